@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// memorySink keeps reports, and refuses them while err is set.
+type memorySink struct {
+	mu    sync.Mutex
+	err   error
+	delay time.Duration
+	got   []Report
+	at    []time.Time
+	tries int
+}
+
+func (m *memorySink) Observe(ctx context.Context, r Report) error {
+	select {
+	case <-time.After(m.wait()):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tries++
+	if m.err != nil {
+		return m.err
+	}
+	m.got = append(m.got, r)
+	m.at = append(m.at, time.Now())
+	return nil
+}
+
+func (m *memorySink) wait() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.delay
+}
+
+func (m *memorySink) set(err error, delay time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err, m.delay = err, delay
+}
+
+// take returns what came since the last take, as text.
+func (m *memorySink) take() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := ""
+	for _, r := range m.got {
+		if r.Full {
+			out += "full"
+		} else {
+			out += "some"
+		}
+		for _, s := range r.Sightings {
+			switch {
+			case s.Joined:
+				out += " " + s.Serial + " joined"
+			case s.Alive:
+				out += " " + s.Serial + " alive"
+			default:
+				out += " " + s.Serial + " gone"
+			}
+		}
+		out += "; "
+	}
+	m.got = nil
+	return out
+}
+
+// memorySource is a member list.
+type memorySource struct {
+	mu  sync.Mutex
+	m   map[string]Member
+	err error
+}
+
+func (s *memorySource) List(context.Context) ([]Member, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Member
+	for _, m := range s.m {
+		all = append(all, m)
+	}
+	return all, s.err
+}
+
+func (s *memorySource) put(m Member) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.m == nil {
+		s.m = map[string]Member{}
+	}
+	s.m[m.Name] = m
+}
+
+func up(serial string) Member   { return member(serial, serial, serial+":1", true) }
+func down(serial string) Member { return member(serial, serial, serial+":1", false) }
+
+// inBubble runs an observer with faked time.
+func inBubble(t *testing.T, o Options, f func(t *testing.T, ob *Observer, src *memorySource, sink *memorySink)) {
+	synctest.Test(t, func(t *testing.T) {
+		src, sink := &memorySource{}, &memorySink{}
+		o.List = src.List
+		if o.Sink == nil {
+			o.Sink = sink
+		}
+		ob := NewObserver(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); ob.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		synctest.Wait()
+		f(t, ob, src, sink)
+	})
+}
+
+func expect(t *testing.T, sink *memorySink, after time.Duration, want string) {
+	t.Helper()
+	time.Sleep(after)
+	synctest.Wait()
+	if got := sink.take(); got != want {
+		t.Fatalf("%q, want %q", got, want)
+	}
+}
+
+func TestObserverCoalesces(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, ob *Observer, src *memorySource, sink *memorySink) {
+		src.put(up("1"))
+		ob.Change(up("1"))
+		expect(t, sink, time.Hour, "") // it is paused
+		ob.Resume()
+		expect(t, sink, 0, "full 1 joined; ")
+		ob.Resume()
+		expect(t, sink, time.Second, "")
+
+		ob.Change(up("2"))
+		expect(t, sink, 150*time.Millisecond, "")
+		ob.Change(up("3"))
+		expect(t, sink, 150*time.Millisecond, "") // still not quiet
+		ob.Change(down("2"))
+		ob.Change(down("1"))
+		ob.Change(up("1"))
+		expect(t, sink, 199*time.Millisecond, "")
+		expect(t, sink, time.Millisecond, "some 1 joined 2 gone 3 joined; ")
+
+		// Something changes all the time: it is said all the same.
+		for i := range 15 {
+			ob.Change(up(fmt.Sprint("1", i)))
+			time.Sleep(110 * time.Millisecond)
+		}
+		synctest.Wait()
+		expect(t, sink, 0, "some 10 joined 11 joined 12 joined 13 joined 14 joined "+
+			"15 joined 16 joined 17 joined 18 joined 19 joined; ")
+		expect(t, sink, time.Second, "some 110 joined 111 joined 112 joined 113 joined 114 joined; ")
+		// What the source does not list is gone a minute later.
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r := sink.got[len(sink.got)-1]
+		if !r.Full || len(r.Sightings) != 17 {
+			t.Fatalf("%+v", r)
+		}
+		for _, s := range r.Sightings {
+			if s.Alive != (s.Serial == "1") {
+				t.Fatalf("%+v", s)
+			}
+		}
+	})
+}
+
+func TestObserverRetries(t *testing.T) {
+	var failures []int
+	o := Options{Failed: func(_ error, n int) { failures = append(failures, n) }}
+	inBubble(t, o, func(t *testing.T, ob *Observer, src *memorySource, sink *memorySink) {
+		src.put(up("1"))
+		ob.Resume()
+		expect(t, sink, 0, "full 1 joined; ")
+
+		sink.set(errors.New("no quorum"), 0)
+		src.put(down("1"))
+		ob.Change(down("1"))
+		time.Sleep(2 * time.Second)
+		src.put(up("1"))
+		ob.Change(up("1"))
+		src.put(up("2"))
+		ob.Change(up("2"))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		// 0.25, 0.5, 1, … 16 s, then every 30 s.
+		if sink.tries < 120 || sink.tries > 130 {
+			t.Fatalf("%d tries in an hour", sink.tries)
+		}
+		if st := ob.Stats(); st.Pending != 2 || st.Errors != uint64(sink.tries-1) || failures[len(failures)-1] != sink.tries-1 {
+			t.Fatalf("%+v", st)
+		}
+		sink.set(nil, 0)
+		expect(t, sink, 30*time.Second, "full 1 joined 2 joined; ")
+		expect(t, sink, time.Minute, "full 1 alive 2 alive; ")
+
+		// The list can fail, too.
+		src.mu.Lock()
+		src.err = errors.New("connection lost")
+		src.mu.Unlock()
+		ob.Compare()
+		expect(t, sink, 30*time.Second, "")
+		src.mu.Lock()
+		src.err = nil
+		src.mu.Unlock()
+		expect(t, sink, 30*time.Second, "full 1 alive 2 alive; ")
+	})
+}
+
+func TestObserverSlowSink(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, ob *Observer, src *memorySource, sink *memorySink) {
+		ob.Resume()
+		expect(t, sink, 0, "full; ")
+		sink.set(nil, 5*time.Second)
+		ob.Change(up("1"))
+		time.Sleep(time.Second) // the report is under way
+		ob.Change(down("1"))
+		ob.Remove("1")
+		ob.Change(up("2"))
+		sink.set(nil, 0)
+		expect(t, sink, 10*time.Second, "some 1 joined; some 1 gone 2 joined; ")
+
+		// One that never answers is given up after the timeout, and asked again.
+		sink.set(nil, 24*time.Hour)
+		ob.Change(down("2"))
+		time.Sleep(20 * time.Second)
+		sink.set(nil, 0)
+		expect(t, sink, 20*time.Second, "some 2 gone; ")
+	})
+}
+
+func TestObserverPause(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, ob *Observer, src *memorySource, sink *memorySink) {
+		src.put(up("1"))
+		src.put(up("2"))
+		ob.Resume()
+		expect(t, sink, 0, "full 1 joined 2 joined; ")
+		ob.Pause()
+		ob.Change(down("1"))
+		ob.Remove("2")
+		expect(t, sink, time.Hour, "")
+		ob.Resume()
+		expect(t, sink, 0, "full 1 joined 2 joined; ")
+		ob.Pause()
+		src.mu.Lock()
+		delete(src.m, "2")
+		src.mu.Unlock()
+		ob.Resume()
+		expect(t, sink, 0, "full 1 alive 2 gone; ")
+		expect(t, sink, time.Minute, "full 1 alive; ")
+	})
+}
+
+// TestObserverConverges lets many members, a sink that fails and a source that
+// loses events run wild, and then holds the sink's belief against the truth.
+func TestObserverConverges(t *testing.T) {
+	for seed := range uint64(20) {
+		belief := map[string]Sighting{}
+		var mu sync.Mutex
+		r := rand.New(rand.NewPCG(seed, 1))
+		coin := rand.New(rand.NewPCG(seed, 2))
+		sink := SinkFunc(func(ctx context.Context, rep Report) error {
+			mu.Lock()
+			defer mu.Unlock()
+			time.Sleep(time.Duration(coin.IntN(800)) * time.Millisecond)
+			if coin.IntN(3) == 0 {
+				return errors.New("not now")
+			}
+			if rep.Full {
+				for n, s := range belief {
+					s.Alive = false
+					belief[n] = s
+				}
+			}
+			for _, s := range rep.Sightings {
+				if s.Joined && !s.Alive {
+					t.Errorf("seed %d: joined and gone: %+v", seed, s)
+				}
+				belief[s.Name()] = s
+			}
+			return nil
+		})
+		inBubble(t, Options{Sink: sink}, func(t *testing.T, ob *Observer, src *memorySource, _ *memorySink) {
+			ob.Resume()
+			for range 2000 {
+				name := fmt.Sprint(r.IntN(8))
+				m := member(name, fmt.Sprint(r.IntN(4)), name+":1", r.IntN(2) == 0)
+				if r.IntN(10) == 0 {
+					m.Tags = nil
+				}
+				if r.IntN(8) == 0 {
+					src.mu.Lock()
+					delete(src.m, name)
+					src.mu.Unlock()
+					ob.Remove(name)
+				} else {
+					src.put(m)
+					if r.IntN(20) > 0 { // else the event is lost
+						ob.Change(m)
+					}
+				}
+				time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond)
+			}
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			truth := map[string]bool{}
+			for _, m := range src.m {
+				if id, err := IdentityOf(m.Tags); err == nil && m.Alive {
+					truth[id.Name()] = true
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for n, s := range belief {
+				if s.Alive != truth[n] {
+					t.Errorf("seed %d: %s: believed alive %v, is %v", seed, n, s.Alive, truth[n])
+				}
+				delete(truth, n)
+			}
+			if len(truth) > 0 {
+				t.Errorf("seed %d: never heard of %v", seed, truth)
+			}
+		})
+	}
+}
+
+func TestObserverIsQuickWithManyNodes(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, ob *Observer, src *memorySource, sink *memorySink) {
+		const n = 2000
+		for i := range n {
+			m := up(fmt.Sprint(i))
+			src.put(m)
+			ob.Change(m)
+		}
+		ob.Resume()
+		synctest.Wait()
+		if len(sink.got) != 1 || len(sink.got[0].Sightings) != n {
+			t.Fatalf("%d reports", len(sink.got))
+		}
+	})
+}
