@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package configuration
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// Connection says how to reach a host over ssh. The zero value of a field means
+// "not said here": the layer below decides, and at the bottom ssh and Ansible
+// do (the account clusterm runs as, port 22, no become).
+type Connection struct {
+	User       string `json:"user,omitempty" yaml:"user,omitempty"`
+	KeyFile    string `json:"key_file,omitempty" yaml:"key_file,omitempty"` // absolute path on the manager
+	Port       int    `json:"port,omitempty" yaml:"port,omitempty"`
+	Become     *bool  `json:"become,omitempty" yaml:"become,omitempty"`
+	BecomeUser string `json:"become_user,omitempty" yaml:"become_user,omitempty"`
+	Jump       string `json:"jump,omitempty" yaml:"jump,omitempty"`     // [user@]host[:port]
+	Python     string `json:"python,omitempty" yaml:"python,omitempty"` // absolute path on the host, or auto
+}
+
+// These end up as arguments and settings of ssh, so they are what they need to
+// be and no more: no white space, quotes, braces or percent signs, and nothing
+// that begins with a dash.
+var (
+	userName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}$`)
+	filePath = regexp.MustCompile(`^/[A-Za-z0-9._/@+=,-]{1,255}$`)
+)
+
+// Check reports every field that is not what ssh can safely be given.
+func (c Connection) Check() error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.User != "" && !userName.MatchString(c.User) {
+		add("connection: user %q is not an account name", c.User)
+	}
+	if c.BecomeUser != "" && !userName.MatchString(c.BecomeUser) {
+		add("connection: become_user %q is not an account name", c.BecomeUser)
+	}
+	if c.KeyFile != "" && !filePath.MatchString(c.KeyFile) {
+		add("connection: key_file %q is not an absolute path of letters, digits and ._/@+=,-", c.KeyFile)
+	}
+	if c.Port < 0 || c.Port > 65535 {
+		add("connection: port %d is not between 1 and 65535", c.Port)
+	}
+	if c.Jump != "" {
+		if _, err := ParseJump(c.Jump); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if c.Python != "" && c.Python != "auto" && c.Python != "auto_silent" && !filePath.MatchString(c.Python) {
+		add("connection: python %q is neither an absolute path of letters, digits and ._/@+=,- nor auto", c.Python)
+	}
+	return invalid(errs)
+}
+
+// Over lays c over base: a field that c sets wins.
+func (c Connection) Over(base Connection) Connection {
+	become := c.Become
+	if become == nil {
+		become = base.Become
+	}
+	return Connection{
+		User:       cmp.Or(c.User, base.User),
+		KeyFile:    cmp.Or(c.KeyFile, base.KeyFile),
+		Port:       cmp.Or(c.Port, base.Port),
+		Become:     become,
+		BecomeUser: cmp.Or(c.BecomeUser, base.BecomeUser),
+		Jump:       cmp.Or(c.Jump, base.Jump),
+		Python:     cmp.Or(c.Python, base.Python),
+	}
+}
+
+// Jump is a host on the way to others.
+type Jump struct {
+	User string // empty: the account clusterm runs as
+	Host string // address or host name
+	Port int    // 0: 22
+}
+
+// ParseJump reads [user@]host[:port]; an IPv6 address with a port is written in
+// brackets.
+func ParseJump(s string) (Jump, error) {
+	bad := func(why string) (Jump, error) {
+		return Jump{}, inventory.Errorf(inventory.KindInvalid, "jump %q: %s", s, why).Do("write [user@]host[:port]")
+	}
+	var j Jump
+	rest := s
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		j.User, rest = rest[:at], rest[at+1:]
+		if !userName.MatchString(j.User) {
+			return bad("the user is not an account name")
+		}
+	}
+	j.Host = rest
+	if host, port, ok := cutPort(rest); ok {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return bad("the port is not between 1 and 65535")
+		}
+		j.Host, j.Port = host, int(n)
+	} else if strings.HasPrefix(rest, "[") && strings.HasSuffix(rest, "]") {
+		j.Host = rest[1 : len(rest)-1]
+	}
+	if err := inventory.CheckAddr(j.Host); err != nil {
+		return bad(err.Error())
+	}
+	return j, nil
+}
+
+func cutPort(s string) (host, port string, ok bool) {
+	if strings.HasPrefix(s, "[") {
+		end := strings.Index(s, "]:")
+		if end < 0 {
+			return "", "", false
+		}
+		return s[1:end], s[end+2:], true
+	}
+	if strings.Count(s, ":") != 1 {
+		return "", "", false // none, or a bare IPv6 address
+	}
+	return strings.Cut(s, ":")
+}
+
+// String writes the form that ssh's ProxyJump reads.
+func (j Jump) String() string {
+	s := j.Host
+	if strings.Contains(s, ":") {
+		s = "[" + s + "]"
+	}
+	if j.User != "" {
+		s = j.User + "@" + s
+	}
+	if j.Port != 0 {
+		s += ":" + strconv.Itoa(j.Port)
+	}
+	return s
+}

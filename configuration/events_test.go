@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package configuration
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+const eventLines = `{"time":"2026-01-02T03:04:05.5Z","event":"playbook","future":{"x":1}}
+not json
+{"event":"play","play":"site","hosts":["a","b","c"]}
+{"time":1767323045.5,"event":"ok","host":"a","task":"facts","changed":true,"seconds":0.5}
+{"event":"failed","host":"a","task":"maybe","ignored":true,"message":"never mind"}
+{"event":"failed","host":"b","task":"install","item":{"pkg":"x"},"message":"no such package"}
+{"event":"failed","host":"b","task":"install","message":"One or more items failed"}
+{"event":"unreachable","host":"c","task":"facts","message":["odd"]}
+{"event":"skipped","host":"a","task":"x"}
+[1]
+{"nothing":1}
+{"event":"failed","host":"a","task":"risky","message":"boom"}
+`
+
+func TestSummarize(t *testing.T) {
+	for _, size := range []int{1, 7, len(eventLines)} {
+		var s EventStream
+		var events []Event
+		for rest := eventLines; rest != ""; {
+			n := min(size, len(rest))
+			events = append(events, s.Write([]byte(rest[:n]))...)
+			rest = rest[n:]
+		}
+		if len(events) != 9 {
+			t.Fatalf("%d events in pieces of %d", len(events), size)
+		}
+		if want := time.Date(2026, 1, 2, 3, 4, 5, 5e8, time.UTC); !events[0].Time.Equal(want) {
+			t.Errorf("time %v", events[0].Time)
+		}
+		if events[2].Time.Unix() != 1767323045 {
+			t.Errorf("time %v", events[2].Time)
+		}
+		got := Summarize(events)
+		want := map[string]HostResult{
+			"a": {Host: "a", Begun: true, OK: 1, Changed: 1, Ignored: 1, Skipped: 1, Failed: 1, Task: "risky", Message: "boom"},
+			"b": {Host: "b", Begun: true, Failed: 1, Task: "install", Item: `{"pkg":"x"}`, Message: "no such package"},
+			"c": {Host: "c", Begun: true, Unreachable: 1, Task: "facts", Message: `["odd"]`},
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v", got)
+		}
+		stats, _ := ParseEvent([]byte(`{"event":"stats","stats":{"a":{"ok":2,"changed":1,"rescued":1},"b":{"failures":1},"d":{}}}`))
+		got = Summarize(append(events, stats))
+		if a := got["a"]; !a.Good() || a.Task != "" || a.OK != 2 {
+			t.Errorf("a rescued host: %+v", a)
+		}
+		if b := got["b"]; b.Good() || b.Item == "" {
+			t.Errorf("a failed host: %+v", b)
+		}
+		if d := got["d"]; d.Begun {
+			t.Errorf("an idle host: %+v", d)
+		}
+	}
+}
+
+func TestBegunWithoutResult(t *testing.T) {
+	got := Summarize([]Event{{Event: EventPlay, Hosts: []string{"a"}}, {Event: EventTask}, {Event: EventPlay, Hosts: []string{"b"}}})
+	if !got["a"].Begun || got["b"].Begun || got["a"].Good() {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestEventStreamSkipsEndlessLines(t *testing.T) {
+	var s EventStream
+	for range 40 {
+		if got := s.Write([]byte(strings.Repeat("x", 64<<10))); got != nil {
+			t.Fatal(got)
+		}
+	}
+	if len(s.rest) > maxEventLine {
+		t.Errorf("keeps %d bytes", len(s.rest))
+	}
+	if got := s.Write([]byte("\n{\"event\":\"ok\"}\n")); len(got) != 1 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestExplainFailure(t *testing.T) {
+	for in, want := range map[string]string{
+		"Failed to connect to the host via ssh: @@@@\r\nHost key for web-1 has changed and you have requested strict checking.\r\nHost key verification failed.": "clusterctl nodes set web-1 --forget-host-key",
+		"No RSA host key is known for web-1 and you have requested strict checking.":                                                                             "clusterctl nodes set web-1 --forget-host-key",
+		"Host key verification failed.":                                "jump host",
+		"root@10.0.0.1: Permission denied (publickey,password).":       "access as root@10.0.0.1 was denied",
+		"ssh: connect to host 10.0.0.1 port 22: Connection timed out":  "10.0.0.1, port 22: connection timed out",
+		"ssh: Could not resolve hostname x: Name or service not known": "the host name x cannot be resolved",
+		" other text\n": "other text",
+	} {
+		if got := ExplainFailure(in); !strings.Contains(got, want) {
+			t.Errorf("%q: %q does not say %q", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package configuration
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const testKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKX0Cq0cJ6v5wF0b9a5C7Yw5Sg0T0Gk3o0G8o5oVb1n2"
+
+func TestInventoryRefuses(t *testing.T) {
+	ok := Host{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget}
+	for what, hosts := range map[string][]Host{
+		"no hosts":          nil,
+		"no target":         {{Name: "a-1", Addr: "10.0.0.1", Role: RolePeer}},
+		"newline in name":   {{Name: "a-1\n  evil:", Addr: "10.0.0.1", Role: RoleTarget}},
+		"range as name":     {{Name: "a[1:99]", Addr: "10.0.0.1", Role: RoleTarget}},
+		"option as name":    {{Name: "-oProxyCommand=x", Addr: "10.0.0.1", Role: RoleTarget}},
+		"option as address": {{Name: "a-1", Addr: "-oProxyCommand=x", Role: RoleTarget}},
+		"template address":  {{Name: "a-1", Addr: "{{ x }}", Role: RoleTarget}},
+		"newline address":   {{Name: "a-1", Addr: "10.0.0.1\n", Role: RoleTarget}},
+		"no address":        {{Name: "a-1", Role: RoleTarget}},
+		"group all":         {{Name: "a-1", Addr: "10.0.0.1", Group: "all", Role: RoleTarget}},
+		"group of the job":  {{Name: "a-1", Addr: "10.0.0.1", Group: TargetsGroup, Role: RoleTarget}},
+		"group grammar":     {{Name: "a-1", Addr: "10.0.0.1", Group: "a:b", Role: RoleTarget}},
+		"role":              {{Name: "a-1", Addr: "10.0.0.1"}},
+		"twice":             {ok, {Name: "A-1", Addr: "10.0.0.2", Role: RolePeer}},
+		"key":               {{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget, HostKeys: []string{"x\n* " + testKey}}},
+		"ansible variable":  {{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget, Vars: map[string]Var{"ansible_host": {Value: "x"}}}},
+		"own variable":      {{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget, Extra: map[string]any{"ansible_user": "x"}}},
+		"connection":        {{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget, Connection: Connection{User: "-l"}}},
+		"bad value":         {{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget, Vars: map[string]Var{"x": {Value: "\xff"}}}},
+	} {
+		if b, err := Inventory(hosts); err == nil {
+			t.Errorf("%s: accepted:\n%s", what, b)
+		}
+	}
+	if _, err := Inventory([]Host{ok}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every character comes back as it went in, and stays inside its value.
+func TestEveryCharacterSurvives(t *testing.T) {
+	var all strings.Builder
+	for r := rune(0); r <= 0x2FFFF; r++ {
+		if r < 0xD800 || r > 0xDFFF {
+			if unicode.IsControl(r) || !unicode.IsLetter(r) || r%97 == 0 {
+				all.WriteRune(r)
+			}
+		}
+	}
+	for _, trusted := range []bool{false, true} {
+		b, err := Inventory([]Host{{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget,
+			Vars: map[string]Var{"x": {Value: []any{all.String()}, Trusted: trusted}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc struct {
+			All struct {
+				Hosts map[string]map[string]yaml.Node
+			}
+		}
+		if err := yaml.Unmarshal(b, &doc); err != nil {
+			t.Fatal(err)
+		}
+		x := doc.All.Hosts["a-1"]["x"]
+		if got := x.Content[0].Value; got != all.String() {
+			t.Errorf("trusted %v: the value changed", trusted)
+		}
+		if tag := x.Content[0].Tag; (tag == "!unsafe") == trusted {
+			t.Errorf("trusted %v: tag %s", trusted, tag)
+		}
+	}
+}
+
+func TestExtraVars(t *testing.T) {
+	b, err := ExtraVars(Vars{"b": "{{ x }}", "a": map[string]any{"{{ k }}": []any{"v", 1}}})
+	want := "\"a\":\n  !unsafe \"{{ k }}\":\n    - !unsafe \"v\"\n    - 1\n\"b\": !unsafe \"{{ x }}\"\n"
+	if err != nil || string(b) != want {
+		t.Errorf("got %s, %v", b, err)
+	}
+	if b, err := ExtraVars(nil); err != nil || strings.TrimSpace(string(b)) != "{}" {
+		t.Errorf("no variables give %q, %v", b, err)
+	}
+	if _, err := ExtraVars(Vars{"ansible_host": "x"}); err == nil {
+		t.Error("ansible_host was accepted")
+	}
+}
+
+func TestKnownHosts(t *testing.T) {
+	hosts := []Host{{Name: "Web-1", HostKeys: []string{testKey}}, {Name: "b-1"}, {Name: "bad name", HostKeys: []string{testKey}}, {Name: "fd00::1", HostKeys: []string{testKey}}}
+	b := KnownHosts(hosts)
+	if want := "Web-1 " + testKey + "\nfd00::1 " + testKey + "\n"; string(b) != want {
+		t.Errorf("got %s", b)
+	}
+	b = append(b, "garbage\n|1|hash= x\n@cert-authority * ssh-rsa AAAA\nweb-1 "+testKey+"\n"...)
+	if got, want := ParseKnownHosts(b), map[string][]string{"web-1": {testKey}, "fd00::1": {testKey}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v", got)
+	}
+	if bytes.Contains(KnownHosts([]Host{{Name: "a-1", HostKeys: []string{"ssh-rsa A\n*"}}}), []byte("*")) {
+		t.Error("a malformed key was written")
+	}
+}
+
+func TestConnection(t *testing.T) {
+	yes, no := true, false
+	site := Connection{User: "root", Port: 22, Become: &yes, Jump: "gate"}
+	node := Connection{Port: 2222, Become: &no, Python: "/usr/bin/python3"}
+	if got, want := node.Over(site), (Connection{User: "root", Port: 2222, Become: &no, Jump: "gate", Python: "/usr/bin/python3"}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v", got)
+	}
+	for _, c := range []Connection{{}, site, node, {KeyFile: "/root/.ssh/id_ed25519", BecomeUser: "svc-x", Python: "auto"}} {
+		if err := c.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, c := range []Connection{{User: "-oX"}, {User: "a b"}, {User: `a"b`}, {User: "{{x}}"}, {BecomeUser: "a;b"}, {KeyFile: "id"}, {KeyFile: "/a b"},
+		{KeyFile: "/a%h"}, {KeyFile: "~/x"}, {Port: -1}, {Port: 70000}, {Python: "python3 -c"}, {Jump: "-oX"}, {Jump: "a b"}, {Jump: "a,b"}, {Jump: "x@y@z:0"}, {Jump: "h:ssh"}, {Jump: "[::1"}} {
+		if err := c.Check(); err == nil {
+			t.Errorf("%+v was accepted", c)
+		}
+	}
+	for in, want := range map[string]string{"gate": "gate", "me@gate:22": "me@gate:22", "fd00::1": "[fd00::1]", "[fd00::1]": "[fd00::1]", "me@[fd00::1]:2222": "me@[fd00::1]:2222", "10.0.0.1:99": "10.0.0.1:99"} {
+		if j, err := ParseJump(in); err != nil || j.String() != want {
+			t.Errorf("%s: got %s, %v", in, j, err)
+		}
+	}
+}
