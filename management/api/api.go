@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package api is the contract between the daemon and its clients: paths, wire
+// types and the form of errors. It holds no behaviour beyond parsing.
+//
+// There are two doors. The paths under /v1 are the versioned API that
+// clusterctl and new scripts use. The others are the contract of the first
+// generation, kept so that existing clients work unchanged (see legacy.go).
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// DefaultSocket is the Unix socket that only root can open, and that clusterctl
+// uses when it is told nothing else.
+const DefaultSocket = "/run/clusterm/clusterm.sock"
+
+// Node is one node on the wire.
+type Node struct {
+	inventory.Node
+	// Connection is what was set for this node on how to reach it; nil: nothing.
+	Connection *Connection `json:"connection,omitempty"`
+	// Revision is the store's revision of the record.
+	Revision int64 `json:"revision"`
+}
+
+// Connection says how to reach a host over ssh. An empty field falls back to
+// the group's, then to the site's.
+type Connection struct {
+	User       string `json:"user,omitempty"`
+	KeyFile    string `json:"key_file,omitempty"` // on the manager's host
+	Port       int    `json:"port,omitempty"`
+	Become     *bool  `json:"become,omitempty"`
+	BecomeUser string `json:"become_user,omitempty"`
+	Jump       string `json:"jump,omitempty"` // USER@HOST:PORT
+	Python     string `json:"python,omitempty"`
+}
+
+// NodePatch changes how a node is reached. An absent field changes nothing.
+type NodePatch struct {
+	Connection *Connection `json:"connection,omitempty"` // replaces the whole
+	// ForgetHostKey drops the recorded ssh host key: the next contact records it anew.
+	ForgetHostKey bool `json:"forget_host_key,omitempty"`
+}
+
+// List is any list: its items and the revision of the view that they were read from.
+type List[T any] struct {
+	Items    []T   `json:"items"`
+	Revision int64 `json:"revision"`
+	// Stale: the view has had no word from the store for 3 seconds; what it
+	// shows may be old.
+	Stale bool `json:"stale,omitempty"`
+}
+
+// Changed answers a change that has no record of its own to show.
+type Changed struct {
+	Revision int64    `json:"revision"`
+	Warnings []string `json:"warnings,omitempty"` // e.g. variables that look like templates
+}
+
+// Forget removes records of nodes, leaving tombstones.
+type Forget struct {
+	Nodes  []string `json:"nodes"`
+	Force  bool     `json:"force,omitempty"` // also nodes that are still seen
+	Reason string   `json:"reason,omitempty"`
+}
+
+// JobStatus is where a job is in its life.
+type JobStatus string
+
+// The job statuses.
+const (
+	Queued    JobStatus = "Queued"
+	Running   JobStatus = "Running"
+	Complete  JobStatus = "Complete"
+	Errored   JobStatus = "Errored"
+	Cancelled JobStatus = "Cancelled"
+)
+
+// Ended tells whether the job's status can no longer change.
+func (s JobStatus) Ended() bool { return s == Complete || s == Errored || s == Cancelled }
+
+// What a failure of a commission cleans.
+const (
+	OnFailureBatch  = "batch"  // all nodes of the batch (the default)
+	OnFailureFailed = "failed" // only the nodes that failed
+)
+
+// JobRequest asks for a job.
+type JobRequest struct {
+	Verb  inventory.Verb `json:"verb"`            // commission, decommission, update, maintenance, clear, discover
+	Nodes []string       `json:"nodes,omitempty"` // every verb but discover
+	Addrs []string       `json:"addrs,omitempty"` // discover
+	Group string         `json:"group,omitempty"` // commission, update
+	// ExtraVars is an object, or a string that holds one as JSON or YAML.
+	ExtraVars json.RawMessage `json:"extra_vars,omitempty"`
+	OnFailure string          `json:"on_failure,omitempty"` // commission: batch or failed
+	Timeout   Duration        `json:"timeout,omitempty"`    // deadline from the start; 0: the configured one
+	Force     bool            `json:"force,omitempty"`      // clear: skip the cleanup; needs a reason
+	Reason    string          `json:"reason,omitempty"`
+}
+
+// Job is one job on the wire.
+type Job struct {
+	ID     string         `json:"id"` // counts upwards in the order of acceptance
+	Verb   inventory.Verb `json:"verb"`
+	Status JobStatus      `json:"status"`
+	// Reason says how it ended, or what went wrong so far; empty for a plain success.
+	Reason string `json:"reason,omitempty"`
+	// Cause is one word for Reason: failed, cancelled, deadline, interrupted,
+	// precondition, internal.
+	Cause string `json:"cause,omitempty"`
+
+	Nodes     []string `json:"nodes,omitempty"`
+	Addrs     []string `json:"addrs,omitempty"`
+	Helpers   []string `json:"helpers,omitempty"` // nodes it holds because it needs their help
+	Group     string   `json:"group,omitempty"`
+	OnFailure string   `json:"on_failure,omitempty"`
+	Force     bool     `json:"force,omitempty"` // clear: the cleanup is skipped
+	Why       string   `json:"why,omitempty"`   // the operator's reason
+	Actor     string   `json:"actor,omitempty"`
+	Instance  string   `json:"instance,omitempty"` // who runs it
+	Note      string   `json:"note,omitempty"`     // what the manager chose, e.g. the group
+	Warnings  []string `json:"warnings,omitempty"` // e.g. variables that look like templates
+
+	WaitsFor   []string `json:"waits_for,omitempty"`   // Queued: the jobs it waits for
+	WaitReason string   `json:"wait_reason,omitempty"` // Queued: why, in words
+
+	Accepted time.Time  `json:"accepted"`
+	Started  *time.Time `json:"started,omitempty"`
+	Ended    *time.Time `json:"ended,omitempty"`
+	Deadline *time.Time `json:"deadline,omitempty"`
+
+	Phase    string `json:"phase,omitempty"`     // of a Running job, e.g. configure, cleanup
+	Cancel   int    `json:"cancel,omitempty"`    // how often a cancel was asked for; the second skips the cleanup
+	CancelBy string `json:"cancel_by,omitempty"` // who asked first
+	Tree     string `json:"tree,omitempty"`      // digest of the pinned playbook folder
+	LogBytes int64  `json:"log_bytes,omitempty"` // bytes of output so far
+
+	// What follows is left out of lists.
+
+	Runs  []Run                 `json:"runs,omitempty"`
+	Hosts []HostSummary         `json:"hosts,omitempty"` // one a node or address, in order, when it has ended
+	Vars  map[string]MergedVars `json:"vars,omitempty"`  // the pinned variables with their origin, by host
+
+	Revision int64 `json:"revision"`
+}
+
+// Run is one run of ansible-playbook for a job.
+type Run struct {
+	Phase    string       `json:"phase"`
+	Playbook string       `json:"playbook"`
+	Hosts    []string     `json:"hosts"`
+	Groups   []string     `json:"groups,omitempty"` // parallel to Hosts: the group each is in for this run
+	Started  time.Time    `json:"started"`
+	Ended    *time.Time   `json:"ended,omitempty"`
+	Exit     string       `json:"exit,omitempty"` // done, failed, cancelled, deadline, interrupted, lease-lost
+	Code     int          `json:"code,omitempty"` // of ansible-playbook
+	Reason   string       `json:"reason,omitempty"`
+	Results  []HostResult `json:"results,omitempty"`
+}
+
+// HostResult is how one run ended for one host.
+type HostResult struct {
+	Host        string `json:"host"`
+	OK          int    `json:"ok"`
+	Changed     int    `json:"changed"`
+	Failed      int    `json:"failed,omitempty"`
+	Unreachable bool   `json:"unreachable,omitempty"`
+	Task        string `json:"task,omitempty"`    // the task that failed
+	Message     string `json:"message,omitempty"` // why
+}
+
+// HostSummary is how a job ended for one host.
+type HostSummary struct {
+	Host    string           `json:"host"`             // node name, or address where it has none yet
+	Status  inventory.Status `json:"status,omitempty"` // empty where the job never touched it
+	OK      bool             `json:"ok"`               // it is as the verb wants it
+	Changed int              `json:"changed"`          // tasks that changed something, over all runs
+	Error   string           `json:"error,omitempty"`
+}
+
+// Vars is an object of variables.
+type Vars = map[string]any
+
+// MergedVar is one variable as a host gets it.
+type MergedVar struct {
+	Value  any    `json:"value"`
+	Origin string `json:"origin"` // config, global, group, node, request
+}
+
+// MergedVars are all variables as a host gets them.
+type MergedVars = map[string]MergedVar
+
+// Setting is one key of the configuration.
+type Setting struct {
+	Value  any    `json:"value"`
+	Origin string `json:"origin"` // default, file, overlay
+	// Settable tells whether the overlay may hold it; the others belong to the file.
+	Settable bool `json:"settable"`
+}
+
+// Config is the configuration in force, by dotted key. Secrets are left out.
+type Config map[string]Setting
+
+// Health says whether the daemon can do its work.
+type Health struct {
+	Status   string            `json:"status"`           // ok or degraded
+	Checks   map[string]string `json:"checks,omitempty"` // by part: "ok" or what is wrong
+	Instance string            `json:"instance"`
+	Revision int64             `json:"revision"`
+	Stale    bool              `json:"stale,omitempty"`
+	Nodes    int               `json:"nodes"`
+	Jobs     map[JobStatus]int `json:"jobs,omitempty"` // Queued and Running only
+}
+
+// Version says what runs.
+type Version struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+	Go      string `json:"go"`
+	Ansible string `json:"ansible,omitempty"`
+	Etcd    string `json:"etcd,omitempty"`
+}
+
+// Duration is a time.Duration that JSON and YAML write as "1h30m".
+type Duration time.Duration
+
+// MarshalText writes the duration as time.Duration prints it.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads what time.ParseDuration reads.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil || v < 0 {
+		return inventory.Errorf(inventory.KindInvalid, "%q is not a duration", b).Do("write it like 90s, 15m or 1h30m")
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// MarshalJSON keeps the embedded record and the revision in one object.
+func (n Node) MarshalJSON() ([]byte, error) {
+	type record inventory.Node
+	return json.Marshal(struct {
+		record
+		Connection *Connection `json:"connection,omitempty"`
+		Revision   int64       `json:"revision"`
+	}{record(n.Node), n.Connection, n.Revision})
+}

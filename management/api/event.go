@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+)
+
+// Event is one thing that a run of ansible-playbook reports: one line of
+// PathEvents. Fields that do not apply are absent.
+type Event struct {
+	Time time.Time `json:"time,omitzero"`
+	// Event says what happened: playbook, play, task, ok, failed, unreachable,
+	// skipped, retry, stats. A reader passes over what it does not know.
+	Event   string `json:"event"`
+	Play    string `json:"play,omitempty"`
+	Task    string `json:"task,omitempty"`
+	Role    string `json:"role,omitempty"`
+	Action  string `json:"action,omitempty"` // the module
+	Host    string `json:"host,omitempty"`
+	Changed bool   `json:"changed,omitempty"`
+	Ignored bool   `json:"ignored,omitempty"` // the failure does not count
+	Item    string `json:"item,omitempty"`    // of a loop; JSON where it is not a string
+	Message string `json:"message,omitempty"`
+	// Seconds is how long the task took on Host.
+	Seconds float64             `json:"seconds,omitempty"`
+	Hosts   []string            `json:"hosts,omitempty"` // of a play
+	Stats   map[string]HostStat `json:"stats,omitempty"` // by host, at the end of a run
+}
+
+// HostStat are Ansible's counts of the results of tasks on one host.
+type HostStat struct {
+	OK          int `json:"ok,omitempty"`
+	Changed     int `json:"changed,omitempty"`
+	Failures    int `json:"failures,omitempty"`
+	Unreachable int `json:"unreachable,omitempty"`
+	Skipped     int `json:"skipped,omitempty"`
+	Rescued     int `json:"rescued,omitempty"`
+	Ignored     int `json:"ignored,omitempty"`
+}
+
+// EventUnreadable is the Event of a line that is none; Message holds the line.
+const EventUnreadable = "unreadable"
+
+// UnmarshalJSON takes the time as RFC 3339 or as seconds since the epoch, and
+// an item and a message of any type. Unknown fields are passed over.
+func (e *Event) UnmarshalJSON(data []byte) error {
+	type plain Event
+	var p plain
+	raw := struct {
+		*plain
+		Time    json.RawMessage `json:"time"`
+		Item    json.RawMessage `json:"item"`
+		Message json.RawMessage `json:"message"`
+	}{plain: &p}
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return err
+	}
+	p.Item, p.Message, p.Time = asText(raw.Item), asText(raw.Message), asTime(raw.Time)
+	*e = Event(p)
+	return nil
+}
+
+// asText is a JSON string's text; any other value stays JSON.
+func asText(raw json.RawMessage) string {
+	var s string
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return ""
+	case json.Unmarshal(raw, &s) == nil:
+		return s
+	}
+	return string(raw)
+}
+
+func asTime(raw json.RawMessage) time.Time {
+	var seconds float64
+	if json.Unmarshal(raw, &seconds) == nil {
+		if seconds <= 0 || seconds > 1e11 {
+			return time.Time{}
+		}
+		whole, part := math.Modf(seconds)
+		return time.Unix(int64(whole), int64(part*1e9)).UTC()
+	}
+	t, _ := time.Parse(time.RFC3339Nano, asText(raw))
+	return t
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// KindRow is one row of the table between the kinds of error and HTTP.
+type KindRow struct {
+	Kind   inventory.Kind
+	Status int    // of an answer under /v1
+	Title  string // of the problem, the kind in words
+}
+
+// KindTable is the one table that maps kinds to HTTP. The server reads it from
+// left to right. A client restores the kind from the problem's type, which is
+// exact, and only where an answer carries none (something in between answered)
+// from the status: refused and conflict share 409, because 412 says that a
+// precondition in the request's header did not hold.
+var KindTable = []KindRow{
+	{inventory.KindInvalid, http.StatusBadRequest, "the request is wrong"},
+	{inventory.KindNotFound, http.StatusNotFound, "there is no such thing"},
+	{inventory.KindRefused, http.StatusConflict, "refused by a rule or by what is the case now"},
+	{inventory.KindConflict, http.StatusConflict, "somebody else changed it first"},
+	{inventory.KindTooLarge, http.StatusRequestEntityTooLarge, "too large"},
+	{inventory.KindUnavailable, http.StatusServiceUnavailable, "not available now"},
+	{inventory.KindUnsupported, http.StatusUnsupportedMediaType, "not served here"},
+	{inventory.KindInternal, http.StatusInternalServerError, "a fault of the manager"},
+}
+
+// StatusOf is the HTTP status of errors of the kind; 500 for a kind that is
+// not in the table.
+func StatusOf(kind inventory.Kind) int {
+	for _, row := range KindTable {
+		if row.Kind == kind {
+			return row.Status
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// KindOfStatus is the kind that a status stands for where nothing says it
+// better.
+func KindOfStatus(status int) inventory.Kind {
+	switch status {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return inventory.KindInvalid
+	case http.StatusNotFound, http.StatusGone:
+		return inventory.KindNotFound
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict:
+		return inventory.KindRefused
+	case http.StatusPreconditionFailed:
+		return inventory.KindConflict
+	case http.StatusRequestEntityTooLarge:
+		return inventory.KindTooLarge
+	case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType, http.StatusNotImplemented:
+		return inventory.KindUnsupported
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return inventory.KindUnavailable
+	}
+	return inventory.KindInternal
+}
+
+// Problem is the body of every failure under /v1, application/problem+json
+// (RFC 9457).
+type Problem struct {
+	Type   string   `json:"type"`  // stable: ProblemBase followed by the kind
+	Title  string   `json:"title"` // the kind in words
+	Status int      `json:"status"`
+	Detail string   `json:"detail"`           // what and why
+	Remedy string   `json:"remedy,omitempty"` // what to do
+	Nodes  []string `json:"nodes,omitempty"`  // the nodes it is about
+}
+
+// ProblemBase is the start of every Problem.Type.
+const ProblemBase = "urn:clusterm:problem:"
+
+// ProblemOf is the error on the wire.
+func ProblemOf(e *inventory.Error) Problem {
+	p := Problem{
+		Type: ProblemBase + string(e.Kind), Status: StatusOf(e.Kind),
+		Detail: e.Message, Remedy: e.Remedy, Nodes: e.Nodes,
+	}
+	for _, row := range KindTable {
+		if row.Kind == e.Kind {
+			p.Title = row.Title
+		}
+	}
+	return p
+}
+
+// Restore is the error that the problem was made of, without its cause. A type
+// that this version does not know is judged by the status.
+func (p Problem) Restore() *inventory.Error {
+	e := &inventory.Error{Kind: KindOfStatus(p.Status), Message: p.Detail, Remedy: p.Remedy, Nodes: p.Nodes}
+	if kind, ok := strings.CutPrefix(p.Type, ProblemBase); ok {
+		for _, row := range KindTable {
+			if string(row.Kind) == kind {
+				e.Kind = row.Kind
+			}
+		}
+	}
+	return e
+}

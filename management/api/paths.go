@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// Paths of /v1. {…} is a parameter; Path fills it in. Every GET takes
+// ?min_revision=N: it waits, for a bounded time, until what it reads is at
+// least as new as N. Unknown query parameters are refused.
+const (
+	PathNodes      = "/v1/nodes"                // GET ?name=…&status=…&state=…&group=…, each any number of times: List[Node]
+	PathNode       = "/v1/nodes/{name}"         // GET, PATCH NodePatch: Node
+	PathHistory    = "/v1/nodes/{name}/history" // GET ?limit=N: List[inventory.Entry], newest last
+	PathForget     = "/v1/forget"               // POST Forget: Changed
+	PathGroups     = "/v1/groups"               // GET: List[inventory.Group]
+	PathJobs       = "/v1/jobs"                 // GET ?status=…&node=…&limit=N: List[Job], newest last; POST JobRequest: 202 Job
+	PathJob        = "/v1/jobs/{id}"            // GET ?wait=30s&after=REVISION&vars=false: Job; id, "active" or "last"
+	PathCancel     = "/v1/jobs/{id}/cancel"     // POST: Job
+	PathLog        = "/v1/jobs/{id}/log"        // GET ?offset=N&follow=true: the bytes of the output
+	PathEvents     = "/v1/jobs/{id}/events"     // GET ?offset=N&follow=true: an Event a line
+	PathGlobalVars = "/v1/vars/global"          // GET: Vars; PUT Vars, PATCH Vars (null unsets): Changed
+	PathGroupVars  = "/v1/vars/groups/{name}"   // likewise
+	PathNodeVars   = "/v1/vars/nodes/{name}"    // likewise; GET ?merged=true: MergedVars
+	PathConfig     = "/v1/config"               // GET: Config; PATCH an object (null takes a key out of the overlay): Config
+	PathHealth     = "/v1/health"               // GET: Health, 200 where it is ok, else 503
+	PathVersion    = "/v1/version"              // GET: Version
+	PathMetrics    = "/metrics"                 // GET, Prometheus text format
+)
+
+// Headers of answers and requests.
+const (
+	// HeaderRevision of an answer is the revision of the store that it shows,
+	// or that a change made.
+	HeaderRevision = "X-Clusterm-Revision"
+	// HeaderJob of a log is the id of the job that "active" or "last" meant.
+	HeaderJob = "X-Clusterm-Job"
+	// HeaderNextOffset is where a log goes on: a trailer of a GET, the log's
+	// size in the header of a HEAD.
+	HeaderNextOffset = "X-Clusterm-Next-Offset"
+	// HeaderActor of a request names the person that root acts for. It counts
+	// only where root opened the Unix socket.
+	HeaderActor = "X-Clusterm-Actor"
+)
+
+// MaxActor is the length of HeaderActor in bytes.
+const MaxActor = 64
+
+// Content types.
+const (
+	TypeJSON    = "application/json"
+	TypeProblem = "application/problem+json"
+	TypeLines   = "application/x-ndjson"
+	TypeText    = "text/plain; charset=utf-8"
+)
+
+// Path fills the parameters of a path in, in order, escaped.
+func Path(pattern string, params ...string) (string, error) {
+	var b strings.Builder
+	for rest := pattern; ; {
+		before, after, ok := strings.Cut(rest, "{")
+		b.WriteString(before)
+		if !ok {
+			return b.String(), nil
+		}
+		name, tail, _ := strings.Cut(after, "}")
+		if len(params) == 0 || params[0] == "" {
+			return "", inventory.Errorf(inventory.KindInvalid, "the %s is empty", name).Do("name one")
+		}
+		b.WriteString(url.PathEscape(params[0]))
+		params, rest = params[1:], tail
+	}
+}
