@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package client is the API under /v1 as Go methods.
+//
+// Errors carry the kinds that the daemon gave them: inventory.KindOf tells a
+// refusal from a wrong request or from a daemon that does not answer
+// (KindUnavailable, with what to do about it). An error of the caller's own
+// context is returned as it is when the context was cancelled.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// Options say which daemon to talk to, and how. The zero value is the daemon
+// on this host.
+type Options struct {
+	// URL is http://HOST:PORT, HOST:PORT or unix:///PATH.
+	URL string
+	// Socket is the path of a Unix socket; it is what is used where URL is
+	// empty. Empty: api.DefaultSocket.
+	Socket string
+	// Actor is the person that root acts for, for the daemon's records. The
+	// daemon believes it only of root over the Unix socket.
+	Actor string
+	// UserAgent names the program, as NAME/VERSION.
+	UserAgent string
+	// Timeout bounds one request, streams excepted. 0: 30 s.
+	Timeout time.Duration
+	// Patience bounds how long a follower of a log, or somebody who waits for a
+	// job, puts up with a daemon that does not answer, counted from its last
+	// word. 0: one minute; negative: none.
+	Patience time.Duration
+	// HTTPClient is used instead of one of the client's own. Then Socket and
+	// unix:// make no sense.
+	HTTPClient *http.Client
+}
+
+// Client talks to one daemon. It may be used by several goroutines at once.
+type Client struct {
+	http     *http.Client
+	base     string // without a trailing slash
+	where    string // for people
+	opt      Options
+	revision int64 // what reads have to be at least as new as; 0: anything
+}
+
+// New returns a client; it does not connect yet.
+func New(o Options) (*Client, error) {
+	c := &Client{opt: o, http: o.HTTPClient}
+	if c.opt.Timeout == 0 {
+		c.opt.Timeout = 30 * time.Second
+	}
+	if c.opt.Patience == 0 {
+		c.opt.Patience = time.Minute
+	}
+	if o.URL != "" && o.Socket != "" {
+		return nil, inventory.Errorf(inventory.KindInvalid, "both a URL (%s) and a socket (%s) are given", o.URL, o.Socket).Do("give one")
+	}
+	socket, base, err := parse(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	if o.URL == "" {
+		if socket = o.Socket; socket == "" {
+			socket = api.DefaultSocket
+		}
+	}
+	if o.HTTPClient != nil && socket != "" && o.URL != "" {
+		return nil, inventory.Errorf(inventory.KindInvalid, "a client of your own cannot open %s", o.URL).Do("give an http:// URL")
+	}
+	c.base, c.where = base, base
+	if socket != "" {
+		// The host's name means nothing on a Unix socket; HTTP wants one.
+		c.base, c.where = "http://clusterm", socket
+	}
+	if c.http == nil {
+		c.http = &http.Client{Transport: transport(socket), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	return c, nil
+}
+
+// transport connects to the socket, or where that is empty to what the URL
+// says. It never uses a proxy: the API is not for others to read.
+func transport(socket string) *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	t := &http.Transport{
+		DialContext: dialer.DialContext, MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
+		TLSHandshakeTimeout: 10 * time.Second, DisableCompression: true,
+	}
+	if socket != "" {
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", socket)
+		}
+	}
+	return t
+}
+
+// parse reads a URL in the forms that operators write.
+func parse(s string) (socket, base string, err error) {
+	bad := func(why string) (string, string, error) {
+		return "", "", inventory.Errorf(inventory.KindInvalid, "the URL %q %s", s, why).
+			Do("write http://127.0.0.1:9007, 127.0.0.1:9007 or unix:///run/clusterm/clusterm.sock")
+	}
+	if s == "" {
+		return "", "", nil
+	}
+	if !strings.Contains(s, "://") {
+		if strings.HasPrefix(s, "/") {
+			return s, "", nil
+		}
+		s = "http://" + s
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return bad("does not parse")
+	case u.User != nil, u.RawQuery != "", u.Fragment != "":
+		return bad("has more than an address")
+	case u.Scheme == "unix":
+		if u.Host != "" || u.Path == "" || u.Path == "/" {
+			return bad("names no socket")
+		}
+		return u.Path, "", nil
+	case u.Scheme != "http" && u.Scheme != "https":
+		return bad("is of a scheme that is not spoken here")
+	case u.Hostname() == "":
+		return bad("names no host")
+	}
+	return "", u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/"), nil
+}
+
+// At returns a client whose reads show the daemon's view as of the revision or
+// later; the daemon waits a bounded time for that.
+func (c *Client) At(revision int64) *Client {
+	at := *c
+	at.revision = revision
+	return &at
+}
+
+// Where says what the client talks to: a URL, or the path of a socket.
+func (c *Client) Where() string { return c.where }
+
+// call is one request.
+type call struct {
+	method string
+	path   string // a pattern of the api package
+	params []string
+	query  url.Values
+	in     any // JSON, unless nil
+	extra  time.Duration
+	// also is a status that has an ordinary body although it is a failure.
+	also int
+}
+
+// do sends the call and reads the answer into out.
+func (c *Client) do(ctx context.Context, k call, out any) error {
+	bounded, cancel := context.WithTimeout(ctx, c.opt.Timeout+k.extra)
+	defer cancel()
+	res, err := c.send(bounded, k)
+	if err != nil {
+		return c.explain(ctx, err)
+	}
+	defer drain(res.Body)
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return c.explain(ctx, err)
+	}
+	if out == nil {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if err := d.Decode(out); err != nil {
+		return c.stranger(res, body)
+	}
+	return nil
+}
+
+// send sends the call. An answer that is a failure comes back as its error.
+func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
+	path, err := api.Path(k.path, k.params...)
+	if err != nil {
+		return nil, err
+	}
+	query := k.query
+	if c.revision > 0 && k.method == http.MethodGet {
+		if query == nil {
+			query = url.Values{}
+		}
+		query.Set("min_revision", strconv.FormatInt(c.revision, 10))
+	}
+	target := c.base + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	var body io.Reader
+	if k.in != nil {
+		b, err := json.Marshal(k.in)
+		if err != nil {
+			return nil, inventory.Errorf(inventory.KindInvalid, "the request cannot be written as JSON: %w", err)
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, k.method, target, body)
+	if err != nil {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the request cannot be made: %w", err)
+	}
+	if k.in != nil {
+		req.Header.Set("Content-Type", api.TypeJSON)
+	}
+	if c.opt.UserAgent != "" {
+		req.Header.Set("User-Agent", c.opt.UserAgent)
+	}
+	if c.opt.Actor != "" {
+		req.Header.Set(api.HeaderActor, c.opt.Actor)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode >= 200 && res.StatusCode < 300 || k.also != 0 && res.StatusCode == k.also && isType(res, api.TypeJSON) {
+		return res, nil
+	}
+	defer drain(res.Body)
+	text, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	if isType(res, api.TypeProblem) {
+		var p api.Problem
+		if err := json.Unmarshal(text, &p); err == nil && p.Detail != "" {
+			if p.Status == 0 {
+				p.Status = res.StatusCode
+			}
+			return nil, p.Restore()
+		}
+	}
+	return nil, c.stranger(res, text)
+}
+
+func isType(res *http.Response, want string) bool {
+	t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	return err == nil && t == want
+}
+
+// drain reads the little that may be left, so that the connection can be used
+// again, and closes.
+func drain(body io.ReadCloser) {
+	_, _ = io.CopyN(io.Discard, body, 4<<10)
+	_ = body.Close()
+}
+
+// stranger is the error for an answer that the daemon would not give.
+func (c *Client) stranger(res *http.Response, body []byte) error {
+	text := strings.TrimSpace(string(body))
+	if len(text) > 200 {
+		text = text[:200] + "…"
+	}
+	return inventory.Errorf(inventory.KindUnavailable, "%s does not answer like clusterm: %s %q", c.where, res.Status, text).
+		Do("check the address; clusterm and clusterctl should be of the same version")
+}
+
+// explain turns an error of the connection into one that says what to do. ctx
+// is the caller's own.
+func (c *Client) explain(ctx context.Context, err error) error {
+	if _, ok := errors.AsType[*inventory.Error](err); ok {
+		return err
+	}
+	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	cause := err
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		cause = u.Err // without method and URL
+	}
+	fail := func(format string, args ...any) *inventory.Error {
+		e := inventory.Errorf(inventory.KindUnavailable, format, args...)
+		e.Err = err
+		return e
+	}
+	const running = "is clusterm running? systemctl status clusterm"
+	timeout, isNet := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fail("%s may not be opened: permission denied", c.where).Do("only root can open it: use sudo")
+	case errors.Is(err, fs.ErrNotExist):
+		return fail("there is no socket %s", c.where).Do(running)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fail("nobody answers at %s: connection refused", c.where).Do(running)
+	case errors.Is(err, context.DeadlineExceeded), isNet && timeout.Timeout():
+		return fail("%s did not answer in time", c.where).Do(running)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return fail("%s ended the connection before it had answered", c.where).Do("repeat; if that changes nothing: %s", running)
+	}
+	return fail("%s cannot be reached: %v", c.where, cause).Do(running)
+}
+
+// native replaces the numbers of decoded JSON by int64 where they fit, else by
+// float64; a number that neither holds exactly stays as it was written.
+func native(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		if strings.ContainsAny(v.String(), ".eE") {
+			if f, err := v.Float64(); err == nil {
+				return f
+			}
+		}
+	case map[string]any:
+		for k, e := range v {
+			v[k] = native(e)
+		}
+	case []any:
+		for i, e := range v {
+			v[i] = native(e)
+		}
+	}
+	return v
+}
+
+func nativeMerged(vars api.MergedVars) {
+	for k, v := range vars {
+		v.Value = native(v.Value)
+		vars[k] = v
+	}
+}

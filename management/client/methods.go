@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// NodeFilter selects nodes: those that match every field that is not empty. In
+// one field, any of the values matches.
+type NodeFilter struct {
+	Names  []string // unknown ones are KindNotFound, all of them named
+	Status []inventory.Status
+	State  []inventory.State
+	Group  []string
+}
+
+// Nodes lists nodes by name.
+func (c *Client) Nodes(ctx context.Context, f NodeFilter) (api.List[api.Node], error) {
+	q := url.Values{}
+	q["name"] = f.Names
+	q["group"] = f.Group
+	for _, s := range f.Status {
+		q.Add("status", string(s))
+	}
+	for _, s := range f.State {
+		q.Add("state", string(s))
+	}
+	var out api.List[api.Node]
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathNodes, query: q}, &out)
+}
+
+// Node returns one node.
+func (c *Client) Node(ctx context.Context, name string) (api.Node, error) {
+	var out api.Node
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathNode, params: []string{name}}, &out)
+}
+
+// PatchNode changes how a node is reached.
+func (c *Client) PatchNode(ctx context.Context, name string, p api.NodePatch) (api.Node, error) {
+	var out api.Node
+	return out, c.do(ctx, call{method: http.MethodPatch, path: api.PathNode, params: []string{name}, in: p}, &out)
+}
+
+// History returns the newest entries of a node's history, newest last. limit 0:
+// all that are kept.
+func (c *Client) History(ctx context.Context, name string, limit int) (api.List[inventory.Entry], error) {
+	q, err := limited(url.Values{}, limit)
+	if err != nil {
+		return api.List[inventory.Entry]{}, err
+	}
+	var out api.List[inventory.Entry]
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathHistory, params: []string{name}, query: q}, &out)
+}
+
+// Forget removes records of nodes.
+func (c *Client) Forget(ctx context.Context, f api.Forget) (api.Changed, error) {
+	var out api.Changed
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathForget, in: f}, &out)
+}
+
+// Groups lists the host groups in the order of their configuration.
+func (c *Client) Groups(ctx context.Context) (api.List[inventory.Group], error) {
+	var out api.List[inventory.Group]
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathGroups}, &out)
+}
+
+// Submit asks for a job and returns it as it was accepted.
+func (c *Client) Submit(ctx context.Context, r api.JobRequest) (api.Job, error) {
+	var out api.Job
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathJobs, in: r}, &out)
+}
+
+// JobFilter selects jobs: those that match every field that is not empty.
+type JobFilter struct {
+	Status []api.JobStatus // any of them
+	Node   string          // jobs about this node or address
+	Limit  int             // the newest so many; 0: all
+}
+
+// Jobs lists jobs by number, the newest last, without runs, hosts and
+// variables.
+func (c *Client) Jobs(ctx context.Context, f JobFilter) (api.List[api.Job], error) {
+	q, err := limited(url.Values{}, f.Limit)
+	if err != nil {
+		return api.List[api.Job]{}, err
+	}
+	for _, s := range f.Status {
+		q.Add("status", string(s))
+	}
+	if f.Node != "" {
+		q.Set("node", f.Node)
+	}
+	var out api.List[api.Job]
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathJobs, query: q}, &out)
+}
+
+// Job returns one job with everything; id may be "active" or "last".
+func (c *Client) Job(ctx context.Context, id string) (api.Job, error) {
+	var out api.Job
+	err := c.do(ctx, call{method: http.MethodGet, path: api.PathJob, params: []string{id}}, &out)
+	for _, vars := range out.Vars {
+		nativeMerged(vars)
+	}
+	return out, err
+}
+
+// Cancel asks a job to stop; asking again skips its cleanup.
+func (c *Client) Cancel(ctx context.Context, id string) (api.Job, error) {
+	var out api.Job
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathCancel, params: []string{id}}, &out)
+}
+
+// waitStep is how long the daemon is asked to wait at a time.
+const waitStep = 25 * time.Second
+
+// WaitJob waits until the job has ended and returns it, without variables. It
+// survives a restart of the daemon, as long as Options.Patience. each, where
+// given, sees every change of the job's record on the way, and its end.
+func (c *Client) WaitJob(ctx context.Context, id string, each ...func(api.Job)) (api.Job, error) {
+	p := c.patience()
+	q := url.Values{"vars": {"false"}} // the first answer is what is now
+	after := int64(-1)
+	for {
+		var j api.Job
+		err := c.do(ctx, call{method: http.MethodGet, path: api.PathJob, params: []string{id}, query: q, extra: waitStep}, &j)
+		if err != nil {
+			if err := p.wait(ctx, err); err != nil {
+				return api.Job{}, err
+			}
+			continue
+		}
+		p.reset()
+		if j.Revision != after {
+			for _, f := range each {
+				f(j)
+			}
+		}
+		if j.Status.Ended() {
+			return j, nil
+		}
+		id, after = j.ID, j.Revision // "active" may be another one by now
+		q.Set("wait", waitStep.String())
+		if len(each) > 0 {
+			q.Set("after", strconv.FormatInt(after, 10))
+		}
+	}
+}
+
+// Scope is what variables apply to.
+type Scope struct {
+	path   string
+	params []string
+}
+
+// The scopes.
+var ScopeGlobal = Scope{path: api.PathGlobalVars}
+
+// ScopeGroup is one group.
+func ScopeGroup(name string) Scope { return Scope{api.PathGroupVars, []string{name}} }
+
+// ScopeNode is one node.
+func ScopeNode(name string) Scope { return Scope{api.PathNodeVars, []string{name}} }
+
+// Vars returns the variables that are set for the scope itself.
+func (c *Client) Vars(ctx context.Context, s Scope) (api.Vars, error) {
+	out := api.Vars{}
+	err := c.do(ctx, call{method: http.MethodGet, path: s.path, params: s.params}, &out)
+	native(out)
+	return out, err
+}
+
+// SetVars replaces the variables of the scope.
+func (c *Client) SetVars(ctx context.Context, s Scope, vars api.Vars) (api.Changed, error) {
+	if vars == nil {
+		vars = api.Vars{}
+	}
+	var out api.Changed
+	return out, c.do(ctx, call{method: http.MethodPut, path: s.path, params: s.params, in: vars}, &out)
+}
+
+// PatchVars sets the variables that the patch names and unsets those that it
+// gives as nil.
+func (c *Client) PatchVars(ctx context.Context, s Scope, patch api.Vars) (api.Changed, error) {
+	if patch == nil {
+		patch = api.Vars{}
+	}
+	var out api.Changed
+	return out, c.do(ctx, call{method: http.MethodPatch, path: s.path, params: s.params, in: patch}, &out)
+}
+
+// MergedVars returns the variables that a node gets, with their origin.
+func (c *Client) MergedVars(ctx context.Context, node string) (api.MergedVars, error) {
+	out := api.MergedVars{}
+	err := c.do(ctx, call{method: http.MethodGet, path: api.PathNodeVars, params: []string{node}, query: url.Values{"merged": {"true"}}}, &out)
+	nativeMerged(out)
+	return out, err
+}
+
+// Config returns the configuration in force.
+func (c *Client) Config(ctx context.Context) (api.Config, error) {
+	return c.config(ctx, call{method: http.MethodGet, path: api.PathConfig})
+}
+
+// PatchConfig sets keys in the configuration's overlay, and takes those out
+// that the patch gives as nil. It returns the configuration then in force.
+func (c *Client) PatchConfig(ctx context.Context, patch map[string]any) (api.Config, error) {
+	if patch == nil {
+		patch = map[string]any{}
+	}
+	return c.config(ctx, call{method: http.MethodPatch, path: api.PathConfig, in: patch})
+}
+
+func (c *Client) config(ctx context.Context, k call) (api.Config, error) {
+	out := api.Config{}
+	err := c.do(ctx, k, &out)
+	for key, s := range out {
+		s.Value = native(s.Value)
+		out[key] = s
+	}
+	return out, err
+}
+
+// Health asks the daemon how it is. A degraded daemon is no error.
+func (c *Client) Health(ctx context.Context) (api.Health, error) {
+	var out api.Health
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathHealth, also: http.StatusServiceUnavailable}, &out)
+}
+
+// Version asks what the daemon is.
+func (c *Client) Version(ctx context.Context) (api.Version, error) {
+	var out api.Version
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathVersion}, &out)
+}
+
+func limited(q url.Values, limit int) (url.Values, error) {
+	if limit < 0 {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the limit is negative: %d", limit)
+	}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	return q, nil
+}
