@@ -67,7 +67,7 @@ type Before struct {
 
 // Entry is one line of a node's history.
 type Entry struct {
-	Seq    uint64    `json:"seq"` // counts from 1, without gaps
+	Seq    uint64    `json:"seq"` // counts upwards from 1; a withdrawn reservation leaves a gap
 	Time   time.Time `json:"time"`
 	Verb   Verb      `json:"verb"`
 	From   Status    `json:"from,omitempty"`
@@ -166,7 +166,7 @@ func (n Node) Unreserved() Node {
 	m := n.Clone()
 	b := m.Before
 	m.Status, m.PrevStatus, m.Group, m.LastError = b.Status, b.PrevStatus, b.Group, b.LastError
-	m.Applied, m.Residue, m.Entries = b.Applied, b.Residue, b.Entries
+	m.Applied, m.Residue = b.Applied, b.Residue
 	m.Job, m.Verb, m.Before = "", "", nil
 	return m
 }

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// Times of the server inside.
+const (
+	startTimeout   = 60 * time.Second // from the start until it serves
+	stopTimeout    = 15 * time.Second // from asking it to end until it is killed
+	restartPause   = time.Second      // after it ended by itself
+	lockWait       = 15 * time.Second // for an earlier process to let go of the directory
+	maxSocketPath  = 100              // of the 108 bytes that sun_path has
+	quota          = 4 << 30          // bytes of the backend
+	compactEvery   = "30m"
+	snapshotEvery  = 10_000
+	maxRequestSize = 4 << 20
+)
+
+// ServerOptions say how the server inside runs.
+type ServerOptions struct {
+	// Dir holds everything of it, made 0700 where missing.
+	Dir string
+	// Command is the argv of the child process, to which Dir is appended. Empty:
+	// the server runs in this process.
+	Command []string
+	// NoSync leaves out fsync. For tests: a power failure loses data.
+	NoSync bool
+	Log    logrus.FieldLogger
+}
+
+// Server is a running etcd with a single member.
+type Server struct {
+	opts   ServerOptions
+	lock   *os.File
+	inside *embed.Etcd
+
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func (o ServerOptions) socket(name string) string { return filepath.Join(o.Dir, name+".sock") }
+
+// Endpoint is what a client connects to.
+func (s *Server) Endpoint() string { return "unix://" + s.opts.socket("client") }
+
+// StartServer starts the server and returns when it serves. A directory that
+// another process uses, or that cannot be written, is an error.
+func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", o.Dir, err).
+			Do("run as root, or configure another data_dir")
+	}
+	if err := os.Chmod(o.Dir, 0o700); err != nil {
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is not ours: %w", o.Dir, err).Do("run as root")
+	}
+	if p := o.socket("client"); len(p) > maxSocketPath {
+		return nil, inventory.Errorf(inventory.KindInvalid, "%s is too long for a socket (%d bytes, the limit is %d)", p, len(p), maxSocketPath).
+			Do("configure a shorter data_dir")
+	}
+	lock, err := lockDir(ctx, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{opts: o, lock: lock}
+	if len(o.Command) == 0 {
+		s.inside, err = serve(ctx, o.Dir, o.NoSync, zapcore.ErrorLevel)
+		if err != nil {
+			lock.Close()
+			return nil, err
+		}
+		return s, nil
+	}
+	var within context.Context
+	within, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.done.Go(func() { s.supervise(within) })
+	return s, nil
+}
+
+// lockDir makes sure that only one daemon uses the directory. A daemon that is
+// just ending is waited for.
+func lockDir(ctx context.Context, dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is not writable: %w", dir, err).
+			Do("check its owner, its mode and whether the file system is mounted read-only")
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is in use by another clusterm", dir).
+				Do("stop that one, or configure another data_dir")
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// supervise keeps the child process running until ctx ends.
+func (s *Server) supervise(ctx context.Context) {
+	for {
+		err := s.child(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.opts.Log.WithError(err).Error("the etcd inside has ended; starting it again")
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(restartPause):
+		}
+	}
+}
+
+// child runs the child process once. It holds the child's standard input open:
+// the child ends when that closes, and so never outlives this process.
+func (s *Server) child(ctx context.Context) error {
+	argv := append(append([]string{}, s.opts.Command...), s.opts.Dir)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Cancel = stdin.Close
+	cmd.WaitDelay = stopTimeout
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is for the daemon
+	r, w := io.Pipe()
+	cmd.Stdout, cmd.Stderr = w, w
+	var logs sync.WaitGroup
+	logs.Go(func() { relay(r, s.opts.Log) })
+	err = cmd.Run()
+	w.Close()
+	logs.Wait()
+	if err == nil {
+		err = errors.New("it ended by itself")
+	}
+	return err
+}
+
+// relay passes the child's log lines on. A line of any length is taken.
+func relay(r *io.PipeReader, log logrus.FieldLogger) {
+	in := bufio.NewReaderSize(r, 16<<10)
+	for {
+		line, err := in.ReadSlice('\n')
+		if len(line) > 0 {
+			log.WithField("part", "etcd").Warn(string(trim(line)))
+		}
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = in.ReadSlice('\n')
+		}
+		if err != nil {
+			r.CloseWithError(err)
+			return
+		}
+	}
+}
+
+func trim(line []byte) []byte {
+	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
+		line = line[:len(line)-1]
+	}
+	return line
+}
+
+// Close ends the server.
+func (s *Server) Close() error {
+	if s.inside != nil {
+		s.inside.Close()
+	}
+	if s.cancel != nil {
+		s.cancel()
+		s.done.Wait()
+	}
+	return s.lock.Close()
+}
+
+// Main is the child process: it serves until its standard input closes, and
+// returns the process's exit status.
+func Main(dir string) int {
+	e, err := serve(context.Background(), dir, false, zapcore.WarnLevel)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	select {
+	case <-gone:
+		e.Close()
+		return 0
+	case err := <-e.Err():
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+}
+
+// serve starts etcd in this process and waits until it serves.
+func serve(ctx context.Context, dir string, noSync bool, level zapcore.Level) (*embed.Etcd, error) {
+	at := func(name string) url.URL { return url.URL{Scheme: "unix", Path: filepath.Join(dir, name+".sock")} }
+	cfg := embed.NewConfig()
+	cfg.Name = "clusterm"
+	cfg.Dir = filepath.Join(dir, "data")
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{at("client")}, []url.URL{at("client")}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{at("peer")}, []url.URL{at("peer")}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, compactEvery
+	cfg.QuotaBackendBytes, cfg.SnapshotCount, cfg.MaxRequestBytes = quota, snapshotEvery, maxRequestSize
+	cfg.UnsafeNoFsync = noSync
+	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m", LevelKey: "l", EncodeLevel: zapcore.LowercaseLevelEncoder})
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level)))
+	for _, u := range []url.URL{at("client"), at("peer")} {
+		if err := os.Remove(u.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the etcd inside did not start: %w", err).
+			Do("see its lines in the log; a damaged %s can be restored from a backup", cfg.Dir)
+	}
+	timer := time.NewTimer(startTimeout)
+	defer timer.Stop()
+	select {
+	case <-e.Server.ReadyNotify():
+		return e, nil
+	case err = <-e.Err():
+	case <-timer.C:
+		err = fmt.Errorf("it did not serve within %s", startTimeout)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	e.Close()
+	return nil, inventory.Errorf(inventory.KindUnavailable, "the etcd inside did not start: %w", err)
+}

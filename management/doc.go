@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package management holds the use cases: what an operator can ask for, the
+// jobs that carry it out, their queue, and what the monitor's reports do to the
+// inventory.
+//
+// Decisions are pure functions of facts (accept.go, plan.go, queue.go): they
+// see a snapshot and a time and return what is to be done. The Service does it,
+// through the interfaces in service.go that its adapters satisfy.
+package management

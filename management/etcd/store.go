@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management"
+)
+
+// Store is management's Store. Close it after use.
+type Store struct {
+	client *etcd.Client
+	view   view
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+var _ management.Store = (*Store)(nil)
+
+// Open reads what is stored and returns when the view is complete.
+func Open(ctx context.Context, client *etcd.Client, log logrus.FieldLogger) (*Store, error) {
+	s := &Store{client: client}
+	s.view.client, s.view.log, s.view.changed = client, log, make(chan struct{})
+	revision, err := s.view.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var within context.Context
+	within, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.done.Go(func() { s.view.follow(within, revision) })
+	return s, nil
+}
+
+// Close ends the watch.
+func (s *Store) Close() {
+	s.stop()
+	s.done.Wait()
+}
+
+// View is the newest view, never nil.
+func (s *Store) View() *management.View { return s.view.current() }
+
+// Changed is closed when a view newer than the current one exists.
+func (s *Store) Changed() <-chan struct{} {
+	s.view.mu.Lock()
+	defer s.view.mu.Unlock()
+	return s.view.changed
+}
+
+// Wait returns when the view has reached the revision.
+func (s *Store) Wait(ctx context.Context, revision int64) error { return s.view.wait(ctx, revision) }
+
+// Sync asks etcd, by quorum, for its revision and waits until the view has reached it.
+func (s *Store) Sync(ctx context.Context) error {
+	bounded, cancel := etcd.Bounded(ctx)
+	defer cancel()
+	resp, err := s.client.Get(bounded, s.client.Prefix+"/schema", clientv3.WithKeysOnly())
+	if err != nil {
+		return etcd.Error(err)
+	}
+	// The revision may belong to a key outside the view: a progress report will
+	// carry the view there.
+	if err := s.client.RequestProgress(clientv3.WithRequireLeader(bounded)); err != nil {
+		return etcd.Error(err)
+	}
+	return s.view.wait(bounded, resp.Header.Revision)
+}
+
+func (s *Store) key(parts string, args ...any) string {
+	return s.client.Prefix + fmt.Sprintf(parts, args...)
+}
+
+func (s *Store) jobKey(id string) string { return s.key("/v/jobs/%s", id) }
+func (s *Store) groundKey() string       { return s.key("/v/ground") }
+
+// commit carries the operations out if all guards hold, and waits for the view.
+func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
+	bounded, cancel := etcd.Bounded(ctx)
+	defer cancel()
+	resp, err := s.client.Txn(bounded).If(ops.If...).Then(ops.Then...).Commit()
+	if err != nil {
+		return 0, etcd.Error(err)
+	}
+	if !resp.Succeeded {
+		return 0, inventory.Errorf(inventory.KindConflict, "it was changed by somebody else meanwhile").Do("read it again and repeat")
+	}
+	return resp.Header.Revision, s.view.wait(bounded, resp.Header.Revision)
+}
+
+func put(key string, value any) (clientv3.Op, error) {
+	b, err := json.Marshal(value)
+	return clientv3.OpPut(key, string(b)), err
+}
+
+// pack distributes what belongs together over as few transactions as etcd takes.
+func pack(parts []etcd.Ops, spare int) []etcd.Ops {
+	var out []etcd.Ops
+	var open etcd.Ops
+	for _, p := range parts {
+		if len(open.Then) > 0 && open.Size()+p.Size() > etcd.MaxOps-spare {
+			out = append(out, open)
+			open = etcd.Ops{}
+		}
+		open.Add(p)
+	}
+	return append(out, open)
+}
+
+// stored is the record to write for a node that was changed as the view shows
+// it: a reservation that nobody has committed to yet stays in place.
+func (s *Store) stored(n inventory.Node) inventory.Node {
+	s.view.mu.Lock()
+	defer s.view.mu.Unlock()
+	raw, ok := s.view.nodes[n.Name]
+	if !ok || raw.Revision != n.Revision || n.Before != nil || !s.view.uncommitted(raw) || s.view.jobs[raw.Job].Status.Ended() {
+		return n
+	}
+	m := raw.Clone()
+	m.Addr, m.State, m.PrevState, m.Seen, m.Duplicates = n.Addr, n.State, n.PrevState, n.Seen, n.Duplicates
+	m.HostKeys, m.Entries, m.Updated = n.HostKeys, n.Entries, n.Updated
+	return m
+}
+
+// PutNodes writes nodes in chunks. A chunk in which something conflicts is
+// written node by node, so that one conflict does not keep the others back.
+func (s *Store) PutNodes(ctx context.Context, writes []management.NodeWrite) (conflicts []string, err error) {
+	const size = etcd.MaxOps / 4
+	for start := 0; start < len(writes); start += size {
+		chunk := writes[start:min(start+size, len(writes))]
+		parts := make([]etcd.Ops, len(chunk))
+		for i, w := range chunk {
+			if parts[i], err = s.client.PutNode(s.stored(w.Node), w.Entries); err != nil {
+				return conflicts, err
+			}
+		}
+		for _, ops := range pack(parts, 0) {
+			if _, err = s.commit(ctx, ops); err == nil {
+				continue
+			}
+			if inventory.KindOf(err) != inventory.KindConflict {
+				return conflicts, err
+			}
+			if len(chunk) == 1 {
+				conflicts = append(conflicts, chunk[0].Node.Name)
+				continue
+			}
+			for _, w := range chunk {
+				more, err := s.PutNodes(ctx, []management.NodeWrite{w})
+				if err != nil {
+					return conflicts, err
+				}
+				conflicts = append(conflicts, more...)
+			}
+			break
+		}
+	}
+	return conflicts, nil
+}
+
+// Accept stores a Queued job under the next number.
+func (s *Store) Accept(ctx context.Context, seq uint64, j management.Job, in management.Inputs) (management.Job, error) {
+	j.ID = strconv.FormatUint(seq+1, 10)
+	job, err := put(s.jobKey(j.ID), j)
+	if err != nil {
+		return j, err
+	}
+	inputs, err := json.Marshal(in)
+	if err != nil {
+		return j, err
+	}
+	key := s.key("/v/seq")
+	guard := clientv3.Compare(clientv3.Value(key), "=", strconv.FormatUint(seq, 10))
+	if seq == 0 {
+		guard = clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+	}
+	j.Revision, err = s.commit(ctx, etcd.Ops{
+		If:   []clientv3.Cmp{guard},
+		Then: []clientv3.Op{clientv3.OpPut(key, j.ID), job, clientv3.OpPut(s.key("/x/inputs/%s", j.ID), string(compress(inputs)))},
+	})
+	return j, err
+}
+
+// atRevision guards a key by the revision of its last change; 0: it must not exist.
+func atRevision(key string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+}
+
+// Claim reserves the nodes, in as many transactions as it takes, under the job's
+// name; the write that makes the job Running is the commit point and the last of
+// them. Where anything fails before it, the reservations count as absent, and
+// are withdrawn as far as the store lets.
+func (s *Store) Claim(ctx context.Context, ground int64, j management.Job, writes []management.NodeWrite) (management.Job, error) {
+	parts, err := s.parts(writes)
+	if err != nil {
+		return j, err
+	}
+	chunks := pack(parts, 2)
+	for i, ops := range chunks[:len(chunks)-1] {
+		if _, err := s.commit(ctx, ops); err != nil {
+			s.withdraw(ctx, writes, i)
+			return j, err
+		}
+	}
+	j, err = s.commitJob(ctx, j, chunks[len(chunks)-1], &ground)
+	if err != nil {
+		s.withdraw(ctx, writes, len(chunks)-1)
+	}
+	return j, err
+}
+
+func (s *Store) parts(writes []management.NodeWrite) ([]etcd.Ops, error) {
+	parts := make([]etcd.Ops, len(writes))
+	var err error
+	for i, w := range writes {
+		if parts[i], err = s.client.PutNode(w.Node, w.Entries); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
+// commitJob writes the job, and moves the ground, together with the operations.
+func (s *Store) commitJob(ctx context.Context, j management.Job, ops etcd.Ops, ground *int64) (management.Job, error) {
+	job, err := put(s.jobKey(j.ID), j)
+	if err != nil {
+		return j, err
+	}
+	ops.Add(etcd.Ops{
+		If:   []clientv3.Cmp{atRevision(s.jobKey(j.ID), j.Revision)},
+		Then: []clientv3.Op{job, clientv3.OpPut(s.groundKey(), j.ID)},
+	})
+	if ground != nil {
+		ops.If = append(ops.If, atRevision(s.groundKey(), *ground))
+	}
+	revision, err := s.commit(ctx, ops)
+	if err == nil {
+		j.Revision = revision
+	}
+	return j, err
+}
+
+// withdraw takes reservations back that were not committed to. A failure is no
+// harm: they count as absent.
+func (s *Store) withdraw(ctx context.Context, writes []management.NodeWrite, chunks int) {
+	if chunks == 0 {
+		return
+	}
+	for _, w := range writes {
+		s.view.mu.Lock()
+		raw, ok := s.view.nodes[w.Node.Name]
+		mine := ok && raw.Before != nil && raw.Job == w.Node.Job && s.view.uncommitted(raw)
+		s.view.mu.Unlock()
+		if !mine {
+			continue
+		}
+		ops, err := s.client.PutNode(raw.Unreserved(), nil)
+		if err != nil {
+			return
+		}
+		for _, e := range w.Entries {
+			ops.Then = append(ops.Then, clientv3.OpDelete(s.client.HistoryKey(w.Node.Name, e.Seq)))
+		}
+		if _, err := s.commit(ctx, ops); err != nil && inventory.KindOf(err) != inventory.KindConflict {
+			return
+		}
+	}
+}
+
+// PutJob stores the job if it is still at its revision.
+func (s *Store) PutJob(ctx context.Context, j management.Job) (management.Job, error) {
+	job, err := put(s.jobKey(j.ID), j)
+	if err != nil {
+		return j, err
+	}
+	revision, err := s.commit(ctx, etcd.Ops{If: []clientv3.Cmp{atRevision(s.jobKey(j.ID), j.Revision)}, Then: []clientv3.Op{job}})
+	if err == nil {
+		j.Revision = revision
+	}
+	return j, err
+}
+
+// Finish releases nodes in chunks; the job's end goes with the last of them.
+func (s *Store) Finish(ctx context.Context, j management.Job, writes []management.NodeWrite) (management.Job, error) {
+	parts, err := s.parts(writes)
+	if err != nil {
+		return j, err
+	}
+	chunks := pack(parts, 2)
+	for _, ops := range chunks[:len(chunks)-1] {
+		if _, err := s.commit(ctx, ops); err != nil {
+			return j, err
+		}
+	}
+	return s.commitJob(ctx, j, chunks[len(chunks)-1], nil)
+}
+
+// Inputs returns what a job was accepted with.
+func (s *Store) Inputs(ctx context.Context, id string) (in management.Inputs, err error) {
+	ctx, cancel := etcd.Bounded(ctx)
+	defer cancel()
+	resp, err := s.client.Get(ctx, s.key("/x/inputs/%s", id))
+	if err != nil {
+		return in, etcd.Error(err)
+	}
+	if len(resp.Kvs) == 0 {
+		return in, inventory.Errorf(inventory.KindNotFound, "the inputs of job %s are not kept", id)
+	}
+	b, err := expand(resp.Kvs[0].Value)
+	if err != nil {
+		return in, err
+	}
+	return in, json.Unmarshal(b, &in)
+}
+
+// DropJobs removes ended jobs with their inputs and logs.
+func (s *Store) DropJobs(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		_, err := s.commit(ctx, etcd.Ops{Then: []clientv3.Op{
+			clientv3.OpDelete(s.key("/x/log/%s/", id), clientv3.WithPrefix()),
+			clientv3.OpDelete(s.key("/x/tail/%s/", id), clientv3.WithPrefix()),
+			clientv3.OpDelete(s.key("/x/inputs/%s", id)),
+			clientv3.OpDelete(s.jobKey(id)),
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace writes, or removes, a value that was last changed no later than the revision.
+func (s *Store) replace(ctx context.Context, key string, revision int64, value any, remove bool) (int64, error) {
+	op := clientv3.OpDelete(key)
+	if !remove {
+		var err error
+		if op, err = put(key, value); err != nil {
+			return 0, err
+		}
+	}
+	ops := etcd.Ops{Then: []clientv3.Op{op}}
+	if revision > 0 {
+		ops.If = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "<", revision+1)}
+	}
+	return s.commit(ctx, ops)
+}
+
+// PutVars replaces the variables of a scope.
+func (s *Store) PutVars(ctx context.Context, revision int64, scope management.Scope, vars configuration.Vars) (int64, error) {
+	return s.replace(ctx, s.key("/v/vars/%s", scope), revision, vars, len(vars) == 0)
+}
+
+// PutConnection replaces what is set on how to reach a node.
+func (s *Store) PutConnection(ctx context.Context, node string, c *configuration.Connection) (int64, error) {
+	return s.replace(ctx, s.key("/v/connections/%s", node), 0, c, c == nil)
+}
+
+// PutOverlay replaces the configuration's overlay.
+func (s *Store) PutOverlay(ctx context.Context, revision int64, overlay map[string]any) (int64, error) {
+	return s.replace(ctx, s.key("/v/overlay"), revision, overlay, len(overlay) == 0)
+}
+
+// Forget removes nodes and leaves tombstones; all of them in one transaction
+// where etcd takes it, else in chunks.
+func (s *Store) Forget(ctx context.Context, ground int64, nodes []inventory.Node, graves []inventory.Tombstone) (int64, error) {
+	parts := make([]etcd.Ops, len(nodes))
+	for i, n := range nodes {
+		grave, err := put(s.client.GraveKey(n.Name), graves[i])
+		if err != nil {
+			return 0, err
+		}
+		parts[i] = s.client.DeleteNode(n)
+		parts[i].Then = append(parts[i].Then, grave,
+			clientv3.OpDelete(s.key("/v/vars/%s", management.ScopeNode(n.Name))), clientv3.OpDelete(s.key("/v/connections/%s", n.Name)))
+	}
+	var revision int64
+	for i, ops := range pack(parts, 1) {
+		if i == 0 {
+			ops.If = append(ops.If, atRevision(s.groundKey(), ground))
+		}
+		ops.Then = append(ops.Then, clientv3.OpPut(s.groundKey(), "forget"))
+		var err error
+		if revision, err = s.commit(ctx, ops); err != nil {
+			return 0, err
+		}
+	}
+	return revision, nil
+}
+
+// History returns the newest entries of a node, oldest first. What a job that
+// never started had reserved is left out.
+func (s *Store) History(ctx context.Context, node string, limit int) ([]inventory.Entry, error) {
+	bounded, cancel := etcd.Bounded(ctx)
+	defer cancel()
+	resp, err := s.client.Get(bounded, s.client.HistoryPrefix(node), clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(limit)))
+	if err != nil {
+		return nil, etcd.Error(err)
+	}
+	v := s.View()
+	entries := make([]inventory.Entry, 0, len(resp.Kvs))
+	for i := len(resp.Kvs) - 1; i >= 0; i-- {
+		var e inventory.Entry
+		if err := json.Unmarshal(resp.Kvs[i].Value, &e); err != nil {
+			return nil, err
+		}
+		if j, err := v.Job(e.Job); err == nil && j.Started.IsZero() && e.To.InProgress() {
+			continue
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}

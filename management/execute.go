@@ -1,0 +1,696 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package management
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+)
+
+// schedule claims jobs and runs them, until ctx ends. Jobs found Running belong
+// to an earlier process; they are continued first.
+func (s *Service) schedule(ctx context.Context) {
+	for _, j := range s.View().Jobs {
+		if j.Status == Running {
+			s.Logger.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("found a running job; going on with it")
+			s.launch(ctx, j)
+		}
+	}
+	retry := time.NewTicker(5 * time.Second)
+	defer retry.Stop()
+	for {
+		changed := s.Store.Changed()
+		if s.advance(ctx) {
+			continue // something was claimed or ended: look again
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-retry.C:
+		}
+	}
+}
+
+// advance takes the first queued job whose turn it is one step on.
+func (s *Service) advance(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	v := s.View()
+	settings := s.Settings()
+	for _, j := range v.Jobs {
+		if j.Status != Queued {
+			continue
+		}
+		t := turn(v, settings.Groups, settings.JobLimit, j)
+		var err error
+		switch {
+		case t.Err != nil:
+			err = s.end(ctx, t.Job, Errored, CausePrecondition, t.Err.Error())
+		case t.Claim:
+			err = s.claim(ctx, v, settings, t.Job)
+		default:
+			continue
+		}
+		if err == nil {
+			return true
+		}
+		if inventory.KindOf(err) != inventory.KindConflict {
+			s.Logger.WithError(err).WithField("job", j.ID).Warn("the job could not be taken on; trying again")
+		} else if s.Store.Sync(ctx) == nil && s.View().Revision > v.Revision {
+			return true
+		}
+		return false
+	}
+	return false
+}
+
+// end ends a job that holds no nodes.
+func (s *Service) end(ctx context.Context, j Job, status JobStatus, cause Cause, reason string) error {
+	j.Status, j.Cause, j.Reason, j.Ended = status, cause, reason, s.now()
+	if err := s.say(ctx, j.ID, fmt.Sprintf("# job %s ended %s: %s", j.ID, status, reason)); err != nil {
+		return err
+	}
+	_, err := s.Store.Finish(ctx, j, nil)
+	return err
+}
+
+// claim takes all nodes of the job into the in-progress status, or none.
+func (s *Service) claim(ctx context.Context, v *View, settings Settings, j Job) error {
+	now := s.now()
+	j.Status, j.Instance, j.Started, j.Deadline = Running, s.Instance, now, now.Add(j.Timeout)
+	var writes []NodeWrite
+	if t, ok := inventory.TransitionOf(j.Verb); ok {
+		for _, target := range j.Targets {
+			n, ok := v.node(target.Name)
+			if !ok {
+				return inventory.Errorf(inventory.KindConflict, "%s is gone", target.Name)
+			}
+			group := ""
+			if j.Verb == inventory.VerbCommission {
+				group = target.Group
+			}
+			held, entry, err := n.Hold(t, group, inventory.Cause{Actor: j.Actor, Job: j.ID, Reason: j.Why, Time: now})
+			if err != nil {
+				return err
+			}
+			writes = append(writes, NodeWrite{Node: held, Entries: []inventory.Entry{entry}})
+		}
+	}
+	claimed, err := s.Store.Claim(ctx, v.Ground, j, writes)
+	if err != nil {
+		return err
+	}
+	s.Logger.WithFields(logrus.Fields{"job": j.ID, "verb": j.Verb, "nodes": j.Names()}).Info("job started")
+	s.launch(ctx, claimed)
+	return nil
+}
+
+// launch runs a job in a goroutine of its own.
+func (s *Service) launch(ctx context.Context, j Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[j.ID] {
+		return
+	}
+	s.running[j.ID] = true
+	s.tasks.Go(func() {
+		defer func() {
+			s.mu.Lock()
+			delete(s.running, j.ID)
+			s.mu.Unlock()
+		}()
+		log := s.Logger.WithField("job", j.ID)
+		wait := time.Second
+		for {
+			err := s.execute(ctx, j.ID)
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			log.WithError(err).Error("the job could not be taken further; trying again")
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
+			wait = min(2*wait, 30*time.Second)
+		}
+	})
+}
+
+// update changes a job's record, taking the change again where something else
+// was written first.
+func (s *Service) update(ctx context.Context, id string, change func(*Job)) (Job, error) {
+	var out Job
+	err := s.persist(ctx, func() error {
+		return s.again(ctx, func(v *View) error {
+			j, err := v.Job(id)
+			if err != nil {
+				return err
+			}
+			j.Runs = slices.Clone(j.Runs)
+			change(&j)
+			out, err = s.Store.PutJob(ctx, j)
+			return err
+		})
+	})
+	return out, err
+}
+
+// execute takes a Running job to its end, from wherever it stands.
+func (s *Service) execute(ctx context.Context, id string) error {
+	for {
+		v := s.View()
+		j, err := v.Job(id)
+		if err != nil || j.Status != Running {
+			return err
+		}
+		if j.Outcomes != nil || len(j.Runs) == 0 && len(j.Targets) == 0 {
+			return s.finish(ctx, id)
+		}
+		if n := len(j.Runs); n > 0 && j.Runs[n-1].Exit == "" {
+			if err := s.attend(ctx, j, n-1); err != nil {
+				return err
+			}
+			continue
+		}
+		step := plan(j, s.now(), func(names []string) error { return s.Groups().CheckLeave(v.Nodes, names) })
+		if step.Phase == "" {
+			if err := s.decide(ctx, j, step); err != nil {
+				return err
+			}
+			return s.finish(ctx, id)
+		}
+		if err := s.begin(ctx, j, step); err != nil {
+			return err
+		}
+	}
+}
+
+// begin records that a run is about to start.
+func (s *Service) begin(ctx context.Context, j Job, step Step) error {
+	head := fmt.Sprintf("# job %s, %s of %s: %s", j.ID, j.Verb, short(step.Hosts), step.Phase)
+	if step.Playbook != "" {
+		head += " (" + step.Playbook + ")"
+	}
+	if step.Phase == PhaseUndo {
+		head = fmt.Sprintf("# job %s failed; cleaning up %s (%s)", j.ID, short(step.Hosts), step.Playbook)
+	}
+	if err := s.say(ctx, j.ID, head); err != nil {
+		return err
+	}
+	run := Run{Phase: step.Phase, Playbook: step.Playbook, Hosts: step.Hosts, Groups: step.Groups, Started: s.now()}
+	err := s.persist(ctx, func() (err error) {
+		if run.Text, err = s.Store.LogSize(ctx, j.ID, StreamText); err == nil {
+			run.Events, err = s.Store.LogSize(ctx, j.ID, StreamEvents)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.update(ctx, j.ID, func(j *Job) { j.Runs = append(j.Runs, run) })
+	return err
+}
+
+// attend is there for a run until it has ended, and records how: it starts the
+// run, or adopts it where an earlier process has started it.
+func (s *Service) attend(ctx context.Context, j Job, index int) error {
+	run := j.Runs[index]
+	if run.Phase == PhaseAppear {
+		return s.appear(ctx, j, index)
+	}
+	id := fmt.Sprintf("%s-%d", j.ID, index)
+	active, err := s.Playbooks.Attach(id)
+	if errors.Is(err, ErrNeverStarted) {
+		if s.cancelled(j, run) {
+			return s.ended(ctx, j, index, RunExit{Cause: CauseCancelled, Reason: "cancelled before it began"}, nil)
+		}
+		spec, serr := s.spec(ctx, j, run, id)
+		if serr != nil {
+			return serr
+		}
+		active, err = s.Playbooks.Start(ctx, spec)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return s.ended(ctx, j, index, RunExit{Cause: CauseInternal, Reason: "the runner did not start: " + err.Error()}, nil)
+	}
+
+	// Everything below lives as long as this call: the lease keeper and the
+	// shippers are gone when it returns.
+	within, release := context.WithCancel(ctx)
+	defer release()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer release()
+	tasks.Go(func() { s.keep(within, j.ID, run, active) })
+	shipped := make(chan error, 2)
+	for _, stream := range []Stream{StreamText, StreamEvents} {
+		tasks.Go(func() { shipped <- s.ship(within, j, run, stream, active) })
+	}
+	exit, err := active.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		if err := <-shipped; err != nil {
+			return err
+		}
+	}
+	return s.ended(ctx, j, index, exit, active)
+}
+
+// cancelled tells whether the job's cancel is meant for this run: the first
+// ends the verb's own phases, the second its failure path as well.
+func (s *Service) cancelled(j Job, run Run) bool {
+	if run.Phase == PhaseUndo {
+		return j.Cancel > 1
+	}
+	return j.Cancel > 0
+}
+
+// keep renews the runner's lease as long as the store answers, and passes a
+// cancel on.
+func (s *Service) keep(ctx context.Context, id string, run Run, active ActiveRun) {
+	lease := s.Settings().Lease
+	renew := time.NewTicker(max(lease/4, time.Second))
+	defer renew.Stop()
+	log := s.Logger.WithField("job", id)
+	passed := 0
+	for {
+		changed := s.Store.Changed()
+		v := s.View()
+		if !v.Stale {
+			if err := active.Renew(s.now().Add(lease)); err != nil {
+				log.WithError(err).Warn("the runner's lease could not be renewed")
+			}
+		}
+		if j, err := v.Job(id); err == nil && s.cancelled(j, run) && passed < j.Cancel {
+			passed = j.Cancel
+			if err := active.Cancel(); err != nil {
+				log.WithError(err).Warn("the runner could not be told to end")
+			}
+		}
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-renew.C:
+				waiting = false
+			case <-changed:
+				j, err := s.View().Job(id)
+				waiting = err == nil && !(s.cancelled(j, run) && passed < j.Cancel)
+				changed = s.Store.Changed()
+			}
+		}
+	}
+}
+
+// ship copies a stream of the run into the job's log, from where the log ends.
+func (s *Service) ship(ctx context.Context, j Job, run Run, stream Stream, active ActiveRun) error {
+	base := run.Text
+	limit := int64(0)
+	if stream == StreamEvents {
+		base, limit = run.Events, s.Settings().EventLimit
+	}
+	var offset int64
+	err := s.persist(ctx, func() (err error) {
+		offset, err = s.Store.LogSize(ctx, j.ID, stream)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	full := false
+	return active.Tail(ctx, stream, max(offset-base, 0), func(data []byte) error {
+		if full {
+			return nil
+		}
+		if limit > 0 && offset+int64(len(data)) > limit {
+			full = true
+			data = []byte("\n{\"event\":\"truncated\",\"message\":\"further events of this job are not kept\"}\n")
+		}
+		if err := s.append(ctx, j.ID, stream, offset, data); err != nil {
+			return err
+		}
+		offset += int64(len(data))
+		return nil
+	})
+}
+
+// ended records how a run ended, and the host keys it met for the first time.
+func (s *Service) ended(ctx context.Context, j Job, index int, exit RunExit, active ActiveRun) error {
+	var results map[string]Result
+	if active != nil {
+		var err error
+		if results, err = active.Results(); err != nil {
+			s.Logger.WithError(err).WithField("job", j.ID).Warn("the results of the run could not be read")
+		}
+		keys, err := active.HostKeys()
+		if err != nil {
+			s.Logger.WithError(err).WithField("job", j.ID).Warn("the host keys of the run could not be read")
+		}
+		if err := s.recordKeys(ctx, keys); err != nil {
+			return err
+		}
+	}
+	_, err := s.update(ctx, j.ID, func(j *Job) {
+		run := &j.Runs[index]
+		run.Ended, run.Code, run.Reason = s.now(), exit.Code, exit.Reason
+		run.Results = map[string]Result{}
+		good := exit.Cause == "" && exit.Code == 0
+		for _, h := range run.Hosts {
+			r := results[h]
+			// A host that no play was for has nothing to fail.
+			if good && !r.Begun && r.Failed == 0 && !r.Unreachable {
+				r.Done = true
+			}
+			if exit.Cause != "" && exit.Cause != CauseFailed {
+				r.Done = false
+			}
+			run.Results[h] = r
+			good = good && r.Done
+		}
+		switch {
+		case exit.Cause != "":
+			run.Exit = string(exit.Cause)
+		case good:
+			run.Exit = ExitDone
+		default:
+			run.Exit = string(CauseFailed)
+		}
+	})
+	return err
+}
+
+// recordKeys keeps the host keys of a first contact with the nodes.
+func (s *Service) recordKeys(ctx context.Context, keys map[string][]string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	return s.persist(ctx, func() error {
+		return s.again(ctx, func(v *View) error {
+			var writes []NodeWrite
+			for name, k := range keys {
+				n, ok := v.node(name)
+				if !ok || len(n.HostKeys) > 0 {
+					continue // an address of a discover: its node takes the key when it appears
+				}
+				n = n.Clone()
+				n.HostKeys, n.Updated = k, s.now()
+				writes = append(writes, NodeWrite{Node: n})
+			}
+			if len(writes) == 0 {
+				return nil
+			}
+			_, err := s.putNodes(ctx, writes)
+			return err
+		})
+	})
+}
+
+// spec collects what a run needs, from the job's pinned inputs and from what
+// the nodes' addresses and keys are now.
+func (s *Service) spec(ctx context.Context, j Job, run Run, id string) (RunSpec, error) {
+	var in Inputs
+	err := s.persist(ctx, func() (err error) {
+		in, err = s.Store.Inputs(ctx, j.ID)
+		return err
+	})
+	if err != nil {
+		return RunSpec{}, err
+	}
+	v, settings := s.View(), s.Settings()
+	spec := RunSpec{ID: id, Tree: j.Tree, Playbook: run.Playbook, Extra: in.Extra, Lease: s.now().Add(settings.Lease)}
+	spec.Deadline = j.Deadline
+	if run.Phase == PhaseUndo {
+		spec.Deadline = s.now().Add(j.Timeout)
+	}
+	discover := j.Verb == inventory.VerbDiscover
+	for i, name := range run.Hosts {
+		t, _ := j.Target(name)
+		h := configuration.Host{
+			Name: t.Name, Addr: t.Addr, Label: t.Label, Serial: t.Serial, Group: run.Groups[i], Role: configuration.RoleTarget,
+			Vars: in.Vars[name], Connection: in.Connections[name],
+			Commissioned: t.From == inventory.Allocated && run.Phase != PhaseConfigure,
+		}
+		known := name
+		if discover {
+			h.Extra = settings.AgentVars
+			known = inventory.NodeName(t.Label, t.Serial)
+		}
+		if n, ok := v.node(known); ok {
+			h.Addr, h.HostKeys = n.Addr, n.HostKeys
+		}
+		if discover {
+			h.Addr = t.Addr
+		}
+		spec.Hosts = append(spec.Hosts, h)
+	}
+	if discover {
+		return spec, nil
+	}
+	// The commissioned nodes of the groups that others need are named as well,
+	// so that templates can refer to them; of these only helpers are acted on.
+	for _, n := range v.Nodes {
+		helper := slices.Contains(j.Helpers, n.Name)
+		if _, target := j.Target(n.Name); target || !helper && !(n.Commissioned() && s.provides(settings.Groups, n.Group)) {
+			continue
+		}
+		h := configuration.Host{
+			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Group: n.Group, Role: configuration.RolePeer, Commissioned: true,
+			Vars: merged(v, settings, n.Group, n.Name), Connection: connection(v, settings, n.Group, n.Name), HostKeys: n.HostKeys,
+		}
+		if helper {
+			h.Role = configuration.RoleHelper
+		}
+		spec.Hosts = append(spec.Hosts, h)
+	}
+	return spec, nil
+}
+
+func (s *Service) provides(groups inventory.Groups, name string) bool {
+	return slices.ContainsFunc(groups, func(g inventory.Group) bool { return g.Needs == name && name != "" })
+}
+
+// appear waits until every address of a discover belongs to a Discovered node.
+func (s *Service) appear(ctx context.Context, j Job, index int) error {
+	until := j.Runs[index].Started.Add(s.Settings().Appear)
+	if j.Deadline.Before(until) {
+		until = j.Deadline
+	}
+	timer := time.NewTimer(until.Sub(s.now()))
+	defer timer.Stop()
+	keys := map[string][]string{}
+	if active, err := s.Playbooks.Attach(fmt.Sprintf("%s-%d", j.ID, index-1)); err == nil {
+		if keys, err = active.HostKeys(); err != nil {
+			return err
+		}
+	}
+	for {
+		changed := s.Store.Changed()
+		v := s.View()
+		current, err := v.Job(j.ID)
+		if err != nil {
+			return err
+		}
+		seen, absent := map[string]string{}, []string{}
+		for _, t := range j.Targets {
+			i := slices.IndexFunc(v.Nodes, func(n inventory.Node) bool { return n.Addr == t.Addr && n.State == inventory.Discovered })
+			if i < 0 {
+				absent = append(absent, t.Addr)
+				continue
+			}
+			seen[t.Addr] = v.Nodes[i].Name
+		}
+		exit := RunExit{}
+		switch {
+		case current.Cancel > 0:
+			exit = RunExit{Cause: CauseCancelled}
+		case len(absent) == 0:
+		case !s.now().Before(until):
+			exit = RunExit{Cause: CauseAbsent, Reason: fmt.Sprintf("configured, but not seen within %s: %s; "+
+				"see 'journalctl -u clusterm-agent' there, and whether it can reach the gossip port of this host", s.Settings().Appear, join(absent))}
+		default:
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-changed:
+			case <-timer.C:
+			}
+			continue
+		}
+		named := map[string][]string{}
+		for addr, name := range seen {
+			named[name] = keys[addr]
+			if err := s.say(ctx, j.ID, fmt.Sprintf("# %s is node %s", addr, name)); err != nil {
+				return err
+			}
+		}
+		for name, k := range named {
+			if len(k) == 0 {
+				delete(named, name)
+			}
+		}
+		if err := s.recordKeys(ctx, named); err != nil {
+			return err
+		}
+		_, err = s.update(ctx, j.ID, func(j *Job) {
+			run := &j.Runs[index]
+			run.Ended, run.Reason, run.Exit = s.now(), exit.Reason, string(exit.Cause)
+			if exit.Cause == "" {
+				run.Exit = ExitDone
+			}
+			run.Results = map[string]Result{}
+			for _, t := range j.Targets {
+				r := Result{Done: seen[t.Addr] != "", Begun: true}
+				if !r.Done {
+					r.Message = "not seen"
+				}
+				run.Results[t.Name] = r
+			}
+		})
+		return err
+	}
+}
+
+// decide makes the job's end durable before any node is released.
+func (s *Service) decide(ctx context.Context, j Job, step Step) error {
+	outcomes := step.Outcomes
+	if outcomes == nil {
+		outcomes = map[string]inventory.Outcome{}
+	}
+	line := fmt.Sprintf("# job %s ended %s", j.ID, step.Status)
+	if step.Reason != "" {
+		line += ": " + step.Reason
+	}
+	if err := s.say(ctx, j.ID, line); err != nil {
+		return err
+	}
+	_, err := s.update(ctx, j.ID, func(j *Job) {
+		j.Outcomes, j.Cause, j.Reason = outcomes, step.Cause, step.Reason
+	})
+	return err
+}
+
+// finish releases the nodes of a job whose outcomes are decided, and ends it.
+func (s *Service) finish(ctx context.Context, id string) error {
+	var ended Job
+	err := s.persist(ctx, func() error {
+		return s.again(ctx, func(v *View) error {
+			j, err := v.Job(id)
+			if err != nil {
+				return err
+			}
+			now := s.now()
+			var writes []NodeWrite
+			for _, t := range j.Targets {
+				o, ok := j.Outcomes[t.Name]
+				n, known := v.node(t.Name)
+				if !ok || !known || n.Job != j.ID {
+					continue
+				}
+				free, entry := n.Release(o, inventory.Cause{Actor: j.Actor, Job: j.ID, Time: now})
+				writes = append(writes, NodeWrite{Node: free, Entries: []inventory.Entry{entry}})
+			}
+			j.LogBytes = 0
+			for _, stream := range []Stream{StreamText, StreamEvents} {
+				size, err := s.Store.LogSize(ctx, id, stream)
+				if err != nil {
+					return err
+				}
+				j.LogBytes += size
+			}
+			j.Status, j.Ended = Complete, now
+			switch j.Cause {
+			case "":
+			case CauseCancelled:
+				j.Status = Cancelled
+			default:
+				j.Status = Errored
+			}
+			ended, err = s.Store.Finish(ctx, j, writes)
+			return err
+		})
+	})
+	if err == nil {
+		s.Logger.WithFields(logrus.Fields{"job": id, "status": ended.Status, "reason": ended.Reason}).Info("job ended")
+	}
+	return err
+}
+
+// retain removes what is older or larger than the configuration keeps.
+func (s *Service) retain(ctx context.Context) {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		if err := s.prune(ctx); err != nil && ctx.Err() == nil {
+			s.Logger.WithError(err).Warn("old jobs could not be removed; trying again in a minute")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Service) prune(ctx context.Context) error {
+	v, settings := s.View(), s.Settings()
+	drop := expired(v.Jobs, settings, s.now())
+	if err := s.Store.DropJobs(ctx, drop); err != nil {
+		return err
+	}
+	var runs, trees []string
+	for _, j := range v.Jobs {
+		if j.Status.Ended() {
+			continue
+		}
+		trees = append(trees, j.Tree)
+		for i := range j.Runs {
+			runs = append(runs, fmt.Sprintf("%s-%d", j.ID, i))
+		}
+	}
+	return s.Playbooks.Prune(runs, trees)
+}
+
+// expired are the ended jobs that the retention no longer keeps: the oldest of
+// those over the count, over the age, or over the bytes of all logs.
+func expired(all []Job, settings Settings, now time.Time) []string {
+	var drop []string
+	kept, bytes := 0, int64(0)
+	for _, j := range slices.Backward(all) {
+		if !j.Status.Ended() {
+			continue
+		}
+		kept++
+		bytes += j.LogBytes
+		if settings.KeepJobs > 0 && kept > settings.KeepJobs ||
+			settings.KeepFor > 0 && now.Sub(j.Ended) > settings.KeepFor ||
+			settings.KeepBytes > 0 && bytes > settings.KeepBytes && kept > 1 {
+			drop = append(drop, j.ID)
+		}
+	}
+	return drop
+}
+
+func short(names []string) string {
+	if len(names) > 8 {
+		return strings.Join(names[:8], ", ") + fmt.Sprintf(" and %d more", len(names)-8)
+	}
+	return join(names)
+}

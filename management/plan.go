@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package management
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// The files of a configuration repository, by what they are run for.
+const (
+	PlaybookSite    = "site.yml"
+	PlaybookCleanup = "cleanup.yml"
+	PlaybookVerify  = "verify.yml"
+	PlaybookUpgrade = "rolling-upgrade.yml"
+)
+
+// undoAttempts bounds how often the failure path is begun again after its
+// runner vanished.
+const undoAttempts = 2
+
+// Step is what a Running job does next: one run of a playbook, waiting for
+// hosts to appear, or its end.
+type Step struct {
+	Phase    Phase // empty: the job ends
+	Playbook string
+	Hosts    []string
+	Groups   []string // parallel to Hosts
+
+	// The rest is set where the job ends.
+	Status   JobStatus
+	Cause    Cause
+	Reason   string
+	Outcomes map[string]inventory.Outcome
+}
+
+// playbooks are the files that a verb may run, in the order it runs them.
+func playbooks(v inventory.Verb) []string {
+	switch v {
+	case inventory.VerbCommission, inventory.VerbUpdate:
+		return []string{PlaybookSite, PlaybookCleanup}
+	case inventory.VerbMaintenance:
+		return []string{PlaybookUpgrade}
+	case inventory.VerbDiscover:
+		return []string{PlaybookSite}
+	}
+	return []string{PlaybookCleanup}
+}
+
+// plan decides the next step of a Running job from its record alone, so that
+// whoever finds the job can go on with it. Every run in j.Runs has ended. leave
+// tells whether cleaning these nodes would break a group rule.
+func plan(j Job, now time.Time, leave func(names []string) error) Step {
+	p := planner{Job: j, leave: leave}
+	switch {
+	case j.Cancel > 0:
+		p.stop, p.why = CauseCancelled, "cancelled by "+orSomeone(j.CancelBy)
+	case !j.Deadline.IsZero() && now.After(j.Deadline):
+		p.stop, p.why = CauseDeadline, fmt.Sprintf("it ran longer than %s", j.Timeout)
+	}
+	switch j.Verb {
+	case inventory.VerbCommission:
+		return p.commission()
+	case inventory.VerbUpdate:
+		return p.update()
+	case inventory.VerbMaintenance:
+		return p.maintenance()
+	case inventory.VerbDecommission:
+		return p.decommission()
+	case inventory.VerbClear:
+		return p.clear()
+	}
+	return p.discover()
+}
+
+type planner struct {
+	Job
+	leave func([]string) error
+	stop  Cause  // why the verb's own phases must not go on
+	why   string // the same in words
+}
+
+// last returns the last run of the phase.
+func (p *planner) last(phase Phase) *Run {
+	for i := len(p.Runs) - 1; i >= 0; i-- {
+		if p.Runs[i].Phase == phase {
+			return &p.Runs[i]
+		}
+	}
+	return nil
+}
+
+func (p *planner) count(phase Phase) (n int) {
+	for _, r := range p.Runs {
+		if r.Phase == phase {
+			n++
+		}
+	}
+	return n
+}
+
+// run is a step over all targets that keep tells, each in the group that in gives.
+func (p *planner) run(phase Phase, playbook string, in func(Target) string, keep func(Target) bool) Step {
+	s := Step{Phase: phase, Playbook: playbook}
+	for _, t := range p.Targets {
+		if keep == nil || keep(t) {
+			s.Hosts = append(s.Hosts, t.Name)
+			s.Groups = append(s.Groups, in(t))
+		}
+	}
+	return s
+}
+
+// failure is the cause and the reason for not going on: what stopped the job,
+// or else how the run ended.
+func (p *planner) failure(r *Run) (Cause, string) {
+	if r == nil || r.Exit == ExitDone {
+		return p.stop, p.why
+	}
+	cause := Cause(r.Exit)
+	if cause == "" {
+		cause = CauseInternal
+	}
+	switch {
+	case cause == CauseCancelled && p.stop == CauseCancelled, cause == CauseDeadline && p.stop == CauseDeadline:
+		return cause, p.why
+	case r.Reason != "":
+		return cause, r.Reason
+	}
+	var parts []string
+	for _, h := range r.Hosts {
+		if res := r.Results[h]; !res.Done && (res.Failed > 0 || res.Unreachable) {
+			parts = append(parts, h+": "+describe(res))
+		}
+	}
+	if len(parts) == 0 {
+		return cause, fmt.Sprintf("%s ended with status %d", r.Playbook, r.Code)
+	}
+	if len(parts) > 5 {
+		parts = append(parts[:5], fmt.Sprintf("and %d more hosts", len(parts)-5))
+	}
+	return cause, r.Playbook + " failed on " + strings.Join(parts, "; ")
+}
+
+func describe(r Result) string {
+	msg := r.Message
+	if i := strings.IndexByte(msg, '\n'); i >= 0 {
+		msg = msg[:i]
+	}
+	if len(msg) > 300 {
+		msg = msg[:300] + "…"
+	}
+	switch {
+	case r.Unreachable:
+		return "unreachable: " + msg
+	case r.Task != "" && msg != "":
+		return fmt.Sprintf("task %q: %s", r.Task, msg)
+	case r.Task != "":
+		return fmt.Sprintf("task %q", r.Task)
+	case msg != "":
+		return msg
+	case r.Begun:
+		return "did not reach the end"
+	}
+	return "not begun"
+}
+
+// end is the last step.
+func (p *planner) end(cause Cause, reason string, outcomes map[string]inventory.Outcome) Step {
+	s := Step{Status: Complete, Cause: cause, Reason: reason, Outcomes: outcomes}
+	switch {
+	case cause == CauseCancelled:
+		s.Status = Cancelled
+	case cause != "":
+		s.Status = Errored
+	}
+	return s
+}
+
+func (p *planner) each(f func(Target) inventory.Outcome) map[string]inventory.Outcome {
+	out := make(map[string]inventory.Outcome, len(p.Targets))
+	for _, t := range p.Targets {
+		out[t.Name] = f(t)
+	}
+	return out
+}
+
+// own is the node's part of a failure: its own result where it has one, else the job's reason.
+func own(r *Run, name, reason string) string {
+	if r != nil {
+		if res, ok := r.Results[name]; ok && !res.Done && (res.Failed > 0 || res.Unreachable) {
+			return describe(res)
+		}
+	}
+	return reason
+}
+
+// residue returns the step that cleans what earlier verbs left on the targets,
+// done where there is nothing (more) to clean, or the run that failed.
+func (p *planner) residue() (step Step, failed *Run, done bool) {
+	round := p.count(PhaseResidue)
+	if last := p.last(PhaseResidue); last != nil && last.Exit != ExitDone {
+		return Step{}, last, false
+	}
+	step = p.run(PhaseResidue, PlaybookCleanup,
+		func(t Target) string { return t.Residue[round] },
+		func(t Target) bool { return len(t.Residue) > round })
+	return step, nil, len(step.Hosts) == 0
+}
+
+func (p *planner) commission() Step {
+	configured := p.last(PhaseConfigure)
+	if configured == nil {
+		step, failed, done := p.residue()
+		if failed != nil || p.stop != "" {
+			cause, reason := p.failure(failed)
+			return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
+				return inventory.Outcome{Status: inventory.Unallocated, Residue: p.left(t), Error: own(failed, t.Name, reason), Reason: reason}
+			}))
+		}
+		if !done {
+			return step
+		}
+		return p.run(PhaseConfigure, PlaybookSite, func(t Target) string { return t.Group }, nil)
+	}
+	if configured.Exit == ExitDone {
+		return p.end("", "", p.each(p.inService))
+	}
+	keeps := func(t Target) bool {
+		return p.OnFailure == OnFailureFailed && configured.Exit == string(CauseFailed) && configured.Results[t.Name].Done
+	}
+	return p.undo(configured, func(t Target) string { return t.Group }, func(t Target) bool { return !keeps(t) }, p.inService)
+}
+
+// left is the residue that the target still has.
+func (p *planner) left(t Target) []string {
+	cleaned := 0
+	for _, r := range p.Runs {
+		if r.Phase == PhaseResidue && r.Results[t.Name].Done {
+			cleaned++
+		}
+	}
+	return slices.Clone(t.Residue[min(cleaned, len(t.Residue)):])
+}
+
+func (p *planner) inService(t Target) inventory.Outcome {
+	return inventory.Outcome{Status: inventory.Allocated, Group: t.Group, Applied: p.ID}
+}
+
+// undo is the failure path of verbs that clean up: the dirty targets are
+// cleaned, then Unallocated, or Quarantined where that fails, is skipped by a
+// second cancel, or would break a rule. The others get what rest gives.
+func (p *planner) undo(failed *Run, in func(Target) string, dirty func(Target) bool, rest func(Target) inventory.Outcome) Step {
+	cause, reason := p.failure(failed)
+	step := p.run(PhaseUndo, PlaybookCleanup, in, dirty)
+	undone := p.last(PhaseUndo)
+	skipped := ""
+	switch {
+	case len(step.Hosts) == 0:
+	case p.Cancel > 1:
+		skipped = "the cleanup was skipped by a second cancel"
+	case undone == nil:
+		if err := p.leave(step.Hosts); err != nil {
+			skipped = "the cleanup was not run: " + message(err)
+			break
+		}
+		return step
+	case undone.Exit == string(CauseInterrupted) && p.count(PhaseUndo) < undoAttempts:
+		return step
+	}
+	return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
+		if !dirty(t) {
+			return rest(t)
+		}
+		why := own(failed, t.Name, reason)
+		if undone != nil && undone.Results[t.Name].Done {
+			return inventory.Outcome{Status: inventory.Unallocated, Error: why, Reason: reason}
+		}
+		detail := skipped
+		if detail == "" && undone != nil {
+			detail = "the cleanup failed: " + own(undone, t.Name, orDefault(undone.Reason, "it did not reach the end"))
+		}
+		return inventory.Outcome{Status: inventory.Quarantined, Group: in(t), Error: why + "; " + detail, Reason: reason + "; " + detail}
+	}))
+}
+
+func (p *planner) update() Step {
+	cleaned, configured := p.last(PhaseCleanup), p.last(PhaseConfigure)
+	was := func(t Target) string { return t.FromGroup }
+	stays := func(t Target) inventory.Outcome {
+		_, reason := p.failure(cleaned)
+		return inventory.Outcome{Status: inventory.Allocated, Group: t.FromGroup, Applied: t.Applied, Error: reason, Reason: reason}
+	}
+	switch {
+	case cleaned == nil && p.stop != "":
+		return p.end(p.stop, p.why, p.each(stays))
+	case cleaned == nil:
+		return p.run(PhaseCleanup, PlaybookCleanup, was, nil)
+	case cleaned.Exit != ExitDone:
+		return p.undo(cleaned, was, func(t Target) bool { return cleaned.Results[t.Name].Begun }, stays)
+	case configured == nil && p.stop != "":
+		return p.undo(cleaned, was, func(Target) bool { return true }, nil)
+	case configured == nil:
+		return p.run(PhaseConfigure, PlaybookSite, func(t Target) string { return t.Group }, nil)
+	case configured.Exit == ExitDone:
+		return p.end("", "", p.each(p.inService))
+	}
+	return p.undo(configured, func(t Target) string { return t.Group }, func(Target) bool { return true }, nil)
+}
+
+func (p *planner) maintenance() Step {
+	upgraded := p.last(PhaseUpgrade)
+	if upgraded == nil && p.stop == "" {
+		return p.run(PhaseUpgrade, PlaybookUpgrade, func(t Target) string { return t.Group }, nil)
+	}
+	cause, reason := p.failure(upgraded)
+	return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
+		o := inventory.Outcome{Status: inventory.Allocated, Group: t.FromGroup, Applied: t.Applied}
+		if upgraded != nil && upgraded.Results[t.Name].Done {
+			o.Applied = p.ID
+			return o
+		}
+		o.Reason = reason
+		o.Error = own(upgraded, t.Name, "not upgraded: "+reason)
+		if upgraded != nil && upgraded.Results[t.Name].Begun {
+			o.Applied = ""
+		}
+		return o
+	}))
+}
+
+func (p *planner) decommission() Step {
+	carried := func(t Target) []string {
+		groups := slices.Clone(t.Residue)
+		if t.FromGroup != "" && !slices.Contains(groups, t.FromGroup) {
+			groups = append(groups, t.FromGroup)
+		}
+		return groups
+	}
+	cleaned := p.last(PhaseCleanup)
+	if cleaned == nil && p.stop == "" {
+		step := p.run(PhaseCleanup, PlaybookCleanup,
+			func(t Target) string { return carried(t)[0] }, func(t Target) bool { return len(carried(t)) > 0 })
+		if len(step.Hosts) > 0 {
+			return step
+		}
+	}
+	cause, reason := p.failure(cleaned)
+	outcomes := p.each(func(t Target) inventory.Outcome {
+		groups := carried(t)
+		if cleaned != nil && cleaned.Results[t.Name].Done {
+			groups = groups[1:]
+		}
+		if len(groups) == 0 {
+			return inventory.Outcome{Status: inventory.Decommissioned}
+		}
+		why := own(cleaned, t.Name, orDefault(reason, "it carries more than one group's configuration"))
+		return inventory.Outcome{Status: inventory.Decommissioned, Residue: groups, Error: "not cleaned: " + why, Reason: "not cleaned: " + why}
+	})
+	if cause == CauseFailed {
+		// Cleanup is best effort: the verb itself has succeeded.
+		s := p.end("", reason, outcomes)
+		s.Reason = "not everything could be cleaned: " + reason
+		return s
+	}
+	return p.end(cause, reason, outcomes)
+}
+
+func (p *planner) clear() Step {
+	groups := func(t Target) []string {
+		all := slices.Clone(t.Residue)
+		if t.FromGroup != "" && !slices.Contains(all, t.FromGroup) {
+			all = append(all, t.FromGroup)
+		}
+		return all
+	}
+	if p.Force {
+		return p.end("", "", p.each(func(t Target) inventory.Outcome {
+			return inventory.Outcome{Status: inventory.Unallocated, Residue: groups(t), Reason: "cleared without a cleanup: " + p.Why}
+		}))
+	}
+	last := p.last(PhaseCleanup)
+	round := p.count(PhaseCleanup)
+	if p.stop == "" && (last == nil || last.Exit == ExitDone) {
+		step := p.run(PhaseCleanup, PlaybookCleanup,
+			func(t Target) string { return groups(t)[round] }, func(t Target) bool { return len(groups(t)) > round })
+		if len(step.Hosts) > 0 {
+			return step
+		}
+		return p.end("", "", p.each(func(Target) inventory.Outcome { return inventory.Outcome{Status: inventory.Unallocated} }))
+	}
+	cause, reason := p.failure(last)
+	return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
+		if all := groups(t); cause == CauseFailed && len(all) > 0 && last.Results[t.Name].Done && round == len(all) {
+			return inventory.Outcome{Status: inventory.Unallocated}
+		}
+		why := own(last, t.Name, reason)
+		return inventory.Outcome{Status: inventory.Quarantined, Group: t.FromGroup, Residue: t.Residue, Error: why, Reason: why}
+	}))
+}
+
+func (p *planner) discover() Step {
+	configured, appeared := p.last(PhaseConfigure), p.last(PhaseAppear)
+	switch {
+	case configured == nil && p.stop == "":
+		return p.run(PhaseConfigure, PlaybookSite, func(t Target) string { return t.Group }, nil)
+	case configured == nil || configured.Exit != ExitDone:
+		cause, reason := p.failure(configured)
+		return p.end(cause, reason, nil)
+	case appeared == nil && p.stop == "":
+		return p.run(PhaseAppear, "", func(t Target) string { return t.Group }, nil)
+	case appeared == nil || appeared.Exit != ExitDone:
+		cause, reason := p.failure(appeared)
+		return p.end(cause, reason, nil)
+	}
+	return p.end("", "", nil)
+}
+
+func orSomeone(s string) string { return orDefault(s, "somebody") }
+
+func orDefault(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}
