@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+	"github.com/urfave/cli/v3"
+)
+
+// help is the command `clusterctl help [COMMAND…]`.
+func (a *app) help() *cli.Command {
+	return &cli.Command{
+		Name: "help", Usage: "show help for a command", ArgsUsage: "[COMMAND…]", Hidden: true,
+		Action: func(ctx context.Context, c *cli.Command) error {
+			at := c.Root()
+			for _, word := range c.Args().Slice() {
+				next := at.Command(word)
+				if next == nil {
+					return usagef("there is no command %q below %s", word, at.FullName()).do("%s --help lists the commands", at.FullName())
+				}
+				at = next
+			}
+			a.began = true
+			return a.printHelp(at)
+		},
+	}
+}
+
+// printHelp prints a command's help to stdout.
+func (a *app) printHelp(c *cli.Command) error {
+	var b bytes.Buffer
+	path := c.FullName()
+	fmt.Fprintf(&b, "%s - %s\n\nUsage:\n", path, c.Usage)
+	subs := c.VisibleCommands()
+	switch {
+	case len(subs) > 0:
+		fmt.Fprintf(&b, "  %s COMMAND [OPTION…] [ARGUMENT…]\n", path)
+	case c.ArgsUsage == "":
+		fmt.Fprintf(&b, "  %s [OPTION…]\n", path)
+	default:
+		fmt.Fprintf(&b, "  %s [OPTION…] %s\n", path, c.ArgsUsage)
+	}
+	if len(c.Aliases) > 0 {
+		fmt.Fprintf(&b, "\nAlso called: %s\n", strings.Join(c.Aliases, ", "))
+	}
+	if c.Description != "" {
+		b.WriteByte('\n')
+		for line := range strings.SplitSeq(strings.TrimSpace(c.Description), "\n") {
+			fmt.Fprintln(&b, fold(line, 98))
+		}
+	}
+	if len(subs) > 0 {
+		var rows [][2]string
+		for _, s := range subs {
+			rows = append(rows, [2]string{strings.TrimSpace(s.Name + " " + s.ArgsUsage), s.Usage})
+			if len(s.VisibleCommands()) > 0 {
+				rows[len(rows)-1][0] = s.Name + " …"
+			}
+		}
+		section(&b, "Commands", rows)
+	}
+	if isRoot := c == c.Root(); isRoot {
+		section(&b, "Options of every command", flagRows(c.Flags))
+		section(&b, "Exit codes", exitRows())
+	} else {
+		section(&b, "Options", flagRows(c.Flags))
+	}
+	if examples := examplesOf(c); len(examples) > 0 {
+		b.WriteString("\nExamples:\n")
+		for _, e := range examples {
+			fmt.Fprintf(&b, "  %s\n", e)
+		}
+	}
+	if c != c.Root() {
+		b.WriteString("\nclusterctl --help shows the options of every command and the exit codes.\n")
+	}
+	return a.write(b.Bytes())
+}
+
+// examplesOf are a command's examples; of one that has none, the first of each
+// of its subcommands.
+func examplesOf(c *cli.Command) []string {
+	examples, _ := c.Metadata[metaExamples].([]string)
+	if len(examples) > 0 {
+		return examples
+	}
+	for _, s := range c.VisibleCommands() {
+		if some, _ := s.Metadata[metaExamples].([]string); len(some) > 0 {
+			examples = append(examples, some[0])
+		}
+	}
+	return examples
+}
+
+func exitRows() [][2]string {
+	var rows [][2]string
+	for _, e := range exitCodes {
+		rows = append(rows, [2]string{fmt.Sprint(e.code), e.meaning})
+	}
+	return rows
+}
+
+func flagRows(flags []cli.Flag) [][2]string {
+	var rows [][2]string
+	for _, f := range flags {
+		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
+			continue
+		}
+		doc, ok := f.(cli.DocGenerationFlag)
+		if !ok {
+			continue
+		}
+		usage, value := placeholder(doc.GetUsage())
+		name := dashed(f.Names()[0])
+		if inverse, ok := f.(*cli.BoolWithInverseFlag); ok {
+			name = "--[no-]" + inverse.Name
+		} else {
+			for _, alias := range f.Names()[1:] {
+				name += ", " + dashed(alias)
+			}
+		}
+		if doc.TakesValue() {
+			name += " " + value
+		}
+		if env := doc.GetEnvVars(); len(env) > 0 {
+			usage += " [$" + strings.Join(env, ", $") + "]"
+		}
+		rows = append(rows, [2]string{name, usage})
+	}
+	return rows
+}
+
+// placeholder takes the word in backquotes out of a usage, as the name of the value.
+func placeholder(usage string) (text, value string) {
+	before, rest, ok := strings.Cut(usage, "`")
+	if !ok {
+		return usage, "VALUE"
+	}
+	value, after, _ := strings.Cut(rest, "`")
+	return before + value + after, value
+}
+
+func section(b *bytes.Buffer, title string, rows [][2]string) {
+	if len(rows) == 0 {
+		return
+	}
+	width := 0
+	for _, r := range rows {
+		width = max(width, min(runewidth.StringWidth(r[0]), 28))
+	}
+	fmt.Fprintf(b, "\n%s:\n", title)
+	for _, r := range rows {
+		lines := strings.Split(fold(r[1], 96-width), "\n")
+		if runewidth.StringWidth(r[0]) > width {
+			fmt.Fprintf(b, "  %s\n", r[0])
+		} else {
+			fmt.Fprintf(b, "  %s  %s\n", runewidth.FillRight(r[0], width), lines[0])
+			lines = lines[1:]
+		}
+		for _, l := range lines {
+			fmt.Fprintf(b, "  %s  %s\n", strings.Repeat(" ", width), l)
+		}
+	}
+}
+
+// fold breaks text between words so that no line is wider than width where that is possible.
+func fold(text string, width int) string {
+	var b strings.Builder
+	used := 0
+	for i, word := range strings.Fields(text) {
+		w := runewidth.StringWidth(word)
+		switch {
+		case i == 0:
+		case used+1+w > width:
+			b.WriteByte('\n')
+			used = 0
+		default:
+			b.WriteByte(' ')
+			used++
+		}
+		b.WriteString(word)
+		used += w
+	}
+	return b.String()
+}

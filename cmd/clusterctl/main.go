@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command clusterctl is the command line of the cluster manager.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/contiv/cluster/clusterctl"
+	"github.com/contiv/cluster/management/api"
+)
+
+// version and commit are set by the build: -ldflags "-X main.version=… -X main.commit=…".
+var version, commit string
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 2)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		if !signal.Ignored(s) { // as nohup and a shell's background jobs ask for
+			signal.Notify(signals, s)
+		}
+	}
+	go func() {
+		<-signals
+		cancel(clusterctl.ErrInterrupted)
+		<-signals
+		os.Exit(clusterctl.ExitInterrupted)
+	}()
+	return clusterctl.Run(ctx, os.Args, clusterctl.Options{Version: build()})
+}
+
+// build is what this program is: what the build says, else what Go recorded.
+func build() api.Version {
+	v := api.Version{Version: version, Commit: commit}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v.Go = info.GoVersion
+		if v.Version == "" {
+			v.Version = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && v.Commit == "" {
+				v.Commit = s.Value
+			}
+		}
+	}
+	if v.Version == "" {
+		v.Version = "(devel)"
+	}
+	return v
+}
