@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what a run of ansible-playbook does as events, one JSON object per line."""
+
+import datetime
+import functools
+import json
+import os
+import time
+
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = """
+    name: clusterm_events
+    type: notification
+    short_description: Writes events of the run, one JSON object per line
+    description:
+      - Appends to the file (or FIFO) that the environment variable CLUSTERM_EVENTS names; without it, does nothing.
+      - An event never holds a task's arguments or whole result. Of a failure it holds the message and the end of the
+        output; of a task with C(no_log), neither.
+      - Trouble with the file ends the events, and never the run.
+    requirements:
+      - enabled by name, as in ANSIBLE_CALLBACKS_ENABLED=clusterm_events
+"""
+
+MESSAGE_BYTES = 4096
+ITEM_BYTES = 256
+OUTPUT_LINES = 20  # of stdout and of stderr, in a message
+CUT = "…"
+HIDDEN = "the result is hidden by no_log"
+
+
+def shorten(text, limit):
+    """Cuts text to limit bytes of UTF-8, with a mark at the end."""
+    raw = str(text).strip().encode("utf-8", "replace")
+    if len(raw) <= limit:
+        return raw.decode("utf-8")
+    return raw[: limit - len(CUT.encode())].decode("utf-8", "ignore") + CUT
+
+
+def tail(text, limit):
+    """The last lines of text within limit bytes, with a mark where some are missing."""
+    text = str(text).strip()
+    lines = text.splitlines()[-OUTPUT_LINES:]
+    last = "\n".join(lines)
+    raw = last.encode("utf-8", "replace")
+    if len(raw) > limit:
+        raw = raw[-(limit - len(CUT.encode())):]
+    short = raw.decode("utf-8", "ignore")
+    return short if len(short) == len(text) else CUT + short
+
+
+def of(result, name):
+    """A part of a task result: result.task in current Ansible, result._task in earlier ones."""
+    return getattr(result, name if hasattr(result, name) else "_" + name)
+
+
+def is_hidden(result, values):
+    return bool(getattr(of(result, "task"), "no_log", False) or values.get("_ansible_no_log") or "censored" in values)
+
+
+def cause(result):
+    """Why a task failed, for people. Never the arguments, never the whole result."""
+    values = of(result, "result")
+    if is_hidden(result, values):
+        return HIDDEN
+    for item in values.get("results") or ():  # a loop: its first failure says more than "one or more items failed"
+        if isinstance(item, dict) and (item.get("failed") or item.get("unreachable")):
+            values = item
+            break
+    if "censored" in values or values.get("_ansible_no_log"):
+        return HIDDEN
+    message = values.get("msg") or values.get("reason") or values.get("exception") or ""
+    if isinstance(message, (list, tuple)):
+        message = "\n".join(str(m) for m in message)
+    parts = [str(message).strip()]
+    if isinstance(values.get("rc"), int) and values["rc"] != 0:
+        parts.append("rc=%d" % values["rc"])
+    for name in ("stderr", "module_stderr", "stdout", "module_stdout"):
+        text = str(values.get(name) or "").strip()
+        if text and text not in message:
+            parts.append("%s: %s" % (name.replace("module_", ""), tail(text, MESSAGE_BYTES // 4)))
+    return shorten("\n".join(p for p in parts if p) or "failed without a message", MESSAGE_BYTES)
+
+
+def never_fails(method):
+    """The events are a service to the run; whatever goes wrong with them stays here."""
+
+    @functools.wraps(method)
+    def guarded(self, *args, **kwargs):
+        if self.events is None:
+            return
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:  # pylint: disable=broad-except
+            self.complain(error)
+
+    return guarded
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "notification"
+    CALLBACK_NAME = "clusterm_events"
+    CALLBACK_NEEDS_ENABLED = True
+    CALLBACK_NEEDS_WHITELIST = True  # the same, to Ansible before 2.11
+
+    def __init__(self, display=None):
+        super().__init__(display=display)
+        self.events = None  # file descriptor
+        self.play = None
+        self.started = {}  # (host, task): when
+        self.plays = []  # all of the run
+        self.batches = {}  # play: hosts on which it was begun
+        self.batch = []  # hosts on which the current play was begun last
+        self.abandoned = False  # whether Ansible has given up the current play
+        self.complained = False
+        path = os.environ.get("CLUSTERM_EVENTS")
+        if path:
+            try:
+                self.events = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                self.complain(error)
+
+    def complain(self, error):
+        if not self.complained:
+            self.complained = True
+            self._display.warning("clusterm_events: an event is lost: %s" % error)
+
+    def emit(self, event, **fields):
+        record = {
+            "time": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "event": event,
+        }
+        record.update((name, value) for name, value in fields.items() if value not in (None, "", False, [], {}))
+        line = (json.dumps(record, ensure_ascii=False, default=str) + "\n").encode("utf-8", "replace")
+        try:
+            while line:
+                line = line[os.write(self.events, line):]
+        except OSError as error:  # as when the reader of the FIFO is gone
+            self.complain(error)
+            os.close(self.events)
+            self.events = None
+
+    def about(self, task):
+        role = getattr(task, "_role", None)
+        return {
+            "play": self.play.get_name() if self.play else "",
+            "task": (task.name or task.action).strip(),
+            "role": role.get_name() if role else "",
+            "action": task.action,
+        }
+
+    def report(self, event, result, **fields):
+        host, task = of(result, "host").get_name(), of(result, "task")
+        start = self.started.get((host, task._uuid))
+        if start is not None:
+            fields["seconds"] = round(time.monotonic() - start, 3)
+        self.emit(event, host=host, **self.about(task), **fields)
+
+    # The run and its plays.
+
+    @never_fails
+    def v2_playbook_on_start(self, playbook):
+        self.plays = list(playbook.get_plays())
+        self.emit("playbook")
+
+    @never_fails
+    def v2_playbook_on_play_start(self, play):
+        self.play = play
+        self.started.clear()
+        self.abandoned = False
+        names = play.get_variable_manager().get_vars(play=play)
+        every = names.get("ansible_play_hosts_all") or ()
+        self.batch = [host for host in names.get("ansible_play_batch") or () if host in every]
+        self.batches.setdefault(play._uuid, []).extend(self.batch)
+        self.emit("play", play=play.get_name(), hosts=self.batch)
+
+    @never_fails
+    def v2_playbook_on_no_hosts_remaining(self):
+        self.abandoned = True
+
+    def unfinished(self, bad):
+        """The hosts that have not failed, but have not had all their plays either, since the run broke off.
+
+        Ansible's own counts do not tell them from those that are done. A run
+        breaks off when a play (or a serial batch of it) has lost all its hosts,
+        and at any_errors_fatal or max_fail_percentage.
+        """
+        if not self.abandoned and not (self.batch and all(host in bad for host in self.batch)):
+            return []
+        missed = set(self.batch if self.abandoned else ())
+        for play in self.plays:
+            names = play.get_variable_manager().get_vars(play=play)
+            missed.update(set(names.get("ansible_play_hosts_all") or ()) - set(self.batches.get(play._uuid, ())))
+        return sorted(missed - set(bad))
+
+    def task_begins(self, task):
+        self.emit("task", **self.about(task))
+
+    @never_fails
+    def v2_playbook_on_task_start(self, task, is_conditional):
+        self.task_begins(task)
+
+    @never_fails
+    def v2_playbook_on_handler_task_start(self, task):
+        self.task_begins(task)
+
+    @never_fails
+    def v2_playbook_on_cleanup_task_start(self, task):
+        self.task_begins(task)
+
+    @never_fails
+    def v2_playbook_on_stats(self, stats):
+        hosts = {}
+        for host in stats.processed:
+            hosts[host] = {name: count for name, count in stats.summarize(host).items() if count}
+        bad = [host for host, counts in hosts.items() if counts.get("failures") or counts.get("unreachable")]
+        self.emit("stats", stats=hosts, unfinished=self.unfinished(bad))
+
+    # Tasks on hosts.
+
+    @never_fails
+    def v2_runner_on_start(self, host, task):
+        self.started[(host.get_name(), task._uuid)] = time.monotonic()
+
+    @never_fails
+    def v2_runner_on_ok(self, result):
+        self.report("ok", result, changed=bool(of(result, "result").get("changed")))
+
+    @never_fails
+    def v2_runner_on_skipped(self, result):
+        self.report("skipped", result)
+
+    @never_fails
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        self.report(
+            "failed",
+            result,
+            changed=bool(of(result, "result").get("changed")),
+            ignored=bool(ignore_errors),
+            message=cause(result),
+        )
+
+    @never_fails
+    def v2_runner_on_unreachable(self, result):
+        self.report(
+            "unreachable",
+            result,
+            ignored=bool(getattr(of(result, "task"), "ignore_unreachable", False)),
+            message=cause(result),
+        )
+
+    @never_fails
+    def v2_runner_item_on_failed(self, result):
+        values = of(result, "result")
+        hidden = is_hidden(result, values)
+        item = values.get("_ansible_item_label", values.get("item", ""))
+        if not isinstance(item, str):
+            item = json.dumps(item, ensure_ascii=False, default=str)
+        self.report(
+            "failed",
+            result,
+            ignored=bool(of(result, "task").ignore_errors),
+            item="" if hidden else shorten(item, ITEM_BYTES),
+            message=cause(result),
+        )
+
+    @never_fails
+    def v2_runner_retry(self, result):
+        values = of(result, "result")
+        message = "attempt %s of %s" % (values.get("attempts", "?"), int(values.get("retries") or 1) - 1)
+        self.report("retry", result, message=shorten(message + ": " + cause(result), MESSAGE_BYTES))

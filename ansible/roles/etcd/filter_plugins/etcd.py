@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Filters for the addresses and member lists of etcd."""
+
+import json
+
+
+def etcd_url(addr, port):
+    """The URL of a port at an address: etcd_url("fd00::1", 2379) is http://[fd00::1]:2379."""
+    return "http://%s" % etcd_endpoint(addr, port)
+
+
+def etcd_endpoint(addr, port):
+    """An address with a port, in brackets where it is IPv6."""
+    return ("[%s]:%s" if ":" in addr else "%s:%s") % (addr, port)
+
+
+def etcd_members(text):
+    """What `etcdctl member list --write-out=json` printed, as a list of members.
+
+    Each has id (as etcdctl takes it), name (empty until it has started),
+    peer_urls, client_urls and learner (true while it has no vote).
+    """
+    return [
+        {
+            "id": "%x" % member["ID"],
+            "name": member.get("name", ""),
+            "peer_urls": member.get("peerURLs", []),
+            "client_urls": member.get("clientURLs", []),
+            "learner": member.get("isLearner", False),
+        }
+        for member in json.loads(text)["members"]
+    ]
+
+
+def etcd_select(members, names, peer_urls, match=True):
+    """The members that have one of the names or one of the peer URLs; with match=False, the others."""
+    return [
+        member
+        for member in members
+        if match == (member["name"] in names or any(url in peer_urls for url in member["peer_urls"]))
+    ]
+
+
+class FilterModule:
+    def filters(self):
+        return {
+            "etcd_url": etcd_url,
+            "etcd_endpoint": etcd_endpoint,
+            "etcd_members": etcd_members,
+            "etcd_select": etcd_select,
+        }
