@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/sirupsen/logrus"
+)
+
+// leaveWithin bounds a graceful leave, so that a host that shuts down does not
+// wait for the gossip.
+const leaveWithin = 10 * time.Second
+
+// AgentConfig is the configuration file of `clusterm agent`.
+type AgentConfig struct {
+	Node    Identity     `yaml:"node"`
+	DataDir string       `yaml:"data_dir"`
+	Gossip  GossipConfig `yaml:"gossip"`
+}
+
+// GossipConfig says how the agent takes part in the gossip; see Options.
+type GossipConfig struct {
+	Bind      string   `yaml:"bind"`
+	Advertise string   `yaml:"advertise"`
+	KeyFile   string   `yaml:"key_file"`
+	Join      []string `yaml:"join"`
+}
+
+// DefaultAgentConfig is what a file starts from. It leaves the identity and the
+// members to join to the file, and the address to bind to the node's address.
+func DefaultAgentConfig() AgentConfig {
+	return AgentConfig{
+		DataDir: "/var/lib/clusterm-agent",
+		Gossip:  GossipConfig{KeyFile: "/etc/clusterm/gossip.key"},
+	}
+}
+
+// LoadAgentConfig reads a configuration file. An unknown or repeated key, a
+// value of the wrong kind and one outside its grammar are errors that name the
+// file and, where there is one, the position.
+func LoadAgentConfig(path string) (AgentConfig, error) {
+	c := DefaultAgentConfig()
+	f, err := os.Open(path)
+	if err != nil {
+		return c, fmt.Errorf("the configuration cannot be read: %w", err)
+	}
+	defer f.Close()
+	const limit = 1 << 20
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return c, fmt.Errorf("the configuration cannot be read: %w", err)
+	}
+	if len(b) > limit {
+		return c, fmt.Errorf("%s is larger than 1 MiB: it is not a configuration", path)
+	}
+	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return c, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, true))
+	}
+	if c.Gossip.Bind == "" {
+		c.Gossip.Bind = bindTo(c.Node.Addr)
+	}
+	if err := c.Check(); err != nil {
+		return c, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// bindTo is where an agent listens that is told nothing else: where its node is
+// managed, if that is an address.
+func bindTo(addr string) string {
+	if _, err := netip.ParseAddr(addr); err != nil {
+		return ""
+	}
+	return net.JoinHostPort(addr, strconv.Itoa(DefaultPort))
+}
+
+// Check refuses a configuration an agent could not start with.
+func (c AgentConfig) Check() error {
+	at := func(key string, err error) error {
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	errs := []error{at("node", c.Node.Check())}
+	if c.DataDir == "" {
+		errs = append(errs, errors.New("data_dir: it is empty; name a directory the agent may write to"))
+	}
+	if c.Gossip.KeyFile == "" {
+		errs = append(errs, errors.New("gossip.key_file: it is empty; name the file that holds the gossip key"))
+	}
+	if c.Gossip.Bind == "" {
+		errs = append(errs, fmt.Errorf("gossip.bind: it is empty and node.addr is not an IP address; give an IP address of this host and a port, as in 192.0.2.1:%d", DefaultPort))
+	} else {
+		_, _, err := parseBind(c.Gossip.Bind)
+		errs = append(errs, at("gossip.bind", err))
+	}
+	if c.Gossip.Advertise != "" {
+		_, _, err := splitAddr(c.Gossip.Advertise)
+		errs = append(errs, at("gossip.advertise", err))
+	}
+	for _, j := range c.Gossip.Join {
+		errs = append(errs, at("gossip.join", checkPeer(j)))
+	}
+	return errors.Join(errs...)
+}
+
+// RunAgent is the whole of `clusterm agent`: it takes part in the gossip until
+// ctx is done, and then leaves. ready is called once the agent is bound; it may
+// be nil. An agent that ends by itself is an error.
+func RunAgent(ctx context.Context, c AgentConfig, log logrus.FieldLogger, ready func()) error {
+	return runAgent(ctx, c, Timing{}, log, ready)
+}
+
+func runAgent(ctx context.Context, c AgentConfig, t Timing, log logrus.FieldLogger, ready func()) error {
+	a, err := Start(ctx, Options{
+		Node: c.Node, DataDir: c.DataDir,
+		Bind: c.Gossip.Bind, Advertise: c.Gossip.Advertise, KeyFile: c.Gossip.KeyFile, Join: c.Gossip.Join,
+		Timing: t, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	if ready != nil {
+		ready()
+	}
+	select {
+	case <-a.Done():
+		return a.Err()
+	case <-ctx.Done():
+	}
+	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+	defer cancel()
+	return a.Leave(leave)
+}

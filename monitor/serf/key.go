@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serf
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// GenerateKey makes a new gossip key: 32 random bytes in base64, as Options.Key,
+// a key file and `serf agent -encrypt` take it.
+func GenerateKey() string {
+	key := make([]byte, 32)
+	rand.Read(key) // never fails, see crypto/rand
+	return base64.StdEncoding.EncodeToString(key)
+}
+
+// CheckKey refuses what is not a gossip key.
+func CheckKey(s string) error {
+	_, err := parseKey(s)
+	return err
+}
+
+func parseKey(s string) ([]byte, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(s))
+	if err != nil {
+		return nil, errors.New("the gossip key is not base64; make one with `openssl rand -base64 32`")
+	}
+	switch len(key) {
+	case 16, 24, 32:
+		return key, nil
+	}
+	return nil, fmt.Errorf("the gossip key has %d bytes; make one of 32 with `openssl rand -base64 32`", len(key))
+}
+
+// key is the key of the options, whichever way it is given.
+func (o *Options) key() ([]byte, error) {
+	switch {
+	case o.Key != "" && o.KeyFile != "":
+		return nil, errors.New("both a gossip key and a file for it are given; give one")
+	case o.Key != "":
+		return parseKey(o.Key)
+	case o.KeyFile == "":
+		return nil, errors.New("there is no gossip key; members without one are not let in: name the file that holds it")
+	}
+	f, err := os.Open(o.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("the gossip key cannot be read: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err != nil {
+		return nil, fmt.Errorf("the gossip key cannot be read: %w", err)
+	}
+	key, err := parseKey(string(b))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.KeyFile, err)
+	}
+	if st, err := f.Stat(); err == nil && st.Mode().Perm()&0o077 != 0 {
+		o.Log.Warnf("the gossip key %s can be read by others than its owner; set its mode to 0600", o.KeyFile)
+	}
+	return key, nil
+}
