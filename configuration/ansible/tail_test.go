@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ansible
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestTailFollowsAndEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	synctest.Test(t, func(t *testing.T) {
+		asked, ended := 0, false
+		go func() {
+			time.Sleep(5 * time.Second)
+			f, err := os.Create(path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f.WriteString("héllo\n")
+			time.Sleep(5 * time.Second)
+			f.WriteString(strings.Repeat("x", 3*TailChunk))
+			f.Close()
+			ended = true
+		}()
+		var got strings.Builder
+		end, err := Tail(t.Context(), path, 2, func() bool { asked++; return ended }, func(offset int64, chunk []byte) error {
+			if int(offset) != got.Len()+2 {
+				t.Errorf("a chunk at %d, want %d", offset, got.Len()+2)
+			}
+			got.Write(chunk)
+			return nil
+		})
+		if want := "\xa9llo\n" + strings.Repeat("x", 3*TailChunk); err != nil || got.String() != want || end != int64(len(want)+2) {
+			t.Errorf("%d bytes, offset %d, %v", got.Len(), end, err)
+		}
+		if asked > 110 {
+			t.Errorf("woke up %d times in 10 s", asked)
+		}
+	})
+}
+
+func TestTailStops(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		never := func() bool { return false }
+		if end, err := Tail(ctx, path, 0, never, func(int64, []byte) error { return nil }); !errors.Is(err, context.DeadlineExceeded) || end != 3 {
+			t.Errorf("%d, %v", end, err)
+		}
+		enough := errors.New("enough")
+		if end, err := Tail(t.Context(), path, 1, never, func(int64, []byte) error { return enough }); !errors.Is(err, enough) || end != 1 {
+			t.Errorf("%d, %v", end, err)
+		}
+	})
+}
