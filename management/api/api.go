@@ -207,9 +207,15 @@ type Setting struct {
 // Config is the configuration in force, by dotted key. Secrets are left out.
 type Config map[string]Setting
 
+// The values of Health.Status.
+const (
+	HealthOK       = "ok"
+	HealthDegraded = "degraded"
+)
+
 // Health says whether the daemon can do its work.
 type Health struct {
-	Status   string            `json:"status"`           // ok or degraded
+	Status   string            `json:"status"`           // HealthOK or HealthDegraded
 	Checks   map[string]string `json:"checks,omitempty"` // by part: "ok" or what is wrong
 	Instance string            `json:"instance"`
 	Revision int64             `json:"revision"`

@@ -25,6 +25,11 @@ const (
 	LegacyMonitorNamed = "/monitor/event/{event}"  // POST [LegacyMember…]
 	LegacyMonitorNode  = "/monitor/{event}/{node}" // POST LegacyMember
 	LegacyConfig       = "/config"                 // GET, POST {"config":…}
+
+	// Early clients name the one node in the path.
+	LegacyCommissionOne   = "/commission/node/{name}"
+	LegacyDecommissionOne = "/decommission/node/{name}"
+	LegacyMaintenanceOne  = "/maintenance/node/{name}"
 )
 
 // LegacyRequest is the body of a POST of the first generation's contract.
@@ -41,12 +46,15 @@ type LegacyRequest struct {
 
 // LegacyEvent is the body of POST /monitor/event.
 type LegacyEvent struct {
-	Name  string `json:"name"` // discovered or disappeared, in any case
-	Nodes []struct {
-		Label  string `json:"label"`
-		Serial string `json:"serial"`
-		Addr   string `json:"addr"`
-	} `json:"nodes"`
+	Name  string            `json:"name"` // discovered or disappeared, in any case
+	Nodes []LegacyEventNode `json:"nodes"`
+}
+
+// LegacyEventNode is one node of a LegacyEvent.
+type LegacyEventNode struct {
+	Label  string `json:"label"`
+	Serial string `json:"serial"`
+	Addr   string `json:"addr"`
 }
 
 // LegacyMember is one node as a serf event handler reports it.
@@ -83,7 +91,7 @@ type LegacyJobInfo struct {
 	ID      string    `json:"id"`
 	Task    string    `json:"task"`
 	Desc    string    `json:"desc"`
-	Status  string    `json:"status"`
+	Status  string    `json:"status"` // Queued, Running, Complete or Errored; a cancelled job is Errored
 	Error   string    `json:"error"`
 	Nodes   []string  `json:"nodes,omitempty"`
 	Started time.Time `json:"started,omitzero"`

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/api"
+)
+
+// nodeOf is the node on the wire.
+func nodeOf(v *management.View, n inventory.Node) api.Node {
+	out := api.Node{Node: n, Revision: n.Revision}
+	if c := v.Connection(n.Name); c != nil {
+		w := api.Connection(*c)
+		out.Connection = &w
+	}
+	return out
+}
+
+// jobOf is the job on the wire, as a list shows it.
+func jobOf(j management.Job) api.Job {
+	out := api.Job{
+		ID: j.ID, Verb: j.Verb, Status: api.JobStatus(j.Status), Reason: j.Reason, Cause: string(j.Cause),
+		Helpers: j.Helpers, Group: j.Group, OnFailure: j.OnFailure, Force: j.Force, Why: j.Why,
+		Actor: j.Actor, Instance: j.Instance, Note: j.Note, Warnings: j.Warnings,
+		Accepted: j.Accepted, Started: when(j.Started), Ended: when(j.Ended), Deadline: when(j.Deadline),
+		Phase: string(j.Phase()), Cancel: j.Cancel, CancelBy: j.CancelBy, Tree: j.Tree, Revision: j.Revision,
+	}
+	if j.Verb == inventory.VerbDiscover {
+		out.Addrs = j.Names()
+	} else {
+		out.Nodes = j.Names()
+	}
+	return out
+}
+
+// waits says what a Queued job waits for.
+func (s *Server) waits(v *management.View, j management.Job, out *api.Job) {
+	if j.Status == management.Queued {
+		out.WaitsFor, out.WaitReason = s.Manager.Waits(v, j)
+	}
+}
+
+// wholeJob is the job on the wire with all that is known of it.
+func (s *Server) wholeJob(ctx context.Context, v *management.View, j management.Job, withVars bool) (api.Job, error) {
+	out := jobOf(j)
+	s.waits(v, j, &out)
+	for _, r := range j.Runs {
+		out.Runs = append(out.Runs, runOf(r))
+	}
+	if j.Status.Ended() {
+		for _, t := range j.Targets {
+			out.Hosts = append(out.Hosts, summaryOf(j, t.Name))
+		}
+	}
+	var err error
+	if out.LogBytes, err = s.Manager.LogSize(ctx, j.ID, management.StreamText); err != nil {
+		return api.Job{}, err
+	}
+	if withVars {
+		in, err := s.Manager.Inputs(ctx, j.ID)
+		if err != nil {
+			return api.Job{}, err
+		}
+		out.Vars = pinnedVars(j, in)
+	}
+	return out, nil
+}
+
+func runOf(r management.Run) api.Run {
+	out := api.Run{
+		Phase: string(r.Phase), Playbook: r.Playbook, Hosts: r.Hosts, Groups: r.Groups, Started: r.Started, Ended: when(r.Ended),
+		Exit: r.Exit, Code: r.Code, Reason: r.Reason,
+	}
+	for _, host := range r.Hosts {
+		if res, ok := r.Results[host]; ok {
+			out.Results = append(out.Results, api.HostResult{
+				Host: host, OK: res.OK, Changed: res.Changed, Failed: res.Failed, Unreachable: res.Unreachable,
+				Task: res.Task, Message: res.Message,
+			})
+		}
+	}
+	return out
+}
+
+// summaryOf says how an ended job ended for one of its targets: by the outcome
+// that was written to the node, or, where there is none (discover; a job that
+// never got to its nodes), by the runs.
+func summaryOf(j management.Job, name string) api.HostSummary {
+	out := api.HostSummary{Host: name}
+	trouble, reached := "", false
+	for _, r := range j.Runs {
+		res, ok := r.Results[name]
+		if !ok {
+			continue
+		}
+		out.Changed += res.Changed
+		reached = res.Done
+		if !res.Done && trouble == "" {
+			trouble = troubleOf(res)
+		}
+	}
+	if o, ok := j.Outcomes[name]; ok {
+		t, known := inventory.TransitionOf(j.Verb)
+		out.Status, out.Error = o.Status, o.Error
+		out.OK = o.Error == "" && (!known || o.Status == t.Success)
+		if !out.OK && out.Error == "" {
+			out.Error = cmp.Or(trouble, o.Reason, j.Reason)
+		}
+		return out
+	}
+	if out.OK = j.Status == management.Complete; out.OK {
+		return out
+	}
+	if n := len(j.Runs); n > 0 && j.Runs[n-1].Phase == management.PhaseAppear && reached {
+		out.OK = true // of a discover, this one did appear
+		return out
+	}
+	out.Error = cmp.Or(trouble, j.Reason)
+	return out
+}
+
+// troubleOf is what went wrong in a run on one host, "" where nothing did.
+func troubleOf(r management.Result) string {
+	switch {
+	case r.Unreachable:
+		return "unreachable: " + r.Message
+	case r.Failed > 0 && r.Task != "":
+		return fmt.Sprintf("task %q: %s", r.Task, r.Message)
+	case r.Failed > 0:
+		return r.Message
+	}
+	return ""
+}
+
+// pinnedVars are the variables of each target as its runs get them: the
+// request's win.
+func pinnedVars(j management.Job, in management.Inputs) map[string]api.MergedVars {
+	out := make(map[string]api.MergedVars, len(j.Targets))
+	for _, t := range j.Targets {
+		vars := mergedOf(in.Vars[t.Name])
+		for name, value := range in.Extra {
+			vars[name] = api.MergedVar{Value: value, Origin: string(configuration.OriginRequest)}
+		}
+		out[t.Name] = vars
+	}
+	return out
+}
+
+func mergedOf(vars map[string]configuration.Var) api.MergedVars {
+	out := make(api.MergedVars, len(vars))
+	for name, v := range vars {
+		out[name] = api.MergedVar{Value: v.Value, Origin: string(v.Origin)}
+	}
+	return out
+}
+
+func when(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

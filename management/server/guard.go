@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// guard refuses requests over TCP that a browser was talked into sending: by a
+// name that was made to point here (its Host is foreign), or by a page of
+// another site (its Origin is). Programs send neither.
+func (s *Server) guard(r *http.Request) error {
+	if p := peerIn(r); p.unix {
+		return nil
+	}
+	refuse := func(format string, args ...any) error {
+		return withStatus{http.StatusForbidden, inventory.Errorf(inventory.KindRefused, format, args...).
+			Do("plain HTTP serves programs on this host, at its loopback address")}
+	}
+	if r.Host != "" && !s.isOurs(r.Host) {
+		return refuse("the request is addressed to %q, which is not this host", r.Host)
+	}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		u, err := url.Parse(origin)
+		if err != nil || u.Host == "" || u.Host != r.Host {
+			return refuse("the request comes from a page of %q", origin)
+		}
+	}
+	switch site := r.Header.Get("Sec-Fetch-Site"); site {
+	case "", "none", "same-origin":
+		return nil
+	default:
+		return refuse("the request comes from a page of another site (%s)", site)
+	}
+}
+
+// isOurs tells whether a Host header means this host.
+func (s *Server) isOurs(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
+	return isLoopback(name) || slices.ContainsFunc(s.Hosts, func(h string) bool { return strings.EqualFold(h, name) })
+}
+
+// isLoopback tells whether a name or an address says that it is of the
+// loopback interface.
+func isLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+func peerIn(r *http.Request) peer {
+	if p, ok := r.Context().Value(peerKey{}).(peer); ok {
+		return p
+	}
+	return peer{name: r.RemoteAddr} // served without Serve, by a test
+}
+
+// actor is who asks, for the records: the account at the other end of the Unix
+// socket, or whom root says it acts for; over TCP only the address is known.
+func actor(r *http.Request) (string, error) {
+	p := peerIn(r)
+	if !p.unix {
+		return "http:" + p.name, nil
+	}
+	claimed := r.Header.Get(api.HeaderActor)
+	if claimed == "" || p.uid != 0 {
+		return p.name, nil
+	}
+	if len(claimed) > api.MaxActor || strings.ContainsFunc(claimed, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return "", inventory.Errorf(inventory.KindInvalid, "the header %s is not the name of a person", api.HeaderActor).
+			Do("write a name of at most %d printable characters", api.MaxActor)
+	}
+	return claimed, nil
+}

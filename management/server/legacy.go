@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/api"
+)
+
+// legacy are the routes of the first generation's contract: parse, call the
+// same methods as /v1, answer. Unknown names in a body and in the query are
+// passed over, as they were then.
+func (s *Server) legacy() []route {
+	get, post := http.MethodGet, http.MethodPost
+	routes := []route{
+		{method: get, path: api.LegacyNodes, serve: s.legacyNodes},
+		{method: post, path: api.LegacyNodes, serve: s.legacyNodes, reads: true},
+		{method: get, path: api.LegacyNode, serve: s.legacyNode},
+		{method: get, path: api.LegacyGlobals, serve: s.legacyGlobals},
+		{method: get, path: api.LegacyJob, serve: s.legacyJob},
+		{method: get, path: api.LegacyLogs, serve: s.legacyLogs, lasts: true},
+		{method: post, path: api.LegacySetGlobals, serve: s.legacySetGlobals},
+		{method: post, path: api.LegacyMonitorEvent, serve: s.legacyEvent},
+		{method: post, path: api.LegacyMonitorNamed, serve: s.legacyMembers},
+		{method: post, path: api.LegacyMonitorNode, serve: s.legacyMember},
+		{method: get, path: api.LegacyConfig, serve: s.legacyConfig},
+		{method: post, path: api.LegacyConfig, serve: s.legacySetConfig},
+		{method: post, path: api.LegacyDiscover, serve: s.legacySubmit(inventory.VerbDiscover)},
+		{method: post, path: api.LegacyUpdate, serve: s.legacySubmit(inventory.VerbUpdate)},
+	}
+	for _, verb := range []struct {
+		one, many string
+		verb      inventory.Verb
+	}{
+		{api.LegacyCommissionOne, api.LegacyCommission, inventory.VerbCommission},
+		{api.LegacyDecommissionOne, api.LegacyDecommission, inventory.VerbDecommission},
+		{api.LegacyMaintenanceOne, api.LegacyMaintenance, inventory.VerbMaintenance},
+	} {
+		routes = append(routes,
+			route{method: post, path: verb.many, serve: s.legacySubmit(verb.verb)},
+			route{method: post, path: verb.one, serve: s.legacySubmit(verb.verb)},
+		)
+	}
+	for i := range routes {
+		routes[i].door = doorLegacy
+	}
+	return routes
+}
+
+// readLegacy reads a body that may be absent into into.
+func (s *Server) readLegacy(w http.ResponseWriter, r *http.Request, into any) error {
+	if r.Method == http.MethodPost {
+		if err := checkType(r); err != nil {
+			return err
+		}
+	}
+	body, err := s.readBody(w, r)
+	if err != nil || len(bytes.TrimSpace(body)) == 0 {
+		return err
+	}
+	return decode(body, into, false)
+}
+
+// legacyExtra are the variables of the body, or of the query. given tells
+// whether there are any at all, be it none.
+func legacyExtra(r *http.Request, body json.RawMessage) (vars configuration.Vars, given bool, err error) {
+	raw := bytes.TrimSpace(body)
+	if string(raw) == "null" {
+		raw = nil
+	}
+	if asked := r.URL.Query()["extra_vars"]; len(asked) > 0 {
+		if len(asked) > 1 || len(raw) > 0 {
+			return nil, false, inventory.Errorf(inventory.KindInvalid, "extra_vars is given more than once").Do("put it into the body or into the query")
+		}
+		if raw, err = json.Marshal(asked[0]); err != nil {
+			return nil, false, err
+		}
+	}
+	vars, err = extraVars(raw)
+	return vars, len(raw) > 0, err
+}
+
+func (s *Server) legacySubmit(verb inventory.Verb) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var body api.LegacyRequest
+		if err := s.readLegacy(w, r, &body); err != nil {
+			return err
+		}
+		name, err := param(r, "name")
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			body.Nodes = append(body.Nodes, name)
+		}
+		mention(r, "verb", verb)
+		addrs := slices.Concat(body.Addrs, body.Addresses, body.Addressess)
+		request := management.Request{Verb: verb, Nodes: body.Nodes, Actor: noteIn(r).actor}
+		switch verb { // what the contract has no field for is passed over
+		case inventory.VerbDiscover:
+			request.Nodes, request.Addrs = nil, addrs
+		case inventory.VerbCommission, inventory.VerbUpdate:
+			request.Group = body.HostGroup
+		}
+		mention(r, "nodes", slices.Concat(request.Nodes, request.Addrs))
+		if request.Extra, _, err = legacyExtra(r, body.ExtraVars); err != nil {
+			return err
+		}
+		j, err := s.Manager.Submit(r.Context(), request)
+		if err != nil {
+			return err
+		}
+		mention(r, "job", j.ID)
+		return nil
+	}
+}
+
+func (s *Server) legacyNodes(w http.ResponseWriter, r *http.Request) error {
+	var body api.LegacyRequest
+	if err := s.readLegacy(w, r, &body); err != nil {
+		return err
+	}
+	out := map[string]api.LegacyNodeInfo{}
+	for _, n := range s.Manager.View().Nodes {
+		if len(body.Nodes) == 0 || slices.Contains(body.Nodes, n.Name) {
+			out[n.Name] = s.legacyInfo(n)
+		}
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *Server) legacyNode(w http.ResponseWriter, r *http.Request) error {
+	name, err := param(r, "name")
+	if err != nil {
+		return err
+	}
+	n, err := s.Manager.View().Node(name)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, s.legacyInfo(n))
+}
+
+func (s *Server) legacyInfo(n inventory.Node) api.LegacyNodeInfo {
+	var out api.LegacyNodeInfo
+	out.Monitoring.Label, out.Monitoring.Serial, out.Monitoring.Addr = n.Label, n.Serial, n.Addr
+	out.Inventory.Name = n.Name
+	out.Inventory.Status, out.Inventory.PrevStatus = string(n.Status), string(n.PrevStatus)
+	out.Inventory.State, out.Inventory.PrevState = string(n.State), string(n.PrevState)
+	out.Configuration.Name, out.Configuration.Group, out.Configuration.Addr = n.Name, n.Group, n.Addr
+	out.Configuration.Vars = map[string]any{}
+	// A node that was forgotten this moment has no variables: no reason to fail.
+	if vars, err := s.Manager.MergedVars(n.Name); err == nil {
+		for name, v := range vars {
+			out.Configuration.Vars[name] = v.Value
+		}
+	}
+	out.Configuration.Vars["node_name"], out.Configuration.Vars["node_addr"] = n.Name, n.Addr
+	return out
+}
+
+func (s *Server) legacyGlobals(w http.ResponseWriter, _ *http.Request) error {
+	vars, err := s.Manager.Vars(management.ScopeGlobal)
+	if err != nil {
+		return err
+	}
+	if vars == nil {
+		vars = configuration.Vars{}
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"extra_vars": vars})
+}
+
+func (s *Server) legacySetGlobals(w http.ResponseWriter, r *http.Request) error {
+	var body api.LegacyRequest
+	if err := s.readLegacy(w, r, &body); err != nil {
+		return err
+	}
+	vars, given, err := legacyExtra(r, body.ExtraVars)
+	if err != nil {
+		return err
+	}
+	if !given {
+		return inventory.Errorf(inventory.KindInvalid, "the request has no extra_vars").Do(`send {"extra_vars": {}} to remove all globals`)
+	}
+	if vars == nil {
+		vars = configuration.Vars{}
+	}
+	mention(r, "scope", management.ScopeGlobal)
+	mention(r, "vars", slices.Sorted(maps.Keys(vars)))
+	revision, _, err := s.Manager.SetVars(r.Context(), management.ScopeGlobal, vars, noteIn(r).actor)
+	if err == nil {
+		s.settle(w, r, revision)
+	}
+	return err
+}
+
+func (s *Server) legacyJob(w http.ResponseWriter, r *http.Request) error {
+	j, err := s.legacyRef(r)
+	if err != nil {
+		return err
+	}
+	out := api.LegacyJobInfo{
+		ID: j.ID, Task: string(j.Verb), Desc: string(j.Verb) + " of " + strings.Join(j.Names(), ", "), Status: string(j.Status),
+		Nodes: j.Names(), Started: j.Started, Ended: j.Ended,
+	}
+	if j.Group != "" {
+		out.Desc += " in " + j.Group
+	}
+	if j.Status == management.Cancelled {
+		out.Status = string(management.Errored) // the contract knows four statuses only
+	}
+	if j.Status != management.Complete {
+		out.Error = j.Reason
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *Server) legacyRef(r *http.Request) (management.Job, error) {
+	ref, err := param(r, "job")
+	if err != nil {
+		return management.Job{}, err
+	}
+	return s.Manager.View().Job(ref)
+}
+
+func (s *Server) legacyLogs(w http.ResponseWriter, r *http.Request) error {
+	j, err := s.legacyRef(r)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", api.TypeText)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	return s.stream(w, r, j.ID, management.StreamText, 0, true)
+}
+
+func (s *Server) legacyEvent(w http.ResponseWriter, r *http.Request) error {
+	var body api.LegacyRequest
+	if err := s.readLegacy(w, r, &body); err != nil {
+		return err
+	}
+	if body.Event == nil {
+		return inventory.Errorf(inventory.KindInvalid, "the request has no monitor_event").
+			Do(`send {"monitor_event": {"name": "discovered", "nodes": [{"label": "", "serial": "", "addr": ""}]}}`)
+	}
+	members := make([]api.LegacyMember, len(body.Event.Nodes))
+	for i, n := range body.Event.Nodes {
+		members[i] = api.LegacyMember(n)
+	}
+	return s.observe(r, body.Event.Name, members)
+}
+
+func (s *Server) legacyMembers(w http.ResponseWriter, r *http.Request) error {
+	var members []api.LegacyMember
+	if err := s.readLegacy(w, r, &members); err != nil {
+		return err
+	}
+	event, err := param(r, "event")
+	if err != nil {
+		return err
+	}
+	return s.observe(r, event, members)
+}
+
+func (s *Server) legacyMember(w http.ResponseWriter, r *http.Request) error {
+	var member api.LegacyMember
+	if err := s.readLegacy(w, r, &member); err != nil {
+		return err
+	}
+	event, err := param(r, "event")
+	if err != nil {
+		return err
+	}
+	node, err := param(r, "node")
+	if err != nil {
+		return err
+	}
+	if name := inventory.NodeName(member.Label, member.Serial); name != node {
+		return inventory.Errorf(inventory.KindInvalid, "the path names the node %q, the body names %q", node, name).
+			Do("send Node-Label and Node-Serial of that node").About(node)
+	}
+	return s.observe(r, event, []api.LegacyMember{member})
+}
+
+// observe takes a report of somebody without an identity of its own.
+func (s *Server) observe(r *http.Request, event string, members []api.LegacyMember) error {
+	var alive bool
+	switch {
+	case strings.EqualFold(event, string(inventory.VerbDiscovered)):
+		alive = true
+	case strings.EqualFold(event, string(inventory.VerbDisappeared)):
+	default:
+		return inventory.Errorf(inventory.KindInvalid, "there is no monitor event %q", event).Do("use discovered or disappeared")
+	}
+	if len(members) == 0 {
+		return inventory.Errorf(inventory.KindInvalid, "the event names no node").Do("name at least one")
+	}
+	words := make([]inventory.Word, len(members))
+	names := make([]string, len(members))
+	for i, m := range members {
+		words[i] = inventory.Word{Observer: inventory.ObserverPost, Label: m.Label, Serial: m.Serial, Addr: m.Addr, Alive: alive}
+		names[i] = inventory.NodeName(m.Label, m.Serial)
+	}
+	mention(r, "verb", strings.ToLower(event))
+	mention(r, "nodes", names)
+	return s.Manager.Observe(r.Context(), inventory.ObserverPost, words)
+}
+
+func (s *Server) legacyConfig(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, map[string]any{"config": nested(s.Configurer.Config())})
+}
+
+// legacySetConfig takes a whole configuration, as the GET answers it, or a
+// part: what is already so is passed over.
+func (s *Server) legacySetConfig(w http.ResponseWriter, r *http.Request) error {
+	var body api.LegacyRequest
+	if err := s.readLegacy(w, r, &body); err != nil {
+		return err
+	}
+	if raw := bytes.TrimSpace(body.Config); len(raw) == 0 || raw[0] != '{' {
+		return inventory.Errorf(inventory.KindInvalid, "the request has no config that is an object").Do(`send {"config": {…}}`)
+	}
+	wanted, err := configuration.ParseVars(body.Config)
+	if err != nil {
+		return err
+	}
+	now := s.Configurer.Config()
+	patch := map[string]any{}
+	flatten(now, "", wanted, patch)
+	for key, value := range patch {
+		if have, ok := now[key]; ok && sameJSON(have.Value, value) {
+			delete(patch, key)
+		}
+	}
+	mention(r, "keys", slices.Sorted(maps.Keys(patch)))
+	if len(patch) == 0 {
+		return nil
+	}
+	_, err = s.Configurer.PatchConfig(r.Context(), patch, noteIn(r).actor)
+	return err
+}
+
+// nested makes a tree of dotted keys.
+func nested(c api.Config) map[string]any {
+	type branch map[string]any
+	root := branch{}
+	for _, key := range slices.Sorted(maps.Keys(c)) {
+		at, rest := root, key
+		for {
+			head, tail, more := strings.Cut(rest, ".")
+			if !more {
+				break
+			}
+			if at[head] == nil {
+				at[head] = branch{}
+			}
+			next, ok := at[head].(branch)
+			if !ok {
+				break // a key that has a value itself: the rest stays dotted
+			}
+			at, rest = next, tail
+		}
+		at[rest] = c[key].Value
+	}
+	return root
+}
+
+// flatten makes dotted keys of a tree: the values of keys that exist, and of
+// those that do not, for the configuration to refuse.
+func flatten(known api.Config, prefix string, tree map[string]any, into map[string]any) {
+	for name, value := range tree {
+		key := prefix + name
+		below, isTree := value.(map[string]any)
+		_, isKey := known[key]
+		if !isKey && isTree && isPrefix(known, key+".") {
+			flatten(known, key+".", below, into)
+			continue
+		}
+		into[key] = value
+	}
+}
+
+func isPrefix(c api.Config, prefix string) bool {
+	for key := range c {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func sameJSON(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}

@@ -1,0 +1,615 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/api"
+)
+
+const (
+	// revisionTime bounds how long a read waits for min_revision, and a change
+	// for the view to show it.
+	revisionTime = 10 * time.Second
+	// maxWait bounds ?wait= of a job.
+	maxWait = time.Minute
+	// listedWaits is for how many Queued jobs a list says what they wait for.
+	listedWaits = 100
+)
+
+// v1 are the routes of the versioned API.
+func (s *Server) v1() []route {
+	routes := []route{
+		{method: http.MethodGet, path: api.PathNodes, serve: s.getNodes},
+		{method: http.MethodGet, path: api.PathNode, serve: s.getNode},
+		{method: http.MethodPatch, path: api.PathNode, serve: s.patchNode},
+		{method: http.MethodGet, path: api.PathHistory, serve: s.getHistory},
+		{method: http.MethodPost, path: api.PathForget, serve: s.postForget},
+		{method: http.MethodGet, path: api.PathGroups, serve: s.getGroups},
+		{method: http.MethodGet, path: api.PathJobs, serve: s.getJobs},
+		{method: http.MethodPost, path: api.PathJobs, serve: s.postJob},
+		{method: http.MethodGet, path: api.PathJob, serve: s.getJob, lasts: true},
+		{method: http.MethodPost, path: api.PathCancel, serve: s.postCancel},
+		{method: http.MethodGet, path: api.PathLog, serve: s.getLog(management.StreamText, api.TypeText), lasts: true},
+		{method: http.MethodGet, path: api.PathEvents, serve: s.getLog(management.StreamEvents, api.TypeLines), lasts: true},
+		{method: http.MethodGet, path: api.PathConfig, serve: s.getConfig},
+		{method: http.MethodPatch, path: api.PathConfig, serve: s.patchConfig},
+		{method: http.MethodGet, path: api.PathHealth, serve: s.getHealth},
+		{method: http.MethodGet, path: api.PathVersion, serve: s.getVersion},
+	}
+	for _, vars := range []struct {
+		path  string
+		scope func(*http.Request) (management.Scope, error)
+	}{
+		{api.PathGlobalVars, func(*http.Request) (management.Scope, error) { return management.ScopeGlobal, nil }},
+		{api.PathGroupVars, named(management.ScopeGroup)},
+		{api.PathNodeVars, named(management.ScopeNode)},
+	} {
+		routes = append(routes,
+			route{method: http.MethodGet, path: vars.path, serve: s.getVars(vars.scope, vars.path == api.PathNodeVars)},
+			route{method: http.MethodPut, path: vars.path, serve: s.changeVars(vars.scope, s.Manager.SetVars)},
+			route{method: http.MethodPatch, path: vars.path, serve: s.changeVars(vars.scope, s.Manager.PatchVars)},
+		)
+	}
+	for i := range routes {
+		routes[i].door = doorV1
+	}
+	if s.Metrics != nil {
+		routes = append(routes, route{method: http.MethodGet, path: api.PathMetrics, door: doorPlain, serve: func(w http.ResponseWriter, r *http.Request) error {
+			s.Metrics.ServeHTTP(w, r)
+			return nil
+		}})
+	}
+	return routes
+}
+
+// read begins a read: it checks the query and waits for min_revision.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, allowed ...string) (*management.View, url.Values, error) {
+	q, err := query(r, append(allowed, "min_revision")...)
+	if err != nil {
+		return nil, nil, err
+	}
+	least, _, err := number(q, "min_revision")
+	if err != nil {
+		return nil, nil, err
+	}
+	if least > s.Manager.View().Revision {
+		ctx, cancel := context.WithTimeout(r.Context(), revisionTime)
+		defer cancel()
+		if err := s.Manager.WaitRevision(ctx, least); err != nil {
+			if ctx.Err() == nil || r.Context().Err() != nil {
+				return nil, nil, err
+			}
+			return nil, nil, inventory.Errorf(inventory.KindUnavailable, "the view has not reached revision %d within %s; it is at %d",
+				least, revisionTime, s.Manager.View().Revision).Do("repeat without min_revision to see what is known")
+		}
+	}
+	v := s.Manager.View()
+	showRevision(w, v.Revision)
+	return v, q, nil
+}
+
+// settle waits until the view shows a change, and says its revision. That it
+// takes too long changes nothing about the change.
+func (s *Server) settle(w http.ResponseWriter, r *http.Request, revision int64) {
+	if revision > s.Manager.View().Revision {
+		ctx, cancel := context.WithTimeout(r.Context(), revisionTime)
+		defer cancel()
+		if err := s.Manager.WaitRevision(ctx, revision); err != nil {
+			s.Logger.WithError(err).WithField("revision", revision).Warn("the view does not show a change yet")
+		}
+	}
+	showRevision(w, revision)
+}
+
+func showRevision(w http.ResponseWriter, revision int64) {
+	w.Header().Set(api.HeaderRevision, strconv.FormatInt(revision, 10))
+}
+
+func listOf[T any](v *management.View, items []T) api.List[T] {
+	if items == nil {
+		items = []T{}
+	}
+	return api.List[T]{Items: items, Revision: v.Revision, Stale: v.Stale}
+}
+
+func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
+	v, q, err := s.read(w, r, "name", "status", "state", "group")
+	if err != nil {
+		return err
+	}
+	statuses, err := parsed(q["status"], inventory.ParseStatus, "the statuses are "+words(inventory.Statuses, func(i int) string { return string(inventory.Statuses[i].Status) }))
+	if err != nil {
+		return err
+	}
+	states, err := parsed(q["state"], inventory.ParseState, "the states are "+words(inventory.States, func(i int) string { return string(inventory.States[i].State) }))
+	if err != nil {
+		return err
+	}
+	for _, g := range q["group"] {
+		// A group that is no longer configured may still have nodes.
+		if _, err := s.Manager.Groups().Get(g); err != nil && !slices.ContainsFunc(v.Nodes, func(n inventory.Node) bool { return n.Group == g }) {
+			return err
+		}
+	}
+	wanted := map[string]bool{}
+	var missing []string
+	for _, name := range q["name"] {
+		if _, err := v.Node(name); err != nil && !slices.Contains(missing, name) {
+			missing = append(missing, name)
+		}
+		wanted[name] = true
+	}
+	if len(missing) > 0 {
+		return inventory.Errorf(inventory.KindNotFound, "no such node: %s", strings.Join(missing, ", ")).
+			Do("see clusterctl nodes get").About(missing...)
+	}
+	var items []api.Node
+	for _, n := range v.Nodes {
+		if (len(wanted) == 0 || wanted[n.Name]) && oneOf(n.Status, statuses) && oneOf(n.State, states) && oneOf(n.Group, q["group"]) {
+			items = append(items, nodeOf(v, n))
+		}
+	}
+	return writeJSON(w, http.StatusOK, listOf(v, items))
+}
+
+// oneOf tells whether there is nothing to choose from, or the value is in it.
+func oneOf[T comparable](value T, of []T) bool { return len(of) == 0 || slices.Contains(of, value) }
+
+func parsed[T any](texts []string, parse func(string) (T, error), remedy string) ([]T, error) {
+	var out []T
+	for _, text := range texts {
+		value, err := parse(text)
+		if err != nil {
+			return nil, inventory.Errorf(inventory.KindInvalid, "%w", err).Do("%s", remedy)
+		}
+		out = append(out, value)
+	}
+	return out, nil
+}
+
+func words[T any](rows []T, name func(int) string) string {
+	names := make([]string, len(rows))
+	for i := range rows {
+		names[i] = name(i)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (s *Server) getNode(w http.ResponseWriter, r *http.Request) error {
+	v, _, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+	name, err := param(r, "name")
+	if err != nil {
+		return err
+	}
+	n, err := v.Node(name)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, nodeOf(v, n))
+}
+
+func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
+	name, err := s.change(r)
+	if err != nil {
+		return err
+	}
+	mention(r, "nodes", []string{name})
+	var body api.NodePatch
+	if err := s.readJSON(w, r, &body); err != nil {
+		return err
+	}
+	patch := management.NodePatch{ForgetHostKey: body.ForgetHostKey}
+	if body.Connection != nil {
+		c := configuration.Connection(*body.Connection)
+		patch.Connection = &c
+	}
+	n, err := s.Manager.PatchNode(r.Context(), name, patch, noteIn(r).actor)
+	if err != nil {
+		return err
+	}
+	v := s.Manager.View()
+	showRevision(w, v.Revision)
+	return writeJSON(w, http.StatusOK, nodeOf(v, n))
+}
+
+// change begins a request that changes something: it has no query. It returns
+// the path's name parameter, "" where there is none.
+func (s *Server) change(r *http.Request) (string, error) {
+	if _, err := query(r); err != nil {
+		return "", err
+	}
+	return param(r, "name")
+}
+
+func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
+	v, q, err := s.read(w, r, "limit")
+	if err != nil {
+		return err
+	}
+	name, err := param(r, "name")
+	if err != nil {
+		return err
+	}
+	limit, _, err := number(q, "limit")
+	if err != nil {
+		return err
+	}
+	entries, err := s.Manager.History(r.Context(), name, int(min(limit, inventory.HistoryLimit)))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listOf(v, entries))
+}
+
+func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.change(r); err != nil {
+		return err
+	}
+	var body api.Forget
+	if err := s.readJSON(w, r, &body); err != nil {
+		return err
+	}
+	mention(r, "verb", inventory.VerbForget)
+	mention(r, "nodes", body.Nodes)
+	revision, err := s.Manager.Forget(r.Context(), body.Nodes, body.Force, body.Reason, noteIn(r).actor)
+	if err != nil {
+		return err
+	}
+	s.settle(w, r, revision)
+	return writeJSON(w, http.StatusOK, api.Changed{Revision: revision})
+}
+
+func (s *Server) getGroups(w http.ResponseWriter, r *http.Request) error {
+	v, _, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listOf(v, s.Manager.Groups()))
+}
+
+func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
+	v, q, err := s.read(w, r, "status", "node", "limit")
+	if err != nil {
+		return err
+	}
+	statuses, err := parsed(q["status"], parseJobStatus, "the statuses of jobs are Queued, Running, Complete, Errored, Cancelled")
+	if err != nil {
+		return err
+	}
+	node, err := single(q, "node")
+	if err != nil {
+		return err
+	}
+	limit, limited, err := number(q, "limit")
+	if err != nil {
+		return err
+	}
+	var found []management.Job
+	for _, j := range v.Jobs {
+		if !oneOf(j.Status, statuses) {
+			continue
+		}
+		if node != "" && !slices.ContainsFunc(j.Targets, func(t management.Target) bool { return t.Name == node || t.Addr == node }) {
+			continue
+		}
+		found = append(found, j)
+	}
+	if limited && limit < int64(len(found)) {
+		found = found[int64(len(found))-limit:]
+	}
+	items := make([]api.Job, 0, len(found))
+	queued := 0
+	for _, j := range found {
+		item := jobOf(j)
+		if j.Status == management.Queued {
+			if queued++; queued <= listedWaits {
+				s.waits(v, j, &item)
+			}
+		}
+		items = append(items, item)
+	}
+	return writeJSON(w, http.StatusOK, listOf(v, items))
+}
+
+func parseJobStatus(text string) (management.JobStatus, error) {
+	for _, status := range []management.JobStatus{management.Queued, management.Running, management.Complete, management.Errored, management.Cancelled} {
+		if strings.EqualFold(text, string(status)) {
+			return status, nil
+		}
+	}
+	return "", inventory.Errorf(inventory.KindInvalid, "%q is not a status of a job", text)
+}
+
+func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.change(r); err != nil {
+		return err
+	}
+	var body api.JobRequest
+	if err := s.readJSON(w, r, &body); err != nil {
+		return err
+	}
+	mention(r, "verb", body.Verb)
+	mention(r, "nodes", slices.Concat(body.Nodes, body.Addrs))
+	extra, err := extraVars(body.ExtraVars)
+	if err != nil {
+		return err
+	}
+	j, err := s.Manager.Submit(r.Context(), management.Request{
+		Verb: body.Verb, Nodes: body.Nodes, Addrs: body.Addrs, Group: body.Group, Extra: extra, OnFailure: body.OnFailure,
+		Timeout: time.Duration(body.Timeout), Force: body.Force, Reason: body.Reason, Actor: noteIn(r).actor,
+	})
+	if err != nil {
+		return err
+	}
+	mention(r, "job", j.ID)
+	location, err := api.Path(api.PathJob, j.ID)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", location)
+	showRevision(w, j.Revision)
+	out := jobOf(j)
+	s.waits(s.Manager.View(), j, &out)
+	return writeJSON(w, http.StatusAccepted, out)
+}
+
+// extraVars reads an object, or a string that holds one as JSON or YAML.
+func extraVars(raw json.RawMessage) (configuration.Vars, error) {
+	raw = bytes.TrimSpace(raw)
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return nil, nil
+	case raw[0] == '"':
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, inventory.Errorf(inventory.KindInvalid, "extra_vars cannot be read: %w", err)
+		}
+		raw = []byte(text)
+	case raw[0] != '{':
+		return nil, inventory.Errorf(inventory.KindInvalid, "extra_vars is neither an object nor a string that holds one").
+			Do(`write it like {"name": "value"}`)
+	}
+	vars, err := configuration.ParseVars(raw)
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
+		within := *e
+		within.Message = "extra_vars: " + e.Message
+		return nil, &within
+	}
+	return vars, err
+}
+
+// getJob answers with a job. With wait it does so when the job has ended, or
+// with after as soon as its record is newer than that, or when the time is
+// over, whatever comes first.
+func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
+	v, q, err := s.read(w, r, "vars", "wait", "after")
+	if err != nil {
+		return err
+	}
+	withVars, err := truth(q, "vars", true)
+	if err != nil {
+		return err
+	}
+	after, reportsChanges, err := number(q, "after")
+	if err != nil {
+		return err
+	}
+	wait, err := single(q, "wait")
+	if err != nil {
+		return err
+	}
+	var patience time.Duration
+	if wait != "" {
+		if patience, err = time.ParseDuration(wait); err != nil || patience < 0 || patience > maxWait {
+			return inventory.Errorf(inventory.KindInvalid, "the query parameter wait is %q", wait).Do("write a duration from 0s to %s", maxWait)
+		}
+	}
+	ref, err := param(r, "id")
+	if err != nil {
+		return err
+	}
+	j, err := v.Job(ref)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	defer context.AfterFunc(s.draining, cancel)()
+	for patience > 0 && !j.Status.Ended() && (!reportsChanges || j.Revision <= after) {
+		if s.Manager.WaitRevision(ctx, v.Revision+1) != nil {
+			break // the time is over; what is known is the answer
+		}
+		v = s.Manager.View()
+		if j, err = v.Job(j.ID); err != nil {
+			return err
+		}
+	}
+	out, err := s.wholeJob(r.Context(), v, j, withVars)
+	if err != nil {
+		return err
+	}
+	showRevision(w, v.Revision)
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.change(r); err != nil {
+		return err
+	}
+	if err := s.readNothing(w, r); err != nil {
+		return err
+	}
+	ref, err := param(r, "id")
+	if err != nil {
+		return err
+	}
+	mention(r, "verb", "cancel")
+	mention(r, "job", ref)
+	j, err := s.Manager.View().Job(ref)
+	if err != nil {
+		return err
+	}
+	mention(r, "job", j.ID)
+	if j, err = s.Manager.Cancel(r.Context(), j.ID, noteIn(r).actor); err != nil {
+		return err
+	}
+	showRevision(w, j.Revision)
+	return writeJSON(w, http.StatusOK, jobOf(j))
+}
+
+// named makes scopes of the path's name.
+func named(scope func(string) management.Scope) func(*http.Request) (management.Scope, error) {
+	return func(r *http.Request) (management.Scope, error) {
+		name, err := param(r, "name")
+		if err != nil {
+			return "", err
+		}
+		return scope(name), nil
+	}
+}
+
+func (s *Server) getVars(scopeOf func(*http.Request) (management.Scope, error), canMerge bool) handler {
+	var allowed []string
+	if canMerge {
+		allowed = []string{"merged"}
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		_, q, err := s.read(w, r, allowed...)
+		if err != nil {
+			return err
+		}
+		merged, err := truth(q, "merged", false)
+		if err != nil {
+			return err
+		}
+		if merged {
+			name, err := param(r, "name")
+			if err != nil {
+				return err
+			}
+			vars, err := s.Manager.MergedVars(name)
+			if err != nil {
+				return err
+			}
+			return writeJSON(w, http.StatusOK, mergedOf(vars))
+		}
+		scope, err := scopeOf(r)
+		if err != nil {
+			return err
+		}
+		vars, err := s.Manager.Vars(scope)
+		if err != nil {
+			return err
+		}
+		if vars == nil {
+			vars = configuration.Vars{}
+		}
+		return writeJSON(w, http.StatusOK, vars)
+	}
+}
+
+// varsChange is one way to change the variables of a scope.
+type varsChange func(ctx context.Context, scope management.Scope, v configuration.Vars, actor string) (int64, []string, error)
+
+func (s *Server) changeVars(scopeOf func(*http.Request) (management.Scope, error), change varsChange) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if _, err := s.change(r); err != nil {
+			return err
+		}
+		scope, err := scopeOf(r)
+		if err != nil {
+			return err
+		}
+		mention(r, "scope", scope)
+		vars, err := s.readObject(w, r)
+		if err != nil {
+			return err
+		}
+		// Names only: values may be secrets.
+		mention(r, "vars", slices.Sorted(maps.Keys(vars)))
+		revision, warnings, err := change(r.Context(), scope, vars, noteIn(r).actor)
+		if err != nil {
+			return err
+		}
+		s.settle(w, r, revision)
+		return writeJSON(w, http.StatusOK, api.Changed{Revision: revision, Warnings: warnings})
+	}
+}
+
+// readObject reads a body that is an object of anything, in the normal form of
+// variables.
+func (s *Server) readObject(w http.ResponseWriter, r *http.Request) (configuration.Vars, error) {
+	var body map[string]json.RawMessage
+	if err := s.readJSON(w, r, &body); err != nil {
+		return nil, err
+	}
+	if body == nil {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the body has to be an object, not null").Do("send {} for none")
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	return configuration.ParseVars(raw)
+}
+
+func (s *Server) getConfig(w http.ResponseWriter, r *http.Request) error {
+	if _, _, err := s.read(w, r); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, s.Configurer.Config())
+}
+
+func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.change(r); err != nil {
+		return err
+	}
+	patch, err := s.readObject(w, r)
+	if err != nil {
+		return err
+	}
+	mention(r, "keys", slices.Sorted(maps.Keys(patch)))
+	config, err := s.Configurer.PatchConfig(r.Context(), patch, noteIn(r).actor)
+	if err != nil {
+		return err
+	}
+	showRevision(w, s.Manager.View().Revision)
+	return writeJSON(w, http.StatusOK, config)
+}
+
+func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r, "min_revision"); err != nil {
+		return err
+	}
+	h := s.Health(r.Context())
+	status := http.StatusOK
+	if h.Status != api.HealthOK {
+		status = http.StatusServiceUnavailable
+	}
+	return writeJSON(w, status, h)
+}
+
+func (s *Server) getVersion(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r, "min_revision"); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, s.Version)
+}
