@@ -519,3 +519,32 @@ func TestStartRefuses(t *testing.T) {
 	o.Bind = at(102) + ":0"
 	start(t, o)
 }
+
+// TestFirstNode is the host the daemon runs on: it is a node and reports itself,
+// at once where there is nobody to wait for.
+func TestFirstNode(t *testing.T) {
+	t.Parallel()
+	o := options(t, 160)
+	r := &recorder{}
+	o.Sink, o.Timing.Grace = r, time.Hour
+	o.Bind = at(160) + ":" + port(t, at(160))
+	o.Join = []string{o.Bind} // the same list on every host
+	a := start(t, o)
+	eventually(t, "it sees itself", func() bool { return r.see("node-160").Alive })
+	if s := r.see("node-160"); s.Addr != at(160) || !s.Joined || s.Duplicate {
+		t.Fatalf("%+v", s)
+	}
+	leave(t, a)
+	if s := r.see("node-160"); !s.Alive {
+		t.Fatalf("its own good-bye is reported: %+v", s)
+	}
+}
+
+func port(t *testing.T, ip string) string {
+	t.Helper()
+	_, p, err := net.SplitHostPort(freePort(t, ip))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
