@@ -231,7 +231,7 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 	if run.Phase == PhaseAppear {
 		return s.appear(ctx, j, index)
 	}
-	id := fmt.Sprintf("%s-%d", j.ID, index)
+	id := runID(j, index)
 	active, err := s.Playbooks.Attach(id)
 	if errors.Is(err, ErrNeverStarted) {
 		if s.cancelled(j, run) {
@@ -496,7 +496,7 @@ func (s *Service) appear(ctx context.Context, j Job, index int) error {
 	timer := time.NewTimer(until.Sub(s.now()))
 	defer timer.Stop()
 	keys := map[string][]string{}
-	if active, err := s.Playbooks.Attach(fmt.Sprintf("%s-%d", j.ID, index-1)); err == nil {
+	if active, err := s.Playbooks.Attach(runID(j, index-1)); err == nil {
 		if keys, err = active.HostKeys(); err != nil {
 			return err
 		}
@@ -655,18 +655,22 @@ func (s *Service) prune(ctx context.Context) error {
 	if err := s.Store.DropJobs(ctx, drop); err != nil {
 		return err
 	}
-	var runs, trees []string
-	for _, j := range v.Jobs {
-		if j.Status.Ended() {
-			continue
+	return s.Playbooks.Prune(func() (runs, trees []string) {
+		for _, j := range s.View().Jobs {
+			if j.Status.Ended() {
+				continue
+			}
+			trees = append(trees, j.Tree)
+			for i := range j.Runs {
+				runs = append(runs, runID(j, i))
+			}
 		}
-		trees = append(trees, j.Tree)
-		for i := range j.Runs {
-			runs = append(runs, fmt.Sprintf("%s-%d", j.ID, i))
-		}
-	}
-	return s.Playbooks.Prune(runs, trees)
+		return runs, trees
+	})
 }
+
+// runID names a run for ever.
+func runID(j Job, index int) string { return fmt.Sprintf("%s-%d", j.ID, index) }
 
 // expired are the ended jobs that the retention no longer keeps: the oldest of
 // those over the count, over the age, or over the bytes of all logs.

@@ -66,8 +66,10 @@ type Playbooks interface {
 	Start(ctx context.Context, spec RunSpec) (ActiveRun, error)
 	// Attach finds a run that was started before.
 	Attach(id string) (ActiveRun, error)
-	// Prune removes what is left of ended runs and of trees, except these.
-	Prune(runs, trees []string) error
+	// Prune removes what is left of runs and of trees, except what keep names.
+	// It calls keep after it has looked at what is there: a run that is started
+	// meanwhile is not touched.
+	Prune(keep func() (runs, trees []string)) error
 }
 
 // Settings are what of the configuration the use cases need. They may change
@@ -166,6 +168,10 @@ func (s *Service) Submit(ctx context.Context, r Request) (Job, error) {
 	settings := s.Settings()
 	if r.Timeout == 0 {
 		r.Timeout = settings.Timeout
+	}
+	if r.Verb == inventory.VerbDiscover && settings.AgentVars == nil {
+		return Job{}, inventory.Errorf(inventory.KindRefused, "this manager takes no part in the gossip (gossip: off), so hosts prepared by it would have nobody to join").
+			Do("install the agents yourself, and report them to POST /monitor/event")
 	}
 	if err := configuration.CheckVars(r.Extra); err != nil {
 		return Job{}, invalid(err)

@@ -9,3 +9,8 @@
 // user. It normally runs as a child process of the same binary, because etcd
 // ends its process when its disk fails; a test may run it in-process.
 package etcd
+
+import "go.etcd.io/etcd/api/v3/version"
+
+// Version is the version of the etcd that comes inside.
+var Version = version.Version

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command clusterm is the cluster manager's daemon, and the agent that runs on
+// every node. This file translates: flags to options, signals to a context,
+// errors to an exit status.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+	"github.com/sirupsen/logrus"
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/daemon"
+	"github.com/contiv/cluster/monitor/serf"
+)
+
+// Set by the Makefile through -ldflags.
+var (
+	version = "devel"
+	commit  = ""
+)
+
+const (
+	defaultConfig = "/etc/clusterm/clusterm.yaml"
+	defaultAgent  = "/etc/clusterm/agent.yaml"
+)
+
+// exitUsage is the status of a command line that makes no sense.
+const exitUsage = 2
+
+func main() {
+	// The first signal stops; a second one ends the process at once.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args))
+}
+
+func run(ctx context.Context, args []string) int {
+	status := 0
+	set := func(code int) error { status = code; return nil }
+	config := &cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE` (default: " + defaultConfig + " if it exists, else every key at its default)"}
+	root := &cli.Command{
+		Name:      "clusterm",
+		Usage:     "take machines from \"a host appeared\" to \"a host in service\", and keep them there",
+		UsageText: "clusterm [--config FILE]\n   clusterm agent [--config FILE]\n   clusterm check [--config FILE]\n   clusterm example > clusterm.yaml",
+		Description: "Without a command it is the manager's daemon: it serves the API, runs jobs and takes part in the gossip until SIGTERM.\n" +
+			"SIGHUP has it read its configuration file again. clusterctl is its command line.",
+		Version:     version,
+		HideVersion: true,
+		Flags:       []cli.Flag{config},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if c.Args().Present() {
+				return usage(fmt.Errorf("there is no command %q", c.Args().First()))
+			}
+			return serve(ctx, configPath(c.String("config"), defaultConfig))
+		},
+		Commands: []*cli.Command{
+			{
+				Name: "agent", Usage: "take part in the gossip as a node; runs on every host",
+				UsageText: "clusterm agent [--config FILE]",
+				Flags:     []cli.Flag{&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Value: defaultAgent, Usage: "configuration `FILE`"}},
+				Action: func(ctx context.Context, c *cli.Command) error {
+					cfg, err := serf.LoadAgentConfig(c.String("config"))
+					if err != nil {
+						return err
+					}
+					return serf.RunAgent(ctx, cfg, logger(), func() { notify(sd.SdNotifyReady) })
+				},
+			},
+			{
+				Name: "check", Usage: "check a configuration file and change nothing",
+				UsageText: "clusterm check --config /etc/clusterm/clusterm.yaml", Flags: []cli.Flag{config},
+				Action: func(_ context.Context, c *cli.Command) error {
+					path := configPath(c.String("config"), defaultConfig)
+					if _, _, err := daemon.LoadConfig(path); err != nil {
+						return err
+					}
+					fmt.Fprintln(os.Stderr, "ok:", orDefault(path, "no file, every key at its default"))
+					return nil
+				},
+			},
+			{
+				Name: "example", Usage: "print a configuration file with every key, its default and its meaning",
+				UsageText: "clusterm example > /etc/clusterm/clusterm.yaml",
+				Action: func(context.Context, *cli.Command) error {
+					_, err := os.Stdout.Write(daemon.Example)
+					return err
+				},
+			},
+			{
+				Name: "version", Usage: "print the version",
+				Action: func(context.Context, *cli.Command) error {
+					_, err := fmt.Printf("clusterm %s %s (etcd %s)\n", version, commit, etcd.Version)
+					return err
+				},
+			},
+			{
+				Name: "runner", Hidden: true, Usage: "one run of ansible-playbook; started by the daemon",
+				Action: func(_ context.Context, c *cli.Command) error { return set(ansible.Main(c.Args().First())) },
+			},
+			{
+				Name: "etcd", Hidden: true, Usage: "the etcd inside; started by the daemon",
+				Action: func(_ context.Context, c *cli.Command) error { return set(etcd.Main(c.Args().First())) },
+			},
+		},
+		OnUsageError:    func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usage(err) },
+		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
+		Writer:          os.Stdout,
+		ErrWriter:       io.Discard,
+		CommandNotFound: nil,
+	}
+	for _, c := range root.Commands {
+		c.OnUsageError = root.OnUsageError
+	}
+	if len(args) > 1 && (args[1] == "runner" || args[1] == "etcd") {
+		// These outlive signals that are meant for the daemon: they handle their own.
+		ctx = context.WithoutCancel(ctx)
+	}
+	if err := root.Run(ctx, args); err != nil {
+		report(err)
+		if _, ok := errors.AsType[usageError](err); ok {
+			return exitUsage
+		}
+		return 1
+	}
+	return status
+}
+
+type usageError struct{ error }
+
+func usage(err error) error { return usageError{err} }
+
+// report says what went wrong, and on a second line what to do.
+func report(err error) {
+	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Remedy != "" {
+		fmt.Fprintf(os.Stderr, "clusterm: %s\n  %s\n", e.Message, e.Remedy)
+		return
+	}
+	fmt.Fprintf(os.Stderr, "clusterm: %v\n", err)
+	if _, ok := errors.AsType[usageError](err); ok {
+		fmt.Fprintln(os.Stderr, "  see clusterm --help")
+	}
+}
+
+// configPath is the file asked for, or the usual one where it exists.
+func configPath(asked, usual string) string {
+	if asked != "" {
+		return asked
+	}
+	if _, err := os.Stat(usual); err == nil {
+		return usual
+	}
+	return ""
+}
+
+func orDefault(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}
+
+func logger() *logrus.Logger {
+	log := logrus.New()
+	log.SetFormatter(&logrus.TextFormatter{DisableColors: true, FullTimestamp: os.Getenv("JOURNAL_STREAM") == "", DisableTimestamp: os.Getenv("JOURNAL_STREAM") != ""})
+	return log
+}
+
+// notify tells systemd; elsewhere it does nothing.
+func notify(state string) { _, _ = sd.SdNotify(false, state) }
+
+// serve is the daemon.
+func serve(ctx context.Context, path string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	d, err := daemon.New(daemon.Options{
+		ConfigPath: path, Command: []string{self}, Logger: logger(), Version: api.Version{Version: version, Commit: commit},
+		Ready: func() { notify(sd.SdNotifyReady) },
+	})
+	if err != nil {
+		return err
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	reload := make(chan struct{})
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case <-hup:
+				select {
+				case reload <- struct{}{}:
+				case <-over:
+					return
+				}
+			case <-over:
+				return
+			}
+		}
+	}()
+	defer notify(sd.SdNotifyStopping)
+	return d.Run(ctx, reload)
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"bytes"
+	_ "embed" // for the example file
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// Example is a configuration file with every key at its default, and what each means.
+//
+//go:embed clusterm.yaml
+var Example []byte
+
+// Config is the configuration of a daemon. The example file says what each key
+// means; the yaml tags are the keys.
+type Config struct {
+	DataDir   string                              `yaml:"data_dir"`
+	Socket    string                              `yaml:"socket"`
+	PlainHTTP string                              `yaml:"plain_http"`
+	Node      Node                                `yaml:"node"`
+	Gossip    Gossip                              `yaml:"gossip"`
+	Groups    inventory.Groups                    `yaml:"groups"`
+	Playbooks string                              `yaml:"playbooks"`
+	Ansible   string                              `yaml:"ansible_playbook"`
+	Vars      configuration.Vars                  `yaml:"vars"`
+	SSH       configuration.Connection            `yaml:"ssh"`
+	GroupSSH  map[string]configuration.Connection `yaml:"group_ssh"`
+	Jobs      Jobs                                `yaml:"jobs"`
+	MaxBody   int64                               `yaml:"max_body"`
+	LogLevel  string                              `yaml:"log_level"`
+}
+
+// Node is the identity of the daemon's own host.
+type Node struct {
+	Label  string `yaml:"label"`
+	Serial string `yaml:"serial"`
+	Addr   string `yaml:"addr"`
+}
+
+// Gossip says how the daemon takes part in the gossip.
+type Gossip struct {
+	Off       bool     `yaml:"-"`
+	Bind      string   `yaml:"bind"`
+	Advertise string   `yaml:"advertise"`
+	KeyFile   string   `yaml:"key_file"`
+	Join      []string `yaml:"join"`
+}
+
+// UnmarshalYAML takes the mapping, or the word off.
+func (g *Gossip) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		if n.Value == "off" || n.Tag == "!!bool" && n.Value == "false" {
+			g.Off = true
+			return nil
+		}
+		return fmt.Errorf("line %d: gossip is %q; write off, or a mapping", n.Line, n.Value)
+	}
+	type plain Gossip
+	p := plain(*g)
+	if err := known(n, reflect.TypeFor[Gossip](), "gossip"); err != nil {
+		return err
+	}
+	if err := n.Decode(&p); err != nil {
+		return err
+	}
+	*g = Gossip(p)
+	g.Off = false
+	return nil
+}
+
+// known refuses keys that the struct does not have: a decoder that is called
+// from inside an Unmarshaler no longer does.
+func known(n *yaml.Node, t reflect.Type, path string) error {
+	if n.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: %s is not a mapping", n.Line, path)
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i].Value
+		if !slices.ContainsFunc(fields(t), func(f reflect.StructField) bool { return tag(f) == key }) {
+			return fmt.Errorf("line %d: field %s not found in %s", n.Content[i].Line, key, path)
+		}
+	}
+	return nil
+}
+
+// MarshalYAML writes off for a manager outside the gossip.
+func (g Gossip) MarshalYAML() (any, error) {
+	if g.Off {
+		return "off", nil
+	}
+	type plain Gossip
+	return plain(g), nil
+}
+
+// Jobs bounds jobs and what is kept of them.
+type Jobs struct {
+	Limit       int          `yaml:"limit"`
+	Timeout     api.Duration `yaml:"timeout"`
+	Forks       int          `yaml:"forks"`
+	Appear      api.Duration `yaml:"appear"`
+	RunnerLease api.Duration `yaml:"runner_lease"`
+	Keep        int          `yaml:"keep"`
+	KeepFor     api.Duration `yaml:"keep_for"`
+	KeepBytes   int64        `yaml:"keep_bytes"`
+	OutputLimit int64        `yaml:"output_limit"`
+}
+
+// Default is the configuration without a file.
+func Default() Config {
+	return Config{
+		DataDir:  "/var/lib/clusterm",
+		Socket:   api.DefaultSocket,
+		Gossip:   Gossip{Bind: "0.0.0.0:7946", Join: []string{}},
+		Groups:   inventory.DefaultGroups(),
+		Ansible:  "ansible-playbook",
+		Vars:     configuration.Vars{},
+		SSH:      configuration.Connection{Port: 22, Become: new(bool), Python: "auto"},
+		GroupSSH: map[string]configuration.Connection{},
+		Jobs: Jobs{
+			Limit: 4, Timeout: api.Duration(time.Hour), Forks: 50, Appear: api.Duration(2 * time.Minute),
+			RunnerLease: api.Duration(10 * time.Minute), Keep: 1000, KeepFor: api.Duration(30 * 24 * time.Hour),
+			KeepBytes: 256 << 20, OutputLimit: 16 << 20,
+		},
+		MaxBody:  1 << 20,
+		LogLevel: "info",
+	}
+}
+
+// LoadConfig reads a configuration file. "" is the default configuration. The
+// keys that the file names are returned beside it.
+func LoadConfig(path string) (Config, map[string]bool, error) {
+	c, named := Default(), map[string]bool{}
+	if path == "" {
+		return c, named, c.Check()
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, nil, inventory.Errorf(inventory.KindInvalid, "the configuration cannot be read: %w", err).
+			Do("write one; 'clusterm example' prints every key with its meaning")
+	}
+	fail := func(err error) (Config, map[string]bool, error) {
+		return Config{}, nil, inventory.Errorf(inventory.KindInvalid, "the configuration %s is wrong: %w", path, err).
+			Do("'clusterm example' prints every key with its meaning")
+	}
+	var top yaml.Node
+	if err := yaml.Unmarshal(data, &top); err != nil {
+		return fail(err)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return fail(err)
+	}
+	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return fail(errors.New("it holds more than one document"))
+	}
+	if len(top.Content) > 0 {
+		walk(top.Content[0], "", func(key string) { named[key] = true })
+	}
+	if err := c.Check(); err != nil {
+		return fail(err)
+	}
+	return c, named, nil
+}
+
+// walk calls found with the dotted key of everything the mapping names.
+func walk(n *yaml.Node, prefix string, found func(string)) {
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := prefix + n.Content[i].Value
+		found(key)
+		walk(n.Content[i+1], key+".", found)
+	}
+}
+
+// fileKeys belong to the file: they are read once, at the start.
+var fileKeys = []string{"data_dir", "socket", "plain_http", "node", "gossip"}
+
+// Check refuses values that make no sense. It looks at nothing outside c.
+func (c *Config) Check() error {
+	bad := func(key, format string, args ...any) error {
+		return inventory.Errorf(inventory.KindInvalid, "%s: %w", key, fmt.Errorf(format, args...))
+	}
+	if !filepath.IsAbs(c.DataDir) {
+		return bad("data_dir", "%q is not an absolute path", c.DataDir)
+	}
+	if !filepath.IsAbs(c.Socket) {
+		return bad("socket", "%q is not an absolute path", c.Socket)
+	}
+	if c.PlainHTTP != "" {
+		addr, err := netip.ParseAddrPort(c.PlainHTTP)
+		if err != nil || !addr.Addr().IsLoopback() {
+			return bad("plain_http", "%q is not a loopback address and port; it has no authentication, so only 127.0.0.1:PORT or [::1]:PORT is taken", c.PlainHTTP)
+		}
+	}
+	if c.Playbooks != "" && !filepath.IsAbs(c.Playbooks) {
+		return bad("playbooks", "%q is not an absolute path", c.Playbooks)
+	}
+	if c.Ansible == "" {
+		return bad("ansible_playbook", "it is empty")
+	}
+	if !c.Gossip.Off {
+		for _, hostport := range append([]string{c.Gossip.Bind}, c.Gossip.Join...) {
+			if _, _, err := net.SplitHostPort(hostport); err != nil {
+				return bad("gossip", "%q is not host:port", hostport)
+			}
+		}
+	}
+	for _, check := range []struct {
+		key, value string
+		check      func(string) error
+	}{{"node.label", c.Node.Label, inventory.CheckLabel}, {"node.serial", c.Node.Serial, inventory.CheckSerial}, {"node.addr", c.Node.Addr, inventory.CheckAddr}} {
+		if check.value != "" {
+			if err := check.check(check.value); err != nil {
+				return bad(check.key, "%w", err)
+			}
+		}
+	}
+	if err := c.Groups.Check(); err != nil {
+		return bad("groups", "%w", err)
+	}
+	if err := configuration.CheckVars(c.Vars); err != nil {
+		return bad("vars", "%w", err)
+	}
+	if err := c.SSH.Check(); err != nil {
+		return bad("ssh", "%w", err)
+	}
+	for group, ssh := range c.GroupSSH {
+		if _, err := c.Groups.Get(group); err != nil && group != inventory.GroupPrepare {
+			return bad("group_ssh", "%w", err)
+		}
+		if err := ssh.Check(); err != nil {
+			return bad("group_ssh."+group, "%w", err)
+		}
+	}
+	for _, n := range []struct {
+		key              string
+		value, low, high int64
+	}{
+		{"jobs.limit", int64(c.Jobs.Limit), 1, 1000},
+		{"jobs.forks", int64(c.Jobs.Forks), 1, 1000},
+		{"jobs.keep", int64(c.Jobs.Keep), 1, 100_000},
+		{"jobs.keep_bytes", c.Jobs.KeepBytes, 1 << 20, 1 << 40},
+		{"jobs.output_limit", c.Jobs.OutputLimit, 64 << 10, 1 << 30},
+		{"max_body", c.MaxBody, 1 << 10, 1 << 30},
+	} {
+		if n.value < n.low || n.value > n.high {
+			return bad(n.key, "%d is not within %d and %d", n.value, n.low, n.high)
+		}
+	}
+	for _, d := range []struct {
+		key       string
+		value     api.Duration
+		low, high time.Duration
+	}{
+		{"jobs.timeout", c.Jobs.Timeout, time.Second, 7 * 24 * time.Hour},
+		{"jobs.appear", c.Jobs.Appear, time.Second, time.Hour},
+		{"jobs.runner_lease", c.Jobs.RunnerLease, 10 * time.Second, 24 * time.Hour},
+		{"jobs.keep_for", c.Jobs.KeepFor, time.Hour, 100 * 365 * 24 * time.Hour},
+	} {
+		if v := time.Duration(d.value); v < d.low || v > d.high {
+			return bad(d.key, "%s is not within %s and %s", v, d.low, d.high)
+		}
+	}
+	if _, err := logrus.ParseLevel(c.LogLevel); err != nil {
+		return bad("log_level", "%q is not error, warning, info or debug", c.LogLevel)
+	}
+	return nil
+}
+
+// keyed is one key of the configuration.
+type keyed struct {
+	key   string
+	value any
+}
+
+func fields(t reflect.Type) []reflect.StructField {
+	var out []reflect.StructField
+	for i := range t.NumField() {
+		if f := t.Field(i); tag(f) != "-" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func tag(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	return name
+}
+
+// keys lists every key with its value, in the order of the example. A struct is
+// taken apart; a map or a list is one value.
+func keys(c Config) []keyed {
+	var out []keyed
+	var visit func(prefix string, v reflect.Value)
+	visit = func(prefix string, v reflect.Value) {
+		for _, f := range fields(v.Type()) {
+			key, value := prefix+tag(f), v.FieldByIndex(f.Index)
+			switch {
+			case f.Type == reflect.TypeFor[Gossip]() && value.Interface().(Gossip).Off:
+				out = append(out, keyed{key, "off"})
+			case f.Type.Kind() == reflect.Struct:
+				visit(key+".", value)
+			default:
+				out = append(out, keyed{key, value.Interface()})
+			}
+		}
+	}
+	visit("", reflect.ValueOf(c))
+	return out
+}
+
+// isFileKey tells whether the key, or what it is part of, belongs to the file.
+func isFileKey(key string) bool {
+	top, _, _ := strings.Cut(key, ".")
+	return slices.Contains(fileKeys, top)
+}
+
+// overlaid is the configuration of the file with the overlay's keys over it.
+func overlaid(file Config, overlay map[string]any) (Config, error) {
+	if len(overlay) == 0 {
+		return file, nil
+	}
+	tree := map[string]any{}
+	exist := map[string]bool{}
+	for _, k := range keys(file) {
+		exist[k.key] = true
+	}
+	for key, value := range overlay {
+		switch {
+		case isFileKey(key):
+			return Config{}, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).Do("change it there and restart clusterm")
+		case !exist[key]:
+			return Config{}, inventory.Errorf(inventory.KindInvalid, "there is no key %q in the configuration", key).Do("see clusterctl config get")
+		}
+		into, parts := tree, strings.Split(key, ".")
+		for _, part := range parts[:len(parts)-1] {
+			next, ok := into[part].(map[string]any)
+			if !ok {
+				next = map[string]any{}
+				into[part] = next
+			}
+			into = next
+		}
+		into[parts[len(parts)-1]] = value
+	}
+	data, err := yaml.Marshal(tree)
+	if err != nil {
+		return Config{}, err
+	}
+	// A map would be merged into the file's; a value replaces it.
+	c := file
+	for key := range overlay {
+		switch key {
+		case "vars":
+			c.Vars = nil
+		case "group_ssh":
+			c.GroupSSH = nil
+		}
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(&c); err != nil {
+		return Config{}, inventory.Errorf(inventory.KindInvalid, "the value does not fit: %w", err).Do("see clusterctl config get, and 'clusterm example'")
+	}
+	return c, c.Check()
+}

@@ -1,0 +1,584 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/api"
+	store "github.com/contiv/cluster/management/etcd"
+	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/monitor/serf"
+)
+
+// stopBudget is how long a stop may take in all.
+const stopBudget = 30 * time.Second
+
+// observer is the name under which the gossip's word is kept with a node.
+const observer = "gossip"
+
+// Options are what a daemon is started with.
+type Options struct {
+	// ConfigPath is the configuration file; "" the defaults. Reload reads it again.
+	ConfigPath string
+	// Command is the argv of this binary: its subcommands runner and etcd are
+	// the processes that the daemon starts.
+	Command []string
+	// InProcess runs the etcd inside in this process, without fsync. For tests.
+	InProcess bool
+	// Timing of the gossip; zero: that of a LAN. For tests.
+	Timing  serf.Timing
+	Version api.Version
+	Logger  *logrus.Logger
+	// Ready is called when the daemon serves. It may be nil.
+	Ready func()
+}
+
+// Daemon is one clusterm.
+type Daemon struct {
+	opts  Options
+	node  Node // the identity in force
+	store *store.Store
+
+	service *management.Service
+	server  *server.Server
+	agent   *serf.Agent
+	key     string // of the gossip
+	self    string // the executable, for hosts being prepared
+	book    *playbooks
+	metrics *prometheus.Registry
+	addrs   []net.Addr
+
+	mu       sync.Mutex
+	file     Config          // as read from the file
+	named    map[string]bool // the keys that the file names
+	overlay  map[string]any  // the overlay that effective was made with
+	current  Config          // in force
+	refused  error           // why the overlay is not in force
+	teardown []cleanup
+	failed   chan error
+}
+
+// cleanup is one step of the teardown, by name.
+type cleanup struct {
+	name string
+	do   func(context.Context) error
+}
+
+// New reads and checks the configuration. It touches nothing.
+func New(o Options) (*Daemon, error) {
+	file, named, err := LoadConfig(o.ConfigPath)
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{opts: o, file: file, named: named, current: file, failed: make(chan error, 4)}
+	d.setLevel(file)
+	return d, nil
+}
+
+func (d *Daemon) onStop(name string, do func(context.Context) error) {
+	d.teardown = append(d.teardown, cleanup{name, do})
+}
+
+// Start brings everything up, in an order in which each part finds what it
+// needs, and returns when the API is served. After an error nothing is left.
+func (d *Daemon) Start(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			_ = d.Stop(context.WithoutCancel(ctx))
+		}
+	}()
+	c, log := d.file, d.opts.Logger
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", c.DataDir, err).
+			Do("run as root, or configure another data_dir")
+	}
+	if d.node, err = identify(c.Node, !c.Gossip.Off); err != nil {
+		return err
+	}
+	if d.self, err = os.Executable(); err != nil {
+		return err
+	}
+
+	// A taken address is found before anything else is started.
+	listeners, err := d.listen(c)
+	if err != nil {
+		return err
+	}
+
+	so := etcd.ServerOptions{Dir: filepath.Join(c.DataDir, "etcd"), NoSync: d.opts.InProcess, Log: log}
+	if !d.opts.InProcess {
+		so.Command = slices.Concat(d.opts.Command, []string{"etcd"})
+	}
+	inside, err := etcd.StartServer(ctx, so)
+	if err != nil {
+		return err
+	}
+	d.onStop("etcd", func(context.Context) error { return inside.Close() })
+	client, err := etcd.Dial(ctx, "/clusterm/v1", inside.Endpoint())
+	if err != nil {
+		return err
+	}
+	d.onStop("connection to etcd", func(context.Context) error { return client.Close() })
+	if d.store, err = store.Open(ctx, client, log); err != nil {
+		return err
+	}
+	d.onStop("view", func(context.Context) error { d.store.Close(); return nil })
+
+	if d.book, err = openPlaybooks(c.DataDir, slices.Concat(d.opts.Command, []string{"runner"}), d.effective, log); err != nil {
+		return err
+	}
+	d.service = management.New(management.Options{
+		Store: d.store, Playbooks: d.book, Settings: d.settings, Instance: d.node.Label + "-" + d.node.Serial, Logger: log,
+	})
+	if err := d.gossip(ctx, c); err != nil {
+		return err
+	}
+	d.measure()
+	d.server = server.New(server.Options{
+		Manager: d.service, Configurer: d, Health: d.health, Version: d.version(ctx), Logger: log,
+		Metrics: promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{}), Registerer: d.metrics,
+	})
+	d.server.SetBodyLimit(d.effective().MaxBody)
+	d.service.Start(ctx)
+	d.onStop("jobs", func(context.Context) error { d.service.Stop(); return nil })
+	serving := make(chan struct{})
+	go func() {
+		defer close(serving)
+		if err := d.server.Serve(listeners...); err != nil {
+			d.failed <- fmt.Errorf("the API: %w", err)
+		}
+	}()
+	d.onStop("API", func(ctx context.Context) error {
+		err := d.server.Shutdown(ctx)
+		<-serving
+		return err
+	})
+	for _, l := range listeners {
+		log.WithField("addr", l.Addr()).Info("the API is served")
+	}
+	return nil
+}
+
+func (d *Daemon) listen(c Config) (listeners []net.Listener, err error) {
+	l, err := server.ListenUnix(c.Socket)
+	if err != nil {
+		return nil, err
+	}
+	d.onStop("socket", func(context.Context) error { return ignoreClosed(l.Close()) })
+	listeners = append(listeners, l)
+	if c.PlainHTTP != "" {
+		l, err := server.ListenLoopback(c.PlainHTTP)
+		if err != nil {
+			return nil, err
+		}
+		d.onStop("port", func(context.Context) error { return ignoreClosed(l.Close()) })
+		listeners = append(listeners, l)
+	}
+	for _, l := range listeners {
+		d.addrs = append(d.addrs, l.Addr())
+	}
+	return listeners, nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// gossip starts the agent inside, unless the configuration keeps out of it.
+func (d *Daemon) gossip(ctx context.Context, c Config) error {
+	if c.Gossip.Off {
+		return nil
+	}
+	path := orDefault(c.Gossip.KeyFile, filepath.Join(c.DataDir, "gossip.key"))
+	key, err := gossipKey(path, c.Gossip.KeyFile == "")
+	if err != nil {
+		return err
+	}
+	d.key = key
+	_, port, _ := net.SplitHostPort(c.Gossip.Bind)
+	advertise := c.Gossip.Advertise
+	if advertise == "" && port != "0" {
+		advertise = net.JoinHostPort(d.node.Addr, port)
+	}
+	bind := c.Gossip.Bind
+	if bind == Default().Gossip.Bind && strings.Contains(d.node.Addr, ":") {
+		bind = net.JoinHostPort("::", port)
+	}
+	d.agent, err = serf.Start(ctx, serf.Options{
+		Node: serf.Identity{Label: d.node.Label, Serial: d.node.Serial, Addr: d.node.Addr},
+		Bind: bind, Advertise: advertise, Key: key, Join: c.Gossip.Join, DataDir: filepath.Join(c.DataDir, "gossip"),
+		Timing: d.opts.Timing, Log: d.opts.Logger, Sink: management.Sink{Service: d.service, Observer: observer},
+	})
+	if err != nil {
+		return err
+	}
+	// The daemon's host does not leave the cluster when its daemon restarts: the
+	// agent ends without a word, and is back before the others take it for dead,
+	// or is rightly taken for dead.
+	d.onStop("gossip", func(context.Context) error { return d.agent.Close() })
+	go func() {
+		<-d.agent.Done()
+		if err := d.agent.Err(); err != nil {
+			d.failed <- fmt.Errorf("the gossip: %w", err)
+		}
+	}()
+	return nil
+}
+
+// Addrs are the addresses that the API is served at, the Unix socket first.
+func (d *Daemon) Addrs() []net.Addr { return d.addrs }
+
+// Service is the daemon's management, for tests.
+func (d *Daemon) Service() *management.Service { return d.service }
+
+// Stop ends everything in reverse order of its start. Runners go on: the next
+// daemon adopts them.
+func (d *Daemon) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stopBudget)
+	defer cancel()
+	var errs []error
+	for _, step := range slices.Backward(d.teardown) {
+		d.opts.Logger.WithField("part", step.name).Debug("stopping")
+		done := make(chan error, 1)
+		go func() { done <- step.do(ctx) }()
+		select {
+		case err := <-done:
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", step.name, err))
+			}
+		case <-ctx.Done():
+			errs = append(errs, fmt.Errorf("%s did not end in time", step.name))
+		}
+	}
+	d.teardown = nil
+	return errors.Join(errs...)
+}
+
+// Run starts the daemon, serves until ctx ends or a part fails for good, and
+// stops it. Every value on reload has it read its configuration file again.
+func (d *Daemon) Run(ctx context.Context, reload <-chan struct{}) error {
+	if err := d.Start(ctx); err != nil {
+		return err
+	}
+	if d.opts.Ready != nil {
+		d.opts.Ready()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			d.opts.Logger.Info("stopping")
+			return d.Stop(context.WithoutCancel(ctx))
+		case err := <-d.failed:
+			return errors.Join(err, d.Stop(context.WithoutCancel(ctx)))
+		case <-reload:
+			if err := d.Reload(); err != nil {
+				d.opts.Logger.WithError(err).Error("the configuration was not reloaded; the old one stays in force")
+			} else {
+				d.opts.Logger.Info("the configuration was reloaded")
+			}
+		}
+	}
+}
+
+// Reload reads the configuration file again. It takes effect whole, or is
+// refused with the reason and changes nothing.
+func (d *Daemon) Reload() error {
+	file, named, err := LoadConfig(d.opts.ConfigPath)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	old := d.file
+	d.mu.Unlock()
+	var fixed []string
+	before := keys(old)
+	for _, k := range keys(file) {
+		i := slices.IndexFunc(before, func(b keyed) bool { return b.key == k.key })
+		if isFileKey(k.key) && (i < 0 || !reflect.DeepEqual(before[i].value, k.value)) {
+			fixed = append(fixed, k.key)
+		}
+	}
+	if len(fixed) > 0 {
+		return inventory.Errorf(inventory.KindRefused, "%s cannot change while clusterm runs", strings.Join(fixed, ", ")).
+			Do("restart it: systemctl restart clusterm")
+	}
+	merged, err := overlaid(file, d.store.View().Overlay)
+	if err != nil {
+		return err
+	}
+	if err := d.usable(merged); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.file, d.named = file, named
+	d.overlay, d.current, d.refused = d.store.View().Overlay, merged, nil
+	d.mu.Unlock()
+	d.apply(merged)
+	return nil
+}
+
+// usable refuses what only a look at the machine, or at the nodes, can tell.
+func (d *Daemon) usable(c Config) error {
+	if c.Playbooks != "" {
+		if info, err := os.Stat(c.Playbooks); err != nil || !info.IsDir() {
+			return inventory.Errorf(inventory.KindInvalid, "playbooks: %s is not a folder that can be read", c.Playbooks).
+				Do("create it, or leave the key empty for the playbooks that come with clusterm")
+		}
+	}
+	var orphans []string
+	for _, n := range d.store.View().Nodes {
+		if _, err := c.Groups.Get(n.Group); n.Group != "" && err != nil {
+			orphans = append(orphans, fmt.Sprintf("%s is in %s", n.Name, n.Group))
+		}
+	}
+	if len(orphans) > 0 {
+		return inventory.Errorf(inventory.KindRefused, "groups: nodes are in groups that would be gone: %s", strings.Join(orphans, ", ")).
+			Do("decommission them, or keep the groups")
+	}
+	return nil
+}
+
+// apply has parts outside the use cases follow a changed configuration.
+func (d *Daemon) apply(c Config) {
+	d.setLevel(c)
+	if d.server != nil {
+		d.server.SetBodyLimit(c.MaxBody)
+	}
+}
+
+func (d *Daemon) setLevel(c Config) {
+	if level, err := logrus.ParseLevel(c.LogLevel); err == nil {
+		d.opts.Logger.SetLevel(level)
+	}
+}
+
+// effective is the configuration in force: the file's with the overlay over it.
+func (d *Daemon) effective() Config {
+	overlay := d.store.View().Overlay
+	d.mu.Lock()
+	if len(overlay) == 0 && len(d.overlay) == 0 || reflect.DeepEqual(overlay, d.overlay) {
+		defer d.mu.Unlock()
+		return d.current
+	}
+	merged, err := overlaid(d.file, overlay)
+	d.overlay, d.refused = overlay, err
+	if err != nil {
+		// The file has changed so that the overlay no longer fits.
+		merged = d.file
+		d.opts.Logger.WithError(err).Error("the overlay of the configuration is not in force")
+	}
+	d.current = merged
+	d.mu.Unlock()
+	d.apply(merged)
+	return merged
+}
+
+// settings are what the use cases need of the configuration in force.
+func (d *Daemon) settings() management.Settings {
+	c := d.effective()
+	s := management.Settings{
+		Groups: c.Groups, Vars: c.Vars, Connection: c.SSH, Connections: c.GroupSSH,
+		JobLimit: c.Jobs.Limit, Timeout: time.Duration(c.Jobs.Timeout), Appear: time.Duration(c.Jobs.Appear),
+		Lease: time.Duration(c.Jobs.RunnerLease), KeepJobs: c.Jobs.Keep, KeepFor: time.Duration(c.Jobs.KeepFor),
+		KeepBytes: c.Jobs.KeepBytes, EventLimit: c.Jobs.OutputLimit,
+	}
+	if d.agent != nil {
+		_, port, _ := net.SplitHostPort(d.agent.Addr())
+		s.AgentVars = map[string]any{
+			"clusterm_binary": d.self, "clusterm_gossip_key": d.key, "clusterm_gossip_join": []any{d.agent.Addr()}, "clusterm_gossip_port": port,
+		}
+	}
+	return s
+}
+
+// Config shows the configuration in force with the origin of every key.
+func (d *Daemon) Config() api.Config {
+	c := d.effective()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := api.Config{}
+	for _, k := range keys(c) {
+		origin := "default"
+		if d.named[k.key] {
+			origin = "file"
+		}
+		if _, ok := d.overlay[k.key]; ok && d.refused == nil {
+			origin = "overlay"
+		}
+		out[k.key] = api.Setting{Value: k.value, Origin: origin, Settable: !isFileKey(k.key)}
+	}
+	return out
+}
+
+// PatchConfig sets keys in the overlay; a null takes a key out of it. The
+// outcome is in force when it returns, or refused as a whole.
+func (d *Daemon) PatchConfig(ctx context.Context, patch map[string]any, actor string) (api.Config, error) {
+	if len(patch) == 0 {
+		return nil, inventory.Errorf(inventory.KindInvalid, "no key is named").Do("see clusterctl config get")
+	}
+	v := d.store.View()
+	overlay := map[string]any{}
+	for key, value := range v.Overlay {
+		overlay[key] = value
+	}
+	for key, value := range patch {
+		if value == nil {
+			if isFileKey(key) {
+				return nil, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).Do("change it there and restart clusterm")
+			}
+			delete(overlay, key)
+			continue
+		}
+		overlay[key] = value
+	}
+	d.mu.Lock()
+	file := d.file
+	d.mu.Unlock()
+	merged, err := overlaid(file, overlay)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.usable(merged); err != nil {
+		return nil, err
+	}
+	if _, err := d.store.PutOverlay(ctx, v.Revision, overlay); err != nil {
+		return nil, err
+	}
+	d.opts.Logger.WithField("actor", actor).WithField("keys", keysOf(patch)).Info("the configuration was changed")
+	return d.Config(), nil
+}
+
+func keysOf(m map[string]any) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// health looks at every part.
+func (d *Daemon) health(ctx context.Context) api.Health {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	v := d.store.View()
+	h := api.Health{
+		Status: "ok", Instance: d.service.Instance, Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes),
+		Checks: map[string]string{}, Jobs: map[api.JobStatus]int{},
+	}
+	check := func(part string, err error) {
+		h.Checks[part] = "ok"
+		if err != nil {
+			h.Checks[part], h.Status = err.Error(), "degraded"
+		}
+	}
+	check("store", d.store.Sync(ctx))
+	check("ansible", d.book.Check(ctx))
+	switch {
+	case d.agent == nil:
+		h.Checks["gossip"] = "off"
+	case d.agent.Err() != nil:
+		check("gossip", d.agent.Err())
+	default:
+		check("gossip", nil)
+	}
+	d.mu.Lock()
+	refused := d.refused
+	d.mu.Unlock()
+	check("configuration", refused)
+	for _, j := range v.Jobs {
+		if !j.Status.Ended() {
+			h.Jobs[api.JobStatus(j.Status)]++
+		}
+	}
+	return h
+}
+
+func (d *Daemon) version(ctx context.Context) api.Version {
+	v := d.opts.Version
+	v.Go = runtime.Version()
+	v.Etcd = etcd.Version
+	if a, err := ansible.Check(ctx, d.effective().Ansible); err == nil {
+		v.Ansible = a.String()
+	} else {
+		d.opts.Logger.WithError(err).Warn("no job can run yet")
+	}
+	return v
+}
+
+// measure registers what /metrics shows beside the server's own.
+func (d *Daemon) measure() {
+	d.metrics = prometheus.NewRegistry()
+	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), counts{d})
+}
+
+// counts tells, at every scrape, how many there are of what.
+type counts struct{ d *Daemon }
+
+var (
+	nodesDesc  = prometheus.NewDesc("clusterm_nodes", "Nodes by status and state.", []string{"status", "state"}, nil)
+	jobsDesc   = prometheus.NewDesc("clusterm_jobs", "Jobs that are kept, by verb and status.", []string{"verb", "status"}, nil)
+	staleDesc  = prometheus.NewDesc("clusterm_view_stale", "1 while the view has had no word from the store for 3 seconds.", nil, nil)
+	gossipDesc = prometheus.NewDesc("clusterm_gossip_members", "Members of the gossip by what this one knows of them.", []string{"status"}, nil)
+)
+
+func (c counts) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{nodesDesc, jobsDesc, staleDesc, gossipDesc} {
+		ch <- d
+	}
+}
+
+func (c counts) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
+	}
+	v := c.d.store.View()
+	nodes, jobs := map[[2]string]int{}, map[[2]string]int{}
+	for _, n := range v.Nodes {
+		nodes[[2]string{string(n.Status), string(n.State)}]++
+	}
+	for _, j := range v.Jobs {
+		jobs[[2]string{string(j.Verb), string(j.Status)}]++
+	}
+	for k, n := range nodes {
+		gauge(nodesDesc, float64(n), k[0], k[1])
+	}
+	for k, n := range jobs {
+		gauge(jobsDesc, float64(n), k[0], k[1])
+	}
+	stale := 0.0
+	if v.Stale {
+		stale = 1
+	}
+	gauge(staleDesc, stale)
+	if c.d.agent != nil {
+		s := c.d.agent.Stats()
+		gauge(gossipDesc, float64(s.Alive), "alive")
+		gauge(gossipDesc, float64(s.Failed), "failed")
+		gauge(gossipDesc, float64(s.Left), "left")
+	}
+}

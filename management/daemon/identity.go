@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/monitor/serf"
+)
+
+// serialBytes is how much of the machine id makes a serial number: enough to be
+// unique in any fleet, short enough to read. It is the same rule as the agent
+// role's.
+const serialBytes = 12
+
+var outside = regexp.MustCompile(`[^a-z0-9-]+`)
+
+// identify completes the identity of this host. The address is needed only by
+// a member of the gossip.
+func identify(n Node, member bool) (Node, error) {
+	if n.Label == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return n, err
+		}
+		host, _, _ = strings.Cut(strings.ToLower(host), ".")
+		n.Label = strings.Trim(outside.ReplaceAllString(host, "-"), "-")
+	}
+	if n.Serial == "" {
+		id, err := os.ReadFile("/etc/machine-id")
+		if err != nil || len(id) < serialBytes {
+			return n, inventory.Errorf(inventory.KindInvalid, "this host has no /etc/machine-id to take its serial number from").
+				Do("run systemd-machine-id-setup, or configure node.serial")
+		}
+		n.Serial = string(id[:serialBytes])
+	}
+	if n.Addr == "" && member {
+		addr, err := ownAddr()
+		if err != nil {
+			return n, err
+		}
+		n.Addr = addr
+	}
+	for _, err := range []error{inventory.CheckLabel(n.Label), inventory.CheckSerial(n.Serial)} {
+		if err != nil {
+			return n, inventory.Errorf(inventory.KindInvalid, "node: %w", err).Do("configure node.label and node.serial")
+		}
+	}
+	return n, nil
+}
+
+// ownAddr is the first address by which other hosts can reach this one: IPv4
+// before IPv6, in the order of the interfaces.
+func ownAddr() (string, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return "", err
+	}
+	var six string
+	for _, i := range interfaces {
+		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			ip, ok := a.(*net.IPNet)
+			if !ok || !ip.IP.IsGlobalUnicast() {
+				continue
+			}
+			if ip.IP.To4() != nil {
+				return ip.IP.String(), nil
+			}
+			if six == "" {
+				six = ip.IP.String()
+			}
+		}
+	}
+	if six == "" {
+		return "", inventory.Errorf(inventory.KindInvalid, "this host has no address that other hosts could reach").
+			Do("configure node.addr, or write gossip: off")
+	}
+	return six, nil
+}
+
+// gossipKey reads the key of the gossip; where make is set, a missing one is made.
+func gossipKey(path string, make bool) (string, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) && make {
+		key := serf.GenerateKey()
+		if err := writeNew(path, key+"\n"); err != nil {
+			return "", inventory.Errorf(inventory.KindUnavailable, "the gossip key cannot be kept: %w", err)
+		}
+		return key, nil
+	}
+	if err != nil {
+		return "", inventory.Errorf(inventory.KindInvalid, "the gossip key cannot be read: %w", err).Do("check gossip.key_file")
+	}
+	key := strings.TrimSpace(string(data))
+	if err := serf.CheckKey(key); err != nil {
+		return "", inventory.Errorf(inventory.KindInvalid, "%s holds no gossip key: %w", path, err)
+	}
+	return key, nil
+}
+
+// writeNew writes a file that only its owner can read, whole or not at all.
+func writeNew(path, content string) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(content)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
+
+func orDefault(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}

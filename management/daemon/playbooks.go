@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	bundled "github.com/contiv/cluster/ansible"
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/management"
+)
+
+// checkEvery is how long ansible-playbook is trusted to be as it was found.
+const checkEvery = time.Minute
+
+// keepTree is how long a pinned folder that no job needs is kept, so that the
+// next job need not copy and check it again.
+const keepTree = 24 * time.Hour
+
+// playbooks is management's Playbooks on the ansible runner: folders pinned
+// below DATA_DIR/trees, runs below DATA_DIR/runs.
+type playbooks struct {
+	config func() Config
+	trees  *ansible.Trees
+	runner ansible.Runner
+	runs   string // folder of run directories
+	own    string // digest of the playbooks that come inside
+	logger logrus.FieldLogger
+
+	mu      sync.Mutex
+	checked time.Time
+	path    string // the ansible-playbook that was checked
+}
+
+var _ management.Playbooks = (*playbooks)(nil)
+
+func openPlaybooks(dataDir string, runner []string, config func() Config, logger logrus.FieldLogger) (*playbooks, error) {
+	p := &playbooks{
+		config: config, runs: filepath.Join(dataDir, "runs"), runner: ansible.Runner{Self: runner}, logger: logger,
+		trees: &ansible.Trees{Dir: filepath.Join(dataDir, "trees"), AnsiblePlaybook: config().Ansible},
+	}
+	if err := os.MkdirAll(p.runs, 0o700); err != nil {
+		return nil, err
+	}
+	var err error
+	p.own, err = p.trees.Pin(context.Background(), bundled.FS())
+	return p, err
+}
+
+// inside is a folder of the playbooks that come with the binary.
+func (p *playbooks) inside(folder ...string) string {
+	return filepath.Join(append([]string{p.trees.Path(p.own)}, folder...)...)
+}
+
+// Check refuses where ansible-playbook is missing or too old.
+func (p *playbooks) Check(ctx context.Context) error {
+	path := p.config().Ansible
+	p.mu.Lock()
+	fresh := p.path == path && time.Since(p.checked) < checkEvery
+	p.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	if _, err := ansible.Check(ctx, path); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.path, p.checked = path, time.Now()
+	p.mu.Unlock()
+	return nil
+}
+
+// Pin keeps a copy of the configured folder as it is now.
+func (p *playbooks) Pin(ctx context.Context) (string, error) {
+	if dir := p.config().Playbooks; dir != "" {
+		return p.trees.PinDir(ctx, dir)
+	}
+	return p.own, nil
+}
+
+// Parse refuses playbooks that are missing or do not parse.
+func (p *playbooks) Parse(ctx context.Context, digest string, files, groups []string) error {
+	for _, file := range files {
+		if err := p.trees.SyntaxCheck(ctx, digest, file, p.inside("roles"), groups...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Start starts a run; it goes on when this process ends.
+func (p *playbooks) Start(ctx context.Context, spec management.RunSpec) (management.ActiveRun, error) {
+	c := p.config()
+	run, err := p.runner.Start(ctx, ansible.Spec{
+		ID: spec.ID, Dir: p.dir(spec.ID), Tree: p.trees.Path(spec.Tree), Playbook: spec.Playbook,
+		BundledRoles: p.inside("roles"), CallbackDir: p.inside("plugins", "callback"),
+		Hosts: spec.Hosts, ExtraVars: spec.Extra, Forks: c.Jobs.Forks, Deadline: spec.Deadline, Lease: spec.Lease,
+		OutputLimit: c.Jobs.OutputLimit, AnsiblePlaybook: c.Ansible,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return activeRun{run}, nil
+}
+
+// Attach finds a run that was started before.
+func (p *playbooks) Attach(id string) (management.ActiveRun, error) {
+	run, err := ansible.Attach(p.dir(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, management.ErrNeverStarted
+	}
+	if err != nil {
+		return nil, err
+	}
+	return activeRun{run}, nil
+}
+
+func (p *playbooks) dir(id string) string { return filepath.Join(p.runs, id) }
+
+// Prune removes what is left of ended runs and of trees that no job needs.
+func (p *playbooks) Prune(keep func() (runs, trees []string)) error {
+	entries, err := os.ReadDir(p.runs)
+	runs, trees := keep()
+	_, terr := p.trees.Prune(append(trees, p.own), keepTree)
+	err = errors.Join(err, terr)
+	for _, e := range entries {
+		if slices.Contains(runs, e.Name()) {
+			continue
+		}
+		if run, aerr := ansible.Attach(p.dir(e.Name())); aerr == nil && run.Alive() {
+			p.logger.WithField("run", e.Name()).Warn("a run that belongs to no job goes on; ending it")
+			err = errors.Join(err, run.Cancel())
+			continue
+		}
+		err = errors.Join(err, os.RemoveAll(p.dir(e.Name())))
+	}
+	return err
+}
+
+// activeRun is management's view of a run.
+type activeRun struct{ *ansible.Run }
+
+// Wait blocks until the run has ended and nothing of it is left.
+func (r activeRun) Wait(ctx context.Context) (management.RunExit, error) {
+	exit, err := r.Run.Wait(ctx)
+	if err != nil {
+		return management.RunExit{}, err
+	}
+	out := management.RunExit{Code: exit.Code}
+	switch exit.Reason {
+	case ansible.Done:
+		if exit.Signal != "" {
+			out.Cause, out.Reason = management.CauseInterrupted, "ansible-playbook was ended by "+exit.Signal
+		}
+	case ansible.Cancelled:
+		out.Cause = management.CauseCancelled
+	case ansible.DeadlineExceeded:
+		out.Cause, out.Reason = management.CauseDeadline, "it ran longer than it may"
+	case ansible.LeaseLost:
+		out.Cause, out.Reason = management.CauseInterrupted, "its runner heard nothing from clusterm for longer than jobs.runner_lease and ended it"
+	case ansible.Vanished:
+		out.Cause, out.Reason = management.CauseInterrupted, "its runner is gone: it was killed, or the machine went down"
+	default:
+		out.Cause, out.Reason = management.CauseInternal, fmt.Sprintf("ansible-playbook could not be run (%s): %s", exit.Reason, exit.Error)
+	}
+	return out, nil
+}
+
+// Tail emits a stream of the run until it has ended and all is emitted.
+func (r activeRun) Tail(ctx context.Context, s management.Stream, offset int64, emit func([]byte) error) error {
+	path := r.Output()
+	if s == management.StreamEvents {
+		path = r.Events()
+	}
+	_, err := r.Follow(ctx, path, offset, func(_ int64, chunk []byte) error { return emit(chunk) })
+	return err
+}
+
+// Results sums up how each host fared.
+func (r activeRun) Results() (map[string]management.Result, error) {
+	var sum configuration.Summary
+	var stream configuration.EventStream
+	_, err := ansible.Tail(context.Background(), r.Events(), 0, func() bool { return true }, func(_ int64, chunk []byte) error {
+		for _, e := range stream.Write(chunk) {
+			sum.Add(e)
+		}
+		return nil
+	})
+	out := map[string]management.Result{}
+	for host, h := range sum.Results() {
+		res := management.Result{
+			Begun: h.Begun, OK: h.OK, Changed: h.Changed, Failed: h.Failed, Unreachable: h.Unreachable > 0,
+			Task: h.Task, Message: configuration.ExplainFailure(h.Message), Done: h.Good() && h.Final,
+		}
+		out[host] = res
+	}
+	return out, err
+}
+
+// HostKeys are the ssh host keys that were recorded at a first contact.
+func (r activeRun) HostKeys() (map[string][]string, error) { return ansible.NewHostKeys(r.Dir()) }
