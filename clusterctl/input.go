@@ -4,6 +4,7 @@ package clusterctl
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -29,10 +30,10 @@ func extraVarsFlag(usage string) cli.Flag {
 }
 
 // extraVars are the objects of every -e, merged key by key; nil where none is given.
-func (c *call) extraVars() (api.Vars, error) {
+func (c *call) extraVars(ctx context.Context) (api.Vars, error) {
 	var merged api.Vars
 	for _, text := range c.StringSlice("extra-vars") {
-		vars, err := c.object(text)
+		vars, err := c.object(ctx, text)
 		if err != nil {
 			return nil, err
 		}
@@ -45,17 +46,20 @@ func (c *call) extraVars() (api.Vars, error) {
 }
 
 // object reads one value of -e.
-func (c *call) object(arg string) (api.Vars, error) {
+func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
 	text, from := arg, "the value of -e"
 	if name, ok := strings.CutPrefix(arg, "@"); ok {
 		var b []byte
 		var err error
 		if name == "-" {
 			from = "what stdin gave for -e"
-			b, err = io.ReadAll(io.LimitReader(c.Stdin, maxInput))
+			b, err = c.readStdin(ctx)
 		} else {
 			from = name
 			b, err = readFile(name)
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
 		if err != nil {
 			return nil, usagef("cannot read the variables: %v", err).do("give -e '{\"KEY\": \"VALUE\"}', -e @FILE, or -e @- for stdin")
@@ -76,6 +80,26 @@ func (c *call) object(arg string) (api.Vars, error) {
 		return nil, f.do("give an object: -e '{\"KEY\": \"VALUE\"}' or -e 'KEY: VALUE'")
 	}
 	return vars, nil
+}
+
+// readStdin reads to the end of stdin, or until ctx is done. A read of a
+// terminal cannot be called off: its goroutine then stays until the process ends.
+func (c *call) readStdin(ctx context.Context) ([]byte, error) {
+	type result struct {
+		b   []byte
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		b, err := io.ReadAll(io.LimitReader(c.Stdin, maxInput))
+		done <- result{b, err}
+	}()
+	select {
+	case r := <-done:
+		return r.b, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 func readFile(name string) ([]byte, error) {
@@ -174,7 +198,7 @@ func value(text string) (any, error) {
 		return nil, nil
 	case jsonNumber.MatchString(text):
 		return json.Number(text), nil
-	case text != "" && strings.ContainsAny(text[:1], `"'[{`):
+	case text != "" && strings.ContainsAny(text[:1], `"'[{`) && !strings.HasPrefix(text, "{{"):
 		return parse(text)
 	}
 	return text, nil

@@ -197,28 +197,26 @@ func (l *lines) line(format string, args ...any) { fmt.Fprintf(l.w, format+"\n",
 
 // eventLine is an event as one line; "": it is not worth one.
 func eventLine(e api.Event, width int, p paint) string {
-	word := ""
+	word, colour := "", p.good
 	switch {
-	case e.Host == "":
-		return ""
-	case e.Event == eventOK && e.Item != "", e.Event == eventSkipped:
+	case e.Host == "", e.Event == eventOK && e.Item != "", e.Event == eventSkipped:
 		return ""
 	case e.Event == eventOK && e.Changed:
-		word = p.changed("changed")
+		word, colour = "changed", p.changed
 	case e.Event == eventOK:
-		word = p.good("ok")
+		word = "ok"
 	case e.Event == eventFailed && e.Ignored:
-		word = p.changed("failed, ignored")
+		word, colour = "ignored", p.changed
 	case e.Event == eventFailed:
-		word = p.bad("FAILED")
+		word, colour = "FAILED", p.bad
 	case e.Event == eventUnreachable:
-		word = p.bad("UNREACHABLE")
+		word, colour = "UNREACHABLE", p.bad
 	case e.Event == eventRetry:
-		word = p.changed("retry")
+		word, colour = "retry", p.changed
 	default:
 		return ""
 	}
-	text := runewidth.FillRight(oneLine(e.Host), width) + "  " + word + "  " + taskName(e)
+	text := runewidth.FillRight(oneLine(e.Host), width) + "  " + colour(runewidth.FillRight(word, len("changed"))) + "  " + taskName(e)
 	if e.Item != "" {
 		text += " (" + clip(oneLine(e.Item), 60) + ")"
 	}

@@ -86,7 +86,7 @@ func (a *app) global() *cli.Command {
 					"clusterctl global set -e '{}'",
 				},
 				run: func(ctx context.Context, c *call) error {
-					v, err := c.extraVars()
+					v, err := c.extraVars(ctx)
 					if err != nil {
 						return err
 					}
@@ -197,7 +197,7 @@ func varsSet(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	v, err := c.extraVars()
+	v, err := c.extraVars(ctx)
 	if err != nil {
 		return err
 	}

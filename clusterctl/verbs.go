@@ -42,7 +42,7 @@ func (a *app) discover() *cli.Command {
 
 // submit asks for the job that the command line describes, and waits for it.
 func (c *call) submit(ctx context.Context, verb inventory.Verb) error {
-	vars, err := c.extraVars()
+	vars, err := c.extraVars(ctx)
 	if err != nil {
 		return err
 	}

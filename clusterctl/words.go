@@ -3,6 +3,7 @@
 package clusterctl
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 )
@@ -47,6 +48,9 @@ func edits(a, b string) int {
 	return last[len(t)]
 }
 
+// escapes are the control sequences of ECMA-48, colours foremost.
+var escapes = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
+
 // printable replaces what a terminal would obey instead of show: text of nodes
 // and playbooks must not move an operator's cursor. Line breaks and tabs become
 // spaces unless lines is set.
@@ -57,11 +61,11 @@ func printable(s string, lines bool) string {
 			return r
 		case r == '\n' || r == '\t' || r == '\r':
 			return ' '
-		case unicode.IsControl(r):
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
 			return '\uFFFD'
 		}
 		return r
-	}, s)
+	}, escapes.ReplaceAllString(s, ""))
 }
 
 // oneLine is printable text without line breaks and without runs of spaces.

@@ -1,0 +1,653 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// fakeDaemon answers the paths of /v1 on a Unix socket with canned objects. It
+// runs nothing: how a job goes is told by the labels of its nodes (see play).
+// What it knows survives stop and start.
+type fakeDaemon struct {
+	socket string
+
+	mu        sync.Mutex
+	changed   chan struct{} // closed and replaced whenever something changes
+	server    *http.Server
+	served    chan struct{}
+	rev       int64
+	nodes     map[string]*api.Node
+	jobs      []*fakeJob
+	vars      map[string]api.Vars // by path
+	config    api.Config
+	degraded  bool
+	stale     bool
+	followers int // of events, since the start
+	readers   int // that follow the text of a log, since the start
+	requests  []string
+}
+
+// fakeJob is a job with what it has said so far.
+type fakeJob struct {
+	api.Job
+	text, events bytes.Buffer
+	held         bool // until release
+}
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func newFakeDaemon(socket string) *fakeDaemon {
+	d := &fakeDaemon{
+		socket: socket, changed: make(chan struct{}), rev: 100,
+		nodes: map[string]*api.Node{},
+		vars:  map[string]api.Vars{api.PathGlobalVars: {"env": map[string]any{"proxy": "http://proxy:3128"}, "retries": json.Number("3")}},
+		config: api.Config{
+			"data_dir":      {Value: "/var/lib/clusterm", Origin: "default"},
+			"jobs.parallel": {Value: 4, Origin: "default", Settable: true},
+			"jobs.timeout":  {Value: "1h0m0s", Origin: "file", Settable: true},
+			"plain_http":    {Value: "127.0.0.1:9007", Origin: "file"},
+		},
+	}
+	add := func(label, serial, addr string, status inventory.Status, state inventory.State, group string) *api.Node {
+		name := inventory.NodeName(label, serial)
+		d.rev++
+		d.nodes[name] = &api.Node{Revision: d.rev, Node: inventory.Node{
+			Name: name, Label: label, Serial: serial, Addr: addr, Status: status, State: state, PrevState: inventory.Unknown, Group: group,
+			Seen: map[string]bool{"serf": state == inventory.Discovered}, Entries: 2, Created: epoch, Updated: epoch.Add(time.Minute),
+		}}
+		return d.nodes[name]
+	}
+	add("web", "1", "10.0.0.1", inventory.Allocated, inventory.Discovered, "service-master").Applied = "1"
+	add("web", "2", "10.0.0.2", inventory.Unallocated, inventory.Discovered, "")
+	add("3web", "3", "10.0.0.3", inventory.Unallocated, inventory.Discovered, "")
+	add("bad", "1", "10.0.1.1", inventory.Unallocated, inventory.Discovered, "").LastError = "an earlier\nfailure"
+	add("slow", "1", "10.0.1.2", inventory.Unallocated, inventory.Discovered, "")
+	add("queue", "1", "10.0.1.3", inventory.Unallocated, inventory.Discovered, "")
+	add("hang", "1", "10.0.1.4", inventory.Unallocated, inventory.Discovered, "")
+	gone := add("gone", "1", "fd00::9", inventory.Quarantined, inventory.Disappeared, "service-worker")
+	gone.PrevStatus, gone.PrevState, gone.Residue = inventory.Provisioning, inventory.Discovered, []string{"service-worker"}
+	gone.HostKeys = []string{"ssh-ed25519 AAAAC3Nza"}
+	become := true
+	gone.Connection = &api.Connection{User: "admin", Port: 2222, Become: &become}
+	return d
+}
+
+func (d *fakeDaemon) start() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l, err := net.Listen("unix", d.socket)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: d.handler()}
+	d.server, d.served = server, make(chan struct{})
+	go func(done chan struct{}) {
+		defer close(done)
+		_ = server.Serve(l)
+	}(d.served)
+	return nil
+}
+
+// stop ends the daemon with every connection, as kill -9 does.
+func (d *fakeDaemon) stop() {
+	d.mu.Lock()
+	server, served := d.server, d.served
+	d.server = nil
+	d.mu.Unlock()
+	if server == nil {
+		return
+	}
+	_ = server.Close()
+	<-served
+	_ = os.Remove(d.socket)
+}
+
+// touch tells those who wait that something changed. The lock is held.
+func (d *fakeDaemon) touch() int64 {
+	d.rev++
+	close(d.changed)
+	d.changed = make(chan struct{})
+	return d.rev
+}
+
+// await waits until the condition holds, for a bounded time.
+func (d *fakeDaemon) await(what string, cond func() bool) error {
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	for {
+		d.mu.Lock()
+		ok, changed := cond(), d.changed
+		d.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-deadline.C:
+			return fmt.Errorf("nothing happened: %s", what)
+		}
+	}
+}
+
+// release lets every job go on that is held.
+func (d *fakeDaemon) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, j := range d.jobs {
+		if j.held {
+			j.held = false
+			d.finish(j)
+		}
+	}
+}
+
+func (d *fakeDaemon) handler() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, f func(r *http.Request, body []byte) (any, error)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return
+			}
+			d.mu.Lock()
+			line := r.Method + " " + r.URL.RequestURI()
+			if len(body) > 0 {
+				line += " " + string(body)
+			}
+			d.requests = append(d.requests, line)
+			d.mu.Unlock()
+			v, err := f(r, body)
+			status := http.StatusOK
+			w.Header().Set("Content-Type", api.TypeJSON)
+			if err != nil {
+				p := api.ProblemOf(err.(*inventory.Error))
+				w.Header().Set("Content-Type", api.TypeProblem)
+				v, status = p, p.Status
+			}
+			if h, ok := v.(api.Health); ok && h.Status != "ok" {
+				status = http.StatusServiceUnavailable
+			}
+			d.mu.Lock() // the objects are the daemon's own
+			b, err := json.Marshal(v)
+			d.mu.Unlock()
+			if err == nil {
+				w.WriteHeader(status)
+				_, _ = w.Write(b)
+			}
+		})
+	}
+	handle("GET "+api.PathNodes, d.getNodes)
+	handle("GET "+api.PathNode, func(r *http.Request, _ []byte) (any, error) { return d.node(r.PathValue("name")) })
+	handle("PATCH "+api.PathNode, d.patchNode)
+	handle("GET "+api.PathHistory, d.history)
+	handle("POST "+api.PathForget, d.forget)
+	handle("GET "+api.PathJobs, d.getJobs)
+	handle("POST "+api.PathJobs, d.submit)
+	handle("GET "+api.PathJob, d.getJob)
+	handle("POST "+api.PathCancel, d.cancel)
+	for _, p := range []string{api.PathGlobalVars, api.PathGroupVars, api.PathNodeVars} {
+		handle("GET "+p, d.getVars)
+		handle("PUT "+p, d.putVars)
+		handle("PATCH "+p, d.putVars)
+	}
+	handle("GET "+api.PathConfig, func(*http.Request, []byte) (any, error) { return d.config, nil })
+	handle("PATCH "+api.PathConfig, d.patchConfig)
+	handle("GET "+api.PathHealth, d.health)
+	handle("GET "+api.PathVersion, func(*http.Request, []byte) (any, error) {
+		return api.Version{Version: "1.2.3", Commit: "abc", Go: "go1.26", Ansible: "2.14", Etcd: "3.7.3"}, nil
+	})
+	mux.HandleFunc("GET "+api.PathLog, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, false) })
+	mux.HandleFunc("GET "+api.PathEvents, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, true) })
+	return mux
+}
+
+func (d *fakeDaemon) getNodes(r *http.Request, _ []byte) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q := r.URL.Query()
+	var missing []string
+	for _, name := range q["name"] {
+		if d.nodes[name] == nil {
+			missing = append(missing, name)
+		}
+	}
+	if missing != nil {
+		return nil, inventory.Errorf(inventory.KindNotFound, "there is no node %s", strings.Join(missing, ", ")).Do("clusterctl nodes get lists them").About(missing...)
+	}
+	match := func(key, value string) bool { return q[key] == nil || slices.Contains(q[key], value) }
+	list := api.List[api.Node]{Items: []api.Node{}, Revision: d.rev, Stale: d.stale}
+	for name, n := range d.nodes {
+		if match("name", name) && match("status", string(n.Status)) && match("state", string(n.State)) && match("group", n.Group) {
+			list.Items = append(list.Items, *n)
+		}
+	}
+	slices.SortFunc(list.Items, func(a, b api.Node) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+func (d *fakeDaemon) node(name string) (*api.Node, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := d.nodes[name]; n != nil {
+		return n, nil
+	}
+	return nil, inventory.Errorf(inventory.KindNotFound, "there is no node %s", name).Do("clusterctl nodes get lists them")
+}
+
+func (d *fakeDaemon) patchNode(r *http.Request, body []byte) (any, error) {
+	n, err := d.node(r.PathValue("name"))
+	if err != nil {
+		return nil, err
+	}
+	var p api.NodePatch
+	if err := json.Unmarshal(body, &p); err != nil {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no NodePatch: %v", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p.Connection != nil {
+		n.Connection = p.Connection
+	}
+	if p.ForgetHostKey {
+		n.HostKeys = nil
+	}
+	n.Revision = d.touch()
+	return n, nil
+}
+
+func (d *fakeDaemon) history(r *http.Request, _ []byte) (any, error) {
+	if _, err := d.node(r.PathValue("name")); err != nil {
+		return nil, err
+	}
+	all := []inventory.Entry{
+		{Seq: 1, Time: epoch, Verb: inventory.VerbDiscovered, To: inventory.Unallocated, State: inventory.Discovered, Actor: "monitor:serf", Reason: "seen for the first time"},
+		{Seq: 2, Time: epoch.Add(time.Minute), Verb: inventory.VerbCommission, From: inventory.Unallocated, To: inventory.Provisioning, State: inventory.Discovered,
+			Group: "service-master", Actor: "root", Job: "1", Read: 17},
+		{Seq: 3, Time: epoch.Add(2 * time.Minute), Verb: inventory.VerbCommission, From: inventory.Provisioning, To: inventory.Allocated, State: inventory.Discovered,
+			Group: "service-master", Actor: "root", Job: "1", Read: 19},
+	}
+	if n, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil && n < len(all) {
+		all = all[len(all)-n:]
+	}
+	return api.List[inventory.Entry]{Items: all, Revision: 107}, nil
+}
+
+func (d *fakeDaemon) forget(_ *http.Request, body []byte) (any, error) {
+	var f api.Forget
+	if err := json.Unmarshal(body, &f); err != nil {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no Forget: %v", err)
+	}
+	for _, name := range f.Nodes {
+		n, err := d.node(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := n.CheckForget(f.Force); err != nil {
+			return nil, err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range f.Nodes {
+		delete(d.nodes, name)
+	}
+	return api.Changed{Revision: d.touch()}, nil
+}
+
+func (d *fakeDaemon) getJobs(r *http.Request, _ []byte) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q := r.URL.Query()
+	list := api.List[api.Job]{Items: []api.Job{}, Revision: d.rev}
+	for _, j := range d.jobs {
+		if q["status"] == nil || slices.Contains(q["status"], string(j.Status)) {
+			short := j.Job
+			short.Runs, short.Hosts, short.Vars = nil, nil, nil
+			list.Items = append(list.Items, short)
+		}
+	}
+	if n, err := strconv.Atoi(q.Get("limit")); err == nil && n < len(list.Items) {
+		list.Items = list.Items[len(list.Items)-n:]
+	}
+	return list, nil
+}
+
+// find returns the job of that id. The lock is held.
+func (d *fakeDaemon) find(id string) (*fakeJob, error) {
+	for _, j := range slices.Backward(d.jobs) {
+		if j.ID == id || id == "active" && j.Status == api.Running || id == "last" && j.Status.Ended() {
+			return j, nil
+		}
+	}
+	return nil, inventory.Errorf(inventory.KindNotFound, "there is no job %s", id).Do("clusterctl job list lists them")
+}
+
+func (d *fakeDaemon) getJob(r *http.Request, _ []byte) (any, error) {
+	q := r.URL.Query()
+	wait, err := time.ParseDuration(q.Get("wait"))
+	if err != nil {
+		wait = 0
+	}
+	after, err := strconv.ParseInt(q.Get("after"), 10, 64)
+	if err != nil {
+		after = -1
+	}
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	for {
+		d.mu.Lock()
+		j, err := d.find(r.PathValue("id"))
+		var now api.Job
+		if err == nil {
+			now = j.Job
+		}
+		changed := d.changed
+		d.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		if wait == 0 || now.Status.Ended() || now.Revision != after {
+			return now, nil
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return now, nil
+		case <-r.Context().Done():
+			return now, nil
+		}
+	}
+}
+
+func (d *fakeDaemon) cancel(r *http.Request, _ []byte) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	j, err := d.find(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	if j.Status.Ended() {
+		return nil, inventory.Errorf(inventory.KindRefused, "job %s is %s already", j.ID, j.Status)
+	}
+	j.Cancel++
+	j.CancelBy = "root"
+	if j.Status == api.Queued || j.Cancel > 1 {
+		j.held = false
+		j.Status, j.Cause, j.Reason = api.Cancelled, "cancelled", "cancelled by root"
+		ended := epoch.Add(time.Hour)
+		j.Ended = &ended
+	}
+	j.Revision = d.touch()
+	return j.Job, nil
+}
+
+func (d *fakeDaemon) submit(r *http.Request, body []byte) (any, error) {
+	var req api.JobRequest
+	if err := json.Unmarshal(body, &req); err != nil {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no JobRequest: %v", err)
+	}
+	t, _ := inventory.TransitionOf(req.Verb)
+	for _, name := range req.Nodes {
+		if err := inventory.CheckName(name); err != nil {
+			return nil, err
+		}
+		n, err := d.node(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.Check(n.Node); err != nil {
+			return nil, err
+		}
+		if n.Label == "hang" {
+			<-r.Context().Done()
+			return nil, inventory.Errorf(inventory.KindInternal, "nobody reads this")
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	j := &fakeJob{Job: api.Job{
+		ID: strconv.Itoa(7 + len(d.jobs)), Verb: req.Verb, Status: api.Running, Nodes: req.Nodes, Addrs: req.Addrs, Group: req.Group,
+		OnFailure: req.OnFailure, Why: req.Reason, Force: req.Force, Actor: "root", Accepted: epoch,
+	}}
+	if req.Verb == inventory.VerbCommission && req.Group == "" {
+		j.Group, j.Note = "service-worker", "the group is service-worker: a service-master exists"
+	}
+	if bytes.Contains(req.ExtraVars, []byte("{{")) {
+		j.Warnings = []string{"the variable greeting looks like a template; it is passed on as text"}
+	}
+	d.jobs = append(d.jobs, j)
+	j.Revision = d.rev + 1
+	d.play(j)
+	d.touch()
+	return j.Job, nil
+}
+
+func (j *fakeJob) event(e api.Event) {
+	b, err := json.Marshal(e)
+	if err != nil {
+		panic(err)
+	}
+	j.events.Write(append(b, '\n'))
+	if e.Host != "" {
+		fmt.Fprintf(&j.text, "%s: [%s]\n", e.Event, e.Host)
+	} else if e.Task != "" {
+		fmt.Fprintf(&j.text, "\nTASK [%s] ****\n", e.Task)
+	}
+}
+
+func (j *fakeJob) targets() []string { return slices.Concat(j.Nodes, j.Addrs) }
+
+// play begins the job: a target whose name starts with "queue" waits, and one
+// that starts with "slow" stops after its first task, both until release; one
+// that starts with "bad" fails. The lock is held.
+func (d *fakeDaemon) play(j *fakeJob) {
+	if strings.HasPrefix(j.targets()[0], "queue") {
+		j.Status, j.held = api.Queued, true
+		j.WaitsFor, j.WaitReason = []string{"6"}, "waits for job 6, which holds "+j.targets()[0]
+		return
+	}
+	d.begin(j)
+	if strings.HasPrefix(j.targets()[0], "slow") {
+		j.held = true
+		return
+	}
+	d.finish(j)
+}
+
+func (d *fakeDaemon) begin(j *fakeJob) {
+	started := epoch.Add(time.Second)
+	j.Status, j.Started, j.Phase, j.WaitsFor, j.WaitReason = api.Running, &started, "configure", nil, ""
+	j.event(api.Event{Event: "playbook"})
+	j.event(api.Event{Event: "play", Play: "service-worker", Hosts: j.targets()})
+	j.event(api.Event{Event: "task", Task: "Gathering Facts"})
+	for _, h := range j.targets() {
+		j.event(api.Event{Event: "ok", Task: "Gathering Facts", Host: h})
+	}
+}
+
+func (d *fakeDaemon) finish(j *fakeJob) {
+	if j.Status == api.Queued {
+		d.begin(j)
+	}
+	run := api.Run{Phase: "configure", Playbook: "site.yml", Hosts: j.targets(), Started: epoch.Add(time.Second), Exit: "done"}
+	ended := epoch.Add(63 * time.Second)
+	j.Ended, j.Status, j.Phase = &ended, api.Complete, ""
+	run.Ended = j.Ended
+	j.event(api.Event{Event: "task", Task: "install etcd", Role: "etcd"})
+	for _, h := range j.targets() {
+		res := api.HostResult{Host: h, OK: 2, Changed: 1}
+		sum := api.HostSummary{Host: h, Status: inventory.Allocated, OK: true, Changed: 1}
+		e := api.Event{Event: "ok", Task: "install etcd", Role: "etcd", Host: h, Changed: true}
+		if strings.HasPrefix(h, "bad") {
+			e.Event, e.Changed, e.Message = "failed", false, "no package\x1b[31m matches \"etcd\""
+			res = api.HostResult{Host: h, OK: 1, Failed: 1, Task: "etcd : install etcd", Message: e.Message}
+			sum = api.HostSummary{Host: h, Status: inventory.Unallocated, Error: e.Message}
+			j.Status, j.Cause, j.Reason = api.Errored, "failed", "site.yml failed on "+h
+			run.Exit, run.Code = "failed", 2
+		}
+		j.event(e)
+		run.Results = append(run.Results, res)
+		j.Hosts = append(j.Hosts, sum)
+	}
+	j.Runs = append(j.Runs, run)
+	j.Vars = map[string]api.MergedVars{j.targets()[0]: {"retries": {Value: 3, Origin: "global"}}}
+	j.LogBytes = int64(j.text.Len())
+	j.Revision = d.touch()
+}
+
+// stream serves a log or the events of a job.
+func (d *fakeDaemon) stream(w http.ResponseWriter, r *http.Request, events bool) {
+	q := r.URL.Query()
+	offset, err := strconv.Atoi(q.Get("offset"))
+	if err != nil {
+		offset = 0
+	}
+	d.mu.Lock()
+	j, err := d.find(r.PathValue("id"))
+	if err != nil {
+		d.mu.Unlock()
+		p := api.ProblemOf(err.(*inventory.Error))
+		w.Header().Set("Content-Type", api.TypeProblem)
+		w.WriteHeader(p.Status)
+		_ = json.NewEncoder(w).Encode(p)
+		return
+	}
+	w.Header().Set(api.HeaderJob, j.ID)
+	d.mu.Unlock()
+	for first := true; ; first = false {
+		d.mu.Lock()
+		buf := &j.text
+		if events {
+			buf = &j.events
+		}
+		b := slices.Clone(buf.Bytes()[min(offset, buf.Len()):])
+		ended := j.Status.Ended()
+		d.mu.Unlock()
+		offset += len(b)
+		if _, err := w.Write(b); err != nil {
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		d.mu.Lock()
+		if first && events {
+			d.followers++
+			d.touch()
+		} else if first && q.Get("follow") == "true" {
+			d.readers++
+			d.touch()
+		}
+		changed := d.changed
+		again := buf.Len() > offset || j.Status.Ended() != ended
+		d.mu.Unlock()
+		if again {
+			continue
+		}
+		if ended || q.Get("follow") != "true" {
+			return
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (d *fakeDaemon) getVars(r *http.Request, _ []byte) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r.URL.Query().Get("merged") == "true" {
+		return api.MergedVars{"retries": {Value: 3, Origin: "global"}, "tier": {Value: "back", Origin: "node"}}, nil
+	}
+	if v := d.vars[varsKey(r)]; v != nil {
+		return v, nil
+	}
+	return api.Vars{}, nil
+}
+
+func varsKey(r *http.Request) string { return r.URL.Path }
+
+func (d *fakeDaemon) putVars(r *http.Request, body []byte) (any, error) {
+	v := api.Vars{}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	if err := dec.Decode(&v); err != nil {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no object: %v", err)
+	}
+	for k := range v {
+		if strings.HasPrefix(k, "ansible_") {
+			return nil, inventory.Errorf(inventory.KindInvalid, "the variable %s is Ansible's own", k).Do("say how a host is reached with: clusterctl nodes set NAME")
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r.Method == http.MethodPut || d.vars[varsKey(r)] == nil {
+		d.vars[varsKey(r)] = api.Vars{}
+	}
+	done := api.Changed{}
+	for k, value := range v {
+		d.vars[varsKey(r)][k] = value
+		if value == nil {
+			delete(d.vars[varsKey(r)], k)
+		}
+		if s, ok := value.(string); ok && strings.Contains(s, "{{") {
+			done.Warnings = append(done.Warnings, fmt.Sprintf("the variable %s looks like a template; it is passed on as text", k))
+		}
+	}
+	done.Revision = d.touch()
+	return done, nil
+}
+
+func (d *fakeDaemon) patchConfig(_ *http.Request, body []byte) (any, error) {
+	patch := map[string]any{}
+	if err := json.Unmarshal(body, &patch); err != nil {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no object: %v", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k, v := range patch {
+		s, ok := d.config[k]
+		switch {
+		case !ok:
+			return nil, inventory.Errorf(inventory.KindNotFound, "there is no key %s", k)
+		case !s.Settable:
+			return nil, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", k).Do("edit the file, and restart clusterm")
+		case v == nil:
+			s.Value, s.Origin = 4, "default"
+		default:
+			s.Value, s.Origin = v, "overlay"
+		}
+		d.config[k] = s
+	}
+	return d.config, nil
+}
+
+func (d *fakeDaemon) health(*http.Request, []byte) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := api.Health{Status: "ok", Checks: map[string]string{"store": "ok", "ansible": "ok"}, Instance: "first", Revision: 107, Nodes: len(d.nodes)}
+	if d.degraded {
+		h.Status, h.Checks["ansible"] = "degraded", "ansible-playbook is not in PATH"
+	}
+	for _, j := range d.jobs {
+		if !j.Status.Ended() {
+			h.Jobs = map[api.JobStatus]int{j.Status: 1}
+		}
+	}
+	return h, nil
+}

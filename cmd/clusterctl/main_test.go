@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"clusterctl": func() { os.Exit(run()) }})
+}
+
+// The scripts in testdata run this program against a fake daemon. With
+// UPDATE_GOLDEN set, the files that they compare with are written anew.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata",
+		UpdateScripts: os.Getenv("UPDATE_GOLDEN") != "",
+		Setup: func(e *testscript.Env) error {
+			// A socket's path has a limit that $WORK may exceed.
+			dir, err := os.MkdirTemp("", "ctl")
+			if err != nil {
+				return err
+			}
+			d := newFakeDaemon(filepath.Join(dir, "s"))
+			if err := d.start(); err != nil {
+				return err
+			}
+			e.Defer(func() {
+				d.stop()
+				_ = os.RemoveAll(dir)
+			})
+			e.Values["daemon"] = d
+			e.Setenv("CLUSTERM_URL", "unix://"+d.socket)
+			e.Setenv("SOCKET", d.socket)
+			e.Setenv("TZ", "UTC")
+			e.Setenv("TERM", "xterm")
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"daemon": cmdDaemon, "exits": cmdExits, "interrupt": cmdInterrupt, "terminal": cmdTerminal, "restart-during": cmdRestartDuring,
+		},
+	})
+}
+
+func daemonOf(ts *testscript.TestScript) *fakeDaemon { return ts.Value("daemon").(*fakeDaemon) }
+
+// cmdDaemon is `daemon stop|start|release|read|degrade|stale|requests`; read
+// waits until somebody follows the output of a job, requests writes what the daemon was asked, other than to read, into $WORK/requests.
+func cmdDaemon(ts *testscript.TestScript, _ bool, args []string) {
+	d := daemonOf(ts)
+	switch args[0] {
+	case "stop":
+		d.stop()
+	case "start":
+		ts.Check(d.start())
+	case "release":
+		d.release()
+	case "read":
+		ts.Check(d.await("nobody follows a log", func() bool { return d.readers > 0 }))
+	case "degrade":
+		d.mu.Lock()
+		d.degraded = true
+		d.mu.Unlock()
+	case "stale":
+		d.mu.Lock()
+		d.stale = true
+		d.mu.Unlock()
+	case "requests":
+		d.mu.Lock()
+		var b strings.Builder
+		for _, r := range d.requests {
+			if !strings.HasPrefix(r, "GET ") {
+				b.WriteString(r + "\n")
+			}
+		}
+		d.requests = nil
+		d.mu.Unlock()
+		ts.Check(os.WriteFile(ts.MkAbs("requests"), []byte(b.String()), 0o644))
+	default:
+		ts.Fatalf("daemon: unknown word %q", args[0])
+	}
+}
+
+// cmdExits is `exits CODE PROGRAM ARG…`: exec, with the exit code that is expected.
+func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
+	checkCode(ts, args[0], ts.Exec(args[1], args[2:]...))
+}
+
+func checkCode(ts *testscript.TestScript, want string, err error) {
+	code := 0
+	if err != nil {
+		e, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		code = e.ExitCode()
+	}
+	if strconv.Itoa(code) != want {
+		ts.Fatalf("the exit code is %d, not %s", code, want)
+	}
+}
+
+// command makes a child of the script that is not run by it.
+func command(ts *testscript.TestScript, args []string) *exec.Cmd {
+	path := args[0]
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if p := filepath.Join(dir, args[0]); !strings.Contains(path, "/") && isFile(p) {
+			path = p
+		}
+	}
+	c := exec.Command(path, args[1:]...)
+	c.Dir = ts.MkAbs(".")
+	for _, name := range []string{"PATH", "CLUSTERM_URL", "TZ", "TERM", "NO_COLOR", "HOME"} {
+		if v := ts.Getenv(name); v != "" {
+			c.Env = append(c.Env, name+"="+v)
+		}
+	}
+	return c
+}
+
+func isFile(path string) bool {
+	i, err := os.Stat(path)
+	return err == nil && i.Mode().IsRegular()
+}
+
+// cmdInterrupt is `interrupt CODE WHEN PROGRAM ARG…`: it runs the program, sends
+// SIGINT when WHEN holds (follow: it follows a job's events; request: it has asked
+// for a change; stdin: it has begun to read a stdin that never ends), and leaves
+// its output in $WORK/out and $WORK/err.
+func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
+	d := daemonOf(ts)
+	var out, errs bytes.Buffer
+	c := command(ts, args[2:])
+	c.Stdout, c.Stderr = &out, &errs
+	d.mu.Lock()
+	before := d.followers
+	d.requests = nil
+	d.mu.Unlock()
+	stdin, keep, err := os.Pipe()
+	ts.Check(err)
+	defer keep.Close()
+	defer stdin.Close()
+	_, err = keep.WriteString("{")
+	ts.Check(err)
+	c.Stdin = stdin
+	ts.Check(c.Start())
+	switch args[1] {
+	case "follow":
+		err = d.await("nobody follows", func() bool { return d.followers > before })
+	case "request":
+		err = poll(func() bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return slices.ContainsFunc(d.requests, func(r string) bool { return strings.HasPrefix(r, "POST ") })
+		})
+	case "stdin":
+		err = poll(func() bool {
+			left, err := unix.IoctlGetInt(int(stdin.Fd()), unix.TIOCINQ)
+			return err == nil && left == 0
+		})
+	}
+	if err != nil {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		ts.Fatalf("%v\n%s", err, errs.String())
+	}
+	ts.Check(c.Process.Signal(os.Interrupt))
+	checkCode(ts, args[0], waitFor(c))
+	ts.Check(os.WriteFile(ts.MkAbs("out"), out.Bytes(), 0o644))
+	ts.Check(os.WriteFile(ts.MkAbs("err"), errs.Bytes(), 0o644))
+}
+
+// poll waits until cond holds, for a bounded time.
+func poll(cond func() bool) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.New("it did not happen within 10 s")
+		}
+	}
+	return nil
+}
+
+// waitFor waits for a child, which is killed when it takes too long.
+func waitFor(c *exec.Cmd) error {
+	t := time.AfterFunc(20*time.Second, func() { _ = c.Process.Kill() })
+	defer t.Stop()
+	return c.Wait()
+}
+
+// cmdRestartDuring is `restart-during CODE PROGRAM ARG…`: while the program
+// follows a job, the daemon is stopped; it is started again when the program
+// has said that it noticed, and then the job is released.
+func cmdRestartDuring(ts *testscript.TestScript, _ bool, args []string) {
+	d := daemonOf(ts)
+	var out bytes.Buffer
+	errs := &watched{}
+	c := command(ts, args[1:])
+	c.Stdout, c.Stderr = &out, errs
+	d.mu.Lock()
+	before := d.followers
+	d.mu.Unlock()
+	ts.Check(c.Start())
+	err := d.await("nobody follows", func() bool { return d.followers > before })
+	d.stop()
+	if err == nil {
+		err = poll(func() bool { return strings.Contains(errs.String(), "waiting for it") })
+	}
+	if err == nil {
+		err = d.start()
+	}
+	if err == nil {
+		err = poll(func() bool { return strings.Contains(errs.String(), "answers again") })
+	}
+	if err != nil {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		ts.Fatalf("%v\n%s", err, errs.String())
+	}
+	d.release()
+	checkCode(ts, args[0], waitFor(c))
+	ts.Check(os.WriteFile(ts.MkAbs("out"), out.Bytes(), 0o644))
+	ts.Check(os.WriteFile(ts.MkAbs("err"), []byte(errs.String()), 0o644))
+}
+
+// watched is a buffer that can be read while it is written.
+type watched struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.buf.Write(b)
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.buf.String()
+}
+
+// cmdTerminal is `terminal CODE PATTERN PROGRAM ARG…`: it runs the program with
+// a terminal of 24 rows and 80 columns as its stdout and stderr. When what it
+// shows matches the pattern, every job that is held is released. What was
+// written to the terminal is left in $WORK/tty.
+func cmdTerminal(ts *testscript.TestScript, _ bool, args []string) {
+	d := daemonOf(ts)
+	pattern := regexp.MustCompile(args[1])
+	master, slave, err := openTerminal()
+	if err != nil {
+		ts.Fatalf("no terminal: %v", err)
+	}
+	defer master.Close()
+	c := command(ts, args[2:])
+	c.Stdout, c.Stderr = slave, slave
+	ts.Check(c.Start())
+	_ = slave.Close()
+	shown := &watched{}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(shown, master) // ends with EIO when the program has
+	}()
+	err = poll(func() bool { return pattern.MatchString(shown.String()) })
+	d.release()
+	checkCode(ts, args[0], waitFor(c))
+	<-read
+	ts.Check(os.WriteFile(ts.MkAbs("tty"), []byte(shown.String()), 0o644))
+	if err != nil {
+		ts.Fatalf("the terminal never showed %s:\n%q", args[1], shown.String())
+	}
+}
+
+func openTerminal() (master, slave *os.File, err error) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	master = os.NewFile(uintptr(fd), "/dev/ptmx")
+	if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err == nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80})
+	}
+	var n uint32
+	if err == nil {
+		n, err = unix.IoctlGetUint32(fd, unix.TIOCGPTN)
+	}
+	if err == nil {
+		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		_ = master.Close()
+		return nil, nil, err
+	}
+	return master, slave, nil
+}
+
+// A program that cannot act on the first SIGINT ends at the second.
+func TestSecondInterrupt(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	d := newFakeDaemon(filepath.Join(dir, "s"))
+	d.jobs = append(d.jobs, &fakeJob{})
+	d.jobs[0].ID, d.jobs[0].Status = "7", "Complete"
+	d.jobs[0].text.Write(bytes.Repeat([]byte("a line\n"), 1<<20))
+	if err := d.start(); err != nil {
+		t.Fatal(err)
+	}
+	defer d.stop()
+	path, err := exec.LookPath("clusterctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(path, "job", "logs", "7")
+	c.Env = append(os.Environ(), "CLUSTERM_URL=unix://"+d.socket)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil { // it writes; nobody reads on
+		t.Fatal(err)
+	}
+	ended := make(chan int, 1)
+	go func() {
+		code := -1
+		if state, err := c.Process.Wait(); err == nil {
+			code = state.ExitCode()
+		}
+		ended <- code
+	}()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	timeout := time.NewTimer(10 * time.Second)
+	defer timeout.Stop()
+	for n := 0; ; {
+		select {
+		case <-tick.C:
+			n++
+			_ = c.Process.Signal(os.Interrupt)
+		case code := <-ended:
+			if n < 2 || code != 130 {
+				t.Fatalf("it ended with code %d after %d signals", code, n)
+			}
+			return
+		case <-timeout.C:
+			_ = c.Process.Kill()
+			t.Fatal("it did not end")
+		}
+	}
+}
