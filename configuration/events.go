@@ -42,6 +42,9 @@ type Event struct {
 	Seconds float64          `json:"seconds,omitempty"` // how long the task took on Host
 	Hosts   []string         `json:"hosts,omitempty"`
 	Stats   map[string]Stats `json:"stats,omitempty"` // by host
+	// Unfinished hosts have not failed, but the run broke off before they had
+	// all their plays, because others failed.
+	Unfinished []string `json:"unfinished,omitempty"`
 }
 
 // Stats are Ansible's counts of task results on a host.
@@ -149,14 +152,18 @@ type HostResult struct {
 	Unreachable int    `json:"unreachable,omitempty"`
 	Skipped     int    `json:"skipped,omitempty"`
 	Ignored     int    `json:"ignored,omitempty"`
-	Final       bool   `json:"final,omitempty"`   // the counts are the run's own; else the run has not ended by itself
-	Task        string `json:"task,omitempty"`    // the last that failed and was not ignored
-	Item        string `json:"item,omitempty"`    // of a loop in that task
-	Message     string `json:"message,omitempty"` // why it failed
+	Unfinished  bool   `json:"unfinished,omitempty"` // the run broke off before the host had all its plays
+	Final       bool   `json:"final,omitempty"`      // the counts are the run's own; else the run has not ended by itself
+	Task        string `json:"task,omitempty"`       // the last that failed and was not ignored
+	Item        string `json:"item,omitempty"`       // of a loop in that task
+	Message     string `json:"message,omitempty"`    // why it failed
 }
 
-// Good is true where the run's own counts say that nothing failed on the host.
-func (r HostResult) Good() bool { return r.Final && r.Failed == 0 && r.Unreachable == 0 }
+// Good is true where the run's own counts say that the host had everything and
+// nothing failed on it.
+func (r HostResult) Good() bool {
+	return r.Final && !r.Unfinished && r.Failed == 0 && r.Unreachable == 0
+}
 
 // Summary adds events up. The zero value is ready to use; it is not safe for
 // concurrent use.
@@ -187,6 +194,9 @@ func (s *Summary) Add(e Event) {
 			s.host(h).Begun = true
 		}
 	case EventStats:
+		for _, name := range e.Unfinished {
+			s.host(name).Unfinished = true
+		}
 		for name, st := range e.Stats {
 			h := s.host(name)
 			h.OK, h.Changed, h.Skipped, h.Ignored = st.OK, st.Changed, st.Skipped, st.Ignored

@@ -50,13 +50,16 @@ func TestSummarize(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v", got)
 		}
-		stats, _ := ParseEvent([]byte(`{"event":"stats","stats":{"a":{"ok":2,"changed":1,"rescued":1},"b":{"failures":1},"d":{}}}`))
+		stats, _ := ParseEvent([]byte(`{"event":"stats","stats":{"a":{"ok":2,"changed":1,"rescued":1},"b":{"failures":1},"d":{},"e":{"ok":1}},"unfinished":["e","f"]}`))
 		got = Summarize(append(events, stats))
 		if a := got["a"]; !a.Good() || a.Task != "" || a.OK != 2 {
 			t.Errorf("a rescued host: %+v", a)
 		}
 		if b := got["b"]; b.Good() || b.Item == "" {
 			t.Errorf("a failed host: %+v", b)
+		}
+		if e, f := got["e"], got["f"]; e.Good() || !e.Begun || f.Good() || f.Begun || !f.Unfinished {
+			t.Errorf("unfinished hosts: %+v, %+v", e, f)
 		}
 		if d := got["d"]; d.Begun {
 			t.Errorf("an idle host: %+v", d)

@@ -123,7 +123,7 @@ func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 	case word == "ok":
 		return &Run{s.Dir}, nil
 	case err != nil:
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // its session's only group
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)    // its session's only group
 		cerr := errors.Join(held.Close(), alive.Close()) // or we would wait for ourselves
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
 		defer cancel()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,8 @@ import (
 func TestTailFollowsAndEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	synctest.Test(t, func(t *testing.T) {
-		asked, ended := 0, false
+		asked := 0
+		var ended atomic.Bool
 		go func() {
 			time.Sleep(5 * time.Second)
 			f, err := os.Create(path)
@@ -28,10 +30,10 @@ func TestTailFollowsAndEnds(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			f.WriteString(strings.Repeat("x", 3*TailChunk))
 			f.Close()
-			ended = true
+			ended.Store(true)
 		}()
 		var got strings.Builder
-		end, err := Tail(t.Context(), path, 2, func() bool { asked++; return ended }, func(offset int64, chunk []byte) error {
+		end, err := Tail(t.Context(), path, 2, func() bool { asked++; return ended.Load() }, func(offset int64, chunk []byte) error {
 			if int(offset) != got.Len()+2 {
 				t.Errorf("a chunk at %d, want %d", offset, got.Len()+2)
 			}
