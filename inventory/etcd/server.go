@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -163,13 +165,24 @@ func (s *Server) child(ctx context.Context) error {
 	return err
 }
 
-// relay passes the child's log lines on. A line of any length is taken.
+// expected are warnings that say nothing to an operator of a server that only
+// this process can reach.
+var expected = []string{"Running http and grpc server on single port", "simple token is not cryptographically signed"}
+
+// relay passes the child's log lines on, each at its level. A line of any
+// length is taken; what is beyond the buffer is dropped.
 func relay(r *io.PipeReader, log logrus.FieldLogger) {
+	log = log.WithField("part", "etcd")
 	in := bufio.NewReaderSize(r, 16<<10)
 	for {
 		line, err := in.ReadSlice('\n')
-		if len(line) > 0 {
-			log.WithField("part", "etcd").Warn(string(trim(line)))
+		level, text, _ := strings.Cut(strings.TrimSpace(string(line)), "\t")
+		switch {
+		case level == "" || slices.ContainsFunc(expected, func(s string) bool { return strings.Contains(text, s) }):
+		case level == "warn":
+			log.Warn(text)
+		default:
+			log.Error(level + " " + text)
 		}
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
@@ -179,13 +192,6 @@ func relay(r *io.PipeReader, log logrus.FieldLogger) {
 			return
 		}
 	}
-}
-
-func trim(line []byte) []byte {
-	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
-		line = line[:len(line)-1]
-	}
-	return line
 }
 
 // Close ends the server.

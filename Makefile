@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+LAB     := vagrant/lab/lab
+
+export CGO_ENABLED ?= 0
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: bin/clusterm bin/clusterctl ## build bin/clusterm and bin/clusterctl
+
+.PHONY: bin/clusterm bin/clusterctl
+bin/clusterm bin/clusterctl:
+	go build -trimpath -ldflags "$(LDFLAGS)" -o $@ ./cmd/$(notdir $@)
+
+.PHONY: demo
+demo: lab-deps build ## the main job on real hosts of the lab, from nothing; leaves the lab running
+	vagrant/demo
+
+.PHONY: demo-down
+demo-down: ## remove the demo's hosts
+	LAB=demo $(LAB) down
+
+.PHONY: test
+test: deps lint unit race lab-test system ## every test of the project
+
+.PHONY: unit
+unit: ## the tests that need neither root nor the lab
+	go test ./...
+
+.PHONY: race
+race: ## the same under the race detector
+	CGO_ENABLED=1 go test -race ./...
+
+.PHONY: lab-test
+lab-test: lab-deps ## the lab's own test
+	vagrant/lab/test
+
+.PHONY: system
+system: lab-deps build ## the tests on real hosts of the lab
+	CLUSTERM_LAB=1 go test -count=1 -timeout 60m -v ./vagrant/systemtest/
+
+.PHONY: lint
+lint: ## formatting, vet, staticcheck, shellcheck
+	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); [ -z "$$unformatted" ] || { echo "not gofmt'd: $$unformatted"; exit 1; }
+	go vet ./...
+	go tool staticcheck ./...
+	if command -v shellcheck >/dev/null; then shellcheck vagrant/demo vagrant/deps vagrant/lab/lab vagrant/lab/recipe vagrant/lab/test .ci/run; fi
+
+.PHONY: deps
+deps: ## install what the tests use of the machine (apt)
+	vagrant/deps
+
+.PHONY: lab-deps
+lab-deps:
+	$(LAB) install
+
+.PHONY: install
+install: build ## install binaries, the systemd unit and an example configuration (PREFIX, DESTDIR)
+	install -D -m 0755 bin/clusterm   $(DESTDIR)$(PREFIX)/bin/clusterm
+	install -D -m 0755 bin/clusterctl $(DESTDIR)$(PREFIX)/bin/clusterctl
+	install -d -m 0755 $(DESTDIR)/etc/systemd/system
+	sed 's#/usr/local/bin#$(PREFIX)/bin#' cmd/clusterm/clusterm.service > $(DESTDIR)/etc/systemd/system/clusterm.service
+	install -D -m 0644 management/daemon/clusterm.yaml $(DESTDIR)$(PREFIX)/share/doc/clusterm/clusterm.yaml
+
+.PHONY: uninstall
+uninstall: ## remove what install installed; /etc/clusterm and /var/lib/clusterm stay
+	rm -f $(DESTDIR)$(PREFIX)/bin/clusterm $(DESTDIR)$(PREFIX)/bin/clusterctl $(DESTDIR)/etc/systemd/system/clusterm.service
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/clusterm
+
+.PHONY: clean
+clean: ## remove what build built
+	rm -rf bin
