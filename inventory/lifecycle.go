@@ -109,9 +109,9 @@ type Transition struct {
 	Verb    Verb
 	From    []Status // the statuses it is legal from
 	Through Status   // the in-progress status while a job does it
-	Success Status   // the status after success
+	Success Status   // the status after success; empty: the node is no longer known
 	// Failed is the status after a failure whose cleanup succeeded, or that
-	// needed none.
+	// needed none; empty: the status it came from.
 	Failed Status
 	// Dirty is the status after a failure whose cleanup failed too or was
 	// skipped. Equal to Failed where the verb cleans nothing.

@@ -16,7 +16,7 @@ const maxQueued = 1000
 // succeeds, those numbered before seq only (0: all).
 func project(v *View, seq uint64) []inventory.Node {
 	nodes := slices.Clone(v.Nodes)
-	index := make(map[string]int, len(nodes))
+	index, gone := make(map[string]int, len(nodes)), map[string]bool{}
 	for i, n := range nodes {
 		index[n.Name] = i
 	}
@@ -34,6 +34,9 @@ func project(v *View, seq uint64) []inventory.Node {
 				continue
 			}
 			n := &nodes[i]
+			if t.Success == "" {
+				gone[n.Name] = true
+			}
 			n.Status, n.Group = t.Success, target.Group
 			if o, ok := j.Outcomes[n.Name]; ok {
 				n.Status, n.Group = o.Status, o.Group
@@ -41,7 +44,7 @@ func project(v *View, seq uint64) []inventory.Node {
 			n.Job, n.Verb, n.Before = "", "", nil
 		}
 	}
-	return nodes
+	return slices.DeleteFunc(nodes, func(n inventory.Node) bool { return gone[n.Name] })
 }
 
 // accept decides whether the request can become a job, given the view. It
@@ -98,7 +101,7 @@ func checkOptions(j *Job) error {
 	}
 	if _, ok := inventory.TransitionOf(j.Verb); !ok && j.Verb != inventory.VerbDiscover {
 		return inventory.Errorf(inventory.KindInvalid, "there is no verb %q for a job", j.Verb).
-			Do("use commission, update, maintenance, decommission, clear or discover")
+			Do("use commission, update, maintenance, decommission, clear, forget or discover")
 	}
 	commission, update, clear := j.Verb == inventory.VerbCommission, j.Verb == inventory.VerbUpdate, j.Verb == inventory.VerbClear
 	switch {
@@ -169,7 +172,7 @@ func legal(nodes []inventory.Node, groups inventory.Groups, j *Job) error {
 		target := &j.Targets[i]
 		n, ok := index[target.Name]
 		if !ok {
-			refusals = append(refusals, inventory.Errorf(inventory.KindRefused, "%s is no longer known", target.Name).About(target.Name))
+			refusals = append(refusals, inventory.Errorf(inventory.KindRefused, "%s is no longer known, or will be forgotten by then", target.Name).About(target.Name))
 			continue
 		}
 		if err := t.Check(*n); err != nil {

@@ -604,6 +604,10 @@ func (s *Service) finish(ctx context.Context, id string) error {
 				if !ok || !known || n.Job != j.ID {
 					continue
 				}
+				if o.Status == "" {
+					writes = append(writes, s.bury(n, j.Actor, j.Why))
+					continue
+				}
 				free, entry := n.Release(o, inventory.Cause{Actor: j.Actor, Job: j.ID, Time: now})
 				writes = append(writes, NodeWrite{Node: free, Entries: []inventory.Entry{entry}})
 			}

@@ -73,6 +73,8 @@ func plan(j Job, now time.Time, leave func(names []string) error) Step {
 		return p.decommission()
 	case inventory.VerbClear:
 		return p.clear()
+	case inventory.VerbForget:
+		return p.forget()
 	}
 	return p.discover()
 }
@@ -400,6 +402,23 @@ func (p *planner) clear() Step {
 		}
 		why := own(last, t.Name, reason)
 		return inventory.Outcome{Status: inventory.Quarantined, Group: t.FromGroup, Residue: t.Residue, Error: why, Reason: why}
+	}))
+}
+
+// forget removes the agent: cleanup.yml undoes what site.yml did for hosts
+// that were being prepared.
+func (p *planner) forget() Step {
+	removed := p.last(PhaseCleanup)
+	if removed == nil && p.stop == "" {
+		return p.run(PhaseCleanup, PlaybookCleanup, func(Target) string { return inventory.GroupPrepare }, nil)
+	}
+	cause, reason := p.failure(removed)
+	return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
+		if removed != nil && removed.Results[t.Name].Done {
+			return inventory.Outcome{}
+		}
+		why := "its agent was not removed: " + own(removed, t.Name, reason)
+		return inventory.Outcome{Status: t.From, Group: t.FromGroup, Applied: t.Applied, Residue: t.Residue, Error: why, Reason: why}
 	}))
 }
 

@@ -304,8 +304,7 @@ func (s *Service) Forget(ctx context.Context, names []string, force bool, reason
 		if missing := v.missing(names); len(missing) > 0 {
 			return inventory.Errorf(inventory.KindNotFound, "no such node: %s", join(missing)).Do("see clusterctl nodes get").About(missing...)
 		}
-		var nodes []inventory.Node
-		var graves []inventory.Tombstone
+		var writes []NodeWrite
 		var refusals []*inventory.Error
 		for _, name := range names {
 			n, _ := v.node(name)
@@ -318,8 +317,7 @@ func (s *Service) Forget(ctx context.Context, names []string, force bool, reason
 						Do("wait for the job: clusterctl job logs -f %s", j.ID).About(name))
 				}
 			}
-			nodes = append(nodes, n)
-			graves = append(graves, inventory.Tombstone{Name: n.Name, Label: n.Label, Serial: n.Serial, HostKeys: n.HostKeys, Time: s.now(), Actor: actor, Reason: reason})
+			writes = append(writes, s.bury(n, actor, reason))
 		}
 		if err := together(refusals); err != nil {
 			return err
@@ -327,13 +325,20 @@ func (s *Service) Forget(ctx context.Context, names []string, force bool, reason
 		if err := s.Groups().CheckLeave(v.Nodes, names); err != nil {
 			return err
 		}
-		revision, err = s.Store.Forget(ctx, v.Ground, nodes, graves)
+		revision, err = s.Store.Forget(ctx, v.Ground, writes)
 		return err
 	})
 	if err == nil {
 		s.Logger.WithFields(logrus.Fields{"nodes": names, "actor": actor, "force": force, "reason": reason}).Info("forgotten")
 	}
 	return revision, err
+}
+
+// bury is the write that removes a node and leaves its tombstone.
+func (s *Service) bury(n inventory.Node, actor, reason string) NodeWrite {
+	return NodeWrite{Node: n, Grave: &inventory.Tombstone{
+		Name: n.Name, Label: n.Label, Serial: n.Serial, HostKeys: n.HostKeys, Time: s.now(), Actor: actor, Reason: reason,
+	}}
 }
 
 // NodePatch changes how a node is reached.

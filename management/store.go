@@ -120,6 +120,9 @@ func (v *View) missing(names []string) []string {
 type NodeWrite struct {
 	Node    inventory.Node
 	Entries []inventory.Entry
+	// Grave: the node is removed, with its history and what was set for it, and
+	// leaves this tombstone.
+	Grave *inventory.Tombstone
 }
 
 // Store keeps everything durable. Every method may block until its context
@@ -162,9 +165,8 @@ type Store interface {
 	// PutOverlay replaces the configuration's overlay, guarded like PutVars.
 	PutOverlay(ctx context.Context, revision int64, overlay map[string]any) (int64, error)
 
-	// Forget removes nodes, with what was set for them and their history, and
-	// leaves the tombstones.
-	Forget(ctx context.Context, ground int64, nodes []inventory.Node, graves []inventory.Tombstone) (int64, error)
+	// Forget removes nodes: writes that have a Grave.
+	Forget(ctx context.Context, ground int64, writes []NodeWrite) (int64, error)
 	// History returns the newest entries of a node, oldest first.
 	History(ctx context.Context, node string, limit int) ([]inventory.Entry, error)
 

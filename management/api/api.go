@@ -92,7 +92,7 @@ const (
 
 // JobRequest asks for a job.
 type JobRequest struct {
-	Verb  inventory.Verb `json:"verb"`            // commission, decommission, update, maintenance, clear, discover
+	Verb  inventory.Verb `json:"verb"`            // commission, decommission, update, maintenance, clear, discover; forget also removes the agent
 	Nodes []string       `json:"nodes,omitempty"` // every verb but discover
 	Addrs []string       `json:"addrs,omitempty"` // discover
 	Group string         `json:"group,omitempty"` // commission, update

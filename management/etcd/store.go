@@ -223,11 +223,26 @@ func (s *Store) parts(writes []management.NodeWrite) ([]etcd.Ops, error) {
 	parts := make([]etcd.Ops, len(writes))
 	var err error
 	for i, w := range writes {
-		if parts[i], err = s.client.PutNode(w.Node, w.Entries); err != nil {
+		if w.Grave != nil {
+			parts[i], err = s.removal(w)
+		} else {
+			parts[i], err = s.client.PutNode(w.Node, w.Entries)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	return parts, nil
+}
+
+// removal is what takes a node out of the store and leaves its tombstone.
+func (s *Store) removal(w management.NodeWrite) (etcd.Ops, error) {
+	grave, err := put(s.client.GraveKey(w.Node.Name), w.Grave)
+	ops := s.client.DeleteNode(w.Node)
+	ops.Then = append(ops.Then, grave,
+		clientv3.OpDelete(s.key("/v/vars/%s", management.ScopeNode(w.Node.Name))),
+		clientv3.OpDelete(s.key("/v/connections/%s", w.Node.Name)))
+	return ops, err
 }
 
 // commitJob writes the job, and moves the ground, together with the operations.
@@ -370,18 +385,12 @@ func (s *Store) PutOverlay(ctx context.Context, revision int64, overlay map[stri
 	return s.replace(ctx, s.key("/v/overlay"), revision, overlay, len(overlay) == 0)
 }
 
-// Forget removes nodes and leaves tombstones; all of them in one transaction
-// where etcd takes it, else in chunks.
-func (s *Store) Forget(ctx context.Context, ground int64, nodes []inventory.Node, graves []inventory.Tombstone) (int64, error) {
-	parts := make([]etcd.Ops, len(nodes))
-	for i, n := range nodes {
-		grave, err := put(s.client.GraveKey(n.Name), graves[i])
-		if err != nil {
-			return 0, err
-		}
-		parts[i] = s.client.DeleteNode(n)
-		parts[i].Then = append(parts[i].Then, grave,
-			clientv3.OpDelete(s.key("/v/vars/%s", management.ScopeNode(n.Name))), clientv3.OpDelete(s.key("/v/connections/%s", n.Name)))
+// Forget removes nodes; all of them in one transaction where etcd takes it,
+// else in chunks.
+func (s *Store) Forget(ctx context.Context, ground int64, writes []management.NodeWrite) (int64, error) {
+	parts, err := s.parts(writes)
+	if err != nil {
+		return 0, err
 	}
 	var revision int64
 	for i, ops := range pack(parts, 1) {
@@ -389,7 +398,6 @@ func (s *Store) Forget(ctx context.Context, ground int64, nodes []inventory.Node
 			ops.If = append(ops.If, atRevision(s.groundKey(), ground))
 		}
 		ops.Then = append(ops.Then, clientv3.OpPut(s.groundKey(), "forget"))
-		var err error
 		if revision, err = s.commit(ctx, ops); err != nil {
 			return 0, err
 		}
