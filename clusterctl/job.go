@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -143,32 +142,59 @@ func parseJobStatus(word string) (api.JobStatus, error) {
 	return "", usagef("%q is not a job's status", word).do("the statuses are %v", strings.Trim(fmt.Sprint(known), "[]"))
 }
 
-// jobLogs prints the bytes of a job's output as they are.
+// jobLogs prints the bytes of a job's output as they are, or its events.
 func jobLogs(ctx context.Context, c *call) error {
-	id, follow := c.args[0], c.Bool("follow")
-	if c.Bool("events") {
-		return c.manager.Events(ctx, id, 0, follow, func(e api.Event) error {
-			var b bytes.Buffer
-			enc := json.NewEncoder(&b)
-			enc.SetEscapeHTML(false)
-			if err := enc.Encode(e); err != nil {
-				return err
-			}
-			return c.write(b.Bytes())
-		})
+	// Without patience of the client's own: an outage is told of here.
+	m, err := c.dial(-1)
+	if err != nil {
+		return err
 	}
-	log, err := c.manager.Log(ctx, id, 0, follow)
+	r := &logReader{call: c, from: m, id: c.args[0]}
+	read := r.text
+	if c.Bool("events") {
+		read = r.events
+	}
+	o := outage{note: func(s string) { c.say("%s", s) }}
+	r.answered = o.over
+	for {
+		err := read(ctx)
+		if err == nil || !r.began {
+			return err
+		}
+		if err := o.wait(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// logReader reads a job's output in several attempts, each going on where the
+// one before ended.
+type logReader struct {
+	*call
+	from     *client.Client
+	id       string
+	offset   int64 // of the text
+	seen     int   // events
+	began    bool  // there was an answer
+	answered func()
+}
+
+func (r *logReader) text(ctx context.Context) error {
+	log, err := r.from.Log(ctx, r.id, r.offset, r.Bool("follow"))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
+	r.began, r.id = true, log.Job() // "active" may be another one later
+	r.answered()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := log.Read(buf)
 		if n > 0 {
-			if err := c.write(buf[:n]); err != nil {
+			if err := r.write(buf[:n]); err != nil {
 				return err
 			}
+			r.offset += int64(n)
 		}
 		if err == io.EOF {
 			return nil
@@ -177,6 +203,31 @@ func jobLogs(ctx context.Context, c *call) error {
 			return err
 		}
 	}
+}
+
+func (r *logReader) events(ctx context.Context) error {
+	if !r.began {
+		j, err := r.from.Job(ctx, r.id)
+		if err != nil {
+			return err
+		}
+		r.id, r.began = j.ID, true
+	}
+	n := 0
+	return r.from.Events(ctx, r.id, 0, r.Bool("follow"), func(e api.Event) error {
+		r.answered()
+		if n++; n <= r.seen {
+			return nil
+		}
+		r.seen = n
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(e); err != nil {
+			return err
+		}
+		return r.write(b.Bytes())
+	})
 }
 
 // showJob prints one job.
@@ -208,7 +259,7 @@ func (p *printer) jobs(jobs []api.Job) {
 	p.rows([]string{"ID", "VERB", "STATUS", "NODES", "GROUP", "ACTOR", "ACCEPTED", "TOOK", "NOTE"}, rows)
 }
 
-// waits says what a queued job waits for.
+// waits says what a queued job waits for; "": for nothing but its turn.
 func waits(j api.Job) string {
 	switch {
 	case j.WaitReason != "":
@@ -218,7 +269,7 @@ func waits(j api.Job) string {
 	case len(j.WaitsFor) > 1:
 		return "waits for jobs " + list(j.WaitsFor)
 	}
-	return "waits for its turn"
+	return ""
 }
 
 // job prints one job; all: everything about it.
@@ -389,6 +440,3 @@ func failures(j api.Job) []string {
 	}
 	return lines
 }
-
-// patience bounds how long a stream waits for a manager that has gone.
-const patience = 5 * time.Minute

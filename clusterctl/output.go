@@ -252,7 +252,12 @@ func duration(d time.Duration) string {
 func list(s []string) string { return oneLine(strings.Join(s, ", ")) }
 
 // clip shortens s to a width, with an ellipsis.
-func clip(s string, width int) string { return runewidth.Truncate(s, width, "…") }
+func clip(s string, width int) string {
+	if width <= 0 {
+		return ""
+	}
+	return runewidth.Truncate(s, width, "…")
+}
 
 // scalar is a value as one line of a table: a string as it is, the rest as JSON.
 func scalar(v any) string {

@@ -142,6 +142,8 @@ func taskName(e api.Event) string {
 func (t *tracker) status(p paint) string {
 	j := t.job
 	switch {
+	case j.Status == api.Queued && waits(j) == "":
+		return "is queued"
 	case j.Status == api.Queued:
 		return "is queued: " + waits(j)
 	case j.Status.Ended():
@@ -170,7 +172,9 @@ func (l *lines) job(j api.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	news := l.tracker.setJob(j)
-	if (news || !l.began) && !j.Status.Ended() {
+	// A job that only waits for its turn has it in a moment; the end is told by
+	// the summary.
+	if (news || !l.began) && !j.Status.Ended() && (j.Status != api.Queued || waits(j) != "") {
 		l.line("job %s %s", j.ID, l.tracker.status(l.paint))
 	}
 	l.began = true
@@ -231,7 +235,6 @@ type rows struct {
 	out   *mpb.Progress
 	bars  []*mpb.Bar
 	paint paint
-	began time.Time
 
 	mu      sync.Mutex
 	tracker *tracker
@@ -242,10 +245,7 @@ type rows struct {
 const maxRows = 30
 
 func newRows(f *os.File, t *tracker, p paint) *rows {
-	r := &rows{tracker: t, paint: p, began: time.Now()}
-	if t.job.Started != nil {
-		r.began = *t.job.Started
-	}
+	r := &rows{tracker: t, paint: p}
 	n := min(len(t.hosts)+len(t.job.Helpers), maxRows)
 	if _, height, err := term.GetSize(int(f.Fd())); err == nil {
 		n = min(n, max(height-3, 1))
@@ -326,10 +326,14 @@ func rank(h *host) int {
 func (r *rows) head(width int) string {
 	t := r.tracker
 	spin := string(`|/-\`[r.frame%4])
-	elapsed := duration(time.Since(r.began).Truncate(time.Second))
+	elapsed := ""
+	if t.job.Started != nil {
+		// The two clocks may differ.
+		elapsed = "  " + duration(max(time.Since(*t.job.Started), 0).Truncate(time.Second))
+	}
 	text := fmt.Sprintf("%s job %s %s", spin, t.job.ID, t.status(false))
 	if t.task == "" || t.job.Status != api.Running {
-		return r.paint.busy(clip(text+"  "+elapsed, width))
+		return r.paint.busy(clip(text+elapsed, width))
 	}
 	done, all := 0, 0
 	for _, h := range t.hosts {
@@ -346,8 +350,11 @@ func (r *rows) head(width int) string {
 	if all > 0 {
 		full = done * cells / all
 	}
-	bar := fmt.Sprintf("  [%s%s] %d/%d hosts  %s", strings.Repeat("#", full), strings.Repeat("-", cells-full), done, all, elapsed)
-	return r.paint.busy(clip(text, max(width-runewidth.StringWidth(bar), 0)) + clip(bar, width))
+	bar := fmt.Sprintf("  [%s%s] %d/%d hosts%s", strings.Repeat("#", full), strings.Repeat("-", cells-full), done, all, elapsed)
+	if room := width - runewidth.StringWidth(bar); room >= cells {
+		return r.paint.busy(clip(text, room) + bar)
+	}
+	return r.paint.busy(clip(text+elapsed, width))
 }
 
 func (r *rows) hostRow(h *host, width int) string {

@@ -259,6 +259,10 @@ func (c *call) changed(done api.Changed, names []string, format string, args ...
 
 func (c *call) showVars(v api.Vars) error {
 	names := slices.Sorted(maps.Keys(v))
+	if len(v) == 0 && (c.format == formatTable || c.format == formatLong) {
+		c.say("no variables are set")
+		return nil
+	}
 	return c.show(view{
 		wire: v, names: names,
 		table: func(p *printer) {

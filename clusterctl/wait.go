@@ -42,6 +42,7 @@ type screen interface {
 }
 
 const (
+	patience   = 5 * time.Minute        // how long a manager may be away in the middle of something
 	firstPause = 250 * time.Millisecond // between attempts to reach a manager that does not answer
 	maxPause   = 3 * time.Second
 	drainTime  = 3 * time.Second // how long the events of a job that has ended may take to arrive
@@ -49,13 +50,16 @@ const (
 
 // wait waits for a job and prints how it ended. A ctx that is cancelled detaches.
 func (c *call) wait(ctx context.Context, j api.Job) error {
-	impatient, err := c.dial(-1)
-	if err != nil {
-		return err
+	end, err := j, error(nil)
+	if !j.Status.Ended() {
+		impatient, failed := c.dial(-1)
+		if failed != nil {
+			return failed
+		}
+		s := c.screen(j)
+		end, err = follow(ctx, twoClients{impatient, c.manager}, j, s)
+		s.close()
 	}
-	s := c.screen(j)
-	end, err := follow(ctx, twoClients{impatient, c.manager}, j, s)
-	s.close()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return failf(ExitInterrupted, "detached; job %s goes on", j.ID).
@@ -74,7 +78,7 @@ func (c *call) wait(ctx context.Context, j api.Job) error {
 	}
 	if err != nil || end.Status == api.Complete {
 		if err == nil {
-			c.say("job %s is %s%s", end.ID, c.errPaint().job(end.Status), tookText(end))
+			c.say("job %s is %s%s", end.ID, end.Status, tookText(end))
 		}
 		return err
 	}
@@ -132,32 +136,53 @@ func follow(ctx context.Context, w watcher, j api.Job, s screen) (api.Job, error
 
 // await waits for the job's end.
 func await(ctx context.Context, w watcher, id string, s screen) (api.Job, error) {
-	var since time.Time // of an outage; zero: none
-	pause := firstPause
+	o := outage{note: s.note, suffix: ", and the job goes on"}
 	for {
 		end, err := w.WaitJob(ctx, id, func(j api.Job) {
-			if !since.IsZero() {
-				s.note("the manager answers again")
-			}
-			since, pause = time.Time{}, firstPause
+			o.over()
 			s.job(j)
 		})
-		if err == nil || ctx.Err() != nil || inventory.KindOf(err) != inventory.KindUnavailable {
+		if err == nil {
+			return end, nil
+		}
+		if err := o.wait(ctx, err); err != nil {
 			return end, err
 		}
-		if since.IsZero() {
-			since = time.Now()
-			message, _ := explain(err)
-			s.note(message + "; waiting for it for up to " + duration(patience) + ", and the job goes on")
-		}
-		if time.Since(since) >= patience {
-			return end, err
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return end, err
-		}
-		pause = min(2*pause, maxPause)
 	}
+}
+
+// outage is the time in which a manager that had answered does not, as after a
+// restart. It tells of its beginning and its end.
+type outage struct {
+	note   func(string)
+	suffix string    // of the note
+	since  time.Time // zero: there is none
+	pause  time.Duration
+}
+
+// over tells it that the manager has answered.
+func (o *outage) over() {
+	if !o.since.IsZero() {
+		o.note("the manager answers again")
+	}
+	o.since, o.pause = time.Time{}, 0
+}
+
+// wait pauses before the next attempt, or returns err where there is to be none.
+func (o *outage) wait(ctx context.Context, err error) error {
+	if ctx.Err() != nil || inventory.KindOf(err) != inventory.KindUnavailable {
+		return err
+	}
+	if o.since.IsZero() {
+		o.since = time.Now()
+		message, _ := explain(err)
+		o.note(message + "; waiting for it for up to " + duration(patience) + o.suffix)
+	}
+	if time.Since(o.since) >= patience {
+		return err
+	}
+	o.pause = min(max(2*o.pause, firstPause), maxPause)
+	return sleep(ctx, o.pause)
 }
 
 // stream shows the job's events, each of them once, until there will be no more.

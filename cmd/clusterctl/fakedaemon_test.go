@@ -431,10 +431,13 @@ func (d *fakeDaemon) submit(r *http.Request, body []byte) (any, error) {
 		j.Warnings = []string{"the variable greeting looks like a template; it is passed on as text"}
 	}
 	d.jobs = append(d.jobs, j)
-	j.Revision = d.rev + 1
+	accepted := j.Job
+	accepted.Status = api.Queued
+	accepted.Revision = d.touch()
+	j.Revision = accepted.Revision + 1
 	d.play(j)
 	d.touch()
-	return j.Job, nil
+	return accepted, nil
 }
 
 func (j *fakeJob) event(e api.Event) {
