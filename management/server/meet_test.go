@@ -1,0 +1,731 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/server"
+)
+
+// site is a server on a real socket and a real port.
+type site struct {
+	*server.Server
+	manager  *memoryManager
+	config   *memoryConfig
+	health   *api.Health
+	registry *prometheus.Registry
+	log      *logtest.Hook
+	socket   string
+	url      string
+}
+
+func serve(t *testing.T, adjust ...func(*server.Options)) *site {
+	t.Helper()
+	logger, hook := logtest.NewNullLogger()
+	logger.SetLevel(logrus.DebugLevel)
+	s := &site{
+		manager: newMemory(), config: newMemoryConfig(), log: hook, registry: prometheus.NewRegistry(),
+		health: &api.Health{Status: api.HealthOK, Instance: "one"},
+	}
+	o := server.Options{
+		Manager: s.manager, Configurer: s.config, Logger: logger, Registerer: s.registry,
+		Health: func(context.Context) api.Health { return *s.health }, Version: api.Version{Version: "1.2.3", Go: "go1"},
+		Metrics: promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
+	}
+	for _, f := range adjust {
+		f(&o)
+	}
+	s.Server = server.New(o)
+	s.socket = filepath.Join(shortTemp(t), "s.sock")
+	unix, err := server.ListenUnix(s.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := server.ListenLoopback("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url = "http://" + tcp.Addr().String()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(unix, tcp) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return s
+}
+
+// shortTemp is a folder with a path short enough for sockets.
+func shortTemp(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "srv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// client connects over the socket.
+func (s *site) client(t *testing.T, adjust ...func(*client.Options)) *client.Client {
+	t.Helper()
+	o := client.Options{Socket: s.socket, UserAgent: "test/1", Patience: 5 * time.Second}
+	for _, f := range adjust {
+		f(&o)
+	}
+	c, err := client.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func overTCP(s *site) func(*client.Options) {
+	return func(o *client.Options) { o.Socket, o.URL = "", s.url }
+}
+
+// me is who the server takes this process for.
+func me(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() == 0 {
+		return "root"
+	}
+	return os.Getenv("USER")
+}
+
+func check[T any](t *testing.T) func(got T, err error) T {
+	return func(got T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%T: %v", got, err)
+		}
+		return got
+	}
+}
+
+func equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %#v, want %#v", what, got, want)
+	}
+}
+
+// TestEveryRoute calls every method of the client, over the socket and over
+// TCP, and compares what was called with what is served.
+func TestEveryRoute(t *testing.T) {
+	for _, way := range []string{"unix", "tcp"} {
+		t.Run(way, func(t *testing.T) {
+			s := serve(t)
+			c := s.client(t)
+			if way == "tcp" {
+				c = s.client(t, overTCP(s))
+			}
+			everyMethod(t, s, c, way == "unix")
+
+			used := map[string]bool{}
+			families := check[[]string](t)(routesUsed(s.registry))
+			for _, f := range families {
+				used[f] = true
+			}
+			for _, rt := range s.Routes() {
+				if strings.Contains(rt, " /v1/") && !used[rt] {
+					t.Errorf("the client never used %s", rt)
+				}
+			}
+		})
+	}
+}
+
+func routesUsed(r *prometheus.Registry) ([]string, error) {
+	families, err := r.Gather()
+	var out []string
+	for _, f := range families {
+		if f.GetName() != "clusterm_http_requests_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			out = append(out, labels["method"]+" "+labels["route"])
+		}
+	}
+	return out, err
+}
+
+func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
+	ctx := soon(t)
+	actor := func(call string) string {
+		_, who, _ := strings.Cut(call, "actor=")
+		return who
+	}
+	checkActor := func() {
+		t.Helper()
+		switch who := actor(s.manager.last()); {
+		case known && who != me(t):
+			t.Errorf("actor: %q, want %q", who, me(t))
+		case !known && !strings.HasPrefix(who, "http:127.0.0.1:"):
+			t.Errorf("actor: %q", who)
+		}
+	}
+
+	nodes := check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{}))
+	equal(t, "nodes", len(nodes.Items), 3)
+	equal(t, "revision", nodes.Revision, 10)
+	a := nodes.Items[0]
+	equal(t, "name", a.Name, "a-1")
+	equal(t, "node revision", a.Revision, 7)
+	equal(t, "connection", a.Connection, &api.Connection{User: "admin", Port: 2222})
+	some := check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{
+		Names: []string{"bb-1", "a-1"}, Status: []inventory.Status{inventory.Unallocated}, State: []inventory.State{inventory.Discovered},
+	}))
+	equal(t, "two nodes", len(some.Items), 2)
+	none := check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{Group: []string{inventory.GroupMaster}}))
+	equal(t, "no masters", len(none.Items), 0)
+	_, err := c.Nodes(ctx, client.NodeFilter{Names: []string{"x-1", "a-1", "y-2"}})
+	equal(t, "unknown nodes", inventory.KindOf(err), inventory.KindNotFound)
+	if !strings.Contains(err.Error(), "x-1, y-2") {
+		t.Errorf("not all named: %v", err)
+	}
+	var told *inventory.Error
+	if errors.As(err, &told) {
+		equal(t, "about", told.Nodes, []string{"x-1", "y-2"})
+	}
+
+	equal(t, "node", check[api.Node](t)(c.Node(ctx, "bb-1")).Addr, "10.0.0.2")
+	yes := true
+	patched := check[api.Node](t)(c.PatchNode(ctx, "bb-1", api.NodePatch{Connection: &api.Connection{Become: &yes}, ForgetHostKey: true}))
+	equal(t, "become", *patched.Connection.Become, true)
+	checkActor()
+	equal(t, "history", len(check[api.List[inventory.Entry]](t)(c.History(ctx, "a-1", 0)).Items), 2)
+	equal(t, "newest entry", check[api.List[inventory.Entry]](t)(c.History(ctx, "a-1", 1)).Items[0].Seq, 2)
+	equal(t, "groups", check[api.List[inventory.Group]](t)(c.Groups(ctx)).Items[1].Needs, inventory.GroupMaster)
+
+	j := check[api.Job](t)(c.Submit(ctx, api.JobRequest{
+		Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: inventory.GroupMaster, ExtraVars: json.RawMessage(`{"big": 9007199254740993}`),
+		Timeout: api.Duration(90 * time.Minute),
+	}))
+	equal(t, "job", [3]string{j.ID, string(j.Status), j.WaitReason}, [3]string{"1", "Queued", "job 99 holds a-1"})
+	checkActor()
+	if !strings.Contains(s.manager.last(), "extra=map[big:9007199254740993]") {
+		t.Errorf("variables were changed on the way: %s", s.manager.last())
+	}
+	whole := check[api.Job](t)(c.Job(ctx, "1"))
+	equal(t, "vars", whole.Vars, map[string]api.MergedVars{"a-1": {
+		"big": {Value: int64(9007199254740993), Origin: "request"}, "motd": {Value: "hello", Origin: "global"},
+	}})
+	list := check[api.List[api.Job]](t)(c.Jobs(ctx, client.JobFilter{Status: []api.JobStatus{api.Queued}, Node: "a-1", Limit: 5}))
+	equal(t, "jobs", len(list.Items), 1)
+	equal(t, "waits for", list.Items[0].WaitsFor, []string{"99"})
+	equal(t, "no jobs", len(check[api.List[api.Job]](t)(c.Jobs(ctx, client.JobFilter{Node: "bb-1"})).Items), 0)
+
+	s.manager.write("1", management.StreamText, "PLAY [all]\nok\n")
+	s.manager.write("1", management.StreamEvents, `{"event":"task","task":"x","time":1700000000.5}`+"\nnonsense\n")
+	log := check[*client.Stream](t)(c.Log(ctx, "1", 5, false))
+	text := check[[]byte](t)(io.ReadAll(log))
+	_ = log.Close()
+	equal(t, "log", string(text), "[all]\nok\n")
+	equal(t, "offset", log.Offset(), 14)
+	var events []api.Event
+	if err := c.Events(ctx, "1", 0, false, func(e api.Event) error { events = append(events, e); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "events", []string{events[0].Task, events[1].Event, events[1].Message}, []string{"x", api.EventUnreadable, "nonsense"})
+	equal(t, "log bytes", check[api.Job](t)(c.Job(ctx, "1")).LogBytes, 14)
+
+	cancelled := check[api.Job](t)(c.Cancel(ctx, "1"))
+	equal(t, "cancelled", cancelled.Status, api.Cancelled)
+	checkActor()
+	equal(t, "ended", check[api.Job](t)(c.WaitJob(ctx, "last")).ID, "1")
+
+	for _, scope := range []client.Scope{client.ScopeGlobal, client.ScopeGroup(inventory.GroupWorker), client.ScopeNode("a-1")} {
+		set := check[api.Changed](t)(c.SetVars(ctx, scope, api.Vars{"x": 1, "t": "{{ y }}"}))
+		equal(t, "warnings", set.Warnings, []string{"t looks like a template"})
+		checkActor()
+		check[api.Changed](t)(c.PatchVars(ctx, scope, api.Vars{"t": nil, "z": []any{1.5, "a"}}))
+		equal(t, "vars", check[api.Vars](t)(c.Vars(ctx, scope)), api.Vars{"x": int64(1), "z": []any{1.5, "a"}})
+	}
+	merged := check[api.MergedVars](t)(c.MergedVars(ctx, "a-1"))
+	equal(t, "merged", merged["x"], api.MergedVar{Value: int64(1), Origin: "node"})
+
+	config := check[api.Config](t)(c.Config(ctx))
+	equal(t, "config", config["jobs.limit"], api.Setting{Value: int64(4), Origin: "default", Settable: true})
+	config = check[api.Config](t)(c.PatchConfig(ctx, map[string]any{"jobs.limit": 7}))
+	equal(t, "overlay", config["jobs.limit"], api.Setting{Value: int64(7), Origin: "overlay", Settable: true})
+	_, err = c.PatchConfig(ctx, map[string]any{"data_dir": "/tmp"})
+	equal(t, "data_dir", inventory.KindOf(err), inventory.KindRefused)
+
+	equal(t, "health", check[api.Health](t)(c.Health(ctx)).Instance, "one")
+	s.health.Status = api.HealthDegraded
+	equal(t, "degraded", check[api.Health](t)(c.Health(ctx)).Status, api.HealthDegraded)
+	s.health.Status = api.HealthOK
+	equal(t, "version", check[api.Version](t)(c.Version(ctx)).Version, "1.2.3")
+
+	forgotten := check[api.Changed](t)(c.Forget(ctx, api.Forget{Nodes: []string{"ccc-1"}, Force: true, Reason: "gone"}))
+	checkActor()
+	equal(t, "left", len(check[api.List[api.Node]](t)(c.At(forgotten.Revision).Nodes(ctx, client.NodeFilter{})).Items), 2)
+	_, err = c.Node(ctx, "")
+	equal(t, "no name", inventory.KindOf(err), inventory.KindInvalid)
+	_, err = c.Node(ctx, "a/b c")
+	if inventory.KindOf(err) != inventory.KindNotFound || !strings.Contains(err.Error(), `"a/b c"`) {
+		t.Errorf("a name with a slash: %v", err)
+	}
+}
+
+// TestKindsBothWays sends an error of every kind through both ends.
+func TestKindsBothWays(t *testing.T) {
+	s := serve(t)
+	c := s.client(t)
+	for _, kind := range inventory.Kinds {
+		want := inventory.Errorf(kind, "the %s one: %w", kind, errors.New("secret cause")).Do("do that").About("a-1", "bb-1")
+		want.Message = "the " + string(kind) + " one"
+		s.manager.fail = want
+		_, err := c.Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+		var got *inventory.Error
+		if !errors.As(err, &got) {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		equal(t, "kind", got.Kind, kind)
+		if kind == inventory.KindInternal {
+			if strings.Contains(err.Error(), "one") || !strings.Contains(err.Error(), "incident") {
+				t.Errorf("an internal error is shown: %v", err)
+			}
+			continue
+		}
+		equal(t, "error", [3]any{got.Message, got.Remedy, strings.Join(got.Nodes, " ")}, [3]any{want.Message, "do that", "a-1 bb-1"})
+	}
+}
+
+// TestFaultsStayInside: what is no known kind, and a panic, are logged in full
+// under the number that is shown.
+func TestFaultsStayInside(t *testing.T) {
+	s := serve(t)
+	for _, fault := range []any{errors.New("password is 1234"), "password is 1234"} {
+		s.manager.fail = fault
+		for _, path := range []string{api.PathJobs, api.LegacyCommission} {
+			s.log.Reset()
+			status, body := s.request(t, "POST", path, `{"verb":"commission","nodes":["a-1"]}`)
+			if status != 500 || strings.Contains(body, "1234") {
+				t.Errorf("%s: %d %s", path, status, body)
+			}
+			found := false
+			for _, e := range s.log.AllEntries() {
+				incident, _ := e.Data["incident"].(string)
+				text, _ := e.String()
+				if incident != "" && strings.Contains(body, incident) && strings.Contains(text, "1234") {
+					found = true
+				}
+			}
+			if !found {
+				t.Errorf("%s: the log does not explain %s", path, body)
+			}
+		}
+	}
+	s.manager.fail = nil
+	if _, err := s.client(t).Nodes(soon(t), client.NodeFilter{}); err != nil {
+		t.Errorf("after a panic: %v", err)
+	}
+}
+
+// request sends text over TCP as a script would.
+func (s *site) request(t *testing.T, method, path, body string, headers ...string) (int, string) {
+	t.Helper()
+	res, text := s.exchange(t, method, path, body, headers...)
+	return res.StatusCode, text
+}
+
+func (s *site) exchange(t *testing.T, method, path, body string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(soon(t), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body == "" {
+		req.Body = http.NoBody
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+			continue
+		}
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(text)
+}
+
+// TestReads: revisions, waiting for one, and giving up.
+func TestReads(t *testing.T) {
+	s := serve(t)
+	c := s.client(t)
+	res, _ := s.exchange(t, "GET", api.PathNodes, "")
+	equal(t, "revision", res.Header.Get(api.HeaderRevision), "10")
+
+	got := make(chan error, 1)
+	go func() {
+		list, err := c.At(12).Nodes(soon(t), client.NodeFilter{})
+		if err == nil && list.Revision < 12 {
+			err = errors.New("too old an answer")
+		}
+		got <- err
+	}()
+	for range 2 {
+		s.manager.change(func(*management.View) {})
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(soon(t))
+	go func() {
+		_, err := c.At(1000).Nodes(ctx, client.NodeFilter{})
+		got <- err
+	}()
+	cancel()
+	if err := <-got; !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: %v", err)
+	}
+}
+
+// TestWaitJob follows a job's record to its end.
+func TestWaitJob(t *testing.T) {
+	s := serve(t)
+	c := s.client(t)
+	ctx := soon(t)
+	check[api.Job](t)(c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1", "bb-1"}}))
+	seen := make(chan api.Job, 10)
+	ended := make(chan api.Job, 1)
+	go func() {
+		j, err := c.WaitJob(ctx, "1", func(j api.Job) { seen <- j })
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- j
+	}()
+	equal(t, "first", (<-seen).Status, api.Queued)
+	s.manager.change(func(*management.View) {}) // of no interest
+	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Running })
+	equal(t, "then", (<-seen).Status, api.Running)
+	s.manager.setJob("1", func(j *management.Job) {
+		j.Status, j.Cause, j.Reason = management.Errored, management.CauseFailed, "site.yml failed on a-1"
+		j.Runs = []management.Run{
+			{Phase: management.PhaseConfigure, Playbook: "site.yml", Hosts: []string{"a-1", "bb-1"}, Exit: "failed", Results: map[string]management.Result{
+				"a-1": {Begun: true, Failed: 1, Changed: 2, Task: "install", Message: "no space"}, "bb-1": {Begun: true, Changed: 3, OK: 4, Done: true},
+			}},
+			{Phase: management.PhaseUndo, Playbook: "cleanup.yml", Hosts: []string{"a-1", "bb-1"}, Exit: "done", Results: map[string]management.Result{
+				"a-1": {Begun: true, Changed: 1, Done: true}, "bb-1": {Begun: true, Changed: 1, Done: true},
+			}},
+		}
+		j.Outcomes = map[string]inventory.Outcome{
+			"a-1":  {Status: inventory.Unallocated, Error: `task "install": no space`},
+			"bb-1": {Status: inventory.Unallocated, Error: "site.yml failed on a-1"},
+		}
+	})
+	j := <-ended
+	equal(t, "hosts", j.Hosts, []api.HostSummary{
+		{Host: "a-1", Status: inventory.Unallocated, Changed: 3, Error: `task "install": no space`},
+		{Host: "bb-1", Status: inventory.Unallocated, Changed: 4, Error: "site.yml failed on a-1"},
+	})
+	equal(t, "runs", len(j.Runs), 2)
+	equal(t, "result", j.Runs[0].Results[0], api.HostResult{Host: "a-1", Changed: 2, Failed: 1, Task: "install", Message: "no space"})
+	if j.Vars != nil {
+		t.Error("nobody asked for variables")
+	}
+}
+
+// TestFollow: two followers see the same bytes as a later reader, byte for byte.
+func TestFollow(t *testing.T) {
+	s := serve(t)
+	ctx := soon(t)
+	check[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+	s.manager.setJob("1", func(j *management.Job) { j.Status, j.Started = management.Running, time.Now() })
+	var followers sync.WaitGroup
+	texts := make([]string, 2)
+	open := make(chan struct{}, 2)
+	for i := range texts {
+		followers.Go(func() {
+			stream, err := s.client(t).Log(ctx, "active", 0, true)
+			if err != nil {
+				t.Error(err)
+			}
+			open <- struct{}{}
+			b, err := io.ReadAll(stream)
+			if err != nil {
+				t.Error(err)
+			}
+			_ = stream.Close()
+			texts[i] = string(b)
+		})
+	}
+	<-open // connected, although there is no output yet
+	<-open
+	want := strings.Repeat("x", 100<<10) + "\n"
+	for i := range 20 {
+		s.manager.write("1", management.StreamText, want[i*5000:(i+1)*5000])
+	}
+	s.manager.write("1", management.StreamText, want[100000:])
+	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Complete })
+	followers.Wait()
+	for i := range texts {
+		if texts[i] != want {
+			t.Errorf("follower %d: %d bytes, want %d", i, len(texts[i]), len(want))
+		}
+	}
+}
+
+// TestStalledFollower: a client that stops reading is dropped, and meanwhile
+// nobody else notices.
+func TestStalledFollower(t *testing.T) {
+	s := serve(t, func(o *server.Options) { o.Stall = 300 * time.Millisecond })
+	dropped := make(chan error, 1)
+	s.manager.onEmit = func(err error) { dropped <- err }
+	ctx := soon(t)
+	check[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Running })
+
+	stalled := check[net.Conn](t)(net.Dial("unix", s.socket))
+	defer func() { _ = stalled.Close() }()
+	if _, err := io.WriteString(stalled, "GET /v1/jobs/1/log?follow=true HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	big := strings.Repeat("0123456789abcdef", 1<<20) // 16 MiB: more than any buffer on the way
+	s.manager.write("1", management.StreamText, big)
+	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Complete })
+
+	log := check[*client.Stream](t)(s.client(t).Log(ctx, "1", 0, true))
+	n := check[int64](t)(io.Copy(io.Discard, log))
+	_ = log.Close()
+	equal(t, "bytes that others got", n, int64(len(big)))
+	select {
+	case err := <-dropped:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("dropped because of %v", err)
+		}
+	case <-ctx.Done():
+		t.Error("the stalled follower was not dropped")
+	}
+}
+
+// TestRestart: a follower and a waiter go on where they were when the daemon
+// comes back, and shutdown does not wait for them.
+func TestRestart(t *testing.T) {
+	manager, config := newMemory(), newMemoryConfig()
+	path := filepath.Join(shortTemp(t), "s.sock")
+	start := func() (stop func()) {
+		srv := server.New(server.Options{Manager: manager, Configurer: config})
+		l := check[net.Listener](t)(server.ListenUnix(path))
+		ended := make(chan error, 1)
+		go func() { ended <- srv.Serve(l) }()
+		return func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			if err := srv.Shutdown(ctx); err != nil {
+				t.Errorf("a stream held up the shutdown: %v", err)
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	stop := start()
+	c := check[*client.Client](t)(client.New(client.Options{Socket: path, Patience: 20 * time.Second}))
+	ctx := soon(t)
+	check[api.Job](t)(c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+	manager.setJob("1", func(j *management.Job) { j.Status, j.Started = management.Running, time.Now() })
+	stream := check[*client.Stream](t)(c.Log(ctx, "active", 0, true))
+	manager.write("1", management.StreamText, "before ")
+	first := make([]byte, 7)
+	if _, err := io.ReadFull(stream, first); err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan api.Job, 1)
+	known := make(chan struct{}, 10)
+	go func() {
+		j, err := c.WaitJob(ctx, "1", func(api.Job) { known <- struct{}{} })
+		if err != nil {
+			t.Error(err)
+		}
+		waited <- j
+	}()
+	<-known
+	stop()
+	manager.write("1", management.StreamText, "meanwhile ")
+	manager.change(func(v *management.View) { // another job is the active one now
+		v.Jobs = append(v.Jobs, management.Job{ID: "2", Status: management.Running, Started: time.Now()})
+	})
+	stop = start()
+	manager.write("1", management.StreamText, "after")
+	manager.setJob("1", func(j *management.Job) { j.Status = management.Complete })
+	rest := check[[]byte](t)(io.ReadAll(stream))
+	equal(t, "log", string(first)+string(rest), "before meanwhile after")
+	equal(t, "waited", (<-waited).Status, api.Complete)
+
+	stop()
+	impatient := check[*client.Client](t)(client.New(client.Options{Socket: path, Patience: -1}))
+	_, err := impatient.WaitJob(ctx, "1")
+	equal(t, "gone", inventory.KindOf(err), inventory.KindUnavailable)
+}
+
+// TestBrokenOff: what ends in the middle is not taken for the whole.
+func TestBrokenOff(t *testing.T) {
+	s := serve(t)
+	ctx := soon(t)
+	check[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Running })
+	s.manager.write("1", management.StreamText, "half")
+	log := check[*client.Stream](t)(s.client(t, func(o *client.Options) { o.Patience = -1 }).Log(ctx, "1", 0, true))
+	half := make([]byte, 4)
+	if _, err := io.ReadFull(log, half); err != nil {
+		t.Fatal(err)
+	}
+	s.manager.change(func(v *management.View) { v.Jobs = nil }) // the log fails now
+	_, err := io.ReadAll(log)
+	if err == nil {
+		t.Error("a broken log ended as if it were whole")
+	}
+}
+
+// TestAudit: every request that changes something, or tries to, leaves a line,
+// and none holds a value.
+func TestAudit(t *testing.T) {
+	s := serve(t)
+	c := s.client(t, func(o *client.Options) { o.Actor = "alice" })
+	ctx := soon(t)
+	who := "alice"
+	if os.Getuid() != 0 {
+		who = me(t) // only root may speak for others
+	}
+	check[api.Changed](t)(c.PatchVars(ctx, client.ScopeGlobal, api.Vars{"token": "s3cret"}))
+	_, _ = c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1", "zz-9"}, ExtraVars: json.RawMessage(`{"t":"s3cret"}`)})
+	check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{}))
+	s.request(t, "POST", api.LegacyDecommission+"?extra_vars=%7B%22t%22%3A%22s3cret%22%7D", `{"nodes":["a-1"]}`)
+	s.request(t, "POST", api.LegacyNodes, "")
+
+	var lines []*logrus.Entry
+	for _, e := range s.log.AllEntries() {
+		if e.Message == "audit" {
+			lines = append(lines, e)
+		}
+		if text, _ := e.String(); strings.Contains(text, "s3cret") {
+			t.Errorf("a value is in the log: %s", text)
+		}
+	}
+	if len(lines) != 3 {
+		t.Fatalf("%d lines, want 3", len(lines))
+	}
+	equal(t, "vars", [3]any{lines[0].Data["actor"], lines[0].Data["vars"], lines[0].Data["status"]}, [3]any{who, []string{"token"}, 200})
+	equal(t, "refused", [3]any{lines[1].Data["verb"], lines[1].Data["nodes"], lines[1].Data["status"]}, [3]any{inventory.VerbCommission, []string{"a-1", "zz-9"}, 404})
+	equal(t, "legacy", [2]any{lines[2].Data["verb"], lines[2].Data["job"]}, [2]any{inventory.VerbDecommission, "1"})
+	for _, field := range []string{"duration", "remote", "method", "path"} {
+		if lines[0].Data[field] == nil {
+			t.Errorf("no %s", field)
+		}
+	}
+}
+
+// TestAtOnce hammers one server from many clients; -race watches.
+func TestAtOnce(t *testing.T) {
+	s := serve(t)
+	ctx := soon(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			c := s.client(t)
+			if i%2 == 1 {
+				c = s.client(t, overTCP(s))
+			}
+			for range 10 {
+				j, err := c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				s.manager.write(j.ID, management.StreamText, "line\n")
+				if _, err := c.PatchVars(ctx, client.ScopeGlobal, api.Vars{"n": i}); err != nil {
+					t.Error(err)
+				}
+				if _, err := c.Jobs(ctx, client.JobFilter{Limit: 3}); err != nil {
+					t.Error(err)
+				}
+				go s.manager.setJob(j.ID, func(j *management.Job) { j.Status = management.Complete })
+				log, err := c.Log(ctx, j.ID, 0, true)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if text, err := io.ReadAll(log); err != nil || string(text) != "line\n" {
+					t.Errorf("%q %v", text, err)
+				}
+				_ = log.Close()
+				if _, err := c.WaitJob(ctx, j.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	equal(t, "jobs", len(s.manager.View().Jobs), 80)
+}
+
+// TestSummaries covers how a job ended for a host, without a client.
+func TestSummaries(t *testing.T) {
+	s := serve(t)
+	c := s.client(t)
+	ended := func(j management.Job) []api.HostSummary {
+		s.manager.change(func(v *management.View) { v.Jobs = []management.Job{j} })
+		return check[api.Job](t)(c.Job(soon(t), j.ID)).Hosts
+	}
+	target := func(names ...string) (out []management.Target) {
+		for _, n := range names {
+			out = append(out, management.Target{Name: n})
+		}
+		return out
+	}
+	equal(t, "never begun", ended(management.Job{ID: "1", Verb: inventory.VerbUpdate, Status: management.Cancelled, Reason: "cancelled by bob", Targets: target("a-1")}),
+		[]api.HostSummary{{Host: "a-1", Error: "cancelled by bob"}})
+	equal(t, "best effort", ended(management.Job{ID: "1", Verb: inventory.VerbDecommission, Status: management.Complete, Targets: target("a-1", "bb-1"),
+		Outcomes: map[string]inventory.Outcome{"a-1": {Status: inventory.Decommissioned}, "bb-1": {Status: inventory.Decommissioned, Error: "not cleaned: unreachable"}}}),
+		[]api.HostSummary{{Host: "a-1", Status: inventory.Decommissioned, OK: true}, {Host: "bb-1", Status: inventory.Decommissioned, Error: "not cleaned: unreachable"}})
+	equal(t, "discover", ended(management.Job{ID: "1", Verb: inventory.VerbDiscover, Status: management.Errored, Reason: "10.0.0.9 did not appear", Targets: target("10.0.0.8", "10.0.0.9"),
+		Runs: []management.Run{
+			{Phase: management.PhaseConfigure, Hosts: []string{"10.0.0.8", "10.0.0.9"}, Results: map[string]management.Result{"10.0.0.8": {Done: true, Changed: 2}, "10.0.0.9": {Done: true}}},
+			{Phase: management.PhaseAppear, Hosts: []string{"10.0.0.8", "10.0.0.9"}, Results: map[string]management.Result{"10.0.0.8": {Done: true}, "10.0.0.9": {}}},
+		}}),
+		[]api.HostSummary{{Host: "10.0.0.8", OK: true, Changed: 2}, {Host: "10.0.0.9", Error: "10.0.0.9 did not appear"}})
+}

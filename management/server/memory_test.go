@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/api"
+)
+
+// memoryManager keeps everything in memory, accepts every job whose nodes it
+// knows, and runs none: tests move jobs and logs along themselves.
+type memoryManager struct {
+	mu      sync.Mutex
+	view    *management.View
+	changed chan struct{} // closed when view or logs change
+	inputs  map[string]management.Inputs
+	logs    map[string][]byte // job/stream
+	calls   []string
+	words   []inventory.Word
+	// fail is returned by every change, and panics where it is a string.
+	fail any
+	// onEmit sees every error that a reader of a log returns.
+	onEmit func(error)
+}
+
+func node(label string) inventory.Node {
+	return inventory.Node{
+		Name: label + "-1", Label: label, Serial: "1", Addr: "10.0.0." + strconv.Itoa(len(label)), Revision: 7,
+		Status: inventory.Unallocated, PrevStatus: inventory.Decommissioned, State: inventory.Discovered, PrevState: inventory.Unknown,
+	}
+}
+
+func newMemory() *memoryManager {
+	return &memoryManager{
+		view: &management.View{
+			Revision: 10,
+			Nodes:    []inventory.Node{node("a"), node("bb"), node("ccc")},
+			Settings: map[management.Scope]configuration.Vars{
+				management.ScopeGlobal: {"motd": "hello", "port": int64(8080)},
+			},
+			Connections: map[string]configuration.Connection{"a-1": {User: "admin", Port: 2222}},
+		},
+		changed: make(chan struct{}), inputs: map[string]management.Inputs{}, logs: map[string][]byte{},
+	}
+}
+
+// change replaces the view by a newer one.
+func (m *memoryManager) change(f func(v *management.View)) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v := *m.view
+	v.Nodes, v.Jobs = slices.Clone(v.Nodes), slices.Clone(v.Jobs)
+	v.Settings, v.Connections = maps.Clone(v.Settings), maps.Clone(v.Connections)
+	v.Revision++
+	f(&v)
+	m.view = &v
+	m.wake()
+	return v.Revision
+}
+
+func (m *memoryManager) wake() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+func (m *memoryManager) called(format string, args ...any) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls = append(m.calls, fmt.Sprintf(format, args...))
+	switch fail := m.fail.(type) {
+	case string:
+		panic(fail)
+	case error:
+		return fail
+	}
+	return nil
+}
+
+// last is the latest call.
+func (m *memoryManager) last() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.calls) == 0 {
+		return ""
+	}
+	return m.calls[len(m.calls)-1]
+}
+
+func (m *memoryManager) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.calls)
+}
+
+func (m *memoryManager) View() *management.View {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view
+}
+
+func (m *memoryManager) WaitRevision(ctx context.Context, revision int64) error {
+	for {
+		m.mu.Lock()
+		reached, changed := m.view.Revision >= revision, m.changed
+		m.mu.Unlock()
+		if reached {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (m *memoryManager) Groups() inventory.Groups { return inventory.DefaultGroups() }
+
+func (m *memoryManager) Waits(*management.View, management.Job) ([]string, string) {
+	return []string{"99"}, "job 99 holds a-1"
+}
+
+func (m *memoryManager) History(_ context.Context, name string, limit int) ([]inventory.Entry, error) {
+	if _, err := m.View().Node(name); err != nil {
+		return nil, err
+	}
+	all := []inventory.Entry{{Seq: 1, Verb: inventory.VerbDiscovered, To: inventory.Unallocated}, {Seq: 2, Verb: inventory.VerbCommission, To: inventory.Provisioning}}
+	if limit > 0 && limit < len(all) {
+		all = all[len(all)-limit:]
+	}
+	return all, nil
+}
+
+func (m *memoryManager) Vars(scope management.Scope) (configuration.Vars, error) {
+	if scope == management.ScopeGroup("nosuch") || scope == management.ScopeNode("nosuch-1") {
+		return nil, inventory.Errorf(inventory.KindNotFound, "there is no %s", scope)
+	}
+	return m.View().Vars(scope), nil
+}
+
+func (m *memoryManager) MergedVars(name string) (map[string]configuration.Var, error) {
+	if _, err := m.View().Node(name); err != nil {
+		return nil, err
+	}
+	return configuration.Merge(
+		configuration.Layer{Origin: configuration.OriginGlobal, Vars: m.View().Vars(management.ScopeGlobal)},
+		configuration.Layer{Origin: configuration.OriginNode, Vars: m.View().Vars(management.ScopeNode(name))},
+	), nil
+}
+
+func (m *memoryManager) Inputs(_ context.Context, id string) (management.Inputs, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.inputs[id], nil
+}
+
+func (m *memoryManager) Submit(_ context.Context, r management.Request) (management.Job, error) {
+	if err := m.called("submit %s %v %v group=%q extra=%v actor=%s", r.Verb, r.Nodes, r.Addrs, r.Group, r.Extra, r.Actor); err != nil {
+		return management.Job{}, err
+	}
+	names := slices.Concat(r.Nodes, r.Addrs)
+	if len(names) == 0 {
+		return management.Job{}, inventory.Errorf(inventory.KindInvalid, "no node is named")
+	}
+	v := m.View()
+	var missing []string
+	for _, n := range r.Nodes {
+		if _, err := v.Node(n); err != nil {
+			missing = append(missing, n)
+		}
+	}
+	if len(missing) > 0 {
+		return management.Job{}, inventory.Errorf(inventory.KindNotFound, "no such node: %v", missing).Do("see clusterctl nodes get").About(missing...)
+	}
+	var j management.Job
+	m.change(func(v *management.View) {
+		j = management.Job{
+			ID: strconv.Itoa(len(v.Jobs) + 1), Verb: r.Verb, Status: management.Queued, Group: r.Group, Actor: r.Actor,
+			Accepted: time.Unix(1700000000, 0).UTC(), Revision: v.Revision,
+		}
+		for _, n := range names {
+			j.Targets = append(j.Targets, management.Target{Name: n})
+		}
+		v.Jobs = append(v.Jobs, j)
+	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.inputs[j.ID] = management.Inputs{Extra: r.Extra, Vars: map[string]map[string]configuration.Var{
+		names[0]: {"motd": {Value: "hello", Origin: configuration.OriginGlobal}},
+	}}
+	return j, nil
+}
+
+// setJob changes a job.
+func (m *memoryManager) setJob(id string, f func(*management.Job)) {
+	m.change(func(v *management.View) {
+		for i := range v.Jobs {
+			if v.Jobs[i].ID == id {
+				f(&v.Jobs[i])
+				v.Jobs[i].Revision = v.Revision
+			}
+		}
+	})
+}
+
+func (m *memoryManager) Cancel(_ context.Context, id, actor string) (management.Job, error) {
+	if err := m.called("cancel %s actor=%s", id, actor); err != nil {
+		return management.Job{}, err
+	}
+	m.setJob(id, func(j *management.Job) {
+		j.Status, j.Cause, j.CancelBy = management.Cancelled, management.CauseCancelled, actor
+	})
+	return m.View().Job(id)
+}
+
+func (m *memoryManager) Forget(_ context.Context, nodes []string, force bool, reason, actor string) (int64, error) {
+	if err := m.called("forget %v force=%t reason=%q actor=%s", nodes, force, reason, actor); err != nil {
+		return 0, err
+	}
+	return m.change(func(v *management.View) {
+		v.Nodes = slices.DeleteFunc(v.Nodes, func(n inventory.Node) bool { return slices.Contains(nodes, n.Name) })
+	}), nil
+}
+
+func (m *memoryManager) PatchNode(_ context.Context, name string, p management.NodePatch, actor string) (inventory.Node, error) {
+	if err := m.called("patch %s %+v forget=%t actor=%s", name, p.Connection, p.ForgetHostKey, actor); err != nil {
+		return inventory.Node{}, err
+	}
+	if p.Connection != nil {
+		m.change(func(v *management.View) { v.Connections[name] = *p.Connection })
+	}
+	return m.View().Node(name)
+}
+
+func (m *memoryManager) SetVars(_ context.Context, scope management.Scope, vars configuration.Vars, actor string) (int64, []string, error) {
+	if err := m.called("set %s %v actor=%s", scope, vars, actor); err != nil {
+		return 0, nil, err
+	}
+	var warnings []string
+	for _, path := range configuration.LooksLikeTemplate(vars) {
+		warnings = append(warnings, path+" looks like a template")
+	}
+	return m.change(func(v *management.View) { v.Settings[scope] = vars }), warnings, nil
+}
+
+func (m *memoryManager) PatchVars(ctx context.Context, scope management.Scope, patch configuration.Vars, actor string) (int64, []string, error) {
+	vars := configuration.Vars{}
+	maps.Copy(vars, m.View().Vars(scope))
+	for k, v := range patch {
+		if vars[k] = v; v == nil {
+			delete(vars, k)
+		}
+	}
+	return m.SetVars(ctx, scope, vars, actor)
+}
+
+func (m *memoryManager) Observe(_ context.Context, observer string, words []inventory.Word) error {
+	if err := m.called("observe %s %d", observer, len(words)); err != nil {
+		return err
+	}
+	for _, w := range words {
+		if err := inventory.CheckLabel(w.Label); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.words = append(m.words, words...)
+	return nil
+}
+
+func logKey(job string, s management.Stream) string { return job + "/" + string(s) }
+
+// write appends to a job's log.
+func (m *memoryManager) write(job string, s management.Stream, data string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.logs[logKey(job, s)] = append(m.logs[logKey(job, s)], data...)
+	m.wake()
+}
+
+func (m *memoryManager) LogSize(_ context.Context, job string, s management.Stream) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return int64(len(m.logs[logKey(job, s)])), nil
+}
+
+func (m *memoryManager) Log(ctx context.Context, job string, s management.Stream, offset int64, follow bool, emit func(int64, []byte) error) error {
+	const piece = 32 << 10
+	for {
+		m.mu.Lock()
+		data, changed := m.logs[logKey(job, s)], m.changed
+		j, err := m.view.Job(job)
+		m.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if offset < int64(len(data)) {
+			data = data[offset:min(int64(len(data)), offset+piece)]
+			if err := emit(offset, data); err != nil {
+				if m.onEmit != nil {
+					m.onEmit(err)
+				}
+				return err
+			}
+			offset += int64(len(data))
+			continue
+		}
+		if !follow || j.Status.Ended() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// memoryConfig is a configuration of four keys, of which one may be set.
+type memoryConfig struct {
+	mu     sync.Mutex
+	config api.Config
+}
+
+func newMemoryConfig() *memoryConfig {
+	return &memoryConfig{config: api.Config{
+		"data_dir":    {Value: "/var/lib/clusterm", Origin: "default"},
+		"jobs.limit":  {Value: 4, Origin: "default", Settable: true},
+		"jobs.groups": {Value: map[string]any{"x": "y"}, Origin: "file", Settable: true},
+		"gossip":      {Value: "on", Origin: "file"},
+	}}
+}
+
+func (c *memoryConfig) Config() api.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.config)
+}
+
+func (c *memoryConfig) PatchConfig(_ context.Context, patch map[string]any, actor string) (api.Config, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := maps.Clone(c.config)
+	for key, value := range patch {
+		s, ok := next[key]
+		switch {
+		case !ok:
+			return nil, inventory.Errorf(inventory.KindInvalid, "there is no key %q", key)
+		case !s.Settable:
+			return nil, inventory.Errorf(inventory.KindRefused, "%s belongs to the file", key)
+		case value == nil:
+			s.Value, s.Origin = 4, "default"
+		default:
+			s.Value, s.Origin = value, "overlay"
+		}
+		next[key] = s
+	}
+	c.config = next
+	return maps.Clone(next), nil
+}
+
+// soon ends the test when something that has to happen does not.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
