@@ -18,18 +18,18 @@ import (
 )
 
 // schedule claims jobs and runs them, until ctx ends. Jobs found Running belong
-// to an earlier process; they are continued first.
+// to an earlier process, or the answer to their claim was lost; they are
+// continued first.
 func (s *Service) schedule(ctx context.Context) {
-	for _, j := range s.View().Jobs {
-		if j.Status == Running {
-			s.Logger.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("found a running job; going on with it")
-			s.launch(ctx, j)
-		}
-	}
 	retry := time.NewTicker(5 * time.Second)
 	defer retry.Stop()
 	for {
 		changed := s.Store.Changed()
+		for _, j := range s.View().Jobs {
+			if j.Status == Running && s.launch(ctx, j) {
+				s.Logger.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("found a running job; going on with it")
+			}
+		}
 		if s.advance(ctx) {
 			continue // something was claimed or ended: look again
 		}
@@ -117,12 +117,12 @@ func (s *Service) claim(ctx context.Context, v *View, settings Settings, j Job) 
 	return nil
 }
 
-// launch runs a job in a goroutine of its own.
-func (s *Service) launch(ctx context.Context, j Job) {
+// launch runs a job in a goroutine of its own, unless one does already.
+func (s *Service) launch(ctx context.Context, j Job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running[j.ID] {
-		return
+		return false
 	}
 	s.running[j.ID] = true
 	s.tasks.Go(func() {
@@ -147,6 +147,7 @@ func (s *Service) launch(ctx context.Context, j Job) {
 			wait = min(2*wait, 30*time.Second)
 		}
 	})
+	return true
 }
 
 // update changes a job's record, taking the change again where something else
@@ -220,7 +221,12 @@ func (s *Service) begin(ctx context.Context, j Job, step Step) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.update(ctx, j.ID, func(j *Job) { j.Runs = append(j.Runs, run) })
+	before := len(j.Runs)
+	_, err = s.update(ctx, j.ID, func(j *Job) {
+		if len(j.Runs) == before { // else this is a repetition whose first answer was lost
+			j.Runs = append(j.Runs, run)
+		}
+	})
 	return err
 }
 
@@ -237,11 +243,10 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 		if s.cancelled(j, run) {
 			return s.ended(ctx, j, index, RunExit{Cause: CauseCancelled, Reason: "cancelled before it began"}, nil)
 		}
-		spec, serr := s.spec(ctx, j, run, id)
-		if serr != nil {
-			return serr
+		var spec RunSpec
+		if spec, err = s.spec(ctx, j, run, id); err == nil {
+			active, err = s.Playbooks.Start(ctx, spec)
 		}
-		active, err = s.Playbooks.Start(ctx, spec)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -312,9 +317,9 @@ func (s *Service) keep(ctx context.Context, id string, run Run, active ActiveRun
 			case <-renew.C:
 				waiting = false
 			case <-changed:
+				changed = s.Store.Changed()
 				j, err := s.View().Job(id)
 				waiting = err == nil && !(s.cancelled(j, run) && passed < j.Cancel)
-				changed = s.Store.Changed()
 			}
 		}
 	}

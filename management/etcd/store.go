@@ -208,15 +208,15 @@ func (s *Store) Claim(ctx context.Context, ground int64, j management.Job, write
 	chunks := pack(parts, 2)
 	for i, ops := range chunks[:len(chunks)-1] {
 		if _, err := s.commit(ctx, ops); err != nil {
-			s.withdraw(ctx, writes, i)
+			s.withdraw(ctx, j, writes, i)
 			return j, err
 		}
 	}
-	j, err = s.commitJob(ctx, j, chunks[len(chunks)-1], &ground)
+	claimed, err := s.commitJob(ctx, j, chunks[len(chunks)-1], &ground)
 	if err != nil {
-		s.withdraw(ctx, writes, len(chunks)-1)
+		s.withdraw(ctx, j, writes, len(chunks)-1)
 	}
-	return j, err
+	return claimed, err
 }
 
 func (s *Store) parts(writes []management.NodeWrite) ([]etcd.Ops, error) {
@@ -266,8 +266,9 @@ func (s *Store) commitJob(ctx context.Context, j management.Job, ops etcd.Ops, g
 }
 
 // withdraw takes reservations back that were not committed to. A failure is no
-// harm: they count as absent.
-func (s *Store) withdraw(ctx context.Context, writes []management.NodeWrite, chunks int) {
+// harm: they count as absent. The job's record guards them: a commit whose
+// answer was lost stands.
+func (s *Store) withdraw(ctx context.Context, j management.Job, writes []management.NodeWrite, chunks int) {
 	if chunks == 0 {
 		return
 	}
@@ -283,6 +284,7 @@ func (s *Store) withdraw(ctx context.Context, writes []management.NodeWrite, chu
 		if err != nil {
 			return
 		}
+		ops.If = append(ops.If, atRevision(s.jobKey(j.ID), j.Revision))
 		for _, e := range w.Entries {
 			ops.Then = append(ops.Then, clientv3.OpDelete(s.client.HistoryKey(w.Node.Name, e.Seq)))
 		}
