@@ -320,6 +320,9 @@ func (p *planner) maintenance() Step {
 		return p.run(PhaseUpgrade, PlaybookUpgrade, func(t Target) string { return t.Group }, nil)
 	}
 	cause, reason := p.failure(upgraded)
+	if upgraded != nil && upgraded.Exit == ExitDone {
+		cause, reason = "", "" // what stops the job came after its end
+	}
 	return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
 		o := inventory.Outcome{Status: inventory.Allocated, Group: t.FromGroup, Applied: t.Applied}
 		if upgraded != nil && upgraded.Results[t.Name].Done {
@@ -352,6 +355,9 @@ func (p *planner) decommission() Step {
 		}
 	}
 	cause, reason := p.failure(cleaned)
+	if cleaned != nil && cleaned.Exit == ExitDone {
+		cause, reason = "", ""
+	}
 	outcomes := p.each(func(t Target) inventory.Outcome {
 		groups := carried(t)
 		if cleaned != nil && cleaned.Results[t.Name].Done {
@@ -387,13 +393,15 @@ func (p *planner) clear() Step {
 	}
 	last := p.last(PhaseCleanup)
 	round := p.count(PhaseCleanup)
-	if p.stop == "" && (last == nil || last.Exit == ExitDone) {
+	if last == nil || last.Exit == ExitDone {
 		step := p.run(PhaseCleanup, PlaybookCleanup,
 			func(t Target) string { return groups(t)[round] }, func(t Target) bool { return len(groups(t)) > round })
-		if len(step.Hosts) > 0 {
+		switch {
+		case len(step.Hosts) == 0 && (p.stop == "" || last != nil):
+			return p.end("", "", p.each(func(Target) inventory.Outcome { return inventory.Outcome{Status: inventory.Unallocated} }))
+		case p.stop == "":
 			return step
 		}
-		return p.end("", "", p.each(func(Target) inventory.Outcome { return inventory.Outcome{Status: inventory.Unallocated} }))
 	}
 	cause, reason := p.failure(last)
 	return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
@@ -413,6 +421,9 @@ func (p *planner) forget() Step {
 		return p.run(PhaseCleanup, PlaybookCleanup, func(Target) string { return inventory.GroupPrepare }, nil)
 	}
 	cause, reason := p.failure(removed)
+	if removed != nil && removed.Exit == ExitDone {
+		cause, reason = "", ""
+	}
 	return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
 		if removed != nil && removed.Results[t.Name].Done {
 			return inventory.Outcome{}
