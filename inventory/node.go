@@ -256,8 +256,12 @@ func (n *Node) apply(w Word) {
 	n.Seen[w.Observer] = w.Alive
 	if w.Alive {
 		n.Addr = w.Addr
+	}
+	switch {
+	case w.Observer == ObserverPost: // sees one report at a time, so cannot tell
+	case w.Alive:
 		n.Duplicates = slices.Sorted(slices.Values(w.Others))
-	} else {
+	default:
 		n.Duplicates = nil
 	}
 	n.State = Disappeared
