@@ -40,7 +40,8 @@ type playbooks struct {
 
 	mu      sync.Mutex
 	checked time.Time
-	path    string // the ansible-playbook that was checked
+	path    string         // the ansible-playbook that was checked
+	parser  *ansible.Trees // looks at the same trees with the ansible-playbook in force
 }
 
 var _ management.Playbooks = (*playbooks)(nil)
@@ -48,7 +49,7 @@ var _ management.Playbooks = (*playbooks)(nil)
 func openPlaybooks(dataDir string, runner []string, config func() Config, logger logrus.FieldLogger) (*playbooks, error) {
 	p := &playbooks{
 		config: config, runs: filepath.Join(dataDir, "runs"), runner: ansible.Runner{Self: runner}, logger: logger,
-		trees: &ansible.Trees{Dir: filepath.Join(dataDir, "trees"), AnsiblePlaybook: config().Ansible},
+		trees: &ansible.Trees{Dir: filepath.Join(dataDir, "trees")},
 	}
 	if err := os.MkdirAll(p.runs, 0o700); err != nil {
 		return nil, err
@@ -91,8 +92,15 @@ func (p *playbooks) Pin(ctx context.Context) (string, error) {
 
 // Parse refuses playbooks that are missing or do not parse.
 func (p *playbooks) Parse(ctx context.Context, digest string, files, groups []string) error {
+	path := p.config().Ansible
+	p.mu.Lock()
+	if p.parser == nil || p.parser.AnsiblePlaybook != path {
+		p.parser = &ansible.Trees{Dir: p.trees.Dir, AnsiblePlaybook: path}
+	}
+	parser := p.parser
+	p.mu.Unlock()
 	for _, file := range files {
-		if err := p.trees.SyntaxCheck(ctx, digest, file, p.inside("roles"), groups...); err != nil {
+		if err := parser.SyntaxCheck(ctx, digest, file, p.inside("roles"), groups...); err != nil {
 			return err
 		}
 	}
