@@ -300,13 +300,24 @@ func (s *Service) Forget(ctx context.Context, names []string, force bool, reason
 	if err := checkNames(r, names); err != nil {
 		return 0, err
 	}
+	begun, left := s.now(), names
 	err = s.again(ctx, func(v *View) error {
-		if missing := v.missing(names); len(missing) > 0 {
+		// What an earlier attempt has buried already is no longer missing.
+		left = slices.DeleteFunc(slices.Clone(left), func(name string) bool {
+			g, ok := v.Graves[name]
+			_, known := v.node(name)
+			return ok && !known && g.Actor == actor && !g.Time.Before(begun)
+		})
+		if missing := v.missing(left); len(missing) > 0 {
 			return inventory.Errorf(inventory.KindNotFound, "no such node: %s", join(missing)).Do("see clusterctl nodes get").About(missing...)
 		}
 		var writes []NodeWrite
 		var refusals []*inventory.Error
-		for _, name := range names {
+		if len(left) == 0 {
+			revision = v.Revision
+			return nil
+		}
+		for _, name := range left {
 			n, _ := v.node(name)
 			if err := n.CheckForget(force); err != nil {
 				refusals = append(refusals, err.(*inventory.Error))
