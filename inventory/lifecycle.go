@@ -149,6 +149,11 @@ var Lifecycle = []Transition{
 		Failed: Quarantined, Dirty: Quarantined,
 		Meaning: "clean a quarantined node (`--force --reason` skips the cleanup) and trust it again",
 		Failure: "Quarantined",
+	}, {
+		// A record alone is forgotten without a job, see Node.CheckForget.
+		Verb: VerbForget, From: []Status{Unallocated, Decommissioned, Quarantined}, Through: Cancelled, NeedsDiscover: true,
+		Meaning: "with `--remove-agent`: remove the agent from a node, then its record, leaving a tombstone",
+		Failure: "the status it came from",
 	},
 }
 
