@@ -19,7 +19,7 @@ func (a *app) config() *cli.Command {
 		Commands: []*cli.Command{
 			a.leaf(leaf{
 				name: "get", args: "[KEY]", max: 1, usage: "show the configuration in force, and where each value comes from",
-				about: "KEY is a key (ansible.forks) or the start of some (ansible). -o long says as well which keys can be set here; the others belong to the manager's configuration file.",
+				about: "KEY is a key (jobs.forks) or the start of some (jobs). -o long says as well which keys can be set here; the others belong to the manager's configuration file.",
 				examples: []string{
 					"clusterctl config get",
 					"clusterctl config get jobs",
@@ -30,7 +30,7 @@ func (a *app) config() *cli.Command {
 			a.leaf(leaf{
 				name: "set", args: "KEY=VALUE…", min: 1, max: -1, usage: "change the configuration: it takes effect, or is refused",
 				about:    "What is set here lies over the configuration file, and stays across restarts.\n" + valueHelp,
-				examples: []string{"clusterctl config set jobs.parallel=8 jobs.timeout=2h"},
+				examples: []string{"clusterctl config set jobs.limit=8 jobs.timeout=2h"},
 				run: func(ctx context.Context, c *call) error {
 					v, err := assignments(c.args)
 					if err != nil {
@@ -41,7 +41,7 @@ func (a *app) config() *cli.Command {
 			}),
 			a.leaf(leaf{
 				name: "unset", args: "KEY…", min: 1, max: -1, usage: "take back what was set; the configuration file counts again",
-				examples: []string{"clusterctl config unset jobs.parallel"},
+				examples: []string{"clusterctl config unset jobs.limit"},
 				run: func(ctx context.Context, c *call) error {
 					v := api.Vars{}
 					for _, k := range c.args {

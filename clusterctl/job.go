@@ -322,8 +322,9 @@ func (p *printer) job(j api.Job, all bool) {
 		}
 		p.rows([]string{"PHASE", "PLAYBOOK", "HOSTS", "STARTED", "TOOK", "EXIT", "REASON"}, rows)
 	}
-	for _, line := range failures(j) {
-		p.heading("%s", line)
+	if lines := failures(j); lines != nil {
+		p.gap()
+		fmt.Fprintln(p.w, strings.Join(lines, "\n"))
 	}
 	if all {
 		p.jobDetails(j)
@@ -399,7 +400,11 @@ func (p *printer) summary(j api.Job) {
 	var rows [][]string
 	for _, h := range j.Hosts {
 		result := p.paint.good("done")
-		if !h.OK {
+		switch {
+		case h.OK:
+		case j.Status == api.Cancelled:
+			result = p.paint.changed("cancelled")
+		default:
 			result = p.paint.bad("failed")
 		}
 		t := counts[h.Host]

@@ -94,12 +94,13 @@ func (a *app) nodes() *cli.Command {
 			a.leaf(leaf{
 				name: string(inventory.VerbForget), args: "NAME…", min: 1, max: -1, usage: "remove the records of nodes",
 				about: "A node that is forgotten and seen again is Quarantined until it is cleared.",
-				flags: []cli.Flag{
+				flags: append([]cli.Flag{
 					&cli.BoolFlag{Name: "force", Usage: "also nodes that are still seen"},
-					reasonFlag(),
-				},
+					&cli.BoolFlag{Name: "remove-agent", Usage: "remove the agent from the hosts first: a job, which is waited for"},
+				}, jobFlags()...),
 				examples: []string{
 					"clusterctl nodes forget web-9-ZZ00",
+					"clusterctl nodes forget web-9-ZZ00 --remove-agent",
 					"clusterctl nodes forget web-9-ZZ00 --force --reason 'sold'",
 				},
 				run: nodesForget,
@@ -134,10 +135,6 @@ func (a *app) nodes() *cli.Command {
 			}),
 		},
 	}
-}
-
-func reasonFlag() cli.Flag {
-	return &cli.StringFlag{Name: "reason", Usage: "`WHY`, for the history"}
 }
 
 func nodesGet(ctx context.Context, c *call) error {
@@ -206,6 +203,14 @@ func values(c *call, flag string) []string {
 }
 
 func nodesForget(ctx context.Context, c *call) error {
+	if c.Bool("remove-agent") {
+		return c.submit(ctx, inventory.VerbForget)
+	}
+	for _, flag := range []string{"timeout", "no-wait"} {
+		if c.IsSet(flag) {
+			return usagef("--%s is for a job, and only --remove-agent needs one", flag).do("leave it out, or add --remove-agent")
+		}
+	}
 	done, err := c.manager.Forget(ctx, api.Forget{Nodes: c.args, Force: c.Bool("force"), Reason: c.String("reason")})
 	if err != nil {
 		return err

@@ -150,12 +150,6 @@ func (p *printer) fields(pairs ...string) {
 	}
 }
 
-// heading prints a line above a table that follows a block.
-func (p *printer) heading(format string, args ...any) {
-	p.gap()
-	fmt.Fprintf(p.w, format+"\n", args...)
-}
-
 // paint colours text, or does not.
 type paint bool
 

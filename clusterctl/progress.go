@@ -172,9 +172,10 @@ func (l *lines) job(j api.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	news := l.tracker.setJob(j)
-	// A job that only waits for its turn has it in a moment; the end is told by
-	// the summary.
-	if (news || !l.began) && !j.Status.Ended() && (j.Status != api.Queued || waits(j) != "") {
+	// A job that only waits for its turn has it, and a phase, in a moment; the
+	// end is told by the summary.
+	worth := j.Status == api.Queued && waits(j) != "" || j.Status == api.Running && (j.Phase != "" || j.Cancel > 0)
+	if (news || !l.began) && worth {
 		l.line("job %s %s", j.ID, l.tracker.status(l.paint))
 	}
 	l.began = true

@@ -18,13 +18,18 @@ const waitHelp = "It waits for the job and shows its progress. Ctrl-C detaches; 
 // verb is a leaf that asks for a job.
 func (a *app) verb(l leaf, verb inventory.Verb) *cli.Command {
 	l.about = strings.TrimSpace(l.about + "\n\n" + waitHelp)
-	l.flags = append(l.flags,
-		&cli.StringFlag{Name: "timeout", Usage: "how long the job may run: a `DURATION` like 90s, 15m or 1h30m (default: as configured)"},
-		reasonFlag(),
-		&cli.BoolFlag{Name: "no-wait", Usage: "print the job's id and do not wait"},
-	)
+	l.flags = append(l.flags, jobFlags()...)
 	l.run = func(ctx context.Context, c *call) error { return c.submit(ctx, verb) }
 	return a.leaf(l)
+}
+
+// jobFlags are the options of everything that asks for a job.
+func jobFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "timeout", Usage: "how long the job may run: a `DURATION` like 90s, 15m or 1h30m (default: as configured)"},
+		&cli.StringFlag{Name: "reason", Usage: "`WHY`, for the history"},
+		&cli.BoolFlag{Name: "no-wait", Usage: "print the job's id and do not wait"},
+	}
 }
 
 func (a *app) discover() *cli.Command {
