@@ -75,9 +75,14 @@ func (s *Stream) connect() error {
 		cancel(nil)
 		return s.c.explain(s.ctx, err)
 	}
-	if id := res.Header.Get(api.HeaderJob); id != "" {
-		s.id = id // "active" may be another one by the time we connect again
+	id := res.Header.Get(api.HeaderJob)
+	if id == "" {
+		start, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10))
+		cancel(nil)
+		_ = res.Body.Close()
+		return s.c.stranger(res, start)
 	}
+	s.id = id // "active" may be another one by the time we connect again
 	s.body = body{res.Body, cancel}
 	return nil
 }

@@ -104,7 +104,7 @@ func summaryOf(j management.Job, name string) api.HostSummary {
 		out.Changed += res.Changed
 		reached = res.Done
 		if !res.Done && trouble == "" {
-			trouble = troubleOf(res)
+			trouble = troubleOf(r.Phase, res)
 		}
 	}
 	if o, ok := j.Outcomes[name]; ok {
@@ -128,8 +128,10 @@ func summaryOf(j management.Job, name string) api.HostSummary {
 }
 
 // troubleOf is what went wrong in a run on one host, "" where nothing did.
-func troubleOf(r management.Result) string {
+func troubleOf(phase management.Phase, r management.Result) string {
 	switch {
+	case phase == management.PhaseAppear:
+		return r.Message
 	case r.Unreachable:
 		return "unreachable: " + r.Message
 	case r.Failed > 0 && r.Task != "":

@@ -725,7 +725,7 @@ func TestSummaries(t *testing.T) {
 	equal(t, "discover", ended(management.Job{ID: "1", Verb: inventory.VerbDiscover, Status: management.Errored, Reason: "10.0.0.9 did not appear", Targets: target("10.0.0.8", "10.0.0.9"),
 		Runs: []management.Run{
 			{Phase: management.PhaseConfigure, Hosts: []string{"10.0.0.8", "10.0.0.9"}, Results: map[string]management.Result{"10.0.0.8": {Done: true, Changed: 2}, "10.0.0.9": {Done: true}}},
-			{Phase: management.PhaseAppear, Hosts: []string{"10.0.0.8", "10.0.0.9"}, Results: map[string]management.Result{"10.0.0.8": {Done: true}, "10.0.0.9": {}}},
+			{Phase: management.PhaseAppear, Hosts: []string{"10.0.0.8", "10.0.0.9"}, Results: map[string]management.Result{"10.0.0.8": {Done: true}, "10.0.0.9": {Message: "not seen"}}},
 		}}),
-		[]api.HostSummary{{Host: "10.0.0.8", OK: true, Changed: 2}, {Host: "10.0.0.9", Error: "10.0.0.9 did not appear"}})
+		[]api.HostSummary{{Host: "10.0.0.8", OK: true, Changed: 2}, {Host: "10.0.0.9", Error: "not seen"}})
 }
