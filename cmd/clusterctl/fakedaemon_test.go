@@ -39,6 +39,7 @@ type fakeDaemon struct {
 	stale     bool
 	followers int // of events, since the start
 	readers   int // that follow the text of a log, since the start
+	waiters   int // that know a job as it is and wait for its next change, since the start
 	requests  []string
 }
 
@@ -357,6 +358,9 @@ func (d *fakeDaemon) getJob(r *http.Request, _ []byte) (any, error) {
 			now = j.Job
 		}
 		changed := d.changed
+		if now.Revision == after {
+			d.waiters++
+		}
 		d.mu.Unlock()
 		if err != nil {
 			return nil, err

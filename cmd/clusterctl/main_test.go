@@ -52,6 +52,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("SOCKET", d.socket)
 			e.Setenv("TZ", "UTC")
 			e.Setenv("TERM", "xterm")
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // else every program takes a second longer under -race
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -62,8 +63,10 @@ func TestScripts(t *testing.T) {
 
 func daemonOf(ts *testscript.TestScript) *fakeDaemon { return ts.Value("daemon").(*fakeDaemon) }
 
-// cmdDaemon is `daemon stop|start|release|read|degrade|stale|requests`; read
-// waits until somebody follows the output of a job, requests writes what the daemon was asked, other than to read, into $WORK/requests.
+// cmdDaemon is `daemon stop|start|release|read|awaited|degrade|stale|requests`;
+// read waits until somebody follows the output of a job, awaited until somebody
+// waits for a job's next change; requests writes what the daemon was asked,
+// other than to read, into $WORK/requests.
 func cmdDaemon(ts *testscript.TestScript, _ bool, args []string) {
 	d := daemonOf(ts)
 	switch args[0] {
@@ -75,6 +78,8 @@ func cmdDaemon(ts *testscript.TestScript, _ bool, args []string) {
 		d.release()
 	case "read":
 		ts.Check(d.await("nobody follows a log", func() bool { return d.readers > 0 }))
+	case "awaited":
+		ts.Check(poll(func() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.waiters > 0 }))
 	case "degrade":
 		d.mu.Lock()
 		d.degraded = true
@@ -128,7 +133,7 @@ func command(ts *testscript.TestScript, args []string) *exec.Cmd {
 	}
 	c := exec.Command(path, args[1:]...)
 	c.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "CLUSTERM_URL", "TZ", "TERM", "NO_COLOR", "HOME"} {
+	for _, name := range []string{"PATH", "CLUSTERM_URL", "TZ", "TERM", "NO_COLOR", "HOME", "GORACE"} {
 		if v := ts.Getenv(name); v != "" {
 			c.Env = append(c.Env, name+"="+v)
 		}
