@@ -4,6 +4,7 @@ package management
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv/cluster/inventory"
@@ -69,6 +70,7 @@ func accept(v *View, groups inventory.Groups, r Request) (Job, error) {
 	}
 	names := r.Nodes
 	if r.Verb == inventory.VerbDiscover {
+		r.Addrs = canonical(r.Addrs)
 		names = r.Addrs
 	}
 	if err := checkNames(r, names); err != nil {
@@ -93,6 +95,17 @@ func accept(v *View, groups inventory.Groups, r Request) (Job, error) {
 		j.Targets = append(j.Targets, Target{Name: name})
 	}
 	return j, legal(nodes, groups, &j)
+}
+
+// canonical writes addresses the one way in which they can be compared.
+func canonical(addrs []string) []string {
+	out := slices.Clone(addrs)
+	for i, a := range out {
+		if ip, err := netip.ParseAddr(a); err == nil {
+			out[i] = ip.String()
+		}
+	}
+	return out
 }
 
 func checkOptions(j *Job) error {

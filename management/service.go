@@ -283,7 +283,7 @@ func (s *Service) Cancel(ctx context.Context, id, actor string) (Job, error) {
 			j.Cancel, j.CancelBy = 1, actor
 			out, err = s.Store.Finish(ctx, j, nil)
 		default:
-			j.Cancel, j.CancelBy = min(j.Cancel+1, 2), actor
+			j.Cancel, j.CancelBy = min(j.Cancel+1, 2), orDefault(j.CancelBy, actor)
 			out, err = s.Store.PutJob(ctx, j)
 		}
 		return err
