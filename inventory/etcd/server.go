@@ -86,7 +86,7 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	}
 	s := &Server{opts: o, lock: lock}
 	if len(o.Command) == 0 {
-		s.inside, err = serve(ctx, o.Dir, o.NoSync, zapcore.ErrorLevel)
+		s.inside, err = serve(ctx, o.Dir, o.NoSync, zap.NewAtomicLevelAt(zapcore.ErrorLevel))
 		if err != nil {
 			lock.Close()
 			return nil, err
@@ -209,7 +209,8 @@ func (s *Server) Close() error {
 // Main is the child process: it serves until its standard input closes, and
 // returns the process's exit status.
 func Main(dir string) int {
-	e, err := serve(context.Background(), dir, false, zapcore.WarnLevel)
+	level := zap.NewAtomicLevelAt(zapcore.WarnLevel)
+	e, err := serve(context.Background(), dir, false, level)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -221,6 +222,7 @@ func Main(dir string) int {
 	}()
 	select {
 	case <-gone:
+		level.SetLevel(zapcore.FatalLevel) // its listeners complain of being closed
 		e.Close()
 		return 0
 	case err := <-e.Err():
@@ -230,7 +232,7 @@ func Main(dir string) int {
 }
 
 // serve starts etcd in this process and waits until it serves.
-func serve(ctx context.Context, dir string, noSync bool, level zapcore.Level) (*embed.Etcd, error) {
+func serve(ctx context.Context, dir string, noSync bool, level zap.AtomicLevel) (*embed.Etcd, error) {
 	at := func(name string) url.URL { return url.URL{Scheme: "unix", Path: filepath.Join(dir, name+".sock")} }
 	cfg := embed.NewConfig()
 	cfg.Name = "clusterm"

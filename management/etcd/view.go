@@ -95,11 +95,13 @@ func (v *view) follow(ctx context.Context, revision int64) {
 	}
 }
 
-// watch applies what changes after the revision, until the watch ends.
+// watch applies what changes from the revision on, until the watch ends.
 func (v *view) watch(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	events := v.client.Watch(ctx, v.client.Prefix+"/v/", clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+	// The revision itself is told once more, which changes nothing: a watcher
+	// that begins in the future gets no progress reports until then.
+	events := v.client.Watch(ctx, v.client.Prefix+"/v/", clientv3.WithPrefix(), clientv3.WithRev(revision))
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	for {
