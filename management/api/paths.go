@@ -37,6 +37,9 @@ const (
 	// HeaderRevision of an answer is the revision of the store that it shows,
 	// or that a change made.
 	HeaderRevision = "X-Clusterm-Revision"
+	// HeaderStale of an answer is "true" where the store has said nothing for 3
+	// seconds: what the answer shows may be old.
+	HeaderStale = "X-Clusterm-Stale"
 	// HeaderJob of a log is the id of the job that "active" or "last" meant.
 	HeaderJob = "X-Clusterm-Job"
 	// HeaderNextOffset is where a log goes on: a trailer of a GET, the log's

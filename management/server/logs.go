@@ -66,7 +66,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, job string, stre
 	// The deadline of the last piece stays on the connection.
 	w.Header().Set("Connection", "close")
 	w.Header().Set("Trailer", api.HeaderNextOffset)
-	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	if err := rc.Flush(); err != nil {
 		return err

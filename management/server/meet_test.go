@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/user"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -28,6 +29,8 @@ import (
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/server"
 )
+
+var _ server.Manager = (*management.Service)(nil)
 
 // site is a server on a real socket and a real port.
 type site struct {
@@ -115,10 +118,11 @@ func overTCP(s *site) func(*client.Options) {
 // me is who the server takes this process for.
 func me(t *testing.T) string {
 	t.Helper()
-	if os.Getuid() == 0 {
-		return "root"
+	u, err := user.Current()
+	if err != nil {
+		t.Skip("this account has no name: ", err)
 	}
-	return os.Getenv("USER")
+	return u.Username
 }
 
 func check[T any](t *testing.T) func(got T, err error) T {
@@ -397,6 +401,12 @@ func TestReads(t *testing.T) {
 	c := s.client(t)
 	res, _ := s.exchange(t, "GET", api.PathNodes, "")
 	equal(t, "revision", res.Header.Get(api.HeaderRevision), "10")
+
+	s.manager.change(func(v *management.View) { v.Revision, v.Stale = 10, true })
+	res, text := s.exchange(t, "GET", api.PathNodes, "")
+	if res.Header.Get(api.HeaderStale) != "true" || !strings.Contains(text, `"stale":true`) {
+		t.Errorf("old news are not marked: %v", res.Header)
+	}
 
 	got := make(chan error, 1)
 	go func() {

@@ -100,6 +100,9 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, allowed ...string)
 	}
 	v := s.Manager.View()
 	showRevision(w, v.Revision)
+	if v.Stale {
+		w.Header().Set(api.HeaderStale, "true")
+	}
 	return v, q, nil
 }
 
