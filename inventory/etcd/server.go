@@ -80,7 +80,7 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 		return nil, inventory.Errorf(inventory.KindInvalid, "%s is too long for a socket (%d bytes, the limit is %d)", p, len(p), maxSocketPath).
 			Do("configure a shorter data_dir")
 	}
-	lock, err := lockDir(ctx, o.Dir)
+	lock, err := lockDir(ctx, o.Dir, "lock")
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +101,8 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 
 // lockDir makes sure that only one daemon uses the directory. A daemon that is
 // just ending is waited for.
-func lockDir(ctx context.Context, dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+func lockDir(ctx context.Context, dir, name string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is not writable: %w", dir, err).
 			Do("check its owner, its mode and whether the file system is mounted read-only")
@@ -209,6 +209,14 @@ func (s *Server) Close() error {
 // Main is the child process: it serves until its standard input closes, and
 // returns the process's exit status.
 func Main(dir string) int {
+	// The child of a daemon that was killed may still be ending: it would take
+	// the sockets of this one with it.
+	lock, err := lockDir(context.Background(), dir, "child.lock")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer lock.Close()
 	level := zap.NewAtomicLevelAt(zapcore.WarnLevel)
 	e, err := serve(context.Background(), dir, false, level)
 	if err != nil {

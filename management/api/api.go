@@ -199,7 +199,7 @@ type MergedVars = map[string]MergedVar
 // Setting is one key of the configuration.
 type Setting struct {
 	Value  any    `json:"value"`
-	Origin string `json:"origin"` // default, file, overlay
+	Origin string `json:"origin"` // default, file, overlay; found: by looking at the host
 	// Settable tells whether the overlay may hold it; the others belong to the file.
 	Settable bool `json:"settable"`
 }

@@ -421,6 +421,7 @@ func (d *Daemon) Config() api.Config {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := api.Config{}
+	found := map[string]string{"node.label": d.node.Label, "node.serial": d.node.Serial, "node.addr": d.node.Addr}
 	for _, k := range keys(c) {
 		origin := "default"
 		if d.named[k.key] {
@@ -428,6 +429,9 @@ func (d *Daemon) Config() api.Config {
 		}
 		if _, ok := d.overlay[k.key]; ok && d.refused == nil {
 			origin = "overlay"
+		}
+		if own, ok := found[k.key]; ok && k.value == "" {
+			k.value, origin = own, "found"
 		}
 		out[k.key] = api.Setting{Value: k.value, Origin: origin, Settable: !isFileKey(k.key)}
 	}
