@@ -32,7 +32,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	limit := s.bodyLimit.Load()
 	tooLarge := func() error {
 		return inventory.Errorf(inventory.KindTooLarge, "the body is larger than the limit of %d bytes", limit).
-			Do("split the request, or raise the limit in the daemon's configuration")
+			Do("split the request, or raise the limit (max_body in the configuration)")
 	}
 	if r.ContentLength > limit {
 		w.Header().Set("Connection", "close") // what is not read would be taken for the next request
@@ -55,7 +55,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 // (Forms are what a page of another site can send.)
 func checkType(r *http.Request, also ...string) error {
 	unsupported := func(what, got string) error {
-		return inventory.Errorf(inventory.KindUnsupported, "the %s %q is not read here", what, got).Do("send %s", api.TypeJSON)
+		return inventory.Errorf(inventory.KindUnsupported, "the %s %q is not read here", what, got).Do("send plain JSON in UTF-8, with the header Content-Type: %s", api.TypeJSON)
 	}
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return unsupported("content encoding", enc)
