@@ -268,5 +268,5 @@ class CallbackModule(CallbackBase):
     @never_fails
     def v2_runner_retry(self, result):
         values = of(result, "result")
-        message = "attempt %s of %s" % (values.get("attempts", "?"), int(values.get("retries") or 1) - 1)
+        message = "attempt %s of %s" % (values.get("attempts", "?"), values.get("retries", "?"))
         self.report("retry", result, message=shorten(message + ": " + cause(result), MESSAGE_BYTES))

@@ -41,9 +41,16 @@ def etcd_select(members, names, peer_urls, match=True):
     ]
 
 
+def etcd_error(text):
+    """What etcdctl says is wrong, without its log, which it writes to the same place."""
+    lines = [line for line in str(text).splitlines() if line.strip() and not line.startswith("{")]
+    return "; ".join(lines) or str(text)
+
+
 class FilterModule:
     def filters(self):
         return {
+            "etcd_error": etcd_error,
             "etcd_url": etcd_url,
             "etcd_endpoint": etcd_endpoint,
             "etcd_members": etcd_members,

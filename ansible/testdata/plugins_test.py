@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unit tests of the plugins. Run by plugins_test.go, with the folder of the playbooks as argument."""
+
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+import types
+import unittest
+
+ROOT = sys.argv.pop(1)
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], os.path.join(ROOT, path))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+events = load("plugins/callback/clusterm_events.py")
+etcd = load("roles/etcd/filter_plugins/etcd.py")
+
+
+def result(no_log=False, **values):
+    return types.SimpleNamespace(_result=values, _task=types.SimpleNamespace(no_log=no_log))
+
+
+class Cause(unittest.TestCase):
+    def test_command(self):
+        text = events.cause(result(msg="non-zero return code", rc=3, stderr="why", stdout="what", cmd="hunter2"))
+        self.assertEqual(text, "non-zero return code\nrc=3\nstderr: why\nstdout: what")
+
+    def test_current_ansible(self):
+        modern = types.SimpleNamespace(result={"msg": "new"}, task=types.SimpleNamespace(no_log=False))
+        self.assertEqual(events.cause(modern), "new")
+
+    def test_nothing_said(self):
+        self.assertEqual(events.cause(result()), "failed without a message")
+
+    def test_loop_says_its_first_failure(self):
+        items = [{"msg": "fine"}, {"failed": True, "msg": "not fine"}]
+        self.assertEqual(events.cause(result(msg="One or more items failed", results=items)), "not fine")
+
+    def test_hidden(self):
+        for hidden in (
+            result(no_log=True, msg="hunter2"),
+            result(_ansible_no_log=True, msg="hunter2"),
+            result(censored="the output has been hidden"),
+            result(msg="x", results=[{"failed": True, "censored": "hidden", "msg": "hunter2"}]),
+        ):
+            self.assertEqual(events.cause(hidden), "the result is hidden by no_log")
+
+    def test_long_is_cut(self):
+        text = events.cause(result(msg="é" * 5000))
+        self.assertLessEqual(len(text.encode()), 4096)
+        self.assertTrue(text.endswith("é…"))
+
+    def test_output_keeps_its_end(self):
+        text = events.cause(result(msg="m", stderr="\n".join(str(n) for n in range(1000))))
+        self.assertTrue(text.startswith("m\nstderr: …980\n"), text[:40])
+        self.assertTrue(text.endswith("\n999"))
+        self.assertLessEqual(len(events.cause(result(msg="m", stdout="é" * 9999)).encode()), 4096)
+
+    def test_bytes_that_are_no_text(self):
+        self.assertEqual(events.cause(result(msg="a\udcffb")), "a?b")
+
+
+class File(unittest.TestCase):
+    def plugin(self, path):
+        os.environ["CLUSTERM_EVENTS"] = path
+        plugin = events.CallbackModule()
+        plugin.warnings = []
+        plugin._display = types.SimpleNamespace(warning=plugin.warnings.append)
+        return plugin
+
+    def test_appends_one_line_per_event(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "events")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("before\n")
+            plugin = self.plugin(path)
+            plugin.emit("ok", host="a", message="line\nline", changed=False, item="", seconds=0)
+            os.close(plugin.events)
+            with open(path, encoding="utf-8") as file:
+                before, line = file.read().splitlines()
+            event = json.loads(line)
+            self.assertEqual(before, "before")
+            self.assertRegex(event.pop("time"), r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
+            self.assertEqual(event, {"event": "ok", "host": "a", "message": "line\nline"})
+
+    def test_reader_is_gone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "fifo")
+            os.mkfifo(path)
+            reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            plugin = self.plugin(path)
+            os.close(reader)
+            plugin.emit("ok", host="a")
+            self.assertIsNone(plugin.events)
+            self.assertEqual(len(plugin.warnings), 1)
+            plugin.v2_playbook_on_stats(None)  # nobody listens: not even an error
+
+    def test_no_file(self):
+        plugin = self.plugin("/nonexistent/events")
+        self.assertIsNone(plugin.events)
+        plugin.v2_runner_on_ok(None)
+
+    def test_trouble_stays_inside(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plugin = self.plugin(os.path.join(folder, "events"))
+            plugin.v2_runner_on_ok(None)
+            plugin.v2_runner_on_ok(None)
+            os.close(plugin.events)
+            self.assertEqual(len(plugin.warnings), 1)
+
+
+class Etcd(unittest.TestCase):
+    LIST = json.dumps({"members": [
+        {"ID": 10276657743932975437, "name": "m-1", "peerURLs": ["http://10.0.0.1:2380"], "clientURLs": ["http://10.0.0.1:2379"]},
+        {"ID": 255, "peerURLs": ["http://[fd00::2]:2380"], "isLearner": True},
+    ]})
+
+    def test_members(self):
+        one, two = etcd.etcd_members(self.LIST)
+        self.assertEqual((one["id"], one["name"], one["learner"]), ("8e9e05c52164694d", "m-1", False))
+        self.assertEqual((two["id"], two["name"], two["learner"], two["client_urls"]), ("ff", "", True, []))
+
+    def test_select(self):
+        members = etcd.etcd_members(self.LIST)
+        by_url = etcd.etcd_select(members, ["m-2"], [etcd.etcd_url("fd00::2", 2380)])
+        self.assertEqual([m["id"] for m in by_url], ["ff"])
+        self.assertEqual([m["name"] for m in etcd.etcd_select(members, ["m-1"], [])], ["m-1"])
+        self.assertEqual([m["id"] for m in etcd.etcd_select(members, ["m-1"], [], False)], ["ff"])
+
+    def test_addresses(self):
+        self.assertEqual(etcd.etcd_endpoint("10.0.0.1", 2379), "10.0.0.1:2379")
+        self.assertEqual(etcd.etcd_url("fd00::1", 2379), "http://[fd00::1]:2379")
+
+    def test_error(self):
+        self.assertEqual(etcd.etcd_error('{"level":"warn"}\nError: unhealthy cluster\n'), "Error: unhealthy cluster")
+        self.assertEqual(etcd.etcd_error('{"level":"warn"}'), '{"level":"warn"}')
+
+
+if __name__ == "__main__":
+    unittest.main()
