@@ -135,7 +135,7 @@ class Etcd(unittest.TestCase):
         self.assertEqual([m["id"] for m in etcd.etcd_select(members, ["m-1"], [], False)], ["ff"])
 
     def test_addresses(self):
-        self.assertEqual(etcd.etcd_endpoint("10.0.0.1", 2379), "10.0.0.1:2379")
+        self.assertEqual(etcd.etcd_url("10.0.0.1", 2379), "http://10.0.0.1:2379")
         self.assertEqual(etcd.etcd_url("fd00::1", 2379), "http://[fd00::1]:2379")
 
     def test_error(self):

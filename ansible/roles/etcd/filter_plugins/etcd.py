@@ -6,12 +6,7 @@ import json
 
 def etcd_url(addr, port):
     """The URL of a port at an address: etcd_url("fd00::1", 2379) is http://[fd00::1]:2379."""
-    return "http://%s" % etcd_endpoint(addr, port)
-
-
-def etcd_endpoint(addr, port):
-    """An address with a port, in brackets where it is IPv6."""
-    return ("[%s]:%s" if ":" in addr else "%s:%s") % (addr, port)
+    return ("http://[%s]:%s" if ":" in addr else "http://%s:%s") % (addr, port)
 
 
 def etcd_members(text):
@@ -52,7 +47,6 @@ class FilterModule:
         return {
             "etcd_error": etcd_error,
             "etcd_url": etcd_url,
-            "etcd_endpoint": etcd_endpoint,
             "etcd_members": etcd_members,
             "etcd_select": etcd_select,
         }
