@@ -121,7 +121,8 @@ func (o Sink) Observe(ctx context.Context, r monitor.Report) error {
 		for _, m := range r.Sightings {
 			w := inventory.Word{Observer: o.Observer, Label: m.Label, Serial: m.Serial, Addr: m.Addr, Alive: m.Alive, Joined: m.Joined}
 			if m.Duplicate {
-				w.Others = m.Others
+				// The sighting names all claimants, the word the others.
+				w.Others = slices.DeleteFunc(slices.Clone(m.Others), func(addr string) bool { return addr == m.Addr })
 			}
 			if err := s.checkWords(v, []inventory.Word{w}); err != nil {
 				s.Logger.WithError(err).WithField("addr", m.Addr).Warn("a member was left out")
