@@ -59,6 +59,7 @@ type Server struct {
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
+	close  func() error
 }
 
 func (o ServerOptions) socket(name string) string { return filepath.Join(o.Dir, name+".sock") }
@@ -85,6 +86,7 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{opts: o, lock: lock}
+	s.close = sync.OnceValue(s.end)
 	if len(o.Command) == 0 {
 		s.inside, err = serve(ctx, o.Dir, o.NoSync, zap.NewAtomicLevelAt(zapcore.ErrorLevel))
 		if err != nil {
@@ -194,8 +196,10 @@ func relay(r *io.PipeReader, log logrus.FieldLogger) {
 	}
 }
 
-// Close ends the server.
-func (s *Server) Close() error {
+// Close ends the server. It may be called more than once.
+func (s *Server) Close() error { return s.close() }
+
+func (s *Server) end() error {
 	if s.inside != nil {
 		s.inside.Close()
 	}
@@ -251,6 +255,8 @@ func serve(ctx context.Context, dir string, noSync bool, level zap.AtomicLevel) 
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, compactEvery
 	cfg.QuotaBackendBytes, cfg.SnapshotCount, cfg.MaxRequestBytes = quota, snapshotEvery, maxRequestSize
 	cfg.UnsafeNoFsync = noSync
+	// A single member that starts again elects itself: this is how long that takes.
+	cfg.TickMs, cfg.ElectionMs = 25, 250
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m", LevelKey: "l", EncodeLevel: zapcore.LowercaseLevelEncoder})
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level)))
 	for _, u := range []url.URL{at("client"), at("peer")} {
