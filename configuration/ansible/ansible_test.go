@@ -87,7 +87,7 @@ func start(t *testing.T, s Spec) *Run {
 		if _, err := run.Wait(ctx); err != nil {
 			t.Error(err)
 		}
-		if left := marked(s.Dir); len(left) > 0 {
+		if left := marked(s.Dir, ""); len(left) > 0 {
 			t.Errorf("processes %v are left", left)
 		}
 	})

@@ -76,13 +76,22 @@ const marker = "CLUSTERM_RUN"
 
 // marked lists the processes of the run in dir, by their environment. It finds
 // them where their runner is gone and they are nobody's descendants any more.
-func marked(dir string) []int {
+// ssh's master connections write their title over their environment; the title
+// names the socket, which is in the run's directory of sockets ("": not known).
+func marked(dir, sockets string) []int {
 	want := []byte(marker + "=" + dir)
+	title := []byte("ssh: " + sockets + "/")
 	var found []int
 	for _, p := range processes() {
 		env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p), "environ"))
 		if err != nil || p == os.Getpid() {
 			continue
+		}
+		if sockets != "" {
+			if args, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p), "cmdline")); err == nil && bytes.HasPrefix(args, title) {
+				found = append(found, p)
+				continue
+			}
 		}
 		for v := range bytes.SplitSeq(env, []byte{0}) {
 			if bytes.Equal(v, want) {
@@ -95,11 +104,11 @@ func marked(dir string) []int {
 }
 
 // sweep kills what a run that lost its runner left behind.
-func sweep(ctx context.Context, dir string) error {
+func sweep(ctx context.Context, dir, sockets string) error {
 	pause := time.NewTicker(100 * time.Millisecond)
 	defer pause.Stop()
 	for range 100 {
-		left := marked(dir)
+		left := marked(dir, sockets)
 		if len(left) == 0 {
 			return nil
 		}
@@ -112,7 +121,7 @@ func sweep(ctx context.Context, dir string) error {
 		case <-pause.C:
 		}
 	}
-	return fmt.Errorf("processes %v of the run in %s cannot be killed", marked(dir), dir)
+	return fmt.Errorf("processes %v of the run in %s cannot be killed", marked(dir, sockets), dir)
 }
 
 // sinceBoot is a clock that all processes share, that nobody sets, and that

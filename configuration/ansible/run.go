@@ -291,15 +291,18 @@ func (r *Run) vanished(ctx context.Context) (Exit, error) {
 	if e, err := r.exit(); !errors.Is(err, fs.ErrNotExist) {
 		return e, err
 	}
-	if err := sweep(ctx, r.dir); err != nil {
-		return Exit{}, err
-	}
-	e := Exit{Code: -1, Reason: Vanished, Ended: time.Now().UTC()}
+	e, sockets := Exit{Code: -1, Reason: Vanished, Ended: time.Now().UTC()}, ""
 	if b, err := r.begun(); err == nil {
 		e.Started = b.Started
 		if strings.HasPrefix(filepath.Base(b.Sockets), socketPrefix) {
-			os.RemoveAll(b.Sockets) //nolint:errcheck // nothing depends on it
+			sockets = b.Sockets
 		}
+	}
+	if err := sweep(ctx, r.dir, sockets); err != nil {
+		return Exit{}, err
+	}
+	if sockets != "" {
+		os.RemoveAll(sockets) //nolint:errcheck // nothing depends on it
 	}
 	return e, writeJSON(filepath.Join(r.dir, fileExit), e)
 }
