@@ -13,45 +13,60 @@ import (
 // maxNodes bounds what gossip and events can make the inventory grow to.
 const maxNodes = 50_000
 
-// checkWords refuses words that cannot be recorded: outside the grammar, or
-// under the name of a node that has another label and serial.
-func (s *Service) checkWords(v *View, words []inventory.Word) error {
-	if len(words) == 0 {
-		return inventory.Errorf(inventory.KindInvalid, "the event names no node").Do("name at least one")
-	}
-	fresh := 0
-	for _, w := range words {
-		for _, err := range []error{inventory.CheckLabel(w.Label), inventory.CheckSerial(w.Serial), inventory.CheckAddr(w.Addr)} {
-			if err != nil {
-				return err
-			}
-		}
-		n, ok := v.node(inventory.NodeName(w.Label, w.Serial))
-		if ok && (n.Label != w.Label || n.Serial != w.Serial) {
-			return inventory.Errorf(inventory.KindRefused, "the name %s belongs to the node with label %q and serial %q", n.Name, n.Label, n.Serial).
-				Do("give the host another label or serial").About(n.Name)
-		}
-		if !ok {
-			fresh++
+// hearing checks the words of one report against the view and each other.
+type hearing struct {
+	view  *View
+	said  map[string]inventory.Word // by node name
+	fresh int
+}
+
+// check refuses a word that cannot be recorded: outside the grammar, under the
+// name of a node with another label and serial, or at odds with an earlier one.
+func (h *hearing) check(w inventory.Word) error {
+	for _, err := range []error{inventory.CheckLabel(w.Label), inventory.CheckSerial(w.Serial), inventory.CheckAddr(w.Addr)} {
+		if err != nil {
+			return err
 		}
 	}
-	if len(v.Nodes)+fresh > maxNodes {
-		return inventory.Errorf(inventory.KindRefused, "%d nodes are known already", len(v.Nodes)).Do("forget some: clusterctl nodes forget")
+	name := inventory.NodeName(w.Label, w.Serial)
+	n, known := h.view.node(name)
+	earlier, again := h.said[name]
+	if again {
+		n.Label, n.Serial = earlier.Label, earlier.Serial
 	}
+	switch {
+	case (known || again) && (n.Label != w.Label || n.Serial != w.Serial):
+		return inventory.Errorf(inventory.KindRefused, "the name %s belongs to the node with label %q and serial %q", name, n.Label, n.Serial).
+			Do("give the host another label or serial").About(name)
+	case again && earlier.Addr != w.Addr:
+		return inventory.Errorf(inventory.KindInvalid, "%s is reported at %s and at %s", name, earlier.Addr, w.Addr).
+			Do("report each node once").About(name)
+	case !known && !again:
+		if h.fresh++; len(h.view.Nodes)+h.fresh > maxNodes {
+			return inventory.Errorf(inventory.KindRefused, "%d nodes are known already", len(h.view.Nodes)).Do("forget some: clusterctl nodes forget")
+		}
+	}
+	h.said[name] = w
 	return nil
 }
 
 // Observe records what an observer says: all of it, or, where a word is
 // refused, nothing.
 func (s *Service) Observe(ctx context.Context, observer string, words []inventory.Word) error {
+	if len(words) == 0 {
+		return inventory.Errorf(inventory.KindInvalid, "the event names no node").Do("name at least one")
+	}
 	words = slices.Clone(words)
 	for i := range words {
 		words[i].Observer = observer
 	}
-	if err := s.checkWords(s.View(), words); err != nil {
-		return err
-	}
 	return s.again(ctx, func(v *View) error {
+		h := hearing{view: v, said: map[string]inventory.Word{}}
+		for _, w := range words {
+			if err := h.check(w); err != nil {
+				return err
+			}
+		}
 		_, err := s.putNodes(ctx, s.heard(v, words))
 		return err
 	})
@@ -116,7 +131,7 @@ type Sink struct {
 func (o Sink) Observe(ctx context.Context, r monitor.Report) error {
 	s := o.Service
 	return s.again(ctx, func(v *View) error {
-		named := map[string]bool{}
+		h := hearing{view: v, said: map[string]inventory.Word{}}
 		var words []inventory.Word
 		for _, m := range r.Sightings {
 			w := inventory.Word{Observer: o.Observer, Label: m.Label, Serial: m.Serial, Addr: m.Addr, Alive: m.Alive, Joined: m.Joined}
@@ -124,16 +139,15 @@ func (o Sink) Observe(ctx context.Context, r monitor.Report) error {
 				// The sighting names all claimants, the word the others.
 				w.Others = slices.DeleteFunc(slices.Clone(m.Others), func(addr string) bool { return addr == m.Addr })
 			}
-			if err := s.checkWords(v, []inventory.Word{w}); err != nil {
+			if err := h.check(w); err != nil {
 				s.Logger.WithError(err).WithField("addr", m.Addr).Warn("a member was left out")
 				continue
 			}
-			named[inventory.NodeName(m.Label, m.Serial)] = true
 			words = append(words, w)
 		}
 		if r.Full {
 			for _, n := range v.Nodes {
-				if n.Seen[o.Observer] && !named[n.Name] {
+				if _, ok := h.said[n.Name]; n.Seen[o.Observer] && !ok {
 					words = append(words, inventory.Word{Observer: o.Observer, Label: n.Label, Serial: n.Serial, Addr: n.Addr})
 				}
 			}

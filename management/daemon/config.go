@@ -370,8 +370,14 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	// A map would be merged into the file's; a value replaces it.
+	// A map would be merged into the file's; a value replaces it. What the file's
+	// configuration points to must not be written through.
 	c := file
+	if file.SSH.Become != nil {
+		become := *file.SSH.Become
+		c.SSH.Become = &become
+	}
+	c.Groups, c.Gossip.Join = slices.Clone(file.Groups), slices.Clone(file.Gossip.Join)
 	for key := range overlay {
 		switch key {
 		case "vars":
