@@ -245,7 +245,9 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 		}
 		var spec RunSpec
 		if spec, err = s.spec(ctx, j, run, id); err == nil {
-			active, err = s.Playbooks.Start(ctx, spec)
+			// A stop of the daemon does not break a start off: the runner is to
+			// outlive it, and the start has a bound of its own.
+			active, err = s.Playbooks.Start(context.WithoutCancel(ctx), spec)
 		}
 	}
 	if err != nil {

@@ -62,7 +62,8 @@ type Playbooks interface {
 	Pin(ctx context.Context) (digest string, err error)
 	// Parse refuses playbooks that are missing from the tree or do not parse.
 	Parse(ctx context.Context, digest string, playbooks []string, groups []string) error
-	// Start starts a run; it goes on when this process ends.
+	// Start starts a run; it goes on when this process ends. It returns soon,
+	// whatever becomes of ctx.
 	Start(ctx context.Context, spec RunSpec) (ActiveRun, error)
 	// Attach finds a run that was started before.
 	Attach(id string) (ActiveRun, error)
