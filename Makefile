@@ -9,7 +9,7 @@ DESTDIR ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
-LAB     := vagrant/lab/lab
+LABCTL  := vagrant/lab/lab
 
 export CGO_ENABLED ?= 0
 
@@ -30,7 +30,7 @@ demo: lab-deps build ## the main job on real hosts of the lab, from nothing; lea
 
 .PHONY: demo-down
 demo-down: ## remove the demo's hosts
-	LAB=demo $(LAB) down
+	LAB=demo $(LABCTL) down
 
 .PHONY: test
 test: deps lint unit race lab-test system ## every test of the project
@@ -64,7 +64,7 @@ deps: ## install what the tests use of the machine (apt)
 
 .PHONY: lab-deps
 lab-deps:
-	$(LAB) install
+	$(LABCTL) install
 
 .PHONY: install
 install: build ## install binaries, the systemd unit and an example configuration (PREFIX, DESTDIR)
