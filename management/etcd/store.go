@@ -39,6 +39,7 @@ func Open(ctx context.Context, client *etcd.Client, log logrus.FieldLogger) (*St
 	var within context.Context
 	within, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.done.Go(func() { s.view.follow(within, revision) })
+	s.done.Go(func() { s.view.listen(within) })
 	return s, nil
 }
 
@@ -208,13 +209,13 @@ func (s *Store) Claim(ctx context.Context, ground int64, j management.Job, write
 	chunks := pack(parts, 2)
 	for i, ops := range chunks[:len(chunks)-1] {
 		if _, err := s.commit(ctx, ops); err != nil {
-			s.withdraw(ctx, j, writes, i)
+			s.withdraw(ctx, writes, i)
 			return j, err
 		}
 	}
 	claimed, err := s.commitJob(ctx, j, chunks[len(chunks)-1], &ground)
 	if err != nil {
-		s.withdraw(ctx, j, writes, len(chunks)-1)
+		s.withdraw(ctx, writes, len(chunks)-1)
 	}
 	return claimed, err
 }
@@ -268,7 +269,7 @@ func (s *Store) commitJob(ctx context.Context, j management.Job, ops etcd.Ops, g
 // withdraw takes reservations back that were not committed to. A failure is no
 // harm: they count as absent. The job's record guards them: a commit whose
 // answer was lost stands.
-func (s *Store) withdraw(ctx context.Context, j management.Job, writes []management.NodeWrite, chunks int) {
+func (s *Store) withdraw(ctx context.Context, writes []management.NodeWrite, chunks int) {
 	if chunks == 0 {
 		return
 	}
@@ -276,6 +277,7 @@ func (s *Store) withdraw(ctx context.Context, j management.Job, writes []managem
 		s.view.mu.Lock()
 		raw, ok := s.view.nodes[w.Node.Name]
 		mine := ok && raw.Before != nil && raw.Job == w.Node.Job && s.view.uncommitted(raw)
+		job := s.view.jobs[raw.Job].Revision
 		s.view.mu.Unlock()
 		if !mine {
 			continue
@@ -284,7 +286,7 @@ func (s *Store) withdraw(ctx context.Context, j management.Job, writes []managem
 		if err != nil {
 			return
 		}
-		ops.If = append(ops.If, atRevision(s.jobKey(j.ID), j.Revision))
+		ops.If = append(ops.If, atRevision(s.jobKey(raw.Job), job))
 		for _, e := range w.Entries {
 			ops.Then = append(ops.Then, clientv3.OpDelete(s.client.HistoryKey(w.Node.Name, e.Seq)))
 		}

@@ -102,19 +102,10 @@ func (v *view) watch(ctx context.Context, revision int64) error {
 	// The revision itself is told once more, which changes nothing: a watcher
 	// that begins in the future gets no progress reports until then.
 	events := v.client.Watch(ctx, v.client.Prefix+"/v/", clientv3.WithPrefix(), clientv3.WithRev(revision))
-	tick := time.NewTicker(progressEvery)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
-			// The answer is an event of its own: it says that the store lives, and
-			// how far the view has come.
-			if err := v.client.RequestProgress(ctx); err != nil {
-				return err
-			}
-			v.notice()
 		case resp, ok := <-events:
 			if !ok {
 				return errors.New("the watch was closed")
@@ -132,12 +123,45 @@ func (v *view) watch(ctx context.Context, revision int64) error {
 	}
 }
 
-// notice wakes who waits for changes when the view becomes stale.
-func (v *view) notice() {
+// listen asks the store every second how far it is, until ctx ends, and wakes
+// who waits for changes when the view becomes stale or is so no longer.
+func (v *view) listen(ctx context.Context) {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		v.ask(ctx)
+		v.mu.Lock()
+		if v.snapshot != nil && v.snapshot.Stale != (time.Since(v.heard) > staleAfter) {
+			v.wake()
+		}
+		v.mu.Unlock()
+	}
+}
+
+// ask learns whether the view is up to date. Where it is behind, a report on
+// the watch's progress is asked for, which arrives as an event: what is new may
+// be outside the view. The report alone would not do, since there is none
+// before anything was written after the watch began.
+func (v *view) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, progressEvery)
+	defer cancel()
+	resp, err := v.client.Get(ctx, v.client.Prefix+"/schema", clientv3.WithKeysOnly())
+	if err != nil {
+		return
+	}
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.snapshot != nil && !v.snapshot.Stale && time.Since(v.heard) > staleAfter {
-		v.wake()
+	reached := v.revision >= resp.Header.Revision
+	if reached {
+		v.heard = time.Now()
+	}
+	v.mu.Unlock()
+	if !reached {
+		_ = v.client.RequestProgress(clientv3.WithRequireLeader(ctx)) // asked again in a second
 	}
 }
 

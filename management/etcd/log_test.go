@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+)
+
+// readAll reads a log from the offset on, chunk by chunk.
+func readAll(t *testing.T, s *Store, job string, offset int64) []byte {
+	t.Helper()
+	var all []byte
+	for {
+		data, err := s.ReadLog(within(t, 10*time.Second), job, management.StreamText, offset)
+		must(t, err)
+		if len(data) == 0 {
+			return all
+		}
+		all = append(all, data...)
+		offset += int64(len(data))
+	}
+}
+
+// TestLog appends chunks of any size and reads from every offset.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	r := rand.New(rand.NewPCG(1, 2))
+	var want []byte
+	for range 30 {
+		chunk := make([]byte, 1+r.IntN(50))
+		for i := range chunk {
+			chunk[i] = byte(r.IntN(256))
+		}
+		must(t, s.AppendLog(ctx, "1", management.StreamText, int64(len(want)), chunk))
+		want = append(want, chunk...)
+	}
+	for offset := 0; offset <= len(want)+1; offset += 1 + r.IntN(9) {
+		if got := readAll(t, s, "1", int64(offset)); !bytes.Equal(got, want[min(offset, len(want)):]) {
+			t.Fatalf("from %d on it is %q, want %q", offset, got, want[min(offset, len(want)):])
+		}
+	}
+	if size, err := s.LogSize(ctx, "1", management.StreamText); err != nil || size != int64(len(want)) {
+		t.Errorf("%d, %v", size, err)
+	}
+	for _, elsewhere := range []struct {
+		job    string
+		stream management.Stream
+	}{{"1", management.StreamEvents}, {"10", management.StreamText}, {"2", management.StreamText}} {
+		if data, err := s.ReadLog(ctx, elsewhere.job, elsewhere.stream, 0); err != nil || data != nil {
+			t.Errorf("%v: %q, %v", elsewhere, data, err)
+		}
+	}
+}
+
+// TestAppendOnlyAtTheEnd: a repeated append is none, any other is refused.
+func TestAppendOnlyAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	add := func(offset int64, text string) error {
+		return s.AppendLog(ctx, "1", management.StreamText, offset, []byte(text))
+	}
+	must(t, add(0, ""))
+	conflict(t, add(3, "gap"))
+	must(t, add(0, "one\n"))
+	must(t, add(0, "one\n"))
+	must(t, add(4, "two\n"))
+	must(t, add(4, "two\n"))
+	must(t, add(0, "one\n")) // however late
+	conflict(t, add(0, "other"))
+	conflict(t, add(4, "two\nand more"))
+	conflict(t, add(2, "inside"))
+	conflict(t, add(99, "beyond"))
+	if got := readAll(t, s, "1", 0); string(got) != "one\ntwo\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestLongLog: ten megabytes, in chunks as they come from a runner; from any
+// offset the answer is bounded by a chunk.
+func TestLongLog(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 60*time.Second)
+	line := bytes.Repeat([]byte("TASK [everything is alike] ok: [node-1]\n"), 64<<10/40)
+	var size int64
+	for size < 10<<20 {
+		must(t, s.AppendLog(ctx, "1", management.StreamText, size, line))
+		size += int64(len(line))
+	}
+	if got := readAll(t, s, "1", 0); int64(len(got)) != size || !bytes.HasPrefix(got[len(got)-len(line):], line) {
+		t.Errorf("%d bytes, want %d", len(got), size)
+	}
+	data, err := s.ReadLog(ctx, "1", management.StreamText, size-10)
+	if err != nil || string(data) != string(line[len(line)-10:]) {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// TestFirstGenerationLongLine: a log line over 64 KiB hung the job. To the log
+// lines mean nothing.
+func TestFirstGenerationLongLine(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	line := bytes.Repeat([]byte("x"), 3<<20)
+	must(t, s.AppendLog(ctx, "1", management.StreamText, 0, line))
+	must(t, s.AppendLog(ctx, "1", management.StreamText, int64(len(line)), []byte("\n")))
+	if got := readAll(t, s, "1", 0); len(got) != len(line)+1 {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+func TestDamagedChunk(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	must(t, s.AppendLog(ctx, "1", management.StreamText, 0, []byte("text")))
+	for _, value := range []string{"", "abc", "\x00\x00\x00\x04nonsense"} {
+		_, err := s.client.Put(ctx, s.logKey("1", management.StreamText, 0), value)
+		must(t, err)
+		if _, err := s.ReadLog(ctx, "1", management.StreamText, 0); inventory.KindOf(err) != inventory.KindInternal {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}

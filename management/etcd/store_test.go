@@ -1,0 +1,938 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// shared is the server of all tests that neither stop nor compact it; each has
+// a prefix of its own.
+var shared *etcd.Server
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "etcd" { // a server that can be taken away
+		os.Exit(etcd.Main(os.Args[2]))
+	}
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "cm")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		if shared, err = etcd.StartServer(context.Background(), etcd.ServerOptions{Dir: dir, NoSync: true, Log: silent()}); err != nil {
+			panic(err)
+		}
+		defer shared.Close()
+		return m.Run()
+	}())
+}
+
+func silent() *logrus.Logger {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	return log
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func dial(t *testing.T, s *etcd.Server, prefix string) *etcd.Client {
+	t.Helper()
+	c, err := etcd.Dial(within(t, 20*time.Second), prefix, s.Endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func open(t *testing.T, c *etcd.Client) *Store {
+	t.Helper()
+	s, err := Open(within(t, 20*time.Second), c, silent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func store(t *testing.T) *Store {
+	t.Helper()
+	return open(t, dial(t, shared, "/"+strings.ReplaceAll(t.Name(), "/", "-")))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func conflict(t *testing.T, err error) {
+	t.Helper()
+	if inventory.KindOf(err) != inventory.KindConflict {
+		t.Fatalf("no conflict, but %v", err)
+	}
+}
+
+// seen puts nodes n-0000… into the store, as the monitor would.
+func seen(t *testing.T, s *Store, count int) []string {
+	t.Helper()
+	var writes []management.NodeWrite
+	var names []string
+	for i := range count {
+		n, e := inventory.NewNode(inventory.Word{Observer: "gossip", Label: "n", Serial: fmt.Sprintf("%04d", i), Addr: fmt.Sprintf("10.0.%d.%d", i/250, i%250+1), Alive: true}, nil, noon)
+		writes = append(writes, management.NodeWrite{Node: n, Entries: []inventory.Entry{e}})
+		names = append(names, n.Name)
+	}
+	conflicts, err := s.PutNodes(within(t, 30*time.Second), writes)
+	if err != nil || len(conflicts) > 0 {
+		t.Fatal(conflicts, err)
+	}
+	return names
+}
+
+// accepted queues a commission of the nodes.
+func accepted(t *testing.T, s *Store, names []string) management.Job {
+	t.Helper()
+	j := management.Job{Verb: inventory.VerbCommission, Status: management.Queued, Group: inventory.GroupMaster, Timeout: time.Hour, Accepted: noon, Actor: "anna"}
+	for _, name := range names {
+		j.Targets = append(j.Targets, management.Target{Name: name, Group: inventory.GroupMaster})
+	}
+	j, err := s.Accept(within(t, 20*time.Second), s.View().Seq, j, management.Inputs{})
+	must(t, err)
+	return j
+}
+
+// held are the writes that a claim makes, from the view.
+func held(t *testing.T, v *management.View, j management.Job) (management.Job, []management.NodeWrite) {
+	t.Helper()
+	row, _ := inventory.TransitionOf(j.Verb)
+	j.Status, j.Started = management.Running, noon
+	var writes []management.NodeWrite
+	for _, target := range j.Targets {
+		n, err := v.Node(target.Name)
+		must(t, err)
+		m, e, err := n.Hold(row, j.Group, inventory.Cause{Actor: "anna", Job: j.ID, Time: noon})
+		must(t, err)
+		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.Entry{e}})
+	}
+	return j, writes
+}
+
+func released(t *testing.T, v *management.View, j management.Job) (management.Job, []management.NodeWrite) {
+	t.Helper()
+	j.Status, j.Ended = management.Complete, noon
+	var writes []management.NodeWrite
+	for _, target := range j.Targets {
+		n, err := v.Node(target.Name)
+		must(t, err)
+		if n.Job != j.ID {
+			continue
+		}
+		m, e := n.Release(inventory.Outcome{Status: inventory.Allocated, Group: j.Group, Applied: j.ID}, inventory.Cause{Job: j.ID, Time: noon})
+		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.Entry{e}})
+	}
+	return j, writes
+}
+
+func statuses(v *management.View) map[inventory.Status]int {
+	out := map[inventory.Status]int{}
+	for _, n := range v.Nodes {
+		out[n.Status]++
+	}
+	return out
+}
+
+// touch changes a node as a monitor that reports another address does.
+func touch(t *testing.T, s *Store, name string) {
+	t.Helper()
+	n, err := s.View().Node(name)
+	must(t, err)
+	m, _, _ := n.Observe(inventory.Word{Observer: "gossip", Label: n.Label, Serial: n.Serial, Addr: "10.9.9.9", Alive: true}, noon)
+	conflicts, err := s.PutNodes(within(t, 10*time.Second), []management.NodeWrite{{Node: m}})
+	if err != nil || len(conflicts) > 0 {
+		t.Fatal(conflicts, err)
+	}
+}
+
+// TestRoundTrip: whatever is written is in the view at once, and in that of a
+// store that is opened anew.
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	names := seen(t, s, 3)
+	yes := true
+	rev, err := s.PutVars(ctx, 0, management.ScopeGlobal, configuration.Vars{"a": 1.5, "deep": map[string]any{"list": []any{"x", nil, true}}})
+	must(t, err)
+	if _, err = s.PutVars(ctx, rev, management.ScopeNode(names[0]), configuration.Vars{"b": "c"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.PutConnection(ctx, names[1], &configuration.Connection{User: "root", Port: 2222, Become: &yes})
+	must(t, err)
+	_, err = s.PutOverlay(ctx, 0, map[string]any{"log_level": "debug"})
+	must(t, err)
+	inputs := management.Inputs{
+		Vars:        map[string]map[string]configuration.Var{names[0]: {"a": {Value: "x", Origin: "global", Trusted: true}}},
+		Connections: map[string]configuration.Connection{names[0]: {User: "u"}}, Extra: configuration.Vars{"e": "f"},
+	}
+	j, err := s.Accept(ctx, 0, management.Job{Verb: inventory.VerbCommission, Status: management.Queued, Accepted: noon, Group: inventory.GroupMaster,
+		Targets: []management.Target{{Name: names[0], Residue: []string{"g"}}}, Warnings: []string{"w"}, Timeout: time.Minute}, inputs)
+	must(t, err)
+	if j.ID != "1" || j.Revision == 0 {
+		t.Errorf("%+v", j)
+	}
+	j.Runs = []management.Run{{Phase: management.PhaseConfigure, Hosts: names[:1], Results: map[string]management.Result{names[0]: {Done: true, OK: 3}}, Started: noon}}
+	j.Outcomes = map[string]inventory.Outcome{names[0]: {Status: inventory.Allocated}}
+	j, err = s.PutJob(ctx, j)
+	must(t, err)
+	in, err := s.Inputs(ctx, "1")
+	if err != nil || !reflect.DeepEqual(in, inputs) {
+		t.Errorf("%+v, %v", in, err)
+	}
+	if _, err := s.Inputs(ctx, "7"); inventory.KindOf(err) != inventory.KindNotFound {
+		t.Errorf("%v", err)
+	}
+	first, second := s.View(), open(t, s.client).View()
+	if first.Revision < j.Revision || second.Revision < first.Revision {
+		t.Errorf("revisions %d, %d, %d", j.Revision, first.Revision, second.Revision)
+	}
+	again := *second
+	again.Revision = first.Revision
+	if !reflect.DeepEqual(*first, again) {
+		t.Errorf("opened anew it is\n%+v\nit was\n%+v", again, *first)
+	}
+	if got, err := first.Job("1"); err != nil || !reflect.DeepEqual(got, j) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if len(first.Nodes) != 3 || fmt.Sprint(first.Vars(management.ScopeGlobal)["a"]) != "1.5" || first.Connection(names[1]).Port != 2222 || first.Connection(names[0]) != nil ||
+		first.Overlay["log_level"] != "debug" || first.Seq != 1 || first.Stale {
+		t.Errorf("%+v", first)
+	}
+	// And it can be taken away again.
+	_, err = s.PutVars(ctx, s.View().Revision, management.ScopeGlobal, nil)
+	must(t, err)
+	_, err = s.PutConnection(ctx, names[1], nil)
+	must(t, err)
+	_, err = s.PutOverlay(ctx, s.View().Revision, nil)
+	must(t, err)
+	if v := s.View(); v.Vars(management.ScopeGlobal) != nil || v.Connection(names[1]) != nil || len(v.Overlay) != 0 || v.Vars(management.ScopeNode(names[0])) == nil {
+		t.Errorf("%+v", v)
+	}
+	if first.Vars(management.ScopeGlobal) == nil {
+		t.Error("an older view has changed")
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	names := seen(t, s, 2)
+	old := s.View()
+	touch(t, s, names[0])
+
+	// A node that changed is left alone; the others of the same call are written.
+	var writes []management.NodeWrite
+	for _, name := range names {
+		n, _ := old.Node(name)
+		n = n.Clone()
+		n.HostKeys = []string{"k"}
+		writes = append(writes, management.NodeWrite{Node: n})
+	}
+	conflicts, err := s.PutNodes(ctx, writes)
+	if err != nil || !slices.Equal(conflicts, names[:1]) {
+		t.Errorf("%v, %v", conflicts, err)
+	}
+	a, _ := s.View().Node(names[0])
+	b, _ := s.View().Node(names[1])
+	if a.HostKeys != nil || a.Addr != "10.9.9.9" || len(b.HostKeys) != 1 {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	// A node that is new for two.
+	n, _ := old.Node(names[0])
+	n.Revision = 0
+	if conflicts, err = s.PutNodes(ctx, []management.NodeWrite{{Node: n}}); err != nil || len(conflicts) != 1 {
+		t.Errorf("%v, %v", conflicts, err)
+	}
+
+	j := accepted(t, s, names[:1])
+	_, err = s.Accept(ctx, 0, j, management.Inputs{})
+	conflict(t, err)
+	later, err := s.PutJob(ctx, j)
+	must(t, err)
+	_, err = s.PutJob(ctx, j)
+	conflict(t, err)
+	_, err = s.Finish(ctx, j, nil)
+	conflict(t, err)
+	later.Status = management.Cancelled
+	_, err = s.Finish(ctx, later, nil)
+	must(t, err)
+
+	rev, err := s.PutVars(ctx, s.View().Revision, management.ScopeGlobal, configuration.Vars{"a": "1"})
+	must(t, err)
+	_, err = s.PutVars(ctx, rev-1, management.ScopeGlobal, configuration.Vars{"a": "2"})
+	conflict(t, err)
+	_, err = s.PutVars(ctx, rev-1, management.ScopeGroup("g"), configuration.Vars{"a": "2"})
+	must(t, err)
+	_, err = s.PutOverlay(ctx, s.View().Revision, map[string]any{"a": "b"})
+	must(t, err)
+	_, err = s.PutOverlay(ctx, rev, map[string]any{"a": "c"})
+	conflict(t, err)
+}
+
+// TestConflictsInAChunk: one node that changed does not keep its neighbours back.
+func TestConflictsInAChunk(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	names := seen(t, s, 100)
+	old := s.View()
+	touch(t, s, names[7])
+	touch(t, s, names[70])
+	var writes []management.NodeWrite
+	for _, n := range old.Nodes {
+		m, e, _ := n.Observe(inventory.Word{Observer: "gossip", Label: n.Label, Serial: n.Serial}, noon)
+		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.Entry{*e}})
+	}
+	conflicts, err := s.PutNodes(within(t, 20*time.Second), writes)
+	if err != nil || !slices.Equal(conflicts, []string{names[7], names[70]}) {
+		t.Errorf("%v, %v", conflicts, err)
+	}
+	gone := 0
+	for _, n := range s.View().Nodes {
+		if n.State == inventory.Disappeared {
+			gone++
+		}
+	}
+	if gone != 98 {
+		t.Errorf("%d are gone", gone)
+	}
+}
+
+// TestClaim takes batches of any size, and gives them back.
+func TestClaim(t *testing.T) {
+	for _, count := range []int{1, 60, 1000} {
+		t.Run(fmt.Sprint(count), func(t *testing.T) {
+			t.Parallel()
+			s := store(t)
+			ctx := within(t, 60*time.Second)
+			names := seen(t, s, count)
+			j := accepted(t, s, names)
+			halves := watchForHalves(t, s, count)
+			v := s.View()
+			running, writes := held(t, v, j)
+			j, err := s.Claim(ctx, v.Ground, running, writes)
+			must(t, err)
+			v = s.View()
+			if got := statuses(v); got[inventory.Provisioning] != count {
+				t.Errorf("%v", got)
+			}
+			if got, _ := v.Job(j.ID); got.Status != management.Running || got.Revision != j.Revision || v.Ground != j.Revision {
+				t.Errorf("%+v, ground %d", got, v.Ground)
+			}
+			ending, writes := released(t, v, j)
+			if _, err = s.Finish(ctx, ending, writes); err != nil {
+				t.Fatal(err)
+			}
+			if got := statuses(s.View()); got[inventory.Allocated] != count {
+				t.Errorf("%v", got)
+			}
+			halves()
+			for _, name := range []string{names[0], names[count-1]} {
+				h, err := s.History(ctx, name, 10)
+				if err != nil || len(h) != 3 || h[0].To != inventory.Unallocated || h[1].To != inventory.Provisioning || h[2].To != inventory.Allocated {
+					t.Errorf("history of %s: %+v, %v", name, h, err)
+				}
+			}
+		})
+	}
+}
+
+// watchForHalves looks at every view until the returned function is called: a
+// job that is Queued holds nothing, and one that runs held everything at first.
+func watchForHalves(t *testing.T, s *Store, count int) (end func()) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			changed := s.Changed()
+			v := s.View()
+			in := statuses(v)
+			queued := slices.ContainsFunc(v.Jobs, func(j management.Job) bool { return j.Status == management.Queued })
+			if queued && in[inventory.Unallocated] != count || !queued && in[inventory.Unallocated] != 0 {
+				t.Errorf("half a claim is seen: queued %v, %v", queued, in)
+			}
+			select {
+			case <-changed:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() { close(stop); <-stopped }
+}
+
+// TestClaimRefused: where anything has changed meanwhile, in whichever chunk,
+// nothing has happened.
+func TestClaimRefused(t *testing.T) {
+	for name, disturb := range map[string]func(t *testing.T, s *Store, names []string, j *management.Job, ground *int64){
+		"the first node": func(t *testing.T, s *Store, names []string, _ *management.Job, _ *int64) { touch(t, s, names[0]) },
+		"the last node": func(t *testing.T, s *Store, names []string, _ *management.Job, _ *int64) {
+			touch(t, s, names[len(names)-1])
+		},
+		"the ground":       func(_ *testing.T, _ *Store, _ []string, _ *management.Job, ground *int64) { *ground = 1 },
+		"the job":          func(_ *testing.T, _ *Store, _ []string, j *management.Job, _ *int64) { j.Revision-- },
+		"the job is ended": cancelled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := store(t)
+			ctx := within(t, 30*time.Second)
+			names := seen(t, s, 150)
+			j := accepted(t, s, names)
+			v := s.View()
+			running, writes := held(t, v, j)
+			ground := v.Ground
+			disturb(t, s, names, &running, &ground)
+			before := s.View()
+			_, err := s.Claim(ctx, ground, running, writes)
+			conflict(t, err)
+			after := s.View()
+			for i, n := range after.Nodes {
+				want := before.Nodes[i]
+				// The record may be newer, and its numbers may have a gap.
+				n.Revision, n.Entries, n.Updated, want.Updated = want.Revision, want.Entries, time.Time{}, time.Time{}
+				if !reflect.DeepEqual(n, want) {
+					t.Fatalf("it was\n%+v\nand is\n%+v", want, n)
+				}
+			}
+			for _, name := range names {
+				if h, err := s.History(ctx, name, 10); err != nil || len(h) != 1 {
+					t.Fatalf("the history of %s shows a reservation: %+v, %v", name, h, err)
+				}
+			}
+			// What another process reads is the same.
+			for _, n := range open(t, s.client).View().Nodes {
+				if n.Status != inventory.Unallocated || n.Job != "" || n.Before != nil {
+					t.Fatalf("%+v", n)
+				}
+			}
+			if name == "the job is ended" {
+				return
+			}
+			// And once more, as the queue would do it.
+			v = s.View()
+			j, err = v.Job(j.ID)
+			must(t, err)
+			running, writes = held(t, v, j)
+			_, err = s.Claim(ctx, v.Ground, running, writes)
+			must(t, err)
+			if got := statuses(s.View()); got[inventory.Provisioning] != 150 {
+				t.Errorf("%v", got)
+			}
+			for _, name := range names {
+				if h, err := s.History(ctx, name, 10); err != nil || len(h) != 2 {
+					t.Fatalf("the history of %s: %+v, %v", name, h, err)
+				}
+			}
+		})
+	}
+}
+
+func cancelled(t *testing.T, s *Store, _ []string, j *management.Job, _ *int64) {
+	over, err := s.View().Job(j.ID)
+	must(t, err)
+	over.Status, over.Ended = management.Cancelled, noon
+	_, err = s.Finish(t.Context(), over, nil)
+	must(t, err)
+}
+
+// abandoned reserves nodes for a job and stops short of its commit, like a
+// process that dies in between.
+func abandoned(t *testing.T, s *Store, writes []management.NodeWrite) {
+	t.Helper()
+	parts, err := s.parts(writes)
+	must(t, err)
+	for _, ops := range pack(parts, 2) {
+		_, err := s.commit(t.Context(), ops)
+		must(t, err)
+	}
+}
+
+// TestAbandonedReservation: a reservation without its commit counts as absent,
+// whatever is written to the node, and until somebody else takes it.
+func TestAbandonedReservation(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	names := seen(t, s, 2)
+	first := accepted(t, s, names)
+	_, writes := held(t, s.View(), first)
+	abandoned(t, s, writes)
+	before, err := s.View().Node(names[0])
+	must(t, err)
+	if before.Status != inventory.Unallocated || before.Job != "" || before.Group != "" {
+		t.Fatalf("%+v", before)
+	}
+
+	// The monitor writes meanwhile. The reservation stays, in case that its
+	// commit is on its way.
+	m, e, _ := before.Observe(inventory.Word{Observer: "gossip", Label: "n", Serial: "0000"}, noon)
+	_, err = s.PutNodes(ctx, []management.NodeWrite{{Node: m, Entries: []inventory.Entry{*e}}})
+	must(t, err)
+	got, _ := s.View().Node(names[0])
+	if got.State != inventory.Disappeared || got.Status != inventory.Unallocated || got.Job != "" {
+		t.Errorf("%+v", got)
+	}
+	if raw := s.view.nodes[names[0]]; raw.Status != inventory.Provisioning || raw.Job != first.ID || raw.Before == nil || raw.State != inventory.Disappeared {
+		t.Errorf("the reservation is lost: %+v", raw)
+	}
+	touch(t, s, names[0])
+
+	// Its job ends without ever having begun, and another one takes the nodes.
+	first.Status, first.Ended = management.Cancelled, noon
+	_, err = s.Finish(ctx, first, nil)
+	must(t, err)
+	second := accepted(t, s, names)
+	v := s.View()
+	running, writes := held(t, v, second)
+	_, err = s.Claim(ctx, v.Ground, running, writes)
+	must(t, err)
+	for _, n := range s.View().Nodes {
+		if n.Job != second.ID || n.Status != inventory.Provisioning || n.PrevStatus != inventory.Unallocated || n.Before.Status != inventory.Unallocated {
+			t.Errorf("%+v", n)
+		}
+	}
+	h, err := s.History(ctx, names[1], 10)
+	if err != nil || len(h) != 2 || h[1].Job != second.ID {
+		t.Errorf("%+v, %v", h, err)
+	}
+	// After a restart it is the same.
+	for _, n := range open(t, s.client).View().Nodes {
+		if n.Job != second.ID {
+			t.Errorf("%+v", n)
+		}
+	}
+}
+
+// TestMonitorDuringAJob: what the monitor sees while a job holds a node is kept,
+// and the job's end keeps that.
+func TestMonitorDuringAJob(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	names := seen(t, s, 1)
+	v := s.View()
+	running, writes := held(t, v, accepted(t, s, names))
+	j, err := s.Claim(ctx, s.View().Ground, running, writes)
+	must(t, err)
+	ending, stale := released(t, s.View(), j)
+	touch(t, s, names[0])
+	if n, _ := s.View().Node(names[0]); n.Status != inventory.Provisioning || n.Addr != "10.9.9.9" || n.Job != j.ID || n.Before == nil {
+		t.Errorf("%+v", n)
+	}
+	_, err = s.Finish(ctx, ending, stale)
+	conflict(t, err)
+	ending, fresh := released(t, s.View(), j)
+	_, err = s.Finish(ctx, ending, fresh)
+	must(t, err)
+	if n, _ := s.View().Node(names[0]); n.Status != inventory.Allocated || n.Addr != "10.9.9.9" || n.Job != "" || n.Before != nil {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestFinishAgain: an end that was written in part is written again.
+func TestFinishAgain(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 30*time.Second)
+	names := seen(t, s, 150)
+	v := s.View()
+	running, writes := held(t, v, accepted(t, s, names))
+	j, err := s.Claim(ctx, s.View().Ground, running, writes)
+	must(t, err)
+	ending, writes := released(t, s.View(), j)
+	touch(t, s, names[149]) // the last chunk conflicts
+	_, err = s.Finish(ctx, ending, writes)
+	conflict(t, err)
+	if got := statuses(s.View()); got[inventory.Allocated] == 0 || got[inventory.Provisioning] == 0 {
+		t.Fatalf("it was to be written in part: %v", got)
+	}
+	if got, _ := s.View().Job(j.ID); got.Status != management.Running {
+		t.Errorf("%+v", got)
+	}
+	ending, writes = released(t, s.View(), j)
+	_, err = s.Finish(ctx, ending, writes)
+	must(t, err)
+	if got, _ := s.View().Job(j.ID); got.Status != management.Complete || statuses(s.View())[inventory.Allocated] != 150 {
+		t.Errorf("%+v", got)
+	}
+	for _, name := range names {
+		if h, err := s.History(ctx, name, 10); err != nil || len(h) != 3 {
+			t.Fatalf("history of %s: %+v, %v", name, h, err)
+		}
+	}
+}
+
+// TestViewNeverGoesBack: readers and writers at once.
+func TestViewNeverGoesBack(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	names := seen(t, s, 4)
+	var writers, readers sync.WaitGroup
+	done := make(chan struct{})
+	for range 2 {
+		readers.Go(func() {
+			last := int64(0)
+			for {
+				changed := s.Changed()
+				v := s.View()
+				if v.Revision < last {
+					t.Errorf("revision %d after %d", v.Revision, last)
+				}
+				last = v.Revision
+				for _, n := range v.Nodes {
+					_ = n.Seen["gossip"]
+				}
+				select {
+				case <-changed:
+				case <-done:
+					return
+				}
+			}
+		})
+	}
+	for _, name := range names {
+		writers.Go(func() {
+			for i := range 20 {
+				n, err := s.View().Node(name)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				n = n.Clone()
+				n.Addr = fmt.Sprintf("10.0.0.%d", i+1)
+				n.Seen["gossip"] = i%2 == 0
+				if conflicts, err := s.PutNodes(ctx, []management.NodeWrite{{Node: n}}); err != nil || len(conflicts) > 0 {
+					t.Error(conflicts, err)
+					return
+				}
+				if got, _ := s.View().Node(name); got.Addr != n.Addr {
+					t.Errorf("a write returned before the view shows it: %s, not %s", got.Addr, n.Addr)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(done)
+	readers.Wait()
+}
+
+func TestForget(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	names := seen(t, s, 60)
+	_, err := s.PutVars(ctx, 0, management.ScopeNode(names[0]), configuration.Vars{"a": "b"})
+	must(t, err)
+	_, err = s.PutConnection(ctx, names[0], &configuration.Connection{User: "u"})
+	must(t, err)
+	buried := func(count int) (writes []management.NodeWrite) {
+		for _, n := range s.View().Nodes[:count] {
+			writes = append(writes, management.NodeWrite{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon, HostKeys: []string{"k"}}})
+		}
+		return writes
+	}
+	ground := s.View().Ground
+	writes := buried(2)
+	touch(t, s, names[1])
+	_, err = s.Forget(ctx, ground, writes)
+	conflict(t, err)
+	if len(s.View().Nodes) != 60 || len(s.View().Graves) != 0 {
+		t.Error("a part was forgotten")
+	}
+	_, err = s.Forget(ctx, ground+1, buried(1))
+	conflict(t, err)
+	rev, err := s.Forget(ctx, ground, buried(59))
+	must(t, err)
+	v := s.View()
+	if len(v.Nodes) != 1 || len(v.Graves) != 59 || v.Graves[names[0]].HostKeys[0] != "k" || v.Vars(management.ScopeNode(names[0])) != nil ||
+		v.Connection(names[0]) != nil || v.Ground != rev {
+		t.Errorf("%d nodes, %d graves, ground %d at %d", len(v.Nodes), len(v.Graves), v.Ground, rev)
+	}
+	if h, err := s.History(ctx, names[0], 10); err != nil || len(h) != 0 {
+		t.Errorf("%v, %v", h, err)
+	}
+}
+
+// TestForgetAtTheEndOfAJob: the job's end takes nodes away as well.
+func TestForgetAtTheEndOfAJob(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	names := seen(t, s, 2)
+	running, writes := held(t, s.View(), accepted(t, s, names))
+	j, err := s.Claim(ctx, s.View().Ground, running, writes)
+	must(t, err)
+	ending, writes := released(t, s.View(), j)
+	n, _ := s.View().Node(names[0])
+	writes[0] = management.NodeWrite{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}
+	_, err = s.Finish(ctx, ending, writes)
+	must(t, err)
+	if v := s.View(); len(v.Nodes) != 1 || v.Nodes[0].Name != names[1] || len(v.Graves) != 1 {
+		t.Errorf("%+v", v.Nodes)
+	}
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	name := seen(t, s, 1)[0]
+	seq := uint64(1)
+	for seq < inventory.HistoryLimit+20 {
+		n, err := s.View().Node(name)
+		must(t, err)
+		var entries []inventory.Entry
+		for range 40 {
+			seq++
+			entries = append(entries, inventory.Entry{Seq: seq, To: inventory.Unallocated})
+		}
+		n.Entries = seq
+		if conflicts, err := s.PutNodes(ctx, []management.NodeWrite{{Node: n, Entries: entries}}); err != nil || len(conflicts) > 0 {
+			t.Fatal(conflicts, err)
+		}
+	}
+	all, err := s.History(ctx, name, 5000)
+	if err != nil || len(all) != inventory.HistoryLimit || all[len(all)-1].Seq != seq || all[0].Seq != seq-inventory.HistoryLimit+1 {
+		t.Errorf("%d entries, %v", len(all), err)
+	}
+	some, err := s.History(ctx, name, 3)
+	if err != nil || len(some) != 3 || some[0].Seq != seq-2 || some[2].Seq != seq {
+		t.Errorf("%+v, %v", some, err)
+	}
+}
+
+// TestBadRecord: one record that cannot be read does not take the others away.
+func TestBadRecord(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	names := seen(t, s, 2)
+	resp, err := s.client.Put(ctx, s.client.NodeKey("broken-1"), "{nonsense")
+	must(t, err)
+	must(t, s.Wait(ctx, resp.Header.Revision))
+	if got := len(s.View().Nodes); got != 2 {
+		t.Errorf("%d nodes", got)
+	}
+	if got := len(open(t, s.client).View().Nodes); got != 2 {
+		t.Errorf("%d nodes after a restart", got)
+	}
+	touch(t, s, names[0])
+}
+
+func TestWaitGivesUp(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Wait(ctx, s.View().Revision+1000); inventory.KindOf(err) != inventory.KindUnavailable || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	// A revision of a key outside the view is reached as well.
+	resp, err := s.client.Put(t.Context(), s.client.Prefix+"/elsewhere", "")
+	must(t, err)
+	must(t, s.Sync(within(t, 10*time.Second)))
+	if s.View().Revision < resp.Header.Revision {
+		t.Error("Sync returned too early")
+	}
+}
+
+// TestCompaction: a view that was cut off until what it missed was compacted
+// away reads everything anew.
+func TestCompaction(t *testing.T) {
+	t.Parallel()
+	server := own(t)
+	s := open(t, dial(t, server, "/t"))
+	ctx := within(t, 30*time.Second)
+	seen(t, s, 3)
+	behind := s.View().Revision - 2 // the watch begins before what will be compacted
+	other := open(t, s.client)
+	n, _ := s.View().Node("n-0001")
+	_, err := s.Forget(ctx, s.View().Ground, []management.NodeWrite{{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}})
+	must(t, err)
+	_, err = s.client.Compact(ctx, s.View().Revision)
+	must(t, err)
+	other.Close()
+	late := &Store{client: s.client}
+	late.view.client, late.view.log, late.view.changed = s.client, silent(), make(chan struct{})
+	late.view.reset()
+	within, stop := context.WithCancel(ctx)
+	late.stop = stop
+	late.done.Go(func() { late.view.follow(within, behind) })
+	defer late.Close()
+	must(t, late.Wait(ctx, s.View().Revision))
+	if v := late.View(); len(v.Nodes) != 2 || len(v.Graves) != 1 || v.Ground != s.View().Ground {
+		t.Errorf("%+v", v)
+	}
+	touch(t, s, "n-0000")
+	must(t, late.Wait(ctx, s.View().Revision))
+}
+
+func own(t *testing.T) *etcd.Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cm")
+	must(t, err)
+	server, err := etcd.StartServer(within(t, 20*time.Second), etcd.ServerOptions{Dir: dir, NoSync: true, Log: silent()})
+	must(t, err)
+	t.Cleanup(func() { server.Close(); os.RemoveAll(dir) })
+	return server
+}
+
+// child starts a server in a process of its own, and returns what sends that a
+// signal.
+func child(t *testing.T) (*etcd.Server, func(sig string)) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cm")
+	must(t, err)
+	pidfile := filepath.Join(dir, "pid")
+	server, err := etcd.StartServer(within(t, 20*time.Second), etcd.ServerOptions{Dir: filepath.Join(dir, "e"), Log: silent(),
+		Command: []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, pidfile, os.Args[0], "etcd"}})
+	must(t, err)
+	signal := func(sig string) {
+		pid, err := os.ReadFile(pidfile)
+		must(t, err)
+		if out, err := exec.Command("kill", "-"+sig, strings.TrimSpace(string(pid))).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	t.Cleanup(func() { server.Close(); os.RemoveAll(dir) })
+	return server, signal
+}
+
+func awaitStale(t *testing.T, s *Store, stale bool) {
+	t.Helper()
+	ctx := within(t, 20*time.Second)
+	for {
+		changed := s.Changed()
+		if s.View().Stale == stale {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("the view does not become stale: %v", stale)
+		}
+	}
+}
+
+// TestStale: a view that hears nothing says so and wakes who waits, a write
+// fails in a bounded time, and all is well when the store answers again, even
+// if nobody writes.
+func TestStale(t *testing.T) {
+	t.Parallel()
+	server, signal := child(t)
+	s := open(t, dial(t, server, "/t"))
+	seen(t, s, 2)
+	s.View()
+	signal("STOP")
+	awaitStale(t, s, true)
+	if len(s.View().Nodes) != 2 {
+		t.Error("a stale view is still a view")
+	}
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.PutVars(short, 0, management.ScopeGlobal, configuration.Vars{"a": "b"}); inventory.KindOf(err) != inventory.KindUnavailable {
+		t.Errorf("a write without a store: %v", err)
+	}
+	signal("CONT")
+	awaitStale(t, s, false)
+	touch(t, s, "n-0001")
+}
+
+// TestStoreIsKilled: the view goes on when the store has come back.
+func TestStoreIsKilled(t *testing.T) {
+	t.Parallel()
+	server, signal := child(t)
+	s := open(t, dial(t, server, "/t"))
+	seen(t, s, 2)
+	signal("KILL")
+	ctx := within(t, 20*time.Second)
+	for s.Sync(ctx) != nil {
+		if ctx.Err() != nil {
+			t.Fatal("the store does not come back")
+		}
+	}
+	touch(t, s, "n-0001")
+	awaitStale(t, s, false)
+}
+
+// TestIdle: a view of a store in which nothing happens is not stale.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	s := open(t, dial(t, own(t), "/t"))
+	s.view.mu.Lock()
+	s.view.heard = time.Time{} // as if for a long time
+	s.view.mu.Unlock()
+	s.View()
+	awaitStale(t, s, false)
+}
+
+// TestDropJobs removes everything of a job.
+func TestDropJobs(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	for range 3 {
+		j := accepted(t, s, nil)
+		for _, stream := range []management.Stream{management.StreamText, management.StreamEvents} {
+			must(t, s.AppendLog(ctx, j.ID, stream, 0, []byte("line\n")))
+			must(t, s.AppendLog(ctx, j.ID, stream, 5, []byte("line\n")))
+		}
+	}
+	before, err := s.client.Get(ctx, s.client.Prefix+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	must(t, err)
+	must(t, s.DropJobs(ctx, []string{"1", "3"}))
+	after, err := s.client.Get(ctx, s.client.Prefix+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	must(t, err)
+	if before.Count-after.Count != 2*8 {
+		t.Errorf("%d keys, then %d", before.Count, after.Count)
+	}
+	if v := s.View(); len(v.Jobs) != 1 || v.Jobs[0].ID != "2" || v.Seq != 3 {
+		t.Errorf("%+v", v.Jobs)
+	}
+	if size, err := s.LogSize(ctx, "2", management.StreamText); err != nil || size != 10 {
+		t.Errorf("%d, %v", size, err)
+	}
+	if j := accepted(t, s, nil); j.ID != "4" {
+		t.Errorf("a number is used twice: %s", j.ID)
+	}
+}
