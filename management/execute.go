@@ -241,7 +241,7 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 	active, err := s.Playbooks.Attach(id)
 	if errors.Is(err, ErrNeverStarted) {
 		if s.cancelled(j, run) {
-			return s.ended(ctx, j, index, RunExit{Cause: CauseCancelled, Reason: "cancelled before it began"}, nil)
+			return s.ended(ctx, j, index, RunExit{Cause: CauseCancelled, Reason: "cancelled before it began", NotBegun: true}, nil)
 		}
 		var spec RunSpec
 		if spec, err = s.spec(ctx, j, run, id); err == nil {
@@ -254,7 +254,7 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return s.ended(ctx, j, index, RunExit{Cause: CauseInternal, Reason: "the runner did not start: " + err.Error()}, nil)
+		return s.ended(ctx, j, index, RunExit{Cause: CauseInternal, Reason: "the runner did not start: " + err.Error(), NotBegun: true}, nil)
 	}
 
 	// Everything below lives as long as this call: the lease keeper and the
@@ -378,6 +378,7 @@ func (s *Service) ended(ctx context.Context, j Job, index int, exit RunExit, act
 	_, err := s.update(ctx, j.ID, func(j *Job) {
 		run := &j.Runs[index]
 		run.Ended, run.Code, run.Reason = s.now(), exit.Code, exit.Reason
+		run.NotBegun = exit.NotBegun
 		run.Results = map[string]Result{}
 		good := exit.Cause == "" && exit.Code == 0
 		for _, h := range run.Hosts {

@@ -96,6 +96,8 @@ type Run struct {
 	Code     int               `json:"code,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
 	Results  map[string]Result `json:"results,omitempty"`
+	// NotBegun: ansible-playbook was never started, so no host was touched.
+	NotBegun bool `json:"not_begun,omitempty"`
 	// Text and Events are the offsets of the job's log at which this run's output begins.
 	Text   int64 `json:"text"`
 	Events int64 `json:"events"`

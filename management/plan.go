@@ -232,6 +232,13 @@ func (p *planner) commission() Step {
 	if configured.Exit == ExitDone {
 		return p.end("", "", p.each(p.inService))
 	}
+	if configured.NotBegun {
+		// Nothing was touched, so there is nothing to clean.
+		cause, reason := p.failure(configured)
+		return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
+			return inventory.Outcome{Status: inventory.Unallocated, Residue: p.left(t), Error: reason, Reason: reason}
+		}))
+	}
 	keeps := func(t Target) bool {
 		return p.OnFailure == OnFailureFailed && configured.Exit == string(CauseFailed) && configured.Results[t.Name].Done
 	}
@@ -310,6 +317,12 @@ func (p *planner) update() Step {
 		return p.run(PhaseConfigure, PlaybookSite, func(t Target) string { return t.Group }, nil)
 	case configured.Exit == ExitDone:
 		return p.end("", "", p.each(p.inService))
+	case configured.NotBegun:
+		// The old configuration is gone and the new one was not begun: all clean.
+		cause, reason := p.failure(configured)
+		return p.end(cause, reason, p.each(func(Target) inventory.Outcome {
+			return inventory.Outcome{Status: inventory.Unallocated, Error: reason, Reason: reason}
+		}))
 	}
 	return p.undo(configured, func(t Target) string { return t.Group }, func(Target) bool { return true }, nil)
 }

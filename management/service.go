@@ -33,6 +33,8 @@ type RunExit struct {
 	Code   int
 	Cause  Cause  // empty: the playbook ended by itself; else cancelled, deadline, interrupted or internal
 	Reason string // in words, where Cause is set
+	// NotBegun: ansible-playbook was never started.
+	NotBegun bool
 }
 
 // ActiveRun is a run that was started, perhaps by an earlier process.

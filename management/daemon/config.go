@@ -133,7 +133,6 @@ func Default() Config {
 		Groups:   inventory.DefaultGroups(),
 		Ansible:  "ansible-playbook",
 		Vars:     configuration.Vars{},
-		SSH:      configuration.Connection{Port: 22, Become: new(bool), Python: "auto"},
 		GroupSSH: map[string]configuration.Connection{},
 		Jobs: Jobs{
 			Limit: 4, Timeout: api.Duration(time.Hour), Forks: 50, Appear: api.Duration(2 * time.Minute),

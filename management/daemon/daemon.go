@@ -330,7 +330,7 @@ func (d *Daemon) Reload() error {
 	if err != nil {
 		return err
 	}
-	if err := d.usable(merged); err != nil {
+	if err := d.usable(context.Background(), merged); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -342,7 +342,21 @@ func (d *Daemon) Reload() error {
 }
 
 // usable refuses what only a look at the machine, or at the nodes, can tell.
-func (d *Daemon) usable(c Config) error {
+func (d *Daemon) usable(ctx context.Context, c Config) error {
+	old := d.effective()
+	if c.Ansible != old.Ansible {
+		if _, err := ansible.Check(ctx, c.Ansible); err != nil {
+			return err
+		}
+	}
+	for group, ssh := range c.GroupSSH {
+		if err := readable("group_ssh."+group, ssh.KeyFile, old.GroupSSH[group].KeyFile); err != nil {
+			return err
+		}
+	}
+	if err := readable("ssh", c.SSH.KeyFile, old.SSH.KeyFile); err != nil {
+		return err
+	}
 	if c.Playbooks != "" {
 		if info, err := os.Stat(c.Playbooks); err != nil || !info.IsDir() {
 			return inventory.Errorf(inventory.KindInvalid, "playbooks: %s is not a folder that can be read", c.Playbooks).
@@ -360,6 +374,18 @@ func (d *Daemon) usable(c Config) error {
 			Do("decommission them, or keep the groups")
 	}
 	return nil
+}
+
+// readable refuses a key file that is named anew and cannot be read.
+func readable(key, path, before string) error {
+	if path == "" || path == before {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return inventory.Errorf(inventory.KindInvalid, "%s.key_file cannot be read: %w", key, err).Do("name a private key on this host")
+	}
+	return f.Close()
 }
 
 // apply has parts outside the use cases follow a changed configuration.
@@ -466,7 +492,7 @@ func (d *Daemon) PatchConfig(ctx context.Context, patch map[string]any, actor st
 	if err != nil {
 		return nil, err
 	}
-	if err := d.usable(merged); err != nil {
+	if err := d.usable(ctx, merged); err != nil {
 		return nil, err
 	}
 	if _, err := d.store.PutOverlay(ctx, v.Revision, overlay); err != nil {

@@ -180,6 +180,7 @@ func (r activeRun) Wait(ctx context.Context) (management.RunExit, error) {
 	case ansible.Vanished:
 		out.Cause, out.Reason = management.CauseInterrupted, "its runner is gone: it was killed, or the machine went down"
 	default:
+		out.NotBegun = true
 		out.Cause, out.Reason = management.CauseInternal, fmt.Sprintf("ansible-playbook could not be run (%s): %s", exit.Reason, exit.Error)
 	}
 	return out, nil
