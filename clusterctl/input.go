@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"maps"
 	"os"
@@ -14,9 +13,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -66,20 +65,15 @@ func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
 		}
 		text = string(b)
 	}
-	v, err := parse(text)
+	vars, err := configuration.ParseVars([]byte(text))
 	if err != nil {
-		return nil, usagef("%s is neither JSON nor YAML: %s", from, strings.TrimSpace(err.Error())).
-			do("give an object: -e '{\"KEY\": \"VALUE\"}' or -e 'KEY: VALUE'")
-	}
-	vars, ok := v.(map[string]any)
-	if !ok {
-		f := usagef("%s is %s, not an object", from, kindOf(v))
-		if s, isText := v.(string); isText && strings.Contains(s, "=") {
+		f := usagef("%s: %s", from, strings.TrimSpace(err.Error()))
+		if strings.Contains(text, "=") && !strings.ContainsAny(text, ":{") {
 			return nil, f.do("write KEY: VALUE or {\"KEY\": \"VALUE\"} instead of KEY=VALUE")
 		}
 		return nil, f.do("give an object: -e '{\"KEY\": \"VALUE\"}' or -e 'KEY: VALUE'")
 	}
-	return vars, nil
+	return api.Vars(vars), nil
 }
 
 // readStdin reads to the end of stdin, or until ctx is done. A read of a
@@ -109,49 +103,6 @@ func readFile(name string) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, maxInput))
-}
-
-// parse reads JSON, numbers digit by digit as they were written, or else YAML.
-func parse(text string) (any, error) {
-	if v, err := parseJSON(text); err == nil {
-		return v, nil
-	}
-	var v any
-	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
-		return nil, errors.New(yaml.FormatError(err, false, false))
-	}
-	// What JSON cannot carry (.inf, .nan) is found here, not by the daemon.
-	if _, err := json.Marshal(v); err != nil {
-		return nil, err
-	}
-	return v, nil
-}
-
-func parseJSON(text string) (any, error) {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errors.New("something follows the value")
-	}
-	return v, nil
-}
-
-func kindOf(v any) string {
-	switch v.(type) {
-	case nil:
-		return "empty"
-	case []any:
-		return "a list"
-	case string:
-		return "text"
-	case bool:
-		return "a truth value"
-	}
-	return "a number"
 }
 
 // assignments reads KEY=VALUE arguments.
@@ -199,7 +150,8 @@ func value(text string) (any, error) {
 	case jsonNumber.MatchString(text):
 		return json.Number(text), nil
 	case text != "" && strings.ContainsAny(text[:1], `"'[{`) && !strings.HasPrefix(text, "{{"):
-		return parse(text)
+		vars, err := configuration.ParseVars([]byte("value: " + text))
+		return vars["value"], err
 	}
 	return text, nil
 }

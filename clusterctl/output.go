@@ -5,15 +5,16 @@ package clusterctl
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/mattn/go-runewidth"
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/term"
 
 	"github.com/contiv/cluster/inventory"
@@ -75,7 +76,7 @@ func encode(b *bytes.Buffer, v any, format string) error {
 	if format == formatJSON {
 		return nil
 	}
-	y, err := yaml.JSONToYAML(b.Bytes())
+	y, err := toYAML(b.Bytes())
 	if err != nil {
 		return err
 	}
@@ -265,4 +266,27 @@ func scalar(v any) string {
 		return fmt.Sprint(v)
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// toYAML writes a JSON document as YAML, which it is already, in the form that
+// people read. The order of keys stays.
+func toYAML(doc []byte) ([]byte, error) {
+	var n yaml.Node
+	if err := yaml.Unmarshal(doc, &n); err != nil {
+		return nil, err
+	}
+	plain(&n)
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	err := e.Encode(&n)
+	return b.Bytes(), errors.Join(err, e.Close())
+}
+
+// plain takes the marks of JSON off: what has to be quoted still is.
+func plain(n *yaml.Node) {
+	n.Style = 0
+	for _, c := range n.Content {
+		plain(c)
+	}
 }

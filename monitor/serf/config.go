@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v3"
 	"github.com/sirupsen/logrus"
 )
 
@@ -64,8 +64,10 @@ func LoadAgentConfig(path string) (AgentConfig, error) {
 	if len(b) > limit {
 		return c, fmt.Errorf("%s is larger than 1 MiB: it is not a configuration", path)
 	}
-	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, true))
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	dec.KnownFields(true)
+	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	if c.Gossip.Bind == "" {
 		c.Gossip.Bind = bindTo(c.Node.Addr)
