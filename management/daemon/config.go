@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -388,7 +389,27 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil {
-		return Config{}, inventory.Errorf(inventory.KindInvalid, "the value does not fit: %w", err).Do("see clusterctl config get, and 'clusterm example'")
+		return Config{}, misfit(file, overlay, err)
 	}
 	return c, c.Check()
+}
+
+// misfit says which key of the overlay does not fit; err is what was said of all
+// of them together.
+func misfit(file Config, overlay map[string]any, err error) error {
+	for _, key := range slices.Sorted(maps.Keys(overlay)) {
+		if len(overlay) > 1 {
+			if _, alone := overlaid(file, map[string]any{key: overlay[key]}); alone != nil {
+				return alone
+			}
+			continue
+		}
+		why := err.Error()
+		if t, ok := errors.AsType[*yaml.TypeError](err); ok && len(t.Errors) > 0 {
+			// Its line is of a document that nobody wrote.
+			_, why, _ = strings.Cut(t.Errors[0], ": ")
+		}
+		return inventory.Errorf(inventory.KindInvalid, "%s: the value does not fit: %s", key, why).Do("see clusterctl config get, and 'clusterm example'")
+	}
+	return inventory.Errorf(inventory.KindInvalid, "the values do not fit: %w", err).Do("see clusterctl config get, and 'clusterm example'")
 }
