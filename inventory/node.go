@@ -91,6 +91,7 @@ type Tombstone struct {
 	Label    string    `json:"label"`
 	Serial   string    `json:"serial"`
 	HostKeys []string  `json:"host_keys,omitempty"`
+	Residue  []string  `json:"residue,omitempty"` // groups whose configuration it may still carry
 	Time     time.Time `json:"time"`
 	Actor    string    `json:"actor,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
@@ -128,6 +129,16 @@ type Cause struct {
 	Job    string
 	Reason string
 	Time   time.Time
+}
+
+// Carries are the groups whose configuration the node may carry: its residue,
+// the oldest first, and the group it is in.
+func (n Node) Carries() []string {
+	groups := slices.Clone(n.Residue)
+	if n.Group != "" && !slices.Contains(groups, n.Group) {
+		groups = append(groups, n.Group)
+	}
+	return groups
 }
 
 // log counts an entry and returns it.
@@ -217,7 +228,7 @@ func NewNode(w Word, grave *Tombstone, at time.Time) (Node, Entry) {
 	c := Cause{Actor: "monitor:" + w.Observer, Reason: "seen for the first time", Time: at}
 	if grave != nil {
 		n.Status = Quarantined
-		n.HostKeys = slices.Clone(grave.HostKeys)
+		n.HostKeys, n.Residue = slices.Clone(grave.HostKeys), slices.Clone(grave.Residue)
 		n.LastError = "it was forgotten on " + grave.Time.UTC().Format(time.RFC3339) + " and is seen again"
 		c.Reason = n.LastError
 	}

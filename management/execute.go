@@ -383,14 +383,17 @@ func (s *Service) ended(ctx context.Context, j Job, index int, exit RunExit, act
 		good := exit.Cause == "" && exit.Code == 0
 		for _, h := range run.Hosts {
 			r := results[h]
-			// A host that no play was for has nothing to fail.
-			if good && !r.Begun && r.Failed == 0 && !r.Unreachable {
+			// ansible-playbook's own word counts: the summary of a host may have
+			// been cut off, or no play have been for it.
+			if good && r.Failed == 0 && !r.Unreachable {
 				r.Done = true
 			}
 			if exit.Cause != "" && exit.Cause != CauseFailed {
 				r.Done = false
 			}
 			run.Results[h] = r
+		}
+		for _, r := range run.Results {
 			good = good && r.Done
 		}
 		switch {

@@ -351,40 +351,69 @@ func (p *planner) maintenance() Step {
 	}))
 }
 
-func (p *planner) decommission() Step {
-	carried := func(t Target) []string {
-		groups := slices.Clone(t.Residue)
-		if t.FromGroup != "" && !slices.Contains(groups, t.FromGroup) {
-			groups = append(groups, t.FromGroup)
+// carried are the groups whose configuration the target may carry.
+func carried(t Target) []string {
+	return inventory.Node{Residue: t.Residue, Group: t.FromGroup}.Carries()
+}
+
+// cleanings is the next round of cleaning what the targets carry, one group of
+// each at a time; without hosts where there is nothing (more) to clean.
+func (p *planner) cleanings() Step {
+	round := p.count(PhaseCleanup)
+	return p.run(PhaseCleanup, PlaybookCleanup,
+		func(t Target) string { return carried(t)[round] }, func(t Target) bool { return len(carried(t)) > round })
+}
+
+// uncleaned is what the target still carries after the rounds so far.
+func (p *planner) uncleaned(t Target) []string {
+	groups, round := carried(t), 0
+	var left []string
+	for _, r := range p.Runs {
+		if r.Phase != PhaseCleanup {
+			continue
 		}
-		return groups
+		if round < len(groups) && !r.Results[t.Name].Done {
+			left = append(left, groups[round])
+		}
+		round++
 	}
-	cleaned := p.last(PhaseCleanup)
-	if cleaned == nil && p.stop == "" {
-		step := p.run(PhaseCleanup, PlaybookCleanup,
-			func(t Target) string { return carried(t)[0] }, func(t Target) bool { return len(carried(t)) > 0 })
-		if len(step.Hosts) > 0 {
+	return append(left, groups[min(round, len(groups)):]...)
+}
+
+// unclean is the first run that could not clean everything; else the last.
+func (p *planner) unclean() *Run {
+	for i := range p.Runs {
+		if r := &p.Runs[i]; r.Phase == PhaseCleanup && r.Exit != ExitDone {
+			return r
+		}
+	}
+	return p.last(PhaseCleanup)
+}
+
+func (p *planner) decommission() Step {
+	cleaned := p.unclean()
+	if p.stop == "" && (cleaned == nil || cleaned.Exit == ExitDone || cleaned.Exit == string(CauseFailed)) {
+		if step := p.cleanings(); len(step.Hosts) > 0 {
 			return step
 		}
 	}
 	cause, reason := p.failure(cleaned)
-	if cleaned != nil && cleaned.Exit == ExitDone {
-		cause, reason = "", ""
+	outcomes, dirty := map[string]inventory.Outcome{}, false
+	for _, t := range p.Targets {
+		o := inventory.Outcome{Status: inventory.Decommissioned, Residue: p.uncleaned(t)}
+		if len(o.Residue) > 0 {
+			dirty = true
+			o.Error = "not cleaned: " + own(cleaned, t.Name, reason)
+			o.Reason = o.Error
+		}
+		outcomes[t.Name] = o
 	}
-	outcomes := p.each(func(t Target) inventory.Outcome {
-		groups := carried(t)
-		if cleaned != nil && cleaned.Results[t.Name].Done {
-			groups = groups[1:]
-		}
-		if len(groups) == 0 {
-			return inventory.Outcome{Status: inventory.Decommissioned}
-		}
-		why := own(cleaned, t.Name, orDefault(reason, "it carries more than one group's configuration"))
-		return inventory.Outcome{Status: inventory.Decommissioned, Residue: groups, Error: "not cleaned: " + why, Reason: "not cleaned: " + why}
-	})
-	if cause == CauseFailed {
+	switch {
+	case !dirty:
+		return p.end("", "", outcomes) // what stops the job came after its end
+	case cause == CauseFailed:
 		// Cleanup is best effort: the verb itself has succeeded.
-		s := p.end("", reason, outcomes)
+		s := p.end("", "", outcomes)
 		s.Reason = "not everything could be cleaned: " + reason
 		return s
 	}
@@ -392,38 +421,33 @@ func (p *planner) decommission() Step {
 }
 
 func (p *planner) clear() Step {
-	groups := func(t Target) []string {
-		all := slices.Clone(t.Residue)
-		if t.FromGroup != "" && !slices.Contains(all, t.FromGroup) {
-			all = append(all, t.FromGroup)
-		}
-		return all
-	}
 	if p.Force {
 		return p.end("", "", p.each(func(t Target) inventory.Outcome {
-			return inventory.Outcome{Status: inventory.Unallocated, Residue: groups(t), Reason: "cleared without a cleanup: " + p.Why}
+			return inventory.Outcome{Status: inventory.Unallocated, Residue: carried(t), Reason: "cleared without a cleanup: " + p.Why}
 		}))
 	}
-	last := p.last(PhaseCleanup)
-	round := p.count(PhaseCleanup)
-	if last == nil || last.Exit == ExitDone {
-		step := p.run(PhaseCleanup, PlaybookCleanup,
-			func(t Target) string { return groups(t)[round] }, func(t Target) bool { return len(groups(t)) > round })
-		switch {
-		case len(step.Hosts) == 0 && (p.stop == "" || last != nil):
-			return p.end("", "", p.each(func(Target) inventory.Outcome { return inventory.Outcome{Status: inventory.Unallocated} }))
-		case p.stop == "":
+	cleaned := p.unclean()
+	if p.stop == "" && (cleaned == nil || cleaned.Exit == ExitDone) {
+		if step := p.cleanings(); len(step.Hosts) > 0 {
 			return step
 		}
 	}
-	cause, reason := p.failure(last)
-	return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
-		if all := groups(t); cause == CauseFailed && len(all) > 0 && last.Results[t.Name].Done && round == len(all) {
-			return inventory.Outcome{Status: inventory.Unallocated}
+	cause, reason := p.failure(cleaned)
+	outcomes, dirty := map[string]inventory.Outcome{}, false
+	for _, t := range p.Targets {
+		left := p.uncleaned(t)
+		if len(left) == 0 && (cleaned != nil || p.stop == "") {
+			outcomes[t.Name] = inventory.Outcome{Status: inventory.Unallocated}
+			continue
 		}
-		why := own(last, t.Name, reason)
-		return inventory.Outcome{Status: inventory.Quarantined, Group: t.FromGroup, Residue: t.Residue, Error: why, Reason: why}
-	}))
+		dirty = true
+		why := own(cleaned, t.Name, reason)
+		outcomes[t.Name] = inventory.Outcome{Status: inventory.Quarantined, Group: t.FromGroup, Residue: t.Residue, Error: why, Reason: why}
+	}
+	if !dirty {
+		return p.end("", "", outcomes)
+	}
+	return p.end(cause, reason, outcomes)
 }
 
 // forget removes the agent: cleanup.yml undoes what site.yml did for hosts

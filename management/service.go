@@ -351,7 +351,7 @@ func (s *Service) Forget(ctx context.Context, names []string, force bool, reason
 // bury is the write that removes a node and leaves its tombstone.
 func (s *Service) bury(n inventory.Node, actor, reason string) NodeWrite {
 	return NodeWrite{Node: n, Grave: &inventory.Tombstone{
-		Name: n.Name, Label: n.Label, Serial: n.Serial, HostKeys: n.HostKeys, Time: s.now(), Actor: actor, Reason: reason,
+		Name: n.Name, Label: n.Label, Serial: n.Serial, HostKeys: n.HostKeys, Residue: n.Carries(), Time: s.now(), Actor: actor, Reason: reason,
 	}}
 }
 

@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"time"
 
-	"go.yaml.in/yaml/v3"
 	"github.com/sirupsen/logrus"
+	"go.yaml.in/yaml/v3"
 )
 
 // leaveWithin bounds a graceful leave, so that a host that shuts down does not

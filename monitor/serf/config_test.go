@@ -55,12 +55,12 @@ func TestLoadAgentConfig(t *testing.T) {
 
 	for _, tc := range []struct{ name, text, want string }{
 		{"empty", "", "label is empty"},
-		{"an unknown key", minimal + "datadir: /x\n", "[2:1]"},
+		{"an unknown key", minimal + "datadir: /x\n", "line 2:"},
 		{"an unknown key, named", minimal + "datadir: /x\n", "datadir"},
 		{"an unknown key below", minimal + "gossip: {bin: ':1'}\n", "bin"},
 		{"a repeated key", minimal + minimal, "node"},
-		{"a wrong kind", minimal + "gossip: {join: {a: b}}\n", "[2:"},
-		{"no YAML", "node: [", "[1:"},
+		{"a wrong kind", minimal + "gossip: {join: {a: b}}\n", "line 2:"},
+		{"no YAML", "node: [", "line 1:"},
 		{"no label", "node: {serial: b, addr: 192.0.2.1}", "label is empty"},
 		{"a bad serial", "node: {label: a, serial: 'b c', addr: 192.0.2.1}", "serial"},
 		{"a bad address", "node: {label: a, serial: b, addr: 'x y'}", "address"},

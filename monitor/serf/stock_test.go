@@ -112,7 +112,7 @@ func TestStockAgent(t *testing.T) {
 		t.Fatalf("%+v", st)
 	}
 
-	leaver = startStock(t, 111, "leaver", obs.Addr(), node(111).Tags())
+	startStock(t, 111, "leaver", obs.Addr(), node(111).Tags())
 	eventually(t, "its return", func() bool { s := seen.see("node-111"); return s.Alive && s.Addr == at(111) })
 	if seen.joins("node-111") != 2 {
 		t.Fatalf("joined %d times", seen.joins("node-111"))
