@@ -53,8 +53,11 @@ func planned(verb inventory.Verb, group string, targets ...string) Job {
 func record(j *Job, s Step, exit string) {
 	f := strings.Fields(exit)
 	r := Run{Phase: s.Phase, Playbook: s.Playbook, Hosts: s.Hosts, Groups: s.Groups, Exit: f[0], Results: map[string]Result{}}
-	if f[0] == "failed" {
+	switch f[0] {
+	case "failed":
 		r.Code = 2
+	case "never": // ansible-playbook was not even started
+		r.Exit, r.NotBegun, r.Reason = "internal", true, "the runner did not start"
 	}
 	for _, h := range s.Hosts {
 		if f[0] == ExitDone {
@@ -175,6 +178,23 @@ func TestPlan(t *testing.T) {
 			> cancelled a=begun
 			Errored failed
 			a: Quarantined service-master | task "Install": no such package; the cleanup was skipped by a second cancel`},
+		{"commission whose runner does not start", planned(inventory.VerbCommission, m, "a Decommissioned - x y"), nobodyMinds, `
+			residue cleanup.yml a:x
+			> done
+			residue cleanup.yml a:y
+			> done
+			configure site.yml a:service-master
+			> never
+			Errored internal
+			a: Unallocated | the runner did not start`},
+		{"update whose second half does not start", planned(inventory.VerbUpdate, m, served...), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> done
+			configure site.yml a:service-master b:service-master
+			> never
+			Errored internal
+			a: Unallocated | the runner did not start
+			b: Unallocated | the runner did not start`},
 		{"commission runs too long", planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
 			configure site.yml a:service-master
 			late
@@ -533,7 +553,7 @@ func live(r *rand.Rand, j Job) (story []string, err error) {
 
 // anyExit is a way in which the run may end, given what else happened.
 func anyExit(r *rand.Rand, j Job, s Step, now time.Time) string {
-	exits := []string{ExitDone, ExitDone, "failed", "interrupted", "internal", "deadline"}
+	exits := []string{ExitDone, ExitDone, "failed", "interrupted", "internal", "deadline", "never"}
 	if j.Cancel > 1 || j.Cancel > 0 && s.Phase != PhaseUndo {
 		exits = append(exits, "cancelled", "cancelled")
 	}
@@ -541,7 +561,7 @@ func anyExit(r *rand.Rand, j Job, s Step, now time.Time) string {
 		exits = append(exits, "absent")
 	}
 	exit := pick(r, exits...)
-	if exit == ExitDone {
+	if exit == ExitDone || exit == "never" {
 		return exit
 	}
 	results := []string{"failed", "unreachable", "begun", "none"}
@@ -644,7 +664,7 @@ func checkOutcome(j Job, s Step, target Target, o inventory.Outcome) error {
 		return fmt.Errorf("offered again without a cleanup")
 	case j.Verb == inventory.VerbCommission && o.Status == inventory.Allocated && (o.Applied != j.ID || o.Group != target.Group):
 		return fmt.Errorf("in service with something else")
-	case j.Verb == inventory.VerbUpdate && o.Status == inventory.Unallocated && !undone.Done:
+	case j.Verb == inventory.VerbUpdate && o.Status == inventory.Unallocated && !undone.Done && !(configured == nil && cleaned.Exit == ExitDone):
 		return fmt.Errorf("offered again without a cleanup")
 	case j.Verb == inventory.VerbUpdate && o.Status == inventory.Allocated && s.Status != Complete && cleaned != nil && cleaned.Results[target.Name].Begun:
 		return fmt.Errorf("in service although its cleanup had begun")

@@ -40,6 +40,11 @@ func turn(v *View, groups inventory.Groups, limit int, j Job) Turn {
 	}
 	j.Targets = slices.Clone(j.Targets)
 	if err := legal(v.Nodes, groups, &j); err != nil {
+		for _, a := range ahead {
+			if a.Outcomes != nil { // only its nodes are still to be written: then there is somebody to name
+				return Turn{Job: j, WaitsFor: []string{a.ID}, Reason: fmt.Sprintf("job %s is about to end", a.ID)}
+			}
+		}
 		if future := j; len(ahead) > 0 {
 			future.Targets = slices.Clone(j.Targets)
 			if legal(project(v, j.Seq()), groups, &future) == nil {

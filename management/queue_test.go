@@ -62,6 +62,9 @@ func TestTurn(t *testing.T) {
 		{"its master has failed", three, []Request{request(commission, "a", m)}, "", request(commission, "b", w), func(v *View) {
 			v.Jobs[0].Status, v.Jobs[0].Ended = Errored, noon.Add(time.Minute)
 		}, 4, want{says: "b-1 cannot join service-worker: no commissioned, Discovered service-master exists outside this request (since job 1, a commission of a-1, ended Errored)"}},
+		{"its master has failed, and is about to say so", three, []Request{request(commission, "a", m)}, "1", request(commission, "b", w), func(v *View) {
+			v.Jobs[0].Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Unallocated}}
+		}, 4, want{waits: "1", says: "job 1 is about to end"}},
 		{"somebody forgot the node", three, nil, "", request(commission, "b", m), func(v *View) {
 			v.Nodes = slices.Delete(v.Nodes, 1, 2)
 		}, 4, want{says: "b-1 is no longer known"}},

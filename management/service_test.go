@@ -1,0 +1,990 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package management_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	. "github.com/contiv/cluster/management"
+)
+
+const (
+	commission   = inventory.VerbCommission
+	update       = inventory.VerbUpdate
+	maintenance  = inventory.VerbMaintenance
+	decommission = inventory.VerbDecommission
+	clearing     = inventory.VerbClear
+	forget       = inventory.VerbForget
+	discover     = inventory.VerbDiscover
+
+	master = inventory.GroupMaster
+	worker = inventory.GroupWorker
+)
+
+// TestLife takes a node through its whole life.
+func TestLife(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b")
+	j := b.do(commission, "a b", master, "Complete")
+	b.are("a Allocated service-master, b Allocated service-master")
+	if phases(j) != "configure:done" || j.Started.IsZero() || j.Ended.Before(j.Started) || j.Instance != "bench-1" || j.Tree != "tree-1" {
+		t.Errorf("%+v", j)
+	}
+	text := b.log(j.ID, StreamText)
+	if !strings.Contains(text, "# job 1, commission of a-1, b-1: configure (site.yml)\nsite.yml ran on a-1, b-1\n# job 1 ended Complete\n") ||
+		b.log(j.ID, StreamEvents) != "{\"event\":\"stats\"}\n" || j.LogBytes != int64(len(text)+len("{\"event\":\"stats\"}\n")) {
+		t.Errorf("%d bytes of log: %q", j.LogBytes, text)
+	}
+	b.do(maintenance, "a", "", "Complete")
+	b.do(update, "b", worker, "Complete")
+	b.are("a Allocated service-master, b Allocated service-worker")
+	b.do(decommission, "a b", "", "Complete")
+	b.are("a Decommissioned, b Decommissioned")
+	b.do(commission, "a", "", "Complete")
+	b.are("a Allocated service-master")
+
+	h, err := b.History(t.Context(), "a-1", 0)
+	b.must(err)
+	var moves []string
+	for i, e := range h {
+		moves = append(moves, string(e.To))
+		if e.Seq != uint64(i+1) || i > 0 && e.Read == 0 {
+			t.Errorf("%+v", e)
+		}
+	}
+	if got := strings.Join(moves, " "); got != "Unallocated Provisioning Allocated Maintenance Allocated Cancelled Decommissioned Provisioning Allocated" {
+		t.Errorf("%s", got)
+	}
+	if n, _ := b.View().Node("a-1"); n.Applied != "5" || n.PrevStatus != inventory.Provisioning {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestFailedBatch: when commission fails on any node all are cleaned, and the
+// same request succeeds once the cause is corrected.
+func TestFailedBatch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b c")
+	b.books.on(PlaybookSite, failsOn("b-1"))
+	j := b.do(commission, "a b c", master, "Errored failed")
+	if phases(j) != "configure:failed undo:done" || !strings.Contains(j.Reason, `b-1: task "Install": no space left`) {
+		t.Errorf("%s: %s", phases(j), j.Reason)
+	}
+	b.are("a Unallocated, b Unallocated, c Unallocated")
+	if n, _ := b.View().Node("b-1"); n.LastError != `task "Install": no space left` {
+		t.Errorf("%+v", n)
+	}
+	if last, _ := b.View().Job("last"); last.ID != j.ID {
+		t.Errorf("the last job is %s", last.ID)
+	}
+	b.books.on(PlaybookSite, succeeds)
+	b.do(commission, "a b c", master, "Complete")
+	b.are("a Allocated service-master, b Allocated service-master, c Allocated service-master")
+	if n, _ := b.View().Node("b-1"); n.LastError != "" {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestFailedOnly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b")
+	b.books.on(PlaybookSite, failsOn("b-1"))
+	j, err := b.Submit(t.Context(), Request{Verb: commission, Nodes: names("a b"), Group: master, OnFailure: OnFailureFailed})
+	b.must(err)
+	b.end(j.ID, "Errored failed")
+	b.are("a Allocated service-master, b Unallocated")
+	if specs := b.books.started(); len(specs[1].Hosts) != 1 || specs[1].Hosts[0].Name != "b-1" {
+		t.Errorf("%+v", specs[1].Hosts)
+	}
+}
+
+// TestQuarantine: where the cleanup fails as well, the node is fenced until it
+// is cleared.
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b")
+	b.books.on(PlaybookSite, failsOn("a-1"))
+	b.books.on(PlaybookCleanup, failsOn("a-1"))
+	b.do(commission, "a b", master, "Errored failed")
+	b.are("a Quarantined service-master, b Unallocated")
+	_, err := b.Submit(t.Context(), Request{Verb: commission, Nodes: names("a"), Group: master})
+	b.refused(err, inventory.KindRefused, "a-1 is Quarantined", "what is legal now: decommission, clear, forget")
+	b.do(clearing, "a", "", "Errored failed")
+	b.are("a Quarantined service-master")
+	b.books.on(PlaybookCleanup, succeeds)
+	b.do(clearing, "a", "", "Complete")
+	b.are("a Unallocated")
+}
+
+// TestForcedClear: a cleanup that was skipped is made up for by the next commission.
+func TestForcedClear(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	b.books.on(PlaybookSite, failsOn("a-1"))
+	b.books.on(PlaybookCleanup, failsOn("a-1"))
+	b.do(commission, "a", master, "Errored failed")
+	b.books.parse = errors.New("not to be asked")
+	j, err := b.Submit(t.Context(), Request{Verb: clearing, Nodes: names("a"), Force: true, Reason: "re-installed by hand"})
+	b.must(err)
+	b.books.parse = nil
+	if j = b.end(j.ID, "Complete"); len(j.Runs) != 0 {
+		t.Errorf("%+v", j.Runs)
+	}
+	n, _ := b.View().Node("a-1")
+	if n.Status != inventory.Unallocated || !slices.Equal(n.Residue, []string{master}) {
+		t.Errorf("%+v", n)
+	}
+	b.books.on(PlaybookSite, succeeds)
+	b.books.on(PlaybookCleanup, succeeds)
+	if j = b.do(commission, "a", master, "Complete"); phases(j) != "residue:done configure:done" {
+		t.Errorf("%s", phases(j))
+	}
+	if n, _ = b.View().Node("a-1"); len(n.Residue) != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestDeadHost: a host that is gone can be decommissioned, and what could not be
+// cleaned is remembered.
+func TestDeadHost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	b.do(commission, "a", master, "Complete")
+	b.lose("a")
+	b.books.on(PlaybookCleanup, func(r *scriptedRun) {
+		r.ends(RunExit{Code: 4}, map[string]Result{"a-1": {Unreachable: true, Message: "no route to host"}})
+	})
+	j := b.do(decommission, "a", "", "Complete")
+	n, _ := b.View().Node("a-1")
+	if n.Status != inventory.Decommissioned || !slices.Equal(n.Residue, []string{master}) || !strings.Contains(n.LastError, "no route to host") ||
+		!strings.Contains(j.Reason, "not everything could be cleaned") {
+		t.Errorf("%+v, %s", n, j.Reason)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	t.Run("once", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.see("a")
+		g := newGate()
+		b.books.on(PlaybookSite, g.script)
+		j := b.ask(commission, "a", master)
+		run := b.begun(g)
+		got, err := b.Cancel(t.Context(), "active", "berta")
+		if err != nil || got.ID != j.ID || got.Cancel != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		j = b.end(j.ID, "Cancelled cancelled")
+		if phases(j) != "configure:cancelled undo:done" || j.Reason != "cancelled by berta" || run.cancels != 1 {
+			t.Errorf("%s, %s, %d", phases(j), j.Reason, run.cancels)
+		}
+		b.are("a Unallocated")
+		_, err = b.Cancel(t.Context(), j.ID, "berta")
+		b.refused(err, inventory.KindRefused, "job 1 has ended: Cancelled")
+		_, err = b.Cancel(t.Context(), "9", "berta")
+		b.refused(err, inventory.KindNotFound, `no job "9"`)
+		_, err = b.Cancel(t.Context(), "active", "berta")
+		b.refused(err, inventory.KindNotFound, "no job is running")
+	})
+	t.Run("again, which skips the cleanup", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.see("a")
+		site, cleanup := newGate(), newGate()
+		b.books.on(PlaybookSite, site.script)
+		b.books.on(PlaybookCleanup, cleanup.script)
+		j := b.ask(commission, "a", master)
+		b.begun(site)
+		_, err := b.Cancel(t.Context(), j.ID, "berta")
+		b.must(err)
+		run := b.begun(cleanup)
+		run.mu.Lock()
+		if run.cancels != 0 {
+			t.Error("the first cancel ends the cleanup")
+		}
+		run.mu.Unlock()
+		_, err = b.Cancel(t.Context(), j.ID, "carla")
+		b.must(err)
+		j = b.end(j.ID, "Cancelled cancelled")
+		if phases(j) != "configure:cancelled undo:cancelled" || j.CancelBy != "berta" {
+			t.Errorf("%s, %s", phases(j), j.CancelBy)
+		}
+		b.are("a Quarantined service-master")
+	})
+	t.Run("while it is queued", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.see("a")
+		g := newGate()
+		b.books.on(PlaybookSite, g.script)
+		first := b.ask(commission, "a", master)
+		b.begun(g)
+		second := b.ask(decommission, "a", "")
+		got, err := b.Cancel(t.Context(), second.ID, "berta")
+		if err != nil || got.Status != Cancelled || len(got.Runs) != 0 || got.Reason != "cancelled by berta while it was queued" {
+			t.Errorf("%+v, %v", got, err)
+		}
+		g.open <- succeeds
+		b.end(first.ID, "Complete")
+		b.are("a Allocated service-master")
+	})
+}
+
+// TestDeadline: a run that takes too long is ended by its runner; the cleanup
+// has a deadline of its own.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	b.books.on(PlaybookSite, endsBy(CauseDeadline))
+	j, err := b.Submit(t.Context(), Request{Verb: commission, Nodes: names("a"), Group: master, Timeout: time.Minute})
+	b.must(err)
+	j = b.end(j.ID, "Errored deadline")
+	b.are("a Unallocated")
+	specs := b.books.started()
+	if got := specs[0].Deadline.Sub(j.Started); got != time.Minute {
+		t.Errorf("the run has until %s after the start", got)
+	}
+	if got := specs[1].Deadline.Sub(j.Runs[1].Started); got < 59*time.Second || got > 2*time.Minute {
+		t.Errorf("the cleanup has until %s after its start", got)
+	}
+}
+
+func TestRunnerDoesNotStart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	b.books.start = errors.New("fork: out of memory")
+	j := b.do(commission, "a", master, "Errored internal")
+	if !strings.Contains(j.Reason, "fork: out of memory") {
+		t.Errorf("%s", j.Reason)
+	}
+	b.are("a Unallocated") // nothing was touched
+}
+
+// TestRestart stops the Service in every phase, and starts another one that
+// finds the run going on, ended, or gone.
+func TestRestart(t *testing.T) {
+	const cleanup, site, upgrade = PlaybookCleanup, PlaybookSite, PlaybookUpgrade
+	for _, tt := range []struct {
+		name  string
+		ready func(*bench) // takes node a to where the verb is legal
+		verb  inventory.Verb
+		at    string // the playbook in the middle of which it happens
+		left  string // how it ends where the runner is gone
+		node  string
+		runs  string
+	}{
+		{"configure", nil, commission, site, "Errored interrupted", "a Unallocated", "configure:interrupted undo:done"},
+		{"undo", func(b *bench) { b.books.on(site, failsOn("a-1")) }, commission, cleanup, "Errored failed", "a Quarantined service-master", "configure:failed undo:interrupted undo:interrupted"},
+		{"upgrade", func(b *bench) { b.do(commission, "a", master, "Complete") }, maintenance, upgrade, "Errored interrupted", "a Allocated service-master", "upgrade:interrupted"},
+		{"cleanup", func(b *bench) { b.do(commission, "a", master, "Complete") }, decommission, cleanup, "Errored interrupted", "a Decommissioned", "cleanup:interrupted"},
+		{"first half of update", func(b *bench) { b.do(commission, "a", master, "Complete") }, update, cleanup, "Errored interrupted", "a Quarantined service-master", "cleanup:interrupted undo:interrupted undo:interrupted"},
+		{"second half of update", func(b *bench) { b.do(commission, "a", master, "Complete") }, update, site, "Errored interrupted", "a Unallocated", "cleanup:done configure:interrupted undo:done"},
+		{"residue", func(b *bench) {
+			b.do(commission, "a", master, "Complete")
+			b.books.on(cleanup, failsOn("a-1"))
+			b.do(decommission, "a", "", "Complete")
+		}, commission, cleanup, "Errored interrupted", "a Unallocated", "residue:interrupted"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, how := range []string{"goes on", "has ended", "is gone"} {
+				b := newBench(t, func(b *bench) { b.prefix += "/" + strings.ReplaceAll(how, " ", "-") })
+				b.see("a")
+				if tt.ready != nil {
+					tt.ready(b)
+				}
+				g := newGate()
+				b.books.on(tt.at, g.script)
+				j := b.ask(tt.verb, "a", "")
+				run := b.begun(g)
+				b.down()
+				switch how {
+				case "has ended":
+					g.open <- succeeds
+					if _, err := run.Wait(b.within(10 * time.Second)); err != nil {
+						t.Fatal(err)
+					}
+				case "is gone":
+					b.books.on(tt.at, endsBy(CauseInterrupted))
+					g.open <- endsBy(CauseInterrupted)
+				}
+				b.up()
+				if how == "goes on" {
+					b.until("the job goes on", func(v *View) bool { return b.books.run(run.spec.ID) == run })
+					if got := b.job(j.ID); got.Status != Running {
+						t.Fatalf("%s: %+v", how, got)
+					}
+					g.open <- succeeds
+				}
+				b.until("the job has ended", func(v *View) bool { j, err := v.Job(j.ID); return err == nil && j.Status.Ended() })
+				j = b.job(j.ID)
+				if how == "is gone" {
+					if got := strings.TrimSpace(string(j.Status) + " " + string(j.Cause)); got != tt.left || phases(j) != tt.runs {
+						t.Errorf("%s: %s after %s", how, got, phases(j))
+					}
+					b.are(tt.node)
+				} else if strings.Contains(phases(j), "interrupted") {
+					t.Errorf("%s: %s after %s", how, j.Status, phases(j))
+				}
+				text := b.log(j.ID, StreamText)
+				if strings.Count(text, tt.at+" begins\n") != 1 || !strings.Contains(text, "# job "+j.ID+" ended ") {
+					t.Errorf("%s: the log is not whole: %q", how, text)
+				}
+				b.down()
+				b.up() // once more, with nothing to do
+				if again := b.job(j.ID); again.Revision != j.Revision {
+					t.Errorf("an ended job was written again")
+				}
+			}
+		})
+	}
+}
+
+// TestFirstGenerationRestart: a restart lost groups, globals, jobs, logs and
+// every node that serf did not report at that moment.
+func TestFirstGenerationRestart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b")
+	b.do(commission, "a", master, "Complete")
+	_, _, err := b.SetVars(t.Context(), ScopeGlobal, configuration.Vars{"env": "prod"}, "anna")
+	b.must(err)
+	_, _, err = b.SetVars(t.Context(), ScopeGroup(master), configuration.Vars{"x": "y"}, "anna")
+	b.must(err)
+	b.lose("b")
+	before, log := b.View(), b.log("1", StreamText)
+	b.restart()
+	after := b.View()
+	if fmt.Sprintf("%+v", after.Nodes) != fmt.Sprintf("%+v", before.Nodes) || fmt.Sprintf("%+v", after.Jobs) != fmt.Sprintf("%+v", before.Jobs) ||
+		fmt.Sprint(after.Settings) != fmt.Sprint(before.Settings) || b.log("1", StreamText) != log {
+		t.Errorf("it was\n%+v\nand is\n%+v", before, after)
+	}
+	b.are("a Allocated service-master, b Unallocated")
+	if n, _ := after.Node("b-1"); n.State != inventory.Disappeared {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestSideBySide: jobs on disjoint nodes run at the same time, up to the limit;
+// those that overlap wait, and say for what.
+func TestSideBySide(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b c d")
+	g := newGate()
+	b.books.on(PlaybookSite, g.script)
+	one, two := b.ask(commission, "a", master), b.ask(commission, "b", master)
+	b.begun(g)
+	b.begun(g)
+	if b.job(one.ID).Status != Running || b.job(two.ID).Status != Running {
+		t.Fatal("they do not run side by side")
+	}
+	over := b.ask(decommission, "a", "")
+	ids, why := b.Waits(b.View(), b.job(over.ID))
+	if !slices.Equal(ids, []string{one.ID}) || why != "a-1 needed by job 1" {
+		t.Errorf("it waits for %v: %s", ids, why)
+	}
+	b.set(func(s *Settings) { s.JobLimit = 2 })
+	third := b.ask(commission, "c", master)
+	if ids, why = b.Waits(b.View(), b.job(third.ID)); len(ids) != 2 || !strings.Contains(why, "limit") {
+		t.Errorf("it waits for %v: %s", ids, why)
+	}
+	if ids, why = b.Waits(b.View(), b.job(one.ID)); ids != nil || why != "" {
+		t.Errorf("a running job waits for %v: %s", ids, why)
+	}
+	g.open <- succeeds
+	g.open <- succeeds
+	b.end(one.ID, "Complete")
+	b.end(two.ID, "Complete")
+	b.begun(g)
+	g.open <- succeeds
+	b.end(over.ID, "Complete")
+	b.end(third.ID, "Complete")
+	b.are("a Decommissioned, b Allocated service-master, c Allocated service-master")
+	// Queued jobs survive a restart.
+	b.books.on(PlaybookUpgrade, g.script)
+	first := b.ask(maintenance, "b", "")
+	b.begun(g)
+	second := b.ask(maintenance, "b", "")
+	b.restart()
+	g.open <- succeeds
+	b.end(first.ID, "Complete")
+	b.begun(g)
+	g.open <- succeeds
+	b.end(second.ID, "Complete")
+}
+
+// TestPrecondition: a job that is no longer legal when its turn comes touches
+// nothing, and names who changed the ground.
+func TestPrecondition(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b")
+	g := newGate()
+	b.books.on(PlaybookSite, g.script)
+	first := b.ask(commission, "a", master)
+	b.begun(g)
+	second := b.ask(commission, "b", worker)
+	ids, why := b.Waits(b.View(), b.job(second.ID))
+	if !slices.Equal(ids, []string{first.ID}) || !strings.Contains(why, "not legal until job 1 has ended") {
+		t.Errorf("it waits for %v: %s", ids, why)
+	}
+	g.open <- failsOn("a-1")
+	b.end(first.ID, "Errored failed")
+	j := b.end(second.ID, "Errored precondition")
+	if !strings.Contains(j.Reason, "since job 1, a commission of a-1, ended Errored") || len(j.Runs) != 0 || !j.Started.IsZero() {
+		t.Errorf("%+v", j)
+	}
+	b.are("a Unallocated, b Unallocated")
+	if h, err := b.History(t.Context(), "b-1", 0); err != nil || len(h) != 1 {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if text := b.log(j.ID, StreamText); !strings.Contains(text, "# job 2 ended Errored: b-1 cannot join") {
+		t.Errorf("%q", text)
+	}
+}
+
+// TestHelpers: a surviving master does its part, and is held meanwhile.
+func TestHelpers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b c")
+	b.do(commission, "a", master, "Complete")
+	b.do(commission, "b", worker, "Complete")
+	g := newGate()
+	b.books.on(PlaybookSite, g.script)
+	j := b.ask(commission, "c", master)
+	run := b.begun(g)
+	if got := b.job(j.ID); !slices.Equal(got.Helpers, names("a")) {
+		t.Errorf("helpers %v", got.Helpers)
+	}
+	roles := map[string]string{}
+	for _, h := range run.spec.Hosts {
+		roles[h.Name] = string(h.Role) + " " + h.Group
+	}
+	if fmt.Sprint(roles) != "map[a-1:helper service-master c-1:target service-master]" {
+		t.Errorf("%v", roles)
+	}
+	held := b.ask(maintenance, "a", "")
+	if ids, why := b.Waits(b.View(), b.job(held.ID)); !slices.Equal(ids, []string{j.ID}) || why != "a-1 needed by job 3" {
+		t.Errorf("%v: %s", ids, why)
+	}
+	_, err := b.Forget(t.Context(), names("a"), true, "", "anna")
+	b.refused(err, inventory.KindRefused, "a-1 helps job 3")
+	g.open <- succeeds
+	b.end(j.ID, "Complete")
+	b.end(held.ID, "Complete")
+	// A worker's job names the masters as peers, so that templates can refer to them.
+	g = newGate()
+	b.books.on(PlaybookUpgrade, g.script)
+	j = b.ask(maintenance, "b", "")
+	run = b.begun(g)
+	clear(roles)
+	for _, h := range run.spec.Hosts {
+		roles[h.Name] = string(h.Role)
+	}
+	if fmt.Sprint(roles) != "map[a-1:peer b-1:target c-1:peer]" {
+		t.Errorf("%v", roles)
+	}
+	g.open <- succeeds
+	b.end(j.ID, "Complete")
+}
+
+// TestPinned: what is changed after a job was accepted does not change it.
+func TestPinned(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(b *bench) {
+		b.settings.Vars = configuration.Vars{"layer": "config", "from_config": "{{ template }}"}
+		b.settings.Connection = configuration.Connection{User: "site", Port: 22}
+		b.settings.Connections = map[string]configuration.Connection{master: {User: "masters"}}
+	})
+	b.see("a b")
+	set := func(scope Scope, layer string) {
+		t.Helper()
+		_, _, err := b.SetVars(t.Context(), scope, configuration.Vars{"layer": layer, "from_" + layer: "x"}, "anna")
+		b.must(err)
+	}
+	set(ScopeGlobal, "global")
+	set(ScopeGroup(master), "group")
+	set(ScopeNode("a-1"), "node")
+	_, err := b.PatchNode(t.Context(), "a-1", NodePatch{Connection: &configuration.Connection{Port: 2222}}, "anna")
+	b.must(err)
+	g := newGate()
+	b.books.on(PlaybookUpgrade, g.script)
+	b.do(commission, "a b", master, "Complete")
+	first := b.ask(maintenance, "a", "")
+	b.begun(g)
+	j, err := b.Submit(t.Context(), Request{Verb: maintenance, Nodes: names("a b"), Extra: configuration.Vars{"layer": "request", "t": "{{ evil }}"}})
+	b.must(err)
+	if len(j.Warnings) != 1 || !strings.Contains(j.Warnings[0], "looks like a template") {
+		t.Errorf("%v", j.Warnings)
+	}
+	set(ScopeGlobal, "changed")
+	set(ScopeGroup(master), "changed")
+	set(ScopeNode("a-1"), "changed")
+	b.books.mu.Lock()
+	b.books.pinned = "tree-2"
+	b.books.mu.Unlock()
+	b.set(func(s *Settings) { s.Connection.User, s.Vars = "other", nil })
+	g.open <- succeeds
+	b.end(first.ID, "Complete")
+	run := b.begun(g)
+	g.open <- succeeds
+	b.end(j.ID, "Complete")
+	if run.spec.Tree != "tree-1" || fmt.Sprint(run.spec.Extra["layer"]) != "request" {
+		t.Errorf("%+v", run.spec)
+	}
+	vars := map[string]string{}
+	for _, h := range run.spec.Hosts {
+		for k, v := range h.Vars {
+			vars[h.Name+" "+k] = fmt.Sprint(v.Value, " ", v.Origin, " ", v.Trusted)
+		}
+		vars[h.Name] = fmt.Sprintf("%s:%d", h.Connection.User, h.Connection.Port)
+	}
+	for k, want := range map[string]string{
+		"a-1 layer": "node node false", "b-1 layer": "group group false", "a-1 from_config": "{{ template }} config true",
+		"a-1 from_global": "x global false", "b-1 from_group": "x group false", "a-1": "masters:2222", "b-1": "masters:22", "b-1 from_node": "",
+	} {
+		if vars[k] != want {
+			t.Errorf("%s is %q, want %q", k, vars[k], want)
+		}
+	}
+	in, err := b.Inputs(t.Context(), j.ID)
+	if err != nil || fmt.Sprint(in.Vars["a-1"]["layer"].Value) != "node" {
+		t.Errorf("%+v, %v", in, err)
+	}
+	merged, err := b.MergedVars("a-1")
+	if err != nil || fmt.Sprint(merged["layer"].Value) != "changed" {
+		t.Errorf("%+v, %v", merged, err)
+	}
+}
+
+// TestRefusedSubmit: nothing costly is done for what is wrong, and what comes
+// from the playbooks refuses before anything is accepted.
+func TestRefusedSubmit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	ask := func(r Request) error { _, err := b.Submit(t.Context(), r); return err }
+	good := Request{Verb: commission, Nodes: names("a"), Group: master}
+	b.refused(ask(Request{Verb: commission, Nodes: names("a x y")}), inventory.KindNotFound, "x-1, y-1")
+	for _, extra := range []configuration.Vars{{"ansible_connection": "local"}, {"a b": "c"}, {"deep": make(chan int)}} {
+		r := good
+		r.Extra = extra
+		b.refused(ask(r), inventory.KindInvalid)
+	}
+	if len(b.books.parsed) != 0 {
+		t.Errorf("checked %v for nothing", b.books.parsed)
+	}
+	missing := inventory.Errorf(inventory.KindUnavailable, "ansible-playbook is not installed")
+	b.books.check = missing
+	b.refused(ask(good), inventory.KindUnavailable, "not installed")
+	b.books.check, b.books.pin = nil, inventory.Errorf(inventory.KindInvalid, "no such folder")
+	b.refused(ask(good), inventory.KindInvalid, "no such folder")
+	b.books.pin, b.books.parse = nil, inventory.Errorf(inventory.KindInvalid, "site.yml: line 3")
+	b.refused(ask(good), inventory.KindInvalid, "line 3")
+	b.books.parse = nil
+	b.set(func(s *Settings) { s.AgentVars = nil })
+	b.refused(ask(Request{Verb: discover, Addrs: []string{"10.0.0.9"}}), inventory.KindRefused, "gossip: off")
+	if v := b.View(); len(v.Jobs) != 0 || v.Seq != 0 {
+		t.Errorf("%+v", v.Jobs)
+	}
+	b.must(ask(good))
+	if got := b.books.parsed[len(b.books.parsed)-1]; got != "tree-1:site.yml,cleanup.yml:service-master,service-worker" {
+		t.Errorf("checked %s", got)
+	}
+}
+
+// TestFirstGenerationLastJob: a refused request replaced the last job.
+func TestFirstGenerationLastJob(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	j := b.do(commission, "a", master, "Complete")
+	for _, r := range []Request{{Verb: commission, Nodes: names("a")}, {Verb: decommission, Nodes: names("x")}, {Verb: decommission}} {
+		if _, err := b.Submit(t.Context(), r); err == nil {
+			t.Errorf("%+v is accepted", r)
+		}
+	}
+	if last, err := b.View().Job("last"); err != nil || last.ID != j.ID || len(b.View().Jobs) != 1 {
+		t.Errorf("%+v, %v", last, err)
+	}
+}
+
+// TestManyAtOnce: requests on the same nodes at once are each accepted or
+// refused, and every accepted one ends.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b c d")
+	var wg sync.WaitGroup
+	for i := range 12 {
+		wg.Go(func() {
+			label := string(rune('a' + i%4))
+			verb := commission
+			if i >= 8 {
+				verb = decommission
+			}
+			_, err := b.Submit(b.t.Context(), Request{Verb: verb, Nodes: names(label), Group: map[bool]string{true: master}[verb == commission]})
+			if err != nil && inventory.KindOf(err) != inventory.KindRefused {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	b.until("all have ended", func(v *View) bool {
+		return !slices.ContainsFunc(v.Jobs, func(j Job) bool { return !j.Status.Ended() })
+	})
+	for i, j := range b.View().Jobs {
+		if j.Seq() != uint64(i+1) || j.Status != Complete {
+			t.Errorf("%+v", j)
+		}
+	}
+	for _, n := range b.View().Nodes {
+		if n.Status.InProgress() || n.Job != "" {
+			t.Errorf("%+v", n)
+		}
+	}
+}
+
+// TestHostKeys: a key is recorded at the first contact, and handed to every
+// later run; a changed one is the playbook's error until it is forgotten.
+func TestHostKeys(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFirst"
+	with := func(key string) func(*scriptedRun) {
+		return func(r *scriptedRun) {
+			r.mu.Lock()
+			r.keys = map[string][]string{"a-1": {key}, "10.0.0.77": {key}}
+			r.mu.Unlock()
+			succeeds(r)
+		}
+	}
+	b.books.on(PlaybookSite, with(key))
+	b.do(commission, "a", master, "Complete")
+	b.books.on(PlaybookUpgrade, with("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOther"))
+	b.do(maintenance, "a", "", "Complete")
+	n, _ := b.View().Node("a-1")
+	specs := b.books.started()
+	if !slices.Equal(n.HostKeys, []string{key}) || len(specs[0].Hosts[0].HostKeys) != 0 || !slices.Equal(specs[1].Hosts[0].HostKeys, []string{key}) {
+		t.Errorf("%v, %+v", n.HostKeys, specs)
+	}
+	g := newGate()
+	b.books.on(PlaybookUpgrade, g.script)
+	j := b.ask(maintenance, "a", "")
+	b.begun(g)
+	_, err := b.PatchNode(t.Context(), "a-1", NodePatch{ForgetHostKey: true}, "anna")
+	b.refused(err, inventory.KindRefused, "held by job")
+	g.open <- succeeds
+	b.end(j.ID, "Complete")
+	if n, err = b.PatchNode(t.Context(), "a-1", NodePatch{ForgetHostKey: true}, "anna"); err != nil || n.HostKeys != nil {
+		t.Errorf("%+v, %v", n, err)
+	}
+}
+
+func TestPatchNode(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	patch := func(name string, p NodePatch) error { _, err := b.PatchNode(t.Context(), name, p, "anna"); return err }
+	b.refused(patch("a-1", NodePatch{}), inventory.KindInvalid, "nothing is to be changed")
+	b.refused(patch("x-1", NodePatch{ForgetHostKey: true}), inventory.KindNotFound, "x-1")
+	b.refused(patch("a-1", NodePatch{Connection: &configuration.Connection{Port: 70000}}), inventory.KindInvalid)
+	b.must(patch("a-1", NodePatch{Connection: &configuration.Connection{User: "u"}}))
+	if c := b.View().Connection("a-1"); c == nil || c.User != "u" {
+		t.Errorf("%+v", c)
+	}
+	b.must(patch("a-1", NodePatch{Connection: &configuration.Connection{}}))
+	if c := b.View().Connection("a-1"); c != nil {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestFirstGenerationAddressChange: an address change reached the monitor but
+// not Ansible. It reaches the very next run, of a queued job too.
+func TestFirstGenerationAddressChange(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	b.books.on(PlaybookSite, func(r *scriptedRun) {
+		w := word("a", true)
+		w.Addr = "fd00::77"
+		b.must(b.Observe(b.t.Context(), "gossip", []inventory.Word{w}))
+		failsOn("a-1")(r)
+	})
+	b.do(commission, "a", master, "Errored failed")
+	specs := b.books.started()
+	if specs[0].Hosts[0].Addr != "10.0.0.1" || specs[1].Hosts[0].Addr != "fd00::77" {
+		t.Errorf("%+v", specs)
+	}
+}
+
+func TestVars(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	ctx := t.Context()
+	for _, scope := range []Scope{ScopeGlobal, ScopeGroup(worker), ScopeGroup(inventory.GroupPrepare), ScopeNode("a-1")} {
+		rev, warnings, err := b.SetVars(ctx, scope, configuration.Vars{"a": "1", "b": "{{ x }}"}, "anna")
+		if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "the value of b looks like a template") || rev != b.View().Revision {
+			t.Errorf("%s: %v, %v", scope, warnings, err)
+		}
+		_, warnings, err = b.PatchVars(ctx, scope, configuration.Vars{"b": nil, "c": map[string]any{"d": []any{"e"}}, "nope": nil}, "anna")
+		if err != nil || len(warnings) != 0 {
+			t.Errorf("%s: %v, %v", scope, warnings, err)
+		}
+		vars, err := b.Vars(scope)
+		if err != nil || fmt.Sprint(vars) != "map[a:1 c:map[d:[e]]]" {
+			t.Errorf("%s: %v, %v", scope, vars, err)
+		}
+		_, _, err = b.PatchVars(ctx, scope, configuration.Vars{"ansible_user": "root"}, "anna")
+		b.refused(err, inventory.KindInvalid, "ansible_user")
+		_, _, err = b.SetVars(ctx, scope, configuration.Vars{"not a name": "x"}, "anna")
+		b.refused(err, inventory.KindInvalid)
+		if vars, _ = b.Vars(scope); len(vars) != 2 {
+			t.Errorf("a refusal changed %v", vars)
+		}
+		_, _, err = b.SetVars(ctx, scope, nil, "anna")
+		b.must(err)
+		if vars, err = b.Vars(scope); err != nil || len(vars) != 0 {
+			t.Errorf("%s: %v, %v", scope, vars, err)
+		}
+	}
+	for scope, kind := range map[Scope]inventory.Kind{
+		"": inventory.KindInvalid, "site": inventory.KindInvalid, ScopeNode("x-1"): inventory.KindNotFound, ScopeGroup("nope"): inventory.KindNotFound,
+	} {
+		_, _, err := b.SetVars(ctx, scope, configuration.Vars{"a": "b"}, "anna")
+		b.refused(err, kind)
+		_, err = b.Vars(scope)
+		b.refused(err, kind)
+	}
+	_, err := b.MergedVars("x-1")
+	b.refused(err, inventory.KindNotFound)
+	_, err = b.History(ctx, "x-1", 0)
+	b.refused(err, inventory.KindNotFound)
+	// Patches at once lose nothing.
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			if _, _, err := b.PatchVars(ctx, ScopeGlobal, configuration.Vars{fmt.Sprintf("k%d", i): "v"}, "anna"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if vars, _ := b.Vars(ScopeGlobal); len(vars) != 8 {
+		t.Errorf("%v", vars)
+	}
+}
+
+func TestForget(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b c")
+	b.do(commission, "a", master, "Complete")
+	b.do(commission, "b", worker, "Complete")
+	ctx := t.Context()
+	lose := func(labels string, force bool) error {
+		_, err := b.Forget(ctx, names(labels), force, "scrapped", "anna")
+		return err
+	}
+	b.refused(lose("x y c", true), inventory.KindNotFound, "x-1, y-1")
+	b.refused(lose("", true), inventory.KindInvalid)
+	b.refused(lose("c c", true), inventory.KindInvalid)
+	b.refused(lose("b c", false), inventory.KindRefused, "b-1 is still Discovered", "c-1 is still Discovered")
+	b.lose("a")
+	b.refused(lose("a", false), inventory.KindRefused, "without a-1", "b-1")
+	b.lose("b")
+	b.must(lose("a b", false))
+	if v := b.View(); len(v.Nodes) != 1 || v.Graves["a-1"].Reason != "scrapped" || v.Graves["a-1"].Actor != "anna" {
+		t.Errorf("%+v", v)
+	}
+	b.see("a")
+	b.are("a Quarantined, c Unallocated")
+	if n, _ := b.View().Node("a-1"); !strings.Contains(n.LastError, "forgotten") {
+		t.Errorf("%+v", n)
+	}
+	b.do(clearing, "a", "", "Complete")
+	b.are("a Unallocated")
+}
+
+// TestForgetWithAgent is a job; what it could not remove stays known.
+func TestForgetWithAgent(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b c")
+	b.books.on(PlaybookCleanup, failsOn("b-1"))
+	j := b.do(forget, "a b", "", "Errored failed")
+	if specs := b.books.started(); specs[0].Hosts[0].Group != inventory.GroupPrepare || phases(j) != "cleanup:failed" {
+		t.Errorf("%s, %+v", phases(j), specs)
+	}
+	b.are("b Unallocated, c Unallocated")
+	if _, err := b.View().Node("a-1"); err == nil || b.View().Graves["a-1"].Name == "" {
+		t.Error("a-1 is still known, or left no tombstone")
+	}
+	b.lose("a") // its agent says so on its way out
+	if len(b.View().Nodes) != 2 {
+		t.Errorf("%+v", b.View().Nodes)
+	}
+	g := newGate()
+	b.books.on(PlaybookCleanup, g.script)
+	j = b.ask(forget, "b", "")
+	b.begun(g)
+	_, err := b.Submit(t.Context(), Request{Verb: commission, Nodes: names("b"), Group: master})
+	b.refused(err, inventory.KindRefused, "b-1 is no longer known, or will be forgotten by then")
+	g.open <- succeeds
+	b.end(j.ID, "Complete")
+	if len(b.View().Nodes) != 1 {
+		t.Errorf("%+v", b.View().Nodes)
+	}
+}
+
+// TestRetention keeps the newest, and tells the runner what is still needed.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	b.do(commission, "a", master, "Complete")
+	for range 3 {
+		b.do(maintenance, "a", "", "Complete")
+	}
+	g := newGate()
+	b.books.on(PlaybookUpgrade, g.script)
+	j := b.ask(maintenance, "a", "")
+	b.begun(g)
+	b.set(func(s *Settings) { s.KeepJobs = 2 })
+	b.restart() // it is looked after at the start
+	b.until("old jobs are gone", func(v *View) bool { return len(v.Jobs) == 3 })
+	if v := b.View(); v.Jobs[0].ID != "3" || v.Seq != 5 {
+		t.Errorf("%+v", v.Jobs)
+	}
+	_, err := b.Inputs(t.Context(), "1")
+	b.refused(err, inventory.KindNotFound)
+	_, err = b.View().Job("1")
+	b.refused(err, inventory.KindNotFound, `no job "1"`)
+	g.open <- succeeds
+	b.end(j.ID, "Complete")
+	b.books.mu.Lock()
+	defer b.books.mu.Unlock()
+	if fmt.Sprint(b.books.kept) != "[[5-0] [tree-1]]" {
+		t.Errorf("kept %v", b.books.kept)
+	}
+}
+
+// TestLog follows a job's log with readers that come early, late, slowly, in the
+// middle, and not at all.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	g := newGate()
+	b.books.on(PlaybookSite, g.script)
+	j := b.ask(commission, "a", master)
+	run := b.begun(g)
+
+	// A follower that stalls after the first bytes.
+	stalled, release := make(chan struct{}), make(chan struct{})
+	var slow []byte
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		first := true
+		err := b.Log(t.Context(), j.ID, StreamText, 0, true, func(_ int64, data []byte) error {
+			if slow = append(slow, data...); first {
+				first = false
+				close(stalled)
+				<-release
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-stalled
+	var live string
+	wg.Go(func() { live = b.log(j.ID, StreamText) })
+	for i := range 500 {
+		run.says(StreamText, "line %d\n", i)
+	}
+	g.open <- succeeds
+	b.end(j.ID, "Complete") // while the follower stalls
+	close(release)
+	wg.Wait()
+	later := b.log(j.ID, StreamText)
+	if live != later || string(slow) != later || !strings.Contains(later, "line 0\n") || !strings.Contains(later, "line 499\n") {
+		t.Errorf("live %d bytes, slow %d, later %d", len(live), len(slow), len(later))
+	}
+	// From an offset, without waiting, and broken off.
+	var rest []byte
+	b.must(b.Log(t.Context(), "last", StreamText, 100, false, func(offset int64, data []byte) error {
+		if offset != int64(100+len(rest)) {
+			t.Errorf("offset %d", offset)
+		}
+		rest = append(rest, data...)
+		return nil
+	}))
+	if string(rest) != later[100:] {
+		t.Errorf("%q", rest)
+	}
+	if size, err := b.LogSize(t.Context(), j.ID, StreamText); err != nil || size != int64(len(later)) {
+		t.Errorf("%d, %v", size, err)
+	}
+	enough := errors.New("enough")
+	if err := b.Log(t.Context(), j.ID, StreamText, 0, true, func(int64, []byte) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("%v", err)
+	}
+	nothing := func(int64, []byte) error { t.Error("bytes"); return nil }
+	b.must(b.Log(t.Context(), j.ID, StreamText, int64(len(later))+5, true, nothing))
+	b.refused(b.Log(t.Context(), j.ID, StreamText, -1, true, nothing), inventory.KindInvalid, "negative")
+	b.refused(b.Log(t.Context(), "77", StreamText, 0, true, nothing), inventory.KindNotFound, `no job "77"`)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	g2 := newGate()
+	b.books.on(PlaybookUpgrade, g2.script)
+	next := b.ask(maintenance, "a", "")
+	b.begun(g2)
+	if err := b.Log(gone, next.ID, StreamText, 1<<20, true, nothing); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	g2.open <- succeeds
+	b.end(next.ID, "Complete")
+}
+
+// TestEventsAreBounded with a visible mark.
+func TestEventsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(b *bench) { b.settings.EventLimit = 200 })
+	b.see("a")
+	b.books.on(PlaybookSite, func(r *scriptedRun) {
+		for i := range 100 {
+			r.says(StreamEvents, "{\"event\":\"ok\",\"n\":%d}\n", i)
+		}
+		succeeds(r)
+	})
+	j := b.do(commission, "a", master, "Complete")
+	events := b.log(j.ID, StreamEvents)
+	if len(events) > 400 || !strings.HasSuffix(events, "\n{\"event\":\"truncated\",\"message\":\"further events of this job are not kept\"}\n") {
+		t.Errorf("%d bytes: %s", len(events), events)
+	}
+}
