@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +24,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/monitor/serf"
 )
 
 // Example is a configuration file with every key at its default, and what each means.
@@ -158,7 +159,7 @@ func LoadConfig(path string) (Config, map[string]bool, error) {
 			Do("write one; 'clusterm example' prints every key with its meaning")
 	}
 	fail := func(err error) (Config, map[string]bool, error) {
-		return Config{}, nil, inventory.Errorf(inventory.KindInvalid, "the configuration %s is wrong: %w", path, err).
+		return Config{}, nil, inventory.Errorf(inventory.KindInvalid, "the configuration %s is wrong: %s", path, plainly(err)).
 			Do("'clusterm example' prints every key with its meaning")
 	}
 	var top yaml.Node
@@ -180,6 +181,16 @@ func LoadConfig(path string) (Config, map[string]bool, error) {
 		return fail(err)
 	}
 	return c, named, nil
+}
+
+// goTypes is how the YAML library names what a key is in, or should be.
+var goTypes = regexp.MustCompile(` in type [\w.*\[\]]+`)
+
+// plainly is the message of an error of the YAML library, in an operator's words.
+func plainly(err error) string {
+	msg := strings.NewReplacer("yaml: unmarshal errors:", "", "yaml: ", "", "\n", "").Replace(err.Error())
+	msg = goTypes.ReplaceAllString(msg, "")
+	return strings.Join(strings.Fields(strings.ReplaceAll(msg, "field ", "key ")), " ")
 }
 
 // walk calls found with the dotted key of everything the mapping names.
@@ -221,10 +232,13 @@ func (c *Config) Check() error {
 		return bad("ansible_playbook", "it is empty")
 	}
 	if !c.Gossip.Off {
-		for _, hostport := range append([]string{c.Gossip.Bind}, c.Gossip.Join...) {
-			if _, _, err := net.SplitHostPort(hostport); err != nil {
-				return bad("gossip", "%q is not host:port", hostport)
-			}
+		// The agent's own rules, with an identity and a key that are none of them.
+		agent := serf.AgentConfig{
+			Node: serf.Identity{Label: "x", Serial: "x", Addr: "127.0.0.1"}, DataDir: c.DataDir,
+			Gossip: serf.GossipConfig{Bind: c.Gossip.Bind, Advertise: c.Gossip.Advertise, KeyFile: "x", Join: c.Gossip.Join},
+		}
+		if err := agent.Check(); err != nil {
+			return inventory.Errorf(inventory.KindInvalid, "%w", err)
 		}
 	}
 	for _, check := range []struct {
@@ -343,73 +357,43 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 	if len(overlay) == 0 {
 		return file, nil
 	}
-	tree := map[string]any{}
 	exist := map[string]bool{}
 	for _, k := range keys(file) {
 		exist[k.key] = true
 	}
-	for key, value := range overlay {
-		switch {
-		case isFileKey(key):
-			return Config{}, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).Do("change it there and restart clusterm")
-		case !exist[key]:
-			return Config{}, inventory.Errorf(inventory.KindInvalid, "there is no key %q in the configuration", key).Do("see clusterctl config get")
-		}
-		into, parts := tree, strings.Split(key, ".")
-		for _, part := range parts[:len(parts)-1] {
-			next, ok := into[part].(map[string]any)
-			if !ok {
-				next = map[string]any{}
-				into[part] = next
-			}
-			into = next
-		}
-		into[parts[len(parts)-1]] = value
-	}
-	data, err := yaml.Marshal(tree)
-	if err != nil {
-		return Config{}, err
-	}
-	// A map would be merged into the file's; a value replaces it. What the file's
-	// configuration points to must not be written through.
+	// What the file's configuration points to must not be written through, and
+	// a map is replaced, not merged.
 	c := file
 	if file.SSH.Become != nil {
 		become := *file.SSH.Become
 		c.SSH.Become = &become
 	}
 	c.Groups, c.Gossip.Join = slices.Clone(file.Groups), slices.Clone(file.Gossip.Join)
-	for key := range overlay {
-		switch key {
-		case "vars":
+	for _, key := range slices.Sorted(maps.Keys(overlay)) {
+		switch {
+		case isFileKey(key):
+			return Config{}, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).Do("change it there and restart clusterm")
+		case !exist[key]:
+			return Config{}, inventory.Errorf(inventory.KindInvalid, "there is no key %q in the configuration", key).Do("see clusterctl config get")
+		case key == "vars":
 			c.Vars = nil
-		case "group_ssh":
+		case key == "group_ssh":
 			c.GroupSSH = nil
 		}
-	}
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	dec.KnownFields(true)
-	if err := dec.Decode(&c); err != nil {
-		return Config{}, misfit(file, overlay, err)
+		doc := overlay[key]
+		for _, part := range slices.Backward(strings.Split(key, ".")) {
+			doc = map[string]any{part: doc}
+		}
+		data, err := yaml.Marshal(doc)
+		if err != nil {
+			return Config{}, err
+		}
+		dec := yaml.NewDecoder(bytes.NewReader(data))
+		dec.KnownFields(true)
+		if err := dec.Decode(&c); err != nil {
+			return Config{}, inventory.Errorf(inventory.KindInvalid, "the value of %s does not fit: %s", key, plainly(err)).
+				Do("see clusterctl config get %s, and 'clusterm example'", key)
+		}
 	}
 	return c, c.Check()
-}
-
-// misfit says which key of the overlay does not fit; err is what was said of all
-// of them together.
-func misfit(file Config, overlay map[string]any, err error) error {
-	for _, key := range slices.Sorted(maps.Keys(overlay)) {
-		if len(overlay) > 1 {
-			if _, alone := overlaid(file, map[string]any{key: overlay[key]}); alone != nil {
-				return alone
-			}
-			continue
-		}
-		why := err.Error()
-		if t, ok := errors.AsType[*yaml.TypeError](err); ok && len(t.Errors) > 0 {
-			// Its line is of a document that nobody wrote.
-			_, why, _ = strings.Cut(t.Errors[0], ": ")
-		}
-		return inventory.Errorf(inventory.KindInvalid, "%s: the value does not fit: %s", key, why).Do("see clusterctl config get, and 'clusterm example'")
-	}
-	return inventory.Errorf(inventory.KindInvalid, "the values do not fit: %w", err).Do("see clusterctl config get, and 'clusterm example'")
 }

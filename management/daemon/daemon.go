@@ -346,7 +346,7 @@ func (d *Daemon) usable(ctx context.Context, c Config) error {
 	old := d.effective()
 	if c.Ansible != old.Ansible {
 		if _, err := ansible.Check(ctx, c.Ansible); err != nil {
-			return err
+			return inventory.Errorf(inventory.KindInvalid, "ansible_playbook: %w", err)
 		}
 	}
 	for group, ssh := range c.GroupSSH {
@@ -357,10 +357,10 @@ func (d *Daemon) usable(ctx context.Context, c Config) error {
 	if err := readable("ssh", c.SSH.KeyFile, old.SSH.KeyFile); err != nil {
 		return err
 	}
-	if c.Playbooks != "" {
-		if info, err := os.Stat(c.Playbooks); err != nil || !info.IsDir() {
-			return inventory.Errorf(inventory.KindInvalid, "playbooks: %s is not a folder that can be read", c.Playbooks).
-				Do("create it, or leave the key empty for the playbooks that come with clusterm")
+	if c.Playbooks != "" && c.Playbooks != old.Playbooks {
+		if _, err := os.Stat(filepath.Join(c.Playbooks, management.PlaybookSite)); err != nil {
+			return inventory.Errorf(inventory.KindInvalid, "playbooks: there is no %s in %s", management.PlaybookSite, c.Playbooks).
+				Do("put your playbooks there, or leave the key empty for those that come with clusterm")
 		}
 	}
 	var orphans []string

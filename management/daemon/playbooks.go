@@ -18,6 +18,7 @@ import (
 	bundled "github.com/contiv/cluster/ansible"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management"
 )
 
@@ -74,7 +75,12 @@ func (p *playbooks) Check(ctx context.Context) error {
 		return nil
 	}
 	if _, err := ansible.Check(ctx, path); err != nil {
-		return err
+		// No fault of the manager's, and no use in trying again: its host lacks something.
+		refused := inventory.Errorf(inventory.KindRefused, "no job can run: %w", err)
+		if e, ok := errors.AsType[*inventory.Error](err); ok {
+			refused.Message, refused.Remedy = "no job can run: "+e.Message, e.Remedy
+		}
+		return refused
 	}
 	p.mu.Lock()
 	p.path, p.checked = path, time.Now()
