@@ -48,7 +48,7 @@ func TestCancel(t *testing.T) {
 	if len(w.running()) == 0 {
 		t.Fatal("this test cannot see the job's processes")
 	}
-	w.is2("host2", inventory.Provisioning, id)
+	w.isHeld("host2", inventory.Provisioning, id)
 
 	w.ctl("job", "cancel", "active")
 	j := w.awaitJob(id)
@@ -101,8 +101,8 @@ func TestCancel(t *testing.T) {
 	w.is("host2", inventory.Unallocated, "")
 }
 
-// is2 fails the test unless a job holds the host's node in that status.
-func (w *world) is2(host string, status inventory.Status, job string) {
+// isHeld fails the test unless a job holds the host's node in that status.
+func (w *world) isHeld(host string, status inventory.Status, job string) {
 	w.t.Helper()
 	if n := w.node(host); n.Status != status || n.Job != job {
 		w.t.Errorf("%s is %s, held by job %q; want %s, by job %s", n.Name, n.Status, n.Job, status, job)

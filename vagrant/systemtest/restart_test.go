@@ -168,7 +168,7 @@ func TestRestartInTheMiddleOfAJob(t *testing.T) {
 	if now := w.pid(runnerProcess); now != runner {
 		t.Errorf("the runner was process %s, and is %q", runner, now)
 	}
-	w.is2("host2", inventory.Provisioning, id)
+	w.isHeld("host2", inventory.Provisioning, id)
 	w.release("go", "host2")
 	j := w.awaitJob(id)
 	if j.Status != api.Complete || len(j.Runs) != 1 {
