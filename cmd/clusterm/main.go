@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string) int {
 			if c.Args().Present() {
 				return usage(fmt.Errorf("there is no command %q", c.Args().First()))
 			}
-			return serve(ctx, configPath(c.String("config"), defaultConfig))
+			return serve(ctx, c.String("config"))
 		},
 		Commands: []*cli.Command{
 			{
@@ -181,14 +181,14 @@ func logger() *logrus.Logger {
 // notify tells systemd; elsewhere it does nothing.
 func notify(state string) { _, _ = sd.SdNotify(false, state) }
 
-// serve is the daemon.
+// serve is the daemon. An empty path is the usual one.
 func serve(ctx context.Context, path string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	d, err := daemon.New(daemon.Options{
-		ConfigPath: path, Command: []string{self}, Logger: logger(), Version: api.Version{Version: version, Commit: commit},
+		ConfigPath: path, UsualPath: defaultConfig, Command: []string{self}, Logger: logger(), Version: api.Version{Version: version, Commit: commit},
 		Ready: func() { notify(sd.SdNotifyReady) },
 	})
 	if err != nil {

@@ -39,8 +39,10 @@ const observer = "gossip"
 
 // Options are what a daemon is started with.
 type Options struct {
-	// ConfigPath is the configuration file; "" the defaults. Reload reads it again.
+	// ConfigPath is the configuration file. Where it is "" the file UsualPath
+	// counts if it exists, else the defaults. Reload looks again.
 	ConfigPath string
+	UsualPath  string
 	// Command is the argv of this binary: its subcommands runner and etcd are
 	// the processes that the daemon starts.
 	Command []string
@@ -85,9 +87,19 @@ type cleanup struct {
 	do   func(context.Context) error
 }
 
+// path is the configuration file as of now; "" the defaults.
+func (o Options) path() string {
+	if o.ConfigPath == "" && o.UsualPath != "" {
+		if _, err := os.Stat(o.UsualPath); err == nil {
+			return o.UsualPath
+		}
+	}
+	return o.ConfigPath
+}
+
 // New reads and checks the configuration. It touches nothing.
 func New(o Options) (*Daemon, error) {
-	file, named, err := LoadConfig(o.ConfigPath)
+	file, named, err := LoadConfig(o.path())
 	if err != nil {
 		return nil, err
 	}
@@ -307,7 +319,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan struct{}) error {
 // Reload reads the configuration file again. It takes effect whole, or is
 // refused with the reason and changes nothing.
 func (d *Daemon) Reload() error {
-	file, named, err := LoadConfig(d.opts.ConfigPath)
+	file, named, err := LoadConfig(d.opts.path())
 	if err != nil {
 		return err
 	}
