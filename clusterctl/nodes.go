@@ -204,6 +204,9 @@ func values(c *call, flag string) []string {
 
 func nodesForget(ctx context.Context, c *call) error {
 	if c.Bool("remove-agent") {
+		if c.Bool("force") {
+			return usagef("--force does not go with --remove-agent").do("leave --force out: to remove its agent, the node has to be seen")
+		}
 		return c.submit(ctx, inventory.VerbForget)
 	}
 	for _, flag := range []string{"timeout", "no-wait"} {

@@ -79,6 +79,9 @@ func (c *call) wait(ctx context.Context, j api.Job) error {
 	if err != nil || end.Status == api.Complete {
 		if err == nil {
 			c.say("job %s is %s%s", end.ID, end.Status, tookText(end))
+			if end.Reason != "" {
+				c.say("warning: %s", oneLine(end.Reason))
+			}
 		}
 		return err
 	}

@@ -70,7 +70,10 @@ func accept(v *View, groups inventory.Groups, r Request) (Job, error) {
 	}
 	names := r.Nodes
 	if r.Verb == inventory.VerbDiscover {
-		r.Addrs = canonical(r.Addrs)
+		r.Addrs = slices.Clone(r.Addrs)
+		for i, a := range r.Addrs {
+			r.Addrs[i] = canonical(a)
+		}
 		names = r.Addrs
 	}
 	if err := checkNames(r, names); err != nil {
@@ -97,15 +100,12 @@ func accept(v *View, groups inventory.Groups, r Request) (Job, error) {
 	return j, legal(nodes, groups, &j)
 }
 
-// canonical writes addresses the one way in which they can be compared.
-func canonical(addrs []string) []string {
-	out := slices.Clone(addrs)
-	for i, a := range out {
-		if ip, err := netip.ParseAddr(a); err == nil {
-			out[i] = ip.String()
-		}
+// canonical writes an address the one way in which it can be compared.
+func canonical(addr string) string {
+	if ip, err := netip.ParseAddr(addr); err == nil {
+		return ip.String()
 	}
-	return out
+	return addr
 }
 
 func checkOptions(j *Job) error {
@@ -125,7 +125,7 @@ func checkOptions(j *Job) error {
 	case j.OnFailure != "" && j.OnFailure != OnFailureBatch && j.OnFailure != OnFailureFailed:
 		return inventory.Errorf(inventory.KindInvalid, "on_failure is %q", j.OnFailure).Do("use %q or %q", OnFailureBatch, OnFailureFailed)
 	case j.Force && !clear:
-		return bad("force", "clear and forget")
+		return bad("force", "clear, and to forgetting a record without its agent")
 	case j.Force && j.Why == "":
 		return inventory.Errorf(inventory.KindInvalid, "to clear without a cleanup a reason is needed").Do("add --reason TEXT")
 	case len(j.Why) > 1024:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -206,7 +207,11 @@ func (s *Service) begin(ctx context.Context, j Job, step Step) error {
 		head += " (" + step.Playbook + ")"
 	}
 	if step.Phase == PhaseUndo {
-		head = fmt.Sprintf("# job %s failed; cleaning up %s (%s)", j.ID, short(step.Hosts), step.Playbook)
+		what := "failed"
+		if j.Cancel > 0 {
+			what = "was cancelled"
+		}
+		head = fmt.Sprintf("# job %s %s; cleaning up %s (%s)", j.ID, what, short(step.Hosts), step.Playbook)
 	}
 	if err := s.say(ctx, j.ID, head); err != nil {
 		return err
@@ -452,6 +457,10 @@ func (s *Service) spec(ctx context.Context, j Job, run Run, id string) (RunSpec,
 		spec.Deadline = s.now().Add(j.Timeout)
 	}
 	discover := j.Verb == inventory.VerbDiscover
+	var taken map[string]any
+	if discover {
+		taken = inUse(v)
+	}
 	for i, name := range run.Hosts {
 		t, _ := j.Target(name)
 		h := configuration.Host{
@@ -461,8 +470,9 @@ func (s *Service) spec(ctx context.Context, j Job, run Run, id string) (RunSpec,
 		}
 		known := name
 		if discover {
-			h.Extra = settings.AgentVars
 			known = inventory.NodeName(t.Label, t.Serial)
+			h.Extra = maps.Clone(settings.AgentVars)
+			h.Extra["clusterm_taken"] = taken
 		}
 		if n, ok := v.node(known); ok {
 			h.Addr, h.HostKeys = n.Addr, n.HostKeys
@@ -492,6 +502,18 @@ func (s *Service) spec(ctx context.Context, j Job, run Run, id string) (RunSpec,
 		spec.Hosts = append(spec.Hosts, h)
 	}
 	return spec, nil
+}
+
+// inUse are the nodes that a host being prepared must not turn out to be: those
+// that are seen, or held by a job, with their addresses.
+func inUse(v *View) map[string]any {
+	out := map[string]any{}
+	for _, n := range v.Nodes {
+		if n.State == inventory.Discovered || n.Job != "" {
+			out[n.Name] = n.Addr
+		}
+	}
+	return out
 }
 
 func (s *Service) provides(groups inventory.Groups, name string) bool {

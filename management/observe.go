@@ -58,7 +58,7 @@ func (s *Service) Observe(ctx context.Context, observer string, words []inventor
 	}
 	words = slices.Clone(words)
 	for i := range words {
-		words[i].Observer = observer
+		words[i].Observer, words[i].Addr = observer, canonical(words[i].Addr)
 	}
 	return s.again(ctx, func(v *View) error {
 		h := hearing{view: v, said: map[string]inventory.Word{}}
@@ -134,7 +134,7 @@ func (o Sink) Observe(ctx context.Context, r monitor.Report) error {
 		h := hearing{view: v, said: map[string]inventory.Word{}}
 		var words []inventory.Word
 		for _, m := range r.Sightings {
-			w := inventory.Word{Observer: o.Observer, Label: m.Label, Serial: m.Serial, Addr: m.Addr, Alive: m.Alive, Joined: m.Joined}
+			w := inventory.Word{Observer: o.Observer, Label: m.Label, Serial: m.Serial, Addr: canonical(m.Addr), Alive: m.Alive, Joined: m.Joined}
 			if m.Duplicate {
 				// The sighting names all claimants, the word the others.
 				w.Others = slices.DeleteFunc(slices.Clone(m.Others), func(addr string) bool { return addr == m.Addr })
