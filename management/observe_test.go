@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package management_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	. "github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/monitor"
+)
+
+func (b *bench) states() string {
+	var out []string
+	for _, n := range b.View().Nodes {
+		out = append(out, fmt.Sprintf("%s %s", n.Name, n.State))
+	}
+	return strings.Join(out, ", ")
+}
+
+func at(label, serial, addr string, alive bool) inventory.Word {
+	return inventory.Word{Label: label, Serial: serial, Addr: addr, Alive: alive}
+}
+
+func TestObserve(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	say := func(words ...inventory.Word) error { return b.Observe(t.Context(), inventory.ObserverPost, words) }
+	b.refused(say(), inventory.KindInvalid, "names no node")
+	b.must(say(word("x", false))) // nobody knows it, so there is nothing to lose
+	b.must(say(word("a", true), word("b", true), word("x", false), word("c", true)))
+	b.must(say(word("b", false), word("c", false)))
+	if got := b.states(); got != "a-1 Discovered, b-1 Disappeared, c-1 Disappeared" {
+		t.Errorf("%s", got)
+	}
+	// All of it or nothing, and the reason.
+	for _, bad := range []inventory.Word{
+		at("", "", "10.0.0.9", true), at("d", "", "10.0.0.9", true), at("", "1", "10.0.0.9", true), at("d", "1", "", true),
+		at("d\n[all:vars]", "1", "10.0.0.9", true), at("d", "1\"", "10.0.0.9", true), at("d", "1", "10.0.0.9 ansible_connection=local", true),
+	} {
+		b.refused(say(word("e", true), bad), inventory.KindInvalid)
+	}
+	b.must(say(at("rack-7", "1", "10.0.0.50", true)))
+	b.refused(say(word("e", true), at("rack", "7-1", "10.0.0.51", true)), inventory.KindRefused, `the name rack-7-1 belongs to the node with label "rack-7" and serial "1"`)
+	b.refused(say(at("e", "1", "10.0.0.5", true), at("e", "1", "10.0.0.6", true)), inventory.KindInvalid, "e-1 is reported at 10.0.0.5 and at 10.0.0.6")
+	if got := b.states(); got != "a-1 Discovered, b-1 Disappeared, c-1 Disappeared, rack-7-1 Discovered" {
+		t.Errorf("%s", got)
+	}
+	// The same once more changes nothing.
+	before := b.View().Revision
+	b.must(say(word("a", true), word("b", false)))
+	b.must(b.store.Sync(t.Context()))
+	for _, n := range b.View().Nodes {
+		if n.Revision > before {
+			t.Errorf("%s was written again", n.Name)
+		}
+	}
+}
+
+// TestFirstGenerationEvents: an event without nodes killed the daemon, and one
+// with several nodes handled only the first.
+func TestFirstGenerationEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.refused(b.Observe(t.Context(), inventory.ObserverPost, nil), inventory.KindInvalid, "names no node")
+	var words []inventory.Word
+	for i := range 300 {
+		words = append(words, at("n", fmt.Sprintf("%03d", i), fmt.Sprintf("10.0.%d.%d", i/200, i%200+1), true))
+	}
+	b.must(b.Observe(t.Context(), inventory.ObserverPost, words))
+	if got := strings.Count(b.states(), "Discovered"); got != 300 {
+		t.Errorf("%d of 300 are seen", got)
+	}
+	for i := range words {
+		words[i].Alive = false
+	}
+	b.must(b.Observe(t.Context(), inventory.ObserverPost, words))
+	if got := strings.Count(b.states(), "Disappeared"); got != 300 {
+		t.Errorf("%d of 300 are gone", got)
+	}
+}
+
+// TestFirstGenerationListing: listing nodes while events arrived crashed it.
+func TestFirstGenerationListing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	done := make(chan struct{})
+	var readers, writers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for {
+				changed := b.store.Changed()
+				for _, n := range b.View().Nodes {
+					for observer, alive := range n.Seen {
+						_ = fmt.Sprint(observer, alive)
+					}
+				}
+				select {
+				case <-changed:
+				case <-done:
+					return
+				}
+			}
+		})
+	}
+	for i, observer := range []string{"gossip", inventory.ObserverPost, "elsewhere"} {
+		writers.Go(func() {
+			for k := range 10 {
+				var words []inventory.Word
+				for _, label := range []string{"a", "b", "c"} {
+					words = append(words, word(label, (i+k)%2 == 0))
+				}
+				if err := b.Observe(b.t.Context(), observer, words); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(done)
+	readers.Wait()
+	for _, n := range b.View().Nodes {
+		h, err := b.History(t.Context(), n.Name, 0)
+		if err != nil || len(h) == 0 || uint64(len(h)) != n.Entries || h[len(h)-1].Seq != n.Entries {
+			t.Errorf("%s has %d entries, its history %d: %v", n.Name, n.Entries, len(h), err)
+		}
+	}
+}
+
+func sighting(label, addr string, alive bool) monitor.Sighting {
+	return monitor.Sighting{Label: label, Serial: "1", Addr: addr, Alive: alive}
+}
+
+// TestSink takes reports of the gossip.
+func TestSink(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	sink := Sink{Service: b.Service, Observer: "gossip"}
+	tell := func(full bool, sightings ...monitor.Sighting) {
+		t.Helper()
+		b.must(sink.Observe(t.Context(), monitor.Report{Full: full, Sightings: sightings}))
+	}
+	tell(true)
+	tell(false, sighting("a", "10.0.0.1", true), sighting("", "", true), sighting("b", "10.0.0.2", true)) // one bad member keeps nobody back
+	if got := b.states(); got != "a-1 Discovered, b-1 Discovered" {
+		t.Errorf("%s", got)
+	}
+	// A full report says of those it leaves out that they are not seen: nodes
+	// that failed while nobody listened.
+	tell(true, sighting("b", "10.0.0.2", true))
+	if got := b.states(); got != "a-1 Disappeared, b-1 Discovered" {
+		t.Errorf("%s", got)
+	}
+	// Of those that others see it says nothing.
+	b.must(b.Observe(t.Context(), inventory.ObserverPost, []inventory.Word{word("c", true)}))
+	tell(true, sighting("b", "10.0.0.2", true))
+	if got := b.states(); got != "a-1 Disappeared, b-1 Discovered, c-1 Discovered" {
+		t.Errorf("%s", got)
+	}
+	twin := sighting("b", "10.0.0.2", true)
+	twin.Duplicate, twin.Others = true, []string{"10.0.0.9", "10.0.0.2"}
+	tell(false, twin)
+	_, err := b.Submit(t.Context(), Request{Verb: commission, Nodes: names("b"), Group: master})
+	b.refused(err, inventory.KindRefused, "b-1 is claimed by several live hosts: 10.0.0.2, 10.0.0.9")
+	tell(true, sighting("b", "10.0.0.2", true))
+	b.do(commission, "b", master, "Complete")
+	// An empty full report: the whole network is gone, and no node changes its status.
+	tell(true)
+	if got := b.states(); got != "a-1 Disappeared, b-1 Disappeared, c-1 Discovered" {
+		t.Errorf("%s", got)
+	}
+	b.are("a Unallocated, b Allocated service-master")
+}
+
+// TestDuringAJob: what the monitor sees while a job runs is kept by its end.
+func TestDuringAJob(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	g := newGate()
+	b.books.on(PlaybookSite, g.script)
+	j := b.ask(commission, "a", master)
+	b.begun(g)
+	b.lose("a")
+	b.are("a Provisioning service-master")
+	g.open <- succeeds
+	b.end(j.ID, "Complete")
+	b.are("a Allocated service-master")
+	if got := b.states(); got != "a-1 Disappeared" {
+		t.Errorf("%s", got)
+	}
+}
+
+// prepare asks for a discover, and says when its hosts are configured.
+func (b *bench) prepare(addrs ...string) Job {
+	b.t.Helper()
+	j, err := b.Submit(b.within(10*time.Second), Request{Verb: discover, Addrs: addrs, Actor: "anna"})
+	b.must(err)
+	b.until("the hosts are waited for", func(v *View) bool { j, err := v.Job(j.ID); return err == nil && j.Phase() == PhaseAppear })
+	return j
+}
+
+// TestDiscover is complete only when every address has appeared.
+func TestDiscover(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFirst"
+	b.books.on(PlaybookSite, func(r *scriptedRun) {
+		r.mu.Lock()
+		r.keys = map[string][]string{"10.0.0.1": {key}}
+		r.mu.Unlock()
+		succeeds(r)
+	})
+	j := b.prepare("10.0.0.1", "fd00::2")
+	host := b.books.started()[0].Hosts[0]
+	if host.Name != "10.0.0.1" || host.Addr != "10.0.0.1" || host.Group != inventory.GroupPrepare || host.Extra["clusterm_gossip_port"] != "7946" {
+		t.Errorf("%+v", host)
+	}
+	b.see("a")
+	if got := b.job(j.ID); got.Status != Running {
+		t.Errorf("it does not wait for the second one: %+v", got)
+	}
+	b.must(b.Observe(t.Context(), "gossip", []inventory.Word{at("b", "1", "fd00::2", true)}))
+	j = b.end(j.ID, "Complete")
+	if phases(j) != "configure:done appear:done" {
+		t.Errorf("%s", phases(j))
+	}
+	if text := b.log(j.ID, StreamText); !strings.Contains(text, "# 10.0.0.1 is node a-1\n") || !strings.Contains(text, "# fd00::2 is node b-1\n") {
+		t.Errorf("%q", text)
+	}
+	// The key of the first contact is the node's.
+	if n, _ := b.View().Node("a-1"); !slices.Equal(n.HostKeys, []string{key}) {
+		t.Errorf("%v", n.HostKeys)
+	}
+	_, err := b.Submit(t.Context(), Request{Verb: discover, Addrs: []string{"10.0.0.9", "FD00:0::2"}})
+	b.refused(err, inventory.KindRefused, "fd00::2 is node b-1, which is Discovered already")
+	// A known node that has disappeared is prepared again, as itself.
+	b.lose("a")
+	j = b.prepare("10.0.0.1")
+	specs := b.books.started()
+	if h := specs[len(specs)-1].Hosts[0]; h.Label != "a" || h.Serial != "1" || !slices.Equal(h.HostKeys, []string{key}) {
+		t.Errorf("%+v", h)
+	}
+	b.see("a")
+	b.end(j.ID, "Complete")
+}
+
+func TestDiscoverFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.set(func(s *Settings) { s.Appear = 300 * time.Millisecond })
+	b.see("a")
+	b.lose("a")
+	j, err := b.Submit(t.Context(), Request{Verb: discover, Addrs: []string{"10.0.0.8", "10.0.0.1", "10.0.0.9"}})
+	b.must(err)
+	b.see("a")
+	j = b.end(j.ID, "Errored absent")
+	if !strings.Contains(j.Reason, "not seen within 300ms: 10.0.0.8, 10.0.0.9") || strings.Contains(j.Reason, "10.0.0.1") {
+		t.Errorf("%s", j.Reason)
+	}
+	if r := j.Runs[1].Results; !r["10.0.0.1"].Done || r["10.0.0.8"].Done {
+		t.Errorf("%+v", r)
+	}
+	b.books.on(PlaybookSite, failsOn("10.0.0.8"))
+	if j, err = b.Submit(t.Context(), Request{Verb: discover, Addrs: []string{"10.0.0.8"}}); err != nil {
+		t.Fatal(err)
+	}
+	if j = b.end(j.ID, "Errored failed"); phases(j) != "configure:failed" || !strings.Contains(j.Reason, "no space left") {
+		t.Errorf("%s: %s", phases(j), j.Reason)
+	}
+}
+
+// TestDiscoverIsDisturbed by a cancel and by a restart while it waits.
+func TestDiscoverIsDisturbed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	j := b.prepare("10.0.0.1")
+	_, err := b.Cancel(t.Context(), j.ID, "berta")
+	b.must(err)
+	b.end(j.ID, "Cancelled cancelled")
+	j = b.prepare("10.0.0.1")
+	b.restart()
+	b.see("a")
+	if j = b.end(j.ID, "Complete"); phases(j) != "configure:done appear:done" {
+		t.Errorf("%s", phases(j))
+	}
+	if text := b.log(j.ID, StreamText); strings.Count(text, "# 10.0.0.1 is node a-1\n") != 1 {
+		t.Errorf("%q", text)
+	}
+	if err := b.store.Sync(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
