@@ -36,7 +36,7 @@ demo-down: ## remove the demo's hosts
 test: deps lint unit race lab-test system ## every test of the project
 
 .PHONY: unit
-unit: ## the tests that need neither root nor the lab
+unit: ## the tests that need neither root, Ansible nor the lab
 	go test ./...
 
 .PHONY: race
@@ -48,7 +48,8 @@ lab-test: lab-deps ## the lab's own test
 	vagrant/lab/test
 
 .PHONY: system
-system: lab-deps build ## the tests on real hosts of the lab
+system: deps lab-deps build ## the tests with the real Ansible, and on real hosts of the lab
+	CLUSTERM_LAB=1 go test -count=1 ./ansible ./configuration/ansible
 	CLUSTERM_LAB=1 go test -count=1 -timeout 60m -v ./vagrant/systemtest/
 
 .PHONY: lint

@@ -31,6 +31,9 @@ func repository(t *testing.T) string {
 
 func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
+	if os.Getenv("CLUSTERM_LAB") != "1" {
+		t.Skip("runs the real Ansible; set CLUSTERM_LAB=1, as make system does")
+	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		t.Skipf("%s is not installed here", name)
