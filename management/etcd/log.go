@@ -96,8 +96,9 @@ func (s *Store) ReadLog(ctx context.Context, job string, stream management.Strea
 	if err != nil || offset >= size {
 		return nil, err
 	}
-	// The offset is inside a chunk: the last one that begins before it.
-	keys, err := s.client.Get(ctx, s.logPrefix(job, stream), clientv3.WithRange(s.logKey(job, stream, offset)), clientv3.WithKeysOnly())
+	// The offset is inside a chunk: the last one that does not begin after it,
+	// which may be one that was appended just now.
+	keys, err := s.client.Get(ctx, s.logPrefix(job, stream), clientv3.WithRange(s.logKey(job, stream, offset+1)), clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, etcd.Error(err)
 	}

@@ -5,6 +5,7 @@ package etcd
 import (
 	"bytes"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,6 +59,29 @@ func TestLog(t *testing.T) {
 			t.Errorf("%v: %q, %v", elsewhere, data, err)
 		}
 	}
+}
+
+// TestReadWhileItGrows: a follower never meets a gap, however close to the end.
+func TestReadWhileItGrows(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	const chunks = 200
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := range int64(chunks) {
+			if err := s.AppendLog(ctx, "1", management.StreamText, 4*i, []byte("abc\n")); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for offset := int64(0); offset < 4*chunks; {
+		data, err := s.ReadLog(ctx, "1", management.StreamText, offset)
+		must(t, err)
+		offset += int64(len(data))
+	}
+	writer.Wait()
 }
 
 // TestAppendOnlyAtTheEnd: a repeated append is none, any other is refused.

@@ -1,0 +1,693 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/monitor"
+	"github.com/contiv/cluster/monitor/serf"
+)
+
+// The test binary is also the runner's process.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "runner" {
+		os.Exit(ansible.Main(os.Args[2]))
+	}
+	os.Exit(m.Run())
+}
+
+// site is a daemon with everything in folders of its own, and a client of it.
+type site struct {
+	t    *testing.T
+	dir  string
+	file string // the configuration
+	*Daemon
+	*client.Client
+	url string // of plain HTTP
+}
+
+// prepare writes a configuration; yaml replaces or adds top-level keys.
+func prepare(t *testing.T, yaml ...string) *site {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &site{t: t, dir: dir, file: filepath.Join(dir, "clusterm.yaml")}
+	if err := os.CopyFS(filepath.Join(dir, "playbooks"), os.DirFS("testdata/playbooks")); err != nil {
+		t.Fatal(err)
+	}
+	s.write(yaml...)
+	return s
+}
+
+// write replaces the configuration file.
+func (s *site) write(yaml ...string) {
+	s.t.Helper()
+	fake, err := filepath.Abs("testdata/fake/ansible-playbook")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	lines := []string{
+		"data_dir: " + s.dir + "/d", "socket: " + s.dir + "/s", "plain_http: 127.0.0.1:0", "gossip: off", "log_level: debug",
+		"node: {label: manager, serial: \"1\"}", "playbooks: " + s.dir + "/playbooks", "ansible_playbook: " + fake,
+	}
+	for _, more := range yaml {
+		key, _, _ := strings.Cut(more, ":")
+		lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, key+":") })
+		lines = append(lines, more)
+	}
+	if err := os.WriteFile(s.file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) options() Options {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	return Options{
+		// Under the race detector a process would linger for a second at its end.
+		ConfigPath: s.file, Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0]},
+		InProcess: true, Timing: serf.Loopback(), Logger: log, Version: api.Version{Version: "test"},
+	}
+}
+
+// try starts the daemon.
+func (s *site) try(limit time.Duration) error {
+	s.t.Helper()
+	d, err := New(s.options())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
+	defer cancel()
+	if err := d.Start(ctx); err != nil {
+		return err
+	}
+	s.Daemon = d
+	if addrs := d.Addrs(); len(addrs) > 1 {
+		s.url = "http://" + addrs[1].String()
+	}
+	s.Client, err = client.New(client.Options{Socket: s.dir + "/s", Patience: 10 * time.Second})
+	return err
+}
+
+func (s *site) up() {
+	s.t.Helper()
+	if err := s.try(30 * time.Second); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) down() {
+	s.t.Helper()
+	if s.Daemon == nil {
+		return
+	}
+	if err := s.Daemon.Stop(context.WithoutCancel(s.t.Context())); err != nil {
+		s.t.Error(err)
+	}
+	s.Daemon = nil
+}
+
+func (s *site) restart() { s.t.Helper(); s.down(); s.up() }
+
+// begin starts a daemon that the end of the test stops.
+func begin(t *testing.T, yaml ...string) *site {
+	t.Helper()
+	s := prepare(t, yaml...)
+	s.up()
+	t.Cleanup(s.down)
+	return s
+}
+
+func (s *site) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	s.t.Cleanup(cancel)
+	return ctx
+}
+
+func (s *site) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// post sends a body to plain HTTP, and get asks there; the answer is status and text.
+func (s *site) post(path, body string) (int, string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.ctx(), http.MethodPost, s.url+path, strings.NewReader(body))
+	s.must(err)
+	req.Header.Set("Content-Type", "application/json")
+	return s.do(req)
+}
+
+func (s *site) get(path string) (int, string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.ctx(), http.MethodGet, s.url+path, nil)
+	s.must(err)
+	return s.do(req)
+}
+
+func (s *site) do(req *http.Request) (int, string) {
+	s.t.Helper()
+	resp, err := http.DefaultClient.Do(req)
+	s.must(err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	s.must(err)
+	return resp.StatusCode, string(body)
+}
+
+// report says by POST that nodes are there: a-1 at 10.0.0.1, …
+func (s *site) report(labels string) {
+	s.t.Helper()
+	var nodes []string
+	for _, l := range strings.Fields(labels) {
+		nodes = append(nodes, fmt.Sprintf(`{"label":%q,"serial":"1","addr":"10.0.0.%d"}`, l, l[0]-'a'+1))
+	}
+	if status, text := s.post(api.LegacyMonitorEvent, `{"monitor_event":{"name":"discovered","nodes":[`+strings.Join(nodes, ",")+`]}}`); status != http.StatusOK {
+		s.t.Fatalf("%d: %s", status, text)
+	}
+}
+
+// carry submits a job and waits for its end.
+func (s *site) carry(r api.JobRequest) api.Job {
+	s.t.Helper()
+	j, err := s.Client.Submit(s.ctx(), r)
+	s.must(err)
+	j, err = s.Client.WaitJob(s.ctx(), j.ID)
+	s.must(err)
+	return j
+}
+
+func (s *site) status(name string) string {
+	s.t.Helper()
+	n, err := s.Client.Node(s.ctx(), name)
+	s.must(err)
+	return strings.TrimSpace(string(n.Status) + " " + n.Group)
+}
+
+// kind checks that an error is of the kind and holds the words.
+func kind(t *testing.T, err error, want inventory.Kind, words ...string) {
+	t.Helper()
+	if inventory.KindOf(err) != want {
+		t.Errorf("%v is %q, want %q", err, inventory.KindOf(err), want)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q is not in: %v", w, err)
+		}
+	}
+}
+
+// goroutines of this project and of what it uses, by their innermost function.
+func goroutines() (int, string) {
+	buf := make([]byte, 4<<20)
+	stacks := string(buf[:runtime.Stack(buf, true)])
+	count := 0
+	var out []string
+	for _, g := range strings.Split(stacks, "\n\n") {
+		if strings.Contains(g, "testing.") && !strings.Contains(g, "created by github.com") || strings.Contains(g, "runtime.Stack") ||
+			// Connections that net/http keeps for later, and what ends by itself.
+			strings.Contains(g, "net/http.(*persistConn)") || strings.Contains(g, "os/signal") {
+			continue
+		}
+		count++
+		out = append(out, g)
+	}
+	return count, strings.Join(out, "\n\n")
+}
+
+// TestStopLeavesNothing: neither goroutines nor files that others look at.
+func TestStopLeavesNothing(t *testing.T) {
+	s := prepare(t, "gossip: {bind: 127.0.0.1:0}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`)
+	s.up() // once, so that what is made once is there
+	s.down()
+	http.DefaultClient.CloseIdleConnections()
+	before, _ := goroutines()
+	for range 2 {
+		begun := time.Now()
+		s.up()
+		t.Logf("started in %s", time.Since(begun).Round(time.Millisecond))
+		s.report("a b")
+		_, err := s.Nodes(s.ctx(), client.NodeFilter{})
+		s.must(err)
+		begun = time.Now()
+		s.down()
+		t.Logf("stopped in %s", time.Since(begun).Round(time.Millisecond))
+	}
+	http.DefaultClient.CloseIdleConnections()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(5 * time.Second)
+	for {
+		after, stacks := goroutines()
+		if after <= before {
+			break
+		}
+		select {
+		case <-tick.C:
+			continue
+		case <-deadline:
+			t.Fatalf("%d goroutines, %d before:\n%s", after, before, stacks)
+		}
+	}
+	if _, err := os.Stat(s.dir + "/s"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+// TestFirstGenerationTakenPort: a taken port hung the daemon. It is an ordinary
+// error, at once, and leaves nothing.
+func TestFirstGenerationTakenPort(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := prepare(t, "plain_http: "+l.Addr().String())
+	begun := time.Now()
+	kind(t, s.try(20*time.Second), inventory.KindRefused, "another process listens on "+l.Addr().String())
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if _, err := os.Stat(s.dir + "/s"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+	u, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	s.write("gossip: {bind: \""+u.LocalAddr().String()+"\"}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`)
+	if err := s.try(20 * time.Second); err == nil || !strings.Contains(err.Error(), u.LocalAddr().String()) {
+		t.Errorf("the gossip's port is taken: %v", err)
+	}
+	s.write() // and nothing is in the way of a good one
+	s.up()
+	s.down()
+}
+
+func TestStartRefuses(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	for name, tt := range map[string]struct {
+		yaml []string
+		kind inventory.Kind
+		says string
+	}{
+		"a data directory in use":         {[]string{"data_dir: " + s.dir + "/d"}, inventory.KindUnavailable, "in use by another clusterm"},
+		"a socket in use":                 {[]string{"socket: " + s.dir + "/s"}, inventory.KindRefused, "another process listens on"},
+		"a data directory below a file":   {[]string{"data_dir: " + s.file + "/d"}, inventory.KindUnavailable, "cannot be made"},
+		"a data directory of another one": {[]string{"data_dir: /proc/nope"}, inventory.KindUnavailable, "cannot be made"},
+		"a socket that is a file":         {[]string{"socket: " + s.file}, inventory.KindRefused, "is not a socket"},
+		"a key file that is missing": {[]string{"gossip: {bind: 127.0.0.1:0, key_file: /nope}", `node: {label: m, serial: "1", addr: 127.0.0.1}`},
+			inventory.KindInvalid, "gossip.key_file"},
+		"a path that is too long": {[]string{"data_dir: " + s.dir + "/" + strings.Repeat("x", 100)}, inventory.KindInvalid, "configure a shorter data_dir"},
+	} {
+		other := prepare(t, tt.yaml...)
+		err := other.try(time.Second)
+		kind(t, err, tt.kind, tt.says)
+		if err == nil {
+			t.Errorf("%s: started", name)
+			other.down()
+		}
+	}
+	if _, err := s.Health(s.ctx()); err != nil {
+		t.Errorf("the first one is disturbed: %v", err)
+	}
+}
+
+func TestHealthVersionMetrics(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.report("a b")
+	h, err := s.Health(s.ctx())
+	s.must(err)
+	if h.Status != api.HealthOK || h.Checks["gossip"] != "off" || h.Checks["store"] != "ok" || h.Checks["ansible"] != "ok" || h.Nodes != 2 || h.Instance != "manager-1" || h.Stale {
+		t.Errorf("%+v", h)
+	}
+	v, err := s.Version(s.ctx())
+	s.must(err)
+	if v.Version != "test" || v.Ansible != "2.16.3" || v.Etcd == "" || v.Go == "" {
+		t.Errorf("%+v", v)
+	}
+	_, text := s.get(api.PathMetrics)
+	for _, want := range []string{`clusterm_nodes{state="Discovered",status="Unallocated"} 2`, "clusterm_view_stale 0"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+	// Without ansible-playbook it serves all the same, says so, and refuses jobs.
+	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": "/nope/ansible-playbook"})
+	if err == nil {
+		h, err = s.Health(s.ctx())
+		if err != nil || h.Status != api.HealthDegraded || !strings.Contains(h.Checks["ansible"], "/nope/ansible-playbook") {
+			t.Errorf("%+v, %v", h, err)
+		}
+		if _, err = s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}); err == nil {
+			t.Error("a job is accepted without an ansible-playbook")
+		}
+	}
+}
+
+// TestFirstGenerationLife: a restart lost groups, globals, jobs, logs and nodes.
+// Here it is the whole daemon.
+func TestFirstGenerationLife(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.report("a b")
+	s.must(errors.Join(
+		second(s.Client.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"env": "prod"})),
+		second(s.Client.SetVars(s.ctx(), client.ScopeGroup(inventory.GroupMaster), api.Vars{"x": "y"})),
+		second(s.Client.PatchConfig(s.ctx(), map[string]any{"jobs.limit": 7})),
+	))
+	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+	if j.Status != api.Complete || j.Group != inventory.GroupMaster || s.status("a-1") != "Allocated service-master" {
+		t.Fatalf("%+v", j)
+	}
+	if code, text := s.post(api.LegacyMonitorEvent, `{"monitor_event":{"name":"Disappeared","nodes":[{"label":"b","serial":"1","addr":"10.0.0.2"}]}}`); code != 200 || text != "" {
+		t.Fatalf("%d %s", code, text)
+	}
+	all := func() string {
+		nodes, err := s.Nodes(s.ctx(), client.NodeFilter{})
+		s.must(err)
+		job, err := s.Job(s.ctx(), "last")
+		s.must(err)
+		globals, err := s.Client.Vars(s.ctx(), client.ScopeGlobal)
+		s.must(err)
+		group, err := s.Client.Vars(s.ctx(), client.ScopeGroup(inventory.GroupMaster))
+		s.must(err)
+		history, err := s.Client.History(s.ctx(), "a-1", 0)
+		s.must(err)
+		config, err := s.Client.Config(s.ctx())
+		s.must(err)
+		_, log := s.get("/info/logs/" + job.ID)
+		job.Revision = 0
+		return fmt.Sprintf("%+v\n%+v\n%v %v\n%+v\n%v\n%s", nodes.Items, job.Runs, globals, group, history.Items, config["jobs.limit"], log)
+	}
+	before := all()
+	if !strings.Contains(before, "changed: [a-1]") || !strings.Contains(before, "env:prod") {
+		t.Errorf("%s", before)
+	}
+	s.restart()
+	if after := all(); after != before {
+		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestRestartDuringAJob: the runner goes on without a daemon, and is adopted.
+func TestRestartDuringAJob(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.report("a")
+	fifo := s.fifo("gate")
+	j, err := s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)})
+	s.must(err)
+	s.said(j.ID, "waiting\n")
+	s.restart()
+	if got, err := s.Job(s.ctx(), j.ID); err != nil || got.Status != api.Running || len(got.Runs) != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	s.release(fifo)
+	j, err = s.Client.WaitJob(s.ctx(), j.ID)
+	s.must(err)
+	if j.Status != api.Complete || len(j.Runs) != 1 || s.status("a-1") != "Allocated service-master" {
+		t.Errorf("%+v", j)
+	}
+	_, log := s.get("/info/logs/" + j.ID)
+	if strings.Count(log, "PLAY [site.yml]\n") != 1 || strings.Count(log, "PLAY RECAP\n") != 1 {
+		t.Errorf("%s", log)
+	}
+}
+
+// TestCancelWithARunner ends a real process, and cleans up.
+func TestCancelWithARunner(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.report("a")
+	fifo := s.fifo("gate")
+	j, err := s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)})
+	s.must(err)
+	s.said(j.ID, "waiting\n")
+	_, err = s.Client.Cancel(s.ctx(), "active")
+	s.must(err)
+	s.until(j.ID, "the cleanup waits", func(j api.Job) bool { return j.Phase == "undo" })
+	s.release(fifo) // of the cleanup
+	j, err = s.Client.WaitJob(s.ctx(), j.ID)
+	s.must(err)
+	if j.Status != api.Cancelled || s.status("a-1") != "Unallocated" {
+		t.Errorf("%+v", j)
+	}
+}
+
+// fifo makes a FIFO that a fake playbook can wait at.
+func (s *site) fifo(name string) string {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	s.must(unix.Mkfifo(path, 0o600))
+	return path
+}
+
+// release lets the playbook that waits at the FIFO, or will, go on.
+func (s *site) release(fifo string) {
+	s.t.Helper()
+	opened := make(chan error, 1)
+	go func() { // blocks until somebody waits
+		f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+		if err == nil {
+			err = f.Close()
+		}
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		s.must(err)
+	case <-s.ctx().Done():
+		s.t.Fatal("nobody waits at the FIFO")
+	}
+}
+
+// said follows a job's output until it holds the words.
+func (s *site) said(id, words string) {
+	s.t.Helper()
+	found := errors.New("found")
+	var text string
+	err := s.Service().Log(s.ctx(), id, "text", 0, true, func(_ int64, data []byte) error {
+		if text += string(data); strings.Contains(text, words) {
+			return found
+		}
+		return nil
+	})
+	if !errors.Is(err, found) {
+		s.t.Fatalf("%q does not come, but %q: %v", words, text, err)
+	}
+}
+
+func (s *site) until(id, what string, is func(api.Job) bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.ctx())
+	defer cancel()
+	reached := false
+	_, err := s.Client.WaitJob(ctx, id, func(j api.Job) {
+		if is(j) {
+			reached = true
+			cancel()
+		}
+	})
+	if !reached {
+		s.t.Fatalf("%s: not so: %v", what, err)
+	}
+}
+
+// TestFirstGenerationGracefulLeave: a graceful leave was ignored. The daemon's
+// own host and its peers are nodes, and whoever leaves has disappeared.
+func TestFirstGenerationGracefulLeave(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "gossip: {bind: 127.0.0.1:0}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`)
+	s.state("manager-1", inventory.Discovered)
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	agent, err := serf.Start(s.ctx(), serf.Options{
+		Node: monitor.Identity{Label: "a", Serial: "1", Addr: "127.0.0.1"}, Bind: "127.0.0.1:0", KeyFile: s.dir + "/d/gossip.key",
+		Join: []string{s.Daemon.agent.Addr()}, Timing: serf.Loopback(), Log: log,
+	})
+	s.must(err)
+	t.Cleanup(func() { agent.Close() })
+	s.state("a-1", inventory.Discovered)
+	s.must(agent.Leave(s.ctx()))
+	s.state("a-1", inventory.Disappeared)
+	if got := s.status("a-1"); got != "Unallocated" {
+		t.Errorf("the status is %s", got)
+	}
+	if info, err := os.Stat(s.dir + "/d/gossip.key"); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	key := s.key
+	s.restart()
+	if s.key != key {
+		t.Error("the gossip key has changed")
+	}
+	s.state("manager-1", inventory.Discovered)
+}
+
+// state waits until a node is in that state.
+func (s *site) state(name string, want inventory.State) {
+	s.t.Helper()
+	for {
+		changed := s.store.Changed()
+		n, err := s.store.View().Node(name)
+		if err == nil && n.State == want {
+			return
+		}
+		select {
+		case <-changed:
+		case <-s.ctx().Done():
+			s.t.Fatalf("%s is not %s: %+v, %v", name, want, n, err)
+		}
+	}
+}
+
+// TestRun is the daemon as main runs it.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	s := prepare(t)
+	options := s.options()
+	ready := make(chan struct{})
+	options.Ready = func() { close(ready) }
+	d, err := New(options)
+	s.must(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	reload := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx, reload) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	s.write("jobs: {limit: 9}")
+	reload <- struct{}{}
+	reload <- struct{}{} // the one before has been taken in by now
+	s.write("nonsense: {")
+	reload <- struct{}{} // refused
+	reload <- struct{}{}
+	if got := d.Config()["jobs.limit"]; fmt.Sprint(got.Value) != "9" || got.Origin != "file" {
+		t.Errorf("%+v", got)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := New(options); inventory.KindOf(err) != inventory.KindInvalid {
+		t.Errorf("a corrupt file: %v", err)
+	}
+}
+
+// TestManyNodes reports 1 000 nodes in one event, and claims them in one job.
+func TestManyNodes(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	var nodes, names []string
+	for i := range 1000 {
+		nodes = append(nodes, fmt.Sprintf(`{"label":"n","serial":"%04d","addr":"10.1.%d.%d"}`, i, i/250, i%250+1))
+		names = append(names, fmt.Sprintf("n-%04d", i))
+	}
+	begun := time.Now()
+	lap := func(what string) {
+		t.Logf("%s: %s", what, time.Since(begun).Round(time.Millisecond))
+		begun = time.Now()
+	}
+	if status, text := s.post(api.LegacyMonitorEvent, `{"monitor_event":{"name":"discovered","nodes":[`+strings.Join(nodes, ",")+`]}}`); status != 200 {
+		t.Fatalf("%d: %s", status, text)
+	}
+	lap("seen")
+	fifo := s.fifo("gate")
+	j, err := s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: names, Group: inventory.GroupMaster, ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)})
+	s.must(err)
+	lap("accepted")
+	s.until(j.ID, "it runs", func(j api.Job) bool { return j.Status == api.Running })
+	lap("claimed")
+	list, err := s.Nodes(s.ctx(), client.NodeFilter{Status: []inventory.Status{inventory.Provisioning}})
+	s.must(err)
+	if len(list.Items) != 1000 {
+		t.Errorf("%d are held", len(list.Items))
+	}
+	lap("listed")
+	s.release(fifo)
+	j, err = s.Client.WaitJob(s.ctx(), j.ID)
+	s.must(err)
+	lap("done")
+	list, err = s.Nodes(s.ctx(), client.NodeFilter{Status: []inventory.Status{inventory.Allocated}})
+	s.must(err)
+	if j.Status != api.Complete || len(list.Items) != 1000 || len(j.Hosts) != 1000 {
+		t.Errorf("%s %s: %d are in service", j.Status, j.Reason, len(list.Items))
+	}
+}
+
+// TestPlaybooks: what is wrong with the folder is said before a job is accepted.
+func TestPlaybooks(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.report("a")
+	site := filepath.Join(s.dir, "playbooks", "site.yml")
+	ask := func() error {
+		_, err := s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+		return err
+	}
+	good, err := os.ReadFile(site)
+	s.must(err)
+	s.must(os.WriteFile(site, append(good, "# broken\n"...), 0o600))
+	kind(t, ask(), inventory.KindInvalid, "site.yml does not parse", "is broken")
+	s.must(os.Remove(site))
+	kind(t, ask(), inventory.KindInvalid, "site.yml")
+	s.must(os.WriteFile(site, good, 0o600))
+	s.must(ask())
+	if jobs, err := s.Jobs(s.ctx(), client.JobFilter{}); err != nil || len(jobs.Items) != 1 {
+		t.Errorf("%+v, %v", jobs, err)
+	}
+	_, err = s.Client.WaitJob(s.ctx(), "1")
+	s.must(err)
+}
+
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	n, err := identify(Node{Label: "x", Serial: "y", Addr: "10.0.0.1"}, true)
+	if err != nil || !reflect.DeepEqual(n, Node{Label: "x", Serial: "y", Addr: "10.0.0.1"}) {
+		t.Errorf("%+v, %v", n, err)
+	}
+	if n, err = identify(Node{Serial: "y"}, false); err != nil || inventory.CheckLabel(n.Label) != nil || n.Addr != "" {
+		t.Errorf("%+v, %v", n, err)
+	}
+	if _, err = identify(Node{Label: "a b", Serial: "y"}, false); inventory.KindOf(err) != inventory.KindInvalid {
+		t.Errorf("%v", err)
+	}
+}
