@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -135,7 +136,7 @@ func (s *Service) launch(ctx context.Context, j Job) bool {
 		log := s.Logger.WithField("job", j.ID)
 		wait := time.Second
 		for {
-			err := s.execute(ctx, j.ID)
+			err := s.guarded(ctx, j.ID)
 			if err == nil || ctx.Err() != nil {
 				return
 			}
@@ -149,6 +150,17 @@ func (s *Service) launch(ctx context.Context, j Job) bool {
 		}
 	})
 	return true
+}
+
+// guarded is execute, with a panic made an error: a fault in one job must not
+// take the daemon, and with it all others, down.
+func (s *Service) guarded(ctx context.Context, id string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("a fault of clusterm: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return s.execute(ctx, id)
 }
 
 // update changes a job's record, taking the change again where something else
@@ -312,9 +324,10 @@ func (s *Service) keep(ctx context.Context, id string, run Run, active ActiveRun
 			}
 		}
 		if j, err := v.Job(id); err == nil && s.cancelled(j, run) && passed < j.Cancel {
-			passed = j.Cancel
 			if err := active.Cancel(); err != nil {
 				log.WithError(err).Warn("the runner could not be told to end")
+			} else {
+				passed = j.Cancel
 			}
 		}
 		for waiting := true; waiting; {
@@ -457,9 +470,12 @@ func (s *Service) spec(ctx context.Context, j Job, run Run, id string) (RunSpec,
 		spec.Deadline = s.now().Add(j.Timeout)
 	}
 	discover := j.Verb == inventory.VerbDiscover
-	var taken map[string]any
+	extra := maps.Clone(settings.AgentVars)
 	if discover {
-		taken = inUse(v)
+		if extra == nil {
+			return RunSpec{}, errNoGossip()
+		}
+		extra["clusterm_taken"] = inUse(v)
 	}
 	for i, name := range run.Hosts {
 		t, _ := j.Target(name)
@@ -471,8 +487,7 @@ func (s *Service) spec(ctx context.Context, j Job, run Run, id string) (RunSpec,
 		known := name
 		if discover {
 			known = inventory.NodeName(t.Label, t.Serial)
-			h.Extra = maps.Clone(settings.AgentVars)
-			h.Extra["clusterm_taken"] = taken
+			h.Extra = extra
 		}
 		if n, ok := v.node(known); ok {
 			h.Addr, h.HostKeys = n.Addr, n.HostKeys

@@ -90,6 +90,8 @@ type Settings struct {
 	KeepFor     time.Duration
 	KeepBytes   int64
 	EventLimit  int64 // bytes of events kept of one job
+	// Own is the name of the node that the manager itself is; empty where it is none.
+	Own string
 	// AgentVars are the manager's own variables for hosts being prepared.
 	AgentVars map[string]any
 }
@@ -173,11 +175,17 @@ func (s *Service) Submit(ctx context.Context, r Request) (Job, error) {
 		r.Timeout = settings.Timeout
 	}
 	if r.Verb == inventory.VerbDiscover && settings.AgentVars == nil {
-		return Job{}, inventory.Errorf(inventory.KindRefused, "this manager takes no part in the gossip (gossip: off), so hosts prepared by it would have nobody to join").
-			Do("install the agents yourself, and report them to POST /monitor/event")
+		return Job{}, errNoGossip()
 	}
 	if err := configuration.CheckVars(r.Extra); err != nil {
 		return Job{}, invalid(err)
+	}
+	if r.Verb == inventory.VerbForget {
+		for _, name := range r.Nodes {
+			if err := s.notOwn(name); err != nil {
+				return Job{}, err
+			}
+		}
 	}
 	// What is wrong with the request itself is said before anything costly.
 	if _, err := accept(s.Store.View(), settings.Groups, r); err != nil {
@@ -213,6 +221,11 @@ func (s *Service) Submit(ctx context.Context, r Request) (Job, error) {
 		s.Logger.WithFields(logrus.Fields{"job": job.ID, "verb": job.Verb, "nodes": job.Names(), "actor": job.Actor}).Info("job accepted")
 	}
 	return job, err
+}
+
+func errNoGossip() error {
+	return inventory.Errorf(inventory.KindRefused, "this manager takes no part in the gossip (gossip: off), so hosts prepared by it would have nobody to join").
+		Do("install the agents yourself, and report them to POST /monitor/event")
 }
 
 func templateWarning(path string) string {
@@ -322,6 +335,10 @@ func (s *Service) Forget(ctx context.Context, names []string, force bool, reason
 		}
 		for _, name := range left {
 			n, _ := v.node(name)
+			if err := s.notOwn(name); err != nil {
+				refusals = append(refusals, err)
+				continue
+			}
 			if err := n.CheckForget(force); err != nil {
 				refusals = append(refusals, err.(*inventory.Error))
 			}
@@ -346,6 +363,16 @@ func (s *Service) Forget(ctx context.Context, names []string, force bool, reason
 		s.Logger.WithFields(logrus.Fields{"nodes": names, "actor": actor, "force": force, "reason": reason}).Info("forgotten")
 	}
 	return revision, err
+}
+
+// notOwn refuses to forget the node that the manager itself is: its agent is
+// the manager, which would see it again at once.
+func (s *Service) notOwn(name string) *inventory.Error {
+	if own := s.Settings().Own; own == "" || own != name {
+		return nil
+	}
+	return inventory.Errorf(inventory.KindRefused, "%s is the manager's own host, which has no agent but the manager", name).
+		Do("to take it away, end the manager: systemctl disable --now clusterm").About(name)
 }
 
 // bury is the write that removes a node and leaves its tombstone.

@@ -28,6 +28,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
 
@@ -223,7 +224,8 @@ func ignoreClosed(err error) error {
 // gossip starts the agent inside, unless the configuration keeps out of it.
 func (d *Daemon) gossip(ctx context.Context, c Config) error {
 	if c.Gossip.Off {
-		return nil
+		// What an earlier daemon saw by gossip, nobody sees any more.
+		return management.Sink{Service: d.service, Observer: observer}.Observe(ctx, monitor.Report{Full: true})
 	}
 	path := orDefault(c.Gossip.KeyFile, filepath.Join(c.DataDir, "gossip.key"))
 	key, err := gossipKey(path, c.Gossip.KeyFile == "")
@@ -445,6 +447,7 @@ func (d *Daemon) settings() management.Settings {
 		KeepBytes: c.Jobs.KeepBytes, EventLimit: c.Jobs.OutputLimit,
 	}
 	if d.agent != nil {
+		s.Own = inventory.NodeName(d.node.Label, d.node.Serial)
 		_, port, _ := net.SplitHostPort(d.agent.Addr())
 		s.AgentVars = map[string]any{
 			"clusterm_binary": d.self, "clusterm_gossip_key": d.key, "clusterm_gossip_join": []any{d.agent.Addr()}, "clusterm_gossip_port": port,
