@@ -184,7 +184,7 @@ func LoadConfig(path string) (Config, map[string]bool, error) {
 }
 
 // goTypes is how the YAML library names what a key is in, or should be.
-var goTypes = regexp.MustCompile(` in type [\w.*\[\]]+`)
+var goTypes = regexp.MustCompile(` in type [\w.*\[\]]+| into daemon\.\w+`)
 
 // plainly is the message of an error of the YAML library, in an operator's words.
 func plainly(err error) string {
