@@ -49,6 +49,7 @@ func TestObserve(t *testing.T) {
 	b.must(say(at("rack-7", "1", "10.0.0.50", true)))
 	b.refused(say(word("e", true), at("rack", "7-1", "10.0.0.51", true)), inventory.KindRefused, `the name rack-7-1 belongs to the node with label "rack-7" and serial "1"`)
 	b.refused(say(at("e", "1", "10.0.0.5", true), at("e", "1", "10.0.0.6", true)), inventory.KindInvalid, "e-1 is reported at 10.0.0.5 and at 10.0.0.6")
+	b.refused(say(word("e", true), at("a", "b-c", "10.0.0.60", true), at("a-b", "c", "10.0.0.61", true)), inventory.KindRefused, "the name a-b-c belongs to")
 	if got := b.states(); got != "a-1 Discovered, b-1 Disappeared, c-1 Disappeared, rack-7-1 Discovered" {
 		t.Errorf("%s", got)
 	}
@@ -254,23 +255,21 @@ func TestDiscover(t *testing.T) {
 func TestDiscoverFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.set(func(s *Settings) { s.Appear = 300 * time.Millisecond })
+	b.set(func(s *Settings) { s.Appear = 2 * time.Second })
 	b.see("a")
 	b.lose("a")
-	j, err := b.Submit(t.Context(), Request{Verb: discover, Addrs: []string{"10.0.0.8", "10.0.0.1", "10.0.0.9"}})
-	b.must(err)
+	j := b.prepare("10.0.0.8", "10.0.0.1", "10.0.0.9")
 	b.see("a")
 	j = b.end(j.ID, "Errored absent")
-	if !strings.Contains(j.Reason, "not seen within 300ms: 10.0.0.8, 10.0.0.9") || strings.Contains(j.Reason, "10.0.0.1") {
+	if !strings.Contains(j.Reason, "not seen within 2s: 10.0.0.8, 10.0.0.9") || strings.Contains(j.Reason, "10.0.0.1") {
 		t.Errorf("%s", j.Reason)
 	}
 	if r := j.Runs[1].Results; !r["10.0.0.1"].Done || r["10.0.0.8"].Done {
 		t.Errorf("%+v", r)
 	}
 	b.books.on(PlaybookSite, failsOn("10.0.0.8"))
-	if j, err = b.Submit(t.Context(), Request{Verb: discover, Addrs: []string{"10.0.0.8"}}); err != nil {
-		t.Fatal(err)
-	}
+	j, err := b.Submit(t.Context(), Request{Verb: discover, Addrs: []string{"10.0.0.8"}})
+	b.must(err)
 	if j = b.end(j.ID, "Errored failed"); phases(j) != "configure:failed" || !strings.Contains(j.Reason, "no space left") {
 		t.Errorf("%s: %s", phases(j), j.Reason)
 	}
