@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,9 @@ type scriptedRun struct {
 	cancelled chan struct{} // closed by the first Cancel
 	leases    []time.Time
 }
+
+// prefixes gives every test keys of its own, also when it is repeated.
+var prefixes atomic.Int64
 
 func newPlaybooks() *scriptedPlaybooks {
 	return &scriptedPlaybooks{scripts: map[string]func(*scriptedRun){}, runs: map[string]*scriptedRun{}, pinned: "tree-1"}
@@ -328,7 +332,7 @@ func silent() *logrus.Logger {
 
 func newBench(t *testing.T, change ...func(*bench)) *bench {
 	t.Helper()
-	b := &bench{t: t, server: shared, prefix: "/" + strings.ReplaceAll(t.Name(), "/", "-"), books: newPlaybooks(), settings: Settings{
+	b := &bench{t: t, server: shared, prefix: fmt.Sprintf("/%d", prefixes.Add(1)), books: newPlaybooks(), settings: Settings{
 		Groups: inventory.DefaultGroups(), JobLimit: 4, Timeout: time.Hour, Appear: time.Minute, Lease: time.Minute,
 		AgentVars: map[string]any{"clusterm_gossip_port": "7946"},
 	}}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,9 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 // shared is the server of all tests that neither stop nor compact it; each has
 // a prefix of its own.
 var shared *etcd.Server
+
+// prefixes gives every test keys of its own, also when it is repeated.
+var prefixes atomic.Int64
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "etcd" { // a server that can be taken away
@@ -84,7 +88,7 @@ func open(t *testing.T, c *etcd.Client) *Store {
 
 func store(t *testing.T) *Store {
 	t.Helper()
-	return open(t, dial(t, shared, "/"+strings.ReplaceAll(t.Name(), "/", "-")))
+	return open(t, dial(t, shared, fmt.Sprintf("/%d", prefixes.Add(1))))
 }
 
 func must(t *testing.T, err error) {
