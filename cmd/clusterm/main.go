@@ -123,6 +123,9 @@ func run(ctx context.Context, args []string) int {
 	}
 	for _, c := range root.Commands {
 		c.OnUsageError = root.OnUsageError
+		if !c.Hidden {
+			c.Action = alone(c.Action)
+		}
 	}
 	if len(args) > 1 && (args[1] == "runner" || args[1] == "etcd") {
 		// These outlive signals that are meant for the daemon: they handle their own.
@@ -136,6 +139,16 @@ func run(ctx context.Context, args []string) int {
 		return 1
 	}
 	return status
+}
+
+// alone refuses arguments: 'check FILE' must not check another file.
+func alone(action cli.ActionFunc) cli.ActionFunc {
+	return func(ctx context.Context, c *cli.Command) error {
+		if c.Args().Present() {
+			return usage(fmt.Errorf("%s takes no argument %q; a file is given with --config", c.Name, c.Args().First()))
+		}
+		return action(ctx, c)
+	}
 }
 
 type usageError struct{ error }

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/daemon"
+	"github.com/contiv/cluster/monitor/serf"
+)
+
+// The test binary is also clusterm.
+func TestMain(m *testing.M) {
+	if os.Getenv("CLUSTERM_TEST") == "" {
+		os.Setenv("CLUSTERM_TEST", "1")
+		os.Exit(m.Run())
+	}
+	main()
+}
+
+// clusterm runs the command and returns its status and what it said.
+func clusterm(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+func dir(t *testing.T) string {
+	t.Helper()
+	d, err := os.MkdirTemp("", "cm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(d) })
+	return d
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	d := dir(t)
+	good := write(t, filepath.Join(d, "good.yaml"), "gossip: off\n")
+	bad := write(t, filepath.Join(d, "bad.yaml"), "gossip: off\nnonsense: 1\n")
+	for _, tt := range []struct {
+		args   string
+		status int
+		stdout string
+		stderr string
+	}{
+		{"version", 0, "clusterm devel", ""},
+		{"example", 0, "data_dir: /var/lib/clusterm", ""},
+		{"--help", 0, "clusterm agent [--config FILE]", ""},
+		{"check --help", 0, "check a configuration file", ""},
+		{"check --config " + good, 0, "", "ok: " + good},
+		{"check -c " + bad, 1, "", "line 2: key nonsense not found"},
+		{"check -c /nope", 1, "", "cannot be read"},
+		{"check " + good, 2, "", "takes no argument"},
+		{"--config " + bad, 1, "", "line 2: key nonsense not found"},
+		{"agent --config /nope", 1, "", "/nope"},
+		{"agent extra", 2, "", "takes no argument"},
+		{"explode", 2, "", `no command "explode"`},
+		{"--nope", 2, "", "nope"},
+		{"check --nope", 2, "", "nope"},
+		{"check --config", 2, "", "config"},
+	} {
+		status, stdout, stderr := clusterm(t, strings.Fields(tt.args)...)
+		if status != tt.status || !strings.Contains(stdout, tt.stdout) || !strings.Contains(stderr, tt.stderr) || tt.status != 0 && stdout != "" {
+			t.Errorf("clusterm %s: %d\n%s\n%s", tt.args, status, stdout, stderr)
+		}
+		if tt.status == 2 && !strings.Contains(stderr, "see clusterm --help") {
+			t.Errorf("clusterm %s does not say where help is: %s", tt.args, stderr)
+		}
+	}
+	if _, stdout, _ := clusterm(t, "example"); stdout != string(daemon.Example) {
+		t.Error("the example is another one")
+	}
+}
+
+// process is a clusterm that goes on.
+type process struct {
+	t   *testing.T
+	cmd *exec.Cmd
+
+	mu   sync.Mutex
+	text string
+	more chan struct{}
+	over chan struct{}
+	err  error
+}
+
+func launch(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), more: make(chan struct{}, 1), over: make(chan struct{})}
+	r, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.over)
+		for lines := bufio.NewScanner(r); lines.Scan(); {
+			p.mu.Lock()
+			p.text += lines.Text() + "\n"
+			p.mu.Unlock()
+			select {
+			case p.more <- struct{}{}:
+			default:
+			}
+		}
+		p.err = p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.over
+	})
+	return p
+}
+
+func (p *process) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text
+}
+
+// says waits until the process has said the words as often as that.
+func (p *process) says(words string, times int) {
+	p.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for strings.Count(p.said(), words) < times {
+		select {
+		case <-p.more:
+		case <-p.over:
+			if strings.Count(p.said(), words) < times {
+				p.t.Fatalf("it ended without having said %q:\n%s", words, p.said())
+			}
+		case <-deadline:
+			p.t.Fatalf("it does not say %q:\n%s", words, p.said())
+		}
+	}
+}
+
+func (p *process) ends(signal syscall.Signal) error {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		p.t.Fatal(err)
+	}
+	select {
+	case <-p.over:
+		return p.err
+	case <-time.After(20 * time.Second):
+		p.t.Fatalf("it does not end:\n%s", p.said())
+		return nil
+	}
+}
+
+// TestDaemon is the process as systemd sees it: ready, reload, a stop that is
+// clean, and a kill after which nothing is lost and nothing is left running.
+func TestDaemon(t *testing.T) {
+	t.Parallel()
+	d := dir(t)
+	config := func(more string) string {
+		return write(t, d+"/clusterm.yaml", fmt.Sprintf("data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\nnode: {label: m, serial: \"1\"}\n%s\n", d, d, more))
+	}
+	begin := func() *process {
+		t.Helper()
+		p := launch(t, "--config", config(""))
+		p.says("the API is served", 1)
+		return p
+	}
+	c, err := client.New(client.Options{Socket: d + "/s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := begin()
+	if _, err := c.SetVars(t.Context(), client.ScopeGlobal, api.Vars{"a": "b"}); err != nil {
+		t.Fatal(err)
+	}
+	config("jobs: {limit: 9}")
+	reload := func() {
+		t.Helper()
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload()
+	p.says("the configuration was reloaded", 1)
+	if got, err := c.Config(t.Context()); err != nil || fmt.Sprint(got["jobs.limit"].Value) != "9" {
+		t.Errorf("%+v, %v", got["jobs.limit"], err)
+	}
+	config("jobs: {limit: 0}")
+	reload()
+	p.says("the configuration was not reloaded", 1)
+
+	// A second one on the same data is refused, and disturbs nobody.
+	if status, _, stderr := clusterm(t, "--config", d+"/clusterm.yaml"); status != 1 || !strings.Contains(stderr, "jobs.limit") {
+		t.Errorf("%d %s", status, stderr)
+	}
+	config("")
+	if status, _, stderr := clusterm(t, "--config", d+"/clusterm.yaml"); status != 1 || !strings.Contains(stderr, "another process listens on "+d+"/s") || !strings.Contains(stderr, "\n  stop it first") {
+		t.Errorf("%d %s", status, stderr)
+	}
+
+	if err := p.ends(syscall.SIGTERM); err != nil {
+		t.Errorf("SIGTERM: %v\n%s", err, p.said())
+	}
+	if _, err := os.Stat(d + "/s"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+	if strings.Contains(p.said(), "level=error msg=\"error") {
+		t.Errorf("the end is not clean:\n%s", p.said())
+	}
+
+	p = begin()
+	_ = p.ends(syscall.SIGKILL)
+	p = begin() // the etcd of the one that was killed lets go
+	vars, err := c.Vars(t.Context(), client.ScopeGlobal)
+	if err != nil || vars["a"] != "b" {
+		t.Errorf("%v, %v", vars, err)
+	}
+	if err := p.ends(syscall.SIGINT); err != nil {
+		t.Errorf("SIGINT: %v\n%s", err, p.said())
+	}
+}
+
+// TestReady tells systemd when it serves.
+func TestReady(t *testing.T) {
+	d := dir(t)
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: d + "/notify", Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	t.Setenv("NOTIFY_SOCKET", d+"/notify")
+	p := launch(t, "--config", write(t, d+"/clusterm.yaml",
+		fmt.Sprintf("data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\nnode: {label: m, serial: \"1\"}\n", d, d)))
+	hears := func(want string) {
+		t.Helper()
+		if err := socket.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 1024)
+		n, err := socket.Read(buf)
+		if err != nil || !strings.Contains(string(buf[:n]), want) {
+			t.Fatalf("%q, %v, want %s\n%s", buf[:n], err, want, p.said())
+		}
+	}
+	hears("READY=1")
+	c, err := client.New(client.Options{Socket: d + "/s"})
+	if err == nil {
+		_, err = c.Version(t.Context())
+	}
+	if err != nil {
+		t.Errorf("ready, but %v", err)
+	}
+	if err := p.ends(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	hears("STOPPING=1")
+}
+
+// TestAgent is the process that runs on every node.
+func TestAgent(t *testing.T) {
+	t.Parallel()
+	d := dir(t)
+	write(t, d+"/key", serf.GenerateKey()+"\n")
+	file := write(t, d+"/agent.yaml", fmt.Sprintf("node: {label: a, serial: \"1\", addr: 127.0.0.1}\ndata_dir: %s/d\ngossip: {bind: 127.0.0.1:0, key_file: %s/key}\n", d, d))
+	p := launch(t, "agent", "--config", file)
+	p.says("127.0.0.1", 1)
+	if err := p.ends(syscall.SIGTERM); err != nil {
+		t.Errorf("%v\n%s", err, p.said())
+	}
+	write(t, d+"/agent.yaml", "nonsense: 1\n")
+	if status, _, stderr := clusterm(t, "agent", "--config", file); status != 1 || !strings.Contains(stderr, "nonsense") {
+		t.Errorf("%d %s", status, stderr)
+	}
+}
+
+// TestReport says what and why on one line, and what to do on the next.
+func TestReport(t *testing.T) {
+	old := os.Stderr
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stderr = w
+	report(fmt.Errorf("wrapped: %w", inventory.Errorf(inventory.KindInvalid, "it is wrong").Do("mend it")))
+	report(errors.New("plain"))
+	os.Stderr = old
+	w.Close()
+	if text, err := io.ReadAll(r); err != nil || string(text) != "clusterm: it is wrong\n  mend it\nclusterm: plain\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

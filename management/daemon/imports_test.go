@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"bufio"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "github.com/contiv/cluster"
+	root   = "../.."
+)
+
+// mayImport is the direction of the project: what each package may import of
+// it. What is missing here may import nothing of it, and is a new package that
+// wants a line.
+var mayImport = map[string][]string{
+	"inventory":             {},
+	"inventory/etcd":        {"inventory"},
+	"monitor":               {"inventory"},
+	"monitor/serf":          {"inventory", "monitor"},
+	"configuration":         {"inventory"},
+	"configuration/ansible": {"inventory", "configuration"},
+	"management":            {"inventory", "monitor", "configuration"},
+	"management/etcd":       {"inventory", "configuration", "management", "inventory/etcd"},
+	"management/api":        {"inventory"},
+	"management/client":     {"inventory", "management/api"},
+	"management/server":     {"inventory", "configuration", "management", "management/api"},
+	"management/daemon": {"ansible", "inventory", "monitor", "configuration", "management", "inventory/etcd", "monitor/serf", "configuration/ansible",
+		"management/etcd", "management/api", "management/server"},
+	"clusterctl":         {"inventory", "configuration", "management/api", "management/client"},
+	"cmd/clusterctl":     {"clusterctl", "management/api"},
+	"cmd/clusterm":       {"inventory", "inventory/etcd", "monitor/serf", "configuration/ansible", "management/api", "management/daemon"},
+	"ansible":            {},
+	"vagrant/systemtest": {"inventory", "management/api", "management/client"},
+}
+
+// homes are the only packages that may import what begins with the prefix.
+var homes = []struct {
+	prefix string
+	in     []string
+	why    string
+}{
+	{"github.com/gorilla/mux", []string{"management/server"}, "one home per dependency"},
+	{"github.com/urfave/cli", []string{"clusterctl", "cmd/clusterctl", "cmd/clusterm"}, "one home per dependency"},
+	{"github.com/hashicorp/", []string{"monitor/serf"}, "one home per dependency"},
+	{"go.etcd.io/", []string{"inventory/etcd", "management/etcd"}, "one home per dependency"},
+	{"os/exec", []string{"configuration/ansible", "inventory/etcd"}, "processes are started by the runner, and for the etcd inside"},
+	{"github.com/sirupsen/logrus", []string{"cmd/clusterm", "inventory/etcd", "monitor/serf", "management", "management/etcd", "management/server", "management/daemon"},
+		"the pure packages and the command line log nothing"},
+}
+
+// onlyStandard are packages that use nothing but the standard library, and what
+// else they may.
+var onlyStandard = map[string][]string{
+	"inventory": {}, "monitor": {}, "management/api": {}, "management/client": {}, "ansible": {}, "configuration": {"go.yaml.in/yaml/v3"},
+}
+
+// source is one package as it is written, without its tests.
+type source struct {
+	imports map[string]string // by path: a file that imports it
+	docs    []string          // files with a package comment
+}
+
+// sources parses every package of the project.
+func sources(t *testing.T) map[string]*source {
+	t.Helper()
+	packages := map[string]*source{}
+	files := token.NewFileSet()
+	everyFile(t, func(path string) {
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		f, err := parser.ParseFile(files, filepath.Join(root, path), nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Dir(path)
+		if packages[dir] == nil {
+			packages[dir] = &source{imports: map[string]string{}}
+		}
+		p := packages[dir]
+		for _, i := range f.Imports {
+			name, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.imports[name] = path
+		}
+		if f.Doc != nil {
+			p.docs = append(p.docs, path)
+		}
+	})
+	if len(packages) < 10 {
+		t.Fatalf("only %d packages were found below %s", len(packages), root)
+	}
+	return packages
+}
+
+// everyFile calls found for every file of the project.
+func everyFile(t *testing.T, found func(path string)) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && path != "." && (name[0] == '.' && name != ".ci" || name == "bin" || name == "dist" || name == "__pycache__"):
+			return fs.SkipDir
+		case !d.IsDir():
+			found(path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestImports(t *testing.T) {
+	t.Parallel()
+	packages := sources(t)
+	for dir, p := range packages {
+		allowed, known := mayImport[dir]
+		if !known {
+			t.Errorf("%s is a new package: say in this test what it may import", dir)
+		}
+		for name, file := range p.imports {
+			own, ours := strings.CutPrefix(name, module+"/")
+			if ours && !slices.Contains(allowed, own) {
+				t.Errorf("%s imports %s: imports point one way, and %s may import only %s", file, own, dir, orDefault(strings.Join(allowed, ", "), "nothing of ours"))
+			}
+			for _, h := range homes {
+				if strings.HasPrefix(name, h.prefix) && !slices.Contains(h.in, dir) {
+					t.Errorf("%s imports %s, which belongs into %s: %s", file, name, strings.Join(h.in, ", "), h.why)
+				}
+			}
+			if more, pure := onlyStandard[dir]; pure && !ours && strings.Contains(name, ".") && !slices.Contains(more, name) {
+				t.Errorf("%s imports %s: %s uses the standard library only", file, name, dir)
+			}
+		}
+	}
+	for dir := range mayImport {
+		if packages[dir] == nil && dir != "vagrant/systemtest" {
+			t.Errorf("%s has no Go files", dir)
+		}
+	}
+}
+
+// TestCommandLineLinksNoDaemon follows what clusterctl imports to the end.
+func TestCommandLineLinksNoDaemon(t *testing.T) {
+	t.Parallel()
+	packages := sources(t)
+	seen := map[string]bool{}
+	var follow func(dir, way string)
+	follow = func(dir, way string) {
+		if seen[dir] || packages[dir] == nil {
+			return
+		}
+		seen[dir] = true
+		for name := range packages[dir].imports {
+			if own, ours := strings.CutPrefix(name, module+"/"); ours {
+				follow(own, way+" -> "+own)
+			}
+			for _, not := range []string{"github.com/hashicorp/", "go.etcd.io/", "github.com/gorilla/", module + "/management/daemon", module + "/management/server"} {
+				if strings.HasPrefix(name, not) {
+					t.Errorf("clusterctl links %s: %s", name, way)
+				}
+			}
+		}
+	}
+	follow("cmd/clusterctl", "cmd/clusterctl")
+	if !seen["management/client"] {
+		t.Error("clusterctl does not use the client")
+	}
+}
+
+func TestPackageComments(t *testing.T) {
+	t.Parallel()
+	for dir, p := range sources(t) {
+		if len(p.docs) != 1 {
+			t.Errorf("package %s has its comment in %d files %v; one says what it is for", dir, len(p.docs), p.docs)
+		}
+	}
+}
+
+// TestLicence: every source file says in its first lines what it may be used for.
+func TestLicence(t *testing.T) {
+	t.Parallel()
+	sources := []string{".go", ".py", ".sh", ".yml", ".yaml", ".service", ".rb"}
+	names := []string{"Makefile", "Vagrantfile", "run", "lab", "recipe", "demo", "deps", "test"}
+	count := 0
+	everyFile(t, func(path string) {
+		ext, name := filepath.Ext(path), filepath.Base(path)
+		if !slices.Contains(sources, ext) && !slices.Contains(names, name) || strings.Contains(path, "testdata/inventory/") {
+			return
+		}
+		count++
+		f, err := os.Open(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		for range 3 {
+			if !lines.Scan() {
+				break
+			}
+			if strings.Contains(lines.Text(), "SPDX-License-Identifier: Apache-2.0") {
+				return
+			}
+		}
+		t.Errorf("%s does not begin with SPDX-License-Identifier: Apache-2.0", path)
+	})
+	if count < 50 {
+		t.Errorf("only %d source files were found", count)
+	}
+}
+
+// TestNoSleeping: a test waits for what it waits for. Time that passes by itself
+// is the business of testing/synctest.
+func TestNoSleeping(t *testing.T) {
+	t.Parallel()
+	files := token.NewFileSet()
+	everyFile(t, func(path string) {
+		if !strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		f, err := parser.ParseFile(files, filepath.Join(root, path), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` }) {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if call, ok := n.(*ast.SelectorExpr); ok {
+				if pkg, ok := call.X.(*ast.Ident); ok && pkg.Name == "time" && call.Sel.Name == "Sleep" {
+					t.Errorf("%s sleeps", files.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	})
+}
+
+// firstGeneration is what the first-generation manager got wrong, and the tests
+// that hold this one to do better.
+var firstGeneration = []struct{ sentence, tests string }{
+	{"a restart lost groups, globals, jobs, logs and every node that serf did not report at that moment",
+		"management/service_test.go:TestFirstGenerationRestart management/daemon/daemon_test.go:TestFirstGenerationLife"},
+	{"a request refused half-way left nodes in a wrong status or group", "management/accept_test.go:TestFirstGenerationHalfRefused management/etcd/store_test.go:TestClaimRefused"},
+	{"commissioning a decommissioned node together with an allocated one corrupted the first", "management/accept_test.go:TestFirstGenerationHalfRefused"},
+	{"a refused request replaced the last job", "management/service_test.go:TestFirstGenerationLastJob"},
+	{"an event without nodes killed the daemon", "management/observe_test.go:TestFirstGenerationEvents"},
+	{"an event with several nodes handled only the first", "management/observe_test.go:TestFirstGenerationEvents"},
+	{"listing nodes while events arrived crashed it", "management/observe_test.go:TestFirstGenerationListing"},
+	{"a graceful serf leave was ignored", "management/daemon/daemon_test.go:TestFirstGenerationGracefulLeave monitor/serf/agent_test.go:TestJoinFailReturnLeave"},
+	{"nodes that failed while the monitor was disconnected stayed Discovered", "management/observe_test.go:TestSink monitor/serf/agent_test.go:TestObserverRestart"},
+	{"an address change reached the monitor but not Ansible",
+		"inventory/node_test.go:TestFirstGenerationAddressChange management/service_test.go:TestFirstGenerationAddressChange"},
+	{"a log line over 64 KiB hung the job", "configuration/ansible/ansible_test.go:TestHugeLine management/etcd/log_test.go:TestFirstGenerationLongLine"},
+	{"output was read at 20 lines/s", "configuration/ansible/ansible_test.go:TestOutputLimit management/service_test.go:TestLog"},
+	{"a stalled follower stalled the job", "management/service_test.go:TestLog management/server/meet_test.go:TestStalledFollower"},
+	{"a taken port hung the daemon", "management/daemon/daemon_test.go:TestFirstGenerationTakenPort"},
+	{"SIGTERM orphaned ansible-playbook", "configuration/ansible/ansible_test.go:TestDaemonDies management/daemon/daemon_test.go:TestRestartDuringAJob"},
+	{"a config reload changed only what was shown", "management/daemon/config_test.go:TestFirstGenerationConfig"},
+	{"inventory files could be injected through an address or a label", "inventory/names_test.go:TestFirstGenerationInjection configuration/inventory_test.go:TestEveryCharacterSurvives"},
+	{"extra-vars were visible in ps", "configuration/ansible/ansible_test.go:TestRunToTheEnd"},
+	{"host keys were not checked", "configuration/inventory_test.go:TestKnownHosts configuration/ansible/live_test.go:TestLive management/service_test.go:TestHostKeys"},
+	{"a member without tags became a node called -", "inventory/names_test.go:TestFirstGenerationInjection monitor/member_test.go:TestIdentityOf"},
+	{"the CLI panicked when the daemon was down", "cmd/clusterctl/testdata/unreachable.txtar:clusterctl"},
+	{"the CLI exited 0 on usage errors", "cmd/clusterctl/testdata/usage.txtar:clusterctl clusterctl/clusterctl_test.go:TestExitCodes"},
+}
+
+// TestFirstGeneration: each of these errors has a test, which can be found.
+func TestFirstGeneration(t *testing.T) {
+	t.Parallel()
+	for _, row := range firstGeneration {
+		for _, test := range strings.Fields(row.tests) {
+			file, name, _ := strings.Cut(test, ":")
+			text, err := os.ReadFile(filepath.Join(root, file))
+			if err != nil {
+				t.Errorf("%q: %v", row.sentence, err)
+				continue
+			}
+			if strings.HasSuffix(file, ".go") {
+				name = fmt.Sprintf("func %s(", name)
+			}
+			if !strings.Contains(string(text), name) {
+				t.Errorf("%q: %s has no %s", row.sentence, file, name)
+			}
+		}
+	}
+}
