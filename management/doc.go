@@ -4,7 +4,7 @@
 // jobs that carry it out, their queue, and what the monitor's reports do to the
 // inventory.
 //
-// Decisions are pure functions of facts (accept.go, plan.go, queue.go): they
-// see a snapshot and a time and return what is to be done. The Service does it,
+// Decisions are pure functions of facts (accept.go, queue.go, plan.go): they
+// see a snapshot and a time and return what is to be done. The Service does it (schedule.go, execute.go),
 // through the interfaces in service.go that its adapters satisfy.
 package management
