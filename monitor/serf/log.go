@@ -103,6 +103,7 @@ func parseLine(line string) (logrus.Level, string) {
 	if len(text) > maxLine {
 		text = text[:maxLine] + "…"
 	}
+	text = strings.Join(strings.Fields(text), " ")
 	return level, strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
 			return '?'
