@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"os"
 	"os/exec"
@@ -36,7 +37,16 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	waitTogether()
 	os.Exit(m.Run())
+}
+
+// waitTogether has more tests wait at a time than there are processors, unless
+// the command line says otherwise.
+func waitTogether() {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 }
 
 // dir is a folder whose sockets have a short path.

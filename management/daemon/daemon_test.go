@@ -5,6 +5,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -34,7 +35,16 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "runner" {
 		os.Exit(ansible.Main(os.Args[2]))
 	}
+	waitTogether()
 	os.Exit(m.Run())
+}
+
+// waitTogether has more tests wait at a time than there are processors, unless
+// the command line says otherwise.
+func waitTogether() {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 }
 
 // site is a daemon with everything in folders of its own, and a client of it.

@@ -5,6 +5,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -40,6 +41,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "etcd" { // a server that can be taken away
 		os.Exit(etcd.Main(os.Args[2]))
 	}
+	waitTogether()
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "cm")
 		if err != nil {
@@ -52,6 +54,14 @@ func TestMain(m *testing.M) {
 		defer shared.Close()
 		return m.Run()
 	}())
+}
+
+// waitTogether has more tests wait at a time than there are processors, unless
+// the command line says otherwise.
+func waitTogether() {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 }
 
 func silent() *logrus.Logger {
