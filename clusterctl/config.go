@@ -92,7 +92,11 @@ func (c *call) patchConfig(ctx context.Context, patch api.Vars, did string) erro
 	}
 	if c.format == formatTable {
 		for _, k := range slices.Sorted(maps.Keys(some)) {
-			c.say("%s: %s is now %s (%s)", did, k, scalar(some[k].Value), some[k].Origin)
+			value := scalar(some[k].Value)
+			if value == "" {
+				value = "empty"
+			}
+			c.say("%s: %s is now %s (%s)", did, k, value, some[k].Origin)
 		}
 		return nil
 	}

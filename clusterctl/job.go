@@ -432,6 +432,10 @@ func failures(j api.Job) []string {
 			if h.Unreachable {
 				what = "unreachable"
 			}
+			if r.Playbook == "" {
+				lines = append(lines, fmt.Sprintf("%s: %s (%s)", oneLine(h.Host), oneLine(h.Message), oneLine(r.Phase)))
+				continue
+			}
 			line := fmt.Sprintf("%s: %s", oneLine(h.Host), what)
 			if h.Task != "" {
 				line += fmt.Sprintf(" at the task %q", oneLine(h.Task))

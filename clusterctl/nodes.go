@@ -264,6 +264,9 @@ func nodesSet(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	if patch.ForgetHostKey {
+		c.say("the host key of %s is forgotten; the next contact records it anew", n.Name)
+	}
 	return c.show(view{
 		wire: n, names: []string{n.Name},
 		table: func(p *printer) { p.fields(append([]string{"Name", n.Name}, connectionFields(n.Connection)...)...) },

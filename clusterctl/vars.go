@@ -142,6 +142,10 @@ func varsGet(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
+		if len(m) == 0 && len(c.args) == 0 && (c.format == formatTable || c.format == formatLong) {
+			c.say("no variables are set")
+			return nil
+		}
 		if m, err = pick(m, c.args, s.name); err != nil {
 			return err
 		}

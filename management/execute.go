@@ -412,7 +412,8 @@ func (s *Service) appear(ctx context.Context, j Job, index int) error {
 			return err
 		}
 		seen, absent := map[string]string{}, []string{}
-		for _, t := range j.Targets {
+		for _, name := range j.Runs[index].Hosts {
+			t, _ := j.Target(name)
 			i := slices.IndexFunc(v.Nodes, func(n inventory.Node) bool { return n.Addr == t.Addr && n.State == inventory.Discovered })
 			if i < 0 {
 				absent = append(absent, t.Addr)
@@ -459,7 +460,8 @@ func (s *Service) appear(ctx context.Context, j Job, index int) error {
 				run.Exit = ExitDone
 			}
 			run.Results = map[string]Result{}
-			for _, t := range j.Targets {
+			for _, name := range run.Hosts {
+				t, _ := j.Target(name)
 				r := Result{Done: seen[t.Addr] != "", Begun: true}
 				if !r.Done {
 					r.Message = "not seen"

@@ -475,16 +475,44 @@ func (p *planner) discover() Step {
 	switch {
 	case configured == nil && p.stop == "":
 		return p.run(PhaseConfigure, PlaybookSite, func(t Target) string { return t.Group }, nil)
-	case configured == nil || configured.Exit != ExitDone:
-		cause, reason := p.failure(configured)
-		return p.end(cause, reason, nil)
-	case appeared == nil && p.stop == "":
-		return p.run(PhaseAppear, "", func(t Target) string { return t.Group }, nil)
-	case appeared == nil || appeared.Exit != ExitDone:
-		cause, reason := p.failure(appeared)
-		return p.end(cause, reason, nil)
+	case configured == nil:
+		return p.end(p.stop, p.why, nil)
 	}
-	return p.end("", "", nil)
+	if idle := p.idle(configured); len(idle) > 0 {
+		return p.end(CauseFailed, fmt.Sprintf("%s ran no task on %s; it needs a play for the group %s that installs the agent (the bundled role agent)",
+			PlaybookSite, join(idle), inventory.GroupPrepare), nil)
+	}
+	cause, reason := p.failure(configured)
+	partly := cause == "" || configured.Exit == string(CauseFailed)
+	if appeared == nil && p.stop == "" && partly {
+		// Those that were prepared are waited for, whatever became of the others.
+		step := p.run(PhaseAppear, "", func(t Target) string { return t.Group }, func(t Target) bool { return configured.Results[t.Name].Done })
+		if len(step.Hosts) > 0 {
+			return step
+		}
+	}
+	if appeared != nil && appeared.Exit != ExitDone {
+		late, why := p.failure(appeared)
+		if reason != "" {
+			why = reason + "; " + why
+		}
+		return p.end(late, why, nil)
+	}
+	if cause == "" || appeared != nil && configured.Exit == ExitDone {
+		return p.end("", "", nil)
+	}
+	return p.end(cause, reason, nil)
+}
+
+// idle are the hosts on which a run that succeeded did nothing at all.
+func (p *planner) idle(r *Run) []string {
+	var out []string
+	for _, h := range r.Hosts {
+		if r.Exit == ExitDone && !r.Results[h].Begun {
+			out = append(out, h)
+		}
+	}
+	return out
 }
 
 func orSomeone(s string) string { return orDefault(s, "somebody") }

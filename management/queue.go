@@ -52,7 +52,7 @@ func turn(v *View, groups inventory.Groups, limit int, j Job) Turn {
 				for i, a := range ahead {
 					ids[i] = a.ID
 				}
-				return Turn{Job: j, WaitsFor: ids, Reason: fmt.Sprintf("not legal until %s has ended: %s", jobs(ids), message(err))}
+				return Turn{Job: j, WaitsFor: ids, Reason: fmt.Sprintf("not legal before the end of %s: %s", jobs(ids), message(err))}
 			}
 		}
 		return Turn{Job: j, Err: blame(v, j, err)}

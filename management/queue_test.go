@@ -58,7 +58,7 @@ func TestTurn(t *testing.T) {
 			want{waits: "1 2", says: "2 jobs run, which is the limit"}},
 		{"under the limit", masters, []Request{request(maintenance, "a", ""), request(maintenance, "b", "")}, "1 2", request(commission, "c", w), nil, 3, want{claim: true}},
 		{"a worker waits for its master", three, []Request{request(commission, "a", m)}, "1", request(commission, "b", w), nil, 4,
-			want{waits: "1", says: "not legal until job 1 has ended: b-1 cannot join"}},
+			want{waits: "1", says: "not legal before the end of job 1: b-1 cannot join"}},
 		{"its master has failed", three, []Request{request(commission, "a", m)}, "", request(commission, "b", w), func(v *View) {
 			v.Jobs[0].Status, v.Jobs[0].Ended = Errored, noon.Add(time.Minute)
 		}, 4, want{says: "b-1 cannot join service-worker: no commissioned, Discovered service-master exists outside this request (since job 1, a commission of a-1, ended Errored)"}},

@@ -454,12 +454,12 @@ func (s *Service) History(ctx context.Context, name string, limit int) ([]invent
 
 // SetVars replaces the variables of the scope.
 func (s *Service) SetVars(ctx context.Context, scope Scope, vars configuration.Vars, actor string) (int64, []string, error) {
-	return s.changeVars(ctx, scope, actor, func(configuration.Vars) configuration.Vars { return vars })
+	return s.changeVars(ctx, scope, actor, vars, func(configuration.Vars) configuration.Vars { return vars })
 }
 
 // PatchVars sets the variables of the patch, and unsets those that are null in it.
 func (s *Service) PatchVars(ctx context.Context, scope Scope, patch configuration.Vars, actor string) (int64, []string, error) {
-	return s.changeVars(ctx, scope, actor, func(old configuration.Vars) configuration.Vars {
+	return s.changeVars(ctx, scope, actor, patch, func(old configuration.Vars) configuration.Vars {
 		vars := configuration.Vars{}
 		maps.Copy(vars, old)
 		for k, value := range patch {
@@ -473,7 +473,7 @@ func (s *Service) PatchVars(ctx context.Context, scope Scope, patch configuratio
 	})
 }
 
-func (s *Service) changeVars(ctx context.Context, scope Scope, actor string, change func(configuration.Vars) configuration.Vars) (revision int64, warnings []string, err error) {
+func (s *Service) changeVars(ctx context.Context, scope Scope, actor string, given configuration.Vars, change func(configuration.Vars) configuration.Vars) (revision int64, warnings []string, err error) {
 	err = s.again(ctx, func(v *View) error {
 		if err := s.checkScope(v, scope); err != nil {
 			return err
@@ -483,7 +483,7 @@ func (s *Service) changeVars(ctx context.Context, scope Scope, actor string, cha
 			return invalid(err)
 		}
 		warnings = nil
-		for _, path := range configuration.LooksLikeTemplate(vars) {
+		for _, path := range configuration.LooksLikeTemplate(given) {
 			warnings = append(warnings, templateWarning(path))
 		}
 		revision, err = s.Store.PutVars(ctx, v.Revision, scope, vars)

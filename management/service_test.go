@@ -445,7 +445,7 @@ func TestPrecondition(t *testing.T) {
 	b.begun(g)
 	second := b.ask(commission, "b", worker)
 	ids, why := b.Waits(b.View(), b.job(second.ID))
-	if !slices.Equal(ids, []string{first.ID}) || !strings.Contains(why, "not legal until job 1 has ended") {
+	if !slices.Equal(ids, []string{first.ID}) || !strings.Contains(why, "not legal before the end of job 1") {
 		t.Errorf("it waits for %v: %s", ids, why)
 	}
 	g.open <- failsOn("a-1")

@@ -210,7 +210,7 @@ func TestLogBridge(t *testing.T) {
 		{"[ERR] memberlist: e", logrus.WarnLevel, "memberlist: e"},
 		{"no level", logrus.InfoLevel, "no level"},
 		{"[INFO] serf: attempting reconnect to x", logrus.DebugLevel, "serf: attempting reconnect to x"},
-		{"[WARN] a\nb\x1b[31m\xff", logrus.WarnLevel, "a?b?[31m?"},
+		{"[WARN] a\nb\x1b[31m\xff", logrus.WarnLevel, "a b?[31m?"},
 		{"[INFO] " + strings.Repeat("x", 2000), logrus.InfoLevel, strings.Repeat("x", maxLine) + "…"},
 	} {
 		l.Print(c.line)
