@@ -171,6 +171,34 @@ func (w *world) history(host string) []inventory.Entry {
 	return decode[api.List[inventory.Entry]](w, w.ctl("nodes", "history", w.name(host), "-o", "json")).Items
 }
 
+// A host whose power fails in the middle of a job does not hold the job up for
+// long, nor the others of its batch back.
+func TestPowerFailsInTheMiddleOfAJob(t *testing.T) {
+	w := newWorld(t, setup{small: true})
+	w.commission(master, "host2")
+	id := w.submit("nodes", "commission", "-g", worker, "-e", "hold: go", w.name("host3"), w.name("host4"))
+	w.awaitLog(id, waiting)
+	w.lab("kill", "host3")
+	w.awaitState(inventory.Disappeared, "host3")
+	w.release("go", "host4")
+	j := w.awaitJob(id)
+	if j.Status != api.Errored || !strings.Contains(j.Reason, w.name("host3")) {
+		t.Errorf("the job is %s: %q", j.Status, j.Reason)
+	}
+	if took := j.Ended.Sub(*j.Started); took > 3*time.Minute {
+		t.Errorf("it took %s to notice", took)
+	}
+	w.is("host3", inventory.Quarantined, worker)
+	w.is("host4", inventory.Unallocated, "")
+	if w.has("host4", "/etc/systemtest") {
+		t.Error("host4 was not cleaned")
+	}
+	w.lab("boot", "host3")
+	w.awaitState(inventory.Discovered, "host3")
+	w.do("nodes", "clear", w.name("host3"))
+	w.commission(worker, "host3", "host4")
+}
+
 // A network cut is an absence; what fails because of it is fenced, and comes
 // back when it has healed.
 func TestNetworkCut(t *testing.T) {
@@ -271,6 +299,24 @@ func TestForgetAndDiscoverAgain(t *testing.T) {
 	}
 	if all := w.nodes(); len(all) != 4 {
 		t.Errorf("there are %d nodes, want 4: the host came back under another name", len(all))
+	}
+}
+
+// A host that moves to another address is reached there.
+func TestChangedAddress(t *testing.T) {
+	w := newWorld(t, setup{small: true, hosts: 3})
+	w.commission(master, "host2")
+	w.sh("host2", "ip addr add 10.77.0.112/24 dev eth0; sed -i 's/addr: \"10.77.0.12\"/addr: \"10.77.0.112\"/' /etc/clusterm/agent.yaml")
+	w.sh("host2", "systemctl restart clusterm-agent; iptables -A INPUT -d 10.77.0.12 -p tcp --dport 22 -j REJECT")
+	await(t, time.Minute, "the new address is known", func() (bool, string) {
+		n := w.node("host2")
+		return n.Addr == "10.77.0.112" && n.State == inventory.Discovered, n.Addr
+	})
+	w.is("host2", inventory.Allocated, master)
+	w.do("nodes", "maintenance", w.name("host2"))
+	w.do("nodes", "decommission", w.name("host2"))
+	if w.has("host2", "/etc/systemtest") {
+		t.Error("it was not cleaned at its new address")
 	}
 }
 

@@ -130,6 +130,18 @@ func TestRestartWhileIdle(t *testing.T) {
 			t.Fatalf("after %s", how.how)
 		}
 	}
+	// Who goes while the manager is not there is missed when it is back.
+	w.sh("host1", "systemctl stop clusterm")
+	if r := w.tryCtl("nodes", "get"); r.code != 6 || !strings.Contains(r.stderr, "systemctl") {
+		t.Errorf("without a manager: %s", r)
+	}
+	w.lab("kill", "host3")
+	w.sh("host1", "systemctl start clusterm")
+	w.awaitServing()
+	w.awaitState(inventory.Disappeared, "host3", "host4")
+	w.lab("boot", "host3")
+	w.awaitState(inventory.Discovered, "host1", "host2", "host3")
+
 	w.lab("kill", "host1")
 	w.lab("boot", "host1")
 	w.awaitServing()

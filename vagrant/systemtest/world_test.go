@@ -321,15 +321,14 @@ func (w *world) commission(group string, hosts ...string) api.Job {
 	return w.do(append([]string{"nodes", "commission", "-g", group}, w.nodeNames(hosts...)...)...)
 }
 
-// awaitJob waits until a job has ended.
+// awaitJob waits until a job has ended, however it does.
 func (w *world) awaitJob(id string) api.Job {
 	w.t.Helper()
-	var j api.Job
-	await(w.t, 3*time.Minute, "job "+id+" has ended", func() (bool, string) {
-		j = w.job(id)
-		return j.Status.Ended(), string(j.Status) + " " + j.Phase
-	})
-	return j
+	r := w.tryCtl("job", "wait", id, "-o", "json")
+	if r.code != 0 && r.code != 3 {
+		w.t.Fatal(r)
+	}
+	return decode[api.Job](w, r)
 }
 
 // awaitPhase waits until a job runs the phase.
