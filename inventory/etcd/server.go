@@ -169,7 +169,10 @@ func (s *Server) child(ctx context.Context) error {
 
 // expected are warnings that say nothing to an operator of a server that only
 // this process can reach.
-var expected = []string{"Running http and grpc server on single port", "simple token is not cryptographically signed"}
+var expected = []string{"Running http and grpc server on single port", "simple token is not cryptographically signed",
+	// At the very first start the term is not on disk yet; it is tried again.
+	"missing term information",
+}
 
 // relay passes the child's log lines on, each at its level. A line of any
 // length is taken; what is beyond the buffer is dropped.
