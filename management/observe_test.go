@@ -220,6 +220,9 @@ func TestDiscover(t *testing.T) {
 	})
 	j := b.prepare("10.0.0.1", "fd00::2")
 	host := b.books.started()[0].Hosts[0]
+	if taken, ok := host.Extra["clusterm_taken"].(map[string]any); !ok || len(taken) != 0 {
+		t.Errorf("nobody is there yet: %v", taken)
+	}
 	if host.Name != "10.0.0.1" || host.Addr != "10.0.0.1" || host.Group != inventory.GroupPrepare || host.Extra["clusterm_gossip_port"] != "7946" {
 		t.Errorf("%+v", host)
 	}
@@ -227,7 +230,7 @@ func TestDiscover(t *testing.T) {
 	if got := b.job(j.ID); got.Status != Running {
 		t.Errorf("it does not wait for the second one: %+v", got)
 	}
-	b.must(b.Observe(t.Context(), "gossip", []inventory.Word{at("b", "1", "fd00::2", true)}))
+	b.must(b.Observe(t.Context(), "gossip", []inventory.Word{at("b", "1", "FD00:0::2", true)}))
 	j = b.end(j.ID, "Complete")
 	if phases(j) != "configure:done appear:done" {
 		t.Errorf("%s", phases(j))
@@ -241,11 +244,13 @@ func TestDiscover(t *testing.T) {
 	}
 	_, err := b.Submit(t.Context(), Request{Verb: discover, Addrs: []string{"10.0.0.9", "FD00:0::2"}})
 	b.refused(err, inventory.KindRefused, "fd00::2 is node b-1, which is Discovered already")
-	// A known node that has disappeared is prepared again, as itself.
+	// A known node that has disappeared is prepared again, as itself, and told
+	// whom it must not turn out to be.
 	b.lose("a")
 	j = b.prepare("10.0.0.1")
 	specs := b.books.started()
-	if h := specs[len(specs)-1].Hosts[0]; h.Label != "a" || h.Serial != "1" || !slices.Equal(h.HostKeys, []string{key}) {
+	if h := specs[len(specs)-1].Hosts[0]; h.Label != "a" || h.Serial != "1" || !slices.Equal(h.HostKeys, []string{key}) ||
+		fmt.Sprint(h.Extra["clusterm_taken"]) != "map[b-1:fd00::2]" {
 		t.Errorf("%+v", h)
 	}
 	b.see("a")

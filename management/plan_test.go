@@ -379,6 +379,25 @@ func TestPlan(t *testing.T) {
 			> failed 10.0.0.1=unreachable
 			Errored failed
 			reason: site.yml failed on 10.0.0.1: unreachable: timed out`},
+		{"discover of two fails on one: the other is waited for all the same", planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> failed 10.0.0.1=done 10.0.0.2=unreachable
+			appear  10.0.0.1:cluster-node
+			> done
+			Errored failed
+			reason: site.yml failed on 10.0.0.2: unreachable: timed out`},
+		{"discover of two fails on one, and the other does not appear", planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> failed 10.0.0.1=done 10.0.0.2=unreachable
+			appear  10.0.0.1:cluster-node
+			> absent
+			Errored absent
+			reason: site.yml failed on 10.0.0.2: unreachable: timed out;  ended with status 0`},
+		{"a playbook that has nothing for hosts being prepared", planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> done 10.0.0.1=none
+			Errored failed
+			reason: site.yml ran no task on 10.0.0.1; it needs a play for the group cluster-node that installs the agent (the bundled role agent)`},
 		{"discover is cancelled between", planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
 			configure site.yml 10.0.0.1:cluster-node
 			> done
