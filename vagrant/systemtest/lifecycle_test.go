@@ -332,7 +332,8 @@ func TestDiscover(t *testing.T) {
 		t.Errorf("the address that does answer is blamed: %q", j.Reason)
 	}
 
-	// Over IPv6, with all else.
+	// Over IPv6, and all the way back.
+	before := w.files("host3")
 	j = w.do("discover", "fd77::13")
 	w.awaitState(inventory.Discovered, "host3")
 	if n := w.node("host3"); n.Addr != "fd77::13" {
@@ -340,6 +341,15 @@ func TestDiscover(t *testing.T) {
 	}
 	if len(j.Runs) < 2 || j.Runs[len(j.Runs)-1].Phase != "appear" {
 		t.Errorf("the job ran %+v", j.Runs)
+	}
+
+	w.do("nodes", "forget", w.name("host3"), "--remove-agent")
+	if _, known := w.nodes()[w.name("host3")]; known {
+		t.Error("host3 is still known")
+	}
+	w.leftNothing("host3", before)
+	if w.has("host3", "/var/lib/clusterm-agent") {
+		t.Error("the agent's data is left on host3")
 	}
 
 	// Its gossip is cut off, its ssh is not: the host is prepared, and never seen.
