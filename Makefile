@@ -52,6 +52,10 @@ system: deps lab-deps build ## the tests with the real Ansible, and on real host
 	CLUSTERM_LAB=1 go test -count=1 ./ansible ./configuration/ansible
 	CLUSTERM_LAB=1 go test -count=1 -timeout 60m -v ./vagrant/systemtest/
 
+.PHONY: chaos
+chaos: deps lab-deps build ## processes killed at random while operators work; no two runs are alike, so not part of test
+	CLUSTERM_LAB=1 CLUSTERM_CHAOS=1 go test -count=1 -timeout 60m -v -run TestChaos ./vagrant/systemtest/
+
 .PHONY: lint
 lint: ## formatting, vet, staticcheck, shellcheck
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); [ -z "$$unformatted" ] || { echo "not gofmt'd: $$unformatted"; exit 1; }
