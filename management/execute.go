@@ -200,6 +200,9 @@ func (s *Service) keep(ctx context.Context, id string, run Run, active ActiveRun
 	}
 }
 
+// truncated is the last event of a job that has come to the limit.
+const truncated = "\n{\"event\":\"truncated\",\"message\":\"further events of this job are not kept\"}\n"
+
 // ship copies a stream of the run into the job's log, from where the log ends.
 func (s *Service) ship(ctx context.Context, j Job, run Run, stream Stream, active ActiveRun) error {
 	base := run.Text
@@ -216,13 +219,21 @@ func (s *Service) ship(ctx context.Context, j Job, run Run, stream Stream, activ
 		return err
 	}
 	full := false
+	if n := int64(len(truncated)); limit > 0 && offset >= base+n {
+		// An earlier process may have come to the limit already.
+		end, err := s.Store.ReadLog(ctx, j.ID, stream, offset-n)
+		if err != nil {
+			return err
+		}
+		full = string(end) == truncated
+	}
 	return active.Tail(ctx, stream, max(offset-base, 0), func(data []byte) error {
 		if full {
 			return nil
 		}
 		if limit > 0 && offset+int64(len(data)) > limit {
 			full = true
-			data = []byte("\n{\"event\":\"truncated\",\"message\":\"further events of this job are not kept\"}\n")
+			data = []byte(truncated)
 		}
 		if err := s.append(ctx, j.ID, stream, offset, data); err != nil {
 			return err
