@@ -5,6 +5,7 @@
 // inventory.
 //
 // Decisions are pure functions of facts (accept.go, queue.go, plan.go): they
-// see a snapshot and a time and return what is to be done. The Service does it (schedule.go, execute.go),
-// through the interfaces in service.go that its adapters satisfy.
+// see a snapshot and a time and return what is to be done. The Service does it
+// (schedule.go, execute.go), through the interfaces in service.go and store.go
+// that its adapters satisfy.
 package management
