@@ -44,8 +44,9 @@ type route struct {
 	path   string
 	serve  handler
 	door   door
-	reads  bool // changes nothing, whatever its method
-	lasts  bool // streams, or waits on demand
+	query  []string // the query parameters that it reads; under /v1 others are refused
+	reads  bool     // changes nothing, whatever its method
+	lasts  bool     // streams, or waits on demand
 }
 
 func (rt route) changes() bool {
@@ -170,7 +171,7 @@ func distance(a, b string) int {
 func (s *Server) handle(w http.ResponseWriter, r *http.Request, rt route) {
 	started := time.Now()
 	rec := &recorder{ResponseWriter: w, stall: s.Stall}
-	n := &note{fields: logrus.Fields{}}
+	n := &note{fields: logrus.Fields{}, query: rt.query}
 	r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
 	rec.Header().Set("Cache-Control", "no-store")
 	rec.Header().Set("X-Content-Type-Options", "nosniff")
@@ -284,6 +285,7 @@ func (s *Server) explain(r *http.Request, err error) *inventory.Error {
 // note is what a handler has to say about its request, for the records.
 type note struct {
 	actor  string
+	query  []string // the query parameters of its route
 	fields logrus.Fields
 }
 
@@ -382,8 +384,9 @@ func param(r *http.Request, name string) (string, error) {
 	return value, nil
 }
 
-// query reads the query. Names other than these are refused.
-func query(r *http.Request, allowed ...string) (url.Values, error) {
+// query reads the query. Names that the route does not have are refused.
+func query(r *http.Request) (url.Values, error) {
+	allowed := noteIn(r).query
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the query does not parse: %w", err)

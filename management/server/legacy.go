@@ -21,6 +21,7 @@ import (
 // passed over, as they were then.
 func (s *Server) legacy() []route {
 	get, post := http.MethodGet, http.MethodPost
+	extra := []string{"extra_vars"}
 	routes := []route{
 		{method: get, path: api.LegacyNodes, serve: s.legacyNodes},
 		{method: post, path: api.LegacyNodes, serve: s.legacyNodes, reads: true},
@@ -28,14 +29,14 @@ func (s *Server) legacy() []route {
 		{method: get, path: api.LegacyGlobals, serve: s.legacyGlobals},
 		{method: get, path: api.LegacyJob, serve: s.legacyJob},
 		{method: get, path: api.LegacyLogs, serve: s.legacyLogs, lasts: true},
-		{method: post, path: api.LegacySetGlobals, serve: s.legacySetGlobals},
+		{method: post, path: api.LegacySetGlobals, serve: s.legacySetGlobals, query: extra},
 		{method: post, path: api.LegacyMonitorEvent, serve: s.legacyEvent},
 		{method: post, path: api.LegacyMonitorNamed, serve: s.legacyMembers},
 		{method: post, path: api.LegacyMonitorNode, serve: s.legacyMember},
 		{method: get, path: api.LegacyConfig, serve: s.legacyConfig},
 		{method: post, path: api.LegacyConfig, serve: s.legacySetConfig},
-		{method: post, path: api.LegacyDiscover, serve: s.legacySubmit(inventory.VerbDiscover)},
-		{method: post, path: api.LegacyUpdate, serve: s.legacySubmit(inventory.VerbUpdate)},
+		{method: post, path: api.LegacyDiscover, serve: s.legacySubmit(inventory.VerbDiscover), query: extra},
+		{method: post, path: api.LegacyUpdate, serve: s.legacySubmit(inventory.VerbUpdate), query: extra},
 	}
 	for _, verb := range []struct {
 		one, many string
@@ -46,8 +47,8 @@ func (s *Server) legacy() []route {
 		{api.LegacyMaintenanceOne, api.LegacyMaintenance, inventory.VerbMaintenance},
 	} {
 		routes = append(routes,
-			route{method: post, path: verb.many, serve: s.legacySubmit(verb.verb)},
-			route{method: post, path: verb.one, serve: s.legacySubmit(verb.verb)},
+			route{method: post, path: verb.many, serve: s.legacySubmit(verb.verb), query: extra},
+			route{method: post, path: verb.one, serve: s.legacySubmit(verb.verb), query: extra},
 		)
 	}
 	for i := range routes {

@@ -14,7 +14,7 @@ import (
 // getLog serves one of the two logs of a job.
 func (s *Server) getLog(stream management.Stream, contentType string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		v, q, err := s.read(w, r, "offset", "follow")
+		v, q, err := s.read(w, r)
 		if err != nil {
 			return err
 		}

@@ -34,18 +34,18 @@ const (
 // v1 are the routes of the versioned API.
 func (s *Server) v1() []route {
 	routes := []route{
-		{method: http.MethodGet, path: api.PathNodes, serve: s.getNodes},
+		{method: http.MethodGet, path: api.PathNodes, serve: s.getNodes, query: []string{"name", "status", "state", "group"}},
 		{method: http.MethodGet, path: api.PathNode, serve: s.getNode},
 		{method: http.MethodPatch, path: api.PathNode, serve: s.patchNode},
-		{method: http.MethodGet, path: api.PathHistory, serve: s.getHistory},
+		{method: http.MethodGet, path: api.PathHistory, serve: s.getHistory, query: []string{"limit"}},
 		{method: http.MethodPost, path: api.PathForget, serve: s.postForget},
 		{method: http.MethodGet, path: api.PathGroups, serve: s.getGroups},
-		{method: http.MethodGet, path: api.PathJobs, serve: s.getJobs},
+		{method: http.MethodGet, path: api.PathJobs, serve: s.getJobs, query: []string{"status", "node", "limit"}},
 		{method: http.MethodPost, path: api.PathJobs, serve: s.postJob},
-		{method: http.MethodGet, path: api.PathJob, serve: s.getJob, lasts: true},
+		{method: http.MethodGet, path: api.PathJob, serve: s.getJob, query: []string{"vars", "wait", "after"}, lasts: true},
 		{method: http.MethodPost, path: api.PathCancel, serve: s.postCancel},
-		{method: http.MethodGet, path: api.PathLog, serve: s.getLog(management.StreamText, api.TypeText), lasts: true},
-		{method: http.MethodGet, path: api.PathEvents, serve: s.getLog(management.StreamEvents, api.TypeLines), lasts: true},
+		{method: http.MethodGet, path: api.PathLog, serve: s.getLog(management.StreamText, api.TypeText), query: []string{"offset", "follow"}, lasts: true},
+		{method: http.MethodGet, path: api.PathEvents, serve: s.getLog(management.StreamEvents, api.TypeLines), query: []string{"offset", "follow"}, lasts: true},
 		{method: http.MethodGet, path: api.PathConfig, serve: s.getConfig},
 		{method: http.MethodPatch, path: api.PathConfig, serve: s.patchConfig},
 		{method: http.MethodGet, path: api.PathHealth, serve: s.getHealth},
@@ -54,19 +54,23 @@ func (s *Server) v1() []route {
 	for _, vars := range []struct {
 		path  string
 		scope func(*http.Request) (management.Scope, error)
+		query []string
 	}{
-		{api.PathGlobalVars, func(*http.Request) (management.Scope, error) { return management.ScopeGlobal, nil }},
-		{api.PathGroupVars, named(management.ScopeGroup)},
-		{api.PathNodeVars, named(management.ScopeNode)},
+		{api.PathGlobalVars, func(*http.Request) (management.Scope, error) { return management.ScopeGlobal, nil }, nil},
+		{api.PathGroupVars, named(management.ScopeGroup), nil},
+		{api.PathNodeVars, named(management.ScopeNode), []string{"merged"}},
 	} {
 		routes = append(routes,
-			route{method: http.MethodGet, path: vars.path, serve: s.getVars(vars.scope, vars.path == api.PathNodeVars)},
+			route{method: http.MethodGet, path: vars.path, serve: s.getVars(vars.scope), query: vars.query},
 			route{method: http.MethodPut, path: vars.path, serve: s.changeVars(vars.scope, s.Manager.SetVars)},
 			route{method: http.MethodPatch, path: vars.path, serve: s.changeVars(vars.scope, s.Manager.PatchVars)},
 		)
 	}
 	for i := range routes {
 		routes[i].door = doorV1
+		if routes[i].method == http.MethodGet {
+			routes[i].query = append(routes[i].query, "min_revision")
+		}
 	}
 	if s.Metrics != nil {
 		routes = append(routes, route{method: http.MethodGet, path: api.PathMetrics, door: doorPlain, serve: func(w http.ResponseWriter, r *http.Request) error {
@@ -78,8 +82,8 @@ func (s *Server) v1() []route {
 }
 
 // read begins a read: it checks the query and waits for min_revision.
-func (s *Server) read(w http.ResponseWriter, r *http.Request, allowed ...string) (*management.View, url.Values, error) {
-	q, err := query(r, append(allowed, "min_revision")...)
+func (s *Server) read(w http.ResponseWriter, r *http.Request) (*management.View, url.Values, error) {
+	q, err := query(r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -131,7 +135,7 @@ func listOf[T any](v *management.View, items []T) api.List[T] {
 }
 
 func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r, "name", "status", "state", "group")
+	v, q, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
@@ -243,7 +247,7 @@ func (s *Server) change(r *http.Request) (string, error) {
 }
 
 func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r, "limit")
+	v, q, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
@@ -289,7 +293,7 @@ func (s *Server) getGroups(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r, "status", "node", "limit")
+	v, q, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
@@ -403,7 +407,7 @@ func extraVars(raw json.RawMessage) (configuration.Vars, error) {
 // with after as soon as its record is newer than that, or when the time is
 // over, whatever comes first.
 func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r, "vars", "wait", "after")
+	v, q, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
@@ -489,13 +493,9 @@ func named(scope func(string) management.Scope) func(*http.Request) (management.
 	}
 }
 
-func (s *Server) getVars(scopeOf func(*http.Request) (management.Scope, error), canMerge bool) handler {
-	var allowed []string
-	if canMerge {
-		allowed = []string{"merged"}
-	}
+func (s *Server) getVars(scopeOf func(*http.Request) (management.Scope, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		_, q, err := s.read(w, r, allowed...)
+		_, q, err := s.read(w, r)
 		if err != nil {
 			return err
 		}
@@ -599,7 +599,7 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r, "min_revision"); err != nil {
+	if _, err := query(r); err != nil {
 		return err
 	}
 	h := s.Health(r.Context())
@@ -611,7 +611,7 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) getVersion(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r, "min_revision"); err != nil {
+	if _, err := query(r); err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, s.Version)
