@@ -80,6 +80,7 @@ type Playbooks interface {
 type Settings struct {
 	Groups      inventory.Groups
 	Vars        configuration.Vars // the lowest layer; may hold templates
+	Secrets     configuration.Secrets
 	Connection  configuration.Connection
 	Connections map[string]configuration.Connection // by group
 	JobLimit    int                                 // jobs at a time
@@ -179,6 +180,9 @@ func (s *Service) Submit(ctx context.Context, r Request) (Job, error) {
 	}
 	if err := configuration.CheckVars(r.Extra); err != nil {
 		return Job{}, invalid(err)
+	}
+	if _, err := settings.Secrets.Restore(r.Extra, nil); err != nil {
+		return Job{}, err
 	}
 	if r.Verb == inventory.VerbForget {
 		for _, name := range r.Nodes {
@@ -454,15 +458,15 @@ func (s *Service) History(ctx context.Context, name string, limit int) ([]invent
 
 // SetVars replaces the variables of the scope.
 func (s *Service) SetVars(ctx context.Context, scope Scope, vars configuration.Vars, actor string) (int64, []string, error) {
-	return s.changeVars(ctx, scope, actor, vars, func(configuration.Vars) configuration.Vars { return vars })
+	return s.changeVars(ctx, scope, actor, vars, func(_, given configuration.Vars) configuration.Vars { return given })
 }
 
 // PatchVars sets the variables of the patch, and unsets those that are null in it.
 func (s *Service) PatchVars(ctx context.Context, scope Scope, patch configuration.Vars, actor string) (int64, []string, error) {
-	return s.changeVars(ctx, scope, actor, patch, func(old configuration.Vars) configuration.Vars {
+	return s.changeVars(ctx, scope, actor, patch, func(old, given configuration.Vars) configuration.Vars {
 		vars := configuration.Vars{}
 		maps.Copy(vars, old)
-		for k, value := range patch {
+		for k, value := range given {
 			if value == nil {
 				delete(vars, k)
 			} else {
@@ -473,12 +477,16 @@ func (s *Service) PatchVars(ctx context.Context, scope Scope, patch configuratio
 	})
 }
 
-func (s *Service) changeVars(ctx context.Context, scope Scope, actor string, given configuration.Vars, change func(configuration.Vars) configuration.Vars) (revision int64, warnings []string, err error) {
+func (s *Service) changeVars(ctx context.Context, scope Scope, actor string, given configuration.Vars, change func(old, given configuration.Vars) configuration.Vars) (revision int64, warnings []string, err error) {
 	err = s.again(ctx, func(v *View) error {
 		if err := s.checkScope(v, scope); err != nil {
 			return err
 		}
-		vars := change(v.Vars(scope))
+		restored, err := s.Settings().Secrets.Restore(given, v.Vars(scope))
+		if err != nil {
+			return err
+		}
+		vars := change(v.Vars(scope), restored)
 		if err := configuration.CheckVars(vars); err != nil {
 			return invalid(err)
 		}
@@ -513,28 +521,41 @@ func (s *Service) checkScope(v *View, scope Scope) error {
 	return inventory.Errorf(inventory.KindInvalid, "%q is not a scope of variables", scope).Do("use global, group/NAME or node/NAME")
 }
 
-// Vars returns the variables of the scope.
+// Vars returns the variables of the scope, secrets hidden.
 func (s *Service) Vars(scope Scope) (configuration.Vars, error) {
 	v := s.View()
 	if err := s.checkScope(v, scope); err != nil {
 		return nil, err
 	}
-	return v.Vars(scope), nil
+	return s.Settings().Secrets.HideVars(v.Vars(scope)), nil
 }
 
-// MergedVars are a node's variables as a job would pin them now, without a request's.
+// MergedVars are a node's variables as a job would pin them now, without a
+// request's, secrets hidden.
 func (s *Service) MergedVars(name string) (map[string]configuration.Var, error) {
 	v := s.View()
 	n, err := v.Node(name)
 	if err != nil {
 		return nil, err
 	}
-	return merged(v, s.Settings(), n.Group, n.Name), nil
+	settings := s.Settings()
+	return settings.Secrets.HideMerged(merged(v, settings, n.Group, n.Name)), nil
 }
 
-// Inputs returns what a job was accepted with.
+// Inputs returns what a job was accepted with, secrets hidden.
 func (s *Service) Inputs(ctx context.Context, id string) (Inputs, error) {
-	return s.Store.Inputs(ctx, id)
+	in, err := s.Store.Inputs(ctx, id)
+	if err != nil {
+		return Inputs{}, err
+	}
+	secrets := s.Settings().Secrets
+	in.Extra = secrets.HideVars(in.Extra)
+	vars := make(map[string]map[string]configuration.Var, len(in.Vars))
+	for host, v := range in.Vars {
+		vars[host] = secrets.HideMerged(v)
+	}
+	in.Vars = vars
+	return in, nil
 }
 
 // invalid makes an error of the configuration package the caller's.

@@ -35,20 +35,23 @@ var Example []byte
 // Config is the configuration of a daemon. The example file says what each key
 // means; the yaml tags are the keys.
 type Config struct {
-	DataDir   string                              `yaml:"data_dir"`
-	Socket    string                              `yaml:"socket"`
-	PlainHTTP string                              `yaml:"plain_http"`
-	Node      Node                                `yaml:"node"`
-	Gossip    Gossip                              `yaml:"gossip"`
-	Groups    inventory.Groups                    `yaml:"groups"`
-	Playbooks string                              `yaml:"playbooks"`
-	Ansible   string                              `yaml:"ansible_playbook"`
-	Vars      configuration.Vars                  `yaml:"vars"`
-	SSH       configuration.Connection            `yaml:"ssh"`
-	GroupSSH  map[string]configuration.Connection `yaml:"group_ssh"`
-	Jobs      Jobs                                `yaml:"jobs"`
-	MaxBody   int64                               `yaml:"max_body"`
-	LogLevel  string                              `yaml:"log_level"`
+	DataDir   string             `yaml:"data_dir"`
+	Socket    string             `yaml:"socket"`
+	PlainHTTP string             `yaml:"plain_http"`
+	Node      Node               `yaml:"node"`
+	Gossip    Gossip             `yaml:"gossip"`
+	Groups    inventory.Groups   `yaml:"groups"`
+	Playbooks string             `yaml:"playbooks"`
+	Ansible   string             `yaml:"ansible_playbook"`
+	Vars      configuration.Vars `yaml:"vars"`
+
+	SecretVars configuration.Secrets `yaml:"secret_vars"`
+
+	SSH      configuration.Connection            `yaml:"ssh"`
+	GroupSSH map[string]configuration.Connection `yaml:"group_ssh"`
+	Jobs     Jobs                                `yaml:"jobs"`
+	MaxBody  int64                               `yaml:"max_body"`
+	LogLevel string                              `yaml:"log_level"`
 }
 
 // Node is the identity of the daemon's own host.
@@ -129,13 +132,14 @@ type Jobs struct {
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
-		DataDir:  "/var/lib/clusterm",
-		Socket:   api.DefaultSocket,
-		Gossip:   Gossip{Bind: "0.0.0.0:7946", Join: []string{}},
-		Groups:   inventory.DefaultGroups(),
-		Ansible:  "ansible-playbook",
-		Vars:     configuration.Vars{},
-		GroupSSH: map[string]configuration.Connection{},
+		DataDir:    "/var/lib/clusterm",
+		Socket:     api.DefaultSocket,
+		Gossip:     Gossip{Bind: "0.0.0.0:7946", Join: []string{}},
+		Groups:     inventory.DefaultGroups(),
+		Ansible:    "ansible-playbook",
+		Vars:       configuration.Vars{},
+		SecretVars: configuration.DefaultSecrets(),
+		GroupSSH:   map[string]configuration.Connection{},
 		Jobs: Jobs{
 			Limit: 4, Timeout: api.Duration(time.Hour), Forks: 50, Appear: api.Duration(2 * time.Minute),
 			RunnerLease: api.Duration(10 * time.Minute), Keep: 1000, KeepFor: api.Duration(30 * 24 * time.Hour),
@@ -257,6 +261,9 @@ func (c *Config) Check() error {
 	if err := configuration.CheckVars(c.Vars); err != nil {
 		return bad("vars", "%w", err)
 	}
+	if err := c.SecretVars.Check(); err != nil {
+		return bad("secret_vars", "%w", err)
+	}
 	if err := c.SSH.Check(); err != nil {
 		return bad("ssh", "%w", err)
 	}
@@ -377,6 +384,8 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 			return Config{}, inventory.Errorf(inventory.KindInvalid, "there is no key %q in the configuration", key).Do("see clusterctl config get")
 		case key == "vars":
 			c.Vars = nil
+		case key == "secret_vars":
+			c.SecretVars = nil
 		case key == "group_ssh":
 			c.GroupSSH = nil
 		}

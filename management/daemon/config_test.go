@@ -142,7 +142,8 @@ func TestLoadConfigRefuses(t *testing.T) {
 var settable = map[string]any{
 	"groups":    []any{map[string]any{"name": "service-master"}, map[string]any{"name": "service-worker"}},
 	"playbooks": "/srv/playbooks", "ansible_playbook": "/usr/local/bin/ansible-playbook", "vars": map[string]any{"a": "b"},
-	"ssh.user": "root", "ssh.key_file": "/etc/key", "ssh.port": 2222, "ssh.become": true, "ssh.become_user": "admin", "ssh.jump": "gate", "ssh.python": "/usr/bin/python3",
+	"secret_vars": []any{"*_pin"},
+	"ssh.user":    "root", "ssh.key_file": "/etc/key", "ssh.port": 2222, "ssh.become": true, "ssh.become_user": "admin", "ssh.jump": "gate", "ssh.python": "/usr/bin/python3",
 	"group_ssh":  map[string]any{"service-worker": map[string]any{"user": "worker"}},
 	"jobs.limit": 9, "jobs.timeout": "2h", "jobs.forks": 5, "jobs.appear": "5m", "jobs.runner_lease": "20m", "jobs.keep": 10, "jobs.keep_for": "24h",
 	"jobs.keep_bytes": 1 << 21, "jobs.output_limit": 1 << 17, "max_body": 4096, "log_level": "debug",

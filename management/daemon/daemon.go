@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -441,7 +442,7 @@ func (d *Daemon) effective() Config {
 func (d *Daemon) settings() management.Settings {
 	c := d.effective()
 	s := management.Settings{
-		Groups: c.Groups, Vars: c.Vars, Connection: c.SSH, Connections: c.GroupSSH,
+		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Connection: c.SSH, Connections: c.GroupSSH,
 		JobLimit: c.Jobs.Limit, Timeout: time.Duration(c.Jobs.Timeout), Appear: time.Duration(c.Jobs.Appear),
 		Lease: time.Duration(c.Jobs.RunnerLease), KeepJobs: c.Jobs.Keep, KeepFor: time.Duration(c.Jobs.KeepFor),
 		KeepBytes: c.Jobs.KeepBytes, EventLimit: c.Jobs.OutputLimit,
@@ -474,6 +475,9 @@ func (d *Daemon) Config() api.Config {
 		if own, ok := found[k.key]; ok && k.value == "" {
 			k.value, origin = own, "found"
 		}
+		if k.key == "vars" {
+			k.value = c.SecretVars.HideVars(c.Vars)
+		}
 		out[k.key] = api.Setting{Value: k.value, Origin: origin, Settable: !isFileKey(k.key)}
 	}
 	return out
@@ -487,8 +491,15 @@ func (d *Daemon) PatchConfig(ctx context.Context, patch map[string]any, actor st
 	}
 	v := d.store.View()
 	overlay := map[string]any{}
-	for key, value := range v.Overlay {
-		overlay[key] = value
+	maps.Copy(overlay, v.Overlay)
+	if vars, ok := patch["vars"].(map[string]any); ok {
+		c := d.effective()
+		restored, err := c.SecretVars.Restore(vars, c.Vars)
+		if err != nil {
+			return nil, err
+		}
+		patch = maps.Clone(patch)
+		patch["vars"] = map[string]any(restored)
 	}
 	for key, value := range patch {
 		if value == nil {
