@@ -88,12 +88,12 @@ func (gs Groups) needed(name string) bool {
 // Default is the group of a commission that names none: the first group that
 // others need as long as nobody is commissioned in it, else the first group
 // that needs it; with no rules at all the first group.
-func (gs Groups) Default(nodes []Node) string {
+func (gs Groups) Default(nodes []*Node) string {
 	for _, g := range gs {
 		if !gs.needed(g.Name) {
 			continue
 		}
-		if !slices.ContainsFunc(nodes, func(n Node) bool { return n.Group == g.Name && n.Commissioned() }) {
+		if !slices.ContainsFunc(nodes, func(n *Node) bool { return n.Group == g.Name && n.Commissioned() }) {
 			return g.Name
 		}
 		for _, dependent := range gs {
@@ -110,7 +110,7 @@ func (gs Groups) Default(nodes []Node) string {
 
 // CheckJoin refuses to bring the batch into the group while the group it needs
 // has no commissioned, Discovered node outside the batch.
-func (gs Groups) CheckJoin(nodes []Node, batch []string, group string) error {
+func (gs Groups) CheckJoin(nodes []*Node, batch []string, group string) error {
 	g, err := gs.Get(group)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (gs Groups) CheckJoin(nodes []Node, batch []string, group string) error {
 // another group without what they need. Where it already lacks it, and the
 // batch would change nothing about that, it is refused as well: the dependents
 // go first.
-func (gs Groups) CheckLeave(nodes []Node, batch []string) error {
+func (gs Groups) CheckLeave(nodes []*Node, batch []string) error {
 	leavers := set(batch)
 	for _, g := range gs {
 		if g.Needs == "" {
@@ -155,7 +155,7 @@ func (gs Groups) CheckLeave(nodes []Node, batch []string) error {
 }
 
 // providers are the commissioned, Discovered nodes of the group outside the batch.
-func providers(nodes []Node, group string, batch []string) []string {
+func providers(nodes []*Node, group string, batch []string) []string {
 	out := set(batch)
 	var names []string
 	for _, n := range nodes {

@@ -9,8 +9,8 @@ import (
 )
 
 // fleet reads "name group status state [verb]" lines.
-func fleet(t *testing.T, lines ...string) []Node {
-	var nodes []Node
+func fleet(t *testing.T, lines ...string) []*Node {
+	var nodes []*Node
 	for _, l := range lines {
 		f := strings.Fields(l)
 		n := Node{Name: f[0], Group: map[string]string{"m": GroupMaster, "w": GroupWorker, "-": ""}[f[1]]}
@@ -23,7 +23,7 @@ func fleet(t *testing.T, lines ...string) []Node {
 		if len(f) > 4 {
 			n.Verb = Verb(f[4])
 		}
-		nodes = append(nodes, n)
+		nodes = append(nodes, &n)
 	}
 	return nodes
 }
@@ -96,12 +96,12 @@ func TestJoinGrid(t *testing.T) {
 		for _, st := range States {
 			for _, verb := range []Verb{VerbCommission, VerbUpdate, VerbMaintenance, VerbDecommission} {
 				for _, inside := range []bool{false, true} {
-					master := Node{Name: "m-1", Group: GroupMaster, Status: s.Status, State: st.State, Verb: verb}
+					master := &Node{Name: "m-1", Group: GroupMaster, Status: s.Status, State: st.State, Verb: verb}
 					batch := []string{"w-1"}
 					if inside {
 						batch = append(batch, "m-1")
 					}
-					err := DefaultGroups().CheckJoin([]Node{master}, batch, GroupWorker)
+					err := DefaultGroups().CheckJoin([]*Node{master}, batch, GroupWorker)
 					if want := master.Commissioned() && st.State == Discovered && !inside; (err == nil) != want {
 						t.Errorf("master %s %s %s, inside %v: %v", s.Status, st.State, verb, inside, err)
 					} else if err != nil && (KindOf(err) != KindRefused || !strings.Contains(err.Error(), "w-1") || !strings.Contains(err.Error(), GroupMaster)) {

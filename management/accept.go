@@ -15,12 +15,8 @@ const maxQueued = 1000
 
 // project returns the nodes as they will be if every job that has not ended
 // succeeds, those numbered before seq only (0: all).
-func project(v *View, seq uint64) []inventory.Node {
-	nodes := slices.Clone(v.Nodes)
-	index, gone := make(map[string]int, len(nodes)), map[string]bool{}
-	for i, n := range nodes {
-		index[n.Name] = i
-	}
+func project(v *View, seq uint64) []*inventory.Node {
+	later := map[string]*inventory.Node{} // nil: gone
 	for _, j := range v.Jobs {
 		if j.Status.Ended() || seq != 0 && j.Seq() >= seq {
 			continue
@@ -30,22 +26,38 @@ func project(v *View, seq uint64) []inventory.Node {
 			continue // discover changes no known node
 		}
 		for _, target := range j.Targets {
-			i, ok := index[target.Name]
-			if !ok {
+			n, changed := later[target.Name]
+			if !changed {
+				n = find(v.Nodes, target.Name)
+			}
+			if n == nil {
 				continue
 			}
-			n := &nodes[i]
-			if t.Success == "" {
-				gone[n.Name] = true
-			}
-			n.Status, n.Group = t.Success, target.Group
+			m := *n
+			m.Status, m.Group = t.Success, target.Group
 			if o, ok := j.Outcomes[n.Name]; ok {
-				n.Status, n.Group = o.Status, o.Group
+				m.Status, m.Group = o.Status, o.Group
 			}
-			n.Job, n.Verb, n.Before = "", "", nil
+			m.Job, m.Verb, m.Before = "", "", nil
+			later[n.Name] = &m
+			if t.Success == "" {
+				later[n.Name] = nil
+			}
 		}
 	}
-	return slices.DeleteFunc(nodes, func(n inventory.Node) bool { return gone[n.Name] })
+	if len(later) == 0 {
+		return v.Nodes
+	}
+	nodes := make([]*inventory.Node, 0, len(v.Nodes))
+	for _, n := range v.Nodes {
+		if m, changed := later[n.Name]; changed {
+			n = m
+		}
+		if n != nil {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
 }
 
 // accept decides whether the request can become a job, given the view. It
@@ -169,22 +181,18 @@ func checkNames(r Request, names []string) error {
 	return nil
 }
 
-// legal refuses a job that the table or the rules do not allow on the nodes as
-// given, and fills its targets with what they are.
-func legal(nodes []inventory.Node, groups inventory.Groups, j *Job) error {
+// legal refuses a job that the table or the rules do not allow on the nodes,
+// sorted by name, as given, and fills its targets with what they are.
+func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 	if j.Verb == inventory.VerbDiscover {
 		return identify(nodes, j)
 	}
 	t, _ := inventory.TransitionOf(j.Verb)
-	index := make(map[string]*inventory.Node, len(nodes))
-	for i := range nodes {
-		index[nodes[i].Name] = &nodes[i]
-	}
 	var refusals []*inventory.Error
 	for i := range j.Targets {
 		target := &j.Targets[i]
-		n, ok := index[target.Name]
-		if !ok {
+		n := find(nodes, target.Name)
+		if n == nil {
 			refusals = append(refusals, inventory.Errorf(inventory.KindRefused, "%s is no longer known, or will be forgotten by then", target.Name).About(target.Name))
 			continue
 		}
@@ -219,7 +227,7 @@ func after(j Job, n inventory.Node) string {
 	return ""
 }
 
-func rules(nodes []inventory.Node, groups inventory.Groups, j *Job) error {
+func rules(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 	batch := j.Names()
 	switch j.Verb {
 	case inventory.VerbUpdate, inventory.VerbDecommission:
@@ -245,7 +253,7 @@ func rules(nodes []inventory.Node, groups inventory.Groups, j *Job) error {
 
 // identify finds the known nodes behind the addresses of a discover and refuses
 // those that need none.
-func identify(nodes []inventory.Node, j *Job) error {
+func identify(nodes []*inventory.Node, j *Job) error {
 	var refusals []*inventory.Error
 	for i := range j.Targets {
 		target := &j.Targets[i]

@@ -34,10 +34,19 @@ func view(t *testing.T, lines ...string) *View {
 		if n.Status.InProgress() {
 			n.Job = "99"
 		}
-		v.Nodes = append(v.Nodes, n)
+		v.Nodes = append(v.Nodes, &n)
 	}
-	slices.SortFunc(v.Nodes, func(a, b inventory.Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(v.Nodes, func(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) })
 	return v
+}
+
+// records are the view's nodes by value, for comparing and for printing.
+func records(v *View) []inventory.Node {
+	out := make([]inventory.Node, len(v.Nodes))
+	for i, n := range v.Nodes {
+		out[i] = *n
+	}
+	return out
 }
 
 func names(labels string) []string {
@@ -88,7 +97,7 @@ func claimed(t *testing.T, v *View, id string) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				v.Nodes[k] = held
+				v.Nodes[k] = &held
 			}
 		}
 	}
@@ -285,12 +294,12 @@ func TestQueueIsBounded(t *testing.T) {
 func TestFirstGenerationHalfRefused(t *testing.T) {
 	t.Parallel()
 	v := view(t, "a - Decommissioned Discovered", "b m Allocated Discovered", "c - Unallocated Discovered")
-	before := fmt.Sprintf("%+v", v.Nodes)
+	before := fmt.Sprintf("%+v", records(v))
 	_, err := accept(v, inventory.DefaultGroups(), request(inventory.VerbCommission, "a b c", inventory.GroupWorker))
 	if e, ok := err.(*inventory.Error); !ok || e.Kind != inventory.KindRefused || !slices.Equal(e.Nodes, []string{"b-1"}) {
 		t.Errorf("%v", err)
 	}
-	if after := fmt.Sprintf("%+v", v.Nodes); after != before {
+	if after := fmt.Sprintf("%+v", records(v)); after != before {
 		t.Errorf("nodes were changed:\n%s\n%s", before, after)
 	}
 }

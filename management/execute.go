@@ -425,7 +425,7 @@ func (s *Service) appear(ctx context.Context, j Job, index int) error {
 		seen, absent := map[string]string{}, []string{}
 		for _, name := range j.Runs[index].Hosts {
 			t, _ := j.Target(name)
-			i := slices.IndexFunc(v.Nodes, func(n inventory.Node) bool { return n.Addr == t.Addr && n.State == inventory.Discovered })
+			i := slices.IndexFunc(v.Nodes, func(n *inventory.Node) bool { return n.Addr == t.Addr && n.State == inventory.Discovered })
 			if i < 0 {
 				absent = append(absent, t.Addr)
 				continue

@@ -134,7 +134,7 @@ func TestTurnTakesTheNodesAsTheyAre(t *testing.T) {
 	queue(t, v, request(inventory.VerbDecommission, "a", ""))
 	j := queue(t, v, request(inventory.VerbCommission, "a", inventory.GroupMaster))
 	v.Jobs[0].Status = Complete
-	n := &v.Nodes[0]
+	n := v.Nodes[0]
 	n.Status, n.Group, n.Residue, n.Addr = inventory.Decommissioned, "", []string{inventory.GroupMaster}, "10.0.0.77"
 	got := turn(v, inventory.DefaultGroups(), 4, j)
 	if target := got.Job.Targets[0]; !got.Claim || target.From != inventory.Decommissioned || target.FromGroup != "" || target.Addr != "10.0.0.77" ||

@@ -461,7 +461,7 @@ func (b *bench) until(what string, is func(*View) bool) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			b.t.Fatalf("%s: not so after 20 s\njobs %+v\nnodes %+v", what, v.Jobs, v.Nodes)
+			b.t.Fatalf("%s: not so after 20 s\njobs %+v\nnodes %+v", what, v.Jobs, records(v))
 		}
 	}
 }
@@ -555,4 +555,13 @@ func (b *bench) refused(err error, kind inventory.Kind, words ...string) {
 			b.t.Errorf("%q is not in: %v", w, err)
 		}
 	}
+}
+
+// records are the view's nodes by value, for comparing and for printing.
+func records(v *View) []inventory.Node {
+	out := make([]inventory.Node, len(v.Nodes))
+	for i, n := range v.Nodes {
+		out[i] = *n
+	}
+	return out
 }

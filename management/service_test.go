@@ -374,7 +374,7 @@ func TestFirstGenerationRestart(t *testing.T) {
 	before, log := b.View(), b.log("1", StreamText)
 	b.restart()
 	after := b.View()
-	if fmt.Sprintf("%+v", after.Nodes) != fmt.Sprintf("%+v", before.Nodes) || fmt.Sprintf("%+v", after.Jobs) != fmt.Sprintf("%+v", before.Jobs) ||
+	if fmt.Sprintf("%+v", records(after)) != fmt.Sprintf("%+v", records(before)) || fmt.Sprintf("%+v", after.Jobs) != fmt.Sprintf("%+v", before.Jobs) ||
 		fmt.Sprint(after.Settings) != fmt.Sprint(before.Settings) || b.log("1", StreamText) != log {
 		t.Errorf("it was\n%+v\nand is\n%+v", before, after)
 	}
@@ -845,7 +845,7 @@ func TestForgetWithAgent(t *testing.T) {
 	}
 	b.lose("a") // its agent says so on its way out
 	if len(b.View().Nodes) != 2 {
-		t.Errorf("%+v", b.View().Nodes)
+		t.Errorf("%+v", records(b.View()))
 	}
 	g := newGate()
 	b.books.on(PlaybookCleanup, g.script)
@@ -856,7 +856,7 @@ func TestForgetWithAgent(t *testing.T) {
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
 	if len(b.View().Nodes) != 1 {
-		t.Errorf("%+v", b.View().Nodes)
+		t.Errorf("%+v", records(b.View()))
 	}
 }
 

@@ -4,7 +4,7 @@ package management
 
 import (
 	"context"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/contiv/cluster/configuration"
@@ -17,9 +17,10 @@ type View struct {
 	Revision int64
 	// Stale: the store has said nothing for 3 seconds; this may be old.
 	Stale bool
-	// Nodes are sorted by name. A reservation that its job has not committed to
-	// counts as absent.
-	Nodes []inventory.Node
+	// Nodes are sorted by name; never nil. A reservation that its job has not
+	// committed to counts as absent. As long as a node has not changed, the next
+	// view points to the same record.
+	Nodes []*inventory.Node
 	// Jobs are sorted by number.
 	Jobs []Job
 	// Settings are the variables of each scope that has any.
@@ -47,11 +48,19 @@ func (v *View) Node(name string) (inventory.Node, error) {
 }
 
 func (v *View) node(name string) (inventory.Node, bool) {
-	i := sort.Search(len(v.Nodes), func(i int) bool { return v.Nodes[i].Name >= name })
-	if i < len(v.Nodes) && v.Nodes[i].Name == name {
-		return v.Nodes[i], true
+	if n := find(v.Nodes, name); n != nil {
+		return *n, true
 	}
 	return inventory.Node{}, false
+}
+
+// find returns the node of that name among nodes sorted by name; nil where there is none.
+func find(nodes []*inventory.Node, name string) *inventory.Node {
+	i, ok := slices.BinarySearchFunc(nodes, name, func(n *inventory.Node, name string) int { return strings.Compare(n.Name, name) })
+	if !ok {
+		return nil
+	}
+	return nodes[i]
 }
 
 // Job returns the job of that id; "active" is the Running job started most

@@ -439,8 +439,8 @@ func TestClaimRefused(t *testing.T) {
 			_, err := s.Claim(ctx, ground, running, writes)
 			conflict(t, err)
 			after := s.View()
-			for i, n := range after.Nodes {
-				want := before.Nodes[i]
+			for i := range after.Nodes {
+				n, want := *after.Nodes[i], *before.Nodes[i]
 				// The record may be newer, and its numbers may have a gap.
 				n.Revision, n.Entries, n.Updated, want.Updated = want.Revision, want.Entries, time.Time{}, time.Time{}
 				if !reflect.DeepEqual(n, want) {
@@ -681,7 +681,7 @@ func TestForget(t *testing.T) {
 	must(t, err)
 	buried := func(count int) (writes []management.NodeWrite) {
 		for _, n := range s.View().Nodes[:count] {
-			writes = append(writes, management.NodeWrite{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon, HostKeys: []string{"k"}}})
+			writes = append(writes, management.NodeWrite{Node: *n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon, HostKeys: []string{"k"}}})
 		}
 		return writes
 	}
@@ -722,7 +722,7 @@ func TestForgetAtTheEndOfAJob(t *testing.T) {
 	_, err = s.Finish(ctx, ending, writes)
 	must(t, err)
 	if v := s.View(); len(v.Nodes) != 1 || v.Nodes[0].Name != names[1] || len(v.Graves) != 1 {
-		t.Errorf("%+v", v.Nodes)
+		t.Errorf("%+v", v.Nodes[0])
 	}
 }
 

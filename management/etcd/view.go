@@ -3,9 +3,11 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -34,26 +36,57 @@ type view struct {
 	log    logrus.FieldLogger
 
 	mu       sync.Mutex
-	nodes    map[string]inventory.Node // as stored, reservations included
+	nodes    map[string]*inventory.Node // as stored, reservations included; the records never change
 	jobs     map[string]management.Job
-	settings map[management.Scope]configuration.Vars
-	conns    map[string]configuration.Connection
-	graves   map[string]inventory.Tombstone
-	overlay  map[string]any
+	settings lent[management.Scope, configuration.Vars]
+	conns    lent[string, configuration.Connection]
+	graves   lent[string, inventory.Tombstone]
+	overlay  map[string]any // replaced as a whole, never changed
 	seq      uint64
 	ground   int64
 	revision int64
 	heard    time.Time // when the store last said anything
 
-	snapshot *management.View // nil: to be made
-	changed  chan struct{}    // closed when something is applied
+	reserved   map[string]map[string]bool // the nodes that a job has reserved, by the job's id
+	snapshot   *management.View           // nil: to be made
+	shownNodes []*inventory.Node          // of the newest snapshot
+	shownJobs  []management.Job
+	newNodes   map[string]bool // the names of those that may differ from it
+	newJobs    map[string]bool
+	changed    chan struct{} // closed when something is applied
 }
 
 func (v *view) reset() {
-	v.nodes, v.jobs = map[string]inventory.Node{}, map[string]management.Job{}
-	v.settings, v.conns = map[management.Scope]configuration.Vars{}, map[string]configuration.Connection{}
-	v.graves, v.overlay = map[string]inventory.Tombstone{}, nil
+	v.nodes, v.jobs = map[string]*inventory.Node{}, map[string]management.Job{}
+	v.settings, v.conns = lent[management.Scope, configuration.Vars]{}, lent[string, configuration.Connection]{}
+	v.graves, v.overlay = lent[string, inventory.Tombstone]{}, nil
 	v.seq, v.ground = 0, 0
+	v.reserved, v.newNodes, v.newJobs = map[string]map[string]bool{}, map[string]bool{}, map[string]bool{}
+	v.shownNodes, v.shownJobs = []*inventory.Node{}, []management.Job{}
+}
+
+// lent is a map that snapshots share: it is copied before the first change that
+// follows one.
+type lent[K comparable, V any] struct {
+	m     map[K]V
+	given bool
+}
+
+// give is the map for a snapshot, which will not change.
+func (l *lent[K, V]) give() map[K]V {
+	l.given = true
+	return l.m
+}
+
+// own is the map for a change.
+func (l *lent[K, V]) own() map[K]V {
+	if l.m == nil {
+		l.m = map[K]V{}
+	}
+	if l.given {
+		l.m, l.given = maps.Clone(l.m), false
+	}
+	return l.m
 }
 
 // load reads everything anew and returns the revision it was read at.
@@ -187,15 +220,15 @@ func (v *view) apply(e *clientv3.Event) {
 	var err error
 	switch kind {
 	case "nodes":
-		err = take(v.nodes, name, deleted, e.Kv, func(n *inventory.Node, rev int64) { n.Revision = rev })
+		err = v.applyNode(name, deleted, e.Kv)
 	case "jobs":
-		err = take(v.jobs, name, deleted, e.Kv, func(j *management.Job, rev int64) { j.Revision = rev })
+		err = v.applyJob(name, deleted, e.Kv)
 	case "vars":
-		err = take(v.settings, management.Scope(name), deleted, e.Kv, nil)
+		err = take(v.settings.own(), management.Scope(name), deleted, e.Kv)
 	case "connections":
-		err = take(v.conns, name, deleted, e.Kv, nil)
+		err = take(v.conns.own(), name, deleted, e.Kv)
 	case "graves":
-		err = take(v.graves, name, deleted, e.Kv, nil)
+		err = take(v.graves.own(), name, deleted, e.Kv)
 	case "overlay":
 		v.overlay = nil
 		if !deleted {
@@ -211,7 +244,7 @@ func (v *view) apply(e *clientv3.Event) {
 	}
 }
 
-func take[K comparable, V any](m map[K]V, name K, deleted bool, kv *mvccpb.KeyValue, stamp func(*V, int64)) error {
+func take[K comparable, V any](m map[K]V, name K, deleted bool, kv *mvccpb.KeyValue) error {
 	if deleted {
 		delete(m, name)
 		return nil
@@ -220,10 +253,65 @@ func take[K comparable, V any](m map[K]V, name K, deleted bool, kv *mvccpb.KeyVa
 	if err := json.Unmarshal(kv.Value, &value); err != nil {
 		return err
 	}
-	if stamp != nil {
-		stamp(&value, kv.ModRevision)
-	}
 	m[name] = value
+	return nil
+}
+
+func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
+	var n *inventory.Node
+	if !deleted {
+		n = &inventory.Node{}
+		if err := json.Unmarshal(kv.Value, n); err != nil {
+			return err
+		}
+		if n.Name != name {
+			return fmt.Errorf("the record is of node %q", n.Name)
+		}
+		n.Revision = kv.ModRevision
+	}
+	if old := v.nodes[name]; old != nil && old.Before != nil {
+		delete(v.reserved[old.Job], name)
+		if len(v.reserved[old.Job]) == 0 {
+			delete(v.reserved, old.Job)
+		}
+	}
+	v.newNodes[name] = true
+	if deleted {
+		delete(v.nodes, name)
+		return nil
+	}
+	v.nodes[name] = n
+	if n.Before != nil {
+		if v.reserved[n.Job] == nil {
+			v.reserved[n.Job] = map[string]bool{}
+		}
+		v.reserved[n.Job][name] = true
+	}
+	return nil
+}
+
+// applyJob takes a change of a job in. When the job comes to hold its nodes, or
+// does no longer, what these count as changes with it.
+func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
+	var j management.Job
+	if !deleted {
+		if err := json.Unmarshal(kv.Value, &j); err != nil {
+			return err
+		}
+		if j.ID != id {
+			return fmt.Errorf("the record is of job %q", j.ID)
+		}
+		j.Revision = kv.ModRevision
+	}
+	if (v.jobs[id].Status == management.Running) != (j.Status == management.Running) {
+		maps.Copy(v.newNodes, v.reserved[id])
+	}
+	v.newJobs[id] = true
+	if deleted {
+		delete(v.jobs, id)
+		return nil
+	}
+	v.jobs[id] = j
 	return nil
 }
 
@@ -241,29 +329,59 @@ func (v *view) current() *management.View {
 		v.snapshot = &s
 		return v.snapshot
 	}
-	s := &management.View{
-		Revision: v.revision, Stale: stale, Seq: v.seq, Ground: v.ground, Settings: maps.Clone(v.settings),
-		Connections: maps.Clone(v.conns), Graves: maps.Clone(v.graves), Overlay: maps.Clone(v.overlay),
-		Nodes: make([]inventory.Node, 0, len(v.nodes)), Jobs: make([]management.Job, 0, len(v.jobs)),
+	v.shownNodes = merged(v.shownNodes, v.newNodes, strings.Compare, func(n *inventory.Node) string { return n.Name }, v.shown)
+	v.shownJobs = merged(v.shownJobs, v.newJobs, compareIDs, func(j management.Job) string { return j.ID }, func(id string) (management.Job, bool) {
+		j, ok := v.jobs[id]
+		return j, ok
+	})
+	v.snapshot = &management.View{
+		Revision: v.revision, Stale: stale, Seq: v.seq, Ground: v.ground, Nodes: v.shownNodes, Jobs: v.shownJobs,
+		Settings: v.settings.give(), Connections: v.conns.give(), Graves: v.graves.give(), Overlay: v.overlay,
 	}
-	for _, n := range v.nodes {
-		if v.uncommitted(n) {
-			n = n.Unreserved()
+	return v.snapshot
+}
+
+// merged returns the sorted list with what has changed in it, in one pass that
+// looks at nothing else, and empties the set of changes. The old list stays as it is.
+func merged[E any](old []E, changed map[string]bool, compare func(a, b string) int, name func(E) string, now func(string) (E, bool)) []E {
+	if len(changed) == 0 {
+		return old
+	}
+	out := make([]E, 0, len(old)+len(changed))
+	rest := old
+	for _, key := range slices.SortedFunc(maps.Keys(changed), compare) {
+		i, found := slices.BinarySearchFunc(rest, key, func(e E, key string) int { return compare(name(e), key) })
+		out = append(out, rest[:i]...)
+		if e, ok := now(key); ok {
+			out = append(out, e)
 		}
-		s.Nodes = append(s.Nodes, n)
+		if found {
+			i++
+		}
+		rest = rest[i:]
 	}
-	slices.SortFunc(s.Nodes, func(a, b inventory.Node) int { return strings.Compare(a.Name, b.Name) })
-	for _, j := range v.jobs {
-		s.Jobs = append(s.Jobs, j)
+	clear(changed)
+	return append(out, rest...)
+}
+
+// compareIDs orders jobs by their numbers.
+func compareIDs(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+}
+
+// shown is the node as it counts.
+func (v *view) shown(name string) (*inventory.Node, bool) {
+	n, ok := v.nodes[name]
+	if ok && v.uncommitted(n) {
+		free := n.Unreserved()
+		return &free, true
 	}
-	slices.SortFunc(s.Jobs, func(a, b management.Job) int { return int(int64(a.Seq()) - int64(b.Seq())) })
-	v.snapshot = s
-	return s
+	return n, ok
 }
 
 // uncommitted tells whether the node was reserved by a job that never came to
 // hold it: that counts as absent.
-func (v *view) uncommitted(n inventory.Node) bool {
+func (v *view) uncommitted(n *inventory.Node) bool {
 	return n.Before != nil && v.jobs[n.Job].Status != management.Running
 }
 

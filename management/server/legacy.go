@@ -133,7 +133,7 @@ func (s *Server) legacyNodes(w http.ResponseWriter, r *http.Request) error {
 	out := map[string]api.LegacyNodeInfo{}
 	for _, n := range s.Manager.View().Nodes {
 		if len(body.Nodes) == 0 || slices.Contains(body.Nodes, n.Name) {
-			out[n.Name] = s.legacyInfo(n)
+			out[n.Name] = s.legacyInfo(*n)
 		}
 	}
 	return writeJSON(w, http.StatusOK, out)

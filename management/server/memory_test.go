@@ -34,8 +34,8 @@ type memoryManager struct {
 	onEmit func(error)
 }
 
-func node(label string) inventory.Node {
-	return inventory.Node{
+func node(label string) *inventory.Node {
+	return &inventory.Node{
 		Name: label + "-1", Label: label, Serial: "1", Addr: "10.0.0." + strconv.Itoa(len(label)), Revision: 7,
 		Status: inventory.Unallocated, PrevStatus: inventory.Decommissioned, State: inventory.Discovered, PrevState: inventory.Unknown,
 	}
@@ -45,7 +45,7 @@ func newMemory() *memoryManager {
 	return &memoryManager{
 		view: &management.View{
 			Revision: 10,
-			Nodes:    []inventory.Node{node("a"), node("bb"), node("ccc")},
+			Nodes:    []*inventory.Node{node("a"), node("bb"), node("ccc")},
 			Settings: map[management.Scope]configuration.Vars{
 				management.ScopeGlobal: {"motd": "hello", "port": int64(8080)},
 			},
@@ -229,7 +229,7 @@ func (m *memoryManager) Forget(_ context.Context, nodes []string, force bool, re
 		return 0, err
 	}
 	return m.change(func(v *management.View) {
-		v.Nodes = slices.DeleteFunc(v.Nodes, func(n inventory.Node) bool { return slices.Contains(nodes, n.Name) })
+		v.Nodes = slices.DeleteFunc(v.Nodes, func(n *inventory.Node) bool { return slices.Contains(nodes, n.Name) })
 	}), nil
 }
 

@@ -149,7 +149,7 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 	}
 	for _, g := range q["group"] {
 		// A group that is no longer configured may still have nodes.
-		if _, err := s.Manager.Groups().Get(g); err != nil && !slices.ContainsFunc(v.Nodes, func(n inventory.Node) bool { return n.Group == g }) {
+		if _, err := s.Manager.Groups().Get(g); err != nil && !slices.ContainsFunc(v.Nodes, func(n *inventory.Node) bool { return n.Group == g }) {
 			return err
 		}
 	}
@@ -168,7 +168,7 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 	var items []api.Node
 	for _, n := range v.Nodes {
 		if (len(wanted) == 0 || wanted[n.Name]) && oneOf(n.Status, statuses) && oneOf(n.State, states) && oneOf(n.Group, q["group"]) {
-			items = append(items, nodeOf(v, n))
+			items = append(items, nodeOf(v, *n))
 		}
 	}
 	return writeJSON(w, http.StatusOK, listOf(v, items))
