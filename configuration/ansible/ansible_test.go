@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -35,7 +36,16 @@ func TestMain(m *testing.M) {
 			daemonThatDies(os.Args[2])
 		}
 	}
+	waitTogether()
 	os.Exit(m.Run())
+}
+
+// waitTogether has more tests wait at a time than there are processors, unless
+// the command line says otherwise.
+func waitTogether() {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 }
 
 // Under the race detector a process would linger for a second at its end.

@@ -4,6 +4,7 @@ package serf
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -19,6 +20,19 @@ import (
 
 	"github.com/contiv/cluster/monitor"
 )
+
+func TestMain(m *testing.M) {
+	waitTogether()
+	os.Exit(m.Run())
+}
+
+// waitTogether has more tests wait at a time than there are processors, unless
+// the command line says otherwise.
+func waitTogether() {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+}
 
 var testKey = GenerateKey()
 
