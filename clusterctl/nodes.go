@@ -133,6 +133,15 @@ func (a *app) nodes() *cli.Command {
 				},
 				run: nodesSet,
 			}),
+			a.leaf(leaf{
+				name: "label", args: "NAME KEY=VALUE… KEY-…", min: 2, max: -1, usage: "put labels on a node, or take them off (KEY-)",
+				about: "Labels are what nodes are found by beside their fields. Nothing that happens to a node changes them; forget removes them.",
+				examples: []string{
+					"clusterctl nodes label web-1-AB12 rack=r1 zone=north",
+					"clusterctl nodes label web-1-AB12 rack=r2 zone-",
+				},
+				run: nodesLabel,
+			}),
 		},
 	}
 }
@@ -274,6 +283,44 @@ func nodesSet(ctx context.Context, c *call) error {
 	})
 }
 
+func nodesLabel(ctx context.Context, c *call) error {
+	patch := api.NodePatch{Labels: map[string]*string{}}
+	for _, word := range c.args[1:] {
+		key, value, set := strings.Cut(word, "=")
+		if !set {
+			var taken bool
+			if key, taken = strings.CutSuffix(word, "-"); !taken {
+				return usagef("%q neither puts a label on nor takes one off", word).do("write KEY=VALUE or KEY-")
+			}
+		}
+		if _, twice := patch.Labels[key]; twice {
+			return usagef("the label %q is given twice", key)
+		}
+		if patch.Labels[key] = nil; set {
+			patch.Labels[key] = &value
+		}
+	}
+	n, err := c.manager.PatchNode(ctx, c.args[0], patch)
+	if err != nil {
+		return err
+	}
+	return c.show(view{
+		wire: n, names: []string{n.Name},
+		table: func(p *printer) { p.fields("Name", n.Name, "Labels", labels(n.Labels)) },
+		long:  func(p *printer) { p.node(n) },
+	})
+}
+
+// labels prints one label a line.
+func labels(of map[string]string) string {
+	lines := make([]string, 0, len(of))
+	for key, value := range of {
+		lines = append(lines, oneLine(key)+"="+oneLine(value))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
 func setConnection(c *call, conn *api.Connection) error {
 	for flag, at := range map[string]*string{
 		"user": &conn.User, "key-file": &conn.KeyFile, "jump": &conn.Jump, "python": &conn.Python, "become-user": &conn.BecomeUser,
@@ -351,7 +398,7 @@ func (p *printer) node(n api.Node) {
 		"Status", was(p.paint.status(n.Status), string(n.PrevStatus)), "State", was(p.paint.state(n.State), string(n.PrevState)),
 		"Group", oneLine(n.Group), "Applied by job", oneLine(n.Applied), "Residue of", list(n.Residue), "Last error", printable(n.LastError, true),
 		"Held by job", oneLine(n.Job), "Verb", oneLine(string(n.Verb)), "Before", before(n.Before),
-		"Seen by", strings.Join(seen, "\n"), "Also claimed by", list(n.Duplicates), "Host keys", printable(strings.Join(n.HostKeys, "\n"), true),
+		"Labels", labels(n.Labels), "Seen by", strings.Join(seen, "\n"), "Also claimed by", list(n.Duplicates), "Host keys", printable(strings.Join(n.HostKeys, "\n"), true),
 	}
 	pairs = append(pairs, connectionFields(n.Connection)...)
 	pairs = append(pairs,

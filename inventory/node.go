@@ -38,6 +38,10 @@ type Node struct {
 	// and this is what the node is.
 	Before *Before `json:"before,omitempty"`
 
+	// Labels are what operators put on it to find it by, see Relabel. They are
+	// its own: no verb changes them.
+	Labels map[string]string `json:"labels,omitempty"`
+
 	// Seen is the last word of each observer.
 	Seen map[string]bool `json:"seen,omitempty"`
 	// Duplicates are the addresses of further live members that claim this identity.
@@ -114,6 +118,7 @@ func (n Node) Clone() Node {
 	n.Residue = slices.Clone(n.Residue)
 	n.Duplicates = slices.Clone(n.Duplicates)
 	n.HostKeys = slices.Clone(n.HostKeys)
+	n.Labels = maps.Clone(n.Labels)
 	n.Seen = maps.Clone(n.Seen)
 	if n.Before != nil {
 		b := *n.Before

@@ -201,12 +201,13 @@ func TestServing(t *testing.T) {
 func TestClone(t *testing.T) {
 	t.Parallel()
 	n := nodeIn(Provisioning, Discovered)
-	n.Duplicates, n.HostKeys, n.Before.Residue = []string{"a"}, []string{"k"}, []string{"r"}
+	n.Duplicates, n.HostKeys, n.Before.Residue, n.Labels = []string{"a"}, []string{"k"}, []string{"r"}, map[string]string{"l": "v"}
 	want, err := json.Marshal(n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := n.Clone()
+	m.Labels["l"] = "x"
 	m.Residue[0], m.Duplicates[0], m.HostKeys[0], m.Before.Residue[0], m.Before.Status, m.Seen["gossip"] = "x", "x", "x", "x", "x", false
 	if got, _ := json.Marshal(n); string(got) != string(want) {
 		t.Errorf("%s", got)
@@ -218,7 +219,7 @@ func TestClone(t *testing.T) {
 			shared++
 		}
 	}
-	if shared != 5 {
+	if shared != 6 {
 		t.Errorf("Node has %d fields that a copy shares: does Clone copy the new one?", shared)
 	}
 }

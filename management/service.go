@@ -386,16 +386,18 @@ func (s *Service) bury(n inventory.Node, actor, reason string) NodeWrite {
 	}}
 }
 
-// NodePatch changes how a node is reached.
+// NodePatch changes what operators say of a node.
 type NodePatch struct {
-	Connection    *configuration.Connection // replaces the whole; nil changes nothing
+	Connection    *configuration.Connection // how it is reached; replaces the whole; nil changes nothing
 	ForgetHostKey bool
+	Labels        map[string]*string // are set; nil takes one away
 }
 
-// PatchNode changes how a node is reached.
+// PatchNode changes what operators say of a node, all of it or nothing. It is
+// no transition, so it adds nothing to the history.
 func (s *Service) PatchNode(ctx context.Context, name string, p NodePatch, actor string) (inventory.Node, error) {
-	if p.Connection == nil && !p.ForgetHostKey {
-		return inventory.Node{}, inventory.Errorf(inventory.KindInvalid, "nothing is to be changed").Do("set connection or forget_host_key")
+	if p.Connection == nil && !p.ForgetHostKey && len(p.Labels) == 0 {
+		return inventory.Node{}, inventory.Errorf(inventory.KindInvalid, "nothing is to be changed").Do("set connection, labels or forget_host_key")
 	}
 	if p.Connection != nil {
 		if err := p.Connection.Check(); err != nil {
@@ -408,30 +410,24 @@ func (s *Service) PatchNode(ctx context.Context, name string, p NodePatch, actor
 		if err != nil {
 			return err
 		}
+		if n, err = n.Relabel(p.Labels); err != nil {
+			return err
+		}
 		if p.ForgetHostKey {
 			if n.Job != "" {
 				return inventory.Errorf(inventory.KindRefused, "%s is held by job %s", name, n.Job).Do("wait for the job").About(name)
 			}
-			n = n.Clone()
-			n.HostKeys, n.Updated = nil, s.now()
-			if _, err := s.putNodes(ctx, []NodeWrite{{Node: n}}); err != nil {
-				return err
-			}
+			n.HostKeys = nil
 		}
-		if p.Connection != nil {
-			c := p.Connection
-			if *c == (configuration.Connection{}) {
-				c = nil
-			}
-			if _, err := s.Store.PutConnection(ctx, name, c); err != nil {
-				return err
-			}
+		n.Updated = s.now()
+		if _, err := s.putNodes(ctx, []NodeWrite{{Node: n, Connection: p.Connection}}); err != nil {
+			return err
 		}
 		node, err = s.View().Node(name)
 		return err
 	})
 	if err == nil {
-		s.Logger.WithFields(logrus.Fields{"node": name, "actor": actor, "forget_host_key": p.ForgetHostKey}).Info("node changed")
+		s.Logger.WithFields(logrus.Fields{"node": name, "actor": actor, "forget_host_key": p.ForgetHostKey, "labels": len(p.Labels)}).Info("node changed")
 	}
 	return node, err
 }

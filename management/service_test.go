@@ -721,6 +721,45 @@ func TestPatchNode(t *testing.T) {
 	}
 }
 
+// TestLabels: they are the operator's. What happens to the node leaves them
+// alone, a job that holds it included, and they go with its record.
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	rack, r1, r2, bad := "rack", "r1", "r2", "a b"
+	patch := func(p NodePatch) error { _, err := b.PatchNode(t.Context(), "a-1", p, "anna"); return err }
+	labels := func(want string) {
+		t.Helper()
+		n, err := b.View().Node("a-1")
+		if err != nil || fmt.Sprint(n.Labels) != want {
+			t.Errorf("%v, not %s (%v)", n.Labels, want, err)
+		}
+	}
+	b.must(patch(NodePatch{Labels: map[string]*string{rack: &r1, "old": &r1}}))
+	b.refused(patch(NodePatch{Labels: map[string]*string{rack: &bad}, Connection: &configuration.Connection{User: "u"}}), inventory.KindInvalid, "value of a label")
+	b.refused(patch(NodePatch{Labels: map[string]*string{"status": &r1}}), inventory.KindInvalid, "field of every node")
+	if b.View().Connection("a-1") != nil {
+		t.Error("a part of a refused patch was written")
+	}
+	labels("map[old:r1 rack:r1]")
+	b.books.on(PlaybookSite, func(r *scriptedRun) {
+		b.must(patch(NodePatch{Labels: map[string]*string{rack: &r2, "old": nil}}))
+		labels("map[rack:r2]")
+		succeeds(r)
+	})
+	b.do(commission, "a", master, "Complete")
+	labels("map[rack:r2]")
+	h, err := b.History(t.Context(), "a-1", 0)
+	if err != nil || len(h) != 3 {
+		t.Errorf("labels are no transition: %v, %v", h, err)
+	}
+	_, err = b.Forget(t.Context(), []string{"a-1"}, true, "", "anna")
+	b.must(err)
+	b.see("a")
+	labels("map[]")
+}
+
 // TestFirstGenerationAddressChange: an address change reached the monitor but
 // not Ansible. It reaches the very next run, of a queued job too.
 func TestFirstGenerationAddressChange(t *testing.T) {

@@ -129,6 +129,9 @@ func (v *View) missing(names []string) []string {
 type NodeWrite struct {
 	Node    inventory.Node
 	Entries []inventory.Entry
+	// Connection, unless nil, becomes what is set on how to reach the node; the
+	// zero value takes that away. Only PutNodes writes it.
+	Connection *configuration.Connection
 	// Grave: the node is removed, with its history and what was set for it, and
 	// leaves this tombstone.
 	Grave *inventory.Tombstone
@@ -169,8 +172,6 @@ type Store interface {
 	// PutVars replaces the variables of a scope, if the scope is still as in
 	// the view of that revision; nil removes them.
 	PutVars(ctx context.Context, revision int64, s Scope, v configuration.Vars) (int64, error)
-	// PutConnection replaces what is set for a node; nil removes it.
-	PutConnection(ctx context.Context, node string, c *configuration.Connection) (int64, error)
 	// PutOverlay replaces the configuration's overlay, guarded like PutVars.
 	PutOverlay(ctx context.Context, revision int64, overlay map[string]any) (int64, error)
 

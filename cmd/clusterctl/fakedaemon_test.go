@@ -267,6 +267,11 @@ func (d *fakeDaemon) patchNode(r *http.Request, body []byte) (any, error) {
 	if p.ForgetHostKey {
 		n.HostKeys = nil
 	}
+	relabelled, err := n.Relabel(p.Labels)
+	if err != nil {
+		return nil, err
+	}
+	n.Labels = relabelled.Labels
 	n.Revision = d.touch()
 	return n, nil
 }

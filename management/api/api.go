@@ -40,11 +40,13 @@ type Connection struct {
 	Python     string `json:"python,omitempty"`
 }
 
-// NodePatch changes how a node is reached. An absent field changes nothing.
+// NodePatch changes what operators say of a node. An absent field changes nothing.
 type NodePatch struct {
 	Connection *Connection `json:"connection,omitempty"` // replaces the whole
 	// ForgetHostKey drops the recorded ssh host key: the next contact records it anew.
 	ForgetHostKey bool `json:"forget_host_key,omitempty"`
+	// Labels sets those that it names; null takes one away.
+	Labels map[string]*string `json:"labels,omitempty"`
 }
 
 // List is any list: its items and the revision of the view that they were read from.

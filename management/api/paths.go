@@ -13,7 +13,7 @@ import (
 // ?min_revision=N: it waits, for a bounded time, until what it reads is at
 // least as new as N. Unknown query parameters are refused.
 const (
-	PathNodes      = "/v1/nodes"                // GET ?name=…&status=…&state=…&group=…, each any number of times: List[Node]
+	PathNodes      = "/v1/nodes"                // GET ?name=…&status=…&state=…&group=…, each any number of times, &selector=…: List[Node]
 	PathNode       = "/v1/nodes/{name}"         // GET, PATCH NodePatch: Node
 	PathHistory    = "/v1/nodes/{name}/history" // GET ?limit=N: List[inventory.Entry], newest last
 	PathForget     = "/v1/forget"               // POST Forget: Changed

@@ -20,6 +20,9 @@ type NodeFilter struct {
 	Status []inventory.Status
 	State  []inventory.State
 	Group  []string
+	// Selector is over fields and labels, in the syntax of Kubernetes:
+	// group=service-worker,status!=Allocated,rack in (r1,r2),!old.
+	Selector string
 }
 
 // Nodes lists nodes by name.
@@ -33,6 +36,9 @@ func (c *Client) Nodes(ctx context.Context, f NodeFilter) (api.List[api.Node], e
 	for _, s := range f.State {
 		q.Add("state", string(s))
 	}
+	if f.Selector != "" {
+		q.Set("selector", f.Selector)
+	}
 	var out api.List[api.Node]
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathNodes, query: q}, &out)
 }
@@ -43,7 +49,7 @@ func (c *Client) Node(ctx context.Context, name string) (api.Node, error) {
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathNode, params: []string{name}}, &out)
 }
 
-// PatchNode changes how a node is reached.
+// PatchNode changes what operators say of a node: how it is reached, its labels.
 func (c *Client) PatchNode(ctx context.Context, name string, p api.NodePatch) (api.Node, error) {
 	var out api.Node
 	return out, c.do(ctx, call{method: http.MethodPatch, path: api.PathNode, params: []string{name}, in: p}, &out)

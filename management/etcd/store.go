@@ -129,7 +129,7 @@ func (s *Store) stored(n inventory.Node) inventory.Node {
 	}
 	m := raw.Clone()
 	m.Addr, m.State, m.PrevState, m.Seen, m.Duplicates = n.Addr, n.State, n.PrevState, n.Seen, n.Duplicates
-	m.HostKeys, m.Entries, m.Updated = n.HostKeys, n.Entries, n.Updated
+	m.HostKeys, m.Labels, m.Entries, m.Updated = n.HostKeys, n.Labels, n.Entries, n.Updated
 	return m
 }
 
@@ -144,6 +144,17 @@ func (s *Store) PutNodes(ctx context.Context, writes []management.NodeWrite) (co
 			if parts[i], err = s.client.PutNode(s.stored(w.Node), w.Entries); err != nil {
 				return conflicts, err
 			}
+			if w.Connection == nil {
+				continue
+			}
+			key := s.key("/v/connections/%s", w.Node.Name)
+			connection := clientv3.OpDelete(key)
+			if *w.Connection != (configuration.Connection{}) {
+				if connection, err = put(key, w.Connection); err != nil {
+					return conflicts, err
+				}
+			}
+			parts[i].Then = append(parts[i].Then, connection)
 		}
 		for _, ops := range pack(parts, 0) {
 			if _, err = s.commit(ctx, ops); err == nil {
@@ -377,11 +388,6 @@ func (s *Store) replace(ctx context.Context, key string, revision int64, value a
 // PutVars replaces the variables of a scope.
 func (s *Store) PutVars(ctx context.Context, revision int64, scope management.Scope, vars configuration.Vars) (int64, error) {
 	return s.replace(ctx, s.key("/v/vars/%s", scope), revision, vars, len(vars) == 0)
-}
-
-// PutConnection replaces what is set on how to reach a node.
-func (s *Store) PutConnection(ctx context.Context, node string, c *configuration.Connection) (int64, error) {
-	return s.replace(ctx, s.key("/v/connections/%s", node), 0, c, c == nil)
 }
 
 // PutOverlay replaces the configuration's overlay.

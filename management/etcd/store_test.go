@@ -209,8 +209,7 @@ func TestRoundTrip(t *testing.T) {
 	if _, err = s.PutVars(ctx, rev, management.ScopeNode(names[0]), configuration.Vars{"b": "c"}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.PutConnection(ctx, names[1], &configuration.Connection{User: "root", Port: 2222, Become: &yes})
-	must(t, err)
+	reach(t, s, names[1], configuration.Connection{User: "root", Port: 2222, Become: &yes})
 	_, err = s.PutOverlay(ctx, 0, map[string]any{"log_level": "debug"})
 	must(t, err)
 	inputs := management.Inputs{
@@ -253,8 +252,7 @@ func TestRoundTrip(t *testing.T) {
 	// And it can be taken away again.
 	_, err = s.PutVars(ctx, s.View().Revision, management.ScopeGlobal, nil)
 	must(t, err)
-	_, err = s.PutConnection(ctx, names[1], nil)
-	must(t, err)
+	reach(t, s, names[1], configuration.Connection{})
 	_, err = s.PutOverlay(ctx, s.View().Revision, nil)
 	must(t, err)
 	if v := s.View(); v.Vars(management.ScopeGlobal) != nil || v.Connection(names[1]) != nil || len(v.Overlay) != 0 || v.Vars(management.ScopeNode(names[0])) == nil {
@@ -488,6 +486,16 @@ func cancelled(t *testing.T, s *Store, _ []string, j *management.Job, _ *int64) 
 	must(t, err)
 }
 
+// reach sets how a node is reached.
+func reach(t *testing.T, s *Store, name string, c configuration.Connection) {
+	t.Helper()
+	n, err := s.View().Node(name)
+	must(t, err)
+	if conflicts, err := s.PutNodes(t.Context(), []management.NodeWrite{{Node: n, Connection: &c}}); err != nil || len(conflicts) > 0 {
+		t.Fatal(conflicts, err)
+	}
+}
+
 // abandoned reserves nodes for a job and stops short of its commit, like a
 // process that dies in between.
 func abandoned(t *testing.T, s *Store, writes []management.NodeWrite) {
@@ -519,13 +527,14 @@ func TestAbandonedReservation(t *testing.T) {
 	// The monitor writes meanwhile. The reservation stays, in case that its
 	// commit is on its way.
 	m, e, _ := before.Observe(inventory.Word{Observer: "gossip", Label: "n", Serial: "0000"}, noon)
+	m.Labels = map[string]string{"rack": "r1"}
 	_, err = s.PutNodes(ctx, []management.NodeWrite{{Node: m, Entries: []inventory.Entry{*e}}})
 	must(t, err)
 	got, _ := s.View().Node(names[0])
 	if got.State != inventory.Disappeared || got.Status != inventory.Unallocated || got.Job != "" {
 		t.Errorf("%+v", got)
 	}
-	if raw := s.view.nodes[names[0]]; raw.Status != inventory.Provisioning || raw.Job != first.ID || raw.Before == nil || raw.State != inventory.Disappeared {
+	if raw := s.view.nodes[names[0]]; raw.Status != inventory.Provisioning || raw.Job != first.ID || raw.Before == nil || raw.State != inventory.Disappeared || raw.Labels["rack"] != "r1" {
 		t.Errorf("the reservation is lost: %+v", raw)
 	}
 	touch(t, s, names[0])
@@ -677,8 +686,7 @@ func TestForget(t *testing.T) {
 	names := seen(t, s, 60)
 	_, err := s.PutVars(ctx, 0, management.ScopeNode(names[0]), configuration.Vars{"a": "b"})
 	must(t, err)
-	_, err = s.PutConnection(ctx, names[0], &configuration.Connection{User: "u"})
-	must(t, err)
+	reach(t, s, names[0], configuration.Connection{User: "u"})
 	buried := func(count int) (writes []management.NodeWrite) {
 		for _, n := range s.View().Nodes[:count] {
 			writes = append(writes, management.NodeWrite{Node: *n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon, HostKeys: []string{"k"}}})

@@ -230,6 +230,11 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	patched := check[api.Node](t)(c.PatchNode(ctx, "bb-1", api.NodePatch{Connection: &api.Connection{Become: &yes}, ForgetHostKey: true}))
 	equal(t, "become", *patched.Connection.Become, true)
 	checkActor()
+	r1 := "r1"
+	equal(t, "labels", check[api.Node](t)(c.PatchNode(ctx, "a-1", api.NodePatch{Labels: map[string]*string{"rack": &r1, "old": nil}})).Labels, map[string]string{"rack": "r1"})
+	chosen := check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{Selector: "rack in (r1,r2),status!=Allocated"}))
+	equal(t, "chosen", len(chosen.Items), 1)
+	equal(t, "without a rack", len(check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{Selector: "!rack", Names: []string{"a-1", "bb-1"}})).Items), 1)
 	equal(t, "history", len(check[api.List[inventory.Entry]](t)(c.History(ctx, "a-1", 0)).Items), 2)
 	equal(t, "newest entry", check[api.List[inventory.Entry]](t)(c.History(ctx, "a-1", 1)).Items[0].Seq, 2)
 	equal(t, "groups", check[api.List[inventory.Group]](t)(c.Groups(ctx)).Items[1].Needs, inventory.GroupMaster)

@@ -240,6 +240,15 @@ func (m *memoryManager) PatchNode(_ context.Context, name string, p management.N
 	if p.Connection != nil {
 		m.change(func(v *management.View) { v.Connections[name] = *p.Connection })
 	}
+	for i, n := range m.View().Nodes {
+		if n.Name == name && p.Labels != nil {
+			n, err := n.Relabel(p.Labels)
+			if err != nil {
+				return inventory.Node{}, err
+			}
+			m.change(func(v *management.View) { n.Revision = v.Revision; v.Nodes[i] = &n })
+		}
+	}
 	return m.View().Node(name)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/selector"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 // v1 are the routes of the versioned API.
 func (s *Server) v1() []route {
 	routes := []route{
-		{method: http.MethodGet, path: api.PathNodes, serve: s.getNodes, query: []string{"name", "status", "state", "group"}},
+		{method: http.MethodGet, path: api.PathNodes, serve: s.getNodes, query: []string{"name", "status", "state", "group", "selector"}},
 		{method: http.MethodGet, path: api.PathNode, serve: s.getNode},
 		{method: http.MethodPatch, path: api.PathNode, serve: s.patchNode},
 		{method: http.MethodGet, path: api.PathHistory, serve: s.getHistory, query: []string{"limit"}},
@@ -147,11 +148,26 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, g := range q["group"] {
+	checkGroup := func(g string) error {
+		_, err := s.Manager.Groups().Get(g)
 		// A group that is no longer configured may still have nodes.
-		if _, err := s.Manager.Groups().Get(g); err != nil && !slices.ContainsFunc(v.Nodes, func(n *inventory.Node) bool { return n.Group == g }) {
+		if err != nil && slices.ContainsFunc(v.Nodes, func(n *inventory.Node) bool { return n.Group == g }) {
+			return nil
+		}
+		return err
+	}
+	for _, g := range q["group"] {
+		if err := checkGroup(g); err != nil {
 			return err
 		}
+	}
+	text, err := single(q, "selector")
+	if err != nil {
+		return err
+	}
+	chosen, err := selector.Parse(text, checkGroup)
+	if err != nil {
+		return err
 	}
 	wanted := map[string]bool{}
 	var missing []string
@@ -167,7 +183,7 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 	}
 	var items []api.Node
 	for _, n := range v.Nodes {
-		if (len(wanted) == 0 || wanted[n.Name]) && oneOf(n.Status, statuses) && oneOf(n.State, states) && oneOf(n.Group, q["group"]) {
+		if (len(wanted) == 0 || wanted[n.Name]) && oneOf(n.Status, statuses) && oneOf(n.State, states) && oneOf(n.Group, q["group"]) && chosen.Matches(n) {
 			items = append(items, nodeOf(v, *n))
 		}
 	}
@@ -223,7 +239,7 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
-	patch := management.NodePatch{ForgetHostKey: body.ForgetHostKey}
+	patch := management.NodePatch{ForgetHostKey: body.ForgetHostKey, Labels: body.Labels}
 	if body.Connection != nil {
 		c := configuration.Connection(*body.Connection)
 		patch.Connection = &c

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package selector chooses nodes by their fields and labels, in the syntax of
+// the label selectors of Kubernetes, whose own library parses it:
+//
+//	group=service-worker,status!=Allocated,rack in (r1,r2),!old
+//
+// What cannot be meant is an error rather than an empty answer: a status, a
+// state, a verb or a group that does not exist.
+package selector
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// MaxBytes is how long the text of a selector may be.
+const MaxBytes = 8 << 10
+
+// field is one field of a node that a selector may name. An empty one is taken
+// for absent: "!job" chooses nodes that no job holds.
+type field struct {
+	name  string
+	value func(*inventory.Node) string
+	// parse gives a value the form it has in a node, or refuses it; nil: any is fine.
+	parse func(string) (string, error)
+}
+
+var fields = []field{
+	{"name", func(n *inventory.Node) string { return n.Name }, nil},
+	{"label", func(n *inventory.Node) string { return n.Label }, nil},
+	{"serial", func(n *inventory.Node) string { return n.Serial }, nil},
+	{"addr", func(n *inventory.Node) string { return n.Addr }, nil},
+	{"status", func(n *inventory.Node) string { return string(n.Status) }, func(s string) (string, error) {
+		status, err := inventory.ParseStatus(s)
+		return string(status), err
+	}},
+	{"state", func(n *inventory.Node) string { return string(n.State) }, func(s string) (string, error) {
+		state, err := inventory.ParseState(s)
+		return string(state), err
+	}},
+	{"group", func(n *inventory.Node) string { return n.Group }, nil}, // see Parse
+	{"job", func(n *inventory.Node) string { return n.Job }, func(s string) (string, error) {
+		_, err := strconv.ParseUint(s, 10, 64)
+		return s, err
+	}},
+	{"verb", func(n *inventory.Node) string { return string(n.Verb) }, func(s string) (string, error) {
+		_, ok := inventory.TransitionOf(inventory.Verb(s))
+		if !ok {
+			return "", fmt.Errorf("%q is not a verb of a job", s)
+		}
+		return s, nil
+	}},
+}
+
+// Fields are the names of the fields that a selector may name.
+func Fields() []string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	return names
+}
+
+// Selector chooses nodes. The zero value chooses all of them.
+type Selector struct{ all []requirement }
+
+type requirement struct {
+	key    string
+	field  *field // nil: a label
+	op     selection.Operator
+	values []string
+}
+
+// odd are words that are fine as values of fields, but not as labels': IPv6
+// addresses, and names of more than 63 bytes.
+var odd = regexp.MustCompile(`[^\s=!(),<>]*:[^\s=!(),<>]*|[^\s=!(),<>]{64,}`)
+
+// Parse reads a selector; an empty text is the one that chooses all. checkGroup
+// refuses groups that cannot be meant.
+func Parse(text string, checkGroup func(string) error) (Selector, error) {
+	if len(text) > MaxBytes {
+		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector has %d bytes, the limit is %d", len(text), MaxBytes)
+	}
+	// The library knows labels only. For words that are none it gets stand-ins.
+	mark := "x"
+	for strings.Contains(text, mark) {
+		mark += "x"
+	}
+	var words []string
+	parsed, err := labels.ParseToRequirements(odd.ReplaceAllStringFunc(text, func(word string) string {
+		words = append(words, word)
+		return mark + strconv.Itoa(len(words)-1)
+	}))
+	original := func(word string) string {
+		if number, ok := strings.CutPrefix(word, mark); ok {
+			if i, err := strconv.Atoi(number); err == nil && i < len(words) {
+				return words[i]
+			}
+		}
+		return word
+	}
+	if err != nil {
+		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector %q does not parse: %w", text, err).
+			Do("write it like group=service-worker,status!=Allocated,rack in (r1,r2),!old")
+	}
+	var s Selector
+	for _, p := range parsed {
+		r := requirement{key: original(p.Key()), op: p.Operator(), values: p.ValuesUnsorted()}
+		for i, value := range r.values {
+			r.values[i] = original(value)
+		}
+		if err := r.check(checkGroup); err != nil {
+			return Selector{}, err
+		}
+		s.all = append(s.all, r)
+	}
+	return s, nil
+}
+
+// check finds what the key means and refuses what the values cannot mean.
+func (r *requirement) check(checkGroup func(string) error) error {
+	i := slices.IndexFunc(fields, func(f field) bool { return f.name == r.key })
+	if i < 0 {
+		if err := inventory.CheckLabelKey(r.key); err != nil {
+			return inventory.Errorf(inventory.KindInvalid, "a selector cannot name %q", r.key).
+				Do("name a label, or one of the fields %s", strings.Join(Fields(), ", "))
+		}
+		for _, value := range r.values {
+			if err := inventory.CheckLabelValue(value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	r.field = &fields[i]
+	parse := r.field.parse
+	if r.key == "group" {
+		parse = func(s string) (string, error) { return s, checkGroup(s) }
+	}
+	if r.op == selection.GreaterThan || r.op == selection.LessThan {
+		return inventory.Errorf(inventory.KindInvalid, "%s is no number, so nothing is greater or less", r.key).Do("use =, !=, in or notin")
+	}
+	for i, value := range r.values {
+		if value == "" {
+			return inventory.Errorf(inventory.KindInvalid, "the selector compares %s with nothing", r.key).
+				Do("to ask whether there is one at all, write %s or !%s", r.key, r.key)
+		}
+		if parse == nil {
+			continue
+		}
+		var err error
+		if r.values[i], err = parse(value); err != nil {
+			return inventory.Errorf(inventory.KindInvalid, "the selector names a %s that there is none of: %w", r.key, err).
+				Do("%s", remedies[r.key])
+		}
+	}
+	return nil
+}
+
+var remedies = func() map[string]string {
+	statuses, states, verbs := []string{}, []string{}, []string{}
+	for _, row := range inventory.Statuses {
+		statuses = append(statuses, string(row.Status))
+	}
+	for _, row := range inventory.States {
+		states = append(states, string(row.State))
+	}
+	for _, row := range inventory.Lifecycle {
+		verbs = append(verbs, string(row.Verb))
+	}
+	return map[string]string{
+		"status": "the statuses are " + strings.Join(statuses, ", "),
+		"state":  "the states are " + strings.Join(states, ", "),
+		"verb":   "the verbs are " + strings.Join(verbs, ", "),
+		"job":    "give the number of a job",
+		"group":  "see GET /v1/groups",
+	}
+}()
+
+// Matches tells whether the selector chooses the node.
+func (s Selector) Matches(n *inventory.Node) bool {
+	for i := range s.all {
+		if !s.all[i].matches(n) {
+			return false
+		}
+	}
+	return true
+}
+
+// matches judges like Kubernetes: what is absent is not equal to anything.
+func (r *requirement) matches(n *inventory.Node) bool {
+	value, has := "", false
+	if r.field != nil {
+		value = r.field.value(n)
+		has = value != ""
+	} else {
+		value, has = n.Labels[r.key]
+	}
+	switch r.op {
+	case selection.Exists:
+		return has
+	case selection.DoesNotExist:
+		return !has
+	case selection.Equals, selection.DoubleEquals, selection.In:
+		return has && slices.Contains(r.values, value)
+	case selection.NotEquals, selection.NotIn:
+		return !has || !slices.Contains(r.values, value)
+	case selection.GreaterThan, selection.LessThan:
+		// The library has made sure that there is one value, and that it is a number.
+		a, err1 := strconv.ParseInt(value, 10, 64)
+		b, err2 := strconv.ParseInt(r.values[0], 10, 64)
+		return has && err1 == nil && err2 == nil && (r.op == selection.GreaterThan) == (a > b) && a != b
+	}
+	return false
+}
