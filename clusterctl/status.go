@@ -25,6 +25,9 @@ func (a *app) health() *cli.Command {
 			if err != nil {
 				return err
 			}
+			for _, w := range h.Warnings {
+				c.say("warning: %s", w)
+			}
 			if err := c.show(view{wire: h, stale: h.Stale, table: func(p *printer) { p.health(h) }}); err != nil {
 				return err
 			}

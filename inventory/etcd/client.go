@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -29,46 +31,87 @@ const requestTimeout = 10 * time.Second
 type Client struct {
 	*clientv3.Client
 	Prefix string // starts with a slash, ends without
+
+	mu     sync.Mutex
+	server server
+	stop   context.CancelFunc
+	tasks  sync.WaitGroup
 }
 
-// Dial connects, waits until the store answers, and checks the schema of what
-// it holds. Data of a newer version is refused.
+// Dial connects to the etcd inside, waits until it answers, and checks the
+// schema of what it holds. Data of a newer version is refused.
 func Dial(ctx context.Context, prefix string, endpoints ...string) (*Client, error) {
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: endpoints, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
-		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
-		MaxCallSendMsgSize: maxRequestSize, MaxCallRecvMsgSize: 1 << 30,
-		// The server is on this host, or near: it is tried again soon.
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
-			MinConnectTimeout: 5 * time.Second,
-		})},
-	})
-	if err != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable, "no connection to etcd: %w", err)
+	c, err := connect(ctx, clientv3.Config{Endpoints: endpoints}, prefix, nil)
+	if err == nil {
+		c.server.version = Version
 	}
-	client := &Client{Client: c, Prefix: prefix}
-	if err := client.await(ctx); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return client, nil
+	return c, err
 }
 
-func (c *Client) await(ctx context.Context) error {
+// Close ends the connection.
+func (c *Client) Close() error {
+	if c.stop != nil {
+		c.stop()
+	}
+	c.tasks.Wait()
+	return c.Client.Close()
+}
+
+// connect tries until the store answers, or says something that will not mend
+// itself. The first failure is logged, where there is a log.
+func connect(ctx context.Context, config clientv3.Config, prefix string, log logrus.FieldLogger) (*Client, error) {
+	config.Logger = zap.NewNop()
+	config.DialTimeout = 5 * time.Second // for the first token, where there are users
+	config.DialKeepAliveTime, config.DialKeepAliveTimeout = 10*time.Second, 5*time.Second
+	config.MaxCallSendMsgSize, config.MaxCallRecvMsgSize = maxRequestSize, 1<<30
+	// A server that has gone is tried again soon: mostly it is near.
+	config.DialOptions = []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+		MinConnectTimeout: 5 * time.Second,
+	})}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	var client *Client
 	for {
-		err := c.schema(ctx)
-		if err == nil || inventory.KindOf(err) != inventory.KindUnavailable {
-			return err
+		err := func() error {
+			if client == nil {
+				c, err := clientv3.New(config)
+				if err != nil {
+					return Error(err)
+				}
+				client = &Client{Client: c, Prefix: prefix}
+			}
+			return client.schema(ctx)
+		}()
+		if err == nil {
+			return client, nil
+		}
+		if inventory.KindOf(err) != inventory.KindUnavailable || hopeless(err) || ctx.Err() != nil {
+			if client != nil {
+				_ = client.Close()
+			}
+			return nil, err
+		}
+		if log != nil {
+			log.WithError(err).Warnf("etcd does not answer yet; waiting for up to %s", startTimeout)
+			log = nil
 		}
 		select {
 		case <-ctx.Done():
-			return err
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// hopeless tells whether waiting for the store makes no sense: it answers, and
+// does not let us in.
+func hopeless(err error) bool {
+	for _, e := range []error{rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "tls: ")
 }
 
 func (c *Client) schema(ctx context.Context) error {
@@ -108,6 +151,18 @@ func Error(err error) error {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return inventory.Errorf(inventory.KindUnavailable, "the store has no space left: %w", err).
 			Do("lower the retention of jobs, compact and defragment etcd, then disarm its alarm")
+	}
+	for _, refused := range []struct {
+		err    error
+		remedy string
+	}{
+		{rpctypes.ErrAuthFailed, "check etcd.user and what is in etcd.password_file"},
+		{rpctypes.ErrUserEmpty, "it wants to know who asks: configure etcd.user and etcd.password_file"},
+		{rpctypes.ErrPermissionDenied, "grant the user of clusterm a role that may read and write below etcd.prefix"},
+	} {
+		if errors.Is(err, refused.err) {
+			return inventory.Errorf(inventory.KindUnavailable, "the store refuses clusterm: %w", err).Do("%s", refused.remedy)
+		}
 	}
 	code := status.Code(err)
 	if code == codes.InvalidArgument && strings.Contains(err.Error(), "larger than max") || code == codes.ResourceExhausted {

@@ -14,6 +14,10 @@ import (
 // MaxOps is how many operations etcd takes in one transaction by default.
 const MaxOps = 128
 
+// MaxBytes is what a transaction of several parts is kept below: etcd takes 1.5
+// MiB by default, all told.
+const MaxBytes = 1 << 20
+
 // Below PREFIX/v is what every instance keeps in its view; below PREFIX/x what
 // is read on demand: history, inputs and logs.
 
@@ -45,6 +49,15 @@ func (o *Ops) Add(more Ops) {
 
 // Size is what counts against MaxOps.
 func (o Ops) Size() int { return max(len(o.If), len(o.Then)) }
+
+// Bytes is what counts against MaxBytes.
+func (o Ops) Bytes() int {
+	n := 0
+	for _, op := range o.Then {
+		n += len(op.KeyBytes()) + len(op.ValueBytes())
+	}
+	return n
+}
 
 // PutNode writes a node if its record is still at the revision it was read at,
 // adds the entries to its history, and drops the entries that fall out of it.

@@ -81,7 +81,7 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 		return nil, inventory.Errorf(inventory.KindInvalid, "%s is too long for a socket (%d bytes, the limit is %d)", p, len(p), maxSocketPath).
 			Do("configure a shorter data_dir")
 	}
-	lock, err := lockDir(ctx, o.Dir, "lock")
+	lock, err := LockDir(ctx, o.Dir, o.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +101,15 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// lockDir makes sure that only one daemon uses the directory. A daemon that is
-// just ending is waited for.
-func lockDir(ctx context.Context, dir, name string) (*os.File, error) {
+// LockDir makes sure that only one daemon uses the directory, until the file is
+// closed. A daemon that is just ending is waited for, and log says so.
+func LockDir(ctx context.Context, dir string, log logrus.FieldLogger) (*os.File, error) {
+	return lockDir(ctx, dir, "lock", func() {
+		log.Warnf("the data directory %s is in use by another clusterm; waiting for up to %s for it to end", dir, lockWait)
+	})
+}
+
+func lockDir(ctx context.Context, dir, name string, waiting func()) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is not writable: %w", dir, err).
@@ -116,6 +122,8 @@ func lockDir(ctx context.Context, dir, name string) (*os.File, error) {
 		if err == nil {
 			return f, nil
 		}
+		waiting()
+		waiting = func() {}
 		select {
 		case <-ctx.Done():
 			f.Close()
@@ -218,7 +226,7 @@ func (s *Server) end() error {
 func Main(dir string) int {
 	// The child of a daemon that was killed may still be ending: it would take
 	// the sockets of this one with it.
-	lock, err := lockDir(context.Background(), dir, "child.lock")
+	lock, err := lockDir(context.Background(), dir, "child.lock", func() {})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -278,13 +278,13 @@ func TestNotWritable(t *testing.T) {
 func TestLockIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
-	first, err := lockDir(within(t, time.Second), d, "lock")
+	first, err := lockDir(within(t, time.Second), d, "lock", func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan error, 1)
 	go func() {
-		second, err := lockDir(within(t, 10*time.Second), d, "lock")
+		second, err := lockDir(within(t, 10*time.Second), d, "lock", func() {})
 		if err == nil {
 			err = second.Close()
 		}

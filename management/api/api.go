@@ -217,8 +217,10 @@ const (
 
 // Health says whether the daemon can do its work.
 type Health struct {
-	Status   string            `json:"status"`           // HealthOK or HealthDegraded
-	Checks   map[string]string `json:"checks,omitempty"` // by part: "ok" or what is wrong
+	Status string            `json:"status"`           // HealthOK or HealthDegraded
+	Checks map[string]string `json:"checks,omitempty"` // by part: "ok" or what is wrong
+	// Warnings are what does not keep it from its work, and should be seen to.
+	Warnings []string          `json:"warnings,omitempty"`
 	Instance string            `json:"instance"`
 	Revision int64             `json:"revision"`
 	Stale    bool              `json:"stale,omitempty"`
@@ -232,7 +234,7 @@ type Version struct {
 	Commit  string `json:"commit,omitempty"`
 	Go      string `json:"go"`
 	Ansible string `json:"ansible,omitempty"`
-	Etcd    string `json:"etcd,omitempty"`
+	Etcd    string `json:"etcd,omitempty"` // the server; of several members the lowest
 }
 
 // Duration is a time.Duration that JSON and YAML write as "1h30m".

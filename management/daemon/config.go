@@ -23,6 +23,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/monitor/serf"
 )
@@ -40,6 +41,7 @@ type Config struct {
 	PlainHTTP string             `yaml:"plain_http"`
 	Node      Node               `yaml:"node"`
 	Gossip    Gossip             `yaml:"gossip"`
+	Etcd      etcd.Existing      `yaml:"etcd"`
 	Groups    inventory.Groups   `yaml:"groups"`
 	Playbooks string             `yaml:"playbooks"`
 	Ansible   string             `yaml:"ansible_playbook"`
@@ -135,6 +137,7 @@ func Default() Config {
 		DataDir:    "/var/lib/clusterm",
 		Socket:     api.DefaultSocket,
 		Gossip:     Gossip{Bind: "0.0.0.0:7946", Join: []string{}},
+		Etcd:       etcd.Existing{Endpoints: []string{}, Prefix: etcd.DefaultPrefix},
 		Groups:     inventory.DefaultGroups(),
 		Ansible:    "ansible-playbook",
 		Vars:       configuration.Vars{},
@@ -188,7 +191,7 @@ func LoadConfig(path string) (Config, map[string]bool, error) {
 }
 
 // goTypes is how the YAML library names what a key is in, or should be.
-var goTypes = regexp.MustCompile(` in type [\w.*\[\]]+| into daemon\.\w+`)
+var goTypes = regexp.MustCompile(` in type [\w.*\[\]]+| into (?:daemon|etcd)\.\w+`)
 
 // plainly is the message of an error of the YAML library, in an operator's words.
 func plainly(err error) string {
@@ -210,7 +213,7 @@ func walk(n *yaml.Node, prefix string, found func(string)) {
 }
 
 // fileKeys belong to the file: they are read once, at the start.
-var fileKeys = []string{"data_dir", "socket", "plain_http", "node", "gossip"}
+var fileKeys = []string{"data_dir", "socket", "plain_http", "node", "gossip", "etcd"}
 
 // Check refuses values that make no sense. It looks at nothing outside c.
 func (c *Config) Check() error {
@@ -244,6 +247,9 @@ func (c *Config) Check() error {
 		if err := agent.Check(); err != nil {
 			return inventory.Errorf(inventory.KindInvalid, "%w", err)
 		}
+	}
+	if err := c.Etcd.Check(); err != nil {
+		return inventory.Errorf(inventory.KindInvalid, "%w", err)
 	}
 	for _, check := range []struct {
 		key, value string
@@ -375,7 +381,7 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 		become := *file.SSH.Become
 		c.SSH.Become = &become
 	}
-	c.Groups, c.Gossip.Join = slices.Clone(file.Groups), slices.Clone(file.Gossip.Join)
+	c.Groups, c.Gossip.Join, c.Etcd.Endpoints = slices.Clone(file.Groups), slices.Clone(file.Gossip.Join), slices.Clone(file.Etcd.Endpoints)
 	for _, key := range slices.Sorted(maps.Keys(overlay)) {
 		switch {
 		case isFileKey(key):

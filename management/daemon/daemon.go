@@ -62,6 +62,7 @@ type Options struct {
 type Daemon struct {
 	opts  Options
 	node  Node // the identity in force
+	etcd  *etcd.Client
 	store *store.Store
 
 	service *management.Service
@@ -140,21 +141,11 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return err
 	}
 
-	so := etcd.ServerOptions{Dir: filepath.Join(c.DataDir, "etcd"), NoSync: d.opts.InProcess, Log: log}
-	if !d.opts.InProcess {
-		so.Command = slices.Concat(d.opts.Command, []string{"etcd"})
-	}
-	inside, err := etcd.StartServer(ctx, so)
-	if err != nil {
+	if d.etcd, err = d.dial(ctx, c); err != nil {
 		return err
 	}
-	d.onStop("etcd", func(context.Context) error { return inside.Close() })
-	client, err := etcd.Dial(ctx, "/clusterm/v1", inside.Endpoint())
-	if err != nil {
-		return err
-	}
-	d.onStop("connection to etcd", func(context.Context) error { return client.Close() })
-	if d.store, err = store.Open(ctx, client, log); err != nil {
+	d.onStop("connection to etcd", func(context.Context) error { return d.etcd.Close() })
+	if d.store, err = store.Open(ctx, d.etcd, log); err != nil {
 		return err
 	}
 	d.onStop("view", func(context.Context) error { d.store.Close(); return nil })
@@ -192,6 +183,37 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		log.WithField("addr", l.Addr()).Info("the API is served")
 	}
 	return nil
+}
+
+// dial starts the etcd inside and connects to it, or connects to an existing one.
+func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
+	dir, log := filepath.Join(c.DataDir, "etcd"), d.opts.Logger
+	if c.Etcd.Used() {
+		// The rest of the data directory is for one daemon as well.
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", dir, err).
+				Do("run as root, or configure another data_dir")
+		}
+		lock, err := etcd.LockDir(ctx, dir, log)
+		if err != nil {
+			return nil, err
+		}
+		d.onStop("data directory", func(context.Context) error { return lock.Close() })
+		if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
+			log.Warnf("%s has data of the etcd inside; with etcd.endpoints it is not looked at", c.DataDir)
+		}
+		return etcd.DialExisting(ctx, c.Etcd, log)
+	}
+	so := etcd.ServerOptions{Dir: dir, NoSync: d.opts.InProcess, Log: log}
+	if !d.opts.InProcess {
+		so.Command = slices.Concat(d.opts.Command, []string{"etcd"})
+	}
+	inside, err := etcd.StartServer(ctx, so)
+	if err != nil {
+		return nil, err
+	}
+	d.onStop("etcd", func(context.Context) error { return inside.Close() })
+	return etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), inside.Endpoint())
 }
 
 func (d *Daemon) listen(c Config) (listeners []net.Listener, err error) {
@@ -552,7 +574,11 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 			h.Checks[part], h.Status = err.Error(), "degraded"
 		}
 	}
-	check("store", d.store.Sync(ctx))
+	_, warning, problem := d.etcd.Server()
+	check("store", errors.Join(d.store.Sync(ctx), problem))
+	if warning != "" {
+		h.Warnings = append(h.Warnings, warning)
+	}
 	check("ansible", d.book.Check(ctx))
 	switch {
 	case d.agent == nil:
@@ -577,7 +603,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 func (d *Daemon) version(ctx context.Context) api.Version {
 	v := d.opts.Version
 	v.Go = runtime.Version()
-	v.Etcd = etcd.Version
+	v.Etcd, _, _ = d.etcd.Server()
 	if a, err := ansible.Check(ctx, d.effective().Ansible); err == nil {
 		v.Ansible = a.String()
 	} else {
