@@ -279,7 +279,9 @@ func (o *Observer) report(ctx context.Context) {
 		}
 	} else {
 		o.t.unheard(what)
-		o.oldest, o.newest = time.Now(), time.Now() // what it said is news again
+		// What it said is news again. Whoever did not take it may have started
+		// anew and know nothing: it gets everything.
+		o.oldest, o.newest, o.fullAt = time.Now(), time.Now(), time.Now()
 	}
 	o.mu.Unlock()
 	if err != nil {

@@ -268,7 +268,7 @@ func (d *Daemon) gossip(ctx context.Context, c Config) error {
 	d.agent, err = serf.Start(ctx, serf.Options{
 		Node: serf.Identity{Label: d.node.Label, Serial: d.node.Serial, Addr: d.node.Addr},
 		Bind: bind, Advertise: advertise, Key: key, Join: c.Gossip.Join, DataDir: filepath.Join(c.DataDir, "gossip"),
-		Timing: d.opts.Timing, Log: d.opts.Logger, Sink: management.Sink{Service: d.service, Observer: observer},
+		Timing: d.opts.Timing, Log: d.opts.Logger, Sinks: []monitor.Sink{management.Sink{Service: d.service, Observer: observer}},
 	})
 	if err != nil {
 		return err

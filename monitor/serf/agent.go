@@ -44,8 +44,9 @@ type Options struct {
 	// survives.
 	DataDir string
 
-	// Sink takes what the agent sees; nil for an agent that is only seen.
-	Sink monitor.Sink
+	// Sinks take what the agent sees, each at its own pace; none for an agent
+	// that is only seen.
+	Sinks []monitor.Sink
 
 	FullEvery time.Duration // a full report this often; default 1 min
 	Window    time.Duration // changes closer together are one report; default 200 ms
@@ -79,8 +80,8 @@ type Agent struct {
 	host   string // bound to; "" for all addresses
 	serf   *log.Logger
 	store  *store
-	obs    *monitor.Observer // nil without a sink
-	rivals chan struct{}     // somebody uses a live member's name, or no longer
+	watch  watch         // empty without a sink
+	rivals chan struct{} // somebody uses a live member's name, or no longer
 
 	stop    context.CancelFunc // ends the loop; the rest follows
 	leave   atomic.Bool        // say good-bye first
@@ -125,9 +126,11 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 		rivals: make(chan struct{}, 1),
 		done:   make(chan struct{}),
 	}
-	if o.Sink != nil {
-		a.obs = a.observer()
-	}
+	a.watch = newWatch(watching{
+		sinks: o.Sinks, list: func(context.Context) ([]monitor.Member, error) { return a.Members(), nil },
+		window: o.Window, every: o.FullEvery, before: st.Alive, gossip: a.serf, log: o.Log,
+		known: func(member string) bool { return o.Node == (Identity{}) && member == a.name() },
+	})
 	in, err := a.launch(ctx, life, port)
 	if err != nil {
 		stop()
@@ -137,30 +140,6 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 	a.become(in)
 	go a.run(life, in)
 	return a, nil
-}
-
-func (a *Agent) observer() *monitor.Observer {
-	return monitor.NewObserver(monitor.Options{
-		Sink:   a.o.Sink,
-		List:   func(context.Context) ([]monitor.Member, error) { return a.Members(), nil },
-		Window: a.o.Window,
-		Every:  a.o.FullEvery,
-		Before: a.store.Alive,
-		Stranger: func(member string, why error) {
-			switch {
-			case a.o.Node == (Identity{}) && member == a.name():
-			case errors.Is(why, monitor.ErrNoNode):
-				a.serf.Printf("[INFO] gossip: the member %q is not a node: %v", member, why)
-			default:
-				a.serf.Printf("[WARN] gossip: the member %q is ignored: %v", member, why)
-			}
-		},
-		Failed: func(err error, inRow int) {
-			if inRow&(inRow-1) == 0 { // the first, and ever more rarely
-				a.o.Log.WithField("in_row", inRow).Warnf("gossip: %v; it will be said again", err)
-			}
-		},
-	})
 }
 
 // Addr is the ip:port under which the others reach this member.
@@ -196,8 +175,15 @@ type Stats struct {
 // Stats counts.
 func (a *Agent) Stats() Stats {
 	in := a.current()
-	s := Stats{Health: in.s.Memberlist().GetHealthScore(), Renames: int(a.renames.Load())}
-	for _, m := range in.s.Members() {
+	s := count(in.s.Members())
+	s.Health, s.Renames = in.s.Memberlist().GetHealthScore(), int(a.renames.Load())
+	s.Observer = a.watch.stats()
+	return s
+}
+
+// count counts members by what is known of them.
+func count(ms []hserf.Member) (s Stats) {
+	for _, m := range ms {
 		switch m.Status {
 		case hserf.StatusAlive, hserf.StatusLeaving:
 			s.Alive++
@@ -207,18 +193,11 @@ func (a *Agent) Stats() Stats {
 			s.Left++
 		}
 	}
-	if a.obs != nil {
-		s.Observer = a.obs.Stats()
-	}
 	return s
 }
 
-// Compare has the sink told everything now.
-func (a *Agent) Compare() {
-	if a.obs != nil {
-		a.obs.Compare()
-	}
-}
+// Compare has the sinks told everything now.
+func (a *Agent) Compare() { a.watch.compare() }
 
 // Done is closed when the agent has ended, for whatever reason.
 func (a *Agent) Done() <-chan struct{} { return a.done }
@@ -283,9 +262,7 @@ func (a *Agent) name() string {
 func (a *Agent) run(ctx context.Context, in *instance) {
 	defer close(a.done)
 	var observing sync.WaitGroup
-	if a.obs != nil {
-		observing.Go(func() { a.obs.Run(ctx) })
-	}
+	observing.Go(func() { a.watch.run(ctx) })
 	l := loop{Agent: a, in: in}
 	a.err = l.run(ctx)
 	a.stop()
@@ -345,17 +322,7 @@ func (l *loop) run(ctx context.Context) error {
 // await lets the first report wait for a first contact, so that a member that
 // has just started does not report that it sees nobody.
 func (l *loop) await() {
-	if l.obs == nil {
-		l.grace = time.NewTimer(time.Hour)
-		return
-	}
-	l.grace = time.AfterFunc(l.t.Grace, l.obs.Resume)
-}
-
-func (l *loop) resume() {
-	if l.obs != nil {
-		l.obs.Resume()
-	}
+	l.grace = time.AfterFunc(l.t.Grace, l.watch.resume)
 }
 
 // join looks for members to join, when it is time to.
@@ -399,7 +366,7 @@ func (l *loop) join(ctx context.Context) {
 		}
 		l.misses = 0
 		l.met = l.met || joined > 0 || !alone
-		l.resume()
+		l.watch.resume()
 	default:
 		l.missed(failure)
 	}
@@ -429,9 +396,7 @@ func (l *loop) giveUpName(ctx context.Context) error {
 		return nil
 	}
 	l.o.Log.Warnf("gossip: the member at %s uses the name %s, too (a copied data directory?); this one takes a new name", place, l.in.name)
-	if l.obs != nil {
-		l.obs.Pause()
-	}
+	l.watch.pause()
 	l.in.shutdown() // without a word: a good-bye would be the other's
 	l.store.Suffix = newSuffix()
 	l.save()
@@ -488,9 +453,7 @@ func (l *loop) save() {
 	if l.met {
 		l.store.Peers = l.in.peers()
 	}
-	if l.obs != nil {
-		l.store.Alive = l.obs.Alive()
-	}
+	l.store.Alive = l.watch.alive()
 	err := l.store.save()
 	switch {
 	case err == nil:

@@ -102,6 +102,12 @@ func (r *recorder) see(name string) monitor.Sighting {
 	return r.now[name]
 }
 
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reports
+}
+
 func (r *recorder) joins(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +145,7 @@ func start(t *testing.T, o Options) *Agent {
 func observer(t *testing.T, o Options) (*Agent, *recorder) {
 	t.Helper()
 	r := &recorder{}
-	o.Node, o.Sink = Identity{}, r
+	o.Node, o.Sinks = Identity{}, []monitor.Sink{r}
 	return start(t, o), r
 }
 
@@ -540,7 +546,7 @@ func TestFirstNode(t *testing.T) {
 	t.Parallel()
 	o := options(t, 160)
 	r := &recorder{}
-	o.Sink, o.Timing.Grace = r, time.Hour
+	o.Sinks, o.Timing.Grace = []monitor.Sink{r}, time.Hour
 	o.Bind = at(160) + ":" + port(t, at(160))
 	o.Join = []string{o.Bind} // the same list on every host
 	a := start(t, o)

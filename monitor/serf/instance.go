@@ -30,7 +30,7 @@ type instance struct {
 	host   string   // bound to; "" for all addresses
 	port   int
 	rivals *rivals
-	obs    *monitor.Observer // may be nil
+	watch  watch
 
 	cut     context.CancelFunc // ends its connections
 	quit    chan struct{}      // ends drain
@@ -47,7 +47,7 @@ func (a *Agent) launch(ctx, life context.Context, port int) (*instance, error) {
 	}
 	in := &instance{
 		net: tr, name: a.memberName(), host: a.host, port: tr.GetAutoBindPort(),
-		rivals: newRivals(a.t.Rivalry, a.rivals), obs: a.obs,
+		rivals: newRivals(a.t.Rivalry, a.rivals), watch: a.watch,
 		cut: cut, quit: make(chan struct{}), drained: make(chan struct{}),
 	}
 	if in.own, err = a.o.advertised(ctx, a.host, in.port); err == nil {
@@ -127,9 +127,7 @@ func (in *instance) take(e hserf.Event) {
 	for _, m := range me.Members {
 		if me.Type == hserf.EventMemberReap {
 			in.rivals.dead(m.Name)
-			if in.obs != nil {
-				in.obs.Remove(m.Name)
-			}
+			in.watch.remove(m.Name)
 			continue
 		}
 		if alive(m) {
@@ -137,9 +135,7 @@ func (in *instance) take(e hserf.Event) {
 		} else {
 			in.rivals.dead(m.Name)
 		}
-		if in.obs != nil {
-			in.obs.Change(in.member(m))
-		}
+		in.watch.change(in.member(m))
 	}
 }
 

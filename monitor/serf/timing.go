@@ -32,6 +32,9 @@ type Timing struct {
 	JoinAgain time.Duration // addresses to join that are no live members are tried again this often
 	Contested time.Duration // a name that somebody else uses for this long is given up
 	Rivalry   time.Duration // somebody who has not been heard of for this long no longer counts
+
+	Answer time.Duration // an agent that is asked by RPC has this long to answer
+	Ping   time.Duration // and is asked at least this often
 }
 
 // LAN is for hosts in one data centre: a host that crashed is seen as failed
@@ -46,6 +49,7 @@ func LAN() Timing {
 		Tick: time.Second, Grace: 15 * time.Second,
 		JoinMin: time.Second, JoinMax: 30 * time.Second, JoinAgain: 30 * time.Second,
 		Contested: 15 * time.Second, Rivalry: 5 * time.Minute,
+		Answer: 10 * time.Second, Ping: 15 * time.Second,
 	}
 }
 
@@ -60,6 +64,7 @@ func Loopback() Timing {
 		Tick: 20 * time.Millisecond, Grace: time.Second,
 		JoinMin: 50 * time.Millisecond, JoinMax: 200 * time.Millisecond, JoinAgain: 500 * time.Millisecond,
 		Contested: 700 * time.Millisecond, Rivalry: 5 * time.Second,
+		Answer: 2 * time.Second, Ping: 200 * time.Millisecond,
 	}
 }
 

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	hserf "github.com/hashicorp/serf/serf"
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/monitor"
+)
+
+// RemoteOptions say how an existing serf agent is watched.
+type RemoteOptions struct {
+	Addr     string // of its RPC: a loopback ip:port
+	AuthFile string // a file that holds its rpc_auth_key; empty: it has none
+
+	// Sinks take what the agent sees, each at its own pace.
+	Sinks []monitor.Sink
+	// Before names the nodes that were alive by the last recorded word of an
+	// earlier run (see monitor.Options).
+	Before []string
+
+	FullEvery time.Duration // a full report this often; default 1 min
+	Window    time.Duration // changes closer together are one report; default 200 ms
+
+	Timing Timing             // zero: LAN
+	Log    logrus.FieldLogger // required
+}
+
+// CheckRemote refuses options that could never work. It looks at no file.
+func CheckRemote(addr string) error { return checkRPC(addr) }
+
+// Remote watches a serf agent that is another process, by its RPC.
+//
+// While the agent does not answer, nothing is reported: what was said last
+// holds. After every connect the sinks get a full report.
+type Remote struct {
+	o     RemoteOptions
+	t     Timing
+	watch watch
+	stop  context.CancelFunc
+	done  chan struct{}
+
+	mu      sync.Mutex
+	conn    *rpc      // nil while there is none
+	why     error     // why there is none
+	since   time.Time // since when there is none
+	self    Self
+	name    string // of the agent's own member
+	members Stats  // as of the last list
+}
+
+// Self is what an agent says of itself.
+type Self struct {
+	Node      Identity // zero where its own member is not a node
+	Addr      string   // ip:port under which other members reach it
+	Encrypted bool     // whether its gossip is
+}
+
+// WatchRemote begins to watch an agent. It does not wait for it: an agent that
+// is not there is tried for as long as that takes (see Err). A wrong address and
+// a key file that cannot be read are errors. ctx bounds nothing but the start;
+// it goes on until Close.
+func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
+	if o.Log == nil {
+		return nil, errors.New("there is no logger")
+	}
+	if err := checkRPC(o.Addr); err != nil {
+		return nil, err
+	}
+	if _, err := readAuth(o.AuthFile); err != nil {
+		return nil, err
+	}
+	if o.Timing == (Timing{}) {
+		o.Timing = LAN()
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	r := &Remote{
+		o: o, t: o.Timing, stop: stop, done: make(chan struct{}),
+		why: errors.New("it has not answered yet"), since: time.Now(),
+	}
+	r.watch = newWatch(watching{
+		sinks: o.Sinks, list: r.list, window: o.Window, every: o.FullEvery, before: o.Before,
+		gossip: newLogger(o.Log), log: o.Log,
+		known: func(string) bool { return false },
+	})
+	go r.run(life)
+	return r, nil
+}
+
+// readAuth reads the file that holds an agent's RPC key.
+func readAuth(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("the RPC key of the serf agent cannot be read: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err != nil {
+		return "", fmt.Errorf("the RPC key of the serf agent cannot be read: %w", err)
+	}
+	if b = bytes.TrimSpace(b); len(b) == 0 {
+		return "", fmt.Errorf("%s is empty; it has to hold the rpc_auth_key of the serf agent", path)
+	}
+	return string(b), nil
+}
+
+// Close stops watching and waits until nothing is left. The agent goes on.
+func (r *Remote) Close() error {
+	r.stop()
+	<-r.done
+	return nil
+}
+
+// Err is nil while the agent answers, else says since when and why it does not.
+func (r *Remote) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conn != nil {
+		return nil
+	}
+	return fmt.Errorf("the serf agent at %s is not connected since %s: %w; what is said of nodes is as of then",
+		r.o.Addr, r.since.UTC().Format(time.RFC3339), r.why)
+}
+
+// Stats counts, as of the last complete list.
+func (r *Remote) Stats() Stats {
+	r.mu.Lock()
+	s := r.members
+	r.mu.Unlock()
+	s.Observer = r.watch.stats()
+	return s
+}
+
+// Self is what the agent says of itself; an error while it is not connected.
+func (r *Remote) Self() (Self, error) {
+	if err := r.Err(); err != nil {
+		return Self{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.self, nil
+}
+
+// Node is the node that the agent's host is, as far as was ever heard; zero for
+// none.
+func (r *Remote) Node() Identity {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.self.Node
+}
+
+// run keeps a connection until ctx is done.
+func (r *Remote) run(ctx context.Context) {
+	defer close(r.done)
+	var observing sync.WaitGroup
+	observing.Go(func() { r.watch.run(ctx) })
+	defer observing.Wait()
+	wait, misses := r.t.JoinMin, 0
+	for {
+		connected, err := r.connection(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if connected {
+			wait, misses = r.t.JoinMin, 0
+		}
+		if misses++; misses&(misses-1) == 0 {
+			r.o.Log.Warnf("gossip: the serf agent at %s, attempt %d: %v; it is tried again", r.o.Addr, misses, err)
+		}
+		// Jitter: many watchers of one host do not come back at the same moment.
+		pause := wait/2 + rand.N(wait/2+1)
+		wait = min(2*wait, r.t.JoinMax)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// connection is one connection from its beginning to its end. It tells whether
+// the agent was ready to be watched, and why it no longer is.
+func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
+	defer func() { r.lost(err) }()
+	key, err := readAuth(r.o.AuthFile)
+	if err != nil {
+		return false, err
+	}
+	dial, cancel := context.WithTimeout(ctx, r.t.Dial)
+	c, err := dialRPC(dial, r.o.Addr)
+	cancel()
+	if err != nil {
+		return false, err
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() { c.read(func(e rpcEvent) { r.take(c, e) }) })
+	defer reading.Wait()
+	defer c.close()
+
+	open, cancel := context.WithTimeout(ctx, r.t.Answer)
+	defer cancel()
+	if err := c.open(open, key); err != nil {
+		return false, err
+	}
+	if err := r.look(open, c); err != nil {
+		return false, err
+	}
+	ms, err := r.fetch(open, c)
+	if err != nil {
+		return false, err
+	}
+	grace := r.begin(c, ms)
+	defer grace.Stop()
+	r.o.Log.Infof("gossip: the serf agent at %s is watched", r.o.Addr)
+
+	ping := time.NewTicker(r.t.Ping)
+	defer ping.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return true, ctx.Err()
+		case <-c.ended:
+			return true, c.why()
+		case <-ping.C:
+			asked, cancel := context.WithTimeout(ctx, r.t.Answer)
+			err := r.look(asked, c)
+			cancel()
+			if err != nil {
+				return true, err
+			}
+		}
+	}
+}
+
+// begin makes the connection the one that counts. An agent that is alone may
+// have started a moment ago and not have found the others yet: then the first
+// report waits for one of them, for a while.
+func (r *Remote) begin(c *rpc, ms []hserf.Member) (grace *time.Timer) {
+	r.mu.Lock()
+	r.conn, r.why = c, nil
+	name := r.name
+	r.mu.Unlock()
+	for _, m := range ms {
+		if alive(m) && m.Name != name {
+			r.report(c)
+		}
+	}
+	return time.AfterFunc(r.t.Grace, func() { r.report(c) })
+}
+
+// report lets the observers report, if the connection is still the one that
+// counts.
+func (r *Remote) report(c *rpc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conn == c {
+		r.watch.resume()
+	}
+}
+
+// lost notes that there is no connection.
+func (r *Remote) lost(why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conn != nil {
+		r.since = time.Now()
+	}
+	r.conn, r.why = nil, why
+	r.watch.pause()
+}
+
+// take hands an event on, in its order.
+func (r *Remote) take(c *rpc, e rpcEvent) {
+	for _, rm := range e.Members {
+		if e.Event == rpcReap {
+			r.watch.remove(rm.Name)
+			continue
+		}
+		m := rm.member()
+		r.watch.change(asMember(m))
+		r.mu.Lock()
+		own := m.Name == r.name
+		r.mu.Unlock()
+		if alive(m) && !own {
+			r.report(c)
+		}
+	}
+}
+
+func asMember(m hserf.Member) monitor.Member {
+	return monitor.Member{Name: m.Name, Addr: placeOf(m), Tags: m.Tags, Alive: alive(m)}
+}
+
+// look asks the agent who it is, which also tells whether it answers.
+func (r *Remote) look(ctx context.Context, c *rpc) error {
+	name, encrypted, err := c.self(ctx)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.name, r.self.Encrypted = name, encrypted
+	return nil
+}
+
+// fetch asks for the complete member list, and counts.
+func (r *Remote) fetch(ctx context.Context, c *rpc) ([]hserf.Member, error) {
+	ms, err := c.members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members = count(ms)
+	for _, m := range ms {
+		if m.Name == r.name {
+			r.self.Node, _ = monitor.IdentityOf(m.Tags) // zero where it is not a node
+			r.self.Addr = placeOf(m)
+		}
+	}
+	return ms, nil
+}
+
+// list is the complete member list, for the observers.
+func (r *Remote) list(ctx context.Context) ([]monitor.Member, error) {
+	r.mu.Lock()
+	c := r.conn
+	r.mu.Unlock()
+	if c == nil {
+		return nil, r.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.t.Answer)
+	defer cancel()
+	ms, err := r.fetch(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]monitor.Member, 0, len(ms))
+	for _, m := range ms {
+		all = append(all, asMember(m))
+	}
+	return all, nil
+}
