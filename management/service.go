@@ -534,9 +534,11 @@ func (s *Service) MergedVars(name string) (map[string]configuration.Var, error) 
 	if err != nil {
 		return nil, err
 	}
-	settings := s.Settings()
-	return settings.Secrets.HideMerged(merged(v, settings, n.Group, n.Name)), nil
+	return s.Merger(v).Of(&n), nil
 }
+
+// Merger says what variables the view's nodes get now.
+func (s *Service) Merger(v *View) Merger { return MergerOf(v, s.Settings()) }
 
 // Inputs returns what a job was accepted with, secrets hidden.
 func (s *Service) Inputs(ctx context.Context, id string) (Inputs, error) {

@@ -364,15 +364,24 @@ func write(w http.ResponseWriter, status int, body []byte) {
 
 // writeJSON answers with a value.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
+	b, err := encodeJSON(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", api.TypeJSON)
+	write(w, status, b)
+	return nil
+}
+
+// encodeJSON is the one form of JSON that answers have, a newline at its end.
+func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
+		return nil, fmt.Errorf("write the answer: %w", err)
 	}
-	w.Header().Set("Content-Type", api.TypeJSON)
-	write(w, status, b.Bytes())
-	return nil
+	return b.Bytes(), nil
 }
 
 // param is a parameter of the path.

@@ -130,13 +130,22 @@ func (s *Server) legacyNodes(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readLegacy(w, r, &body); err != nil {
 		return err
 	}
-	out := map[string]api.LegacyNodeInfo{}
-	for _, n := range s.Manager.View().Nodes {
-		if len(body.Nodes) == 0 || slices.Contains(body.Nodes, n.Name) {
-			out[n.Name] = s.legacyInfo(*n)
+	v := s.Manager.View()
+	nodes := v.Nodes
+	if len(body.Nodes) > 0 {
+		nodes = nil
+		for _, n := range v.Nodes {
+			if slices.Contains(body.Nodes, n.Name) {
+				nodes = append(nodes, n)
+			}
 		}
 	}
-	return writeJSON(w, http.StatusOK, out)
+	texts, err := s.infos.of(v, nodes, infoEncoder{s.Manager.Merger(v)})
+	if err != nil {
+		return err
+	}
+	writeTexts(w, []byte("{"), texts, []byte("}\n"))
+	return nil
 }
 
 func (s *Server) legacyNode(w http.ResponseWriter, r *http.Request) error {
@@ -144,14 +153,15 @@ func (s *Server) legacyNode(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	n, err := s.Manager.View().Node(name)
+	v := s.Manager.View()
+	n, err := v.Node(name)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, s.legacyInfo(n))
+	return writeJSON(w, http.StatusOK, legacyInfo(s.Manager.Merger(v), &n))
 }
 
-func (s *Server) legacyInfo(n inventory.Node) api.LegacyNodeInfo {
+func legacyInfo(m management.Merger, n *inventory.Node) api.LegacyNodeInfo {
 	var out api.LegacyNodeInfo
 	out.Monitoring.Label, out.Monitoring.Serial, out.Monitoring.Addr = n.Label, n.Serial, n.Addr
 	out.Inventory.Name = n.Name
@@ -159,14 +169,26 @@ func (s *Server) legacyInfo(n inventory.Node) api.LegacyNodeInfo {
 	out.Inventory.State, out.Inventory.PrevState = string(n.State), string(n.PrevState)
 	out.Configuration.Name, out.Configuration.Group, out.Configuration.Addr = n.Name, n.Group, n.Addr
 	out.Configuration.Vars = map[string]any{}
-	// A node that was forgotten this moment has no variables: no reason to fail.
-	if vars, err := s.Manager.MergedVars(n.Name); err == nil {
-		for name, v := range vars {
-			out.Configuration.Vars[name] = v.Value
-		}
+	for name, v := range m.Of(n) {
+		out.Configuration.Vars[name] = v.Value
 	}
 	out.Configuration.Vars["node_name"], out.Configuration.Vars["node_addr"] = n.Name, n.Addr
 	return out
+}
+
+// infoEncoder encodes nodes as /info/nodes shows them: a member of an object.
+type infoEncoder struct{ merger management.Merger }
+
+func (e infoEncoder) alike(older infoEncoder) func(*inventory.Node) bool {
+	return e.merger.Alike(older.merger)
+}
+
+func (e infoEncoder) encode(n *inventory.Node) ([]byte, error) {
+	b, err := encodeJSON(map[string]api.LegacyNodeInfo{n.Name: legacyInfo(e.merger, n)})
+	if err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(bytes.TrimPrefix(b, []byte("{")), []byte("}\n")), nil
 }
 
 func (s *Server) legacyGlobals(w http.ResponseWriter, _ *http.Request) error {

@@ -159,6 +159,10 @@ func (m *memoryManager) MergedVars(name string) (map[string]configuration.Var, e
 	), nil
 }
 
+func (m *memoryManager) Merger(v *management.View) management.Merger {
+	return management.MergerOf(v, management.Settings{})
+}
+
 func (m *memoryManager) Inputs(_ context.Context, id string) (management.Inputs, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

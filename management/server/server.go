@@ -46,6 +46,8 @@ type Reader interface {
 	Vars(scope management.Scope) (configuration.Vars, error)
 	// MergedVars are the variables that a node gets.
 	MergedVars(node string) (map[string]configuration.Var, error)
+	// Merger says what variables the view's nodes get.
+	Merger(v *management.View) management.Merger
 	// Inputs are what a job was accepted with.
 	Inputs(ctx context.Context, job string) (management.Inputs, error)
 }
@@ -112,6 +114,8 @@ type Server struct {
 	http      *http.Server
 	metrics   *metrics
 	bodyLimit atomic.Int64
+	nodes     encoded[nodeEncoder]
+	infos     encoded[infoEncoder]
 
 	base     context.Context // ends when requests must not go on
 	stop     context.CancelFunc

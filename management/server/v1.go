@@ -181,13 +181,16 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 		return inventory.Errorf(inventory.KindNotFound, "no such node: %s", strings.Join(missing, ", ")).
 			Do("see clusterctl nodes get").About(missing...)
 	}
-	var items []api.Node
-	for _, n := range v.Nodes {
-		if (len(wanted) == 0 || wanted[n.Name]) && oneOf(n.Status, statuses) && oneOf(n.State, states) && oneOf(n.Group, q["group"]) && chosen.Matches(n) {
-			items = append(items, nodeOf(v, *n))
+	nodes := v.Nodes
+	if len(statuses)+len(states)+len(q["group"])+len(wanted) > 0 || text != "" {
+		nodes = nil
+		for _, n := range v.Nodes {
+			if (len(wanted) == 0 || wanted[n.Name]) && oneOf(n.Status, statuses) && oneOf(n.State, states) && oneOf(n.Group, q["group"]) && chosen.Matches(n) {
+				nodes = append(nodes, n)
+			}
 		}
 	}
-	return writeJSON(w, http.StatusOK, listOf(v, items))
+	return s.writeNodes(w, v, nodes, listOf[api.Node](v, nil))
 }
 
 // oneOf tells whether there is nothing to choose from, or the value is in it.
