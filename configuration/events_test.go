@@ -90,17 +90,30 @@ func TestEventStreamSkipsEndlessLines(t *testing.T) {
 }
 
 func TestExplainFailure(t *testing.T) {
-	for in, want := range map[string]string{
-		"Failed to connect to the host via ssh: @@@@\r\nHost key for web-1 has changed and you have requested strict checking.\r\nHost key verification failed.": "clusterctl nodes set web-1 --forget-host-key",
-		"No RSA host key is known for web-1 and you have requested strict checking.":                                                                             "clusterctl nodes set web-1 --forget-host-key",
-		"Host key verification failed.":                                "jump host",
-		"root@10.0.0.1: Permission denied (publickey,password).":       "access as root@10.0.0.1 was denied",
-		"ssh: connect to host 10.0.0.1 port 22: Connection timed out":  "10.0.0.1, port 22: connection timed out",
-		"ssh: Could not resolve hostname x: Name or service not known": "the host name x cannot be resolved",
-		" other text\n": "other text",
+	const changed = "Failed to connect to the host via ssh: @@@@\r\nHost key for web-1 has changed and you have requested strict checking.\r\nHost key verification failed."
+	for _, c := range []struct {
+		in, node, want string
+		key            bool
+	}{
+		{changed, "web-1", "clusterctl nodes set web-1 --forget-host-key", true},
+		{"No RSA host key is known for web-1 and you have requested strict checking.", "web-1", "clusterctl nodes set web-1 --forget-host-key", true},
+		{"Host key verification failed.", "web-1", "jump host", true},
+		{"root@10.0.0.1: Permission denied (publickey,password).", "web-1", "access as root@10.0.0.1 was denied", false},
+		{"root@10.0.0.1: Permission denied (publickey,password).", "web-1", "clusterctl nodes set web-1 --user", false},
+		{"root@10.0.0.1: Permission denied (publickey,password).", "", "ssh.user and ssh.key_file of the configuration", false},
+		{"ssh: connect to host 10.0.0.1 port 22: Connection timed out", "", "10.0.0.1, port 22: connection timed out", false},
+		{"ssh: Could not resolve hostname x: Name or service not known", "", "the host name x cannot be resolved", false},
+		{" other text about a host key\n", "web-1", "other text about a host key", false},
 	} {
-		if got := ExplainFailure(in); !strings.Contains(got, want) {
-			t.Errorf("%q: %q does not say %q", in, got, want)
+		got := ExplainFailure(c.in, c.node)
+		if !strings.Contains(got, c.want) || AboutHostKey(got) != c.key {
+			t.Errorf("%q: %q does not say %q, or is about a host key: %t", c.in, got, c.want, AboutHostKey(got))
 		}
+		if c.node == "" && strings.Contains(got, "clusterctl nodes set") {
+			t.Errorf("%q: an address is no node: %q", c.in, got)
+		}
+	}
+	if got := ExplainFailure(changed, ""); !AboutHostKey(got) || strings.Contains(got, "clusterctl") {
+		t.Errorf("an address is no node: %q", got)
 	}
 }

@@ -16,21 +16,42 @@ var (
 	unresolvable = regexp.MustCompile(`Could not resolve hostname (\S+): ([A-Za-z ]+)`)
 )
 
+// The phrases that every message about a host key has one of.
+const (
+	notRecorded = "not the one recorded at the first contact"
+	notVerified = "the ssh host key could not be verified"
+)
+
+// AboutHostKey tells whether a message of ExplainFailure says that ssh did not
+// accept a host's key.
+func AboutHostKey(message string) bool {
+	return strings.Contains(message, notRecorded) || strings.Contains(message, notVerified)
+}
+
 // ExplainFailure turns the message of a failed task into one that an operator
 // can act on. Trouble that ssh reports at length becomes one sentence with its
-// remedy; anything else is returned as it is, trimmed.
-func ExplainFailure(message string) string {
+// remedy; anything else is returned as it is, trimmed. node is the name of the
+// node that the host is; empty where only its address is known.
+func ExplainFailure(message, node string) string {
+	expected := ""
+	if node != "" {
+		expected = fmt.Sprintf("; if that is expected, run: clusterctl nodes set %s --forget-host-key", node)
+	}
 	if m := keyChanged.FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("the ssh host key of %s is not the one recorded at the first contact: another machine answers under its address, or it was installed anew; if that is expected, run: clusterctl nodes set %s --forget-host-key", m[1], m[1])
+		return fmt.Sprintf("the ssh host key of %s is %s: another machine answers under its address, or it was installed anew%s", m[1], notRecorded, expected)
 	}
 	if m := keyUnknown.FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("%s shows a %s host key, which is not the one recorded at the first contact; if that is expected, run: clusterctl nodes set %s --forget-host-key", m[2], m[1], m[2])
+		return fmt.Sprintf("%s shows a %s host key, which is %s%s", m[2], m[1], notRecorded, expected)
 	}
 	if strings.Contains(message, "Host key verification failed") {
-		return "the ssh host key could not be verified; where a jump host is used, its key must be in the known_hosts file of the account clusterm runs as"
+		return notVerified + "; where a jump host is used, its key must be in the known_hosts file of the account clusterm runs as"
 	}
 	if m := permission.FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("ssh access as %s was denied (%s): check user and key_file of the node's connection, and that the public key is authorized on the host", m[1], m[2])
+		check := "ssh.user and ssh.key_file of the configuration (clusterctl config get ssh)"
+		if node != "" {
+			check = fmt.Sprintf("user and key_file of the node's connection (clusterctl nodes set %s --user … --key-file …)", node)
+		}
+		return fmt.Sprintf("ssh access as %s was denied (%s): check %s, and that the public key is authorized on the host", m[1], m[2], check)
 	}
 	if m := connect.FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("no ssh connection to %s, port %s: %s", m[1], m[2], strings.ToLower(strings.TrimSpace(m[3])))

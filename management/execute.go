@@ -267,6 +267,7 @@ func (s *Service) ended(ctx context.Context, j Job, index int, exit RunExit, act
 		good := exit.Cause == "" && exit.Code == 0
 		for _, h := range run.Hosts {
 			r := results[h]
+			r.Message = configuration.ExplainFailure(r.Message, nodeOf(*j, h))
 			// ansible-playbook's own word counts: the summary of a host may have
 			// been cut off, or no play have been for it.
 			if good && r.Failed == 0 && !r.Unreachable {
@@ -290,6 +291,19 @@ func (s *Service) ended(ctx context.Context, j Job, index int, exit RunExit, act
 		}
 	})
 	return err
+}
+
+// nodeOf is the name of the node that a host of the job's runs is; empty where
+// only its address is known.
+func nodeOf(j Job, host string) string {
+	if j.Verb != inventory.VerbDiscover {
+		return host
+	}
+	t, _ := j.Target(host)
+	if t.Label == "" {
+		return ""
+	}
+	return inventory.NodeName(t.Label, t.Serial)
 }
 
 // recordKeys keeps the host keys of a first contact with the nodes.

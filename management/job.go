@@ -121,6 +121,7 @@ type Job struct {
 	Why       string         `json:"why,omitempty"` // the operator's reason
 	Actor     string         `json:"actor,omitempty"`
 	Note      string         `json:"note,omitempty"`
+	RetryOf   string         `json:"retry_of,omitempty"` // the job whose inputs it was accepted with
 	Warnings  []string       `json:"warnings,omitempty"`
 	Tree      string         `json:"tree,omitempty"`
 	Timeout   time.Duration  `json:"timeout"`

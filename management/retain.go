@@ -33,10 +33,12 @@ func (s *Service) prune(ctx context.Context) error {
 	}
 	return s.Playbooks.Prune(func() (runs, trees []string) {
 		for _, j := range s.View().Jobs {
+			if !slices.Contains(trees, j.Tree) {
+				trees = append(trees, j.Tree) // also of those that ended: they can be retried
+			}
 			if j.Status.Ended() {
 				continue
 			}
-			trees = append(trees, j.Tree)
 			for i := range j.Runs {
 				runs = append(runs, runID(j, i))
 			}

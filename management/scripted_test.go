@@ -35,6 +35,7 @@ type scriptedPlaybooks struct {
 	start error
 	parsed []string
 	kept   [2][]string // what the last Prune was told to keep
+	lost   bool        // no tree is kept
 }
 
 // scriptedRun is one run of a scripted playbook.
@@ -73,6 +74,12 @@ func (p *scriptedPlaybooks) Pin(context.Context) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pinned, p.pin
+}
+
+func (p *scriptedPlaybooks) Kept(string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.lost
 }
 
 func (p *scriptedPlaybooks) Parse(_ context.Context, digest string, playbooks, groups []string) error {

@@ -69,6 +69,8 @@ type Playbooks interface {
 	Start(ctx context.Context, spec RunSpec) (ActiveRun, error)
 	// Attach finds a run that was started before.
 	Attach(id string) (ActiveRun, error)
+	// Kept tells whether the copy of that digest is still here.
+	Kept(digest string) bool
 	// Prune removes what is left of runs and of trees, except what keep names.
 	// It calls keep after it has looked at what is there: a run that is started
 	// meanwhile is not touched.
@@ -172,6 +174,15 @@ func (s *Service) again(ctx context.Context, do func(*View) error) error {
 // Submit accepts a job or refuses it. The answer comes as soon as it is queued.
 func (s *Service) Submit(ctx context.Context, r Request) (Job, error) {
 	settings := s.Settings()
+	return s.queue(ctx, settings, r, func() (string, error) { return s.Playbooks.Pin(ctx) }, func(v *View, j *Job) (Inputs, error) {
+		return s.pin(v, settings, *j, r), nil
+	})
+}
+
+// queue accepts a request whose inputs inputs collects, once everything that
+// can be wrong with it was looked at. tree is asked for the digest of the
+// playbooks when the request itself is found right.
+func (s *Service) queue(ctx context.Context, settings Settings, r Request, tree func() (string, error), inputs func(*View, *Job) (Inputs, error)) (Job, error) {
 	if r.Timeout == 0 {
 		r.Timeout = settings.Timeout
 	}
@@ -198,12 +209,12 @@ func (s *Service) Submit(ctx context.Context, r Request) (Job, error) {
 	if err := s.Playbooks.Check(ctx); err != nil {
 		return Job{}, err
 	}
-	tree, err := s.Playbooks.Pin(ctx)
+	digest, err := tree()
 	if err != nil {
 		return Job{}, err
 	}
 	if !r.Force {
-		if err := s.Playbooks.Parse(ctx, tree, playbooks(r.Verb), settings.Groups.Names()); err != nil {
+		if err := s.Playbooks.Parse(ctx, digest, playbooks(r.Verb), settings.Groups.Names()); err != nil {
 			return Job{}, err
 		}
 	}
@@ -213,11 +224,14 @@ func (s *Service) Submit(ctx context.Context, r Request) (Job, error) {
 		if err != nil {
 			return err
 		}
-		in := s.pin(v, settings, j, r)
+		in, err := inputs(v, &j)
+		if err != nil {
+			return err
+		}
 		for _, path := range configuration.LooksLikeTemplate(r.Extra) {
 			j.Warnings = append(j.Warnings, templateWarning(path))
 		}
-		j.Tree, j.Accepted = tree, s.now()
+		j.Tree, j.Accepted = digest, s.now()
 		job, err = s.Store.Accept(ctx, v.Seq, j, in)
 		return err
 	})

@@ -921,7 +921,11 @@ func TestRetention(t *testing.T) {
 	_, err := b.Inputs(t.Context(), "1")
 	b.refused(err, inventory.KindNotFound)
 	_, err = b.View().Job("1")
-	b.refused(err, inventory.KindNotFound, `no job "1"`)
+	b.refused(err, inventory.KindNotFound, "job 1 is no longer kept", "clusterctl config get jobs")
+	_, err = b.Retry(t.Context(), "1", false, "anna")
+	b.refused(err, inventory.KindNotFound, "nor are its inputs")
+	_, err = b.View().Job("6")
+	b.refused(err, inventory.KindNotFound, `no job "6"`)
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
 	b.books.mu.Lock()

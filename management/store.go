@@ -95,6 +95,10 @@ func (v *View) Job(ref string) (Job, error) {
 			}
 		}
 		if found == nil {
+			if n := (Job{ID: ref}).Seq(); n > 0 && n <= v.Seq {
+				return Job{}, inventory.Errorf(inventory.KindNotFound, "job %s is no longer kept, nor are its inputs and its output", ref).
+					Do("how much is kept: clusterctl config get jobs")
+			}
 			return Job{}, inventory.Errorf(inventory.KindNotFound, "there is no job %q", ref).Do("see clusterctl job list")
 		}
 	}

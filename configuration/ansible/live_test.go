@@ -305,7 +305,7 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 		t.Errorf("the host with the recorded key: %+v\n%s", r, read(t, run.Output()))
 	}
 	r := results["web-2"]
-	if r.Unreachable != 1 || !strings.Contains(configuration.ExplainFailure(r.Message), "clusterctl nodes set web-2 --forget-host-key") {
+	if r.Unreachable != 1 || !strings.Contains(configuration.ExplainFailure(r.Message, "web-2"), "clusterctl nodes set web-2 --forget-host-key") {
 		t.Errorf("the host with another key: %+v", r)
 	}
 	if keys, err := NewHostKeys(second.Dir); err != nil || len(keys) > 0 {

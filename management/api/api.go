@@ -125,10 +125,12 @@ type Job struct {
 	Force     bool     `json:"force,omitempty"` // clear: the cleanup is skipped
 	Why       string   `json:"why,omitempty"`   // the operator's reason
 	Actor     string   `json:"actor,omitempty"`
+	RetryOf   string   `json:"retry_of,omitempty"` // the job whose inputs it was accepted with
 	Instance  string   `json:"instance,omitempty"` // who runs it
 	Note      string   `json:"note,omitempty"`     // what the manager chose, e.g. the group
 	Warnings  []string `json:"warnings,omitempty"` // e.g. variables that look like templates
 
+	Position   int      `json:"position,omitempty"`    // Queued: its place in the queue, from 1
 	WaitsFor   []string `json:"waits_for,omitempty"`   // Queued: the jobs it waits for
 	WaitReason string   `json:"wait_reason,omitempty"` // Queued: why, in words
 
@@ -184,6 +186,61 @@ type HostSummary struct {
 	OK      bool             `json:"ok"`               // it is as the verb wants it
 	Changed int              `json:"changed"`          // tasks that changed something, over all runs
 	Error   string           `json:"error,omitempty"`
+}
+
+// Retry asks for an ended job once more, with the inputs it was accepted with:
+// playbooks, merged and extra variables, group, options. How hosts are reached is
+// taken as it is now.
+type Retry struct {
+	// Failed leaves out the nodes that the job brought where its verb wants them.
+	Failed bool `json:"failed,omitempty"`
+}
+
+// Finding is one thing that answers "why".
+type Finding struct {
+	// About is one word: job, queue, quarantine, tombstone, state, duplicates,
+	// host-key, failure, refusal, residue, rule, applied, uncommanded.
+	About   string `json:"about"`
+	Message string `json:"message"`
+	Remedy  string `json:"remedy,omitempty"` // what to do about it, with the command that helps
+}
+
+// Failure is how one run of a job failed on one host.
+type Failure struct {
+	Job         string `json:"job"`
+	Phase       string `json:"phase"`
+	Playbook    string `json:"playbook,omitempty"`
+	Host        string `json:"host"`
+	Task        string `json:"task,omitempty"`
+	Message     string `json:"message,omitempty"` // with the end of what the task printed
+	Unreachable bool   `json:"unreachable,omitempty"`
+}
+
+// NodeExplanation answers why a node is, or is not, in service.
+type NodeExplanation struct {
+	Node    Node   `json:"node"`
+	Ready   bool   `json:"ready"`   // it is commissioned, seen, and nothing is done to it
+	Summary string `json:"summary"` // the answer in one sentence
+	// When the node came into its status and its state, and who brought it into
+	// its status; absent where its history does not reach back so far.
+	StatusSince *time.Time `json:"status_since,omitempty"`
+	StatusBy    string     `json:"status_by,omitempty"`
+	StateSince  *time.Time `json:"state_since,omitempty"`
+	Rule        string     `json:"rule,omitempty"`     // what its group needs, in words
+	Jobs        []Job      `json:"jobs,omitempty"`     // that hold it or wait for it, in the order of the queue
+	Failures    []Failure  `json:"failures,omitempty"` // of the job that holds it, or that set its last error, oldest first
+	Findings    []Finding  `json:"findings,omitempty"` // what keeps it from service first
+	Next        string     `json:"next"`               // what happens without anybody's doing
+}
+
+// JobExplanation answers why a job is queued, is still running, or has failed.
+type JobExplanation struct {
+	Job      Job       `json:"job"` // as in a list
+	Summary  string    `json:"summary"`
+	Failures []Failure `json:"failures,omitempty"` // oldest first
+	Steps    []string  `json:"steps,omitempty"`    // what the manager did, and how that ended, in order
+	Findings []Finding `json:"findings,omitempty"`
+	Next     string    `json:"next"` // what happens without anybody's doing
 }
 
 // Vars is an object of variables.

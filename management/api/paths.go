@@ -13,23 +13,26 @@ import (
 // ?min_revision=N: it waits, for a bounded time, until what it reads is at
 // least as new as N. Unknown query parameters are refused.
 const (
-	PathNodes      = "/v1/nodes"                // GET ?name=…&status=…&state=…&group=…, each any number of times, &selector=…: List[Node]
-	PathNode       = "/v1/nodes/{name}"         // GET, PATCH NodePatch: Node
-	PathHistory    = "/v1/nodes/{name}/history" // GET ?limit=N: List[inventory.Entry], newest last
-	PathForget     = "/v1/forget"               // POST Forget: Changed
-	PathGroups     = "/v1/groups"               // GET: List[inventory.Group]
-	PathJobs       = "/v1/jobs"                 // GET ?status=…&node=…&limit=N: List[Job], newest last; POST JobRequest: 202 Job
-	PathJob        = "/v1/jobs/{id}"            // GET ?wait=30s&after=REVISION&vars=false: Job; id, "active" or "last"
-	PathCancel     = "/v1/jobs/{id}/cancel"     // POST: Job
-	PathLog        = "/v1/jobs/{id}/log"        // GET ?offset=N&follow=true: the bytes of the output
-	PathEvents     = "/v1/jobs/{id}/events"     // GET ?offset=N&follow=true: an Event a line
-	PathGlobalVars = "/v1/vars/global"          // GET: Vars; PUT Vars, PATCH Vars (null unsets): Changed
-	PathGroupVars  = "/v1/vars/groups/{name}"   // likewise
-	PathNodeVars   = "/v1/vars/nodes/{name}"    // likewise; GET ?merged=true: MergedVars
-	PathConfig     = "/v1/config"               // GET: Config; PATCH an object (null takes a key out of the overlay): Config
-	PathHealth     = "/v1/health"               // GET: Health, 200 where it is ok, else 503
-	PathVersion    = "/v1/version"              // GET: Version
-	PathMetrics    = "/metrics"                 // GET, Prometheus text format
+	PathNodes      = "/v1/nodes"                    // GET ?name=…&status=…&state=…&group=…, each any number of times, &selector=…: List[Node]
+	PathNode       = "/v1/nodes/{name}"             // GET, PATCH NodePatch: Node
+	PathHistory    = "/v1/nodes/{name}/history"     // GET ?limit=N: List[inventory.Entry], newest last
+	PathExplain    = "/v1/nodes/{name}/explanation" // GET: NodeExplanation
+	PathForget     = "/v1/forget"                   // POST Forget: Changed
+	PathGroups     = "/v1/groups"                   // GET: List[inventory.Group]
+	PathJobs       = "/v1/jobs"                     // GET ?status=…&node=…&limit=N: List[Job], newest last; POST JobRequest: 202 Job
+	PathJob        = "/v1/jobs/{id}"                // GET ?wait=30s&after=REVISION&vars=false: Job; id, "active" or "last"
+	PathCancel     = "/v1/jobs/{id}/cancel"         // POST: Job
+	PathRetry      = "/v1/jobs/{id}/retry"          // POST Retry: 202 Job
+	PathExplainJob = "/v1/jobs/{id}/explanation"    // GET: JobExplanation; id, "active" or "last"
+	PathLog        = "/v1/jobs/{id}/log"            // GET ?offset=N&follow=true: the bytes of the output
+	PathEvents     = "/v1/jobs/{id}/events"         // GET ?offset=N&follow=true: an Event a line
+	PathGlobalVars = "/v1/vars/global"              // GET: Vars; PUT Vars, PATCH Vars (null unsets): Changed
+	PathGroupVars  = "/v1/vars/groups/{name}"       // likewise
+	PathNodeVars   = "/v1/vars/nodes/{name}"        // likewise; GET ?merged=true: MergedVars
+	PathConfig     = "/v1/config"                   // GET: Config; PATCH an object (null takes a key out of the overlay): Config
+	PathHealth     = "/v1/health"                   // GET: Health, 200 where it is ok, else 503
+	PathVersion    = "/v1/version"                  // GET: Version
+	PathMetrics    = "/metrics"                     // GET, Prometheus text format
 )
 
 // Headers of answers and requests.

@@ -66,6 +66,12 @@ func (c *Client) History(ctx context.Context, name string, limit int) (api.List[
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathHistory, params: []string{name}, query: q}, &out)
 }
 
+// Explain asks why a node is, or is not, in service.
+func (c *Client) Explain(ctx context.Context, name string) (api.NodeExplanation, error) {
+	var out api.NodeExplanation
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathExplain, params: []string{name}}, &out)
+}
+
 // Forget removes records of nodes.
 func (c *Client) Forget(ctx context.Context, f api.Forget) (api.Changed, error) {
 	var out api.Changed
@@ -122,6 +128,18 @@ func (c *Client) Job(ctx context.Context, id string) (api.Job, error) {
 func (c *Client) Cancel(ctx context.Context, id string) (api.Job, error) {
 	var out api.Job
 	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathCancel, params: []string{id}}, &out)
+}
+
+// Retry asks for an ended job once more, with the inputs it was accepted with.
+func (c *Client) Retry(ctx context.Context, id string, r api.Retry) (api.Job, error) {
+	var out api.Job
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathRetry, params: []string{id}, in: r}, &out)
+}
+
+// ExplainJob asks why a job is as it is; id may be "active" or "last".
+func (c *Client) ExplainJob(ctx context.Context, id string) (api.JobExplanation, error) {
+	var out api.JobExplanation
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathExplainJob, params: []string{id}}, &out)
 }
 
 // waitStep is how long the daemon is asked to wait at a time.

@@ -96,6 +96,12 @@ func (p *playbooks) Pin(ctx context.Context) (string, error) {
 	return p.own, nil
 }
 
+// Kept tells whether the copy of that digest is still here.
+func (p *playbooks) Kept(digest string) bool {
+	info, err := os.Stat(p.trees.Path(digest))
+	return err == nil && info.IsDir()
+}
+
 // Parse refuses playbooks that are missing or do not parse.
 func (p *playbooks) Parse(ctx context.Context, digest string, files, groups []string) error {
 	path := p.config().Ansible
@@ -216,7 +222,7 @@ func (r activeRun) Results() (map[string]management.Result, error) {
 	for host, h := range sum.Results() {
 		res := management.Result{
 			Begun: h.Begun, OK: h.OK, Changed: h.Changed, Failed: h.Failed, Unreachable: h.Unreachable > 0,
-			Task: h.Task, Message: configuration.ExplainFailure(h.Message), Done: h.Good() && h.Final,
+			Task: h.Task, Message: h.Message, Done: h.Good() && h.Final,
 		}
 		out[host] = res
 	}

@@ -3,9 +3,7 @@
 package server
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -29,7 +27,7 @@ func jobOf(j management.Job) api.Job {
 	out := api.Job{
 		ID: j.ID, Verb: j.Verb, Status: api.JobStatus(j.Status), Reason: j.Reason, Cause: string(j.Cause),
 		Helpers: j.Helpers, Group: j.Group, OnFailure: j.OnFailure, Force: j.Force, Why: j.Why,
-		Actor: j.Actor, Instance: j.Instance, Note: j.Note, Warnings: j.Warnings,
+		Actor: j.Actor, RetryOf: j.RetryOf, Instance: j.Instance, Note: j.Note, Warnings: j.Warnings,
 		Accepted: j.Accepted, Started: when(j.Started), Ended: when(j.Ended), Deadline: when(j.Deadline),
 		Phase: string(j.Phase()), Cancel: j.Cancel, CancelBy: j.CancelBy, Tree: j.Tree, Revision: j.Revision,
 	}
@@ -44,6 +42,7 @@ func jobOf(j management.Job) api.Job {
 // waits says what a Queued job waits for.
 func (s *Server) waits(v *management.View, j management.Job, out *api.Job) {
 	if j.Status == management.Queued {
+		out.Position = v.Position(j)
 		out.WaitsFor, out.WaitReason = s.Manager.Waits(v, j)
 	}
 }
@@ -90,56 +89,9 @@ func runOf(r management.Run) api.Run {
 	return out
 }
 
-// summaryOf says how an ended job ended for one of its targets: by the outcome
-// that was written to the node, or, where there is none (discover; a job that
-// never got to its nodes), by the runs.
 func summaryOf(j management.Job, name string) api.HostSummary {
-	out := api.HostSummary{Host: name}
-	trouble, reached := "", false
-	for _, r := range j.Runs {
-		res, ok := r.Results[name]
-		if !ok {
-			continue
-		}
-		out.Changed += res.Changed
-		reached = res.Done
-		if !res.Done && trouble == "" {
-			trouble = troubleOf(r.Phase, res)
-		}
-	}
-	if o, ok := j.Outcomes[name]; ok {
-		t, known := inventory.TransitionOf(j.Verb)
-		out.Status, out.Error = o.Status, o.Error
-		out.OK = o.Error == "" && (!known || o.Status == t.Success)
-		if !out.OK && out.Error == "" {
-			out.Error = cmp.Or(trouble, o.Reason, j.Reason)
-		}
-		return out
-	}
-	if out.OK = j.Status == management.Complete; out.OK {
-		return out
-	}
-	if n := len(j.Runs); n > 0 && j.Runs[n-1].Phase == management.PhaseAppear && reached {
-		out.OK = true // of a discover, this one did appear
-		return out
-	}
-	out.Error = cmp.Or(trouble, j.Reason)
-	return out
-}
-
-// troubleOf is what went wrong in a run on one host, "" where nothing did.
-func troubleOf(phase management.Phase, r management.Result) string {
-	switch {
-	case phase == management.PhaseAppear:
-		return r.Message
-	case r.Unreachable:
-		return "unreachable: " + r.Message
-	case r.Failed > 0 && r.Task != "":
-		return fmt.Sprintf("task %q: %s", r.Task, r.Message)
-	case r.Failed > 0:
-		return r.Message
-	}
-	return ""
+	f := j.Fared(name)
+	return api.HostSummary{Host: name, Status: f.Status, OK: f.OK, Changed: f.Changed, Error: f.Error}
 }
 
 // pinnedVars are the variables of each target as its runs get them: the
@@ -160,6 +112,24 @@ func mergedOf(vars map[string]configuration.Var) api.MergedVars {
 	out := make(api.MergedVars, len(vars))
 	for name, v := range vars {
 		out[name] = api.MergedVar{Value: v.Value, Origin: string(v.Origin)}
+	}
+	return out
+}
+
+func failuresOf(failures []management.Failure) []api.Failure {
+	var out []api.Failure
+	for _, f := range failures {
+		out = append(out, api.Failure{
+			Job: f.Job, Phase: string(f.Phase), Playbook: f.Playbook, Host: f.Host, Task: f.Task, Message: f.Message, Unreachable: f.Unreachable,
+		})
+	}
+	return out
+}
+
+func findingsOf(findings []management.Finding) []api.Finding {
+	var out []api.Finding
+	for _, f := range findings {
+		out = append(out, api.Finding{About: string(f.About), Message: f.Message, Remedy: f.Remedy})
 	}
 	return out
 }

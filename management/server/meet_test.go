@@ -275,6 +275,15 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	equal(t, "cancelled", cancelled.Status, api.Cancelled)
 	checkActor()
 	equal(t, "ended", check[api.Job](t)(c.WaitJob(ctx, "last")).ID, "1")
+	retried := check[api.Job](t)(c.Retry(ctx, "last", api.Retry{Failed: true}))
+	equal(t, "retried", [3]string{retried.ID, retried.RetryOf, retried.Group}, [3]string{"2", "1", inventory.GroupMaster})
+	equal(t, "place", retried.Position, 1)
+	checkActor()
+	why := check[api.JobExplanation](t)(c.ExplainJob(ctx, "2"))
+	equal(t, "why", why.Summary, "it is queued: place 1 of 1 in the queue, and its turn has come")
+	explained := check[api.NodeExplanation](t)(c.Explain(ctx, "a-1"))
+	equal(t, "explained", [3]string{explained.Node.Name, explained.Jobs[0].ID, explained.Findings[0].About}, [3]string{"a-1", "2", "queue"})
+	equal(t, "not ready", explained.Ready, false)
 
 	for _, scope := range []client.Scope{client.ScopeGlobal, client.ScopeGroup(inventory.GroupWorker), client.ScopeNode("a-1")} {
 		set := check[api.Changed](t)(c.SetVars(ctx, scope, api.Vars{"x": 1, "t": "{{ y }}"}))

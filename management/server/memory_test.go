@@ -142,6 +142,35 @@ func (m *memoryManager) History(_ context.Context, name string, limit int) ([]in
 	return all, nil
 }
 
+func (m *memoryManager) Explain(ctx context.Context, v *management.View, name string) (management.NodeExplanation, error) {
+	n, err := v.Node(name)
+	if err != nil {
+		return management.NodeExplanation{}, err
+	}
+	history, err := m.History(ctx, name, 0)
+	return management.ExplainNode(management.Facts{View: v, Groups: m.Groups(), JobLimit: 4, Now: time.Unix(1700000000, 0)}, n, history), err
+}
+
+func (m *memoryManager) ExplainJob(v *management.View, j management.Job) management.JobExplanation {
+	return management.ExplainJob(management.Facts{View: v, Groups: m.Groups(), JobLimit: 4, Now: time.Unix(1700000000, 0)}, j)
+}
+
+func (m *memoryManager) Retry(ctx context.Context, id string, failed bool, actor string) (management.Job, error) {
+	if err := m.called("retry %s failed=%t actor=%s", id, failed, actor); err != nil {
+		return management.Job{}, err
+	}
+	old, err := m.View().Job(id)
+	if err != nil {
+		return management.Job{}, err
+	}
+	j, err := m.Submit(ctx, management.Request{Verb: old.Verb, Nodes: old.Names(), Group: old.Group, Actor: actor})
+	m.setJob(j.ID, func(j *management.Job) { j.RetryOf = id })
+	if err == nil {
+		j, err = m.View().Job(j.ID)
+	}
+	return j, err
+}
+
 func (m *memoryManager) Vars(scope management.Scope) (configuration.Vars, error) {
 	if scope == management.ScopeGroup("nosuch") || scope == management.ScopeNode("nosuch-1") {
 		return nil, inventory.Errorf(inventory.KindNotFound, "there is no %s", scope)

@@ -41,6 +41,10 @@ type Reader interface {
 	Waits(v *management.View, j management.Job) (ids []string, reason string)
 	// History returns the newest entries of a node, newest last; limit 0: all.
 	History(ctx context.Context, node string, limit int) ([]inventory.Entry, error)
+	// Explain says why a node is, or is not, in service.
+	Explain(ctx context.Context, v *management.View, node string) (management.NodeExplanation, error)
+	// ExplainJob says why a job is as it is.
+	ExplainJob(v *management.View, j management.Job) management.JobExplanation
 	// Vars are what is set for the scope itself, KindNotFound where there is no
 	// such group or node.
 	Vars(scope management.Scope) (configuration.Vars, error)
@@ -56,6 +60,8 @@ type Reader interface {
 type Operator interface {
 	Submit(ctx context.Context, r management.Request) (management.Job, error)
 	Cancel(ctx context.Context, job, actor string) (management.Job, error)
+	// Retry asks for an ended job once more, with the same inputs.
+	Retry(ctx context.Context, job string, failed bool, actor string) (management.Job, error)
 	Forget(ctx context.Context, nodes []string, force bool, reason, actor string) (revision int64, err error)
 	PatchNode(ctx context.Context, node string, p management.NodePatch, actor string) (inventory.Node, error)
 	SetVars(ctx context.Context, scope management.Scope, v configuration.Vars, actor string) (revision int64, warnings []string, err error)

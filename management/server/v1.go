@@ -39,12 +39,15 @@ func (s *Server) v1() []route {
 		{method: http.MethodGet, path: api.PathNode, serve: s.getNode},
 		{method: http.MethodPatch, path: api.PathNode, serve: s.patchNode},
 		{method: http.MethodGet, path: api.PathHistory, serve: s.getHistory, query: []string{"limit"}},
+		{method: http.MethodGet, path: api.PathExplain, serve: s.getExplanation},
 		{method: http.MethodPost, path: api.PathForget, serve: s.postForget},
 		{method: http.MethodGet, path: api.PathGroups, serve: s.getGroups},
 		{method: http.MethodGet, path: api.PathJobs, serve: s.getJobs, query: []string{"status", "node", "limit"}},
 		{method: http.MethodPost, path: api.PathJobs, serve: s.postJob},
 		{method: http.MethodGet, path: api.PathJob, serve: s.getJob, query: []string{"vars", "wait", "after"}, lasts: true},
 		{method: http.MethodPost, path: api.PathCancel, serve: s.postCancel},
+		{method: http.MethodPost, path: api.PathRetry, serve: s.postRetry},
+		{method: http.MethodGet, path: api.PathExplainJob, serve: s.getJobExplanation},
 		{method: http.MethodGet, path: api.PathLog, serve: s.getLog(management.StreamText, api.TypeText), query: []string{"offset", "follow"}, lasts: true},
 		{method: http.MethodGet, path: api.PathEvents, serve: s.getLog(management.StreamEvents, api.TypeLines), query: []string{"offset", "follow"}, lasts: true},
 		{method: http.MethodGet, path: api.PathConfig, serve: s.getConfig},
@@ -385,6 +388,11 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	return s.accepted(w, r, j)
+}
+
+// accepted answers a request for a job.
+func (s *Server) accepted(w http.ResponseWriter, r *http.Request, j management.Job) error {
 	mention(r, "job", j.ID)
 	location, err := api.Path(api.PathJob, j.ID)
 	if err != nil {
@@ -395,6 +403,78 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 	out := jobOf(j)
 	s.waits(s.Manager.View(), j, &out)
 	return writeJSON(w, http.StatusAccepted, out)
+}
+
+func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.change(r); err != nil {
+		return err
+	}
+	ref, err := param(r, "id")
+	if err != nil {
+		return err
+	}
+	var body api.Retry
+	if err := s.readJSON(w, r, &body); err != nil {
+		return err
+	}
+	old, err := s.Manager.View().Job(ref)
+	if err != nil {
+		return err
+	}
+	mention(r, "verb", old.Verb)
+	mention(r, "nodes", old.Names())
+	mention(r, "retry_of", old.ID)
+	j, err := s.Manager.Retry(r.Context(), old.ID, body.Failed, noteIn(r).actor)
+	if err != nil {
+		return err
+	}
+	return s.accepted(w, r, j)
+}
+
+func (s *Server) getExplanation(w http.ResponseWriter, r *http.Request) error {
+	v, _, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+	name, err := param(r, "name")
+	if err != nil {
+		return err
+	}
+	e, err := s.Manager.Explain(r.Context(), v, name)
+	if err != nil {
+		return err
+	}
+	out := api.NodeExplanation{
+		Node: nodeOf(v, e.Node), Ready: e.Ready, Summary: e.Summary, StatusSince: when(e.StatusSince), StatusBy: e.StatusBy,
+		StateSince: when(e.StateSince), Rule: e.Rule, Failures: failuresOf(e.Failures), Findings: findingsOf(e.Findings), Next: e.Next,
+	}
+	for _, j := range e.Jobs {
+		item := jobOf(j)
+		s.waits(v, j, &item)
+		out.Jobs = append(out.Jobs, item)
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request) error {
+	v, _, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+	ref, err := param(r, "id")
+	if err != nil {
+		return err
+	}
+	j, err := v.Job(ref)
+	if err != nil {
+		return err
+	}
+	e := s.Manager.ExplainJob(v, j)
+	out := api.JobExplanation{
+		Job: jobOf(j), Summary: e.Summary, Failures: failuresOf(e.Failures), Steps: e.Steps, Findings: findingsOf(e.Findings), Next: e.Next,
+	}
+	s.waits(v, j, &out.Job)
+	return writeJSON(w, http.StatusOK, out)
 }
 
 // extraVars reads an object, or a string that holds one as JSON or YAML.

@@ -1,0 +1,577 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package management
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+)
+
+// About is what a Finding is about, one word that clients can act on.
+type About string
+
+// What findings are about.
+const (
+	AboutJob         About = "job"         // a job holds the node, or is what was asked about
+	AboutQueue       About = "queue"       // a job waits in the queue
+	AboutQuarantine  About = "quarantine"  // the node is fenced
+	AboutTombstone   About = "tombstone"   // the node was forgotten before
+	AboutState       About = "state"       // no observer sees the node
+	AboutDuplicates  About = "duplicates"  // several live hosts claim to be the node
+	AboutHostKey     About = "host-key"    // ssh does not accept the host
+	AboutFailure     About = "failure"     // a task, or the whole job, failed
+	AboutRefusal     About = "refusal"     // a job was not begun, because it was no longer legal
+	AboutResidue     About = "residue"     // configuration that could not be removed
+	AboutRule        About = "rule"        // what the node's group needs is missing
+	AboutApplied     About = "applied"     // which configuration the node carries is unknown
+	AboutUncommanded About = "uncommanded" // nobody has asked for the node to be commissioned
+)
+
+// Finding is one thing that answers "why".
+type Finding struct {
+	About   About
+	Message string
+	Remedy  string // what to do about it, with the command that helps; may be empty
+}
+
+// Failure is how one run of a job failed on one host.
+type Failure struct {
+	Job         string
+	Phase       Phase
+	Playbook    string
+	Host        string
+	Task        string
+	Message     string // with the end of what the task printed
+	Unreachable bool
+}
+
+// Facts are what explanations are made of, besides what they are about.
+type Facts struct {
+	View     *View
+	Groups   inventory.Groups
+	JobLimit int
+	Now      time.Time
+}
+
+// NodeExplanation answers why a node is, or is not, in service.
+type NodeExplanation struct {
+	Node    inventory.Node
+	Ready   bool   // it is commissioned, seen, and nothing is done to it
+	Summary string // the answer in one sentence
+	// StatusSince is when the node came into its status, and StatusBy who brought
+	// it there; zero where its history does not reach back so far.
+	StatusSince time.Time
+	StatusBy    string
+	StateSince  time.Time // likewise of its state
+	Rule        string    // what its group needs, in words; empty: nothing
+	Jobs        []Job     // that hold it or wait for it, in the order of the queue
+	Failures    []Failure // of the job that holds it, or that set its last error, oldest first
+	Findings    []Finding // what keeps it from service first
+	Next        string    // what happens without anybody's doing
+}
+
+// JobExplanation answers why a job is as it is.
+type JobExplanation struct {
+	Job      Job
+	Summary  string
+	Failures []Failure // oldest first
+	Steps    []string  // what the manager did, and how that ended, in order
+	Findings []Finding
+	Next     string // what happens without anybody's doing
+}
+
+// Explain says why a node is, or is not, in service.
+func (s *Service) Explain(ctx context.Context, v *View, name string) (NodeExplanation, error) {
+	n, err := v.Node(name)
+	if err != nil {
+		return NodeExplanation{}, err
+	}
+	history, err := s.Store.History(ctx, name, inventory.HistoryLimit)
+	if err != nil {
+		return NodeExplanation{}, err
+	}
+	return ExplainNode(s.facts(v), n, history), nil
+}
+
+// ExplainJob says why a job is as it is.
+func (s *Service) ExplainJob(v *View, j Job) JobExplanation { return ExplainJob(s.facts(v), j) }
+
+func (s *Service) facts(v *View) Facts {
+	settings := s.Settings()
+	return Facts{View: v, Groups: settings.Groups, JobLimit: settings.JobLimit, Now: s.now()}
+}
+
+// Position is the place of a Queued job in the queue, from 1; 0 for any other job.
+func (v *View) Position(j Job) int {
+	if j.Status != Queued {
+		return 0
+	}
+	place := 1
+	for _, other := range v.Jobs {
+		if other.Status == Queued && other.Seq() < j.Seq() {
+			place++
+		}
+	}
+	return place
+}
+
+func (v *View) queued() (n int) {
+	for _, j := range v.Jobs {
+		if j.Status == Queued {
+			n++
+		}
+	}
+	return n
+}
+
+// ExplainNode answers why the node is, or is not, in service, from the facts
+// and the newest entries of its history, oldest first.
+func ExplainNode(f Facts, n inventory.Node, history []inventory.Entry) NodeExplanation {
+	e := NodeExplanation{
+		Node: n, Ready: n.Status == inventory.Allocated && n.State == inventory.Discovered && len(n.Duplicates) == 0,
+		Jobs: f.about(n),
+	}
+	e.since(history)
+	add := func(about About, remedy, format string, args ...any) {
+		e.Findings = append(e.Findings, Finding{about, fmt.Sprintf(format, args...), remedy})
+	}
+	culprit := f.culprit(n)
+	if culprit != nil {
+		e.Failures = failuresOf(*culprit, n.Name)
+	}
+	for _, j := range e.Jobs {
+		if j.ID == n.Job {
+			add(AboutJob, fmt.Sprintf("to watch it: clusterctl job wait %[1]s; to stop it: clusterctl job cancel %[1]s", j.ID),
+				"job %s holds it: %s", j.ID, f.doing(j))
+		}
+	}
+	if n.Status == inventory.Quarantined {
+		remedy := "make sure of the host, then: clusterctl nodes clear " + n.Name
+		why := orDefault(n.LastError, "nothing says why")
+		grave, buried := f.View.Graves[n.Name]
+		add(AboutQuarantine, remedy, "it is fenced until an operator clears it: %s", why)
+		if buried {
+			add(AboutTombstone, "", "it was forgotten on %s by %s%s", stamp(grave.Time), orSomeone(grave.Actor), because(grave.Reason))
+		}
+	}
+	if len(n.Duplicates) > 0 {
+		add(AboutDuplicates, "give each host a serial number of its own, and restart its agent",
+			"several live hosts claim to be it: %s", join(append([]string{n.Addr}, n.Duplicates...)))
+	}
+	if n.State != inventory.Discovered {
+		seen := "no observer has said anything of it yet"
+		if len(n.Seen) > 0 {
+			seen = join(slices.Sorted(maps.Keys(n.Seen))) + " lost it"
+		}
+		add(AboutState, fmt.Sprintf("see 'systemctl status clusterm-agent' on %s, or prepare the host again: clusterctl discover %[1]s", n.Addr),
+			"it is %s: %s%s", n.State, seen, since(e.StateSince))
+	}
+	for _, j := range e.Jobs {
+		if j.Status == Queued {
+			add(AboutQueue, "clusterctl job why "+j.ID, "job %s (%s) waits for it: %s", j.ID, j.Verb, f.waiting(j))
+		} else if j.ID != n.Job {
+			add(AboutJob, "to watch it: clusterctl job wait "+j.ID, "job %s prepares its host: %s", j.ID, f.doing(j))
+		}
+	}
+	if n.LastError != "" && n.Status != inventory.Quarantined {
+		remedy := ""
+		if culprit != nil {
+			remedy = retryRemedy(*culprit, n)
+		}
+		add(AboutFailure, remedy, "the last verb failed: %s", n.LastError)
+	}
+	if slices.ContainsFunc(e.Failures, func(f Failure) bool { return configuration.AboutHostKey(f.Message) }) || configuration.AboutHostKey(n.LastError) {
+		add(AboutHostKey, "if its host key was changed on purpose: clusterctl nodes set "+n.Name+" --forget-host-key", "ssh does not accept its host key")
+	}
+	if j := f.newest(n); j != nil && j.Cause == CausePrecondition && !e.Ready {
+		add(AboutRefusal, "clusterctl job why "+j.ID, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.Reason)
+	}
+	if len(n.Residue) > 0 {
+		remedy := "the next commission cleans it first"
+		if n.Status == inventory.Quarantined {
+			remedy = "clearing it cleans it"
+		}
+		add(AboutResidue, remedy, "it may still carry the configuration of %s", join(n.Residue))
+	}
+	if g, err := f.Groups.Get(n.Group); err == nil && g.Needs != "" && n.InService() {
+		e.Rule = fmt.Sprintf("a %s needs a commissioned, Discovered %s", g.Name, g.Needs)
+		if f.Groups.CheckJoin(f.View.Nodes, []string{n.Name}, g.Name) != nil {
+			add(AboutRule, fmt.Sprintf("bring one back, or commission one: clusterctl nodes commission NAME -g %s", g.Needs),
+				"its group %s needs a commissioned, Discovered %s, and there is none", g.Name, g.Needs)
+			e.Ready = false
+		}
+	}
+	if n.Status == inventory.Allocated && n.Applied == "" {
+		add(AboutApplied, "clusterctl nodes maintenance "+n.Name, "an upgrade broke off on it: which configuration it carries is not known")
+	}
+	switch {
+	case n.Job != "" || len(e.Jobs) > 0:
+	case n.Status == inventory.Unallocated:
+		add(AboutUncommanded, "clusterctl nodes commission "+n.Name, "it is not commissioned")
+	case n.Status == inventory.Decommissioned:
+		add(AboutUncommanded, "to bring it back: clusterctl nodes commission "+n.Name, "it was taken out of service%s%s", by(e.StatusBy), on(e.StatusSince))
+	}
+	e.Summary = "it is in service"
+	if !e.Ready && len(e.Findings) > 0 {
+		e.Summary = e.Findings[0].Message
+	}
+	e.Next = f.nextOf(n, e.Jobs)
+	return e
+}
+
+// since finds out when the status and the state began.
+func (e *NodeExplanation) since(history []inventory.Entry) {
+	for _, entry := range slices.Backward(history) {
+		observed := entry.Verb == inventory.VerbDiscovered || entry.Verb == inventory.VerbDisappeared
+		if e.StateSince.IsZero() && observed {
+			e.StateSince = entry.Time
+		}
+		if e.StatusSince.IsZero() && entry.From != entry.To && entry.To == e.Node.Status {
+			e.StatusSince, e.StatusBy = entry.Time, entry.Actor
+		}
+	}
+}
+
+// about are the jobs that have not ended and hold, want or prepare the node.
+func (f Facts) about(n inventory.Node) []Job {
+	var out []Job
+	for _, j := range f.View.Jobs {
+		if j.Status.Ended() {
+			continue
+		}
+		if slices.ContainsFunc(j.Targets, func(t Target) bool {
+			return t.Name == n.Name || j.Verb == inventory.VerbDiscover && t.Addr == n.Addr
+		}) {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// newest is the job about the node that was accepted last; nil where none is kept.
+func (f Facts) newest(n inventory.Node) *Job {
+	for _, j := range slices.Backward(f.View.Jobs) {
+		if _, ok := j.Target(n.Name); ok {
+			return &j
+		}
+	}
+	return nil
+}
+
+// culprit is the job whose failures matter for the node: the one that holds
+// it, else the one that set its last error; nil where there is none.
+func (f Facts) culprit(n inventory.Node) *Job {
+	var found *Job
+	for _, j := range f.View.Jobs {
+		switch {
+		case n.Job != "":
+			if j.ID == n.Job {
+				return &j
+			}
+		case n.LastError != "" && j.Status.Ended() && j.Outcomes[n.Name].Error == n.LastError && (found == nil || !j.Ended.Before(found.Ended)):
+			found = &j
+		}
+	}
+	return found
+}
+
+// failuresOf are the failures in the runs of a job, on one host or (empty) on all.
+func failuresOf(j Job, host string) []Failure {
+	var out []Failure
+	for _, r := range j.Runs {
+		for _, h := range r.Hosts {
+			res, ok := r.Results[h]
+			bad := res.Failed > 0 || res.Unreachable || r.Phase == PhaseAppear && !res.Done
+			if !ok || !bad || host != "" && h != host {
+				continue
+			}
+			out = append(out, Failure{j.ID, r.Phase, r.Playbook, h, res.Task, res.Message, res.Unreachable})
+		}
+	}
+	return out
+}
+
+// doing says what a Running job does.
+func (f Facts) doing(j Job) string {
+	text := fmt.Sprintf("%s of %s", j.Verb, short(j.Names()))
+	switch run := lastRun(j); {
+	case j.Outcomes != nil:
+		text += ", about to end"
+	case run == nil:
+		text += ", about to begin"
+	default:
+		text += ", " + string(run.Phase)
+		if run.Playbook != "" {
+			text += " (" + run.Playbook + ")"
+		}
+		if run.Exit == "" {
+			text += since(run.Started)
+		}
+	}
+	if j.Cancel > 0 {
+		text += ", being cancelled by " + orSomeone(j.CancelBy)
+	}
+	if run := lastRun(j); !j.Deadline.IsZero() && (run == nil || run.Phase != PhaseUndo) {
+		text += "; its deadline is " + stamp(j.Deadline)
+		if left := j.Deadline.Sub(f.Now); left > 0 {
+			text += ", in " + left.Round(time.Second).String()
+		} else {
+			text += ", which has passed"
+		}
+	}
+	return text
+}
+
+func lastRun(j Job) *Run {
+	if len(j.Runs) == 0 {
+		return nil
+	}
+	return &j.Runs[len(j.Runs)-1]
+}
+
+// waiting says where a Queued job is in the queue, and what it waits for.
+func (f Facts) waiting(j Job) string {
+	text := fmt.Sprintf("place %d of %d in the queue", f.View.Position(j), f.View.queued())
+	switch t := turn(f.View, f.Groups, f.JobLimit, j); {
+	case t.Err != nil:
+		text += ", and it will not be begun: " + message(t.Err)
+	case t.Claim:
+		text += ", and its turn has come"
+	case t.Reason != "":
+		text += ", " + t.Reason
+	}
+	return text
+}
+
+// nextOf says what will become of the node without anybody's doing.
+func (f Facts) nextOf(n inventory.Node, jobs []Job) string {
+	for _, j := range jobs {
+		if j.ID == n.Job {
+			return f.nextIn(j)
+		}
+	}
+	for _, j := range jobs {
+		return f.nextIn(j)
+	}
+	if n.State != inventory.Discovered {
+		return "it is Discovered again as soon as an observer sees it; its status stays until an operator asks for something"
+	}
+	return "nothing, until an operator asks for something"
+}
+
+// nextIn says what a job that has not ended does next.
+func (f Facts) nextIn(j Job) string {
+	if j.Status == Queued {
+		switch t := turn(f.View, f.Groups, f.JobLimit, j); {
+		case t.Err != nil:
+			return fmt.Sprintf("job %s ends Errored without touching a node", j.ID)
+		case len(t.WaitsFor) > 0:
+			return fmt.Sprintf("job %s begins when %s no longer stands in its way, and is checked again then", j.ID, jobs(t.WaitsFor))
+		}
+		return fmt.Sprintf("job %s begins", j.ID)
+	}
+	t, known := inventory.TransitionOf(j.Verb)
+	run := lastRun(j)
+	switch {
+	case j.Outcomes != nil:
+		return fmt.Sprintf("job %s releases its nodes and ends", j.ID)
+	case run != nil && run.Phase == PhaseUndo:
+		return fmt.Sprintf("when the cleanup ends, its nodes become %s, or %s where it fails", t.Failed, t.Dirty)
+	case j.Cancel > 0:
+		return fmt.Sprintf("job %s stops its playbook and takes its failure path", j.ID)
+	case !known:
+		return fmt.Sprintf("job %s ends when every address has appeared as a Discovered node, or when its time is over", j.ID)
+	}
+	success := fmt.Sprintf("its nodes become %s", t.Success)
+	if t.Success == "" {
+		success = "its nodes are forgotten"
+	}
+	text := fmt.Sprintf("when job %s succeeds, %s; when it fails, is cancelled or runs into its deadline: %s", j.ID, success, strings.ReplaceAll(t.Failure, "`", ""))
+	return text
+}
+
+// ExplainJob answers why the job is as it is.
+func ExplainJob(f Facts, j Job) JobExplanation {
+	e := JobExplanation{Job: j, Failures: failuresOf(j, ""), Steps: stepsOf(j)}
+	add := func(about About, remedy, format string, args ...any) {
+		e.Findings = append(e.Findings, Finding{about, fmt.Sprintf(format, args...), remedy})
+	}
+	switch j.Status {
+	case Queued:
+		e.Summary, e.Next = "it is queued: "+f.waiting(j), f.nextIn(j)
+		for _, id := range turn(f.View, f.Groups, f.JobLimit, j).WaitsFor {
+			if other, err := f.View.Job(id); err == nil && other.Status == Running {
+				add(AboutJob, "to watch it: clusterctl job wait "+id, "job %s runs: %s", id, f.doing(other))
+			} else if err == nil {
+				add(AboutQueue, "clusterctl job why "+id, "job %s (%s of %s) is queued itself", id, other.Verb, short(other.Names()))
+			}
+		}
+		return e
+	case Running:
+		e.Summary, e.Next = "it runs: "+f.doing(j), f.nextIn(j)
+		if len(e.Failures) > 0 {
+			add(AboutFailure, "to read on: clusterctl job logs -f "+j.ID, "it has failed on %s", join(hostsOf(e.Failures)))
+		}
+		return e
+	}
+	e.Next = "nothing: it has ended"
+	left := j.unfinished()
+	switch {
+	case j.Status == Complete && j.Reason == "":
+		e.Summary = "it did what it was asked for"
+		return e
+	case j.Status == Complete:
+		e.Summary = "it is complete, but " + j.Reason
+	default:
+		e.Summary = fmt.Sprintf("it ended %s: %s", j.Status, orDefault(j.Reason, string(j.Cause)))
+	}
+	switch j.Cause {
+	case CausePrecondition:
+		add(AboutRefusal, "put right what it names, then: clusterctl job retry "+j.ID, "when its turn came it was no longer legal; it touched nothing")
+		return e
+	case CauseDeadline:
+		add(AboutFailure, "if it needs longer: --timeout of the verb, or clusterctl config set jobs.timeout=…", "its deadline was %s after its start", j.Timeout)
+	case CauseInterrupted:
+		add(AboutFailure, "see the daemon's log for a restart or a kill: journalctl -u clusterm", "its runner went away before it had ended")
+	case CauseInternal:
+		add(AboutFailure, "see the daemon's log: journalctl -u clusterm", "the manager itself could not go on")
+	}
+	for _, failure := range e.Failures {
+		if configuration.AboutHostKey(failure.Message) && j.Verb != inventory.VerbDiscover {
+			add(AboutHostKey, "if its host key was changed on purpose: clusterctl nodes set "+failure.Host+" --forget-host-key", "ssh does not accept the host key of %s", failure.Host)
+		}
+	}
+	var fenced []string
+	for _, name := range j.Names() {
+		if n, ok := f.View.node(name); ok && n.Status == inventory.Quarantined {
+			fenced = append(fenced, name)
+		}
+	}
+	if len(fenced) > 0 {
+		add(AboutQuarantine, "make sure of them, then: clusterctl nodes clear "+strings.Join(fenced, " "), "%s: Quarantined until an operator clears it", short(fenced))
+	}
+	if len(left) > 0 && len(j.Runs) > 0 {
+		remedy := "to read its output: clusterctl job logs " + j.ID
+		if f.retriable(j, left) {
+			remedy += "; once the cause is corrected: clusterctl job retry " + j.ID
+			if len(left) < len(j.Targets) {
+				remedy += " --failed"
+			}
+		}
+		add(AboutFailure, remedy, "not as the verb wants it: %s", short(left))
+	} else if len(left) > 0 {
+		add(AboutFailure, "to ask again: clusterctl job retry "+j.ID, "no playbook was run, and no host touched")
+	}
+	return e
+}
+
+// retriable tells whether the lifecycle allows the job's verb on all these targets now.
+func (f Facts) retriable(j Job, names []string) bool {
+	t, known := inventory.TransitionOf(j.Verb)
+	return !slices.ContainsFunc(names, func(name string) bool {
+		n, ok := f.View.node(name)
+		return known && (!ok || t.Check(n) != nil)
+	})
+}
+
+// retryRemedy is what helps after a job has failed on the node.
+func retryRemedy(j Job, n inventory.Node) string {
+	text := "to read on: clusterctl job why " + j.ID
+	if t, ok := inventory.TransitionOf(j.Verb); ok && slices.Contains(t.From, n.Status) {
+		text += "; once the cause is corrected: clusterctl job retry " + j.ID
+		if len(j.unfinished()) < len(j.Targets) {
+			text += " --failed"
+		}
+	}
+	return text
+}
+
+// stepsOf says what was done in a job, run by run, and what became of its targets.
+func stepsOf(j Job) []string {
+	var steps []string
+	for _, r := range j.Runs {
+		what := string(r.Phase)
+		if r.Playbook != "" {
+			what += " (" + r.Playbook + ")"
+		}
+		how := "runs on"
+		switch {
+		case r.Exit == ExitDone:
+			how = "succeeded on"
+		case r.NotBegun:
+			how = "was not begun on"
+		case r.Exit == string(CauseFailed):
+			how = "failed on"
+		case r.Exit != "":
+			how = "ended (" + r.Exit + ") on"
+		}
+		hosts := r.Hosts
+		if bad := hostsOf(failuresOf(Job{Runs: []Run{r}}, "")); r.Exit == string(CauseFailed) && len(bad) > 0 {
+			hosts = bad
+		}
+		steps = append(steps, fmt.Sprintf("%s %s %s", what, how, short(hosts)))
+	}
+	if !j.Status.Ended() {
+		return steps
+	}
+	for _, row := range inventory.Statuses {
+		var names []string
+		for _, t := range j.Targets {
+			if o, ok := j.Outcomes[t.Name]; ok && o.Status == row.Status {
+				names = append(names, t.Name)
+			}
+		}
+		if len(names) > 0 {
+			steps = append(steps, fmt.Sprintf("left %s: %s", row.Status, short(names)))
+		}
+	}
+	return steps
+}
+
+// hostsOf are the hosts of failures, each once.
+func hostsOf(failures []Failure) []string {
+	var out []string
+	for _, f := range failures {
+		if !slices.Contains(out, f.Host) {
+			out = append(out, f.Host)
+		}
+	}
+	return out
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func since(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " since " + stamp(t)
+}
+
+func on(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " on " + stamp(t)
+}
+
+func by(actor string) string {
+	if actor == "" {
+		return ""
+	}
+	return " by " + actor
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}

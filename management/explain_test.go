@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package management
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// facts are those of a view, an hour and ten minutes after noon.
+func facts(v *View) Facts {
+	return Facts{View: v, Groups: inventory.DefaultGroups(), JobLimit: 2, Now: noon.Add(10 * time.Minute)}
+}
+
+// put adds a job to the view under its own number, and lets it hold what it runs on.
+func put(v *View, j Job, id string, status JobStatus) {
+	j.ID, j.Status = id, status
+	v.Jobs = append(v.Jobs, j)
+	v.Seq = max(v.Seq, j.Seq())
+	for i := range v.Nodes {
+		if _, ok := j.Target(v.Nodes[i].Name); ok && status == Running {
+			v.Nodes[i].Job, v.Nodes[i].Verb = id, j.Verb
+		}
+	}
+}
+
+// failed is a commission of a and b that failed on a, and was undone.
+func failed(undo string, outcome inventory.Status) Job {
+	j := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -", "b-1 Unallocated -")
+	record(&j, Step{Phase: PhaseConfigure, Playbook: PlaybookSite, Hosts: j.Names(), Groups: []string{"m", "m"}}, "failed a-1=failed b-1=done")
+	j.Runs[0].Results["a-1"] = Result{Begun: true, Failed: 1, Task: "etcd : install", Message: "no space left\non /dev/sda1"}
+	record(&j, Step{Phase: PhaseUndo, Playbook: PlaybookCleanup, Hosts: j.Names(), Groups: []string{"m", "m"}}, undo)
+	j.Cause, j.Reason, j.Ended = CauseFailed, "site.yml failed on a-1", noon.Add(5*time.Minute)
+	j.Outcomes = map[string]inventory.Outcome{
+		"a-1": {Status: outcome, Error: "task \"etcd : install\": no space left"}, "b-1": {Status: outcome, Error: "site.yml failed on a-1"},
+	}
+	return j
+}
+
+func TestExplainNode(t *testing.T) {
+	t.Parallel()
+	running := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
+	running.Runs = []Run{{Phase: PhaseConfigure, Playbook: PlaybookSite, Hosts: []string{"a-1"}, Started: noon}}
+	for _, c := range []struct {
+		name    string
+		nodes   []string
+		set     func(v *View, a *inventory.Node) // a is the node that is explained
+		history []inventory.Entry
+		ready   bool
+		about   string   // of the findings, in order
+		summary string   // a part of it
+		has     []string // parts of findings, remedies, failures, next
+	}{
+		{name: "in service", nodes: []string{"a m Allocated Discovered"}, ready: true, summary: "it is in service",
+			set: func(_ *View, a *inventory.Node) { a.Applied = "1" }, has: []string{"nothing, until an operator"}},
+		{name: "nobody asked", nodes: []string{"a - Unallocated Discovered"}, about: "uncommanded", summary: "it is not commissioned",
+			has: []string{"clusterctl nodes commission a-1"}},
+		{name: "taken out", nodes: []string{"a - Decommissioned Discovered"}, about: "residue uncommanded", summary: "it may still carry",
+			set: func(_ *View, a *inventory.Node) { a.Residue = []string{"service-worker"} },
+			history: []inventory.Entry{
+				{Verb: inventory.VerbDecommission, From: inventory.Cancelled, To: inventory.Decommissioned, Actor: "anna", Time: noon},
+				{Verb: inventory.VerbDiscovered, From: inventory.Decommissioned, To: inventory.Decommissioned, Time: noon.Add(time.Minute)},
+			},
+			has: []string{"taken out of service by anna on 2026-01-02T12:00:00Z", "the next commission cleans it first"}},
+		{name: "gone", nodes: []string{"a m Allocated Disappeared"}, about: "state", summary: "it is Disappeared: gossip, post lost it since 2026-01-02T12:01:00Z",
+			set: func(_ *View, a *inventory.Node) {
+				a.Applied, a.Seen = "1", map[string]bool{"post": false, "gossip": false}
+			},
+			history: []inventory.Entry{{Verb: inventory.VerbDisappeared, From: inventory.Allocated, To: inventory.Allocated, Time: noon.Add(time.Minute)}},
+			has:     []string{"clusterctl discover 10.0.0.1", "Discovered again as soon as"}},
+		{name: "never seen", nodes: []string{"a - Unallocated Unknown"}, about: "state uncommanded", summary: "no observer has said anything"},
+		{name: "claimed twice", nodes: []string{"a m Allocated Discovered"}, about: "duplicates", summary: "10.0.0.1, 10.0.0.9",
+			set: func(_ *View, a *inventory.Node) { a.Applied, a.Duplicates = "1", []string{"10.0.0.9"} }, has: []string{"serial number of its own"}},
+		{name: "fenced by a tombstone", nodes: []string{"a - Quarantined Discovered"}, about: "quarantine tombstone", summary: "fenced until an operator clears it: it was forgotten",
+			set: func(v *View, a *inventory.Node) {
+				a.LastError = "it was forgotten and is seen again"
+				v.Graves = map[string]inventory.Tombstone{"a-1": {Time: noon, Actor: "anna", Reason: "sold"}}
+			}, has: []string{"forgotten on 2026-01-02T12:00:00Z by anna: sold", "clusterctl nodes clear a-1"}},
+		{name: "failed and fenced", nodes: []string{"a m Quarantined Discovered", "b - Unallocated Discovered"}, about: "quarantine", summary: "no space left",
+			set: func(v *View, a *inventory.Node) {
+				put(v, failed("failed a-1=failed b-1=done", inventory.Quarantined), "5", Errored)
+				a.LastError = "task \"etcd : install\": no space left"
+			}, has: []string{"on /dev/sda1", "undo", "clusterctl nodes clear a-1"}},
+		{name: "failed and cleaned", nodes: []string{"a - Unallocated Discovered", "b - Unallocated Discovered"}, about: "failure uncommanded", summary: "the last verb failed: task",
+			set: func(v *View, a *inventory.Node) {
+				put(v, failed("done", inventory.Unallocated), "5", Errored)
+				a.LastError = "task \"etcd : install\": no space left"
+			}, has: []string{"on /dev/sda1", "clusterctl job why 5", "clusterctl job retry 5"}},
+		{name: "its host key changed", nodes: []string{"a m Allocated Discovered"}, about: "failure host-key applied", ready: true, summary: "it is in service",
+			set: func(_ *View, a *inventory.Node) {
+				a.LastError = "the ssh host key of a-1 is not the one recorded at the first contact"
+			},
+			has: []string{"clusterctl nodes set a-1 --forget-host-key", "an upgrade broke off", "clusterctl nodes maintenance a-1"}},
+		{name: "a worker without masters", nodes: []string{"a w Allocated Discovered", "b m Allocated Disappeared"}, about: "rule", summary: "needs a commissioned, Discovered service-master",
+			set: func(_ *View, a *inventory.Node) { a.Applied = "1" }, has: []string{"clusterctl nodes commission NAME -g service-master"}},
+		{name: "held", nodes: []string{"a m Provisioning Discovered"}, about: "job",
+			summary: "job 5 holds it: commission of a-1, configure (site.yml) since 2026-01-02T12:00:00Z; its deadline is 2026-01-02T13:00:00Z, in 50m0s",
+			set:     func(v *View, _ *inventory.Node) { put(v, running, "5", Running) },
+			has:     []string{"clusterctl job cancel 5", "when job 5 succeeds, its nodes become Allocated; when it fails"}},
+		{name: "held by a cancelled job that cleans up", nodes: []string{"a m Provisioning Discovered", "b m Provisioning Discovered"}, about: "job", summary: "being cancelled by anna",
+			set: func(v *View, _ *inventory.Node) {
+				j := failed("done", "")
+				j.Outcomes, j.Cancel, j.CancelBy, j.Runs[1].Exit = nil, 1, "anna", ""
+				put(v, j, "5", Running)
+			}, has: []string{"on /dev/sda1", "become Unallocated, or Quarantined where it fails"}},
+		{name: "in the queue behind another", nodes: []string{"a - Unallocated Discovered"}, about: "queue", summary: "job 7 (commission) waits for it: place 1 of 1 in the queue, x needed by job 6",
+			set: func(v *View, _ *inventory.Node) {
+				other := planned(inventory.VerbDiscover, "", "x Unallocated -")
+				other.Targets[0].Addr = "a-1.example"
+				put(v, other, "6", Running)
+				put(v, planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -"), "7", Queued)
+			}, has: []string{"clusterctl job why 7", "job 7 begins when job 6"}},
+		{name: "being prepared", nodes: []string{"a - Unallocated Disappeared"}, about: "state job", summary: "it is Disappeared",
+			set: func(v *View, _ *inventory.Node) {
+				j := planned(inventory.VerbDiscover, "", "x Unallocated -")
+				j.Targets[0].Name, j.Targets[0].Addr = "10.0.0.1", "10.0.0.1"
+				put(v, j, "8", Running)
+			}, has: []string{"job 8 prepares its host", "when every address has appeared"}},
+		{name: "not begun", nodes: []string{"a - Unallocated Discovered"}, about: "refusal uncommanded", summary: "job 5 (commission) was not begun: the ground changed",
+			set: func(v *View, _ *inventory.Node) {
+				j := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
+				j.Cause, j.Reason = CausePrecondition, "the ground changed"
+				put(v, j, "5", Errored)
+			}, has: []string{"clusterctl job why 5"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := view(t, c.nodes...)
+			if c.set != nil {
+				c.set(v, v.Nodes[0])
+			}
+			e := ExplainNode(facts(v), *v.Nodes[0], c.history)
+			var about, text []string
+			for _, f := range e.Findings {
+				about = append(about, string(f.About))
+				text = append(text, f.Message, f.Remedy)
+			}
+			for _, f := range e.Failures {
+				text = append(text, string(f.Phase), f.Message)
+			}
+			all := strings.Join(append(text, e.Next), "\n")
+			if got := strings.Join(about, " "); got != c.about || e.Ready != c.ready || !strings.Contains(e.Summary, c.summary) {
+				t.Errorf("about %q, want %q; ready %t, want %t; %q, want %q\n%s", got, c.about, e.Ready, c.ready, e.Summary, c.summary, all)
+			}
+			for _, want := range c.has {
+				if !strings.Contains(all, want) {
+					t.Errorf("%q is not said in:\n%s", want, all)
+				}
+			}
+		})
+	}
+}
+
+func TestExplainJob(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		status  JobStatus
+		nodes   []string
+		job     func() Job
+		before  func(v *View)
+		about   string
+		summary string
+		has     []string
+	}{
+		{name: "queued behind a running one", status: Queued, nodes: []string{"a - Unallocated Discovered"},
+			job: func() Job { return planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -") },
+			before: func(v *View) {
+				put(v, planned(inventory.VerbDiscover, "", "a-1 Unallocated -"), "3", Running)
+				put(v, planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -"), "4", Queued)
+			},
+			about: "job queue", summary: "it is queued: place 2 of 2 in the queue, a-1 needed by jobs 3, 4", has: []string{"clusterctl job wait 3", "clusterctl job why 4"}},
+		{name: "queued and hopeless", status: Queued, nodes: []string{"a m Allocated Discovered"},
+			job:     func() Job { return planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -") },
+			summary: "it will not be begun: a-1 is Allocated", has: []string{"ends Errored without touching"}},
+		{name: "running, and failed already", status: Running, nodes: []string{"a m Provisioning Discovered", "b m Provisioning Discovered"}, about: "failure",
+			job:     func() Job { j := failed("done", ""); j.Outcomes = nil; j.Runs[1].Exit = ""; return j },
+			summary: "it runs: commission of a-1, b-1, undo (cleanup.yml)", has: []string{"configure (site.yml) failed on a-1", "undo (cleanup.yml) runs on a-1, b-1", "clusterctl job logs -f 5"}},
+		{name: "failed and cleaned", status: Errored, nodes: []string{"a - Unallocated Discovered", "b - Unallocated Discovered"}, about: "failure",
+			job:     func() Job { return failed("done", inventory.Unallocated) },
+			summary: "it ended Errored: site.yml failed on a-1",
+			has: []string{"configure (site.yml) failed on a-1", "undo (cleanup.yml) succeeded on a-1, b-1", "left Unallocated: a-1, b-1",
+				"clusterctl job retry 5", "no space left\non /dev/sda1", "not as the verb wants it: a-1, b-1"}},
+		{name: "failed, not cleaned", status: Errored, nodes: []string{"a m Quarantined Discovered", "b m Quarantined Discovered"}, about: "quarantine failure",
+			job: func() Job { return failed("failed a-1=failed b-1=failed", inventory.Quarantined) }, summary: "it ended Errored",
+			has: []string{"clusterctl nodes clear a-1 b-1", "left Quarantined: a-1, b-1"}},
+		{name: "precondition", status: Errored, nodes: []string{"a - Unallocated Discovered"}, about: "refusal",
+			job: func() Job {
+				j := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
+				j.Cause, j.Reason = CausePrecondition, "a-1 is gone"
+				return j
+			}, summary: "it ended Errored: a-1 is gone", has: []string{"it touched nothing", "clusterctl job retry 5"}},
+		{name: "deadline", status: Errored, nodes: []string{"a m Allocated Discovered"}, about: "failure failure",
+			job: func() Job {
+				j := planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")
+				record(&j, Step{Phase: PhaseUpgrade, Playbook: PlaybookUpgrade, Hosts: j.Names()}, "deadline")
+				j.Cause, j.Reason = CauseDeadline, "it ran longer than 1h0m0s"
+				j.Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Allocated, Error: "it ran longer than 1h0m0s"}}
+				return j
+			}, summary: "longer than 1h0m0s", has: []string{"--timeout", "upgrade (rolling-upgrade.yml) ended (deadline) on a-1", "clusterctl job retry 5"}},
+		{name: "cancelled in the queue", status: Cancelled, nodes: []string{"a - Unallocated Discovered"}, about: "failure",
+			job: func() Job {
+				j := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
+				j.Cause, j.Reason = CauseCancelled, "cancelled by anna while it was queued"
+				return j
+			}, summary: "it ended Cancelled: cancelled by anna", has: []string{"no host touched", "clusterctl job retry 5"}},
+		{name: "complete", status: Complete, nodes: []string{"a m Allocated Discovered"},
+			job: func() Job {
+				return planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")
+			}, summary: "it did what it was asked for", has: []string{"nothing: it has ended"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := view(t, c.nodes...)
+			if c.before != nil {
+				c.before(v)
+			}
+			put(v, c.job(), "5", c.status)
+			e := ExplainJob(facts(v), v.Jobs[len(v.Jobs)-1])
+			var about, text []string
+			for _, f := range e.Findings {
+				about = append(about, string(f.About))
+				text = append(text, f.Message, f.Remedy)
+			}
+			for _, f := range e.Failures {
+				text = append(text, f.Message)
+			}
+			all := strings.Join(append(append(text, e.Steps...), e.Next), "\n")
+			if got := strings.Join(about, " "); got != c.about || !strings.Contains(e.Summary, c.summary) {
+				t.Errorf("about %q, want %q; %q, want %q\n%s", got, c.about, e.Summary, c.summary, all)
+			}
+			for _, want := range c.has {
+				if !strings.Contains(all, want) {
+					t.Errorf("%q is not said in:\n%s", want, all)
+				}
+			}
+		})
+	}
+}

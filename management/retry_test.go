@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package management_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	. "github.com/contiv/cluster/management"
+)
+
+// TestRetry asks once more for what failed: with the inputs of then, whatever
+// was changed since, but over the connections of now.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b")
+	ctx := t.Context()
+	set := func(value string) {
+		t.Helper()
+		_, _, err := b.SetVars(ctx, ScopeGlobal, configuration.Vars{"release": value}, "anna")
+		b.must(err)
+	}
+	set("one")
+	b.books.on(PlaybookSite, failsOn("b-1"))
+	asked, err := b.Submit(ctx, Request{Verb: commission, Nodes: names("a b"), Group: master, OnFailure: OnFailureFailed,
+		Extra: configuration.Vars{"size": int64(3)}, Reason: "growth", Actor: "anna"})
+	b.must(err)
+	first := b.end(asked.ID, "Errored failed")
+	b.are("a Allocated service-master, b Unallocated")
+
+	set("two")
+	b.books.mu.Lock()
+	b.books.pinned = "tree-2"
+	b.books.mu.Unlock()
+	_, err = b.PatchNode(ctx, "b-1", NodePatch{Connection: &configuration.Connection{User: "admin"}}, "anna")
+	b.must(err)
+
+	// All of it: a is in service already.
+	_, err = b.Retry(ctx, first.ID, false, "ben")
+	b.refused(err, inventory.KindRefused, "a-1 is Allocated", "clusterctl job retry 1 --failed")
+	b.books.on(PlaybookSite, succeeds)
+	again, err := b.Retry(ctx, "last", true, "ben")
+	b.must(err)
+	done := b.end(again.ID, "Complete")
+	b.are("a Allocated service-master, b Allocated service-master")
+	if done.RetryOf != "1" || done.Tree != "tree-1" || done.Group != master || done.OnFailure != OnFailureFailed || done.Why != "growth" || done.Actor != "ben" ||
+		!slices.Equal(done.Names(), []string{"b-1"}) {
+		t.Errorf("%+v", done)
+	}
+	specs := b.books.started()
+	last := specs[len(specs)-1]
+	i := slices.IndexFunc(last.Hosts, func(h configuration.Host) bool { return h.Name == "b-1" })
+	if h := last.Hosts[i]; last.Tree != "tree-1" || fmt.Sprintf("%v %v", h.Vars["release"].Value, last.Extra["size"]) != "one 3" || h.Connection.User != "admin" {
+		t.Errorf("%+v", last)
+	}
+
+	// What cannot be retried.
+	before := b.View().Seq
+	_, err = b.Retry(ctx, again.ID, false, "ben")
+	b.refused(err, inventory.KindRefused, "nothing failed in job 2", "clusterctl nodes commission b-1 -g service-master")
+	_, err = b.Retry(ctx, first.ID, true, "ben")
+	b.refused(err, inventory.KindRefused, "b-1 is Allocated")
+	_, err = b.Retry(ctx, "77", false, "ben")
+	b.refused(err, inventory.KindNotFound, `no job "77"`)
+	b.books.on(PlaybookUpgrade, failsOn("a-1"))
+	upgrade := b.do(maintenance, "a", "", "Errored failed")
+	b.books.mu.Lock()
+	b.books.lost = true
+	b.books.mu.Unlock()
+	_, err = b.Retry(ctx, upgrade.ID, false, "ben")
+	b.refused(err, inventory.KindRefused, "no longer kept", "clusterctl nodes maintenance a-1")
+	b.books.mu.Lock()
+	b.books.lost = false
+	b.books.mu.Unlock()
+	g := newGate()
+	b.books.on(PlaybookUpgrade, g.script)
+	running, err := b.Retry(ctx, upgrade.ID, true, "ben")
+	b.must(err)
+	b.begun(g)
+	_, err = b.Retry(ctx, running.ID, false, "ben")
+	b.refused(err, inventory.KindRefused, "has not ended", "clusterctl job cancel 4")
+	g.open <- succeeds
+	b.end(running.ID, "Complete")
+	if got := b.View().Seq; got != before+2 {
+		t.Errorf("the newest job is %d, want %d", got, before+2)
+	}
+}
