@@ -298,13 +298,13 @@ func (p *printer) job(j api.Job, all bool) {
 	}
 	pairs := []string{
 		"Job", oneLine(j.ID), "Verb", oneLine(string(j.Verb)), "Status", status, "Reason", printable(j.Reason, true),
-		"Waits", waiting, "Nodes", list(j.Nodes), "Addresses", list(j.Addrs), "Helpers", list(j.Helpers), "Group", oneLine(j.Group),
+		"Waits", waiting, "Retry of", oneLine(j.RetryOf), "Nodes", list(j.Nodes), "Addresses", list(j.Addrs), "Helpers", list(j.Helpers), "Group", oneLine(j.Group),
 		"Note", printable(j.Note, true), "Warnings", printable(strings.Join(j.Warnings, "\n"), true), "Asked by", oneLine(j.Actor), "Because", printable(j.Why, true), "Cancel", cancel,
 		"Accepted", timeText(j.Accepted), "Started", timePtr(j.Started), "Ended", ended,
 	}
 	if all {
 		pairs = append(pairs,
-			"Waits for jobs", list(j.WaitsFor), "Phase", oneLine(j.Phase), "On failure", oneLine(j.OnFailure), "Force", map[bool]string{true: "yes"}[j.Force],
+			"Place in queue", positive(j.Position), "Waits for jobs", list(j.WaitsFor), "Phase", oneLine(j.Phase), "On failure", oneLine(j.OnFailure), "Force", map[bool]string{true: "yes"}[j.Force],
 			"Deadline", timePtr(j.Deadline), "Instance", oneLine(j.Instance), "Playbooks", oneLine(j.Tree),
 			"Output", fmt.Sprintf("%d bytes", j.LogBytes), "Revision", fmt.Sprint(j.Revision))
 	}

@@ -244,6 +244,14 @@ func duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
+// positive is a number as text, "" where it is 0.
+func positive(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
 func list(s []string) string { return oneLine(strings.Join(s, ", ")) }
 
 // clip shortens s to a width, with an ellipsis.
