@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -62,20 +63,16 @@ func (s *Store) Changed() <-chan struct{} {
 // Wait returns when the view has reached the revision.
 func (s *Store) Wait(ctx context.Context, revision int64) error { return s.view.wait(ctx, revision) }
 
-// Sync asks etcd, by quorum, for its revision and waits until the view has reached it.
+// Sync asks etcd, by quorum, what the newest change is, and waits until the
+// view has reached it.
 func (s *Store) Sync(ctx context.Context) error {
 	bounded, cancel := etcd.Bounded(ctx)
 	defer cancel()
-	resp, err := s.client.Get(bounded, s.client.Prefix+"/schema", clientv3.WithKeysOnly())
+	head, err := s.view.head(bounded)
 	if err != nil {
-		return etcd.Error(err)
+		return err
 	}
-	// The revision may belong to a key outside the view: a progress report will
-	// carry the view there.
-	if err := s.client.RequestProgress(clientv3.WithRequireLeader(bounded)); err != nil {
-		return etcd.Error(err)
-	}
-	return s.view.wait(bounded, resp.Header.Revision)
+	return s.view.wait(bounded, head)
 }
 
 func (s *Store) key(parts string, args ...any) string {
@@ -89,7 +86,8 @@ func (s *Store) groundKey() string       { return s.key("/v/ground") }
 func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
 	bounded, cancel := etcd.Bounded(ctx)
 	defer cancel()
-	resp, err := s.client.Txn(bounded).If(ops.If...).Then(ops.Then...).Commit()
+	then := append(slices.Clip(ops.Then), clientv3.OpPut(headKey(s.client.Prefix), ""))
+	resp, err := s.client.Txn(bounded).If(ops.If...).Then(then...).Commit()
 	if err != nil {
 		return 0, etcd.Error(err)
 	}
@@ -108,8 +106,13 @@ func put(key string, value any) (clientv3.Op, error) {
 func pack(parts []etcd.Ops, spare int) []etcd.Ops {
 	var out []etcd.Ops
 	var open etcd.Ops
+	spare++ // for the head
+	bytes := 0
 	for _, p := range parts {
-		if len(open.Then) > 0 && open.Size()+p.Size() > etcd.MaxOps-spare {
+		size := p.Bytes()
+		bytes += size
+		if len(open.Then) > 0 && (open.Size()+p.Size() > etcd.MaxOps-spare || bytes > etcd.MaxBytes) {
+			bytes = size
 			out = append(out, open)
 			open = etcd.Ops{}
 		}

@@ -132,9 +132,7 @@ func (v *view) follow(ctx context.Context, revision int64) {
 func (v *view) watch(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	// The revision itself is told once more, which changes nothing: a watcher
-	// that begins in the future gets no progress reports until then.
-	events := v.client.Watch(ctx, v.client.Prefix+"/v/", clientv3.WithPrefix(), clientv3.WithRev(revision))
+	events := v.client.Watch(ctx, v.client.Prefix+"/v/", clientv3.WithPrefix(), clientv3.WithRev(revision+1))
 	for {
 		select {
 		case <-ctx.Done():
@@ -146,11 +144,15 @@ func (v *view) watch(ctx context.Context, revision int64) error {
 			if err := resp.Err(); err != nil {
 				return err
 			}
+			if len(resp.Events) == 0 {
+				continue
+			}
 			v.mu.Lock()
 			for _, e := range resp.Events {
 				v.apply(e)
 			}
-			v.publish(resp.Header.Revision)
+			// The header's revision may be ahead of events that are still to come.
+			v.publish(resp.Events[len(resp.Events)-1].Kv.ModRevision)
 			v.mu.Unlock()
 		}
 	}
@@ -176,26 +178,34 @@ func (v *view) listen(ctx context.Context) {
 	}
 }
 
-// ask learns whether the view is up to date. Where it is behind, a report on
-// the watch's progress is asked for, which arrives as an event: what is new may
-// be outside the view. The report alone would not do, since there is none
-// before anything was written after the watch began.
+// ask learns, by quorum, whether the view is up to date.
 func (v *view) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, progressEvery)
 	defer cancel()
-	resp, err := v.client.Get(ctx, v.client.Prefix+"/schema", clientv3.WithKeysOnly())
+	head, err := v.head(ctx)
 	if err != nil {
 		return
 	}
 	v.mu.Lock()
-	reached := v.revision >= resp.Header.Revision
-	if reached {
+	if v.revision >= head {
 		v.heard = time.Now()
 	}
 	v.mu.Unlock()
-	if !reached {
-		_ = v.client.RequestProgress(clientv3.WithRequireLeader(ctx)) // asked again in a second
+}
+
+// Every write to the view changes the key of its head as well. What the view
+// has to reach is then one small read, whatever else is going on in a store
+// that is shared. The server's own reports on the progress of a watch would say
+// the same, but those of servers before 3.4.26 and 3.5.9 may overtake events.
+func headKey(prefix string) string { return prefix + "/v/head" }
+
+// head is the revision of the last write to the view.
+func (v *view) head(ctx context.Context) (int64, error) {
+	resp, err := v.client.Get(ctx, headKey(v.client.Prefix), clientv3.WithKeysOnly())
+	if err != nil || len(resp.Kvs) == 0 {
+		return 0, etcd.Error(err)
 	}
+	return resp.Kvs[0].ModRevision, nil
 }
 
 // publish marks the view as being at the revision. The caller holds the lock.
