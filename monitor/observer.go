@@ -58,6 +58,7 @@ type Observer struct {
 	newest  time.Time // the last one
 	retryAt time.Time // nothing before this
 	inRow   int       // errors in a row
+	changes uint64
 	reports uint64
 	errors  uint64
 	last    time.Time
@@ -84,6 +85,7 @@ func NewObserver(o Options) *Observer {
 func (o *Observer) Change(m Member) {
 	o.mu.Lock()
 	s := o.t.put(m)
+	o.changes++
 	o.touched()
 	o.mu.Unlock()
 	if s != nil && o.o.Stranger != nil {
@@ -161,6 +163,7 @@ type Stats struct {
 	Duplicates int       // of them, claimed more than once
 	Strangers  int       // members that are not nodes
 	Pending    int       // nodes with news that is not yet recorded
+	Changes    uint64    // members that the source said were new, or not as they were
 	Reports    uint64    // recorded reports
 	Errors     uint64    // reports that were not recorded, lists that did not come
 	LastReport time.Time // when the last report was recorded
@@ -172,7 +175,7 @@ func (o *Observer) Stats() Stats {
 	defer o.mu.Unlock()
 	s := Stats{
 		Members: len(o.t.members), Pending: o.t.pending(),
-		Reports: o.reports, Errors: o.errors, LastReport: o.last,
+		Changes: o.changes, Reports: o.reports, Errors: o.errors, LastReport: o.last,
 	}
 	for _, r := range o.t.members {
 		if r.node == "" {

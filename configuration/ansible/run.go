@@ -206,6 +206,14 @@ func (r *Run) Output() string { return filepath.Join(r.dir, fileOutput) }
 // Events is the path of the events: JSON lines, bounded.
 func (r *Run) Events() string { return filepath.Join(r.dir, fileEvents) }
 
+// Truncated tells whether a file of the run (Output or Events) went over the
+// limit, so that a part of it is left out.
+func (r *Run) Truncated(path string) bool {
+	l, err := readLaunch(r.dir)
+	info, serr := os.Stat(path)
+	return err == nil && serr == nil && info.Size() > l.OutputLimit // its marks come on top
+}
+
 // Alive reports whether the run's runner is there. Once it is false, output and
 // events are complete.
 func (r *Run) Alive() bool {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -57,15 +58,19 @@ type Server struct {
 	lock   *os.File
 	inside *embed.Etcd
 
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-	close  func() error
+	cancel   context.CancelFunc
+	done     sync.WaitGroup
+	restarts atomic.Int64
+	close    func() error
 }
 
 func (o ServerOptions) socket(name string) string { return filepath.Join(o.Dir, name+".sock") }
 
 // Endpoint is what a client connects to.
 func (s *Server) Endpoint() string { return "unix://" + s.opts.socket("client") }
+
+// Restarts is how often the child process ended by itself.
+func (s *Server) Restarts() int64 { return s.restarts.Load() }
 
 // StartServer starts the server and returns when it serves. A directory that
 // another process uses, or that cannot be written, is an error.
@@ -141,6 +146,7 @@ func (s *Server) supervise(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		s.restarts.Add(1)
 		s.opts.Log.WithError(err).Error("the etcd inside has ended; starting it again")
 		select {
 		case <-ctx.Done():

@@ -17,9 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/configuration/ansible"
@@ -28,6 +25,7 @@ import (
 	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
 	store "github.com/contiv/cluster/management/etcd"
+	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
@@ -71,7 +69,8 @@ type Daemon struct {
 	key     string // of the gossip
 	self    string // the executable, for hosts being prepared
 	book    *playbooks
-	metrics *prometheus.Registry
+	meters  *meters
+	inside  *etcd.Server // nil: an existing etcd is used
 	addrs   []net.Addr
 
 	mu       sync.Mutex
@@ -148,21 +147,23 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	if d.store, err = store.Open(ctx, d.etcd, log); err != nil {
 		return err
 	}
+	d.meters = newMeters(d.opts.Version)
+	d.store.OnAsk(d.meters.asked)
 	d.onStop("view", func(context.Context) error { d.store.Close(); return nil })
 
-	if d.book, err = openPlaybooks(c.DataDir, slices.Concat(d.opts.Command, []string{"runner"}), d.effective, log); err != nil {
+	if d.book, err = openPlaybooks(c.DataDir, slices.Concat(d.opts.Command, []string{"runner"}), d.effective, d.meters, log); err != nil {
 		return err
 	}
 	d.service = management.New(management.Options{
-		Store: d.store, Playbooks: d.book, Settings: d.settings, Instance: d.node.Label + "-" + d.node.Serial, Logger: log,
+		Store: measuredStore{d.store, d.meters}, Playbooks: d.book, Settings: d.settings, Instance: d.node.Label + "-" + d.node.Serial, Logger: log,
 	})
 	if err := d.gossip(ctx, c); err != nil {
 		return err
 	}
-	d.measure()
+	d.meters.registry.MustRegister(metrics.Snapshot(d.snapshot))
 	d.server = server.New(server.Options{
 		Manager: d.service, Configurer: d, Health: d.health, Version: d.version(ctx), Logger: log,
-		Metrics: promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{}), Registerer: d.metrics,
+		Metrics: d.meters.handler(), Registerer: d.meters.registry,
 	})
 	d.server.SetBodyLimit(d.effective().MaxBody)
 	d.service.Start(ctx)
@@ -208,12 +209,12 @@ func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
 	if !d.opts.InProcess {
 		so.Command = slices.Concat(d.opts.Command, []string{"etcd"})
 	}
-	inside, err := etcd.StartServer(ctx, so)
-	if err != nil {
+	var err error
+	if d.inside, err = etcd.StartServer(ctx, so); err != nil {
 		return nil, err
 	}
-	d.onStop("etcd", func(context.Context) error { return inside.Close() })
-	return etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), inside.Endpoint())
+	d.onStop("etcd", func(context.Context) error { return d.inside.Close() })
+	return etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.inside.Endpoint())
 }
 
 func (d *Daemon) listen(c Config) (listeners []net.Listener, err error) {
@@ -610,57 +611,4 @@ func (d *Daemon) version(ctx context.Context) api.Version {
 		d.opts.Logger.WithError(err).Warn("no job can run yet")
 	}
 	return v
-}
-
-// measure registers what /metrics shows beside the server's own.
-func (d *Daemon) measure() {
-	d.metrics = prometheus.NewRegistry()
-	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), counts{d})
-}
-
-// counts tells, at every scrape, how many there are of what.
-type counts struct{ d *Daemon }
-
-var (
-	nodesDesc  = prometheus.NewDesc("clusterm_nodes", "Nodes by status and state.", []string{"status", "state"}, nil)
-	jobsDesc   = prometheus.NewDesc("clusterm_jobs", "Jobs that are kept, by verb and status.", []string{"verb", "status"}, nil)
-	staleDesc  = prometheus.NewDesc("clusterm_view_stale", "1 while the view has had no word from the store for 3 seconds.", nil, nil)
-	gossipDesc = prometheus.NewDesc("clusterm_gossip_members", "Members of the gossip by what this one knows of them.", []string{"status"}, nil)
-)
-
-func (c counts) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{nodesDesc, jobsDesc, staleDesc, gossipDesc} {
-		ch <- d
-	}
-}
-
-func (c counts) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
-	}
-	v := c.d.store.View()
-	nodes, jobs := map[[2]string]int{}, map[[2]string]int{}
-	for _, n := range v.Nodes {
-		nodes[[2]string{string(n.Status), string(n.State)}]++
-	}
-	for _, j := range v.Jobs {
-		jobs[[2]string{string(j.Verb), string(j.Status)}]++
-	}
-	for k, n := range nodes {
-		gauge(nodesDesc, float64(n), k[0], k[1])
-	}
-	for k, n := range jobs {
-		gauge(jobsDesc, float64(n), k[0], k[1])
-	}
-	stale := 0.0
-	if v.Stale {
-		stale = 1
-	}
-	gauge(staleDesc, stale)
-	if c.d.agent != nil {
-		s := c.d.agent.Stats()
-		gauge(gossipDesc, float64(s.Alive), "alive")
-		gauge(gossipDesc, float64(s.Failed), "failed")
-		gauge(gossipDesc, float64(s.Left), "left")
-	}
 }

@@ -378,6 +378,9 @@ func TestHealthVersionMetrics(t *testing.T) {
 			t.Errorf("no %s in the metrics", want)
 		}
 	}
+	if strings.Contains(text, "clusterm_gossip_") {
+		t.Error("metrics of a gossip that is off")
+	}
 	// Without ansible-playbook it serves all the same, says so, and refuses jobs.
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": "/nope/ansible-playbook"})
 	if err == nil {

@@ -37,9 +37,11 @@ type playbooks struct {
 	runner ansible.Runner
 	runs   string // folder of run directories
 	own    string // digest of the playbooks that come inside
+	meters *meters
 	logger logrus.FieldLogger
 
 	mu      sync.Mutex
+	mine    map[string]bool // runs, by id, that this daemon has started or adopted
 	checked time.Time
 	path    string         // the ansible-playbook that was checked
 	parser  *ansible.Trees // looks at the same trees with the ansible-playbook in force
@@ -47,9 +49,9 @@ type playbooks struct {
 
 var _ management.Playbooks = (*playbooks)(nil)
 
-func openPlaybooks(dataDir string, runner []string, config func() Config, logger logrus.FieldLogger) (*playbooks, error) {
+func openPlaybooks(dataDir string, runner []string, config func() Config, meters *meters, logger logrus.FieldLogger) (*playbooks, error) {
 	p := &playbooks{
-		config: config, runs: filepath.Join(dataDir, "runs"), runner: ansible.Runner{Self: runner}, logger: logger,
+		config: config, runs: filepath.Join(dataDir, "runs"), runner: ansible.Runner{Self: runner}, meters: meters, logger: logger, mine: map[string]bool{},
 		trees: &ansible.Trees{Dir: filepath.Join(dataDir, "trees")},
 	}
 	if err := os.MkdirAll(p.runs, 0o700); err != nil {
@@ -131,7 +133,9 @@ func (p *playbooks) Start(ctx context.Context, spec management.RunSpec) (managem
 	if err != nil {
 		return nil, err
 	}
-	return activeRun{run}, nil
+	p.meters.starts.Inc()
+	p.attends(spec.ID)
+	return activeRun{run, p.meters}, nil
 }
 
 // Attach finds a run that was started before.
@@ -143,7 +147,21 @@ func (p *playbooks) Attach(id string) (management.ActiveRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	return activeRun{run}, nil
+	if run.Alive() && p.attends(id) {
+		p.meters.adoptions.Inc()
+	}
+	return activeRun{run, p.meters}, nil
+}
+
+// attends notes that this daemon attends to a run, and tells whether that is new.
+func (p *playbooks) attends(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mine[id] {
+		return false
+	}
+	p.mine[id] = true
+	return true
 }
 
 func (p *playbooks) dir(id string) string { return filepath.Join(p.runs, id) }
@@ -164,20 +182,29 @@ func (p *playbooks) Prune(keep func() (runs, trees []string)) error {
 			continue
 		}
 		err = errors.Join(err, os.RemoveAll(p.dir(e.Name())))
+		p.mu.Lock()
+		delete(p.mine, e.Name())
+		p.mu.Unlock()
 	}
 	return err
 }
 
 // activeRun is management's view of a run.
-type activeRun struct{ *ansible.Run }
+type activeRun struct {
+	*ansible.Run
+	meters *meters
+}
 
 // Wait blocks until the run has ended and nothing of it is left.
-func (r activeRun) Wait(ctx context.Context) (management.RunExit, error) {
+func (r activeRun) Wait(ctx context.Context) (out management.RunExit, err error) {
+	r.meters.processes.Inc()
+	defer r.meters.processes.Dec()
 	exit, err := r.Run.Wait(ctx)
 	if err != nil {
 		return management.RunExit{}, err
 	}
-	out := management.RunExit{Code: exit.Code}
+	defer func() { r.meters.runEnded(out, r.Truncated(r.Output()), r.Truncated(r.Events())) }()
+	out.Code = exit.Code
 	switch exit.Reason {
 	case ansible.Done:
 		if exit.Signal != "" {
@@ -198,13 +225,22 @@ func (r activeRun) Wait(ctx context.Context) (management.RunExit, error) {
 	return out, nil
 }
 
+// Cancel asks the runner to end its whole tree; it does not wait.
+func (r activeRun) Cancel() error {
+	r.meters.cancellations.Inc()
+	return r.Run.Cancel()
+}
+
 // Tail emits a stream of the run until it has ended and all is emitted.
 func (r activeRun) Tail(ctx context.Context, s management.Stream, offset int64, emit func([]byte) error) error {
 	path := r.Output()
 	if s == management.StreamEvents {
 		path = r.Events()
 	}
-	_, err := r.Follow(ctx, path, offset, func(_ int64, chunk []byte) error { return emit(chunk) })
+	_, err := r.Follow(ctx, path, offset, func(_ int64, chunk []byte) error {
+		r.meters.taken(s, chunk)
+		return emit(chunk)
+	})
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -42,6 +43,50 @@ func Open(ctx context.Context, client *etcd.Client, log logrus.FieldLogger) (*St
 	s.done.Go(func() { s.view.follow(within, revision) })
 	s.done.Go(func() { s.view.listen(within) })
 	return s, nil
+}
+
+// OnAsk has f told, from now on, of every question to etcd on how far it is, one
+// a second: how long the answer took, or why there was none. f must return at once.
+func (s *Store) OnAsk(f func(took time.Duration, err error)) {
+	s.view.mu.Lock()
+	defer s.view.mu.Unlock()
+	s.view.asked = f
+}
+
+// Silence is since when etcd has not said that the view is up to date.
+func (s *Store) Silence() time.Duration {
+	s.view.mu.Lock()
+	defer s.view.mu.Unlock()
+	return time.Since(s.view.heard)
+}
+
+// Size is how large the database of an endpoint is, in bytes.
+type Size struct {
+	File  int64
+	InUse int64 // of File, what holds data
+	Quota int64 // where it refuses to write; 0: it does not say (etcd before 3.6)
+	Err   error // it did not answer
+}
+
+// Sizes asks every endpoint, all at once, until ctx ends.
+func (s *Store) Sizes(ctx context.Context) map[string]Size {
+	var asking sync.WaitGroup
+	var mu sync.Mutex
+	out := map[string]Size{}
+	for _, endpoint := range s.client.Endpoints() {
+		asking.Go(func() {
+			resp, err := s.client.Status(ctx, endpoint)
+			size := Size{Err: etcd.Error(err)}
+			if err == nil {
+				size = Size{File: resp.DbSize, InUse: resp.DbSizeInUse, Quota: resp.DbSizeQuota}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[endpoint] = size
+		})
+	}
+	asking.Wait()
+	return out
 }
 
 // Close ends the watch.

@@ -45,7 +45,8 @@ type view struct {
 	seq      uint64
 	ground   int64
 	revision int64
-	heard    time.Time // when the store last said anything
+	heard    time.Time                           // when the store last said anything
+	asked    func(took time.Duration, err error) // may be nil
 
 	reserved   map[string]map[string]bool // the nodes that a job has reserved, by the job's id
 	snapshot   *management.View           // nil: to be made
@@ -182,7 +183,14 @@ func (v *view) listen(ctx context.Context) {
 func (v *view) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, progressEvery)
 	defer cancel()
+	begun := time.Now()
 	head, err := v.head(ctx)
+	v.mu.Lock()
+	asked := v.asked
+	v.mu.Unlock()
+	if asked != nil {
+		asked(time.Since(begun), err)
+	}
 	if err != nil {
 		return
 	}

@@ -170,6 +170,8 @@ func distance(a, b string) int {
 // handle runs one handler and does for it what all need.
 func (s *Server) handle(w http.ResponseWriter, r *http.Request, rt route) {
 	started := time.Now()
+	s.metrics.inFlight.Inc()
+	defer s.metrics.inFlight.Dec()
 	rec := &recorder{ResponseWriter: w, stall: s.Stall}
 	n := &note{fields: logrus.Fields{}, query: rt.query}
 	r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))

@@ -8,30 +8,26 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	table "github.com/contiv/cluster/management/metrics"
 )
 
 // metrics count requests by route, never by path: a path may hold anything.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	inFlight prometheus.Gauge
 	streams  prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
+	inFlight, streams := table.NewGauge("clusterm_http_requests_in_flight"), table.NewGauge("clusterm_http_streams")
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clusterm_http_requests_total", Help: "Answered requests, by route and status.",
-		}, []string{"method", "route", "status"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "clusterm_http_request_seconds", Help: "How long requests took, those that stream or wait on demand excepted.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
-		}, []string{"method", "route"}),
-		streams: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "clusterm_http_streams", Help: "Logs that are being read now.",
-		}),
+		requests: table.NewCounter("clusterm_http_requests_total"), seconds: table.NewHistogram("clusterm_http_request_duration_seconds"),
+		inFlight: inFlight.WithLabelValues(), streams: streams.WithLabelValues(),
 	}
 	if r != nil {
-		r.MustRegister(m.requests, m.seconds, m.streams)
+		r.MustRegister(m.requests, m.seconds, inFlight, streams)
 	}
 	return m
 }
@@ -43,8 +39,9 @@ func (m *metrics) count(r *http.Request, route string, status int, took time.Dur
 	default:
 		method = "other" // it is the client's word
 	}
-	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
+	code := strconv.Itoa(status)
+	m.requests.WithLabelValues(method, route, code).Inc()
 	if !lasting {
-		m.seconds.WithLabelValues(method, route).Observe(took.Seconds())
+		m.seconds.WithLabelValues(method, route, code).Observe(took.Seconds())
 	}
 }

@@ -149,7 +149,7 @@ func TestGoodInput(t *testing.T) {
 		t.Errorf("submit: %d %v", res.StatusCode, res.Header)
 	}
 	_, text = s.exchange(t, "GET", "/metrics", "")
-	if !strings.Contains(text, `clusterm_http_requests_total{method="POST",route="/v1/jobs",status="202"}`) {
+	if !strings.Contains(text, `clusterm_http_requests_total{code="202",method="POST",route="/v1/jobs"}`) {
 		t.Errorf("metrics: %s", text)
 	}
 	s.SetBodyLimit(10)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -168,6 +170,9 @@ type Stats struct {
 	Left    int // members that said good-bye
 	Health  int // 0 is best; see memberlist's awareness
 	Renames int // how often this member had to take a new name
+	// Queues are how many messages wait to be passed on, by what they are:
+	// intent, event, query.
+	Queues map[string]int
 
 	Observer monitor.Stats // zero for an agent without a sink
 }
@@ -177,7 +182,12 @@ func (a *Agent) Stats() Stats {
 	in := a.current()
 	s := count(in.s.Members())
 	s.Health, s.Renames = in.s.Memberlist().GetHealthScore(), int(a.renames.Load())
-	s.Observer = a.watch.stats()
+	s.Observer, s.Queues = a.watch.stats(), map[string]int{}
+	for name, depth := range in.s.Stats() {
+		if queue, ok := strings.CutSuffix(name, "_queue"); ok {
+			s.Queues[queue], _ = strconv.Atoi(depth)
+		}
+	}
 	return s
 }
 

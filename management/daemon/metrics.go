@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/api"
+	store "github.com/contiv/cluster/management/etcd"
+	"github.com/contiv/cluster/management/metrics"
+)
+
+// etcdPatience bounds how long a scrape waits for an endpoint of the store.
+const etcdPatience = time.Second
+
+// meters are what the daemon counts as it happens. What can be looked up, a
+// scrape looks up (snapshot).
+type meters struct {
+	registry *prometheus.Registry
+
+	processes                        prometheus.Gauge
+	starts, adoptions, cancellations prometheus.Counter
+	ends                             *prometheus.CounterVec
+	bytes, lines, truncated          *prometheus.CounterVec
+
+	jobsEnded   *prometheus.CounterVec
+	jobDuration *prometheus.HistogramVec
+
+	roundTrip  prometheus.Observer
+	unanswered prometheus.Counter
+}
+
+// done is the cause of what simply succeeded.
+const done = management.ExitDone
+
+var jobCauses = []string{done, string(management.CauseFailed), string(management.CauseCancelled), string(management.CauseDeadline),
+	string(management.CauseInterrupted), string(management.CausePrecondition), string(management.CauseAbsent), string(management.CauseInternal)}
+
+var runCauses = []string{done, string(management.CauseFailed), string(management.CauseCancelled), string(management.CauseDeadline),
+	string(management.CauseInterrupted), string(management.CauseInternal)}
+
+var jobStatuses = []management.JobStatus{management.Queued, management.Running, management.Complete, management.Errored, management.Cancelled}
+
+// jobVerbs are the verbs that jobs carry out.
+func jobVerbs() []inventory.Verb {
+	verbs := []inventory.Verb{inventory.VerbDiscover}
+	for _, t := range inventory.Lifecycle {
+		verbs = append(verbs, t.Verb)
+	}
+	return verbs
+}
+
+func newMeters(v api.Version) *meters {
+	m := &meters{registry: prometheus.NewRegistry()}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	counter := func(name string) *prometheus.CounterVec { return register(m, metrics.NewCounter(name)) }
+	m.processes = register(m, metrics.NewGauge("clusterm_runner_processes")).WithLabelValues()
+	m.starts = counter("clusterm_runner_starts_total").WithLabelValues()
+	m.adoptions = counter("clusterm_runner_adoptions_total").WithLabelValues()
+	m.cancellations = counter("clusterm_runner_cancellations_total").WithLabelValues()
+	m.ends = counter("clusterm_runner_ends_total")
+	m.bytes = counter("clusterm_runner_output_bytes_total")
+	m.lines = counter("clusterm_runner_output_lines_total")
+	m.truncated = counter("clusterm_runner_truncated_total")
+	m.jobsEnded = counter("clusterm_jobs_ended_total")
+	m.jobDuration = register(m, metrics.NewHistogram("clusterm_job_duration_seconds"))
+	m.roundTrip = register(m, metrics.NewHistogram("clusterm_etcd_round_trip_seconds")).WithLabelValues()
+	m.unanswered = counter("clusterm_etcd_unanswered_total").WithLabelValues()
+	register(m, metrics.NewGauge("clusterm_build_info")).WithLabelValues(v.Version, v.Commit, runtime.Version()).Set(1)
+	// Counters begin at 0, or the first of its kind would not show as an increase.
+	for _, s := range []management.Stream{management.StreamText, management.StreamEvents} {
+		for _, vec := range []*prometheus.CounterVec{m.bytes, m.lines, m.truncated} {
+			vec.WithLabelValues(string(s))
+		}
+	}
+	for _, cause := range runCauses {
+		m.ends.WithLabelValues(cause)
+	}
+	for _, verb := range jobVerbs() {
+		for _, cause := range jobCauses {
+			m.jobsEnded.WithLabelValues(string(verb), cause)
+		}
+	}
+	return m
+}
+
+func register[C prometheus.Collector](m *meters, c C) C {
+	m.registry.MustRegister(c)
+	return c
+}
+
+func (m *meters) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// asked counts a question to the store on how far it is.
+func (m *meters) asked(took time.Duration, err error) {
+	switch {
+	case err == nil:
+		m.roundTrip.Observe(took.Seconds())
+	case !errors.Is(err, context.Canceled): // which is the daemon's own stop
+		m.unanswered.Inc()
+	}
+}
+
+// taken counts output of a run.
+func (m *meters) taken(s management.Stream, chunk []byte) {
+	m.bytes.WithLabelValues(string(s)).Add(float64(len(chunk)))
+	m.lines.WithLabelValues(string(s)).Add(float64(bytes.Count(chunk, []byte{'\n'})))
+}
+
+func (m *meters) runEnded(e management.RunExit, text, events bool) {
+	cause := string(e.Cause)
+	switch {
+	case cause == "" && e.Code != 0:
+		cause = string(management.CauseFailed)
+	case cause == "":
+		cause = done
+	}
+	m.ends.WithLabelValues(cause).Inc()
+	if text {
+		m.truncated.WithLabelValues(string(management.StreamText)).Inc()
+	}
+	if events {
+		m.truncated.WithLabelValues(string(management.StreamEvents)).Inc()
+	}
+}
+
+// measuredStore counts the jobs that end.
+type measuredStore struct {
+	*store.Store
+	meters *meters
+}
+
+// Finish writes that a job has ended, and counts it.
+func (s measuredStore) Finish(ctx context.Context, j management.Job, writes []management.NodeWrite) (management.Job, error) {
+	out, err := s.Store.Finish(ctx, j, writes)
+	if err == nil {
+		s.meters.jobsEnded.WithLabelValues(string(out.Verb), orDefault(string(out.Cause), done)).Inc()
+		if !out.Started.IsZero() {
+			s.meters.jobDuration.WithLabelValues(string(out.Verb), string(out.Status)).Observe(out.Ended.Sub(out.Started).Seconds())
+		}
+	}
+	return out, err
+}
+
+// snapshot is what a scrape looks up.
+func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string)) {
+	v := d.store.View()
+	nodeMetrics(v, emit)
+	jobMetrics(v, d.effective().Jobs.Forks, time.Now(), emit)
+	emit("clusterm_view_revision", float64(v.Revision))
+	emit("clusterm_view_staleness_seconds", d.store.Silence().Seconds())
+	emit("clusterm_view_stale", truth(v.Stale))
+	d.etcdMetrics(emit)
+	d.gossipMetrics(emit)
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func nodeMetrics(v *management.View, emit func(string, float64, ...string)) {
+	type kind struct {
+		status inventory.Status
+		state  inventory.State
+	}
+	count := map[kind]int{}
+	var failed, residue, duplicated int
+	for _, n := range v.Nodes {
+		count[kind{n.Status, n.State}]++
+		if n.LastError != "" {
+			failed++
+		}
+		if len(n.Residue) > 0 {
+			residue++
+		}
+		if len(n.Duplicates) > 0 {
+			duplicated++
+		}
+	}
+	for _, status := range inventory.Statuses {
+		for _, state := range inventory.States {
+			emit("clusterm_nodes", float64(count[kind{status.Status, state.State}]), string(status.Status), string(state.State))
+		}
+	}
+	emit("clusterm_nodes_with_error", float64(failed))
+	emit("clusterm_nodes_with_residue", float64(residue))
+	emit("clusterm_nodes_duplicated", float64(duplicated))
+}
+
+func jobMetrics(v *management.View, limit int, now time.Time, emit func(string, float64, ...string)) {
+	type kind struct {
+		verb   inventory.Verb
+		status management.JobStatus
+	}
+	count := map[kind]int{}
+	queued, forks := 0, 0
+	oldest := now
+	for _, j := range v.Jobs {
+		count[kind{j.Verb, j.Status}]++
+		switch j.Status {
+		case management.Queued:
+			queued++
+			if j.Accepted.Before(oldest) {
+				oldest = j.Accepted
+			}
+		case management.Running:
+			if n := len(j.Runs); n > 0 && j.Runs[n-1].Exit == "" && j.Runs[n-1].Playbook != "" {
+				forks += min(limit, len(j.Runs[n-1].Hosts))
+			}
+		}
+	}
+	for _, verb := range jobVerbs() {
+		for _, status := range jobStatuses {
+			emit("clusterm_jobs", float64(count[kind{verb, status}]), string(verb), string(status))
+		}
+	}
+	emit("clusterm_queue_length", float64(queued))
+	emit("clusterm_queue_oldest_age_seconds", now.Sub(oldest).Seconds())
+	emit("clusterm_runner_forks", float64(forks))
+}
+
+func (d *Daemon) etcdMetrics(emit func(string, float64, ...string)) {
+	ctx, cancel := context.WithTimeout(context.Background(), etcdPatience)
+	defer cancel()
+	for endpoint, s := range d.store.Sizes(ctx) {
+		emit("clusterm_etcd_up", truth(s.Err == nil), endpoint)
+		if s.Err != nil {
+			continue
+		}
+		emit("clusterm_etcd_db_size_bytes", float64(s.File), endpoint)
+		emit("clusterm_etcd_db_in_use_bytes", float64(s.InUse), endpoint)
+		if s.Quota > 0 {
+			emit("clusterm_etcd_db_quota_bytes", float64(s.Quota), endpoint)
+		}
+	}
+	if d.inside != nil {
+		emit("clusterm_etcd_restarts_total", float64(d.inside.Restarts()))
+	}
+}
+
+func (d *Daemon) gossipMetrics(emit func(string, float64, ...string)) {
+	if d.agent == nil {
+		return
+	}
+	s := d.agent.Stats()
+	emit("clusterm_gossip_connected", truth(d.agent.Err() == nil))
+	emit("clusterm_gossip_members", float64(s.Alive), "alive")
+	emit("clusterm_gossip_members", float64(s.Failed), "failed")
+	emit("clusterm_gossip_members", float64(s.Left), "left")
+	emit("clusterm_gossip_strangers", float64(s.Observer.Strangers))
+	emit("clusterm_gossip_events_total", float64(s.Observer.Changes))
+	emit("clusterm_gossip_pending_nodes", float64(s.Observer.Pending))
+	emit("clusterm_gossip_reports_total", float64(s.Observer.Reports))
+	emit("clusterm_gossip_report_errors_total", float64(s.Observer.Errors))
+	for queue, depth := range s.Queues {
+		emit("clusterm_gossip_queue_depth", float64(depth), queue)
+	}
+	emit("clusterm_gossip_health_score", float64(s.Health))
+}

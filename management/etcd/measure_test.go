@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// TestSizes asks an endpoint that answers and one that does not.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	const nobody = "unix:///nonexistent/client.sock"
+	s.client.SetEndpoints(shared.Endpoint(), nobody)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	sizes := s.Sizes(ctx)
+	if len(sizes) != 2 || sizes[nobody].Err == nil {
+		t.Errorf("%+v", sizes)
+	}
+	s.client.SetEndpoints(shared.Endpoint())
+	got := s.Sizes(within(t, 20*time.Second))[shared.Endpoint()]
+	if got.Err != nil || got.InUse <= 0 || got.File < got.InUse || got.Quota <= got.File {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestOnAsk: every question is told of.
+func TestOnAsk(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	asked := make(chan time.Duration, 10)
+	s.OnAsk(func(took time.Duration, err error) {
+		if err == nil {
+			asked <- took
+		}
+	})
+	s.view.ask(within(t, 20*time.Second))
+	if took := <-asked; took <= 0 {
+		t.Errorf("it took %s", took)
+	}
+	if s.Silence() <= 0 {
+		t.Errorf("silent for %s", s.Silence())
+	}
+}
