@@ -238,6 +238,7 @@ func (d *fakeDaemon) getNodes(r *http.Request, _ []byte) (any, error) {
 		}
 	}
 	slices.SortFunc(list.Items, func(a, b api.Node) int { return strings.Compare(a.Name, b.Name) })
+	list.Total = len(list.Items)
 	return list, nil
 }
 
@@ -287,10 +288,12 @@ func (d *fakeDaemon) history(r *http.Request, _ []byte) (any, error) {
 		{Seq: 3, Time: epoch.Add(2 * time.Minute), Verb: inventory.VerbCommission, From: inventory.Provisioning, To: inventory.Allocated, State: inventory.Discovered,
 			Group: "service-master", Actor: "root", Job: "1", Read: 19},
 	}
+	slices.Reverse(all)
+	total := len(all)
 	if n, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil && n < len(all) {
-		all = all[len(all)-n:]
+		all = all[:n]
 	}
-	return api.List[inventory.Entry]{Items: all, Revision: 107}, nil
+	return api.List[inventory.Entry]{Items: all, Total: total, Revision: 107}, nil
 }
 
 func (d *fakeDaemon) forget(_ *http.Request, body []byte) (any, error) {
@@ -327,8 +330,10 @@ func (d *fakeDaemon) getJobs(r *http.Request, _ []byte) (any, error) {
 			list.Items = append(list.Items, short)
 		}
 	}
+	slices.Reverse(list.Items)
+	list.Total = len(list.Items)
 	if n, err := strconv.Atoi(q.Get("limit")); err == nil && n < len(list.Items) {
-		list.Items = list.Items[len(list.Items)-n:]
+		list.Items = list.Items[:n]
 	}
 	return list, nil
 }

@@ -49,9 +49,15 @@ type NodePatch struct {
 	Labels map[string]*string `json:"labels,omitempty"`
 }
 
-// List is any list: its items and the revision of the view that they were read from.
+// List is any list, or a page of one: items and the revision of the view that they were read from.
 type List[T any] struct {
-	Items    []T   `json:"items"`
+	Items []T `json:"items"`
+	// Continue, given back in the next query, which is otherwise the same, gets
+	// the next page; empty: this was the last. Items that do not change in
+	// between are on exactly one page.
+	Continue string `json:"continue,omitempty"`
+	// Total is how many items all pages have together, as of this revision.
+	Total    int   `json:"total"`
 	Revision int64 `json:"revision"`
 	// Stale: the view has had no word from the store for 3 seconds; what it
 	// shows may be old.

@@ -11,15 +11,17 @@ import (
 
 // Paths of /v1. {…} is a parameter; Path fills it in. Every GET takes
 // ?min_revision=N: it waits, for a bounded time, until what it reads is at
-// least as new as N. Unknown query parameters are refused.
+// least as new as N. Nodes, jobs and history are lists that come in pages:
+// ?limit=N&continue=TOKEN, in the order of ?sort=FIELD,-FIELD…, with just the
+// ?fields=NAME,NAME… of each item. Unknown query parameters are refused.
 const (
 	PathNodes      = "/v1/nodes"                    // GET ?name=…&status=…&state=…&group=…, each any number of times, &selector=…: List[Node]
 	PathNode       = "/v1/nodes/{name}"             // GET, PATCH NodePatch: Node
-	PathHistory    = "/v1/nodes/{name}/history"     // GET ?limit=N: List[inventory.Entry], newest last
+	PathHistory    = "/v1/nodes/{name}/history"     // GET: List[inventory.Entry], newest first
 	PathExplain    = "/v1/nodes/{name}/explanation" // GET: NodeExplanation
 	PathForget     = "/v1/forget"                   // POST Forget: Changed
 	PathGroups     = "/v1/groups"                   // GET: List[inventory.Group]
-	PathJobs       = "/v1/jobs"                     // GET ?status=…&node=…&limit=N: List[Job], newest last; POST JobRequest: 202 Job
+	PathJobs       = "/v1/jobs"                     // GET ?status=…&node=…: List[Job], newest first; POST JobRequest: 202 Job
 	PathJob        = "/v1/jobs/{id}"                // GET ?wait=30s&after=REVISION&vars=false: Job; id, "active" or "last"
 	PathCancel     = "/v1/jobs/{id}/cancel"         // POST: Job
 	PathRetry      = "/v1/jobs/{id}/retry"          // POST Retry: 202 Job

@@ -4,9 +4,12 @@ package client
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -23,11 +26,20 @@ type NodeFilter struct {
 	// Selector is over fields and labels, in the syntax of Kubernetes:
 	// group=service-worker,status!=Allocated,rack in (r1,r2),!old.
 	Selector string
+	// Sort are the fields to sort by, - before one turns it round; none: name.
+	Sort []string
+	// Limit bounds the length of the page; 0: all. Continue is the
+	// List.Continue of the page before.
+	Limit    int
+	Continue string
 }
 
-// Nodes lists nodes by name.
+// Nodes lists nodes, or a page of them.
 func (c *Client) Nodes(ctx context.Context, f NodeFilter) (api.List[api.Node], error) {
-	q := url.Values{}
+	q, err := paged(f.Sort, f.Limit, f.Continue)
+	if err != nil {
+		return api.List[api.Node]{}, err
+	}
 	q["name"] = f.Names
 	q["group"] = f.Group
 	for _, s := range f.Status {
@@ -41,6 +53,32 @@ func (c *Client) Nodes(ctx context.Context, f NodeFilter) (api.List[api.Node], e
 	}
 	var out api.List[api.Node]
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathNodes, query: q}, &out)
+}
+
+// EachNode goes through the nodes page by page, of Limit nodes or of 1 000. A
+// node that does not change meanwhile is given exactly once. It ends with the
+// first error.
+func (c *Client) EachNode(ctx context.Context, f NodeFilter) iter.Seq2[api.Node, error] {
+	if f.Limit == 0 {
+		f.Limit = 1000
+	}
+	return func(yield func(api.Node, error) bool) {
+		for {
+			page, err := c.Nodes(ctx, f)
+			if err != nil {
+				yield(api.Node{}, err)
+				return
+			}
+			for _, n := range page.Items {
+				if !yield(n, nil) {
+					return
+				}
+			}
+			if f.Continue = page.Continue; f.Continue == "" {
+				return
+			}
+		}
+	}
 }
 
 // Node returns one node.
@@ -58,12 +96,14 @@ func (c *Client) PatchNode(ctx context.Context, name string, p api.NodePatch) (a
 // History returns the newest entries of a node's history, newest last. limit 0:
 // all that are kept.
 func (c *Client) History(ctx context.Context, name string, limit int) (api.List[inventory.Entry], error) {
-	q, err := limited(url.Values{}, limit)
+	q, err := paged(nil, limit, "")
 	if err != nil {
 		return api.List[inventory.Entry]{}, err
 	}
 	var out api.List[inventory.Entry]
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathHistory, params: []string{name}, query: q}, &out)
+	err = c.do(ctx, call{method: http.MethodGet, path: api.PathHistory, params: []string{name}, query: q}, &out)
+	slices.Reverse(out.Items)
+	return out, err
 }
 
 // Explain asks why a node is, or is not, in service.
@@ -94,13 +134,19 @@ func (c *Client) Submit(ctx context.Context, r api.JobRequest) (api.Job, error) 
 type JobFilter struct {
 	Status []api.JobStatus // any of them
 	Node   string          // jobs about this node or address
-	Limit  int             // the newest so many; 0: all
+	// Sort are the fields to sort by, - before one turns it round.
+	Sort []string
+	// Limit bounds the length of the page; 0: all. Continue is the
+	// List.Continue of the page before.
+	Limit    int
+	Continue string
 }
 
-// Jobs lists jobs by number, the newest last, without runs, hosts and
-// variables.
+// Jobs lists jobs, without runs, hosts and variables. Where nothing is asked
+// of the order, a page holds the newest that no earlier one held, the newest
+// of them last.
 func (c *Client) Jobs(ctx context.Context, f JobFilter) (api.List[api.Job], error) {
-	q, err := limited(url.Values{}, f.Limit)
+	q, err := paged(f.Sort, f.Limit, f.Continue)
 	if err != nil {
 		return api.List[api.Job]{}, err
 	}
@@ -111,7 +157,11 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) (api.List[api.Job], erro
 		q.Set("node", f.Node)
 	}
 	var out api.List[api.Job]
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathJobs, query: q}, &out)
+	err = c.do(ctx, call{method: http.MethodGet, path: api.PathJobs, query: q}, &out)
+	if len(f.Sort) == 0 {
+		slices.Reverse(out.Items)
+	}
+	return out, err
 }
 
 // Job returns one job with everything; id may be "active" or "last".
@@ -264,12 +314,20 @@ func (c *Client) Version(ctx context.Context) (api.Version, error) {
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathVersion}, &out)
 }
 
-func limited(q url.Values, limit int) (url.Values, error) {
+// paged is the part of a query that all lists have in common.
+func paged(sort []string, limit int, token string) (url.Values, error) {
 	if limit < 0 {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the limit is negative: %d", limit)
 	}
+	q := url.Values{}
 	if limit > 0 {
 		q.Set("limit", strconv.Itoa(limit))
+	}
+	if len(sort) > 0 {
+		q.Set("sort", strings.Join(sort, ","))
+	}
+	if token != "" {
+		q.Set("continue", token)
 	}
 	return q, nil
 }

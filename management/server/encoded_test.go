@@ -112,7 +112,9 @@ func TestListsAreTheSame(t *testing.T) {
 			infos[n.Name] = legacyInfo(merger, n)
 		}
 		got, want := httptest.NewRecorder(), httptest.NewRecorder()
-		if err := s.writeNodes(got, v, nodes, listOf[api.Node](v, nil)); err != nil {
+		head := listOf[api.Node](v, nil)
+		head.Total = len(nodes)
+		if err := s.writeNodes(got, v, nodes, head); err != nil {
 			t.Fatal(err)
 		}
 		if err := writeJSON(want, http.StatusOK, listOf(v, items)); err != nil {

@@ -35,14 +35,14 @@ const (
 // v1 are the routes of the versioned API.
 func (s *Server) v1() []route {
 	routes := []route{
-		{method: http.MethodGet, path: api.PathNodes, serve: s.getNodes, query: []string{"name", "status", "state", "group", "selector"}},
+		{method: http.MethodGet, path: api.PathNodes, serve: s.getNodes, query: append([]string{"name", "status", "state", "group", "selector"}, listQuery...)},
 		{method: http.MethodGet, path: api.PathNode, serve: s.getNode},
 		{method: http.MethodPatch, path: api.PathNode, serve: s.patchNode},
-		{method: http.MethodGet, path: api.PathHistory, serve: s.getHistory, query: []string{"limit"}},
+		{method: http.MethodGet, path: api.PathHistory, serve: s.getHistory, query: slices.Clone(listQuery)},
 		{method: http.MethodGet, path: api.PathExplain, serve: s.getExplanation},
 		{method: http.MethodPost, path: api.PathForget, serve: s.postForget},
 		{method: http.MethodGet, path: api.PathGroups, serve: s.getGroups},
-		{method: http.MethodGet, path: api.PathJobs, serve: s.getJobs, query: []string{"status", "node", "limit"}},
+		{method: http.MethodGet, path: api.PathJobs, serve: s.getJobs, query: append([]string{"status", "node"}, listQuery...)},
 		{method: http.MethodPost, path: api.PathJobs, serve: s.postJob},
 		{method: http.MethodGet, path: api.PathJob, serve: s.getJob, query: []string{"vars", "wait", "after"}, lasts: true},
 		{method: http.MethodPost, path: api.PathCancel, serve: s.postCancel},
@@ -135,7 +135,7 @@ func listOf[T any](v *management.View, items []T) api.List[T] {
 	if items == nil {
 		items = []T{}
 	}
-	return api.List[T]{Items: items, Revision: v.Revision, Stale: v.Stale}
+	return api.List[T]{Items: items, Total: len(items), Revision: v.Revision, Stale: v.Stale}
 }
 
 func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
@@ -193,7 +193,14 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	return s.writeNodes(w, v, nodes, listOf[api.Node](v, nil))
+	if q.Has("fields") {
+		return writeList(w, r, v, q, nodeList, nodes, func(n *inventory.Node) api.Node { return nodeOf(v, *n) })
+	}
+	page, head, err := pageOf[*inventory.Node, api.Node](r, v, q, nodeList, nodes)
+	if err != nil {
+		return err
+	}
+	return s.writeNodes(w, v, page, head)
 }
 
 // oneOf tells whether there is nothing to choose from, or the value is in it.
@@ -277,15 +284,11 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	limit, _, err := number(q, "limit")
+	entries, err := s.Manager.History(r.Context(), name, 0)
 	if err != nil {
 		return err
 	}
-	entries, err := s.Manager.History(r.Context(), name, int(min(limit, inventory.HistoryLimit)))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, listOf(v, entries))
+	return writeList(w, r, v, q, historyList, entries, func(e inventory.Entry) inventory.Entry { return e })
 }
 
 func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
@@ -327,12 +330,9 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	limit, limited, err := number(q, "limit")
-	if err != nil {
-		return err
-	}
-	var found []management.Job
-	for _, j := range v.Jobs {
+	var found []*management.Job
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
 		if !oneOf(j.Status, statuses) {
 			continue
 		}
@@ -341,21 +341,16 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 		}
 		found = append(found, j)
 	}
-	if limited && limit < int64(len(found)) {
-		found = found[int64(len(found))-limit:]
-	}
-	items := make([]api.Job, 0, len(found))
 	queued := 0
-	for _, j := range found {
-		item := jobOf(j)
+	return writeList(w, r, v, q, jobList, found, func(j *management.Job) api.Job {
+		item := jobOf(*j)
 		if j.Status == management.Queued {
 			if queued++; queued <= listedWaits {
-				s.waits(v, j, &item)
+				s.waits(v, *j, &item)
 			}
 		}
-		items = append(items, item)
-	}
-	return writeJSON(w, http.StatusOK, listOf(v, items))
+		return item
+	})
 }
 
 func parseJobStatus(text string) (management.JobStatus, error) {
