@@ -149,6 +149,9 @@ func (s *Service) WaitRevision(ctx context.Context, revision int64) error {
 	return s.Store.Wait(ctx, revision)
 }
 
+// Sync returns when the view shows everything that was acknowledged before.
+func (s *Service) Sync(ctx context.Context) error { return s.Store.Sync(ctx) }
+
 // Groups are the configured groups.
 func (s *Service) Groups() inventory.Groups { return s.Settings().Groups }
 

@@ -9,9 +9,11 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Paths of /v1. {…} is a parameter; Path fills it in. Every GET takes
-// ?min_revision=N: it waits, for a bounded time, until what it reads is at
-// least as new as N. Nodes, jobs and history are lists that come in pages:
+// Paths of /v1. {…} is a parameter; Path fills it in. Every GET but those of
+// health and version reads the daemon's view, and takes ?min_revision=N: it
+// waits, for a bounded time, until the view is at least as new as N; and
+// ?consistency=linearizable: until it shows all that was acknowledged before,
+// by whatever instance, or unavailable where that cannot be known. Nodes, jobs and history are lists that come in pages:
 // ?limit=N&continue=TOKEN, in the order of ?sort=FIELD,-FIELD…, with just the
 // ?fields=NAME,NAME… of each item. Unknown query parameters are refused.
 const (

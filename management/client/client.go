@@ -15,6 +15,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -59,6 +60,7 @@ type Client struct {
 	where    string // for people
 	opt      Options
 	revision int64 // what reads have to be at least as new as; 0: anything
+	newest   bool  // reads show everything that was acknowledged before
 }
 
 // New returns a client; it does not connect yet.
@@ -154,6 +156,15 @@ func (c *Client) At(revision int64) *Client {
 	return &at
 }
 
+// Newest returns a client whose reads show everything that was acknowledged
+// before they were asked for, by whatever instance. They need a store that
+// answers: else they are KindUnavailable.
+func (c *Client) Newest() *Client {
+	newest := *c
+	newest.newest = true
+	return &newest
+}
+
 // Where says what the client talks to: a URL, or the path of a socket.
 func (c *Client) Where() string { return c.where }
 
@@ -199,12 +210,15 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	query := k.query
-	if c.revision > 0 && k.method == http.MethodGet {
-		if query == nil {
-			query = url.Values{}
+	query := url.Values{}
+	maps.Copy(query, k.query)
+	if k.method == http.MethodGet && k.path != api.PathHealth && k.path != api.PathVersion {
+		if c.revision > 0 {
+			query.Set("min_revision", strconv.FormatInt(c.revision, 10))
 		}
-		query.Set("min_revision", strconv.FormatInt(c.revision, 10))
+		if c.newest {
+			query.Set("consistency", "linearizable")
+		}
 	}
 	target := c.base + path
 	if len(query) > 0 {

@@ -907,6 +907,9 @@ func TestStale(t *testing.T) {
 	if _, err := s.PutVars(short, 0, management.ScopeGlobal, configuration.Vars{"a": "b"}); inventory.KindOf(err) != inventory.KindUnavailable {
 		t.Errorf("a write without a store: %v", err)
 	}
+	if err := s.Sync(short); inventory.KindOf(err) != inventory.KindUnavailable {
+		t.Errorf("what is newest, without a store: %v", err)
+	}
 	signal("CONT")
 	awaitStale(t, s, false)
 	touch(t, s, "n-0001")

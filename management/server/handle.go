@@ -46,6 +46,7 @@ type route struct {
 	door   door
 	query  []string // the query parameters that it reads; under /v1 others are refused
 	reads  bool     // changes nothing, whatever its method
+	asIs   bool     // shows nothing of the view, so it takes none of viewQuery
 	lasts  bool     // streams, or waits on demand
 }
 

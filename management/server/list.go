@@ -30,7 +30,7 @@ var listQuery = []string{"limit", "continue", "sort", "fields"}
 
 // positional are the query parameters that may differ between the pages of a
 // list: they do not change what is in it, nor in which order.
-var positional = []string{"limit", "continue", "fields", "min_revision"}
+var positional = append([]string{"limit", "continue", "fields"}, viewQuery...)
 
 // listing is one kind of list of items that are given in the order of their key.
 type listing[T any] struct {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -445,6 +446,44 @@ func TestReads(t *testing.T) {
 	if err := <-got; !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: %v", err)
 	}
+}
+
+// TestLinearizable: every read of the view is as new as the store says, or says
+// that nobody knows.
+func TestLinearizable(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	check[api.Job](t)(s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+	for _, route := range s.Routes() {
+		method, path, _ := strings.Cut(route, " ")
+		if method != "GET" || !strings.HasPrefix(path, "/v1/") || path == api.PathHealth || path == api.PathVersion {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(path, "/v1/jobs"):
+			path = strings.ReplaceAll(path, "{id}", "1")
+		case strings.HasPrefix(path, "/v1/vars/groups"):
+			path = strings.ReplaceAll(path, "{name}", inventory.GroupMaster)
+		default:
+			path = strings.ReplaceAll(path, "{name}", "a-1")
+		}
+		s.manager.sync = func() error { s.manager.change(func(*management.View) {}); return nil }
+		before := s.manager.View().Revision
+		res, text := s.exchange(t, "GET", path+"?consistency=linearizable", "")
+		if revision := res.Header.Get(api.HeaderRevision); res.StatusCode != 200 || revision != fmt.Sprint(before+1) {
+			t.Errorf("%s: %d %s (revision %s, was %d)", path, res.StatusCode, text, revision, before)
+		}
+		s.manager.sync = func() error {
+			return inventory.Errorf(inventory.KindUnavailable, "the store does not answer").Do("see the log")
+		}
+		res, text = s.exchange(t, "GET", path+"?consistency=linearizable", "")
+		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(text, "repeat without consistency=linearizable") {
+			t.Errorf("%s without a store: %d %s", path, res.StatusCode, text)
+		}
+	}
+	_, err := s.client(t).Newest().Nodes(soon(t), client.NodeFilter{})
+	equal(t, "without a store", inventory.KindOf(err), inventory.KindUnavailable)
+	check[api.Version](t)(s.client(t).Newest().At(1 << 40).Version(soon(t)))
 }
 
 // TestWaitJob follows a job's record to its end.

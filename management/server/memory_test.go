@@ -28,6 +28,8 @@ type memoryManager struct {
 	logs    map[string][]byte // job/stream
 	calls   []string
 	words   []inventory.Word
+	// sync, where given, is what Sync does.
+	sync func() error
 	// fail is returned by every change, and panics where it is a string.
 	fail any
 	// onEmit sees every error that a reader of a log returns.
@@ -123,6 +125,13 @@ func (m *memoryManager) WaitRevision(ctx context.Context, revision int64) error 
 			return ctx.Err()
 		}
 	}
+}
+
+func (m *memoryManager) Sync(ctx context.Context) error {
+	if m.sync != nil {
+		return m.sync()
+	}
+	return nil
 }
 
 func (m *memoryManager) Groups() inventory.Groups { return inventory.DefaultGroups() }

@@ -83,6 +83,8 @@ func TestBadInput(t *testing.T) {
 		{name: "follow", method: "GET", path: "/v1/jobs/1/log?follow=maybe", status: 400, detail: "follow"},
 		{name: "wait", method: "GET", path: "/v1/jobs/1?wait=1h", status: 400, detail: "wait", remedy: "1m0s"},
 		{name: "revision", method: "GET", path: "/v1/nodes?min_revision=new", status: 400, detail: "min_revision"},
+		{name: "consistency", method: "GET", path: "/v1/groups?consistency=strong", status: 400, detail: "strong", remedy: "linearizable"},
+		{name: "consistency of health", method: "GET", path: "/v1/health?consistency=linearizable", status: 400, detail: "consistency"},
 		{name: "no job", method: "GET", path: "/v1/jobs/77/events", status: 404, detail: "77"},
 		{name: "no node", method: "GET", path: "/v1/nodes/zz-1", status: 404, detail: "zz-1"},
 		{name: "no node for history", method: "GET", path: "/v1/nodes/zz-1/history", status: 404, detail: "zz-1"},

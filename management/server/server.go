@@ -36,6 +36,10 @@ type Reader interface {
 	View() *management.View
 	// WaitRevision returns when the view has reached the revision.
 	WaitRevision(ctx context.Context, revision int64) error
+	// Sync returns when the view shows everything that was acknowledged, by
+	// whatever instance, before it was called. It fails where that cannot be
+	// known: KindUnavailable.
+	Sync(ctx context.Context) error
 	Groups() inventory.Groups
 	// Waits says what a Queued job waits for, and why.
 	Waits(v *management.View, j management.Job) (ids []string, reason string)

@@ -52,8 +52,8 @@ func (s *Server) v1() []route {
 		{method: http.MethodGet, path: api.PathEvents, serve: s.getLog(management.StreamEvents, api.TypeLines), query: []string{"offset", "follow"}, lasts: true},
 		{method: http.MethodGet, path: api.PathConfig, serve: s.getConfig},
 		{method: http.MethodPatch, path: api.PathConfig, serve: s.patchConfig},
-		{method: http.MethodGet, path: api.PathHealth, serve: s.getHealth},
-		{method: http.MethodGet, path: api.PathVersion, serve: s.getVersion},
+		{method: http.MethodGet, path: api.PathHealth, serve: s.getHealth, asIs: true},
+		{method: http.MethodGet, path: api.PathVersion, serve: s.getVersion, asIs: true},
 	}
 	for _, vars := range []struct {
 		path  string
@@ -72,8 +72,8 @@ func (s *Server) v1() []route {
 	}
 	for i := range routes {
 		routes[i].door = doorV1
-		if routes[i].method == http.MethodGet {
-			routes[i].query = append(routes[i].query, "min_revision")
+		if routes[i].method == http.MethodGet && !routes[i].asIs {
+			routes[i].query = append(routes[i].query, viewQuery...)
 		}
 	}
 	if s.Metrics != nil {
@@ -85,7 +85,14 @@ func (s *Server) v1() []route {
 	return routes
 }
 
-// read begins a read: it checks the query and waits for min_revision.
+// viewQuery are the query parameters that say how new the view has to be.
+var viewQuery = []string{"min_revision", "consistency"}
+
+// linearizable is the one value of the query parameter consistency.
+const linearizable = "linearizable"
+
+// read begins a read: it checks the query and waits until the view is as new
+// as it asks for.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (*management.View, url.Values, error) {
 	q, err := query(r)
 	if err != nil {
@@ -94,6 +101,26 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*management.View,
 	least, _, err := number(q, "min_revision")
 	if err != nil {
 		return nil, nil, err
+	}
+	consistency, err := single(q, "consistency")
+	if err != nil {
+		return nil, nil, err
+	}
+	switch consistency {
+	case "":
+	case linearizable:
+		ctx, cancel := context.WithTimeout(r.Context(), revisionTime)
+		defer cancel()
+		if err := s.Manager.Sync(ctx); err != nil {
+			if r.Context().Err() != nil {
+				return nil, nil, err
+			}
+			return nil, nil, inventory.Errorf(inventory.KindUnavailable, "nobody can say now what is the newest: %w", err).
+				Do("repeat without consistency=linearizable to see what was known last; clusterctl health says what is wrong")
+		}
+	default:
+		return nil, nil, inventory.Errorf(inventory.KindInvalid, "the query parameter consistency is %q", consistency).
+			Do("write %s, or leave it out", linearizable)
 	}
 	if least > s.Manager.View().Revision {
 		ctx, cancel := context.WithTimeout(r.Context(), revisionTime)
