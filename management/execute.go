@@ -353,7 +353,7 @@ func (s *Service) spec(ctx context.Context, j Job, run Run, id string) (RunSpec,
 	extra := maps.Clone(settings.AgentVars)
 	if discover {
 		if extra == nil {
-			return RunSpec{}, errNoGossip()
+			return RunSpec{}, settings.NoAgents
 		}
 		extra["clusterm_taken"] = inUse(v)
 	}

@@ -95,8 +95,10 @@ type Settings struct {
 	EventLimit  int64 // bytes of events kept of one job
 	// Own is the name of the node that the manager itself is; empty where it is none.
 	Own string
-	// AgentVars are the manager's own variables for hosts being prepared.
+	// AgentVars are the manager's own variables for hosts being prepared; nil
+	// where hosts cannot be prepared, for the reason NoAgents.
 	AgentVars map[string]any
+	NoAgents  error
 }
 
 // Options are what a Service is made of.
@@ -190,7 +192,7 @@ func (s *Service) queue(ctx context.Context, settings Settings, r Request, tree 
 		r.Timeout = settings.Timeout
 	}
 	if r.Verb == inventory.VerbDiscover && settings.AgentVars == nil {
-		return Job{}, errNoGossip()
+		return Job{}, settings.NoAgents
 	}
 	if err := configuration.CheckVars(r.Extra); err != nil {
 		return Job{}, invalid(err)
@@ -242,11 +244,6 @@ func (s *Service) queue(ctx context.Context, settings Settings, r Request, tree 
 		s.Logger.WithFields(logrus.Fields{"job": job.ID, "verb": job.Verb, "nodes": job.Names(), "actor": job.Actor}).Info("job accepted")
 	}
 	return job, err
-}
-
-func errNoGossip() error {
-	return inventory.Errorf(inventory.KindRefused, "this manager takes no part in the gossip (gossip: off), so hosts prepared by it would have nobody to join").
-		Do("install the agents yourself, and report them to POST /monitor/event")
 }
 
 func templateWarning(path string) string {

@@ -603,7 +603,9 @@ func TestRefusedSubmit(t *testing.T) {
 	b.books.pin, b.books.parse = nil, inventory.Errorf(inventory.KindInvalid, "site.yml: line 3")
 	b.refused(ask(good), inventory.KindInvalid, "line 3")
 	b.books.parse = nil
-	b.set(func(s *Settings) { s.AgentVars = nil })
+	b.set(func(s *Settings) {
+		s.AgentVars, s.NoAgents = nil, inventory.Errorf(inventory.KindRefused, "gossip: off")
+	})
 	b.refused(ask(Request{Verb: discover, Addrs: []string{"10.0.0.9"}}), inventory.KindRefused, "gossip: off")
 	if v := b.View(); len(v.Jobs) != 0 || v.Seq != 0 {
 		t.Errorf("%+v", v.Jobs)

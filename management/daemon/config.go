@@ -25,7 +25,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/monitor/serf"
 )
 
 // Example is a configuration file with every key at its default, and what each means.
@@ -63,37 +62,6 @@ type Node struct {
 	Addr   string `yaml:"addr"`
 }
 
-// Gossip says how the daemon takes part in the gossip.
-type Gossip struct {
-	Off       bool     `yaml:"-"`
-	Bind      string   `yaml:"bind"`
-	Advertise string   `yaml:"advertise"`
-	KeyFile   string   `yaml:"key_file"`
-	Join      []string `yaml:"join"`
-}
-
-// UnmarshalYAML takes the mapping, or the word off.
-func (g *Gossip) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		if n.Value == "off" || n.Tag == "!!bool" && n.Value == "false" {
-			g.Off = true
-			return nil
-		}
-		return fmt.Errorf("line %d: gossip is %q; write off, or a mapping", n.Line, n.Value)
-	}
-	type plain Gossip
-	p := plain(*g)
-	if err := known(n, reflect.TypeFor[Gossip](), "gossip"); err != nil {
-		return err
-	}
-	if err := n.Decode(&p); err != nil {
-		return err
-	}
-	*g = Gossip(p)
-	g.Off = false
-	return nil
-}
-
 // known refuses keys that the struct does not have: a decoder that is called
 // from inside an Unmarshaler no longer does.
 func known(n *yaml.Node, t reflect.Type, path string) error {
@@ -107,15 +75,6 @@ func known(n *yaml.Node, t reflect.Type, path string) error {
 		}
 	}
 	return nil
-}
-
-// MarshalYAML writes off for a manager outside the gossip.
-func (g Gossip) MarshalYAML() (any, error) {
-	if g.Off {
-		return "off", nil
-	}
-	type plain Gossip
-	return plain(g), nil
 }
 
 // Jobs bounds jobs and what is kept of them.
@@ -238,15 +197,8 @@ func (c *Config) Check() error {
 	if c.Ansible == "" {
 		return bad("ansible_playbook", "it is empty")
 	}
-	if !c.Gossip.Off {
-		// The agent's own rules, with an identity and a key that are none of them.
-		agent := serf.AgentConfig{
-			Node: serf.Identity{Label: "x", Serial: "x", Addr: "127.0.0.1"}, DataDir: c.DataDir,
-			Gossip: serf.GossipConfig{Bind: c.Gossip.Bind, Advertise: c.Gossip.Advertise, KeyFile: "x", Join: c.Gossip.Join},
-		}
-		if err := agent.Check(); err != nil {
-			return inventory.Errorf(inventory.KindInvalid, "%w", err)
-		}
+	if err := c.Gossip.check(); err != nil {
+		return err
 	}
 	if err := c.Etcd.Check(); err != nil {
 		return inventory.Errorf(inventory.KindInvalid, "%w", err)

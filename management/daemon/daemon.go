@@ -27,7 +27,6 @@ import (
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/server"
-	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
 
@@ -65,9 +64,11 @@ type Daemon struct {
 
 	service *management.Service
 	server  *server.Server
-	agent   *serf.Agent
-	key     string // of the gossip
-	self    string // the executable, for hosts being prepared
+	source  gossiper     // nil: none
+	agent   *serf.Agent  // the source where it is the agent inside
+	remote  *serf.Remote // the source where it is an existing agent
+	key     string       // of the gossip
+	self    string       // the executable, for hosts being prepared
 	book    *playbooks
 	meters  *meters
 	inside  *etcd.Server // nil: an existing etcd is used
@@ -127,7 +128,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", c.DataDir, err).
 			Do("run as root, or configure another data_dir")
 	}
-	if d.node, err = identify(c.Node, !c.Gossip.Off); err != nil {
+	if d.node, err = identify(c.Node, !c.Gossip.Off && c.Gossip.RPC == ""); err != nil {
 		return err
 	}
 	if d.self, err = os.Executable(); err != nil {
@@ -243,48 +244,6 @@ func ignoreClosed(err error) error {
 		return nil
 	}
 	return err
-}
-
-// gossip starts the agent inside, unless the configuration keeps out of it.
-func (d *Daemon) gossip(ctx context.Context, c Config) error {
-	if c.Gossip.Off {
-		// What an earlier daemon saw by gossip, nobody sees any more.
-		return management.Sink{Service: d.service, Observer: observer}.Observe(ctx, monitor.Report{Full: true})
-	}
-	path := orDefault(c.Gossip.KeyFile, filepath.Join(c.DataDir, "gossip.key"))
-	key, err := gossipKey(path, c.Gossip.KeyFile == "")
-	if err != nil {
-		return err
-	}
-	d.key = key
-	_, port, _ := net.SplitHostPort(c.Gossip.Bind)
-	advertise := c.Gossip.Advertise
-	if advertise == "" && port != "0" {
-		advertise = net.JoinHostPort(d.node.Addr, port)
-	}
-	bind := c.Gossip.Bind
-	if bind == Default().Gossip.Bind && strings.Contains(d.node.Addr, ":") {
-		bind = net.JoinHostPort("::", port)
-	}
-	d.agent, err = serf.Start(ctx, serf.Options{
-		Node: serf.Identity{Label: d.node.Label, Serial: d.node.Serial, Addr: d.node.Addr},
-		Bind: bind, Advertise: advertise, Key: key, Join: c.Gossip.Join, DataDir: filepath.Join(c.DataDir, "gossip"),
-		Timing: d.opts.Timing, Log: d.opts.Logger, Sinks: []monitor.Sink{management.Sink{Service: d.service, Observer: observer}},
-	})
-	if err != nil {
-		return err
-	}
-	// The daemon's host does not leave the cluster when its daemon restarts: the
-	// agent ends without a word, and is back before the others take it for dead,
-	// or is rightly taken for dead.
-	d.onStop("gossip", func(context.Context) error { return d.agent.Close() })
-	go func() {
-		<-d.agent.Done()
-		if err := d.agent.Err(); err != nil {
-			d.failed <- fmt.Errorf("the gossip: %w", err)
-		}
-	}()
-	return nil
 }
 
 // Addrs are the addresses that the API is served at, the Unix socket first.
@@ -470,13 +429,8 @@ func (d *Daemon) settings() management.Settings {
 		Lease: time.Duration(c.Jobs.RunnerLease), KeepJobs: c.Jobs.Keep, KeepFor: time.Duration(c.Jobs.KeepFor),
 		KeepBytes: c.Jobs.KeepBytes, EventLimit: c.Jobs.OutputLimit,
 	}
-	if d.agent != nil {
-		s.Own = inventory.NodeName(d.node.Label, d.node.Serial)
-		_, port, _ := net.SplitHostPort(d.agent.Addr())
-		s.AgentVars = map[string]any{
-			"clusterm_binary": d.self, "clusterm_gossip_key": d.key, "clusterm_gossip_join": []any{d.agent.Addr()}, "clusterm_gossip_port": port,
-		}
-	}
+	s.Own = d.own()
+	s.AgentVars, s.NoAgents = d.agentVars(c.Gossip)
 	return s
 }
 
@@ -581,13 +535,10 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 		h.Warnings = append(h.Warnings, warning)
 	}
 	check("ansible", d.book.Check(ctx))
-	switch {
-	case d.agent == nil:
+	if d.source == nil {
 		h.Checks["gossip"] = "off"
-	case d.agent.Err() != nil:
-		check("gossip", d.agent.Err())
-	default:
-		check("gossip", nil)
+	} else {
+		check("gossip", d.source.Err())
 	}
 	d.mu.Lock()
 	refused := d.refused

@@ -255,11 +255,11 @@ func (d *Daemon) etcdMetrics(emit func(string, float64, ...string)) {
 }
 
 func (d *Daemon) gossipMetrics(emit func(string, float64, ...string)) {
-	if d.agent == nil {
+	if d.source == nil {
 		return
 	}
-	s := d.agent.Stats()
-	emit("clusterm_gossip_connected", truth(d.agent.Err() == nil))
+	s := d.source.Stats()
+	emit("clusterm_gossip_connected", truth(d.source.Err() == nil))
 	emit("clusterm_gossip_members", float64(s.Alive), "alive")
 	emit("clusterm_gossip_members", float64(s.Failed), "failed")
 	emit("clusterm_gossip_members", float64(s.Left), "left")

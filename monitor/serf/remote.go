@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,7 +25,7 @@ import (
 // RemoteOptions say how an existing serf agent is watched.
 type RemoteOptions struct {
 	Addr     string // of its RPC: a loopback ip:port
-	AuthFile string // a file that holds its rpc_auth_key; empty: it has none
+	AuthFile string // a file that holds its rpc_auth; empty: it has none
 
 	// Sinks take what the agent sees, each at its own pace.
 	Sinks []monitor.Sink
@@ -50,14 +53,20 @@ type Remote struct {
 	watch watch
 	stop  context.CancelFunc
 	done  chan struct{}
+	tried chan struct{} // closed after the first attempt
+	once  sync.Once     // closes tried
 
 	mu      sync.Mutex
-	conn    *rpc      // nil while there is none
-	why     error     // why there is none
-	since   time.Time // since when there is none
+	conn    *rpc        // nil while there is none
+	why     error       // why there is none
+	since   time.Time   // since when there is none
+	grace   *time.Timer // when to report at last
+	met     bool        // the agent knows somebody else
 	self    Self
 	name    string // of the agent's own member
 	members Stats  // as of the last list
+	health  int
+	queues  map[string]int
 }
 
 // Self is what an agent says of itself.
@@ -67,10 +76,10 @@ type Self struct {
 	Encrypted bool     // whether its gossip is
 }
 
-// WatchRemote begins to watch an agent. It does not wait for it: an agent that
-// is not there is tried for as long as that takes (see Err). A wrong address and
-// a key file that cannot be read are errors. ctx bounds nothing but the start;
-// it goes on until Close.
+// WatchRemote begins to watch an agent, and returns when that is connected or
+// the first attempt has failed (see Err); there are further ones until Close. A
+// wrong address and a key file that cannot be read are errors. ctx bounds the
+// start only.
 func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 	if o.Log == nil {
 		return nil, errors.New("there is no logger")
@@ -86,7 +95,7 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &Remote{
-		o: o, t: o.Timing, stop: stop, done: make(chan struct{}),
+		o: o, t: o.Timing, stop: stop, done: make(chan struct{}), tried: make(chan struct{}),
 		why: errors.New("it has not answered yet"), since: time.Now(),
 	}
 	r.watch = newWatch(watching{
@@ -95,7 +104,14 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 		known: func(string) bool { return false },
 	})
 	go r.run(life)
-	return r, nil
+	select {
+	case <-r.tried:
+		return r, nil
+	case <-ctx.Done():
+		r.stop()
+		<-r.done
+		return nil, ctx.Err()
+	}
 }
 
 // readAuth reads the file that holds an agent's RPC key.
@@ -113,7 +129,7 @@ func readAuth(path string) (string, error) {
 		return "", fmt.Errorf("the RPC key of the serf agent cannot be read: %w", err)
 	}
 	if b = bytes.TrimSpace(b); len(b) == 0 {
-		return "", fmt.Errorf("%s is empty; it has to hold the rpc_auth_key of the serf agent", path)
+		return "", fmt.Errorf("%s is empty; it has to hold the rpc_auth of the serf agent", path)
 	}
 	return string(b), nil
 }
@@ -140,6 +156,7 @@ func (r *Remote) Err() error {
 func (r *Remote) Stats() Stats {
 	r.mu.Lock()
 	s := r.members
+	s.Health, s.Queues = r.health, maps.Clone(r.queues)
 	r.mu.Unlock()
 	s.Observer = r.watch.stats()
 	return s
@@ -246,20 +263,20 @@ func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
 	}
 }
 
-// begin makes the connection the one that counts. An agent that is alone may
-// have started a moment ago and not have found the others yet: then the first
-// report waits for one of them, for a while.
+// begin makes the connection the one that counts. An agent that knows nobody
+// else may have started a moment ago: then the first report waits, for a while,
+// until it has found the others.
 func (r *Remote) begin(c *rpc, ms []hserf.Member) (grace *time.Timer) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.conn, r.why = c, nil
-	name := r.name
-	r.mu.Unlock()
-	for _, m := range ms {
-		if alive(m) && m.Name != name {
-			r.report(c)
-		}
+	r.met = slices.ContainsFunc(ms, func(m hserf.Member) bool { return m.Name != r.name })
+	if r.met {
+		r.watch.resume()
 	}
-	return time.AfterFunc(r.t.Grace, func() { r.report(c) })
+	r.grace = time.AfterFunc(r.t.Grace, func() { r.report(c) })
+	r.once.Do(func() { close(r.tried) })
+	return r.grace
 }
 
 // report lets the observers report, if the connection is still the one that
@@ -281,6 +298,7 @@ func (r *Remote) lost(why error) {
 	}
 	r.conn, r.why = nil, why
 	r.watch.pause()
+	r.once.Do(func() { close(r.tried) })
 }
 
 // take hands an event on, in its order.
@@ -290,14 +308,14 @@ func (r *Remote) take(c *rpc, e rpcEvent) {
 			r.watch.remove(rm.Name)
 			continue
 		}
-		m := rm.member()
-		r.watch.change(asMember(m))
+		r.watch.change(asMember(rm.member()))
 		r.mu.Lock()
-		own := m.Name == r.name
-		r.mu.Unlock()
-		if alive(m) && !own {
-			r.report(c)
+		if r.conn == c && !r.met && rm.Name != r.name {
+			// It has found one, and is about to learn of the others from that.
+			r.met = true
+			r.grace.Reset(r.t.Tick)
 		}
+		r.mu.Unlock()
 	}
 }
 
@@ -305,15 +323,21 @@ func asMember(m hserf.Member) monitor.Member {
 	return monitor.Member{Name: m.Name, Addr: placeOf(m), Tags: m.Tags, Alive: alive(m)}
 }
 
-// look asks the agent who it is, which also tells whether it answers.
+// look asks the agent how it is, which also tells whether it answers.
 func (r *Remote) look(ctx context.Context, c *rpc) error {
-	name, encrypted, err := c.self(ctx)
+	told, err := c.stats(ctx)
 	if err != nil {
 		return err
 	}
+	number := func(key string) int {
+		n, _ := strconv.Atoi(told.Serf[key]) // 0 where an agent does not tell it
+		return n
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.name, r.self.Encrypted = name, encrypted
+	r.name, r.self.Encrypted = told.Agent["name"], told.Serf["encrypted"] != "false"
+	r.health = number("health_score")
+	r.queues = map[string]int{"intent": number("intent_queue"), "event": number("event_queue"), "query": number("query_queue")}
 	return nil
 }
 

@@ -208,12 +208,12 @@ func TestRemoteFollows(t *testing.T) {
 	one, two := rpcAlive("one", 11, node(11).Tags()), rpcAlive("two", 12, node(12).Tags())
 	a.set(rpcAlive("self", 1, node(1).Tags()), one, two.is("failed"), rpcAlive("stranger", 13, nil))
 	r, seen := watchIt(t, a.addr)
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "the list is reported", func() bool { return seen.see("node-11").Alive && seen.see("node-1").Alive })
 	if two := seen.see("node-12"); two.Alive || two.Addr != at(12) {
 		t.Errorf("a failed member: %+v", two)
-	}
-	if err := r.Err(); err != nil {
-		t.Error(err)
 	}
 	if s := r.Stats(); s.Alive != 3 || s.Failed != 1 || s.Observer.Strangers != 1 {
 		t.Errorf("%+v", s)

@@ -220,9 +220,9 @@ func explain(err error) error {
 	case err == nil:
 		return nil
 	case err.Error() == "Authentication required":
-		return errors.New("it wants a key: name the file that holds its rpc_auth_key in rpc_auth_file")
+		return errors.New("it wants a key: name the file that holds its rpc_auth in rpc_auth_file")
 	case err.Error() == "Invalid authentication token":
-		return errors.New("it refuses the key: the file named in rpc_auth_file has to hold its rpc_auth_key")
+		return errors.New("it refuses the key: the file named in rpc_auth_file has to hold its rpc_auth")
 	}
 	return fmt.Errorf("it says %q", err.Error())
 }
@@ -240,14 +240,14 @@ func (c *rpc) open(ctx context.Context, key string) error {
 	return c.ask(ctx, "stream", map[string]string{"Type": rpcEvents}, nil)
 }
 
-// self is the name of the agent's own member, and whether its gossip is
-// encrypted.
-func (c *rpc) self(ctx context.Context) (name string, encrypted bool, err error) {
-	var stats map[string]map[string]string
-	if err := c.ask(ctx, "stats", nil, &stats); err != nil {
-		return "", false, err
-	}
-	return stats["agent"]["name"], stats["serf"]["encrypted"] != "false", nil
+// rpcStats is what an agent tells of itself, by topic.
+type rpcStats struct {
+	Agent map[string]string `codec:"agent"`
+	Serf  map[string]string `codec:"serf"`
+}
+
+func (c *rpc) stats(ctx context.Context) (s rpcStats, err error) {
+	return s, c.ask(ctx, "stats", nil, &s)
 }
 
 func (c *rpc) members(ctx context.Context) ([]hserf.Member, error) {
