@@ -91,7 +91,7 @@ func (a *app) root() *cli.Command {
 			&cli.StringFlag{Name: "url", Aliases: []string{"u"}, Sources: cli.EnvVars("CLUSTERM_URL"),
 				Usage: "the manager's `URL`: http://HOST:PORT, HOST:PORT or unix:///PATH (default: the Unix socket " + api.DefaultSocket + ")"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: formatTable,
-				Usage: "`FORMAT` of what is printed: table, long (everything), json, yaml or name"},
+				Usage: "`FORMAT` of what is printed: table, wide (more columns, for lists), long (everything), json, yaml or name"},
 			&cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help; after a command, for that command"},
 			&cli.BoolFlag{Name: "version", Local: true, Usage: "print the version of clusterctl"},
 		},
@@ -225,6 +225,7 @@ type leaf struct {
 	flags       []cli.Flag
 	formats     []string // the values of --output it takes beside table; nil: all
 	aliases     []string
+	selects     bool // --selector may stand for the arguments
 	run         func(ctx context.Context, c *call) error
 }
 
@@ -263,7 +264,18 @@ func (a *app) leaf(l leaf) *cli.Command {
 // check refuses a wrong number of arguments and a format that means nothing here.
 func (c *call) check(l leaf) error {
 	n, name, path := len(c.args), short(c.FullName()), c.FullName()
+	if l.selects && c.IsSet("selector") {
+		switch {
+		case !c.selects():
+			return usagef("the selector is empty").do("leave it out, or say what it is to meet: -l status=Allocated")
+		case n > 0:
+			return usagef("%s takes names or a selector, and got both", name).do("put the names into the selector: -l 'name in (%s)'", strings.Join(c.args, ","))
+		}
+		l.min = 0
+	}
 	switch {
+	case n < l.min && l.selects:
+		return usagef("%s needs at least one %s, or --selector", name, strings.TrimSuffix(l.args, "…")).do("%s --help shows what it takes", path)
 	case n < l.min && l.max < 0:
 		return usagef("%s needs at least one %s", name, strings.TrimSuffix(l.args, "…")).do("%s --help shows what it takes", path)
 	case n < l.min:
@@ -278,6 +290,12 @@ func (c *call) check(l leaf) error {
 			do("the values of --output are %s", strings.Join(append([]string{formatTable}, l.formats...), ", "))
 	}
 	return nil
+}
+
+// forPeople tells whether the answer is printed for people, who are told in
+// words where there is nothing to print.
+func (c *call) forPeople() bool {
+	return c.format == formatTable || c.format == formatWide || c.format == formatLong
 }
 
 // self is how to call this program again for the same manager.

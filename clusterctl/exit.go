@@ -33,7 +33,7 @@ var exitCodes = []struct {
 	{ExitFailed, "failed"},
 	{ExitUsage, "the command line or the request is wrong"},
 	{ExitJobFailed, "the job failed or was cancelled"},
-	{ExitNotFound, "something it names does not exist"},
+	{ExitNotFound, "something it names does not exist, or nothing meets the selector"},
 	{ExitRefused, "refused by a rule, a status or a state; nothing was changed"},
 	{ExitUnreachable, "the manager, or its store, does not answer"},
 	{ExitInterrupted, "interrupted by Ctrl-C; a job that was being waited for goes on"},

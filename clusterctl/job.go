@@ -18,23 +18,28 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
+const whichJob = "ID is a job's number, active (the running job that was started last) or last (the one that ended last)."
+
 func (a *app) job() *cli.Command {
-	const which = "ID is a job's number, active (the running job that was started last) or last (the one that ended last)."
 	return &cli.Command{
 		Name: "job", Aliases: []string{"jobs"}, Usage: "jobs: what the manager does, did, and will do",
 		Commands: []*cli.Command{
 			a.leaf(leaf{
 				name: "list", usage: "list jobs, the newest last",
-				flags: []cli.Flag{
+				formats: tableFormats,
+				flags: append([]cli.Flag{
 					&cli.StringSliceFlag{Name: "status", Usage: "only jobs of this `STATUS`: Queued, Running, Complete, Errored or Cancelled"},
 					&cli.StringFlag{Name: "node", Usage: "only jobs about this node or address: its `NAME`"},
 					&cli.StringFlag{Name: "limit", Value: "20", Usage: "at most the newest `N`; 0: all"},
+				}, columnFlags(jobColumns.names())...),
+				examples: []string{
+					"clusterctl job list", "clusterctl job list --status Running,Queued", "clusterctl job list --limit 0 -o json",
+					"clusterctl job list -o wide --sort -took", "clusterctl job list --columns id,nodes,note --sort status,-id",
 				},
-				examples: []string{"clusterctl job list", "clusterctl job list --status Running,Queued", "clusterctl job list --limit 0 -o json"},
-				run:      jobList,
+				run: jobList,
 			}),
 			a.leaf(leaf{
-				name: "get", args: "ID", min: 1, max: 1, usage: "show one job", about: which + " -o long shows its variables as well.",
+				name: "get", args: "ID", min: 1, max: 1, usage: "show one job", about: whichJob + " -o long shows its variables as well.",
 				examples: []string{"clusterctl job get last", "clusterctl job get 12 -o long"},
 				run: func(ctx context.Context, c *call) error {
 					j, err := c.manager.Job(ctx, c.args[0])
@@ -44,8 +49,9 @@ func (a *app) job() *cli.Command {
 					return c.showJob(j)
 				},
 			}),
+			a.jobWhy(),
 			a.leaf(leaf{
-				name: "logs", aliases: []string{"log"}, args: "ID", min: 1, max: 1, usage: "print a job's output", about: which,
+				name: "logs", aliases: []string{"log"}, args: "ID", min: 1, max: 1, usage: "print a job's output", about: whichJob,
 				flags: []cli.Flag{
 					&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the job has ended"},
 					&cli.BoolFlag{Name: "events", Usage: "what happened per host and task instead of the text: a JSON object a line"},
@@ -56,7 +62,7 @@ func (a *app) job() *cli.Command {
 			}),
 			a.leaf(leaf{
 				name: "wait", args: "ID", min: 1, max: 1, usage: "wait for a job, with its progress, as the verbs do",
-				about:    which + " The exit code is 3 when the job fails.",
+				about:    whichJob + " The exit code is 3 when the job fails.",
 				examples: []string{"clusterctl job wait active"},
 				run: func(ctx context.Context, c *call) error {
 					j, err := c.manager.Job(ctx, c.args[0])
@@ -67,9 +73,10 @@ func (a *app) job() *cli.Command {
 					return c.wait(ctx, j)
 				},
 			}),
+			a.jobRetry(),
 			a.leaf(leaf{
 				name: "cancel", args: "ID", min: 1, max: 1, usage: "stop a job, and take its failure path",
-				about: which + "\nA queued job ends at once. A running one is stopped and cleans up after itself; cancelling it once more skips " +
+				about: whichJob + "\nA queued job ends at once. A running one is stopped and cleans up after itself; cancelling it once more skips " +
 					"the cleanup, and leaves its nodes Quarantined.",
 				examples: []string{"clusterctl job cancel 12", "clusterctl job cancel active"},
 				run: func(ctx context.Context, c *call) error {
@@ -111,21 +118,26 @@ func jobList(ctx context.Context, c *call) error {
 		}
 		filter.Status = append(filter.Status, s)
 	}
+	layout, err := jobColumns.read(c)
+	if err != nil {
+		return err
+	}
 	jobs, err := c.manager.Jobs(ctx, filter)
 	if err != nil {
 		return err
 	}
+	layout.sort(jobs.Items)
 	v := view{wire: jobs, stale: jobs.Stale}
 	for _, j := range jobs.Items {
 		v.names = append(v.names, j.ID)
 	}
-	v.table = func(p *printer) { p.jobs(jobs.Items) }
+	v.table = func(p *printer) { layout.print(p, jobs.Items) }
 	v.long = func(p *printer) {
 		for _, j := range jobs.Items {
 			p.job(j, true)
 		}
 	}
-	if len(jobs.Items) == 0 && (c.format == formatTable || c.format == formatLong) {
+	if len(jobs.Items) == 0 && c.forPeople() {
 		c.say("there are no such jobs")
 		return nil
 	}
@@ -237,26 +249,6 @@ func (c *call) showJob(j api.Job) error {
 		table: func(p *printer) { p.job(j, false) },
 		long:  func(p *printer) { p.job(j, true) },
 	})
-}
-
-// jobs prints one line a job.
-func (p *printer) jobs(jobs []api.Job) {
-	var rows [][]string
-	for _, j := range jobs {
-		targets := j.Nodes
-		if len(targets) == 0 {
-			targets = j.Addrs
-		}
-		note := j.Reason
-		if j.Status == api.Queued {
-			note = waits(j)
-		}
-		rows = append(rows, []string{
-			oneLine(j.ID), oneLine(string(j.Verb)), p.paint.job(j.Status), clip(list(targets), 40), oneLine(j.Group), oneLine(j.Actor),
-			timeText(j.Accepted), took(j.Started, j.Ended), clip(oneLine(note), 72),
-		})
-	}
-	p.rows([]string{"ID", "VERB", "STATUS", "NODES", "GROUP", "ACTOR", "ACCEPTED", "TOOK", "NOTE"}, rows)
 }
 
 // waits says what a queued job waits for; "": for nothing but its turn.

@@ -28,14 +28,20 @@ func (a *app) nodes() *cli.Command {
 		Commands: []*cli.Command{
 			a.leaf(leaf{
 				name: "get", args: "[NAME…]", max: -1, usage: "list nodes: all of them, or those named",
-				about: "The filters can be repeated, or given several values separated by commas; a node is listed when it meets one value of each.",
-				flags: []cli.Flag{
+				about: "The filters can be repeated, or given several values separated by commas; a node is listed when it meets one value of each. " +
+					"A selector that no node meets is an error (exit code 4).",
+				selects: true, formats: tableFormats,
+				flags: append([]cli.Flag{
+					selectorFlag(),
 					&cli.StringSliceFlag{Name: "status", Usage: "only nodes of this `STATUS`, e.g. Allocated"},
 					&cli.StringSliceFlag{Name: "state", Usage: "only nodes of this `STATE`: Discovered, Disappeared or Unknown"},
 					&cli.StringSliceFlag{Name: "group", Aliases: []string{"host-group", "g"}, Usage: "only nodes of this host `GROUP`"},
-				},
+				}, columnFlags(nodeColumns.names())...),
 				examples: []string{
 					"clusterctl nodes get",
+					"clusterctl nodes get -l 'group=service-worker,status!=Allocated,rack in (r1,r2)'",
+					"clusterctl nodes get -o wide --sort group,-updated",
+					"clusterctl nodes get --columns name,status,note",
 					"clusterctl nodes get web-1-AB12 -o long",
 					"clusterctl nodes get --status Allocated --group service-worker -o name",
 				},
@@ -93,8 +99,10 @@ func (a *app) nodes() *cli.Command {
 			}, inventory.VerbClear),
 			a.leaf(leaf{
 				name: string(inventory.VerbForget), args: "NAME…", min: 1, max: -1, usage: "remove the records of nodes",
-				about: "A node that is forgotten and seen again is Quarantined until it is cleared.",
+				about:   "A node that is forgotten and seen again is Quarantined until it is cleared.\n" + chooseHelp,
+				selects: true,
 				flags: append([]cli.Flag{
+					selectorFlag(), yesFlag(),
 					&cli.BoolFlag{Name: "force", Usage: "also nodes that are still seen"},
 					&cli.BoolFlag{Name: "remove-agent", Usage: "remove the agent from the hosts first: a job, which is waited for"},
 				}, jobFlags()...),
@@ -105,6 +113,7 @@ func (a *app) nodes() *cli.Command {
 				},
 				run: nodesForget,
 			}),
+			a.nodesExplain(),
 			a.leaf(leaf{
 				name: "history", args: "NAME", min: 1, max: 1, usage: "show what happened to a node, oldest first",
 				flags:    []cli.Flag{&cli.StringFlag{Name: "limit", Usage: "at most the last `N` entries"}},
@@ -151,21 +160,29 @@ func nodesGet(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	layout, err := nodeColumns.read(c)
+	if err != nil {
+		return err
+	}
 	nodes, err := c.manager.Nodes(ctx, filter)
 	if err != nil {
 		return err
 	}
+	if len(nodes.Items) == 0 && c.selects() {
+		return c.noMatch()
+	}
+	layout.sort(nodes.Items)
 	v := view{wire: nodes, stale: nodes.Stale}
 	for _, n := range nodes.Items {
 		v.names = append(v.names, n.Name)
 	}
-	v.table = func(p *printer) { p.nodes(nodes.Items) }
+	v.table = func(p *printer) { layout.print(p, nodes.Items) }
 	v.long = func(p *printer) {
 		for _, n := range nodes.Items {
 			p.node(n)
 		}
 	}
-	if len(nodes.Items) == 0 && (c.format == formatTable || c.format == formatLong) {
+	if len(nodes.Items) == 0 && c.forPeople() {
 		if c.IsSet("status") || c.IsSet("state") || c.IsSet("group") {
 			c.say("no node meets the filters")
 		} else {
@@ -178,7 +195,7 @@ func nodesGet(ctx context.Context, c *call) error {
 
 // nodeFilter reads the arguments and filters of `nodes get`.
 func nodeFilter(c *call) (client.NodeFilter, error) {
-	f := client.NodeFilter{Names: c.args, Group: values(c, "group")}
+	f := client.NodeFilter{Names: c.args, Group: values(c, "group"), Selector: c.String("selector")}
 	for _, word := range values(c, "status") {
 		s, err := inventory.ParseStatus(word)
 		if err != nil {
@@ -222,6 +239,9 @@ func nodesForget(ctx context.Context, c *call) error {
 		if c.IsSet(flag) {
 			return usagef("--%s is for a job, and only --remove-agent needs one", flag).do("leave it out, or add --remove-agent")
 		}
+	}
+	if err := c.choose(ctx, "forget"); err != nil {
+		return err
 	}
 	done, err := c.manager.Forget(ctx, api.Forget{Nodes: c.args, Force: c.Bool("force"), Reason: c.String("reason")})
 	if err != nil {
@@ -344,21 +364,6 @@ func setConnection(c *call, conn *api.Connection) error {
 		conn.Port = port
 	}
 	return nil
-}
-
-// nodes prints one line a node.
-func (p *printer) nodes(nodes []api.Node) {
-	var rows [][]string
-	for _, n := range nodes {
-		job := oneLine(n.Job)
-		if n.Job != "" && n.Verb != "" {
-			job += " (" + oneLine(string(n.Verb)) + ")"
-		}
-		rows = append(rows, []string{
-			oneLine(n.Name), oneLine(n.Addr), p.paint.status(n.Status), p.paint.state(n.State), oneLine(n.Group), job, clip(nodeNote(n), 72),
-		})
-	}
-	p.rows([]string{"NAME", "ADDRESS", "STATUS", "STATE", "GROUP", "JOB", "NOTE"}, rows)
 }
 
 // nodeNote is what an operator should know of a node beyond its status.

@@ -24,11 +24,15 @@ import (
 // The values of --output.
 const (
 	formatTable = "table"
+	formatWide  = "wide"
 	formatLong  = "long"
 	formatJSON  = "json"
 	formatYAML  = "yaml"
 	formatName  = "name"
 )
+
+// tableFormats are the values of --output beside table where the table has columns to choose.
+var tableFormats = []string{formatWide, formatLong, formatJSON, formatYAML, formatName}
 
 // view is one answer in every form it can be printed in.
 type view struct {
@@ -103,12 +107,14 @@ func (p *printer) gap() {
 // rows prints a table without lines. A column that is empty in every row is left out.
 func (p *printer) rows(header []string, rows [][]string) {
 	p.began = true
-	p.w.WriteString(grid(header, rows))
+	p.w.WriteString(grid(header, rows, false))
 }
 
-func grid(header []string, rows [][]string) string {
+func grid(header []string, rows [][]string, keepEmpty bool) string {
 	t := table.NewWriter()
-	t.SuppressEmptyColumns()
+	if !keepEmpty {
+		t.SuppressEmptyColumns()
+	}
 	t.SuppressTrailingSpaces()
 	style := table.Style{Name: "plain", Box: table.StyleBoxDefault, Options: table.OptionsNoBordersAndSeparators}
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", "   "
@@ -208,6 +214,12 @@ func colourful() bool { return os.Getenv("NO_COLOR") == "" && !dumb() }
 
 // dumb tells whether the terminal cannot move its cursor.
 func dumb() bool { t := os.Getenv("TERM"); return t == "dumb" || t == "" }
+
+// isInputTerminal tells whether somebody may be there to be asked.
+func isInputTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
 
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)

@@ -53,6 +53,7 @@ func (a *app) vars() *cli.Command {
 			}),
 			a.leaf(leaf{
 				name: "unset", args: "KEY…", min: 1, max: -1, usage: "remove variables",
+				about:    "A key that is not set there is an error (exit code 4), and then none is removed.",
 				flags:    scopeFlags(),
 				examples: []string{"clusterctl vars unset --node web-1-AB12 proxy retries"},
 				run:      varsUnset,
@@ -237,6 +238,13 @@ func varsUnset(ctx context.Context, c *call) error {
 	s, err := c.scope()
 	if err != nil {
 		return err
+	}
+	set, err := c.manager.Vars(ctx, s.Scope)
+	if err != nil {
+		return err
+	}
+	if _, err := pick(set, c.args, s.name); err != nil {
+		return err // a key that is not set is more likely misspelt than gone
 	}
 	patch := api.Vars{}
 	for _, k := range c.args {

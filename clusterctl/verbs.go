@@ -17,6 +17,11 @@ const waitHelp = "It waits for the job and shows its progress. Ctrl-C detaches; 
 
 // verb is a leaf that asks for a job.
 func (a *app) verb(l leaf, verb inventory.Verb) *cli.Command {
+	if verb != inventory.VerbDiscover {
+		l.selects = true
+		l.about += "\n" + chooseHelp
+		l.flags = append(l.flags, selectorFlag(), yesFlag())
+	}
 	l.about = strings.TrimSpace(l.about + "\n\n" + waitHelp)
 	l.flags = append(l.flags, jobFlags()...)
 	l.run = func(ctx context.Context, c *call) error { return c.submit(ctx, verb) }
@@ -47,6 +52,11 @@ func (a *app) discover() *cli.Command {
 
 // submit asks for the job that the command line describes, and waits for it.
 func (c *call) submit(ctx context.Context, verb inventory.Verb) error {
+	if verb != inventory.VerbDiscover {
+		if err := c.choose(ctx, string(verb)); err != nil {
+			return err
+		}
+	}
 	vars, err := c.extraVars(ctx)
 	if err != nil {
 		return err
@@ -70,6 +80,12 @@ func (c *call) submit(ctx context.Context, verb inventory.Verb) error {
 		}
 	}
 	j, err := c.manager.Submit(ctx, r)
+	return c.accepted(ctx, j, err)
+}
+
+// accepted goes on with what the manager answered to a request for a job: it
+// waits for the job, or prints its id.
+func (c *call) accepted(ctx context.Context, j api.Job, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return failf(ExitInterrupted, "interrupted before the manager had answered; it may have accepted the job").
 			do("see: %s job list", c.self())
@@ -95,16 +111,15 @@ func (c *call) submit(ctx context.Context, verb inventory.Verb) error {
 
 // title says what a job is, e.g. "commission of a-1, b-2 as service-worker".
 func title(j api.Job) string {
-	targets := j.Nodes
-	if len(targets) == 0 {
-		targets = j.Addrs
-	}
 	text := string(j.Verb)
-	if len(targets) > 0 {
-		text += " of " + strings.Join(targets, ", ")
+	if of := targets(j); len(of) > 0 {
+		text += " of " + strings.Join(of, ", ")
 	}
 	if j.Group != "" {
 		text += " as " + j.Group
+	}
+	if j.RetryOf != "" {
+		text += " (retry of job " + j.RetryOf + ")"
 	}
 	return oneLine(text)
 }

@@ -201,6 +201,9 @@ func (d *fakeDaemon) handler() http.Handler {
 	handle("POST "+api.PathJobs, d.submit)
 	handle("GET "+api.PathJob, d.getJob)
 	handle("POST "+api.PathCancel, d.cancel)
+	handle("POST "+api.PathRetry, d.retry)
+	handle("GET "+api.PathExplain, d.explain)
+	handle("GET "+api.PathExplainJob, d.explainJob)
 	for _, p := range []string{api.PathGlobalVars, api.PathGroupVars, api.PathNodeVars} {
 		handle("GET "+p, d.getVars)
 		handle("PUT "+p, d.putVars)
@@ -238,8 +241,87 @@ func (d *fakeDaemon) getNodes(r *http.Request, _ []byte) (any, error) {
 		}
 	}
 	slices.SortFunc(list.Items, func(a, b api.Node) int { return strings.Compare(a.Name, b.Name) })
+	if s := q.Get("selector"); s != "" {
+		field, value, ok := strings.Cut(s, "=") // of selectors, this daemon understands no more
+		if field != "label" && field != "status" || !ok {
+			return nil, inventory.Errorf(inventory.KindInvalid, "the selector %q does not parse", s).Do("write it like status=Allocated")
+		}
+		list.Items = slices.DeleteFunc(list.Items, func(n api.Node) bool { return value != map[string]string{"label": n.Label, "status": string(n.Status)}[field] })
+	}
 	list.Total = len(list.Items)
 	return list, nil
+}
+
+// explain answers with everything that there can be.
+func (d *fakeDaemon) explain(r *http.Request, _ []byte) (any, error) {
+	n, err := d.node(r.PathValue("name"))
+	if err != nil {
+		return nil, err
+	}
+	if n.Status == inventory.Allocated {
+		return api.NodeExplanation{Node: *n, Ready: true, Summary: "it is in service", Next: "nothing, until an operator asks for something"}, nil
+	}
+	since, deadline := epoch.Add(time.Minute), epoch.Add(time.Hour)
+	return api.NodeExplanation{
+		Node: *n, Summary: "it is fenced until an operator clears it: the cleanup failed", StatusSince: &since, StatusBy: "anna", StateSince: &epoch,
+		Rule: "a service-worker needs a commissioned, Discovered service-master", Next: "job 8 begins",
+		Jobs: []api.Job{
+			{ID: "7", Verb: inventory.VerbDiscover, Status: api.Running, Addrs: []string{n.Addr}, Phase: "configure", Deadline: &deadline},
+			{ID: "8", Verb: inventory.VerbClear, Status: api.Queued, Nodes: []string{n.Name}, Position: 2, RetryOf: "6"},
+		},
+		Failures: []api.Failure{
+			{Job: "6", Phase: "configure", Playbook: "site.yml", Host: n.Name, Task: "etcd : install", Message: "no space\x1b[31m left\nwhile it wrote"},
+			{Job: "6", Phase: "undo", Playbook: "cleanup.yml", Host: n.Name, Unreachable: true, Message: "timed out"},
+		},
+		Findings: []api.Finding{
+			{About: "quarantine", Message: "it is fenced until an operator clears it: the cleanup failed", Remedy: "make sure of the host, then: clusterctl nodes clear " + n.Name},
+			{About: "tombstone", Message: "it was forgotten once"},
+		},
+	}, nil
+}
+
+func (d *fakeDaemon) explainJob(r *http.Request, _ []byte) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	j, err := d.find(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	e := api.JobExplanation{Job: j.Job, Summary: "it is queued: place 1 of 1 in the queue", Next: "job " + j.ID + " begins"}
+	e.Job.Runs, e.Job.Hosts, e.Job.Vars = nil, nil, nil
+	if j.Status == api.Errored {
+		e.Summary, e.Next = "it ended Errored: "+j.Reason, "nothing: it has ended"
+		e.Steps = []string{"configure (site.yml) failed on bad-1", "left Unallocated: bad-1"}
+		e.Failures = []api.Failure{{Job: j.ID, Phase: "configure", Playbook: "site.yml", Host: "bad-1", Task: "etcd : install etcd", Message: "no package"}}
+		e.Findings = []api.Finding{{About: "failure", Message: "not as the verb wants it: bad-1", Remedy: "once the cause is corrected: clusterctl job retry " + j.ID}}
+	}
+	return e, nil
+}
+
+func (d *fakeDaemon) retry(r *http.Request, body []byte) (any, error) {
+	var req api.Retry
+	if err := json.Unmarshal(body, &req); err != nil {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no Retry: %v", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old, err := d.find(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	if old.Status == api.Complete {
+		return nil, inventory.Errorf(inventory.KindRefused, "nothing failed in job %s", old.ID).Do("to do the same again, ask for it")
+	}
+	j := &fakeJob{Job: api.Job{
+		ID: strconv.Itoa(7 + len(d.jobs)), Verb: old.Verb, Status: api.Running, Nodes: old.Nodes, Group: old.Group, RetryOf: old.ID, Actor: "root", Accepted: epoch,
+	}}
+	d.jobs = append(d.jobs, j)
+	accepted := j.Job
+	accepted.Status, accepted.Revision = api.Queued, d.touch()
+	j.Revision = accepted.Revision + 1
+	d.play(j)
+	d.touch()
+	return accepted, nil
 }
 
 func (d *fakeDaemon) node(name string) (*api.Node, error) {

@@ -57,6 +57,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"daemon": cmdDaemon, "exits": cmdExits, "interrupt": cmdInterrupt, "terminal": cmdTerminal, "restart-during": cmdRestartDuring,
+			"asked": cmdAsked,
 		},
 	})
 }
@@ -299,6 +300,48 @@ func cmdTerminal(ts *testscript.TestScript, _ bool, args []string) {
 	if err != nil {
 		ts.Fatalf("the terminal never showed %s:\n%q", args[1], shown.String())
 	}
+}
+
+// cmdAsked is `asked CODE ANSWER PROGRAM ARG…`: it runs the program with a
+// terminal as its stdin, stdout and stderr, and gives the answer when it is
+// asked. What was written to the terminal is left in $WORK/tty.
+func cmdAsked(ts *testscript.TestScript, _ bool, args []string) {
+	master, slave, err := openTerminal()
+	if err != nil {
+		ts.Fatalf("no terminal: %v", err)
+	}
+	defer master.Close()
+	c := command(ts, args[2:])
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+	ts.Check(c.Start())
+	_ = slave.Close()
+	shown := &watched{}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(shown, master)
+	}()
+	ended := make(chan error, 1)
+	go func() { ended <- waitFor(c) }()
+	if args[1] != "" {
+		var early bool
+		err = poll(func() bool {
+			select {
+			case e := <-ended:
+				ended <- e
+				early = true
+			default:
+			}
+			return early || strings.Contains(shown.String(), "[y/N]")
+		})
+		if err == nil && !early {
+			_, err = master.WriteString(args[1] + "\n")
+		}
+		ts.Check(err)
+	}
+	checkCode(ts, args[0], <-ended)
+	<-read
+	ts.Check(os.WriteFile(ts.MkAbs("tty"), []byte(shown.String()), 0o644))
 }
 
 func openTerminal() (master, slave *os.File, err error) {
