@@ -246,7 +246,9 @@ func (d *fakeDaemon) getNodes(r *http.Request, _ []byte) (any, error) {
 		if field != "label" && field != "status" || !ok {
 			return nil, inventory.Errorf(inventory.KindInvalid, "the selector %q does not parse", s).Do("write it like status=Allocated")
 		}
-		list.Items = slices.DeleteFunc(list.Items, func(n api.Node) bool { return value != map[string]string{"label": n.Label, "status": string(n.Status)}[field] })
+		list.Items = slices.DeleteFunc(list.Items, func(n api.Node) bool {
+			return value != map[string]string{"label": n.Label, "status": string(n.Status)}[field]
+		})
 	}
 	list.Total = len(list.Items)
 	return list, nil
