@@ -96,7 +96,7 @@ func (a *app) root() *cli.Command {
 			&cli.BoolFlag{Name: "version", Local: true, Usage: "print the version of clusterctl"},
 		},
 		Commands: []*cli.Command{
-			a.nodes(), a.discover(), a.job(), a.vars(), a.global(), a.config(), a.health(), a.version(), a.help(),
+			a.nodes(), a.discover(), a.job(), a.vars(), a.global(), a.config(), a.instance(), a.health(), a.version(), a.help(),
 		},
 	}
 	root.Metadata = map[string]any{metaExamples: []string{

@@ -21,13 +21,15 @@ func (s *Service) schedule(ctx context.Context) {
 	defer retry.Stop()
 	for {
 		changed := s.Store.Changed()
-		for _, j := range s.View().Jobs {
-			if j.Status == Running && s.launch(ctx, j) {
-				s.Logger.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("found a running job; going on with it")
+		if s.Authority == nil || s.Authority() {
+			for _, j := range s.View().Jobs {
+				if j.Status == Running && s.launch(ctx, j) {
+					s.Logger.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("found a running job; going on with it")
+				}
 			}
-		}
-		if s.advance(ctx) {
-			continue // something was claimed or ended: look again
+			if s.advance(ctx) {
+				continue // something was claimed or ended: look again
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -107,6 +107,9 @@ type Options struct {
 	Playbooks Playbooks
 	Settings  func() Settings
 	Instance  string
+	// Authority tells whether this instance may begin and continue jobs now; it
+	// is asked often. nil: it always may.
+	Authority func() bool
 	Logger    logrus.FieldLogger
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -31,6 +32,8 @@ type View struct {
 	Graves map[string]inventory.Tombstone
 	// Overlay are the keys of the configuration that were set at run time.
 	Overlay map[string]any
+	// Instances are the daemons that are alive, the oldest first.
+	Instances []Instance
 	// Seq is the number of the newest job ever accepted.
 	Seq uint64
 	// Ground is a mark that every claim, end of a job and forget changes: a
@@ -126,6 +129,16 @@ func (v *View) missing(names []string) []string {
 		}
 	}
 	return out
+}
+
+// Instance is a daemon that is alive: its record goes soon after it does.
+type Instance struct {
+	ID      string    `json:"id"`      // stays the same over restarts
+	Node    string    `json:"node"`    // the name of its own node
+	Addr    string    `json:"addr"`    // of its host; empty: not known
+	API     []string  `json:"api"`     // URLs that its API is served at
+	Version string    `json:"version"` // of clusterm
+	Started time.Time `json:"started"`
 }
 
 // NodeWrite is a node to be written, with what it adds to the node's history.

@@ -211,6 +211,11 @@ func (d *fakeDaemon) handler() http.Handler {
 	}
 	handle("GET "+api.PathConfig, func(*http.Request, []byte) (any, error) { return d.config, nil })
 	handle("PATCH "+api.PathConfig, d.patchConfig)
+	handle("GET "+api.PathInstances, func(*http.Request, []byte) (any, error) {
+		return api.List[api.Instance]{Revision: d.rev, Items: []api.Instance{
+			{ID: "00ff", Node: "host1-ab", Addr: "10.0.0.1", API: []string{"unix:///run/clusterm/clusterm.sock"}, Version: "1.2.3", Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+		}}, nil
+	})
 	handle("GET "+api.PathHealth, d.health)
 	handle("GET "+api.PathVersion, func(*http.Request, []byte) (any, error) {
 		return api.Version{Version: "1.2.3", Commit: "abc", Go: "go1.26", Ansible: "2.14", Etcd: "3.7.3"}, nil
@@ -743,6 +748,7 @@ func (d *fakeDaemon) health(*http.Request, []byte) (any, error) {
 	defer d.mu.Unlock()
 	h := api.Health{Status: "ok", Checks: map[string]string{"store": "ok", "ansible": "ok"}, Instance: "first", Revision: 107, Nodes: len(d.nodes)}
 	if d.degraded {
+		h.Warnings = []string{"the etcd server has known holes"}
 		h.Status, h.Checks["ansible"] = "degraded", "ansible-playbook is not in PATH"
 	}
 	for _, j := range d.jobs {

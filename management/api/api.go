@@ -272,6 +272,17 @@ type Setting struct {
 // Config is the configuration in force, by dotted key. Secrets are left out.
 type Config map[string]Setting
 
+// Instance is one clusterm that is alive. One that ends without a word stays in
+// the list for 15 seconds.
+type Instance struct {
+	ID      string    `json:"id"`             // stays the same over restarts
+	Node    string    `json:"node"`           // the name of its own node
+	Addr    string    `json:"addr,omitempty"` // of its host, where it is known
+	API     []string  `json:"api"`            // URLs that its API is served at
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+}
+
 // The values of Health.Status.
 const (
 	HealthOK       = "ok"

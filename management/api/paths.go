@@ -34,6 +34,7 @@ const (
 	PathGroupVars  = "/v1/vars/groups/{name}"       // likewise
 	PathNodeVars   = "/v1/vars/nodes/{name}"        // likewise; GET ?merged=true: MergedVars
 	PathConfig     = "/v1/config"                   // GET: Config; PATCH an object (null takes a key out of the overlay): Config
+	PathInstances  = "/v1/instances"                // GET: List[Instance], the oldest first
 	PathHealth     = "/v1/health"                   // GET: Health, 200 where it is ok, else 503
 	PathVersion    = "/v1/version"                  // GET: Version
 	PathMetrics    = "/metrics"                     // GET, Prometheus text format

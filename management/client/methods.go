@@ -302,6 +302,12 @@ func (c *Client) config(ctx context.Context, k call) (api.Config, error) {
 	return out, err
 }
 
+// Instances lists the daemons that are alive, the oldest first.
+func (c *Client) Instances(ctx context.Context) (api.List[api.Instance], error) {
+	var out api.List[api.Instance]
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathInstances}, &out)
+}
+
 // Health asks the daemon how it is. A degraded daemon is no error.
 func (c *Client) Health(ctx context.Context) (api.Health, error) {
 	var out api.Health

@@ -155,8 +155,13 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	if d.book, err = openPlaybooks(c.DataDir, slices.Concat(d.opts.Command, []string{"runner"}), d.effective, d.meters, log); err != nil {
 		return err
 	}
+	session, err := d.enter(ctx, c)
+	if err != nil {
+		return err
+	}
 	d.service = management.New(management.Options{
-		Store: measuredStore{d.store, d.meters}, Playbooks: d.book, Settings: d.settings, Instance: d.node.Label + "-" + d.node.Serial, Logger: log,
+		Store: measuredStore{d.store, d.meters}, Playbooks: d.book, Settings: d.settings, Instance: inventory.NodeName(d.node.Label, d.node.Serial),
+		Authority: session.Valid, Logger: log,
 	})
 	if err := d.gossip(ctx, c); err != nil {
 		return err
@@ -216,6 +221,31 @@ func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
 	}
 	d.onStop("etcd", func(context.Context) error { return d.inside.Close() })
 	return etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.inside.Endpoint())
+}
+
+// enter makes this the instance that runs the jobs.
+func (d *Daemon) enter(ctx context.Context, c Config) (*store.Session, error) {
+	id, err := instanceID(c.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	self := management.Instance{
+		ID: id, Node: inventory.NodeName(d.node.Label, d.node.Serial), Addr: d.node.Addr, API: []string{"unix://" + c.Socket},
+		Version: d.opts.Version.Version, Started: time.Now().UTC(),
+	}
+	for _, addr := range d.addrs {
+		if addr.Network() == "tcp" {
+			self.API = append(self.API, "http://"+addr.String())
+		}
+	}
+	session, err := d.store.Enter(ctx, store.Entry{Self: self, TTL: store.SessionTTL, Log: d.opts.Logger, Lost: func(err error) {
+		d.failed <- fmt.Errorf("the jobs are another instance's: %w", err)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	d.onStop("instance", func(context.Context) error { session.Close(); return nil })
+	return session, nil
 }
 
 func (d *Daemon) listen(c Config) (listeners []net.Listener, err error) {

@@ -3,6 +3,8 @@
 package daemon
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"net"
 	"os"
@@ -123,6 +125,33 @@ func writeNew(path, content string) error {
 		return err
 	}
 	return os.Rename(tmp.Name(), path)
+}
+
+var instanceIDs = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
+// instanceID is the identity of the daemon with this data directory, made at
+// the first start: by it a daemon that starts again knows its own traces.
+func instanceID(dataDir string) (string, error) {
+	path := filepath.Join(dataDir, "instance.id")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		var b [8]byte
+		rand.Read(b[:])
+		id := hex.EncodeToString(b[:])
+		if err := writeNew(path, id+"\n"); err != nil {
+			return "", inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be kept: %w", err).
+				Do("check owner, mode and free space of %s", dataDir)
+		}
+		return id, nil
+	}
+	if err != nil {
+		return "", inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be read: %w", err).Do("run as root")
+	}
+	id := strings.TrimSpace(string(data))
+	if !instanceIDs.MatchString(id) {
+		return "", inventory.Errorf(inventory.KindInvalid, "%s holds no identity", path).Do("remove it; a new one is made")
+	}
+	return id, nil
 }
 
 func orDefault(s, def string) string {

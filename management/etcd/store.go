@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -24,6 +25,7 @@ import (
 type Store struct {
 	client *etcd.Client
 	view   view
+	token  atomic.Int64 // the fencing token of the session; 0: there was none
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 }
@@ -251,6 +253,15 @@ func (s *Store) Accept(ctx context.Context, seq uint64, j management.Job, in man
 	return j, err
 }
 
+// fence guards writes of jobs: another instance may have the right to run them
+// by now, without this one having noticed.
+func (s *Store) fence() []clientv3.Cmp {
+	if token := s.token.Load(); token != 0 {
+		return []clientv3.Cmp{atRevision(s.holderKey(), token)}
+	}
+	return nil
+}
+
 // atRevision guards a key by the revision of its last change; 0: it must not exist.
 func atRevision(key string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
@@ -265,7 +276,7 @@ func (s *Store) Claim(ctx context.Context, ground int64, j management.Job, write
 	if err != nil {
 		return j, err
 	}
-	chunks := pack(parts, 2)
+	chunks := pack(parts, jobOps)
 	for i, ops := range chunks[:len(chunks)-1] {
 		if _, err := s.commit(ctx, ops); err != nil {
 			s.withdraw(ctx, writes, i)
@@ -305,6 +316,9 @@ func (s *Store) removal(w management.NodeWrite) (etcd.Ops, error) {
 	return ops, err
 }
 
+// jobOps is how many operations commitJob adds.
+const jobOps = 3
+
 // commitJob writes the job, and moves the ground, together with the operations.
 func (s *Store) commitJob(ctx context.Context, j management.Job, ops etcd.Ops, ground *int64) (management.Job, error) {
 	job, err := put(s.jobKey(j.ID), j)
@@ -312,7 +326,7 @@ func (s *Store) commitJob(ctx context.Context, j management.Job, ops etcd.Ops, g
 		return j, err
 	}
 	ops.Add(etcd.Ops{
-		If:   []clientv3.Cmp{atRevision(s.jobKey(j.ID), j.Revision)},
+		If:   append(s.fence(), atRevision(s.jobKey(j.ID), j.Revision)),
 		Then: []clientv3.Op{job, clientv3.OpPut(s.groundKey(), j.ID)},
 	})
 	if ground != nil {
@@ -361,7 +375,7 @@ func (s *Store) PutJob(ctx context.Context, j management.Job) (management.Job, e
 	if err != nil {
 		return j, err
 	}
-	revision, err := s.commit(ctx, etcd.Ops{If: []clientv3.Cmp{atRevision(s.jobKey(j.ID), j.Revision)}, Then: []clientv3.Op{job}})
+	revision, err := s.commit(ctx, etcd.Ops{If: append(s.fence(), atRevision(s.jobKey(j.ID), j.Revision)), Then: []clientv3.Op{job}})
 	if err == nil {
 		j.Revision = revision
 	}
@@ -374,7 +388,7 @@ func (s *Store) Finish(ctx context.Context, j management.Job, writes []managemen
 	if err != nil {
 		return j, err
 	}
-	chunks := pack(parts, 2)
+	chunks := pack(parts, jobOps)
 	for _, ops := range chunks[:len(chunks)-1] {
 		if _, err := s.commit(ctx, ops); err != nil {
 			return j, err

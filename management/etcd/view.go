@@ -35,18 +35,19 @@ type view struct {
 	client *etcd.Client
 	log    logrus.FieldLogger
 
-	mu       sync.Mutex
-	nodes    map[string]*inventory.Node // as stored, reservations included; the records never change
-	jobs     map[string]management.Job
-	settings lent[management.Scope, configuration.Vars]
-	conns    lent[string, configuration.Connection]
-	graves   lent[string, inventory.Tombstone]
-	overlay  map[string]any // replaced as a whole, never changed
-	seq      uint64
-	ground   int64
-	revision int64
-	heard    time.Time                           // when the store last said anything
-	asked    func(took time.Duration, err error) // may be nil
+	mu        sync.Mutex
+	nodes     map[string]*inventory.Node // as stored, reservations included; the records never change
+	jobs      map[string]management.Job
+	settings  lent[management.Scope, configuration.Vars]
+	conns     lent[string, configuration.Connection]
+	graves    lent[string, inventory.Tombstone]
+	overlay   map[string]any // replaced as a whole, never changed
+	instances map[string]management.Instance
+	seq       uint64
+	ground    int64
+	revision  int64
+	heard     time.Time                           // when the store last said anything
+	asked     func(took time.Duration, err error) // may be nil
 
 	reserved   map[string]map[string]bool // the nodes that a job has reserved, by the job's id
 	snapshot   *management.View           // nil: to be made
@@ -60,7 +61,7 @@ type view struct {
 func (v *view) reset() {
 	v.nodes, v.jobs = map[string]*inventory.Node{}, map[string]management.Job{}
 	v.settings, v.conns = lent[management.Scope, configuration.Vars]{}, lent[string, configuration.Connection]{}
-	v.graves, v.overlay = lent[string, inventory.Tombstone]{}, nil
+	v.graves, v.overlay, v.instances = lent[string, inventory.Tombstone]{}, nil, map[string]management.Instance{}
 	v.seq, v.ground = 0, 0
 	v.reserved, v.newNodes, v.newJobs = map[string]map[string]bool{}, map[string]bool{}, map[string]bool{}
 	v.shownNodes, v.shownJobs = []*inventory.Node{}, []management.Job{}
@@ -252,6 +253,8 @@ func (v *view) apply(e *clientv3.Event) {
 		if !deleted {
 			err = json.Unmarshal(e.Kv.Value, &v.overlay)
 		}
+	case "instances":
+		err = take(v.instances, name, deleted, e.Kv)
 	case "seq":
 		v.seq, err = strconv.ParseUint(string(e.Kv.Value), 10, 64)
 	case "ground":
@@ -355,6 +358,9 @@ func (v *view) current() *management.View {
 	v.snapshot = &management.View{
 		Revision: v.revision, Stale: stale, Seq: v.seq, Ground: v.ground, Nodes: v.shownNodes, Jobs: v.shownJobs,
 		Settings: v.settings.give(), Connections: v.conns.give(), Graves: v.graves.give(), Overlay: v.overlay,
+		Instances: slices.SortedFunc(maps.Values(v.instances), func(a, b management.Instance) int {
+			return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
+		}),
 	}
 	return v.snapshot
 }

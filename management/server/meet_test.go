@@ -240,6 +240,13 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	equal(t, "newest entry", check[api.List[inventory.Entry]](t)(c.History(ctx, "a-1", 1)).Items[0].Seq, 2)
 	equal(t, "groups", check[api.List[inventory.Group]](t)(c.Groups(ctx)).Items[1].Needs, inventory.GroupMaster)
 
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	s.manager.change(func(v *management.View) {
+		v.Instances = []management.Instance{{ID: "i1", Node: "m-1", API: []string{"unix:///s"}, Version: "v1", Started: noon}}
+	})
+	instances := check[api.List[api.Instance]](t)(c.Instances(ctx))
+	equal(t, "instance", instances.Items, []api.Instance{{ID: "i1", Node: "m-1", API: []string{"unix:///s"}, Version: "v1", Started: noon}})
+
 	j := check[api.Job](t)(c.Submit(ctx, api.JobRequest{
 		Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: inventory.GroupMaster, ExtraVars: json.RawMessage(`{"big": 9007199254740993}`),
 		Timeout: api.Duration(90 * time.Minute),

@@ -52,6 +52,7 @@ func (s *Server) v1() []route {
 		{method: http.MethodGet, path: api.PathEvents, serve: s.getLog(management.StreamEvents, api.TypeLines), query: []string{"offset", "follow"}, lasts: true},
 		{method: http.MethodGet, path: api.PathConfig, serve: s.getConfig},
 		{method: http.MethodPatch, path: api.PathConfig, serve: s.patchConfig},
+		{method: http.MethodGet, path: api.PathInstances, serve: s.getInstances},
 		{method: http.MethodGet, path: api.PathHealth, serve: s.getHealth, asIs: true},
 		{method: http.MethodGet, path: api.PathVersion, serve: s.getVersion, asIs: true},
 	}
@@ -717,6 +718,18 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 	}
 	showRevision(w, s.Manager.View().Revision)
 	return writeJSON(w, http.StatusOK, config)
+}
+
+func (s *Server) getInstances(w http.ResponseWriter, r *http.Request) error {
+	v, _, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+	items := make([]api.Instance, len(v.Instances))
+	for i, in := range v.Instances {
+		items[i] = api.Instance(in)
+	}
+	return writeJSON(w, http.StatusOK, listOf(v, items))
 }
 
 func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
