@@ -48,7 +48,7 @@ lab-test: lab-deps ## the lab's own test
 	vagrant/lab/test
 
 .PHONY: system
-system: deps lab-deps build ## the tests with the real Ansible, and on real hosts of the lab
+system: deps lab-deps build bin/nfpm ## the tests with the real Ansible, and on real hosts of the lab
 	CLUSTERM_LAB=1 go test -count=1 ./ansible ./configuration/ansible ./management/metrics
 	CLUSTERM_LAB=1 go test -count=1 -run 'TestLive|TestExistingAgent' ./monitor/serf ./management/daemon
 	CLUSTERM_LAB=1 go test -count=1 -timeout 60m -v ./vagrant/systemtest/
@@ -62,7 +62,7 @@ lint: ## formatting, vet, staticcheck, shellcheck
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); [ -z "$$unformatted" ] || { echo "not gofmt'd: $$unformatted"; exit 1; }
 	go vet ./...
 	go tool staticcheck ./...
-	if command -v shellcheck >/dev/null; then shellcheck vagrant/demo vagrant/deps vagrant/lab/lab vagrant/lab/recipe vagrant/lab/test .ci/run; fi
+	if command -v shellcheck >/dev/null; then shellcheck vagrant/demo vagrant/deps vagrant/lab/lab vagrant/lab/recipe vagrant/lab/test .ci/run cmd/clusterm/package/{build,man} cmd/clusterm/package/*/*.sh; fi
 
 .PHONY: deps
 deps: ## install what the tests use of the machine (apt)
@@ -71,6 +71,17 @@ deps: ## install what the tests use of the machine (apt)
 .PHONY: lab-deps
 lab-deps:
 	$(LABCTL) install
+
+.PHONY: deb
+deb: build bin/nfpm ## make the Debian package in dist/
+	cmd/clusterm/package/build deb
+
+.PHONY: rpm
+rpm: build bin/nfpm ## make the RPM package in dist/
+	cmd/clusterm/package/build rpm
+
+bin/nfpm: cmd/clusterm/package/go.mod
+	go -C cmd/clusterm/package build -trimpath -o $(CURDIR)/$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
 
 .PHONY: install
 install: build ## install binaries, the systemd unit and an example configuration (PREFIX, DESTDIR)
@@ -86,5 +97,5 @@ uninstall: ## remove what install installed; /etc/clusterm and /var/lib/clusterm
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/clusterm
 
 .PHONY: clean
-clean: ## remove what build built
-	rm -rf bin
+clean: ## remove what build, deb and rpm built
+	rm -rf bin dist

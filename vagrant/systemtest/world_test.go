@@ -39,6 +39,7 @@ const (
 // and every one of them Discovered.
 type setup struct {
 	hosts    int
+	empty    bool   // no manager either: nothing but the hosts
 	bare     bool   // no agents: the others are just Debian with ssh
 	serf     string // hosts that run Debian's serf, comma-separated; they do not have our agent
 	small    bool   // clusterm uses testdata/playbooks
@@ -81,6 +82,9 @@ func newWorld(t *testing.T, s setup) *world {
 	w.lab(up...)
 	for i := range s.hosts {
 		w.hosts = append(w.hosts, fmt.Sprintf("host%d", i+1))
+	}
+	if s.empty {
+		return w
 	}
 	w.lab("cp", filepath.Join(suite.bin, "clusterm"), "host1:/usr/local/bin/clusterm")
 	w.lab("cp", filepath.Join(suite.bin, "clusterctl"), "host1:/usr/local/bin/clusterctl")

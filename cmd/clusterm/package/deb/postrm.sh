@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+set -e
+
+# forget FILE...: removes it, and says so. What is mounted below it stays.
+forget() {
+	for f; do
+		if [ -e "$f" ] || [ -L "$f" ]; then
+			echo "clusterm: removing $f" >&2
+			rm -rf --one-file-system "$f"
+		fi
+	done
+}
+
+case "$1" in
+remove)
+	rm -rf /run/clusterm
+	;;
+purge)
+	for unit in clusterm clusterm-agent; do
+		link=/etc/systemd/system/multi-user.target.wants/$unit.service
+		if [ -L $link ] && [ ! -e $link ]; then rm -f $link; fi
+	done
+	# A purge is asked for, and takes what was stored as well. A program of its own
+	# in /usr/local, or an agent that the role agent has installed, keeps what it has.
+	if [ ! -e /etc/systemd/system/clusterm.service ]; then
+		for f in /var/lib/clusterm/*; do
+			if [ "$f" != /var/lib/clusterm/before ]; then forget "$f"; fi
+		done
+	fi
+	if [ ! -e /etc/systemd/system/clusterm-agent.service ]; then
+		forget /var/lib/clusterm-agent /etc/clusterm/agent.yaml /etc/clusterm/gossip.key
+	fi
+	for dir in /var/lib/clusterm /etc/clusterm; do
+		if [ -d $dir ]; then rmdir --ignore-fail-on-non-empty $dir; fi
+	done
+	;;
+esac
+
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload
+fi

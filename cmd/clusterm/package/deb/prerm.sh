@@ -1,0 +1,19 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+set -e
+
+# ours UNIT: it is the package's, not one that was put into /etc since.
+ours() {
+	case $(systemctl show --property=FragmentPath --value "$1") in
+	/usr/lib/systemd/* | /lib/systemd/*) return 0 ;;
+	esac
+	return 1
+}
+
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+	for unit in clusterm.service clusterm-agent.service; do
+		if ours $unit; then
+			deb-systemd-invoke stop $unit
+		fi
+	done
+fi

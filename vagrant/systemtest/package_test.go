@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package systemtest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// makePackage builds a package of the programs under test, of that version.
+func makePackage(t *testing.T, packager, version string) string {
+	t.Helper()
+	dist := t.TempDir()
+	cmd := exec.CommandContext(suite.ctx, repoFile("cmd/clusterm/package/build"), packager)
+	cmd.Env = append(os.Environ(), "BIN="+suite.bin, "DIST="+dist, "PKGVERSION="+version)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v (make bin/nfpm comes first)\n%s", err, out)
+	}
+	files, err := filepath.Glob(dist + "/*")
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	return files[0]
+}
+
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(suite.ctx, name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// TestPackageContent looks into both packages with the tools of their
+// distributions, and builds one twice.
+func TestPackageContent(t *testing.T) {
+	if suite.skip != "" {
+		t.Skip(suite.skip)
+	}
+	deb, rpm := makePackage(t, "deb", "1.2.3"), makePackage(t, "rpm", "1.2.3")
+	both := []string{
+		"/usr/bin/clusterm", "/usr/bin/clusterctl", "/usr/lib/systemd/system/clusterm.service", "/usr/lib/systemd/system/clusterm-agent.service",
+		"/usr/lib/sysusers.d/clusterm.conf", "/etc/clusterm/clusterm.yaml", "/usr/share/bash-completion/completions/clusterctl",
+		"/usr/share/fish/vendor_completions.d/clusterctl.fish", "/usr/share/man/man1/clusterctl.1.gz", "/usr/share/man/man8/clusterm.8.gz",
+		"/usr/share/doc/clusterm/README.md", "/usr/share/doc/clusterm/docs/operating.md", "/usr/share/doc/clusterm/copyright",
+	}
+	for packager, list := range map[string]string{"deb": output(t, "dpkg-deb", "-c", deb), "rpm": output(t, "rpm", "-qlvp", rpm)} {
+		zsh := map[string]string{"deb": "/usr/share/zsh/vendor-completions/_clusterctl", "rpm": "/usr/share/zsh/site-functions/_clusterctl"}[packager]
+		for _, path := range append(both, zsh) {
+			if !strings.Contains(list, path+"\n") {
+				t.Errorf("%s: no %s in\n%s", packager, path, list)
+			}
+		}
+		for _, line := range strings.Split(strings.TrimSpace(list), "\n") {
+			if f := strings.Fields(line); !strings.Contains(line, "root") || strings.HasPrefix(f[0], "d") && f[0] != "drwxr-xr-x" {
+				t.Errorf("%s: %s", packager, line)
+			}
+		}
+	}
+	if got := output(t, "dpkg-deb", "-f", deb, "Package", "Version", "Depends", "Recommends"); got !=
+		"Package: clusterm\nVersion: 1.2.3-1\nDepends: ansible-core (>= 2.14), systemd\nRecommends: openssh-client\n" {
+		t.Errorf("%s", got)
+	}
+	if got := output(t, "rpm", "-qp", "--qf", "%{NAME} %{VERSION} %{LICENSE}\n[%{REQUIRENAME} %{REQUIREVERSION}\n]", rpm); !strings.HasPrefix(got, "clusterm 1.2.3 Apache-2.0\n") ||
+		!strings.Contains(got, "ansible-core 2.14\n") {
+		t.Errorf("%s", got)
+	}
+	if got := output(t, "rpm", "-qcp", rpm); got != "/etc/clusterm/clusterm.yaml\n" {
+		t.Errorf("configuration files: %s", got)
+	}
+	if got := output(t, "rpm", "-Kv", "--nosignature", rpm); !strings.Contains(got, "OK") || strings.Contains(got, "BAD") {
+		t.Errorf("%s", got)
+	}
+	for _, packager := range []string{"deb", "rpm"} {
+		a, b := map[string]string{"deb": deb, "rpm": rpm}[packager], makePackage(t, packager, "1.2.3")
+		if x, y := strings.Fields(output(t, "sha256sum", a))[0], strings.Fields(output(t, "sha256sum", b))[0]; x != y {
+			t.Errorf("two %s packages of the same are not the same", packager)
+		}
+	}
+	// Manual pages that man has no complaint about.
+	dir := t.TempDir()
+	output(t, "dpkg-deb", "-x", deb, dir)
+	for path, word := range map[string]string{"man1/clusterctl.1.gz": "nodes commission", "man8/clusterm.8.gz": "clusterm agent"} {
+		cmd := exec.CommandContext(suite.ctx, "man", "--warnings", "-l", filepath.Join(dir, "usr/share/man", path))
+		cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANPAGER=cat", "MANWIDTH=120")
+		var complaints strings.Builder
+		cmd.Stderr = &complaints
+		text, err := cmd.Output()
+		if err != nil || complaints.Len() > 0 || !strings.Contains(string(text), word) {
+			t.Errorf("%s: %v\n%s\n%s", path, err, &complaints, text)
+		}
+	}
+}
+
+// TestPackage: the Debian package in its whole life on two hosts: installed,
+// used, upgraded in the middle of a job, removed, purged.
+func TestPackage(t *testing.T) {
+	w := newWorld(t, setup{hosts: 2, empty: true})
+	older, newer := makePackage(t, "deb", "1.0.0"), makePackage(t, "deb", "1.0.1")
+	for _, h := range w.hosts {
+		// The lab's image leaves out manual pages and documents.
+		w.sh(h, "rm /etc/dpkg/dpkg.cfg.d/lab")
+		w.lab("cp", older, h+":/root/older.deb")
+		w.lab("cp", newer, h+":/root/newer.deb")
+		w.sh(h, "dpkg -i /root/older.deb")
+		if got := w.try(h, "systemctl is-enabled clusterm clusterm-agent; systemctl is-active clusterm clusterm-agent").stdout; got != "disabled\ndisabled\ninactive\ninactive\n" {
+			t.Errorf("after the installation: %s", got)
+		}
+	}
+	w.lab("cp", strings.TrimSpace(w.lab("key").stdout), "host1:/root/.ssh/id_ed25519")
+	w.lab("cp", "testdata/playbooks", "host1:"+ownFolder)
+
+	// The manager, by its unit, with the configuration that came.
+	w.sh("host1", "clusterm check && systemctl enable --quiet --now clusterm")
+	w.awaitServing()
+	w.names["host1"] = "host1-" + w.sh("host1", "cat /etc/machine-id").stdout[:12]
+	w.names["host2"] = "host2-" + w.sh("host2", "cat /etc/machine-id").stdout[:12]
+	w.awaitState(inventory.Discovered, "host1")
+	if got := w.ctl("version").stdout; !strings.Contains(got, "ansible") && !strings.Contains(got, "Ansible") {
+		t.Errorf("version: %s", got)
+	}
+	w.sh("host1", `. /usr/share/bash-completion/completions/clusterctl && complete -p clusterctl`)
+	for _, page := range []string{"man1/clusterctl.1.gz", "man8/clusterm.8.gz"} {
+		w.sh("host1", "zcat /usr/share/man/"+page+" | grep -q '^.TH CLUSTER'")
+	}
+
+	// The agent, as a user without rights.
+	w.write("host2", "/etc/clusterm/gossip.key", w.gossipKey()+"\n")
+	w.sh("host2", "chown clusterm: /etc/clusterm/gossip.key")
+	w.write("host2", "/etc/clusterm/agent.yaml", fmt.Sprintf("node: {label: host2, serial: %q, addr: %q}\ngossip: {join: ['%s:7946']}\n", w.serial("host2"), addr("host2"), addr("host1")))
+	w.sh("host2", "chmod 0644 /etc/clusterm/agent.yaml; systemctl enable --quiet --now clusterm-agent")
+	w.awaitState(inventory.Discovered, "host2")
+	if got := strings.Fields(w.sh("host2", `ps -o user= -p "$(systemctl show -P MainPID clusterm-agent)"; stat -c %U /var/lib/clusterm-agent`).stdout); strings.Join(got, " ") != "clusterm clusterm" {
+		t.Errorf("the agent's user and the owner of its folder: %v", got)
+	}
+	if got := w.sh("host2", "journalctl -o cat -u clusterm-agent").stdout; strings.Contains(got, "level=warning") {
+		t.Errorf("the agent complains: %s", got)
+	}
+
+	// An upgrade in the middle of a job.
+	w.sh("host1", "sed -i 's/^log_level: .*/log_level: debug/' /etc/clusterm/clusterm.yaml")
+	w.ctl("config", "set", "playbooks="+ownFolder)
+	id := w.submit("nodes", "commission", "-g", master, "-e", "hold: go", w.name("host2"))
+	w.awaitLog(id, "Wait to be told")
+	runner := w.sh("host1", "pgrep -f 'clusterm runner'").stdout
+	before := map[string]string{}
+	units := map[string]string{"host1": "clusterm", "host2": "clusterm-agent"}
+	for h, unit := range units {
+		before[h] = w.sh(h, "systemctl show -P MainPID "+unit).stdout
+		w.sh(h, "dpkg -i /root/newer.deb")
+		if after := w.sh(h, "systemctl show -P MainPID "+unit).stdout; after == before[h] || after == "0\n" {
+			t.Errorf("%s was not restarted on %s", unit, h)
+		}
+	}
+	w.awaitServing()
+	if got := w.sh("host1", "grep ^log_level /etc/clusterm/clusterm.yaml").stdout; got != "log_level: debug\n" {
+		t.Errorf("the configuration after the upgrade: %s", got)
+	}
+	if now := w.sh("host1", "pgrep -f 'clusterm runner'").stdout; now != runner {
+		t.Errorf("the runner is %q, it was %q", now, runner)
+	}
+	w.release("go", "host2")
+	if j := w.awaitJob(id); j.Status != api.Complete || len(j.Runs) != 1 {
+		t.Errorf("%+v", j)
+	}
+	w.is("host2", inventory.Allocated, master)
+
+	// Removed and installed again: it knows what it knew. Purged: nothing is left.
+	w.sh("host1", "dpkg -r clusterm")
+	if r := w.try("host1", "pgrep -x clusterm || test -e /usr/bin/clusterm || test -e /run/clusterm"); r.code == 0 {
+		t.Errorf("after the removal: %s", r)
+	}
+	w.sh("host1", "dpkg -i /root/newer.deb && systemctl start clusterm")
+	w.awaitServing()
+	w.is("host2", inventory.Allocated, master)
+	for _, h := range w.hosts {
+		w.sh(h, "dpkg -P clusterm")
+		left := w.sh(h, `find / -xdev \( -path /proc -o -path /sys -o -path /tmp -o -path /root -o -path /var/lib/dpkg -o -path /var/log \) -prune -o -iname '*clusterm*' -print; pgrep -a clusterm || true`).stdout
+		if left != "" {
+			t.Errorf("left on %s: %s", h, left)
+		}
+	}
+}
