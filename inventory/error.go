@@ -17,6 +17,7 @@ const (
 	KindNotFound    Kind = "not-found"   // something it names does not exist
 	KindRefused     Kind = "refused"     // a rule, a status or a state forbids it now
 	KindConflict    Kind = "conflict"    // somebody else changed the same thing first; read again, repeat
+	KindExpired     Kind = "expired"     // what it builds on is no longer kept; begin anew
 	KindTooLarge    Kind = "too-large"   // a body or a value is over its limit
 	KindUnavailable Kind = "unavailable" // the store or a peer does not answer; try again later
 	KindUnsupported Kind = "unsupported" // the method or the media type is not served here
@@ -24,7 +25,7 @@ const (
 )
 
 // Kinds lists every kind, in the order of the documentation.
-var Kinds = []Kind{KindInvalid, KindNotFound, KindRefused, KindConflict, KindTooLarge, KindUnavailable, KindUnsupported, KindInternal}
+var Kinds = []Kind{KindInvalid, KindNotFound, KindRefused, KindConflict, KindExpired, KindTooLarge, KindUnavailable, KindUnsupported, KindInternal}
 
 // Error is a refusal or a failure that says what, why and what to do.
 type Error struct {

@@ -40,7 +40,7 @@ func TestKinds(t *testing.T) {
 		}
 		seen[k] = true
 	}
-	if len(Kinds) != 8 {
+	if len(Kinds) != 9 {
 		t.Errorf("%d kinds", len(Kinds))
 	}
 }

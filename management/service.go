@@ -157,6 +157,17 @@ func (s *Service) WaitRevision(ctx context.Context, revision int64) error {
 // Sync returns when the view shows everything that was acknowledged before.
 func (s *Service) Sync(ctx context.Context) error { return s.Store.Sync(ctx) }
 
+// Changes are what changed after the revision, secrets hidden.
+func (s *Service) Changes(revision int64, limit int) (Changes, error) {
+	changes, err := s.Store.Changes(revision, limit)
+	for i, c := range changes.List {
+		if c.Vars != nil {
+			changes.List[i].Vars = s.Settings().Secrets.HideVars(c.Vars)
+		}
+	}
+	return changes, err
+}
+
 // Groups are the configured groups.
 func (s *Service) Groups() inventory.Groups { return s.Settings().Groups }
 

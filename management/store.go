@@ -163,6 +163,10 @@ type Store interface {
 	View() *View
 	// Changed is closed when a view newer than the current one exists.
 	Changed() <-chan struct{}
+	// Changes are what the views after that revision show differently: whole
+	// revisions, about limit changes at most. KindExpired where it is no longer
+	// kept. It does not block.
+	Changes(revision int64, limit int) (Changes, error)
 	// Wait returns when the view has reached the revision.
 	Wait(ctx context.Context, revision int64) error
 	// Sync asks the store for its revision and waits until the view has reached it.

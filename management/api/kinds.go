@@ -26,6 +26,7 @@ var KindTable = []KindRow{
 	{inventory.KindNotFound, http.StatusNotFound, "there is no such thing"},
 	{inventory.KindRefused, http.StatusConflict, "refused by a rule or by what is the case now"},
 	{inventory.KindConflict, http.StatusConflict, "somebody else changed it first"},
+	{inventory.KindExpired, http.StatusGone, "no longer kept"},
 	{inventory.KindTooLarge, http.StatusRequestEntityTooLarge, "too large"},
 	{inventory.KindUnavailable, http.StatusServiceUnavailable, "not available now"},
 	{inventory.KindUnsupported, http.StatusUnsupportedMediaType, "not served here"},
@@ -49,8 +50,10 @@ func KindOfStatus(status int) inventory.Kind {
 	switch status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return inventory.KindInvalid
-	case http.StatusNotFound, http.StatusGone:
+	case http.StatusNotFound:
 		return inventory.KindNotFound
+	case http.StatusGone:
+		return inventory.KindExpired
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict:
 		return inventory.KindRefused
 	case http.StatusPreconditionFailed:

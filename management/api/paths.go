@@ -35,6 +35,7 @@ const (
 	PathNodeVars   = "/v1/vars/nodes/{name}"        // likewise; GET ?merged=true: MergedVars
 	PathConfig     = "/v1/config"                   // GET: Config; PATCH an object (null takes a key out of the overlay): Config
 	PathInstances  = "/v1/instances"                // GET: List[Instance], the oldest first
+	PathWatch      = "/v1/watch"                    // GET ?kinds=…&name=…&group=…&selector=…&since=REVISION: server-sent events, a Change each
 	PathHealth     = "/v1/health"                   // GET: Health, 200 where it is ok, else 503
 	PathVersion    = "/v1/version"                  // GET: Version
 	PathMetrics    = "/metrics"                     // GET, Prometheus text format

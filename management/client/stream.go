@@ -57,34 +57,49 @@ func (c *Client) stream(ctx context.Context, path, id string, offset int64, foll
 // connect asks for the log from the offset on. Only the answer's header has to
 // come in time.
 func (s *Stream) connect() error {
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	timer := time.AfterFunc(s.c.opt.Timeout, func() { cancel(context.DeadlineExceeded) })
 	q := url.Values{"offset": {strconv.FormatInt(s.offset, 10)}}
 	if s.follow {
 		q.Set("follow", "true")
 	}
-	res, err := s.c.send(ctx, call{method: http.MethodGet, path: s.path, params: []string{s.id}, query: q})
+	res, err := s.c.open(s.ctx, call{method: http.MethodGet, path: s.path, params: []string{s.id}, query: q})
+	if err != nil {
+		return err
+	}
+	id := res.Header.Get(api.HeaderJob)
+	if id == "" {
+		return s.c.notAStream(res)
+	}
+	s.id = id // "active" may be another one by the time we connect again
+	s.body = res.Body
+	return nil
+}
+
+// open sends a call whose answer may take any time; only its header has to come
+// in time. The body has to be closed.
+func (c *Client) open(ctx context.Context, k call) (*http.Response, error) {
+	within, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(c.opt.Timeout, func() { cancel(context.DeadlineExceeded) })
+	res, err := c.send(within, k)
 	if !timer.Stop() && err == nil {
 		_ = res.Body.Close()
 		err = context.DeadlineExceeded
 	}
 	if err != nil {
-		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		if errors.Is(context.Cause(within), context.DeadlineExceeded) {
 			err = context.DeadlineExceeded
 		}
 		cancel(nil)
-		return s.c.explain(s.ctx, err)
+		return nil, c.explain(ctx, err)
 	}
-	id := res.Header.Get(api.HeaderJob)
-	if id == "" {
-		start, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10))
-		cancel(nil)
-		_ = res.Body.Close()
-		return s.c.stranger(res, start)
-	}
-	s.id = id // "active" may be another one by the time we connect again
-	s.body = body{res.Body, cancel}
-	return nil
+	res.Body = body{res.Body, cancel}
+	return res, nil
+}
+
+// notAStream closes an answer that the daemon would not give.
+func (c *Client) notAStream(res *http.Response) error {
+	start, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10))
+	_ = res.Body.Close()
+	return c.stranger(res, start)
 }
 
 // body releases its request's context when it is closed.

@@ -56,6 +56,9 @@ type view struct {
 	newNodes   map[string]bool // the names of those that may differ from it
 	newJobs    map[string]bool
 	changed    chan struct{} // closed when something is applied
+	pending    pending
+	written    int64            // the revision of the head: of the last write
+	feed       *management.Feed // made by the first load
 }
 
 func (v *view) reset() {
@@ -101,10 +104,13 @@ func (v *view) load(ctx context.Context) (int64, error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	old := v.contents()
 	v.reset()
+	v.pending = pending{off: true}
 	for _, kv := range resp.Kvs {
 		v.apply(&clientv3.Event{Type: mvccpb.Event_PUT, Kv: kv})
 	}
+	v.compare(old, resp.Header.Revision)
 	v.publish(resp.Header.Revision)
 	return resp.Header.Revision, nil
 }
@@ -173,6 +179,7 @@ func (v *view) listen(ctx context.Context) {
 		}
 		v.ask(ctx)
 		v.mu.Lock()
+		v.feed.SetStale(time.Since(v.heard) > staleAfter)
 		if v.snapshot != nil && v.snapshot.Stale != (time.Since(v.heard) > staleAfter) {
 			v.wake()
 		}
@@ -221,6 +228,7 @@ func (v *view) head(ctx context.Context) (int64, error) {
 func (v *view) publish(revision int64) {
 	v.revision = max(v.revision, revision)
 	v.heard = time.Now()
+	v.tell()
 	v.wake()
 }
 
@@ -236,6 +244,7 @@ func (v *view) apply(e *clientv3.Event) {
 	key := strings.TrimPrefix(string(e.Kv.Key), v.client.Prefix+"/v/")
 	kind, name, _ := strings.Cut(key, "/")
 	deleted := e.Type == mvccpb.Event_DELETE
+	v.begin(e.Kv.ModRevision)
 	var err error
 	switch kind {
 	case "nodes":
@@ -243,12 +252,15 @@ func (v *view) apply(e *clientv3.Event) {
 	case "jobs":
 		err = v.applyJob(name, deleted, e.Kv)
 	case "vars":
+		v.note(management.ChangeVars, name, len(e.Kv.Value))
 		err = take(v.settings.own(), management.Scope(name), deleted, e.Kv)
 	case "connections":
+		v.note(management.ChangeNodes, name, 0)
 		err = take(v.conns.own(), name, deleted, e.Kv)
 	case "graves":
 		err = take(v.graves.own(), name, deleted, e.Kv)
 	case "overlay":
+		v.note(management.ChangeConfig, "", 0)
 		v.overlay = nil
 		if !deleted {
 			err = json.Unmarshal(e.Kv.Value, &v.overlay)
@@ -259,6 +271,8 @@ func (v *view) apply(e *clientv3.Event) {
 		v.seq, err = strconv.ParseUint(string(e.Kv.Value), 10, 64)
 	case "ground":
 		v.ground = e.Kv.ModRevision
+	case "head":
+		v.written = e.Kv.ModRevision
 	}
 	if err != nil {
 		v.log.WithError(err).WithField("key", key).Error("a stored record cannot be read")
@@ -290,6 +304,7 @@ func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
 		}
 		n.Revision = kv.ModRevision
 	}
+	v.note(management.ChangeNodes, name, len(kv.Value))
 	if old := v.nodes[name]; old != nil && old.Before != nil {
 		delete(v.reserved[old.Job], name)
 		if len(v.reserved[old.Job]) == 0 {
@@ -325,8 +340,12 @@ func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 		j.Revision = kv.ModRevision
 	}
 	if (v.jobs[id].Status == management.Running) != (j.Status == management.Running) {
-		maps.Copy(v.newNodes, v.reserved[id])
+		for name := range v.reserved[id] {
+			v.note(management.ChangeNodes, name, 0)
+			v.newNodes[name] = true
+		}
 	}
+	v.note(management.ChangeJobs, id, len(kv.Value))
 	v.newJobs[id] = true
 	if deleted {
 		delete(v.jobs, id)

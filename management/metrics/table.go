@@ -48,6 +48,8 @@ var Table = []Room{
 			Meaning: "how long requests took, those that stream or wait on demand excepted", Absent: "before the first request"},
 		{Name: "clusterm_http_requests_in_flight", Type: Gauge, Meaning: "requests that are being answered, streams included"},
 		{Name: "clusterm_http_streams", Type: Gauge, Meaning: "logs that are being read"},
+		{Name: "clusterm_http_watches", Type: Gauge, Meaning: "watches that are open (`/v1/watch`)"},
+		{Name: "clusterm_http_watches_dropped_total", Type: Counter, Meaning: "watches that were ended because they were read too slowly"},
 	}},
 	{"Nodes", []Metric{
 		{Name: "clusterm_nodes", Type: Gauge, Labels: []string{"status", "state"}, Meaning: "nodes; every combination is there, 0 included"},

@@ -14,8 +14,12 @@ import (
 
 // nodeOf is the node on the wire.
 func nodeOf(v *management.View, n inventory.Node) api.Node {
+	return nodeWith(n, v.Connection(n.Name))
+}
+
+func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 	out := api.Node{Node: n, Revision: n.Revision}
-	if c := v.Connection(n.Name); c != nil {
+	if c != nil {
 		w := api.Connection(*c)
 		out.Connection = &w
 	}

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -325,6 +326,9 @@ type recorder struct {
 	http.ResponseWriter
 	stall  time.Duration
 	status int
+
+	mu   sync.Mutex
+	over bool // the deadline is the last one
 }
 
 // Unwrap lets http.ResponseController find the connection.
@@ -354,8 +358,21 @@ func (w *recorder) Write(p []byte) (int, error) {
 }
 
 func (w *recorder) extend() {
-	// Not every writer has deadlines; those of tests do without.
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.stall))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		// Not every writer has deadlines; those of tests do without.
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.stall))
+	}
+}
+
+// cut leaves a last second for what is being written. It may be called by
+// another goroutine while the request is being answered.
+func (w *recorder) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(time.Second))
 }
 
 // write writes a whole answer. That it may not arrive is the client's business.

@@ -14,6 +14,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -310,6 +311,19 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	_, err = c.PatchConfig(ctx, map[string]any{"data_dir": "/tmp"})
 	equal(t, "data_dir", inventory.KindOf(err), inventory.KindRefused)
 
+	var kinds []string
+	for change, err := range c.Watch(ctx, client.WatchOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, string(change.Type)+string(change.Kind))
+		if change.Type == api.ChangeSync {
+			break
+		}
+	}
+	equal(t, "watch", slices.Compact(kinds), []string{"putnodes", "putjobs", "putvars", "putconfig", "sync"})
+	s.gauge(t, "clusterm_http_requests_in_flight", 0) // a watch is counted when the server has noticed its end
+
 	equal(t, "health", check[api.Health](t)(c.Health(ctx)).Instance, "one")
 	s.health.Status = api.HealthDegraded
 	equal(t, "degraded", check[api.Health](t)(c.Health(ctx)).Status, api.HealthDegraded)
@@ -463,7 +477,7 @@ func TestLinearizable(t *testing.T) {
 	check[api.Job](t)(s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
 	for _, route := range s.Routes() {
 		method, path, _ := strings.Cut(route, " ")
-		if method != "GET" || !strings.HasPrefix(path, "/v1/") || path == api.PathHealth || path == api.PathVersion {
+		if method != "GET" || !strings.HasPrefix(path, "/v1/") || path == api.PathHealth || path == api.PathVersion || path == api.PathWatch {
 			continue
 		}
 		switch {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -23,6 +24,7 @@ import (
 type memoryManager struct {
 	mu      sync.Mutex
 	view    *management.View
+	feed    *management.Feed
 	changed chan struct{} // closed when view or logs change
 	inputs  map[string]management.Inputs
 	logs    map[string][]byte // job/stream
@@ -53,6 +55,7 @@ func newMemory() *memoryManager {
 			},
 			Connections: map[string]configuration.Connection{"a-1": {User: "admin", Port: 2222}},
 		},
+		feed:    management.NewFeed(10, 10, 10_000, 10_000_000),
 		changed: make(chan struct{}), inputs: map[string]management.Inputs{}, logs: map[string][]byte{},
 	}
 }
@@ -66,9 +69,48 @@ func (m *memoryManager) change(f func(v *management.View)) int64 {
 	v.Settings, v.Connections = maps.Clone(v.Settings), maps.Clone(v.Connections)
 	v.Revision++
 	f(&v)
+	m.feed.Publish(v.Revision, changesOf(m.view, &v))
 	m.view = &v
 	m.wake()
 	return v.Revision
+}
+
+// changesOf is what the newer view shows differently.
+func changesOf(old, v *management.View) []management.Change {
+	var out []management.Change
+	add := func(kind management.ChangeKind, name string, was, now any, c management.Change) {
+		if !reflect.DeepEqual(was, now) {
+			c.Revision, c.Kind, c.Name, c.Size = v.Revision, kind, name, 1000
+			out = append(out, c)
+		}
+	}
+	nodes := map[string][2]*inventory.Node{}
+	for i, list := range [][]*inventory.Node{old.Nodes, v.Nodes} {
+		for _, n := range list {
+			pair := nodes[n.Name]
+			pair[i] = n
+			nodes[n.Name] = pair
+		}
+	}
+	for name, pair := range nodes {
+		was, now := old.Connection(name), v.Connection(name)
+		add(management.ChangeNodes, name, []any{pair[0], was}, []any{pair[1], now}, management.Change{Was: pair[0], Node: pair[1], Connection: now})
+	}
+	for _, j := range v.Jobs {
+		was, _ := old.Job(j.ID)
+		add(management.ChangeJobs, j.ID, was, j, management.Change{Job: &j})
+	}
+	for scope, vars := range v.Settings {
+		add(management.ChangeVars, string(scope), old.Vars(scope), vars, management.Change{Vars: vars})
+	}
+	return out
+}
+
+func (m *memoryManager) Changes(revision int64, limit int) (management.Changes, error) {
+	m.mu.Lock()
+	feed := m.feed
+	m.mu.Unlock()
+	return feed.Since(revision, limit)
 }
 
 func (m *memoryManager) wake() {

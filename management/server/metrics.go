@@ -18,16 +18,20 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 	streams  prometheus.Gauge
+	watches  prometheus.Gauge
+	dropped  prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	inFlight, streams := table.NewGauge("clusterm_http_requests_in_flight"), table.NewGauge("clusterm_http_streams")
+	watches, dropped := table.NewGauge("clusterm_http_watches"), table.NewCounter("clusterm_http_watches_dropped_total")
 	m := &metrics{
 		requests: table.NewCounter("clusterm_http_requests_total"), seconds: table.NewHistogram("clusterm_http_request_duration_seconds"),
 		inFlight: inFlight.WithLabelValues(), streams: streams.WithLabelValues(),
+		watches: watches.WithLabelValues(), dropped: dropped.WithLabelValues(),
 	}
 	if r != nil {
-		r.MustRegister(m.requests, m.seconds, inFlight, streams)
+		r.MustRegister(m.requests, m.seconds, inFlight, streams, watches, dropped)
 	}
 	return m
 }

@@ -58,6 +58,9 @@ type Reader interface {
 	Merger(v *management.View) management.Merger
 	// Inputs are what a job was accepted with.
 	Inputs(ctx context.Context, job string) (management.Inputs, error)
+	// Changes are what changed after the revision, about limit at most and whole
+	// revisions; KindExpired where that is no longer kept. It does not block.
+	Changes(revision int64, limit int) (management.Changes, error)
 }
 
 // Operator does what an operator, or an observer, asks for.
@@ -113,6 +116,11 @@ type Options struct {
 	// Stall bounds one write to a client; one that does not read for so long
 	// is dropped. 0: 30 s.
 	Stall time.Duration
+	// Heartbeat is after how long without a change a watch is told that there
+	// was none. 0: 10 s.
+	Heartbeat time.Duration
+	// Watches is how many watches there may be at once. 0: 256.
+	Watches int
 }
 
 // Server serves the API. It is an http.Handler for tests; Serve serves it on
@@ -126,6 +134,7 @@ type Server struct {
 	bodyLimit atomic.Int64
 	nodes     encoded[nodeEncoder]
 	infos     encoded[infoEncoder]
+	watches   atomic.Int64 // that are open
 
 	base     context.Context // ends when requests must not go on
 	stop     context.CancelFunc
@@ -137,6 +146,12 @@ type Server struct {
 func New(o Options) *Server {
 	if o.Stall == 0 {
 		o.Stall = 30 * time.Second
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = 10 * time.Second
+	}
+	if o.Watches == 0 {
+		o.Watches = 256
 	}
 	if o.Logger == nil {
 		silent := logrus.New()

@@ -53,6 +53,7 @@ func (s *Server) v1() []route {
 		{method: http.MethodGet, path: api.PathConfig, serve: s.getConfig},
 		{method: http.MethodPatch, path: api.PathConfig, serve: s.patchConfig},
 		{method: http.MethodGet, path: api.PathInstances, serve: s.getInstances},
+		{method: http.MethodGet, path: api.PathWatch, serve: s.getWatch, query: []string{"kinds", "name", "group", "selector", "since"}, lasts: true},
 		{method: http.MethodGet, path: api.PathHealth, serve: s.getHealth, asIs: true},
 		{method: http.MethodGet, path: api.PathVersion, serve: s.getVersion, asIs: true},
 	}
@@ -179,24 +180,7 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	checkGroup := func(g string) error {
-		_, err := s.Manager.Groups().Get(g)
-		// A group that is no longer configured may still have nodes.
-		if err != nil && slices.ContainsFunc(v.Nodes, func(n *inventory.Node) bool { return n.Group == g }) {
-			return nil
-		}
-		return err
-	}
-	for _, g := range q["group"] {
-		if err := checkGroup(g); err != nil {
-			return err
-		}
-	}
-	text, err := single(q, "selector")
-	if err != nil {
-		return err
-	}
-	chosen, err := selector.Parse(text, checkGroup)
+	text, chosen, err := s.selected(v, q)
 	if err != nil {
 		return err
 	}
@@ -229,6 +213,30 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.writeNodes(w, v, page, head)
+}
+
+// selected reads the query parameters group and selector: the selector's text,
+// and what it means.
+func (s *Server) selected(v *management.View, q url.Values) (string, selector.Selector, error) {
+	checkGroup := func(g string) error {
+		_, err := s.Manager.Groups().Get(g)
+		// A group that is no longer configured may still have nodes.
+		if err != nil && slices.ContainsFunc(v.Nodes, func(n *inventory.Node) bool { return n.Group == g }) {
+			return nil
+		}
+		return err
+	}
+	for _, g := range q["group"] {
+		if err := checkGroup(g); err != nil {
+			return "", selector.Selector{}, err
+		}
+	}
+	text, err := single(q, "selector")
+	if err != nil {
+		return "", selector.Selector{}, err
+	}
+	chosen, err := selector.Parse(text, checkGroup)
+	return text, chosen, err
 }
 
 // oneOf tells whether there is nothing to choose from, or the value is in it.

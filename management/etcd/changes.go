@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"reflect"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+)
+
+// The bounds of what is kept for those who watch. At 100 transitions per second
+// it is a good minute, which is more than a broken connection takes.
+const (
+	feedCount = 16 << 10
+	feedBytes = 16 << 20
+)
+
+// subject is something that a change is about.
+type subject struct {
+	kind management.ChangeKind
+	name string
+}
+
+// pending is what changes in the revision that is being applied. Only when all
+// of the revision is applied is it known what a node counts as.
+type pending struct {
+	revision int64
+	order    []subject
+	was      map[subject]*inventory.Node // what a node counted as before; nil: it was not there
+	size     map[subject]int             // bytes, about
+	told     []management.Change         // of revisions that are complete
+	off      bool                        // everything is being read anew, in any order
+}
+
+// note says that something is about to change, by a record of so many bytes.
+func (v *view) note(kind management.ChangeKind, name string, size int) {
+	if v.pending.off {
+		return
+	}
+	s := subject{kind, name}
+	if _, noted := v.pending.size[s]; !noted {
+		if v.pending.size == nil {
+			v.pending.was, v.pending.size = map[subject]*inventory.Node{}, map[subject]int{}
+		}
+		v.pending.order = append(v.pending.order, s)
+		if kind == management.ChangeNodes {
+			v.pending.was[s], _ = v.shown(name)
+		}
+	}
+	v.pending.size[s] += size
+}
+
+// begin begins to apply a change of the revision.
+func (v *view) begin(revision int64) {
+	if revision != v.pending.revision {
+		v.settle()
+		v.pending.revision = revision
+	}
+}
+
+// settle ends a revision: what was noted has changed to what the view shows now.
+func (v *view) settle() {
+	p := &v.pending
+	const own = 512 // of a record, beside what is stored
+	for _, s := range p.order {
+		c := management.Change{Revision: p.revision, Kind: s.kind, Name: s.name, Size: own + p.size[s]}
+		switch s.kind {
+		case management.ChangeNodes:
+			c.Was = p.was[s]
+			if c.Node, _ = v.shown(s.name); c.Node == nil && c.Was == nil {
+				continue // a connection that was set for no node
+			}
+			if conn, ok := v.conns.m[s.name]; ok && c.Node != nil {
+				c.Connection = &conn
+			}
+		case management.ChangeJobs:
+			if j, ok := v.jobs[s.name]; ok {
+				c.Job = &j
+			}
+		case management.ChangeVars:
+			c.Vars = v.settings.m[management.Scope(s.name)]
+		}
+		p.told = append(p.told, c)
+	}
+	p.order = p.order[:0]
+	clear(p.was)
+	clear(p.size)
+}
+
+// tell publishes what has settled.
+func (v *view) tell() {
+	v.settle()
+	if v.feed != nil {
+		v.feed.Publish(v.revision, v.pending.told)
+	}
+	v.pending.told = nil
+}
+
+// contents is what the view shows of that which can be watched.
+type contents struct {
+	nodes    map[string]*inventory.Node
+	conns    map[string]configuration.Connection
+	jobs     map[string]management.Job
+	settings map[management.Scope]configuration.Vars
+	overlay  map[string]any
+}
+
+func (v *view) contents() contents {
+	c := contents{nodes: make(map[string]*inventory.Node, len(v.nodes)), conns: v.conns.give(), jobs: v.jobs, settings: v.settings.give(), overlay: v.overlay}
+	for name := range v.nodes {
+		c.nodes[name], _ = v.shown(name)
+	}
+	return c
+}
+
+// compare notes, when everything has been read anew, how that differs from what was
+// known: to those who watch it is one change.
+func (v *view) compare(old contents, revision int64) {
+	v.pending = pending{revision: revision}
+	if v.feed == nil {
+		// So who was here before a restart goes on, unless it has missed something.
+		floor := v.written
+		if floor == 0 { // written by a version that did not say
+			floor = revision
+		}
+		v.feed = management.NewFeed(floor, revision, feedCount, feedBytes)
+		return
+	}
+	now := v.contents()
+	note := func(kind management.ChangeKind, name string) { v.note(kind, name, 0) }
+	each(old.nodes, now.nodes, func(name string) {
+		if !reflect.DeepEqual(old.nodes[name], now.nodes[name]) || !reflect.DeepEqual(old.conns[name], now.conns[name]) {
+			note(management.ChangeNodes, name)
+			v.pending.was[subject{management.ChangeNodes, name}] = old.nodes[name]
+		}
+	})
+	each(old.jobs, now.jobs, func(id string) {
+		if old.jobs[id].Revision != now.jobs[id].Revision {
+			note(management.ChangeJobs, id)
+		}
+	})
+	each(old.settings, now.settings, func(s management.Scope) {
+		if !reflect.DeepEqual(old.settings[s], now.settings[s]) {
+			note(management.ChangeVars, string(s))
+		}
+	})
+	if !reflect.DeepEqual(old.overlay, now.overlay) {
+		note(management.ChangeConfig, "")
+	}
+}
+
+// each calls f with every key of both maps, once.
+func each[K comparable, V any](a, b map[K]V, f func(K)) {
+	for k := range a {
+		f(k)
+	}
+	for k := range b {
+		if _, done := a[k]; !done {
+			f(k)
+		}
+	}
+}
+
+// Changes are what the views after that revision show differently.
+func (s *Store) Changes(revision int64, limit int) (management.Changes, error) {
+	return s.view.feed.Since(revision, limit)
+}

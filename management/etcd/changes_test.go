@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+)
+
+// copied is what somebody has who saw a view and every change after it.
+type copied struct {
+	revision int64
+	nodes    map[string]inventory.Node
+	conns    map[string]configuration.Connection
+	jobs     map[string]management.Job
+	settings map[management.Scope]configuration.Vars
+}
+
+func copyOf(v *management.View) *copied {
+	c := &copied{v.Revision, map[string]inventory.Node{}, map[string]configuration.Connection{}, map[string]management.Job{}, map[management.Scope]configuration.Vars{}}
+	for _, n := range v.Nodes {
+		c.nodes[n.Name] = *n
+		if conn, ok := v.Connections[n.Name]; ok {
+			c.conns[n.Name] = conn
+		}
+	}
+	for _, j := range v.Jobs {
+		c.jobs[j.ID] = j
+	}
+	for scope, vars := range v.Settings {
+		c.settings[scope] = vars
+	}
+	return c
+}
+
+// follow takes in what has changed since, and returns how many changes that were.
+func (c *copied) follow(t *testing.T, f *management.Feed) int {
+	t.Helper()
+	count := 0
+	for {
+		changes, err := f.Since(c.revision, 3)
+		must(t, err)
+		for _, ch := range changes.List {
+			c.take(t, ch)
+		}
+		count += len(changes.List)
+		c.revision = changes.Revision
+		if !changes.More {
+			return count
+		}
+	}
+}
+
+func (c *copied) take(t *testing.T, ch management.Change) {
+	t.Helper()
+	switch ch.Kind {
+	case management.ChangeNodes:
+		was, ok := c.nodes[ch.Name]
+		if ok != (ch.Was != nil) || ok && !reflect.DeepEqual(was, *ch.Was) {
+			t.Fatalf("revision %d: %s was %+v, and is told to have been %+v", ch.Revision, ch.Name, was, ch.Was)
+		}
+		delete(c.nodes, ch.Name)
+		delete(c.conns, ch.Name)
+		if ch.Node != nil {
+			c.nodes[ch.Name] = *ch.Node
+			if ch.Connection != nil {
+				c.conns[ch.Name] = *ch.Connection
+			}
+		}
+	case management.ChangeJobs:
+		delete(c.jobs, ch.Name)
+		if ch.Job != nil {
+			c.jobs[ch.Name] = *ch.Job
+		}
+	case management.ChangeVars:
+		delete(c.settings, management.Scope(ch.Name))
+		if ch.Vars != nil {
+			c.settings[management.Scope(ch.Name)] = ch.Vars
+		}
+	}
+}
+
+func (c *copied) same(t *testing.T, v *management.View) {
+	t.Helper()
+	want := copyOf(v)
+	want.revision = c.revision
+	if !reflect.DeepEqual(c, want) {
+		t.Fatalf("at revision %d the changes make\n%+v\nand the view has\n%+v", v.Revision, c, want)
+	}
+}
+
+// disturb does something to the store at random, and returns what; "" where
+// there was nothing to do it to.
+func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
+	t.Helper()
+	ctx := within(t, 20*time.Second)
+	v := s.View()
+	var free []string
+	for _, n := range v.Nodes {
+		if n.Job == "" && r.IntN(3) == 0 {
+			free = append(free, n.Name)
+		}
+	}
+	newest := func(status management.JobStatus) (management.Job, bool) {
+		for _, j := range slices.Backward(v.Jobs) {
+			if j.Status == status {
+				return j, true
+			}
+		}
+		return management.Job{}, false
+	}
+	switch r.IntN(12) {
+	case 0, 1:
+		touch(t, s, v.Nodes[r.IntN(len(v.Nodes))].Name)
+		return "touch"
+	case 2:
+		reach(t, s, v.Nodes[r.IntN(len(v.Nodes))].Name, configuration.Connection{User: fmt.Sprint(i)})
+		return "reach"
+	case 3:
+		var vars configuration.Vars // removes them
+		if r.IntN(2) == 0 {
+			vars = configuration.Vars{"i": fmt.Sprint(i)}
+		}
+		_, err := s.PutVars(ctx, 0, management.ScopeNode(v.Nodes[0].Name), vars)
+		must(t, err)
+		return "vars"
+	case 4:
+		if len(free) > 0 {
+			accepted(t, s, free)
+			return "accept"
+		}
+	case 5: // a reservation that is not committed to
+		if j, ok := newest(management.Queued); ok {
+			_, writes := heldFree(t, v, j)
+			abandoned(t, s, writes)
+			return "abandon"
+		}
+	case 6, 7: // one that is, in the same revision or in an earlier one
+		if j, ok := newest(management.Queued); ok {
+			running, writes := heldFree(t, v, j)
+			_, err := s.Claim(ctx, v.Ground, running, writes)
+			must(t, err)
+			return "claim"
+		}
+	case 8:
+		if j, ok := newest(management.Running); ok {
+			j.Targets = slices.DeleteFunc(slices.Clone(j.Targets), func(target management.Target) bool {
+				_, err := v.Node(target.Name)
+				return err != nil
+			})
+			over, writes := released(t, v, j)
+			for i := range writes {
+				writes[i].Node.Status = inventory.Unallocated
+			}
+			_, err := s.Finish(ctx, over, writes)
+			must(t, err)
+			return "finish"
+		} else if j, ok := newest(management.Queued); ok {
+			j.Status, j.Ended = management.Cancelled, noon
+			_, err := s.Finish(ctx, j, nil)
+			must(t, err)
+			return "cancel"
+		}
+	case 9:
+		if len(free) > 0 && len(v.Nodes) > 6 {
+			n, err := v.Node(free[0])
+			must(t, err)
+			_, err = s.Forget(ctx, v.Ground, []management.NodeWrite{{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}})
+			must(t, err)
+			return "forget"
+		}
+	case 10:
+		if j, ok := newest(management.Complete); ok {
+			must(t, s.DropJobs(ctx, []string{j.ID}))
+			return "drop"
+		}
+	case 11: // as of a claim of several transactions: its last one
+		if j, ok := newest(management.Queued); ok && len(s.view.reserved[j.ID]) > 0 {
+			j.Status, j.Started = management.Running, noon
+			_, err := s.PutJob(ctx, j)
+			must(t, err)
+			return "commit"
+		}
+	}
+	return ""
+}
+
+// heldFree is held for those of the job's nodes that are there and free.
+func heldFree(t *testing.T, v *management.View, j management.Job) (management.Job, []management.NodeWrite) {
+	t.Helper()
+	j.Targets = slices.DeleteFunc(slices.Clone(j.Targets), func(target management.Target) bool {
+		n, err := v.Node(target.Name)
+		return err != nil || n.Status != inventory.Unallocated
+	})
+	return held(t, v, j)
+}
+
+// TestChangesMakeTheView: a view and the changes after it make the next view,
+// whatever happens: reservations that nobody has committed to count in neither.
+func TestChangesMakeTheView(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	r := rand.New(rand.NewPCG(7, 8))
+	seen(t, s, 12)
+	c, did := copyOf(s.View()), map[string]int{}
+	for i := range 300 {
+		did[disturb(t, s, r, i)]++
+		c.follow(t, s.view.feed)
+		c.same(t, s.View())
+	}
+	for _, what := range []string{"touch", "reach", "vars", "accept", "abandon", "commit", "claim", "finish", "cancel", "forget", "drop"} {
+		if did[what] == 0 {
+			t.Errorf("%s was never done", what)
+		}
+	}
+	// Who was there before a restart goes on, unless something was missed.
+	again := open(t, s.client)
+	if n := c.follow(t, again.view.feed); n != 0 {
+		t.Errorf("%d changes by a restart", n)
+	}
+	touch(t, s, s.View().Nodes[0].Name)
+	late := open(t, s.client)
+	if _, err := late.Changes(c.revision, 10); inventory.KindOf(err) != inventory.KindExpired {
+		t.Errorf("what came before a restart: %v", err)
+	}
+}
+
+// TestReadAnew: where the watch on the store was cut off, all that was missed is
+// one change, and no more than it is.
+func TestReadAnew(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	r := rand.New(rand.NewPCG(9, 10))
+	seen(t, s, 12)
+	cut := &Store{client: s.client}
+	cut.view.client, cut.view.log, cut.view.changed = s.client, silent(), make(chan struct{})
+	read := func() {
+		t.Helper()
+		_, err := cut.view.load(within(t, 20*time.Second))
+		must(t, err)
+	}
+	read()
+	c := copyOf(cut.View())
+	for i := range 20 {
+		for k := range 10 {
+			disturb(t, s, r, 10*i+k)
+		}
+		read()
+		c.follow(t, cut.view.feed)
+		c.same(t, cut.View())
+	}
+	read()
+	if n := c.follow(t, cut.view.feed); n != 0 {
+		t.Errorf("%d changes where there was none", n)
+	}
+}

@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/server"
+)
+
+// wire is a watch as it is on the wire.
+type wire struct {
+	t *testing.T
+	*http.Response
+	lines *bufio.Scanner
+}
+
+func (s *site) watch(t *testing.T, query string, header ...string) *wire {
+	t.Helper()
+	req, err := http.NewRequestWithContext(soon(t), http.MethodGet, s.url+api.PathWatch+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	w := &wire{t: t, Response: res, lines: bufio.NewScanner(res.Body)}
+	w.lines.Buffer(nil, 1<<20)
+	return w
+}
+
+// next is the next event, as "ID EVENT KIND NAME REVISION"; "end" when there
+// will be no more.
+func (w *wire) next() string {
+	w.t.Helper()
+	id, event := "-", ""
+	for w.lines.Scan() {
+		field, value, _ := strings.Cut(w.lines.Text(), ": ")
+		switch field {
+		case "id":
+			id = value
+		case "event":
+			event = value
+		case "data":
+			var c api.Change
+			if err := json.Unmarshal([]byte(value), &c); err != nil {
+				if !w.lines.Scan() {
+					return "broken"
+				}
+				w.t.Fatalf("%.200s: %v", value, err)
+			}
+			equal(w.t, "type", string(c.Type), event)
+			out := fmt.Sprintf("%s %s %s %s %d", id, event, c.Kind, c.Name, c.Revision)
+			if c.Stale {
+				out += " stale"
+			}
+			return strings.Join(strings.Fields(out), " ")
+		}
+	}
+	if w.lines.Err() != nil {
+		return "broken"
+	}
+	return "end"
+}
+
+func (w *wire) wants(want ...string) {
+	w.t.Helper()
+	for _, event := range want {
+		if got := w.next(); got != event {
+			w.t.Fatalf("got %q, want %q", got, event)
+		}
+	}
+}
+
+// put changes nodes in one revision.
+func (m *memoryManager) put(nodes ...inventory.Node) int64 {
+	return m.change(func(v *management.View) {
+		for _, n := range nodes {
+			n.Revision = v.Revision
+			v.Nodes = slices.DeleteFunc(v.Nodes, func(old *inventory.Node) bool { return old.Name == n.Name })
+			v.Nodes = append(v.Nodes, &n)
+		}
+		slices.SortFunc(v.Nodes, func(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) })
+	})
+}
+
+func grouped(label, group string) inventory.Node {
+	n := *node(label)
+	n.Group = group
+	return n
+}
+
+func TestWatchBeginsWithWhatThereIs(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w := s.watch(t, "")
+	equal(t, "content type", w.Header.Get("Content-Type"), api.TypeEventStream)
+	w.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "- put vars global 10", "- put config 10", "10 sync 10")
+	s.manager.put(grouped("a", "x"))
+	w.wants("11 put nodes a-1 11")
+	_, err := s.manager.Forget(t.Context(), []string{"a-1"}, true, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wants("12 delete nodes a-1 12")
+}
+
+// TestWatchResumes: only the last event of a revision can be resumed after, and
+// what has left the selection is told as gone.
+func TestWatchResumes(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.manager.put(grouped("a", "service-master"), grouped("bb", "service-worker"), grouped("dddd", "service-worker")) // 11
+	s.manager.put(grouped("bb", "service-master"))                                                                    // 12
+	s.manager.change(func(v *management.View) { v.Settings["global"] = configuration.Vars{"x": "y"} })                // 13
+	s.manager.put(grouped("bb", ""))                                                                                  // 14
+
+	all := s.watch(t, "?kinds=nodes,vars&since=10")
+	var got []string
+	for range 3 {
+		got = append(got, all.next())
+	}
+	ids := 0
+	for i, e := range got {
+		if strings.HasPrefix(e, "11 ") {
+			ids++
+			equal(t, "the event with the id", i, 2)
+		}
+	}
+	equal(t, "events of revision 11 with an id", ids, 1)
+	all.wants("12 put nodes bb-1 12", "13 put vars global 13", "14 put nodes bb-1 14", "14 sync 14")
+
+	masters := s.watch(t, "?group=service-master&since=11")
+	masters.wants("12 put nodes bb-1 12", "14 delete nodes bb-1 14", "14 sync 14")
+	s.watch(t, "?selector=group+in+(service-master),name!%3Da-1&since=11").
+		wants("12 put nodes bb-1 12", "14 delete nodes bb-1 14", "14 sync 14")
+	named := s.watch(t, "?name=dddd-1&name=zz-1&since=11")
+	named.wants("14 sync 14")
+	s.manager.put(*node("zz"), *node("a"))
+	named.wants("15 put nodes zz-1 15")
+	masters.wants("15 delete nodes a-1 15")
+
+	s.watch(t, "?since=10&kinds=jobs", api.HeaderLastEventID, "14").wants("15 sync 15")
+}
+
+func TestWatchHeartbeat(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(o *server.Options) { o.Heartbeat = 10 * time.Millisecond })
+	w := s.watch(t, "?kinds=jobs")
+	w.wants("10 sync 10", "10 progress 10")
+	s.manager.put(grouped("a", "x")) // not chosen, but so far the watch has come
+	for i := 0; ; i++ {
+		if got := w.next(); got == "11 progress 11" {
+			break
+		} else if got != "10 progress 10" || i > 1000 {
+			t.Fatal(got)
+		}
+	}
+	s.manager.feed.SetStale(true)
+	for i := 0; ; i++ {
+		if got := w.next(); got == "11 progress 11 stale" {
+			break
+		} else if got != "11 progress 11" || i > 1000 {
+			t.Fatal(got)
+		}
+	}
+}
+
+func TestWatchRefuses(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.manager.feed = management.NewFeed(10, 10, 1, 1000)
+	s.manager.put(*node("a"))
+	for i := range 3 {
+		s.manager.put(grouped("a", fmt.Sprint(i)))
+	}
+	for _, row := range []struct {
+		query, header string
+		status        int
+		says          string
+	}{
+		{"?kinds=pods", "", 400, "the kinds are nodes, jobs, vars, config"},
+		{"?kinds=", "", 400, "the kinds are"},
+		{"?kinds=jobs&name=a-1", "", 400, "watch only the kind nodes"},
+		{"?group=nosuch", "", 404, "nosuch"},
+		{"?since=-1", "", 400, "whole number"},
+		{"?since=x", "", 400, "whole number"},
+		{"?kinds=vars&selector=group", "", 400, "watch only the kind nodes"},
+		{"?selector=status%3DNosuch", "", 400, "the statuses are"},
+		{"?sinc=1", "", 400, "kinds, name, group, selector, since"},
+		{"", "x", 400, "Last-Event-ID"},
+		{"?since=11", "", 410, "leave the revision out"},
+		{"?since=99", "11", 410, "urn:clusterm:problem:expired"},
+	} {
+		var header []string
+		if row.header != "" {
+			header = []string{api.HeaderLastEventID, row.header}
+		}
+		w := s.watch(t, row.query, header...)
+		body, err := io.ReadAll(w.Body)
+		if err != nil || w.StatusCode != row.status || !strings.Contains(string(body), row.says) || w.Header.Get("Content-Type") != api.TypeProblem {
+			t.Errorf("%s %s: %d %s %v", row.query, row.header, w.StatusCode, body, err)
+		}
+	}
+	req, err := http.NewRequestWithContext(soon(t), http.MethodHead, s.url+api.PathWatch, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	equal(t, "HEAD", res.StatusCode, 200)
+}
+
+func TestWatchesHaveACap(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(o *server.Options) { o.Watches = 2 })
+	one, two := s.watch(t, "?kinds=jobs"), s.watch(t, "?kinds=jobs")
+	one.wants("10 sync 10")
+	two.wants("10 sync 10")
+	w := s.watch(t, "?kinds=jobs")
+	equal(t, "one too many", w.StatusCode, 503)
+	equal(t, "retry after", w.Header.Get("Retry-After"), "1")
+	_ = two.Body.Close()
+	for w = s.watch(t, "?kinds=jobs"); w.StatusCode == 503; w = s.watch(t, "?kinds=jobs") {
+		_ = w.Body.Close()
+	}
+	w.wants("10 sync 10")
+}
+
+// big is a node with a record of some size.
+func big(i int) inventory.Node {
+	n := *node("a")
+	n.LastError = fmt.Sprint(i, strings.Repeat("x", 8<<10))
+	return n
+}
+
+// TestSlowReaderIsDropped: who reads too slowly is told, has missed nothing
+// before that, and has held up nobody.
+func TestSlowReaderIsDropped(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.manager.feed = management.NewFeed(10, 10, 20, 1<<20)
+	slow, quick := s.watch(t, "?kinds=nodes"), s.watch(t, "?kinds=nodes")
+	quick.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
+	const changes = 2000 // 16 MB: more than fits into the connection
+	for i := range changes {
+		rev := s.manager.put(big(i))
+		quick.wants(fmt.Sprintf("%d put nodes a-1 %d", rev, rev))
+	}
+	slow.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
+	revision := 10
+	for revision < 10+changes {
+		got := slow.next()
+		if want := fmt.Sprintf("%d put nodes a-1 %d", revision+1, revision+1); got == want {
+			revision++
+			continue
+		}
+		equal(t, "after revision", got, fmt.Sprintf("- dropped %d", revision))
+		equal(t, "after that", slow.next(), "end")
+		return
+	}
+	t.Error("it was never dropped")
+}
+
+// TestStalledReaderIsCutOff: a connection that takes nothing does not last.
+func TestStalledReaderIsCutOff(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(o *server.Options) { o.Stall = 50 * time.Millisecond })
+	w := s.watch(t, "?kinds=nodes")
+	for i := range 2000 {
+		s.manager.put(big(i))
+	}
+	s.gauge(t, "clusterm_http_watches", 0) // while it is not read
+	s.gauge(t, "clusterm_http_watches_dropped_total", 1)
+	for got := w.next(); got != "broken"; got = w.next() {
+		if got == "end" {
+			t.Fatal("a part looks like the whole")
+		}
+	}
+}
+
+// gauge waits until a metric has the value.
+func (s *site) gauge(t *testing.T, name string, want float64) {
+	t.Helper()
+	ctx := soon(t)
+	for {
+		families, err := s.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := -1.0
+		for _, f := range families {
+			if f.GetName() == name {
+				got = f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
+			}
+		}
+		if got == want {
+			return
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("%s is %v, want %v", name, got, want)
+		}
+	}
+}
+
+// TestShutdownEndsWatches: at once, also that of a client that does not read.
+func TestShutdownEndsWatches(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w, stalled := s.watch(t, "?kinds=nodes"), s.watch(t, "?kinds=nodes")
+	w.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
+	for i := range 2000 {
+		rev := s.manager.put(big(i))
+		w.wants(fmt.Sprintf("%d put nodes a-1 %d", rev, rev))
+	}
+	began := time.Now()
+	if err := s.Shutdown(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 15*time.Second { // Stall is 30 s
+		t.Errorf("it took %s", took)
+	}
+	equal(t, "a watch", w.next(), "end")
+	for got := stalled.next(); got != "broken" && got != "end"; got = stalled.next() {
+	}
+}
+
+// breaker passes connections on to a socket, and breaks each after some bytes.
+type breaker struct {
+	net.Listener
+	mu      sync.Mutex
+	rand    *rand.Rand
+	cuts    int
+	healthy bool
+}
+
+func breakUp(t *testing.T, socket string) *breaker {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &breaker{Listener: l, rand: rand.New(rand.NewPCG(3, 4))}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { b.pass(c, socket) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		wg.Wait()
+	})
+	return b
+}
+
+func (b *breaker) pass(c net.Conn, socket string) {
+	defer func() { _ = c.Close() }()
+	to, err := net.Dial("unix", socket)
+	if err != nil {
+		return
+	}
+	defer func() { _ = to.Close() }()
+	b.mu.Lock()
+	limit := int64(200 + b.rand.IntN(8000))
+	if b.healthy {
+		limit = 1 << 40
+	}
+	b.mu.Unlock()
+	go func() {
+		_, _ = io.Copy(to, c)
+		_ = to.Close()
+	}()
+	if n, _ := io.CopyN(c, to, limit); n == limit {
+		b.mu.Lock()
+		b.cuts++
+		b.mu.Unlock()
+	}
+}
+
+// replica is what a client makes of a watch.
+type replica map[string]string
+
+func (r replica) take(c api.Change) {
+	key := string(c.Kind) + "/" + c.Name
+	switch c.Type {
+	case api.ChangePut:
+		r[key] = string(c.Object)
+	case api.ChangeDelete:
+		delete(r, key)
+	}
+}
+
+// TestWatchThroughDisconnects: a client that follows a watch whose connection
+// breaks at any byte, and whose manager forgets what has changed from time to
+// time, ends with exactly what a read shows.
+func TestWatchThroughDisconnects(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	b := breakUp(t, s.socket)
+	c := s.client(t, func(o *client.Options) {
+		o.Socket, o.URL = "", "http://"+b.Addr().String()
+		o.Patience = 20 * time.Second
+	})
+	ctx, cancel := context.WithCancel(soon(t))
+	defer cancel()
+	r, last, lost := replica{}, int64(0), 0
+	told := make(chan int64, 1)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		for change, err := range c.Watch(ctx, client.WatchOptions{
+			Kinds: []api.WatchKind{api.WatchNodes, api.WatchVars}, Lost: func(error) { lost++ },
+		}) {
+			if err != nil {
+				if ctx.Err() == nil {
+					t.Error(err)
+				}
+				return
+			}
+			r.take(change)
+			if change.Type == api.ChangeSync || change.Type == api.ChangePut || change.Type == api.ChangeDelete {
+				last = max(last, change.Revision)
+				select {
+				case <-told:
+				default:
+				}
+				told <- last
+			}
+		}
+	})
+	random := rand.New(rand.NewPCG(5, 6))
+	var revision int64
+	for i := range 300 {
+		switch n := random.IntN(20); {
+		case n == 0: // as after a restart
+			s.manager.mu.Lock()
+			old := s.manager.feed
+			s.manager.feed = management.NewFeed(s.manager.view.Revision, s.manager.view.Revision, 100, 1<<20)
+			s.manager.mu.Unlock()
+			old.SetStale(true) // wakes who waits
+			revision, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "")
+		case n < 4:
+			revision, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "")
+		case n < 6:
+			revision, _, _ = s.manager.SetVars(ctx, "global", configuration.Vars{"i": int64(i)}, "")
+		default:
+			var nodes []inventory.Node
+			for range 1 + random.IntN(3) {
+				nodes = append(nodes, grouped(strings.Repeat("a", 1+random.IntN(9)), fmt.Sprint(i)))
+			}
+			revision = s.manager.put(nodes...)
+		}
+		if i%10 == 0 { // now and then the watch is let to come close
+			select {
+			case <-told:
+			case <-ctx.Done():
+				t.Fatal("nothing is told")
+			}
+		}
+	}
+	b.mu.Lock()
+	b.healthy = true
+	b.mu.Unlock()
+	revision = s.manager.put(grouped("end", "end"))
+	for got := int64(0); got < revision; {
+		select {
+		case got = <-told:
+		case <-ctx.Done():
+			t.Fatalf("the end, revision %d, was not told; %d was", revision, got)
+		}
+	}
+	cancel()
+	wg.Wait()
+
+	want := replica{}
+	direct := s.client(t)
+	for _, n := range check[api.List[api.Node]](t)(direct.Nodes(soon(t), client.NodeFilter{})).Items {
+		data := check[[]byte](t)(json.Marshal(n))
+		want["nodes/"+n.Name] = string(data)
+	}
+	data := check[[]byte](t)(json.Marshal(check[api.Vars](t)(direct.Vars(soon(t), client.ScopeGlobal))))
+	want["vars/global"] = string(data)
+	if !reflect.DeepEqual(r, want) {
+		t.Errorf("the watch has\n%v\nand the manager\n%v", r, want)
+	}
+	if b.cuts < 5 || lost < 5 {
+		t.Errorf("only %d connections were cut, and %d times it was told", b.cuts, lost)
+	}
+}
