@@ -46,6 +46,9 @@ func Run(ctx context.Context, args []string, o Options) int {
 		o.Stderr = os.Stderr
 	}
 	a := &app{Options: o, outTTY: isTerminal(o.Stdout), errTTY: isTerminal(o.Stderr)}
+	if len(args) > 1 && args[1] == completeWord {
+		return a.complete(ctx, args[2:])
+	}
 	err := a.root().Run(ctx, args)
 	if err != nil && !a.began {
 		// What fails before a command begins is the library's word on the command line.
@@ -81,12 +84,6 @@ func (a *app) root() *cli.Command {
 		ErrWriter:       a.Stderr,
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
 
-		EnableShellCompletion: true,
-		ConfigureShellCompletionCommand: func(c *cli.Command) {
-			c.Hidden, c.Usage = false, "print a script that completes commands: bash, zsh, fish or pwsh"
-			c.Description = "For bash: source <(clusterctl completion bash)"
-			a.prepare(c, []string{"clusterctl"})
-		},
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "url", Aliases: []string{"u"}, Sources: cli.EnvVars("CLUSTERM_URL"),
 				Usage: "the manager's `URL`: http://HOST:PORT, HOST:PORT or unix:///PATH (default: the Unix socket " + api.DefaultSocket + ")"},
@@ -96,7 +93,7 @@ func (a *app) root() *cli.Command {
 			&cli.BoolFlag{Name: "version", Local: true, Usage: "print the version of clusterctl"},
 		},
 		Commands: []*cli.Command{
-			a.nodes(), a.discover(), a.job(), a.vars(), a.global(), a.config(), a.instance(), a.health(), a.version(), a.help(),
+			a.nodes(), a.discover(), a.job(), a.vars(), a.global(), a.config(), a.instance(), a.health(), a.version(), a.completion(), a.help(),
 		},
 	}
 	root.Metadata = map[string]any{metaExamples: []string{
@@ -215,6 +212,9 @@ func dashed(flag string) string {
 // metaExamples is the key of a command's Metadata under which its examples are.
 const metaExamples = "examples"
 
+// metaFormats is the key under which the values of its --output beside table are.
+const metaFormats = "formats"
+
 // leaf is a command that does something.
 type leaf struct {
 	name, usage string
@@ -244,7 +244,7 @@ func (a *app) leaf(l leaf) *cli.Command {
 	}
 	return &cli.Command{
 		Name: l.name, Aliases: l.aliases, Usage: l.usage, ArgsUsage: l.args, Description: l.about, Flags: l.flags,
-		Metadata: map[string]any{metaExamples: l.examples},
+		Metadata: map[string]any{metaExamples: l.examples, metaFormats: l.formats},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			c := &call{app: a, Command: cmd, args: cmd.Args().Slice(), format: cmd.String("output")}
 			a.began = true

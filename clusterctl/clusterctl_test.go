@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,13 +88,29 @@ func TestExamples(t *testing.T) {
 	})
 	for _, e := range examples {
 		want := ExitUnreachable
-		if strings.Contains(e, "--client") {
+		if strings.Contains(e, "--client") || strings.Contains(e, " completion ") {
 			want = ExitDone
 		}
+		line, _, _ := strings.Cut(e, " > ")
 		var out, errs bytes.Buffer
-		if code := Run(t.Context(), words(e), Options{Stdin: strings.NewReader("{}"), Stdout: &out, Stderr: &errs}); code != want {
+		if code := Run(t.Context(), words(line), Options{Stdin: strings.NewReader("{}"), Stdout: &out, Stderr: &errs}); code != want {
 			t.Errorf("%s: exit code %d\n%s", e, code, errs.String())
 		}
+	}
+}
+
+// Every command that takes arguments says how they are completed.
+func TestCompletions(t *testing.T) {
+	left := maps.Clone(completions)
+	leaves(tree(t), "", func(c *cli.Command, path string) {
+		path = strings.TrimSpace(path)
+		if _, ok := completions[path]; !ok && c.ArgsUsage != "" && !c.Hidden {
+			t.Errorf("%s takes %s, and nothing says how that is completed", path, c.ArgsUsage)
+		}
+		delete(left, path)
+	})
+	for path := range left {
+		t.Errorf("there is no command %q", path)
 	}
 }
 

@@ -203,6 +203,9 @@ func (d *fakeDaemon) handler() http.Handler {
 	handle("POST "+api.PathCancel, d.cancel)
 	handle("POST "+api.PathRetry, d.retry)
 	handle("GET "+api.PathExplain, d.explain)
+	handle("GET "+api.PathGroups, func(*http.Request, []byte) (any, error) {
+		return api.List[inventory.Group]{Items: inventory.DefaultGroups()}, nil
+	})
 	handle("GET "+api.PathExplainJob, d.explainJob)
 	for _, p := range []string{api.PathGlobalVars, api.PathGroupVars, api.PathNodeVars} {
 		handle("GET "+p, d.getVars)

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"daemon": cmdDaemon, "exits": cmdExits, "interrupt": cmdInterrupt, "terminal": cmdTerminal, "restart-during": cmdRestartDuring,
-			"asked": cmdAsked,
+			"asked": cmdAsked, "tab": cmdTab,
 		},
 	})
 }
@@ -342,6 +343,44 @@ func cmdAsked(ts *testscript.TestScript, _ bool, args []string) {
 	checkCode(ts, args[0], <-ended)
 	<-read
 	ts.Check(os.WriteFile(ts.MkAbs("tty"), []byte(shown.String()), 0o644))
+}
+
+// cmdTab is `tab SETUP TYPED PATTERN SHELL ARG…`: it runs a shell in a terminal,
+// lets it carry out the set-up, types what is to be typed, \t being the tab key,
+// and waits until the terminal shows the pattern.
+func cmdTab(ts *testscript.TestScript, _ bool, args []string) {
+	pattern := regexp.MustCompile(args[2])
+	master, slave, err := openTerminal()
+	if err != nil {
+		ts.Fatalf("no terminal: %v", err)
+	}
+	defer master.Close()
+	c := command(ts, args[3:])
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	ts.Check(c.Start())
+	_ = slave.Close()
+	shown := &watched{}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(shown, master)
+	}()
+	defer func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		<-read
+	}()
+	_, err = master.WriteString(args[0] + "; PS1='rea''dy> '\n") // as echoed, it is not the prompt
+	ts.Check(err)
+	if err := poll(func() bool { return strings.Contains(shown.String(), "ready> ") }); err != nil {
+		ts.Fatalf("the shell is not ready: %q", shown.String())
+	}
+	_, err = master.WriteString(strings.ReplaceAll(args[1], `\t`, "\t"))
+	ts.Check(err)
+	if err := poll(func() bool { return pattern.MatchString(shown.String()) }); err != nil {
+		ts.Fatalf("the terminal never showed %s:\n%q", args[2], shown.String())
+	}
 }
 
 func openTerminal() (master, slave *os.File, err error) {
