@@ -13,19 +13,21 @@ type Kind string
 
 // The kinds of error. What is none of these is KindInternal.
 const (
-	KindInvalid     Kind = "invalid"     // the request itself is wrong; repeating it changes nothing
-	KindNotFound    Kind = "not-found"   // something it names does not exist
-	KindRefused     Kind = "refused"     // a rule, a status or a state forbids it now
-	KindConflict    Kind = "conflict"    // somebody else changed the same thing first; read again, repeat
-	KindExpired     Kind = "expired"     // what it builds on is no longer kept; begin anew
-	KindTooLarge    Kind = "too-large"   // a body or a value is over its limit
-	KindUnavailable Kind = "unavailable" // the store or a peer does not answer; try again later
-	KindUnsupported Kind = "unsupported" // the method or the media type is not served here
-	KindInternal    Kind = "internal"    // a fault of ours; details are in the daemon's log
+	KindInvalid      Kind = "invalid"      // the request itself is wrong; repeating it changes nothing
+	KindNotFound     Kind = "not-found"    // something it names does not exist
+	KindRefused      Kind = "refused"      // a rule, a status or a state forbids it now
+	KindConflict     Kind = "conflict"     // somebody else changed the same thing first; read again, repeat
+	KindExpired      Kind = "expired"      // what it builds on is no longer kept; begin anew
+	KindPrecondition Kind = "precondition" // it said itself what it depends on, and that is not so; read again, decide anew
+	KindKeyReused    Kind = "key-reused"   // its key, which is to keep it from being done twice, has served for another one
+	KindTooLarge     Kind = "too-large"    // a body or a value is over its limit
+	KindUnavailable  Kind = "unavailable"  // the store or a peer does not answer; try again later
+	KindUnsupported  Kind = "unsupported"  // the method or the media type is not served here
+	KindInternal     Kind = "internal"     // a fault of ours; details are in the daemon's log
 )
 
 // Kinds lists every kind, in the order of the documentation.
-var Kinds = []Kind{KindInvalid, KindNotFound, KindRefused, KindConflict, KindExpired, KindTooLarge, KindUnavailable, KindUnsupported, KindInternal}
+var Kinds = []Kind{KindInvalid, KindNotFound, KindRefused, KindConflict, KindExpired, KindPrecondition, KindKeyReused, KindTooLarge, KindUnavailable, KindUnsupported, KindInternal}
 
 // Error is a refusal or a failure that says what, why and what to do.
 type Error struct {

@@ -40,7 +40,7 @@ func TestKinds(t *testing.T) {
 		}
 		seen[k] = true
 	}
-	if len(Kinds) != 9 {
+	if len(Kinds) != 11 {
 		t.Errorf("%d kinds", len(Kinds))
 	}
 }

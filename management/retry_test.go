@@ -21,7 +21,7 @@ func TestRetry(t *testing.T) {
 	ctx := t.Context()
 	set := func(value string) {
 		t.Helper()
-		_, _, err := b.SetVars(ctx, ScopeGlobal, configuration.Vars{"release": value}, "anna")
+		_, _, err := b.SetVars(ctx, ScopeGlobal, configuration.Vars{"release": value}, "anna", nil)
 		b.must(err)
 	}
 	set("one")
@@ -36,7 +36,7 @@ func TestRetry(t *testing.T) {
 	b.books.mu.Lock()
 	b.books.pinned = "tree-2"
 	b.books.mu.Unlock()
-	_, err = b.PatchNode(ctx, "b-1", NodePatch{Connection: &configuration.Connection{User: "admin"}}, "anna")
+	_, err = b.PatchNode(ctx, "b-1", NodePatch{Connection: &configuration.Connection{User: "admin"}}, "anna", nil)
 	b.must(err)
 
 	// All of it: a is in service already.

@@ -316,9 +316,13 @@ func (s *Service) Waits(v *View, j Job) (ids []string, reason string) {
 
 // Cancel asks a job to end. A Queued one ends at once; a Running one takes its
 // failure path; asked a second time, it skips the cleanup.
-func (s *Service) Cancel(ctx context.Context, id, actor string) (Job, error) {
+func (s *Service) Cancel(ctx context.Context, id, actor string, only Condition) (Job, error) {
 	var out Job
 	err := s.again(ctx, func(v *View) error {
+		v, err := only.Holds(ctx, s.Store, v)
+		if err != nil {
+			return err
+		}
 		j, err := v.Job(id)
 		if err != nil {
 			return err
@@ -423,7 +427,7 @@ type NodePatch struct {
 
 // PatchNode changes what operators say of a node, all of it or nothing. It is
 // no transition, so it adds nothing to the history.
-func (s *Service) PatchNode(ctx context.Context, name string, p NodePatch, actor string) (inventory.Node, error) {
+func (s *Service) PatchNode(ctx context.Context, name string, p NodePatch, actor string, only Condition) (inventory.Node, error) {
 	if p.Connection == nil && !p.ForgetHostKey && len(p.Labels) == 0 {
 		return inventory.Node{}, inventory.Errorf(inventory.KindInvalid, "nothing is to be changed").Do("set connection, labels or forget_host_key")
 	}
@@ -434,6 +438,10 @@ func (s *Service) PatchNode(ctx context.Context, name string, p NodePatch, actor
 	}
 	var node inventory.Node
 	err := s.again(ctx, func(v *View) error {
+		v, err := only.Holds(ctx, s.Store, v)
+		if err != nil {
+			return err
+		}
 		n, err := v.Node(name)
 		if err != nil {
 			return err
@@ -481,13 +489,13 @@ func (s *Service) History(ctx context.Context, name string, limit int) ([]invent
 }
 
 // SetVars replaces the variables of the scope.
-func (s *Service) SetVars(ctx context.Context, scope Scope, vars configuration.Vars, actor string) (int64, []string, error) {
-	return s.changeVars(ctx, scope, actor, vars, func(_, given configuration.Vars) configuration.Vars { return given })
+func (s *Service) SetVars(ctx context.Context, scope Scope, vars configuration.Vars, actor string, only Condition) (int64, []string, error) {
+	return s.changeVars(ctx, scope, actor, only, vars, func(_, given configuration.Vars) configuration.Vars { return given })
 }
 
 // PatchVars sets the variables of the patch, and unsets those that are null in it.
-func (s *Service) PatchVars(ctx context.Context, scope Scope, patch configuration.Vars, actor string) (int64, []string, error) {
-	return s.changeVars(ctx, scope, actor, patch, func(old, given configuration.Vars) configuration.Vars {
+func (s *Service) PatchVars(ctx context.Context, scope Scope, patch configuration.Vars, actor string, only Condition) (int64, []string, error) {
+	return s.changeVars(ctx, scope, actor, only, patch, func(old, given configuration.Vars) configuration.Vars {
 		vars := configuration.Vars{}
 		maps.Copy(vars, old)
 		for k, value := range given {
@@ -501,8 +509,12 @@ func (s *Service) PatchVars(ctx context.Context, scope Scope, patch configuratio
 	})
 }
 
-func (s *Service) changeVars(ctx context.Context, scope Scope, actor string, given configuration.Vars, change func(old, given configuration.Vars) configuration.Vars) (revision int64, warnings []string, err error) {
+func (s *Service) changeVars(ctx context.Context, scope Scope, actor string, only Condition, given configuration.Vars, change func(old, given configuration.Vars) configuration.Vars) (revision int64, warnings []string, err error) {
 	err = s.again(ctx, func(v *View) error {
+		v, err := only.Holds(ctx, s.Store, v)
+		if err != nil {
+			return err
+		}
 		if err := s.checkScope(v, scope); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -187,7 +188,7 @@ func TestCancel(t *testing.T) {
 		b.books.on(PlaybookSite, g.script)
 		j := b.ask(commission, "a", master)
 		run := b.begun(g)
-		got, err := b.Cancel(t.Context(), "active", "berta")
+		got, err := b.Cancel(t.Context(), "active", "berta", nil)
 		if err != nil || got.ID != j.ID || got.Cancel != 1 {
 			t.Fatalf("%+v, %v", got, err)
 		}
@@ -196,11 +197,11 @@ func TestCancel(t *testing.T) {
 			t.Errorf("%s, %s, %d", phases(j), j.Reason, run.cancels)
 		}
 		b.are("a Unallocated")
-		_, err = b.Cancel(t.Context(), j.ID, "berta")
+		_, err = b.Cancel(t.Context(), j.ID, "berta", nil)
 		b.refused(err, inventory.KindRefused, "job 1 has ended: Cancelled")
-		_, err = b.Cancel(t.Context(), "9", "berta")
+		_, err = b.Cancel(t.Context(), "9", "berta", nil)
 		b.refused(err, inventory.KindNotFound, `no job "9"`)
-		_, err = b.Cancel(t.Context(), "active", "berta")
+		_, err = b.Cancel(t.Context(), "active", "berta", nil)
 		b.refused(err, inventory.KindNotFound, "no job is running")
 	})
 	t.Run("again, which skips the cleanup", func(t *testing.T) {
@@ -212,7 +213,7 @@ func TestCancel(t *testing.T) {
 		b.books.on(PlaybookCleanup, cleanup.script)
 		j := b.ask(commission, "a", master)
 		b.begun(site)
-		_, err := b.Cancel(t.Context(), j.ID, "berta")
+		_, err := b.Cancel(t.Context(), j.ID, "berta", nil)
 		b.must(err)
 		run := b.begun(cleanup)
 		run.mu.Lock()
@@ -220,7 +221,7 @@ func TestCancel(t *testing.T) {
 			t.Error("the first cancel ends the cleanup")
 		}
 		run.mu.Unlock()
-		_, err = b.Cancel(t.Context(), j.ID, "carla")
+		_, err = b.Cancel(t.Context(), j.ID, "carla", nil)
 		b.must(err)
 		j = b.end(j.ID, "Cancelled cancelled")
 		if phases(j) != "configure:cancelled undo:cancelled" || j.CancelBy != "berta" {
@@ -237,7 +238,7 @@ func TestCancel(t *testing.T) {
 		first := b.ask(commission, "a", master)
 		b.begun(g)
 		second := b.ask(decommission, "a", "")
-		got, err := b.Cancel(t.Context(), second.ID, "berta")
+		got, err := b.Cancel(t.Context(), second.ID, "berta", nil)
 		if err != nil || got.Status != Cancelled || len(got.Runs) != 0 || got.Reason != "cancelled by berta while it was queued" {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -366,9 +367,9 @@ func TestFirstGenerationRestart(t *testing.T) {
 	b := newBench(t)
 	b.see("a b")
 	b.do(commission, "a", master, "Complete")
-	_, _, err := b.SetVars(t.Context(), ScopeGlobal, configuration.Vars{"env": "prod"}, "anna")
+	_, _, err := b.SetVars(t.Context(), ScopeGlobal, configuration.Vars{"env": "prod"}, "anna", nil)
 	b.must(err)
-	_, _, err = b.SetVars(t.Context(), ScopeGroup(master), configuration.Vars{"x": "y"}, "anna")
+	_, _, err = b.SetVars(t.Context(), ScopeGroup(master), configuration.Vars{"x": "y"}, "anna", nil)
 	b.must(err)
 	b.lose("b")
 	before, log := b.View(), b.log("1", StreamText)
@@ -520,13 +521,13 @@ func TestPinned(t *testing.T) {
 	b.see("a b")
 	set := func(scope Scope, layer string) {
 		t.Helper()
-		_, _, err := b.SetVars(t.Context(), scope, configuration.Vars{"layer": layer, "from_" + layer: "x"}, "anna")
+		_, _, err := b.SetVars(t.Context(), scope, configuration.Vars{"layer": layer, "from_" + layer: "x"}, "anna", nil)
 		b.must(err)
 	}
 	set(ScopeGlobal, "global")
 	set(ScopeGroup(master), "group")
 	set(ScopeNode("a-1"), "node")
-	_, err := b.PatchNode(t.Context(), "a-1", NodePatch{Connection: &configuration.Connection{Port: 2222}}, "anna")
+	_, err := b.PatchNode(t.Context(), "a-1", NodePatch{Connection: &configuration.Connection{Port: 2222}}, "anna", nil)
 	b.must(err)
 	g := newGate()
 	b.books.on(PlaybookUpgrade, g.script)
@@ -696,11 +697,11 @@ func TestHostKeys(t *testing.T) {
 	b.books.on(PlaybookUpgrade, g.script)
 	j := b.ask(maintenance, "a", "")
 	b.begun(g)
-	_, err := b.PatchNode(t.Context(), "a-1", NodePatch{ForgetHostKey: true}, "anna")
+	_, err := b.PatchNode(t.Context(), "a-1", NodePatch{ForgetHostKey: true}, "anna", nil)
 	b.refused(err, inventory.KindRefused, "held by job")
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
-	if n, err = b.PatchNode(t.Context(), "a-1", NodePatch{ForgetHostKey: true}, "anna"); err != nil || n.HostKeys != nil {
+	if n, err = b.PatchNode(t.Context(), "a-1", NodePatch{ForgetHostKey: true}, "anna", nil); err != nil || n.HostKeys != nil {
 		t.Errorf("%+v, %v", n, err)
 	}
 }
@@ -709,7 +710,10 @@ func TestPatchNode(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.see("a")
-	patch := func(name string, p NodePatch) error { _, err := b.PatchNode(t.Context(), name, p, "anna"); return err }
+	patch := func(name string, p NodePatch) error {
+		_, err := b.PatchNode(t.Context(), name, p, "anna", nil)
+		return err
+	}
 	b.refused(patch("a-1", NodePatch{}), inventory.KindInvalid, "nothing is to be changed")
 	b.refused(patch("x-1", NodePatch{ForgetHostKey: true}), inventory.KindNotFound, "x-1")
 	b.refused(patch("a-1", NodePatch{Connection: &configuration.Connection{Port: 70000}}), inventory.KindInvalid)
@@ -723,6 +727,76 @@ func TestPatchNode(t *testing.T) {
 	}
 }
 
+// TestConditions: of changes that depend on the same reading, one is made.
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	ctx := t.Context()
+	held := errors.New("")
+	at := func(revision int64, now func(*View) int64) Condition {
+		return func(v *View) error {
+			if now(v) != revision {
+				return inventory.Errorf(inventory.KindPrecondition, "it is at %d, not at %d", now(v), revision)
+			}
+			return nil
+		}
+	}
+	node := func(v *View) int64 { n, _ := v.Node("a-1"); return n.Revision }
+	vars := func(v *View) int64 { return v.SettingsAt[ScopeGlobal] }
+	j := b.ask(commission, "a", master)
+	b.end(j.ID, "Complete")
+	job := func(v *View) int64 { j, _ := v.Job(j.ID); return j.Revision }
+	one := "1"
+	for what, change := range map[string]func(Condition) error{
+		"labels": func(c Condition) error {
+			_, err := b.PatchNode(ctx, "a-1", NodePatch{Labels: map[string]*string{"x": &one}}, "anna", c)
+			return err
+		},
+		"set": func(c Condition) error {
+			_, _, err := b.SetVars(ctx, ScopeGlobal, configuration.Vars{"a": "b"}, "anna", c)
+			return err
+		},
+		"patch": func(c Condition) error {
+			_, _, err := b.PatchVars(ctx, ScopeGlobal, configuration.Vars{"a": nil, "c": "d"}, "anna", c)
+			return err
+		},
+	} {
+		now := vars
+		if what == "labels" {
+			now = node
+		}
+		only := at(now(b.View()), now)
+		var made, refused atomic.Int32
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				switch err := change(only); inventory.KindOf(err) {
+				case "":
+					made.Add(1)
+				case inventory.KindPrecondition:
+					refused.Add(1)
+				default:
+					t.Errorf("%s: %v", what, err)
+				}
+			})
+		}
+		all.Wait()
+		if made.Load() != 1 || refused.Load() != 4 {
+			t.Errorf("%s: %d were made, %d refused", what, made.Load(), refused.Load())
+		}
+		b.must(change(at(now(b.View()), now)))
+	}
+	_, err := b.Cancel(ctx, j.ID, "anna", at(job(b.View())+1, job))
+	b.refused(err, inventory.KindPrecondition)
+	_, err = b.Cancel(ctx, j.ID, "anna", at(job(b.View()), job))
+	b.refused(err, inventory.KindRefused, "has ended")
+	_, err = b.Cancel(ctx, j.ID, "anna", func(*View) error { return held })
+	if !errors.Is(err, held) {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestLabels: they are the operator's. What happens to the node leaves them
 // alone, a job that holds it included, and they go with its record.
 func TestLabels(t *testing.T) {
@@ -730,7 +804,7 @@ func TestLabels(t *testing.T) {
 	b := newBench(t)
 	b.see("a")
 	rack, r1, r2, bad := "rack", "r1", "r2", "a b"
-	patch := func(p NodePatch) error { _, err := b.PatchNode(t.Context(), "a-1", p, "anna"); return err }
+	patch := func(p NodePatch) error { _, err := b.PatchNode(t.Context(), "a-1", p, "anna", nil); return err }
 	labels := func(want string) {
 		t.Helper()
 		n, err := b.View().Node("a-1")
@@ -787,11 +861,11 @@ func TestVars(t *testing.T) {
 	b.see("a")
 	ctx := t.Context()
 	for _, scope := range []Scope{ScopeGlobal, ScopeGroup(worker), ScopeGroup(inventory.GroupPrepare), ScopeNode("a-1")} {
-		rev, warnings, err := b.SetVars(ctx, scope, configuration.Vars{"a": "1", "b": "{{ x }}"}, "anna")
+		rev, warnings, err := b.SetVars(ctx, scope, configuration.Vars{"a": "1", "b": "{{ x }}"}, "anna", nil)
 		if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "the value of b looks like a template") || rev != b.View().Revision {
 			t.Errorf("%s: %v, %v", scope, warnings, err)
 		}
-		_, warnings, err = b.PatchVars(ctx, scope, configuration.Vars{"b": nil, "c": map[string]any{"d": []any{"e"}}, "nope": nil}, "anna")
+		_, warnings, err = b.PatchVars(ctx, scope, configuration.Vars{"b": nil, "c": map[string]any{"d": []any{"e"}}, "nope": nil}, "anna", nil)
 		if err != nil || len(warnings) != 0 {
 			t.Errorf("%s: %v, %v", scope, warnings, err)
 		}
@@ -799,14 +873,14 @@ func TestVars(t *testing.T) {
 		if err != nil || fmt.Sprint(vars) != "map[a:1 c:map[d:[e]]]" {
 			t.Errorf("%s: %v, %v", scope, vars, err)
 		}
-		_, _, err = b.PatchVars(ctx, scope, configuration.Vars{"ansible_user": "root"}, "anna")
+		_, _, err = b.PatchVars(ctx, scope, configuration.Vars{"ansible_user": "root"}, "anna", nil)
 		b.refused(err, inventory.KindInvalid, "ansible_user")
-		_, _, err = b.SetVars(ctx, scope, configuration.Vars{"not a name": "x"}, "anna")
+		_, _, err = b.SetVars(ctx, scope, configuration.Vars{"not a name": "x"}, "anna", nil)
 		b.refused(err, inventory.KindInvalid)
 		if vars, _ = b.Vars(scope); len(vars) != 2 {
 			t.Errorf("a refusal changed %v", vars)
 		}
-		_, _, err = b.SetVars(ctx, scope, nil, "anna")
+		_, _, err = b.SetVars(ctx, scope, nil, "anna", nil)
 		b.must(err)
 		if vars, err = b.Vars(scope); err != nil || len(vars) != 0 {
 			t.Errorf("%s: %v, %v", scope, vars, err)
@@ -815,7 +889,7 @@ func TestVars(t *testing.T) {
 	for scope, kind := range map[Scope]inventory.Kind{
 		"": inventory.KindInvalid, "site": inventory.KindInvalid, ScopeNode("x-1"): inventory.KindNotFound, ScopeGroup("nope"): inventory.KindNotFound,
 	} {
-		_, _, err := b.SetVars(ctx, scope, configuration.Vars{"a": "b"}, "anna")
+		_, _, err := b.SetVars(ctx, scope, configuration.Vars{"a": "b"}, "anna", nil)
 		b.refused(err, kind)
 		_, err = b.Vars(scope)
 		b.refused(err, kind)
@@ -828,7 +902,7 @@ func TestVars(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			if _, _, err := b.PatchVars(ctx, ScopeGlobal, configuration.Vars{fmt.Sprintf("k%d", i): "v"}, "anna"); err != nil {
+			if _, _, err := b.PatchVars(ctx, ScopeGlobal, configuration.Vars{fmt.Sprintf("k%d", i): "v"}, "anna", nil); err != nil {
 				t.Error(err)
 			}
 		})

@@ -26,6 +26,8 @@ type View struct {
 	Jobs []Job
 	// Settings are the variables of each scope that has any.
 	Settings map[Scope]configuration.Vars
+	// SettingsAt are the revisions at which they were set.
+	SettingsAt map[Scope]int64
 	// Connections are what was set on how to reach single nodes.
 	Connections map[string]configuration.Connection
 	// Graves are the tombstones by node name.
@@ -34,6 +36,8 @@ type View struct {
 	Overlay map[string]any
 	// Instances are the daemons that are alive, the oldest first.
 	Instances []Instance
+	// OverlayAt is the revision of the last change of the overlay; 0: there is none.
+	OverlayAt int64
 	// Seq is the number of the newest job ever accepted.
 	Seq uint64
 	// Ground is a mark that every claim, end of a job and forget changes: a

@@ -19,14 +19,15 @@ type KindRow struct {
 // KindTable is the one table that maps kinds to HTTP. The server reads it from
 // left to right. A client restores the kind from the problem's type, which is
 // exact, and only where an answer carries none (something in between answered)
-// from the status: refused and conflict share 409, because 412 says that a
-// precondition in the request's header did not hold.
+// from the status: refused and conflict share 409.
 var KindTable = []KindRow{
 	{inventory.KindInvalid, http.StatusBadRequest, "the request is wrong"},
 	{inventory.KindNotFound, http.StatusNotFound, "there is no such thing"},
 	{inventory.KindRefused, http.StatusConflict, "refused by a rule or by what is the case now"},
 	{inventory.KindConflict, http.StatusConflict, "somebody else changed it first"},
 	{inventory.KindExpired, http.StatusGone, "no longer kept"},
+	{inventory.KindPrecondition, http.StatusPreconditionFailed, "it is not what the request depends on"},
+	{inventory.KindKeyReused, http.StatusUnprocessableEntity, "the key was used for another request"},
 	{inventory.KindTooLarge, http.StatusRequestEntityTooLarge, "too large"},
 	{inventory.KindUnavailable, http.StatusServiceUnavailable, "not available now"},
 	{inventory.KindUnsupported, http.StatusUnsupportedMediaType, "not served here"},
@@ -48,8 +49,10 @@ func StatusOf(kind inventory.Kind) int {
 // better.
 func KindOfStatus(status int) inventory.Kind {
 	switch status {
-	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+	case http.StatusBadRequest:
 		return inventory.KindInvalid
+	case http.StatusUnprocessableEntity:
+		return inventory.KindKeyReused
 	case http.StatusNotFound:
 		return inventory.KindNotFound
 	case http.StatusGone:
@@ -57,7 +60,7 @@ func KindOfStatus(status int) inventory.Kind {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict:
 		return inventory.KindRefused
 	case http.StatusPreconditionFailed:
-		return inventory.KindConflict
+		return inventory.KindPrecondition
 	case http.StatusRequestEntityTooLarge:
 		return inventory.KindTooLarge
 	case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType, http.StatusNotImplemented:

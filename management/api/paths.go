@@ -41,7 +41,10 @@ const (
 	PathMetrics    = "/metrics"                     // GET, Prometheus text format
 )
 
-// Headers of answers and requests.
+// Headers of answers and requests. Every GET of nodes, jobs, history, groups,
+// variables and the configuration answers with an ETag, and takes
+// If-None-Match: 304 where nothing is new. PATCH and PUT of them, and a cancel,
+// take If-Match: 412 where the record is not the one that was read.
 const (
 	// HeaderRevision of an answer is the revision of the store that it shows,
 	// or that a change made.

@@ -61,6 +61,7 @@ type Client struct {
 	opt      Options
 	revision int64 // what reads have to be at least as new as; 0: anything
 	newest   bool  // reads show everything that was acknowledged before
+	match    string
 }
 
 // New returns a client; it does not connect yet.
@@ -165,6 +166,19 @@ func (c *Client) Newest() *Client {
 	return &newest
 }
 
+// IfMatch returns a client whose changes of a node, of variables, of the
+// configuration, and cancels, are made only if that is still as the tag says,
+// else they are KindPrecondition; other changes refuse it. The tag is Tag of a
+// revision, an ETag that the daemon gave, or * for whatever there is.
+func (c *Client) IfMatch(tag string) *Client {
+	match := *c
+	match.match = tag
+	return &match
+}
+
+// Tag is the tag of a record of that revision, e.g. of api.Node.Revision.
+func Tag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
+
 // Where says what the client talks to: a URL, or the path of a socket.
 func (c *Client) Where() string { return c.where }
 
@@ -176,6 +190,8 @@ type call struct {
 	query  url.Values
 	in     any // JSON, unless nil
 	extra  time.Duration
+	// tag, unless nil, gets the tag of the answer.
+	tag *string
 	// also is a status that has an ordinary body although it is a failure.
 	also int
 }
@@ -192,6 +208,9 @@ func (c *Client) do(ctx context.Context, k call, out any) error {
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		return c.explain(ctx, err)
+	}
+	if k.tag != nil {
+		*k.tag = res.Header.Get("ETag")
 	}
 	if out == nil {
 		return nil
@@ -244,6 +263,9 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	}
 	if c.opt.Actor != "" {
 		req.Header.Set(api.HeaderActor, c.opt.Actor)
+	}
+	if c.match != "" && k.method != http.MethodGet {
+		req.Header.Set("If-Match", c.match)
 	}
 	res, err := c.http.Do(req)
 	if err != nil {

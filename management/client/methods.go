@@ -245,10 +245,17 @@ func ScopeNode(name string) Scope { return Scope{api.PathNodeVars, []string{name
 
 // Vars returns the variables that are set for the scope itself.
 func (c *Client) Vars(ctx context.Context, s Scope) (api.Vars, error) {
-	out := api.Vars{}
-	err := c.do(ctx, call{method: http.MethodGet, path: s.path, params: s.params}, &out)
-	native(out)
-	return out, err
+	vars, _, err := c.TaggedVars(ctx, s)
+	return vars, err
+}
+
+// TaggedVars returns the variables that are set for the scope itself, and their
+// tag for IfMatch.
+func (c *Client) TaggedVars(ctx context.Context, s Scope) (vars api.Vars, tag string, err error) {
+	vars = api.Vars{}
+	err = c.do(ctx, call{method: http.MethodGet, path: s.path, params: s.params, tag: &tag}, &vars)
+	native(vars)
+	return vars, tag, err
 }
 
 // SetVars replaces the variables of the scope.
@@ -281,6 +288,13 @@ func (c *Client) MergedVars(ctx context.Context, node string) (api.MergedVars, e
 // Config returns the configuration in force.
 func (c *Client) Config(ctx context.Context) (api.Config, error) {
 	return c.config(ctx, call{method: http.MethodGet, path: api.PathConfig})
+}
+
+// TaggedConfig returns the configuration in force, and the tag of what of it
+// can be changed here, for IfMatch.
+func (c *Client) TaggedConfig(ctx context.Context) (config api.Config, tag string, err error) {
+	config, err = c.config(ctx, call{method: http.MethodGet, path: api.PathConfig, tag: &tag})
+	return config, tag, err
 }
 
 // PatchConfig sets keys in the configuration's overlay, and takes those out

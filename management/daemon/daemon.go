@@ -492,11 +492,14 @@ func (d *Daemon) Config() api.Config {
 
 // PatchConfig sets keys in the overlay; a null takes a key out of it. The
 // outcome is in force when it returns, or refused as a whole.
-func (d *Daemon) PatchConfig(ctx context.Context, patch map[string]any, actor string) (api.Config, error) {
+func (d *Daemon) PatchConfig(ctx context.Context, patch map[string]any, actor string, only management.Condition) (api.Config, error) {
 	if len(patch) == 0 {
 		return nil, inventory.Errorf(inventory.KindInvalid, "no key is named").Do("see clusterctl config get")
 	}
-	v := d.store.View()
+	v, err := only.Holds(ctx, d.store, d.store.View())
+	if err != nil {
+		return nil, err
+	}
 	overlay := map[string]any{}
 	maps.Copy(overlay, v.Overlay)
 	if vars, ok := patch["vars"].(map[string]any); ok {

@@ -249,13 +249,16 @@ func TestRoundTrip(t *testing.T) {
 		first.Overlay["log_level"] != "debug" || first.Seq != 1 || first.Stale {
 		t.Errorf("%+v", first)
 	}
+	if first.SettingsAt[management.ScopeGlobal] != rev || first.SettingsAt[management.ScopeNode(names[0])] <= rev || first.OverlayAt == 0 {
+		t.Errorf("set at %v, overlay at %d", first.SettingsAt, first.OverlayAt)
+	}
 	// And it can be taken away again.
 	_, err = s.PutVars(ctx, s.View().Revision, management.ScopeGlobal, nil)
 	must(t, err)
 	reach(t, s, names[1], configuration.Connection{})
 	_, err = s.PutOverlay(ctx, s.View().Revision, nil)
 	must(t, err)
-	if v := s.View(); v.Vars(management.ScopeGlobal) != nil || v.Connection(names[1]) != nil || len(v.Overlay) != 0 || v.Vars(management.ScopeNode(names[0])) == nil {
+	if v := s.View(); v.Vars(management.ScopeGlobal) != nil || v.Connection(names[1]) != nil || len(v.Overlay) != 0 || v.OverlayAt != 0 || v.SettingsAt[management.ScopeGlobal] != 0 || v.Vars(management.ScopeNode(names[0])) == nil {
 		t.Errorf("%+v", v)
 	}
 	if first.Vars(management.ScopeGlobal) == nil {

@@ -39,9 +39,11 @@ type view struct {
 	nodes     map[string]*inventory.Node // as stored, reservations included; the records never change
 	jobs      map[string]management.Job
 	settings  lent[management.Scope, configuration.Vars]
+	settled   lent[management.Scope, int64] // the revisions of the settings
 	conns     lent[string, configuration.Connection]
 	graves    lent[string, inventory.Tombstone]
 	overlay   map[string]any // replaced as a whole, never changed
+	overlaid  int64          // the revision of the overlay
 	instances map[string]management.Instance
 	seq       uint64
 	ground    int64
@@ -65,6 +67,7 @@ func (v *view) reset() {
 	v.nodes, v.jobs = map[string]*inventory.Node{}, map[string]management.Job{}
 	v.settings, v.conns = lent[management.Scope, configuration.Vars]{}, lent[string, configuration.Connection]{}
 	v.graves, v.overlay, v.instances = lent[string, inventory.Tombstone]{}, nil, map[string]management.Instance{}
+	v.settled, v.overlaid = lent[management.Scope, int64]{}, 0
 	v.seq, v.ground = 0, 0
 	v.reserved, v.newNodes, v.newJobs = map[string]map[string]bool{}, map[string]bool{}, map[string]bool{}
 	v.shownNodes, v.shownJobs = []*inventory.Node{}, []management.Job{}
@@ -253,7 +256,11 @@ func (v *view) apply(e *clientv3.Event) {
 		err = v.applyJob(name, deleted, e.Kv)
 	case "vars":
 		v.note(management.ChangeVars, name, len(e.Kv.Value))
-		err = take(v.settings.own(), management.Scope(name), deleted, e.Kv)
+		if err = take(v.settings.own(), management.Scope(name), deleted, e.Kv); deleted {
+			delete(v.settled.own(), management.Scope(name))
+		} else if err == nil {
+			v.settled.own()[management.Scope(name)] = e.Kv.ModRevision
+		}
 	case "connections":
 		v.note(management.ChangeNodes, name, 0)
 		err = take(v.conns.own(), name, deleted, e.Kv)
@@ -261,8 +268,9 @@ func (v *view) apply(e *clientv3.Event) {
 		err = take(v.graves.own(), name, deleted, e.Kv)
 	case "overlay":
 		v.note(management.ChangeConfig, "", 0)
-		v.overlay = nil
+		v.overlay, v.overlaid = nil, 0
 		if !deleted {
+			v.overlaid = e.Kv.ModRevision
 			err = json.Unmarshal(e.Kv.Value, &v.overlay)
 		}
 	case "instances":
@@ -376,7 +384,7 @@ func (v *view) current() *management.View {
 	})
 	v.snapshot = &management.View{
 		Revision: v.revision, Stale: stale, Seq: v.seq, Ground: v.ground, Nodes: v.shownNodes, Jobs: v.shownJobs,
-		Settings: v.settings.give(), Connections: v.conns.give(), Graves: v.graves.give(), Overlay: v.overlay,
+		Settings: v.settings.give(), SettingsAt: v.settled.give(), OverlayAt: v.overlaid, Connections: v.conns.give(), Graves: v.graves.give(), Overlay: v.overlay,
 		Instances: slices.SortedFunc(maps.Values(v.instances), func(a, b management.Instance) int {
 			return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
 		}),

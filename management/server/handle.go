@@ -47,6 +47,7 @@ type route struct {
 	door   door
 	query  []string // the query parameters that it reads; under /v1 others are refused
 	reads  bool     // changes nothing, whatever its method
+	tagged bool     // its changes can depend on If-Match and If-None-Match
 	asIs   bool     // shows nothing of the view, so it takes none of viewQuery
 	lasts  bool     // streams, or waits on demand
 }
@@ -180,7 +181,16 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, rt route) {
 	rec.Header().Set("Cache-Control", "no-store")
 	rec.Header().Set("X-Content-Type-Options", "nosniff")
 
-	err := s.attempt(rec, r, n, rt.serve)
+	serve := rt.serve
+	if rt.door == doorV1 && rt.changes() && !rt.tagged {
+		serve = func(w http.ResponseWriter, r *http.Request) error {
+			if err := unconditional(r); err != nil {
+				return err
+			}
+			return rt.serve(w, r)
+		}
+	}
+	err := s.attempt(rec, r, n, serve)
 	broken := false
 	if err != nil {
 		if rec.status != 0 {
@@ -388,9 +398,13 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", api.TypeJSON)
-	write(w, status, b)
+	writeBody(w, status, b)
 	return nil
+}
+
+func writeBody(w http.ResponseWriter, status int, json []byte) {
+	w.Header().Set("Content-Type", api.TypeJSON)
+	write(w, status, json)
 }
 
 // encodeJSON is the one form of JSON that answers have, a newline at its end.

@@ -219,7 +219,7 @@ func (s *Server) legacySetGlobals(w http.ResponseWriter, r *http.Request) error 
 	}
 	mention(r, "scope", management.ScopeGlobal)
 	mention(r, "vars", slices.Sorted(maps.Keys(vars)))
-	revision, _, err := s.Manager.SetVars(r.Context(), management.ScopeGlobal, vars, noteIn(r).actor)
+	revision, _, err := s.Manager.SetVars(r.Context(), management.ScopeGlobal, vars, noteIn(r).actor, nil)
 	if err == nil {
 		s.settle(w, r, revision)
 	}
@@ -369,7 +369,7 @@ func (s *Server) legacySetConfig(w http.ResponseWriter, r *http.Request) error {
 	if len(patch) == 0 {
 		return nil
 	}
-	_, err = s.Configurer.PatchConfig(r.Context(), patch, noteIn(r).actor)
+	_, err = s.Configurer.PatchConfig(r.Context(), patch, noteIn(r).actor, nil)
 	return err
 }
 

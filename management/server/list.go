@@ -263,6 +263,9 @@ func writeList[T, W any](w http.ResponseWriter, r *http.Request, v *management.V
 		if err != nil {
 			return err
 		}
+		if done, err := unchanged(w, r, viewTag(v)); done || err != nil {
+			return err
+		}
 		for _, item := range page {
 			list.Items = append(list.Items, show(item))
 		}
@@ -270,6 +273,9 @@ func writeList[T, W any](w http.ResponseWriter, r *http.Request, v *management.V
 	}
 	page, list, err := pageOf[T, json.RawMessage](r, v, q, l, items)
 	if err != nil {
+		return err
+	}
+	if done, err := unchanged(w, r, viewTag(v)); done || err != nil {
 		return err
 	}
 	for _, item := range page {

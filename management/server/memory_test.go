@@ -298,7 +298,10 @@ func (m *memoryManager) setJob(id string, f func(*management.Job)) {
 	})
 }
 
-func (m *memoryManager) Cancel(_ context.Context, id, actor string) (management.Job, error) {
+func (m *memoryManager) Cancel(ctx context.Context, id, actor string, only management.Condition) (management.Job, error) {
+	if _, err := only.Holds(ctx, m, m.View()); err != nil {
+		return management.Job{}, err
+	}
 	if err := m.called("cancel %s actor=%s", id, actor); err != nil {
 		return management.Job{}, err
 	}
@@ -317,7 +320,10 @@ func (m *memoryManager) Forget(_ context.Context, nodes []string, force bool, re
 	}), nil
 }
 
-func (m *memoryManager) PatchNode(_ context.Context, name string, p management.NodePatch, actor string) (inventory.Node, error) {
+func (m *memoryManager) PatchNode(ctx context.Context, name string, p management.NodePatch, actor string, only management.Condition) (inventory.Node, error) {
+	if _, err := only.Holds(ctx, m, m.View()); err != nil {
+		return inventory.Node{}, err
+	}
 	if err := m.called("patch %s %+v forget=%t actor=%s", name, p.Connection, p.ForgetHostKey, actor); err != nil {
 		return inventory.Node{}, err
 	}
@@ -336,7 +342,10 @@ func (m *memoryManager) PatchNode(_ context.Context, name string, p management.N
 	return m.View().Node(name)
 }
 
-func (m *memoryManager) SetVars(_ context.Context, scope management.Scope, vars configuration.Vars, actor string) (int64, []string, error) {
+func (m *memoryManager) SetVars(ctx context.Context, scope management.Scope, vars configuration.Vars, actor string, only management.Condition) (int64, []string, error) {
+	if _, err := only.Holds(ctx, m, m.View()); err != nil {
+		return 0, nil, err
+	}
 	if err := m.called("set %s %v actor=%s", scope, vars, actor); err != nil {
 		return 0, nil, err
 	}
@@ -344,10 +353,16 @@ func (m *memoryManager) SetVars(_ context.Context, scope management.Scope, vars 
 	for _, path := range configuration.LooksLikeTemplate(vars) {
 		warnings = append(warnings, path+" looks like a template")
 	}
-	return m.change(func(v *management.View) { v.Settings[scope] = vars }), warnings, nil
+	return m.change(func(v *management.View) {
+		v.Settings[scope], v.SettingsAt = vars, maps.Clone(v.SettingsAt)
+		if v.SettingsAt == nil {
+			v.SettingsAt = map[management.Scope]int64{}
+		}
+		v.SettingsAt[scope] = v.Revision
+	}), warnings, nil
 }
 
-func (m *memoryManager) PatchVars(ctx context.Context, scope management.Scope, patch configuration.Vars, actor string) (int64, []string, error) {
+func (m *memoryManager) PatchVars(ctx context.Context, scope management.Scope, patch configuration.Vars, actor string, only management.Condition) (int64, []string, error) {
 	vars := configuration.Vars{}
 	maps.Copy(vars, m.View().Vars(scope))
 	for k, v := range patch {
@@ -355,7 +370,7 @@ func (m *memoryManager) PatchVars(ctx context.Context, scope management.Scope, p
 			delete(vars, k)
 		}
 	}
-	return m.SetVars(ctx, scope, vars, actor)
+	return m.SetVars(ctx, scope, vars, actor, only)
 }
 
 func (m *memoryManager) Observe(_ context.Context, observer string, words []inventory.Word) error {
@@ -442,7 +457,12 @@ func (c *memoryConfig) Config() api.Config {
 	return maps.Clone(c.config)
 }
 
-func (c *memoryConfig) PatchConfig(_ context.Context, patch map[string]any, actor string) (api.Config, error) {
+func (c *memoryConfig) PatchConfig(_ context.Context, patch map[string]any, actor string, only management.Condition) (api.Config, error) {
+	if only != nil {
+		if err := only(&management.View{OverlayAt: 5}); err != nil {
+			return nil, err
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := maps.Clone(c.config)

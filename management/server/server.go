@@ -63,17 +63,18 @@ type Reader interface {
 	Changes(revision int64, limit int) (management.Changes, error)
 }
 
-// Operator does what an operator, or an observer, asks for.
+// Operator does what an operator, or an observer, asks for. A change that is
+// given a condition is made only where that holds.
 type Operator interface {
 	Submit(ctx context.Context, r management.Request) (management.Job, error)
-	Cancel(ctx context.Context, job, actor string) (management.Job, error)
+	Cancel(ctx context.Context, job, actor string, only management.Condition) (management.Job, error)
 	// Retry asks for an ended job once more, with the same inputs.
 	Retry(ctx context.Context, job string, failed bool, actor string) (management.Job, error)
 	Forget(ctx context.Context, nodes []string, force bool, reason, actor string) (revision int64, err error)
-	PatchNode(ctx context.Context, node string, p management.NodePatch, actor string) (inventory.Node, error)
-	SetVars(ctx context.Context, scope management.Scope, v configuration.Vars, actor string) (revision int64, warnings []string, err error)
+	PatchNode(ctx context.Context, node string, p management.NodePatch, actor string, only management.Condition) (inventory.Node, error)
+	SetVars(ctx context.Context, scope management.Scope, v configuration.Vars, actor string, only management.Condition) (revision int64, warnings []string, err error)
 	// PatchVars sets what the patch names; a nil value unsets.
-	PatchVars(ctx context.Context, scope management.Scope, patch configuration.Vars, actor string) (revision int64, warnings []string, err error)
+	PatchVars(ctx context.Context, scope management.Scope, patch configuration.Vars, actor string, only management.Condition) (revision int64, warnings []string, err error)
 	// Observe records all words, or, where it refuses one, none.
 	Observe(ctx context.Context, observer string, words []inventory.Word) error
 }
@@ -91,7 +92,7 @@ type Configurer interface {
 	Config() api.Config
 	// PatchConfig sets keys in the overlay; a nil value takes one out. It
 	// returns the configuration then in force.
-	PatchConfig(ctx context.Context, patch map[string]any, actor string) (api.Config, error)
+	PatchConfig(ctx context.Context, patch map[string]any, actor string, only management.Condition) (api.Config, error)
 }
 
 // DefaultBodyLimit is the size in bytes of the largest body of a request,

@@ -37,7 +37,7 @@ func (s *Server) v1() []route {
 	routes := []route{
 		{method: http.MethodGet, path: api.PathNodes, serve: s.getNodes, query: append([]string{"name", "status", "state", "group", "selector"}, listQuery...)},
 		{method: http.MethodGet, path: api.PathNode, serve: s.getNode},
-		{method: http.MethodPatch, path: api.PathNode, serve: s.patchNode},
+		{method: http.MethodPatch, path: api.PathNode, serve: s.patchNode, tagged: true},
 		{method: http.MethodGet, path: api.PathHistory, serve: s.getHistory, query: slices.Clone(listQuery)},
 		{method: http.MethodGet, path: api.PathExplain, serve: s.getExplanation},
 		{method: http.MethodPost, path: api.PathForget, serve: s.postForget},
@@ -45,13 +45,13 @@ func (s *Server) v1() []route {
 		{method: http.MethodGet, path: api.PathJobs, serve: s.getJobs, query: append([]string{"status", "node"}, listQuery...)},
 		{method: http.MethodPost, path: api.PathJobs, serve: s.postJob},
 		{method: http.MethodGet, path: api.PathJob, serve: s.getJob, query: []string{"vars", "wait", "after"}, lasts: true},
-		{method: http.MethodPost, path: api.PathCancel, serve: s.postCancel},
+		{method: http.MethodPost, path: api.PathCancel, serve: s.postCancel, tagged: true},
 		{method: http.MethodPost, path: api.PathRetry, serve: s.postRetry},
 		{method: http.MethodGet, path: api.PathExplainJob, serve: s.getJobExplanation},
 		{method: http.MethodGet, path: api.PathLog, serve: s.getLog(management.StreamText, api.TypeText), query: []string{"offset", "follow"}, lasts: true},
 		{method: http.MethodGet, path: api.PathEvents, serve: s.getLog(management.StreamEvents, api.TypeLines), query: []string{"offset", "follow"}, lasts: true},
 		{method: http.MethodGet, path: api.PathConfig, serve: s.getConfig},
-		{method: http.MethodPatch, path: api.PathConfig, serve: s.patchConfig},
+		{method: http.MethodPatch, path: api.PathConfig, serve: s.patchConfig, tagged: true},
 		{method: http.MethodGet, path: api.PathInstances, serve: s.getInstances},
 		{method: http.MethodGet, path: api.PathWatch, serve: s.getWatch, query: []string{"kinds", "name", "group", "selector", "since"}, lasts: true},
 		{method: http.MethodGet, path: api.PathHealth, serve: s.getHealth, asIs: true},
@@ -68,8 +68,8 @@ func (s *Server) v1() []route {
 	} {
 		routes = append(routes,
 			route{method: http.MethodGet, path: vars.path, serve: s.getVars(vars.scope), query: vars.query},
-			route{method: http.MethodPut, path: vars.path, serve: s.changeVars(vars.scope, s.Manager.SetVars)},
-			route{method: http.MethodPatch, path: vars.path, serve: s.changeVars(vars.scope, s.Manager.PatchVars)},
+			route{method: http.MethodPut, path: vars.path, serve: s.changeVars(vars.scope, s.Manager.SetVars), tagged: true},
+			route{method: http.MethodPatch, path: vars.path, serve: s.changeVars(vars.scope, s.Manager.PatchVars), tagged: true},
 		)
 	}
 	for i := range routes {
@@ -212,6 +212,9 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if done, err := unchanged(w, r, viewTag(v)); done || err != nil {
+		return err
+	}
 	return s.writeNodes(w, v, page, head)
 }
 
@@ -275,7 +278,7 @@ func (s *Server) getNode(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, nodeOf(v, n))
+	return writeTagged(w, r, n.Revision, nodeOf(v, n))
 }
 
 func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
@@ -293,12 +296,20 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 		c := configuration.Connection(*body.Connection)
 		patch.Connection = &c
 	}
-	n, err := s.Manager.PatchNode(r.Context(), name, patch, noteIn(r).actor)
+	only, err := condition(r, name, func(v *management.View) (int64, error) {
+		n, err := v.Node(name)
+		return n.Revision, err
+	})
+	if err != nil {
+		return err
+	}
+	n, err := s.Manager.PatchNode(r.Context(), name, patch, noteIn(r).actor, only)
 	if err != nil {
 		return err
 	}
 	v := s.Manager.View()
 	showRevision(w, v.Revision)
+	w.Header().Set("ETag", recordTag(n.Revision))
 	return writeJSON(w, http.StatusOK, nodeOf(v, n))
 }
 
@@ -350,7 +361,16 @@ func (s *Server) getGroups(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, listOf(v, s.Manager.Groups()))
+	groups := s.Manager.Groups()
+	// They belong to the configuration: the view's revision says nothing of them.
+	body, err := encodeJSON(groups)
+	if err != nil {
+		return err
+	}
+	if done, err := unchanged(w, r, "W/"+tagOf(0, body)); done || err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listOf(v, groups))
 }
 
 func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
@@ -584,7 +604,7 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	showRevision(w, v.Revision)
-	return writeJSON(w, http.StatusOK, out)
+	return writeTagged(w, r, j.Revision, out)
 }
 
 func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
@@ -605,10 +625,18 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	mention(r, "job", j.ID)
-	if j, err = s.Manager.Cancel(r.Context(), j.ID, noteIn(r).actor); err != nil {
+	only, err := condition(r, "job "+j.ID, func(v *management.View) (int64, error) {
+		j, err := v.Job(j.ID)
+		return j.Revision, err
+	})
+	if err != nil {
+		return err
+	}
+	if j, err = s.Manager.Cancel(r.Context(), j.ID, noteIn(r).actor, only); err != nil {
 		return err
 	}
 	showRevision(w, j.Revision)
+	w.Header().Set("ETag", recordTag(j.Revision))
 	return writeJSON(w, http.StatusOK, jobOf(j))
 }
 
@@ -625,7 +653,7 @@ func named(scope func(string) management.Scope) func(*http.Request) (management.
 
 func (s *Server) getVars(scopeOf func(*http.Request) (management.Scope, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		_, q, err := s.read(w, r)
+		v, q, err := s.read(w, r)
 		if err != nil {
 			return err
 		}
@@ -642,7 +670,7 @@ func (s *Server) getVars(scopeOf func(*http.Request) (management.Scope, error)) 
 			if err != nil {
 				return err
 			}
-			return writeJSON(w, http.StatusOK, mergedOf(vars))
+			return writeTagged(w, r, 0, mergedOf(vars))
 		}
 		scope, err := scopeOf(r)
 		if err != nil {
@@ -655,12 +683,14 @@ func (s *Server) getVars(scopeOf func(*http.Request) (management.Scope, error)) 
 		if vars == nil {
 			vars = configuration.Vars{}
 		}
-		return writeJSON(w, http.StatusOK, vars)
+		// Whoever reads meanwhile gets a tag that is too old for what it sees; a
+		// change that depends on it is refused, and no more.
+		return writeTagged(w, r, v.SettingsAt[scope], vars)
 	}
 }
 
 // varsChange is one way to change the variables of a scope.
-type varsChange func(ctx context.Context, scope management.Scope, v configuration.Vars, actor string) (int64, []string, error)
+type varsChange func(ctx context.Context, scope management.Scope, v configuration.Vars, actor string, only management.Condition) (int64, []string, error)
 
 func (s *Server) changeVars(scopeOf func(*http.Request) (management.Scope, error), change varsChange) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -678,7 +708,11 @@ func (s *Server) changeVars(scopeOf func(*http.Request) (management.Scope, error
 		}
 		// Names only: values may be secrets.
 		mention(r, "vars", slices.Sorted(maps.Keys(vars)))
-		revision, warnings, err := change(r.Context(), scope, vars, noteIn(r).actor)
+		only, err := condition(r, "the variables of "+string(scope), func(v *management.View) (int64, error) { return v.SettingsAt[scope], nil })
+		if err != nil {
+			return err
+		}
+		revision, warnings, err := change(r.Context(), scope, vars, noteIn(r).actor, only)
 		if err != nil {
 			return err
 		}
@@ -705,10 +739,11 @@ func (s *Server) readObject(w http.ResponseWriter, r *http.Request) (configurati
 }
 
 func (s *Server) getConfig(w http.ResponseWriter, r *http.Request) error {
-	if _, _, err := s.read(w, r); err != nil {
+	v, _, err := s.read(w, r)
+	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, s.Configurer.Config())
+	return writeTagged(w, r, v.OverlayAt, s.Configurer.Config())
 }
 
 func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
@@ -720,7 +755,11 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	mention(r, "keys", slices.Sorted(maps.Keys(patch)))
-	config, err := s.Configurer.PatchConfig(r.Context(), patch, noteIn(r).actor)
+	only, err := condition(r, "the configuration", func(v *management.View) (int64, error) { return v.OverlayAt, nil })
+	if err != nil {
+		return err
+	}
+	config, err := s.Configurer.PatchConfig(r.Context(), patch, noteIn(r).actor, only)
 	if err != nil {
 		return err
 	}

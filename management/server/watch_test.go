@@ -475,7 +475,7 @@ func TestWatchThroughDisconnects(t *testing.T) {
 		case n < 4:
 			revision, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "")
 		case n < 6:
-			revision, _, _ = s.manager.SetVars(ctx, "global", configuration.Vars{"i": int64(i)}, "")
+			revision, _, _ = s.manager.SetVars(ctx, "global", configuration.Vars{"i": int64(i)}, "", nil)
 		default:
 			var nodes []inventory.Node
 			for range 1 + random.IntN(3) {

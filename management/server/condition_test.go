@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+)
+
+// TestTags: every read of one resource, and every list, has a tag; what has it
+// still is not sent again.
+func TestTags(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	check[api.Job](t)(s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+	for path, weak := range map[string]bool{
+		"/v1/nodes": true, "/v1/nodes?fields=name": true, "/v1/nodes?selector=rack": true, "/v1/jobs": true, "/v1/nodes/a-1/history": true, "/v1/groups": true,
+		"/v1/nodes/a-1": false, "/v1/jobs/1": false, "/v1/jobs/active": false, "/v1/vars/global": false, "/v1/vars/groups/service-master": false,
+		"/v1/vars/nodes/a-1": false, "/v1/vars/nodes/a-1?merged=true": false, "/v1/config": false,
+	} {
+		if path == "/v1/jobs/active" {
+			s.manager.setJob("1", func(j *management.Job) { j.Status = management.Running })
+		}
+		res, text := s.exchange(t, "GET", path, "")
+		tag := res.Header.Get("ETag")
+		if res.StatusCode != 200 || strings.HasPrefix(tag, "W/") != weak || !strings.HasSuffix(tag, `"`) {
+			t.Errorf("%s: %d %s %s", path, res.StatusCode, tag, text)
+		}
+		for has, status := range map[string]int{
+			tag: 304, `"x", ` + tag: 304, "*": 304, `"x"`: 200, "W/" + strings.TrimPrefix(tag, "W/"): 304, "x": 400, `"x" "y"`: 400, `"x`: 400,
+		} {
+			res, text := s.exchange(t, "GET", path, "", "If-None-Match", has)
+			if res.StatusCode != status || status == 304 && (text != "" || res.Header.Get("ETag") != tag || res.Header.Get(api.HeaderRevision) == "") {
+				t.Errorf("%s with %s: %d %q", path, has, res.StatusCode, text)
+			}
+		}
+		if res, text := s.exchange(t, "HEAD", path, "", "If-None-Match", tag); res.StatusCode != 304 || text != "" {
+			t.Errorf("HEAD %s: %d", path, res.StatusCode)
+		}
+	}
+	// What an answer shows beside the record changes its tag, too.
+	res, _ := s.exchange(t, "GET", "/v1/jobs/1", "")
+	tag := res.Header.Get("ETag")
+	s.manager.write("1", management.StreamText, "more")
+	if res, _ = s.exchange(t, "GET", "/v1/jobs/1", "", "If-None-Match", tag); res.StatusCode != 200 || res.Header.Get("ETag") == tag {
+		t.Errorf("more output: %d %s", res.StatusCode, res.Header.Get("ETag"))
+	}
+	res, _ = s.exchange(t, "GET", "/v1/nodes", "")
+	s.manager.change(func(v *management.View) { v.Revision--; v.Stale = true })
+	if res, _ = s.exchange(t, "GET", "/v1/nodes", "", "If-None-Match", res.Header.Get("ETag")); res.StatusCode != 200 {
+		t.Errorf("stale: %d", res.StatusCode)
+	}
+}
+
+// TestIfMatch: a change is made only if the record is as the headers say.
+func TestIfMatch(t *testing.T) {
+	t.Parallel()
+	label := `{"labels":{"rack":"r1"}}`
+	for _, c := range []struct{ method, path, body, read string }{
+		{"PATCH", "/v1/nodes/a-1", label, "/v1/nodes/a-1"},
+		{"PUT", "/v1/vars/global", `{"x":"y"}`, "/v1/vars/global"},
+		{"PATCH", "/v1/vars/groups/service-master", `{"x":"y"}`, "/v1/vars/groups/service-master"},
+		{"PATCH", "/v1/config", `{"jobs.limit":9}`, "/v1/config"},
+		{"POST", "/v1/jobs/1/cancel", ``, "/v1/jobs/1"},
+	} {
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			s := serve(t)
+			check[api.Job](t)(s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+			s.manager.change(func(v *management.View) { v.OverlayAt = 5 })
+			res, _ := s.exchange(t, "GET", c.read, "")
+			tag := res.Header.Get("ETag")
+			revision, _, _ := strings.Cut(strings.Trim(tag, `"`), ".")
+			calls := s.manager.count()
+			for _, wrong := range [][]string{
+				{"If-Match", `"1234"`}, {"If-Match", "W/" + tag}, {"If-Match", `"", "x"`}, {"If-None-Match", "*"}, {"If-None-Match", tag},
+				{"If-Match", "*", "If-None-Match", tag},
+			} {
+				res, text := s.exchange(t, c.method, c.path, c.body, wrong...)
+				if res.StatusCode != 412 || !strings.Contains(text, api.ProblemBase+"precondition") || !strings.Contains(text, `"remedy":`) {
+					t.Errorf("%v: %d %s", wrong, res.StatusCode, text)
+				}
+			}
+			if res, text := s.exchange(t, c.method, c.path, c.body, "If-Match", revision); res.StatusCode != 400 || !strings.Contains(text, "quotes included") {
+				t.Errorf("without quotes: %d %s", res.StatusCode, text)
+			}
+			if s.manager.count() != calls {
+				t.Errorf("something was changed: %s", s.manager.last())
+			}
+			right := []string{"If-Match", `"x", ` + tag}
+			if c.method == "PATCH" {
+				right = []string{"If-Match", `"` + revision + `"`, "If-None-Match", `"x"`}
+			}
+			if res, text := s.exchange(t, c.method, c.path, c.body, right...); res.StatusCode != 200 {
+				t.Errorf("%v: %d %s", right, res.StatusCode, text)
+			}
+			if c.path == "/v1/config" {
+				return // the fake's revision stays
+			}
+			if res, _ := s.exchange(t, c.method, c.path, c.body, right...); res.StatusCode != 412 {
+				t.Errorf("a second time: %d", res.StatusCode)
+			}
+			if res, text := s.exchange(t, c.method, c.path, c.body, "If-Match", "*"); res.StatusCode != 200 {
+				t.Errorf("whatever there is: %d %s", res.StatusCode, text)
+			}
+		})
+	}
+	s := serve(t)
+	for _, path := range []string{"/v1/jobs", "/v1/forget"} {
+		res, text := s.exchange(t, "POST", path, `{}`, "If-Match", `"1"`)
+		if res.StatusCode != 400 || !strings.Contains(text, "has no meaning") {
+			t.Errorf("%s: %d %s", path, res.StatusCode, text)
+		}
+	}
+	if res, _ := s.exchange(t, "PATCH", "/v1/nodes/zz-1", label, "If-Match", "*"); res.StatusCode != 404 {
+		t.Errorf("no such node: %d", res.StatusCode)
+	}
+}
+
+func TestIfMatchByTheClient(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c := s.client(t)
+	n := check[api.Node](t)(c.Node(soon(t), "a-1"))
+	r1 := "r1"
+	patch := api.NodePatch{Labels: map[string]*string{"rack": &r1}}
+	changed := check[api.Node](t)(c.IfMatch(client.Tag(n.Revision)).PatchNode(soon(t), "a-1", patch))
+	_, err := c.IfMatch(client.Tag(n.Revision)).PatchNode(soon(t), "a-1", patch)
+	equal(t, "changed meanwhile", inventory.KindOf(err), inventory.KindPrecondition)
+	check[api.Node](t)(c.IfMatch(client.Tag(changed.Revision)).PatchNode(soon(t), "a-1", patch))
+	_, tag, err := c.TaggedVars(soon(t), client.ScopeGlobal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check[api.Changed](t)(c.IfMatch(tag).SetVars(soon(t), client.ScopeGlobal, api.Vars{"a": "b"}))
+	_, err = c.IfMatch(tag).SetVars(soon(t), client.ScopeGlobal, api.Vars{"a": "c"})
+	equal(t, "set meanwhile", inventory.KindOf(err), inventory.KindPrecondition)
+	if _, tag, err = c.TaggedConfig(soon(t)); err != nil || tag == "" {
+		t.Error(fmt.Sprint(tag, err))
+	}
+}
