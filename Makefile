@@ -72,6 +72,14 @@ deps: ## install what the tests use of the machine (apt)
 lab-deps:
 	$(LABCTL) install
 
+.PHONY: docs
+docs: ## write the generated references and tables in docs/ anew
+	go test ./inventory ./management/metrics ./clusterctl -run Document -update
+
+.PHONY: man
+man: bin/clusterctl ## write clusterctl's manual pages to bin/man/
+	bin/clusterctl man bin/man
+
 .PHONY: deb
 deb: build bin/nfpm ## make the Debian package in dist/
 	cmd/clusterm/package/build deb

@@ -93,7 +93,7 @@ func (a *app) root() *cli.Command {
 			&cli.BoolFlag{Name: "version", Local: true, Usage: "print the version of clusterctl"},
 		},
 		Commands: []*cli.Command{
-			a.nodes(), a.discover(), a.job(), a.vars(), a.global(), a.config(), a.instance(), a.health(), a.version(), a.completion(), a.help(),
+			a.nodes(), a.discover(), a.job(), a.vars(), a.global(), a.config(), a.instance(), a.health(), a.version(), a.completion(), a.man(), a.help(),
 		},
 	}
 	root.Metadata = map[string]any{metaExamples: []string{
@@ -225,6 +225,7 @@ type leaf struct {
 	flags       []cli.Flag
 	formats     []string // the values of --output it takes beside table; nil: all
 	aliases     []string
+	hidden      bool
 	selects     bool // --selector may stand for the arguments
 	run         func(ctx context.Context, c *call) error
 }
@@ -243,7 +244,7 @@ func (a *app) leaf(l leaf) *cli.Command {
 		l.formats = []string{formatLong, formatJSON, formatYAML, formatName}
 	}
 	return &cli.Command{
-		Name: l.name, Aliases: l.aliases, Usage: l.usage, ArgsUsage: l.args, Description: l.about, Flags: l.flags,
+		Name: l.name, Aliases: l.aliases, Usage: l.usage, ArgsUsage: l.args, Description: l.about, Flags: l.flags, Hidden: l.hidden,
 		Metadata: map[string]any{metaExamples: l.examples, metaFormats: l.formats},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			c := &call{app: a, Command: cmd, args: cmd.Args().Slice(), format: cmd.String("output")}

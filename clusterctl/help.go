@@ -37,14 +37,7 @@ func (a *app) printHelp(c *cli.Command) error {
 	path := c.FullName()
 	fmt.Fprintf(&b, "%s - %s\n\nUsage:\n", path, c.Usage)
 	subs := c.VisibleCommands()
-	switch {
-	case len(subs) > 0:
-		fmt.Fprintf(&b, "  %s COMMAND [OPTION…] [ARGUMENT…]\n", path)
-	case c.ArgsUsage == "":
-		fmt.Fprintf(&b, "  %s [OPTION…]\n", path)
-	default:
-		fmt.Fprintf(&b, "  %s [OPTION…] %s\n", path, c.ArgsUsage)
-	}
+	fmt.Fprintf(&b, "  %s\n", synopsis(c, path))
 	if len(c.Aliases) > 0 {
 		fmt.Fprintf(&b, "\nAlso called: %s\n", strings.Join(c.Aliases, ", "))
 	}
