@@ -62,7 +62,7 @@ lint: ## formatting, vet, staticcheck, shellcheck
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); [ -z "$$unformatted" ] || { echo "not gofmt'd: $$unformatted"; exit 1; }
 	go vet ./...
 	go tool staticcheck ./...
-	if command -v shellcheck >/dev/null; then shellcheck vagrant/demo vagrant/deps vagrant/lab/lab vagrant/lab/recipe vagrant/lab/test .ci/run cmd/clusterm/package/{build,man} cmd/clusterm/package/*/*.sh; fi
+	if command -v shellcheck >/dev/null; then shellcheck vagrant/demo vagrant/deps vagrant/lab/lab vagrant/lab/recipe vagrant/lab/test .ci/run cmd/clusterm/package/{build,man} cmd/clusterm/package/*/*.sh monitor/serf/handler/*.sh; fi
 
 .PHONY: deps
 deps: ## install what the tests use of the machine (apt)
@@ -92,16 +92,18 @@ bin/nfpm: cmd/clusterm/package/go.mod
 	go -C cmd/clusterm/package build -trimpath -o $(CURDIR)/$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
 
 .PHONY: install
-install: build ## install binaries, the systemd unit and an example configuration (PREFIX, DESTDIR)
+install: build ## install binaries, systemd units and example configurations (PREFIX, DESTDIR)
 	install -D -m 0755 bin/clusterm   $(DESTDIR)$(PREFIX)/bin/clusterm
 	install -D -m 0755 bin/clusterctl $(DESTDIR)$(PREFIX)/bin/clusterctl
 	install -d -m 0755 $(DESTDIR)/etc/systemd/system
-	sed 's#/usr/local/bin#$(PREFIX)/bin#' cmd/clusterm/clusterm.service > $(DESTDIR)/etc/systemd/system/clusterm.service
-	install -D -m 0644 management/daemon/clusterm.yaml $(DESTDIR)$(PREFIX)/share/doc/clusterm/clusterm.yaml
+	for unit in clusterm clusterm-monitor; do \
+	  sed 's#/usr/local/bin#$(PREFIX)/bin#' cmd/clusterm/$$unit.service > $(DESTDIR)/etc/systemd/system/$$unit.service; done
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/doc/clusterm management/daemon/clusterm.yaml management/daemon/monitor.yaml
+	install -m 0755 monitor/serf/handler/serf-handler.sh $(DESTDIR)$(PREFIX)/share/doc/clusterm/serf-handler.sh
 
 .PHONY: uninstall
 uninstall: ## remove what install installed; /etc/clusterm and /var/lib/clusterm stay
-	rm -f $(DESTDIR)$(PREFIX)/bin/clusterm $(DESTDIR)$(PREFIX)/bin/clusterctl $(DESTDIR)/etc/systemd/system/clusterm.service
+	rm -f $(DESTDIR)$(PREFIX)/bin/clusterm $(DESTDIR)$(PREFIX)/bin/clusterctl $(DESTDIR)/etc/systemd/system/clusterm.service $(DESTDIR)/etc/systemd/system/clusterm-monitor.service
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/clusterm
 
 .PHONY: clean

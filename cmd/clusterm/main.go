@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command clusterm is the cluster manager's daemon, and the agent that runs on
-// every node. This file translates: flags to options, signals to a context,
+// Command clusterm is the cluster manager's daemon, the agent that runs on every
+// node, and the monitor that reports to managers elsewhere. This file translates: flags to options, signals to a context,
 // errors to an exit status.
 package main
 
@@ -35,6 +35,7 @@ var (
 const (
 	defaultConfig = "/etc/clusterm/clusterm.yaml"
 	defaultAgent  = "/etc/clusterm/agent.yaml"
+	defaultWatch  = "/etc/clusterm/monitor.yaml"
 )
 
 // exitUsage is the status of a command line that makes no sense.
@@ -54,7 +55,7 @@ func run(ctx context.Context, args []string) int {
 	root := &cli.Command{
 		Name:      "clusterm",
 		Usage:     "take machines from \"a host appeared\" to \"a host in service\", and keep them there",
-		UsageText: "clusterm [--config FILE]\n   clusterm agent [--config FILE]\n   clusterm check [--config FILE]\n   clusterm example > clusterm.yaml",
+		UsageText: "clusterm [--config FILE]\n   clusterm agent [--config FILE]\n   clusterm monitor [--config FILE]\n   clusterm check [--config FILE]\n   clusterm example > clusterm.yaml",
 		Description: "Without a command it is the manager's daemon: it serves the API, runs jobs and takes part in the gossip until SIGTERM.\n" +
 			"SIGHUP has it read its configuration file again. clusterctl is its command line.",
 		Version:     version,
@@ -77,6 +78,38 @@ func run(ctx context.Context, args []string) int {
 						return err
 					}
 					return serf.RunAgent(ctx, cfg, logger(), func() { notify(sd.SdNotifyReady) })
+				},
+			},
+			{
+				Name: "monitor", Usage: "say to managers elsewhere who is there",
+				UsageText: "clusterm monitor [--config FILE]\n   clusterm monitor --check [--config FILE]\n   clusterm monitor --example > " + defaultWatch,
+				Description: "It watches a serf agent on this host, or has an agent of its own join the gossip, and reports what it sees to\n" +
+					"POST /monitor/event of the managers in report_to, until SIGTERM. Those need no gossip (gossip: off).\n\n" +
+					"Report what the serf agent on this host sees to the manager on HOST, with an ssh tunnel between them:\n\n" +
+					"   ssh -N -L 127.0.0.1:9007:127.0.0.1:9007 root@HOST &      # there: plain_http: 127.0.0.1:9007\n" +
+					"   printf 'report_to: [\"http://127.0.0.1:9007\"]\\ngossip: {rpc: \"127.0.0.1:7373\"}\\n' > " + defaultWatch + "\n" +
+					"   clusterm monitor\n\n" +
+					"The same with an agent of its own:\n\n" +
+					"   gossip: {key_file: /etc/clusterm/gossip.key, join: [\"192.0.2.10:7946\"]}",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Value: defaultWatch, Usage: "configuration `FILE`"},
+					&cli.BoolFlag{Name: "check", Usage: "check the configuration and do nothing else"},
+					&cli.BoolFlag{Name: "example", Usage: "print a configuration file with every key and its meaning"},
+				},
+				Action: func(ctx context.Context, c *cli.Command) error {
+					if c.Bool("example") {
+						_, err := os.Stdout.Write(daemon.MonitorExample)
+						return err
+					}
+					cfg, err := daemon.LoadMonitorConfig(c.String("config"))
+					if err != nil {
+						return err
+					}
+					if c.Bool("check") {
+						fmt.Fprintln(os.Stderr, "ok:", c.String("config"))
+						return nil
+					}
+					return daemon.RunMonitor(ctx, cfg, logger(), func() { notify(sd.SdNotifyReady) })
 				},
 			},
 			{

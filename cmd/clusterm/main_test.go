@@ -73,6 +73,7 @@ func TestCommands(t *testing.T) {
 	d := dir(t)
 	good := write(t, filepath.Join(d, "good.yaml"), "gossip: off\n")
 	bad := write(t, filepath.Join(d, "bad.yaml"), "gossip: off\nnonsense: 1\n")
+	watch := write(t, filepath.Join(d, "monitor.yaml"), string(daemon.MonitorExample))
 	for _, tt := range []struct {
 		args   string
 		status int
@@ -90,6 +91,12 @@ func TestCommands(t *testing.T) {
 		{"--config " + bad, 1, "", "line 2: key nonsense not found"},
 		{"agent --config /nope", 1, "", "/nope"},
 		{"agent extra", 2, "", "takes no argument"},
+		{"monitor --help", 0, "ssh -N -L", ""},
+		{"monitor --example", 0, "report_to:", ""},
+		{"monitor --check -c " + watch, 0, "", "ok: " + watch},
+		{"monitor --check -c " + bad, 1, "", "line 2: key nonsense not found"},
+		{"monitor --config /nope", 1, "", "cannot be read"},
+		{"monitor extra", 2, "", "takes no argument"},
 		{"explode", 2, "", `no command "explode"`},
 		{"--nope", 2, "", "nope"},
 		{"check --nope", 2, "", "nope"},

@@ -60,6 +60,9 @@ const (
 	// HeaderActor of a request names the person that root acts for. It counts
 	// only where root opened the Unix socket.
 	HeaderActor = "X-Clusterm-Actor"
+	// HeaderProblem of a failure of the first generation's contract, whose
+	// status says nothing, is the kind of error (inventory.Kind).
+	HeaderProblem = "X-Clusterm-Problem"
 )
 
 // MaxActor is the length of HeaderActor in bytes.

@@ -288,6 +288,10 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 			return nil, p.Restore()
 		}
 	}
+	if kind := res.Header.Get(api.HeaderProblem); kind != "" {
+		told := api.Problem{Type: api.ProblemBase + kind, Status: res.StatusCode, Detail: strings.TrimSpace(string(text))}
+		return nil, told.Restore()
+	}
 	return nil, c.stranger(res, text)
 }
 

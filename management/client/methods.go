@@ -118,6 +118,17 @@ func (c *Client) Forget(ctx context.Context, f api.Forget) (api.Changed, error) 
 	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathForget, in: f}, &out)
 }
 
+// Report says of nodes that they are there (discovered), or that they are not.
+// Either all of it is recorded or, after an error, nothing. It is a report
+// without an identity: it counts until the next one about the same node.
+func (c *Client) Report(ctx context.Context, discovered bool, nodes []api.LegacyEventNode) error {
+	event := api.LegacyEvent{Name: string(inventory.VerbDisappeared), Nodes: nodes}
+	if discovered {
+		event.Name = string(inventory.VerbDiscovered)
+	}
+	return c.do(ctx, call{method: http.MethodPost, path: api.LegacyMonitorEvent, in: api.LegacyRequest{Event: &event}}, nil)
+}
+
 // Groups lists the host groups in the order of their configuration.
 func (c *Client) Groups(ctx context.Context) (api.List[inventory.Group], error) {
 	var out api.List[inventory.Group]

@@ -119,34 +119,47 @@ func LoadConfig(path string) (Config, map[string]bool, error) {
 	if path == "" {
 		return c, named, c.Check()
 	}
+	const remedy = "'clusterm example' prints every key with its meaning"
+	top, err := load(path, &c, remedy)
+	if err != nil {
+		return Config{}, nil, err
+	}
+	if top != nil {
+		walk(top, "", func(key string) { named[key] = true })
+	}
+	if err := c.Check(); err != nil {
+		return Config{}, nil, wrong(path, err, remedy)
+	}
+	return c, named, nil
+}
+
+// load reads a file strictly into a configuration that holds the defaults. The
+// document is nil where there is none.
+func load(path string, into any, remedy string) (*yaml.Node, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return Config{}, nil, inventory.Errorf(inventory.KindInvalid, "the configuration cannot be read: %w", err).
-			Do("write one; 'clusterm example' prints every key with its meaning")
-	}
-	fail := func(err error) (Config, map[string]bool, error) {
-		return Config{}, nil, inventory.Errorf(inventory.KindInvalid, "the configuration %s is wrong: %s", path, plainly(err)).
-			Do("'clusterm example' prints every key with its meaning")
+		return nil, inventory.Errorf(inventory.KindInvalid, "the configuration cannot be read: %w", err).Do("write one; %s", remedy)
 	}
 	var top yaml.Node
 	if err := yaml.Unmarshal(data, &top); err != nil {
-		return fail(err)
+		return nil, wrong(path, err, remedy)
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
-	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return fail(err)
+	if err := dec.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return nil, wrong(path, err, remedy)
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return fail(errors.New("it holds more than one document"))
+		return nil, wrong(path, errors.New("it holds more than one document"), remedy)
 	}
-	if len(top.Content) > 0 {
-		walk(top.Content[0], "", func(key string) { named[key] = true })
+	if len(top.Content) == 0 {
+		return nil, nil
 	}
-	if err := c.Check(); err != nil {
-		return fail(err)
-	}
-	return c, named, nil
+	return top.Content[0], nil
+}
+
+func wrong(path string, err error, remedy string) error {
+	return inventory.Errorf(inventory.KindInvalid, "the configuration %s is wrong: %s", path, plainly(err)).Do("%s", remedy)
 }
 
 // goTypes is how the YAML library names what a key is in, or should be.

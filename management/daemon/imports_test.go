@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 	"management/selector":   {"inventory"},
 	"management/server":     {"inventory", "configuration", "management", "management/api", "management/metrics", "management/selector"},
 	"management/daemon": {"ansible", "inventory", "monitor", "configuration", "management", "inventory/etcd", "monitor/serf", "configuration/ansible",
-		"management/etcd", "management/api", "management/metrics", "management/server"},
+		"management/etcd", "management/api", "management/metrics", "management/server", "management/client"},
 	"clusterctl":         {"inventory", "configuration", "management/api", "management/client"},
 	"cmd/clusterctl":     {"clusterctl", "management/api"},
 	"cmd/clusterm":       {"inventory", "inventory/etcd", "monitor/serf", "configuration/ansible", "management/api", "management/daemon"},

@@ -262,6 +262,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, d door, err error)
 		w.Header().Set("Content-Type", api.TypeProblem)
 		write(w, p.Status, append(body, '\n'))
 	case doorLegacy:
+		w.Header().Set(api.HeaderProblem, string(told.Kind))
 		// 403, 405: the request was not one of the contract at all.
 		if _, ok := errors.AsType[withStatus](err); !ok {
 			p.Status = http.StatusInternalServerError

@@ -330,6 +330,11 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	s.health.Status = api.HealthOK
 	equal(t, "version", check[api.Version](t)(c.Version(ctx)).Version, "1.2.3")
 
+	if err := c.Report(ctx, true, []api.LegacyEventNode{{Label: "d", Serial: "1", Addr: "10.0.0.4"}}); err != nil {
+		t.Error(err)
+	}
+	equal(t, "words", s.manager.words, []inventory.Word{{Observer: inventory.ObserverPost, Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true}})
+
 	forgotten := check[api.Changed](t)(c.Forget(ctx, api.Forget{Nodes: []string{"ccc-1"}, Force: true, Reason: "gone"}))
 	checkActor()
 	equal(t, "left", len(check[api.List[api.Node]](t)(c.At(forgotten.Revision).Nodes(ctx, client.NodeFilter{})).Items), 2)
@@ -361,6 +366,10 @@ func TestKindsBothWays(t *testing.T) {
 			}
 			continue
 		}
+		// The first generation's door has one status for all: the kind is beside it.
+		err = c.Report(soon(t), false, []api.LegacyEventNode{{Label: "d", Serial: "1", Addr: "10.0.0.4"}})
+		equal(t, "kind of a report", inventory.KindOf(err), kind)
+		equal(t, "error of a report", err.Error(), want.Error())
 		equal(t, "error", [3]any{got.Message, got.Remedy, strings.Join(got.Nodes, " ")}, [3]any{want.Message, "do that", "a-1 bb-1"})
 	}
 }

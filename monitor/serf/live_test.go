@@ -109,7 +109,7 @@ func (a *live) ask(args ...string) {
 // slow is the timing of the loopback for a peer that is not so quick.
 func slow() Timing {
 	t := Loopback()
-	t.Grace, t.Answer, t.Ping = 20*time.Second, 5*time.Second, time.Second
+	t.Alone, t.Answer, t.Ping = time.Minute, 5*time.Second, time.Second
 	return t
 }
 

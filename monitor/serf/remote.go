@@ -60,8 +60,9 @@ type Remote struct {
 	conn    *rpc        // nil while there is none
 	why     error       // why there is none
 	since   time.Time   // since when there is none
-	grace   *time.Timer // when to report at last
-	met     bool        // the agent knows somebody else
+	had     bool        // the agent has, or had, others
+	waits   bool        // the first report waits for one
+	alone   *time.Timer // when to report at last
 	self    Self
 	name    string // of the agent's own member
 	members Stats  // as of the last list
@@ -240,8 +241,8 @@ func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	grace := r.begin(c, ms)
-	defer grace.Stop()
+	alone := r.begin(c, ms)
+	defer alone.Stop()
 	r.o.Log.Infof("gossip: the serf agent at %s is watched", r.o.Addr)
 
 	ping := time.NewTicker(r.t.Ping)
@@ -263,20 +264,22 @@ func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
 	}
 }
 
-// begin makes the connection the one that counts. An agent that knows nobody
-// else may have started a moment ago: then the first report waits, for a while,
-// until it has found the others.
-func (r *Remote) begin(c *rpc, ms []hserf.Member) (grace *time.Timer) {
+// begin makes the connection the one that counts. An agent that has forgotten
+// everybody may have started a moment ago: then the first report waits, for a
+// while, until it has found somebody.
+func (r *Remote) begin(c *rpc, ms []hserf.Member) (alone *time.Timer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.conn, r.why = c, nil
-	r.met = slices.ContainsFunc(ms, func(m hserf.Member) bool { return m.Name != r.name })
-	if r.met {
+	r.once.Do(func() { close(r.tried) })
+	had := r.had || slices.ContainsFunc(r.o.Before, func(node string) bool { return node != r.self.Node.Name() })
+	r.had = slices.ContainsFunc(ms, func(m hserf.Member) bool { return m.Name != r.name })
+	r.waits = had && !r.had
+	if !r.waits {
 		r.watch.resume()
 	}
-	r.grace = time.AfterFunc(r.t.Grace, func() { r.report(c) })
-	r.once.Do(func() { close(r.tried) })
-	return r.grace
+	r.alone = time.AfterFunc(r.t.Alone, func() { r.report(c) })
+	return r.alone
 }
 
 // report lets the observers report, if the connection is still the one that
@@ -310,10 +313,12 @@ func (r *Remote) take(c *rpc, e rpcEvent) {
 		}
 		r.watch.change(asMember(rm.member()))
 		r.mu.Lock()
-		if r.conn == c && !r.met && rm.Name != r.name {
-			// It has found one, and is about to learn of the others from that.
-			r.met = true
-			r.grace.Reset(r.t.Tick)
+		if r.conn == c && rm.Name != r.name {
+			if r.had = true; r.waits {
+				// It has found one, and is about to learn of the others from that.
+				r.waits = false
+				r.alone.Reset(r.t.Tick)
+			}
 		}
 		r.mu.Unlock()
 	}

@@ -319,23 +319,37 @@ func TestRemoteAway(t *testing.T) {
 	}
 }
 
-// TestRemoteAlone: an agent that has just started and has not found the others
-// is given time; one that is alone is believed in the end.
+// TestRemoteAlone: an agent that has lost everybody may just have started. It is
+// given time, and believed in the end. One that never had anybody is believed.
 func TestRemoteAlone(t *testing.T) {
 	t.Parallel()
 	a := scripted(t, "")
 	one := rpcAlive("one", 41, node(41).Tags())
-	patient := Loopback()
-	patient.Grace = time.Hour
-	_, seen := watchIt(t, a.addr, func(o *RemoteOptions) { o.Timing = patient })
-	lonely, heard := watchIt(t, a.addr, func(o *RemoteOptions) { o.Timing.Grace = 50 * time.Millisecond })
-	eventually(t, "a report of nobody", func() bool { return heard.count() > 0 })
-	if lonely.Err() != nil || seen.count() != 0 {
+	a.set(rpcAlive("self", 1, node(1).Tags()))
+	alone := func(before string, wait time.Duration) *recorder {
+		_, seen := watchIt(t, a.addr, func(o *RemoteOptions) { o.Before, o.Timing.Alone = strings.Fields(before), wait })
+		return seen
+	}
+	fresh, own := alone("", time.Hour), alone("node-1", time.Hour)
+	patient, believer := alone("node-1 node-41", time.Hour), alone("node-41", 50*time.Millisecond)
+	for _, seen := range []*recorder{fresh, own, believer} {
+		eventually(t, "a report of nobody else", func() bool { return seen.see("node-1").Alive })
+	}
+	if patient.count() != 0 {
 		t.Error("it has not waited for the others")
 	}
 	a.set(rpcAlive("self", 1, nil), one)
 	a.tell("member-join", one)
-	eventually(t, "the other", func() bool { return seen.see("node-41").Alive })
+	eventually(t, "the other", func() bool { return patient.see("node-41").Alive })
+
+	// The agent starts anew, and those who knew the other wait.
+	a.down()
+	a.set(rpcAlive("self", 1, nil))
+	a.up()
+	eventually(t, "one waited for a moment", func() bool { return !believer.see("node-41").Alive })
+	if !fresh.see("node-41").Alive || !patient.see("node-41").Alive {
+		t.Error("it has not waited after a restart of the agent")
+	}
 }
 
 // TestRemoteBefore: nodes that are as the last run left them have not joined.

@@ -35,6 +35,7 @@ type Timing struct {
 
 	Answer time.Duration // an agent that is asked by RPC has this long to answer
 	Ping   time.Duration // and is asked at least this often
+	Alone  time.Duration // and is believed that it has lost everybody after this
 }
 
 // LAN is for hosts in one data centre: a host that crashed is seen as failed
@@ -49,7 +50,7 @@ func LAN() Timing {
 		Tick: time.Second, Grace: 15 * time.Second,
 		JoinMin: time.Second, JoinMax: 30 * time.Second, JoinAgain: 30 * time.Second,
 		Contested: 15 * time.Second, Rivalry: 5 * time.Minute,
-		Answer: 10 * time.Second, Ping: 15 * time.Second,
+		Answer: 10 * time.Second, Ping: 15 * time.Second, Alone: time.Minute,
 	}
 }
 
@@ -64,7 +65,7 @@ func Loopback() Timing {
 		Tick: 20 * time.Millisecond, Grace: time.Second,
 		JoinMin: 50 * time.Millisecond, JoinMax: 200 * time.Millisecond, JoinAgain: 500 * time.Millisecond,
 		Contested: 700 * time.Millisecond, Rivalry: 5 * time.Second,
-		Answer: 2 * time.Second, Ping: 200 * time.Millisecond,
+		Answer: 2 * time.Second, Ping: 200 * time.Millisecond, Alone: time.Second,
 	}
 }
 

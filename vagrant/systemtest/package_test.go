@@ -48,6 +48,7 @@ func TestPackageContent(t *testing.T) {
 	deb, rpm := makePackage(t, "deb", "1.2.3"), makePackage(t, "rpm", "1.2.3")
 	both := []string{
 		"/usr/bin/clusterm", "/usr/bin/clusterctl", "/usr/lib/systemd/system/clusterm.service", "/usr/lib/systemd/system/clusterm-agent.service",
+		"/usr/lib/systemd/system/clusterm-monitor.service", "/usr/share/doc/clusterm/monitor.yaml", "/usr/share/doc/clusterm/serf-handler.sh",
 		"/usr/lib/sysusers.d/clusterm.conf", "/etc/clusterm/clusterm.yaml", "/usr/share/bash-completion/completions/clusterctl",
 		"/usr/share/fish/vendor_completions.d/clusterctl.fish", "/usr/share/man/man1/clusterctl.1.gz", "/usr/share/man/man8/clusterm.8.gz",
 		"/usr/share/doc/clusterm/README.md", "/usr/share/doc/clusterm/docs/operating.md", "/usr/share/doc/clusterm/copyright",

@@ -17,7 +17,7 @@ if [ "$1" = configure ]; then
 	systemd-sysusers clusterm.conf
 	if [ -d /run/systemd/system ]; then
 		systemctl daemon-reload
-		for unit in clusterm.service clusterm-agent.service; do
+		for unit in clusterm.service clusterm-agent.service clusterm-monitor.service; do
 			if ours $unit && systemctl --quiet is-active $unit; then
 				deb-systemd-invoke restart $unit
 			fi

@@ -17,7 +17,7 @@ remove)
 	rm -rf /run/clusterm
 	;;
 purge)
-	for unit in clusterm clusterm-agent; do
+	for unit in clusterm clusterm-agent clusterm-monitor; do
 		link=/etc/systemd/system/multi-user.target.wants/$unit.service
 		if [ -L $link ] && [ ! -e $link ]; then rm -f $link; fi
 	done
@@ -30,6 +30,9 @@ purge)
 	fi
 	if [ ! -e /etc/systemd/system/clusterm-agent.service ]; then
 		forget /var/lib/clusterm-agent /etc/clusterm/agent.yaml /etc/clusterm/gossip.key
+	fi
+	if [ ! -e /etc/systemd/system/clusterm-monitor.service ]; then
+		forget /var/lib/clusterm-monitor /etc/clusterm/monitor.yaml
 	fi
 	for dir in /var/lib/clusterm /etc/clusterm; do
 		if [ -d $dir ]; then rmdir --ignore-fail-on-non-empty $dir; fi

@@ -11,7 +11,7 @@ ours() {
 }
 
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
-	for unit in clusterm.service clusterm-agent.service; do
+	for unit in clusterm.service clusterm-agent.service clusterm-monitor.service; do
 		if ours $unit; then
 			deb-systemd-invoke stop $unit
 		fi

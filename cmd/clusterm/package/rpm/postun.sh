@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
 # What runs is restarted by an upgrade; jobs go on meanwhile. Data stays.
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || :
 	if [ "$1" -ge 1 ]; then
-		systemctl try-restart clusterm.service clusterm-agent.service || :
+		systemctl try-restart clusterm.service clusterm-agent.service clusterm-monitor.service || :
 	else
 		rm -rf /run/clusterm
 	fi
