@@ -57,6 +57,10 @@ system: deps lab-deps build bin/nfpm ## the tests with the real Ansible, and on 
 chaos: deps lab-deps build ## processes killed at random while operators work; no two runs are alike, so not part of test
 	CLUSTERM_LAB=1 CLUSTERM_CHAOS=1 go test -count=1 -timeout 60m -v -run TestChaos ./vagrant/systemtest/
 
+.PHONY: docs
+docs: ## write the references anew: docs/lifecycle.md, docs/metrics.md, docs/rest.md
+	go test -count=1 ./inventory ./management/metrics ./management/openapi -run Document -update
+
 .PHONY: lint
 lint: ## formatting, vet, staticcheck, shellcheck
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); [ -z "$$unformatted" ] || { echo "not gofmt'd: $$unformatted"; exit 1; }

@@ -39,6 +39,11 @@ const (
 	PathHealth     = "/v1/health"                   // GET: Health, 200 where it is ok, else 503
 	PathVersion    = "/v1/version"                  // GET: Version
 	PathMetrics    = "/metrics"                     // GET, Prometheus text format
+
+	// The contract itself.
+	PathOpenAPI     = "/v1/openapi.yaml" // GET
+	PathOpenAPIJSON = "/v1/openapi.json" // GET
+	PathDocs        = "/v1/docs"         // GET: a page for people
 )
 
 // Headers of answers and requests. Every GET of nodes, jobs, history, groups,
@@ -74,6 +79,8 @@ const (
 	TypeProblem = "application/problem+json"
 	TypeLines   = "application/x-ndjson"
 	TypeText    = "text/plain; charset=utf-8"
+	TypeYAML    = "application/yaml"
+	TypeHTML    = "text/html; charset=utf-8"
 )
 
 // Path fills the parameters of a path in, in order, escaped.

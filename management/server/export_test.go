@@ -2,11 +2,18 @@
 
 package server
 
-// Routes lists "METHOD path" of everything that is served.
-func (s *Server) Routes() []string {
-	var out []string
+// Route is a row of the route table.
+type Route struct {
+	Method, Path string
+	Query        []string
+	Tagged       bool // its changes can depend on If-Match
+}
+
+// Routes is everything that is served.
+func (s *Server) Routes() []Route {
+	var out []Route
 	for _, rt := range s.routes {
-		out = append(out, rt.method+" "+rt.path)
+		out = append(out, Route{rt.method, rt.path, rt.query, rt.tagged})
 	}
 	return out
 }

@@ -186,7 +186,10 @@ func (m *memoryManager) History(_ context.Context, name string, limit int) ([]in
 	if _, err := m.View().Node(name); err != nil {
 		return nil, err
 	}
-	all := []inventory.Entry{{Seq: 1, Verb: inventory.VerbDiscovered, To: inventory.Unallocated}, {Seq: 2, Verb: inventory.VerbCommission, To: inventory.Provisioning}}
+	all := []inventory.Entry{
+		{Seq: 1, Verb: inventory.VerbDiscovered, To: inventory.Unallocated, State: inventory.Discovered},
+		{Seq: 2, Verb: inventory.VerbCommission, From: inventory.Unallocated, To: inventory.Provisioning, State: inventory.Discovered},
+	}
 	if limit > 0 && limit < len(all) {
 		all = all[len(all)-limit:]
 	}

@@ -56,6 +56,9 @@ func (s *Server) v1() []route {
 		{method: http.MethodGet, path: api.PathWatch, serve: s.getWatch, query: []string{"kinds", "name", "group", "selector", "since"}, lasts: true},
 		{method: http.MethodGet, path: api.PathHealth, serve: s.getHealth, asIs: true},
 		{method: http.MethodGet, path: api.PathVersion, serve: s.getVersion, asIs: true},
+		{method: http.MethodGet, path: api.PathOpenAPI, serve: s.getReference(api.PathOpenAPI, api.TypeYAML), asIs: true},
+		{method: http.MethodGet, path: api.PathOpenAPIJSON, serve: s.getReference(api.PathOpenAPIJSON, api.TypeJSON), asIs: true},
+		{method: http.MethodGet, path: api.PathDocs, serve: s.getReference(api.PathDocs, api.TypeHTML), asIs: true},
 	}
 	for _, vars := range []struct {
 		path  string

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/openapi"
+	"github.com/contiv/cluster/management/server"
+)
+
+var update = flag.Bool("update", false, "write the answers of the examples in openapi.yaml anew")
+
+// TestExamples makes the request of every example in openapi.yaml to a daemon
+// with a prepared world, and compares the answer with the one in the document.
+// Requests that change nothing come first, then the others, in the order of
+// the document.
+//
+//	go test ./management/daemon -run Examples -update
+//
+// writes the answers that differ.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	c, err := contract.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	defer w.end()
+	answers := map[int]string{} // by line
+	for _, changing := range []bool{false, true} {
+		for _, o := range c.Operations {
+			for _, e := range o.Cases() {
+				if changes(o, e) == changing {
+					w.example(o, e, answers)
+				}
+			}
+		}
+	}
+	if *update {
+		rewrite(t, answers)
+	}
+}
+
+func changes(o openapi.Operation, c openapi.Case) bool {
+	return o.Method != http.MethodGet && o.Path != api.LegacyNodes && (c.Status == "" || c.Status[0] == '2')
+}
+
+// world is a daemon with nodes and jobs of every kind.
+type world struct {
+	*site
+	http  *http.Client
+	plain *strings.Replacer // what differs from machine to machine
+
+	gate    string // where the running job waits
+	running string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	s := prepare(t)
+	fake, err := os.ReadFile("testdata/fake/ansible-playbook")
+	s.must(err)
+	s.must(os.WriteFile(filepath.Join(s.dir, "ansible-playbook"), fake, 0o700))
+	s.write("gossip: {bind: 127.0.0.1:0}", `node: {label: host1, serial: c976, addr: 10.0.0.1}`, "jobs: {limit: 1}", "ansible_playbook: "+s.dir+"/ansible-playbook")
+	s.up()
+	t.Cleanup(s.down)
+	me, err := user.Current()
+	s.must(err)
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", s.dir+"/s")
+	}
+	w := &world{
+		site: s, http: &http.Client{Transport: contract.Transport{Base: &http.Transport{DialContext: dial}, Report: t.Errorf}},
+		plain: strings.NewReplacer(s.dir+"/d", "/var/lib/clusterm", s.dir+"/playbooks", "/srv/playbooks", s.dir+"/ansible-playbook", "ansible-playbook",
+			s.dir+"/s", "/run/clusterm/clusterm.sock", s.url, "http://127.0.0.1:9007",
+			`"actor":"`+me.Username+`"`, `"actor":"root"`, `"cancel_by":"`+me.Username+`"`, `"cancel_by":"root"`),
+	}
+	s.state("host1-c976", inventory.Discovered)
+
+	var nodes []string
+	for i, serial := range strings.Fields("04f4 35a0 6d21 9c1e c0de 8e2d 71b3 0a11 0b22 0c33") {
+		nodes = append(nodes, fmt.Sprintf(`{"label":"host%d","serial":%q,"addr":"10.0.0.%d"}`, i+2, serial, i+2))
+	}
+	say := func(event string, nodes ...string) {
+		t.Helper()
+		if code, text := s.post(api.LegacyMonitorEvent, `{"monitor_event":{"name":"`+event+`","nodes":[`+strings.Join(nodes, ",")+`]}}`); code != http.StatusOK {
+			t.Fatalf("%d: %s", code, text)
+		}
+	}
+	say("discovered", nodes...)
+	_, err = s.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"env": "prod", "dns": []string{"10.0.0.2", "10.0.0.3"}})
+	s.must(err)
+	_, err = s.SetVars(s.ctx(), client.ScopeGroup(inventory.GroupWorker), api.Vars{"proxy": "http://10.0.0.2:3128"})
+	s.must(err)
+	_, err = s.SetVars(s.ctx(), client.ScopeNode("host3-35a0"), api.Vars{"disks": []string{"sda", "sdb"}})
+	s.must(err)
+	for name, rack := range map[string]string{"host8-71b3": "r1", "host9-0a11": "r2"} {
+		_, err = s.PatchNode(s.ctx(), name, api.NodePatch{Labels: map[string]*string{"rack": &rack}})
+		s.must(err)
+	}
+	carry := func(want api.JobStatus, r api.JobRequest) {
+		t.Helper()
+		if j := s.carry(r); j.Status != want {
+			t.Fatalf("job %s is %s: %s", j.ID, j.Status, j.Reason)
+		}
+	}
+	carry(api.Complete, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host2-04f4"}})
+	carry(api.Complete, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host3-35a0", "host4-6d21"}, Group: inventory.GroupWorker, ExtraVars: []byte(`{"fleet":"blue"}`)})
+	carry(api.Errored, api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host3-35a0"}, ExtraVars: []byte(`{"fails_on":"host3-35a0"}`)})
+	carry(api.Complete, api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"host4-6d21"}, Reason: "needs a new disk"})
+	say("disappeared", nodes[4])
+	_, err = s.Forget(s.ctx(), api.Forget{Nodes: []string{"host7-8e2d"}, Force: true, Reason: "sold"})
+	s.must(err)
+	say("discovered", nodes[5])
+	fifo := s.fifo("gate")
+	// This one runs until the end, and since one runs at a time all others wait.
+	running, err := s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host5-9c1e"}, Group: inventory.GroupWorker, ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)})
+	s.must(err)
+	s.said(running.ID, "waiting\n")
+	_, err = s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host5-9c1e"}, Reason: "new kernel"})
+	s.must(err)
+	w.gate, w.running = fifo, running.ID
+	return w
+}
+
+// example makes one request and compares its answer.
+func (w *world) example(o openapi.Operation, c openapi.Case, answers map[int]string) {
+	at := fmt.Sprintf("%s %s, example %s", o.Method, o.Path, c.Name)
+	body := []byte(c.Text)
+	if c.HasBody {
+		var err error
+		body, err = json.Marshal(c.Body)
+		w.must(err)
+	}
+	if c.Size > 0 {
+		body = bytes.Repeat([]byte(" "), c.Size)
+	}
+	req, err := http.NewRequestWithContext(w.ctx(), o.Method, "http://localhost"+c.Path, bytes.NewReader(body))
+	w.must(err)
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", api.TypeJSON)
+	}
+	for name, value := range c.Headers {
+		req.Header.Set(name, value)
+	}
+	status, text := w.send(c.Fault, req)
+	wanted := strconv.Itoa(status) == cmp.Or(c.Status, "200")
+	if c.Status == "default" {
+		wanted = status >= 400
+	}
+	if !wanted {
+		w.t.Errorf("%s: answered with %d, not %s: %s", at, status, c.Status, text)
+		return
+	}
+	if c.Answer == nil {
+		return
+	}
+	text = w.plain.Replace(text)
+	var got any = text
+	if strings.HasSuffix(c.ContentType, "json") && c.ContentType != api.TypeLines {
+		w.must(json.Unmarshal([]byte(text), &got))
+	}
+	difference := differ("", c.Answer.Value, got, c.Answer.Part)
+	if difference == "" {
+		return
+	}
+	if *update && !c.Answer.Part {
+		if answers[c.Answer.Line] == "" {
+			answers[c.Answer.Line] = written(w.t, text, got)
+		}
+		return
+	}
+	w.t.Errorf("%s: %s\nthe answer is %.2000s\nto write it into the document: go test ./management/daemon -run Examples -update", at, difference, text)
+}
+
+// end has no job left.
+func (w *world) end() {
+	w.t.Helper()
+	list, err := w.Jobs(w.ctx(), client.JobFilter{Status: []api.JobStatus{api.Queued}})
+	w.must(err)
+	for _, j := range slices.Backward(list.Items) { // those that build on others first
+		_, err := w.Cancel(w.ctx(), j.ID)
+		w.must(err)
+	}
+	w.release(w.gate)
+	_, err = w.WaitJob(w.ctx(), w.running)
+	w.must(err)
+}
+
+// send makes the request, while what the fault names is broken.
+func (w *world) send(fault string, req *http.Request) (int, string) {
+	w.t.Helper()
+	var err error
+	switch fault {
+	case "conflict":
+		err = inventory.Errorf(inventory.KindConflict, "it was changed by somebody else meanwhile").Do("read it again and repeat")
+	case "unavailable":
+		err = inventory.Errorf(inventory.KindUnavailable, "the store does not answer: %w", context.DeadlineExceeded).Do("see the log of clusterm and the state of etcd")
+	case "internal":
+		err = errors.New("a node of job 7 is of no group")
+	case "ansible":
+		path := filepath.Join(w.dir, "ansible-playbook")
+		w.must(os.Rename(path, path+".away"))
+		w.book.mu.Lock()
+		w.book.path = "" // it was found a moment ago, which would do for a while
+		w.book.mu.Unlock()
+		defer func() { w.must(os.Rename(path+".away", path)) }()
+	case "":
+	default:
+		w.t.Fatalf("there is no fault %q", fault)
+	}
+	if err != nil {
+		rec := httptest.NewRecorder()
+		server.New(server.Options{Manager: broken{w.Service(), err}}).ServeHTTP(rec, req)
+		return rec.Code, rec.Body.String()
+	}
+	res, err := w.http.Do(req)
+	w.must(err)
+	defer res.Body.Close()
+	if res.Header.Get("Content-Type") == api.TypeEventStream {
+		return res.StatusCode, untilSync(res.Body)
+	}
+	text, err := io.ReadAll(res.Body)
+	w.must(err)
+	return res.StatusCode, string(text)
+}
+
+// untilSync reads a watch until it has told what there is.
+func untilSync(r io.Reader) string {
+	var text strings.Builder
+	synced := false
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		text.WriteString(lines.Text() + "\n")
+		synced = synced || lines.Text() == "event: "+string(api.ChangeSync)
+		if synced && lines.Text() == "" {
+			break
+		}
+	}
+	return text.String()
+}
+
+// broken is a manager whose store fails when a job is to be kept.
+type broken struct {
+	*management.Service
+	err error
+}
+
+func (b broken) Submit(context.Context, management.Request) (management.Job, error) {
+	return management.Job{}, b.err
+}
+
+// vague are the parts of texts that differ from run to run, and what stands for
+// them.
+var vague = []struct {
+	what *regexp.Regexp
+	as   string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME"},
+	{regexp.MustCompile(`\b[0-9a-f]{16,64}\b`), "DIGEST"},
+	{regexp.MustCompile(`\b(incident|grep) [0-9a-f]{8}\b`), "$1 NUMBER"},
+	{regexp.MustCompile(`(\b(?:revision|after|at)\b|"revision":|id:) ?\d+\b`), "$1 NUMBER"},
+	{regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m\d+s)\b`), "DURATION"},
+}
+
+// loose are the fields whose values differ from run to run.
+var loose = []string{"revision", "read_revision", "continue", "go", "etcd"}
+
+// differ says where an answer is not what the document shows; "": it is.
+func differ(path string, want, got any, part bool) string {
+	switch want := want.(type) {
+	case map[string]any:
+		object, ok := got.(map[string]any)
+		if !ok {
+			break
+		}
+		for key, value := range want {
+			have, ok := object[key]
+			if !ok {
+				return fmt.Sprintf("%s.%s is not in the answer", path, key)
+			}
+			if slices.Contains(loose, key) {
+				if fmt.Sprintf("%T", plainNumber(value)) != fmt.Sprintf("%T", have) {
+					return fmt.Sprintf("%s.%s is %v", path, key, have)
+				}
+				continue
+			}
+			if d := differ(path+"."+key, value, have, part); d != "" {
+				return d
+			}
+		}
+		for key := range object {
+			if _, ok := want[key]; !ok && !part {
+				return fmt.Sprintf("%s.%s is not in the document", path, key)
+			}
+		}
+		return ""
+	case []any:
+		list, ok := got.([]any)
+		if !ok || len(list) != len(want) {
+			break
+		}
+		for i := range want {
+			if d := differ(fmt.Sprintf("%s[%d]", path, i), want[i], list[i], part); d != "" {
+				return d
+			}
+		}
+		return ""
+	case string:
+		text, ok := got.(string)
+		if !ok {
+			break
+		}
+		if path == "" && part {
+			for line := range strings.Lines(want) {
+				if !strings.Contains(text, line) {
+					return fmt.Sprintf("there is no line %q", line)
+				}
+			}
+			return ""
+		}
+		wanted, had := want, text
+		for _, v := range vague {
+			wanted, had = v.what.ReplaceAllString(wanted, v.as), v.what.ReplaceAllString(had, v.as)
+		}
+		if wanted == had {
+			return ""
+		}
+	default:
+		if plainNumber(want) == got {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s is %v, in the document %v", path, got, want)
+}
+
+// plainNumber is a number as encoding/json has it.
+func plainNumber(v any) any {
+	switch n := v.(type) {
+	case int:
+		return float64(n)
+	case int64:
+		return float64(n)
+	}
+	return v
+}
+
+// written is an answer as it is written into the document.
+func written(t *testing.T, text string, got any) string {
+	t.Helper()
+	var n yaml.Node
+	if _, isText := got.(string); isText {
+		n = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: fraction.ReplaceAllString(text, "${1}Z"), Style: yaml.LiteralStyle}
+	} else {
+		if err := yaml.Unmarshal([]byte(text), &n); err != nil {
+			t.Fatal(err)
+		}
+		n = *n.Content[0]
+		tidy(&n)
+	}
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(map[string]*yaml.Node{"value": &n}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+var fraction = regexp.MustCompile(`(T\d\d:\d\d:\d\d)\.\d+Z`)
+
+// tidy has what is short on one line, and times without fractions.
+func tidy(n *yaml.Node) {
+	n.Style = 0
+	size := 0
+	for _, child := range n.Content {
+		tidy(child)
+		size += len(child.Value) + 4
+		if child.Kind != yaml.ScalarNode {
+			size += 1000
+		}
+	}
+	if n.Kind == yaml.ScalarNode {
+		n.Value = fraction.ReplaceAllString(n.Value, "${1}Z")
+	} else if size < 110 {
+		n.Style = yaml.FlowStyle
+	}
+}
+
+// rewrite puts answers into openapi.yaml, each by the line where it begins.
+func rewrite(t *testing.T, answers map[int]string) {
+	t.Helper()
+	const path = "../api/openapi.yaml"
+	lines := strings.SplitAfter(string(api.OpenAPI), "\n")
+	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+	starts := make([]int, 0, len(answers))
+	for line := range answers {
+		starts = append(starts, line)
+	}
+	slices.SortFunc(starts, func(a, b int) int { return b - a })
+	for _, start := range starts {
+		from := start - 1
+		for !strings.HasPrefix(strings.TrimLeft(lines[from], " "), "value:") {
+			from--
+		}
+		margin := indent(lines[from])
+		to := from + 1
+		for to < len(lines) && (indent(lines[to]) > margin || strings.TrimSpace(lines[to]) == "" && to+1 < len(lines)) {
+			to++
+		}
+		var text strings.Builder
+		for line := range strings.Lines(answers[start]) {
+			if strings.TrimSpace(line) != "" {
+				text.WriteString(strings.Repeat(" ", margin))
+			}
+			text.WriteString(line)
+		}
+		lines = slices.Replace(lines, from, to, text.String())
+	}
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

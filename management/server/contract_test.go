@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/contiv/cluster/management/contract"
+)
+
+// TestContract: what is served is in openapi.yaml, and what is in openapi.yaml
+// is served: methods, paths, and the parameters of both.
+func TestContract(t *testing.T) {
+	c := check[*contract.Contract](t)(contract.Load())
+	served := serve(t).Routes()
+	type row struct{ method, path string }
+	queries, tagged := map[row][]string{}, map[row]bool{}
+	for _, rt := range served {
+		queries[row{rt.Method, rt.Path}], tagged[row{rt.Method, rt.Path}] = rt.Query, rt.Tagged
+	}
+	for _, o := range c.Operations {
+		at := row{o.Method, o.Path}
+		query, ok := queries[at]
+		if !ok {
+			t.Errorf("%s %s is in the document, and is not served", o.Method, o.Path)
+			continue
+		}
+		delete(queries, at)
+		var documented, params, headers []string
+		for _, p := range o.Parameters {
+			switch p.In {
+			case "query":
+				documented = append(documented, p.Name)
+			case "path":
+				params = append(params, p.Name)
+			case "header":
+				headers = append(headers, p.Name)
+			}
+		}
+		slices.Sort(documented)
+		if want := slices.Sorted(slices.Values(query)); !slices.Equal(documented, want) {
+			t.Errorf("%s %s: the document has the query parameters %v, the route reads %v", o.Method, o.Path, documented, want)
+		}
+		if conditional := slices.Contains(headers, "If-Match"); conditional != tagged[at] {
+			t.Errorf("%s %s takes If-Match: %t; in the document: %t", o.Method, o.Path, tagged[at], conditional)
+		}
+		if want := parameters(o.Path); !slices.Equal(params, want) {
+			t.Errorf("%s %s: the document has the parameters %v of the path, the path has %v", o.Method, o.Path, params, want)
+		}
+	}
+	for at := range queries {
+		t.Errorf("%s %s is served, and is not in the document", at.method, at.path)
+	}
+}
+
+var braces = regexp.MustCompile(`\{([^}]*)\}`)
+
+// parameters are the names of a path's parameters.
+func parameters(path string) []string {
+	var out []string
+	for _, m := range braces.FindAllStringSubmatch(path, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
