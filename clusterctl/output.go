@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/mattn/go-runewidth"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/term"
@@ -110,33 +110,84 @@ func (p *printer) rows(header []string, rows [][]string) {
 	p.w.WriteString(grid(header, rows, false))
 }
 
+// between columns are this many spaces.
+const between = "   "
+
+// grid lays a table out. A cell may have several lines, and colours.
 func grid(header []string, rows [][]string, keepEmpty bool) string {
-	t := table.NewWriter()
-	if !keepEmpty {
-		t.SuppressEmptyColumns()
-	}
-	t.SuppressTrailingSpaces()
-	style := table.Style{Name: "plain", Box: table.StyleBoxDefault, Options: table.OptionsNoBordersAndSeparators}
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "   "
-	t.SetStyle(style)
-	toRow := func(cells []string) table.Row {
-		r := make(table.Row, len(cells))
-		for i, cell := range cells {
-			r[i] = cell
+	widths := make([]int, len(header))
+	for _, r := range rows {
+		for len(widths) < len(r) {
+			widths = append(widths, 0)
 		}
-		return r
+		for i, cell := range r {
+			widths[i] = max(widths[i], width(cell))
+		}
 	}
 	if header != nil {
-		t.AppendHeader(toRow(header))
+		for i := range widths {
+			if widths[i] > 0 || keepEmpty { // a column that is left out has no header either
+				widths[i] = max(widths[i], width(header[i]))
+			}
+		}
+		rows = append([][]string{header}, rows...)
 	}
+	var b strings.Builder
 	for _, r := range rows {
-		t.AppendRow(toRow(r))
+		for more := true; more; {
+			more = false
+			var rest []string
+			gap := 0 // spaces that are due before the next cell, if there is one
+			for i, cell := range r {
+				if widths[i] == 0 {
+					continue
+				}
+				if first, others, several := strings.Cut(cell, "\n"); several {
+					if rest == nil {
+						rest = make([]string, len(r))
+					}
+					cell, rest[i], more = first, others, true
+				}
+				if cell != "" {
+					for range gap {
+						b.WriteByte(' ')
+					}
+					b.WriteString(cell)
+					gap = 0
+				}
+				gap += widths[i] - width(cell) + len(between)
+			}
+			b.WriteByte('\n')
+			r = rest
+		}
 	}
-	if out := t.Render(); out != "" {
-		return out + "\n"
+	if strings.Trim(b.String(), "\n") == "" {
+		return ""
 	}
-	return ""
+	return b.String()
 }
+
+// width is how many columns of a terminal the longest line of a text takes.
+func width(s string) int {
+	plain := true
+	for i := 0; i < len(s); i++ {
+		plain = plain && s[i] >= ' ' && s[i] < 0x7f
+	}
+	if plain {
+		return len(s)
+	}
+	widest := 0
+	for line := range strings.SplitSeq(s, "\n") {
+		if strings.Contains(line, "\x1b[") {
+			line = colour.ReplaceAllString(line, "")
+		}
+		widest = max(widest, runewidth.StringWidth(line))
+	}
+	return widest
+}
+
+// colour is what paint puts around text.
+var colour = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // fields prints a block of names and values, and leaves out what is empty. A
 // value of several lines stays under its first one.

@@ -118,6 +118,10 @@ type Service struct {
 	Options
 	now func() time.Time
 
+	// accepting is held while a job is accepted: numbers are given one after the
+	// other, so those who accept at once would only conflict.
+	accepting chan struct{}
+
 	mu       sync.Mutex
 	running  map[string]bool // jobs that have an executor here
 	appended chan struct{}   // closed when a log grows
@@ -127,7 +131,7 @@ type Service struct {
 
 // New returns a Service that serves reads and requests; Start makes it run jobs.
 func New(o Options) *Service {
-	return &Service{Options: o, now: time.Now, running: map[string]bool{}, appended: make(chan struct{})}
+	return &Service{Options: o, now: time.Now, running: map[string]bool{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1)}
 }
 
 // Start begins to run jobs: first those that an earlier process left Running,
@@ -236,6 +240,12 @@ func (s *Service) queue(ctx context.Context, settings Settings, r Request, tree 
 		if err := s.Playbooks.Parse(ctx, digest, playbooks(r.Verb), settings.Groups.Names()); err != nil {
 			return Job{}, err
 		}
+	}
+	select {
+	case s.accepting <- struct{}{}:
+		defer func() { <-s.accepting }()
+	case <-ctx.Done():
+		return Job{}, ctx.Err()
 	}
 	var job Job
 	err = s.again(ctx, func(v *View) error {

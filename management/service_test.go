@@ -1107,3 +1107,33 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Errorf("%d bytes: %s", len(events), events)
 	}
 }
+
+// TestSubmitAtOnce: those who ask at the same time wait for each other; nobody is
+// told that somebody else was first.
+func TestSubmitAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var labels []string
+	for i := range 60 {
+		labels = append(labels, fmt.Sprintf("n%02d", i))
+	}
+	b.see(strings.Join(labels, " "))
+	g := newGate() // nothing ends meanwhile
+	b.books.on(PlaybookSite, g.script)
+	errs := make([]error, len(labels))
+	var all sync.WaitGroup
+	for i, label := range labels {
+		all.Go(func() {
+			_, errs[i] = b.Submit(b.within(20*time.Second), Request{Verb: commission, Nodes: names(label), Group: master, Actor: "anna"})
+		})
+	}
+	all.Wait()
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("%s: %v", labels[i], err)
+		}
+	}
+	if v := b.View(); len(v.Jobs) != len(labels) || v.Seq != uint64(len(labels)) {
+		t.Errorf("%d jobs, the newest is number %d", len(v.Jobs), v.Seq)
+	}
+}

@@ -196,6 +196,9 @@ type call struct {
 	also int
 }
 
+// knownSize is up to which size an answer is believed to be as large as it says.
+const knownSize = 64 << 20
+
 // do sends the call and reads the answer into out.
 func (c *Client) do(ctx context.Context, k call, out any) error {
 	bounded, cancel := context.WithTimeout(ctx, c.opt.Timeout+k.extra)
@@ -205,13 +208,17 @@ func (c *Client) do(ctx context.Context, k call, out any) error {
 		return c.explain(ctx, err)
 	}
 	defer drain(res.Body)
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
+	var read bytes.Buffer
+	if n := res.ContentLength; n > 0 && n <= knownSize {
+		read.Grow(int(n) + bytes.MinRead)
+	}
+	if _, err := read.ReadFrom(res.Body); err != nil {
 		return c.explain(ctx, err)
 	}
 	if k.tag != nil {
 		*k.tag = res.Header.Get("ETag")
 	}
+	body := read.Bytes()
 	if out == nil {
 		return nil
 	}

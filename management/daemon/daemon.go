@@ -168,7 +168,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	}
 	d.meters.registry.MustRegister(metrics.Snapshot(d.snapshot))
 	d.server = server.New(server.Options{
-		Manager: d.service, Configurer: d, Health: d.health, Version: d.version(ctx), Logger: log,
+		Manager: d.service, Configurer: d, Health: d.health, Version: d.version, Logger: log,
 		Metrics: d.meters.handler(), Registerer: d.meters.registry,
 	})
 	d.server.SetBodyLimit(d.effective().MaxBody)
@@ -189,6 +189,16 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	for _, l := range listeners {
 		log.WithField("addr", l.Addr()).Info("the API is served")
 	}
+	// Nothing else waits for it: it takes as long as all that was done so far.
+	checking, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	checked := make(chan struct{})
+	go func() {
+		defer close(checked)
+		if err := d.book.Check(checking); err != nil && checking.Err() == nil {
+			log.WithError(err).Warn("no job can run yet")
+		}
+	}()
+	d.onStop("check of ansible-playbook", func(context.Context) error { cancel(); <-checked; return nil })
 	return nil
 }
 
@@ -589,10 +599,6 @@ func (d *Daemon) version(ctx context.Context) api.Version {
 	v := d.opts.Version
 	v.Go = runtime.Version()
 	v.Etcd, _, _ = d.etcd.Server()
-	if a, err := ansible.Check(ctx, d.effective().Ansible); err == nil {
-		v.Ansible = a.String()
-	} else {
-		d.opts.Logger.WithError(err).Warn("no job can run yet")
-	}
+	v.Ansible, _ = d.book.Version(ctx) // where it cannot be run, health says so
 	return v
 }

@@ -44,6 +44,7 @@ type playbooks struct {
 	mine    map[string]bool // runs, by id, that this daemon has started or adopted
 	checked time.Time
 	path    string         // the ansible-playbook that was checked
+	version string         // its version
 	parser  *ansible.Trees // looks at the same trees with the ansible-playbook in force
 }
 
@@ -76,7 +77,8 @@ func (p *playbooks) Check(ctx context.Context) error {
 	if fresh {
 		return nil
 	}
-	if _, err := ansible.Check(ctx, path); err != nil {
+	version, err := ansible.Check(ctx, path)
+	if err != nil {
 		// No fault of the manager's, and no use in trying again: its host lacks something.
 		refused := inventory.Errorf(inventory.KindRefused, "no job can run: %w", err)
 		if e, ok := errors.AsType[*inventory.Error](err); ok {
@@ -85,9 +87,19 @@ func (p *playbooks) Check(ctx context.Context) error {
 		return refused
 	}
 	p.mu.Lock()
-	p.path, p.checked = path, time.Now()
+	p.path, p.version, p.checked = path, version.String(), time.Now()
 	p.mu.Unlock()
 	return nil
+}
+
+// Version is that of ansible-playbook.
+func (p *playbooks) Version(ctx context.Context) (string, error) {
+	if err := p.Check(ctx); err != nil {
+		return "", err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.version, nil
 }
 
 // Pin keeps a copy of the configured folder as it is now.

@@ -183,49 +183,72 @@ func (s *Store) stored(n inventory.Node) inventory.Node {
 	return m
 }
 
+// inFlight is how many chunks are on their way to etcd at a time. They depend
+// on nothing of each other, and etcd makes them durable together.
+const inFlight = 4
+
 // PutNodes writes nodes in chunks. A chunk in which something conflicts is
 // written node by node, so that one conflict does not keep the others back.
 func (s *Store) PutNodes(ctx context.Context, writes []management.NodeWrite) (conflicts []string, err error) {
-	const size = etcd.MaxOps / 4
-	for start := 0; start < len(writes); start += size {
-		chunk := writes[start:min(start+size, len(writes))]
-		parts := make([]etcd.Ops, len(chunk))
-		for i, w := range chunk {
-			if parts[i], err = s.client.PutNode(s.stored(w.Node), w.Entries); err != nil {
-				return conflicts, err
-			}
-			if w.Connection == nil {
-				continue
-			}
+	var parts []etcd.Ops
+	for _, w := range writes {
+		part, err := s.client.PutNode(s.stored(w.Node), w.Entries)
+		if err != nil {
+			return nil, err
+		}
+		if w.Connection != nil {
 			key := s.key("/v/connections/%s", w.Node.Name)
 			connection := clientv3.OpDelete(key)
 			if *w.Connection != (configuration.Connection{}) {
 				if connection, err = put(key, w.Connection); err != nil {
-					return conflicts, err
+					return nil, err
 				}
 			}
-			parts[i].Then = append(parts[i].Then, connection)
+			part.Then = append(part.Then, connection)
 		}
-		for _, ops := range pack(parts, 0) {
-			if _, err = s.commit(ctx, ops); err == nil {
-				continue
-			}
-			if inventory.KindOf(err) != inventory.KindConflict {
-				return conflicts, err
-			}
-			if len(chunk) == 1 {
-				conflicts = append(conflicts, chunk[0].Node.Name)
-				continue
-			}
-			for _, w := range chunk {
-				more, err := s.PutNodes(ctx, []management.NodeWrite{w})
-				if err != nil {
-					return conflicts, err
-				}
-				conflicts = append(conflicts, more...)
-			}
+		parts = append(parts, part)
+	}
+	chunks := pack(parts, 0)
+	found, errs := make([][]string, len(chunks)), make([]error, len(chunks))
+	free := make(chan struct{}, inFlight)
+	var all sync.WaitGroup
+	var failed atomic.Bool
+	for i, ops := range chunks {
+		chunk := writes[:len(ops.If)] // each has one guard
+		writes = writes[len(ops.If):]
+		free <- struct{}{}
+		if failed.Load() {
 			break
 		}
+		all.Go(func() {
+			found[i], errs[i] = s.putChunk(ctx, chunk, ops)
+			failed.CompareAndSwap(false, errs[i] != nil)
+			<-free
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return slices.Concat(found...), err
+		}
+	}
+	return slices.Concat(found...), nil
+}
+
+func (s *Store) putChunk(ctx context.Context, chunk []management.NodeWrite, ops etcd.Ops) (conflicts []string, err error) {
+	_, err = s.commit(ctx, ops)
+	switch {
+	case inventory.KindOf(err) != inventory.KindConflict:
+		return nil, err
+	case len(chunk) == 1:
+		return []string{chunk[0].Node.Name}, nil
+	}
+	for _, w := range chunk {
+		more, err := s.PutNodes(ctx, []management.NodeWrite{w})
+		if err != nil {
+			return conflicts, err
+		}
+		conflicts = append(conflicts, more...)
 	}
 	return conflicts, nil
 }

@@ -34,54 +34,64 @@ type encoded[E encoder[E]] struct {
 	texts    [][]byte // parallel to nodes; never changed
 }
 
+// few is up to how many records of a part of the nodes are encoded for one
+// answer only, instead of bringing all that is kept up to date.
+const few = 32
+
 // of returns the nodes, which are some or all of the view's, in encoded form.
 func (c *encoded[E]) of(v *management.View, nodes []*inventory.Node, by E) ([][]byte, error) {
-	all, err := c.whole(v, by)
-	if err != nil || len(nodes) == len(v.Nodes) && slices.Equal(nodes, v.Nodes) {
-		return all, err
-	}
-	texts := make([][]byte, len(nodes))
-	next := 0
-	for i, n := range nodes {
-		// Mostly they are in the view's order.
-		if next >= len(v.Nodes) || v.Nodes[next] != n {
-			next, _ = slices.BinarySearchFunc(v.Nodes, n.Name, func(n *inventory.Node, name string) int { return strings.Compare(n.Name, name) })
-		}
-		texts[i] = all[next]
-		next++
-	}
-	return texts, nil
-}
-
-// whole returns all of the view's nodes in encoded form.
-func (c *encoded[E]) whole(v *management.View, by E) ([][]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	same := by.alike(c.by)
-	if same == nil && len(c.nodes) == len(v.Nodes) && (len(c.nodes) == 0 || &c.nodes[0] == &v.Nodes[0]) {
+	if same == nil && sameList(c.nodes, nodes) {
 		return c.texts, nil
 	}
-	texts := make([][]byte, len(v.Nodes))
-	var missing []int
-	old := 0
-	for i, n := range v.Nodes {
-		for old < len(c.nodes) && c.nodes[old] != n && c.nodes[old].Name < n.Name {
-			old++
-		}
-		if old < len(c.nodes) && c.nodes[old] == n && (same == nil || same(n)) {
-			texts[i] = c.texts[old]
-			old++
-		} else {
-			missing = append(missing, i)
+	if !sameList(nodes, v.Nodes) {
+		texts, missing := c.kept(nodes, same)
+		if len(missing) <= few {
+			return texts, encodeAll(nodes, missing, texts, by)
 		}
 	}
+	texts, missing := c.kept(v.Nodes, same)
 	if err := encodeAll(v.Nodes, missing, texts, by); err != nil {
 		return nil, err
 	}
 	if v.Revision >= c.revision { // not where a slow reader comes with an older view
 		c.revision, c.by, c.nodes, c.texts = v.Revision, by, v.Nodes, texts
 	}
+	if sameList(nodes, v.Nodes) {
+		return texts, nil
+	}
+	all := encoded[E]{nodes: v.Nodes, texts: texts}
+	texts, _ = all.kept(nodes, nil)
 	return texts, nil
+}
+
+// kept returns what is kept of the nodes, and the indexes of those of which
+// nothing is. Mostly they come in the order in which they are kept.
+func (c *encoded[E]) kept(nodes []*inventory.Node, same func(*inventory.Node) bool) (texts [][]byte, missing []int) {
+	texts = make([][]byte, len(nodes))
+	next := 0
+	for i, n := range nodes {
+		for skip := 0; next < len(c.nodes) && c.nodes[next] != n && c.nodes[next].Name < n.Name && skip < 8; skip++ {
+			next++
+		}
+		if next == len(c.nodes) || c.nodes[next].Name != n.Name {
+			next, _ = slices.BinarySearchFunc(c.nodes, n.Name, func(n *inventory.Node, name string) int { return strings.Compare(n.Name, name) })
+		}
+		if next < len(c.nodes) && c.nodes[next] == n && (same == nil || same(n)) {
+			texts[i] = c.texts[next]
+			next++
+		} else {
+			missing = append(missing, i)
+		}
+	}
+	return texts, missing
+}
+
+// sameList tells whether both are the very same list.
+func sameList(a, b []*inventory.Node) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // encodeAll encodes the nodes of these indexes, many of them on all processors.

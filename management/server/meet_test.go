@@ -57,7 +57,7 @@ func serve(t *testing.T, adjust ...func(*server.Options)) *site {
 	}
 	o := server.Options{
 		Manager: s.manager, Configurer: s.config, Logger: logger, Registerer: s.registry,
-		Health: func(context.Context) api.Health { return *s.health }, Version: api.Version{Version: "1.2.3", Go: "go1"},
+		Health: func(context.Context) api.Health { return *s.health }, Version: func(context.Context) api.Version { return api.Version{Version: "1.2.3", Go: "go1"} },
 		Metrics: promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
 	}
 	for _, f := range adjust {

@@ -104,8 +104,9 @@ type Options struct {
 	Manager    Manager
 	Configurer Configurer
 	// Health says how the daemon is; it may take its time until ctx ends.
-	Health  func(ctx context.Context) api.Health
-	Version api.Version
+	Health func(ctx context.Context) api.Health
+	// Version says what runs; it may take its time until ctx ends.
+	Version func(ctx context.Context) api.Version
 	// Metrics answers /metrics; nil: there is no such path.
 	Metrics http.Handler
 	// Registerer gets the server's own metrics; nil: they are not counted.

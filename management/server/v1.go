@@ -798,5 +798,5 @@ func (s *Server) getVersion(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, s.Version)
+	return writeJSON(w, http.StatusOK, s.Version(r.Context()))
 }
