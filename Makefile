@@ -66,7 +66,7 @@ lint: ## formatting, vet, staticcheck, shellcheck
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); [ -z "$$unformatted" ] || { echo "not gofmt'd: $$unformatted"; exit 1; }
 	go vet ./...
 	go tool staticcheck ./...
-	if command -v shellcheck >/dev/null; then shellcheck vagrant/demo vagrant/deps vagrant/lab/lab vagrant/lab/recipe vagrant/lab/test .ci/run cmd/clusterm/package/{build,man} cmd/clusterm/package/*/*.sh monitor/serf/handler/*.sh; fi
+	if command -v shellcheck >/dev/null; then shellcheck vagrant/{demo,flow,provision} vagrant/deps vagrant/lab/lab vagrant/lab/recipe vagrant/lab/test .ci/run cmd/clusterm/package/{build,man} cmd/clusterm/package/*/*.sh monitor/serf/handler/*.sh; fi
 
 .PHONY: deps
 deps: ## install what the tests use of the machine (apt)

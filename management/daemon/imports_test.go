@@ -207,7 +207,7 @@ func TestPackageComments(t *testing.T) {
 func TestLicence(t *testing.T) {
 	t.Parallel()
 	sources := []string{".go", ".py", ".sh", ".yml", ".yaml", ".service", ".rb"}
-	names := []string{"Makefile", "Vagrantfile", "run", "lab", "recipe", "demo", "deps", "test"}
+	names := []string{"Makefile", "Vagrantfile", "run", "lab", "recipe", "demo", "flow", "provision", "deps", "test", "build", "man"}
 	count := 0
 	everyFile(t, func(path string) {
 		ext, name := filepath.Ext(path), filepath.Base(path)
