@@ -61,8 +61,14 @@ func (o *Options) key() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.KeyFile, err)
 	}
-	if st, err := f.Stat(); err == nil && st.Mode().Perm()&0o077 != 0 {
+	if isOpen(f) {
 		o.Log.Warnf("the gossip key %s can be read by others than its owner; set its mode to 0600", o.KeyFile)
 	}
 	return key, nil
+}
+
+// isOpen tells whether others than its owner may read a file.
+func isOpen(f *os.File) bool {
+	st, err := f.Stat()
+	return err == nil && st.Mode().Perm()&0o077 != 0
 }

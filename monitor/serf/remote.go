@@ -88,7 +88,7 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 	if err := checkRPC(o.Addr); err != nil {
 		return nil, err
 	}
-	if _, err := readAuth(o.AuthFile); err != nil {
+	if _, err := readAuth(o.AuthFile, o.Log); err != nil {
 		return nil, err
 	}
 	if o.Timing == (Timing{}) {
@@ -115,8 +115,9 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 	}
 }
 
-// readAuth reads the file that holds an agent's RPC key.
-func readAuth(path string) (string, error) {
+// readAuth reads the file that holds an agent's RPC key, and warns where others
+// can read it.
+func readAuth(path string, log logrus.FieldLogger) (string, error) {
 	if path == "" {
 		return "", nil
 	}
@@ -131,6 +132,9 @@ func readAuth(path string) (string, error) {
 	}
 	if b = bytes.TrimSpace(b); len(b) == 0 {
 		return "", fmt.Errorf("%s is empty; it has to hold the rpc_auth of the serf agent", path)
+	}
+	if isOpen(f) {
+		log.Warnf("the RPC key %s can be read by others than its owner; set its mode to 0600", path)
 	}
 	return string(b), nil
 }
@@ -214,7 +218,7 @@ func (r *Remote) run(ctx context.Context) {
 // the agent was ready to be watched, and why it no longer is.
 func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
 	defer func() { r.lost(err) }()
-	key, err := readAuth(r.o.AuthFile)
+	key, err := readAuth(r.o.AuthFile, r.o.Log)
 	if err != nil {
 		return false, err
 	}
