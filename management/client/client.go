@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client is the API under /v1 as Go methods.
+// Package client is the API under /v1 as Go methods, for clusterctl and for
+// programs of others:
+//
+//	c, err := client.New(client.Options{}) // the manager on this host
+//	nodes, err := c.Nodes(ctx, client.NodeFilter{Selector: "rack in (r1,r2)"})
+//	job, err := c.Submit(ctx, api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host2-04f4"}})
+//	job, err = c.WaitJob(ctx, job.ID)
+//
+// It needs nothing but the standard library, and the packages management/api
+// (the wire types) and inventory (statuses, verbs, kinds of error). The examples
+// run against a whole manager. docs/rest.md says what each call means.
 //
 // Errors carry the kinds that the daemon gave them: inventory.KindOf tells a
 // refusal from a wrong request or from a daemon that does not answer
