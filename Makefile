@@ -57,10 +57,6 @@ system: deps lab-deps build bin/nfpm ## the tests with the real Ansible, and on 
 chaos: deps lab-deps build ## processes killed at random while operators work; no two runs are alike, so not part of test
 	CLUSTERM_LAB=1 CLUSTERM_CHAOS=1 go test -count=1 -timeout 60m -v -run TestChaos ./vagrant/systemtest/
 
-.PHONY: docs
-docs: ## write the references anew: docs/lifecycle.md, docs/metrics.md, docs/rest.md
-	go test -count=1 ./inventory ./management/metrics ./management/openapi -run Document -update
-
 .PHONY: lint
 lint: ## formatting, vet, staticcheck, shellcheck
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); [ -z "$$unformatted" ] || { echo "not gofmt'd: $$unformatted"; exit 1; }
@@ -78,7 +74,7 @@ lab-deps:
 
 .PHONY: docs
 docs: ## write the generated references and tables in docs/ anew
-	go test ./inventory ./management/metrics ./clusterctl -run Document -update
+	go test -count=1 ./inventory ./management/metrics ./management/openapi ./clusterctl -run Document -update
 
 .PHONY: man
 man: bin/clusterctl ## write clusterctl's manual pages to bin/man/

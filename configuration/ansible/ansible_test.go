@@ -146,6 +146,9 @@ func TestRunToTheEnd(t *testing.T) {
 	if e.Reason != Done || e.Code != 2 || e.Signal != "" || e.OK() || e.Error != "" || e.Ended.Before(e.Started) {
 		t.Errorf("exit %+v", e)
 	}
+	if run.Truncated(run.Output()) || run.Truncated(run.Events()) {
+		t.Error("it is said to be cut")
+	}
 	out := read(t, run.Output())
 	for _, want := range []string{"to stdout\n", "to stderr\n", "--limit job_targets:job_helpers", "@" + s.Dir + "/extra-vars.yml", s.Tree + "/site.yml"} {
 		if !strings.Contains(out, want) {
@@ -361,6 +364,9 @@ func TestOutputLimit(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in the output", want)
 		}
+	}
+	if !run.Truncated(run.Output()) {
+		t.Error("the run does not know that its output was cut")
 	}
 	var events configuration.EventStream
 	var sum configuration.Summary

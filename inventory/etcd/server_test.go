@@ -183,8 +183,8 @@ func TestChildIsKilled(t *testing.T) {
 	for {
 		got, err := c.Get(ctx, "/t/key")
 		if err == nil {
-			if len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "value" {
-				t.Fatalf("%v", got.Kvs)
+			if len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "value" || s.Restarts() != 1 {
+				t.Fatalf("%v after %d restarts", got.Kvs, s.Restarts())
 			}
 			return
 		}

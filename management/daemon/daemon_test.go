@@ -484,6 +484,15 @@ func TestCancelWithARunner(t *testing.T) {
 	if j.Status != api.Cancelled || s.status("a-1") != "Unallocated" {
 		t.Errorf("%+v", j)
 	}
+	families := s.scrape()
+	for _, cause := range []string{"cancelled", "done"} {
+		if got := value(families, "clusterm_runner_ends_total", "cause="+cause); got != 1 {
+			t.Errorf("%v runs ended: %s", got, cause)
+		}
+	}
+	if got := value(families, "clusterm_runner_cancellations_total"); got != 1 {
+		t.Errorf("%v cancellations", got)
+	}
 }
 
 // fifo makes a FIFO that a fake playbook can wait at.
