@@ -60,8 +60,9 @@ type Remote struct {
 	conn    *rpc        // nil while there is none
 	why     error       // why there is none
 	since   time.Time   // since when there is none
-	had     bool        // the agent has, or had, others
-	waits   bool        // the first report waits for one
+	others  bool        // the agent knows members but its own
+	had     bool        // it did once
+	waits   bool        // so the first report waits until it does
 	alone   *time.Timer // when to report at last
 	self    Self
 	name    string // of the agent's own member
@@ -88,8 +89,12 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 	if err := checkRPC(o.Addr); err != nil {
 		return nil, err
 	}
-	if _, err := readAuth(o.AuthFile, o.Log); err != nil {
+	_, others, err := readAuth(o.AuthFile)
+	if err != nil {
 		return nil, err
+	}
+	if others {
+		o.Log.Warnf("the RPC key %s can be read by others than its owner; set its mode to 0600", o.AuthFile)
 	}
 	if o.Timing == (Timing{}) {
 		o.Timing = LAN()
@@ -115,28 +120,25 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 	}
 }
 
-// readAuth reads the file that holds an agent's RPC key, and warns where others
-// can read it.
-func readAuth(path string, log logrus.FieldLogger) (string, error) {
+// readAuth reads the file that holds an agent's RPC key, and tells whether
+// others can do so, too.
+func readAuth(path string) (key string, others bool, err error) {
 	if path == "" {
-		return "", nil
+		return "", false, nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("the RPC key of the serf agent cannot be read: %w", err)
+		return "", false, fmt.Errorf("the RPC key of the serf agent cannot be read: %w", err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, 4096))
 	if err != nil {
-		return "", fmt.Errorf("the RPC key of the serf agent cannot be read: %w", err)
+		return "", false, fmt.Errorf("the RPC key of the serf agent cannot be read: %w", err)
 	}
 	if b = bytes.TrimSpace(b); len(b) == 0 {
-		return "", fmt.Errorf("%s is empty; it has to hold the rpc_auth of the serf agent", path)
+		return "", false, fmt.Errorf("%s is empty; it has to hold the rpc_auth of the serf agent", path)
 	}
-	if isOpen(f) {
-		log.Warnf("the RPC key %s can be read by others than its owner; set its mode to 0600", path)
-	}
-	return string(b), nil
+	return string(b), isOpen(f), nil
 }
 
 // Close stops watching and waits until nothing is left. The agent goes on.
@@ -218,7 +220,7 @@ func (r *Remote) run(ctx context.Context) {
 // the agent was ready to be watched, and why it no longer is.
 func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
 	defer func() { r.lost(err) }()
-	key, err := readAuth(r.o.AuthFile, r.o.Log)
+	key, _, err := readAuth(r.o.AuthFile)
 	if err != nil {
 		return false, err
 	}
@@ -276,22 +278,28 @@ func (r *Remote) begin(c *rpc, ms []hserf.Member) (alone *time.Timer) {
 	defer r.mu.Unlock()
 	r.conn, r.why = c, nil
 	r.once.Do(func() { close(r.tried) })
-	had := r.had || slices.ContainsFunc(r.o.Before, func(node string) bool { return node != r.self.Node.Name() })
-	r.had = slices.ContainsFunc(ms, func(m hserf.Member) bool { return m.Name != r.name })
-	r.waits = had && !r.had
+	own := r.self.Node.Name()
+	if slices.ContainsFunc(r.o.Before, func(node string) bool { return node != own }) {
+		r.had = true
+	}
+	r.o.Before = nil // the observers have theirs
+	r.others = slices.ContainsFunc(ms, func(m hserf.Member) bool { return m.Name != r.name })
+	r.waits = r.had && !r.others
+	r.had = r.had || r.others
 	if !r.waits {
 		r.watch.resume()
 	}
-	r.alone = time.AfterFunc(r.t.Alone, func() { r.report(c) })
+	r.alone = time.AfterFunc(r.t.Alone, func() { r.believe(c) })
 	return r.alone
 }
 
-// report lets the observers report, if the connection is still the one that
-// counts.
-func (r *Remote) report(c *rpc) {
+// believe lets the observers report whatever the agent knows, if the connection
+// is still the one that counts.
+func (r *Remote) believe(c *rpc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.conn == c {
+	if r.conn == c && r.waits {
+		r.had, r.waits = r.others, false
 		r.watch.resume()
 	}
 }
@@ -318,11 +326,10 @@ func (r *Remote) take(c *rpc, e rpcEvent) {
 		r.watch.change(asMember(rm.member()))
 		r.mu.Lock()
 		if r.conn == c && rm.Name != r.name {
-			if r.had = true; r.waits {
-				// It has found one, and is about to learn of the others from that.
-				r.waits = false
-				r.alone.Reset(r.t.Tick)
+			if r.waits && !r.others {
+				r.alone.Reset(r.t.Tick) // it is about to learn of all from that one
 			}
+			r.had, r.others = true, true
 		}
 		r.mu.Unlock()
 	}

@@ -326,8 +326,10 @@ func TestRemoteAlone(t *testing.T) {
 	a := scripted(t, "")
 	one := rpcAlive("one", 41, node(41).Tags())
 	a.set(rpcAlive("self", 1, node(1).Tags()))
+	var all []*Remote
 	alone := func(before string, wait time.Duration) *recorder {
-		_, seen := watchIt(t, a.addr, func(o *RemoteOptions) { o.Before, o.Timing.Alone = strings.Fields(before), wait })
+		r, seen := watchIt(t, a.addr, func(o *RemoteOptions) { o.Before, o.Timing.Alone = strings.Fields(before), wait })
+		all = append(all, r)
 		return seen
 	}
 	fresh, own := alone("", time.Hour), alone("node-1", time.Hour)
@@ -340,15 +342,27 @@ func TestRemoteAlone(t *testing.T) {
 	}
 	a.set(rpcAlive("self", 1, nil), one)
 	a.tell("member-join", one)
-	eventually(t, "the other", func() bool { return patient.see("node-41").Alive })
+	for _, seen := range []*recorder{fresh, own, believer, patient} {
+		eventually(t, "the other", func() bool { return seen.see("node-41").Alive })
+	}
 
-	// The agent starts anew, and those who knew the other wait.
-	a.down()
-	a.set(rpcAlive("self", 1, nil))
-	a.up()
+	// The agent starts anew, twice, and those who knew the other wait.
+	for range 2 {
+		a.down()
+		for _, r := range all {
+			eventually(t, "it is missed", func() bool { return r.Err() != nil })
+		}
+		a.set(rpcAlive("self", 1, nil))
+		a.up()
+		for _, r := range all {
+			eventually(t, "it is back", func() bool { return r.Err() == nil })
+		}
+	}
 	eventually(t, "one waited for a moment", func() bool { return !believer.see("node-41").Alive })
-	if !fresh.see("node-41").Alive || !patient.see("node-41").Alive {
-		t.Error("it has not waited after a restart of the agent")
+	for _, seen := range []*recorder{fresh, own, patient} {
+		if !seen.see("node-41").Alive {
+			t.Error("it has not waited after a restart of the agent")
+		}
 	}
 }
 
