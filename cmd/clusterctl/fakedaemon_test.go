@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/contract"
 )
 
 // fakeDaemon answers the paths of /v1 on a Unix socket with canned objects. It
@@ -41,6 +43,7 @@ type fakeDaemon struct {
 	readers   int // that follow the text of a log, since the start
 	waiters   int // that know a job as it is and wait for its next change, since the start
 	requests  []string
+	wrong     []string // requests and answers that the API's contract does not allow
 }
 
 // fakeJob is a job with what it has said so far.
@@ -186,6 +189,9 @@ func (d *fakeDaemon) handler() http.Handler {
 			d.mu.Lock() // the objects are the daemon's own
 			b, err := json.Marshal(v)
 			d.mu.Unlock()
+			if status == http.StatusOK && err == nil {
+				d.check(r, body, b)
+			}
 			if err == nil {
 				w.WriteHeader(status)
 				_, _ = w.Write(b)
@@ -226,6 +232,19 @@ func (d *fakeDaemon) handler() http.Handler {
 	mux.HandleFunc("GET "+api.PathLog, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, false) })
 	mux.HandleFunc("GET "+api.PathEvents, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, true) })
 	return mux
+}
+
+// check holds a request, and what it is answered with, against openapi.yaml.
+func (d *fakeDaemon) check(r *http.Request, body, answer []byte) {
+	c, err := contract.Load()
+	if err == nil {
+		err = errors.Join(c.Request(r, body), c.Success(r, answer))
+	}
+	if err != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.wrong = append(d.wrong, fmt.Sprintf("%s %s is not as in openapi.yaml: %v\nasked %s\nanswered %s", r.Method, r.URL.RequestURI(), err, body, answer))
+	}
 }
 
 func (d *fakeDaemon) getNodes(r *http.Request, _ []byte) (any, error) {

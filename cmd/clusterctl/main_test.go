@@ -47,6 +47,9 @@ func TestScripts(t *testing.T) {
 			e.Defer(func() {
 				d.stop()
 				_ = os.RemoveAll(dir)
+				if len(d.wrong) > 0 {
+					e.T().Fatal(strings.Join(d.wrong, "\n"))
+				}
 			})
 			e.Values["daemon"] = d
 			e.Setenv("CLUSTERM_URL", "unix://"+d.socket)

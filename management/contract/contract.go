@@ -279,6 +279,20 @@ func (c *Contract) media(document string, all []openapi.Media, contentType strin
 	return nil
 }
 
+// Success checks the body of a success in JSON, whatever its status and headers
+// are. It is for what stands in for the daemon.
+func (c *Contract) Success(r *http.Request, body []byte) error {
+	o, _ := c.Operation(r.Method, r.URL.EscapedPath())
+	if o == nil {
+		return fmt.Errorf("%s %s is not in the document", r.Method, r.URL.Path)
+	}
+	i := slices.IndexFunc(o.Answers, func(a openapi.Answer) bool { return a.Status[0] == '2' })
+	if i < 0 {
+		return errors.New("there is no success in the document")
+	}
+	return c.media(location, o.Answers[i].Media, api.TypeJSON, body)
+}
+
 // listed are statuses that an operation under /v1 has to name; others may go
 // under "default".
 var listed = []int{http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed}
