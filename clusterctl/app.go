@@ -93,7 +93,7 @@ func (a *app) root() *cli.Command {
 			&cli.BoolFlag{Name: "version", Local: true, Usage: "print the version of clusterctl"},
 		},
 		Commands: []*cli.Command{
-			a.nodes(), a.discover(), a.job(), a.vars(), a.global(), a.config(), a.instance(), a.health(), a.version(), a.completion(), a.man(), a.help(),
+			a.nodes(), a.discover(), a.job(), a.vars(), a.global(), a.config(), a.instance(), a.health(), a.version(), a.supportBundle(), a.completion(), a.man(), a.help(),
 		},
 	}
 	root.Metadata = map[string]any{metaExamples: []string{

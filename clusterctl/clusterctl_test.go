@@ -114,6 +114,29 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
+// What looks like a secret does not get into a bundle; everything else does.
+func TestHide(t *testing.T) {
+	for in, want := range map[string]string{
+		"db_password: hunter2, next":        "db_password: [removed], next",
+		`{"api_key": "abc def", "x": 1}`:    `{"api_key": [removed], "x": 1}`,
+		"TOKEN=abc; retry":                  "TOKEN=[removed]; retry",
+		"Authorization: Bearer abcdefghijk": "Authorization: Bearer [removed]",
+		"proxy http://user:pw@proxy:3128/":  "proxy http://[removed]@proxy:3128/",
+		"a -----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n-----END OPENSSH PRIVATE KEY----- z": "a [removed] z",
+		"-----BEGIN RSA PRIVATE KEY-----\ncut off":                                         "[removed]",
+		"ssh-ed25519 AAAAC3 at http://[fd00::1]:9007/nodes/a":                              "ssh-ed25519 AAAAC3 at http://[fd00::1]:9007/nodes/a",
+		"no host key is known": "no host key is known",
+	} {
+		if got := hideText(in); got != want {
+			t.Errorf("%q is %q, want %q", in, got, want)
+		}
+	}
+	doc, err := hideJSON([]byte(`{"a":[{"vault_password":"x","token":7,"key_file":"/k","note":"password=y"}],"ok":true,"n":12345678901234567890}`), "")
+	if want := `{"a":[{"key_file":"/k","note":"password=[removed]","token":"[removed]","vault_password":"[removed]"}],"n":12345678901234567890,"ok":true}` + "\n"; err != nil || string(doc) != want {
+		t.Errorf("%v\n%s%s", err, doc, want)
+	}
+}
+
 // words splits a command line as a shell does, as far as the examples need it.
 func words(line string) []string {
 	var all []string

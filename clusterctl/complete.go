@@ -432,6 +432,8 @@ var completions = map[string]positional{
 	"vars get":           varKeys,
 	"vars unset":         varKeys,
 	"vars set":           nil,
+	"support-bundle":     func(_ context.Context, _ *completer, current string) []candidate { return files(current) },
+	"man":                func(_ context.Context, _ *completer, current string) []candidate { return files(current) },
 	"config get":         configKeys(false),
 	"config unset":       configKeys(true),
 	"config set": func(ctx context.Context, c *completer, current string) []candidate {

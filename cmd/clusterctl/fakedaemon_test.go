@@ -229,6 +229,9 @@ func (d *fakeDaemon) handler() http.Handler {
 	handle("GET "+api.PathVersion, func(*http.Request, []byte) (any, error) {
 		return api.Version{Version: "1.2.3", Commit: "abc", Go: "go1.26", Ansible: "2.14", Etcd: "3.7.3"}, nil
 	})
+	mux.HandleFunc("GET "+api.PathMetrics, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "clusterm_nodes 8")
+	})
 	mux.HandleFunc("GET "+api.PathLog, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, false) })
 	mux.HandleFunc("GET "+api.PathEvents, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, true) })
 	return mux

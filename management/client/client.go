@@ -248,7 +248,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	}
 	query := url.Values{}
 	maps.Copy(query, k.query)
-	if k.method == http.MethodGet && k.path != api.PathHealth && k.path != api.PathVersion {
+	if k.method == http.MethodGet && k.path != api.PathHealth && k.path != api.PathVersion && k.path != api.PathMetrics {
 		if c.revision > 0 {
 			query.Set("min_revision", strconv.FormatInt(c.revision, 10))
 		}

@@ -4,6 +4,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -337,6 +338,22 @@ func (c *Client) Instances(ctx context.Context) (api.List[api.Instance], error) 
 func (c *Client) Health(ctx context.Context) (api.Health, error) {
 	var out api.Health
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathHealth, also: http.StatusServiceUnavailable}, &out)
+}
+
+// Metrics returns the daemon's metrics, in Prometheus' text format.
+func (c *Client) Metrics(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
+	defer cancel()
+	res, err := c.send(ctx, call{method: http.MethodGet, path: api.PathMetrics})
+	if err != nil {
+		return "", c.explain(ctx, err)
+	}
+	defer drain(res.Body)
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return "", c.explain(ctx, err)
+	}
+	return string(text), nil
 }
 
 // Version asks what the daemon is.

@@ -65,7 +65,7 @@ var homes = []struct {
 	{"go.etcd.io/", []string{"inventory/etcd", "management/etcd"}, "one home per dependency"},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
 	{"github.com/prometheus/", []string{"management/metrics", "management/server", "management/daemon"}, "who measures"},
-	{"os/exec", []string{"configuration/ansible", "inventory/etcd"}, "processes are started by the runner, and for the etcd inside"},
+	{"os/exec", []string{"configuration/ansible", "inventory/etcd", "clusterctl"}, "processes are started by the runner, for the etcd inside, and to read the journal for a support bundle"},
 	{"github.com/sirupsen/logrus", []string{"cmd/clusterm", "inventory/etcd", "monitor/serf", "management", "management/etcd", "management/server", "management/daemon"},
 		"the pure packages and the command line log nothing"},
 }

@@ -345,6 +345,9 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	equal(t, "degraded", check[api.Health](t)(c.Health(ctx)).Status, api.HealthDegraded)
 	s.health.Status = api.HealthOK
 	equal(t, "version", check[api.Version](t)(c.Version(ctx)).Version, "1.2.3")
+	if text := check[string](t)(c.Metrics(ctx)); !strings.Contains(text, "\n# TYPE ") {
+		t.Errorf("metrics: %q", text)
+	}
 
 	if err := c.Report(ctx, true, []api.LegacyEventNode{{Label: "d", Serial: "1", Addr: "10.0.0.4"}}); err != nil {
 		t.Error(err)
