@@ -5,11 +5,13 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -32,6 +34,7 @@ type Client struct {
 	*clientv3.Client
 	Prefix string // starts with a slash, ends without
 
+	door   *clientv3.Client // by which tokens are asked for; nil: there is no user
 	mu     sync.Mutex
 	server server
 	stop   context.CancelFunc
@@ -54,7 +57,11 @@ func (c *Client) Close() error {
 		c.stop()
 	}
 	c.tasks.Wait()
-	return c.Client.Close()
+	err := c.Client.Close()
+	if c.door != nil {
+		err = errors.Join(err, c.door.Close())
+	}
+	return err
 }
 
 // connect tries until the store answers, or says something that will not mend
@@ -72,21 +79,31 @@ func connect(ctx context.Context, config clientv3.Config, prefix string, log log
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	var client *Client
+	var known error // what is in the way
 	for {
 		err := func() error {
 			if client == nil {
-				c, err := clientv3.New(config)
+				c, err := open(config)
 				if err != nil {
 					return Error(err)
 				}
-				client = &Client{Client: c, Prefix: prefix}
+				client, c.Prefix = c, prefix
 			}
 			return client.schema(ctx)
 		}()
 		if err == nil {
 			return client, nil
 		}
-		if inventory.KindOf(err) != inventory.KindUnavailable || hopeless(err) || ctx.Err() != nil {
+		hopeless := inventory.KindOf(err) != inventory.KindUnavailable || refusal(err) != ""
+		if !hopeless {
+			if why, never := diagnose(ctx, config); why != "" {
+				err, hopeless = inventory.Errorf(inventory.KindUnavailable, "etcd does not answer: %s", why).Do("check etcd.endpoints, the certificate files, and whether the servers run"), never
+			} else if ctx.Err() != nil && known != nil {
+				err = known // that the time is over says less
+			}
+			known = err
+		}
+		if hopeless || ctx.Err() != nil {
 			if client != nil {
 				_ = client.Close()
 			}
@@ -103,15 +120,44 @@ func connect(ctx context.Context, config clientv3.Config, prefix string, log log
 	}
 }
 
-// hopeless tells whether waiting for the store makes no sense: it answers, and
-// does not let us in.
-func hopeless(err error) bool {
-	for _, e := range []error{rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty} {
-		if errors.Is(err, e) {
-			return true
+// open makes a client. Where there is a user, it asks for tokens through a door
+// of its own, which shows no token: a server before 3.5 that has restarted
+// refuses whoever shows the old one, also when a new one is asked for.
+func open(config clientv3.Config) (*Client, error) {
+	c := &Client{}
+	var err error
+	if config.Username != "" {
+		anonymous := config
+		anonymous.Username, anonymous.Password = "", ""
+		if c.door, err = clientv3.New(anonymous); err != nil {
+			return nil, err
 		}
+		config.DialOptions = append(slices.Clip(config.DialOptions), grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				if method == pb.Auth_Authenticate_FullMethodName {
+					return c.door.ActiveConnection().Invoke(ctx, method, req, reply, opts...)
+				}
+				return next(ctx, method, req, reply, conn, opts...)
+			}))
 	}
-	return strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "tls: ")
+	if c.Client, err = clientv3.New(config); err != nil && c.door != nil {
+		_ = c.door.Close()
+	}
+	return c, err
+}
+
+// refusal is what to do where the store answers and does not let us in; "" for
+// any other error.
+func refusal(err error) string {
+	switch {
+	case errors.Is(err, rpctypes.ErrAuthFailed):
+		return "check etcd.user and what is in etcd.password_file"
+	case errors.Is(err, rpctypes.ErrUserEmpty):
+		return "it wants to know who asks: configure etcd.user and etcd.password_file"
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return "grant the user of clusterm a role that may read and write below etcd.prefix"
+	}
+	return ""
 }
 
 func (c *Client) schema(ctx context.Context) error {
@@ -152,17 +198,8 @@ func Error(err error) error {
 		return inventory.Errorf(inventory.KindUnavailable, "the store has no space left: %w", err).
 			Do("lower the retention of jobs, compact and defragment etcd, then disarm its alarm")
 	}
-	for _, refused := range []struct {
-		err    error
-		remedy string
-	}{
-		{rpctypes.ErrAuthFailed, "check etcd.user and what is in etcd.password_file"},
-		{rpctypes.ErrUserEmpty, "it wants to know who asks: configure etcd.user and etcd.password_file"},
-		{rpctypes.ErrPermissionDenied, "grant the user of clusterm a role that may read and write below etcd.prefix"},
-	} {
-		if errors.Is(err, refused.err) {
-			return inventory.Errorf(inventory.KindUnavailable, "the store refuses clusterm: %w", err).Do("%s", refused.remedy)
-		}
+	if remedy := refusal(err); remedy != "" {
+		return inventory.Errorf(inventory.KindUnavailable, "the store refuses clusterm: %w", err).Do("%s", remedy)
 	}
 	code := status.Code(err)
 	if code == codes.InvalidArgument && strings.Contains(err.Error(), "larger than max") || code == codes.ResourceExhausted {

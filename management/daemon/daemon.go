@@ -62,6 +62,7 @@ type Daemon struct {
 	etcd  *etcd.Client
 	store *store.Store
 
+	session *store.Session // by which this is the instance that runs the jobs
 	service *management.Service
 	server  *server.Server
 	source  gossiper     // nil: none
@@ -155,13 +156,12 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	if d.book, err = openPlaybooks(c.DataDir, slices.Concat(d.opts.Command, []string{"runner"}), d.effective, d.meters, log); err != nil {
 		return err
 	}
-	session, err := d.enter(ctx, c)
-	if err != nil {
+	if err := d.enter(ctx, c); err != nil {
 		return err
 	}
 	d.service = management.New(management.Options{
 		Store: measuredStore{d.store, d.meters}, Playbooks: d.book, Settings: d.settings, Instance: inventory.NodeName(d.node.Label, d.node.Serial),
-		Authority: session.Valid, Logger: log,
+		Authority: d.session.Valid, Logger: log,
 	})
 	if err := d.gossip(ctx, c); err != nil {
 		return err
@@ -234,10 +234,10 @@ func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
 }
 
 // enter makes this the instance that runs the jobs.
-func (d *Daemon) enter(ctx context.Context, c Config) (*store.Session, error) {
+func (d *Daemon) enter(ctx context.Context, c Config) error {
 	id, err := instanceID(c.DataDir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	self := management.Instance{
 		ID: id, Node: inventory.NodeName(d.node.Label, d.node.Serial), Addr: d.node.Addr, API: []string{"unix://" + c.Socket},
@@ -248,14 +248,14 @@ func (d *Daemon) enter(ctx context.Context, c Config) (*store.Session, error) {
 			self.API = append(self.API, "http://"+addr.String())
 		}
 	}
-	session, err := d.store.Enter(ctx, store.Entry{Self: self, TTL: store.SessionTTL, Log: d.opts.Logger, Lost: func(err error) {
+	d.session, err = d.store.Enter(ctx, store.Entry{Self: self, TTL: store.SessionTTL, Log: d.opts.Logger, Lost: func(err error) {
 		d.failed <- fmt.Errorf("the jobs are another instance's: %w", err)
 	}})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d.onStop("instance", func(context.Context) error { session.Close(); return nil })
-	return session, nil
+	d.onStop("instance", func(context.Context) error { d.session.Close(); return nil })
+	return nil
 }
 
 func (d *Daemon) listen(c Config) (listeners []net.Listener, err error) {
