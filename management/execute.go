@@ -267,7 +267,7 @@ func (s *Service) ended(ctx context.Context, j Job, index int, exit RunExit, act
 		good := exit.Cause == "" && exit.Code == 0
 		for _, h := range run.Hosts {
 			r := results[h]
-			r.Message = configuration.ExplainFailure(r.Message, nodeOf(*j, h))
+			r.Message = shorten(configuration.ExplainFailure(r.Message, nodeOf(*j, h)), max(messageBytes/len(run.Hosts), messageLeast))
 			// ansible-playbook's own word counts: the summary of a host may have
 			// been cut off, or no play have been for it.
 			if good && r.Failed == 0 && !r.Unreachable {
@@ -565,6 +565,23 @@ func (s *Service) finish(ctx context.Context, id string) error {
 		s.Logger.WithFields(logrus.Fields{"job": id, "status": ended.Status, "reason": ended.Reason}).Info("job ended")
 	}
 	return err
+}
+
+// The messages of all hosts of a run together are kept below messageBytes, so
+// that the record of a job with many hosts is one that the store takes; each may
+// have messageLeast bytes. The whole of them is in the events.
+const (
+	messageBytes = 512 << 10
+	messageLeast = 200
+)
+
+// shorten cuts text to a number of bytes, with a mark where something is missing.
+func shorten(text string, limit int) string {
+	const mark = " …"
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
 }
 
 func short(names []string) string {

@@ -149,6 +149,29 @@ func put(key string, value any) (clientv3.Op, error) {
 	return clientv3.OpPut(key, string(b)), err
 }
 
+// largeJob is the size, in bytes, from which on the record of a job is stored
+// compressed: with thousands of nodes it would be more than the store takes.
+const largeJob = 64 << 10
+
+func (s *Store) putJob(j management.Job) (clientv3.Op, error) {
+	b, err := json.Marshal(j)
+	if len(b) > largeJob {
+		b = compress(b)
+	}
+	return clientv3.OpPut(s.jobKey(j.ID), string(b)), err
+}
+
+// readJob reads what putJob has written. What is compressed begins with its
+// length, and no length begins as an object does.
+func readJob(b []byte) (j management.Job, err error) {
+	if len(b) > 0 && b[0] != '{' {
+		if b, err = expand(b); err != nil {
+			return j, err
+		}
+	}
+	return j, json.Unmarshal(b, &j)
+}
+
 // pack distributes what belongs together over as few transactions as etcd takes.
 func pack(parts []etcd.Ops, spare int) []etcd.Ops {
 	var out []etcd.Ops
@@ -256,7 +279,7 @@ func (s *Store) putChunk(ctx context.Context, chunk []management.NodeWrite, ops 
 // Accept stores a Queued job under the next number.
 func (s *Store) Accept(ctx context.Context, seq uint64, j management.Job, in management.Inputs) (management.Job, error) {
 	j.ID = strconv.FormatUint(seq+1, 10)
-	job, err := put(s.jobKey(j.ID), j)
+	job, err := s.putJob(j)
 	if err != nil {
 		return j, err
 	}
@@ -344,7 +367,7 @@ const jobOps = 3
 
 // commitJob writes the job, and moves the ground, together with the operations.
 func (s *Store) commitJob(ctx context.Context, j management.Job, ops etcd.Ops, ground *int64) (management.Job, error) {
-	job, err := put(s.jobKey(j.ID), j)
+	job, err := s.putJob(j)
 	if err != nil {
 		return j, err
 	}
@@ -394,7 +417,7 @@ func (s *Store) withdraw(ctx context.Context, writes []management.NodeWrite, chu
 
 // PutJob stores the job if it is still at its revision.
 func (s *Store) PutJob(ctx context.Context, j management.Job) (management.Job, error) {
-	job, err := put(s.jobKey(j.ID), j)
+	job, err := s.putJob(j)
 	if err != nil {
 		return j, err
 	}

@@ -976,3 +976,54 @@ func TestDropJobs(t *testing.T) {
 		t.Errorf("a number is used twice: %s", j.ID)
 	}
 }
+
+// TestLargeJob: the record of a job with thousands of nodes is one that an etcd
+// with its default limits takes, and reads back as it was.
+func TestLargeJob(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, 20*time.Second)
+	names := make([]string, 10_000)
+	results := map[string]management.Result{}
+	for i := range names {
+		names[i] = fmt.Sprintf("rack-%d-host-%04d", i/40, i)
+		results[names[i]] = management.Result{Begun: true, Failed: 1, Task: "install the packages", Message: strings.Repeat(fmt.Sprintf("no package %d ", i), 15)}
+	}
+	j := accepted(t, s, names)
+	j.Runs = []management.Run{{Phase: management.PhaseConfigure, Hosts: names, Results: results, Started: noon}, {Phase: management.PhaseUndo, Hosts: names, Results: results, Started: noon}}
+	j, err := s.PutJob(ctx, j)
+	must(t, err)
+	for what, v := range map[string]*management.View{"the view": s.View(), "a store that is opened later": open(t, s.client).View()} {
+		if got, err := v.Job(j.ID); err != nil || !reflect.DeepEqual(got, j) {
+			t.Errorf("%s has another job: %v", what, err)
+		}
+	}
+	stored, err := s.client.Get(ctx, s.jobKey(j.ID))
+	must(t, err)
+	if size := len(stored.Kvs[0].Value); size > 1<<20 {
+		t.Errorf("the record has %d bytes", size)
+	}
+}
+
+// TestPackBytes: what is large is distributed over several transactions.
+func TestPackBytes(t *testing.T) {
+	t.Parallel()
+	var parts []etcd.Ops
+	for range 50 {
+		parts = append(parts, etcd.Ops{Then: []clientv3.Op{clientv3.OpPut("/key", strings.Repeat("x", 100<<10))}})
+	}
+	count := 0
+	for _, ops := range pack(parts, 2) {
+		if ops.Bytes() > etcd.MaxBytes || len(ops.Then) == 0 {
+			t.Errorf("%d operations of %d bytes", len(ops.Then), ops.Bytes())
+		}
+		count += len(ops.Then)
+	}
+	if count != len(parts) {
+		t.Errorf("%d operations are left", count)
+	}
+	one := []etcd.Ops{{Then: []clientv3.Op{clientv3.OpPut("/key", strings.Repeat("x", 2<<20))}}}
+	if got := pack(one, 2); len(got) != 1 || len(got[0].Then) != 1 {
+		t.Error("what is too large by itself is left for etcd to refuse")
+	}
+}

@@ -339,7 +339,8 @@ func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
 func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 	var j management.Job
 	if !deleted {
-		if err := json.Unmarshal(kv.Value, &j); err != nil {
+		var err error
+		if j, err = readJob(kv.Value); err != nil {
 			return err
 		}
 		if j.ID != id {

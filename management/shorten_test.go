@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package management
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestShorten(t *testing.T) {
+	t.Parallel()
+	if got := shorten("short", 200); got != "short" {
+		t.Error(got)
+	}
+	for size := 195; size < 260; size++ {
+		got := shorten(strings.Repeat("ä€x", size), 200)
+		if len(got) > 200 || !utf8.ValidString(got) || !strings.HasSuffix(got, " …") || !strings.HasPrefix(got, "ä€xä€x") {
+			t.Errorf("%q", got)
+		}
+	}
+}
