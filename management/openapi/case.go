@@ -14,6 +14,7 @@ type Case struct {
 	Path        string // with the query
 	Headers     map[string]string
 	Body        any
+	BodyJSON    string
 	HasBody     bool
 	Text        string // a body as it is written, instead
 	Size        int    // of a body that means nothing, instead
@@ -54,7 +55,7 @@ func (o Operation) Cases() []Case {
 					}
 				}
 				if b, ok := bodies[from]; ok {
-					c.Body, c.HasBody = b.Value, true
+					c.Body, c.BodyJSON, c.HasBody = b.Value, b.JSON, true
 					shown[from] = true
 					if from == e.Name {
 						c.Title = b.Summary
@@ -66,7 +67,7 @@ func (o Operation) Cases() []Case {
 	}
 	for _, name := range names {
 		if b := bodies[name]; !shown[name] {
-			c := Case{Name: name, Title: b.Summary, Path: o.path(), Body: b.Value, HasBody: true}
+			c := Case{Name: name, Title: b.Summary, Path: o.path(), Body: b.Value, BodyJSON: b.JSON, HasBody: true}
 			if b.Request != nil && b.Request.Path != "" {
 				c.Path = b.Request.Path
 			}

@@ -66,6 +66,7 @@ type Media struct {
 type Example struct {
 	Name, Summary string
 	Value         any
+	JSON          string // Value in the order in which it is written, with a newline at its end
 	// Part tells that an answer holds more than that.
 	Part bool
 	// Request makes the answer; nil: the operation with the request's example of
@@ -211,6 +212,7 @@ func media(of at) []Media {
 			if value.node != nil {
 				example.Line = value.node.Line
 				_ = value.node.Decode(&example.Value) // as the whole document was
+				example.JSON = render(value.node, "") + "\n"
 			}
 			if r := e.get("x-request"); r.node != nil {
 				example.Request = &Request{}

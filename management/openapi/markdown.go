@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Markdown writes the document as one page of Markdown.
@@ -148,24 +150,15 @@ func (w *writer) example(o Operation, c Case) {
 	case c.Text != "":
 		w.f("\n%s\n", c.Text)
 	case c.HasBody:
-		w.f("\n%s", indented(c.Body))
+		w.f("\n%s", c.BodyJSON)
 	}
 	w.f("```\n\n")
 	if c.Answer == nil {
 		return
 	}
-	kind, text := "", ""
-	switch v := c.Answer.Value.(type) {
-	case string:
-		text = strings.TrimRight(v, "\n") + "\n"
-		if strings.HasSuffix(c.ContentType, "json") {
-			text = indented(v)
-		}
-	default:
-		text = indented(v)
-	}
-	if strings.Contains(c.ContentType, "json") {
-		kind = "json"
+	kind, text := "json", c.Answer.JSON
+	if v, ok := c.Answer.Value.(string); ok {
+		kind, text = "", strings.TrimRight(v, "\n")+"\n"
 	}
 	status := c.Status
 	if status == "default" {
@@ -229,13 +222,46 @@ func cell(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
 }
 
-func indented(v any) string {
+// width is where JSON is broken into lines.
+const width = 110
+
+// render writes a value as JSON: on one line where that is short, in the order of
+// the document.
+func render(n *yaml.Node, margin string) string {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	var parts []string
+	brackets := "[]"
+	switch n.Kind {
+	case yaml.MappingNode:
+		brackets = "{}"
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			parts = append(parts, scalar(n.Content[i].Value)+": "+render(n.Content[i+1], margin+"  "))
+		}
+	case yaml.SequenceNode:
+		for _, item := range n.Content {
+			parts = append(parts, render(item, margin+"  "))
+		}
+	default:
+		var value any
+		_ = n.Decode(&value) // as the whole document was
+		return scalar(value)
+	}
+	line := brackets[:1] + strings.Join(parts, ", ") + brackets[1:]
+	if len(margin)+len(line) <= width && !strings.Contains(line, "\n") {
+		return line
+	}
+	next := "\n" + margin + "  "
+	return brackets[:1] + next + strings.Join(parts, ","+next) + "\n" + margin + brackets[1:]
+}
+
+func scalar(value any) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
-		return err.Error() + "\n"
+	if err := e.Encode(value); err != nil {
+		return err.Error()
 	}
-	return b.String()
+	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -108,7 +108,7 @@ paths:
       tags: [T]
       parameters: [{name: q, in: query, schema: {type: array, items: {$ref: '#/components/schemas/S'}}}]
       responses:
-        "200": &ok {description: fine, content: {application/json: {schema: {$ref: '#/components/schemas/S'}, examples: {one: {summary: One, value: {x: 1}}}}}}
+        "200": &ok {description: fine, content: {application/json: {schema: {$ref: '#/components/schemas/S'}, examples: {one: {summary: One, value: {x: 1, a: [{b: '1'}]}}}}}}
         default: {$ref: '#/components/responses/Bad'}
     put:
       requestBody: {content: {application/json: {schema: {type: [string, 'null']}, examples: {two: {summary: Two, value: hi}}}}}
@@ -130,6 +130,9 @@ components:
 	}
 	if c := get.Cases(); len(c) != 1 || c[0].Path != "/a/x" || c[0].Status != "200" {
 		t.Errorf("%+v", c)
+	}
+	if e := get.Answers[0].Media[0].Examples[0]; e.JSON != `{"x": 1, "a": [{"b": "1"}]}`+"\n" {
+		t.Errorf("%s", e.JSON)
 	}
 	if c := put.Cases(); len(c) != 2 || c[0].Answer == nil || c[1].Body != "hi" || c[1].Answer != nil {
 		t.Errorf("%+v", c)
