@@ -198,6 +198,7 @@ type Request struct {
 	Force     bool
 	Reason    string
 	Actor     string
+	Once      *Once
 }
 
 // Stream is one of the two logs of a job.

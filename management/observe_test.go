@@ -285,7 +285,7 @@ func TestDiscoverIsDisturbed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	j := b.prepare("10.0.0.1")
-	_, err := b.Cancel(t.Context(), j.ID, "berta", nil)
+	_, err := b.Cancel(t.Context(), j.ID, "berta", nil, nil)
 	b.must(err)
 	b.end(j.ID, "Cancelled cancelled")
 	j = b.prepare("10.0.0.1")

@@ -31,6 +31,9 @@ func (s *Service) prune(ctx context.Context) error {
 	if err := s.Store.DropJobs(ctx, drop); err != nil {
 		return err
 	}
+	if err := s.Store.DropDone(ctx, s.now().Add(-OnceFor), OnceLimit); err != nil {
+		return err
+	}
 	return s.Playbooks.Prune(func() (runs, trees []string) {
 		for _, j := range s.View().Jobs {
 			if !slices.Contains(trees, j.Tree) {

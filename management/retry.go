@@ -87,8 +87,11 @@ func (j Job) unfinished() []string {
 // reached is taken as it is now, because that is what gets corrected between
 // two attempts. failed leaves out the targets that the job brought where its
 // verb wants them. The new job is checked like any other.
-func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor string) (Job, error) {
+func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor string, once *Once) (Job, error) {
 	settings := s.Settings()
+	if j, err := s.doneJob(ctx, once); j != nil || err != nil {
+		return orZero(j), err
+	}
 	old, err := s.View().Job(ref)
 	if err != nil {
 		return Job{}, err
@@ -119,7 +122,7 @@ func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor stri
 	}
 	r := Request{
 		Verb: old.Verb, Group: old.Group, Extra: in.Extra, OnFailure: old.OnFailure, Timeout: old.Timeout, Force: old.Force,
-		Reason: old.Why, Actor: actor,
+		Reason: old.Why, Actor: actor, Once: once,
 	}
 	if r.Verb == inventory.VerbDiscover {
 		r.Addrs = names

@@ -40,10 +40,10 @@ func TestRetry(t *testing.T) {
 	b.must(err)
 
 	// All of it: a is in service already.
-	_, err = b.Retry(ctx, first.ID, false, "ben")
+	_, err = b.Retry(ctx, first.ID, false, "ben", nil)
 	b.refused(err, inventory.KindRefused, "a-1 is Allocated", "clusterctl job retry 1 --failed")
 	b.books.on(PlaybookSite, succeeds)
-	again, err := b.Retry(ctx, "last", true, "ben")
+	again, err := b.Retry(ctx, "last", true, "ben", nil)
 	b.must(err)
 	done := b.end(again.ID, "Complete")
 	b.are("a Allocated service-master, b Allocated service-master")
@@ -60,28 +60,28 @@ func TestRetry(t *testing.T) {
 
 	// What cannot be retried.
 	before := b.View().Seq
-	_, err = b.Retry(ctx, again.ID, false, "ben")
+	_, err = b.Retry(ctx, again.ID, false, "ben", nil)
 	b.refused(err, inventory.KindRefused, "nothing failed in job 2", "clusterctl nodes commission b-1 -g service-master")
-	_, err = b.Retry(ctx, first.ID, true, "ben")
+	_, err = b.Retry(ctx, first.ID, true, "ben", nil)
 	b.refused(err, inventory.KindRefused, "b-1 is Allocated")
-	_, err = b.Retry(ctx, "77", false, "ben")
+	_, err = b.Retry(ctx, "77", false, "ben", nil)
 	b.refused(err, inventory.KindNotFound, `no job "77"`)
 	b.books.on(PlaybookUpgrade, failsOn("a-1"))
 	upgrade := b.do(maintenance, "a", "", "Errored failed")
 	b.books.mu.Lock()
 	b.books.lost = true
 	b.books.mu.Unlock()
-	_, err = b.Retry(ctx, upgrade.ID, false, "ben")
+	_, err = b.Retry(ctx, upgrade.ID, false, "ben", nil)
 	b.refused(err, inventory.KindRefused, "no longer kept", "clusterctl nodes maintenance a-1")
 	b.books.mu.Lock()
 	b.books.lost = false
 	b.books.mu.Unlock()
 	g := newGate()
 	b.books.on(PlaybookUpgrade, g.script)
-	running, err := b.Retry(ctx, upgrade.ID, true, "ben")
+	running, err := b.Retry(ctx, upgrade.ID, true, "ben", nil)
 	b.must(err)
 	b.begun(g)
-	_, err = b.Retry(ctx, running.ID, false, "ben")
+	_, err = b.Retry(ctx, running.ID, false, "ben", nil)
 	b.refused(err, inventory.KindRefused, "has not ended", "clusterctl job cancel 4")
 	g.open <- succeeds
 	b.end(running.ID, "Complete")

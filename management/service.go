@@ -206,6 +206,10 @@ func (s *Service) Submit(ctx context.Context, r Request) (Job, error) {
 // can be wrong with it was looked at. tree is asked for the digest of the
 // playbooks when the request itself is found right.
 func (s *Service) queue(ctx context.Context, settings Settings, r Request, tree func() (string, error), inputs func(*View, *Job) (Inputs, error)) (Job, error) {
+	v := s.Store.View()
+	if j, err := s.doneJob(ctx, r.Once); j != nil || err != nil {
+		return orZero(j), err
+	}
 	if r.Timeout == 0 {
 		r.Timeout = settings.Timeout
 	}
@@ -226,7 +230,7 @@ func (s *Service) queue(ctx context.Context, settings Settings, r Request, tree 
 		}
 	}
 	// What is wrong with the request itself is said before anything costly.
-	if _, err := accept(s.Store.View(), settings.Groups, r); err != nil {
+	if _, err := accept(v, settings.Groups, r); err != nil {
 		return Job{}, err
 	}
 	if err := s.Playbooks.Check(ctx); err != nil {
@@ -249,6 +253,10 @@ func (s *Service) queue(ctx context.Context, settings Settings, r Request, tree 
 	}
 	var job Job
 	err = s.again(ctx, func(v *View) error {
+		if j, err := s.doneJob(ctx, r.Once); j != nil || err != nil {
+			job = orZero(j)
+			return err
+		}
 		j, err := accept(v, settings.Groups, r)
 		if err != nil {
 			return err
@@ -261,10 +269,10 @@ func (s *Service) queue(ctx context.Context, settings Settings, r Request, tree 
 			j.Warnings = append(j.Warnings, templateWarning(path))
 		}
 		j.Tree, j.Accepted = digest, s.now()
-		job, err = s.Store.Accept(ctx, v.Seq, j, in)
+		job, err = s.Store.Accept(ctx, v.Seq, j, in, r.Once)
 		return err
 	})
-	if err == nil {
+	if err == nil && !r.Once.replayed() {
 		s.Logger.WithFields(logrus.Fields{"job": job.ID, "verb": job.Verb, "nodes": job.Names(), "actor": job.Actor}).Info("job accepted")
 	}
 	return job, err
@@ -326,9 +334,13 @@ func (s *Service) Waits(v *View, j Job) (ids []string, reason string) {
 
 // Cancel asks a job to end. A Queued one ends at once; a Running one takes its
 // failure path; asked a second time, it skips the cleanup.
-func (s *Service) Cancel(ctx context.Context, id, actor string, only Condition) (Job, error) {
+func (s *Service) Cancel(ctx context.Context, id, actor string, only Condition, once *Once) (Job, error) {
 	var out Job
 	err := s.again(ctx, func(v *View) error {
+		if j, err := s.doneJob(ctx, once); j != nil || err != nil {
+			out = orZero(j)
+			return err
+		}
 		v, err := only.Holds(ctx, s.Store, v)
 		if err != nil {
 			return err
@@ -343,27 +355,32 @@ func (s *Service) Cancel(ctx context.Context, id, actor string, only Condition) 
 		case j.Status == Queued:
 			j.Status, j.Cause, j.Reason, j.Ended = Cancelled, CauseCancelled, "cancelled by "+orSomeone(actor)+" while it was queued", s.now()
 			j.Cancel, j.CancelBy = 1, actor
-			out, err = s.Store.Finish(ctx, j, nil)
 		default:
 			j.Cancel, j.CancelBy = min(j.Cancel+1, 2), orDefault(j.CancelBy, actor)
-			out, err = s.Store.PutJob(ctx, j)
 		}
+		out, err = s.Store.Cancel(ctx, j, once)
 		return err
 	})
-	if err == nil {
+	if err == nil && !once.replayed() {
 		s.Logger.WithFields(logrus.Fields{"job": out.ID, "actor": actor, "times": out.Cancel}).Info("cancel asked for")
 	}
 	return out, err
 }
 
 // Forget removes the records of nodes and leaves tombstones: all of them or none.
-func (s *Service) Forget(ctx context.Context, names []string, force bool, reason, actor string) (revision int64, err error) {
+func (s *Service) Forget(ctx context.Context, names []string, force bool, reason, actor string, once *Once) (revision int64, err error) {
 	r := Request{Verb: inventory.VerbForget, Nodes: names}
 	if err := checkNames(r, names); err != nil {
 		return 0, err
 	}
 	begun, left := s.now(), names
 	err = s.again(ctx, func(v *View) error {
+		if d, err := s.done(ctx, once); d != nil || err != nil {
+			if d != nil {
+				revision = d.Revision
+			}
+			return err
+		}
 		// What an earlier attempt has buried already is no longer missing.
 		left = slices.DeleteFunc(slices.Clone(left), func(name string) bool {
 			g, ok := v.Graves[name]
@@ -402,10 +419,10 @@ func (s *Service) Forget(ctx context.Context, names []string, force bool, reason
 		if err := s.Groups().CheckLeave(v.Nodes, names); err != nil {
 			return err
 		}
-		revision, err = s.Store.Forget(ctx, v.Ground, writes)
+		revision, err = s.Store.Forget(ctx, v.Ground, writes, once)
 		return err
 	})
-	if err == nil {
+	if err == nil && !once.replayed() {
 		s.Logger.WithFields(logrus.Fields{"nodes": names, "actor": actor, "force": force, "reason": reason}).Info("forgotten")
 	}
 	return revision, err

@@ -188,7 +188,7 @@ func TestCancel(t *testing.T) {
 		b.books.on(PlaybookSite, g.script)
 		j := b.ask(commission, "a", master)
 		run := b.begun(g)
-		got, err := b.Cancel(t.Context(), "active", "berta", nil)
+		got, err := b.Cancel(t.Context(), "active", "berta", nil, nil)
 		if err != nil || got.ID != j.ID || got.Cancel != 1 {
 			t.Fatalf("%+v, %v", got, err)
 		}
@@ -197,11 +197,11 @@ func TestCancel(t *testing.T) {
 			t.Errorf("%s, %s, %d", phases(j), j.Reason, run.cancels)
 		}
 		b.are("a Unallocated")
-		_, err = b.Cancel(t.Context(), j.ID, "berta", nil)
+		_, err = b.Cancel(t.Context(), j.ID, "berta", nil, nil)
 		b.refused(err, inventory.KindRefused, "job 1 has ended: Cancelled")
-		_, err = b.Cancel(t.Context(), "9", "berta", nil)
+		_, err = b.Cancel(t.Context(), "9", "berta", nil, nil)
 		b.refused(err, inventory.KindNotFound, `no job "9"`)
-		_, err = b.Cancel(t.Context(), "active", "berta", nil)
+		_, err = b.Cancel(t.Context(), "active", "berta", nil, nil)
 		b.refused(err, inventory.KindNotFound, "no job is running")
 	})
 	t.Run("again, which skips the cleanup", func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestCancel(t *testing.T) {
 		b.books.on(PlaybookCleanup, cleanup.script)
 		j := b.ask(commission, "a", master)
 		b.begun(site)
-		_, err := b.Cancel(t.Context(), j.ID, "berta", nil)
+		_, err := b.Cancel(t.Context(), j.ID, "berta", nil, nil)
 		b.must(err)
 		run := b.begun(cleanup)
 		run.mu.Lock()
@@ -221,7 +221,7 @@ func TestCancel(t *testing.T) {
 			t.Error("the first cancel ends the cleanup")
 		}
 		run.mu.Unlock()
-		_, err = b.Cancel(t.Context(), j.ID, "carla", nil)
+		_, err = b.Cancel(t.Context(), j.ID, "carla", nil, nil)
 		b.must(err)
 		j = b.end(j.ID, "Cancelled cancelled")
 		if phases(j) != "configure:cancelled undo:cancelled" || j.CancelBy != "berta" {
@@ -238,7 +238,7 @@ func TestCancel(t *testing.T) {
 		first := b.ask(commission, "a", master)
 		b.begun(g)
 		second := b.ask(decommission, "a", "")
-		got, err := b.Cancel(t.Context(), second.ID, "berta", nil)
+		got, err := b.Cancel(t.Context(), second.ID, "berta", nil, nil)
 		if err != nil || got.Status != Cancelled || len(got.Runs) != 0 || got.Reason != "cancelled by berta while it was queued" {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -489,7 +489,7 @@ func TestHelpers(t *testing.T) {
 	if ids, why := b.Waits(b.View(), b.job(held.ID)); !slices.Equal(ids, []string{j.ID}) || why != "a-1 needed by job 3" {
 		t.Errorf("%v: %s", ids, why)
 	}
-	_, err := b.Forget(t.Context(), names("a"), true, "", "anna")
+	_, err := b.Forget(t.Context(), names("a"), true, "", "anna", nil)
 	b.refused(err, inventory.KindRefused, "a-1 helps job 3")
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
@@ -787,11 +787,11 @@ func TestConditions(t *testing.T) {
 		}
 		b.must(change(at(now(b.View()), now)))
 	}
-	_, err := b.Cancel(ctx, j.ID, "anna", at(job(b.View())+1, job))
+	_, err := b.Cancel(ctx, j.ID, "anna", at(job(b.View())+1, job), nil)
 	b.refused(err, inventory.KindPrecondition)
-	_, err = b.Cancel(ctx, j.ID, "anna", at(job(b.View()), job))
+	_, err = b.Cancel(ctx, j.ID, "anna", at(job(b.View()), job), nil)
 	b.refused(err, inventory.KindRefused, "has ended")
-	_, err = b.Cancel(ctx, j.ID, "anna", func(*View) error { return held })
+	_, err = b.Cancel(ctx, j.ID, "anna", func(*View) error { return held }, nil)
 	if !errors.Is(err, held) {
 		t.Errorf("%v", err)
 	}
@@ -830,7 +830,7 @@ func TestLabels(t *testing.T) {
 	if err != nil || len(h) != 3 {
 		t.Errorf("labels are no transition: %v, %v", h, err)
 	}
-	_, err = b.Forget(t.Context(), []string{"a-1"}, true, "", "anna")
+	_, err = b.Forget(t.Context(), []string{"a-1"}, true, "", "anna", nil)
 	b.must(err)
 	b.see("a")
 	labels("map[]")
@@ -921,7 +921,7 @@ func TestForget(t *testing.T) {
 	b.do(commission, "b", worker, "Complete")
 	ctx := t.Context()
 	lose := func(labels string, force bool) error {
-		_, err := b.Forget(ctx, names(labels), force, "scrapped", "anna")
+		_, err := b.Forget(ctx, names(labels), force, "scrapped", "anna", nil)
 		return err
 	}
 	b.refused(lose("x y c", true), inventory.KindNotFound, "x-1, y-1")
@@ -998,7 +998,7 @@ func TestRetention(t *testing.T) {
 	b.refused(err, inventory.KindNotFound)
 	_, err = b.View().Job("1")
 	b.refused(err, inventory.KindNotFound, "job 1 is no longer kept", "clusterctl config get jobs")
-	_, err = b.Retry(t.Context(), "1", false, "anna")
+	_, err = b.Retry(t.Context(), "1", false, "anna", nil)
 	b.refused(err, inventory.KindNotFound, "nor are its inputs")
 	_, err = b.View().Job("6")
 	b.refused(err, inventory.KindNotFound, `no job "6"`)

@@ -181,9 +181,12 @@ type Store interface {
 	PutNodes(ctx context.Context, writes []NodeWrite) (conflicts []string, err error)
 	// Accept stores a Queued job and its inputs under the number seq+1, if seq
 	// is still the newest, and returns it with its id.
-	Accept(ctx context.Context, seq uint64, j Job, in Inputs) (Job, error)
+	Accept(ctx context.Context, seq uint64, j Job, in Inputs, once *Once) (Job, error)
 	// Claim makes a Queued job Running together with its nodes, or does neither.
 	Claim(ctx context.Context, ground int64, j Job, writes []NodeWrite) (Job, error)
+	// Cancel stores a job that is to be cancelled, or, where nothing ran yet,
+	// was, if it is still at j.Revision.
+	Cancel(ctx context.Context, j Job, once *Once) (Job, error)
 	// PutJob stores the job if it is still at j.Revision.
 	PutJob(ctx context.Context, j Job) (Job, error)
 	// Finish writes the nodes that a job releases, and then that it has ended.
@@ -201,7 +204,14 @@ type Store interface {
 	PutOverlay(ctx context.Context, revision int64, overlay map[string]any) (int64, error)
 
 	// Forget removes nodes: writes that have a Grave.
-	Forget(ctx context.Context, ground int64, writes []NodeWrite) (int64, error)
+	Forget(ctx context.Context, ground int64, writes []NodeWrite, once *Once) (int64, error)
+
+	// Done returns what a write kept under the key of its Once; nil: nothing.
+	// It is the newest answer there is. A write whose key is taken is a conflict.
+	Done(ctx context.Context, key string) (*Done, error)
+	// DropDone forgets what was kept before that time, and the oldest of what
+	// is over the limit.
+	DropDone(ctx context.Context, before time.Time, limit int) error
 	// History returns the newest entries of a node, oldest first.
 	History(ctx context.Context, node string, limit int) ([]inventory.Entry, error)
 

@@ -21,6 +21,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
@@ -72,6 +73,7 @@ type Client struct {
 	revision int64 // what reads have to be at least as new as; 0: anything
 	newest   bool  // reads show everything that was acknowledged before
 	match    string
+	key      string // of requests that are carried out once; empty: one is made up
 }
 
 // New returns a client; it does not connect yet.
@@ -186,6 +188,17 @@ func (c *Client) IfMatch(tag string) *Client {
 	return &match
 }
 
+// Once returns a client whose submissions, retries, cancels and forgets carry
+// this key: the same request with the same key is carried out once, whoever
+// sends it again, and the first one's result is the answer; another request
+// with the key is KindKeyReused. The daemon remembers a key for a day. Without
+// one the client makes up a key for every request.
+func (c *Client) Once(key string) *Client {
+	once := *c
+	once.key = key
+	return &once
+}
+
 // Tag is the tag of a record of that revision, e.g. of api.Node.Revision.
 func Tag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
@@ -200,6 +213,9 @@ type call struct {
 	query  url.Values
 	in     any // JSON, unless nil
 	extra  time.Duration
+	// once: the daemon carries it out once, however often it arrives.
+	once bool
+	key  string
 	// tag, unless nil, gets the tag of the answer.
 	tag *string
 	// also is a status that has an ordinary body although it is a failure.
@@ -209,8 +225,30 @@ type call struct {
 // knownSize is up to which size an answer is believed to be as large as it says.
 const knownSize = 64 << 20
 
-// do sends the call and reads the answer into out.
+// do sends the call and reads the answer into out. What is carried out once is
+// sent again where the connection broke before the answer: nobody can say then
+// whether it had arrived.
 func (c *Client) do(ctx context.Context, k call, out any) error {
+	if !k.once {
+		return c.try(ctx, k, out)
+	}
+	if k.key = c.key; k.key == "" {
+		k.key = rand.Text()
+	}
+	p, broke := c.patience(), false
+	for {
+		err := c.try(ctx, k, out)
+		if broke = broke || errors.Is(err, errBroke); err == nil || !broke {
+			return err
+		}
+		if err := p.wait(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// try sends the call and reads the answer into out.
+func (c *Client) try(ctx context.Context, k call, out any) error {
 	bounded, cancel := context.WithTimeout(ctx, c.opt.Timeout+k.extra)
 	defer cancel()
 	res, err := c.send(bounded, k)
@@ -281,6 +319,9 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	if c.opt.Actor != "" {
 		req.Header.Set(api.HeaderActor, c.opt.Actor)
 	}
+	if k.key != "" {
+		req.Header.Set(api.HeaderOnce, k.key)
+	}
 	if c.match != "" && k.method != http.MethodGet {
 		req.Header.Set("If-Match", c.match)
 	}
@@ -334,6 +375,10 @@ func (c *Client) stranger(res *http.Response, body []byte) error {
 		Do("check the address; clusterm and clusterctl should be of the same version")
 }
 
+// errBroke is the cause of an error where a request may have arrived, and its
+// answer did not.
+var errBroke = errors.New("the connection broke")
+
 // explain turns an error of the connection into one that says what to do. ctx
 // is the caller's own.
 func (c *Client) explain(ctx context.Context, err error) error {
@@ -364,7 +409,9 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	case errors.Is(err, context.DeadlineExceeded), isNet && timeout.Timeout():
 		return fail("%s did not answer in time", c.where).Do(running)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return fail("%s ended the connection before it had answered", c.where).Do("repeat; if that changes nothing: %s", running)
+		e := fail("%s ended the connection before it had answered", c.where).Do("repeat; if that changes nothing: %s", running)
+		e.Err = errors.Join(errBroke, err)
+		return e
 	}
 	return fail("%s cannot be reached: %v", c.where, cause).Do(running)
 }

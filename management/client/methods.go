@@ -116,7 +116,7 @@ func (c *Client) Explain(ctx context.Context, name string) (api.NodeExplanation,
 // Forget removes records of nodes.
 func (c *Client) Forget(ctx context.Context, f api.Forget) (api.Changed, error) {
 	var out api.Changed
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathForget, in: f}, &out)
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathForget, in: f, once: true}, &out)
 }
 
 // Report says of nodes that they are there (discovered), or that they are not.
@@ -139,7 +139,7 @@ func (c *Client) Groups(ctx context.Context) (api.List[inventory.Group], error) 
 // Submit asks for a job and returns it as it was accepted.
 func (c *Client) Submit(ctx context.Context, r api.JobRequest) (api.Job, error) {
 	var out api.Job
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathJobs, in: r}, &out)
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathJobs, in: r, once: true}, &out)
 }
 
 // JobFilter selects jobs: those that match every field that is not empty.
@@ -189,13 +189,13 @@ func (c *Client) Job(ctx context.Context, id string) (api.Job, error) {
 // Cancel asks a job to stop; asking again skips its cleanup.
 func (c *Client) Cancel(ctx context.Context, id string) (api.Job, error) {
 	var out api.Job
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathCancel, params: []string{id}}, &out)
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathCancel, params: []string{id}, once: true}, &out)
 }
 
 // Retry asks for an ended job once more, with the inputs it was accepted with.
 func (c *Client) Retry(ctx context.Context, id string, r api.Retry) (api.Job, error) {
 	var out api.Job
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathRetry, params: []string{id}, in: r}, &out)
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathRetry, params: []string{id}, in: r, once: true}, &out)
 }
 
 // ExplainJob asks why a job is as it is; id may be "active" or "last".

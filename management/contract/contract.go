@@ -295,11 +295,11 @@ func (c *Contract) Success(r *http.Request, body []byte) error {
 
 // listed are statuses that an operation under /v1 has to name; others may go
 // under "default".
-var listed = []int{http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed}
+var listed = []int{http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed, http.StatusUnprocessableEntity}
 
 // ours are the headers of answers that are part of the contract.
 func ours(name string) bool {
-	return strings.HasPrefix(name, "X-Clusterm-") || slices.Contains([]string{"Location", "Etag", "Link"}, name)
+	return strings.HasPrefix(name, "X-Clusterm-") || slices.Contains([]string{"Location", "Etag", "Link", "Idempotency-Replayed"}, name)
 }
 
 // Response checks an answer. The body has been read from it already; nil: it is

@@ -173,7 +173,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 		if len(free) > 0 && len(v.Nodes) > 6 {
 			n, err := v.Node(free[0])
 			must(t, err)
-			_, err = s.Forget(ctx, v.Ground, []management.NodeWrite{{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}})
+			_, err = s.Forget(ctx, v.Ground, []management.NodeWrite{{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}}, nil)
 			must(t, err)
 			return "forget"
 		}

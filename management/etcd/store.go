@@ -277,7 +277,7 @@ func (s *Store) putChunk(ctx context.Context, chunk []management.NodeWrite, ops 
 }
 
 // Accept stores a Queued job under the next number.
-func (s *Store) Accept(ctx context.Context, seq uint64, j management.Job, in management.Inputs) (management.Job, error) {
+func (s *Store) Accept(ctx context.Context, seq uint64, j management.Job, in management.Inputs, once *management.Once) (management.Job, error) {
 	j.ID = strconv.FormatUint(seq+1, 10)
 	job, err := s.putJob(j)
 	if err != nil {
@@ -292,10 +292,14 @@ func (s *Store) Accept(ctx context.Context, seq uint64, j management.Job, in man
 	if seq == 0 {
 		guard = clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 	}
-	j.Revision, err = s.commit(ctx, etcd.Ops{
+	ops := etcd.Ops{
 		If:   []clientv3.Cmp{guard},
 		Then: []clientv3.Op{clientv3.OpPut(key, j.ID), job, clientv3.OpPut(s.key("/x/inputs/%s", j.ID), string(compress(inputs)))},
-	})
+	}
+	if err := s.keep(&ops, once, j.ID); err != nil {
+		return j, err
+	}
+	j.Revision, err = s.commit(ctx, ops)
 	return j, err
 }
 
@@ -428,6 +432,15 @@ func (s *Store) PutJob(ctx context.Context, j management.Job) (management.Job, e
 	return j, err
 }
 
+// Cancel stores a job that is to be cancelled, or was.
+func (s *Store) Cancel(ctx context.Context, j management.Job, once *management.Once) (management.Job, error) {
+	var ops etcd.Ops
+	if err := s.keep(&ops, once, j.ID); err != nil {
+		return j, err
+	}
+	return s.commitJob(ctx, j, ops, nil)
+}
+
 // Finish releases nodes in chunks; the job's end goes with the last of them.
 func (s *Store) Finish(ctx context.Context, j management.Job, writes []management.NodeWrite) (management.Job, error) {
 	parts, err := s.parts(writes)
@@ -505,13 +518,17 @@ func (s *Store) PutOverlay(ctx context.Context, revision int64, overlay map[stri
 
 // Forget removes nodes; all of them in one transaction where etcd takes it,
 // else in chunks.
-func (s *Store) Forget(ctx context.Context, ground int64, writes []management.NodeWrite) (int64, error) {
+func (s *Store) Forget(ctx context.Context, ground int64, writes []management.NodeWrite, once *management.Once) (int64, error) {
 	parts, err := s.parts(writes)
 	if err != nil {
 		return 0, err
 	}
 	var revision int64
-	for i, ops := range pack(parts, 1) {
+	chunks := pack(parts, jobOps)
+	if err := s.keep(&chunks[len(chunks)-1], once, ""); err != nil {
+		return 0, err
+	}
+	for i, ops := range chunks {
 		if i == 0 {
 			ops.If = append(ops.If, atRevision(s.groundKey(), ground))
 		}

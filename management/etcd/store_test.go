@@ -139,7 +139,7 @@ func accepted(t *testing.T, s *Store, names []string) management.Job {
 	for _, name := range names {
 		j.Targets = append(j.Targets, management.Target{Name: name, Group: inventory.GroupMaster})
 	}
-	j, err := s.Accept(within(t, 20*time.Second), s.View().Seq, j, management.Inputs{})
+	j, err := s.Accept(within(t, 20*time.Second), s.View().Seq, j, management.Inputs{}, nil)
 	must(t, err)
 	return j
 }
@@ -217,7 +217,7 @@ func TestRoundTrip(t *testing.T) {
 		Connections: map[string]configuration.Connection{names[0]: {User: "u"}}, Extra: configuration.Vars{"e": "f"},
 	}
 	j, err := s.Accept(ctx, 0, management.Job{Verb: inventory.VerbCommission, Status: management.Queued, Accepted: noon, Group: inventory.GroupMaster,
-		Targets: []management.Target{{Name: names[0], Residue: []string{"g"}}}, Warnings: []string{"w"}, Timeout: time.Minute}, inputs)
+		Targets: []management.Target{{Name: names[0], Residue: []string{"g"}}}, Warnings: []string{"w"}, Timeout: time.Minute}, inputs, nil)
 	must(t, err)
 	if j.ID != "1" || j.Revision == 0 {
 		t.Errorf("%+v", j)
@@ -299,7 +299,7 @@ func TestConflicts(t *testing.T) {
 	}
 
 	j := accepted(t, s, names[:1])
-	_, err = s.Accept(ctx, 0, j, management.Inputs{})
+	_, err = s.Accept(ctx, 0, j, management.Inputs{}, nil)
 	conflict(t, err)
 	later, err := s.PutJob(ctx, j)
 	must(t, err)
@@ -699,14 +699,14 @@ func TestForget(t *testing.T) {
 	ground := s.View().Ground
 	writes := buried(2)
 	touch(t, s, names[1])
-	_, err = s.Forget(ctx, ground, writes)
+	_, err = s.Forget(ctx, ground, writes, nil)
 	conflict(t, err)
 	if len(s.View().Nodes) != 60 || len(s.View().Graves) != 0 {
 		t.Error("a part was forgotten")
 	}
-	_, err = s.Forget(ctx, ground+1, buried(1))
+	_, err = s.Forget(ctx, ground+1, buried(1), nil)
 	conflict(t, err)
-	rev, err := s.Forget(ctx, ground, buried(59))
+	rev, err := s.Forget(ctx, ground, buried(59), nil)
 	must(t, err)
 	v := s.View()
 	if len(v.Nodes) != 1 || len(v.Graves) != 59 || v.Graves[names[0]].HostKeys[0] != "k" || v.Vars(management.ScopeNode(names[0])) != nil ||
@@ -824,7 +824,7 @@ func TestCompaction(t *testing.T) {
 	behind := s.View().Revision - 2 // the watch begins before what will be compacted
 	other := open(t, s.client)
 	n, _ := s.View().Node("n-0001")
-	_, err := s.Forget(ctx, s.View().Ground, []management.NodeWrite{{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}})
+	_, err := s.Forget(ctx, s.View().Ground, []management.NodeWrite{{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}}, nil)
 	must(t, err)
 	_, err = s.client.Compact(ctx, s.View().Revision)
 	must(t, err)

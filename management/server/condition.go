@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/api"
 )
 
 // A tag of a single resource is "REVISION.HASH", quotes included: the revision
@@ -138,14 +139,19 @@ func condition(r *http.Request, what string, at func(*management.View) (int64, e
 	}, nil
 }
 
-// unconditional refuses the headers of a condition where nothing could be
-// compared with them: to pass over them would break a promise.
-func unconditional(r *http.Request) error {
+// meant refuses the headers of a promise that the route does not keep: to pass
+// over them would break it.
+func meant(r *http.Request, rt route) error {
+	none := func(header, remedy string) error {
+		return inventory.Errorf(inventory.KindInvalid, "the header %s has no meaning for %s %s", header, r.Method, r.URL.Path).Do("%s", remedy)
+	}
 	for _, header := range []string{"If-Match", "If-None-Match"} {
-		if r.Header.Get(header) != "" {
-			return inventory.Errorf(inventory.KindInvalid, "the header %s has no meaning for %s %s", header, r.Method, r.URL.Path).
-				Do("leave it out; a job's Idempotency-Key keeps it from being done twice")
+		if r.Header.Get(header) != "" && !rt.tagged {
+			return none(header, "leave it out: there is no record yet that it could be compared with")
 		}
+	}
+	if r.Header.Get(api.HeaderOnce) != "" && !rt.once {
+		return none(api.HeaderOnce, "leave it out: to do the same twice is to do it once; against changes by others there is If-Match")
 	}
 	return nil
 }

@@ -47,6 +47,7 @@ type route struct {
 	door   door
 	query  []string // the query parameters that it reads; under /v1 others are refused
 	reads  bool     // changes nothing, whatever its method
+	once   bool     // it takes an Idempotency-Key
 	tagged bool     // its changes can depend on If-Match and If-None-Match
 	asIs   bool     // shows nothing of the view, so it takes none of viewQuery
 	lasts  bool     // streams, or waits on demand
@@ -182,9 +183,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, rt route) {
 	rec.Header().Set("X-Content-Type-Options", "nosniff")
 
 	serve := rt.serve
-	if rt.door == doorV1 && rt.changes() && !rt.tagged {
+	if rt.door == doorV1 && rt.changes() {
 		serve = func(w http.ResponseWriter, r *http.Request) error {
-			if err := unconditional(r); err != nil {
+			if err := meant(r, rt); err != nil {
 				return err
 			}
 			return rt.serve(w, r)

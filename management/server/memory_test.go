@@ -30,6 +30,7 @@ type memoryManager struct {
 	logs    map[string][]byte // job/stream
 	calls   []string
 	words   []inventory.Word
+	once    map[string]management.Done
 	// sync, where given, is what Sync does.
 	sync func() error
 	// fail is returned by every change, and panics where it is a string.
@@ -57,6 +58,7 @@ func newMemory() *memoryManager {
 		},
 		feed:    management.NewFeed(10, 10, 10_000, 10_000_000),
 		changed: make(chan struct{}), inputs: map[string]management.Inputs{}, logs: map[string][]byte{},
+		once: map[string]management.Done{},
 	}
 }
 
@@ -209,7 +211,7 @@ func (m *memoryManager) ExplainJob(v *management.View, j management.Job) managem
 	return management.ExplainJob(management.Facts{View: v, Groups: m.Groups(), JobLimit: 4, Now: time.Unix(1700000000, 0)}, j)
 }
 
-func (m *memoryManager) Retry(ctx context.Context, id string, failed bool, actor string) (management.Job, error) {
+func (m *memoryManager) Retry(ctx context.Context, id string, failed bool, actor string, once *management.Once) (management.Job, error) {
 	if err := m.called("retry %s failed=%t actor=%s", id, failed, actor); err != nil {
 		return management.Job{}, err
 	}
@@ -256,6 +258,17 @@ func (m *memoryManager) Submit(_ context.Context, r management.Request) (managem
 	if err := m.called("submit %s %v %v group=%q extra=%v actor=%s", r.Verb, r.Nodes, r.Addrs, r.Group, r.Extra, r.Actor); err != nil {
 		return management.Job{}, err
 	}
+	if r.Once != nil {
+		m.mu.Lock()
+		d, ok := m.once[r.Once.Key]
+		m.mu.Unlock()
+		if ok && d.Request != r.Once.Request {
+			return management.Job{}, inventory.Errorf(inventory.KindKeyReused, "the key is of another request").Do("make a new one")
+		}
+		if r.Once.Replayed = ok; ok {
+			return m.View().Job(d.Job)
+		}
+	}
 	names := slices.Concat(r.Nodes, r.Addrs)
 	if len(names) == 0 {
 		return management.Job{}, inventory.Errorf(inventory.KindInvalid, "no node is named")
@@ -283,6 +296,9 @@ func (m *memoryManager) Submit(_ context.Context, r management.Request) (managem
 	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if r.Once != nil {
+		m.once[r.Once.Key] = management.Done{Request: r.Once.Request, Job: j.ID}
+	}
 	m.inputs[j.ID] = management.Inputs{Extra: r.Extra, Vars: map[string]map[string]configuration.Var{
 		names[0]: {"motd": {Value: "hello", Origin: configuration.OriginGlobal}},
 	}}
@@ -301,7 +317,7 @@ func (m *memoryManager) setJob(id string, f func(*management.Job)) {
 	})
 }
 
-func (m *memoryManager) Cancel(ctx context.Context, id, actor string, only management.Condition) (management.Job, error) {
+func (m *memoryManager) Cancel(ctx context.Context, id, actor string, only management.Condition, once *management.Once) (management.Job, error) {
 	if _, err := only.Holds(ctx, m, m.View()); err != nil {
 		return management.Job{}, err
 	}
@@ -314,7 +330,7 @@ func (m *memoryManager) Cancel(ctx context.Context, id, actor string, only manag
 	return m.View().Job(id)
 }
 
-func (m *memoryManager) Forget(_ context.Context, nodes []string, force bool, reason, actor string) (int64, error) {
+func (m *memoryManager) Forget(_ context.Context, nodes []string, force bool, reason, actor string, once *management.Once) (int64, error) {
 	if err := m.called("forget %v force=%t reason=%q actor=%s", nodes, force, reason, actor); err != nil {
 		return 0, err
 	}

@@ -67,10 +67,10 @@ type Reader interface {
 // given a condition is made only where that holds.
 type Operator interface {
 	Submit(ctx context.Context, r management.Request) (management.Job, error)
-	Cancel(ctx context.Context, job, actor string, only management.Condition) (management.Job, error)
+	Cancel(ctx context.Context, job, actor string, only management.Condition, once *management.Once) (management.Job, error)
 	// Retry asks for an ended job once more, with the same inputs.
-	Retry(ctx context.Context, job string, failed bool, actor string) (management.Job, error)
-	Forget(ctx context.Context, nodes []string, force bool, reason, actor string) (revision int64, err error)
+	Retry(ctx context.Context, job string, failed bool, actor string, once *management.Once) (management.Job, error)
+	Forget(ctx context.Context, nodes []string, force bool, reason, actor string, once *management.Once) (revision int64, err error)
 	PatchNode(ctx context.Context, node string, p management.NodePatch, actor string, only management.Condition) (inventory.Node, error)
 	SetVars(ctx context.Context, scope management.Scope, v configuration.Vars, actor string, only management.Condition) (revision int64, warnings []string, err error)
 	// PatchVars sets what the patch names; a nil value unsets.

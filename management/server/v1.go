@@ -40,13 +40,13 @@ func (s *Server) v1() []route {
 		{method: http.MethodPatch, path: api.PathNode, serve: s.patchNode, tagged: true},
 		{method: http.MethodGet, path: api.PathHistory, serve: s.getHistory, query: slices.Clone(listQuery)},
 		{method: http.MethodGet, path: api.PathExplain, serve: s.getExplanation},
-		{method: http.MethodPost, path: api.PathForget, serve: s.postForget},
+		{method: http.MethodPost, path: api.PathForget, serve: s.postForget, once: true},
 		{method: http.MethodGet, path: api.PathGroups, serve: s.getGroups},
 		{method: http.MethodGet, path: api.PathJobs, serve: s.getJobs, query: append([]string{"status", "node"}, listQuery...)},
-		{method: http.MethodPost, path: api.PathJobs, serve: s.postJob},
+		{method: http.MethodPost, path: api.PathJobs, serve: s.postJob, once: true},
 		{method: http.MethodGet, path: api.PathJob, serve: s.getJob, query: []string{"vars", "wait", "after"}, lasts: true},
-		{method: http.MethodPost, path: api.PathCancel, serve: s.postCancel, tagged: true},
-		{method: http.MethodPost, path: api.PathRetry, serve: s.postRetry},
+		{method: http.MethodPost, path: api.PathCancel, serve: s.postCancel, tagged: true, once: true},
+		{method: http.MethodPost, path: api.PathRetry, serve: s.postRetry, once: true},
 		{method: http.MethodGet, path: api.PathExplainJob, serve: s.getJobExplanation},
 		{method: http.MethodGet, path: api.PathLog, serve: s.getLog(management.StreamText, api.TypeText), query: []string{"offset", "follow"}, lasts: true},
 		{method: http.MethodGet, path: api.PathEvents, serve: s.getLog(management.StreamEvents, api.TypeLines), query: []string{"offset", "follow"}, lasts: true},
@@ -351,10 +351,15 @@ func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
 	}
 	mention(r, "verb", inventory.VerbForget)
 	mention(r, "nodes", body.Nodes)
-	revision, err := s.Manager.Forget(r.Context(), body.Nodes, body.Force, body.Reason, noteIn(r).actor)
+	once, err := onceIn(r, body)
 	if err != nil {
 		return err
 	}
+	revision, err := s.Manager.Forget(r.Context(), body.Nodes, body.Force, body.Reason, noteIn(r).actor, once)
+	if err != nil {
+		return err
+	}
+	showReplayed(w, r, once)
 	s.settle(w, r, revision)
 	return writeJSON(w, http.StatusOK, api.Changed{Revision: revision})
 }
@@ -435,13 +440,18 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	once, err := onceIn(r, body)
+	if err != nil {
+		return err
+	}
 	j, err := s.Manager.Submit(r.Context(), management.Request{
 		Verb: body.Verb, Nodes: body.Nodes, Addrs: body.Addrs, Group: body.Group, Extra: extra, OnFailure: body.OnFailure,
-		Timeout: time.Duration(body.Timeout), Force: body.Force, Reason: body.Reason, Actor: noteIn(r).actor,
+		Timeout: time.Duration(body.Timeout), Force: body.Force, Reason: body.Reason, Actor: noteIn(r).actor, Once: once,
 	})
 	if err != nil {
 		return err
 	}
+	showReplayed(w, r, once)
 	return s.accepted(w, r, j)
 }
 
@@ -478,10 +488,15 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 	mention(r, "verb", old.Verb)
 	mention(r, "nodes", old.Names())
 	mention(r, "retry_of", old.ID)
-	j, err := s.Manager.Retry(r.Context(), old.ID, body.Failed, noteIn(r).actor)
+	once, err := onceIn(r, body)
 	if err != nil {
 		return err
 	}
+	j, err := s.Manager.Retry(r.Context(), old.ID, body.Failed, noteIn(r).actor, once)
+	if err != nil {
+		return err
+	}
+	showReplayed(w, r, once)
 	return s.accepted(w, r, j)
 }
 
@@ -623,21 +638,29 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
 	}
 	mention(r, "verb", "cancel")
 	mention(r, "job", ref)
-	j, err := s.Manager.View().Job(ref)
+	once, err := onceIn(r, nil)
 	if err != nil {
 		return err
 	}
-	mention(r, "job", j.ID)
-	only, err := condition(r, "job "+j.ID, func(v *management.View) (int64, error) {
-		j, err := v.Job(j.ID)
+	switch j, err := s.Manager.View().Job(ref); {
+	case err == nil:
+		ref = j.ID // "active" may be another one soon
+		mention(r, "job", ref)
+	case once == nil:
+		return err // else it may have been active when this was asked for first
+	}
+	only, err := condition(r, "job "+ref, func(v *management.View) (int64, error) {
+		j, err := v.Job(ref)
 		return j.Revision, err
 	})
 	if err != nil {
 		return err
 	}
-	if j, err = s.Manager.Cancel(r.Context(), j.ID, noteIn(r).actor, only); err != nil {
+	j, err := s.Manager.Cancel(r.Context(), ref, noteIn(r).actor, only, once)
+	if err != nil {
 		return err
 	}
+	showReplayed(w, r, once)
 	showRevision(w, j.Revision)
 	w.Header().Set("ETag", recordTag(j.Revision))
 	return writeJSON(w, http.StatusOK, jobOf(j))

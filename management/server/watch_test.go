@@ -121,7 +121,7 @@ func TestWatchBeginsWithWhatThereIs(t *testing.T) {
 	w.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "- put vars global 10", "- put config 10", "10 sync 10")
 	s.manager.put(grouped("a", "x"))
 	w.wants("11 put nodes a-1 11")
-	_, err := s.manager.Forget(t.Context(), []string{"a-1"}, true, "", "")
+	_, err := s.manager.Forget(t.Context(), []string{"a-1"}, true, "", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,9 +471,9 @@ func TestWatchThroughDisconnects(t *testing.T) {
 			s.manager.feed = management.NewFeed(s.manager.view.Revision, s.manager.view.Revision, 100, 1<<20)
 			s.manager.mu.Unlock()
 			old.SetStale(true) // wakes who waits
-			revision, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "")
+			revision, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "", nil)
 		case n < 4:
-			revision, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "")
+			revision, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "", nil)
 		case n < 6:
 			revision, _, _ = s.manager.SetVars(ctx, "global", configuration.Vars{"i": int64(i)}, "", nil)
 		default:
