@@ -22,7 +22,7 @@ build: bin/clusterm bin/clusterctl ## build bin/clusterm and bin/clusterctl
 
 .PHONY: bin/clusterm bin/clusterctl
 bin/clusterm bin/clusterctl:
-	go build -trimpath -ldflags "$(LDFLAGS)" -o $@ ./cmd/$(notdir $@)
+	go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./cmd/$(notdir $@)
 
 .PHONY: demo
 demo: lab-deps build ## the main job on real hosts of the lab, from nothing; leaves the lab running
