@@ -318,6 +318,25 @@ func TestAgent(t *testing.T) {
 }
 
 // TestReport says what and why on one line, and what to do on the next.
+// TestMonitor: it begins with neither a serf agent nor a manager there, says so,
+// and ends when it is told to.
+func TestMonitor(t *testing.T) {
+	t.Parallel()
+	d := dir(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := l.Addr().String()
+	l.Close()
+	file := write(t, d+"/monitor.yaml", fmt.Sprintf("report_to: [\"unix://%s/s\"]\ndata_dir: %s/d\ngossip: {rpc: %q}\n", d, d, nobody))
+	p := launch(t, "monitor", "--config", file)
+	p.says("the serf agent at "+nobody, 1)
+	if err := p.ends(syscall.SIGTERM); err != nil {
+		t.Errorf("%v\n%s", err, p.said())
+	}
+}
+
 func TestReport(t *testing.T) {
 	old := os.Stderr
 	r, w, err := os.Pipe()
