@@ -26,6 +26,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/contract"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
@@ -120,8 +121,16 @@ func (s *site) try(limit time.Duration) error {
 	if addrs := d.Addrs(); len(addrs) > 1 {
 		s.url = "http://" + addrs[1].String()
 	}
-	s.Client, err = client.New(client.Options{Socket: s.dir + "/s", Patience: 10 * time.Second})
+	s.Client, err = client.New(client.Options{Socket: s.dir + "/s", Patience: 10 * time.Second, HTTPClient: s.checked()})
 	return err
+}
+
+// checked is a client of the socket that holds everything against openapi.yaml.
+func (s *site) checked() *http.Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", s.dir+"/s")
+	}
+	return &http.Client{Transport: contract.Transport{Base: &http.Transport{DialContext: dial}, Report: s.t.Errorf}}
 }
 
 func (s *site) up() {
@@ -184,7 +193,7 @@ func (s *site) get(path string) (int, string) {
 
 func (s *site) do(req *http.Request) (int, string) {
 	s.t.Helper()
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{Transport: contract.Transport{Report: s.t.Errorf}}).Do(req)
 	s.must(err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)

@@ -12,7 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -93,11 +92,8 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(s.down)
 	me, err := user.Current()
 	s.must(err)
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", s.dir+"/s")
-	}
 	w := &world{
-		site: s, http: &http.Client{Transport: contract.Transport{Base: &http.Transport{DialContext: dial}, Report: t.Errorf}},
+		site: s, http: s.checked(),
 		plain: strings.NewReplacer(s.dir+"/d", "/var/lib/clusterm", s.dir+"/playbooks", "/srv/playbooks", s.dir+"/ansible-playbook", "ansible-playbook",
 			s.dir+"/s", "/run/clusterm/clusterm.sock", s.url, "http://127.0.0.1:9007",
 			`"actor":"`+me.Username+`"`, `"actor":"root"`, `"cancel_by":"`+me.Username+`"`, `"cancel_by":"root"`),

@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/contract"
 	"github.com/contiv/cluster/management/server"
 )
 
@@ -42,7 +43,7 @@ func (s *site) watch(t *testing.T, query string, header ...string) *wire {
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := (&http.Client{Transport: contract.Transport{Report: t.Errorf}}).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
