@@ -50,7 +50,7 @@ lab-test: lab-deps ## the lab's own test
 .PHONY: system
 system: deps lab-deps build bin/nfpm ## the tests with the real Ansible, and on real hosts of the lab
 	CLUSTERM_LAB=1 go test -count=1 ./ansible ./configuration/ansible ./management/metrics
-	CLUSTERM_LAB=1 go test -count=1 -run 'TestLive|TestExistingAgent' ./monitor/serf ./management/daemon
+	CLUSTERM_LAB=1 go test -count=1 -run 'TestLive|TestExisting' ./monitor/serf ./management/daemon
 	CLUSTERM_LAB=1 go test -count=1 -timeout 60m -v ./vagrant/systemtest/
 
 .PHONY: chaos

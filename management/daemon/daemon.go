@@ -258,6 +258,15 @@ func (d *Daemon) enter(ctx context.Context, c Config) error {
 	return nil
 }
 
+// alive is why no job is begun or continued now.
+func (d *Daemon) alive() error {
+	if d.session.Valid() {
+		return nil
+	}
+	return inventory.Errorf(inventory.KindUnavailable, "the store may take this instance for dead, so it begins no job").
+		Do("it goes on by itself when the store answers")
+}
+
 func (d *Daemon) listen(c Config) (listeners []net.Listener, err error) {
 	l, err := server.ListenUnix(c.Socket)
 	if err != nil {
@@ -574,6 +583,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	}
 	_, warning, problem := d.etcd.Server()
 	check("store", errors.Join(d.store.Sync(ctx), problem))
+	check("instance", d.alive())
 	if warning != "" {
 		h.Warnings = append(h.Warnings, warning)
 	}

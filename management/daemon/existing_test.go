@@ -242,8 +242,7 @@ func (s *site) eventually(what string, so func() bool) {
 
 // TestExistingEtcd is the daemon on three members of the distribution's etcd,
 // with default limits, which are taken away and given back in the middle of a job.
-func TestExistingEtcd(t *testing.T) {
-	t.Parallel()
+func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	p := startPeers(t, 3, nil)
 	s := begin(t, p.yaml())
 	h, err := s.Health(s.ctx())
@@ -327,8 +326,7 @@ func TestExistingEtcd(t *testing.T) {
 // TestExistingEtcdHangs: members that stand still without a word are found out,
 // and the daemon goes on with the others; without a quorum for longer than its
 // lease it is back by itself.
-func TestExistingEtcdHangs(t *testing.T) {
-	t.Parallel()
+func TestExistingEtcdHangs(t *testing.T) { // several servers: not beside other tests
 	p := startPeers(t, 3, nil)
 	s := begin(t, p.yaml())
 	s.report("a")
@@ -364,8 +362,7 @@ func (s *site) instance() string {
 
 // TestExistingEtcdAccess: TLS with client certificates, a user with rights on
 // its prefix alone, and what is wrong with them.
-func TestExistingEtcdAccess(t *testing.T) {
-	t.Parallel()
+func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other tests
 	ca := newAuthority(t)
 	p := startPeers(t, 3, ca)
 	admin := p.admin("", "")
@@ -449,11 +446,10 @@ func TestExistingEtcdAccess(t *testing.T) {
 	}
 }
 
-// TestTwoDaemonsOnOneEtcd: with prefixes of their own they do not see each
+// TestExistingEtcdShared: with prefixes of their own they do not see each
 // other; with the same one the second is refused, and may take over when the
 // first has ended.
-func TestTwoDaemonsOnOneEtcd(t *testing.T) {
-	t.Parallel()
+func TestExistingEtcdShared(t *testing.T) { // several servers: not beside other tests
 	p := startPeers(t, 1, nil)
 	a := begin(t, p.yaml("prefix: /a"))
 	b := begin(t, p.yaml("prefix: /a/b"), `node: {label: other, serial: "1"}`)

@@ -214,7 +214,7 @@ func (n *Session) keep(ctx context.Context) {
 			return
 		case !silent:
 			silent = true
-			n.log.WithError(err).Warn("the store cannot be told that this instance is alive; no job is begun when it takes longer")
+			n.log.WithError(err).Warn("the store cannot be told that this instance is alive; no job is begun if that takes longer")
 		}
 	}
 }
@@ -246,8 +246,8 @@ func (n *Session) renew(ctx context.Context) error {
 		e := n.heldBy(holder).(*inventory.Error)
 		e.Message = "this instance was taken for dead: " + e.Message
 		return e
-	case gone:
-		return nil // the key is about to go with its lease
+	case gone: // the key is about to go with it
+		return inventory.Errorf(inventory.KindUnavailable, "the lease is over")
 	}
 	n.mu.Lock()
 	n.until = begun.Add(n.ttl)

@@ -212,10 +212,7 @@ func (v *view) ask(ctx context.Context) {
 	v.mu.Unlock()
 }
 
-// Every write to the view changes the key of its head as well. What the view
-// has to reach is then one small read, whatever else is going on in a store
-// that is shared. The server's own reports on the progress of a watch would say
-// the same, but those of servers before 3.4.26 and 3.5.9 may overtake events.
+// headKey is written with every write to the view.
 func headKey(prefix string) string { return prefix + "/v/head" }
 
 // head is the revision of the last write to the view.
