@@ -26,6 +26,12 @@ func TestKindTable(t *testing.T) {
 		if back := p.Restore(); !reflect.DeepEqual(back, e) {
 			t.Errorf("%s came back as %+v", row.Kind, back)
 		}
+		if p.Type != api.ProblemBase+string(row.Kind) || p.Detail != "m" || p.Remedy != "r" || !slices.Equal(p.Nodes, []string{"a-1"}) {
+			t.Errorf("%s: %+v", row.Kind, p)
+		}
+		if p := api.ProblemOf(&inventory.Error{Kind: row.Kind, Message: "m"}); p.Remedy == "" || p.Remedy != row.Remedy {
+			t.Errorf("%s without a remedy: %+v", row.Kind, p)
+		}
 		if row.Kind != inventory.KindConflict && api.KindOfStatus(row.Status) != row.Kind {
 			t.Errorf("status %d means %s, not %s", row.Status, api.KindOfStatus(row.Status), row.Kind)
 		}

@@ -3,6 +3,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 
@@ -14,6 +15,7 @@ type KindRow struct {
 	Kind   inventory.Kind
 	Status int    // of an answer under /v1
 	Title  string // of the problem, the kind in words
+	Remedy string // what to do, where the error itself does not say
 }
 
 // KindTable is the one table that maps kinds to HTTP. The server reads it from
@@ -21,17 +23,17 @@ type KindRow struct {
 // exact, and only where an answer carries none (something in between answered)
 // from the status: refused and conflict share 409.
 var KindTable = []KindRow{
-	{inventory.KindInvalid, http.StatusBadRequest, "the request is wrong"},
-	{inventory.KindNotFound, http.StatusNotFound, "there is no such thing"},
-	{inventory.KindRefused, http.StatusConflict, "refused by a rule or by what is the case now"},
-	{inventory.KindConflict, http.StatusConflict, "somebody else changed it first"},
-	{inventory.KindExpired, http.StatusGone, "no longer kept"},
-	{inventory.KindPrecondition, http.StatusPreconditionFailed, "it is not what the request depends on"},
-	{inventory.KindKeyReused, http.StatusUnprocessableEntity, "the key was used for another request"},
-	{inventory.KindTooLarge, http.StatusRequestEntityTooLarge, "too large"},
-	{inventory.KindUnavailable, http.StatusServiceUnavailable, "not available now"},
-	{inventory.KindUnsupported, http.StatusUnsupportedMediaType, "not served here"},
-	{inventory.KindInternal, http.StatusInternalServerError, "a fault of the manager"},
+	{inventory.KindInvalid, http.StatusBadRequest, "the request is wrong", "correct the request, and repeat it"},
+	{inventory.KindNotFound, http.StatusNotFound, "there is no such thing", "look at what there is: GET the list that it would be in"},
+	{inventory.KindRefused, http.StatusConflict, "refused by a rule or by what is the case now", "change what is in the way, then repeat"},
+	{inventory.KindConflict, http.StatusConflict, "somebody else changed it first", "read it again, and repeat"},
+	{inventory.KindExpired, http.StatusGone, "no longer kept", "begin anew"},
+	{inventory.KindPrecondition, http.StatusPreconditionFailed, "it is not what the request depends on", "read it again, decide anew, and repeat with the ETag of that answer"},
+	{inventory.KindKeyReused, http.StatusUnprocessableEntity, "the key was used for another request", "make a new key for every request"},
+	{inventory.KindTooLarge, http.StatusRequestEntityTooLarge, "too large", "send less at a time"},
+	{inventory.KindUnavailable, http.StatusServiceUnavailable, "not available now", "repeat later"},
+	{inventory.KindUnsupported, http.StatusUnsupportedMediaType, "not served here", "see the API's documentation: GET /v1/docs"},
+	{inventory.KindInternal, http.StatusInternalServerError, "a fault of the manager", "see the daemon's log"},
 }
 
 // StatusOf is the HTTP status of errors of the kind; 500 for a kind that is
@@ -94,6 +96,7 @@ func ProblemOf(e *inventory.Error) Problem {
 	for _, row := range KindTable {
 		if row.Kind == e.Kind {
 			p.Title = row.Title
+			p.Remedy = cmp.Or(p.Remedy, row.Remedy)
 		}
 	}
 	return p

@@ -16,9 +16,10 @@ func TestContract(t *testing.T) {
 	c := check[*contract.Contract](t)(contract.Load())
 	served := serve(t).Routes()
 	type row struct{ method, path string }
-	queries, tagged := map[row][]string{}, map[row]bool{}
+	queries, tagged, once := map[row][]string{}, map[row]bool{}, map[row]bool{}
 	for _, rt := range served {
-		queries[row{rt.Method, rt.Path}], tagged[row{rt.Method, rt.Path}] = rt.Query, rt.Tagged
+		at := row{rt.Method, rt.Path}
+		queries[at], tagged[at], once[at] = rt.Query, rt.Tagged, rt.Once
 	}
 	for _, o := range c.Operations {
 		at := row{o.Method, o.Path}
@@ -45,6 +46,9 @@ func TestContract(t *testing.T) {
 		}
 		if conditional := slices.Contains(headers, "If-Match"); conditional != tagged[at] {
 			t.Errorf("%s %s takes If-Match: %t; in the document: %t", o.Method, o.Path, tagged[at], conditional)
+		}
+		if key := slices.Contains(headers, "Idempotency-Key"); key != once[at] {
+			t.Errorf("%s %s takes an Idempotency-Key: %t; in the document: %t", o.Method, o.Path, once[at], key)
 		}
 		if want := parameters(o.Path); !slices.Equal(params, want) {
 			t.Errorf("%s %s: the document has the parameters %v of the path, the path has %v", o.Method, o.Path, params, want)

@@ -7,13 +7,14 @@ type Route struct {
 	Method, Path string
 	Query        []string
 	Tagged       bool // its changes can depend on If-Match
+	Once         bool // it takes an Idempotency-Key
 }
 
 // Routes is everything that is served.
 func (s *Server) Routes() []Route {
 	var out []Route
 	for _, rt := range s.routes {
-		out = append(out, Route{rt.method, rt.path, rt.query, rt.tagged})
+		out = append(out, Route{rt.method, rt.path, rt.query, rt.tagged, rt.once})
 	}
 	return out
 }

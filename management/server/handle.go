@@ -99,7 +99,11 @@ func (s *Server) methods(routes []route) http.Handler {
 					allowed = append(allowed, http.MethodHead)
 				}
 			}
-			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
+			if r.Method == http.MethodOptions {
+				w.WriteHeader(http.StatusNoContent)
+				return nil
+			}
 			return withStatus{http.StatusMethodNotAllowed,
 				inventory.Errorf(inventory.KindUnsupported, "%s is not served at %s", r.Method, rt.path).Do("use %s", strings.Join(allowed, " or "))}
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -348,4 +349,55 @@ func FuzzBodies(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestMethods: every path says which methods it serves, serves HEAD wherever it
+// serves GET, and refuses the others.
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	served := map[string][]string{}
+	for _, route := range s.Routes() {
+		served[route.Path] = append(served[route.Path], route.Method)
+		if route.Method == "GET" {
+			served[route.Path] = append(served[route.Path], "HEAD")
+		}
+	}
+	for path, methods := range served {
+		asked := strings.NewReplacer("{name}", "a-1", "{id}", "1", "{job}", "last", "{node}", "a-1", "{event}", "discovered").Replace(path)
+		allow := strings.Join(append(methods, "OPTIONS"), ", ")
+		res, err := http.DefaultClient.Do(must(http.NewRequest("OPTIONS", s.url+asked, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != 204 || res.Header.Get("Allow") != allow {
+			t.Errorf("OPTIONS %s: %d %q, not %q", asked, res.StatusCode, res.Header.Get("Allow"), allow)
+		}
+		res, err = http.DefaultClient.Do(must(http.NewRequest("DELETE", s.url+asked, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != 405 || res.Header.Get("Allow") != allow {
+			t.Errorf("DELETE %s: %d %q, not %q", asked, res.StatusCode, res.Header.Get("Allow"), allow)
+		}
+	}
+	for _, path := range []string{"/v1/nodes", "/v1/nodes/a-1", "/v1/config", "/v1/version"} {
+		get, text := s.exchange(t, "GET", path, "")
+		head, nothing := s.exchange(t, "HEAD", path, "")
+		if nothing != "" || head.StatusCode != 200 || text == "" || head.Header.Get("Content-Length") != get.Header.Get("Content-Length") || head.Header.Get("ETag") != get.Header.Get("ETag") {
+			t.Errorf("HEAD %s: %d %v, GET has %v", path, head.StatusCode, head.Header, get.Header)
+		}
+	}
+	if n := s.manager.count(); n > 0 {
+		t.Errorf("the manager was called: %s", s.manager.last())
+	}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }
