@@ -97,9 +97,9 @@ func (c *call) wait(ctx context.Context, j api.Job) error {
 	}
 	f := failf(ExitJobFailed, "job %s (%s) is %s%s%s", end.ID, end.Verb, end.Status, tookText(end), reason)
 	if len(end.Runs) == 0 && end.LogBytes == 0 {
-		return f.do("see: %s job get %s", c.self(), end.ID)
+		return f.do("why, and what helps: %s job why %s", c.self(), end.ID)
 	}
-	return f.do("to read its output: %s job logs %s", c.self(), end.ID)
+	return f.do("why, and what helps: %[1]s job why %[2]s\nto read its output:  %[1]s job logs %[2]s", c.self(), end.ID)
 }
 
 func tookText(j api.Job) string {

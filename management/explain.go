@@ -529,7 +529,7 @@ func stepsOf(j Job) []string {
 			}
 		}
 		if len(names) > 0 {
-			steps = append(steps, fmt.Sprintf("left %s: %s", row.Status, short(names)))
+			steps = append(steps, fmt.Sprintf("ended as %s: %s", row.Status, short(names)))
 		}
 	}
 	return steps

@@ -181,11 +181,11 @@ func TestExplainJob(t *testing.T) {
 		{name: "failed and cleaned", status: Errored, nodes: []string{"a - Unallocated Discovered", "b - Unallocated Discovered"}, about: "failure",
 			job:     func() Job { return failed("done", inventory.Unallocated) },
 			summary: "it ended Errored: site.yml failed on a-1",
-			has: []string{"configure (site.yml) failed on a-1", "undo (cleanup.yml) succeeded on a-1, b-1", "left Unallocated: a-1, b-1",
+			has: []string{"configure (site.yml) failed on a-1", "undo (cleanup.yml) succeeded on a-1, b-1", "ended as Unallocated: a-1, b-1",
 				"clusterctl job retry 5", "no space left\non /dev/sda1", "not as the verb wants it: a-1, b-1"}},
 		{name: "failed, not cleaned", status: Errored, nodes: []string{"a m Quarantined Discovered", "b m Quarantined Discovered"}, about: "quarantine failure",
 			job: func() Job { return failed("failed a-1=failed b-1=failed", inventory.Quarantined) }, summary: "it ended Errored",
-			has: []string{"clusterctl nodes clear a-1 b-1", "left Quarantined: a-1, b-1"}},
+			has: []string{"clusterctl nodes clear a-1 b-1", "ended as Quarantined: a-1, b-1"}},
 		{name: "precondition", status: Errored, nodes: []string{"a - Unallocated Discovered"}, about: "refusal",
 			job: func() Job {
 				j := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")

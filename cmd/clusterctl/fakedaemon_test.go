@@ -323,7 +323,7 @@ func (d *fakeDaemon) explainJob(r *http.Request, _ []byte) (any, error) {
 	e.Job.Runs, e.Job.Hosts, e.Job.Vars = nil, nil, nil
 	if j.Status == api.Errored {
 		e.Summary, e.Next = "it ended Errored: "+j.Reason, "nothing: it has ended"
-		e.Steps = []string{"configure (site.yml) failed on bad-1", "left Unallocated: bad-1"}
+		e.Steps = []string{"configure (site.yml) failed on bad-1", "ended as Unallocated: bad-1"}
 		e.Failures = []api.Failure{{Job: j.ID, Phase: "configure", Playbook: "site.yml", Host: "bad-1", Task: "etcd : install etcd", Message: "no package"}}
 		e.Findings = []api.Finding{{About: "failure", Message: "not as the verb wants it: bad-1", Remedy: "once the cause is corrected: clusterctl job retry " + j.ID}}
 	}
