@@ -69,7 +69,16 @@ func printable(s string, lines bool) string {
 }
 
 // oneLine is printable text without line breaks and without runs of spaces.
-func oneLine(s string) string { return strings.Join(strings.Fields(printable(s, false)), " ") }
+func oneLine(s string) string {
+	plain := true // as nearly everything is
+	for i := 0; i < len(s); i++ {
+		plain = plain && s[i] > ' ' && s[i] < 0x7f
+	}
+	if plain {
+		return s
+	}
+	return strings.Join(strings.Fields(printable(s, false)), " ")
+}
 
 // shellWord quotes s where a shell would not take it as one plain word.
 func shellWord(s string) string {

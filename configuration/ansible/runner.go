@@ -186,6 +186,8 @@ func (r *runner) supervise() (Exit, error) {
 	if err := unix.SetNonblock(pipe[0], true); err != nil {
 		return Exit{}, err
 	}
+	// A burst of output finds room; where so much is not allowed it is less.
+	_, _ = unix.FcntlInt(uintptr(pipe[0]), unix.F_SETPIPE_SZ, 1<<20)
 	out, in := os.NewFile(uintptr(pipe[0]), "output"), os.NewFile(uintptr(pipe[1]), "output")
 	// The reader comes first, so that neither open waits; our own write end
 	// keeps the reader from seeing an end whenever the plugin has none open.
@@ -243,7 +245,7 @@ func (r *runner) stream(name, begin, end string) (*stream, error) {
 
 // copyFrom reads to the end, whatever becomes of writing, and closes both.
 func (s *stream) copyFrom(from *os.File) error {
-	_, err := io.CopyBuffer(struct{ io.Writer }{s.bounded}, struct{ io.Reader }{from}, make([]byte, 64<<10))
+	_, err := io.CopyBuffer(struct{ io.Writer }{s.bounded}, struct{ io.Reader }{from}, make([]byte, 256<<10))
 	return errors.Join(err, s.bounded.Close(), s.f.Sync(), s.f.Close(), from.Close())
 }
 

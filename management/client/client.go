@@ -270,9 +270,12 @@ func (c *Client) try(ctx context.Context, k call, out any) error {
 	if out == nil {
 		return nil
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	if err := d.Decode(out); err != nil {
+	if list, ok := out.(*api.List[api.Node]); ok {
+		err = decodeList(body, list)
+	} else {
+		err = decode(bytes.NewReader(body), out)
+	}
+	if err != nil {
 		return c.stranger(res, body)
 	}
 	return nil

@@ -26,17 +26,23 @@ type encoder[E any] interface {
 
 // encoded keeps the nodes of the newest view in encoded form: a list is written
 // by joining them. Between two views only the records that changed are encoded.
+//
+// The texts lie in blocks, with commas between them, so that mostly a long run
+// of them is written as it is.
 type encoded[E encoder[E]] struct {
 	mu       sync.Mutex
 	revision int64
 	by       E
 	nodes    []*inventory.Node
-	texts    [][]byte // parallel to nodes; never changed
+	texts    [][]byte                   // parallel to nodes; never changed
+	fresh    map[*inventory.Node][]byte // of newer nodes, by the same encoder
 }
 
-// few is up to how many records of a part of the nodes are encoded for one
-// answer only, instead of bringing all that is kept up to date.
-const few = 32
+const (
+	block    = 1024 // nodes
+	maxRuns  = 4    // of a block, until it is made anew
+	maxFresh = 256
+)
 
 // of returns the nodes, which are some or all of the view's, in encoded form.
 func (c *encoded[E]) of(v *management.View, nodes []*inventory.Node, by E) ([][]byte, error) {
@@ -46,24 +52,35 @@ func (c *encoded[E]) of(v *management.View, nodes []*inventory.Node, by E) ([][]
 	if same == nil && sameList(c.nodes, nodes) {
 		return c.texts, nil
 	}
-	if !sameList(nodes, v.Nodes) {
-		texts, missing := c.kept(nodes, same)
-		if len(missing) <= few {
-			return texts, encodeAll(nodes, missing, texts, by)
+	if same == nil && !sameList(nodes, v.Nodes) {
+		// A part, such as a page: what is new is kept aside.
+		texts, missing := c.kept(nodes, nil)
+		if len(c.fresh)+len(missing) <= maxFresh {
+			if err := encodeAll(nodes, missing, texts, by); err != nil {
+				return nil, err
+			}
+			for _, i := range missing {
+				c.fresh[nodes[i]] = texts[i]
+			}
+			return texts, nil
 		}
 	}
 	texts, missing := c.kept(v.Nodes, same)
 	if err := encodeAll(v.Nodes, missing, texts, by); err != nil {
 		return nil, err
 	}
-	if v.Revision >= c.revision { // not where a slow reader comes with an older view
-		c.revision, c.by, c.nodes, c.texts = v.Revision, by, v.Nodes, texts
+	for part := range slices.Chunk(texts, block) {
+		gather(part)
 	}
+	now := c
+	if v.Revision < c.revision { // a slow reader comes with an older view
+		now = &encoded[E]{}
+	}
+	now.revision, now.by, now.nodes, now.texts, now.fresh = v.Revision, by, v.Nodes, texts, map[*inventory.Node][]byte{}
 	if sameList(nodes, v.Nodes) {
 		return texts, nil
 	}
-	all := encoded[E]{nodes: v.Nodes, texts: texts}
-	texts, _ = all.kept(nodes, nil)
+	texts, _ = now.kept(nodes, nil)
 	return texts, nil
 }
 
@@ -73,20 +90,66 @@ func (c *encoded[E]) kept(nodes []*inventory.Node, same func(*inventory.Node) bo
 	texts = make([][]byte, len(nodes))
 	next := 0
 	for i, n := range nodes {
-		for skip := 0; next < len(c.nodes) && c.nodes[next] != n && c.nodes[next].Name < n.Name && skip < 8; skip++ {
-			next++
+		if next >= len(c.nodes) || c.nodes[next] != n {
+			next = c.find(n, next)
 		}
-		if next == len(c.nodes) || c.nodes[next].Name != n.Name {
-			next, _ = slices.BinarySearchFunc(c.nodes, n.Name, func(n *inventory.Node, name string) int { return strings.Compare(n.Name, name) })
-		}
-		if next < len(c.nodes) && c.nodes[next] == n && (same == nil || same(n)) {
+		switch {
+		case next < len(c.nodes) && c.nodes[next] == n && (same == nil || same(n)):
 			texts[i] = c.texts[next]
 			next++
-		} else {
+		case same == nil && c.fresh[n] != nil:
+			texts[i] = c.fresh[n]
+		default:
 			missing = append(missing, i)
 		}
 	}
 	return texts, missing
+}
+
+// find is where a node of that name is kept, or would be; it is looked for near
+// the hint first.
+func (c *encoded[E]) find(n *inventory.Node, hint int) int {
+	for range 3 {
+		if hint >= len(c.nodes) || c.nodes[hint].Name >= n.Name {
+			break
+		}
+		hint++
+	}
+	if hint < len(c.nodes) && c.nodes[hint].Name >= n.Name && (hint == 0 || c.nodes[hint-1].Name < n.Name) {
+		return hint
+	}
+	i, _ := slices.BinarySearchFunc(c.nodes, n.Name, func(n *inventory.Node, name string) int { return strings.Compare(n.Name, name) })
+	return i
+}
+
+// gather puts texts behind each other in memory, with commas between them,
+// unless they mostly are.
+func gather(texts [][]byte) {
+	runs, size := 1, 0
+	for i, t := range texts {
+		size += len(t) + 1
+		if i > 0 && !adjacent(texts[i-1], t) {
+			runs++
+		}
+	}
+	if runs <= maxRuns && runs < len(texts) {
+		return
+	}
+	b := make([]byte, 0, size)
+	for i, t := range texts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		at := len(b)
+		b = append(b, t...)
+		texts[i] = b[at:]
+	}
+}
+
+// adjacent tells whether next lies behind t in memory, with one byte between
+// them, which is a comma then.
+func adjacent(t, next []byte) bool {
+	return len(next) > 0 && cap(t) > len(t)+1 && &t[:cap(t)][len(t)+1] == &next[0]
 }
 
 // sameList tells whether both are the very same list.
@@ -162,8 +225,8 @@ func (s *Server) writeNodes(w http.ResponseWriter, v *management.View, nodes []*
 	return nil
 }
 
-// writeTexts answers with texts, separated by commas, between two others. They
-// are collected into pieces, so that the whole is in memory only once.
+// writeTexts answers with texts, separated by commas, between two others. Long
+// runs are written from where they are, and what is short is collected.
 func writeTexts(w http.ResponseWriter, before []byte, texts [][]byte, after []byte) {
 	size := len(before) + max(0, len(texts)-1) + len(after)
 	for _, t := range texts {
@@ -174,17 +237,27 @@ func writeTexts(w http.ResponseWriter, before []byte, texts [][]byte, after []by
 	piece := pieces.Get().(*[]byte)
 	defer pieces.Put(piece)
 	b := append((*piece)[:0], before...)
-	for i, t := range texts {
-		if i > 0 {
-			b = append(b, ',')
+	for i := 0; i < len(texts); {
+		run := texts[i]
+		for i++; i < len(texts) && adjacent(run, texts[i]); i++ {
+			run = run[:len(run)+1+len(texts[i])]
 		}
-		if len(b)+len(t) > cap(b) {
-			if _, err := w.Write(b); err != nil {
-				return // that it does not arrive is the client's business
+		if len(b)+len(run)+1 > cap(b) {
+			for _, part := range [][]byte{b, run} { // the order is that of the texts
+				if len(part) == 0 {
+					continue
+				}
+				if _, err := w.Write(part); err != nil {
+					return // that it does not arrive is the client's business
+				}
 			}
 			b = b[:0]
+		} else {
+			b = append(b, run...)
 		}
-		b = append(b, t...)
+		if i < len(texts) {
+			b = append(b, ',')
+		}
 	}
 	b = append(b, after...)
 	_, _ = w.Write(b)

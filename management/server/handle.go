@@ -335,6 +335,9 @@ func (s *Server) audit(r *http.Request, n *note, status int, took time.Duration,
 	s.Logger.WithFields(fields).Info("audit")
 }
 
+// pieceSize is how much is written of an answer at a time.
+const pieceSize = 256 << 10
+
 // recorder remembers the status, and gives every piece of an answer a deadline
 // of its own: a client that does not read holds its own connection only, and
 // not for long.
@@ -365,7 +368,7 @@ func (w *recorder) Write(p []byte) (int, error) {
 	written := 0
 	for {
 		w.extend()
-		n, err := w.ResponseWriter.Write(p[written:min(len(p), written+64<<10)])
+		n, err := w.ResponseWriter.Write(p[written:min(len(p), written+pieceSize)])
 		written += n
 		if err != nil || written >= len(p) {
 			return written, err
