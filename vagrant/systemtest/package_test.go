@@ -101,7 +101,7 @@ func TestPackageContent(t *testing.T) {
 		text, err := cmd.Output()
 		// clusterctl-nodes-get.1.gz: "clusterctl nodes get"
 		command, _, _ := strings.Cut(filepath.Base(page), ".")
-		if err != nil || complaints.Len() > 0 || !strings.Contains(string(text), strings.ReplaceAll(command, "-", " ")) {
+		if err != nil || complaints.Len() > 0 || !strings.Contains(strings.ReplaceAll(string(text), "-", " "), strings.ReplaceAll(command, "-", " ")) {
 			t.Errorf("%s: %v\n%s\n%s", page, err, &complaints, text)
 		}
 	}
