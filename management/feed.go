@@ -69,10 +69,10 @@ type Feed struct {
 	woken    chan struct{}
 }
 
-// NewFeed returns a Feed that keeps at most so many changes and, about, bytes.
-// It begins at the revision, and there was no change since the floor.
-func NewFeed(floor, revision int64, count, bytes int) *Feed {
-	return &Feed{maxCount: count, maxBytes: bytes, floor: floor, revision: revision, woken: make(chan struct{})}
+// NewFeed returns a Feed that begins after the revision and keeps at most so
+// many changes and, about, bytes.
+func NewFeed(revision int64, count, bytes int) *Feed {
+	return &Feed{maxCount: count, maxBytes: bytes, floor: revision, revision: revision, woken: make(chan struct{})}
 }
 
 // Publish adds changes, in the order of their revisions, and says that there

@@ -29,7 +29,7 @@ func revisions(list []Change) []int64 {
 
 func TestFeedTellsWholeRevisions(t *testing.T) {
 	t.Parallel()
-	f := NewFeed(10, 10, 100, 1000)
+	f := NewFeed(10, 100, 1000)
 	f.Publish(20, changes(11, 13, 13, 13, 15))
 	for _, row := range []struct {
 		since    int64
@@ -60,7 +60,7 @@ func TestFeedTellsWholeRevisions(t *testing.T) {
 
 func TestFeedPassesOverWhatItHas(t *testing.T) {
 	t.Parallel()
-	f := NewFeed(10, 10, 100, 1000)
+	f := NewFeed(10, 100, 1000)
 	f.Publish(12, changes(10, 11, 12))
 	f.Publish(12, changes(11, 12))
 	f.Publish(11, nil)
@@ -72,7 +72,7 @@ func TestFeedPassesOverWhatItHas(t *testing.T) {
 
 func TestFeedWakes(t *testing.T) {
 	t.Parallel()
-	f := NewFeed(10, 10, 100, 1000)
+	f := NewFeed(10, 100, 1000)
 	woken := func(do func()) bool {
 		c, err := f.Since(f.revision, 1)
 		if err != nil {
@@ -108,7 +108,7 @@ func TestFeedWakes(t *testing.T) {
 func TestFeedIsBounded(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	f := NewFeed(0, 0, 50, 600)
+	f := NewFeed(0, 50, 600)
 	var all []Change
 	revision := int64(0)
 	for range 500 {

@@ -120,12 +120,7 @@ func (v *view) contents() contents {
 func (v *view) compare(old contents, revision int64) {
 	v.pending = pending{revision: revision}
 	if v.feed == nil {
-		// So who was here before a restart goes on, unless it has missed something.
-		floor := v.written
-		if floor == 0 { // written by a version that did not say
-			floor = revision
-		}
-		v.feed = management.NewFeed(floor, revision, feedCount, feedBytes)
+		v.feed = management.NewFeed(revision, feedCount, feedBytes)
 		return
 	}
 	now := v.contents()

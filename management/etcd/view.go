@@ -59,7 +59,6 @@ type view struct {
 	newJobs    map[string]bool
 	changed    chan struct{} // closed when something is applied
 	pending    pending
-	written    int64            // the revision of the head: of the last write
 	feed       *management.Feed // made by the first load
 }
 
@@ -276,8 +275,6 @@ func (v *view) apply(e *clientv3.Event) {
 		v.seq, err = strconv.ParseUint(string(e.Kv.Value), 10, 64)
 	case "ground":
 		v.ground = e.Kv.ModRevision
-	case "head":
-		v.written = e.Kv.ModRevision
 	}
 	if err != nil {
 		v.log.WithError(err).WithField("key", key).Error("a stored record cannot be read")

@@ -56,7 +56,7 @@ func newMemory() *memoryManager {
 			},
 			Connections: map[string]configuration.Connection{"a-1": {User: "admin", Port: 2222}},
 		},
-		feed:    management.NewFeed(10, 10, 10_000, 10_000_000),
+		feed:    management.NewFeed(10, 10_000, 10_000_000),
 		changed: make(chan struct{}), inputs: map[string]management.Inputs{}, logs: map[string][]byte{},
 		once: map[string]management.Done{},
 	}

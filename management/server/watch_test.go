@@ -193,7 +193,7 @@ func TestWatchHeartbeat(t *testing.T) {
 func TestWatchRefuses(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.manager.feed = management.NewFeed(10, 10, 1, 1000)
+	s.manager.feed = management.NewFeed(10, 1, 1000)
 	s.manager.put(*node("a"))
 	for i := range 3 {
 		s.manager.put(grouped("a", fmt.Sprint(i)))
@@ -266,7 +266,7 @@ func big(i int) inventory.Node {
 func TestSlowReaderIsDropped(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.manager.feed = management.NewFeed(10, 10, 20, 1<<20)
+	s.manager.feed = management.NewFeed(10, 20, 1<<20)
 	slow, quick := s.watch(t, "?kinds=nodes"), s.watch(t, "?kinds=nodes")
 	quick.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
 	const changes = 2000 // 16 MB: more than fits into the connection
@@ -469,7 +469,7 @@ func TestWatchThroughDisconnects(t *testing.T) {
 		case n == 0: // as after a restart
 			s.manager.mu.Lock()
 			old := s.manager.feed
-			s.manager.feed = management.NewFeed(s.manager.view.Revision, s.manager.view.Revision, 100, 1<<20)
+			s.manager.feed = management.NewFeed(s.manager.view.Revision, 100, 1<<20)
 			s.manager.mu.Unlock()
 			old.SetStale(true) // wakes who waits
 			revision, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "", nil)

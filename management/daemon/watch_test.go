@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+)
+
+// follower has what it was told by a watch.
+type follower struct {
+	t    *testing.T
+	ctx  context.Context
+	mu   sync.Mutex
+	file string            // the socket it connects to
+	have map[string]string // object by kind/name
+	sync int               // how often everything was told
+	lost int
+	news chan struct{} // holds one token where there is something new
+}
+
+// follow watches nodes, jobs and variables until the test ends.
+func (s *site) follow() *follower {
+	ctx, cancel := context.WithCancel(s.ctx())
+	f := &follower{t: s.t, ctx: ctx, file: s.dir + "/w", have: map[string]string{}, news: make(chan struct{}, 1)}
+	f.mayConnect(true)
+	c, err := client.New(client.Options{Socket: f.file, Patience: 20 * time.Second})
+	s.must(err)
+	ended := make(chan struct{})
+	s.t.Cleanup(func() { cancel(); <-ended })
+	go func() {
+		defer close(ended)
+		for change, err := range c.Watch(ctx, client.WatchOptions{
+			Kinds: []api.WatchKind{api.WatchNodes, api.WatchJobs, api.WatchVars},
+			Lost:  func(error) { f.change(func() { f.lost++ }) },
+		}) {
+			if err != nil {
+				if ctx.Err() == nil {
+					s.t.Errorf("the watch ended: %v", err)
+				}
+				return
+			}
+			f.change(func() {
+				switch key := string(change.Kind) + "/" + change.Name; change.Type {
+				case api.ChangePut:
+					f.have[key] = string(change.Object)
+				case api.ChangeDelete:
+					delete(f.have, key)
+				case api.ChangeSync:
+					f.sync++
+				}
+			})
+		}
+	}()
+	return f
+}
+
+// mayConnect says whether the follower finds the daemon.
+func (f *follower) mayConnect(may bool) {
+	f.t.Helper()
+	err := os.Remove(f.file)
+	if may {
+		err = os.Symlink("s", f.file)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *follower) change(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
+}
+
+// until waits until the condition holds.
+func (f *follower) until(what string, holds func() bool) {
+	f.t.Helper()
+	for {
+		f.mu.Lock()
+		done := holds()
+		f.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-f.news:
+		case <-f.ctx.Done():
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.t.Fatalf("%s: never; it has %v", what, f.have)
+		}
+	}
+}
+
+// agrees waits until the follower has exactly what reads show.
+func (f *follower) agrees(s *site) {
+	f.t.Helper()
+	want := map[string]string{}
+	put := func(key string, object any) {
+		data, err := json.Marshal(object)
+		s.must(err)
+		want[key] = string(data)
+	}
+	nodes, err := s.Nodes(s.ctx(), client.NodeFilter{})
+	s.must(err)
+	for _, n := range nodes.Items {
+		put("nodes/"+n.Name, n)
+	}
+	jobs, err := s.Jobs(s.ctx(), client.JobFilter{})
+	s.must(err)
+	for _, j := range jobs.Items {
+		put("jobs/"+j.ID, j)
+	}
+	vars, err := s.Vars(s.ctx(), client.ScopeGlobal)
+	s.must(err)
+	if len(vars) > 0 {
+		put("vars/global", vars)
+	}
+	f.until("it agrees with what is read", func() bool { return reflect.DeepEqual(f.have, want) })
+}
+
+// TestWatchThroughRestarts: whoever follows a watch has what the manager has,
+// also when the manager was away, and whatever has changed before it was back.
+func TestWatchThroughRestarts(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	f := s.follow()
+	f.until("the beginning", func() bool { return f.sync == 1 })
+	s.report("a b c")
+	_, err := s.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"motd": "hello", "db_password": "x"})
+	s.must(err)
+	s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: inventory.GroupMaster})
+	f.agrees(s)
+	if f.have["vars/global"] != `{"db_password":"(hidden)","motd":"hello"}` {
+		t.Error(f.have["vars/global"])
+	}
+
+	// Nothing happens meanwhile.
+	s.restart()
+	f.until("it is back", func() bool { return f.sync == 2 })
+	s.report("d")
+	f.agrees(s)
+
+	// While it is cut off, things change and go.
+	f.mayConnect(false)
+	s.restart()
+	_, err = s.Forget(s.ctx(), api.Forget{Nodes: []string{"b-1"}, Force: true})
+	s.must(err)
+	_, err = s.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{})
+	s.must(err)
+	s.carry(api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"a-1"}})
+	f.until("it is cut off", func() bool { return f.sync == 2 && f.lost > 1 })
+	f.mayConnect(true)
+	f.agrees(s)
+}
