@@ -116,19 +116,28 @@ func (l layout[T]) sort(items []T) {
 
 // print prints the table.
 func (l layout[T]) print(p *printer, items []T) {
+	rows := make([][]string, len(items))
+	for i := range items {
+		rows[i] = l.cells(p.paint, &items[i])
+	}
+	p.began = true
+	p.w.WriteString(grid(l.header(), rows, l.literal))
+}
+
+func (l layout[T]) header() []string {
 	header := make([]string, len(l.shown))
 	for i, c := range l.shown {
 		header[i] = strings.ToUpper(strings.ReplaceAll(c.name, "-", " "))
 	}
-	rows := make([][]string, len(items))
-	for i := range items {
-		rows[i] = make([]string, len(l.shown))
-		for k, c := range l.shown {
-			rows[i][k] = c.cell(p.paint, &items[i])
-		}
+	return header
+}
+
+func (l layout[T]) cells(p paint, item *T) []string {
+	cells := make([]string, len(l.shown))
+	for i, c := range l.shown {
+		cells[i] = c.cell(p, item)
 	}
-	p.began = true
-	p.w.WriteString(grid(header, rows, l.literal))
+	return cells
 }
 
 // byTime orders by a moment; what has none comes last.

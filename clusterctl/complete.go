@@ -251,7 +251,7 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 	case "output":
 		return words(append([]string{formatTable}, c.formats()...)...)
 	case "host-group", "group":
-		if strings.HasPrefix(c.path, "nodes get") {
+		if c.path == "nodes get" || c.path == "nodes watch" {
 			return several(current, c.groups(ctx))
 		}
 		return c.groups(ctx)
@@ -412,6 +412,7 @@ type positional func(ctx context.Context, c *completer, current string) []candid
 // nothing that could be known. A command without arguments is not in it.
 var completions = map[string]positional{
 	"nodes get":          anyNodes,
+	"nodes watch":        anyNodes,
 	"nodes explain":      oneNode,
 	"nodes history":      oneNode,
 	"nodes set":          oneNode,

@@ -31,10 +31,11 @@ func (a *app) job() *cli.Command {
 					&cli.StringSliceFlag{Name: "status", Usage: "only jobs of this `STATUS`: Queued, Running, Complete, Errored or Cancelled"},
 					&cli.StringFlag{Name: "node", Usage: "only jobs about this node or address: its `NAME`"},
 					&cli.StringFlag{Name: "limit", Value: "20", Usage: "at most the newest `N`; 0: all"},
+					watchFlag(),
 				}, columnFlags(jobColumns.names())...),
 				examples: []string{
 					"clusterctl job list", "clusterctl job list --status Running,Queued", "clusterctl job list --limit 0 -o json",
-					"clusterctl job list -o wide --sort -took", "clusterctl job list --columns id,nodes,note --sort status,-id",
+					"clusterctl job list -o wide --sort -took", "clusterctl job list --columns id,nodes,note --sort status,-id", "clusterctl job list -w",
 				},
 				run: jobList,
 			}),
@@ -121,6 +122,9 @@ func jobList(ctx context.Context, c *call) error {
 	layout, err := jobColumns.read(c)
 	if err != nil {
 		return err
+	}
+	if c.Bool("watch") {
+		return followJobs(ctx, c, layout, filter)
 	}
 	jobs, err := c.manager.Jobs(ctx, filter)
 	if err != nil {

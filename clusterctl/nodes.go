@@ -36,6 +36,7 @@ func (a *app) nodes() *cli.Command {
 					&cli.StringSliceFlag{Name: "status", Usage: "only nodes of this `STATUS`, e.g. Allocated"},
 					&cli.StringSliceFlag{Name: "state", Usage: "only nodes of this `STATE`: Discovered, Disappeared or Unknown"},
 					&cli.StringSliceFlag{Name: "group", Aliases: []string{"host-group", "g"}, Usage: "only nodes of this host `GROUP`"},
+					watchFlag(),
 				}, columnFlags(nodeColumns.names())...),
 				examples: []string{
 					"clusterctl nodes get",
@@ -44,8 +45,24 @@ func (a *app) nodes() *cli.Command {
 					"clusterctl nodes get --columns name,status,note",
 					"clusterctl nodes get web-1-AB12 -o long",
 					"clusterctl nodes get --status Allocated --group service-worker -o name",
+					"clusterctl nodes get -w -g service-worker",
 				},
 				run: nodesGet,
+			}),
+			a.leaf(leaf{
+				name: "watch", args: "[NAME…]", max: -1, usage: "print what changes on nodes, a line a change, as it happens",
+				about:   watchHelp + "\nWith -o json it prints what GET /v1/watch tells, one event a line: first everything that there is, then sync, then changes.",
+				selects: true, formats: []string{formatJSON},
+				flags: []cli.Flag{
+					selectorFlag(),
+					&cli.StringSliceFlag{Name: "group", Aliases: []string{"host-group", "g"}, Usage: "only nodes of this host `GROUP`"},
+				},
+				examples: []string{
+					"clusterctl nodes watch",
+					"clusterctl nodes watch web-1-AB12 web-2-CD34",
+					"clusterctl nodes watch -g service-worker -o json",
+				},
+				run: nodesWatch,
 			}),
 			a.verb(leaf{
 				name: string(inventory.VerbCommission), args: "NAME…", min: 1, max: -1, usage: "configure nodes and bring them into service",
@@ -163,6 +180,9 @@ func nodesGet(ctx context.Context, c *call) error {
 	layout, err := nodeColumns.read(c)
 	if err != nil {
 		return err
+	}
+	if c.Bool("watch") {
+		return followNodes(ctx, c, layout, filter)
 	}
 	nodes, err := c.manager.Nodes(ctx, filter)
 	if err != nil {

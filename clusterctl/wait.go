@@ -171,16 +171,21 @@ func (o *outage) over() {
 	o.since, o.pause = time.Time{}, 0
 }
 
-// wait pauses before the next attempt, or returns err where there is to be none.
-func (o *outage) wait(ctx context.Context, err error) error {
-	if ctx.Err() != nil || inventory.KindOf(err) != inventory.KindUnavailable {
-		return err
-	}
+// begin tells it that the manager has not answered.
+func (o *outage) begin(err error) {
 	if o.since.IsZero() {
 		o.since = time.Now()
 		message, _ := explain(err)
 		o.note(message + "; waiting for it for up to " + duration(patience) + o.suffix)
 	}
+}
+
+// wait pauses before the next attempt, or returns err where there is to be none.
+func (o *outage) wait(ctx context.Context, err error) error {
+	if ctx.Err() != nil || inventory.KindOf(err) != inventory.KindUnavailable {
+		return err
+	}
+	o.begin(err)
 	if time.Since(o.since) >= patience {
 		return err
 	}

@@ -44,6 +44,7 @@ type fakeDaemon struct {
 	waiters   int // that know a job as it is and wait for its next change, since the start
 	requests  []string
 	wrong     []string // requests and answers that the API's contract does not allow
+	told      int64    // the revision that a watch was told last
 }
 
 // fakeJob is a job with what it has said so far.
@@ -232,6 +233,7 @@ func (d *fakeDaemon) handler() http.Handler {
 	mux.HandleFunc("GET "+api.PathMetrics, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "clusterm_nodes 8")
 	})
+	mux.HandleFunc("GET "+api.PathWatch, d.watch)
 	mux.HandleFunc("GET "+api.PathLog, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, false) })
 	mux.HandleFunc("GET "+api.PathEvents, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, true) })
 	return mux

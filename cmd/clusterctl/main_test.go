@@ -61,7 +61,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"daemon": cmdDaemon, "exits": cmdExits, "interrupt": cmdInterrupt, "terminal": cmdTerminal, "restart-during": cmdRestartDuring,
-			"asked": cmdAsked, "tab": cmdTab,
+			"asked": cmdAsked, "tab": cmdTab, "watching": cmdWatching,
 		},
 	})
 }
