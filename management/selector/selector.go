@@ -159,7 +159,7 @@ func (r *requirement) check(checkGroup func(string) error) error {
 		}
 		var err error
 		if r.values[i], err = parse(value); err != nil {
-			return inventory.Errorf(inventory.KindInvalid, "the selector names a %s that there is none of: %w", r.key, err).
+			return inventory.Errorf(inventory.KindInvalid, "in the selector: %w", err).
 				Do("%s", remedies[r.key])
 		}
 	}

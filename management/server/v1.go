@@ -120,8 +120,10 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*management.View,
 			if r.Context().Err() != nil {
 				return nil, nil, err
 			}
-			return nil, nil, inventory.Errorf(inventory.KindUnavailable, "nobody can say now what is the newest: %w", err).
+			e := inventory.Errorf(inventory.KindUnavailable, "nobody can say now what is the newest: no quorum of the store answers in time").
 				Do("repeat without consistency=linearizable to see what was known last; clusterctl health says what is wrong")
+			e.Err = err
+			return nil, nil, e
 		}
 	default:
 		return nil, nil, inventory.Errorf(inventory.KindInvalid, "the query parameter consistency is %q", consistency).
