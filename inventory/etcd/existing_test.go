@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -187,9 +188,11 @@ type versionedServer struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedClusterServer
 	pb.UnimplementedMaintenanceServer
-	version string
+	version atomic.Pointer[string]
 	members []string
 }
+
+func (s *versionedServer) say(version string) { s.version.Store(&version) }
 
 func (s *versionedServer) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: true}, nil
@@ -200,7 +203,7 @@ func (s *versionedServer) MemberList(context.Context, *pb.MemberListRequest) (*p
 }
 
 func (s *versionedServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
-	return &pb.StatusResponse{Header: &pb.ResponseHeader{}, Version: s.version}, nil
+	return &pb.StatusResponse{Header: &pb.ResponseHeader{}, Version: *s.version.Load()}, nil
 }
 
 func (s *versionedServer) serve(t *testing.T) string {
@@ -228,15 +231,18 @@ func TestServerVersion(t *testing.T) {
 	t.Parallel()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	gone := &versionedServer{version: "1.0.0"}
+	gone := &versionedServer{}
+	gone.say("1.0.0")
 	for _, tt := range []struct{ first, second, lowest, says string }{
 		{"3.7.3", "3.7.3", "3.7.3", ""},
 		{"3.7.3", "3.4.23", "3.4.23", "warned"},
 		{"3.4.22", "3.7.3", "", "too old"},
 		{"3.7.3", "3.3.5", "", "version 3.3.5, which is too old: clusterm needs 3.4.23 or later"},
 	} {
-		second := &versionedServer{version: tt.second}
-		first := &versionedServer{version: tt.first, members: []string{second.serve(t), "https://" + gone.serve(t)[len("http://"):]}}
+		second := &versionedServer{}
+		second.say(tt.second)
+		first := &versionedServer{members: []string{second.serve(t), "https://" + gone.serve(t)[len("http://"):]}}
+		first.say(tt.first)
 		if tt.lowest == "3.4.23" {
 			first.members = append(first.members, "http://127.0.0.1:1") // which does not answer
 		}
@@ -258,6 +264,33 @@ func TestServerVersion(t *testing.T) {
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestServerIsReplaced: a member that is downgraded, or upgraded, is noticed while
+// clusterm runs.
+func TestServerIsReplaced(t *testing.T) {
+	t.Parallel()
+	said, log := newLines()
+	s := &versionedServer{}
+	s.say("3.7.3")
+	e := Existing{Endpoints: []string{s.serve(t)}, Prefix: DefaultPrefix}
+	c, err := DialExisting(within(t, 20*time.Second), e, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, tt := range []struct{ version, says string }{{"3.4.23", "known holes"}, {"3.4.1", "too old"}, {"3.6.14", "another version"}} {
+		s.say(tt.version)
+		c.look(t.Context(), log)
+		version, warning, problem := c.Server()
+		if version != tt.version || (warning != "") != (tt.says == "known holes") || (problem != nil) != (tt.says == "too old") || !strings.Contains(said.String(), tt.says) {
+			t.Errorf("%s: %s, %s, %v\n%s", tt.version, version, warning, problem, said)
+		}
+		before := said.String()
+		if c.look(t.Context(), log); said.String() != before {
+			t.Errorf("it is said again: %s", said)
 		}
 	}
 }

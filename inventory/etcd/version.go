@@ -122,23 +122,28 @@ func (c *Client) lookAfter(ctx context.Context, log logrus.FieldLogger) {
 			return
 		case <-tick.C:
 		}
-		s, err := c.survey(ctx)
-		if err != nil {
-			continue // it is said elsewhere that nobody answers
-		}
-		c.mu.Lock()
-		changed := s.version != c.server.version
-		c.server = s
-		c.mu.Unlock()
-		switch {
-		case !changed:
-		case s.problem != nil:
-			log.Error(s.problem)
-		case s.warning != "":
-			log.Warn(s.warning)
-		default:
-			log.WithField("version", s.version).Info("the etcd server has another version")
-		}
+		c.look(ctx, log)
+	}
+}
+
+// look asks once, and says what has changed.
+func (c *Client) look(ctx context.Context, log logrus.FieldLogger) {
+	s, err := c.survey(ctx)
+	if err != nil {
+		return // it is said elsewhere that nobody answers
+	}
+	c.mu.Lock()
+	changed := s.version != c.server.version
+	c.server = s
+	c.mu.Unlock()
+	switch {
+	case !changed:
+	case s.problem != nil:
+		log.Error(s.problem)
+	case s.warning != "":
+		log.Warn(s.warning)
+	default:
+		log.WithField("version", s.version).Info("the etcd server has another version")
 	}
 }
 
