@@ -140,7 +140,7 @@ func newWorld(t *testing.T) *world {
 	running, err := s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host5-9c1e"}, Group: inventory.GroupWorker, ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)})
 	s.must(err)
 	s.said(running.ID, "waiting\n")
-	_, err = s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host5-9c1e"}, Reason: "new kernel"})
+	_, err = s.Once("7c9e6679-7425-40de-944b-e07fc1f90ae7").Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host5-9c1e"}, Reason: "new kernel"})
 	s.must(err)
 	w.gate, w.running = fifo, running.ID
 	return w

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/server"
 )
 
 // TestContract: what is served is in openapi.yaml, and what is in openapi.yaml
@@ -16,19 +18,18 @@ func TestContract(t *testing.T) {
 	c := check[*contract.Contract](t)(contract.Load())
 	served := serve(t).Routes()
 	type row struct{ method, path string }
-	queries, tagged, once := map[row][]string{}, map[row]bool{}, map[row]bool{}
+	routes := map[row]server.Route{}
 	for _, rt := range served {
-		at := row{rt.Method, rt.Path}
-		queries[at], tagged[at], once[at] = rt.Query, rt.Tagged, rt.Once
+		routes[row{rt.Method, rt.Path}] = rt
 	}
 	for _, o := range c.Operations {
 		at := row{o.Method, o.Path}
-		query, ok := queries[at]
+		route, ok := routes[at]
 		if !ok {
 			t.Errorf("%s %s is in the document, and is not served", o.Method, o.Path)
 			continue
 		}
-		delete(queries, at)
+		delete(routes, at)
 		var documented, params, headers []string
 		for _, p := range o.Parameters {
 			switch p.In {
@@ -41,20 +42,19 @@ func TestContract(t *testing.T) {
 			}
 		}
 		slices.Sort(documented)
-		if want := slices.Sorted(slices.Values(query)); !slices.Equal(documented, want) {
+		if want := slices.Sorted(slices.Values(route.Query)); !slices.Equal(documented, want) {
 			t.Errorf("%s %s: the document has the query parameters %v, the route reads %v", o.Method, o.Path, documented, want)
 		}
-		if conditional := slices.Contains(headers, "If-Match"); conditional != tagged[at] {
-			t.Errorf("%s %s takes If-Match: %t; in the document: %t", o.Method, o.Path, tagged[at], conditional)
-		}
-		if key := slices.Contains(headers, "Idempotency-Key"); key != once[at] {
-			t.Errorf("%s %s takes an Idempotency-Key: %t; in the document: %t", o.Method, o.Path, once[at], key)
+		for header, taken := range map[string]bool{"If-Match": route.Tagged, api.HeaderOnce: route.Once} {
+			if documented := slices.Contains(headers, header); documented != taken {
+				t.Errorf("%s %s takes the header %s: %t; in the document: %t", o.Method, o.Path, header, taken, documented)
+			}
 		}
 		if want := parameters(o.Path); !slices.Equal(params, want) {
 			t.Errorf("%s %s: the document has the parameters %v of the path, the path has %v", o.Method, o.Path, params, want)
 		}
 	}
-	for at := range queries {
+	for at := range routes {
 		t.Errorf("%s %s is served, and is not in the document", at.method, at.path)
 	}
 }
