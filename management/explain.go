@@ -19,19 +19,19 @@ type About string
 
 // What findings are about.
 const (
-	AboutJob         About = "job"         // a job holds the node, or is what was asked about
-	AboutQueue       About = "queue"       // a job waits in the queue
-	AboutQuarantine  About = "quarantine"  // the node is fenced
-	AboutTombstone   About = "tombstone"   // the node was forgotten before
-	AboutState       About = "state"       // no observer sees the node
-	AboutDuplicates  About = "duplicates"  // several live hosts claim to be the node
-	AboutHostKey     About = "host-key"    // ssh does not accept the host
-	AboutFailure     About = "failure"     // a task, or the whole job, failed
-	AboutRefusal     About = "refusal"     // a job was not begun, because it was no longer legal
-	AboutResidue     About = "residue"     // configuration that could not be removed
-	AboutRule        About = "rule"        // what the node's group needs is missing
-	AboutApplied     About = "applied"     // which configuration the node carries is unknown
-	AboutUncommanded About = "uncommanded" // nobody has asked for the node to be commissioned
+	AboutJob        About = "job"        // a job holds the node, or is what was asked about
+	AboutQueue      About = "queue"      // a job waits in the queue
+	AboutQuarantine About = "quarantine" // the node is fenced
+	AboutTombstone  About = "tombstone"  // the node was forgotten before
+	AboutState      About = "state"      // no observer sees the node
+	AboutDuplicates About = "duplicates" // several live hosts claim to be the node
+	AboutHostKey    About = "host-key"   // ssh does not accept the host
+	AboutFailure    About = "failure"    // a task, or the whole job, failed
+	AboutRefusal    About = "refusal"    // a job was not begun, because it was no longer legal
+	AboutResidue    About = "residue"    // configuration that could not be removed
+	AboutRule       About = "rule"       // what the node's group needs is missing
+	AboutApplied    About = "applied"    // which configuration the node carries is unknown
+	AboutIdle       About = "idle"       // nobody has asked for the node to be commissioned
 )
 
 // Finding is one thing that answers "why".
@@ -90,6 +90,10 @@ type JobExplanation struct {
 // Explain says why a node is, or is not, in service.
 func (s *Service) Explain(ctx context.Context, v *View, name string) (NodeExplanation, error) {
 	n, err := v.Node(name)
+	if g, buried := v.Graves[name]; err != nil && buried {
+		return NodeExplanation{}, inventory.Errorf(inventory.KindNotFound, "%s was forgotten on %s by %s%s", name, stamp(g.Time), orSomeone(g.Actor), because(g.Reason)).
+			Do("when it is seen again it is Quarantined until it is cleared").About(name)
+	}
 	if err != nil {
 		return NodeExplanation{}, err
 	}
@@ -174,9 +178,12 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.Entry) NodeExpla
 			"it is %s: %s%s", n.State, seen, since(e.StateSince))
 	}
 	for _, j := range e.Jobs {
-		if j.Status == Queued {
+		switch {
+		case j.Status == Queued:
 			add(AboutQueue, "clusterctl job why "+j.ID, "job %s (%s) waits for it: %s", j.ID, j.Verb, f.waiting(j))
-		} else if j.ID != n.Job {
+		case helps(j, n):
+			add(AboutJob, "to watch it: clusterctl job wait "+j.ID, "job %s needs its help, and others wait as long: %s", j.ID, f.doing(j))
+		case j.ID != n.Job:
 			add(AboutJob, "to watch it: clusterctl job wait "+j.ID, "job %s prepares its host: %s", j.ID, f.doing(j))
 		}
 	}
@@ -214,9 +221,9 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.Entry) NodeExpla
 	switch {
 	case n.Job != "" || len(e.Jobs) > 0:
 	case n.Status == inventory.Unallocated:
-		add(AboutUncommanded, "clusterctl nodes commission "+n.Name, "it is not commissioned")
+		add(AboutIdle, "clusterctl nodes commission "+n.Name, "it is not commissioned")
 	case n.Status == inventory.Decommissioned:
-		add(AboutUncommanded, "to bring it back: clusterctl nodes commission "+n.Name, "it was taken out of service%s%s", by(e.StatusBy), on(e.StatusSince))
+		add(AboutIdle, "to bring it back: clusterctl nodes commission "+n.Name, "it was taken out of service%s%s", by(e.StatusBy), on(e.StatusSince))
 	}
 	e.Summary = "it is in service"
 	if !e.Ready && len(e.Findings) > 0 {
@@ -239,20 +246,25 @@ func (e *NodeExplanation) since(history []inventory.Entry) {
 	}
 }
 
-// about are the jobs that have not ended and hold, want or prepare the node.
+// about are the jobs that have not ended and hold, want, prepare or are helped by the node.
 func (f Facts) about(n inventory.Node) []Job {
 	var out []Job
 	for _, j := range f.View.Jobs {
 		if j.Status.Ended() {
 			continue
 		}
-		if slices.ContainsFunc(j.Targets, func(t Target) bool {
+		if helps(j, n) || slices.ContainsFunc(j.Targets, func(t Target) bool {
 			return t.Name == n.Name || j.Verb == inventory.VerbDiscover && t.Addr == n.Addr
 		}) {
 			out = append(out, j)
 		}
 	}
 	return out
+}
+
+// helps tells whether a Running job holds the node as a helper.
+func helps(j Job, n inventory.Node) bool {
+	return j.Status == Running && slices.Contains(j.Helpers, n.Name)
 }
 
 // newest is the job about the node that was accepted last; nil where none is kept.
@@ -358,7 +370,9 @@ func (f Facts) nextOf(n inventory.Node, jobs []Job) string {
 		}
 	}
 	for _, j := range jobs {
-		return f.nextIn(j)
+		if !helps(j, n) {
+			return f.nextIn(j)
+		}
 	}
 	if n.State != inventory.Discovered {
 		return "it is Discovered again as soon as an observer sees it; its status stays until an operator asks for something"

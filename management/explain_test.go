@@ -56,9 +56,9 @@ func TestExplainNode(t *testing.T) {
 	}{
 		{name: "in service", nodes: []string{"a m Allocated Discovered"}, ready: true, summary: "it is in service",
 			set: func(_ *View, a *inventory.Node) { a.Applied = "1" }, has: []string{"nothing, until an operator"}},
-		{name: "nobody asked", nodes: []string{"a - Unallocated Discovered"}, about: "uncommanded", summary: "it is not commissioned",
+		{name: "nobody asked", nodes: []string{"a - Unallocated Discovered"}, about: "idle", summary: "it is not commissioned",
 			has: []string{"clusterctl nodes commission a-1"}},
-		{name: "taken out", nodes: []string{"a - Decommissioned Discovered"}, about: "residue uncommanded", summary: "it may still carry",
+		{name: "taken out", nodes: []string{"a - Decommissioned Discovered"}, about: "residue idle", summary: "it may still carry",
 			set: func(_ *View, a *inventory.Node) { a.Residue = []string{"service-worker"} },
 			history: []inventory.Entry{
 				{Verb: inventory.VerbDecommission, From: inventory.Cancelled, To: inventory.Decommissioned, Actor: "anna", Time: noon},
@@ -71,7 +71,7 @@ func TestExplainNode(t *testing.T) {
 			},
 			history: []inventory.Entry{{Verb: inventory.VerbDisappeared, From: inventory.Allocated, To: inventory.Allocated, Time: noon.Add(time.Minute)}},
 			has:     []string{"clusterctl discover 10.0.0.1", "Discovered again as soon as"}},
-		{name: "never seen", nodes: []string{"a - Unallocated Unknown"}, about: "state uncommanded", summary: "no observer has said anything"},
+		{name: "never seen", nodes: []string{"a - Unallocated Unknown"}, about: "state idle", summary: "no observer has said anything"},
 		{name: "claimed twice", nodes: []string{"a m Allocated Discovered"}, about: "duplicates", summary: "10.0.0.1, 10.0.0.9",
 			set: func(_ *View, a *inventory.Node) { a.Applied, a.Duplicates = "1", []string{"10.0.0.9"} }, has: []string{"serial number of its own"}},
 		{name: "fenced by a tombstone", nodes: []string{"a - Quarantined Discovered"}, about: "quarantine tombstone", summary: "fenced until an operator clears it: it was forgotten",
@@ -84,7 +84,7 @@ func TestExplainNode(t *testing.T) {
 				put(v, failed("failed a-1=failed b-1=done", inventory.Quarantined), "5", Errored)
 				a.LastError = "task \"etcd : install\": no space left"
 			}, has: []string{"on /dev/sda1", "undo", "clusterctl nodes clear a-1"}},
-		{name: "failed and cleaned", nodes: []string{"a - Unallocated Discovered", "b - Unallocated Discovered"}, about: "failure uncommanded", summary: "the last verb failed: task",
+		{name: "failed and cleaned", nodes: []string{"a - Unallocated Discovered", "b - Unallocated Discovered"}, about: "failure idle", summary: "the last verb failed: task",
 			set: func(v *View, a *inventory.Node) {
 				put(v, failed("done", inventory.Unallocated), "5", Errored)
 				a.LastError = "task \"etcd : install\": no space left"
@@ -119,7 +119,14 @@ func TestExplainNode(t *testing.T) {
 				j.Targets[0].Name, j.Targets[0].Addr = "10.0.0.1", "10.0.0.1"
 				put(v, j, "8", Running)
 			}, has: []string{"job 8 prepares its host", "when every address has appeared"}},
-		{name: "not begun", nodes: []string{"a - Unallocated Discovered"}, about: "refusal uncommanded", summary: "job 5 (commission) was not begun: the ground changed",
+		{name: "in service, and helping", nodes: []string{"a m Allocated Discovered", "b m Provisioning Discovered"}, about: "job", ready: true, summary: "it is in service",
+			set: func(v *View, a *inventory.Node) {
+				a.Applied = "1"
+				j := planned(inventory.VerbCommission, inventory.GroupMaster, "b-1 Unallocated -")
+				j.Helpers = []string{"a-1"}
+				put(v, j, "5", Running)
+			}, has: []string{"job 5 needs its help", "clusterctl job wait 5", "nothing, until an operator"}},
+		{name: "not begun", nodes: []string{"a - Unallocated Discovered"}, about: "refusal idle", summary: "job 5 (commission) was not begun: the ground changed",
 			set: func(v *View, _ *inventory.Node) {
 				j := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 				j.Cause, j.Reason = CausePrecondition, "the ground changed"

@@ -89,3 +89,24 @@ func TestRetry(t *testing.T) {
 		t.Errorf("the newest job is %d, want %d", got, before+2)
 	}
 }
+
+// TestExplainForgotten: what was forgotten is explained as such, also when it
+// is seen again.
+func TestExplainForgotten(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	b.lose("a")
+	_, err := b.Forget(t.Context(), names("a"), false, "sold", "anna", nil)
+	b.must(err)
+	_, err = b.Explain(t.Context(), b.View(), "a-1")
+	b.refused(err, inventory.KindNotFound, "a-1 was forgotten on", "by anna: sold")
+	b.see("a")
+	e, err := b.Explain(t.Context(), b.View(), "a-1")
+	b.must(err)
+	if e.Ready || len(e.Findings) < 2 || e.Findings[0].About != AboutQuarantine || e.Findings[1].About != AboutTombstone || e.StateSince.IsZero() {
+		t.Errorf("%+v", e)
+	}
+	_, err = b.Explain(t.Context(), b.View(), "b-1")
+	b.refused(err, inventory.KindNotFound, `no node "b-1"`)
+}

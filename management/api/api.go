@@ -205,7 +205,7 @@ type Retry struct {
 // Finding is one thing that answers "why".
 type Finding struct {
 	// About is one word: job, queue, quarantine, tombstone, state, duplicates,
-	// host-key, failure, refusal, residue, rule, applied, uncommanded.
+	// host-key, failure, refusal, residue, rule, applied, idle.
 	About   string `json:"about"`
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"` // what to do about it, with the command that helps
