@@ -38,7 +38,6 @@ type peers struct {
 	t       *testing.T
 	ca      *authority // nil: plain http
 	members []*peer
-	started time.Time
 }
 
 type peer struct {

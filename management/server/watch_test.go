@@ -463,7 +463,6 @@ func TestWatchThroughDisconnects(t *testing.T) {
 		}
 	})
 	random := rand.New(rand.NewPCG(5, 6))
-	var revision int64
 	for i := range 300 {
 		switch n := random.IntN(20); {
 		case n == 0: // as after a restart
@@ -472,17 +471,17 @@ func TestWatchThroughDisconnects(t *testing.T) {
 			s.manager.feed = management.NewFeed(s.manager.view.Revision, 100, 1<<20)
 			s.manager.mu.Unlock()
 			old.SetStale(true) // wakes who waits
-			revision, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "", nil)
+			_, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "", nil)
 		case n < 4:
-			revision, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "", nil)
+			_, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "", nil)
 		case n < 6:
-			revision, _, _ = s.manager.SetVars(ctx, "global", configuration.Vars{"i": int64(i)}, "", nil)
+			_, _, _ = s.manager.SetVars(ctx, "global", configuration.Vars{"i": int64(i)}, "", nil)
 		default:
 			var nodes []inventory.Node
 			for range 1 + random.IntN(3) {
 				nodes = append(nodes, grouped(strings.Repeat("a", 1+random.IntN(9)), fmt.Sprint(i)))
 			}
-			revision = s.manager.put(nodes...)
+			s.manager.put(nodes...)
 		}
 		if i%10 == 0 { // now and then the watch is let to come close
 			select {
@@ -495,7 +494,7 @@ func TestWatchThroughDisconnects(t *testing.T) {
 	b.mu.Lock()
 	b.healthy = true
 	b.mu.Unlock()
-	revision = s.manager.put(grouped("end", "end"))
+	revision := s.manager.put(grouped("end", "end"))
 	for got := int64(0); got < revision; {
 		select {
 		case got = <-told:
