@@ -176,6 +176,8 @@ func TestExitCodes(t *testing.T) {
 		{failf(ExitJobFailed, "x"), 3},
 		{fmt.Errorf("wrapped: %w", inventory.Errorf(inventory.KindNotFound, "x")), 4},
 		{inventory.Errorf(inventory.KindRefused, "x"), 5},
+		{inventory.Errorf(inventory.KindPrecondition, "x"), 5},
+		{inventory.Errorf(inventory.KindKeyReused, "x"), 5},
 		{inventory.Errorf(inventory.KindUnavailable, "x"), 6},
 		{ErrInterrupted, 130},
 	} {

@@ -81,7 +81,7 @@ func exitCode(err error) int {
 		return ExitUsage
 	case inventory.KindNotFound:
 		return ExitNotFound
-	case inventory.KindRefused:
+	case inventory.KindRefused, inventory.KindPrecondition, inventory.KindKeyReused:
 		return ExitRefused
 	case inventory.KindUnavailable:
 		return ExitUnreachable

@@ -706,8 +706,11 @@ func TestForget(t *testing.T) {
 	}
 	_, err = s.Forget(ctx, ground+1, buried(1), nil)
 	conflict(t, err)
-	rev, err := s.Forget(ctx, ground, buried(59), nil)
+	rev, err := s.Forget(ctx, ground, buried(59), &management.Once{Key: "k", Request: "r"})
 	must(t, err)
+	if d, err := s.Done(ctx, "k"); err != nil || d == nil || d.Request != "r" || d.Revision != rev {
+		t.Errorf("%+v, %v", d, err)
+	}
 	v := s.View()
 	if len(v.Nodes) != 1 || len(v.Graves) != 59 || v.Graves[names[0]].HostKeys[0] != "k" || v.Vars(management.ScopeNode(names[0])) != nil ||
 		v.Connection(names[0]) != nil || v.Ground != rev {
