@@ -292,7 +292,12 @@ func fields(prefix string, s at) []Field {
 	}
 	var out []Field
 	s.get("properties").each(func(name string, p at) {
-		out = append(out, Field{Name: prefix + name, Description: p.text("description"), Required: required[name], Type: typeOf(p)})
+		meaning := p.text("description")
+		if meaning == "" && p.name() != "" {
+			top := at{root: s.root, node: s.root}
+			meaning = top.get("components").get("schemas").get(p.name()).text("description")
+		}
+		out = append(out, Field{Name: prefix + name, Description: meaning, Required: required[name], Type: typeOf(p)})
 		if p.name() == "" {
 			out = append(out, fields(prefix+name+".", p)...)
 		}
