@@ -6,6 +6,8 @@ SHELL       := /bin/bash
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
+BENCH   ?=
+BENCH_JSON ?= bin/bench.json
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
@@ -56,6 +58,12 @@ system: deps lab-deps build bin/nfpm ## the tests with the real Ansible, and on 
 .PHONY: chaos
 chaos: deps lab-deps build ## processes killed at random while operators work; no two runs are alike, so not part of test
 	CLUSTERM_LAB=1 CLUSTERM_CHAOS=1 go test -count=1 -timeout 60m -v -run TestChaos ./vagrant/systemtest/
+
+.PHONY: bench
+bench: ## what it costs, against what it is built on; BENCH=list,cli for single rows, BENCH_JSON=FILE (job: root, and the lab)
+	if [[ -z "$(BENCH)" || "$(BENCH)" == *job* || "$(BENCH)" == all ]]; then $(LABCTL) install; fi
+	mkdir -p bin
+	go run ./vagrant/bench -rows "$(BENCH)" -json "$(BENCH_JSON)"
 
 .PHONY: lint
 lint: ## formatting, vet, staticcheck, shellcheck

@@ -6,12 +6,17 @@ import (
 	"context"
 	"slices"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/monitor"
 )
 
 // maxNodes bounds what gossip and events can make the inventory grow to.
 const maxNodes = 50_000
+
+// maxTold is of how many nodes that change at once the log tells one by one.
+const maxTold = 50
 
 // hearing checks the words of one report against the view and each other.
 type hearing struct {
@@ -78,6 +83,17 @@ func (s *Service) heard(v *View, words []inventory.Word) []NodeWrite {
 	at := s.now()
 	var writes []NodeWrite
 	index := map[string]int{}
+	var news []func() // for the log
+	unknown := 0
+	defer func() {
+		if len(news) > maxTold {
+			s.Logger.WithFields(logrus.Fields{"new": unknown, "changed": len(news) - unknown}).Info("many nodes are seen, or seen no longer, at once")
+			return
+		}
+		for _, tell := range news {
+			tell()
+		}
+	}()
 	for _, w := range words {
 		name := inventory.NodeName(w.Label, w.Serial)
 		i, again := index[name]
@@ -96,7 +112,10 @@ func (s *Service) heard(v *View, words []inventory.Word) []NodeWrite {
 			}
 			fresh, entry := inventory.NewNode(w, grave, at)
 			n, entries = fresh, []inventory.Entry{entry}
-			s.Logger.WithField("node", name).WithField("addr", w.Addr).WithField("status", n.Status).Info("a new node is seen")
+			unknown++
+			news = append(news, func() {
+				s.Logger.WithFields(logrus.Fields{"node": name, "addr": w.Addr, "status": n.Status}).Info("a new node is seen")
+			})
 		} else {
 			m, entry, changed := n.Observe(w, at)
 			if !changed {
@@ -104,7 +123,9 @@ func (s *Service) heard(v *View, words []inventory.Word) []NodeWrite {
 			}
 			if entry != nil {
 				entries = []inventory.Entry{*entry}
-				s.Logger.WithField("node", name).WithField("state", m.State).Info("the node's state changed")
+				news = append(news, func() {
+					s.Logger.WithFields(logrus.Fields{"node": name, "state": m.State}).Info("the node's state changed")
+				})
 			}
 			n = m
 		}

@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 	"cmd/clusterctl":     {"clusterctl", "management/api"},
 	"cmd/clusterm":       {"inventory", "inventory/etcd", "monitor/serf", "configuration/ansible", "management/api", "management/daemon"},
 	"ansible":            {},
+	"vagrant/bench":      {"inventory", "inventory/etcd", "management/api", "management/client"},
 	"vagrant/systemtest": {"inventory", "management/api", "management/client"},
 }
 
@@ -62,10 +63,10 @@ var homes = []struct {
 	{"github.com/yuin/goldmark", []string{"management/openapi"}, "one home per dependency"},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"management/contract"}, "only tests need it"},
 	{module + "/management/contract", nil, "it is for tests"},
-	{"go.etcd.io/", []string{"inventory/etcd", "management/etcd"}, "one home per dependency"},
+	{"go.etcd.io/", []string{"inventory/etcd", "management/etcd", "vagrant/bench"}, "one home per dependency, and what it is measured against"},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
 	{"github.com/prometheus/", []string{"management/metrics", "management/server", "management/daemon"}, "who measures"},
-	{"os/exec", []string{"configuration/ansible", "inventory/etcd", "clusterctl"}, "processes are started by the runner, for the etcd inside, and to read the journal for a support bundle"},
+	{"os/exec", []string{"configuration/ansible", "inventory/etcd", "clusterctl", "vagrant/bench"}, "processes are started by the runner, for the etcd inside, to be measured, and to read the journal for a support bundle"},
 	{"github.com/sirupsen/logrus", []string{"cmd/clusterm", "inventory/etcd", "monitor/serf", "management", "management/etcd", "management/server", "management/daemon"},
 		"the pure packages and the command line log nothing"},
 }

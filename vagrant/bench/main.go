@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+// bench is what all rows share.
+type bench struct {
+	dir   string // scratch, removed in the end
+	bin   string // folder of the built clusterm and clusterctl
+	nodes int    // how many nodes "many" are
+	out   *report
+}
+
+// group is some rows that are measured together, as BENCH= names them.
+type group struct {
+	name    string
+	what    string
+	measure func(ctx context.Context, b *bench) error
+}
+
+var groups = []group{
+	{"list", "lists of all nodes", list},
+	{"transitions", "transitions of 64 nodes at once", transitions},
+	{"discover", "nodes discovered through POST /monitor/event", discover},
+	{"watch", "from an event to a watch", watch},
+	{"log", "output of a job", logs},
+	{"start", "start with all nodes known", start},
+	{"cli", "clusterctl nodes get", cli},
+	{"memory", "memory of daemon and etcd", memory},
+	{"job", "jobs on lab hosts against plain ansible-playbook", job},
+}
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	if len(os.Args) > 1 && os.Args[1] == "serve-bytes" {
+		return serveBytes()
+	}
+	if len(os.Args) > 3 && os.Args[1] == "emit" {
+		return emit(os.Args[2], os.Args[3])
+	}
+	rows := flag.String("rows", "", "the rows to measure, comma-separated; empty: all ("+names()+")")
+	file := flag.String("json", "", "the file to write the figures to, as JSON")
+	nodes := flag.Int("nodes", 10_000, "how many nodes there are")
+	limit := flag.Duration("timeout", 40*time.Minute, "how long all may take")
+	flag.Parse()
+	wanted := slices.DeleteFunc(strings.FieldsFunc(*rows, func(r rune) bool { return r == ',' || r == ' ' }), func(s string) bool { return s == "all" })
+	for _, name := range wanted {
+		if !slices.ContainsFunc(groups, func(g group) bool { return g.name == name }) {
+			fmt.Fprintf(os.Stderr, "bench: there is no row %q; there are %s\n", name, names())
+			return 2
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, *limit)
+	defer cancel()
+
+	dir, err := os.MkdirTemp(os.Getenv("BENCH_DIR"), "bench")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // scratch
+	b := &bench{dir: dir, bin: filepath.Join(dir, "bin"), nodes: *nodes, out: &report{
+		Time: time.Now().UTC().Truncate(time.Second), Machine: machine(), Nodes: *nodes,
+	}}
+	if err := b.build(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
+	failed := false
+	for _, g := range groups {
+		if len(wanted) > 0 && !slices.Contains(wanted, g.name) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "bench: %s: %s\n", g.name, g.what)
+		if err := g.measure(ctx, b); err != nil {
+			failed = true
+			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", g.name, err)
+			b.out.Failures = append(b.out.Failures, g.name+": "+err.Error())
+		}
+	}
+	b.out.print(os.Stdout)
+	if *file != "" {
+		text, err := json.MarshalIndent(b.out, "", "  ")
+		if err == nil {
+			err = os.WriteFile(*file, append(text, '\n'), 0o644)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			return 1
+		}
+	}
+	if failed || slices.ContainsFunc(b.out.Rows, func(r row) bool { return r.Floor != "" && !r.OK }) {
+		return 1
+	}
+	return 0
+}
+
+func names() string {
+	var out []string
+	for _, g := range groups {
+		out = append(out, g.name)
+	}
+	return strings.Join(out, ", ")
+}
+
+func (b *bench) build(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.bin+"/", "./cmd/clusterm", "./cmd/clusterctl")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build (run it at the top of the repository): %w\n%s", err, out)
+	}
+	return nil
+}
+
+// machine is the class of machine, as far as it can be told.
+func machine() string {
+	model := ""
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(value) + ", "
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%s%d processors, %s/%s, %s", model, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+// report is all that a run found out.
+type report struct {
+	Time     time.Time `json:"time"`
+	Machine  string    `json:"machine"`
+	Nodes    int       `json:"nodes"`
+	Rows     []row     `json:"rows"`
+	Failures []string  `json:"failures,omitempty"` // rows that could not be measured, and why
+}
+
+// row is one line of the table.
+type row struct {
+	Name     string  `json:"name"`
+	Unit     string  `json:"unit"`
+	Rounds   int     `json:"rounds"`
+	Product  float64 `json:"product"`            // median, or what the name says
+	Against  string  `json:"against,omitempty"`  // the baseline
+	Baseline float64 `json:"baseline,omitempty"` // likewise
+	Ratio    float64 `json:"ratio,omitempty"`    // product to baseline
+	Floor    string  `json:"floor,omitempty"`    // empty: reported only
+	OK       bool    `json:"ok"`
+	// Again: the row had missed its floor before; this is the second measurement.
+	Again bool   `json:"again,omitempty"`
+	Note  string `json:"note,omitempty"`
+}
+
+func (r *report) print(w *os.File) {
+	fmt.Fprintf(w, "%s, %d nodes, %s\n\n", r.Time.Format(time.RFC3339), r.Nodes, r.Machine)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ROW\tPRODUCT\tBASELINE\tUNIT\tRATIO\tFLOOR\t\tAGAINST")
+	for _, row := range r.Rows {
+		verdict := "ok"
+		switch {
+		case row.Floor == "":
+			verdict = "-"
+		case !row.OK:
+			verdict = "MISSED"
+		}
+		if row.Again {
+			verdict += " (again)"
+		}
+		base, ratio := "", ""
+		if row.Against != "" {
+			base, ratio = figure(row.Baseline), fmt.Sprintf("%.2f", row.Ratio)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.Name, figure(row.Product), base, row.Unit, ratio, row.Floor, verdict, row.Against)
+	}
+	_ = t.Flush()
+	for _, row := range r.Rows {
+		if row.Note != "" {
+			fmt.Fprintf(w, "\n%s: %s\n", row.Name, row.Note)
+		}
+	}
+	for _, f := range r.Failures {
+		fmt.Fprintf(w, "\nnot measured: %s\n", f)
+	}
+}
+
+func figure(f float64) string {
+	switch {
+	case f >= 100:
+		return fmt.Sprintf("%.0f", f)
+	case f >= 10:
+		return fmt.Sprintf("%.1f", f)
+	default:
+		return fmt.Sprintf("%.3f", f)
+	}
+}
+
+// side measures one of the two once. The figure is in the row's unit.
+type side func(ctx context.Context) (float64, error)
+
+// comparison is a row to be measured.
+type comparison struct {
+	name, unit, against, note string
+	rounds                    int
+	floor                     floor
+	product, baseline         side
+	// sum makes one figure of the rounds; nil: the median.
+	sum func([]float64) float64
+}
+
+// floor is what a row has to reach.
+type floor struct {
+	text string
+	ok   func(product, baseline float64) bool
+}
+
+// atLeast: more is better, and the product reaches this share of the baseline.
+func atLeast(share float64) floor {
+	return floor{fmt.Sprintf(">= %g", share), func(p, b float64) bool { return p >= share*b }}
+}
+
+// atMost: less is better, and the product takes no more than factor times the
+// baseline and something more, in the row's unit.
+func atMost(factor, more float64, text string) floor {
+	return floor{text, func(p, b float64) bool { return p <= factor*b+more }}
+}
+
+// compare measures both sides turn by turn, and a row that misses its floor once more.
+func (b *bench) compare(ctx context.Context, c comparison) error {
+	sum := c.sum
+	if sum == nil {
+		sum = median
+	}
+	for attempt := range 2 {
+		var product, baseline []float64
+		for round := range c.rounds {
+			sides := []struct {
+				do  side
+				out *[]float64
+			}{{c.product, &product}, {c.baseline, &baseline}}
+			if round%2 == 1 {
+				slices.Reverse(sides)
+			}
+			for _, s := range sides {
+				value, err := s.do(ctx)
+				if err != nil {
+					return fmt.Errorf("%s: %w", c.name, err)
+				}
+				*s.out = append(*s.out, value)
+			}
+		}
+		r := row{
+			Name: c.name, Unit: c.unit, Rounds: c.rounds, Product: sum(product), Against: c.against, Baseline: sum(baseline),
+			Floor: c.floor.text, Note: c.note, Again: attempt > 0,
+		}
+		r.Ratio = r.Product / r.Baseline
+		r.OK = c.floor.ok == nil || c.floor.ok(r.Product, r.Baseline)
+		fmt.Fprintf(os.Stderr, "bench: %s: %s against %s %s, ratio %.2f (%s %s)\n", r.Name, figure(r.Product), figure(r.Baseline), r.Unit, r.Ratio,
+			map[bool]string{true: "reaches", false: "misses"}[r.OK], orElse(r.Floor, "no floor"))
+		fmt.Fprintf(os.Stderr, "bench:   product %.4g\nbench:   baseline %.4g\n", product, baseline)
+		if attempt > 0 {
+			// The first result stays in the table, above.
+			b.out.Rows[len(b.out.Rows)-1].Floor = ""
+			b.out.Rows[len(b.out.Rows)-1].Note = "missed " + c.floor.text + "; measured again"
+		}
+		b.out.Rows = append(b.out.Rows, r)
+		if r.OK {
+			break
+		}
+	}
+	return nil
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	if n%2 == 1 {
+		return sorted[n/2]
+	}
+	return (sorted[n/2-1] + sorted[n/2]) / 2
+}
+
+// p99 is the value that 99 of 100 do not exceed.
+func p99(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(len(sorted)-1, len(sorted)*99/100)]
+}
