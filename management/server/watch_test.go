@@ -332,22 +332,19 @@ func (s *site) gauge(t *testing.T, name string, want float64) {
 	}
 }
 
-// TestShutdownEndsWatches: at once, also that of a client that does not read.
+// TestShutdownEndsWatches: also that of a client that does not read, and does
+// not wait until that is cut off for it.
 func TestShutdownEndsWatches(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serve(t, func(o *server.Options) { o.Stall = time.Hour })
 	w, stalled := s.watch(t, "?kinds=nodes"), s.watch(t, "?kinds=nodes")
 	w.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
 	for i := range 2000 {
 		rev := s.manager.put(big(i))
 		w.wants(fmt.Sprintf("%d put nodes a-1 %d", rev, rev))
 	}
-	began := time.Now()
 	if err := s.Shutdown(soon(t)); err != nil {
 		t.Fatal(err)
-	}
-	if took := time.Since(began); took > 15*time.Second { // Stall is 30 s
-		t.Errorf("it took %s", took)
 	}
 	equal(t, "a watch", w.next(), "end")
 	for got := stalled.next(); got != "broken" && got != "end"; got = stalled.next() {
