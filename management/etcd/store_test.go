@@ -797,6 +797,43 @@ func TestWaitGivesUp(t *testing.T) {
 	}
 }
 
+// TestBehind: a view that does not follow is waited for, and does not count as
+// fresh because the store answers.
+func TestBehind(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	late := &Store{client: s.client}
+	late.view.client, late.view.log, late.view.changed = s.client, silent(), make(chan struct{})
+	revision, err := late.view.load(t.Context())
+	must(t, err)
+	ask := func() bool {
+		late.view.mu.Lock()
+		late.view.heard = time.Time{}
+		late.view.mu.Unlock()
+		late.view.ask(t.Context())
+		return !late.View().Stale
+	}
+	if !ask() {
+		t.Error("nothing was written, and it is stale")
+	}
+	_, err = s.PutVars(t.Context(), 0, management.ScopeGlobal, configuration.Vars{"a": "b"})
+	must(t, err)
+	if err := late.Sync(within(t, 200*time.Millisecond)); inventory.KindOf(err) != inventory.KindUnavailable {
+		t.Errorf("it does not wait: %v", err)
+	}
+	if ask() {
+		t.Error("it is behind, and not stale")
+	}
+	within, stop := context.WithCancel(t.Context())
+	late.stop = stop
+	late.done.Go(func() { late.view.follow(within, revision) })
+	defer late.Close()
+	must(t, late.Sync(t.Context()))
+	if !ask() || late.View().Vars(management.ScopeGlobal)["a"] != "b" {
+		t.Error("it does not catch up")
+	}
+}
+
 // TestSync: what another one has written is there after a Sync, and what is
 // written outside the view is not waited for.
 func TestSync(t *testing.T) {
