@@ -44,11 +44,10 @@ type Client struct {
 // Dial connects to the etcd inside, waits until it answers, and checks the
 // schema of what it holds. Data of a newer version is refused.
 func Dial(ctx context.Context, prefix string, endpoints ...string) (*Client, error) {
-	c, err := connect(ctx, clientv3.Config{Endpoints: endpoints}, prefix, nil)
-	if err == nil {
+	return connect(ctx, clientv3.Config{Endpoints: endpoints}, prefix, func(_ context.Context, c *Client) error {
 		c.server.version = Version
-	}
-	return c, err
+		return nil
+	}, nil)
 }
 
 // Close ends the connection.
@@ -65,8 +64,9 @@ func (c *Client) Close() error {
 }
 
 // connect tries until the store answers, or says something that will not mend
-// itself. The first failure is logged, where there is a log.
-func connect(ctx context.Context, config clientv3.Config, prefix string, log logrus.FieldLogger) (*Client, error) {
+// itself; fit is asked before anything is written. The first failure is logged,
+// where there is a log.
+func connect(ctx context.Context, config clientv3.Config, prefix string, fit func(context.Context, *Client) error, log logrus.FieldLogger) (*Client, error) {
 	config.Logger = zap.NewNop()
 	config.DialTimeout = 5 * time.Second // for the first token, where there are users
 	config.DialKeepAliveTime, config.DialKeepAliveTimeout = 10*time.Second, 5*time.Second
@@ -88,6 +88,9 @@ func connect(ctx context.Context, config clientv3.Config, prefix string, log log
 					return Error(err)
 				}
 				client, c.Prefix = c, prefix
+			}
+			if err := fit(ctx, client); err != nil {
+				return err
 			}
 			return client.schema(ctx)
 		}()

@@ -186,15 +186,13 @@ func DialExisting(ctx context.Context, e Existing, log logrus.FieldLogger) (*Cli
 	if err != nil {
 		return nil, err
 	}
-	c, err := connect(ctx, config, Keys(e.Prefix), log)
+	c, err := connect(ctx, config, Keys(e.Prefix), func(ctx context.Context, c *Client) (err error) {
+		if c.server, err = c.survey(ctx); err != nil {
+			return err
+		}
+		return c.server.problem
+	}, log)
 	if err != nil {
-		return nil, err
-	}
-	if c.server, err = c.survey(ctx); err == nil {
-		err = c.server.problem
-	}
-	if err != nil {
-		_ = c.Close()
 		return nil, err
 	}
 	if c.server.warning != "" {

@@ -190,20 +190,23 @@ type versionedServer struct {
 	pb.UnimplementedMaintenanceServer
 	version atomic.Pointer[string]
 	members []string
+	written atomic.Bool
+	cluster uint64
 }
 
 func (s *versionedServer) say(version string) { s.version.Store(&version) }
 
 func (s *versionedServer) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
+	s.written.Store(true)
 	return &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: true}, nil
 }
 
 func (s *versionedServer) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberListResponse, error) {
-	return &pb.MemberListResponse{Header: &pb.ResponseHeader{}, Members: []*pb.Member{{ClientURLs: s.members}}}, nil
+	return &pb.MemberListResponse{Header: &pb.ResponseHeader{ClusterId: s.cluster}, Members: []*pb.Member{{ClientURLs: s.members}}}, nil
 }
 
 func (s *versionedServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
-	return &pb.StatusResponse{Header: &pb.ResponseHeader{}, Version: *s.version.Load()}, nil
+	return &pb.StatusResponse{Header: &pb.ResponseHeader{ClusterId: s.cluster}, Version: *s.version.Load()}, nil
 }
 
 func (s *versionedServer) serve(t *testing.T) string {
@@ -239,9 +242,11 @@ func TestServerVersion(t *testing.T) {
 		{"3.4.22", "3.7.3", "", "too old"},
 		{"3.7.3", "3.3.5", "", "version 3.3.5, which is too old: clusterm needs 3.4.23 or later"},
 	} {
-		second := &versionedServer{}
+		second := &versionedServer{cluster: 7}
 		second.say(tt.second)
-		first := &versionedServer{members: []string{second.serve(t), "https://" + gone.serve(t)[len("http://"):]}}
+		stranger := &versionedServer{cluster: 8}
+		stranger.say("1.0.0")
+		first := &versionedServer{cluster: 7, members: []string{second.serve(t), stranger.serve(t), "https://" + gone.serve(t)[len("http://"):]}}
 		first.say(tt.first)
 		if tt.lowest == "3.4.23" {
 			first.members = append(first.members, "http://127.0.0.1:1") // which does not answer
@@ -251,6 +256,9 @@ func TestServerVersion(t *testing.T) {
 		if tt.lowest == "" {
 			if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%+v: %v", tt, err)
+			}
+			if first.written.Load() {
+				t.Errorf("%+v: something was written", tt)
 			}
 			continue
 		}
@@ -313,7 +321,7 @@ func TestRestrictedUser(t *testing.T) {
 		}
 	}
 	enter := func(user, password, prefix string) (*Client, error) {
-		return connect(ctx, clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: user, Password: password}, Keys(prefix), nil)
+		return connect(ctx, clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: user, Password: password}, Keys(prefix), func(ctx context.Context, c *Client) error { return second(c.survey(ctx)) }, nil)
 	}
 	for says, tt := range map[string][3]string{
 		"check etcd.user":         {"clusterm", "wrong", "/mine"},
@@ -329,9 +337,6 @@ func TestRestrictedUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.survey(ctx); err != nil {
-		t.Errorf("its version: %v", err)
-	}
 }
 
 func second[T any](_ T, err error) error { return err }

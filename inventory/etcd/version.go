@@ -3,7 +3,9 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,7 +76,9 @@ func (c *Client) survey(ctx context.Context) (server, error) {
 	defer cancel()
 	endpoints := slices.Clone(c.Endpoints())
 	secure := strings.HasPrefix(endpoints[0], "https:")
+	cluster := uint64(0)
 	if members, err := c.MemberList(ctx); err == nil {
+		cluster = members.Header.ClusterId
 		for _, m := range members.Members {
 			for _, u := range m.ClientURLs {
 				if strings.HasPrefix(u, "https:") == secure && !slices.Contains(endpoints, u) {
@@ -100,12 +104,14 @@ func (c *Client) survey(ctx context.Context) (server, error) {
 				failed = err
 				return
 			}
-			versions = append(versions, status.Version)
+			if cluster == 0 || status.Header.ClusterId == cluster { // a member may name an address that here is another's
+				versions = append(versions, status.Version)
+			}
 		})
 	}
 	tasks.Wait()
 	if len(versions) == 0 {
-		return server{}, Error(failed)
+		return server{}, Error(cmp.Or(failed, errors.New("no member says its version")))
 	}
 	s := server{version: lowest(versions)}
 	s.warning, s.problem = judge(s.version)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -35,8 +34,7 @@ type Session struct {
 	log   logrus.FieldLogger
 	self  management.Instance
 	ttl   time.Duration
-
-	lost func(error)
+	lost  func(error)
 
 	mu    sync.Mutex
 	lease clientv3.LeaseID
@@ -140,7 +138,8 @@ func (s *Store) holder(ctx context.Context) (management.Instance, *mvccpb.KeyVal
 		return in, nil, etcd.Error(err)
 	}
 	if err := json.Unmarshal(resp.Kvs[0].Value, &in); err != nil {
-		return in, nil, fmt.Errorf("the record of the holder cannot be read: %w", err)
+		return in, nil, inventory.Errorf(inventory.KindInternal, "the record of who runs the jobs cannot be read: %w", err).
+			Do("remove it: etcdctl del %s", s.holderKey())
 	}
 	return in, resp.Kvs[0], nil
 }
