@@ -112,8 +112,14 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 	id := runID(j, index)
 	active, err := s.Playbooks.Attach(id)
 	if errors.Is(err, ErrNeverStarted) {
+		elsewhere := j.Instance != s.Instance
+		if elsewhere {
+			if j, err = s.takeOver(ctx, j); err != nil {
+				return err
+			}
+		}
 		if s.cancelled(j, run) {
-			return s.ended(ctx, j, index, RunExit{Cause: CauseCancelled, Reason: "cancelled before it began", NotBegun: true}, nil)
+			return s.ended(ctx, j, index, RunExit{Cause: CauseCancelled, Reason: "cancelled before it began here", NotBegun: !elsewhere}, nil)
 		}
 		var spec RunSpec
 		if spec, err = s.spec(ctx, j, run, id); err == nil {
@@ -151,6 +157,26 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 		}
 	}
 	return s.ended(ctx, j, index, exit, active)
+}
+
+// takeOver makes a job of another instance this one's. What was started there
+// is on that host and may still go on: it is over when its lease is, which
+// nobody has renewed since this instance has the right to run jobs.
+func (s *Service) takeOver(ctx context.Context, j Job) (Job, error) {
+	over := s.started.Add(s.Settings().Lease)
+	if wait := over.Sub(s.now()); wait > 0 {
+		words := fmt.Sprintf("# job %s was run by %s; it goes on here at %s, when what was started there has ended for sure", j.ID, j.Instance, over.UTC().Format(time.RFC3339))
+		if err := s.say(ctx, j.ID, words); err != nil {
+			return j, err
+		}
+		s.Logger.WithFields(logrus.Fields{"job": j.ID, "instance": j.Instance, "until": over}).Warn("waiting for what another instance started")
+		select {
+		case <-ctx.Done():
+			return j, ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+	return s.update(ctx, j.ID, func(j *Job) { j.Instance = s.Instance })
 }
 
 // cancelled tells whether the job's cancel is meant for this run: the first

@@ -307,6 +307,7 @@ type bench struct {
 	wrap   func(Store) Store
 
 	*Service
+	instance string
 	mu       sync.Mutex
 	settings Settings
 }
@@ -349,7 +350,7 @@ func silent() *logrus.Logger {
 
 func newBench(t *testing.T, change ...func(*bench)) *bench {
 	t.Helper()
-	b := &bench{t: t, server: shared, prefix: fmt.Sprintf("/%d", prefixes.Add(1)), books: newPlaybooks(), settings: Settings{
+	b := &bench{t: t, server: shared, prefix: fmt.Sprintf("/%d", prefixes.Add(1)), books: newPlaybooks(), instance: "bench-1", settings: Settings{
 		Groups: inventory.DefaultGroups(), JobLimit: 4, Timeout: time.Hour, Appear: time.Minute, Lease: time.Minute,
 		AgentVars: map[string]any{"clusterm_gossip_port": "7946"},
 	}}
@@ -375,7 +376,7 @@ func (b *bench) up() {
 	if b.wrap != nil {
 		s = b.wrap(s)
 	}
-	b.Service = New(Options{Store: s, Playbooks: b.books, Instance: "bench-1", Logger: silent(), Settings: func() Settings {
+	b.Service = New(Options{Store: s, Playbooks: b.books, Instance: b.instance, Logger: silent(), Settings: func() Settings {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.settings

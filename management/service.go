@@ -116,7 +116,8 @@ type Options struct {
 // Service carries out the use cases. All methods may be called at once.
 type Service struct {
 	Options
-	now func() time.Time
+	now     func() time.Time
+	started time.Time // since when this process may run jobs
 
 	// accepting is held while a job is accepted: numbers are given one after the
 	// other, so those who accept at once would only conflict.
@@ -138,6 +139,7 @@ func New(o Options) *Service {
 // then the queue's. They run until Stop.
 func (s *Service) Start(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.started = s.now()
 	s.tasks.Go(func() { s.schedule(ctx) })
 	s.tasks.Go(func() { s.retain(ctx) })
 }
