@@ -26,7 +26,7 @@ func yesFlag() cli.Flag {
 }
 
 const chooseHelp = "Nodes are named, or chosen with --selector: what it chooses is shown before anything happens, and nothing chosen is an error (exit code 4). " +
-	"About more than one node it asks first where stdin is a terminal; --yes answers that beforehand."
+	"About more than one node it asks first where stdin is a terminal; --yes answers that beforehand, and anything but yes does nothing (exit code 1)."
 
 // choose makes c.args the nodes that the command is about, and asks the
 // operator where they are several.
