@@ -84,11 +84,16 @@ type requirement struct {
 // addresses, and names of more than 63 bytes.
 var odd = regexp.MustCompile(`[^\s=!(),<>]*:[^\s=!(),<>]*|[^\s=!(),<>]{64,}`)
 
-// Parse reads a selector; an empty text is the one that chooses all. checkGroup
+// Parse reads a selector; an empty text is the one that chooses all, and a blank
+// one, as a script makes it of variables that are not set, is refused. checkGroup
 // refuses groups that cannot be meant.
 func Parse(text string, checkGroup func(string) error) (Selector, error) {
 	if len(text) > MaxBytes {
 		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector has %d bytes, the limit is %d", len(text), MaxBytes)
+	}
+	if text != "" && strings.TrimSpace(text) == "" {
+		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector %q is blank, which would be all nodes", text).
+			Do("write what is to be chosen, or leave the selector out")
 	}
 	// The library knows labels only. For words that are none it gets stand-ins.
 	mark := "x"

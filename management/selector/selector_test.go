@@ -81,6 +81,8 @@ func TestRefused(t *testing.T) {
 		return nil
 	}
 	for text, says := range map[string]string{
+		" ":                          "is blank",
+		"\t\n":                       "is blank",
 		"status=Alocated":            `"Alocated" is not a status; the statuses are Unallocated, `,
 		"status in (Allocated,nope)": `"nope" is not a status`,
 		"status!=nope":               `"nope" is not a status`,

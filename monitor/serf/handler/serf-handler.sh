@@ -36,6 +36,9 @@ post() {
   printf '{"monitor_event":{"name":"%s","nodes":[%s]}}' "$event" "$list" |
     curl -sS --fail-with-body --noproxy '*' --max-time 5 -H 'Content-Type: application/json' --data-binary @- "$@" "$url/monitor/event"
 }
-# All at once; where one of them is refused, each by itself.
-post "$(printf '%s\n' "$nodes" | paste -sd , -)" "$@" ||
-  printf '%s\n' "$nodes" | while read -r node; do post "$node" "$@" || true; done
+# All at once; where one of them is refused (22), each by itself. A manager that
+# does not answer is not asked again: serf waits.
+code=0
+post "$(printf '%s\n' "$nodes" | paste -sd , -)" "$@" || code=$?
+[ "$code" -eq 22 ] || exit "$code"
+printf '%s\n' "$nodes" | while read -r node; do post "$node" "$@" || true; done

@@ -14,7 +14,8 @@ forget() {
 
 case "$1" in
 remove)
-	rm -rf /run/clusterm
+	# Unless a daemon of its own in /usr/local serves there.
+	if [ ! -e /etc/systemd/system/clusterm.service ]; then rm -rf /run/clusterm; fi
 	;;
 purge)
 	for unit in clusterm clusterm-agent clusterm-monitor; do

@@ -5,7 +5,7 @@ if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || :
 	if [ "$1" -ge 1 ]; then
 		systemctl try-restart clusterm.service clusterm-agent.service clusterm-monitor.service || :
-	else
+	elif [ ! -e /etc/systemd/system/clusterm.service ]; then
 		rm -rf /run/clusterm
 	fi
 fi
