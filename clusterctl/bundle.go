@@ -383,8 +383,9 @@ const removed = "[removed]"
 
 var (
 	secretName = regexp.MustCompile(`(?i)(passw(or)?d|passphrase|secret|token|credential|api_?key|private_?key|access_?key|encrypt_?key)`)
-	// secretPair is NAME=VALUE, NAME: VALUE or "NAME": "VALUE" in text.
-	secretPair = regexp.MustCompile(`(?i)([\w.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|api_?key|private_?key|access_?key|encrypt_?key)[\w.-]*["']?\s*[:=]\s*)("[^"\n]*"|'[^'\n]*'|[^\s,;"'})\]]+)`)
+	// secretPair is NAME=VALUE, NAME: VALUE or "NAME": "VALUE" in text; the value
+	// may be a list or an object.
+	secretPair = regexp.MustCompile(`(?i)([\w.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|api_?key|private_?key|access_?key|encrypt_?key)[\w.-]*["']?\s*[:=]\s*)("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\[[^\]\n]*\]?|\{[^}\n]*\}?|[^\s,;"'})\]]+)`)
 	// bearer is the credential of an HTTP header, userinfo that of a URL.
 	bearer     = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}`)
 	userinfo   = regexp.MustCompile(`://[^/\s:@"']+:[^/\s@"']+@`)

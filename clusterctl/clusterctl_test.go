@@ -119,6 +119,9 @@ func TestHide(t *testing.T) {
 	for in, want := range map[string]string{
 		"db_password: hunter2, next":        "db_password: [removed], next",
 		`{"api_key": "abc def", "x": 1}`:    `{"api_key": [removed], "x": 1}`,
+		`{"token": "a\"b c", "x": 1}`:       `{"token": [removed], "x": 1}`,
+		`{"tokens": ["a", "b"], "x": 1}`:    `{"tokens": [removed], "x": 1}`,
+		`{"my_secret":{"v":"a"}, "x": 1}`:   `{"my_secret":[removed], "x": 1}`,
 		"TOKEN=abc; retry":                  "TOKEN=[removed]; retry",
 		"Authorization: Bearer abcdefghijk": "Authorization: Bearer [removed]",
 		"proxy http://user:pw@proxy:3128/":  "proxy http://[removed]@proxy:3128/",

@@ -49,6 +49,7 @@ func (w *watcher) start() {
 	select {
 	case <-ready:
 	case err := <-done:
+		w.stop = nil // there is nothing to wait for
 		w.t.Fatal(err)
 	}
 }
