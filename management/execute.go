@@ -188,8 +188,8 @@ func (s *Service) cancelled(j Job, run Run) bool {
 	return j.Cancel > 0
 }
 
-// keep renews the runner's lease as long as the store answers, and passes a
-// cancel on.
+// keep renews the runner's lease as long as the store answers and this instance
+// has the right to run jobs, and passes a cancel on.
 func (s *Service) keep(ctx context.Context, id string, run Run, active ActiveRun) {
 	lease := s.Settings().Lease
 	renew := time.NewTicker(max(lease/4, time.Second))
@@ -199,7 +199,8 @@ func (s *Service) keep(ctx context.Context, id string, run Run, active ActiveRun
 	for {
 		changed := s.Store.Changed()
 		v := s.View()
-		if !v.Stale {
+		// Another instance waits for the end of this lease, if it has the right by now.
+		if !v.Stale && (s.Authority == nil || s.Authority()) {
 			if err := active.Renew(s.now().Add(lease)); err != nil {
 				log.WithError(err).Warn("the runner's lease could not be renewed")
 			}
