@@ -286,6 +286,10 @@ func nodesHistory(ctx context.Context, c *call) error {
 	})
 }
 
+// setTries is how often a change of a connection is made anew where the node
+// changes at the same time.
+const setTries = 5
+
 func nodesSet(ctx context.Context, c *call) error {
 	name := c.args[0]
 	fields := []string{"user", "port", "key-file", "jump", "python", "become", "become-user", "reset"}
@@ -294,22 +298,29 @@ func nodesSet(ctx context.Context, c *call) error {
 		return usagef("%s needs something to set", short(c.FullName())).do("%s --help shows what it can set", c.FullName())
 	}
 	patch := api.NodePatch{ForgetHostKey: c.Bool("forget-host-key")}
-	if connection {
+	set := func() (api.Node, error) {
+		if !connection {
+			return c.manager.PatchNode(ctx, name, patch)
+		}
 		// The wire replaces the whole; only what is given is to change.
 		now, err := c.manager.Node(ctx, name)
 		if err != nil {
-			return err
+			return api.Node{}, err
 		}
 		conn := api.Connection{}
 		if now.Connection != nil && !c.Bool("reset") {
 			conn = *now.Connection
 		}
 		if err := setConnection(c, &conn); err != nil {
-			return err
+			return api.Node{}, err
 		}
 		patch.Connection = &conn
+		return c.manager.IfMatch(client.Tag(now.Revision)).PatchNode(ctx, name, patch)
 	}
-	n, err := c.manager.PatchNode(ctx, name, patch)
+	n, err := set()
+	for try := 1; try < setTries && inventory.KindOf(err) == inventory.KindPrecondition; try++ {
+		n, err = set() // somebody else changed the node meanwhile
+	}
 	if err != nil {
 		return err
 	}

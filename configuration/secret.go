@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -132,8 +133,10 @@ func (s Secrets) restore(at, name string, given, set any, is bool) (any, error) 
 		old, _ := set.([]any)
 		out := make([]any, len(given))
 		for i, e := range given {
+			// An element has no name: it is the one that was shown where the rest of
+			// it is as it was.
 			var o any
-			if is := i < len(old) && len(old) == len(given); is {
+			if len(old) == len(given) && reflect.DeepEqual(s.Hide(e), s.Hide(old[i])) {
 				o = old[i]
 			}
 			value, err := s.restore(fmt.Sprintf("%s[%d]", at, i), "", e, o, o != nil)

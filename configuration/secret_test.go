@@ -41,7 +41,7 @@ func TestSecretsHide(t *testing.T) {
 
 func TestSecretsRestore(t *testing.T) {
 	secrets := Secrets{"*_password"}
-	set := Vars{"db_password": "old", "list": []any{map[string]any{"a_password": "1"}, map[string]any{"a_password": "2"}}}
+	set := Vars{"db_password": "old", "users": []any{map[string]any{"name": "a", "a_password": "1"}, map[string]any{"name": "b", "a_password": "2"}}, "list": []any{map[string]any{"a_password": "1"}, map[string]any{"a_password": "2"}}}
 	for _, c := range []struct {
 		name        string
 		given, want Vars
@@ -54,6 +54,9 @@ func TestSecretsRestore(t *testing.T) {
 		{"nothing to stand for, below", Vars{"env": map[string]any{"x_password": Hidden}}, nil, "env.x_password"},
 		{"a list of the same length", Vars{"list": []any{map[string]any{"a_password": Hidden}, map[string]any{"a_password": "3"}}},
 			Vars{"list": []any{map[string]any{"a_password": "1"}, map[string]any{"a_password": "3"}}}, ""},
+		{"a list in another order", Vars{"users": []any{map[string]any{"name": "b", "a_password": Hidden}, map[string]any{"name": "a", "a_password": Hidden}}}, nil, "users[0].a_password"},
+		{"an element of a list with more in it", Vars{"users": []any{map[string]any{"name": "a", "a_password": Hidden}, map[string]any{"name": "c", "a_password": "3"}}},
+			Vars{"users": []any{map[string]any{"name": "a", "a_password": "1"}, map[string]any{"name": "c", "a_password": "3"}}}, ""},
 		{"a list of another length", Vars{"list": []any{map[string]any{"a_password": Hidden}}}, nil, "list[0].a_password"},
 	} {
 		got, err := secrets.Restore(c.given, set)

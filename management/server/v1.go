@@ -483,18 +483,20 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
-	old, err := s.Manager.View().Job(ref)
-	if err != nil {
-		return err
-	}
-	mention(r, "verb", old.Verb)
-	mention(r, "nodes", old.Names())
-	mention(r, "retry_of", old.ID)
 	once, err := onceIn(r, body)
 	if err != nil {
 		return err
 	}
-	j, err := s.Manager.Retry(r.Context(), old.ID, body.Failed, noteIn(r).actor, once)
+	switch old, err := s.Manager.View().Job(ref); {
+	case err == nil:
+		ref = old.ID // "last" may be another one soon
+		mention(r, "verb", old.Verb)
+		mention(r, "nodes", old.Names())
+	case once == nil:
+		return err // else it may have been there when this was asked for first
+	}
+	mention(r, "retry_of", ref)
+	j, err := s.Manager.Retry(r.Context(), ref, body.Failed, noteIn(r).actor, once)
 	if err != nil {
 		return err
 	}
