@@ -69,7 +69,7 @@ func start(dir string) error {
 		return err
 	}
 	config := filepath.Join(dir, "clusterm.yaml")
-	text := fmt.Sprintf("data_dir: %[1]s/d\nsocket: %[1]s/s\ngossip: off\nplaybooks: %[1]s/playbooks\nansible_playbook: %[2]s\n", dir, fake)
+	text := fmt.Sprintf("data_dir: %[1]s/d\nsocket: %[1]s/s\ngossip: off\nnode: {label: manager, serial: \"1\"}\nplaybooks: %[1]s/playbooks\nansible_playbook: %[2]s\n", dir, fake)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
