@@ -121,11 +121,16 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 		if s.cancelled(j, run) {
 			return s.ended(ctx, j, index, RunExit{Cause: CauseCancelled, Reason: "cancelled before it began here", NotBegun: !elsewhere}, nil)
 		}
-		var spec RunSpec
-		if spec, err = s.spec(ctx, j, run, id); err == nil {
+		spec, missing := s.spec(ctx, j, run, id)
+		switch {
+		case missing == nil:
 			// A stop of the daemon does not break a start off: the runner is to
 			// outlive it, and the start has a bound of its own.
 			active, err = s.Playbooks.Start(context.WithoutCancel(ctx), spec)
+		case inventory.KindOf(missing) == inventory.KindUnavailable && s.now().Before(j.Deadline):
+			return missing // what it needs is away at the moment: this is tried again
+		default:
+			err = missing
 		}
 	}
 	if err != nil {

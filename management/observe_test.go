@@ -280,6 +280,42 @@ func TestDiscoverFails(t *testing.T) {
 	}
 }
 
+// TestDiscoverWaits for a gossip that is away at the moment when it begins, and
+// can be cancelled meanwhile.
+func TestDiscoverWaits(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	b.set(func(s *Settings) { s.JobLimit = 1 })
+	g := newGate()
+	b.books.on(PlaybookSite, g.script)
+	b.ask(commission, "a", master)
+	b.begun(g)
+	var waiting []Job
+	for _, addr := range []string{"10.0.0.8", "10.0.0.9"} {
+		j, err := b.Submit(t.Context(), Request{Verb: discover, Addrs: []string{addr}})
+		b.must(err)
+		waiting = append(waiting, j)
+	}
+	b.books.on(PlaybookSite, succeeds)
+	agents := b.settings.AgentVars
+	b.set(func(s *Settings) {
+		s.JobLimit, s.AgentVars, s.NoAgents = 4, nil, inventory.Errorf(inventory.KindUnavailable, "the serf agent is away")
+	})
+	g.open <- succeeds
+	for _, j := range waiting {
+		b.until("it has begun", func(v *View) bool { j, err := v.Job(j.ID); return err == nil && len(j.Runs) == 1 })
+	}
+	_, err := b.Cancel(t.Context(), waiting[0].ID, "berta", nil, nil)
+	b.must(err)
+	b.end(waiting[0].ID, "Cancelled cancelled")
+	if j := b.job(waiting[1].ID); j.Status != Running || j.Runs[0].Exit != "" {
+		t.Errorf("it does not wait: %+v", j)
+	}
+	b.set(func(s *Settings) { s.AgentVars, s.NoAgents = agents, nil })
+	b.until("the hosts are waited for", func(v *View) bool { j, err := v.Job(waiting[1].ID); return err == nil && j.Phase() == PhaseAppear })
+}
+
 // TestDiscoverIsDisturbed by a cancel and by a restart while it waits.
 func TestDiscoverIsDisturbed(t *testing.T) {
 	t.Parallel()

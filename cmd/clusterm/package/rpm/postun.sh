@@ -4,7 +4,10 @@
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || :
 	if [ "$1" -ge 1 ]; then
-		systemctl try-restart clusterm.service clusterm-agent.service clusterm-monitor.service || :
+		for unit in clusterm clusterm-agent clusterm-monitor; do
+			# One that an own unit in /etc runs is not the package's.
+			if [ ! -e /etc/systemd/system/$unit.service ]; then systemctl try-restart $unit.service || :; fi
+		done
 	elif [ ! -e /etc/systemd/system/clusterm.service ]; then
 		rm -rf /run/clusterm
 	fi
