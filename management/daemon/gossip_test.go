@@ -3,6 +3,8 @@
 package daemon
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -42,6 +44,12 @@ func startStock(t *testing.T, name, ip string, args ...string) *stock {
 func (a *stock) start() {
 	a.t.Helper()
 	a.cmd, a.done = exec.Command("serf", a.args...), make(chan struct{})
+	said, err := os.Create(filepath.Join(a.t.TempDir(), "serf.log"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer said.Close()
+	a.cmd.Stdout, a.cmd.Stderr = said, said
 	if err := a.cmd.Start(); err != nil {
 		a.t.Fatal(err)
 	}
@@ -51,6 +59,12 @@ func (a *stock) start() {
 		cmd.Wait() // how it ends does not matter
 	}()
 	wait(a.t, "the agent answers", func() bool {
+		select {
+		case <-done:
+			text, err := os.ReadFile(said.Name())
+			a.t.Fatalf("the agent has ended: %s, %v", text, err)
+		default:
+		}
 		c, err := net.Dial("tcp", a.rpc)
 		if err == nil {
 			c.Close()
@@ -75,12 +89,24 @@ func (a *stock) ask(args ...string) {
 // free is an address on which nobody listens at the moment.
 func free(t *testing.T, ip string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", ip+":0")
-	if err != nil {
-		t.Fatal(err)
+	// Not one of those that the kernel gives to outgoing connections (32768 and
+	// up, ip(7)): one of them could take it before it is listened on.
+	for range 100 {
+		addr := fmt.Sprintf("%s:%d", ip, 20000+rand.IntN(12000))
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			continue
+		}
+		l.Close()
+		p, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			continue
+		}
+		p.Close()
+		return addr
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatalf("no port is free on %s", ip)
+	return ""
 }
 
 // wait waits until it is so.

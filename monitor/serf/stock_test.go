@@ -4,6 +4,7 @@ package serf
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -25,12 +26,24 @@ type stock struct {
 // freePort is a port that is free on an address at the moment.
 func freePort(t *testing.T, ip string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", ip+":0")
-	if err != nil {
-		t.Fatal(err)
+	// Not one of those that the kernel gives to outgoing connections (32768 and
+	// up, ip(7)): one of them could take it before it is listened on.
+	for range 100 {
+		addr := fmt.Sprintf("%s:%d", ip, 20000+rand.IntN(12000))
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			continue
+		}
+		l.Close()
+		p, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			continue
+		}
+		p.Close()
+		return addr
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatalf("no port is free on %s", ip)
+	return ""
 }
 
 func startStock(t *testing.T, n int, name, join string, tags map[string]string) *stock {
