@@ -84,7 +84,7 @@ func (s *Service) say(ctx context.Context, id string, line string) error {
 
 // persist repeats a write for as long as the store is unavailable.
 func (s *Service) persist(ctx context.Context, write func() error) error {
-	wait := 100 * time.Millisecond
+	wait := s.retryWrite
 	for {
 		err := write()
 		if err == nil || inventory.KindOf(err) != inventory.KindUnavailable {

@@ -117,7 +117,7 @@ func TestOutage(t *testing.T) {
 	pidfile := filepath.Join(dir, "pid")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	server, err := etcd.StartServer(ctx, etcd.ServerOptions{Dir: filepath.Join(dir, "e"), Log: silent(),
+	server, err := etcd.StartServer(ctx, etcd.ServerOptions{Dir: filepath.Join(dir, "e"), Pause: 50 * time.Millisecond, Log: silent(),
 		Command: []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, pidfile, os.Args[0], "etcd"}})
 	if err != nil {
 		t.Fatal(err)

@@ -130,7 +130,7 @@ func (s *Service) launch(ctx context.Context, j Job) bool {
 			s.mu.Unlock()
 		}()
 		log := s.Logger.WithField("job", j.ID)
-		wait := time.Second
+		wait := s.retryJob
 		for {
 			err := s.guarded(ctx, j.ID)
 			if err == nil || ctx.Err() != nil {

@@ -337,7 +337,7 @@ func TestMain(m *testing.M) {
 // waitTogether has more tests wait at a time than there are processors, unless
 // the command line says otherwise.
 func waitTogether() {
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 }
@@ -381,6 +381,7 @@ func (b *bench) up() {
 		defer b.mu.Unlock()
 		return b.settings
 	}})
+	b.Hasten()
 	b.Start(b.t.Context())
 }
 

@@ -119,6 +119,9 @@ type Service struct {
 	now     func() time.Time
 	started time.Time // since when this process may run jobs
 
+	retryJob   time.Duration // is waited before a job is tried again, twice as long each time
+	retryWrite time.Duration // the same of a write, while the store is unavailable
+
 	// accepting is held while a job is accepted: numbers are given one after the
 	// other, so those who accept at once would only conflict.
 	accepting chan struct{}
@@ -132,7 +135,10 @@ type Service struct {
 
 // New returns a Service that serves reads and requests; Start makes it run jobs.
 func New(o Options) *Service {
-	return &Service{Options: o, now: time.Now, running: map[string]bool{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1)}
+	return &Service{
+		Options: o, now: time.Now, retryJob: time.Second, retryWrite: 100 * time.Millisecond,
+		running: map[string]bool{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1),
+	}
 }
 
 // Start begins to run jobs: first those that an earlier process left Running,

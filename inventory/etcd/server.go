@@ -4,6 +4,7 @@ package etcd
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,6 @@ import (
 const (
 	startTimeout   = 60 * time.Second // from the start until it serves
 	stopTimeout    = 15 * time.Second // from asking it to end until it is killed
-	restartPause   = time.Second      // after it ended by itself
 	lockWait       = 15 * time.Second // for an earlier process to let go of the directory
 	maxSocketPath  = 100              // of the 108 bytes that sun_path has
 	quota          = 4 << 30          // bytes of the backend
@@ -47,6 +47,8 @@ type ServerOptions struct {
 	// Command is the argv of the child process, to which Dir is appended. Empty:
 	// the server runs in this process.
 	Command []string
+	// Pause is how long a child that ended by itself stays away; 0: a second.
+	Pause time.Duration
 	// NoSync leaves out fsync. For tests: a power failure loses data.
 	NoSync bool
 	Log    logrus.FieldLogger
@@ -151,7 +153,7 @@ func (s *Server) supervise(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(restartPause):
+		case <-time.After(cmp.Or(s.opts.Pause, time.Second)):
 		}
 	}
 }

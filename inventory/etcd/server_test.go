@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	waitTogether()
+	statusTime = time.Second
 	os.Exit(m.Run())
 }
 
@@ -165,7 +166,7 @@ func TestChildIsKilled(t *testing.T) {
 	d := dir(t)
 	pidfile := filepath.Join(d, "pid")
 	log, logger := newLines()
-	s := start(t, ServerOptions{Dir: filepath.Join(d, "e"), Log: logger,
+	s := start(t, ServerOptions{Dir: filepath.Join(d, "e"), Pause: 50 * time.Millisecond, Log: logger,
 		Command: []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, pidfile, os.Args[0], "etcd"}})
 	c := dial(t, s, "/t")
 	ctx := within(t, 30*time.Second)

@@ -236,7 +236,7 @@ func TestReadAnew(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	seen(t, s, 12)
 	cut := &Store{client: s.client}
-	cut.view.client, cut.view.log, cut.view.changed = s.client, silent(), make(chan struct{})
+	cut.view.empty(s.client, silent())
 	read := func() {
 		t.Helper()
 		_, err := cut.view.load(within(t, 20*time.Second))

@@ -102,8 +102,15 @@ func TestSessionIsRefused(t *testing.T) {
 	other := open(t, s.client)
 	copied := instance("a") // a data directory that was copied to another host
 	copied.Node = "host-b"
+	refused := make(chan error, 2) // they wait at the same time
 	for _, self := range []management.Instance{instance("b"), copied} {
-		_, err := enter(t, other, self, 6*time.Second)
+		go func() {
+			_, err := enter(t, other, self, 6*time.Second)
+			refused <- err
+		}()
+	}
+	for range cap(refused) {
+		err := <-refused
 		if inventory.KindOf(err) != inventory.KindRefused {
 			t.Fatalf("%v", err)
 		}

@@ -35,16 +35,24 @@ var _ management.Store = (*Store)(nil)
 // Open reads what is stored and returns when the view is complete.
 func Open(ctx context.Context, client *etcd.Client, log logrus.FieldLogger) (*Store, error) {
 	s := &Store{client: client}
-	s.view.client, s.view.log, s.view.changed = client, log, make(chan struct{})
+	s.view.empty(client, log)
+	if err := s.start(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// start fills the view and keeps it up to date until Close.
+func (s *Store) start(ctx context.Context) error {
 	revision, err := s.view.load(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var within context.Context
 	within, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.done.Go(func() { s.view.follow(within, revision) })
 	s.done.Go(func() { s.view.listen(within) })
-	return s, nil
+	return nil
 }
 
 // OnAsk has f told, from now on, of every question to etcd on how far it is, one

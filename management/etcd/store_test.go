@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 // waitTogether has more tests wait at a time than there are processors, unless
 // the command line says otherwise.
 func waitTogether() {
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 }
@@ -92,6 +92,17 @@ func open(t *testing.T, c *etcd.Client) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// impatient is a store whose view becomes stale early.
+func impatient(t *testing.T, c *etcd.Client) *Store {
+	t.Helper()
+	s := &Store{client: c}
+	s.view.empty(c, silent())
+	s.view.staleAfter, s.view.progressEvery = 600*time.Millisecond, 200*time.Millisecond
+	must(t, s.start(within(t, 20*time.Second)))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -803,7 +814,7 @@ func TestBehind(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	late := &Store{client: s.client}
-	late.view.client, late.view.log, late.view.changed = s.client, silent(), make(chan struct{})
+	late.view.empty(s.client, silent())
 	revision, err := late.view.load(t.Context())
 	must(t, err)
 	ask := func() bool {
@@ -870,8 +881,7 @@ func TestCompaction(t *testing.T) {
 	must(t, err)
 	other.Close()
 	late := &Store{client: s.client}
-	late.view.client, late.view.log, late.view.changed = s.client, silent(), make(chan struct{})
-	late.view.reset()
+	late.view.empty(s.client, silent())
 	within, stop := context.WithCancel(ctx)
 	late.stop = stop
 	late.done.Go(func() { late.view.follow(within, behind) })
@@ -901,7 +911,7 @@ func child(t *testing.T) (*etcd.Server, func(sig string)) {
 	dir, err := os.MkdirTemp("", "cm")
 	must(t, err)
 	pidfile := filepath.Join(dir, "pid")
-	server, err := etcd.StartServer(within(t, 20*time.Second), etcd.ServerOptions{Dir: filepath.Join(dir, "e"), Log: silent(),
+	server, err := etcd.StartServer(within(t, 20*time.Second), etcd.ServerOptions{Dir: filepath.Join(dir, "e"), Pause: 50 * time.Millisecond, Log: silent(),
 		Command: []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, pidfile, os.Args[0], "etcd"}})
 	must(t, err)
 	signal := func(sig string) {
@@ -937,7 +947,7 @@ func awaitStale(t *testing.T, s *Store, stale bool) {
 func TestStale(t *testing.T) {
 	t.Parallel()
 	server, signal := child(t)
-	s := open(t, dial(t, server, "/t"))
+	s := impatient(t, dial(t, server, "/t"))
 	seen(t, s, 2)
 	s.View()
 	signal("STOP")
@@ -978,7 +988,7 @@ func TestStoreIsKilled(t *testing.T) {
 // TestIdle: a view of a store in which nothing happens is not stale.
 func TestIdle(t *testing.T) {
 	t.Parallel()
-	s := open(t, dial(t, own(t), "/t"))
+	s := impatient(t, dial(t, own(t), "/t"))
 	s.view.mu.Lock()
 	s.view.heard = time.Time{} // as if for a long time
 	s.view.mu.Unlock()

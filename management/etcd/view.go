@@ -35,6 +35,9 @@ type view struct {
 	client *etcd.Client
 	log    logrus.FieldLogger
 
+	staleAfter    time.Duration // without a word of the store
+	progressEvery time.Duration // the store is asked how far it is
+
 	mu        sync.Mutex
 	nodes     map[string]*inventory.Node // as stored, reservations included; the records never change
 	jobs      map[string]management.Job
@@ -60,6 +63,13 @@ type view struct {
 	changed    chan struct{} // closed when something is applied
 	pending    pending
 	feed       *management.Feed // made by the first load
+}
+
+// empty makes the view one of nothing.
+func (v *view) empty(client *etcd.Client, log logrus.FieldLogger) {
+	v.client, v.log, v.changed = client, log, make(chan struct{})
+	v.staleAfter, v.progressEvery = staleAfter, progressEvery
+	v.reset()
 }
 
 func (v *view) reset() {
@@ -132,7 +142,7 @@ func (v *view) follow(ctx context.Context, revision int64) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(progressEvery):
+			case <-time.After(v.progressEvery):
 			}
 		}
 	}
@@ -168,10 +178,10 @@ func (v *view) watch(ctx context.Context, revision int64) error {
 	}
 }
 
-// listen asks the store every second how far it is, until ctx ends, and wakes
+// listen asks the store again and again how far it is, until ctx ends, and wakes
 // who waits for changes when the view becomes stale or is so no longer.
 func (v *view) listen(ctx context.Context) {
-	tick := time.NewTicker(progressEvery)
+	tick := time.NewTicker(v.progressEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -181,8 +191,8 @@ func (v *view) listen(ctx context.Context) {
 		}
 		v.ask(ctx)
 		v.mu.Lock()
-		v.feed.SetStale(time.Since(v.heard) > staleAfter)
-		if v.snapshot != nil && v.snapshot.Stale != (time.Since(v.heard) > staleAfter) {
+		v.feed.SetStale(time.Since(v.heard) > v.staleAfter)
+		if v.snapshot != nil && v.snapshot.Stale != (time.Since(v.heard) > v.staleAfter) {
 			v.wake()
 		}
 		v.mu.Unlock()
@@ -191,7 +201,7 @@ func (v *view) listen(ctx context.Context) {
 
 // ask learns, by quorum, whether the view is up to date.
 func (v *view) ask(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, progressEvery)
+	ctx, cancel := context.WithTimeout(ctx, v.progressEvery)
 	defer cancel()
 	begun := time.Now()
 	head, err := v.head(ctx)
@@ -362,7 +372,7 @@ func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 func (v *view) current() *management.View {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	stale := time.Since(v.heard) > staleAfter
+	stale := time.Since(v.heard) > v.staleAfter
 	if v.snapshot != nil && v.snapshot.Stale == stale {
 		return v.snapshot
 	}

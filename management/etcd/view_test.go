@@ -24,8 +24,8 @@ import (
 func told(t *testing.T) (v *view, tell func(key string, value any)) {
 	t.Helper()
 	log, _ := test.NewNullLogger()
-	v = &view{client: &etcd.Client{Prefix: "/p"}, log: log, changed: make(chan struct{})}
-	v.reset()
+	v = &view{}
+	v.empty(&etcd.Client{Prefix: "/p"}, log)
 	revision := int64(0)
 	return v, func(key string, value any) {
 		revision++

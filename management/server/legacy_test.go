@@ -18,6 +18,7 @@ import (
 // TestLegacyChanges: what existing clients post, what it makes the manager do,
 // and what they get: 200 and nothing, or 500 and the reason.
 func TestLegacyChanges(t *testing.T) {
+	t.Parallel()
 	const member = `{"Node-Label":"a","Node-Serial":"1","Node-Mgmt-Address":"10.0.0.1"}`
 	query := url.Values{"extra_vars": {`{"q": 1}`}}.Encode()
 	for _, c := range []struct {

@@ -26,6 +26,7 @@ import (
 // TestBadInput: every refusal under /v1 is a problem that says what, why and
 // what to do, and nothing was called.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	const job = `{"verb":"commission","nodes":["a-1"]}`
 	for _, c := range []struct {
 		name, method, path, body string
@@ -163,6 +164,7 @@ func TestGoodInput(t *testing.T) {
 
 // TestChunkedBodyOverTheLimit has no length to refuse it by.
 func TestChunkedBodyOverTheLimit(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	c := check[net.Conn](t)(net.Dial("unix", s.socket))
 	defer func() { _ = c.Close() }()

@@ -347,8 +347,11 @@ func TestShutdownEndsWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "a watch", w.next(), "end")
+	n := 0
 	for got := stalled.next(); got != "broken" && got != "end"; got = stalled.next() {
+		n++
 	}
+	t.Log(n)
 }
 
 // breaker passes connections on to a socket, and breaks each after some bytes.
