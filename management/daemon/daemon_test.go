@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/configuration/ansible"
@@ -37,6 +38,7 @@ func TestMain(m *testing.M) {
 		os.Exit(ansible.Main(os.Args[2]))
 	}
 	waitTogether()
+	keepInMemory()
 	os.Exit(m.Run())
 }
 
@@ -44,6 +46,22 @@ func TestMain(m *testing.M) {
 // the command line says otherwise.
 func waitTogether() {
 	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+}
+
+// keepInMemory has the folders of the tests in memory where there is room: what
+// is in them need not outlive anything, and syncing it would take more time than
+// the tests do.
+func keepInMemory() {
+	wal.SegmentSizeBytes = 1 << 20 // of 64 MB, which are taken in advance
+	const dir, room = "/dev/shm", 512 << 20
+	var fs unix.Statfs_t
+	if os.Getenv("TMPDIR") != "" || unix.Statfs(dir, &fs) != nil || fs.Type != unix.TMPFS_MAGIC ||
+		fs.Flags&unix.ST_NOEXEC != 0 || unix.Access(dir, unix.W_OK) != nil || fs.Bavail*uint64(fs.Bsize) < room {
+		return
+	}
+	if err := os.Setenv("TMPDIR", dir); err != nil {
 		panic(err)
 	}
 }
