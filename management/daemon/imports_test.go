@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"cmd/clusterctl":     {"clusterctl", "management/api"},
 	"cmd/clusterm":       {"inventory", "inventory/etcd", "monitor/serf", "configuration/ansible", "management/api", "management/daemon"},
 	"ansible":            {},
-	"vagrant/bench":      {"inventory", "inventory/etcd", "management/api", "management/client"},
+	"vagrant/bench":      {"inventory", "management/api", "management/client"},
 	"vagrant/systemtest": {"inventory", "management/api", "management/client"},
 }
 

@@ -21,7 +21,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -41,8 +40,9 @@ type world struct {
 	names  int // how many raw prefixes were given out
 }
 
-// keys are below what clusterm keeps everything.
-var keys = etcd.Keys(etcd.DefaultPrefix)
+// keys are below what clusterm keeps everything: etcd.Keys(etcd.DefaultPrefix)
+// of inventory/etcd, without the whole server that comes with it.
+const keys = "/clusterm/v1"
 
 // settings of the worlds. The gossip is off: nodes are told by POST /monitor/event.
 const settings = `data_dir: %[1]s/data
