@@ -120,11 +120,11 @@ func runMonitor(ctx context.Context, c MonitorConfig, t serf.Timing, log *logrus
 	if level, err := logrus.ParseLevel(c.LogLevel); err == nil {
 		log.SetLevel(level)
 	}
-	lock, err := takeDir(c.DataDir)
+	release, err := takeDir(c.DataDir)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer release()
 	told, err := openTold(filepath.Join(c.DataDir, "told.json"), c.ReportTo)
 	if err != nil {
 		return err
@@ -181,8 +181,8 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// takeDir takes a directory for this process, until the file is closed.
-func takeDir(dir string) (*os.File, error) {
+// takeDir takes a directory for this process, until release is called.
+func takeDir(dir string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", dir, err).
 			Do("run as root, or configure another data_dir")
@@ -196,5 +196,9 @@ func takeDir(dir string) (*os.File, error) {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is in use by another clusterm monitor", dir).
 			Do("stop that one, or configure another data_dir")
 	}
-	return f, nil
+	return func() {
+		// By word: a process that is just being started may share the file still.
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+		f.Close()
+	}, nil
 }

@@ -70,7 +70,7 @@ func openStore(dir string) (s *store, complaint error, err error) {
 		s.Suffix = newSuffix()
 	}
 	if err := s.save(); err != nil {
-		s.lock.Close()
+		s.close()
 		return nil, nil, err
 	}
 	return s, complaint, nil
@@ -141,6 +141,8 @@ func replace(path string, b []byte) error {
 
 func (s *store) close() {
 	if s.lock != nil {
+		// By word: a process that is just being started may share the file still.
+		_ = syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN)
 		s.lock.Close()
 	}
 }
