@@ -3,37 +3,32 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
-	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
-	"github.com/contiv/cluster/management/daemon"
 )
 
-// The test binary is also the runner's process.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == "runner" {
-		os.Exit(ansible.Main(os.Args[2]))
-	}
 	var cancel context.CancelFunc
 	all, cancel = context.WithTimeout(context.Background(), 5*time.Minute)
 	code := m.Run()
-	cancel()
 	if err := stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "the examples' manager:", err)
 		code = 1
 	}
+	cancel()
 	os.Exit(code)
 }
 
@@ -43,7 +38,7 @@ var all context.Context
 // stop ends the manager of the examples, where it has been started.
 var stop = func() error { return nil }
 
-// socket is where the examples' manager listens. It is a whole one, on a real
+// socket is where the examples' manager listens. It is the program, on a real
 // etcd, with a playbook runner that reaches every host. It is started for the first
 // example that needs it, and knows of six nodes: host1-a is in service as the
 // master, host2-b to host6-f are ready to be commissioned.
@@ -73,30 +68,46 @@ func start(dir string) error {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	d, err := daemon.New(daemon.Options{
-		ConfigPath: config, Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0]}, InProcess: true,
-		Version: api.Version{Version: "test"}, Logger: log,
-	})
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(all, time.Minute)
 	defer cancel()
-	if err := d.Start(ctx); err != nil {
+	// Tests that link the whole manager would take longer to link than to run. It
+	// is a run, of cp, because go keeps what it has linked for one.
+	program := filepath.Join(dir, "clusterm")
+	if out, err := exec.CommandContext(ctx, "go", "run", "-exec", "cp", "../../cmd/clusterm", program).CombinedOutput(); err != nil {
+		return fmt.Errorf("clusterm cannot be built: %w\n%s", err, out)
+	}
+	var said bytes.Buffer
+	manager := exec.CommandContext(all, program, "--config", config)
+	manager.Cancel = func() error { return manager.Process.Signal(syscall.SIGTERM) }
+	manager.Stdout, manager.Stderr, manager.WaitDelay = &said, &said, time.Minute
+	manager.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // an example that fails ends this process at once
+	if err := manager.Start(); err != nil {
 		return err
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- manager.Wait() }()
 	stop = func() error {
-		err := d.Stop(context.Background())
-		if rerr := os.RemoveAll(dir); err == nil {
-			err = rerr
+		err := manager.Process.Signal(syscall.SIGTERM)
+		if err == nil {
+			err = <-ended
 		}
-		return err
+		return errors.Join(err, os.RemoveAll(dir))
 	}
 	c, err := client.New(client.Options{Socket: filepath.Join(dir, "s")})
 	if err != nil {
 		return err
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for _, err := c.Health(ctx); err != nil; _, err = c.Health(ctx) {
+		select {
+		case <-tick.C:
+		case err := <-ended:
+			ended <- err
+			return fmt.Errorf("clusterm has ended: %w\n%s", err, &said)
+		case <-ctx.Done():
+			return err
+		}
 	}
 	var nodes []api.LegacyEventNode
 	for i := range 6 {
