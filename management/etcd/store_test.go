@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 // waitTogether has more tests wait at a time than there are processors, unless
 // the command line says otherwise.
 func waitTogether() {
-	if err := flag.Set("test.parallel", "16"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 }
