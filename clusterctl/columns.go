@@ -99,6 +99,12 @@ func (all columns[T]) read(c *call) (layout[T], error) {
 	return l, nil
 }
 
+// all is the layout with every column.
+func (l layout[T]) all(of columns[T]) layout[T] {
+	l.shown = of
+	return l
+}
+
 // sort orders items by the columns asked for; what is equal in these keeps its order.
 func (l layout[T]) sort(items []T) {
 	if len(l.less) == 0 {

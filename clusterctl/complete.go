@@ -274,8 +274,11 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		return several(current, out)
 	case "columns", "sort":
 		names := nodeColumns.names()
-		if strings.HasPrefix(c.path, "job") {
+		switch {
+		case strings.HasPrefix(c.path, "job"):
 			names = jobColumns.names()
+		case strings.HasPrefix(c.path, "instance"):
+			names = instanceColumns.names()
 		}
 		out := words(names...)
 		if option == "sort" && strings.HasPrefix(current[strings.LastIndexByte(current, ',')+1:], "-") {

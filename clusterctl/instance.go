@@ -5,6 +5,7 @@ package clusterctl
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -21,8 +22,14 @@ func (a *app) instance() *cli.Command {
 			a.leaf(leaf{
 				name: "list", usage: "list the managers that are alive, the oldest first",
 				about:    "One that ended without a word stays in the list for 15 seconds.",
-				examples: []string{"clusterctl instance list", "clusterctl instance list -o json"},
+				formats:  tableFormats,
+				flags:    columnFlags(instanceColumns.names()),
+				examples: []string{"clusterctl instance list", "clusterctl instance list -o json", "clusterctl instance list --columns node,version --sort version,node"},
 				run: func(ctx context.Context, c *call) error {
+					layout, err := instanceColumns.read(c)
+					if err != nil {
+						return err
+					}
 					l, err := c.manager.Instances(ctx)
 					if err != nil {
 						return err
@@ -33,7 +40,9 @@ func (a *app) instance() *cli.Command {
 					case n < highlyAvailable:
 						c.say("warning: %d instances are not highly available: it takes %d to go on without one of them", n, highlyAvailable)
 					}
-					v := view{wire: l, stale: l.Stale, table: func(p *printer) { p.instances(l.Items, false) }, long: func(p *printer) { p.instances(l.Items, true) }}
+					layout.sort(l.Items)
+					v := view{wire: l, stale: l.Stale, table: func(p *printer) { layout.print(p, l.Items) }}
+					v.long = func(p *printer) { layout.all(instanceColumns).print(p, l.Items) }
 					for _, in := range l.Items {
 						v.names = append(v.names, in.ID)
 					}
@@ -44,18 +53,11 @@ func (a *app) instance() *cli.Command {
 	}
 }
 
-func (p *printer) instances(items []api.Instance, all bool) {
-	header := []string{"ID", "NODE", "ADDR", "VERSION", "STARTED"}
-	if all {
-		header = append(header, "API")
-	}
-	var rows [][]string
-	for _, in := range items {
-		row := []string{oneLine(in.ID), oneLine(in.Node), oneLine(in.Addr), oneLine(in.Version), timeText(in.Started)}
-		if all {
-			row = append(row, oneLine(strings.Join(in.API, " ")))
-		}
-		rows = append(rows, row)
-	}
-	p.rows(header, rows)
+var instanceColumns = columns[api.Instance]{
+	{name: "id", cell: func(_ paint, in *api.Instance) string { return oneLine(in.ID) }},
+	{name: "node", cell: func(_ paint, in *api.Instance) string { return oneLine(in.Node) }},
+	{name: "addr", cell: func(_ paint, in *api.Instance) string { return oneLine(in.Addr) }},
+	{name: "version", cell: func(_ paint, in *api.Instance) string { return oneLine(in.Version) }},
+	{name: "started", order: byTime(func(in *api.Instance) time.Time { return in.Started }), cell: func(_ paint, in *api.Instance) string { return timeText(in.Started) }},
+	{name: "api", wide: true, cell: func(_ paint, in *api.Instance) string { return oneLine(strings.Join(in.API, " ")) }},
 }

@@ -13,7 +13,7 @@ import (
 // health and version reads the daemon's view, and takes ?min_revision=N: it
 // waits, for a bounded time, until the view is at least as new as N; and
 // ?consistency=linearizable: until it shows all that was acknowledged before,
-// by whatever instance, or unavailable where that cannot be known. Nodes, jobs and history are lists that come in pages:
+// by whatever instance, or unavailable where that cannot be known. Lists come in pages:
 // ?limit=N&continue=TOKEN, in the order of ?sort=FIELD,-FIELD…, with just the
 // ?fields=NAME,NAME… of each item. Unknown query parameters are refused.
 const (
@@ -22,7 +22,7 @@ const (
 	PathHistory    = "/v1/nodes/{name}/history"     // GET: List[inventory.Entry], newest first
 	PathExplain    = "/v1/nodes/{name}/explanation" // GET: NodeExplanation
 	PathForget     = "/v1/forget"                   // POST Forget: Changed
-	PathGroups     = "/v1/groups"                   // GET: List[inventory.Group]
+	PathGroups     = "/v1/groups"                   // GET: List[inventory.Group], in the order of the configuration
 	PathJobs       = "/v1/jobs"                     // GET ?status=…&node=…: List[Job], newest first; POST JobRequest: 202 Job
 	PathJob        = "/v1/jobs/{id}"                // GET ?wait=30s&after=REVISION&vars=false: Job; id, "active" or "last"
 	PathCancel     = "/v1/jobs/{id}/cancel"         // POST: Job
@@ -46,9 +46,8 @@ const (
 	PathDocs        = "/v1/docs"         // GET: a page for people
 )
 
-// Headers of answers and requests. Every GET of nodes, jobs, history, groups,
-// variables and the configuration answers with an ETag, and takes
-// If-None-Match: 304 where nothing is new. PATCH and PUT of them, and a cancel,
+// Headers of answers and requests. Every GET but those of health, a log and a
+// watch answers with an ETag, and takes If-None-Match: 304 where nothing is new. PATCH and PUT of them, and a cancel,
 // take If-Match: 412 where the record is not the one that was read.
 const (
 	// HeaderRevision of an answer is the revision of the store that it shows,

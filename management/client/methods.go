@@ -130,10 +130,33 @@ func (c *Client) Report(ctx context.Context, discovered bool, nodes []api.Legacy
 	return c.do(ctx, call{method: http.MethodPost, path: api.LegacyMonitorEvent, in: api.LegacyRequest{Event: &event}}, nil)
 }
 
-// Groups lists the host groups in the order of their configuration.
-func (c *Client) Groups(ctx context.Context) (api.List[inventory.Group], error) {
-	var out api.List[inventory.Group]
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathGroups}, &out)
+// Page is a part of a list.
+type Page struct {
+	// Sort are the fields to sort by, - before one turns it round.
+	Sort []string
+	// Limit bounds the length of the page; 0: all. Continue is the
+	// List.Continue of the page before.
+	Limit    int
+	Continue string
+}
+
+// Groups lists the host groups, or a page of them; where nothing is asked of the
+// order, in that of their configuration.
+func (c *Client) Groups(ctx context.Context, page ...Page) (api.List[inventory.Group], error) {
+	return listed[inventory.Group](ctx, c, api.PathGroups, page)
+}
+
+// listed gets a list that has no filters: all of it, or the page.
+func listed[T any](ctx context.Context, c *Client, path string, page []Page) (out api.List[T], err error) {
+	var p Page
+	if len(page) > 0 {
+		p = page[0]
+	}
+	q, err := paged(p.Sort, p.Limit, p.Continue)
+	if err != nil {
+		return out, err
+	}
+	return out, c.do(ctx, call{method: http.MethodGet, path: path, query: q}, &out)
 }
 
 // Submit asks for a job and returns it as it was accepted.
@@ -328,10 +351,10 @@ func (c *Client) config(ctx context.Context, k call) (api.Config, error) {
 	return out, err
 }
 
-// Instances lists the daemons that are alive, the oldest first.
-func (c *Client) Instances(ctx context.Context) (api.List[api.Instance], error) {
-	var out api.List[api.Instance]
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathInstances}, &out)
+// Instances lists the daemons that are alive, or a page of them; where nothing is
+// asked of the order, the oldest first.
+func (c *Client) Instances(ctx context.Context, page ...Page) (api.List[api.Instance], error) {
+	return listed[api.Instance](ctx, c, api.PathInstances, page)
 }
 
 // Health asks the daemon how it is. A degraded daemon is no error.

@@ -73,6 +73,27 @@ var historyList = listing[inventory.Entry]{key: "seq", usual: "-seq", fields: ma
 	"to":   func(e inventory.Entry) string { return string(e.To) },
 }}
 
+// placedGroup is a group with its place in the configuration, by which groups
+// are listed.
+type placedGroup struct {
+	place int
+	group inventory.Group
+}
+
+var groupList = listing[placedGroup]{key: "place", usual: "place", fields: map[string]func(placedGroup) string{
+	"place": func(g placedGroup) string { return sortNumber(strconv.Itoa(g.place)) },
+	"name":  func(g placedGroup) string { return g.group.Name },
+	"needs": func(g placedGroup) string { return g.group.Needs },
+}}
+
+var instanceList = listing[management.Instance]{key: "id", usual: "started", fields: map[string]func(management.Instance) string{
+	"id":      func(in management.Instance) string { return in.ID },
+	"node":    func(in management.Instance) string { return in.Node },
+	"addr":    func(in management.Instance) string { return sortAddr(in.Addr) },
+	"version": func(in management.Instance) string { return in.Version },
+	"started": func(in management.Instance) string { return sortTime(in.Started) },
+}}
+
 // sortNumber makes whole numbers sort by their size; an empty one is the least.
 func sortNumber(s string) string {
 	if s == "" {
@@ -252,8 +273,9 @@ func resume(token string, query uint64, fields int) ([]string, error) {
 }
 
 // writeList answers with the page of the items that the query asks for, as show
-// makes them, or with the fields of them that it asks for.
-func writeList[T, W any](w http.ResponseWriter, r *http.Request, v *management.View, q url.Values, l listing[T], items []T, show func(T) W) error {
+// makes them, or with the fields of them that it asks for. The tag is of all that
+// the items show.
+func writeList[T, W any](w http.ResponseWriter, r *http.Request, v *management.View, q url.Values, l listing[T], tag string, items []T, show func(T) W) error {
 	pick, err := picker[W](q)
 	if err != nil {
 		return err
@@ -263,7 +285,7 @@ func writeList[T, W any](w http.ResponseWriter, r *http.Request, v *management.V
 		if err != nil {
 			return err
 		}
-		if done, err := unchanged(w, r, viewTag(v)); done || err != nil {
+		if done, err := unchanged(w, r, tag); done || err != nil {
 			return err
 		}
 		for _, item := range page {
@@ -275,7 +297,7 @@ func writeList[T, W any](w http.ResponseWriter, r *http.Request, v *management.V
 	if err != nil {
 		return err
 	}
-	if done, err := unchanged(w, r, viewTag(v)); done || err != nil {
+	if done, err := unchanged(w, r, tag); done || err != nil {
 		return err
 	}
 	for _, item := range page {
@@ -295,6 +317,13 @@ func pageOf[T, W any](r *http.Request, v *management.View, q url.Values, l listi
 	list := listOf[W](v, nil)
 	list.Continue, list.Total = next, len(items)
 	return page, list, err
+}
+
+func listOf[T any](v *management.View, items []T) api.List[T] {
+	if items == nil {
+		items = []T{}
+	}
+	return api.List[T]{Items: items, Total: len(items), Revision: v.Revision, Stale: v.Stale}
 }
 
 // picker makes of an item an object with just the fields that the query asks

@@ -161,6 +161,73 @@ func TestSorting(t *testing.T) {
 	}
 }
 
+// TestSmallLists: groups and instances are lists like the others.
+func TestSmallLists(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.manager.change(func(v *management.View) {
+		for i, id := range []string{"c", "a", "b"} {
+			v.Instances = append(v.Instances, management.Instance{
+				ID: id, Node: "m-" + strconv.Itoa(3-i), Addr: fmt.Sprintf("10.0.0.%d", 9+i), Version: "v1", API: []string{}, Started: time.Unix(int64(i), 0),
+			})
+		}
+	})
+	for path, want := range map[string]string{
+		"/v1/instances?":                     "c a b",
+		"/v1/instances?sort=id":              "a b c",
+		"/v1/instances?sort=-id":             "c b a",
+		"/v1/instances?sort=node":            "b a c",
+		"/v1/instances?sort=version,-addr":   "b a c",
+		"/v1/instances?sort=-version,-start": "",
+	} {
+		if want == "" {
+			if status, _ := s.request(t, "GET", path, ""); status != 400 {
+				t.Errorf("%s: %d", path, status)
+			}
+			continue
+		}
+		if got := s.pages(t, path, "id"); got != want {
+			t.Errorf("%s: %s, not %s", path, got, want)
+		}
+	}
+	for path, want := range map[string]string{
+		"/v1/groups?":            "service-master service-worker",
+		"/v1/groups?sort=-place": "service-worker service-master",
+		"/v1/groups?sort=-name":  "service-worker service-master",
+		"/v1/groups?sort=needs":  "service-master service-worker",
+	} {
+		if got := s.pages(t, path, "name"); got != want {
+			t.Errorf("%s: %s, not %s", path, got, want)
+		}
+	}
+	c := s.client(t)
+	page := check[api.List[api.Instance]](t)(c.Instances(soon(t), client.Page{Sort: []string{"-id"}, Limit: 2}))
+	equal(t, "total", page.Total, 3)
+	page = check[api.List[api.Instance]](t)(c.Instances(soon(t), client.Page{Sort: []string{"-id"}, Limit: 2, Continue: page.Continue}))
+	equal(t, "last", page.Items[0].ID, "a")
+	groups := check[api.List[inventory.Group]](t)(c.Groups(soon(t), client.Page{Limit: 1}))
+	equal(t, "first", groups.Items, []inventory.Group{{Name: inventory.GroupMaster}})
+	_, err := c.Groups(soon(t), client.Page{Limit: -1})
+	equal(t, "limit", inventory.KindOf(err), inventory.KindInvalid)
+}
+
+// pages reads a list one item at a time, and returns a field of each.
+func (s *site) pages(t *testing.T, path, field string) string {
+	t.Helper()
+	var got []string
+	for token := ""; ; {
+		query := "&limit=1"
+		if token != "" {
+			query += "&continue=" + token
+		}
+		page := s.list(t, path+query)
+		got = append(got, values(page, field))
+		if token = page.Continue; token == "" {
+			return strings.Join(got, " ")
+		}
+	}
+}
+
 func TestFields(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -171,6 +238,8 @@ func TestFields(t *testing.T) {
 		"/v1/nodes?name=a-1&fields=created":                   `{"items":[{"created":"0001-01-01T00:00:00Z"}],"total":1,"revision":10}`,
 		"/v1/nodes/a-1/history?fields=seq,verb,group&limit=1": `{"items":[{"seq":2,"verb":"commission"}],"continue":"…","total":2,"revision":10}`,
 		"/v1/jobs?fields=id":                                  `{"items":[],"total":0,"revision":10}`,
+		"/v1/groups?fields=needs&limit=1":                     `{"items":[{}],"continue":"…","total":2,"revision":10}`,
+		"/v1/instances?fields=id":                             `{"items":[],"total":0,"revision":10}`,
 	} {
 		status, text := s.request(t, "GET", path, "")
 		if before, after, ok := strings.Cut(text, `"continue":"`); ok {
@@ -210,7 +279,10 @@ func TestListRefusals(t *testing.T) {
 		"/v1/nodes?fields=Name":                                   `there is no field "Name"`,
 		"/v1/jobs?sort=name":                                      "sort by accepted, actor",
 		"/v1/jobs?fields=name":                                    "the fields are id, verb, status",
-		"/v1/groups?limit=1":                                      `no query parameter "limit"`,
+		"/v1/groups?sort=-,name":                                  "sort by name, needs, place",
+		"/v1/groups?continue=" + token:                            "belongs to another list",
+		"/v1/groups?fields=place":                                 "the fields are name, needs",
+		"/v1/instances?sort=api":                                  "sort by addr, id, node, started, version",
 	} {
 		status, text := s.request(t, "GET", path, "")
 		var p api.Problem

@@ -14,7 +14,7 @@ import (
 // getLog serves one of the two logs of a job.
 func (s *Server) getLog(stream management.Stream, contentType string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		v, q, err := s.read(w, r)
+		v, q, ref, err := s.readOne(w, r, "id")
 		if err != nil {
 			return err
 		}
@@ -23,10 +23,6 @@ func (s *Server) getLog(stream management.Stream, contentType string) handler {
 			return err
 		}
 		follow, err := truth(q, "follow", false)
-		if err != nil {
-			return err
-		}
-		ref, err := param(r, "id")
 		if err != nil {
 			return err
 		}

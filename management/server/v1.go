@@ -41,7 +41,7 @@ func (s *Server) v1() []route {
 		{method: http.MethodGet, path: api.PathHistory, serve: s.getHistory, query: slices.Clone(listQuery)},
 		{method: http.MethodGet, path: api.PathExplain, serve: s.getExplanation},
 		{method: http.MethodPost, path: api.PathForget, serve: s.postForget, once: true},
-		{method: http.MethodGet, path: api.PathGroups, serve: s.getGroups},
+		{method: http.MethodGet, path: api.PathGroups, serve: s.getGroups, query: slices.Clone(listQuery)},
 		{method: http.MethodGet, path: api.PathJobs, serve: s.getJobs, query: append([]string{"status", "node"}, listQuery...)},
 		{method: http.MethodPost, path: api.PathJobs, serve: s.postJob, once: true},
 		{method: http.MethodGet, path: api.PathJob, serve: s.getJob, query: []string{"vars", "wait", "after"}, lasts: true},
@@ -52,7 +52,7 @@ func (s *Server) v1() []route {
 		{method: http.MethodGet, path: api.PathEvents, serve: s.getLog(management.StreamEvents, api.TypeLines), query: []string{"offset", "follow"}, lasts: true},
 		{method: http.MethodGet, path: api.PathConfig, serve: s.getConfig},
 		{method: http.MethodPatch, path: api.PathConfig, serve: s.patchConfig, tagged: true},
-		{method: http.MethodGet, path: api.PathInstances, serve: s.getInstances},
+		{method: http.MethodGet, path: api.PathInstances, serve: s.getInstances, query: slices.Clone(listQuery)},
 		{method: http.MethodGet, path: api.PathWatch, serve: s.getWatch, query: []string{"kinds", "name", "group", "selector", "since"}, lasts: true},
 		{method: http.MethodGet, path: api.PathHealth, serve: s.getHealth, asIs: true},
 		{method: http.MethodGet, path: api.PathVersion, serve: s.getVersion, asIs: true},
@@ -148,6 +148,16 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*management.View,
 	return v, q, nil
 }
 
+// readOne begins a read of what a parameter of the path names.
+func (s *Server) readOne(w http.ResponseWriter, r *http.Request, parameter string) (*management.View, url.Values, string, error) {
+	v, q, err := s.read(w, r)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	name, err := param(r, parameter)
+	return v, q, name, err
+}
+
 // settle waits until the view shows a change, and says its revision. That it
 // takes too long changes nothing about the change.
 func (s *Server) settle(w http.ResponseWriter, r *http.Request, revision int64) {
@@ -163,13 +173,6 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, revision int64) 
 
 func showRevision(w http.ResponseWriter, revision int64) {
 	w.Header().Set(api.HeaderRevision, strconv.FormatInt(revision, 10))
-}
-
-func listOf[T any](v *management.View, items []T) api.List[T] {
-	if items == nil {
-		items = []T{}
-	}
-	return api.List[T]{Items: items, Total: len(items), Revision: v.Revision, Stale: v.Stale}
 }
 
 func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
@@ -211,7 +214,7 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if q.Has("fields") {
-		return writeList(w, r, v, q, nodeList, nodes, func(n *inventory.Node) api.Node { return nodeOf(v, *n) })
+		return writeList(w, r, v, q, nodeList, viewTag(v), nodes, func(n *inventory.Node) api.Node { return nodeOf(v, *n) })
 	}
 	page, head, err := pageOf[*inventory.Node, api.Node](r, v, q, nodeList, nodes)
 	if err != nil {
@@ -271,11 +274,7 @@ func words[T any](rows []T, name func(int) string) string {
 }
 
 func (s *Server) getNode(w http.ResponseWriter, r *http.Request) error {
-	v, _, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-	name, err := param(r, "name")
+	v, _, name, err := s.readOne(w, r, "name")
 	if err != nil {
 		return err
 	}
@@ -287,7 +286,7 @@ func (s *Server) getNode(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
-	name, err := s.change(r)
+	name, err := s.change(r, "name")
 	if err != nil {
 		return err
 	}
@@ -319,20 +318,16 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 }
 
 // change begins a request that changes something: it has no query. It returns
-// the path's name parameter, "" where there is none.
-func (s *Server) change(r *http.Request) (string, error) {
+// the parameter of the path, "" where there is none.
+func (s *Server) change(r *http.Request, parameter string) (string, error) {
 	if _, err := query(r); err != nil {
 		return "", err
 	}
-	return param(r, "name")
+	return param(r, parameter)
 }
 
 func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-	name, err := param(r, "name")
+	v, q, name, err := s.readOne(w, r, "name")
 	if err != nil {
 		return err
 	}
@@ -340,11 +335,11 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeList(w, r, v, q, historyList, entries, func(e inventory.Entry) inventory.Entry { return e })
+	return writeList(w, r, v, q, historyList, viewTag(v), entries, func(e inventory.Entry) inventory.Entry { return e })
 }
 
 func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.change(r); err != nil {
+	if _, err := query(r); err != nil {
 		return err
 	}
 	var body api.Forget
@@ -367,20 +362,21 @@ func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) getGroups(w http.ResponseWriter, r *http.Request) error {
-	v, _, err := s.read(w, r)
+	v, q, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
 	groups := s.Manager.Groups()
-	// They belong to the configuration: the view's revision says nothing of them.
 	body, err := encodeJSON(groups)
 	if err != nil {
 		return err
 	}
-	if done, err := unchanged(w, r, "W/"+tagOf(0, body)); done || err != nil {
-		return err
+	placed := make([]placedGroup, len(groups))
+	for i, g := range groups {
+		placed[i] = placedGroup{i, g}
 	}
-	return writeJSON(w, http.StatusOK, listOf(v, groups))
+	// They belong to the configuration: the view's revision says nothing of them.
+	return writeList(w, r, v, q, groupList, "W/"+tagOf(0, body), placed, func(g placedGroup) inventory.Group { return g.group })
 }
 
 func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
@@ -408,7 +404,7 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 		found = append(found, j)
 	}
 	queued := 0
-	return writeList(w, r, v, q, jobList, found, func(j *management.Job) api.Job {
+	return writeList(w, r, v, q, jobList, viewTag(v), found, func(j *management.Job) api.Job {
 		item := jobOf(*j)
 		if j.Status == management.Queued {
 			if queued++; queued <= listedWaits {
@@ -429,7 +425,7 @@ func parseJobStatus(text string) (management.JobStatus, error) {
 }
 
 func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.change(r); err != nil {
+	if _, err := query(r); err != nil {
 		return err
 	}
 	var body api.JobRequest
@@ -472,10 +468,7 @@ func (s *Server) accepted(w http.ResponseWriter, r *http.Request, j management.J
 }
 
 func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.change(r); err != nil {
-		return err
-	}
-	ref, err := param(r, "id")
+	ref, err := s.change(r, "id")
 	if err != nil {
 		return err
 	}
@@ -505,11 +498,7 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) getExplanation(w http.ResponseWriter, r *http.Request) error {
-	v, _, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-	name, err := param(r, "name")
+	v, _, name, err := s.readOne(w, r, "name")
 	if err != nil {
 		return err
 	}
@@ -526,15 +515,11 @@ func (s *Server) getExplanation(w http.ResponseWriter, r *http.Request) error {
 		s.waits(v, j, &item)
 		out.Jobs = append(out.Jobs, item)
 	}
-	return writeJSON(w, http.StatusOK, out)
+	return writeTagged(w, r, e.Node.Revision, out)
 }
 
 func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request) error {
-	v, _, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-	ref, err := param(r, "id")
+	v, _, ref, err := s.readOne(w, r, "id")
 	if err != nil {
 		return err
 	}
@@ -547,7 +532,7 @@ func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request) error
 		Job: jobOf(j), Summary: e.Summary, Failures: failuresOf(e.Failures), Steps: e.Steps, Findings: findingsOf(e.Findings), Next: e.Next,
 	}
 	s.waits(v, j, &out.Job)
-	return writeJSON(w, http.StatusOK, out)
+	return writeTagged(w, r, j.Revision, out)
 }
 
 // extraVars reads an object, or a string that holds one as JSON or YAML.
@@ -579,7 +564,7 @@ func extraVars(raw json.RawMessage) (configuration.Vars, error) {
 // with after as soon as its record is newer than that, or when the time is
 // over, whatever comes first.
 func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
+	v, q, ref, err := s.readOne(w, r, "id")
 	if err != nil {
 		return err
 	}
@@ -600,10 +585,6 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
 		if patience, err = time.ParseDuration(wait); err != nil || patience < 0 || patience > maxWait {
 			return inventory.Errorf(inventory.KindInvalid, "the query parameter wait is %q", wait).Do("write a duration from 0s to %s", maxWait)
 		}
-	}
-	ref, err := param(r, "id")
-	if err != nil {
-		return err
 	}
 	j, err := v.Job(ref)
 	if err != nil {
@@ -630,14 +611,11 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.change(r); err != nil {
+	ref, err := s.change(r, "id")
+	if err != nil {
 		return err
 	}
 	if err := s.readNothing(w, r); err != nil {
-		return err
-	}
-	ref, err := param(r, "id")
-	if err != nil {
 		return err
 	}
 	mention(r, "verb", "cancel")
@@ -724,7 +702,7 @@ type varsChange func(ctx context.Context, scope management.Scope, v configuratio
 
 func (s *Server) changeVars(scopeOf func(*http.Request) (management.Scope, error), change varsChange) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if _, err := s.change(r); err != nil {
+		if _, err := query(r); err != nil {
 			return err
 		}
 		scope, err := scopeOf(r)
@@ -777,7 +755,7 @@ func (s *Server) getConfig(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.change(r); err != nil {
+	if _, err := query(r); err != nil {
 		return err
 	}
 	patch, err := s.readObject(w, r)
@@ -798,15 +776,12 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) getInstances(w http.ResponseWriter, r *http.Request) error {
-	v, _, err := s.read(w, r)
+	v, q, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
-	items := make([]api.Instance, len(v.Instances))
-	for i, in := range v.Instances {
-		items[i] = api.Instance(in)
-	}
-	return writeJSON(w, http.StatusOK, listOf(v, items))
+	byID := slices.SortedFunc(slices.Values(v.Instances), func(a, b management.Instance) int { return strings.Compare(a.ID, b.ID) })
+	return writeList(w, r, v, q, instanceList, viewTag(v), byID, func(in management.Instance) api.Instance { return api.Instance(in) })
 }
 
 func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
@@ -825,5 +800,5 @@ func (s *Server) getVersion(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, s.Version(r.Context()))
+	return writeTagged(w, r, 0, s.Version(r.Context()))
 }
