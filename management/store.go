@@ -36,8 +36,9 @@ type View struct {
 	Overlay map[string]any
 	// Instances are the daemons that are alive, the oldest first.
 	Instances []Instance
-	// OverlayAt is the revision of the last change of the overlay; 0: there is none.
-	OverlayAt int64
+	// ConfigAt is the revision of the last change of the configuration: of the
+	// overlay, or of what an instance reads from its file; 0: there was none.
+	ConfigAt int64
 	// Seq is the number of the newest job ever accepted.
 	Seq uint64
 	// Ground is a mark that every claim, end of a job and forget changes: a

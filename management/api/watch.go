@@ -47,8 +47,8 @@ type WatchKind string
 const (
 	WatchNodes  WatchKind = "nodes"
 	WatchJobs   WatchKind = "jobs"
-	WatchVars   WatchKind = "vars"   // the scopes are global, group/NAME and node/NAME
-	WatchConfig WatchKind = "config" // what is set at run time; a file that is read anew is not told
+	WatchVars   WatchKind = "vars" // the scopes are global, group/NAME and node/NAME
+	WatchConfig WatchKind = "config"
 )
 
 // WatchKinds lists every kind.

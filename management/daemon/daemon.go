@@ -4,6 +4,8 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -73,6 +75,7 @@ type Daemon struct {
 	book    *playbooks
 	meters  *meters
 	inside  *etcd.Server // nil: an existing etcd is used
+	id      string       // of this instance
 	addrs   []net.Addr
 
 	mu       sync.Mutex
@@ -81,6 +84,7 @@ type Daemon struct {
 	overlay  map[string]any  // the overlay that effective was made with
 	current  Config          // in force
 	refused  error           // why the overlay is not in force
+	reread   chan struct{}   // holds one token where the store is to be told what the file says
 	teardown []cleanup
 	failed   chan error
 }
@@ -107,7 +111,7 @@ func New(o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{opts: o, file: file, named: named, current: file, failed: make(chan error, 4)}
+	d := &Daemon{opts: o, file: file, named: named, current: file, failed: make(chan error, 4), reread: make(chan struct{}, 1)}
 	d.setLevel(file)
 	return d, nil
 }
@@ -163,6 +167,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		Store: measuredStore{d.store, d.meters}, Playbooks: d.book, Settings: d.settings, Instance: inventory.NodeName(d.node.Label, d.node.Serial),
 		Authority: d.session.Valid, Logger: log,
 	})
+	d.noteFile(ctx)
 	if err := d.gossip(ctx, c); err != nil {
 		return err
 	}
@@ -235,12 +240,12 @@ func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
 
 // enter makes this the instance that runs the jobs.
 func (d *Daemon) enter(ctx context.Context, c Config) error {
-	id, err := instanceID(c.DataDir)
-	if err != nil {
+	var err error
+	if d.id, err = instanceID(c.DataDir); err != nil {
 		return err
 	}
 	self := management.Instance{
-		ID: id, Node: inventory.NodeName(d.node.Label, d.node.Serial), Addr: d.node.Addr, API: []string{"unix://" + c.Socket},
+		ID: d.id, Node: inventory.NodeName(d.node.Label, d.node.Serial), Addr: d.node.Addr, API: []string{"unix://" + c.Socket},
 		Version: d.opts.Version.Version, Started: time.Now().UTC(),
 	}
 	for _, addr := range d.addrs {
@@ -384,7 +389,54 @@ func (d *Daemon) Reload() error {
 	d.overlay, d.current, d.refused = d.store.View().Overlay, merged, nil
 	d.mu.Unlock()
 	d.apply(merged)
+	select {
+	case d.reread <- struct{}{}:
+	default: // it will be told the newest anyway
+	}
 	return nil
+}
+
+// noteAgain is waited before the store is told again what it did not take.
+const noteAgain = 2 * time.Second
+
+// noteFile has the store know what the configuration file says, now and after
+// every Reload, so that the configuration's tag and those who watch it know of
+// a change. It is in force whether the store answers or not.
+func (d *Daemon) noteFile(ctx context.Context) {
+	if err := d.store.NoteFile(ctx, d.id, d.fileDigest()); err != nil {
+		d.reread <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-d.reread:
+			}
+			for d.store.NoteFile(ctx, d.id, d.fileDigest()) != nil {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(noteAgain):
+				}
+			}
+		}
+	}()
+	d.onStop("file", func(context.Context) error { cancel(); <-ended; return nil })
+}
+
+// fileDigest tells what is shown of the file's configuration from what it was.
+func (d *Daemon) fileDigest() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	shown, err := json.Marshal(d.shown(d.file, nil))
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(shown))
 }
 
 // usable refuses what only a look at the machine, or at the nodes, can tell.
@@ -488,6 +540,16 @@ func (d *Daemon) Config() api.Config {
 	c := d.effective()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	overlay := d.overlay
+	if d.refused != nil {
+		overlay = nil
+	}
+	return d.shown(c, overlay)
+}
+
+// shown is a configuration as it is shown, with the overlay that is in it. The
+// caller holds the lock.
+func (d *Daemon) shown(c Config, overlay map[string]any) api.Config {
 	out := api.Config{}
 	found := map[string]string{"node.label": d.node.Label, "node.serial": d.node.Serial, "node.addr": d.node.Addr}
 	for _, k := range keys(c) {
@@ -495,7 +557,7 @@ func (d *Daemon) Config() api.Config {
 		if d.named[k.key] {
 			origin = "file"
 		}
-		if _, ok := d.overlay[k.key]; ok && d.refused == nil {
+		if _, ok := overlay[k.key]; ok {
 			origin = "overlay"
 		}
 		if own, ok := found[k.key]; ok && k.value == "" {

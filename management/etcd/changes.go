@@ -104,11 +104,11 @@ type contents struct {
 	conns    map[string]configuration.Connection
 	jobs     map[string]management.Job
 	settings map[management.Scope]configuration.Vars
-	overlay  map[string]any
+	config   int64
 }
 
 func (v *view) contents() contents {
-	c := contents{nodes: make(map[string]*inventory.Node, len(v.nodes)), conns: v.conns.give(), jobs: v.jobs, settings: v.settings.give(), overlay: v.overlay}
+	c := contents{nodes: make(map[string]*inventory.Node, len(v.nodes)), conns: v.conns.give(), jobs: v.jobs, settings: v.settings.give(), config: v.config}
 	for name := range v.nodes {
 		c.nodes[name], _ = v.shown(name)
 	}
@@ -141,7 +141,7 @@ func (v *view) compare(old contents, revision int64) {
 			note(management.ChangeVars, string(s))
 		}
 	})
-	if !reflect.DeepEqual(old.overlay, now.overlay) {
+	if old.config != now.config {
 		note(management.ChangeConfig, "")
 	}
 }

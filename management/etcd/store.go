@@ -519,9 +519,31 @@ func (s *Store) PutVars(ctx context.Context, revision int64, scope management.Sc
 	return s.replace(ctx, s.key("/v/vars/%s", scope), revision, vars, len(vars) == 0)
 }
 
-// PutOverlay replaces the configuration's overlay.
+// PutOverlay replaces the configuration's overlay. An empty one is kept as well:
+// by its revision it is known that something was taken away.
 func (s *Store) PutOverlay(ctx context.Context, revision int64, overlay map[string]any) (int64, error) {
-	return s.replace(ctx, s.key("/v/overlay"), revision, overlay, len(overlay) == 0)
+	if overlay == nil {
+		overlay = map[string]any{}
+	}
+	return s.replace(ctx, s.key("/v/overlay"), revision, overlay, false)
+}
+
+// NoteFile keeps a digest of what an instance has read from its configuration
+// file. Another one than before is a change of the configuration, as a change of
+// the overlay is.
+func (s *Store) NoteFile(ctx context.Context, instance, digest string) error {
+	s.view.mu.Lock()
+	known := s.view.files[instance]
+	s.view.mu.Unlock()
+	if known == digest {
+		return nil
+	}
+	op, err := put(s.key("/v/files/%s", instance), digest)
+	if err != nil {
+		return err
+	}
+	_, err = s.commit(ctx, etcd.Ops{Then: []clientv3.Op{op}})
+	return err
 }
 
 // Forget removes nodes; all of them in one transaction where etcd takes it,

@@ -260,8 +260,8 @@ func TestRoundTrip(t *testing.T) {
 		first.Overlay["log_level"] != "debug" || first.Seq != 1 || first.Stale {
 		t.Errorf("%+v", first)
 	}
-	if first.SettingsAt[management.ScopeGlobal] != rev || first.SettingsAt[management.ScopeNode(names[0])] <= rev || first.OverlayAt == 0 {
-		t.Errorf("set at %v, overlay at %d", first.SettingsAt, first.OverlayAt)
+	if first.SettingsAt[management.ScopeGlobal] != rev || first.SettingsAt[management.ScopeNode(names[0])] <= rev || first.ConfigAt == 0 {
+		t.Errorf("set at %v, configuration at %d", first.SettingsAt, first.ConfigAt)
 	}
 	// And it can be taken away again.
 	_, err = s.PutVars(ctx, s.View().Revision, management.ScopeGlobal, nil)
@@ -269,11 +269,24 @@ func TestRoundTrip(t *testing.T) {
 	reach(t, s, names[1], configuration.Connection{})
 	_, err = s.PutOverlay(ctx, s.View().Revision, nil)
 	must(t, err)
-	if v := s.View(); v.Vars(management.ScopeGlobal) != nil || v.Connection(names[1]) != nil || len(v.Overlay) != 0 || v.OverlayAt != 0 || v.SettingsAt[management.ScopeGlobal] != 0 || v.Vars(management.ScopeNode(names[0])) == nil {
+	if v := s.View(); v.Vars(management.ScopeGlobal) != nil || v.Connection(names[1]) != nil || len(v.Overlay) != 0 || v.ConfigAt <= first.ConfigAt || v.SettingsAt[management.ScopeGlobal] != 0 || v.Vars(management.ScopeNode(names[0])) == nil {
 		t.Errorf("%+v", v)
 	}
 	if first.Vars(management.ScopeGlobal) == nil {
 		t.Error("an older view has changed")
+	}
+	// What an instance reads from its file is a part of the configuration.
+	for _, step := range []struct {
+		digest string
+		news   bool
+	}{{"one", true}, {"one", false}, {"two", true}} {
+		before := s.View()
+		must(t, s.NoteFile(ctx, "i1", step.digest))
+		changes, err := s.Changes(before.Revision, 9)
+		must(t, err)
+		if news := s.View().ConfigAt > before.ConfigAt; news != step.news || (len(changes.List) == 1 && changes.List[0].Kind == management.ChangeConfig) != step.news {
+			t.Errorf("%+v: %t, %+v", step, news, changes.List)
+		}
 	}
 }
 

@@ -46,7 +46,8 @@ type view struct {
 	conns     lent[string, configuration.Connection]
 	graves    lent[string, inventory.Tombstone]
 	overlay   map[string]any // replaced as a whole, never changed
-	overlaid  int64          // the revision of the overlay
+	files     map[string]string
+	config    int64 // the revision of the newest of overlay and files
 	instances map[string]management.Instance
 	seq       uint64
 	ground    int64
@@ -76,7 +77,7 @@ func (v *view) reset() {
 	v.nodes, v.jobs = map[string]*inventory.Node{}, map[string]management.Job{}
 	v.settings, v.conns = lent[management.Scope, configuration.Vars]{}, lent[string, configuration.Connection]{}
 	v.graves, v.overlay, v.instances = lent[string, inventory.Tombstone]{}, nil, map[string]management.Instance{}
-	v.settled, v.overlaid = lent[management.Scope, int64]{}, 0
+	v.settled, v.files, v.config = lent[management.Scope, int64]{}, map[string]string{}, 0
 	v.seq, v.ground = 0, 0
 	v.reserved, v.newNodes, v.newJobs = map[string]map[string]bool{}, map[string]bool{}, map[string]bool{}
 	v.shownNodes, v.shownJobs = []*inventory.Node{}, []management.Job{}
@@ -274,11 +275,14 @@ func (v *view) apply(e *clientv3.Event) {
 		err = take(v.graves.own(), name, deleted, e.Kv)
 	case "overlay":
 		v.note(management.ChangeConfig, "", 0)
-		v.overlay, v.overlaid = nil, 0
+		v.overlay, v.config = nil, max(v.config, e.Kv.ModRevision)
 		if !deleted {
-			v.overlaid = e.Kv.ModRevision
 			err = json.Unmarshal(e.Kv.Value, &v.overlay)
 		}
+	case "files":
+		v.note(management.ChangeConfig, "", 0)
+		v.config = max(v.config, e.Kv.ModRevision)
+		err = take(v.files, name, deleted, e.Kv)
 	case "instances":
 		err = take(v.instances, name, deleted, e.Kv)
 	case "seq":
@@ -389,7 +393,7 @@ func (v *view) current() *management.View {
 	})
 	v.snapshot = &management.View{
 		Revision: v.revision, Stale: stale, Seq: v.seq, Ground: v.ground, Nodes: v.shownNodes, Jobs: v.shownJobs,
-		Settings: v.settings.give(), SettingsAt: v.settled.give(), OverlayAt: v.overlaid, Connections: v.conns.give(), Graves: v.graves.give(), Overlay: v.overlay,
+		Settings: v.settings.give(), SettingsAt: v.settled.give(), ConfigAt: v.config, Connections: v.conns.give(), Graves: v.graves.give(), Overlay: v.overlay,
 		Instances: slices.SortedFunc(maps.Values(v.instances), func(a, b management.Instance) int {
 			return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
 		}),

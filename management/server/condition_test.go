@@ -97,7 +97,7 @@ func TestIfMatch(t *testing.T) {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
 			s := serve(t)
 			check[api.Job](t)(s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
-			s.manager.change(func(v *management.View) { v.OverlayAt = 5 })
+			s.manager.change(func(v *management.View) { v.ConfigAt = 5 })
 			res, _ := s.exchange(t, "GET", c.read, "")
 			tag := res.Header.Get("ETag")
 			revision, _, _ := strings.Cut(strings.Trim(tag, `"`), ".")

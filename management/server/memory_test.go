@@ -478,7 +478,7 @@ func (c *memoryConfig) Config() api.Config {
 
 func (c *memoryConfig) PatchConfig(_ context.Context, patch map[string]any, actor string, only management.Condition) (api.Config, error) {
 	if only != nil {
-		if err := only(&management.View{OverlayAt: 5}); err != nil {
+		if err := only(&management.View{ConfigAt: 5}); err != nil {
 			return nil, err
 		}
 	}

@@ -751,7 +751,7 @@ func (s *Server) getConfig(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeTagged(w, r, v.OverlayAt, s.Configurer.Config())
+	return writeTagged(w, r, v.ConfigAt, s.Configurer.Config())
 }
 
 func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
@@ -763,7 +763,7 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	mention(r, "keys", slices.Sorted(maps.Keys(patch)))
-	only, err := condition(r, "the configuration", func(v *management.View) (int64, error) { return v.OverlayAt, nil })
+	only, err := condition(r, "the configuration", func(v *management.View) (int64, error) { return v.ConfigAt, nil })
 	if err != nil {
 		return err
 	}
