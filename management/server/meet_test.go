@@ -517,18 +517,32 @@ func TestLinearizable(t *testing.T) {
 		default:
 			path = strings.ReplaceAll(path, "{name}", "a-1")
 		}
-		s.manager.sync = func() error { s.manager.change(func(*management.View) {}); return nil }
+		s.manager.sync = func(context.Context) error { s.manager.change(func(*management.View) {}); return nil }
 		before := s.manager.View().Revision
 		res, text := s.exchange(t, "GET", path+"?consistency=linearizable", "")
 		if revision := res.Header.Get(api.HeaderRevision); res.StatusCode != 200 || revision != fmt.Sprint(before+1) {
 			t.Errorf("%s: %d %s (revision %s, was %d)", path, res.StatusCode, text, revision, before)
 		}
-		s.manager.sync = func() error {
+		s.manager.sync = func(context.Context) error {
 			return inventory.Errorf(inventory.KindUnavailable, "the store does not answer").Do("see the log")
 		}
 		res, text = s.exchange(t, "GET", path+"?consistency=linearizable", "")
 		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(text, "repeat without consistency=linearizable") {
 			t.Errorf("%s without a store: %d %s", path, res.StatusCode, text)
+		}
+	}
+	// Where the store is known to be silent it is not waited for as long.
+	for stale, atMost := range map[bool]time.Duration{false: 10 * time.Second, true: time.Second} {
+		s.manager.change(func(v *management.View) { v.Stale = stale })
+		var left time.Duration
+		s.manager.sync = func(ctx context.Context) error {
+			deadline, _ := ctx.Deadline()
+			left = time.Until(deadline)
+			return context.DeadlineExceeded
+		}
+		res, text := s.exchange(t, "GET", "/v1/nodes?consistency=linearizable", "")
+		if left > atMost || left < atMost/2 || res.StatusCode != 503 || strings.Contains(text, "has said nothing for more than 3 s") != stale {
+			t.Errorf("stale: %t: %s left; %d %s", stale, left, res.StatusCode, text)
 		}
 	}
 	_, err := s.client(t).Newest().Nodes(soon(t), client.NodeFilter{})

@@ -32,7 +32,7 @@ type memoryManager struct {
 	words   []inventory.Word
 	once    map[string]management.Done
 	// sync, where given, is what Sync does.
-	sync func() error
+	sync func(ctx context.Context) error
 	// fail is returned by every change, and panics where it is a string.
 	fail any
 	// onEmit sees every error that a reader of a log returns.
@@ -173,7 +173,7 @@ func (m *memoryManager) WaitRevision(ctx context.Context, revision int64) error 
 
 func (m *memoryManager) Sync(ctx context.Context) error {
 	if m.sync != nil {
-		return m.sync()
+		return m.sync(ctx)
 	}
 	return nil
 }

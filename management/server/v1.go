@@ -26,6 +26,11 @@ const (
 	// revisionTime bounds how long a read waits for min_revision, and a change
 	// for the view to show it.
 	revisionTime = 10 * time.Second
+	// lostTime bounds how long a linearizable read waits for a store that is
+	// known to be silent; it is enough for one that is just back. Where that comes
+	// to be known while a read waits, it is looked at after noticeTime.
+	lostTime   = time.Second
+	noticeTime = 5 * time.Second
 	// maxWait bounds ?wait= of a job.
 	maxWait = time.Minute
 	// listedWaits is for how many Queued jobs a list says what they wait for.
@@ -114,16 +119,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*management.View,
 	switch consistency {
 	case "":
 	case linearizable:
-		ctx, cancel := context.WithTimeout(r.Context(), revisionTime)
-		defer cancel()
-		if err := s.Manager.Sync(ctx); err != nil {
-			if r.Context().Err() != nil {
-				return nil, nil, err
-			}
-			e := inventory.Errorf(inventory.KindUnavailable, "nobody can say now what is the newest: no quorum of the store answers in time").
-				Do("repeat without consistency=linearizable to see what was known last; clusterctl health says what is wrong")
-			e.Err = err
-			return nil, nil, e
+		if err := s.newest(r.Context()); err != nil {
+			return nil, nil, err
 		}
 	default:
 		return nil, nil, inventory.Errorf(inventory.KindInvalid, "the query parameter consistency is %q", consistency).
@@ -146,6 +143,33 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*management.View,
 		w.Header().Set(api.HeaderStale, "true")
 	}
 	return v, q, nil
+}
+
+// newest waits until the view shows everything that was acknowledged before.
+func (s *Server) newest(request context.Context) error {
+	patience := revisionTime
+	if s.Manager.View().Stale {
+		patience = lostTime
+	}
+	ctx, cancel := context.WithTimeout(request, patience)
+	defer cancel()
+	defer time.AfterFunc(noticeTime, func() {
+		if s.Manager.View().Stale {
+			cancel()
+		}
+	}).Stop()
+	err := s.Manager.Sync(ctx)
+	if err == nil || request.Err() != nil {
+		return err
+	}
+	why := "does not answer in time"
+	if s.Manager.View().Stale {
+		why = "has said nothing for more than 3 s"
+	}
+	e := inventory.Errorf(inventory.KindUnavailable, "nobody can say now what is the newest: a quorum of the store %s", why).
+		Do("repeat without consistency=linearizable to see what was known last; GET /v1/health (clusterctl health) says what is wrong")
+	e.Err = err
+	return e
 }
 
 // readOne begins a read of what a parameter of the path names.
