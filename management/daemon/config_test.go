@@ -364,3 +364,24 @@ func TestAnsiblePlaybookIsSwitched(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestReloadMeetsAPatch: what is set while a reload looks at the new file is in
+// force afterwards, over that file.
+func TestReloadMeetsAPatch(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	asked, gate := s.fifo("asked"), s.fifo("gate")
+	slow := filepath.Join(s.dir, "slow-playbook")
+	s.must(os.WriteFile(slow, []byte("#!/bin/sh\n: <"+asked+"\n: <"+gate+"\necho 'ansible-playbook [core 2.16.3]'\n"), 0o700))
+	s.write("ansible_playbook: "+slow, "jobs: {forks: 7}")
+	reloaded := make(chan error, 1)
+	go func() { reloaded <- s.Reload() }()
+	s.release(asked) // the new file is read, and its ansible-playbook looked at
+	_, err := s.Client.PatchConfig(s.ctx(), map[string]any{"jobs.limit": 9})
+	s.must(err)
+	s.release(gate)
+	s.must(<-reloaded)
+	if got := s.effective().Jobs; got.Limit != 9 || got.Forks != 7 {
+		t.Errorf("limit %d of the overlay, forks %d of the file", got.Limit, got.Forks)
+	}
+}

@@ -377,7 +377,8 @@ func (d *Daemon) Reload() error {
 		return inventory.Errorf(inventory.KindRefused, "%s cannot change while clusterm runs", strings.Join(fixed, ", ")).
 			Do("restart it: systemctl restart clusterm")
 	}
-	merged, err := overlaid(file, d.store.View().Overlay)
+	overlay := d.store.View().Overlay
+	merged, err := overlaid(file, overlay)
 	if err != nil {
 		return err
 	}
@@ -386,7 +387,7 @@ func (d *Daemon) Reload() error {
 	}
 	d.mu.Lock()
 	d.file, d.named = file, named
-	d.overlay, d.current, d.refused = d.store.View().Overlay, merged, nil
+	d.overlay, d.current, d.refused = overlay, merged, nil // a newer overlay counts from the next look on (effective)
 	d.mu.Unlock()
 	d.apply(merged)
 	select {
