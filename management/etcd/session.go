@@ -266,7 +266,8 @@ func (n *Session) Close() {
 	n.stop()
 	n.done.Wait()
 	n.mu.Lock()
-	defer n.mu.Unlock()
+	lease := n.lease
 	n.until = time.Time{}
-	n.revoke(n.lease)
+	n.mu.Unlock()
+	n.revoke(lease)
 }
