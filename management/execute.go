@@ -355,11 +355,7 @@ func (s *Service) recordKeys(ctx context.Context, keys map[string][]string) erro
 				n.HostKeys, n.Updated = k, s.now()
 				writes = append(writes, NodeWrite{Node: n})
 			}
-			if len(writes) == 0 {
-				return nil
-			}
-			_, err := s.putNodes(ctx, writes)
-			return err
+			return s.putNodes(ctx, writes)
 		})
 	})
 }

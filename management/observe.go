@@ -72,8 +72,7 @@ func (s *Service) Observe(ctx context.Context, observer string, words []inventor
 				return err
 			}
 		}
-		_, err := s.putNodes(ctx, s.heard(v, words))
-		return err
+		return s.putNodes(ctx, s.heard(v, words))
 	})
 }
 
@@ -173,10 +172,6 @@ func (o Sink) Observe(ctx context.Context, r monitor.Report) error {
 				}
 			}
 		}
-		if len(words) == 0 {
-			return nil
-		}
-		_, err := s.putNodes(ctx, s.heard(v, words))
-		return err
+		return s.putNodes(ctx, s.heard(v, words))
 	})
 }

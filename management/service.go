@@ -491,7 +491,7 @@ func (s *Service) PatchNode(ctx context.Context, name string, p NodePatch, actor
 			n.HostKeys = nil
 		}
 		n.Updated = s.now()
-		if _, err := s.putNodes(ctx, []NodeWrite{{Node: n, Connection: p.Connection}}); err != nil {
+		if err := s.putNodes(ctx, []NodeWrite{{Node: n, Connection: p.Connection}}); err != nil {
 			return err
 		}
 		node, err = s.View().Node(name)
@@ -503,13 +503,16 @@ func (s *Service) PatchNode(ctx context.Context, name string, p NodePatch, actor
 	return node, err
 }
 
-// putNodes writes nodes and makes a conflict an error.
-func (s *Service) putNodes(ctx context.Context, writes []NodeWrite) (int, error) {
+// putNodes writes nodes, if there are any, and makes a conflict an error.
+func (s *Service) putNodes(ctx context.Context, writes []NodeWrite) error {
+	if len(writes) == 0 {
+		return nil
+	}
 	conflicts, err := s.Store.PutNodes(ctx, writes)
 	if err == nil && len(conflicts) > 0 {
 		err = inventory.Errorf(inventory.KindConflict, "%s changed meanwhile", join(conflicts)).Do("repeat the request").About(conflicts...)
 	}
-	return len(writes) - len(conflicts), err
+	return err
 }
 
 // History returns the newest entries of a node, oldest first.
