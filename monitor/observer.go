@@ -9,8 +9,15 @@ import (
 	"time"
 )
 
-// Options say where an Observer's reports go and how often. A zero duration
-// takes its default.
+const (
+	maxWait  = 5                      // windows: no change waits longer for quiet
+	every    = time.Minute            // a full report
+	retryMin = 250 * time.Millisecond // wait after the first error, doubled by each further one
+	retryMax = 30 * time.Second       // up to this
+	timeout  = 30 * time.Second       // for one call of Sink or List
+)
+
+// Options say where an Observer's reports go.
 type Options struct {
 	Sink Sink // required
 
@@ -18,13 +25,7 @@ type Options struct {
 	// block, and is called by one goroutine at a time. Required.
 	List func(ctx context.Context) ([]Member, error)
 
-	Window  time.Duration // changes closer together than this are one report; default 200 ms
-	MaxWait time.Duration // no change waits longer than this for quiet; default five windows
-	Every   time.Duration // a full report this often; default 1 min
-
-	RetryMin time.Duration // wait after the first error, doubled by each further one; default 250 ms
-	RetryMax time.Duration // up to this; default 30 s
-	Timeout  time.Duration // for one call of Sink or List; default 30 s
+	Window time.Duration // changes closer together than this are one report; 0: 200 ms
 
 	// Before names the nodes that were alive by the last recorded word of an
 	// earlier run (see Observer.Alive). Finding them alive is no joining.
@@ -32,12 +33,10 @@ type Options struct {
 
 	// Stranger is told of a member that is not a node, and why: once per
 	// member and reason. Failed is told of an error of Sink or List, with the
-	// number of errors in a row. Recorded is told after every recorded report.
-	// All are optional and must not call the Observer's methods but Alive and
-	// Stats.
+	// number of errors in a row. Both are optional and must not call the
+	// Observer's methods but Alive and Stats.
 	Stranger func(member string, why error)
 	Failed   func(err error, inRow int)
-	Recorded func()
 }
 
 // Observer keeps a view of a source's members and reports what changes.
@@ -66,17 +65,9 @@ type Observer struct {
 
 // NewObserver makes an observer; Run makes it work.
 func NewObserver(o Options) *Observer {
-	set := func(d *time.Duration, def time.Duration) {
-		if *d <= 0 {
-			*d = def
-		}
+	if o.Window == 0 {
+		o.Window = 200 * time.Millisecond
 	}
-	set(&o.Window, 200*time.Millisecond)
-	set(&o.MaxWait, 5*o.Window)
-	set(&o.Every, time.Minute)
-	set(&o.RetryMin, 250*time.Millisecond)
-	set(&o.RetryMax, 30*time.Second)
-	set(&o.Timeout, 30*time.Second)
 	return &Observer{o: o, poke: make(chan struct{}, 1), t: newTracker(o.Before), paused: true}
 }
 
@@ -224,7 +215,7 @@ func (o *Observer) due() (time.Time, bool) {
 	}
 	at := o.fullAt
 	if !o.oldest.IsZero() {
-		at = earlier(at, earlier(o.newest.Add(o.o.Window), o.oldest.Add(o.o.MaxWait)))
+		at = earlier(at, earlier(o.newest.Add(o.o.Window), o.oldest.Add(maxWait*o.o.Window)))
 	}
 	if at.Before(o.retryAt) {
 		at = o.retryAt
@@ -267,7 +258,7 @@ func (o *Observer) report(ctx context.Context) {
 		return
 	}
 
-	call, cancel := context.WithTimeout(ctx, o.o.Timeout)
+	call, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := o.o.Sink.Observe(call, what.report)
 
@@ -278,7 +269,7 @@ func (o *Observer) report(ctx context.Context) {
 		o.reports++
 		o.last = time.Now()
 		if full && o.fullAt.Equal(fullAt) {
-			o.fullAt = time.Now().Add(o.o.Every)
+			o.fullAt = time.Now().Add(every)
 		}
 	} else {
 		o.t.unheard(what)
@@ -289,8 +280,6 @@ func (o *Observer) report(ctx context.Context) {
 	o.mu.Unlock()
 	if err != nil {
 		o.failed(ctx, fmt.Errorf("a report about %d nodes was not recorded: %w", len(what.said), err))
-	} else if o.o.Recorded != nil {
-		o.o.Recorded()
 	}
 }
 
@@ -300,7 +289,7 @@ func (o *Observer) compare(ctx context.Context, epoch uint64) bool {
 	o.mu.Lock()
 	began := o.t.beginList()
 	o.mu.Unlock()
-	call, cancel := context.WithTimeout(ctx, o.o.Timeout)
+	call, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	list, err := o.o.List(call)
 
@@ -330,10 +319,9 @@ func (o *Observer) failed(ctx context.Context, err error) {
 		return // the observer stops, and that is why
 	}
 	o.mu.Lock()
-	wait := o.o.RetryMin
+	wait := retryMin
 	for range o.inRow {
-		if wait *= 2; wait >= o.o.RetryMax {
-			wait = o.o.RetryMax
+		if wait = min(2*wait, retryMax); wait == retryMax {
 			break
 		}
 	}

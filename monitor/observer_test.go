@@ -40,6 +40,11 @@ func (m *memorySink) Observe(ctx context.Context, r Report) error {
 	return nil
 }
 
+// sinkFunc is a function as a Sink.
+type sinkFunc func(ctx context.Context, r Report) error
+
+func (f sinkFunc) Observe(ctx context.Context, r Report) error { return f(ctx, r) }
+
 func (m *memorySink) wait() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -273,7 +278,7 @@ func TestObserverConverges(t *testing.T) {
 		var mu sync.Mutex
 		r := rand.New(rand.NewPCG(seed, 1))
 		coin := rand.New(rand.NewPCG(seed, 2))
-		sink := SinkFunc(func(ctx context.Context, rep Report) error {
+		sink := sinkFunc(func(ctx context.Context, rep Report) error {
 			mu.Lock()
 			defer mu.Unlock()
 			time.Sleep(time.Duration(coin.IntN(800)) * time.Millisecond)

@@ -61,9 +61,3 @@ type Report struct {
 type Sink interface {
 	Observe(ctx context.Context, r Report) error
 }
-
-// SinkFunc is a function as a Sink.
-type SinkFunc func(ctx context.Context, r Report) error
-
-// Observe calls f.
-func (f SinkFunc) Observe(ctx context.Context, r Report) error { return f(ctx, r) }

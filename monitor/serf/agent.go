@@ -50,9 +50,6 @@ type Options struct {
 	// that is only seen.
 	Sinks []monitor.Sink
 
-	FullEvery time.Duration // a full report this often; default 1 min
-	Window    time.Duration // changes closer together are one report; default 200 ms
-
 	Timing Timing             // zero: LAN
 	Log    logrus.FieldLogger // required
 }
@@ -130,7 +127,7 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 	}
 	a.watch = newWatch(watching{
 		sinks: o.Sinks, list: func(context.Context) ([]monitor.Member, error) { return a.Members(), nil },
-		window: o.Window, every: o.FullEvery, before: st.Alive, gossip: a.serf, log: o.Log,
+		window: o.Timing.Window, before: st.Alive, gossip: a.serf, log: o.Log,
 		known: func(member string) bool { return o.Node == (Identity{}) && member == a.name() },
 	})
 	in, err := a.launch(ctx, life, port)

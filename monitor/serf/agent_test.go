@@ -124,7 +124,7 @@ func node(n int) Identity { return Identity{Label: "node", Serial: fmt.Sprint(n)
 func options(t *testing.T, n int) Options {
 	return Options{
 		Node: node(n), Bind: at(n) + ":0", Key: testKey,
-		Window: 20 * time.Millisecond, Timing: Loopback(), Log: testLog(t),
+		Timing: Loopback(), Log: testLog(t),
 	}
 }
 

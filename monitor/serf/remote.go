@@ -33,9 +33,6 @@ type RemoteOptions struct {
 	// earlier run (see monitor.Options).
 	Before []string
 
-	FullEvery time.Duration // a full report this often; default 1 min
-	Window    time.Duration // changes closer together are one report; default 200 ms
-
 	Timing Timing             // zero: LAN
 	Log    logrus.FieldLogger // required
 }
@@ -105,7 +102,7 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 		why: errors.New("it has not answered yet"), since: time.Now(),
 	}
 	r.watch = newWatch(watching{
-		sinks: o.Sinks, list: r.list, window: o.Window, every: o.FullEvery, before: o.Before,
+		sinks: o.Sinks, list: r.list, window: o.Timing.Window, before: o.Before,
 		gossip: newLogger(o.Log), log: o.Log,
 		known: func(string) bool { return false },
 	})

@@ -186,7 +186,7 @@ func (m rpcMember) is(status string) rpcMember { m.Status = status; return m }
 func watchIt(t *testing.T, addr string, adjust ...func(*RemoteOptions)) (*Remote, *recorder) {
 	t.Helper()
 	seen := &recorder{}
-	o := RemoteOptions{Addr: addr, Sinks: []monitor.Sink{seen}, Window: 20 * time.Millisecond, Timing: Loopback(), Log: testLog(t)}
+	o := RemoteOptions{Addr: addr, Sinks: []monitor.Sink{seen}, Timing: Loopback(), Log: testLog(t)}
 	for _, f := range adjust {
 		f(&o)
 	}

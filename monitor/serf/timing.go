@@ -25,6 +25,7 @@ type Timing struct {
 	Broadcast time.Duration // for passing on that this member leaves
 	Linger    time.Duration // it still answers for this long after it has left
 
+	Window    time.Duration // changes closer together than this are one report
 	Tick      time.Duration // the agent looks after itself this often
 	Grace     time.Duration // the first report waits this long for a first contact
 	JoinMin   time.Duration // wait after the first failed attempt to join, doubled by each further one
@@ -47,7 +48,7 @@ func LAN() Timing {
 		Reconnect: 5 * time.Second, Forget: 30 * 24 * time.Hour, Bury: 24 * time.Hour,
 		Reap: 15 * time.Second, Reclaim: 5 * time.Second,
 		Broadcast: 2 * time.Second, Linger: time.Second,
-		Tick: time.Second, Grace: 15 * time.Second,
+		Window: 200 * time.Millisecond, Tick: time.Second, Grace: 15 * time.Second,
 		JoinMin: time.Second, JoinMax: 30 * time.Second, JoinAgain: 30 * time.Second,
 		Contested: 15 * time.Second, Rivalry: 5 * time.Minute,
 		Answer: 10 * time.Second, Ping: 15 * time.Second, Alone: time.Minute,
@@ -62,7 +63,7 @@ func Loopback() Timing {
 		Reconnect: 100 * time.Millisecond, Forget: time.Hour, Bury: time.Hour,
 		Reap: 100 * time.Millisecond, Reclaim: 100 * time.Millisecond,
 		Broadcast: time.Second, Linger: 100 * time.Millisecond,
-		Tick: 20 * time.Millisecond, Grace: time.Second,
+		Window: 20 * time.Millisecond, Tick: 20 * time.Millisecond, Grace: time.Second,
 		JoinMin: 50 * time.Millisecond, JoinMax: 200 * time.Millisecond, JoinAgain: 500 * time.Millisecond,
 		Contested: 700 * time.Millisecond, Rivalry: 5 * time.Second,
 		Answer: 2 * time.Second, Ping: 200 * time.Millisecond, Alone: time.Second,

@@ -23,7 +23,6 @@ type watching struct {
 	sinks  []monitor.Sink
 	list   func(context.Context) ([]monitor.Member, error)
 	window time.Duration
-	every  time.Duration
 	before []string
 	known  func(member string) bool // a member that need not be a node
 	gossip *log.Logger              // takes what anybody on the network can cause
@@ -46,7 +45,7 @@ func newWatch(o watching) watch {
 			stranger = nil // said once, not once a sink
 		}
 		w = append(w, monitor.NewObserver(monitor.Options{
-			Sink: sink, List: o.list, Window: o.window, Every: o.every, Before: o.before, Stranger: stranger,
+			Sink: sink, List: o.list, Window: o.window, Before: o.before, Stranger: stranger,
 			Failed: func(err error, inRow int) {
 				if inRow&(inRow-1) == 0 { // the first, and ever more rarely
 					o.log.WithField("in_row", inRow).Warnf("gossip: %v; it will be said again", err)
