@@ -7,17 +7,16 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
-// guard refuses requests over TCP that a browser was talked into sending: by a
+// refuseBrowsers refuses requests over TCP that a browser was talked into sending: by a
 // name that was made to point here (its Host is foreign), or by a page of
 // another site (its Origin is). Programs send neither.
-func (s *Server) guard(r *http.Request) error {
+func refuseBrowsers(r *http.Request) error {
 	if p := peerIn(r); p.unix {
 		return nil
 	}
@@ -25,7 +24,7 @@ func (s *Server) guard(r *http.Request) error {
 		return withStatus{http.StatusForbidden, inventory.Errorf(inventory.KindRefused, format, args...).
 			Do("plain HTTP serves programs on this host, at its loopback address")}
 	}
-	if r.Host != "" && !s.isOurs(r.Host) {
+	if r.Host != "" && !isOurs(r.Host) {
 		return refuse("the request is addressed to %q, which is not this host", r.Host)
 	}
 	if origin := r.Header.Get("Origin"); origin != "" {
@@ -42,14 +41,13 @@ func (s *Server) guard(r *http.Request) error {
 	}
 }
 
-// isOurs tells whether a Host header means this host.
-func (s *Server) isOurs(host string) bool {
+// isOurs tells whether a Host header means this host, by its loopback interface.
+func isOurs(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		name = h
 	}
-	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
-	return isLoopback(name) || slices.ContainsFunc(s.Hosts, func(h string) bool { return strings.EqualFold(h, name) })
+	return isLoopback(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
 }
 
 // isLoopback tells whether a name or an address says that it is of the

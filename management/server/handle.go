@@ -230,7 +230,7 @@ func (s *Server) attempt(w http.ResponseWriter, r *http.Request, n *note, serve 
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	if err := s.guard(r); err != nil {
+	if err := refuseBrowsers(r); err != nil {
 		return err
 	}
 	if n.actor, err = actor(r); err != nil {

@@ -112,9 +112,6 @@ type Options struct {
 	// Registerer gets the server's own metrics; nil: they are not counted.
 	Registerer prometheus.Registerer
 	Logger     logrus.FieldLogger
-	// Hosts are further names, beside those of the loopback interface, by which
-	// requests over TCP may address the server.
-	Hosts []string
 	// Stall bounds one write to a client; one that does not read for so long
 	// is dropped. 0: 30 s.
 	Stall time.Duration
