@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -157,21 +156,8 @@ func runMonitor(ctx context.Context, c MonitorConfig, t serf.Timing, log *logrus
 	if err != nil {
 		return ended(ctx, err)
 	}
-	if ready != nil {
-		ready()
-	}
-	select {
-	case <-a.Done():
-		return a.Err()
-	case <-ctx.Done():
-	}
-	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
-	defer cancel()
-	return a.Leave(leave)
+	return a.Serve(ctx, ready)
 }
-
-// leaveWithin bounds the good-bye of the monitor's own agent.
-const leaveWithin = 10 * time.Second
 
 // ended is nil where the error is just that the process was told to stop.
 func ended(ctx context.Context, err error) error {

@@ -12,15 +12,10 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/sirupsen/logrus"
 	"go.yaml.in/yaml/v3"
 )
-
-// leaveWithin bounds a graceful leave, so that a host that shuts down does not
-// wait for the gossip.
-const leaveWithin = 10 * time.Second
 
 // AgentConfig is the configuration file of `clusterm agent`.
 type AgentConfig struct {
@@ -29,7 +24,7 @@ type AgentConfig struct {
 	Gossip  GossipConfig `yaml:"gossip"`
 }
 
-// GossipConfig says how the agent takes part in the gossip; see Options.
+// GossipConfig says how an agent takes part in the gossip; see Options.
 type GossipConfig struct {
 	Bind      string   `yaml:"bind"`
 	Advertise string   `yaml:"advertise"`
@@ -89,13 +84,7 @@ func bindTo(addr string) string {
 
 // Check refuses a configuration an agent could not start with.
 func (c AgentConfig) Check() error {
-	at := func(key string, err error) error {
-		if err == nil {
-			return nil
-		}
-		return fmt.Errorf("%s: %w", key, err)
-	}
-	errs := []error{at("node", c.Node.Check())}
+	errs := []error{keyed("node", c.Node.Check())}
 	if c.DataDir == "" {
 		errs = append(errs, errors.New("data_dir: it is empty; name a directory the agent may write to"))
 	}
@@ -104,23 +93,37 @@ func (c AgentConfig) Check() error {
 	}
 	if c.Gossip.Bind == "" {
 		errs = append(errs, fmt.Errorf("gossip.bind: it is empty and node.addr is not an IP address; give an IP address of this host and a port, as in 192.0.2.1:%d", DefaultPort))
-	} else {
-		_, _, err := parseBind(c.Gossip.Bind)
-		errs = append(errs, at("gossip.bind", err))
 	}
-	if c.Gossip.Advertise != "" {
-		_, _, err := splitAddr(c.Gossip.Advertise)
-		errs = append(errs, at("gossip.advertise", err))
+	return errors.Join(append(errs, c.Gossip.Check())...)
+}
+
+// Check refuses addresses that make no sense. It looks at no file.
+func (c GossipConfig) Check() error {
+	var errs []error
+	if c.Bind != "" {
+		_, _, err := parseBind(c.Bind)
+		errs = append(errs, keyed("gossip.bind", err))
 	}
-	for _, j := range c.Gossip.Join {
-		errs = append(errs, at("gossip.join", checkPeer(j)))
+	if c.Advertise != "" {
+		_, _, err := splitAddr(c.Advertise)
+		errs = append(errs, keyed("gossip.advertise", err))
+	}
+	for _, j := range c.Join {
+		errs = append(errs, keyed("gossip.join", checkPeer(j)))
 	}
 	return errors.Join(errs...)
 }
 
+// keyed puts the key in front of what is wrong with its value, if anything is.
+func keyed(key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", key, err)
+}
+
 // RunAgent is the whole of `clusterm agent`: it takes part in the gossip until
-// ctx is done, and then leaves. ready is called once the agent is bound; it may
-// be nil. An agent that ends by itself is an error.
+// ctx is done, and then leaves. See Agent.Serve for ready, which may be nil.
 func RunAgent(ctx context.Context, c AgentConfig, log logrus.FieldLogger, ready func()) error {
 	return runAgent(ctx, c, Timing{}, log, ready)
 }
@@ -134,15 +137,5 @@ func runAgent(ctx context.Context, c AgentConfig, t Timing, log logrus.FieldLogg
 	if err != nil {
 		return err
 	}
-	if ready != nil {
-		ready()
-	}
-	select {
-	case <-a.Done():
-		return a.Err()
-	case <-ctx.Done():
-	}
-	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
-	defer cancel()
-	return a.Leave(leave)
+	return a.Serve(ctx, ready)
 }
