@@ -25,6 +25,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/monitor"
 )
 
 // Example is a configuration file with every key at its default, and what each means.
@@ -38,7 +39,7 @@ type Config struct {
 	DataDir   string             `yaml:"data_dir"`
 	Socket    string             `yaml:"socket"`
 	PlainHTTP string             `yaml:"plain_http"`
-	Node      Node               `yaml:"node"`
+	Node      monitor.Identity   `yaml:"node"` // of the daemon's own host
 	Gossip    Gossip             `yaml:"gossip"`
 	Etcd      etcd.Existing      `yaml:"etcd"`
 	Groups    inventory.Groups   `yaml:"groups"`
@@ -53,13 +54,6 @@ type Config struct {
 	Jobs     Jobs                                `yaml:"jobs"`
 	MaxBody  int64                               `yaml:"max_body"`
 	LogLevel string                              `yaml:"log_level"`
-}
-
-// Node is the identity of the daemon's own host.
-type Node struct {
-	Label  string `yaml:"label"`
-	Serial string `yaml:"serial"`
-	Addr   string `yaml:"addr"`
 }
 
 // known refuses keys that the struct does not have: a decoder that is called
@@ -163,7 +157,7 @@ func wrong(path string, err error, remedy string) error {
 }
 
 // goTypes is how the YAML library names what a key is in, or should be.
-var goTypes = regexp.MustCompile(` in type [\w.*\[\]]+| into (?:daemon|etcd)\.\w+`)
+var goTypes = regexp.MustCompile(` in type [\w.*\[\]]+| into (?:daemon|etcd|monitor)\.\w+`)
 
 // plainly is the message of an error of the YAML library, in an operator's words.
 func plainly(err error) string {

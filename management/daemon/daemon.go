@@ -29,6 +29,7 @@ import (
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
 
@@ -60,7 +61,7 @@ type Options struct {
 // Daemon is one clusterm.
 type Daemon struct {
 	opts  Options
-	node  Node // the identity in force
+	node  monitor.Identity // in force
 	etcd  *etcd.Client
 	store *store.Store
 
@@ -164,7 +165,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return err
 	}
 	d.service = management.New(management.Options{
-		Store: measuredStore{d.store, d.meters}, Playbooks: d.book, Settings: d.settings, Instance: inventory.NodeName(d.node.Label, d.node.Serial),
+		Store: measuredStore{d.store, d.meters}, Playbooks: d.book, Settings: d.settings, Instance: d.node.Name(),
 		Authority: d.session.Valid, Logger: log,
 	})
 	d.noteFile(ctx)
@@ -245,7 +246,7 @@ func (d *Daemon) enter(ctx context.Context, c Config) error {
 		return err
 	}
 	self := management.Instance{
-		ID: d.id, Node: inventory.NodeName(d.node.Label, d.node.Serial), Addr: d.node.Addr, API: []string{"unix://" + c.Socket},
+		ID: d.id, Node: d.node.Name(), Addr: d.node.Addr, API: []string{"unix://" + c.Socket},
 		Version: d.opts.Version.Version, Started: time.Now().UTC(),
 	}
 	for _, addr := range d.addrs {

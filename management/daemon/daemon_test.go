@@ -733,14 +733,14 @@ func TestPlaybooks(t *testing.T) {
 
 func TestIdentity(t *testing.T) {
 	t.Parallel()
-	n, err := identify(Node{Label: "x", Serial: "y", Addr: "10.0.0.1"}, true)
-	if err != nil || !reflect.DeepEqual(n, Node{Label: "x", Serial: "y", Addr: "10.0.0.1"}) {
+	n, err := identify(monitor.Identity{Label: "x", Serial: "y", Addr: "10.0.0.1"}, true)
+	if err != nil || !reflect.DeepEqual(n, monitor.Identity{Label: "x", Serial: "y", Addr: "10.0.0.1"}) {
 		t.Errorf("%+v, %v", n, err)
 	}
-	if n, err = identify(Node{Serial: "y"}, false); err != nil || inventory.CheckLabel(n.Label) != nil || n.Addr != "" {
+	if n, err = identify(monitor.Identity{Serial: "y"}, false); err != nil || inventory.CheckLabel(n.Label) != nil || n.Addr != "" {
 		t.Errorf("%+v, %v", n, err)
 	}
-	if _, err = identify(Node{Label: "a b", Serial: "y"}, false); inventory.KindOf(err) != inventory.KindInvalid {
+	if _, err = identify(monitor.Identity{Label: "a b", Serial: "y"}, false); inventory.KindOf(err) != inventory.KindInvalid {
 		t.Errorf("%v", err)
 	}
 }

@@ -72,7 +72,6 @@ func (g Gossip) check() error {
 	bad := func(key, format string, args ...any) error {
 		return inventory.Errorf(inventory.KindInvalid, "gossip.%s: %w", key, fmt.Errorf(format, args...))
 	}
-	bind := g.Bind
 	switch {
 	case g.Off:
 		return nil
@@ -93,13 +92,8 @@ func (g Gossip) check() error {
 		if g.Advertise != "" {
 			return bad("advertise", "gossip.rpc names an existing serf agent, which advertises itself; leave one of them out")
 		}
-		bind = "127.0.0.1:0"
 	}
-	// The agent's own rules, with an identity and a key that are none of them.
-	agent := serf.AgentConfig{
-		Node: serf.Identity{Label: "x", Serial: "x", Addr: "127.0.0.1"}, DataDir: "x",
-		Gossip: serf.GossipConfig{Bind: bind, Advertise: g.Advertise, KeyFile: "x", Join: g.Join},
-	}
+	agent := serf.GossipConfig{Bind: g.Bind, Advertise: g.Advertise, Join: g.Join}
 	if err := agent.Check(); err != nil {
 		return inventory.Errorf(inventory.KindInvalid, "%w", err)
 	}
@@ -153,7 +147,7 @@ func (d *Daemon) gossip(ctx context.Context, c Config) (err error) {
 		bind = net.JoinHostPort("::", port)
 	}
 	d.agent, err = serf.Start(ctx, serf.Options{
-		Node: serf.Identity{Label: d.node.Label, Serial: d.node.Serial, Addr: d.node.Addr},
+		Node: d.node,
 		Bind: bind, Advertise: advertise, Key: d.key, Join: g.Join, DataDir: filepath.Join(c.DataDir, "gossip"),
 		Timing: d.opts.Timing, Log: d.opts.Logger, Sinks: []monitor.Sink{sink},
 	})
@@ -188,14 +182,15 @@ func (d *Daemon) seen() []string {
 
 // own is the name of the node that this host is; "" for none.
 func (d *Daemon) own() string {
-	n := serf.Identity{Label: d.node.Label, Serial: d.node.Serial}
-	switch {
-	case d.source == nil:
+	if d.source == nil {
 		return ""
-	case d.remote != nil && d.remote.Node() != (serf.Identity{}):
-		n = d.remote.Node()
 	}
-	return n.Name()
+	if d.remote != nil {
+		if n := d.remote.Node(); n != (monitor.Identity{}) {
+			return n.Name()
+		}
+	}
+	return d.node.Name()
 }
 
 // agentVars is what hosts need to take part in the gossip, or why they cannot

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
 
@@ -25,7 +26,7 @@ var outside = regexp.MustCompile(`[^a-z0-9-]+`)
 
 // identify completes the identity of this host. The address is needed only by
 // a member of the gossip.
-func identify(n Node, member bool) (Node, error) {
+func identify(n monitor.Identity, member bool) (monitor.Identity, error) {
 	if n.Label == "" {
 		host, err := os.Hostname()
 		if err != nil {
