@@ -385,13 +385,17 @@ func (w *recorder) extend() {
 	}
 }
 
-// cut leaves a last second for what is being written. It may be called by
+// farewell is how long a stream may still take, when the server stops, for what
+// it is writing; tests give it less.
+var farewell = time.Second
+
+// cut leaves a last moment for what is being written. It may be called by
 // another goroutine while the request is being answered.
 func (w *recorder) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(time.Second))
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(farewell))
 }
 
 // write writes a whole answer. That it may not arrive is the client's business.

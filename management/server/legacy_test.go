@@ -86,6 +86,7 @@ func TestLegacyChanges(t *testing.T) {
 		{name: "no config", path: "/config", body: `{}`, reason: "config"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			s := serve(t)
 			res, text := s.exchange(t, "POST", c.path, c.body, c.headers...)
 			if c.reason == "" && (res.StatusCode != 200 || text != "") {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -34,6 +35,16 @@ import (
 )
 
 var _ server.Manager = (*management.Service)(nil)
+
+func TestMain(m *testing.M) {
+	// More tests wait at a time than there are processors, unless the command
+	// line says otherwise.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	server.Hasten()
+	os.Exit(m.Run())
+}
 
 // site is a server on a real socket and a real port.
 type site struct {
@@ -162,6 +173,7 @@ func equal[T any](t *testing.T, what string, got, want T) {
 // TestEveryRoute calls every method of the client, over the socket and over
 // TCP, and compares what was called with what is served.
 func TestEveryRoute(t *testing.T) {
+	t.Parallel()
 	for _, way := range []string{"unix", "tcp"} {
 		t.Run(way, func(t *testing.T) {
 			s := serve(t)
@@ -462,6 +474,7 @@ func (s *site) exchange(t *testing.T, method, path, body string, headers ...stri
 
 // TestReads: revisions, waiting for one, and giving up.
 func TestReads(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	c := s.client(t)
 	res, _ := s.exchange(t, "GET", api.PathNodes, "")
@@ -552,6 +565,7 @@ func TestLinearizable(t *testing.T) {
 
 // TestWaitJob follows a job's record to its end.
 func TestWaitJob(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	c := s.client(t)
 	ctx := soon(t)
@@ -598,6 +612,7 @@ func TestWaitJob(t *testing.T) {
 
 // TestFollow: two followers see the same bytes as a later reader, byte for byte.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	ctx := soon(t)
 	check[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
@@ -639,6 +654,7 @@ func TestFollow(t *testing.T) {
 // TestStalledFollower: a client that stops reading is dropped, and meanwhile
 // nobody else notices.
 func TestStalledFollower(t *testing.T) {
+	t.Parallel()
 	s := serve(t, func(o *server.Options) { o.Stall = 300 * time.Millisecond })
 	dropped := make(chan error, 1)
 	s.manager.onEmit = func(err error) { dropped <- err }
@@ -672,6 +688,7 @@ func TestStalledFollower(t *testing.T) {
 // TestRestart: a follower and a waiter go on where they were when the daemon
 // comes back, and shutdown does not wait for them.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	manager, config := newMemory(), newMemoryConfig()
 	path := filepath.Join(shortTemp(t), "s.sock")
 	start := func() (stop func()) {
@@ -751,6 +768,7 @@ func TestBrokenOff(t *testing.T) {
 // TestAudit: every request that changes something, or tries to, leaves a line,
 // and none holds a value.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	c := s.client(t, func(o *client.Options) { o.Actor = "alice" })
 	ctx := soon(t)
@@ -788,6 +806,7 @@ func TestAudit(t *testing.T) {
 
 // TestAtOnce hammers one server from many clients; -race watches.
 func TestAtOnce(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	ctx := soon(t)
 	var all sync.WaitGroup
@@ -832,6 +851,7 @@ func TestAtOnce(t *testing.T) {
 
 // TestSummaries covers how a job ended for a host, without a client.
 func TestSummaries(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	c := s.client(t)
 	ended := func(j management.Job) []api.HostSummary {

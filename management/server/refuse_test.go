@@ -95,6 +95,7 @@ func TestBadInput(t *testing.T) {
 		{name: "config", method: "PATCH", path: "/v1/config", body: `{"job.limit":1}`, status: 400, detail: "job.limit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			s := serve(t)
 			res, text := s.exchange(t, c.method, c.path, c.body, c.headers...)
 			var p api.Problem
