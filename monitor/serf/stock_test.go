@@ -50,7 +50,7 @@ func startStock(t *testing.T, n int, name, join string, tags map[string]string) 
 	t.Helper()
 	s := &stock{t: t, rpc: freePort(t, at(n)), done: make(chan struct{})}
 	args := []string{"agent", "-node", name, "-bind", freePort(t, at(n)), "-rpc-addr", s.rpc,
-		"-encrypt", testKey, "-retry-join", join, "-retry-interval", "1s", "-log-level", "debug"}
+		"-encrypt", testKey, "-retry-join", join, "-retry-interval", "1s", "-profile", "local", "-log-level", "debug"}
 	for k, v := range tags {
 		args = append(args, "-tag", k+"="+v)
 	}
@@ -114,11 +114,11 @@ func TestStockAgent(t *testing.T) {
 	eventually(t, "a change of address", func() bool { return seen.see("node-111").Addr == at(119) })
 
 	crasher.kill()
+	leaver.ask("leave")
 	eventually(t, "a crash of one of the twins", func() bool {
 		s := seen.see("node-112")
 		return s.Alive && !s.Duplicate && s.Addr == at(115)
 	})
-	leaver.ask("leave")
 	eventually(t, "a graceful leave", func() bool { return !seen.see("node-111").Alive })
 	<-leaver.done
 	if st := obs.Stats(); st.Left != 1 {
