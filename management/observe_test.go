@@ -258,20 +258,25 @@ func TestDiscover(t *testing.T) {
 func TestDiscoverFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.set(func(s *Settings) { s.Appear = 2 * time.Second })
+	b.set(func(s *Settings) { s.Appear = 50 * time.Millisecond })
 	b.see("a")
 	b.lose("a")
-	j := b.prepare("10.0.0.8", "10.0.0.1", "10.0.0.9")
+	g := newGate()
+	b.books.on(PlaybookSite, g.script)
+	j, err := b.Submit(t.Context(), Request{Verb: discover, Addrs: []string{"10.0.0.8", "10.0.0.1", "10.0.0.9"}})
+	b.must(err)
+	b.begun(g)
 	b.see("a")
+	g.open <- succeeds
 	j = b.end(j.ID, "Errored absent")
-	if !strings.Contains(j.Reason, "not seen within 2s: 10.0.0.8, 10.0.0.9") || strings.Contains(j.Reason, "10.0.0.1") {
+	if !strings.Contains(j.Reason, "not seen within 50ms: 10.0.0.8, 10.0.0.9") || strings.Contains(j.Reason, "10.0.0.1") {
 		t.Errorf("%s", j.Reason)
 	}
 	if r := j.Runs[1].Results; !r["10.0.0.1"].Done || r["10.0.0.8"].Done {
 		t.Errorf("%+v", r)
 	}
 	b.books.on(PlaybookSite, failsOn("10.0.0.8"))
-	j, err := b.Submit(t.Context(), Request{Verb: discover, Addrs: []string{"10.0.0.8"}})
+	j, err = b.Submit(t.Context(), Request{Verb: discover, Addrs: []string{"10.0.0.8"}})
 	b.must(err)
 	if j = b.end(j.ID, "Errored failed"); phases(j) != "configure:failed" || !strings.Contains(j.Reason, "no space left") {
 		t.Errorf("%s: %s", phases(j), j.Reason)

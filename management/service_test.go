@@ -1148,40 +1148,43 @@ func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	const lease = 500 * time.Millisecond
 	for _, cancel := range []bool{false, true} {
-		b := newBench(t, func(b *bench) { b.prefix += fmt.Sprint("/", cancel); b.settings.Lease = lease })
-		b.see("a")
-		g := newGate()
-		b.books.on(PlaybookSite, g.script)
-		j := b.ask(commission, "a", master)
-		b.begun(g)
-		b.down()
-		b.books, b.instance = newPlaybooks(), "bench-2"
-		began := make(chan time.Time, 2)
-		for _, playbook := range []string{PlaybookSite, PlaybookCleanup} {
-			b.books.on(playbook, func(r *scriptedRun) { began <- time.Now(); succeeds(r) })
-		}
-		before := time.Now()
-		b.up()
-		if cancel {
-			if _, err := b.Cancel(t.Context(), j.ID, "test", nil, nil); err != nil {
-				t.Fatal(err)
+		t.Run(fmt.Sprint("cancelled ", cancel), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, func(b *bench) { b.prefix += fmt.Sprint("/", cancel); b.settings.Lease = lease })
+			b.see("a")
+			g := newGate()
+			b.books.on(PlaybookSite, g.script)
+			j := b.ask(commission, "a", master)
+			b.begun(g)
+			b.down()
+			b.books, b.instance = newPlaybooks(), "bench-2"
+			began := make(chan time.Time, 2)
+			for _, playbook := range []string{PlaybookSite, PlaybookCleanup} {
+				b.books.on(playbook, func(r *scriptedRun) { began <- time.Now(); succeeds(r) })
 			}
-		}
-		b.until("the job has ended", func(v *View) bool { j, err := v.Job(j.ID); return err == nil && j.Status.Ended() })
-		if waited := (<-began).Sub(before); waited < lease {
-			t.Errorf("it went on after %s, while the first run may have gone on", waited)
-		}
-		j = b.job(j.ID)
-		want := "Complete configure:done"
-		if cancel {
-			want = "Cancelled configure:cancelled undo:done"
-		}
-		if got := string(j.Status) + " " + phases(j); got != want || j.Instance != "bench-2" {
-			t.Errorf("%s on %s, want %s", got, j.Instance, want)
-		}
-		if text := b.log(j.ID, StreamText); !strings.Contains(text, "was run by bench-1") {
-			t.Errorf("the log does not say so: %q", text)
-		}
-		g.open <- succeeds // the first host's, which nobody asks any more
+			before := time.Now()
+			b.up()
+			if cancel {
+				if _, err := b.Cancel(t.Context(), j.ID, "test", nil, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.until("the job has ended", func(v *View) bool { j, err := v.Job(j.ID); return err == nil && j.Status.Ended() })
+			if waited := (<-began).Sub(before); waited < lease {
+				t.Errorf("it went on after %s, while the first run may have gone on", waited)
+			}
+			j = b.job(j.ID)
+			want := "Complete configure:done"
+			if cancel {
+				want = "Cancelled configure:cancelled undo:done"
+			}
+			if got := string(j.Status) + " " + phases(j); got != want || j.Instance != "bench-2" {
+				t.Errorf("%s on %s, want %s", got, j.Instance, want)
+			}
+			if text := b.log(j.ID, StreamText); !strings.Contains(text, "was run by bench-1") {
+				t.Errorf("the log does not say so: %q", text)
+			}
+			g.open <- succeeds // the first host's, which nobody asks any more
+		})
 	}
 }
