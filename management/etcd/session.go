@@ -55,6 +55,8 @@ type Entry struct {
 	// Lost is called, once, when another instance has the right to run jobs.
 	Lost func(error)
 	Log  logrus.FieldLogger
+
+	ticks <-chan time.Time // when the lease is renewed; nil: three times in TTL
 }
 
 // Enter registers the instance and gains the right to run jobs. An earlier
@@ -67,7 +69,14 @@ func (s *Store) Enter(ctx context.Context, e Entry) (*Session, error) {
 	}
 	var within context.Context
 	within, n.stop = context.WithCancel(context.WithoutCancel(ctx))
-	n.done.Go(func() { n.keep(within) })
+	n.done.Go(func() {
+		tick := time.NewTicker(n.ttl / 3)
+		defer tick.Stop()
+		if e.ticks == nil {
+			e.ticks = tick.C
+		}
+		n.keep(within, e.ticks)
+	})
 	return n, nil
 }
 
@@ -186,15 +195,13 @@ func (n *Session) revoke(lease clientv3.LeaseID) {
 }
 
 // keep renews the lease until ctx ends or another instance has the right.
-func (n *Session) keep(ctx context.Context) {
-	tick := time.NewTicker(n.ttl / 3)
-	defer tick.Stop()
+func (n *Session) keep(ctx context.Context, ticks <-chan time.Time) {
 	silent := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-ticks:
 		}
 		err := n.renew(ctx)
 		switch {

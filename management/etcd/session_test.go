@@ -7,15 +7,13 @@ import (
 	"testing"
 	"time"
 
+	logtest "github.com/sirupsen/logrus/hooks/test"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management"
 )
-
-// shortTTL is the shortest time that the seconds of a lease can tell alive from dead by.
-const shortTTL = 2 * time.Second
 
 func instance(id string) management.Instance {
 	return management.Instance{ID: id, Node: "host-" + id, Version: "v1", API: []string{"unix:///s"}, Started: time.Now().UTC().Round(0)}
@@ -27,10 +25,14 @@ type entered struct {
 	lost chan error
 }
 
-func enter(t *testing.T, s *Store, self management.Instance, ttl time.Duration) (*entered, error) {
+func enter(t *testing.T, s *Store, self management.Instance, ttl time.Duration, adjust ...func(*Entry)) (*entered, error) {
 	t.Helper()
 	e := &entered{lost: make(chan error, 1)}
-	n, err := s.Enter(within(t, 30*time.Second), Entry{Self: self, TTL: ttl, Log: silent(), Lost: func(err error) { e.lost <- err }})
+	entry := Entry{Self: self, TTL: ttl, Log: silent(), Lost: func(err error) { e.lost <- err }}
+	for _, f := range adjust {
+		f(&entry)
+	}
+	n, err := s.Enter(within(t, time.Minute), entry)
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +40,9 @@ func enter(t *testing.T, s *Store, self management.Instance, ttl time.Duration) 
 	t.Cleanup(n.Close)
 	return e, nil
 }
+
+// ticked has the lease renewed only when the channel says so.
+func ticked(ticks <-chan time.Time) func(*Entry) { return func(e *Entry) { e.ticks = ticks } }
 
 // killed ends a session as kill -9 would.
 func (e *entered) killed() {
@@ -97,7 +102,10 @@ func TestSession(t *testing.T) {
 func TestSessionIsRefused(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	a, err := enter(t, s, instance("a"), 6*time.Second)
+	// The seconds that are left tell that a lease was renewed: one has to go by.
+	tick := time.NewTicker(1400 * time.Millisecond)
+	defer tick.Stop()
+	a, err := enter(t, s, instance("a"), 6*time.Second, ticked(tick.C))
 	must(t, err)
 	other := open(t, s.client)
 	copied := instance("a") // a data directory that was copied to another host
@@ -105,7 +113,7 @@ func TestSessionIsRefused(t *testing.T) {
 	refused := make(chan error, 2) // they wait at the same time
 	for _, self := range []management.Instance{instance("b"), copied} {
 		go func() {
-			_, err := enter(t, other, self, 6*time.Second)
+			_, err := enter(t, other, self, 3*time.Second)
 			refused <- err
 		}()
 	}
@@ -138,15 +146,28 @@ func TestSessionAfterAKill(t *testing.T) {
 	a, err := enter(t, s, instance("a"), time.Hour)
 	must(t, err)
 	a.killed()
-	again, err := enter(t, open(t, s.client), instance("a"), shortTTL) // within an hour
+	again, err := enter(t, open(t, s.client), instance("a"), time.Hour)
 	must(t, err)
 	if _, err := s.client.KeepAliveOnce(t.Context(), a.lease); err == nil {
 		t.Error("the lease of the earlier process goes on")
 	}
 	again.killed()
 	b := open(t, s.client)
-	_, err = enter(t, b, instance("b"), shortTTL)
+	log, warned := logtest.NewNullLogger()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := enter(t, b, instance("b"), 6*time.Second, func(e *Entry) { e.Log = log })
+		ended <- err
+	}()
+	await(t, "b waits", func() bool { return len(warned.AllEntries()) > 0 })
+	// All that a has ends with its lease, which is over an hour later, or now.
+	lease, err := s.client.TimeToLive(t.Context(), again.lease, clientv3.WithAttachedKeys())
 	must(t, err)
+	if len(lease.Keys) != 2 || lease.GrantedTTL != 3600 || ids(b.View()) != "a" {
+		t.Errorf("%q for %d s, and there is %q", lease.Keys, lease.GrantedTTL, ids(b.View()))
+	}
+	must(t, second(s.client.Revoke(t.Context(), again.lease)))
+	must(t, <-ended)
 	await(t, "b alone", func() bool { return ids(b.View()) == "b" })
 }
 
@@ -157,16 +178,14 @@ func TestSessionIsLost(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	names := seen(t, s, 1)
-	a, err := enter(t, s, instance("a"), shortTTL)
+	ticks := make(chan time.Time)
+	a, err := enter(t, s, instance("a"), time.Hour, ticked(ticks))
 	must(t, err)
 	j := accepted(t, s, names)
 	_, err = s.client.Revoke(t.Context(), a.lease)
 	must(t, err)
 	other := open(t, s.client)
-	b, err := enter(t, other, instance("b"), 10*time.Second)
-	if inventory.KindOf(err) == inventory.KindRefused {
-		t.Skip("the first one was faster in entering again")
-	}
+	b, err := enter(t, other, instance("b"), SessionTTL)
 	must(t, err)
 	must(t, s.Sync(t.Context()))
 	running, writes := held(t, s.View(), j)
@@ -176,6 +195,7 @@ func TestSessionIsLost(t *testing.T) {
 	conflict(t, err)
 	_, err = s.Finish(t.Context(), j, nil)
 	conflict(t, err)
+	ticks <- time.Now()
 	select {
 	case err := <-a.lost:
 		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "taken for dead") || !strings.Contains(err.Error(), "host-b") {
@@ -204,7 +224,8 @@ func TestSessionEntersAgain(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	names := seen(t, s, 1)
-	a, err := enter(t, s, instance("a"), shortTTL)
+	ticks := make(chan time.Time)
+	a, err := enter(t, s, instance("a"), time.Hour, ticked(ticks))
 	must(t, err)
 	for name, harm := range map[string]func() error{
 		"a lease that is over": func() error {
@@ -219,6 +240,7 @@ func TestSessionEntersAgain(t *testing.T) {
 	} {
 		before := s.token.Load()
 		must(t, harm())
+		ticks <- time.Now()
 		await(t, name, func() bool { return s.token.Load() > before && ids(s.View()) == "a" })
 		if !a.Valid() {
 			t.Errorf("%s: not valid", name)
@@ -241,11 +263,9 @@ func TestSessionWithoutAStore(t *testing.T) {
 	t.Parallel()
 	server, signal := child(t)
 	s := open(t, dial(t, server, "/t"))
-	a, err := enter(t, s, instance("a"), shortTTL)
+	a, err := enter(t, s, instance("a"), time.Second)
 	must(t, err)
-	if !a.Valid() {
-		t.Error("not valid")
-	}
+	await(t, "valid", a.Valid)
 	signal("STOP")
 	await(t, "no longer valid", func() bool { return !a.Valid() })
 	signal("CONT")

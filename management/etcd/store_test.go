@@ -377,6 +377,7 @@ func TestConflictsInAChunk(t *testing.T) {
 
 // TestClaim takes batches of any size, and gives them back.
 func TestClaim(t *testing.T) {
+	t.Parallel()
 	for _, count := range []int{1, 60, 1000} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
 			t.Parallel()
@@ -441,6 +442,7 @@ func watchForHalves(t *testing.T, s *Store, count int) (end func()) {
 // TestClaimRefused: where anything has changed meanwhile, in whichever chunk,
 // nothing has happened.
 func TestClaimRefused(t *testing.T) {
+	t.Parallel()
 	for name, disturb := range map[string]func(t *testing.T, s *Store, names []string, j *management.Job, ground *int64){
 		"the first node": func(t *testing.T, s *Store, names []string, _ *management.Job, _ *int64) { touch(t, s, names[0]) },
 		"the last node": func(t *testing.T, s *Store, names []string, _ *management.Job, _ *int64) {
