@@ -40,7 +40,7 @@ func CheckGroup(s string) error { return checkWord("group name", s, MaxLabel) }
 func checkWord(what, s string, limit int) error {
 	switch {
 	case s == "":
-		return Errorf(KindInvalid, "the %s is empty", what)
+		return Errorf(KindInvalid, "the %s is empty", what).Do("give one")
 	case len(s) > limit:
 		return Errorf(KindInvalid, "the %s has %d bytes, the limit is %d", what, len(s), limit)
 	case !word.MatchString(s):

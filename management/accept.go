@@ -109,7 +109,30 @@ func accept(v *View, groups inventory.Groups, r Request) (Job, error) {
 	for _, name := range names {
 		j.Targets = append(j.Targets, Target{Name: name})
 	}
-	return j, legal(nodes, groups, &j)
+	now := j
+	now.Targets = slices.Clone(j.Targets)
+	err := legal(nodes, groups, &j)
+	if e, ok := err.(*inventory.Error); ok {
+		if is := legal(v.Nodes, groups, &now); is == nil || is.Error() != e.Error() {
+			e.Message += ahead(v, e.Nodes)
+		}
+	}
+	return j, err
+}
+
+// ahead is what a refusal adds whose nodes are not yet as it says: the jobs
+// that it counts on.
+func ahead(v *View, nodes []string) string {
+	var ids []string
+	for _, j := range v.Jobs {
+		if !j.Status.Ended() && slices.ContainsFunc(j.Names(), func(name string) bool { return slices.Contains(nodes, name) }) {
+			ids = append(ids, j.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return " (as it will be after the jobs that have not ended)"
+	}
+	return fmt.Sprintf(" (as it will be after %s)", jobs(ids))
 }
 
 // canonical writes an address the one way in which it can be compared.

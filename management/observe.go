@@ -4,6 +4,7 @@ package management
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/sirupsen/logrus"
@@ -67,8 +68,11 @@ func (s *Service) Observe(ctx context.Context, observer string, words []inventor
 	}
 	return s.again(ctx, func(v *View) error {
 		h := hearing{view: v, said: map[string]inventory.Word{}}
-		for _, w := range words {
+		for i, w := range words {
 			if err := h.check(w); err != nil {
+				if e, ok := err.(*inventory.Error); ok && len(words) > 1 && len(e.Nodes) == 0 {
+					e.Message = fmt.Sprintf("node %d of the event: %s", i+1, e.Message)
+				}
 				return err
 			}
 		}

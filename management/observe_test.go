@@ -68,6 +68,11 @@ func TestFirstGenerationEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.refused(b.Observe(t.Context(), inventory.ObserverPost, nil), inventory.KindInvalid, "names no node")
+	b.refused(b.Observe(t.Context(), inventory.ObserverPost, []inventory.Word{at("n", "1", "10.0.0.1", true), at("", "2", "10.0.0.2", true)}),
+		inventory.KindInvalid, "node 2 of the event: the label is empty; give one")
+	if got := b.states(); got != "" {
+		t.Errorf("a refused event has left %s", got)
+	}
 	var words []inventory.Word
 	for i := range 300 {
 		words = append(words, at("n", fmt.Sprintf("%03d", i), fmt.Sprintf("10.0.%d.%d", i/200, i%200+1), true))

@@ -275,7 +275,11 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, d door, err error)
 		fallthrough
 	case doorPlain:
 		w.Header().Set("Content-Type", api.TypeText)
-		write(w, p.Status, []byte(told.Error()+"\n"))
+		text := p.Detail
+		if p.Remedy != "" {
+			text += "; " + p.Remedy
+		}
+		write(w, p.Status, []byte(text+"\n"))
 	}
 	return told
 }

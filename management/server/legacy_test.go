@@ -64,7 +64,7 @@ func TestLegacyChanges(t *testing.T) {
 		{name: "no event", path: "/monitor/event", body: `{}`, reason: "monitor_event"},
 		{name: "no body for an event", path: "/monitor/event", reason: "monitor_event"},
 		{name: "unknown event", path: "/monitor/event", body: `{"monitor_event":{"name":"exploded","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"}]}}`, reason: "exploded"},
-		{name: "a bad one among good ones", path: "/monitor/event", body: `{"monitor_event":{"name":"discovered","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"},{"label":"","serial":"","addr":""}]}}`, call: "observe post 2", reason: "label is empty"},
+		{name: "a bad one among good ones", path: "/monitor/event", body: `{"monitor_event":{"name":"discovered","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"},{"label":"","serial":"","addr":""}]}}`, call: "observe post 2", reason: "label is empty; give one\n"},
 		{name: "members", path: "/monitor/event/discovered", body: `[` + member + `,` + member + `]`, call: "observe post 2"},
 		{name: "members gone", path: "/monitor/event/Disappeared", body: `[` + member + `]`, call: "observe post 1"},
 		{name: "no members", path: "/monitor/event/discovered", body: `[]`, reason: "names no node"},
@@ -94,6 +94,9 @@ func TestLegacyChanges(t *testing.T) {
 			}
 			if c.reason != "" && (res.StatusCode != 500 || !strings.Contains(text, c.reason) || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain")) {
 				t.Errorf("got %d %q (%s), want the reason %q", res.StatusCode, text, res.Header.Get("Content-Type"), c.reason)
+			}
+			if c.reason != "" && !strings.Contains(text, "; ") {
+				t.Errorf("%q does not say what to do", text)
 			}
 			if c.call == "" && s.manager.count() > 0 || !strings.HasPrefix(s.manager.last(), c.call) {
 				t.Errorf("called %q, want %q", s.manager.last(), c.call)
