@@ -3,7 +3,6 @@
 package clusterctl
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -318,12 +317,7 @@ func (a *app) say(format string, args ...any) {
 
 // write writes to stdout in one go; that it failed is worth an exit code.
 func (a *app) write(b []byte) error {
-	w := bufio.NewWriter(a.Stdout)
-	_, err := w.Write(b)
-	if err == nil {
-		err = w.Flush()
-	}
-	if err != nil {
+	if _, err := a.Stdout.Write(b); err != nil {
 		return failf(ExitFailed, "cannot write to stdout: %v", err)
 	}
 	return nil

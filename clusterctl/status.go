@@ -31,7 +31,7 @@ func (a *app) health() *cli.Command {
 			if err := c.show(view{wire: h, stale: h.Stale, table: func(p *printer) { p.health(h) }}); err != nil {
 				return err
 			}
-			if h.Status != "ok" {
+			if h.Status != api.HealthOK {
 				return failf(ExitFailed, "the manager is %s", h.Status).do("see the checks above, and the daemon's log: journalctl -u clusterm")
 			}
 			return nil
@@ -41,7 +41,7 @@ func (a *app) health() *cli.Command {
 
 func (p *printer) health(h api.Health) {
 	status := p.paint.good(oneLine(h.Status))
-	if h.Status != "ok" {
+	if h.Status != api.HealthOK {
 		status = p.paint.bad(oneLine(h.Status))
 	}
 	var jobs []string

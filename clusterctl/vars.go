@@ -143,7 +143,7 @@ func varsGet(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-		if len(m) == 0 && len(c.args) == 0 && (c.format == formatTable || c.format == formatLong) {
+		if len(m) == 0 && len(c.args) == 0 && c.forPeople() {
 			c.say("no variables are set")
 			return nil
 		}
@@ -262,7 +262,7 @@ func (c *call) changed(done api.Changed, names []string, format string, args ...
 	for _, w := range done.Warnings {
 		c.say("warning: %s", w)
 	}
-	if c.format == formatTable || c.format == formatLong {
+	if c.forPeople() {
 		c.say(format, args...)
 		return nil
 	}
@@ -271,7 +271,7 @@ func (c *call) changed(done api.Changed, names []string, format string, args ...
 
 func (c *call) showVars(v api.Vars) error {
 	names := slices.Sorted(maps.Keys(v))
-	if len(v) == 0 && (c.format == formatTable || c.format == formatLong) {
+	if len(v) == 0 && c.forPeople() {
 		c.say("no variables are set")
 		return nil
 	}

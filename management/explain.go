@@ -3,6 +3,7 @@
 package management
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -158,7 +159,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.Entry) NodeExpla
 	}
 	if n.Status == inventory.Quarantined {
 		remedy := "make sure of the host, then: clusterctl nodes clear " + n.Name
-		why := orDefault(n.LastError, "nothing says why")
+		why := cmp.Or(n.LastError, "nothing says why")
 		grave, buried := f.View.Graves[n.Name]
 		add(AboutQuarantine, remedy, "it is fenced until an operator clears it: %s", why)
 		if buried {
@@ -407,8 +408,7 @@ func (f Facts) nextIn(j Job) string {
 	if t.Success == "" {
 		success = "its nodes are forgotten"
 	}
-	text := fmt.Sprintf("when job %s succeeds, %s; when it fails, is cancelled or runs into its deadline: %s", j.ID, success, strings.ReplaceAll(t.Failure, "`", ""))
-	return text
+	return fmt.Sprintf("when job %s succeeds, %s; when it fails, is cancelled or runs into its deadline: %s", j.ID, success, strings.ReplaceAll(t.Failure, "`", ""))
 }
 
 // ExplainJob answers why the job is as it is.
@@ -444,7 +444,7 @@ func ExplainJob(f Facts, j Job) JobExplanation {
 	case j.Status == Complete:
 		e.Summary = "it is complete, but " + j.Reason
 	default:
-		e.Summary = fmt.Sprintf("it ended %s: %s", j.Status, orDefault(j.Reason, string(j.Cause)))
+		e.Summary = fmt.Sprintf("it ended %s: %s", j.Status, cmp.Or(j.Reason, string(j.Cause)))
 	}
 	switch j.Cause {
 	case CausePrecondition:

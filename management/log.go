@@ -99,5 +99,3 @@ func (s *Service) persist(ctx context.Context, write func() error) error {
 		wait = min(2*wait, 5*time.Second)
 	}
 }
-
-func cut(scope string) (kind, name string, ok bool) { return strings.Cut(scope, "/") }

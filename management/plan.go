@@ -3,6 +3,7 @@
 package management
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -291,7 +292,7 @@ func (p *planner) undo(failed *Run, in func(Target) string, dirty func(Target) b
 		}
 		detail := skipped
 		if detail == "" && undone != nil {
-			detail = "the cleanup failed: " + own(undone, t.Name, orDefault(undone.Reason, "it did not reach the end"))
+			detail = "the cleanup failed: " + own(undone, t.Name, cmp.Or(undone.Reason, "it did not reach the end"))
 		}
 		return inventory.Outcome{Status: inventory.Quarantined, Group: in(t), Error: why + "; " + detail, Reason: reason + "; " + detail}
 	}))
@@ -515,11 +516,4 @@ func (p *planner) idle(r *Run) []string {
 	return out
 }
 
-func orSomeone(s string) string { return orDefault(s, "somebody") }
-
-func orDefault(s, def string) string {
-	if s == "" {
-		return def
-	}
-	return s
-}
+func orSomeone(s string) string { return cmp.Or(s, "somebody") }

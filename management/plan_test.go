@@ -3,6 +3,7 @@
 package management
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -36,7 +37,7 @@ func planned(verb inventory.Verb, group string, targets ...string) Job {
 		case inventory.VerbCommission:
 			target.Group = group
 		case inventory.VerbUpdate:
-			target.Group = orDefault(group, target.FromGroup)
+			target.Group = cmp.Or(group, target.FromGroup)
 		case inventory.VerbMaintenance:
 			target.Group = target.FromGroup
 		case inventory.VerbDiscover:
@@ -519,7 +520,7 @@ func anyJob(r *rand.Rand) Job {
 				}
 			}
 		}
-		targets = append(targets, fmt.Sprintf("n%d %s %s%s", i, orDefault(string(status), "none"), group, residue))
+		targets = append(targets, fmt.Sprintf("n%d %s %s%s", i, cmp.Or(string(status), "none"), group, residue))
 	}
 	j := planned(verb, pick(r, inventory.GroupMaster, inventory.GroupWorker), targets...)
 	if verb == inventory.VerbCommission && r.IntN(2) == 0 {

@@ -3,11 +3,13 @@
 package management
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -294,7 +296,7 @@ func templateWarning(path string) string {
 func (s *Service) pin(v *View, settings Settings, j Job, r Request) Inputs {
 	in := Inputs{Vars: map[string]map[string]configuration.Var{}, Connections: map[string]configuration.Connection{}, Extra: r.Extra}
 	for _, t := range j.Targets {
-		group := orDefault(t.Group, t.FromGroup)
+		group := cmp.Or(t.Group, t.FromGroup)
 		name := t.Name
 		if j.Verb == inventory.VerbDiscover {
 			name = ""
@@ -364,7 +366,7 @@ func (s *Service) Cancel(ctx context.Context, id, actor string, only Condition, 
 			j.Status, j.Cause, j.Reason, j.Ended = Cancelled, CauseCancelled, "cancelled by "+orSomeone(actor)+" while it was queued", s.now()
 			j.Cancel, j.CancelBy = 1, actor
 		default:
-			j.Cancel, j.CancelBy = min(j.Cancel+1, 2), orDefault(j.CancelBy, actor)
+			j.Cancel, j.CancelBy = min(j.Cancel+1, 2), cmp.Or(j.CancelBy, actor)
 		}
 		out, err = s.Store.Cancel(ctx, j, once)
 		return err
@@ -578,7 +580,7 @@ func (s *Service) changeVars(ctx context.Context, scope Scope, actor string, onl
 }
 
 func (s *Service) checkScope(v *View, scope Scope) error {
-	kind, name, _ := cut(string(scope))
+	kind, name, _ := strings.Cut(string(scope), "/")
 	switch kind {
 	case "global":
 		return nil

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,7 +121,7 @@ func run(ctx context.Context, args []string) int {
 					if _, _, err := daemon.LoadConfig(path); err != nil {
 						return err
 					}
-					fmt.Fprintln(os.Stderr, "ok:", orDefault(path, "no file, every key at its default"))
+					fmt.Fprintln(os.Stderr, "ok:", cmp.Or(path, "no file, every key at its default"))
 					return nil
 				},
 			},
@@ -148,11 +149,10 @@ func run(ctx context.Context, args []string) int {
 				Action: func(_ context.Context, c *cli.Command) error { return set(etcd.Main(c.Args().First())) },
 			},
 		},
-		OnUsageError:    func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usage(err) },
-		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
-		Writer:          os.Stdout,
-		ErrWriter:       io.Discard,
-		CommandNotFound: nil,
+		OnUsageError:   func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usage(err) },
+		ExitErrHandler: func(context.Context, *cli.Command, error) {},
+		Writer:         os.Stdout,
+		ErrWriter:      io.Discard,
 	}
 	for _, c := range root.Commands {
 		c.OnUsageError = root.OnUsageError
@@ -209,13 +209,6 @@ func configPath(asked, usual string) string {
 		return usual
 	}
 	return ""
-}
-
-func orDefault(s, def string) string {
-	if s == "" {
-		return def
-	}
-	return s
 }
 
 func logger() *logrus.Logger {

@@ -617,17 +617,8 @@ func (d *Daemon) PatchConfig(ctx context.Context, patch map[string]any, actor st
 	if _, err := d.store.PutOverlay(ctx, v.Revision, overlay); err != nil {
 		return nil, err
 	}
-	d.opts.Logger.WithField("actor", actor).WithField("keys", keysOf(patch)).Info("the configuration was changed")
+	d.opts.Logger.WithField("actor", actor).WithField("keys", slices.Sorted(maps.Keys(patch))).Info("the configuration was changed")
 	return d.Config(), nil
-}
-
-func keysOf(m map[string]any) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // health looks at every part.
@@ -636,13 +627,13 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	defer cancel()
 	v := d.store.View()
 	h := api.Health{
-		Status: "ok", Instance: d.service.Instance, Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes),
+		Status: api.HealthOK, Instance: d.service.Instance, Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes),
 		Checks: map[string]string{}, Jobs: map[api.JobStatus]int{},
 	}
 	check := func(part string, err error) {
 		h.Checks[part] = "ok"
 		if err != nil {
-			h.Checks[part], h.Status = err.Error(), "degraded"
+			h.Checks[part], h.Status = err.Error(), api.HealthDegraded
 		}
 	}
 	_, warning, problem := d.etcd.Server()

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -133,7 +134,7 @@ func (d *Daemon) gossip(ctx context.Context, c Config) (err error) {
 		d.onStop("gossip", func(context.Context) error { return d.remote.Close() })
 		return nil
 	}
-	path := orDefault(g.KeyFile, filepath.Join(c.DataDir, "gossip.key"))
+	path := cmp.Or(g.KeyFile, filepath.Join(c.DataDir, "gossip.key"))
 	if d.key, err = gossipKey(path, g.KeyFile == ""); err != nil {
 		return err
 	}

@@ -154,10 +154,3 @@ func instanceID(dataDir string) (string, error) {
 	}
 	return id, nil
 }
-
-func orDefault(s, def string) string {
-	if s == "" {
-		return def
-	}
-	return s
-}

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -148,7 +149,7 @@ func TestImports(t *testing.T) {
 		for name, file := range p.imports {
 			own, ours := strings.CutPrefix(name, module+"/")
 			if ours && !slices.Contains(allowed, own) {
-				t.Errorf("%s imports %s: imports point one way, and %s may import only %s", file, own, dir, orDefault(strings.Join(allowed, ", "), "nothing of ours"))
+				t.Errorf("%s imports %s: imports point one way, and %s may import only %s", file, own, dir, cmp.Or(strings.Join(allowed, ", "), "nothing of ours"))
 			}
 			for _, h := range homes {
 				if strings.HasPrefix(name, h.prefix) && !slices.Contains(h.in, dir) {

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -147,7 +148,7 @@ type measuredStore struct {
 func (s measuredStore) Finish(ctx context.Context, j management.Job, writes []management.NodeWrite) (management.Job, error) {
 	out, err := s.Store.Finish(ctx, j, writes)
 	if err == nil {
-		s.meters.jobsEnded.WithLabelValues(string(out.Verb), orDefault(string(out.Cause), done)).Inc()
+		s.meters.jobsEnded.WithLabelValues(string(out.Verb), cmp.Or(string(out.Cause), done)).Inc()
 		if !out.Started.IsZero() {
 			s.meters.jobDuration.WithLabelValues(string(out.Verb), string(out.Status)).Observe(out.Ended.Sub(out.Started).Seconds())
 		}

@@ -64,9 +64,7 @@ func openPlaybooks(dataDir string, runner []string, config func() Config, meters
 }
 
 // inside is a folder of the playbooks that come with the binary.
-func (p *playbooks) inside(folder ...string) string {
-	return filepath.Join(append([]string{p.trees.Path(p.own)}, folder...)...)
-}
+func (p *playbooks) inside(folder string) string { return filepath.Join(p.trees.Path(p.own), folder) }
 
 // Check refuses where ansible-playbook is missing or too old.
 func (p *playbooks) Check(ctx context.Context) error {
@@ -126,7 +124,7 @@ func (p *playbooks) Parse(ctx context.Context, digest string, files, groups []st
 	parser := p.parser
 	p.mu.Unlock()
 	for _, file := range files {
-		if err := parser.SyntaxCheck(ctx, digest, file, p.inside("roles"), groups...); err != nil {
+		if err := parser.SyntaxCheck(ctx, digest, file, p.inside(bundled.RolesDir), groups...); err != nil {
 			return err
 		}
 	}
@@ -138,7 +136,7 @@ func (p *playbooks) Start(ctx context.Context, spec management.RunSpec) (managem
 	c := p.config()
 	run, err := p.runner.Start(ctx, ansible.Spec{
 		ID: spec.ID, Dir: p.dir(spec.ID), Tree: p.trees.Path(spec.Tree), Playbook: spec.Playbook,
-		BundledRoles: p.inside("roles"), CallbackDir: p.inside("plugins", "callback"),
+		BundledRoles: p.inside(bundled.RolesDir), CallbackDir: p.inside(bundled.CallbackDir),
 		Hosts: spec.Hosts, ExtraVars: spec.Extra, Forks: c.Jobs.Forks, Deadline: spec.Deadline, Lease: spec.Lease,
 		OutputLimit: c.Jobs.OutputLimit, AnsiblePlaybook: c.Ansible,
 	})
@@ -268,11 +266,10 @@ func (r activeRun) Results() (map[string]management.Result, error) {
 	})
 	out := map[string]management.Result{}
 	for host, h := range sum.Results() {
-		res := management.Result{
+		out[host] = management.Result{
 			Begun: h.Begun, OK: h.OK, Changed: h.Changed, Failed: h.Failed, Unreachable: h.Unreachable > 0,
-			Task: h.Task, Message: h.Message, Done: h.Good() && h.Final,
+			Task: h.Task, Message: h.Message, Done: h.Good(),
 		}
-		out[host] = res
 	}
 	return out, err
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -274,7 +275,7 @@ func (b *bench) compare(ctx context.Context, c comparison) error {
 		r.Ratio = r.Product / r.Baseline
 		r.OK = c.floor.ok == nil || c.floor.ok(r.Product, r.Baseline)
 		fmt.Fprintf(os.Stderr, "bench: %s: %s against %s %s, ratio %.2f (%s %s)\n", r.Name, figure(r.Product), figure(r.Baseline), r.Unit, r.Ratio,
-			map[bool]string{true: "reaches", false: "misses"}[r.OK], orElse(r.Floor, "no floor"))
+			map[bool]string{true: "reaches", false: "misses"}[r.OK], cmp.Or(r.Floor, "no floor"))
 		fmt.Fprintf(os.Stderr, "bench:   product %.4g\nbench:   baseline %.4g\n", product, baseline)
 		if attempt > 0 {
 			// The first result stays in the table, above.
@@ -287,13 +288,6 @@ func (b *bench) compare(ctx context.Context, c comparison) error {
 		}
 	}
 	return nil
-}
-
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 func median(values []float64) float64 {
