@@ -150,13 +150,8 @@ func (p *planner) failure(r *Run) (Cause, string) {
 }
 
 func describe(r Result) string {
-	msg := r.Message
-	if i := strings.IndexByte(msg, '\n'); i >= 0 {
-		msg = msg[:i]
-	}
-	if len(msg) > 300 {
-		msg = msg[:300] + "…"
-	}
+	msg, _, _ := strings.Cut(r.Message, "\n")
+	msg = shorten(msg, 300)
 	switch {
 	case r.Unreachable:
 		return "unreachable: " + msg

@@ -20,3 +20,13 @@ func TestShorten(t *testing.T) {
 		}
 	}
 }
+
+// TestDescribeCutsBetweenCharacters: a reason is stored and shown as text.
+func TestDescribeCutsBetweenCharacters(t *testing.T) {
+	t.Parallel()
+	for size := 140; size < 160; size++ {
+		if got := describe(Result{Message: "x" + strings.Repeat("ä", size)}); !utf8.ValidString(got) {
+			t.Errorf("%q", got)
+		}
+	}
+}
