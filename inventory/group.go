@@ -80,9 +80,9 @@ func (gs Groups) Names() []string {
 	return names
 }
 
-// needed tells whether any group needs this one.
-func (gs Groups) needed(name string) bool {
-	return slices.ContainsFunc(gs, func(g Group) bool { return g.Needs == name })
+// Needed tells whether any group needs this one.
+func (gs Groups) Needed(name string) bool {
+	return name != "" && slices.ContainsFunc(gs, func(g Group) bool { return g.Needs == name })
 }
 
 // Default is the group of a commission that names none: the first group that
@@ -90,7 +90,7 @@ func (gs Groups) needed(name string) bool {
 // that needs it; with no rules at all the first group.
 func (gs Groups) Default(nodes []*Node) string {
 	for _, g := range gs {
-		if !gs.needed(g.Name) {
+		if !gs.Needed(g.Name) {
 			continue
 		}
 		if !slices.ContainsFunc(nodes, func(n *Node) bool { return n.Group == g.Name && n.Commissioned() }) {

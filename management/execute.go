@@ -412,7 +412,7 @@ func (s *Service) spec(ctx context.Context, j Job, run Run, id string) (RunSpec,
 	// so that templates can refer to them; of these only helpers are acted on.
 	for _, n := range v.Nodes {
 		helper := slices.Contains(j.Helpers, n.Name)
-		if _, target := j.Target(n.Name); target || !helper && !(n.Commissioned() && s.provides(settings.Groups, n.Group)) {
+		if _, target := j.Target(n.Name); target || !helper && !(n.Commissioned() && settings.Groups.Needed(n.Group)) {
 			continue
 		}
 		h := configuration.Host{
@@ -437,10 +437,6 @@ func inUse(v *View) map[string]any {
 		}
 	}
 	return out
-}
-
-func (s *Service) provides(groups inventory.Groups, name string) bool {
-	return slices.ContainsFunc(groups, func(g inventory.Group) bool { return g.Needs == name && name != "" })
 }
 
 // appear waits until every address of a discover belongs to a Discovered node.
@@ -492,15 +488,13 @@ func (s *Service) appear(ctx context.Context, j Job, index int) error {
 			continue
 		}
 		named := map[string][]string{}
-		for addr, name := range seen {
-			named[name] = keys[addr]
+		for _, addr := range slices.Sorted(maps.Keys(seen)) {
+			name := seen[addr]
+			if len(keys[addr]) > 0 {
+				named[name] = keys[addr]
+			}
 			if err := s.say(ctx, j.ID, fmt.Sprintf("# %s is node %s", addr, name)); err != nil {
 				return err
-			}
-		}
-		for name, k := range named {
-			if len(k) == 0 {
-				delete(named, name)
 			}
 		}
 		if err := s.recordKeys(ctx, named); err != nil {

@@ -118,8 +118,7 @@ func chooseHelpers(v *View, groups inventory.Groups, j Job, ahead []Job) (helper
 		touched := slices.ContainsFunc(j.Targets, func(t Target) bool {
 			return t.Group == g.Name || t.FromGroup == g.Name || slices.Contains(t.Residue, g.Name)
 		})
-		needed := slices.ContainsFunc(groups, func(o inventory.Group) bool { return o.Needs == g.Name })
-		if touched && needed {
+		if touched && groups.Needed(g.Name) {
 			wanted = append(wanted, g.Name)
 		}
 	}
