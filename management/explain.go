@@ -188,6 +188,17 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.Entry) NodeExpla
 			add(AboutJob, "to watch it: clusterctl job wait "+j.ID, "job %s prepares its host: %s", j.ID, f.doing(j))
 		}
 	}
+	if g, err := f.Groups.Get(n.Group); err == nil && g.Needs != "" && n.InService() {
+		e.Rule = fmt.Sprintf("a %s needs a commissioned, Discovered %s", g.Name, g.Needs)
+		if f.Groups.CheckJoin(f.View.Nodes, []string{n.Name}, g.Name) != nil {
+			add(AboutRule, fmt.Sprintf("bring one back, or commission one: clusterctl nodes commission NAME -g %s", g.Needs),
+				"its group %s needs a commissioned, Discovered %s, and there is none", g.Name, g.Needs)
+			e.Ready = false
+		}
+	}
+	if n.Status == inventory.Decommissioned && len(e.Jobs) == 0 {
+		add(AboutIdle, "to bring it back: clusterctl nodes commission "+n.Name, "it was taken out of service%s%s", by(e.StatusBy), on(e.StatusSince))
+	}
 	if n.LastError != "" && n.Status != inventory.Quarantined {
 		remedy := ""
 		if culprit != nil {
@@ -208,23 +219,11 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.Entry) NodeExpla
 		}
 		add(AboutResidue, remedy, "it may still carry the configuration of %s", join(n.Residue))
 	}
-	if g, err := f.Groups.Get(n.Group); err == nil && g.Needs != "" && n.InService() {
-		e.Rule = fmt.Sprintf("a %s needs a commissioned, Discovered %s", g.Name, g.Needs)
-		if f.Groups.CheckJoin(f.View.Nodes, []string{n.Name}, g.Name) != nil {
-			add(AboutRule, fmt.Sprintf("bring one back, or commission one: clusterctl nodes commission NAME -g %s", g.Needs),
-				"its group %s needs a commissioned, Discovered %s, and there is none", g.Name, g.Needs)
-			e.Ready = false
-		}
-	}
 	if n.Status == inventory.Allocated && n.Applied == "" {
 		add(AboutApplied, "clusterctl nodes maintenance "+n.Name, "an upgrade broke off on it: which configuration it carries is not known")
 	}
-	switch {
-	case n.Job != "" || len(e.Jobs) > 0:
-	case n.Status == inventory.Unallocated:
+	if n.Status == inventory.Unallocated && len(e.Jobs) == 0 {
 		add(AboutIdle, "clusterctl nodes commission "+n.Name, "it is not commissioned")
-	case n.Status == inventory.Decommissioned:
-		add(AboutIdle, "to bring it back: clusterctl nodes commission "+n.Name, "it was taken out of service%s%s", by(e.StatusBy), on(e.StatusSince))
 	}
 	e.Summary = "it is in service"
 	if !e.Ready && len(e.Findings) > 0 {
@@ -331,9 +330,9 @@ func (f Facts) doing(j Job) string {
 	if j.Cancel > 0 {
 		text += ", being cancelled by " + orSomeone(j.CancelBy)
 	}
-	if run := lastRun(j); !j.Deadline.IsZero() && (run == nil || run.Phase != PhaseUndo) {
-		text += "; its deadline is " + stamp(j.Deadline)
-		if left := j.Deadline.Sub(f.Now); left > 0 {
+	if due := j.Due(); !due.IsZero() {
+		text += "; its deadline is " + stamp(due)
+		if left := due.Sub(f.Now); left > 0 {
 			text += ", in " + left.Round(time.Second).String()
 		} else {
 			text += ", which has passed"
@@ -388,7 +387,7 @@ func (f Facts) nextIn(j Job) string {
 		case t.Err != nil:
 			return fmt.Sprintf("job %s ends Errored without touching a node", j.ID)
 		case len(t.WaitsFor) > 0:
-			return fmt.Sprintf("job %s begins when %s no longer stands in its way, and is checked again then", j.ID, jobs(t.WaitsFor))
+			return fmt.Sprintf("job %s begins when it need not wait for %s any more, and is checked again then", j.ID, jobs(t.WaitsFor))
 		}
 		return fmt.Sprintf("job %s begins", j.ID)
 	}

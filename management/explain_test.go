@@ -58,7 +58,7 @@ func TestExplainNode(t *testing.T) {
 			set: func(_ *View, a *inventory.Node) { a.Applied = "1" }, has: []string{"nothing, until an operator"}},
 		{name: "nobody asked", nodes: []string{"a - Unallocated Discovered"}, about: "idle", summary: "it is not commissioned",
 			has: []string{"clusterctl nodes commission a-1"}},
-		{name: "taken out", nodes: []string{"a - Decommissioned Discovered"}, about: "residue idle", summary: "it may still carry",
+		{name: "taken out", nodes: []string{"a - Decommissioned Discovered"}, about: "idle residue", summary: "it was taken out of service by anna",
 			set: func(_ *View, a *inventory.Node) { a.Residue = []string{"service-worker"} },
 			history: []inventory.Entry{
 				{Verb: inventory.VerbDecommission, From: inventory.Cancelled, To: inventory.Decommissioned, Actor: "anna", Time: noon},
@@ -96,6 +96,12 @@ func TestExplainNode(t *testing.T) {
 			has: []string{"clusterctl nodes set a-1 --forget-host-key", "an upgrade broke off", "clusterctl nodes maintenance a-1"}},
 		{name: "a worker without masters", nodes: []string{"a w Allocated Discovered", "b m Allocated Disappeared"}, about: "rule", summary: "needs a commissioned, Discovered service-master",
 			set: func(_ *View, a *inventory.Node) { a.Applied = "1" }, has: []string{"clusterctl nodes commission NAME -g service-master"}},
+		{name: "taken out, not clean", nodes: []string{"a - Decommissioned Discovered"}, about: "idle failure residue", summary: "it was taken out of service",
+			set: func(_ *View, a *inventory.Node) {
+				a.Residue, a.LastError = []string{"service-worker"}, "not cleaned: task \"Stop it\": non-zero return code"
+			}, has: []string{"the last verb failed: not cleaned"}},
+		{name: "a worker without masters, whose upgrade failed", nodes: []string{"a w Allocated Discovered", "b m Allocated Disappeared"}, about: "rule failure applied",
+			summary: "needs a commissioned, Discovered service-master", set: func(_ *View, a *inventory.Node) { a.LastError = "task \"Upgrade\": non-zero return code" }},
 		{name: "held", nodes: []string{"a m Provisioning Discovered"}, about: "job",
 			summary: "job 5 holds it: commission of a-1, configure (site.yml) since 2026-01-02T12:00:00Z; its deadline is 2026-01-02T13:00:00Z, in 50m0s",
 			set:     func(v *View, _ *inventory.Node) { put(v, running, "5", Running) },
@@ -105,14 +111,16 @@ func TestExplainNode(t *testing.T) {
 				j := failed("done", "")
 				j.Outcomes, j.Cancel, j.CancelBy, j.Runs[1].Exit = nil, 1, "anna", ""
 				put(v, j, "5", Running)
-			}, has: []string{"on /dev/sda1", "become Unallocated, or Quarantined where it fails"}},
+				v.Jobs[0].Runs[1].Started, v.Jobs[0].Timeout = noon.Add(5*time.Minute), 15*time.Minute // past the verb's own deadline
+				v.Jobs[0].Deadline = noon.Add(time.Minute)
+			}, has: []string{"on /dev/sda1", "become Unallocated, or Quarantined where it fails", "its deadline is 2026-01-02T12:20:00Z, in 10m0s"}},
 		{name: "in the queue behind another", nodes: []string{"a - Unallocated Discovered"}, about: "queue", summary: "job 7 (commission) waits for it: place 1 of 1 in the queue, x needed by job 6",
 			set: func(v *View, _ *inventory.Node) {
 				other := planned(inventory.VerbDiscover, "", "x Unallocated -")
 				other.Targets[0].Addr = "a-1.example"
 				put(v, other, "6", Running)
 				put(v, planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -"), "7", Queued)
-			}, has: []string{"clusterctl job why 7", "job 7 begins when job 6"}},
+			}, has: []string{"clusterctl job why 7", "job 7 begins when it need not wait for job 6"}},
 		{name: "being prepared", nodes: []string{"a - Unallocated Disappeared"}, about: "state job", summary: "it is Disappeared",
 			set: func(v *View, _ *inventory.Node) {
 				j := planned(inventory.VerbDiscover, "", "x Unallocated -")

@@ -176,6 +176,15 @@ func (j Job) Phase() Phase {
 	return j.Runs[len(j.Runs)-1].Phase
 }
 
+// Due is when what the job does has to be over: a Running job's failure path
+// has a time of its own, as long as the verb's. Zero before it runs.
+func (j Job) Due() time.Time {
+	if j.Phase() == PhaseUndo {
+		return j.Runs[len(j.Runs)-1].Started.Add(j.Timeout)
+	}
+	return j.Deadline
+}
+
 // Inputs are what a job was accepted with, pinned: later edits change nothing.
 type Inputs struct {
 	// Vars are the merged variables of each target, without the request's.

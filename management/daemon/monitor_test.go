@@ -435,12 +435,12 @@ func TestLiveEventHandler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, way := range []string{"http", "socket"} {
+	for i, way := range []string{"http", "socket", "unix"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			s := begin(t)
 			at := func(n int) string { return fmt.Sprintf("127.0.4.%d", 20+10*i+n) }
-			env := map[string]string{"http": "CLUSTERM_URL=" + s.url, "socket": "CLUSTERM_SOCKET=" + s.dir + "/s"}[way]
+			env := map[string]string{"http": "CLUSTERM_URL=" + s.url, "socket": "CLUSTERM_SOCKET=" + s.dir + "/s", "unix": "CLUSTERM_URL=unix://" + s.dir + "/s"}[way]
 			hub := startStock(t, "hub", at(1), "-event-handler", "member-join,member-update,member-leave,member-failed=env "+env+" "+script)
 			join := func(name, addr string, more ...string) *stock {
 				return startStock(t, name, addr, append(append(tags(name, addr), "-retry-join", hub.bound), more...)...)

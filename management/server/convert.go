@@ -32,7 +32,7 @@ func jobOf(j management.Job) api.Job {
 		ID: j.ID, Verb: j.Verb, Status: api.JobStatus(j.Status), Reason: j.Reason, Cause: string(j.Cause),
 		Helpers: j.Helpers, Group: j.Group, OnFailure: j.OnFailure, Force: j.Force, Why: j.Why,
 		Actor: j.Actor, RetryOf: j.RetryOf, Instance: j.Instance, Note: j.Note, Warnings: j.Warnings,
-		Accepted: j.Accepted, Started: when(j.Started), Ended: when(j.Ended), Deadline: when(j.Deadline),
+		Accepted: j.Accepted, Started: when(j.Started), Ended: when(j.Ended), Deadline: when(j.Due()),
 		Phase: string(j.Phase()), Cancel: j.Cancel, CancelBy: j.CancelBy, Tree: j.Tree, Revision: j.Revision,
 	}
 	if j.Verb == inventory.VerbDiscover {

@@ -4,16 +4,21 @@
 #
 #   serf agent … -event-handler 'member-join,member-update,member-leave,member-failed=/PATH/serf-handler.sh'
 #
-# It reports to CLUSTERM_URL (http://127.0.0.1:9007, say), or else through the
-# socket CLUSTERM_SOCKET. serf waits for it: what no manager takes in 5 s is lost.
+# It reports to CLUSTERM_URL (http://127.0.0.1:9007 or unix:///PATH, say), or else
+# through the socket CLUSTERM_SOCKET. serf waits for it: what no manager takes in
+# 5 s is lost.
 set -eu
 case $SERF_EVENT in
   member-join | member-update) event=discovered ;;
   member-leave | member-failed) event=disappeared ;;
   *) exit 0 ;;
 esac
-url=${CLUSTERM_URL:-http://localhost}
-[ -n "${CLUSTERM_URL:-}" ] || set -- --unix-socket "${CLUSTERM_SOCKET:-/run/clusterm/clusterm.sock}"
+url=${CLUSTERM_URL:-unix://${CLUSTERM_SOCKET:-/run/clusterm/clusterm.sock}}
+case $url in unix://*)
+  set -- --unix-socket "${url#unix://}"
+  url=http://localhost
+  ;;
+esac
 
 # A line on standard input is a member: name, address, role, tags, with tabs in
 # between. What comes from the network goes into JSON only if it needs no quoting.
