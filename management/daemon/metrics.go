@@ -79,7 +79,8 @@ func newMeters(v api.Version) *meters {
 	m.roundTrip = register(m, metrics.NewHistogram("clusterm_etcd_round_trip_seconds")).WithLabelValues()
 	m.unanswered = counter("clusterm_etcd_unanswered_total").WithLabelValues()
 	register(m, metrics.NewGauge("clusterm_build_info")).WithLabelValues(v.Version, v.Commit, runtime.Version()).Set(1)
-	// Counters begin at 0, or the first of its kind would not show as an increase.
+	// Counters and histograms begin at 0, or the first of its kind would not show as
+	// an increase.
 	for _, s := range []management.Stream{management.StreamText, management.StreamEvents} {
 		for _, vec := range []*prometheus.CounterVec{m.bytes, m.lines, m.truncated} {
 			vec.WithLabelValues(string(s))
@@ -91,6 +92,9 @@ func newMeters(v api.Version) *meters {
 	for _, verb := range jobVerbs() {
 		for _, cause := range jobCauses {
 			m.jobsEnded.WithLabelValues(string(verb), cause)
+		}
+		for _, status := range []management.JobStatus{management.Complete, management.Errored, management.Cancelled} {
+			m.jobDuration.WithLabelValues(string(verb), string(status))
 		}
 	}
 	return m

@@ -64,7 +64,7 @@ var Table = []Room{
 		{Name: "clusterm_jobs_ended_total", Type: Counter, Labels: []string{"verb", "cause"},
 			Meaning: "jobs that this daemon ended; the cause is `done`, or the one that the job shows: `failed`, `cancelled`, `deadline`, `interrupted`, `precondition`, `absent`, `internal`"},
 		{Name: "clusterm_job_duration_seconds", Type: Histogram, Labels: []string{"verb", "status"}, Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200},
-			Meaning: "from claim to end, of jobs that ran", Absent: "before the first such job"},
+			Meaning: "from claim to end, of jobs that ran"},
 	}},
 	{"Runner", []Metric{
 		{Name: "clusterm_runner_processes", Type: Gauge, Meaning: "runs of ansible-playbook that this daemon attends to"},
