@@ -74,8 +74,21 @@ func TestPackageContent(t *testing.T) {
 		!strings.Contains(got, "ansible-core 2.14\n") {
 		t.Errorf("%s", got)
 	}
-	if got := output(t, "rpm", "-qcp", rpm); got != "/etc/clusterm/clusterm.yaml\n" {
-		t.Errorf("configuration files: %s", got)
+	// Configuration that is not replaced, documents that a host may leave out, a
+	// license that it may not, and no directory that is the distribution's.
+	marks := output(t, "rpm", "-qp", "--qf", "[%{FILEFLAGS:fflags} %{FILEMODES:perms} %{FILENAMES}\n]", rpm)
+	for _, want := range []string{
+		"cn -rw------- /etc/clusterm/clusterm.yaml", "l -rw-r--r-- /usr/share/doc/clusterm/copyright", "d -rw-r--r-- /usr/share/doc/clusterm/README.md",
+		"d -rw-r--r-- /usr/share/man/man1/clusterctl.1.gz", "d -rw-r--r-- /usr/share/man/man8/clusterm.8.gz", " -rwxr-xr-x /usr/share/doc/clusterm/serf-handler.sh",
+	} {
+		if !strings.Contains("\n"+marks, "\n"+want+"\n") {
+			t.Errorf("no %q in\n%s", want, marks)
+		}
+	}
+	for _, line := range strings.Split(strings.TrimSpace(marks), "\n") {
+		if strings.HasPrefix(line, " d") && !strings.Contains(line, "/clusterm") {
+			t.Errorf("a directory of others: %s", line)
+		}
 	}
 	if got := output(t, "rpm", "-Kv", "--nosignature", rpm); !strings.Contains(got, "OK") || strings.Contains(got, "BAD") {
 		t.Errorf("%s", got)
@@ -107,19 +120,114 @@ func TestPackageContent(t *testing.T) {
 	}
 }
 
-// TestPackage: the Debian package in its whole life on two hosts: installed,
-// used, upgraded in the middle of a job, removed, purged.
+// packaging is how an administrator handles one kind of package.
+type packaging struct {
+	packager                   string
+	install, upgrade, withdraw string // command lines; the package's file follows the first two
+}
+
+// TestPackage: both packages in their whole life on two hosts: installed, used,
+// upgraded in the middle of a job, removed; what is left is what should be.
 func TestPackage(t *testing.T) {
-	w := newWorld(t, setup{hosts: 2, empty: true})
-	older, newer := makePackage(t, "deb", "1.0.0"), makePackage(t, "deb", "1.0.1")
+	t.Run("deb", func(t *testing.T) {
+		w := newWorld(t, setup{hosts: 2, empty: true})
+		for _, h := range w.hosts {
+			// The lab's image leaves out manual pages and documents.
+			w.sh(h, "rm /etc/dpkg/dpkg.cfg.d/lab")
+		}
+		deb := packaging{packager: "deb", install: "dpkg -i", upgrade: "dpkg -i", withdraw: "dpkg -r clusterm"}
+		w.livePackaged(deb, map[string]string{})
+		for _, h := range w.hosts {
+			w.sh(h, "dpkg -P clusterm")
+			if left := w.leftOfPackage(h); left != "" {
+				t.Errorf("left on %s: %s", h, left)
+			}
+		}
+	})
+	t.Run("rpm", func(t *testing.T) {
+		w := newWorld(t, setup{hosts: 2, empty: true})
+		w.playRedHat(makePackage(t, "rpm", "1.0.0"))
+		// A site's preset, and the administrator has nothing to enable.
+		w.write("host2", "/etc/systemd/system-preset/00-a-site.preset", "enable clusterm-agent.service\n")
+		rpm := packaging{packager: "rpm", install: "rpm -i", upgrade: "rpm -U", withdraw: "rpm -e clusterm"}
+		w.livePackaged(rpm, map[string]string{"host2": "clusterm-agent"})
+		if got := w.try("host1", "rpm -V clusterm").stdout; strings.TrimSpace(got) != "S.5....T.  c /etc/clusterm/clusterm.yaml" {
+			t.Errorf("changed since the installation: %q", got)
+		}
+		// An RPM leaves data, and the configuration that was changed under another name.
+		for h, want := range map[string]string{
+			"host1": "/etc/clusterm/clusterm.yaml.rpmsave\n/var/lib/clusterm\n",
+			"host2": "/etc/clusterm/agent.yaml\n/etc/clusterm/gossip.key\n/var/lib/clusterm-agent\n",
+		} {
+			w.sh(h, rpm.withdraw)
+			w.sh(h, "mkdir /tmp/left && mv $(ls -d /etc/clusterm/* /var/lib/clusterm*) /tmp/left/ && rmdir /etc/clusterm")
+			got := w.sh(h, "cd /tmp/left && ls -d *").stdout
+			for _, path := range strings.Fields(want) {
+				got = strings.Replace(got, filepath.Base(path)+"\n", "", 1)
+			}
+			if left := got + w.leftOfPackage(h); left != "" {
+				t.Errorf("left on %s, beside %s: %s", h, strings.Fields(want), left)
+			}
+		}
+		if got := w.sh("host1", "grep ^log_level /tmp/left/clusterm.yaml.rpmsave; stat -c %a /tmp/left/clusterm.yaml.rpmsave").stdout; got != "log_level: debug\n600\n" {
+			t.Errorf("the configuration that was kept: %s", got)
+		}
+	})
+}
+
+// playRedHat has the hosts' RPM believe that what Debian's own packages brought is
+// there, and looks whether it minds where that is missing or too old.
+func (w *world) playRedHat(pkg string) {
+	w.t.Helper()
+	provide := func(core string) string {
+		dir := w.t.TempDir()
+		description := filepath.Join(dir, "nfpm.yaml")
+		if err := os.WriteFile(description, []byte(fmt.Sprintf(
+			"{name: distribution, arch: all, version: %s, maintainer: lab, description: lab, provides: [ansible-core = %[1]s, systemd = 252]}", core)), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+		output(w.t, repoFile("bin/nfpm"), "package", "--config", description, "--packager", "rpm", "--target", dir+"/distribution.rpm")
+		return dir + "/distribution.rpm"
+	}
+	w.lab("cp", pkg, "host1:/root/older.rpm")
+	w.lab("cp", provide("2.13.9"), "host1:/root/distribution.rpm")
+	w.sh("host1", "rpm -i /root/distribution.rpm")
+	if r := w.try("host1", "rpm -i /root/older.rpm"); r.code == 0 || !strings.Contains(r.stderr, "ansible-core >= 2.14 is needed") || strings.Contains(r.stderr, "systemd is needed") {
+		w.t.Errorf("where ansible-core is too old: %s", r)
+	}
+	distribution := provide("2.14.18")
 	for _, h := range w.hosts {
-		// The lab's image leaves out manual pages and documents.
-		w.sh(h, "rm /etc/dpkg/dpkg.cfg.d/lab")
-		w.lab("cp", older, h+":/root/older.deb")
-		w.lab("cp", newer, h+":/root/newer.deb")
-		w.sh(h, "dpkg -i /root/older.deb")
-		if got := w.try(h, "systemctl is-enabled clusterm clusterm-agent; systemctl is-active clusterm clusterm-agent").stdout; got != "disabled\ndisabled\ninactive\ninactive\n" {
-			t.Errorf("after the installation: %s", got)
+		w.lab("cp", distribution, h+":/root/distribution.rpm")
+		w.sh(h, "rpm -U /root/distribution.rpm")
+	}
+}
+
+// leftOfPackage lists what is on a host that bears clusterm's name, but for logs
+// and what the test brought.
+func (w *world) leftOfPackage(host string) string {
+	w.t.Helper()
+	return w.sh(host, `find / -xdev \( -path /proc -o -path /sys -o -path /tmp -o -path /root -o -path /var/lib/dpkg -o -path /var/log \) -prune -o -iname '*clusterm*' -print
+		find /run -maxdepth 1 -iname '*clusterm*'; pgrep -a clusterm || true`).stdout
+}
+
+// livePackaged lives with a package: until it was withdrawn from host1, and is there
+// again. enabled are the units that the installation enables, by host.
+func (w *world) livePackaged(p packaging, enabled map[string]string) {
+	w.t.Helper()
+	t, older, newer := w.t, "/root/older."+p.packager, "/root/newer."+p.packager
+	first, second := makePackage(t, p.packager, "1.0.0"), makePackage(t, p.packager, "1.0.1")
+	for _, h := range w.hosts {
+		w.lab("cp", first, h+":"+older)
+		w.lab("cp", second, h+":"+newer)
+		w.sh(h, p.install+" "+older)
+		for _, unit := range []string{"clusterm", "clusterm-agent", "clusterm-monitor"} {
+			want := "disabled\ninactive\n"
+			if enabled[h] == unit {
+				want = "enabled\ninactive\n"
+			}
+			if got := w.try(h, "systemctl is-enabled "+unit+"; systemctl is-active "+unit).stdout; got != want {
+				t.Errorf("%s on %s after the installation: %s", unit, h, got)
+			}
 		}
 	}
 	w.lab("cp", strings.TrimSpace(w.lab("key").stdout), "host1:/root/.ssh/id_ed25519")
@@ -162,7 +270,7 @@ func TestPackage(t *testing.T) {
 	units := map[string]string{"host1": "clusterm", "host2": "clusterm-agent"}
 	for h, unit := range units {
 		before[h] = w.sh(h, "systemctl show -P MainPID "+unit).stdout
-		w.sh(h, "dpkg -i /root/newer.deb")
+		w.sh(h, p.upgrade+" "+newer)
 		if after := w.sh(h, "systemctl show -P MainPID "+unit).stdout; after == before[h] || after == "0\n" {
 			t.Errorf("%s was not restarted on %s", unit, h)
 		}
@@ -180,19 +288,16 @@ func TestPackage(t *testing.T) {
 	}
 	w.is("host2", inventory.Allocated, master)
 
-	// Removed and installed again: it knows what it knew. Purged: nothing is left.
-	w.sh("host1", "dpkg -r clusterm")
+	// Removed and installed again: it knows what it knew.
+	w.sh("host1", p.withdraw)
 	if r := w.try("host1", "pgrep -x clusterm || test -e /usr/bin/clusterm || test -e /run/clusterm"); r.code == 0 {
 		t.Errorf("after the removal: %s", r)
 	}
-	w.sh("host1", "dpkg -i /root/newer.deb && systemctl start clusterm")
+	if got := w.try("host1", "find /etc/systemd/system -xtype l -name 'clusterm*'").stdout; p.packager == "rpm" && got != "" {
+		t.Errorf("the removal leaves enabled what is not there: %s", got)
+	}
+	w.sh("host1", p.install+" "+newer)
+	w.sh("host1", "[ ! -e /etc/clusterm/clusterm.yaml.rpmsave ] || mv /etc/clusterm/clusterm.yaml.rpmsave /etc/clusterm/clusterm.yaml; systemctl start clusterm")
 	w.awaitServing()
 	w.is("host2", inventory.Allocated, master)
-	for _, h := range w.hosts {
-		w.sh(h, "dpkg -P clusterm")
-		left := w.sh(h, `find / -xdev \( -path /proc -o -path /sys -o -path /tmp -o -path /root -o -path /var/lib/dpkg -o -path /var/log \) -prune -o -iname '*clusterm*' -print; pgrep -a clusterm || true`).stdout
-		if left != "" {
-			t.Errorf("left on %s: %s", h, left)
-		}
-	}
 }
