@@ -38,8 +38,8 @@ func (s Secrets) Check() error {
 	return nil
 }
 
-// Hides tells whether values of variables of that name are never shown.
-func (s Secrets) Hides(name string) bool {
+// hides tells whether values of variables of that name are never shown.
+func (s Secrets) hides(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(s, func(pattern string) bool {
 		ok, err := path.Match(strings.ToLower(pattern), name)
@@ -47,8 +47,8 @@ func (s Secrets) Hides(name string) bool {
 	})
 }
 
-// Hide returns a copy of the value with what is secret in it hidden.
-func (s Secrets) Hide(value any) any {
+// hide returns a copy of the value with what is secret in it hidden.
+func (s Secrets) hide(value any) any {
 	switch value := value.(type) {
 	case Vars:
 		return Vars(s.hideMap(value))
@@ -57,7 +57,7 @@ func (s Secrets) Hide(value any) any {
 	case []any:
 		out := make([]any, len(value))
 		for i, e := range value {
-			out[i] = s.Hide(e)
+			out[i] = s.hide(e)
 		}
 		return out
 	}
@@ -73,16 +73,16 @@ func (s Secrets) hideMap(m map[string]any) map[string]any {
 }
 
 func (s Secrets) hideOne(name string, value any) any {
-	if s.Hides(name) {
+	if s.hides(name) {
 		return Hidden
 	}
-	return s.Hide(value)
+	return s.hide(value)
 }
 
-// HideVars is Hide for a set of variables.
+// HideVars returns a copy of the variables with what is secret in them hidden.
 func (s Secrets) HideVars(v Vars) Vars { return s.hideMap(v) }
 
-// HideMerged is Hide for merged variables.
+// HideMerged does the same with merged variables.
 func (s Secrets) HideMerged(vars map[string]Var) map[string]Var {
 	out := make(map[string]Var, len(vars))
 	for name, v := range vars {
@@ -109,7 +109,7 @@ func (s Secrets) Restore(given, set Vars) (Vars, error) {
 }
 
 func (s Secrets) restore(at, name string, given, set any, is bool) (any, error) {
-	if s.Hides(name) && given == any(Hidden) {
+	if s.hides(name) && given == any(Hidden) {
 		if !is {
 			return nil, inventory.Errorf(inventory.KindInvalid, "the value of %s is %q, which stands for a secret that is set, and none is", at, Hidden).
 				Do("give the value itself")
@@ -136,7 +136,7 @@ func (s Secrets) restore(at, name string, given, set any, is bool) (any, error) 
 			// An element has no name: it is the one that was shown where the rest of
 			// it is as it was.
 			var o any
-			if len(old) == len(given) && reflect.DeepEqual(s.Hide(e), s.Hide(old[i])) {
+			if len(old) == len(given) && reflect.DeepEqual(s.hide(e), s.hide(old[i])) {
 				o = old[i]
 			}
 			value, err := s.restore(fmt.Sprintf("%s[%d]", at, i), "", e, o, o != nil)

@@ -407,27 +407,6 @@ func normal(v any) (any, error) {
 	}
 }
 
-// VarProblem is one reason why a set of variables was refused.
-type VarProblem struct {
-	Name   string // of the variable; empty where the whole set is meant
-	Reason string // what is wrong and what to do
-}
-
-// VarsError lists everything that is wrong with a set of variables.
-type VarsError struct{ Problems []VarProblem }
-
-func (e *VarsError) Error() string {
-	parts := make([]string, 0, len(e.Problems))
-	for _, p := range e.Problems {
-		if p.Name == "" {
-			parts = append(parts, p.Reason)
-			continue
-		}
-		parts = append(parts, fmt.Sprintf("variable %q: %s", p.Name, p.Reason))
-	}
-	return strings.Join(parts, "; ")
-}
-
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // managerNames are host variables that the manager writes itself.
@@ -446,10 +425,10 @@ var pythonKeywords = strings.Fields(`False None True and as assert async await b
 
 // CheckVars refuses names that Ansible could not use, names that belong to
 // Ansible or to the manager, and sets that are too deep or too large. The error
-// is of kind invalid and holds a *VarsError with every offending name, in order.
+// is of kind invalid and says what is wrong with each variable, in order.
 func CheckVars(v Vars) error {
-	var problems []VarProblem
-	add := func(name, reason string) { problems = append(problems, VarProblem{name, reason}) }
+	var errs []error
+	add := func(name, reason string) { errs = append(errs, fmt.Errorf("variable %q: %s", name, reason)) }
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		if reason := nameProblem(name); reason != "" {
 			add(name, reason)
@@ -461,17 +440,14 @@ func CheckVars(v Vars) error {
 			add(name, fmt.Sprintf("is nested more than %d deep", MaxVarsDepth))
 		}
 	}
-	if len(problems) == 0 {
+	if len(errs) == 0 {
 		if b, err := json.Marshal(map[string]any(v)); err != nil {
-			add("", "variables cannot be written as JSON: "+err.Error())
+			errs = append(errs, fmt.Errorf("variables cannot be written as JSON: %w", err))
 		} else if len(b) > MaxVarsBytes {
-			add("", fmt.Sprintf("the variables are %d bytes long as JSON, more than the %d allowed; put large content into a file of the playbook folder", len(b), MaxVarsBytes))
+			errs = append(errs, fmt.Errorf("the variables are %d bytes long as JSON, more than the %d allowed; put large content into a file of the playbook folder", len(b), MaxVarsBytes))
 		}
 	}
-	if problems != nil {
-		return inventory.Errorf(inventory.KindInvalid, "%w", &VarsError{problems})
-	}
-	return nil
+	return invalid(errs)
 }
 
 func nameProblem(name string) string {

@@ -227,7 +227,7 @@ func (s *Service) queue(ctx context.Context, settings Settings, r Request, tree 
 		return Job{}, settings.NoAgents
 	}
 	if err := configuration.CheckVars(r.Extra); err != nil {
-		return Job{}, invalid(err)
+		return Job{}, err
 	}
 	if _, err := settings.Secrets.Restore(r.Extra, nil); err != nil {
 		return Job{}, err
@@ -470,7 +470,7 @@ func (s *Service) PatchNode(ctx context.Context, name string, p NodePatch, actor
 	}
 	if p.Connection != nil {
 		if err := p.Connection.Check(); err != nil {
-			return inventory.Node{}, invalid(err)
+			return inventory.Node{}, err
 		}
 	}
 	var node inventory.Node
@@ -564,7 +564,7 @@ func (s *Service) changeVars(ctx context.Context, scope Scope, actor string, onl
 		}
 		vars := change(v.Vars(scope), restored)
 		if err := configuration.CheckVars(vars); err != nil {
-			return invalid(err)
+			return err
 		}
 		warnings = nil
 		for _, path := range configuration.LooksLikeTemplate(given) {
@@ -634,12 +634,4 @@ func (s *Service) Inputs(ctx context.Context, id string) (Inputs, error) {
 	}
 	in.Vars = vars
 	return in, nil
-}
-
-// invalid makes an error of the configuration package the caller's.
-func invalid(err error) error {
-	if inventory.KindOf(err) != inventory.KindInternal {
-		return err
-	}
-	return inventory.Errorf(inventory.KindInvalid, "%w", err)
 }
