@@ -74,16 +74,10 @@ func (s *Server) Endpoint() string { return "unix://" + s.opts.socket("client") 
 // Restarts is how often the child process ended by itself.
 func (s *Server) Restarts() int64 { return s.restarts.Load() }
 
-// StartServer starts the server and returns when it serves. A directory that
-// another process uses, or that cannot be written, is an error.
+// StartServer starts the server. In this process it serves when StartServer
+// returns; a child process may not do so yet, and Dial waits for it. A directory
+// that another process uses, or that cannot be written, is an error.
 func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", o.Dir, err).
-			Do("run as root, or configure another data_dir")
-	}
-	if err := os.Chmod(o.Dir, 0o700); err != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is not ours: %w", o.Dir, err).Do("run as root")
-	}
 	if p := o.socket("client"); len(p) > maxSocketPath {
 		return nil, inventory.Errorf(inventory.KindInvalid, "%s is too long for a socket (%d bytes, the limit is %d)", p, len(p), maxSocketPath).
 			Do("configure a shorter data_dir")
@@ -91,6 +85,10 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	lock, err := LockDir(ctx, o.Dir, o.Log)
 	if err != nil {
 		return nil, err
+	}
+	if err := os.Chmod(o.Dir, 0o700); err != nil {
+		lock.Close()
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is not ours: %w", o.Dir, err).Do("run as root")
 	}
 	s := &Server{opts: o, lock: lock}
 	s.close = sync.OnceValue(s.end)
@@ -108,9 +106,14 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// LockDir makes sure that only one daemon uses the directory, until the file is
-// closed. A daemon that is just ending is waited for, and log says so.
+// LockDir makes sure that the directory is there, 0700 where it is new, and that
+// only one daemon uses it, until the file is closed. A daemon that is just ending
+// is waited for, and log says so.
 func LockDir(ctx context.Context, dir string, log logrus.FieldLogger) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", dir, err).
+			Do("run as root, or configure another data_dir")
+	}
 	return lockDir(ctx, dir, "lock", func() {
 		log.Warnf("the data directory %s is in use by another clusterm; waiting for up to %s for it to end", dir, lockWait)
 	})

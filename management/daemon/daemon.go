@@ -213,10 +213,6 @@ func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
 	dir, log := filepath.Join(c.DataDir, "etcd"), d.opts.Logger
 	if c.Etcd.Used() {
 		// The rest of the data directory is for one daemon as well.
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", dir, err).
-				Do("run as root, or configure another data_dir")
-		}
 		lock, err := etcd.LockDir(ctx, dir, log)
 		if err != nil {
 			return nil, err
