@@ -114,7 +114,8 @@ func gossipKey(path string, make bool) (string, error) {
 	return key, nil
 }
 
-// writeNew writes a file that only its owner can read, whole or not at all.
+// writeNew writes a file that only its owner can read, durably, whole or not at
+// all.
 func writeNew(path, content string) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -125,7 +126,14 @@ func writeNew(path, content string) error {
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), path)
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 var instanceIDs = regexp.MustCompile(`^[0-9a-f]{16}$`)
