@@ -22,10 +22,8 @@ import (
 	"github.com/contiv/cluster/monitor"
 )
 
-const (
-	reportSize = 500  // nodes in one POST
-	pageSize   = 1000 // nodes in one answer
-)
+// reportSize is how many nodes go into one POST.
+const reportSize = 500
 
 // reporter says to one manager what a gossip shows. It is a monitor.Sink: an
 // error means that the report is to be made again, as a full one.
@@ -126,19 +124,13 @@ func (r *reporter) keep(now map[string]api.LegacyEventNode) {
 // known are the manager's nodes, by name.
 func (r *reporter) known(ctx context.Context) (map[string]api.Node, error) {
 	all := map[string]api.Node{}
-	filter := client.NodeFilter{Limit: pageSize}
-	for {
-		page, err := r.to.Nodes(ctx, filter)
+	for n, err := range r.to.EachNode(ctx, client.NodeFilter{}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, n := range page.Items {
-			all[n.Name] = n
-		}
-		if filter.Continue = page.Continue; filter.Continue == "" {
-			return all, nil
-		}
+		all[n.Name] = n
 	}
+	return all, nil
 }
 
 // say reports nodes. One that the manager refuses does not keep the others from
@@ -150,8 +142,11 @@ func (r *reporter) say(ctx context.Context, discovered bool, nodes []api.LegacyE
 		// themselves as far as possible.
 		_, x := r.refused[name(a)]
 		_, y := r.refused[name(b)]
-		if x != y {
-			return map[bool]int{true: 1, false: -1}[x]
+		switch {
+		case x && !y:
+			return 1
+		case y && !x:
+			return -1
 		}
 		return strings.Compare(name(a), name(b))
 	})
@@ -236,9 +231,7 @@ func (t *told) of(target string) map[string]api.LegacyEventNode {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := map[string]api.LegacyEventNode{}
-	for name, n := range t.all[target] {
-		out[name] = n
-	}
+	maps.Copy(out, t.all[target])
 	return out
 }
 
@@ -246,11 +239,7 @@ func (t *told) of(target string) map[string]api.LegacyEventNode {
 func (t *told) set(target string, now map[string]api.LegacyEventNode) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	same := len(now) == len(t.all[target])
-	for name, n := range now {
-		same = same && t.all[target][name] == n
-	}
-	if same {
+	if maps.Equal(now, t.all[target]) {
 		return nil
 	}
 	t.all[target] = now
