@@ -13,14 +13,11 @@ import (
 )
 
 func cli(ctx context.Context, b *bench) error {
-	w, err := b.world(ctx, "")
+	w, err := b.full(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer w.close() //nolint:errcheck // measured already
-	if err := w.fill(ctx, b.nodes); err != nil {
-		return err
-	}
 	timed := func(argv ...string) side {
 		return func(ctx context.Context) (float64, error) {
 			cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)

@@ -50,14 +50,11 @@ func discover(ctx context.Context, b *bench) error {
 		},
 		baseline: func(ctx context.Context) (float64, error) {
 			if w == nil { // the first side of all
-				fresh, err := b.world(ctx, "")
+				fresh, err := b.full(ctx, "")
 				if err != nil {
 					return 0, err
 				}
 				w = fresh
-				if err := w.fill(ctx, b.nodes); err != nil {
-					return 0, err
-				}
 			}
 			record, err := w.largest(ctx, keys+"/v/nodes/"+name(0))
 			if err != nil {

@@ -290,14 +290,11 @@ func together(conns, times int, do func(conn int) error, after func(conn int) er
 }
 
 func list(ctx context.Context, b *bench) error {
-	w, err := b.world(ctx, "")
+	w, err := b.full(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer w.close() //nolint:errcheck // measured already
-	if err := w.fill(ctx, b.nodes); err != nil {
-		return err
-	}
 	base, stop, err := b.bytesServer()
 	if err != nil {
 		return err

@@ -15,14 +15,11 @@ const history = 100
 // memory looks at the processes after all nodes were discovered, some jobs have
 // run, and the nodes have been listed in both forms.
 func memory(ctx context.Context, b *bench) error {
-	w, err := b.world(ctx, "")
+	w, err := b.full(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer w.close() //nolint:errcheck // measured already
-	if err := w.fill(ctx, b.nodes); err != nil {
-		return err
-	}
 	for done := 0; done < history; {
 		if err := w.quarantine(ctx); err != nil {
 			return err

@@ -15,14 +15,11 @@ import (
 // start measures, on the same folder, how long clusterm takes until it lists
 // all nodes, and how long its etcd alone takes until it answers.
 func start(ctx context.Context, b *bench) error {
-	w, err := b.world(ctx, "")
+	w, err := b.full(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer w.close() //nolint:errcheck // measured already
-	if err := w.fill(ctx, b.nodes); err != nil {
-		return err
-	}
 	if err := w.raw.Close(); err != nil {
 		return err
 	}

@@ -81,14 +81,11 @@ func (w *world) swaps(ctx context.Context, prefix, record, entry string) (time.D
 }
 
 func transitions(ctx context.Context, b *bench) error {
-	w, err := b.world(ctx, fmt.Sprintf("jobs: {limit: %d}\n", atOnce))
+	w, err := b.full(ctx, fmt.Sprintf("jobs: {limit: %d}\n", atOnce))
 	if err != nil {
 		return err
 	}
 	defer w.close() //nolint:errcheck // measured already
-	if err := w.fill(ctx, b.nodes); err != nil {
-		return err
-	}
 	// What the product writes, for the baseline to write as much.
 	if err := w.quarantine(ctx); err != nil {
 		return err

@@ -20,14 +20,11 @@ import (
 // until a watch has told of it.
 func watch(ctx context.Context, b *bench) error {
 	const events = 200
-	w, err := b.world(ctx, "")
+	w, err := b.full(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer w.close() //nolint:errcheck // measured already
-	if err := w.fill(ctx, b.nodes); err != nil {
-		return err
-	}
 	record, err := w.largest(ctx, keys+"/v/nodes/"+name(0))
 	if err != nil {
 		return err

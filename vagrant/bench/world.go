@@ -85,6 +85,18 @@ func (b *bench) world(ctx context.Context, extra string, through ...string) (*wo
 	return w, nil
 }
 
+// full is a world in which all nodes are known.
+func (b *bench) full(ctx context.Context, extra string) (*world, error) {
+	w, err := b.world(ctx, extra)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.fill(ctx, b.nodes); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
 func dial(socket string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + socket}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
 }
