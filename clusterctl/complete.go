@@ -259,7 +259,11 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		return c.nodes(ctx, nil)
 	case "status":
 		if strings.HasPrefix(c.path, "job") {
-			return several(current, words("Queued", "Running", "Complete", "Errored", "Cancelled"))
+			var out []candidate
+			for _, s := range api.JobStatuses {
+				out = append(out, candidate{word: string(s)})
+			}
+			return several(current, out)
 		}
 		var out []candidate
 		for _, row := range inventory.Statuses {

@@ -149,13 +149,12 @@ func jobList(ctx context.Context, c *call) error {
 }
 
 func parseJobStatus(word string) (api.JobStatus, error) {
-	known := []api.JobStatus{api.Queued, api.Running, api.Complete, api.Errored, api.Cancelled}
-	for _, s := range known {
+	for _, s := range api.JobStatuses {
 		if strings.EqualFold(string(s), word) {
 			return s, nil
 		}
 	}
-	return "", usagef("%q is not a job's status", word).do("the statuses are %v", strings.Trim(fmt.Sprint(known), "[]"))
+	return "", usagef("%q is not a job's status", word).do("the statuses are %v", strings.Trim(fmt.Sprint(api.JobStatuses), "[]"))
 }
 
 // jobLogs prints the bytes of a job's output as they are, or its events.

@@ -89,6 +89,9 @@ const (
 	Cancelled JobStatus = "Cancelled"
 )
 
+// JobStatuses lists every status of a job, in the order of its life.
+var JobStatuses = []JobStatus{Queued, Running, Complete, Errored, Cancelled}
+
 // Ended tells whether the job's status can no longer change.
 func (s JobStatus) Ended() bool { return s == Complete || s == Errored || s == Cancelled }
 
