@@ -143,7 +143,6 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 	// Everything below lives as long as this call: the lease keeper and the
 	// shippers are gone when it returns.
 	within, release := context.WithCancel(ctx)
-	defer release()
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer release()

@@ -57,7 +57,7 @@ func (s *Service) advance(ctx context.Context) bool {
 		case t.Err != nil:
 			err = s.end(ctx, t.Job, Errored, CausePrecondition, t.Err.Error())
 		case t.Claim:
-			err = s.claim(ctx, v, settings, t.Job)
+			err = s.claim(ctx, v, t.Job)
 		default:
 			continue
 		}
@@ -85,7 +85,7 @@ func (s *Service) end(ctx context.Context, j Job, status JobStatus, cause Cause,
 }
 
 // claim takes all nodes of the job into the in-progress status, or none.
-func (s *Service) claim(ctx context.Context, v *View, settings Settings, j Job) error {
+func (s *Service) claim(ctx context.Context, v *View, j Job) error {
 	now := s.now()
 	j.Status, j.Instance, j.Started, j.Deadline = Running, s.Instance, now, now.Add(j.Timeout)
 	var writes []NodeWrite

@@ -158,7 +158,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.store.OnAsk(d.meters.asked)
 	d.onStop("view", func(context.Context) error { d.store.Close(); return nil })
 
-	if d.book, err = openPlaybooks(c.DataDir, slices.Concat(d.opts.Command, []string{"runner"}), d.effective, d.meters, log); err != nil {
+	if d.book, err = openPlaybooks(ctx, c.DataDir, slices.Concat(d.opts.Command, []string{"runner"}), d.effective, d.meters, log); err != nil {
 		return err
 	}
 	if err := d.enter(ctx, c); err != nil {

@@ -50,7 +50,7 @@ type playbooks struct {
 
 var _ management.Playbooks = (*playbooks)(nil)
 
-func openPlaybooks(dataDir string, runner []string, config func() Config, meters *meters, logger logrus.FieldLogger) (*playbooks, error) {
+func openPlaybooks(ctx context.Context, dataDir string, runner []string, config func() Config, meters *meters, logger logrus.FieldLogger) (*playbooks, error) {
 	p := &playbooks{
 		config: config, runs: filepath.Join(dataDir, "runs"), runner: ansible.Runner{Self: runner}, meters: meters, logger: logger, mine: map[string]bool{},
 		trees: &ansible.Trees{Dir: filepath.Join(dataDir, "trees")},
@@ -59,7 +59,7 @@ func openPlaybooks(dataDir string, runner []string, config func() Config, meters
 		return nil, err
 	}
 	var err error
-	p.own, err = p.trees.Pin(context.Background(), bundled.FS())
+	p.own, err = p.trees.Pin(ctx, bundled.FS())
 	return p, err
 }
 

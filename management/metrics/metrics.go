@@ -16,7 +16,8 @@ func row(name string, t Type) Metric {
 	return m
 }
 
-// NewCounter makes the counter of that name. Without labels, it is With().
+// NewCounter makes the counter of that name. One without labels is got by
+// WithLabelValues().
 func NewCounter(name string) *prometheus.CounterVec {
 	m := row(name, Counter)
 	return begun(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: m.Meaning}, m.Labels))
