@@ -149,7 +149,7 @@ func (d *Daemon) gossip(ctx context.Context, c Config) (err error) {
 	}
 	d.agent, err = serf.Start(ctx, serf.Options{
 		Node: d.node,
-		Bind: bind, Advertise: advertise, Key: d.key, Join: g.Join, DataDir: filepath.Join(c.DataDir, "gossip"),
+		Bind: bind, Advertise: advertise, KeyFile: path, Join: g.Join, DataDir: filepath.Join(c.DataDir, "gossip"),
 		Timing: d.opts.Timing, Log: d.opts.Logger, Sinks: []monitor.Sink{sink},
 	})
 	if err != nil {

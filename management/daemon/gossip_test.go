@@ -9,9 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -240,5 +244,24 @@ func TestPlainGossip(t *testing.T) {
 		if err := prepare(t, text).try(30 * time.Second); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// TestOpenGossipKey: whoever reads the key is let into the gossip.
+func TestOpenGossipKey(t *testing.T) {
+	t.Parallel()
+	s := prepare(t)
+	key := filepath.Join(s.dir, "key")
+	s.must(os.WriteFile(key, []byte(serf.GenerateKey()), 0o644))
+	s.write("gossip: {bind: 127.0.0.1:0, key_file: "+key+"}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`)
+	o := s.options()
+	log, told := logtest.NewNullLogger()
+	o.Logger = log
+	d, err := New(o)
+	s.must(err)
+	s.must(d.Start(s.ctx()))
+	s.must(d.Stop(s.ctx()))
+	if !slices.ContainsFunc(told.AllEntries(), func(e *logrus.Entry) bool { return strings.Contains(e.Message, key+" can be read by others") }) {
+		t.Error("nobody is told")
 	}
 }
