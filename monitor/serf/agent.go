@@ -30,10 +30,7 @@ type Options struct {
 	Bind      string // ip:port to listen on; port 0 takes a free one; ":7946" is all addresses
 	Advertise string // host:port under which the others reach this member; default: found out
 
-	// Key is the gossip key in base64, KeyFile a file that holds it: 16, 24 or
-	// 32 bytes for AES. One of them is required.
-	Key     string
-	KeyFile string
+	KeyFile string // holds the gossip key in base64: 16, 24 or 32 bytes for AES
 
 	// Join are addresses (host:port) of members. They are tried until one
 	// answers, for as long as that takes, and again whenever none of the

@@ -120,10 +120,20 @@ func at(n int) string { return fmt.Sprintf("127.0.1.%d", n) }
 
 func node(n int) Identity { return Identity{Label: "node", Serial: fmt.Sprint(n), Addr: at(n)} }
 
+// keyFile is a file that holds a gossip key.
+func keyFile(t *testing.T, key string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "gossip.key")
+	if err := os.WriteFile(path, []byte(key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // options are those of node n.
 func options(t *testing.T, n int) Options {
 	return Options{
-		Node: node(n), Bind: at(n) + ":0", Key: testKey,
+		Node: node(n), Bind: at(n) + ":0", KeyFile: keyFile(t, testKey),
 		Timing: Loopback(), Log: testLog(t),
 	}
 }
@@ -432,7 +442,7 @@ func TestWrongKeyStaysOutside(t *testing.T) {
 	t.Parallel()
 	obs, seen := observer(t, options(t, 80))
 	o := options(t, 81)
-	o.Key, o.Join = GenerateKey(), []string{obs.Addr()}
+	o.KeyFile, o.Join = keyFile(t, GenerateKey()), []string{obs.Addr()}
 	a := start(t, o)
 	good := options(t, 82)
 	good.Join = []string{obs.Addr()}
@@ -499,12 +509,11 @@ func TestStartRefuses(t *testing.T) {
 		{"a host name to bind to", func(o *Options) { o.Bind = "somewhere:1" }, "cannot be bound"},
 		{"no bind", func(o *Options) { o.Bind = "" }, "no address to bind"},
 		{"a bad port", func(o *Options) { o.Bind = "127.0.0.1:99999" }, "port"},
-		{"no key", func(o *Options) { o.Key = "" }, "no gossip key"},
-		{"two keys", func(o *Options) { o.KeyFile = file }, "both"},
-		{"a key that is none", func(o *Options) { o.Key = "%%%" }, "not base64"},
-		{"a short key", func(o *Options) { o.Key = "c2hvcnQ=" }, "5 bytes"},
-		{"a key file that holds none", func(o *Options) { o.Key, o.KeyFile = "", file }, file},
-		{"no key file", func(o *Options) { o.Key, o.KeyFile = "", file+"x" }, "no such file"},
+		{"no key", func(o *Options) { o.KeyFile = "" }, "no gossip key"},
+		{"a key that is none", func(o *Options) { o.KeyFile = keyFile(t, "%%%") }, "not base64"},
+		{"a short key", func(o *Options) { o.KeyFile = keyFile(t, "c2hvcnQ=") }, "5 bytes"},
+		{"a key file that holds none", func(o *Options) { o.KeyFile = file }, file},
+		{"no key file", func(o *Options) { o.KeyFile = file + "x" }, "no such file"},
 		{"half an identity", func(o *Options) { o.Node.Serial = "" }, "serial number is empty"},
 		{"an address that injects", func(o *Options) { o.Node.Addr = "a b" }, "not the address"},
 		{"a peer without a grammar", func(o *Options) { o.Join = []string{"a b:1"} }, "not the address"},

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// GenerateKey makes a new gossip key: 32 random bytes in base64, as Options.Key,
-// a key file and `serf agent -encrypt` take it.
+// GenerateKey makes a new gossip key: 32 random bytes in base64, as a key file
+// and `serf agent -encrypt` take it.
 func GenerateKey() string {
 	key := make([]byte, 32)
 	rand.Read(key) // never fails, see crypto/rand
@@ -38,14 +38,9 @@ func parseKey(s string) ([]byte, error) {
 	return nil, fmt.Errorf("the gossip key has %d bytes; make one of 32 with `openssl rand -base64 32`", len(key))
 }
 
-// key is the key of the options, whichever way it is given.
+// key reads the gossip key.
 func (o *Options) key() ([]byte, error) {
-	switch {
-	case o.Key != "" && o.KeyFile != "":
-		return nil, errors.New("both a gossip key and a file for it are given; give one")
-	case o.Key != "":
-		return parseKey(o.Key)
-	case o.KeyFile == "":
+	if o.KeyFile == "" {
 		return nil, errors.New("there is no gossip key; members without one are not let in: name the file that holds it")
 	}
 	f, err := os.Open(o.KeyFile)
