@@ -117,7 +117,7 @@ func run(ctx context.Context, args []string) int {
 				Name: "check", Usage: "check a configuration file and change nothing",
 				UsageText: "clusterm check --config /etc/clusterm/clusterm.yaml", Flags: []cli.Flag{config},
 				Action: func(_ context.Context, c *cli.Command) error {
-					path := configPath(c.String("config"), defaultConfig)
+					path := daemon.Options{ConfigPath: c.String("config"), UsualPath: defaultConfig}.Path()
 					if _, _, err := daemon.LoadConfig(path); err != nil {
 						return err
 					}
@@ -200,17 +200,6 @@ func report(err error) {
 	}
 }
 
-// configPath is the file asked for, or the usual one where it exists.
-func configPath(asked, usual string) string {
-	if asked != "" {
-		return asked
-	}
-	if _, err := os.Stat(usual); err == nil {
-		return usual
-	}
-	return ""
-}
-
 func logger() *logrus.Logger {
 	log := logrus.New()
 	log.SetFormatter(&logrus.TextFormatter{DisableColors: true, FullTimestamp: os.Getenv("JOURNAL_STREAM") == "", DisableTimestamp: os.Getenv("JOURNAL_STREAM") != ""})
@@ -236,23 +225,6 @@ func serve(ctx context.Context, path string) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	reload := make(chan struct{})
-	over := make(chan struct{})
-	defer close(over)
-	go func() {
-		for {
-			select {
-			case <-hup:
-				select {
-				case reload <- struct{}{}:
-				case <-over:
-					return
-				}
-			case <-over:
-				return
-			}
-		}
-	}()
 	defer notify(sd.SdNotifyStopping)
-	return d.Run(ctx, reload)
+	return d.Run(ctx, hup)
 }

@@ -96,8 +96,8 @@ type cleanup struct {
 	do   func(context.Context) error
 }
 
-// path is the configuration file as of now; "" the defaults.
-func (o Options) path() string {
+// Path is the configuration file as of now; "" the defaults.
+func (o Options) Path() string {
 	if o.ConfigPath == "" && o.UsualPath != "" {
 		if _, err := os.Stat(o.UsualPath); err == nil {
 			return o.UsualPath
@@ -108,7 +108,7 @@ func (o Options) path() string {
 
 // New reads and checks the configuration. It touches nothing.
 func New(o Options) (*Daemon, error) {
-	file, named, err := LoadConfig(o.path())
+	file, named, err := LoadConfig(o.Path())
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +328,7 @@ func (d *Daemon) Stop(ctx context.Context) error {
 
 // Run starts the daemon, serves until ctx ends or a part fails for good, and
 // stops it. Every value on reload has it read its configuration file again.
-func (d *Daemon) Run(ctx context.Context, reload <-chan struct{}) error {
+func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	if err := d.Start(ctx); err != nil {
 		return err
 	}
@@ -355,7 +355,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan struct{}) error {
 // Reload reads the configuration file again. It takes effect whole, or is
 // refused with the reason and changes nothing.
 func (d *Daemon) Reload() error {
-	file, named, err := LoadConfig(d.opts.path())
+	file, named, err := LoadConfig(d.opts.Path())
 	if err != nil {
 		return err
 	}

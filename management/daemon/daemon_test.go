@@ -639,7 +639,7 @@ func TestRun(t *testing.T) {
 	d, err := New(options)
 	s.must(err)
 	ctx, cancel := context.WithCancel(t.Context())
-	reload := make(chan struct{})
+	reload := make(chan os.Signal)
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx, reload) }()
 	select {
@@ -648,11 +648,11 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.write("jobs: {limit: 9}")
-	reload <- struct{}{}
-	reload <- struct{}{} // the one before has been taken in by now
+	reload <- unix.SIGHUP
+	reload <- unix.SIGHUP // the one before has been taken in by now
 	s.write("nonsense: {")
-	reload <- struct{}{} // refused
-	reload <- struct{}{}
+	reload <- unix.SIGHUP // refused
+	reload <- unix.SIGHUP
 	if got := d.Config()["jobs.limit"]; fmt.Sprint(got.Value) != "9" || got.Origin != "file" {
 		t.Errorf("%+v", got)
 	}
