@@ -159,6 +159,10 @@ func wrong(path string, err error, remedy string) error {
 // goTypes is how the YAML library names what a key is in, or should be.
 var goTypes = regexp.MustCompile(` in type [\w.*\[\]]+| into (?:daemon|etcd|monitor)\.\w+`)
 
+// inDocument is where the YAML library found an error; of a document that
+// nobody has seen it is no help.
+var inDocument = regexp.MustCompile(`\bline \d+: `)
+
 // plainly is the message of an error of the YAML library, in an operator's words.
 func plainly(err error) string {
 	msg := strings.NewReplacer("yaml: unmarshal errors:", "", "yaml: ", "", "\n", "").Replace(err.Error())
@@ -365,7 +369,7 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 		dec := yaml.NewDecoder(bytes.NewReader(data))
 		dec.KnownFields(true)
 		if err := dec.Decode(&c); err != nil {
-			return Config{}, inventory.Errorf(inventory.KindInvalid, "the value of %s does not fit: %s", key, plainly(err)).
+			return Config{}, inventory.Errorf(inventory.KindInvalid, "the value of %s does not fit: %s", key, inDocument.ReplaceAllString(plainly(err), "")).
 				Do("see clusterctl config get %s, and 'clusterm example'", key)
 		}
 	}
