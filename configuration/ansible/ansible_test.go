@@ -411,6 +411,37 @@ func TestRunnerIsKilled(t *testing.T) {
 	}
 }
 
+// TestEndsWithItsRunner: a runner that is killed takes ansible-playbook with
+// it, although no daemon is there to see that.
+func TestEndsWithItsRunner(t *testing.T) {
+	t.Parallel()
+	run := start(t, fakeSpec(t, "ignores-everything"))
+	see(t, run, "started")
+	b, err := run.begun()
+	if err != nil {
+		t.Fatal(err)
+	}
+	playbook := descendants(b.PID)[0] // the eldest
+	gone, err := unix.PidfdOpen(playbook, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(gone)
+	if err := unix.Kill(b.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(gone), Events: unix.POLLIN}}, 10_000)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n != 1 || err != nil {
+			t.Errorf("ansible-playbook goes on without its runner: %v", err)
+		}
+		return
+	}
+}
+
 func TestPreparedButNeverStarted(t *testing.T) {
 	t.Parallel()
 	s := fakeSpec(t, "prints-and-fails")
