@@ -132,7 +132,7 @@ func (d *fakeDaemon) touch() int64 {
 
 // await waits until the condition holds, for a bounded time.
 func (d *fakeDaemon) await(what string, cond func() bool) error {
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
 		d.mu.Lock()

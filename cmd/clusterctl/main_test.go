@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -36,6 +37,11 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
+		// More scripts wait at a time than there are processors, unless the command
+		// line says otherwise.
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
 		if err := os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH")); err != nil {
 			panic(err)
 		}
@@ -46,8 +52,9 @@ func TestMain(m *testing.M) {
 // install puts the program into the folder. The test binary could be that as well,
 // but takes twice as long to begin, hundreds of times, for what only the fake
 // daemon needs. It is a run, of cp, because go keeps what it has linked for one.
+// What a press of the tab key offers is the same on a machine that is busy.
 func install(dir string) error {
-	args := []string{"run", "-exec", "cp"}
+	args := []string{"run", "-exec", "cp", "-ldflags", "-X github.com/contiv/cluster/clusterctl.completeTime=1m"}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		args = append(args, "-race")
 	}
@@ -60,6 +67,7 @@ func install(dir string) error {
 // The scripts in testdata run this program against a fake daemon. With
 // UPDATE_GOLDEN set, the files that they compare with are written anew.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",
 		UpdateScripts: os.Getenv("UPDATE_GOLDEN") != "",
@@ -227,17 +235,21 @@ func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("err"), errs.Bytes(), 0o644))
 }
 
+// patience bounds every wait for what a program does; one that is fulfilled ends
+// at once.
+const patience = time.Minute
+
 // poll waits until cond holds, for a bounded time.
 func poll(cond func() bool) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for !cond() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return errors.New("it did not happen within 10 s")
+			return fmt.Errorf("it did not happen within %s", patience)
 		}
 	}
 	return nil
@@ -245,7 +257,7 @@ func poll(cond func() bool) error {
 
 // waitFor waits for a child, which is killed when it takes too long.
 func waitFor(c *exec.Cmd) error {
-	t := time.AfterFunc(20*time.Second, func() { _ = c.Process.Kill() })
+	t := time.AfterFunc(patience, func() { _ = c.Process.Kill() })
 	defer t.Stop()
 	return c.Wait()
 }
@@ -303,116 +315,116 @@ func (w *watched) String() string {
 	return w.buf.String()
 }
 
-// cmdTerminal is `terminal CODE PATTERN PROGRAM ARG…`: it runs the program with
-// a terminal of 24 rows and 80 columns as its stdout and stderr. When what it
-// shows matches the pattern, every job that is held is released. What was
-// written to the terminal is left in $WORK/tty.
-func cmdTerminal(ts *testscript.TestScript, _ bool, args []string) {
-	d := daemonOf(ts)
-	pattern := regexp.MustCompile(args[1])
+// terminal is a program that runs on a terminal of 24 rows and 80 columns.
+type terminal struct {
+	ts     *testscript.TestScript
+	cmd    *exec.Cmd
+	master *os.File
+	shown  watched
+	over   chan struct{} // closed when it has ended and all that it wrote was read
+}
+
+// onTerminal starts the program; its stdin is the terminal as well where somebody
+// is to type.
+func onTerminal(ts *testscript.TestScript, c *exec.Cmd, typing bool) *terminal {
 	master, slave, err := openTerminal()
 	if err != nil {
 		ts.Fatalf("no terminal: %v", err)
 	}
-	defer master.Close()
-	c := command(ts, args[2:])
+	ts.Defer(func() { _ = master.Close() })
+	t := &terminal{ts: ts, cmd: c, master: master, over: make(chan struct{})}
 	c.Stdout, c.Stderr = slave, slave
-	ts.Check(c.Start())
-	_ = slave.Close()
-	shown := &watched{}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		_, _ = io.Copy(shown, master) // ends with EIO when the program has
-	}()
-	err = poll(func() bool { return pattern.MatchString(shown.String()) })
-	d.release()
-	checkCode(ts, args[0], waitFor(c))
-	<-read
-	ts.Check(os.WriteFile(ts.MkAbs("tty"), []byte(shown.String()), 0o644))
-	if err != nil {
-		ts.Fatalf("the terminal never showed %s:\n%q", args[1], shown.String())
+	if typing {
+		c.Stdin = slave
 	}
+	err = c.Start()
+	_ = slave.Close()
+	ts.Check(err)
+	go func() {
+		defer close(t.over)
+		_, _ = io.Copy(&t.shown, master) // ends with EIO when the program has
+	}()
+	return t
 }
+
+// types is what somebody types.
+func (t *terminal) types(text string) {
+	_, err := t.master.WriteString(text)
+	t.ts.Check(err)
+}
+
+// shows waits until the terminal shows it, or will not any more.
+func (t *terminal) shows(pattern *regexp.Regexp) error {
+	over := false
+	_ = poll(func() bool {
+		select {
+		case <-t.over:
+			over = true
+		default:
+		}
+		return over || pattern.MatchString(t.shown.String())
+	})
+	if !pattern.MatchString(t.shown.String()) {
+		return fmt.Errorf("the terminal never showed %s:\n%q", pattern, t.shown.String())
+	}
+	return nil
+}
+
+// ends waits for the end of the program, and leaves what was written to the
+// terminal in $WORK/tty.
+func (t *terminal) ends(code string) {
+	err := waitFor(t.cmd)
+	<-t.over
+	t.ts.Check(os.WriteFile(t.ts.MkAbs("tty"), []byte(t.shown.String()), 0o644))
+	checkCode(t.ts, code, err)
+}
+
+// cmdTerminal is `terminal CODE PATTERN PROGRAM ARG…`: it runs the program with
+// a terminal as its stdout and stderr. When what it shows matches the pattern,
+// every job that is held is released. What was written to the terminal is left
+// in $WORK/tty.
+func cmdTerminal(ts *testscript.TestScript, _ bool, args []string) {
+	t := onTerminal(ts, command(ts, args[2:]), false)
+	err := t.shows(regexp.MustCompile(args[1]))
+	daemonOf(ts).release()
+	t.ends(args[0])
+	ts.Check(err)
+}
+
+var question = regexp.MustCompile(`\[y/N\]`)
 
 // cmdAsked is `asked CODE ANSWER PROGRAM ARG…`: it runs the program with a
 // terminal as its stdin, stdout and stderr, and gives the answer when it is
-// asked. What was written to the terminal is left in $WORK/tty.
+// asked; no answer: it is not asked. What was written to the terminal is left in
+// $WORK/tty.
 func cmdAsked(ts *testscript.TestScript, _ bool, args []string) {
-	master, slave, err := openTerminal()
-	if err != nil {
-		ts.Fatalf("no terminal: %v", err)
-	}
-	defer master.Close()
-	c := command(ts, args[2:])
-	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
-	ts.Check(c.Start())
-	_ = slave.Close()
-	shown := &watched{}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		_, _ = io.Copy(shown, master)
-	}()
-	ended := make(chan error, 1)
-	go func() { ended <- waitFor(c) }()
+	t := onTerminal(ts, command(ts, args[2:]), true)
+	var err error
 	if args[1] != "" {
-		var early bool
-		err = poll(func() bool {
-			select {
-			case e := <-ended:
-				ended <- e
-				early = true
-			default:
-			}
-			return early || strings.Contains(shown.String(), "[y/N]")
-		})
-		if err == nil && !early {
-			_, err = master.WriteString(args[1] + "\n")
+		if err = t.shows(question); err == nil {
+			t.types(args[1] + "\n")
 		}
-		ts.Check(err)
 	}
-	checkCode(ts, args[0], <-ended)
-	<-read
-	ts.Check(os.WriteFile(ts.MkAbs("tty"), []byte(shown.String()), 0o644))
+	t.ends(args[0])
+	ts.Check(err)
 }
 
 // cmdTab is `tab SETUP TYPED PATTERN SHELL ARG…`: it runs a shell in a terminal,
 // lets it carry out the set-up, types what is to be typed, \t being the tab key,
 // and waits until the terminal shows the pattern.
 func cmdTab(ts *testscript.TestScript, _ bool, args []string) {
-	pattern := regexp.MustCompile(args[2])
-	master, slave, err := openTerminal()
-	if err != nil {
-		ts.Fatalf("no terminal: %v", err)
-	}
-	defer master.Close()
 	c := command(ts, args[3:])
-	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	ts.Check(c.Start())
-	_ = slave.Close()
-	shown := &watched{}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		_, _ = io.Copy(shown, master)
-	}()
+	t := onTerminal(ts, c, true)
 	defer func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
-		<-read
+		<-t.over
 	}()
-	_, err = master.WriteString(args[0] + "; PS1='rea''dy> '\n") // as echoed, it is not the prompt
-	ts.Check(err)
-	if err := poll(func() bool { return strings.Contains(shown.String(), "ready> ") }); err != nil {
-		ts.Fatalf("the shell is not ready: %q", shown.String())
-	}
-	_, err = master.WriteString(strings.ReplaceAll(args[1], `\t`, "\t"))
-	ts.Check(err)
-	if err := poll(func() bool { return pattern.MatchString(shown.String()) }); err != nil {
-		ts.Fatalf("the terminal never showed %s:\n%q", args[2], shown.String())
-	}
+	t.types(args[0] + "; PS1='rea''dy> '\n") // as echoed, it is not the prompt
+	ts.Check(t.shows(regexp.MustCompile("ready> ")))
+	t.types(strings.ReplaceAll(args[1], `\t`, "\t"))
+	ts.Check(t.shows(regexp.MustCompile(args[2])))
 }
 
 func openTerminal() (master, slave *os.File, err error) {
@@ -440,6 +452,7 @@ func openTerminal() (master, slave *os.File, err error) {
 
 // A program that cannot act on the first SIGINT ends at the second.
 func TestSecondInterrupt(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "ctl")
 	if err != nil {
 		t.Fatal(err)
@@ -479,7 +492,7 @@ func TestSecondInterrupt(t *testing.T) {
 	}()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	timeout := time.NewTimer(10 * time.Second)
+	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	for n := 0; ; {
 		select {
