@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/cmd/clusterm/processtest"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -70,11 +71,10 @@ func start(dir string) error {
 	}
 	ctx, cancel := context.WithTimeout(all, time.Minute)
 	defer cancel()
-	// Tests that link the whole manager would take longer to link than to run. It
-	// is a run, of cp, because go keeps what it has linked for one.
-	program := filepath.Join(dir, "clusterm")
-	if out, err := exec.CommandContext(ctx, "go", "run", "-exec", "cp", "../../cmd/clusterm", program).CombinedOutput(); err != nil {
-		return fmt.Errorf("clusterm cannot be built: %w\n%s", err, out)
+	// Tests that link the whole manager would take longer to link than to run.
+	program, err := processtest.Build(dir)
+	if err != nil {
+		return err
 	}
 	var said bytes.Buffer
 	manager := exec.CommandContext(all, program, "--config", config)

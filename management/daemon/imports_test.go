@@ -44,12 +44,13 @@ var mayImport = map[string][]string{
 	"management/server":     {"inventory", "configuration", "management", "management/api", "management/metrics", "management/openapi", "management/selector"},
 	"management/daemon": {"ansible", "inventory", "monitor", "configuration", "management", "inventory/etcd", "monitor/serf", "configuration/ansible",
 		"management/etcd", "management/api", "management/metrics", "management/server", "management/client"},
-	"clusterctl":         {"inventory", "configuration", "management/api", "management/client"},
-	"cmd/clusterctl":     {"clusterctl", "management/api"},
-	"cmd/clusterm":       {"inventory", "inventory/etcd", "monitor/serf", "configuration/ansible", "management/api", "management/daemon"},
-	"ansible":            {},
-	"vagrant/bench":      {"inventory", "management/api", "management/client"},
-	"vagrant/systemtest": {"inventory", "management/api", "management/client"},
+	"clusterctl":               {"inventory", "configuration", "management/api", "management/client"},
+	"cmd/clusterctl":           {"clusterctl", "management/api"},
+	"cmd/clusterm":             {"inventory", "inventory/etcd", "monitor/serf", "configuration/ansible", "management/api", "management/daemon"},
+	"cmd/clusterm/processtest": {},
+	"ansible":                  {},
+	"vagrant/bench":            {"inventory", "management/api", "management/client"},
+	"vagrant/systemtest":       {"inventory", "management/api", "management/client"},
 }
 
 // homes are the only packages that may import what begins with the prefix.
@@ -64,10 +65,11 @@ var homes = []struct {
 	{"github.com/yuin/goldmark", []string{"management/openapi"}, "one home per dependency"},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"management/contract"}, "only tests need it"},
 	{module + "/management/contract", nil, "it is for tests"},
+	{module + "/cmd/clusterm/processtest", nil, "it is for tests"},
 	{"go.etcd.io/", []string{"inventory/etcd", "management/etcd", "vagrant/bench"}, "one home per dependency, and what it is measured against"},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
 	{"github.com/prometheus/", []string{"management/metrics", "management/server", "management/daemon"}, "who measures"},
-	{"os/exec", []string{"configuration/ansible", "inventory/etcd", "clusterctl", "vagrant/bench"}, "processes are started by the runner, for the etcd inside, to be measured, and to read the journal for a support bundle"},
+	{"os/exec", []string{"configuration/ansible", "inventory/etcd", "clusterctl", "vagrant/bench", "cmd/clusterm/processtest"}, "processes are started by the runner, for the etcd inside, to be measured, by tests, and to read the journal for a support bundle"},
 	{"github.com/sirupsen/logrus", []string{"cmd/clusterm", "inventory/etcd", "monitor/serf", "management", "management/etcd", "management/server", "management/daemon"},
 		"the pure packages and the command line log nothing"},
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package processtest
 
 import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -18,28 +18,47 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
-	"github.com/contiv/cluster/management/daemon"
-	"github.com/contiv/cluster/monitor/serf"
 )
 
-// The test binary is also clusterm.
-func TestMain(m *testing.M) {
-	if os.Getenv("CLUSTERM_TEST") == "" {
-		os.Setenv("CLUSTERM_TEST", "1")
-		os.Exit(m.Run())
+// patience bounds every wait for what a process does; one that is fulfilled ends
+// at once.
+const patience = time.Minute
+
+var scratch string
+
+// program is clusterm, built for the first test that needs it.
+var program = sync.OnceValue(func() string {
+	path, err := Build(scratch)
+	if err != nil {
+		panic(err)
 	}
-	main()
+	return path
+})
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if scratch, err = os.MkdirTemp("", "cm"); err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(scratch)
+		// More tests wait at a time than there are processors, unless the command
+		// line says otherwise.
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
+		return m.Run()
+	}())
 }
 
 // clusterm runs the command and returns its status and what it said.
 func clusterm(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd := exec.CommandContext(ctx, program(), args...)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -73,7 +92,7 @@ func TestCommands(t *testing.T) {
 	d := dir(t)
 	good := write(t, filepath.Join(d, "good.yaml"), "gossip: off\n")
 	bad := write(t, filepath.Join(d, "bad.yaml"), "gossip: off\nnonsense: 1\n")
-	watch := write(t, filepath.Join(d, "monitor.yaml"), string(daemon.MonitorExample))
+	example, watch := "../../../management/daemon/clusterm.yaml", "../../../management/daemon/monitor.yaml"
 	for _, tt := range []struct {
 		args   string
 		status int
@@ -85,7 +104,7 @@ func TestCommands(t *testing.T) {
 		{"--help", 0, "clusterm agent [--config FILE]", ""},
 		{"check --help", 0, "check a configuration file", ""},
 		{"check --config " + good, 0, "", "ok: " + good},
-		{"check -c " + bad, 1, "", "line 2: key nonsense not found"},
+		{"check -c " + bad, 1, "", "line 2: key nonsense not found\n  'clusterm example' prints"},
 		{"check -c /nope", 1, "", "cannot be read"},
 		{"check " + good, 2, "", "takes no argument"},
 		{"--config " + bad, 1, "", "line 2: key nonsense not found"},
@@ -106,11 +125,20 @@ func TestCommands(t *testing.T) {
 		if status != tt.status || !strings.Contains(stdout, tt.stdout) || !strings.Contains(stderr, tt.stderr) || tt.status != 0 && stdout != "" {
 			t.Errorf("clusterm %s: %d\n%s\n%s", tt.args, status, stdout, stderr)
 		}
+		// What and why on one line, what to do on the next.
+		if text, remedy, more := strings.Cut(strings.TrimSuffix(stderr, "\n"), "\n"); tt.status != 0 &&
+			(!strings.HasPrefix(text, "clusterm: ") || more && (!strings.HasPrefix(remedy, "  ") || strings.Contains(remedy, "\n"))) {
+			t.Errorf("clusterm %s says it in another form: %s", tt.args, stderr)
+		}
 		if tt.status == 2 && !strings.Contains(stderr, "see clusterm --help") {
 			t.Errorf("clusterm %s does not say where help is: %s", tt.args, stderr)
 		}
 	}
-	if _, stdout, _ := clusterm(t, "example"); stdout != string(daemon.Example) {
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, stdout, _ := clusterm(t, "example"); stdout != string(text) {
 		t.Error("the example is another one")
 	}
 }
@@ -129,12 +157,18 @@ type process struct {
 
 func launch(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), more: make(chan struct{}, 1), over: make(chan struct{})}
+	return launchWith(t, nil, args...)
+}
+
+func launchWith(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(program(), args...), more: make(chan struct{}, 1), over: make(chan struct{})}
 	r, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.cmd.Env = append(os.Environ(), env...)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +201,7 @@ func (p *process) said() string {
 // says waits until the process has said the words as often as that.
 func (p *process) says(words string, times int) {
 	p.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(patience)
 	for strings.Count(p.said(), words) < times {
 		select {
 		case <-p.more:
@@ -189,7 +223,7 @@ func (p *process) ends(signal syscall.Signal) error {
 	select {
 	case <-p.over:
 		return p.err
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		p.t.Fatalf("it does not end:\n%s", p.said())
 		return nil
 	}
@@ -266,18 +300,18 @@ func TestDaemon(t *testing.T) {
 
 // TestReady tells systemd when it serves.
 func TestReady(t *testing.T) {
+	t.Parallel()
 	d := dir(t)
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: d + "/notify", Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	t.Setenv("NOTIFY_SOCKET", d+"/notify")
-	p := launch(t, "--config", write(t, d+"/clusterm.yaml",
+	p := launchWith(t, []string{"NOTIFY_SOCKET=" + d + "/notify"}, "--config", write(t, d+"/clusterm.yaml",
 		fmt.Sprintf("data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\nnode: {label: m, serial: \"1\"}\n", d, d)))
 	hears := func(want string) {
 		t.Helper()
-		if err := socket.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
 		buf := make([]byte, 1024)
@@ -304,7 +338,7 @@ func TestReady(t *testing.T) {
 func TestAgent(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
-	write(t, d+"/key", serf.GenerateKey()+"\n")
+	write(t, d+"/key", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n")
 	file := write(t, d+"/agent.yaml", fmt.Sprintf("node: {label: a, serial: \"1\", addr: 127.0.0.1}\ndata_dir: %s/d\ngossip: {bind: 127.0.0.1:0, key_file: %s/key}\n", d, d))
 	p := launch(t, "agent", "--config", file)
 	p.says("127.0.0.1", 1)
@@ -317,7 +351,6 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// TestReport says what and why on one line, and what to do on the next.
 // TestMonitor: it begins with neither a serf agent nor a manager there, says so,
 // and ends when it is told to.
 func TestMonitor(t *testing.T) {
@@ -334,21 +367,5 @@ func TestMonitor(t *testing.T) {
 	p.says("the serf agent at "+nobody, 1)
 	if err := p.ends(syscall.SIGTERM); err != nil {
 		t.Errorf("%v\n%s", err, p.said())
-	}
-}
-
-func TestReport(t *testing.T) {
-	old := os.Stderr
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	os.Stderr = w
-	report(fmt.Errorf("wrapped: %w", inventory.Errorf(inventory.KindInvalid, "it is wrong").Do("mend it")))
-	report(errors.New("plain"))
-	os.Stderr = old
-	w.Close()
-	if text, err := io.ReadAll(r); err != nil || string(text) != "clusterm: it is wrong\n  mend it\nclusterm: plain\n" {
-		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package processtest
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 // asks for, and name files that are there.
 func TestPackageDescription(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("package/nfpm.yaml")
+	data, err := os.ReadFile("../package/nfpm.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,14 +43,14 @@ func TestPackageDescription(t *testing.T) {
 			t.Errorf("%s: %d scripts", packager, len(o.Scripts))
 		}
 		for _, path := range o.Scripts {
-			if _, err := os.Stat("../../" + path); err != nil {
+			if _, err := os.Stat("../../../" + path); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 	for _, c := range d.Contents {
 		if c.Src != "" && !strings.HasPrefix(c.Src, "$") {
-			if _, err := os.Stat("../../" + c.Src); err != nil {
+			if _, err := os.Stat("../../../" + c.Src); err != nil {
 				t.Error(err)
 			}
 		}
