@@ -188,8 +188,8 @@ func Inventory(hosts []Host) ([]byte, error) {
 
 func hostVars(h Host) (*yaml.Node, error) {
 	values := map[string]*yaml.Node{}
-	set := func(name string, v any) error {
-		n, err := data(v, false)
+	set := func(name string, v any, trusted bool) error {
+		n, err := data(v, trusted)
 		if err != nil {
 			return fmt.Errorf("variable %q %w", name, err)
 		}
@@ -200,11 +200,9 @@ func hostVars(h Host) (*yaml.Node, error) {
 		if v.Origin == OriginRequest {
 			continue
 		}
-		n, err := data(v.Value, v.Trusted)
-		if err != nil {
-			return nil, fmt.Errorf("variable %q %w", name, err)
+		if err := set(name, v.Value, v.Trusted); err != nil {
+			return nil, err
 		}
-		values[name] = n
 	}
 	c := h.Connection
 	own := map[string]any{
@@ -234,7 +232,7 @@ func hostVars(h Host) (*yaml.Node, error) {
 		own["ansible_become"] = *c.Become
 	}
 	for name, v := range own {
-		if err := set(name, v); err != nil {
+		if err := set(name, v, false); err != nil {
 			return nil, err
 		}
 	}

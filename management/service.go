@@ -312,14 +312,14 @@ func (s *Service) pin(v *View, settings Settings, j Job, r Request) Inputs {
 
 func merged(v *View, settings Settings, group, node string) map[string]configuration.Var {
 	layers := []configuration.Layer{
-		{Origin: "config", Vars: settings.Vars, Trusted: true},
-		{Origin: "global", Vars: v.Vars(ScopeGlobal)},
+		{Origin: configuration.OriginConfig, Vars: settings.Vars, Trusted: true},
+		{Origin: configuration.OriginGlobal, Vars: v.Vars(ScopeGlobal)},
 	}
 	if group != "" {
-		layers = append(layers, configuration.Layer{Origin: "group", Vars: v.Vars(ScopeGroup(group))})
+		layers = append(layers, configuration.Layer{Origin: configuration.OriginGroup, Vars: v.Vars(ScopeGroup(group))})
 	}
 	if node != "" {
-		layers = append(layers, configuration.Layer{Origin: "node", Vars: v.Vars(ScopeNode(node))})
+		layers = append(layers, configuration.Layer{Origin: configuration.OriginNode, Vars: v.Vars(ScopeNode(node))})
 	}
 	return configuration.Merge(layers...)
 }

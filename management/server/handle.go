@@ -330,9 +330,7 @@ func (s *Server) audit(r *http.Request, n *note, status int, took time.Duration,
 	if p.unix {
 		fields["remote"] = "uid " + strconv.FormatUint(uint64(p.uid), 10)
 	}
-	for k, v := range n.fields {
-		fields[k] = v
-	}
+	maps.Copy(fields, n.fields)
 	if err != nil {
 		fields["refused"] = err.Error()
 	}
