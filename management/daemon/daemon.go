@@ -330,7 +330,7 @@ func (d *Daemon) Stop(ctx context.Context) error {
 // stops it. Every value on reload has it read its configuration file again.
 func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	if err := d.Start(ctx); err != nil {
-		return err
+		return ended(ctx, err, d.opts.Logger)
 	}
 	if d.opts.Ready != nil {
 		d.opts.Ready()

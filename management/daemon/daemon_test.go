@@ -25,6 +25,7 @@ import (
 
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/contract"
@@ -743,4 +744,30 @@ func TestIdentity(t *testing.T) {
 	if _, err = identify(monitor.Identity{Label: "a b", Serial: "y"}, false); inventory.KindOf(err) != inventory.KindInvalid {
 		t.Errorf("%v", err)
 	}
+}
+
+// onWarning calls the function at every warning that is logged.
+type onWarning func()
+
+func (onWarning) Levels() []logrus.Level     { return []logrus.Level{logrus.WarnLevel} }
+func (f onWarning) Fire(*logrus.Entry) error { f(); return nil }
+
+// TestStopWhileItStarts: who stops a daemon that waits for an earlier one is
+// told of no failure, and nothing of it is left.
+func TestStopWhileItStarts(t *testing.T) {
+	t.Parallel()
+	s := prepare(t)
+	held, err := etcd.LockDir(s.ctx(), filepath.Join(s.dir, "d", "etcd"), logrus.New())
+	s.must(err)
+	ctx, cancel := context.WithCancel(s.ctx())
+	options := s.options()
+	options.Logger.AddHook(onWarning(cancel)) // that it waits
+	d, err := New(options)
+	s.must(err)
+	if err := d.Run(ctx, nil); err != nil || ctx.Err() == nil {
+		t.Errorf("%v", err)
+	}
+	s.must(held.Close())
+	s.up()
+	s.down()
 }

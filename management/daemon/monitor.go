@@ -5,7 +5,6 @@ package daemon
 import (
 	"context"
 	_ "embed" // for the example file
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -141,7 +140,7 @@ func runMonitor(ctx context.Context, c MonitorConfig, t serf.Timing, log *logrus
 			Addr: c.Gossip.RPC, AuthFile: c.Gossip.RPCAuthFile, Sinks: sinks, Before: told.names(), Timing: t, Log: log,
 		})
 		if err != nil {
-			return ended(ctx, err)
+			return ended(ctx, err, log)
 		}
 		if ready != nil {
 			ready()
@@ -154,17 +153,19 @@ func runMonitor(ctx context.Context, c MonitorConfig, t serf.Timing, log *logrus
 		DataDir: filepath.Join(c.DataDir, "gossip"), Sinks: sinks, Timing: t, Log: log,
 	})
 	if err != nil {
-		return ended(ctx, err)
+		return ended(ctx, err, log)
 	}
 	return a.Serve(ctx, ready)
 }
 
-// ended is nil where the error is just that the process was told to stop.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil
+// ended is nil where a start did not succeed and the process was told to stop
+// meanwhile: then that is no failure.
+func ended(ctx context.Context, err error, log logrus.FieldLogger) error {
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	log.WithError(err).Info("stopped before it had started")
+	return nil
 }
 
 // takeDir takes a directory for this process, until release is called.
