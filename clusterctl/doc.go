@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package clusterctl is the command line of the cluster manager: noun, then
-// verb. It knows the daemon's API client and nothing behind it.
+// verb. It knows the daemon's API client and nothing behind it, but for the words
+// of package inventory and the grammar of variables in package configuration.
 //
 // What it holds to:
 //

@@ -123,7 +123,7 @@ type Job struct {
 	// Reason says how it ended, or what went wrong so far; empty for a plain success.
 	Reason string `json:"reason,omitempty"`
 	// Cause is one word for Reason: failed, cancelled, deadline, interrupted,
-	// precondition, internal.
+	// precondition, absent, internal.
 	Cause string `json:"cause,omitempty"`
 
 	Nodes     []string `json:"nodes,omitempty"`
@@ -171,7 +171,7 @@ type Run struct {
 	Groups   []string     `json:"groups,omitempty"` // parallel to Hosts: the group each is in for this run
 	Started  time.Time    `json:"started"`
 	Ended    *time.Time   `json:"ended,omitempty"`
-	Exit     string       `json:"exit,omitempty"` // done, failed, cancelled, deadline, interrupted, lease-lost
+	Exit     string       `json:"exit,omitempty"` // done, failed, cancelled, deadline, interrupted, absent, internal; empty: not ended
 	Code     int          `json:"code,omitempty"` // of ansible-playbook
 	Reason   string       `json:"reason,omitempty"`
 	Results  []HostResult `json:"results,omitempty"`
