@@ -64,6 +64,9 @@ func LoadAgentConfig(path string) (AgentConfig, error) {
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
+	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return c, fmt.Errorf("%s holds more than one document", path)
+	}
 	if c.Gossip.Bind == "" {
 		c.Gossip.Bind = bindTo(c.Node.Addr)
 	}

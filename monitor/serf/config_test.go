@@ -59,6 +59,7 @@ func TestLoadAgentConfig(t *testing.T) {
 		{"an unknown key, named", minimal + "datadir: /x\n", "datadir"},
 		{"an unknown key below", minimal + "gossip: {bin: ':1'}\n", "bin"},
 		{"a repeated key", minimal + minimal, "node"},
+		{"two documents", minimal + "---\ndata_dir: /x\n", "more than one document"},
 		{"a wrong kind", minimal + "gossip: {join: {a: b}}\n", "line 2:"},
 		{"no YAML", "node: [", "line 1:"},
 		{"no label", "node: {serial: b, addr: 192.0.2.1}", "label is empty"},
