@@ -173,11 +173,11 @@ func TestSessionAfterAKill(t *testing.T) {
 
 // TestSessionIsLost: an instance whose lease is over, while another one has
 // entered, learns that, and from the moment of the other's entry on writes no
-// job any more.
+// job any more, and no node for one.
 func TestSessionIsLost(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	names := seen(t, s, 1)
+	names := seen(t, s, 100) // more than one transaction takes
 	ticks := make(chan time.Time)
 	a, err := enter(t, s, instance("a"), time.Hour, ticked(ticks))
 	must(t, err)
@@ -209,8 +209,16 @@ func TestSessionIsLost(t *testing.T) {
 	}
 	// Whoever has the right may, and what is no job is written by all.
 	must(t, other.Sync(t.Context()))
-	_, err = other.Claim(t.Context(), other.View().Ground, running, writes)
+	running, err = other.Claim(t.Context(), other.View().Ground, running, writes)
 	must(t, err)
+	must(t, s.Sync(t.Context()))
+	over, release := released(t, s.View(), running)
+	_, err = s.Finish(t.Context(), over, release)
+	conflict(t, err)
+	must(t, other.Sync(t.Context()))
+	if got := statuses(other.View()); got[inventory.Provisioning] != len(names) {
+		t.Errorf("the job that runs elsewhere has lost nodes: %v", got)
+	}
 	_, err = s.PutVars(t.Context(), 0, management.ScopeGlobal, configuration.Vars{"a": "b"})
 	must(t, err)
 	if !b.Valid() {

@@ -336,6 +336,7 @@ func (s *Store) Claim(ctx context.Context, ground int64, j management.Job, write
 	}
 	chunks := pack(parts, jobOps)
 	for i, ops := range chunks[:len(chunks)-1] {
+		ops.If = append(ops.If, s.fence()...)
 		if _, err := s.commit(ctx, ops); err != nil {
 			s.withdraw(ctx, writes, i)
 			return j, err
@@ -457,6 +458,7 @@ func (s *Store) Finish(ctx context.Context, j management.Job, writes []managemen
 	}
 	chunks := pack(parts, jobOps)
 	for _, ops := range chunks[:len(chunks)-1] {
+		ops.If = append(ops.If, s.fence()...)
 		if _, err := s.commit(ctx, ops); err != nil {
 			return j, err
 		}
