@@ -64,7 +64,7 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream management.Str
 	if offset == 0 {
 		guard = atRevision(tail, 0)
 	}
-	resp, err := s.client.Txn(ctx).If(guard).
+	resp, err := s.client.Txn(ctx).If(append(s.fence(), guard)...).
 		Then(clientv3.OpPut(key, string(compress(data))), clientv3.OpPut(tail, strconv.FormatInt(offset+int64(len(data)), 10))).
 		Else(clientv3.OpGet(key)).Commit()
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream management.Str
 			return err
 		}
 	}
-	return inventory.Errorf(inventory.KindConflict, "the log of job %s does not end at offset %d", job, offset)
+	return inventory.Errorf(inventory.KindConflict, "the log of job %s does not end at offset %d, or is another instance's to write", job, offset)
 }
 
 // ReadLog returns bytes from the offset on; none where there are none yet.

@@ -195,6 +195,7 @@ func TestSessionIsLost(t *testing.T) {
 	conflict(t, err)
 	_, err = s.Finish(t.Context(), j, nil)
 	conflict(t, err)
+	conflict(t, s.AppendLog(t.Context(), j.ID, management.StreamText, 0, []byte("x")))
 	ticks <- time.Now()
 	select {
 	case err := <-a.lost:
@@ -212,6 +213,7 @@ func TestSessionIsLost(t *testing.T) {
 	running, err = other.Claim(t.Context(), other.View().Ground, running, writes)
 	must(t, err)
 	must(t, s.Sync(t.Context()))
+	must(t, other.AppendLog(t.Context(), j.ID, management.StreamText, 0, []byte("x")))
 	over, release := released(t, s.View(), running)
 	_, err = s.Finish(t.Context(), over, release)
 	conflict(t, err)
