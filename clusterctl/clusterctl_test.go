@@ -221,6 +221,32 @@ func TestValue(t *testing.T) {
 	}
 }
 
+// TestYAML: what is printed means the same to a reader of YAML 1.1, such as
+// Ansible's, for which yes is true and 12:30 a number.
+func TestYAML(t *testing.T) {
+	const doc = `{"y":"yes","off":["on","No","text","12:30","1.10","null","2026-01-02","~",""],"n":1.0,"b":true,"m":"a\nb"}`
+	const want = `"y": "yes"
+"off":
+  - "on"
+  - "No"
+  - text
+  - "12:30"
+  - "1.10"
+  - "null"
+  - "2026-01-02"
+  - "~"
+  - ""
+"n": 1.0
+b: true
+m: |-
+  a
+  b
+`
+	if got, err := toYAML([]byte(doc)); err != nil || string(got) != want {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
 func TestClosest(t *testing.T) {
 	verbs := []string{"get", "commission", "decommission", "update", "h"}
 	for text, want := range map[string]string{

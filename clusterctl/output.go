@@ -346,7 +346,9 @@ func toYAML(doc []byte) ([]byte, error) {
 	if err := yaml.Unmarshal(doc, &n); err != nil {
 		return nil, err
 	}
-	plain(&n)
+	if err := plain(&n); err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
@@ -354,10 +356,23 @@ func toYAML(doc []byte) ([]byte, error) {
 	return b.Bytes(), errors.Join(err, e.Close())
 }
 
-// plain takes the marks of JSON off: what has to be quoted still is.
-func plain(n *yaml.Node) {
+// plain takes the marks of JSON off, except where another reader, such as
+// Ansible's, would take a string for something else: yes, on, 12:30.
+func plain(n *yaml.Node) error {
 	n.Style = 0
-	for _, c := range n.Content {
-		plain(c)
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
+		alone, err := yaml.Marshal(n.Value)
+		if err != nil {
+			return err
+		}
+		if alone[0] == '"' {
+			n.Style = yaml.DoubleQuotedStyle
+		}
 	}
+	for _, c := range n.Content {
+		if err := plain(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -27,6 +27,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"mime"
 	"net"
 	"net/http"
@@ -420,7 +421,8 @@ func (c *Client) explain(ctx context.Context, err error) error {
 }
 
 // native replaces the numbers of decoded JSON by int64 where they fit, else by
-// float64; a number that neither holds exactly stays as it was written.
+// float64. A number that neither holds exactly stays as it was written, and so
+// does one like 1.0: encoded anew as a float64 it would be an integer.
 func native(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -428,7 +430,7 @@ func native(v any) any {
 			return n
 		}
 		if strings.ContainsAny(v.String(), ".eE") {
-			if f, err := v.Float64(); err == nil {
+			if f, err := v.Float64(); err == nil && f != math.Trunc(f) {
 				return f
 			}
 		}
