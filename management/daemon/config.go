@@ -5,6 +5,7 @@ package daemon
 import (
 	"bytes"
 	_ "embed" // for the example file
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -328,6 +329,28 @@ func isFileKey(key string) bool {
 	return slices.Contains(fileKeys, top)
 }
 
+// numbers has the YAML library write numbers as they were given: of their type,
+// and with every digit.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: v.String()}
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = numbers(e)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = numbers(e)
+		}
+		return out
+	}
+	return v
+}
+
 // overlaid is the configuration of the file with the overlay's keys over it.
 func overlaid(file Config, overlay map[string]any) (Config, error) {
 	if len(overlay) == 0 {
@@ -358,7 +381,7 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 		case key == "group_ssh":
 			c.GroupSSH = nil
 		}
-		doc := overlay[key]
+		doc := numbers(overlay[key])
 		for _, part := range slices.Backward(strings.Split(key, ".")) {
 			doc = map[string]any{part: doc}
 		}

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -311,6 +312,26 @@ func TestFirstGenerationConfig(t *testing.T) {
 	want("jobs.timeout", "1h0m0s default true")
 	if got := s.settings(); got.JobLimit != 4 || len(got.Vars) != 0 {
 		t.Errorf("not in force: %+v", got)
+	}
+}
+
+// TestOverlayKeepsNumbers: what is set at run time reaches playbooks digit by
+// digit, at once and after a restart.
+func TestOverlayKeepsNumbers(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	const vars = `{"big":12345678901234567890,"deep":{"list":[9007199254740993,1.0]},"id":1234567890,"neg":-9007199254740993,"ratio":1.50,"text":"1.0"}`
+	if code, text := s.post(api.LegacyConfig, `{"config":{"vars":`+vars+`}}`); code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+	for range 2 {
+		if got, err := json.Marshal(s.settings().Vars); err != nil || string(got) != vars {
+			t.Errorf("%s, %v", got, err)
+		}
+		if _, text := s.get(api.LegacyConfig); !strings.Contains(text, `"vars":`+vars) {
+			t.Errorf("%s", text)
+		}
+		s.restart()
 	}
 }
 

@@ -277,7 +277,9 @@ func (v *view) apply(e *clientv3.Event) {
 		v.note(management.ChangeConfig, "", 0)
 		v.overlay, v.config = nil, max(v.config, e.Kv.ModRevision)
 		if !deleted {
-			err = json.Unmarshal(e.Kv.Value, &v.overlay)
+			var keys configuration.Vars // its numbers keep every digit
+			err = json.Unmarshal(e.Kv.Value, &keys)
+			v.overlay = keys
 		}
 	case "files":
 		v.note(management.ChangeConfig, "", 0)
