@@ -24,6 +24,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -229,7 +230,8 @@ func (s *Server) end() error {
 		s.cancel()
 		s.done.Wait()
 	}
-	return s.lock.Close()
+	// By word: a process that is just being started may share the file still.
+	return errors.Join(syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN), s.lock.Close())
 }
 
 // Main is the child process: it serves until its standard input closes, and
@@ -265,6 +267,39 @@ func Main(dir string) int {
 	}
 }
 
+// awaitFree waits until no process has the log's files locked: etcd does not wait,
+// but ends the process. One that was started while a server ran here shares the
+// locks until it executes its program, also when that server has ended.
+func awaitFree(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	for anyLocked(dir) {
+		select {
+		case <-ctx.Done():
+			return inventory.Errorf(inventory.KindUnavailable, "another process has files in %s locked", dir).
+				Do("stop that one, or configure another data_dir")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// anyLocked tells whether a file of etcd's log is locked. It asks, and does not
+// try: its own lock might be shared in the same way. What it cannot find out is
+// left to etcd.
+func anyLocked(dir string) bool {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.wal"))
+	return slices.ContainsFunc(files, func(path string) bool {
+		f, err := os.Open(path)
+		if err != nil {
+			return false
+		}
+		defer f.Close()
+		lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
+		return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK
+	})
+}
+
 // serve starts etcd in this process and waits until it serves.
 func serve(ctx context.Context, dir string, noSync bool, level zap.AtomicLevel) (*embed.Etcd, error) {
 	at := func(name string) url.URL { return url.URL{Scheme: "unix", Path: filepath.Join(dir, name+".sock")} }
@@ -285,6 +320,9 @@ func serve(ctx context.Context, dir string, noSync bool, level zap.AtomicLevel) 
 		if err := os.Remove(u.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
+	}
+	if err := awaitFree(ctx, filepath.Join(cfg.Dir, "member", "wal")); err != nil {
+		return nil, err
 	}
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -158,6 +159,41 @@ func TestServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestServerWhoseFilesAreShared: a process that was started while a server ran
+// shares its locks until it executes its program; the next server waits for that.
+func TestServerWhoseFilesAreShared(t *testing.T) {
+	t.Parallel()
+	o := ServerOptions{Dir: dir(t), NoSync: true}
+	if err := start(t, o).Close(); err != nil {
+		t.Fatal(err)
+	}
+	wal := filepath.Join(o.Dir, "data", "member", "wal")
+	files, err := filepath.Glob(filepath.Join(wal, "*.wal"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	shared, err := os.OpenFile(files[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shared.Close()
+	if err := unix.FcntlFlock(shared.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := awaitFree(ctx, wal); err == nil || !strings.Contains(err.Error(), "locked") {
+		t.Fatalf("the lock is not seen: %v", err)
+	}
+	free := make(chan error, 1)
+	go func() { free <- awaitFree(t.Context(), wal) }()
+	shared.Close()
+	if err := <-free; err != nil {
+		t.Fatal(err)
+	}
+	start(t, o)
 }
 
 // TestChildIsKilled: the server comes back by itself, with everything.
