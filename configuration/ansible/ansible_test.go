@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -531,7 +532,7 @@ func TestStartFails(t *testing.T) {
 	}
 	broken := fakeSpec(t, "prints-and-fails")
 	broken.AnsiblePlaybook = filepath.Join(t.TempDir(), "not-a-program")
-	if err := os.WriteFile(broken.AnsiblePlaybook, []byte{0x7f, 'E', 'L', 'F'}, 0o755); err != nil {
+	if err := writeProgram(broken.AnsiblePlaybook, "\x7fELF"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := self.Start(within(t, 10*time.Second), broken); err == nil || !strings.Contains(err.Error(), "start ansible-playbook") {
@@ -632,11 +633,20 @@ func TestNewHostKeys(t *testing.T) {
 	}
 }
 
+// writeProgram writes a file that is executed next. Nothing is forked meanwhile:
+// a child would hold the file open for writing until it executes its own program,
+// and what is open for writing cannot be executed.
+func writeProgram(path, text string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, []byte(text), 0o700)
+}
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	script := func(text string) string {
 		path := filepath.Join(t.TempDir(), "ansible-playbook")
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		if err := writeProgram(path, text); err != nil {
 			t.Fatal(err)
 		}
 		return path

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,6 +66,15 @@ func keepInMemory() {
 	if err := os.Setenv("TMPDIR", dir); err != nil {
 		panic(err)
 	}
+}
+
+// writeProgram writes a file that is executed next. Nothing is forked meanwhile:
+// a child would hold the file open for writing until it executes its own program,
+// and what is open for writing cannot be executed.
+func writeProgram(path, text string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, []byte(text), 0o700)
 }
 
 // site is a daemon with everything in folders of its own, and a client of it.

@@ -86,7 +86,7 @@ func newWorld(t *testing.T) *world {
 	s := prepare(t)
 	fake, err := os.ReadFile("testdata/fake/ansible-playbook")
 	s.must(err)
-	s.must(os.WriteFile(filepath.Join(s.dir, "ansible-playbook"), fake, 0o700))
+	s.must(writeProgram(filepath.Join(s.dir, "ansible-playbook"), string(fake)))
 	s.write("gossip: {bind: 127.0.0.1:0}", `node: {label: host1, serial: c976, addr: 10.0.0.1}`, "jobs: {limit: 1}", "ansible_playbook: "+s.dir+"/ansible-playbook")
 	s.up()
 	t.Cleanup(s.down)

@@ -310,7 +310,7 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	playbook := filepath.Join(s.dir, "fails")
 	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'ansible-playbook [core 2.16.3]'; exit; }\ncase \"$*\" in *--syntax-check*) exit 0;; esac\n" +
 		"i=0; while [ $i -lt 1000 ]; do printf '{\"event\":\"failed\",\"host\":\"n-%04d\",\"task\":\"T\",\"message\":\"%s\"}\\n' $i \"" + strings.Repeat("no such package ", 250) + "\"; i=$((i+1)); done >\"$CLUSTERM_EVENTS\"\nexit 2\n"
-	s.must(os.WriteFile(playbook, []byte(script), 0o700))
+	s.must(writeProgram(playbook, script))
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": playbook})
 	s.must(err)
 	j, err = s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: names})

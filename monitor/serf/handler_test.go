@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -22,7 +23,12 @@ func TestEventHandlerAsks(t *testing.T) {
 	for code, times := range map[string]int{"0": 1, "22": 4, "28": 1, "7": 1} {
 		dir := t.TempDir()
 		curl := "#!/bin/sh\ncat >/dev/null\necho >>'" + dir + "/asked'\nexit " + code + "\n"
-		if err := os.WriteFile(filepath.Join(dir, "curl"), []byte(curl), 0o700); err != nil {
+		// Nothing is forked meanwhile: a child would hold the file open for writing,
+		// and what is open for writing cannot be executed.
+		syscall.ForkLock.RLock()
+		err := os.WriteFile(filepath.Join(dir, "curl"), []byte(curl), 0o700)
+		syscall.ForkLock.RUnlock()
+		if err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", string(script))
@@ -32,7 +38,7 @@ func TestEventHandlerAsks(t *testing.T) {
 			members.WriteString("m" + n + "\t10.0.0.1\tr\tNodeLabel=a,NodeSerial=" + n + ",NodeAddr=10.0.0.1\n")
 		}
 		cmd.Stdin = strings.NewReader(members.String())
-		err := cmd.Run()
+		err = cmd.Run()
 		exit, failed := errors.AsType[*exec.ExitError](err)
 		if quiet := code == "0" || code == "22"; quiet && err != nil || !quiet && (!failed || exit.ExitCode() == 0) {
 			t.Errorf("curl ends with %s: %v", code, err)
