@@ -281,7 +281,11 @@ func TestObserverConverges(t *testing.T) {
 		sink := sinkFunc(func(ctx context.Context, rep Report) error {
 			mu.Lock()
 			defer mu.Unlock()
-			time.Sleep(time.Duration(coin.IntN(800)) * time.Millisecond)
+			select {
+			case <-time.After(time.Duration(coin.IntN(800)) * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 			if coin.IntN(3) == 0 {
 				return errors.New("not now")
 			}

@@ -253,18 +253,103 @@ func TestNoSleeping(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` }) {
-			return
+		for _, pos := range sleeps(f) {
+			t.Errorf("%s sleeps, and not in a bubble of testing/synctest", files.Position(pos))
 		}
-		ast.Inspect(f, func(n ast.Node) bool {
-			if call, ok := n.(*ast.SelectorExpr); ok {
-				if pkg, ok := call.X.(*ast.Ident); ok && pkg.Name == "time" && call.Sel.Name == "Sleep" {
-					t.Errorf("%s sleeps", files.Position(n.Pos()))
+	})
+}
+
+// TestSleeps: what TestNoSleeping goes by.
+func TestSleeps(t *testing.T) {
+	t.Parallel()
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, "x_test.go", `package x
+func TestBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { go func() { time.Sleep(1) }() })
+	time.Sleep(1) // here
+}
+func inBubble(t *testing.T, f func()) {
+	synctest.Test(t, func(*testing.T) { f() })
+}
+func TestByHelper(t *testing.T) {
+	inBubble(t, func() { time.Sleep(1) })
+	go func() { time.Sleep(1) }() // here
+}
+func expect() { time.Sleep(1); synctest.Wait() }
+func TestWaitElsewhere(t *testing.T) {
+	inBubble(t, func() { synctest.Wait() })
+	t.Run("", func(t *testing.T) { time.Sleep(1) }) // here
+}
+`, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []int
+	for _, pos := range sleeps(f) {
+		lines = append(lines, files.Position(pos).Line)
+	}
+	if !slices.Equal(lines, []int{4, 11, 16}) {
+		t.Errorf("they are seen in the lines %v", lines)
+	}
+}
+
+// sleeps are the uses of time.Sleep that may happen outside a bubble: those that
+// are neither in a function that is given to synctest.Test, directly or by a
+// helper of the file, nor beside synctest.Wait, which panics elsewhere.
+func sleeps(f *ast.File) []token.Pos {
+	is := func(n ast.Node, pkg, name string) bool {
+		s, ok := n.(*ast.SelectorExpr)
+		if !ok || s.Sel.Name != name {
+			return false
+		}
+		x, ok := s.X.(*ast.Ident)
+		return ok && x.Name == pkg
+	}
+	uses := func(body ast.Node, name string, nested bool) (found bool) {
+		ast.Inspect(body, func(n ast.Node) bool {
+			found = found || is(n, "synctest", name)
+			_, inner := n.(*ast.FuncLit)
+			return nested || !inner
+		})
+		return found
+	}
+	helpers := map[string]bool{}
+	for _, d := range f.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
+			helpers[fn.Name.Name] = uses(fn.Body, "Test", true)
+		}
+	}
+	var out []token.Pos
+	ast.PreorderStack(f, nil, func(n ast.Node, stack []ast.Node) bool {
+		if !is(n, "time", "Sleep") {
+			return true
+		}
+		innermost := true
+		for i, outer := range slices.Backward(stack) {
+			var body ast.Node
+			switch fn := outer.(type) {
+			case *ast.FuncDecl:
+				body = fn.Body
+			case *ast.FuncLit:
+				body = fn.Body
+				if call, ok := stack[i-1].(*ast.CallExpr); ok && call.Fun != fn {
+					name, _ := call.Fun.(*ast.Ident)
+					if is(call.Fun, "synctest", "Test") || name != nil && helpers[name.Name] {
+						return true
+					}
 				}
 			}
-			return true
-		})
+			if body != nil && innermost {
+				innermost = false
+				if uses(body, "Wait", false) {
+					return true
+				}
+			}
+		}
+		out = append(out, n.Pos())
+		return true
 	})
+	return out
 }
 
 // firstGeneration is what the first-generation manager got wrong, and the tests
