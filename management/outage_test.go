@@ -4,9 +4,11 @@ package management_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -103,6 +105,49 @@ func TestLostAnswers(t *testing.T) {
 		if n.Job != "" || n.Status.InProgress() {
 			t.Errorf("%+v", n)
 		}
+	}
+}
+
+// claimRefuser is a store that never lets a job of that node begin.
+type claimRefuser struct {
+	Store
+	node string
+	why  error
+}
+
+func (s *claimRefuser) Claim(ctx context.Context, ground int64, j Job, w []NodeWrite) (Job, error) {
+	if slices.Contains(j.Names(), s.node) {
+		return Job{}, s.why
+	}
+	return s.Store.Claim(ctx, ground, j, w)
+}
+
+// TestClaimNeverSucceeds: a job that cannot be claimed ends, or waits alone; it
+// does not stop those behind it.
+func TestClaimNeverSucceeds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		why  error
+		ends string
+	}{
+		{inventory.Errorf(inventory.KindTooLarge, "the record is larger than the store takes"), "Errored precondition"},
+		{errors.New("a fault"), ""},
+	} {
+		b := newBench(t, func(b *bench) {
+			b.wrap = func(s Store) Store { return &claimRefuser{s, "b-1", c.why} }
+		})
+		b.see("a b c")
+		b.do(commission, "a", master, "Complete")
+		stuck := b.ask(commission, "b", worker)
+		b.do(commission, "c", worker, "Complete")
+		if c.ends != "" {
+			if j := b.end(stuck.ID, c.ends); !strings.Contains(j.Reason, c.why.Error()) {
+				t.Errorf("%s", j.Reason)
+			}
+		} else if j := b.job(stuck.ID); j.Status != Queued {
+			t.Errorf("job %s is %s: %s", j.ID, j.Status, j.Reason)
+		}
+		b.are("a Allocated service-master, b Unallocated, c Allocated service-worker")
 	}
 }
 

@@ -61,15 +61,22 @@ func (s *Service) advance(ctx context.Context) bool {
 		default:
 			continue
 		}
-		if err == nil {
+		switch log := s.Logger.WithError(err).WithField("job", j.ID); inventory.KindOf(err) {
+		case "":
 			return true
+		case inventory.KindConflict:
+			return s.Store.Sync(ctx) == nil && s.View().Revision > v.Revision
+		case inventory.KindUnavailable: // so it would be for the others
+			log.Warn("the job could not be taken on; trying again")
+			return false
+		case inventory.KindInternal: // whatever it is, the jobs behind it that wait for none of its nodes go on
+			log.Error("the job could not be taken on; trying again")
+		default: // it is not going to be another time
+			log.Warn("the job could not be taken on")
+			if s.end(ctx, t.Job, Errored, CausePrecondition, err.Error()) == nil {
+				return true
+			}
 		}
-		if inventory.KindOf(err) != inventory.KindConflict {
-			s.Logger.WithError(err).WithField("job", j.ID).Warn("the job could not be taken on; trying again")
-		} else if s.Store.Sync(ctx) == nil && s.View().Revision > v.Revision {
-			return true
-		}
-		return false
 	}
 	return false
 }
