@@ -78,7 +78,7 @@ func TestPackageContent(t *testing.T) {
 	// license that it may not, and no directory that is the distribution's.
 	marks := output(t, "rpm", "-qp", "--qf", "[%{FILEFLAGS:fflags} %{FILEMODES:perms} %{FILENAMES}\n]", rpm)
 	for _, want := range []string{
-		"cn -rw------- /etc/clusterm/clusterm.yaml", "l -rw-r--r-- /usr/share/doc/clusterm/copyright", "d -rw-r--r-- /usr/share/doc/clusterm/README.md",
+		"cn -rw------- /etc/clusterm/clusterm.yaml", "l -rw-r--r-- /usr/share/doc/clusterm/copyright", "l -rw-r--r-- /usr/share/doc/clusterm/licenses.gz", "d -rw-r--r-- /usr/share/doc/clusterm/README.md",
 		"d -rw-r--r-- /usr/share/man/man1/clusterctl.1.gz", "d -rw-r--r-- /usr/share/man/man8/clusterm.8.gz", " -rwxr-xr-x /usr/share/doc/clusterm/serf-handler.sh",
 	} {
 		if !strings.Contains("\n"+marks, "\n"+want+"\n") {
@@ -99,9 +99,20 @@ func TestPackageContent(t *testing.T) {
 			t.Errorf("two %s packages of the same are not the same", packager)
 		}
 	}
-	// Manual pages that man has no complaint about.
 	dir := t.TempDir()
 	output(t, "dpkg-deb", "-x", deb, dir)
+	licenses := output(t, "zcat", dir+"/usr/share/doc/clusterm/licenses.gz")
+	for _, module := range strings.Split(output(t, "go", "version", "-m", dir+"/usr/bin/clusterm", dir+"/usr/bin/clusterctl"), "\n") {
+		if f := strings.Fields(module); len(f) > 2 && f[0] == "dep" && !strings.Contains(licenses, "===== "+f[1]+" "+f[2]+" =====\n") {
+			t.Errorf("no license of %s", f[1])
+		}
+	}
+	for _, words := range []string{"Mozilla Public License", "The Go Authors", "This is free and unencumbered software"} {
+		if !strings.Contains(licenses, words) {
+			t.Errorf("the licenses do not say %q", words)
+		}
+	}
+	// Manual pages that man has no complaint about.
 	pages, err := filepath.Glob(filepath.Join(dir, "usr/share/man/man*/*.gz"))
 	if err != nil || len(pages) < 10 {
 		t.Errorf("manual pages: %v, %v", pages, err)
