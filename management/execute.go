@@ -210,7 +210,7 @@ func (s *Service) keep(ctx context.Context, id string, run Run, active ActiveRun
 			}
 		}
 		if j, err := v.Job(id); err == nil && s.cancelled(j, run) && passed < j.Cancel {
-			if err := active.Cancel(); err != nil {
+			if err := active.Cancel(ctx); err != nil {
 				log.WithError(err).Warn("the runner could not be told to end")
 			} else {
 				passed = j.Cancel

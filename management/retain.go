@@ -34,7 +34,7 @@ func (s *Service) prune(ctx context.Context) error {
 	if err := s.Store.DropDone(ctx, s.now().Add(-OnceFor), OnceLimit); err != nil {
 		return err
 	}
-	return s.Playbooks.Prune(func() (runs, trees []string) {
+	return s.Playbooks.Prune(ctx, func() (runs, trees []string) {
 		for _, j := range s.View().Jobs {
 			if !slices.Contains(trees, j.Tree) {
 				trees = append(trees, j.Tree) // also of those that ended: they can be retried

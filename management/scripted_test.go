@@ -118,7 +118,7 @@ func (p *scriptedPlaybooks) Attach(id string) (ActiveRun, error) {
 	return nil, ErrNeverStarted
 }
 
-func (p *scriptedPlaybooks) Prune(keep func() (runs, trees []string)) error {
+func (p *scriptedPlaybooks) Prune(_ context.Context, keep func() (runs, trees []string)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.kept[0], p.kept[1] = keep()
@@ -188,7 +188,7 @@ func (r *scriptedRun) Wait(ctx context.Context) (RunExit, error) {
 	}
 }
 
-func (r *scriptedRun) Cancel() error {
+func (r *scriptedRun) Cancel(context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cancels++; r.cancels == 1 {

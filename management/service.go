@@ -43,8 +43,8 @@ type RunExit struct {
 type ActiveRun interface {
 	// Wait blocks until the run has ended and nothing of it is left.
 	Wait(ctx context.Context) (RunExit, error)
-	// Cancel asks the runner to end its whole tree; it does not wait.
-	Cancel() error
+	// Cancel asks the runner to end its whole tree; it waits only for one that is just being started.
+	Cancel(ctx context.Context) error
 	// Renew lets the runner go on until the given time.
 	Renew(until time.Time) error
 	// Tail emits the stream from the offset on, until the run has ended and all is emitted.
@@ -76,7 +76,7 @@ type Playbooks interface {
 	// Prune removes what is left of runs and of trees, except what keep names.
 	// It calls keep after it has looked at what is there: a run that is started
 	// meanwhile is not touched.
-	Prune(keep func() (runs, trees []string)) error
+	Prune(ctx context.Context, keep func() (runs, trees []string)) error
 }
 
 // Settings are what of the configuration the use cases need. They may change

@@ -92,7 +92,7 @@ func start(t *testing.T, s Spec) *Run {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := run.Cancel(); err != nil {
+		if err := run.Cancel(ctx); err != nil {
 			t.Error(err)
 		}
 		if _, err := run.Wait(ctx); err != nil {
@@ -182,7 +182,7 @@ func TestRunToTheEnd(t *testing.T) {
 	if e2 := wait(t, again); e2 != e || again.Alive() {
 		t.Errorf("attached: %+v", e2)
 	}
-	if err := again.Cancel(); err != nil {
+	if err := again.Cancel(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := self.Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), "already begun") {
@@ -251,7 +251,7 @@ func TestCancel(t *testing.T) {
 				t.Error("not alive")
 			}
 			for range 2 {
-				if err := run.Cancel(); err != nil {
+				if err := run.Cancel(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -501,7 +501,7 @@ func TestDaemonDies(t *testing.T) {
 	if _, err := run.Wait(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an impatient waiter got %v", err)
 	}
-	if err := run.Cancel(); err != nil {
+	if err := run.Cancel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if e := wait(t, run); e.Reason != Cancelled || e.Code != 99 {

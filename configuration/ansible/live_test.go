@@ -336,7 +336,7 @@ func liveCancel(t *testing.T, sshd liveSSH) {
 	}
 	run := start(t, s)
 	see(t, run, "TASK [take some time]")
-	if err := run.Cancel(); err != nil {
+	if err := run.Cancel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	e := wait(t, run)

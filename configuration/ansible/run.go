@@ -325,9 +325,10 @@ func (r *Run) begun() (begun, error) {
 }
 
 // Cancel tells the runner to end the run: SIGINT, SIGTERM, SIGKILL to the whole
-// tree, with the spec's pauses between them. It does not wait for the end; a
-// run that has ended is left as it is.
-func (r *Run) Cancel() error {
+// tree, with the spec's pauses between them. It does not wait for the end, only
+// for a runner that is just being started, up to five seconds; a run that has
+// ended is left as it is.
+func (r *Run) Cancel(ctx context.Context) error {
 	for try := 0; r.Alive(); try++ {
 		b, err := r.begun()
 		switch {
@@ -336,7 +337,11 @@ func (r *Run) Cancel() error {
 		case !errors.Is(err, fs.ErrNotExist) || try == 50:
 			return fmt.Errorf("the runner in %s cannot be told: %w", r.dir, err)
 		}
-		time.Sleep(100 * time.Millisecond) // it is just being started
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 	return nil
 }

@@ -177,7 +177,7 @@ func (p *playbooks) attends(id string) bool {
 func (p *playbooks) dir(id string) string { return filepath.Join(p.runs, id) }
 
 // Prune removes what is left of ended runs and of trees that no job needs.
-func (p *playbooks) Prune(keep func() (runs, trees []string)) error {
+func (p *playbooks) Prune(ctx context.Context, keep func() (runs, trees []string)) error {
 	entries, err := os.ReadDir(p.runs)
 	runs, trees := keep()
 	_, terr := p.trees.Prune(append(trees, p.own), keepTree)
@@ -188,7 +188,7 @@ func (p *playbooks) Prune(keep func() (runs, trees []string)) error {
 		}
 		if run, aerr := ansible.Attach(p.dir(e.Name())); aerr == nil && run.Alive() {
 			p.logger.WithField("run", e.Name()).Warn("a run that belongs to no job goes on; ending it")
-			err = errors.Join(err, run.Cancel())
+			err = errors.Join(err, run.Cancel(ctx))
 			continue
 		}
 		err = errors.Join(err, os.RemoveAll(p.dir(e.Name())))
@@ -236,9 +236,9 @@ func (r activeRun) Wait(ctx context.Context) (out management.RunExit, err error)
 }
 
 // Cancel asks the runner to end its whole tree; it does not wait.
-func (r activeRun) Cancel() error {
+func (r activeRun) Cancel(ctx context.Context) error {
 	r.meters.cancellations.Inc()
-	return r.Run.Cancel()
+	return r.Run.Cancel(ctx)
 }
 
 // Tail emits a stream of the run until it has ended and all is emitted.
