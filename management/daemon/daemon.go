@@ -36,6 +36,14 @@ import (
 // stopBudget is how long a stop may take in all.
 const stopBudget = 30 * time.Second
 
+// A view is stale when the store has said nothing for staleAfter. When it is
+// stale, knownGone is how long is waited for the store all the same, in case it
+// is just back.
+const (
+	staleAfter = 3 * time.Second
+	knownGone  = time.Second
+)
+
 // observer is the name under which the gossip's word is kept with a node.
 const observer = "gossip"
 
@@ -188,6 +196,18 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		}
 	}()
 	d.onStop("API", func(ctx context.Context) error {
+		// What waits for a store that is gone waits in vain.
+		patience := knownGone
+		if !d.store.View().Stale {
+			patience += staleAfter
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer time.AfterFunc(patience, func() {
+			if d.store.View().Stale {
+				cancel()
+			}
+		}).Stop()
 		err := d.server.Shutdown(ctx)
 		<-serving
 		return err
@@ -327,7 +347,8 @@ func (d *Daemon) Stop(ctx context.Context) error {
 }
 
 // Run starts the daemon, serves until ctx ends or a part fails for good, and
-// stops it. Every value on reload has it read its configuration file again.
+// stops it. That ctx ends during the start is no error. Every value on reload
+// has it read its configuration file again.
 func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	if err := d.Start(ctx); err != nil {
 		return ended(ctx, err, d.opts.Logger)
@@ -622,6 +643,11 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	v := d.store.View()
+	asking, enough := ctx, context.CancelFunc(func() {})
+	if v.Stale {
+		asking, enough = context.WithTimeout(ctx, knownGone)
+	}
+	defer enough()
 	h := api.Health{
 		Status: api.HealthOK, Instance: d.service.Instance, Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes),
 		Checks: map[string]string{}, Jobs: map[api.JobStatus]int{},
@@ -633,7 +659,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 		}
 	}
 	_, warning, problem := d.etcd.Server()
-	check("store", errors.Join(d.store.Sync(ctx), problem))
+	check("store", errors.Join(d.store.Sync(asking), problem))
 	check("instance", d.alive())
 	if warning != "" {
 		h.Warnings = append(h.Warnings, warning)

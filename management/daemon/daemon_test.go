@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/sirupsen/logrus"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"golang.org/x/sys/unix"
@@ -674,6 +675,31 @@ func TestRun(t *testing.T) {
 	if _, err := New(options); inventory.KindOf(err) != inventory.KindInvalid {
 		t.Errorf("a corrupt file: %v", err)
 	}
+}
+
+// TestStopWithoutStore: with an etcd that is gone, a stop does not wait for what
+// waits for it.
+func TestStopWithoutStore(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	closed := make(chan error, 1)
+	go func() { closed <- s.inside.Close() }() // it takes its time, and serves nobody meanwhile
+	s.eventually("stale", func() bool { return s.store.View().Stale })
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.SetVars(context.WithoutCancel(t.Context()), client.ScopeGlobal, api.Vars{"a": "b"})
+		answered <- err
+	}()
+	s.eventually("a request waits", func() bool {
+		families, err := s.meters.registry.Gather()
+		s.must(err)
+		i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "clusterm_http_requests_in_flight" })
+		return families[i].GetMetric()[0].GetGauge().GetValue() == 1
+	})
+	s.down()
+	// By itself it would have said that the store does not answer.
+	kind(t, <-answered, inventory.KindUnavailable, "the manager is stopping")
+	s.must(<-closed)
 }
 
 // TestManyNodes reports 1 000 nodes in one event, and claims them in one job.

@@ -520,6 +520,22 @@ func TestDataDirectoryInUse(t *testing.T) {
 		cancel()
 		kind(t, <-ended, inventory.KindUnavailable, "in use by another clusterm")
 	}
+
+	// As main runs it, a stop during the start is said, and is no failure.
+	options := prepare(t, "data_dir: "+s.dir+"/d").options()
+	log := &said{words: "in use by another clusterm; waiting for up to 15s", heard: make(chan struct{})}
+	options.Logger.SetOutput(log)
+	d, err := New(options)
+	s.must(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx, nil) }()
+	<-log.heard
+	cancel()
+	s.must(<-ended)
+	if text := log.text.String(); !strings.Contains(text, "stopped before it had started") || !strings.Contains(text, "in use by another clusterm") {
+		t.Error(text)
+	}
 }
 
 // said waits for words.

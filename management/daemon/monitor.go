@@ -5,6 +5,7 @@ package daemon
 import (
 	"context"
 	_ "embed" // for the example file
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -164,7 +165,10 @@ func ended(ctx context.Context, err error, log logrus.FieldLogger) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	log.WithError(err).Info("stopped before it had started")
+	if !errors.Is(err, ctx.Err()) {
+		log = log.WithError(err) // what it was waiting for
+	}
+	log.Info("stopped before it had started")
 	return nil
 }
 

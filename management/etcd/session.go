@@ -175,7 +175,7 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 		clientv3.OpPut(n.store.instanceKey(n.self.ID), string(record), clientv3.WithLease(lease.ID)),
 	}})
 	if err != nil && revision == 0 {
-		n.revoke(lease.ID) // in vain where the store does not answer: it ends by itself
+		n.revoke(lease.ID, revokeWithin) // in vain where the store does not answer: it ends by itself
 		return err
 	}
 	n.mu.Lock()
@@ -183,13 +183,20 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 	n.mu.Unlock()
 	n.store.token.Store(revision)
 	if found != nil && found.Lease != 0 {
-		n.revoke(clientv3.LeaseID(found.Lease))
+		n.revoke(clientv3.LeaseID(found.Lease), revokeWithin)
 	}
 	return nil
 }
 
-func (n *Session) revoke(lease clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+// revokeWithin bounds the end of a lease that would end by itself, and
+// revokeSilent where the store is known to be silent.
+const (
+	revokeWithin = 2 * time.Second
+	revokeSilent = 300 * time.Millisecond
+)
+
+func (n *Session) revoke(lease clientv3.LeaseID, within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	_, _ = n.store.client.Revoke(ctx, lease)
 }
@@ -276,5 +283,9 @@ func (n *Session) Close() {
 	lease := n.lease
 	n.until = time.Time{}
 	n.mu.Unlock()
-	n.revoke(lease)
+	within := revokeWithin
+	if n.store.View().Stale {
+		within = revokeSilent
+	}
+	n.revoke(lease, within)
 }

@@ -563,6 +563,32 @@ func TestLinearizable(t *testing.T) {
 	check[api.Version](t)(s.client(t).Newest().At(1 << 40).Version(soon(t)))
 }
 
+// TestShutdownAnswers: a request that still waits when the time is over is told why.
+func TestShutdownAnswers(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	waits := make(chan struct{})
+	s.manager.sync = func(ctx context.Context) error {
+		close(waits)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.client(t, func(o *client.Options) { o.Patience = -1 }).Newest().Nodes(soon(t), client.NodeFilter{})
+		answered <- err
+	}()
+	<-waits
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := <-answered; inventory.KindOf(err) != inventory.KindUnavailable || !strings.Contains(err.Error(), "the manager is stopping") {
+		t.Error(err)
+	}
+}
+
 // TestWaitJob follows a job's record to its end.
 func TestWaitJob(t *testing.T) {
 	t.Parallel()

@@ -203,13 +203,22 @@ func (s *Server) Serve(listeners ...net.Listener) error {
 	return failed
 }
 
+// lastWords is how long requests have to be answered that the manager is stopping.
+const lastWords = time.Second
+
 // Shutdown closes the listeners, ends streams at once, and waits for the other
-// requests until ctx ends; what is left then is cut off.
+// requests until ctx ends. What still waits then is answered that the manager is
+// stopping, and what takes no answer is cut off.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain()
 	err := s.http.Shutdown(ctx)
 	s.stop()
-	if err != nil {
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	if err = s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close()
 	}
 	return err
