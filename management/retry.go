@@ -116,9 +116,9 @@ func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor stri
 	if err != nil {
 		return Job{}, err
 	}
-	if !s.Playbooks.Kept(old.Tree) {
-		return Job{}, inventory.Errorf(inventory.KindRefused, "the playbooks that job %s was accepted with are no longer kept on this host", old.ID).
-			Do("ask for it anew, with the playbooks and variables of today: %s", command(old.Verb, names, old.Group))
+	if !s.Playbooks.Kept(old.Tree) && !s.pinnedAgain(ctx, old.Tree) {
+		return Job{}, inventory.Errorf(inventory.KindRefused, "the playbooks that job %s was accepted with are no longer kept on this host, and the folder of playbooks is not as it was then", old.ID).
+			Do("put the folder back to what it was, or ask for it anew, with the playbooks and variables of today: %s", command(old.Verb, names, old.Group))
 	}
 	r := Request{
 		Verb: old.Verb, Group: old.Group, Extra: in.Extra, OnFailure: old.OnFailure, Timeout: old.Timeout, Force: old.Force,
@@ -147,6 +147,13 @@ func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor stri
 		return Job{}, e.Do("leave out what succeeded: clusterctl job retry %s --failed", old.ID)
 	}
 	return j, err
+}
+
+// pinnedAgain copies the configured folder as it is now, and tells whether that
+// is the tree of the digest: the same content is the same tree.
+func (s *Service) pinnedAgain(ctx context.Context, digest string) bool {
+	now, err := s.Playbooks.Pin(ctx)
+	return err == nil && now == digest
 }
 
 // command is the command line that asks for the verb.

@@ -68,14 +68,15 @@ func TestRetry(t *testing.T) {
 	b.refused(err, inventory.KindNotFound, `no job "77"`)
 	b.books.on(PlaybookUpgrade, failsOn("a-1"))
 	upgrade := b.do(maintenance, "a", "", "Errored failed")
-	b.books.mu.Lock()
-	b.books.lost = true
-	b.books.mu.Unlock()
+	folder := func(lost bool, tree string) {
+		b.books.mu.Lock()
+		defer b.books.mu.Unlock()
+		b.books.lost, b.books.pinned = lost, tree
+	}
+	folder(true, "tree-3")
 	_, err = b.Retry(ctx, upgrade.ID, false, "ben", nil)
-	b.refused(err, inventory.KindRefused, "no longer kept", "clusterctl nodes maintenance a-1")
-	b.books.mu.Lock()
-	b.books.lost = false
-	b.books.mu.Unlock()
+	b.refused(err, inventory.KindRefused, "no longer kept on this host", "clusterctl nodes maintenance a-1")
+	folder(true, "tree-2") // the copy is gone, and the folder is as it was
 	g := newGate()
 	b.books.on(PlaybookUpgrade, g.script)
 	running, err := b.Retry(ctx, upgrade.ID, true, "ben", nil)
