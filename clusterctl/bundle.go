@@ -221,7 +221,7 @@ func (b *bundle) readme() error {
 	for _, line := range b.inside {
 		fmt.Fprintf(&text, "  %s\n", line)
 	}
-	text.WriteString("\nLeft out, always:\n  the values of variables; variables of requests; what looks like a password, a token or a private key\n")
+	text.WriteString("\nLeft out, always:\n  the values of variables; variables of requests; what looks like a password, a token or a private key (see below)\n")
 	fmt.Fprintf(&text, "  all but the last %d KiB of each log; output of jobs other than the newest %d that failed or run;\n"+
 		"  history of nodes that nothing is wrong with, or more than %d\n", bundleLog>>10, bundleJobs, bundleNodes)
 	if len(b.out) > 0 {
@@ -230,6 +230,7 @@ func (b *bundle) readme() error {
 			fmt.Fprintf(&text, "  %s\n", line)
 		}
 	}
+	text.WriteString("\n" + recognised)
 	return b.add("README.txt", "what is inside", []byte(text.String()))
 }
 
@@ -381,21 +382,53 @@ func journal(ctx context.Context) (string, error) {
 
 const removed = "[removed]"
 
+// What is taken for a secret: names, values, and what joins them. A value may be
+// quoted, also with quotes that are escaped because the text is quoted itself.
+const (
+	secretWord  = `(?:passw(?:or)?d|passphrase|secret|token|credential|api[_-]?key|private[_-]?key|access[_-]?key|encrypt[_-]?key)`
+	secretWords = `[\w.-]*` + secretWord + `[\w.-]*`
+	quoted      = `"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\\+"[^"\n]*"|\\+'[^'\n]*'`
+	blank       = `(?:[ \t]|\\\n)+` // also over the end of a line that goes on
+)
+
 var (
-	secretName = regexp.MustCompile(`(?i)(passw(or)?d|passphrase|secret|token|credential|api_?key|private_?key|access_?key|encrypt_?key)`)
+	secretName = regexp.MustCompile(`(?i)` + secretWord)
 	// secretPair is NAME=VALUE, NAME: VALUE or "NAME": "VALUE" in text; the value
 	// may be a list or an object.
-	secretPair = regexp.MustCompile(`(?i)([\w.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|api_?key|private_?key|access_?key|encrypt_?key)[\w.-]*["']?\s*[:=]\s*)("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\[[^\]\n]*\]?|\{[^}\n]*\}?|[^\s,;"'})\]]+)`)
+	secretPair = regexp.MustCompile(`(?i)(` + secretWords + `\\*["']?\s*[:=]\s*)(` + quoted + `|\[[^\]\n]*\]?|\{[^}\n]*\}?|[^\s,;"'})\]]+)`)
+	// secretOption is --NAME VALUE, also as two items of a list. What begins with
+	// a dash is the next option.
+	secretOption = regexp.MustCompile(`(?i)((?:^|[\s"'\[(])--?` + secretWords + `(?:` + blank + `|\\*["'],\s*))(` + quoted + `|[^\s"',;)\]}-][^\s"']*)`)
+	optionName   = regexp.MustCompile(`(?i)^--?` + secretWords + `$`)
+	// secretWordValue is NAME VALUE, where the value has a digit in it: it is seldom
+	// a word of a sentence then.
+	secretWordValue = regexp.MustCompile(`(?i)(\b` + secretWord + blank + `)([^\s"',;)\]}]*\d[^\s"',;)\]}]*)`)
+	// The options of well-known programs that say no such word.
+	sshpass  = regexp.MustCompile(`(\bsshpass` + blank + `-p` + `[ \t]*)(` + quoted + `|[^\s"']+)`)
+	userPair = regexp.MustCompile(`((?:^|[\s"'])(?:-u|--user)(?:[ \t]*|=)["']?[^\s:"'=]+:)([^\s"'/]+)`)
 	// bearer is the credential of an HTTP header, userinfo that of a URL.
 	bearer     = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}`)
 	userinfo   = regexp.MustCompile(`://[^/\s:@"']+:[^/\s@"']+@`)
 	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`)
 )
 
-// hideText takes out of text what looks like a secret.
+// recognised is what the README of a bundle says of hideText.
+const recognised = `What looks like a password, a token or a private key is replaced by ` + removed + `, in texts and in values:
+  after a name with passwd, password, passphrase, secret, token, credential or api, private, access or encrypt key in it:
+    NAME=VALUE, NAME: VALUE, --NAME VALUE, --NAME=VALUE, "--NAME", "VALUE"; NAME VALUE where the value has a digit in it
+  credentials after Bearer and Basic; USER:PASSWORD@ in a URL; curl -u USER:PASSWORD; sshpass -p PASSWORD; PEM private keys
+Not recognised is, among others:
+  a secret that no such name precedes; one of letters only after a name and a blank (password swordfish); one that begins
+  with a dash after an option; other short options (mysql -pSECRET); what is encoded (base64) or broken over lines
+So look through the files before you send them.
+`
+
+// hideText takes out of text what looks like a secret; recognised says what does.
 func hideText(s string) string {
 	s = privateKey.ReplaceAllString(s, removed)
-	s = secretPair.ReplaceAllString(s, "${1}"+removed)
+	for _, e := range []*regexp.Regexp{secretPair, secretOption, secretWordValue, sshpass, userPair} {
+		s = e.ReplaceAllString(s, "${1}"+removed)
+	}
 	s = bearer.ReplaceAllString(s, "${1} "+removed)
 	return userinfo.ReplaceAllString(s, "://"+removed+"@")
 }
@@ -416,6 +449,15 @@ func hideJSON(raw []byte, indent string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
+// itemBefore is the text before an item of a list.
+func itemBefore(list []any, i int) (string, bool) {
+	if i == 0 {
+		return "", false
+	}
+	text, ok := list[i-1].(string)
+	return text, ok
+}
+
 func hide(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -431,6 +473,13 @@ func hide(v any) any {
 		}
 	case []any:
 		for i := range v {
+			// A command line as a list: the value is the item after the option.
+			if name, ok := itemBefore(v, i); ok && optionName.MatchString(name) {
+				if text, ok := v[i].(string); ok && !strings.HasPrefix(text, "-") {
+					v[i] = removed
+					continue
+				}
+			}
 			v[i] = hide(v[i])
 		}
 	case string:
