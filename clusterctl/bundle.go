@@ -204,7 +204,7 @@ func (b *bundle) add(name, what string, data []byte) error {
 	}
 	b.size += int64(len(data))
 	b.inside = append(b.inside, fmt.Sprintf("%-32s %s", name, what))
-	b.say("%-32s %d bytes", name, len(data))
+	b.say("%-32s %s", name, inventory.Count(len(data), "byte", "bytes"))
 	err := b.tar.WriteHeader(&tar.Header{Name: "clusterm-support/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: b.now, Typeflag: tar.TypeReg})
 	if err == nil {
 		_, err = b.tar.Write(data)

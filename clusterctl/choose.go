@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/client"
 )
 
@@ -43,7 +44,7 @@ func (c *call) choose(ctx context.Context, verb string) error {
 		for _, n := range nodes.Items {
 			c.args = append(c.args, n.Name)
 		}
-		c.say("%s chooses %d %s: %s", shellWord(c.String("selector")), len(c.args), plural(len(c.args), "node", "nodes"), strings.Join(c.args, ", "))
+		c.say("%s chooses %s: %s", shellWord(c.String("selector")), inventory.Count(len(c.args), "node", "nodes"), strings.Join(c.args, ", "))
 	}
 	if len(c.args) < 2 || c.Bool("yes") || !isInputTerminal(c.Stdin) {
 		return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -278,7 +279,7 @@ func (p *printer) job(j api.Job, all bool) {
 	}
 	cancel := ""
 	if j.Cancel > 0 {
-		cancel = fmt.Sprintf("asked for %d %s", j.Cancel, plural(j.Cancel, "time", "times"))
+		cancel = "asked for " + inventory.Count(j.Cancel, "time", "times")
 		if j.CancelBy != "" {
 			cancel += ", first by " + oneLine(j.CancelBy)
 		}
@@ -301,7 +302,7 @@ func (p *printer) job(j api.Job, all bool) {
 		pairs = append(pairs,
 			"Place in queue", positive(j.Position), "Waits for jobs", list(j.WaitsFor), "Phase", oneLine(j.Phase), "On failure", oneLine(j.OnFailure), "Force", map[bool]string{true: "yes"}[j.Force],
 			"Deadline", timePtr(j.Deadline), "Instance", oneLine(j.Instance), "Playbooks", oneLine(j.Tree),
-			"Output", fmt.Sprintf("%d bytes", j.LogBytes), "Revision", fmt.Sprint(j.Revision))
+			"Output", inventory.Count(j.LogBytes, "byte", "bytes"), "Revision", fmt.Sprint(j.Revision))
 	}
 	p.fields(pairs...)
 	p.summary(j)

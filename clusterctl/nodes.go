@@ -455,7 +455,7 @@ func before(b *inventory.Before) string {
 			parts = append(parts, part[0]+oneLine(part[1]))
 		}
 	}
-	return strings.Join(append(parts, fmt.Sprintf("%d history entries", b.Entries)), "; ")
+	return strings.Join(append(parts, inventory.Count(b.Entries, "history entry", "history entries")), "; ")
 }
 
 // connectionFields are what was set for a node on how to reach it.

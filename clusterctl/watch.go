@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -126,7 +127,7 @@ func nodesWatch(ctx context.Context, c *call) error {
 				return nil // once more, after an outage
 			}
 			synced = true
-			c.say("watching %d %s; Ctrl-C ends it", len(known), plural(len(known), "node", "nodes"))
+			c.say("watching %s; Ctrl-C ends it", inventory.Count(len(known), "node", "nodes"))
 		}
 		return c.write(p.w.Bytes())
 	})

@@ -28,6 +28,11 @@ func AboutHostKey(message string) bool {
 	return strings.Contains(message, notRecorded) || strings.Contains(message, notVerified)
 }
 
+// ForgetHostKey is what has the next contact with a node record its key anew.
+func ForgetHostKey(node string) string {
+	return fmt.Sprintf("clusterctl nodes set %s --forget-host-key (in the API forget_host_key: true)", node)
+}
+
 // ExplainFailure turns the message of a failed task into one that an operator
 // can act on. Trouble that ssh reports at length becomes one sentence with its
 // remedy; anything else is returned as it is, trimmed. node is the name of the
@@ -35,7 +40,7 @@ func AboutHostKey(message string) bool {
 func ExplainFailure(message, node string) string {
 	expected := ""
 	if node != "" {
-		expected = fmt.Sprintf("; if that is expected, run: clusterctl nodes set %s --forget-host-key", node)
+		expected = "; if that is expected: " + ForgetHostKey(node)
 	}
 	if m := keyChanged.FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("the ssh host key of %s is %s: another machine answers under its address, or it was installed anew%s", m[1], notRecorded, expected)
@@ -49,7 +54,7 @@ func ExplainFailure(message, node string) string {
 	if m := permission.FindStringSubmatch(message); m != nil {
 		check := "ssh.user and ssh.key_file of the configuration (clusterctl config get ssh)"
 		if node != "" {
-			check = fmt.Sprintf("user and key_file of the node's connection (clusterctl nodes set %s --user … --key-file …)", node)
+			check = fmt.Sprintf("user and key_file of the node's connection (clusterctl nodes set %s --user … --key-file …; in the API the field connection)", node)
 		}
 		return fmt.Sprintf("ssh access as %s was denied (%s): check %s, and that the public key is authorized on the host", m[1], m[2], check)
 	}

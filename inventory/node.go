@@ -297,7 +297,7 @@ func (n Node) CheckForget(force bool) error {
 			Do("wait for the job, or cancel it: clusterctl job cancel %s", n.Job).About(n.Name)
 	case n.State != Disappeared && !force:
 		return Errorf(KindRefused, "%s is still %s", n.Name, n.State).
-			Do("stop its agent first, or repeat with --force").About(n.Name)
+			Do("stop its agent first, or repeat with --force (in the API force: true)").About(n.Name)
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func checkOptions(j *Job) error {
 	case j.Force && !clear:
 		return bad("force", "clear, and to forgetting a record without its agent")
 	case j.Force && j.Why == "":
-		return inventory.Errorf(inventory.KindInvalid, "to clear without a cleanup a reason is needed").Do("add --reason TEXT")
+		return inventory.Errorf(inventory.KindInvalid, "to clear without a cleanup a reason is needed").Do("add --reason TEXT (in the API the field reason)")
 	case len(j.Why) > 1024:
 		return inventory.Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is 1024", len(j.Why))
 	case j.Timeout < 0:

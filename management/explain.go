@@ -207,7 +207,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.Entry) NodeExpla
 		add(AboutFailure, remedy, "the last verb failed: %s", n.LastError)
 	}
 	if slices.ContainsFunc(e.Failures, func(f Failure) bool { return configuration.AboutHostKey(f.Message) }) || configuration.AboutHostKey(n.LastError) {
-		add(AboutHostKey, "if its host key was changed on purpose: clusterctl nodes set "+n.Name+" --forget-host-key", "ssh does not accept its host key")
+		add(AboutHostKey, "if its host key was changed on purpose: "+configuration.ForgetHostKey(n.Name), "ssh does not accept its host key")
 	}
 	if j := f.newest(n); j != nil && j.Cause == CausePrecondition && !e.Ready {
 		add(AboutRefusal, "clusterctl job why "+j.ID, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.Reason)
@@ -450,7 +450,7 @@ func ExplainJob(f Facts, j Job) JobExplanation {
 		add(AboutRefusal, "put right what it names, then: clusterctl job retry "+j.ID, "when its turn came it was no longer legal; it touched nothing")
 		return e
 	case CauseDeadline:
-		add(AboutFailure, "if it needs longer: --timeout of the verb, or clusterctl config set jobs.timeout=…", "its deadline was %s after its start", j.Timeout)
+		add(AboutFailure, "if it needs longer: --timeout of the verb (in the API the field timeout), or clusterctl config set jobs.timeout=…", "its deadline was %s after its start", j.Timeout)
 	case CauseInterrupted:
 		add(AboutFailure, "see the daemon's log for a restart or a kill: journalctl -u clusterm", "its runner went away before it had ended")
 	case CauseInternal:
@@ -458,7 +458,7 @@ func ExplainJob(f Facts, j Job) JobExplanation {
 	}
 	for _, failure := range e.Failures {
 		if configuration.AboutHostKey(failure.Message) && j.Verb != inventory.VerbDiscover {
-			add(AboutHostKey, "if its host key was changed on purpose: clusterctl nodes set "+failure.Host+" --forget-host-key", "ssh does not accept the host key of %s", failure.Host)
+			add(AboutHostKey, "if its host key was changed on purpose: "+configuration.ForgetHostKey(failure.Host), "ssh does not accept the host key of %s", failure.Host)
 		}
 	}
 	var fenced []string
@@ -475,7 +475,7 @@ func ExplainJob(f Facts, j Job) JobExplanation {
 		if f.retriable(j, left) {
 			remedy += "; once the cause is corrected: clusterctl job retry " + j.ID
 			if len(left) < len(j.Targets) {
-				remedy += " --failed"
+				remedy += failedOnly
 			}
 		}
 		add(AboutFailure, remedy, "not as the verb wants it: %s", short(left))
@@ -500,7 +500,7 @@ func retryRemedy(j Job, n inventory.Node) string {
 	if t, ok := inventory.TransitionOf(j.Verb); ok && slices.Contains(t.From, n.Status) {
 		text += "; once the cause is corrected: clusterctl job retry " + j.ID
 		if len(j.unfinished()) < len(j.Targets) {
-			text += " --failed"
+			text += failedOnly
 		}
 	}
 	return text

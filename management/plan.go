@@ -144,7 +144,7 @@ func (p *planner) failure(r *Run) (Cause, string) {
 		return cause, fmt.Sprintf("%s ended with status %d", r.Playbook, r.Code)
 	}
 	if len(parts) > 5 {
-		parts = append(parts[:5], fmt.Sprintf("and %d more hosts", len(parts)-5))
+		parts = append(parts[:5], "and "+inventory.Count(len(parts)-5, "more host", "more hosts"))
 	}
 	return cause, r.Playbook + " failed on " + strings.Join(parts, "; ")
 }

@@ -68,7 +68,7 @@ func turn(v *View, groups inventory.Groups, limit int, j Job) Turn {
 				ids = append(ids, a.ID)
 			}
 		}
-		return Turn{Job: j, WaitsFor: ids, Reason: fmt.Sprintf("%d jobs run, which is the limit (jobs.limit)", running)}
+		return Turn{Job: j, WaitsFor: ids, Reason: inventory.Count(running, "job runs", "jobs run") + ", which is the limit (jobs.limit)"}
 	}
 	j.Helpers = helpers
 	return Turn{Job: j, Claim: true}

@@ -144,7 +144,7 @@ func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor stri
 	})
 	if e, ok := err.(*inventory.Error); ok && e.Kind == inventory.KindRefused && !failed && len(left) < len(names) &&
 		slices.ContainsFunc(e.Nodes, func(n string) bool { return slices.Contains(names, n) && !slices.Contains(left, n) }) {
-		return Job{}, e.Do("leave out what succeeded: clusterctl job retry %s --failed", old.ID)
+		return Job{}, e.Do("leave out what succeeded: clusterctl job retry %s%s", old.ID, failedOnly)
 	}
 	return j, err
 }
@@ -155,6 +155,10 @@ func (s *Service) pinnedAgain(ctx context.Context, digest string) bool {
 	now, err := s.Playbooks.Pin(ctx)
 	return err == nil && now == digest
 }
+
+// failedOnly is what leaves out of a retry what succeeded, on the command line and
+// in the request.
+const failedOnly = " --failed (in the API failed: true)"
 
 // command is the command line that asks for the verb.
 func command(v inventory.Verb, names []string, group string) string {

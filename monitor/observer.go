@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 const (
@@ -279,7 +281,7 @@ func (o *Observer) report(ctx context.Context) {
 	}
 	o.mu.Unlock()
 	if err != nil {
-		o.failed(ctx, fmt.Errorf("a report about %d nodes was not recorded: %w", len(what.said), err))
+		o.failed(ctx, fmt.Errorf("a report about %s was not recorded: %w", inventory.Count(len(what.said), "node", "nodes"), err))
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 // keptTail is how much of the end of a stream that is over its limit is kept.
@@ -59,7 +61,7 @@ func (b *bounded) Close() error {
 				tail = tail[i+1:]
 			}
 		}
-		b.put(fmt.Appendf(nil, "%s%d bytes are left out here%s\n", b.begin, b.over-int64(len(tail)), b.end))
+		b.put(fmt.Appendf(nil, "%s%s left out here%s\n", b.begin, inventory.Count(b.over-int64(len(tail)), "byte is", "bytes are"), b.end))
 		b.put(tail)
 	}
 	return b.err

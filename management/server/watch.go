@@ -44,7 +44,7 @@ func (s *Server) getWatch(w http.ResponseWriter, r *http.Request) error {
 	}
 	if s.watches.Add(1) > int64(s.Watches) {
 		s.watches.Add(-1)
-		return inventory.Errorf(inventory.KindUnavailable, "%d watches are open, and no more are served at once", s.Watches).
+		return inventory.Errorf(inventory.KindUnavailable, "%s open, and no more are served at once", inventory.Count(s.Watches, "watch is", "watches are")).
 			Do("end some, or try again later")
 	}
 	s.metrics.watches.Inc()

@@ -17,6 +17,7 @@ import (
 	hserf "github.com/hashicorp/serf/serf"
 	"github.com/sirupsen/logrus"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -387,7 +388,7 @@ func (l *loop) join(ctx context.Context) {
 	switch {
 	case joined > 0 || !alone || tried == 0:
 		if l.misses > 0 && joined > 0 {
-			l.o.Log.Infof("gossip: joined after %d failed attempts", l.misses)
+			l.o.Log.Infof("gossip: joined after %s", inventory.Count(l.misses, "failed attempt", "failed attempts"))
 		}
 		l.misses = 0
 		l.met = l.met || joined > 0 || !alone

@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 // GenerateKey makes a new gossip key: 32 random bytes in base64, as a key file
@@ -35,7 +37,7 @@ func parseKey(s string) ([]byte, error) {
 	case 16, 24, 32:
 		return key, nil
 	}
-	return nil, fmt.Errorf("the gossip key has %d bytes; make one of 32 with `openssl rand -base64 32`", len(key))
+	return nil, fmt.Errorf("the gossip key has %s; make one of 32 with `openssl rand -base64 32`", inventory.Count(len(key), "byte", "bytes"))
 }
 
 // key reads the gossip key.
