@@ -52,8 +52,11 @@ func (c *call) choose(ctx context.Context, verb string) error {
 	if slices.Contains(c.StringSlice("extra-vars"), "@-") {
 		return usagef("stdin is for the variables, so nobody can be asked").do("add --yes")
 	}
-	question := fmt.Sprintf("%s %d nodes: %s?", verb, len(c.args), strings.Join(c.args, ", "))
-	fmt.Fprintf(c.Stderr, "%s [y/N] ", printable(question, false))
+	question := fmt.Sprintf("%s %d nodes", verb, len(c.args))
+	if !c.selects() { // those are shown already
+		question += ": " + strings.Join(c.args, ", ")
+	}
+	fmt.Fprintf(c.Stderr, "%s? [y/N] ", printable(question, false))
 	answer, err := c.readLine(ctx)
 	switch word := strings.ToLower(strings.TrimSpace(answer)); {
 	case err != nil:

@@ -5,6 +5,7 @@ package clusterctl
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -365,10 +366,9 @@ func nodesLabel(ctx context.Context, c *call) error {
 // labels prints one label a line.
 func labels(of map[string]string) string {
 	lines := make([]string, 0, len(of))
-	for key, value := range of {
-		lines = append(lines, oneLine(key)+"="+oneLine(value))
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		lines = append(lines, oneLine(key)+"="+oneLine(of[key]))
 	}
-	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
 

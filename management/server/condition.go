@@ -48,9 +48,14 @@ func (t tags) given() bool { return t.any || len(t.list) > 0 }
 
 // tagsIn reads If-Match or If-None-Match.
 func tagsIn(r *http.Request, header string) (tags, error) {
-	text := strings.TrimSpace(strings.Join(r.Header.Values(header), ","))
-	if text == "" {
+	values := r.Header.Values(header)
+	text := strings.TrimSpace(strings.Join(values, ","))
+	if len(values) == 0 {
 		return tags{}, nil
+	}
+	if text == "" { // of a script without the tag, say: what was to depend on it must not happen anyhow
+		return tags{}, inventory.Errorf(inventory.KindInvalid, "the header %s is empty", header).
+			Do(`write it like %s: "17", quotes included, as an answer's ETag has it, or leave it out`, header)
 	}
 	if text == "*" {
 		return tags{any: true}, nil
@@ -142,15 +147,22 @@ func condition(r *http.Request, what string, at func(*management.View) (int64, e
 // meant refuses the headers of a promise that the route does not keep: to pass
 // over them would break it.
 func meant(r *http.Request, rt route) error {
+	given := func(header string) bool { return len(r.Header.Values(header)) > 0 }
 	none := func(header, remedy string) error {
 		return inventory.Errorf(inventory.KindInvalid, "the header %s has no meaning for %s %s", header, r.Method, r.URL.Path).Do("%s", remedy)
 	}
+	if !rt.changes() {
+		if given("If-Match") {
+			return none("If-Match", "leave it out, and compare the answer's ETag; If-None-Match asks for what is new")
+		}
+		return nil
+	}
 	for _, header := range []string{"If-Match", "If-None-Match"} {
-		if r.Header.Get(header) != "" && !rt.tagged {
+		if given(header) && !rt.tagged {
 			return none(header, "leave it out: there is no record yet that it could be compared with")
 		}
 	}
-	if r.Header.Get(api.HeaderOnce) != "" && !rt.once {
+	if given(api.HeaderOnce) && !rt.once {
 		return none(api.HeaderOnce, "leave it out: to do the same twice is to do it once; against changes by others there is If-Match")
 	}
 	return nil

@@ -58,12 +58,15 @@ func TestTags(t *testing.T) {
 			t.Errorf("%s: %d %s %s", path, res.StatusCode, tag, text)
 		}
 		for has, status := range map[string]int{
-			tag: 304, `"x", ` + tag: 304, "*": 304, `"x"`: 200, "W/" + strings.TrimPrefix(tag, "W/"): 304, "x": 400, `"x" "y"`: 400, `"x`: 400,
+			tag: 304, `"x", ` + tag: 304, "*": 304, "": 400, `"x"`: 200, "W/" + strings.TrimPrefix(tag, "W/"): 304, "x": 400, `"x" "y"`: 400, `"x`: 400,
 		} {
 			res, text := s.exchange(t, "GET", path, "", "If-None-Match", has)
 			if res.StatusCode != status || status == 304 && (text != "" || res.Header.Get("ETag") != tag || (res.Header.Get(api.HeaderRevision) == "") != asIs[path]) {
 				t.Errorf("%s with %s: %d %q", path, has, res.StatusCode, text)
 			}
+		}
+		if res, text := s.exchange(t, "GET", path, "", "If-Match", tag); res.StatusCode != 400 || !strings.Contains(text, "has no meaning") {
+			t.Errorf("%s with If-Match: %d %s", path, res.StatusCode, text)
 		}
 		if res, text := s.exchange(t, "HEAD", path, "", "If-None-Match", tag); res.StatusCode != 304 || text != "" {
 			t.Errorf("HEAD %s: %d", path, res.StatusCode)
@@ -113,6 +116,11 @@ func TestIfMatch(t *testing.T) {
 			}
 			if res, text := s.exchange(t, c.method, c.path, c.body, "If-Match", revision); res.StatusCode != 400 || !strings.Contains(text, "quotes included") {
 				t.Errorf("without quotes: %d %s", res.StatusCode, text)
+			}
+			for _, header := range []string{"If-Match", "If-None-Match"} {
+				if res, text := s.exchange(t, c.method, c.path, c.body, header, ""); res.StatusCode != 400 || !strings.Contains(text, "is empty") {
+					t.Errorf("%s without a tag: %d %s", header, res.StatusCode, text)
+				}
 			}
 			if s.manager.count() != calls {
 				t.Errorf("something was changed: %s", s.manager.last())

@@ -187,7 +187,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, rt route) {
 	rec.Header().Set("X-Content-Type-Options", "nosniff")
 
 	serve := rt.serve
-	if rt.door == doorV1 && rt.changes() {
+	if rt.door == doorV1 {
 		serve = func(w http.ResponseWriter, r *http.Request) error {
 			if err := meant(r, rt); err != nil {
 				return err
