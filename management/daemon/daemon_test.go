@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -40,6 +41,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "runner" {
 		os.Exit(ansible.Main(os.Args[2]))
 	}
+	debug.SetGCPercent(400) // the tests end before much has to be collected
 	waitTogether()
 	keepInMemory()
 	os.Exit(m.Run())

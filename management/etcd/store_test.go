@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "etcd" { // a server that can be taken away
 		os.Exit(etcd.Main(os.Args[2]))
 	}
+	debug.SetGCPercent(400) // the tests end before much has to be collected
 	waitTogether()
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "cm")
