@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -299,7 +300,8 @@ func identify(nodes []*inventory.Node, j *Job) error {
 	return together(refusals)
 }
 
-// together makes one refusal of several.
+// together makes one refusal of several. It says why of the first few, and
+// names all nodes.
 func together(refusals []*inventory.Error) error {
 	switch len(refusals) {
 	case 0:
@@ -307,16 +309,22 @@ func together(refusals []*inventory.Error) error {
 	case 1:
 		return refusals[0]
 	}
+	const most = 8
 	all := *refusals[0]
 	all.Nodes = nil
+	var why []string
 	for i, r := range refusals {
-		if i > 0 {
-			all.Message += "; " + r.Message
-			if r.Remedy != all.Remedy {
-				all.Remedy = "correct or leave out the nodes named, then repeat"
-			}
+		if i < most {
+			why = append(why, r.Message)
+		}
+		if r.Remedy != all.Remedy {
+			all.Remedy = "correct or leave out the nodes named, then repeat"
 		}
 		all.Nodes = append(all.Nodes, r.Nodes...)
+	}
+	all.Message = strings.Join(why, "; ")
+	if more := len(refusals) - most; more > 0 {
+		all.Message += fmt.Sprintf("; and %d more", more)
 	}
 	return &all
 }

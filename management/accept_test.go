@@ -306,3 +306,20 @@ func TestFirstGenerationHalfRefused(t *testing.T) {
 		t.Errorf("nodes were changed:\n%s\n%s", before, after)
 	}
 }
+
+// TestTogether: a refusal about many nodes says why of some, and names all.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	var refusals []*inventory.Error
+	for i := range 1000 {
+		name := fmt.Sprintf("n-%d", i)
+		refusals = append(refusals, inventory.Errorf(inventory.KindRefused, "%s is still Discovered", name).Do("repeat with --force").About(name))
+	}
+	err := together(refusals).(*inventory.Error)
+	if want := "; n-7 is still Discovered; and 992 more"; !strings.HasSuffix(err.Message, want) || len(err.Nodes) != 1000 || err.Remedy != "repeat with --force" {
+		t.Errorf("%s\n%d nodes\n%s", err.Message, len(err.Nodes), err.Remedy)
+	}
+	if refusals[0].Message != "n-0 is still Discovered" || len(refusals[0].Nodes) != 1 {
+		t.Errorf("%+v", refusals[0])
+	}
+}
