@@ -116,9 +116,9 @@ func run(ctx context.Context, args []string) int {
 			{
 				Name: "check", Usage: "check a configuration file and change nothing",
 				UsageText: "clusterm check --config /etc/clusterm/clusterm.yaml", Flags: []cli.Flag{config},
-				Action: func(_ context.Context, c *cli.Command) error {
+				Action: func(ctx context.Context, c *cli.Command) error {
 					path := daemon.Options{ConfigPath: c.String("config"), UsualPath: defaultConfig}.Path()
-					if _, _, err := daemon.LoadConfig(path); err != nil {
+					if err := daemon.CheckFile(ctx, path); err != nil {
 						return err
 					}
 					fmt.Fprintln(os.Stderr, "ok:", cmp.Or(path, "no file, every key at its default"))

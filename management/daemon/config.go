@@ -4,11 +4,14 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	_ "embed" // for the example file
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/netip"
 	"os"
@@ -23,8 +26,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/monitor"
 )
@@ -133,7 +138,11 @@ func LoadConfig(path string) (Config, map[string]bool, error) {
 func load(path string, into any, remedy string) (*yaml.Node, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the configuration cannot be read: %w", err).Do("write one; %s", remedy)
+		e := inventory.Errorf(inventory.KindInvalid, "the configuration cannot be read: %w", err)
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, e.Do("run this as root, or as an account that may read it")
+		}
+		return nil, e.Do("write one; %s", remedy)
 	}
 	var top yaml.Node
 	if err := yaml.Unmarshal(data, &top); err != nil {
@@ -164,11 +173,91 @@ var goTypes = regexp.MustCompile(` in type [\w.*\[\]]+| into (?:daemon|etcd|moni
 // nobody has seen it is no help.
 var inDocument = regexp.MustCompile(`\bline \d+: `)
 
+// misfit is how the YAML library says that a value is of another kind.
+var misfit = regexp.MustCompile("cannot unmarshal !!(\\w+)(?: (`[^`]*`))? into (\\S+)")
+
+// kindOf names the kind of value that a Go type stands for.
+func kindOf(goType string) string {
+	switch {
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case strings.Contains(goType, "int"):
+		return "a whole number"
+	case goType == "bool":
+		return "true or false"
+	case goType == "string":
+		return "text"
+	default:
+		return "what belongs there"
+	}
+}
+
+// tab is what the YAML library says of one, among others, in a place where only
+// spaces indent.
+const tab = "found character that cannot start any token"
+
 // plainly is the message of an error of the YAML library, in an operator's words.
 func plainly(err error) string {
 	msg := strings.NewReplacer("yaml: unmarshal errors:", "", "yaml: ", "", "\n", "").Replace(err.Error())
+	if m := misfit.FindStringSubmatch(msg); m != nil {
+		is := cmp.Or(m[2], map[string]string{"seq": "a list", "map": "a mapping"}[m[1]], "this")
+		msg = strings.Replace(msg, m[0], is+" is not "+kindOf(m[3]), 1)
+	}
 	msg = goTypes.ReplaceAllString(msg, "")
+	msg = strings.Replace(msg, tab, tab+" (indent with spaces, not with tabs)", 1)
 	return strings.Join(strings.Fields(strings.ReplaceAll(msg, "field ", "key ")), " ")
+}
+
+// CheckFile is `clusterm check`: it refuses what the daemon would refuse, or
+// could not work with, on this host.
+func CheckFile(ctx context.Context, path string) error {
+	c, _, err := LoadConfig(path)
+	if err != nil {
+		return err
+	}
+	return c.usable(ctx, Default())
+}
+
+// usable refuses what is not there on this host: the Ansible, the folder of
+// playbooks, the keys. What old names as well is not looked at.
+func (c *Config) usable(ctx context.Context, old Config) error {
+	if c.Ansible != old.Ansible {
+		if _, err := ansible.Check(ctx, c.Ansible); err != nil {
+			return inventory.Errorf(inventory.KindInvalid, "ansible_playbook: %w", err)
+		}
+	}
+	return c.present(old)
+}
+
+// present is usable without running anything.
+func (c *Config) present(old Config) error {
+	for _, group := range slices.Sorted(maps.Keys(c.GroupSSH)) {
+		if err := readable("group_ssh."+group, c.GroupSSH[group].KeyFile, old.GroupSSH[group].KeyFile); err != nil {
+			return err
+		}
+	}
+	if err := readable("ssh", c.SSH.KeyFile, old.SSH.KeyFile); err != nil {
+		return err
+	}
+	if c.Playbooks != "" && c.Playbooks != old.Playbooks {
+		if _, err := os.Stat(filepath.Join(c.Playbooks, management.PlaybookSite)); err != nil {
+			return inventory.Errorf(inventory.KindInvalid, "playbooks: there is no %s in %s", management.PlaybookSite, c.Playbooks).
+				Do("put your playbooks there, or leave the key empty for those that come with clusterm")
+		}
+	}
+	return nil
+}
+
+// readable refuses a key file that is named anew and cannot be read.
+func readable(key, path, before string) error {
+	if path == "" || path == before {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return inventory.Errorf(inventory.KindInvalid, "%s.key_file cannot be read: %w", key, err).Do("name a private key on this host")
+	}
+	return f.Close()
 }
 
 // walk calls found with the dotted key of everything the mapping names.

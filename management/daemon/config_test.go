@@ -75,7 +75,13 @@ func TestLoadConfigRefuses(t *testing.T) {
 		"groups: [{name: a, nonsense: b}]\n":           "line 1: key nonsense not found",
 		"a: b: c\n":                                    "mapping values are not allowed",
 		"\x00":                                         "control characters",
-		"jobs: {limit: many}\n":                        "line 1: cannot unmarshal !!str `many`",
+		"jobs: {limit: many}\n":                        "line 1: `many` is not a whole number",
+		"jobs: 3\n":                                    "line 1: `3` is not what belongs there",
+		"jobs: [3]\n":                                  "line 1: a list is not what belongs there",
+		"gossip: {join: none}\n":                       "line 1: `none` is not a list",
+		"ssh: {become: maybe}\n":                       "line 1: `maybe` is not true or false",
+		"playbooks: {a: b}\n":                          "line 1: a mapping is not text",
+		"jobs:\n\tlimit: 3\n":                          "(indent with spaces, not with tabs)",
 		"jobs: {timeout: soon}\n":                      `"soon" is not a duration`,
 		"data_dir: /x\ndata_dir: /y\n":                 "line 2: mapping key \"data_dir\" already defined",
 		"data_dir: /x\n---\ndata_dir: /y\n":            "more than one document",
@@ -156,6 +162,29 @@ var settable = map[string]any{
 	"group_ssh":  map[string]any{"service-worker": map[string]any{"user": "worker"}},
 	"jobs.limit": 9, "jobs.timeout": "2h", "jobs.forks": 5, "jobs.appear": "5m", "jobs.runner_lease": "20m", "jobs.keep": 10, "jobs.keep_for": "24h",
 	"jobs.keep_bytes": 1 << 21, "jobs.output_limit": 1 << 17, "max_body": 4096, "log_level": "debug",
+}
+
+// TestCheckFile: `clusterm check` finds what only a look at the host can tell.
+func TestCheckFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "clusterm.yaml")
+	for text, says := range map[string]string{
+		"log_level: debug\n":                                             "",
+		"playbooks: " + dir + "\n":                                       "playbooks: there is no site.yml in " + dir,
+		"ssh: {key_file: " + dir + "/none}\n":                            "ssh.key_file cannot be read",
+		"group_ssh: {service-worker: {key_file: " + dir + "/none}}\n":    "group_ssh.service-worker.key_file cannot be read",
+		"ansible_playbook: " + dir + "/none\n":                           "ansible_playbook: ansible-playbook cannot be run",
+		"ansible_playbook: " + dir + "/none\nlog_level: debug\nx: [1]\n": "line 3: key x not found",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := CheckFile(t.Context(), path)
+		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%s: %v, want %q", text, err, says)
+		}
+	}
 }
 
 // TestOverlay sets every key that may be set, alone and together: it is in

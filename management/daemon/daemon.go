@@ -21,7 +21,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management"
@@ -458,27 +457,11 @@ func (d *Daemon) fileDigest() string {
 	return fmt.Sprintf("%x", sha256.Sum256(shown))
 }
 
-// usable refuses what only a look at the machine, or at the nodes, can tell.
+// usable refuses what only a look at this host, or at the nodes, can tell.
 func (d *Daemon) usable(ctx context.Context, c Config) error {
 	old := d.effective()
-	if c.Ansible != old.Ansible {
-		if _, err := ansible.Check(ctx, c.Ansible); err != nil {
-			return inventory.Errorf(inventory.KindInvalid, "ansible_playbook: %w", err)
-		}
-	}
-	for group, ssh := range c.GroupSSH {
-		if err := readable("group_ssh."+group, ssh.KeyFile, old.GroupSSH[group].KeyFile); err != nil {
-			return err
-		}
-	}
-	if err := readable("ssh", c.SSH.KeyFile, old.SSH.KeyFile); err != nil {
+	if err := c.usable(ctx, old); err != nil {
 		return err
-	}
-	if c.Playbooks != "" && c.Playbooks != old.Playbooks {
-		if _, err := os.Stat(filepath.Join(c.Playbooks, management.PlaybookSite)); err != nil {
-			return inventory.Errorf(inventory.KindInvalid, "playbooks: there is no %s in %s", management.PlaybookSite, c.Playbooks).
-				Do("put your playbooks there, or leave the key empty for those that come with clusterm")
-		}
 	}
 	var orphans []string
 	for _, n := range d.store.View().Nodes {
@@ -491,18 +474,6 @@ func (d *Daemon) usable(ctx context.Context, c Config) error {
 			Do("decommission them, or keep the groups")
 	}
 	return nil
-}
-
-// readable refuses a key file that is named anew and cannot be read.
-func readable(key, path, before string) error {
-	if path == "" || path == before {
-		return nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return inventory.Errorf(inventory.KindInvalid, "%s.key_file cannot be read: %w", key, err).Do("name a private key on this host")
-	}
-	return f.Close()
 }
 
 // apply has parts outside the use cases follow a changed configuration.
@@ -670,9 +641,13 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	} else {
 		check("gossip", d.source.Err())
 	}
+	current := d.effective()
 	d.mu.Lock()
 	refused := d.refused
 	d.mu.Unlock()
+	if refused == nil {
+		refused = current.present(Default())
+	}
 	check("configuration", refused)
 	for _, j := range v.Jobs {
 		if !j.Status.Ended() {

@@ -422,6 +422,18 @@ func TestHealthVersionMetrics(t *testing.T) {
 	if strings.Contains(text, "clusterm_gossip_") {
 		t.Error("metrics of a gossip that is off")
 	}
+	// So does a folder of playbooks that is gone since it was named.
+	folder := t.TempDir()
+	s.must(os.WriteFile(filepath.Join(folder, "site.yml"), nil, 0o600))
+	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"playbooks": folder})
+	s.must(err)
+	s.must(os.RemoveAll(folder))
+	h, err = s.Health(s.ctx())
+	if err != nil || h.Status != api.HealthDegraded || !strings.Contains(h.Checks["configuration"], "there is no site.yml in "+folder) {
+		t.Errorf("%+v, %v", h, err)
+	}
+	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"playbooks": nil})
+	s.must(err)
 	// Without ansible-playbook it serves all the same, says so, and refuses jobs.
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": "/nope/ansible-playbook"})
 	if err == nil {

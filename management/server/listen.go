@@ -37,7 +37,7 @@ func ListenUnix(path string) (net.Listener, error) {
 	switch info, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the socket %s: %w", path, err)
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the socket %s: %w", path, err).Do("run this as root, or choose another path")
 	case info.Mode().Type() != fs.ModeSocket:
 		return nil, inventory.Errorf(inventory.KindRefused, "%s exists and is not a socket", path).Do("move it away, or choose another path")
 	default:

@@ -504,7 +504,7 @@ func TestStartRefuses(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		{"a taken port", func(o *Options) { o.Bind = a.Addr() }, "address already in use"},
+		{"a taken port", func(o *Options) { o.Bind = a.Addr() }, "address already in use; stop what has it (ss -lntup"},
 		{"a foreign address", func(o *Options) { o.Bind = "192.0.2.1:0" }, "cannot assign"},
 		{"a host name to bind to", func(o *Options) { o.Bind = "somewhere:1" }, "cannot be bound"},
 		{"no bind", func(o *Options) { o.Bind = "" }, "no address to bind"},

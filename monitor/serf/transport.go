@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 // transport is memberlist's own transport, with connections that end when the
@@ -46,7 +48,8 @@ func listen(ctx context.Context, host string, port int, dial time.Duration, to *
 			return &transport{NetTransport: nt, ctx: ctx, dial: dial}, nil
 		}
 	}
-	return nil, fmt.Errorf("the gossip address %s cannot be used: %w", net.JoinHostPort(host, fmt.Sprint(port)), err)
+	return nil, inventory.Errorf(inventory.KindUnavailable, "the gossip address %s cannot be used: %w", net.JoinHostPort(host, fmt.Sprint(port)), err).
+		Do("stop what has it (ss -lntup shows what; one agent a host is enough), or choose another gossip.bind")
 }
 
 // WriteTo sends a packet.
