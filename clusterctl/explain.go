@@ -48,9 +48,9 @@ func (a *app) jobWhy() *cli.Command {
 
 func (a *app) jobRetry() *cli.Command {
 	return a.leaf(leaf{
-		name: "retry", args: "ID", min: 1, max: 1, usage: "ask for an ended job once more, with the inputs it had",
+		name: "retry", args: "ID", min: 1, max: 1, usage: "ask for a job that failed or was cancelled once more, with the inputs it had",
 		about: whichJob + "\nPlaybooks, merged and extra variables, group and options are those that the job was accepted with, whatever was changed since. " +
-			"How hosts are reached (nodes set, ssh in the configuration) is taken as it is now. It is checked like any other request.\n\n" + waitHelp,
+			"How hosts are reached (nodes set, ssh in the configuration) is taken as it is now. It is checked like any other request; a job in which nothing failed is refused.\n\n" + waitHelp,
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "failed", Usage: "only the nodes that the job did not bring where it should have"},
 			&cli.BoolFlag{Name: "no-wait", Usage: "print the new job's id and do not wait"},
@@ -66,7 +66,7 @@ func (a *app) jobRetry() *cli.Command {
 // explainNode prints why a node is, or is not, in service.
 func (p *printer) explainNode(e api.NodeExplanation) {
 	n := e.Node
-	ready := p.paint.good("yes: ") + oneLine(e.Summary)
+	ready := p.paint.good("yes")
 	if !e.Ready {
 		ready = p.paint.bad("no: ") + oneLine(e.Summary)
 	}

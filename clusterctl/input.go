@@ -111,7 +111,7 @@ func assignments(args []string) (api.Vars, error) {
 	for _, arg := range args {
 		key, text, ok := strings.Cut(arg, "=")
 		if !ok || key == "" {
-			return nil, usagef("%q is not KEY=VALUE", arg)
+			return nil, usagef("%q is not KEY=VALUE", arg).do("write it like retries=3, or 'greeting=two words'")
 		}
 		if _, twice := vars[key]; twice {
 			return nil, usagef("%s is given twice", key)
