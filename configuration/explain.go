@@ -13,6 +13,7 @@ var (
 	keyUnknown   = regexp.MustCompile(`No (\S+) host key is known for (\S+) and you have requested strict checking`)
 	permission   = regexp.MustCompile(`(\S+@\S+): Permission denied \(([^)]*)\)`)
 	connect      = regexp.MustCompile(`connect to host (\S+) port (\d+): ([A-Za-z ]+)`)
+	closed       = regexp.MustCompile(`remote host "(\S+)".*: kex_exchange_identification: (.*)`)
 	unresolvable = regexp.MustCompile(`Could not resolve hostname (\S+): ([A-Za-z ]+)`)
 )
 
@@ -60,6 +61,9 @@ func ExplainFailure(message, node string) string {
 	}
 	if m := connect.FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("no ssh connection to %s, port %s: %s", m[1], m[2], strings.ToLower(strings.TrimSpace(m[3])))
+	}
+	if m := closed.FindStringSubmatch(message); m != nil {
+		return fmt.Sprintf("no ssh connection to %s: it was closed before the login (%s); look whether an sshd listens at that port, or, where there is a jump host, whether it can be reached", m[1], strings.TrimSpace(m[2]))
 	}
 	if m := unresolvable.FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("the host name %s cannot be resolved: %s", m[1], strings.ToLower(strings.TrimSpace(m[2])))

@@ -122,7 +122,7 @@ func (s *Server) unknownPath(w http.ResponseWriter, r *http.Request) {
 		if near := s.nearest(r.URL.EscapedPath()); near != "" {
 			return e.Do("did you mean %s?", near)
 		}
-		return e.Do("the paths begin with /v1; see the API's documentation")
+		return e.Do("the paths begin with /v1; GET /v1/docs describes them")
 	}
 	s.handle(w, r, rt)
 }
