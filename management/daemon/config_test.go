@@ -305,7 +305,7 @@ func TestFirstGenerationConfig(t *testing.T) {
 		{map[string]any{"jobs.limit": 7, "playbooks": "/nope"}, inventory.KindInvalid, "/nope"},
 		{map[string]any{"jobs.limit": 7, "groups": []any{map[string]any{"name": "other"}}}, inventory.KindRefused, "a-1 is in service-master"},
 		{map[string]any{"jobs.limit": 7, "vars": map[string]any{"ansible_user": "x"}}, inventory.KindInvalid, "ansible_user"},
-		{map[string]any{"jobs.limit": "many"}, inventory.KindInvalid, "the value of jobs.limit does not fit: cannot"},
+		{map[string]any{"jobs.limit": "many"}, inventory.KindInvalid, "the value of jobs.limit does not fit: `many` is not a whole number"},
 		{map[string]any{"vars": []any{1}}, inventory.KindInvalid, "the value of vars does not fit: variables must be an object"},
 	} {
 		kind(t, set(tt.patch), tt.kind, tt.says)
