@@ -35,10 +35,12 @@ type Options struct {
 
 	// Stranger is told of a member that is not a node, and why: once per
 	// member and reason. Failed is told of an error of Sink or List, with the
-	// number of errors in a row. Both are optional and must not call the
-	// Observer's methods but Alive and Stats.
+	// number of errors in a row, and Again of the report that was taken after
+	// them. All are optional and must not call the Observer's methods but Alive
+	// and Stats.
 	Stranger func(member string, why error)
 	Failed   func(err error, inRow int)
+	Again    func(nodes, inRow int)
 }
 
 // Observer keeps a view of a source's members and reports what changes.
@@ -265,6 +267,7 @@ func (o *Observer) report(ctx context.Context) {
 	err := o.o.Sink.Observe(call, what.report)
 
 	o.mu.Lock()
+	inRow := o.inRow
 	if err == nil {
 		o.t.heard(what)
 		o.inRow, o.retryAt = 0, time.Time{}
@@ -282,6 +285,8 @@ func (o *Observer) report(ctx context.Context) {
 	o.mu.Unlock()
 	if err != nil {
 		o.failed(ctx, fmt.Errorf("a report about %s was not recorded: %w", inventory.Count(len(what.said), "node", "nodes"), err))
+	} else if inRow > 0 && o.o.Again != nil {
+		o.o.Again(len(what.said), inRow)
 	}
 }
 

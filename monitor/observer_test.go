@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -186,7 +187,8 @@ func TestObserverCoalesces(t *testing.T) {
 
 func TestObserverRetries(t *testing.T) {
 	var failures []int
-	o := Options{Failed: func(_ error, n int) { failures = append(failures, n) }}
+	var again [][2]int
+	o := Options{Failed: func(_ error, n int) { failures = append(failures, n) }, Again: func(nodes, n int) { again = append(again, [2]int{nodes, n}) }}
 	inBubble(t, o, func(t *testing.T, ob *Observer, src *memorySource, sink *memorySink) {
 		src.put(up("1"))
 		ob.Resume()
@@ -209,9 +211,15 @@ func TestObserverRetries(t *testing.T) {
 		if st := ob.Stats(); st.Pending != 2 || st.Errors != uint64(sink.tries-1) || failures[len(failures)-1] != sink.tries-1 {
 			t.Fatalf("%+v", st)
 		}
+		if len(again) != 0 {
+			t.Fatalf("taken again: %v", again)
+		}
 		sink.set(nil, 0)
 		expect(t, sink, 30*time.Second, "full 1 joined 2 joined; ")
 		expect(t, sink, time.Minute, "full 1 alive 2 alive; ")
+		if want := [][2]int{{2, failures[len(failures)-1]}}; !slices.Equal(again, want) {
+			t.Fatalf("taken again: %v, want %v", again, want)
+		}
 
 		// The list can fail, too.
 		src.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -50,6 +51,9 @@ func newWatch(o watching) watch {
 				if inRow&(inRow-1) == 0 { // the first, and ever more rarely
 					o.log.WithField("in_row", inRow).Warnf("gossip: %v; it will be said again", err)
 				}
+			},
+			Again: func(nodes, inRow int) {
+				o.log.WithField("in_row", inRow).Infof("gossip: a report about %s was recorded, after attempts that failed", inventory.Count(nodes, "node", "nodes"))
 			},
 		}))
 	}
