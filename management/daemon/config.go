@@ -174,7 +174,7 @@ var goTypes = regexp.MustCompile(` in type [\w.*\[\]]+| into (?:daemon|etcd|moni
 var inDocument = regexp.MustCompile(`\bline \d+: `)
 
 // misfit is how the YAML library says that a value is of another kind.
-var misfit = regexp.MustCompile("cannot unmarshal !!(\\w+)(?: (`[^`]*`))? into (\\S+)")
+var misfit = regexp.MustCompile("cannot unmarshal !!(\\w+)(?: (`[^`]*`))? into ([^\\s;]+)")
 
 // kindOf names the kind of value that a Go type stands for.
 func kindOf(goType string) string {
@@ -198,11 +198,11 @@ const tab = "found character that cannot start any token"
 
 // plainly is the message of an error of the YAML library, in an operator's words.
 func plainly(err error) string {
-	msg := strings.NewReplacer("yaml: unmarshal errors:", "", "yaml: ", "", "\n", "").Replace(err.Error())
-	if m := misfit.FindStringSubmatch(msg); m != nil {
-		is := cmp.Or(m[2], map[string]string{"seq": "a list", "map": "a mapping"}[m[1]], "this")
-		msg = strings.Replace(msg, m[0], is+" is not "+kindOf(m[3]), 1)
-	}
+	msg := strings.NewReplacer("yaml: unmarshal errors:\n", "", "yaml: ", "", "\n", ";").Replace(err.Error())
+	msg = misfit.ReplaceAllStringFunc(msg, func(text string) string {
+		m := misfit.FindStringSubmatch(text)
+		return cmp.Or(m[2], map[string]string{"seq": "a list", "map": "a mapping"}[m[1]], "this") + " is not " + kindOf(m[3])
+	})
 	msg = goTypes.ReplaceAllString(msg, "")
 	msg = strings.Replace(msg, tab, tab+" (indent with spaces, not with tabs)", 1)
 	return strings.Join(strings.Fields(strings.ReplaceAll(msg, "field ", "key ")), " ")

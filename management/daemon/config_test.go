@@ -81,6 +81,7 @@ func TestLoadConfigRefuses(t *testing.T) {
 		"gossip: {join: none}\n":                       "line 1: `none` is not a list",
 		"ssh: {become: maybe}\n":                       "line 1: `maybe` is not true or false",
 		"playbooks: {a: b}\n":                          "line 1: a mapping is not text",
+		"jobs: {limit: many, forks: [1]}\nx: 1\n":      "line 1: `many` is not a whole number; line 1: a list is not a whole number; line 2: key x not found",
 		"jobs:\n\tlimit: 3\n":                          "(indent with spaces, not with tabs)",
 		"jobs: {timeout: soon}\n":                      `"soon" is not a duration`,
 		"data_dir: /x\ndata_dir: /y\n":                 "line 2: mapping key \"data_dir\" already defined",
