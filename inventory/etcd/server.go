@@ -64,6 +64,7 @@ type Server struct {
 	cancel   context.CancelFunc
 	done     sync.WaitGroup
 	restarts atomic.Int64
+	ended    atomic.Pointer[error]
 	close    func() error
 }
 
@@ -74,6 +75,14 @@ func (s *Server) Endpoint() string { return "unix://" + s.opts.socket("client") 
 
 // Restarts is how often the child process ended by itself.
 func (s *Server) Restarts() int64 { return s.restarts.Load() }
+
+// Ended is why the child process ended by itself the last time; nil: it never did.
+func (s *Server) Ended() error {
+	if err := s.ended.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
 
 // StartServer starts the server. In this process it serves when StartServer
 // returns; a child process may not do so yet, and Dial waits for it. A directory
@@ -152,6 +161,7 @@ func (s *Server) supervise(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		s.ended.Store(&err)
 		s.restarts.Add(1)
 		s.opts.Log.WithError(err).Error("the etcd inside has ended; starting it again")
 		select {
@@ -177,12 +187,16 @@ func (s *Server) child(ctx context.Context) error {
 	r, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
 	var logs sync.WaitGroup
-	logs.Go(func() { relay(r, s.opts.Log) })
+	var last string
+	logs.Go(func() { last = relay(r, s.opts.Log) })
 	err = cmd.Run()
 	w.Close()
 	logs.Wait()
 	if err == nil {
 		err = errors.New("it ended by itself")
+	}
+	if last != "" {
+		err = fmt.Errorf("%w: %.300s", err, last)
 	}
 	return err
 }
@@ -194,27 +208,36 @@ var expected = []string{"Running http and grpc server on single port", "simple t
 	"missing term information",
 }
 
-// relay passes the child's log lines on, each at its level. A line of any
-// length is taken; what is beyond the buffer is dropped.
-func relay(r *io.PipeReader, log logrus.FieldLogger) {
+// relay passes the child's log lines on, each at its level, and returns the last
+// error. A line of any length is taken; what is beyond the buffer is dropped. The
+// stack of a panic, which ends the output, is for who debugs.
+func relay(r *io.PipeReader, log logrus.FieldLogger) (last string) {
 	log = log.WithField("part", "etcd")
+	stack := false
 	in := bufio.NewReaderSize(r, 16<<10)
 	for {
 		line, err := in.ReadSlice('\n')
 		level, text, _ := strings.Cut(strings.TrimSpace(string(line)), "\t")
+		stack = stack || strings.HasPrefix(level, "goroutine ")
 		switch {
+		case stack:
+			log.Debug(strings.TrimSpace(string(line)))
 		case level == "" || slices.ContainsFunc(expected, func(s string) bool { return strings.Contains(text, s) }):
 		case level == "warn":
 			log.Warn(text)
 		default:
-			log.Error(level + " " + text)
+			said := strings.TrimSpace(level + " " + text)
+			if last == "" || !strings.HasPrefix(said, "panic: ") { // which repeats less than what was said
+				last = strings.ReplaceAll(said, "\t", " ")
+			}
+			log.Error(said)
 		}
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
 		}
 		if err != nil {
 			r.CloseWithError(err)
-			return
+			return last
 		}
 	}
 }

@@ -289,10 +289,16 @@ func TestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, logger := newLines()
-	start(t, ServerOptions{Dir: damaged, Command: []string{os.Args[0], "etcd"}, Log: logger})
+	s := start(t, ServerOptions{Dir: damaged, Command: []string{os.Args[0], "etcd"}, Log: logger})
 	ctx := within(t, 20*time.Second)
 	log.await(t, ctx, "invalid database")
 	log.await(t, ctx, "starting it again")
+	if err := s.Ended(); err == nil || !strings.Contains(err.Error(), `exit status 2: panic failed to open database {`) || !strings.Contains(err.Error(), "invalid database") {
+		t.Errorf("why it ended: %v", err)
+	}
+	if strings.Contains(log.String(), "goroutine ") || strings.Contains(log.String(), ".go:") {
+		t.Errorf("the stack is in the log:\n%s", log)
+	}
 }
 
 // TestNotWritable: a file system that is mounted read-only is a refusal.

@@ -251,7 +251,12 @@ func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
 		return nil, err
 	}
 	d.onStop("etcd", func(context.Context) error { return d.inside.Close() })
-	return etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.inside.Endpoint())
+	client, err := etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.inside.Endpoint())
+	if ended := d.inside.Ended(); err != nil && ended != nil {
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the etcd inside did not start, the last time because of: %w", ended).
+			Do("free some space if the disk is full; else restore %s from a backup", c.DataDir)
+	}
+	return client, err
 }
 
 // enter makes this the instance that runs the jobs.
