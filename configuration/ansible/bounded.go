@@ -19,7 +19,7 @@ const keptTail = 64 << 10
 type bounded struct {
 	to    io.Writer
 	left  int64  // until the limit
-	limit int64  //
+	limit int64  // bytes that pass whole
 	begin string // opens a mark's line
 	end   string // closes it
 	tail  []byte // the last bytes beyond the limit, at most twice keptTail

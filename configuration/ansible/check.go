@@ -116,7 +116,7 @@ func (e *commandError) Unwrap() error { return e.err }
 
 func firstBytes(b []byte, n int) string {
 	if len(b) > n {
-		return string(b[:n]) + "…"
+		return strings.ToValidUTF8(string(b[:n]), "") + "…"
 	}
 	return string(b)
 }
