@@ -234,7 +234,14 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 	if err != nil {
 		return 0, err
 	}
-	cmd := exec.CommandContext(ctx, here, append([]string{"run", "env", "ANSIBLE_CONFIG=" + config, spec.Path}, spec.Args...)...)
+	// Neither run begins with connections that another one has left open. The
+	// paths of sockets have to be short.
+	sockets, err := os.MkdirTemp("/tmp", "cp")
+	if err != nil {
+		return 0, err
+	}
+	defer hangUp(sockets)
+	cmd := exec.CommandContext(ctx, here, append([]string{"run", "env", "ANSIBLE_CONFIG=" + config, "ANSIBLE_SSH_CONTROL_PATH_DIR=" + sockets, spec.Path}, spec.Args...)...)
 	cmd.Dir = spec.Cwd
 	out, err := os.Create(filepath.Join(dir, "out"))
 	if err != nil {
@@ -251,4 +258,13 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 		return 0, fmt.Errorf("plain ansible-playbook: %w\n%s", err, said[max(0, len(said)-1000):])
 	}
 	return took.Seconds(), nil
+}
+
+// hangUp ends the connections whose sockets are in the folder, and removes it.
+func hangUp(folder string) {
+	sockets, _ := filepath.Glob(filepath.Join(folder, "*"))
+	for _, socket := range sockets {
+		_ = exec.Command("ssh", "-o", "ControlPath="+socket, "-O", "exit", "any").Run() // one that has ended needs nothing
+	}
+	_ = os.RemoveAll(folder)
 }
