@@ -371,7 +371,7 @@ func (b *bench) up() {
 	if b.client, err = etcd.Dial(ctx, b.prefix, b.server.Endpoint()); err != nil {
 		b.t.Fatal(err)
 	}
-	if b.store, err = store.Open(ctx, b.client, silent()); err != nil {
+	if b.store, err = store.Open(ctx, b.client, silent(), store.StaleAfter); err != nil {
 		b.t.Fatal(err)
 	}
 	var s Store = b.store

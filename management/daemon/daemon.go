@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -35,14 +36,6 @@ import (
 // stopBudget is how long a stop may take in all.
 const stopBudget = 30 * time.Second
 
-// A view is stale when the store has said nothing for staleAfter. When it is
-// stale, knownGone is how long is waited for the store all the same, in case it
-// is just back.
-const (
-	staleAfter = 3 * time.Second
-	knownGone  = time.Second
-)
-
 // observer is the name under which the gossip's word is kept with a node.
 const observer = "gossip"
 
@@ -57,6 +50,9 @@ type Options struct {
 	Command []string
 	// InProcess runs the etcd inside in this process, without fsync. For tests.
 	InProcess bool
+	// StaleAfter is how long the store may say nothing before reads are marked
+	// stale; 0: that of management/etcd. For tests.
+	StaleAfter time.Duration
 	// Timing of the gossip; zero: that of a LAN. For tests.
 	Timing  serf.Timing
 	Version api.Version
@@ -119,6 +115,7 @@ func New(o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.StaleAfter = cmp.Or(o.StaleAfter, store.StaleAfter)
 	d := &Daemon{opts: o, file: file, named: named, current: file, failed: make(chan error, 4), reread: make(chan struct{}, 1)}
 	d.setLevel(file)
 	return d, nil
@@ -158,7 +155,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return err
 	}
 	d.onStop("connection to etcd", func(context.Context) error { return d.etcd.Close() })
-	if d.store, err = store.Open(ctx, d.etcd, log); err != nil {
+	if d.store, err = store.Open(ctx, d.etcd, log, d.opts.StaleAfter); err != nil {
 		return err
 	}
 	d.meters = newMeters(d.opts.Version)
@@ -196,9 +193,9 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	}()
 	d.onStop("API", func(ctx context.Context) error {
 		// What waits for a store that is gone waits in vain.
-		patience := knownGone
+		patience := d.knownGone()
 		if !d.store.View().Stale {
-			patience += staleAfter
+			patience += d.opts.StaleAfter
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -614,6 +611,10 @@ func (d *Daemon) PatchConfig(ctx context.Context, patch map[string]any, actor st
 	return d.Config(), nil
 }
 
+// knownGone is how long is waited for a store that has said nothing for long,
+// in case it is just back.
+func (d *Daemon) knownGone() time.Duration { return d.opts.StaleAfter / 3 }
+
 // health looks at every part.
 func (d *Daemon) health(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -621,7 +622,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	v := d.store.View()
 	asking, enough := ctx, context.CancelFunc(func() {})
 	if v.Stale {
-		asking, enough = context.WithTimeout(ctx, knownGone)
+		asking, enough = context.WithTimeout(ctx, d.knownGone())
 	}
 	defer enough()
 	h := api.Health{

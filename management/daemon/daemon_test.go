@@ -87,7 +87,8 @@ type site struct {
 	file string // the configuration
 	*Daemon
 	*client.Client
-	url string // of plain HTTP
+	url        string        // of plain HTTP
+	staleAfter time.Duration // 0: as usual
 }
 
 // prepare writes a configuration; yaml replaces or adds top-level keys.
@@ -133,7 +134,7 @@ func (s *site) options() Options {
 	return Options{
 		// Under the race detector a process would linger for a second at its end.
 		ConfigPath: s.file, Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0]},
-		InProcess: true, Timing: serf.Loopback(), Logger: log, Version: api.Version{Version: "test"},
+		InProcess: true, StaleAfter: s.staleAfter, Timing: serf.Loopback(), Logger: log, Version: api.Version{Version: "test"},
 	}
 }
 
@@ -695,7 +696,10 @@ func TestRun(t *testing.T) {
 // waits for it.
 func TestStopWithoutStore(t *testing.T) {
 	t.Parallel()
-	s := begin(t)
+	s := prepare(t)
+	s.staleAfter = 600 * time.Millisecond
+	s.up()
+	t.Cleanup(s.down)
 	closed := make(chan error, 1)
 	go func() { closed <- s.inside.Close() }() // it takes its time, and serves nobody meanwhile
 	s.eventually("stale", func() bool { return s.store.View().Stale })

@@ -32,10 +32,12 @@ type Store struct {
 
 var _ management.Store = (*Store)(nil)
 
-// Open reads what is stored and returns when the view is complete.
-func Open(ctx context.Context, client *etcd.Client, log logrus.FieldLogger) (*Store, error) {
+// Open reads what is stored and returns when the view is complete. The view is
+// stale when the store has said nothing for staleAfter, mostly StaleAfter; it is
+// asked three times as often.
+func Open(ctx context.Context, client *etcd.Client, log logrus.FieldLogger, staleAfter time.Duration) (*Store, error) {
 	s := &Store{client: client}
-	s.view.empty(client, log)
+	s.view.empty(client, log, staleAfter)
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}

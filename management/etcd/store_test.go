@@ -90,7 +90,7 @@ func dial(t *testing.T, s *etcd.Server, prefix string) *etcd.Client {
 
 func open(t *testing.T, c *etcd.Client) *Store {
 	t.Helper()
-	s, err := Open(within(t, 20*time.Second), c, silent())
+	s, err := Open(within(t, 20*time.Second), c, silent(), StaleAfter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +101,8 @@ func open(t *testing.T, c *etcd.Client) *Store {
 // impatient is a store whose view becomes stale early.
 func impatient(t *testing.T, c *etcd.Client) *Store {
 	t.Helper()
-	s := &Store{client: c}
-	s.view.empty(c, silent())
-	s.view.staleAfter, s.view.progressEvery = 600*time.Millisecond, 200*time.Millisecond
-	must(t, s.start(within(t, 20*time.Second)))
+	s, err := Open(within(t, 20*time.Second), c, silent(), 600*time.Millisecond)
+	must(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -831,7 +829,7 @@ func TestBehind(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	late := &Store{client: s.client}
-	late.view.empty(s.client, silent())
+	late.view.empty(s.client, silent(), StaleAfter)
 	revision, err := late.view.load(t.Context())
 	must(t, err)
 	ask := func() bool {
@@ -898,7 +896,7 @@ func TestCompaction(t *testing.T) {
 	must(t, err)
 	other.Close()
 	late := &Store{client: s.client}
-	late.view.empty(s.client, silent())
+	late.view.empty(s.client, silent(), StaleAfter)
 	within, stop := context.WithCancel(ctx)
 	late.stop = stop
 	late.done.Go(func() { late.view.follow(within, behind) })

@@ -25,10 +25,8 @@ import (
 	"github.com/contiv/cluster/management"
 )
 
-const (
-	staleAfter    = 3 * time.Second
-	progressEvery = time.Second
-)
+// StaleAfter is how long the store may say nothing before a view is stale.
+const StaleAfter = 3 * time.Second
 
 // view is what the watch has told so far, and the snapshot made of it on demand.
 type view struct {
@@ -67,9 +65,9 @@ type view struct {
 }
 
 // empty makes the view one of nothing.
-func (v *view) empty(client *etcd.Client, log logrus.FieldLogger) {
+func (v *view) empty(client *etcd.Client, log logrus.FieldLogger, staleAfter time.Duration) {
 	v.client, v.log, v.changed = client, log, make(chan struct{})
-	v.staleAfter, v.progressEvery = staleAfter, progressEvery
+	v.staleAfter, v.progressEvery = staleAfter, staleAfter/3
 	v.reset()
 }
 

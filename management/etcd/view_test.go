@@ -25,7 +25,7 @@ func told(t *testing.T) (v *view, tell func(key string, value any)) {
 	t.Helper()
 	log, _ := test.NewNullLogger()
 	v = &view{}
-	v.empty(&etcd.Client{Prefix: "/p"}, log)
+	v.empty(&etcd.Client{Prefix: "/p"}, log, StaleAfter)
 	revision := int64(0)
 	return v, func(key string, value any) {
 		revision++
