@@ -402,7 +402,8 @@ func (s *Store) commitJob(ctx context.Context, j management.Job, ops etcd.Ops, g
 
 // withdraw takes reservations back that were not committed to. A failure is no
 // harm: they count as absent. The job's record guards them: a commit whose
-// answer was lost stands.
+// answer was lost stands. An instance that has lost the right to run jobs leaves
+// them: they may be another one's by now, for the same job.
 func (s *Store) withdraw(ctx context.Context, writes []management.NodeWrite, chunks int) {
 	if chunks == 0 {
 		return
@@ -420,7 +421,7 @@ func (s *Store) withdraw(ctx context.Context, writes []management.NodeWrite, chu
 		if err != nil {
 			return
 		}
-		ops.If = append(ops.If, atRevision(s.jobKey(raw.Job), job))
+		ops.If = append(append(ops.If, atRevision(s.jobKey(raw.Job), job)), s.fence()...)
 		for _, e := range w.Entries {
 			ops.Then = append(ops.Then, clientv3.OpDelete(s.client.HistoryKey(w.Node.Name, e.Seq)))
 		}
