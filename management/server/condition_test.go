@@ -72,6 +72,13 @@ func TestTags(t *testing.T) {
 			t.Errorf("HEAD %s: %d", path, res.StatusCode)
 		}
 	}
+	// What is not served is said as such, whatever the condition.
+	for request, status := range map[string]int{"DELETE /v1/nodes/a-1": 405, "PATCH /v1/node/a-1": 404} {
+		method, path, _ := strings.Cut(request, " ")
+		if res, text := s.exchange(t, method, path, "", "If-Match", `"17"`); res.StatusCode != status {
+			t.Errorf("%s: %d %s", request, res.StatusCode, text)
+		}
+	}
 	// What an answer shows beside the record changes its tag, too.
 	res, _ := s.exchange(t, "GET", "/v1/jobs/1", "")
 	tag := res.Header.Get("ETag")

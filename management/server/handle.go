@@ -47,14 +47,16 @@ type route struct {
 	door   door
 	query  []string // the query parameters that it reads; under /v1 others are refused
 	reads  bool     // changes nothing, whatever its method
-	once   bool     // it takes an Idempotency-Key
-	tagged bool     // its changes can depend on If-Match and If-None-Match
-	asIs   bool     // shows nothing of the view, so it takes none of viewQuery
-	lasts  bool     // streams, or waits on demand
+	// unserved: it only says that the path or the method is not served
+	unserved bool
+	once     bool // it takes an Idempotency-Key
+	tagged   bool // its changes can depend on If-Match and If-None-Match
+	asIs     bool // shows nothing of the view, so it takes none of viewQuery
+	lasts    bool // streams, or waits on demand
 }
 
 func (rt route) changes() bool {
-	return !rt.reads && rt.method != http.MethodGet && rt.method != http.MethodHead
+	return !rt.reads && !rt.unserved && rt.method != http.MethodGet && rt.method != http.MethodHead
 }
 
 // newRouter routes every path to its methods. A path is taken as it was sent:
@@ -90,7 +92,7 @@ func (s *Server) methods(routes []route) http.Handler {
 				return
 			}
 		}
-		rt := route{method: r.Method, path: routes[0].path, door: routes[0].door, reads: true}
+		rt := route{method: r.Method, path: routes[0].path, door: routes[0].door, unserved: true}
 		rt.serve = func(w http.ResponseWriter, r *http.Request) error {
 			var allowed []string
 			for _, rt := range routes {
@@ -113,7 +115,7 @@ func (s *Server) methods(routes []route) http.Handler {
 
 // unknownPath answers requests for paths that are not served.
 func (s *Server) unknownPath(w http.ResponseWriter, r *http.Request) {
-	rt := route{method: r.Method, path: "unknown", door: doorPlain, reads: true}
+	rt := route{method: r.Method, path: "unknown", door: doorPlain, unserved: true}
 	if strings.HasPrefix(r.URL.Path, "/v1") {
 		rt.door = doorV1
 	}
@@ -187,7 +189,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, rt route) {
 	rec.Header().Set("X-Content-Type-Options", "nosniff")
 
 	serve := rt.serve
-	if rt.door == doorV1 {
+	if rt.door == doorV1 && !rt.unserved {
 		serve = func(w http.ResponseWriter, r *http.Request) error {
 			if err := meant(r, rt); err != nil {
 				return err
