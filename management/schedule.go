@@ -61,6 +61,9 @@ func (s *Service) advance(ctx context.Context) bool {
 		default:
 			continue
 		}
+		if ctx.Err() != nil {
+			return false
+		}
 		switch log := s.Logger.WithError(err).WithField("job", j.ID); inventory.KindOf(err) {
 		case "":
 			return true
