@@ -1146,8 +1146,10 @@ func TestSubmitAtOnce(t *testing.T) {
 // with the phase that was interrupted.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
-	const lease = 500 * time.Millisecond
-	for _, cancel := range []bool{false, true} {
+	for cancel, lease := range map[bool]time.Duration{
+		false: 500 * time.Millisecond,
+		true:  2 * time.Second, // in which the job is cancelled
+	} {
 		t.Run(fmt.Sprint("cancelled ", cancel), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, func(b *bench) { b.prefix += fmt.Sprint("/", cancel); b.settings.Lease = lease })

@@ -69,8 +69,6 @@ func start(dir string) error {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(all, time.Minute)
-	defer cancel()
 	// Tests that link the whole manager would take longer to link than to run.
 	program, err := processtest.Build(dir)
 	if err != nil {
@@ -84,6 +82,8 @@ func start(dir string) error {
 	if err := manager.Start(); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(all, time.Minute)
+	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Wait() }()
 	stop = func() error {

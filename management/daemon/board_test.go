@@ -239,8 +239,10 @@ func TestLiveBoard(t *testing.T) {
 				a.Annotations["summary"] == "a maintenance has ended: failed"
 		})
 	})
-	if len(alerts.Alerts) != 1 {
-		t.Errorf("alerts: %+v", alerts.Alerts)
+	for _, a := range alerts.Alerts { // others may be pending for a moment
+		if a.State == "firing" && a.Labels["alertname"] != "ClustermJobsFail" {
+			t.Errorf("%+v", a)
+		}
 	}
 	var groups struct {
 		Groups []struct {

@@ -52,6 +52,7 @@ type live struct {
 	dir        string
 	rpc, bound string
 	args       []string
+	log        string // what it says
 	cmd        *exec.Cmd
 	done       chan struct{}
 }
@@ -59,12 +60,19 @@ type live struct {
 func liveAgent(t *testing.T, n int, name, join, config string, tags map[string]string) *live {
 	t.Helper()
 	a := &live{t: t, dir: t.TempDir(), rpc: freePort(t, at(n)), bound: freePort(t, at(n))}
+	log := filepath.Join(a.dir, "log")
+	t.Cleanup(func() {
+		if text, _ := os.ReadFile(log); t.Failed() {
+			t.Logf("%s at %s said:\n%s", name, a.bound, text)
+		}
+	})
 	path := filepath.Join(a.dir, "serf.json")
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a.args = []string{"agent", "-node", name, "-bind", a.bound, "-rpc-addr", a.rpc, "-encrypt", testKey,
-		"-profile", "local", "-config-file", path, "-retry-interval", "1s"}
+		"-profile", "local", "-config-file", path, "-retry-interval", "1s", "-log-level", "debug"}
+	a.log = log
 	if join != "" {
 		a.args = append(a.args, "-retry-join", join)
 	}
@@ -79,10 +87,13 @@ func liveAgent(t *testing.T, n int, name, join, config string, tags map[string]s
 func (a *live) start() {
 	a.t.Helper()
 	a.cmd, a.done = exec.Command("serf", a.args...), make(chan struct{})
-	if os.Getenv("GOSSIP_LOG") != "" {
-		a.cmd.Stdout, a.cmd.Stderr = os.Stderr, os.Stderr
+	log, err := os.OpenFile(a.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		a.t.Fatal(err)
 	}
-	if err := a.cmd.Start(); err != nil {
+	defer log.Close()
+	a.cmd.Stdout, a.cmd.Stderr = log, log
+	if err = a.cmd.Start(); err != nil {
 		a.t.Fatal(err)
 	}
 	cmd, done := a.cmd, a.done
@@ -220,12 +231,18 @@ func TestLiveMany(t *testing.T) {
 		o.Node.Serial, o.Join = fmt.Sprint(300+i), []string{hub.bound}
 		start(t, o)
 	}
-	await(t, "all are seen", func() bool {
+	missing := func() (names []string) {
 		for i := range n {
-			if !seen.see(fmt.Sprint("node-", 300+i)).Alive {
-				return false
+			if name := fmt.Sprint("node-", 300+i); !seen.see(name).Alive {
+				names = append(names, name)
 			}
 		}
-		return r.Stats().Observer.Pending == 0
+		return names
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("missing: %v; %v; %+v", missing(), r.Err(), r.Stats())
+		}
 	})
+	await(t, "all are seen", func() bool { return len(missing()) == 0 && r.Stats().Observer.Pending == 0 })
 }

@@ -56,9 +56,10 @@ func TestMain(m *testing.M) {
 // clusterm runs the command and returns its status and what it said.
 func clusterm(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
+	path := program() // the first one builds it, however long that takes
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program(), args...)
+	cmd := exec.CommandContext(ctx, path, args...)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
