@@ -116,7 +116,9 @@ func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor stri
 	if err != nil {
 		return Job{}, err
 	}
-	if !s.Playbooks.Kept(old.Tree) && !s.pinnedAgain(ctx, old.Tree) {
+	if kept, err := s.pinnedAgain(ctx, old.Tree); err != nil {
+		return Job{}, err
+	} else if !kept {
 		return Job{}, inventory.Errorf(inventory.KindRefused, "the playbooks that job %s was accepted with are no longer kept on this host, and the folder of playbooks is not as it was then", old.ID).
 			Do("put the folder back to what it was, or ask for it anew, with the playbooks and variables of today: %s", command(old.Verb, names, old.Group))
 	}
@@ -149,11 +151,15 @@ func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor stri
 	return j, err
 }
 
-// pinnedAgain copies the configured folder as it is now, and tells whether that
-// is the tree of the digest: the same content is the same tree.
-func (s *Service) pinnedAgain(ctx context.Context, digest string) bool {
+// pinnedAgain tells whether the tree of that digest is kept on this host. Where it is
+// not, the configured folder is copied as it is now: the same content is the
+// same tree. That it cannot be copied says nothing of its content.
+func (s *Service) pinnedAgain(ctx context.Context, digest string) (bool, error) {
+	if s.Playbooks.Kept(digest) {
+		return true, nil
+	}
 	now, err := s.Playbooks.Pin(ctx)
-	return err == nil && now == digest
+	return err == nil && now == digest, err
 }
 
 // failedOnly is what leaves out of a retry what succeeded, on the command line and

@@ -68,15 +68,18 @@ func TestRetry(t *testing.T) {
 	b.refused(err, inventory.KindNotFound, `no job "77"`)
 	b.books.on(PlaybookUpgrade, failsOn("a-1"))
 	upgrade := b.do(maintenance, "a", "", "Errored failed")
-	folder := func(lost bool, tree string) {
+	folder := func(lost bool, tree string, err error) {
 		b.books.mu.Lock()
 		defer b.books.mu.Unlock()
-		b.books.lost, b.books.pinned = lost, tree
+		b.books.lost, b.books.pinned, b.books.pin = lost, tree, err
 	}
-	folder(true, "tree-3")
+	folder(true, "", inventory.Errorf(inventory.KindInvalid, "no such folder")) // whether it is as it was, nobody knows
+	_, err = b.Retry(ctx, upgrade.ID, false, "ben", nil)
+	b.refused(err, inventory.KindInvalid, "no such folder")
+	folder(true, "tree-3", nil)
 	_, err = b.Retry(ctx, upgrade.ID, false, "ben", nil)
 	b.refused(err, inventory.KindRefused, "no longer kept on this host", "clusterctl nodes maintenance a-1")
-	folder(true, "tree-2") // the copy is gone, and the folder is as it was
+	folder(true, "tree-2", nil) // the copy is gone, and the folder is as it was
 	g := newGate()
 	b.books.on(PlaybookUpgrade, g.script)
 	running, err := b.Retry(ctx, upgrade.ID, true, "ben", nil)
