@@ -197,6 +197,9 @@ func Error(err error) error {
 		return inventory.Errorf(inventory.KindConflict, "%w", err)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return inventory.Errorf(inventory.KindTooLarge, "the record is larger than the store takes: %w", err)
+	case errors.Is(err, rpctypes.ErrTooManyOps):
+		return inventory.Errorf(inventory.KindTooLarge, "the store takes fewer operations in a transaction than clusterm has: %w", err).
+			Do("raise max-txn-ops of the etcd servers to %d", MaxOps)
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return inventory.Errorf(inventory.KindUnavailable, "the store has no space left: %w", err).
 			Do("lower the retention of jobs, compact and defragment etcd, then disarm its alarm")

@@ -218,7 +218,7 @@ func relay(r *io.PipeReader, log logrus.FieldLogger) (last string) {
 	for {
 		line, err := in.ReadSlice('\n')
 		level, text, _ := strings.Cut(strings.TrimSpace(string(line)), "\t")
-		stack = stack || strings.HasPrefix(level, "goroutine ")
+		stack = stack || strings.HasPrefix(level, "goroutine ") || level == "runtime stack:"
 		switch {
 		case stack:
 			log.Debug(strings.TrimSpace(string(line)))

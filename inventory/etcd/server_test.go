@@ -377,6 +377,7 @@ func TestErrors(t *testing.T) {
 		{rpctypes.ErrRequestTooLarge, inventory.KindTooLarge},
 		{status.Error(codes.ResourceExhausted, "trying to send message larger than max"), inventory.KindTooLarge},
 		{rpctypes.ErrNoSpace, inventory.KindUnavailable},
+		{rpctypes.ErrTooManyOps, inventory.KindTooLarge},
 		{rpctypes.ErrNoLeader, inventory.KindUnavailable},
 		{rpctypes.ErrTimeout, inventory.KindUnavailable},
 		{context.DeadlineExceeded, inventory.KindUnavailable},

@@ -235,7 +235,7 @@ func (r activeRun) Wait(ctx context.Context) (out management.RunExit, err error)
 	return out, nil
 }
 
-// Cancel asks the runner to end its whole tree; it does not wait.
+// Cancel asks the runner to end its whole tree, and counts that.
 func (r activeRun) Cancel(ctx context.Context) error {
 	r.meters.cancellations.Inc()
 	return r.Run.Cancel(ctx)
