@@ -389,6 +389,8 @@ const (
 	secretWords = `[\w.-]*` + secretWord + `[\w.-]*`
 	quoted      = `"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\\+"[^"\n]*"|\\+'[^'\n]*'`
 	blank       = `(?:[ \t]|\\\n)+` // also over the end of a line that goes on
+	userOption  = `(?:^|[\s"'])(?:-u|--user)(?:(?:` + blank + `)?|=|\\*["'],\s*)`
+	userName    = `[^\s:"'=]*:`
 )
 
 var (
@@ -399,18 +401,40 @@ var (
 	// secretOption is --NAME VALUE, also as two items of a list. What begins with
 	// a dash is the next option.
 	secretOption = regexp.MustCompile(`(?i)((?:^|[\s"'\[(])--?` + secretWords + `(?:` + blank + `|\\*["'],\s*))(` + quoted + `|[^\s"',;)\]}-][^\s"']*)`)
+	// quotedOption is "--NAME=VALUE", quoted as a whole; itemOption is the same as
+	// an item of a list.
+	quotedOption = inQuotes("", `(?:--?`+secretWords+`=|(?:-u|--user=)`+userName+`)`)
+	itemOption   = regexp.MustCompile(`(?is)^(--?` + secretWords + `=|(?:-u|--user=)` + userName + `).+`)
 	optionName   = regexp.MustCompile(`(?i)^--?` + secretWords + `$`)
 	// secretWordValue is NAME VALUE, where the value has a digit in it: it is seldom
 	// a word of a sentence then.
 	secretWordValue = regexp.MustCompile(`(?i)(\b` + secretWord + blank + `)([^\s"',;)\]}]*\d[^\s"',;)\]}]*)`)
 	// The options of well-known programs that say no such word.
 	sshpass  = regexp.MustCompile(`(\bsshpass` + blank + `-p` + `[ \t]*)(` + quoted + `|[^\s"']+)`)
-	userPair = regexp.MustCompile(`((?:^|[\s"'])(?:-u|--user)(?:[ \t]*|=)["']?[^\s:"'=]+:)([^\s"'/]+)`)
+	userPair = regexp.MustCompile(`(` + userOption + userName + `)(` + quoted + `|[^\s"']+)`)
+	// quotedPair is that with the whole pair in quotes; userItem is its option as
+	// an item of a list.
+	quotedPair = inQuotes(userOption, `[^:"'\n]*:`)
+	userItem   = regexp.MustCompile(`^(?:-u|--user)$`)
 	// bearer is the credential of an HTTP header, userinfo that of a URL.
 	bearer     = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}`)
-	userinfo   = regexp.MustCompile(`://[^/\s:@"']+:[^/\s@"']+@`)
+	userinfo   = regexp.MustCompile(`://[^/\s:@"']*:[^/\s"']+@`)
 	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`)
+	// keyEnd is the end of a key that began before the text does.
+	keyEnd = regexp.MustCompile(`(?s)^.*-----END [A-Z ]*PRIVATE KEY-----`)
 )
+
+// inQuotes matches before, a quote, inside, and what is to go: all up to the quote
+// that closes. The quotes may be escaped.
+func inQuotes(before, inside string) *regexp.Regexp {
+	var forms []string
+	for _, q := range []string{`"`, `'`} {
+		forms = append(forms,
+			`(`+before+q+inside+`)(?:[^\\\n`+q+`]|\\.)+`,
+			`(`+before+`\\+`+q+inside+`)[^\n`+q+`]*[^\\\n`+q+`]`)
+	}
+	return regexp.MustCompile(`(?i)` + strings.Join(forms, "|"))
+}
 
 // recognised is what the README of a bundle says of hideText.
 const recognised = `What looks like a password, a token or a private key is replaced by ` + removed + `, in texts and in values:
@@ -418,6 +442,8 @@ const recognised = `What looks like a password, a token or a private key is repl
     NAME=VALUE, NAME: VALUE, --NAME VALUE, --NAME=VALUE, "--NAME", "VALUE"; NAME VALUE where the value has a digit in it
   credentials after Bearer and Basic; USER:PASSWORD@ in a URL; curl -u USER:PASSWORD; sshpass -p PASSWORD; PEM private keys
 Not recognised is, among others:
+  the rest of a value without quotes after a blank, a quote, a comma, a semicolon or a closing bracket; a password with
+    a / or a quote in a URL
   a secret that no such name precedes; one of letters only after a name and a blank (password swordfish); one that begins
   with a dash after an option; other short options (mysql -pSECRET); what is encoded (base64) or broken over lines
 So look through the files before you send them.
@@ -426,6 +452,10 @@ So look through the files before you send them.
 // hideText takes out of text what looks like a secret; recognised says what does.
 func hideText(s string) string {
 	s = privateKey.ReplaceAllString(s, removed)
+	s = keyEnd.ReplaceAllString(s, removed)
+	for _, e := range []*regexp.Regexp{quotedOption, quotedPair} {
+		s = e.ReplaceAllString(s, "${1}${2}${3}${4}"+removed) // one of the four forms
+	}
 	for _, e := range []*regexp.Regexp{secretPair, secretOption, secretWordValue, sshpass, userPair} {
 		s = e.ReplaceAllString(s, "${1}"+removed)
 	}
@@ -474,13 +504,19 @@ func hide(v any) any {
 	case []any:
 		for i := range v {
 			// A command line as a list: the value is the item after the option.
-			if name, ok := itemBefore(v, i); ok && optionName.MatchString(name) {
-				if text, ok := v[i].(string); ok && !strings.HasPrefix(text, "-") {
-					v[i] = removed
-					continue
-				}
+			text, isText := v[i].(string)
+			name, _ := itemBefore(v, i)
+			user, _, isPair := strings.Cut(text, ":")
+			switch {
+			case isText && optionName.MatchString(name) && !strings.HasPrefix(text, "-"):
+				v[i] = removed
+			case isPair && userItem.MatchString(name):
+				v[i] = user + ":" + removed
+			case itemOption.MatchString(text):
+				v[i] = itemOption.ReplaceAllString(text, "${1}"+removed)
+			default:
+				v[i] = hide(v[i])
 			}
-			v[i] = hide(v[i])
 		}
 	case string:
 		return hideText(v)
