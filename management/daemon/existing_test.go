@@ -502,38 +502,44 @@ func TestExistingEtcdShared(t *testing.T) { // several servers: not beside other
 func TestDataDirectoryInUse(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
-	for _, etcd := range []string{"etcd: {}", "etcd: {endpoints: [\"http://127.0.0.1:1\"]}"} {
-		other := prepare(t, "data_dir: "+s.dir+"/d", etcd)
-		options := other.options()
-		log := &said{words: "in use by another clusterm; waiting for up to 15s", heard: make(chan struct{})}
+	const words = "in use by another clusterm"
+	second := func(yaml ...string) (*Daemon, *said) {
+		options := prepare(t, append(yaml, "data_dir: "+s.dir+"/d")...).options()
+		log := &said{words: words + "; waiting for up to 15s", heard: make(chan struct{})}
 		options.Logger.SetOutput(log)
 		d, err := New(options)
 		s.must(err)
+		return d, log
+	}
+	for _, etcd := range []string{"etcd: {}", "etcd: {endpoints: [\"http://127.0.0.1:1\"]}"} {
+		d, log := second(etcd)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.Start(ctx) }()
 		select {
 		case <-log.heard:
+			cancel()
+			kind(t, <-ended, inventory.KindUnavailable, words)
 		case err := <-ended:
+			cancel()
 			t.Errorf("%s: %v", etcd, err)
 		}
-		cancel()
-		kind(t, <-ended, inventory.KindUnavailable, "in use by another clusterm")
 	}
 
 	// As main runs it, a stop during the start is said, and is no failure.
-	options := prepare(t, "data_dir: "+s.dir+"/d").options()
-	log := &said{words: "in use by another clusterm; waiting for up to 15s", heard: make(chan struct{})}
-	options.Logger.SetOutput(log)
-	d, err := New(options)
-	s.must(err)
+	d, log := second()
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx, nil) }()
-	<-log.heard
-	cancel()
+	select {
+	case <-log.heard:
+		cancel()
+	case err := <-ended:
+		t.Fatalf("it did not wait: %v", err)
+	}
 	s.must(<-ended)
-	if text := log.text.String(); !strings.Contains(text, "stopped before it had started") || !strings.Contains(text, "in use by another clusterm") {
+	if text := log.text.String(); !strings.Contains(text, "stopped before it had started") || !strings.Contains(text, words) {
 		t.Error(text)
 	}
 }
