@@ -251,7 +251,7 @@ func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
 	client, err := etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.inside.Endpoint())
 	if ended := d.inside.Ended(); err != nil && ended != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the etcd inside did not start, the last time because of: %w", ended).
-			Do("free some space if the disk is full; else restore %s from a backup", c.DataDir)
+			Do("free some space if the disk is full, end what else uses %s; restore it from a backup only where etcd says that the data are damaged", c.DataDir)
 	}
 	return client, err
 }
