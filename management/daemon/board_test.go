@@ -20,6 +20,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/monitor/serf/serftest"
 )
 
 // watchman is a Prometheus of the distribution's that scrapes a daemon.
@@ -48,7 +49,7 @@ func startPrometheus(t *testing.T, target string) *watchman {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &watchman{t: t, addr: free(t, "127.0.0.1"), done: make(chan struct{}), said: filepath.Join(dir, "log")}
+	p := &watchman{t: t, addr: serftest.Free(t, "127.0.0.1"), done: make(chan struct{}), said: filepath.Join(dir, "log")}
 	log, err := os.Create(p.said)
 	if err != nil {
 		t.Fatal(err)

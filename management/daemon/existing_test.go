@@ -30,6 +30,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/monitor/serf/serftest"
 )
 
 // peers are members of a real etcd, of the distribution's package, with its
@@ -71,9 +72,9 @@ func startPeers(t *testing.T, count int, ca *authority) *peers {
 	var initial, peerURLs []string
 	for i := range count {
 		ip := fmt.Sprintf("127.0.0.%d", 31+i)
-		peerURLs = append(peerURLs, "http://"+free(t, ip))
+		peerURLs = append(peerURLs, "http://"+serftest.Free(t, ip))
 		initial = append(initial, fmt.Sprintf("m%d=%s", i, peerURLs[i]))
-		p.members = append(p.members, &peer{t: t, url: scheme + free(t, ip), log: filepath.Join(dir, fmt.Sprintf("m%d.log", i))})
+		p.members = append(p.members, &peer{t: t, url: scheme + serftest.Free(t, ip), log: filepath.Join(dir, fmt.Sprintf("m%d.log", i))})
 	}
 	for i, m := range p.members {
 		m.args = append([]string{"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(dir, fmt.Sprintf("m%d", i)),

@@ -3,11 +3,7 @@
 package daemon
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,98 +16,8 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/monitor/serf"
+	"github.com/contiv/cluster/monitor/serf/serftest"
 )
-
-// stock is an agent of the distribution's serf.
-type stock struct {
-	t          *testing.T
-	rpc, bound string
-	args       []string
-	cmd        *exec.Cmd
-	done       chan struct{}
-}
-
-// startStock starts an agent with these further arguments, and waits until it
-// answers by RPC.
-func startStock(t *testing.T, name, ip string, args ...string) *stock {
-	t.Helper()
-	if _, err := exec.LookPath("serf"); err != nil {
-		t.Skipf("the distribution's serf is not installed: %v", err)
-	}
-	a := &stock{t: t, rpc: free(t, ip), bound: free(t, ip)}
-	a.args = append([]string{"agent", "-node", name, "-bind", a.bound, "-rpc-addr", a.rpc, "-profile", "local", "-retry-interval", "1s"}, args...)
-	a.start()
-	t.Cleanup(a.kill)
-	return a
-}
-
-func (a *stock) start() {
-	a.t.Helper()
-	a.cmd, a.done = exec.Command("serf", a.args...), make(chan struct{})
-	said, err := os.Create(filepath.Join(a.t.TempDir(), "serf.log"))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	defer said.Close()
-	a.cmd.Stdout, a.cmd.Stderr = said, said
-	if err := a.cmd.Start(); err != nil {
-		a.t.Fatal(err)
-	}
-	cmd, done := a.cmd, a.done
-	go func() {
-		defer close(done)
-		cmd.Wait() // how it ends does not matter
-	}()
-	wait(a.t, "the agent answers", func() bool {
-		select {
-		case <-done:
-			text, err := os.ReadFile(said.Name())
-			a.t.Fatalf("the agent has ended: %s, %v", text, err)
-		default:
-		}
-		c, err := net.Dial("tcp", a.rpc)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
-}
-
-func (a *stock) kill() {
-	a.cmd.Process.Kill() // fails where it has ended
-	<-a.done
-}
-
-func (a *stock) ask(args ...string) {
-	a.t.Helper()
-	words := append([]string{args[0], "-rpc-addr=" + a.rpc}, args[1:]...)
-	if out, err := exec.Command("serf", words...).CombinedOutput(); err != nil {
-		a.t.Fatalf("serf %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-}
-
-// free is an address on which nobody listens at the moment.
-func free(t *testing.T, ip string) string {
-	t.Helper()
-	// Not one of those that the kernel gives to outgoing connections (32768 and
-	// up, ip(7)): one of them could take it before it is listened on.
-	for range 100 {
-		addr := fmt.Sprintf("%s:%d", ip, 20000+rand.IntN(12000))
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			continue
-		}
-		l.Close()
-		p, err := net.ListenPacket("udp", addr)
-		if err != nil {
-			continue
-		}
-		p.Close()
-		return addr
-	}
-	t.Fatalf("no port is free on %s", ip)
-	return ""
-}
 
 // wait waits until it is so.
 func wait(t *testing.T, what string, so func() bool) {
@@ -129,17 +35,10 @@ func wait(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// tags are the arguments by which an agent is a node.
-func tags(label, addr string) []string {
-	return []string{"-tag", "NodeLabel=" + label, "-tag", "NodeSerial=1", "-tag", "NodeAddr=" + addr}
-}
-
 // TestExistingAgent is a manager whose nodes are seen by a serf agent of the
 // distribution, which goes and comes.
 func TestExistingAgent(t *testing.T) {
-	if os.Getenv("CLUSTERM_LAB") != "1" {
-		t.Skip("waits for the real serf; set CLUSTERM_LAB=1, as make system does")
-	}
+	serftest.NeedLab(t)
 	t.Parallel()
 	key := serf.GenerateKey()
 	dir := t.TempDir()
@@ -151,11 +50,11 @@ func TestExistingAgent(t *testing.T) {
 		return path
 	}
 	config := file("serf.json", `{"rpc_auth": "open sesame"}`)
-	hub := startStock(t, "hub", "127.0.3.1", append(tags("hub", "127.0.3.1"), "-encrypt", key, "-config-file", config)...)
-	other := startStock(t, "other", "127.0.3.2", append(tags("other", "127.0.3.2"), "-encrypt", key, "-retry-join", hub.bound)...)
+	hub := serftest.Start(t, "hub", "127.0.3.1", append(serftest.Tags("hub", "1", "127.0.3.1"), "-encrypt", key, "-config-file", config)...)
+	other := serftest.Start(t, "other", "127.0.3.2", append(serftest.Tags("other", "1", "127.0.3.2"), "-encrypt", key, "-retry-join", hub.Bound)...)
 	auth := file("rpc.key", "wrong\n")
 	gossip := func(more string) string {
-		return "gossip: {rpc: \"" + hub.rpc + "\", rpc_auth_file: " + auth + more + "}"
+		return "gossip: {rpc: \"" + hub.RPC + "\", rpc_auth_file: " + auth + more + "}"
 	}
 	s := prepare(t, gossip(""))
 
@@ -186,7 +85,7 @@ func TestExistingAgent(t *testing.T) {
 	s.write(gossip(", key_file: " + file("gossip.key", key+"\n")))
 	s.up()
 	vars := s.settings().AgentVars
-	if vars["clusterm_gossip_key"] != key || vars["clusterm_gossip_join"].([]any)[0] != hub.bound || vars["clusterm_gossip_port"] != hub.bound[strings.LastIndexByte(hub.bound, ':')+1:] {
+	if vars["clusterm_gossip_key"] != key || vars["clusterm_gossip_join"].([]any)[0] != hub.Bound || vars["clusterm_gossip_port"] != hub.Bound[strings.LastIndexByte(hub.Bound, ':')+1:] {
 		t.Errorf("%v", vars)
 	}
 
@@ -205,20 +104,20 @@ func TestExistingAgent(t *testing.T) {
 	}
 
 	// While the agent is away, what it said holds; then what happened is seen.
-	hub.kill()
+	hub.Kill()
 	says(api.HealthDegraded, "is not connected since")
 	kind(t, second(s.Submit(s.ctx(), discover)), inventory.KindUnavailable, "not connected")
 	if n, err := s.store.View().Node("other-1"); err != nil || n.State != inventory.Discovered {
 		t.Errorf("%+v, %v", n, err)
 	}
-	other.ask("leave")
-	newcomer := startStock(t, "newcomer", "127.0.3.3", append(tags("newcomer", "127.0.3.3"), "-encrypt", key, "-retry-join", hub.bound)...)
-	hub.start()
+	other.Ask("leave")
+	newcomer := serftest.Start(t, "newcomer", "127.0.3.3", append(serftest.Tags("newcomer", "1", "127.0.3.3"), "-encrypt", key, "-retry-join", hub.Bound)...)
+	hub.Restart()
 	s.state("newcomer-1", inventory.Discovered)
 	s.state("other-1", inventory.Disappeared)
 	s.state("hub-1", inventory.Discovered)
 	says(api.HealthOK, "ok")
-	newcomer.ask("tags", "-set", "NodeAddr=127.0.3.7")
+	newcomer.Ask("tags", "-set", "NodeAddr=127.0.3.7")
 	wait(t, "its new address", func() bool {
 		n, err := s.store.View().Node("newcomer-1")
 		return err == nil && n.Addr == "127.0.3.7"
@@ -228,18 +127,18 @@ func TestExistingAgent(t *testing.T) {
 // TestPlainGossip: hosts cannot be prepared for a gossip that is not encrypted.
 func TestPlainGossip(t *testing.T) {
 	t.Parallel()
-	hub := startStock(t, "hub", "127.0.3.11", tags("hub", "127.0.3.11")...)
+	hub := serftest.Start(t, "hub", "127.0.3.11", serftest.Tags("hub", "1", "127.0.3.11")...)
 	path := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(path, []byte(serf.GenerateKey()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := begin(t, `gossip: {rpc: "`+hub.rpc+`", key_file: `+path+`}`)
+	s := begin(t, `gossip: {rpc: "`+hub.RPC+`", key_file: `+path+`}`)
 	s.state("hub-1", inventory.Discovered)
 	kind(t, second(s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbDiscover, Addrs: []string{"127.0.3.9"}})), inventory.KindRefused, "not encrypted")
 
 	for text, words := range map[string]string{
-		`gossip: {rpc: "` + hub.rpc + `", rpc_auth_file: /nope/key}`: "/nope/key",
-		`gossip: {rpc: "` + hub.rpc + `", key_file: /nope/key}`:      "/nope/key",
+		`gossip: {rpc: "` + hub.RPC + `", rpc_auth_file: /nope/key}`: "/nope/key",
+		`gossip: {rpc: "` + hub.RPC + `", key_file: /nope/key}`:      "/nope/key",
 	} {
 		if err := prepare(t, text).try(30 * time.Second); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v", text, err)

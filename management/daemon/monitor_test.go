@@ -24,6 +24,7 @@ import (
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
+	"github.com/contiv/cluster/monitor/serf/serftest"
 )
 
 func silent() *logrus.Logger {
@@ -388,48 +389,44 @@ func TestMonitorConfig(t *testing.T) {
 
 // TestLiveMonitor watches Debian's serf for a manager outside the gossip.
 func TestLiveMonitor(t *testing.T) {
-	if os.Getenv("CLUSTERM_LAB") != "1" {
-		t.Skip("waits for the real serf; set CLUSTERM_LAB=1, as make system does")
-	}
+	serftest.NeedLab(t)
 	t.Parallel()
-	hub := startStock(t, "hub", "127.0.4.11")
-	leaver := startStock(t, "leaver", "127.0.4.12", append(tags("leaver", "127.0.4.12"), "-retry-join", hub.bound)...)
-	crasher := startStock(t, "crasher", "127.0.4.13", append(tags("crasher", "127.0.4.13"), "-retry-join", hub.bound)...)
+	hub := serftest.Start(t, "hub", "127.0.4.11")
+	leaver := serftest.Start(t, "leaver", "127.0.4.12", append(serftest.Tags("leaver", "1", "127.0.4.12"), "-retry-join", hub.Bound)...)
+	crasher := serftest.Start(t, "crasher", "127.0.4.13", append(serftest.Tags("crasher", "1", "127.0.4.13"), "-retry-join", hub.Bound)...)
 	s := begin(t)
-	w := watch(t, Gossip{RPC: hub.rpc}, "unix://"+s.dir+"/s")
+	w := watch(t, Gossip{RPC: hub.RPC}, "unix://"+s.dir+"/s")
 	s.state("leaver-1", inventory.Discovered)
 	s.state("crasher-1", inventory.Discovered)
 
 	// The agent goes, one node with it, and the manager, too: nobody disappears
 	// for want of somebody to ask, and afterwards all is as it is.
-	hub.kill()
+	hub.Kill()
 	s.restart()
 	w.end()
 	w.start()
 	if n, err := s.store.View().Node("crasher-1"); err != nil || n.State != inventory.Discovered {
 		t.Errorf("%+v, %v", n, err)
 	}
-	leaver.ask("leave")
-	hub.args = append(hub.args, "-retry-join", crasher.bound)
-	hub.start()
+	leaver.Ask("leave")
+	hub.Args = append(hub.Args, "-retry-join", crasher.Bound)
+	hub.Restart()
 	s.state("leaver-1", inventory.Disappeared)
 	s.state("crasher-1", inventory.Discovered)
 
-	crasher.ask("tags", "-set", "NodeAddr=127.0.4.14")
+	crasher.Ask("tags", "-set", "NodeAddr=127.0.4.14")
 	wait(t, "a new address", func() bool {
 		n, err := s.store.View().Node("crasher-1")
 		return err == nil && n.Addr == "127.0.4.14"
 	})
-	crasher.kill()
+	crasher.Kill()
 	s.state("crasher-1", inventory.Disappeared)
 }
 
 // TestLiveEventHandler: the script reports what serf tells it, by HTTP or
 // through the socket.
 func TestLiveEventHandler(t *testing.T) {
-	if os.Getenv("CLUSTERM_LAB") != "1" {
-		t.Skip("waits for the real serf; set CLUSTERM_LAB=1, as make system does")
-	}
+	serftest.NeedLab(t)
 	t.Parallel()
 	script, err := filepath.Abs(root + "/monitor/serf/handler/serf-handler.sh")
 	if err != nil {
@@ -441,24 +438,24 @@ func TestLiveEventHandler(t *testing.T) {
 			s := begin(t)
 			at := func(n int) string { return fmt.Sprintf("127.0.4.%d", 20+10*i+n) }
 			env := map[string]string{"http": "CLUSTERM_URL=" + s.url, "socket": "CLUSTERM_SOCKET=" + s.dir + "/s", "unix": "CLUSTERM_URL=unix://" + s.dir + "/s"}[way]
-			hub := startStock(t, "hub", at(1), "-event-handler", "member-join,member-update,member-leave,member-failed=env "+env+" "+script)
-			join := func(name, addr string, more ...string) *stock {
-				return startStock(t, name, addr, append(append(tags(name, addr), "-retry-join", hub.bound), more...)...)
+			hub := serftest.Start(t, "hub", at(1), "-event-handler", "member-join,member-update,member-leave,member-failed=env "+env+" "+script)
+			join := func(name, addr string, more ...string) *serftest.Agent {
+				return serftest.Start(t, name, addr, append(append(serftest.Tags(name, "1", addr), "-retry-join", hub.Bound), more...)...)
 			}
 			evil := join("evil", at(2), "-tag", `NodeAddr=10.0.0.1"},{"label":"x`)
 			leaver, crasher := join("leaver", at(3)), join("crasher", at(4))
 			s.state("leaver-1", inventory.Discovered)
 			s.state("crasher-1", inventory.Discovered)
-			leaver.ask("tags", "-set", "NodeAddr="+at(9))
+			leaver.Ask("tags", "-set", "NodeAddr="+at(9))
 			wait(t, "a new address", func() bool {
 				n, err := s.store.View().Node("leaver-1")
 				return err == nil && n.Addr == at(9)
 			})
-			leaver.ask("leave")
+			leaver.Ask("leave")
 			s.state("leaver-1", inventory.Disappeared)
-			crasher.kill()
+			crasher.Kill()
 			s.state("crasher-1", inventory.Disappeared)
-			evil.kill()
+			evil.Kill()
 			if nodes := s.store.View().Nodes; len(nodes) != 2 {
 				t.Errorf("%+v", nodes)
 			}

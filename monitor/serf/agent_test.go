@@ -19,6 +19,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/monitor"
+	"github.com/contiv/cluster/monitor/serf/serftest"
 )
 
 func TestMain(m *testing.M) {
@@ -584,7 +585,7 @@ func TestFirstNode(t *testing.T) {
 
 func port(t *testing.T, ip string) string {
 	t.Helper()
-	_, p, err := net.SplitHostPort(freePort(t, ip))
+	_, p, err := net.SplitHostPort(serftest.Free(t, ip))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,100 +3,42 @@
 package serf
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"net"
-	"os"
-	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/contiv/cluster/monitor"
+	"github.com/contiv/cluster/monitor/serf/serftest"
 )
 
-// stock is a serf agent of the distribution.
-type stock struct {
-	t    *testing.T
-	rpc  string
-	cmd  *exec.Cmd
-	done chan struct{}
+// gossiping are the arguments with which a stock agent is let in, and joins.
+func gossiping(join string, args ...string) []string {
+	args = append(args, "-encrypt", testKey)
+	if join != "" {
+		args = append(args, "-retry-join", join)
+	}
+	return args
 }
 
-// freePort is a port that is free on an address at the moment.
-func freePort(t *testing.T, ip string) string {
-	t.Helper()
-	// Not one of those that the kernel gives to outgoing connections (32768 and
-	// up, ip(7)): one of them could take it before it is listened on.
-	for range 100 {
-		addr := fmt.Sprintf("%s:%d", ip, 20000+rand.IntN(12000))
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			continue
-		}
-		l.Close()
-		p, err := net.ListenPacket("udp", addr)
-		if err != nil {
-			continue
-		}
-		p.Close()
-		return addr
-	}
-	t.Fatalf("no port is free on %s", ip)
-	return ""
-}
+// tagged are the arguments by which a stock agent is this node.
+func tagged(i Identity) []string { return serftest.Tags(i.Label, i.Serial, i.Addr) }
 
-func startStock(t *testing.T, n int, name, join string, tags map[string]string) *stock {
-	t.Helper()
-	s := &stock{t: t, rpc: freePort(t, at(n)), done: make(chan struct{})}
-	args := []string{"agent", "-node", name, "-bind", freePort(t, at(n)), "-rpc-addr", s.rpc,
-		"-encrypt", testKey, "-retry-join", join, "-retry-interval", "1s", "-profile", "local", "-log-level", "debug"}
-	for k, v := range tags {
-		args = append(args, "-tag", k+"="+v)
-	}
-	s.cmd = exec.Command("serf", args...)
-	if os.Getenv("GOSSIP_LOG") != "" {
-		s.cmd.Stdout, s.cmd.Stderr = os.Stderr, os.Stderr
-	}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(s.done)
-		s.cmd.Wait() // how it ends does not matter
-	}()
-	t.Cleanup(s.kill)
-	return s
-}
-
-func (s *stock) kill() {
-	s.cmd.Process.Kill() // fails where it has ended
-	<-s.done
-}
-
-func (s *stock) ask(args ...string) {
-	s.t.Helper()
-	args = slices.Insert(args, 1, "-rpc-addr="+s.rpc)
-	if out, err := exec.Command("serf", args...).CombinedOutput(); err != nil {
-		s.t.Fatalf("serf %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-}
+// badAddr is an address that would say more to Ansible.
+const badAddr = "10.0.0.1 ansible_connection=local"
 
 // TestStockAgent lives with Debian's serf.
 func TestStockAgent(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("serf"); err != nil {
-		t.Skipf("the distribution's serf is not installed: %v", err)
-	}
+	serftest.Need(t)
 	o := options(t, 110)
 	obs, seen := observer(t, o)
-	leaver := startStock(t, 111, "leaver", obs.Addr(), node(111).Tags())
-	crasher := startStock(t, 112, "crasher", obs.Addr(), node(112).Tags())
-	startStock(t, 113, "untagged", obs.Addr(), map[string]string{"role": "web"})
-	bad := node(114).Tags()
-	bad[monitor.TagAddr] = "10.0.0.1 ansible_connection=local"
-	startStock(t, 114, "bad", obs.Addr(), bad)
-	startStock(t, 115, "twin", obs.Addr(), Identity{Label: "node", Serial: "112", Addr: at(115)}.Tags())
+	join := func(n int, name string, args []string) *serftest.Agent {
+		return serftest.Start(t, name, at(n), gossiping(obs.Addr(), args...)...)
+	}
+	leaver := join(111, "leaver", tagged(node(111)))
+	crasher := join(112, "crasher", tagged(node(112)))
+	join(113, "untagged", []string{"-tag", "role=web"})
+	join(114, "bad", serftest.Tags("node", "114", badAddr))
+	join(115, "twin", serftest.Tags("node", "112", at(115)))
 
 	eventually(t, "all stock agents are members", func() bool {
 		st := obs.Stats()
@@ -110,22 +52,22 @@ func TestStockAgent(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 
-	leaver.ask("tags", "-set", fmt.Sprintf("%s=%s", monitor.TagAddr, at(119)))
+	leaver.Ask("tags", "-set", monitor.TagAddr+"="+at(119))
 	eventually(t, "a change of address", func() bool { return seen.see("node-111").Addr == at(119) })
 
-	crasher.kill()
-	leaver.ask("leave")
+	crasher.Kill()
+	leaver.Ask("leave")
 	eventually(t, "a crash of one of the twins", func() bool {
 		s := seen.see("node-112")
 		return s.Alive && !s.Duplicate && s.Addr == at(115)
 	})
 	eventually(t, "a graceful leave", func() bool { return !seen.see("node-111").Alive })
-	<-leaver.done
+	<-leaver.Done()
 	if st := obs.Stats(); st.Left != 1 {
 		t.Fatalf("%+v", st)
 	}
 
-	startStock(t, 111, "leaver", obs.Addr(), node(111).Tags())
+	join(111, "leaver", tagged(node(111)))
 	eventually(t, "its return", func() bool { s := seen.see("node-111"); return s.Alive && s.Addr == at(111) })
 	if seen.joins("node-111") != 2 {
 		t.Fatalf("joined %d times", seen.joins("node-111"))
@@ -136,16 +78,14 @@ func TestStockAgent(t *testing.T) {
 // ends itself at worst.
 func TestStockAgentStopsNobody(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("serf"); err != nil {
-		t.Skipf("the distribution's serf is not installed: %v", err)
-	}
+	serftest.Need(t)
 	obs, seen := observer(t, options(t, 120))
 	o := options(t, 121)
 	o.Join = []string{obs.Addr()}
 	a := start(t, o)
 	eventually(t, "ours is seen", func() bool { return seen.see("node-121").Alive })
 	name := a.Name()
-	rival := startStock(t, 122, name, obs.Addr(), Identity{Label: "node", Serial: "121", Addr: at(122)}.Tags())
+	rival := serftest.Start(t, name, at(122), gossiping(obs.Addr(), serftest.Tags("node", "121", at(122))...)...)
 	eventually(t, "the rival is reported", func() bool { return seen.see("node-121").Duplicate })
 	s := seen.see("node-121")
 	if s.Addr != at(121) || !slices.Contains(s.Others, at(121)) {
@@ -153,7 +93,7 @@ func TestStockAgentStopsNobody(t *testing.T) {
 	}
 	eventually(t, "the rival gives up or ours takes another name", func() bool {
 		select {
-		case <-rival.done:
+		case <-rival.Done():
 			return true
 		default:
 			return a.Name() != name

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package serftest runs agents of the distribution's serf, for tests.
+package serftest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Agent is an agent of the distribution's serf. It can be ended, and started
+// again at the same addresses.
+type Agent struct {
+	RPC   string   // where it answers
+	Bound string   // where it gossips
+	Args  []string // what its next start gives it besides the addresses
+
+	t    testing.TB
+	name string
+	log  string // the file with what it says
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Need skips a test on a machine without serf.
+func Need(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("serf"); err != nil {
+		t.Skipf("the distribution's serf is not installed: %v", err)
+	}
+}
+
+// NeedLab skips a test that waits for what a real serf takes some seconds for,
+// unless CLUSTERM_LAB=1.
+func NeedLab(t testing.TB) {
+	t.Helper()
+	if os.Getenv("CLUSTERM_LAB") != "1" {
+		t.Skip("waits for the real serf; set CLUSTERM_LAB=1, as make system does")
+	}
+	Need(t)
+}
+
+// Tags are the arguments that make an agent a node.
+func Tags(label, serial, addr string) []string {
+	return []string{"-tag", "NodeLabel=" + label, "-tag", "NodeSerial=" + serial, "-tag", "NodeAddr=" + addr}
+}
+
+// Start starts an agent at ip with these further arguments, and waits until it
+// answers. The test's end ends it; a test that fails tells what it said.
+func Start(t testing.TB, name, ip string, args ...string) *Agent {
+	t.Helper()
+	Need(t)
+	a := &Agent{Args: args, t: t, name: name, log: filepath.Join(t.TempDir(), "log")}
+	t.Cleanup(func() {
+		a.Kill()
+		if text, err := os.ReadFile(a.log); t.Failed() {
+			t.Logf("serf agent %s at %s said:\n%s (%v)", name, a.Bound, text, err)
+		}
+	})
+	for {
+		a.RPC, a.Bound = Free(t, ip), Free(t, ip)
+		if a.start() {
+			return a
+		}
+		// Perhaps somebody was quicker to take one of its ports.
+		text, err := os.ReadFile(a.log)
+		if !bytes.HasSuffix(bytes.TrimSpace(text), []byte("address already in use")) {
+			t.Fatalf("the serf agent %s ended when it was started: %s (%v)", name, text, err)
+		}
+	}
+}
+
+// Restart starts an agent that has ended again, where it was.
+func (a *Agent) Restart() {
+	a.t.Helper()
+	if !a.start() {
+		a.t.Fatalf("the serf agent %s ended when it was started again", a.name)
+	}
+}
+
+// start tells whether it answers; otherwise it has ended.
+func (a *Agent) start() bool {
+	a.t.Helper()
+	log, err := os.OpenFile(a.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer log.Close()
+	args := []string{"agent", "-node", a.name, "-bind", a.Bound, "-rpc-addr", a.RPC,
+		"-profile", "local", "-retry-interval", "1s", "-log-level", "debug"}
+	cmd, done := exec.Command("serf", append(args, a.Args...)...), make(chan struct{})
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		a.t.Fatal(err)
+	}
+	a.cmd, a.done = cmd, done
+	go func() {
+		defer close(done)
+		cmd.Wait() // how it ends does not matter
+	}()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c, err := net.DialTimeout("tcp", a.RPC, time.Second)
+		if err == nil {
+			c.Close()
+			return true
+		}
+		select {
+		case <-done:
+			return false
+		case <-deadline.C:
+			a.t.Fatalf("the serf agent %s does not answer: %v", a.name, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Done is closed when the process has ended.
+func (a *Agent) Done() <-chan struct{} { return a.done }
+
+// Signal sends its process a signal; it may have ended.
+func (a *Agent) Signal(s os.Signal) { a.cmd.Process.Signal(s) }
+
+// Kill ends it at once, without a leave, and waits until it has ended.
+func (a *Agent) Kill() {
+	if a.cmd == nil {
+		return
+	}
+	a.cmd.Process.Kill() // fails where it has ended
+	<-a.done
+}
+
+// Ask runs a command of serf's on it: leave, tags, ….
+func (a *Agent) Ask(command string, args ...string) {
+	a.t.Helper()
+	args = append([]string{command, "-rpc-addr=" + a.RPC}, args...)
+	if out, err := exec.Command("serf", args...).CombinedOutput(); err != nil {
+		a.t.Fatalf("serf %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// Free is an address on which nobody listens at the moment.
+func Free(t testing.TB, ip string) string {
+	t.Helper()
+	// Not one of those that the kernel gives to outgoing connections (32768 and
+	// up, ip(7)): one of them could take it before it is listened on.
+	for range 100 {
+		addr := fmt.Sprintf("%s:%d", ip, 20000+rand.IntN(12000))
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			continue
+		}
+		l.Close()
+		p, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			continue
+		}
+		p.Close()
+		return addr
+	}
+	t.Fatalf("no port is free on %s", ip)
+	return ""
+}
