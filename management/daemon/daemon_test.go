@@ -17,6 +17,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -89,6 +90,29 @@ type site struct {
 	*client.Client
 	url        string        // of plain HTTP
 	staleAfter time.Duration // 0: as usual
+	log        lastWords
+}
+
+// lastWords keeps the end of what is written to it.
+type lastWords struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lastWords) Write(p []byte) (int, error) {
+	const enough = 32 << 10
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.text = append(l.text, p...); len(l.text) > 2*enough {
+		l.text = append(l.text[:0], l.text[len(l.text)-enough:]...)
+	}
+	return len(p), nil
+}
+
+func (l *lastWords) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
 }
 
 // prepare writes a configuration; yaml replaces or adds top-level keys.
@@ -100,6 +124,11 @@ func prepare(t *testing.T, yaml ...string) *site {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &site{t: t, dir: dir, file: filepath.Join(dir, "clusterm.yaml")}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the daemon said:\n%s", &s.log)
+		}
+	})
 	if err := os.CopyFS(filepath.Join(dir, "playbooks"), os.DirFS("testdata/playbooks")); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +159,7 @@ func (s *site) write(yaml ...string) {
 
 func (s *site) options() Options {
 	log := logrus.New()
-	log.SetOutput(io.Discard)
+	log.SetOutput(&s.log)
 	return Options{
 		// Under the race detector a process would linger for a second at its end.
 		ConfigPath: s.file, Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0]},

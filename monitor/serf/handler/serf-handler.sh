@@ -5,8 +5,9 @@
 #   serf agent … -event-handler 'member-join,member-update,member-leave,member-failed=/PATH/serf-handler.sh'
 #
 # It reports to CLUSTERM_URL (http://127.0.0.1:9007 or unix:///PATH, say), or else
-# through the socket CLUSTERM_SOCKET. serf waits for it: what no manager takes in
-# 5 s is lost.
+# through the socket CLUSTERM_SOCKET. It tries five times, in 15 s where nobody
+# listens and 40 s where nobody answers; serf waits meanwhile and keeps what comes
+# next. What no manager has taken by then is lost.
 set -eu
 case $SERF_EVENT in
   member-join | member-update) event=discovered ;;
@@ -35,15 +36,19 @@ nodes=$(awk -F '\t' '{
 }')
 [ -n "$nodes" ] || exit 0
 
+# post prints the answer, and its status in the last line: 000 where there is none.
 post() {
   list=$1
   shift
   printf '{"monitor_event":{"name":"%s","nodes":[%s]}}' "$event" "$list" |
-    curl -sS --fail-with-body --noproxy '*' --max-time 5 -H 'Content-Type: application/json' --data-binary @- "$@" "$url/monitor/event"
+    curl -sS --noproxy '*' --max-time 5 --retry 4 --retry-all-errors -w '\n%{http_code}\n' \
+      -H 'Content-Type: application/json' --data-binary @- "$@" "$url/monitor/event" || true
 }
-# All at once; where one of them is refused (22), each by itself. A manager that
-# does not answer is not asked again: serf waits.
-code=0
-post "$(printf '%s\n' "$nodes" | paste -sd , -)" "$@" || code=$?
-[ "$code" -eq 22 ] || exit "$code"
-printf '%s\n' "$nodes" | while read -r node; do post "$node" "$@" || true; done
+# All at once; where one of them is refused, each by itself.
+answer=$(post "$(printf '%s\n' "$nodes" | paste -sd , -)" "$@")
+printf '%s\n' "$answer"
+case $(printf '%s\n' "$answer" | tail -n 1) in
+  2*) ;;
+  4*) printf '%s\n' "$nodes" | while read -r node; do post "$node" "$@"; done ;;
+  *) exit 1 ;;
+esac
