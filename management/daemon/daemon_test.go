@@ -224,8 +224,10 @@ func begin(t *testing.T, yaml ...string) *site {
 	return s
 }
 
+// ctx bounds one wait. Debian's serf may tell a change only when members compare
+// what they know, every quarter of a minute: few messages are sent of it, to few.
 func (s *site) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	s.t.Cleanup(cancel)
 	return ctx
 }

@@ -22,7 +22,7 @@ import (
 // wait waits until it is so.
 func wait(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(60 * time.Second)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

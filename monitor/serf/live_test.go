@@ -17,7 +17,7 @@ import (
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	began := time.Now()
-	deadline := time.NewTimer(90 * time.Second)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
