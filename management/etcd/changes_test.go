@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -101,7 +100,7 @@ func (c *copied) same(t *testing.T, v *management.View) {
 // there was nothing to do it to.
 func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 	t.Helper()
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	v := s.View()
 	var free []string
 	for _, n := range v.Nodes {
@@ -239,7 +238,7 @@ func TestReadAnew(t *testing.T) {
 	cut.view.empty(s.client, silent(), StaleAfter)
 	read := func() {
 		t.Helper()
-		_, err := cut.view.load(within(t, 20*time.Second))
+		_, err := cut.view.load(within(t, patience))
 		must(t, err)
 	}
 	read()

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management"
@@ -18,7 +17,7 @@ func readAll(t *testing.T, s *Store, job string, offset int64) []byte {
 	t.Helper()
 	var all []byte
 	for {
-		data, err := s.ReadLog(within(t, 10*time.Second), job, management.StreamText, offset)
+		data, err := s.ReadLog(within(t, patience), job, management.StreamText, offset)
 		must(t, err)
 		if len(data) == 0 {
 			return all
@@ -32,7 +31,7 @@ func readAll(t *testing.T, s *Store, job string, offset int64) []byte {
 func TestLog(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	r := rand.New(rand.NewPCG(1, 2))
 	var want []byte
 	for range 30 {
@@ -65,7 +64,7 @@ func TestLog(t *testing.T) {
 func TestReadWhileItGrows(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	const chunks = 200
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -88,7 +87,7 @@ func TestReadWhileItGrows(t *testing.T) {
 func TestAppendOnlyAtTheEnd(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	add := func(offset int64, text string) error {
 		return s.AppendLog(ctx, "1", management.StreamText, offset, []byte(text))
 	}
@@ -113,7 +112,7 @@ func TestAppendOnlyAtTheEnd(t *testing.T) {
 func TestLongLog(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, patience)
 	line := bytes.Repeat([]byte("TASK [everything is alike] ok: [node-1]\n"), 64<<10/40)
 	var size int64
 	for size < 10<<20 {
@@ -134,7 +133,7 @@ func TestLongLog(t *testing.T) {
 func TestFirstGenerationLongLine(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	line := bytes.Repeat([]byte("x"), 3<<20)
 	must(t, s.AppendLog(ctx, "1", management.StreamText, 0, line))
 	must(t, s.AppendLog(ctx, "1", management.StreamText, int64(len(line)), []byte("\n")))
@@ -146,7 +145,7 @@ func TestFirstGenerationLongLine(t *testing.T) {
 func TestDamagedChunk(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	must(t, s.AppendLog(ctx, "1", management.StreamText, 0, []byte("text")))
 	for _, value := range []string{"", "abc", "\x00\x00\x00\x04nonsense"} {
 		_, err := s.client.Put(ctx, s.logKey("1", management.StreamText, 0), value)

@@ -21,7 +21,7 @@ func TestSizes(t *testing.T) {
 		t.Errorf("%+v", sizes)
 	}
 	s.client.SetEndpoints(shared.Endpoint())
-	got := s.Sizes(within(t, 20*time.Second))[shared.Endpoint()]
+	got := s.Sizes(within(t, patience))[shared.Endpoint()]
 	if got.Err != nil || got.InUse <= 0 || got.File < got.InUse || got.Quota <= got.File {
 		t.Errorf("%+v", got)
 	}
@@ -37,7 +37,7 @@ func TestOnAsk(t *testing.T) {
 			asked <- took
 		}
 	})
-	s.view.ask(within(t, 20*time.Second))
+	s.view.ask(within(t, patience))
 	if took := <-asked; took <= 0 {
 		t.Errorf("it took %s", took)
 	}

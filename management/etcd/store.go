@@ -575,8 +575,9 @@ func (s *Store) Forget(ctx context.Context, ground int64, writes []management.No
 	return revision, nil
 }
 
-// History returns the newest entries of a node, oldest first. What a job that
-// never started had reserved is left out.
+// History returns the newest entries of a node, oldest first. What a job has
+// reserved without committing to it is left out: all of it where the job never
+// started, else all but the last, because a job claims a node once.
 func (s *Store) History(ctx context.Context, node string, limit int) ([]inventory.Entry, error) {
 	bounded, cancel := etcd.Bounded(ctx)
 	defer cancel()
@@ -587,15 +588,23 @@ func (s *Store) History(ctx context.Context, node string, limit int) ([]inventor
 	}
 	v := s.View()
 	entries := make([]inventory.Entry, 0, len(resp.Kvs))
-	for i := len(resp.Kvs) - 1; i >= 0; i-- {
+	claimed := map[string]bool{} // by job
+	for _, kv := range resp.Kvs {
 		var e inventory.Entry
-		if err := json.Unmarshal(resp.Kvs[i].Value, &e); err != nil {
+		if err := json.Unmarshal(kv.Value, &e); err != nil {
 			return nil, err
 		}
 		if j, err := v.Job(e.Job); err == nil && j.Started.IsZero() && e.To.InProgress() {
 			continue
 		}
+		if e.Job != "" && !e.From.InProgress() && e.To.InProgress() {
+			if claimed[e.Job] {
+				continue
+			}
+			claimed[e.Job] = true
+		}
 		entries = append(entries, e)
 	}
+	slices.Reverse(entries)
 	return entries, nil
 }

@@ -72,6 +72,9 @@ func silent() *logrus.Logger {
 	return log
 }
 
+// patience bounds every wait; one that is fulfilled ends at once.
+const patience = time.Minute
+
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -80,7 +83,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 func dial(t *testing.T, s *etcd.Server, prefix string) *etcd.Client {
 	t.Helper()
-	c, err := etcd.Dial(within(t, 20*time.Second), prefix, s.Endpoint())
+	c, err := etcd.Dial(within(t, patience), prefix, s.Endpoint())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +93,7 @@ func dial(t *testing.T, s *etcd.Server, prefix string) *etcd.Client {
 
 func open(t *testing.T, c *etcd.Client) *Store {
 	t.Helper()
-	s, err := Open(within(t, 20*time.Second), c, silent(), StaleAfter)
+	s, err := Open(within(t, patience), c, silent(), StaleAfter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +104,7 @@ func open(t *testing.T, c *etcd.Client) *Store {
 // impatient is a store whose view becomes stale early.
 func impatient(t *testing.T, c *etcd.Client) *Store {
 	t.Helper()
-	s, err := Open(within(t, 20*time.Second), c, silent(), 600*time.Millisecond)
+	s, err := Open(within(t, patience), c, silent(), 600*time.Millisecond)
 	must(t, err)
 	t.Cleanup(s.Close)
 	return s
@@ -136,7 +139,7 @@ func seen(t *testing.T, s *Store, count int) []string {
 		writes = append(writes, management.NodeWrite{Node: n, Entries: []inventory.Entry{e}})
 		names = append(names, n.Name)
 	}
-	conflicts, err := s.PutNodes(within(t, 30*time.Second), writes)
+	conflicts, err := s.PutNodes(within(t, patience), writes)
 	if err != nil || len(conflicts) > 0 {
 		t.Fatal(conflicts, err)
 	}
@@ -150,7 +153,7 @@ func accepted(t *testing.T, s *Store, names []string) management.Job {
 	for _, name := range names {
 		j.Targets = append(j.Targets, management.Target{Name: name, Group: inventory.GroupMaster})
 	}
-	j, err := s.Accept(within(t, 20*time.Second), s.View().Seq, j, management.Inputs{}, nil)
+	j, err := s.Accept(within(t, patience), s.View().Seq, j, management.Inputs{}, nil)
 	must(t, err)
 	return j
 }
@@ -201,7 +204,7 @@ func touch(t *testing.T, s *Store, name string) {
 	n, err := s.View().Node(name)
 	must(t, err)
 	m, _, _ := n.Observe(inventory.Word{Observer: "gossip", Label: n.Label, Serial: n.Serial, Addr: "10.9.9.9", Alive: true}, noon)
-	conflicts, err := s.PutNodes(within(t, 10*time.Second), []management.NodeWrite{{Node: m}})
+	conflicts, err := s.PutNodes(within(t, patience), []management.NodeWrite{{Node: m}})
 	if err != nil || len(conflicts) > 0 {
 		t.Fatal(conflicts, err)
 	}
@@ -212,7 +215,7 @@ func touch(t *testing.T, s *Store, name string) {
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	names := seen(t, s, 3)
 	yes := true
 	rev, err := s.PutVars(ctx, 0, management.ScopeGlobal, configuration.Vars{"a": 1.5, "deep": map[string]any{"list": []any{"x", nil, true}}})
@@ -293,7 +296,7 @@ func TestRoundTrip(t *testing.T) {
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	names := seen(t, s, 2)
 	old := s.View()
 	touch(t, s, names[0])
@@ -360,7 +363,7 @@ func TestConflictsInAChunk(t *testing.T) {
 		m, e, _ := n.Observe(inventory.Word{Observer: "gossip", Label: n.Label, Serial: n.Serial}, noon)
 		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.Entry{*e}})
 	}
-	conflicts, err := s.PutNodes(within(t, 20*time.Second), writes)
+	conflicts, err := s.PutNodes(within(t, patience), writes)
 	if err != nil || !slices.Equal(conflicts, []string{names[7], names[70]}) {
 		t.Errorf("%v, %v", conflicts, err)
 	}
@@ -382,7 +385,7 @@ func TestClaim(t *testing.T) {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
 			t.Parallel()
 			s := store(t)
-			ctx := within(t, 60*time.Second)
+			ctx := within(t, patience)
 			names := seen(t, s, count)
 			j := accepted(t, s, names)
 			halves := watchForHalves(t, s, count)
@@ -455,7 +458,7 @@ func TestClaimRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := store(t)
-			ctx := within(t, 30*time.Second)
+			ctx := within(t, patience)
 			names := seen(t, s, 150)
 			j := accepted(t, s, names)
 			v := s.View()
@@ -542,7 +545,7 @@ func abandoned(t *testing.T, s *Store, writes []management.NodeWrite) {
 func TestAbandonedReservation(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	names := seen(t, s, 2)
 	first := accepted(t, s, names)
 	_, writes := held(t, s.View(), first)
@@ -594,12 +597,32 @@ func TestAbandonedReservation(t *testing.T) {
 	}
 }
 
+// TestReservedAgain: a job whose first reservation was abandoned, and which begins
+// later, has claimed its nodes once.
+func TestReservedAgain(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, patience)
+	names := seen(t, s, 1)
+	j := accepted(t, s, names)
+	_, writes := held(t, s.View(), j)
+	abandoned(t, s, writes)
+	v := s.View()
+	running, writes := held(t, v, j)
+	_, err := s.Claim(ctx, v.Ground, running, writes)
+	must(t, err)
+	h, err := s.History(ctx, names[0], 10)
+	if err != nil || len(h) != 2 || h[0].To != inventory.Unallocated || h[1].To != inventory.Provisioning || h[1].Seq != writes[0].Entries[0].Seq {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
 // TestMonitorDuringAJob: what the monitor sees while a job holds a node is kept,
 // and the job's end keeps that.
 func TestMonitorDuringAJob(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	names := seen(t, s, 1)
 	v := s.View()
 	running, writes := held(t, v, accepted(t, s, names))
@@ -624,7 +647,7 @@ func TestMonitorDuringAJob(t *testing.T) {
 func TestFinishAgain(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, patience)
 	names := seen(t, s, 150)
 	v := s.View()
 	running, writes := held(t, v, accepted(t, s, names))
@@ -657,7 +680,7 @@ func TestFinishAgain(t *testing.T) {
 func TestViewNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	names := seen(t, s, 4)
 	var writers, readers sync.WaitGroup
 	done := make(chan struct{})
@@ -711,7 +734,7 @@ func TestViewNeverGoesBack(t *testing.T) {
 func TestForget(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	names := seen(t, s, 60)
 	_, err := s.PutVars(ctx, 0, management.ScopeNode(names[0]), configuration.Vars{"a": "b"})
 	must(t, err)
@@ -751,7 +774,7 @@ func TestForget(t *testing.T) {
 func TestForgetAtTheEndOfAJob(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	names := seen(t, s, 2)
 	running, writes := held(t, s.View(), accepted(t, s, names))
 	j, err := s.Claim(ctx, s.View().Ground, running, writes)
@@ -769,7 +792,7 @@ func TestForgetAtTheEndOfAJob(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	name := seen(t, s, 1)[0]
 	seq := uint64(1)
 	for seq < inventory.HistoryLimit+20 {
@@ -799,7 +822,7 @@ func TestHistoryIsBounded(t *testing.T) {
 func TestBadRecord(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	names := seen(t, s, 2)
 	resp, err := s.client.Put(ctx, s.client.NodeKey("broken-1"), "{nonsense")
 	must(t, err)
@@ -865,14 +888,14 @@ func TestBehind(t *testing.T) {
 func TestSync(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	must(t, s.Sync(within(t, 10*time.Second))) // nothing was ever written
+	must(t, s.Sync(within(t, patience))) // nothing was ever written
 	other := open(t, s.client)
 	for i := range 200 {
 		rev, err := other.PutVars(t.Context(), 0, management.ScopeGlobal, configuration.Vars{"a": i})
 		must(t, err)
 		_, err = s.client.Put(t.Context(), s.client.Prefix+"/elsewhere", "")
 		must(t, err)
-		must(t, s.Sync(within(t, 10*time.Second)))
+		must(t, s.Sync(within(t, patience)))
 		if v := s.View(); v.Revision < rev || fmt.Sprint(v.Vars(management.ScopeGlobal)["a"]) != fmt.Sprint(i) {
 			t.Fatalf("Sync returned too early: %d, %v", v.Revision, v.Vars(management.ScopeGlobal))
 		}
@@ -885,7 +908,7 @@ func TestCompaction(t *testing.T) {
 	t.Parallel()
 	server := own(t)
 	s := open(t, dial(t, server, "/t"))
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, patience)
 	seen(t, s, 3)
 	behind := s.View().Revision - 2 // the watch begins before what will be compacted
 	other := open(t, s.client)
@@ -913,7 +936,7 @@ func own(t *testing.T) *etcd.Server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cm")
 	must(t, err)
-	server, err := etcd.StartServer(within(t, 20*time.Second), etcd.ServerOptions{Dir: dir, NoSync: true, Log: silent()})
+	server, err := etcd.StartServer(within(t, patience), etcd.ServerOptions{Dir: dir, NoSync: true, Log: silent()})
 	must(t, err)
 	t.Cleanup(func() { server.Close(); os.RemoveAll(dir) })
 	return server
@@ -926,7 +949,7 @@ func child(t *testing.T) (*etcd.Server, func(sig string)) {
 	dir, err := os.MkdirTemp("", "cm")
 	must(t, err)
 	pidfile := filepath.Join(dir, "pid")
-	server, err := etcd.StartServer(within(t, 20*time.Second), etcd.ServerOptions{Dir: filepath.Join(dir, "e"), Pause: 50 * time.Millisecond, Log: silent(),
+	server, err := etcd.StartServer(within(t, patience), etcd.ServerOptions{Dir: filepath.Join(dir, "e"), Pause: 50 * time.Millisecond, Log: silent(),
 		Command: []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, pidfile, os.Args[0], "etcd"}})
 	must(t, err)
 	signal := func(sig string) {
@@ -942,7 +965,7 @@ func child(t *testing.T) (*etcd.Server, func(sig string)) {
 
 func awaitStale(t *testing.T, s *Store, stale bool) {
 	t.Helper()
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	for {
 		changed := s.Changed()
 		if s.View().Stale == stale {
@@ -990,7 +1013,7 @@ func TestStoreIsKilled(t *testing.T) {
 	s := open(t, dial(t, server, "/t"))
 	seen(t, s, 2)
 	signal("KILL")
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	for s.Sync(ctx) != nil {
 		if ctx.Err() != nil {
 			t.Fatal("the store does not come back")
@@ -1015,7 +1038,7 @@ func TestIdle(t *testing.T) {
 func TestDropJobs(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	for range 3 {
 		j := accepted(t, s, nil)
 		for _, stream := range []management.Stream{management.StreamText, management.StreamEvents} {
@@ -1047,7 +1070,7 @@ func TestDropJobs(t *testing.T) {
 func TestLargeJob(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	names := make([]string, 10_000)
 	results := map[string]management.Result{}
 	for i := range names {
