@@ -82,9 +82,10 @@ func (s *Store) Enter(ctx context.Context, e Entry) (*Session, error) {
 
 // gain waits until nobody else is there, and enters.
 func (n *Session) gain(ctx context.Context) error {
-	// The store takes its time to notice that a lease is over.
-	ctx, cancel := context.WithTimeout(ctx, n.ttl+n.ttl/3+2*time.Second)
-	defer cancel()
+	// The store takes its time to notice that a lease is over. Each request has
+	// a bound of its own: one that is slow is no sign that somebody else is alive.
+	patience := time.NewTimer(n.ttl + n.ttl/3 + 2*time.Second)
+	defer patience.Stop()
 	var seen clientv3.LeaseID // of the instance that is waited for
 	var left int64            // seconds that it had when it was last looked at
 	for {
@@ -108,12 +109,14 @@ func (n *Session) gain(ctx context.Context) error {
 		switch {
 		case lease != seen:
 			n.log.Warnf("the instance %s on %s runs the jobs here; waiting for up to %s in case it is gone", holder.ID, holder.Node, n.ttl)
-		case remaining > left, ctx.Err() != nil:
+		case remaining > left:
 			return n.heldBy(holder)
 		}
 		seen, left = lease, remaining
 		select {
 		case <-ctx.Done():
+			return n.heldBy(holder)
+		case <-patience.C:
 			return n.heldBy(holder)
 		case <-time.After(n.ttl / 15):
 		}

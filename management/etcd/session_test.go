@@ -32,7 +32,7 @@ func enter(t *testing.T, s *Store, self management.Instance, ttl time.Duration, 
 	for _, f := range adjust {
 		f(&entry)
 	}
-	n, err := s.Enter(within(t, time.Minute), entry)
+	n, err := s.Enter(within(t, patience), entry)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for ctx := within(t, 20*time.Second); !so(); {
+	for ctx := within(t, patience); !so(); {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -105,7 +105,7 @@ func TestSessionIsRefused(t *testing.T) {
 	// The seconds that are left tell that a lease was renewed: one has to go by.
 	tick := time.NewTicker(1400 * time.Millisecond)
 	defer tick.Stop()
-	a, err := enter(t, s, instance("a"), 6*time.Second, ticked(tick.C))
+	a, err := enter(t, s, instance("a"), time.Hour, ticked(tick.C))
 	must(t, err)
 	other := open(t, s.client)
 	copied := instance("a") // a data directory that was copied to another host
@@ -113,7 +113,7 @@ func TestSessionIsRefused(t *testing.T) {
 	refused := make(chan error, 2) // they wait at the same time
 	for _, self := range []management.Instance{instance("b"), copied} {
 		go func() {
-			_, err := enter(t, other, self, 3*time.Second)
+			_, err := enter(t, other, self, SessionTTL)
 			refused <- err
 		}()
 	}
@@ -202,7 +202,7 @@ func TestSessionIsLost(t *testing.T) {
 		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "taken for dead") || !strings.Contains(err.Error(), "host-b") {
 			t.Errorf("%v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("it does not notice")
 	}
 	if a.Valid() {
