@@ -90,7 +90,7 @@ func serve(t *testing.T, adjust ...func(*server.Options)) *site {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(unix, tcp) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
@@ -116,7 +116,7 @@ func shortTemp(t *testing.T) string {
 // client connects over the socket.
 func (s *site) client(t *testing.T, adjust ...func(*client.Options)) *client.Client {
 	t.Helper()
-	o := client.Options{Socket: s.socket, UserAgent: "test/1", Patience: 5 * time.Second}
+	o := client.Options{Socket: s.socket, UserAgent: "test/1", Patience: patience}
 	for _, f := range adjust {
 		f(&o)
 	}
@@ -412,19 +412,19 @@ func TestKindsBothWays(t *testing.T) {
 // under the number that is shown.
 func TestFaultsStayInside(t *testing.T) {
 	s := serve(t)
-	for _, fault := range []any{errors.New("password is 1234"), "password is 1234"} {
+	for _, fault := range []any{errors.New("password is hunter2"), "password is hunter2"} {
 		s.manager.fail = fault
 		for _, path := range []string{api.PathJobs, api.LegacyCommission} {
 			s.log.Reset()
 			status, body := s.request(t, "POST", path, `{"verb":"commission","nodes":["a-1"]}`)
-			if status != 500 || strings.Contains(body, "1234") {
+			if status != 500 || strings.Contains(body, "hunter2") {
 				t.Errorf("%s: %d %s", path, status, body)
 			}
 			found := false
 			for _, e := range s.log.AllEntries() {
 				incident, _ := e.Data["incident"].(string)
 				text, _ := e.String()
-				if incident != "" && strings.Contains(body, incident) && strings.Contains(text, "1234") {
+				if incident != "" && strings.Contains(body, incident) && strings.Contains(text, "hunter2") {
 					found = true
 				}
 			}
@@ -547,17 +547,18 @@ func TestLinearizable(t *testing.T) {
 		}
 	}
 	// Where the store is known to be silent it is not waited for as long.
-	for stale, atMost := range map[bool]time.Duration{false: 10 * time.Second, true: time.Second} {
+	for stale, patience := range map[bool]time.Duration{false: 10 * time.Second, true: time.Second} {
 		s.manager.change(func(v *management.View) { v.Stale = stale })
-		var left time.Duration
+		var least, most time.Duration // from the moment when it began to wait, which is between these
+		begun := time.Now()
 		s.manager.sync = func(ctx context.Context) error {
 			deadline, _ := ctx.Deadline()
-			left = time.Until(deadline)
+			least, most = time.Until(deadline), deadline.Sub(begun)
 			return context.DeadlineExceeded
 		}
 		res, text := s.exchange(t, "GET", "/v1/nodes?consistency=linearizable", "")
-		if left > atMost || left < atMost/2 || res.StatusCode != 503 || strings.Contains(text, "has said nothing for more than 3 s") != stale {
-			t.Errorf("stale: %t: %s left; %d %s", stale, left, res.StatusCode, text)
+		if least > patience || most < patience || res.StatusCode != 503 || strings.Contains(text, "has said nothing for more than 3 s") != stale {
+			t.Errorf("stale: %t: between %s and %s; %d %s", stale, least, most, res.StatusCode, text)
 		}
 	}
 	_, err := s.client(t).Newest().Nodes(soon(t), client.NodeFilter{})
@@ -684,8 +685,13 @@ func TestFollow(t *testing.T) {
 func TestStalledFollower(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(o *server.Options) { o.Stall = 300 * time.Millisecond })
-	dropped := make(chan error, 1)
-	s.manager.onEmit = func(err error) { dropped <- err }
+	dropped := make(chan error, 1) // the first one; on a machine that stands still others are too, and come back
+	s.manager.onEmit = func(err error) {
+		select {
+		case dropped <- err:
+		default:
+		}
+	}
 	ctx := soon(t)
 	check[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
 	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Running })
@@ -725,7 +731,7 @@ func TestRestart(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- srv.Serve(l) }()
 		return func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			if err := srv.Shutdown(ctx); err != nil {
 				t.Errorf("a stream held up the shutdown: %v", err)
@@ -736,7 +742,7 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	stop := start()
-	c := check[*client.Client](t)(client.New(client.Options{Socket: path, Patience: 20 * time.Second}))
+	c := check[*client.Client](t)(client.New(client.Options{Socket: path, Patience: patience}))
 	ctx := soon(t)
 	check[api.Job](t)(c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
 	manager.setJob("1", func(j *management.Job) { j.Status, j.Started = management.Running, time.Now() })

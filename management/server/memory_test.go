@@ -503,10 +503,13 @@ func (c *memoryConfig) PatchConfig(_ context.Context, patch map[string]any, acto
 	return maps.Clone(next), nil
 }
 
+// patience bounds every wait; one that is fulfilled ends at once.
+const patience = time.Minute
+
 // soon ends the test when something that has to happen does not.
 func soon(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -430,7 +430,7 @@ func TestWatchThroughDisconnects(t *testing.T) {
 	b := breakUp(t, s.socket)
 	c := s.client(t, func(o *client.Options) {
 		o.Socket, o.URL = "", "http://"+b.Addr().String()
-		o.Patience = 20 * time.Second
+		o.Patience = patience
 	})
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()
