@@ -204,7 +204,7 @@ func TestDuringAJob(t *testing.T) {
 // prepare asks for a discover, and says when its hosts are configured.
 func (b *bench) prepare(addrs ...string) Job {
 	b.t.Helper()
-	j, err := b.Submit(b.within(10*time.Second), Request{Verb: discover, Addrs: addrs, Actor: "anna"})
+	j, err := b.Submit(b.within(patience), Request{Verb: discover, Addrs: addrs, Actor: "anna"})
 	b.must(err)
 	b.until("the hosts are waited for", func(v *View) bool { j, err := v.Job(j.ID); return err == nil && j.Phase() == PhaseAppear })
 	return j

@@ -160,7 +160,7 @@ func TestOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	pidfile := filepath.Join(dir, "pid")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	server, err := etcd.StartServer(ctx, etcd.ServerOptions{Dir: filepath.Join(dir, "e"), Pause: 50 * time.Millisecond, Log: silent(),
 		Command: []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, pidfile, os.Args[0], "etcd"}})

@@ -350,6 +350,9 @@ func silent() *logrus.Logger {
 	return log
 }
 
+// patience bounds every wait; one that is fulfilled ends at once.
+const patience = time.Minute
+
 func newBench(t *testing.T, change ...func(*bench)) *bench {
 	t.Helper()
 	b := &bench{t: t, server: shared, prefix: fmt.Sprintf("/%d", prefixes.Add(1)), books: newPlaybooks(), instance: "bench-1", settings: Settings{
@@ -366,7 +369,7 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 
 func (b *bench) up() {
 	b.t.Helper()
-	ctx := b.within(20 * time.Second)
+	ctx := b.within(patience)
 	var err error
 	if b.client, err = etcd.Dial(ctx, b.prefix, b.server.Endpoint()); err != nil {
 		b.t.Fatal(err)
@@ -424,7 +427,7 @@ func (b *bench) see(labels string) {
 	for _, l := range strings.Fields(labels) {
 		words = append(words, word(l, true))
 	}
-	b.must(b.Observe(b.within(10*time.Second), "gossip", words))
+	b.must(b.Observe(b.within(patience), "gossip", words))
 }
 
 func (b *bench) lose(labels string) {
@@ -433,7 +436,7 @@ func (b *bench) lose(labels string) {
 	for _, l := range strings.Fields(labels) {
 		words = append(words, word(l, false))
 	}
-	b.must(b.Observe(b.within(10*time.Second), "gossip", words))
+	b.must(b.Observe(b.within(patience), "gossip", words))
 }
 
 func (b *bench) must(err error) {
@@ -454,7 +457,7 @@ func names(labels string) []string {
 // ask submits a request on nodes.
 func (b *bench) ask(verb inventory.Verb, labels, group string) Job {
 	b.t.Helper()
-	j, err := b.Submit(b.within(10*time.Second), Request{Verb: verb, Nodes: names(labels), Group: group, Actor: "anna"})
+	j, err := b.Submit(b.within(patience), Request{Verb: verb, Nodes: names(labels), Group: group, Actor: "anna"})
 	b.must(err)
 	return j
 }
@@ -462,7 +465,7 @@ func (b *bench) ask(verb inventory.Verb, labels, group string) Job {
 // until waits for something to be true of the view.
 func (b *bench) until(what string, is func(*View) bool) {
 	b.t.Helper()
-	ctx := b.within(20 * time.Second)
+	ctx := b.within(patience)
 	for {
 		changed := b.store.Changed()
 		v := b.View()
@@ -472,7 +475,7 @@ func (b *bench) until(what string, is func(*View) bool) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			b.t.Fatalf("%s: not so after 20 s\njobs %+v\nnodes %+v", what, v.Jobs, records(v))
+			b.t.Fatalf("%s: not so after %s\njobs %+v\nnodes %+v", what, patience, v.Jobs, records(v))
 		}
 	}
 }
@@ -509,7 +512,7 @@ func (b *bench) begun(g gate) *scriptedRun {
 	select {
 	case r := <-g.begun:
 		return r
-	case <-b.within(20 * time.Second).Done():
+	case <-b.within(patience).Done():
 		b.t.Fatal("the run does not begin")
 		return nil
 	}
@@ -544,7 +547,7 @@ func phases(j Job) string {
 func (b *bench) log(id string, stream Stream) string {
 	b.t.Helper()
 	var out []byte
-	b.must(b.Log(b.within(20*time.Second), id, stream, 0, true, func(offset int64, data []byte) error {
+	b.must(b.Log(b.within(patience), id, stream, 0, true, func(offset int64, data []byte) error {
 		if offset != int64(len(out)) {
 			b.t.Errorf("a gap at %d", offset)
 		}

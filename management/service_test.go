@@ -321,7 +321,7 @@ func TestRestart(t *testing.T) {
 				switch how {
 				case "has ended":
 					g.open <- succeeds
-					if _, err := run.Wait(b.within(10 * time.Second)); err != nil {
+					if _, err := run.Wait(b.within(patience)); err != nil {
 						t.Fatal(err)
 					}
 				case "is gone":
@@ -1127,7 +1127,7 @@ func TestSubmitAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i, label := range labels {
 		all.Go(func() {
-			_, errs[i] = b.Submit(b.within(20*time.Second), Request{Verb: commission, Nodes: names(label), Group: master, Actor: "anna"})
+			_, errs[i] = b.Submit(b.within(patience), Request{Verb: commission, Nodes: names(label), Group: master, Actor: "anna"})
 		})
 	}
 	all.Wait()
@@ -1141,15 +1141,28 @@ func TestSubmitAtOnce(t *testing.T) {
 	}
 }
 
+// pausedWriter is a store that takes records of jobs when the channel is closed.
+type pausedWriter struct {
+	Store
+	on chan struct{}
+}
+
+func (p pausedWriter) PutJob(ctx context.Context, j Job) (Job, error) {
+	select {
+	case <-p.on:
+		return p.Store.PutJob(ctx, j)
+	case <-ctx.Done():
+		return j, ctx.Err()
+	}
+}
+
 // TestTakeOver: another instance, on a host that knows nothing of the run, goes
 // on with a job only when what the first has started is over for sure, and then
 // with the phase that was interrupted.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
-	for cancel, lease := range map[bool]time.Duration{
-		false: 500 * time.Millisecond,
-		true:  2 * time.Second, // in which the job is cancelled
-	} {
+	const lease = 500 * time.Millisecond
+	for _, cancel := range []bool{false, true} { // before it is taken over
 		t.Run(fmt.Sprint("cancelled ", cancel), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, func(b *bench) { b.prefix += fmt.Sprint("/", cancel); b.settings.Lease = lease })
@@ -1164,6 +1177,8 @@ func TestTakeOver(t *testing.T) {
 			for _, playbook := range []string{PlaybookSite, PlaybookCleanup} {
 				b.books.on(playbook, func(r *scriptedRun) { began <- time.Now(); succeeds(r) })
 			}
+			on := make(chan struct{})
+			b.wrap = func(s Store) Store { return pausedWriter{s, on} }
 			before := time.Now()
 			b.up()
 			if cancel {
@@ -1171,6 +1186,7 @@ func TestTakeOver(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			close(on)
 			b.until("the job has ended", func(v *View) bool { j, err := v.Job(j.ID); return err == nil && j.Status.Ended() })
 			if waited := (<-began).Sub(before); waited < lease {
 				t.Errorf("it went on after %s, while the first run may have gone on", waited)
