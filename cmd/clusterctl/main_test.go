@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
@@ -27,6 +28,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// What a shell runs in the background ignores Ctrl-C, and so would the programs
+	// that the tests start; what is caught here instead is as usual there.
+	if signal.Ignored(os.Interrupt) {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "ctl")
 		if err != nil {
