@@ -252,7 +252,7 @@ func TestServerVersion(t *testing.T) {
 			first.members = append(first.members, "http://127.0.0.1:1") // which does not answer
 		}
 		e := Existing{Endpoints: []string{first.serve(t)}, Prefix: DefaultPrefix}
-		c, err := DialExisting(within(t, 20*time.Second), e, log)
+		c, err := DialExisting(within(t, patience), e, log)
 		if tt.lowest == "" {
 			if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%+v: %v", tt, err)
@@ -284,7 +284,7 @@ func TestServerIsReplaced(t *testing.T) {
 	s := &versionedServer{}
 	s.say("3.7.3")
 	e := Existing{Endpoints: []string{s.serve(t)}, Prefix: DefaultPrefix}
-	c, err := DialExisting(within(t, 20*time.Second), e, log)
+	c, err := DialExisting(within(t, patience), e, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +308,7 @@ func TestServerIsReplaced(t *testing.T) {
 func TestRestrictedUser(t *testing.T) {
 	t.Parallel()
 	s := start(t, ServerOptions{Dir: dir(t), NoSync: true})
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, patience)
 	admin := dial(t, s, "/admin")
 	for _, err := range []error{
 		second(admin.UserAdd(ctx, "root", "root")), second(admin.RoleAdd(ctx, "root")), second(admin.UserGrantRole(ctx, "root", "root")),

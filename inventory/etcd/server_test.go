@@ -62,6 +62,9 @@ func dir(t *testing.T) string {
 	return d
 }
 
+// patience bounds every wait; one that is fulfilled ends at once.
+const patience = time.Minute
+
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -116,7 +119,7 @@ func start(t *testing.T, o ServerOptions) *Server {
 		log.SetOutput(io.Discard)
 		o.Log = log
 	}
-	s, err := StartServer(within(t, 30*time.Second), o)
+	s, err := StartServer(within(t, patience), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +129,7 @@ func start(t *testing.T, o ServerOptions) *Server {
 
 func dial(t *testing.T, s *Server, prefix string) *Client {
 	t.Helper()
-	c, err := Dial(within(t, 30*time.Second), prefix, s.Endpoint())
+	c, err := Dial(within(t, patience), prefix, s.Endpoint())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,11 +146,11 @@ func TestServer(t *testing.T) {
 			for i := range 2 {
 				s := start(t, o)
 				c := dial(t, s, "/t")
-				got, err := c.Get(within(t, 10*time.Second), "/t/key")
+				got, err := c.Get(within(t, patience), "/t/key")
 				if err != nil || len(got.Kvs) != i {
 					t.Fatalf("start %d: %v, %v", i, got, err)
 				}
-				if _, err := c.Put(within(t, 10*time.Second), "/t/key", "value"); err != nil {
+				if _, err := c.Put(within(t, patience), "/t/key", "value"); err != nil {
 					t.Fatal(err)
 				}
 				if err := errors.Join(c.Close(), s.Close()); err != nil {
@@ -205,7 +208,7 @@ func TestChildIsKilled(t *testing.T) {
 	s := start(t, ServerOptions{Dir: filepath.Join(d, "e"), Pause: 50 * time.Millisecond, Log: logger,
 		Command: []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, pidfile, os.Args[0], "etcd"}})
 	c := dial(t, s, "/t")
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, patience)
 	if _, err := c.Put(ctx, "/t/key", "value"); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +240,7 @@ func TestChildrenWords(t *testing.T) {
 	t.Parallel()
 	log, logger := newLines()
 	s := start(t, ServerOptions{Dir: dir(t), Command: []string{os.Args[0], "says-much-and-ends"}, Log: logger})
-	log.await(t, within(t, 20*time.Second), "starting it again")
+	log.await(t, within(t, patience), "starting it again")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +273,11 @@ func TestServerRefuses(t *testing.T) {
 		{"a path that is too long for a socket", filepath.Join(dir(t), strings.Repeat("x", 100)), inventory.KindInvalid, "configure a shorter data_dir"},
 		{"a folder in use", used.Dir, inventory.KindUnavailable, "in use by another clusterm"},
 	} {
-		_, err := StartServer(within(t, 500*time.Millisecond), ServerOptions{Dir: tt.dir, NoSync: true, Log: log})
+		limit := patience
+		if tt.dir == used.Dir {
+			limit = 500 * time.Millisecond // whoever has it could be about to end
+		}
+		_, err := StartServer(within(t, limit), ServerOptions{Dir: tt.dir, NoSync: true, Log: log})
 		if inventory.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
@@ -290,7 +297,7 @@ func TestDamaged(t *testing.T) {
 	}
 	log, logger := newLines()
 	s := start(t, ServerOptions{Dir: damaged, Command: []string{os.Args[0], "etcd"}, Log: logger})
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	log.await(t, ctx, "invalid database")
 	log.await(t, ctx, "starting it again")
 	if err := s.Ended(); err == nil || !strings.Contains(err.Error(), `exit status 2: panic failed to open database {`) || !strings.Contains(err.Error(), "invalid database") {
@@ -312,7 +319,7 @@ func TestNotWritable(t *testing.T) {
 	if os.Geteuid() == 0 || err == nil {
 		t.Skip("whoever runs this may write everywhere")
 	}
-	if _, err := StartServer(within(t, time.Second), ServerOptions{Dir: d}); inventory.KindOf(err) != inventory.KindUnavailable {
+	if _, err := StartServer(within(t, patience), ServerOptions{Dir: d}); inventory.KindOf(err) != inventory.KindUnavailable {
 		t.Errorf("%v", err)
 	}
 }
@@ -321,13 +328,13 @@ func TestNotWritable(t *testing.T) {
 func TestLockIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
-	first, err := lockDir(within(t, time.Second), d, "lock", func() {})
+	first, err := lockDir(within(t, patience), d, "lock", func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan error, 1)
 	go func() {
-		second, err := lockDir(within(t, 10*time.Second), d, "lock", func() {})
+		second, err := lockDir(within(t, patience), d, "lock", func() {})
 		if err == nil {
 			err = second.Close()
 		}
@@ -344,7 +351,7 @@ func TestLockIsWaitedFor(t *testing.T) {
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	s := start(t, ServerOptions{Dir: dir(t), NoSync: true})
-	ctx := within(t, 10*time.Second)
+	ctx := within(t, patience)
 	c := dial(t, s, "/t")
 	dial(t, s, "/t") // the same version again
 	if _, err := c.Put(ctx, "/t/schema", "2"); err != nil {
@@ -396,7 +403,7 @@ func TestErrors(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	c := dial(t, start(t, ServerOptions{Dir: dir(t), NoSync: true}), "/t")
-	_, err := c.Put(within(t, 10*time.Second), "/t/key", strings.Repeat("x", 5<<20))
+	_, err := c.Put(within(t, patience), "/t/key", strings.Repeat("x", 5<<20))
 	if err = Error(err); inventory.KindOf(err) != inventory.KindTooLarge {
 		t.Errorf("%v", err)
 	}
@@ -406,7 +413,7 @@ func TestTooLarge(t *testing.T) {
 func TestPutNode(t *testing.T) {
 	t.Parallel()
 	c := dial(t, start(t, ServerOptions{Dir: dir(t), NoSync: true}), "/t")
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	commit := func(ops Ops, err error) int64 {
 		t.Helper()
 		if err != nil {
