@@ -85,7 +85,7 @@ func startPeers(t *testing.T, count int, ca *authority) *peers {
 		t.Cleanup(m.kill)
 	}
 	admin := p.admin("", "")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if _, err := admin.Put(ctx, "/ready", ""); err != nil {
 		t.Fatalf("the etcd does not serve: %v", err)
@@ -122,7 +122,7 @@ func (m *peer) signal(s unix.Signal) { _ = m.cmd.Process.Signal(s) }
 // admin is a client beside the daemon's.
 func (p *peers) admin(user, password string) *clientv3.Client {
 	p.t.Helper()
-	config := clientv3.Config{Username: user, Password: password, DialTimeout: 20 * time.Second}
+	config := clientv3.Config{Username: user, Password: password, DialTimeout: patience}
 	for _, m := range p.members {
 		config.Endpoints = append(config.Endpoints, m.url)
 	}
@@ -227,7 +227,7 @@ func (s *site) seen(count int) (names []string) {
 // eventually waits until it is so.
 func (s *site) eventually(what string, so func() bool) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -244,7 +244,10 @@ func (s *site) eventually(what string, so func() bool) {
 // with default limits, which are taken away and given back in the middle of a job.
 func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	p := startPeers(t, 3, nil)
-	s := begin(t, p.yaml())
+	s := prepare(t, p.yaml())
+	s.staleAfter = 0
+	s.up()
+	t.Cleanup(s.down)
 	h, err := s.Health(s.ctx())
 	s.must(err)
 	if h.Status != api.HealthOK || len(h.Warnings) != 1 || !strings.Contains(h.Warnings[0], "3.6.14") {
@@ -328,7 +331,10 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 // lease it is back by itself.
 func TestExistingEtcdHangs(t *testing.T) { // several servers: not beside other tests
 	p := startPeers(t, 3, nil)
-	s := begin(t, p.yaml())
+	s := prepare(t, p.yaml())
+	s.staleAfter = 0
+	s.up()
+	t.Cleanup(s.down)
 	s.report("a")
 	before := s.instance()
 	p.members[1].signal(unix.SIGSTOP)
@@ -366,7 +372,7 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 	ca := newAuthority(t)
 	p := startPeers(t, 3, ca)
 	admin := p.admin("", "")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, err := range []error{
 		second(admin.UserAdd(ctx, "root", "root")), second(admin.UserGrantRole(ctx, "root", "root")),
@@ -407,7 +413,7 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 	} {
 		other := prepare(t, p.yaml(tt.yaml))
 		begun := time.Now()
-		err := other.try(40 * time.Second)
+		err := other.try(patience)
 		t.Logf("%s, after %s: %v", name, time.Since(begun).Round(time.Millisecond), err)
 		kind(t, err, tt.kind, tt.says)
 		if err == nil {
@@ -465,7 +471,7 @@ func TestExistingEtcdShared(t *testing.T) { // several servers: not beside other
 	}
 	c := prepare(t, p.yaml("prefix: /a"), `node: {label: third, serial: "1"}`)
 	begun := time.Now()
-	kind(t, c.try(30*time.Second), inventory.KindRefused, "manager-1", "is alive", "systemctl stop clusterm", "etcd.prefix")
+	kind(t, c.try(patience), inventory.KindRefused, "manager-1", "is alive", "systemctl stop clusterm", "etcd.prefix")
 	t.Logf("refused after %s", time.Since(begun).Round(time.Millisecond))
 	if h, err := a.Health(a.ctx()); err != nil || h.Status != api.HealthOK {
 		t.Errorf("the first one is disturbed: %+v, %v", h, err)
@@ -583,7 +589,7 @@ func TestInstance(t *testing.T) {
 	s.down()
 	path := filepath.Join(s.dir, "d", "instance.id")
 	s.must(os.WriteFile(path, []byte("../x\n"), 0o600))
-	kind(t, s.try(20*time.Second), inventory.KindInvalid, path, "remove it")
+	kind(t, s.try(patience), inventory.KindInvalid, path, "remove it")
 	s.must(errors.Join(os.Remove(path)))
 	s.up()
 }

@@ -89,9 +89,10 @@ func TestMetrics(t *testing.T) {
 		t.Fatalf("%+v", j)
 	}
 
-	// A job is seen to have ended a moment before it is counted.
+	// A job is seen to have ended a moment before it is counted, and an etcd that
+	// takes more than a moment to answer counts as down.
 	families := s.scrape()
-	for ctx := s.ctx(); value(families, "clusterm_jobs_ended_total") < 3 && ctx.Err() == nil; {
+	for ctx := s.ctx(); (value(families, "clusterm_jobs_ended_total") < 3 || value(families, "clusterm_etcd_up") != 1) && ctx.Err() == nil; {
 		families = s.scrape()
 	}
 	expect("after it", families, map[string]float64{

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -32,10 +31,10 @@ type follower struct {
 
 // follow watches nodes, jobs and variables until the test ends.
 func (s *site) follow() *follower {
-	ctx, cancel := context.WithCancel(s.ctx())
+	ctx, cancel := context.WithCancel(s.t.Context())
 	f := &follower{t: s.t, ctx: ctx, file: s.dir + "/w", have: map[string]string{}, news: make(chan struct{}, 1)}
 	f.mayConnect(true)
-	c, err := client.New(client.Options{Socket: f.file, Patience: 20 * time.Second})
+	c, err := client.New(client.Options{Socket: f.file, Patience: patience})
 	s.must(err)
 	ended := make(chan struct{})
 	s.t.Cleanup(func() { cancel(); <-ended })
@@ -91,6 +90,8 @@ func (f *follower) change(do func()) {
 // until waits until the condition holds.
 func (f *follower) until(what string, holds func() bool) {
 	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.ctx, patience)
+	defer cancel()
 	for {
 		f.mu.Lock()
 		done := holds()
@@ -100,7 +101,7 @@ func (f *follower) until(what string, holds func() bool) {
 		}
 		select {
 		case <-f.news:
-		case <-f.ctx.Done():
+		case <-ctx.Done():
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.t.Fatalf("%s: never; it has %v", what, f.have)
