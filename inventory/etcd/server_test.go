@@ -39,7 +39,6 @@ func TestMain(m *testing.M) {
 		}
 	}
 	waitTogether()
-	statusTime = time.Second
 	os.Exit(m.Run())
 }
 

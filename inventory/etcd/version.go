@@ -29,8 +29,8 @@ const (
 	surveyEvery = time.Minute
 )
 
-// statusTime is for one member to say its version; tests have less.
-var statusTime = 3 * time.Second
+// statusTime is for one member to say its version.
+const statusTime = 3 * time.Second
 
 // server is what is known of the servers of an etcd outside.
 type server struct {

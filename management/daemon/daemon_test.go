@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 		os.Exit(ansible.Main(os.Args[2]))
 	}
 	debug.SetGCPercent(400) // the tests end before much has to be collected
+	unix.Umask(0o022)       // a stricter one would have files more private than the tests want them
 	waitTogether()
 	keepInMemory()
 	os.Exit(m.Run())

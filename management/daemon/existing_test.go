@@ -350,6 +350,10 @@ func TestExistingEtcdHangs(t *testing.T) { // several servers: not beside other 
 	s.eventually("no right to run jobs", func() bool { return !s.session.Valid() })
 	p.members[1].signal(unix.SIGCONT)
 	p.members[2].signal(unix.SIGCONT)
+	s.eventually("a write with a quorum", func() bool {
+		_, err := s.Client.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"one": "goes on"})
+		return err == nil
+	})
 	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 	if j.Status != api.Complete || s.instance() != before {
 		t.Errorf("%+v", j)

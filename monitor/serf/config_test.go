@@ -93,6 +93,9 @@ func TestRunAgent(t *testing.T) {
 	if err := os.WriteFile(key, []byte(testKey+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(key, 0o644); err != nil { // whatever the umask is
+		t.Fatal(err)
+	}
 	c := AgentConfig{
 		Node: node(131), DataDir: filepath.Join(t.TempDir(), "new", "dir"),
 		Gossip: GossipConfig{Bind: at(131) + ":0", KeyFile: key, Join: []string{obs.Addr()}},
