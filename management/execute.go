@@ -292,6 +292,12 @@ func (s *Service) ended(ctx context.Context, j Job, index int, exit RunExit, act
 	}
 	_, err := s.update(ctx, j.ID, func(j *Job) {
 		run := &j.Runs[index]
+		exit := exit
+		if exit.Cause == CauseCancelled && !s.cancelled(*j, *run) {
+			// A machine that shuts down tells every process to end, the runner
+			// too. Nobody asked for it, so what was broken off is done again.
+			exit.Cause, exit.Reason = CauseInterrupted, "its runner was told to end, and by no cancel: the machine was shut down, or somebody sent it a signal"
+		}
 		run.Ended, run.Code, run.Reason = s.now(), exit.Code, exit.Reason
 		run.NotBegun = exit.NotBegun
 		run.Results = map[string]Result{}

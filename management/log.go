@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -71,15 +72,28 @@ func (s *Service) append(ctx context.Context, id string, stream Stream, offset i
 	return err
 }
 
-// say adds a line of the manager's own to a job's output.
+// say adds a line of the manager's own to a job's output. What hosts said may
+// be in it, and is only text: it must not move the cursor of who reads it.
 func (s *Service) say(ctx context.Context, id string, line string) error {
 	return s.persist(ctx, func() error {
 		size, err := s.Store.LogSize(ctx, id, StreamText)
 		if err != nil {
 			return err
 		}
-		return s.append(ctx, id, StreamText, size, []byte(strings.ReplaceAll(line, "\n", " ")+"\n"))
+		return s.append(ctx, id, StreamText, size, []byte(oneLine(line)+"\n"))
 	})
+}
+
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n':
+			return ' '
+		case unicode.IsControl(r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
 
 // persist repeats a write for as long as the store is unavailable.

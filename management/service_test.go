@@ -268,6 +268,20 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// TestWhatHostsSayIsText: the line at the end of the output repeats it.
+func TestWhatHostsSayIsText(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	b.books.on(PlaybookSite, func(r *scriptedRun) {
+		r.ends(RunExit{Code: -1, Cause: CauseInterrupted, Reason: "two\nlines, \x1b[2J\u009b1m and an ö"}, nil)
+	})
+	j := b.do(commission, "a", master, "Errored interrupted")
+	if text, want := b.log(j.ID, StreamText), "# job 1 ended Errored: two lines, \uFFFD[2J\uFFFD1m and an ö\n"; !strings.HasSuffix(text, want) {
+		t.Errorf("%q does not end with %q", text, want)
+	}
+}
+
 func TestRunnerDoesNotStart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -307,7 +321,7 @@ func TestRestart(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for _, how := range []string{"goes on", "has ended", "is gone"} {
+			for _, how := range []string{"goes on", "has ended", "is gone", "was told to end"} {
 				b := newBench(t, func(b *bench) { b.prefix += "/" + strings.ReplaceAll(how, " ", "-") })
 				b.see("a")
 				if tt.ready != nil {
@@ -327,6 +341,9 @@ func TestRestart(t *testing.T) {
 				case "is gone":
 					b.books.on(tt.at, endsBy(CauseInterrupted))
 					g.open <- endsBy(CauseInterrupted)
+				case "was told to end": // as a machine that shuts down tells everybody
+					b.books.on(tt.at, endsBy(CauseCancelled))
+					g.open <- endsBy(CauseCancelled)
 				}
 				b.up()
 				if how == "goes on" {
@@ -338,7 +355,7 @@ func TestRestart(t *testing.T) {
 				}
 				b.until("the job has ended", func(v *View) bool { j, err := v.Job(j.ID); return err == nil && j.Status.Ended() })
 				j = b.job(j.ID)
-				if how == "is gone" {
+				if how == "is gone" || how == "was told to end" {
 					if got := strings.TrimSpace(string(j.Status) + " " + string(j.Cause)); got != tt.left || phases(j) != tt.runs {
 						t.Errorf("%s: %s after %s", how, got, phases(j))
 					}
