@@ -28,7 +28,8 @@ func extraVarsFlag(usage string) cli.Flag {
 		Usage: usage + ": `OBJECT` in JSON or YAML, @FILE, or @- for stdin; of several, a later one's keys win"}
 }
 
-// extraVars are the objects of every -e, merged key by key; nil where none is given.
+// extraVars are the objects of every -e, merged key by key; nil where none is
+// given, or all are empty text, as that of a shell variable which is not set.
 func (c *call) extraVars(ctx context.Context) (api.Vars, error) {
 	var merged api.Vars
 	for _, text := range c.StringSlice("extra-vars") {
@@ -37,14 +38,15 @@ func (c *call) extraVars(ctx context.Context) (api.Vars, error) {
 			return nil, err
 		}
 		if merged == nil {
-			merged = api.Vars{}
+			merged = vars
+			continue
 		}
 		maps.Copy(merged, vars)
 	}
 	return merged, nil
 }
 
-// object reads one value of -e.
+// object reads one value of -e; nil: it is empty, which {} is not.
 func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
 	text, from := arg, "the value of -e"
 	if name, ok := strings.CutPrefix(arg, "@"); ok {
@@ -72,6 +74,9 @@ func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
 			return nil, f.do("write KEY: VALUE or {\"KEY\": \"VALUE\"} instead of KEY=VALUE")
 		}
 		return nil, f.do("give an object: -e '{\"KEY\": \"VALUE\"}' or -e 'KEY: VALUE'")
+	}
+	if len(vars) == 0 && !strings.HasPrefix(strings.TrimSpace(text), "{") {
+		return nil, nil
 	}
 	return api.Vars(vars), nil
 }

@@ -92,7 +92,11 @@ func (a *app) global() *cli.Command {
 						return err
 					}
 					if v == nil {
-						return usagef("%s needs -e", short(c.FullName())).do("give all variables: -e '{\"KEY\": \"VALUE\"}' or -e @FILE; -e '{}' removes every one")
+						what := "%s needs -e"
+						if c.IsSet("extra-vars") {
+							what = "%s: -e holds no object, and nothing was changed"
+						}
+						return usagef(what, short(c.FullName())).do("give all variables: -e '{\"KEY\": \"VALUE\"}' or -e @FILE; -e '{}' removes every one")
 					}
 					done, err := c.manager.SetVars(ctx, client.ScopeGlobal, v)
 					if err != nil {

@@ -440,6 +440,10 @@ func numbers(v any) any {
 	return v
 }
 
+func noKey(key string) error {
+	return inventory.Errorf(inventory.KindInvalid, "there is no key %q in the configuration", key).Do("see clusterctl config get")
+}
+
 // overlaid is the configuration of the file with the overlay's keys over it.
 func overlaid(file Config, overlay map[string]any) (Config, error) {
 	if len(overlay) == 0 {
@@ -462,7 +466,7 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 		case isFileKey(key):
 			return Config{}, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).Do("change it there and restart clusterm")
 		case !exist[key]:
-			return Config{}, inventory.Errorf(inventory.KindInvalid, "there is no key %q in the configuration", key).Do("see clusterctl config get")
+			return Config{}, noKey(key)
 		case key == "vars":
 			c.Vars = nil
 		case key == "secret_vars":

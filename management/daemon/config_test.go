@@ -299,6 +299,7 @@ func TestFirstGenerationConfig(t *testing.T) {
 	}{
 		{map[string]any{}, inventory.KindInvalid, "no key is named"},
 		{map[string]any{"jobs.limit": 7, "jobs.nope": 1}, inventory.KindInvalid, `no key "jobs.nope"`},
+		{map[string]any{"jobs.limit": nil, "jobs.nope": nil}, inventory.KindInvalid, `no key "jobs.nope"`},
 		{map[string]any{"jobs.limit": 7, "jobs.keep": 0}, inventory.KindInvalid, "jobs.keep: 0 is not within"},
 		{map[string]any{"jobs.limit": 7, "data_dir": "/x"}, inventory.KindRefused, "data_dir belongs to the configuration file"},
 		{map[string]any{"jobs.limit": 7, "plain_http": nil}, inventory.KindRefused, "plain_http belongs to the configuration file"},

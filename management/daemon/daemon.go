@@ -589,6 +589,10 @@ func (d *Daemon) PatchConfig(ctx context.Context, patch map[string]any, actor st
 			if isFileKey(key) {
 				return nil, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).Do("change it there and restart clusterm")
 			}
+			// What an older version knew, and set, can still be taken back.
+			if _, set := overlay[key]; !set && !slices.ContainsFunc(keys(d.effective()), func(k keyed) bool { return k.key == key }) {
+				return nil, noKey(key)
+			}
 			delete(overlay, key)
 			continue
 		}
