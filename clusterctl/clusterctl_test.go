@@ -386,6 +386,7 @@ func TestTracker(t *testing.T) {
 		{Event: "task", Task: "two", Role: "r"},
 		{Event: "unreachable", Host: "a-1", Task: "two", Role: "r", Message: "no route"},
 		{Event: "skipped", Host: "longer-2", Task: "two", Role: "r"},
+		{Event: "unreachable", Host: "helper-3", Task: "two", Role: "r", Ignored: true, Message: "gone"},
 		{Event: "task", Task: "three"}, {Event: "ok", Host: "helper-3", Task: "three"}, {Event: "odd", Host: "a-1"}, {Event: "stats"},
 	} {
 		tr.add(e)
@@ -399,7 +400,7 @@ func TestTracker(t *testing.T) {
 		"/ job 7 is running: configure  [##########----------] 1/2 hosts",
 		"  a-1       ok 1   changed 1   unreachable: no route",
 		"  longer-2  ok 1   changed 0   three",
-		"  helper-3  ok 1   changed 0   three",
+		"  helper-3  ok 2   changed 0   three",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -417,6 +418,11 @@ func TestTracker(t *testing.T) {
 	}
 	if row := r.row(2, 2, 80); row != "  and 2 more hosts" {
 		t.Errorf("the last row is %q", row)
+	}
+	for _, event := range []string{"failed", "unreachable"} {
+		if line := eventLine(api.Event{Event: event, Host: "a-1", Task: "two", Ignored: true}, 3, paint(false)); line != "a-1  ignored  two" {
+			t.Errorf("%q", line)
+		}
 	}
 	// A new run begins anew.
 	tr.add(api.Event{Event: "playbook"})

@@ -23,10 +23,17 @@ import (
 // that can do that, else a line for everything that happens.
 func (c *call) screen(j api.Job) screen {
 	t := newTracker(j)
-	if f, ok := c.Stderr.(*os.File); ok && c.errTTY && !dumb() {
+	if f, ok := c.Stderr.(*os.File); ok && c.errTTY && !dumb() && sized(f) {
 		return newRows(f, t, c.errPaint())
 	}
 	return &lines{w: c.Stderr, tracker: t, paint: c.errPaint()}
+}
+
+// sized tells whether the terminal says how large it is. A serial console or
+// what a script opens may not, and rows of no width would show nothing at all.
+func sized(f *os.File) bool {
+	width, height, err := term.GetSize(int(f.Fd()))
+	return err == nil && width > 0 && height > 0
 }
 
 // The kinds of event that are shown.
@@ -114,7 +121,7 @@ func (t *tracker) add(e api.Event) {
 		switch {
 		case e.Event == eventRetry:
 			return
-		case e.Event == eventOK, e.Event == eventFailed && e.Ignored:
+		case e.Event == eventOK, e.Ignored:
 			h.ok++
 			if e.Changed {
 				h.changed++
@@ -210,7 +217,7 @@ func eventLine(e api.Event, width int, p paint) string {
 		word, colour = "changed", p.changed
 	case e.Event == eventOK:
 		word = "ok"
-	case e.Event == eventFailed && e.Ignored:
+	case e.Ignored && (e.Event == eventFailed || e.Event == eventUnreachable):
 		word, colour = "ignored", p.changed
 	case e.Event == eventFailed:
 		word, colour = "FAILED", p.bad
@@ -275,7 +282,7 @@ func (r *rows) event(e api.Event) {
 	r.tracker.add(e)
 	width := r.tracker.width
 	r.mu.Unlock()
-	if e.Event == eventFailed && !e.Ignored || e.Event == eventUnreachable {
+	if !e.Ignored && (e.Event == eventFailed || e.Event == eventUnreachable) {
 		r.note(eventLine(e, width, r.paint))
 	}
 }

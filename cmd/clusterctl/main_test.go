@@ -333,7 +333,11 @@ type terminal struct {
 // onTerminal starts the program; its stdin is the terminal as well where somebody
 // is to type.
 func onTerminal(ts *testscript.TestScript, c *exec.Cmd, typing bool) *terminal {
-	master, slave, err := openTerminal()
+	size := unix.Winsize{Row: 24, Col: 80}
+	if ts.Getenv("TERMINAL_SIZE") == "unknown" {
+		size = unix.Winsize{}
+	}
+	master, slave, err := openTerminal(size)
 	if err != nil {
 		ts.Fatalf("no terminal: %v", err)
 	}
@@ -433,14 +437,14 @@ func cmdTab(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(t.shows(regexp.MustCompile(args[2])))
 }
 
-func openTerminal() (master, slave *os.File, err error) {
+func openTerminal(size unix.Winsize) (master, slave *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	master = os.NewFile(uintptr(fd), "/dev/ptmx")
 	if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80})
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size)
 	}
 	var n uint32
 	if err == nil {
