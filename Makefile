@@ -27,12 +27,12 @@ bin/clusterm bin/clusterctl:
 	go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./cmd/$(notdir $@)
 
 .PHONY: demo
-demo: lab-deps build ## the main job on real hosts of the lab, from nothing; leaves the lab running
+demo: lab-deps build ## the main job on real hosts of a lab (LAB=demo), from nothing; leaves the lab running
 	vagrant/demo
 
 .PHONY: demo-down
 demo-down: ## remove the demo's hosts
-	LAB=demo $(LABCTL) down
+	$(LABCTL) down
 
 .PHONY: test
 test: deps lint unit race lab-test system ## every test of the project
