@@ -36,6 +36,7 @@ type scriptedPlaybooks struct {
 	start error
 	parsed []string
 	kept   [2][]string // what the last Prune was told to keep
+	pruned func()      // called by the next Prune
 	lost   bool        // no tree is kept
 }
 
@@ -123,6 +124,10 @@ func (p *scriptedPlaybooks) Prune(_ context.Context, keep func() (runs, trees []
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.kept[0], p.kept[1] = keep()
+	if p.pruned != nil {
+		p.pruned()
+		p.pruned = nil
+	}
 	return nil
 }
 

@@ -1009,7 +1009,10 @@ func TestRetention(t *testing.T) {
 	j := b.ask(maintenance, "a", "")
 	b.begun(g)
 	b.set(func(s *Settings) { s.KeepJobs = 2 })
-	b.restart() // it is looked after at the start
+	b.down()
+	pruned, tell := context.WithCancel(context.Background())
+	b.books.pruned = tell
+	b.up() // it is looked after at the start
 	b.until("old jobs are gone", func(v *View) bool { return len(v.Jobs) == 3 })
 	if v := b.View(); v.Jobs[0].ID != "3" || v.Seq != 5 {
 		t.Errorf("%+v", v.Jobs)
@@ -1022,6 +1025,11 @@ func TestRetention(t *testing.T) {
 	b.refused(err, inventory.KindNotFound, "nor are its inputs")
 	_, err = b.View().Job("6")
 	b.refused(err, inventory.KindNotFound, `no job "6"`)
+	select {
+	case <-pruned.Done():
+	case <-b.within(patience).Done():
+		t.Fatal("no runner was told what is still needed")
+	}
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
 	b.books.mu.Lock()
