@@ -96,7 +96,8 @@ func newWorld(t *testing.T) *world {
 		site: s, http: s.checked(),
 		plain: strings.NewReplacer(s.dir+"/d", "/var/lib/clusterm", s.dir+"/playbooks", "/srv/playbooks", s.dir+"/ansible-playbook", "ansible-playbook",
 			s.dir+"/s", "/run/clusterm/clusterm.sock", s.url, "http://127.0.0.1:9007",
-			`"actor":"`+me.Username+`"`, `"actor":"root"`, `"cancel_by":"`+me.Username+`"`, `"cancel_by":"root"`),
+			`"actor":"`+me.Username+`"`, `"actor":"root"`, `"cancel_by":"`+me.Username+`"`, `"cancel_by":"root"`,
+			`"status_by":"`+me.Username+`"`, `"status_by":"root"`, ` by `+me.Username+`: `, ` by root: `, ` by `+me.Username+` `, ` by root `),
 	}
 	s.state("host1-c976", inventory.Discovered)
 
