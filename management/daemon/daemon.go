@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
@@ -619,6 +620,22 @@ func (d *Daemon) PatchConfig(ctx context.Context, patch map[string]any, actor st
 // in case it is just back.
 func (d *Daemon) knownGone() time.Duration { return d.opts.StaleAfter / 3 }
 
+// leastRoom is how much room the data directory needs, in bytes: that of the
+// next segment of the etcd's log, which is taken in advance.
+const leastRoom = 64 << 20
+
+// roomIn is an error where the file system of the directory has less room.
+func roomIn(dir string, least uint64) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("the room in %s cannot be found out: %w", dir, err)
+	}
+	if left := fs.Bavail * uint64(fs.Bsize); left < least {
+		return fmt.Errorf("only %d bytes left on the file system of %s, and less than %d MiB is too little for jobs and records; free some space", left, dir, least>>20)
+	}
+	return nil
+}
+
 // health looks at every part.
 func (d *Daemon) health(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -652,6 +669,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 		check("gossip", d.source.Err())
 	}
 	current := d.effective()
+	check("disk", roomIn(current.DataDir, leastRoom))
 	d.mu.Lock()
 	refused := d.refused
 	d.mu.Unlock()

@@ -454,6 +454,16 @@ func TestHealthVersionMetrics(t *testing.T) {
 	if strings.Contains(text, "clusterm_gossip_") {
 		t.Error("metrics of a gossip that is off")
 	}
+	// A data directory without room shows before jobs fail of it.
+	if err := roomIn(s.dir, 1<<63); err == nil || !strings.Contains(err.Error(), "bytes left on the file system of "+s.dir) {
+		t.Errorf("%v", err)
+	}
+	if err := roomIn(filepath.Join(s.dir, "nope"), 1); err == nil {
+		t.Error("there is room where nothing is")
+	}
+	if h.Checks["disk"] != "ok" {
+		t.Errorf("%+v", h)
+	}
 	// So does a folder of playbooks that is gone since it was named.
 	folder := t.TempDir()
 	s.must(os.WriteFile(filepath.Join(folder, "site.yml"), nil, 0o600))
