@@ -131,7 +131,7 @@ func (p *planner) failure(r *Run) (Cause, string) {
 	switch {
 	case cause == CauseCancelled && p.stop == CauseCancelled, cause == CauseDeadline && p.stop == CauseDeadline:
 		return cause, p.why
-	case r.Reason != "":
+	case r.Reason != "" && cause != CauseFailed: // of a failure, hosts know more
 		return cause, r.Reason
 	}
 	var parts []string
@@ -139,6 +139,9 @@ func (p *planner) failure(r *Run) (Cause, string) {
 		if res := r.Results[h]; !res.Done && (res.Failed > 0 || res.Unreachable) {
 			parts = append(parts, h+": "+describe(res))
 		}
+	}
+	if len(parts) == 0 && r.Reason != "" {
+		return cause, r.Playbook + " broke off: " + r.Reason
 	}
 	if len(parts) == 0 {
 		return cause, fmt.Sprintf("%s ended with status %d", r.Playbook, r.Code)

@@ -57,6 +57,8 @@ func record(j *Job, s Step, exit string) {
 	switch f[0] {
 	case "failed":
 		r.Code = 2
+	case "aborted": // ansible-playbook gave up by itself
+		r.Exit, r.Code, r.Reason = "failed", 4, "ERROR! no vault secrets found"
 	case "never": // ansible-playbook was not even started
 		r.Exit, r.NotBegun, r.Reason = "internal", true, "the runner did not start"
 	}
@@ -156,6 +158,22 @@ func TestPlan(t *testing.T) {
 			Errored failed
 			a: Unallocated | site.yml failed on b: task "Install": no such package
 			b: Quarantined service-master | task "Install": no such package; the cleanup failed: task "Install": no such package`},
+		{"commission that ansible-playbook breaks off", planned(inventory.VerbCommission, m, two...), nobodyMinds, `
+			configure site.yml a:service-master b:service-master
+			> aborted
+			undo cleanup.yml a:service-master b:service-master
+			> done
+			Errored failed
+			a: Unallocated | site.yml broke off: ERROR! no vault secrets found
+			b: Unallocated | site.yml broke off: ERROR! no vault secrets found`},
+		{"commission that ansible-playbook breaks off after a host has failed", planned(inventory.VerbCommission, m, two...), nobodyMinds, `
+			configure site.yml a:service-master b:service-master
+			> aborted b=failed
+			undo cleanup.yml a:service-master b:service-master
+			> done
+			Errored failed
+			a: Unallocated | site.yml failed on b: task "Install": no such package
+			b: Unallocated | task "Install": no such package`},
 		{"commission is cancelled before it begins", planned(inventory.VerbCommission, m, two...), nobodyMinds, `
 			cancel
 			Cancelled cancelled

@@ -431,6 +431,30 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
+// TestLastError: why ansible-playbook gave up is the last that it says, not
+// what a host has printed.
+func TestLastError(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "output")
+	if got := lastError(name); got != "" {
+		t.Errorf("%q of nothing", got)
+	}
+	for text, want := range map[string]string{
+		"":                          "",
+		"PLAY [a] ***\nok: [a-1]\n": "",
+		"PLAY [a] ***\nERROR! Attempting to decrypt but no vault secrets found\n":                              "ERROR! Attempting to decrypt but no vault secrets found",
+		strings.Repeat("x\n", 10000) + "ERROR! first\nERROR! Syntax Error\n\nThe error appears to be in 'a'\n": "ERROR! Syntax Error",
+		"ERROR! long ago\n" + strings.Repeat("ok: [a-1] => \"ERROR! not this\"\n", 1000):                       "",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := lastError(name); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestHealthVersionMetrics(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

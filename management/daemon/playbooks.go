@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -219,6 +221,8 @@ func (r activeRun) Wait(ctx context.Context) (out management.RunExit, err error)
 	case ansible.Done:
 		if exit.Signal != "" {
 			out.Cause, out.Reason = management.CauseInterrupted, "ansible-playbook was ended by "+exit.Signal
+		} else if exit.Code != 0 {
+			out.Reason = lastError(r.Output())
 		}
 	case ansible.Cancelled:
 		out.Cause = management.CauseCancelled
@@ -233,6 +237,32 @@ func (r activeRun) Wait(ctx context.Context) (out management.RunExit, err error)
 		out.Cause, out.Reason = management.CauseInternal, fmt.Sprintf("ansible-playbook could not be run (%s): %s", exit.Reason, exit.Error)
 	}
 	return out, nil
+}
+
+// lastError is the line by which ansible-playbook says why it gave up, as where a
+// vault has no password; empty: it has not.
+func lastError(output string) string {
+	const enough = 8 << 10
+	f, err := os.Open(output)
+	if err != nil {
+		return ""
+	}
+	defer f.Close() //nolint:errcheck // only read
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return ""
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, max(end-enough, 0), enough))
+	if err != nil {
+		return ""
+	}
+	last := ""
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "ERROR! ") {
+			last = strings.ToValidUTF8(line[:min(len(line), 400)], "")
+		}
+	}
+	return last
 }
 
 // Cancel asks the runner to end its whole tree, and counts that.
