@@ -365,6 +365,12 @@ func TestLongShowsEverything(t *testing.T) {
 		t.Errorf("%s is not shown in\n%s", m, b.String())
 	}
 
+	b.Reset()
+	(&printer{w: &b}).job(api.Job{ID: "7"}, true) // as in a list, which does not say how much output there is
+	if strings.Contains(b.String(), "Output") {
+		t.Errorf("output is shown in\n%s", b.String())
+	}
+
 	var e inventory.Entry
 	fill(reflect.ValueOf(&e).Elem(), &n)
 	b.Reset()

@@ -299,10 +299,14 @@ func (p *printer) job(j api.Job, all bool) {
 		"Accepted", timeText(j.Accepted), "Started", timePtr(j.Started), "Ended", ended,
 	}
 	if all {
+		output := "" // of the jobs of a list it is not known
+		if j.LogBytes > 0 {
+			output = inventory.Count(j.LogBytes, "byte", "bytes")
+		}
 		pairs = append(pairs,
 			"Place in queue", positive(j.Position), "Waits for jobs", list(j.WaitsFor), "Phase", oneLine(j.Phase), "On failure", oneLine(j.OnFailure), "Force", map[bool]string{true: "yes"}[j.Force],
 			"Deadline", timePtr(j.Deadline), "Instance", oneLine(j.Instance), "Playbooks", oneLine(j.Tree),
-			"Output", inventory.Count(j.LogBytes, "byte", "bytes"), "Revision", fmt.Sprint(j.Revision))
+			"Output", output, "Revision", fmt.Sprint(j.Revision))
 	}
 	p.fields(pairs...)
 	p.summary(j)
