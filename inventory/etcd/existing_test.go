@@ -25,6 +25,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -206,7 +208,11 @@ func (s *versionedServer) MemberList(context.Context, *pb.MemberListRequest) (*p
 }
 
 func (s *versionedServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
-	return &pb.StatusResponse{Header: &pb.ResponseHeader{ClusterId: s.cluster}, Version: *s.version.Load()}, nil
+	version := s.version.Load()
+	if version == nil {
+		return nil, status.Error(codes.Internal, "it is not well")
+	}
+	return &pb.StatusResponse{Header: &pb.ResponseHeader{ClusterId: s.cluster}, Version: *version}, nil
 }
 
 func (s *versionedServer) serve(t *testing.T) string {
@@ -249,7 +255,7 @@ func TestServerVersion(t *testing.T) {
 		first := &versionedServer{cluster: 7, members: []string{second.serve(t), stranger.serve(t), "https://" + gone.serve(t)[len("http://"):]}}
 		first.say(tt.first)
 		if tt.lowest == "3.4.23" {
-			first.members = append(first.members, "http://127.0.0.1:1") // which does not answer
+			first.members = append(first.members, (&versionedServer{cluster: 7}).serve(t)) // which does not say
 		}
 		e := Existing{Endpoints: []string{first.serve(t)}, Prefix: DefaultPrefix}
 		c, err := DialExisting(within(t, patience), e, log)
