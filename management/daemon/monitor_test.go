@@ -444,6 +444,10 @@ func TestLiveEventHandler(t *testing.T) {
 			}
 			evil := join("evil", at(2), "-tag", `NodeAddr=10.0.0.1"},{"label":"x`)
 			leaver, crasher := join("leaver", at(3)), join("crasher", at(4))
+			// Two of one name, of which one is refused, and keeps nobody from being seen.
+			join("one", at(5), serftest.Tags("x", "y-1", at(5))...)
+			join("other", at(6), serftest.Tags("x-y", "1", at(6))...)
+			s.state("x-y-1", inventory.Discovered)
 			s.state("leaver-1", inventory.Discovered)
 			s.state("crasher-1", inventory.Discovered)
 			leaver.Ask("tags", "-set", "NodeAddr="+at(9))
@@ -456,7 +460,7 @@ func TestLiveEventHandler(t *testing.T) {
 			crasher.Kill()
 			s.state("crasher-1", inventory.Disappeared)
 			evil.Kill()
-			if nodes := s.store.View().Nodes; len(nodes) != 2 {
+			if nodes := s.store.View().Nodes; len(nodes) != 3 {
 				t.Errorf("%+v", nodes)
 			}
 		})

@@ -19,23 +19,38 @@ import (
 )
 
 // TestEventHandlerAsks: nodes of which one is refused are reported each by
-// itself; where no manager takes anything, they are not.
+// itself, once; where no manager takes anything, all of them are again.
 func TestEventHandlerAsks(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("handler/serf-handler.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for status, times := range map[string]int{"200": 1, "400": 4, "503": 1, "000": 1} {
+	for name, tt := range map[string]struct {
+		answer string // without one, curl fails
+		asked  int
+		fails  bool
+	}{
+		"taken":         {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 1, false},
+		"refused":       {"HTTP/1.1 500 Internal Server Error\r\nX-Clusterm-Problem: refused\r\n\r\nno 200\n", 4, false},
+		"not now":       {"HTTP/1.1 500 Internal Server Error\r\nX-Clusterm-Problem: unavailable\r\n\r\nno\n", 5, true},
+		"a gateway":     {"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 200\r\n\r\n", 5, true},
+		"nobody":        {"", 5, true},
+		"somebody else": {"HTTP/1.1 404 Not Found\r\n\r\n", 5, true},
+	} {
 		dir := t.TempDir()
-		curl := "#!/bin/sh\ncat >/dev/null\necho >>'" + dir + "/asked'\necho '{}'\necho " + status + "\n[ " + status + " != 000 ]\n"
-		// Nothing is forked meanwhile: a child would hold the file open for writing,
-		// and what is open for writing cannot be executed.
-		syscall.ForkLock.RLock()
-		err := os.WriteFile(filepath.Join(dir, "curl"), []byte(curl), 0o700)
-		syscall.ForkLock.RUnlock()
-		if err != nil {
-			t.Fatal(err)
+		for program, text := range map[string]string{
+			"curl":  "cat >/dev/null\necho >>'" + dir + "/asked'\nprintf %s '" + tt.answer + "'\n[ '" + tt.answer + "' ]\n",
+			"sleep": "",
+		} {
+			// Nothing is forked meanwhile: a child would hold the file open for writing,
+			// and what is open for writing cannot be executed.
+			syscall.ForkLock.RLock()
+			err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+text), 0o700)
+			syscall.ForkLock.RUnlock()
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", string(script))
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "SERF_EVENT=member-join", "CLUSTERM_URL=http://127.0.0.1:1")
@@ -44,14 +59,13 @@ func TestEventHandlerAsks(t *testing.T) {
 			members.WriteString("m" + n + "\t10.0.0.1\tr\tNodeLabel=a,NodeSerial=" + n + ",NodeAddr=10.0.0.1\n")
 		}
 		cmd.Stdin = strings.NewReader(members.String())
-		err = cmd.Run()
-		_, failed := errors.AsType[*exec.ExitError](err)
-		if taken := times > 1 || status == "200"; taken && err != nil || !taken && !failed {
-			t.Errorf("the manager answers %s: %v", status, err)
+		out, err := cmd.CombinedOutput()
+		if exit, failed := errors.AsType[*exec.ExitError](err); failed != tt.fails || failed && exit.ExitCode() != 1 {
+			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 		asked, err := os.ReadFile(filepath.Join(dir, "asked"))
-		if err != nil || len(asked) != times {
-			t.Errorf("the manager answers %s: curl was run %d times, not %d (%v)", status, len(asked), times, err)
+		if err != nil || len(asked) != tt.asked {
+			t.Errorf("%s: curl was run %d times, not %d (%v)\n%s", name, len(asked), tt.asked, err, out)
 		}
 	}
 }
@@ -71,7 +85,8 @@ func TestLiveEventHandlerTriesAgain(t *testing.T) {
 		case 1:
 			panic(http.ErrAbortHandler)
 		case 2:
-			w.WriteHeader(http.StatusServiceUnavailable)
+			w.Header().Set("X-Clusterm-Problem", "unavailable")
+			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}))
 	cmd := exec.CommandContext(t.Context(), "sh", "handler/serf-handler.sh")

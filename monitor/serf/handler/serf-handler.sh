@@ -36,19 +36,27 @@ nodes=$(awk -F '\t' '{
 }')
 [ -n "$nodes" ] || exit 0
 
-# post prints the answer, and its status in the last line: 000 where there is none.
+# post reports a list of nodes: 0 they are taken, 2 they are refused, 1 nobody has
+# taken them. A status cannot tell: this contract knows 200 and 500 only.
 post() {
   list=$1
   shift
-  printf '{"monitor_event":{"name":"%s","nodes":[%s]}}' "$event" "$list" |
-    curl -sS --noproxy '*' --max-time 5 --retry 4 --retry-all-errors -w '\n%{http_code}\n' \
-      -H 'Content-Type: application/json' --data-binary @- "$@" "$url/monitor/event" || true
+  for pause in 1 2 4 8 0; do
+    answer=$(printf '{"monitor_event":{"name":"%s","nodes":[%s]}}' "$event" "$list" |
+      curl -sS -i --noproxy '*' --max-time 5 -H 'Content-Type: application/json' -H 'Expect:' \
+        --data-binary @- "$@" "$url/monitor/event") || true
+    printf '%s\n' "$answer"
+    case $answer in
+      HTTP/?.?' 200'*) return 0 ;;
+      *'X-Clusterm-Problem: unavailable'* | *'X-Clusterm-Problem: internal'* | *'X-Clusterm-Problem: conflict'*) ;;
+      *'X-Clusterm-Problem: '*) return 2 ;;
+    esac
+    sleep "$pause"
+  done
+  return 1
 }
 # All at once; where one of them is refused, each by itself.
-answer=$(post "$(printf '%s\n' "$nodes" | paste -sd , -)" "$@")
-printf '%s\n' "$answer"
-case $(printf '%s\n' "$answer" | tail -n 1) in
-  2*) ;;
-  4*) printf '%s\n' "$nodes" | while read -r node; do post "$node" "$@"; done ;;
-  *) exit 1 ;;
-esac
+code=0
+post "$(printf '%s\n' "$nodes" | paste -sd , -)" "$@" || code=$?
+[ "$code" -eq 2 ] || exit "$code"
+printf '%s\n' "$nodes" | while read -r node; do post "$node" "$@" || true; done
