@@ -75,10 +75,15 @@ func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
 		}
 		return nil, f.do("give an object: -e '{\"KEY\": \"VALUE\"}' or -e 'KEY: VALUE'")
 	}
-	if len(vars) == 0 && !strings.HasPrefix(strings.TrimSpace(text), "{") {
-		return nil, nil
+	if len(vars) > 0 {
+		return api.Vars(vars), nil
 	}
-	return api.Vars(vars), nil
+	for line := range strings.Lines(text) {
+		if code, _, _ := strings.Cut(line, "#"); strings.Contains(code, "{") {
+			return api.Vars{}, nil
+		}
+	}
+	return nil, nil
 }
 
 // readStdin reads to the end of stdin, or until ctx is done. A read of a

@@ -34,7 +34,7 @@ const (
 	CauseFailed       Cause = "failed"       // ansible-playbook failed on a host
 	CauseCancelled    Cause = "cancelled"    // an operator cancelled it
 	CauseDeadline     Cause = "deadline"     // it ran longer than it may
-	CauseInterrupted  Cause = "interrupted"  // its runner vanished: the machine or the process died
+	CauseInterrupted  Cause = "interrupted"  // its runner vanished, or was told to end and by no cancel: the machine went down, or the process
 	CausePrecondition Cause = "precondition" // when its turn came it was no longer legal; it touched nothing
 	CauseAbsent       Cause = "absent"       // discover: an address never appeared
 	CauseInternal     Cause = "internal"     // a fault of the manager

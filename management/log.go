@@ -87,7 +87,7 @@ func (s *Service) say(ctx context.Context, id string, line string) error {
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n':
+		case r == '\n', r == '\r', r == '\t':
 			return ' '
 		case unicode.IsControl(r):
 			return unicode.ReplacementChar

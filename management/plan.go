@@ -20,8 +20,8 @@ const (
 	PlaybookUpgrade = "rolling-upgrade.yml"
 )
 
-// undoAttempts bounds how often the failure path is begun again after its
-// runner vanished.
+// undoAttempts bounds how often the failure path is begun again after it
+// was interrupted.
 const undoAttempts = 2
 
 // Step is what a Running job does next: one run of a playbook, waiting for

@@ -274,10 +274,10 @@ func TestWhatHostsSayIsText(t *testing.T) {
 	b := newBench(t)
 	b.see("a")
 	b.books.on(PlaybookSite, func(r *scriptedRun) {
-		r.ends(RunExit{Code: -1, Cause: CauseInterrupted, Reason: "two\nlines, \x1b[2J\u009b1m and an ö"}, nil)
+		r.ends(RunExit{Code: -1, Cause: CauseInterrupted, Reason: "two\nlines,\t\x1b[2J\u009b1m and an ö\r"}, nil)
 	})
 	j := b.do(commission, "a", master, "Errored interrupted")
-	if text, want := b.log(j.ID, StreamText), "# job 1 ended Errored: two lines, \uFFFD[2J\uFFFD1m and an ö\n"; !strings.HasSuffix(text, want) {
+	if text, want := b.log(j.ID, StreamText), "# job 1 ended Errored: two lines, \uFFFD[2J\uFFFD1m and an ö \n"; !strings.HasSuffix(text, want) {
 		t.Errorf("%q does not end with %q", text, want)
 	}
 }

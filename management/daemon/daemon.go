@@ -630,7 +630,8 @@ func roomIn(dir string, least uint64) error {
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return fmt.Errorf("the room in %s cannot be found out: %w", dir, err)
 	}
-	if left := fs.Bavail * uint64(fs.Bsize); left < least {
+	// What is kept for root is left out: it is not there for long.
+	if left := fs.Bavail * uint64(fs.Frsize); left < least {
 		return fmt.Errorf("only %d bytes left on the file system of %s, and less than %d MiB is too little for jobs and records; free some space", left, dir, least>>20)
 	}
 	return nil

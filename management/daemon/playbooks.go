@@ -258,7 +258,9 @@ func lastError(output string) string {
 	}
 	last := ""
 	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); strings.HasPrefix(line, "ERROR! ") {
+		// ansible-core says it in the first way, from 2.19 on in the second.
+		if strings.HasPrefix(line, "ERROR! ") || strings.HasPrefix(line, "[ERROR]: ") {
+			line = strings.TrimSpace(line)
 			last = strings.ToValidUTF8(line[:min(len(line), 400)], "")
 		}
 	}

@@ -575,9 +575,9 @@ func (s *Store) Forget(ctx context.Context, ground int64, writes []management.No
 	return revision, nil
 }
 
-// History returns the newest entries of a node, oldest first. What a job has
-// reserved without committing to it is left out: all of it where the job never
-// started, else all but the last, because a job claims a node once.
+// History returns the newest entries of a node, oldest first. A job claims a node
+// once, and releases it unless it still runs; what it has reserved besides, without
+// committing to it, is left out.
 func (s *Store) History(ctx context.Context, node string, limit int) ([]inventory.Entry, error) {
 	bounded, cancel := etcd.Bounded(ctx)
 	defer cancel()
@@ -588,16 +588,21 @@ func (s *Store) History(ctx context.Context, node string, limit int) ([]inventor
 	}
 	v := s.View()
 	entries := make([]inventory.Entry, 0, len(resp.Kvs))
-	claimed := map[string]bool{} // by job
+	claimed, released := map[string]bool{}, map[string]bool{} // by job
 	for _, kv := range resp.Kvs {
 		var e inventory.Entry
 		if err := json.Unmarshal(kv.Value, &e); err != nil {
 			return nil, err
 		}
-		if j, err := v.Job(e.Job); err == nil && j.Started.IsZero() && e.To.InProgress() {
-			continue
+		if e.To.InProgress() && !released[e.Job] {
+			if j, err := v.Job(e.Job); err != nil || j.Started.IsZero() {
+				continue
+			}
 		}
-		if e.Job != "" && !e.From.InProgress() && e.To.InProgress() {
+		switch from, to := e.From.InProgress(), e.To.InProgress(); {
+		case from && !to:
+			released[e.Job] = true
+		case !from && to:
 			if claimed[e.Job] {
 				continue
 			}

@@ -589,6 +589,10 @@ func TestAbandonedReservation(t *testing.T) {
 	if err != nil || len(h) != 2 || h[1].Job != second.ID {
 		t.Errorf("%+v, %v", h, err)
 	}
+	must(t, s.DropJobs(ctx, []string{first.ID})) // nor does it come back when the job is kept no longer
+	if h, err := s.History(ctx, names[1], 10); err != nil || len(h) != 2 || h[1].Job != second.ID {
+		t.Errorf("%+v, %v", h, err)
+	}
 	// After a restart it is the same.
 	for _, n := range open(t, s.client).View().Nodes {
 		if n.Job != second.ID {

@@ -71,7 +71,7 @@ var Table = []Room{
 		{Name: "clusterm_runner_forks", Type: Gauge, Meaning: "hosts that these may work on at a time (`jobs.forks`, or fewer where a run has fewer)"},
 		{Name: "clusterm_runner_starts_total", Type: Counter, Meaning: "runs that were started"},
 		{Name: "clusterm_runner_adoptions_total", Type: Counter, Meaning: "runs that an earlier daemon had started and this one went on with"},
-		{Name: "clusterm_runner_ends_total", Type: Counter, Labels: []string{"cause"}, Meaning: "runs that ended; the cause is `done`, `failed`, `cancelled`, `deadline`, `interrupted` or `internal`"},
+		{Name: "clusterm_runner_ends_total", Type: Counter, Labels: []string{"cause"}, Meaning: "runs that ended; the cause is `done`, `failed`, `cancelled` (by a cancel, or by a signal to the runner), `deadline`, `interrupted` or `internal`"},
 		{Name: "clusterm_runner_cancellations_total", Type: Counter, Meaning: "how often a runner was told to end its run"},
 		{Name: "clusterm_runner_output_bytes_total", Type: Counter, Labels: []string{"stream"}, Meaning: "bytes taken from runs: `text`, and `events`"},
 		{Name: "clusterm_runner_output_lines_total", Type: Counter, Labels: []string{"stream"}, Meaning: "the lines in them"},

@@ -94,8 +94,12 @@ func (a *Agent) start() bool {
 		a.t.Fatal(err)
 	}
 	defer log.Close()
+	before, err := os.ReadFile(a.log)
+	if err != nil {
+		a.t.Fatal(err)
+	}
 	args := []string{"agent", "-node", a.name, "-bind", a.Bound, "-rpc-addr", a.RPC,
-		"-profile", "local", "-retry-interval", "1s", "-log-level", "debug"}
+		"-profile", "local", "-retry-interval", "1s", "-broadcast-timeout", "1m", "-log-level", "debug"}
 	cmd, done := exec.Command("serf", append(args, a.Args...)...), make(chan struct{})
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -111,10 +115,9 @@ func (a *Agent) start() bool {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		c, err := net.DialTimeout("tcp", a.RPC, time.Second)
-		if err == nil {
-			c.Close()
-			return true
+		text, err := os.ReadFile(a.log)
+		if err == nil && bytes.Contains(text[len(before):], []byte("Serf agent running!")) {
+			return true // it says so once its RPC is there
 		}
 		select {
 		case <-done:
