@@ -33,6 +33,7 @@ func TestEventHandlerAsks(t *testing.T) {
 	}{
 		"taken":         {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 1, false},
 		"refused":       {"HTTP/1.1 500 Internal Server Error\r\nX-Clusterm-Problem: refused\r\n\r\nno 200\n", 4, false},
+		"a proxy":       {"HTTP/1.1 500 Internal Server Error\r\nx-clusterm-problem: refused\r\n\r\n", 4, false},
 		"not now":       {"HTTP/1.1 500 Internal Server Error\r\nX-Clusterm-Problem: unavailable\r\n\r\nno\n", 5, true},
 		"a gateway":     {"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 200\r\n\r\n", 5, true},
 		"nobody":        {"", 5, true},

@@ -46,10 +46,10 @@ post() {
       curl -sS -i --noproxy '*' --max-time 5 -H 'Content-Type: application/json' -H 'Expect:' \
         --data-binary @- "$@" "$url/monitor/event") || true
     printf '%s\n' "$answer"
-    case $answer in
-      HTTP/?.?' 200'*) return 0 ;;
-      *'X-Clusterm-Problem: unavailable'* | *'X-Clusterm-Problem: internal'* | *'X-Clusterm-Problem: conflict'*) ;;
-      *'X-Clusterm-Problem: '*) return 2 ;;
+    case $(printf '%s\n' "$answer" | tr '[:upper:]' '[:lower:]') in
+      http/?.?' 200'*) return 0 ;;
+      *'x-clusterm-problem: unavailable'* | *'x-clusterm-problem: internal'* | *'x-clusterm-problem: conflict'*) ;;
+      *'x-clusterm-problem: '*) return 2 ;;
     esac
     sleep "$pause"
   done
