@@ -10,6 +10,7 @@
 package selector
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -164,8 +165,11 @@ func (r *requirement) check(checkGroup func(string) error) error {
 		}
 		var err error
 		if r.values[i], err = parse(value); err != nil {
-			return inventory.Errorf(inventory.KindInvalid, "in the selector: %w", err).
-				Do("%s", remedies[r.key])
+			what, remedy := err.Error(), remedies[r.key]
+			if e, ok := errors.AsType[*inventory.Error](err); ok && e.Remedy != "" {
+				what, remedy = e.Message, e.Remedy
+			}
+			return inventory.Errorf(inventory.KindInvalid, "in the selector: %s", what).Do("%s", remedy)
 		}
 	}
 	return nil
@@ -187,7 +191,6 @@ var remedies = func() map[string]string {
 		"state":  "the states are " + strings.Join(states, ", "),
 		"verb":   "the verbs are " + strings.Join(verbs, ", "),
 		"job":    "give the number of a job",
-		"group":  "see GET /v1/groups",
 	}
 }()
 

@@ -74,7 +74,7 @@ func TestBadInput(t *testing.T) {
 		{name: "group", method: "GET", path: "/v1/nodes?group=nosuch", status: 404, detail: "nosuch", remedy: "service-worker"},
 		{name: "selector", method: "GET", path: "/v1/nodes?selector=" + url.QueryEscape("rack in (r1"), status: 400, detail: "rack in (r1", remedy: "write it like"},
 		{name: "status in a selector", method: "GET", path: "/v1/nodes?selector=status%3DAlocated", status: 400, detail: "Alocated", remedy: "Allocated"},
-		{name: "group in a selector", method: "GET", path: "/v1/nodes?selector=group%3Dnosuch", status: 400, detail: "nosuch", remedy: "groups"},
+		{name: "group in a selector", method: "GET", path: "/v1/nodes?selector=group%3Dnosuch", status: 400, detail: "nosuch", remedy: "the groups are service-master"},
 		{name: "two selectors", method: "GET", path: "/v1/nodes?selector=a&selector=b", status: 400, detail: "2 times"},
 		{name: "a label that is no string", method: "PATCH", path: "/v1/nodes/a-1", body: `{"labels":{"rack":1}}`, status: 400, detail: "labels.rack has to be a string"},
 		{name: "status of jobs", method: "GET", path: "/v1/jobs?status=Done", status: 400, detail: "Done", remedy: "Complete"},
