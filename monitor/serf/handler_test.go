@@ -26,22 +26,36 @@ func TestEventHandlerAsks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const (
+		taken   = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+		failure = "HTTP/1.1 500 Internal Server Error\r\nX-Clusterm-Problem: "
+		refused = failure + "refused\r\n\r\nno 200\n"
+		fault   = failure + "internal\r\n\r\nincident 200\n"
+		busy    = failure + "unavailable\r\n\r\nno\n"
+		missing = "HTTP/1.1 404 Not Found\r\n\r\n"
+		gateway = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 200\r\n\r\n"
+	)
 	for name, tt := range map[string]struct {
-		answer string // without one, curl fails
-		asked  int
-		fails  bool
+		first, answer string // to the first request, and to those after it; without one, curl fails
+		asked         int
+		fails         bool
 	}{
-		"taken":         {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 1, false},
-		"refused":       {"HTTP/1.1 500 Internal Server Error\r\nX-Clusterm-Problem: refused\r\n\r\nno 200\n", 4, false},
-		"a proxy":       {"HTTP/1.1 500 Internal Server Error\r\nx-clusterm-problem: refused\r\n\r\n", 4, false},
-		"not now":       {"HTTP/1.1 500 Internal Server Error\r\nX-Clusterm-Problem: unavailable\r\n\r\nno\n", 5, true},
-		"a gateway":     {"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 200\r\n\r\n", 5, true},
-		"nobody":        {"", 5, true},
-		"somebody else": {"HTTP/1.1 404 Not Found\r\n\r\n", 5, true},
+		"taken":              {taken, taken, 1, false},
+		"refused":            {refused, refused, 4, false},
+		"through a proxy":    {strings.ToLower(refused), strings.ToLower(refused), 4, false},
+		"one is refused":     {refused, taken, 4, false},
+		"a fault":            {fault, fault, 4, false},
+		"not now":            {busy, busy, 5, true},
+		"then taken":         {busy, taken, 2, false},
+		"a gateway":          {gateway, gateway, 5, true},
+		"somebody else":      {missing, missing, 5, true},
+		"nobody":             {"", "", 5, true},
+		"refused, then gone": {refused, "", 1 + 5, true},
 	} {
 		dir := t.TempDir()
 		for program, text := range map[string]string{
-			"curl":  "cat >/dev/null\necho >>'" + dir + "/asked'\nprintf %s '" + tt.answer + "'\n[ '" + tt.answer + "' ]\n",
+			"curl": "cat >/dev/null\nanswer='" + tt.answer + "'\n[ -e '" + dir + "/asked' ] || answer='" + tt.first + "'\n" +
+				"echo >>'" + dir + "/asked'\nprintf %s \"$answer\"\n[ \"$answer\" ]\n",
 			"sleep": "",
 		} {
 			// Nothing is forked meanwhile: a child would hold the file open for writing,

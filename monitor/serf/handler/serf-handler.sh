@@ -48,15 +48,15 @@ post() {
     printf '%s\n' "$answer"
     case $(printf '%s\n' "$answer" | tr '[:upper:]' '[:lower:]') in
       http/?.?' 200'*) return 0 ;;
-      *'x-clusterm-problem: unavailable'* | *'x-clusterm-problem: internal'* | *'x-clusterm-problem: conflict'*) ;;
+      *'x-clusterm-problem: unavailable'* | *'x-clusterm-problem: conflict'*) ;;
       *'x-clusterm-problem: '*) return 2 ;;
     esac
     sleep "$pause"
   done
   return 1
 }
-# All at once; where one of them is refused, each by itself.
+# All at once; where one of them is refused, each by itself, as long as somebody answers.
 code=0
 post "$(printf '%s\n' "$nodes" | paste -sd , -)" "$@" || code=$?
 [ "$code" -eq 2 ] || exit "$code"
-printf '%s\n' "$nodes" | while read -r node; do post "$node" "$@" || true; done
+printf '%s\n' "$nodes" | while read -r node; do post "$node" "$@" || [ "$?" -eq 2 ] || exit 1; done
