@@ -22,34 +22,42 @@ import (
 // The repository is used as the program carries it: out of FS.
 func repository(t *testing.T) string {
 	t.Helper()
+
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, ansible.FS()); err != nil {
 		t.Fatal(err)
 	}
+
 	return dir
 }
 
 func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
+
 	if os.Getenv("CLUSTERM_LAB") != "1" {
 		t.Skip("runs the real Ansible; set CLUSTERM_LAB=1, as make system does")
 	}
+
 	path, err := exec.LookPath(name)
 	if err != nil {
 		t.Skipf("%s is not installed here", name)
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	home := t.TempDir()
+
 	config := filepath.Join(home, "ansible.cfg") // so that the machine's own has no say
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(s string) bool {
 		return strings.HasPrefix(s, "ANSIBLE_") || strings.HasPrefix(s, "CLUSTERM_")
 	}), "LC_ALL=C.UTF-8", "HOME="+home, "PYTHONDONTWRITEBYTECODE=1", "ANSIBLE_NOCOLOR=1",
 		"ANSIBLE_CONFIG="+config, "ANSIBLE_TRANSFORM_INVALID_GROUP_CHARS=ignore")
+
 	return cmd
 }
 
@@ -65,6 +73,7 @@ func TestRepositoryIsComplete(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	embedded := map[string]bool{}
 	if err := fs.WalkDir(ansible.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
 		embedded[path] = true
@@ -72,11 +81,13 @@ func TestRepositoryIsComplete(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, top := range []string{"roles", "plugins"} {
 		if err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() && !strings.HasSuffix(path, ".pyc") && !embedded[path] {
 				t.Errorf("%s is not embedded: add its folder in embed.go", path)
 			}
+
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -88,6 +99,7 @@ func TestPlaybooksParse(t *testing.T) {
 	t.Parallel()
 	cmd := command(t, "ansible-playbook", "--syntax-check", "-i", "localhost,",
 		"site.yml", "cleanup.yml", "verify.yml", "rolling-upgrade.yml")
+
 	cmd.Dir = repository(t)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -96,10 +108,12 @@ func TestPlaybooksParse(t *testing.T) {
 
 func TestPluginUnits(t *testing.T) {
 	t.Parallel()
+
 	const python = "/usr/bin/python3"
 	if err := command(t, python, "-c", "import ansible").Run(); err != nil {
 		t.Skipf("%s has no ansible module", python)
 	}
+
 	cmd := command(t, python, "testdata/plugins_test.py", repository(t))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -131,26 +145,33 @@ func play(t *testing.T, playbook string) (events []event, raw string) {
 	cmd := command(t, "ansible-playbook", "-i", "testdata/hosts.yml", filepath.Join("testdata", playbook))
 	cmd.Env = append(cmd.Env, "CLUSTERM_EVENTS="+path, "ANSIBLE_CALLBACKS_ENABLED=clusterm_events",
 		"ANSIBLE_CALLBACK_PLUGINS="+filepath.Join(repository(t), filepath.FromSlash(ansible.CallbackDir)))
+
 	out, _ := cmd.CombinedOutput() // the playbooks fail on purpose
 	if bytes.Contains(out, []byte("clusterm_events")) {
 		t.Errorf("the plugin has complained:\n%s", out)
 	}
+
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	for line := range strings.Lines(string(text)) {
 		var e event
 		d := json.NewDecoder(strings.NewReader(line))
 		d.DisallowUnknownFields()
+
 		if err := d.Decode(&e); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
+
 		if e.Time.IsZero() || e.Event == "" {
 			t.Errorf("no time or kind: %s", line)
 		}
+
 		events = append(events, e)
 	}
+
 	return events, string(text)
 }
 
@@ -159,72 +180,104 @@ func TestEvents(t *testing.T) {
 	events, raw := play(t, "events.yml")
 	find := func(kind, task, host string) event {
 		t.Helper()
+
 		for _, e := range events {
 			if e.Event == kind && e.Task == task && e.Host == host && e.Item == "" {
 				return e
 			}
 		}
+
 		t.Errorf("no event %s of %q on %q in\n%s", kind, task, host, raw)
+
 		return event{}
 	}
 
 	if events[0].Event != "playbook" {
 		t.Errorf("begins with %+v", events[0])
 	}
+
 	if e := events[1]; e.Event != "play" || e.Play != "Kinds" || !slices.Equal(e.Hosts, []string{"one", "two"}) {
 		t.Errorf("play: %+v", e)
 	}
+
 	if e := find("task", "Changed", ""); e.Play != "Kinds" || e.Action != "ansible.builtin.command" {
 		t.Errorf("task: %+v", e)
 	}
+
 	if e := find("ok", "Changed", "two"); !e.Changed || e.Seconds <= 0 || e.Play != "Kinds" {
 		t.Errorf("changed: %+v", e)
 	}
+
 	find("skipped", "Skipped on two", "two")
+
 	if e := find("ok", "Delegated", "one"); e.Changed {
 		t.Errorf("delegated: %+v", e)
 	}
-	if e := find("failed", "Ignored", "one"); !e.Ignored || e.Message != "non-zero return code\nrc=3\nstderr: the cause\nstdout: out of it" {
+
+	if e := find(
+		"failed",
+		"Ignored",
+		"one",
+	); !e.Ignored ||
+		e.Message != "non-zero return code\nrc=3\nstderr: the cause\nstdout: out of it" {
 		t.Errorf("ignored: %+v", e)
 	}
+
 	if e := find("failed", "Secret", "one"); e.Message != "the result is hidden by no_log" {
 		t.Errorf("secret: %+v", e)
 	}
+
 	find("failed", "Argument", "one")
+
 	if strings.Contains(raw, "hunter2") {
 		t.Error("a secret is among the events")
 	}
-	if e := find("failed", "Long", "one"); len(e.Message) > 4096 || len(e.Message) < 4090 || !strings.HasSuffix(e.Message, "é…") || !utf8.ValidString(e.Message) {
+
+	if e := find(
+		"failed",
+		"Long",
+		"one",
+	); len(e.Message) > 4096 || len(e.Message) < 4090 || !strings.HasSuffix(e.Message, "é…") ||
+		!utf8.ValidString(e.Message) {
 		t.Errorf("a long message has %d bytes and ends with %q", len(e.Message), e.Message[max(0, len(e.Message)-8):])
 	}
+
 	if e := find("retry", "Retried", "one"); !strings.HasPrefix(e.Message, "attempt 1 of 2: non-zero return code") {
 		t.Errorf("retry: %+v", e)
 	}
+
 	var items []event
 	for _, e := range events {
 		if e.Item != "" {
 			items = append(items, e)
 		}
 	}
+
 	if len(items) != 1 || items[0].Item != "b" || items[0].Event != "failed" || items[0].Host != "two" {
 		t.Errorf("items: %+v", items)
 	}
+
 	if e := find("failed", "Loop", "two"); e.Ignored || !strings.HasSuffix(e.Message, "stderr: no b") {
 		t.Errorf("loop: %+v", e)
 	}
+
 	if e := find("ok", "Notify", "one"); e.Role != "small" {
 		t.Errorf("role: %+v", e)
 	}
+
 	find("ok", "Handle", "one")
+
 	if _, err := exec.LookPath("ssh"); err == nil {
 		if e := find("unreachable", "Knock", "dark"); !e.Ignored || !strings.Contains(e.Message, "refused") {
 			t.Errorf("unreachable: %+v", e)
 		}
 	}
+
 	last := events[len(events)-1]
 	if last.Event != "stats" || last.Stats["two"]["failures"] != 1 || last.Stats["one"]["ignored"] != 5 {
 		t.Errorf("stats: %+v", last)
 	}
+
 	if last.Unfinished != nil {
 		t.Errorf("unfinished: %v", last.Unfinished)
 	}
@@ -233,10 +286,12 @@ func TestEvents(t *testing.T) {
 func TestEventsOfARunThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	events, raw := play(t, "broken-off.yml")
+
 	last := events[len(events)-1]
 	if last.Stats["two"]["failures"] != 1 || last.Stats["three"]["failures"] != 0 {
 		t.Errorf("stats: %+v", last)
 	}
+
 	// one is not done since its last play was never begun.
 	if want := []string{"one", "three"}; !slices.Equal(last.Unfinished, want) {
 		t.Errorf("unfinished: got %v, want %v in\n%s", last.Unfinished, want, raw)

@@ -38,16 +38,20 @@ func Run(ctx context.Context, args []string, o Options) int {
 	if o.Stdin == nil {
 		o.Stdin = os.Stdin
 	}
+
 	if o.Stdout == nil {
 		o.Stdout = os.Stdout
 	}
+
 	if o.Stderr == nil {
 		o.Stderr = os.Stderr
 	}
+
 	a := &app{Options: o, outTTY: isTerminal(o.Stdout), errTTY: isTerminal(o.Stderr)}
 	if len(args) > 1 && args[1] == completeWord {
 		return a.complete(ctx, args[2:])
 	}
+
 	err := a.root().Run(ctx, args)
 	if err != nil && !a.began {
 		// What fails before a command begins is the library's word on the command line.
@@ -55,11 +59,13 @@ func Run(ctx context.Context, args []string, o Options) int {
 			err = usagef("%v", err).do("clusterctl --help lists the commands and options")
 		}
 	}
+
 	if err != nil && ctx.Err() != nil {
 		if _, ok := errors.AsType[*failure](err); !ok {
 			err = context.Cause(ctx)
 		}
 	}
+
 	return report(o.Stderr, err)
 }
 
@@ -84,15 +90,35 @@ func (a *app) root() *cli.Command {
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
 
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "url", Aliases: []string{"u"}, Sources: cli.EnvVars("CLUSTERM_URL"),
-				Usage: "the manager's `URL`: http://HOST:PORT, HOST:PORT or unix:///PATH (default: the Unix socket " + api.DefaultSocket + ")"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: formatTable,
-				Usage: "`FORMAT` of what is printed: table, wide (more columns, for lists), long (everything), json, yaml or name"},
+			&cli.StringFlag{
+				Name:    "url",
+				Aliases: []string{"u"},
+				Sources: cli.EnvVars("CLUSTERM_URL"),
+				Usage:   "the manager's `URL`: http://HOST:PORT, HOST:PORT or unix:///PATH (default: the Unix socket " + api.DefaultSocket + ")",
+			},
+			&cli.StringFlag{
+				Name:    "output",
+				Aliases: []string{"o"},
+				Value:   formatTable,
+				Usage:   "`FORMAT` of what is printed: table, wide (more columns, for lists), long (everything), json, yaml or name",
+			},
 			&cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help; after a command, for that command"},
 			&cli.BoolFlag{Name: "version", Local: true, Usage: "print the version of clusterctl"},
 		},
 		Commands: []*cli.Command{
-			a.nodes(), a.discover(), a.job(), a.vars(), a.global(), a.config(), a.instance(), a.health(), a.version(), a.supportBundle(), a.completion(), a.man(), a.help(),
+			a.nodes(),
+			a.discover(),
+			a.job(),
+			a.vars(),
+			a.global(),
+			a.config(),
+			a.instance(),
+			a.health(),
+			a.version(),
+			a.supportBundle(),
+			a.completion(),
+			a.man(),
+			a.help(),
 		},
 	}
 	root.Metadata = map[string]any{metaExamples: []string{
@@ -107,9 +133,11 @@ func (a *app) root() *cli.Command {
 			a.began = true
 			return a.write([]byte(versionLine(a.Version) + "\n"))
 		}
+
 		return a.group(ctx, c)
 	}
 	a.prepare(root, nil)
+
 	return root
 }
 
@@ -120,15 +148,18 @@ func (a *app) prepare(c *cli.Command, path []string) {
 	c.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 		return a.flagError(cmd, path, err)
 	}
+
 	action := c.Action
 	if action == nil {
 		action = a.group
 	}
+
 	c.Action = func(ctx context.Context, cmd *cli.Command) error {
 		if cmd.Bool("help") {
 			a.began = true
 			return a.printHelp(cmd)
 		}
+
 		return action(ctx, cmd)
 	}
 	for _, sub := range c.Commands {
@@ -139,23 +170,32 @@ func (a *app) prepare(c *cli.Command, path []string) {
 // group is what a command does that is there for its subcommands.
 func (a *app) group(_ context.Context, c *cli.Command) error {
 	path := c.FullName()
+
 	a.began = true
 	if c.Args().First() == "help" {
 		return a.printHelp(c)
 	}
+
 	var names, all []string
 	for _, sub := range c.VisibleCommands() {
 		names = append(names, sub.Name)
 		all = append(all, sub.Names()...)
 	}
+
 	if !c.Args().Present() {
-		return usagef("%s needs a command", short(path)).do("%s --help lists the commands: %s", path, strings.Join(names, ", "))
+		return usagef(
+			"%s needs a command",
+			short(path),
+		).do("%s --help lists the commands: %s", path, strings.Join(names, ", "))
 	}
+
 	word := c.Args().First()
+
 	f := usagef("there is no command %q", strings.TrimPrefix(path+" "+word, "clusterctl "))
 	if near := closest(word, all); near != "" {
 		f.message += fmt.Sprintf("; did you mean %q?", near)
 	}
+
 	return f.do("%s --help lists the commands: %s", path, strings.Join(names, ", "))
 }
 
@@ -164,6 +204,7 @@ func short(path string) string {
 	if path = strings.TrimPrefix(path, "clusterctl"); path == "" {
 		return "clusterctl"
 	}
+
 	return path[1:]
 }
 
@@ -172,17 +213,21 @@ func (a *app) flagError(c *cli.Command, path []string, err error) error {
 	if _, ok := errors.AsType[*failure](err); ok {
 		return err
 	}
+
 	name := strings.Join(path, " ")
 	text := err.Error()
+
 	var f *failure
 	if flag, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
 		f = usagef("%s has no option %s", short(name), dashed(flag))
+
 		var all []string
 		for _, l := range c.Lineage() {
 			for _, fl := range l.Flags {
 				all = append(all, fl.Names()...)
 			}
 		}
+
 		if near := closest(flag, all); near != "" {
 			f.message += fmt.Sprintf("; did you mean %s?", dashed(near))
 		}
@@ -195,6 +240,7 @@ func (a *app) flagError(c *cli.Command, path []string, err error) error {
 	} else {
 		f = usagef("%s", text)
 	}
+
 	return f.do("%s --help shows what it takes", name)
 }
 
@@ -205,6 +251,7 @@ func dashed(flag string) string {
 	if len([]rune(flag)) == 1 {
 		return "-" + flag
 	}
+
 	return "--" + flag
 }
 
@@ -242,20 +289,31 @@ func (a *app) leaf(l leaf) *cli.Command {
 	if l.formats == nil {
 		l.formats = []string{formatLong, formatJSON, formatYAML, formatName}
 	}
+
 	return &cli.Command{
-		Name: l.name, Aliases: l.aliases, Usage: l.usage, ArgsUsage: l.args, Description: l.about, Flags: l.flags, Hidden: l.hidden,
-		Metadata: map[string]any{metaExamples: l.examples, metaFormats: l.formats},
+		Name:        l.name,
+		Aliases:     l.aliases,
+		Usage:       l.usage,
+		ArgsUsage:   l.args,
+		Description: l.about,
+		Flags:       l.flags,
+		Hidden:      l.hidden,
+		Metadata:    map[string]any{metaExamples: l.examples, metaFormats: l.formats},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			c := &call{app: a, Command: cmd, args: cmd.Args().Slice(), format: cmd.String("output")}
 			a.began = true
+
 			if err := c.check(l); err != nil {
 				return err
 			}
+
 			m, err := c.dial(patience)
 			if err != nil {
 				return err
 			}
+
 			c.manager = m
+
 			return l.run(ctx, c)
 		},
 	}
@@ -269,26 +327,46 @@ func (c *call) check(l leaf) error {
 		case !c.selects():
 			return usagef("the selector is empty").do("leave it out, or say what it is to meet: -l status=Allocated")
 		case n > 0:
-			return usagef("%s takes names or a selector, and got both", name).do("put the names into the selector: -l 'name in (%s)'", strings.Join(c.args, ","))
+			return usagef(
+				"%s takes names or a selector, and got both",
+				name,
+			).do("put the names into the selector: -l 'name in (%s)'", strings.Join(c.args, ","))
 		}
+
 		l.min = 0
 	}
+
 	switch {
 	case n < l.min && l.selects:
-		return usagef("%s needs at least one %s, or --selector", name, strings.TrimSuffix(l.args, "…")).do("%s --help shows what it takes", path)
+		return usagef(
+			"%s needs at least one %s, or --selector",
+			name,
+			strings.TrimSuffix(l.args, "…"),
+		).do("%s --help shows what it takes", path)
 	case n < l.min && l.max < 0:
-		return usagef("%s needs at least one %s", name, strings.TrimSuffix(l.args, "…")).do("%s --help shows what it takes", path)
+		return usagef(
+			"%s needs at least one %s",
+			name,
+			strings.TrimSuffix(l.args, "…"),
+		).do("%s --help shows what it takes", path)
 	case n < l.min:
 		return usagef("%s needs %s", name, l.args).do("%s --help shows what it takes", path)
 	case l.max >= 0 && n > l.max && l.max == 0:
 		return usagef("%s takes no arguments, and got %q", name, c.args[0]).do("%s --help shows what it takes", path)
 	case l.max >= 0 && n > l.max:
-		return usagef("%s takes one %s, and got %q as well", name, strings.Trim(l.args, "[]"), c.args[l.max]).do("%s --help shows what it takes", path)
+		return usagef(
+			"%s takes one %s, and got %q as well",
+			name,
+			strings.Trim(l.args, "[]"),
+			c.args[l.max],
+		).do("%s --help shows what it takes", path)
 	}
+
 	if c.format != formatTable && !slices.Contains(l.formats, c.format) {
 		return usagef("%s cannot print %q", name, c.format).
 			do("the values of --output are %s", strings.Join(append([]string{formatTable}, l.formats...), ", "))
 	}
+
 	return nil
 }
 
@@ -307,6 +385,7 @@ func (c *call) self() string {
 			}
 		}
 	}
+
 	return "clusterctl"
 }
 
@@ -320,6 +399,7 @@ func (a *app) write(b []byte) error {
 	if _, err := a.Stdout.Write(b); err != nil {
 		return failf(ExitFailed, "cannot write to stdout: %v", err)
 	}
+
 	return nil
 }
 
@@ -337,5 +417,6 @@ func actor() string {
 	if len(name) > api.MaxActor || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return ""
 	}
+
 	return name
 }

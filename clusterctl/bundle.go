@@ -38,7 +38,10 @@ const (
 
 func (a *app) supportBundle() *cli.Command {
 	return a.leaf(leaf{
-		name: "support-bundle", args: "[FILE]", max: 1, usage: "collect what a report about a problem needs into a .tar.gz file",
+		name:  "support-bundle",
+		args:  "[FILE]",
+		max:   1,
+		usage: "collect what a report about a problem needs into a .tar.gz file",
 		about: "Versions, configuration, health, metrics, instances, nodes and jobs; output and events of the jobs that failed last; history and explanation of " +
 			"nodes that something is wrong with.\n" +
 			"Left out are the values of variables, and what looks like a password, token or private key; a task may still have printed " +
@@ -53,6 +56,7 @@ func (a *app) supportBundle() *cli.Command {
 			if len(c.args) > 0 {
 				name = c.args[0]
 			}
+
 			return c.bundle(ctx, name)
 		},
 	})
@@ -74,43 +78,56 @@ func (c *call) bundle(ctx context.Context, name string) error {
 	if _, err := os.Lstat(name); err == nil {
 		return usagef("%s is there already", name).do("name another file, or remove it")
 	}
+
 	part := name + ".part"
+
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return usagef("%s is there already, perhaps of a run that was broken off", part).do("remove it")
 	}
+
 	if err != nil {
 		return failf(ExitFailed, "the bundle cannot be written: %v", err)
 	}
+
 	defer func() {
 		_ = f.Close()       // a second time where all went well
 		_ = os.Remove(part) // likewise: it has its name by then
 	}()
 	zip := gzip.NewWriter(f)
+
 	b := &bundle{call: c, tar: tar.NewWriter(zip), now: time.Now()}
 	if err := b.collect(ctx); err != nil {
 		return err
 	}
+
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+
 	if err := errors.Join(b.tar.Close(), zip.Close(), f.Sync(), f.Close()); err != nil {
 		return failf(ExitFailed, "the bundle cannot be written: %v", err)
 	}
+
 	if err := os.Rename(part, name); err != nil {
 		return failf(ExitFailed, "the bundle cannot be written: %v", err)
 	}
+
 	for _, line := range b.out {
 		c.say("left out: %s", line)
 	}
+
 	c.say("%d files; README.txt says what they are. Look through them before you send them.", len(b.inside))
+
 	if err := c.write([]byte(name + "\n")); err != nil {
 		return err
 	}
+
 	if b.gone != nil {
 		message, remedy := explain(b.gone)
 		return failf(ExitUnreachable, "the bundle is not whole: %s", message).do("%s", remedy)
 	}
+
 	return nil
 }
 
@@ -121,17 +138,26 @@ func (b *bundle) collect(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+
 	steps := []struct {
 		name, what string
 		get        func() (any, error)
 	}{
 		{"version.json", "versions of the manager and of what it uses", func() (any, error) { return m.Version(ctx) }},
 		{"health.json", "whether the manager can do its work", func() (any, error) { return m.Health(ctx) }},
-		{"config.json", "the configuration in force, and where each value comes from", func() (any, error) { return config(m.Config(ctx)) }},
+		{
+			"config.json",
+			"the configuration in force, and where each value comes from",
+			func() (any, error) { return config(m.Config(ctx)) },
+		},
 		{"metrics.txt", "counters of the manager", func() (any, error) { return m.Metrics(ctx) }},
 		{"instances.json", "the managers that are alive", func() (any, error) { return m.Instances(ctx) }},
 		{"groups.json", "the host groups", func() (any, error) { return m.Groups(ctx) }},
-		{"vars.json", "the names of the variables that are set, without their values", func() (any, error) { return b.varNames(ctx) }},
+		{
+			"vars.json",
+			"the names of the variables that are set, without their values",
+			func() (any, error) { return b.varNames(ctx) },
+		},
 	}
 	for _, s := range steps {
 		v, err := s.get()
@@ -139,29 +165,36 @@ func (b *bundle) collect(ctx context.Context) error {
 			return err
 		}
 	}
+
 	nodes, err := m.Nodes(ctx, client.NodeFilter{})
 	if err := b.take("nodes.json", "all nodes", nodes, err); err != nil {
 		return err
 	}
+
 	if err := b.troubled(ctx, nodes.Items); err != nil {
 		return err
 	}
+
 	jobs, err := m.Jobs(ctx, client.JobFilter{})
 	if err := b.take("jobs.json", "all jobs that are kept", jobs, err); err != nil {
 		return err
 	}
+
 	if err := b.failed(ctx, jobs.Items); err != nil {
 		return err
 	}
+
 	if b.Bool("journal") {
 		text, err := journal(ctx)
 		if err := b.take("journal.txt", "the end of the journal of clusterm on this host", text, err); err != nil {
 			return err
 		}
 	}
+
 	if len(b.inside) == 1 && b.gone != nil {
 		return b.gone // nothing but who asked
 	}
+
 	return b.readme()
 }
 
@@ -172,16 +205,21 @@ func (b *bundle) take(name, what string, v any, err error) error {
 		if inventory.KindOf(err) == inventory.KindUnavailable && b.gone == nil {
 			b.gone = err
 		}
+
 		message, _ := explain(err)
 		b.out = append(b.out, name+": "+oneLine(message))
+
 		if errors.Is(err, context.Canceled) {
 			return err
 		}
+
 		return nil
 	}
+
 	if text, ok := v.(string); ok {
 		return b.add(name, what, []byte(hideText(text)))
 	}
+
 	return b.json(name, what, v)
 }
 
@@ -190,10 +228,12 @@ func (b *bundle) json(name, what string, v any) error {
 	if err != nil {
 		return err
 	}
+
 	doc, err := hideJSON(raw, "  ")
 	if err != nil {
 		return err
 	}
+
 	return b.add(name, what, doc)
 }
 
@@ -202,35 +242,65 @@ func (b *bundle) add(name, what string, data []byte) error {
 		b.out = append(b.out, fmt.Sprintf("%s: the bundle would be larger than %d MiB", name, bundleBytes>>20))
 		return nil
 	}
+
 	b.size += int64(len(data))
 	b.inside = append(b.inside, fmt.Sprintf("%-32s %s", name, what))
 	b.say("%-32s %s", name, inventory.Count(len(data), "byte", "bytes"))
-	err := b.tar.WriteHeader(&tar.Header{Name: "clusterm-support/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: b.now, Typeflag: tar.TypeReg})
+
+	err := b.tar.WriteHeader(
+		&tar.Header{
+			Name:     "clusterm-support/" + name,
+			Mode:     0o600,
+			Size:     int64(len(data)),
+			ModTime:  b.now,
+			Typeflag: tar.TypeReg,
+		},
+	)
 	if err == nil {
 		_, err = b.tar.Write(data)
 	}
+
 	if err != nil {
 		return failf(ExitFailed, "the bundle cannot be written: %v", err)
 	}
+
 	return nil
 }
 
 func (b *bundle) readme() error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "A support bundle of clusterm, made by clusterctl support-bundle on %s.\n\nInside:\n", b.now.UTC().Format(time.RFC3339))
+	fmt.Fprintf(
+		&text,
+		"A support bundle of clusterm, made by clusterctl support-bundle on %s.\n\nInside:\n",
+		b.now.UTC().Format(time.RFC3339),
+	)
+
 	for _, line := range b.inside {
 		fmt.Fprintf(&text, "  %s\n", line)
 	}
-	text.WriteString("\nLeft out, always:\n  the values of variables; variables of requests; what looks like a password, a token or a private key (see below)\n")
-	fmt.Fprintf(&text, "  all but the last %d KiB of each log; output of jobs other than the newest %d that failed or run;\n"+
-		"  history of nodes that nothing is wrong with, or more than %d\n", bundleLog>>10, bundleJobs, bundleNodes)
+
+	text.WriteString(
+		"\nLeft out, always:\n  the values of variables; variables of requests; what looks like a password, a token or a private key (see below)\n",
+	)
+	fmt.Fprintf(
+		&text,
+		"  all but the last %d KiB of each log; output of jobs other than the newest %d that failed or run;\n"+
+			"  history of nodes that nothing is wrong with, or more than %d\n",
+		bundleLog>>10,
+		bundleJobs,
+		bundleNodes,
+	)
+
 	if len(b.out) > 0 {
 		text.WriteString("\nLeft out this time:\n")
+
 		for _, line := range b.out {
 			fmt.Fprintf(&text, "  %s\n", line)
 		}
 	}
+
 	text.WriteString("\n" + recognised)
+
 	return b.add("README.txt", "what is inside", []byte(text.String()))
 }
 
@@ -238,22 +308,28 @@ func (b *bundle) readme() error {
 func (b *bundle) troubled(ctx context.Context, nodes []api.Node) error {
 	n := 0
 	for _, node := range nodes {
-		if node.Status != inventory.Quarantined && node.LastError == "" && node.State == inventory.Discovered && len(node.Residue) == 0 && len(node.Duplicates) == 0 {
+		if node.Status != inventory.Quarantined && node.LastError == "" && node.State == inventory.Discovered &&
+			len(node.Residue) == 0 &&
+			len(node.Duplicates) == 0 {
 			continue
 		}
+
 		if n++; n > bundleNodes {
 			b.out = append(b.out, fmt.Sprintf("nodes/: something is wrong with more than %d nodes", bundleNodes))
 			return nil
 		}
+
 		history, err := b.manager.History(ctx, node.Name, bundleSteps)
 		if err := b.take("nodes/"+node.Name+".history.json", "what happened to a node", history, err); err != nil {
 			return err
 		}
+
 		explanation, err := b.manager.Explain(ctx, node.Name)
 		if err := b.take("nodes/"+node.Name+".explanation.json", "why it is as it is", explanation, err); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -264,24 +340,30 @@ func (b *bundle) failed(ctx context.Context, jobs []api.Job) error {
 		if j.Status == api.Complete || j.Status == api.Queued {
 			continue
 		}
+
 		if n++; n > bundleJobs {
 			b.out = append(b.out, fmt.Sprintf("jobs/: more than %d jobs failed or run", bundleJobs))
 			return nil
 		}
+
 		whole, err := b.manager.Job(ctx, j.ID)
+
 		whole.Vars = nil
 		if err := b.take("jobs/"+j.ID+".json", "a job that failed or runs", whole, err); err != nil {
 			return err
 		}
+
 		text, err := b.log(ctx, j.ID, whole.LogBytes)
 		if err := b.take("jobs/"+j.ID+".log", "the end of its output", text, err); err != nil {
 			return err
 		}
+
 		events, err := b.events(ctx, j.ID)
 		if err := b.take("jobs/"+j.ID+".events.json", "the last of what happened in it", events, err); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -290,8 +372,10 @@ func (b *bundle) log(ctx context.Context, id string, size int64) (string, error)
 	if err != nil {
 		return "", err
 	}
+
 	defer func() { _ = log.Close() }()
 	text, err := io.ReadAll(io.LimitReader(log, bundleLog))
+
 	return string(text), err
 }
 
@@ -304,36 +388,44 @@ func (b *bundle) events(ctx context.Context, id string) ([]json.RawMessage, erro
 		if err != nil {
 			return err
 		}
+
 		all, size = append(all, raw), size+len(raw)
 		for size > bundleLog {
 			size -= len(all[0])
 			all = all[1:]
 		}
+
 		return nil
 	})
+
 	return all, err
 }
 
 // varNames are the names of the variables of every node and of each group.
 func (b *bundle) varNames(ctx context.Context) (map[string][]string, error) {
 	names := map[string][]string{}
+
 	add := func(at string, s client.Scope) error {
 		vars, err := b.manager.Vars(ctx, s)
 		names[at] = sortedKeys(vars)
+
 		return err
 	}
 	if err := add("global", client.ScopeGlobal); err != nil {
 		return nil, err
 	}
+
 	groups, err := b.manager.Groups(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, g := range groups.Items {
 		if err := add("group "+g.Name, client.ScopeGroup(g.Name)); err != nil {
 			return nil, err
 		}
 	}
+
 	return names, nil
 }
 
@@ -342,7 +434,9 @@ func sortedKeys(vars api.Vars) []string {
 	for k := range vars {
 		names = append(names, k)
 	}
+
 	slices.Sort(names)
+
 	return names
 }
 
@@ -353,13 +447,16 @@ func config(c api.Config, err error) (api.Config, error) {
 		if key != "vars" && !strings.HasPrefix(key, "vars.") && (key == "secret_vars" || !secretName.MatchString(key)) {
 			continue
 		}
+
 		if vars, ok := s.Value.(map[string]any); ok && key == "vars" {
 			s.Value = sortedKeys(vars)
 		} else {
 			s.Value = removed
 		}
+
 		c[key] = s
 	}
+
 	return c, err
 }
 
@@ -369,14 +466,17 @@ func journal(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", errors.New("there is no journalctl on this host")
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, journalTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--unit=clusterm", "--lines=5000", "--no-pager", "--output=short-iso")
 	cmd.WaitDelay = time.Second
+
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("journalctl: %w", err)
 	}
+
 	return string(out[max(0, len(out)-4*bundleLog):]), nil
 }
 
@@ -397,10 +497,14 @@ var (
 	secretName = regexp.MustCompile(`(?i)` + secretWord)
 	// secretPair is NAME=VALUE, NAME: VALUE or "NAME": "VALUE" in text; the value
 	// may be a list or an object.
-	secretPair = regexp.MustCompile(`(?i)(` + secretWords + `\\*["']?\s*[:=]\s*)(` + quoted + `|\[[^\]\n]*\]?|\{[^}\n]*\}?|[^\s,;"'})\]]+)`)
+	secretPair = regexp.MustCompile(
+		`(?i)(` + secretWords + `\\*["']?\s*[:=]\s*)(` + quoted + `|\[[^\]\n]*\]?|\{[^}\n]*\}?|[^\s,;"'})\]]+)`,
+	)
 	// secretOption is --NAME VALUE, also as two items of a list. What begins with
 	// a dash is the next option.
-	secretOption = regexp.MustCompile(`(?i)((?:^|[\s"'\[(])--?` + secretWords + `(?:` + blank + `|\\*["'],\s*))(` + quoted + `|[^\s"',;)\]}-][^\s"']*)`)
+	secretOption = regexp.MustCompile(
+		`(?i)((?:^|[\s"'\[(])--?` + secretWords + `(?:` + blank + `|\\*["'],\s*))(` + quoted + `|[^\s"',;)\]}-][^\s"']*)`,
+	)
 	// quotedOption is "--NAME=VALUE", quoted as a whole; itemOption is the same as
 	// an item of a list.
 	quotedOption = inQuotes("", `(?:--?`+secretWords+`=|(?:-u|--user=)`+userName+`)`)
@@ -433,6 +537,7 @@ func inQuotes(before, inside string) *regexp.Regexp {
 			`(`+before+q+inside+`)(?:[^\\\n`+q+`]|\\.)+`,
 			`(`+before+`\\+`+q+inside+`)[^\n`+q+`]*[^\\\n`+q+`]`)
 	}
+
 	return regexp.MustCompile(`(?i)` + strings.Join(forms, "|"))
 }
 
@@ -452,14 +557,18 @@ So look through the files before you send them.
 // hideText takes out of text what looks like a secret; recognised says what does.
 func hideText(s string) string {
 	s = privateKey.ReplaceAllString(s, removed)
+
 	s = keyEnd.ReplaceAllString(s, removed)
 	for _, e := range []*regexp.Regexp{quotedOption, quotedPair} {
 		s = e.ReplaceAllString(s, "${1}${2}${3}${4}"+removed) // one of the four forms
 	}
+
 	for _, e := range []*regexp.Regexp{secretPair, secretOption, secretWordValue, sshpass, userPair} {
 		s = e.ReplaceAllString(s, "${1}"+removed)
 	}
+
 	s = bearer.ReplaceAllString(s, "${1} "+removed)
+
 	return userinfo.ReplaceAllString(s, "://"+removed+"@")
 }
 
@@ -467,15 +576,18 @@ func hideText(s string) string {
 func hideJSON(raw []byte, indent string) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
+
 	var v any
 	if err := d.Decode(&v); err != nil {
 		return nil, err
 	}
+
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", indent)
 	err := e.Encode(hide(v))
+
 	return b.Bytes(), err
 }
 
@@ -484,7 +596,9 @@ func itemBefore(list []any, i int) (string, bool) {
 	if i == 0 {
 		return "", false
 	}
+
 	text, ok := list[i-1].(string)
+
 	return text, ok
 }
 
@@ -499,6 +613,7 @@ func hide(v any) any {
 					continue
 				}
 			}
+
 			v[k] = hide(value)
 		}
 	case []any:
@@ -506,6 +621,7 @@ func hide(v any) any {
 			// A command line as a list: the value is the item after the option.
 			text, isText := v[i].(string)
 			name, _ := itemBefore(v, i)
+
 			user, _, isPair := strings.Cut(text, ":")
 			switch {
 			case isText && optionName.MatchString(name) && !strings.HasPrefix(text, "-"):
@@ -521,5 +637,6 @@ func hide(v any) any {
 	case string:
 		return hideText(v)
 	}
+
 	return v
 }

@@ -11,6 +11,7 @@ import (
 // TestHideText: what is between « and » has to go, and everything else stays.
 func TestHideText(t *testing.T) {
 	t.Parallel()
+
 	for _, text := range []string{
 		// NAME=VALUE and its like.
 		`PASSWORD=«hunter2»`,
@@ -81,12 +82,15 @@ func TestHideText(t *testing.T) {
 		for rest := text; ; {
 			before, after, ok := strings.Cut(rest, "«")
 			want += before
+
 			if !ok {
 				break
 			}
+
 			want += removed
 			_, rest, _ = strings.Cut(after, "»")
 		}
+
 		if got := hideText(given); got != want {
 			t.Errorf("%s\nbecomes %s\nand not %s", given, got, want)
 		}
@@ -95,6 +99,7 @@ func TestHideText(t *testing.T) {
 
 func TestHideJSON(t *testing.T) {
 	t.Parallel()
+
 	for given, want := range map[string]string{
 		`{"cmd":["app","--token","swordfish","-v"]}`:         `{"cmd":["app","--token","[removed]","-v"]}`,
 		`{"cmd":["app","--token","-v",1,"--password",2]}`:    `{"cmd":["app","--token","-v",1,"--password",2]}`,
@@ -108,6 +113,7 @@ func TestHideJSON(t *testing.T) {
 		if err != nil || strings.TrimSpace(string(got)) != want {
 			t.Errorf("%s becomes %s, %v", given, got, err)
 		}
+
 		if !json.Valid(got) {
 			t.Errorf("%s is no JSON", got)
 		}

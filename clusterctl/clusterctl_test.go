@@ -28,13 +28,22 @@ func TestImports(t *testing.T) {
 	if err != nil {
 		t.Skipf("go list does not run here: %v", err)
 	}
+
 	const own = "github.com/contiv/cluster/"
-	allowed := map[string]bool{"clusterctl": true, "management/client": true, "management/api": true, "inventory": true, "configuration": true /* pure: how variables are read */}
+
+	allowed := map[string]bool{
+		"clusterctl":        true,
+		"management/client": true,
+		"management/api":    true,
+		"inventory":         true,
+		"configuration":     true, /* pure: how variables are read */
+	}
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSpace(path)
 		if name, ok := strings.CutPrefix(path, own); ok && !allowed[name] {
 			t.Errorf("clusterctl depends on %s: it may know the client only", name)
 		}
+
 		for _, banned := range []string{"go.etcd.io/", "github.com/hashicorp/serf", "google.golang.org/grpc", "github.com/gorilla/mux"} {
 			if strings.HasPrefix(path, banned) {
 				t.Errorf("clusterctl links %s, which is the daemon's", path)
@@ -55,6 +64,7 @@ func leaves(c *cli.Command, path string, f func(c *cli.Command, path string)) {
 			leaves(sub, p, f)
 			continue
 		}
+
 		f(sub, p)
 	}
 }
@@ -64,36 +74,48 @@ func leaves(c *cli.Command, path string, f func(c *cli.Command, path string)) {
 func TestExamples(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
+
 	for _, name := range []string{"vars.yml", "globals.yml"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("a: 1\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	t.Setenv("CLUSTERM_URL", "unix://"+filepath.Join(dir, "nobody"))
 	examples, _ := tree(t).Metadata[metaExamples].([]string)
 	leaves(tree(t), "clusterctl", func(c *cli.Command, path string) {
 		if c.Hidden {
 			return
 		}
+
 		own := examplesOf(c)
 		if c.Usage == "" || len(own) == 0 {
 			t.Errorf("%s: no usage or no example", path)
 		}
+
 		for _, e := range own {
 			if !strings.HasPrefix(e, path) {
 				t.Errorf("%s: the example %q is of another command", path, e)
 			}
 		}
+
 		examples = append(examples, own...)
 	})
+
 	for _, e := range examples {
 		want := ExitUnreachable
 		if strings.Contains(e, "--client") || strings.Contains(e, " completion ") {
 			want = ExitDone
 		}
+
 		line, _, _ := strings.Cut(e, " > ")
+
 		var out, errs bytes.Buffer
-		if code := Run(t.Context(), words(line), Options{Stdin: strings.NewReader("{}"), Stdout: &out, Stderr: &errs}); code != want {
+		if code := Run(
+			t.Context(),
+			words(line),
+			Options{Stdin: strings.NewReader("{}"), Stdout: &out, Stderr: &errs},
+		); code != want {
 			t.Errorf("%s: exit code %d\n%s", e, code, errs.String())
 		}
 	}
@@ -107,8 +129,10 @@ func TestCompletions(t *testing.T) {
 		if _, ok := completions[path]; !ok && c.ArgsUsage != "" && !c.Hidden {
 			t.Errorf("%s takes %s, and nothing says how that is completed", path, c.ArgsUsage)
 		}
+
 		delete(left, path)
 	})
+
 	for path := range left {
 		t.Errorf("there is no command %q", path)
 	}
@@ -134,8 +158,15 @@ func TestHide(t *testing.T) {
 			t.Errorf("%q is %q, want %q", in, got, want)
 		}
 	}
-	doc, err := hideJSON([]byte(`{"a":[{"vault_password":"x","token":7,"key_file":"/k","note":"password=y"}],"ok":true,"n":12345678901234567890}`), "")
-	if want := `{"a":[{"key_file":"/k","note":"password=[removed]","token":"[removed]","vault_password":"[removed]"}],"n":12345678901234567890,"ok":true}` + "\n"; err != nil || string(doc) != want {
+
+	doc, err := hideJSON(
+		[]byte(
+			`{"a":[{"vault_password":"x","token":7,"key_file":"/k","note":"password=y"}],"ok":true,"n":12345678901234567890}`,
+		),
+		"",
+	)
+	if want := `{"a":[{"key_file":"/k","note":"password=[removed]","token":"[removed]","vault_password":"[removed]"}],"n":12345678901234567890,"ok":true}` + "\n"; err != nil ||
+		string(doc) != want {
 		t.Errorf("%v\n%s%s", err, doc, want)
 	}
 }
@@ -144,6 +175,7 @@ func TestHide(t *testing.T) {
 func words(line string) []string {
 	var all []string
 	var word strings.Builder
+
 	quoted, any := false, false
 	for _, r := range line {
 		switch {
@@ -153,6 +185,7 @@ func words(line string) []string {
 			if any {
 				all = append(all, word.String())
 			}
+
 			word.Reset()
 			any = false
 		default:
@@ -160,6 +193,7 @@ func words(line string) []string {
 			any = true
 		}
 	}
+
 	return append(all, word.String())
 }
 
@@ -192,6 +226,7 @@ func TestExitCodes(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	var b bytes.Buffer
+
 	code := report(&b, inventory.Errorf(inventory.KindRefused, "web-1 is \x1b[31mAllocated").Do("wait\nor cancel"))
 	if want := "clusterctl: web-1 is Allocated\n  wait\n  or cancel\n"; b.String() != want || code != ExitRefused {
 		t.Errorf("%d %q", code, b.String())
@@ -210,10 +245,12 @@ func TestValue(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
+
 		if got, err := json.Marshal(v); err != nil || string(got) != want {
 			t.Errorf("%q is %s, want %s (%v)", text, got, want, err)
 		}
 	}
+
 	for _, text := range []string{"[1", "{a: ", `"x`} {
 		if v, err := value(text); err == nil {
 			t.Errorf("%q is %v", text, v)
@@ -225,6 +262,7 @@ func TestValue(t *testing.T) {
 // Ansible's, for which yes is true and 12:30 a number.
 func TestYAML(t *testing.T) {
 	const doc = `{"y":"yes","off":["on","No","text","12:30","1.10","null","2026-01-02","~",""],"n":1.0,"b":true,"m":"a\nb"}`
+
 	const want = `"y": "yes"
 "off":
   - "on"
@@ -276,8 +314,10 @@ func fill(v reflect.Value, n *int) {
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			*n++
 			v.Set(reflect.ValueOf(time.Date(2026, 1, 2, 3, 0, 0, 0, time.Local).Add(time.Duration(*n) * time.Minute)))
+
 			return
 		}
+
 		for i := range v.NumField() {
 			fill(v.Field(i), n)
 		}
@@ -322,11 +362,13 @@ func missing(v reflect.Value, path, text string) (all []string) {
 			show(timeText(at))
 			return all
 		}
+
 		for i := range v.NumField() {
 			// The record's own revision is not on the wire; the node's is.
 			if v.Type() == reflect.TypeFor[inventory.Node]() && v.Type().Field(i).Name == "Revision" {
 				continue
 			}
+
 			all = append(all, missing(v.Field(i), path+"."+v.Type().Field(i).Name, text)...)
 		}
 	case reflect.Slice:
@@ -341,6 +383,7 @@ func missing(v reflect.Value, path, text string) (all []string) {
 	case reflect.String, reflect.Interface, reflect.Int, reflect.Int64, reflect.Uint64:
 		show(fmt.Sprint(v.Interface()))
 	}
+
 	return all
 }
 
@@ -351,6 +394,7 @@ func TestLongShowsEverything(t *testing.T) {
 	fill(reflect.ValueOf(&node).Elem(), &n)
 	var b bytes.Buffer
 	(&printer{w: &b}).node(node)
+
 	for _, m := range missing(reflect.ValueOf(node), "node", b.String()) {
 		t.Errorf("%s is not shown in\n%s", m, b.String())
 	}
@@ -367,6 +411,7 @@ func TestLongShowsEverything(t *testing.T) {
 
 	b.Reset()
 	(&printer{w: &b}).job(api.Job{ID: "7"}, true) // as in a list, which does not say how much output there is
+
 	if strings.Contains(b.String(), "Output") {
 		t.Errorf("output is shown in\n%s", b.String())
 	}
@@ -376,6 +421,7 @@ func TestLongShowsEverything(t *testing.T) {
 	b.Reset()
 	(&printer{w: &b}).historyLong([]inventory.Entry{e})
 	text := strings.ReplaceAll(b.String(), "T", " ") // RFC 3339
+
 	e.From = ""
 	for _, m := range missing(reflect.ValueOf(e), "entry", text) {
 		t.Errorf("%s is not shown in\n%s", m, text)
@@ -384,7 +430,15 @@ func TestLongShowsEverything(t *testing.T) {
 
 // Progress of a job in lines and in rows, from the same events.
 func TestTracker(t *testing.T) {
-	tr := newTracker(api.Job{ID: "7", Verb: inventory.VerbUpdate, Status: api.Running, Phase: "configure", Nodes: []string{"a-1", "longer-2"}})
+	tr := newTracker(
+		api.Job{
+			ID:     "7",
+			Verb:   inventory.VerbUpdate,
+			Status: api.Running,
+			Phase:  "configure",
+			Nodes:  []string{"a-1", "longer-2"},
+		},
+	)
 	for _, e := range []api.Event{
 		{Event: "playbook"}, {Event: "play", Play: "p"}, {Event: "task", Task: "one"},
 		{Event: "ok", Host: "a-1", Task: "one", Item: "x"}, {Event: "ok", Host: "a-1", Task: "one", Changed: true},
@@ -397,11 +451,14 @@ func TestTracker(t *testing.T) {
 	} {
 		tr.add(e)
 	}
+
 	r := &rows{tracker: tr}
+
 	var got []string
 	for i := range 4 {
 		got = append(got, strings.TrimRight(r.row(i, 3, 80), " "))
 	}
+
 	want := []string{
 		"/ job 7 is running: configure  [##########----------] 1/2 hosts",
 		"  a-1       ok 1   changed 1   unreachable: no route",
@@ -411,6 +468,7 @@ func TestTracker(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+
 	for width := range 100 {
 		for i := range 4 {
 			if row := r.row(i, 3, width); len([]rune(row)) > width {
@@ -418,20 +476,29 @@ func TestTracker(t *testing.T) {
 			}
 		}
 	}
+
 	// More hosts than rows: those that failed come first, the last row counts the rest.
 	if row := r.row(1, 2, 80); !strings.Contains(row, "unreachable") {
 		t.Errorf("the first row is %q", row)
 	}
+
 	if row := r.row(2, 2, 80); row != "  and 2 more hosts" {
 		t.Errorf("the last row is %q", row)
 	}
+
 	for _, event := range []string{"failed", "unreachable"} {
-		if line := eventLine(api.Event{Event: event, Host: "a-1", Task: "two", Ignored: true}, 3, paint(false)); line != "a-1  ignored  two" {
+		if line := eventLine(
+			api.Event{Event: event, Host: "a-1", Task: "two", Ignored: true},
+			3,
+			paint(false),
+		); line != "a-1  ignored  two" {
 			t.Errorf("%q", line)
 		}
 	}
+
 	// A new run begins anew.
 	tr.add(api.Event{Event: "playbook"})
+
 	if row := r.row(1, 3, 80); strings.Contains(row, "unreachable") {
 		t.Errorf("the first row is %q", row)
 	}

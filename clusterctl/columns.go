@@ -31,6 +31,7 @@ func (all columns[T]) names() []string {
 	for i, c := range all {
 		names[i] = c.name
 	}
+
 	return names
 }
 
@@ -40,10 +41,12 @@ func (all columns[T]) get(name string) (column[T], error) {
 			return c, nil
 		}
 	}
+
 	f := usagef("there is no column %q", name)
 	if near := closest(name, all.names()); near != "" {
 		f.message += "; did you mean " + strconv.Quote(near) + "?"
 	}
+
 	return column[T]{}, f.do("the columns are %s", strings.Join(all.names(), ", "))
 }
 
@@ -57,8 +60,14 @@ type layout[T any] struct {
 // columnFlags are the options of a command that prints a table of columns.
 func columnFlags(all []string) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "columns", Usage: "the `COLUMNS` of the table, separated by commas, of: " + strings.Join(all, ", ")},
-		&cli.StringSliceFlag{Name: "sort", Usage: "order by these `COLUMNS`, separated by commas; a - in front of one turns it round"},
+		&cli.StringSliceFlag{
+			Name:  "columns",
+			Usage: "the `COLUMNS` of the table, separated by commas, of: " + strings.Join(all, ", "),
+		},
+		&cli.StringSliceFlag{
+			Name:  "sort",
+			Usage: "order by these `COLUMNS`, separated by commas; a - in front of one turns it round",
+		},
 	}
 }
 
@@ -70,32 +79,41 @@ func (all columns[T]) read(c *call) (layout[T], error) {
 		if err != nil {
 			return l, err
 		}
+
 		l.shown, l.literal = append(l.shown, col), true
 	}
+
 	if l.literal && c.format != formatTable && c.format != formatWide {
 		return l, usagef("--columns is for tables, and -o %s prints none", c.format).do("leave one of them out")
 	}
+
 	for _, col := range all {
 		if !l.literal && (!col.wide || c.format == formatWide) {
 			l.shown = append(l.shown, col)
 		}
 	}
+
 	for _, name := range values(c, "sort") {
 		name, turned := strings.CutPrefix(name, "-")
+
 		col, err := all.get(name)
 		if err != nil {
 			return l, err
 		}
+
 		order := col.order
 		if order == nil {
 			order = func(a, b *T) int { return strings.Compare(col.cell(false, a), col.cell(false, b)) }
 		}
+
 		if turned {
 			straight := order
 			order = func(a, b *T) int { return straight(b, a) }
 		}
+
 		l.less = append(l.less, order)
 	}
+
 	return l, nil
 }
 
@@ -110,12 +128,14 @@ func (l layout[T]) sort(items []T) {
 	if len(l.less) == 0 {
 		return
 	}
+
 	slices.SortStableFunc(items, func(a, b T) int {
 		for _, less := range l.less {
 			if d := less(&a, &b); d != 0 {
 				return d
 			}
 		}
+
 		return 0
 	})
 }
@@ -126,6 +146,7 @@ func (l layout[T]) print(p *printer, items []T) {
 	for i := range items {
 		rows[i] = l.cells(p.paint, &items[i])
 	}
+
 	p.began = true
 	p.w.WriteString(grid(l.header(), rows, l.literal))
 }
@@ -135,6 +156,7 @@ func (l layout[T]) header() []string {
 	for i, c := range l.shown {
 		header[i] = strings.ToUpper(strings.ReplaceAll(c.name, "-", " "))
 	}
+
 	return header
 }
 
@@ -143,6 +165,7 @@ func (l layout[T]) cells(p paint, item *T) []string {
 	for i, c := range l.shown {
 		cells[i] = c.cell(p, item)
 	}
+
 	return cells
 }
 
@@ -154,6 +177,7 @@ func byTime[T any](at func(v *T) time.Time) func(a, b *T) int {
 		case x.IsZero() || y.IsZero():
 			return cmp.Compare(zeroLast(x), zeroLast(y))
 		}
+
 		return x.Compare(y)
 	}
 }
@@ -162,6 +186,7 @@ func zeroLast(t time.Time) int {
 	if t.IsZero() {
 		return 1
 	}
+
 	return 0
 }
 
@@ -169,6 +194,7 @@ func moment(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
 	}
+
 	return *t
 }
 
@@ -191,14 +217,38 @@ var nodeColumns = columns[api.Node]{
 		if n.Job != "" && n.Verb != "" {
 			job += " (" + oneLine(string(n.Verb)) + ")"
 		}
+
 		return job
 	}},
-	{name: "labels", wide: true, cell: func(_ paint, n *api.Node) string { return strings.ReplaceAll(labels(n.Labels), "\n", ",") }},
-	{name: "applied", wide: true, order: byNumber(func(n *api.Node) string { return n.Applied }), cell: func(_ paint, n *api.Node) string { return oneLine(n.Applied) }},
+	{
+		name: "labels",
+		wide: true,
+		cell: func(_ paint, n *api.Node) string { return strings.ReplaceAll(labels(n.Labels), "\n", ",") },
+	},
+	{
+		name:  "applied",
+		wide:  true,
+		order: byNumber(func(n *api.Node) string { return n.Applied }),
+		cell:  func(_ paint, n *api.Node) string { return oneLine(n.Applied) },
+	},
 	{name: "was", wide: true, cell: func(_ paint, n *api.Node) string { return oneLine(string(n.PrevStatus)) }},
-	{name: "seen-by", wide: true, cell: func(_ paint, n *api.Node) string { return strings.Join(seenBy(n, true), ",") }},
-	{name: "created", wide: true, order: byTime(func(n *api.Node) time.Time { return n.Created }), cell: func(_ paint, n *api.Node) string { return timeText(n.Created) }},
-	{name: "updated", wide: true, order: byTime(func(n *api.Node) time.Time { return n.Updated }), cell: func(_ paint, n *api.Node) string { return timeText(n.Updated) }},
+	{
+		name: "seen-by",
+		wide: true,
+		cell: func(_ paint, n *api.Node) string { return strings.Join(seenBy(n, true), ",") },
+	},
+	{
+		name:  "created",
+		wide:  true,
+		order: byTime(func(n *api.Node) time.Time { return n.Created }),
+		cell:  func(_ paint, n *api.Node) string { return timeText(n.Created) },
+	},
+	{
+		name:  "updated",
+		wide:  true,
+		order: byTime(func(n *api.Node) time.Time { return n.Updated }),
+		cell:  func(_ paint, n *api.Node) string { return timeText(n.Updated) },
+	},
 	{name: "note", cell: func(_ paint, n *api.Node) string { return clip(nodeNote(*n), 72) }},
 }
 
@@ -210,31 +260,71 @@ func seenBy(n *api.Node, alive bool) []string {
 			names = append(names, oneLine(observer))
 		}
 	}
+
 	slices.Sort(names)
+
 	return names
 }
 
 var jobColumns = columns[api.Job]{
-	{name: "id", order: byNumber(func(j *api.Job) string { return j.ID }), cell: func(_ paint, j *api.Job) string { return oneLine(j.ID) }},
+	{
+		name:  "id",
+		order: byNumber(func(j *api.Job) string { return j.ID }),
+		cell:  func(_ paint, j *api.Job) string { return oneLine(j.ID) },
+	},
 	{name: "verb", cell: func(_ paint, j *api.Job) string { return oneLine(string(j.Verb)) }},
 	{name: "status", cell: func(p paint, j *api.Job) string { return p.job(j.Status) }},
 	{name: "phase", wide: true, cell: func(_ paint, j *api.Job) string { return oneLine(j.Phase) }},
-	{name: "place", wide: true, order: func(a, b *api.Job) int { return cmp.Compare(a.Position, b.Position) }, cell: func(_ paint, j *api.Job) string { return positive(j.Position) }},
+	{
+		name:  "place",
+		wide:  true,
+		order: func(a, b *api.Job) int { return cmp.Compare(a.Position, b.Position) },
+		cell:  func(_ paint, j *api.Job) string { return positive(j.Position) },
+	},
 	{name: "nodes", cell: func(_ paint, j *api.Job) string { return clip(list(targets(*j)), 40) }},
 	{name: "group", cell: func(_ paint, j *api.Job) string { return oneLine(j.Group) }},
 	{name: "actor", cell: func(_ paint, j *api.Job) string { return oneLine(j.Actor) }},
-	{name: "accepted", order: byTime(func(j *api.Job) time.Time { return j.Accepted }), cell: func(_ paint, j *api.Job) string { return timeText(j.Accepted) }},
-	{name: "started", wide: true, order: byTime(func(j *api.Job) time.Time { return moment(j.Started) }), cell: func(_ paint, j *api.Job) string { return timePtr(j.Started) }},
-	{name: "ended", wide: true, order: byTime(func(j *api.Job) time.Time { return moment(j.Ended) }), cell: func(_ paint, j *api.Job) string { return timePtr(j.Ended) }},
-	{name: "deadline", wide: true, order: byTime(func(j *api.Job) time.Time { return moment(j.Deadline) }), cell: func(_ paint, j *api.Job) string { return timePtr(j.Deadline) }},
-	{name: "took", order: func(a, b *api.Job) int { return cmp.Compare(length(a), length(b)) }, cell: func(_ paint, j *api.Job) string { return took(j.Started, j.Ended) }},
+	{
+		name:  "accepted",
+		order: byTime(func(j *api.Job) time.Time { return j.Accepted }),
+		cell:  func(_ paint, j *api.Job) string { return timeText(j.Accepted) },
+	},
+	{
+		name:  "started",
+		wide:  true,
+		order: byTime(func(j *api.Job) time.Time { return moment(j.Started) }),
+		cell:  func(_ paint, j *api.Job) string { return timePtr(j.Started) },
+	},
+	{
+		name:  "ended",
+		wide:  true,
+		order: byTime(func(j *api.Job) time.Time { return moment(j.Ended) }),
+		cell:  func(_ paint, j *api.Job) string { return timePtr(j.Ended) },
+	},
+	{
+		name:  "deadline",
+		wide:  true,
+		order: byTime(func(j *api.Job) time.Time { return moment(j.Deadline) }),
+		cell:  func(_ paint, j *api.Job) string { return timePtr(j.Deadline) },
+	},
+	{
+		name:  "took",
+		order: func(a, b *api.Job) int { return cmp.Compare(length(a), length(b)) },
+		cell:  func(_ paint, j *api.Job) string { return took(j.Started, j.Ended) },
+	},
 	{name: "cause", wide: true, cell: func(_ paint, j *api.Job) string { return oneLine(j.Cause) }},
-	{name: "retry-of", wide: true, order: byNumber(func(j *api.Job) string { return j.RetryOf }), cell: func(_ paint, j *api.Job) string { return oneLine(j.RetryOf) }},
+	{
+		name:  "retry-of",
+		wide:  true,
+		order: byNumber(func(j *api.Job) string { return j.RetryOf }),
+		cell:  func(_ paint, j *api.Job) string { return oneLine(j.RetryOf) },
+	},
 	{name: "instance", wide: true, cell: func(_ paint, j *api.Job) string { return oneLine(j.Instance) }},
 	{name: "note", cell: func(_ paint, j *api.Job) string {
 		if j.Status == api.Queued {
 			return clip(waits(*j), 72)
 		}
+
 		return clip(oneLine(j.Reason), 72)
 	}},
 }
@@ -244,6 +334,7 @@ func length(j *api.Job) time.Duration {
 	if j.Started == nil || j.Ended == nil {
 		return 0
 	}
+
 	return j.Ended.Sub(*j.Started)
 }
 
@@ -252,5 +343,6 @@ func targets(j api.Job) []string {
 	if len(j.Nodes) > 0 {
 		return j.Nodes
 	}
+
 	return j.Addrs
 }

@@ -44,7 +44,8 @@ var fishScript string
 
 func (a *app) completion() *cli.Command {
 	group := &cli.Command{
-		Name: "completion", Usage: "print a script that completes commands, options and live names: bash, zsh or fish",
+		Name:        "completion",
+		Usage:       "print a script that completes commands, options and live names: bash, zsh or fish",
 		Description: "It asks the manager for the names of nodes, jobs and groups, for a second at most, and is silent where nobody answers.",
 	}
 	for _, shell := range []struct{ name, script, example string }{
@@ -53,10 +54,14 @@ func (a *app) completion() *cli.Command {
 		{"fish", fishScript, "clusterctl completion fish > /etc/fish/completions/clusterctl.fish"},
 	} {
 		group.Commands = append(group.Commands, a.leaf(leaf{
-			name: shell.name, usage: "print the script for " + shell.name, examples: []string{shell.example}, formats: []string{},
-			run: func(_ context.Context, c *call) error { return c.write([]byte(shell.script)) },
+			name:     shell.name,
+			usage:    "print the script for " + shell.name,
+			examples: []string{shell.example},
+			formats:  []string{},
+			run:      func(_ context.Context, c *call) error { return c.write([]byte(shell.script)) },
 		}))
 	}
+
 	return group
 }
 
@@ -79,8 +84,10 @@ func (a *app) complete(ctx context.Context, args []string) int {
 	if err != nil {
 		panic(err) // the build is wrong
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+
 	cut := 0
 	if len(args) > 1 && args[0] == "--bash" {
 		// bash splits words at = and : as well, and wants back only what comes after.
@@ -88,25 +95,33 @@ func (a *app) complete(ctx context.Context, args []string) int {
 		args = joined(args[2:])
 		cut = len(args[len(args)-1]) - len(current)
 	}
+
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
 	}
+
 	if len(args) == 0 {
 		args = []string{""}
 	}
+
 	current := args[len(args)-1]
+
 	n := 0
 	for _, c := range a.candidates(ctx, args) {
 		if !strings.HasPrefix(c.word, current) || len(c.word) < cut || n == completeMost {
 			continue
 		}
+
 		n++
+
 		line := printable(c.word[max(cut, 0):], false)
 		if c.about != "" {
 			line += "\t" + oneLine(c.about)
 		}
+
 		fmt.Fprintln(a.Stdout, line)
 	}
+
 	return ExitDone
 }
 
@@ -115,7 +130,9 @@ func joined(words []string) []string {
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
 	}
+
 	var out []string
+
 	glue := false
 	for _, w := range words {
 		broken := w != "" && strings.Trim(w, "=:") == ""
@@ -124,11 +141,14 @@ func joined(words []string) []string {
 		} else {
 			out = append(out, w)
 		}
+
 		glue = broken
 	}
+
 	if len(out) == 0 {
 		out = []string{""}
 	}
+
 	return out
 }
 
@@ -138,7 +158,8 @@ func (a *app) candidates(ctx context.Context, words []string) []candidate {
 	c := &completer{command: root, options: map[string]string{}}
 	line := []*cli.Command{root}
 	var pending string // the option whose value comes next
-	plain := false     // after --
+
+	plain := false // after --
 	for _, w := range before {
 		name, value, given := strings.Cut(strings.TrimLeft(w, "-"), "=")
 		switch {
@@ -166,15 +187,18 @@ func (a *app) candidates(ctx context.Context, words []string) []candidate {
 				c.args = append(c.args, w)
 				continue
 			}
+
 			c.command = sub
 			line = append(line, sub)
 			c.path = strings.TrimSpace(c.path + " " + sub.Name)
 		}
 	}
+
 	url := c.options["url"]
 	if url == "" {
 		url = os.Getenv("CLUSTERM_URL")
 	}
+
 	c.manager, _ = client.New(client.Options{URL: url, UserAgent: "clusterctl/" + a.Version.Version, Patience: -1})
 	switch {
 	case pending != "":
@@ -185,19 +209,27 @@ func (a *app) candidates(ctx context.Context, words []string) []candidate {
 			if f == nil {
 				return nil
 			}
+
 			return prefixed(strings.TrimSuffix(current, value), c.values(ctx, f.Names()[0], value))
 		}
+
 		return c.flags(line)
 	case len(c.command.Commands) > 0:
 		var out []candidate
 		for _, sub := range c.command.VisibleCommands() {
 			out = append(out, candidate{sub.Name, sub.Usage})
 		}
+
 		return out
 	}
+
 	if positional, ok := completions[c.path]; ok && positional != nil {
-		return slices.DeleteFunc(positional(ctx, c, current), func(x candidate) bool { return slices.Contains(c.args, x.word) })
+		return slices.DeleteFunc(
+			positional(ctx, c, current),
+			func(x candidate) bool { return slices.Contains(c.args, x.word) },
+		)
 	}
+
 	return nil
 }
 
@@ -210,6 +242,7 @@ func option(line []*cli.Command, name string) cli.Flag {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -226,21 +259,26 @@ func (c *completer) flags(line []*cli.Command) []candidate {
 			if local, ok := f.(cli.LocalFlag); ok && local.IsLocal() && cmd != c.command {
 				continue
 			}
+
 			_, again := f.(*cli.StringSliceFlag)
 			if _, given := c.options[f.Names()[0]]; given && !again {
 				continue
 			}
+
 			about := ""
 			if d, ok := f.(cli.DocGenerationFlag); ok {
 				about, _ = placeholder(d.GetUsage())
 			}
+
 			if inverse, ok := f.(*cli.BoolWithInverseFlag); ok {
 				out = append(out, candidate{"--" + inverse.Name, about}, candidate{"--no-" + inverse.Name, about})
 				continue
 			}
+
 			out = append(out, candidate{dashed(f.Names()[0]), about})
 		}
 	}
+
 	return out
 }
 
@@ -251,6 +289,7 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		for _, w := range all {
 			out = append(out, candidate{word: w})
 		}
+
 		return out
 	}
 	switch option {
@@ -260,6 +299,7 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		if c.path == "nodes get" || c.path == "nodes watch" {
 			return several(current, c.groups(ctx))
 		}
+
 		return c.groups(ctx)
 	case "node":
 		return c.nodes(ctx, nil)
@@ -269,18 +309,22 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 			for _, s := range api.JobStatuses {
 				out = append(out, candidate{word: string(s)})
 			}
+
 			return several(current, out)
 		}
+
 		var out []candidate
 		for _, row := range inventory.Statuses {
 			out = append(out, candidate{string(row.Status), row.Meaning})
 		}
+
 		return several(current, out)
 	case "state":
 		var out []candidate
 		for _, row := range inventory.States {
 			out = append(out, candidate{string(row.State), row.Meaning})
 		}
+
 		return several(current, out)
 	case "columns", "sort":
 		names := nodeColumns.names()
@@ -290,21 +334,28 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		case strings.HasPrefix(c.path, "instance"):
 			names = instanceColumns.names()
 		}
+
 		out := words(names...)
 		if option == "sort" && strings.HasPrefix(current[strings.LastIndexByte(current, ',')+1:], "-") {
 			out = prefixed("-", out)
 		}
+
 		return several(current, out)
 	case "on-failure":
-		return []candidate{{api.OnFailureBatch, "clean all nodes of the request"}, {api.OnFailureFailed, "clean the nodes that failed"}}
+		return []candidate{
+			{api.OnFailureBatch, "clean all nodes of the request"},
+			{api.OnFailureFailed, "clean the nodes that failed"},
+		}
 	case "selector":
 		return c.selector(ctx, current)
 	case "extra-vars":
 		if path, ok := strings.CutPrefix(current, "@"); ok {
 			return prefixed("@", files(path))
 		}
+
 		return words("@")
 	}
+
 	return nil
 }
 
@@ -313,6 +364,7 @@ func several(current string, values []candidate) []candidate {
 	i := strings.LastIndexByte(current, ',') + 1
 	given := strings.Split(current[:i], ",")
 	values = slices.DeleteFunc(slices.Clone(values), func(x candidate) bool { return slices.Contains(given, x.word) })
+
 	return prefixed(current[:i], values)
 }
 
@@ -321,18 +373,31 @@ func prefixed(prefix string, values []candidate) []candidate {
 	for i, v := range values {
 		out[i] = candidate{prefix + v.word, v.about}
 	}
+
 	return out
 }
 
 // selector completes the last part of a selector, where it is KEY=VALUE or KEY!=VALUE.
 func (c *completer) selector(ctx context.Context, current string) []candidate {
 	i := strings.LastIndexByte(current, ',') + 1
+
 	key, value, ok := strings.Cut(current[i:], "=")
 	if !ok {
 		return prefixed(current[:i], []candidate{
-			{"status=", ""}, {"status!=", ""}, {"state=", ""}, {"state!=", ""}, {"group=", ""}, {"group!=", ""}, {"label=", ""}, {"name=", ""},
+			{
+				"status=",
+				"",
+			},
+			{"status!=", ""},
+			{"state=", ""},
+			{"state!=", ""},
+			{"group=", ""},
+			{"group!=", ""},
+			{"label=", ""},
+			{"name=", ""},
 		})
 	}
+
 	before := strings.TrimSuffix(current, value)
 	switch strings.TrimSuffix(key, "!") {
 	case "status", "state":
@@ -342,6 +407,7 @@ func (c *completer) selector(ctx context.Context, current string) []candidate {
 	case "name":
 		return prefixed(before, c.nodes(ctx, nil))
 	}
+
 	return nil
 }
 
@@ -349,6 +415,7 @@ func (c *completer) formats() []string {
 	if f, ok := c.command.Metadata[metaFormats].([]string); ok {
 		return f
 	}
+
 	return nil
 }
 
@@ -356,21 +423,26 @@ func (c *completer) nodes(ctx context.Context, keep func(api.Node) bool) []candi
 	if c.manager == nil {
 		return nil
 	}
+
 	nodes, err := c.manager.Nodes(ctx, client.NodeFilter{})
 	if err != nil {
 		return nil
 	}
+
 	var out []candidate
 	for _, n := range nodes.Items {
 		if keep != nil && !keep(n) {
 			continue
 		}
+
 		about := string(n.Status) + ", " + string(n.State)
 		if n.Group != "" {
 			about += ", " + n.Group
 		}
+
 		out = append(out, candidate{n.Name, about})
 	}
+
 	return out
 }
 
@@ -378,43 +450,53 @@ func (c *completer) groups(ctx context.Context) []candidate {
 	if c.manager == nil {
 		return nil
 	}
+
 	groups, err := c.manager.Groups(ctx)
 	if err != nil {
 		return nil
 	}
+
 	var out []candidate
 	for _, g := range groups.Items {
 		about := ""
 		if g.Needs != "" {
 			about = "needs " + g.Needs
 		}
+
 		out = append(out, candidate{g.Name, about})
 	}
+
 	return out
 }
 
 // files are the files and folders whose path starts as typed.
 func files(typed string) []candidate {
 	dir, base := filepath.Split(typed)
+
 	at := dir
 	if at == "" {
 		at = "."
 	}
+
 	entries, err := os.ReadDir(at)
 	if err != nil {
 		return nil
 	}
+
 	var out []candidate
 	for _, e := range entries {
 		name := e.Name()
 		if !strings.HasPrefix(name, base) || strings.HasPrefix(name, ".") && !strings.HasPrefix(base, ".") {
 			continue
 		}
+
 		if e.IsDir() {
 			name += "/"
 		}
+
 		out = append(out, candidate{word: dir + name})
 	}
+
 	return out
 }
 
@@ -442,19 +524,23 @@ var completions = map[string]positional{
 	"job logs":           jobsThat(nil, "active", "last"),
 	"job wait":           jobsThat(func(j api.Job) bool { return !j.Status.Ended() }, "active"),
 	"job cancel":         jobsThat(func(j api.Job) bool { return !j.Status.Ended() }, "active"),
-	"job retry":          jobsThat(func(j api.Job) bool { return j.Status.Ended() && j.Status != api.Complete }, "last"),
-	"vars get":           varKeys,
-	"vars unset":         varKeys,
-	"vars set":           nil,
-	"support-bundle":     func(_ context.Context, _ *completer, current string) []candidate { return files(current) },
-	"man":                func(_ context.Context, _ *completer, current string) []candidate { return files(current) },
-	"config get":         configKeys(false),
-	"config unset":       configKeys(true),
+	"job retry": jobsThat(
+		func(j api.Job) bool { return j.Status.Ended() && j.Status != api.Complete },
+		"last",
+	),
+	"vars get":       varKeys,
+	"vars unset":     varKeys,
+	"vars set":       nil,
+	"support-bundle": func(_ context.Context, _ *completer, current string) []candidate { return files(current) },
+	"man":            func(_ context.Context, _ *completer, current string) []candidate { return files(current) },
+	"config get":     configKeys(false),
+	"config unset":   configKeys(true),
 	"config set": func(ctx context.Context, c *completer, current string) []candidate {
 		keys := configKeys(true)(ctx, c, current)
 		for i := range keys {
 			keys[i].word += "="
 		}
+
 		return keys
 	},
 }
@@ -465,12 +551,14 @@ func oneNode(ctx context.Context, c *completer, _ string) []candidate {
 	if len(c.args) > 0 {
 		return nil
 	}
+
 	return c.nodes(ctx, nil)
 }
 
 // nodesFor are the nodes that the verb takes as they are.
 func nodesFor(v inventory.Verb) positional {
 	t, _ := inventory.TransitionOf(v)
+
 	return func(ctx context.Context, c *completer, _ string) []candidate {
 		return c.nodes(ctx, func(n api.Node) bool { return t.Check(n.Node) == nil })
 	}
@@ -481,19 +569,23 @@ func jobsThat(keep func(api.Job) bool, words ...string) positional {
 		if c.manager == nil || len(c.args) > 0 {
 			return nil
 		}
+
 		jobs, err := c.manager.Jobs(ctx, client.JobFilter{Limit: 100})
 		if err != nil {
 			return nil
 		}
+
 		var out []candidate
 		for _, j := range slices.Backward(jobs.Items) {
 			if keep == nil || keep(j) {
 				out = append(out, candidate{j.ID, clip(title(j), 50) + ": " + string(j.Status)})
 			}
 		}
+
 		for _, w := range words {
 			out = append(out, candidate{word: w})
 		}
+
 		return out
 	}
 }
@@ -502,21 +594,26 @@ func varKeys(ctx context.Context, c *completer, _ string) []candidate {
 	if c.manager == nil {
 		return nil
 	}
+
 	scope := client.ScopeGlobal
 	if g := c.options["group"]; g != "" {
 		scope = client.ScopeGroup(g)
 	}
+
 	if n := c.options["node"]; n != "" {
 		scope = client.ScopeNode(n)
 	}
+
 	vars, err := c.manager.Vars(ctx, scope)
 	if err != nil {
 		return nil
 	}
+
 	var out []candidate
 	for _, k := range slices.Sorted(maps.Keys(vars)) {
 		out = append(out, candidate{word: k})
 	}
+
 	return out
 }
 
@@ -525,16 +622,19 @@ func configKeys(settable bool) positional {
 		if c.manager == nil {
 			return nil
 		}
+
 		config, err := c.manager.Config(ctx)
 		if err != nil {
 			return nil
 		}
+
 		var out []candidate
 		for _, k := range slices.Sorted(maps.Keys(config)) {
 			if s := config[k]; s.Settable || !settable {
 				out = append(out, candidate{k, s.Origin})
 			}
 		}
+
 		return out
 	}
 }

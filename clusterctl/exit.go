@@ -70,12 +70,15 @@ func exitCode(err error) int {
 	if err == nil {
 		return ExitDone
 	}
+
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.code
 	}
+
 	if errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled) {
 		return ExitInterrupted
 	}
+
 	switch inventory.KindOf(err) {
 	case inventory.KindInvalid, inventory.KindTooLarge:
 		return ExitUsage
@@ -86,6 +89,7 @@ func exitCode(err error) int {
 	case inventory.KindUnavailable:
 		return ExitUnreachable
 	}
+
 	return ExitFailed
 }
 
@@ -94,12 +98,15 @@ func explain(err error) (message, remedy string) {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.message, f.remedy
 	}
+
 	if errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled) {
 		return ErrInterrupted.Error(), ""
 	}
+
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
 		return e.Message, e.Remedy
 	}
+
 	return err.Error(), ""
 }
 
@@ -108,12 +115,15 @@ func report(w io.Writer, err error) int {
 	if err == nil {
 		return ExitDone
 	}
+
 	message, remedy := explain(err)
 	if message != "" {
 		fmt.Fprintf(w, "clusterctl: %s\n", strings.TrimSpace(printable(message, true)))
+
 		if remedy != "" {
 			fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(printable(remedy, true), "\n", "\n  "))
 		}
 	}
+
 	return exitCode(err)
 }

@@ -21,11 +21,18 @@ func (a *app) help() *cli.Command {
 			for _, word := range c.Args().Slice() {
 				next := at.Command(word)
 				if next == nil {
-					return usagef("there is no command %q below %s", word, at.FullName()).do("%s --help lists the commands", at.FullName())
+					return usagef(
+						"there is no command %q below %s",
+						word,
+						at.FullName(),
+					).do("%s --help lists the commands", at.FullName())
 				}
+
 				at = next
 			}
+
 			a.began = true
+
 			return a.printHelp(at)
 		},
 	}
@@ -38,15 +45,19 @@ func (a *app) printHelp(c *cli.Command) error {
 	fmt.Fprintf(&b, "%s - %s\n\nUsage:\n", path, c.Usage)
 	subs := c.VisibleCommands()
 	fmt.Fprintf(&b, "  %s\n", synopsis(c, path))
+
 	if len(c.Aliases) > 0 {
 		fmt.Fprintf(&b, "\nAlso called: %s\n", strings.Join(c.Aliases, ", "))
 	}
+
 	if c.Description != "" {
 		b.WriteByte('\n')
+
 		for line := range strings.SplitSeq(strings.TrimSpace(c.Description), "\n") {
 			fmt.Fprintln(&b, fold(line, 98))
 		}
 	}
+
 	if len(subs) > 0 {
 		var rows [][2]string
 		for _, s := range subs {
@@ -55,23 +66,29 @@ func (a *app) printHelp(c *cli.Command) error {
 				rows[len(rows)-1][0] = s.Name + " …"
 			}
 		}
+
 		section(&b, "Commands", rows)
 	}
+
 	if isRoot := c == c.Root(); isRoot {
 		section(&b, "Options of every command", flagRows(c.Flags))
 		section(&b, "Exit codes", exitRows())
 	} else {
 		section(&b, "Options", flagRows(c.Flags))
 	}
+
 	if examples := examplesOf(c); len(examples) > 0 {
 		b.WriteString("\nExamples:\n")
+
 		for _, e := range examples {
 			fmt.Fprintf(&b, "  %s\n", e)
 		}
 	}
+
 	if c != c.Root() {
 		b.WriteString("\nclusterctl --help shows the options of every command and the exit codes.\n")
 	}
+
 	return a.write(b.Bytes())
 }
 
@@ -82,11 +99,13 @@ func examplesOf(c *cli.Command) []string {
 	if len(examples) > 0 {
 		return examples
 	}
+
 	for _, s := range c.VisibleCommands() {
 		if some, _ := s.Metadata[metaExamples].([]string); len(some) > 0 {
 			examples = append(examples, some[0])
 		}
 	}
+
 	return examples
 }
 
@@ -95,6 +114,7 @@ func exitRows() [][2]string {
 	for _, e := range exitCodes {
 		rows = append(rows, [2]string{fmt.Sprint(e.code), e.meaning})
 	}
+
 	return rows
 }
 
@@ -104,11 +124,14 @@ func flagRows(flags []cli.Flag) [][2]string {
 		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
 			continue
 		}
+
 		doc, ok := f.(cli.DocGenerationFlag)
 		if !ok {
 			continue
 		}
+
 		usage, value := placeholder(doc.GetUsage())
+
 		name := dashed(f.Names()[0])
 		if inverse, ok := f.(*cli.BoolWithInverseFlag); ok {
 			name = "--[no-]" + inverse.Name
@@ -117,14 +140,18 @@ func flagRows(flags []cli.Flag) [][2]string {
 				name += ", " + dashed(alias)
 			}
 		}
+
 		if doc.TakesValue() {
 			name += " " + value
 		}
+
 		if env := doc.GetEnvVars(); len(env) > 0 {
 			usage += " [$" + strings.Join(env, ", $") + "]"
 		}
+
 		rows = append(rows, [2]string{name, usage})
 	}
+
 	return rows
 }
 
@@ -134,7 +161,9 @@ func placeholder(usage string) (text, value string) {
 	if !ok {
 		return usage, "VALUE"
 	}
+
 	value, after, _ := strings.Cut(rest, "`")
+
 	return before + value + after, value
 }
 
@@ -142,11 +171,14 @@ func section(b *bytes.Buffer, title string, rows [][2]string) {
 	if len(rows) == 0 {
 		return
 	}
+
 	width := 0
 	for _, r := range rows {
 		width = max(width, min(runewidth.StringWidth(r[0]), 28))
 	}
+
 	fmt.Fprintf(b, "\n%s:\n", title)
+
 	for _, r := range rows {
 		lines := strings.Split(fold(r[1], 96-width), "\n")
 		if runewidth.StringWidth(r[0]) > width {
@@ -155,6 +187,7 @@ func section(b *bytes.Buffer, title string, rows [][2]string) {
 			fmt.Fprintf(b, "  %s  %s\n", runewidth.FillRight(r[0], width), lines[0])
 			lines = lines[1:]
 		}
+
 		for _, l := range lines {
 			fmt.Fprintf(b, "  %s  %s\n", strings.Repeat(" ", width), l)
 		}
@@ -164,6 +197,7 @@ func section(b *bytes.Buffer, title string, rows [][2]string) {
 // fold breaks text between words so that no line is wider than width where that is possible.
 func fold(text string, width int) string {
 	var b strings.Builder
+
 	used := 0
 	for i, word := range strings.Fields(text) {
 		w := runewidth.StringWidth(word)
@@ -176,8 +210,10 @@ func fold(text string, width int) string {
 			b.WriteByte(' ')
 			used++
 		}
+
 		b.WriteString(word)
 		used += w
 	}
+
 	return b.String()
 }

@@ -37,12 +37,15 @@ func (c *call) extraVars(ctx context.Context) (api.Vars, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if merged == nil {
 			merged = vars
 			continue
 		}
+
 		maps.Copy(merged, vars)
 	}
+
 	return merged, nil
 }
 
@@ -51,6 +54,7 @@ func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
 	text, from := arg, "the value of -e"
 	if name, ok := strings.CutPrefix(arg, "@"); ok {
 		var b []byte
+
 		var err error
 		if name == "-" {
 			from = "what stdin gave for -e"
@@ -59,30 +63,41 @@ func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
 			from = name
 			b, err = readFile(name)
 		}
+
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+
 		if err != nil {
-			return nil, usagef("cannot read the variables: %v", err).do("give -e '{\"KEY\": \"VALUE\"}', -e @FILE, or -e @- for stdin")
+			return nil, usagef(
+				"cannot read the variables: %v",
+				err,
+			).do("give -e '{\"KEY\": \"VALUE\"}', -e @FILE, or -e @- for stdin")
 		}
+
 		text = string(b)
 	}
+
 	vars, err := configuration.ParseVars([]byte(text))
 	if err != nil {
 		f := usagef("%s: %s", from, strings.TrimSpace(err.Error()))
 		if strings.Contains(text, "=") && !strings.ContainsAny(text, ":{") {
 			return nil, f.do("write KEY: VALUE or {\"KEY\": \"VALUE\"} instead of KEY=VALUE")
 		}
+
 		return nil, f.do("give an object: -e '{\"KEY\": \"VALUE\"}' or -e 'KEY: VALUE'")
 	}
+
 	if len(vars) > 0 {
 		return api.Vars(vars), nil
 	}
+
 	for line := range strings.Lines(text) {
 		if code, _, _ := strings.Cut(line, "#"); strings.Contains(code, "{") {
 			return api.Vars{}, nil
 		}
 	}
+
 	return nil, nil
 }
 
@@ -93,11 +108,13 @@ func (c *call) readStdin(ctx context.Context) ([]byte, error) {
 		b   []byte
 		err error
 	}
+
 	done := make(chan result, 1)
 	go func() {
 		b, err := io.ReadAll(io.LimitReader(c.Stdin, maxInput))
 		done <- result{b, err}
 	}()
+
 	select {
 	case r := <-done:
 		return r.b, r.err
@@ -112,6 +129,7 @@ func readFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	return io.ReadAll(io.LimitReader(f, maxInput))
 }
 
@@ -123,18 +141,30 @@ func assignments(args []string) (api.Vars, error) {
 		if !ok || key == "" {
 			return nil, usagef("%q is not KEY=VALUE", arg).do("write it like retries=3, or 'greeting=two words'")
 		}
+
 		if _, twice := vars[key]; twice {
 			return nil, usagef("%s is given twice", key)
 		}
+
 		v, err := value(text)
 		if err != nil {
-			return nil, usagef("the value of %s does not parse: %v", key, err).do("quote it twice to keep it as text: %s", shellWord(key+`="…"`))
+			return nil, usagef(
+				"the value of %s does not parse: %v",
+				key,
+				err,
+			).do("quote it twice to keep it as text: %s", shellWord(key+`="…"`))
 		}
+
 		if v == nil {
-			return nil, usagef("%s cannot be set to null", key).do("use unset to remove it, or %s for the word", shellWord(key+`="`+text+`"`))
+			return nil, usagef(
+				"%s cannot be set to null",
+				key,
+			).do("use unset to remove it, or %s for the word", shellWord(key+`="`+text+`"`))
 		}
+
 		vars[key] = v
 	}
+
 	return vars, nil
 }
 
@@ -163,6 +193,7 @@ func value(text string) (any, error) {
 		vars, err := configuration.ParseVars([]byte("value: " + text))
 		return vars["value"], err
 	}
+
 	return text, nil
 }
 
@@ -171,12 +202,15 @@ func raw(v api.Vars) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
 	}
+
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
+
 	if err := e.Encode(v); err != nil {
 		return nil, usagef("the variables cannot be sent: %v", err)
 	}
+
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
@@ -185,9 +219,11 @@ func number(c *call, flag string, low int) (int, error) {
 	if !c.IsSet(flag) {
 		return 0, nil
 	}
+
 	n, err := strconv.Atoi(c.String(flag))
 	if err != nil || n < low {
 		return 0, usagef("--%s needs a whole number of at least %d, not %q", flag, low, c.String(flag))
 	}
+
 	return n, nil
 }

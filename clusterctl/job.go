@@ -29,38 +29,64 @@ func (a *app) job() *cli.Command {
 				name: "list", usage: "list jobs, the newest last",
 				formats: tableFormats,
 				flags: append([]cli.Flag{
-					&cli.StringSliceFlag{Name: "status", Usage: "only jobs of this `STATUS`: Queued, Running, Complete, Errored or Cancelled"},
+					&cli.StringSliceFlag{
+						Name:  "status",
+						Usage: "only jobs of this `STATUS`: Queued, Running, Complete, Errored or Cancelled",
+					},
 					&cli.StringFlag{Name: "node", Usage: "only jobs about this node or address: its `NAME`"},
 					&cli.StringFlag{Name: "limit", Value: "20", Usage: "at most the newest `N`; 0: all"},
 					watchFlag(),
 				}, columnFlags(jobColumns.names())...),
 				examples: []string{
-					"clusterctl job list", "clusterctl job list --status Running,Queued", "clusterctl job list --limit 0 -o json",
-					"clusterctl job list -o wide --sort -took", "clusterctl job list --columns id,nodes,note --sort status,-id", "clusterctl job list -w",
+					"clusterctl job list",
+					"clusterctl job list --status Running,Queued",
+					"clusterctl job list --limit 0 -o json",
+					"clusterctl job list -o wide --sort -took",
+					"clusterctl job list --columns id,nodes,note --sort status,-id",
+					"clusterctl job list -w",
 				},
 				run: jobList,
 			}),
 			a.leaf(leaf{
-				name: "get", args: "ID", min: 1, max: 1, usage: "show one job", about: whichJob + " -o long shows its variables as well.",
+				name:     "get",
+				args:     "ID",
+				min:      1,
+				max:      1,
+				usage:    "show one job",
+				about:    whichJob + " -o long shows its variables as well.",
 				examples: []string{"clusterctl job get last", "clusterctl job get 12 -o long"},
 				run: func(ctx context.Context, c *call) error {
 					j, err := c.manager.Job(ctx, c.args[0])
 					if err != nil {
 						return err
 					}
+
 					return c.showJob(j)
 				},
 			}),
 			a.jobWhy(),
 			a.leaf(leaf{
-				name: "logs", aliases: []string{"log"}, args: "ID", min: 1, max: 1, usage: "print a job's output", about: whichJob,
+				name:    "logs",
+				aliases: []string{"log"},
+				args:    "ID",
+				min:     1,
+				max:     1,
+				usage:   "print a job's output",
+				about:   whichJob,
 				flags: []cli.Flag{
 					&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the job has ended"},
-					&cli.BoolFlag{Name: "events", Usage: "what happened per host and task instead of the text: a JSON object a line"},
+					&cli.BoolFlag{
+						Name:  "events",
+						Usage: "what happened per host and task instead of the text: a JSON object a line",
+					},
 				},
-				formats:  []string{},
-				examples: []string{"clusterctl job logs last", "clusterctl job logs -f active", "clusterctl job logs --events 12"},
-				run:      jobLogs,
+				formats: []string{},
+				examples: []string{
+					"clusterctl job logs last",
+					"clusterctl job logs -f active",
+					"clusterctl job logs --events 12",
+				},
+				run: jobLogs,
 			}),
 			a.leaf(leaf{
 				name: "wait", args: "ID", min: 1, max: 1, usage: "wait for a job, with its progress, as the verbs do",
@@ -71,13 +97,19 @@ func (a *app) job() *cli.Command {
 					if err != nil {
 						return err
 					}
+
 					c.say("job %s: %s", j.ID, title(j))
+
 					return c.wait(ctx, j)
 				},
 			}),
 			a.jobRetry(),
 			a.leaf(leaf{
-				name: "cancel", args: "ID", min: 1, max: 1, usage: "stop a job, and take its failure path",
+				name:  "cancel",
+				args:  "ID",
+				min:   1,
+				max:   1,
+				usage: "stop a job, and take its failure path",
 				about: whichJob + "\nA queued job ends at once. A running one is stopped and cleans up after itself; cancelling it once more skips " +
 					"the cleanup, and leaves its nodes Quarantined.",
 				examples: []string{"clusterctl job cancel 12", "clusterctl job cancel active"},
@@ -86,17 +118,25 @@ func (a *app) job() *cli.Command {
 					if err != nil {
 						return err
 					}
+
 					switch {
 					case j.Status.Ended():
 						c.say("job %s is %s", j.ID, j.Status)
 					case j.Cancel > 1:
-						c.say("job %s is being cancelled without its cleanup; to watch: %s job wait %s", j.ID, c.self(), j.ID)
+						c.say(
+							"job %s is being cancelled without its cleanup; to watch: %s job wait %s",
+							j.ID,
+							c.self(),
+							j.ID,
+						)
 					default:
 						c.say("job %s is being cancelled; to watch: %s job wait %s", j.ID, c.self(), j.ID)
 					}
+
 					if c.format == formatTable {
 						return nil
 					}
+
 					return c.showJob(j)
 				},
 			}),
@@ -109,43 +149,54 @@ func jobList(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+
 	if !c.IsSet("limit") {
 		limit = 20
 	}
+
 	filter := client.JobFilter{Node: c.String("node"), Limit: limit}
 	for _, word := range values(c, "status") {
 		s, err := parseJobStatus(word)
 		if err != nil {
 			return err
 		}
+
 		filter.Status = append(filter.Status, s)
 	}
+
 	layout, err := jobColumns.read(c)
 	if err != nil {
 		return err
 	}
+
 	if c.Bool("watch") {
 		return followJobs(ctx, c, layout, filter)
 	}
+
 	jobs, err := c.manager.Jobs(ctx, filter)
 	if err != nil {
 		return err
 	}
+
 	layout.sort(jobs.Items)
+
 	v := view{wire: jobs, stale: jobs.Stale}
 	for _, j := range jobs.Items {
 		v.names = append(v.names, j.ID)
 	}
+
 	v.table = func(p *printer) { layout.print(p, jobs.Items) }
 	v.long = func(p *printer) {
 		for _, j := range jobs.Items {
 			p.job(j, true)
 		}
 	}
+
 	if len(jobs.Items) == 0 && c.forPeople() {
 		c.say("there are no such jobs")
 		return nil
 	}
+
 	return c.show(v)
 }
 
@@ -155,7 +206,11 @@ func parseJobStatus(word string) (api.JobStatus, error) {
 			return s, nil
 		}
 	}
-	return "", usagef("%q is not a job's status", word).do("the statuses are %v", strings.Trim(fmt.Sprint(api.JobStatuses), "[]"))
+
+	return "", usagef(
+		"%q is not a job's status",
+		word,
+	).do("the statuses are %v", strings.Trim(fmt.Sprint(api.JobStatuses), "[]"))
 }
 
 // jobLogs prints the bytes of a job's output as they are, or its events.
@@ -165,18 +220,23 @@ func jobLogs(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+
 	r := &logReader{call: c, from: m, id: c.args[0]}
+
 	read := r.text
 	if c.Bool("events") {
 		read = r.events
 	}
+
 	o := outage{note: func(s string) { c.say("%s", s) }}
+
 	r.answered = o.over
 	for {
 		err := read(ctx)
 		if err == nil || !r.began {
 			return err
 		}
+
 		if err := o.wait(ctx, err); err != nil {
 			return err
 		}
@@ -200,9 +260,11 @@ func (r *logReader) text(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = log.Close() }()
 	r.began, r.id = true, log.Job() // "active" may be another one later
 	r.answered()
+
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := log.Read(buf)
@@ -210,11 +272,14 @@ func (r *logReader) text(ctx context.Context) error {
 			if err := r.write(buf[:n]); err != nil {
 				return err
 			}
+
 			r.offset += int64(n)
 		}
+
 		if err == io.EOF {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
@@ -227,21 +292,28 @@ func (r *logReader) events(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		r.id, r.began = j.ID, true
 	}
+
 	n := 0
+
 	return r.from.Events(ctx, r.id, 0, r.Bool("follow"), func(e api.Event) error {
 		r.answered()
+
 		if n++; n <= r.seen {
 			return nil
 		}
+
 		r.seen = n
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)
 		enc.SetEscapeHTML(false)
+
 		if err := enc.Encode(e); err != nil {
 			return err
 		}
+
 		return r.write(b.Bytes())
 	})
 }
@@ -265,6 +337,7 @@ func waits(j api.Job) string {
 	case len(j.WaitsFor) > 1:
 		return "waits for jobs " + list(j.WaitsFor)
 	}
+
 	return ""
 }
 
@@ -274,9 +347,11 @@ func (p *printer) job(j api.Job, all bool) {
 	if j.Phase != "" && !j.Status.Ended() {
 		status += " (" + oneLine(j.Phase) + ")"
 	}
+
 	if j.Cause != "" {
 		status += " (" + oneLine(j.Cause) + ")"
 	}
+
 	cancel := ""
 	if j.Cancel > 0 {
 		cancel = "asked for " + inventory.Count(j.Cancel, "time", "times")
@@ -284,48 +359,121 @@ func (p *printer) job(j api.Job, all bool) {
 			cancel += ", first by " + oneLine(j.CancelBy)
 		}
 	}
+
 	waiting := ""
 	if j.Status == api.Queued {
 		waiting = waits(j)
 	}
+
 	ended := timePtr(j.Ended)
 	if t := took(j.Started, j.Ended); t != "" {
 		ended += " (took " + t + ")"
 	}
+
 	pairs := []string{
-		"Job", oneLine(j.ID), "Verb", oneLine(string(j.Verb)), "Status", status, "Reason", printable(j.Reason, true),
-		"Waits", waiting, "Retry of", oneLine(j.RetryOf), "Nodes", list(j.Nodes), "Addresses", list(j.Addrs), "Helpers", list(j.Helpers), "Group", oneLine(j.Group),
-		"Note", printable(j.Note, true), "Warnings", printable(strings.Join(j.Warnings, "\n"), true), "Asked by", oneLine(j.Actor), "Because", printable(j.Why, true), "Cancel", cancel,
-		"Accepted", timeText(j.Accepted), "Started", timePtr(j.Started), "Ended", ended,
+		"Job",
+		oneLine(j.ID),
+		"Verb",
+		oneLine(string(j.Verb)),
+		"Status",
+		status,
+		"Reason",
+		printable(j.Reason, true),
+		"Waits",
+		waiting,
+		"Retry of",
+		oneLine(j.RetryOf),
+		"Nodes",
+		list(j.Nodes),
+		"Addresses",
+		list(j.Addrs),
+		"Helpers",
+		list(j.Helpers),
+		"Group",
+		oneLine(j.Group),
+		"Note",
+		printable(j.Note, true),
+		"Warnings",
+		printable(strings.Join(j.Warnings, "\n"), true),
+		"Asked by",
+		oneLine(j.Actor),
+		"Because",
+		printable(j.Why, true),
+		"Cancel",
+		cancel,
+		"Accepted",
+		timeText(j.Accepted),
+		"Started",
+		timePtr(j.Started),
+		"Ended",
+		ended,
 	}
 	if all {
 		output := "" // of the jobs of a list it is not known
 		if j.LogBytes > 0 {
 			output = inventory.Count(j.LogBytes, "byte", "bytes")
 		}
-		pairs = append(pairs,
-			"Place in queue", positive(j.Position), "Waits for jobs", list(j.WaitsFor), "Phase", oneLine(j.Phase), "On failure", oneLine(j.OnFailure), "Force", map[bool]string{true: "yes"}[j.Force],
-			"Deadline", timePtr(j.Deadline), "Instance", oneLine(j.Instance), "Playbooks", oneLine(j.Tree),
-			"Output", output, "Revision", fmt.Sprint(j.Revision))
+
+		pairs = append(
+			pairs,
+			"Place in queue",
+			positive(j.Position),
+			"Waits for jobs",
+			list(j.WaitsFor),
+			"Phase",
+			oneLine(j.Phase),
+			"On failure",
+			oneLine(j.OnFailure),
+			"Force",
+			map[bool]string{true: "yes"}[j.Force],
+			"Deadline",
+			timePtr(j.Deadline),
+			"Instance",
+			oneLine(j.Instance),
+			"Playbooks",
+			oneLine(j.Tree),
+			"Output",
+			output,
+			"Revision",
+			fmt.Sprint(j.Revision),
+		)
 	}
+
 	p.fields(pairs...)
 	p.summary(j)
+
 	if len(j.Runs) > 0 {
 		p.gap()
+
 		var rows [][]string
 		for _, r := range j.Runs {
 			exit := oneLine(r.Exit)
 			if r.Code != 0 {
 				exit += fmt.Sprintf(" (code %d)", r.Code)
 			}
-			rows = append(rows, []string{oneLine(r.Phase), oneLine(r.Playbook), clip(list(r.Hosts), 40), timeText(r.Started), took(&r.Started, r.Ended), exit, clip(oneLine(r.Reason), 72)})
+
+			rows = append(
+				rows,
+				[]string{
+					oneLine(r.Phase),
+					oneLine(r.Playbook),
+					clip(list(r.Hosts), 40),
+					timeText(r.Started),
+					took(&r.Started, r.Ended),
+					exit,
+					clip(oneLine(r.Reason), 72),
+				},
+			)
 		}
+
 		p.rows([]string{"PHASE", "PLAYBOOK", "HOSTS", "STARTED", "TOOK", "EXIT", "REASON"}, rows)
 	}
+
 	if lines := failures(j); lines != nil {
 		p.gap()
 		fmt.Fprintln(p.w, strings.Join(lines, "\n"))
 	}
+
 	if all {
 		p.jobDetails(j)
 	}
@@ -341,26 +489,57 @@ func (p *printer) jobDetails(j api.Job) {
 				hosts[i] += " (" + r.Groups[i] + ")"
 			}
 		}
+
 		ended := ""
 		if r.Ended != nil {
 			ended = timeText(*r.Ended)
 		}
-		p.fields("Run", oneLine(r.Phase), "Playbook", oneLine(r.Playbook), "Hosts", list(hosts), "Started", timeText(r.Started), "Ended", ended,
-			"Exit", oneLine(r.Exit), "Code", fmt.Sprint(r.Code), "Reason", printable(r.Reason, true))
+
+		p.fields(
+			"Run",
+			oneLine(r.Phase),
+			"Playbook",
+			oneLine(r.Playbook),
+			"Hosts",
+			list(hosts),
+			"Started",
+			timeText(r.Started),
+			"Ended",
+			ended,
+			"Exit",
+			oneLine(r.Exit),
+			"Code",
+			fmt.Sprint(r.Code),
+			"Reason",
+			printable(r.Reason, true),
+		)
+
 		var rows [][]string
 		for _, h := range r.Results {
 			rows = append(rows, []string{
-				oneLine(h.Host), fmt.Sprint(h.OK), fmt.Sprint(h.Changed), fmt.Sprint(h.Failed), map[bool]string{true: "yes"}[h.Unreachable], oneLine(h.Task), oneLine(h.Message),
+				oneLine(
+					h.Host,
+				),
+				fmt.Sprint(h.OK),
+				fmt.Sprint(h.Changed),
+				fmt.Sprint(h.Failed),
+				map[bool]string{true: "yes"}[h.Unreachable],
+				oneLine(h.Task),
+				oneLine(h.Message),
 			})
 		}
+
 		if rows != nil {
 			p.rows([]string{"HOST", "OK", "CHANGED", "FAILED", "UNREACHABLE", "FAILED TASK", "MESSAGE"}, rows)
 		}
 	}
+
 	if len(j.Vars) == 0 {
 		return
 	}
+
 	p.gap()
+
 	var rows [][]string
 	for _, host := range slices.Sorted(maps.Keys(j.Vars)) {
 		for _, k := range slices.Sorted(maps.Keys(j.Vars[host])) {
@@ -368,6 +547,7 @@ func (p *printer) jobDetails(j api.Job) {
 			rows = append(rows, []string{oneLine(host), oneLine(k), scalar(v.Value), oneLine(v.Origin)})
 		}
 	}
+
 	p.rows([]string{"HOST", "VARIABLE", "VALUE", "ORIGIN"}, rows)
 }
 
@@ -381,13 +561,16 @@ func tallies(j api.Job) map[string]tally {
 			t := all[h.Host]
 			t.ok += h.OK
 			t.changed += h.Changed
+
 			t.failed += h.Failed
 			if h.Unreachable {
 				t.unreachable++
 			}
+
 			all[h.Host] = t
 		}
 	}
+
 	return all
 }
 
@@ -396,7 +579,9 @@ func (p *printer) summary(j api.Job) {
 	if len(j.Hosts) == 0 {
 		return
 	}
+
 	counts := tallies(j)
+
 	var rows [][]string
 	for _, h := range j.Hosts {
 		result := p.paint.good("done")
@@ -407,15 +592,28 @@ func (p *printer) summary(j api.Job) {
 		default:
 			result = p.paint.bad("failed")
 		}
+
 		t := counts[h.Host]
+
 		unreachable := ""
 		if t.unreachable > 0 {
 			unreachable = fmt.Sprint(t.unreachable)
 		}
+
 		rows = append(rows, []string{
-			oneLine(h.Host), p.paint.status(h.Status), result, fmt.Sprint(t.ok), fmt.Sprint(h.Changed), fmt.Sprint(t.failed), unreachable, clip(oneLine(h.Error), 100),
+			oneLine(
+				h.Host,
+			),
+			p.paint.status(h.Status),
+			result,
+			fmt.Sprint(t.ok),
+			fmt.Sprint(h.Changed),
+			fmt.Sprint(t.failed),
+			unreachable,
+			clip(oneLine(h.Error), 100),
 		})
 	}
+
 	p.gap()
 	p.rows([]string{"HOST", "STATUS", "RESULT", "OK", "CHANGED", "FAILED", "UNREACHABLE", "ERROR"}, rows)
 }
@@ -428,24 +626,30 @@ func failures(j api.Job) []string {
 			if h.Failed == 0 && !h.Unreachable && h.Task == "" && h.Message == "" {
 				continue
 			}
+
 			what := "failed"
 			if h.Unreachable {
 				what = "unreachable"
 			}
+
 			if r.Playbook == "" {
 				lines = append(lines, fmt.Sprintf("%s: %s (%s)", oneLine(h.Host), oneLine(h.Message), oneLine(r.Phase)))
 				continue
 			}
+
 			line := fmt.Sprintf("%s: %s", oneLine(h.Host), what)
 			if h.Task != "" {
 				line += fmt.Sprintf(" at the task %q", oneLine(h.Task))
 			}
+
 			line += fmt.Sprintf(" of %s (%s)", oneLine(r.Playbook), oneLine(r.Phase))
 			if h.Message != "" {
 				line += ": " + clip(oneLine(h.Message), 400)
 			}
+
 			lines = append(lines, line)
 		}
 	}
+
 	return lines
 }

@@ -48,6 +48,7 @@ func (c *call) show(v view) error {
 	if v.stale {
 		c.say("warning: the manager has had no word from its store for a while; this may be old")
 	}
+
 	var b bytes.Buffer
 	switch c.format {
 	case formatJSON, formatYAML:
@@ -66,6 +67,7 @@ func (c *call) show(v view) error {
 			v.table(p)
 		}
 	}
+
 	return c.write(b.Bytes())
 }
 
@@ -74,18 +76,23 @@ func encode(b *bytes.Buffer, v any, format string) error {
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
+
 	if err := e.Encode(v); err != nil {
 		return err
 	}
+
 	if format == formatJSON {
 		return nil
 	}
+
 	y, err := toYAML(b.Bytes())
 	if err != nil {
 		return err
 	}
+
 	b.Reset()
 	b.Write(y)
+
 	return nil
 }
 
@@ -101,6 +108,7 @@ func (p *printer) gap() {
 	if p.began {
 		p.w.WriteByte('\n')
 	}
+
 	p.began = true
 }
 
@@ -120,50 +128,63 @@ func grid(header []string, rows [][]string, keepEmpty bool) string {
 		for len(widths) < len(r) {
 			widths = append(widths, 0)
 		}
+
 		for i, cell := range r {
 			widths[i] = max(widths[i], width(cell))
 		}
 	}
+
 	if header != nil {
 		for i := range widths {
 			if widths[i] > 0 || keepEmpty { // a column that is left out has no header either
 				widths[i] = max(widths[i], width(header[i]))
 			}
 		}
+
 		rows = append([][]string{header}, rows...)
 	}
+
 	var b strings.Builder
 	for _, r := range rows {
 		for more := true; more; {
 			more = false
 			var rest []string
+
 			gap := 0 // spaces that are due before the next cell, if there is one
 			for i, cell := range r {
 				if widths[i] == 0 {
 					continue
 				}
+
 				if first, others, several := strings.Cut(cell, "\n"); several {
 					if rest == nil {
 						rest = make([]string, len(r))
 					}
+
 					cell, rest[i], more = first, others, true
 				}
+
 				if cell != "" {
 					for range gap {
 						b.WriteByte(' ')
 					}
+
 					b.WriteString(cell)
 					gap = 0
 				}
+
 				gap += widths[i] - width(cell) + len(between)
 			}
+
 			b.WriteByte('\n')
 			r = rest
 		}
 	}
+
 	if strings.Trim(b.String(), "\n") == "" {
 		return ""
 	}
+
 	return b.String()
 }
 
@@ -173,16 +194,20 @@ func width(s string) int {
 	for i := 0; i < len(s); i++ {
 		plain = plain && s[i] >= ' ' && s[i] < 0x7f
 	}
+
 	if plain {
 		return len(s)
 	}
+
 	widest := 0
 	for line := range strings.SplitSeq(s, "\n") {
 		if strings.Contains(line, "\x1b[") {
 			line = colour.ReplaceAllString(line, "")
 		}
+
 		widest = max(widest, runewidth.StringWidth(line))
 	}
+
 	return widest
 }
 
@@ -193,16 +218,19 @@ var colour = regexp.MustCompile("\x1b\\[[0-9;]*m")
 // value of several lines stays under its first one.
 func (p *printer) fields(pairs ...string) {
 	p.gap()
+
 	width := 0
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
 			width = max(width, runewidth.StringWidth(pairs[i]))
 		}
 	}
+
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] == "" {
 			continue
 		}
+
 		value := strings.ReplaceAll(strings.TrimRight(pairs[i+1], "\n"), "\n", "\n"+strings.Repeat(" ", width+2))
 		fmt.Fprintf(p.w, "%s%s\n", runewidth.FillRight(pairs[i], width+2), value)
 	}
@@ -215,6 +243,7 @@ func (on paint) code(code, s string) string {
 	if !on || s == "" {
 		return s
 	}
+
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
@@ -233,6 +262,7 @@ func (on paint) status(s inventory.Status) string {
 	case s.InProgress():
 		return on.busy(string(s))
 	}
+
 	return oneLine(string(s))
 }
 
@@ -243,6 +273,7 @@ func (on paint) state(s inventory.State) string {
 	case inventory.Disappeared:
 		return on.bad(string(s))
 	}
+
 	return oneLine(string(s))
 }
 
@@ -257,6 +288,7 @@ func (on paint) job(s api.JobStatus) string {
 	case api.Running:
 		return on.busy(string(s))
 	}
+
 	return oneLine(string(s))
 }
 
@@ -282,6 +314,7 @@ func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
+
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
@@ -289,6 +322,7 @@ func timePtr(t *time.Time) string {
 	if t == nil {
 		return ""
 	}
+
 	return timeText(*t)
 }
 
@@ -297,6 +331,7 @@ func took(from, to *time.Time) string {
 	if from == nil || to == nil {
 		return ""
 	}
+
 	return duration(to.Sub(*from))
 }
 
@@ -304,6 +339,7 @@ func duration(d time.Duration) string {
 	if d < 10*time.Second {
 		return d.Round(100 * time.Millisecond).String()
 	}
+
 	return d.Round(time.Second).String()
 }
 
@@ -312,6 +348,7 @@ func positive(n int) string {
 	if n == 0 {
 		return ""
 	}
+
 	return fmt.Sprint(n)
 }
 
@@ -322,6 +359,7 @@ func clip(s string, width int) string {
 	if width <= 0 {
 		return ""
 	}
+
 	return runewidth.Truncate(s, width, "…")
 }
 
@@ -330,12 +368,15 @@ func scalar(v any) string {
 	if s, ok := v.(string); ok {
 		return oneLine(s)
 	}
+
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
+
 	if err := e.Encode(v); err != nil {
 		return fmt.Sprint(v)
 	}
+
 	return strings.TrimSpace(b.String())
 }
 
@@ -346,13 +387,16 @@ func toYAML(doc []byte) ([]byte, error) {
 	if err := yaml.Unmarshal(doc, &n); err != nil {
 		return nil, err
 	}
+
 	if err := plain(&n); err != nil {
 		return nil, err
 	}
+
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
 	err := e.Encode(&n)
+
 	return b.Bytes(), errors.Join(err, e.Close())
 }
 
@@ -365,14 +409,17 @@ func plain(n *yaml.Node) error {
 		if err != nil {
 			return err
 		}
+
 		if alone[0] == '"' {
 			n.Style = yaml.DoubleQuotedStyle
 		}
 	}
+
 	for _, c := range n.Content {
 		if err := plain(c); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

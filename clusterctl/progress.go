@@ -26,6 +26,7 @@ func (c *call) screen(j api.Job) screen {
 	if f, ok := c.Stderr.(*os.File); ok && c.errTTY && !dumb() && sized(f) {
 		return newRows(f, t, c.errPaint())
 	}
+
 	return &lines{w: c.Stderr, tracker: t, paint: c.errPaint()}
 }
 
@@ -71,6 +72,7 @@ func newTracker(j api.Job) *tracker {
 	for _, name := range slices.Concat(j.Nodes, j.Addrs) {
 		t.host(name)
 	}
+
 	return t
 }
 
@@ -80,9 +82,11 @@ func (t *tracker) host(name string) *host {
 			return h
 		}
 	}
+
 	h := &host{name: name}
 	t.hosts = append(t.hosts, h)
 	t.width = max(t.width, runewidth.StringWidth(oneLine(name)))
+
 	return h
 }
 
@@ -91,7 +95,9 @@ func (t *tracker) host(name string) *host {
 func (t *tracker) setJob(j api.Job) (news bool) {
 	old := t.job
 	t.job = j
-	return old.Status != j.Status || old.Phase != j.Phase || old.Cancel != j.Cancel || j.Status == api.Queued && waits(old) != waits(j)
+
+	return old.Status != j.Status || old.Phase != j.Phase || old.Cancel != j.Cancel ||
+		j.Status == api.Queued && waits(old) != waits(j)
 }
 
 // add takes an event.
@@ -116,7 +122,9 @@ func (t *tracker) add(e api.Event) {
 		if e.Host == "" || e.Item != "" {
 			return
 		}
+
 		h := t.host(e.Host)
+
 		h.task = taskName(e)
 		switch {
 		case e.Event == eventRetry:
@@ -132,6 +140,7 @@ func (t *tracker) add(e api.Event) {
 				h.failure += ": " + oneLine(e.Message)
 			}
 		}
+
 		h.done = true
 	}
 }
@@ -142,6 +151,7 @@ func taskName(e api.Event) string {
 	if e.Role != "" && !strings.HasPrefix(task, e.Role+" : ") {
 		task = oneLine(e.Role) + " : " + task
 	}
+
 	return task
 }
 
@@ -162,6 +172,7 @@ func (t *tracker) status(p paint) string {
 	case j.Phase != "":
 		return "is running: " + oneLine(j.Phase)
 	}
+
 	return "is running"
 }
 
@@ -185,6 +196,7 @@ func (l *lines) job(j api.Job) {
 	if (news || !l.began) && worth {
 		l.line("job %s %s", j.ID, l.tracker.status(l.paint))
 	}
+
 	l.began = true
 }
 
@@ -192,6 +204,7 @@ func (l *lines) event(e api.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tracker.add(e)
+
 	if text := eventLine(e, l.tracker.width, l.paint); text != "" {
 		l.line("%s", text)
 	}
@@ -228,13 +241,23 @@ func eventLine(e api.Event, width int, p paint) string {
 	default:
 		return ""
 	}
-	text := runewidth.FillRight(oneLine(e.Host), width) + "  " + colour(runewidth.FillRight(word, len("changed"))) + "  " + taskName(e)
+
+	text := runewidth.FillRight(
+		oneLine(e.Host),
+		width,
+	) + "  " + colour(
+		runewidth.FillRight(word, len("changed")),
+	) + "  " + taskName(
+		e,
+	)
 	if e.Item != "" {
 		text += " (" + clip(oneLine(e.Item), 60) + ")"
 	}
+
 	if e.Message != "" && e.Event != eventOK {
 		text += ": " + clip(oneLine(e.Message), 400)
 	}
+
 	return text
 }
 
@@ -254,10 +277,12 @@ const maxRows = 30
 
 func newRows(f *os.File, t *tracker, p paint) *rows {
 	r := &rows{tracker: t, paint: p}
+
 	n := min(len(t.hosts)+len(t.job.Helpers), maxRows)
 	if _, height, err := term.GetSize(int(f.Fd())); err == nil {
 		n = min(n, max(height-3, 1))
 	}
+
 	r.out = mpb.New(mpb.WithOutput(f), mpb.WithRefreshRate(150*time.Millisecond))
 	for i := range n + 1 {
 		fill := func(w io.Writer, s decor.Statistics) error {
@@ -268,6 +293,7 @@ func newRows(f *os.File, t *tracker, p paint) *rows {
 			r.bars = append(r.bars, b)
 		}
 	}
+
 	return r
 }
 
@@ -282,6 +308,7 @@ func (r *rows) event(e api.Event) {
 	r.tracker.add(e)
 	width := r.tracker.width
 	r.mu.Unlock()
+
 	if !e.Ignored && (e.Event == eventFailed || e.Event == eventUnreachable) {
 		r.note(eventLine(e, width, r.paint))
 	}
@@ -294,6 +321,7 @@ func (r *rows) close() {
 	for _, b := range r.bars {
 		b.Abort(true)
 	}
+
 	r.out.Wait()
 }
 
@@ -301,22 +329,27 @@ func (r *rows) close() {
 func (r *rows) row(i, n, width int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if i == 0 {
 		r.frame++
 		return r.head(width)
 	}
+
 	hosts := r.tracker.hosts
 	if len(hosts) > n {
 		// Those that failed or still work are the ones to see.
 		hosts = slices.Clone(hosts)
 		slices.SortStableFunc(hosts, func(a, b *host) int { return rank(a) - rank(b) })
+
 		if i == n {
 			return clip(fmt.Sprintf("  and %d more hosts", len(hosts)-n+1), width)
 		}
 	}
+
 	if i > len(hosts) {
 		return ""
 	}
+
 	return r.hostRow(hosts[i-1], width)
 }
 
@@ -327,6 +360,7 @@ func rank(h *host) int {
 	case !h.done:
 		return 1
 	}
+
 	return 2
 }
 
@@ -334,40 +368,62 @@ func rank(h *host) int {
 func (r *rows) head(width int) string {
 	t := r.tracker
 	spin := string(`|/-\`[r.frame%4])
+
 	elapsed := ""
 	if t.job.Started != nil {
 		// The two clocks may differ.
 		elapsed = "  " + duration(max(time.Since(*t.job.Started), 0).Truncate(time.Second))
 	}
+
 	text := fmt.Sprintf("%s job %s %s", spin, t.job.ID, t.status(false))
 	if t.task == "" || t.job.Status != api.Running {
 		return r.paint.busy(clip(text+elapsed, width))
 	}
+
 	done, all := 0, 0
 	for _, h := range t.hosts {
 		if h.failure != "" {
 			continue
 		}
+
 		all++
+
 		if h.done {
 			done++
 		}
 	}
+
 	const cells = 20
+
 	full := 0
 	if all > 0 {
 		full = done * cells / all
 	}
-	bar := fmt.Sprintf("  [%s%s] %d/%d hosts%s", strings.Repeat("#", full), strings.Repeat("-", cells-full), done, all, elapsed)
+
+	bar := fmt.Sprintf(
+		"  [%s%s] %d/%d hosts%s",
+		strings.Repeat("#", full),
+		strings.Repeat("-", cells-full),
+		done,
+		all,
+		elapsed,
+	)
 	if room := width - runewidth.StringWidth(bar); room >= cells {
 		return r.paint.busy(clip(text, room) + bar)
 	}
+
 	return r.paint.busy(clip(text+elapsed, width))
 }
 
 func (r *rows) hostRow(h *host, width int) string {
-	left := fmt.Sprintf("  %s  ok %-3d changed %-3d ", runewidth.FillRight(oneLine(h.name), r.tracker.width), h.ok, h.changed)
+	left := fmt.Sprintf(
+		"  %s  ok %-3d changed %-3d ",
+		runewidth.FillRight(oneLine(h.name), r.tracker.width),
+		h.ok,
+		h.changed,
+	)
 	room := max(width-runewidth.StringWidth(left), 0)
+
 	left = clip(left, width)
 	switch {
 	case h.failure != "":
@@ -377,5 +433,6 @@ func (r *rows) hostRow(h *host, width int) string {
 	case h.done:
 		return left + r.paint.faint(clip(h.task, room))
 	}
+
 	return left + clip(h.task, room)
 }

@@ -18,17 +18,25 @@ import (
 // man is the hidden command that writes the manual pages, for packages.
 func (a *app) man() *cli.Command {
 	return a.leaf(leaf{
-		name: "man", args: "DIR", min: 1, max: 1, usage: "write a manual page of every command into a folder", hidden: true, formats: []string{},
+		name:     "man",
+		args:     "DIR",
+		min:      1,
+		max:      1,
+		usage:    "write a manual page of every command into a folder",
+		hidden:   true,
+		formats:  []string{},
 		examples: []string{"clusterctl man /usr/share/man/man1"},
 		run: func(_ context.Context, c *call) error {
 			if err := os.MkdirAll(c.args[0], 0o755); err != nil {
 				return failf(ExitFailed, "cannot make the folder: %v", err)
 			}
+
 			for name, page := range Man(c.app.Version) {
 				if err := os.WriteFile(filepath.Join(c.args[0], name), page, 0o644); err != nil {
 					return failf(ExitFailed, "cannot write a page: %v", err)
 				}
 			}
+
 			return nil
 		},
 	})
@@ -37,6 +45,7 @@ func (a *app) man() *cli.Command {
 // each calls do for a command and everything below it that is not hidden.
 func each(c *cli.Command, path string, do func(c *cli.Command, path string)) {
 	do(c, path)
+
 	for _, sub := range c.VisibleCommands() {
 		each(sub, path+" "+sub.Name, do)
 	}
@@ -50,6 +59,7 @@ func synopsis(c *cli.Command, path string) string {
 	case c.ArgsUsage == "":
 		return path + " [OPTION…]"
 	}
+
 	return path + " [OPTION…] " + c.ArgsUsage
 }
 
@@ -57,38 +67,58 @@ func synopsis(c *cli.Command, path string) string {
 func Reference() []byte {
 	root := (&app{}).root()
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# clusterctl\n\n<!-- Made from the command tree by `make docs`; do not edit. -->\n\n%s\n\n%s\n", sentence(root.Usage), markdown(root.Description))
-	b.WriteString("\nOptions are accepted before and after arguments, until `--`. Standard output carries what was asked for and nothing else;\n" +
-		"progress, warnings and errors go to standard error. `-o json` is what the manager answered, and only ever grows.\n")
+	fmt.Fprintf(
+		&b,
+		"# clusterctl\n\n<!-- Made from the command tree by `make docs`; do not edit. -->\n\n%s\n\n%s\n",
+		sentence(root.Usage),
+		markdown(root.Description),
+	)
+	b.WriteString(
+		"\nOptions are accepted before and after arguments, until `--`. Standard output carries what was asked for and nothing else;\n" +
+			"progress, warnings and errors go to standard error. `-o json` is what the manager answered, and only ever grows.\n",
+	)
 	tableOf(&b, "Options of every command", "option", flagRows(root.Flags))
 	tableOf(&b, "Exit codes", "code", exitRows())
 	b.WriteString("\n## Commands\n\n")
 	each(root, "clusterctl", func(c *cli.Command, path string) {
 		if len(c.VisibleCommands()) == 0 {
-			fmt.Fprintf(&b, "* [%s](#%s): %s\n", strings.TrimPrefix(path, "clusterctl "), strings.ReplaceAll(path, " ", "-"), c.Usage)
+			fmt.Fprintf(
+				&b,
+				"* [%s](#%s): %s\n",
+				strings.TrimPrefix(path, "clusterctl "),
+				strings.ReplaceAll(path, " ", "-"),
+				c.Usage,
+			)
 		}
 	})
 	each(root, "clusterctl", func(c *cli.Command, path string) {
 		if len(c.VisibleCommands()) > 0 {
 			return
 		}
+
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n```\n%s\n```\n", path, sentence(c.Usage), synopsis(c, path))
+
 		if c.Description != "" {
 			fmt.Fprintf(&b, "\n%s\n", markdown(c.Description))
 		}
+
 		if options := flagRows(c.Flags); len(options) > 0 {
 			b.WriteString("\n| option | |\n|---|---|\n")
+
 			for _, r := range options {
 				fmt.Fprintf(&b, "| `%s` | %s |\n", r[0], cell(r[1]))
 			}
 		}
+
 		fmt.Fprintf(&b, "\n```\n%s\n```\n", strings.Join(examplesOf(c), "\n"))
 	})
+
 	return b.Bytes()
 }
 
 func tableOf(b *bytes.Buffer, title, head string, rows [][2]string) {
 	fmt.Fprintf(b, "\n## %s\n\n| %s | |\n|---|---|\n", title, head)
+
 	for _, r := range rows {
 		fmt.Fprintf(b, "| `%s` | %s |\n", r[0], cell(r[1]))
 	}
@@ -106,6 +136,7 @@ func markdown(text string) string {
 			out = append(out, escapeMarkdown(line))
 		}
 	}
+
 	return strings.Join(out, "\n\n")
 }
 
@@ -124,45 +155,73 @@ func Man(v api.Version) map[string][]byte {
 	each(root, "clusterctl", func(c *cli.Command, path string) {
 		name := strings.ReplaceAll(path, " ", "-")
 		var b bytes.Buffer
-		fmt.Fprintf(&b, ".\\\" SPDX-License-Identifier: Apache-2.0\n.TH %s 1 \"\" \"clusterctl %s\" \"clusterm\"\n", strings.ToUpper(roff(name)), roff(v.Version))
-		fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n", roff(name), roff(c.Usage), roff(synopsis(c, path)))
+		fmt.Fprintf(
+			&b,
+			".\\\" SPDX-License-Identifier: Apache-2.0\n.TH %s 1 \"\" \"clusterctl %s\" \"clusterm\"\n",
+			strings.ToUpper(roff(name)),
+			roff(v.Version),
+		)
+		fmt.Fprintf(
+			&b,
+			".SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n",
+			roff(name),
+			roff(c.Usage),
+			roff(synopsis(c, path)),
+		)
 		b.WriteString(".SH DESCRIPTION\n")
+
 		text := c.Description
 		if text == "" {
 			text = sentence(c.Usage)
 		}
+
 		for line := range strings.SplitSeq(text, "\n") {
 			if line != "" {
 				fmt.Fprintf(&b, "%s\n.PP\n", roff(line))
 			}
 		}
+
 		if len(c.Aliases) > 0 {
 			fmt.Fprintf(&b, "Also called: %s\n", roff(strings.Join(c.Aliases, ", ")))
 		}
+
 		if len(c.VisibleCommands()) > 0 {
 			b.WriteString(".SH COMMANDS\n")
 			each(c, path, func(sub *cli.Command, at string) {
 				if len(sub.VisibleCommands()) == 0 {
-					fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(strings.TrimSpace(strings.TrimPrefix(at, "clusterctl ")+" "+sub.ArgsUsage)), roff(sub.Usage))
+					fmt.Fprintf(
+						&b,
+						".TP\n.B %s\n%s\n",
+						roff(strings.TrimSpace(strings.TrimPrefix(at, "clusterctl ")+" "+sub.ArgsUsage)),
+						roff(sub.Usage),
+					)
 				}
 			})
 		}
+
 		terms(&b, "OPTIONS", flagRows(c.Flags))
+
 		if c == root {
 			terms(&b, "EXIT STATUS", exitRows())
 		}
+
 		b.WriteString(".SH EXAMPLES\n.nf\n")
+
 		for _, e := range examplesOf(c) {
 			fmt.Fprintf(&b, "%s\n", roff(e))
 		}
+
 		b.WriteString(".fi\n.SH SEE ALSO\n")
+
 		if c == root {
 			fmt.Fprintf(&b, "%s, clusterm(8)\n", roff("clusterctl-nodes-get(1) and the like for every command"))
 		} else {
 			b.WriteString("clusterctl(1) has the options of every command, and the exit status\n")
 		}
+
 		pages[name+".1"] = b.Bytes()
 	})
+
 	return pages
 }
 
@@ -170,7 +229,9 @@ func terms(b *bytes.Buffer, title string, rows [][2]string) {
 	if len(rows) == 0 {
 		return
 	}
+
 	fmt.Fprintf(b, ".SH %s\n", title)
+
 	for _, r := range rows {
 		fmt.Fprintf(b, ".TP\n.B %s\n%s\n", roff(r[0]), roff(r[1]))
 	}
@@ -182,5 +243,6 @@ func roff(text string) string {
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
 		text = `\&` + text
 	}
+
 	return text
 }

@@ -29,6 +29,7 @@ func TestReferenceDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if got, err := os.ReadFile(document); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%s is not that of the command tree (%v); write it anew: make docs", document, err)
 	}
@@ -43,23 +44,30 @@ func TestReferenceIsWhole(t *testing.T) {
 		if len(c.VisibleCommands()) == 0 && !strings.Contains(reference, "\n## "+path+"\n") {
 			t.Errorf("%s is not in the reference", path)
 		}
-		if !strings.Contains(page, roff(c.Usage)) || len(examplesOf(c)) == 0 || !strings.Contains(page, roff(examplesOf(c)[0])) {
+
+		if !strings.Contains(page, roff(c.Usage)) || len(examplesOf(c)) == 0 ||
+			!strings.Contains(page, roff(examplesOf(c)[0])) {
 			t.Errorf("%s has no manual page, or no example:\n%s", path, page)
 		}
 	})
+
 	man, err := exec.LookPath("man")
 	if err != nil {
 		t.Skip("man is not installed")
 	}
+
 	dir := t.TempDir()
+
 	name := filepath.Join(dir, "clusterctl.1")
 	if err := os.WriteFile(name, pages["clusterctl.1"], 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	c := exec.Command(man, "--warnings", "-l", name)
 	c.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANPAGER=cat", "MANWIDTH=80")
 	var errs bytes.Buffer
 	c.Stderr = &errs
+
 	out, err := c.Output()
 	if err != nil || errs.Len() > 0 || !bytes.Contains(out, []byte("EXIT STATUS")) {
 		t.Errorf("man: %v\n%s\n%s", err, errs.String(), out)

@@ -21,18 +21,32 @@ func (a *app) vars() *cli.Command {
 	scopeFlags := func(more ...cli.Flag) []cli.Flag {
 		return append([]cli.Flag{
 			&cli.BoolFlag{Name: "global", Usage: "the variables of every node"},
-			&cli.StringFlag{Name: "group", Aliases: []string{"host-group", "g"}, Usage: "the variables of this host `GROUP`"},
+			&cli.StringFlag{
+				Name:    "group",
+				Aliases: []string{"host-group", "g"},
+				Usage:   "the variables of this host `GROUP`",
+			},
 			&cli.StringFlag{Name: "node", Aliases: []string{"n"}, Usage: "the variables of this node: its `NAME`"},
 		}, more...)
 	}
+
 	return &cli.Command{
-		Name: "vars", Usage: "variables for the playbooks: of all nodes, of a group, of a node",
+		Name:  "vars",
+		Usage: "variables for the playbooks: of all nodes, of a group, of a node",
 		Description: "Precedence, low to high: configuration file, global, group, node, request (-e of a verb). A key replaces " +
 			"the whole value of a lower level.",
 		Commands: []*cli.Command{
 			a.leaf(leaf{
-				name: "get", args: "[KEY…]", max: -1, usage: "show variables: all of a level, or those named",
-				flags: scopeFlags(&cli.BoolFlag{Name: "merged", Usage: "with --node: every variable as the node gets it, and where it comes from"}),
+				name:  "get",
+				args:  "[KEY…]",
+				max:   -1,
+				usage: "show variables: all of a level, or those named",
+				flags: scopeFlags(
+					&cli.BoolFlag{
+						Name:  "merged",
+						Usage: "with --node: every variable as the node gets it, and where it comes from",
+					},
+				),
 				examples: []string{
 					"clusterctl vars get --global",
 					"clusterctl vars get --node web-1-AB12 --merged",
@@ -74,6 +88,7 @@ func (a *app) global() *cli.Command {
 					if err != nil {
 						return err
 					}
+
 					return c.showVars(v)
 				},
 			}),
@@ -91,17 +106,24 @@ func (a *app) global() *cli.Command {
 					if err != nil {
 						return err
 					}
+
 					if v == nil {
 						what := "%s needs -e"
 						if c.IsSet("extra-vars") {
 							what = "%s: -e holds no object, and nothing was changed"
 						}
-						return usagef(what, short(c.FullName())).do("give all variables: -e '{\"KEY\": \"VALUE\"}' or -e @FILE; -e '{}' removes every one")
+
+						return usagef(
+							what,
+							short(c.FullName()),
+						).do("give all variables: -e '{\"KEY\": \"VALUE\"}' or -e @FILE; -e '{}' removes every one")
 					}
+
 					done, err := c.manager.SetVars(ctx, client.ScopeGlobal, v)
 					if err != nil {
 						return err
 					}
+
 					return c.changed(done, slices.Sorted(maps.Keys(v)), "the global variables are now: %s", keys(v))
 				},
 			}),
@@ -122,15 +144,22 @@ func (c *call) scope() (scope, error) {
 	if c.Bool("global") {
 		given = append(given, scope{Scope: client.ScopeGlobal, name: "every node"})
 	}
+
 	if g := c.String("group"); g != "" {
 		given = append(given, scope{Scope: client.ScopeGroup(g), name: "group " + g})
 	}
+
 	if n := c.String("node"); n != "" {
 		given = append(given, scope{Scope: client.ScopeNode(n), node: n, name: "node " + n})
 	}
+
 	if len(given) != 1 {
-		return scope{}, usagef("%s needs one of --global, --group GROUP and --node NAME", short(c.FullName())).do("%s --help shows examples", c.FullName())
+		return scope{}, usagef(
+			"%s needs one of --global, --group GROUP and --node NAME",
+			short(c.FullName()),
+		).do("%s --help shows examples", c.FullName())
 	}
+
 	return given[0], nil
 }
 
@@ -139,36 +168,45 @@ func varsGet(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+
 	if c.Bool("merged") {
 		if s.node == "" {
 			return usagef("--merged needs --node NAME").do("%s --node NAME --merged", c.FullName())
 		}
+
 		m, err := c.manager.MergedVars(ctx, s.node)
 		if err != nil {
 			return err
 		}
+
 		if len(m) == 0 && len(c.args) == 0 && c.forPeople() {
 			c.say("no variables are set")
 			return nil
 		}
+
 		if m, err = pick(m, c.args, s.name); err != nil {
 			return err
 		}
+
 		return c.show(view{wire: m, names: slices.Sorted(maps.Keys(m)), table: func(p *printer) {
 			var rows [][]string
 			for _, k := range slices.Sorted(maps.Keys(m)) {
 				rows = append(rows, []string{oneLine(k), scalar(m[k].Value), oneLine(m[k].Origin)})
 			}
+
 			p.rows([]string{"VARIABLE", "VALUE", "ORIGIN"}, rows)
 		}})
 	}
+
 	v, err := c.manager.Vars(ctx, s.Scope)
 	if err != nil {
 		return err
 	}
+
 	if v, err = pick(v, c.args, s.name); err != nil {
 		return err
 	}
+
 	return c.showVars(v)
 }
 
@@ -177,7 +215,9 @@ func pick[V any](m map[string]V, names []string, where string) (map[string]V, er
 	if len(names) == 0 {
 		return m, nil
 	}
+
 	picked := map[string]V{}
+
 	var missing []string
 	for _, k := range names {
 		v, ok := m[k]
@@ -185,12 +225,15 @@ func pick[V any](m map[string]V, names []string, where string) (map[string]V, er
 			missing = append(missing, k)
 			continue
 		}
+
 		picked[k] = v
 	}
+
 	if len(missing) > 0 {
 		return nil, failf(ExitNotFound, "nothing is set for %s at %s", strings.Join(missing, ", "), where).
 			do("what is set: %s", keys(m))
 	}
+
 	return picked, nil
 }
 
@@ -198,6 +241,7 @@ func keys[V any](m map[string]V) string {
 	if len(m) == 0 {
 		return "none"
 	}
+
 	return list(slices.Sorted(maps.Keys(m)))
 }
 
@@ -206,35 +250,47 @@ func varsSet(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+
 	v, err := c.extraVars(ctx)
 	if err != nil {
 		return err
 	}
+
 	single, err := assignments(c.args)
 	if err != nil {
 		return err
 	}
+
 	if v == nil && len(single) == 0 {
 		return usagef("%s needs KEY=VALUE or -e", short(c.FullName())).do("%s --help shows examples", c.FullName())
 	}
+
 	if v == nil {
 		v = api.Vars{}
 	}
+
 	maps.Copy(v, single)
+
 	var null []string
 	for k, value := range v {
 		if value == nil {
 			null = append(null, k)
 		}
 	}
+
 	if len(null) > 0 {
 		slices.Sort(null)
-		return usagef("%s cannot be set to null", strings.Join(null, ", ")).do("use clusterctl vars unset to remove a variable")
+		return usagef(
+			"%s cannot be set to null",
+			strings.Join(null, ", "),
+		).do("use clusterctl vars unset to remove a variable")
 	}
+
 	done, err := c.manager.PatchVars(ctx, s.Scope, v)
 	if err != nil {
 		return err
 	}
+
 	return c.changed(done, slices.Sorted(maps.Keys(v)), "set for %s: %s", s.name, keys(v))
 }
 
@@ -243,21 +299,26 @@ func varsUnset(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+
 	set, err := c.manager.Vars(ctx, s.Scope)
 	if err != nil {
 		return err
 	}
+
 	if _, err := pick(set, c.args, s.name); err != nil {
 		return err // a key that is not set is more likely misspelt than gone
 	}
+
 	patch := api.Vars{}
 	for _, k := range c.args {
 		patch[k] = nil
 	}
+
 	done, err := c.manager.PatchVars(ctx, s.Scope, patch)
 	if err != nil {
 		return err
 	}
+
 	return c.changed(done, slices.Sorted(maps.Keys(patch)), "unset for %s: %s", s.name, keys(patch))
 }
 
@@ -266,10 +327,12 @@ func (c *call) changed(done api.Changed, names []string, format string, args ...
 	for _, w := range done.Warnings {
 		c.say("warning: %s", w)
 	}
+
 	if c.forPeople() {
 		c.say(format, args...)
 		return nil
 	}
+
 	return c.show(view{wire: done, names: names})
 }
 
@@ -279,6 +342,7 @@ func (c *call) showVars(v api.Vars) error {
 		c.say("no variables are set")
 		return nil
 	}
+
 	return c.show(view{
 		wire: v, names: names,
 		table: func(p *printer) {
@@ -286,6 +350,7 @@ func (c *call) showVars(v api.Vars) error {
 			for _, k := range names {
 				rows = append(rows, []string{oneLine(k), scalar(v[k])})
 			}
+
 			p.rows([]string{"VARIABLE", "VALUE"}, rows)
 		},
 	})

@@ -29,7 +29,13 @@ func (t twoClients) WaitJob(ctx context.Context, id string, each ...func(api.Job
 	return t.waiting.WaitJob(ctx, id, each...)
 }
 
-func (t twoClients) Events(ctx context.Context, id string, offset int64, follow bool, each func(api.Event) error) error {
+func (t twoClients) Events(
+	ctx context.Context,
+	id string,
+	offset int64,
+	follow bool,
+	each func(api.Event) error,
+) error {
 	return t.streaming.Events(ctx, id, offset, follow, each)
 }
 
@@ -56,49 +62,61 @@ func (c *call) wait(ctx context.Context, j api.Job) error {
 		if failed != nil {
 			return failed
 		}
+
 		s := c.screen(j)
 		end, err = follow(ctx, twoClients{impatient, c.manager}, j, s)
 		s.close()
 	}
+
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return failf(ExitInterrupted, "detached; job %s goes on", j.ID).
 			do("to cancel it: %[1]s job cancel %[2]s\nto watch it:  %[1]s job wait %[2]s", c.self(), j.ID)
 	case err != nil && exitCode(err) == ExitUnreachable:
 		message, remedy := explain(err)
+
 		return failf(ExitUnreachable, "%s; job %s may still run", message, j.ID).
 			do("%s\nto watch it again: %s job wait %s", remedy, c.self(), j.ID)
 	case err != nil:
 		return err
 	}
+
 	if c.format == formatTable {
 		err = c.show(view{table: func(p *printer) { p.summary(end) }})
 	} else {
 		err = c.showJob(end)
 	}
+
 	if err != nil || end.Status == api.Complete {
 		if err == nil {
 			c.say("job %s is %s%s", end.ID, end.Status, tookText(end))
+
 			if end.Reason != "" {
 				c.say("warning: %s", oneLine(end.Reason))
 			}
 		}
+
 		return err
 	}
+
 	for _, line := range failures(end) {
 		c.say("%s", line)
 	}
+
 	reason := oneLine(end.Reason)
 	if reason == "" {
 		reason = oneLine(end.Cause)
 	}
+
 	if reason != "" {
 		reason = ": " + reason
 	}
+
 	f := failf(ExitJobFailed, "job %s (%s) is %s%s%s", end.ID, end.Verb, end.Status, tookText(end), reason)
 	if len(end.Runs) == 0 && end.LogBytes == 0 {
 		return f.do("why, and what helps: %s job why %s", c.self(), end.ID)
 	}
+
 	return f.do("why, and what helps: %[1]s job why %[2]s\nto read its output:  %[1]s job logs %[2]s", c.self(), end.ID)
 }
 
@@ -106,6 +124,7 @@ func tookText(j api.Job) string {
 	if t := took(j.Started, j.Ended); t != "" {
 		return " after " + t
 	}
+
 	return ""
 }
 
@@ -117,23 +136,28 @@ func follow(ctx context.Context, w watcher, j api.Job, s screen) (api.Job, error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.job(j)
+
 	streamed := make(chan struct{})
 	go func() {
 		defer close(streamed)
 		stream(ctx, w, j.ID, s)
 	}()
+
 	end, err := await(ctx, w, j.ID, s)
 	if err == nil {
 		t := time.NewTimer(drainTime)
 		defer t.Stop()
+
 		select {
 		case <-streamed:
 		case <-ctx.Done():
 		case <-t.C:
 		}
 	}
+
 	cancel()
 	<-streamed
+
 	return end, err
 }
 
@@ -148,6 +172,7 @@ func await(ctx context.Context, w watcher, id string, s screen) (api.Job, error)
 		if err == nil {
 			return end, nil
 		}
+
 		if err := o.wait(ctx, err); err != nil {
 			return end, err
 		}
@@ -168,6 +193,7 @@ func (o *outage) over() {
 	if !o.since.IsZero() {
 		o.note("the manager answers again")
 	}
+
 	o.since, o.pause = time.Time{}, 0
 }
 
@@ -185,11 +211,15 @@ func (o *outage) wait(ctx context.Context, err error) error {
 	if ctx.Err() != nil || inventory.KindOf(err) != inventory.KindUnavailable {
 		return err
 	}
+
 	o.begin(err)
+
 	if time.Since(o.since) >= patience {
 		return err
 	}
+
 	o.pause = min(max(2*o.pause, firstPause), maxPause)
+
 	return sleep(ctx, o.pause)
 }
 
@@ -203,12 +233,14 @@ func stream(ctx context.Context, w watcher, id string, s screen) {
 				seen, pause = n, firstPause
 				s.event(e)
 			}
+
 			return nil
 		})
 		// What went wrong here is not the job's end: await says when that is.
 		if err == nil || errors.Is(err, context.Canceled) || sleep(ctx, pause) != nil {
 			return
 		}
+
 		pause = min(2*pause, maxPause)
 	}
 }
@@ -216,6 +248,7 @@ func stream(ctx context.Context, w watcher, id string, s screen) {
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
+
 	select {
 	case <-t.C:
 		return nil

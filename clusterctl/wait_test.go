@@ -34,6 +34,7 @@ func (m *flakyManager) here() error {
 	if since := time.Since(m.begin); since >= m.away && since < m.back {
 		return errAway
 	}
+
 	return nil
 }
 
@@ -42,44 +43,61 @@ func (m *flakyManager) WaitJob(ctx context.Context, id string, each ...func(api.
 	if err := m.here(); err != nil {
 		return api.Job{}, err
 	}
+
 	j := api.Job{ID: id, Status: api.Running}
 	for _, f := range each {
 		f(j)
 	}
+
 	until := m.end - time.Since(m.begin)
+
 	gone := m.away < m.end && time.Since(m.begin) < m.away
 	if gone {
 		until = m.away - time.Since(m.begin)
 	}
+
 	if err := sleep(ctx, until); err != nil {
 		return api.Job{}, err
 	}
+
 	if gone {
 		return api.Job{}, errAway
 	}
+
 	for _, f := range each {
 		f(m.final)
 	}
+
 	return m.final, nil
 }
 
-func (m *flakyManager) Events(ctx context.Context, id string, offset int64, follow bool, each func(api.Event) error) error {
+func (m *flakyManager) Events(
+	ctx context.Context,
+	id string,
+	offset int64,
+	follow bool,
+	each func(api.Event) error,
+) error {
 	m.streamAttempts++
 	if err := m.here(); err != nil {
 		return err
 	}
+
 	for i, task := range []string{"one", "two", "three"} {
 		if m.breakAfter > 0 && i >= m.breakAfter*m.streamAttempts {
 			return errAway
 		}
+
 		if err := each(api.Event{Event: "ok", Host: "a", Task: task}); err != nil {
 			return err
 		}
 	}
+
 	if m.endlessStream {
 		<-ctx.Done()
 		return ctx.Err()
 	}
+
 	return nil
 }
 
@@ -98,6 +116,7 @@ func (r *recorder) close()            {}
 
 func TestFollow(t *testing.T) {
 	done := api.Job{ID: "7", Status: api.Complete}
+
 	three := []string{"one", "two", "three"}
 	for _, test := range []struct {
 		name  string
@@ -117,22 +136,28 @@ func TestFollow(t *testing.T) {
 				m := test.m
 				m.begin, m.final = time.Now(), done
 				r := &recorder{}
+
 				end, err := follow(t.Context(), &m, api.Job{ID: "7", Status: api.Queued}, r)
 				if inventory.KindOf(err) != test.kind {
 					t.Fatalf("err = %v", err)
 				}
+
 				if err == nil && (end.Status != api.Complete || r.last.Status != api.Complete) {
 					t.Errorf("the job is %s, shown as %s", end.Status, r.last.Status)
 				}
+
 				if !slices.Equal(r.tasks, three) {
 					t.Errorf("events: %q", r.tasks)
 				}
+
 				if len(r.notes) != test.notes {
 					t.Errorf("notes: %q", r.notes)
 				}
+
 				if took := time.Since(m.begin); took > test.took {
 					t.Errorf("it took %s", took)
 				}
+
 				if m.attempts > 200 {
 					t.Errorf("%d attempts", m.attempts)
 				}
@@ -146,6 +171,7 @@ func TestFollowDetaches(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		m := &flakyManager{begin: time.Now(), end: time.Hour, away: 2 * time.Hour, endlessStream: true}
 		time.AfterFunc(time.Minute, func() { cancel(ErrInterrupted) })
+
 		_, err := follow(ctx, m, api.Job{ID: "7", Status: api.Running}, &recorder{})
 		if !errors.Is(err, ErrInterrupted) || time.Since(m.begin) != time.Minute {
 			t.Fatalf("after %s: %v", time.Since(m.begin), err)

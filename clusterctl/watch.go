@@ -23,7 +23,11 @@ import (
 const watchHelp = "It ends with Ctrl-C (exit code 130), and goes on by itself when the manager was started again."
 
 func watchFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "go on, and print a row whenever one changes, until Ctrl-C; for tables"}
+	return &cli.BoolFlag{
+		Name:    "watch",
+		Aliases: []string{"w"},
+		Usage:   "go on, and print a row whenever one changes, until Ctrl-C; for tables",
+	}
 }
 
 // watch calls told with everything that a watch tells. Outages are told on stderr; a manager that does
@@ -33,11 +37,13 @@ func (c *call) watch(ctx context.Context, o client.WatchOptions, told func(api.C
 	defer cancel(nil)
 	outage := outage{note: func(text string) { c.say("%s", text) }}
 	synced, stale, seen := false, false, map[string]bool{}
+
 	o.Lost = func(err error) {
 		if !synced {
 			cancel(err)
 			return
 		}
+
 		outage.begin(err)
 	}
 	for change, err := range c.manager.Watch(ctx, o) {
@@ -45,12 +51,16 @@ func (c *call) watch(ctx context.Context, o client.WatchOptions, told func(api.C
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
+
 			if errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled) {
 				return failf(ExitInterrupted, "") // that is how a watch ends
 			}
+
 			return err
 		}
+
 		outage.over()
+
 		switch change.Type {
 		case api.ChangePut:
 			if !synced {
@@ -62,7 +72,9 @@ func (c *call) watch(ctx context.Context, o client.WatchOptions, told func(api.C
 					c.say("there is no node %s yet", name)
 				}
 			}
+
 			synced = true
+
 			if change.Stale != stale {
 				stale = change.Stale
 				c.say("%s", map[bool]string{
@@ -71,33 +83,45 @@ func (c *call) watch(ctx context.Context, o client.WatchOptions, told func(api.C
 				}[stale])
 			}
 		}
+
 		if err := told(change); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // nodesWatch prints what changes on nodes.
 func nodesWatch(ctx context.Context, c *call) error {
 	o := client.WatchOptions{
-		Kinds: []api.WatchKind{api.WatchNodes}, Names: c.args, Groups: values(c, "group"), Selector: c.String("selector"),
+		Kinds: []api.WatchKind{
+			api.WatchNodes,
+		},
+		Names:    c.args,
+		Groups:   values(c, "group"),
+		Selector: c.String("selector"),
 	}
 	known := map[string]api.Node{}
 	synced := false
+
 	return c.watch(ctx, o, func(change api.Change) error {
 		if c.format == formatJSON {
 			if change.Type == api.ChangeProgress {
 				return nil
 			}
+
 			var line bytes.Buffer
 			e := json.NewEncoder(&line)
 			e.SetEscapeHTML(false)
+
 			if err := e.Encode(change); err != nil {
 				return err
 			}
+
 			return c.write(line.Bytes())
 		}
+
 		p := &printer{w: &bytes.Buffer{}, paint: paint(c.outTTY && colourful())}
 		switch change.Type {
 		case api.ChangePut:
@@ -105,11 +129,14 @@ func nodesWatch(ctx context.Context, c *call) error {
 			if err != nil {
 				return err
 			}
+
 			was, there := known[change.Name]
 			known[change.Name] = now
+
 			if !synced {
 				return nil
 			}
+
 			if !there {
 				p.changed(now.Name, append([]string{"new"}, p.differences(api.Node{}, now)...))
 			} else if all := p.differences(was, now); len(all) > 0 {
@@ -117,18 +144,22 @@ func nodesWatch(ctx context.Context, c *call) error {
 			}
 		case api.ChangeDelete:
 			delete(known, change.Name)
+
 			word := "forgotten"
 			if len(o.Groups) > 0 || o.Selector != "" {
 				word = "no longer chosen, or forgotten"
 			}
+
 			p.changed(change.Name, []string{p.paint.bad(word)})
 		case api.ChangeSync:
 			if synced {
 				return nil // once more, after an outage
 			}
+
 			synced = true
 			c.say("watching %s; Ctrl-C ends it", inventory.Count(len(known), "node", "nodes"))
 		}
+
 		return c.write(p.w.Bytes())
 	})
 }
@@ -156,12 +187,15 @@ func (p *printer) differences(was, now api.Node) []string {
 	add("state", p.paint.state(was.State), p.paint.state(now.State))
 	add("group", oneLine(was.Group), oneLine(now.Group))
 	add("address", oneLine(was.Addr), oneLine(now.Addr))
+
 	if was.Job != now.Job && now.Job != "" {
 		out = append(out, fmt.Sprintf("job %s (%s)", oneLine(now.Job), oneLine(string(now.Verb))))
 	}
+
 	add("labels", strings.ReplaceAll(labels(was.Labels), "\n", ","), strings.ReplaceAll(labels(now.Labels), "\n", ","))
 	add("residue", list(was.Residue), list(now.Residue))
 	add("duplicates", list(was.Duplicates), list(now.Duplicates))
+
 	if was.LastError != now.LastError {
 		if now.LastError == "" {
 			out = append(out, "no error any more")
@@ -169,6 +203,7 @@ func (p *printer) differences(was, now api.Node) []string {
 			out = append(out, "error: "+p.paint.bad(clip(oneLine(now.LastError), 200)))
 		}
 	}
+
 	return out
 }
 
@@ -189,10 +224,12 @@ func (f followed[T]) run(ctx context.Context, c *call) error {
 		return usagef("--watch is for tables, and -o %s prints none", c.format).
 			do("leave one of them out; for programs there is clusterctl nodes watch -o json")
 	}
+
 	p := paint(c.outTTY && colourful())
 	items := map[string]T{}       // what there is at the beginning; nil: it is over
 	rows := map[string][]string{} // as they were printed last
 	widths := make([]int, len(f.layout.shown))
+
 	return c.watch(ctx, f.options, func(change api.Change) error {
 		switch change.Type {
 		case api.ChangePut:
@@ -204,7 +241,9 @@ func (f followed[T]) run(ctx context.Context, c *call) error {
 				items[change.Name] = v
 				return nil
 			}
+
 			printed, known := rows[change.Name]
+
 			row := f.layout.cells(p, &v)
 			switch shows := f.shows(v); {
 			case !known && !shows, slices.Equal(row, printed):
@@ -214,9 +253,11 @@ func (f followed[T]) run(ctx context.Context, c *call) error {
 			default: // what it has become is shown once
 				delete(rows, change.Name)
 			}
+
 			return c.write([]byte(aligned(widths, row)))
 		case api.ChangeDelete:
 			delete(items, change.Name)
+
 			if _, known := rows[change.Name]; known {
 				delete(rows, change.Name)
 				c.say("%s is gone", change.Name)
@@ -225,19 +266,27 @@ func (f followed[T]) run(ctx context.Context, c *call) error {
 			if items == nil {
 				return nil // once more, after an outage
 			}
-			all := slices.DeleteFunc(slices.SortedFunc(maps.Values(items), f.order), func(v T) bool { return !f.shows(v) })
+
+			all := slices.DeleteFunc(
+				slices.SortedFunc(maps.Values(items), f.order),
+				func(v T) bool { return !f.shows(v) },
+			)
 			if items = nil; f.most > 0 && len(all) > f.most {
 				all = all[len(all)-f.most:]
 			}
+
 			f.layout.sort(all)
+
 			table := [][]string{f.layout.header()}
 			for _, v := range all {
 				row := f.layout.cells(p, &v)
 				rows[f.name(v)] = row
 				table = append(table, row)
 			}
+
 			return c.write([]byte(aligned(widths, table...)))
 		}
+
 		return nil
 	})
 }
@@ -250,14 +299,17 @@ func aligned(widths []int, rows ...[]string) string {
 			widths[i] = max(widths[i], width(cell))
 		}
 	}
+
 	var b strings.Builder
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
 			line.WriteString(cell + strings.Repeat(" ", widths[i]-width(cell)) + between)
 		}
+
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
+
 	return b.String()
 }
 
@@ -266,12 +318,18 @@ func followNodes(ctx context.Context, c *call, l layout[api.Node], filter client
 	return followed[api.Node]{
 		layout: l,
 		options: client.WatchOptions{
-			Kinds: []api.WatchKind{api.WatchNodes}, Names: filter.Names, Groups: filter.Group, Selector: filter.Selector,
+			Kinds: []api.WatchKind{
+				api.WatchNodes,
+			},
+			Names:    filter.Names,
+			Groups:   filter.Group,
+			Selector: filter.Selector,
 		},
 		decode: api.Change.Node,
 		name:   func(n api.Node) string { return n.Name },
 		shows: func(n api.Node) bool {
-			return (filter.Status == nil || slices.Contains(filter.Status, n.Status)) && (filter.State == nil || slices.Contains(filter.State, n.State))
+			return (filter.Status == nil || slices.Contains(filter.Status, n.Status)) &&
+				(filter.State == nil || slices.Contains(filter.State, n.State))
 		},
 		order: func(a, b api.Node) int { return strings.Compare(a.Name, b.Name) },
 	}.run(ctx, c)
@@ -280,11 +338,13 @@ func followNodes(ctx context.Context, c *call, l layout[api.Node], filter client
 // followJobs is job list --watch.
 func followJobs(ctx context.Context, c *call, l layout[api.Job], filter client.JobFilter) error {
 	older := byNumber(func(j *api.Job) string { return j.ID })
+
 	return followed[api.Job]{
 		layout: l, options: client.WatchOptions{Kinds: []api.WatchKind{api.WatchJobs}}, decode: api.Change.Job,
 		name: func(j api.Job) string { return j.ID },
 		shows: func(j api.Job) bool {
-			return (filter.Status == nil || slices.Contains(filter.Status, j.Status)) && (filter.Node == "" || slices.Contains(targets(j), filter.Node))
+			return (filter.Status == nil || slices.Contains(filter.Status, j.Status)) &&
+				(filter.Node == "" || slices.Contains(targets(j), filter.Node))
 		},
 		order: func(a, b api.Job) int { return older(&a, &b) },
 		most:  filter.Limit,

@@ -15,10 +15,12 @@ func closest(text string, candidates []string) string {
 		if len([]rune(c)) < 2 {
 			continue
 		}
+
 		if d := edits(strings.ToLower(text), c); d <= distance && (best == "" || d < distance) {
 			best, distance = c, d
 		}
 	}
+
 	return best
 }
 
@@ -27,10 +29,12 @@ func closest(text string, candidates []string) string {
 func edits(a, b string) int {
 	s, t := []rune(a), []rune(b)
 	row := func() []int { return make([]int, len(t)+1) }
+
 	before, last, now := row(), row(), row()
 	for j := range last {
 		last[j] = j
 	}
+
 	for i := 1; i <= len(s); i++ {
 		now[0] = i
 		for j := 1; j <= len(t); j++ {
@@ -38,13 +42,16 @@ func edits(a, b string) int {
 			if s[i-1] == t[j-1] {
 				cost = 0
 			}
+
 			now[j] = min(last[j]+1, now[j-1]+1, last[j-1]+cost)
 			if i > 1 && j > 1 && s[i-1] == t[j-2] && s[i-2] == t[j-1] {
 				now[j] = min(now[j], before[j-2]+1)
 			}
 		}
+
 		before, last, now = last, now, before
 	}
+
 	return last[len(t)]
 }
 
@@ -64,6 +71,7 @@ func printable(s string, lines bool) string {
 		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
 			return '\uFFFD'
 		}
+
 		return r
 	}, escapes.ReplaceAllString(s, ""))
 }
@@ -74,9 +82,11 @@ func oneLine(s string) string {
 	for i := 0; i < len(s); i++ {
 		plain = plain && s[i] > ' ' && s[i] < 0x7f
 	}
+
 	if plain {
 		return s
 	}
+
 	return strings.Join(strings.Fields(printable(s, false)), " ")
 }
 
@@ -88,5 +98,6 @@ func shellWord(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s
 	}
+
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -36,27 +36,34 @@ var (
 // Check reports every field that is not what ssh can safely be given.
 func (c Connection) Check() error {
 	var errs []error
+
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.User != "" && !userName.MatchString(c.User) {
 		add("connection: user %q is not an account name", c.User)
 	}
+
 	if c.BecomeUser != "" && !userName.MatchString(c.BecomeUser) {
 		add("connection: become_user %q is not an account name", c.BecomeUser)
 	}
+
 	if c.KeyFile != "" && !filePath.MatchString(c.KeyFile) {
 		add("connection: key_file %q is not an absolute path of letters, digits and ._/@+=,-", c.KeyFile)
 	}
+
 	if c.Port < 0 || c.Port > 65535 {
 		add("connection: port %d is not between 1 and 65535", c.Port)
 	}
+
 	if c.Jump != "" {
 		if _, err := ParseJump(c.Jump); err != nil {
 			errs = append(errs, err)
 		}
 	}
+
 	if c.Python != "" && c.Python != "auto" && c.Python != "auto_silent" && !filePath.MatchString(c.Python) {
 		add("connection: python %q is neither an absolute path of letters, digits and ._/@+=,- nor auto", c.Python)
 	}
+
 	return invalid(errs)
 }
 
@@ -66,6 +73,7 @@ func (c Connection) Over(base Connection) Connection {
 	if become == nil {
 		become = base.Become
 	}
+
 	return Connection{
 		User:       cmp.Or(c.User, base.User),
 		KeyFile:    cmp.Or(c.KeyFile, base.KeyFile),
@@ -91,6 +99,7 @@ func ParseJump(s string) (Jump, error) {
 		return Jump{}, inventory.Errorf(inventory.KindInvalid, "jump %q: %s", s, why).Do("write [user@]host[:port]")
 	}
 	var j Jump
+
 	rest := s
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		j.User, rest = rest[:at], rest[at+1:]
@@ -98,19 +107,23 @@ func ParseJump(s string) (Jump, error) {
 			return bad("the user is not an account name")
 		}
 	}
+
 	j.Host = rest
 	if host, port, ok := cutPort(rest); ok {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
 			return bad("the port is not between 1 and 65535")
 		}
+
 		j.Host, j.Port = host, int(n)
 	} else if strings.HasPrefix(rest, "[") && strings.HasSuffix(rest, "]") {
 		j.Host = rest[1 : len(rest)-1]
 	}
+
 	if err := inventory.CheckAddr(j.Host); err != nil {
 		return bad(err.Error())
 	}
+
 	return j, nil
 }
 
@@ -120,11 +133,14 @@ func cutPort(s string) (host, port string, ok bool) {
 		if end < 0 {
 			return "", "", false
 		}
+
 		return s[1:end], s[end+2:], true
 	}
+
 	if strings.Count(s, ":") != 1 {
 		return "", "", false // none, or a bare IPv6 address
 	}
+
 	return strings.Cut(s, ":")
 }
 
@@ -134,11 +150,14 @@ func (j Jump) String() string {
 	if strings.Contains(s, ":") {
 		s = "[" + s + "]"
 	}
+
 	if j.User != "" {
 		s = j.User + "@" + s
 	}
+
 	if j.Port != 0 {
 		s += ":" + strconv.Itoa(j.Port)
 	}
+
 	return s
 }

@@ -62,6 +62,7 @@ type Stats struct {
 // items and messages of any type. Unknown fields are ignored.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	type plain Event
+
 	raw := struct {
 		*plain
 		Time    json.RawMessage `json:"time"`
@@ -71,8 +72,10 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return err
 	}
+
 	e.Item, e.Message = text(raw.Item), text(raw.Message)
 	e.Time = time.Time{}
+
 	var seconds float64
 	if json.Unmarshal(raw.Time, &seconds) == nil && seconds > 0 && seconds < 1e11 {
 		whole, part := math.Modf(seconds)
@@ -80,6 +83,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	} else if t, err := time.Parse(time.RFC3339Nano, text(raw.Time)); err == nil {
 		e.Time = t
 	}
+
 	return nil
 }
 
@@ -99,10 +103,12 @@ func text(raw json.RawMessage) string {
 // not an event.
 func ParseEvent(line []byte) (Event, bool) {
 	var e Event
+
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &e) != nil || e.Event == "" {
 		return Event{}, false
 	}
+
 	return e, true
 }
 
@@ -125,18 +131,22 @@ func (s *EventStream) Write(p []byte) []Event {
 		if i < 0 {
 			break
 		}
+
 		if !s.skip {
 			if e, ok := ParseEvent(append(s.rest, p[:i]...)); ok {
 				events = append(events, e)
 			}
 		}
+
 		s.rest, s.skip, p = s.rest[:0], false, p[i+1:]
 	}
+
 	if s.skip = s.skip || len(s.rest)+len(p) > maxEventLine; s.skip {
 		s.rest = s.rest[:0]
 	} else {
 		s.rest = append(s.rest, p...)
 	}
+
 	return events
 }
 
@@ -176,9 +186,11 @@ func (s *Summary) host(name string) *HostResult {
 	if s.hosts == nil {
 		s.hosts = map[string]*HostResult{}
 	}
+
 	if s.hosts[name] == nil {
 		s.hosts[name] = &HostResult{Host: name}
 	}
+
 	return s.hosts[name]
 }
 
@@ -197,21 +209,26 @@ func (s *Summary) Add(e Event) {
 		for _, name := range e.Unfinished {
 			s.host(name).Unfinished = true
 		}
+
 		for name, st := range e.Stats {
 			h := s.host(name)
 			h.OK, h.Changed, h.Skipped, h.Ignored = st.OK, st.Changed, st.Skipped, st.Ignored
 			h.Failed, h.Unreachable = st.Failures, st.Unreachable
 			h.Begun = h.Begun || st != Stats{}
+
 			h.Final = true
 			if h.Failed == 0 && h.Unreachable == 0 { // it was rescued
 				h.Task, h.Item, h.Message = "", "", ""
 			}
 		}
 	}
+
 	if e.Host == "" {
 		return
 	}
+
 	h := s.host(e.Host)
+
 	h.Begun = true
 	switch e.Event {
 	case EventOK:
@@ -231,9 +248,11 @@ func (s *Summary) Add(e Event) {
 		case e.Item == "": // a loop's items are followed by its whole
 			h.Failed++
 		}
+
 		if e.Item == "" && h.Item != "" && h.Task == e.Task {
 			return // the item's message says more than the loop's
 		}
+
 		h.Task, h.Item, h.Message = e.Task, e.Item, e.Message
 	}
 }
@@ -244,6 +263,7 @@ func (s *Summary) Results() map[string]HostResult {
 	for name, h := range s.hosts {
 		results[name] = *h
 	}
+
 	return results
 }
 
@@ -253,5 +273,6 @@ func Summarize(events []Event) map[string]HostResult {
 	for _, e := range events {
 		s.Add(e)
 	}
+
 	return s.Results()
 }

@@ -26,41 +26,66 @@ not json
 func TestSummarize(t *testing.T) {
 	for _, size := range []int{1, 7, len(eventLines)} {
 		var s EventStream
+
 		var events []Event
 		for rest := eventLines; rest != ""; {
 			n := min(size, len(rest))
 			events = append(events, s.Write([]byte(rest[:n]))...)
 			rest = rest[n:]
 		}
+
 		if len(events) != 9 {
 			t.Fatalf("%d events in pieces of %d", len(events), size)
 		}
+
 		if want := time.Date(2026, 1, 2, 3, 4, 5, 5e8, time.UTC); !events[0].Time.Equal(want) {
 			t.Errorf("time %v", events[0].Time)
 		}
+
 		if events[2].Time.Unix() != 1767323045 {
 			t.Errorf("time %v", events[2].Time)
 		}
+
 		got := Summarize(events)
+
 		want := map[string]HostResult{
-			"a": {Host: "a", Begun: true, OK: 1, Changed: 1, Ignored: 1, Skipped: 1, Failed: 1, Task: "risky", Message: "boom"},
+			"a": {
+				Host:    "a",
+				Begun:   true,
+				OK:      1,
+				Changed: 1,
+				Ignored: 1,
+				Skipped: 1,
+				Failed:  1,
+				Task:    "risky",
+				Message: "boom",
+			},
 			"b": {Host: "b", Begun: true, Failed: 1, Task: "install", Item: `{"pkg":"x"}`, Message: "no such package"},
 			"c": {Host: "c", Begun: true, Unreachable: 1, Task: "facts", Message: `["odd"]`},
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v", got)
 		}
-		stats, _ := ParseEvent([]byte(`{"event":"stats","stats":{"a":{"ok":2,"changed":1,"rescued":1},"b":{"failures":1},"d":{},"e":{"ok":1}},"unfinished":["e","f"]}`))
+
+		stats, _ := ParseEvent(
+			[]byte(
+				`{"event":"stats","stats":{"a":{"ok":2,"changed":1,"rescued":1},"b":{"failures":1},"d":{},"e":{"ok":1}},"unfinished":["e","f"]}`,
+			),
+		)
+
 		got = Summarize(append(events, stats))
 		if a := got["a"]; !a.Good() || a.Task != "" || a.OK != 2 {
 			t.Errorf("a rescued host: %+v", a)
 		}
+
 		if b := got["b"]; b.Good() || b.Item == "" {
 			t.Errorf("a failed host: %+v", b)
 		}
+
 		if e, f := got["e"], got["f"]; e.Good() || !e.Begun || f.Good() || f.Begun || !f.Unfinished {
 			t.Errorf("unfinished hosts: %+v, %+v", e, f)
 		}
+
 		if d := got["d"]; d.Begun {
 			t.Errorf("an idle host: %+v", d)
 		}
@@ -68,7 +93,9 @@ func TestSummarize(t *testing.T) {
 }
 
 func TestBegunWithoutResult(t *testing.T) {
-	got := Summarize([]Event{{Event: EventPlay, Hosts: []string{"a"}}, {Event: EventTask}, {Event: EventPlay, Hosts: []string{"b"}}})
+	got := Summarize(
+		[]Event{{Event: EventPlay, Hosts: []string{"a"}}, {Event: EventTask}, {Event: EventPlay, Hosts: []string{"b"}}},
+	)
 	if !got["a"].Begun || got["b"].Begun || got["a"].Good() {
 		t.Errorf("got %+v", got)
 	}
@@ -81,9 +108,11 @@ func TestEventStreamSkipsEndlessLines(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
+
 	if len(s.rest) > maxEventLine {
 		t.Errorf("keeps %d bytes", len(s.rest))
 	}
+
 	if got := s.Write([]byte("\n{\"event\":\"ok\"}\n")); len(got) != 1 {
 		t.Errorf("got %v", got)
 	}
@@ -111,10 +140,12 @@ func TestExplainFailure(t *testing.T) {
 		if !strings.Contains(got, c.want) || AboutHostKey(got) != c.key {
 			t.Errorf("%q: %q does not say %q, or is about a host key: %t", c.in, got, c.want, AboutHostKey(got))
 		}
+
 		if c.node == "" && strings.Contains(got, "clusterctl nodes set") {
 			t.Errorf("%q: an address is no node: %q", c.in, got)
 		}
 	}
+
 	if got := ExplainFailure(changed, ""); !AboutHostKey(got) || strings.Contains(got, "clusterctl") {
 		t.Errorf("an address is no node: %q", got)
 	}

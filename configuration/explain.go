@@ -43,30 +43,56 @@ func ExplainFailure(message, node string) string {
 	if node != "" {
 		expected = "; if that is expected: " + ForgetHostKey(node)
 	}
+
 	if m := keyChanged.FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("the ssh host key of %s is %s: another machine answers under its address, or it was installed anew%s", m[1], notRecorded, expected)
+		return fmt.Sprintf(
+			"the ssh host key of %s is %s: another machine answers under its address, or it was installed anew%s",
+			m[1],
+			notRecorded,
+			expected,
+		)
 	}
+
 	if m := keyUnknown.FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("%s shows a %s host key, which is %s%s", m[2], m[1], notRecorded, expected)
 	}
+
 	if strings.Contains(message, "Host key verification failed") {
 		return notVerified + "; where a jump host is used, its key must be in the known_hosts file of the account clusterm runs as"
 	}
+
 	if m := permission.FindStringSubmatch(message); m != nil {
 		check := "ssh.user and ssh.key_file of the configuration (clusterctl config get ssh)"
 		if node != "" {
-			check = fmt.Sprintf("user and key_file of the node's connection (clusterctl nodes set %s --user … --key-file …; in the API the field connection)", node)
+			check = fmt.Sprintf(
+				"user and key_file of the node's connection (clusterctl nodes set %s --user … --key-file …; in the API the field connection)",
+				node,
+			)
 		}
-		return fmt.Sprintf("ssh access as %s was denied (%s): check %s, and that the public key is authorized on the host", m[1], m[2], check)
+
+		return fmt.Sprintf(
+			"ssh access as %s was denied (%s): check %s, and that the public key is authorized on the host",
+			m[1],
+			m[2],
+			check,
+		)
 	}
+
 	if m := connect.FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("no ssh connection to %s, port %s: %s", m[1], m[2], strings.ToLower(strings.TrimSpace(m[3])))
 	}
+
 	if m := closed.FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("no ssh connection to %s: it was closed before the login (%s); look whether an sshd listens at that port, or, where there is a jump host, whether it can be reached", m[1], strings.TrimSpace(m[2]))
+		return fmt.Sprintf(
+			"no ssh connection to %s: it was closed before the login (%s); look whether an sshd listens at that port, or, where there is a jump host, whether it can be reached",
+			m[1],
+			strings.TrimSpace(m[2]),
+		)
 	}
+
 	if m := unresolvable.FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("the host name %s cannot be resolved: %s", m[1], strings.ToLower(strings.TrimSpace(m[2])))
 	}
+
 	return strings.TrimSpace(message)
 }

@@ -21,6 +21,7 @@ func golden(t *testing.T, dir, ext string, f func(t *testing.T, input []byte) []
 	if err != nil || len(inputs) == 0 {
 		t.Fatalf("no inputs in testdata/%s: %v", dir, err)
 	}
+
 	for _, in := range inputs {
 		base := strings.TrimSuffix(in, ".json")
 		t.Run(filepath.Base(base), func(t *testing.T) {
@@ -28,16 +29,19 @@ func golden(t *testing.T, dir, ext string, f func(t *testing.T, input []byte) []
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got := f(t, input)
 			if *update {
 				if err := os.WriteFile(base+ext, got, 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			want, err := os.ReadFile(base + ext)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if !bytes.Equal(got, want) {
 				t.Errorf("differs from %s (go test -update writes it anew):\n%s", base+ext, got)
 			}
@@ -51,10 +55,12 @@ func TestInventoryGolden(t *testing.T) {
 		if err := json.Unmarshal(input, &hosts); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := Inventory(hosts)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return got
 	})
 }
@@ -65,10 +71,12 @@ func TestMergeGolden(t *testing.T) {
 		if err := json.Unmarshal(input, &layers); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := json.MarshalIndent(Merge(layers...), "", "  ")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return append(got, '\n')
 	})
 }

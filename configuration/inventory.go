@@ -59,6 +59,7 @@ func checkHostName(name string) error {
 	if a, err := netip.ParseAddr(name); err == nil && a.Zone() == "" {
 		return nil
 	}
+
 	return inventory.CheckName(name)
 }
 
@@ -67,6 +68,7 @@ func checkHostName(name string) error {
 func CheckHosts(hosts []Host) error {
 	var errs []error
 	seen := map[string]string{}
+
 	targets := 0
 	for _, h := range hosts {
 		add := func(format string, args ...any) {
@@ -75,14 +77,17 @@ func CheckHosts(hosts []Host) error {
 		if err := checkHostName(h.Name); err != nil {
 			add("%v", err)
 		}
+
 		// ssh looks host keys up without regard to case.
 		if other, twice := seen[strings.ToLower(h.Name)]; twice {
 			add("is named twice in one run (as %q)", other)
 		}
+
 		seen[strings.ToLower(h.Name)] = h.Name
 		if err := inventory.CheckAddr(h.Addr); err != nil {
 			add("%v", err)
 		}
+
 		switch err := inventory.CheckGroup(h.Group); {
 		case h.Group == "":
 		case err != nil:
@@ -90,6 +95,7 @@ func CheckHosts(hosts []Host) error {
 		case slices.Contains([]string{"all", "ungrouped", TargetsGroup, HelpersGroup}, h.Group):
 			add("the group name %q is reserved", h.Group)
 		}
+
 		switch h.Role {
 		case RoleTarget:
 			targets++
@@ -97,28 +103,34 @@ func CheckHosts(hosts []Host) error {
 		default:
 			add("the role %q is not one of target, helper and peer", h.Role)
 		}
+
 		if err := h.Connection.Check(); err != nil {
 			add("%v", err)
 		}
+
 		for _, k := range h.HostKeys {
 			if !hostKey.MatchString(k) {
 				add("host key %q is not of the form \"ssh-ed25519 AAAA…\"", k)
 			}
 		}
+
 		for _, n := range Names(h.Vars) {
 			if reason := nameProblem(n); reason != "" {
 				add("variable %q: %s", n, reason)
 			}
 		}
+
 		for _, n := range slices.Sorted(maps.Keys(h.Extra)) {
 			if !strings.HasPrefix(n, "clusterm_") || !identifier.MatchString(n) {
 				add("the manager's own variable %q does not begin with clusterm_", n)
 			}
 		}
 	}
+
 	if targets == 0 {
 		errs = append(errs, errors.New("no host is a target"))
 	}
+
 	return invalid(errs)
 }
 
@@ -127,10 +139,12 @@ func invalid(errs []error) error {
 	if len(errs) == 0 {
 		return nil
 	}
+
 	words := make([]string, len(errs))
 	for i, err := range errs {
 		words[i] = err.Error()
 	}
+
 	return inventory.Errorf(inventory.KindInvalid, "%s", strings.Join(words, "; "))
 }
 
@@ -150,18 +164,23 @@ func Inventory(hosts []Host) ([]byte, error) {
 	if err := CheckHosts(hosts); err != nil {
 		return nil, err
 	}
+
 	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b Host) int { return strings.Compare(a.Name, b.Name) })
 	members := map[string][]string{}
+
 	all := mapping()
 	for _, h := range hosts {
 		vars, err := hostVars(h)
 		if err != nil {
 			return nil, fmt.Errorf("host %q: %w", h.Name, err)
 		}
+
 		put(all, quoted(h.Name), vars)
+
 		if h.Group != "" {
 			members[h.Group] = append(members[h.Group], h.Name)
 		}
+
 		switch h.Role {
 		case RoleTarget:
 			members[TargetsGroup] = append(members[TargetsGroup], h.Name)
@@ -169,41 +188,50 @@ func Inventory(hosts []Host) ([]byte, error) {
 			members[HelpersGroup] = append(members[HelpersGroup], h.Name)
 		}
 	}
+
 	children := mapping()
 	for _, g := range slices.Sorted(maps.Keys(members)) {
 		names := mapping()
 		for _, n := range members[g] {
 			put(names, quoted(n), mapping())
 		}
+
 		group := mapping()
 		put(group, plain("hosts"), names)
 		put(children, quoted(g), group)
 	}
+
 	root, top := mapping(), mapping()
 	put(top, plain("hosts"), all)
 	put(top, plain("children"), children)
 	put(root, plain("all"), top)
+
 	return document(root)
 }
 
 func hostVars(h Host) (*yaml.Node, error) {
 	values := map[string]*yaml.Node{}
+
 	set := func(name string, v any, trusted bool) error {
 		n, err := data(v, trusted)
 		if err != nil {
 			return fmt.Errorf("variable %q %w", name, err)
 		}
+
 		values[name] = n
+
 		return nil
 	}
 	for name, v := range h.Vars {
 		if v.Origin == OriginRequest {
 			continue
 		}
+
 		if err := set(name, v.Value, v.Trusted); err != nil {
 			return nil, err
 		}
 	}
+
 	c := h.Connection
 	own := map[string]any{
 		"node_name": h.Name, "node_addr": h.Addr, "node_label": h.Label, "node_serial": h.Serial,
@@ -225,21 +253,26 @@ func hostVars(h Host) (*yaml.Node, error) {
 	optional("ansible_ssh_private_key_file", c.KeyFile)
 	optional("ansible_become_user", c.BecomeUser)
 	optional("ansible_python_interpreter", c.Python)
+
 	if c.Port != 0 {
 		own["ansible_port"] = c.Port
 	}
+
 	if c.Become != nil {
 		own["ansible_become"] = *c.Become
 	}
+
 	for name, v := range own {
 		if err := set(name, v, false); err != nil {
 			return nil, err
 		}
 	}
+
 	m := mapping()
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		put(m, quoted(name), values[name])
 	}
+
 	return m, nil
 }
 
@@ -250,15 +283,18 @@ func sshArgs(h Host) []string {
 	if len(h.HostKeys) > 0 {
 		strict = "yes"
 	}
+
 	args := []string{"-o", "HostKeyAlias=" + h.Name, "-o", "StrictHostKeyChecking=" + strict}
 	if h.Connection.KeyFile != "" {
 		args = append(args, "-o", "IdentitiesOnly=yes")
 	}
+
 	if h.Connection.Jump != "" {
 		if j, err := ParseJump(h.Connection.Jump); err == nil {
 			args = append(args, "-o", "ProxyJump="+j.String())
 		}
 	}
+
 	return args
 }
 
@@ -268,14 +304,17 @@ func ExtraVars(v Vars) ([]byte, error) {
 	if err := CheckVars(v); err != nil {
 		return nil, err
 	}
+
 	m := mapping()
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		n, err := data(v[name], false)
 		if err != nil {
 			return nil, fmt.Errorf("variable %q %w", name, err)
 		}
+
 		put(m, quoted(name), n)
 	}
+
 	return document(m)
 }
 
@@ -288,12 +327,14 @@ func KnownHosts(hosts []Host) []byte {
 		if checkHostName(h.Name) != nil {
 			continue
 		}
+
 		for _, k := range h.HostKeys {
 			if hostKey.MatchString(k) {
 				fmt.Fprintf(&b, "%s %s\n", h.Name, k)
 			}
 		}
 	}
+
 	return b.Bytes()
 }
 
@@ -304,12 +345,15 @@ func ParseKnownHosts(data []byte) map[string][]string {
 	keys := map[string][]string{}
 	for line := range strings.Lines(string(data)) {
 		name, key, ok := strings.Cut(strings.TrimSpace(line), " ")
+
 		name = strings.ToLower(name)
 		if !ok || checkHostName(name) != nil || !hostKey.MatchString(key) || slices.Contains(keys[name], key) {
 			continue
 		}
+
 		keys[name] = append(keys[name], key)
 	}
+
 	return keys
 }
 
@@ -317,12 +361,15 @@ func document(root *yaml.Node) ([]byte, error) {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
+
 	if err := enc.Encode(root); err != nil {
 		return nil, err
 	}
+
 	if err := enc.Close(); err != nil {
 		return nil, err
 	}
+
 	return b.Bytes(), nil
 }
 
@@ -348,10 +395,12 @@ func data(v any, trusted bool) (*yaml.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	str := unsafe
 	if trusted {
 		str = quoted
 	}
+
 	return node(x, str), nil
 }
 
@@ -373,12 +422,14 @@ func node(x any, str func(string) *yaml.Node) *yaml.Node {
 		for _, e := range x {
 			list.Content = append(list.Content, node(e, str))
 		}
+
 		return list
 	case map[string]any:
 		m := mapping()
 		for _, k := range slices.Sorted(maps.Keys(x)) {
 			put(m, str(k), node(x[k], str))
 		}
+
 		return m
 	default:
 		return scalar("!!null", "null")
@@ -399,12 +450,15 @@ func yamlNumber(lit string) (tag, value string) {
 	case decimalNumber.MatchString(lit):
 		return "!!float", lit
 	}
+
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(lit), "e")
 	if !strings.Contains(mantissa, ".") {
 		mantissa += ".0"
 	}
+
 	if !strings.HasPrefix(exponent, "-") {
 		exponent = "+" + strings.TrimPrefix(exponent, "+")
 	}
+
 	return "!!float", mantissa + "e" + exponent
 }

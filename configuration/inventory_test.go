@@ -41,6 +41,7 @@ func TestInventoryRefuses(t *testing.T) {
 			t.Errorf("%s: accepted:\n%s", what, b)
 		}
 	}
+
 	if _, err := Inventory([]Host{ok}); err != nil {
 		t.Error(err)
 	}
@@ -56,12 +57,14 @@ func TestEveryCharacterSurvives(t *testing.T) {
 			}
 		}
 	}
+
 	for _, trusted := range []bool{false, true} {
 		b, err := Inventory([]Host{{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget,
 			Vars: map[string]Var{"x": {Value: []any{all.String()}, Trusted: trusted}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var doc struct {
 			All struct {
 				Hosts map[string]map[string]yaml.Node
@@ -70,10 +73,12 @@ func TestEveryCharacterSurvives(t *testing.T) {
 		if err := yaml.Unmarshal(b, &doc); err != nil {
 			t.Fatal(err)
 		}
+
 		x := doc.All.Hosts["a-1"]["x"]
 		if got := x.Content[0].Value; got != all.String() {
 			t.Errorf("trusted %v: the value changed", trusted)
 		}
+
 		if tag := x.Content[0].Tag; (tag == "!unsafe") == trusted {
 			t.Errorf("trusted %v: tag %s", trusted, tag)
 		}
@@ -82,28 +87,47 @@ func TestEveryCharacterSurvives(t *testing.T) {
 
 func TestExtraVars(t *testing.T) {
 	b, err := ExtraVars(Vars{"b": "{{ x }}", "a": map[string]any{"{{ k }}": []any{"v", 1}}})
+
 	want := "\"a\":\n  !unsafe \"{{ k }}\":\n    - !unsafe \"v\"\n    - 1\n\"b\": !unsafe \"{{ x }}\"\n"
 	if err != nil || string(b) != want {
 		t.Errorf("got %s, %v", b, err)
 	}
+
 	if b, err := ExtraVars(nil); err != nil || strings.TrimSpace(string(b)) != "{}" {
 		t.Errorf("no variables give %q, %v", b, err)
 	}
+
 	if _, err := ExtraVars(Vars{"ansible_host": "x"}); err == nil {
 		t.Error("ansible_host was accepted")
 	}
 }
 
 func TestKnownHosts(t *testing.T) {
-	hosts := []Host{{Name: "Web-1", HostKeys: []string{testKey}}, {Name: "b-1"}, {Name: "bad name", HostKeys: []string{testKey}}, {Name: "fd00::1", HostKeys: []string{testKey}}}
+	hosts := []Host{
+		{Name: "Web-1", HostKeys: []string{testKey}},
+		{Name: "b-1"},
+		{Name: "bad name", HostKeys: []string{testKey}},
+		{Name: "fd00::1", HostKeys: []string{testKey}},
+	}
+
 	b := KnownHosts(hosts)
 	if want := "Web-1 " + testKey + "\nfd00::1 " + testKey + "\n"; string(b) != want {
 		t.Errorf("got %s", b)
 	}
+
 	b = append(b, "garbage\n|1|hash= x\n@cert-authority * ssh-rsa AAAA\nweb-1 "+testKey+"\n"...)
-	if got, want := ParseKnownHosts(b), map[string][]string{"web-1": {testKey}, "fd00::1": {testKey}}; !reflect.DeepEqual(got, want) {
+	if got, want := ParseKnownHosts(
+		b,
+	), map[string][]string{
+		"web-1":   {testKey},
+		"fd00::1": {testKey},
+	}; !reflect.DeepEqual(
+		got,
+		want,
+	) {
 		t.Errorf("got %v", got)
 	}
+
 	if bytes.Contains(KnownHosts([]Host{{Name: "a-1", HostKeys: []string{"ssh-rsa A\n*"}}}), []byte("*")) {
 		t.Error("a malformed key was written")
 	}
@@ -112,21 +136,30 @@ func TestKnownHosts(t *testing.T) {
 func TestConnection(t *testing.T) {
 	yes, no := true, false
 	site := Connection{User: "root", Port: 22, Become: &yes, Jump: "gate"}
+
 	node := Connection{Port: 2222, Become: &no, Python: "/usr/bin/python3"}
-	if got, want := node.Over(site), (Connection{User: "root", Port: 2222, Become: &no, Jump: "gate", Python: "/usr/bin/python3"}); !reflect.DeepEqual(got, want) {
+	if got, want := node.Over(
+		site,
+	), (Connection{User: "root", Port: 2222, Become: &no, Jump: "gate", Python: "/usr/bin/python3"}); !reflect.DeepEqual(
+		got,
+		want,
+	) {
 		t.Errorf("got %+v", got)
 	}
+
 	for _, c := range []Connection{{}, site, node, {KeyFile: "/root/.ssh/id_ed25519", BecomeUser: "svc-x", Python: "auto"}} {
 		if err := c.Check(); err != nil {
 			t.Error(err)
 		}
 	}
+
 	for _, c := range []Connection{{User: "-oX"}, {User: "a b"}, {User: `a"b`}, {User: "{{x}}"}, {BecomeUser: "a;b"}, {KeyFile: "id"}, {KeyFile: "/a b"},
 		{KeyFile: "/a%h"}, {KeyFile: "~/x"}, {Port: -1}, {Port: 70000}, {Python: "python3 -c"}, {Jump: "-oX"}, {Jump: "a b"}, {Jump: "a,b"}, {Jump: "x@y@z:0"}, {Jump: "h:ssh"}, {Jump: "[::1"}} {
 		if err := c.Check(); err == nil {
 			t.Errorf("%+v was accepted", c)
 		}
 	}
+
 	for in, want := range map[string]string{"gate": "gate", "me@gate:22": "me@gate:22", "fd00::1": "[fd00::1]", "[fd00::1]": "[fd00::1]", "me@[fd00::1]:2222": "me@[fd00::1]:2222", "10.0.0.1:99": "10.0.0.1:99"} {
 		if j, err := ParseJump(in); err != nil || j.String() != want {
 			t.Errorf("%s: got %s, %v", in, j, err)

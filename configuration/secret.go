@@ -25,22 +25,34 @@ type Secrets []string
 // DefaultSecrets are the names that are secret unless the configuration says
 // otherwise.
 func DefaultSecrets() Secrets {
-	return Secrets{"*password*", "*passwd*", "*passphrase*", "*secret*", "*token*", "*credential*", "*private_key*", "*api_key*"}
+	return Secrets{
+		"*password*",
+		"*passwd*",
+		"*passphrase*",
+		"*secret*",
+		"*token*",
+		"*credential*",
+		"*private_key*",
+		"*api_key*",
+	}
 }
 
 // Check refuses what is not a pattern of names.
 func (s Secrets) Check() error {
 	for _, pattern := range s {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || strings.Contains(pattern, "/") {
-			return inventory.Errorf(inventory.KindInvalid, "%q is not a pattern of names", pattern).Do(`write it like db_password or *_token`)
+			return inventory.Errorf(inventory.KindInvalid, "%q is not a pattern of names", pattern).
+				Do(`write it like db_password or *_token`)
 		}
 	}
+
 	return nil
 }
 
 // hides tells whether values of variables of that name are never shown.
 func (s Secrets) hides(name string) bool {
 	name = strings.ToLower(name)
+
 	return slices.ContainsFunc(s, func(pattern string) bool {
 		ok, err := path.Match(strings.ToLower(pattern), name)
 		return ok && err == nil
@@ -59,8 +71,10 @@ func (s Secrets) hide(value any) any {
 		for i, e := range value {
 			out[i] = s.hide(e)
 		}
+
 		return out
 	}
+
 	return value
 }
 
@@ -69,6 +83,7 @@ func (s Secrets) hideMap(m map[string]any) map[string]any {
 	for name, e := range m {
 		out[name] = s.hideOne(name, e)
 	}
+
 	return out
 }
 
@@ -76,6 +91,7 @@ func (s Secrets) hideOne(name string, value any) any {
 	if s.hides(name) {
 		return Hidden
 	}
+
 	return s.hide(value)
 }
 
@@ -89,6 +105,7 @@ func (s Secrets) HideMerged(vars map[string]Var) map[string]Var {
 		v.Value = s.hideOne(name, v.Value)
 		out[name] = v
 	}
+
 	return out
 }
 
@@ -99,12 +116,15 @@ func (s Secrets) Restore(given, set Vars) (Vars, error) {
 	out := make(Vars, len(given))
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		old, is := set[name]
+
 		value, err := s.restore(name, name, given[name], old, is)
 		if err != nil {
 			return nil, err
 		}
+
 		out[name] = value
 	}
+
 	return out, nil
 }
 
@@ -114,23 +134,30 @@ func (s Secrets) restore(at, name string, given, set any, is bool) (any, error) 
 			return nil, inventory.Errorf(inventory.KindInvalid, "the value of %s is %q, which stands for a secret that is set, and none is", at, Hidden).
 				Do("give the value itself")
 		}
+
 		return set, nil
 	}
+
 	switch given := given.(type) {
 	case map[string]any:
 		old, _ := set.(map[string]any)
+
 		out := make(map[string]any, len(given))
 		for _, k := range slices.Sorted(maps.Keys(given)) {
 			o, is := old[k]
+
 			value, err := s.restore(at+"."+k, k, given[k], o, is)
 			if err != nil {
 				return nil, err
 			}
+
 			out[k] = value
 		}
+
 		return out, nil
 	case []any:
 		old, _ := set.([]any)
+
 		out := make([]any, len(given))
 		for i, e := range given {
 			// An element has no name: it is the one that was shown where the rest of
@@ -139,13 +166,17 @@ func (s Secrets) restore(at, name string, given, set any, is bool) (any, error) 
 			if len(old) == len(given) && reflect.DeepEqual(s.hide(e), s.hide(old[i])) {
 				o = old[i]
 			}
+
 			value, err := s.restore(fmt.Sprintf("%s[%d]", at, i), "", e, o, o != nil)
 			if err != nil {
 				return nil, err
 			}
+
 			out[i] = value
 		}
+
 		return out, nil
 	}
+
 	return given, nil
 }

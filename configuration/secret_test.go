@@ -13,35 +13,70 @@ import (
 func TestSecretsHide(t *testing.T) {
 	secrets := DefaultSecrets()
 	given := Vars{
-		"db_password": "a", "DB_PASSWORD": "b", "motd": "hello", "api_key": int64(7), "passwords": map[string]any{"x": "y"},
-		"users": []any{map[string]any{"name": "n", "password_hash": "h"}, "plain"}, "env": map[string]any{"proxy": "p", "auth": map[string]any{"Token": nil}},
+		"db_password": "a",
+		"DB_PASSWORD": "b",
+		"motd":        "hello",
+		"api_key":     int64(7),
+		"passwords":   map[string]any{"x": "y"},
+		"users": []any{
+			map[string]any{"name": "n", "password_hash": "h"},
+			"plain",
+		},
+		"env": map[string]any{"proxy": "p", "auth": map[string]any{"Token": nil}},
 	}
+
 	want := Vars{
-		"db_password": Hidden, "DB_PASSWORD": Hidden, "motd": "hello", "api_key": Hidden, "passwords": Hidden,
-		"users": []any{map[string]any{"name": "n", "password_hash": Hidden}, "plain"}, "env": map[string]any{"proxy": "p", "auth": map[string]any{"Token": Hidden}},
+		"db_password": Hidden,
+		"DB_PASSWORD": Hidden,
+		"motd":        "hello",
+		"api_key":     Hidden,
+		"passwords":   Hidden,
+		"users": []any{
+			map[string]any{"name": "n", "password_hash": Hidden},
+			"plain",
+		},
+		"env": map[string]any{"proxy": "p", "auth": map[string]any{"Token": Hidden}},
 	}
 	if got := secrets.HideVars(given); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
+
 	if given["env"].(map[string]any)["auth"].(map[string]any)["Token"] != nil {
 		t.Error("what was given was written to")
 	}
+
 	back, err := secrets.Restore(want, given)
 	if err != nil || !reflect.DeepEqual(back, given) {
 		t.Errorf("put back: %v, %v", back, err)
 	}
+
 	if got := Secrets(nil).HideVars(given); !reflect.DeepEqual(got, given) {
 		t.Errorf("without patterns: %v", got)
 	}
-	merged := secrets.HideMerged(map[string]Var{"token": {Value: "t", Origin: OriginNode}, "m": {Value: map[string]any{"secret": 1, "n": 2}, Origin: OriginGlobal}})
-	if merged["token"] != (Var{Value: Hidden, Origin: OriginNode}) || !reflect.DeepEqual(merged["m"].Value, map[string]any{"secret": Hidden, "n": 2}) {
+
+	merged := secrets.HideMerged(
+		map[string]Var{
+			"token": {Value: "t", Origin: OriginNode},
+			"m":     {Value: map[string]any{"secret": 1, "n": 2}, Origin: OriginGlobal},
+		},
+	)
+	if merged["token"] != (Var{Value: Hidden, Origin: OriginNode}) ||
+		!reflect.DeepEqual(merged["m"].Value, map[string]any{"secret": Hidden, "n": 2}) {
 		t.Errorf("%v", merged)
 	}
 }
 
 func TestSecretsRestore(t *testing.T) {
 	secrets := Secrets{"*_password"}
-	set := Vars{"db_password": "old", "users": []any{map[string]any{"name": "a", "a_password": "1"}, map[string]any{"name": "b", "a_password": "2"}}, "list": []any{map[string]any{"a_password": "1"}, map[string]any{"a_password": "2"}}}
+
+	set := Vars{
+		"db_password": "old",
+		"users": []any{
+			map[string]any{"name": "a", "a_password": "1"},
+			map[string]any{"name": "b", "a_password": "2"},
+		},
+		"list": []any{map[string]any{"a_password": "1"}, map[string]any{"a_password": "2"}},
+	}
 	for _, c := range []struct {
 		name        string
 		given, want Vars
@@ -64,8 +99,10 @@ func TestSecretsRestore(t *testing.T) {
 			if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("%s: %v, %v", c.name, got, err)
 			}
+
 			continue
 		}
+
 		if err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %v, %v", c.name, got, err)
 		}
@@ -76,6 +113,7 @@ func TestSecretsCheck(t *testing.T) {
 	if err := DefaultSecrets().Check(); err != nil {
 		t.Error(err)
 	}
+
 	for _, bad := range []string{"", "[", "a/b"} {
 		if err := (Secrets{"ok", bad}).Check(); inventory.KindOf(err) != inventory.KindInvalid {
 			t.Errorf("%q: %v", bad, err)

@@ -46,6 +46,7 @@ func ParseVars(data []byte) (Vars, error) {
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "%w", err)
 	}
+
 	return v, nil
 }
 
@@ -53,20 +54,25 @@ func parseVars(data []byte) (Vars, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return Vars{}, nil
 	}
+
 	if !utf8.Valid(data) {
 		return nil, errors.New("variables are not UTF-8 text")
 	}
+
 	if looksLikeJSON(data) {
 		v, jsonErr := parseJSON(data)
 		if jsonErr == nil {
 			return asVars(v, 1)
 		}
+
 		// {a: 1} is YAML too; what begins like JSON keeps JSON's error.
 		if n, err := parseYAML(data); err == nil {
 			return n, nil
 		}
+
 		return nil, jsonErr
 	}
+
 	return parseYAML(data)
 }
 
@@ -76,30 +82,38 @@ func (v *Vars) UnmarshalJSON(data []byte) error {
 	if string(bytes.TrimSpace(data)) == "null" {
 		return nil
 	}
+
 	x, err := parseJSON(data)
 	if err != nil {
 		return err
 	}
+
 	m, err := asVars(x, 1)
 	if err != nil {
 		return err
 	}
+
 	*v = m
+
 	return nil
 }
 
 // UnmarshalYAML reads a YAML mapping in the normal form.
 func (v *Vars) UnmarshalYAML(node *yaml.Node) error {
 	r := yamlReader{}
+
 	x, err := r.value(node, 1)
 	if err != nil {
 		return err
 	}
+
 	m, err := asVars(x, node.Line)
 	if err != nil {
 		return err
 	}
+
 	*v = m
+
 	return nil
 }
 
@@ -110,7 +124,11 @@ func asVars(x any, line int) (Vars, error) {
 	case map[string]any:
 		return x, nil
 	default:
-		return nil, fmt.Errorf("line %d: variables must be an object such as {\"name\": \"value\"}, not %s", line, kindOf(x))
+		return nil, fmt.Errorf(
+			"line %d: variables must be an object such as {\"name\": \"value\"}, not %s",
+			line,
+			kindOf(x),
+		)
 	}
 }
 
@@ -145,24 +163,31 @@ func parseJSON(data []byte) (any, error) {
 	dec.UseNumber()
 	at := func(err error) error {
 		off := dec.InputOffset()
+
 		var syn *json.SyntaxError
 		if errors.As(err, &syn) {
 			off = syn.Offset
 		}
+
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			off = int64(len(data))
 			err = errors.New("ends before the object does")
 		}
+
 		line, col := position(data, off)
+
 		return fmt.Errorf("line %d, column %d: %w", line, col, err)
 	}
+
 	v, err := jsonValue(dec, 0)
 	if err != nil {
 		return nil, at(err)
 	}
+
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, at(errors.New("text follows the end of the object"))
 	}
+
 	return v, nil
 }
 
@@ -170,10 +195,12 @@ func jsonValue(dec *json.Decoder, depth int) (any, error) {
 	if depth > MaxVarsDepth {
 		return nil, fmt.Errorf("nested more than %d deep", MaxVarsDepth)
 	}
+
 	tok, err := dec.Token()
 	if err != nil {
 		return nil, err
 	}
+
 	switch t := tok.(type) {
 	case json.Number:
 		return number(t), nil
@@ -185,26 +212,34 @@ func jsonValue(dec *json.Decoder, depth int) (any, error) {
 				if err != nil {
 					return nil, err
 				}
+
 				list = append(list, e)
 			}
+
 			_, err := dec.Token()
+
 			return list, err
 		}
+
 		m := map[string]any{}
 		for dec.More() {
 			k, err := dec.Token()
 			if err != nil {
 				return nil, err
 			}
+
 			key, _ := k.(string) // the decoder lets nothing else be a key
 			if _, twice := m[key]; twice {
 				return nil, fmt.Errorf("key %q is given twice", key)
 			}
+
 			if m[key], err = jsonValue(dec, depth+1); err != nil {
 				return nil, err
 			}
 		}
+
 		_, err := dec.Token()
+
 		return m, err
 	default:
 		return tok, nil
@@ -215,6 +250,7 @@ func number(n json.Number) any {
 	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
 		return i
 	}
+
 	return n
 }
 
@@ -223,26 +259,32 @@ func position(data []byte, offset int64) (line, col int) {
 	before := data[:offset]
 	line = 1 + bytes.Count(before, []byte{'\n'})
 	col = max(1, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]))
+
 	return line, col
 }
 
 func parseYAML(data []byte) (Vars, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
+
 	var doc yaml.Node
 	if err := dec.Decode(&doc); err != nil {
 		if errors.Is(err, io.EOF) { // only comments
 			return Vars{}, nil
 		}
+
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
 	}
+
 	var second yaml.Node
 	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
 		return nil, errors.New("variables must be one YAML document; remove what follows the first")
 	}
+
 	var v Vars
 	if err := v.UnmarshalYAML(&doc); err != nil {
 		return nil, err
 	}
+
 	return v, nil
 }
 
@@ -257,9 +299,11 @@ func (r *yamlReader) value(n *yaml.Node, depth int) (any, error) {
 	if r.visited++; r.visited > maxYAMLNodes {
 		return fail("more than %d values (aliases multiply them)", maxYAMLNodes)
 	}
+
 	if depth > MaxVarsDepth+2 {
 		return fail("nested more than %d deep", MaxVarsDepth)
 	}
+
 	switch n.Kind {
 	case yaml.DocumentNode:
 		return r.value(n.Content[0], depth)
@@ -269,36 +313,50 @@ func (r *yamlReader) value(n *yaml.Node, depth int) (any, error) {
 		if n.ShortTag() != "!!seq" {
 			return fail("the tag %s is not supported in variables", n.Tag)
 		}
+
 		list := make([]any, 0, len(n.Content))
 		for _, e := range n.Content {
 			v, err := r.value(e, depth+1)
 			if err != nil {
 				return nil, err
 			}
+
 			list = append(list, v)
 		}
+
 		return list, nil
 	case yaml.MappingNode:
 		if n.ShortTag() != "!!map" {
 			return fail("the tag %s is not supported in variables", n.Tag)
 		}
+
 		m := make(map[string]any, len(n.Content)/2)
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			k := n.Content[i]
 			if k.Kind != yaml.ScalarNode || k.ShortTag() != "!!str" {
-				return nil, fmt.Errorf("line %d, column %d: key %q is not a string; put it in quotes", k.Line, k.Column, k.Value)
+				return nil, fmt.Errorf(
+					"line %d, column %d: key %q is not a string; put it in quotes",
+					k.Line,
+					k.Column,
+					k.Value,
+				)
 			}
+
 			if _, twice := m[k.Value]; twice {
 				return nil, fmt.Errorf("line %d, column %d: key %q is given twice", k.Line, k.Column, k.Value)
 			}
+
 			v, err := r.value(n.Content[i+1], depth+1)
 			if err != nil {
 				return nil, err
 			}
+
 			m[k.Value] = v
 		}
+
 		return m, nil
 	}
+
 	switch n.ShortTag() {
 	case "!!null":
 		return nil, nil
@@ -307,29 +365,35 @@ func (r *yamlReader) value(n *yaml.Node, depth int) (any, error) {
 		if err := n.Decode(&b); err != nil {
 			return fail("%q is not a boolean", n.Value)
 		}
+
 		return b, nil
 	case "!!int":
 		var i int64
 		if err := n.Decode(&i); err == nil {
 			return i, nil
 		}
+
 		if json.Valid([]byte(n.Value)) {
 			return json.Number(n.Value), nil
 		}
+
 		return fail("the number %s is too large; put it in quotes", n.Value)
 	case "!!float":
 		var f float64
 		if err := n.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
 			return fail("%s is not a finite number; put it in quotes", n.Value)
 		}
+
 		if json.Valid([]byte(n.Value)) {
 			return json.Number(n.Value), nil
 		}
+
 		return json.Number(strconv.FormatFloat(f, 'g', -1, 64)), nil
 	case "!!str":
 		if b, ok := yaml11Bools[strings.ToLower(n.Value)]; ok && n.Style == 0 {
 			return b, nil
 		}
+
 		return n.Value, nil
 	case "!!timestamp":
 		return n.Value, nil
@@ -347,13 +411,16 @@ func normal(v any) (any, error) {
 		if !utf8.ValidString(v) {
 			return nil, errors.New("is not UTF-8 text")
 		}
+
 		return v, nil
 	case json.Number:
 		if !json.Valid([]byte(v)) || len(v) == 0 || v[0] == '"' {
 			return nil, fmt.Errorf("%q is not a number", v.String())
 		}
+
 		return number(v), nil
 	}
+
 	r := reflect.ValueOf(v)
 	switch r.Kind() {
 	case reflect.Bool:
@@ -369,6 +436,7 @@ func normal(v any) (any, error) {
 		if math.IsInf(f, 0) || math.IsNaN(f) {
 			return nil, errors.New("is not a finite number")
 		}
+
 		return number(json.Number(strconv.FormatFloat(f, 'g', -1, 64))), nil
 	case reflect.Slice, reflect.Array:
 		list := make([]any, 0, r.Len())
@@ -377,30 +445,37 @@ func normal(v any) (any, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			list = append(list, e)
 		}
+
 		return list, nil
 	case reflect.Map:
 		if r.Type().Key().Kind() != reflect.String {
 			return nil, fmt.Errorf("is a %T; keys must be strings", v)
 		}
+
 		m := make(map[string]any, r.Len())
 		for it := r.MapRange(); it.Next(); {
 			k := it.Key().String()
 			if !utf8.ValidString(k) {
 				return nil, fmt.Errorf("key %q is not UTF-8 text", k)
 			}
+
 			e, err := normal(it.Value().Interface())
 			if err != nil {
 				return nil, fmt.Errorf("key %q: %w", k, err)
 			}
+
 			m[k] = e
 		}
+
 		return m, nil
 	case reflect.Pointer, reflect.Interface:
 		if r.IsNil() {
 			return nil, nil
 		}
+
 		return normal(r.Elem().Interface())
 	default:
 		return nil, fmt.Errorf("is a %T, which is not a variable's value", v)
@@ -428,11 +503,13 @@ var pythonKeywords = strings.Fields(`False None True and as assert async await b
 // is of kind invalid and says what is wrong with each variable, in order.
 func CheckVars(v Vars) error {
 	var errs []error
+
 	add := func(name, reason string) { errs = append(errs, fmt.Errorf("variable %q: %s", name, reason)) }
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		if reason := nameProblem(name); reason != "" {
 			add(name, reason)
 		}
+
 		x, err := normal(v[name])
 		if err != nil {
 			add(name, err.Error())
@@ -440,13 +517,22 @@ func CheckVars(v Vars) error {
 			add(name, fmt.Sprintf("is nested more than %d deep", MaxVarsDepth))
 		}
 	}
+
 	if len(errs) == 0 {
 		if b, err := json.Marshal(map[string]any(v)); err != nil {
 			errs = append(errs, fmt.Errorf("variables cannot be written as JSON: %w", err))
 		} else if len(b) > MaxVarsBytes {
-			errs = append(errs, fmt.Errorf("the variables are %d bytes long as JSON, more than the %d allowed; put large content into a file of the playbook folder", len(b), MaxVarsBytes))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"the variables are %d bytes long as JSON, more than the %d allowed; put large content into a file of the playbook folder",
+					len(b),
+					MaxVarsBytes,
+				),
+			)
 		}
 	}
+
 	return invalid(errs)
 }
 
@@ -464,6 +550,7 @@ func nameProblem(name string) string {
 	case slices.Contains(magicNames, name):
 		return "is set by Ansible itself and would have no effect; choose another name"
 	}
+
 	return ""
 }
 
@@ -476,12 +563,14 @@ func deeper(x any, max int) bool {
 		if max <= 0 {
 			return true
 		}
+
 		for _, e := range x {
 			if deeper(e, max-1) {
 				return true
 			}
 		}
 	}
+
 	return false
 }
 
@@ -494,6 +583,7 @@ func LooksLikeTemplate(v Vars) []string {
 	templated := func(s string) bool {
 		return strings.Contains(s, "{{") || strings.Contains(s, "{%") || strings.Contains(s, "{#")
 	}
+
 	walk = func(path string, x any) {
 		switch x := x.(type) {
 		case string:
@@ -510,9 +600,11 @@ func LooksLikeTemplate(v Vars) []string {
 				if identifier.MatchString(k) {
 					sub = strings.TrimPrefix(path+"."+k, ".")
 				}
+
 				if templated(k) {
 					paths = append(paths, sub)
 				}
+
 				walk(sub, x[k])
 			}
 		}
@@ -520,6 +612,7 @@ func LooksLikeTemplate(v Vars) []string {
 	if x, err := normal(map[string]any(v)); err == nil {
 		walk("", x)
 	}
+
 	return paths
 }
 
@@ -559,14 +652,17 @@ func (v *Var) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return err
 	}
+
 	*v = Var{Origin: raw.Origin, Trusted: raw.Trusted}
 	if len(raw.Value) > 0 {
 		x, err := parseJSON(raw.Value)
 		if err != nil {
 			return err
 		}
+
 		v.Value = x
 	}
+
 	return nil
 }
 
@@ -579,6 +675,7 @@ func Merge(layers ...Layer) map[string]Var {
 			merged[name] = Var{Value: value, Origin: l.Origin, Trusted: l.Trusted}
 		}
 	}
+
 	return merged
 }
 

@@ -33,10 +33,12 @@ func TestParseVars(t *testing.T) {
 			t.Errorf("%q: %v", tt.in, err)
 			continue
 		}
+
 		got, _ := json.Marshal(v)
 		if string(got) != tt.want {
 			t.Errorf("%q gives %s, want %s", tt.in, got, tt.want)
 		}
+
 		var again Vars
 		if err := json.Unmarshal(got, &again); err != nil || !reflect.DeepEqual(again, v) {
 			t.Errorf("%q does not survive JSON: %v, %v", tt.in, again, err)
@@ -50,6 +52,7 @@ func TestParseVarsRefuses(t *testing.T) {
 		p := string(c - 1)
 		bomb += fmt.Sprintf("%c: &%c [*%s,*%s,*%s,*%s,*%s,*%s,*%s,*%s]\n", c, c, p, p, p, p, p, p, p, p)
 	}
+
 	for _, tt := range []struct{ in, want string }{
 		{`[1]`, "must be an object"},
 		{`"x"`, "must be an object"},
@@ -85,37 +88,72 @@ func TestVarsInsideOtherDocuments(t *testing.T) {
 	var c struct {
 		Vars Vars `json:"vars" yaml:"vars"`
 	}
+
 	want := Vars{"a": int64(1), "b": true, "c": json.Number("1.10")}
-	if err := yaml.Unmarshal([]byte("vars: {a: 1, b: on, c: 1.10}"), &c); err != nil || !reflect.DeepEqual(c.Vars, want) {
+	if err := yaml.Unmarshal(
+		[]byte("vars: {a: 1, b: on, c: 1.10}"),
+		&c,
+	); err != nil ||
+		!reflect.DeepEqual(c.Vars, want) {
 		t.Errorf("YAML: %v, %v", c.Vars, err)
 	}
+
 	c.Vars = nil
-	if err := json.Unmarshal([]byte(`{"vars":{"a":1,"b":true,"c":1.10}}`), &c); err != nil || !reflect.DeepEqual(c.Vars, want) {
+	if err := json.Unmarshal(
+		[]byte(`{"vars":{"a":1,"b":true,"c":1.10}}`),
+		&c,
+	); err != nil ||
+		!reflect.DeepEqual(c.Vars, want) {
 		t.Errorf("JSON: %v, %v", c.Vars, err)
 	}
+
 	if err := json.Unmarshal([]byte(`{"vars":[1]}`), &c); err == nil {
 		t.Error("a list was taken for variables")
 	}
 }
 
 func TestCheckVars(t *testing.T) {
-	good := Vars{"a": 1, "_b2": "x", "Node_name2": nil, "node": []string{"x"}, "list": []any{1.5, map[string]string{"k": "v"}}}
+	good := Vars{
+		"a":          1,
+		"_b2":        "x",
+		"Node_name2": nil,
+		"node":       []string{"x"},
+		"list":       []any{1.5, map[string]string{"k": "v"}},
+	}
 	if err := CheckVars(good); err != nil {
 		t.Error(err)
 	}
-	bad := Vars{"ansible_user": "x", "ANSIBLE_HOST": "x", "node_name": "x", "clusterm_key": "x", "hostvars": 1, "class": 1,
-		"a-b": 1, "1a": 1, "": 1, "ok": 1, "inf": math.Inf(1), "fn": func() {}, "bytes": "\xff"}
+
+	bad := Vars{
+		"ansible_user": "x",
+		"ANSIBLE_HOST": "x",
+		"node_name":    "x",
+		"clusterm_key": "x",
+		"hostvars":     1,
+		"class":        1,
+		"a-b":          1,
+		"1a":           1,
+		"":             1,
+		"ok":           1,
+		"inf":          math.Inf(1),
+		"fn":           func() {},
+		"bytes":        "\xff",
+	}
+
 	err := CheckVars(bad)
 	if inventory.KindOf(err) != inventory.KindInvalid {
 		t.Fatalf("got %v", err)
 	}
+
 	if got := strings.Count(err.Error(), "variable \""); got != len(bad)-1 {
 		t.Errorf("%d problems, want %d: %v", got, len(bad)-1, err)
 	}
+
 	deep := any("x")
 	for range MaxVarsDepth {
 		deep = []any{deep}
 	}
+
 	for name, v := range map[string]Vars{"deep": {"a": deep}, "large": {"a": strings.Repeat("x", MaxVarsBytes)}} {
 		if err := CheckVars(v); err == nil {
 			t.Errorf("%s variables were accepted", name)
@@ -124,7 +162,13 @@ func TestCheckVars(t *testing.T) {
 }
 
 func TestLooksLikeTemplate(t *testing.T) {
-	v := Vars{"a": "{{ x }}", "b": []any{"x", map[string]any{"c d": "{% if %}", "{{ k }}": 1}}, "c": "{ {", "d": "{# x #}"}
+	v := Vars{
+		"a": "{{ x }}",
+		"b": []any{"x", map[string]any{"c d": "{% if %}", "{{ k }}": 1}},
+		"c": "{ {",
+		"d": "{# x #}",
+	}
+
 	got := strings.Join(LooksLikeTemplate(v), " ")
 	if want := `a b[1]["c d"] b[1]["{{ k }}"] d`; got != want {
 		t.Errorf("got %s, want %s", got, want)

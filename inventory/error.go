@@ -27,7 +27,19 @@ const (
 )
 
 // Kinds lists every kind, in the order of the documentation.
-var Kinds = []Kind{KindInvalid, KindNotFound, KindRefused, KindConflict, KindExpired, KindPrecondition, KindKeyReused, KindTooLarge, KindUnavailable, KindUnsupported, KindInternal}
+var Kinds = []Kind{
+	KindInvalid,
+	KindNotFound,
+	KindRefused,
+	KindConflict,
+	KindExpired,
+	KindPrecondition,
+	KindKeyReused,
+	KindTooLarge,
+	KindUnavailable,
+	KindUnsupported,
+	KindInternal,
+}
 
 // Error is a refusal or a failure that says what, why and what to do.
 type Error struct {
@@ -43,6 +55,7 @@ func (e *Error) Error() string {
 	if e.Remedy == "" {
 		return e.Message
 	}
+
 	return e.Message + "; " + e.Remedy
 }
 
@@ -72,8 +85,10 @@ func KindOf(err error) Kind {
 	if err == nil {
 		return ""
 	}
+
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
+
 	return KindInternal
 }

@@ -40,24 +40,36 @@ func (gs Groups) Check() error {
 		if err := CheckGroup(g.Name); err != nil {
 			return err
 		}
+
 		switch {
 		case seen[g.Name]:
 			return Errorf(KindInvalid, "group %s is configured twice", g.Name)
-		case g.Name == GroupPrepare, g.Name == "all", g.Name == "ungrouped", g.Name == "job_targets", g.Name == "job_helpers":
+		case g.Name == GroupPrepare,
+			g.Name == "all",
+			g.Name == "ungrouped",
+			g.Name == "job_targets",
+			g.Name == "job_helpers":
 			return Errorf(KindInvalid, "the group name %q is reserved", g.Name)
 		case g.Needs == g.Name:
 			return Errorf(KindInvalid, "group %s needs itself", g.Name)
 		}
+
 		seen[g.Name] = true
 	}
+
 	for _, g := range gs {
 		if g.Needs != "" && !seen[g.Needs] {
 			return Errorf(KindInvalid, "group %s needs group %s, which is not configured", g.Name, g.Needs)
 		}
 	}
+
 	if len(gs) == 0 {
-		return Errorf(KindInvalid, "no group is configured").Do("leave the key out to get %s and %s", GroupMaster, GroupWorker)
+		return Errorf(
+			KindInvalid,
+			"no group is configured",
+		).Do("leave the key out to get %s and %s", GroupMaster, GroupWorker)
 	}
+
 	return nil
 }
 
@@ -68,7 +80,12 @@ func (gs Groups) Get(name string) (Group, error) {
 			return g, nil
 		}
 	}
-	return Group{}, Errorf(KindNotFound, "there is no group %q", name).Do("the groups are %s", strings.Join(gs.Names(), ", "))
+
+	return Group{}, Errorf(
+		KindNotFound,
+		"there is no group %q",
+		name,
+	).Do("the groups are %s", strings.Join(gs.Names(), ", "))
 }
 
 // Names lists the groups' names in order.
@@ -77,6 +94,7 @@ func (gs Groups) Names() []string {
 	for i, g := range gs {
 		names[i] = g.Name
 	}
+
 	return names
 }
 
@@ -93,18 +111,22 @@ func (gs Groups) Default(nodes []*Node) string {
 		if !gs.Needed(g.Name) {
 			continue
 		}
+
 		if !slices.ContainsFunc(nodes, func(n *Node) bool { return n.Group == g.Name && n.Commissioned() }) {
 			return g.Name
 		}
+
 		for _, dependent := range gs {
 			if dependent.Needs == g.Name {
 				return dependent.Name
 			}
 		}
 	}
+
 	if len(gs) == 0 {
 		return ""
 	}
+
 	return gs[0].Name
 }
 
@@ -115,9 +137,11 @@ func (gs Groups) CheckJoin(nodes []*Node, batch []string, group string) error {
 	if err != nil {
 		return err
 	}
+
 	if g.Needs == "" || len(providers(nodes, g.Needs, batch)) > 0 {
 		return nil
 	}
+
 	return Errorf(KindRefused, "%s cannot join %s: no commissioned, Discovered %s exists outside this request",
 		strings.Join(batch, ", "), g.Name, g.Needs).
 		Do("commission a %s first: clusterctl nodes commission NAME -g %s", g.Needs, g.Needs).About(batch...)
@@ -133,6 +157,7 @@ func (gs Groups) CheckLeave(nodes []*Node, batch []string) error {
 		if g.Needs == "" {
 			continue
 		}
+
 		var leaving, dependents []string
 		for _, n := range nodes {
 			in := leavers[n.Name]
@@ -143,26 +168,31 @@ func (gs Groups) CheckLeave(nodes []*Node, batch []string) error {
 				dependents = append(dependents, n.Name)
 			}
 		}
+
 		if len(leaving) == 0 || len(dependents) == 0 || len(providers(nodes, g.Needs, batch)) > 0 {
 			continue
 		}
+
 		return Errorf(KindRefused, "without %s no commissioned, Discovered %s is left for %s of group %s",
 			strings.Join(leaving, ", "), g.Needs, shorten(dependents), g.Name).
 			Do("commission another %s first, or decommission %s with it", g.Needs, shorten(dependents)).
 			About(append(leaving, dependents...)...)
 	}
+
 	return nil
 }
 
 // providers are the commissioned, Discovered nodes of the group outside the batch.
 func providers(nodes []*Node, group string, batch []string) []string {
 	out := set(batch)
+
 	var names []string
 	for _, n := range nodes {
 		if n.Group == group && n.Commissioned() && n.State == Discovered && !out[n.Name] {
 			names = append(names, n.Name)
 		}
 	}
+
 	return names
 }
 
@@ -171,6 +201,7 @@ func set(names []string) map[string]bool {
 	for _, n := range names {
 		m[n] = true
 	}
+
 	return m
 }
 
@@ -178,5 +209,6 @@ func shorten(names []string) string {
 	if len(names) <= 5 {
 		return strings.Join(names, ", ")
 	}
+
 	return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", len(names)-5)
 }

@@ -16,23 +16,29 @@ func fleet(t *testing.T, lines ...string) []*Node {
 		n := Node{Name: f[0], Group: map[string]string{"m": GroupMaster, "w": GroupWorker, "-": ""}[f[1]]}
 		var err, err2 error
 		n.Status, err = ParseStatus(f[2])
+
 		n.State, err2 = ParseState(f[3])
 		if err != nil || err2 != nil {
 			t.Fatal(l, err, err2)
 		}
+
 		if len(f) > 4 {
 			n.Verb = Verb(f[4])
 		}
+
 		nodes = append(nodes, &n)
 	}
+
 	return nodes
 }
 
 func TestGroupsCheck(t *testing.T) {
 	t.Parallel()
+
 	if err := DefaultGroups().Check(); err != nil {
 		t.Error(err)
 	}
+
 	for _, tt := range []struct {
 		groups Groups
 		says   string
@@ -53,9 +59,12 @@ func TestGroupsCheck(t *testing.T) {
 			t.Errorf("%v: %v", tt.groups, err)
 		}
 	}
-	if _, err := DefaultGroups().Get("nope"); KindOf(err) != KindNotFound || !strings.Contains(err.Error(), "service-master, service-worker") {
+
+	if _, err := DefaultGroups().Get("nope"); KindOf(err) != KindNotFound ||
+		!strings.Contains(err.Error(), "service-master, service-worker") {
 		t.Errorf("%v", err)
 	}
+
 	if g, err := DefaultGroups().Get(GroupWorker); err != nil || g.Needs != GroupMaster {
 		t.Errorf("%v, %v", g, err)
 	}
@@ -63,6 +72,7 @@ func TestGroupsCheck(t *testing.T) {
 
 func TestDefaultGroup(t *testing.T) {
 	t.Parallel()
+
 	three := Groups{{Name: "store"}, {Name: "db"}, {Name: "app", Needs: "db"}}
 	for _, tt := range []struct {
 		name   string
@@ -92,15 +102,18 @@ func TestDefaultGroup(t *testing.T) {
 // outside the request, whatever status and state that is to be tried.
 func TestJoinGrid(t *testing.T) {
 	t.Parallel()
+
 	for _, s := range Statuses {
 		for _, st := range States {
 			for _, verb := range []Verb{VerbCommission, VerbUpdate, VerbMaintenance, VerbDecommission} {
 				for _, inside := range []bool{false, true} {
 					master := &Node{Name: "m-1", Group: GroupMaster, Status: s.Status, State: st.State, Verb: verb}
+
 					batch := []string{"w-1"}
 					if inside {
 						batch = append(batch, "m-1")
 					}
+
 					err := DefaultGroups().CheckJoin([]*Node{master}, batch, GroupWorker)
 					if want := master.Commissioned() && st.State == Discovered && !inside; (err == nil) != want {
 						t.Errorf("master %s %s %s, inside %v: %v", s.Status, st.State, verb, inside, err)
@@ -111,9 +124,11 @@ func TestJoinGrid(t *testing.T) {
 			}
 		}
 	}
+
 	if err := DefaultGroups().CheckJoin(nil, []string{"m-1"}, GroupMaster); err != nil {
 		t.Errorf("a master needs nobody: %v", err)
 	}
+
 	if err := DefaultGroups().CheckJoin(nil, []string{"m-1"}, "nope"); KindOf(err) != KindNotFound {
 		t.Errorf("%v", err)
 	}
@@ -121,6 +136,7 @@ func TestJoinGrid(t *testing.T) {
 
 func TestLeave(t *testing.T) {
 	t.Parallel()
+
 	for _, tt := range []struct {
 		name  string
 		nodes []string
@@ -154,6 +170,7 @@ func TestLeave(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
+
 	err := DefaultGroups().CheckLeave(fleet(t, "a m Allocated Discovered", "b w Allocated Discovered"), []string{"a"})
 	if e := err.(*Error); !slices.Equal(e.Nodes, []string{"a", "b"}) || e.Remedy == "" {
 		t.Errorf("%+v", e)

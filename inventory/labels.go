@@ -24,6 +24,7 @@ func CheckLabelKey(key string) error {
 	if !slash {
 		prefix, name = "", key
 	}
+
 	switch {
 	case !isWord(name, MaxLabelWord),
 		slash && (len(prefix) > MaxLabelPrefix || !hostname.MatchString(prefix) || prefix != strings.ToLower(prefix)):
@@ -33,6 +34,7 @@ func CheckLabelKey(key string) error {
 		return Errorf(KindInvalid, "%q is a field of every node, so it cannot be the key of a label", key).
 			Do("choose another key, e.g. example.com/%s", key)
 	}
+
 	return nil
 }
 
@@ -42,6 +44,7 @@ func CheckLabelValue(value string) error {
 	if value == "" || isWord(value, MaxLabelWord) {
 		return nil
 	}
+
 	return Errorf(KindInvalid, "%q cannot be the value of a label", value).
 		Do("use letters, digits, '.', '_' and '-', at most %d bytes, with a letter or a digit at both ends", MaxLabelWord)
 }
@@ -57,6 +60,7 @@ var nodeFields = func() []string {
 			names = append(names, name)
 		}
 	}
+
 	return names
 }()
 
@@ -68,26 +72,40 @@ func (n Node) Relabel(patch map[string]*string) (Node, error) {
 	if m.Labels == nil {
 		m.Labels = map[string]string{}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(patch)) {
 		value := patch[key]
 		if value == nil {
 			delete(m.Labels, key) // whatever it looks like, it is gone afterwards
 			continue
 		}
+
 		if err := CheckLabelKey(key); err != nil {
 			return Node{}, err
 		}
+
 		if err := CheckLabelValue(*value); err != nil {
 			return Node{}, err
 		}
+
 		m.Labels[key] = *value
 	}
+
 	if len(m.Labels) > MaxLabels {
-		return Node{}, Errorf(KindInvalid, "%s would have %d labels, the limit is %d", n.Name, len(m.Labels), MaxLabels).
-			Do("take labels away: give them as null").About(n.Name)
+		return Node{}, Errorf(
+			KindInvalid,
+			"%s would have %d labels, the limit is %d",
+			n.Name,
+			len(m.Labels),
+			MaxLabels,
+		).
+			Do("take labels away: give them as null").
+			About(n.Name)
 	}
+
 	if len(m.Labels) == 0 {
 		m.Labels = nil
 	}
+
 	return m, nil
 }

@@ -35,7 +35,11 @@ var Statuses = []struct {
 	{Maintenance, "being updated, upgraded, verified or repaired", true},
 	{Cancelled, "being decommissioned or cleared", true},
 	{Decommissioned, "configuration removed; may be commissioned again", false},
-	{Quarantined, "cannot be trusted to be clean or to be who it says it is; fenced until an operator clears it", false},
+	{
+		Quarantined,
+		"cannot be trusted to be clean or to be who it says it is; fenced until an operator clears it",
+		false,
+	},
 }
 
 // ParseStatus returns the status of that name, in any case.
@@ -45,6 +49,7 @@ func ParseStatus(s string) (Status, error) {
 			return row.Status, nil
 		}
 	}
+
 	return "", Errorf(KindInvalid, "%q is not a status", s)
 }
 
@@ -55,6 +60,7 @@ func (s Status) InProgress() bool {
 			return row.InProgress
 		}
 	}
+
 	return false
 }
 
@@ -85,6 +91,7 @@ func ParseState(s string) (State, error) {
 			return row.State, nil
 		}
 	}
+
 	return "", Errorf(KindInvalid, "%q is not a state", s)
 }
 
@@ -125,35 +132,48 @@ type Transition struct {
 // documentation and tests read it; nothing else decides what is legal.
 var Lifecycle = []Transition{
 	{
-		Verb: VerbCommission, From: []Status{Unallocated, Decommissioned}, Through: Provisioning, Success: Allocated,
-		Failed: Unallocated, Dirty: Quarantined, NeedsDiscover: true,
-		Meaning: "configure a node and bring it into service",
-		Failure: "all nodes of the batch (with `on_failure: failed` those that failed) are cleaned up, then Unallocated; Quarantined where the cleanup fails too",
-	}, {
+		Verb:          VerbCommission,
+		From:          []Status{Unallocated, Decommissioned},
+		Through:       Provisioning,
+		Success:       Allocated,
+		Failed:        Unallocated,
+		Dirty:         Quarantined,
+		NeedsDiscover: true,
+		Meaning:       "configure a node and bring it into service",
+		Failure:       "all nodes of the batch (with `on_failure: failed` those that failed) are cleaned up, then Unallocated; Quarantined where the cleanup fails too",
+	},
+	{
 		Verb: VerbUpdate, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
 		Failed: Unallocated, Dirty: Quarantined, NeedsDiscover: true,
 		Meaning: "provision a node again, perhaps in another group",
 		Failure: "nodes whose cleanup has begun: cleanup, then Unallocated or Quarantined; the others stay Allocated",
-	}, {
+	},
+	{
 		Verb: VerbMaintenance, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
 		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true,
 		Meaning: "upgrade a node in place",
 		Failure: "Allocated, with the error kept and the applied configuration unknown; nothing is cleaned",
-	}, {
+	},
+	{
 		Verb: VerbDecommission, From: []Status{Allocated, Quarantined}, Through: Cancelled, Success: Decommissioned,
 		Failed: Decommissioned, Dirty: Decommissioned,
 		Meaning: "take a node out of service and clean it",
 		Failure: "Decommissioned all the same; what could not be cleaned is kept as residue",
-	}, {
+	},
+	{
 		Verb: VerbClear, From: []Status{Quarantined}, Through: Cancelled, Success: Unallocated,
 		Failed: Quarantined, Dirty: Quarantined,
 		Meaning: "clean a quarantined node (`--force --reason` skips the cleanup) and trust it again",
 		Failure: "Quarantined",
-	}, {
+	},
+	{
 		// A record alone is forgotten without a job, see Node.CheckForget.
-		Verb: VerbForget, From: []Status{Unallocated, Decommissioned, Quarantined}, Through: Cancelled, NeedsDiscover: true,
-		Meaning: "with `--remove-agent`: remove the agent from a node, then its record, leaving a tombstone",
-		Failure: "the status it came from",
+		Verb:          VerbForget,
+		From:          []Status{Unallocated, Decommissioned, Quarantined},
+		Through:       Cancelled,
+		NeedsDiscover: true,
+		Meaning:       "with `--remove-agent`: remove the agent from a node, then its record, leaving a tombstone",
+		Failure:       "the status it came from",
 	},
 }
 
@@ -164,6 +184,7 @@ func TransitionOf(v Verb) (Transition, bool) {
 			return t, true
 		}
 	}
+
 	return Transition{}, false
 }
 
@@ -172,21 +193,38 @@ func (t Transition) Check(n Node) error {
 	switch {
 	case n.Status.InProgress():
 		return Errorf(KindRefused, "%s is %s: job %s holds it", n.Name, n.Status, n.Job).
-			Do("wait for the job (clusterctl job logs -f %s) or cancel it (clusterctl job cancel %s)", n.Job, n.Job).About(n.Name)
+			Do("wait for the job (clusterctl job logs -f %s) or cancel it (clusterctl job cancel %s)", n.Job, n.Job).
+			About(n.Name)
 	case !slices.Contains(t.From, n.Status):
 		from := make([]string, len(t.From))
 		for i, s := range t.From {
 			from[i] = string(s)
 		}
-		return Errorf(KindRefused, "%s is %s; %s takes nodes that are %s", n.Name, n.Status, t.Verb, strings.Join(from, " or ")).
-			Do("%s", legal(n)).About(n.Name)
+
+		return Errorf(
+			KindRefused,
+			"%s is %s; %s takes nodes that are %s",
+			n.Name,
+			n.Status,
+			t.Verb,
+			strings.Join(from, " or "),
+		).
+			Do("%s", legal(n)).
+			About(n.Name)
 	case t.NeedsDiscover && n.State != Discovered:
 		return Errorf(KindRefused, "%s is %s, and %s needs it Discovered", n.Name, n.State, t.Verb).
 			Do("start its agent, or prepare it again: clusterctl discover %s", n.Addr).About(n.Name)
 	case t.NeedsDiscover && len(n.Duplicates) > 0:
-		return Errorf(KindRefused, "%s is claimed by several live hosts: %s", n.Name, strings.Join(append([]string{n.Addr}, n.Duplicates...), ", ")).
-			Do("give each host a serial number of its own, and restart its agent").About(n.Name)
+		return Errorf(
+			KindRefused,
+			"%s is claimed by several live hosts: %s",
+			n.Name,
+			strings.Join(append([]string{n.Addr}, n.Duplicates...), ", "),
+		).
+			Do("give each host a serial number of its own, and restart its agent").
+			About(n.Name)
 	}
+
 	return nil
 }
 
@@ -198,5 +236,6 @@ func legal(n Node) string {
 			verbs = append(verbs, string(t.Verb))
 		}
 	}
+
 	return "what is legal now: " + strings.Join(verbs, ", ")
 }

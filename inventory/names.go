@@ -17,8 +17,10 @@ const (
 
 var (
 	word     = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$`)
-	hostname = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
-	numeric  = regexp.MustCompile(`^[0-9.]+$`)
+	hostname = regexp.MustCompile(
+		`^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`,
+	)
+	numeric = regexp.MustCompile(`^[0-9.]+$`)
 )
 
 // NodeName is a node's name: its label, a hyphen, its serial.
@@ -47,6 +49,7 @@ func checkWord(what, s string, limit int) error {
 		return Errorf(KindInvalid, "%q is not a %s", s, what).
 			Do("use letters, digits, '.', '_' and '-', with a letter or a digit at both ends")
 	}
+
 	return nil
 }
 
@@ -61,6 +64,7 @@ func CheckAddr(s string) error {
 	if s == "" || len(s) > MaxAddr {
 		return bad("it is empty or longer than 253 bytes")
 	}
+
 	if ip, err := netip.ParseAddr(s); err == nil {
 		switch {
 		case ip.Zone() != "":
@@ -70,10 +74,13 @@ func CheckAddr(s string) error {
 		case ip.Is4In6():
 			return bad("it is an IPv4 address in IPv6 form")
 		}
+
 		return nil
 	}
+
 	if strings.Contains(s, ":") || numeric.MatchString(s) || !hostname.MatchString(s) {
 		return bad("it does not parse")
 	}
+
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 func TestWords(t *testing.T) {
 	t.Parallel()
+
 	long := strings.Repeat("a", 63)
 	for _, s := range []string{"a", "7", "node", "node-1", "rack.3_u-7", "A-b.C", long} {
 		for what, check := range map[string]func(string) error{"label": CheckLabel, "serial": CheckSerial, "name": CheckName, "group": CheckGroup} {
@@ -19,6 +20,7 @@ func TestWords(t *testing.T) {
 			}
 		}
 	}
+
 	for _, s := range []string{"", "-", "a-", "-a", ".a", "a.", "_a", "a b", "a\n", "\na", "a\tb", "a/b", "../a", "a:b", "a=b", "a#b", "{{a}}", "ä", "a\x00",
 		"a\u2028b", "$a", "*", "a;b", "a'b", `a"b`, "@a", strings.Repeat("a", 128)} {
 		for what, check := range map[string]func(string) error{"label": CheckLabel, "serial": CheckSerial, "name": CheckName, "group": CheckGroup} {
@@ -27,9 +29,14 @@ func TestWords(t *testing.T) {
 			}
 		}
 	}
-	if err := CheckLabel(long + "a"); KindOf(err) != KindInvalid || !strings.Contains(err.Error(), "64 bytes, the limit is 63") {
+
+	if err := CheckLabel(
+		long + "a",
+	); KindOf(err) != KindInvalid ||
+		!strings.Contains(err.Error(), "64 bytes, the limit is 63") {
 		t.Errorf("%v", err)
 	}
+
 	if err := CheckName(NodeName(long, long)); err != nil {
 		t.Errorf("the longest name: %v", err)
 	}
@@ -37,11 +44,13 @@ func TestWords(t *testing.T) {
 
 func TestAddrs(t *testing.T) {
 	t.Parallel()
+
 	for _, s := range []string{"10.0.0.1", "127.0.0.1", "fd00::1", "2001:db8::7", "::1", "fe80::1", "host", "host-1.example.org", "1host", "xn--bcher-kva.example"} {
 		if err := CheckAddr(s); err != nil {
 			t.Errorf("%q: %v", s, err)
 		}
 	}
+
 	for _, s := range []string{"", "-", "10.0.0", "10.0.0.256", "10.0.0.1.5", "1", "0.0.0.0", "::", "255.255.255.255", "224.0.0.1", "ff02::1", "fe80::1%eth0",
 		"::ffff:10.0.0.1", "[fd00::1]", "10.0.0.1:22", "host:22", "host ", " host", "host\nansible_host=evil", "host ansible_connection=local", "a..b", "-a.b", "a-.b",
 		"user@host", "host/24", "{{ host }}", "höst", strings.Repeat("a", 64), strings.Repeat("a.", 127), "10.0.0.1 ansible_user=root"} {
@@ -55,11 +64,13 @@ func TestAddrs(t *testing.T) {
 // address or a label, and a member without tags became a node called "-".
 func TestFirstGenerationInjection(t *testing.T) {
 	t.Parallel()
+
 	for _, s := range []string{"x\n[all:vars]\nansible_connection=local", "x ansible_ssh_common_args='-oProxyCommand=id'", "x\r\ny", "x # y"} {
 		if CheckLabel(s) == nil || CheckSerial(s) == nil || CheckAddr(s) == nil {
 			t.Errorf("%q is taken", s)
 		}
 	}
+
 	if CheckName(NodeName("", "")) == nil || CheckLabel("") == nil || CheckSerial("") == nil {
 		t.Error("a member without tags has a name")
 	}
@@ -69,18 +80,22 @@ func FuzzWord(f *testing.F) {
 	for _, s := range []string{"", "a", "node-1", "a\n", "-", "ä", strings.Repeat("x", 200)} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, s string) {
 		if CheckLabel(s) != nil {
 			return
 		}
+
 		if len(s) == 0 || len(s) > MaxLabel || CheckName(s) != nil || CheckGroup(s) != nil {
 			t.Errorf("%q", s)
 		}
+
 		for _, r := range s {
 			if r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-", r) {
 				t.Errorf("%q holds %q", s, r)
 			}
 		}
+
 		if err := CheckName(NodeName(s, s)); err != nil {
 			t.Errorf("label and serial are fine, the name is not: %v", err)
 		}
@@ -91,13 +106,16 @@ func FuzzAddr(f *testing.F) {
 	for _, s := range []string{"", "10.0.0.1", "fd00::1", "fe80::1%lo", "host", "h\nx", "[::1]", "1.2.3", "0x7f.1", "a.b.c-d"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, s string) {
 		if CheckAddr(s) != nil {
 			return
 		}
+
 		if len(s) > MaxAddr || strings.ContainsAny(s, " \t\r\n'\"`$;&|<>(){}[]%@/\\#=,*?!") {
 			t.Errorf("%q", s)
 		}
+
 		if ip, err := netip.ParseAddr(s); err == nil {
 			if ip.IsUnspecified() || ip.IsMulticast() || ip.Zone() != "" {
 				t.Errorf("%q", s)

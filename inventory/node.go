@@ -119,12 +119,14 @@ func (n Node) Clone() Node {
 	n.Duplicates = slices.Clone(n.Duplicates)
 	n.HostKeys = slices.Clone(n.HostKeys)
 	n.Labels = maps.Clone(n.Labels)
+
 	n.Seen = maps.Clone(n.Seen)
 	if n.Before != nil {
 		b := *n.Before
 		b.Residue = slices.Clone(b.Residue)
 		n.Before = &b
 	}
+
 	return n
 }
 
@@ -143,6 +145,7 @@ func (n Node) Carries() []string {
 	if n.Group != "" && !slices.Contains(groups, n.Group) {
 		groups = append(groups, n.Group)
 	}
+
 	return groups
 }
 
@@ -150,6 +153,7 @@ func (n Node) Carries() []string {
 func (n *Node) log(v Verb, from Status, c Cause) Entry {
 	n.Entries++
 	n.Updated = c.Time
+
 	return Entry{
 		Seq: n.Entries, Time: c.Time, Verb: v, From: from, To: n.Status, State: n.State, Group: n.Group,
 		Actor: c.Actor, Job: c.Job, Reason: c.Reason, Read: n.Revision,
@@ -163,14 +167,17 @@ func (n Node) Hold(t Transition, group string, c Cause) (Node, Entry, error) {
 	if err := t.Check(n); err != nil {
 		return Node{}, Entry{}, err
 	}
+
 	m := n.Clone()
 	m.Before = &Before{n.Status, n.PrevStatus, n.Group, n.LastError, n.Applied, slices.Clone(n.Residue), n.Entries}
 	m.PrevStatus, m.Status = n.Status, t.Through
 	m.Job, m.Verb = c.Job, t.Verb
+
 	m.LastError = ""
 	if group != "" {
 		m.Group = group
 	}
+
 	return m, m.log(t.Verb, n.Status, c), nil
 }
 
@@ -179,11 +186,13 @@ func (n Node) Unreserved() Node {
 	if n.Before == nil {
 		return n
 	}
+
 	m := n.Clone()
 	b := m.Before
 	m.Status, m.PrevStatus, m.Group, m.LastError = b.Status, b.PrevStatus, b.Group, b.LastError
 	m.Applied, m.Residue = b.Applied, b.Residue
 	m.Job, m.Verb, m.Before = "", "", nil
+
 	return m
 }
 
@@ -205,6 +214,7 @@ func (n Node) Release(o Outcome, c Cause) (Node, Entry) {
 	m.Group, m.Applied, m.Residue, m.LastError = o.Group, o.Applied, o.Residue, o.Error
 	m.Job, m.Verb, m.Before = "", "", nil
 	c.Reason = o.Reason
+
 	return m, m.log(verb, n.Status, c)
 }
 
@@ -230,6 +240,7 @@ func NewNode(w Word, grave *Tombstone, at time.Time) (Node, Entry) {
 		Name: NodeName(w.Label, w.Serial), Label: w.Label, Serial: w.Serial, Addr: w.Addr,
 		Status: Unallocated, State: Unknown, PrevState: Unknown, Created: at, Seen: map[string]bool{},
 	}
+
 	c := Cause{Actor: "monitor:" + w.Observer, Reason: "seen for the first time", Time: at}
 	if grave != nil {
 		n.Status = Quarantined
@@ -237,7 +248,9 @@ func NewNode(w Word, grave *Tombstone, at time.Time) (Node, Entry) {
 		n.LastError = "it was forgotten on " + grave.Time.UTC().Format(time.RFC3339) + " and is seen again"
 		c.Reason = n.LastError
 	}
+
 	n.apply(w)
+
 	return n, n.log(VerbDiscovered, "", c)
 }
 
@@ -248,20 +261,27 @@ func (n Node) Observe(w Word, at time.Time) (m Node, entry *Entry, changed bool)
 	if m.Seen == nil {
 		m.Seen = map[string]bool{}
 	}
+
 	m.apply(w)
+
 	if m.State != n.State {
 		m.PrevState = n.State
+
 		verb := VerbDiscovered
 		if m.State == Disappeared {
 			verb = VerbDisappeared
 		}
+
 		e := m.log(verb, n.Status, Cause{Actor: "monitor:" + w.Observer, Job: n.Job, Time: at})
+
 		return m, &e, true
 	}
+
 	changed = m.Addr != n.Addr || !maps.Equal(m.Seen, n.Seen) || !slices.Equal(m.Duplicates, n.Duplicates)
 	if changed {
 		m.Updated = at
 	}
+
 	return m, nil, changed
 }
 
@@ -269,10 +289,12 @@ func (n *Node) apply(w Word) {
 	if w.Joined && w.Observer != ObserverPost {
 		delete(n.Seen, ObserverPost)
 	}
+
 	n.Seen[w.Observer] = w.Alive
 	if w.Alive {
 		n.Addr = w.Addr
 	}
+
 	switch {
 	case w.Observer == ObserverPost: // sees one report at a time, so cannot tell
 	case w.Alive:
@@ -280,6 +302,7 @@ func (n *Node) apply(w Word) {
 	default:
 		n.Duplicates = nil
 	}
+
 	n.State = Disappeared
 	for _, alive := range n.Seen {
 		if alive {
@@ -299,5 +322,6 @@ func (n Node) CheckForget(force bool) error {
 		return Errorf(KindRefused, "%s is still %s", n.Name, n.State).
 			Do("stop its agent first, or repeat with --force (in the API force: true)").About(n.Name)
 	}
+
 	return nil
 }

@@ -19,14 +19,21 @@ func word1(observer string, alive bool) Word {
 
 func TestNewNode(t *testing.T) {
 	t.Parallel()
+
 	n, e := NewNode(word1("gossip", true), nil, noon)
 	if n.Name != "node-1" || n.Status != Unallocated || n.State != Discovered || n.PrevState != Unknown || n.Addr != "10.0.0.1" ||
-		n.LastError != "" || n.Revision != 0 || n.Entries != 1 || !n.Created.Equal(noon) || !n.Updated.Equal(noon) {
+		n.LastError != "" || n.Revision != 0 ||
+		n.Entries != 1 ||
+		!n.Created.Equal(noon) ||
+		!n.Updated.Equal(noon) {
 		t.Errorf("%+v", n)
 	}
-	if e.Seq != 1 || e.Verb != VerbDiscovered || e.From != "" || e.To != Unallocated || e.State != Discovered || e.Actor != "monitor:gossip" {
+
+	if e.Seq != 1 || e.Verb != VerbDiscovered || e.From != "" || e.To != Unallocated || e.State != Discovered ||
+		e.Actor != "monitor:gossip" {
 		t.Errorf("%+v", e)
 	}
+
 	if m, _ := NewNode(word1("gossip", false), nil, noon); m.State != Disappeared {
 		t.Errorf("a first word that it is gone makes it %s", m.State)
 	}
@@ -34,15 +41,24 @@ func TestNewNode(t *testing.T) {
 
 func TestNewNodeWithTombstone(t *testing.T) {
 	t.Parallel()
-	grave := &Tombstone{Name: "node-1", Label: "node", Serial: "1", HostKeys: []string{"ssh-ed25519 AAAA"}, Time: noon.Add(-time.Hour)}
+	grave := &Tombstone{
+		Name:     "node-1",
+		Label:    "node",
+		Serial:   "1",
+		HostKeys: []string{"ssh-ed25519 AAAA"},
+		Time:     noon.Add(-time.Hour),
+	}
+
 	n, e := NewNode(word1("gossip", true), grave, noon)
 	if n.Status != Quarantined || n.State != Discovered || !slices.Equal(n.HostKeys, grave.HostKeys) ||
 		!strings.Contains(n.LastError, "forgotten on 2026-01-02T11:00:00Z") {
 		t.Errorf("%+v", n)
 	}
+
 	if e.To != Quarantined || e.Reason != n.LastError {
 		t.Errorf("%+v", e)
 	}
+
 	n.HostKeys[0] = "changed"
 	if grave.HostKeys[0] == "changed" {
 		t.Error("the node shares its keys with the tombstone")
@@ -57,6 +73,7 @@ func TestObserve(t *testing.T) {
 	joined := func(w Word) Word { w.Joined = true; return w }
 	at := func(w Word, addr string) Word { w.Addr = addr; return w }
 	twins := func(w Word, others ...string) Word { w.Others = others; return w }
+
 	type step struct {
 		word    Word
 		state   State
@@ -116,29 +133,48 @@ func TestObserve(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := Node{Name: "node-1", Label: "node", Serial: "1", Addr: "10.0.0.1", Status: Allocated, PrevStatus: Provisioning, State: Unknown,
-				PrevState: Unknown, Group: GroupMaster, Applied: "4", Revision: 5}
+			n := Node{
+				Name:       "node-1",
+				Label:      "node",
+				Serial:     "1",
+				Addr:       "10.0.0.1",
+				Status:     Allocated,
+				PrevStatus: Provisioning,
+				State:      Unknown,
+				PrevState:  Unknown,
+				Group:      GroupMaster,
+				Applied:    "4",
+				Revision:   5,
+			}
 			for i, s := range steps {
 				before := n.Clone()
 				at := noon.Add(time.Duration(i) * time.Minute)
+
 				m, entry, changed := n.Observe(s.word, at)
 				if !same(n, before) {
 					t.Fatalf("step %d changed the node it was given", i)
 				}
-				if m.State != s.state || changed != s.changed || (entry != nil) != (s.entry != "") || s.also != nil && !s.also(m) {
+
+				if m.State != s.state || changed != s.changed || (entry != nil) != (s.entry != "") ||
+					s.also != nil && !s.also(m) {
 					t.Fatalf("step %d: changed %v, entry %+v, node %+v", i, changed, entry, m)
 				}
-				if entry != nil && (entry.Verb != s.entry || entry.Seq != n.Entries+1 || entry.From != Allocated || entry.To != Allocated ||
-					entry.State != s.state || entry.Actor != "monitor:"+s.word.Observer || !entry.Time.Equal(at)) {
+
+				if entry != nil &&
+					(entry.Verb != s.entry || entry.Seq != n.Entries+1 || entry.From != Allocated || entry.To != Allocated ||
+						entry.State != s.state || entry.Actor != "monitor:"+s.word.Observer || !entry.Time.Equal(at)) {
 					t.Fatalf("step %d: entry %+v", i, entry)
 				}
+
 				if changed && !m.Updated.Equal(at) {
 					t.Fatalf("step %d: updated at %s", i, m.Updated)
 				}
+
 				// Observed is not desired.
 				if m.Status != Allocated || m.PrevStatus != Provisioning || m.Group != GroupMaster || m.Applied != "4" {
 					t.Fatalf("step %d touched what operators set: %+v", i, m)
 				}
+
 				n = m
 			}
 		})
@@ -148,6 +184,7 @@ func TestObserve(t *testing.T) {
 func TestHistoryCounts(t *testing.T) {
 	t.Parallel()
 	n, e := NewNode(word1("gossip", true), nil, noon)
+
 	seqs := []uint64{e.Seq}
 	for _, alive := range []bool{false, true, true, false} {
 		var entry *Entry
@@ -155,19 +192,24 @@ func TestHistoryCounts(t *testing.T) {
 			seqs = append(seqs, entry.Seq)
 		}
 	}
+
 	n.State = Discovered
 	tr, _ := TransitionOf(VerbCommission)
+
 	held, e, err := n.Hold(tr, GroupMaster, Cause{Job: "1", Time: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	seqs = append(seqs, e.Seq)
 	// The reservation is withdrawn: its number is not used again.
 	again, e, err := held.Unreserved().Hold(tr, GroupMaster, Cause{Job: "2", Time: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	seqs = append(seqs, e.Seq)
+
 	_, e = again.Release(Outcome{Status: Allocated}, Cause{Job: "2", Time: noon})
 	if seqs = append(seqs, e.Seq); !slices.Equal(seqs, []uint64{1, 2, 3, 4, 5, 6, 7}) {
 		t.Errorf("%v", seqs)
@@ -176,6 +218,7 @@ func TestHistoryCounts(t *testing.T) {
 
 func TestServing(t *testing.T) {
 	t.Parallel()
+
 	for _, tt := range []struct {
 		status                  Status
 		verb                    Verb
@@ -201,17 +244,29 @@ func TestServing(t *testing.T) {
 func TestClone(t *testing.T) {
 	t.Parallel()
 	n := nodeIn(Provisioning, Discovered)
-	n.Duplicates, n.HostKeys, n.Before.Residue, n.Labels = []string{"a"}, []string{"k"}, []string{"r"}, map[string]string{"l": "v"}
+	n.Duplicates, n.HostKeys, n.Before.Residue, n.Labels = []string{
+		"a",
+	}, []string{
+		"k",
+	}, []string{
+		"r",
+	}, map[string]string{
+		"l": "v",
+	}
+
 	want, err := json.Marshal(n)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := n.Clone()
 	m.Labels["l"] = "x"
 	m.Residue[0], m.Duplicates[0], m.HostKeys[0], m.Before.Residue[0], m.Before.Status, m.Seen["gossip"] = "x", "x", "x", "x", "x", false
+
 	if got, _ := json.Marshal(n); string(got) != string(want) {
 		t.Errorf("%s", got)
 	}
+
 	shared := 0
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Node]()) {
 		switch f.Type.Kind() {
@@ -219,6 +274,7 @@ func TestClone(t *testing.T) {
 			shared++
 		}
 	}
+
 	if shared != 6 {
 		t.Errorf("Node has %d fields that a copy shares: does Clone copy the new one?", shared)
 	}
@@ -230,6 +286,7 @@ func TestFirstGenerationAddressChange(t *testing.T) {
 	t.Parallel()
 	n, _ := NewNode(word1("gossip", true), nil, noon)
 	w := word1("gossip", true)
+
 	w.Addr = "fd00::9"
 	if m, _, changed := n.Observe(w, noon); !changed || m.Addr != "fd00::9" || m.Name != n.Name {
 		t.Errorf("%+v", m)

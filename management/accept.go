@@ -22,42 +22,53 @@ func project(v *View, seq uint64) []*inventory.Node {
 		if j.Status.Ended() || seq != 0 && j.Seq() >= seq {
 			continue
 		}
+
 		t, ok := inventory.TransitionOf(j.Verb)
 		if !ok {
 			continue // discover changes no known node
 		}
+
 		for _, target := range j.Targets {
 			n, changed := later[target.Name]
 			if !changed {
 				n = find(v.Nodes, target.Name)
 			}
+
 			if n == nil {
 				continue
 			}
+
 			m := *n
+
 			m.Status, m.Group = t.Success, target.Group
 			if o, ok := j.Outcomes[n.Name]; ok {
 				m.Status, m.Group = o.Status, o.Group
 			}
+
 			m.Job, m.Verb, m.Before = "", "", nil
+
 			later[n.Name] = &m
 			if t.Success == "" {
 				later[n.Name] = nil
 			}
 		}
 	}
+
 	if len(later) == 0 {
 		return v.Nodes
 	}
+
 	nodes := make([]*inventory.Node, 0, len(v.Nodes))
 	for _, n := range v.Nodes {
 		if m, changed := later[n.Name]; changed {
 			n = m
 		}
+
 		if n != nil {
 			nodes = append(nodes, n)
 		}
 	}
+
 	return nodes
 }
 
@@ -70,10 +81,12 @@ func accept(v *View, groups inventory.Groups, r Request) (Job, error) {
 			queued++
 		}
 	}
+
 	if queued >= maxQueued {
 		return Job{}, inventory.Errorf(inventory.KindRefused, "%d jobs are queued already", queued).
 			Do("wait for some to end, or cancel some: clusterctl job list")
 	}
+
 	j := Job{
 		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Force: r.Force, Why: r.Reason,
 		Actor: r.Actor, Timeout: r.Timeout,
@@ -81,43 +94,54 @@ func accept(v *View, groups inventory.Groups, r Request) (Job, error) {
 	if err := checkOptions(&j); err != nil {
 		return Job{}, err
 	}
+
 	names := r.Nodes
 	if r.Verb == inventory.VerbDiscover {
 		r.Addrs = slices.Clone(r.Addrs)
 		for i, a := range r.Addrs {
 			r.Addrs[i] = canonical(a)
 		}
+
 		names = r.Addrs
 	}
+
 	if err := checkNames(r, names); err != nil {
 		return Job{}, err
 	}
+
 	if r.Verb == inventory.VerbDiscover {
 		for _, a := range r.Addrs {
 			j.Targets = append(j.Targets, Target{Name: a, Addr: a, Group: inventory.GroupPrepare})
 		}
+
 		return j, identify(v.Nodes, &j)
 	}
+
 	if missing := v.missing(names); len(missing) > 0 {
 		return Job{}, inventory.Errorf(inventory.KindNotFound, "no such node: %s", join(missing)).
 			Do("see clusterctl nodes get").About(missing...)
 	}
+
 	nodes := project(v, 0)
 	if j.Verb == inventory.VerbCommission && j.Group == "" {
 		j.Group = groups.Default(nodes)
 		j.Note = fmt.Sprintf("no group was named: %s is taken", j.Group)
 	}
+
 	for _, name := range names {
 		j.Targets = append(j.Targets, Target{Name: name})
 	}
+
 	now := j
 	now.Targets = slices.Clone(j.Targets)
+
 	err := legal(nodes, groups, &j)
 	if e, ok := err.(*inventory.Error); ok {
 		if is := legal(v.Nodes, groups, &now); is == nil || is.Error() != e.Error() {
 			e.Message += ahead(v, e.Nodes)
 		}
 	}
+
 	return j, err
 }
 
@@ -126,13 +150,16 @@ func accept(v *View, groups inventory.Groups, r Request) (Job, error) {
 func ahead(v *View, nodes []string) string {
 	var ids []string
 	for _, j := range v.Jobs {
-		if !j.Status.Ended() && slices.ContainsFunc(j.Names(), func(name string) bool { return slices.Contains(nodes, name) }) {
+		if !j.Status.Ended() &&
+			slices.ContainsFunc(j.Names(), func(name string) bool { return slices.Contains(nodes, name) }) {
 			ids = append(ids, j.ID)
 		}
 	}
+
 	if len(ids) == 0 {
 		return " (as it will be after the jobs that have not ended)"
 	}
+
 	return fmt.Sprintf(" (as it will be after %s)", jobs(ids))
 }
 
@@ -141,17 +168,21 @@ func canonical(addr string) string {
 	if ip, err := netip.ParseAddr(addr); err == nil {
 		return ip.String()
 	}
+
 	return addr
 }
 
 func checkOptions(j *Job) error {
 	bad := func(what string, verbs string) error {
-		return inventory.Errorf(inventory.KindInvalid, "%s makes no sense for %s", what, j.Verb).Do("it belongs to %s", verbs)
+		return inventory.Errorf(inventory.KindInvalid, "%s makes no sense for %s", what, j.Verb).
+			Do("it belongs to %s", verbs)
 	}
+
 	if _, ok := inventory.TransitionOf(j.Verb); !ok && j.Verb != inventory.VerbDiscover {
 		return inventory.Errorf(inventory.KindInvalid, "there is no verb %q for a job", j.Verb).
 			Do("use commission, update, maintenance, decommission, clear, forget or discover")
 	}
+
 	commission, update, clear := j.Verb == inventory.VerbCommission, j.Verb == inventory.VerbUpdate, j.Verb == inventory.VerbClear
 	switch {
 	case j.Group != "" && !commission && !update:
@@ -159,19 +190,23 @@ func checkOptions(j *Job) error {
 	case j.OnFailure != "" && !commission:
 		return bad("on_failure", "commission")
 	case j.OnFailure != "" && j.OnFailure != OnFailureBatch && j.OnFailure != OnFailureFailed:
-		return inventory.Errorf(inventory.KindInvalid, "on_failure is %q", j.OnFailure).Do("use %q or %q", OnFailureBatch, OnFailureFailed)
+		return inventory.Errorf(inventory.KindInvalid, "on_failure is %q", j.OnFailure).
+			Do("use %q or %q", OnFailureBatch, OnFailureFailed)
 	case j.Force && !clear:
 		return bad("force", "clear, and to forgetting a record without its agent")
 	case j.Force && j.Why == "":
-		return inventory.Errorf(inventory.KindInvalid, "to clear without a cleanup a reason is needed").Do("add --reason TEXT (in the API the field reason)")
+		return inventory.Errorf(inventory.KindInvalid, "to clear without a cleanup a reason is needed").
+			Do("add --reason TEXT (in the API the field reason)")
 	case len(j.Why) > 1024:
 		return inventory.Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is 1024", len(j.Why))
 	case j.Timeout < 0:
 		return inventory.Errorf(inventory.KindInvalid, "the timeout is negative")
 	}
+
 	if commission && j.OnFailure == "" {
 		j.OnFailure = OnFailureBatch
 	}
+
 	return nil
 }
 
@@ -179,29 +214,40 @@ func checkNames(r Request, names []string) error {
 	what, check := "node", inventory.CheckName
 	if r.Verb == inventory.VerbDiscover {
 		what, check = "address", inventory.CheckAddr
+
 		if len(r.Nodes) > 0 {
-			return inventory.Errorf(inventory.KindInvalid, "discover takes addresses, not nodes").Do("put them into addrs")
+			return inventory.Errorf(inventory.KindInvalid, "discover takes addresses, not nodes").
+				Do("put them into addrs")
 		}
 	} else if len(r.Addrs) > 0 {
-		return inventory.Errorf(inventory.KindInvalid, "%s takes nodes, not addresses", r.Verb).Do("put them into nodes")
+		return inventory.Errorf(inventory.KindInvalid, "%s takes nodes, not addresses", r.Verb).
+			Do("put them into nodes")
 	}
+
 	if len(names) == 0 {
 		return inventory.Errorf(inventory.KindInvalid, "no %s is named", what).Do("name at least one")
 	}
+
 	seen := map[string]bool{}
+
 	var twice []string
 	for _, name := range names {
 		if err := check(name); err != nil {
 			return err
 		}
+
 		if seen[name] && !slices.Contains(twice, name) {
 			twice = append(twice, name)
 		}
+
 		seen[name] = true
 	}
+
 	if len(twice) > 0 {
-		return inventory.Errorf(inventory.KindInvalid, "named more than once: %s", join(twice)).Do("name each %s once", what)
+		return inventory.Errorf(inventory.KindInvalid, "named more than once: %s", join(twice)).
+			Do("name each %s once", what)
 	}
+
 	return nil
 }
 
@@ -211,27 +257,38 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 	if j.Verb == inventory.VerbDiscover {
 		return identify(nodes, j)
 	}
+
 	t, _ := inventory.TransitionOf(j.Verb)
+
 	var refusals []*inventory.Error
 	for i := range j.Targets {
 		target := &j.Targets[i]
+
 		n := find(nodes, target.Name)
 		if n == nil {
-			refusals = append(refusals, inventory.Errorf(inventory.KindRefused, "%s is no longer known, or will be forgotten by then", target.Name).About(target.Name))
+			refusals = append(
+				refusals,
+				inventory.Errorf(inventory.KindRefused, "%s is no longer known, or will be forgotten by then", target.Name).
+					About(target.Name),
+			)
 			continue
 		}
+
 		if err := t.Check(*n); err != nil {
 			refusals = append(refusals, err.(*inventory.Error))
 			continue
 		}
+
 		*target = Target{
 			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, From: n.Status, FromGroup: n.Group,
 			Residue: slices.Clone(n.Residue), Applied: n.Applied, Group: after(*j, *n),
 		}
 	}
+
 	if len(refusals) > 0 {
 		return together(refusals)
 	}
+
 	return rules(nodes, groups, j)
 }
 
@@ -244,10 +301,12 @@ func after(j Job, n inventory.Node) string {
 		if j.Group != "" {
 			return j.Group
 		}
+
 		return n.Group
 	case inventory.VerbMaintenance:
 		return n.Group
 	}
+
 	return ""
 }
 
@@ -259,6 +318,7 @@ func rules(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 			return err
 		}
 	}
+
 	switch j.Verb {
 	case inventory.VerbCommission, inventory.VerbUpdate:
 		var done []string
@@ -266,12 +326,14 @@ func rules(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 			if slices.Contains(done, t.Group) {
 				continue
 			}
+
 			done = append(done, t.Group)
 			if err := groups.CheckJoin(nodes, batch, t.Group); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -285,18 +347,28 @@ func identify(nodes []*inventory.Node, j *Job) error {
 			if n.Addr != target.Addr {
 				continue
 			}
+
 			switch {
 			case n.Job != "":
-				refusals = append(refusals, inventory.Errorf(inventory.KindRefused, "%s is node %s, which job %s holds", target.Addr, n.Name, n.Job).
-					Do("wait for the job: clusterctl job logs -f %s", n.Job).About(n.Name))
+				refusals = append(
+					refusals,
+					inventory.Errorf(inventory.KindRefused, "%s is node %s, which job %s holds", target.Addr, n.Name, n.Job).
+						Do("wait for the job: clusterctl job logs -f %s", n.Job).
+						About(n.Name),
+				)
 			case n.State == inventory.Discovered:
-				refusals = append(refusals, inventory.Errorf(inventory.KindRefused, "%s is node %s, which is Discovered already", target.Addr, n.Name).
-					Do("leave it out").About(n.Name))
+				refusals = append(
+					refusals,
+					inventory.Errorf(inventory.KindRefused, "%s is node %s, which is Discovered already", target.Addr, n.Name).
+						Do("leave it out").
+						About(n.Name),
+				)
 			default:
 				target.Label, target.Serial = n.Label, n.Serial
 			}
 		}
 	}
+
 	return together(refusals)
 }
 
@@ -309,22 +381,28 @@ func together(refusals []*inventory.Error) error {
 	case 1:
 		return refusals[0]
 	}
+
 	const most = 8
 	all := *refusals[0]
 	all.Nodes = nil
+
 	var why []string
 	for i, r := range refusals {
 		if i < most {
 			why = append(why, r.Message)
 		}
+
 		if r.Remedy != all.Remedy {
 			all.Remedy = "correct or leave out the nodes named, then repeat"
 		}
+
 		all.Nodes = append(all.Nodes, r.Nodes...)
 	}
+
 	all.Message = strings.Join(why, "; ")
 	if more := len(refusals) - most; more > 0 {
 		all.Message += fmt.Sprintf("; and %d more", more)
 	}
+
 	return &all
 }

@@ -18,6 +18,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 // view reads nodes from "name group status state" lines: group m, w or - (none).
 func view(t *testing.T, lines ...string) *View {
 	t.Helper()
+
 	v := &View{Revision: 1}
 	for i, l := range lines {
 		f := strings.Fields(l)
@@ -27,16 +28,21 @@ func view(t *testing.T, lines ...string) *View {
 		}
 		var err, err2 error
 		n.Status, err = inventory.ParseStatus(f[2])
+
 		n.State, err2 = inventory.ParseState(f[3])
 		if err != nil || err2 != nil {
 			t.Fatal(l, err, err2)
 		}
+
 		if n.Status.InProgress() {
 			n.Job = "99"
 		}
+
 		v.Nodes = append(v.Nodes, &n)
 	}
+
 	slices.SortFunc(v.Nodes, func(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) })
+
 	return v
 }
 
@@ -46,6 +52,7 @@ func records(v *View) []inventory.Node {
 	for i, n := range v.Nodes {
 		out[i] = *n
 	}
+
 	return out
 }
 
@@ -54,6 +61,7 @@ func names(labels string) []string {
 	for i := range out {
 		out[i] += "-1"
 	}
+
 	return out
 }
 
@@ -64,39 +72,48 @@ func request(verb inventory.Verb, labels, group string) Request {
 // queue accepts the request and puts the job into the view.
 func queue(t *testing.T, v *View, r Request) Job {
 	t.Helper()
+
 	j, err := accept(v, inventory.DefaultGroups(), r)
 	if err != nil {
 		t.Fatalf("%s of %v: %v", r.Verb, r.Nodes, err)
 	}
+
 	v.Seq++
 	j.ID, j.Accepted = strconv.FormatUint(v.Seq, 10), noon
 	v.Jobs = append(v.Jobs, j)
+
 	return j
 }
 
 // claimed marks a job of the view as Running and holds its nodes.
 func claimed(t *testing.T, v *View, id string) {
 	t.Helper()
+
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		if j.ID != id {
 			continue
 		}
+
 		j.Status, j.Started = Running, noon
+
 		row, _ := inventory.TransitionOf(j.Verb)
 		for _, target := range j.Targets {
 			for k, n := range v.Nodes {
 				if n.Name != target.Name {
 					continue
 				}
+
 				group := ""
 				if j.Verb == inventory.VerbCommission {
 					group = target.Group
 				}
+
 				held, _, err := n.Hold(row, group, inventory.Cause{Job: j.ID, Time: noon})
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				v.Nodes[k] = &held
 			}
 		}
@@ -105,8 +122,17 @@ func claimed(t *testing.T, v *View, id string) {
 
 func TestAcceptRefuses(t *testing.T) {
 	t.Parallel()
-	usual := []string{"free - Unallocated Discovered", "gone - Unallocated Disappeared", "master m Allocated Discovered", "worker w Allocated Discovered",
-		"old - Decommissioned Discovered", "bad w Quarantined Discovered", "busy w Provisioning Discovered", "fresh - Unallocated Unknown"}
+	usual := []string{
+		"free - Unallocated Discovered",
+		"gone - Unallocated Disappeared",
+		"master m Allocated Discovered",
+		"worker w Allocated Discovered",
+		"old - Decommissioned Discovered",
+		"bad w Quarantined Discovered",
+		"busy w Provisioning Discovered",
+		"fresh - Unallocated Unknown",
+	}
+
 	const commission, update, maintenance, decommission, clear, discover = inventory.VerbCommission, inventory.VerbUpdate,
 		inventory.VerbMaintenance, inventory.VerbDecommission, inventory.VerbClear, inventory.VerbDiscover
 	for _, tt := range []struct {
@@ -159,14 +185,17 @@ func TestAcceptRefuses(t *testing.T) {
 		if tt.req.Group == "m" {
 			tt.req.Group = inventory.GroupMaster
 		}
+
 		j, err := accept(v, inventory.DefaultGroups(), tt.req)
 		if inventory.KindOf(err) != tt.kind {
 			t.Errorf("%s: %+v, %v", tt.name, j, err)
 			continue
 		}
+
 		if strings.Contains(err.Error(), "as it will be") {
 			t.Errorf("%s: no job is ahead: %v", tt.name, err)
 		}
+
 		for _, s := range tt.says {
 			if !strings.Contains(err.Error(), s) {
 				t.Errorf("%s: %q is not in: %v", tt.name, s, err)
@@ -177,26 +206,44 @@ func TestAcceptRefuses(t *testing.T) {
 
 func TestAccept(t *testing.T) {
 	t.Parallel()
-	v := view(t, "free - Unallocated Discovered", "master m Allocated Discovered", "worker w Allocated Discovered", "gone - Unallocated Disappeared")
+	v := view(
+		t,
+		"free - Unallocated Discovered",
+		"master m Allocated Discovered",
+		"worker w Allocated Discovered",
+		"gone - Unallocated Disappeared",
+	)
 	v.Nodes[1].Residue, v.Nodes[1].Applied = []string{"x"}, "7" // gone-1
+
 	j := queue(t, v, request(inventory.VerbCommission, "free", ""))
 	if j.Group != inventory.GroupWorker || !strings.Contains(j.Note, "service-worker is taken") || j.OnFailure != OnFailureBatch || j.Status != Queued ||
-		j.Targets[0].Group != inventory.GroupWorker || j.Targets[0].From != inventory.Unallocated || j.Targets[0].Addr != "10.0.0.1" || j.Actor != "anna" {
+		j.Targets[0].Group != inventory.GroupWorker ||
+		j.Targets[0].From != inventory.Unallocated ||
+		j.Targets[0].Addr != "10.0.0.1" ||
+		j.Actor != "anna" {
 		t.Errorf("%+v", j)
 	}
+
 	j = queue(t, v, request(inventory.VerbUpdate, "worker", ""))
-	if got := j.Targets[0]; got.Group != inventory.GroupWorker || got.FromGroup != inventory.GroupWorker || j.Group != "" || j.Note != "" {
+	if got := j.Targets[0]; got.Group != inventory.GroupWorker || got.FromGroup != inventory.GroupWorker ||
+		j.Group != "" ||
+		j.Note != "" {
 		t.Errorf("an update keeps the group: %+v", got)
 	}
+
 	// A dead host can be decommissioned, with those that depend on it; order is kept.
 	v = view(t, "a m Allocated Disappeared", "b w Allocated Disappeared")
 	if j = queue(t, v, request(inventory.VerbDecommission, "b a", "")); !slices.Equal(j.Names(), names("b a")) {
 		t.Errorf("%v", j.Names())
 	}
+
 	// A discover of a node that has disappeared keeps its identity.
 	v = view(t, "a m Allocated Disappeared")
+
 	j = queue(t, v, Request{Verb: inventory.VerbDiscover, Addrs: []string{"10.0.0.9", "10.0.0.1", "FD00:0::9"}})
-	if j.Targets[0].Label != "" || j.Targets[1].Label != "a" || j.Targets[1].Serial != "1" || j.Targets[2].Addr != "fd00::9" || j.Targets[0].Group != inventory.GroupPrepare {
+	if j.Targets[0].Label != "" || j.Targets[1].Label != "a" || j.Targets[1].Serial != "1" ||
+		j.Targets[2].Addr != "fd00::9" ||
+		j.Targets[0].Group != inventory.GroupPrepare {
 		t.Errorf("%+v", j.Targets)
 	}
 }
@@ -204,10 +251,12 @@ func TestAccept(t *testing.T) {
 // TestDefaultGroupFollowsTheQueue: with a master queued, the next one is a worker.
 func TestDefaultGroupFollowsTheQueue(t *testing.T) {
 	t.Parallel()
+
 	v := view(t, "a - Unallocated Discovered", "b - Unallocated Discovered")
 	if j := queue(t, v, request(inventory.VerbCommission, "a", "")); j.Group != inventory.GroupMaster {
 		t.Errorf("the first is a %s", j.Group)
 	}
+
 	if j := queue(t, v, request(inventory.VerbCommission, "b", "")); j.Group != inventory.GroupWorker {
 		t.Errorf("the second is a %s", j.Group)
 	}
@@ -217,6 +266,7 @@ func TestDefaultGroupFollowsTheQueue(t *testing.T) {
 func TestAcceptProjects(t *testing.T) {
 	t.Parallel()
 	const commission, decommission, update, forget = inventory.VerbCommission, inventory.VerbDecommission, inventory.VerbUpdate, inventory.VerbForget
+
 	m, w := inventory.GroupMaster, inventory.GroupWorker
 	for _, tt := range []struct {
 		name  string
@@ -250,16 +300,21 @@ func TestAcceptProjects(t *testing.T) {
 		for _, r := range tt.ahead {
 			queue(t, v, r)
 		}
+
 		_, err := accept(v, inventory.DefaultGroups(), tt.req)
-		if tt.says == "" && err != nil || tt.says != "" && (inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), tt.says)) {
+		if tt.says == "" && err != nil ||
+			tt.says != "" &&
+				(inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), tt.says)) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
+
 		// It is the same when what is ahead runs already.
 		for _, j := range v.Jobs {
 			if j.Verb != forget {
 				claimed(t, v, j.ID)
 			}
 		}
+
 		if _, err := accept(v, inventory.DefaultGroups(), tt.req); (err == nil) != (tt.says == "") {
 			t.Errorf("%s, with the first job running: %v", tt.name, err)
 		}
@@ -273,19 +328,32 @@ func TestProjectionKnowsOutcomes(t *testing.T) {
 	v := view(t, "a - Unallocated Discovered", "b - Unallocated Discovered")
 	queue(t, v, request(inventory.VerbCommission, "a", inventory.GroupMaster))
 	claimed(t, v, "1")
+
 	v.Jobs[0].Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Unallocated}}
-	if _, err := accept(v, inventory.DefaultGroups(), request(inventory.VerbCommission, "b", inventory.GroupWorker)); err == nil {
+	if _, err := accept(
+		v,
+		inventory.DefaultGroups(),
+		request(inventory.VerbCommission, "b", inventory.GroupWorker),
+	); err == nil {
 		t.Error("a worker is accepted behind a master that has failed")
 	}
 }
 
 func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
+
 	v := view(t, "a m Allocated Discovered")
 	for i := range maxQueued {
 		v.Jobs = append(v.Jobs, Job{ID: strconv.Itoa(i + 1), Status: Queued, Verb: inventory.VerbMaintenance})
 	}
-	if _, err := accept(v, inventory.DefaultGroups(), request(inventory.VerbMaintenance, "a", "")); inventory.KindOf(err) != inventory.KindRefused {
+
+	if _, err := accept(
+		v,
+		inventory.DefaultGroups(),
+		request(inventory.VerbMaintenance, "a", ""),
+	); inventory.KindOf(
+		err,
+	) != inventory.KindRefused {
 		t.Errorf("%v", err)
 	}
 }
@@ -298,10 +366,13 @@ func TestFirstGenerationHalfRefused(t *testing.T) {
 	t.Parallel()
 	v := view(t, "a - Decommissioned Discovered", "b m Allocated Discovered", "c - Unallocated Discovered")
 	before := fmt.Sprintf("%+v", records(v))
+
 	_, err := accept(v, inventory.DefaultGroups(), request(inventory.VerbCommission, "a b c", inventory.GroupWorker))
-	if e, ok := err.(*inventory.Error); !ok || e.Kind != inventory.KindRefused || !slices.Equal(e.Nodes, []string{"b-1"}) {
+	if e, ok := err.(*inventory.Error); !ok || e.Kind != inventory.KindRefused ||
+		!slices.Equal(e.Nodes, []string{"b-1"}) {
 		t.Errorf("%v", err)
 	}
+
 	if after := fmt.Sprintf("%+v", records(v)); after != before {
 		t.Errorf("nodes were changed:\n%s\n%s", before, after)
 	}
@@ -310,15 +381,25 @@ func TestFirstGenerationHalfRefused(t *testing.T) {
 // TestTogether: a refusal about many nodes says why of some, and names all.
 func TestTogether(t *testing.T) {
 	t.Parallel()
+
 	var refusals []*inventory.Error
 	for i := range 1000 {
 		name := fmt.Sprintf("n-%d", i)
-		refusals = append(refusals, inventory.Errorf(inventory.KindRefused, "%s is still Discovered", name).Do("repeat with --force").About(name))
+		refusals = append(
+			refusals,
+			inventory.Errorf(inventory.KindRefused, "%s is still Discovered", name).
+				Do("repeat with --force").
+				About(name),
+		)
 	}
+
 	err := together(refusals).(*inventory.Error)
-	if want := "; n-7 is still Discovered; and 992 more"; !strings.HasSuffix(err.Message, want) || len(err.Nodes) != 1000 || err.Remedy != "repeat with --force" {
+	if want := "; n-7 is still Discovered; and 992 more"; !strings.HasSuffix(err.Message, want) ||
+		len(err.Nodes) != 1000 ||
+		err.Remedy != "repeat with --force" {
 		t.Errorf("%s\n%d nodes\n%s", err.Message, len(err.Nodes), err.Remedy)
 	}
+
 	if refusals[0].Message != "n-0 is still Discovered" || len(refusals[0].Nodes) != 1 {
 		t.Errorf("%+v", refusals[0])
 	}

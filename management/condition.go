@@ -23,13 +23,17 @@ func (c Condition) Holds(ctx context.Context, store interface {
 	if c == nil {
 		return v, nil
 	}
+
 	err := c(v)
 	if inventory.KindOf(err) != inventory.KindPrecondition {
 		return v, err
 	}
+
 	if err := store.Sync(ctx); err != nil {
 		return v, err
 	}
+
 	v = store.View()
+
 	return v, c(v)
 }

@@ -28,12 +28,15 @@ func (s *Service) update(ctx context.Context, id string, change func(*Job)) (Job
 			if err != nil {
 				return err
 			}
+
 			j.Runs = slices.Clone(j.Runs)
 			change(&j)
 			out, err = s.Store.PutJob(ctx, j)
+
 			return err
 		})
 	})
+
 	return out, err
 }
 
@@ -41,26 +44,33 @@ func (s *Service) update(ctx context.Context, id string, change func(*Job)) (Job
 func (s *Service) execute(ctx context.Context, id string) error {
 	for {
 		v := s.View()
+
 		j, err := v.Job(id)
 		if err != nil || j.Status != Running {
 			return err
 		}
+
 		if j.Outcomes != nil || len(j.Runs) == 0 && len(j.Targets) == 0 {
 			return s.finish(ctx, id)
 		}
+
 		if n := len(j.Runs); n > 0 && j.Runs[n-1].Exit == "" {
 			if err := s.attend(ctx, j, n-1); err != nil {
 				return err
 			}
+
 			continue
 		}
+
 		step := plan(j, s.now(), func(names []string) error { return s.Groups().CheckLeave(v.Nodes, names) })
 		if step.Phase == "" {
 			if err := s.decide(ctx, j, step); err != nil {
 				return err
 			}
+
 			return s.finish(ctx, id)
 		}
+
 		if err := s.begin(ctx, j, step); err != nil {
 			return err
 		}
@@ -73,32 +83,40 @@ func (s *Service) begin(ctx context.Context, j Job, step Step) error {
 	if step.Playbook != "" {
 		head += " (" + step.Playbook + ")"
 	}
+
 	if step.Phase == PhaseUndo {
 		what := "failed"
 		if j.Cancel > 0 {
 			what = "was cancelled"
 		}
+
 		head = fmt.Sprintf("# job %s %s; cleaning up %s (%s)", j.ID, what, short(step.Hosts), step.Playbook)
 	}
+
 	if err := s.say(ctx, j.ID, head); err != nil {
 		return err
 	}
+
 	run := Run{Phase: step.Phase, Playbook: step.Playbook, Hosts: step.Hosts, Groups: step.Groups, Started: s.now()}
+
 	err := s.persist(ctx, func() (err error) {
 		if run.Text, err = s.Store.LogSize(ctx, j.ID, StreamText); err == nil {
 			run.Events, err = s.Store.LogSize(ctx, j.ID, StreamEvents)
 		}
+
 		return err
 	})
 	if err != nil {
 		return err
 	}
+
 	before := len(j.Runs)
 	_, err = s.update(ctx, j.ID, func(j *Job) {
 		if len(j.Runs) == before { // else this is a repetition whose first answer was lost
 			j.Runs = append(j.Runs, run)
 		}
 	})
+
 	return err
 }
 
@@ -109,7 +127,9 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 	if run.Phase == PhaseAppear {
 		return s.appear(ctx, j, index)
 	}
+
 	id := runID(j, index)
+
 	active, err := s.Playbooks.Attach(id)
 	if errors.Is(err, ErrNeverStarted) {
 		elsewhere := j.Instance != s.Instance
@@ -118,9 +138,17 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 				return err
 			}
 		}
+
 		if s.cancelled(j, run) {
-			return s.ended(ctx, j, index, RunExit{Cause: CauseCancelled, Reason: "cancelled before it began here", NotBegun: !elsewhere}, nil)
+			return s.ended(
+				ctx,
+				j,
+				index,
+				RunExit{Cause: CauseCancelled, Reason: "cancelled before it began here", NotBegun: !elsewhere},
+				nil,
+			)
 		}
+
 		spec, missing := s.spec(ctx, j, run, id)
 		switch {
 		case missing == nil:
@@ -133,33 +161,46 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 			err = missing
 		}
 	}
+
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return s.ended(ctx, j, index, RunExit{Cause: CauseInternal, Reason: "the runner did not start: " + err.Error(), NotBegun: true}, nil)
+
+		return s.ended(
+			ctx,
+			j,
+			index,
+			RunExit{Cause: CauseInternal, Reason: "the runner did not start: " + err.Error(), NotBegun: true},
+			nil,
+		)
 	}
 
 	// Everything below lives as long as this call: the lease keeper and the
 	// shippers are gone when it returns.
 	within, release := context.WithCancel(ctx)
+
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer release()
 	tasks.Go(func() { s.keep(within, j.ID, run, active) })
+
 	shipped := make(chan error, 2)
 	for _, stream := range []Stream{StreamText, StreamEvents} {
 		tasks.Go(func() { shipped <- s.ship(within, j, run, stream, active) })
 	}
+
 	exit, err := active.Wait(ctx)
 	if err != nil {
 		return err
 	}
+
 	for range 2 {
 		if err := <-shipped; err != nil {
 			return err
 		}
 	}
+
 	return s.ended(ctx, j, index, exit, active)
 }
 
@@ -169,17 +210,26 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 func (s *Service) takeOver(ctx context.Context, j Job) (Job, error) {
 	over := s.started.Add(s.Settings().Lease)
 	if wait := over.Sub(s.now()); wait > 0 {
-		words := fmt.Sprintf("# job %s was run by %s; it goes on here at %s, when what was started there has ended for sure", j.ID, j.Instance, over.UTC().Format(time.RFC3339))
+		words := fmt.Sprintf(
+			"# job %s was run by %s; it goes on here at %s, when what was started there has ended for sure",
+			j.ID,
+			j.Instance,
+			over.UTC().Format(time.RFC3339),
+		)
 		if err := s.say(ctx, j.ID, words); err != nil {
 			return j, err
 		}
-		s.Logger.WithFields(logrus.Fields{"job": j.ID, "instance": j.Instance, "until": over}).Warn("waiting for what another instance started")
+
+		s.Logger.WithFields(logrus.Fields{"job": j.ID, "instance": j.Instance, "until": over}).
+			Warn("waiting for what another instance started")
+
 		select {
 		case <-ctx.Done():
 			return j, ctx.Err()
 		case <-time.After(wait):
 		}
 	}
+
 	return s.update(ctx, j.ID, func(j *Job) { j.Instance = s.Instance })
 }
 
@@ -189,6 +239,7 @@ func (s *Service) cancelled(j Job, run Run) bool {
 	if run.Phase == PhaseUndo {
 		return j.Cancel > 1
 	}
+
 	return j.Cancel > 0
 }
 
@@ -196,9 +247,11 @@ func (s *Service) cancelled(j Job, run Run) bool {
 // has the right to run jobs, and passes a cancel on.
 func (s *Service) keep(ctx context.Context, id string, run Run, active ActiveRun) {
 	lease := s.Settings().Lease
+
 	renew := time.NewTicker(max(lease/4, time.Second))
 	defer renew.Stop()
 	log := s.Logger.WithField("job", id)
+
 	passed := 0
 	for {
 		changed := s.Store.Changed()
@@ -209,6 +262,7 @@ func (s *Service) keep(ctx context.Context, id string, run Run, active ActiveRun
 				log.WithError(err).Warn("the runner's lease could not be renewed")
 			}
 		}
+
 		if j, err := v.Job(id); err == nil && s.cancelled(j, run) && passed < j.Cancel {
 			if err := active.Cancel(ctx); err != nil {
 				log.WithError(err).Warn("the runner could not be told to end")
@@ -216,6 +270,7 @@ func (s *Service) keep(ctx context.Context, id string, run Run, active ActiveRun
 				passed = j.Cancel
 			}
 		}
+
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():
@@ -237,11 +292,14 @@ const truncated = "\n{\"event\":\"truncated\",\"message\":\"further events of th
 // ship copies a stream of the run into the job's log, from where the log ends.
 func (s *Service) ship(ctx context.Context, j Job, run Run, stream Stream, active ActiveRun) error {
 	base := run.Text
+
 	limit := int64(0)
 	if stream == StreamEvents {
 		base, limit = run.Events, s.Settings().EventLimit
 	}
+
 	var offset int64
+
 	err := s.persist(ctx, func() (err error) {
 		offset, err = s.Store.LogSize(ctx, j.ID, stream)
 		return err
@@ -249,6 +307,7 @@ func (s *Service) ship(ctx context.Context, j Job, run Run, stream Stream, activ
 	if err != nil {
 		return err
 	}
+
 	full := false
 	if n := int64(len(truncated)); limit > 0 && offset >= base+n {
 		// An earlier process may have come to the limit already.
@@ -256,20 +315,26 @@ func (s *Service) ship(ctx context.Context, j Job, run Run, stream Stream, activ
 		if err != nil {
 			return err
 		}
+
 		full = string(end) == truncated
 	}
+
 	return active.Tail(ctx, stream, max(offset-base, 0), func(data []byte) error {
 		if full {
 			return nil
 		}
+
 		if limit > 0 && offset+int64(len(data)) > limit {
 			full = true
 			data = []byte(truncated)
 		}
+
 		if err := s.append(ctx, j.ID, stream, offset, data); err != nil {
 			return err
 		}
+
 		offset += int64(len(data))
+
 		return nil
 	})
 }
@@ -282,42 +347,55 @@ func (s *Service) ended(ctx context.Context, j Job, index int, exit RunExit, act
 		if results, err = active.Results(); err != nil {
 			s.Logger.WithError(err).WithField("job", j.ID).Warn("the results of the run could not be read")
 		}
+
 		keys, err := active.HostKeys()
 		if err != nil {
 			s.Logger.WithError(err).WithField("job", j.ID).Warn("the host keys of the run could not be read")
 		}
+
 		if err := s.recordKeys(ctx, keys); err != nil {
 			return err
 		}
 	}
+
 	_, err := s.update(ctx, j.ID, func(j *Job) {
 		run := &j.Runs[index]
+
 		exit := exit
 		if exit.Cause == CauseCancelled && !s.cancelled(*j, *run) {
 			// A machine that shuts down tells every process to end, the runner
 			// too. Nobody asked for it, so what was broken off is done again.
 			exit.Cause, exit.Reason = CauseInterrupted, "its runner was told to end, and by no cancel: the machine was shut down, or somebody sent it a signal"
 		}
+
 		run.Ended, run.Code, run.Reason = s.now(), exit.Code, exit.Reason
 		run.NotBegun = exit.NotBegun
 		run.Results = map[string]Result{}
+
 		good := exit.Cause == "" && exit.Code == 0
 		for _, h := range run.Hosts {
 			r := results[h]
-			r.Message = shorten(configuration.ExplainFailure(r.Message, nodeOf(*j, h)), max(messageBytes/len(run.Hosts), messageLeast))
+			r.Message = shorten(
+				configuration.ExplainFailure(r.Message, nodeOf(*j, h)),
+				max(messageBytes/len(run.Hosts), messageLeast),
+			)
 			// ansible-playbook's own word counts: the summary of a host may have
 			// been cut off, or no play have been for it.
 			if good && r.Failed == 0 && !r.Unreachable {
 				r.Done = true
 			}
+
 			if exit.Cause != "" && exit.Cause != CauseFailed {
 				r.Done = false
 			}
+
 			run.Results[h] = r
 		}
+
 		for _, r := range run.Results {
 			good = good && r.Done
 		}
+
 		switch {
 		case exit.Cause != "":
 			run.Exit = string(exit.Cause)
@@ -327,6 +405,7 @@ func (s *Service) ended(ctx context.Context, j Job, index int, exit RunExit, act
 			run.Exit = string(CauseFailed)
 		}
 	})
+
 	return err
 }
 
@@ -336,10 +415,12 @@ func nodeOf(j Job, host string) string {
 	if j.Verb != inventory.VerbDiscover {
 		return host
 	}
+
 	t, _ := j.Target(host)
 	if t.Label == "" {
 		return ""
 	}
+
 	return inventory.NodeName(t.Label, t.Serial)
 }
 
@@ -348,6 +429,7 @@ func (s *Service) recordKeys(ctx context.Context, keys map[string][]string) erro
 	if len(keys) == 0 {
 		return nil
 	}
+
 	return s.persist(ctx, func() error {
 		return s.again(ctx, func(v *View) error {
 			var writes []NodeWrite
@@ -356,10 +438,12 @@ func (s *Service) recordKeys(ctx context.Context, keys map[string][]string) erro
 				if !ok || len(n.HostKeys) > 0 {
 					continue // an address of a discover: its node takes the key when it appears
 				}
+
 				n = n.Clone()
 				n.HostKeys, n.Updated = k, s.now()
 				writes = append(writes, NodeWrite{Node: n})
 			}
+
 			return s.putNodes(ctx, writes)
 		})
 	})
@@ -369,6 +453,7 @@ func (s *Service) recordKeys(ctx context.Context, keys map[string][]string) erro
 // the nodes' addresses and keys are now.
 func (s *Service) spec(ctx context.Context, j Job, run Run, id string) (RunSpec, error) {
 	var in Inputs
+
 	err := s.persist(ctx, func() (err error) {
 		in, err = s.Store.Inputs(ctx, j.ID)
 		return err
@@ -376,43 +461,61 @@ func (s *Service) spec(ctx context.Context, j Job, run Run, id string) (RunSpec,
 	if err != nil {
 		return RunSpec{}, err
 	}
+
 	v, settings := s.View(), s.Settings()
 	spec := RunSpec{ID: id, Tree: j.Tree, Playbook: run.Playbook, Extra: in.Extra, Lease: s.now().Add(settings.Lease)}
+
 	spec.Deadline = j.Deadline
 	if run.Phase == PhaseUndo {
 		spec.Deadline = s.now().Add(j.Timeout)
 	}
+
 	discover := j.Verb == inventory.VerbDiscover
+
 	extra := maps.Clone(settings.AgentVars)
 	if discover {
 		if extra == nil {
 			return RunSpec{}, settings.NoAgents
 		}
+
 		extra["clusterm_taken"] = inUse(v)
 	}
+
 	for i, name := range run.Hosts {
 		t, _ := j.Target(name)
 		h := configuration.Host{
-			Name: t.Name, Addr: t.Addr, Label: t.Label, Serial: t.Serial, Group: run.Groups[i], Role: configuration.RoleTarget,
-			Vars: in.Vars[name], Connection: in.Connections[name],
+			Name:         t.Name,
+			Addr:         t.Addr,
+			Label:        t.Label,
+			Serial:       t.Serial,
+			Group:        run.Groups[i],
+			Role:         configuration.RoleTarget,
+			Vars:         in.Vars[name],
+			Connection:   in.Connections[name],
 			Commissioned: t.From == inventory.Allocated && run.Phase != PhaseConfigure,
 		}
+
 		known := name
 		if discover {
 			known = inventory.NodeName(t.Label, t.Serial)
 			h.Extra = extra
 		}
+
 		if n, ok := v.node(known); ok {
 			h.Addr, h.HostKeys = n.Addr, n.HostKeys
 		}
+
 		if discover {
 			h.Addr = t.Addr
 		}
+
 		spec.Hosts = append(spec.Hosts, h)
 	}
+
 	if discover {
 		return spec, nil
 	}
+
 	// The commissioned nodes of the groups that others need are named as well,
 	// so that templates can refer to them; of these only helpers are acted on.
 	for _, n := range v.Nodes {
@@ -420,15 +523,31 @@ func (s *Service) spec(ctx context.Context, j Job, run Run, id string) (RunSpec,
 		if _, target := j.Target(n.Name); target || !helper && !(n.Commissioned() && settings.Groups.Needed(n.Group)) {
 			continue
 		}
+
 		h := configuration.Host{
-			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Group: n.Group, Role: configuration.RolePeer, Commissioned: true,
-			Vars: merged(v, settings, n.Group, n.Name), Connection: connection(v, settings, n.Group, n.Name), HostKeys: n.HostKeys,
+			Name:         n.Name,
+			Addr:         n.Addr,
+			Label:        n.Label,
+			Serial:       n.Serial,
+			Group:        n.Group,
+			Role:         configuration.RolePeer,
+			Commissioned: true,
+			Vars: merged(
+				v,
+				settings,
+				n.Group,
+				n.Name,
+			),
+			Connection: connection(v, settings, n.Group, n.Name),
+			HostKeys:   n.HostKeys,
 		}
 		if helper {
 			h.Role = configuration.RoleHelper
 		}
+
 		spec.Hosts = append(spec.Hosts, h)
 	}
+
 	return spec, nil
 }
 
@@ -441,6 +560,7 @@ func inUse(v *View) map[string]any {
 			out[n.Name] = n.Addr
 		}
 	}
+
 	return out
 }
 
@@ -450,31 +570,42 @@ func (s *Service) appear(ctx context.Context, j Job, index int) error {
 	if j.Deadline.Before(until) {
 		until = j.Deadline
 	}
+
 	timer := time.NewTimer(until.Sub(s.now()))
 	defer timer.Stop()
+
 	keys := map[string][]string{}
 	if active, err := s.Playbooks.Attach(runID(j, index-1)); err == nil {
 		if keys, err = active.HostKeys(); err != nil {
 			return err
 		}
 	}
+
 	for {
 		changed := s.Store.Changed()
 		v := s.View()
+
 		current, err := v.Job(j.ID)
 		if err != nil {
 			return err
 		}
+
 		seen, absent := map[string]string{}, []string{}
 		for _, name := range j.Runs[index].Hosts {
 			t, _ := j.Target(name)
-			i := slices.IndexFunc(v.Nodes, func(n *inventory.Node) bool { return n.Addr == t.Addr && n.State == inventory.Discovered })
+
+			i := slices.IndexFunc(
+				v.Nodes,
+				func(n *inventory.Node) bool { return n.Addr == t.Addr && n.State == inventory.Discovered },
+			)
 			if i < 0 {
 				absent = append(absent, t.Addr)
 				continue
 			}
+
 			seen[t.Addr] = v.Nodes[i].Name
 		}
+
 		exit := RunExit{}
 		switch {
 		case current.Cancel > 0:
@@ -490,37 +621,47 @@ func (s *Service) appear(ctx context.Context, j Job, index int) error {
 			case <-changed:
 			case <-timer.C:
 			}
+
 			continue
 		}
+
 		named := map[string][]string{}
 		for _, addr := range slices.Sorted(maps.Keys(seen)) {
 			name := seen[addr]
 			if len(keys[addr]) > 0 {
 				named[name] = keys[addr]
 			}
+
 			if err := s.say(ctx, j.ID, fmt.Sprintf("# %s is node %s", addr, name)); err != nil {
 				return err
 			}
 		}
+
 		if err := s.recordKeys(ctx, named); err != nil {
 			return err
 		}
+
 		_, err = s.update(ctx, j.ID, func(j *Job) {
 			run := &j.Runs[index]
+
 			run.Ended, run.Reason, run.Exit = s.now(), exit.Reason, string(exit.Cause)
 			if exit.Cause == "" {
 				run.Exit = ExitDone
 			}
+
 			run.Results = map[string]Result{}
 			for _, name := range run.Hosts {
 				t, _ := j.Target(name)
+
 				r := Result{Done: seen[t.Addr] != "", Begun: true}
 				if !r.Done {
 					r.Message = "not seen"
 				}
+
 				run.Results[t.Name] = r
 			}
 		})
+
 		return err
 	}
 }
@@ -531,51 +672,64 @@ func (s *Service) decide(ctx context.Context, j Job, step Step) error {
 	if outcomes == nil {
 		outcomes = map[string]inventory.Outcome{}
 	}
+
 	line := fmt.Sprintf("# job %s ended %s", j.ID, step.Status)
 	if step.Reason != "" {
 		line += ": " + step.Reason
 	}
+
 	if err := s.say(ctx, j.ID, line); err != nil {
 		return err
 	}
+
 	_, err := s.update(ctx, j.ID, func(j *Job) {
 		j.Outcomes, j.Cause, j.Reason = outcomes, step.Cause, step.Reason
 	})
+
 	return err
 }
 
 // finish releases the nodes of a job whose outcomes are decided, and ends it.
 func (s *Service) finish(ctx context.Context, id string) error {
 	var ended Job
+
 	err := s.persist(ctx, func() error {
 		return s.again(ctx, func(v *View) error {
 			j, err := v.Job(id)
 			if err != nil {
 				return err
 			}
+
 			now := s.now()
+
 			var writes []NodeWrite
 			for _, t := range j.Targets {
 				o, ok := j.Outcomes[t.Name]
+
 				n, known := v.node(t.Name)
 				if !ok || !known || n.Job != j.ID {
 					continue
 				}
+
 				if o.Status == "" {
 					writes = append(writes, s.bury(n, j.Actor, j.Why))
 					continue
 				}
+
 				free, entry := n.Release(o, inventory.Cause{Actor: j.Actor, Job: j.ID, Time: now})
 				writes = append(writes, NodeWrite{Node: free, Entries: []inventory.Entry{entry}})
 			}
+
 			j.LogBytes = 0
 			for _, stream := range []Stream{StreamText, StreamEvents} {
 				size, err := s.Store.LogSize(ctx, id, stream)
 				if err != nil {
 					return err
 				}
+
 				j.LogBytes += size
 			}
+
 			j.Status, j.Ended = Complete, now
 			switch j.Cause {
 			case "":
@@ -584,13 +738,16 @@ func (s *Service) finish(ctx context.Context, id string) error {
 			default:
 				j.Status = Errored
 			}
+
 			ended, err = s.Store.Finish(ctx, j, writes)
+
 			return err
 		})
 	})
 	if err == nil {
 		s.Logger.WithFields(logrus.Fields{"job": id, "status": ended.Status, "reason": ended.Reason}).Info("job ended")
 	}
+
 	return err
 }
 
@@ -605,9 +762,11 @@ const (
 // shorten cuts text to a number of bytes, with a mark where something is missing.
 func shorten(text string, limit int) string {
 	const mark = " …"
+
 	if len(text) <= limit {
 		return text
 	}
+
 	return strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
 }
 
@@ -615,5 +774,6 @@ func short(names []string) string {
 	if len(names) > 8 {
 		return strings.Join(names[:8], ", ") + fmt.Sprintf(" and %d more", len(names)-8)
 	}
+
 	return join(names)
 }

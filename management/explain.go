@@ -93,15 +93,19 @@ func (s *Service) Explain(ctx context.Context, v *View, name string) (NodeExplan
 	n, err := v.Node(name)
 	if g, buried := v.Graves[name]; err != nil && buried {
 		return NodeExplanation{}, inventory.Errorf(inventory.KindNotFound, "%s was forgotten on %s by %s%s", name, stamp(g.Time), orSomeone(g.Actor), because(g.Reason)).
-			Do("when it is seen again it is Quarantined until it is cleared").About(name)
+			Do("when it is seen again it is Quarantined until it is cleared").
+			About(name)
 	}
+
 	if err != nil {
 		return NodeExplanation{}, err
 	}
+
 	history, err := s.Store.History(ctx, name, inventory.HistoryLimit)
 	if err != nil {
 		return NodeExplanation{}, err
 	}
+
 	return ExplainNode(s.facts(v), n, history), nil
 }
 
@@ -118,12 +122,14 @@ func (v *View) Position(j Job) int {
 	if j.Status != Queued {
 		return 0
 	}
+
 	place := 1
 	for _, other := range v.Jobs {
 		if other.Status == Queued && other.Seq() < j.Seq() {
 			place++
 		}
 	}
+
 	return place
 }
 
@@ -133,6 +139,7 @@ func (v *View) queued() (n int) {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -147,89 +154,157 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.Entry) NodeExpla
 	add := func(about About, remedy, format string, args ...any) {
 		e.Findings = append(e.Findings, Finding{about, fmt.Sprintf(format, args...), remedy})
 	}
+
 	culprit := f.culprit(n)
 	if culprit != nil {
 		e.Failures = failuresOf(*culprit, n.Name)
 	}
+
 	for _, j := range e.Jobs {
 		if j.ID == n.Job {
-			add(AboutJob, fmt.Sprintf("to watch it: clusterctl job wait %[1]s; to stop it: clusterctl job cancel %[1]s", j.ID),
-				"job %s holds it: %s", j.ID, f.doing(j))
+			add(
+				AboutJob,
+				fmt.Sprintf("to watch it: clusterctl job wait %[1]s; to stop it: clusterctl job cancel %[1]s", j.ID),
+				"job %s holds it: %s",
+				j.ID,
+				f.doing(j),
+			)
 		}
 	}
+
 	if n.Status == inventory.Quarantined {
 		remedy := "make sure of the host, then: clusterctl nodes clear " + n.Name
 		why := cmp.Or(n.LastError, "nothing says why")
 		grave, buried := f.View.Graves[n.Name]
 		add(AboutQuarantine, remedy, "it is fenced until an operator clears it: %s", why)
+
 		if buried {
-			add(AboutTombstone, "", "it was forgotten on %s by %s%s", stamp(grave.Time), orSomeone(grave.Actor), because(grave.Reason))
+			add(
+				AboutTombstone,
+				"",
+				"it was forgotten on %s by %s%s",
+				stamp(grave.Time),
+				orSomeone(grave.Actor),
+				because(grave.Reason),
+			)
 		}
 	}
+
 	if len(n.Duplicates) > 0 {
 		add(AboutDuplicates, "give each host a serial number of its own, and restart its agent",
 			"several live hosts claim to be it: %s", join(append([]string{n.Addr}, n.Duplicates...)))
 	}
+
 	if n.State != inventory.Discovered {
 		seen := "no observer has said anything of it yet"
 		if len(n.Seen) > 0 {
 			seen = join(slices.Sorted(maps.Keys(n.Seen))) + " lost it"
 		}
-		add(AboutState, fmt.Sprintf("see 'systemctl status clusterm-agent' on %s, or prepare the host again: clusterctl discover %[1]s", n.Addr),
-			"it is %s: %s%s", n.State, seen, since(e.StateSince))
+
+		add(
+			AboutState,
+			fmt.Sprintf(
+				"see 'systemctl status clusterm-agent' on %s, or prepare the host again: clusterctl discover %[1]s",
+				n.Addr,
+			),
+			"it is %s: %s%s",
+			n.State,
+			seen,
+			since(e.StateSince),
+		)
 	}
+
 	for _, j := range e.Jobs {
 		switch {
 		case j.Status == Queued:
 			add(AboutQueue, "clusterctl job why "+j.ID, "job %s (%s) waits for it: %s", j.ID, j.Verb, f.waiting(j))
 		case helps(j, n):
-			add(AboutJob, "to watch it: clusterctl job wait "+j.ID, "job %s needs its help, and others wait as long: %s", j.ID, f.doing(j))
+			add(
+				AboutJob,
+				"to watch it: clusterctl job wait "+j.ID,
+				"job %s needs its help, and others wait as long: %s",
+				j.ID,
+				f.doing(j),
+			)
 		case j.ID != n.Job:
 			add(AboutJob, "to watch it: clusterctl job wait "+j.ID, "job %s prepares its host: %s", j.ID, f.doing(j))
 		}
 	}
+
 	if g, err := f.Groups.Get(n.Group); err == nil && g.Needs != "" && n.InService() {
 		e.Rule = fmt.Sprintf("a %s needs a commissioned, Discovered %s", g.Name, g.Needs)
 		if f.Groups.CheckJoin(f.View.Nodes, []string{n.Name}, g.Name) != nil {
-			add(AboutRule, fmt.Sprintf("bring one back, or commission one: clusterctl nodes commission NAME -g %s", g.Needs),
-				"its group %s needs a commissioned, Discovered %s, and there is none", g.Name, g.Needs)
+			add(
+				AboutRule,
+				fmt.Sprintf("bring one back, or commission one: clusterctl nodes commission NAME -g %s", g.Needs),
+				"its group %s needs a commissioned, Discovered %s, and there is none",
+				g.Name,
+				g.Needs,
+			)
 			e.Ready = false
 		}
 	}
+
 	if n.Status == inventory.Decommissioned && len(e.Jobs) == 0 {
-		add(AboutIdle, "to bring it back: clusterctl nodes commission "+n.Name, "it was taken out of service%s%s", by(e.StatusBy), on(e.StatusSince))
+		add(
+			AboutIdle,
+			"to bring it back: clusterctl nodes commission "+n.Name,
+			"it was taken out of service%s%s",
+			by(e.StatusBy),
+			on(e.StatusSince),
+		)
 	}
+
 	if n.LastError != "" && n.Status != inventory.Quarantined {
 		remedy := ""
 		if culprit != nil {
 			remedy = retryRemedy(*culprit, n)
 		}
+
 		add(AboutFailure, remedy, "the last verb failed: %s", n.LastError)
 	}
-	if slices.ContainsFunc(e.Failures, func(f Failure) bool { return configuration.AboutHostKey(f.Message) }) || configuration.AboutHostKey(n.LastError) {
-		add(AboutHostKey, "if its host key was changed on purpose: "+configuration.ForgetHostKey(n.Name), "ssh does not accept its host key")
+
+	if slices.ContainsFunc(e.Failures, func(f Failure) bool { return configuration.AboutHostKey(f.Message) }) ||
+		configuration.AboutHostKey(n.LastError) {
+		add(
+			AboutHostKey,
+			"if its host key was changed on purpose: "+configuration.ForgetHostKey(n.Name),
+			"ssh does not accept its host key",
+		)
 	}
+
 	if j := f.newest(n); j != nil && j.Cause == CausePrecondition && !e.Ready {
 		add(AboutRefusal, "clusterctl job why "+j.ID, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.Reason)
 	}
+
 	if len(n.Residue) > 0 {
 		remedy := "the next commission cleans it first"
 		if n.Status == inventory.Quarantined {
 			remedy = "clearing it cleans it"
 		}
+
 		add(AboutResidue, remedy, "it may still carry the configuration of %s", join(n.Residue))
 	}
+
 	if n.Status == inventory.Allocated && n.Applied == "" {
-		add(AboutApplied, "clusterctl nodes maintenance "+n.Name, "an upgrade broke off on it: which configuration it carries is not known")
+		add(
+			AboutApplied,
+			"clusterctl nodes maintenance "+n.Name,
+			"an upgrade broke off on it: which configuration it carries is not known",
+		)
 	}
+
 	if n.Status == inventory.Unallocated && len(e.Jobs) == 0 {
 		add(AboutIdle, "clusterctl nodes commission "+n.Name, "it is not commissioned")
 	}
+
 	e.Summary = "it is in service"
 	if !e.Ready && len(e.Findings) > 0 {
 		e.Summary = e.Findings[0].Message
 	}
+
 	e.Next = f.nextOf(n, e.Jobs)
+
 	return e
 }
 
@@ -240,6 +315,7 @@ func (e *NodeExplanation) since(history []inventory.Entry) {
 		if e.StateSince.IsZero() && observed {
 			e.StateSince = entry.Time
 		}
+
 		if e.StatusSince.IsZero() && entry.From != entry.To && entry.To == e.Node.Status {
 			e.StatusSince, e.StatusBy = entry.Time, entry.Actor
 		}
@@ -253,12 +329,14 @@ func (f Facts) about(n inventory.Node) []Job {
 		if j.Status.Ended() {
 			continue
 		}
+
 		if helps(j, n) || slices.ContainsFunc(j.Targets, func(t Target) bool {
 			return t.Name == n.Name || j.Verb == inventory.VerbDiscover && t.Addr == n.Addr
 		}) {
 			out = append(out, j)
 		}
 	}
+
 	return out
 }
 
@@ -274,6 +352,7 @@ func (f Facts) newest(n inventory.Node) *Job {
 			return &j
 		}
 	}
+
 	return nil
 }
 
@@ -291,6 +370,7 @@ func (f Facts) culprit(n inventory.Node) *Job {
 			found = &j
 		}
 	}
+
 	return found
 }
 
@@ -300,13 +380,16 @@ func failuresOf(j Job, host string) []Failure {
 	for _, r := range j.Runs {
 		for _, h := range r.Hosts {
 			res, ok := r.Results[h]
+
 			bad := res.Failed > 0 || res.Unreachable || r.Phase == PhaseAppear && !res.Done
 			if !ok || !bad || host != "" && h != host {
 				continue
 			}
+
 			out = append(out, Failure{j.ID, r.Phase, r.Playbook, h, res.Task, res.Message, res.Unreachable})
 		}
 	}
+
 	return out
 }
 
@@ -323,13 +406,16 @@ func (f Facts) doing(j Job) string {
 		if run.Playbook != "" {
 			text += " (" + run.Playbook + ")"
 		}
+
 		if run.Exit == "" {
 			text += since(run.Started)
 		}
 	}
+
 	if j.Cancel > 0 {
 		text += ", being cancelled by " + orSomeone(j.CancelBy)
 	}
+
 	if due := j.Due(); !due.IsZero() {
 		text += "; its deadline is " + stamp(due)
 		if left := due.Sub(f.Now); left > 0 {
@@ -338,6 +424,7 @@ func (f Facts) doing(j Job) string {
 			text += ", which has passed"
 		}
 	}
+
 	return text
 }
 
@@ -345,6 +432,7 @@ func lastRun(j Job) *Run {
 	if len(j.Runs) == 0 {
 		return nil
 	}
+
 	return &j.Runs[len(j.Runs)-1]
 }
 
@@ -359,6 +447,7 @@ func (f Facts) waiting(j Job) string {
 	case t.Reason != "":
 		text += ", " + t.Reason
 	}
+
 	return text
 }
 
@@ -369,14 +458,17 @@ func (f Facts) nextOf(n inventory.Node, jobs []Job) string {
 			return f.nextIn(j)
 		}
 	}
+
 	for _, j := range jobs {
 		if !helps(j, n) {
 			return f.nextIn(j)
 		}
 	}
+
 	if n.State != inventory.Discovered {
 		return "it is Discovered again as soon as an observer sees it; its status stays until an operator asks for something"
 	}
+
 	return "nothing, until an operator asks for something"
 }
 
@@ -387,11 +479,18 @@ func (f Facts) nextIn(j Job) string {
 		case t.Err != nil:
 			return fmt.Sprintf("job %s ends Errored without touching a node", j.ID)
 		case len(t.WaitsFor) > 0:
-			return fmt.Sprintf("job %s begins when it need not wait for %s any more, and is checked again then", j.ID, jobs(t.WaitsFor))
+			return fmt.Sprintf(
+				"job %s begins when it need not wait for %s any more, and is checked again then",
+				j.ID,
+				jobs(t.WaitsFor),
+			)
 		}
+
 		return fmt.Sprintf("job %s begins", j.ID)
 	}
+
 	t, known := inventory.TransitionOf(j.Verb)
+
 	run := lastRun(j)
 	switch {
 	case j.Outcomes != nil:
@@ -401,18 +500,29 @@ func (f Facts) nextIn(j Job) string {
 	case j.Cancel > 0:
 		return fmt.Sprintf("job %s stops its playbook and takes its failure path", j.ID)
 	case !known:
-		return fmt.Sprintf("job %s ends when every address has appeared as a Discovered node, or when its time is over", j.ID)
+		return fmt.Sprintf(
+			"job %s ends when every address has appeared as a Discovered node, or when its time is over",
+			j.ID,
+		)
 	}
+
 	success := fmt.Sprintf("its nodes become %s", t.Success)
 	if t.Success == "" {
 		success = "its nodes are forgotten"
 	}
-	return fmt.Sprintf("when job %s succeeds, %s; when it fails, is cancelled or runs into its deadline: %s", j.ID, success, strings.ReplaceAll(t.Failure, "`", ""))
+
+	return fmt.Sprintf(
+		"when job %s succeeds, %s; when it fails, is cancelled or runs into its deadline: %s",
+		j.ID,
+		success,
+		strings.ReplaceAll(t.Failure, "`", ""),
+	)
 }
 
 // ExplainJob answers why the job is as it is.
 func ExplainJob(f Facts, j Job) JobExplanation {
 	e := JobExplanation{Job: j, Failures: failuresOf(j, ""), Steps: stepsOf(j)}
+
 	add := func(about About, remedy, format string, args ...any) {
 		e.Findings = append(e.Findings, Finding{about, fmt.Sprintf(format, args...), remedy})
 	}
@@ -423,18 +533,34 @@ func ExplainJob(f Facts, j Job) JobExplanation {
 			if other, err := f.View.Job(id); err == nil && other.Status == Running {
 				add(AboutJob, "to watch it: clusterctl job wait "+id, "job %s runs: %s", id, f.doing(other))
 			} else if err == nil {
-				add(AboutQueue, "clusterctl job why "+id, "job %s (%s of %s) is queued itself", id, other.Verb, short(other.Names()))
+				add(
+					AboutQueue,
+					"clusterctl job why "+id,
+					"job %s (%s of %s) is queued itself",
+					id,
+					other.Verb,
+					short(other.Names()),
+				)
 			}
 		}
+
 		return e
 	case Running:
 		e.Summary, e.Next = "it runs: "+f.doing(j), f.nextIn(j)
 		if len(e.Failures) > 0 {
-			add(AboutFailure, "to read on: clusterctl job logs -f "+j.ID, "it has failed on %s", join(hostsOf(e.Failures)))
+			add(
+				AboutFailure,
+				"to read on: clusterctl job logs -f "+j.ID,
+				"it has failed on %s",
+				join(hostsOf(e.Failures)),
+			)
 		}
+
 		return e
 	}
+
 	e.Next = "nothing: it has ended"
+
 	left := j.unfinished()
 	switch {
 	case j.Status == Complete && j.Reason == "":
@@ -445,31 +571,59 @@ func ExplainJob(f Facts, j Job) JobExplanation {
 	default:
 		e.Summary = fmt.Sprintf("it ended %s: %s", j.Status, cmp.Or(j.Reason, string(j.Cause)))
 	}
+
 	switch j.Cause {
 	case CausePrecondition:
-		add(AboutRefusal, "put right what it names, then: clusterctl job retry "+j.ID, "when its turn came it was no longer legal; it touched nothing")
+		add(
+			AboutRefusal,
+			"put right what it names, then: clusterctl job retry "+j.ID,
+			"when its turn came it was no longer legal; it touched nothing",
+		)
 		return e
 	case CauseDeadline:
-		add(AboutFailure, "if it needs longer: --timeout of the verb (in the API the field timeout), or clusterctl config set jobs.timeout=…", "its deadline was %s after its start", j.Timeout)
+		add(
+			AboutFailure,
+			"if it needs longer: --timeout of the verb (in the API the field timeout), or clusterctl config set jobs.timeout=…",
+			"its deadline was %s after its start",
+			j.Timeout,
+		)
 	case CauseInterrupted:
-		add(AboutFailure, "see the daemon's log for a restart or a kill: journalctl -u clusterm", "its runner went away before it had ended")
+		add(
+			AboutFailure,
+			"see the daemon's log for a restart or a kill: journalctl -u clusterm",
+			"its runner went away before it had ended",
+		)
 	case CauseInternal:
 		add(AboutFailure, "see the daemon's log: journalctl -u clusterm", "the manager itself could not go on")
 	}
+
 	for _, failure := range e.Failures {
 		if configuration.AboutHostKey(failure.Message) && j.Verb != inventory.VerbDiscover {
-			add(AboutHostKey, "if its host key was changed on purpose: "+configuration.ForgetHostKey(failure.Host), "ssh does not accept the host key of %s", failure.Host)
+			add(
+				AboutHostKey,
+				"if its host key was changed on purpose: "+configuration.ForgetHostKey(failure.Host),
+				"ssh does not accept the host key of %s",
+				failure.Host,
+			)
 		}
 	}
+
 	var fenced []string
 	for _, name := range j.Names() {
 		if n, ok := f.View.node(name); ok && n.Status == inventory.Quarantined {
 			fenced = append(fenced, name)
 		}
 	}
+
 	if len(fenced) > 0 {
-		add(AboutQuarantine, "make sure of them, then: clusterctl nodes clear "+strings.Join(fenced, " "), "%s: Quarantined until an operator clears it", short(fenced))
+		add(
+			AboutQuarantine,
+			"make sure of them, then: clusterctl nodes clear "+strings.Join(fenced, " "),
+			"%s: Quarantined until an operator clears it",
+			short(fenced),
+		)
 	}
+
 	if len(left) > 0 && len(j.Runs) > 0 {
 		remedy := "to read its output: clusterctl job logs " + j.ID
 		if f.retriable(j, left) {
@@ -478,16 +632,19 @@ func ExplainJob(f Facts, j Job) JobExplanation {
 				remedy += failedOnly
 			}
 		}
+
 		add(AboutFailure, remedy, "not as the verb wants it: %s", short(left))
 	} else if len(left) > 0 {
 		add(AboutFailure, "to ask again: clusterctl job retry "+j.ID, "no playbook was run, and no host touched")
 	}
+
 	return e
 }
 
 // retriable tells whether the lifecycle allows the job's verb on all these targets now.
 func (f Facts) retriable(j Job, names []string) bool {
 	t, known := inventory.TransitionOf(j.Verb)
+
 	return !slices.ContainsFunc(names, func(name string) bool {
 		n, ok := f.View.node(name)
 		return known && (!ok || t.Check(n) != nil)
@@ -503,6 +660,7 @@ func retryRemedy(j Job, n inventory.Node) string {
 			text += failedOnly
 		}
 	}
+
 	return text
 }
 
@@ -514,6 +672,7 @@ func stepsOf(j Job) []string {
 		if r.Playbook != "" {
 			what += " (" + r.Playbook + ")"
 		}
+
 		how := "runs on"
 		switch {
 		case r.Exit == ExitDone:
@@ -525,15 +684,19 @@ func stepsOf(j Job) []string {
 		case r.Exit != "":
 			how = "ended (" + r.Exit + ") on"
 		}
+
 		hosts := r.Hosts
 		if bad := hostsOf(failuresOf(Job{Runs: []Run{r}}, "")); r.Exit == string(CauseFailed) && len(bad) > 0 {
 			hosts = bad
 		}
+
 		steps = append(steps, fmt.Sprintf("%s %s %s", what, how, short(hosts)))
 	}
+
 	if !j.Status.Ended() {
 		return steps
 	}
+
 	for _, row := range inventory.Statuses {
 		var names []string
 		for _, t := range j.Targets {
@@ -541,10 +704,12 @@ func stepsOf(j Job) []string {
 				names = append(names, t.Name)
 			}
 		}
+
 		if len(names) > 0 {
 			steps = append(steps, fmt.Sprintf("ended as %s: %s", row.Status, short(names)))
 		}
 	}
+
 	return steps
 }
 
@@ -556,6 +721,7 @@ func hostsOf(failures []Failure) []string {
 			out = append(out, f.Host)
 		}
 	}
+
 	return out
 }
 
@@ -565,6 +731,7 @@ func since(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
+
 	return " since " + stamp(t)
 }
 
@@ -572,6 +739,7 @@ func on(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
+
 	return " on " + stamp(t)
 }
 
@@ -579,6 +747,7 @@ func by(actor string) string {
 	if actor == "" {
 		return ""
 	}
+
 	return " by " + actor
 }
 
@@ -586,5 +755,6 @@ func because(reason string) string {
 	if reason == "" {
 		return ""
 	}
+
 	return ": " + reason
 }

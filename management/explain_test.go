@@ -19,6 +19,7 @@ func facts(v *View) Facts {
 func put(v *View, j Job, id string, status JobStatus) {
 	j.ID, j.Status = id, status
 	v.Jobs = append(v.Jobs, j)
+
 	v.Seq = max(v.Seq, j.Seq())
 	for i := range v.Nodes {
 		if _, ok := j.Target(v.Nodes[i].Name); ok && status == Running {
@@ -30,19 +31,34 @@ func put(v *View, j Job, id string, status JobStatus) {
 // failed is a commission of a and b that failed on a, and was undone.
 func failed(undo string, outcome inventory.Status) Job {
 	j := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -", "b-1 Unallocated -")
-	record(&j, Step{Phase: PhaseConfigure, Playbook: PlaybookSite, Hosts: j.Names(), Groups: []string{"m", "m"}}, "failed a-1=failed b-1=done")
-	j.Runs[0].Results["a-1"] = Result{Begun: true, Failed: 1, Task: "etcd : install", Message: "no space left\non /dev/sda1"}
+	record(
+		&j,
+		Step{Phase: PhaseConfigure, Playbook: PlaybookSite, Hosts: j.Names(), Groups: []string{"m", "m"}},
+		"failed a-1=failed b-1=done",
+	)
+	j.Runs[0].Results["a-1"] = Result{
+		Begun:   true,
+		Failed:  1,
+		Task:    "etcd : install",
+		Message: "no space left\non /dev/sda1",
+	}
 	record(&j, Step{Phase: PhaseUndo, Playbook: PlaybookCleanup, Hosts: j.Names(), Groups: []string{"m", "m"}}, undo)
 	j.Cause, j.Reason, j.Ended = CauseFailed, "site.yml failed on a-1", noon.Add(5*time.Minute)
 	j.Outcomes = map[string]inventory.Outcome{
-		"a-1": {Status: outcome, Error: "task \"etcd : install\": no space left"}, "b-1": {Status: outcome, Error: "site.yml failed on a-1"},
+		"a-1": {
+			Status: outcome,
+			Error:  "task \"etcd : install\": no space left",
+		},
+		"b-1": {Status: outcome, Error: "site.yml failed on a-1"},
 	}
+
 	return j
 }
 
 func TestExplainNode(t *testing.T) {
 	t.Parallel()
 	running := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
+
 	running.Runs = []Run{{Phase: PhaseConfigure, Playbook: PlaybookSite, Hosts: []string{"a-1"}, Started: noon}}
 	for _, c := range []struct {
 		name    string
@@ -146,19 +162,37 @@ func TestExplainNode(t *testing.T) {
 			if c.set != nil {
 				c.set(v, v.Nodes[0])
 			}
+
 			e := ExplainNode(facts(v), *v.Nodes[0], c.history)
+
 			var about, text []string
 			for _, f := range e.Findings {
 				about = append(about, string(f.About))
 				text = append(text, f.Message, f.Remedy)
 			}
+
 			for _, f := range e.Failures {
 				text = append(text, string(f.Phase), f.Message)
 			}
+
 			all := strings.Join(append(text, e.Next), "\n")
-			if got := strings.Join(about, " "); got != c.about || e.Ready != c.ready || !strings.Contains(e.Summary, c.summary) {
-				t.Errorf("about %q, want %q; ready %t, want %t; %q, want %q\n%s", got, c.about, e.Ready, c.ready, e.Summary, c.summary, all)
+			if got := strings.Join(
+				about,
+				" ",
+			); got != c.about || e.Ready != c.ready ||
+				!strings.Contains(e.Summary, c.summary) {
+				t.Errorf(
+					"about %q, want %q; ready %t, want %t; %q, want %q\n%s",
+					got,
+					c.about,
+					e.Ready,
+					c.ready,
+					e.Summary,
+					c.summary,
+					all,
+				)
 			}
+
 			for _, want := range c.has {
 				if !strings.Contains(all, want) {
 					t.Errorf("%q is not said in:\n%s", want, all)
@@ -170,6 +204,7 @@ func TestExplainNode(t *testing.T) {
 
 func TestExplainJob(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name    string
 		status  JobStatus
@@ -205,6 +240,7 @@ func TestExplainJob(t *testing.T) {
 			job: func() Job {
 				j := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 				j.Cause, j.Reason = CausePrecondition, "a-1 is gone"
+
 				return j
 			}, summary: "it ended Errored: a-1 is gone", has: []string{"it touched nothing", "clusterctl job retry 5"}},
 		{name: "deadline", status: Errored, nodes: []string{"a m Allocated Discovered"}, about: "failure failure",
@@ -213,12 +249,14 @@ func TestExplainJob(t *testing.T) {
 				record(&j, Step{Phase: PhaseUpgrade, Playbook: PlaybookUpgrade, Hosts: j.Names()}, "deadline")
 				j.Cause, j.Reason = CauseDeadline, "it ran longer than 1h0m0s"
 				j.Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Allocated, Error: "it ran longer than 1h0m0s"}}
+
 				return j
 			}, summary: "longer than 1h0m0s", has: []string{"--timeout", "upgrade (rolling-upgrade.yml) ended (deadline) on a-1", "clusterctl job retry 5"}},
 		{name: "cancelled in the queue", status: Cancelled, nodes: []string{"a - Unallocated Discovered"}, about: "failure",
 			job: func() Job {
 				j := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 				j.Cause, j.Reason = CauseCancelled, "cancelled by anna while it was queued"
+
 				return j
 			}, summary: "it ended Cancelled: cancelled by anna", has: []string{"no host touched", "clusterctl job retry 5"}},
 		{name: "complete", status: Complete, nodes: []string{"a m Allocated Discovered"},
@@ -231,20 +269,25 @@ func TestExplainJob(t *testing.T) {
 			if c.before != nil {
 				c.before(v)
 			}
+
 			put(v, c.job(), "5", c.status)
 			e := ExplainJob(facts(v), v.Jobs[len(v.Jobs)-1])
+
 			var about, text []string
 			for _, f := range e.Findings {
 				about = append(about, string(f.About))
 				text = append(text, f.Message, f.Remedy)
 			}
+
 			for _, f := range e.Failures {
 				text = append(text, f.Message)
 			}
+
 			all := strings.Join(append(append(text, e.Steps...), e.Next), "\n")
 			if got := strings.Join(about, " "); got != c.about || !strings.Contains(e.Summary, c.summary) {
 				t.Errorf("about %q, want %q; %q, want %q\n%s", got, c.about, e.Summary, c.summary, all)
 			}
+
 			for _, want := range c.has {
 				if !strings.Contains(all, want) {
 					t.Errorf("%q is not said in:\n%s", want, all)

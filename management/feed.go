@@ -80,17 +80,21 @@ func NewFeed(revision int64, count, bytes int) *Feed {
 func (f *Feed) Publish(revision int64, changes []Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	news := false
 	for _, c := range changes {
 		if c.Revision > f.revision {
 			f.changes, f.bytes, news = append(f.changes, c), f.bytes+c.Size, true
 		}
 	}
+
 	f.revision = max(f.revision, revision)
 	if n := len(f.changes); n > 0 {
 		f.revision = max(f.revision, f.changes[n-1].Revision)
 	}
+
 	f.trim()
+
 	if news {
 		f.wake()
 	}
@@ -107,6 +111,7 @@ func (f *Feed) trim() {
 			f.head++
 		}
 	}
+
 	if f.head > len(f.changes)/2 { // seldom enough to cost nothing
 		n := copy(f.changes, f.changes[f.head:])
 		clear(f.changes[n:])
@@ -123,6 +128,7 @@ func (f *Feed) wake() {
 func (f *Feed) SetStale(stale bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.stale != stale {
 		f.stale = stale
 		f.wake()
@@ -135,19 +141,30 @@ func (f *Feed) SetStale(stale bool) {
 func (f *Feed) Since(revision int64, limit int) (Changes, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if revision < f.floor {
 		return Changes{}, inventory.Errorf(inventory.KindExpired, "what changed after revision %d is no longer kept; the oldest is after %d", revision, f.floor).
 			Do("begin anew with the present state: leave the revision out")
 	}
+
 	kept := f.changes[f.head:]
 	first := sort.Search(len(kept), func(i int) bool { return kept[i].Revision > revision })
+
 	last := min(first+limit, len(kept))
 	for last > first && last < len(kept) && kept[last].Revision == kept[last-1].Revision {
 		last++
 	}
-	out := Changes{List: append([]Change(nil), kept[first:last]...), Revision: f.revision, More: last < len(kept), Stale: f.stale, Woken: f.woken}
+
+	out := Changes{
+		List:     append([]Change(nil), kept[first:last]...),
+		Revision: f.revision,
+		More:     last < len(kept),
+		Stale:    f.stale,
+		Woken:    f.woken,
+	}
 	if out.More {
 		out.Revision = kept[last-1].Revision
 	}
+
 	return out, nil
 }

@@ -156,6 +156,7 @@ func (j Job) Names() []string {
 	for i, t := range j.Targets {
 		names[i] = t.Name
 	}
+
 	return names
 }
 
@@ -165,6 +166,7 @@ func (j Job) Target(name string) (Target, bool) {
 	if i < 0 {
 		return Target{}, false
 	}
+
 	return j.Targets[i], true
 }
 
@@ -173,6 +175,7 @@ func (j Job) Phase() Phase {
 	if j.Status != Running || len(j.Runs) == 0 {
 		return ""
 	}
+
 	return j.Runs[len(j.Runs)-1].Phase
 }
 
@@ -182,6 +185,7 @@ func (j Job) Due() time.Time {
 	if j.Phase() == PhaseUndo {
 		return j.Runs[len(j.Runs)-1].Started.Add(j.Timeout)
 	}
+
 	return j.Deadline
 }
 

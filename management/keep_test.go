@@ -14,16 +14,26 @@ import (
 // prolong what it runs: who has the right waits for its end.
 func TestKeepRight(t *testing.T) {
 	t.Parallel()
+
 	for _, right := range []bool{true, false} {
 		ctx, cancel := context.WithCancel(t.Context())
 		run := &renewed{done: cancel}
-		s := New(Options{Store: still{}, Logger: logrus.New(), Settings: func() Settings { return Settings{Lease: time.Hour} }, Authority: func() bool {
-			if !right {
-				cancel()
-			}
-			return right
-		}})
+		s := New(
+			Options{
+				Store:    still{},
+				Logger:   logrus.New(),
+				Settings: func() Settings { return Settings{Lease: time.Hour} },
+				Authority: func() bool {
+					if !right {
+						cancel()
+					}
+
+					return right
+				},
+			},
+		)
 		s.keep(ctx, "1", Run{}, run)
+
 		if run.times > 0 != right {
 			t.Errorf("with the right: %t; renewed: %d times", right, run.times)
 		}
@@ -46,5 +56,6 @@ type renewed struct {
 func (r *renewed) Renew(time.Time) error {
 	r.times++
 	r.done()
+
 	return nil
 }

@@ -22,35 +22,50 @@ func (s *Service) LogSize(ctx context.Context, id string, stream Stream) (int64,
 // Log emits a job's log from the offset on, in order and without gaps. With
 // follow it goes on until the job has ended and all is emitted. It pulls: a
 // slow emit delays nobody else, and holds one chunk.
-func (s *Service) Log(ctx context.Context, id string, stream Stream, offset int64, follow bool, emit func(offset int64, data []byte) error) error {
+func (s *Service) Log(
+	ctx context.Context,
+	id string,
+	stream Stream,
+	offset int64,
+	follow bool,
+	emit func(offset int64, data []byte) error,
+) error {
 	if offset < 0 {
 		return inventory.Errorf(inventory.KindInvalid, "the offset is negative")
 	}
+
 	poll := time.NewTicker(logPoll)
 	defer poll.Stop()
+
 	for {
 		s.mu.Lock()
 		appended := s.appended
 		s.mu.Unlock()
 		changed := s.Store.Changed()
+
 		j, err := s.View().Job(id)
 		if err != nil {
 			return err
 		}
+
 		data, err := s.Store.ReadLog(ctx, j.ID, stream, offset)
 		if err != nil {
 			return err
 		}
+
 		if len(data) > 0 {
 			if err := emit(offset, data); err != nil {
 				return err
 			}
+
 			offset += int64(len(data))
 			continue
 		}
+
 		if !follow || j.Status.Ended() {
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -69,6 +84,7 @@ func (s *Service) append(ctx context.Context, id string, stream Stream, offset i
 	close(s.appended)
 	s.appended = make(chan struct{})
 	s.mu.Unlock()
+
 	return err
 }
 
@@ -80,6 +96,7 @@ func (s *Service) say(ctx context.Context, id string, line string) error {
 		if err != nil {
 			return err
 		}
+
 		return s.append(ctx, id, StreamText, size, []byte(oneLine(line)+"\n"))
 	})
 }
@@ -92,6 +109,7 @@ func oneLine(text string) string {
 		case unicode.IsControl(r):
 			return unicode.ReplacementChar
 		}
+
 		return r
 	}, text)
 }
@@ -104,12 +122,15 @@ func (s *Service) persist(ctx context.Context, write func() error) error {
 		if err == nil || inventory.KindOf(err) != inventory.KindUnavailable {
 			return err
 		}
+
 		s.Logger.WithError(err).Warn("the store is unavailable; trying again")
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(wait):
 		}
+
 		wait = min(2*wait, 5*time.Second)
 	}
 }

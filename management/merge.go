@@ -30,24 +30,29 @@ func (m Merger) Of(n *inventory.Node) map[string]configuration.Var {
 // gave a node the same variables; nil where it gave all nodes the same. It
 // relies on the fact that variables are replaced as a whole and never changed.
 func (m Merger) Alike(older Merger) func(n *inventory.Node) bool {
-	settings := older.view != nil && SameMap(m.settings.Vars, older.settings.Vars) && slices.Equal(m.settings.Secrets, older.settings.Secrets)
+	settings := older.view != nil && SameMap(m.settings.Vars, older.settings.Vars) &&
+		slices.Equal(m.settings.Secrets, older.settings.Secrets)
 	switch {
 	case !settings:
 		return func(*inventory.Node) bool { return false }
 	case SameMap(m.view.Settings, older.view.Settings):
 		return nil
 	}
+
 	same := func(s Scope) bool { return SameMap(m.view.Settings[s], older.view.Settings[s]) }
 	if !same(ScopeGlobal) {
 		return func(*inventory.Node) bool { return false }
 	}
+
 	groups := map[string]bool{}
+
 	return func(n *inventory.Node) bool {
 		group, ok := groups[n.Group]
 		if !ok {
 			group = n.Group == "" || same(ScopeGroup(n.Group))
 			groups[n.Group] = group
 		}
+
 		return group && same(ScopeNode(n.Name))
 	}
 }

@@ -34,25 +34,32 @@ func (h *hearing) check(w inventory.Word) error {
 			return err
 		}
 	}
+
 	name := inventory.NodeName(w.Label, w.Serial)
 	n, known := h.view.node(name)
+
 	earlier, again := h.said[name]
 	if again {
 		n.Label, n.Serial = earlier.Label, earlier.Serial
 	}
+
 	switch {
 	case (known || again) && (n.Label != w.Label || n.Serial != w.Serial):
 		return inventory.Errorf(inventory.KindRefused, "the name %s belongs to the node with label %q and serial %q", name, n.Label, n.Serial).
-			Do("give the host another label or serial").About(name)
+			Do("give the host another label or serial").
+			About(name)
 	case again && earlier.Addr != w.Addr:
 		return inventory.Errorf(inventory.KindInvalid, "%s is reported at %s and at %s", name, earlier.Addr, w.Addr).
 			Do("report each node once").About(name)
 	case !known && !again:
 		if h.fresh++; len(h.view.Nodes)+h.fresh > maxNodes {
-			return inventory.Errorf(inventory.KindRefused, "%d nodes are known already", len(h.view.Nodes)).Do("forget some: clusterctl nodes forget")
+			return inventory.Errorf(inventory.KindRefused, "%d nodes are known already", len(h.view.Nodes)).
+				Do("forget some: clusterctl nodes forget")
 		}
 	}
+
 	h.said[name] = w
+
 	return nil
 }
 
@@ -62,10 +69,12 @@ func (s *Service) Observe(ctx context.Context, observer string, words []inventor
 	if len(words) == 0 {
 		return inventory.Errorf(inventory.KindInvalid, "the event names no node").Do("name at least one")
 	}
+
 	words = slices.Clone(words)
 	for i := range words {
 		words[i].Observer, words[i].Addr = observer, canonical(words[i].Addr)
 	}
+
 	return s.again(ctx, func(v *View) error {
 		h := hearing{view: v, said: map[string]inventory.Word{}}
 		for i, w := range words {
@@ -73,9 +82,11 @@ func (s *Service) Observe(ctx context.Context, observer string, words []inventor
 				if e, ok := err.(*inventory.Error); ok && len(words) > 1 && len(e.Nodes) == 0 {
 					e.Message = fmt.Sprintf("node %d of the event: %s", i+1, e.Message)
 				}
+
 				return err
 			}
 		}
+
 		return s.putNodes(ctx, s.heard(v, words))
 	})
 }
@@ -87,59 +98,73 @@ func (s *Service) heard(v *View, words []inventory.Word) []NodeWrite {
 	var writes []NodeWrite
 	index := map[string]int{}
 	var news []func() // for the log
+
 	unknown := 0
 	defer func() {
 		if len(news) > maxTold {
-			s.Logger.WithFields(logrus.Fields{"new": unknown, "changed": len(news) - unknown}).Info("many nodes are seen, or seen no longer, at once")
+			s.Logger.WithFields(logrus.Fields{"new": unknown, "changed": len(news) - unknown}).
+				Info("many nodes are seen, or seen no longer, at once")
 			return
 		}
+
 		for _, tell := range news {
 			tell()
 		}
 	}()
+
 	for _, w := range words {
 		name := inventory.NodeName(w.Label, w.Serial)
 		i, again := index[name]
+
 		n, known := v.node(name)
 		if again {
 			n, known = writes[i].Node, true
 		}
+
 		var entries []inventory.Entry
 		if !known {
 			if !w.Alive {
 				continue // a node that nobody knows has nothing to lose
 			}
+
 			var grave *inventory.Tombstone
 			if g, ok := v.Graves[name]; ok {
 				grave = &g
 			}
+
 			fresh, entry := inventory.NewNode(w, grave, at)
 			n, entries = fresh, []inventory.Entry{entry}
 			unknown++
 			news = append(news, func() {
-				s.Logger.WithFields(logrus.Fields{"node": name, "addr": w.Addr, "status": n.Status}).Info("a new node is seen")
+				s.Logger.WithFields(logrus.Fields{"node": name, "addr": w.Addr, "status": n.Status}).
+					Info("a new node is seen")
 			})
 		} else {
 			m, entry, changed := n.Observe(w, at)
 			if !changed {
 				continue
 			}
+
 			if entry != nil {
 				entries = []inventory.Entry{*entry}
 				news = append(news, func() {
 					s.Logger.WithFields(logrus.Fields{"node": name, "state": m.State}).Info("the node's state changed")
 				})
 			}
+
 			n = m
 		}
+
 		if again {
 			writes[i].Node = n
 			writes[i].Entries = append(writes[i].Entries, entries...)
 			continue
 		}
+
 		index[name] = len(writes)
 		writes = append(writes, NodeWrite{Node: n, Entries: entries})
 	}
+
 	return writes
 }
 
@@ -154,28 +179,44 @@ type Sink struct {
 // A full report also says of every node it leaves out that it is not seen.
 func (o Sink) Observe(ctx context.Context, r monitor.Report) error {
 	s := o.Service
+
 	return s.again(ctx, func(v *View) error {
 		h := hearing{view: v, said: map[string]inventory.Word{}}
+
 		var words []inventory.Word
 		for _, m := range r.Sightings {
-			w := inventory.Word{Observer: o.Observer, Label: m.Label, Serial: m.Serial, Addr: canonical(m.Addr), Alive: m.Alive, Joined: m.Joined}
+			w := inventory.Word{
+				Observer: o.Observer,
+				Label:    m.Label,
+				Serial:   m.Serial,
+				Addr:     canonical(m.Addr),
+				Alive:    m.Alive,
+				Joined:   m.Joined,
+			}
 			if m.Duplicate {
 				// The sighting names all claimants, the word the others.
 				w.Others = slices.DeleteFunc(slices.Clone(m.Others), func(addr string) bool { return addr == m.Addr })
 			}
+
 			if err := h.check(w); err != nil {
 				s.Logger.WithError(err).WithField("addr", m.Addr).Warn("a member was left out")
 				continue
 			}
+
 			words = append(words, w)
 		}
+
 		if r.Full {
 			for _, n := range v.Nodes {
 				if _, ok := h.said[n.Name]; n.Seen[o.Observer] && !ok {
-					words = append(words, inventory.Word{Observer: o.Observer, Label: n.Label, Serial: n.Serial, Addr: n.Addr})
+					words = append(
+						words,
+						inventory.Word{Observer: o.Observer, Label: n.Label, Serial: n.Serial, Addr: n.Addr},
+					)
 				}
 			}
 		}
+
 		return s.putNodes(ctx, s.heard(v, words))
 	})
 }

@@ -42,6 +42,7 @@ func orZero(j *Job) Job {
 	if j == nil {
 		return Job{}
 	}
+
 	return *j
 }
 
@@ -52,15 +53,19 @@ func (s *Service) done(ctx context.Context, once *Once) (*Done, error) {
 	if once == nil {
 		return nil, nil
 	}
+
 	d, err := s.Store.Done(ctx, once.Key)
 	if d == nil || err != nil {
 		return nil, err
 	}
+
 	if d.Request != once.Request {
 		return nil, inventory.Errorf(inventory.KindKeyReused, "the Idempotency-Key was used at %s for another request", d.Time.UTC().Format(time.RFC3339)).
 			Do("make a new key for every request, and repeat one only with the request that it was made for")
 	}
+
 	once.Replayed = true
+
 	return d, s.Store.Wait(ctx, d.Revision)
 }
 
@@ -71,10 +76,12 @@ func (s *Service) doneJob(ctx context.Context, once *Once) (*Job, error) {
 	if d == nil || err != nil {
 		return nil, err
 	}
+
 	j, err := s.View().Job(d.Job)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindExpired, "the request was carried out, as job %s, which is no longer kept", d.Job).
 			Do("see what there is with clusterctl job list; to do it once more, make a new Idempotency-Key")
 	}
+
 	return &j, nil
 }

@@ -25,6 +25,7 @@ func TestOnce(t *testing.T) {
 	submit := func(key, request string, nodes ...string) (Job, bool, error) {
 		once := &Once{Key: key, Request: request}
 		j, err := b.Submit(ctx, Request{Verb: commission, Nodes: nodes, Group: master, Actor: "anna", Once: once})
+
 		return j, once.Replayed, err
 	}
 	// A refusal is not kept.
@@ -33,28 +34,35 @@ func TestOnce(t *testing.T) {
 
 	var all sync.WaitGroup
 	var mu sync.Mutex
+
 	ids, replayed := map[string]int{}, 0
 	for range 8 {
 		all.Go(func() {
 			j, again, err := submit("k1", "r1", "a-1")
 			mu.Lock()
 			defer mu.Unlock()
+
 			if ids[j.ID]++; err != nil {
 				t.Error(err)
 			}
+
 			if again {
 				replayed++
 			}
 		})
 	}
+
 	all.Wait()
+
 	if len(ids) != 1 || replayed != 7 || len(b.View().Jobs) != 1 {
 		t.Fatalf("jobs %v, %d replayed", ids, replayed)
 	}
+
 	_, _, err = submit("k1", "r2", "b-1")
 	b.refused(err, inventory.KindKeyReused, "another request")
 	b.begun(g)
 	b.restart()
+
 	if j, again, err := submit("k1", "r1", "a-1"); err != nil || !again || j.Status != Running {
 		t.Errorf("after a restart: %+v %t %v", j, again, err)
 	}
@@ -64,23 +72,30 @@ func TestOnce(t *testing.T) {
 		once := &Once{Key: "k2"}
 		j, err := b.Cancel(ctx, "1", "anna", nil, once)
 		b.must(err)
+
 		return j, once.Replayed
 	}
 	if j, again := cancel(); again || j.Cancel != 1 {
 		t.Errorf("%+v", j)
 	}
+
 	if j, again := cancel(); !again || j.Cancel != 1 {
 		t.Errorf("%+v", j)
 	}
+
 	g.open <- succeeds
+
 	if j := b.end("1", "Cancelled cancelled"); j.Cancel != 1 {
 		t.Errorf("%+v", j)
 	}
+
 	if _, again := cancel(); !again {
 		t.Error("it had ended; that it was carried out is the answer")
 	}
+
 	b.books.on(PlaybookSite, failsOn("a-1"))
 	b.do(commission, "a", master, "Errored failed")
+
 	var retried []string
 	for range 2 {
 		j, err := b.Retry(ctx, "2", false, "anna", &Once{Key: "k4"})
@@ -88,6 +103,7 @@ func TestOnce(t *testing.T) {
 		retried = append(retried, j.ID)
 		b.end(j.ID, "Errored failed")
 	}
+
 	if fmt.Sprint(retried) != "[3 3]" {
 		t.Errorf("retried as %v", retried)
 	}
@@ -98,9 +114,11 @@ func TestOnce(t *testing.T) {
 		b.must(err)
 		revisions = append(revisions, revision)
 	}
+
 	if revisions[0] != revisions[1] {
 		t.Errorf("forgotten at %v", revisions)
 	}
+
 	b.must(b.store.DropJobs(ctx, []string{"1"}))
 	_, _, err = submit("k1", "r1", "a-1")
 	b.refused(err, inventory.KindExpired, "as job 1, which is no longer kept")
@@ -116,37 +134,49 @@ func TestOnceIsForgotten(t *testing.T) {
 		for i := range 5 {
 			d, err := b.store.Done(ctx, fmt.Sprint(i))
 			b.must(err)
+
 			if d != nil {
 				keys += fmt.Sprint(i)
 			}
 		}
+
 		return keys
 	}
+
 	for i := range 5 {
 		j := Job{Verb: commission, Status: Queued, Targets: []Target{{Name: "a-1"}}}
 		if _, err := b.store.Accept(ctx, b.View().Seq, j, Inputs{}, &Once{Key: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	_, err := b.store.Accept(ctx, b.View().Seq, Job{}, Inputs{}, &Once{Key: "3"})
 	if inventory.KindOf(err) != inventory.KindConflict {
 		t.Errorf("a key that is taken: %v", err)
 	}
+
 	b.must(b.store.DropDone(ctx, time.Now().Add(-time.Hour), 10))
+
 	if got := left(); got != "01234" {
 		t.Errorf("too much is gone: %s", got)
 	}
+
 	b.must(b.store.DropDone(ctx, time.Now().Add(-time.Hour), 3))
+
 	if got := left(); got != "234" {
 		t.Errorf("of three, %s are left", got)
 	}
+
 	middle, err := b.store.Done(ctx, "3")
 	b.must(err)
 	b.must(b.store.DropDone(ctx, middle.Time, 10))
+
 	if got := left(); got != "34" {
 		t.Errorf("by age: %s", got)
 	}
+
 	b.must(b.store.DropDone(context.WithoutCancel(ctx), time.Now().Add(time.Hour), 10))
+
 	if got := left(); got != "" {
 		t.Errorf("all are old: %s", got)
 	}

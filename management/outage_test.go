@@ -30,9 +30,11 @@ type answerLoser struct {
 func (s *answerLoser) lose(what string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.lost[what]++; s.lost[what]%2 == 0 {
 		return nil
 	}
+
 	return inventory.Errorf(inventory.KindUnavailable, "the answer to %s was lost", what)
 }
 
@@ -41,6 +43,7 @@ func (s *answerLoser) Claim(ctx context.Context, ground int64, j Job, w []NodeWr
 	if err == nil {
 		err = s.lose("claim")
 	}
+
 	return out, err
 }
 
@@ -49,6 +52,7 @@ func (s *answerLoser) PutJob(ctx context.Context, j Job) (Job, error) {
 	if err == nil {
 		err = s.lose("put")
 	}
+
 	return out, err
 }
 
@@ -57,6 +61,7 @@ func (s *answerLoser) Finish(ctx context.Context, j Job, w []NodeWrite) (Job, er
 	if err == nil {
 		err = s.lose("finish")
 	}
+
 	return out, err
 }
 
@@ -65,6 +70,7 @@ func (s *answerLoser) AppendLog(ctx context.Context, id string, stream Stream, o
 	if err == nil {
 		err = s.lose("append")
 	}
+
 	return err
 }
 
@@ -84,10 +90,12 @@ func TestLostAnswers(t *testing.T) {
 	b.do(decommission, "b", "", "Complete")
 	b.books.on(PlaybookSite, succeeds)
 	b.books.on(PlaybookCleanup, succeeds)
+
 	j := b.do(commission, "b", worker, "Complete")
 	if phases(j) != "residue:done configure:done" {
 		t.Errorf("%s", phases(j))
 	}
+
 	for _, j := range b.View().Jobs {
 		text := b.log(j.ID, StreamText)
 		for _, r := range j.Runs {
@@ -96,11 +104,14 @@ func TestLostAnswers(t *testing.T) {
 			}
 		}
 	}
+
 	h, err := b.History(t.Context(), "a-1", 0)
 	if err != nil || len(h) != 3 {
 		t.Errorf("%+v, %v", h, err)
 	}
+
 	b.restart()
+
 	for _, n := range b.View().Nodes {
 		if n.Job != "" || n.Status.InProgress() {
 			t.Errorf("%+v", n)
@@ -119,6 +130,7 @@ func (s *claimRefuser) Claim(ctx context.Context, ground int64, j Job, w []NodeW
 	if slices.Contains(j.Names(), s.node) {
 		return Job{}, s.why
 	}
+
 	return s.Store.Claim(ctx, ground, j, w)
 }
 
@@ -126,6 +138,7 @@ func (s *claimRefuser) Claim(ctx context.Context, ground int64, j Job, w []NodeW
 // does not stop those behind it.
 func TestClaimNeverSucceeds(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		why  error
 		ends string
@@ -140,6 +153,7 @@ func TestClaimNeverSucceeds(t *testing.T) {
 		b.do(commission, "a", master, "Complete")
 		stuck := b.ask(commission, "b", worker)
 		b.do(commission, "c", worker, "Complete")
+
 		if c.ends != "" {
 			if j := b.end(stuck.ID, c.ends); !strings.Contains(j.Reason, c.why.Error()) {
 				t.Errorf("%s", j.Reason)
@@ -147,6 +161,7 @@ func TestClaimNeverSucceeds(t *testing.T) {
 		} else if j := b.job(stuck.ID); j.Status != Queued {
 			t.Errorf("job %s is %s: %s", j.ID, j.Status, j.Reason)
 		}
+
 		b.are("a Allocated service-master, b Unallocated, c Allocated service-worker")
 	}
 }
@@ -155,25 +170,35 @@ func TestClaimNeverSucceeds(t *testing.T) {
 // not disturbed, and gives it back.
 func TestOutage(t *testing.T) {
 	t.Parallel()
+
 	dir, err := os.MkdirTemp("", "cm")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pidfile := filepath.Join(dir, "pid")
+
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	server, err := etcd.StartServer(ctx, etcd.ServerOptions{Dir: filepath.Join(dir, "e"), Pause: 50 * time.Millisecond, Log: silent(),
-		Command: []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, pidfile, os.Args[0], "etcd"}})
+
+	server, err := etcd.StartServer(
+		ctx,
+		etcd.ServerOptions{Dir: filepath.Join(dir, "e"), Pause: 50 * time.Millisecond, Log: silent(),
+			Command: []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, pidfile, os.Args[0], "etcd"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { server.Close(); os.RemoveAll(dir) })
 	signal := func(sig string) {
 		t.Helper()
+
 		pid, err := os.ReadFile(pidfile)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if out, err := exec.Command("kill", "-"+sig, strings.TrimSpace(string(pid))).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -183,32 +208,41 @@ func TestOutage(t *testing.T) {
 	g := newGate()
 	b.books.on(PlaybookSite, g.script)
 	j := b.ask(commission, "a", master)
+
 	run := b.begun(g)
 	for range 2 {
 		signal("KILL") // the supervisor starts it again
+
 		for i := range 20 {
 			run.says(StreamText, "line %d\n", i)
 		}
+
 		for b.store.Sync(ctx) != nil {
 			if ctx.Err() != nil {
 				t.Fatal("the store does not come back")
 			}
 		}
 	}
+
 	signal("STOP")
 	run.says(StreamText, "in the dark\n")
 	g.open <- succeeds
+
 	if _, err := run.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := b.View().Node("a-1"); err != nil {
 		t.Errorf("what is known is no longer served: %v", err)
 	}
+
 	signal("CONT")
 	b.end(j.ID, "Complete")
 	b.are("a Allocated service-master")
+
 	text := b.log(j.ID, StreamText)
-	if strings.Count(text, "line 19\n") != 2 || strings.Count(text, "line 7\n") != 2 || strings.Count(text, "in the dark\n") != 1 {
+	if strings.Count(text, "line 19\n") != 2 || strings.Count(text, "line 7\n") != 2 ||
+		strings.Count(text, "in the dark\n") != 1 {
 		t.Errorf("%q", text)
 	}
 }

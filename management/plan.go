@@ -49,6 +49,7 @@ func playbooks(v inventory.Verb) []string {
 	case inventory.VerbDiscover:
 		return []string{PlaybookSite}
 	}
+
 	return []string{PlaybookCleanup}
 }
 
@@ -63,6 +64,7 @@ func plan(j Job, now time.Time, leave func(names []string) error) Step {
 	case !j.Deadline.IsZero() && now.After(j.Deadline):
 		p.stop, p.why = CauseDeadline, fmt.Sprintf("it ran longer than %s", j.Timeout)
 	}
+
 	switch j.Verb {
 	case inventory.VerbCommission:
 		return p.commission()
@@ -77,6 +79,7 @@ func plan(j Job, now time.Time, leave func(names []string) error) Step {
 	case inventory.VerbForget:
 		return p.forget()
 	}
+
 	return p.discover()
 }
 
@@ -94,6 +97,7 @@ func (p *planner) last(phase Phase) *Run {
 			return &p.Runs[i]
 		}
 	}
+
 	return nil
 }
 
@@ -103,6 +107,7 @@ func (p *planner) count(phase Phase) (n int) {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -115,6 +120,7 @@ func (p *planner) run(phase Phase, playbook string, in func(Target) string, keep
 			s.Groups = append(s.Groups, in(t))
 		}
 	}
+
 	return s
 }
 
@@ -124,36 +130,44 @@ func (p *planner) failure(r *Run) (Cause, string) {
 	if r == nil || r.Exit == ExitDone {
 		return p.stop, p.why
 	}
+
 	cause := Cause(r.Exit)
 	if cause == "" {
 		cause = CauseInternal
 	}
+
 	switch {
 	case cause == CauseCancelled && p.stop == CauseCancelled, cause == CauseDeadline && p.stop == CauseDeadline:
 		return cause, p.why
 	case r.Reason != "" && cause != CauseFailed: // of a failure, hosts know more
 		return cause, r.Reason
 	}
+
 	var parts []string
 	for _, h := range r.Hosts {
 		if res := r.Results[h]; !res.Done && (res.Failed > 0 || res.Unreachable) {
 			parts = append(parts, h+": "+describe(res))
 		}
 	}
+
 	if len(parts) == 0 && r.Reason != "" {
 		return cause, r.Playbook + " broke off: " + r.Reason
 	}
+
 	if len(parts) == 0 {
 		return cause, fmt.Sprintf("%s ended with status %d", r.Playbook, r.Code)
 	}
+
 	if len(parts) > 5 {
 		parts = append(parts[:5], "and "+inventory.Count(len(parts)-5, "more host", "more hosts"))
 	}
+
 	return cause, r.Playbook + " failed on " + strings.Join(parts, "; ")
 }
 
 func describe(r Result) string {
 	msg, _, _ := strings.Cut(r.Message, "\n")
+
 	msg = shorten(msg, 300)
 	switch {
 	case r.Unreachable:
@@ -167,6 +181,7 @@ func describe(r Result) string {
 	case r.Begun:
 		return "did not reach the end"
 	}
+
 	return "not begun"
 }
 
@@ -179,6 +194,7 @@ func (p *planner) end(cause Cause, reason string, outcomes map[string]inventory.
 	case cause != "":
 		s.Status = Errored
 	}
+
 	return s
 }
 
@@ -187,6 +203,7 @@ func (p *planner) each(f func(Target) inventory.Outcome) map[string]inventory.Ou
 	for _, t := range p.Targets {
 		out[t.Name] = f(t)
 	}
+
 	return out
 }
 
@@ -197,6 +214,7 @@ func own(r *Run, name, reason string) string {
 			return describe(res)
 		}
 	}
+
 	return reason
 }
 
@@ -207,9 +225,11 @@ func (p *planner) residue() (step Step, failed *Run, done bool) {
 	if last := p.last(PhaseResidue); last != nil && last.Exit != ExitDone {
 		return Step{}, last, false
 	}
+
 	step = p.run(PhaseResidue, PlaybookCleanup,
 		func(t Target) string { return t.Residue[round] },
 		func(t Target) bool { return len(t.Residue) > round })
+
 	return step, nil, len(step.Hosts) == 0
 }
 
@@ -219,29 +239,48 @@ func (p *planner) commission() Step {
 		step, failed, done := p.residue()
 		if failed != nil || p.stop != "" {
 			cause, reason := p.failure(failed)
+
 			return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
-				return inventory.Outcome{Status: inventory.Unallocated, Residue: p.left(t), Error: own(failed, t.Name, reason), Reason: reason}
+				return inventory.Outcome{
+					Status:  inventory.Unallocated,
+					Residue: p.left(t),
+					Error:   own(failed, t.Name, reason),
+					Reason:  reason,
+				}
 			}))
 		}
+
 		if !done {
 			return step
 		}
+
 		return p.run(PhaseConfigure, PlaybookSite, func(t Target) string { return t.Group }, nil)
 	}
+
 	if configured.Exit == ExitDone {
 		return p.end("", "", p.each(p.inService))
 	}
+
 	if configured.NotBegun {
 		// Nothing was touched, so there is nothing to clean.
 		cause, reason := p.failure(configured)
+
 		return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
 			return inventory.Outcome{Status: inventory.Unallocated, Residue: p.left(t), Error: reason, Reason: reason}
 		}))
 	}
+
 	keeps := func(t Target) bool {
-		return p.OnFailure == OnFailureFailed && configured.Exit == string(CauseFailed) && configured.Results[t.Name].Done
+		return p.OnFailure == OnFailureFailed && configured.Exit == string(CauseFailed) &&
+			configured.Results[t.Name].Done
 	}
-	return p.undo(configured, func(t Target) string { return t.Group }, func(t Target) bool { return !keeps(t) }, p.inService)
+
+	return p.undo(
+		configured,
+		func(t Target) string { return t.Group },
+		func(t Target) bool { return !keeps(t) },
+		p.inService,
+	)
 }
 
 // left is the residue that the target still has.
@@ -252,6 +291,7 @@ func (p *planner) left(t Target) []string {
 			cleaned++
 		}
 	}
+
 	return slices.Clone(t.Residue[min(cleaned, len(t.Residue)):])
 }
 
@@ -262,10 +302,16 @@ func (p *planner) inService(t Target) inventory.Outcome {
 // undo is the failure path of verbs that clean up: the dirty targets are
 // cleaned, then Unallocated, or Quarantined where that fails, is skipped by a
 // second cancel, or would break a rule. The others get what rest gives.
-func (p *planner) undo(failed *Run, in func(Target) string, dirty func(Target) bool, rest func(Target) inventory.Outcome) Step {
+func (p *planner) undo(
+	failed *Run,
+	in func(Target) string,
+	dirty func(Target) bool,
+	rest func(Target) inventory.Outcome,
+) Step {
 	cause, reason := p.failure(failed)
 	step := p.run(PhaseUndo, PlaybookCleanup, in, dirty)
 	undone := p.last(PhaseUndo)
+
 	skipped := ""
 	switch {
 	case len(step.Hosts) == 0:
@@ -276,32 +322,49 @@ func (p *planner) undo(failed *Run, in func(Target) string, dirty func(Target) b
 			skipped = "the cleanup was not run: " + message(err)
 			break
 		}
+
 		return step
 	case undone.Exit == string(CauseInterrupted) && p.count(PhaseUndo) < undoAttempts:
 		return step
 	}
+
 	return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
 		if !dirty(t) {
 			return rest(t)
 		}
+
 		why := own(failed, t.Name, reason)
 		if undone != nil && undone.Results[t.Name].Done {
 			return inventory.Outcome{Status: inventory.Unallocated, Error: why, Reason: reason}
 		}
+
 		detail := skipped
 		if detail == "" && undone != nil {
 			detail = "the cleanup failed: " + own(undone, t.Name, cmp.Or(undone.Reason, "it did not reach the end"))
 		}
-		return inventory.Outcome{Status: inventory.Quarantined, Group: in(t), Error: why + "; " + detail, Reason: reason + "; " + detail}
+
+		return inventory.Outcome{
+			Status: inventory.Quarantined,
+			Group:  in(t),
+			Error:  why + "; " + detail,
+			Reason: reason + "; " + detail,
+		}
 	}))
 }
 
 func (p *planner) update() Step {
 	cleaned, configured := p.last(PhaseCleanup), p.last(PhaseConfigure)
 	was := func(t Target) string { return t.FromGroup }
+
 	stays := func(t Target) inventory.Outcome {
 		_, reason := p.failure(cleaned)
-		return inventory.Outcome{Status: inventory.Allocated, Group: t.FromGroup, Applied: t.Applied, Error: reason, Reason: reason}
+		return inventory.Outcome{
+			Status:  inventory.Allocated,
+			Group:   t.FromGroup,
+			Applied: t.Applied,
+			Error:   reason,
+			Reason:  reason,
+		}
 	}
 	switch {
 	case cleaned == nil && p.stop != "":
@@ -319,10 +382,12 @@ func (p *planner) update() Step {
 	case configured.NotBegun:
 		// The old configuration is gone and the new one was not begun: all clean.
 		cause, reason := p.failure(configured)
+
 		return p.end(cause, reason, p.each(func(Target) inventory.Outcome {
 			return inventory.Outcome{Status: inventory.Unallocated, Error: reason, Reason: reason}
 		}))
 	}
+
 	return p.undo(configured, func(t Target) string { return t.Group }, func(Target) bool { return true }, nil)
 }
 
@@ -331,21 +396,26 @@ func (p *planner) maintenance() Step {
 	if upgraded == nil && p.stop == "" {
 		return p.run(PhaseUpgrade, PlaybookUpgrade, func(t Target) string { return t.Group }, nil)
 	}
+
 	cause, reason := p.failure(upgraded)
 	if upgraded != nil && upgraded.Exit == ExitDone {
 		cause, reason = "", "" // what stops the job came after its end
 	}
+
 	return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
 		o := inventory.Outcome{Status: inventory.Allocated, Group: t.FromGroup, Applied: t.Applied}
 		if upgraded != nil && upgraded.Results[t.Name].Done {
 			o.Applied = p.ID
 			return o
 		}
+
 		o.Reason = reason
+
 		o.Error = own(upgraded, t.Name, "not upgraded: "+reason)
 		if upgraded != nil && upgraded.Results[t.Name].Begun {
 			o.Applied = ""
 		}
+
 		return o
 	}))
 }
@@ -359,6 +429,7 @@ func carried(t Target) []string {
 // each at a time; without hosts where there is nothing (more) to clean.
 func (p *planner) cleanings() Step {
 	round := p.count(PhaseCleanup)
+
 	return p.run(PhaseCleanup, PlaybookCleanup,
 		func(t Target) string { return carried(t)[round] }, func(t Target) bool { return len(carried(t)) > round })
 }
@@ -366,16 +437,20 @@ func (p *planner) cleanings() Step {
 // uncleaned is what the target still carries after the rounds so far.
 func (p *planner) uncleaned(t Target) []string {
 	groups, round := carried(t), 0
+
 	var left []string
 	for _, r := range p.Runs {
 		if r.Phase != PhaseCleanup {
 			continue
 		}
+
 		if round < len(groups) && !r.Results[t.Name].Done {
 			left = append(left, groups[round])
 		}
+
 		round++
 	}
+
 	return append(left, groups[min(round, len(groups)):]...)
 }
 
@@ -386,6 +461,7 @@ func (p *planner) unclean() *Run {
 			return r
 		}
 	}
+
 	return p.last(PhaseCleanup)
 }
 
@@ -396,7 +472,9 @@ func (p *planner) decommission() Step {
 			return step
 		}
 	}
+
 	cause, reason := p.failure(cleaned)
+
 	outcomes, dirty := map[string]inventory.Outcome{}, false
 	for _, t := range p.Targets {
 		o := inventory.Outcome{Status: inventory.Decommissioned, Residue: p.uncleaned(t)}
@@ -405,8 +483,10 @@ func (p *planner) decommission() Step {
 			o.Error = "not cleaned: " + own(cleaned, t.Name, reason)
 			o.Reason = o.Error
 		}
+
 		outcomes[t.Name] = o
 	}
+
 	switch {
 	case !dirty:
 		return p.end("", "", outcomes) // what stops the job came after its end
@@ -414,24 +494,33 @@ func (p *planner) decommission() Step {
 		// Cleanup is best effort: the verb itself has succeeded.
 		s := p.end("", "", outcomes)
 		s.Reason = "not everything could be cleaned: " + reason
+
 		return s
 	}
+
 	return p.end(cause, reason, outcomes)
 }
 
 func (p *planner) clear() Step {
 	if p.Force {
 		return p.end("", "", p.each(func(t Target) inventory.Outcome {
-			return inventory.Outcome{Status: inventory.Unallocated, Residue: carried(t), Reason: "cleared without a cleanup: " + p.Why}
+			return inventory.Outcome{
+				Status:  inventory.Unallocated,
+				Residue: carried(t),
+				Reason:  "cleared without a cleanup: " + p.Why,
+			}
 		}))
 	}
+
 	cleaned := p.unclean()
 	if p.stop == "" && (cleaned == nil || cleaned.Exit == ExitDone) {
 		if step := p.cleanings(); len(step.Hosts) > 0 {
 			return step
 		}
 	}
+
 	cause, reason := p.failure(cleaned)
+
 	outcomes, dirty := map[string]inventory.Outcome{}, false
 	for _, t := range p.Targets {
 		left := p.uncleaned(t)
@@ -439,13 +528,22 @@ func (p *planner) clear() Step {
 			outcomes[t.Name] = inventory.Outcome{Status: inventory.Unallocated}
 			continue
 		}
+
 		dirty = true
 		why := own(cleaned, t.Name, reason)
-		outcomes[t.Name] = inventory.Outcome{Status: inventory.Quarantined, Group: t.FromGroup, Residue: t.Residue, Error: why, Reason: why}
+		outcomes[t.Name] = inventory.Outcome{
+			Status:  inventory.Quarantined,
+			Group:   t.FromGroup,
+			Residue: t.Residue,
+			Error:   why,
+			Reason:  why,
+		}
 	}
+
 	if !dirty {
 		return p.end("", "", outcomes)
 	}
+
 	return p.end(cause, reason, outcomes)
 }
 
@@ -456,16 +554,27 @@ func (p *planner) forget() Step {
 	if removed == nil && p.stop == "" {
 		return p.run(PhaseCleanup, PlaybookCleanup, func(Target) string { return inventory.GroupPrepare }, nil)
 	}
+
 	cause, reason := p.failure(removed)
 	if removed != nil && removed.Exit == ExitDone {
 		cause, reason = "", ""
 	}
+
 	return p.end(cause, reason, p.each(func(t Target) inventory.Outcome {
 		if removed != nil && removed.Results[t.Name].Done {
 			return inventory.Outcome{}
 		}
+
 		why := "its agent was not removed: " + own(removed, t.Name, reason)
-		return inventory.Outcome{Status: t.From, Group: t.FromGroup, Applied: t.Applied, Residue: t.Residue, Error: why, Reason: why}
+
+		return inventory.Outcome{
+			Status:  t.From,
+			Group:   t.FromGroup,
+			Applied: t.Applied,
+			Residue: t.Residue,
+			Error:   why,
+			Reason:  why,
+		}
 	}))
 }
 
@@ -477,29 +586,49 @@ func (p *planner) discover() Step {
 	case configured == nil:
 		return p.end(p.stop, p.why, nil)
 	}
+
 	if idle := p.idle(configured); len(idle) > 0 {
-		return p.end(CauseFailed, fmt.Sprintf("%s ran no task on %s; it needs a play for the group %s that installs the agent (the bundled role agent)",
-			PlaybookSite, join(idle), inventory.GroupPrepare), nil)
+		return p.end(
+			CauseFailed,
+			fmt.Sprintf(
+				"%s ran no task on %s; it needs a play for the group %s that installs the agent (the bundled role agent)",
+				PlaybookSite,
+				join(idle),
+				inventory.GroupPrepare,
+			),
+			nil,
+		)
 	}
+
 	cause, reason := p.failure(configured)
+
 	partly := cause == "" || configured.Exit == string(CauseFailed)
 	if appeared == nil && p.stop == "" && partly {
 		// Those that were prepared are waited for, whatever became of the others.
-		step := p.run(PhaseAppear, "", func(t Target) string { return t.Group }, func(t Target) bool { return configured.Results[t.Name].Done })
+		step := p.run(
+			PhaseAppear,
+			"",
+			func(t Target) string { return t.Group },
+			func(t Target) bool { return configured.Results[t.Name].Done },
+		)
 		if len(step.Hosts) > 0 {
 			return step
 		}
 	}
+
 	if appeared != nil && appeared.Exit != ExitDone {
 		late, why := p.failure(appeared)
 		if reason != "" {
 			why = reason + "; " + why
 		}
+
 		return p.end(late, why, nil)
 	}
+
 	if cause == "" || appeared != nil && configured.Exit == ExitDone {
 		return p.end("", "", nil)
 	}
+
 	return p.end(cause, reason, nil)
 }
 
@@ -511,6 +640,7 @@ func (p *planner) idle(r *Run) []string {
 			out = append(out, h)
 		}
 	}
+
 	return out
 }
 

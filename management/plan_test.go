@@ -19,19 +19,31 @@ func nobodyMinds([]string) error { return nil }
 
 // planned is a Running job on targets given as "name from group [residue…]".
 func planned(verb inventory.Verb, group string, targets ...string) Job {
-	j := Job{ID: "5", Verb: verb, Status: Running, Group: group, Started: noon, Timeout: time.Hour, Deadline: noon.Add(time.Hour)}
+	j := Job{
+		ID:       "5",
+		Verb:     verb,
+		Status:   Running,
+		Group:    group,
+		Started:  noon,
+		Timeout:  time.Hour,
+		Deadline: noon.Add(time.Hour),
+	}
 	if verb == inventory.VerbCommission {
 		j.OnFailure = OnFailureBatch
 	}
+
 	for _, s := range targets {
 		f := strings.Fields(s)
+
 		target := Target{Name: f[0], Addr: f[0] + ".example", From: inventory.Status(f[1])}
 		if f[2] != "-" {
 			target.FromGroup = f[2]
 		}
+
 		if target.From == inventory.Allocated {
 			target.Applied = "3"
 		}
+
 		target.Residue = f[3:]
 		switch verb {
 		case inventory.VerbCommission:
@@ -43,8 +55,10 @@ func planned(verb inventory.Verb, group string, targets ...string) Job {
 		case inventory.VerbDiscover:
 			target.Group = inventory.GroupPrepare
 		}
+
 		j.Targets = append(j.Targets, target)
 	}
+
 	return j
 }
 
@@ -53,7 +67,15 @@ func planned(verb inventory.Verb, group string, targets ...string) Job {
 // after a run that is, and untouched after any other.
 func record(j *Job, s Step, exit string) {
 	f := strings.Fields(exit)
-	r := Run{Phase: s.Phase, Playbook: s.Playbook, Hosts: s.Hosts, Groups: s.Groups, Exit: f[0], Results: map[string]Result{}}
+
+	r := Run{
+		Phase:    s.Phase,
+		Playbook: s.Playbook,
+		Hosts:    s.Hosts,
+		Groups:   s.Groups,
+		Exit:     f[0],
+		Results:  map[string]Result{},
+	}
 	switch f[0] {
 	case "failed":
 		r.Code = 2
@@ -62,11 +84,13 @@ func record(j *Job, s Step, exit string) {
 	case "never": // ansible-playbook was not even started
 		r.Exit, r.NotBegun, r.Reason = "internal", true, "the runner did not start"
 	}
+
 	for _, h := range s.Hosts {
 		if f[0] == ExitDone {
 			r.Results[h] = Result{Begun: true, Done: true}
 		}
 	}
+
 	for _, pair := range f[1:] {
 		host, how, _ := strings.Cut(pair, "=")
 		r.Results[host] = map[string]Result{
@@ -74,6 +98,7 @@ func record(j *Job, s Step, exit string) {
 			"unreachable": {Begun: true, Unreachable: true, Message: "timed out"}, "begun": {Begun: true}, "none": {},
 		}[how]
 	}
+
 	j.Runs = append(j.Runs, r)
 }
 
@@ -83,8 +108,10 @@ func show(s Step) string {
 		for i, h := range s.Hosts {
 			hosts = append(hosts, h+":"+s.Groups[i])
 		}
+
 		return fmt.Sprintf("%s %s %s", s.Phase, s.Playbook, strings.Join(hosts, " "))
 	}
+
 	return strings.TrimSpace(fmt.Sprintf("%s %s", s.Status, s.Cause))
 }
 
@@ -95,12 +122,15 @@ func showOutcome(o inventory.Outcome) string {
 			s += " " + part
 		}
 	}
+
 	if len(o.Residue) > 0 {
 		s += " +" + strings.Join(o.Residue, "+")
 	}
+
 	if o.Error != "" {
 		s += " | " + o.Error
 	}
+
 	return s
 }
 
@@ -111,6 +141,7 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	const m, w = inventory.GroupMaster, inventory.GroupWorker
 	two := []string{"a Unallocated -", "b Unallocated -"}
+
 	served := []string{"a Allocated service-worker", "b Allocated service-worker"}
 	for _, tt := range []struct {
 		name  string
@@ -447,13 +478,17 @@ func forced(j Job) Job { j.Force, j.Why = true, "re-installed"; return j }
 func tell(t *testing.T, j Job, leave func([]string) error, story string) {
 	now := noon
 	step := plan(j, now, leave)
+
 	started := false // step is a run that goes on
 	for _, line := range strings.Split(story, "\n") {
 		line = strings.TrimSpace(line)
+
 		if !started {
 			step = plan(j, now, leave)
 		}
+
 		name, rest, said := strings.Cut(line, ":")
+
 		_, target := j.Target(name)
 		switch {
 		case line == "":
@@ -477,9 +512,11 @@ func tell(t *testing.T, j Job, leave func([]string) error, story string) {
 			if got := show(step); got != line {
 				t.Fatalf("planned: %s\nwant:    %s", got, line)
 			}
+
 			started = step.Phase != ""
 		}
 	}
+
 	if j.Verb != inventory.VerbDiscover && len(step.Outcomes) != len(j.Targets) {
 		t.Errorf("outcomes of %d of %d targets", len(step.Outcomes), len(j.Targets))
 	}
@@ -488,6 +525,7 @@ func tell(t *testing.T, j Job, leave func([]string) error, story string) {
 // TestFirstCancelNeverEndsTheCleanup holds for every phase.
 func TestFirstCancelNeverEndsTheCleanup(t *testing.T) {
 	t.Parallel()
+
 	s := &Service{}
 	for _, phase := range []Phase{PhaseResidue, PhaseConfigure, PhaseCleanup, PhaseUpgrade, PhaseUndo, PhaseAppear} {
 		for cancel := range 3 {
@@ -495,6 +533,7 @@ func TestFirstCancelNeverEndsTheCleanup(t *testing.T) {
 			if phase == PhaseUndo {
 				want = cancel > 1
 			}
+
 			if got := s.cancelled(Job{Cancel: cancel}, Run{Phase: phase}); got != want {
 				t.Errorf("%s, cancelled %d times: %v", phase, cancel, got)
 			}
@@ -506,8 +545,10 @@ func TestFirstCancelNeverEndsTheCleanup(t *testing.T) {
 // with cancels, deadlines and rules at any time.
 func TestPlanAlwaysEnds(t *testing.T) {
 	t.Parallel()
+
 	for seed := range uint64(20_000) {
 		r := rand.New(rand.NewPCG(seed, 0))
+
 		j := anyJob(r)
 		if story, err := live(r, j); err != nil {
 			t.Fatalf("seed %d, %s: %v\n%s", seed, j.Verb, err, strings.Join(story, "\n"))
@@ -518,19 +559,31 @@ func TestPlanAlwaysEnds(t *testing.T) {
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 func anyJob(r *rand.Rand) Job {
-	verb := pick(r, inventory.VerbCommission, inventory.VerbUpdate, inventory.VerbMaintenance, inventory.VerbDecommission, inventory.VerbClear,
-		inventory.VerbForget, inventory.VerbDiscover)
+	verb := pick(
+		r,
+		inventory.VerbCommission,
+		inventory.VerbUpdate,
+		inventory.VerbMaintenance,
+		inventory.VerbDecommission,
+		inventory.VerbClear,
+		inventory.VerbForget,
+		inventory.VerbDiscover,
+	)
+
 	from := []inventory.Status{""}
 	if row, ok := inventory.TransitionOf(verb); ok {
 		from = row.From
 	}
+
 	var targets []string
 	for i := range 1 + r.IntN(3) {
 		group, residue := "-", ""
+
 		status := pick(r, from...)
 		if status == inventory.Allocated || status == inventory.Quarantined && r.IntN(2) == 0 {
 			group = pick(r, inventory.GroupMaster, inventory.GroupWorker)
 		}
+
 		if status == inventory.Decommissioned || status == inventory.Quarantined {
 			for _, g := range []string{inventory.GroupMaster, inventory.GroupWorker} {
 				if r.IntN(2) == 0 {
@@ -538,15 +591,19 @@ func anyJob(r *rand.Rand) Job {
 				}
 			}
 		}
+
 		targets = append(targets, fmt.Sprintf("n%d %s %s%s", i, cmp.Or(string(status), "none"), group, residue))
 	}
+
 	j := planned(verb, pick(r, inventory.GroupMaster, inventory.GroupWorker), targets...)
 	if verb == inventory.VerbCommission && r.IntN(2) == 0 {
 		j.OnFailure = OnFailureFailed
 	}
+
 	if verb == inventory.VerbClear && r.IntN(4) == 0 {
 		j.Force, j.Why = true, "x"
 	}
+
 	return j
 }
 
@@ -556,6 +613,7 @@ func live(r *rand.Rand, j Job) (story []string, err error) {
 	if r.IntN(4) == 0 {
 		leave = refuses
 	}
+
 	disturb := func() {
 		switch r.IntN(8) {
 		case 0:
@@ -570,22 +628,27 @@ func live(r *rand.Rand, j Job) (story []string, err error) {
 	}
 	for range 12 {
 		disturb()
+
 		step := plan(j, now, leave)
 		if again := plan(j, now, leave); !reflect.DeepEqual(step, again) {
 			return story, fmt.Errorf("planned differently the second time: %+v, %+v", step, again)
 		}
+
 		story = append(story, show(step))
 		if step.Phase == "" {
 			return story, checkEnd(j, step)
 		}
+
 		if err := checkStep(j, step, now); err != nil {
 			return story, err
 		}
+
 		disturb()
 		exit := anyExit(r, j, step, now)
 		story = append(story, "> "+exit)
 		record(&j, step, exit)
 	}
+
 	return story, fmt.Errorf("no end after %d runs", len(j.Runs))
 }
 
@@ -595,22 +658,28 @@ func anyExit(r *rand.Rand, j Job, s Step, now time.Time) string {
 	if j.Cancel > 1 || j.Cancel > 0 && s.Phase != PhaseUndo {
 		exits = append(exits, "cancelled", "cancelled")
 	}
+
 	if s.Phase == PhaseAppear {
 		exits = append(exits, "absent")
 	}
+
 	exit := pick(r, exits...)
 	if exit == ExitDone || exit == "never" {
 		return exit
 	}
+
 	results := []string{"failed", "unreachable", "begun", "none"}
+
 	out := exit
 	for i, h := range s.Hosts {
 		how := pick(r, results...)
 		if exit == "failed" && i > 0 { // at least one host is not done
 			how = pick(r, append(results, "done", "done")...)
 		}
+
 		out += " " + h + "=" + how
 	}
+
 	return out
 }
 
@@ -618,66 +687,83 @@ func checkStep(j Job, s Step, now time.Time) error {
 	if len(s.Hosts) == 0 || len(s.Hosts) != len(s.Groups) {
 		return fmt.Errorf("a run on hosts %v in groups %v", s.Hosts, s.Groups)
 	}
+
 	for i, h := range s.Hosts {
 		if _, ok := j.Target(h); !ok || slices.Contains(s.Hosts[:i], h) || s.Groups[i] == "" {
 			return fmt.Errorf("a run on hosts %v in groups %v", s.Hosts, s.Groups)
 		}
 	}
+
 	if !slices.Contains(playbooks(j.Verb), s.Playbook) && s.Phase != PhaseAppear {
 		return fmt.Errorf("%s was not checked when the job was accepted", s.Playbook)
 	}
+
 	if s.Phase != PhaseUndo && (j.Cancel > 0 || now.After(j.Deadline)) {
 		return fmt.Errorf("%s begins although the job is to stop", s.Phase)
 	}
+
 	if s.Phase == PhaseUndo && j.Cancel > 1 {
 		return fmt.Errorf("a cleanup begins although it is to be skipped")
 	}
+
 	undos := 0
 	for _, r := range j.Runs {
 		if r.Phase == PhaseUndo {
 			undos++
 		}
 	}
+
 	if undos >= undoAttempts {
 		return fmt.Errorf("cleanup number %d", undos+1)
 	}
+
 	return nil
 }
 
 func checkEnd(j Job, s Step) error {
-	if want := map[bool]JobStatus{true: Complete, false: Errored}[s.Cause == ""]; s.Status != want && !(s.Cause == CauseCancelled && s.Status == Cancelled) {
+	if want := map[bool]JobStatus{true: Complete, false: Errored}[s.Cause == ""]; s.Status != want &&
+		!(s.Cause == CauseCancelled && s.Status == Cancelled) {
 		return fmt.Errorf("ended %s because of %q", s.Status, s.Cause)
 	}
+
 	if s.Cause != "" && s.Reason == "" {
 		return fmt.Errorf("ended %s without a reason", s.Cause)
 	}
+
 	if s.Cause == CauseCancelled && j.Cancel == 0 {
 		return fmt.Errorf("cancelled by nobody")
 	}
+
 	allDone := !slices.ContainsFunc(j.Runs, func(r Run) bool { return r.Exit != ExitDone })
 	if allDone && j.Cancel == 0 && s.Status != Complete && s.Cause != CauseDeadline {
 		return fmt.Errorf("everything was done, yet it ended %s %s", s.Status, s.Cause)
 	}
+
 	if j.Verb == inventory.VerbDiscover {
 		return nil
 	}
+
 	row, _ := inventory.TransitionOf(j.Verb)
 	for _, target := range j.Targets {
 		o, ok := s.Outcomes[target.Name]
 		if !ok {
 			return fmt.Errorf("%s has no outcome", target.Name)
 		}
+
 		legal := []inventory.Status{row.Success, row.Failed, row.Dirty}
 		if j.Verb == inventory.VerbForget {
 			legal = []inventory.Status{"", target.From}
 		}
+
 		if !slices.Contains(legal, o.Status) {
 			return fmt.Errorf("%s ends %q, which the table does not know for %s", target.Name, o.Status, j.Verb)
 		}
+
 		if err := checkOutcome(j, s, target, o); err != nil {
 			return fmt.Errorf("%s: %w (%+v)", target.Name, err, o)
 		}
 	}
+
 	return nil
 }
 
@@ -688,10 +774,12 @@ func checkOutcome(j Job, s Step, target Target, o inventory.Outcome) error {
 				r, result = &j.Runs[i], j.Runs[i].Results[target.Name]
 			}
 		}
+
 		return r, result
 	}
 	configured, _ := ran(PhaseConfigure)
 	_, undone := ran(PhaseUndo)
+
 	cleaned, _ := ran(PhaseCleanup)
 	switch {
 	case s.Status == Complete && j.Verb != inventory.VerbDecommission && (o.Error != "" || o.Status != inventory.Allocated && o.Status != inventory.Unallocated && o.Status != ""):
@@ -715,5 +803,6 @@ func checkOutcome(j Job, s Step, target Target, o inventory.Outcome) error {
 	case o.Status == inventory.Quarantined && (j.Verb == inventory.VerbClear || j.Verb == inventory.VerbForget) && o.Group != target.FromGroup:
 		return fmt.Errorf("what it carries is lost")
 	}
+
 	return nil
 }

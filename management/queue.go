@@ -26,18 +26,22 @@ type Turn struct {
 // let it wait, and for what. limit is the number of jobs that may run at a time.
 func turn(v *View, groups inventory.Groups, limit int, j Job) Turn {
 	var ahead []Job
+
 	running := 0
 	for _, other := range v.Jobs {
 		if other.Status == Running {
 			running++
 		}
+
 		if !other.Status.Ended() && other.ID != j.ID && (other.Status == Running || other.Seq() < j.Seq()) {
 			ahead = append(ahead, other)
 		}
 	}
+
 	if ids, shared := overlapping(j, ahead); len(ids) > 0 {
 		return Turn{Job: j, WaitsFor: ids, Reason: fmt.Sprintf("%s needed by %s", join(shared), jobs(ids))}
 	}
+
 	j.Targets = slices.Clone(j.Targets)
 	if err := legal(v.Nodes, groups, &j); err != nil {
 		for _, a := range ahead {
@@ -45,6 +49,7 @@ func turn(v *View, groups inventory.Groups, limit int, j Job) Turn {
 				return Turn{Job: j, WaitsFor: []string{a.ID}, Reason: fmt.Sprintf("job %s is about to end", a.ID)}
 			}
 		}
+
 		if future := j; len(ahead) > 0 {
 			future.Targets = slices.Clone(j.Targets)
 			if legal(project(v, j.Seq()), groups, &future) == nil {
@@ -52,11 +57,18 @@ func turn(v *View, groups inventory.Groups, limit int, j Job) Turn {
 				for i, a := range ahead {
 					ids[i] = a.ID
 				}
-				return Turn{Job: j, WaitsFor: ids, Reason: fmt.Sprintf("not legal before the end of %s: %s", jobs(ids), message(err))}
+
+				return Turn{
+					Job:      j,
+					WaitsFor: ids,
+					Reason:   fmt.Sprintf("not legal before the end of %s: %s", jobs(ids), message(err)),
+				}
 			}
 		}
+
 		return Turn{Job: j, Err: blame(v, j, err)}
 	}
+
 	helpers, busy := chooseHelpers(v, groups, j, ahead)
 	switch {
 	case len(busy) > 0:
@@ -68,9 +80,16 @@ func turn(v *View, groups inventory.Groups, limit int, j Job) Turn {
 				ids = append(ids, a.ID)
 			}
 		}
-		return Turn{Job: j, WaitsFor: ids, Reason: inventory.Count(running, "job runs", "jobs run") + ", which is the limit (jobs.limit)"}
+
+		return Turn{
+			Job:      j,
+			WaitsFor: ids,
+			Reason:   inventory.Count(running, "job runs", "jobs run") + ", which is the limit (jobs.limit)",
+		}
 	}
+
 	j.Helpers = helpers
+
 	return Turn{Job: j, Claim: true}
 }
 
@@ -81,6 +100,7 @@ func overlapping(j Job, ahead []Job) (ids, shared []string) {
 		mine[t.Name] = true
 		mine[t.Addr] = true
 	}
+
 	for _, a := range ahead {
 		var both []string
 		for _, t := range a.Targets {
@@ -88,11 +108,13 @@ func overlapping(j Job, ahead []Job) (ids, shared []string) {
 				both = append(both, t.Name)
 			}
 		}
+
 		for _, h := range a.Helpers {
 			if mine[h] {
 				both = append(both, h)
 			}
 		}
+
 		if len(both) > 0 {
 			ids = append(ids, a.ID)
 			for _, name := range both {
@@ -102,6 +124,7 @@ func overlapping(j Job, ahead []Job) (ids, shared []string) {
 			}
 		}
 	}
+
 	return ids, shared
 }
 
@@ -113,6 +136,7 @@ func chooseHelpers(v *View, groups inventory.Groups, j Job, ahead []Job) (helper
 	if j.Verb == inventory.VerbMaintenance || j.Verb == inventory.VerbDiscover {
 		return nil, nil
 	}
+
 	var wanted []string
 	for _, g := range groups {
 		touched := slices.ContainsFunc(j.Targets, func(t Target) bool {
@@ -122,28 +146,36 @@ func chooseHelpers(v *View, groups inventory.Groups, j Job, ahead []Job) (helper
 			wanted = append(wanted, g.Name)
 		}
 	}
+
 	for _, group := range wanted {
 		found := false
+
 		var holders []string
 		for _, n := range v.Nodes {
 			if n.Group != group || !n.Commissioned() || n.State != inventory.Discovered {
 				continue
 			}
+
 			if _, in := j.Target(n.Name); in {
 				continue
 			}
+
 			ids, _ := overlapping(Job{Targets: []Target{{Name: n.Name, Addr: n.Addr}}}, ahead)
 			if len(ids) == 0 {
 				helpers, found = append(helpers, n.Name), true
 				break
 			}
+
 			holders = append(holders, ids...)
 		}
+
 		if !found {
 			busy = append(busy, holders...)
 		}
 	}
+
 	slices.Sort(busy)
+
 	return helpers, slices.Compact(busy)
 }
 
@@ -154,25 +186,38 @@ func blame(v *View, j Job, err error) error {
 	if !ok {
 		return err
 	}
+
 	var culprit *Job
 	for i := range v.Jobs {
 		other := &v.Jobs[i]
 		if !other.Status.Ended() || other.ID == j.ID || other.Ended.Before(j.Accepted) {
 			continue
 		}
+
 		touches := slices.ContainsFunc(other.Targets, func(t Target) bool {
 			return slices.Contains(e.Nodes, t.Name) || slices.Contains(e.Nodes, t.Addr)
 		})
+
 		failed := other.Status != Complete && other.Seq() < j.Seq()
 		if (touches || failed) && (culprit == nil || !other.Ended.Before(culprit.Ended)) {
 			culprit = other
 		}
 	}
+
 	if culprit == nil {
 		return e
 	}
+
 	blamed := *e
-	blamed.Message = fmt.Sprintf("%s (since job %s, a %s of %s, ended %s)", e.Message, culprit.ID, culprit.Verb, join(culprit.Names()), culprit.Status)
+	blamed.Message = fmt.Sprintf(
+		"%s (since job %s, a %s of %s, ended %s)",
+		e.Message,
+		culprit.ID,
+		culprit.Verb,
+		join(culprit.Names()),
+		culprit.Status,
+	)
+
 	return &blamed
 }
 
@@ -181,6 +226,7 @@ func message(err error) string {
 	if e, ok := err.(*inventory.Error); ok {
 		return e.Message
 	}
+
 	return err.Error()
 }
 
@@ -188,5 +234,6 @@ func jobs(ids []string) string {
 	if len(ids) == 1 {
 		return "job " + ids[0]
 	}
+
 	return "jobs " + strings.Join(ids, ", ")
 }

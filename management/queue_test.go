@@ -15,10 +15,12 @@ import (
 // ended puts an ended job into the view.
 func ended(v *View, verb inventory.Verb, status JobStatus, at time.Time, labels string) {
 	v.Seq++
+
 	j := Job{ID: strconv.FormatUint(v.Seq, 10), Verb: verb, Status: status, Ended: at}
 	for _, name := range names(labels) {
 		j.Targets = append(j.Targets, Target{Name: name})
 	}
+
 	v.Jobs = append(v.Jobs, j)
 }
 
@@ -28,7 +30,13 @@ func TestTurn(t *testing.T) {
 		inventory.VerbClear, inventory.VerbDiscover
 	m, w := inventory.GroupMaster, inventory.GroupWorker
 	three := []string{"a - Unallocated Discovered", "b - Unallocated Discovered", "c - Unallocated Discovered"}
-	masters := []string{"a m Allocated Discovered", "b m Allocated Discovered", "c - Unallocated Discovered", "d w Allocated Discovered"}
+	masters := []string{
+		"a m Allocated Discovered",
+		"b m Allocated Discovered",
+		"c - Unallocated Discovered",
+		"d w Allocated Discovered",
+	}
+
 	type want struct {
 		claim   bool
 		waits   string
@@ -107,21 +115,35 @@ func TestTurn(t *testing.T) {
 		for _, r := range tt.ahead {
 			queue(t, v, r)
 		}
+
 		for _, id := range strings.Fields(tt.runs) {
 			claimed(t, v, id)
 		}
+
 		j := queue(t, v, tt.req)
 		if tt.change != nil {
 			tt.change(v)
 		}
+
 		got := turn(v, inventory.DefaultGroups(), tt.limit, j)
+
 		said := got.Reason
 		if got.Err != nil {
 			said = got.Err.Error()
 		}
-		if got.Claim != tt.want.claim || strings.Join(got.WaitsFor, " ") != tt.want.waits || !strings.Contains(said, tt.want.says) ||
-			(got.Err != nil) != (tt.want.says != "" && tt.want.waits == "") || strings.Join(got.Job.Helpers, " ") != tt.want.helpers {
-			t.Errorf("%s: claim %v, waits for %v, helpers %v: %s", tt.name, got.Claim, got.WaitsFor, got.Job.Helpers, said)
+
+		if got.Claim != tt.want.claim || strings.Join(got.WaitsFor, " ") != tt.want.waits ||
+			!strings.Contains(said, tt.want.says) ||
+			(got.Err != nil) != (tt.want.says != "" && tt.want.waits == "") ||
+			strings.Join(got.Job.Helpers, " ") != tt.want.helpers {
+			t.Errorf(
+				"%s: claim %v, waits for %v, helpers %v: %s",
+				tt.name,
+				got.Claim,
+				got.WaitsFor,
+				got.Job.Helpers,
+				said,
+			)
 		}
 	}
 }
@@ -136,11 +158,15 @@ func TestTurnTakesTheNodesAsTheyAre(t *testing.T) {
 	v.Jobs[0].Status = Complete
 	n := v.Nodes[0]
 	n.Status, n.Group, n.Residue, n.Addr = inventory.Decommissioned, "", []string{inventory.GroupMaster}, "10.0.0.77"
+
 	got := turn(v, inventory.DefaultGroups(), 4, j)
-	if target := got.Job.Targets[0]; !got.Claim || target.From != inventory.Decommissioned || target.FromGroup != "" || target.Addr != "10.0.0.77" ||
-		!slices.Equal(target.Residue, []string{inventory.GroupMaster}) || target.Group != inventory.GroupMaster {
+	if target := got.Job.Targets[0]; !got.Claim || target.From != inventory.Decommissioned || target.FromGroup != "" ||
+		target.Addr != "10.0.0.77" ||
+		!slices.Equal(target.Residue, []string{inventory.GroupMaster}) ||
+		target.Group != inventory.GroupMaster {
 		t.Errorf("%+v", got)
 	}
+
 	if j.Targets[0].Addr != "10.0.0.1" {
 		t.Error("the queued job was changed")
 	}
@@ -151,8 +177,15 @@ func TestExpired(t *testing.T) {
 	job := func(id int, status JobStatus, age time.Duration, bytes int64) Job {
 		return Job{ID: strconv.Itoa(id), Status: status, Ended: noon.Add(-age), LogBytes: bytes}
 	}
-	all := []Job{job(1, Complete, 5*time.Hour, 10), job(2, Queued, 9*time.Hour, 0), job(3, Errored, 4*time.Hour, 10), job(4, Running, 9*time.Hour, 0),
-		job(5, Cancelled, 3*time.Hour, 10), job(6, Complete, time.Hour, 10)}
+
+	all := []Job{
+		job(1, Complete, 5*time.Hour, 10),
+		job(2, Queued, 9*time.Hour, 0),
+		job(3, Errored, 4*time.Hour, 10),
+		job(4, Running, 9*time.Hour, 0),
+		job(5, Cancelled, 3*time.Hour, 10),
+		job(6, Complete, time.Hour, 10),
+	}
 	for _, tt := range []struct {
 		name string
 		s    Settings
@@ -174,14 +207,21 @@ func TestExpired(t *testing.T) {
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	at := func(m int) time.Time { return noon.Add(time.Duration(m) * time.Minute) }
+
 	v := &View{}
 	for _, ref := range []string{"active", "last", "1", ""} {
 		if _, err := v.Job(ref); inventory.KindOf(err) != inventory.KindNotFound {
 			t.Errorf("%q: %v", ref, err)
 		}
 	}
-	v.Jobs = []Job{{ID: "1", Status: Complete, Ended: at(9)}, {ID: "2", Status: Running, Started: at(5)}, {ID: "3", Status: Running, Started: at(4)},
-		{ID: "4", Status: Cancelled, Ended: at(3)}, {ID: "5", Status: Queued}}
+
+	v.Jobs = []Job{
+		{ID: "1", Status: Complete, Ended: at(9)},
+		{ID: "2", Status: Running, Started: at(5)},
+		{ID: "3", Status: Running, Started: at(4)},
+		{ID: "4", Status: Cancelled, Ended: at(3)},
+		{ID: "5", Status: Queued},
+	}
 	for ref, want := range map[string]string{"active": "2", "last": "1", "4": "4"} {
 		if j, err := v.Job(ref); err != nil || j.ID != want {
 			t.Errorf("%s: %s, %v", ref, j.ID, err)

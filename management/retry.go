@@ -24,35 +24,45 @@ type Fared struct {
 // to its nodes), by the runs.
 func (j Job) Fared(name string) Fared {
 	out := Fared{}
+
 	trouble, reached := "", false
 	for _, r := range j.Runs {
 		res, ok := r.Results[name]
 		if !ok {
 			continue
 		}
+
 		out.Changed += res.Changed
+
 		reached = res.Done
 		if !res.Done && trouble == "" {
 			trouble = troubleOf(r.Phase, res)
 		}
 	}
+
 	if o, ok := j.Outcomes[name]; ok {
 		t, known := inventory.TransitionOf(j.Verb)
 		out.Status, out.Error = o.Status, o.Error
+
 		out.OK = o.Error == "" && (!known || o.Status == t.Success)
 		if !out.OK && out.Error == "" {
 			out.Error = cmp.Or(trouble, o.Reason, j.Reason)
 		}
+
 		return out
 	}
+
 	if out.OK = j.Status == Complete; out.OK {
 		return out
 	}
+
 	if n := len(j.Runs); n > 0 && j.Runs[n-1].Phase == PhaseAppear && reached {
 		out.OK = true // of a discover, this one did appear
 		return out
 	}
+
 	out.Error = cmp.Or(trouble, j.Reason)
+
 	return out
 }
 
@@ -68,6 +78,7 @@ func troubleOf(phase Phase, r Result) string {
 	case r.Failed > 0:
 		return r.Message
 	}
+
 	return ""
 }
 
@@ -79,6 +90,7 @@ func (j Job) unfinished() []string {
 			names = append(names, t.Name)
 		}
 	}
+
 	return names
 }
 
@@ -92,11 +104,14 @@ func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor stri
 	if j, err := s.doneJob(ctx, once); j != nil || err != nil {
 		return orZero(j), err
 	}
+
 	old, err := s.View().Job(ref)
 	if err != nil {
 		return Job{}, err
 	}
+
 	names := old.Names()
+
 	left := old.unfinished()
 	switch {
 	case !old.Status.Ended():
@@ -108,46 +123,72 @@ func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor stri
 	case failed:
 		names = left
 	}
+
 	in, err := s.Store.Inputs(ctx, old.ID)
 	if inventory.KindOf(err) == inventory.KindNotFound || err == nil && in.Vars == nil {
 		return Job{}, inventory.Errorf(inventory.KindRefused, "the inputs of job %s are no longer kept", old.ID).
 			Do("ask for it anew, with the playbooks and variables of today: %s", command(old.Verb, names, old.Group))
 	}
+
 	if err != nil {
 		return Job{}, err
 	}
+
 	if kept, err := s.pinnedAgain(ctx, old.Tree); err != nil {
 		return Job{}, err
 	} else if !kept {
 		return Job{}, inventory.Errorf(inventory.KindRefused, "the playbooks that job %s was accepted with are no longer kept on this host, and the folder of playbooks is not as it was then", old.ID).
 			Do("put the folder back to what it was, or ask for it anew, with the playbooks and variables of today: %s", command(old.Verb, names, old.Group))
 	}
+
 	r := Request{
-		Verb: old.Verb, Group: old.Group, Extra: in.Extra, OnFailure: old.OnFailure, Timeout: old.Timeout, Force: old.Force,
-		Reason: old.Why, Actor: actor, Once: once,
+		Verb:      old.Verb,
+		Group:     old.Group,
+		Extra:     in.Extra,
+		OnFailure: old.OnFailure,
+		Timeout:   old.Timeout,
+		Force:     old.Force,
+		Reason:    old.Why,
+		Actor:     actor,
+		Once:      once,
 	}
 	if r.Verb == inventory.VerbDiscover {
 		r.Addrs = names
 	} else {
 		r.Nodes = names
 	}
-	j, err := s.queue(ctx, settings, r, func() (string, error) { return old.Tree, nil }, func(v *View, j *Job) (Inputs, error) {
-		j.RetryOf = old.ID
-		now := s.pin(v, settings, *j, r)
-		for i, t := range j.Targets {
-			was, _ := old.Target(t.Name)
-			if t.Group != was.Group {
-				return Inputs{}, inventory.Errorf(inventory.KindRefused, "%s is in group %s now, and job %s was for group %s", t.Name, t.Group, old.ID, was.Group).
-					Do("ask for it anew: %s", command(old.Verb, names, old.Group)).About(t.Name)
+
+	j, err := s.queue(
+		ctx,
+		settings,
+		r,
+		func() (string, error) { return old.Tree, nil },
+		func(v *View, j *Job) (Inputs, error) {
+			j.RetryOf = old.ID
+
+			now := s.pin(v, settings, *j, r)
+			for i, t := range j.Targets {
+				was, _ := old.Target(t.Name)
+				if t.Group != was.Group {
+					return Inputs{}, inventory.Errorf(inventory.KindRefused, "%s is in group %s now, and job %s was for group %s", t.Name, t.Group, old.ID, was.Group).
+						Do("ask for it anew: %s", command(old.Verb, names, old.Group)).
+						About(t.Name)
+				}
+
+				now.Vars[j.Targets[i].Name] = in.Vars[t.Name]
 			}
-			now.Vars[j.Targets[i].Name] = in.Vars[t.Name]
-		}
-		return now, nil
-	})
+
+			return now, nil
+		},
+	)
 	if e, ok := err.(*inventory.Error); ok && e.Kind == inventory.KindRefused && !failed && len(left) < len(names) &&
-		slices.ContainsFunc(e.Nodes, func(n string) bool { return slices.Contains(names, n) && !slices.Contains(left, n) }) {
+		slices.ContainsFunc(
+			e.Nodes,
+			func(n string) bool { return slices.Contains(names, n) && !slices.Contains(left, n) },
+		) {
 		return Job{}, e.Do("leave out what succeeded: clusterctl job retry %s%s", old.ID, failedOnly)
 	}
+
 	return j, err
 }
 
@@ -158,7 +199,9 @@ func (s *Service) pinnedAgain(ctx context.Context, digest string) (bool, error) 
 	if s.Playbooks.Kept(digest) {
 		return true, nil
 	}
+
 	now, err := s.Playbooks.Pin(ctx)
+
 	return err == nil && now == digest, err
 }
 
@@ -174,15 +217,19 @@ func command(v inventory.Verb, names []string, group string) string {
 	default:
 		line += "nodes "
 	}
+
 	line += string(v)
 	for _, n := range names {
 		line += " " + n
 	}
+
 	if v == inventory.VerbForget {
 		line += " --remove-agent"
 	}
+
 	if group != "" {
 		line += " -g " + group
 	}
+
 	return line
 }

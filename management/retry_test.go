@@ -26,8 +26,11 @@ func TestRetry(t *testing.T) {
 	}
 	set("one")
 	b.books.on(PlaybookSite, failsOn("b-1"))
-	asked, err := b.Submit(ctx, Request{Verb: commission, Nodes: names("a b"), Group: master, OnFailure: OnFailureFailed,
-		Extra: configuration.Vars{"size": int64(3)}, Reason: "growth", Actor: "anna"})
+	asked, err := b.Submit(
+		ctx,
+		Request{Verb: commission, Nodes: names("a b"), Group: master, OnFailure: OnFailureFailed,
+			Extra: configuration.Vars{"size": int64(3)}, Reason: "growth", Actor: "anna"},
+	)
 	b.must(err)
 	first := b.end(asked.ID, "Errored failed")
 	b.are("a Allocated service-master, b Unallocated")
@@ -47,21 +50,33 @@ func TestRetry(t *testing.T) {
 	b.must(err)
 	done := b.end(again.ID, "Complete")
 	b.are("a Allocated service-master, b Allocated service-master")
-	if done.RetryOf != "1" || done.Tree != "tree-1" || done.Group != master || done.OnFailure != OnFailureFailed || done.Why != "growth" || done.Actor != "ben" ||
+
+	if done.RetryOf != "1" || done.Tree != "tree-1" || done.Group != master || done.OnFailure != OnFailureFailed ||
+		done.Why != "growth" ||
+		done.Actor != "ben" ||
 		!slices.Equal(done.Names(), []string{"b-1"}) {
 		t.Errorf("%+v", done)
 	}
+
 	specs := b.books.started()
 	last := specs[len(specs)-1]
+
 	i := slices.IndexFunc(last.Hosts, func(h configuration.Host) bool { return h.Name == "b-1" })
-	if h := last.Hosts[i]; last.Tree != "tree-1" || fmt.Sprintf("%v %v", h.Vars["release"].Value, last.Extra["size"]) != "one 3" || h.Connection.User != "admin" {
+	if h := last.Hosts[i]; last.Tree != "tree-1" ||
+		fmt.Sprintf("%v %v", h.Vars["release"].Value, last.Extra["size"]) != "one 3" ||
+		h.Connection.User != "admin" {
 		t.Errorf("%+v", last)
 	}
 
 	// What cannot be retried.
 	before := b.View().Seq
 	_, err = b.Retry(ctx, again.ID, false, "ben", nil)
-	b.refused(err, inventory.KindRefused, "nothing failed in job 2", "clusterctl nodes commission b-1 -g service-master")
+	b.refused(
+		err,
+		inventory.KindRefused,
+		"nothing failed in job 2",
+		"clusterctl nodes commission b-1 -g service-master",
+	)
 	_, err = b.Retry(ctx, first.ID, true, "ben", nil)
 	b.refused(err, inventory.KindRefused, "b-1 is Allocated")
 	_, err = b.Retry(ctx, "77", false, "ben", nil)
@@ -89,6 +104,7 @@ func TestRetry(t *testing.T) {
 	b.refused(err, inventory.KindRefused, "has not ended", "clusterctl job cancel 4")
 	g.open <- succeeds
 	b.end(running.ID, "Complete")
+
 	if got := b.View().Seq; got != before+2 {
 		t.Errorf("the newest job is %d, want %d", got, before+2)
 	}
@@ -108,9 +124,13 @@ func TestExplainForgotten(t *testing.T) {
 	b.see("a")
 	e, err := b.Explain(t.Context(), b.View(), "a-1")
 	b.must(err)
-	if e.Ready || len(e.Findings) < 2 || e.Findings[0].About != AboutQuarantine || e.Findings[1].About != AboutTombstone || e.StateSince.IsZero() {
+
+	if e.Ready || len(e.Findings) < 2 || e.Findings[0].About != AboutQuarantine ||
+		e.Findings[1].About != AboutTombstone ||
+		e.StateSince.IsZero() {
 		t.Errorf("%+v", e)
 	}
+
 	_, err = b.Explain(t.Context(), b.View(), "b-1")
 	b.refused(err, inventory.KindNotFound, `no node "b-1"`)
 }

@@ -19,18 +19,22 @@ import (
 func (s *Service) schedule(ctx context.Context) {
 	retry := time.NewTicker(5 * time.Second)
 	defer retry.Stop()
+
 	for {
 		changed := s.Store.Changed()
 		if s.Authority == nil || s.Authority() {
 			for _, j := range s.View().Jobs {
 				if j.Status == Running && s.launch(ctx, j) {
-					s.Logger.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("found a running job; going on with it")
+					s.Logger.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).
+						Info("found a running job; going on with it")
 				}
 			}
+
 			if s.advance(ctx) {
 				continue // something was claimed or ended: look again
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -45,13 +49,17 @@ func (s *Service) advance(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
+
 	v := s.View()
+
 	settings := s.Settings()
 	for _, j := range v.Jobs {
 		if j.Status != Queued {
 			continue
 		}
+
 		t := turn(v, settings.Groups, settings.JobLimit, j)
+
 		var err error
 		switch {
 		case t.Err != nil:
@@ -61,9 +69,11 @@ func (s *Service) advance(ctx context.Context) bool {
 		default:
 			continue
 		}
+
 		if ctx.Err() != nil {
 			return false
 		}
+
 		switch log := s.Logger.WithError(err).WithField("job", j.ID); inventory.KindOf(err) {
 		case "":
 			return true
@@ -76,11 +86,13 @@ func (s *Service) advance(ctx context.Context) bool {
 			log.Error("the job could not be taken on; trying again")
 		default: // it is not going to be another time
 			log.Warn("the job could not be taken on")
+
 			if s.end(ctx, t.Job, Errored, CausePrecondition, err.Error()) == nil {
 				return true
 			}
 		}
 	}
+
 	return false
 }
 
@@ -90,7 +102,9 @@ func (s *Service) end(ctx context.Context, j Job, status JobStatus, cause Cause,
 	if err := s.say(ctx, j.ID, fmt.Sprintf("# job %s ended %s: %s", j.ID, status, reason)); err != nil {
 		return err
 	}
+
 	_, err := s.Store.Finish(ctx, j, nil)
+
 	return err
 }
 
@@ -98,6 +112,7 @@ func (s *Service) end(ctx context.Context, j Job, status JobStatus, cause Cause,
 func (s *Service) claim(ctx context.Context, v *View, j Job) error {
 	now := s.now()
 	j.Status, j.Instance, j.Started, j.Deadline = Running, s.Instance, now, now.Add(j.Timeout)
+
 	var writes []NodeWrite
 	if t, ok := inventory.TransitionOf(j.Verb); ok {
 		for _, target := range j.Targets {
@@ -105,23 +120,29 @@ func (s *Service) claim(ctx context.Context, v *View, j Job) error {
 			if !ok {
 				return inventory.Errorf(inventory.KindConflict, "%s is gone", target.Name)
 			}
+
 			group := ""
 			if j.Verb == inventory.VerbCommission {
 				group = target.Group
 			}
+
 			held, entry, err := n.Hold(t, group, inventory.Cause{Actor: j.Actor, Job: j.ID, Reason: j.Why, Time: now})
 			if err != nil {
 				return err
 			}
+
 			writes = append(writes, NodeWrite{Node: held, Entries: []inventory.Entry{entry}})
 		}
 	}
+
 	claimed, err := s.Store.Claim(ctx, v.Ground, j, writes)
 	if err != nil {
 		return err
 	}
+
 	s.Logger.WithFields(logrus.Fields{"job": j.ID, "verb": j.Verb, "nodes": j.Names()}).Info("job started")
 	s.launch(ctx, claimed)
+
 	return nil
 }
 
@@ -129,9 +150,11 @@ func (s *Service) claim(ctx context.Context, v *View, j Job) error {
 func (s *Service) launch(ctx context.Context, j Job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.running[j.ID] {
 		return false
 	}
+
 	s.running[j.ID] = true
 	s.tasks.Go(func() {
 		defer func() {
@@ -140,21 +163,26 @@ func (s *Service) launch(ctx context.Context, j Job) bool {
 			s.mu.Unlock()
 		}()
 		log := s.Logger.WithField("job", j.ID)
+
 		wait := s.retryJob
 		for {
 			err := s.guarded(ctx, j.ID)
 			if err == nil || ctx.Err() != nil {
 				return
 			}
+
 			log.WithError(err).Error("the job could not be taken further; trying again")
+
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(wait):
 			}
+
 			wait = min(2*wait, 30*time.Second)
 		}
 	})
+
 	return true
 }
 
@@ -166,5 +194,6 @@ func (s *Service) guarded(ctx context.Context, id string) (err error) {
 			err = fmt.Errorf("a fault of clusterm: %v\n%s", p, debug.Stack())
 		}
 	}()
+
 	return s.execute(ctx, id)
 }

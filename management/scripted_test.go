@@ -60,7 +60,11 @@ type scriptedRun struct {
 var prefixes atomic.Int64
 
 func newPlaybooks() *scriptedPlaybooks {
-	return &scriptedPlaybooks{scripts: map[string]func(*scriptedRun){}, runs: map[string]*scriptedRun{}, pinned: "tree-1"}
+	return &scriptedPlaybooks{
+		scripts: map[string]func(*scriptedRun){},
+		runs:    map[string]*scriptedRun{},
+		pinned:  "tree-1",
+	}
 }
 
 // on sets what a playbook does from now on. Without a script it succeeds.
@@ -75,12 +79,14 @@ func (p *scriptedPlaybooks) Check(context.Context) error { return p.check }
 func (p *scriptedPlaybooks) Pin(context.Context) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.pinned, p.pin
 }
 
 func (p *scriptedPlaybooks) Kept(string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return !p.lost
 }
 
@@ -88,46 +94,63 @@ func (p *scriptedPlaybooks) Parse(_ context.Context, digest string, playbooks, g
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.parsed = append(p.parsed, digest+":"+strings.Join(playbooks, ",")+":"+strings.Join(groups, ","))
+
 	return p.parse
 }
 
 func (p *scriptedPlaybooks) Start(_ context.Context, spec RunSpec) (ActiveRun, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.start != nil {
 		return nil, p.start
 	}
+
 	if p.runs[spec.ID] != nil {
 		return nil, fmt.Errorf("run %s was started twice", spec.ID)
 	}
-	r := &scriptedRun{spec: spec, text: map[Stream][]byte{}, changed: make(chan struct{}), cancelled: make(chan struct{})}
+
+	r := &scriptedRun{
+		spec:      spec,
+		text:      map[Stream][]byte{},
+		changed:   make(chan struct{}),
+		cancelled: make(chan struct{}),
+	}
 	p.runs[spec.ID] = r
 	p.specs = append(p.specs, spec)
+
 	script := p.scripts[spec.Playbook]
+
 	if script == nil {
 		script = succeeds
 	}
+
 	go script(r)
+
 	return r, nil
 }
 
 func (p *scriptedPlaybooks) Attach(id string) (ActiveRun, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if r := p.runs[id]; r != nil {
 		return r, nil
 	}
+
 	return nil, ErrNeverStarted
 }
 
 func (p *scriptedPlaybooks) Prune(_ context.Context, keep func() (runs, trees []string)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.kept[0], p.kept[1] = keep()
 	if p.pruned != nil {
 		p.pruned()
 		p.pruned = nil
 	}
+
 	return nil
 }
 
@@ -135,12 +158,14 @@ func (p *scriptedPlaybooks) Prune(_ context.Context, keep func() (runs, trees []
 func (p *scriptedPlaybooks) run(id string) *scriptedRun {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.runs[id]
 }
 
 func (p *scriptedPlaybooks) started() []RunSpec {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return slices.Clone(p.specs)
 }
 
@@ -161,6 +186,7 @@ func (r *scriptedRun) says(s Stream, format string, args ...any) {
 func (r *scriptedRun) ends(exit RunExit, results map[string]Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if !r.ended {
 		r.ended, r.exit, r.results = true, exit, results
 		r.wake()
@@ -175,6 +201,7 @@ func (r *scriptedRun) acted() []string {
 			names = append(names, h.Name)
 		}
 	}
+
 	return names
 }
 
@@ -183,9 +210,11 @@ func (r *scriptedRun) Wait(ctx context.Context) (RunExit, error) {
 		r.mu.Lock()
 		ended, exit, changed := r.ended, r.exit, r.changed
 		r.mu.Unlock()
+
 		if ended {
 			return exit, nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return RunExit{}, ctx.Err()
@@ -197,9 +226,11 @@ func (r *scriptedRun) Wait(ctx context.Context) (RunExit, error) {
 func (r *scriptedRun) Cancel(context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.cancels++; r.cancels == 1 {
 		close(r.cancelled)
 	}
+
 	return nil
 }
 
@@ -207,6 +238,7 @@ func (r *scriptedRun) Renew(until time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leases = append(r.leases, until)
+
 	return nil
 }
 
@@ -215,17 +247,21 @@ func (r *scriptedRun) Tail(ctx context.Context, s Stream, offset int64, emit fun
 		r.mu.Lock()
 		data, ended, changed := r.text[s], r.ended, r.changed
 		r.mu.Unlock()
+
 		if offset < int64(len(data)) {
 			chunk := data[offset:]
 			if err := emit(chunk); err != nil {
 				return err
 			}
+
 			offset += int64(len(chunk))
 			continue
 		}
+
 		if ended {
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -237,12 +273,14 @@ func (r *scriptedRun) Tail(ctx context.Context, s Stream, offset int64, emit fun
 func (r *scriptedRun) Results() (map[string]Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.results, nil
 }
 
 func (r *scriptedRun) HostKeys() (map[string][]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.keys, nil
 }
 
@@ -253,6 +291,7 @@ func succeeds(r *scriptedRun) {
 	for _, h := range r.acted() {
 		results[h] = Result{Begun: true, Done: true, OK: 2, Changed: 1}
 	}
+
 	r.says(StreamText, "%s ran on %s\n", r.spec.Playbook, strings.Join(r.acted(), ", "))
 	r.says(StreamEvents, "{\"event\":\"stats\"}\n")
 	r.ends(RunExit{}, results)
@@ -268,6 +307,7 @@ func failsOn(hosts ...string) func(*scriptedRun) {
 				results[h] = Result{Begun: true, Failed: 1, Task: "Install", Message: "no space left"}
 			}
 		}
+
 		r.ends(RunExit{Code: 2}, results)
 	}
 }
@@ -279,6 +319,7 @@ func endsBy(cause Cause) func(*scriptedRun) {
 		for _, h := range r.acted() {
 			results[h] = Result{Begun: true}
 		}
+
 		r.ends(RunExit{Code: -1, Cause: cause}, results)
 	}
 }
@@ -294,6 +335,7 @@ func newGate() gate { return gate{make(chan *scriptedRun, 10), make(chan func(*s
 func (g gate) script(r *scriptedRun) {
 	r.says(StreamText, "%s begins\n", r.spec.Playbook)
 	g.begun <- r
+
 	select {
 	case then := <-g.open:
 		then(r)
@@ -325,6 +367,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "etcd" { // a server that can be taken away
 		os.Exit(etcd.Main(os.Args[2]))
 	}
+
 	debug.SetGCPercent(400) // the tests end before much has to be collected
 	waitTogether()
 	os.Exit(func() int {
@@ -333,10 +376,16 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		defer os.RemoveAll(dir)
-		if shared, err = etcd.StartServer(context.Background(), etcd.ServerOptions{Dir: dir, NoSync: true, Log: silent()}); err != nil {
+
+		if shared, err = etcd.StartServer(
+			context.Background(),
+			etcd.ServerOptions{Dir: dir, NoSync: true, Log: silent()},
+		); err != nil {
 			panic(err)
 		}
+
 		defer shared.Close()
+
 		return m.Run()
 	}())
 }
@@ -352,6 +401,7 @@ func waitTogether() {
 func silent() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
+
 	return log
 }
 
@@ -360,37 +410,54 @@ const patience = time.Minute
 
 func newBench(t *testing.T, change ...func(*bench)) *bench {
 	t.Helper()
-	b := &bench{t: t, server: shared, prefix: fmt.Sprintf("/%d", prefixes.Add(1)), books: newPlaybooks(), instance: "bench-1", settings: Settings{
-		Groups: inventory.DefaultGroups(), JobLimit: 4, Timeout: time.Hour, Appear: time.Minute, Lease: time.Minute,
-		AgentVars: map[string]any{"clusterm_gossip_port": "7946"},
-	}}
+
+	b := &bench{
+		t:        t,
+		server:   shared,
+		prefix:   fmt.Sprintf("/%d", prefixes.Add(1)),
+		books:    newPlaybooks(),
+		instance: "bench-1",
+		settings: Settings{
+			Groups: inventory.DefaultGroups(), JobLimit: 4, Timeout: time.Hour, Appear: time.Minute, Lease: time.Minute,
+			AgentVars: map[string]any{"clusterm_gossip_port": "7946"},
+		},
+	}
 	for _, c := range change {
 		c(b)
 	}
+
 	b.up()
 	t.Cleanup(b.down)
+
 	return b
 }
 
 func (b *bench) up() {
 	b.t.Helper()
 	ctx := b.within(patience)
+
 	var err error
 	if b.client, err = etcd.Dial(ctx, b.prefix, b.server.Endpoint()); err != nil {
 		b.t.Fatal(err)
 	}
+
 	if b.store, err = store.Open(ctx, b.client, silent(), store.StaleAfter); err != nil {
 		b.t.Fatal(err)
 	}
+
 	var s Store = b.store
 	if b.wrap != nil {
 		s = b.wrap(s)
 	}
-	b.Service = New(Options{Store: s, Playbooks: b.books, Instance: b.instance, Logger: silent(), Settings: func() Settings {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.settings
-	}})
+
+	b.Service = New(
+		Options{Store: s, Playbooks: b.books, Instance: b.instance, Logger: silent(), Settings: func() Settings {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+
+			return b.settings
+		}},
+	)
 	b.Hasten()
 	b.Start(b.t.Context())
 }
@@ -417,6 +484,7 @@ func (b *bench) set(change func(*Settings)) {
 func (b *bench) within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(b.t.Context(), d)
 	b.t.Cleanup(cancel)
+
 	return ctx
 }
 
@@ -428,24 +496,29 @@ func word(label string, alive bool) inventory.Word {
 // see reports nodes a-1, b-1, … as alive.
 func (b *bench) see(labels string) {
 	b.t.Helper()
+
 	var words []inventory.Word
 	for _, l := range strings.Fields(labels) {
 		words = append(words, word(l, true))
 	}
+
 	b.must(b.Observe(b.within(patience), "gossip", words))
 }
 
 func (b *bench) lose(labels string) {
 	b.t.Helper()
+
 	var words []inventory.Word
 	for _, l := range strings.Fields(labels) {
 		words = append(words, word(l, false))
 	}
+
 	b.must(b.Observe(b.within(patience), "gossip", words))
 }
 
 func (b *bench) must(err error) {
 	b.t.Helper()
+
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -456,6 +529,7 @@ func names(labels string) []string {
 	for i := range out {
 		out[i] += "-1"
 	}
+
 	return out
 }
 
@@ -464,19 +538,23 @@ func (b *bench) ask(verb inventory.Verb, labels, group string) Job {
 	b.t.Helper()
 	j, err := b.Submit(b.within(patience), Request{Verb: verb, Nodes: names(labels), Group: group, Actor: "anna"})
 	b.must(err)
+
 	return j
 }
 
 // until waits for something to be true of the view.
 func (b *bench) until(what string, is func(*View) bool) {
 	b.t.Helper()
+
 	ctx := b.within(patience)
 	for {
 		changed := b.store.Changed()
+
 		v := b.View()
 		if is(v) {
 			return
 		}
+
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -489,6 +567,7 @@ func (b *bench) job(id string) Job {
 	b.t.Helper()
 	j, err := b.View().Job(id)
 	b.must(err)
+
 	return j
 }
 
@@ -499,10 +578,12 @@ func (b *bench) end(id, how string) Job {
 		j, err := v.Job(id)
 		return err == nil && j.Status.Ended()
 	})
+
 	j := b.job(id)
 	if got := strings.TrimSpace(string(j.Status) + " " + string(j.Cause)); got != how {
 		b.t.Fatalf("job %s ended %s, want %s: %s", id, got, how, j.Reason)
 	}
+
 	return j
 }
 
@@ -514,6 +595,7 @@ func (b *bench) do(verb inventory.Verb, labels, group, how string) Job {
 
 func (b *bench) begun(g gate) *scriptedRun {
 	b.t.Helper()
+
 	select {
 	case r := <-g.begun:
 		return r
@@ -526,14 +608,17 @@ func (b *bench) begun(g gate) *scriptedRun {
 // are checks nodes: "a Allocated service-master, b Unallocated".
 func (b *bench) are(want string) {
 	b.t.Helper()
+
 	for _, line := range strings.Split(want, ",") {
 		f := strings.Fields(line)
 		n, err := b.View().Node(f[0] + "-1")
 		b.must(err)
+
 		got := strings.TrimSpace(string(n.Status) + " " + n.Group)
 		if got != strings.Join(f[1:], " ") {
 			b.t.Errorf("%s is %s, want %s (%s)", n.Name, got, strings.Join(f[1:], " "), n.LastError)
 		}
+
 		if !n.Status.InProgress() && (n.Job != "" || n.Verb != "" || n.Before != nil) {
 			b.t.Errorf("%s is still held: %+v", n.Name, n)
 		}
@@ -546,6 +631,7 @@ func phases(j Job) string {
 	for _, r := range j.Runs {
 		out = append(out, string(r.Phase)+":"+r.Exit)
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -556,19 +642,24 @@ func (b *bench) log(id string, stream Stream) string {
 		if offset != int64(len(out)) {
 			b.t.Errorf("a gap at %d", offset)
 		}
+
 		out = append(out, data...)
+
 		return nil
 	}))
+
 	return string(out)
 }
 
 // refused checks that an error is a refusal of that kind with those words.
 func (b *bench) refused(err error, kind inventory.Kind, words ...string) {
 	b.t.Helper()
+
 	if inventory.KindOf(err) != kind {
 		b.t.Errorf("%v is %q, want %q", err, inventory.KindOf(err), kind)
 		return
 	}
+
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
 			b.t.Errorf("%q is not in: %v", w, err)
@@ -582,5 +673,6 @@ func records(v *View) []inventory.Node {
 	for i, n := range v.Nodes {
 		out[i] = *n
 	}
+
 	return out
 }

@@ -157,6 +157,7 @@ func (s *Service) Stop() {
 	if s.stop != nil {
 		s.stop()
 	}
+
 	s.tasks.Wait()
 }
 
@@ -179,6 +180,7 @@ func (s *Service) Changes(revision int64, limit int) (Changes, error) {
 			changes.List[i].Vars = s.Settings().Secrets.HideVars(c.Vars)
 		}
 	}
+
 	return changes, err
 }
 
@@ -197,41 +199,61 @@ func (s *Service) again(ctx context.Context, do func(*View) error) error {
 		if err = do(v); inventory.KindOf(err) != inventory.KindConflict {
 			return err
 		}
+
 		if serr := s.Store.Sync(ctx); serr != nil {
 			return serr
 		}
 	}
+
 	return err
 }
 
 // Submit accepts a job or refuses it. The answer comes as soon as it is queued.
 func (s *Service) Submit(ctx context.Context, r Request) (Job, error) {
 	settings := s.Settings()
-	return s.queue(ctx, settings, r, func() (string, error) { return s.Playbooks.Pin(ctx) }, func(v *View, j *Job) (Inputs, error) {
-		return s.pin(v, settings, *j, r), nil
-	})
+
+	return s.queue(
+		ctx,
+		settings,
+		r,
+		func() (string, error) { return s.Playbooks.Pin(ctx) },
+		func(v *View, j *Job) (Inputs, error) {
+			return s.pin(v, settings, *j, r), nil
+		},
+	)
 }
 
 // queue accepts a request whose inputs inputs collects, once everything that
 // can be wrong with it was looked at. tree is asked for the digest of the
 // playbooks when the request itself is found right.
-func (s *Service) queue(ctx context.Context, settings Settings, r Request, tree func() (string, error), inputs func(*View, *Job) (Inputs, error)) (Job, error) {
+func (s *Service) queue(
+	ctx context.Context,
+	settings Settings,
+	r Request,
+	tree func() (string, error),
+	inputs func(*View, *Job) (Inputs, error),
+) (Job, error) {
 	v := s.Store.View()
 	if j, err := s.doneJob(ctx, r.Once); j != nil || err != nil {
 		return orZero(j), err
 	}
+
 	if r.Timeout == 0 {
 		r.Timeout = settings.Timeout
 	}
+
 	if r.Verb == inventory.VerbDiscover && settings.AgentVars == nil {
 		return Job{}, settings.NoAgents
 	}
+
 	if err := configuration.CheckVars(r.Extra); err != nil {
 		return Job{}, err
 	}
+
 	if _, err := settings.Secrets.Restore(r.Extra, nil); err != nil {
 		return Job{}, err
 	}
+
 	if r.Verb == inventory.VerbForget {
 		for _, name := range r.Nodes {
 			if err := s.notOwn(name); err != nil {
@@ -239,52 +261,66 @@ func (s *Service) queue(ctx context.Context, settings Settings, r Request, tree 
 			}
 		}
 	}
+
 	// What is wrong with the request itself is said before anything costly.
 	if _, err := accept(v, settings.Groups, r); err != nil {
 		return Job{}, err
 	}
+
 	if err := s.Playbooks.Check(ctx); err != nil {
 		return Job{}, err
 	}
+
 	digest, err := tree()
 	if err != nil {
 		return Job{}, err
 	}
+
 	if !r.Force {
 		if err := s.Playbooks.Parse(ctx, digest, playbooks(r.Verb), settings.Groups.Names()); err != nil {
 			return Job{}, err
 		}
 	}
+
 	select {
 	case s.accepting <- struct{}{}:
 		defer func() { <-s.accepting }()
 	case <-ctx.Done():
 		return Job{}, ctx.Err()
 	}
+
 	var job Job
+
 	err = s.again(ctx, func(v *View) error {
 		if j, err := s.doneJob(ctx, r.Once); j != nil || err != nil {
 			job = orZero(j)
 			return err
 		}
+
 		j, err := accept(v, settings.Groups, r)
 		if err != nil {
 			return err
 		}
+
 		in, err := inputs(v, &j)
 		if err != nil {
 			return err
 		}
+
 		for _, path := range configuration.LooksLikeTemplate(r.Extra) {
 			j.Warnings = append(j.Warnings, templateWarning(path))
 		}
+
 		j.Tree, j.Accepted = digest, s.now()
 		job, err = s.Store.Accept(ctx, v.Seq, j, in, r.Once)
+
 		return err
 	})
 	if err == nil && !r.Once.replayed() {
-		s.Logger.WithFields(logrus.Fields{"job": job.ID, "verb": job.Verb, "nodes": job.Names(), "actor": job.Actor}).Info("job accepted")
+		s.Logger.WithFields(logrus.Fields{"job": job.ID, "verb": job.Verb, "nodes": job.Names(), "actor": job.Actor}).
+			Info("job accepted")
 	}
+
 	return job, err
 }
 
@@ -294,9 +330,14 @@ func templateWarning(path string) string {
 
 // pin collects the inputs of a job as they are now.
 func (s *Service) pin(v *View, settings Settings, j Job, r Request) Inputs {
-	in := Inputs{Vars: map[string]map[string]configuration.Var{}, Connections: map[string]configuration.Connection{}, Extra: r.Extra}
+	in := Inputs{
+		Vars:        map[string]map[string]configuration.Var{},
+		Connections: map[string]configuration.Connection{},
+		Extra:       r.Extra,
+	}
 	for _, t := range j.Targets {
 		group := cmp.Or(t.Group, t.FromGroup)
+
 		name := t.Name
 		if j.Verb == inventory.VerbDiscover {
 			name = ""
@@ -304,9 +345,11 @@ func (s *Service) pin(v *View, settings Settings, j Job, r Request) Inputs {
 				name = inventory.NodeName(t.Label, t.Serial)
 			}
 		}
+
 		in.Vars[t.Name] = merged(v, settings, group, name)
 		in.Connections[t.Name] = connection(v, settings, group, name)
 	}
+
 	return in
 }
 
@@ -318,9 +361,11 @@ func merged(v *View, settings Settings, group, node string) map[string]configura
 	if group != "" {
 		layers = append(layers, configuration.Layer{Origin: configuration.OriginGroup, Vars: v.Vars(ScopeGroup(group))})
 	}
+
 	if node != "" {
 		layers = append(layers, configuration.Layer{Origin: configuration.OriginNode, Vars: v.Vars(ScopeNode(node))})
 	}
+
 	return configuration.Merge(layers...)
 }
 
@@ -329,6 +374,7 @@ func connection(v *View, settings Settings, group, node string) configuration.Co
 	if own := v.Connection(node); own != nil {
 		c = own.Over(c)
 	}
+
 	return c
 }
 
@@ -337,8 +383,10 @@ func (s *Service) Waits(v *View, j Job) (ids []string, reason string) {
 	if j.Status != Queued {
 		return nil, ""
 	}
+
 	settings := s.Settings()
 	t := turn(v, settings.Groups, settings.JobLimit, j)
+
 	return t.WaitsFor, t.Reason
 }
 
@@ -346,95 +394,130 @@ func (s *Service) Waits(v *View, j Job) (ids []string, reason string) {
 // failure path; asked a second time, it skips the cleanup.
 func (s *Service) Cancel(ctx context.Context, id, actor string, only Condition, once *Once) (Job, error) {
 	var out Job
+
 	err := s.again(ctx, func(v *View) error {
 		if j, err := s.doneJob(ctx, once); j != nil || err != nil {
 			out = orZero(j)
 			return err
 		}
+
 		v, err := only.Holds(ctx, s.Store, v)
 		if err != nil {
 			return err
 		}
+
 		j, err := v.Job(id)
 		if err != nil {
 			return err
 		}
+
 		switch {
 		case j.Status.Ended():
-			return inventory.Errorf(inventory.KindRefused, "job %s has ended: %s", j.ID, j.Status).Do("see clusterctl job get %s", j.ID)
+			return inventory.Errorf(inventory.KindRefused, "job %s has ended: %s", j.ID, j.Status).
+				Do("see clusterctl job get %s", j.ID)
 		case j.Status == Queued:
-			j.Status, j.Cause, j.Reason, j.Ended = Cancelled, CauseCancelled, "cancelled by "+orSomeone(actor)+" while it was queued", s.now()
+			j.Status, j.Cause, j.Reason, j.Ended = Cancelled, CauseCancelled, "cancelled by "+orSomeone(
+				actor,
+			)+" while it was queued", s.now()
 			j.Cancel, j.CancelBy = 1, actor
 		default:
 			j.Cancel, j.CancelBy = min(j.Cancel+1, 2), cmp.Or(j.CancelBy, actor)
 		}
+
 		out, err = s.Store.Cancel(ctx, j, once)
+
 		return err
 	})
 	if err == nil && !once.replayed() {
 		s.Logger.WithFields(logrus.Fields{"job": out.ID, "actor": actor, "times": out.Cancel}).Info("cancel asked for")
 	}
+
 	return out, err
 }
 
 // Forget removes the records of nodes and leaves tombstones: all of them or none.
-func (s *Service) Forget(ctx context.Context, names []string, force bool, reason, actor string, once *Once) (revision int64, err error) {
+func (s *Service) Forget(
+	ctx context.Context,
+	names []string,
+	force bool,
+	reason, actor string,
+	once *Once,
+) (revision int64, err error) {
 	r := Request{Verb: inventory.VerbForget, Nodes: names}
 	if err := checkNames(r, names); err != nil {
 		return 0, err
 	}
+
 	begun, left := s.now(), names
+
 	err = s.again(ctx, func(v *View) error {
 		if d, err := s.done(ctx, once); d != nil || err != nil {
 			if d != nil {
 				revision = d.Revision
 			}
+
 			return err
 		}
+
 		// What an earlier attempt has buried already is no longer missing.
 		left = slices.DeleteFunc(slices.Clone(left), func(name string) bool {
 			g, ok := v.Graves[name]
 			_, known := v.node(name)
+
 			return ok && !known && g.Actor == actor && !g.Time.Before(begun)
 		})
 		if missing := v.missing(left); len(missing) > 0 {
-			return inventory.Errorf(inventory.KindNotFound, "no such node: %s", join(missing)).Do("see clusterctl nodes get").About(missing...)
+			return inventory.Errorf(inventory.KindNotFound, "no such node: %s", join(missing)).
+				Do("see clusterctl nodes get").
+				About(missing...)
 		}
+
 		var writes []NodeWrite
 		var refusals []*inventory.Error
+
 		if len(left) == 0 {
 			revision = v.Revision
 			return nil
 		}
+
 		for _, name := range left {
 			n, _ := v.node(name)
 			if err := s.notOwn(name); err != nil {
 				refusals = append(refusals, err)
 				continue
 			}
+
 			if err := n.CheckForget(force); err != nil {
 				refusals = append(refusals, err.(*inventory.Error))
 			}
+
 			for _, j := range v.Jobs {
 				if j.Status == Running && slices.Contains(j.Helpers, name) {
 					refusals = append(refusals, inventory.Errorf(inventory.KindRefused, "%s helps job %s", name, j.ID).
 						Do("wait for the job: clusterctl job logs -f %s", j.ID).About(name))
 				}
 			}
+
 			writes = append(writes, s.bury(n, actor, reason))
 		}
+
 		if err := together(refusals); err != nil {
 			return err
 		}
+
 		if err := s.Groups().CheckLeave(v.Nodes, names); err != nil {
 			return err
 		}
+
 		revision, err = s.Store.Forget(ctx, v.Ground, writes, once)
+
 		return err
 	})
 	if err == nil && !once.replayed() {
-		s.Logger.WithFields(logrus.Fields{"nodes": names, "actor": actor, "force": force, "reason": reason}).Info("forgotten")
+		s.Logger.WithFields(logrus.Fields{"nodes": names, "actor": actor, "force": force, "reason": reason}).
+			Info("forgotten")
 	}
+
 	return revision, err
 }
 
@@ -444,14 +527,23 @@ func (s *Service) notOwn(name string) *inventory.Error {
 	if own := s.Settings().Own; own == "" || own != name {
 		return nil
 	}
+
 	return inventory.Errorf(inventory.KindRefused, "%s is the manager's own host, which has no agent but the manager", name).
-		Do("to take it away, end the manager: systemctl disable --now clusterm").About(name)
+		Do("to take it away, end the manager: systemctl disable --now clusterm").
+		About(name)
 }
 
 // bury is the write that removes a node and leaves its tombstone.
 func (s *Service) bury(n inventory.Node, actor, reason string) NodeWrite {
 	return NodeWrite{Node: n, Grave: &inventory.Tombstone{
-		Name: n.Name, Label: n.Label, Serial: n.Serial, HostKeys: n.HostKeys, Residue: n.Carries(), Time: s.now(), Actor: actor, Reason: reason,
+		Name:     n.Name,
+		Label:    n.Label,
+		Serial:   n.Serial,
+		HostKeys: n.HostKeys,
+		Residue:  n.Carries(),
+		Time:     s.now(),
+		Actor:    actor,
+		Reason:   reason,
 	}}
 }
 
@@ -464,44 +556,65 @@ type NodePatch struct {
 
 // PatchNode changes what operators say of a node, all of it or nothing. It is
 // no transition, so it adds nothing to the history.
-func (s *Service) PatchNode(ctx context.Context, name string, p NodePatch, actor string, only Condition) (inventory.Node, error) {
+func (s *Service) PatchNode(
+	ctx context.Context,
+	name string,
+	p NodePatch,
+	actor string,
+	only Condition,
+) (inventory.Node, error) {
 	if p.Connection == nil && !p.ForgetHostKey && len(p.Labels) == 0 {
-		return inventory.Node{}, inventory.Errorf(inventory.KindInvalid, "nothing is to be changed").Do("set connection, labels or forget_host_key")
+		return inventory.Node{}, inventory.Errorf(inventory.KindInvalid, "nothing is to be changed").
+			Do("set connection, labels or forget_host_key")
 	}
+
 	if p.Connection != nil {
 		if err := p.Connection.Check(); err != nil {
 			return inventory.Node{}, err
 		}
 	}
+
 	var node inventory.Node
+
 	err := s.again(ctx, func(v *View) error {
 		v, err := only.Holds(ctx, s.Store, v)
 		if err != nil {
 			return err
 		}
+
 		n, err := v.Node(name)
 		if err != nil {
 			return err
 		}
+
 		if n, err = n.Relabel(p.Labels); err != nil {
 			return err
 		}
+
 		if p.ForgetHostKey {
 			if n.Job != "" {
-				return inventory.Errorf(inventory.KindRefused, "%s is held by job %s", name, n.Job).Do("wait for the job").About(name)
+				return inventory.Errorf(inventory.KindRefused, "%s is held by job %s", name, n.Job).
+					Do("wait for the job").
+					About(name)
 			}
+
 			n.HostKeys = nil
 		}
+
 		n.Updated = s.now()
 		if err := s.putNodes(ctx, []NodeWrite{{Node: n, Connection: p.Connection}}); err != nil {
 			return err
 		}
+
 		node, err = s.View().Node(name)
+
 		return err
 	})
 	if err == nil {
-		s.Logger.WithFields(logrus.Fields{"node": name, "actor": actor, "forget_host_key": p.ForgetHostKey, "labels": len(p.Labels)}).Info("node changed")
+		s.Logger.WithFields(logrus.Fields{"node": name, "actor": actor, "forget_host_key": p.ForgetHostKey, "labels": len(p.Labels)}).
+			Info("node changed")
 	}
+
 	return node, err
 }
 
@@ -510,10 +623,14 @@ func (s *Service) putNodes(ctx context.Context, writes []NodeWrite) error {
 	if len(writes) == 0 {
 		return nil
 	}
+
 	conflicts, err := s.Store.PutNodes(ctx, writes)
 	if err == nil && len(conflicts) > 0 {
-		err = inventory.Errorf(inventory.KindConflict, "%s changed meanwhile", join(conflicts)).Do("repeat the request").About(conflicts...)
+		err = inventory.Errorf(inventory.KindConflict, "%s changed meanwhile", join(conflicts)).
+			Do("repeat the request").
+			About(conflicts...)
 	}
+
 	return err
 }
 
@@ -522,22 +639,44 @@ func (s *Service) History(ctx context.Context, name string, limit int) ([]invent
 	if _, err := s.View().Node(name); err != nil {
 		return nil, err
 	}
+
 	if limit <= 0 || limit > inventory.HistoryLimit {
 		limit = inventory.HistoryLimit
 	}
+
 	return s.Store.History(ctx, name, limit)
 }
 
 // SetVars replaces the variables of the scope.
-func (s *Service) SetVars(ctx context.Context, scope Scope, vars configuration.Vars, actor string, only Condition) (int64, []string, error) {
-	return s.changeVars(ctx, scope, actor, only, vars, func(_, given configuration.Vars) configuration.Vars { return given })
+func (s *Service) SetVars(
+	ctx context.Context,
+	scope Scope,
+	vars configuration.Vars,
+	actor string,
+	only Condition,
+) (int64, []string, error) {
+	return s.changeVars(
+		ctx,
+		scope,
+		actor,
+		only,
+		vars,
+		func(_, given configuration.Vars) configuration.Vars { return given },
+	)
 }
 
 // PatchVars sets the variables of the patch, and unsets those that are null in it.
-func (s *Service) PatchVars(ctx context.Context, scope Scope, patch configuration.Vars, actor string, only Condition) (int64, []string, error) {
+func (s *Service) PatchVars(
+	ctx context.Context,
+	scope Scope,
+	patch configuration.Vars,
+	actor string,
+	only Condition,
+) (int64, []string, error) {
 	return s.changeVars(ctx, scope, actor, only, patch, func(old, given configuration.Vars) configuration.Vars {
 		vars := configuration.Vars{}
 		maps.Copy(vars, old)
+
 		for k, value := range given {
 			if value == nil {
 				delete(vars, k)
@@ -545,37 +684,52 @@ func (s *Service) PatchVars(ctx context.Context, scope Scope, patch configuratio
 				vars[k] = value
 			}
 		}
+
 		return vars
 	})
 }
 
-func (s *Service) changeVars(ctx context.Context, scope Scope, actor string, only Condition, given configuration.Vars, change func(old, given configuration.Vars) configuration.Vars) (revision int64, warnings []string, err error) {
+func (s *Service) changeVars(
+	ctx context.Context,
+	scope Scope,
+	actor string,
+	only Condition,
+	given configuration.Vars,
+	change func(old, given configuration.Vars) configuration.Vars,
+) (revision int64, warnings []string, err error) {
 	err = s.again(ctx, func(v *View) error {
 		v, err := only.Holds(ctx, s.Store, v)
 		if err != nil {
 			return err
 		}
+
 		if err := s.checkScope(v, scope); err != nil {
 			return err
 		}
+
 		restored, err := s.Settings().Secrets.Restore(given, v.Vars(scope))
 		if err != nil {
 			return err
 		}
+
 		vars := change(v.Vars(scope), restored)
 		if err := configuration.CheckVars(vars); err != nil {
 			return err
 		}
+
 		warnings = nil
 		for _, path := range configuration.LooksLikeTemplate(given) {
 			warnings = append(warnings, templateWarning(path))
 		}
+
 		revision, err = s.Store.PutVars(ctx, v.Revision, scope, vars)
+
 		return err
 	})
 	if err == nil {
 		s.Logger.WithFields(logrus.Fields{"scope": scope, "actor": actor}).Info("variables changed")
 	}
+
 	return revision, warnings, err
 }
 
@@ -591,10 +745,14 @@ func (s *Service) checkScope(v *View, scope Scope) error {
 		if name == inventory.GroupPrepare {
 			return nil
 		}
+
 		_, err := s.Groups().Get(name)
+
 		return err
 	}
-	return inventory.Errorf(inventory.KindInvalid, "%q is not a scope of variables", scope).Do("use global, group/NAME or node/NAME")
+
+	return inventory.Errorf(inventory.KindInvalid, "%q is not a scope of variables", scope).
+		Do("use global, group/NAME or node/NAME")
 }
 
 // Vars returns the variables of the scope, secrets hidden.
@@ -603,6 +761,7 @@ func (s *Service) Vars(scope Scope) (configuration.Vars, error) {
 	if err := s.checkScope(v, scope); err != nil {
 		return nil, err
 	}
+
 	return s.Settings().Secrets.HideVars(v.Vars(scope)), nil
 }
 
@@ -610,10 +769,12 @@ func (s *Service) Vars(scope Scope) (configuration.Vars, error) {
 // request's, secrets hidden.
 func (s *Service) MergedVars(name string) (map[string]configuration.Var, error) {
 	v := s.View()
+
 	n, err := v.Node(name)
 	if err != nil {
 		return nil, err
 	}
+
 	return s.Merger(v).Of(&n), nil
 }
 
@@ -626,12 +787,16 @@ func (s *Service) Inputs(ctx context.Context, id string) (Inputs, error) {
 	if err != nil {
 		return Inputs{}, err
 	}
+
 	secrets := s.Settings().Secrets
 	in.Extra = secrets.HideVars(in.Extra)
+
 	vars := make(map[string]map[string]configuration.Var, len(in.Vars))
 	for host, v := range in.Vars {
 		vars[host] = secrets.HideMerged(v)
 	}
+
 	in.Vars = vars
+
 	return in, nil
 }

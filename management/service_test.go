@@ -38,14 +38,22 @@ func TestLife(t *testing.T) {
 	b.see("a b")
 	j := b.do(commission, "a b", master, "Complete")
 	b.are("a Allocated service-master, b Allocated service-master")
-	if phases(j) != "configure:done" || j.Started.IsZero() || j.Ended.Before(j.Started) || j.Instance != "bench-1" || j.Tree != "tree-1" {
+
+	if phases(j) != "configure:done" || j.Started.IsZero() || j.Ended.Before(j.Started) || j.Instance != "bench-1" ||
+		j.Tree != "tree-1" {
 		t.Errorf("%+v", j)
 	}
+
 	text := b.log(j.ID, StreamText)
-	if !strings.Contains(text, "# job 1, commission of a-1, b-1: configure (site.yml)\nsite.yml ran on a-1, b-1\n# job 1 ended Complete\n") ||
-		b.log(j.ID, StreamEvents) != "{\"event\":\"stats\"}\n" || j.LogBytes != int64(len(text)+len("{\"event\":\"stats\"}\n")) {
+	if !strings.Contains(
+		text,
+		"# job 1, commission of a-1, b-1: configure (site.yml)\nsite.yml ran on a-1, b-1\n# job 1 ended Complete\n",
+	) ||
+		b.log(j.ID, StreamEvents) != "{\"event\":\"stats\"}\n" ||
+		j.LogBytes != int64(len(text)+len("{\"event\":\"stats\"}\n")) {
 		t.Errorf("%d bytes of log: %q", j.LogBytes, text)
 	}
+
 	b.do(maintenance, "a", "", "Complete")
 	b.do(update, "b", worker, "Complete")
 	b.are("a Allocated service-master, b Allocated service-worker")
@@ -56,6 +64,7 @@ func TestLife(t *testing.T) {
 
 	h, err := b.History(t.Context(), "a-1", 0)
 	b.must(err)
+
 	var moves []string
 	for i, e := range h {
 		moves = append(moves, string(e.To))
@@ -63,9 +72,14 @@ func TestLife(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	if got := strings.Join(moves, " "); got != "Unallocated Provisioning Allocated Maintenance Allocated Cancelled Decommissioned Provisioning Allocated" {
+
+	if got := strings.Join(
+		moves,
+		" ",
+	); got != "Unallocated Provisioning Allocated Maintenance Allocated Cancelled Decommissioned Provisioning Allocated" {
 		t.Errorf("%s", got)
 	}
+
 	if n, _ := b.View().Node("a-1"); n.Applied != "5" || n.PrevStatus != inventory.Provisioning {
 		t.Errorf("%+v", n)
 	}
@@ -78,20 +92,26 @@ func TestFailedBatch(t *testing.T) {
 	b := newBench(t)
 	b.see("a b c")
 	b.books.on(PlaybookSite, failsOn("b-1"))
+
 	j := b.do(commission, "a b c", master, "Errored failed")
 	if phases(j) != "configure:failed undo:done" || !strings.Contains(j.Reason, `b-1: task "Install": no space left`) {
 		t.Errorf("%s: %s", phases(j), j.Reason)
 	}
+
 	b.are("a Unallocated, b Unallocated, c Unallocated")
+
 	if n, _ := b.View().Node("b-1"); n.LastError != `task "Install": no space left` {
 		t.Errorf("%+v", n)
 	}
+
 	if last, _ := b.View().Job("last"); last.ID != j.ID {
 		t.Errorf("the last job is %s", last.ID)
 	}
+
 	b.books.on(PlaybookSite, succeeds)
 	b.do(commission, "a b c", master, "Complete")
 	b.are("a Allocated service-master, b Allocated service-master, c Allocated service-master")
+
 	if n, _ := b.View().Node("b-1"); n.LastError != "" {
 		t.Errorf("%+v", n)
 	}
@@ -102,10 +122,14 @@ func TestFailedOnly(t *testing.T) {
 	b := newBench(t)
 	b.see("a b")
 	b.books.on(PlaybookSite, failsOn("b-1"))
-	j, err := b.Submit(t.Context(), Request{Verb: commission, Nodes: names("a b"), Group: master, OnFailure: OnFailureFailed})
+	j, err := b.Submit(
+		t.Context(),
+		Request{Verb: commission, Nodes: names("a b"), Group: master, OnFailure: OnFailureFailed},
+	)
 	b.must(err)
 	b.end(j.ID, "Errored failed")
 	b.are("a Allocated service-master, b Unallocated")
+
 	if specs := b.books.started(); len(specs[1].Hosts) != 1 || specs[1].Hosts[0].Name != "b-1" {
 		t.Errorf("%+v", specs[1].Hosts)
 	}
@@ -139,21 +163,29 @@ func TestForcedClear(t *testing.T) {
 	b.books.on(PlaybookCleanup, failsOn("a-1"))
 	b.do(commission, "a", master, "Errored failed")
 	b.books.parse = errors.New("not to be asked")
-	j, err := b.Submit(t.Context(), Request{Verb: clearing, Nodes: names("a"), Force: true, Reason: "re-installed by hand"})
+	j, err := b.Submit(
+		t.Context(),
+		Request{Verb: clearing, Nodes: names("a"), Force: true, Reason: "re-installed by hand"},
+	)
 	b.must(err)
+
 	b.books.parse = nil
 	if j = b.end(j.ID, "Complete"); len(j.Runs) != 0 {
 		t.Errorf("%+v", j.Runs)
 	}
+
 	n, _ := b.View().Node("a-1")
 	if n.Status != inventory.Unallocated || !slices.Equal(n.Residue, []string{master}) {
 		t.Errorf("%+v", n)
 	}
+
 	b.books.on(PlaybookSite, succeeds)
 	b.books.on(PlaybookCleanup, succeeds)
+
 	if j = b.do(commission, "a", master, "Complete"); phases(j) != "residue:done configure:done" {
 		t.Errorf("%s", phases(j))
 	}
+
 	if n, _ = b.View().Node("a-1"); len(n.Residue) != 0 {
 		t.Errorf("%+v", n)
 	}
@@ -171,8 +203,10 @@ func TestDeadHost(t *testing.T) {
 		r.ends(RunExit{Code: 4}, map[string]Result{"a-1": {Unreachable: true, Message: "no route to host"}})
 	})
 	j := b.do(decommission, "a", "", "Complete")
+
 	n, _ := b.View().Node("a-1")
-	if n.Status != inventory.Decommissioned || !slices.Equal(n.Residue, []string{master}) || !strings.Contains(n.LastError, "no route to host") ||
+	if n.Status != inventory.Decommissioned || !slices.Equal(n.Residue, []string{master}) ||
+		!strings.Contains(n.LastError, "no route to host") ||
 		!strings.Contains(j.Reason, "not everything could be cleaned") {
 		t.Errorf("%+v, %s", n, j.Reason)
 	}
@@ -188,14 +222,17 @@ func TestCancel(t *testing.T) {
 		b.books.on(PlaybookSite, g.script)
 		j := b.ask(commission, "a", master)
 		run := b.begun(g)
+
 		got, err := b.Cancel(t.Context(), "active", "berta", nil, nil)
 		if err != nil || got.ID != j.ID || got.Cancel != 1 {
 			t.Fatalf("%+v, %v", got, err)
 		}
+
 		j = b.end(j.ID, "Cancelled cancelled")
 		if phases(j) != "configure:cancelled undo:done" || j.Reason != "cancelled by berta" || run.cancels != 1 {
 			t.Errorf("%s, %s, %d", phases(j), j.Reason, run.cancels)
 		}
+
 		b.are("a Unallocated")
 		_, err = b.Cancel(t.Context(), j.ID, "berta", nil, nil)
 		b.refused(err, inventory.KindRefused, "job 1 has ended: Cancelled")
@@ -220,13 +257,16 @@ func TestCancel(t *testing.T) {
 		if run.cancels != 0 {
 			t.Error("the first cancel ends the cleanup")
 		}
+
 		run.mu.Unlock()
 		_, err = b.Cancel(t.Context(), j.ID, "carla", nil, nil)
 		b.must(err)
+
 		j = b.end(j.ID, "Cancelled cancelled")
 		if phases(j) != "configure:cancelled undo:cancelled" || j.CancelBy != "berta" {
 			t.Errorf("%s, %s", phases(j), j.CancelBy)
 		}
+
 		b.are("a Quarantined service-master")
 	})
 	t.Run("while it is queued", func(t *testing.T) {
@@ -238,10 +278,13 @@ func TestCancel(t *testing.T) {
 		first := b.ask(commission, "a", master)
 		b.begun(g)
 		second := b.ask(decommission, "a", "")
+
 		got, err := b.Cancel(t.Context(), second.ID, "berta", nil, nil)
-		if err != nil || got.Status != Cancelled || len(got.Runs) != 0 || got.Reason != "cancelled by berta while it was queued" {
+		if err != nil || got.Status != Cancelled || len(got.Runs) != 0 ||
+			got.Reason != "cancelled by berta while it was queued" {
 			t.Errorf("%+v, %v", got, err)
 		}
+
 		g.open <- succeeds
 		b.end(first.ID, "Complete")
 		b.are("a Allocated service-master")
@@ -259,10 +302,12 @@ func TestDeadline(t *testing.T) {
 	b.must(err)
 	j = b.end(j.ID, "Errored deadline")
 	b.are("a Unallocated")
+
 	specs := b.books.started()
 	if got := specs[0].Deadline.Sub(j.Started); got != time.Minute {
 		t.Errorf("the run has until %s after the start", got)
 	}
+
 	if got := specs[1].Deadline.Sub(j.Runs[1].Started); got < 59*time.Second || got > 2*time.Minute {
 		t.Errorf("the cleanup has until %s after its start", got)
 	}
@@ -276,8 +321,15 @@ func TestWhatHostsSayIsText(t *testing.T) {
 	b.books.on(PlaybookSite, func(r *scriptedRun) {
 		r.ends(RunExit{Code: -1, Cause: CauseInterrupted, Reason: "two\nlines,\t\x1b[2J\u009b1m and an ö\r"}, nil)
 	})
+
 	j := b.do(commission, "a", master, "Errored interrupted")
-	if text, want := b.log(j.ID, StreamText), "# job 1 ended Errored: two lines, \uFFFD[2J\uFFFD1m and an ö \n"; !strings.HasSuffix(text, want) {
+	if text, want := b.log(
+		j.ID,
+		StreamText,
+	), "# job 1 ended Errored: two lines, \uFFFD[2J\uFFFD1m and an ö \n"; !strings.HasSuffix(
+		text,
+		want,
+	) {
 		t.Errorf("%q does not end with %q", text, want)
 	}
 }
@@ -287,10 +339,12 @@ func TestRunnerDoesNotStart(t *testing.T) {
 	b := newBench(t)
 	b.see("a")
 	b.books.start = errors.New("fork: out of memory")
+
 	j := b.do(commission, "a", master, "Errored internal")
 	if !strings.Contains(j.Reason, "fork: out of memory") {
 		t.Errorf("%s", j.Reason)
 	}
+
 	b.are("a Unallocated") // nothing was touched
 }
 
@@ -321,20 +375,25 @@ func TestRestart(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+
 			for _, how := range []string{"goes on", "has ended", "is gone", "was told to end"} {
 				b := newBench(t, func(b *bench) { b.prefix += "/" + strings.ReplaceAll(how, " ", "-") })
 				b.see("a")
+
 				if tt.ready != nil {
 					tt.ready(b)
 				}
+
 				g := newGate()
 				b.books.on(tt.at, g.script)
 				j := b.ask(tt.verb, "a", "")
 				run := b.begun(g)
 				b.down()
+
 				switch how {
 				case "has ended":
 					g.open <- succeeds
+
 					if _, err := run.Wait(b.within(patience)); err != nil {
 						t.Fatal(err)
 					}
@@ -345,30 +404,46 @@ func TestRestart(t *testing.T) {
 					b.books.on(tt.at, endsBy(CauseCancelled))
 					g.open <- endsBy(CauseCancelled)
 				}
+
 				b.up()
+
 				if how == "goes on" {
 					b.until("the job goes on", func(v *View) bool { return b.books.run(run.spec.ID) == run })
+
 					if got := b.job(j.ID); got.Status != Running {
 						t.Fatalf("%s: %+v", how, got)
 					}
+
 					g.open <- succeeds
 				}
-				b.until("the job has ended", func(v *View) bool { j, err := v.Job(j.ID); return err == nil && j.Status.Ended() })
+
+				b.until(
+					"the job has ended",
+					func(v *View) bool { j, err := v.Job(j.ID); return err == nil && j.Status.Ended() },
+				)
+
 				j = b.job(j.ID)
 				if how == "is gone" || how == "was told to end" {
-					if got := strings.TrimSpace(string(j.Status) + " " + string(j.Cause)); got != tt.left || phases(j) != tt.runs {
+					if got := strings.TrimSpace(
+						string(j.Status) + " " + string(j.Cause),
+					); got != tt.left ||
+						phases(j) != tt.runs {
 						t.Errorf("%s: %s after %s", how, got, phases(j))
 					}
+
 					b.are(tt.node)
 				} else if strings.Contains(phases(j), "interrupted") {
 					t.Errorf("%s: %s after %s", how, j.Status, phases(j))
 				}
+
 				text := b.log(j.ID, StreamText)
 				if strings.Count(text, tt.at+" begins\n") != 1 || !strings.Contains(text, "# job "+j.ID+" ended ") {
 					t.Errorf("%s: the log is not whole: %q", how, text)
 				}
+
 				b.down()
 				b.up() // once more, with nothing to do
+
 				if again := b.job(j.ID); again.Revision != j.Revision {
 					t.Errorf("an ended job was written again")
 				}
@@ -391,12 +466,17 @@ func TestFirstGenerationRestart(t *testing.T) {
 	b.lose("b")
 	before, log := b.View(), b.log("1", StreamText)
 	b.restart()
+
 	after := b.View()
-	if fmt.Sprintf("%+v", records(after)) != fmt.Sprintf("%+v", records(before)) || fmt.Sprintf("%+v", after.Jobs) != fmt.Sprintf("%+v", before.Jobs) ||
-		fmt.Sprint(after.Settings) != fmt.Sprint(before.Settings) || b.log("1", StreamText) != log {
+	if fmt.Sprintf("%+v", records(after)) != fmt.Sprintf("%+v", records(before)) ||
+		fmt.Sprintf("%+v", after.Jobs) != fmt.Sprintf("%+v", before.Jobs) ||
+		fmt.Sprint(after.Settings) != fmt.Sprint(before.Settings) ||
+		b.log("1", StreamText) != log {
 		t.Errorf("it was\n%+v\nand is\n%+v", before, after)
 	}
+
 	b.are("a Allocated service-master, b Unallocated")
+
 	if n, _ := after.Node("b-1"); n.State != inventory.Disappeared {
 		t.Errorf("%+v", n)
 	}
@@ -413,22 +493,29 @@ func TestSideBySide(t *testing.T) {
 	one, two := b.ask(commission, "a", master), b.ask(commission, "b", master)
 	b.begun(g)
 	b.begun(g)
+
 	if b.job(one.ID).Status != Running || b.job(two.ID).Status != Running {
 		t.Fatal("they do not run side by side")
 	}
+
 	over := b.ask(decommission, "a", "")
+
 	ids, why := b.Waits(b.View(), b.job(over.ID))
 	if !slices.Equal(ids, []string{one.ID}) || why != "a-1 needed by job 1" {
 		t.Errorf("it waits for %v: %s", ids, why)
 	}
+
 	b.set(func(s *Settings) { s.JobLimit = 2 })
+
 	third := b.ask(commission, "c", master)
 	if ids, why = b.Waits(b.View(), b.job(third.ID)); len(ids) != 2 || !strings.Contains(why, "limit") {
 		t.Errorf("it waits for %v: %s", ids, why)
 	}
+
 	if ids, why = b.Waits(b.View(), b.job(one.ID)); ids != nil || why != "" {
 		t.Errorf("a running job waits for %v: %s", ids, why)
 	}
+
 	g.open <- succeeds
 	g.open <- succeeds
 	b.end(one.ID, "Complete")
@@ -462,20 +549,27 @@ func TestPrecondition(t *testing.T) {
 	first := b.ask(commission, "a", master)
 	b.begun(g)
 	second := b.ask(commission, "b", worker)
+
 	ids, why := b.Waits(b.View(), b.job(second.ID))
 	if !slices.Equal(ids, []string{first.ID}) || !strings.Contains(why, "not legal before the end of job 1") {
 		t.Errorf("it waits for %v: %s", ids, why)
 	}
+
 	g.open <- failsOn("a-1")
 	b.end(first.ID, "Errored failed")
+
 	j := b.end(second.ID, "Errored precondition")
-	if !strings.Contains(j.Reason, "since job 1, a commission of a-1, ended Errored") || len(j.Runs) != 0 || !j.Started.IsZero() {
+	if !strings.Contains(j.Reason, "since job 1, a commission of a-1, ended Errored") || len(j.Runs) != 0 ||
+		!j.Started.IsZero() {
 		t.Errorf("%+v", j)
 	}
+
 	b.are("a Unallocated, b Unallocated")
+
 	if h, err := b.History(t.Context(), "b-1", 0); err != nil || len(h) != 1 {
 		t.Errorf("%+v, %v", h, err)
 	}
+
 	if text := b.log(j.ID, StreamText); !strings.Contains(text, "# job 2 ended Errored: b-1 cannot join") {
 		t.Errorf("%q", text)
 	}
@@ -491,21 +585,30 @@ func TestHelpers(t *testing.T) {
 	g := newGate()
 	b.books.on(PlaybookSite, g.script)
 	j := b.ask(commission, "c", master)
+
 	run := b.begun(g)
 	if got := b.job(j.ID); !slices.Equal(got.Helpers, names("a")) {
 		t.Errorf("helpers %v", got.Helpers)
 	}
+
 	roles := map[string]string{}
 	for _, h := range run.spec.Hosts {
 		roles[h.Name] = string(h.Role) + " " + h.Group
 	}
+
 	if fmt.Sprint(roles) != "map[a-1:helper service-master c-1:target service-master]" {
 		t.Errorf("%v", roles)
 	}
+
 	held := b.ask(maintenance, "a", "")
-	if ids, why := b.Waits(b.View(), b.job(held.ID)); !slices.Equal(ids, []string{j.ID}) || why != "a-1 needed by job 3" {
+	if ids, why := b.Waits(
+		b.View(),
+		b.job(held.ID),
+	); !slices.Equal(ids, []string{j.ID}) ||
+		why != "a-1 needed by job 3" {
 		t.Errorf("%v: %s", ids, why)
 	}
+
 	_, err := b.Forget(t.Context(), names("a"), true, "", "anna", nil)
 	b.refused(err, inventory.KindRefused, "a-1 helps job 3")
 	g.open <- succeeds
@@ -517,12 +620,15 @@ func TestHelpers(t *testing.T) {
 	j = b.ask(maintenance, "b", "")
 	run = b.begun(g)
 	clear(roles)
+
 	for _, h := range run.spec.Hosts {
 		roles[h.Name] = string(h.Role)
 	}
+
 	if fmt.Sprint(roles) != "map[a-1:peer b-1:target c-1:peer]" {
 		t.Errorf("%v", roles)
 	}
+
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
 }
@@ -538,7 +644,13 @@ func TestPinned(t *testing.T) {
 	b.see("a b")
 	set := func(scope Scope, layer string) {
 		t.Helper()
-		_, _, err := b.SetVars(t.Context(), scope, configuration.Vars{"layer": layer, "from_" + layer: "x"}, "anna", nil)
+		_, _, err := b.SetVars(
+			t.Context(),
+			scope,
+			configuration.Vars{"layer": layer, "from_" + layer: "x"},
+			"anna",
+			nil,
+		)
 		b.must(err)
 	}
 	set(ScopeGlobal, "global")
@@ -551,11 +663,20 @@ func TestPinned(t *testing.T) {
 	b.do(commission, "a b", master, "Complete")
 	first := b.ask(maintenance, "a", "")
 	b.begun(g)
-	j, err := b.Submit(t.Context(), Request{Verb: maintenance, Nodes: names("a b"), Extra: configuration.Vars{"layer": "request", "t": "{{ evil }}"}})
+	j, err := b.Submit(
+		t.Context(),
+		Request{
+			Verb:  maintenance,
+			Nodes: names("a b"),
+			Extra: configuration.Vars{"layer": "request", "t": "{{ evil }}"},
+		},
+	)
 	b.must(err)
+
 	if len(j.Warnings) != 1 || !strings.Contains(j.Warnings[0], "looks like a template") {
 		t.Errorf("%v", j.Warnings)
 	}
+
 	set(ScopeGlobal, "changed")
 	set(ScopeGroup(master), "changed")
 	set(ScopeNode("a-1"), "changed")
@@ -568,16 +689,20 @@ func TestPinned(t *testing.T) {
 	run := b.begun(g)
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
+
 	if run.spec.Tree != "tree-1" || fmt.Sprint(run.spec.Extra["layer"]) != "request" {
 		t.Errorf("%+v", run.spec)
 	}
+
 	vars := map[string]string{}
 	for _, h := range run.spec.Hosts {
 		for k, v := range h.Vars {
 			vars[h.Name+" "+k] = fmt.Sprint(v.Value, " ", v.Origin, " ", v.Trusted)
 		}
+
 		vars[h.Name] = fmt.Sprintf("%s:%d", h.Connection.User, h.Connection.Port)
 	}
+
 	for k, want := range map[string]string{
 		"a-1 layer": "node node false", "b-1 layer": "group group false", "a-1 from_config": "{{ template }} config true",
 		"a-1 from_global": "x global false", "b-1 from_group": "x group false", "a-1": "masters:2222", "b-1": "masters:22", "b-1 from_node": "",
@@ -586,10 +711,12 @@ func TestPinned(t *testing.T) {
 			t.Errorf("%s is %q, want %q", k, vars[k], want)
 		}
 	}
+
 	in, err := b.Inputs(t.Context(), j.ID)
 	if err != nil || fmt.Sprint(in.Vars["a-1"]["layer"].Value) != "node" {
 		t.Errorf("%+v, %v", in, err)
 	}
+
 	merged, err := b.MergedVars("a-1")
 	if err != nil || fmt.Sprint(merged["layer"].Value) != "changed" {
 		t.Errorf("%+v, %v", merged, err)
@@ -605,14 +732,17 @@ func TestRefusedSubmit(t *testing.T) {
 	ask := func(r Request) error { _, err := b.Submit(t.Context(), r); return err }
 	good := Request{Verb: commission, Nodes: names("a"), Group: master}
 	b.refused(ask(Request{Verb: commission, Nodes: names("a x y")}), inventory.KindNotFound, "x-1, y-1")
+
 	for _, extra := range []configuration.Vars{{"ansible_connection": "local"}, {"a b": "c"}, {"deep": make(chan int)}} {
 		r := good
 		r.Extra = extra
 		b.refused(ask(r), inventory.KindInvalid)
 	}
+
 	if len(b.books.parsed) != 0 {
 		t.Errorf("checked %v for nothing", b.books.parsed)
 	}
+
 	missing := inventory.Errorf(inventory.KindUnavailable, "ansible-playbook is not installed")
 	b.books.check = missing
 	b.refused(ask(good), inventory.KindUnavailable, "not installed")
@@ -625,10 +755,13 @@ func TestRefusedSubmit(t *testing.T) {
 		s.AgentVars, s.NoAgents = nil, inventory.Errorf(inventory.KindRefused, "gossip: off")
 	})
 	b.refused(ask(Request{Verb: discover, Addrs: []string{"10.0.0.9"}}), inventory.KindRefused, "gossip: off")
+
 	if v := b.View(); len(v.Jobs) != 0 || v.Seq != 0 {
 		t.Errorf("%+v", v.Jobs)
 	}
+
 	b.must(ask(good))
+
 	if got := b.books.parsed[len(b.books.parsed)-1]; got != "tree-1:site.yml,cleanup.yml:service-master,service-worker" {
 		t.Errorf("checked %s", got)
 	}
@@ -639,12 +772,14 @@ func TestFirstGenerationLastJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.see("a")
+
 	j := b.do(commission, "a", master, "Complete")
 	for _, r := range []Request{{Verb: commission, Nodes: names("a")}, {Verb: decommission, Nodes: names("x")}, {Verb: decommission}} {
 		if _, err := b.Submit(t.Context(), r); err == nil {
 			t.Errorf("%+v is accepted", r)
 		}
 	}
+
 	if last, err := b.View().Job("last"); err != nil || last.ID != j.ID || len(b.View().Jobs) != 1 {
 		t.Errorf("%+v, %v", last, err)
 	}
@@ -656,29 +791,38 @@ func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.see("a b c d")
+
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {
 			label := string(rune('a' + i%4))
+
 			verb := commission
 			if i >= 8 {
 				verb = decommission
 			}
-			_, err := b.Submit(b.t.Context(), Request{Verb: verb, Nodes: names(label), Group: map[bool]string{true: master}[verb == commission]})
+
+			_, err := b.Submit(
+				b.t.Context(),
+				Request{Verb: verb, Nodes: names(label), Group: map[bool]string{true: master}[verb == commission]},
+			)
 			if err != nil && inventory.KindOf(err) != inventory.KindRefused {
 				t.Error(err)
 			}
 		})
 	}
+
 	wg.Wait()
 	b.until("all have ended", func(v *View) bool {
 		return !slices.ContainsFunc(v.Jobs, func(j Job) bool { return !j.Status.Ended() })
 	})
+
 	for i, j := range b.View().Jobs {
 		if j.Seq() != uint64(i+1) || j.Status != Complete {
 			t.Errorf("%+v", j)
 		}
 	}
+
 	for _, n := range b.View().Nodes {
 		if n.Status.InProgress() || n.Job != "" {
 			t.Errorf("%+v", n)
@@ -706,10 +850,13 @@ func TestHostKeys(t *testing.T) {
 	b.books.on(PlaybookUpgrade, with("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOther"))
 	b.do(maintenance, "a", "", "Complete")
 	n, _ := b.View().Node("a-1")
+
 	specs := b.books.started()
-	if !slices.Equal(n.HostKeys, []string{key}) || len(specs[0].Hosts[0].HostKeys) != 0 || !slices.Equal(specs[1].Hosts[0].HostKeys, []string{key}) {
+	if !slices.Equal(n.HostKeys, []string{key}) || len(specs[0].Hosts[0].HostKeys) != 0 ||
+		!slices.Equal(specs[1].Hosts[0].HostKeys, []string{key}) {
 		t.Errorf("%v, %+v", n.HostKeys, specs)
 	}
+
 	g := newGate()
 	b.books.on(PlaybookUpgrade, g.script)
 	j := b.ask(maintenance, "a", "")
@@ -718,7 +865,15 @@ func TestHostKeys(t *testing.T) {
 	b.refused(err, inventory.KindRefused, "held by job")
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
-	if n, err = b.PatchNode(t.Context(), "a-1", NodePatch{ForgetHostKey: true}, "anna", nil); err != nil || n.HostKeys != nil {
+
+	if n, err = b.PatchNode(
+		t.Context(),
+		"a-1",
+		NodePatch{ForgetHostKey: true},
+		"anna",
+		nil,
+	); err != nil ||
+		n.HostKeys != nil {
 		t.Errorf("%+v, %v", n, err)
 	}
 }
@@ -735,10 +890,13 @@ func TestPatchNode(t *testing.T) {
 	b.refused(patch("x-1", NodePatch{ForgetHostKey: true}), inventory.KindNotFound, "x-1")
 	b.refused(patch("a-1", NodePatch{Connection: &configuration.Connection{Port: 70000}}), inventory.KindInvalid)
 	b.must(patch("a-1", NodePatch{Connection: &configuration.Connection{User: "u"}}))
+
 	if c := b.View().Connection("a-1"); c == nil || c.User != "u" {
 		t.Errorf("%+v", c)
 	}
+
 	b.must(patch("a-1", NodePatch{Connection: &configuration.Connection{}}))
+
 	if c := b.View().Connection("a-1"); c != nil {
 		t.Errorf("%+v", c)
 	}
@@ -756,6 +914,7 @@ func TestConditions(t *testing.T) {
 			if now(v) != revision {
 				return inventory.Errorf(inventory.KindPrecondition, "it is at %d, not at %d", now(v), revision)
 			}
+
 			return nil
 		}
 	}
@@ -764,6 +923,7 @@ func TestConditions(t *testing.T) {
 	j := b.ask(commission, "a", master)
 	b.end(j.ID, "Complete")
 	job := func(v *View) int64 { j, _ := v.Job(j.ID); return j.Revision }
+
 	one := "1"
 	for what, change := range map[string]func(Condition) error{
 		"labels": func(c Condition) error {
@@ -783,8 +943,10 @@ func TestConditions(t *testing.T) {
 		if what == "labels" {
 			now = node
 		}
+
 		only := at(now(b.View()), now)
 		var made, refused atomic.Int32
+
 		var all sync.WaitGroup
 		for range 5 {
 			all.Go(func() {
@@ -798,16 +960,21 @@ func TestConditions(t *testing.T) {
 				}
 			})
 		}
+
 		all.Wait()
+
 		if made.Load() != 1 || refused.Load() != 4 {
 			t.Errorf("%s: %d were made, %d refused", what, made.Load(), refused.Load())
 		}
+
 		b.must(change(at(now(b.View()), now)))
 	}
+
 	_, err := b.Cancel(ctx, j.ID, "anna", at(job(b.View())+1, job), nil)
 	b.refused(err, inventory.KindPrecondition)
 	_, err = b.Cancel(ctx, j.ID, "anna", at(job(b.View()), job), nil)
 	b.refused(err, inventory.KindRefused, "has ended")
+
 	_, err = b.Cancel(ctx, j.ID, "anna", func(*View) error { return held }, nil)
 	if !errors.Is(err, held) {
 		t.Errorf("%v", err)
@@ -824,17 +991,24 @@ func TestLabels(t *testing.T) {
 	patch := func(p NodePatch) error { _, err := b.PatchNode(t.Context(), "a-1", p, "anna", nil); return err }
 	labels := func(want string) {
 		t.Helper()
+
 		n, err := b.View().Node("a-1")
 		if err != nil || fmt.Sprint(n.Labels) != want {
 			t.Errorf("%v, not %s (%v)", n.Labels, want, err)
 		}
 	}
 	b.must(patch(NodePatch{Labels: map[string]*string{rack: &r1, "old": &r1}}))
-	b.refused(patch(NodePatch{Labels: map[string]*string{rack: &bad}, Connection: &configuration.Connection{User: "u"}}), inventory.KindInvalid, "value of a label")
+	b.refused(
+		patch(NodePatch{Labels: map[string]*string{rack: &bad}, Connection: &configuration.Connection{User: "u"}}),
+		inventory.KindInvalid,
+		"value of a label",
+	)
 	b.refused(patch(NodePatch{Labels: map[string]*string{"status": &r1}}), inventory.KindInvalid, "field of every node")
+
 	if b.View().Connection("a-1") != nil {
 		t.Error("a part of a refused patch was written")
 	}
+
 	labels("map[old:r1 rack:r1]")
 	b.books.on(PlaybookSite, func(r *scriptedRun) {
 		b.must(patch(NodePatch{Labels: map[string]*string{rack: &r2, "old": nil}}))
@@ -843,10 +1017,12 @@ func TestLabels(t *testing.T) {
 	})
 	b.do(commission, "a", master, "Complete")
 	labels("map[rack:r2]")
+
 	h, err := b.History(t.Context(), "a-1", 0)
 	if err != nil || len(h) != 3 {
 		t.Errorf("labels are no transition: %v, %v", h, err)
 	}
+
 	_, err = b.Forget(t.Context(), []string{"a-1"}, true, "", "anna", nil)
 	b.must(err)
 	b.see("a")
@@ -866,6 +1042,7 @@ func TestFirstGenerationAddressChange(t *testing.T) {
 		failsOn("a-1")(r)
 	})
 	b.do(commission, "a", master, "Errored failed")
+
 	specs := b.books.started()
 	if specs[0].Hosts[0].Addr != "10.0.0.1" || specs[1].Hosts[0].Addr != "fd00::77" {
 		t.Errorf("%+v", specs)
@@ -876,33 +1053,48 @@ func TestVars(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.see("a")
+
 	ctx := t.Context()
 	for _, scope := range []Scope{ScopeGlobal, ScopeGroup(worker), ScopeGroup(inventory.GroupPrepare), ScopeNode("a-1")} {
 		rev, warnings, err := b.SetVars(ctx, scope, configuration.Vars{"a": "1", "b": "{{ x }}"}, "anna", nil)
-		if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "the value of b looks like a template") || rev != b.View().Revision {
+		if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "the value of b looks like a template") ||
+			rev != b.View().Revision {
 			t.Errorf("%s: %v, %v", scope, warnings, err)
 		}
-		_, warnings, err = b.PatchVars(ctx, scope, configuration.Vars{"b": nil, "c": map[string]any{"d": []any{"e"}}, "nope": nil}, "anna", nil)
+
+		_, warnings, err = b.PatchVars(
+			ctx,
+			scope,
+			configuration.Vars{"b": nil, "c": map[string]any{"d": []any{"e"}}, "nope": nil},
+			"anna",
+			nil,
+		)
 		if err != nil || len(warnings) != 0 {
 			t.Errorf("%s: %v, %v", scope, warnings, err)
 		}
+
 		vars, err := b.Vars(scope)
 		if err != nil || fmt.Sprint(vars) != "map[a:1 c:map[d:[e]]]" {
 			t.Errorf("%s: %v, %v", scope, vars, err)
 		}
+
 		_, _, err = b.PatchVars(ctx, scope, configuration.Vars{"ansible_user": "root"}, "anna", nil)
 		b.refused(err, inventory.KindInvalid, "ansible_user")
 		_, _, err = b.SetVars(ctx, scope, configuration.Vars{"not a name": "x"}, "anna", nil)
 		b.refused(err, inventory.KindInvalid)
+
 		if vars, _ = b.Vars(scope); len(vars) != 2 {
 			t.Errorf("a refusal changed %v", vars)
 		}
+
 		_, _, err = b.SetVars(ctx, scope, nil, "anna", nil)
 		b.must(err)
+
 		if vars, err = b.Vars(scope); err != nil || len(vars) != 0 {
 			t.Errorf("%s: %v, %v", scope, vars, err)
 		}
 	}
+
 	for scope, kind := range map[Scope]inventory.Kind{
 		"": inventory.KindInvalid, "site": inventory.KindInvalid, ScopeNode("x-1"): inventory.KindNotFound, ScopeGroup("nope"): inventory.KindNotFound,
 	} {
@@ -911,6 +1103,7 @@ func TestVars(t *testing.T) {
 		_, err = b.Vars(scope)
 		b.refused(err, kind)
 	}
+
 	_, err := b.MergedVars("x-1")
 	b.refused(err, inventory.KindNotFound)
 	_, err = b.History(ctx, "x-1", 0)
@@ -919,12 +1112,20 @@ func TestVars(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			if _, _, err := b.PatchVars(ctx, ScopeGlobal, configuration.Vars{fmt.Sprintf("k%d", i): "v"}, "anna", nil); err != nil {
+			if _, _, err := b.PatchVars(
+				ctx,
+				ScopeGlobal,
+				configuration.Vars{fmt.Sprintf("k%d", i): "v"},
+				"anna",
+				nil,
+			); err != nil {
 				t.Error(err)
 			}
 		})
 	}
+
 	wg.Wait()
+
 	if vars, _ := b.Vars(ScopeGlobal); len(vars) != 8 {
 		t.Errorf("%v", vars)
 	}
@@ -949,14 +1150,18 @@ func TestForget(t *testing.T) {
 	b.refused(lose("a", false), inventory.KindRefused, "without a-1", "b-1")
 	b.lose("b")
 	b.must(lose("a b", false))
+
 	if v := b.View(); len(v.Nodes) != 1 || v.Graves["a-1"].Reason != "scrapped" || v.Graves["a-1"].Actor != "anna" {
 		t.Errorf("%+v", v)
 	}
+
 	b.see("a")
 	b.are("a Quarantined, c Unallocated")
+
 	if n, _ := b.View().Node("a-1"); !strings.Contains(n.LastError, "forgotten") {
 		t.Errorf("%+v", n)
 	}
+
 	b.do(clearing, "a", "", "Complete")
 	b.are("a Unallocated")
 }
@@ -967,18 +1172,24 @@ func TestForgetWithAgent(t *testing.T) {
 	b := newBench(t)
 	b.see("a b c")
 	b.books.on(PlaybookCleanup, failsOn("b-1"))
+
 	j := b.do(forget, "a b", "", "Errored failed")
 	if specs := b.books.started(); specs[0].Hosts[0].Group != inventory.GroupPrepare || phases(j) != "cleanup:failed" {
 		t.Errorf("%s, %+v", phases(j), specs)
 	}
+
 	b.are("b Unallocated, c Unallocated")
+
 	if _, err := b.View().Node("a-1"); err == nil || b.View().Graves["a-1"].Name == "" {
 		t.Error("a-1 is still known, or left no tombstone")
 	}
+
 	b.lose("a") // its agent says so on its way out
+
 	if len(b.View().Nodes) != 2 {
 		t.Errorf("%+v", records(b.View()))
 	}
+
 	g := newGate()
 	b.books.on(PlaybookCleanup, g.script)
 	j = b.ask(forget, "b", "")
@@ -987,6 +1198,7 @@ func TestForgetWithAgent(t *testing.T) {
 	b.refused(err, inventory.KindRefused, "b-1 is no longer known, or will be forgotten by then")
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
+
 	if len(b.View().Nodes) != 1 {
 		t.Errorf("%+v", records(b.View()))
 	}
@@ -998,9 +1210,11 @@ func TestRetention(t *testing.T) {
 	b := newBench(t)
 	b.see("a")
 	b.do(commission, "a", master, "Complete")
+
 	for range 3 {
 		b.do(maintenance, "a", "", "Complete")
 	}
+
 	b.books.mu.Lock()
 	b.books.pinned = "tree-2" // the jobs that ended keep theirs: they can be retried
 	b.books.mu.Unlock()
@@ -1014,9 +1228,11 @@ func TestRetention(t *testing.T) {
 	b.books.pruned = tell
 	b.up() // it is looked after at the start
 	b.until("old jobs are gone", func(v *View) bool { return len(v.Jobs) == 3 })
+
 	if v := b.View(); v.Jobs[0].ID != "3" || v.Seq != 5 {
 		t.Errorf("%+v", v.Jobs)
 	}
+
 	_, err := b.Inputs(t.Context(), "1")
 	b.refused(err, inventory.KindNotFound)
 	_, err = b.View().Job("1")
@@ -1025,15 +1241,18 @@ func TestRetention(t *testing.T) {
 	b.refused(err, inventory.KindNotFound, "nor are its inputs")
 	_, err = b.View().Job("6")
 	b.refused(err, inventory.KindNotFound, `no job "6"`)
+
 	select {
 	case <-pruned.Done():
 	case <-b.within(patience).Done():
 		t.Fatal("no runner was told what is still needed")
 	}
+
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
 	b.books.mu.Lock()
 	defer b.books.mu.Unlock()
+
 	if fmt.Sprint(b.books.kept) != "[[5-0] [tree-1 tree-2]]" {
 		t.Errorf("kept %v", b.books.kept)
 	}
@@ -1056,12 +1275,14 @@ func TestLog(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		first := true
+
 		err := b.Log(t.Context(), j.ID, StreamText, 0, true, func(_ int64, data []byte) error {
 			if slow = append(slow, data...); first {
 				first = false
 				close(stalled)
 				<-release
 			}
+
 			return nil
 		})
 		if err != nil {
@@ -1071,36 +1292,57 @@ func TestLog(t *testing.T) {
 	<-stalled
 	var live string
 	wg.Go(func() { live = b.log(j.ID, StreamText) })
+
 	for i := range 500 {
 		run.says(StreamText, "line %d\n", i)
 	}
+
 	g.open <- succeeds
 	b.end(j.ID, "Complete") // while the follower stalls
 	close(release)
 	wg.Wait()
+
 	later := b.log(j.ID, StreamText)
-	if live != later || string(slow) != later || !strings.Contains(later, "line 0\n") || !strings.Contains(later, "line 499\n") {
+	if live != later || string(slow) != later || !strings.Contains(later, "line 0\n") ||
+		!strings.Contains(later, "line 499\n") {
 		t.Errorf("live %d bytes, slow %d, later %d", len(live), len(slow), len(later))
 	}
+
 	// From an offset, without waiting, and broken off.
 	var rest []byte
 	b.must(b.Log(t.Context(), "last", StreamText, 100, false, func(offset int64, data []byte) error {
 		if offset != int64(100+len(rest)) {
 			t.Errorf("offset %d", offset)
 		}
+
 		rest = append(rest, data...)
+
 		return nil
 	}))
+
 	if string(rest) != later[100:] {
 		t.Errorf("%q", rest)
 	}
+
 	if size, err := b.LogSize(t.Context(), j.ID, StreamText); err != nil || size != int64(len(later)) {
 		t.Errorf("%d, %v", size, err)
 	}
+
 	enough := errors.New("enough")
-	if err := b.Log(t.Context(), j.ID, StreamText, 0, true, func(int64, []byte) error { return enough }); !errors.Is(err, enough) {
+	if err := b.Log(
+		t.Context(),
+		j.ID,
+		StreamText,
+		0,
+		true,
+		func(int64, []byte) error { return enough },
+	); !errors.Is(
+		err,
+		enough,
+	) {
 		t.Errorf("%v", err)
 	}
+
 	nothing := func(int64, []byte) error { t.Error("bytes"); return nil }
 	b.must(b.Log(t.Context(), j.ID, StreamText, int64(len(later))+5, true, nothing))
 	b.refused(b.Log(t.Context(), j.ID, StreamText, -1, true, nothing), inventory.KindInvalid, "negative")
@@ -1111,9 +1353,11 @@ func TestLog(t *testing.T) {
 	b.books.on(PlaybookUpgrade, g2.script)
 	next := b.ask(maintenance, "a", "")
 	b.begun(g2)
+
 	if err := b.Log(gone, next.ID, StreamText, 1<<20, true, nothing); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
+
 	g2.open <- succeeds
 	b.end(next.ID, "Complete")
 }
@@ -1127,11 +1371,17 @@ func TestEventsAreBounded(t *testing.T) {
 		for i := range 100 {
 			r.says(StreamEvents, "{\"event\":\"ok\",\"n\":%d}\n", i)
 		}
+
 		succeeds(r)
 	})
 	j := b.do(commission, "a", master, "Complete")
+
 	events := b.log(j.ID, StreamEvents)
-	if len(events) > 400 || !strings.HasSuffix(events, "\n{\"event\":\"truncated\",\"message\":\"further events of this job are not kept\"}\n") {
+	if len(events) > 400 ||
+		!strings.HasSuffix(
+			events,
+			"\n{\"event\":\"truncated\",\"message\":\"further events of this job are not kept\"}\n",
+		) {
 		t.Errorf("%d bytes: %s", len(events), events)
 	}
 }
@@ -1141,26 +1391,35 @@ func TestEventsAreBounded(t *testing.T) {
 func TestSubmitAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+
 	var labels []string
 	for i := range 60 {
 		labels = append(labels, fmt.Sprintf("n%02d", i))
 	}
+
 	b.see(strings.Join(labels, " "))
 	g := newGate() // nothing ends meanwhile
 	b.books.on(PlaybookSite, g.script)
 	errs := make([]error, len(labels))
+
 	var all sync.WaitGroup
 	for i, label := range labels {
 		all.Go(func() {
-			_, errs[i] = b.Submit(b.within(patience), Request{Verb: commission, Nodes: names(label), Group: master, Actor: "anna"})
+			_, errs[i] = b.Submit(
+				b.within(patience),
+				Request{Verb: commission, Nodes: names(label), Group: master, Actor: "anna"},
+			)
 		})
 	}
+
 	all.Wait()
+
 	for i, err := range errs {
 		if err != nil {
 			t.Errorf("%s: %v", labels[i], err)
 		}
 	}
+
 	if v := b.View(); len(v.Jobs) != len(labels) || v.Seq != uint64(len(labels)) {
 		t.Errorf("%d jobs, the newest is number %d", len(v.Jobs), v.Seq)
 	}
@@ -1186,6 +1445,7 @@ func (p pausedWriter) PutJob(ctx context.Context, j Job) (Job, error) {
 // with the phase that was interrupted.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
+
 	const lease = 500 * time.Millisecond
 	for _, cancel := range []bool{false, true} { // before it is taken over
 		t.Run(fmt.Sprint("cancelled ", cancel), func(t *testing.T) {
@@ -1198,35 +1458,48 @@ func TestTakeOver(t *testing.T) {
 			b.begun(g)
 			b.down()
 			b.books, b.instance = newPlaybooks(), "bench-2"
+
 			began := make(chan time.Time, 2)
 			for _, playbook := range []string{PlaybookSite, PlaybookCleanup} {
 				b.books.on(playbook, func(r *scriptedRun) { began <- time.Now(); succeeds(r) })
 			}
+
 			on := make(chan struct{})
 			b.wrap = func(s Store) Store { return pausedWriter{s, on} }
 			before := time.Now()
 			b.up()
+
 			if cancel {
 				if _, err := b.Cancel(t.Context(), j.ID, "test", nil, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			close(on)
-			b.until("the job has ended", func(v *View) bool { j, err := v.Job(j.ID); return err == nil && j.Status.Ended() })
+			b.until(
+				"the job has ended",
+				func(v *View) bool { j, err := v.Job(j.ID); return err == nil && j.Status.Ended() },
+			)
+
 			if waited := (<-began).Sub(before); waited < lease {
 				t.Errorf("it went on after %s, while the first run may have gone on", waited)
 			}
+
 			j = b.job(j.ID)
+
 			want := "Complete configure:done"
 			if cancel {
 				want = "Cancelled configure:cancelled undo:done"
 			}
+
 			if got := string(j.Status) + " " + phases(j); got != want || j.Instance != "bench-2" {
 				t.Errorf("%s on %s, want %s", got, j.Instance, want)
 			}
+
 			if text := b.log(j.ID, StreamText); !strings.Contains(text, "was run by bench-1") {
 				t.Errorf("the log does not say so: %q", text)
 			}
+
 			g.open <- succeeds // the first host's, which nobody asks any more
 		})
 	}

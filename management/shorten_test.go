@@ -10,12 +10,15 @@ import (
 
 func TestShorten(t *testing.T) {
 	t.Parallel()
+
 	if got := shorten("short", 200); got != "short" {
 		t.Error(got)
 	}
+
 	for size := 195; size < 260; size++ {
 		got := shorten(strings.Repeat("ä€x", size), 200)
-		if len(got) > 200 || !utf8.ValidString(got) || !strings.HasSuffix(got, " …") || !strings.HasPrefix(got, "ä€xä€x") {
+		if len(got) > 200 || !utf8.ValidString(got) || !strings.HasSuffix(got, " …") ||
+			!strings.HasPrefix(got, "ä€xä€x") {
 			t.Errorf("%q", got)
 		}
 	}
@@ -24,6 +27,7 @@ func TestShorten(t *testing.T) {
 // TestDescribeCutsBetweenCharacters: a reason is stored and shown as text.
 func TestDescribeCutsBetweenCharacters(t *testing.T) {
 	t.Parallel()
+
 	for size := 140; size < 160; size++ {
 		if got := describe(Result{Message: "x" + strings.Repeat("ä", size)}); !utf8.ValidString(got) {
 			t.Errorf("%q", got)

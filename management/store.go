@@ -51,6 +51,7 @@ func (v *View) Node(name string) (inventory.Node, error) {
 	if n, ok := v.node(name); ok {
 		return n, nil
 	}
+
 	return inventory.Node{}, inventory.Errorf(inventory.KindNotFound, "there is no node %q", name).
 		Do("see clusterctl nodes get").About(name)
 }
@@ -59,15 +60,21 @@ func (v *View) node(name string) (inventory.Node, bool) {
 	if n := find(v.Nodes, name); n != nil {
 		return *n, true
 	}
+
 	return inventory.Node{}, false
 }
 
 // find returns the node of that name among nodes sorted by name; nil where there is none.
 func find(nodes []*inventory.Node, name string) *inventory.Node {
-	i, ok := slices.BinarySearchFunc(nodes, name, func(n *inventory.Node, name string) int { return strings.Compare(n.Name, name) })
+	i, ok := slices.BinarySearchFunc(
+		nodes,
+		name,
+		func(n *inventory.Node, name string) int { return strings.Compare(n.Name, name) },
+	)
 	if !ok {
 		return nil
 	}
+
 	return nodes[i]
 }
 
@@ -83,8 +90,10 @@ func (v *View) Job(ref string) (Job, error) {
 				found = j
 			}
 		}
+
 		if found == nil {
-			return Job{}, inventory.Errorf(inventory.KindNotFound, "no job is running").Do("see clusterctl job list, or ask for the job %q", "last")
+			return Job{}, inventory.Errorf(inventory.KindNotFound, "no job is running").
+				Do("see clusterctl job list, or ask for the job %q", "last")
 		}
 	case "last":
 		for i := range v.Jobs {
@@ -93,6 +102,7 @@ func (v *View) Job(ref string) (Job, error) {
 				found = j
 			}
 		}
+
 		if found == nil {
 			return Job{}, inventory.Errorf(inventory.KindNotFound, "no job has ended yet").Do("see clusterctl job list")
 		}
@@ -102,14 +112,18 @@ func (v *View) Job(ref string) (Job, error) {
 				found = &v.Jobs[i]
 			}
 		}
+
 		if found == nil {
 			if n := (Job{ID: ref}).Seq(); n > 0 && n <= v.Seq {
 				return Job{}, inventory.Errorf(inventory.KindNotFound, "job %s is no longer kept, nor are its inputs and its output", ref).
 					Do("how much is kept: clusterctl config get jobs")
 			}
-			return Job{}, inventory.Errorf(inventory.KindNotFound, "there is no job %q", ref).Do("see clusterctl job list")
+
+			return Job{}, inventory.Errorf(inventory.KindNotFound, "there is no job %q", ref).
+				Do("see clusterctl job list")
 		}
 	}
+
 	return *found, nil
 }
 
@@ -122,6 +136,7 @@ func (v *View) Connection(node string) *configuration.Connection {
 	if !ok {
 		return nil
 	}
+
 	return &c
 }
 
@@ -133,6 +148,7 @@ func (v *View) missing(names []string) []string {
 			out = append(out, name)
 		}
 	}
+
 	return out
 }
 

@@ -68,6 +68,7 @@ func (i Identity) Tags() map[string]string {
 func IdentityOf(tags map[string]string) (Identity, error) {
 	var id Identity
 	var missing []error
+
 	var wrong []error
 	for _, t := range []struct {
 		name  string
@@ -83,21 +84,27 @@ func IdentityOf(tags map[string]string) (Identity, error) {
 			missing = append(missing, fmt.Errorf("the tag %s is missing", t.name))
 			continue
 		}
+
 		if len(v) > maxTag {
 			wrong = append(wrong, fmt.Errorf("the tag %s has %d bytes, the limit is %d", t.name, len(v), maxTag))
 			continue
 		}
+
 		if err := t.check(v); err != nil {
 			wrong = append(wrong, fmt.Errorf("the tag %s is wrong: %w", t.name, err))
 			continue
 		}
+
 		*t.value = v
 	}
+
 	if len(missing) == 3 {
 		return Identity{}, ErrNoNode
 	}
+
 	if err := errors.Join(append(missing, wrong...)...); err != nil {
 		return Identity{}, err
 	}
+
 	return id, nil
 }

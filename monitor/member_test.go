@@ -10,16 +10,19 @@ import (
 
 func TestIdentityOf(t *testing.T) {
 	good := map[string]string{TagLabel: "rack1", TagSerial: "S-0.1_x", TagAddr: "192.0.2.7"}
+
 	with := func(k, v string) map[string]string {
 		m := map[string]string{"other": "x"}
 		for a, b := range good {
 			m[a] = b
 		}
+
 		if v == "\x00" {
 			delete(m, k)
 		} else {
 			m[k] = v
 		}
+
 		return m
 	}
 	for _, c := range []struct {
@@ -60,6 +63,7 @@ func TestIdentityOf(t *testing.T) {
 			}
 		})
 	}
+
 	id, err := IdentityOf(Identity{Label: "l", Serial: "s", Addr: "::1"}.Tags())
 	if err != nil || id.Addr != "::1" {
 		t.Fatalf("tags do not come back: %+v %v", id, err)

@@ -72,6 +72,7 @@ func NewObserver(o Options) *Observer {
 	if o.Window == 0 {
 		o.Window = 200 * time.Millisecond
 	}
+
 	return &Observer{o: o, poke: make(chan struct{}, 1), t: newTracker(o.Before), paused: true}
 }
 
@@ -83,6 +84,7 @@ func (o *Observer) Change(m Member) {
 	o.changes++
 	o.touched()
 	o.mu.Unlock()
+
 	if s != nil && o.o.Stranger != nil {
 		o.o.Stranger(s.member, s.why)
 	}
@@ -101,6 +103,7 @@ func (o *Observer) touched() {
 	if o.oldest.IsZero() {
 		o.oldest = now
 	}
+
 	o.newest = now
 	o.wake()
 }
@@ -126,9 +129,11 @@ func (o *Observer) Pause() {
 func (o *Observer) Resume() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if !o.paused {
 		return
 	}
+
 	o.paused = false
 	o.fullAt, o.retryAt = time.Now(), time.Time{}
 	o.wake()
@@ -147,6 +152,7 @@ func (o *Observer) Compare() {
 func (o *Observer) Alive() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	return o.t.alive()
 }
 
@@ -168,6 +174,7 @@ type Stats struct {
 func (o *Observer) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	s := Stats{
 		Members: len(o.t.members), Pending: o.t.pending(),
 		Changes: o.changes, Reports: o.reports, Errors: o.errors, LastReport: o.last,
@@ -177,17 +184,21 @@ func (o *Observer) Stats() Stats {
 			s.Strangers++
 		}
 	}
+
 	for _, n := range o.t.nodes {
 		if len(n.members) > 0 {
 			s.Nodes++
 		}
+
 		if n.view.Alive {
 			s.Alive++
 		}
+
 		if n.view.Duplicate {
 			s.Duplicates++
 		}
 	}
+
 	return s
 }
 
@@ -195,11 +206,14 @@ func (o *Observer) Stats() Stats {
 func (o *Observer) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+
 	for {
 		timer.Stop()
+
 		if due, ok := o.due(); ok {
 			timer.Reset(time.Until(due))
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -214,16 +228,20 @@ func (o *Observer) Run(ctx context.Context) {
 func (o *Observer) due() (time.Time, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if o.paused {
 		return time.Time{}, false
 	}
+
 	at := o.fullAt
 	if !o.oldest.IsZero() {
 		at = earlier(at, earlier(o.newest.Add(o.o.Window), o.oldest.Add(maxWait*o.o.Window)))
 	}
+
 	if at.Before(o.retryAt) {
 		at = o.retryAt
 	}
+
 	return at, true
 }
 
@@ -231,6 +249,7 @@ func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
+
 	return a
 }
 
@@ -241,6 +260,7 @@ func (o *Observer) report(ctx context.Context) {
 		o.mu.Unlock()
 		return
 	}
+
 	epoch := o.epoch
 	full := o.t.overflow || !time.Now().Before(o.fullAt)
 	o.mu.Unlock()
@@ -254,10 +274,12 @@ func (o *Observer) report(ctx context.Context) {
 		o.mu.Unlock()
 		return
 	}
+
 	fullAt := o.fullAt
 	what := o.t.tell(full)
 	o.oldest, o.newest = time.Time{}, time.Time{}
 	o.mu.Unlock()
+
 	if !full && len(what.said) == 0 {
 		return
 	}
@@ -267,11 +289,13 @@ func (o *Observer) report(ctx context.Context) {
 	err := o.o.Sink.Observe(call, what.report)
 
 	o.mu.Lock()
+
 	inRow := o.inRow
 	if err == nil {
 		o.t.heard(what)
 		o.inRow, o.retryAt = 0, time.Time{}
 		o.reports++
+
 		o.last = time.Now()
 		if full && o.fullAt.Equal(fullAt) {
 			o.fullAt = time.Now().Add(every)
@@ -282,9 +306,14 @@ func (o *Observer) report(ctx context.Context) {
 		// anew and know nothing: it gets everything.
 		o.oldest, o.newest, o.fullAt = time.Now(), time.Now(), time.Now()
 	}
+
 	o.mu.Unlock()
+
 	if err != nil {
-		o.failed(ctx, fmt.Errorf("a report about %s was not recorded: %w", inventory.Count(len(what.said), "node", "nodes"), err))
+		o.failed(
+			ctx,
+			fmt.Errorf("a report about %s was not recorded: %w", inventory.Count(len(what.said), "node", "nodes"), err),
+		)
 	} else if inRow > 0 && o.o.Again != nil {
 		o.o.Again(len(what.said), inRow)
 	}
@@ -296,27 +325,33 @@ func (o *Observer) compare(ctx context.Context, epoch uint64) bool {
 	o.mu.Lock()
 	began := o.t.beginList()
 	o.mu.Unlock()
+
 	call, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	list, err := o.o.List(call)
 
 	o.mu.Lock()
 	var news []stranger
+
 	ok := err == nil && o.epoch == epoch
 	if ok {
 		news = o.t.endList(began, list)
 	} else {
 		o.t.cancelList()
 	}
+
 	o.mu.Unlock()
+
 	if err != nil {
 		o.failed(ctx, fmt.Errorf("the member list could not be fetched: %w", err))
 	}
+
 	if o.o.Stranger != nil {
 		for _, s := range news {
 			o.o.Stranger(s.member, s.why)
 		}
 	}
+
 	return ok
 }
 
@@ -325,18 +360,22 @@ func (o *Observer) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // the observer stops, and that is why
 	}
+
 	o.mu.Lock()
+
 	wait := retryMin
 	for range o.inRow {
 		if wait = min(2*wait, retryMax); wait == retryMax {
 			break
 		}
 	}
+
 	o.inRow++
 	o.errors++
 	o.retryAt = time.Now().Add(wait)
 	inRow := o.inRow
 	o.mu.Unlock()
+
 	if o.o.Failed != nil {
 		o.o.Failed(err, inRow)
 	}

@@ -30,14 +30,18 @@ func (m *memorySink) Observe(ctx context.Context, r Report) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.tries++
 	if m.err != nil {
 		return m.err
 	}
+
 	m.got = append(m.got, r)
 	m.at = append(m.at, time.Now())
+
 	return nil
 }
 
@@ -49,6 +53,7 @@ func (f sinkFunc) Observe(ctx context.Context, r Report) error { return f(ctx, r
 func (m *memorySink) wait() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	return m.delay
 }
 
@@ -62,6 +67,7 @@ func (m *memorySink) set(err error, delay time.Duration) {
 func (m *memorySink) take() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	out := ""
 	for _, r := range m.got {
 		if r.Full {
@@ -69,6 +75,7 @@ func (m *memorySink) take() string {
 		} else {
 			out += "some"
 		}
+
 		for _, s := range r.Sightings {
 			switch {
 			case s.Joined:
@@ -79,9 +86,12 @@ func (m *memorySink) take() string {
 				out += " " + s.Serial + " gone"
 			}
 		}
+
 		out += "; "
 	}
+
 	m.got = nil
+
 	return out
 }
 
@@ -95,19 +105,23 @@ type memorySource struct {
 func (s *memorySource) List(context.Context) ([]Member, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	var all []Member
 	for _, m := range s.m {
 		all = append(all, m)
 	}
+
 	return all, s.err
 }
 
 func (s *memorySource) put(m Member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.m == nil {
 		s.m = map[string]Member{}
 	}
+
 	s.m[m.Name] = m
 }
 
@@ -118,14 +132,18 @@ func down(serial string) Member { return member(serial, serial, serial+":1", fal
 func inBubble(t *testing.T, o Options, f func(t *testing.T, ob *Observer, src *memorySource, sink *memorySink)) {
 	synctest.Test(t, func(t *testing.T) {
 		src, sink := &memorySource{}, &memorySink{}
+
 		o.List = src.List
 		if o.Sink == nil {
 			o.Sink = sink
 		}
+
 		ob := NewObserver(o)
 		ctx, cancel := context.WithCancel(t.Context())
+
 		done := make(chan struct{})
 		go func() { defer close(done); ob.Run(ctx) }()
+
 		defer func() { cancel(); <-done }()
 		synctest.Wait()
 		f(t, ob, src, sink)
@@ -136,6 +154,7 @@ func expect(t *testing.T, sink *memorySink, after time.Duration, want string) {
 	t.Helper()
 	time.Sleep(after)
 	synctest.Wait()
+
 	if got := sink.take(); got != want {
 		t.Fatalf("%q, want %q", got, want)
 	}
@@ -166,6 +185,7 @@ func TestObserverCoalesces(t *testing.T) {
 			ob.Change(up(fmt.Sprint("1", i)))
 			time.Sleep(110 * time.Millisecond)
 		}
+
 		synctest.Wait()
 		expect(t, sink, 0, "some 10 joined 11 joined 12 joined 13 joined 14 joined "+
 			"15 joined 16 joined 17 joined 18 joined 19 joined; ")
@@ -173,10 +193,12 @@ func TestObserverCoalesces(t *testing.T) {
 		// What the source does not list is gone a minute later.
 		time.Sleep(time.Minute)
 		synctest.Wait()
+
 		r := sink.got[len(sink.got)-1]
 		if !r.Full || len(r.Sightings) != 17 {
 			t.Fatalf("%+v", r)
 		}
+
 		for _, s := range r.Sightings {
 			if s.Alive != (s.Serial == "1") {
 				t.Fatalf("%+v", s)
@@ -188,7 +210,10 @@ func TestObserverCoalesces(t *testing.T) {
 func TestObserverRetries(t *testing.T) {
 	var failures []int
 	var again [][2]int
-	o := Options{Failed: func(_ error, n int) { failures = append(failures, n) }, Again: func(nodes, n int) { again = append(again, [2]int{nodes, n}) }}
+	o := Options{
+		Failed: func(_ error, n int) { failures = append(failures, n) },
+		Again:  func(nodes, n int) { again = append(again, [2]int{nodes, n}) },
+	}
 	inBubble(t, o, func(t *testing.T, ob *Observer, src *memorySource, sink *memorySink) {
 		src.put(up("1"))
 		ob.Resume()
@@ -208,15 +233,20 @@ func TestObserverRetries(t *testing.T) {
 		if sink.tries < 120 || sink.tries > 130 {
 			t.Fatalf("%d tries in an hour", sink.tries)
 		}
-		if st := ob.Stats(); st.Pending != 2 || st.Errors != uint64(sink.tries-1) || failures[len(failures)-1] != sink.tries-1 {
+
+		if st := ob.Stats(); st.Pending != 2 || st.Errors != uint64(sink.tries-1) ||
+			failures[len(failures)-1] != sink.tries-1 {
 			t.Fatalf("%+v", st)
 		}
+
 		if len(again) != 0 {
 			t.Fatalf("taken again: %v", again)
 		}
+
 		sink.set(nil, 0)
 		expect(t, sink, 30*time.Second, "full 1 joined 2 joined; ")
 		expect(t, sink, time.Minute, "full 1 alive 2 alive; ")
+
 		if want := [][2]int{{2, failures[len(failures)-1]}}; !slices.Equal(again, want) {
 			t.Fatalf("taken again: %v, want %v", again, want)
 		}
@@ -289,36 +319,45 @@ func TestObserverConverges(t *testing.T) {
 		sink := sinkFunc(func(ctx context.Context, rep Report) error {
 			mu.Lock()
 			defer mu.Unlock()
+
 			select {
 			case <-time.After(time.Duration(coin.IntN(800)) * time.Millisecond):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+
 			if coin.IntN(3) == 0 {
 				return errors.New("not now")
 			}
+
 			if rep.Full {
 				for n, s := range belief {
 					s.Alive = false
 					belief[n] = s
 				}
 			}
+
 			for _, s := range rep.Sightings {
 				if s.Joined && !s.Alive {
 					t.Errorf("seed %d: joined and gone: %+v", seed, s)
 				}
+
 				belief[s.Name()] = s
 			}
+
 			return nil
 		})
 		inBubble(t, Options{Sink: sink}, func(t *testing.T, ob *Observer, src *memorySource, _ *memorySink) {
 			ob.Resume()
+
 			for range 2000 {
 				name := fmt.Sprint(r.IntN(8))
+
 				m := member(name, fmt.Sprint(r.IntN(4)), name+":1", r.IntN(2) == 0)
 				if r.IntN(10) == 0 {
 					m.Tags = nil
 				}
+
 				if r.IntN(8) == 0 {
 					src.mu.Lock()
 					delete(src.m, name)
@@ -326,28 +365,36 @@ func TestObserverConverges(t *testing.T) {
 					ob.Remove(name)
 				} else {
 					src.put(m)
+
 					if r.IntN(20) > 0 { // else the event is lost
 						ob.Change(m)
 					}
 				}
+
 				time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond)
 			}
+
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
+
 			truth := map[string]bool{}
 			for _, m := range src.m {
 				if id, err := IdentityOf(m.Tags); err == nil && m.Alive {
 					truth[id.Name()] = true
 				}
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
+
 			for n, s := range belief {
 				if s.Alive != truth[n] {
 					t.Errorf("seed %d: %s: believed alive %v, is %v", seed, n, s.Alive, truth[n])
 				}
+
 				delete(truth, n)
 			}
+
 			if len(truth) > 0 {
 				t.Errorf("seed %d: never heard of %v", seed, truth)
 			}
@@ -363,8 +410,10 @@ func TestObserverIsQuickWithManyNodes(t *testing.T) {
 			src.put(m)
 			ob.Change(m)
 		}
+
 		ob.Resume()
 		synctest.Wait()
+
 		if len(sink.got) != 1 || len(sink.got[0].Sightings) != n {
 			t.Fatalf("%d reports", len(sink.got))
 		}

@@ -69,6 +69,7 @@ func newTracker(before []string) *tracker {
 	for _, n := range before {
 		t.before[n] = true
 	}
+
 	return t
 }
 
@@ -78,30 +79,38 @@ func (t *tracker) put(m Member) *stranger {
 	t.clock++
 	delete(t.removed, m.Name)
 	id, why := IdentityOf(m.Tags)
+
 	name := ""
 	if why == nil {
 		name = id.Name()
 	}
+
 	r := t.members[m.Name]
+
 	fresh := r == nil
 	if fresh {
 		r = &record{}
 		t.members[m.Name] = r
 	}
+
 	if r.node != "" && r.node != name {
 		t.detach(r)
 	}
+
 	var news *stranger
 	if why != nil && (fresh || r.why == nil || r.why.Error() != why.Error()) {
 		news = &stranger{member: m.Name, why: why}
 	}
+
 	if m.Alive && !r.Alive {
 		r.since = t.clock
 	}
+
 	r.Member, r.id, r.why, r.changed = m, id, why, t.clock
 	if name != "" {
 		t.attach(r, name)
 	}
+
 	return news
 }
 
@@ -111,11 +120,14 @@ func (t *tracker) remove(member string) {
 	if t.listing {
 		t.removed[member] = struct{}{}
 	}
+
 	r := t.members[member]
 	if r == nil {
 		return
 	}
+
 	delete(t.members, member)
+
 	if r.node != "" {
 		t.detach(r)
 	}
@@ -126,6 +138,7 @@ func (t *tracker) remove(member string) {
 func (t *tracker) beginList() uint64 {
 	t.listing = true
 	clear(t.removed)
+
 	return t.clock
 }
 
@@ -139,31 +152,39 @@ func (t *tracker) cancelList() {
 // beginList, except for members that changed meanwhile.
 func (t *tracker) endList(began uint64, list []Member) []stranger {
 	var news []stranger
+
 	listed := make(map[string]bool, len(list))
 	for _, m := range list {
 		listed[m.Name] = true
+
 		r := t.members[m.Name]
 		if _, gone := t.removed[m.Name]; gone || r != nil && (r.changed > began || r.equal(m)) {
 			continue
 		}
+
 		if s := t.put(m); s != nil {
 			news = append(news, *s)
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(t.members)) {
 		if !listed[name] && t.members[name].changed <= began {
 			t.remove(name)
 		}
 	}
+
 	t.cancelList()
+
 	return news
 }
 
 func (t *tracker) attach(r *record, name string) {
 	r.node = name
+
 	n := t.nodes[name]
 	if n == nil {
 		n = &node{members: map[string]*record{}}
+
 		t.nodes[name] = n
 		if t.before[name] && r.Alive {
 			// It is as the earlier run left it: its first rise is no news.
@@ -172,6 +193,7 @@ func (t *tracker) attach(r *record, name string) {
 	} else if len(n.members) == 0 {
 		t.gone--
 	}
+
 	delete(t.before, name)
 	n.members[r.Name] = r
 	n.look()
@@ -181,6 +203,7 @@ func (t *tracker) detach(r *record) {
 	n := t.nodes[r.node]
 	delete(n.members, r.Name)
 	n.look()
+
 	if len(n.members) == 0 {
 		if n.told.Alive || n.underway {
 			t.gone++
@@ -188,7 +211,9 @@ func (t *tracker) detach(r *record) {
 			delete(t.nodes, r.node)
 		}
 	}
+
 	r.node = ""
+
 	if t.gone > maxGone {
 		maps.DeleteFunc(t.nodes, func(_ string, n *node) bool { return len(n.members) == 0 })
 		t.gone, t.overflow = 0, true
@@ -203,26 +228,33 @@ func (n *node) look() {
 			live = append(live, r)
 		}
 	}
+
 	was := n.view.Alive
 	if len(live) == 0 {
 		// It keeps the address it had when it was last seen alive.
 		n.holder = ""
+
 		n.view.Alive, n.view.Duplicate, n.view.Others = false, false, nil
 		if n.view.Label == "" && len(n.members) > 0 {
 			r := n.members[slices.Min(slices.Collect(maps.Keys(n.members)))]
 			n.view.Label, n.view.Serial, n.view.Addr = r.id.Label, r.id.Serial, r.id.Addr
 		}
+
 		return
 	}
+
 	slices.SortFunc(live, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.Name, b.Name))
 	})
+
 	h := live[0]
 	if r := n.members[n.holder]; r != nil && r.Alive {
 		h = r
 	}
+
 	n.holder = h.Name
 	n.view = Sighting{Label: h.id.Label, Serial: h.id.Serial, Addr: h.id.Addr, Alive: true}
+
 	n.view.Duplicate, n.view.Others = claimants(live)
 	if !was {
 		n.rises++
@@ -242,21 +274,27 @@ func claimants(live []*record) (bool, []string) {
 			}
 		}
 	}
+
 	if len(places) < 2 {
 		return false, nil
 	}
+
 	count := map[string]int{}
 	for _, a := range places {
 		count[a]++
 	}
+
 	var all []string
 	for p, a := range places {
 		if a == "" || count[a] > 1 {
 			a = p
 		}
+
 		all = append(all, a)
 	}
+
 	slices.Sort(all)
+
 	return true, all
 }
 
@@ -286,6 +324,7 @@ func (t *tracker) tell(full bool) telling {
 		if !full && !n.news() {
 			continue
 		}
+
 		n.underway = true
 		out.said = append(out.said, said{name: name, what: n.view, rises: n.rises})
 		s := n.view
@@ -293,9 +332,11 @@ func (t *tracker) tell(full bool) telling {
 		s.Joined = s.Alive && (!n.told.Alive || n.rises != n.toldRises)
 		out.report.Sightings = append(out.report.Sightings, s)
 	}
+
 	if full {
 		t.overflow = false
 	}
+
 	return out
 }
 
@@ -306,9 +347,11 @@ func (t *tracker) heard(what telling) {
 			n.told, n.toldRises = s.what, s.rises
 		}
 	}
+
 	if what.report.Full {
 		clear(t.before)
 	}
+
 	t.unheard(what)
 }
 
@@ -319,6 +362,7 @@ func (t *tracker) unheard(what telling) {
 		if n == nil {
 			continue
 		}
+
 		n.underway = false
 		if len(n.members) == 0 && !n.told.Alive {
 			delete(t.nodes, s.name)
@@ -335,6 +379,7 @@ func (t *tracker) pending() int {
 			count++
 		}
 	}
+
 	return count
 }
 
@@ -346,9 +391,12 @@ func (t *tracker) alive() []string {
 			all = append(all, name)
 		}
 	}
+
 	for name := range t.before {
 		all = append(all, name)
 	}
+
 	slices.Sort(all)
+
 	return all
 }

@@ -17,7 +17,12 @@ func member(name, serial, place string, alive bool) Member {
 }
 
 func tagged(m Member, tag, value string) Member {
-	m.Tags = map[string]string{TagLabel: m.Tags[TagLabel], TagSerial: m.Tags[TagSerial], TagAddr: m.Tags[TagAddr], tag: value}
+	m.Tags = map[string]string{
+		TagLabel:  m.Tags[TagLabel],
+		TagSerial: m.Tags[TagSerial],
+		TagAddr:   m.Tags[TagAddr],
+		tag:       value,
+	}
 	return m
 }
 
@@ -25,6 +30,7 @@ func tagged(m Member, tag, value string) Member {
 func hear(t *tracker, full bool) []Sighting {
 	w := t.tell(full)
 	t.heard(w)
+
 	return w.report.Sightings
 }
 
@@ -48,28 +54,35 @@ func TestTrackerGrid(t *testing.T) {
 		rose := false    // it became alive since the last recorded word
 		roseNow := false // the same, as of the report under way
 		var flying *telling
+
 		check := func(full bool) {
 			w := tr.tell(full)
 			flying = &w
 			roseNow, rose = rose, false
+
 			want := 0
 			if full && (truth.known || sink.alive) ||
 				!full && (truth.known || sink.alive) && (truth != sink || truth.alive && roseNow) {
 				want = 1
 			}
+
 			if !truth.alive && !sink.alive {
 				want = len(w.report.Sightings) // saying once more that it is gone is no harm
 			}
+
 			if len(w.report.Sightings) != want {
 				t.Fatalf("%s: %d sightings, want %d", strings.Join(seq, ", "), len(w.report.Sightings), want)
 			}
+
 			if want == 0 {
 				return
 			}
+
 			s := w.report.Sightings[0]
 			if s.Alive != truth.alive || truth.alive && s.Addr != truth.addr {
 				t.Fatalf("%s: %+v, but it is %+v", strings.Join(seq, ", "), s, truth)
 			}
+
 			if joined := truth.alive && (!sink.alive || roseNow); s.Joined != joined {
 				t.Fatalf("%s: joined is %v", strings.Join(seq, ", "), s.Joined)
 			}
@@ -78,15 +91,19 @@ func TestTrackerGrid(t *testing.T) {
 			switch op {
 			case "up", "up elsewhere":
 				m := member("m", "1", "p:1", true)
+
 				addr := "10.0.0.1"
 				if op != "up" {
 					addr = "10.0.0.2"
 					m = tagged(m, TagAddr, addr)
 				}
+
 				tr.put(m)
+
 				if !truth.alive {
 					rose = true
 				}
+
 				truth = belief{true, true, addr}
 			case "down":
 				tr.put(tagged(member("m", "1", "p:1", false), TagAddr, cmpAddr(truth.addr)))
@@ -100,6 +117,7 @@ func TestTrackerGrid(t *testing.T) {
 				for _, s := range flying.said {
 					sink = belief{true, s.what.Alive, s.what.Addr}
 				}
+
 				tr.heard(*flying)
 				flying = nil
 			case "refused":
@@ -108,15 +126,19 @@ func TestTrackerGrid(t *testing.T) {
 				rose = rose || roseNow
 			}
 		}
+
 		if flying != nil {
 			tr.unheard(*flying)
 			rose = rose || roseNow
 		}
+
 		check(false)
 		tr.heard(*flying)
+
 		if n := tr.pending(); n != 0 {
 			t.Fatalf("%s: %d nodes have news after everything was told", strings.Join(seq, ", "), n)
 		}
+
 		if len(tr.members) == 0 && (len(tr.nodes) != 0 || tr.gone != 0) {
 			t.Fatalf("%s: %d nodes without members are kept", strings.Join(seq, ", "), len(tr.nodes))
 		}
@@ -124,9 +146,11 @@ func TestTrackerGrid(t *testing.T) {
 	var walk func(flying bool)
 	walk = func(flying bool) {
 		run(path)
+
 		if len(path) == depth {
 			return
 		}
+
 		for _, op := range ops {
 			f := flying
 			switch op {
@@ -134,13 +158,16 @@ func TestTrackerGrid(t *testing.T) {
 				if flying {
 					continue
 				}
+
 				f = true
 			case "recorded", "refused":
 				if !flying {
 					continue
 				}
+
 				f = false
 			}
+
 			path = append(path, op)
 			walk(f)
 			path = path[:len(path)-1]
@@ -154,6 +181,7 @@ func cmpAddr(a string) string {
 	if a == "" {
 		return "10.0.0.1"
 	}
+
 	return a
 }
 
@@ -161,6 +189,7 @@ func TestTrackerDuplicates(t *testing.T) {
 	tr := newTracker(nil)
 	expect := func(what string, want ...string) {
 		t.Helper()
+
 		var got []string
 		for _, s := range hear(tr, false) {
 			g := s.Name()
@@ -169,14 +198,18 @@ func TestTrackerDuplicates(t *testing.T) {
 			} else {
 				g += " gone"
 			}
+
 			if s.Joined {
 				g += " joined"
 			}
+
 			if s.Duplicate {
 				g += " duplicate " + strings.Join(s.Others, ",")
 			}
+
 			got = append(got, g)
 		}
+
 		if !slices.Equal(got, want) {
 			t.Fatalf("%s: %q, want %q", what, got, want)
 		}
@@ -228,10 +261,12 @@ func TestTrackerStrangers(t *testing.T) {
 	m := Member{Name: "m", Addr: "p:1", Alive: true}
 	step := func(want string) {
 		t.Helper()
+
 		got := ""
 		if s := tr.put(m); s != nil {
 			got = s.why.Error()
 		}
+
 		if (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Fatalf("%q, want %q", got, want)
 		}
@@ -248,6 +283,7 @@ func TestTrackerStrangers(t *testing.T) {
 	step("none of the tags")
 	tr.remove("m")
 	step("none of the tags")
+
 	if got := hear(tr, true); len(got) != 0 {
 		t.Fatalf("a stranger became a node: %+v", got)
 	}
@@ -256,6 +292,7 @@ func TestTrackerStrangers(t *testing.T) {
 func TestTrackerList(t *testing.T) {
 	a, b, c := member("a", "a", "p:1", true), member("b", "b", "p:2", true), member("c", "c", "p:3", true)
 	down := func(m Member) Member { m.Alive = false; return m }
+
 	names := func(tr *tracker) string {
 		var all []string
 		for _, s := range hear(tr, true) {
@@ -263,6 +300,7 @@ func TestTrackerList(t *testing.T) {
 				all = append(all, s.Serial)
 			}
 		}
+
 		return strings.Join(all, "")
 	}
 	for _, tc := range []struct {
@@ -285,15 +323,20 @@ func TestTrackerList(t *testing.T) {
 			for _, m := range tc.have {
 				tr.put(m)
 			}
+
 			hear(tr, false)
+
 			began := tr.beginList()
 			if tc.while != nil {
 				tc.while(tr)
 			}
+
 			tr.endList(began, tc.list)
+
 			if got := names(tr); got != tc.want {
 				t.Fatalf("alive: %q, want %q", got, tc.want)
 			}
+
 			if len(tr.removed) != 0 || tr.listing {
 				t.Fatal("the list does not end")
 			}
@@ -306,23 +349,29 @@ func TestTrackerRestart(t *testing.T) {
 	tr.put(member("a", "1", "p:1", true))  // as it was
 	tr.put(member("b", "2", "p:2", false)) // failed since
 	tr.put(member("d", "4", "p:4", true))  // new
+
 	if got := fmt.Sprint(tr.alive()); got != "[n-1 n-3]" {
 		t.Fatalf("alive before anything is told: %s", got)
 	}
+
 	joined := map[string]bool{}
 	for _, s := range hear(tr, true) {
 		joined[s.Name()] = s.Joined
 	}
+
 	if fmt.Sprint(joined) != "map[n-1:false n-2:false n-4:true]" {
 		t.Fatalf("%v", joined)
 	}
+
 	tr.put(member("b", "2", "p:2", true))
 	tr.put(member("c", "3", "p:3", true))
+
 	for _, s := range hear(tr, false) {
 		if !s.Joined {
 			t.Fatalf("%s came back and has not joined", s.Name())
 		}
 	}
+
 	if got := fmt.Sprint(tr.alive()); got != "[n-1 n-2 n-3 n-4]" {
 		t.Fatalf("alive: %s", got)
 	}
@@ -333,17 +382,23 @@ func TestTrackerIsBounded(t *testing.T) {
 	for i := range 3 * maxGone {
 		tr.put(member(fmt.Sprint(i), fmt.Sprint(i), "p:1", true))
 	}
+
 	hear(tr, true)
+
 	for i := range 3 * maxGone {
 		tr.remove(fmt.Sprint(i)) // and the sink does not hear of it
 	}
+
 	if len(tr.nodes) > maxGone+1 {
 		t.Fatalf("%d nodes are kept", len(tr.nodes))
 	}
+
 	if !tr.overflow {
 		t.Fatal("what was dropped is not said by a full report")
 	}
+
 	hear(tr, true)
+
 	if len(tr.nodes) != 0 || tr.gone != 0 || tr.overflow {
 		t.Fatalf("%d nodes, gone %d", len(tr.nodes), tr.gone)
 	}

@@ -58,9 +58,13 @@ var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func newFakeDaemon(socket string) *fakeDaemon {
 	d := &fakeDaemon{
-		socket: socket, changed: make(chan struct{}), rev: 100,
-		nodes: map[string]*api.Node{},
-		vars:  map[string]api.Vars{api.PathGlobalVars: {"env": map[string]any{"proxy": "http://proxy:3128"}, "retries": json.Number("3")}},
+		socket:  socket,
+		changed: make(chan struct{}),
+		rev:     100,
+		nodes:   map[string]*api.Node{},
+		vars: map[string]api.Vars{
+			api.PathGlobalVars: {"env": map[string]any{"proxy": "http://proxy:3128"}, "retries": json.Number("3")},
+		},
 		config: api.Config{
 			"data_dir":      {Value: "/var/lib/clusterm", Origin: "default"},
 			"jobs.parallel": {Value: 4, Origin: "default", Settable: true},
@@ -72,9 +76,22 @@ func newFakeDaemon(socket string) *fakeDaemon {
 		name := inventory.NodeName(label, serial)
 		d.rev++
 		d.nodes[name] = &api.Node{Revision: d.rev, Node: inventory.Node{
-			Name: name, Label: label, Serial: serial, Addr: addr, Status: status, State: state, PrevState: inventory.Unknown, Group: group,
-			Seen: map[string]bool{"serf": state == inventory.Discovered}, Entries: 2, Created: epoch, Updated: epoch.Add(time.Minute),
+			Name:      name,
+			Label:     label,
+			Serial:    serial,
+			Addr:      addr,
+			Status:    status,
+			State:     state,
+			PrevState: inventory.Unknown,
+			Group:     group,
+			Seen: map[string]bool{
+				"serf": state == inventory.Discovered,
+			},
+			Entries: 2,
+			Created: epoch,
+			Updated: epoch.Add(time.Minute),
 		}}
+
 		return d.nodes[name]
 	}
 	add("web", "1", "10.0.0.1", inventory.Allocated, inventory.Discovered, "service-master").Applied = "1"
@@ -85,26 +102,33 @@ func newFakeDaemon(socket string) *fakeDaemon {
 	add("queue", "1", "10.0.1.3", inventory.Unallocated, inventory.Discovered, "")
 	add("hang", "1", "10.0.1.4", inventory.Unallocated, inventory.Discovered, "")
 	gone := add("gone", "1", "fd00::9", inventory.Quarantined, inventory.Disappeared, "service-worker")
-	gone.PrevStatus, gone.PrevState, gone.Residue = inventory.Provisioning, inventory.Discovered, []string{"service-worker"}
+	gone.PrevStatus, gone.PrevState, gone.Residue = inventory.Provisioning, inventory.Discovered, []string{
+		"service-worker",
+	}
 	gone.HostKeys = []string{"ssh-ed25519 AAAAC3Nza"}
 	become := true
 	gone.Connection = &api.Connection{User: "admin", Port: 2222, Become: &become}
+
 	return d
 }
 
 func (d *fakeDaemon) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	l, err := net.Listen("unix", d.socket)
 	if err != nil {
 		return err
 	}
+
 	server := &http.Server{Handler: d.handler()}
+
 	d.server, d.served = server, make(chan struct{})
 	go func(done chan struct{}) {
 		defer close(done)
 		_ = server.Serve(l)
 	}(d.served)
+
 	return nil
 }
 
@@ -114,9 +138,11 @@ func (d *fakeDaemon) stop() {
 	server, served := d.server, d.served
 	d.server = nil
 	d.mu.Unlock()
+
 	if server == nil {
 		return
 	}
+
 	_ = server.Close()
 	<-served
 	_ = os.Remove(d.socket)
@@ -127,6 +153,7 @@ func (d *fakeDaemon) touch() int64 {
 	d.rev++
 	close(d.changed)
 	d.changed = make(chan struct{})
+
 	return d.rev
 }
 
@@ -134,13 +161,16 @@ func (d *fakeDaemon) touch() int64 {
 func (d *fakeDaemon) await(what string, cond func() bool) error {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
+
 	for {
 		d.mu.Lock()
 		ok, changed := cond(), d.changed
 		d.mu.Unlock()
+
 		if ok {
 			return nil
 		}
+
 		select {
 		case <-changed:
 		case <-deadline.C:
@@ -153,6 +183,7 @@ func (d *fakeDaemon) await(what string, cond func() bool) error {
 func (d *fakeDaemon) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	for _, j := range d.jobs {
 		if j.held {
 			j.held = false
@@ -169,30 +200,38 @@ func (d *fakeDaemon) handler() http.Handler {
 			if err != nil {
 				return
 			}
+
 			d.mu.Lock()
+
 			line := r.Method + " " + r.URL.RequestURI()
 			if len(body) > 0 {
 				line += " " + string(body)
 			}
+
 			d.requests = append(d.requests, line)
 			d.mu.Unlock()
 			v, err := f(r, body)
 			status := http.StatusOK
 			w.Header().Set("Content-Type", api.TypeJSON)
+
 			if err != nil {
 				p := api.ProblemOf(err.(*inventory.Error))
 				w.Header().Set("Content-Type", api.TypeProblem)
 				v, status = p, p.Status
 			}
+
 			if h, ok := v.(api.Health); ok && h.Status != "ok" {
 				status = http.StatusServiceUnavailable
 			}
+
 			d.mu.Lock() // the objects are the daemon's own
 			b, err := json.Marshal(v)
 			d.mu.Unlock()
+
 			if status == http.StatusOK && err == nil {
 				d.check(r, body, b)
 			}
+
 			if err == nil {
 				w.WriteHeader(status)
 				_, _ = w.Write(b)
@@ -214,16 +253,25 @@ func (d *fakeDaemon) handler() http.Handler {
 		return api.List[inventory.Group]{Items: inventory.DefaultGroups()}, nil
 	})
 	handle("GET "+api.PathExplainJob, d.explainJob)
+
 	for _, p := range []string{api.PathGlobalVars, api.PathGroupVars, api.PathNodeVars} {
 		handle("GET "+p, d.getVars)
 		handle("PUT "+p, d.putVars)
 		handle("PATCH "+p, d.putVars)
 	}
+
 	handle("GET "+api.PathConfig, func(*http.Request, []byte) (any, error) { return d.config, nil })
 	handle("PATCH "+api.PathConfig, d.patchConfig)
 	handle("GET "+api.PathInstances, func(*http.Request, []byte) (any, error) {
 		return api.List[api.Instance]{Revision: d.rev, Items: []api.Instance{
-			{ID: "00ff", Node: "host1-ab", Addr: "10.0.0.1", API: []string{"unix:///run/clusterm/clusterm.sock"}, Version: "1.2.3", Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+			{
+				ID:      "00ff",
+				Node:    "host1-ab",
+				Addr:    "10.0.0.1",
+				API:     []string{"unix:///run/clusterm/clusterm.sock"},
+				Version: "1.2.3",
+				Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+			},
 		}}, nil
 	})
 	handle("GET "+api.PathHealth, d.health)
@@ -236,6 +284,7 @@ func (d *fakeDaemon) handler() http.Handler {
 	mux.HandleFunc("GET "+api.PathWatch, d.watch)
 	mux.HandleFunc("GET "+api.PathLog, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, false) })
 	mux.HandleFunc("GET "+api.PathEvents, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, true) })
+
 	return mux
 }
 
@@ -245,10 +294,21 @@ func (d *fakeDaemon) check(r *http.Request, body, answer []byte) {
 	if err == nil {
 		err = errors.Join(c.Request(r, body), c.Success(r, answer))
 	}
+
 	if err != nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.wrong = append(d.wrong, fmt.Sprintf("%s %s is not as in openapi.yaml: %v\nasked %s\nanswered %s", r.Method, r.URL.RequestURI(), err, body, answer))
+		d.wrong = append(
+			d.wrong,
+			fmt.Sprintf(
+				"%s %s is not as in openapi.yaml: %v\nasked %s\nanswered %s",
+				r.Method,
+				r.URL.RequestURI(),
+				err,
+				body,
+				answer,
+			),
+		)
 	}
 }
 
@@ -256,33 +316,46 @@ func (d *fakeDaemon) getNodes(r *http.Request, _ []byte) (any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := r.URL.Query()
+
 	var missing []string
 	for _, name := range q["name"] {
 		if d.nodes[name] == nil {
 			missing = append(missing, name)
 		}
 	}
+
 	if missing != nil {
-		return nil, inventory.Errorf(inventory.KindNotFound, "there is no node %s", strings.Join(missing, ", ")).Do("clusterctl nodes get lists them").About(missing...)
+		return nil, inventory.Errorf(inventory.KindNotFound, "there is no node %s", strings.Join(missing, ", ")).
+			Do("clusterctl nodes get lists them").
+			About(missing...)
 	}
+
 	match := func(key, value string) bool { return q[key] == nil || slices.Contains(q[key], value) }
+
 	list := api.List[api.Node]{Items: []api.Node{}, Revision: d.rev, Stale: d.stale}
 	for name, n := range d.nodes {
-		if match("name", name) && match("status", string(n.Status)) && match("state", string(n.State)) && match("group", n.Group) {
+		if match("name", name) && match("status", string(n.Status)) && match("state", string(n.State)) &&
+			match("group", n.Group) {
 			list.Items = append(list.Items, *n)
 		}
 	}
+
 	slices.SortFunc(list.Items, func(a, b api.Node) int { return strings.Compare(a.Name, b.Name) })
+
 	if s := q.Get("selector"); s != "" {
 		field, value, ok := strings.Cut(s, "=") // of selectors, this daemon understands no more
 		if field != "label" && field != "status" || !ok {
-			return nil, inventory.Errorf(inventory.KindInvalid, "the selector %q does not parse", s).Do("write it like status=Allocated")
+			return nil, inventory.Errorf(inventory.KindInvalid, "the selector %q does not parse", s).
+				Do("write it like status=Allocated")
 		}
+
 		list.Items = slices.DeleteFunc(list.Items, func(n api.Node) bool {
 			return value != map[string]string{"label": n.Label, "status": string(n.Status)}[field]
 		})
 	}
+
 	list.Total = len(list.Items)
+
 	return list, nil
 }
 
@@ -292,23 +365,61 @@ func (d *fakeDaemon) explain(r *http.Request, _ []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if n.Status == inventory.Allocated {
-		return api.NodeExplanation{Node: *n, Ready: true, Summary: "it is in service", Next: "nothing, until an operator asks for something"}, nil
+		return api.NodeExplanation{
+			Node:    *n,
+			Ready:   true,
+			Summary: "it is in service",
+			Next:    "nothing, until an operator asks for something",
+		}, nil
 	}
+
 	since, deadline := epoch.Add(time.Minute), epoch.Add(time.Hour)
+
 	return api.NodeExplanation{
-		Node: *n, Summary: "it is fenced until an operator clears it: the cleanup failed", StatusSince: &since, StatusBy: "anna", StateSince: &epoch,
-		Rule: "a service-worker needs a commissioned, Discovered service-master", Next: "job 8 begins",
+		Node:        *n,
+		Summary:     "it is fenced until an operator clears it: the cleanup failed",
+		StatusSince: &since,
+		StatusBy:    "anna",
+		StateSince:  &epoch,
+		Rule:        "a service-worker needs a commissioned, Discovered service-master",
+		Next:        "job 8 begins",
 		Jobs: []api.Job{
-			{ID: "7", Verb: inventory.VerbDiscover, Status: api.Running, Addrs: []string{n.Addr}, Phase: "configure", Deadline: &deadline},
-			{ID: "8", Verb: inventory.VerbClear, Status: api.Queued, Nodes: []string{n.Name}, Position: 2, RetryOf: "6"},
+			{
+				ID:       "7",
+				Verb:     inventory.VerbDiscover,
+				Status:   api.Running,
+				Addrs:    []string{n.Addr},
+				Phase:    "configure",
+				Deadline: &deadline,
+			},
+			{
+				ID:       "8",
+				Verb:     inventory.VerbClear,
+				Status:   api.Queued,
+				Nodes:    []string{n.Name},
+				Position: 2,
+				RetryOf:  "6",
+			},
 		},
 		Failures: []api.Failure{
-			{Job: "6", Phase: "configure", Playbook: "site.yml", Host: n.Name, Task: "etcd : install", Message: "no space\x1b[31m left\nwhile it wrote"},
+			{
+				Job:      "6",
+				Phase:    "configure",
+				Playbook: "site.yml",
+				Host:     n.Name,
+				Task:     "etcd : install",
+				Message:  "no space\x1b[31m left\nwhile it wrote",
+			},
 			{Job: "6", Phase: "undo", Playbook: "cleanup.yml", Host: n.Name, Unreachable: true, Message: "timed out"},
 		},
 		Findings: []api.Finding{
-			{About: "quarantine", Message: "it is fenced until an operator clears it: the cleanup failed", Remedy: "make sure of the host, then: clusterctl nodes clear " + n.Name},
+			{
+				About:   "quarantine",
+				Message: "it is fenced until an operator clears it: the cleanup failed",
+				Remedy:  "make sure of the host, then: clusterctl nodes clear " + n.Name,
+			},
 			{About: "tombstone", Message: "it was forgotten once"},
 		},
 	}, nil
@@ -317,18 +428,41 @@ func (d *fakeDaemon) explain(r *http.Request, _ []byte) (any, error) {
 func (d *fakeDaemon) explainJob(r *http.Request, _ []byte) (any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	j, err := d.find(r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
-	e := api.JobExplanation{Job: j.Job, Summary: "it is queued: place 1 of 1 in the queue", Next: "job " + j.ID + " begins"}
+
+	e := api.JobExplanation{
+		Job:     j.Job,
+		Summary: "it is queued: place 1 of 1 in the queue",
+		Next:    "job " + j.ID + " begins",
+	}
+
 	e.Job.Runs, e.Job.Hosts, e.Job.Vars = nil, nil, nil
 	if j.Status == api.Errored {
 		e.Summary, e.Next = "it ended Errored: "+j.Reason, "nothing: it has ended"
 		e.Steps = []string{"configure (site.yml) failed on bad-1", "ended as Unallocated: bad-1"}
-		e.Failures = []api.Failure{{Job: j.ID, Phase: "configure", Playbook: "site.yml", Host: "bad-1", Task: "etcd : install etcd", Message: "no package"}}
-		e.Findings = []api.Finding{{About: "failure", Message: "not as the verb wants it: bad-1", Remedy: "once the cause is corrected: clusterctl job retry " + j.ID}}
+		e.Failures = []api.Failure{
+			{
+				Job:      j.ID,
+				Phase:    "configure",
+				Playbook: "site.yml",
+				Host:     "bad-1",
+				Task:     "etcd : install etcd",
+				Message:  "no package",
+			},
+		}
+		e.Findings = []api.Finding{
+			{
+				About:   "failure",
+				Message: "not as the verb wants it: bad-1",
+				Remedy:  "once the cause is corrected: clusterctl job retry " + j.ID,
+			},
+		}
 	}
+
 	return e, nil
 }
 
@@ -337,17 +471,31 @@ func (d *fakeDaemon) retry(r *http.Request, body []byte) (any, error) {
 	if err := json.Unmarshal(body, &req); err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no Retry: %v", err)
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	old, err := d.find(r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
+
 	if old.Status == api.Complete {
-		return nil, inventory.Errorf(inventory.KindRefused, "nothing failed in job %s", old.ID).Do("to do the same again, ask for it")
+		return nil, inventory.Errorf(inventory.KindRefused, "nothing failed in job %s", old.ID).
+			Do("to do the same again, ask for it")
 	}
+
 	j := &fakeJob{Job: api.Job{
-		ID: strconv.Itoa(7 + len(d.jobs)), Verb: old.Verb, Status: api.Running, Nodes: old.Nodes, Group: old.Group, RetryOf: old.ID, Actor: "root", Accepted: epoch,
+		ID: strconv.Itoa(
+			7 + len(d.jobs),
+		),
+		Verb:     old.Verb,
+		Status:   api.Running,
+		Nodes:    old.Nodes,
+		Group:    old.Group,
+		RetryOf:  old.ID,
+		Actor:    "root",
+		Accepted: epoch,
 	}}
 	d.jobs = append(d.jobs, j)
 	accepted := j.Job
@@ -355,16 +503,20 @@ func (d *fakeDaemon) retry(r *http.Request, body []byte) (any, error) {
 	j.Revision = accepted.Revision + 1
 	d.play(j)
 	d.touch()
+
 	return accepted, nil
 }
 
 func (d *fakeDaemon) node(name string) (*api.Node, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if n := d.nodes[name]; n != nil {
 		return n, nil
 	}
-	return nil, inventory.Errorf(inventory.KindNotFound, "there is no node %s", name).Do("clusterctl nodes get lists them")
+
+	return nil, inventory.Errorf(inventory.KindNotFound, "there is no node %s", name).
+		Do("clusterctl nodes get lists them")
 }
 
 func (d *fakeDaemon) patchNode(r *http.Request, body []byte) (any, error) {
@@ -372,24 +524,31 @@ func (d *fakeDaemon) patchNode(r *http.Request, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var p api.NodePatch
 	if err := json.Unmarshal(body, &p); err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no NodePatch: %v", err)
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if p.Connection != nil {
 		n.Connection = p.Connection
 	}
+
 	if p.ForgetHostKey {
 		n.HostKeys = nil
 	}
+
 	relabelled, err := n.Relabel(p.Labels)
 	if err != nil {
 		return nil, err
 	}
+
 	n.Labels = relabelled.Labels
 	n.Revision = d.touch()
+
 	return n, nil
 }
 
@@ -397,18 +556,49 @@ func (d *fakeDaemon) history(r *http.Request, _ []byte) (any, error) {
 	if _, err := d.node(r.PathValue("name")); err != nil {
 		return nil, err
 	}
+
 	all := []inventory.Entry{
-		{Seq: 1, Time: epoch, Verb: inventory.VerbDiscovered, To: inventory.Unallocated, State: inventory.Discovered, Actor: "monitor:serf", Reason: "seen for the first time"},
-		{Seq: 2, Time: epoch.Add(time.Minute), Verb: inventory.VerbCommission, From: inventory.Unallocated, To: inventory.Provisioning, State: inventory.Discovered,
-			Group: "service-master", Actor: "root", Job: "1", Read: 17},
-		{Seq: 3, Time: epoch.Add(2 * time.Minute), Verb: inventory.VerbCommission, From: inventory.Provisioning, To: inventory.Allocated, State: inventory.Discovered,
-			Group: "service-master", Actor: "root", Job: "1", Read: 19},
+		{
+			Seq:    1,
+			Time:   epoch,
+			Verb:   inventory.VerbDiscovered,
+			To:     inventory.Unallocated,
+			State:  inventory.Discovered,
+			Actor:  "monitor:serf",
+			Reason: "seen for the first time",
+		},
+		{
+			Seq:   2,
+			Time:  epoch.Add(time.Minute),
+			Verb:  inventory.VerbCommission,
+			From:  inventory.Unallocated,
+			To:    inventory.Provisioning,
+			State: inventory.Discovered,
+			Group: "service-master",
+			Actor: "root",
+			Job:   "1",
+			Read:  17,
+		},
+		{
+			Seq:   3,
+			Time:  epoch.Add(2 * time.Minute),
+			Verb:  inventory.VerbCommission,
+			From:  inventory.Provisioning,
+			To:    inventory.Allocated,
+			State: inventory.Discovered,
+			Group: "service-master",
+			Actor: "root",
+			Job:   "1",
+			Read:  19,
+		},
 	}
 	slices.Reverse(all)
+
 	total := len(all)
 	if n, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil && n < len(all) {
 		all = all[:n]
 	}
+
 	return api.List[inventory.Entry]{Items: all, Total: total, Revision: 107}, nil
 }
 
@@ -417,20 +607,25 @@ func (d *fakeDaemon) forget(_ *http.Request, body []byte) (any, error) {
 	if err := json.Unmarshal(body, &f); err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no Forget: %v", err)
 	}
+
 	for _, name := range f.Nodes {
 		n, err := d.node(name)
 		if err != nil {
 			return nil, err
 		}
+
 		if err := n.CheckForget(f.Force); err != nil {
 			return nil, err
 		}
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	for _, name := range f.Nodes {
 		delete(d.nodes, name)
 	}
+
 	return api.Changed{Revision: d.touch()}, nil
 }
 
@@ -438,6 +633,7 @@ func (d *fakeDaemon) getJobs(r *http.Request, _ []byte) (any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := r.URL.Query()
+
 	list := api.List[api.Job]{Items: []api.Job{}, Revision: d.rev}
 	for _, j := range d.jobs {
 		if q["status"] == nil || slices.Contains(q["status"], string(j.Status)) {
@@ -446,11 +642,14 @@ func (d *fakeDaemon) getJobs(r *http.Request, _ []byte) (any, error) {
 			list.Items = append(list.Items, short)
 		}
 	}
+
 	slices.Reverse(list.Items)
+
 	list.Total = len(list.Items)
 	if n, err := strconv.Atoi(q.Get("limit")); err == nil && n < len(list.Items) {
 		list.Items = list.Items[:n]
 	}
+
 	return list, nil
 }
 
@@ -461,39 +660,50 @@ func (d *fakeDaemon) find(id string) (*fakeJob, error) {
 			return j, nil
 		}
 	}
+
 	return nil, inventory.Errorf(inventory.KindNotFound, "there is no job %s", id).Do("clusterctl job list lists them")
 }
 
 func (d *fakeDaemon) getJob(r *http.Request, _ []byte) (any, error) {
 	q := r.URL.Query()
+
 	wait, err := time.ParseDuration(q.Get("wait"))
 	if err != nil {
 		wait = 0
 	}
+
 	after, err := strconv.ParseInt(q.Get("after"), 10, 64)
 	if err != nil {
 		after = -1
 	}
+
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
+
 	for {
 		d.mu.Lock()
 		j, err := d.find(r.PathValue("id"))
+
 		var now api.Job
 		if err == nil {
 			now = j.Job
 		}
+
 		changed := d.changed
 		if now.Revision == after {
 			d.waiters++
 		}
+
 		d.mu.Unlock()
+
 		if err != nil {
 			return nil, err
 		}
+
 		if wait == 0 || now.Status.Ended() || now.Revision != after {
 			return now, nil
 		}
+
 		select {
 		case <-changed:
 		case <-timeout.C:
@@ -507,14 +717,18 @@ func (d *fakeDaemon) getJob(r *http.Request, _ []byte) (any, error) {
 func (d *fakeDaemon) cancel(r *http.Request, _ []byte) (any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	j, err := d.find(r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
+
 	if j.Status.Ended() {
 		return nil, inventory.Errorf(inventory.KindRefused, "job %s is %s already", j.ID, j.Status)
 	}
+
 	j.Cancel++
+
 	j.CancelBy = "root"
 	if j.Status == api.Queued || j.Cancel > 1 {
 		j.held = false
@@ -522,7 +736,9 @@ func (d *fakeDaemon) cancel(r *http.Request, _ []byte) (any, error) {
 		ended := epoch.Add(time.Hour)
 		j.Ended = &ended
 	}
+
 	j.Revision = d.touch()
+
 	return j.Job, nil
 }
 
@@ -531,35 +747,54 @@ func (d *fakeDaemon) submit(r *http.Request, body []byte) (any, error) {
 	if err := json.Unmarshal(body, &req); err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no JobRequest: %v", err)
 	}
+
 	t, _ := inventory.TransitionOf(req.Verb)
 	for _, name := range req.Nodes {
 		if err := inventory.CheckName(name); err != nil {
 			return nil, err
 		}
+
 		n, err := d.node(name)
 		if err != nil {
 			return nil, err
 		}
+
 		if err := t.Check(n.Node); err != nil && req.Verb != inventory.VerbForget {
 			return nil, err
 		}
+
 		if n.Label == "hang" {
 			<-r.Context().Done()
 			return nil, inventory.Errorf(inventory.KindInternal, "nobody reads this")
 		}
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	j := &fakeJob{Job: api.Job{
-		ID: strconv.Itoa(7 + len(d.jobs)), Verb: req.Verb, Status: api.Running, Nodes: req.Nodes, Addrs: req.Addrs, Group: req.Group,
-		OnFailure: req.OnFailure, Why: req.Reason, Force: req.Force, Actor: "root", Accepted: epoch,
+		ID: strconv.Itoa(
+			7 + len(d.jobs),
+		),
+		Verb:      req.Verb,
+		Status:    api.Running,
+		Nodes:     req.Nodes,
+		Addrs:     req.Addrs,
+		Group:     req.Group,
+		OnFailure: req.OnFailure,
+		Why:       req.Reason,
+		Force:     req.Force,
+		Actor:     "root",
+		Accepted:  epoch,
 	}}
 	if req.Verb == inventory.VerbCommission && req.Group == "" {
 		j.Group, j.Note = "service-worker", "the group is service-worker: a service-master exists"
 	}
+
 	if bytes.Contains(req.ExtraVars, []byte("{{")) {
 		j.Warnings = []string{"the variable greeting looks like a template; it is passed on as text"}
 	}
+
 	d.jobs = append(d.jobs, j)
 	accepted := j.Job
 	accepted.Status = api.Queued
@@ -567,6 +802,7 @@ func (d *fakeDaemon) submit(r *http.Request, body []byte) (any, error) {
 	j.Revision = accepted.Revision + 1
 	d.play(j)
 	d.touch()
+
 	return accepted, nil
 }
 
@@ -575,7 +811,9 @@ func (j *fakeJob) event(e api.Event) {
 	if err != nil {
 		panic(err)
 	}
+
 	j.events.Write(append(b, '\n'))
+
 	if e.Host != "" {
 		fmt.Fprintf(&j.text, "%s: [%s]\n", e.Event, e.Host)
 	} else if e.Task != "" {
@@ -592,13 +830,17 @@ func (d *fakeDaemon) play(j *fakeJob) {
 	if strings.HasPrefix(j.targets()[0], "queue") {
 		j.Status, j.held = api.Queued, true
 		j.WaitsFor, j.WaitReason = []string{"6"}, "waits for job 6, which holds "+j.targets()[0]
+
 		return
 	}
+
 	d.begin(j)
+
 	if strings.HasPrefix(j.targets()[0], "slow") {
 		j.held = true
 		return
 	}
+
 	d.finish(j)
 }
 
@@ -608,6 +850,7 @@ func (d *fakeDaemon) begin(j *fakeJob) {
 	j.event(api.Event{Event: "playbook"})
 	j.event(api.Event{Event: "play", Play: "service-worker", Hosts: j.targets()})
 	j.event(api.Event{Event: "task", Task: "Gathering Facts"})
+
 	for _, h := range j.targets() {
 		j.event(api.Event{Event: "ok", Task: "Gathering Facts", Host: h})
 	}
@@ -617,14 +860,23 @@ func (d *fakeDaemon) finish(j *fakeJob) {
 	if j.Status == api.Queued {
 		d.begin(j)
 	}
-	run := api.Run{Phase: "configure", Playbook: "site.yml", Hosts: j.targets(), Started: epoch.Add(time.Second), Exit: "done"}
+
+	run := api.Run{
+		Phase:    "configure",
+		Playbook: "site.yml",
+		Hosts:    j.targets(),
+		Started:  epoch.Add(time.Second),
+		Exit:     "done",
+	}
 	ended := epoch.Add(63 * time.Second)
 	j.Ended, j.Status, j.Phase = &ended, api.Complete, ""
 	run.Ended = j.Ended
 	j.event(api.Event{Event: "task", Task: "install etcd", Role: "etcd"})
+
 	for _, h := range j.targets() {
 		res := api.HostResult{Host: h, OK: 2, Changed: 1}
 		sum := api.HostSummary{Host: h, Status: inventory.Allocated, OK: true, Changed: 1}
+
 		e := api.Event{Event: "ok", Task: "install etcd", Role: "etcd", Host: h, Changed: true}
 		if strings.HasPrefix(h, "bad") {
 			e.Event, e.Changed, e.Message = "failed", false, "no package\x1b[31m matches \"etcd\""
@@ -633,10 +885,12 @@ func (d *fakeDaemon) finish(j *fakeJob) {
 			j.Status, j.Cause, j.Reason = api.Errored, "failed", "site.yml failed on "+h
 			run.Exit, run.Code = "failed", 2
 		}
+
 		j.event(e)
 		run.Results = append(run.Results, res)
 		j.Hosts = append(j.Hosts, sum)
 	}
+
 	j.Runs = append(j.Runs, run)
 	j.Vars = map[string]api.MergedVars{j.targets()[0]: {"retries": {Value: 3, Origin: "global"}}}
 	j.LogBytes = int64(j.text.Len())
@@ -646,11 +900,14 @@ func (d *fakeDaemon) finish(j *fakeJob) {
 // stream serves a log or the events of a job.
 func (d *fakeDaemon) stream(w http.ResponseWriter, r *http.Request, events bool) {
 	q := r.URL.Query()
+
 	offset, err := strconv.Atoi(q.Get("offset"))
 	if err != nil {
 		offset = 0
 	}
+
 	d.mu.Lock()
+
 	j, err := d.find(r.PathValue("id"))
 	if err != nil {
 		d.mu.Unlock()
@@ -658,23 +915,30 @@ func (d *fakeDaemon) stream(w http.ResponseWriter, r *http.Request, events bool)
 		w.Header().Set("Content-Type", api.TypeProblem)
 		w.WriteHeader(p.Status)
 		_ = json.NewEncoder(w).Encode(p)
+
 		return
 	}
+
 	w.Header().Set(api.HeaderJob, j.ID)
 	d.mu.Unlock()
+
 	for first := true; ; first = false {
 		d.mu.Lock()
+
 		buf := &j.text
 		if events {
 			buf = &j.events
 		}
+
 		b := slices.Clone(buf.Bytes()[min(offset, buf.Len()):])
 		ended := j.Status.Ended()
 		d.mu.Unlock()
+
 		offset += len(b)
 		if _, err := w.Write(b); err != nil {
 			return
 		}
+
 		_ = http.NewResponseController(w).Flush()
 		d.mu.Lock()
 		if first && events {
@@ -684,15 +948,19 @@ func (d *fakeDaemon) stream(w http.ResponseWriter, r *http.Request, events bool)
 			d.readers++
 			d.touch()
 		}
+
 		changed := d.changed
 		again := buf.Len() > offset || j.Status.Ended() != ended
 		d.mu.Unlock()
+
 		if again {
 			continue
 		}
+
 		if ended || q.Get("follow") != "true" {
 			return
 		}
+
 		select {
 		case <-changed:
 		case <-r.Context().Done():
@@ -704,12 +972,15 @@ func (d *fakeDaemon) stream(w http.ResponseWriter, r *http.Request, events bool)
 func (d *fakeDaemon) getVars(r *http.Request, _ []byte) (any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if r.URL.Query().Get("merged") == "true" {
 		return api.MergedVars{"retries": {Value: 3, Origin: "global"}, "tier": {Value: "back", Origin: "node"}}, nil
 	}
+
 	if v := d.vars[varsKey(r)]; v != nil {
 		return v, nil
 	}
+
 	return api.Vars{}, nil
 }
 
@@ -719,30 +990,42 @@ func (d *fakeDaemon) putVars(r *http.Request, body []byte) (any, error) {
 	v := api.Vars{}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
+
 	if err := dec.Decode(&v); err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no object: %v", err)
 	}
+
 	for k := range v {
 		if strings.HasPrefix(k, "ansible_") {
-			return nil, inventory.Errorf(inventory.KindInvalid, "the variable %s is Ansible's own", k).Do("say how a host is reached with: clusterctl nodes set NAME")
+			return nil, inventory.Errorf(inventory.KindInvalid, "the variable %s is Ansible's own", k).
+				Do("say how a host is reached with: clusterctl nodes set NAME")
 		}
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if r.Method == http.MethodPut || d.vars[varsKey(r)] == nil {
 		d.vars[varsKey(r)] = api.Vars{}
 	}
+
 	done := api.Changed{}
 	for k, value := range v {
 		d.vars[varsKey(r)][k] = value
 		if value == nil {
 			delete(d.vars[varsKey(r)], k)
 		}
+
 		if s, ok := value.(string); ok && strings.Contains(s, "{{") {
-			done.Warnings = append(done.Warnings, fmt.Sprintf("the variable %s looks like a template; it is passed on as text", k))
+			done.Warnings = append(
+				done.Warnings,
+				fmt.Sprintf("the variable %s looks like a template; it is passed on as text", k),
+			)
 		}
 	}
+
 	done.Revision = d.touch()
+
 	return done, nil
 }
 
@@ -751,37 +1034,51 @@ func (d *fakeDaemon) patchConfig(_ *http.Request, body []byte) (any, error) {
 	if err := json.Unmarshal(body, &patch); err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no object: %v", err)
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	for k, v := range patch {
 		s, ok := d.config[k]
 		switch {
 		case !ok:
 			return nil, inventory.Errorf(inventory.KindNotFound, "there is no key %s", k)
 		case !s.Settable:
-			return nil, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", k).Do("edit the file, and restart clusterm")
+			return nil, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", k).
+				Do("edit the file, and restart clusterm")
 		case v == nil:
 			s.Value, s.Origin = 4, "default"
 		default:
 			s.Value, s.Origin = v, "overlay"
 		}
+
 		d.config[k] = s
 	}
+
 	return d.config, nil
 }
 
 func (d *fakeDaemon) health(*http.Request, []byte) (any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h := api.Health{Status: "ok", Checks: map[string]string{"store": "ok", "ansible": "ok"}, Instance: "first", Revision: 107, Nodes: len(d.nodes)}
+
+	h := api.Health{
+		Status:   "ok",
+		Checks:   map[string]string{"store": "ok", "ansible": "ok"},
+		Instance: "first",
+		Revision: 107,
+		Nodes:    len(d.nodes),
+	}
 	if d.degraded {
 		h.Warnings = []string{"the etcd server has known holes"}
 		h.Status, h.Checks["ansible"] = "degraded", "ansible-playbook is not in PATH"
 	}
+
 	for _, j := range d.jobs {
 		if !j.Status.Ended() {
 			h.Jobs = map[api.JobStatus]int{j.Status: 1}
 		}
 	}
+
 	return h, nil
 }

@@ -24,19 +24,25 @@ import (
 func (d *fakeDaemon) watch(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Has("since") {
-		p := api.ProblemOf(inventory.Errorf(inventory.KindExpired, "what changed after revision %s is no longer kept", q.Get("since")))
+		p := api.ProblemOf(
+			inventory.Errorf(inventory.KindExpired, "what changed after revision %s is no longer kept", q.Get("since")),
+		)
 		w.Header().Set("Content-Type", api.TypeProblem)
 		w.WriteHeader(p.Status)
 		_ = json.NewEncoder(w).Encode(p)
+
 		return
 	}
+
 	w.Header().Set("Content-Type", api.TypeEventStream)
+
 	told := map[string]string{}
 	for first := true; ; first = false {
 		d.mu.Lock()
 		now, revision, changed := d.watchable(q["kinds"], q["name"]), d.rev, d.changed
 		d.mu.Unlock()
 		var b bytes.Buffer
+
 		tell := func(c api.Change) {
 			c.Revision = revision
 			data, _ := json.Marshal(c)
@@ -44,28 +50,42 @@ func (d *fakeDaemon) watch(w http.ResponseWriter, r *http.Request) {
 		}
 		for _, key := range slices.Sorted(maps.Keys(now)) {
 			if kind, name, _ := strings.Cut(key, "/"); now[key] != told[key] {
-				tell(api.Change{Type: api.ChangePut, Kind: api.WatchKind(kind), Name: name, Object: json.RawMessage(now[key])})
+				tell(
+					api.Change{
+						Type:   api.ChangePut,
+						Kind:   api.WatchKind(kind),
+						Name:   name,
+						Object: json.RawMessage(now[key]),
+					},
+				)
 			}
 		}
+
 		for _, key := range slices.Sorted(maps.Keys(told)) {
 			if kind, name, _ := strings.Cut(key, "/"); now[key] == "" {
 				tell(api.Change{Type: api.ChangeDelete, Kind: api.WatchKind(kind), Name: name})
 			}
 		}
+
 		told = now
+
 		last := api.ChangeProgress
 		if first {
 			last = api.ChangeSync
 		}
+
 		fmt.Fprintf(&b, "id: %d\n", revision)
 		tell(api.Change{Type: last, Stale: d.stale})
+
 		if _, err := w.Write(b.Bytes()); err != nil {
 			return
 		}
+
 		_ = http.NewResponseController(w).Flush()
 		d.mu.Lock()
 		d.told = revision
 		d.mu.Unlock()
+
 		select {
 		case <-changed:
 		case <-r.Context().Done():
@@ -77,6 +97,7 @@ func (d *fakeDaemon) watch(w http.ResponseWriter, r *http.Request) {
 // watchable are the objects by kind/name, as JSON. The lock is held.
 func (d *fakeDaemon) watchable(kinds, names []string) map[string]string {
 	out := map[string]string{}
+
 	put := func(kind, name string, object any) {
 		data, _ := json.Marshal(object)
 		if slices.Contains(kinds, kind) && (len(names) == 0 || slices.Contains(names, name)) {
@@ -86,9 +107,11 @@ func (d *fakeDaemon) watchable(kinds, names []string) map[string]string {
 	for name, n := range d.nodes {
 		put("nodes", name, n)
 	}
+
 	for _, j := range d.jobs {
 		put("jobs", j.ID, j.Job)
 	}
+
 	return out
 }
 

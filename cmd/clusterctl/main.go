@@ -27,18 +27,21 @@ func main() {
 func run() int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
+
 	signals := make(chan os.Signal, 2)
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		if !signal.Ignored(s) { // as nohup and a shell's background jobs ask for
 			signal.Notify(signals, s)
 		}
 	}
+
 	go func() {
 		<-signals
 		cancel(clusterctl.ErrInterrupted)
 		<-signals
 		os.Exit(clusterctl.ExitInterrupted)
 	}()
+
 	return clusterctl.Run(ctx, os.Args, clusterctl.Options{Version: build()})
 }
 
@@ -50,14 +53,17 @@ func build() api.Version {
 		if v.Version == "" {
 			v.Version = info.Main.Version
 		}
+
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" && v.Commit == "" {
 				v.Commit = s.Value
 			}
 		}
 	}
+
 	if v.Version == "" {
 		v.Version = "(devel)"
 	}
+
 	return v
 }

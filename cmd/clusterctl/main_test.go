@@ -33,24 +33,29 @@ func TestMain(m *testing.M) {
 	if signal.Ignored(os.Interrupt) {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
+
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "ctl")
 		if err != nil {
 			panic(err)
 		}
 		defer os.RemoveAll(dir)
+
 		if err := install(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
+
 		// More scripts wait at a time than there are processors, unless the command
 		// line says otherwise.
 		if err := flag.Set("test.parallel", "8"); err != nil {
 			panic(err)
 		}
+
 		if err := os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH")); err != nil {
 			panic(err)
 		}
+
 		return m.Run()
 	}())
 }
@@ -61,12 +66,16 @@ func TestMain(m *testing.M) {
 // What a press of the tab key offers is the same on a machine that is busy.
 func install(dir string) error {
 	args := []string{"run", "-exec", "cp", "-ldflags", "-X github.com/contiv/cluster/clusterctl.completeTime=1m"}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if info, ok := debug.ReadBuildInfo(); ok &&
+		slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		args = append(args, "-race")
 	}
-	if out, err := exec.Command("go", append(args, ".", filepath.Join(dir, "clusterctl"))...).CombinedOutput(); err != nil {
+
+	if out, err := exec.Command("go", append(args, ".", filepath.Join(dir, "clusterctl"))...).
+		CombinedOutput(); err != nil {
 		return fmt.Errorf("clusterctl cannot be built: %w\n%s", err, out)
 	}
+
 	return nil
 }
 
@@ -83,13 +92,16 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				return err
 			}
+
 			d := newFakeDaemon(filepath.Join(dir, "s"))
 			if err := d.start(); err != nil {
 				return err
 			}
+
 			e.Defer(func() {
 				d.stop()
 				_ = os.RemoveAll(dir)
+
 				if len(d.wrong) > 0 {
 					e.T().Fatal(strings.Join(d.wrong, "\n"))
 				}
@@ -100,11 +112,18 @@ func TestScripts(t *testing.T) {
 			e.Setenv("TZ", "UTC")
 			e.Setenv("TERM", "xterm")
 			e.Setenv("GORACE", "atexit_sleep_ms=0") // else every program takes a second longer under -race
+
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"daemon": cmdDaemon, "exits": cmdExits, "interrupt": cmdInterrupt, "terminal": cmdTerminal, "restart-during": cmdRestartDuring,
-			"asked": cmdAsked, "tab": cmdTab, "watching": cmdWatching,
+			"daemon":         cmdDaemon,
+			"exits":          cmdExits,
+			"interrupt":      cmdInterrupt,
+			"terminal":       cmdTerminal,
+			"restart-during": cmdRestartDuring,
+			"asked":          cmdAsked,
+			"tab":            cmdTab,
+			"watching":       cmdWatching,
 		},
 	})
 }
@@ -138,12 +157,14 @@ func cmdDaemon(ts *testscript.TestScript, _ bool, args []string) {
 		d.mu.Unlock()
 	case "requests":
 		d.mu.Lock()
+
 		var b strings.Builder
 		for _, r := range d.requests {
 			if !strings.HasPrefix(r, "GET ") {
 				b.WriteString(r + "\n")
 			}
 		}
+
 		d.requests = nil
 		d.mu.Unlock()
 		ts.Check(os.WriteFile(ts.MkAbs("requests"), []byte(b.String()), 0o644))
@@ -164,8 +185,10 @@ func checkCode(ts *testscript.TestScript, want string, err error) {
 		if !ok {
 			ts.Fatalf("%v", err)
 		}
+
 		code = e.ExitCode()
 	}
+
 	if strconv.Itoa(code) != want {
 		ts.Fatalf("the exit code is %d, not %s", code, want)
 	}
@@ -179,13 +202,16 @@ func command(ts *testscript.TestScript, args []string) *exec.Cmd {
 			path = p
 		}
 	}
+
 	c := exec.Command(path, args[1:]...)
+
 	c.Dir = ts.MkAbs(".")
 	for _, name := range []string{"PATH", "CLUSTERM_URL", "TZ", "TERM", "NO_COLOR", "HOME", "GORACE"} {
 		if v := ts.Getenv(name); v != "" {
 			c.Env = append(c.Env, name+"="+v)
 		}
 	}
+
 	return c
 }
 
@@ -209,12 +235,14 @@ func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	d.mu.Unlock()
 	stdin, keep, err := os.Pipe()
 	ts.Check(err)
+
 	defer keep.Close()
 	defer stdin.Close()
 	_, err = keep.WriteString("{")
 	ts.Check(err)
 	c.Stdin = stdin
 	ts.Check(c.Start())
+
 	switch args[1] {
 	case "follow":
 		err = d.await("nobody follows", func() bool { return d.followers > before })
@@ -222,6 +250,7 @@ func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 		err = poll(func() bool {
 			d.mu.Lock()
 			defer d.mu.Unlock()
+
 			return slices.ContainsFunc(d.requests, func(r string) bool { return strings.HasPrefix(r, "POST ") })
 		})
 	case "stdin":
@@ -230,11 +259,13 @@ func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 			return err == nil && left == 0
 		})
 	}
+
 	if err != nil {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 		ts.Fatalf("%v\n%s", err, errs.String())
 	}
+
 	ts.Check(c.Process.Signal(os.Interrupt))
 	checkCode(ts, args[0], waitFor(c))
 	ts.Check(os.WriteFile(ts.MkAbs("out"), out.Bytes(), 0o644))
@@ -249,8 +280,10 @@ const patience = time.Minute
 func poll(cond func() bool) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+
 	for !cond() {
 		select {
 		case <-tick.C:
@@ -258,6 +291,7 @@ func poll(cond func() bool) error {
 			return fmt.Errorf("it did not happen within %s", patience)
 		}
 	}
+
 	return nil
 }
 
@@ -265,6 +299,7 @@ func poll(cond func() bool) error {
 func waitFor(c *exec.Cmd) error {
 	t := time.AfterFunc(patience, func() { _ = c.Process.Kill() })
 	defer t.Stop()
+
 	return c.Wait()
 }
 
@@ -283,20 +318,25 @@ func cmdRestartDuring(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(c.Start())
 	err := d.await("nobody follows", func() bool { return d.followers > before })
 	d.stop()
+
 	if err == nil {
 		err = poll(func() bool { return strings.Contains(errs.String(), "waiting for it") })
 	}
+
 	if err == nil {
 		err = d.start()
 	}
+
 	if err == nil {
 		err = poll(func() bool { return strings.Contains(errs.String(), "answers again") })
 	}
+
 	if err != nil {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 		ts.Fatalf("%v\n%s", err, errs.String())
 	}
+
 	d.release()
 	checkCode(ts, args[0], waitFor(c))
 	ts.Check(os.WriteFile(ts.MkAbs("out"), out.Bytes(), 0o644))
@@ -312,12 +352,14 @@ type watched struct {
 func (w *watched) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	return w.buf.Write(b)
 }
 
 func (w *watched) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	return w.buf.String()
 }
 
@@ -337,23 +379,29 @@ func onTerminal(ts *testscript.TestScript, c *exec.Cmd, typing bool) *terminal {
 	if ts.Getenv("TERMINAL_SIZE") == "unknown" {
 		size = unix.Winsize{}
 	}
+
 	master, slave, err := openTerminal(size)
 	if err != nil {
 		ts.Fatalf("no terminal: %v", err)
 	}
+
 	ts.Defer(func() { _ = master.Close() })
 	t := &terminal{ts: ts, cmd: c, master: master, over: make(chan struct{})}
+
 	c.Stdout, c.Stderr = slave, slave
 	if typing {
 		c.Stdin = slave
 	}
+
 	err = c.Start()
 	_ = slave.Close()
 	ts.Check(err)
+
 	go func() {
 		defer close(t.over)
 		_, _ = io.Copy(&t.shown, master) // ends with EIO when the program has
 	}()
+
 	return t
 }
 
@@ -372,11 +420,14 @@ func (t *terminal) shows(pattern *regexp.Regexp) error {
 			over = true
 		default:
 		}
+
 		return over || pattern.MatchString(t.shown.String())
 	})
+
 	if !pattern.MatchString(t.shown.String()) {
 		return fmt.Errorf("the terminal never showed %s:\n%q", pattern, t.shown.String())
 	}
+
 	return nil
 }
 
@@ -409,12 +460,14 @@ var question = regexp.MustCompile(`\[y/N\]`)
 // $WORK/tty.
 func cmdAsked(ts *testscript.TestScript, _ bool, args []string) {
 	t := onTerminal(ts, command(ts, args[2:]), true)
+
 	var err error
 	if args[1] != "" {
 		if err = t.shows(question); err == nil {
 			t.types(args[1] + "\n")
 		}
 	}
+
 	t.ends(args[0])
 	ts.Check(err)
 }
@@ -425,6 +478,7 @@ func cmdAsked(ts *testscript.TestScript, _ bool, args []string) {
 func cmdTab(ts *testscript.TestScript, _ bool, args []string) {
 	c := command(ts, args[3:])
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+
 	t := onTerminal(ts, c, true)
 	defer func() {
 		_ = c.Process.Kill()
@@ -442,27 +496,33 @@ func openTerminal(size unix.Winsize) (master, slave *os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	master = os.NewFile(uintptr(fd), "/dev/ptmx")
 	if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err == nil {
 		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size)
 	}
+
 	var n uint32
 	if err == nil {
 		n, err = unix.IoctlGetUint32(fd, unix.TIOCGPTN)
 	}
+
 	if err == nil {
 		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	}
+
 	if err != nil {
 		_ = master.Close()
 		return nil, nil, err
 	}
+
 	return master, slave, nil
 }
 
 // A program that cannot act on the first SIGINT ends at the second.
 func TestSecondInterrupt(t *testing.T) {
 	t.Parallel()
+
 	dir, err := os.MkdirTemp("", "ctl")
 	if err != nil {
 		t.Fatal(err)
@@ -472,38 +532,50 @@ func TestSecondInterrupt(t *testing.T) {
 	d.jobs = append(d.jobs, &fakeJob{})
 	d.jobs[0].ID, d.jobs[0].Status = "7", "Complete"
 	d.jobs[0].text.Write(bytes.Repeat([]byte("a line\n"), 1<<20))
+
 	if err := d.start(); err != nil {
 		t.Fatal(err)
 	}
+
 	defer d.stop()
+
 	path, err := exec.LookPath("clusterctl")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c := exec.Command(path, "job", "logs", "7")
 	c.Env = append(os.Environ(), "CLUSTERM_URL=unix://"+d.socket)
+
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := out.Read(make([]byte, 1)); err != nil { // it writes; nobody reads on
 		t.Fatal(err)
 	}
+
 	ended := make(chan int, 1)
 	go func() {
 		code := -1
 		if state, err := c.Process.Wait(); err == nil {
 			code = state.ExitCode()
 		}
+
 		ended <- code
 	}()
+
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
+
 	for n := 0; ; {
 		select {
 		case <-tick.C:
@@ -513,6 +585,7 @@ func TestSecondInterrupt(t *testing.T) {
 			if n < 2 || code != 130 {
 				t.Fatalf("it ended with code %d after %d signals", code, n)
 			}
+
 			return
 		case <-timeout.C:
 			_ = c.Process.Kill()

@@ -52,7 +52,12 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	status := 0
 	set := func(code int) error { status = code; return nil }
-	config := &cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE` (default: " + defaultConfig + " if it exists, else every key at its default)"}
+	config := &cli.StringFlag{
+		Name:    "config",
+		Aliases: []string{"c"},
+		Usage:   "configuration `FILE` (default: " + defaultConfig + " if it exists, else every key at its default)",
+	}
+
 	root := &cli.Command{
 		Name:      "clusterm",
 		Usage:     "take machines from \"a host appeared\" to \"a host in service\", and keep them there",
@@ -66,23 +71,34 @@ func run(ctx context.Context, args []string) int {
 			if c.Args().Present() {
 				return usage(fmt.Errorf("there is no command %q", c.Args().First()))
 			}
+
 			return serve(ctx, c.String("config"))
 		},
 		Commands: []*cli.Command{
 			{
-				Name: "agent", Usage: "take part in the gossip as a node; runs on every host",
+				Name:      "agent",
+				Usage:     "take part in the gossip as a node; runs on every host",
 				UsageText: "clusterm agent [--config FILE]",
-				Flags:     []cli.Flag{&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Value: defaultAgent, Usage: "configuration `FILE`"}},
+				Flags: []cli.Flag{
+					&cli.StringFlag{
+						Name:    "config",
+						Aliases: []string{"c"},
+						Value:   defaultAgent,
+						Usage:   "configuration `FILE`",
+					},
+				},
 				Action: func(ctx context.Context, c *cli.Command) error {
 					cfg, err := serf.LoadAgentConfig(c.String("config"))
 					if err != nil {
 						return err
 					}
+
 					return serf.RunAgent(ctx, cfg, logger(), func() { notify(sd.SdNotifyReady) })
 				},
 			},
 			{
-				Name: "monitor", Usage: "say to managers elsewhere who is there",
+				Name:      "monitor",
+				Usage:     "say to managers elsewhere who is there",
 				UsageText: "clusterm monitor [--config FILE]\n   clusterm monitor --check [--config FILE]\n   clusterm monitor --example > " + defaultWatch,
 				Description: "It watches a serf agent on this host, or has an agent of its own join the gossip, and reports what it sees to\n" +
 					"POST /monitor/event of the managers in report_to, until SIGTERM. Those need no gossip (gossip: off).\n\n" +
@@ -93,7 +109,12 @@ func run(ctx context.Context, args []string) int {
 					"The same with an agent of its own:\n\n" +
 					"   gossip: {key_file: /etc/clusterm/gossip.key, join: [\"192.0.2.10:7946\"]}",
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Value: defaultWatch, Usage: "configuration `FILE`"},
+					&cli.StringFlag{
+						Name:    "config",
+						Aliases: []string{"c"},
+						Value:   defaultWatch,
+						Usage:   "configuration `FILE`",
+					},
 					&cli.BoolFlag{Name: "check", Usage: "check the configuration and do nothing else"},
 					&cli.BoolFlag{Name: "example", Usage: "print a configuration file with every key and its meaning"},
 				},
@@ -102,14 +123,17 @@ func run(ctx context.Context, args []string) int {
 						_, err := os.Stdout.Write(daemon.MonitorExample)
 						return err
 					}
+
 					cfg, err := daemon.LoadMonitorConfig(c.String("config"))
 					if err != nil {
 						return err
 					}
+
 					if c.Bool("check") {
 						fmt.Fprintln(os.Stderr, "ok:", c.String("config"))
 						return nil
 					}
+
 					return daemon.RunMonitor(ctx, cfg, logger(), func() { notify(sd.SdNotifyReady) })
 				},
 			},
@@ -121,7 +145,9 @@ func run(ctx context.Context, args []string) int {
 					if err := daemon.CheckFile(ctx, path); err != nil {
 						return err
 					}
+
 					fmt.Fprintln(os.Stderr, "ok:", cmp.Or(path, "no file, every key at its default"))
+
 					return nil
 				},
 			},
@@ -160,17 +186,22 @@ func run(ctx context.Context, args []string) int {
 			c.Action = alone(c.Action)
 		}
 	}
+
 	if len(args) > 1 && (args[1] == "runner" || args[1] == "etcd") {
 		// These outlive signals that are meant for the daemon: they handle their own.
 		ctx = context.WithoutCancel(ctx)
 	}
+
 	if err := root.Run(ctx, args); err != nil {
 		report(err)
+
 		if _, ok := errors.AsType[usageError](err); ok {
 			return exitUsage
 		}
+
 		return 1
 	}
+
 	return status
 }
 
@@ -180,6 +211,7 @@ func alone(action cli.ActionFunc) cli.ActionFunc {
 		if c.Args().Present() {
 			return usage(fmt.Errorf("%s takes no argument %q; a file is given with --config", c.Name, c.Args().First()))
 		}
+
 		return action(ctx, c)
 	}
 }
@@ -194,7 +226,9 @@ func report(err error) {
 		fmt.Fprintf(os.Stderr, "clusterm: %s\n  %s\n", e.Message, e.Remedy)
 		return
 	}
+
 	fmt.Fprintf(os.Stderr, "clusterm: %v\n", err)
+
 	if _, ok := errors.AsType[usageError](err); ok {
 		fmt.Fprintln(os.Stderr, "  see clusterm --help")
 	}
@@ -202,7 +236,14 @@ func report(err error) {
 
 func logger() *logrus.Logger {
 	log := logrus.New()
-	log.SetFormatter(&logrus.TextFormatter{DisableColors: true, FullTimestamp: os.Getenv("JOURNAL_STREAM") == "", DisableTimestamp: os.Getenv("JOURNAL_STREAM") != ""})
+	log.SetFormatter(
+		&logrus.TextFormatter{
+			DisableColors:    true,
+			FullTimestamp:    os.Getenv("JOURNAL_STREAM") == "",
+			DisableTimestamp: os.Getenv("JOURNAL_STREAM") != "",
+		},
+	)
+
 	return log
 }
 
@@ -215,16 +256,24 @@ func serve(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
+
 	d, err := daemon.New(daemon.Options{
-		ConfigPath: path, UsualPath: defaultConfig, Command: []string{self}, Logger: logger(), Version: api.Version{Version: version, Commit: commit},
-		Ready: func() { notify(sd.SdNotifyReady) },
+		ConfigPath: path,
+		UsualPath:  defaultConfig,
+		Command:    []string{self},
+		Logger:     logger(),
+		Version:    api.Version{Version: version, Commit: commit},
+		Ready:      func() { notify(sd.SdNotifyReady) },
 	})
 	if err != nil {
 		return err
 	}
+
 	hup := make(chan os.Signal, 1)
+
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	defer notify(sd.SdNotifyStopping)
+
 	return d.Run(ctx, hup)
 }

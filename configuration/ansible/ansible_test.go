@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 			daemonThatDies(os.Args[2])
 		}
 	}
+
 	waitTogether()
 	os.Exit(m.Run())
 }
@@ -58,6 +59,7 @@ const patience = time.Minute
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
+
 	return ctx
 }
 
@@ -66,19 +68,23 @@ func fake(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
 // fakeSpec is a run of a fake ansible-playbook, named for what it does.
 func fakeSpec(t *testing.T, name string) Spec {
 	base := t.TempDir()
+
 	tree := filepath.Join(base, "tree")
 	if err := os.MkdirAll(tree, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(filepath.Join(tree, "site.yml"), []byte("- hosts: all\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	return Spec{
 		ID: "job-1", Dir: filepath.Join(base, "run"), Tree: tree, Playbook: "site.yml",
 		Hosts:    []configuration.Host{{Name: "a-1", Addr: "127.0.0.1", Role: configuration.RoleTarget}},
@@ -92,19 +98,24 @@ func start(t *testing.T, s Spec) *Run {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
+
 		if err := run.Cancel(ctx); err != nil {
 			t.Error(err)
 		}
+
 		if _, err := run.Wait(ctx); err != nil {
 			t.Error(err)
 		}
+
 		if left := marked(s.Dir, ""); len(left) > 0 {
 			t.Errorf("processes %v are left", left)
 		}
 	})
+
 	return run
 }
 
@@ -113,6 +124,7 @@ func wait(t *testing.T, run *Run) Exit {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return e
 }
 
@@ -121,6 +133,7 @@ func read(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(b)
 }
 
@@ -129,10 +142,12 @@ var errSeen = errors.New("seen")
 // see follows the output until it holds the words.
 func see(t *testing.T, run *Run, words string) {
 	var got []byte
+
 	_, err := run.Follow(within(t, patience), run.Output(), 0, func(_ int64, chunk []byte) error {
 		if got = append(got, chunk...); bytes.Contains(got, []byte(words)) {
 			return errSeen
 		}
+
 		return nil
 	})
 	if !errors.Is(err, errSeen) {
@@ -146,48 +161,63 @@ func TestRunToTheEnd(t *testing.T) {
 	s.Hosts = append(s.Hosts, configuration.Host{Name: "h-1", Addr: "127.0.0.2", Role: configuration.RoleHelper})
 	s.ExtraVars = configuration.Vars{"secret": "hunter2"}
 	run := start(t, s)
+
 	e := wait(t, run)
 	if e.Reason != Done || e.Code != 2 || e.Signal != "" || e.OK() || e.Error != "" || e.Ended.Before(e.Started) {
 		t.Errorf("exit %+v", e)
 	}
+
 	if run.Truncated(run.Output()) || run.Truncated(run.Events()) {
 		t.Error("it is said to be cut")
 	}
+
 	out := read(t, run.Output())
 	for _, want := range []string{"to stdout\n", "to stderr\n", "--limit job_targets:job_helpers", "@" + s.Dir + "/extra-vars.yml", s.Tree + "/site.yml"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in the output:\n%s", want, out)
 		}
 	}
-	if got := read(t, run.Events()); got != "{\"event\":\"ok\",\"host\":\"a-1\"}\n{\"event\":\"stats\",\"stats\":{\"a-1\":{\"failures\":1}}}\n" {
+
+	if got := read(
+		t,
+		run.Events(),
+	); got != "{\"event\":\"ok\",\"host\":\"a-1\"}\n{\"event\":\"stats\",\"stats\":{\"a-1\":{\"failures\":1}}}\n" {
 		t.Errorf("events %q", got)
 	}
+
 	if strings.Contains(out+read(t, filepath.Join(s.Dir, fileSpec)), "hunter2") {
 		t.Error("a variable's value is on the command line or in spec.json")
 	}
+
 	err := filepath.WalkDir(s.Dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+
 		if info, err := d.Info(); err == nil && info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s has mode %v", path, info.Mode())
 		}
+
 		return nil
 	})
 	if err != nil {
 		t.Error(err)
 	}
+
 	// Later, from elsewhere, it is the same.
 	again, err := Attach(s.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if e2 := wait(t, again); e2 != e || again.Alive() {
 		t.Errorf("attached: %+v", e2)
 	}
+
 	if err := again.Cancel(t.Context()); err != nil {
 		t.Error(err)
 	}
+
 	if _, err := self.Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), "already begun") {
 		t.Errorf("a second run in the same directory: %v", err)
 	}
@@ -198,6 +228,7 @@ func TestSurroundings(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_DAEMON", "hunter2")
 	t.Setenv("https_proxy", "http://proxy.example.org")
 	t.Setenv("PASSED_ON", "yes")
+
 	listener, err := os.Create(filepath.Join(t.TempDir(), "listener-of-the-daemon"))
 	if err != nil {
 		t.Fatal(err)
@@ -207,12 +238,14 @@ func TestSurroundings(t *testing.T) {
 	s.Env = []string{"PASSED_ON"}
 	run := start(t, s)
 	wait(t, run)
+
 	out := read(t, run.Output())
 	for _, want := range []string{"https_proxy=", "PASSED_ON=yes", "LC_ALL=C.UTF-8", "ANSIBLE_CONFIG=" + s.Dir + "/ansible.cfg"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %s in:\n%s", want, out)
 		}
 	}
+
 	// Signals 1 to 31; those beyond belong to the C library, and are inherited as
 	// whoever started the test left them.
 	_, ignored, _ := strings.Cut(out, "SigIgn:\t")
@@ -221,11 +254,13 @@ func TestSurroundings(t *testing.T) {
 	} else if mask, err := strconv.ParseUint(ignored[:16], 16, 64); err != nil || mask&(1<<31-1) != 0 {
 		t.Errorf("signals are ignored: %s, %v", ignored[:16], err)
 	}
+
 	for _, not := range []string{"HOST_KEY_CHECKING", "hunter2", inherits, "listener-of-the-daemon", "/" + fileLock, "/" + fileAlive} {
 		if strings.Contains(out, not+"\n") || strings.Contains(out, not+"=") {
 			t.Errorf("%s in:\n%s", not, out)
 		}
 	}
+
 	s.Env = []string{"ANSIBLE_VAULT_PASSWORD_FILE"}
 	if err := Prepare(s); err == nil {
 		t.Error("ANSIBLE_… was passed on")
@@ -250,18 +285,22 @@ func TestCancel(t *testing.T) {
 			s.GraceInt, s.GraceTerm = tt.grace[0], tt.grace[1]
 			run := start(t, s)
 			see(t, run, "started")
+
 			if !run.Alive() {
 				t.Error("not alive")
 			}
+
 			for range 2 {
 				if err := run.Cancel(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			e := wait(t, run)
 			if e.Reason != Cancelled || e.Code != tt.code || e.Signal != tt.signal {
 				t.Errorf("exit %+v", e)
 			}
+
 			if out := read(t, run.Output()); !strings.Contains(out, tt.said) {
 				t.Errorf("output %q", out)
 			}
@@ -272,6 +311,7 @@ func TestCancel(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	s := fakeSpec(t, "waits-until-interrupted")
+
 	s.Deadline = time.Now().Add(300 * time.Millisecond)
 	if e := wait(t, start(t, s)); e.Reason != DeadlineExceeded || e.OK() {
 		t.Errorf("exit %+v", e)
@@ -289,6 +329,7 @@ func TestLease(t *testing.T) {
 	if err := run.Renew(until); err != nil {
 		t.Fatal(err)
 	}
+
 	if e := wait(t, run); e.Reason != LeaseLost || e.Ended.Before(until.Add(-100*time.Millisecond)) {
 		t.Errorf("exit %+v of a run with a lease until %s", e, until)
 	}
@@ -298,9 +339,11 @@ func TestFirstRenewMakesALease(t *testing.T) {
 	t.Parallel()
 	run := start(t, fakeSpec(t, "waits-until-interrupted"))
 	see(t, run, "started")
+
 	if err := run.Renew(time.Now()); err != nil {
 		t.Fatal(err)
 	}
+
 	if e := wait(t, run); e.Reason != LeaseLost {
 		t.Errorf("exit %+v", e)
 	}
@@ -310,20 +353,25 @@ func TestOrphansAreEnded(t *testing.T) {
 	t.Parallel()
 	s := fakeSpec(t, "leaves-orphans")
 	run := start(t, s)
+
 	e := wait(t, run)
 	if !e.OK() {
 		t.Errorf("exit %+v", e)
 	}
+
 	out := read(t, run.Output())
+
 	n := 0
 	for line := range strings.Lines(out) {
 		if pid, ok := strings.CutPrefix(strings.TrimSpace(line), "orphan "); ok {
 			n++
+
 			if id, err := strconv.Atoi(pid); err != nil || unix.Kill(id, 0) == nil {
 				t.Errorf("orphan %s is still there", pid)
 			}
 		}
 	}
+
 	if n != 2 {
 		t.Errorf("output %q", out)
 	}
@@ -331,16 +379,21 @@ func TestOrphansAreEnded(t *testing.T) {
 
 func TestHugeLine(t *testing.T) {
 	t.Parallel()
+
 	run := start(t, fakeSpec(t, "one-huge-line"))
 	if e := wait(t, run); !e.OK() {
 		t.Errorf("exit %+v", e)
 	}
+
 	var got int64
+
 	end, err := run.Follow(within(t, patience), run.Output(), 0, func(offset int64, chunk []byte) error {
 		if offset != got || len(chunk) > TailChunk || bytes.Count(chunk, []byte("x")) != len(chunk) {
 			t.Fatalf("a chunk of %d bytes at %d, want %d", len(chunk), offset, got)
 		}
+
 		got += int64(len(chunk))
+
 		return nil
 	})
 	if err != nil || end != 10_000_000 || got != end {
@@ -352,27 +405,34 @@ func TestOutputLimit(t *testing.T) {
 	t.Parallel()
 	s := fakeSpec(t, "floods")
 	s.OutputLimit = 100 << 10
+
 	run := start(t, s)
 	if e := wait(t, run); !e.OK() {
 		t.Errorf("exit %+v", e)
 	}
+
 	out := read(t, run.Output())
 	if len(out) > 100<<10+keptTail+500 {
 		t.Errorf("%d bytes of output", len(out))
 	}
+
 	for _, want := range []string{"[clusterm] the limit of 102400 bytes is reached", "bytes are left out here\n", "\nthe very end\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in the output", want)
 		}
 	}
+
 	if !run.Truncated(run.Output()) {
 		t.Error("the run does not know that its output was cut")
 	}
+
 	var events configuration.EventStream
+
 	var sum configuration.Summary
 	for _, e := range events.Write([]byte(read(t, run.Events()))) {
 		sum.Add(e)
 	}
+
 	if r := sum.Results()["a-1"]; r.OK != 3000 || !r.Good() {
 		t.Errorf("the events' end is lost: %+v", r)
 	}
@@ -383,29 +443,36 @@ func TestRunnerIsKilled(t *testing.T) {
 	s := fakeSpec(t, "ignores-everything")
 	run := start(t, s)
 	see(t, run, "started")
+
 	b, err := run.begun()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	waiter := make(chan Exit)
 	go func() {
 		e, _ := run.Wait(context.Background())
 		waiter <- e
 	}()
+
 	if err := unix.Kill(b.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	again, err := Attach(s.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	e := wait(t, again)
 	if e.Reason != Vanished || e.Started.IsZero() || e.OK() {
 		t.Errorf("exit %+v", e)
 	}
+
 	if e2 := <-waiter; e2 != e {
 		t.Errorf("another waiter got %+v, not %+v", e2, e)
 	}
+
 	if _, err := os.Stat(b.Sockets); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket directory: %v", err)
 	}
@@ -417,44 +484,55 @@ func TestEndsWithItsRunner(t *testing.T) {
 	t.Parallel()
 	run := start(t, fakeSpec(t, "ignores-everything"))
 	see(t, run, "started")
+
 	b, err := run.begun()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	playbook := descendants(b.PID)[0] // the eldest
+
 	gone, err := unix.PidfdOpen(playbook, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(gone)
+
 	if err := unix.Kill(b.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(gone), Events: unix.POLLIN}}, int(patience/time.Millisecond))
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
+
 		if n != 1 || err != nil {
 			t.Errorf("ansible-playbook goes on without its runner: %v", err)
 		}
+
 		return
 	}
 }
 
 func TestPreparedButNeverStarted(t *testing.T) {
 	t.Parallel()
+
 	s := fakeSpec(t, "prints-and-fails")
 	if err := Prepare(s); err != nil {
 		t.Fatal(err)
 	}
+
 	run, err := Attach(s.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if e := wait(t, run); e.Reason != Vanished || !e.Started.IsZero() {
 		t.Errorf("exit %+v", e)
 	}
+
 	if _, err := Attach(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an empty directory: %v", err)
 	}
@@ -465,44 +543,58 @@ func TestPreparedButNeverStarted(t *testing.T) {
 func TestDaemonDies(t *testing.T) {
 	t.Parallel()
 	s := fakeSpec(t, "waits-until-interrupted")
+
 	spec, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	daemon := exec.Command(os.Args[0], "daemon-that-dies", string(spec))
+
 	out, err := daemon.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	daemon.Stderr = os.Stderr
 	if err := daemon.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "started\n" {
 		t.Fatalf("the daemon says %q, %v", line, err)
 	}
+
 	if err := daemon.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := daemon.Wait(); err == nil {
 		t.Fatal("the daemon was not killed")
 	}
+
 	run, err := Attach(s.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	see(t, run, "started")
+
 	if !run.Alive() {
 		t.Fatal("the run ended with the daemon")
 	}
+
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
+
 	if _, err := run.Wait(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an impatient waiter got %v", err)
 	}
+
 	if err := run.Cancel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if e := wait(t, run); e.Reason != Cancelled || e.Code != 99 {
 		t.Errorf("exit %+v", e)
 	}
@@ -510,52 +602,83 @@ func TestDaemonDies(t *testing.T) {
 
 func daemonThatDies(spec string) {
 	var s Spec
+
 	err := json.Unmarshal([]byte(spec), &s)
 	if err == nil {
 		_, err = self.Start(context.Background(), s)
 	}
+
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+
 	fmt.Println("started")
+
 	select {}
 }
 
 func TestStartFails(t *testing.T) {
 	t.Parallel()
 	missing := fakeSpec(t, "prints-and-fails")
+
 	missing.AnsiblePlaybook = "/nonexistent/ansible-playbook"
-	if _, err := self.Start(t.Context(), missing); inventory.KindOf(err) != inventory.KindUnavailable || !strings.Contains(err.Error(), "install ansible-core") {
+	if _, err := self.Start(
+		t.Context(),
+		missing,
+	); inventory.KindOf(err) != inventory.KindUnavailable ||
+		!strings.Contains(err.Error(), "install ansible-core") {
 		t.Errorf("missing ansible-playbook: %v", err)
 	}
+
 	broken := fakeSpec(t, "prints-and-fails")
+
 	broken.AnsiblePlaybook = filepath.Join(t.TempDir(), "not-a-program")
 	if err := writeProgram(broken.AnsiblePlaybook, "\x7fELF"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := self.Start(within(t, patience), broken); err == nil || !strings.Contains(err.Error(), "start ansible-playbook") {
+
+	if _, err := self.Start(
+		within(t, patience),
+		broken,
+	); err == nil ||
+		!strings.Contains(err.Error(), "start ansible-playbook") {
 		t.Errorf("broken ansible-playbook: %v", err)
 	}
+
 	run, err := Attach(broken.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if e := wait(t, run); e.Reason != NotStarted || e.Error == "" || e.Code != -1 {
 		t.Errorf("exit %+v", e)
 	}
+
 	dies := fakeSpec(t, "prints-and-fails")
-	if _, err := (Runner{Self: []string{"/bin/false"}}).Start(within(t, patience), dies); err == nil || !strings.Contains(err.Error(), "ended before it began") {
+	if _, err := (Runner{Self: []string{"/bin/false"}}).Start(
+		within(t, patience),
+		dies,
+	); err == nil ||
+		!strings.Contains(err.Error(), "ended before it began") {
 		t.Errorf("a runner that dies: %v", err)
 	}
+
 	hangs := fakeSpec(t, "prints-and-fails")
-	if _, err := (Runner{Self: []string{"/bin/sh", "-c", "sleep 600"}}).Start(within(t, 200*time.Millisecond), hangs); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := (Runner{Self: []string{"/bin/sh", "-c", "sleep 600"}}).Start(
+		within(t, 200*time.Millisecond),
+		hangs,
+	); !errors.Is(
+		err,
+		context.DeadlineExceeded,
+	) {
 		t.Errorf("a runner that hangs: %v", err)
 	}
 }
 
 func TestPrepareRefuses(t *testing.T) {
 	t.Parallel()
+
 	good := fakeSpec(t, "prints-and-fails")
 	for what, change := range map[string]func(*Spec){
 		"relative directory":    func(s *Spec) { s.Dir = "run" },
@@ -575,13 +698,16 @@ func TestPrepareRefuses(t *testing.T) {
 	} {
 		s := good
 		change(&s)
+
 		if err := Prepare(s); inventory.KindOf(err) != inventory.KindInvalid {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+
 	if err := Prepare(good); err != nil {
 		t.Error(err)
 	}
+
 	good.Lease = time.Now().Add(time.Minute)
 	if err := Prepare(good); err != nil {
 		t.Errorf("preparing again: %v", err)
@@ -589,16 +715,25 @@ func TestPrepareRefuses(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	s := Spec{Dir: "/d", Tree: "/t", BundledRoles: "/b", CallbackDir: "/c", Forks: 3, Hosts: make([]configuration.Host, 10)}
+	s := Spec{
+		Dir:          "/d",
+		Tree:         "/t",
+		BundledRoles: "/b",
+		CallbackDir:  "/c",
+		Forks:        3,
+		Hosts:        make([]configuration.Host, 10),
+	}
 	for _, want := range []string{"forks = 3\n", "roles_path = /t/roles:/b\n", "callback_plugins = /c\n", "home = /d/home\n", "enable_plugins = ansible.builtin.yaml\n", "-F /d/ssh_config"} {
 		if !strings.Contains(string(s.config()), want) {
 			t.Errorf("no %q in:\n%s", want, s.config())
 		}
 	}
+
 	s.Hosts = []configuration.Host{{}, {Role: configuration.RolePeer}}
 	if !strings.Contains(string(s.config()), "forks = 1\n") {
 		t.Errorf("forks are not the size of the batch")
 	}
+
 	ssh := string(sshConfig([]configuration.Host{
 		{Connection: configuration.Connection{Jump: "me@gate:22", KeyFile: "/k1"}},
 		{Connection: configuration.Connection{Jump: "gate", KeyFile: "/k2"}},
@@ -613,19 +748,27 @@ func TestNewHostKeys(t *testing.T) {
 	t.Parallel()
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKX0Cq0cJ6v5wF0b9a5C7Yw5Sg0T0Gk3o0G8o5oVb1n2"
 	s := fakeSpec(t, "prints-and-fails")
-	s.Hosts = append(s.Hosts, configuration.Host{Name: "Known-1", Addr: "127.0.0.3", Role: configuration.RolePeer, HostKeys: []string{key}},
-		configuration.Host{Name: "New-1", Addr: "127.0.0.4", Role: configuration.RoleTarget})
+
+	s.Hosts = append(
+		s.Hosts,
+		configuration.Host{Name: "Known-1", Addr: "127.0.0.3", Role: configuration.RolePeer, HostKeys: []string{key}},
+		configuration.Host{Name: "New-1", Addr: "127.0.0.4", Role: configuration.RoleTarget},
+	)
 	if err := Prepare(s); err != nil {
 		t.Fatal(err)
 	}
+
 	f, err := os.OpenFile(filepath.Join(s.Dir, fileKnownHosts), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	fmt.Fprintf(f, "new-1 %s\nstranger-1 %s\n", key, key)
+
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := NewHostKeys(s.Dir)
 	if err != nil || len(got) != 1 || !slices.Equal(got["New-1"], []string{key}) {
 		t.Errorf("got %v, %v", got, err)
@@ -638,16 +781,19 @@ func TestNewHostKeys(t *testing.T) {
 func writeProgram(path, text string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
+
 	return os.WriteFile(path, []byte(text), 0o700)
 }
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
+
 	script := func(text string) string {
 		path := filepath.Join(t.TempDir(), "ansible-playbook")
 		if err := writeProgram(path, text); err != nil {
 			t.Fatal(err)
 		}
+
 		return path
 	}
 	for text, want := range map[string]string{
@@ -660,14 +806,26 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, v, err)
 		}
 	}
-	if _, err := Check(t.Context(), "/nonexistent"); err == nil || !strings.Contains(err.Error(), "install ansible-core") {
+
+	if _, err := Check(
+		t.Context(),
+		"/nonexistent",
+	); err == nil ||
+		!strings.Contains(err.Error(), "install ansible-core") {
 		t.Errorf("missing: %v", err)
 	}
-	if v, err := Check(t.Context(), script("#!/bin/sh\necho 'ansible-playbook [core 2.19.0rc1]'")); err != nil || v != (Version{2, 19, 0}) {
+
+	if v, err := Check(
+		t.Context(),
+		script("#!/bin/sh\necho 'ansible-playbook [core 2.19.0rc1]'"),
+	); err != nil ||
+		v != (Version{2, 19, 0}) {
 		t.Errorf("got %v, %v", v, err)
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
+
 	if _, err := Check(ctx, script("#!/bin/sh\nsleep 600")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one that hangs: %v", err)
 	}

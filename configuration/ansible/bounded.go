@@ -39,16 +39,28 @@ func (b *bounded) Write(p []byte) (int, error) {
 		b.left -= n
 		p = p[n:]
 	}
+
 	if len(p) == 0 {
 		return whole, nil
 	}
+
 	if b.over == 0 {
-		b.put(fmt.Appendf(nil, "\n%sthe limit of %d bytes is reached; what follows is left out, save its end%s\n", b.begin, b.limit, b.end))
+		b.put(
+			fmt.Appendf(
+				nil,
+				"\n%sthe limit of %d bytes is reached; what follows is left out, save its end%s\n",
+				b.begin,
+				b.limit,
+				b.end,
+			),
+		)
 	}
+
 	b.over += int64(len(p))
 	if b.tail = append(b.tail, p...); len(b.tail) > 2*keptTail {
 		b.tail = append(b.tail[:0], b.tail[len(b.tail)-keptTail:]...)
 	}
+
 	return whole, nil
 }
 
@@ -61,9 +73,19 @@ func (b *bounded) Close() error {
 				tail = tail[i+1:]
 			}
 		}
-		b.put(fmt.Appendf(nil, "%s%s left out here%s\n", b.begin, inventory.Count(b.over-int64(len(tail)), "byte is", "bytes are"), b.end))
+
+		b.put(
+			fmt.Appendf(
+				nil,
+				"%s%s left out here%s\n",
+				b.begin,
+				inventory.Count(b.over-int64(len(tail)), "byte is", "bytes are"),
+				b.end,
+			),
+		)
 		b.put(tail)
 	}
+
 	return b.err
 }
 

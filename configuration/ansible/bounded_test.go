@@ -30,7 +30,9 @@ func TestBounded(t *testing.T) {
 		for i := range tt.size {
 			fmt.Fprintf(&in, "%09d\n", i)
 		}
+
 		text := in.String()
+
 		b := newBounded(&out, 10_000, "<", ">")
 		for in.Len() > 0 {
 			p := in.Next(tt.piece)
@@ -38,16 +40,20 @@ func TestBounded(t *testing.T) {
 				t.Fatal(n, err)
 			}
 		}
+
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		got := out.String()
 		if tt.whole != (got == text) || strings.Count(got, ">\n") != tt.marks {
 			t.Errorf("%s: %d bytes, %d marks", tt.name, len(got), strings.Count(got, ">\n"))
 		}
+
 		if last := fmt.Sprintf("%09d\n", tt.size-1); !strings.HasSuffix(got, last) || len(got) > 10_000+keptTail+200 {
 			t.Errorf("%s: %d bytes that end in %q", tt.name, len(got), got[len(got)-20:])
 		}
+
 		for line := range strings.Lines(got) {
 			if len(line) != 10 && !strings.HasPrefix(line, "<") && line != "\n" {
 				t.Errorf("%s: a line is torn: %q", tt.name, line)
@@ -67,6 +73,7 @@ func TestBoundedTakesEverythingOnAFullDisk(t *testing.T) {
 			t.Fatal(n, err)
 		}
 	}
+
 	if err := b.Close(); !errors.Is(err, unix.ENOSPC) {
 		t.Error(err)
 	}

@@ -50,21 +50,29 @@ func Check(ctx context.Context, ansiblePlaybook string) (Version, error) {
 	if err != nil {
 		return Version{}, err
 	}
+
 	out, err := runShort(ctx, "", nil, path, "--version")
 	if err != nil {
-		return Version{}, inventory.Errorf(inventory.KindUnavailable, "%s --version failed: %w", path, err).Do("run it by hand and repair the installation")
+		return Version{}, inventory.Errorf(inventory.KindUnavailable, "%s --version failed: %w", path, err).
+			Do("run it by hand and repair the installation")
 	}
+
 	m := versionLine.FindSubmatch(out)
 	if m == nil {
-		return Version{}, inventory.Errorf(inventory.KindUnavailable, "%s --version printed %q, not a version", path, firstBytes(out, 80)).Do("install ansible-core %s or later", MinVersion)
+		return Version{}, inventory.Errorf(inventory.KindUnavailable, "%s --version printed %q, not a version", path, firstBytes(out, 80)).
+			Do("install ansible-core %s or later", MinVersion)
 	}
+
 	var v Version
 	for i, to := range []*int{&v.Major, &v.Minor, &v.Patch} {
 		*to, _ = strconv.Atoi(string(m[i+1])) // the pattern lets only digits through; an absent patch is 0
 	}
+
 	if v.Less(MinVersion) {
-		return v, inventory.Errorf(inventory.KindUnavailable, "%s is ansible-core %s, which is too old", path, v).Do("install ansible-core %s or later", MinVersion)
+		return v, inventory.Errorf(inventory.KindUnavailable, "%s is ansible-core %s, which is too old", path, v).
+			Do("install ansible-core %s or later", MinVersion)
 	}
+
 	return v, nil
 }
 
@@ -73,10 +81,12 @@ func lookPath(command string) (string, error) {
 	if err == nil {
 		path, err = filepath.Abs(path)
 	}
+
 	if err != nil {
 		return "", inventory.Errorf(inventory.KindUnavailable, "ansible-playbook cannot be run: %w", err).
 			Do("install ansible-core %s or later (on Debian: apt install ansible-core), or configure the path of ansible-playbook", MinVersion)
 	}
+
 	return path, nil
 }
 
@@ -93,6 +103,7 @@ func runShort(ctx context.Context, dir string, env []string, path string, args .
 	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+
 	err := cmd.Run()
 	switch {
 	case err == nil:
@@ -100,9 +111,11 @@ func runShort(ctx context.Context, dir string, env []string, path string, args .
 	case context.Cause(ctx) != nil:
 		return nil, fmt.Errorf("no answer: %w", context.Cause(ctx))
 	}
+
 	if said := strings.TrimSpace(stderr.String()); said != "" {
 		return stdout.Bytes(), &commandError{err, said}
 	}
+
 	return stdout.Bytes(), err
 }
 
@@ -118,6 +131,7 @@ func firstBytes(b []byte, n int) string {
 	if len(b) > n {
 		return strings.ToValidUTF8(string(b[:n]), "") + "…"
 	}
+
 	return string(b)
 }
 
@@ -138,15 +152,25 @@ func passEnv(more []string) []string {
 			env = append(env, name+"="+v)
 		}
 	}
+
 	if os.Getenv("PATH") == "" {
 		env = append(env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	}
+
 	if os.Getenv("HOME") == "" {
 		if u, err := user.Current(); err == nil {
 			env = append(env, "HOME="+u.HomeDir)
 		}
 	}
-	return append(env, "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1", "ANSIBLE_NOCOLOR=1")
+
+	return append(
+		env,
+		"LANG=C.UTF-8",
+		"LC_ALL=C.UTF-8",
+		"PYTHONUNBUFFERED=1",
+		"PYTHONDONTWRITEBYTECODE=1",
+		"ANSIBLE_NOCOLOR=1",
+	)
 }
 
 var errNotSafePath = errors.New("is not an absolute path of letters, digits and ._/@+,=-")
@@ -159,5 +183,6 @@ func safePath(what, path string) error {
 	if !safePathPattern.MatchString(path) || filepath.Clean(path) != path {
 		return fmt.Errorf("%s %q %w", what, path, errNotSafePath)
 	}
+
 	return nil
 }

@@ -48,7 +48,9 @@ func (e Exit) encode() ([]byte, error) {
 	if len(e.Error) > exitSpace/8 {
 		e.Error = e.Error[:exitSpace/8]
 	}
+
 	b, err := json.Marshal(e)
+
 	return append(b, '\n'), err
 }
 
@@ -75,31 +77,38 @@ func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 	if len(r.Self) == 0 {
 		return nil, errors.New("the runner's own command is not set")
 	}
+
 	if err := s.check(); err != nil {
 		return nil, err
 	}
+
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, err
 	}
+
 	held, err := lock(s.Dir)
 	if err != nil {
 		return nil, err
 	}
 	defer held.Close() //nolint:errcheck // the runner has its own copy
+
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
+
 	alive, err := os.OpenFile(filepath.Join(s.Dir, fileAlive), os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer alive.Close() //nolint:errcheck // likewise
+
 	said, ready, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer said.Close()  //nolint:errcheck // only read
 	defer ready.Close() //nolint:errcheck // closed below as well
+
 	log, err := os.OpenFile(filepath.Join(s.Dir, fileRunnerLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -111,13 +120,16 @@ func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 	cmd.Env = append(passEnv(s.Env), inherits+"=1", marker+"="+s.Dir)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{held, alive, ready}
+
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the runner: %w", err)
 	}
+
 	// Ends with the runner, so that it does not stay a zombie; or with us.
 	go cmd.Wait() //nolint:errcheck // the exit record says how it ended
 	ready.Close() //nolint:errcheck // see below
+
 	word, err := readWord(ctx, said)
 	switch {
 	case word == "ok":
@@ -125,9 +137,11 @@ func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 	case err != nil:
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)    // its session's only group
 		cerr := errors.Join(held.Close(), alive.Close()) // or we would wait for ourselves
+
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
 		defer cancel()
 		_, werr := (&Run{s.Dir}).Wait(end)
+
 		return nil, fmt.Errorf("the runner did not begin in time: %w", errors.Join(err, cerr, werr))
 	case word == "":
 		return nil, fmt.Errorf("the runner ended before it began: %s", lastLine(filepath.Join(s.Dir, fileRunnerLog)))
@@ -140,23 +154,28 @@ func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 func readWord(ctx context.Context, f *os.File) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, beginWithin)
 	defer cancel()
+
 	stop := context.AfterFunc(ctx, func() {
 		f.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // a pipe has deadlines
 	})
 	defer stop()
+
 	b, err := io.ReadAll(io.LimitReader(f, 16<<10))
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
+
 	return string(b), err
 }
 
 func lastLine(path string) string {
 	b, err := os.ReadFile(path)
+
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	if last := lines[len(lines)-1]; err == nil && last != "" {
 		return firstBytes([]byte(last), 1024)
 	}
+
 	return "it said nothing"
 }
 
@@ -166,22 +185,28 @@ var errLocked = errors.New("is locked")
 // somewhere. It does not wait longer than an Attach holds it.
 func lock(dir string) (*os.File, error) {
 	path := filepath.Join(dir, fileLock)
+
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
+
 	for try := 0; ; try++ {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return f, nil
 		}
+
 		if !errors.Is(err, unix.EWOULDBLOCK) || try == 5 {
 			f.Close() //nolint:errcheck // not locked
+
 			if errors.Is(err, unix.EWOULDBLOCK) {
 				err = errLocked
 			}
+
 			return nil, fmt.Errorf("%s %w: a runner is at work there", path, err)
 		}
+
 		time.Sleep(20 * time.Millisecond)
 	}
 }
@@ -193,7 +218,9 @@ func Attach(dir string) (*Run, error) {
 	if _, err := readLaunch(dir); err != nil {
 		return nil, fmt.Errorf("no run in %s: %w", dir, err)
 	}
+
 	dir, err := filepath.Abs(dir)
+
 	return &Run{dir}, err
 }
 
@@ -211,6 +238,7 @@ func (r *Run) Events() string { return filepath.Join(r.dir, fileEvents) }
 func (r *Run) Truncated(path string) bool {
 	l, err := readLaunch(r.dir)
 	info, serr := os.Stat(path)
+
 	return err == nil && serr == nil && info.Size() > l.OutputLimit // its marks come on top
 }
 
@@ -222,6 +250,7 @@ func (r *Run) Alive() bool {
 		return false
 	}
 	defer f.Close() //nolint:errcheck // releases what was locked
+
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
@@ -234,11 +263,13 @@ func (r *Run) Wait(ctx context.Context) (Exit, error) {
 			if e, err := r.exit(); !errors.Is(err, fs.ErrNotExist) {
 				return e, err
 			}
+
 			e, err := r.vanished(ctx)
 			if !errors.Is(err, errLocked) {
 				return e, err
 			}
 		}
+
 		if err := r.waitGone(ctx); err != nil {
 			return Exit{}, err
 		}
@@ -247,13 +278,16 @@ func (r *Run) Wait(ctx context.Context) (Exit, error) {
 
 func (r *Run) exit() (Exit, error) {
 	var e Exit
+
 	b, err := os.ReadFile(filepath.Join(r.dir, fileExit))
 	if err != nil {
 		return e, err
 	}
+
 	if err := json.Unmarshal(b, &e); err != nil {
 		return e, fmt.Errorf("%s: %w", filepath.Join(r.dir, fileExit), err)
 	}
+
 	return e, nil
 }
 
@@ -264,6 +298,7 @@ func (r *Run) waitGone(ctx context.Context) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only read
+
 	stop := context.AfterFunc(ctx, func() {
 		f.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // a FIFO has deadlines
 	})
@@ -273,19 +308,24 @@ func (r *Run) waitGone(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		return err
 	}
+
 	// At its end a process closes the lock first; where another holds it for a
 	// moment, do not spin.
 	pause := time.NewTimer(100 * time.Millisecond)
 	defer pause.Stop()
+
 	if !r.Alive() {
 		return ctx.Err()
 	}
+
 	select {
 	case <-ctx.Done():
 	case <-pause.C:
 	}
+
 	return ctx.Err()
 }
 
@@ -296,9 +336,11 @@ func (r *Run) vanished(ctx context.Context) (Exit, error) {
 		return Exit{}, err
 	}
 	defer held.Close() //nolint:errcheck // releases the lock
+
 	if e, err := r.exit(); !errors.Is(err, fs.ErrNotExist) {
 		return e, err
 	}
+
 	e, sockets := Exit{Code: -1, Reason: Vanished, Ended: time.Now().UTC()}, ""
 	if b, err := r.begun(); err == nil {
 		e.Started = b.Started
@@ -306,21 +348,26 @@ func (r *Run) vanished(ctx context.Context) (Exit, error) {
 			sockets = b.Sockets
 		}
 	}
+
 	if err := sweep(ctx, r.dir, sockets); err != nil {
 		return Exit{}, err
 	}
+
 	if sockets != "" {
 		os.RemoveAll(sockets) //nolint:errcheck // nothing depends on it
 	}
+
 	return e, writeJSON(filepath.Join(r.dir, fileExit), e)
 }
 
 func (r *Run) begun() (begun, error) {
 	var b begun
+
 	data, err := os.ReadFile(filepath.Join(r.dir, fileRunner))
 	if err != nil {
 		return b, err
 	}
+
 	return b, json.Unmarshal(data, &b)
 }
 
@@ -337,12 +384,14 @@ func (r *Run) Cancel(ctx context.Context) error {
 		case !errors.Is(err, fs.ErrNotExist) || try == 50:
 			return fmt.Errorf("the runner in %s cannot be told: %w", r.dir, err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+
 	return nil
 }
 
@@ -353,12 +402,15 @@ func (b begun) signal(s syscall.Signal) error {
 		return err
 	}
 	defer p.Release() //nolint:errcheck // nothing to lose
+
 	if _, _, start, err := procStat(b.PID); err != nil || start != b.Start {
 		return nil // it has ended
 	}
+
 	if err := p.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal the runner: %w", err)
 	}
+
 	return nil
 }
 
@@ -368,20 +420,29 @@ func (b begun) signal(s syscall.Signal) error {
 func (r *Run) Renew(until time.Time) error {
 	path := filepath.Join(r.dir, fileLease)
 	record := leaseRecord(until)
+
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return writeFile(path, record)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	_, err = f.WriteAt(record, 0)
+
 	return errors.Join(err, f.Close())
 }
 
 // Follow delivers a file of the run (Output or Events) from offset on, as Tail
 // does, until the run has ended.
-func (r *Run) Follow(ctx context.Context, path string, offset int64, deliver func(offset int64, chunk []byte) error) (int64, error) {
+func (r *Run) Follow(
+	ctx context.Context,
+	path string,
+	offset int64,
+	deliver func(offset int64, chunk []byte) error,
+) (int64, error) {
 	return Tail(ctx, path, offset, func() bool { return !r.Alive() }, deliver)
 }
 
@@ -390,8 +451,10 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
+
 	if err := writeFile(path, append(b, '\n')); err != nil {
 		return err
 	}
+
 	return syncDir(filepath.Dir(path))
 }

@@ -69,11 +69,14 @@ func Main(dir string) int {
 	signal.Notify(r.signals, unix.SIGTERM, unix.SIGINT)
 	// Caught, not ignored: what is ignored would be so in ansible-playbook too.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGPIPE)
+
 	if err := r.run(); err != nil {
 		r.log.Print(err)
 		r.tell(err)
+
 		return 1
 	}
+
 	return 0
 }
 
@@ -82,14 +85,17 @@ func (r *runner) tell(err error) {
 	if r.ready == nil {
 		return
 	}
+
 	word := "ok"
 	if err != nil {
 		word = err.Error()
 	}
+
 	_, werr := io.WriteString(r.ready, word)
 	if err := errors.Join(werr, r.ready.Close()); err != nil {
 		r.log.Printf("telling the starter: %v", err) // it may be gone already
 	}
+
 	r.ready = nil
 }
 
@@ -101,17 +107,22 @@ func (r *runner) hold() error {
 		for fd := 3; fd <= 5; fd++ {
 			unix.CloseOnExec(fd)
 		}
+
 		r.held = []*os.File{os.NewFile(3, fileLock), os.NewFile(4, fileAlive)}
 		r.ready = os.NewFile(5, "ready")
+
 		return os.Unsetenv(inherits)
 	}
+
 	// Started by hand.
 	locked, err := lock(r.dir)
 	if err != nil {
 		return err
 	}
+
 	alive, err := os.OpenFile(r.path(fileAlive), os.O_RDWR, 0)
 	r.held = []*os.File{locked, alive}
+
 	return err
 }
 
@@ -119,38 +130,48 @@ func (r *runner) run() (err error) {
 	if err := r.hold(); err != nil {
 		return err
 	}
+
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become a subreaper: %w", err)
 	}
+
 	if r.spec, err = readLaunch(r.dir); err != nil {
 		return err
 	}
+
 	if _, err := os.Lstat(r.path(fileExit)); err == nil {
 		return fmt.Errorf("the run in %s has ended already", r.dir)
 	}
+
 	if r.exit, err = reserveExit(r.path(fileExit + ".new")); err != nil {
 		return err
 	}
+
 	sockets, err := socketDir()
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(sockets) //nolint:errcheck // nothing depends on it
+
 	_, _, start, err := procStat(os.Getpid())
 	if err != nil {
 		return err
 	}
+
 	r.begun = begun{PID: os.Getpid(), Start: start, Started: time.Now().UTC(), Sockets: sockets}
 	if err := writeJSON(r.path(fileRunner), r.begun); err != nil {
 		return err
 	}
+
 	exit, err := r.supervise()
 	if err != nil { // it did not begin
 		exit = Exit{Code: -1, Reason: NotStarted, Error: err.Error()}
 	}
+
 	exit.Started, exit.Ended = r.begun.Started, time.Now().UTC()
 	os.RemoveAll(r.path(dirTmp))  //nolint:errcheck // nothing depends on it
 	os.Remove(r.path(filePlugin)) //nolint:errcheck // nothing depends on it
+
 	return errors.Join(err, r.record(exit))
 }
 
@@ -162,6 +183,7 @@ func socketDir() (string, error) {
 			return dir, nil
 		}
 	}
+
 	return os.MkdirTemp("", socketPrefix)
 }
 
@@ -174,18 +196,22 @@ func (r *runner) supervise() (Exit, error) {
 	if err != nil {
 		return Exit{}, err
 	}
+
 	events, err := r.stream(fileEvents, `{"event":"truncated","message":"`, `"}`)
 	if err != nil {
 		return Exit{}, err
 	}
+
 	// Blocking and not known to our poller: ansible-playbook shares the flags.
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return Exit{}, err
 	}
+
 	if err := unix.SetNonblock(pipe[0], true); err != nil {
 		return Exit{}, err
 	}
+
 	// A burst of output finds room; where so much is not allowed it is less.
 	_, _ = unix.FcntlInt(uintptr(pipe[0]), unix.F_SETPIPE_SZ, 1<<20)
 	out, in := os.NewFile(uintptr(pipe[0]), "output"), os.NewFile(uintptr(pipe[1]), "output")
@@ -195,14 +221,18 @@ func (r *runner) supervise() (Exit, error) {
 	if err != nil {
 		return Exit{}, err
 	}
+
 	pluginHeld, err := os.OpenFile(r.path(filePlugin), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return Exit{}, err
 	}
+
 	if err := r.start(in); err != nil {
 		return Exit{}, err
 	}
+
 	in.Close() //nolint:errcheck // only the child's copy counts
+
 	copied := make(chan error, 2)
 	go func() { copied <- output.copyFrom(out) }()
 	go func() { copied <- events.copyFrom(plugin) }()
@@ -214,18 +244,22 @@ func (r *runner) supervise() (Exit, error) {
 	pluginHeld.Close() //nolint:errcheck // now the reader sees the end
 	limit := time.Now().Add(drainFor)
 	var streamErr error
+
 	for _, f := range []*os.File{out, plugin} {
 		if err := f.SetReadDeadline(limit); err != nil {
 			r.log.Printf("reading %s has no deadline: %v", f.Name(), err)
 		}
 	}
+
 	for range 2 {
 		streamErr = errors.Join(streamErr, <-copied)
 	}
+
 	if streamErr != nil {
 		exit.Error = "output or events are not complete: " + streamErr.Error()
 		r.log.Print(exit.Error)
 	}
+
 	return exit, nil
 }
 
@@ -240,6 +274,7 @@ func (r *runner) stream(name, begin, end string) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &stream{f, newBounded(f, r.spec.OutputLimit, begin, end)}, nil
 }
 
@@ -265,6 +300,7 @@ func (r *runner) start(output *os.File) error {
 		"ANSIBLE_NOCOLOR=1",
 		"CLUSTERM_EVENTS="+r.path(filePlugin),
 	)
+
 	p, err := os.StartProcess(r.spec.Path, append([]string{r.spec.Path}, r.spec.Args...), &os.ProcAttr{
 		Dir: r.spec.Cwd, Env: env, Files: []*os.File{null, output, output},
 		Sys: &unix.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
@@ -272,16 +308,20 @@ func (r *runner) start(output *os.File) error {
 	if err != nil {
 		return fmt.Errorf("start ansible-playbook: %w", err)
 	}
+
 	r.pid = p.Pid
 	r.ended, r.gone = make(chan unix.WaitStatus, 1), make(chan struct{})
+
 	return p.Release()
 }
 
 // reap waits for every child, adopted ones included, until none is left.
 func (r *runner) reap() {
 	defer close(r.gone)
+
 	for {
 		var status unix.WaitStatus
+
 		pid, err := unix.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
@@ -297,8 +337,10 @@ func (r *runner) reap() {
 // at the deadline, and when the lease has run out.
 func (r *runner) watch() Exit {
 	deadline := sinceBoot() + time.Until(r.spec.Deadline)
+
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+
 	for {
 		select {
 		case status := <-r.ended:
@@ -306,9 +348,11 @@ func (r *runner) watch() Exit {
 			if status.Signaled() {
 				exit.Code, exit.Signal = -1, unix.SignalName(status.Signal())
 			}
+
 			if r.stopped != "" {
 				exit.Reason = r.stopped
 			}
+
 			return exit
 		case s := <-r.signals:
 			r.log.Printf("got %v", s)
@@ -317,16 +361,20 @@ func (r *runner) watch() Exit {
 			r.next()
 		case <-timer.C:
 			now := sinceBoot()
+
 			left := deadline - now
 			if left <= 0 {
 				r.stop(DeadlineExceeded)
 			}
+
 			if until, ok := r.lease(); ok {
 				if until <= now {
 					r.stop(LeaseLost)
 				}
+
 				left = min(left, until-now)
 			}
+
 			if r.stopped == "" {
 				timer.Reset(min(max(left, time.Millisecond), watchPause))
 			}
@@ -340,11 +388,13 @@ func (r *runner) lease() (time.Duration, bool) {
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, false
 	}
+
 	n, perr := strconv.ParseInt(strings.TrimLeft(strings.TrimSpace(string(b)), "0"), 10, 64)
 	if err != nil || perr != nil {
 		r.log.Printf("the lease cannot be read: %v", errors.Join(err, perr))
 		return 0, true
 	}
+
 	return time.Duration(n), true
 }
 
@@ -353,6 +403,7 @@ func (r *runner) stop(why Reason) {
 	if r.stopped != "" {
 		return
 	}
+
 	r.log.Printf("ending the run: %s", why)
 	r.stopped = why
 	r.next()
@@ -385,8 +436,10 @@ func (r *runner) signalAll(s unix.Signal) {
 // connections, background processes of tasks.
 func (r *runner) killLeftovers() {
 	r.signalAll(unix.SIGTERM)
+
 	pause := time.NewTimer(leftoverTerm)
 	defer pause.Stop()
+
 	limit := time.After(killFor)
 	for {
 		select {
@@ -411,9 +464,11 @@ func reserveExit(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := f.Write(make([]byte, exitSpace)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+
 	return f, f.Sync()
 }
 
@@ -423,14 +478,18 @@ func (r *runner) record(e Exit) error {
 	if err != nil {
 		return err
 	}
+
 	if _, err := r.exit.WriteAt(b, 0); err != nil {
 		return err
 	}
+
 	if err := errors.Join(r.exit.Truncate(int64(len(b))), r.exit.Sync(), r.exit.Close()); err != nil {
 		return err
 	}
+
 	if err := os.Rename(r.exit.Name(), r.path(fileExit)); err != nil {
 		return err
 	}
+
 	return syncDir(r.dir)
 }

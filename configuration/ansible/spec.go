@@ -102,23 +102,30 @@ func (s Spec) check() error {
 	}
 	add(safePath("the run's directory", s.Dir))
 	add(safePath("the playbook tree", s.Tree))
+
 	if s.BundledRoles != "" {
 		add(safePath("the folder of bundled roles", s.BundledRoles))
 	}
+
 	if s.CallbackDir != "" {
 		add(safePath("the folder of the callback plugin", s.CallbackDir))
 	}
+
 	if s.Deadline.IsZero() {
 		add(errors.New("the run has no deadline"))
 	}
+
 	for _, n := range s.Env {
-		if !envName.MatchString(n) || strings.HasPrefix(n, "ANSIBLE_") || strings.HasPrefix(n, "CLUSTERM_") || strings.HasPrefix(n, "LD_") {
+		if !envName.MatchString(n) || strings.HasPrefix(n, "ANSIBLE_") || strings.HasPrefix(n, "CLUSTERM_") ||
+			strings.HasPrefix(n, "LD_") {
 			add(fmt.Errorf("the environment variable %q cannot be passed on to a run", n))
 		}
 	}
+
 	if err := configuration.CheckHosts(s.Hosts); err != nil {
 		add(err)
 	}
+
 	for _, h := range s.Hosts {
 		if k := h.Connection.KeyFile; k != "" && h.Role != configuration.RolePeer {
 			if f, err := os.Open(k); err != nil {
@@ -128,29 +135,36 @@ func (s Spec) check() error {
 			}
 		}
 	}
+
 	if len(errs) > 0 {
 		words := make([]string, len(errs))
 		for i, err := range errs {
 			words[i] = err.Error()
 		}
+
 		return inventory.Errorf(inventory.KindInvalid, "the run cannot be prepared: %s", strings.Join(words, "; "))
 	}
+
 	return checkPlaybook(s.Tree, s.Playbook)
 }
 
 func checkPlaybook(tree, playbook string) error {
-	if !fs.ValidPath(playbook) || safePath("", filepath.Join("/", playbook)) != nil || strings.HasPrefix(playbook, "-") {
+	if !fs.ValidPath(playbook) || safePath("", filepath.Join("/", playbook)) != nil ||
+		strings.HasPrefix(playbook, "-") {
 		return inventory.Errorf(inventory.KindInvalid, "%q is not the path of a playbook within its folder", playbook)
 	}
+
 	info, err := os.Stat(filepath.Join(tree, playbook))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return inventory.Errorf(inventory.KindInvalid, "the playbook folder has no %s", playbook).Do("add it, or configure another folder")
+		return inventory.Errorf(inventory.KindInvalid, "the playbook folder has no %s", playbook).
+			Do("add it, or configure another folder")
 	case err != nil:
 		return inventory.Errorf(inventory.KindInvalid, "the playbook %s cannot be read: %w", playbook, err)
 	case !info.Mode().IsRegular():
 		return inventory.Errorf(inventory.KindInvalid, "the playbook %s is not a file", playbook)
 	}
+
 	return nil
 }
 
@@ -162,6 +176,7 @@ func Prepare(s Spec) error {
 	if err := s.check(); err != nil {
 		return err
 	}
+
 	return s.prepare()
 }
 
@@ -170,25 +185,31 @@ func (s Spec) prepare() error {
 	if err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return err
 	}
+
 	if err := os.Chmod(s.Dir, 0o700); err != nil {
 		return err
 	}
+
 	for _, f := range []string{fileRunner, fileExit} {
 		if _, err := os.Lstat(filepath.Join(s.Dir, f)); err == nil {
 			return fmt.Errorf("a run has already begun in %s; give every run a directory of its own", s.Dir)
 		}
 	}
+
 	inv, err := configuration.Inventory(s.Hosts)
 	if err != nil {
 		return err
 	}
+
 	vars, err := configuration.ExtraVars(s.ExtraVars)
 	if err != nil {
 		return err
 	}
+
 	l := launch{
 		ID: s.ID, Path: command, Args: s.args(), Cwd: s.Tree, PassEnv: s.Env, Deadline: s.Deadline,
 		OutputLimit: cmp.Or(max(0, s.OutputLimit), DefaultOutputLimit),
@@ -202,15 +223,18 @@ func (s Spec) prepare() error {
 			l.Unknown = append(l.Unknown, h.Name)
 		}
 	}
+
 	spec, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return err
 	}
+
 	for _, d := range []string{dirTmp, dirHome} {
 		if err := os.MkdirAll(filepath.Join(s.Dir, d), 0o700); err != nil {
 			return err
 		}
 	}
+
 	files := map[string][]byte{
 		fileInventory:  inv,
 		fileExtraVars:  vars,
@@ -224,19 +248,23 @@ func (s Spec) prepare() error {
 	if !s.Lease.IsZero() {
 		files[fileLease] = leaseRecord(s.Lease)
 	}
+
 	for name, content := range files {
 		if err := writeFile(filepath.Join(s.Dir, name), content); err != nil {
 			return err
 		}
 	}
+
 	for _, name := range []string{fileAlive, filePlugin} {
 		if err := unix.Mkfifo(filepath.Join(s.Dir, name), 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("mkfifo %s: %w", filepath.Join(s.Dir, name), err)
 		}
 	}
+
 	if err := syncDir(s.Dir); err != nil {
 		return err
 	}
+
 	return syncDir(filepath.Dir(s.Dir))
 }
 
@@ -245,6 +273,7 @@ func (s Spec) args() []string {
 	if slices.ContainsFunc(s.Hosts, func(h configuration.Host) bool { return h.Role == configuration.RoleHelper }) {
 		limit += ":" + configuration.HelpersGroup
 	}
+
 	return []string{
 		"-i", filepath.Join(s.Dir, fileInventory),
 		"-e", "@" + filepath.Join(s.Dir, fileExtraVars),
@@ -261,6 +290,7 @@ func (s Spec) acted() int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -286,10 +316,12 @@ func (s Spec) config() []byte {
 		"fact_caching = memory",
 		"stdout_callback = default",
 	}
+
 	defaults = append(defaults, treeSettings(s.Dir, s.Tree, s.BundledRoles)...)
 	if s.CallbackDir != "" {
 		defaults = append(defaults, "callback_plugins = "+s.CallbackDir, "callbacks_enabled = clusterm_events")
 	}
+
 	section("defaults", defaults...)
 	section("inventory", inventorySettings...)
 	section("ssh_connection",
@@ -301,6 +333,7 @@ func (s Spec) config() []byte {
 			"-o", "GlobalKnownHostsFile=/dev/null",
 		}, " "),
 	)
+
 	return []byte(strings.TrimSuffix(b.String(), "\n"))
 }
 
@@ -319,11 +352,15 @@ func treeSettings(dir, tree, bundledRoles string) []string {
 	if bundledRoles != "" {
 		roles += ":" + bundledRoles
 	}
+
 	return []string{
 		"home = " + filepath.Join(dir, dirHome),
 		"local_tmp = " + filepath.Join(dir, dirTmp),
 		"roles_path = " + roles,
-		"collections_path = " + filepath.Join(tree, "collections") + ":~/.ansible/collections:/usr/share/ansible/collections",
+		"collections_path = " + filepath.Join(
+			tree,
+			"collections",
+		) + ":~/.ansible/collections:/usr/share/ansible/collections",
 	}
 }
 
@@ -334,25 +371,32 @@ func treeSettings(dir, tree, bundledRoles string) []string {
 func sshConfig(hosts []configuration.Host) []byte {
 	var b strings.Builder
 	b.WriteString("# Written for this run; ssh reads no other configuration.\n")
+
 	keys := map[string][]string{}
 	for _, h := range hosts {
 		j, err := configuration.ParseJump(h.Connection.Jump)
 		if err != nil || h.Connection.KeyFile == "" || slices.Contains(keys[j.Host], h.Connection.KeyFile) {
 			continue
 		}
+
 		keys[j.Host] = append(keys[j.Host], h.Connection.KeyFile)
 	}
+
 	jumps := make([]string, 0, len(keys))
 	for host := range keys {
 		jumps = append(jumps, host)
 	}
+
 	slices.Sort(jumps)
+
 	for _, host := range jumps {
 		fmt.Fprintf(&b, "Host %s\n", host)
+
 		for _, k := range keys[host] {
 			fmt.Fprintf(&b, "  IdentityFile %s\n", k)
 		}
 	}
+
 	b.WriteString(`Host *
   BatchMode yes
   StrictHostKeyChecking accept-new
@@ -366,6 +410,7 @@ func sshConfig(hosts []configuration.Host) []byte {
   ServerAliveCountMax 4
   LogLevel ERROR
 `)
+
 	return []byte(b.String())
 }
 
@@ -376,29 +421,36 @@ func NewHostKeys(dir string) (map[string][]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	b, err := os.ReadFile(filepath.Join(dir, fileKnownHosts))
 	if err != nil {
 		return nil, err
 	}
+
 	found := configuration.ParseKnownHosts(b)
+
 	keys := map[string][]string{}
 	for _, name := range l.Unknown {
 		if k := found[strings.ToLower(name)]; len(k) > 0 {
 			keys[name] = k
 		}
 	}
+
 	return keys, nil
 }
 
 func readLaunch(dir string) (launch, error) {
 	var l launch
+
 	b, err := os.ReadFile(filepath.Join(dir, fileSpec))
 	if err != nil {
 		return l, err
 	}
+
 	if err := json.Unmarshal(b, &l); err != nil {
 		return l, fmt.Errorf("%s: %w", filepath.Join(dir, fileSpec), err)
 	}
+
 	return l, nil
 }
 
@@ -413,17 +465,21 @@ func leaseRecord(until time.Time) []byte {
 // writeFile replaces a file durably.
 func writeFile(path string, content []byte) error {
 	tmp := path + ".new"
+
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
+
 	_, err = f.Write(content)
 	if err == nil {
 		err = f.Sync()
 	}
+
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
+
 	return os.Rename(tmp, path)
 }
 
@@ -432,5 +488,6 @@ func syncDir(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(d.Sync(), d.Close())
 }

@@ -18,14 +18,17 @@ func TestTailFollowsAndEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
+
 		var ended atomic.Bool
 		go func() {
 			time.Sleep(5 * time.Second)
+
 			f, err := os.Create(path)
 			if err != nil {
 				t.Error(err)
 				return
 			}
+
 			f.WriteString("héllo\n")
 			time.Sleep(5 * time.Second)
 			f.WriteString(strings.Repeat("x", 3*TailChunk))
@@ -33,16 +36,30 @@ func TestTailFollowsAndEnds(t *testing.T) {
 			ended.Store(true)
 		}()
 		var got strings.Builder
-		end, err := Tail(t.Context(), path, 2, func() bool { asked++; return ended.Load() }, func(offset int64, chunk []byte) error {
-			if int(offset) != got.Len()+2 {
-				t.Errorf("a chunk at %d, want %d", offset, got.Len()+2)
-			}
-			got.Write(chunk)
-			return nil
-		})
-		if want := "\xa9llo\n" + strings.Repeat("x", 3*TailChunk); err != nil || got.String() != want || end != int64(len(want)+2) {
+
+		end, err := Tail(
+			t.Context(),
+			path,
+			2,
+			func() bool { asked++; return ended.Load() },
+			func(offset int64, chunk []byte) error {
+				if int(offset) != got.Len()+2 {
+					t.Errorf("a chunk at %d, want %d", offset, got.Len()+2)
+				}
+
+				got.Write(chunk)
+
+				return nil
+			},
+		)
+		if want := "\xa9llo\n" + strings.Repeat(
+			"x",
+			3*TailChunk,
+		); err != nil || got.String() != want ||
+			end != int64(len(want)+2) {
 			t.Errorf("%d bytes, offset %d, %v", got.Len(), end, err)
 		}
+
 		if asked > 110 {
 			t.Errorf("woke up %d times in 10 s", asked)
 		}
@@ -54,15 +71,32 @@ func TestTailStops(t *testing.T) {
 	if err := os.WriteFile(path, []byte("abc"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
+
 		never := func() bool { return false }
-		if end, err := Tail(ctx, path, 0, never, func(int64, []byte) error { return nil }); !errors.Is(err, context.DeadlineExceeded) || end != 3 {
+		if end, err := Tail(
+			ctx,
+			path,
+			0,
+			never,
+			func(int64, []byte) error { return nil },
+		); !errors.Is(err, context.DeadlineExceeded) ||
+			end != 3 {
 			t.Errorf("%d, %v", end, err)
 		}
+
 		enough := errors.New("enough")
-		if end, err := Tail(t.Context(), path, 1, never, func(int64, []byte) error { return enough }); !errors.Is(err, enough) || end != 1 {
+		if end, err := Tail(
+			t.Context(),
+			path,
+			1,
+			never,
+			func(int64, []byte) error { return enough },
+		); !errors.Is(err, enough) ||
+			end != 1 {
 			t.Errorf("%d, %v", end, err)
 		}
 	})

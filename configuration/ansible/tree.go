@@ -57,6 +57,7 @@ func (t *Trees) PinDir(ctx context.Context, dir string) (digest string, err erro
 		return "", inventory.Errorf(inventory.KindInvalid, "the playbook folder cannot be read: %w", err)
 	}
 	defer root.Close() //nolint:errcheck // only read
+
 	return t.Pin(ctx, root.FS())
 }
 
@@ -71,23 +72,29 @@ func (t *Trees) Pin(ctx context.Context, src fs.FS) (digest string, err error) {
 	if err := safePath("the folder for pinned playbooks", t.Dir); err != nil {
 		return "", err
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if err := os.MkdirAll(t.Dir, 0o700); err != nil {
 		return "", err
 	}
+
 	digest, err = t.walk(ctx, src, nil)
 	if err != nil {
 		return "", err
 	}
+
 	if t.intact(ctx, digest) {
 		return digest, nil
 	}
+
 	tmp, err := os.MkdirTemp(t.Dir, ".tmp-")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(tmp) //nolint:errcheck // Prune removes what is left
+
 	to, err := os.OpenRoot(tmp)
 	if err != nil {
 		return "", err
@@ -97,20 +104,25 @@ func (t *Trees) Pin(ctx context.Context, src fs.FS) (digest string, err error) {
 	if digest, err = t.walk(ctx, src, to); err != nil {
 		return "", err
 	}
+
 	if t.intact(ctx, digest) {
 		return digest, nil
 	}
+
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return "", err
 	}
+
 	if _, err := os.Lstat(t.Path(digest)); err == nil { // damaged
 		if err := os.Rename(t.Path(digest), filepath.Join(t.Dir, ".damaged-"+filepath.Base(tmp))); err != nil {
 			return "", err
 		}
 	}
+
 	if err := os.Rename(tmp, t.Path(digest)); err != nil {
 		return "", err
 	}
+
 	return digest, syncDir(t.Dir)
 }
 
@@ -121,13 +133,16 @@ func (t *Trees) intact(ctx context.Context, digest string) bool {
 	if _, err := os.Lstat(dir); err != nil {
 		return false
 	}
+
 	found, err := t.walk(ctx, os.DirFS(dir), nil)
 	now := time.Now()
+
 	return err == nil && found == digest && os.Chtimes(dir, now, now) == nil
 }
 
 func skipped(name string, dir bool) bool {
-	return name == ".git" || dir && name == "__pycache__" || !dir && (strings.HasSuffix(name, ".pyc") || strings.HasSuffix(name, ".retry"))
+	return name == ".git" || dir && name == "__pycache__" ||
+		!dir && (strings.HasSuffix(name, ".pyc") || strings.HasSuffix(name, ".retry"))
 }
 
 // walk computes the digest of src and, where to is given, copies it there.
@@ -138,28 +153,36 @@ func (t *Trees) walk(ctx context.Context, src fs.FS, to *os.Root) (string, error
 	maxBytes, maxFiles := cmp.Or(t.MaxBytes, DefaultTreeBytes), cmp.Or(t.MaxFiles, DefaultTreeFiles)
 	var lines, links, dirs []string
 	var size int64
+
 	err := fs.WalkDir(src, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return refuse("%w", err)
 		}
+
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		if name == "." {
 			return nil
 		}
+
 		if skipped(d.Name(), d.IsDir()) {
 			if d.IsDir() {
 				return fs.SkipDir
 			}
+
 			return nil
 		}
+
 		if len(lines) >= maxFiles {
 			return refuse("it holds more than %d files", maxFiles)
 		}
+
 		switch d.Type() {
 		case fs.ModeDir:
 			lines = append(lines, fmt.Sprintf("dir %q", name))
+
 			dirs = append(dirs, name)
 			if to != nil {
 				return to.Mkdir(name, 0o755)
@@ -169,11 +192,18 @@ func (t *Trees) walk(ctx context.Context, src fs.FS, to *os.Root) (string, error
 			if err != nil {
 				return refuse("%w", err)
 			}
+
 			lines = append(lines, fmt.Sprintf("link %q %q", name, target))
+
 			links = append(links, name)
 			if path.IsAbs(target) {
-				return refuse("the link %s points to %s; links must be relative and stay inside the folder", name, target)
+				return refuse(
+					"the link %s points to %s; links must be relative and stay inside the folder",
+					name,
+					target,
+				)
 			}
+
 			if to != nil {
 				return to.Symlink(target, name)
 			}
@@ -182,61 +212,80 @@ func (t *Trees) walk(ctx context.Context, src fs.FS, to *os.Root) (string, error
 			if errors.Is(err, errTooLarge) {
 				return refuse("it holds more than %d bytes", maxBytes)
 			}
+
 			if err != nil {
 				return refuse("%w", err)
 			}
+
 			size += n
 			lines = append(lines, fmt.Sprintf("file %q %o %x", name, mode, sum))
 		default:
 			return refuse("%s is neither a file nor a folder nor a link", name)
 		}
+
 		return nil
 	})
 	if err != nil {
 		return "", err
 	}
+
 	if to != nil {
 		if err := settle(to, append(dirs, "."), links); err != nil {
 			return "", refuse("%w", err)
 		}
 	}
+
 	slices.Sort(lines)
 	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+
 	return hex.EncodeToString(sum[:]), nil
 }
 
 var errTooLarge = errors.New("too large")
 
-func (t *Trees) file(src fs.FS, name string, to *os.Root, room int64) (sum []byte, mode fs.FileMode, n int64, err error) {
+func (t *Trees) file(
+	src fs.FS,
+	name string,
+	to *os.Root,
+	room int64,
+) (sum []byte, mode fs.FileMode, n int64, err error) {
 	f, err := src.Open(name)
 	if err != nil {
 		return nil, 0, 0, err
 	}
 	defer f.Close() //nolint:errcheck // only read
+
 	info, err := f.Stat()
 	if err != nil {
 		return nil, 0, 0, err
 	}
+
 	if !info.Mode().IsRegular() {
 		return nil, 0, 0, fmt.Errorf("%s changes while it is read", name)
 	}
+
 	mode = info.Mode().Perm() | 0o400
 	hash := sha256.New()
 	dst := io.Writer(hash)
+
 	var out *os.File
 	if to != nil {
 		if out, err = to.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
 			return nil, 0, 0, err
 		}
+
 		dst = io.MultiWriter(hash, out)
 	}
+
 	n, err = io.Copy(dst, io.LimitReader(f, room+1))
 	if out != nil {
 		err = errors.Join(err, out.Chmod(mode), out.Sync(), out.Close())
 	}
+
 	if err == nil && n > room {
 		err = errTooLarge
 	}
+
 	return hash.Sum(nil), mode, n, err
 }
 
@@ -246,18 +295,26 @@ func settle(root *os.Root, dirs, links []string) error {
 	for _, l := range links {
 		if _, err := root.Stat(l); err != nil {
 			target, _ := root.Readlink(l)
-			return fmt.Errorf("the link %s points to %s; links must lead to something inside the folder: %w", l, target, err)
+			return fmt.Errorf(
+				"the link %s points to %s; links must lead to something inside the folder: %w",
+				l,
+				target,
+				err,
+			)
 		}
 	}
+
 	for _, d := range dirs {
 		f, err := root.Open(d)
 		if err != nil {
 			return err
 		}
+
 		if err := errors.Join(f.Sync(), f.Close()); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -269,29 +326,35 @@ var digestName = regexp.MustCompile(`^[0-9a-f]{64}$`)
 func (t *Trees) Prune(keep []string, unused time.Duration) (removed []string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	entries, err := os.ReadDir(t.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	var errs []error
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || slices.Contains(keep, e.Name()) || time.Since(info.ModTime()) < unused {
 			continue
 		}
+
 		pinned := digestName.MatchString(e.Name())
 		if !pinned && !strings.HasPrefix(e.Name(), ".tmp-") && !strings.HasPrefix(e.Name(), ".damaged-") {
 			continue
 		}
+
 		if err := os.RemoveAll(filepath.Join(t.Dir, e.Name())); err != nil {
 			errs = append(errs, err)
 		} else if pinned {
 			removed = append(removed, e.Name())
 		}
 	}
+
 	return removed, errors.Join(errs...)
 }
 
@@ -304,21 +367,26 @@ func (t *Trees) SyntaxCheck(ctx context.Context, digest, playbook, bundledRoles 
 	if err := checkPlaybook(tree, playbook); err != nil {
 		return err
 	}
+
 	if bundledRoles != "" {
 		if err := safePath("the folder of bundled roles", bundledRoles); err != nil {
 			return err
 		}
 	}
+
 	t.checkMu.Lock()
 	defer t.checkMu.Unlock()
+
 	key := strings.Join([]string{digest, playbook, bundledRoles}, "\x00")
 	if _, ok := t.checked[key]; ok {
 		return nil
 	}
+
 	command, err := lookPath(t.AnsiblePlaybook)
 	if err != nil {
 		return err
 	}
+
 	dir, err := os.MkdirTemp("", "clusterm-check-")
 	if err != nil {
 		return err
@@ -327,49 +395,63 @@ func (t *Trees) SyntaxCheck(ctx context.Context, digest, playbook, bundledRoles 
 	settings := "[defaults]\n" + strings.Join(append(treeSettings(dir, tree, bundledRoles),
 		"localhost_warning = False", "force_valid_group_names = ignore", "retry_files_enabled = False"), "\n") +
 		"\n\n[inventory]\n" + strings.Join(inventorySettings, "\n") + "\n"
+
 	inv, err := checkInventory(groups)
 	if err != nil {
 		return err
 	}
+
 	for name, content := range map[string][]byte{fileConfig: []byte(settings), fileInventory: inv} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			return err
 		}
 	}
+
 	out, err := runShort(ctx, tree, []string{"ANSIBLE_CONFIG=" + filepath.Join(dir, fileConfig)}, command,
 		"-i", filepath.Join(dir, fileInventory), "--syntax-check", filepath.Join(tree, playbook))
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		why := strings.TrimSpace(string(out))
+
 		var said *commandError
 		if errors.As(err, &said) {
 			why = said.said
 		}
+
 		why = strings.ReplaceAll(why, tree+"/", "")
+
 		return inventory.Errorf(inventory.KindInvalid, "the playbook %s does not parse: %s", playbook, firstBytes([]byte(cmp.Or(why, err.Error())), 2048)).
 			Do("correct it and repeat the request")
 	}
+
 	if t.checked == nil || len(t.checked) > 1000 {
 		t.checked = map[string]struct{}{}
 	}
+
 	t.checked[key] = struct{}{}
+
 	return nil
 }
 
 // checkInventory names one host that nothing connects to, in every group.
 func checkInventory(groups []string) ([]byte, error) {
 	const host = "syntax-check"
+
 	children := map[string]any{}
 	for _, g := range groups {
 		if err := inventory.CheckGroup(g); err != nil {
 			return nil, err
 		}
+
 		children[g] = map[string]any{"hosts": map[string]any{host: nil}}
 	}
+
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	err := enc.Encode(map[string]any{"all": map[string]any{"hosts": map[string]any{host: nil}, "children": children}})
+
 	return b.Bytes(), errors.Join(err, enc.Close())
 }

@@ -31,21 +31,27 @@ func diagnose(ctx context.Context, c clientv3.Config) (why string, never bool) {
 	if !strings.HasPrefix(c.Endpoints[0], "http") {
 		return "", false
 	}
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnoseTime)
 	defer cancel()
 	reasons, final := make([]error, len(c.Endpoints)), make([]bool, len(c.Endpoints))
+
 	var tasks sync.WaitGroup
 	for i, endpoint := range c.Endpoints {
 		tasks.Go(func() { reasons[i], final[i] = probe(ctx, endpoint, c.TLS) })
 	}
+
 	tasks.Wait()
 	never = true
+
 	var words []string
 	for i, err := range reasons {
 		if err == nil {
 			return "", false // somebody is there
 		}
+
 		never = never && final[i]
+
 		word := err.Error()
 		if op, ok := errors.AsType[*net.OpError](err); ok {
 			word = op.Err.Error() // the address is said already
@@ -53,8 +59,10 @@ func diagnose(ctx context.Context, c clientv3.Config) (why string, never bool) {
 				word = "it refuses the certificate of clusterm, or that it shows none: " + word
 			}
 		}
+
 		words = append(words, fmt.Sprintf("%s: %s", c.Endpoints[i], word))
 	}
+
 	return strings.Join(words, ", "), never
 }
 
@@ -65,23 +73,29 @@ func probe(ctx context.Context, endpoint string, config *tls.Config) (err error,
 	if err != nil {
 		return err, true
 	}
+
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
 	if err != nil || config == nil {
 		return err, false
 	}
+
 	defer conn.Close()
 	config = config.Clone()
 	config.ServerName, config.NextProtos = u.Hostname(), []string{"h2"}
+
 	secure := tls.Client(conn, config)
 	if err = secure.HandshakeContext(ctx); err == nil {
 		_ = secure.SetReadDeadline(time.Now().Add(alertTime))
+
 		_, err = secure.Read(make([]byte, 1))
 		if timeout, ok := errors.AsType[net.Error](err); err == nil || ok && timeout.Timeout() {
 			return nil, false
 		}
 	}
+
 	_, unverified := errors.AsType[*tls.CertificateVerificationError](err)
 	_, nonsense := errors.AsType[tls.RecordHeaderError](err)
 	op, ok := errors.AsType[*net.OpError](err)
+
 	return err, unverified || nonsense || ok && op.Op == remoteError
 }

@@ -33,6 +33,7 @@ import (
 
 func TestExistingCheck(t *testing.T) {
 	t.Parallel()
+
 	one := []string{"https://a:2379"}
 	for says, e := range map[string]Existing{
 		"etcd.ca_file: it is for an existing etcd":               {CAFile: "/x", Prefix: DefaultPrefix},
@@ -67,6 +68,7 @@ func TestExistingCheck(t *testing.T) {
 			t.Errorf("%+v: %v", e, err)
 		}
 	}
+
 	for _, e := range []Existing{
 		{Prefix: DefaultPrefix},
 		{Endpoints: []string{"http://127.0.0.1:2379", "http://127.0.0.2:2379", "http://[::1]:2379"}, Prefix: "/a/b-c/D.e_f"},
@@ -81,26 +83,39 @@ func TestExistingCheck(t *testing.T) {
 // certificate writes a key and a certificate for it, and returns their files.
 func certificate(t *testing.T, dir, name string) (cert, key string) {
 	t.Helper()
+
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: name},
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	private8, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	write := func(file, kind string, bytes []byte) string {
 		path := filepath.Join(dir, name+file)
 		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		return path
 	}
+
 	return write(".crt", "CERTIFICATE", der), write(".key", "PRIVATE KEY", private8)
 }
 
@@ -115,8 +130,10 @@ func TestExistingFiles(t *testing.T) {
 		if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chmod(path, mode)); err != nil {
 			t.Fatal(err)
 		}
+
 		return path
 	}
+
 	text, empty, open := write("text", "hello", 0o600), write("empty", "\n", 0o600), write("open", "secret\n", 0o644)
 	for says, e := range map[string]Existing{
 		"etcd.ca_file cannot be read":                     {CAFile: d + "/nope"},
@@ -130,18 +147,33 @@ func TestExistingFiles(t *testing.T) {
 		"every account of this host may open " + open:     {User: "u", PasswordFile: open},
 	} {
 		e.Endpoints, e.Prefix = []string{"https://127.0.0.1:1"}, DefaultPrefix
-		if _, err := DialExisting(t.Context(), e, nil); inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), says) {
+		if _, err := DialExisting(
+			t.Context(),
+			e,
+			nil,
+		); inventory.KindOf(err) != inventory.KindInvalid ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v", e, err)
 		}
 	}
-	c, err := Existing{Endpoints: []string{"https://a:1"}, CAFile: cert, CertFile: cert, KeyFile: key, User: "u", PasswordFile: write("good", "s3 cret\n", 0o600)}.config()
+
+	c, err := Existing{
+		Endpoints:    []string{"https://a:1"},
+		CAFile:       cert,
+		CertFile:     cert,
+		KeyFile:      key,
+		User:         "u",
+		PasswordFile: write("good", "s3 cret\n", 0o600),
+	}.config()
 	if err != nil || c.Username != "u" || c.Password != "s3 cret" || c.TLS.RootCAs == nil {
 		t.Fatalf("%+v, %v", c, err)
 	}
+
 	// A renewed pair is read at the next handshake.
 	if err := os.Rename(other, key); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := c.TLS.GetClientCertificate(nil); err == nil {
 		t.Error("the certificate was not read again")
 	}
@@ -149,25 +181,31 @@ func TestExistingFiles(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
+
 	for version, want := range map[string]string{
 		"2.3.8": "refused", "3.3.27": "refused", "3.4.0": "refused", "3.4.22": "refused", "3.4.23-rc.1": "refused", "": "refused", "nonsense": "refused",
 		"3.4.23": "warned", "3.4.44": "warned", "3.5.0": "warned", "3.5.99": "warned", "3.6.13": "warned", "3.6.14-rc.0": "warned",
 		"3.6.14": "taken", "3.6.15": "taken", "3.7.0": "taken", Version: "taken", "4.0.0": "taken",
 	} {
 		warning, problem := judge(version)
+
 		got := "taken"
 		switch {
 		case problem != nil:
 			got = "refused"
-			if inventory.KindOf(problem) != inventory.KindRefused || !strings.Contains(problem.Error(), oldest) || !strings.Contains(problem.Error(), version) {
+
+			if inventory.KindOf(problem) != inventory.KindRefused || !strings.Contains(problem.Error(), oldest) ||
+				!strings.Contains(problem.Error(), version) {
 				t.Errorf("%s: %v", version, problem)
 			}
 		case warning != "":
 			got = "warned"
+
 			if !strings.Contains(warning, version) || !strings.Contains(warning, whole) {
 				t.Errorf("%s: %s", version, warning)
 			}
 		}
+
 		if got != want {
 			t.Errorf("%s is %s, want %s", version, got, want)
 		}
@@ -176,6 +214,7 @@ func TestJudge(t *testing.T) {
 
 func TestLowest(t *testing.T) {
 	t.Parallel()
+
 	for want, versions := range map[string][]string{
 		"3.4.9": {"3.4.10", "3.4.9", "3.5.0"}, "3.6.14-rc.1": {"3.6.14", "3.6.14-rc.1"}, "odd": {"3.0.0", "odd"}, "3.7.3": {"3.7.3"},
 	} {
@@ -204,7 +243,10 @@ func (s *versionedServer) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse,
 }
 
 func (s *versionedServer) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberListResponse, error) {
-	return &pb.MemberListResponse{Header: &pb.ResponseHeader{ClusterId: s.cluster}, Members: []*pb.Member{{ClientURLs: s.members}}}, nil
+	return &pb.MemberListResponse{
+		Header:  &pb.ResponseHeader{ClusterId: s.cluster},
+		Members: []*pb.Member{{ClientURLs: s.members}},
+	}, nil
 }
 
 func (s *versionedServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
@@ -212,25 +254,30 @@ func (s *versionedServer) Status(context.Context, *pb.StatusRequest) (*pb.Status
 	if version == nil {
 		return nil, status.Error(codes.Internal, "it is not well")
 	}
+
 	return &pb.StatusResponse{Header: &pb.ResponseHeader{ClusterId: s.cluster}, Version: *version}, nil
 }
 
 func (s *versionedServer) serve(t *testing.T) string {
 	t.Helper()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	g := grpc.NewServer()
 	pb.RegisterKVServer(g, s)
 	pb.RegisterClusterServer(g, s)
 	pb.RegisterMaintenanceServer(g, s)
+
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = g.Serve(l)
 	}()
 	t.Cleanup(func() { g.Stop(); <-ended })
+
 	return "http://" + l.Addr().String()
 }
 
@@ -242,6 +289,7 @@ func TestServerVersion(t *testing.T) {
 	log.SetOutput(io.Discard)
 	gone := &versionedServer{}
 	gone.say("1.0.0")
+
 	for _, tt := range []struct{ first, second, lowest, says string }{
 		{"3.7.3", "3.7.3", "3.7.3", ""},
 		{"3.7.3", "3.4.23", "3.4.23", "warned"},
@@ -252,30 +300,41 @@ func TestServerVersion(t *testing.T) {
 		second.say(tt.second)
 		stranger := &versionedServer{cluster: 8}
 		stranger.say("1.0.0")
-		first := &versionedServer{cluster: 7, members: []string{second.serve(t), stranger.serve(t), "https://" + gone.serve(t)[len("http://"):]}}
+		first := &versionedServer{
+			cluster: 7,
+			members: []string{second.serve(t), stranger.serve(t), "https://" + gone.serve(t)[len("http://"):]},
+		}
 		first.say(tt.first)
+
 		if tt.lowest == "3.4.23" {
 			first.members = append(first.members, (&versionedServer{cluster: 7}).serve(t)) // which does not say
 		}
+
 		e := Existing{Endpoints: []string{first.serve(t)}, Prefix: DefaultPrefix}
+
 		c, err := DialExisting(within(t, patience), e, log)
 		if tt.lowest == "" {
 			if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%+v: %v", tt, err)
 			}
+
 			if first.written.Load() {
 				t.Errorf("%+v: something was written", tt)
 			}
+
 			continue
 		}
+
 		if err != nil {
 			t.Errorf("%+v: %v", tt, err)
 			continue
 		}
+
 		version, warning, problem := c.Server()
 		if version != tt.lowest || (warning != "") != (tt.says == "warned") || problem != nil {
 			t.Errorf("%+v: %s, %s, %v", tt, version, warning, problem)
 		}
+
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
@@ -290,18 +349,24 @@ func TestServerIsReplaced(t *testing.T) {
 	s := &versionedServer{}
 	s.say("3.7.3")
 	e := Existing{Endpoints: []string{s.serve(t)}, Prefix: DefaultPrefix}
+
 	c, err := DialExisting(within(t, patience), e, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
+
 	for _, tt := range []struct{ version, says string }{{"3.4.23", "known holes"}, {"3.4.1", "too old"}, {"3.6.14", "another version"}} {
 		s.say(tt.version)
 		c.look(t.Context(), log)
+
 		version, warning, problem := c.Server()
-		if version != tt.version || (warning != "") != (tt.says == "known holes") || (problem != nil) != (tt.says == "too old") || !strings.Contains(said.String(), tt.says) {
+		if version != tt.version || (warning != "") != (tt.says == "known holes") ||
+			(problem != nil) != (tt.says == "too old") ||
+			!strings.Contains(said.String(), tt.says) {
 			t.Errorf("%s: %s, %s, %v\n%s", tt.version, version, warning, problem, said)
 		}
+
 		before := said.String()
 		if c.look(t.Context(), log); said.String() != before {
 			t.Errorf("it is said again: %s", said)
@@ -315,6 +380,7 @@ func TestRestrictedUser(t *testing.T) {
 	t.Parallel()
 	s := start(t, ServerOptions{Dir: dir(t), NoSync: true})
 	ctx := within(t, patience)
+
 	admin := dial(t, s, "/admin")
 	for _, err := range []error{
 		second(admin.UserAdd(ctx, "root", "root")), second(admin.RoleAdd(ctx, "root")), second(admin.UserGrantRole(ctx, "root", "root")),
@@ -326,8 +392,15 @@ func TestRestrictedUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	enter := func(user, password, prefix string) (*Client, error) {
-		return connect(ctx, clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: user, Password: password}, Keys(prefix), func(ctx context.Context, c *Client) error { return second(c.survey(ctx)) }, nil)
+		return connect(
+			ctx,
+			clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: user, Password: password},
+			Keys(prefix),
+			func(ctx context.Context, c *Client) error { return second(c.survey(ctx)) },
+			nil,
+		)
 	}
 	for says, tt := range map[string][3]string{
 		"check etcd.user":         {"clusterm", "wrong", "/mine"},
@@ -338,6 +411,7 @@ func TestRestrictedUser(t *testing.T) {
 			t.Errorf("%v: %v", tt, err)
 		}
 	}
+
 	c, err := enter("clusterm", "secret", "/mine")
 	if err != nil {
 		t.Fatal(err)

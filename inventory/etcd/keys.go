@@ -56,6 +56,7 @@ func (o Ops) Bytes() int {
 	for _, op := range o.Then {
 		n += len(op.KeyBytes()) + len(op.ValueBytes())
 	}
+
 	return n
 }
 
@@ -63,27 +64,35 @@ func (o Ops) Bytes() int {
 // adds the entries to its history, and drops the entries that fall out of it.
 func (c *Client) PutNode(n inventory.Node, entries []inventory.Entry) (Ops, error) {
 	key := c.NodeKey(n.Name)
+
 	value, err := json.Marshal(n)
 	if err != nil {
 		return Ops{}, err
 	}
-	ops := Ops{If: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", n.Revision)}, Then: []clientv3.Op{clientv3.OpPut(key, string(value))}}
+
+	ops := Ops{
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", n.Revision)},
+		Then: []clientv3.Op{clientv3.OpPut(key, string(value))},
+	}
 	for _, e := range entries {
 		value, err := json.Marshal(e)
 		if err != nil {
 			return Ops{}, err
 		}
+
 		ops.Then = append(ops.Then, clientv3.OpPut(c.HistoryKey(n.Name, e.Seq), string(value)))
 		if e.Seq > inventory.HistoryLimit {
 			ops.Then = append(ops.Then, clientv3.OpDelete(c.HistoryKey(n.Name, e.Seq-inventory.HistoryLimit)))
 		}
 	}
+
 	return ops, nil
 }
 
 // DeleteNode removes a node, if its record is still as it was read, with its history.
 func (c *Client) DeleteNode(n inventory.Node) Ops {
 	key := c.NodeKey(n.Name)
+
 	return Ops{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", n.Revision)},
 		Then: []clientv3.Op{clientv3.OpDelete(key), clientv3.OpDelete(c.HistoryPrefix(n.Name), clientv3.WithPrefix())},

@@ -81,6 +81,7 @@ func (s *Server) Ended() error {
 	if err := s.ended.Load(); err != nil {
 		return *err
 	}
+
 	return nil
 }
 
@@ -92,15 +93,20 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 		return nil, inventory.Errorf(inventory.KindInvalid, "%s is too long for a socket (%d bytes, the limit is %d)", p, len(p), maxSocketPath).
 			Do("configure a shorter data_dir")
 	}
+
 	lock, err := LockDir(ctx, o.Dir, o.Log)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := os.Chmod(o.Dir, 0o700); err != nil {
 		lock.Close()
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is not ours: %w", o.Dir, err).Do("run as root")
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is not ours: %w", o.Dir, err).
+			Do("run as root")
 	}
+
 	s := &Server{opts: o, lock: lock}
+
 	s.close = sync.OnceValue(s.end)
 	if len(o.Command) == 0 {
 		s.inside, err = serve(ctx, o.Dir, o.NoSync, zap.NewAtomicLevelAt(zapcore.ErrorLevel))
@@ -108,11 +114,14 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 			lock.Close()
 			return nil, err
 		}
+
 		return s, nil
 	}
+
 	var within context.Context
 	within, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.done.Go(func() { s.supervise(within) })
+
 	return s, nil
 }
 
@@ -124,8 +133,13 @@ func LockDir(ctx context.Context, dir string, log logrus.FieldLogger) (*os.File,
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", dir, err).
 			Do("run as root, or configure another data_dir")
 	}
+
 	return lockDir(ctx, dir, "lock", func() {
-		log.Warnf("the data directory %s is in use by another clusterm; waiting for up to %s for it to end", dir, lockWait)
+		log.Warnf(
+			"the data directory %s is in use by another clusterm; waiting for up to %s for it to end",
+			dir,
+			lockWait,
+		)
 	})
 }
 
@@ -135,18 +149,23 @@ func lockDir(ctx context.Context, dir, name string, waiting func()) (*os.File, e
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is not writable: %w", dir, err).
 			Do("check its owner, its mode and whether the file system is mounted read-only")
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
+
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return f, nil
 		}
+
 		waiting()
 		waiting = func() {}
+
 		select {
 		case <-ctx.Done():
 			f.Close()
+
 			return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is in use by another clusterm", dir).
 				Do("stop that one, or configure another data_dir")
 		case <-time.After(200 * time.Millisecond):
@@ -161,9 +180,11 @@ func (s *Server) supervise(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+
 		s.ended.Store(&err)
 		s.restarts.Add(1)
 		s.opts.Log.WithError(err).Error("the etcd inside has ended; starting it again")
+
 		select {
 		case <-ctx.Done():
 			return
@@ -177,10 +198,12 @@ func (s *Server) supervise(ctx context.Context) {
 func (s *Server) child(ctx context.Context) error {
 	argv := append(append([]string{}, s.opts.Command...), s.opts.Dir)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
 	}
+
 	cmd.Cancel = stdin.Close
 	cmd.WaitDelay = stopTimeout
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is for the daemon
@@ -192,12 +215,15 @@ func (s *Server) child(ctx context.Context) error {
 	err = cmd.Run()
 	w.Close()
 	logs.Wait()
+
 	if err == nil {
 		err = errors.New("it ended by itself")
 	}
+
 	if last != "" {
 		err = fmt.Errorf("%w: %.300s", err, last)
 	}
+
 	return err
 }
 
@@ -214,10 +240,12 @@ var expected = []string{"Running http and grpc server on single port", "simple t
 func relay(r *io.PipeReader, log logrus.FieldLogger) (last string) {
 	log = log.WithField("part", "etcd")
 	stack := false
+
 	in := bufio.NewReaderSize(r, 16<<10)
 	for {
 		line, err := in.ReadSlice('\n')
 		level, text, _ := strings.Cut(strings.TrimSpace(string(line)), "\t")
+
 		stack = stack || strings.HasPrefix(level, "goroutine ") || level == "runtime stack:"
 		switch {
 		case stack:
@@ -230,11 +258,14 @@ func relay(r *io.PipeReader, log logrus.FieldLogger) (last string) {
 			if last == "" || !strings.HasPrefix(said, "panic: ") { // which repeats less than what was said
 				last = strings.ReplaceAll(said, "\t", " ")
 			}
+
 			log.Error(said)
 		}
+
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
 		}
+
 		if err != nil {
 			r.CloseWithError(err)
 			return last
@@ -249,10 +280,12 @@ func (s *Server) end() error {
 	if s.inside != nil {
 		s.inside.Close()
 	}
+
 	if s.cancel != nil {
 		s.cancel()
 		s.done.Wait()
 	}
+
 	// By word: a process that is just being started may share the file still.
 	return errors.Join(syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN), s.lock.Close())
 }
@@ -269,20 +302,24 @@ func Main(dir string) int {
 	}
 	defer lock.Close()
 	level := zap.NewAtomicLevelAt(zapcore.WarnLevel)
+
 	e, err := serve(context.Background(), dir, false, level)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
+
 	select {
 	case <-gone:
 		level.SetLevel(zapcore.FatalLevel) // its listeners complain of being closed
 		e.Close()
+
 		return 0
 	case err := <-e.Err():
 		fmt.Fprintln(os.Stderr, err)
@@ -296,6 +333,7 @@ func Main(dir string) int {
 func awaitFree(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
+
 	for anyLocked(dir) {
 		select {
 		case <-ctx.Done():
@@ -304,6 +342,7 @@ func awaitFree(ctx context.Context, dir string) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+
 	return nil
 }
 
@@ -312,6 +351,7 @@ func awaitFree(ctx context.Context, dir string) error {
 // left to etcd.
 func anyLocked(dir string) bool {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.wal"))
+
 	return slices.ContainsFunc(files, func(path string) bool {
 		f, err := os.Open(path)
 		if err != nil {
@@ -319,6 +359,7 @@ func anyLocked(dir string) bool {
 		}
 		defer f.Close()
 		lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
+
 		return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK
 	})
 }
@@ -337,23 +378,29 @@ func serve(ctx context.Context, dir string, noSync bool, level zap.AtomicLevel) 
 	cfg.UnsafeNoFsync = noSync
 	// A single member that starts again elects itself: this is how long that takes.
 	cfg.TickMs, cfg.ElectionMs = 25, 250
-	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m", LevelKey: "l", EncodeLevel: zapcore.LowercaseLevelEncoder})
+	encoder := zapcore.NewConsoleEncoder(
+		zapcore.EncoderConfig{MessageKey: "m", LevelKey: "l", EncodeLevel: zapcore.LowercaseLevelEncoder},
+	)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level)))
 	for _, u := range []url.URL{at("client"), at("peer")} {
 		if err := os.Remove(u.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
 	}
+
 	if err := awaitFree(ctx, filepath.Join(cfg.Dir, "member", "wal")); err != nil {
 		return nil, err
 	}
+
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the etcd inside did not start: %w", err).
 			Do("see its lines in the log; a damaged %s can be restored from a backup", cfg.Dir)
 	}
+
 	timer := time.NewTimer(startTimeout)
 	defer timer.Stop()
+
 	select {
 	case <-e.Server.ReadyNotify():
 		return e, nil
@@ -363,6 +410,8 @@ func serve(ctx context.Context, dir string, noSync bool, level zap.AtomicLevel) 
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
+
 	e.Close()
+
 	return nil, inventory.Errorf(inventory.KindUnavailable, "the etcd inside did not start: %w", err)
 }

@@ -44,13 +44,19 @@ func judge(text string) (warning string, problem error) {
 	v, err := semver.NewVersion(text)
 	switch {
 	case err != nil:
-		return "", inventory.Errorf(inventory.KindRefused, "the etcd server says that its version is %q", text).Do("use an etcd server of version %s or later", oldest)
+		return "", inventory.Errorf(inventory.KindRefused, "the etcd server says that its version is %q", text).
+			Do("use an etcd server of version %s or later", oldest)
 	case v.LessThan(*semver.New(oldest)):
 		return "", inventory.Errorf(inventory.KindRefused, "the etcd server has version %s, which is too old: clusterm needs %s or later", v, oldest).
 			Do("upgrade every member of it, best to %s or later", whole)
 	case v.LessThan(*semver.New(whole)):
-		return fmt.Sprintf("the etcd server has version %s, which has known holes; upgrade every member to %s or later", v, whole), nil
+		return fmt.Sprintf(
+			"the etcd server has version %s, which has known holes; upgrade every member to %s or later",
+			v,
+			whole,
+		), nil
 	}
+
 	return "", nil
 }
 
@@ -58,6 +64,7 @@ func judge(text string) (warning string, problem error) {
 func lowest(versions []string) string {
 	return slices.MinFunc(versions, func(a, b string) int {
 		v, aerr := semver.NewVersion(a)
+
 		w, berr := semver.NewVersion(b)
 		switch {
 		case aerr != nil && berr != nil:
@@ -67,6 +74,7 @@ func lowest(versions []string) string {
 		case berr != nil:
 			return 1
 		}
+
 		return v.Compare(*w)
 	})
 }
@@ -78,6 +86,7 @@ func (c *Client) survey(ctx context.Context) (server, error) {
 	defer cancel()
 	endpoints := slices.Clone(c.Endpoints())
 	secure := strings.HasPrefix(endpoints[0], "https:")
+
 	cluster := uint64(0)
 	if members, err := c.MemberList(ctx); err == nil {
 		cluster = members.Header.ClusterId
@@ -89,6 +98,7 @@ func (c *Client) survey(ctx context.Context) (server, error) {
 			}
 		}
 	}
+
 	var (
 		mu       sync.Mutex
 		versions []string
@@ -102,21 +112,28 @@ func (c *Client) survey(ctx context.Context) (server, error) {
 			status, err := c.Status(ctx, endpoint)
 			mu.Lock()
 			defer mu.Unlock()
+
 			if err != nil {
 				failed = err
 				return
 			}
-			if cluster == 0 || status.Header.ClusterId == cluster { // a member may name an address that here is another's
+
+			if cluster == 0 ||
+				status.Header.ClusterId == cluster { // a member may name an address that here is another's
 				versions = append(versions, status.Version)
 			}
 		})
 	}
+
 	tasks.Wait()
+
 	if len(versions) == 0 {
 		return server{}, Error(cmp.Or(failed, errors.New("no member says its version")))
 	}
+
 	s := server{version: lowest(versions)}
 	s.warning, s.problem = judge(s.version)
+
 	return s, nil
 }
 
@@ -124,12 +141,14 @@ func (c *Client) survey(ctx context.Context) (server, error) {
 func (c *Client) lookAfter(ctx context.Context, log logrus.FieldLogger) {
 	tick := time.NewTicker(surveyEvery)
 	defer tick.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+
 		c.look(ctx, log)
 	}
 }
@@ -140,10 +159,12 @@ func (c *Client) look(ctx context.Context, log logrus.FieldLogger) {
 	if err != nil {
 		return // it is said elsewhere that nobody answers
 	}
+
 	c.mu.Lock()
 	changed := s.version != c.server.version
 	c.server = s
 	c.mu.Unlock()
+
 	switch {
 	case !changed:
 	case s.problem != nil:
@@ -160,5 +181,6 @@ func (c *Client) look(ctx context.Context, log logrus.FieldLogger) {
 func (c *Client) Server() (version, warning string, problem error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return c.server.version, c.server.warning, c.server.problem
 }

@@ -326,13 +326,16 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	if err != nil || v < 0 {
 		return inventory.Errorf(inventory.KindInvalid, "%q is not a duration", b).Do("write it like 90s, 15m or 1h30m")
 	}
+
 	*d = Duration(v)
+
 	return nil
 }
 
 // MarshalJSON keeps the embedded record and the revision in one object.
 func (n Node) MarshalJSON() ([]byte, error) {
 	type record inventory.Node
+
 	return json.Marshal(struct {
 		record
 		Connection *Connection `json:"connection,omitempty"`

@@ -19,30 +19,42 @@ func TestKindTable(t *testing.T) {
 	for _, row := range api.KindTable {
 		kinds = append(kinds, row.Kind)
 		e := &inventory.Error{Kind: row.Kind, Message: "m", Remedy: "r", Nodes: []string{"a-1"}}
+
 		p := api.ProblemOf(e)
 		if p.Status != row.Status || p.Title != row.Title || row.Title == "" || http.StatusText(row.Status) == "" {
 			t.Errorf("%s: %+v", row.Kind, p)
 		}
+
 		if back := p.Restore(); !reflect.DeepEqual(back, e) {
 			t.Errorf("%s came back as %+v", row.Kind, back)
 		}
-		if p.Type != api.ProblemBase+string(row.Kind) || p.Detail != "m" || p.Remedy != "r" || !slices.Equal(p.Nodes, []string{"a-1"}) {
+
+		if p.Type != api.ProblemBase+string(row.Kind) || p.Detail != "m" || p.Remedy != "r" ||
+			!slices.Equal(p.Nodes, []string{"a-1"}) {
 			t.Errorf("%s: %+v", row.Kind, p)
 		}
-		if p := api.ProblemOf(&inventory.Error{Kind: row.Kind, Message: "m"}); p.Remedy == "" || p.Remedy != row.Remedy {
+
+		if p := api.ProblemOf(
+			&inventory.Error{Kind: row.Kind, Message: "m"},
+		); p.Remedy == "" ||
+			p.Remedy != row.Remedy {
 			t.Errorf("%s without a remedy: %+v", row.Kind, p)
 		}
+
 		if row.Kind != inventory.KindConflict && api.KindOfStatus(row.Status) != row.Kind {
 			t.Errorf("status %d means %s, not %s", row.Status, api.KindOfStatus(row.Status), row.Kind)
 		}
 	}
+
 	if !slices.Equal(kinds, inventory.Kinds) {
 		t.Errorf("the table has %v, the kinds are %v", kinds, inventory.Kinds)
 	}
+
 	stranger := api.Problem{Type: "urn:clusterm:problem:of-the-future", Status: 404, Detail: "d"}
 	if kind := stranger.Restore().Kind; kind != inventory.KindNotFound {
 		t.Errorf("an unknown type: %s", kind)
 	}
+
 	if api.StatusOf("what") != 500 {
 		t.Error("an unknown kind is a fault")
 	}
@@ -86,11 +98,13 @@ func TestEvent(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.line), &got); err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v %v", c.line, got, err)
 		}
+
 		// What is written is read again as the same.
 		b, err := json.Marshal(got)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var again api.Event
 		if err := json.Unmarshal(b, &again); err != nil || !reflect.DeepEqual(again, got) {
 			t.Errorf("%s: %+v %v", b, again, err)
@@ -100,15 +114,22 @@ func TestEvent(t *testing.T) {
 
 func TestNodeIsOneObject(t *testing.T) {
 	yes := true
-	n := api.Node{Node: inventory.Node{Name: "a-1", Status: inventory.Allocated, Seen: map[string]bool{"gossip": true}}, Connection: &api.Connection{Become: &yes}, Revision: 5}
+	n := api.Node{
+		Node:       inventory.Node{Name: "a-1", Status: inventory.Allocated, Seen: map[string]bool{"gossip": true}},
+		Connection: &api.Connection{Become: &yes},
+		Revision:   5,
+	}
+
 	b, err := json.Marshal(n)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var flat map[string]any
 	if err := json.Unmarshal(b, &flat); err != nil || flat["name"] != "a-1" || flat["revision"] != 5.0 {
 		t.Errorf("%s %v", b, err)
 	}
+
 	var back api.Node
 	if err := json.Unmarshal(b, &back); err != nil || !reflect.DeepEqual(back, n) {
 		t.Errorf("%+v %v", back, err)
@@ -122,6 +143,7 @@ func TestDuration(t *testing.T) {
 			t.Errorf("%s: %v %v", text, d, err)
 		}
 	}
+
 	for _, text := range []string{`"-1s"`, `"soon"`, `""`} {
 		var d api.Duration
 		if err := json.Unmarshal([]byte(text), &d); inventory.KindOf(err) != inventory.KindInvalid {

@@ -49,6 +49,7 @@ const EventUnreadable = "unreadable"
 func (e *Event) UnmarshalJSON(data []byte) error {
 	type plain Event
 	var p plain
+
 	raw := struct {
 		*plain
 		Time    json.RawMessage `json:"time"`
@@ -58,8 +59,10 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return err
 	}
+
 	p.Item, p.Message, p.Time = asText(raw.Item), asText(raw.Message), asTime(raw.Time)
 	*e = Event(p)
+
 	return nil
 }
 
@@ -72,6 +75,7 @@ func asText(raw json.RawMessage) string {
 	case json.Unmarshal(raw, &s) == nil:
 		return s
 	}
+
 	return string(raw)
 }
 
@@ -81,9 +85,13 @@ func asTime(raw json.RawMessage) time.Time {
 		if seconds <= 0 || seconds > 1e11 {
 			return time.Time{}
 		}
+
 		whole, part := math.Modf(seconds)
+
 		return time.Unix(int64(whole), int64(part*1e9)).UTC()
 	}
+
 	t, _ := time.Parse(time.RFC3339Nano, asText(raw))
+
 	return t
 }

@@ -24,15 +24,40 @@ type KindRow struct {
 // from the status: refused and conflict share 409.
 var KindTable = []KindRow{
 	{inventory.KindInvalid, http.StatusBadRequest, "the request is wrong", "correct the request, and repeat it"},
-	{inventory.KindNotFound, http.StatusNotFound, "there is no such thing", "look at what there is: GET the list that it would be in"},
-	{inventory.KindRefused, http.StatusConflict, "refused by a rule or by what is the case now", "change what is in the way, then repeat"},
+	{
+		inventory.KindNotFound,
+		http.StatusNotFound,
+		"there is no such thing",
+		"look at what there is: GET the list that it would be in",
+	},
+	{
+		inventory.KindRefused,
+		http.StatusConflict,
+		"refused by a rule or by what is the case now",
+		"change what is in the way, then repeat",
+	},
 	{inventory.KindConflict, http.StatusConflict, "somebody else changed it first", "read it again, and repeat"},
 	{inventory.KindExpired, http.StatusGone, "no longer kept", "begin anew"},
-	{inventory.KindPrecondition, http.StatusPreconditionFailed, "it is not what the request depends on", "read it again, decide anew, and repeat with the ETag of that answer"},
-	{inventory.KindKeyReused, http.StatusUnprocessableEntity, "the key was used for another request", "make a new key for every request"},
+	{
+		inventory.KindPrecondition,
+		http.StatusPreconditionFailed,
+		"it is not what the request depends on",
+		"read it again, decide anew, and repeat with the ETag of that answer",
+	},
+	{
+		inventory.KindKeyReused,
+		http.StatusUnprocessableEntity,
+		"the key was used for another request",
+		"make a new key for every request",
+	},
 	{inventory.KindTooLarge, http.StatusRequestEntityTooLarge, "too large", "send less at a time"},
 	{inventory.KindUnavailable, http.StatusServiceUnavailable, "not available now", "repeat later"},
-	{inventory.KindUnsupported, http.StatusUnsupportedMediaType, "not served here", "see the API's documentation: GET /v1/docs"},
+	{
+		inventory.KindUnsupported,
+		http.StatusUnsupportedMediaType,
+		"not served here",
+		"see the API's documentation: GET /v1/docs",
+	},
 	{inventory.KindInternal, http.StatusInternalServerError, "a fault of the manager", "see the daemon's log"},
 }
 
@@ -44,6 +69,7 @@ func StatusOf(kind inventory.Kind) int {
 			return row.Status
 		}
 	}
+
 	return http.StatusInternalServerError
 }
 
@@ -65,11 +91,19 @@ func KindOfStatus(status int) inventory.Kind {
 		return inventory.KindPrecondition
 	case http.StatusRequestEntityTooLarge:
 		return inventory.KindTooLarge
-	case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType, http.StatusNotImplemented:
+	case http.StatusMethodNotAllowed,
+		http.StatusNotAcceptable,
+		http.StatusUnsupportedMediaType,
+		http.StatusNotImplemented:
 		return inventory.KindUnsupported
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusRequestTimeout,
+		http.StatusTooManyRequests,
+		http.StatusBadGateway,
+		http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
 		return inventory.KindUnavailable
 	}
+
 	return inventory.KindInternal
 }
 
@@ -99,6 +133,7 @@ func ProblemOf(e *inventory.Error) Problem {
 			p.Remedy = cmp.Or(p.Remedy, row.Remedy)
 		}
 	}
+
 	return p
 }
 
@@ -113,5 +148,6 @@ func (p Problem) Restore() *inventory.Error {
 			}
 		}
 	}
+
 	return e
 }

@@ -98,13 +98,16 @@ func Path(pattern string, params ...string) (string, error) {
 	for rest := pattern; ; {
 		before, after, ok := strings.Cut(rest, "{")
 		b.WriteString(before)
+
 		if !ok {
 			return b.String(), nil
 		}
+
 		name, tail, _ := strings.Cut(after, "}")
 		if len(params) == 0 || params[0] == "" {
 			return "", inventory.Errorf(inventory.KindInvalid, "the %s is empty", name).Do("name one")
 		}
+
 		b.WriteString(url.PathEscape(params[0]))
 		params, rest = params[1:], tail
 	}

@@ -83,32 +83,45 @@ func New(o Options) (*Client, error) {
 	if c.opt.Timeout == 0 {
 		c.opt.Timeout = 30 * time.Second
 	}
+
 	if c.opt.Patience == 0 {
 		c.opt.Patience = time.Minute
 	}
+
 	if o.URL != "" && o.Socket != "" {
-		return nil, inventory.Errorf(inventory.KindInvalid, "both a URL (%s) and a socket (%s) are given", o.URL, o.Socket).Do("give one")
+		return nil, inventory.Errorf(inventory.KindInvalid, "both a URL (%s) and a socket (%s) are given", o.URL, o.Socket).
+			Do("give one")
 	}
+
 	socket, base, err := parse(o.URL)
 	if err != nil {
 		return nil, err
 	}
+
 	if o.URL == "" {
 		if socket = o.Socket; socket == "" {
 			socket = api.DefaultSocket
 		}
 	}
+
 	if o.HTTPClient != nil && socket != "" && o.URL != "" {
-		return nil, inventory.Errorf(inventory.KindInvalid, "a client of your own cannot open %s", o.URL).Do("give an http:// URL")
+		return nil, inventory.Errorf(inventory.KindInvalid, "a client of your own cannot open %s", o.URL).
+			Do("give an http:// URL")
 	}
+
 	c.base, c.where = base, base
 	if socket != "" {
 		// The host's name means nothing on a Unix socket; HTTP wants one.
 		c.base, c.where = "http://clusterm", socket
 	}
+
 	if c.http == nil {
-		c.http = &http.Client{Transport: transport(socket), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		c.http = &http.Client{
+			Transport:     transport(socket),
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 	}
+
 	return c, nil
 }
 
@@ -116,6 +129,7 @@ func New(o Options) (*Client, error) {
 // says. It never uses a proxy: the API is not for others to read.
 func transport(socket string) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+
 	t := &http.Transport{
 		DialContext: dialer.DialContext, MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second, DisableCompression: true,
@@ -125,6 +139,7 @@ func transport(socket string) *http.Transport {
 			return dialer.DialContext(ctx, "unix", socket)
 		}
 	}
+
 	return t
 }
 
@@ -134,15 +149,19 @@ func parse(s string) (socket, base string, err error) {
 		return "", "", inventory.Errorf(inventory.KindInvalid, "the URL %q %s", s, why).
 			Do("write http://127.0.0.1:9007, 127.0.0.1:9007 or unix:///run/clusterm/clusterm.sock")
 	}
+
 	if s == "" {
 		return "", "", nil
 	}
+
 	if !strings.Contains(s, "://") {
 		if strings.HasPrefix(s, "/") {
 			return s, "", nil
 		}
+
 		s = "http://" + s
 	}
+
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
@@ -153,12 +172,14 @@ func parse(s string) (socket, base string, err error) {
 		if u.Host != "" || u.Path == "" || u.Path == "/" {
 			return bad("names no socket")
 		}
+
 		return u.Path, "", nil
 	case u.Scheme != "http" && u.Scheme != "https":
 		return bad("is of a scheme that is not spoken here")
 	case u.Hostname() == "":
 		return bad("names no host")
 	}
+
 	return "", u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/"), nil
 }
 
@@ -167,6 +188,7 @@ func parse(s string) (socket, base string, err error) {
 func (c *Client) At(revision int64) *Client {
 	at := *c
 	at.revision = revision
+
 	return &at
 }
 
@@ -176,6 +198,7 @@ func (c *Client) At(revision int64) *Client {
 func (c *Client) Newest() *Client {
 	newest := *c
 	newest.newest = true
+
 	return &newest
 }
 
@@ -186,6 +209,7 @@ func (c *Client) Newest() *Client {
 func (c *Client) IfMatch(tag string) *Client {
 	match := *c
 	match.match = tag
+
 	return &match
 }
 
@@ -197,6 +221,7 @@ func (c *Client) IfMatch(tag string) *Client {
 func (c *Client) Once(key string) *Client {
 	once := *c
 	once.key = key
+
 	return &once
 }
 
@@ -233,15 +258,18 @@ func (c *Client) do(ctx context.Context, k call, out any) error {
 	if !k.once {
 		return c.try(ctx, k, out)
 	}
+
 	if k.key = c.key; k.key == "" {
 		k.key = rand.Text()
 	}
+
 	p, broke := c.patience(), false
 	for {
 		err := c.try(ctx, k, out)
 		if broke = broke || errors.Is(err, errBroke); err == nil || !broke {
 			return err
 		}
+
 		if err := p.wait(ctx, err); err != nil {
 			return err
 		}
@@ -252,33 +280,42 @@ func (c *Client) do(ctx context.Context, k call, out any) error {
 func (c *Client) try(ctx context.Context, k call, out any) error {
 	bounded, cancel := context.WithTimeout(ctx, c.opt.Timeout+k.extra)
 	defer cancel()
+
 	res, err := c.send(bounded, k)
 	if err != nil {
 		return c.explain(ctx, err)
 	}
 	defer drain(res.Body)
+
 	var read bytes.Buffer
 	if n := res.ContentLength; n > 0 && n <= knownSize {
 		read.Grow(int(n) + bytes.MinRead)
 	}
+
 	if _, err := read.ReadFrom(res.Body); err != nil {
 		return c.explain(ctx, err)
 	}
+
 	if k.tag != nil {
 		*k.tag = res.Header.Get("ETag")
 	}
+
 	body := read.Bytes()
+
 	if out == nil {
 		return nil
 	}
+
 	if list, ok := out.(*api.List[api.Node]); ok {
 		err = decodeList(body, list)
 	} else {
 		err = decode(bytes.NewReader(body), out)
 	}
+
 	if err != nil {
 		return c.stranger(res, body)
 	}
+
 	return nil
 }
 
@@ -288,72 +325,98 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	query := url.Values{}
 	maps.Copy(query, k.query)
-	if k.method == http.MethodGet && k.path != api.PathHealth && k.path != api.PathVersion && k.path != api.PathMetrics {
+
+	if k.method == http.MethodGet && k.path != api.PathHealth && k.path != api.PathVersion &&
+		k.path != api.PathMetrics {
 		if c.revision > 0 {
 			query.Set("min_revision", strconv.FormatInt(c.revision, 10))
 		}
+
 		if c.newest {
 			query.Set("consistency", "linearizable")
 		}
 	}
+
 	target := c.base + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
+
 	var body io.Reader
 	if k.in != nil {
 		b, err := json.Marshal(k.in)
 		if err != nil {
 			return nil, inventory.Errorf(inventory.KindInvalid, "the request cannot be written as JSON: %w", err)
 		}
+
 		body = bytes.NewReader(b)
 	}
+
 	req, err := http.NewRequestWithContext(ctx, k.method, target, body)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the request cannot be made: %w", err)
 	}
+
 	if k.in != nil {
 		req.Header.Set("Content-Type", api.TypeJSON)
 	}
+
 	if c.opt.UserAgent != "" {
 		req.Header.Set("User-Agent", c.opt.UserAgent)
 	}
+
 	if c.opt.Actor != "" {
 		req.Header.Set(api.HeaderActor, c.opt.Actor)
 	}
+
 	if k.key != "" {
 		req.Header.Set(api.HeaderOnce, k.key)
 	}
+
 	if c.match != "" && k.method != http.MethodGet {
 		req.Header.Set("If-Match", c.match)
 	}
+
 	res, err := c.http.Do(req)
 	if err != nil {
 		return nil, err
 	}
-	if res.StatusCode >= 200 && res.StatusCode < 300 || k.also != 0 && res.StatusCode == k.also && isType(res, api.TypeJSON) {
+
+	if res.StatusCode >= 200 && res.StatusCode < 300 ||
+		k.also != 0 && res.StatusCode == k.also && isType(res, api.TypeJSON) {
 		return res, nil
 	}
+
 	defer drain(res.Body)
+
 	text, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	if err != nil {
 		return nil, err
 	}
+
 	if isType(res, api.TypeProblem) {
 		var p api.Problem
 		if err := json.Unmarshal(text, &p); err == nil && p.Detail != "" {
 			if p.Status == 0 {
 				p.Status = res.StatusCode
 			}
+
 			return nil, p.Restore()
 		}
 	}
+
 	if kind := res.Header.Get(api.HeaderProblem); kind != "" {
-		told := api.Problem{Type: api.ProblemBase + kind, Status: res.StatusCode, Detail: strings.TrimSpace(string(text))}
+		told := api.Problem{
+			Type:   api.ProblemBase + kind,
+			Status: res.StatusCode,
+			Detail: strings.TrimSpace(string(text)),
+		}
 		return nil, told.Restore()
 	}
+
 	return nil, c.stranger(res, text)
 }
 
@@ -375,6 +438,7 @@ func (c *Client) stranger(res *http.Response, body []byte) error {
 	if len(text) > 200 {
 		text = text[:200] + "…"
 	}
+
 	return inventory.Errorf(inventory.KindUnavailable, "%s does not answer like clusterm: %s %q", c.where, res.Status, text).
 		Do("check the address; clusterm and clusterctl should be of the same version")
 }
@@ -389,19 +453,24 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*inventory.Error](err); ok {
 		return err
 	}
+
 	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
+
 	cause := err
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		cause = u.Err // without method and URL
 	}
+
 	fail := func(format string, args ...any) *inventory.Error {
 		e := inventory.Errorf(inventory.KindUnavailable, format, args...)
 		e.Err = err
+
 		return e
 	}
 	const running = "is clusterm running? systemctl status clusterm"
+
 	timeout, isNet := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -412,11 +481,19 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		return fail("nobody answers at %s: connection refused", c.where).Do(running)
 	case errors.Is(err, context.DeadlineExceeded), isNet && timeout.Timeout():
 		return fail("%s did not answer in time", c.where).Do(running)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		e := fail("%s ended the connection before it had answered", c.where).Do("repeat; if that changes nothing: %s", running)
+	case errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
+		e := fail(
+			"%s ended the connection before it had answered",
+			c.where,
+		).Do("repeat; if that changes nothing: %s", running)
 		e.Err = errors.Join(errBroke, err)
+
 		return e
 	}
+
 	return fail("%s cannot be reached: %v", c.where, cause).Do(running)
 }
 
@@ -429,6 +506,7 @@ func native(v any) any {
 		if n, err := v.Int64(); err == nil {
 			return n
 		}
+
 		if strings.ContainsAny(v.String(), ".eE") {
 			if f, err := v.Float64(); err == nil && f != math.Trunc(f) {
 				return f
@@ -443,6 +521,7 @@ func native(v any) any {
 			v[i] = native(e)
 		}
 	}
+
 	return v
 }
 

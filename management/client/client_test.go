@@ -36,14 +36,20 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%q: %q %q %v", c.url, socket, base, err)
 		}
 	}
+
 	for _, bad := range []string{"ftp://x", "unix://", "unix:///", "unix://host/path", "http://", "http://u:p@x", "http://x?y=z", "http://x y", "://", "http://x#f"} {
-		if _, err := New(Options{URL: bad}); inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), "write http://") {
+		if _, err := New(
+			Options{URL: bad},
+		); inventory.KindOf(err) != inventory.KindInvalid ||
+			!strings.Contains(err.Error(), "write http://") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
+
 	if _, err := New(Options{URL: "http://x", Socket: "/y"}); inventory.KindOf(err) != inventory.KindInvalid {
 		t.Errorf("both: %v", err)
 	}
+
 	c, err := New(Options{})
 	if err != nil || c.Where() != api.DefaultSocket {
 		t.Errorf("by default: %v %v", c, err)
@@ -56,22 +62,32 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() { _ = os.RemoveAll(dir) }()
 	dead := filepath.Join(dir, "dead.sock")
+
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
 	const closed = "127.0.0.1:1" // one that was just closed could be somebody else's by now
 
 	hangs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer hangs.Close()
-	breaks := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+
+	breaks := httptest.NewServer(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
+	)
 	defer breaks.Close()
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>hello") }))
+
+	other := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>hello") }),
+	)
 	defer other.Close()
+
 	lost := httptest.NewServer(http.NotFoundHandler())
 	defer lost.Close()
 
@@ -90,16 +106,20 @@ func TestUnreachable(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Patience = -1
+
 			cl, err := New(c.o)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			_, err = cl.Nodes(context.Background(), NodeFilter{})
+
 			_, logErr := cl.Log(context.Background(), "1", 0, true)
 			for _, err := range []error{err, logErr} {
 				if inventory.KindOf(err) != inventory.KindUnavailable {
 					t.Fatalf("kind %q: %v", inventory.KindOf(err), err)
 				}
+
 				for _, part := range c.says {
 					if !strings.Contains(err.Error(), part) {
 						t.Errorf("%q does not say %q", err, part)
@@ -108,23 +128,40 @@ func TestUnreachable(t *testing.T) {
 			}
 		})
 	}
+
 	c, _ := New(Options{URL: hangs.URL})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := c.Nodes(ctx, NodeFilter{}); !errors.Is(err, context.Canceled) || inventory.KindOf(err) == inventory.KindUnavailable {
+
+	if _, err := c.Nodes(
+		ctx,
+		NodeFilter{},
+	); !errors.Is(err, context.Canceled) ||
+		inventory.KindOf(err) == inventory.KindUnavailable {
 		t.Errorf("cancelled by the caller: %v", err)
 	}
+
 	ctx, cancel = context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	if _, err := c.Nodes(ctx, NodeFilter{}); inventory.KindOf(err) != inventory.KindUnavailable || !errors.Is(err, context.DeadlineExceeded) {
+
+	if _, err := c.Nodes(
+		ctx,
+		NodeFilter{},
+	); inventory.KindOf(err) != inventory.KindUnavailable ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the caller's deadline: %v", err)
 	}
 }
 
 func TestPermission(t *testing.T) {
 	c, _ := New(Options{Socket: "/run/x.sock"})
-	err := c.explain(context.Background(), &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", os.ErrPermission)})
-	if inventory.KindOf(err) != inventory.KindUnavailable || !strings.Contains(err.Error(), "sudo") || !strings.Contains(err.Error(), "/run/x.sock") {
+
+	err := c.explain(
+		context.Background(),
+		&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", os.ErrPermission)},
+	)
+	if inventory.KindOf(err) != inventory.KindUnavailable || !strings.Contains(err.Error(), "sudo") ||
+		!strings.Contains(err.Error(), "/run/x.sock") {
 		t.Error(err)
 	}
 }
@@ -134,26 +171,33 @@ func TestPermission(t *testing.T) {
 func TestReconnects(t *testing.T) {
 	const text = `{"event":"ok","host":"a-1"}` + "\n" + `{"event":"failed","host":"b-1"}` + "\n" + `{"event":"stats"}`
 	var asked []string
+
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.Path+"?"+r.URL.Query().Get("offset"))
+
 		offset := 0
 		for _, d := range r.URL.Query().Get("offset") {
 			offset = offset*10 + int(d-'0')
 		}
+
 		w.Header().Set(api.HeaderJob, "7")
+
 		rest := text[offset:]
 		if len(rest) > 20 {
 			_, _ = io.WriteString(w, rest[:20])
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
 		}
+
 		_, _ = io.WriteString(w, rest)
 	}))
 	defer s.Close()
+
 	c, err := New(Options{URL: s.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var hosts []string
 	if err := c.Events(context.Background(), "active", 0, true, func(e api.Event) error {
 		hosts = append(hosts, e.Event+e.Host)
@@ -161,14 +205,26 @@ func TestReconnects(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := strings.Join(hosts, " "); got != "oka-1 failedb-1 stats" {
 		t.Errorf("got %q", got)
 	}
+
 	if len(asked) < 4 || asked[0] != "/v1/jobs/active/events?0" || asked[1] != "/v1/jobs/7/events?20" {
 		t.Errorf("asked for %q", asked)
 	}
+
 	stop := errors.New("enough")
-	if err := c.Events(context.Background(), "1", 0, true, func(api.Event) error { return stop }); !errors.Is(err, stop) {
+	if err := c.Events(
+		context.Background(),
+		"1",
+		0,
+		true,
+		func(api.Event) error { return stop },
+	); !errors.Is(
+		err,
+		stop,
+	) {
 		t.Errorf("each's error: %v", err)
 	}
 }
@@ -184,29 +240,37 @@ func TestGivesUp(t *testing.T) {
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
 		}
+
 		w.Header().Set("Content-Type", api.TypeProblem)
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"type":"urn:clusterm:problem:not-found","status":404,"detail":"there is no job 1"}`)
 	}))
+
 	c, err := New(Options{URL: s.URL, Patience: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	log, err := c.Log(context.Background(), "1", 0, true)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := io.ReadAll(log); inventory.KindOf(err) != inventory.KindNotFound {
 		t.Errorf("a job that is gone: %v", err)
 	}
+
 	if err := log.Close(); err != nil {
 		t.Error(err)
 	}
+
 	s.Close()
+
 	c, err = New(Options{URL: s.URL, Patience: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := c.WaitJob(context.Background(), "1"); inventory.KindOf(err) != inventory.KindUnavailable {
 		t.Errorf("a daemon that is gone: %v", err)
 	}

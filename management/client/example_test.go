@@ -22,12 +22,15 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+
 	health, err := c.Health(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	fmt.Println(health.Status, health.Nodes)
 	// Output: ok 6
 }
@@ -35,13 +38,19 @@ func Example() {
 // A list comes whole, or in pages where it may be long.
 func ExampleClient_Nodes() {
 	ctx, c := connect()
-	masters, err := c.Nodes(ctx, client.NodeFilter{Group: []string{inventory.GroupMaster}, Status: []inventory.Status{inventory.Allocated}})
+
+	masters, err := c.Nodes(
+		ctx,
+		client.NodeFilter{Group: []string{inventory.GroupMaster}, Status: []inventory.Status{inventory.Allocated}},
+	)
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	for _, n := range masters.Items {
 		fmt.Println(n.Name, n.Addr, n.Status, n.State)
 	}
+
 	// Output: host1-a 10.0.0.1 Allocated Discovered
 }
 
@@ -52,11 +61,14 @@ func ExampleClient_EachNode() {
 		if err != nil {
 			log.Fatal(err)
 		}
+
 		fmt.Println(n.Name)
+
 		if n.Name == "host5-e" {
 			break
 		}
 	}
+
 	// Output:
 	// host6-f
 	// host5-e
@@ -66,6 +78,7 @@ func ExampleClient_EachNode() {
 // has ended; a job that failed is no error of the call.
 func ExampleClient_Submit() {
 	ctx, c := connect()
+
 	job, err := c.Submit(ctx, api.JobRequest{
 		Verb: inventory.VerbCommission, Nodes: []string{"host2-b"}, Group: inventory.GroupWorker,
 		ExtraVars: []byte(`{"fleet": "blue"}`), Timeout: api.Duration(30 * time.Minute),
@@ -73,14 +86,18 @@ func ExampleClient_Submit() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	job, err = c.WaitJob(ctx, job.ID)
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	fmt.Println(job.Status)
+
 	for _, h := range job.Hosts {
 		fmt.Printf("%s is %s, %d changed\n", h.Host, h.Status, h.Changed)
 	}
+
 	// Output:
 	// Complete
 	// host2-b is Allocated, 1 changed
@@ -89,15 +106,26 @@ func ExampleClient_Submit() {
 // WaitJob tells of every step on the way, to whoever wants to know.
 func ExampleClient_WaitJob() {
 	ctx, c := connect()
-	job, err := c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host3-c"}, ExtraVars: []byte(`{"fails_on": "host3-c"}`)})
+
+	job, err := c.Submit(
+		ctx,
+		api.JobRequest{
+			Verb:      inventory.VerbCommission,
+			Nodes:     []string{"host3-c"},
+			ExtraVars: []byte(`{"fails_on": "host3-c"}`),
+		},
+	)
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	seen := 0
+
 	job, err = c.WaitJob(ctx, job.ID, func(api.Job) { seen++ })
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	fmt.Println(seen > 1, job.Status, job.Reason)
 	fmt.Println(job.Hosts[0].Host, "is", job.Hosts[0].Status)
 	// Output:
@@ -109,21 +137,25 @@ func ExampleClient_WaitJob() {
 // is restarted meanwhile.
 func ExampleClient_Log() {
 	ctx, c := connect()
+
 	job, err := c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host4-d"}})
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	output, err := c.Log(ctx, job.ID, 0, true)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer output.Close()
+
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "PLAY") {
 			fmt.Println(lines.Text())
 		}
 	}
+
 	if err := lines.Err(); err != nil {
 		log.Fatal(err)
 	}
@@ -133,11 +165,13 @@ func ExampleClient_Log() {
 		if e.Host != "" {
 			fmt.Println(e.Host, e.Task, e.Event, e.Changed)
 		}
+
 		return nil
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	// Output:
 	// PLAY [site.yml]
 	// PLAY RECAP
@@ -151,23 +185,32 @@ func ExampleClient_Watch() {
 		if err != nil {
 			log.Fatal(err)
 		}
+
 		switch change.Type {
 		case api.ChangePut:
 			n, err := change.Node()
 			if err != nil {
 				log.Fatal(err)
 			}
+
 			fmt.Println(n.Name, n.Labels)
+
 			if n.Labels["rack"] == "r7" {
 				return
 			}
+
 		case api.ChangeSync: // that is all there is; now let something happen
 			rack := "r7"
-			if _, err := c.PatchNode(ctx, "host6-f", api.NodePatch{Labels: map[string]*string{"rack": &rack}}); err != nil {
+			if _, err := c.PatchNode(
+				ctx,
+				"host6-f",
+				api.NodePatch{Labels: map[string]*string{"rack": &rack}},
+			); err != nil {
 				log.Fatal(err)
 			}
 		}
 	}
+
 	// Output:
 	// host6-f map[]
 	// host6-f map[rack:r7]
@@ -177,6 +220,7 @@ func ExampleClient_Watch() {
 // about.
 func Example_errors() {
 	ctx, c := connect()
+
 	_, err := c.Submit(ctx, api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host1-a", "host77-x"}})
 	switch inventory.KindOf(err) {
 	case "":
@@ -190,19 +234,23 @@ func Example_errors() {
 	default:
 		log.Fatal(err)
 	}
+
 	// Output: the request is wrong: no such node: host77-x; see clusterctl nodes get
 }
 
 // With IfMatch a change is made only if nobody else has made one since.
 func ExampleClient_IfMatch() {
 	ctx, c := connect()
+
 	vars, tag, err := c.TaggedVars(ctx, client.ScopeGlobal)
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	if _, err := c.PatchVars(ctx, client.ScopeGlobal, api.Vars{"dns": "10.0.0.2"}); err != nil { // somebody else
 		log.Fatal(err)
 	}
+
 	vars["env"] = "prod"
 	_, err = c.IfMatch(tag).SetVars(ctx, client.ScopeGlobal, vars)
 	fmt.Println(inventory.KindOf(err))
@@ -215,5 +263,6 @@ func connect() (context.Context, *client.Client) {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	return all, c
 }

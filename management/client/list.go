@@ -23,14 +23,18 @@ func decodeList[T any](body []byte, list *api.List[T]) error {
 	if len(body) < largeList {
 		return decode(bytes.NewReader(body), list)
 	}
+
 	parts, rest := split(body, runtime.GOMAXPROCS(0))
 	if len(parts) == 0 {
 		return decode(bytes.NewReader(body), list)
 	}
+
 	if err := decode(bytes.NewReader(rest), list); err != nil {
 		return err
 	}
+
 	items, errs := make([][]T, len(parts)), make([]error, len(parts))
+
 	var all sync.WaitGroup
 	for i, p := range parts {
 		all.Go(func() {
@@ -38,14 +42,17 @@ func decodeList[T any](body []byte, list *api.List[T]) error {
 			errs[i] = json.Unmarshal(slices.Concat([]byte("["), p.text, []byte("]")), &items[i])
 		})
 	}
+
 	all.Wait()
 	list.Items = slices.Concat(items...)
+
 	return errors.Join(errs...)
 }
 
 func decode(from io.Reader, out any) error {
 	d := json.NewDecoder(from)
 	d.UseNumber()
+
 	return d.Decode(out)
 }
 
@@ -62,8 +69,10 @@ func split(body []byte, parts int) (out []part, rest []byte) {
 	if !bytes.HasPrefix(body, []byte(begin)) {
 		return nil, nil
 	}
+
 	from, count := len(begin), 1
 	size := (len(body)-from)/parts + 1
+
 	depth, quoted := 0, false
 	for i := from; i < len(body); i++ {
 		c := body[i]
@@ -82,6 +91,7 @@ func split(body []byte, parts int) (out []part, rest []byte) {
 			if i > from {
 				out = append(out, part{body[from:i], count})
 			}
+
 			return out, append([]byte(begin), body[i:]...)
 		case c == '}' || c == ']':
 			depth--
@@ -92,5 +102,6 @@ func split(body []byte, parts int) (out []part, rest []byte) {
 			count++
 		}
 	}
+
 	return nil, nil
 }

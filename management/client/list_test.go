@@ -17,35 +17,48 @@ import (
 // refused as it is elsewhere.
 func TestDecodeList(t *testing.T) {
 	t.Parallel()
+
 	list := api.List[api.Node]{Total: 7, Revision: 9, Continue: "x"}
 	for i := range 2000 {
 		list.Items = append(list.Items, api.Node{Revision: int64(i), Node: inventory.Node{
-			Name: fmt.Sprintf("n-%d", i), LastError: strings.Repeat(`"]},{[\`, i%5) + `\`, Seen: map[string]bool{"a": true}, HostKeys: []string{"a, b", "]"},
-			Labels: map[string]string{`k"`: "v"},
+			Name: fmt.Sprintf(
+				"n-%d",
+				i,
+			),
+			LastError: strings.Repeat(`"]},{[\`, i%5) + `\`,
+			Seen:      map[string]bool{"a": true},
+			HostKeys:  []string{"a, b", "]"},
+			Labels:    map[string]string{`k"`: "v"},
 		}})
 	}
+
 	body, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var want, got api.List[api.Node]
 	if err := json.Unmarshal(body, &want); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := decodeList(body, &got); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v; %d items", err, len(got.Items))
 	}
+
 	for count := 1; count < 9; count++ {
 		parts, rest := split(body, count)
 		if len(parts) != count || string(rest[:12]) != `{"items":[],` {
 			t.Errorf("%d parts of %d, then %s", len(parts), count, rest)
 		}
 	}
+
 	for _, bad := range [][]byte{body[:len(body)/2], body[:len(body)-1], []byte(`{"items":[`), []byte(`{"items":["\`), []byte(`[]`), nil} {
 		if err := decodeList(bad, &got); err == nil {
 			t.Errorf("%.20s… was read", bad)
 		}
 	}
+
 	wrong := []byte(strings.Replace(string(body), `"name":"n-1999"`, `"name":1999`, 1))
 	if err := decodeList(wrong, &got); err == nil {
 		t.Error("a number was read as a name")

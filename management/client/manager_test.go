@@ -24,11 +24,13 @@ import (
 func TestMain(m *testing.M) {
 	var cancel context.CancelFunc
 	all, cancel = context.WithTimeout(context.Background(), 5*time.Minute)
+
 	code := m.Run()
 	if err := stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "the examples' manager:", err)
 		code = 1
 	}
+
 	cancel()
 	os.Exit(code)
 }
@@ -48,42 +50,60 @@ var socket = sync.OnceValue(func() string {
 	if err != nil {
 		panic(err)
 	}
+
 	stop = func() error { return os.RemoveAll(dir) }
+
 	if err := start(dir); err != nil {
 		panic(err)
 	}
+
 	return filepath.Join(dir, "s")
 })
 
 func start(dir string) error {
 	const testdata = "../daemon/testdata"
+
 	fake, err := filepath.Abs(filepath.Join(testdata, "fake", "ansible-playbook"))
 	if err != nil {
 		return err
 	}
+
 	if err := os.CopyFS(filepath.Join(dir, "playbooks"), os.DirFS(filepath.Join(testdata, "playbooks"))); err != nil {
 		return err
 	}
+
 	config := filepath.Join(dir, "clusterm.yaml")
-	text := fmt.Sprintf("data_dir: %[1]s/d\nsocket: %[1]s/s\ngossip: off\nnode: {label: manager, serial: \"1\"}\nplaybooks: %[1]s/playbooks\nansible_playbook: %[2]s\n", dir, fake)
+
+	text := fmt.Sprintf(
+		"data_dir: %[1]s/d\nsocket: %[1]s/s\ngossip: off\nnode: {label: manager, serial: \"1\"}\nplaybooks: %[1]s/playbooks\nansible_playbook: %[2]s\n",
+		dir,
+		fake,
+	)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
+
 	// Tests that link the whole manager would take longer to link than to run.
 	program, err := processtest.Build(dir)
 	if err != nil {
 		return err
 	}
+
 	var said bytes.Buffer
 	manager := exec.CommandContext(all, program, "--config", config)
 	manager.Cancel = func() error { return manager.Process.Signal(syscall.SIGTERM) }
 	manager.Stdout, manager.Stderr, manager.WaitDelay = &said, &said, time.Minute
-	manager.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // an example that fails ends this process at once
+
+	manager.SysProcAttr = &syscall.SysProcAttr{
+		Pdeathsig: syscall.SIGTERM,
+	} // an example that fails ends this process at once
 	if err := manager.Start(); err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(all, time.Minute)
 	defer cancel()
+
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Wait() }()
 	stop = func() error {
@@ -91,14 +111,18 @@ func start(dir string) error {
 		if err == nil {
 			err = <-ended
 		}
+
 		return errors.Join(err, os.RemoveAll(dir))
 	}
+
 	c, err := client.New(client.Options{Socket: filepath.Join(dir, "s")})
 	if err != nil {
 		return err
 	}
+
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+
 	for _, err := c.Health(ctx); err != nil; _, err = c.Health(ctx) {
 		select {
 		case <-tick.C:
@@ -109,19 +133,31 @@ func start(dir string) error {
 			return err
 		}
 	}
+
 	var nodes []api.LegacyEventNode
 	for i := range 6 {
-		nodes = append(nodes, api.LegacyEventNode{Label: fmt.Sprintf("host%d", i+1), Serial: string(rune('a' + i)), Addr: fmt.Sprintf("10.0.0.%d", i+1)})
+		nodes = append(
+			nodes,
+			api.LegacyEventNode{
+				Label:  fmt.Sprintf("host%d", i+1),
+				Serial: string(rune('a' + i)),
+				Addr:   fmt.Sprintf("10.0.0.%d", i+1),
+			},
+		)
 	}
+
 	if err := c.Report(ctx, true, nodes); err != nil {
 		return err
 	}
+
 	j, err := c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host1-a"}})
 	if err != nil {
 		return err
 	}
+
 	if j, err = c.WaitJob(ctx, j.ID); err == nil && j.Status != api.Complete {
 		err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Reason)
 	}
+
 	return err
 }

@@ -41,18 +41,24 @@ func (c *Client) Nodes(ctx context.Context, f NodeFilter) (api.List[api.Node], e
 	if err != nil {
 		return api.List[api.Node]{}, err
 	}
+
 	q["name"] = f.Names
+
 	q["group"] = f.Group
 	for _, s := range f.Status {
 		q.Add("status", string(s))
 	}
+
 	for _, s := range f.State {
 		q.Add("state", string(s))
 	}
+
 	if f.Selector != "" {
 		q.Set("selector", f.Selector)
 	}
+
 	var out api.List[api.Node]
+
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathNodes, query: q}, &out)
 }
 
@@ -63,6 +69,7 @@ func (c *Client) EachNode(ctx context.Context, f NodeFilter) iter.Seq2[api.Node,
 	if f.Limit == 0 {
 		f.Limit = 1000
 	}
+
 	return func(yield func(api.Node, error) bool) {
 		for {
 			page, err := c.Nodes(ctx, f)
@@ -70,11 +77,13 @@ func (c *Client) EachNode(ctx context.Context, f NodeFilter) iter.Seq2[api.Node,
 				yield(api.Node{}, err)
 				return
 			}
+
 			for _, n := range page.Items {
 				if !yield(n, nil) {
 					return
 				}
 			}
+
 			if f.Continue = page.Continue; f.Continue == "" {
 				return
 			}
@@ -101,9 +110,11 @@ func (c *Client) History(ctx context.Context, name string, limit int) (api.List[
 	if err != nil {
 		return api.List[inventory.Entry]{}, err
 	}
+
 	var out api.List[inventory.Entry]
 	err = c.do(ctx, call{method: http.MethodGet, path: api.PathHistory, params: []string{name}, query: q}, &out)
 	slices.Reverse(out.Items)
+
 	return out, err
 }
 
@@ -127,7 +138,12 @@ func (c *Client) Report(ctx context.Context, discovered bool, nodes []api.Legacy
 	if discovered {
 		event.Name = string(inventory.VerbDiscovered)
 	}
-	return c.do(ctx, call{method: http.MethodPost, path: api.LegacyMonitorEvent, in: api.LegacyRequest{Event: &event}}, nil)
+
+	return c.do(
+		ctx,
+		call{method: http.MethodPost, path: api.LegacyMonitorEvent, in: api.LegacyRequest{Event: &event}},
+		nil,
+	)
 }
 
 // Page is a part of a list.
@@ -152,10 +168,12 @@ func listed[T any](ctx context.Context, c *Client, path string, page []Page) (ou
 	if len(page) > 0 {
 		p = page[0]
 	}
+
 	q, err := paged(p.Sort, p.Limit, p.Continue)
 	if err != nil {
 		return out, err
 	}
+
 	return out, c.do(ctx, call{method: http.MethodGet, path: path, query: q}, &out)
 }
 
@@ -185,27 +203,34 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) (api.List[api.Job], erro
 	if err != nil {
 		return api.List[api.Job]{}, err
 	}
+
 	for _, s := range f.Status {
 		q.Add("status", string(s))
 	}
+
 	if f.Node != "" {
 		q.Set("node", f.Node)
 	}
+
 	var out api.List[api.Job]
+
 	err = c.do(ctx, call{method: http.MethodGet, path: api.PathJobs, query: q}, &out)
 	if len(f.Sort) == 0 {
 		slices.Reverse(out.Items)
 	}
+
 	return out, err
 }
 
 // Job returns one job with everything; id may be "active" or "last".
 func (c *Client) Job(ctx context.Context, id string) (api.Job, error) {
 	var out api.Job
+
 	err := c.do(ctx, call{method: http.MethodGet, path: api.PathJob, params: []string{id}}, &out)
 	for _, vars := range out.Vars {
 		nativeMerged(vars)
 	}
+
 	return out, err
 }
 
@@ -218,7 +243,11 @@ func (c *Client) Cancel(ctx context.Context, id string) (api.Job, error) {
 // Retry asks for an ended job once more, with the inputs it was accepted with.
 func (c *Client) Retry(ctx context.Context, id string, r api.Retry) (api.Job, error) {
 	var out api.Job
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathRetry, params: []string{id}, in: r, once: true}, &out)
+	return out, c.do(
+		ctx,
+		call{method: http.MethodPost, path: api.PathRetry, params: []string{id}, in: r, once: true},
+		&out,
+	)
 }
 
 // ExplainJob asks why a job is as it is; id may be "active" or "last".
@@ -236,27 +265,39 @@ const waitStep = 25 * time.Second
 func (c *Client) WaitJob(ctx context.Context, id string, each ...func(api.Job)) (api.Job, error) {
 	p := c.patience()
 	q := url.Values{"vars": {"false"}} // the first answer is what is now
+
 	after := int64(-1)
 	for {
 		var j api.Job
-		err := c.do(ctx, call{method: http.MethodGet, path: api.PathJob, params: []string{id}, query: q, extra: waitStep}, &j)
+
+		err := c.do(
+			ctx,
+			call{method: http.MethodGet, path: api.PathJob, params: []string{id}, query: q, extra: waitStep},
+			&j,
+		)
 		if err != nil {
 			if err := p.wait(ctx, err); err != nil {
 				return api.Job{}, err
 			}
+
 			continue
 		}
+
 		p.reset()
+
 		if j.Revision != after {
 			for _, f := range each {
 				f(j)
 			}
 		}
+
 		if j.Status.Ended() {
 			return j, nil
 		}
+
 		id, after = j.ID, j.Revision // "active" may be another one by now
 		q.Set("wait", waitStep.String())
+
 		if len(each) > 0 {
 			q.Set("after", strconv.FormatInt(after, 10))
 		}
@@ -290,6 +331,7 @@ func (c *Client) TaggedVars(ctx context.Context, s Scope) (vars api.Vars, tag st
 	vars = api.Vars{}
 	err = c.do(ctx, call{method: http.MethodGet, path: s.path, params: s.params, tag: &tag}, &vars)
 	native(vars)
+
 	return vars, tag, err
 }
 
@@ -298,7 +340,9 @@ func (c *Client) SetVars(ctx context.Context, s Scope, vars api.Vars) (api.Chang
 	if vars == nil {
 		vars = api.Vars{}
 	}
+
 	var out api.Changed
+
 	return out, c.do(ctx, call{method: http.MethodPut, path: s.path, params: s.params, in: vars}, &out)
 }
 
@@ -308,15 +352,27 @@ func (c *Client) PatchVars(ctx context.Context, s Scope, patch api.Vars) (api.Ch
 	if patch == nil {
 		patch = api.Vars{}
 	}
+
 	var out api.Changed
+
 	return out, c.do(ctx, call{method: http.MethodPatch, path: s.path, params: s.params, in: patch}, &out)
 }
 
 // MergedVars returns the variables that a node gets, with their origin.
 func (c *Client) MergedVars(ctx context.Context, node string) (api.MergedVars, error) {
 	out := api.MergedVars{}
-	err := c.do(ctx, call{method: http.MethodGet, path: api.PathNodeVars, params: []string{node}, query: url.Values{"merged": {"true"}}}, &out)
+	err := c.do(
+		ctx,
+		call{
+			method: http.MethodGet,
+			path:   api.PathNodeVars,
+			params: []string{node},
+			query:  url.Values{"merged": {"true"}},
+		},
+		&out,
+	)
 	nativeMerged(out)
+
 	return out, err
 }
 
@@ -338,16 +394,19 @@ func (c *Client) PatchConfig(ctx context.Context, patch map[string]any) (api.Con
 	if patch == nil {
 		patch = map[string]any{}
 	}
+
 	return c.config(ctx, call{method: http.MethodPatch, path: api.PathConfig, in: patch})
 }
 
 func (c *Client) config(ctx context.Context, k call) (api.Config, error) {
 	out := api.Config{}
+
 	err := c.do(ctx, k, &out)
 	for key, s := range out {
 		s.Value = native(s.Value)
 		out[key] = s
 	}
+
 	return out, err
 }
 
@@ -367,15 +426,18 @@ func (c *Client) Health(ctx context.Context) (api.Health, error) {
 func (c *Client) Metrics(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
 	defer cancel()
+
 	res, err := c.send(ctx, call{method: http.MethodGet, path: api.PathMetrics})
 	if err != nil {
 		return "", c.explain(ctx, err)
 	}
 	defer drain(res.Body)
+
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
 		return "", c.explain(ctx, err)
 	}
+
 	return string(text), nil
 }
 
@@ -390,15 +452,19 @@ func paged(sort []string, limit int, token string) (url.Values, error) {
 	if limit < 0 {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the limit is negative: %d", limit)
 	}
+
 	q := url.Values{}
 	if limit > 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}
+
 	if len(sort) > 0 {
 		q.Set("sort", strings.Join(sort, ","))
 	}
+
 	if token != "" {
 		q.Set("continue", token)
 	}
+
 	return q, nil
 }

@@ -45,12 +45,24 @@ func (c *Client) stream(ctx context.Context, path, id string, offset int64, foll
 	if offset < 0 {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the offset is negative: %d", offset)
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
-	s := &Stream{c: c, ctx: ctx, cancel: cancel, path: path, id: id, offset: offset, follow: follow, patience: c.patience()}
+
+	s := &Stream{
+		c:        c,
+		ctx:      ctx,
+		cancel:   cancel,
+		path:     path,
+		id:       id,
+		offset:   offset,
+		follow:   follow,
+		patience: c.patience(),
+	}
 	if err := s.connect(); err != nil {
 		cancel()
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -61,16 +73,20 @@ func (s *Stream) connect() error {
 	if s.follow {
 		q.Set("follow", "true")
 	}
+
 	res, err := s.c.open(s.ctx, call{method: http.MethodGet, path: s.path, params: []string{s.id}, query: q})
 	if err != nil {
 		return err
 	}
+
 	id := res.Header.Get(api.HeaderJob)
 	if id == "" {
 		return s.c.notAStream(res)
 	}
+
 	s.id = id // "active" may be another one by the time we connect again
 	s.body = res.Body
+
 	return nil
 }
 
@@ -79,19 +95,25 @@ func (s *Stream) connect() error {
 func (c *Client) open(ctx context.Context, k call) (*http.Response, error) {
 	within, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(c.opt.Timeout, func() { cancel(context.DeadlineExceeded) })
+
 	res, err := c.send(within, k)
 	if !timer.Stop() && err == nil {
 		_ = res.Body.Close()
 		err = context.DeadlineExceeded
 	}
+
 	if err != nil {
 		if errors.Is(context.Cause(within), context.DeadlineExceeded) {
 			err = context.DeadlineExceeded
 		}
+
 		cancel(nil)
+
 		return nil, c.explain(ctx, err)
 	}
+
 	res.Body = body{res.Body, cancel}
+
 	return res, nil
 }
 
@@ -99,6 +121,7 @@ func (c *Client) open(ctx context.Context, k call) (*http.Response, error) {
 func (c *Client) notAStream(res *http.Response) error {
 	start, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10))
 	_ = res.Body.Close()
+
 	return c.stranger(res, start)
 }
 
@@ -118,6 +141,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+
 	for s.err == nil {
 		if s.body == nil {
 			if err := s.connect(); err != nil {
@@ -125,12 +149,15 @@ func (s *Stream) Read(p []byte) (int, error) {
 				continue
 			}
 		}
+
 		n, err := s.body.Read(p)
 		if n > 0 {
 			s.offset += int64(n)
 			s.patience.reset()
+
 			return n, nil // an error comes again
 		}
+
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF):
@@ -141,6 +168,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 			s.err = s.patience.wait(s.ctx, s.c.explain(s.ctx, err))
 		}
 	}
+
 	return 0, s.err
 }
 
@@ -165,7 +193,9 @@ func (c *Client) Events(ctx context.Context, id string, offset int64, follow boo
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = s.Close() }()
+
 	lines := bufio.NewReaderSize(s, 64<<10)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -174,10 +204,12 @@ func (c *Client) Events(ctx context.Context, id string, offset int64, follow boo
 			if json.Unmarshal(line, &e) != nil || e.Event == "" {
 				e = api.Event{Event: api.EventUnreadable, Message: string(line)}
 			}
+
 			if err := each(e); err != nil {
 				return err
 			}
 		}
+
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
@@ -209,16 +241,21 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	if ctx.Err() != nil || inventory.KindOf(err) != inventory.KindUnavailable {
 		return err
 	}
+
 	now := time.Now()
 	if p.since.IsZero() {
 		p.since = now
 	}
+
 	if now.Sub(p.since) >= p.limit {
 		return err
 	}
+
 	p.pause = min(max(2*p.pause, firstPause), maxPause, p.limit)
+
 	t := time.NewTimer(p.pause)
 	defer t.Stop()
+
 	select {
 	case <-t.C:
 		return nil

@@ -52,12 +52,14 @@ type WatchOptions struct {
 func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[api.Change, error] {
 	return func(yield func(api.Change, error) bool) {
 		w := &watch{c: c, o: o, after: o.Since, known: map[subject]bool{}}
+
 		p := c.patience()
 		for {
 			err := w.once(ctx, func(change api.Change) bool {
 				if w.synced {
 					p.reset()
 				}
+
 				return yield(change, nil)
 			})
 			switch {
@@ -72,6 +74,7 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[api.Change
 			case inventory.KindOf(err) == inventory.KindUnavailable && o.Lost != nil:
 				o.Lost(err)
 			}
+
 			if err = p.wait(ctx, err); err != nil {
 				yield(api.Change{}, err)
 				return
@@ -105,25 +108,31 @@ type watch struct {
 func (w *watch) once(ctx context.Context, yield func(api.Change) bool) error {
 	w.synced = false
 	fresh := map[subject]bool(nil) // what is there, of a watch that begins anew
+
 	q := url.Values{"name": w.o.Names, "group": w.o.Groups}
 	for _, kind := range w.o.Kinds {
 		q.Add("kinds", string(kind))
 	}
+
 	if w.o.Selector != "" {
 		q.Set("selector", w.o.Selector)
 	}
+
 	if w.after > 0 {
 		q.Set("since", strconv.FormatInt(w.after, 10))
 	} else {
 		fresh = map[subject]bool{}
 	}
+
 	res, err := w.c.open(ctx, call{method: http.MethodGet, path: api.PathWatch, query: q})
 	if err != nil {
 		return err
 	}
+
 	if !isType(res, api.TypeEventStream) {
 		return w.c.notAStream(res)
 	}
+
 	// A daemon that has nothing to tell says so more often than this.
 	idle := time.AfterFunc(w.c.opt.Timeout, func() { _ = res.Body.Close() })
 	defer func() {
@@ -132,23 +141,29 @@ func (w *watch) once(ctx context.Context, yield func(api.Change) bool) error {
 	}()
 	events := bufio.NewScanner(res.Body)
 	events.Buffer(make([]byte, 0, 64<<10), maxEvent)
+
 	for {
 		idle.Reset(w.c.opt.Timeout)
+
 		data, id, err := nextEvent(events)
 		if !idle.Stop() {
 			err = context.DeadlineExceeded
 		}
+
 		if err != nil {
 			return w.c.explain(ctx, err)
 		}
+
 		var change api.Change
 		if err := json.Unmarshal(data, &change); err != nil {
 			return inventory.Errorf(inventory.KindUnavailable, "%s has told something that is no change: %w", w.c.where, err).
 				Do("clusterm and its client should be of the same version")
 		}
+
 		if err := w.take(change, &fresh, yield); err != nil {
 			return err
 		}
+
 		if id > 0 {
 			w.after = id
 		}
@@ -168,6 +183,7 @@ func (w *watch) take(change api.Change, fresh *map[subject]bool, yield func(api.
 		if !w.known[s] && w.o.Since == 0 {
 			return nil // told before
 		}
+
 		delete(w.known, s)
 	case api.ChangeSync:
 		if *fresh != nil {
@@ -175,20 +191,28 @@ func (w *watch) take(change api.Change, fresh *map[subject]bool, yield func(api.
 				if (*fresh)[gone] {
 					continue
 				}
+
 				delete(w.known, gone)
-				if !yield(api.Change{Type: api.ChangeDelete, Kind: gone.kind, Name: gone.name, Revision: change.Revision}) {
+
+				if !yield(
+					api.Change{Type: api.ChangeDelete, Kind: gone.kind, Name: gone.name, Revision: change.Revision},
+				) {
 					return errEnded
 				}
 			}
+
 			*fresh = nil
 		}
+
 		w.synced = true
 	case api.ChangeDropped:
 		return nil // the connection ends, and the next goes on
 	}
+
 	if !yield(change) {
 		return errEnded
 	}
+
 	return nil
 }
 
@@ -199,20 +223,25 @@ func nextEvent(lines *bufio.Scanner) (data []byte, id int64, err error) {
 		if len(line) == 0 && data != nil {
 			return data, id, nil
 		}
+
 		field, value, _ := bytes.Cut(line, []byte(":"))
+
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(field) {
 		case "data":
 			if data != nil {
 				data = append(data, '\n')
 			}
+
 			data = append(data, value...)
 		case "id":
 			id, _ = strconv.ParseInt(string(value), 10, 64)
 		}
 	}
+
 	if err = lines.Err(); err == nil {
 		err = io.ErrUnexpectedEOF // a watch has no end
 	}
+
 	return nil, 0, err
 }

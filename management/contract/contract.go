@@ -39,19 +39,24 @@ var Load = sync.OnceValues(func() (*Contract, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	whole, err := jsonschema.UnmarshalJSON(bytes.NewReader(document.JSON))
 	if err != nil {
 		return nil, err
 	}
+
 	c := &Contract{Document: document, compiler: jsonschema.NewCompiler(), schemas: map[string]*jsonschema.Schema{}}
 	c.compiler.DefaultDraft(jsonschema.Draft2020)
 	c.compiler.AssertFormat()
+
 	if err := c.compiler.AddResource(location, whole); err != nil {
 		return nil, err
 	}
+
 	if whole, err = jsonschema.UnmarshalJSON(bytes.NewReader(document.JSON)); err != nil {
 		return nil, err
 	}
+
 	return c, c.compiler.AddResource(partial, optional(whole))
 })
 
@@ -70,6 +75,7 @@ func optional(value any) any {
 		if _, list := v["required"].([]any); list {
 			delete(v, "required")
 		}
+
 		for _, below := range v {
 			optional(below)
 		}
@@ -78,6 +84,7 @@ func optional(value any) any {
 			optional(below)
 		}
 	}
+
 	return value
 }
 
@@ -89,24 +96,29 @@ func (c *Contract) check(document, pointer string, text []byte) error {
 	if err != nil {
 		return err
 	}
+
 	schema, err := c.compiled(document, pointer)
 	if err != nil {
 		return err
 	}
+
 	return schema.Validate(value)
 }
 
 func (c *Contract) compiled(document, pointer string) (*jsonschema.Schema, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	at := document + "#" + (&url.URL{Path: pointer}).EscapedPath()
 	if s := c.schemas[at]; s != nil {
 		return s, nil
 	}
+
 	s, err := c.compiler.Compile(at)
 	if err == nil {
 		c.schemas[at] = s
 	}
+
 	return s, err
 }
 
@@ -117,16 +129,20 @@ func (c *Contract) Operation(method, path string) (*openapi.Operation, map[strin
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
+
 	var found *openapi.Operation
+
 	var params map[string]string
 	for i, o := range c.Operations {
 		if o.Method != method {
 			continue
 		}
+
 		if p, ok := match(o.Path, path); ok && (found == nil || len(p) < len(params)) {
 			found, params = &c.Operations[i], p
 		}
 	}
+
 	return found, params
 }
 
@@ -135,6 +151,7 @@ func match(pattern, path string) (map[string]string, bool) {
 	if len(want) != len(got) {
 		return nil, false
 	}
+
 	params := map[string]string{}
 	for i, w := range want {
 		if name, ok := strings.CutPrefix(w, "{"); ok && got[i] != "" {
@@ -142,11 +159,13 @@ func match(pattern, path string) (map[string]string, bool) {
 			if err != nil {
 				return nil, false
 			}
+
 			params[strings.TrimSuffix(name, "}")] = value
 		} else if w != got[i] {
 			return nil, false
 		}
 	}
+
 	return params, true
 }
 
@@ -159,10 +178,12 @@ func (c *Contract) Request(r *http.Request, body []byte) error {
 	if o == nil {
 		return fmt.Errorf("%s %s is not in the document", r.Method, r.URL.Path)
 	}
+
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
+
 	var errs []error
 	for _, p := range o.Parameters {
 		var values []string
@@ -175,18 +196,22 @@ func (c *Contract) Request(r *http.Request, body []byte) error {
 		case "header":
 			values = r.Header.Values(p.Name)
 		}
+
 		if err := c.parameter(p, values); err != nil {
 			errs = append(errs, fmt.Errorf("the parameter %s is %q: %w", p.Name, values, err))
 		}
 	}
+
 	if isV1(o) {
 		for name := range query {
 			errs = append(errs, fmt.Errorf("the query parameter %s is not in the document", name))
 		}
 	}
+
 	if err := c.requestBody(o.Body, r.Header.Get("Content-Type"), body); err != nil {
 		errs = append(errs, err)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -195,22 +220,28 @@ func (c *Contract) parameter(p openapi.Parameter, values []string) error {
 		if p.Required {
 			return errors.New("it is required")
 		}
+
 		return nil
 	}
+
 	schema, err := c.compiled(location, p.Pointer)
 	if err != nil {
 		return err
 	}
+
 	if schema.Types != nil && slices.Contains(schema.Types.ToStrings(), "array") {
 		list := make([]any, len(values))
 		for i, v := range values {
 			list[i] = v
 		}
+
 		return schema.Validate(list)
 	}
+
 	if len(values) > 1 {
 		return errors.New("it is given more than once")
 	}
+
 	return schema.Validate(scalar(schema, values[0]))
 }
 
@@ -219,6 +250,7 @@ func scalar(s *jsonschema.Schema, text string) any {
 	if s.Types == nil {
 		return text
 	}
+
 	switch types := s.Types.ToStrings(); {
 	case slices.Contains(types, "integer"), slices.Contains(types, "number"):
 		if _, err := strconv.ParseFloat(text, 64); err == nil {
@@ -232,6 +264,7 @@ func scalar(s *jsonschema.Schema, text string) any {
 			return false
 		}
 	}
+
 	return text
 }
 
@@ -240,14 +273,18 @@ func (c *Contract) requestBody(b openapi.Body, contentType string, body []byte) 
 		if b.Required {
 			return errors.New("the body is required")
 		}
+
 		return nil
 	}
+
 	if len(b.Media) == 0 {
 		return errors.New("a body is not in the document")
 	}
+
 	if contentType == "" {
 		contentType = api.TypeJSON
 	}
+
 	return c.media(location, b.Media, contentType, body)
 }
 
@@ -256,6 +293,7 @@ func (c *Contract) media(document string, all []openapi.Media, contentType strin
 	if err != nil {
 		return fmt.Errorf("the content type %q: %w", contentType, err)
 	}
+
 	i := slices.IndexFunc(all, func(m openapi.Media) bool { return m.ContentType == t })
 	switch {
 	case i < 0:
@@ -265,6 +303,7 @@ func (c *Contract) media(document string, all []openapi.Media, contentType strin
 			if t == api.TypeEventStream {
 				line = bytes.TrimPrefix(line, []byte("data:"))
 			}
+
 			// A reader passes over what is none, and may have begun or ended in the middle of one.
 			if line = bytes.TrimSpace(line); len(line) > 0 && line[0] == '{' && json.Valid(line) {
 				if err := c.check(document, all[i].Pointer, line); err != nil {
@@ -272,10 +311,12 @@ func (c *Contract) media(document string, all []openapi.Media, contentType strin
 				}
 			}
 		}
+
 		return nil
 	case strings.HasSuffix(t, "json"):
 		return c.check(document, all[i].Pointer, body)
 	}
+
 	return nil
 }
 
@@ -286,20 +327,29 @@ func (c *Contract) Success(r *http.Request, body []byte) error {
 	if o == nil {
 		return fmt.Errorf("%s %s is not in the document", r.Method, r.URL.Path)
 	}
+
 	i := slices.IndexFunc(o.Answers, func(a openapi.Answer) bool { return a.Status[0] == '2' })
 	if i < 0 {
 		return errors.New("there is no success in the document")
 	}
+
 	return c.media(location, o.Answers[i].Media, api.TypeJSON, body)
 }
 
 // listed are statuses that an operation under /v1 has to name; others may go
 // under "default".
-var listed = []int{http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed, http.StatusUnprocessableEntity}
+var listed = []int{
+	http.StatusNotFound,
+	http.StatusConflict,
+	http.StatusGone,
+	http.StatusPreconditionFailed,
+	http.StatusUnprocessableEntity,
+}
 
 // ours are the headers of answers that are part of the contract.
 func ours(name string) bool {
-	return strings.HasPrefix(name, "X-Clusterm-") || slices.Contains([]string{"Location", "Etag", "Link", "Idempotency-Replayed"}, name)
+	return strings.HasPrefix(name, "X-Clusterm-") ||
+		slices.Contains([]string{"Location", "Etag", "Link", "Idempotency-Replayed"}, name)
 }
 
 // Response checks an answer. The body has been read from it already; nil: it is
@@ -310,31 +360,43 @@ func (c *Contract) Response(r *http.Response, body []byte) error {
 		if r.StatusCode < 400 {
 			return errors.New("what is served here is not in the document")
 		}
+
 		return nil
 	}
+
 	status := strconv.Itoa(r.StatusCode)
+
 	i := slices.IndexFunc(o.Answers, func(a openapi.Answer) bool { return a.Status == status })
 	if i < 0 && r.StatusCode >= 400 && !(isV1(o) && slices.Contains(listed, r.StatusCode)) {
 		i = slices.IndexFunc(o.Answers, func(a openapi.Answer) bool { return a.Status == "default" })
 	}
+
 	if i < 0 {
 		return fmt.Errorf("the status %s is not in the document", status)
 	}
+
 	answer := o.Answers[i]
+
 	var errs []error
 	for _, h := range answer.Headers {
 		values := r.Header.Values(h.Name)
+
 		err := c.parameter(openapi.Parameter{Required: h.Required, Pointer: h.Pointer}, values)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("the header %s is %q: %w", h.Name, values, err))
 		}
 	}
+
 	for name := range r.Header {
-		known := slices.ContainsFunc(answer.Headers, func(h openapi.Header) bool { return http.CanonicalHeaderKey(h.Name) == name })
+		known := slices.ContainsFunc(
+			answer.Headers,
+			func(h openapi.Header) bool { return http.CanonicalHeaderKey(h.Name) == name },
+		)
 		if r.StatusCode < 400 && r.Request.Method != http.MethodHead && ours(name) && !known {
 			errs = append(errs, fmt.Errorf("the header %s is not in the document", name))
 		}
 	}
+
 	switch {
 	case body == nil || r.Request.Method == http.MethodHead:
 	case len(answer.Media) > 0:
@@ -342,11 +404,13 @@ func (c *Contract) Response(r *http.Response, body []byte) error {
 		if r.Request.URL.Query().Has("fields") && r.StatusCode < 400 {
 			document = partial
 		}
+
 		if err := c.media(document, answer.Media, r.Header.Get("Content-Type"), body); err != nil {
 			errs = append(errs, err)
 		}
 	case len(body) > 0:
 		errs = append(errs, errors.New("a body is not in the document"))
 	}
+
 	return errors.Join(errs...)
 }

@@ -27,49 +27,61 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var sent []byte
 	if r.Body != nil {
 		if sent, err = io.ReadAll(r.Body); err != nil {
 			return nil, err
 		}
+
 		_ = r.Body.Close()
+
 		r = r.Clone(r.Context())
 		if r.Body = http.NoBody; len(sent) > 0 {
 			r.Body = io.NopCloser(bytes.NewReader(sent))
 		}
 	}
+
 	base := t.Base
 	if base == nil {
 		base = http.DefaultTransport
 	}
+
 	res, err := base.RoundTrip(r)
 	if err != nil {
 		return res, err
 	}
+
 	where := fmt.Sprintf("%s %s: %d", r.Method, r.URL.RequestURI(), res.StatusCode)
 	if res.StatusCode < 400 {
 		if err := c.Request(r, sent); err != nil {
 			t.Report("%s, although the request was not as in openapi.yaml: %v\n%s", where, err, sent)
 		}
 	}
+
 	check := func(body []byte) {
 		if err := c.Response(res, body); err != nil {
 			t.Report("%s: the answer is not as in openapi.yaml: %v\n%s", where, err, body)
 		}
 	}
+
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if !strings.HasSuffix(kind, "json") && kind != "" {
 		check(nil)
 		res.Body = &tee{ReadCloser: res.Body, check: check}
+
 		return res, nil
 	}
+
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		return nil, err
 	}
+
 	_ = res.Body.Close()
 	check(append([]byte{}, body...))
 	res.Body = io.NopCloser(bytes.NewReader(body))
+
 	return res, nil
 }
 
@@ -88,9 +100,11 @@ func (t *tee) Read(p []byte) (int, error) {
 	if len(t.kept) < keep {
 		t.kept = append(t.kept, p[:n]...)
 	}
+
 	if errors.Is(err, io.EOF) {
 		t.end()
 	}
+
 	return n, err
 }
 
@@ -104,5 +118,6 @@ func (t *tee) end() {
 	if len(t.kept) > 0 && len(t.kept) < keep {
 		t.check(t.kept)
 	}
+
 	t.kept = nil
 }

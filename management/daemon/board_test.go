@@ -36,30 +36,50 @@ type watchman struct {
 func startPrometheus(t *testing.T, target string) *watchman {
 	t.Helper()
 	dir := t.TempDir()
+
 	data, err := os.ReadFile(root + "/docs/prometheus/scrape.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rules, err := filepath.Abs(root + "/docs/prometheus/alerts.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := "global: {evaluation_interval: 1s}\n" + strings.NewReplacer("127.0.0.1:9007", target, "scrape_interval: 15s", "scrape_interval: 1s\n    scrape_timeout: 1s", "alerts.yml", rules).Replace(string(data))
+
+	config := "global: {evaluation_interval: 1s}\n" + strings.NewReplacer("127.0.0.1:9007", target, "scrape_interval: 15s", "scrape_interval: 1s\n    scrape_timeout: 1s", "alerts.yml", rules).
+		Replace(string(data))
+
 	file := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &watchman{t: t, addr: serftest.Free(t, "127.0.0.1"), done: make(chan struct{}), said: filepath.Join(dir, "log")}
+
+	p := &watchman{
+		t:    t,
+		addr: serftest.Free(t, "127.0.0.1"),
+		done: make(chan struct{}),
+		said: filepath.Join(dir, "log"),
+	}
+
 	log, err := os.Create(p.said)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command("prometheus", "--config.file="+file, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+p.addr)
+	cmd := exec.Command(
+		"prometheus",
+		"--config.file="+file,
+		"--storage.tsdb.path="+dir+"/data",
+		"--web.listen-address="+p.addr,
+	)
+
 	cmd.Stdout, cmd.Stderr = log, log
+
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%v (make deps installs it)", err)
 	}
+
 	go func() {
 		defer close(p.done)
 		cmd.Wait() // how it ends does not matter
@@ -70,17 +90,21 @@ func startPrometheus(t *testing.T, target string) *watchman {
 	})
 	wait(t, "Prometheus listens", func() bool {
 		p.lives()
+
 		c, err := net.Dial("tcp", p.addr)
 		if err == nil {
 			c.Close()
 		}
+
 		return err == nil
 	})
+
 	return p
 }
 
 func (p *watchman) lives() {
 	p.t.Helper()
+
 	select {
 	case <-p.done:
 		text, err := os.ReadFile(p.said)
@@ -94,14 +118,17 @@ func (p *watchman) lives() {
 func (p *watchman) ask(path string, query url.Values, data any) bool {
 	p.t.Helper()
 	p.lives()
+
 	resp, err := http.Get("http://" + p.addr + "/api/v1/" + path + "?" + query.Encode())
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer resp.Body.Close()
+
 	if resp.StatusCode == http.StatusServiceUnavailable {
 		return false
 	}
+
 	answer := struct {
 		Status, Error string
 		Data          any
@@ -109,6 +136,7 @@ func (p *watchman) ask(path string, query url.Values, data any) bool {
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Status != "success" {
 		p.t.Fatalf("%s %v: %v, %s", path, query, err, answer.Error)
 	}
+
 	return true
 }
 
@@ -120,10 +148,12 @@ type sample struct {
 
 func (s sample) value() float64 {
 	text, _ := s.Value[1].(string)
+
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		return math.NaN()
 	}
+
 	return v
 }
 
@@ -132,6 +162,7 @@ func (p *watchman) query(expr string) []sample {
 	p.t.Helper()
 	var data struct{ Result []sample }
 	p.ask("query", url.Values{"query": {expr}}, &data)
+
 	return slices.DeleteFunc(data.Result, func(s sample) bool { return math.IsNaN(s.value()) })
 }
 
@@ -141,6 +172,7 @@ func TestLiveBoard(t *testing.T) {
 	if os.Getenv("CLUSTERM_LAB") != "1" {
 		t.Skip("waits for the real Prometheus; set CLUSTERM_LAB=1, as make system does")
 	}
+
 	t.Parallel()
 	s := begin(t, "gossip: {bind: 127.0.0.1:0}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`)
 	s.state("manager-1", inventory.Discovered)
@@ -148,25 +180,41 @@ func TestLiveBoard(t *testing.T) {
 	p := startPrometheus(t, strings.TrimPrefix(s.url, "http://"))
 	wait(t, "a first scrape", func() bool { return len(p.query("clusterm_nodes")) > 0 })
 
-	if j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: "service-master"}); j.Status != api.Complete {
+	if j := s.carry(
+		api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: "service-master"},
+	); j.Status != api.Complete {
 		t.Fatalf("%+v", j)
 	}
-	if j := s.carry(api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"a-1"}, ExtraVars: []byte(`{"fails_on":"a-1"}`)}); j.Status != api.Errored {
+
+	if j := s.carry(
+		api.JobRequest{
+			Verb:      inventory.VerbMaintenance,
+			Nodes:     []string{"a-1"},
+			ExtraVars: []byte(`{"fails_on":"a-1"}`),
+		},
+	); j.Status != api.Errored {
 		t.Fatalf("%+v", j)
 	}
+
 	// Requests have too many kinds to begin each at 0, so it takes a second of its
 	// kind to show as an increase.
 	for _, seen := range []string{"== 1", "== 2"} {
 		if code, _ := s.get(api.PathNodes + "/nobody"); code != http.StatusNotFound {
 			t.Fatalf("a node that is not there: %d", code)
 		}
-		wait(t, "the answer is counted", func() bool { return len(p.query(`clusterm_http_requests_total{code="404"} `+seen)) > 0 })
+
+		wait(
+			t,
+			"the answer is counted",
+			func() bool { return len(p.query(`clusterm_http_requests_total{code="404"} `+seen)) > 0 },
+		)
 	}
 
 	data, err := os.ReadFile(root + "/docs/grafana/clusterm.json")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var board struct {
 		Templating struct {
 			List []struct{ Name, Definition string }
@@ -181,15 +229,19 @@ func TestLiveBoard(t *testing.T) {
 	}
 
 	// What the variable $instance is chosen from, and how Grafana would write all.
-	asked := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).FindStringSubmatch(board.Templating.List[1].Definition)
+	asked := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).
+		FindStringSubmatch(board.Templating.List[1].Definition)
 	if board.Templating.List[1].Name != "instance" || asked == nil {
 		t.Fatalf("%+v", board.Templating.List)
 	}
+
 	var instances []string
 	p.ask("label/"+asked[2]+"/values", url.Values{"match[]": {asked[1]}}, &instances)
+
 	if len(instances) != 1 || !strings.Contains(s.url, instances[0]) {
 		t.Fatalf("instances: %v", instances)
 	}
+
 	all := "(" + strings.ReplaceAll(regexp.QuoteMeta(instances[0]), `\`, `\\`) + ")"
 
 	placeholder := regexp.MustCompile(`{{(\w+)}}`)
@@ -202,6 +254,7 @@ func TestLiveBoard(t *testing.T) {
 				series = p.query(expr)
 				return len(series) > 0
 			})
+
 			for _, one := range series {
 				for _, label := range placeholder.FindAllStringSubmatch(target.LegendFormat, -1) {
 					if one.Metric[label[1]] == "" && label[1] != "commit" { // a test has none
@@ -209,6 +262,7 @@ func TestLiveBoard(t *testing.T) {
 					}
 				}
 			}
+
 			if len(series) > 1 && !placeholder.MatchString(target.LegendFormat) {
 				t.Errorf("%s: several series under one name", panel.Title)
 			}
@@ -228,6 +282,7 @@ func TestLiveBoard(t *testing.T) {
 			return len(got) == 1 && got[0].value() >= least
 		})
 	}
+
 	type alert struct {
 		Labels, Annotations map[string]string
 		State               string
@@ -236,22 +291,27 @@ func TestLiveBoard(t *testing.T) {
 	wait(t, "the alert for the job that failed", func() bool {
 		alerts.Alerts = nil
 		p.ask("alerts", nil, &alerts)
+
 		return slices.ContainsFunc(alerts.Alerts, func(a alert) bool {
-			return a.Labels["alertname"] == "ClustermJobsFail" && a.State == "firing" && a.Labels["instance"] == instances[0] &&
+			return a.Labels["alertname"] == "ClustermJobsFail" && a.State == "firing" &&
+				a.Labels["instance"] == instances[0] &&
 				a.Annotations["summary"] == "a maintenance has ended: failed"
 		})
 	})
+
 	for _, a := range alerts.Alerts { // others may be pending for a moment
 		if a.State == "firing" && a.Labels["alertname"] != "ClustermJobsFail" {
 			t.Errorf("%+v", a)
 		}
 	}
+
 	var groups struct {
 		Groups []struct {
 			Rules []struct{ Name, Health, LastError string }
 		}
 	}
 	p.ask("rules", nil, &groups)
+
 	for _, g := range groups.Groups {
 		for _, r := range g.Rules {
 			if r.Health != "ok" {

@@ -68,12 +68,14 @@ func known(n *yaml.Node, t reflect.Type, path string) error {
 	if n.Kind != yaml.MappingNode {
 		return fmt.Errorf("line %d: %s is not a mapping", n.Line, path)
 	}
+
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i].Value
 		if !slices.ContainsFunc(fields(t), func(f reflect.StructField) bool { return tag(f) == key }) {
 			return fmt.Errorf("line %d: field %s not found in %s", n.Content[i].Line, key, path)
 		}
 	}
+
 	return nil
 }
 
@@ -119,17 +121,22 @@ func LoadConfig(path string) (Config, map[string]bool, error) {
 	if path == "" {
 		return c, named, c.Check()
 	}
+
 	const remedy = "'clusterm example' prints every key with its meaning"
+
 	top, err := load(path, &c, remedy)
 	if err != nil {
 		return Config{}, nil, err
 	}
+
 	if top != nil {
 		walk(top, "", func(key string) { named[key] = true })
 	}
+
 	if err := c.Check(); err != nil {
 		return Config{}, nil, wrong(path, err, remedy)
 	}
+
 	return c, named, nil
 }
 
@@ -142,28 +149,36 @@ func load(path string, into any, remedy string) (*yaml.Node, error) {
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, e.Do("run this as root, or as an account that may read it")
 		}
+
 		return nil, e.Do("write one; %s", remedy)
 	}
+
 	var top yaml.Node
 	if err := yaml.Unmarshal(data, &top); err != nil {
 		return nil, wrong(path, err, remedy)
 	}
+
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
+
 	if err := dec.Decode(into); err != nil && !errors.Is(err, io.EOF) {
 		return nil, wrong(path, err, remedy)
 	}
+
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, wrong(path, errors.New("it holds more than one document"), remedy)
 	}
+
 	if len(top.Content) == 0 {
 		return nil, nil
 	}
+
 	return top.Content[0], nil
 }
 
 func wrong(path string, err error, remedy string) error {
-	return inventory.Errorf(inventory.KindInvalid, "the configuration %s is wrong: %s", path, plainly(err)).Do("%s", remedy)
+	return inventory.Errorf(inventory.KindInvalid, "the configuration %s is wrong: %s", path, plainly(err)).
+		Do("%s", remedy)
 }
 
 // goTypes is how the YAML library names what a key is in, or should be.
@@ -201,10 +216,17 @@ func plainly(err error) string {
 	msg := strings.NewReplacer("yaml: unmarshal errors:\n", "", "yaml: ", "", "\n", ";").Replace(err.Error())
 	msg = misfit.ReplaceAllStringFunc(msg, func(text string) string {
 		m := misfit.FindStringSubmatch(text)
-		return cmp.Or(m[2], map[string]string{"seq": "a list", "map": "a mapping"}[m[1]], "this") + " is not " + kindOf(m[3])
+		return cmp.Or(
+			m[2],
+			map[string]string{"seq": "a list", "map": "a mapping"}[m[1]],
+			"this",
+		) + " is not " + kindOf(
+			m[3],
+		)
 	})
 	msg = goTypes.ReplaceAllString(msg, "")
 	msg = strings.Replace(msg, tab, tab+" (indent with spaces, not with tabs)", 1)
+
 	return strings.Join(strings.Fields(strings.ReplaceAll(msg, "field ", "key ")), " ")
 }
 
@@ -215,6 +237,7 @@ func CheckFile(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
+
 	return c.usable(ctx, Default())
 }
 
@@ -226,6 +249,7 @@ func (c *Config) usable(ctx context.Context, old Config) error {
 			return inventory.Errorf(inventory.KindInvalid, "ansible_playbook: %w", err)
 		}
 	}
+
 	return c.present(old)
 }
 
@@ -236,15 +260,18 @@ func (c *Config) present(old Config) error {
 			return err
 		}
 	}
+
 	if err := readable("ssh", c.SSH.KeyFile, old.SSH.KeyFile); err != nil {
 		return err
 	}
+
 	if c.Playbooks != "" && c.Playbooks != old.Playbooks {
 		if _, err := os.Stat(filepath.Join(c.Playbooks, management.PlaybookSite)); err != nil {
 			return inventory.Errorf(inventory.KindInvalid, "playbooks: there is no %s in %s", management.PlaybookSite, c.Playbooks).
 				Do("put your playbooks there, or leave the key empty for those that come with clusterm")
 		}
 	}
+
 	return nil
 }
 
@@ -253,10 +280,13 @@ func readable(key, path, before string) error {
 	if path == "" || path == before {
 		return nil
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
-		return inventory.Errorf(inventory.KindInvalid, "%s.key_file cannot be read: %w", key, err).Do("name a private key on this host")
+		return inventory.Errorf(inventory.KindInvalid, "%s.key_file cannot be read: %w", key, err).
+			Do("name a private key on this host")
 	}
+
 	return f.Close()
 }
 
@@ -265,6 +295,7 @@ func walk(n *yaml.Node, prefix string, found func(string)) {
 	if n.Kind != yaml.MappingNode {
 		return
 	}
+
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := prefix + n.Content[i].Value
 		found(key)
@@ -283,27 +314,38 @@ func (c *Config) Check() error {
 	if !filepath.IsAbs(c.DataDir) {
 		return bad("data_dir", "%q is not an absolute path", c.DataDir)
 	}
+
 	if !filepath.IsAbs(c.Socket) {
 		return bad("socket", "%q is not an absolute path", c.Socket)
 	}
+
 	if c.PlainHTTP != "" {
 		addr, err := netip.ParseAddrPort(c.PlainHTTP)
 		if err != nil || !addr.Addr().IsLoopback() {
-			return bad("plain_http", "%q is not a loopback address and port; it has no authentication, so only 127.0.0.1:PORT or [::1]:PORT is taken", c.PlainHTTP)
+			return bad(
+				"plain_http",
+				"%q is not a loopback address and port; it has no authentication, so only 127.0.0.1:PORT or [::1]:PORT is taken",
+				c.PlainHTTP,
+			)
 		}
 	}
+
 	if c.Playbooks != "" && !filepath.IsAbs(c.Playbooks) {
 		return bad("playbooks", "%q is not an absolute path", c.Playbooks)
 	}
+
 	if c.Ansible == "" {
 		return bad("ansible_playbook", "it is empty")
 	}
+
 	if err := c.Gossip.check(); err != nil {
 		return err
 	}
+
 	if err := c.Etcd.Check(); err != nil {
 		return inventory.Errorf(inventory.KindInvalid, "%w", err)
 	}
+
 	for _, check := range []struct {
 		key, value string
 		check      func(string) error
@@ -314,26 +356,33 @@ func (c *Config) Check() error {
 			}
 		}
 	}
+
 	if err := c.Groups.Check(); err != nil {
 		return bad("groups", "%w", err)
 	}
+
 	if err := configuration.CheckVars(c.Vars); err != nil {
 		return bad("vars", "%w", err)
 	}
+
 	if err := c.SecretVars.Check(); err != nil {
 		return bad("secret_vars", "%w", err)
 	}
+
 	if err := c.SSH.Check(); err != nil {
 		return bad("ssh", "%w", err)
 	}
+
 	for group, ssh := range c.GroupSSH {
 		if _, err := c.Groups.Get(group); err != nil && group != inventory.GroupPrepare {
 			return bad("group_ssh", "%w", err)
 		}
+
 		if err := ssh.Check(); err != nil {
 			return bad("group_ssh."+group, "%w", err)
 		}
 	}
+
 	for _, n := range []struct {
 		key              string
 		value, low, high int64
@@ -349,6 +398,7 @@ func (c *Config) Check() error {
 			return bad(n.key, "%d is not within %d and %d", n.value, n.low, n.high)
 		}
 	}
+
 	for _, d := range []struct {
 		key       string
 		value     api.Duration
@@ -363,9 +413,11 @@ func (c *Config) Check() error {
 			return bad(d.key, "%s is not within %s and %s", v, d.low, d.high)
 		}
 	}
+
 	if _, err := logrus.ParseLevel(c.LogLevel); err != nil {
 		return bad("log_level", "%q is not error, warning, info or debug", c.LogLevel)
 	}
+
 	return nil
 }
 
@@ -382,6 +434,7 @@ func fields(t reflect.Type) []reflect.StructField {
 			out = append(out, f)
 		}
 	}
+
 	return out
 }
 
@@ -409,6 +462,7 @@ func keys(c Config) []keyed {
 		}
 	}
 	visit("", reflect.ValueOf(c))
+
 	return out
 }
 
@@ -429,19 +483,23 @@ func numbers(v any) any {
 		for k, e := range v {
 			out[k] = numbers(e)
 		}
+
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, e := range v {
 			out[i] = numbers(e)
 		}
+
 		return out
 	}
+
 	return v
 }
 
 func noKey(key string) error {
-	return inventory.Errorf(inventory.KindInvalid, "there is no key %q in the configuration", key).Do("see clusterctl config get")
+	return inventory.Errorf(inventory.KindInvalid, "there is no key %q in the configuration", key).
+		Do("see clusterctl config get")
 }
 
 // overlaid is the configuration of the file with the overlay's keys over it.
@@ -449,10 +507,12 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 	if len(overlay) == 0 {
 		return file, nil
 	}
+
 	exist := map[string]bool{}
 	for _, k := range keys(file) {
 		exist[k.key] = true
 	}
+
 	// What the file's configuration points to must not be written through, and
 	// a map is replaced, not merged.
 	c := file
@@ -460,11 +520,19 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 		become := *file.SSH.Become
 		c.SSH.Become = &become
 	}
-	c.Groups, c.Gossip.Join, c.Etcd.Endpoints = slices.Clone(file.Groups), slices.Clone(file.Gossip.Join), slices.Clone(file.Etcd.Endpoints)
+
+	c.Groups, c.Gossip.Join, c.Etcd.Endpoints = slices.Clone(
+		file.Groups,
+	), slices.Clone(
+		file.Gossip.Join,
+	), slices.Clone(
+		file.Etcd.Endpoints,
+	)
 	for _, key := range slices.Sorted(maps.Keys(overlay)) {
 		switch {
 		case isFileKey(key):
-			return Config{}, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).Do("change it there and restart clusterm")
+			return Config{}, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).
+				Do("change it there and restart clusterm")
 		case !exist[key]:
 			return Config{}, noKey(key)
 		case key == "vars":
@@ -474,20 +542,25 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 		case key == "group_ssh":
 			c.GroupSSH = nil
 		}
+
 		doc := numbers(overlay[key])
 		for _, part := range slices.Backward(strings.Split(key, ".")) {
 			doc = map[string]any{part: doc}
 		}
+
 		data, err := yaml.Marshal(doc)
 		if err != nil {
 			return Config{}, err
 		}
+
 		dec := yaml.NewDecoder(bytes.NewReader(data))
 		dec.KnownFields(true)
+
 		if err := dec.Decode(&c); err != nil {
 			return Config{}, inventory.Errorf(inventory.KindInvalid, "the value of %s does not fit: %s", key, inDocument.ReplaceAllString(plainly(err), "")).
 				Do("see clusterctl config get %s, and 'clusterm example'", key)
 		}
 	}
+
 	return c, c.Check()
 }

@@ -20,42 +20,57 @@ import (
 // it and in the order of the struct.
 func TestExample(t *testing.T) {
 	t.Parallel()
+
 	path := filepath.Join(t.TempDir(), "clusterm.yaml")
 	if err := os.WriteFile(path, Example, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	c, named, err := LoadConfig(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := Default()
 	for i, k := range keys(want) {
 		got := keys(c)[i]
 		// What an empty value says may be written in more than one way.
-		if got.key != k.key || !reflect.DeepEqual(got.value, k.value) && !(reflect.ValueOf(got.value).IsZero() && reflect.ValueOf(k.value).IsZero()) {
+		if got.key != k.key ||
+			!reflect.DeepEqual(got.value, k.value) &&
+				!(reflect.ValueOf(got.value).IsZero() && reflect.ValueOf(k.value).IsZero()) {
 			t.Errorf("%s is %#v in the example, by default %s is %#v", got.key, got.value, k.key, k.value)
 		}
+
 		if !named[k.key] {
 			t.Errorf("the example does not name %s", k.key)
 		}
 	}
+
 	for key := range named {
-		if !slices.ContainsFunc(keys(want), func(k keyed) bool { return k.key == key || strings.HasPrefix(k.key, key+".") }) &&
-			!strings.HasPrefix(key, "vars.") && !strings.HasPrefix(key, "groups") {
+		if !slices.ContainsFunc(
+			keys(want),
+			func(k keyed) bool { return k.key == key || strings.HasPrefix(k.key, key+".") },
+		) &&
+			!strings.HasPrefix(key, "vars.") &&
+			!strings.HasPrefix(key, "groups") {
 			t.Errorf("the example names %s, which does not exist", key)
 		}
 	}
+
 	// Keys are explained in the order in which they are shown.
 	at := 0
 	for _, k := range keys(want) {
 		word := k.key[strings.LastIndexByte(k.key, '.')+1:]
+
 		i := strings.Index(string(Example[at:]), "\n"+strings.Repeat("  ", strings.Count(k.key, "."))+word+":")
 		if i < 0 {
 			t.Errorf("%s is out of order in the example", k.key)
 			continue
 		}
+
 		at += i + 1
 	}
+
 	if _, _, err := LoadConfig(""); err != nil {
 		t.Errorf("the default configuration is refused: %v", err)
 	}
@@ -64,6 +79,7 @@ func TestExample(t *testing.T) {
 // TestLoadConfigRefuses: what is wrong is named, with its line where it has one.
 func TestLoadConfigRefuses(t *testing.T) {
 	t.Parallel()
+
 	dir := t.TempDir()
 	for text, says := range map[string]string{
 		"data_dir: /x\nnonsense: 1\n":                  "line 2: key nonsense not found",
@@ -132,22 +148,28 @@ func TestLoadConfigRefuses(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		_, _, err := LoadConfig(path)
 		kind(t, err, inventory.KindInvalid, says, path, "clusterm example")
+
 		if err == nil {
 			t.Errorf("%q is taken", text)
 		}
+
 		if err != nil && strings.Contains(err.Error(), "daemon.") {
 			t.Errorf("%q: the error speaks Go: %v", text, err)
 		}
 	}
+
 	_, _, err := LoadConfig(filepath.Join(dir, "nope.yaml"))
 	kind(t, err, inventory.KindInvalid, "cannot be read", "clusterm example")
+
 	for _, text := range []string{"", "# only a comment\n", "gossip: off\n", "gossip: false\n", "vars:\n", "jobs: {}\n"} {
 		path := filepath.Join(dir, "clusterm.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, _, err := LoadConfig(path); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -156,19 +178,37 @@ func TestLoadConfigRefuses(t *testing.T) {
 
 // settable are values for every key that the overlay may hold, none of them the default.
 var settable = map[string]any{
-	"groups":    []any{map[string]any{"name": "service-master"}, map[string]any{"name": "service-worker"}},
-	"playbooks": "/srv/playbooks", "ansible_playbook": "/usr/local/bin/ansible-playbook", "vars": map[string]any{"a": "b"},
-	"secret_vars": []any{"*_pin"},
-	"ssh.user":    "root", "ssh.key_file": "/etc/key", "ssh.port": 2222, "ssh.become": true, "ssh.become_user": "admin", "ssh.jump": "gate", "ssh.python": "/usr/bin/python3",
-	"group_ssh":  map[string]any{"service-worker": map[string]any{"user": "worker"}},
-	"jobs.limit": 9, "jobs.timeout": "2h", "jobs.forks": 5, "jobs.appear": "5m", "jobs.runner_lease": "20m", "jobs.keep": 10, "jobs.keep_for": "24h",
-	"jobs.keep_bytes": 1 << 21, "jobs.output_limit": 1 << 17, "max_body": 4096, "log_level": "debug",
+	"groups":            []any{map[string]any{"name": "service-master"}, map[string]any{"name": "service-worker"}},
+	"playbooks":         "/srv/playbooks",
+	"ansible_playbook":  "/usr/local/bin/ansible-playbook",
+	"vars":              map[string]any{"a": "b"},
+	"secret_vars":       []any{"*_pin"},
+	"ssh.user":          "root",
+	"ssh.key_file":      "/etc/key",
+	"ssh.port":          2222,
+	"ssh.become":        true,
+	"ssh.become_user":   "admin",
+	"ssh.jump":          "gate",
+	"ssh.python":        "/usr/bin/python3",
+	"group_ssh":         map[string]any{"service-worker": map[string]any{"user": "worker"}},
+	"jobs.limit":        9,
+	"jobs.timeout":      "2h",
+	"jobs.forks":        5,
+	"jobs.appear":       "5m",
+	"jobs.runner_lease": "20m",
+	"jobs.keep":         10,
+	"jobs.keep_for":     "24h",
+	"jobs.keep_bytes":   1 << 21,
+	"jobs.output_limit": 1 << 17,
+	"max_body":          4096,
+	"log_level":         "debug",
 }
 
 // TestCheckFile: `clusterm check` finds what only a look at the host can tell.
 func TestCheckFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+
 	path := filepath.Join(dir, "clusterm.yaml")
 	for text, says := range map[string]string{
 		"log_level: debug\n":                                             "",
@@ -181,6 +221,7 @@ func TestCheckFile(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		err := CheckFile(t.Context(), path)
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%s: %v, want %q", text, err, says)
@@ -199,6 +240,7 @@ func TestOverlay(t *testing.T) {
 	file.Vars = map[string]any{"file": "x"}
 	file.GroupSSH["service-master"] = file.SSH
 	clean := fmt.Sprintf("%+v", keys(file))
+
 	become := file.SSH.Become
 	for _, k := range keys(file) {
 		value, ok := settable[k.key]
@@ -207,43 +249,55 @@ func TestOverlay(t *testing.T) {
 			kind(t, err, inventory.KindRefused, k.key+" belongs to the configuration file")
 			continue
 		}
+
 		if !ok {
 			t.Errorf("the test has no value for %s", k.key)
 			continue
 		}
+
 		c, err := overlaid(file, map[string]any{k.key: value})
 		if err != nil {
 			t.Errorf("%s: %v", k.key, err)
 			continue
 		}
+
 		for i, got := range keys(c) {
 			if changed := !reflect.DeepEqual(got.value, keys(file)[i].value); changed != (got.key == k.key) {
 				t.Errorf("with %s set, %s is %v", k.key, got.key, got.value)
 			}
 		}
+
 		if fmt.Sprintf("%+v", keys(file)) != clean || *become {
 			t.Fatalf("%s was written into the file's configuration", k.key)
 		}
 	}
+
 	c, err := overlaid(file, settable)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Vars["file"] != nil || len(c.GroupSSH) != 1 || c.GroupSSH["service-worker"].User != "worker" || !*c.SSH.Become || c.DataDir != file.DataDir {
+
+	if c.Vars["file"] != nil || len(c.GroupSSH) != 1 || c.GroupSSH["service-worker"].User != "worker" ||
+		!*c.SSH.Become ||
+		c.DataDir != file.DataDir {
 		t.Errorf("%+v", c)
 	}
+
 	if fmt.Sprintf("%+v", keys(file)) != clean || *become {
 		t.Error("the file's configuration was changed")
 	}
+
 	if again, err := overlaid(file, nil); err != nil || fmt.Sprintf("%+v", keys(again)) != clean {
 		t.Errorf("without the overlay: %v, %v", again, err)
 	}
+
 	for key, value := range map[string]any{
 		"nope": 1, "jobs": map[string]any{"limit": 1}, "jobs.nope": 1, "jobs.limit": "many", "jobs.keep": 0, "groups": []any{}, "vars": map[string]any{"ansible_user": "x"},
 		"ssh.become": "perhaps", "group_ssh": map[string]any{"nope": map[string]any{"user": "x"}}, "log_level": "loud", "max_body": -1, "ssh": map[string]any{"user": "x"},
 	} {
 		_, err := overlaid(file, map[string]any{key: value, "jobs.forks": 7, "ssh.become": value})
 		kind(t, err, inventory.KindInvalid)
+
 		if fmt.Sprintf("%+v", keys(file)) != clean || *become {
 			t.Fatalf("a refusal of %s was written into the file's configuration", key)
 		}
@@ -261,10 +315,12 @@ func TestFirstGenerationConfig(t *testing.T) {
 		t.Helper()
 		c, err := s.Client.Config(s.ctx())
 		s.must(err)
+
 		return fmt.Sprintf("%v %s %v", c[key].Value, c[key].Origin, c[key].Settable)
 	}
 	want := func(key, value string) {
 		t.Helper()
+
 		if got := origin(key); got != value {
 			t.Errorf("%s is %s, want %s", key, got, value)
 		}
@@ -275,17 +331,34 @@ func TestFirstGenerationConfig(t *testing.T) {
 	want("data_dir", s.dir+"/d file false")
 	want("gossip", "off file false")
 
-	s.must(set(map[string]any{"jobs.limit": 5, "jobs.timeout": "2h", "max_body": 2048, "vars": map[string]any{"site": "lab"}}))
+	s.must(
+		set(
+			map[string]any{
+				"jobs.limit":   5,
+				"jobs.timeout": "2h",
+				"max_body":     2048,
+				"vars":         map[string]any{"site": "lab"},
+			},
+		),
+	)
 	want("jobs.limit", "5 overlay true")
+
 	if got := s.settings(); got.JobLimit != 5 || got.Timeout.String() != "2h0m0s" {
 		t.Errorf("not in force: %+v", got)
 	}
-	if code, text := s.post(api.LegacyMonitorEvent, strings.Repeat(" ", 3000)+"{}"); code != 500 || !strings.Contains(text, "2048") {
+
+	if code, text := s.post(
+		api.LegacyMonitorEvent,
+		strings.Repeat(" ", 3000)+"{}",
+	); code != 500 ||
+		!strings.Contains(text, "2048") {
 		t.Errorf("the limit of bodies is not in force: %d %s", code, text)
 	}
+
 	if vars, err := s.Client.MergedVars(s.ctx(), "a-1"); err != nil || fmt.Sprint(vars["site"]) != "{lab config}" {
 		t.Errorf("%v, %v", vars, err)
 	}
+
 	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 	if got := j.Deadline.Sub(*j.Started).String(); got != "2h0m0s" {
 		t.Errorf("the deadline is %s after the start", got)
@@ -319,20 +392,25 @@ func TestFirstGenerationConfig(t *testing.T) {
 	s.must(s.Reload())
 	want("jobs.limit", "5 overlay true")
 	want("jobs.forks", "7 file true")
+
 	if got := s.settings(); got.Lease.String() != "20m0s" || got.JobLimit != 5 {
 		t.Errorf("not in force: %+v", got)
 	}
+
 	for text, says := range map[string]string{
 		"jobs: {forks: 0}": "jobs.forks", "nonsense: 1": "nonsense", "data_dir: /elsewhere": "data_dir cannot change while clusterm runs",
 		"socket: /elsewhere": "socket", "gossip: {bind: 127.0.0.1:0}": "gossip", "plain_http: \"\"": "plain_http", "playbooks: /nope": "/nope",
 		"groups: [{name: other}]": "a-1 is in service-master", "node: {label: other, serial: \"1\"}": "node.label",
 	} {
 		s.write("jobs: {limit: 4, forks: 8}", text)
+
 		if err := s.Reload(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", text, err)
 		}
+
 		want("jobs.forks", "7 file true")
 	}
+
 	s.write("jobs: {limit: 4, forks: 8}")
 
 	s.restart()
@@ -341,6 +419,7 @@ func TestFirstGenerationConfig(t *testing.T) {
 	s.must(set(map[string]any{"jobs.limit": nil, "jobs.timeout": nil, "max_body": nil, "vars": nil}))
 	want("jobs.limit", "4 file true")
 	want("jobs.timeout", "1h0m0s default true")
+
 	if got := s.settings(); got.JobLimit != 4 || len(got.Vars) != 0 {
 		t.Errorf("not in force: %+v", got)
 	}
@@ -351,17 +430,21 @@ func TestFirstGenerationConfig(t *testing.T) {
 func TestOverlayKeepsNumbers(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
+
 	const vars = `{"big":12345678901234567890,"deep":{"list":[9007199254740993,1.0]},"id":1234567890,"neg":-9007199254740993,"ratio":1.50,"text":"1.0"}`
 	if code, text := s.post(api.LegacyConfig, `{"config":{"vars":`+vars+`}}`); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
+
 	for range 2 {
 		if got, err := json.Marshal(s.settings().Vars); err != nil || string(got) != vars {
 			t.Errorf("%s, %v", got, err)
 		}
+
 		if _, text := s.get(api.LegacyConfig); !strings.Contains(text, `"vars":`+vars) {
 			t.Errorf("%s", text)
 		}
+
 		s.restart()
 	}
 }
@@ -371,22 +454,30 @@ func TestOverlayKeepsNumbers(t *testing.T) {
 func TestOverlayThatNoLongerFits(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
-	_, err := s.Client.PatchConfig(s.ctx(), map[string]any{"group_ssh": map[string]any{"service-worker": map[string]any{"user": "x"}}, "jobs.limit": 9})
+	_, err := s.Client.PatchConfig(
+		s.ctx(),
+		map[string]any{"group_ssh": map[string]any{"service-worker": map[string]any{"user": "x"}}, "jobs.limit": 9},
+	)
 	s.must(err)
 	s.write("groups: [{name: other}]")
 	s.restart()
+
 	if got := s.settings(); got.JobLimit != 4 || got.Groups[0].Name != "other" {
 		t.Errorf("%+v", got)
 	}
+
 	h, err := s.Health(s.ctx())
 	if err != nil || h.Status != api.HealthDegraded || !strings.Contains(h.Checks["configuration"], "group_ssh") {
 		t.Errorf("%+v, %v", h, err)
 	}
+
 	if c, err := s.Client.Config(s.ctx()); err != nil || c["jobs.limit"].Origin == "overlay" {
 		t.Errorf("%+v, %v", c["jobs.limit"], err)
 	}
+
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"group_ssh": nil})
 	s.must(err)
+
 	if got := s.settings(); got.JobLimit != 9 {
 		t.Errorf("what is left of the overlay is not in force: %+v", got)
 	}
@@ -406,13 +497,16 @@ func TestAnsiblePlaybookIsSwitched(t *testing.T) {
 	s.must(writeProgram(old, "#!/bin/sh\necho 'ansible-playbook 2.9.6'\n"))
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": other})
 	s.must(err)
+
 	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 	if _, text := s.get("/info/logs/" + j.ID); !strings.Contains(text, "RECAP OF THE OTHER") {
 		t.Errorf("%s", text)
 	}
+
 	if _, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": old}); err == nil {
 		_, err = s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"a-1"}})
 	}
+
 	if err == nil || !strings.Contains(err.Error(), "2.9.6, which is too old") {
 		t.Errorf("%v", err)
 	}
@@ -427,6 +521,7 @@ func TestReloadMeetsAPatch(t *testing.T) {
 	slow := filepath.Join(s.dir, "slow-playbook")
 	s.must(writeProgram(slow, "#!/bin/sh\n: <"+asked+"\n: <"+gate+"\necho 'ansible-playbook [core 2.16.3]'\n"))
 	s.write("ansible_playbook: "+slow, "jobs: {forks: 7}")
+
 	reloaded := make(chan error, 1)
 	go func() { reloaded <- s.Reload() }()
 	s.release(asked) // the new file is read, and its ansible-playbook looked at
@@ -434,6 +529,7 @@ func TestReloadMeetsAPatch(t *testing.T) {
 	s.must(err)
 	s.release(gate)
 	s.must(<-reloaded)
+
 	if got := s.effective().Jobs; got.Limit != 9 || got.Forks != 7 {
 		t.Errorf("limit %d of the overlay, forks %d of the file", got.Limit, got.Forks)
 	}

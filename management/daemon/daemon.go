@@ -107,6 +107,7 @@ func (o Options) Path() string {
 			return o.UsualPath
 		}
 	}
+
 	return o.ConfigPath
 }
 
@@ -116,9 +117,18 @@ func New(o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	o.StaleAfter = cmp.Or(o.StaleAfter, store.StaleAfter)
-	d := &Daemon{opts: o, file: file, named: named, current: file, failed: make(chan error, 4), reread: make(chan struct{}, 1)}
+	d := &Daemon{
+		opts:    o,
+		file:    file,
+		named:   named,
+		current: file,
+		failed:  make(chan error, 4),
+		reread:  make(chan struct{}, 1),
+	}
 	d.setLevel(file)
+
 	return d, nil
 }
 
@@ -134,14 +144,17 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 			_ = d.Stop(context.WithoutCancel(ctx))
 		}
 	}()
+
 	c, log := d.file, d.opts.Logger
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", c.DataDir, err).
 			Do("run as root, or configure another data_dir")
 	}
+
 	if d.node, err = identify(c.Node, !c.Gossip.Off && c.Gossip.RPC == ""); err != nil {
 		return err
 	}
+
 	if d.self, err = os.Executable(); err != nil {
 		return err
 	}
@@ -155,28 +168,42 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	if d.etcd, err = d.dial(ctx, c); err != nil {
 		return err
 	}
+
 	d.onStop("connection to etcd", func(context.Context) error { return d.etcd.Close() })
+
 	if d.store, err = store.Open(ctx, d.etcd, log, d.opts.StaleAfter); err != nil {
 		return err
 	}
+
 	d.meters = newMeters(d.opts.Version)
 	d.store.OnAsk(d.meters.asked)
 	d.onStop("view", func(context.Context) error { d.store.Close(); return nil })
 
-	if d.book, err = openPlaybooks(ctx, c.DataDir, slices.Concat(d.opts.Command, []string{"runner"}), d.effective, d.meters, log); err != nil {
+	if d.book, err = openPlaybooks(
+		ctx,
+		c.DataDir,
+		slices.Concat(d.opts.Command, []string{"runner"}),
+		d.effective,
+		d.meters,
+		log,
+	); err != nil {
 		return err
 	}
+
 	if err := d.enter(ctx, c); err != nil {
 		return err
 	}
+
 	d.service = management.New(management.Options{
 		Store: measuredStore{d.store, d.meters}, Playbooks: d.book, Settings: d.settings, Instance: d.node.Name(),
 		Authority: d.session.Valid, Logger: log,
 	})
 	d.noteFile(ctx)
+
 	if err := d.gossip(ctx, c); err != nil {
 		return err
 	}
+
 	d.meters.registry.MustRegister(metrics.Snapshot(d.snapshot))
 	d.server = server.New(server.Options{
 		Manager: d.service, Configurer: d, Health: d.health, Version: d.version, Logger: log,
@@ -185,9 +212,11 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.server.SetBodyLimit(d.effective().MaxBody)
 	d.service.Start(ctx)
 	d.onStop("jobs", func(context.Context) error { d.service.Stop(); return nil })
+
 	serving := make(chan struct{})
 	go func() {
 		defer close(serving)
+
 		if err := d.server.Serve(listeners...); err != nil {
 			d.failed <- fmt.Errorf("the API: %w", err)
 		}
@@ -198,6 +227,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		if !d.store.View().Stale {
 			patience += d.opts.StaleAfter
 		}
+
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer time.AfterFunc(patience, func() {
@@ -207,21 +237,27 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		}).Stop()
 		err := d.server.Shutdown(ctx)
 		<-serving
+
 		return err
 	})
+
 	for _, l := range listeners {
 		log.WithField("addr", l.Addr()).Info("the API is served")
 	}
+
 	// Nothing else waits for it: it takes as long as all that was done so far.
 	checking, cancel := context.WithCancel(context.WithoutCancel(ctx))
+
 	checked := make(chan struct{})
 	go func() {
 		defer close(checked)
+
 		if err := d.book.Check(checking); err != nil && checking.Err() == nil {
 			log.WithError(err).Warn("no job can run yet")
 		}
 	}()
 	d.onStop("check of ansible-playbook", func(context.Context) error { cancel(); <-checked; return nil })
+
 	return nil
 }
 
@@ -234,26 +270,34 @@ func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		d.onStop("data directory", func(context.Context) error { return lock.Close() })
+
 		if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
 			log.Warnf("%s has data of the etcd inside; with etcd.endpoints it is not looked at", c.DataDir)
 		}
+
 		return etcd.DialExisting(ctx, c.Etcd, log)
 	}
+
 	so := etcd.ServerOptions{Dir: dir, NoSync: d.opts.InProcess, Log: log}
 	if !d.opts.InProcess {
 		so.Command = slices.Concat(d.opts.Command, []string{"etcd"})
 	}
+
 	var err error
 	if d.inside, err = etcd.StartServer(ctx, so); err != nil {
 		return nil, err
 	}
+
 	d.onStop("etcd", func(context.Context) error { return d.inside.Close() })
+
 	client, err := etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.inside.Endpoint())
 	if ended := d.inside.Ended(); err != nil && ended != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the etcd inside did not start, the last time because of: %w", ended).
 			Do("free some space if the disk is full, end what else uses %s; restore it from a backup only where etcd says that the data are damaged", c.DataDir)
 	}
+
 	return client, err
 }
 
@@ -263,6 +307,7 @@ func (d *Daemon) enter(ctx context.Context, c Config) error {
 	if d.id, err = instanceID(c.DataDir); err != nil {
 		return err
 	}
+
 	self := management.Instance{
 		ID: d.id, Node: d.node.Name(), Addr: d.node.Addr, API: []string{"unix://" + c.Socket},
 		Version: d.opts.Version.Version, Started: time.Now().UTC(),
@@ -272,13 +317,19 @@ func (d *Daemon) enter(ctx context.Context, c Config) error {
 			self.API = append(self.API, "http://"+addr.String())
 		}
 	}
-	d.session, err = d.store.Enter(ctx, store.Entry{Self: self, TTL: store.SessionTTL, Log: d.opts.Logger, Lost: func(err error) {
-		d.failed <- fmt.Errorf("the jobs are another instance's: %w", err)
-	}})
+
+	d.session, err = d.store.Enter(
+		ctx,
+		store.Entry{Self: self, TTL: store.SessionTTL, Log: d.opts.Logger, Lost: func(err error) {
+			d.failed <- fmt.Errorf("the jobs are another instance's: %w", err)
+		}},
+	)
 	if err != nil {
 		return err
 	}
+
 	d.onStop("instance", func(context.Context) error { d.session.Close(); return nil })
+
 	return nil
 }
 
@@ -287,6 +338,7 @@ func (d *Daemon) alive() error {
 	if d.session.Valid() {
 		return nil
 	}
+
 	return inventory.Errorf(inventory.KindUnavailable, "the store may take this instance for dead, so it begins no job").
 		Do("it goes on by itself when the store answers")
 }
@@ -296,19 +348,24 @@ func (d *Daemon) listen(c Config) (listeners []net.Listener, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	d.onStop("socket", func(context.Context) error { return ignoreClosed(l.Close()) })
+
 	listeners = append(listeners, l)
 	if c.PlainHTTP != "" {
 		l, err := server.ListenLoopback(c.PlainHTTP)
 		if err != nil {
 			return nil, err
 		}
+
 		d.onStop("port", func(context.Context) error { return ignoreClosed(l.Close()) })
 		listeners = append(listeners, l)
 	}
+
 	for _, l := range listeners {
 		d.addrs = append(d.addrs, l.Addr())
 	}
+
 	return listeners, nil
 }
 
@@ -316,6 +373,7 @@ func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
+
 	return err
 }
 
@@ -330,11 +388,14 @@ func (d *Daemon) Service() *management.Service { return d.service }
 func (d *Daemon) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopBudget)
 	defer cancel()
+
 	var errs []error
 	for _, step := range slices.Backward(d.teardown) {
 		d.opts.Logger.WithField("part", step.name).Debug("stopping")
+
 		done := make(chan error, 1)
 		go func() { done <- step.do(ctx) }()
+
 		select {
 		case err := <-done:
 			if err != nil {
@@ -344,7 +405,9 @@ func (d *Daemon) Stop(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("%s did not end in time", step.name))
 		}
 	}
+
 	d.teardown = nil
+
 	return errors.Join(errs...)
 }
 
@@ -355,9 +418,11 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	if err := d.Start(ctx); err != nil {
 		return ended(ctx, err, d.opts.Logger)
 	}
+
 	if d.opts.Ready != nil {
 		d.opts.Ready()
 	}
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -382,10 +447,12 @@ func (d *Daemon) Reload() error {
 	if err != nil {
 		return err
 	}
+
 	d.mu.Lock()
 	old := d.file
 	d.mu.Unlock()
 	var fixed []string
+
 	before := keys(old)
 	for _, k := range keys(file) {
 		i := slices.IndexFunc(before, func(b keyed) bool { return b.key == k.key })
@@ -393,27 +460,34 @@ func (d *Daemon) Reload() error {
 			fixed = append(fixed, k.key)
 		}
 	}
+
 	if len(fixed) > 0 {
 		return inventory.Errorf(inventory.KindRefused, "%s cannot change while clusterm runs", strings.Join(fixed, ", ")).
 			Do("restart it: systemctl restart clusterm")
 	}
+
 	overlay := d.store.View().Overlay
+
 	merged, err := overlaid(file, overlay)
 	if err != nil {
 		return err
 	}
+
 	if err := d.usable(context.Background(), merged); err != nil {
 		return err
 	}
+
 	d.mu.Lock()
 	d.file, d.named = file, named
 	d.overlay, d.current, d.refused = overlay, merged, nil // a newer overlay counts from the next look on (effective)
 	d.mu.Unlock()
 	d.apply(merged)
+
 	select {
 	case d.reread <- struct{}{}:
 	default: // it will be told the newest anyway
 	}
+
 	return nil
 }
 
@@ -427,16 +501,20 @@ func (d *Daemon) noteFile(ctx context.Context) {
 	if err := d.store.NoteFile(ctx, d.id, d.fileDigest()); err != nil {
 		d.reread <- struct{}{}
 	}
+
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-d.reread:
 			}
+
 			for d.store.NoteFile(ctx, d.id, d.fileDigest()) != nil {
 				select {
 				case <-ctx.Done():
@@ -453,10 +531,12 @@ func (d *Daemon) noteFile(ctx context.Context) {
 func (d *Daemon) fileDigest() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	shown, err := json.Marshal(d.shown(d.file, nil))
 	if err != nil {
 		return err.Error()
 	}
+
 	return fmt.Sprintf("%x", sha256.Sum256(shown))
 }
 
@@ -466,22 +546,26 @@ func (d *Daemon) usable(ctx context.Context, c Config) error {
 	if err := c.usable(ctx, old); err != nil {
 		return err
 	}
+
 	var orphans []string
 	for _, n := range d.store.View().Nodes {
 		if _, err := c.Groups.Get(n.Group); n.Group != "" && err != nil {
 			orphans = append(orphans, fmt.Sprintf("%s is in %s", n.Name, n.Group))
 		}
 	}
+
 	if len(orphans) > 0 {
 		return inventory.Errorf(inventory.KindRefused, "groups: nodes are in groups that would be gone: %s", strings.Join(orphans, ", ")).
 			Do("decommission them, or keep the groups")
 	}
+
 	return nil
 }
 
 // apply has parts outside the use cases follow a changed configuration.
 func (d *Daemon) apply(c Config) {
 	d.setLevel(c)
+
 	if d.server != nil {
 		d.server.SetBodyLimit(c.MaxBody)
 	}
@@ -501,16 +585,20 @@ func (d *Daemon) effective() Config {
 		defer d.mu.Unlock()
 		return d.current
 	}
+
 	merged, err := overlaid(d.file, overlay)
+
 	d.overlay, d.refused = overlay, err
 	if err != nil {
 		// The file has changed so that the overlay no longer fits.
 		merged = d.file
 		d.opts.Logger.WithError(err).Error("the overlay of the configuration is not in force")
 	}
+
 	d.current = merged
 	d.mu.Unlock()
 	d.apply(merged)
+
 	return merged
 }
 
@@ -525,6 +613,7 @@ func (d *Daemon) settings() management.Settings {
 	}
 	s.Own = d.own()
 	s.AgentVars, s.NoAgents = d.agentVars(c.Gossip)
+
 	return s
 }
 
@@ -533,10 +622,12 @@ func (d *Daemon) Config() api.Config {
 	c := d.effective()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	overlay := d.overlay
 	if d.refused != nil {
 		overlay = nil
 	}
+
 	return d.shown(c, overlay)
 }
 
@@ -544,75 +635,105 @@ func (d *Daemon) Config() api.Config {
 // caller holds the lock.
 func (d *Daemon) shown(c Config, overlay map[string]any) api.Config {
 	out := api.Config{}
+
 	found := map[string]string{"node.label": d.node.Label, "node.serial": d.node.Serial, "node.addr": d.node.Addr}
 	for _, k := range keys(c) {
 		origin := "default"
 		if d.named[k.key] {
 			origin = "file"
 		}
+
 		if _, ok := overlay[k.key]; ok {
 			origin = "overlay"
 		}
+
 		if own, ok := found[k.key]; ok && k.value == "" {
 			k.value, origin = own, "found"
 		}
+
 		if k.key == "vars" {
 			k.value = c.SecretVars.HideVars(c.Vars)
 		}
+
 		out[k.key] = api.Setting{Value: k.value, Origin: origin, Settable: !isFileKey(k.key)}
 	}
+
 	return out
 }
 
 // PatchConfig sets keys in the overlay; a null takes a key out of it. The
 // outcome is in force when it returns, or refused as a whole.
-func (d *Daemon) PatchConfig(ctx context.Context, patch map[string]any, actor string, only management.Condition) (api.Config, error) {
+func (d *Daemon) PatchConfig(
+	ctx context.Context,
+	patch map[string]any,
+	actor string,
+	only management.Condition,
+) (api.Config, error) {
 	if len(patch) == 0 {
 		return nil, inventory.Errorf(inventory.KindInvalid, "no key is named").Do("see clusterctl config get")
 	}
+
 	v, err := only.Holds(ctx, d.store, d.store.View())
 	if err != nil {
 		return nil, err
 	}
+
 	overlay := map[string]any{}
 	maps.Copy(overlay, v.Overlay)
+
 	if vars, ok := patch["vars"].(map[string]any); ok {
 		c := d.effective()
+
 		restored, err := c.SecretVars.Restore(vars, c.Vars)
 		if err != nil {
 			return nil, err
 		}
+
 		patch = maps.Clone(patch)
 		patch["vars"] = map[string]any(restored)
 	}
+
 	for key, value := range patch {
 		if value == nil {
 			if isFileKey(key) {
-				return nil, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).Do("change it there and restart clusterm")
+				return nil, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).
+					Do("change it there and restart clusterm")
 			}
+
 			// What an older version knew, and set, can still be taken back.
-			if _, set := overlay[key]; !set && !slices.ContainsFunc(keys(d.effective()), func(k keyed) bool { return k.key == key }) {
+			if _, set := overlay[key]; !set &&
+				!slices.ContainsFunc(keys(d.effective()), func(k keyed) bool { return k.key == key }) {
 				return nil, noKey(key)
 			}
+
 			delete(overlay, key)
 			continue
 		}
+
 		overlay[key] = value
 	}
+
 	d.mu.Lock()
 	file := d.file
 	d.mu.Unlock()
+
 	merged, err := overlaid(file, overlay)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := d.usable(ctx, merged); err != nil {
 		return nil, err
 	}
+
 	if _, err := d.store.PutOverlay(ctx, v.Revision, overlay); err != nil {
 		return nil, err
 	}
-	d.opts.Logger.WithField("actor", actor).WithField("keys", slices.Sorted(maps.Keys(patch))).Info("the configuration was changed")
+
+	d.opts.Logger.WithField("actor", actor).
+		WithField("keys", slices.Sorted(maps.Keys(patch))).
+		Info("the configuration was changed")
+
 	return d.Config(), nil
 }
 
@@ -630,10 +751,17 @@ func roomIn(dir string, least uint64) error {
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return fmt.Errorf("the room in %s cannot be found out: %w", dir, err)
 	}
+
 	// What is kept for root is left out: it is not there for long.
 	if left := fs.Bavail * uint64(fs.Frsize); left < least {
-		return fmt.Errorf("only %d bytes left on the file system of %s, and less than %d MiB is too little for jobs and records; free some space", left, dir, least>>20)
+		return fmt.Errorf(
+			"only %d bytes left on the file system of %s, and less than %d MiB is too little for jobs and records; free some space",
+			left,
+			dir,
+			least>>20,
+		)
 	}
+
 	return nil
 }
 
@@ -642,10 +770,12 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	v := d.store.View()
+
 	asking, enough := ctx, context.CancelFunc(func() {})
 	if v.Stale {
 		asking, enough = context.WithTimeout(ctx, d.knownGone())
 	}
+
 	defer enough()
 	h := api.Health{
 		Status: api.HealthOK, Instance: d.service.Instance, Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes),
@@ -660,29 +790,37 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	_, warning, problem := d.etcd.Server()
 	check("store", errors.Join(d.store.Sync(asking), problem))
 	check("instance", d.alive())
+
 	if warning != "" {
 		h.Warnings = append(h.Warnings, warning)
 	}
+
 	check("ansible", d.book.Check(ctx))
+
 	if d.source == nil {
 		h.Checks["gossip"] = "off"
 	} else {
 		check("gossip", d.source.Err())
 	}
+
 	current := d.effective()
 	check("disk", roomIn(current.DataDir, leastRoom))
 	d.mu.Lock()
 	refused := d.refused
 	d.mu.Unlock()
+
 	if refused == nil {
 		refused = current.present(Default())
 	}
+
 	check("configuration", refused)
+
 	for _, j := range v.Jobs {
 		if !j.Status.Ended() {
 			h.Jobs[api.JobStatus(j.Status)]++
 		}
 	}
+
 	return h
 }
 
@@ -691,5 +829,6 @@ func (d *Daemon) version(ctx context.Context) api.Version {
 	v.Go = runtime.Version()
 	v.Etcd, _, _ = d.etcd.Server()
 	v.Ansible, _ = d.book.Version(ctx) // where it cannot be run, health says so
+
 	return v
 }

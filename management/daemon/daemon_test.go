@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "runner" {
 		os.Exit(ansible.Main(os.Args[2]))
 	}
+
 	debug.SetGCPercent(400) // the tests end before much has to be collected
 	unix.Umask(0o022)       // a stricter one would have files more private than the tests want them
 	waitTogether()
@@ -63,11 +64,13 @@ func waitTogether() {
 func keepInMemory() {
 	wal.SegmentSizeBytes = 1 << 20 // of 64 MB, which are taken in advance
 	const dir, room = "/dev/shm", 512 << 20
+
 	var fs unix.Statfs_t
 	if os.Getenv("TMPDIR") != "" || unix.Statfs(dir, &fs) != nil || fs.Type != unix.TMPFS_MAGIC ||
 		fs.Flags&unix.ST_NOEXEC != 0 || unix.Access(dir, unix.W_OK) != nil || fs.Bavail*uint64(fs.Bsize) < room {
 		return
 	}
+
 	if err := os.Setenv("TMPDIR", dir); err != nil {
 		panic(err)
 	}
@@ -79,6 +82,7 @@ func keepInMemory() {
 func writeProgram(path, text string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
+
 	return os.WriteFile(path, []byte(text), 0o700)
 }
 
@@ -109,25 +113,30 @@ func (l *lastWords) Write(p []byte) (int, error) {
 	const enough = 32 << 10
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.text = append(l.text, p...); len(l.text) > 2*enough {
 		l.text = append(l.text[:0], l.text[len(l.text)-enough:]...)
 	}
+
 	return len(p), nil
 }
 
 func (l *lastWords) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return string(l.text)
 }
 
 // prepare writes a configuration; yaml replaces or adds top-level keys.
 func prepare(t *testing.T, yaml ...string) *site {
 	t.Helper()
+
 	dir, err := os.MkdirTemp("", "cm")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &site{t: t, dir: dir, file: filepath.Join(dir, "clusterm.yaml"), staleAfter: 30 * time.Second}
 	t.Cleanup(func() {
@@ -135,29 +144,41 @@ func prepare(t *testing.T, yaml ...string) *site {
 			t.Logf("the daemon said:\n%s", &s.log)
 		}
 	})
+
 	if err := os.CopyFS(filepath.Join(dir, "playbooks"), os.DirFS("testdata/playbooks")); err != nil {
 		t.Fatal(err)
 	}
+
 	s.write(yaml...)
+
 	return s
 }
 
 // write replaces the configuration file.
 func (s *site) write(yaml ...string) {
 	s.t.Helper()
+
 	fake, err := filepath.Abs("testdata/fake/ansible-playbook")
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	lines := []string{
-		"data_dir: " + s.dir + "/d", "socket: " + s.dir + "/s", "plain_http: 127.0.0.1:0", "gossip: off", "log_level: debug",
-		"node: {label: manager, serial: \"1\"}", "playbooks: " + s.dir + "/playbooks", "ansible_playbook: " + fake,
+		"data_dir: " + s.dir + "/d",
+		"socket: " + s.dir + "/s",
+		"plain_http: 127.0.0.1:0",
+		"gossip: off",
+		"log_level: debug",
+		"node: {label: manager, serial: \"1\"}",
+		"playbooks: " + s.dir + "/playbooks",
+		"ansible_playbook: " + fake,
 	}
 	for _, more := range yaml {
 		key, _, _ := strings.Cut(more, ":")
 		lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, key+":") })
 		lines = append(lines, more)
 	}
+
 	if err := os.WriteFile(s.file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
@@ -166,30 +187,42 @@ func (s *site) write(yaml ...string) {
 func (s *site) options() Options {
 	log := logrus.New()
 	log.SetOutput(&s.log)
+
 	return Options{
 		// Under the race detector a process would linger for a second at its end.
-		ConfigPath: s.file, Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0]},
-		InProcess: true, StaleAfter: s.staleAfter, Timing: serf.Loopback(), Logger: log, Version: api.Version{Version: "test"},
+		ConfigPath: s.file,
+		Command:    []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0]},
+		InProcess:  true,
+		StaleAfter: s.staleAfter,
+		Timing:     serf.Loopback(),
+		Logger:     log,
+		Version:    api.Version{Version: "test"},
 	}
 }
 
 // try starts the daemon.
 func (s *site) try(limit time.Duration) error {
 	s.t.Helper()
+
 	d, err := New(s.options())
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
 	defer cancel()
+
 	if err := d.Start(ctx); err != nil {
 		return err
 	}
+
 	s.Daemon = d
 	if addrs := d.Addrs(); len(addrs) > 1 {
 		s.url = "http://" + addrs[1].String()
 	}
+
 	s.Client, err = client.New(client.Options{Socket: s.dir + "/s", Patience: patience, HTTPClient: s.checked()})
+
 	return err
 }
 
@@ -198,11 +231,13 @@ func (s *site) checked() *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", s.dir+"/s")
 	}
+
 	return &http.Client{Transport: contract.Transport{Base: &http.Transport{DialContext: dial}, Report: s.t.Errorf}}
 }
 
 func (s *site) up() {
 	s.t.Helper()
+
 	if err := s.try(patience); err != nil {
 		s.t.Fatal(err)
 	}
@@ -210,12 +245,15 @@ func (s *site) up() {
 
 func (s *site) down() {
 	s.t.Helper()
+
 	if s.Daemon == nil {
 		return
 	}
+
 	if err := s.Daemon.Stop(context.WithoutCancel(s.t.Context())); err != nil {
 		s.t.Error(err)
 	}
+
 	s.Daemon = nil
 }
 
@@ -227,17 +265,20 @@ func begin(t *testing.T, yaml ...string) *site {
 	s := prepare(t, yaml...)
 	s.up()
 	t.Cleanup(s.down)
+
 	return s
 }
 
 func (s *site) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	s.t.Cleanup(cancel)
+
 	return ctx
 }
 
 func (s *site) must(err error) {
 	s.t.Helper()
+
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -249,6 +290,7 @@ func (s *site) post(path, body string) (int, string) {
 	req, err := http.NewRequestWithContext(s.ctx(), http.MethodPost, s.url+path, strings.NewReader(body))
 	s.must(err)
 	req.Header.Set("Content-Type", "application/json")
+
 	return s.do(req)
 }
 
@@ -256,6 +298,7 @@ func (s *site) get(path string) (int, string) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.ctx(), http.MethodGet, s.url+path, nil)
 	s.must(err)
+
 	return s.do(req)
 }
 
@@ -263,20 +306,27 @@ func (s *site) do(req *http.Request) (int, string) {
 	s.t.Helper()
 	resp, err := (&http.Client{Transport: contract.Transport{Report: s.t.Errorf}}).Do(req)
 	s.must(err)
+
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	s.must(err)
+
 	return resp.StatusCode, string(body)
 }
 
 // report says by POST that nodes are there: a-1 at 10.0.0.1, …
 func (s *site) report(labels string) {
 	s.t.Helper()
+
 	var nodes []string
 	for _, l := range strings.Fields(labels) {
 		nodes = append(nodes, fmt.Sprintf(`{"label":%q,"serial":"1","addr":"10.0.0.%d"}`, l, l[0]-'a'+1))
 	}
-	if status, text := s.post(api.LegacyMonitorEvent, `{"monitor_event":{"name":"discovered","nodes":[`+strings.Join(nodes, ",")+`]}}`); status != http.StatusOK {
+
+	if status, text := s.post(
+		api.LegacyMonitorEvent,
+		`{"monitor_event":{"name":"discovered","nodes":[`+strings.Join(nodes, ",")+`]}}`,
+	); status != http.StatusOK {
 		s.t.Fatalf("%d: %s", status, text)
 	}
 }
@@ -288,6 +338,7 @@ func (s *site) carry(r api.JobRequest) api.Job {
 	s.must(err)
 	j, err = s.Client.WaitJob(s.ctx(), j.ID)
 	s.must(err)
+
 	return j
 }
 
@@ -295,16 +346,19 @@ func (s *site) status(name string) string {
 	s.t.Helper()
 	n, err := s.Client.Node(s.ctx(), name)
 	s.must(err)
+
 	return strings.TrimSpace(string(n.Status) + " " + n.Group)
 }
 
 // kind checks that an error is of the kind and holds the words.
 func kind(t *testing.T, err error, want inventory.Kind, words ...string) {
 	t.Helper()
+
 	if inventory.KindOf(err) != want {
 		t.Errorf("%v is %q, want %q", err, inventory.KindOf(err), want)
 		return
 	}
+
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("%q is not in: %v", w, err)
@@ -317,16 +371,21 @@ func goroutines() (int, string) {
 	buf := make([]byte, 4<<20)
 	stacks := string(buf[:runtime.Stack(buf, true)])
 	count := 0
+
 	var out []string
 	for _, g := range strings.Split(stacks, "\n\n") {
-		if strings.Contains(g, "testing.") && !strings.Contains(g, "created by github.com") || strings.Contains(g, "runtime.Stack") ||
+		if strings.Contains(g, "testing.") && !strings.Contains(g, "created by github.com") ||
+			strings.Contains(g, "runtime.Stack") ||
 			// Connections that net/http keeps for later, and what ends by itself.
-			strings.Contains(g, "net/http.(*persistConn)") || strings.Contains(g, "os/signal") {
+			strings.Contains(g, "net/http.(*persistConn)") ||
+			strings.Contains(g, "os/signal") {
 			continue
 		}
+
 		count++
 		out = append(out, g)
 	}
+
 	return count, strings.Join(out, "\n\n")
 }
 
@@ -337,6 +396,7 @@ func TestStopLeavesNothing(t *testing.T) {
 	s.down()
 	http.DefaultClient.CloseIdleConnections()
 	before, _ := goroutines()
+
 	for range 2 {
 		begun := time.Now()
 		s.up()
@@ -348,15 +408,19 @@ func TestStopLeavesNothing(t *testing.T) {
 		s.down()
 		t.Logf("stopped in %s", time.Since(begun).Round(time.Millisecond))
 	}
+
 	http.DefaultClient.CloseIdleConnections()
+
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+
 	deadline := time.After(patience)
 	for {
 		after, stacks := goroutines()
 		if after <= before {
 			break
 		}
+
 		select {
 		case <-tick.C:
 			continue
@@ -364,6 +428,7 @@ func TestStopLeavesNothing(t *testing.T) {
 			t.Fatalf("%d goroutines, %d before:\n%s", after, before, stacks)
 		}
 	}
+
 	if _, err := os.Stat(s.dir + "/s"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
 	}
@@ -373,6 +438,7 @@ func TestStopLeavesNothing(t *testing.T) {
 // error, at once, and leaves nothing.
 func TestFirstGenerationTakenPort(t *testing.T) {
 	t.Parallel()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -380,18 +446,22 @@ func TestFirstGenerationTakenPort(t *testing.T) {
 	defer l.Close()
 	s := prepare(t, "plain_http: "+l.Addr().String())
 	kind(t, s.try(patience), inventory.KindRefused, "another process listens on "+l.Addr().String())
+
 	if _, err := os.Stat(s.dir + "/s"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
 	}
+
 	u, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer u.Close()
 	s.write("gossip: {bind: \""+u.LocalAddr().String()+"\"}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`)
+
 	if err := s.try(patience); err == nil || !strings.Contains(err.Error(), u.LocalAddr().String()) {
 		t.Errorf("the gossip's port is taken: %v", err)
 	}
+
 	s.write() // and nothing is in the way of a good one
 	s.up()
 	s.down()
@@ -399,6 +469,7 @@ func TestFirstGenerationTakenPort(t *testing.T) {
 
 func TestStartRefuses(t *testing.T) {
 	t.Parallel()
+
 	s := begin(t)
 	for name, tt := range map[string]struct {
 		yaml []string
@@ -415,17 +486,21 @@ func TestStartRefuses(t *testing.T) {
 		"a path that is too long": {[]string{"data_dir: " + s.dir + "/" + strings.Repeat("x", 100)}, inventory.KindInvalid, "configure a shorter data_dir"},
 	} {
 		other := prepare(t, tt.yaml...)
+
 		limit := patience
 		if name == "a data directory in use" {
 			limit = time.Second // a daemon that is just ending would be waited for
 		}
+
 		err := other.try(limit)
 		kind(t, err, tt.kind, tt.says)
+
 		if err == nil {
 			t.Errorf("%s: started", name)
 			other.down()
 		}
 	}
+
 	if _, err := s.Health(s.ctx()); err != nil {
 		t.Errorf("the first one is disturbed: %v", err)
 	}
@@ -435,10 +510,12 @@ func TestStartRefuses(t *testing.T) {
 // what a host has printed.
 func TestLastError(t *testing.T) {
 	t.Parallel()
+
 	name := filepath.Join(t.TempDir(), "output")
 	if got := lastError(name); got != "" {
 		t.Errorf("%q of nothing", got)
 	}
+
 	for text, want := range map[string]string{
 		"":                          "",
 		"PLAY [a] ***\nok: [a-1]\n": "",
@@ -450,6 +527,7 @@ func TestLastError(t *testing.T) {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := lastError(name); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -462,53 +540,78 @@ func TestHealthVersionMetrics(t *testing.T) {
 	s.report("a b")
 	h, err := s.Health(s.ctx())
 	s.must(err)
-	if h.Status != api.HealthOK || h.Checks["gossip"] != "off" || h.Checks["store"] != "ok" || h.Checks["ansible"] != "ok" || h.Nodes != 2 || h.Instance != "manager-1" || h.Stale {
+
+	if h.Status != api.HealthOK || h.Checks["gossip"] != "off" || h.Checks["store"] != "ok" ||
+		h.Checks["ansible"] != "ok" ||
+		h.Nodes != 2 ||
+		h.Instance != "manager-1" ||
+		h.Stale {
 		t.Errorf("%+v", h)
 	}
+
 	v, err := s.Version(s.ctx())
 	s.must(err)
+
 	if v.Version != "test" || v.Ansible != "2.16.3" || v.Etcd == "" || v.Go == "" {
 		t.Errorf("%+v", v)
 	}
+
 	_, text := s.get(api.PathMetrics)
 	for _, want := range []string{`clusterm_nodes{state="Discovered",status="Unallocated"} 2`, "clusterm_view_stale 0"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the metrics", want)
 		}
 	}
+
 	if strings.Contains(text, "clusterm_gossip_") {
 		t.Error("metrics of a gossip that is off")
 	}
+
 	// A data directory without room shows before jobs fail of it.
-	if err := roomIn(s.dir, 1<<63); err == nil || !strings.Contains(err.Error(), "bytes left on the file system of "+s.dir) {
+	if err := roomIn(
+		s.dir,
+		1<<63,
+	); err == nil ||
+		!strings.Contains(err.Error(), "bytes left on the file system of "+s.dir) {
 		t.Errorf("%v", err)
 	}
+
 	if err := roomIn(filepath.Join(s.dir, "nope"), 1); err == nil {
 		t.Error("there is room where nothing is")
 	}
+
 	if h.Checks["disk"] != "ok" {
 		t.Errorf("%+v", h)
 	}
+
 	// So does a folder of playbooks that is gone since it was named.
 	folder := t.TempDir()
 	s.must(os.WriteFile(filepath.Join(folder, "site.yml"), nil, 0o600))
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"playbooks": folder})
 	s.must(err)
 	s.must(os.RemoveAll(folder))
+
 	h, err = s.Health(s.ctx())
-	if err != nil || h.Status != api.HealthDegraded || !strings.Contains(h.Checks["configuration"], "there is no site.yml in "+folder) {
+	if err != nil || h.Status != api.HealthDegraded ||
+		!strings.Contains(h.Checks["configuration"], "there is no site.yml in "+folder) {
 		t.Errorf("%+v, %v", h, err)
 	}
+
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"playbooks": nil})
 	s.must(err)
 	// Without ansible-playbook it serves all the same, says so, and refuses jobs.
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": "/nope/ansible-playbook"})
 	if err == nil {
 		h, err = s.Health(s.ctx())
-		if err != nil || h.Status != api.HealthDegraded || !strings.Contains(h.Checks["ansible"], "/nope/ansible-playbook") {
+		if err != nil || h.Status != api.HealthDegraded ||
+			!strings.Contains(h.Checks["ansible"], "/nope/ansible-playbook") {
 			t.Errorf("%+v, %v", h, err)
 		}
-		if _, err = s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}); err == nil {
+
+		if _, err = s.Client.Submit(
+			s.ctx(),
+			api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}},
+		); err == nil {
 			t.Error("a job is accepted without an ansible-playbook")
 		}
 	}
@@ -525,13 +628,20 @@ func TestFirstGenerationLife(t *testing.T) {
 		second(s.Client.SetVars(s.ctx(), client.ScopeGroup(inventory.GroupMaster), api.Vars{"x": "y"})),
 		second(s.Client.PatchConfig(s.ctx(), map[string]any{"jobs.limit": 7})),
 	))
+
 	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 	if j.Status != api.Complete || j.Group != inventory.GroupMaster || s.status("a-1") != "Allocated service-master" {
 		t.Fatalf("%+v", j)
 	}
-	if code, text := s.post(api.LegacyMonitorEvent, `{"monitor_event":{"name":"Disappeared","nodes":[{"label":"b","serial":"1","addr":"10.0.0.2"}]}}`); code != 200 || text != "" {
+
+	if code, text := s.post(
+		api.LegacyMonitorEvent,
+		`{"monitor_event":{"name":"Disappeared","nodes":[{"label":"b","serial":"1","addr":"10.0.0.2"}]}}`,
+	); code != 200 ||
+		text != "" {
 		t.Fatalf("%d %s", code, text)
 	}
+
 	all := func() string {
 		nodes, err := s.Nodes(s.ctx(), client.NodeFilter{})
 		s.must(err)
@@ -547,13 +657,26 @@ func TestFirstGenerationLife(t *testing.T) {
 		s.must(err)
 		_, log := s.get("/info/logs/" + job.ID)
 		job.Revision = 0
-		return fmt.Sprintf("%+v\n%+v\n%v %v\n%+v\n%v\n%s", nodes.Items, job.Runs, globals, group, history.Items, config["jobs.limit"], log)
+
+		return fmt.Sprintf(
+			"%+v\n%+v\n%v %v\n%+v\n%v\n%s",
+			nodes.Items,
+			job.Runs,
+			globals,
+			group,
+			history.Items,
+			config["jobs.limit"],
+			log,
+		)
 	}
+
 	before := all()
 	if !strings.Contains(before, "changed: [a-1]") || !strings.Contains(before, "env:prod") {
 		t.Errorf("%s", before)
 	}
+
 	s.restart()
+
 	if after := all(); after != before {
 		t.Errorf("it was\n%s\nand is\n%s", before, after)
 	}
@@ -567,19 +690,30 @@ func TestRestartDuringAJob(t *testing.T) {
 	s := begin(t)
 	s.report("a")
 	fifo := s.fifo("gate")
-	j, err := s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)})
+	j, err := s.Client.Submit(
+		s.ctx(),
+		api.JobRequest{
+			Verb:      inventory.VerbCommission,
+			Nodes:     []string{"a-1"},
+			ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`),
+		},
+	)
 	s.must(err)
 	s.said(j.ID, "waiting\n")
 	s.restart()
+
 	if got, err := s.Job(s.ctx(), j.ID); err != nil || got.Status != api.Running || len(got.Runs) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
+
 	s.release(fifo)
 	j, err = s.Client.WaitJob(s.ctx(), j.ID)
 	s.must(err)
+
 	if j.Status != api.Complete || len(j.Runs) != 1 || s.status("a-1") != "Allocated service-master" {
 		t.Errorf("%+v", j)
 	}
+
 	_, log := s.get("/info/logs/" + j.ID)
 	if strings.Count(log, "PLAY [site.yml]\n") != 1 || strings.Count(log, "PLAY RECAP\n") != 1 {
 		t.Errorf("%s", log)
@@ -592,7 +726,14 @@ func TestCancelWithARunner(t *testing.T) {
 	s := begin(t)
 	s.report("a")
 	fifo := s.fifo("gate")
-	j, err := s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)})
+	j, err := s.Client.Submit(
+		s.ctx(),
+		api.JobRequest{
+			Verb:      inventory.VerbCommission,
+			Nodes:     []string{"a-1"},
+			ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`),
+		},
+	)
 	s.must(err)
 	s.said(j.ID, "waiting\n")
 	_, err = s.Client.Cancel(s.ctx(), "active")
@@ -601,15 +742,18 @@ func TestCancelWithARunner(t *testing.T) {
 	s.release(fifo) // of the cleanup
 	j, err = s.Client.WaitJob(s.ctx(), j.ID)
 	s.must(err)
+
 	if j.Status != api.Cancelled || s.status("a-1") != "Unallocated" {
 		t.Errorf("%+v", j)
 	}
+
 	families := s.scrape()
 	for _, cause := range []string{"cancelled", "done"} {
 		if got := value(families, "clusterm_runner_ends_total", "cause="+cause); got != 1 {
 			t.Errorf("%v runs ended: %s", got, cause)
 		}
 	}
+
 	if got := value(families, "clusterm_runner_cancellations_total"); got != 1 {
 		t.Errorf("%v cancellations", got)
 	}
@@ -620,20 +764,24 @@ func (s *site) fifo(name string) string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
 	s.must(unix.Mkfifo(path, 0o600))
+
 	return path
 }
 
 // release lets the playbook that waits at the FIFO, or will, go on.
 func (s *site) release(fifo string) {
 	s.t.Helper()
+
 	opened := make(chan error, 1)
 	go func() { // blocks until somebody waits
 		f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 		if err == nil {
 			err = f.Close()
 		}
+
 		opened <- err
 	}()
+
 	select {
 	case err := <-opened:
 		s.must(err)
@@ -647,10 +795,12 @@ func (s *site) said(id, words string) {
 	s.t.Helper()
 	found := errors.New("found")
 	var text string
+
 	err := s.Service().Log(s.ctx(), id, "text", 0, true, func(_ int64, data []byte) error {
 		if text += string(data); strings.Contains(text, words) {
 			return found
 		}
+
 		return nil
 	})
 	if !errors.Is(err, found) {
@@ -660,9 +810,11 @@ func (s *site) said(id, words string) {
 
 func (s *site) until(id, what string, is func(api.Job) bool) {
 	s.t.Helper()
+
 	ctx, cancel := context.WithCancel(s.ctx())
 	defer cancel()
 	reached := false
+
 	_, err := s.Client.WaitJob(ctx, id, func(j api.Job) {
 		if is(j) {
 			reached = true
@@ -683,37 +835,53 @@ func TestFirstGenerationGracefulLeave(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	agent, err := serf.Start(s.ctx(), serf.Options{
-		Node: monitor.Identity{Label: "a", Serial: "1", Addr: "127.0.0.1"}, Bind: "127.0.0.1:0", KeyFile: s.dir + "/d/gossip.key",
-		Join: []string{s.Daemon.agent.Addr()}, Timing: serf.Loopback(), Log: log,
+		Node: monitor.Identity{
+			Label:  "a",
+			Serial: "1",
+			Addr:   "127.0.0.1",
+		},
+		Bind:    "127.0.0.1:0",
+		KeyFile: s.dir + "/d/gossip.key",
+		Join:    []string{s.Daemon.agent.Addr()},
+		Timing:  serf.Loopback(),
+		Log:     log,
 	})
 	s.must(err)
 	t.Cleanup(func() { agent.Close() })
 	s.state("a-1", inventory.Discovered)
 	s.must(agent.Leave(s.ctx()))
 	s.state("a-1", inventory.Disappeared)
+
 	if got := s.status("a-1"); got != "Unallocated" {
 		t.Errorf("the status is %s", got)
 	}
+
 	if info, err := os.Stat(s.dir + "/d/gossip.key"); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
+
 	key := s.key
 	s.restart()
+
 	if s.key != key {
 		t.Error("the gossip key has changed")
 	}
+
 	s.state("manager-1", inventory.Discovered)
 }
 
 // state waits until a node is in that state.
 func (s *site) state(name string, want inventory.State) {
 	s.t.Helper()
+
 	for {
 		changed := s.store.Changed()
+
 		n, err := s.store.View().Node(name)
 		if err == nil && n.State == want {
 			return
 		}
+
 		select {
 		case <-changed:
 		case <-s.ctx().Done():
@@ -733,26 +901,33 @@ func TestRun(t *testing.T) {
 	s.must(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	reload := make(chan os.Signal)
+
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx, reload) }()
+
 	select {
 	case <-ready:
 	case err := <-ended:
 		t.Fatal(err)
 	}
+
 	s.write("jobs: {limit: 9}")
 	reload <- unix.SIGHUP
 	reload <- unix.SIGHUP // the one before has been taken in by now
 	s.write("nonsense: {")
 	reload <- unix.SIGHUP // refused
 	reload <- unix.SIGHUP
+
 	if got := d.Config()["jobs.limit"]; fmt.Sprint(got.Value) != "9" || got.Origin != "file" {
 		t.Errorf("%+v", got)
 	}
+
 	cancel()
+
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+
 	if _, err := New(options); inventory.KindOf(err) != inventory.KindInvalid {
 		t.Errorf("a corrupt file: %v", err)
 	}
@@ -766,9 +941,11 @@ func TestStopWithoutStore(t *testing.T) {
 	s.staleAfter = 600 * time.Millisecond
 	s.up()
 	t.Cleanup(s.down)
+
 	closed := make(chan error, 1)
 	go func() { closed <- s.inside.Close() }() // it takes its time, and serves nobody meanwhile
 	s.eventually("stale", func() bool { return s.store.View().Stale })
+
 	answered := make(chan error, 1)
 	go func() {
 		for { // on a machine that stands still a request can have waited long enough before the stop
@@ -782,7 +959,11 @@ func TestStopWithoutStore(t *testing.T) {
 	s.eventually("a request waits", func() bool {
 		families, err := s.meters.registry.Gather()
 		s.must(err)
-		i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "clusterm_http_requests_in_flight" })
+		i := slices.IndexFunc(
+			families,
+			func(f *dto.MetricFamily) bool { return f.GetName() == "clusterm_http_requests_in_flight" },
+		)
+
 		return families[i].GetMetric()[0].GetGauge().GetValue() == 1
 	})
 	s.down()
@@ -795,31 +976,48 @@ func TestStopWithoutStore(t *testing.T) {
 func TestManyNodes(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
+
 	var nodes, names []string
 	for i := range 1000 {
 		nodes = append(nodes, fmt.Sprintf(`{"label":"n","serial":"%04d","addr":"10.1.%d.%d"}`, i, i/250, i%250+1))
 		names = append(names, fmt.Sprintf("n-%04d", i))
 	}
+
 	begun := time.Now()
 	lap := func(what string) {
 		t.Logf("%s: %s", what, time.Since(begun).Round(time.Millisecond))
 		begun = time.Now()
 	}
-	if status, text := s.post(api.LegacyMonitorEvent, `{"monitor_event":{"name":"discovered","nodes":[`+strings.Join(nodes, ",")+`]}}`); status != 200 {
+
+	if status, text := s.post(
+		api.LegacyMonitorEvent,
+		`{"monitor_event":{"name":"discovered","nodes":[`+strings.Join(nodes, ",")+`]}}`,
+	); status != 200 {
 		t.Fatalf("%d: %s", status, text)
 	}
+
 	lap("seen")
 	fifo := s.fifo("gate")
-	j, err := s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: names, Group: inventory.GroupMaster, ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)})
+	j, err := s.Client.Submit(
+		s.ctx(),
+		api.JobRequest{
+			Verb:      inventory.VerbCommission,
+			Nodes:     names,
+			Group:     inventory.GroupMaster,
+			ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`),
+		},
+	)
 	s.must(err)
 	lap("accepted")
 	s.until(j.ID, "it runs", func(j api.Job) bool { return j.Status == api.Running })
 	lap("claimed")
 	list, err := s.Nodes(s.ctx(), client.NodeFilter{Status: []inventory.Status{inventory.Provisioning}})
 	s.must(err)
+
 	if len(list.Items) != 1000 {
 		t.Errorf("%d are held", len(list.Items))
 	}
+
 	lap("listed")
 	s.release(fifo)
 	j, err = s.Client.WaitJob(s.ctx(), j.ID)
@@ -827,6 +1025,7 @@ func TestManyNodes(t *testing.T) {
 	lap("done")
 	list, err = s.Nodes(s.ctx(), client.NodeFilter{Status: []inventory.Status{inventory.Allocated}})
 	s.must(err)
+
 	if j.Status != api.Complete || len(list.Items) != 1000 || len(j.Hosts) != 1000 {
 		t.Errorf("%s %s: %d are in service", j.Status, j.Reason, len(list.Items))
 	}
@@ -850,23 +1049,37 @@ func TestPlaybooks(t *testing.T) {
 	kind(t, ask(), inventory.KindInvalid, "site.yml")
 	s.must(os.WriteFile(site, good, 0o600))
 	s.must(ask())
+
 	if jobs, err := s.Jobs(s.ctx(), client.JobFilter{}); err != nil || len(jobs.Items) != 1 {
 		t.Errorf("%+v, %v", jobs, err)
 	}
+
 	_, err = s.Client.WaitJob(s.ctx(), "1")
 	s.must(err)
 }
 
 func TestIdentity(t *testing.T) {
 	t.Parallel()
+
 	n, err := identify(monitor.Identity{Label: "x", Serial: "y", Addr: "10.0.0.1"}, true)
 	if err != nil || !reflect.DeepEqual(n, monitor.Identity{Label: "x", Serial: "y", Addr: "10.0.0.1"}) {
 		t.Errorf("%+v, %v", n, err)
 	}
-	if n, err = identify(monitor.Identity{Serial: "y"}, false); err != nil || inventory.CheckLabel(n.Label) != nil || n.Addr != "" {
+
+	if n, err = identify(
+		monitor.Identity{Serial: "y"},
+		false,
+	); err != nil || inventory.CheckLabel(n.Label) != nil ||
+		n.Addr != "" {
 		t.Errorf("%+v, %v", n, err)
 	}
-	if _, err = identify(monitor.Identity{Label: "a b", Serial: "y"}, false); inventory.KindOf(err) != inventory.KindInvalid {
+
+	if _, err = identify(
+		monitor.Identity{Label: "a b", Serial: "y"},
+		false,
+	); inventory.KindOf(
+		err,
+	) != inventory.KindInvalid {
 		t.Errorf("%v", err)
 	}
 }
@@ -889,9 +1102,11 @@ func TestStopWhileItStarts(t *testing.T) {
 	options.Logger.AddHook(onWarning(cancel)) // that it waits
 	d, err := New(options)
 	s.must(err)
+
 	if err := d.Run(ctx, nil); err != nil || ctx.Err() == nil {
 		t.Errorf("%v", err)
 	}
+
 	s.must(held.Close())
 	s.up()
 	s.down()

@@ -46,12 +46,15 @@ var update = flag.Bool("update", false, "write the answers of the examples in op
 // writes the answers that differ.
 func TestExamples(t *testing.T) {
 	t.Parallel()
+
 	c, err := contract.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w := newWorld(t)
 	defer w.end()
+
 	answers := map[int]string{} // by line
 	for _, changing := range []bool{false, true} {
 		for _, o := range c.Operations {
@@ -62,6 +65,7 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
+
 	if *update {
 		rewrite(t, answers)
 	}
@@ -87,17 +91,41 @@ func newWorld(t *testing.T) *world {
 	fake, err := os.ReadFile("testdata/fake/ansible-playbook")
 	s.must(err)
 	s.must(writeProgram(filepath.Join(s.dir, "ansible-playbook"), string(fake)))
-	s.write("gossip: {bind: 127.0.0.1:0}", `node: {label: host1, serial: c976, addr: 10.0.0.1}`, "jobs: {limit: 1}", "ansible_playbook: "+s.dir+"/ansible-playbook")
+	s.write(
+		"gossip: {bind: 127.0.0.1:0}",
+		`node: {label: host1, serial: c976, addr: 10.0.0.1}`,
+		"jobs: {limit: 1}",
+		"ansible_playbook: "+s.dir+"/ansible-playbook",
+	)
 	s.up()
 	t.Cleanup(s.down)
 	me, err := user.Current()
 	s.must(err)
 	w := &world{
-		site: s, http: s.checked(),
-		plain: strings.NewReplacer(s.dir+"/d", "/var/lib/clusterm", s.dir+"/playbooks", "/srv/playbooks", s.dir+"/ansible-playbook", "ansible-playbook",
-			s.dir+"/s", "/run/clusterm/clusterm.sock", s.url, "http://127.0.0.1:9007",
-			`"actor":"`+me.Username+`"`, `"actor":"root"`, `"cancel_by":"`+me.Username+`"`, `"cancel_by":"root"`,
-			`"status_by":"`+me.Username+`"`, `"status_by":"root"`, ` by `+me.Username+`: `, ` by root: `, ` by `+me.Username+` `, ` by root `),
+		site: s,
+		http: s.checked(),
+		plain: strings.NewReplacer(
+			s.dir+"/d",
+			"/var/lib/clusterm",
+			s.dir+"/playbooks",
+			"/srv/playbooks",
+			s.dir+"/ansible-playbook",
+			"ansible-playbook",
+			s.dir+"/s",
+			"/run/clusterm/clusterm.sock",
+			s.url,
+			"http://127.0.0.1:9007",
+			`"actor":"`+me.Username+`"`,
+			`"actor":"root"`,
+			`"cancel_by":"`+me.Username+`"`,
+			`"cancel_by":"root"`,
+			`"status_by":"`+me.Username+`"`,
+			`"status_by":"root"`,
+			` by `+me.Username+`: `,
+			` by root: `,
+			` by `+me.Username+` `,
+			` by root `,
+		),
 	}
 	s.state("host1-c976", inventory.Discovered)
 
@@ -105,9 +133,14 @@ func newWorld(t *testing.T) *world {
 	for i, serial := range strings.Fields("04f4 35a0 6d21 9c1e c0de 8e2d 71b3 0a11 0b22 0c33") {
 		nodes = append(nodes, fmt.Sprintf(`{"label":"host%d","serial":%q,"addr":"10.0.0.%d"}`, i+2, serial, i+2))
 	}
+
 	say := func(event string, nodes ...string) {
 		t.Helper()
-		if code, text := s.post(api.LegacyMonitorEvent, `{"monitor_event":{"name":"`+event+`","nodes":[`+strings.Join(nodes, ",")+`]}}`); code != http.StatusOK {
+
+		if code, text := s.post(
+			api.LegacyMonitorEvent,
+			`{"monitor_event":{"name":"`+event+`","nodes":[`+strings.Join(nodes, ",")+`]}}`,
+		); code != http.StatusOK {
 			t.Fatalf("%d: %s", code, text)
 		}
 	}
@@ -118,83 +151,134 @@ func newWorld(t *testing.T) *world {
 	s.must(err)
 	_, err = s.SetVars(s.ctx(), client.ScopeNode("host3-35a0"), api.Vars{"disks": []string{"sda", "sdb"}})
 	s.must(err)
+
 	for name, rack := range map[string]string{"host8-71b3": "r1", "host9-0a11": "r2"} {
 		_, err = s.PatchNode(s.ctx(), name, api.NodePatch{Labels: map[string]*string{"rack": &rack}})
 		s.must(err)
 	}
+
 	carry := func(want api.JobStatus, r api.JobRequest) {
 		t.Helper()
+
 		if j := s.carry(r); j.Status != want {
 			t.Fatalf("job %s is %s: %s", j.ID, j.Status, j.Reason)
 		}
 	}
 	carry(api.Complete, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host2-04f4"}})
-	carry(api.Complete, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host3-35a0", "host4-6d21"}, Group: inventory.GroupWorker, ExtraVars: []byte(`{"fleet":"blue"}`)})
-	carry(api.Errored, api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host3-35a0"}, ExtraVars: []byte(`{"fails_on":"host3-35a0"}`)})
-	carry(api.Complete, api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"host4-6d21"}, Reason: "needs a new disk"})
+	carry(
+		api.Complete,
+		api.JobRequest{
+			Verb:      inventory.VerbCommission,
+			Nodes:     []string{"host3-35a0", "host4-6d21"},
+			Group:     inventory.GroupWorker,
+			ExtraVars: []byte(`{"fleet":"blue"}`),
+		},
+	)
+	carry(
+		api.Errored,
+		api.JobRequest{
+			Verb:      inventory.VerbMaintenance,
+			Nodes:     []string{"host3-35a0"},
+			ExtraVars: []byte(`{"fails_on":"host3-35a0"}`),
+		},
+	)
+	carry(
+		api.Complete,
+		api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"host4-6d21"}, Reason: "needs a new disk"},
+	)
 	say("disappeared", nodes[4])
 	_, err = s.Forget(s.ctx(), api.Forget{Nodes: []string{"host7-8e2d"}, Force: true, Reason: "sold"})
 	s.must(err)
 	say("discovered", nodes[5])
 	fifo := s.fifo("gate")
 	// This one runs until the end, and since one runs at a time all others wait.
-	running, err := s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host5-9c1e"}, Group: inventory.GroupWorker, ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)})
+	running, err := s.Submit(
+		s.ctx(),
+		api.JobRequest{
+			Verb:      inventory.VerbCommission,
+			Nodes:     []string{"host5-9c1e"},
+			Group:     inventory.GroupWorker,
+			ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`),
+		},
+	)
 	s.must(err)
 	s.said(running.ID, "waiting\n")
-	_, err = s.Once("7c9e6679-7425-40de-944b-e07fc1f90ae7").Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host5-9c1e"}, Reason: "new kernel"})
+	_, err = s.Once("7c9e6679-7425-40de-944b-e07fc1f90ae7").
+		Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host5-9c1e"}, Reason: "new kernel"})
 	s.must(err)
 	w.gate, w.running = fifo, running.ID
+
 	return w
 }
 
 // example makes one request and compares its answer.
 func (w *world) example(o openapi.Operation, c openapi.Case, answers map[int]string) {
 	at := fmt.Sprintf("%s %s, example %s", o.Method, o.Path, c.Name)
+
 	body := []byte(c.Text)
 	if c.HasBody {
 		var err error
 		body, err = json.Marshal(c.Body)
 		w.must(err)
 	}
+
 	if c.Size > 0 {
 		body = bytes.Repeat([]byte(" "), c.Size)
 	}
+
 	req, err := http.NewRequestWithContext(w.ctx(), o.Method, "http://localhost"+c.Path, bytes.NewReader(body))
 	w.must(err)
+
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", api.TypeJSON)
 	}
+
 	for name, value := range c.Headers {
 		req.Header.Set(name, value)
 	}
+
 	status, text := w.send(c.Fault, req)
+
 	wanted := strconv.Itoa(status) == cmp.Or(c.Status, "200")
 	if c.Status == "default" {
 		wanted = status >= 400
 	}
+
 	if !wanted {
 		w.t.Errorf("%s: answered with %d, not %s: %s", at, status, c.Status, text)
 		return
 	}
+
 	if c.Answer == nil {
 		return
 	}
+
 	text = w.plain.Replace(text)
+
 	var got any = text
 	if strings.HasSuffix(c.ContentType, "json") && c.ContentType != api.TypeLines {
 		w.must(json.Unmarshal([]byte(text), &got))
 	}
+
 	difference := differ("", c.Answer.Value, got, c.Answer.Part)
 	if difference == "" {
 		return
 	}
+
 	if *update && !c.Answer.Part {
 		if answers[c.Answer.Line] == "" {
 			answers[c.Answer.Line] = written(w.t, text, got)
 		}
+
 		return
 	}
-	w.t.Errorf("%s: %s\nthe answer is %.2000s\nto write it into the document: go test ./management/daemon -run Examples -update", at, difference, text)
+
+	w.t.Errorf(
+		"%s: %s\nthe answer is %.2000s\nto write it into the document: go test ./management/daemon -run Examples -update",
+		at,
+		difference,
+		text,
+	)
 }
 
 // end has no job left.
@@ -202,10 +286,12 @@ func (w *world) end() {
 	w.t.Helper()
 	list, err := w.Jobs(w.ctx(), client.JobFilter{Status: []api.JobStatus{api.Queued}})
 	w.must(err)
+
 	for _, j := range slices.Backward(list.Items) { // those that build on others first
 		_, err := w.Cancel(w.ctx(), j.ID)
 		w.must(err)
 	}
+
 	w.release(w.gate)
 	_, err = w.WaitJob(w.ctx(), w.running)
 	w.must(err)
@@ -214,12 +300,15 @@ func (w *world) end() {
 // send makes the request, while what the fault names is broken.
 func (w *world) send(fault string, req *http.Request) (int, string) {
 	w.t.Helper()
+
 	var err error
 	switch fault {
 	case "conflict":
-		err = inventory.Errorf(inventory.KindConflict, "it was changed by somebody else meanwhile").Do("read it again and repeat")
+		err = inventory.Errorf(inventory.KindConflict, "it was changed by somebody else meanwhile").
+			Do("read it again and repeat")
 	case "unavailable":
-		err = inventory.Errorf(inventory.KindUnavailable, "the store does not answer: %w", context.DeadlineExceeded).Do("see the log of clusterm and the state of etcd")
+		err = inventory.Errorf(inventory.KindUnavailable, "the store does not answer: %w", context.DeadlineExceeded).
+			Do("see the log of clusterm and the state of etcd")
 	case "internal":
 		err = errors.New("a node of job 7 is of no group")
 	case "ansible":
@@ -227,39 +316,50 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 		w.must(os.Rename(path, path+".away"))
 		w.book.mu.Lock()
 		w.book.path = "" // it was found a moment ago, which would do for a while
+
 		w.book.mu.Unlock()
 		defer func() { w.must(os.Rename(path+".away", path)) }()
 	case "":
 	default:
 		w.t.Fatalf("there is no fault %q", fault)
 	}
+
 	if err != nil {
 		rec := httptest.NewRecorder()
 		server.New(server.Options{Manager: broken{w.Service(), err}}).ServeHTTP(rec, req)
+
 		return rec.Code, rec.Body.String()
 	}
+
 	res, err := w.http.Do(req)
 	w.must(err)
+
 	defer res.Body.Close()
+
 	if res.Header.Get("Content-Type") == api.TypeEventStream {
 		return res.StatusCode, untilSync(res.Body)
 	}
+
 	text, err := io.ReadAll(res.Body)
 	w.must(err)
+
 	return res.StatusCode, string(text)
 }
 
 // untilSync reads a watch until it has told what there is.
 func untilSync(r io.Reader) string {
 	var text strings.Builder
+
 	synced := false
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		text.WriteString(lines.Text() + "\n")
+
 		synced = synced || lines.Text() == "event: "+string(api.ChangeSync)
 		if synced && lines.Text() == "" {
 			break
 		}
 	}
+
 	return text.String()
 }
 
@@ -297,55 +397,67 @@ func differ(path string, want, got any, part bool) string {
 		if !ok {
 			break
 		}
+
 		for key, value := range want {
 			have, ok := object[key]
 			if !ok {
 				return fmt.Sprintf("%s.%s is not in the answer", path, key)
 			}
+
 			if slices.Contains(loose, key) {
 				if fmt.Sprintf("%T", plainNumber(value)) != fmt.Sprintf("%T", have) {
 					return fmt.Sprintf("%s.%s is %v", path, key, have)
 				}
+
 				continue
 			}
+
 			if d := differ(path+"."+key, value, have, part); d != "" {
 				return d
 			}
 		}
+
 		for key := range object {
 			if _, ok := want[key]; !ok && !part {
 				return fmt.Sprintf("%s.%s is not in the document", path, key)
 			}
 		}
+
 		return ""
 	case []any:
 		list, ok := got.([]any)
 		if !ok || len(list) != len(want) {
 			break
 		}
+
 		for i := range want {
 			if d := differ(fmt.Sprintf("%s[%d]", path, i), want[i], list[i], part); d != "" {
 				return d
 			}
 		}
+
 		return ""
 	case string:
 		text, ok := got.(string)
 		if !ok {
 			break
 		}
+
 		if path == "" && part {
 			for line := range strings.Lines(want) {
 				if !strings.Contains(text, line) {
 					return fmt.Sprintf("there is no line %q", line)
 				}
 			}
+
 			return ""
 		}
+
 		wanted, had := want, text
 		for _, v := range vague {
 			wanted, had = v.what.ReplaceAllString(wanted, v.as), v.what.ReplaceAllString(had, v.as)
 		}
+
 		if wanted == had {
 			return ""
 		}
@@ -354,6 +466,7 @@ func differ(path string, want, got any, part bool) string {
 			return ""
 		}
 	}
+
 	return fmt.Sprintf("%s is %v, in the document %v", path, got, want)
 }
 
@@ -365,28 +478,39 @@ func plainNumber(v any) any {
 	case int64:
 		return float64(n)
 	}
+
 	return v
 }
 
 // written is an answer as it is written into the document.
 func written(t *testing.T, text string, got any) string {
 	t.Helper()
+
 	var n yaml.Node
 	if _, isText := got.(string); isText {
-		n = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: fraction.ReplaceAllString(text, "${1}Z"), Style: yaml.LiteralStyle}
+		n = yaml.Node{
+			Kind:  yaml.ScalarNode,
+			Tag:   "!!str",
+			Value: fraction.ReplaceAllString(text, "${1}Z"),
+			Style: yaml.LiteralStyle,
+		}
 	} else {
 		if err := yaml.Unmarshal([]byte(text), &n); err != nil {
 			t.Fatal(err)
 		}
+
 		n = *n.Content[0]
 		tidy(&n)
 	}
+
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
+
 	if err := e.Encode(map[string]*yaml.Node{"value": &n}); err != nil {
 		t.Fatal(err)
 	}
+
 	return b.String()
 }
 
@@ -395,14 +519,17 @@ var fraction = regexp.MustCompile(`(T\d\d:\d\d:\d\d)\.\d+Z`)
 // tidy has what is short on one line, and times without fractions.
 func tidy(n *yaml.Node) {
 	n.Style = 0
+
 	size := 0
 	for _, child := range n.Content {
 		tidy(child)
+
 		size += len(child.Value) + 4
 		if child.Kind != yaml.ScalarNode {
 			size += 1000
 		}
 	}
+
 	if n.Kind == yaml.ScalarNode {
 		n.Value = fraction.ReplaceAllString(n.Value, "${1}Z")
 	} else if size < 110 {
@@ -416,30 +543,39 @@ func rewrite(t *testing.T, answers map[int]string) {
 	const path = "../api/openapi.yaml"
 	lines := strings.SplitAfter(string(api.OpenAPI), "\n")
 	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+
 	starts := make([]int, 0, len(answers))
 	for line := range answers {
 		starts = append(starts, line)
 	}
+
 	slices.SortFunc(starts, func(a, b int) int { return b - a })
+
 	for _, start := range starts {
 		from := start - 1
 		for !strings.HasPrefix(strings.TrimLeft(lines[from], " "), "value:") {
 			from--
 		}
+
 		margin := indent(lines[from])
+
 		to := from + 1
 		for to < len(lines) && (indent(lines[to]) > margin || strings.TrimSpace(lines[to]) == "" && to+1 < len(lines)) {
 			to++
 		}
+
 		var text strings.Builder
 		for line := range strings.Lines(answers[start]) {
 			if strings.TrimSpace(line) != "" {
 				text.WriteString(strings.Repeat(" ", margin))
 			}
+
 			text.WriteString(line)
 		}
+
 		lines = slices.Replace(lines, from, to, text.String())
 	}
+
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o644); err != nil {
 		t.Fatal(err)
 	}

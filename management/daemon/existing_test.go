@@ -54,47 +54,63 @@ type peer struct {
 // they have a leader.
 func startPeers(t *testing.T, count int, ca *authority) *peers {
 	t.Helper()
+
 	if os.Getenv("CLUSTERM_LAB") != "1" {
 		t.Skip("runs the distribution's etcd; set CLUSTERM_LAB=1, as make system does")
 	}
+
 	if _, err := exec.LookPath("etcd"); err != nil {
 		t.Skipf("the distribution's etcd-server is not installed: %v", err)
 	}
+
 	p := &peers{t: t, ca: ca}
 	dir := t.TempDir()
 	scheme := "http://"
+
 	var secure []string
 	if ca != nil {
 		scheme = "https://"
 		cert, key := ca.issue(t, "server", "127.0.0.31", "127.0.0.32", "127.0.0.33")
 		secure = []string{"--cert-file", cert, "--key-file", key, "--trusted-ca-file", ca.file, "--client-cert-auth"}
 	}
+
 	var initial, peerURLs []string
 	for i := range count {
 		ip := fmt.Sprintf("127.0.0.%d", 31+i)
 		peerURLs = append(peerURLs, "http://"+serftest.Free(t, ip))
 		initial = append(initial, fmt.Sprintf("m%d=%s", i, peerURLs[i]))
-		p.members = append(p.members, &peer{t: t, url: scheme + serftest.Free(t, ip), log: filepath.Join(dir, fmt.Sprintf("m%d.log", i))})
+		p.members = append(
+			p.members,
+			&peer{t: t, url: scheme + serftest.Free(t, ip), log: filepath.Join(dir, fmt.Sprintf("m%d.log", i))},
+		)
 	}
+
 	for i, m := range p.members {
-		m.args = append([]string{"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(dir, fmt.Sprintf("m%d", i)),
-			"--listen-client-urls", m.url, "--advertise-client-urls", m.url,
-			"--listen-peer-urls", peerURLs[i], "--initial-advertise-peer-urls", peerURLs[i],
-			"--initial-cluster", strings.Join(initial, ","), "--logger", "zap"}, secure...)
+		m.args = append(
+			[]string{"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(dir, fmt.Sprintf("m%d", i)),
+				"--listen-client-urls", m.url, "--advertise-client-urls", m.url,
+				"--listen-peer-urls", peerURLs[i], "--initial-advertise-peer-urls", peerURLs[i],
+				"--initial-cluster", strings.Join(initial, ","), "--logger", "zap"},
+			secure...)
 		m.start()
 		t.Cleanup(m.kill)
 	}
+
 	admin := p.admin("", "")
+
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+
 	if _, err := admin.Put(ctx, "/ready", ""); err != nil {
 		t.Fatalf("the etcd does not serve: %v", err)
 	}
+
 	return p
 }
 
 func (m *peer) start() {
 	m.t.Helper()
+
 	log, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		m.t.Fatal(err)
@@ -102,11 +118,14 @@ func (m *peer) start() {
 	defer log.Close()
 	m.cmd = exec.Command("etcd", m.args...)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
+
 	m.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	if err := m.cmd.Start(); err != nil {
 		m.t.Fatal(err)
 	}
+
 	gone := make(chan struct{})
+
 	m.gone = gone
 	go func(cmd *exec.Cmd) { _ = cmd.Wait(); close(gone) }(m.cmd)
 }
@@ -122,18 +141,23 @@ func (m *peer) signal(s unix.Signal) { _ = m.cmd.Process.Signal(s) }
 // admin is a client beside the daemon's.
 func (p *peers) admin(user, password string) *clientv3.Client {
 	p.t.Helper()
+
 	config := clientv3.Config{Username: user, Password: password, DialTimeout: patience}
 	for _, m := range p.members {
 		config.Endpoints = append(config.Endpoints, m.url)
 	}
+
 	if p.ca != nil {
 		config.TLS = p.ca.client(p.t, "admin")
 	}
+
 	c, err := clientv3.New(config)
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	p.t.Cleanup(func() { c.Close() })
+
 	return c
 }
 
@@ -143,6 +167,7 @@ func (p *peers) yaml(more ...string) string {
 	for _, m := range p.members {
 		urls = append(urls, fmt.Sprintf("%q", m.url))
 	}
+
 	return "etcd: {endpoints: [" + strings.Join(urls, ", ") + "], " + strings.Join(more, ", ") + "}"
 }
 
@@ -157,80 +182,113 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{dir: t.TempDir()}
-	a.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour), IsCA: true,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	a.cert = &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "authority"},
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
 	a.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+
 	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, a.key.Public(), a.key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	a.file = a.write(t, "ca.crt", "CERTIFICATE", der)
+
 	return a
 }
 
 func (a *authority) write(t *testing.T, name, kind string, data []byte) string {
 	t.Helper()
+
 	path := filepath.Join(a.dir, name)
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
 func (a *authority) issue(t *testing.T, name string, ips ...string) (cert, key string) {
 	t.Helper()
 	a.serial++
-	template := &x509.Certificate{SerialNumber: big.NewInt(a.serial + 1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(a.serial + 1),
+		Subject:      pkix.Name{CommonName: name},
+		NotAfter:     time.Now().Add(time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
 	for _, ip := range ips {
 		template.IPAddresses = append(template.IPAddresses, net.ParseIP(ip))
 	}
+
 	private, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, private.Public(), a.key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	bytes, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return a.write(t, name+".crt", "CERTIFICATE", der), a.write(t, name+".key", "PRIVATE KEY", bytes)
 }
 
 func (a *authority) client(t *testing.T, name string) *tls.Config {
 	t.Helper()
+
 	pair, err := tls.LoadX509KeyPair(a.issue(t, name))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	data, _ := os.ReadFile(a.file)
 	pool.AppendCertsFromPEM(data)
+
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool}
 }
 
 // seen reports nodes n-0000… in one event.
 func (s *site) seen(count int) (names []string) {
 	s.t.Helper()
+
 	var nodes []string
 	for i := range count {
 		nodes = append(nodes, fmt.Sprintf(`{"label":"n","serial":"%04d","addr":"10.1.%d.%d"}`, i, i/250, i%250+1))
 		names = append(names, fmt.Sprintf("n-%04d", i))
 	}
-	if status, text := s.post(api.LegacyMonitorEvent, `{"monitor_event":{"name":"discovered","nodes":[`+strings.Join(nodes, ",")+`]}}`); status != 200 {
+
+	if status, text := s.post(
+		api.LegacyMonitorEvent,
+		`{"monitor_event":{"name":"discovered","nodes":[`+strings.Join(nodes, ",")+`]}}`,
+	); status != 200 {
 		s.t.Fatalf("%d: %s", status, text)
 	}
+
 	return names
 }
 
 // eventually waits until it is so.
 func (s *site) eventually(what string, so func() bool) {
 	s.t.Helper()
+
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
+
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+
 	for !so() {
 		select {
 		case <-tick.C:
@@ -250,29 +308,38 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	t.Cleanup(s.down)
 	h, err := s.Health(s.ctx())
 	s.must(err)
+
 	if h.Status != api.HealthOK || len(h.Warnings) != 1 || !strings.Contains(h.Warnings[0], "3.6.14") {
 		t.Errorf("%+v", h)
 	}
+
 	v, err := s.Version(s.ctx())
 	s.must(err)
+
 	if v.Etcd == "" || !strings.Contains(h.Warnings[0], v.Etcd) {
 		t.Errorf("%+v", v)
 	}
+
 	names := s.seen(1000)
 	fifo := s.fifo("gate")
 	// Every reason and every variable is in as many records as there are nodes.
-	j, err := s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: names, Group: inventory.GroupMaster,
-		Reason: strings.Repeat("why ", 200), ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)})
+	j, err := s.Client.Submit(
+		s.ctx(),
+		api.JobRequest{Verb: inventory.VerbCommission, Nodes: names, Group: inventory.GroupMaster,
+			Reason: strings.Repeat("why ", 200), ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)},
+	)
 	s.must(err)
 
 	// One of three is killed while the nodes are being claimed: everything goes on.
 	p.members[0].kill()
 	s.until(j.ID, "it runs", func(j api.Job) bool { return j.Status == api.Running })
 	s.said(j.ID, "waiting\n")
+
 	list, err := s.Nodes(s.ctx(), client.NodeFilter{Status: []inventory.Status{inventory.Provisioning}})
 	if err != nil || len(list.Items) != 1000 {
 		t.Errorf("%d are held, %v", len(list.Items), err)
 	}
+
 	s.eventually("a write without one of three", func() bool {
 		_, err := s.Client.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"one": "down"})
 		return err == nil
@@ -288,10 +355,12 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	_, err = s.Client.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"two": "down"})
 	kind(t, err, inventory.KindUnavailable, "the store does not answer")
 	t.Logf("a change without a quorum: %v, after %s", err, time.Since(begun).Round(time.Millisecond))
+
 	h, err = s.Health(s.ctx())
 	if err != nil || h.Status != api.HealthDegraded || h.Checks["store"] == "ok" {
 		t.Errorf("%+v, %v", h, err)
 	}
+
 	s.release(fifo) // the playbook ends in the dark
 
 	// They are back: so is everything, by itself.
@@ -299,13 +368,16 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	p.members[1].start()
 	j, err = s.Client.WaitJob(s.ctx(), j.ID)
 	s.must(err)
+
 	if j.Status != api.Complete || len(j.Runs) != 1 || s.status("n-0999") != "Allocated service-master" {
 		t.Errorf("%s %s, %d runs, %s", j.Status, j.Reason, len(j.Runs), s.status("n-0999"))
 	}
+
 	s.eventually("healthy", func() bool {
 		h, err := s.Health(s.ctx())
 		return err == nil && h.Status == api.HealthOK && !h.Stale
 	})
+
 	if l, err := s.Instances(s.ctx()); err != nil || len(l.Items) != 1 || l.Items[0].Node != "manager-1" {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -313,7 +385,10 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	// All hosts fail, with much to say: the record is still taken.
 	playbook := filepath.Join(s.dir, "fails")
 	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'ansible-playbook [core 2.16.3]'; exit; }\ncase \"$*\" in *--syntax-check*) exit 0;; esac\n" +
-		"i=0; while [ $i -lt 1000 ]; do printf '{\"event\":\"failed\",\"host\":\"n-%04d\",\"task\":\"T\",\"message\":\"%s\"}\\n' $i \"" + strings.Repeat("no such package ", 250) + "\"; i=$((i+1)); done >\"$CLUSTERM_EVENTS\"\nexit 2\n"
+		"i=0; while [ $i -lt 1000 ]; do printf '{\"event\":\"failed\",\"host\":\"n-%04d\",\"task\":\"T\",\"message\":\"%s\"}\\n' $i \"" + strings.Repeat(
+		"no such package ",
+		250,
+	) + "\"; i=$((i+1)); done >\"$CLUSTERM_EVENTS\"\nexit 2\n"
 	s.must(writeProgram(playbook, script))
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": playbook})
 	s.must(err)
@@ -321,6 +396,7 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	s.must(err)
 	j, err = s.Client.WaitJob(s.ctx(), j.ID)
 	s.must(err)
+
 	if j.Status != api.Errored || s.status("n-0999") != "Allocated service-master" {
 		t.Errorf("%s %.300s %s", j.Status, j.Reason, s.status("n-0999"))
 	}
@@ -354,6 +430,7 @@ func TestExistingEtcdHangs(t *testing.T) { // several servers: not beside other 
 		_, err := s.Client.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"one": "goes on"})
 		return err == nil
 	})
+
 	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 	if j.Status != api.Complete || s.instance() != before {
 		t.Errorf("%+v", j)
@@ -364,9 +441,11 @@ func (s *site) instance() string {
 	s.t.Helper()
 	l, err := s.Instances(s.ctx())
 	s.must(err)
+
 	if len(l.Items) != 1 {
 		s.t.Fatalf("%+v", l.Items)
 	}
+
 	return l.Items[0].ID
 }
 
@@ -376,8 +455,10 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 	ca := newAuthority(t)
 	p := startPeers(t, 3, ca)
 	admin := p.admin("", "")
+
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+
 	for _, err := range []error{
 		second(admin.UserAdd(ctx, "root", "root")), second(admin.UserGrantRole(ctx, "root", "root")),
 		second(admin.RoleAdd(ctx, "clusterm")), second(admin.RoleGrantPermission(ctx, "clusterm", "/site/a/", clientv3.GetPrefixRangeEnd("/site/a/"), clientv3.PermissionType(clientv3.PermReadWrite))),
@@ -388,11 +469,13 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 			t.Fatal(err)
 		}
 	}
+
 	file := func(name, content string) string {
 		path := filepath.Join(ca.dir, name)
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		return path
 	}
 	good, wrong := file("password", "pass word\n"), file("wrong", "guess\n")
@@ -400,6 +483,7 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 	others := newAuthority(t)
 	otherCert, otherKey := others.issue(t, "stranger")
 	tls := "ca_file: " + ca.file + ", cert_file: " + cert + ", key_file: " + key
+
 	user := "user: clusterm, password_file: " + good
 	for name, tt := range map[string]struct {
 		yaml string
@@ -420,35 +504,47 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 		err := other.try(patience)
 		t.Logf("%s, after %s: %v", name, time.Since(begun).Round(time.Millisecond), err)
 		kind(t, err, tt.kind, tt.says)
+
 		if err == nil {
 			other.down()
 		}
 	}
+
 	s := begin(t, p.yaml(tls, "prefix: /site/a", user))
+
 	names := s.seen(200)
-	if j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: names, Group: inventory.GroupMaster}); j.Status != api.Complete {
+	if j := s.carry(
+		api.JobRequest{Verb: inventory.VerbCommission, Nodes: names, Group: inventory.GroupMaster},
+	); j.Status != api.Complete {
 		t.Errorf("%+v", j)
 	}
+
 	// Tokens are forgotten when a member restarts, and new ones asked for.
 	for _, m := range p.members {
 		m.kill()
 		m.start()
 	}
+
 	s.eventually("a write after a restart of all", func() bool {
 		_, err := s.Client.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"a": "b"})
 		return err == nil
 	})
+
 	if j := s.carry(api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: names}); j.Status != api.Complete {
 		t.Errorf("%+v", j)
 	}
+
 	s.restart()
+
 	if s.status("n-0199") != "Allocated service-master" {
 		t.Error(s.status("n-0199"))
 	}
+
 	// Nothing was written elsewhere.
 	root := p.admin("root", "root")
 	all, err := root.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithKeysOnly())
 	s.must(err)
+
 	for _, kv := range all.Kvs {
 		if key := string(kv.Key); key != "/ready" && !strings.HasPrefix(key, "/site/a/") {
 			t.Errorf("there is a key %s", key)
@@ -465,44 +561,59 @@ func TestExistingEtcdShared(t *testing.T) { // several servers: not beside other
 	b := begin(t, p.yaml("prefix: /a/b"), `node: {label: other, serial: "1"}`)
 	a.report("a")
 	b.report("b c")
+
 	for s, want := range map[*site]int{a: 1, b: 2} {
 		if l, err := s.Nodes(s.ctx(), client.NodeFilter{}); err != nil || len(l.Items) != want {
 			t.Errorf("%+v, %v", l, err)
 		}
 	}
+
 	if a.instance() == b.instance() {
 		t.Error("they have the same identity")
 	}
+
 	c := prepare(t, p.yaml("prefix: /a"), `node: {label: third, serial: "1"}`)
 	begun := time.Now()
 	kind(t, c.try(patience), inventory.KindRefused, "manager-1", "is alive", "systemctl stop clusterm", "etcd.prefix")
 	t.Logf("refused after %s", time.Since(begun).Round(time.Millisecond))
+
 	if h, err := a.Health(a.ctx()); err != nil || h.Status != api.HealthOK {
 		t.Errorf("the first one is disturbed: %+v, %v", h, err)
 	}
+
 	id := a.instance()
 	a.restart()
+
 	if a.instance() != id {
 		t.Error("a restart made it another instance")
 	}
+
 	a.down()
 	begun = time.Now()
 	c.up()
 	t.Cleanup(c.down)
 	t.Logf("the next one is up after %s", time.Since(begun).Round(time.Millisecond))
+
 	if c.status("a-1") != "Unallocated" {
 		t.Error("the next one does not know the nodes")
 	}
+
 	// One whose record somebody else has taken ends, and says why.
 	admin := p.admin("", "")
-	_, err := admin.Put(c.ctx(), "/a/v1/v/holder", `{"id":"ffffffffffffffff","node":"fourth-1","version":"x","started":"2026-01-02T03:04:05Z"}`)
+	_, err := admin.Put(
+		c.ctx(),
+		"/a/v1/v/holder",
+		`{"id":"ffffffffffffffff","node":"fourth-1","version":"x","started":"2026-01-02T03:04:05Z"}`,
+	)
 	c.must(err)
+
 	select {
 	case err := <-c.Daemon.failed:
 		kind(t, err, inventory.KindRefused, "fourth-1")
 	case <-c.ctx().Done():
 		t.Error("it does not notice")
 	}
+
 	if c.session.Valid() {
 		t.Error("it still begins jobs")
 	}
@@ -514,19 +625,23 @@ func TestDataDirectoryInUse(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	const words = "in use by another clusterm"
+
 	second := func(yaml ...string) (*Daemon, *said) {
 		options := prepare(t, append(yaml, "data_dir: "+s.dir+"/d")...).options()
 		log := &said{words: words + "; waiting for up to 15s", heard: make(chan struct{})}
 		options.Logger.SetOutput(log)
 		d, err := New(options)
 		s.must(err)
+
 		return d, log
 	}
 	for _, etcd := range []string{"etcd: {}", "etcd: {endpoints: [\"http://127.0.0.1:1\"]}"} {
 		d, log := second(etcd)
 		ctx, cancel := context.WithCancel(t.Context())
+
 		ended := make(chan error, 1)
 		go func() { ended <- d.Start(ctx) }()
+
 		select {
 		case <-log.heard:
 			cancel()
@@ -539,18 +654,24 @@ func TestDataDirectoryInUse(t *testing.T) {
 
 	// As main runs it, a stop during the start is said, and is no failure.
 	d, log := second()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx, nil) }()
+
 	select {
 	case <-log.heard:
 		cancel()
 	case err := <-ended:
 		t.Fatalf("it did not wait: %v", err)
 	}
+
 	s.must(<-ended)
-	if text := log.text.String(); !strings.Contains(text, "stopped before it had started") || !strings.Contains(text, words) {
+
+	if text := log.text.String(); !strings.Contains(text, "stopped before it had started") ||
+		!strings.Contains(text, words) {
 		t.Error(text)
 	}
 }
@@ -567,10 +688,12 @@ func (s *said) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text.Write(p)
+
 	if s.words != "" && strings.Contains(s.text.String(), s.words) {
 		s.words = ""
 		close(s.heard)
 	}
+
 	return len(p), nil
 }
 
@@ -581,15 +704,20 @@ func TestInstance(t *testing.T) {
 	s := begin(t)
 	l, err := s.Instances(s.ctx())
 	s.must(err)
+
 	if len(l.Items) != 1 || l.Items[0].Node != "manager-1" || l.Items[0].Version != "test" ||
 		strings.Join(l.Items[0].API, " ") != "unix://"+s.dir+"/s "+s.url || l.Items[0].Started.IsZero() {
 		t.Errorf("%+v", l.Items)
 	}
+
 	s.restart()
+
 	again, err := s.Instances(s.ctx())
-	if err != nil || len(again.Items) != 1 || again.Items[0].ID != l.Items[0].ID || !again.Items[0].Started.After(l.Items[0].Started) {
+	if err != nil || len(again.Items) != 1 || again.Items[0].ID != l.Items[0].ID ||
+		!again.Items[0].Started.After(l.Items[0].Started) {
 		t.Errorf("%+v, %v", again, err)
 	}
+
 	s.down()
 	path := filepath.Join(s.dir, "d", "instance.id")
 	s.must(os.WriteFile(path, []byte("../x\n"), 0o600))

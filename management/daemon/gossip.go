@@ -39,23 +39,31 @@ func (g *Gossip) UnmarshalYAML(n *yaml.Node) error {
 			g.Off = true
 			return nil
 		}
+
 		return fmt.Errorf("line %d: gossip is %q; write off, or a mapping", n.Line, n.Value)
 	}
+
 	type plain Gossip
 	p := plain(*g)
+
 	if err := known(n, reflect.TypeFor[Gossip](), "gossip"); err != nil {
 		return err
 	}
+
 	before := p.Bind
+
 	p.Bind = ""
 	if err := n.Decode(&p); err != nil {
 		return err
 	}
+
 	if p.Bind == "" && p.RPC == "" {
 		p.Bind = before
 	}
+
 	*g = Gossip(p)
 	g.Off = false
+
 	return nil
 }
 
@@ -64,7 +72,9 @@ func (g Gossip) MarshalYAML() (any, error) {
 	if g.Off {
 		return "off", nil
 	}
+
 	type plain Gossip
+
 	return plain(g), nil
 }
 
@@ -84,20 +94,28 @@ func (g Gossip) check() error {
 		if err := serf.CheckRemote(g.RPC); err != nil {
 			return bad("rpc", "%w", err)
 		}
+
 		if g.RPCAuthFile != "" && !filepath.IsAbs(g.RPCAuthFile) {
 			return bad("rpc_auth_file", "%q is not an absolute path", g.RPCAuthFile)
 		}
+
 		if g.Bind != "" {
 			return bad("bind", "gossip.rpc names an existing serf agent, which is bound already; leave one of them out")
 		}
+
 		if g.Advertise != "" {
-			return bad("advertise", "gossip.rpc names an existing serf agent, which advertises itself; leave one of them out")
+			return bad(
+				"advertise",
+				"gossip.rpc names an existing serf agent, which advertises itself; leave one of them out",
+			)
 		}
 	}
+
 	agent := serf.GossipConfig{Bind: g.Bind, Advertise: g.Advertise, Join: g.Join}
 	if err := agent.Check(); err != nil {
 		return inventory.Errorf(inventory.KindInvalid, "%w", err)
 	}
+
 	return nil
 }
 
@@ -112,17 +130,20 @@ type gossiper interface {
 // configuration keeps out of it.
 func (d *Daemon) gossip(ctx context.Context, c Config) (err error) {
 	sink := management.Sink{Service: d.service, Observer: observer}
+
 	g := c.Gossip
 	if g.Off {
 		// What an earlier daemon saw by gossip, nobody sees any more.
 		return sink.Observe(ctx, monitor.Report{Full: true})
 	}
+
 	if g.RPC != "" {
 		if g.KeyFile != "" {
 			if d.key, err = gossipKey(g.KeyFile, false); err != nil {
 				return err
 			}
 		}
+
 		d.remote, err = serf.WatchRemote(ctx, serf.RemoteOptions{
 			Addr: g.RPC, AuthFile: g.RPCAuthFile, Sinks: []monitor.Sink{sink}, Before: d.seen(),
 			Timing: d.opts.Timing, Log: d.opts.Logger,
@@ -130,23 +151,30 @@ func (d *Daemon) gossip(ctx context.Context, c Config) (err error) {
 		if err != nil {
 			return inventory.Errorf(inventory.KindInvalid, "gossip.rpc: %w", err)
 		}
+
 		d.source = d.remote
 		d.onStop("gossip", func(context.Context) error { return d.remote.Close() })
+
 		return nil
 	}
+
 	path := cmp.Or(g.KeyFile, filepath.Join(c.DataDir, "gossip.key"))
 	if d.key, err = gossipKey(path, g.KeyFile == ""); err != nil {
 		return err
 	}
+
 	_, port, _ := net.SplitHostPort(g.Bind)
+
 	advertise := g.Advertise
 	if advertise == "" && port != "0" {
 		advertise = net.JoinHostPort(d.node.Addr, port)
 	}
+
 	bind := g.Bind
 	if bind == Default().Gossip.Bind && strings.Contains(d.node.Addr, ":") {
 		bind = net.JoinHostPort("::", port)
 	}
+
 	d.agent, err = serf.Start(ctx, serf.Options{
 		Node: d.node,
 		Bind: bind, Advertise: advertise, KeyFile: path, Join: g.Join, DataDir: filepath.Join(c.DataDir, "gossip"),
@@ -155,6 +183,7 @@ func (d *Daemon) gossip(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
+
 	d.source = d.agent
 	// The daemon's host does not leave the cluster when its daemon restarts: the
 	// agent ends without a word, and is back before the others take it for dead,
@@ -162,10 +191,12 @@ func (d *Daemon) gossip(ctx context.Context, c Config) (err error) {
 	d.onStop("gossip", func(context.Context) error { return d.agent.Close() })
 	go func() {
 		<-d.agent.Done()
+
 		if err := d.agent.Err(); err != nil {
 			d.failed <- fmt.Errorf("the gossip: %w", err)
 		}
 	}()
+
 	return nil
 }
 
@@ -177,7 +208,9 @@ func (d *Daemon) seen() []string {
 			names = append(names, n.Name)
 		}
 	}
+
 	slices.Sort(names)
+
 	return names
 }
 
@@ -186,11 +219,13 @@ func (d *Daemon) own() string {
 	if d.source == nil {
 		return ""
 	}
+
 	if d.remote != nil {
 		if n := d.remote.Node(); n != (monitor.Identity{}) {
 			return n.Name()
 		}
 	}
+
 	return d.node.Name()
 }
 
@@ -211,22 +246,31 @@ func (d *Daemon) agentVars(g Gossip) (map[string]any, error) {
 	default:
 		self, err := d.remote.Self()
 		if err != nil {
-			return nil, inventory.Errorf(inventory.KindUnavailable, "%w", err).Do("see clusterctl health; the hosts would not be seen")
+			return nil, inventory.Errorf(inventory.KindUnavailable, "%w", err).
+				Do("see clusterctl health; the hosts would not be seen")
 		}
+
 		if !self.Encrypted {
 			return nil, inventory.Errorf(inventory.KindRefused, "the gossip of the serf agent at %s is not encrypted; agents of clusterm take part in an encrypted one only", g.RPC).
 				Do("run the serf agents with encrypt_key; or install stock agents yourself")
 		}
+
 		if at = self.Addr; len(join) == 0 {
 			join = []string{at}
 		}
 	}
+
 	_, port, _ := net.SplitHostPort(at)
+
 	peers := make([]any, len(join))
 	for i, j := range join {
 		peers[i] = j
 	}
+
 	return map[string]any{
-		"clusterm_binary": d.self, "clusterm_gossip_key": d.key, "clusterm_gossip_join": peers, "clusterm_gossip_port": port,
+		"clusterm_binary":      d.self,
+		"clusterm_gossip_key":  d.key,
+		"clusterm_gossip_join": peers,
+		"clusterm_gossip_port": port,
 	}, nil
 }

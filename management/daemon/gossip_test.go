@@ -22,10 +22,13 @@ import (
 // wait waits until it is so.
 func wait(t *testing.T, what string, so func() bool) {
 	t.Helper()
+
 	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
+
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+
 	for !so() {
 		select {
 		case <-deadline.C:
@@ -47,11 +50,20 @@ func TestExistingAgent(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		return path
 	}
 	config := file("serf.json", `{"rpc_auth": "open sesame"}`)
-	hub := serftest.Start(t, "hub", "127.0.3.1", append(serftest.Tags("hub", "1", "127.0.3.1"), "-encrypt", key, "-config-file", config)...)
-	other := serftest.Start(t, "other", "127.0.3.2", append(serftest.Tags("other", "1", "127.0.3.2"), "-encrypt", key, "-retry-join", hub.Bound)...)
+	hub := serftest.Start(
+		t,
+		"hub",
+		"127.0.3.1",
+		append(serftest.Tags("hub", "1", "127.0.3.1"), "-encrypt", key, "-config-file", config)...)
+	other := serftest.Start(
+		t,
+		"other",
+		"127.0.3.2",
+		append(serftest.Tags("other", "1", "127.0.3.2"), "-encrypt", key, "-retry-join", hub.Bound)...)
 	auth := file("rpc.key", "wrong\n")
 	gossip := func(more string) string {
 		return "gossip: {rpc: \"" + hub.RPC + "\", rpc_auth_file: " + auth + more + "}"
@@ -73,6 +85,7 @@ func TestExistingAgent(t *testing.T) {
 	says(api.HealthOK, "ok")
 	s.state("hub-1", inventory.Discovered)
 	s.state("other-1", inventory.Discovered)
+
 	if _, text := s.get(api.PathMetrics); !strings.Contains(text, `clusterm_gossip_members{status="alive"} 2`) {
 		t.Errorf("%s", text)
 	}
@@ -80,12 +93,19 @@ func TestExistingAgent(t *testing.T) {
 	// Hosts can be prepared once it is known how they take part.
 	discover := api.JobRequest{Verb: inventory.VerbDiscover, Addrs: []string{"127.0.3.9"}}
 	kind(t, second(s.Submit(s.ctx(), discover)), inventory.KindRefused, "gossip.key_file")
-	kind(t, second(s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbForget, Nodes: []string{"hub-1"}})), inventory.KindRefused, "own host")
+	kind(
+		t,
+		second(s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbForget, Nodes: []string{"hub-1"}})),
+		inventory.KindRefused,
+		"own host",
+	)
 	s.down()
 	s.write(gossip(", key_file: " + file("gossip.key", key+"\n")))
 	s.up()
+
 	vars := s.settings().AgentVars
-	if vars["clusterm_gossip_key"] != key || vars["clusterm_gossip_join"].([]any)[0] != hub.Bound || vars["clusterm_gossip_port"] != hub.Bound[strings.LastIndexByte(hub.Bound, ':')+1:] {
+	if vars["clusterm_gossip_key"] != key || vars["clusterm_gossip_join"].([]any)[0] != hub.Bound ||
+		vars["clusterm_gossip_port"] != hub.Bound[strings.LastIndexByte(hub.Bound, ':')+1:] {
 		t.Errorf("%v", vars)
 	}
 
@@ -93,13 +113,21 @@ func TestExistingAgent(t *testing.T) {
 	n, err := s.store.View().Node("other-1")
 	s.must(err)
 	before := n.Entries
-	code, text := s.post("/monitor/event", `{"monitor_event":{"name":"disappeared","nodes":[{"label":"other","serial":"1","addr":"127.0.3.2"}]}}`)
+
+	code, text := s.post(
+		"/monitor/event",
+		`{"monitor_event":{"name":"disappeared","nodes":[{"label":"other","serial":"1","addr":"127.0.3.2"}]}}`,
+	)
 	if code != 200 {
 		t.Fatal(text)
 	}
+
 	s.restart()
 	wait(t, "a full report", func() bool { return s.source.Stats().Observer.Reports > 0 })
-	if n, err := s.store.View().Node("other-1"); err != nil || n.Entries != before || n.Seen[inventory.ObserverPost] || len(n.Seen) != 2 {
+
+	if n, err := s.store.View().
+		Node("other-1"); err != nil || n.Entries != before || n.Seen[inventory.ObserverPost] ||
+		len(n.Seen) != 2 {
 		t.Errorf("%+v, %v", n, err)
 	}
 
@@ -107,11 +135,17 @@ func TestExistingAgent(t *testing.T) {
 	hub.Kill()
 	says(api.HealthDegraded, "is not connected since")
 	kind(t, second(s.Submit(s.ctx(), discover)), inventory.KindUnavailable, "not connected")
+
 	if n, err := s.store.View().Node("other-1"); err != nil || n.State != inventory.Discovered {
 		t.Errorf("%+v, %v", n, err)
 	}
+
 	other.Ask("leave")
-	newcomer := serftest.Start(t, "newcomer", "127.0.3.3", append(serftest.Tags("newcomer", "1", "127.0.3.3"), "-encrypt", key, "-retry-join", hub.Bound)...)
+	newcomer := serftest.Start(
+		t,
+		"newcomer",
+		"127.0.3.3",
+		append(serftest.Tags("newcomer", "1", "127.0.3.3"), "-encrypt", key, "-retry-join", hub.Bound)...)
 	hub.Restart()
 	s.state("newcomer-1", inventory.Discovered)
 	s.state("other-1", inventory.Disappeared)
@@ -128,13 +162,20 @@ func TestExistingAgent(t *testing.T) {
 func TestPlainGossip(t *testing.T) {
 	t.Parallel()
 	hub := serftest.Start(t, "hub", "127.0.3.11", serftest.Tags("hub", "1", "127.0.3.11")...)
+
 	path := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(path, []byte(serf.GenerateKey()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	s := begin(t, `gossip: {rpc: "`+hub.RPC+`", key_file: `+path+`}`)
 	s.state("hub-1", inventory.Discovered)
-	kind(t, second(s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbDiscover, Addrs: []string{"127.0.3.9"}})), inventory.KindRefused, "not encrypted")
+	kind(
+		t,
+		second(s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbDiscover, Addrs: []string{"127.0.3.9"}})),
+		inventory.KindRefused,
+		"not encrypted",
+	)
 
 	for text, words := range map[string]string{
 		`gossip: {rpc: "` + hub.RPC + `", rpc_auth_file: /nope/key}`: "/nope/key",
@@ -160,7 +201,11 @@ func TestOpenGossipKey(t *testing.T) {
 	s.must(err)
 	s.must(d.Start(s.ctx()))
 	s.must(d.Stop(s.ctx()))
-	if !slices.ContainsFunc(told.AllEntries(), func(e *logrus.Entry) bool { return strings.Contains(e.Message, key+" can be read by others") }) {
+
+	if !slices.ContainsFunc(
+		told.AllEntries(),
+		func(e *logrus.Entry) bool { return strings.Contains(e.Message, key+" can be read by others") },
+	) {
 		t.Error("nobody is told")
 	}
 }

@@ -32,29 +32,37 @@ func identify(n monitor.Identity, member bool) (monitor.Identity, error) {
 		if err != nil {
 			return n, err
 		}
+
 		host, _, _ = strings.Cut(strings.ToLower(host), ".")
 		n.Label = strings.Trim(outside.ReplaceAllString(host, "-"), "-")
 	}
+
 	if n.Serial == "" {
 		id, err := os.ReadFile("/etc/machine-id")
 		if err != nil || len(id) < serialBytes {
 			return n, inventory.Errorf(inventory.KindInvalid, "this host has no /etc/machine-id to take its serial number from").
 				Do("run systemd-machine-id-setup, or configure node.serial")
 		}
+
 		n.Serial = string(id[:serialBytes])
 	}
+
 	if n.Addr == "" && member {
 		addr, err := ownAddr()
 		if err != nil {
 			return n, err
 		}
+
 		n.Addr = addr
 	}
+
 	for _, err := range []error{inventory.CheckLabel(n.Label), inventory.CheckSerial(n.Serial)} {
 		if err != nil {
-			return n, inventory.Errorf(inventory.KindInvalid, "node: %w", err).Do("configure node.label and node.serial")
+			return n, inventory.Errorf(inventory.KindInvalid, "node: %w", err).
+				Do("configure node.label and node.serial")
 		}
 	}
+
 	return n, nil
 }
 
@@ -65,32 +73,39 @@ func ownAddr() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var six string
 	for _, i := range interfaces {
 		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 {
 			continue
 		}
+
 		addrs, err := i.Addrs()
 		if err != nil {
 			continue
 		}
+
 		for _, a := range addrs {
 			ip, ok := a.(*net.IPNet)
 			if !ok || !ip.IP.IsGlobalUnicast() {
 				continue
 			}
+
 			if ip.IP.To4() != nil {
 				return ip.IP.String(), nil
 			}
+
 			if six == "" {
 				six = ip.IP.String()
 			}
 		}
 	}
+
 	if six == "" {
 		return "", inventory.Errorf(inventory.KindInvalid, "this host has no address that other hosts could reach").
 			Do("configure node.addr, or write gossip: off")
 	}
+
 	return six, nil
 }
 
@@ -102,15 +117,20 @@ func gossipKey(path string, make bool) (string, error) {
 		if err := writeNew(path, key+"\n"); err != nil {
 			return "", inventory.Errorf(inventory.KindUnavailable, "the gossip key cannot be kept: %w", err)
 		}
+
 		return key, nil
 	}
+
 	if err != nil {
-		return "", inventory.Errorf(inventory.KindInvalid, "the gossip key cannot be read: %w", err).Do("check gossip.key_file")
+		return "", inventory.Errorf(inventory.KindInvalid, "the gossip key cannot be read: %w", err).
+			Do("check gossip.key_file")
 	}
+
 	key := strings.TrimSpace(string(data))
 	if err := serf.CheckKey(key); err != nil {
 		return "", inventory.Errorf(inventory.KindInvalid, "%s holds no gossip key: %w", path, err)
 	}
+
 	return key, nil
 }
 
@@ -122,17 +142,21 @@ func writeNew(path, content string) error {
 		return err
 	}
 	defer os.Remove(tmp.Name())
+
 	_, err = tmp.WriteString(content)
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
+
 	if err := os.Rename(tmp.Name(), path); err != nil {
 		return err
 	}
+
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
@@ -142,23 +166,31 @@ var instanceIDs = regexp.MustCompile(`^[0-9a-f]{16}$`)
 // the first start: by it a daemon that starts again knows its own traces.
 func instanceID(dataDir string) (string, error) {
 	path := filepath.Join(dataDir, "instance.id")
+
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		var b [8]byte
 		rand.Read(b[:])
+
 		id := hex.EncodeToString(b[:])
 		if err := writeNew(path, id+"\n"); err != nil {
 			return "", inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be kept: %w", err).
 				Do("check owner, mode and free space of %s", dataDir)
 		}
+
 		return id, nil
 	}
+
 	if err != nil {
-		return "", inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be read: %w", err).Do("run as root")
+		return "", inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be read: %w", err).
+			Do("run as root")
 	}
+
 	id := strings.TrimSpace(string(data))
 	if !instanceIDs.MatchString(id) {
-		return "", inventory.Errorf(inventory.KindInvalid, "%s holds no identity", path).Do("remove it; a new one is made")
+		return "", inventory.Errorf(inventory.KindInvalid, "%s holds no identity", path).
+			Do("remove it; a new one is made")
 	}
+
 	return id, nil
 }

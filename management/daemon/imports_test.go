@@ -42,12 +42,40 @@ var mayImport = map[string][]string{
 	"management/client":     {"inventory", "management/api"},
 	"management/metrics":    {},
 	"management/selector":   {"inventory"},
-	"management/server":     {"inventory", "configuration", "management", "management/api", "management/metrics", "management/openapi", "management/selector"},
-	"management/daemon": {"ansible", "inventory", "monitor", "configuration", "management", "inventory/etcd", "monitor/serf", "configuration/ansible",
-		"management/etcd", "management/api", "management/metrics", "management/server", "management/client"},
-	"clusterctl":               {"inventory", "configuration", "management/api", "management/client"},
-	"cmd/clusterctl":           {"clusterctl", "management/api"},
-	"cmd/clusterm":             {"inventory", "inventory/etcd", "monitor/serf", "configuration/ansible", "management/api", "management/daemon"},
+	"management/server": {
+		"inventory",
+		"configuration",
+		"management",
+		"management/api",
+		"management/metrics",
+		"management/openapi",
+		"management/selector",
+	},
+	"management/daemon": {
+		"ansible",
+		"inventory",
+		"monitor",
+		"configuration",
+		"management",
+		"inventory/etcd",
+		"monitor/serf",
+		"configuration/ansible",
+		"management/etcd",
+		"management/api",
+		"management/metrics",
+		"management/server",
+		"management/client",
+	},
+	"clusterctl":     {"inventory", "configuration", "management/api", "management/client"},
+	"cmd/clusterctl": {"clusterctl", "management/api"},
+	"cmd/clusterm": {
+		"inventory",
+		"inventory/etcd",
+		"monitor/serf",
+		"configuration/ansible",
+		"management/api",
+		"management/daemon",
+	},
 	"cmd/clusterm/processtest": {},
 	"ansible":                  {},
 	"vagrant/bench":            {"inventory", "management/api", "management/client"},
@@ -68,18 +96,53 @@ var homes = []struct {
 	{module + "/management/contract", nil, "it is for tests"},
 	{module + "/monitor/serf/serftest", nil, "it is for tests"},
 	{module + "/cmd/clusterm/processtest", nil, "it is for tests"},
-	{"go.etcd.io/", []string{"inventory/etcd", "management/etcd", "vagrant/bench"}, "one home per dependency, and what it is measured against"},
+	{
+		"go.etcd.io/",
+		[]string{"inventory/etcd", "management/etcd", "vagrant/bench"},
+		"one home per dependency, and what it is measured against",
+	},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
-	{"github.com/prometheus/", []string{"management/metrics", "management/server", "management/daemon"}, "who measures"},
-	{"os/exec", []string{"configuration/ansible", "inventory/etcd", "clusterctl", "vagrant/bench", "cmd/clusterm/processtest", "monitor/serf/serftest"}, "processes are started by the runner, for the etcd inside, to be measured, by tests, and to read the journal for a support bundle"},
-	{"github.com/sirupsen/logrus", []string{"cmd/clusterm", "inventory/etcd", "monitor/serf", "management", "management/etcd", "management/server", "management/daemon"},
-		"the pure packages and the command line log nothing"},
+	{
+		"github.com/prometheus/",
+		[]string{"management/metrics", "management/server", "management/daemon"},
+		"who measures",
+	},
+	{
+		"os/exec",
+		[]string{
+			"configuration/ansible",
+			"inventory/etcd",
+			"clusterctl",
+			"vagrant/bench",
+			"cmd/clusterm/processtest",
+			"monitor/serf/serftest",
+		},
+		"processes are started by the runner, for the etcd inside, to be measured, by tests, and to read the journal for a support bundle",
+	},
+	{
+		"github.com/sirupsen/logrus",
+		[]string{
+			"cmd/clusterm",
+			"inventory/etcd",
+			"monitor/serf",
+			"management",
+			"management/etcd",
+			"management/server",
+			"management/daemon",
+		},
+		"the pure packages and the command line log nothing",
+	},
 }
 
 // onlyStandard are packages that use nothing but the standard library, and what
 // else they may.
 var onlyStandard = map[string][]string{
-	"inventory": {}, "monitor": {}, "management/api": {}, "management/client": {}, "ansible": {}, "configuration": {"go.yaml.in/yaml/v3"},
+	"inventory":         {},
+	"monitor":           {},
+	"management/api":    {},
+	"management/client": {},
+	"ansible":           {},
+	"configuration":     {"go.yaml.in/yaml/v3"},
 }
 
 // source is one package as it is written, without its tests.
@@ -97,35 +160,43 @@ func sources(t *testing.T) map[string]*source {
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return
 		}
+
 		f, err := parser.ParseFile(files, filepath.Join(root, path), nil, parser.ImportsOnly|parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		dir := filepath.Dir(path)
 		if packages[dir] == nil {
 			packages[dir] = &source{imports: map[string]string{}}
 		}
+
 		p := packages[dir]
 		for _, i := range f.Imports {
 			name, err := strconv.Unquote(i.Path.Value)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			p.imports[name] = path
 		}
+
 		if f.Doc != nil {
 			p.docs = append(p.docs, path)
 		}
 	})
+
 	if len(packages) < 10 {
 		t.Fatalf("only %d packages were found below %s", len(packages), root)
 	}
+
 	return packages
 }
 
 // everyFile calls found for every file of the project.
 func everyFile(t *testing.T, found func(path string)) {
 	t.Helper()
+
 	err := fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
 		case err != nil:
@@ -135,6 +206,7 @@ func everyFile(t *testing.T, found func(path string)) {
 		case !d.IsDir():
 			found(path)
 		}
+
 		return nil
 	})
 	if err != nil {
@@ -144,27 +216,39 @@ func everyFile(t *testing.T, found func(path string)) {
 
 func TestImports(t *testing.T) {
 	t.Parallel()
+
 	packages := sources(t)
 	for dir, p := range packages {
 		allowed, known := mayImport[dir]
 		if !known {
 			t.Errorf("%s is a new package: say in this test what it may import", dir)
 		}
+
 		for name, file := range p.imports {
 			own, ours := strings.CutPrefix(name, module+"/")
 			if ours && !slices.Contains(allowed, own) {
-				t.Errorf("%s imports %s: imports point one way, and %s may import only %s", file, own, dir, cmp.Or(strings.Join(allowed, ", "), "nothing of ours"))
+				t.Errorf(
+					"%s imports %s: imports point one way, and %s may import only %s",
+					file,
+					own,
+					dir,
+					cmp.Or(strings.Join(allowed, ", "), "nothing of ours"),
+				)
 			}
+
 			for _, h := range homes {
 				if strings.HasPrefix(name, h.prefix) && !slices.Contains(h.in, dir) {
 					t.Errorf("%s imports %s, which belongs into %s: %s", file, name, strings.Join(h.in, ", "), h.why)
 				}
 			}
-			if more, pure := onlyStandard[dir]; pure && !ours && strings.Contains(name, ".") && !slices.Contains(more, name) {
+
+			if more, pure := onlyStandard[dir]; pure && !ours && strings.Contains(name, ".") &&
+				!slices.Contains(more, name) {
 				t.Errorf("%s imports %s: %s uses the standard library only", file, name, dir)
 			}
 		}
 	}
+
 	for dir := range mayImport {
 		if packages[dir] == nil && dir != "vagrant/systemtest" {
 			t.Errorf("%s has no Go files", dir)
@@ -182,11 +266,13 @@ func TestCommandLineLinksNoDaemon(t *testing.T) {
 		if seen[dir] || packages[dir] == nil {
 			return
 		}
+
 		seen[dir] = true
 		for name := range packages[dir].imports {
 			if own, ours := strings.CutPrefix(name, module+"/"); ours {
 				follow(own, way+" -> "+own)
 			}
+
 			for _, not := range []string{"github.com/hashicorp/", "go.etcd.io/", "github.com/gorilla/", module + "/management/daemon", module + "/management/server"} {
 				if strings.HasPrefix(name, not) {
 					t.Errorf("clusterctl links %s: %s", name, way)
@@ -195,6 +281,7 @@ func TestCommandLineLinksNoDaemon(t *testing.T) {
 		}
 	}
 	follow("cmd/clusterctl", "cmd/clusterctl")
+
 	if !seen["management/client"] {
 		t.Error("clusterctl does not use the client")
 	}
@@ -202,6 +289,7 @@ func TestCommandLineLinksNoDaemon(t *testing.T) {
 
 func TestPackageComments(t *testing.T) {
 	t.Parallel()
+
 	for dir, p := range sources(t) {
 		if len(p.docs) != 1 {
 			t.Errorf("package %s has its comment in %d files %v; one says what it is for", dir, len(p.docs), p.docs)
@@ -213,30 +301,50 @@ func TestPackageComments(t *testing.T) {
 func TestLicence(t *testing.T) {
 	t.Parallel()
 	sources := []string{".go", ".py", ".sh", ".yml", ".yaml", ".service", ".rb"}
-	names := []string{"Makefile", "Vagrantfile", "run", "lab", "recipe", "demo", "flow", "provision", "deps", "test", "build", "man"}
+	names := []string{
+		"Makefile",
+		"Vagrantfile",
+		"run",
+		"lab",
+		"recipe",
+		"demo",
+		"flow",
+		"provision",
+		"deps",
+		"test",
+		"build",
+		"man",
+	}
 	count := 0
 	everyFile(t, func(path string) {
 		ext, name := filepath.Ext(path), filepath.Base(path)
-		if !slices.Contains(sources, ext) && !slices.Contains(names, name) || strings.Contains(path, "testdata/inventory/") {
+		if !slices.Contains(sources, ext) && !slices.Contains(names, name) ||
+			strings.Contains(path, "testdata/inventory/") {
 			return
 		}
+
 		count++
+
 		f, err := os.Open(filepath.Join(root, path))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Close()
+
 		lines := bufio.NewScanner(f)
 		for range 3 {
 			if !lines.Scan() {
 				break
 			}
+
 			if strings.Contains(lines.Text(), "SPDX-License-Identifier: Apache-2.0") {
 				return
 			}
 		}
+
 		t.Errorf("%s does not begin with SPDX-License-Identifier: Apache-2.0", path)
 	})
+
 	if count < 50 {
 		t.Errorf("only %d source files were found", count)
 	}
@@ -251,10 +359,12 @@ func TestNoSleeping(t *testing.T) {
 		if !strings.HasSuffix(path, "_test.go") {
 			return
 		}
+
 		f, err := parser.ParseFile(files, filepath.Join(root, path), nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, pos := range sleeps(f) {
 			t.Errorf("%s sleeps, and not in a bubble of testing/synctest", files.Position(pos))
 		}
@@ -265,6 +375,7 @@ func TestNoSleeping(t *testing.T) {
 func TestSleeps(t *testing.T) {
 	t.Parallel()
 	files := token.NewFileSet()
+
 	f, err := parser.ParseFile(files, "x_test.go", `package x
 func TestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { go func() { time.Sleep(1) }() })
@@ -286,10 +397,12 @@ func TestWaitElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var lines []int
 	for _, pos := range sleeps(f) {
 		lines = append(lines, files.Position(pos).Line)
 	}
+
 	if !slices.Equal(lines, []int{4, 11, 16}) {
 		t.Errorf("they are seen in the lines %v", lines)
 	}
@@ -304,28 +417,35 @@ func sleeps(f *ast.File) []token.Pos {
 		if !ok || s.Sel.Name != name {
 			return false
 		}
+
 		x, ok := s.X.(*ast.Ident)
+
 		return ok && x.Name == pkg
 	}
 	uses := func(body ast.Node, name string, nested bool) (found bool) {
 		ast.Inspect(body, func(n ast.Node) bool {
 			found = found || is(n, "synctest", name)
 			_, inner := n.(*ast.FuncLit)
+
 			return nested || !inner
 		})
+
 		return found
 	}
+
 	helpers := map[string]bool{}
 	for _, d := range f.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
 			helpers[fn.Name.Name] = uses(fn.Body, "Test", true)
 		}
 	}
+
 	var out []token.Pos
 	ast.PreorderStack(f, nil, func(n ast.Node, stack []ast.Node) bool {
 		if !is(n, "time", "Sleep") {
 			return true
 		}
+
 		innermost := true
 		for i, outer := range slices.Backward(stack) {
 			var body ast.Node
@@ -341,62 +461,111 @@ func sleeps(f *ast.File) []token.Pos {
 					}
 				}
 			}
+
 			if body != nil && innermost {
 				innermost = false
+
 				if uses(body, "Wait", false) {
 					return true
 				}
 			}
 		}
+
 		out = append(out, n.Pos())
+
 		return true
 	})
+
 	return out
 }
 
 // firstGeneration is what the first-generation manager got wrong, and the tests
 // that hold this one to do better.
 var firstGeneration = []struct{ sentence, tests string }{
-	{"a restart lost groups, globals, jobs, logs and every node that serf did not report at that moment",
-		"management/service_test.go:TestFirstGenerationRestart management/daemon/daemon_test.go:TestFirstGenerationLife"},
-	{"a request refused half-way left nodes in a wrong status or group", "management/accept_test.go:TestFirstGenerationHalfRefused management/etcd/store_test.go:TestClaimRefused"},
-	{"commissioning a decommissioned node together with an allocated one corrupted the first", "management/accept_test.go:TestFirstGenerationHalfRefused"},
+	{
+		"a restart lost groups, globals, jobs, logs and every node that serf did not report at that moment",
+		"management/service_test.go:TestFirstGenerationRestart management/daemon/daemon_test.go:TestFirstGenerationLife",
+	},
+	{
+		"a request refused half-way left nodes in a wrong status or group",
+		"management/accept_test.go:TestFirstGenerationHalfRefused management/etcd/store_test.go:TestClaimRefused",
+	},
+	{
+		"commissioning a decommissioned node together with an allocated one corrupted the first",
+		"management/accept_test.go:TestFirstGenerationHalfRefused",
+	},
 	{"a refused request replaced the last job", "management/service_test.go:TestFirstGenerationLastJob"},
 	{"an event without nodes killed the daemon", "management/observe_test.go:TestFirstGenerationEvents"},
 	{"an event with several nodes handled only the first", "management/observe_test.go:TestFirstGenerationEvents"},
 	{"listing nodes while events arrived crashed it", "management/observe_test.go:TestFirstGenerationListing"},
-	{"a graceful serf leave was ignored", "management/daemon/daemon_test.go:TestFirstGenerationGracefulLeave monitor/serf/agent_test.go:TestJoinFailReturnLeave"},
-	{"nodes that failed while the monitor was disconnected stayed Discovered", "management/observe_test.go:TestSink monitor/serf/agent_test.go:TestObserverRestart"},
-	{"an address change reached the monitor but not Ansible",
-		"inventory/node_test.go:TestFirstGenerationAddressChange management/service_test.go:TestFirstGenerationAddressChange"},
-	{"a log line over 64 KiB hung the job", "configuration/ansible/ansible_test.go:TestHugeLine management/etcd/log_test.go:TestFirstGenerationLongLine"},
-	{"output was read at 20 lines/s", "configuration/ansible/ansible_test.go:TestOutputLimit management/service_test.go:TestLog"},
-	{"a stalled follower stalled the job", "management/service_test.go:TestLog management/server/meet_test.go:TestStalledFollower"},
+	{
+		"a graceful serf leave was ignored",
+		"management/daemon/daemon_test.go:TestFirstGenerationGracefulLeave monitor/serf/agent_test.go:TestJoinFailReturnLeave",
+	},
+	{
+		"nodes that failed while the monitor was disconnected stayed Discovered",
+		"management/observe_test.go:TestSink monitor/serf/agent_test.go:TestObserverRestart",
+	},
+	{
+		"an address change reached the monitor but not Ansible",
+		"inventory/node_test.go:TestFirstGenerationAddressChange management/service_test.go:TestFirstGenerationAddressChange",
+	},
+	{
+		"a log line over 64 KiB hung the job",
+		"configuration/ansible/ansible_test.go:TestHugeLine management/etcd/log_test.go:TestFirstGenerationLongLine",
+	},
+	{
+		"output was read at 20 lines/s",
+		"configuration/ansible/ansible_test.go:TestOutputLimit management/service_test.go:TestLog",
+	},
+	{
+		"a stalled follower stalled the job",
+		"management/service_test.go:TestLog management/server/meet_test.go:TestStalledFollower",
+	},
 	{"a taken port hung the daemon", "management/daemon/daemon_test.go:TestFirstGenerationTakenPort"},
-	{"SIGTERM orphaned ansible-playbook", "configuration/ansible/ansible_test.go:TestDaemonDies management/daemon/daemon_test.go:TestRestartDuringAJob"},
+	{
+		"SIGTERM orphaned ansible-playbook",
+		"configuration/ansible/ansible_test.go:TestDaemonDies management/daemon/daemon_test.go:TestRestartDuringAJob",
+	},
 	{"a config reload changed only what was shown", "management/daemon/config_test.go:TestFirstGenerationConfig"},
-	{"inventory files could be injected through an address or a label", "inventory/names_test.go:TestFirstGenerationInjection configuration/inventory_test.go:TestEveryCharacterSurvives"},
+	{
+		"inventory files could be injected through an address or a label",
+		"inventory/names_test.go:TestFirstGenerationInjection configuration/inventory_test.go:TestEveryCharacterSurvives",
+	},
 	{"extra-vars were visible in ps", "configuration/ansible/ansible_test.go:TestRunToTheEnd"},
-	{"host keys were not checked", "configuration/inventory_test.go:TestKnownHosts configuration/ansible/live_test.go:TestLive management/service_test.go:TestHostKeys"},
-	{"a member without tags became a node called -", "inventory/names_test.go:TestFirstGenerationInjection monitor/member_test.go:TestIdentityOf"},
+	{
+		"host keys were not checked",
+		"configuration/inventory_test.go:TestKnownHosts configuration/ansible/live_test.go:TestLive management/service_test.go:TestHostKeys",
+	},
+	{
+		"a member without tags became a node called -",
+		"inventory/names_test.go:TestFirstGenerationInjection monitor/member_test.go:TestIdentityOf",
+	},
 	{"the CLI panicked when the daemon was down", "cmd/clusterctl/testdata/unreachable.txtar:clusterctl"},
-	{"the CLI exited 0 on usage errors", "cmd/clusterctl/testdata/usage.txtar:clusterctl clusterctl/clusterctl_test.go:TestExitCodes"},
+	{
+		"the CLI exited 0 on usage errors",
+		"cmd/clusterctl/testdata/usage.txtar:clusterctl clusterctl/clusterctl_test.go:TestExitCodes",
+	},
 }
 
 // TestFirstGeneration: each of these errors has a test, which can be found.
 func TestFirstGeneration(t *testing.T) {
 	t.Parallel()
+
 	for _, row := range firstGeneration {
 		for _, test := range strings.Fields(row.tests) {
 			file, name, _ := strings.Cut(test, ":")
+
 			text, err := os.ReadFile(filepath.Join(root, file))
 			if err != nil {
 				t.Errorf("%q: %v", row.sentence, err)
 				continue
 			}
+
 			if strings.HasSuffix(file, ".go") {
 				name = fmt.Sprintf("func %s(", name)
 			}
+
 			if !strings.Contains(string(text), name) {
 				t.Errorf("%q: %s has no %s", row.sentence, file, name)
 			}

@@ -45,13 +45,35 @@ type meters struct {
 // done is the cause of what simply succeeded.
 const done = management.ExitDone
 
-var jobCauses = []string{done, string(management.CauseFailed), string(management.CauseCancelled), string(management.CauseDeadline),
-	string(management.CauseInterrupted), string(management.CausePrecondition), string(management.CauseAbsent), string(management.CauseInternal)}
+var jobCauses = []string{
+	done,
+	string(management.CauseFailed),
+	string(management.CauseCancelled),
+	string(management.CauseDeadline),
+	string(
+		management.CauseInterrupted,
+	),
+	string(management.CausePrecondition),
+	string(management.CauseAbsent),
+	string(management.CauseInternal),
+}
 
-var runCauses = []string{done, string(management.CauseFailed), string(management.CauseCancelled), string(management.CauseDeadline),
-	string(management.CauseInterrupted), string(management.CauseInternal)}
+var runCauses = []string{
+	done,
+	string(management.CauseFailed),
+	string(management.CauseCancelled),
+	string(management.CauseDeadline),
+	string(management.CauseInterrupted),
+	string(management.CauseInternal),
+}
 
-var jobStatuses = []management.JobStatus{management.Queued, management.Running, management.Complete, management.Errored, management.Cancelled}
+var jobStatuses = []management.JobStatus{
+	management.Queued,
+	management.Running,
+	management.Complete,
+	management.Errored,
+	management.Cancelled,
+}
 
 // jobVerbs are the verbs that jobs carry out.
 func jobVerbs() []inventory.Verb {
@@ -59,12 +81,16 @@ func jobVerbs() []inventory.Verb {
 	for _, t := range inventory.Lifecycle {
 		verbs = append(verbs, t.Verb)
 	}
+
 	return verbs
 }
 
 func newMeters(v api.Version) *meters {
 	m := &meters{registry: prometheus.NewRegistry()}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
 	counter := func(name string) *prometheus.CounterVec { return register(m, metrics.NewCounter(name)) }
 	m.processes = register(m, metrics.NewGauge("clusterm_runner_processes")).WithLabelValues()
 	m.starts = counter("clusterm_runner_starts_total").WithLabelValues()
@@ -86,17 +112,21 @@ func newMeters(v api.Version) *meters {
 			vec.WithLabelValues(string(s))
 		}
 	}
+
 	for _, cause := range runCauses {
 		m.ends.WithLabelValues(cause)
 	}
+
 	for _, verb := range jobVerbs() {
 		for _, cause := range jobCauses {
 			m.jobsEnded.WithLabelValues(string(verb), cause)
 		}
+
 		for _, status := range []management.JobStatus{management.Complete, management.Errored, management.Cancelled} {
 			m.jobDuration.WithLabelValues(string(verb), string(status))
 		}
 	}
+
 	return m
 }
 
@@ -133,10 +163,13 @@ func (m *meters) runEnded(e management.RunExit, text, events bool) {
 	case cause == "":
 		cause = done
 	}
+
 	m.ends.WithLabelValues(cause).Inc()
+
 	if text {
 		m.truncated.WithLabelValues(string(management.StreamText)).Inc()
 	}
+
 	if events {
 		m.truncated.WithLabelValues(string(management.StreamEvents)).Inc()
 	}
@@ -149,14 +182,21 @@ type measuredStore struct {
 }
 
 // Finish writes that a job has ended, and counts it.
-func (s measuredStore) Finish(ctx context.Context, j management.Job, writes []management.NodeWrite) (management.Job, error) {
+func (s measuredStore) Finish(
+	ctx context.Context,
+	j management.Job,
+	writes []management.NodeWrite,
+) (management.Job, error) {
 	out, err := s.Store.Finish(ctx, j, writes)
 	if err == nil {
 		s.meters.jobsEnded.WithLabelValues(string(out.Verb), cmp.Or(string(out.Cause), done)).Inc()
+
 		if !out.Started.IsZero() {
-			s.meters.jobDuration.WithLabelValues(string(out.Verb), string(out.Status)).Observe(out.Ended.Sub(out.Started).Seconds())
+			s.meters.jobDuration.WithLabelValues(string(out.Verb), string(out.Status)).
+				Observe(out.Ended.Sub(out.Started).Seconds())
 		}
 	}
+
 	return out, err
 }
 
@@ -176,6 +216,7 @@ func truth(b bool) float64 {
 	if b {
 		return 1
 	}
+
 	return 0
 }
 
@@ -185,24 +226,34 @@ func nodeMetrics(v *management.View, emit func(string, float64, ...string)) {
 		state  inventory.State
 	}
 	count := map[kind]int{}
+
 	var failed, residue, duplicated int
 	for _, n := range v.Nodes {
 		count[kind{n.Status, n.State}]++
 		if n.LastError != "" {
 			failed++
 		}
+
 		if len(n.Residue) > 0 {
 			residue++
 		}
+
 		if len(n.Duplicates) > 0 {
 			duplicated++
 		}
 	}
+
 	for _, status := range inventory.Statuses {
 		for _, state := range inventory.States {
-			emit("clusterm_nodes", float64(count[kind{status.Status, state.State}]), string(status.Status), string(state.State))
+			emit(
+				"clusterm_nodes",
+				float64(count[kind{status.Status, state.State}]),
+				string(status.Status),
+				string(state.State),
+			)
 		}
 	}
+
 	emit("clusterm_nodes_with_error", float64(failed))
 	emit("clusterm_nodes_with_residue", float64(residue))
 	emit("clusterm_nodes_duplicated", float64(duplicated))
@@ -215,12 +266,14 @@ func jobMetrics(v *management.View, limit int, now time.Time, emit func(string, 
 	}
 	count := map[kind]int{}
 	queued, forks := 0, 0
+
 	oldest := now
 	for _, j := range v.Jobs {
 		count[kind{j.Verb, j.Status}]++
 		switch j.Status {
 		case management.Queued:
 			queued++
+
 			if j.Accepted.Before(oldest) {
 				oldest = j.Accepted
 			}
@@ -230,11 +283,13 @@ func jobMetrics(v *management.View, limit int, now time.Time, emit func(string, 
 			}
 		}
 	}
+
 	for _, verb := range jobVerbs() {
 		for _, status := range jobStatuses {
 			emit("clusterm_jobs", float64(count[kind{verb, status}]), string(verb), string(status))
 		}
 	}
+
 	emit("clusterm_queue_length", float64(queued))
 	emit("clusterm_queue_oldest_age_seconds", now.Sub(oldest).Seconds())
 	emit("clusterm_runner_forks", float64(forks))
@@ -243,17 +298,22 @@ func jobMetrics(v *management.View, limit int, now time.Time, emit func(string, 
 func (d *Daemon) etcdMetrics(emit func(string, float64, ...string)) {
 	ctx, cancel := context.WithTimeout(context.Background(), etcdPatience)
 	defer cancel()
+
 	for endpoint, s := range d.store.Sizes(ctx) {
 		emit("clusterm_etcd_up", truth(s.Err == nil), endpoint)
+
 		if s.Err != nil {
 			continue
 		}
+
 		emit("clusterm_etcd_db_size_bytes", float64(s.File), endpoint)
 		emit("clusterm_etcd_db_in_use_bytes", float64(s.InUse), endpoint)
+
 		if s.Quota > 0 {
 			emit("clusterm_etcd_db_quota_bytes", float64(s.Quota), endpoint)
 		}
 	}
+
 	if d.inside != nil {
 		emit("clusterm_etcd_restarts_total", float64(d.inside.Restarts()))
 	}
@@ -263,6 +323,7 @@ func (d *Daemon) gossipMetrics(emit func(string, float64, ...string)) {
 	if d.source == nil {
 		return
 	}
+
 	s := d.source.Stats()
 	emit("clusterm_gossip_connected", truth(d.source.Err() == nil))
 	emit("clusterm_gossip_members", float64(s.Alive), "alive")
@@ -273,8 +334,10 @@ func (d *Daemon) gossipMetrics(emit func(string, float64, ...string)) {
 	emit("clusterm_gossip_pending_nodes", float64(s.Observer.Pending))
 	emit("clusterm_gossip_reports_total", float64(s.Observer.Reports))
 	emit("clusterm_gossip_report_errors_total", float64(s.Observer.Errors))
+
 	for queue, depth := range s.Queues {
 		emit("clusterm_gossip_queue_depth", float64(depth), queue)
 	}
+
 	emit("clusterm_gossip_health_score", float64(s.Health))
 }

@@ -30,6 +30,7 @@ import (
 func silent() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
+
 	return log
 }
 
@@ -45,8 +46,10 @@ func (w *watcher) start() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ready, done := make(chan struct{}), make(chan error, 1)
+
 	w.stop, w.done = cancel, done
 	go func() { done <- runMonitor(ctx, w.c, serf.Loopback(), silent(), func() { close(ready) }) }()
+
 	select {
 	case <-ready:
 	case err := <-done:
@@ -57,25 +60,35 @@ func (w *watcher) start() {
 
 func (w *watcher) end() {
 	w.t.Helper()
+
 	if w.stop == nil {
 		return
 	}
+
 	w.stop()
+
 	if err := <-w.done; err != nil {
 		w.t.Error(err)
 	}
+
 	w.stop = nil
 }
 
 // watch starts a monitor.
 func watch(t *testing.T, gossip Gossip, to ...string) *watcher {
 	t.Helper()
-	w := &watcher{t: t, c: MonitorConfig{ReportTo: to, DataDir: filepath.Join(t.TempDir(), "m"), Gossip: gossip, LogLevel: "debug"}}
+
+	w := &watcher{
+		t: t,
+		c: MonitorConfig{ReportTo: to, DataDir: filepath.Join(t.TempDir(), "m"), Gossip: gossip, LogLevel: "debug"},
+	}
 	if err := w.c.Check(); err != nil {
 		t.Fatal(err)
 	}
+
 	w.start()
 	t.Cleanup(w.end)
+
 	return w
 }
 
@@ -83,28 +96,43 @@ func watch(t *testing.T, gossip Gossip, to ...string) *watcher {
 // of them, the monitor and the nodes go and come.
 func TestMonitor(t *testing.T) {
 	t.Parallel()
+
 	key := filepath.Join(t.TempDir(), "gossip.key")
 	if err := os.WriteFile(key, []byte(serf.GenerateKey()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	var first string
 	agent := func(label, addr string) *serf.Agent {
 		t.Helper()
+
 		o := serf.Options{
-			Node: monitor.Identity{Label: label, Serial: "1", Addr: addr}, Bind: "127.0.4.1:0", KeyFile: key, Timing: serf.Loopback(), Log: silent(),
+			Node: monitor.Identity{
+				Label:  label,
+				Serial: "1",
+				Addr:   addr,
+			},
+			Bind:    "127.0.4.1:0",
+			KeyFile: key,
+			Timing:  serf.Loopback(),
+			Log:     silent(),
 		}
 		if first != "" {
 			o.Join = []string{first}
 		}
+
 		a, err := serf.Start(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() { a.Close() })
+
 		return a
 	}
 	leave := func(a *serf.Agent) {
 		t.Helper()
+
 		if err := a.Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -123,6 +151,7 @@ func TestMonitor(t *testing.T) {
 	two.up()
 	t.Cleanup(two.down)
 	two.state("a-1", inventory.Discovered)
+
 	if _, err := two.store.View().Node("b-1"); err == nil {
 		t.Error("a node that is gone was made known")
 	}
@@ -149,11 +178,14 @@ func TestMonitor(t *testing.T) {
 	a.Close()
 	first = ""
 	a = agent("a", "10.0.0.9")
+
 	w.c.Gossip.Join = []string{a.Addr()}
 	if err := os.RemoveAll(filepath.Join(w.c.DataDir, "gossip")); err != nil {
 		t.Fatal(err)
 	}
+
 	w.start()
+
 	for _, s := range []*site{one, two} {
 		s.state("d-1", inventory.Disappeared)
 		s.state("a-1", inventory.Discovered)
@@ -162,7 +194,15 @@ func TestMonitor(t *testing.T) {
 			return err == nil && n.Addr == "10.0.0.9"
 		})
 	}
-	if err := runMonitor(t.Context(), w.c, serf.Loopback(), silent(), nil); err == nil || !strings.Contains(err.Error(), "in use by another clusterm monitor") {
+
+	if err := runMonitor(
+		t.Context(),
+		w.c,
+		serf.Loopback(),
+		silent(),
+		nil,
+	); err == nil ||
+		!strings.Contains(err.Error(), "in use by another clusterm monitor") {
 		t.Errorf("a second one: %v", err)
 	}
 }
@@ -179,20 +219,29 @@ type hearing struct {
 func (h *hearing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	if r.Method == http.MethodGet {
 		list := api.List[api.Node]{Items: []api.Node{}}
 		for name, seen := range h.nodes {
 			label, serial, _ := strings.Cut(name, "-")
 			list.Items = append(list.Items, api.Node{Node: inventory.Node{
-				Name: name, Label: label, Serial: serial, Addr: "10.0.0.1", Seen: map[string]bool{inventory.ObserverPost: seen},
+				Name:   name,
+				Label:  label,
+				Serial: serial,
+				Addr:   "10.0.0.1",
+				Seen:   map[string]bool{inventory.ObserverPost: seen},
 			}})
 		}
+
 		w.Header().Set("Content-Type", api.TypeJSON)
 		json.NewEncoder(w).Encode(list)
+
 		return
 	}
+
 	var body api.LegacyRequest
 	json.NewDecoder(r.Body).Decode(&body)
+
 	fail := func(kind inventory.Kind, text string) {
 		w.Header().Set(api.HeaderProblem, string(kind))
 		http.Error(w, text, http.StatusInternalServerError)
@@ -201,6 +250,7 @@ func (h *hearing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(inventory.KindUnavailable, h.fail)
 		return
 	}
+
 	line := body.Event.Name
 	for _, n := range body.Event.Nodes {
 		name := inventory.NodeName(n.Label, n.Serial)
@@ -208,11 +258,14 @@ func (h *hearing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail(inventory.KindRefused, name+" is refused")
 			return
 		}
+
 		line += " " + name
 	}
+
 	for _, n := range body.Event.Nodes {
 		h.nodes[inventory.NodeName(n.Label, n.Serial)] = body.Event.Name == "discovered"
 	}
+
 	h.posts = append(h.posts, line)
 }
 
@@ -221,6 +274,7 @@ func (h *hearing) take() string {
 	defer h.mu.Unlock()
 	out := strings.Join(h.posts, "; ")
 	h.posts = nil
+
 	return out
 }
 
@@ -236,11 +290,20 @@ func TestReporter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		told, err := openTold(file, []string{srv.URL})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &reporter{to: to, target: srv.URL, told: told, refused: map[string]string{}, doubled: map[string]string{}, log: log}
+
+		return &reporter{
+			to:      to,
+			target:  srv.URL,
+			told:    told,
+			refused: map[string]string{},
+			doubled: map[string]string{},
+			log:     log,
+		}
 	}
 	r := reports()
 	see := func(words string) (out []monitor.Sighting) {
@@ -248,13 +311,16 @@ func TestReporter(t *testing.T) {
 			label, gone := strings.CutSuffix(w, "!")
 			out = append(out, monitor.Sighting{Label: label, Serial: "1", Addr: "10.0.0.1", Alive: !gone})
 		}
+
 		return out
 	}
 	step := func(full bool, words, want string) {
 		t.Helper()
+
 		if err := r.Observe(t.Context(), monitor.Report{Full: full, Sightings: see(words)}); err != nil {
 			t.Errorf("%s: %v", words, err)
 		}
+
 		if got := h.take(); got != want {
 			t.Errorf("%s: %q, want %q", words, got, want)
 		}
@@ -277,10 +343,12 @@ func TestReporter(t *testing.T) {
 
 	// A manager that fails is an error, and nothing is lost by it.
 	h.fail = "no store"
+
 	err := r.Observe(t.Context(), monitor.Report{Sightings: see("d! e")})
 	if inventory.KindOf(err) != inventory.KindUnavailable || !strings.Contains(err.Error(), srv.URL) {
 		t.Errorf("%v", err)
 	}
+
 	h.fail = ""
 	r = reports()
 	step(true, "d!", "disappeared d-1")
@@ -290,15 +358,18 @@ func TestReporter(t *testing.T) {
 	hook.Reset()
 	step(true, "f g h i", "discovered f-1; discovered h-1 i-1")
 	step(true, "f g h i", "")
+
 	if len(hook.AllEntries()) != 1 || !strings.Contains(fmt.Sprint(hook.LastEntry().Data["error"]), "g-1 is refused") {
 		t.Errorf("%+v", hook.AllEntries())
 	}
+
 	h.not = ""
 	step(true, "f g h i", "discovered g-1")
 
 	if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := openTold(file, nil); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("%v", err)
 	}
@@ -310,22 +381,35 @@ func TestReporterMany(t *testing.T) {
 	h := &hearing{nodes: map[string]bool{}}
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
+
 	to, err := client.New(client.Options{URL: srv.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	told, err := openTold(filepath.Join(t.TempDir(), "told.json"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reporter{to: to, target: srv.URL, told: told, refused: map[string]string{}, doubled: map[string]string{}, log: silent()}
+
+	r := &reporter{
+		to:      to,
+		target:  srv.URL,
+		told:    told,
+		refused: map[string]string{},
+		doubled: map[string]string{},
+		log:     silent(),
+	}
+
 	var all []monitor.Sighting
 	for i := range 2*reportSize + 1 {
 		all = append(all, monitor.Sighting{Label: "n", Serial: fmt.Sprint(i), Addr: "10.0.0.1", Alive: true})
 	}
+
 	if err := r.Observe(t.Context(), monitor.Report{Full: true, Sightings: all}); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(h.posts) != 3 || len(h.nodes) != len(all) {
 		t.Errorf("%d nodes in %d posts", len(h.nodes), len(h.posts))
 	}
@@ -341,14 +425,21 @@ func TestMonitorConfig(t *testing.T) {
 		}
 	}
 	put(string(MonitorExample))
+
 	c, err := LoadMonitorConfig(path)
-	if err != nil || !slices.Equal(c.ReportTo, []string{"http://127.0.0.1:9007"}) || c.Gossip.RPC != "127.0.0.1:7373" || c.DataDir != "/var/lib/clusterm-monitor" {
+	if err != nil || !slices.Equal(c.ReportTo, []string{"http://127.0.0.1:9007"}) || c.Gossip.RPC != "127.0.0.1:7373" ||
+		c.DataDir != "/var/lib/clusterm-monitor" {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	put("report_to: [unix:///run/clusterm/clusterm.sock]\ngossip: {key_file: /etc/clusterm/gossip.key, join: [192.0.2.10]}\n")
+
+	put(
+		"report_to: [unix:///run/clusterm/clusterm.sock]\ngossip: {key_file: /etc/clusterm/gossip.key, join: [192.0.2.10]}\n",
+	)
+
 	if c, err := LoadMonitorConfig(path); err != nil || c.Gossip.Bind != "0.0.0.0:7946" {
 		t.Errorf("%+v, %v", c, err)
 	}
+
 	const to, rpc = "report_to: [\"http://127.0.0.1:9007\"]\n", "gossip: {rpc: \"127.0.0.1:7373\"}\n"
 	for text, words := range map[string]string{
 		rpc:                                "report_to: it is empty",
@@ -374,15 +465,24 @@ func TestMonitorConfig(t *testing.T) {
 		_, err := LoadMonitorConfig(path)
 		kind(t, err, inventory.KindInvalid, words, path)
 	}
+
 	if _, err := LoadMonitorConfig("/nope"); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Error(err)
 	}
+
 	c.DataDir, c.Gossip.RPCAuthFile = filepath.Join(dir, "m"), "/nope/key"
 	if err := RunMonitor(t.Context(), c, silent(), nil); err == nil || !strings.Contains(err.Error(), "/nope/key") {
 		t.Error(err)
 	}
+
 	c.DataDir = filepath.Join(path, "below")
-	if err := RunMonitor(t.Context(), c, silent(), nil); err == nil || !strings.Contains(err.Error(), "data directory") {
+	if err := RunMonitor(
+		t.Context(),
+		c,
+		silent(),
+		nil,
+	); err == nil ||
+		!strings.Contains(err.Error(), "data directory") {
 		t.Error(err)
 	}
 }
@@ -392,8 +492,16 @@ func TestLiveMonitor(t *testing.T) {
 	serftest.NeedLab(t)
 	t.Parallel()
 	hub := serftest.Start(t, "hub", "127.0.4.11")
-	leaver := serftest.Start(t, "leaver", "127.0.4.12", append(serftest.Tags("leaver", "1", "127.0.4.12"), "-retry-join", hub.Bound)...)
-	crasher := serftest.Start(t, "crasher", "127.0.4.13", append(serftest.Tags("crasher", "1", "127.0.4.13"), "-retry-join", hub.Bound)...)
+	leaver := serftest.Start(
+		t,
+		"leaver",
+		"127.0.4.12",
+		append(serftest.Tags("leaver", "1", "127.0.4.12"), "-retry-join", hub.Bound)...)
+	crasher := serftest.Start(
+		t,
+		"crasher",
+		"127.0.4.13",
+		append(serftest.Tags("crasher", "1", "127.0.4.13"), "-retry-join", hub.Bound)...)
 	s := begin(t)
 	w := watch(t, Gossip{RPC: hub.RPC}, "unix://"+s.dir+"/s")
 	s.state("leaver-1", inventory.Discovered)
@@ -405,9 +513,11 @@ func TestLiveMonitor(t *testing.T) {
 	s.restart()
 	w.end()
 	w.start()
+
 	if n, err := s.store.View().Node("crasher-1"); err != nil || n.State != inventory.Discovered {
 		t.Errorf("%+v, %v", n, err)
 	}
+
 	leaver.Ask("leave")
 	hub.Args = append(hub.Args, "-retry-join", crasher.Bound)
 	hub.Restart()
@@ -428,19 +538,31 @@ func TestLiveMonitor(t *testing.T) {
 func TestLiveEventHandler(t *testing.T) {
 	serftest.NeedLab(t)
 	t.Parallel()
+
 	script, err := filepath.Abs(root + "/monitor/serf/handler/serf-handler.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i, way := range []string{"http", "socket", "unix"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			s := begin(t)
 			at := func(n int) string { return fmt.Sprintf("127.0.4.%d", 20+10*i+n) }
 			env := map[string]string{"http": "CLUSTERM_URL=" + s.url, "socket": "CLUSTERM_SOCKET=" + s.dir + "/s", "unix": "CLUSTERM_URL=unix://" + s.dir + "/s"}[way]
-			hub := serftest.Start(t, "hub", at(1), "-event-handler", "member-join,member-update,member-leave,member-failed=env "+env+" "+script)
+			hub := serftest.Start(
+				t,
+				"hub",
+				at(1),
+				"-event-handler",
+				"member-join,member-update,member-leave,member-failed=env "+env+" "+script,
+			)
 			join := func(name, addr string, more ...string) *serftest.Agent {
-				return serftest.Start(t, name, addr, append(append(serftest.Tags(name, "1", addr), "-retry-join", hub.Bound), more...)...)
+				return serftest.Start(
+					t,
+					name,
+					addr,
+					append(append(serftest.Tags(name, "1", addr), "-retry-join", hub.Bound), more...)...)
 			}
 			evil := join("evil", at(2), "-tag", `NodeAddr=10.0.0.1"},{"label":"x`)
 			leaver, crasher := join("leaver", at(3)), join("crasher", at(4))
@@ -460,6 +582,7 @@ func TestLiveEventHandler(t *testing.T) {
 			crasher.Kill()
 			s.state("crasher-1", inventory.Disappeared)
 			evil.Kill()
+
 			if nodes := s.store.View().Nodes; len(nodes) != 3 {
 				t.Errorf("%+v", nodes)
 			}

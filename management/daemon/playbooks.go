@@ -52,16 +52,30 @@ type playbooks struct {
 
 var _ management.Playbooks = (*playbooks)(nil)
 
-func openPlaybooks(ctx context.Context, dataDir string, runner []string, config func() Config, meters *meters, logger logrus.FieldLogger) (*playbooks, error) {
+func openPlaybooks(
+	ctx context.Context,
+	dataDir string,
+	runner []string,
+	config func() Config,
+	meters *meters,
+	logger logrus.FieldLogger,
+) (*playbooks, error) {
 	p := &playbooks{
-		config: config, runs: filepath.Join(dataDir, "runs"), runner: ansible.Runner{Self: runner}, meters: meters, logger: logger, mine: map[string]bool{},
-		trees: &ansible.Trees{Dir: filepath.Join(dataDir, "trees")},
+		config: config,
+		runs:   filepath.Join(dataDir, "runs"),
+		runner: ansible.Runner{Self: runner},
+		meters: meters,
+		logger: logger,
+		mine:   map[string]bool{},
+		trees:  &ansible.Trees{Dir: filepath.Join(dataDir, "trees")},
 	}
 	if err := os.MkdirAll(p.runs, 0o700); err != nil {
 		return nil, err
 	}
+
 	var err error
 	p.own, err = p.trees.Pin(ctx, bundled.FS())
+
 	return p, err
 }
 
@@ -74,9 +88,11 @@ func (p *playbooks) Check(ctx context.Context) error {
 	p.mu.Lock()
 	fresh := p.path == path && time.Since(p.checked) < checkEvery
 	p.mu.Unlock()
+
 	if fresh {
 		return nil
 	}
+
 	version, err := ansible.Check(ctx, path)
 	if err != nil {
 		// No fault of the manager's, and no use in trying again: its host lacks something.
@@ -84,11 +100,14 @@ func (p *playbooks) Check(ctx context.Context) error {
 		if e, ok := errors.AsType[*inventory.Error](err); ok {
 			refused.Message, refused.Remedy = "no job can run: "+e.Message, e.Remedy
 		}
+
 		return refused
 	}
+
 	p.mu.Lock()
 	p.path, p.version, p.checked = path, version.String(), time.Now()
 	p.mu.Unlock()
+
 	return nil
 }
 
@@ -97,8 +116,10 @@ func (p *playbooks) Version(ctx context.Context) (string, error) {
 	if err := p.Check(ctx); err != nil {
 		return "", err
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.version, nil
 }
 
@@ -107,6 +128,7 @@ func (p *playbooks) Pin(ctx context.Context) (string, error) {
 	if dir := p.config().Playbooks; dir != "" {
 		return p.trees.PinDir(ctx, dir)
 	}
+
 	return p.own, nil
 }
 
@@ -123,19 +145,23 @@ func (p *playbooks) Parse(ctx context.Context, digest string, files, groups []st
 	if p.parser == nil || p.parser.AnsiblePlaybook != path {
 		p.parser = &ansible.Trees{Dir: p.trees.Dir, AnsiblePlaybook: path}
 	}
+
 	parser := p.parser
 	p.mu.Unlock()
+
 	for _, file := range files {
 		if err := parser.SyntaxCheck(ctx, digest, file, p.inside(bundled.RolesDir), groups...); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // Start starts a run; it goes on when this process ends.
 func (p *playbooks) Start(ctx context.Context, spec management.RunSpec) (management.ActiveRun, error) {
 	c := p.config()
+
 	run, err := p.runner.Start(ctx, ansible.Spec{
 		ID: spec.ID, Dir: p.dir(spec.ID), Tree: p.trees.Path(spec.Tree), Playbook: spec.Playbook,
 		BundledRoles: p.inside(bundled.RolesDir), CallbackDir: p.inside(bundled.CallbackDir),
@@ -145,8 +171,10 @@ func (p *playbooks) Start(ctx context.Context, spec management.RunSpec) (managem
 	if err != nil {
 		return nil, err
 	}
+
 	p.meters.starts.Inc()
 	p.attends(spec.ID)
+
 	return activeRun{run, p.meters}, nil
 }
 
@@ -156,12 +184,15 @@ func (p *playbooks) Attach(id string) (management.ActiveRun, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, management.ErrNeverStarted
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if run.Alive() && p.attends(id) {
 		p.meters.adoptions.Inc()
 	}
+
 	return activeRun{run, p.meters}, nil
 }
 
@@ -169,10 +200,13 @@ func (p *playbooks) Attach(id string) (management.ActiveRun, error) {
 func (p *playbooks) attends(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.mine[id] {
 		return false
 	}
+
 	p.mine[id] = true
+
 	return true
 }
 
@@ -183,21 +217,25 @@ func (p *playbooks) Prune(ctx context.Context, keep func() (runs, trees []string
 	entries, err := os.ReadDir(p.runs)
 	runs, trees := keep()
 	_, terr := p.trees.Prune(append(trees, p.own), keepTree)
+
 	err = errors.Join(err, terr)
 	for _, e := range entries {
 		if slices.Contains(runs, e.Name()) {
 			continue
 		}
+
 		if run, aerr := ansible.Attach(p.dir(e.Name())); aerr == nil && run.Alive() {
 			p.logger.WithField("run", e.Name()).Warn("a run that belongs to no job goes on; ending it")
 			err = errors.Join(err, run.Cancel(ctx))
 			continue
 		}
+
 		err = errors.Join(err, os.RemoveAll(p.dir(e.Name())))
 		p.mu.Lock()
 		delete(p.mine, e.Name())
 		p.mu.Unlock()
 	}
+
 	return err
 }
 
@@ -210,12 +248,16 @@ type activeRun struct {
 // Wait blocks until the run has ended and nothing of it is left.
 func (r activeRun) Wait(ctx context.Context) (out management.RunExit, err error) {
 	r.meters.processes.Inc()
+
 	defer r.meters.processes.Dec()
+
 	exit, err := r.Run.Wait(ctx)
 	if err != nil {
 		return management.RunExit{}, err
 	}
+
 	defer func() { r.meters.runEnded(out, r.Truncated(r.Output()), r.Truncated(r.Events())) }()
+
 	out.Code = exit.Code
 	switch exit.Reason {
 	case ansible.Done:
@@ -234,8 +276,13 @@ func (r activeRun) Wait(ctx context.Context) (out management.RunExit, err error)
 		out.Cause, out.Reason = management.CauseInterrupted, "its runner is gone: it was killed, or the machine went down"
 	default:
 		out.NotBegun = true
-		out.Cause, out.Reason = management.CauseInternal, fmt.Sprintf("ansible-playbook could not be run (%s): %s", exit.Reason, exit.Error)
+		out.Cause, out.Reason = management.CauseInternal, fmt.Sprintf(
+			"ansible-playbook could not be run (%s): %s",
+			exit.Reason,
+			exit.Error,
+		)
 	}
+
 	return out, nil
 }
 
@@ -243,19 +290,23 @@ func (r activeRun) Wait(ctx context.Context) (out management.RunExit, err error)
 // vault has no password; empty: it has not.
 func lastError(output string) string {
 	const enough = 8 << 10
+
 	f, err := os.Open(output)
 	if err != nil {
 		return ""
 	}
 	defer f.Close() //nolint:errcheck // only read
+
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return ""
 	}
+
 	text, err := io.ReadAll(io.NewSectionReader(f, max(end-enough, 0), enough))
 	if err != nil {
 		return ""
 	}
+
 	last := ""
 	for line := range strings.Lines(string(text)) {
 		// ansible-core says it in the first way, from 2.19 on in the second.
@@ -264,6 +315,7 @@ func lastError(output string) string {
 			last = strings.ToValidUTF8(line[:min(len(line), 400)], "")
 		}
 	}
+
 	return last
 }
 
@@ -279,10 +331,12 @@ func (r activeRun) Tail(ctx context.Context, s management.Stream, offset int64, 
 	if s == management.StreamEvents {
 		path = r.Events()
 	}
+
 	_, err := r.Follow(ctx, path, offset, func(_ int64, chunk []byte) error {
 		r.meters.taken(s, chunk)
 		return emit(chunk)
 	})
+
 	return err
 }
 
@@ -290,12 +344,20 @@ func (r activeRun) Tail(ctx context.Context, s management.Stream, offset int64, 
 func (r activeRun) Results() (map[string]management.Result, error) {
 	var sum configuration.Summary
 	var stream configuration.EventStream
-	_, err := ansible.Tail(context.Background(), r.Events(), 0, func() bool { return true }, func(_ int64, chunk []byte) error {
-		for _, e := range stream.Write(chunk) {
-			sum.Add(e)
-		}
-		return nil
-	})
+	_, err := ansible.Tail(
+		context.Background(),
+		r.Events(),
+		0,
+		func() bool { return true },
+		func(_ int64, chunk []byte) error {
+			for _, e := range stream.Write(chunk) {
+				sum.Add(e)
+			}
+
+			return nil
+		},
+	)
+
 	out := map[string]management.Result{}
 	for host, h := range sum.Results() {
 		out[host] = management.Result{
@@ -303,6 +365,7 @@ func (r activeRun) Results() (map[string]management.Result, error) {
 			Task: h.Task, Message: h.Message, Done: h.Good(),
 		}
 	}
+
 	return out, err
 }
 

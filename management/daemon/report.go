@@ -50,58 +50,76 @@ func (r *reporter) Observe(ctx context.Context, rep monitor.Report) error {
 			return fmt.Errorf("%s: %w", r.target, err)
 		}
 	}
+
 	var here, gone []api.LegacyEventNode
 	now := r.told.of(r.target)
+
 	listed := map[string]bool{}
 	for _, s := range rep.Sightings {
 		name, node := s.Name(), api.LegacyEventNode{Label: s.Label, Serial: s.Serial, Addr: s.Addr}
+
 		listed[name] = true
 		if others := strings.Join(s.Others, ", "); others != r.doubled[name] {
 			if r.doubled[name] = others; s.Duplicate {
-				r.log.WithField("node", name).WithField("at", s.Others).Warn("several live hosts claim to be this node; the first of them is reported")
+				r.log.WithField("node", name).
+					WithField("at", s.Others).
+					Warn("several live hosts claim to be this node; the first of them is reported")
 			}
 		}
+
 		n, ok := known[name]
+
 		seen := ok && n.Seen[inventory.ObserverPost]
 		switch {
 		case s.Alive:
 			if !rep.Full || !seen || !sameAddr(n.Addr, s.Addr) {
 				here = append(here, node)
 			}
+
 			now[name] = node
 		default:
 			if !rep.Full || seen {
 				gone = append(gone, node)
 			}
+
 			delete(now, name)
 		}
 	}
+
 	if rep.Full {
 		// What this monitor has reported and no longer sees at all is gone.
 		for name, node := range now {
 			if listed[name] {
 				continue
 			}
+
 			if known[name].Seen[inventory.ObserverPost] {
 				gone = append(gone, node)
 			}
+
 			delete(now, name)
 		}
+
 		forget := func(name, _ string) bool { return !listed[name] }
 		maps.DeleteFunc(r.refused, forget)
 		maps.DeleteFunc(r.doubled, forget)
 	}
+
 	// What is about to be said counts as said: if it arrives and the answer does
 	// not, it must be taken back one day.
 	both := r.told.of(r.target)
 	for _, n := range here {
 		both[inventory.NodeName(n.Label, n.Serial)] = n
 	}
+
 	r.keep(both)
+
 	if err := errors.Join(r.say(ctx, true, here), r.say(ctx, false, gone)); err != nil {
 		return fmt.Errorf("%s: %w", r.target, err)
 	}
+
 	r.keep(now)
+
 	return nil
 }
 
@@ -110,6 +128,7 @@ func (r *reporter) Observe(ctx context.Context, rep monitor.Report) error {
 func sameAddr(a, b string) bool {
 	x, errx := netip.ParseAddr(a)
 	y, erry := netip.ParseAddr(b)
+
 	return errx == nil && erry == nil && x == y || a == b
 }
 
@@ -117,7 +136,8 @@ func sameAddr(a, b string) bool {
 // counts until this process ends.
 func (r *reporter) keep(now map[string]api.LegacyEventNode) {
 	if err := r.told.set(r.target, now); err != nil {
-		r.log.WithError(err).Warn("what was reported cannot be kept; after a restart, nodes that are gone by then would not be missed")
+		r.log.WithError(err).
+			Warn("what was reported cannot be kept; after a restart, nodes that are gone by then would not be missed")
 	}
 }
 
@@ -128,8 +148,10 @@ func (r *reporter) known(ctx context.Context) (map[string]api.Node, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		all[n.Name] = n
 	}
+
 	return all, nil
 }
 
@@ -141,6 +163,7 @@ func (r *reporter) say(ctx context.Context, discovered bool, nodes []api.LegacyE
 		// Those that were refused before are last, so that they are tried by
 		// themselves as far as possible.
 		_, x := r.refused[name(a)]
+
 		_, y := r.refused[name(b)]
 		switch {
 		case x && !y:
@@ -148,13 +171,16 @@ func (r *reporter) say(ctx context.Context, discovered bool, nodes []api.LegacyE
 		case y && !x:
 			return -1
 		}
+
 		return strings.Compare(name(a), name(b))
 	})
+
 	for part := range slices.Chunk(nodes, reportSize) {
 		if err := r.post(ctx, discovered, part); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -166,6 +192,7 @@ func (r *reporter) post(ctx context.Context, discovered bool, nodes []api.Legacy
 		for _, n := range nodes {
 			delete(r.refused, inventory.NodeName(n.Label, n.Serial))
 		}
+
 		return nil
 	case kind != inventory.KindInvalid && kind != inventory.KindRefused && kind != inventory.KindTooLarge:
 		return err
@@ -174,13 +201,16 @@ func (r *reporter) post(ctx context.Context, discovered bool, nodes []api.Legacy
 		if err := r.post(ctx, discovered, nodes[:half]); err != nil {
 			return err
 		}
+
 		return r.post(ctx, discovered, nodes[half:])
 	}
+
 	node := inventory.NodeName(nodes[0].Label, nodes[0].Serial)
 	if r.refused[node] != err.Error() {
 		r.refused[node] = err.Error()
 		r.log.WithField("node", node).WithError(err).Warn("the manager does not take this node")
 	}
+
 	return nil
 }
 
@@ -196,22 +226,27 @@ type told struct {
 // file that does not parse is an error.
 func openTold(path string, targets []string) (*told, error) {
 	t := &told{path: path, all: map[string]map[string]api.LegacyEventNode{}}
+
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return t, nil
 	}
+
 	if err == nil {
 		err = json.Unmarshal(data, &t.all)
 	}
+
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "what was reported before cannot be read: %s: %w", path, err).
 			Do("remove the file; nodes that went away meanwhile then stay as the managers know them")
 	}
+
 	for target := range t.all {
 		if !slices.Contains(targets, target) {
 			delete(t.all, target)
 		}
 	}
+
 	return t, nil
 }
 
@@ -219,10 +254,12 @@ func openTold(path string, targets []string) (*told, error) {
 func (t *told) names() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	var names []string
 	for _, nodes := range t.all {
 		names = slices.AppendSeq(names, maps.Keys(nodes))
 	}
+
 	return names
 }
 
@@ -232,6 +269,7 @@ func (t *told) of(target string) map[string]api.LegacyEventNode {
 	defer t.mu.Unlock()
 	out := map[string]api.LegacyEventNode{}
 	maps.Copy(out, t.all[target])
+
 	return out
 }
 
@@ -239,13 +277,17 @@ func (t *told) of(target string) map[string]api.LegacyEventNode {
 func (t *told) set(target string, now map[string]api.LegacyEventNode) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if maps.Equal(now, t.all[target]) {
 		return nil
 	}
+
 	t.all[target] = now
+
 	data, err := json.Marshal(t.all)
 	if err != nil {
 		return err
 	}
+
 	return writeNew(t.path, string(data)+"\n")
 }

@@ -33,16 +33,19 @@ func TestSecrets(t *testing.T) {
 	))
 	extra, err := json.Marshal(vars("request"))
 	s.must(err)
+
 	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, ExtraVars: extra})
 	if j.Status != api.Complete {
 		t.Fatalf("%+v", j)
 	}
+
 	for path, shown := range map[string]int{
 		"/v1/vars/global": 1, "/v1/vars/groups/service-master": 1, "/v1/vars/nodes/a-1": 1, "/v1/vars/nodes/a-1?merged=true": 4, "/v1/jobs/last": 5,
 		"/v1/config": 1, "/info/globals": 1, "/info/nodes": 4, "/info/node/a-1": 4, "/info/job/last": 0, "/config": 1,
 	} {
 		code, text := s.get(path)
-		if code != 200 || strings.Contains(text, secret) || strings.Count(text, configuration.Hidden) != shown || shown > 0 && !strings.Contains(text, "shown") {
+		if code != 200 || strings.Contains(text, secret) || strings.Count(text, configuration.Hidden) != shown ||
+			shown > 0 && !strings.Contains(text, "shown") {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
@@ -50,20 +53,28 @@ func TestSecrets(t *testing.T) {
 	// The playbooks' inputs have the values, and so has what is written back.
 	in, err := s.store.Inputs(s.ctx(), j.ID)
 	s.must(err)
-	if in.Extra["request_password"] != secret+"request" || in.Vars["a-1"]["global_password"].Value != secret+"global" || in.Vars["a-1"]["file_password"].Value != secret {
+
+	if in.Extra["request_password"] != secret+"request" || in.Vars["a-1"]["global_password"].Value != secret+"global" ||
+		in.Vars["a-1"]["file_password"].Value != secret {
 		t.Errorf("%+v", in)
 	}
+
 	shown, err := s.Client.Vars(s.ctx(), client.ScopeGlobal)
 	s.must(err)
 	shown["more"] = true
 	s.must(second(s.Client.SetVars(s.ctx(), client.ScopeGlobal, shown)))
 	s.must(second(s.Client.PatchVars(s.ctx(), client.ScopeGlobal, api.Vars{"global_password": configuration.Hidden})))
-	if got := s.store.View().Vars(management.ScopeGlobal); got["global_password"] != secret+"global" || got["more"] != true {
+
+	if got := s.store.View().
+		Vars(management.ScopeGlobal); got["global_password"] != secret+"global" ||
+		got["more"] != true {
 		t.Errorf("written back: %v", got)
 	}
+
 	config, err := s.Client.Config(s.ctx())
 	s.must(err)
 	s.must(second(s.Client.PatchConfig(s.ctx(), map[string]any{"vars": config["vars"].Value})))
+
 	if got := s.effective().Vars["file_password"]; got != secret {
 		t.Errorf("the configuration written back: %v", got)
 	}
@@ -75,8 +86,16 @@ func TestSecrets(t *testing.T) {
 	kind(t, err, inventory.KindInvalid, "new_token")
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"vars": mark})
 	kind(t, err, inventory.KindInvalid, "new_token")
-	_, err = s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"a-1"}, ExtraVars: json.RawMessage(`{"new_token": "(hidden)"}`)})
+	_, err = s.Client.Submit(
+		s.ctx(),
+		api.JobRequest{
+			Verb:      inventory.VerbMaintenance,
+			Nodes:     []string{"a-1"},
+			ExtraVars: json.RawMessage(`{"new_token": "(hidden)"}`),
+		},
+	)
 	kind(t, err, inventory.KindInvalid, "new_token")
+
 	if after := s.store.View().Revision; after != before {
 		t.Errorf("the revision was %d and is %d", before, after)
 	}

@@ -37,9 +37,11 @@ func (s *site) follow() *follower {
 	c, err := client.New(client.Options{Socket: f.file, Patience: patience})
 	s.must(err)
 	ended := make(chan struct{})
+
 	s.t.Cleanup(func() { cancel(); <-ended })
 	go func() {
 		defer close(ended)
+
 		for change, err := range c.Watch(ctx, client.WatchOptions{
 			Kinds: []api.WatchKind{api.WatchNodes, api.WatchJobs, api.WatchVars},
 			Lost:  func(error) { f.change(func() { f.lost++ }) },
@@ -48,8 +50,10 @@ func (s *site) follow() *follower {
 				if ctx.Err() == nil {
 					s.t.Errorf("the watch ended: %v", err)
 				}
+
 				return
 			}
+
 			f.change(func() {
 				switch key := string(change.Kind) + "/" + change.Name; change.Type {
 				case api.ChangePut:
@@ -62,16 +66,19 @@ func (s *site) follow() *follower {
 			})
 		}
 	}()
+
 	return f
 }
 
 // mayConnect says whether the follower finds the daemon.
 func (f *follower) mayConnect(may bool) {
 	f.t.Helper()
+
 	err := os.Remove(f.file)
 	if may {
 		err = os.Symlink("s", f.file)
 	}
+
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -81,6 +88,7 @@ func (f *follower) change(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	do()
+
 	select {
 	case f.news <- struct{}{}:
 	default:
@@ -90,15 +98,19 @@ func (f *follower) change(do func()) {
 // until waits until the condition holds.
 func (f *follower) until(what string, holds func() bool) {
 	f.t.Helper()
+
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
 	defer cancel()
+
 	for {
 		f.mu.Lock()
 		done := holds()
 		f.mu.Unlock()
+
 		if done {
 			return
 		}
+
 		select {
 		case <-f.news:
 		case <-ctx.Done():
@@ -120,19 +132,25 @@ func (f *follower) agrees(s *site) {
 	}
 	nodes, err := s.Nodes(s.ctx(), client.NodeFilter{})
 	s.must(err)
+
 	for _, n := range nodes.Items {
 		put("nodes/"+n.Name, n)
 	}
+
 	jobs, err := s.Jobs(s.ctx(), client.JobFilter{})
 	s.must(err)
+
 	for _, j := range jobs.Items {
 		put("jobs/"+j.ID, j)
 	}
+
 	vars, err := s.Vars(s.ctx(), client.ScopeGlobal)
 	s.must(err)
+
 	if len(vars) > 0 {
 		put("vars/global", vars)
 	}
+
 	f.until("it agrees with what is read", func() bool { return reflect.DeepEqual(f.have, want) })
 }
 
@@ -148,6 +166,7 @@ func TestWatchThroughRestarts(t *testing.T) {
 	s.must(err)
 	s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: inventory.GroupMaster})
 	f.agrees(s)
+
 	if f.have["vars/global"] != `{"db_password":"(hidden)","motd":"hello"}` {
 		t.Error(f.have["vars/global"])
 	}
@@ -180,20 +199,26 @@ func TestFileInTagAndWatch(t *testing.T) {
 		t.Helper()
 		_, tag, err := s.TaggedConfig(s.ctx())
 		s.must(err)
+
 		return tag
 	}
 	ctx, cancel := context.WithCancel(s.ctx())
+
 	next, stop := iter.Pull2(s.Watch(ctx, client.WatchOptions{Kinds: []api.WatchKind{api.WatchConfig}}))
 	defer stop()
 	defer cancel()
+
 	told := func() any {
 		t.Helper()
+
 		for {
 			change, err, _ := next()
 			s.must(err)
+
 			if change.Type == api.ChangePut {
 				config, err := change.Config()
 				s.must(err)
+
 				return config["jobs.forks"].Value
 			}
 		}
@@ -201,33 +226,42 @@ func TestFileInTagAndWatch(t *testing.T) {
 	if got := told(); got != 50.0 {
 		t.Fatalf("at first %v", got)
 	}
+
 	first := tag()
 	s.write("jobs: {forks: 8}")
 	s.must(s.Reload())
+
 	if got := told(); got != 8.0 {
 		t.Fatalf("reloaded: %v", got)
 	}
+
 	_, err := s.IfMatch(first).PatchConfig(s.ctx(), map[string]any{"jobs.limit": 3})
 	if inventory.KindOf(err) != inventory.KindPrecondition {
 		t.Errorf("a change that depends on what was read before: %v", err)
 	}
+
 	second := tag()
 	s.must(s.Reload()) // says nothing new
 	_, err = s.IfMatch(second).PatchConfig(s.ctx(), map[string]any{"jobs.limit": 3})
 	s.must(err)
+
 	if got := told(); got != 8.0 {
 		t.Errorf("%v", got)
 	}
+
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"jobs.limit": nil})
 	s.must(err)
 	revision := func() string { before, _, _ := strings.Cut(tag(), "."); return before }
 	third := revision()
 	s.restart()
+
 	if got := revision(); got != third {
 		t.Errorf("after a restart with the same file: %s, was %s", got, third)
 	}
+
 	s.write("jobs: {forks: 9}")
 	s.restart()
+
 	if got := revision(); got == third {
 		t.Errorf("after a restart with another file it is still %s", got)
 	}

@@ -39,16 +39,19 @@ func (v *view) note(kind management.ChangeKind, name string, size int) {
 	if v.pending.off {
 		return
 	}
+
 	s := subject{kind, name}
 	if _, noted := v.pending.size[s]; !noted {
 		if v.pending.size == nil {
 			v.pending.was, v.pending.size = map[subject]*inventory.Node{}, map[subject]int{}
 		}
+
 		v.pending.order = append(v.pending.order, s)
 		if kind == management.ChangeNodes {
 			v.pending.was[s], _ = v.shown(name)
 		}
 	}
+
 	v.pending.size[s] += size
 }
 
@@ -63,6 +66,7 @@ func (v *view) begin(revision int64) {
 // settle ends a revision: what was noted has changed to what the view shows now.
 func (v *view) settle() {
 	p := &v.pending
+
 	const own = 512 // of a record, beside what is stored
 	for _, s := range p.order {
 		c := management.Change{Revision: p.revision, Kind: s.kind, Name: s.name, Size: own + p.size[s]}
@@ -72,6 +76,7 @@ func (v *view) settle() {
 			if c.Node, _ = v.shown(s.name); c.Node == nil && c.Was == nil {
 				continue // a connection that was set for no node
 			}
+
 			if conn, ok := v.conns.m[s.name]; ok && c.Node != nil {
 				c.Connection = &conn
 			}
@@ -82,8 +87,10 @@ func (v *view) settle() {
 		case management.ChangeVars:
 			c.Vars = v.settings.m[management.Scope(s.name)]
 		}
+
 		p.told = append(p.told, c)
 	}
+
 	p.order = p.order[:0]
 	clear(p.was)
 	clear(p.size)
@@ -92,9 +99,11 @@ func (v *view) settle() {
 // tell publishes what has settled.
 func (v *view) tell() {
 	v.settle()
+
 	if v.feed != nil {
 		v.feed.Publish(v.revision, v.pending.told)
 	}
+
 	v.pending.told = nil
 }
 
@@ -108,10 +117,17 @@ type contents struct {
 }
 
 func (v *view) contents() contents {
-	c := contents{nodes: make(map[string]*inventory.Node, len(v.nodes)), conns: v.conns.give(), jobs: v.jobs, settings: v.settings.give(), config: v.config}
+	c := contents{
+		nodes:    make(map[string]*inventory.Node, len(v.nodes)),
+		conns:    v.conns.give(),
+		jobs:     v.jobs,
+		settings: v.settings.give(),
+		config:   v.config,
+	}
 	for name := range v.nodes {
 		c.nodes[name], _ = v.shown(name)
 	}
+
 	return c
 }
 
@@ -123,10 +139,12 @@ func (v *view) compare(old contents, revision int64) {
 		v.feed = management.NewFeed(revision, feedCount, feedBytes)
 		return
 	}
+
 	now := v.contents()
 	note := func(kind management.ChangeKind, name string) { v.note(kind, name, 0) }
 	each(old.nodes, now.nodes, func(name string) {
-		if !reflect.DeepEqual(old.nodes[name], now.nodes[name]) || !reflect.DeepEqual(old.conns[name], now.conns[name]) {
+		if !reflect.DeepEqual(old.nodes[name], now.nodes[name]) ||
+			!reflect.DeepEqual(old.conns[name], now.conns[name]) {
 			note(management.ChangeNodes, name)
 			v.pending.was[subject{management.ChangeNodes, name}] = old.nodes[name]
 		}
@@ -141,6 +159,7 @@ func (v *view) compare(old contents, revision int64) {
 			note(management.ChangeVars, string(s))
 		}
 	})
+
 	if old.config != now.config {
 		note(management.ChangeConfig, "")
 	}
@@ -151,6 +170,7 @@ func each[K comparable, V any](a, b map[K]V, f func(K)) {
 	for k := range a {
 		f(k)
 	}
+
 	for k := range b {
 		if _, done := a[k]; !done {
 			f(k)

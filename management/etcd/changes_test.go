@@ -24,33 +24,46 @@ type copied struct {
 }
 
 func copyOf(v *management.View) *copied {
-	c := &copied{v.Revision, map[string]inventory.Node{}, map[string]configuration.Connection{}, map[string]management.Job{}, map[management.Scope]configuration.Vars{}}
+	c := &copied{
+		v.Revision,
+		map[string]inventory.Node{},
+		map[string]configuration.Connection{},
+		map[string]management.Job{},
+		map[management.Scope]configuration.Vars{},
+	}
 	for _, n := range v.Nodes {
 		c.nodes[n.Name] = *n
 		if conn, ok := v.Connections[n.Name]; ok {
 			c.conns[n.Name] = conn
 		}
 	}
+
 	for _, j := range v.Jobs {
 		c.jobs[j.ID] = j
 	}
+
 	for scope, vars := range v.Settings {
 		c.settings[scope] = vars
 	}
+
 	return c
 }
 
 // follow takes in what has changed since, and returns how many changes that were.
 func (c *copied) follow(t *testing.T, f *management.Feed) int {
 	t.Helper()
+
 	count := 0
 	for {
 		changes, err := f.Since(c.revision, 3)
 		must(t, err)
+
 		for _, ch := range changes.List {
 			c.take(t, ch)
 		}
+
 		count += len(changes.List)
+
 		c.revision = changes.Revision
 		if !changes.More {
 			return count
@@ -60,14 +73,17 @@ func (c *copied) follow(t *testing.T, f *management.Feed) int {
 
 func (c *copied) take(t *testing.T, ch management.Change) {
 	t.Helper()
+
 	switch ch.Kind {
 	case management.ChangeNodes:
 		was, ok := c.nodes[ch.Name]
 		if ok != (ch.Was != nil) || ok && !reflect.DeepEqual(was, *ch.Was) {
 			t.Fatalf("revision %d: %s was %+v, and is told to have been %+v", ch.Revision, ch.Name, was, ch.Was)
 		}
+
 		delete(c.nodes, ch.Name)
 		delete(c.conns, ch.Name)
+
 		if ch.Node != nil {
 			c.nodes[ch.Name] = *ch.Node
 			if ch.Connection != nil {
@@ -76,11 +92,13 @@ func (c *copied) take(t *testing.T, ch management.Change) {
 		}
 	case management.ChangeJobs:
 		delete(c.jobs, ch.Name)
+
 		if ch.Job != nil {
 			c.jobs[ch.Name] = *ch.Job
 		}
 	case management.ChangeVars:
 		delete(c.settings, management.Scope(ch.Name))
+
 		if ch.Vars != nil {
 			c.settings[management.Scope(ch.Name)] = ch.Vars
 		}
@@ -90,6 +108,7 @@ func (c *copied) take(t *testing.T, ch management.Change) {
 func (c *copied) same(t *testing.T, v *management.View) {
 	t.Helper()
 	want := copyOf(v)
+
 	want.revision = c.revision
 	if !reflect.DeepEqual(c, want) {
 		t.Fatalf("at revision %d the changes make\n%+v\nand the view has\n%+v", v.Revision, c, want)
@@ -102,18 +121,21 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 	t.Helper()
 	ctx := within(t, patience)
 	v := s.View()
+
 	var free []string
 	for _, n := range v.Nodes {
 		if n.Job == "" && r.IntN(3) == 0 {
 			free = append(free, n.Name)
 		}
 	}
+
 	newest := func(status management.JobStatus) (management.Job, bool) {
 		for _, j := range slices.Backward(v.Jobs) {
 			if j.Status == status {
 				return j, true
 			}
 		}
+
 		return management.Job{}, false
 	}
 	switch r.IntN(12) {
@@ -128,25 +150,31 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 		if r.IntN(2) == 0 {
 			vars = configuration.Vars{"i": fmt.Sprint(i)}
 		}
+
 		_, err := s.PutVars(ctx, 0, management.ScopeNode(v.Nodes[0].Name), vars)
 		must(t, err)
+
 		return "vars"
 	case 4:
 		if len(free) > 0 {
 			accepted(t, s, free)
 			return "accept"
 		}
+
 	case 5: // a reservation that is not committed to
 		if j, ok := newest(management.Queued); ok {
 			_, writes := heldFree(t, v, j)
 			abandoned(t, s, writes)
+
 			return "abandon"
 		}
+
 	case 6, 7: // one that is, in the same revision or in an earlier one
 		if j, ok := newest(management.Queued); ok {
 			running, writes := heldFree(t, v, j)
 			_, err := s.Claim(ctx, v.Ground, running, writes)
 			must(t, err)
+
 			return "claim"
 		}
 	case 8:
@@ -155,25 +183,35 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 				_, err := v.Node(target.Name)
 				return err != nil
 			})
+
 			over, writes := released(t, v, j)
 			for i := range writes {
 				writes[i].Node.Status = inventory.Unallocated
 			}
+
 			_, err := s.Finish(ctx, over, writes)
 			must(t, err)
+
 			return "finish"
 		} else if j, ok := newest(management.Queued); ok {
 			j.Status, j.Ended = management.Cancelled, noon
 			_, err := s.Finish(ctx, j, nil)
 			must(t, err)
+
 			return "cancel"
 		}
 	case 9:
 		if len(free) > 0 && len(v.Nodes) > 6 {
 			n, err := v.Node(free[0])
 			must(t, err)
-			_, err = s.Forget(ctx, v.Ground, []management.NodeWrite{{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}}, nil)
+			_, err = s.Forget(
+				ctx,
+				v.Ground,
+				[]management.NodeWrite{{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}},
+				nil,
+			)
 			must(t, err)
+
 			return "forget"
 		}
 	case 10:
@@ -181,14 +219,17 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 			must(t, s.DropJobs(ctx, []string{j.ID}))
 			return "drop"
 		}
+
 	case 11: // as of a claim of several transactions: its last one
 		if j, ok := newest(management.Queued); ok && len(s.view.reserved[j.ID]) > 0 {
 			j.Status, j.Started = management.Running, noon
 			_, err := s.PutJob(ctx, j)
 			must(t, err)
+
 			return "commit"
 		}
 	}
+
 	return ""
 }
 
@@ -199,6 +240,7 @@ func heldFree(t *testing.T, v *management.View, j management.Job) (management.Jo
 		n, err := v.Node(target.Name)
 		return err != nil || n.Status != inventory.Unallocated
 	})
+
 	return held(t, v, j)
 }
 
@@ -209,18 +251,22 @@ func TestChangesMakeTheView(t *testing.T) {
 	s := store(t)
 	r := rand.New(rand.NewPCG(7, 8))
 	seen(t, s, 12)
+
 	c, did := copyOf(s.View()), map[string]int{}
 	for i := range 300 {
 		did[disturb(t, s, r, i)]++
 		c.follow(t, s.view.feed)
 		c.same(t, s.View())
 	}
+
 	for _, what := range []string{"touch", "reach", "vars", "accept", "abandon", "commit", "claim", "finish", "cancel", "forget", "drop"} {
 		if did[what] == 0 {
 			t.Errorf("%s was never done", what)
 		}
 	}
+
 	touch(t, s, s.View().Nodes[0].Name)
+
 	late := open(t, s.client)
 	if _, err := late.Changes(c.revision, 10); inventory.KindOf(err) != inventory.KindExpired {
 		t.Errorf("what came before a restart: %v", err)
@@ -242,16 +288,20 @@ func TestReadAnew(t *testing.T) {
 		must(t, err)
 	}
 	read()
+
 	c := copyOf(cut.View())
 	for i := range 20 {
 		for k := range 10 {
 			disturb(t, s, r, 10*i+k)
 		}
+
 		read()
 		c.follow(t, cut.view.feed)
 		c.same(t, cut.View())
 	}
+
 	read()
+
 	if n := c.follow(t, cut.view.feed); n != 0 {
 		t.Errorf("%d changes where there was none", n)
 	}

@@ -15,13 +15,16 @@ import (
 // readAll reads a log from the offset on, chunk by chunk.
 func readAll(t *testing.T, s *Store, job string, offset int64) []byte {
 	t.Helper()
+
 	var all []byte
 	for {
 		data, err := s.ReadLog(within(t, patience), job, management.StreamText, offset)
 		must(t, err)
+
 		if len(data) == 0 {
 			return all
 		}
+
 		all = append(all, data...)
 		offset += int64(len(data))
 	}
@@ -33,23 +36,28 @@ func TestLog(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 	r := rand.New(rand.NewPCG(1, 2))
+
 	var want []byte
 	for range 30 {
 		chunk := make([]byte, 1+r.IntN(50))
 		for i := range chunk {
 			chunk[i] = byte(r.IntN(256))
 		}
+
 		must(t, s.AppendLog(ctx, "1", management.StreamText, int64(len(want)), chunk))
 		want = append(want, chunk...)
 	}
+
 	for offset := 0; offset <= len(want)+1; offset += 1 + r.IntN(9) {
 		if got := readAll(t, s, "1", int64(offset)); !bytes.Equal(got, want[min(offset, len(want)):]) {
 			t.Fatalf("from %d on it is %q, want %q", offset, got, want[min(offset, len(want)):])
 		}
 	}
+
 	if size, err := s.LogSize(ctx, "1", management.StreamText); err != nil || size != int64(len(want)) {
 		t.Errorf("%d, %v", size, err)
 	}
+
 	for _, elsewhere := range []struct {
 		job    string
 		stream management.Stream
@@ -75,11 +83,13 @@ func TestReadWhileItGrows(t *testing.T) {
 			}
 		}
 	})
+
 	for offset := int64(0); offset < 4*chunks; {
 		data, err := s.ReadLog(ctx, "1", management.StreamText, offset)
 		must(t, err)
 		offset += int64(len(data))
 	}
+
 	writer.Wait()
 }
 
@@ -102,6 +112,7 @@ func TestAppendOnlyAtTheEnd(t *testing.T) {
 	conflict(t, add(4, "two\nand more"))
 	conflict(t, add(2, "inside"))
 	conflict(t, add(99, "beyond"))
+
 	if got := readAll(t, s, "1", 0); string(got) != "one\ntwo\n" {
 		t.Errorf("%q", got)
 	}
@@ -114,14 +125,17 @@ func TestLongLog(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 	line := bytes.Repeat([]byte("TASK [everything is alike] ok: [node-1]\n"), 64<<10/40)
+
 	var size int64
 	for size < 10<<20 {
 		must(t, s.AppendLog(ctx, "1", management.StreamText, size, line))
 		size += int64(len(line))
 	}
+
 	if got := readAll(t, s, "1", 0); int64(len(got)) != size || !bytes.HasPrefix(got[len(got)-len(line):], line) {
 		t.Errorf("%d bytes, want %d", len(got), size)
 	}
+
 	data, err := s.ReadLog(ctx, "1", management.StreamText, size-10)
 	if err != nil || string(data) != string(line[len(line)-10:]) {
 		t.Errorf("%q, %v", data, err)
@@ -137,6 +151,7 @@ func TestFirstGenerationLongLine(t *testing.T) {
 	line := bytes.Repeat([]byte("x"), 3<<20)
 	must(t, s.AppendLog(ctx, "1", management.StreamText, 0, line))
 	must(t, s.AppendLog(ctx, "1", management.StreamText, int64(len(line)), []byte("\n")))
+
 	if got := readAll(t, s, "1", 0); len(got) != len(line)+1 {
 		t.Errorf("%d bytes", len(got))
 	}
@@ -147,9 +162,11 @@ func TestDamagedChunk(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 	must(t, s.AppendLog(ctx, "1", management.StreamText, 0, []byte("text")))
+
 	for _, value := range []string{"", "abc", "\x00\x00\x00\x04nonsense"} {
 		_, err := s.client.Put(ctx, s.logKey("1", management.StreamText, 0), value)
 		must(t, err)
+
 		if _, err := s.ReadLog(ctx, "1", management.StreamText, 0); inventory.KindOf(err) != inventory.KindInternal {
 			t.Errorf("%q: %v", value, err)
 		}

@@ -14,13 +14,17 @@ func TestSizes(t *testing.T) {
 	s := store(t)
 	const nobody = "unix:///nonexistent/client.sock"
 	s.client.SetEndpoints(shared.Endpoint(), nobody)
+
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
+
 	sizes := s.Sizes(ctx)
 	if len(sizes) != 2 || sizes[nobody].Err == nil {
 		t.Errorf("%+v", sizes)
 	}
+
 	s.client.SetEndpoints(shared.Endpoint())
+
 	got := s.Sizes(within(t, patience))[shared.Endpoint()]
 	if got.Err != nil || got.InUse <= 0 || got.File < got.InUse || got.Quota <= got.File {
 		t.Errorf("%+v", got)
@@ -38,9 +42,11 @@ func TestOnAsk(t *testing.T) {
 		}
 	})
 	s.view.ask(within(t, patience))
+
 	if took := <-asked; took <= 0 {
 		t.Errorf("it took %s", took)
 	}
+
 	if s.Silence() <= 0 {
 		t.Errorf("silent for %s", s.Silence())
 	}

@@ -21,9 +21,11 @@ func (s *Store) keep(ops *etcd.Ops, once *management.Once, job string) error {
 	if once == nil {
 		return nil
 	}
+
 	key := s.onceKey(once.Key)
 	record, err := put(key, management.Done{Request: once.Request, Job: job, Time: time.Now()})
 	ops.Add(etcd.Ops{If: []clientv3.Cmp{atRevision(key, 0)}, Then: []clientv3.Op{record}})
+
 	return err
 }
 
@@ -31,15 +33,19 @@ func (s *Store) keep(ops *etcd.Ops, once *management.Once, job string) error {
 func (s *Store) Done(ctx context.Context, key string) (*management.Done, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
+
 	resp, err := s.client.Get(ctx, s.onceKey(key))
 	if err != nil || len(resp.Kvs) == 0 {
 		return nil, etcd.Error(err)
 	}
+
 	var d management.Done
 	if err := json.Unmarshal(resp.Kvs[0].Value, &d); err != nil {
 		return nil, err
 	}
+
 	d.Revision = resp.Kvs[0].ModRevision
+
 	return &d, nil
 }
 
@@ -57,11 +63,13 @@ func (s *Store) DropDone(ctx context.Context, before time.Time, limit int) error
 func (s *Store) dropDone(ctx context.Context, before time.Time, limit int) (more bool, err error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
+
 	resp, err := s.client.Get(ctx, s.onceKey(""), clientv3.WithPrefix(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(etcd.MaxOps))
 	if err != nil {
 		return false, etcd.Error(err)
 	}
+
 	var drop []clientv3.Op
 	for i, kv := range resp.Kvs {
 		var d management.Done
@@ -69,14 +77,18 @@ func (s *Store) dropDone(ctx context.Context, before time.Time, limit int) (more
 		if json.Unmarshal(kv.Value, &d) == nil && !d.Time.Before(before) && resp.Count-int64(i) <= int64(limit) {
 			break
 		}
+
 		drop = append(drop, clientv3.OpDelete(string(kv.Key)))
 	}
+
 	if len(drop) == 0 {
 		return false, nil
 	}
+
 	// They are not in the view: nobody need look.
 	if _, err := s.client.Txn(ctx).Then(drop...).Commit(); err != nil {
 		return false, etcd.Error(err)
 	}
+
 	return len(drop) == len(resp.Kvs) && resp.Count > int64(len(drop)), nil
 }

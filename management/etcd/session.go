@@ -67,16 +67,20 @@ func (s *Store) Enter(ctx context.Context, e Entry) (*Session, error) {
 	if err := n.gain(ctx); err != nil {
 		return nil, err
 	}
+
 	var within context.Context
 	within, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	n.done.Go(func() {
 		tick := time.NewTicker(n.ttl / 3)
 		defer tick.Stop()
+
 		if e.ticks == nil {
 			e.ticks = tick.C
 		}
+
 		n.keep(within, e.ticks)
 	})
+
 	return n, nil
 }
 
@@ -87,32 +91,45 @@ func (n *Session) gain(ctx context.Context) error {
 	patience := time.NewTimer(n.ttl + n.ttl/3 + 2*time.Second)
 	defer patience.Stop()
 	var seen clientv3.LeaseID // of the instance that is waited for
-	var left int64            // seconds that it had when it was last looked at
+
+	var left int64 // seconds that it had when it was last looked at
 	for {
 		holder, kv, err := n.store.holder(ctx)
 		if err != nil {
 			return err
 		}
+
 		// The name as well: a data directory may have been copied to another host.
 		if kv == nil || holder.ID == n.self.ID && holder.Node == n.self.Node {
 			err := n.enter(ctx, kv)
 			if inventory.KindOf(err) != inventory.KindConflict {
 				return err
 			}
+
 			continue // somebody was faster
 		}
+
 		lease := clientv3.LeaseID(kv.Lease)
+
 		remaining, err := n.remaining(ctx, lease)
 		if err != nil {
 			return err
 		}
+
 		switch {
 		case lease != seen:
-			n.log.Warnf("the instance %s on %s runs the jobs here; waiting for up to %s in case it is gone", holder.ID, holder.Node, n.ttl)
+			n.log.Warnf(
+				"the instance %s on %s runs the jobs here; waiting for up to %s in case it is gone",
+				holder.ID,
+				holder.Node,
+				n.ttl,
+			)
 		case remaining > left:
 			return n.heldBy(holder)
 		}
+
 		seen, left = lease, remaining
+
 		select {
 		case <-ctx.Done():
 			return n.heldBy(holder)
@@ -127,10 +144,12 @@ func (n *Session) gain(ctx context.Context) error {
 func (n *Session) remaining(ctx context.Context, lease clientv3.LeaseID) (int64, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
+
 	resp, err := n.store.client.TimeToLive(ctx, lease)
 	if err != nil {
 		return 0, etcd.Error(err)
 	}
+
 	return resp.TTL, nil
 }
 
@@ -145,14 +164,17 @@ func (s *Store) holder(ctx context.Context) (management.Instance, *mvccpb.KeyVal
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
 	var in management.Instance
+
 	resp, err := s.client.Get(ctx, s.holderKey())
 	if err != nil || len(resp.Kvs) == 0 {
 		return in, nil, etcd.Error(err)
 	}
+
 	if err := json.Unmarshal(resp.Kvs[0].Value, &in); err != nil {
 		return in, nil, inventory.Errorf(inventory.KindInternal, "the record of who runs the jobs cannot be read: %w", err).
 			Do("remove it: etcdctl del %s", s.holderKey())
 	}
+
 	return in, resp.Kvs[0], nil
 }
 
@@ -161,18 +183,22 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 	bounded, cancel := etcd.Bounded(ctx)
 	defer cancel()
 	begun := time.Now()
+
 	lease, err := n.store.client.Grant(bounded, int64(n.ttl/time.Second))
 	if err != nil {
 		return etcd.Error(err)
 	}
+
 	record, err := json.Marshal(n.self)
 	if err != nil {
 		return err
 	}
+
 	guard := atRevision(n.store.holderKey(), 0)
 	if found != nil {
 		guard = atRevision(n.store.holderKey(), found.ModRevision)
 	}
+
 	revision, err := n.store.commit(bounded, etcd.Ops{If: []clientv3.Cmp{guard}, Then: []clientv3.Op{
 		clientv3.OpPut(n.store.holderKey(), string(record), clientv3.WithLease(lease.ID)),
 		clientv3.OpPut(n.store.instanceKey(n.self.ID), string(record), clientv3.WithLease(lease.ID)),
@@ -181,13 +207,16 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 		n.revoke(lease.ID, revokeWithin) // in vain where the store does not answer: it ends by itself
 		return err
 	}
+
 	n.mu.Lock()
 	n.lease, n.until = lease.ID, begun.Add(n.ttl)
 	n.mu.Unlock()
 	n.store.token.Store(revision)
+
 	if found != nil && found.Lease != 0 {
 		n.revoke(clientv3.LeaseID(found.Lease), revokeWithin)
 	}
+
 	return nil
 }
 
@@ -213,6 +242,7 @@ func (n *Session) keep(ctx context.Context, ticks <-chan time.Time) {
 			return
 		case <-ticks:
 		}
+
 		err := n.renew(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -221,16 +251,19 @@ func (n *Session) keep(ctx context.Context, ticks <-chan time.Time) {
 			if silent {
 				n.log.Info("the store knows again that this instance is alive")
 			}
+
 			silent = false
 		case inventory.KindOf(err) == inventory.KindRefused:
 			n.mu.Lock()
 			n.until = time.Time{}
 			n.mu.Unlock()
 			n.lost(err)
+
 			return
 		case !silent:
 			silent = true
-			n.log.WithError(err).Warn("the store cannot be told that this instance is alive; no job is begun if that takes longer")
+			n.log.WithError(err).
+				Warn("the store cannot be told that this instance is alive; no job is begun if that takes longer")
 		}
 	}
 }
@@ -244,11 +277,14 @@ func (n *Session) renew(ctx context.Context) error {
 	lease := n.lease
 	n.mu.Unlock()
 	begun := time.Now()
+
 	_, err := n.store.client.KeepAliveOnce(ctx, lease)
 	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return etcd.Error(err)
 	}
+
 	gone := err != nil
+
 	holder, kv, err := n.store.holder(ctx)
 	switch {
 	case err != nil:
@@ -261,13 +297,16 @@ func (n *Session) renew(ctx context.Context) error {
 	case kv.ModRevision != n.store.token.Load():
 		e := n.heldBy(holder).(*inventory.Error)
 		e.Message = "this instance was taken for dead: " + e.Message
+
 		return e
 	case gone: // the key is about to go with it
 		return inventory.Errorf(inventory.KindUnavailable, "the lease is over")
 	}
+
 	n.mu.Lock()
 	n.until = begun.Add(n.ttl)
 	n.mu.Unlock()
+
 	return nil
 }
 
@@ -275,6 +314,7 @@ func (n *Session) renew(ctx context.Context) error {
 func (n *Session) Valid() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	return time.Now().Before(n.until)
 }
 
@@ -286,9 +326,11 @@ func (n *Session) Close() {
 	lease := n.lease
 	n.until = time.Time{}
 	n.mu.Unlock()
+
 	within := revokeWithin
 	if n.store.View().Stale {
 		within = revokeSilent
 	}
+
 	n.revoke(lease, within)
 }

@@ -16,7 +16,13 @@ import (
 )
 
 func instance(id string) management.Instance {
-	return management.Instance{ID: id, Node: "host-" + id, Version: "v1", API: []string{"unix:///s"}, Started: time.Now().UTC().Round(0)}
+	return management.Instance{
+		ID:      id,
+		Node:    "host-" + id,
+		Version: "v1",
+		API:     []string{"unix:///s"},
+		Started: time.Now().UTC().Round(0),
+	}
 }
 
 // entered is a session and what it says of its loss.
@@ -25,19 +31,29 @@ type entered struct {
 	lost chan error
 }
 
-func enter(t *testing.T, s *Store, self management.Instance, ttl time.Duration, adjust ...func(*Entry)) (*entered, error) {
+func enter(
+	t *testing.T,
+	s *Store,
+	self management.Instance,
+	ttl time.Duration,
+	adjust ...func(*Entry),
+) (*entered, error) {
 	t.Helper()
 	e := &entered{lost: make(chan error, 1)}
+
 	entry := Entry{Self: self, TTL: ttl, Log: silent(), Lost: func(err error) { e.lost <- err }}
 	for _, f := range adjust {
 		f(&entry)
 	}
+
 	n, err := s.Enter(within(t, patience), entry)
 	if err != nil {
 		return nil, err
 	}
+
 	e.Session = n
 	t.Cleanup(n.Close)
+
 	return e, nil
 }
 
@@ -55,14 +71,17 @@ func ids(v *management.View) string {
 	for _, in := range v.Instances {
 		out = append(out, in.ID)
 	}
+
 	return strings.Join(out, " ")
 }
 
 // await waits until it is so.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
+
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+
 	for ctx := within(t, patience); !so(); {
 		select {
 		case <-tick.C:
@@ -80,19 +99,28 @@ func TestSession(t *testing.T) {
 	self := instance("a")
 	a, err := enter(t, s, self, SessionTTL)
 	must(t, err)
-	if v := s.View(); len(v.Instances) != 1 || !v.Instances[0].Started.Equal(self.Started) || v.Instances[0].Node != "host-a" || v.Instances[0].API[0] != "unix:///s" || !a.Valid() {
+
+	if v := s.View(); len(v.Instances) != 1 || !v.Instances[0].Started.Equal(self.Started) ||
+		v.Instances[0].Node != "host-a" ||
+		v.Instances[0].API[0] != "unix:///s" ||
+		!a.Valid() {
 		t.Errorf("%+v", v.Instances)
 	}
+
 	if other := open(t, s.client); ids(other.View()) != "a" {
 		t.Errorf("a store that is opened later shows %q", ids(other.View()))
 	}
+
 	a.Close()
+
 	if a.Valid() {
 		t.Error("valid after its end")
 	}
+
 	b, err := enter(t, open(t, s.client), instance("b"), SessionTTL)
 	must(t, err)
 	await(t, "b alone", func() bool { return ids(s.View()) == "b" })
+
 	if !b.Valid() {
 		t.Error("the next one is not valid")
 	}
@@ -110,6 +138,7 @@ func TestSessionIsRefused(t *testing.T) {
 	other := open(t, s.client)
 	copied := instance("a") // a data directory that was copied to another host
 	copied.Node = "host-b"
+
 	refused := make(chan error, 2) // they wait at the same time
 	for _, self := range []management.Instance{instance("b"), copied} {
 		go func() {
@@ -117,22 +146,26 @@ func TestSessionIsRefused(t *testing.T) {
 			refused <- err
 		}()
 	}
+
 	for range cap(refused) {
 		err := <-refused
 		if inventory.KindOf(err) != inventory.KindRefused {
 			t.Fatalf("%v", err)
 		}
+
 		for _, want := range []string{"host-a", "instance a", "systemctl stop clusterm", "etcd.prefix"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("no %q in: %v", want, err)
 			}
 		}
 	}
+
 	select {
 	case err := <-a.lost:
 		t.Errorf("the first one is disturbed: %v", err)
 	default:
 	}
+
 	if !a.Valid() || ids(other.View()) != "a" {
 		t.Errorf("the first one is disturbed: %v %s", a.Valid(), ids(other.View()))
 	}
@@ -148,12 +181,15 @@ func TestSessionAfterAKill(t *testing.T) {
 	a.killed()
 	again, err := enter(t, open(t, s.client), instance("a"), time.Hour)
 	must(t, err)
+
 	if _, err := s.client.KeepAliveOnce(t.Context(), a.lease); err == nil {
 		t.Error("the lease of the earlier process goes on")
 	}
+
 	again.killed()
 	b := open(t, s.client)
 	log, warned := logtest.NewNullLogger()
+
 	ended := make(chan error, 1)
 	go func() {
 		_, err := enter(t, b, instance("b"), 6*time.Second, func(e *Entry) { e.Log = log })
@@ -163,9 +199,11 @@ func TestSessionAfterAKill(t *testing.T) {
 	// All that a has ends with its lease, which is over an hour later, or now.
 	lease, err := s.client.TimeToLive(t.Context(), again.lease, clientv3.WithAttachedKeys())
 	must(t, err)
+
 	if len(lease.Keys) != 2 || lease.GrantedTTL != 3600 || ids(b.View()) != "a" {
 		t.Errorf("%q for %d s, and there is %q", lease.Keys, lease.GrantedTTL, ids(b.View()))
 	}
+
 	must(t, second(s.client.Revoke(t.Context(), again.lease)))
 	must(t, <-ended)
 	await(t, "b alone", func() bool { return ids(b.View()) == "b" })
@@ -197,17 +235,21 @@ func TestSessionIsLost(t *testing.T) {
 	conflict(t, err)
 	conflict(t, s.AppendLog(t.Context(), j.ID, management.StreamText, 0, []byte("x")))
 	ticks <- time.Now()
+
 	select {
 	case err := <-a.lost:
-		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "taken for dead") || !strings.Contains(err.Error(), "host-b") {
+		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "taken for dead") ||
+			!strings.Contains(err.Error(), "host-b") {
 			t.Errorf("%v", err)
 		}
 	case <-time.After(patience):
 		t.Fatal("it does not notice")
 	}
+
 	if a.Valid() {
 		t.Error("it still counts as valid")
 	}
+
 	// Whoever has the right may, and what is no job is written by all.
 	must(t, other.Sync(t.Context()))
 	running, err = other.Claim(t.Context(), other.View().Ground, running, writes)
@@ -218,11 +260,14 @@ func TestSessionIsLost(t *testing.T) {
 	_, err = s.Finish(t.Context(), over, release)
 	conflict(t, err)
 	must(t, other.Sync(t.Context()))
+
 	if got := statuses(other.View()); got[inventory.Provisioning] != len(names) {
 		t.Errorf("the job that runs elsewhere has lost nodes: %v", got)
 	}
+
 	_, err = s.PutVars(t.Context(), 0, management.ScopeGlobal, configuration.Vars{"a": "b"})
 	must(t, err)
+
 	if !b.Valid() {
 		t.Error("the other one is not valid")
 	}
@@ -237,10 +282,12 @@ func TestSessionEntersAgain(t *testing.T) {
 	ticks := make(chan time.Time)
 	a, err := enter(t, s, instance("a"), time.Hour, ticked(ticks))
 	must(t, err)
+
 	for name, harm := range map[string]func() error{
 		"a lease that is over": func() error {
 			a.mu.Lock()
 			defer a.mu.Unlock()
+
 			return second(s.client.Revoke(t.Context(), a.lease))
 		},
 		"a record that was removed": func() error { return second(s.client.Delete(t.Context(), s.holderKey())) },
@@ -252,14 +299,17 @@ func TestSessionEntersAgain(t *testing.T) {
 		must(t, harm())
 		ticks <- time.Now()
 		await(t, name, func() bool { return s.token.Load() > before && ids(s.View()) == "a" })
+
 		if !a.Valid() {
 			t.Errorf("%s: not valid", name)
 		}
 	}
+
 	j := accepted(t, s, names)
 	running, writes := held(t, s.View(), j)
 	_, err = s.Claim(t.Context(), s.View().Ground, running, writes)
 	must(t, err)
+
 	select {
 	case err := <-a.lost:
 		t.Errorf("%v", err)
@@ -288,5 +338,6 @@ func must2(resp *clientv3.GetResponse, err error) *clientv3.GetResponse {
 	if err != nil {
 		panic(err)
 	}
+
 	return resp
 }

@@ -38,9 +38,11 @@ var _ management.Store = (*Store)(nil)
 func Open(ctx context.Context, client *etcd.Client, log logrus.FieldLogger, staleAfter time.Duration) (*Store, error) {
 	s := &Store{client: client}
 	s.view.empty(client, log, staleAfter)
+
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -50,10 +52,12 @@ func (s *Store) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var within context.Context
 	within, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.done.Go(func() { s.view.follow(within, revision) })
 	s.done.Go(func() { s.view.listen(within) })
+
 	return nil
 }
 
@@ -69,6 +73,7 @@ func (s *Store) OnAsk(f func(took time.Duration, err error)) {
 func (s *Store) Silence() time.Duration {
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
+
 	return time.Since(s.view.heard)
 }
 
@@ -84,20 +89,25 @@ type Size struct {
 func (s *Store) Sizes(ctx context.Context) map[string]Size {
 	var asking sync.WaitGroup
 	var mu sync.Mutex
+
 	out := map[string]Size{}
 	for _, endpoint := range s.client.Endpoints() {
 		asking.Go(func() {
 			resp, err := s.client.Status(ctx, endpoint)
+
 			size := Size{Err: etcd.Error(err)}
 			if err == nil {
 				size = Size{File: resp.DbSize, InUse: resp.DbSizeInUse, Quota: resp.DbSizeQuota}
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
 			out[endpoint] = size
 		})
 	}
+
 	asking.Wait()
+
 	return out
 }
 
@@ -114,6 +124,7 @@ func (s *Store) View() *management.View { return s.view.current() }
 func (s *Store) Changed() <-chan struct{} {
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
+
 	return s.view.changed
 }
 
@@ -125,10 +136,12 @@ func (s *Store) Wait(ctx context.Context, revision int64) error { return s.view.
 func (s *Store) Sync(ctx context.Context) error {
 	bounded, cancel := etcd.Bounded(ctx)
 	defer cancel()
+
 	head, err := s.view.head(bounded)
 	if err != nil {
 		return err
 	}
+
 	return s.view.wait(bounded, head)
 }
 
@@ -144,13 +157,17 @@ func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
 	bounded, cancel := etcd.Bounded(ctx)
 	defer cancel()
 	then := append(slices.Clip(ops.Then), clientv3.OpPut(headKey(s.client.Prefix), ""))
+
 	resp, err := s.client.Txn(bounded).If(ops.If...).Then(then...).Commit()
 	if err != nil {
 		return 0, etcd.Error(err)
 	}
+
 	if !resp.Succeeded {
-		return 0, inventory.Errorf(inventory.KindConflict, "it was changed by somebody else meanwhile").Do("read it again and repeat")
+		return 0, inventory.Errorf(inventory.KindConflict, "it was changed by somebody else meanwhile").
+			Do("read it again and repeat")
 	}
+
 	return resp.Header.Revision, s.view.wait(bounded, resp.Header.Revision)
 }
 
@@ -168,6 +185,7 @@ func (s *Store) putJob(j management.Job) (clientv3.Op, error) {
 	if len(b) > largeJob {
 		b = compress(b)
 	}
+
 	return clientv3.OpPut(s.jobKey(j.ID), string(b)), err
 }
 
@@ -179,6 +197,7 @@ func readJob(b []byte) (j management.Job, err error) {
 			return j, err
 		}
 	}
+
 	return j, json.Unmarshal(b, &j)
 }
 
@@ -187,17 +206,21 @@ func pack(parts []etcd.Ops, spare int) []etcd.Ops {
 	var out []etcd.Ops
 	var open etcd.Ops
 	spare++ // for the head
+
 	bytes := 0
 	for _, p := range parts {
 		size := p.Bytes()
+
 		bytes += size
 		if len(open.Then) > 0 && (open.Size()+p.Size() > etcd.MaxOps-spare || bytes > etcd.MaxBytes) {
 			bytes = size
 			out = append(out, open)
 			open = etcd.Ops{}
 		}
+
 		open.Add(p)
 	}
+
 	return append(out, open)
 }
 
@@ -206,13 +229,17 @@ func pack(parts []etcd.Ops, spare int) []etcd.Ops {
 func (s *Store) stored(n inventory.Node) inventory.Node {
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
+
 	raw, ok := s.view.nodes[n.Name]
-	if !ok || raw.Revision != n.Revision || n.Before != nil || !s.view.uncommitted(raw) || s.view.jobs[raw.Job].Status.Ended() {
+	if !ok || raw.Revision != n.Revision || n.Before != nil || !s.view.uncommitted(raw) ||
+		s.view.jobs[raw.Job].Status.Ended() {
 		return n
 	}
+
 	m := raw.Clone()
 	m.Addr, m.State, m.PrevState, m.Seen, m.Duplicates = n.Addr, n.State, n.PrevState, n.Seen, n.Duplicates
 	m.HostKeys, m.Labels, m.Entries, m.Updated = n.HostKeys, n.Labels, n.Entries, n.Updated
+
 	return m
 }
 
@@ -229,46 +256,61 @@ func (s *Store) PutNodes(ctx context.Context, writes []management.NodeWrite) (co
 		if err != nil {
 			return nil, err
 		}
+
 		if w.Connection != nil {
 			key := s.key("/v/connections/%s", w.Node.Name)
+
 			connection := clientv3.OpDelete(key)
 			if *w.Connection != (configuration.Connection{}) {
 				if connection, err = put(key, w.Connection); err != nil {
 					return nil, err
 				}
 			}
+
 			part.Then = append(part.Then, connection)
 		}
+
 		parts = append(parts, part)
 	}
+
 	chunks := pack(parts, 0)
 	found, errs := make([][]string, len(chunks)), make([]error, len(chunks))
 	free := make(chan struct{}, inFlight)
 	var all sync.WaitGroup
+
 	var failed atomic.Bool
 	for i, ops := range chunks {
 		chunk := writes[:len(ops.If)] // each has one guard
 		writes = writes[len(ops.If):]
 		free <- struct{}{}
+
 		if failed.Load() {
 			break
 		}
+
 		all.Go(func() {
 			found[i], errs[i] = s.putChunk(ctx, chunk, ops)
 			failed.CompareAndSwap(false, errs[i] != nil)
 			<-free
 		})
 	}
+
 	all.Wait()
+
 	for _, err := range errs {
 		if err != nil {
 			return slices.Concat(found...), err
 		}
 	}
+
 	return slices.Concat(found...), nil
 }
 
-func (s *Store) putChunk(ctx context.Context, chunk []management.NodeWrite, ops etcd.Ops) (conflicts []string, err error) {
+func (s *Store) putChunk(
+	ctx context.Context,
+	chunk []management.NodeWrite,
+	ops etcd.Ops,
+) (conflicts []string, err error) {
 	_, err = s.commit(ctx, ops)
 	switch {
 	case inventory.KindOf(err) != inventory.KindConflict:
@@ -276,40 +318,60 @@ func (s *Store) putChunk(ctx context.Context, chunk []management.NodeWrite, ops 
 	case len(chunk) == 1:
 		return []string{chunk[0].Node.Name}, nil
 	}
+
 	for _, w := range chunk {
 		more, err := s.PutNodes(ctx, []management.NodeWrite{w})
 		if err != nil {
 			return conflicts, err
 		}
+
 		conflicts = append(conflicts, more...)
 	}
+
 	return conflicts, nil
 }
 
 // Accept stores a Queued job under the next number.
-func (s *Store) Accept(ctx context.Context, seq uint64, j management.Job, in management.Inputs, once *management.Once) (management.Job, error) {
+func (s *Store) Accept(
+	ctx context.Context,
+	seq uint64,
+	j management.Job,
+	in management.Inputs,
+	once *management.Once,
+) (management.Job, error) {
 	j.ID = strconv.FormatUint(seq+1, 10)
+
 	job, err := s.putJob(j)
 	if err != nil {
 		return j, err
 	}
+
 	inputs, err := json.Marshal(in)
 	if err != nil {
 		return j, err
 	}
+
 	key := s.key("/v/seq")
+
 	guard := clientv3.Compare(clientv3.Value(key), "=", strconv.FormatUint(seq, 10))
 	if seq == 0 {
 		guard = clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 	}
+
 	ops := etcd.Ops{
-		If:   []clientv3.Cmp{guard},
-		Then: []clientv3.Op{clientv3.OpPut(key, j.ID), job, clientv3.OpPut(s.key("/x/inputs/%s", j.ID), string(compress(inputs)))},
+		If: []clientv3.Cmp{guard},
+		Then: []clientv3.Op{
+			clientv3.OpPut(key, j.ID),
+			job,
+			clientv3.OpPut(s.key("/x/inputs/%s", j.ID), string(compress(inputs))),
+		},
 	}
 	if err := s.keep(&ops, once, j.ID); err != nil {
 		return j, err
 	}
+
 	j.Revision, err = s.commit(ctx, ops)
+
 	return j, err
 }
 
@@ -319,6 +381,7 @@ func (s *Store) fence() []clientv3.Cmp {
 	if token := s.token.Load(); token != 0 {
 		return []clientv3.Cmp{atRevision(s.holderKey(), token)}
 	}
+
 	return nil
 }
 
@@ -331,11 +394,17 @@ func atRevision(key string, revision int64) clientv3.Cmp {
 // name; the write that makes the job Running is the commit point and the last of
 // them. Where anything fails before it, the reservations count as absent, and
 // are withdrawn as far as the store lets.
-func (s *Store) Claim(ctx context.Context, ground int64, j management.Job, writes []management.NodeWrite) (management.Job, error) {
+func (s *Store) Claim(
+	ctx context.Context,
+	ground int64,
+	j management.Job,
+	writes []management.NodeWrite,
+) (management.Job, error) {
 	parts, err := s.parts(writes)
 	if err != nil {
 		return j, err
 	}
+
 	chunks := pack(parts, jobOps)
 	for i, ops := range chunks[:len(chunks)-1] {
 		ops.If = append(ops.If, s.fence()...)
@@ -344,15 +413,18 @@ func (s *Store) Claim(ctx context.Context, ground int64, j management.Job, write
 			return j, err
 		}
 	}
+
 	claimed, err := s.commitJob(ctx, j, chunks[len(chunks)-1], &ground)
 	if err != nil {
 		s.withdraw(ctx, writes, len(chunks)-1)
 	}
+
 	return claimed, err
 }
 
 func (s *Store) parts(writes []management.NodeWrite) ([]etcd.Ops, error) {
 	parts := make([]etcd.Ops, len(writes))
+
 	var err error
 	for i, w := range writes {
 		if w.Grave != nil {
@@ -360,10 +432,12 @@ func (s *Store) parts(writes []management.NodeWrite) ([]etcd.Ops, error) {
 		} else {
 			parts[i], err = s.client.PutNode(w.Node, w.Entries)
 		}
+
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return parts, nil
 }
 
@@ -374,6 +448,7 @@ func (s *Store) removal(w management.NodeWrite) (etcd.Ops, error) {
 	ops.Then = append(ops.Then, grave,
 		clientv3.OpDelete(s.key("/v/vars/%s", management.ScopeNode(w.Node.Name))),
 		clientv3.OpDelete(s.key("/v/connections/%s", w.Node.Name)))
+
 	return ops, err
 }
 
@@ -386,17 +461,21 @@ func (s *Store) commitJob(ctx context.Context, j management.Job, ops etcd.Ops, g
 	if err != nil {
 		return j, err
 	}
+
 	ops.Add(etcd.Ops{
 		If:   append(s.fence(), atRevision(s.jobKey(j.ID), j.Revision)),
 		Then: []clientv3.Op{job, clientv3.OpPut(s.groundKey(), j.ID)},
 	})
+
 	if ground != nil {
 		ops.If = append(ops.If, atRevision(s.groundKey(), *ground))
 	}
+
 	revision, err := s.commit(ctx, ops)
 	if err == nil {
 		j.Revision = revision
 	}
+
 	return j, err
 }
 
@@ -408,23 +487,28 @@ func (s *Store) withdraw(ctx context.Context, writes []management.NodeWrite, chu
 	if chunks == 0 {
 		return
 	}
+
 	for _, w := range writes {
 		s.view.mu.Lock()
 		raw, ok := s.view.nodes[w.Node.Name]
 		mine := ok && raw.Before != nil && raw.Job == w.Node.Job && s.view.uncommitted(raw)
 		job := s.view.jobs[raw.Job].Revision
 		s.view.mu.Unlock()
+
 		if !mine {
 			continue
 		}
+
 		ops, err := s.client.PutNode(raw.Unreserved(), nil)
 		if err != nil {
 			return
 		}
+
 		ops.If = append(append(ops.If, atRevision(s.jobKey(raw.Job), job)), s.fence()...)
 		for _, e := range w.Entries {
 			ops.Then = append(ops.Then, clientv3.OpDelete(s.client.HistoryKey(w.Node.Name, e.Seq)))
 		}
+
 		if _, err := s.commit(ctx, ops); err != nil && inventory.KindOf(err) != inventory.KindConflict {
 			return
 		}
@@ -437,10 +521,15 @@ func (s *Store) PutJob(ctx context.Context, j management.Job) (management.Job, e
 	if err != nil {
 		return j, err
 	}
-	revision, err := s.commit(ctx, etcd.Ops{If: append(s.fence(), atRevision(s.jobKey(j.ID), j.Revision)), Then: []clientv3.Op{job}})
+
+	revision, err := s.commit(
+		ctx,
+		etcd.Ops{If: append(s.fence(), atRevision(s.jobKey(j.ID), j.Revision)), Then: []clientv3.Op{job}},
+	)
 	if err == nil {
 		j.Revision = revision
 	}
+
 	return j, err
 }
 
@@ -450,6 +539,7 @@ func (s *Store) Cancel(ctx context.Context, j management.Job, once *management.O
 	if err := s.keep(&ops, once, j.ID); err != nil {
 		return j, err
 	}
+
 	return s.commitJob(ctx, j, ops, nil)
 }
 
@@ -459,6 +549,7 @@ func (s *Store) Finish(ctx context.Context, j management.Job, writes []managemen
 	if err != nil {
 		return j, err
 	}
+
 	chunks := pack(parts, jobOps)
 	for _, ops := range chunks[:len(chunks)-1] {
 		ops.If = append(ops.If, s.fence()...)
@@ -466,6 +557,7 @@ func (s *Store) Finish(ctx context.Context, j management.Job, writes []managemen
 			return j, err
 		}
 	}
+
 	return s.commitJob(ctx, j, chunks[len(chunks)-1], nil)
 }
 
@@ -473,17 +565,21 @@ func (s *Store) Finish(ctx context.Context, j management.Job, writes []managemen
 func (s *Store) Inputs(ctx context.Context, id string) (in management.Inputs, err error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
+
 	resp, err := s.client.Get(ctx, s.key("/x/inputs/%s", id))
 	if err != nil {
 		return in, etcd.Error(err)
 	}
+
 	if len(resp.Kvs) == 0 {
 		return in, inventory.Errorf(inventory.KindNotFound, "the inputs of job %s are not kept", id)
 	}
+
 	b, err := expand(resp.Kvs[0].Value)
 	if err != nil {
 		return in, err
 	}
+
 	return in, json.Unmarshal(b, &in)
 }
 
@@ -500,6 +596,7 @@ func (s *Store) DropJobs(ctx context.Context, ids []string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -512,15 +609,22 @@ func (s *Store) replace(ctx context.Context, key string, revision int64, value a
 			return 0, err
 		}
 	}
+
 	ops := etcd.Ops{Then: []clientv3.Op{op}}
 	if revision > 0 {
 		ops.If = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "<", revision+1)}
 	}
+
 	return s.commit(ctx, ops)
 }
 
 // PutVars replaces the variables of a scope.
-func (s *Store) PutVars(ctx context.Context, revision int64, scope management.Scope, vars configuration.Vars) (int64, error) {
+func (s *Store) PutVars(
+	ctx context.Context,
+	revision int64,
+	scope management.Scope,
+	vars configuration.Vars,
+) (int64, error) {
 	return s.replace(ctx, s.key("/v/vars/%s", scope), revision, vars, len(vars) == 0)
 }
 
@@ -530,6 +634,7 @@ func (s *Store) PutOverlay(ctx context.Context, revision int64, overlay map[stri
 	if overlay == nil {
 		overlay = map[string]any{}
 	}
+
 	return s.replace(ctx, s.key("/v/overlay"), revision, overlay, false)
 }
 
@@ -540,38 +645,52 @@ func (s *Store) NoteFile(ctx context.Context, instance, digest string) error {
 	s.view.mu.Lock()
 	known := s.view.files[instance]
 	s.view.mu.Unlock()
+
 	if known == digest {
 		return nil
 	}
+
 	op, err := put(s.key("/v/files/%s", instance), digest)
 	if err != nil {
 		return err
 	}
+
 	_, err = s.commit(ctx, etcd.Ops{Then: []clientv3.Op{op}})
+
 	return err
 }
 
 // Forget removes nodes; all of them in one transaction where etcd takes it,
 // else in chunks.
-func (s *Store) Forget(ctx context.Context, ground int64, writes []management.NodeWrite, once *management.Once) (int64, error) {
+func (s *Store) Forget(
+	ctx context.Context,
+	ground int64,
+	writes []management.NodeWrite,
+	once *management.Once,
+) (int64, error) {
 	parts, err := s.parts(writes)
 	if err != nil {
 		return 0, err
 	}
+
 	var revision int64
+
 	chunks := pack(parts, jobOps)
 	if err := s.keep(&chunks[len(chunks)-1], once, ""); err != nil {
 		return 0, err
 	}
+
 	for i, ops := range chunks {
 		if i == 0 {
 			ops.If = append(ops.If, atRevision(s.groundKey(), ground))
 		}
+
 		ops.Then = append(ops.Then, clientv3.OpPut(s.groundKey(), "forget"))
 		if revision, err = s.commit(ctx, ops); err != nil {
 			return 0, err
 		}
 	}
+
 	return revision, nil
 }
 
@@ -581,24 +700,29 @@ func (s *Store) Forget(ctx context.Context, ground int64, writes []management.No
 func (s *Store) History(ctx context.Context, node string, limit int) ([]inventory.Entry, error) {
 	bounded, cancel := etcd.Bounded(ctx)
 	defer cancel()
+
 	resp, err := s.client.Get(bounded, s.client.HistoryPrefix(node), clientv3.WithPrefix(),
 		clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(limit)))
 	if err != nil {
 		return nil, etcd.Error(err)
 	}
+
 	v := s.View()
 	entries := make([]inventory.Entry, 0, len(resp.Kvs))
+
 	claimed, released := map[string]bool{}, map[string]bool{} // by job
 	for _, kv := range resp.Kvs {
 		var e inventory.Entry
 		if err := json.Unmarshal(kv.Value, &e); err != nil {
 			return nil, err
 		}
+
 		if e.To.InProgress() && !released[e.Job] {
 			if j, err := v.Job(e.Job); err != nil || j.Started.IsZero() {
 				continue
 			}
 		}
+
 		switch from, to := e.From.InProgress(), e.To.InProgress(); {
 		case from && !to:
 			released[e.Job] = true
@@ -606,10 +730,14 @@ func (s *Store) History(ctx context.Context, node string, limit int) ([]inventor
 			if claimed[e.Job] {
 				continue
 			}
+
 			claimed[e.Job] = true
 		}
+
 		entries = append(entries, e)
 	}
+
 	slices.Reverse(entries)
+
 	return entries, nil
 }

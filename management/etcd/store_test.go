@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "etcd" { // a server that can be taken away
 		os.Exit(etcd.Main(os.Args[2]))
 	}
+
 	debug.SetGCPercent(400) // the tests end before much has to be collected
 	waitTogether()
 	os.Exit(func() int {
@@ -50,10 +51,16 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		defer os.RemoveAll(dir)
-		if shared, err = etcd.StartServer(context.Background(), etcd.ServerOptions{Dir: dir, NoSync: true, Log: silent()}); err != nil {
+
+		if shared, err = etcd.StartServer(
+			context.Background(),
+			etcd.ServerOptions{Dir: dir, NoSync: true, Log: silent()},
+		); err != nil {
 			panic(err)
 		}
+
 		defer shared.Close()
+
 		return m.Run()
 	}())
 }
@@ -69,6 +76,7 @@ func waitTogether() {
 func silent() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
+
 	return log
 }
 
@@ -78,26 +86,33 @@ const patience = time.Minute
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
+
 	return ctx
 }
 
 func dial(t *testing.T, s *etcd.Server, prefix string) *etcd.Client {
 	t.Helper()
+
 	c, err := etcd.Dial(within(t, patience), prefix, s.Endpoint())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { c.Close() })
+
 	return c
 }
 
 func open(t *testing.T, c *etcd.Client) *Store {
 	t.Helper()
+
 	s, err := Open(within(t, patience), c, silent(), StaleAfter)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(s.Close)
+
 	return s
 }
 
@@ -107,6 +122,7 @@ func impatient(t *testing.T, c *etcd.Client) *Store {
 	s, err := Open(within(t, patience), c, silent(), 600*time.Millisecond)
 	must(t, err)
 	t.Cleanup(s.Close)
+
 	return s
 }
 
@@ -117,6 +133,7 @@ func store(t *testing.T) *Store {
 
 func must(t *testing.T, err error) {
 	t.Helper()
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,6 +141,7 @@ func must(t *testing.T, err error) {
 
 func conflict(t *testing.T, err error) {
 	t.Helper()
+
 	if inventory.KindOf(err) != inventory.KindConflict {
 		t.Fatalf("no conflict, but %v", err)
 	}
@@ -133,28 +151,51 @@ func conflict(t *testing.T, err error) {
 func seen(t *testing.T, s *Store, count int) []string {
 	t.Helper()
 	var writes []management.NodeWrite
+
 	var names []string
 	for i := range count {
-		n, e := inventory.NewNode(inventory.Word{Observer: "gossip", Label: "n", Serial: fmt.Sprintf("%04d", i), Addr: fmt.Sprintf("10.0.%d.%d", i/250, i%250+1), Alive: true}, nil, noon)
+		n, e := inventory.NewNode(
+			inventory.Word{
+				Observer: "gossip",
+				Label:    "n",
+				Serial:   fmt.Sprintf("%04d", i),
+				Addr:     fmt.Sprintf("10.0.%d.%d", i/250, i%250+1),
+				Alive:    true,
+			},
+			nil,
+			noon,
+		)
 		writes = append(writes, management.NodeWrite{Node: n, Entries: []inventory.Entry{e}})
 		names = append(names, n.Name)
 	}
+
 	conflicts, err := s.PutNodes(within(t, patience), writes)
 	if err != nil || len(conflicts) > 0 {
 		t.Fatal(conflicts, err)
 	}
+
 	return names
 }
 
 // accepted queues a commission of the nodes.
 func accepted(t *testing.T, s *Store, names []string) management.Job {
 	t.Helper()
-	j := management.Job{Verb: inventory.VerbCommission, Status: management.Queued, Group: inventory.GroupMaster, Timeout: time.Hour, Accepted: noon, Actor: "anna"}
+
+	j := management.Job{
+		Verb:     inventory.VerbCommission,
+		Status:   management.Queued,
+		Group:    inventory.GroupMaster,
+		Timeout:  time.Hour,
+		Accepted: noon,
+		Actor:    "anna",
+	}
 	for _, name := range names {
 		j.Targets = append(j.Targets, management.Target{Name: name, Group: inventory.GroupMaster})
 	}
+
 	j, err := s.Accept(within(t, patience), s.View().Seq, j, management.Inputs{}, nil)
 	must(t, err)
+
 	return j
 }
 
@@ -163,6 +204,7 @@ func held(t *testing.T, v *management.View, j management.Job) (management.Job, [
 	t.Helper()
 	row, _ := inventory.TransitionOf(j.Verb)
 	j.Status, j.Started = management.Running, noon
+
 	var writes []management.NodeWrite
 	for _, target := range j.Targets {
 		n, err := v.Node(target.Name)
@@ -171,22 +213,30 @@ func held(t *testing.T, v *management.View, j management.Job) (management.Job, [
 		must(t, err)
 		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.Entry{e}})
 	}
+
 	return j, writes
 }
 
 func released(t *testing.T, v *management.View, j management.Job) (management.Job, []management.NodeWrite) {
 	t.Helper()
 	j.Status, j.Ended = management.Complete, noon
+
 	var writes []management.NodeWrite
 	for _, target := range j.Targets {
 		n, err := v.Node(target.Name)
 		must(t, err)
+
 		if n.Job != j.ID {
 			continue
 		}
-		m, e := n.Release(inventory.Outcome{Status: inventory.Allocated, Group: j.Group, Applied: j.ID}, inventory.Cause{Job: j.ID, Time: noon})
+
+		m, e := n.Release(
+			inventory.Outcome{Status: inventory.Allocated, Group: j.Group, Applied: j.ID},
+			inventory.Cause{Job: j.ID, Time: noon},
+		)
 		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.Entry{e}})
 	}
+
 	return j, writes
 }
 
@@ -195,6 +245,7 @@ func statuses(v *management.View) map[inventory.Status]int {
 	for _, n := range v.Nodes {
 		out[n.Status]++
 	}
+
 	return out
 }
 
@@ -203,7 +254,11 @@ func touch(t *testing.T, s *Store, name string) {
 	t.Helper()
 	n, err := s.View().Node(name)
 	must(t, err)
-	m, _, _ := n.Observe(inventory.Word{Observer: "gossip", Label: n.Label, Serial: n.Serial, Addr: "10.9.9.9", Alive: true}, noon)
+	m, _, _ := n.Observe(
+		inventory.Word{Observer: "gossip", Label: n.Label, Serial: n.Serial, Addr: "10.9.9.9", Alive: true},
+		noon,
+	)
+
 	conflicts, err := s.PutNodes(within(t, patience), []management.NodeWrite{{Node: m}})
 	if err != nil || len(conflicts) > 0 {
 		t.Fatal(conflicts, err)
@@ -218,66 +273,120 @@ func TestRoundTrip(t *testing.T) {
 	ctx := within(t, patience)
 	names := seen(t, s, 3)
 	yes := true
-	rev, err := s.PutVars(ctx, 0, management.ScopeGlobal, configuration.Vars{"a": 1.5, "deep": map[string]any{"list": []any{"x", nil, true}}})
+	rev, err := s.PutVars(
+		ctx,
+		0,
+		management.ScopeGlobal,
+		configuration.Vars{"a": 1.5, "deep": map[string]any{"list": []any{"x", nil, true}}},
+	)
 	must(t, err)
+
 	if _, err = s.PutVars(ctx, rev, management.ScopeNode(names[0]), configuration.Vars{"b": "c"}); err != nil {
 		t.Fatal(err)
 	}
+
 	reach(t, s, names[1], configuration.Connection{User: "root", Port: 2222, Become: &yes})
 	_, err = s.PutOverlay(ctx, 0, map[string]any{"log_level": "debug"})
 	must(t, err)
 	inputs := management.Inputs{
-		Vars:        map[string]map[string]configuration.Var{names[0]: {"a": {Value: "x", Origin: "global", Trusted: true}}},
-		Connections: map[string]configuration.Connection{names[0]: {User: "u"}}, Extra: configuration.Vars{"e": "f"},
+		Vars: map[string]map[string]configuration.Var{
+			names[0]: {"a": {Value: "x", Origin: "global", Trusted: true}},
+		},
+		Connections: map[string]configuration.Connection{names[0]: {User: "u"}},
+		Extra:       configuration.Vars{"e": "f"},
 	}
-	j, err := s.Accept(ctx, 0, management.Job{Verb: inventory.VerbCommission, Status: management.Queued, Accepted: noon, Group: inventory.GroupMaster,
-		Targets: []management.Target{{Name: names[0], Residue: []string{"g"}}}, Warnings: []string{"w"}, Timeout: time.Minute}, inputs, nil)
+	j, err := s.Accept(
+		ctx,
+		0,
+		management.Job{
+			Verb:     inventory.VerbCommission,
+			Status:   management.Queued,
+			Accepted: noon,
+			Group:    inventory.GroupMaster,
+			Targets: []management.Target{
+				{Name: names[0], Residue: []string{"g"}},
+			},
+			Warnings: []string{"w"},
+			Timeout:  time.Minute,
+		},
+		inputs,
+		nil,
+	)
 	must(t, err)
+
 	if j.ID != "1" || j.Revision == 0 {
 		t.Errorf("%+v", j)
 	}
-	j.Runs = []management.Run{{Phase: management.PhaseConfigure, Hosts: names[:1], Results: map[string]management.Result{names[0]: {Done: true, OK: 3}}, Started: noon}}
+
+	j.Runs = []management.Run{
+		{
+			Phase:   management.PhaseConfigure,
+			Hosts:   names[:1],
+			Results: map[string]management.Result{names[0]: {Done: true, OK: 3}},
+			Started: noon,
+		},
+	}
 	j.Outcomes = map[string]inventory.Outcome{names[0]: {Status: inventory.Allocated}}
 	j, err = s.PutJob(ctx, j)
 	must(t, err)
+
 	in, err := s.Inputs(ctx, "1")
 	if err != nil || !reflect.DeepEqual(in, inputs) {
 		t.Errorf("%+v, %v", in, err)
 	}
+
 	if _, err := s.Inputs(ctx, "7"); inventory.KindOf(err) != inventory.KindNotFound {
 		t.Errorf("%v", err)
 	}
+
 	first, second := s.View(), open(t, s.client).View()
 	if first.Revision < j.Revision || second.Revision < first.Revision {
 		t.Errorf("revisions %d, %d, %d", j.Revision, first.Revision, second.Revision)
 	}
+
 	again := *second
+
 	again.Revision = first.Revision
 	if !reflect.DeepEqual(*first, again) {
 		t.Errorf("opened anew it is\n%+v\nit was\n%+v", again, *first)
 	}
+
 	if got, err := first.Job("1"); err != nil || !reflect.DeepEqual(got, j) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if len(first.Nodes) != 3 || fmt.Sprint(first.Vars(management.ScopeGlobal)["a"]) != "1.5" || first.Connection(names[1]).Port != 2222 || first.Connection(names[0]) != nil ||
-		first.Overlay["log_level"] != "debug" || first.Seq != 1 || first.Stale {
+
+	if len(first.Nodes) != 3 || fmt.Sprint(first.Vars(management.ScopeGlobal)["a"]) != "1.5" ||
+		first.Connection(names[1]).Port != 2222 ||
+		first.Connection(names[0]) != nil ||
+		first.Overlay["log_level"] != "debug" ||
+		first.Seq != 1 ||
+		first.Stale {
 		t.Errorf("%+v", first)
 	}
-	if first.SettingsAt[management.ScopeGlobal] != rev || first.SettingsAt[management.ScopeNode(names[0])] <= rev || first.ConfigAt == 0 {
+
+	if first.SettingsAt[management.ScopeGlobal] != rev || first.SettingsAt[management.ScopeNode(names[0])] <= rev ||
+		first.ConfigAt == 0 {
 		t.Errorf("set at %v, configuration at %d", first.SettingsAt, first.ConfigAt)
 	}
+
 	// And it can be taken away again.
 	_, err = s.PutVars(ctx, s.View().Revision, management.ScopeGlobal, nil)
 	must(t, err)
 	reach(t, s, names[1], configuration.Connection{})
 	_, err = s.PutOverlay(ctx, s.View().Revision, nil)
 	must(t, err)
-	if v := s.View(); v.Vars(management.ScopeGlobal) != nil || v.Connection(names[1]) != nil || len(v.Overlay) != 0 || v.ConfigAt <= first.ConfigAt || v.SettingsAt[management.ScopeGlobal] != 0 || v.Vars(management.ScopeNode(names[0])) == nil {
+
+	if v := s.View(); v.Vars(management.ScopeGlobal) != nil || v.Connection(names[1]) != nil || len(v.Overlay) != 0 ||
+		v.ConfigAt <= first.ConfigAt ||
+		v.SettingsAt[management.ScopeGlobal] != 0 ||
+		v.Vars(management.ScopeNode(names[0])) == nil {
 		t.Errorf("%+v", v)
 	}
+
 	if first.Vars(management.ScopeGlobal) == nil {
 		t.Error("an older view has changed")
 	}
+
 	// What an instance reads from its file is a part of the configuration.
 	for _, step := range []struct {
 		digest string
@@ -287,7 +396,9 @@ func TestRoundTrip(t *testing.T) {
 		must(t, s.NoteFile(ctx, "i1", step.digest))
 		changes, err := s.Changes(before.Revision, 9)
 		must(t, err)
-		if news := s.View().ConfigAt > before.ConfigAt; news != step.news || (len(changes.List) == 1 && changes.List[0].Kind == management.ChangeConfig) != step.news {
+
+		if news := s.View().ConfigAt > before.ConfigAt; news != step.news ||
+			(len(changes.List) == 1 && changes.List[0].Kind == management.ChangeConfig) != step.news {
 			t.Errorf("%+v: %t, %+v", step, news, changes.List)
 		}
 	}
@@ -309,17 +420,22 @@ func TestConflicts(t *testing.T) {
 		n.HostKeys = []string{"k"}
 		writes = append(writes, management.NodeWrite{Node: n})
 	}
+
 	conflicts, err := s.PutNodes(ctx, writes)
 	if err != nil || !slices.Equal(conflicts, names[:1]) {
 		t.Errorf("%v, %v", conflicts, err)
 	}
+
 	a, _ := s.View().Node(names[0])
+
 	b, _ := s.View().Node(names[1])
 	if a.HostKeys != nil || a.Addr != "10.9.9.9" || len(b.HostKeys) != 1 {
 		t.Errorf("%+v, %+v", a, b)
 	}
+
 	// A node that is new for two.
 	n, _ := old.Node(names[0])
+
 	n.Revision = 0
 	if conflicts, err = s.PutNodes(ctx, []management.NodeWrite{{Node: n}}); err != nil || len(conflicts) != 1 {
 		t.Errorf("%v, %v", conflicts, err)
@@ -358,21 +474,25 @@ func TestConflictsInAChunk(t *testing.T) {
 	old := s.View()
 	touch(t, s, names[7])
 	touch(t, s, names[70])
+
 	var writes []management.NodeWrite
 	for _, n := range old.Nodes {
 		m, e, _ := n.Observe(inventory.Word{Observer: "gossip", Label: n.Label, Serial: n.Serial}, noon)
 		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.Entry{*e}})
 	}
+
 	conflicts, err := s.PutNodes(within(t, patience), writes)
 	if err != nil || !slices.Equal(conflicts, []string{names[7], names[70]}) {
 		t.Errorf("%v, %v", conflicts, err)
 	}
+
 	gone := 0
 	for _, n := range s.View().Nodes {
 		if n.State == inventory.Disappeared {
 			gone++
 		}
 	}
+
 	if gone != 98 {
 		t.Errorf("%d are gone", gone)
 	}
@@ -381,6 +501,7 @@ func TestConflictsInAChunk(t *testing.T) {
 // TestClaim takes batches of any size, and gives them back.
 func TestClaim(t *testing.T) {
 	t.Parallel()
+
 	for _, count := range []int{1, 60, 1000} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
 			t.Parallel()
@@ -393,24 +514,34 @@ func TestClaim(t *testing.T) {
 			running, writes := held(t, v, j)
 			j, err := s.Claim(ctx, v.Ground, running, writes)
 			must(t, err)
+
 			v = s.View()
 			if got := statuses(v); got[inventory.Provisioning] != count {
 				t.Errorf("%v", got)
 			}
-			if got, _ := v.Job(j.ID); got.Status != management.Running || got.Revision != j.Revision || v.Ground != j.Revision {
+
+			if got, _ := v.Job(
+				j.ID,
+			); got.Status != management.Running || got.Revision != j.Revision ||
+				v.Ground != j.Revision {
 				t.Errorf("%+v, ground %d", got, v.Ground)
 			}
+
 			ending, writes := released(t, v, j)
 			if _, err = s.Finish(ctx, ending, writes); err != nil {
 				t.Fatal(err)
 			}
+
 			if got := statuses(s.View()); got[inventory.Allocated] != count {
 				t.Errorf("%v", got)
 			}
+
 			halves()
+
 			for _, name := range []string{names[0], names[count-1]} {
 				h, err := s.History(ctx, name, 10)
-				if err != nil || len(h) != 3 || h[0].To != inventory.Unallocated || h[1].To != inventory.Provisioning || h[2].To != inventory.Allocated {
+				if err != nil || len(h) != 3 || h[0].To != inventory.Unallocated || h[1].To != inventory.Provisioning ||
+					h[2].To != inventory.Allocated {
 					t.Errorf("history of %s: %+v, %v", name, h, err)
 				}
 			}
@@ -424,14 +555,17 @@ func watchForHalves(t *testing.T, s *Store, count int) (end func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
+
 		for {
 			changed := s.Changed()
 			v := s.View()
 			in := statuses(v)
+
 			queued := slices.ContainsFunc(v.Jobs, func(j management.Job) bool { return j.Status == management.Queued })
 			if queued && in[inventory.Unallocated] != count || !queued && in[inventory.Unallocated] != 0 {
 				t.Errorf("half a claim is seen: queued %v, %v", queued, in)
 			}
+
 			select {
 			case <-changed:
 			case <-stop:
@@ -439,6 +573,7 @@ func watchForHalves(t *testing.T, s *Store, count int) (end func()) {
 			}
 		}
 	}()
+
 	return func() { close(stop); <-stopped }
 }
 
@@ -446,6 +581,7 @@ func watchForHalves(t *testing.T, s *Store, count int) (end func()) {
 // nothing has happened.
 func TestClaimRefused(t *testing.T) {
 	t.Parallel()
+
 	for name, disturb := range map[string]func(t *testing.T, s *Store, names []string, j *management.Job, ground *int64){
 		"the first node": func(t *testing.T, s *Store, names []string, _ *management.Job, _ *int64) { touch(t, s, names[0]) },
 		"the last node": func(t *testing.T, s *Store, names []string, _ *management.Job, _ *int64) {
@@ -468,6 +604,7 @@ func TestClaimRefused(t *testing.T) {
 			before := s.View()
 			_, err := s.Claim(ctx, ground, running, writes)
 			conflict(t, err)
+
 			after := s.View()
 			for i := range after.Nodes {
 				n, want := *after.Nodes[i], *before.Nodes[i]
@@ -477,20 +614,24 @@ func TestClaimRefused(t *testing.T) {
 					t.Fatalf("it was\n%+v\nand is\n%+v", want, n)
 				}
 			}
+
 			for _, name := range names {
 				if h, err := s.History(ctx, name, 10); err != nil || len(h) != 1 {
 					t.Fatalf("the history of %s shows a reservation: %+v, %v", name, h, err)
 				}
 			}
+
 			// What another process reads is the same.
 			for _, n := range open(t, s.client).View().Nodes {
 				if n.Status != inventory.Unallocated || n.Job != "" || n.Before != nil {
 					t.Fatalf("%+v", n)
 				}
 			}
+
 			if name == "the job is ended" {
 				return
 			}
+
 			// And once more, as the queue would do it.
 			v = s.View()
 			j, err = v.Job(j.ID)
@@ -498,9 +639,11 @@ func TestClaimRefused(t *testing.T) {
 			running, writes = held(t, v, j)
 			_, err = s.Claim(ctx, v.Ground, running, writes)
 			must(t, err)
+
 			if got := statuses(s.View()); got[inventory.Provisioning] != 150 {
 				t.Errorf("%v", got)
 			}
+
 			for _, name := range names {
 				if h, err := s.History(ctx, name, 10); err != nil || len(h) != 2 {
 					t.Fatalf("the history of %s: %+v, %v", name, h, err)
@@ -523,7 +666,12 @@ func reach(t *testing.T, s *Store, name string, c configuration.Connection) {
 	t.Helper()
 	n, err := s.View().Node(name)
 	must(t, err)
-	if conflicts, err := s.PutNodes(t.Context(), []management.NodeWrite{{Node: n, Connection: &c}}); err != nil || len(conflicts) > 0 {
+
+	if conflicts, err := s.PutNodes(
+		t.Context(),
+		[]management.NodeWrite{{Node: n, Connection: &c}},
+	); err != nil ||
+		len(conflicts) > 0 {
 		t.Fatal(conflicts, err)
 	}
 }
@@ -534,6 +682,7 @@ func abandoned(t *testing.T, s *Store, writes []management.NodeWrite) {
 	t.Helper()
 	parts, err := s.parts(writes)
 	must(t, err)
+
 	for _, ops := range pack(parts, 2) {
 		_, err := s.commit(t.Context(), ops)
 		must(t, err)
@@ -552,6 +701,7 @@ func TestAbandonedReservation(t *testing.T) {
 	abandoned(t, s, writes)
 	before, err := s.View().Node(names[0])
 	must(t, err)
+
 	if before.Status != inventory.Unallocated || before.Job != "" || before.Group != "" {
 		t.Fatalf("%+v", before)
 	}
@@ -562,13 +712,19 @@ func TestAbandonedReservation(t *testing.T) {
 	m.Labels = map[string]string{"rack": "r1"}
 	_, err = s.PutNodes(ctx, []management.NodeWrite{{Node: m, Entries: []inventory.Entry{*e}}})
 	must(t, err)
+
 	got, _ := s.View().Node(names[0])
 	if got.State != inventory.Disappeared || got.Status != inventory.Unallocated || got.Job != "" {
 		t.Errorf("%+v", got)
 	}
-	if raw := s.view.nodes[names[0]]; raw.Status != inventory.Provisioning || raw.Job != first.ID || raw.Before == nil || raw.State != inventory.Disappeared || raw.Labels["rack"] != "r1" {
+
+	if raw := s.view.nodes[names[0]]; raw.Status != inventory.Provisioning || raw.Job != first.ID ||
+		raw.Before == nil ||
+		raw.State != inventory.Disappeared ||
+		raw.Labels["rack"] != "r1" {
 		t.Errorf("the reservation is lost: %+v", raw)
 	}
+
 	touch(t, s, names[0])
 
 	// Its job ends without ever having begun, and another one takes the nodes.
@@ -580,19 +736,25 @@ func TestAbandonedReservation(t *testing.T) {
 	running, writes := held(t, v, second)
 	_, err = s.Claim(ctx, v.Ground, running, writes)
 	must(t, err)
+
 	for _, n := range s.View().Nodes {
-		if n.Job != second.ID || n.Status != inventory.Provisioning || n.PrevStatus != inventory.Unallocated || n.Before.Status != inventory.Unallocated {
+		if n.Job != second.ID || n.Status != inventory.Provisioning || n.PrevStatus != inventory.Unallocated ||
+			n.Before.Status != inventory.Unallocated {
 			t.Errorf("%+v", n)
 		}
 	}
+
 	h, err := s.History(ctx, names[1], 10)
 	if err != nil || len(h) != 2 || h[1].Job != second.ID {
 		t.Errorf("%+v, %v", h, err)
 	}
+
 	must(t, s.DropJobs(ctx, []string{first.ID})) // nor does it come back when the job is kept no longer
+
 	if h, err := s.History(ctx, names[1], 10); err != nil || len(h) != 2 || h[1].Job != second.ID {
 		t.Errorf("%+v, %v", h, err)
 	}
+
 	// After a restart it is the same.
 	for _, n := range open(t, s.client).View().Nodes {
 		if n.Job != second.ID {
@@ -615,8 +777,10 @@ func TestReservedAgain(t *testing.T) {
 	running, writes := held(t, v, j)
 	_, err := s.Claim(ctx, v.Ground, running, writes)
 	must(t, err)
+
 	h, err := s.History(ctx, names[0], 10)
-	if err != nil || len(h) != 2 || h[0].To != inventory.Unallocated || h[1].To != inventory.Provisioning || h[1].Seq != writes[0].Entries[0].Seq {
+	if err != nil || len(h) != 2 || h[0].To != inventory.Unallocated || h[1].To != inventory.Provisioning ||
+		h[1].Seq != writes[0].Entries[0].Seq {
 		t.Errorf("%+v, %v", h, err)
 	}
 }
@@ -634,15 +798,22 @@ func TestMonitorDuringAJob(t *testing.T) {
 	must(t, err)
 	ending, stale := released(t, s.View(), j)
 	touch(t, s, names[0])
-	if n, _ := s.View().Node(names[0]); n.Status != inventory.Provisioning || n.Addr != "10.9.9.9" || n.Job != j.ID || n.Before == nil {
+
+	if n, _ := s.View().
+		Node(names[0]); n.Status != inventory.Provisioning || n.Addr != "10.9.9.9" || n.Job != j.ID ||
+		n.Before == nil {
 		t.Errorf("%+v", n)
 	}
+
 	_, err = s.Finish(ctx, ending, stale)
 	conflict(t, err)
 	ending, fresh := released(t, s.View(), j)
 	_, err = s.Finish(ctx, ending, fresh)
 	must(t, err)
-	if n, _ := s.View().Node(names[0]); n.Status != inventory.Allocated || n.Addr != "10.9.9.9" || n.Job != "" || n.Before != nil {
+
+	if n, _ := s.View().
+		Node(names[0]); n.Status != inventory.Allocated || n.Addr != "10.9.9.9" || n.Job != "" ||
+		n.Before != nil {
 		t.Errorf("%+v", n)
 	}
 }
@@ -661,18 +832,25 @@ func TestFinishAgain(t *testing.T) {
 	touch(t, s, names[149]) // the last chunk conflicts
 	_, err = s.Finish(ctx, ending, writes)
 	conflict(t, err)
+
 	if got := statuses(s.View()); got[inventory.Allocated] == 0 || got[inventory.Provisioning] == 0 {
 		t.Fatalf("it was to be written in part: %v", got)
 	}
+
 	if got, _ := s.View().Job(j.ID); got.Status != management.Running {
 		t.Errorf("%+v", got)
 	}
+
 	ending, writes = released(t, s.View(), j)
 	_, err = s.Finish(ctx, ending, writes)
 	must(t, err)
-	if got, _ := s.View().Job(j.ID); got.Status != management.Complete || statuses(s.View())[inventory.Allocated] != 150 {
+
+	if got, _ := s.View().
+		Job(j.ID); got.Status != management.Complete ||
+		statuses(s.View())[inventory.Allocated] != 150 {
 		t.Errorf("%+v", got)
 	}
+
 	for _, name := range names {
 		if h, err := s.History(ctx, name, 10); err != nil || len(h) != 3 {
 			t.Fatalf("history of %s: %+v, %v", name, h, err)
@@ -687,20 +865,24 @@ func TestViewNeverGoesBack(t *testing.T) {
 	ctx := within(t, patience)
 	names := seen(t, s, 4)
 	var writers, readers sync.WaitGroup
+
 	done := make(chan struct{})
 	for range 2 {
 		readers.Go(func() {
 			last := int64(0)
 			for {
 				changed := s.Changed()
+
 				v := s.View()
 				if v.Revision < last {
 					t.Errorf("revision %d after %d", v.Revision, last)
 				}
+
 				last = v.Revision
 				for _, n := range v.Nodes {
 					_ = n.Seen["gossip"]
 				}
+
 				select {
 				case <-changed:
 				case <-done:
@@ -709,6 +891,7 @@ func TestViewNeverGoesBack(t *testing.T) {
 			}
 		})
 	}
+
 	for _, name := range names {
 		writers.Go(func() {
 			for i := range 20 {
@@ -717,19 +900,27 @@ func TestViewNeverGoesBack(t *testing.T) {
 					t.Error(err)
 					return
 				}
+
 				n = n.Clone()
 				n.Addr = fmt.Sprintf("10.0.0.%d", i+1)
+
 				n.Seen["gossip"] = i%2 == 0
-				if conflicts, err := s.PutNodes(ctx, []management.NodeWrite{{Node: n}}); err != nil || len(conflicts) > 0 {
+				if conflicts, err := s.PutNodes(
+					ctx,
+					[]management.NodeWrite{{Node: n}},
+				); err != nil ||
+					len(conflicts) > 0 {
 					t.Error(conflicts, err)
 					return
 				}
+
 				if got, _ := s.View().Node(name); got.Addr != n.Addr {
 					t.Errorf("a write returned before the view shows it: %s, not %s", got.Addr, n.Addr)
 				}
 			}
 		})
 	}
+
 	writers.Wait()
 	close(done)
 	readers.Wait()
@@ -745,8 +936,15 @@ func TestForget(t *testing.T) {
 	reach(t, s, names[0], configuration.Connection{User: "u"})
 	buried := func(count int) (writes []management.NodeWrite) {
 		for _, n := range s.View().Nodes[:count] {
-			writes = append(writes, management.NodeWrite{Node: *n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon, HostKeys: []string{"k"}}})
+			writes = append(
+				writes,
+				management.NodeWrite{
+					Node:  *n,
+					Grave: &inventory.Tombstone{Name: n.Name, Time: noon, HostKeys: []string{"k"}},
+				},
+			)
 		}
+
 		return writes
 	}
 	ground := s.View().Ground
@@ -754,21 +952,28 @@ func TestForget(t *testing.T) {
 	touch(t, s, names[1])
 	_, err = s.Forget(ctx, ground, writes, nil)
 	conflict(t, err)
+
 	if len(s.View().Nodes) != 60 || len(s.View().Graves) != 0 {
 		t.Error("a part was forgotten")
 	}
+
 	_, err = s.Forget(ctx, ground+1, buried(1), nil)
 	conflict(t, err)
 	rev, err := s.Forget(ctx, ground, buried(59), &management.Once{Key: "k", Request: "r"})
 	must(t, err)
+
 	if d, err := s.Done(ctx, "k"); err != nil || d == nil || d.Request != "r" || d.Revision != rev {
 		t.Errorf("%+v, %v", d, err)
 	}
+
 	v := s.View()
-	if len(v.Nodes) != 1 || len(v.Graves) != 59 || v.Graves[names[0]].HostKeys[0] != "k" || v.Vars(management.ScopeNode(names[0])) != nil ||
-		v.Connection(names[0]) != nil || v.Ground != rev {
+	if len(v.Nodes) != 1 || len(v.Graves) != 59 || v.Graves[names[0]].HostKeys[0] != "k" ||
+		v.Vars(management.ScopeNode(names[0])) != nil ||
+		v.Connection(names[0]) != nil ||
+		v.Ground != rev {
 		t.Errorf("%d nodes, %d graves, ground %d at %d", len(v.Nodes), len(v.Graves), v.Ground, rev)
 	}
+
 	if h, err := s.History(ctx, names[0], 10); err != nil || len(h) != 0 {
 		t.Errorf("%v, %v", h, err)
 	}
@@ -788,6 +993,7 @@ func TestForgetAtTheEndOfAJob(t *testing.T) {
 	writes[0] = management.NodeWrite{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}
 	_, err = s.Finish(ctx, ending, writes)
 	must(t, err)
+
 	if v := s.View(); len(v.Nodes) != 1 || v.Nodes[0].Name != names[1] || len(v.Graves) != 1 {
 		t.Errorf("%+v", v.Nodes[0])
 	}
@@ -798,24 +1004,34 @@ func TestHistoryIsBounded(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 	name := seen(t, s, 1)[0]
+
 	seq := uint64(1)
 	for seq < inventory.HistoryLimit+20 {
 		n, err := s.View().Node(name)
 		must(t, err)
+
 		var entries []inventory.Entry
 		for range 40 {
 			seq++
 			entries = append(entries, inventory.Entry{Seq: seq, To: inventory.Unallocated})
 		}
+
 		n.Entries = seq
-		if conflicts, err := s.PutNodes(ctx, []management.NodeWrite{{Node: n, Entries: entries}}); err != nil || len(conflicts) > 0 {
+		if conflicts, err := s.PutNodes(
+			ctx,
+			[]management.NodeWrite{{Node: n, Entries: entries}},
+		); err != nil ||
+			len(conflicts) > 0 {
 			t.Fatal(conflicts, err)
 		}
 	}
+
 	all, err := s.History(ctx, name, 5000)
-	if err != nil || len(all) != inventory.HistoryLimit || all[len(all)-1].Seq != seq || all[0].Seq != seq-inventory.HistoryLimit+1 {
+	if err != nil || len(all) != inventory.HistoryLimit || all[len(all)-1].Seq != seq ||
+		all[0].Seq != seq-inventory.HistoryLimit+1 {
 		t.Errorf("%d entries, %v", len(all), err)
 	}
+
 	some, err := s.History(ctx, name, 3)
 	if err != nil || len(some) != 3 || some[0].Seq != seq-2 || some[2].Seq != seq {
 		t.Errorf("%+v, %v", some, err)
@@ -831,12 +1047,15 @@ func TestBadRecord(t *testing.T) {
 	resp, err := s.client.Put(ctx, s.client.NodeKey("broken-1"), "{nonsense")
 	must(t, err)
 	must(t, s.Wait(ctx, resp.Header.Revision))
+
 	if got := len(s.View().Nodes); got != 2 {
 		t.Errorf("%d nodes", got)
 	}
+
 	if got := len(open(t, s.client).View().Nodes); got != 2 {
 		t.Errorf("%d nodes after a restart", got)
 	}
+
 	touch(t, s, names[0])
 }
 
@@ -845,7 +1064,12 @@ func TestWaitGivesUp(t *testing.T) {
 	s := store(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Wait(ctx, s.View().Revision+1000); inventory.KindOf(err) != inventory.KindUnavailable || !errors.Is(err, context.Canceled) {
+
+	if err := s.Wait(
+		ctx,
+		s.View().Revision+1000,
+	); inventory.KindOf(err) != inventory.KindUnavailable ||
+		!errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -859,29 +1083,37 @@ func TestBehind(t *testing.T) {
 	late.view.empty(s.client, silent(), StaleAfter)
 	revision, err := late.view.load(t.Context())
 	must(t, err)
+
 	ask := func() bool {
 		late.view.mu.Lock()
 		late.view.heard = time.Time{}
 		late.view.mu.Unlock()
 		late.view.ask(t.Context())
+
 		return !late.View().Stale
 	}
 	if !ask() {
 		t.Error("nothing was written, and it is stale")
 	}
+
 	_, err = s.PutVars(t.Context(), 0, management.ScopeGlobal, configuration.Vars{"a": "b"})
 	must(t, err)
+
 	if err := late.Sync(within(t, 200*time.Millisecond)); inventory.KindOf(err) != inventory.KindUnavailable {
 		t.Errorf("it does not wait: %v", err)
 	}
+
 	if ask() {
 		t.Error("it is behind, and not stale")
 	}
+
 	within, stop := context.WithCancel(t.Context())
 	late.stop = stop
+
 	late.done.Go(func() { late.view.follow(within, revision) })
 	defer late.Close()
 	must(t, late.Sync(t.Context()))
+
 	if !ask() || late.View().Vars(management.ScopeGlobal)["a"] != "b" {
 		t.Error("it does not catch up")
 	}
@@ -893,6 +1125,7 @@ func TestSync(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	must(t, s.Sync(within(t, patience))) // nothing was ever written
+
 	other := open(t, s.client)
 	for i := range 200 {
 		rev, err := other.PutVars(t.Context(), 0, management.ScopeGlobal, configuration.Vars{"a": i})
@@ -900,6 +1133,7 @@ func TestSync(t *testing.T) {
 		_, err = s.client.Put(t.Context(), s.client.Prefix+"/elsewhere", "")
 		must(t, err)
 		must(t, s.Sync(within(t, patience)))
+
 		if v := s.View(); v.Revision < rev || fmt.Sprint(v.Vars(management.ScopeGlobal)["a"]) != fmt.Sprint(i) {
 			t.Fatalf("Sync returned too early: %d, %v", v.Revision, v.Vars(management.ScopeGlobal))
 		}
@@ -917,7 +1151,12 @@ func TestCompaction(t *testing.T) {
 	behind := s.View().Revision - 2 // the watch begins before what will be compacted
 	other := open(t, s.client)
 	n, _ := s.View().Node("n-0001")
-	_, err := s.Forget(ctx, s.View().Ground, []management.NodeWrite{{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}}, nil)
+	_, err := s.Forget(
+		ctx,
+		s.View().Ground,
+		[]management.NodeWrite{{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}},
+		nil,
+	)
 	must(t, err)
 	_, err = s.client.Compact(ctx, s.View().Revision)
 	must(t, err)
@@ -926,12 +1165,15 @@ func TestCompaction(t *testing.T) {
 	late.view.empty(s.client, silent(), StaleAfter)
 	within, stop := context.WithCancel(ctx)
 	late.stop = stop
+
 	late.done.Go(func() { late.view.follow(within, behind) })
 	defer late.Close()
 	must(t, late.Wait(ctx, s.View().Revision))
+
 	if v := late.View(); len(v.Nodes) != 2 || len(v.Graves) != 1 || v.Ground != s.View().Ground {
 		t.Errorf("%+v", v)
 	}
+
 	touch(t, s, "n-0000")
 	must(t, late.Wait(ctx, s.View().Revision))
 }
@@ -943,6 +1185,7 @@ func own(t *testing.T) *etcd.Server {
 	server, err := etcd.StartServer(within(t, patience), etcd.ServerOptions{Dir: dir, NoSync: true, Log: silent()})
 	must(t, err)
 	t.Cleanup(func() { server.Close(); os.RemoveAll(dir) })
+
 	return server
 }
 
@@ -953,28 +1196,35 @@ func child(t *testing.T) (*etcd.Server, func(sig string)) {
 	dir, err := os.MkdirTemp("", "cm")
 	must(t, err)
 	pidfile := filepath.Join(dir, "pid")
-	server, err := etcd.StartServer(within(t, patience), etcd.ServerOptions{Dir: filepath.Join(dir, "e"), Pause: 50 * time.Millisecond, Log: silent(),
-		Command: []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, pidfile, os.Args[0], "etcd"}})
+	server, err := etcd.StartServer(
+		within(t, patience),
+		etcd.ServerOptions{Dir: filepath.Join(dir, "e"), Pause: 50 * time.Millisecond, Log: silent(),
+			Command: []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, pidfile, os.Args[0], "etcd"}},
+	)
 	must(t, err)
 	signal := func(sig string) {
 		pid, err := os.ReadFile(pidfile)
 		must(t, err)
+
 		if out, err := exec.Command("kill", "-"+sig, strings.TrimSpace(string(pid))).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
 	t.Cleanup(func() { server.Close(); os.RemoveAll(dir) })
+
 	return server, signal
 }
 
 func awaitStale(t *testing.T, s *Store, stale bool) {
 	t.Helper()
+
 	ctx := within(t, patience)
 	for {
 		changed := s.Changed()
 		if s.View().Stale == stale {
 			return
 		}
+
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -994,17 +1244,29 @@ func TestStale(t *testing.T) {
 	s.View()
 	signal("STOP")
 	awaitStale(t, s, true)
+
 	if len(s.View().Nodes) != 2 {
 		t.Error("a stale view is still a view")
 	}
+
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := s.PutVars(short, 0, management.ScopeGlobal, configuration.Vars{"a": "b"}); inventory.KindOf(err) != inventory.KindUnavailable {
+
+	if _, err := s.PutVars(
+		short,
+		0,
+		management.ScopeGlobal,
+		configuration.Vars{"a": "b"},
+	); inventory.KindOf(
+		err,
+	) != inventory.KindUnavailable {
 		t.Errorf("a write without a store: %v", err)
 	}
+
 	if err := s.Sync(short); inventory.KindOf(err) != inventory.KindUnavailable {
 		t.Errorf("what is newest, without a store: %v", err)
 	}
+
 	signal("CONT")
 	awaitStale(t, s, false)
 	touch(t, s, "n-0001")
@@ -1017,12 +1279,14 @@ func TestStoreIsKilled(t *testing.T) {
 	s := open(t, dial(t, server, "/t"))
 	seen(t, s, 2)
 	signal("KILL")
+
 	ctx := within(t, patience)
 	for s.Sync(ctx) != nil {
 		if ctx.Err() != nil {
 			t.Fatal("the store does not come back")
 		}
 	}
+
 	touch(t, s, "n-0001")
 	awaitStale(t, s, false)
 }
@@ -1042,6 +1306,7 @@ func TestIdle(t *testing.T) {
 func TestDropJobs(t *testing.T) {
 	t.Parallel()
 	s := store(t)
+
 	ctx := within(t, patience)
 	for range 3 {
 		j := accepted(t, s, nil)
@@ -1050,20 +1315,25 @@ func TestDropJobs(t *testing.T) {
 			must(t, s.AppendLog(ctx, j.ID, stream, 5, []byte("line\n")))
 		}
 	}
+
 	before, err := s.client.Get(ctx, s.client.Prefix+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	must(t, err)
 	must(t, s.DropJobs(ctx, []string{"1", "3"}))
 	after, err := s.client.Get(ctx, s.client.Prefix+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	must(t, err)
+
 	if before.Count-after.Count != 2*8 {
 		t.Errorf("%d keys, then %d", before.Count, after.Count)
 	}
+
 	if v := s.View(); len(v.Jobs) != 1 || v.Jobs[0].ID != "2" || v.Seq != 3 {
 		t.Errorf("%+v", v.Jobs)
 	}
+
 	if size, err := s.LogSize(ctx, "2", management.StreamText); err != nil || size != 10 {
 		t.Errorf("%d, %v", size, err)
 	}
+
 	if j := accepted(t, s, nil); j.ID != "4" {
 		t.Errorf("a number is used twice: %s", j.ID)
 	}
@@ -1076,22 +1346,35 @@ func TestLargeJob(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 	names := make([]string, 10_000)
+
 	results := map[string]management.Result{}
 	for i := range names {
 		names[i] = fmt.Sprintf("rack-%d-host-%04d", i/40, i)
-		results[names[i]] = management.Result{Begun: true, Failed: 1, Task: "install the packages", Message: strings.Repeat(fmt.Sprintf("no package %d ", i), 15)}
+		results[names[i]] = management.Result{
+			Begun:   true,
+			Failed:  1,
+			Task:    "install the packages",
+			Message: strings.Repeat(fmt.Sprintf("no package %d ", i), 15),
+		}
 	}
+
 	j := accepted(t, s, names)
-	j.Runs = []management.Run{{Phase: management.PhaseConfigure, Hosts: names, Results: results, Started: noon}, {Phase: management.PhaseUndo, Hosts: names, Results: results, Started: noon}}
+	j.Runs = []management.Run{
+		{Phase: management.PhaseConfigure, Hosts: names, Results: results, Started: noon},
+		{Phase: management.PhaseUndo, Hosts: names, Results: results, Started: noon},
+	}
 	j, err := s.PutJob(ctx, j)
 	must(t, err)
+
 	for what, v := range map[string]*management.View{"the view": s.View(), "a store that is opened later": open(t, s.client).View()} {
 		if got, err := v.Job(j.ID); err != nil || !reflect.DeepEqual(got, j) {
 			t.Errorf("%s has another job: %v", what, err)
 		}
 	}
+
 	stored, err := s.client.Get(ctx, s.jobKey(j.ID))
 	must(t, err)
+
 	if size := len(stored.Kvs[0].Value); size > 1<<20 {
 		t.Errorf("the record has %d bytes", size)
 	}
@@ -1100,20 +1383,25 @@ func TestLargeJob(t *testing.T) {
 // TestPackBytes: what is large is distributed over several transactions.
 func TestPackBytes(t *testing.T) {
 	t.Parallel()
+
 	var parts []etcd.Ops
 	for range 50 {
 		parts = append(parts, etcd.Ops{Then: []clientv3.Op{clientv3.OpPut("/key", strings.Repeat("x", 100<<10))}})
 	}
+
 	count := 0
 	for _, ops := range pack(parts, 2) {
 		if ops.Bytes() > etcd.MaxBytes || len(ops.Then) == 0 {
 			t.Errorf("%d operations of %d bytes", len(ops.Then), ops.Bytes())
 		}
+
 		count += len(ops.Then)
 	}
+
 	if count != len(parts) {
 		t.Errorf("%d operations are left", count)
 	}
+
 	one := []etcd.Ops{{Then: []clientv3.Op{clientv3.OpPut("/key", strings.Repeat("x", 2<<20))}}}
 	if got := pack(one, 2); len(got) != 1 || len(got[0].Then) != 1 {
 		t.Error("what is too large by itself is left for etcd to refuse")

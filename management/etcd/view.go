@@ -99,9 +99,11 @@ func (l *lent[K, V]) own() map[K]V {
 	if l.m == nil {
 		l.m = map[K]V{}
 	}
+
 	if l.given {
 		l.m, l.given = maps.Clone(l.m), false
 	}
+
 	return l.m
 }
 
@@ -109,20 +111,25 @@ func (l *lent[K, V]) own() map[K]V {
 func (v *view) load(ctx context.Context) (int64, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
+
 	resp, err := v.client.Get(ctx, v.client.Prefix+"/v/", clientv3.WithPrefix())
 	if err != nil {
 		return 0, etcd.Error(err)
 	}
+
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old := v.contents()
 	v.reset()
+
 	v.pending = pending{off: true}
 	for _, kv := range resp.Kvs {
 		v.apply(&clientv3.Event{Type: mvccpb.Event_PUT, Kv: kv})
 	}
+
 	v.compare(old, resp.Header.Revision)
 	v.publish(resp.Header.Revision)
+
 	return resp.Header.Revision, nil
 }
 
@@ -133,11 +140,14 @@ func (v *view) follow(ctx context.Context, revision int64) {
 		if ctx.Err() != nil {
 			return
 		}
+
 		v.log.WithError(err).Warn("the watch on the store has ended; reading everything again")
+
 		for {
 			if revision, err = v.load(ctx); err == nil {
 				break
 			}
+
 			select {
 			case <-ctx.Done():
 				return
@@ -151,6 +161,7 @@ func (v *view) follow(ctx context.Context, revision int64) {
 func (v *view) watch(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
+
 	events := v.client.Watch(ctx, v.client.Prefix+"/v/", clientv3.WithPrefix(), clientv3.WithRev(revision+1))
 	for {
 		select {
@@ -160,16 +171,20 @@ func (v *view) watch(ctx context.Context, revision int64) error {
 			if !ok {
 				return errors.New("the watch was closed")
 			}
+
 			if err := resp.Err(); err != nil {
 				return err
 			}
+
 			if len(resp.Events) == 0 {
 				continue
 			}
+
 			v.mu.Lock()
 			for _, e := range resp.Events {
 				v.apply(e)
 			}
+
 			// The header's revision may be ahead of events that are still to come.
 			v.publish(resp.Events[len(resp.Events)-1].Kv.ModRevision)
 			v.mu.Unlock()
@@ -182,18 +197,22 @@ func (v *view) watch(ctx context.Context, revision int64) error {
 func (v *view) listen(ctx context.Context) {
 	tick := time.NewTicker(v.progressEvery)
 	defer tick.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+
 		v.ask(ctx)
 		v.mu.Lock()
 		v.feed.SetStale(time.Since(v.heard) > v.staleAfter)
+
 		if v.snapshot != nil && v.snapshot.Stale != (time.Since(v.heard) > v.staleAfter) {
 			v.wake()
 		}
+
 		v.mu.Unlock()
 	}
 }
@@ -207,16 +226,20 @@ func (v *view) ask(ctx context.Context) {
 	v.mu.Lock()
 	asked := v.asked
 	v.mu.Unlock()
+
 	if asked != nil {
 		asked(time.Since(begun), err)
 	}
+
 	if err != nil {
 		return
 	}
+
 	v.mu.Lock()
 	if v.revision >= head {
 		v.heard = time.Now()
 	}
+
 	v.mu.Unlock()
 }
 
@@ -229,6 +252,7 @@ func (v *view) head(ctx context.Context) (int64, error) {
 	if err != nil || len(resp.Kvs) == 0 {
 		return 0, etcd.Error(err)
 	}
+
 	return resp.Kvs[0].ModRevision, nil
 }
 
@@ -253,6 +277,7 @@ func (v *view) apply(e *clientv3.Event) {
 	kind, name, _ := strings.Cut(key, "/")
 	deleted := e.Type == mvccpb.Event_DELETE
 	v.begin(e.Kv.ModRevision)
+
 	var err error
 	switch kind {
 	case "nodes":
@@ -261,6 +286,7 @@ func (v *view) apply(e *clientv3.Event) {
 		err = v.applyJob(name, deleted, e.Kv)
 	case "vars":
 		v.note(management.ChangeVars, name, len(e.Kv.Value))
+
 		if err = take(v.settings.own(), management.Scope(name), deleted, e.Kv); deleted {
 			delete(v.settled.own(), management.Scope(name))
 		} else if err == nil {
@@ -273,6 +299,7 @@ func (v *view) apply(e *clientv3.Event) {
 		err = take(v.graves.own(), name, deleted, e.Kv)
 	case "overlay":
 		v.note(management.ChangeConfig, "", 0)
+
 		v.overlay, v.config = nil, max(v.config, e.Kv.ModRevision)
 		if !deleted {
 			var keys configuration.Vars // its numbers keep every digit
@@ -290,6 +317,7 @@ func (v *view) apply(e *clientv3.Event) {
 	case "ground":
 		v.ground = e.Kv.ModRevision
 	}
+
 	if err != nil {
 		v.log.WithError(err).WithField("key", key).Error("a stored record cannot be read")
 	}
@@ -300,11 +328,14 @@ func take[K comparable, V any](m map[K]V, name K, deleted bool, kv *mvccpb.KeyVa
 		delete(m, name)
 		return nil
 	}
+
 	var value V
 	if err := json.Unmarshal(kv.Value, &value); err != nil {
 		return err
 	}
+
 	m[name] = value
+
 	return nil
 }
 
@@ -315,30 +346,39 @@ func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
 		if err := json.Unmarshal(kv.Value, n); err != nil {
 			return err
 		}
+
 		if n.Name != name {
 			return fmt.Errorf("the record is of node %q", n.Name)
 		}
+
 		n.Revision = kv.ModRevision
 	}
+
 	v.note(management.ChangeNodes, name, len(kv.Value))
+
 	if old := v.nodes[name]; old != nil && old.Before != nil {
 		delete(v.reserved[old.Job], name)
+
 		if len(v.reserved[old.Job]) == 0 {
 			delete(v.reserved, old.Job)
 		}
 	}
+
 	v.newNodes[name] = true
 	if deleted {
 		delete(v.nodes, name)
 		return nil
 	}
+
 	v.nodes[name] = n
 	if n.Before != nil {
 		if v.reserved[n.Job] == nil {
 			v.reserved[n.Job] = map[string]bool{}
 		}
+
 		v.reserved[n.Job][name] = true
 	}
+
 	return nil
 }
 
@@ -351,24 +391,31 @@ func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 		if j, err = readJob(kv.Value); err != nil {
 			return err
 		}
+
 		if j.ID != id {
 			return fmt.Errorf("the record is of job %q", j.ID)
 		}
+
 		j.Revision = kv.ModRevision
 	}
+
 	if (v.jobs[id].Status == management.Running) != (j.Status == management.Running) {
 		for name := range v.reserved[id] {
 			v.note(management.ChangeNodes, name, 0)
 			v.newNodes[name] = true
 		}
 	}
+
 	v.note(management.ChangeJobs, id, len(kv.Value))
+
 	v.newJobs[id] = true
 	if deleted {
 		delete(v.jobs, id)
 		return nil
 	}
+
 	v.jobs[id] = j
+
 	return nil
 }
 
@@ -376,51 +423,91 @@ func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 func (v *view) current() *management.View {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	stale := time.Since(v.heard) > v.staleAfter
 	if v.snapshot != nil && v.snapshot.Stale == stale {
 		return v.snapshot
 	}
+
 	if v.snapshot != nil {
 		s := *v.snapshot
 		s.Stale = stale
 		v.snapshot = &s
+
 		return v.snapshot
 	}
-	v.shownNodes = merged(v.shownNodes, v.newNodes, strings.Compare, func(n *inventory.Node) string { return n.Name }, v.shown)
-	v.shownJobs = merged(v.shownJobs, v.newJobs, compareIDs, func(j management.Job) string { return j.ID }, func(id string) (management.Job, bool) {
-		j, ok := v.jobs[id]
-		return j, ok
-	})
+
+	v.shownNodes = merged(
+		v.shownNodes,
+		v.newNodes,
+		strings.Compare,
+		func(n *inventory.Node) string { return n.Name },
+		v.shown,
+	)
+	v.shownJobs = merged(
+		v.shownJobs,
+		v.newJobs,
+		compareIDs,
+		func(j management.Job) string { return j.ID },
+		func(id string) (management.Job, bool) {
+			j, ok := v.jobs[id]
+			return j, ok
+		},
+	)
 	v.snapshot = &management.View{
-		Revision: v.revision, Stale: stale, Seq: v.seq, Ground: v.ground, Nodes: v.shownNodes, Jobs: v.shownJobs,
-		Settings: v.settings.give(), SettingsAt: v.settled.give(), ConfigAt: v.config, Connections: v.conns.give(), Graves: v.graves.give(), Overlay: v.overlay,
+		Revision:    v.revision,
+		Stale:       stale,
+		Seq:         v.seq,
+		Ground:      v.ground,
+		Nodes:       v.shownNodes,
+		Jobs:        v.shownJobs,
+		Settings:    v.settings.give(),
+		SettingsAt:  v.settled.give(),
+		ConfigAt:    v.config,
+		Connections: v.conns.give(),
+		Graves:      v.graves.give(),
+		Overlay:     v.overlay,
 		Instances: slices.SortedFunc(maps.Values(v.instances), func(a, b management.Instance) int {
 			return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
 		}),
 	}
+
 	return v.snapshot
 }
 
 // merged returns the sorted list with what has changed in it, in one pass that
 // looks at nothing else, and empties the set of changes. The old list stays as it is.
-func merged[E any](old []E, changed map[string]bool, compare func(a, b string) int, name func(E) string, now func(string) (E, bool)) []E {
+func merged[E any](
+	old []E,
+	changed map[string]bool,
+	compare func(a, b string) int,
+	name func(E) string,
+	now func(string) (E, bool),
+) []E {
 	if len(changed) == 0 {
 		return old
 	}
+
 	out := make([]E, 0, len(old)+len(changed))
+
 	rest := old
 	for _, key := range slices.SortedFunc(maps.Keys(changed), compare) {
 		i, found := slices.BinarySearchFunc(rest, key, func(e E, key string) int { return compare(name(e), key) })
+
 		out = append(out, rest[:i]...)
 		if e, ok := now(key); ok {
 			out = append(out, e)
 		}
+
 		if found {
 			i++
 		}
+
 		rest = rest[i:]
 	}
+
 	clear(changed)
+
 	return append(out, rest...)
 }
 
@@ -436,6 +523,7 @@ func (v *view) shown(name string) (*inventory.Node, bool) {
 		free := n.Unreserved()
 		return &free, true
 	}
+
 	return n, ok
 }
 
@@ -451,12 +539,15 @@ func (v *view) wait(ctx context.Context, revision int64) error {
 		v.mu.Lock()
 		reached, changed := v.revision >= revision, v.changed
 		v.mu.Unlock()
+
 		if reached {
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
-			return inventory.Errorf(inventory.KindUnavailable, "revision %d was not reached: %w", revision, ctx.Err()).Do("try again")
+			return inventory.Errorf(inventory.KindUnavailable, "revision %d was not reached: %w", revision, ctx.Err()).
+				Do("try again")
 		case <-changed:
 		}
 	}

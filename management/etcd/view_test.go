@@ -27,16 +27,23 @@ func told(t *testing.T) (v *view, tell func(key string, value any)) {
 	v = &view{}
 	v.empty(&etcd.Client{Prefix: "/p"}, log, StaleAfter)
 	revision := int64(0)
+
 	return v, func(key string, value any) {
 		revision++
-		e := &clientv3.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("/p/v/" + key), ModRevision: revision}}
+
+		e := &clientv3.Event{
+			Type: mvccpb.Event_DELETE,
+			Kv:   &mvccpb.KeyValue{Key: []byte("/p/v/" + key), ModRevision: revision},
+		}
 		if value != nil {
 			b, err := json.Marshal(value)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			e.Type, e.Kv.Value = mvccpb.Event_PUT, b
 		}
+
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.apply(e)
@@ -51,18 +58,24 @@ func naive(v *view) (nodes []inventory.Node, jobs []string) {
 		if n.Before != nil && v.jobs[n.Job].Status != management.Running {
 			m = n.Unreserved()
 		}
+
 		nodes = append(nodes, m)
 	}
+
 	slices.SortFunc(nodes, func(a, b inventory.Node) int {
 		if a.Name < b.Name {
 			return -1
 		}
+
 		return 1
 	})
+
 	for _, j := range v.jobs {
 		jobs = append(jobs, j.ID)
 	}
+
 	slices.SortFunc(jobs, func(a, b string) int { x, _ := strconv.Atoi(a); y, _ := strconv.Atoi(b); return x - y })
+
 	return nodes, jobs
 }
 
@@ -77,6 +90,7 @@ func TestViewFollows(t *testing.T) {
 		view *management.View
 		text string
 	}
+
 	var olds []old
 	for round := range 400 {
 		for range r.IntN(4) {
@@ -88,7 +102,10 @@ func TestViewFollows(t *testing.T) {
 				tell("nodes/"+name, inventory.Node{Name: name, Status: inventory.Unallocated, Entries: uint64(round)})
 			case 2:
 				tell("nodes/"+name, inventory.Node{
-					Name: name, Status: inventory.Provisioning, Job: id, Before: &inventory.Before{Status: inventory.Unallocated},
+					Name:   name,
+					Status: inventory.Provisioning,
+					Job:    id,
+					Before: &inventory.Before{Status: inventory.Unallocated},
 				})
 			case 3:
 				status := []management.JobStatus{management.Queued, management.Running, management.Complete}[r.IntN(3)]
@@ -101,30 +118,38 @@ func TestViewFollows(t *testing.T) {
 				}
 			}
 		}
+
 		got := v.current()
 		nodes, jobs := naive(v)
+
 		shown := []inventory.Node(nil)
 		for _, n := range got.Nodes {
 			shown = append(shown, *n)
 		}
+
 		var ids []string
 		for _, j := range got.Jobs {
 			ids = append(ids, j.ID)
 		}
+
 		if got.Nodes == nil || !reflect.DeepEqual(shown, nodes) || !slices.Equal(ids, jobs) {
 			t.Fatalf("round %d: it shows\n%+v %v\nand should\n%+v %v", round, shown, ids, nodes, jobs)
 		}
+
 		olds = append(olds, old{got, fmt.Sprintf("%+v %v %v", shown, ids, got.Connections)})
 	}
+
 	for i, o := range olds {
 		var nodes []inventory.Node
 		for _, n := range o.view.Nodes {
 			nodes = append(nodes, *n)
 		}
+
 		var ids []string
 		for _, j := range o.view.Jobs {
 			ids = append(ids, j.ID)
 		}
+
 		if text := fmt.Sprintf("%+v %v %v", nodes, ids, o.view.Connections); text != o.text {
 			t.Fatalf("view %d was\n%s\nand has become\n%s", i, o.text, text)
 		}
@@ -135,25 +160,31 @@ func TestViewFollows(t *testing.T) {
 // a list in which nothing has is the same list.
 func TestViewShares(t *testing.T) {
 	t.Parallel()
+
 	v, tell := told(t)
 	for i := range 100 {
 		name := fmt.Sprintf("n-%02d", i)
 		tell("nodes/"+name, inventory.Node{Name: name})
 	}
+
 	tell("jobs/1", management.Job{ID: "1", Status: management.Queued})
 	before := v.current()
 	tell("nodes/n-50", inventory.Node{Name: "n-50", Addr: "10.0.0.1"})
+
 	after := v.current()
 	for i := range after.Nodes {
 		if same := after.Nodes[i] == before.Nodes[i]; same != (i != 50) {
 			t.Errorf("node %d: the same record: %t", i, same)
 		}
 	}
+
 	if &before.Jobs[0] != &after.Jobs[0] {
 		t.Error("the jobs were copied")
 	}
+
 	// A record under the name of another is refused: the order would be lost.
 	tell("nodes/n-51", inventory.Node{Name: "x"})
+
 	if v.current().Nodes[51] != before.Nodes[51] {
 		t.Error("a record of another node was taken")
 	}

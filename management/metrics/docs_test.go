@@ -24,22 +24,28 @@ const docs = "../../docs/"
 // TestTable: names follow the conventions of Prometheus.
 func TestTable(t *testing.T) {
 	t.Parallel()
+
 	seen := map[string]bool{}
 	for _, room := range Table {
 		for _, m := range room.Metrics {
 			if seen[m.Name] {
 				t.Errorf("%s is there twice", m.Name)
 			}
+
 			seen[m.Name] = true
 			if !regexp.MustCompile(`^clusterm_[a-z]+(_[a-z]+)*$`).MatchString(m.Name) {
 				t.Errorf("%s is no name for a metric of ours", m.Name)
 			}
+
 			if total := strings.HasSuffix(m.Name, "_total"); total != (m.Type == Counter) {
 				t.Errorf("%s is a %s", m.Name, m.Type)
 			}
-			if (m.Type == Histogram) != (m.Buckets != nil) || m.Type == Histogram && !strings.HasSuffix(m.Name, "_seconds") {
+
+			if (m.Type == Histogram) != (m.Buckets != nil) ||
+				m.Type == Histogram && !strings.HasSuffix(m.Name, "_seconds") {
 				t.Errorf("%s has no unit, or no buckets", m.Name)
 			}
+
 			if m.Meaning == "" {
 				t.Errorf("%s means nothing", m.Name)
 			}
@@ -52,22 +58,28 @@ func TestTable(t *testing.T) {
 func TestMetricsDocument(t *testing.T) {
 	t.Parallel()
 	const begin, end = "<!-- metrics:begin -->\n", "<!-- metrics:end -->"
+
 	data, err := os.ReadFile(docs + "metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	head, rest, ok := strings.Cut(string(data), begin)
+
 	old, tail, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
 		t.Fatalf("docs/metrics.md has no %s…%s", strings.TrimSpace(begin), end)
 	}
+
 	want := render()
 	if *update {
 		if err := os.WriteFile(docs+"metrics.md", []byte(head+begin+want+end+tail), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if old != want {
-		t.Error("docs/metrics.md is not that of the table; write it anew:\n\tgo test ./management/metrics -run Document -update")
+		t.Error(
+			"docs/metrics.md is not that of the table; write it anew:\n\tgo test ./management/metrics -run Document -update",
+		)
 	}
 }
 
@@ -75,18 +87,22 @@ func render() string {
 	var b strings.Builder
 	for _, room := range Table {
 		fmt.Fprintf(&b, "\n### %s\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n", room.Title)
+
 		for _, m := range room.Metrics {
 			labels := ""
 			if len(m.Labels) > 0 {
 				labels = "`" + strings.Join(m.Labels, "`, `") + "`"
 			}
+
 			meaning := m.Meaning
 			if m.Absent != "" {
 				meaning += " (absent " + m.Absent + ")"
 			}
+
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Type, labels, meaning)
 		}
 	}
+
 	return b.String() + "\n"
 }
 
@@ -132,6 +148,7 @@ type board struct {
 
 func readRules(t *testing.T) rules {
 	t.Helper()
+
 	f, err := os.Open(docs + "prometheus/alerts.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -140,22 +157,27 @@ func readRules(t *testing.T) rules {
 	var r rules
 	d := yaml.NewDecoder(f)
 	d.KnownFields(true)
+
 	if err := d.Decode(&r); err != nil {
 		t.Fatal(err)
 	}
+
 	return r
 }
 
 func readBoard(t *testing.T) board {
 	t.Helper()
+
 	data, err := os.ReadFile(docs + "grafana/clusterm.json")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var b board
 	if err := json.Unmarshal(data, &b); err != nil {
 		t.Fatal(err)
 	}
+
 	return b
 }
 
@@ -163,10 +185,12 @@ func readBoard(t *testing.T) board {
 // label, that the table does not have.
 func inTable(t *testing.T, where, expr string) {
 	t.Helper()
+
 	used := regexp.MustCompile(`clusterm_\w+`).FindAllString(expr, -1)
 	if len(used) == 0 && !regexp.MustCompile(`\b(up|process_\w+|go_\w+)\b`).MatchString(expr) {
 		t.Errorf("%s: %q uses no metric", where, expr)
 	}
+
 	for _, name := range used {
 		m, ok := Lookup(name)
 		for _, suffix := range []string{"_bucket", "_count", "_sum"} {
@@ -176,10 +200,12 @@ func inTable(t *testing.T, where, expr string) {
 				}
 			}
 		}
+
 		if !ok {
 			t.Errorf("%s: there is no %s", where, name)
 			continue
 		}
+
 		labels := append([]string{"le", "instance", "job"}, m.Labels...)
 		for _, sel := range regexp.MustCompile(name+`\{([^}]*)\}`).FindAllStringSubmatch(expr, -1) {
 			for _, l := range regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)`).FindAllStringSubmatch(sel[1], -1) {
@@ -195,6 +221,7 @@ func inTable(t *testing.T, where, expr string) {
 // data source that is chosen, and do not lie over each other.
 func TestBoard(t *testing.T) {
 	t.Parallel()
+
 	b := readBoard(t)
 	if b.Title == "" || b.UID == "" || !slices.ContainsFunc(b.Templating.List, func(v struct {
 		Name  string `json:"name"`
@@ -205,36 +232,45 @@ func TestBoard(t *testing.T) {
 	}) {
 		t.Errorf("the board has no title, no uid, or no variable for the data source")
 	}
+
 	shown, ids, taken := map[string]bool{}, map[int]bool{}, map[[2]int]string{}
 	for _, p := range b.Panels {
 		if ids[p.ID] {
 			t.Errorf("two panels have the id %d", p.ID)
 		}
+
 		ids[p.ID] = true
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if other := taken[[2]int{x, y}]; other != "" || x > 23 {
 					t.Fatalf("%s is not beside %s", p.Title, other)
 				}
+
 				taken[[2]int{x, y}] = p.Title
 			}
 		}
+
 		if p.Type == "row" {
 			continue
 		}
+
 		if p.Datasource.UID != "${datasource}" {
 			t.Errorf("%s takes its data from %q", p.Title, p.Datasource.UID)
 		}
+
 		if len(p.Targets) == 0 {
 			t.Errorf("%s shows nothing", p.Title)
 		}
+
 		for _, target := range p.Targets {
 			inTable(t, p.Title, target.Expr)
+
 			for _, name := range regexp.MustCompile(`clusterm_\w+`).FindAllString(target.Expr, -1) {
 				shown[strings.TrimSuffix(name, "_bucket")] = true
 			}
 		}
 	}
+
 	for _, room := range Table {
 		for _, m := range room.Metrics {
 			if !shown[m.Name] {
@@ -248,23 +284,29 @@ func TestBoard(t *testing.T) {
 // what to do.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
+
 	text, err := os.ReadFile(docs + "metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	count := 0
 	for _, g := range readRules(t).Groups {
 		for _, r := range g.Rules {
 			count++
 			inTable(t, r.Alert, r.Expr)
-			if r.Alert == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+
+			if r.Alert == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" ||
+				r.Annotations["description"] == "" {
 				t.Errorf("%s has no severity, summary or description", r.Alert)
 			}
+
 			if !strings.Contains(string(text), "`"+r.Alert+"`") {
 				t.Errorf("docs/metrics.md does not know %s", r.Alert)
 			}
 		}
 	}
+
 	if count < 8 {
 		t.Errorf("only %d rules", count)
 	}
@@ -274,11 +316,14 @@ func TestAlerts(t *testing.T) {
 // the board, and runs the rules on series that have them fire, or not.
 func TestPromtool(t *testing.T) {
 	t.Parallel()
+
 	if os.Getenv("CLUSTERM_LAB") == "" {
 		t.Skip("make system runs it: CLUSTERM_LAB=1, and Debian's package prometheus")
 	}
+
 	run := func(args ...string) {
 		t.Helper()
+
 		if out, err := exec.Command("promtool", args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
@@ -289,17 +334,21 @@ func TestPromtool(t *testing.T) {
 
 	var asRules strings.Builder
 	asRules.WriteString("groups:\n- name: board\n  rules:\n")
+
 	n := 0
 	for _, p := range readBoard(t).Panels {
 		for _, target := range p.Targets {
-			expr := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$instance", "one").Replace(target.Expr)
+			expr := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$instance", "one").
+				Replace(target.Expr)
 			fmt.Fprintf(&asRules, "  - {record: 'panel:%d', expr: %q}\n", n, expr)
 			n++
 		}
 	}
+
 	path := filepath.Join(t.TempDir(), "board.yml")
 	if err := os.WriteFile(path, []byte(asRules.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	run("check", "rules", path)
 }

@@ -13,6 +13,7 @@ func row(name string, t Type) Metric {
 	if !ok || m.Type != t {
 		panic(fmt.Sprintf("the table of metrics has no %s %s", t, name))
 	}
+
 	return m
 }
 
@@ -32,7 +33,13 @@ func NewGauge(name string) *prometheus.GaugeVec {
 // NewHistogram makes the histogram of that name.
 func NewHistogram(name string) *prometheus.HistogramVec {
 	m := row(name, Histogram)
-	return begun(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.Name, Help: m.Meaning, Buckets: m.Buckets}, m.Labels))
+	return begun(
+		m,
+		prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: m.Name, Help: m.Meaning, Buckets: m.Buckets},
+			m.Labels,
+		),
+	)
 }
 
 // begun shows a metric without labels from the start.
@@ -40,6 +47,7 @@ func begun[T any, V interface{ WithLabelValues(...string) T }](m Metric, vec V) 
 	if len(m.Labels) == 0 {
 		vec.WithLabelValues()
 	}
+
 	return vec
 }
 
@@ -57,10 +65,12 @@ func (s Snapshot) Collect(to chan<- prometheus.Metric) {
 		if !ok || m.Type == Histogram {
 			panic("the table of metrics has no counter or gauge " + name)
 		}
+
 		kind := prometheus.GaugeValue
 		if m.Type == Counter {
 			kind = prometheus.CounterValue
 		}
+
 		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(m.Name, m.Meaning, m.Labels, nil), kind, value, labels...)
 	})
 }

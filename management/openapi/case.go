@@ -29,6 +29,7 @@ type Case struct {
 // and one for every other example of a body.
 func (o Operation) Cases() []Case {
 	bodies := map[string]Example{}
+
 	var names []string
 	for i, m := range o.Body.Media {
 		for _, e := range m.Examples {
@@ -38,42 +39,60 @@ func (o Operation) Cases() []Case {
 			}
 		}
 	}
+
 	shown := map[string]bool{}
+
 	var out []Case
 	for _, a := range o.Answers {
 		for _, m := range a.Media {
 			for _, e := range m.Examples {
-				c := Case{Name: e.Name, Title: e.Summary, Path: o.path(), Status: a.Status, ContentType: m.ContentType, Answer: &e, Fault: e.Fault}
+				c := Case{
+					Name:        e.Name,
+					Title:       e.Summary,
+					Path:        o.path(),
+					Status:      a.Status,
+					ContentType: m.ContentType,
+					Answer:      &e,
+					Fault:       e.Fault,
+				}
+
 				from := e.Name
 				if r := e.Request; r != nil {
 					c.Headers, c.Text, c.Size = r.Headers, r.Text, r.Size
 					if r.Path != "" {
 						c.Path = r.Path
 					}
+
 					if r.Body != "" {
 						from = r.Body
 					}
 				}
+
 				if b, ok := bodies[from]; ok {
 					c.Body, c.BodyJSON, c.HasBody = b.Value, b.JSON, true
+
 					shown[from] = true
 					if from == e.Name {
 						c.Title = b.Summary
 					}
 				}
+
 				out = append(out, c)
 			}
 		}
 	}
+
 	for _, name := range names {
 		if b := bodies[name]; !shown[name] {
 			c := Case{Name: name, Title: b.Summary, Path: o.path(), Body: b.Value, BodyJSON: b.JSON, HasBody: true}
 			if b.Request != nil && b.Request.Path != "" {
 				c.Path = b.Request.Path
 			}
+
 			out = append(out, c)
 		}
 	}
+
 	return out
 }
 
@@ -85,6 +104,7 @@ func (o Operation) path() string {
 			path = strings.ReplaceAll(path, "{"+p.Name+"}", p.Example)
 		}
 	}
+
 	return path
 }
 

@@ -137,22 +137,28 @@ func Parse(data []byte) (*Document, error) {
 	if err := yaml.Unmarshal(data, &root); err != nil {
 		return nil, err
 	}
+
 	var whole any
 	if err := root.Decode(&whole); err != nil {
 		return nil, err
 	}
+
 	if len(root.Content) != 1 {
 		return nil, fmt.Errorf("the document is empty")
 	}
+
 	top := at{root: root.Content[0], node: root.Content[0]}
 	d := &Document{Title: top.get("info").text("title"), Description: top.get("info").text("description")}
+
 	var err error
 	if d.JSON, err = json.Marshal(whole); err != nil {
 		return nil, err
 	}
+
 	for _, t := range top.get("tags").items() {
 		d.Tags = append(d.Tags, Tag{t.text("name"), t.text("description")})
 	}
+
 	top.get("paths").each(func(path string, item at) {
 		item.each(func(method string, op at) {
 			if method != "parameters" {
@@ -163,25 +169,44 @@ func Parse(data []byte) (*Document, error) {
 	components := top.get("components")
 	components.get("headers").each(func(name string, h at) { d.Headers = append(d.Headers, header(name, h)) })
 	components.get("schemas").each(func(name string, s at) {
-		d.Schemas = append(d.Schemas, Schema{Name: name, Description: s.text("description"), Type: typeOf(s), Fields: fields("", s)})
+		d.Schemas = append(
+			d.Schemas,
+			Schema{Name: name, Description: s.text("description"), Type: typeOf(s), Fields: fields("", s)},
+		)
 	})
+
 	return d, nil
 }
 
 func operation(path, method string, item, op at) Operation {
 	o := Operation{
-		ID: op.text("operationId"), Method: strings.ToUpper(method), Path: path, Summary: op.text("summary"), Description: op.text("description"),
+		ID: op.text(
+			"operationId",
+		),
+		Method:      strings.ToUpper(method),
+		Path:        path,
+		Summary:     op.text("summary"),
+		Description: op.text("description"),
 	}
 	for _, tag := range op.get("tags").items() {
 		o.Tag = tag.node.Value
 	}
+
 	for _, p := range append(item.get("parameters").items(), op.get("parameters").items()...) {
 		schema := p.get("schema")
 		o.Parameters = append(o.Parameters, Parameter{
-			Name: p.text("name"), In: p.text("in"), Description: p.text("description"), Required: p.text("required") == "true",
-			Type: typeOf(schema), Example: p.text("example"), Pointer: schema.pointer,
+			Name: p.text(
+				"name",
+			),
+			In:          p.text("in"),
+			Description: p.text("description"),
+			Required:    p.text("required") == "true",
+			Type:        typeOf(schema),
+			Example:     p.text("example"),
+			Pointer:     schema.pointer,
 		})
 	}
+
 	body := op.get("requestBody")
 	o.Body = Body{Description: body.text("description"), Required: body.text("required") == "true", Media: media(body)}
 	op.get("responses").each(func(status string, a at) {
@@ -189,39 +214,62 @@ func operation(path, method string, item, op at) Operation {
 		a.get("headers").each(func(name string, h at) { answer.Headers = append(answer.Headers, header(name, h)) })
 		o.Answers = append(o.Answers, answer)
 	})
+
 	return o
 }
 
 func header(name string, h at) Header {
 	schema := h.get("schema")
-	return Header{Name: name, Description: h.text("description"), Required: h.text("required") == "true", Type: typeOf(schema), Pointer: schema.pointer}
+	return Header{
+		Name:        name,
+		Description: h.text("description"),
+		Required:    h.text("required") == "true",
+		Type:        typeOf(schema),
+		Pointer:     schema.pointer,
+	}
 }
 
 func media(of at) []Media {
 	var out []Media
 	of.get("content").each(func(contentType string, m at) {
 		schema := m.get("schema")
+
 		item := m.get("x-item")
 		if item.node != nil {
 			schema = item
 		}
-		medium := Media{ContentType: contentType, Type: typeOf(schema), Pointer: schema.pointer, Stream: item.node != nil}
+
+		medium := Media{
+			ContentType: contentType,
+			Type:        typeOf(schema),
+			Pointer:     schema.pointer,
+			Stream:      item.node != nil,
+		}
 		m.get("examples").each(func(name string, e at) {
 			value := e.get("value")
-			example := Example{Name: name, Summary: e.text("summary"), Part: e.text("x-part") == "true", Fault: e.text("x-fault")}
+
+			example := Example{
+				Name:    name,
+				Summary: e.text("summary"),
+				Part:    e.text("x-part") == "true",
+				Fault:   e.text("x-fault"),
+			}
 			if value.node != nil {
 				example.Line = value.node.Line
 				_ = value.node.Decode(&example.Value) // as the whole document was
 				example.JSON = render(value.node, "") + "\n"
 			}
+
 			if r := e.get("x-request"); r.node != nil {
 				example.Request = &Request{}
 				_ = r.node.Decode(example.Request)
 			}
+
 			medium.Examples = append(medium.Examples, example)
 		})
 		out = append(out, medium)
 	})
+
 	return out
 }
 
@@ -230,33 +278,41 @@ func typeOf(s at) Type {
 	if s.node == nil {
 		return Type{}
 	}
+
 	if name := s.name(); name != "" {
 		return Type{"%s", []string{name}}
 	}
+
 	for _, key := range []string{"anyOf", "oneOf"} {
 		var out Type
 		for _, one := range s.get(key).items() {
 			t := typeOf(one)
 			out.Text, out.Refs = out.Text+" or "+t.Text, append(out.Refs, t.Refs...)
 		}
+
 		if out.Text != "" {
 			out.Text = out.Text[len(" or "):]
 			return out
 		}
 	}
+
 	types := s.get("type")
 	if types.node == nil {
 		return Type{Text: "any value"}
 	}
+
 	if types.node.Kind == yaml.SequenceNode {
 		var out Type
 		for _, one := range types.items() {
 			t := plainType(s, one.node.Value)
 			out.Text, out.Refs = out.Text+" or "+t.Text, append(out.Refs, t.Refs...)
 		}
+
 		out.Text = out.Text[len(" or "):]
+
 		return out
 	}
+
 	return plainType(s, types.node.Value)
 }
 
@@ -266,7 +322,10 @@ func plainType(s at, name string) Type {
 		of := typeOf(s.get("items"))
 		return Type{"list of " + of.Text, of.Refs}
 	case "object":
-		if more := s.get("additionalProperties"); more.node != nil && (more.node.Kind == yaml.MappingNode || more.name() != "") {
+		if more := s.get(
+			"additionalProperties",
+		); more.node != nil &&
+			(more.node.Kind == yaml.MappingNode || more.name() != "") {
 			of := typeOf(more)
 			return Type{"object of " + of.Text, of.Refs}
 		}
@@ -274,14 +333,17 @@ func plainType(s at, name string) Type {
 		if s.text("format") == "date-time" {
 			return Type{Text: "time"}
 		}
+
 		var values []string
 		for _, v := range s.get("enum").items() {
 			values = append(values, "`"+v.node.Value+"`")
 		}
+
 		if len(values) > 0 {
 			return Type{Text: strings.Join(values, ", ")}
 		}
 	}
+
 	return Type{Text: name}
 }
 
@@ -290,6 +352,7 @@ func fields(prefix string, s at) []Field {
 	for _, r := range s.get("required").items() {
 		required[r.node.Value] = true
 	}
+
 	var out []Field
 	s.get("properties").each(func(name string, p at) {
 		meaning := p.text("description")
@@ -297,11 +360,13 @@ func fields(prefix string, s at) []Field {
 			top := at{root: s.root, node: s.root}
 			meaning = top.get("components").get("schemas").get(p.name()).text("description")
 		}
+
 		out = append(out, Field{Name: prefix + name, Description: meaning, Required: required[name], Type: typeOf(p)})
 		if p.name() == "" {
 			out = append(out, fields(prefix+name+".", p)...)
 		}
 	})
+
 	return out
 }
 
@@ -310,7 +375,9 @@ func (a at) name() string {
 	if a.node == nil || a.node.Kind != yaml.MappingNode {
 		return ""
 	}
+
 	name, _ := strings.CutPrefix(a.ref(), "#/components/schemas/")
+
 	return name
 }
 
@@ -321,6 +388,7 @@ func (a at) ref() string {
 			return a.node.Content[i+1].Value
 		}
 	}
+
 	return ""
 }
 
@@ -330,11 +398,13 @@ func (a at) get(key string) at {
 	if a.node == nil || a.node.Kind != yaml.MappingNode {
 		return none
 	}
+
 	for i := 0; i+1 < len(a.node.Content); i += 2 {
 		if a.node.Content[i].Value == key {
 			return at{a.root, a.node.Content[i+1], a.pointer + "/" + escape(key)}.followed()
 		}
 	}
+
 	return none
 }
 
@@ -342,14 +412,17 @@ func (a at) followed() at {
 	for a.node.Kind == yaml.AliasNode {
 		a.node = a.node.Alias
 	}
+
 	ref := a.ref()
 	if ref == "" || strings.HasPrefix(ref, "#/components/schemas/") {
 		return a
 	}
+
 	to := at{root: a.root, node: a.root}
 	for _, key := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
 		to = to.get(strings.NewReplacer("~1", "/", "~0", "~").Replace(key))
 	}
+
 	return to
 }
 
@@ -357,6 +430,7 @@ func (a at) each(f func(key string, value at)) {
 	if a.node == nil || a.node.Kind != yaml.MappingNode {
 		return
 	}
+
 	for i := 0; i+1 < len(a.node.Content); i += 2 {
 		key := a.node.Content[i].Value
 		f(key, a.get(key))
@@ -367,10 +441,12 @@ func (a at) items() []at {
 	if a.node == nil || a.node.Kind != yaml.SequenceNode {
 		return nil
 	}
+
 	var out []at
 	for i, n := range a.node.Content {
 		out = append(out, at{a.root, n, fmt.Sprintf("%s/%d", a.pointer, i)}.followed())
 	}
+
 	return out
 }
 
@@ -380,6 +456,7 @@ func (a at) text(key string) string {
 	if v.node == nil || v.node.Kind != yaml.ScalarNode {
 		return ""
 	}
+
 	return v.node.Value
 }
 

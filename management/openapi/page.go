@@ -21,14 +21,20 @@ var pageTemplate = template.Must(template.New("page").Parse(page))
 // script.
 func (d *Document) Page() ([]byte, error) {
 	var body bytes.Buffer
-	markdown := goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+
+	markdown := goldmark.New(
+		goldmark.WithExtensions(extension.Table),
+		goldmark.WithParserOptions(parser.WithAutoHeadingID()),
+	)
 	if err := markdown.Convert(d.Markdown(), &body); err != nil {
 		return nil, err
 	}
+
 	var out bytes.Buffer
 	err := pageTemplate.Execute(&out, struct {
 		Title string
 		Body  template.HTML // goldmark leaves out what is HTML in its source
 	}{d.Title, template.HTML(body.String())})
+
 	return out.Bytes(), err
 }

@@ -58,6 +58,7 @@ var fields = []field{
 		if !ok {
 			return "", fmt.Errorf("%q is not a verb of a job", s)
 		}
+
 		return s, nil
 	}},
 }
@@ -68,6 +69,7 @@ func Fields() []string {
 	for i, f := range fields {
 		names[i] = f.name
 	}
+
 	return names
 }
 
@@ -90,17 +92,25 @@ var odd = regexp.MustCompile(`[^\s=!(),<>]*:[^\s=!(),<>]*|[^\s=!(),<>]{64,}`)
 // refuses groups that cannot be meant.
 func Parse(text string, checkGroup func(string) error) (Selector, error) {
 	if len(text) > MaxBytes {
-		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector has %d bytes, the limit is %d", len(text), MaxBytes)
+		return Selector{}, inventory.Errorf(
+			inventory.KindInvalid,
+			"the selector has %d bytes, the limit is %d",
+			len(text),
+			MaxBytes,
+		)
 	}
+
 	if text != "" && strings.TrimSpace(text) == "" {
 		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector %q is blank, which would be all nodes", text).
 			Do("write what is to be chosen, or leave the selector out")
 	}
+
 	// The library knows labels only. For words that are none it gets stand-ins.
 	mark := "x"
 	for strings.Contains(text, mark) {
 		mark += "x"
 	}
+
 	var words []string
 	parsed, err := labels.ParseToRequirements(odd.ReplaceAllStringFunc(text, func(word string) string {
 		words = append(words, word)
@@ -112,23 +122,29 @@ func Parse(text string, checkGroup func(string) error) (Selector, error) {
 				return words[i]
 			}
 		}
+
 		return word
 	}
+
 	if err != nil {
 		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector %q does not parse: %w", text, err).
 			Do("write it like group=service-worker,status!=Allocated,rack in (r1,r2),!old")
 	}
+
 	var s Selector
 	for _, p := range parsed {
 		r := requirement{key: original(p.Key()), op: p.Operator(), values: p.ValuesUnsorted()}
 		for i, value := range r.values {
 			r.values[i] = original(value)
 		}
+
 		if err := r.check(checkGroup); err != nil {
 			return Selector{}, err
 		}
+
 		s.all = append(s.all, r)
 	}
+
 	return s, nil
 }
 
@@ -140,38 +156,49 @@ func (r *requirement) check(checkGroup func(string) error) error {
 			return inventory.Errorf(inventory.KindInvalid, "a selector cannot name %q", r.key).
 				Do("name a label, or one of the fields %s", strings.Join(Fields(), ", "))
 		}
+
 		for _, value := range r.values {
 			if err := inventory.CheckLabelValue(value); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	}
+
 	r.field = &fields[i]
+
 	parse := r.field.parse
 	if r.key == "group" {
 		parse = func(s string) (string, error) { return s, checkGroup(s) }
 	}
+
 	if r.op == selection.GreaterThan || r.op == selection.LessThan {
-		return inventory.Errorf(inventory.KindInvalid, "%s is no number, so nothing is greater or less", r.key).Do("use =, !=, in or notin")
+		return inventory.Errorf(inventory.KindInvalid, "%s is no number, so nothing is greater or less", r.key).
+			Do("use =, !=, in or notin")
 	}
+
 	for i, value := range r.values {
 		if value == "" {
 			return inventory.Errorf(inventory.KindInvalid, "the selector compares %s with nothing", r.key).
 				Do("to ask whether there is one at all, write %s or !%s", r.key, r.key)
 		}
+
 		if parse == nil {
 			continue
 		}
+
 		var err error
 		if r.values[i], err = parse(value); err != nil {
 			what, remedy := err.Error(), remedies[r.key]
 			if e, ok := errors.AsType[*inventory.Error](err); ok && e.Remedy != "" {
 				what, remedy = e.Message, e.Remedy
 			}
+
 			return inventory.Errorf(inventory.KindInvalid, "in the selector: %s", what).Do("%s", remedy)
 		}
 	}
+
 	return nil
 }
 
@@ -180,12 +207,15 @@ var remedies = func() map[string]string {
 	for _, row := range inventory.Statuses {
 		statuses = append(statuses, string(row.Status))
 	}
+
 	for _, row := range inventory.States {
 		states = append(states, string(row.State))
 	}
+
 	for _, row := range inventory.Lifecycle {
 		verbs = append(verbs, string(row.Verb))
 	}
+
 	return map[string]string{
 		"status": "the statuses are " + strings.Join(statuses, ", "),
 		"state":  "the states are " + strings.Join(states, ", "),
@@ -201,6 +231,7 @@ func (s Selector) Matches(n *inventory.Node) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -213,6 +244,7 @@ func (r *requirement) matches(n *inventory.Node) bool {
 	} else {
 		value, has = n.Labels[r.key]
 	}
+
 	switch r.op {
 	case selection.Exists:
 		return has
@@ -226,7 +258,9 @@ func (r *requirement) matches(n *inventory.Node) bool {
 		// The library has made sure that there is one value, and that it is a number.
 		a, err1 := strconv.ParseInt(value, 10, 64)
 		b, err2 := strconv.ParseInt(r.values[0], 10, 64)
+
 		return has && err1 == nil && err2 == nil && (r.op == selection.GreaterThan) == (a > b) && a != b
 	}
+
 	return false
 }

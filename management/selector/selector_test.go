@@ -14,12 +14,45 @@ import (
 var longName = strings.Repeat("a", 40) + "-" + strings.Repeat("b", 40)
 
 var nodes = []inventory.Node{
-	{Name: "a-1", Label: "a", Serial: "1", Addr: "10.0.0.1", Status: inventory.Allocated, State: inventory.Discovered, Group: "service-master",
-		Labels: map[string]string{"rack": "r1", "example.com/zone": "x", "slot": "7", "empty": ""}},
-	{Name: "b-2", Label: "b", Serial: "2", Addr: "fd00::2", Status: inventory.Provisioning, State: inventory.Discovered, Group: "service-worker",
-		Job: "12", Verb: inventory.VerbCommission, Labels: map[string]string{"rack": "r2", "slot": "10"}},
-	{Name: "c-3", Label: "c", Serial: "3", Addr: "10.0.0.3", Status: inventory.Unallocated, State: inventory.Disappeared, Labels: map[string]string{"slot": "x"}},
-	{Name: longName, Label: "d", Serial: "4", Addr: "host.example", Status: inventory.Unallocated, State: inventory.Discovered},
+	{
+		Name:   "a-1",
+		Label:  "a",
+		Serial: "1",
+		Addr:   "10.0.0.1",
+		Status: inventory.Allocated,
+		State:  inventory.Discovered,
+		Group:  "service-master",
+		Labels: map[string]string{"rack": "r1", "example.com/zone": "x", "slot": "7", "empty": ""},
+	},
+	{
+		Name:   "b-2",
+		Label:  "b",
+		Serial: "2",
+		Addr:   "fd00::2",
+		Status: inventory.Provisioning,
+		State:  inventory.Discovered,
+		Group:  "service-worker",
+		Job:    "12",
+		Verb:   inventory.VerbCommission,
+		Labels: map[string]string{"rack": "r2", "slot": "10"},
+	},
+	{
+		Name:   "c-3",
+		Label:  "c",
+		Serial: "3",
+		Addr:   "10.0.0.3",
+		Status: inventory.Unallocated,
+		State:  inventory.Disappeared,
+		Labels: map[string]string{"slot": "x"},
+	},
+	{
+		Name:   longName,
+		Label:  "d",
+		Serial: "4",
+		Addr:   "host.example",
+		Status: inventory.Unallocated,
+		State:  inventory.Discovered,
+	},
 }
 
 func noGroup(string) error { return nil }
@@ -61,12 +94,14 @@ func TestMatches(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
+
 		var got []string
 		for i := range nodes {
 			if s.Matches(&nodes[i]) {
 				got = append(got, nodes[i].Name)
 			}
 		}
+
 		if !slices.Equal(got, want) {
 			t.Errorf("%q: %v, not %v", text, got, want)
 		}
@@ -78,6 +113,7 @@ func TestRefused(t *testing.T) {
 		if name != "service-worker" {
 			return inventory.Errorf(inventory.KindNotFound, "there is no group %q", name)
 		}
+
 		return nil
 	}
 	for text, says := range map[string]string{
@@ -107,6 +143,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
+
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %q does not say %q", text, err, says)
 		}

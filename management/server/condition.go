@@ -23,6 +23,7 @@ import (
 func tagOf(revision int64, body []byte) string {
 	h := fnv.New64a()
 	_, _ = h.Write(body)
+
 	return fmt.Sprintf(`"%d.%016x"`, revision, h.Sum64())
 }
 
@@ -35,6 +36,7 @@ func viewTag(v *management.View) string {
 	if v.Stale {
 		return fmt.Sprintf(`W/"%d.stale"`, v.Revision)
 	}
+
 	return fmt.Sprintf(`W/"%d"`, v.Revision)
 }
 
@@ -49,40 +51,50 @@ func (t tags) given() bool { return t.any || len(t.list) > 0 }
 // tagsIn reads If-Match or If-None-Match.
 func tagsIn(r *http.Request, header string) (tags, error) {
 	values := r.Header.Values(header)
+
 	text := strings.TrimSpace(strings.Join(values, ","))
 	if len(values) == 0 {
 		return tags{}, nil
 	}
+
 	if text == "" { // of a script without the tag, say: what was to depend on it must not happen anyhow
 		return tags{}, inventory.Errorf(inventory.KindInvalid, "the header %s is empty", header).
 			Do(`write it like %s: "17", quotes included, as an answer's ETag has it, or leave it out`, header)
 	}
+
 	if text == "*" {
 		return tags{any: true}, nil
 	}
+
 	var out tags
 	for rest := text; ; {
 		rest = strings.TrimSpace(rest)
 		body, weak := strings.CutPrefix(rest, "W/")
+
 		end := -1
 		if strings.HasPrefix(body, `"`) {
 			end = strings.IndexByte(body[1:], '"')
 		}
+
 		if end < 0 {
 			return tags{}, inventory.Errorf(inventory.KindInvalid, "the header %s is no list of entity tags: %s", header, text).
 				Do(`write it like %s: "17", quotes included, as an answer's ETag has it`, header)
 		}
+
 		tag := body[:end+2]
 		if weak {
 			tag = "W/" + tag
 		}
+
 		out.list = append(out.list, tag)
 		if rest = strings.TrimSpace(body[end+2:]); rest == "" {
 			return out, nil
 		}
+
 		var comma bool
 		if rest, comma = strings.CutPrefix(rest, ","); !comma {
-			return tags{}, inventory.Errorf(inventory.KindInvalid, "the header %s is no list of entity tags: %s", header, text).Do("put commas between the tags")
+			return tags{}, inventory.Errorf(inventory.KindInvalid, "the header %s is no list of entity tags: %s", header, text).
+				Do("put commas between the tags")
 		}
 	}
 }
@@ -98,7 +110,11 @@ func (t tags) sameRecord(revision int64) bool {
 
 // same tells whether one of the tags is this one, weak or not.
 func (t tags) same(tag string) bool {
-	return t.any || slices.ContainsFunc(t.list, func(has string) bool { return strings.TrimPrefix(has, "W/") == strings.TrimPrefix(tag, "W/") })
+	return t.any ||
+		slices.ContainsFunc(
+			t.list,
+			func(has string) bool { return strings.TrimPrefix(has, "W/") == strings.TrimPrefix(tag, "W/") },
+		)
 }
 
 // guard is what the headers of a change say that the record has to be; nil
@@ -108,22 +124,27 @@ func guard(r *http.Request) (func(what string, match func(tags) bool) error, err
 	if err != nil {
 		return nil, err
 	}
+
 	mustNot, err := tagsIn(r, "If-None-Match")
 	if err != nil {
 		return nil, err
 	}
+
 	if !must.given() && !mustNot.given() {
 		return nil, nil
 	}
+
 	return func(what string, match func(tags) bool) error {
 		if must.given() && !match(must) {
 			return inventory.Errorf(inventory.KindPrecondition, "%s is no longer what If-Match names", what).
 				Do("read it again, decide anew, and repeat with the ETag of that answer")
 		}
+
 		if mustNot.given() && match(mustNot) {
 			return inventory.Errorf(inventory.KindPrecondition, "%s is what If-None-Match excludes", what).
 				Do("leave the header out, if the change is wanted all the same")
 		}
+
 		return nil
 	}, nil
 }
@@ -135,11 +156,13 @@ func condition(r *http.Request, what string, at func(*management.View) (int64, e
 	if err != nil || check == nil {
 		return nil, err
 	}
+
 	return func(v *management.View) error {
 		revision, err := at(v)
 		if err != nil {
 			return err
 		}
+
 		return check(what, func(t tags) bool { return t.sameRecord(revision) })
 	}, nil
 }
@@ -148,23 +171,32 @@ func condition(r *http.Request, what string, at func(*management.View) (int64, e
 // over them would break it.
 func meant(r *http.Request, rt route) error {
 	given := func(header string) bool { return len(r.Header.Values(header)) > 0 }
+
 	none := func(header, remedy string) error {
-		return inventory.Errorf(inventory.KindInvalid, "the header %s has no meaning for %s %s", header, r.Method, r.URL.Path).Do("%s", remedy)
+		return inventory.Errorf(inventory.KindInvalid, "the header %s has no meaning for %s %s", header, r.Method, r.URL.Path).
+			Do("%s", remedy)
 	}
 	if !rt.changes() {
 		if given("If-Match") {
 			return none("If-Match", "leave it out, and compare the answer's ETag; If-None-Match asks for what is new")
 		}
+
 		return nil
 	}
+
 	for _, header := range []string{"If-Match", "If-None-Match"} {
 		if given(header) && !rt.tagged {
 			return none(header, "leave it out: there is no record yet that it could be compared with")
 		}
 	}
+
 	if given(api.HeaderOnce) && !rt.once {
-		return none(api.HeaderOnce, "leave it out: to do the same twice is to do it once; against changes by others there is If-Match")
+		return none(
+			api.HeaderOnce,
+			"leave it out: to do the same twice is to do it once; against changes by others there is If-Match",
+		)
 	}
+
 	return nil
 }
 
@@ -172,11 +204,14 @@ func meant(r *http.Request, rt route) error {
 // would get.
 func unchanged(w http.ResponseWriter, r *http.Request, tag string) (bool, error) {
 	w.Header().Set("ETag", tag)
+
 	has, err := tagsIn(r, "If-None-Match")
 	if err != nil || !has.given() || !has.same(tag) {
 		return false, err
 	}
+
 	w.WriteHeader(http.StatusNotModified)
+
 	return true, nil
 }
 
@@ -186,9 +221,12 @@ func writeTagged(w http.ResponseWriter, r *http.Request, revision int64, value a
 	if err != nil {
 		return err
 	}
+
 	if done, err := unchanged(w, r, tagOf(revision, body)); done || err != nil {
 		return err
 	}
+
 	writeBody(w, http.StatusOK, body)
+
 	return nil
 }

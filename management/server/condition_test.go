@@ -16,12 +16,28 @@ import (
 
 // tagged are examples of every read that has a tag, and whether it is a weak one.
 var tagged = map[string]bool{
-	"/v1/nodes": true, "/v1/nodes?fields=name": true, "/v1/nodes?selector=rack": true, "/v1/jobs": true, "/v1/nodes/a-1/history": true,
-	"/v1/groups": true, "/v1/groups?fields=name": true, "/v1/instances": true,
-	"/v1/nodes/a-1": false, "/v1/jobs/1": false, "/v1/jobs/active": false, "/v1/vars/global": false, "/v1/vars/groups/service-master": false,
-	"/v1/vars/nodes/a-1": false, "/v1/vars/nodes/a-1?merged=true": false, "/v1/config": false,
-	"/v1/nodes/a-1/explanation": false, "/v1/jobs/1/explanation": false,
-	api.PathVersion: false, api.PathOpenAPI: false, api.PathOpenAPIJSON: false, api.PathDocs: false,
+	"/v1/nodes":                      true,
+	"/v1/nodes?fields=name":          true,
+	"/v1/nodes?selector=rack":        true,
+	"/v1/jobs":                       true,
+	"/v1/nodes/a-1/history":          true,
+	"/v1/groups":                     true,
+	"/v1/groups?fields=name":         true,
+	"/v1/instances":                  true,
+	"/v1/nodes/a-1":                  false,
+	"/v1/jobs/1":                     false,
+	"/v1/jobs/active":                false,
+	"/v1/vars/global":                false,
+	"/v1/vars/groups/service-master": false,
+	"/v1/vars/nodes/a-1":             false,
+	"/v1/vars/nodes/a-1?merged=true": false,
+	"/v1/config":                     false,
+	"/v1/nodes/a-1/explanation":      false,
+	"/v1/jobs/1/explanation":         false,
+	api.PathVersion:                  false,
+	api.PathOpenAPI:                  false,
+	api.PathOpenAPIJSON:              false,
+	api.PathDocs:                     false,
 }
 
 // TestEveryReadIsTagged: what is read under /v1 has a tag, but for what streams,
@@ -29,12 +45,14 @@ var tagged = map[string]bool{
 func TestEveryReadIsTagged(t *testing.T) {
 	t.Parallel()
 	c := check[*contract.Contract](t)(contract.Load())
+
 	examples := map[string]bool{api.PathLog: true, api.PathEvents: true, api.PathWatch: true, api.PathHealth: true}
 	for path := range tagged {
 		if o, _ := c.Operation("GET", strings.Split(path, "?")[0]); o != nil {
 			examples[o.Path] = true
 		}
 	}
+
 	for _, rt := range serve(t).Routes() {
 		if rt.Method == "GET" && strings.HasPrefix(rt.Path, "/v1/") && !examples[rt.Path] {
 			t.Errorf("%s is not known to have a tag", rt.Path)
@@ -46,32 +64,58 @@ func TestEveryReadIsTagged(t *testing.T) {
 func TestTags(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	check[api.Job](t)(s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
-	asIs := map[string]bool{api.PathVersion: true, api.PathOpenAPI: true, api.PathOpenAPIJSON: true, api.PathDocs: true} // nothing of the view
+	check[api.Job](
+		t,
+	)(
+		s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
+	)
+
+	asIs := map[string]bool{
+		api.PathVersion:     true,
+		api.PathOpenAPI:     true,
+		api.PathOpenAPIJSON: true,
+		api.PathDocs:        true,
+	} // nothing of the view
 	for path, weak := range tagged {
 		if path == "/v1/jobs/active" {
 			s.manager.setJob("1", func(j *management.Job) { j.Status = management.Running })
 		}
+
 		res, text := s.exchange(t, "GET", path, "")
+
 		tag := res.Header.Get("ETag")
 		if res.StatusCode != 200 || strings.HasPrefix(tag, "W/") != weak || !strings.HasSuffix(tag, `"`) {
 			t.Errorf("%s: %d %s %s", path, res.StatusCode, tag, text)
 		}
+
 		for has, status := range map[string]int{
 			tag: 304, `"x", ` + tag: 304, "*": 304, "": 400, `"x"`: 200, "W/" + strings.TrimPrefix(tag, "W/"): 304, "x": 400, `"x" "y"`: 400, `"x`: 400,
 		} {
 			res, text := s.exchange(t, "GET", path, "", "If-None-Match", has)
-			if res.StatusCode != status || status == 304 && (text != "" || res.Header.Get("ETag") != tag || (res.Header.Get(api.HeaderRevision) == "") != asIs[path]) {
+			if res.StatusCode != status ||
+				status == 304 &&
+					(text != "" || res.Header.Get("ETag") != tag || (res.Header.Get(api.HeaderRevision) == "") != asIs[path]) {
 				t.Errorf("%s with %s: %d %q", path, has, res.StatusCode, text)
 			}
 		}
-		if res, text := s.exchange(t, "GET", path, "", "If-Match", tag); res.StatusCode != 400 || !strings.Contains(text, "has no meaning") {
+
+		if res, text := s.exchange(
+			t,
+			"GET",
+			path,
+			"",
+			"If-Match",
+			tag,
+		); res.StatusCode != 400 ||
+			!strings.Contains(text, "has no meaning") {
 			t.Errorf("%s with If-Match: %d %s", path, res.StatusCode, text)
 		}
+
 		if res, text := s.exchange(t, "HEAD", path, "", "If-None-Match", tag); res.StatusCode != 304 || text != "" {
 			t.Errorf("HEAD %s: %d", path, res.StatusCode)
 		}
 	}
+
 	// What is not served is said as such, whatever the condition.
 	for request, status := range map[string]int{"DELETE /v1/nodes/a-1": 405, "PATCH /v1/node/a-1": 404} {
 		method, path, _ := strings.Cut(request, " ")
@@ -79,15 +123,27 @@ func TestTags(t *testing.T) {
 			t.Errorf("%s: %d %s", request, res.StatusCode, text)
 		}
 	}
+
 	// What an answer shows beside the record changes its tag, too.
 	res, _ := s.exchange(t, "GET", "/v1/jobs/1", "")
 	tag := res.Header.Get("ETag")
 	s.manager.write("1", management.StreamText, "more")
-	if res, _ = s.exchange(t, "GET", "/v1/jobs/1", "", "If-None-Match", tag); res.StatusCode != 200 || res.Header.Get("ETag") == tag {
+
+	if res, _ = s.exchange(
+		t,
+		"GET",
+		"/v1/jobs/1",
+		"",
+		"If-None-Match",
+		tag,
+	); res.StatusCode != 200 ||
+		res.Header.Get("ETag") == tag {
 		t.Errorf("more output: %d %s", res.StatusCode, res.Header.Get("ETag"))
 	}
+
 	res, _ = s.exchange(t, "GET", "/v1/nodes", "")
 	s.manager.change(func(v *management.View) { v.Revision--; v.Stale = true })
+
 	if res, _ = s.exchange(t, "GET", "/v1/nodes", "", "If-None-Match", res.Header.Get("ETag")); res.StatusCode != 200 {
 		t.Errorf("stale: %d", res.StatusCode)
 	}
@@ -96,6 +152,7 @@ func TestTags(t *testing.T) {
 // TestIfMatch: a change is made only if the record is as the headers say.
 func TestIfMatch(t *testing.T) {
 	t.Parallel()
+
 	label := `{"labels":{"rack":"r1"}}`
 	for _, c := range []struct{ method, path, body, read string }{
 		{"PATCH", "/v1/nodes/a-1", label, "/v1/nodes/a-1"},
@@ -106,50 +163,81 @@ func TestIfMatch(t *testing.T) {
 	} {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
 			s := serve(t)
-			check[api.Job](t)(s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+			check[api.Job](
+				t,
+			)(
+				s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
+			)
 			s.manager.change(func(v *management.View) { v.ConfigAt = 5 })
 			res, _ := s.exchange(t, "GET", c.read, "")
 			tag := res.Header.Get("ETag")
 			revision, _, _ := strings.Cut(strings.Trim(tag, `"`), ".")
+
 			calls := s.manager.count()
 			for _, wrong := range [][]string{
 				{"If-Match", `"1234"`}, {"If-Match", "W/" + tag}, {"If-Match", `"", "x"`}, {"If-None-Match", "*"}, {"If-None-Match", tag},
 				{"If-Match", "*", "If-None-Match", tag},
 			} {
 				res, text := s.exchange(t, c.method, c.path, c.body, wrong...)
-				if res.StatusCode != 412 || !strings.Contains(text, api.ProblemBase+"precondition") || !strings.Contains(text, `"remedy":`) {
+				if res.StatusCode != 412 || !strings.Contains(text, api.ProblemBase+"precondition") ||
+					!strings.Contains(text, `"remedy":`) {
 					t.Errorf("%v: %d %s", wrong, res.StatusCode, text)
 				}
 			}
-			if res, text := s.exchange(t, c.method, c.path, c.body, "If-Match", revision); res.StatusCode != 400 || !strings.Contains(text, "quotes included") {
+
+			if res, text := s.exchange(
+				t,
+				c.method,
+				c.path,
+				c.body,
+				"If-Match",
+				revision,
+			); res.StatusCode != 400 ||
+				!strings.Contains(text, "quotes included") {
 				t.Errorf("without quotes: %d %s", res.StatusCode, text)
 			}
+
 			for _, header := range []string{"If-Match", "If-None-Match"} {
-				if res, text := s.exchange(t, c.method, c.path, c.body, header, ""); res.StatusCode != 400 || !strings.Contains(text, "is empty") {
+				if res, text := s.exchange(
+					t,
+					c.method,
+					c.path,
+					c.body,
+					header,
+					"",
+				); res.StatusCode != 400 ||
+					!strings.Contains(text, "is empty") {
 					t.Errorf("%s without a tag: %d %s", header, res.StatusCode, text)
 				}
 			}
+
 			if s.manager.count() != calls {
 				t.Errorf("something was changed: %s", s.manager.last())
 			}
+
 			right := []string{"If-Match", `"x", ` + tag}
 			if c.method == "PATCH" {
 				right = []string{"If-Match", `"` + revision + `"`, "If-None-Match", `"x"`}
 			}
+
 			if res, text := s.exchange(t, c.method, c.path, c.body, right...); res.StatusCode != 200 {
 				t.Errorf("%v: %d %s", right, res.StatusCode, text)
 			}
+
 			if c.path == "/v1/config" {
 				return // the fake's revision stays
 			}
+
 			if res, _ := s.exchange(t, c.method, c.path, c.body, right...); res.StatusCode != 412 {
 				t.Errorf("a second time: %d", res.StatusCode)
 			}
+
 			if res, text := s.exchange(t, c.method, c.path, c.body, "If-Match", "*"); res.StatusCode != 200 {
 				t.Errorf("whatever there is: %d %s", res.StatusCode, text)
 			}
 		})
 	}
+
 	s := serve(t)
 	for _, path := range []string{"/v1/jobs", "/v1/forget"} {
 		res, text := s.exchange(t, "POST", path, `{}`, "If-Match", `"1"`)
@@ -157,6 +245,7 @@ func TestIfMatch(t *testing.T) {
 			t.Errorf("%s: %d %s", path, res.StatusCode, text)
 		}
 	}
+
 	if res, _ := s.exchange(t, "PATCH", "/v1/nodes/zz-1", label, "If-Match", "*"); res.StatusCode != 404 {
 		t.Errorf("no such node: %d", res.StatusCode)
 	}
@@ -173,13 +262,16 @@ func TestIfMatchByTheClient(t *testing.T) {
 	_, err := c.IfMatch(client.Tag(n.Revision)).PatchNode(soon(t), "a-1", patch)
 	equal(t, "changed meanwhile", inventory.KindOf(err), inventory.KindPrecondition)
 	check[api.Node](t)(c.IfMatch(client.Tag(changed.Revision)).PatchNode(soon(t), "a-1", patch))
+
 	_, tag, err := c.TaggedVars(soon(t), client.ScopeGlobal)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	check[api.Changed](t)(c.IfMatch(tag).SetVars(soon(t), client.ScopeGlobal, api.Vars{"a": "b"}))
 	_, err = c.IfMatch(tag).SetVars(soon(t), client.ScopeGlobal, api.Vars{"a": "c"})
 	equal(t, "set meanwhile", inventory.KindOf(err), inventory.KindPrecondition)
+
 	if _, tag, err = c.TaggedConfig(soon(t)); err != nil || tag == "" {
 		t.Error(fmt.Sprint(tag, err))
 	}

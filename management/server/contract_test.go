@@ -18,18 +18,23 @@ func TestContract(t *testing.T) {
 	c := check[*contract.Contract](t)(contract.Load())
 	served := serve(t).Routes()
 	type row struct{ method, path string }
+
 	routes := map[row]server.Route{}
 	for _, rt := range served {
 		routes[row{rt.Method, rt.Path}] = rt
 	}
+
 	for _, o := range c.Operations {
 		at := row{o.Method, o.Path}
+
 		route, ok := routes[at]
 		if !ok {
 			t.Errorf("%s %s is in the document, and is not served", o.Method, o.Path)
 			continue
 		}
+
 		delete(routes, at)
+
 		var documented, params, headers []string
 		for _, p := range o.Parameters {
 			switch p.In {
@@ -41,19 +46,43 @@ func TestContract(t *testing.T) {
 				headers = append(headers, p.Name)
 			}
 		}
+
 		slices.Sort(documented)
+
 		if want := slices.Sorted(slices.Values(route.Query)); !slices.Equal(documented, want) {
-			t.Errorf("%s %s: the document has the query parameters %v, the route reads %v", o.Method, o.Path, documented, want)
+			t.Errorf(
+				"%s %s: the document has the query parameters %v, the route reads %v",
+				o.Method,
+				o.Path,
+				documented,
+				want,
+			)
 		}
+
 		for header, taken := range map[string]bool{"If-Match": route.Tagged, api.HeaderOnce: route.Once} {
 			if documented := slices.Contains(headers, header); documented != taken {
-				t.Errorf("%s %s takes the header %s: %t; in the document: %t", o.Method, o.Path, header, taken, documented)
+				t.Errorf(
+					"%s %s takes the header %s: %t; in the document: %t",
+					o.Method,
+					o.Path,
+					header,
+					taken,
+					documented,
+				)
 			}
 		}
+
 		if want := parameters(o.Path); !slices.Equal(params, want) {
-			t.Errorf("%s %s: the document has the parameters %v of the path, the path has %v", o.Method, o.Path, params, want)
+			t.Errorf(
+				"%s %s: the document has the parameters %v of the path, the path has %v",
+				o.Method,
+				o.Path,
+				params,
+				want,
+			)
 		}
 	}
+
 	for at := range routes {
 		t.Errorf("%s %s is served, and is not in the document", at.method, at.path)
 	}
@@ -67,5 +96,6 @@ func parameters(path string) []string {
 	for _, m := range braces.FindAllStringSubmatch(path, -1) {
 		out = append(out, m[1])
 	}
+
 	return out
 }

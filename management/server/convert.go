@@ -23,6 +23,7 @@ func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 		w := api.Connection(*c)
 		out.Connection = &w
 	}
+
 	return out
 }
 
@@ -40,6 +41,7 @@ func jobOf(j management.Job) api.Job {
 	} else {
 		out.Nodes = j.Names()
 	}
+
 	return out
 }
 
@@ -55,32 +57,47 @@ func (s *Server) waits(v *management.View, j management.Job, out *api.Job) {
 func (s *Server) wholeJob(ctx context.Context, v *management.View, j management.Job, withVars bool) (api.Job, error) {
 	out := jobOf(j)
 	s.waits(v, j, &out)
+
 	for _, r := range j.Runs {
 		out.Runs = append(out.Runs, runOf(r))
 	}
+
 	if j.Status.Ended() {
 		for _, t := range j.Targets {
 			out.Hosts = append(out.Hosts, summaryOf(j, t.Name))
 		}
 	}
+
 	var err error
 	if out.LogBytes, err = s.Manager.LogSize(ctx, j.ID, management.StreamText); err != nil {
 		return api.Job{}, err
 	}
+
 	if withVars {
 		in, err := s.Manager.Inputs(ctx, j.ID)
 		if err != nil {
 			return api.Job{}, err
 		}
+
 		out.Vars = pinnedVars(j, in)
 	}
+
 	return out, nil
 }
 
 func runOf(r management.Run) api.Run {
 	out := api.Run{
-		Phase: string(r.Phase), Playbook: r.Playbook, Hosts: r.Hosts, Groups: r.Groups, Started: r.Started, Ended: when(r.Ended),
-		Exit: r.Exit, Code: r.Code, Reason: r.Reason,
+		Phase: string(
+			r.Phase,
+		),
+		Playbook: r.Playbook,
+		Hosts:    r.Hosts,
+		Groups:   r.Groups,
+		Started:  r.Started,
+		Ended:    when(r.Ended),
+		Exit:     r.Exit,
+		Code:     r.Code,
+		Reason:   r.Reason,
 	}
 	for _, host := range r.Hosts {
 		if res, ok := r.Results[host]; ok {
@@ -90,6 +107,7 @@ func runOf(r management.Run) api.Run {
 			})
 		}
 	}
+
 	return out
 }
 
@@ -107,8 +125,10 @@ func pinnedVars(j management.Job, in management.Inputs) map[string]api.MergedVar
 		for name, value := range in.Extra {
 			vars[name] = api.MergedVar{Value: value, Origin: string(configuration.OriginRequest)}
 		}
+
 		out[t.Name] = vars
 	}
+
 	return out
 }
 
@@ -117,6 +137,7 @@ func mergedOf(vars map[string]configuration.Var) api.MergedVars {
 	for name, v := range vars {
 		out[name] = api.MergedVar{Value: v.Value, Origin: string(v.Origin)}
 	}
+
 	return out
 }
 
@@ -124,9 +145,16 @@ func failuresOf(failures []management.Failure) []api.Failure {
 	var out []api.Failure
 	for _, f := range failures {
 		out = append(out, api.Failure{
-			Job: f.Job, Phase: string(f.Phase), Playbook: f.Playbook, Host: f.Host, Task: f.Task, Message: f.Message, Unreachable: f.Unreachable,
+			Job:         f.Job,
+			Phase:       string(f.Phase),
+			Playbook:    f.Playbook,
+			Host:        f.Host,
+			Task:        f.Task,
+			Message:     f.Message,
+			Unreachable: f.Unreachable,
 		})
 	}
+
 	return out
 }
 
@@ -135,6 +163,7 @@ func findingsOf(findings []management.Finding) []api.Finding {
 	for _, f := range findings {
 		out = append(out, api.Finding{About: string(f.About), Message: f.Message, Remedy: f.Remedy})
 	}
+
 	return out
 }
 
@@ -142,5 +171,6 @@ func when(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
+
 	return &t
 }

@@ -48,10 +48,12 @@ const (
 func (c *encoded[E]) of(v *management.View, nodes []*inventory.Node, by E) ([][]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	same := by.alike(c.by)
 	if same == nil && sameList(c.nodes, nodes) {
 		return c.texts, nil
 	}
+
 	if same == nil && !sameList(nodes, v.Nodes) {
 		// A part, such as a page: what is new is kept aside.
 		texts, missing := c.kept(nodes, nil)
@@ -59,28 +61,36 @@ func (c *encoded[E]) of(v *management.View, nodes []*inventory.Node, by E) ([][]
 			if err := encodeAll(nodes, missing, texts, by); err != nil {
 				return nil, err
 			}
+
 			for _, i := range missing {
 				c.fresh[nodes[i]] = texts[i]
 			}
+
 			return texts, nil
 		}
 	}
+
 	texts, missing := c.kept(v.Nodes, same)
 	if err := encodeAll(v.Nodes, missing, texts, by); err != nil {
 		return nil, err
 	}
+
 	for part := range slices.Chunk(texts, block) {
 		gather(part)
 	}
+
 	now := c
 	if v.Revision < c.revision { // a slow reader comes with an older view
 		now = &encoded[E]{}
 	}
+
 	now.revision, now.by, now.nodes, now.texts, now.fresh = v.Revision, by, v.Nodes, texts, map[*inventory.Node][]byte{}
 	if sameList(nodes, v.Nodes) {
 		return texts, nil
 	}
+
 	texts, _ = now.kept(nodes, nil)
+
 	return texts, nil
 }
 
@@ -88,11 +98,13 @@ func (c *encoded[E]) of(v *management.View, nodes []*inventory.Node, by E) ([][]
 // nothing is. Mostly they come in the order in which they are kept.
 func (c *encoded[E]) kept(nodes []*inventory.Node, same func(*inventory.Node) bool) (texts [][]byte, missing []int) {
 	texts = make([][]byte, len(nodes))
+
 	next := 0
 	for i, n := range nodes {
 		if next >= len(c.nodes) || c.nodes[next] != n {
 			next = c.find(n, next)
 		}
+
 		switch {
 		case next < len(c.nodes) && c.nodes[next] == n && (same == nil || same(n)):
 			texts[i] = c.texts[next]
@@ -103,6 +115,7 @@ func (c *encoded[E]) kept(nodes []*inventory.Node, same func(*inventory.Node) bo
 			missing = append(missing, i)
 		}
 	}
+
 	return texts, missing
 }
 
@@ -113,12 +126,20 @@ func (c *encoded[E]) find(n *inventory.Node, hint int) int {
 		if hint >= len(c.nodes) || c.nodes[hint].Name >= n.Name {
 			break
 		}
+
 		hint++
 	}
+
 	if hint < len(c.nodes) && c.nodes[hint].Name >= n.Name && (hint == 0 || c.nodes[hint-1].Name < n.Name) {
 		return hint
 	}
-	i, _ := slices.BinarySearchFunc(c.nodes, n.Name, func(n *inventory.Node, name string) int { return strings.Compare(n.Name, name) })
+
+	i, _ := slices.BinarySearchFunc(
+		c.nodes,
+		n.Name,
+		func(n *inventory.Node, name string) int { return strings.Compare(n.Name, name) },
+	)
+
 	return i
 }
 
@@ -132,14 +153,17 @@ func gather(texts [][]byte) {
 			runs++
 		}
 	}
+
 	if runs <= maxRuns && runs < len(texts) {
 		return
 	}
+
 	b := make([]byte, 0, size)
 	for i, t := range texts {
 		if i > 0 {
 			b = append(b, ',')
 		}
+
 		at := len(b)
 		b = append(b, t...)
 		texts[i] = b[at:]
@@ -162,6 +186,7 @@ func encodeAll[E encoder[E]](nodes []*inventory.Node, missing []int, texts [][]b
 	const share = 256
 	errs := make([]error, (len(missing)+share-1)/share)
 	free := make(chan struct{}, runtime.GOMAXPROCS(0))
+
 	var all sync.WaitGroup
 	for k, part := range slices.Collect(slices.Chunk(missing, share)) {
 		work := func() {
@@ -175,15 +200,19 @@ func encodeAll[E encoder[E]](nodes []*inventory.Node, missing []int, texts [][]b
 			work()
 			continue
 		}
+
 		free <- struct{}{}
 		all.Go(func() { work(); <-free })
 	}
+
 	all.Wait()
+
 	for _, err := range errs {
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -202,6 +231,7 @@ func (e nodeEncoder) alike(older nodeEncoder) func(*inventory.Node) bool {
 	case management.SameMap(e.view.Connections, older.view.Connections):
 		return nil
 	}
+
 	return func(n *inventory.Node) bool {
 		a, b := e.view.Connection(n.Name), older.view.Connection(n.Name)
 		return a == nil && b == nil || a != nil && b != nil && *a == *b
@@ -210,18 +240,26 @@ func (e nodeEncoder) alike(older nodeEncoder) func(*inventory.Node) bool {
 
 // writeNodes answers with a list of nodes, which are some or all of the view's:
 // with the given one, which has no items yet, and these.
-func (s *Server) writeNodes(w http.ResponseWriter, v *management.View, nodes []*inventory.Node, list api.List[api.Node]) error {
+func (s *Server) writeNodes(
+	w http.ResponseWriter,
+	v *management.View,
+	nodes []*inventory.Node,
+	list api.List[api.Node],
+) error {
 	texts, err := s.nodes.of(v, nodes, nodeEncoder{v})
 	if err != nil {
 		return err
 	}
+
 	frame, err := encodeJSON(list)
 	if err != nil {
 		return err
 	}
+
 	const items = `"items":[`
 	at := bytes.Index(frame, []byte(items)) + len(items)
 	writeTexts(w, frame[:at], texts, frame[at:])
+
 	return nil
 }
 
@@ -232,33 +270,41 @@ func writeTexts(w http.ResponseWriter, before []byte, texts [][]byte, after []by
 	for _, t := range texts {
 		size += len(t)
 	}
+
 	w.Header().Set("Content-Type", api.TypeJSON)
 	w.Header().Set("Content-Length", strconv.Itoa(size))
+
 	piece := pieces.Get().(*[]byte)
 	defer pieces.Put(piece)
+
 	b := append((*piece)[:0], before...)
 	for i := 0; i < len(texts); {
 		run := texts[i]
 		for i++; i < len(texts) && adjacent(run, texts[i]); i++ {
 			run = run[:len(run)+1+len(texts[i])]
 		}
+
 		if len(b)+len(run)+1 > cap(b) {
 			for _, part := range [][]byte{b, run} { // the order is that of the texts
 				if len(part) == 0 {
 					continue
 				}
+
 				if _, err := w.Write(part); err != nil {
 					return // that it does not arrive is the client's business
 				}
 			}
+
 			b = b[:0]
 		} else {
 			b = append(b, run...)
 		}
+
 		if i < len(texts) {
 			b = append(b, ',')
 		}
 	}
+
 	b = append(b, after...)
 	_, _ = w.Write(b)
 }

@@ -25,23 +25,31 @@ func TestListsAreTheSame(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	s := &Server{}
 	v := &management.View{}
+
 	settings := management.Settings{Vars: configuration.Vars{"a": "<&>"}}
 	for round := range 100 {
 		next := *v
 		next.Revision++
+
 		next.Nodes = slices.Clone(v.Nodes)
 		for range r.IntN(3) {
 			name := fmt.Sprintf("n-%03d", r.IntN(400))
 			n := &inventory.Node{
-				Name: name, LastError: fmt.Sprintf("<%d> & \"quoted\" \u2028 é", round), Group: []string{"", "x", "y"}[r.IntN(3)], Revision: int64(round),
+				Name:      name,
+				LastError: fmt.Sprintf("<%d> & \"quoted\" \u2028 é", round),
+				Group:     []string{"", "x", "y"}[r.IntN(3)],
+				Revision:  int64(round),
 			}
+
 			i, found := slices.BinarySearchFunc(next.Nodes, name, func(n *inventory.Node, name string) int {
 				if n.Name == name {
 					return 0
 				}
+
 				if n.Name < name {
 					return -1
 				}
+
 				return 1
 			})
 			switch {
@@ -53,18 +61,22 @@ func TestListsAreTheSame(t *testing.T) {
 				next.Nodes[i] = n
 			}
 		}
+
 		if round == 0 {
 			for i := range 300 { // more than one share
 				next.Nodes = append(next.Nodes, &inventory.Node{Name: fmt.Sprintf("n-%03d", i)})
 			}
+
 			slices.SortFunc(next.Nodes, func(a, b *inventory.Node) int {
 				if a.Name < b.Name {
 					return -1
 				}
+
 				return 1
 			})
 			next.Nodes = slices.CompactFunc(next.Nodes, func(a, b *inventory.Node) bool { return a.Name == b.Name })
 		}
+
 		some := next.Nodes[r.IntN(len(next.Nodes))].Name
 		switch r.IntN(8) {
 		case 0:
@@ -72,6 +84,7 @@ func TestListsAreTheSame(t *testing.T) {
 			if next.Connections == nil {
 				next.Connections = map[string]configuration.Connection{}
 			}
+
 			next.Connections[some] = configuration.Connection{Port: round + 1}
 		case 1:
 			next.Connections = nil
@@ -80,6 +93,7 @@ func TestListsAreTheSame(t *testing.T) {
 			if next.Settings == nil {
 				next.Settings = map[management.Scope]configuration.Vars{}
 			}
+
 			scope := []management.Scope{management.ScopeGlobal, management.ScopeGroup("x"), management.ScopeNode(some)}[r.IntN(3)]
 			next.Settings[scope] = configuration.Vars{"v": fmt.Sprint(round), "my_token": "t"}
 		case 4:
@@ -87,11 +101,14 @@ func TestListsAreTheSame(t *testing.T) {
 		case 5:
 			settings.Secrets = [][]string{nil, {"*token"}}[r.IntN(2)]
 		}
+
 		old := v
+
 		v = &next
 		if r.IntN(10) == 0 {
 			v, old = old, v // a slow reader
 		}
+
 		nodes := v.Nodes
 		switch r.IntN(4) {
 		case 0:
@@ -102,39 +119,53 @@ func TestListsAreTheSame(t *testing.T) {
 		case 2:
 			nodes = nodes[:min(1, len(nodes))]
 		}
+
 		var items []api.Node
 		infos := map[string]api.LegacyNodeInfo{}
+
 		for _, n := range nodes {
 			items = append(items, nodeOf(v, *n))
 		}
+
 		merger := management.MergerOf(v, settings)
 		for _, n := range v.Nodes {
 			infos[n.Name] = legacyInfo(merger, n)
 		}
+
 		got, want := httptest.NewRecorder(), httptest.NewRecorder()
 		head := listOf[api.Node](v, nil)
+
 		head.Total = len(nodes)
 		if err := s.writeNodes(got, v, nodes, head); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := writeJSON(want, http.StatusOK, listOf(v, items)); err != nil {
 			t.Fatal(err)
 		}
-		if got.Body.String() != want.Body.String() || got.Header().Get("Content-Length") != want.Header().Get("Content-Length") {
+
+		if got.Body.String() != want.Body.String() ||
+			got.Header().Get("Content-Length") != want.Header().Get("Content-Length") {
 			t.Fatalf("round %d: joined\n%s\nwhole\n%s", round, got.Body, want.Body)
 		}
+
 		got, want = httptest.NewRecorder(), httptest.NewRecorder()
+
 		texts, err := s.infos.of(v, v.Nodes, infoEncoder{merger})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		writeTexts(got, []byte("{"), texts, []byte("}\n"))
+
 		if err := writeJSON(want, http.StatusOK, infos); err != nil {
 			t.Fatal(err)
 		}
+
 		if got.Body.String() != want.Body.String() {
 			t.Fatalf("round %d: joined\n%s\nwhole\n%s", round, got.Body, want.Body)
 		}
+
 		if v.Revision < next.Revision {
 			v = &next
 		}
@@ -143,14 +174,26 @@ func TestListsAreTheSame(t *testing.T) {
 
 func BenchmarkLists(b *testing.B) {
 	s := &Server{}
+
 	v := &management.View{}
 	for i := range 10_000 {
 		n := inventory.Node{
-			Name: fmt.Sprintf("host%05d-0123456789ab", i), Label: fmt.Sprintf("host%05d", i), Serial: "0123456789ab", Addr: "10.1.2.3",
-			Status: inventory.Unallocated, State: inventory.Discovered, PrevState: inventory.Unknown, Seen: map[string]bool{"post": true}, Revision: 77,
+			Name: fmt.Sprintf(
+				"host%05d-0123456789ab",
+				i,
+			),
+			Label:     fmt.Sprintf("host%05d", i),
+			Serial:    "0123456789ab",
+			Addr:      "10.1.2.3",
+			Status:    inventory.Unallocated,
+			State:     inventory.Discovered,
+			PrevState: inventory.Unknown,
+			Seen:      map[string]bool{"post": true},
+			Revision:  77,
 		}
 		v.Nodes = append(v.Nodes, &n)
 	}
+
 	for b.Loop() {
 		next := *v
 		next.Revision++
@@ -159,6 +202,7 @@ func BenchmarkLists(b *testing.B) {
 		next.Nodes[500] = &changed
 		v = &next
 		w := httptest.NewRecorder()
+
 		w.Body = nil
 		if err := s.writeNodes(w, v, v.Nodes, listOf[api.Node](v, nil)); err != nil {
 			b.Fatal(err)

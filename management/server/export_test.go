@@ -18,6 +18,7 @@ func (s *Server) Routes() []Route {
 	for _, rt := range s.routes {
 		out = append(out, Route{rt.method, rt.path, rt.query, rt.tagged, rt.once})
 	}
+
 	return out
 }
 

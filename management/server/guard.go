@@ -20,6 +20,7 @@ func refuseBrowsers(r *http.Request) error {
 	if p := peerIn(r); p.unix {
 		return nil
 	}
+
 	refuse := func(format string, args ...any) error {
 		return withStatus{http.StatusForbidden, inventory.Errorf(inventory.KindRefused, format, args...).
 			Do("plain HTTP serves programs on this host, at its loopback address")}
@@ -27,12 +28,14 @@ func refuseBrowsers(r *http.Request) error {
 	if r.Host != "" && !isOurs(r.Host) {
 		return refuse("the request is addressed to %q, which is not this host", r.Host)
 	}
+
 	if origin := r.Header.Get("Origin"); origin != "" {
 		u, err := url.Parse(origin)
 		if err != nil || u.Host == "" || u.Host != r.Host {
 			return refuse("the request comes from a page of %q", origin)
 		}
 	}
+
 	switch site := r.Header.Get("Sec-Fetch-Site"); site {
 	case "", "none", "same-origin":
 		return nil
@@ -47,6 +50,7 @@ func isOurs(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		name = h
 	}
+
 	return isLoopback(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
 }
 
@@ -56,7 +60,9 @@ func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
 	}
+
 	ip, err := netip.ParseAddr(host)
+
 	return err == nil && ip.IsLoopback()
 }
 
@@ -64,6 +70,7 @@ func peerIn(r *http.Request) peer {
 	if p, ok := r.Context().Value(peerKey{}).(peer); ok {
 		return p
 	}
+
 	return peer{name: r.RemoteAddr} // served without Serve, by a test
 }
 
@@ -74,13 +81,16 @@ func actor(r *http.Request) (string, error) {
 	if !p.unix {
 		return "http:" + p.name, nil
 	}
+
 	claimed := r.Header.Get(api.HeaderActor)
 	if claimed == "" || p.uid != 0 {
 		return p.name, nil
 	}
+
 	if len(claimed) > api.MaxActor || strings.ContainsFunc(claimed, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return "", inventory.Errorf(inventory.KindInvalid, "the header %s is not the name of a person", api.HeaderActor).
 			Do("write a name of at most %d printable characters", api.MaxActor)
 	}
+
 	return claimed, nil
 }

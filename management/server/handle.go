@@ -63,19 +63,24 @@ func (rt route) changes() bool {
 // no redirects, and an escaped slash is part of a name.
 func (s *Server) newRouter() *mux.Router {
 	router := mux.NewRouter().SkipClean(true).UseEncodedPath()
+
 	byPath := map[string][]route{}
 	for _, rt := range s.routes {
 		byPath[rt.path] = append(byPath[rt.path], rt)
 	}
+
 	for _, rt := range s.routes {
 		methods, ok := byPath[rt.path]
 		if !ok {
 			continue // done with its first method
 		}
+
 		delete(byPath, rt.path)
 		router.Path(rt.path).Handler(s.methods(methods))
 	}
+
 	router.NotFoundHandler = http.HandlerFunc(s.unknownPath)
+
 	return router
 }
 
@@ -86,12 +91,14 @@ func (s *Server) methods(routes []route) http.Handler {
 		if method == http.MethodHead {
 			method = http.MethodGet // net/http leaves the body out
 		}
+
 		for _, rt := range routes {
 			if rt.method == method {
 				s.handle(w, r, rt)
 				return
 			}
 		}
+
 		rt := route{method: r.Method, path: routes[0].path, door: routes[0].door, unserved: true}
 		rt.serve = func(w http.ResponseWriter, r *http.Request) error {
 			var allowed []string
@@ -101,13 +108,19 @@ func (s *Server) methods(routes []route) http.Handler {
 					allowed = append(allowed, http.MethodHead)
 				}
 			}
+
 			w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
+
 			if r.Method == http.MethodOptions {
 				w.WriteHeader(http.StatusNoContent)
 				return nil
 			}
-			return withStatus{http.StatusMethodNotAllowed,
-				inventory.Errorf(inventory.KindUnsupported, "%s is not served at %s", r.Method, rt.path).Do("use %s", strings.Join(allowed, " or "))}
+
+			return withStatus{
+				http.StatusMethodNotAllowed,
+				inventory.Errorf(inventory.KindUnsupported, "%s is not served at %s", r.Method, rt.path).
+					Do("use %s", strings.Join(allowed, " or ")),
+			}
 		}
 		s.handle(w, r, rt)
 	})
@@ -119,11 +132,13 @@ func (s *Server) unknownPath(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/v1") {
 		rt.door = doorV1
 	}
+
 	rt.serve = func(_ http.ResponseWriter, r *http.Request) error {
 		e := inventory.Errorf(inventory.KindNotFound, "there is no path %s", r.URL.EscapedPath())
 		if near := s.nearest(r.URL.EscapedPath()); near != "" {
 			return e.Do("did you mean %s?", near)
 		}
+
 		return e.Do("the paths begin with /v1; GET /v1/docs describes them")
 	}
 	s.handle(w, r, rt)
@@ -133,22 +148,26 @@ func (s *Server) unknownPath(w http.ResponseWriter, r *http.Request) {
 // that is little.
 func (s *Server) nearest(path string) string {
 	asked := strings.Split(strings.TrimSuffix(path, "/"), "/")
+
 	best, cost := "", 4
 	for _, rt := range s.routes {
 		served := strings.Split(rt.path, "/")
 		if len(served) != len(asked) {
 			continue
 		}
+
 		sum := 0
 		for i, part := range served {
 			if !strings.HasPrefix(part, "{") || asked[i] == "" {
 				sum += distance(part, asked[i])
 			}
 		}
+
 		if sum < cost {
 			best, cost = rt.path, sum
 		}
 	}
+
 	return best
 }
 
@@ -158,28 +177,34 @@ func distance(a, b string) int {
 	if len(a) > 40 || len(b) > 40 {
 		return 99
 	}
+
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
+
 	for i := range len(a) {
 		diagonal := row[0]
+
 		row[0] = i + 1
 		for j := range len(b) {
 			change := diagonal
 			if a[i] != b[j] {
 				change++
 			}
+
 			diagonal = row[j+1]
 			row[j+1] = min(change, row[j+1]+1, row[j]+1)
 		}
 	}
+
 	return row[len(b)]
 }
 
 // handle runs one handler and does for it what all need.
 func (s *Server) handle(w http.ResponseWriter, r *http.Request, rt route) {
 	started := time.Now()
+
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
 	rec := &recorder{ResponseWriter: w, stall: s.Stall}
@@ -194,10 +219,13 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, rt route) {
 			if err := meant(r, rt); err != nil {
 				return err
 			}
+
 			return rt.serve(w, r)
 		}
 	}
+
 	err := s.attempt(rec, r, n, serve)
+
 	broken := false
 	if err != nil {
 		if rec.status != 0 {
@@ -213,9 +241,11 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, rt route) {
 
 	took := time.Since(started)
 	s.metrics.count(r, rt.path, rec.status, took, rt.lasts)
+
 	if rt.changes() {
 		s.audit(r, n, rec.status, took, err)
 	}
+
 	if broken {
 		panic(http.ErrAbortHandler)
 	}
@@ -229,15 +259,19 @@ func (s *Server) attempt(w http.ResponseWriter, r *http.Request, n *note, serve 
 				err = http.ErrAbortHandler
 				return
 			}
+
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
+
 	if err := refuseBrowsers(r); err != nil {
 		return err
 	}
+
 	if n.actor, err = actor(r); err != nil {
 		return err
 	}
+
 	return serve(w, r)
 }
 
@@ -253,19 +287,23 @@ func (e withStatus) Unwrap() error { return e.err }
 // fail tells the client why, and returns what it told.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, d door, err error) error {
 	told := s.explain(r, err)
+
 	p := api.ProblemOf(told)
 	if own, ok := errors.AsType[withStatus](err); ok {
 		p.Status = own.status
 	}
+
 	switch d {
 	case doorV1:
 		if p.Status == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", "1")
 		}
+
 		body, merr := json.Marshal(p)
 		if merr != nil {
 			body = []byte("{}")
 		}
+
 		w.Header().Set("Content-Type", api.TypeProblem)
 		write(w, p.Status, append(body, '\n'))
 	case doorLegacy:
@@ -274,36 +312,49 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, d door, err error)
 		if _, ok := errors.AsType[withStatus](err); !ok {
 			p.Status = http.StatusInternalServerError
 		}
+
 		fallthrough
 	case doorPlain:
 		w.Header().Set("Content-Type", api.TypeText)
+
 		text := p.Detail
 		if p.Remedy != "" {
 			text += "; " + p.Remedy
 		}
+
 		write(w, p.Status, []byte(text+"\n"))
 	}
+
 	return told
 }
 
 // explain turns any error into one that a client may see. What has no kind is
 // logged in full under a number, and the number is all that is shown.
 func (s *Server) explain(r *http.Request, err error) *inventory.Error {
-	if e, ok := errors.AsType[*inventory.Error](err); ok && slices.Contains(inventory.Kinds, e.Kind) && e.Kind != inventory.KindInternal {
+	if e, ok := errors.AsType[*inventory.Error](
+		err,
+	); ok && slices.Contains(inventory.Kinds, e.Kind) &&
+		e.Kind != inventory.KindInternal {
 		return e
 	}
+
 	switch {
 	case s.base.Err() != nil:
 		return inventory.Errorf(inventory.KindUnavailable, "the manager is stopping").Do("repeat when it runs again")
 	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
 		return inventory.Errorf(inventory.KindUnavailable, "the request was given up by its sender")
 	case errors.Is(err, context.DeadlineExceeded):
-		return inventory.Errorf(inventory.KindUnavailable, "it took too long").Do("repeat the request; see clusterctl version and the daemon's log if that changes nothing")
+		return inventory.Errorf(inventory.KindUnavailable, "it took too long").
+			Do("repeat the request; see clusterctl version and the daemon's log if that changes nothing")
 	}
+
 	var b [4]byte
 	_, _ = rand.Read(b[:])
 	incident := hex.EncodeToString(b[:])
-	s.Logger.WithFields(logrus.Fields{"incident": incident, "method": r.Method, "path": r.URL.Path}).WithError(err).Error("a request met a fault")
+	s.Logger.WithFields(logrus.Fields{"incident": incident, "method": r.Method, "path": r.URL.Path}).
+		WithError(err).
+		Error("a request met a fault")
+
 	return inventory.Errorf(inventory.KindInternal, "the manager met a fault of its own, incident %s", incident).
 		Do("its log has the details: journalctl -u clusterm | grep %s", incident)
 }
@@ -325,6 +376,7 @@ func mention(r *http.Request, field string, value any) { noteIn(r).fields[field]
 // audit writes the record of a request that changes something, or was to.
 func (s *Server) audit(r *http.Request, n *note, status int, took time.Duration, err error) {
 	p := peerIn(r)
+
 	fields := logrus.Fields{
 		"actor": n.actor, "method": r.Method, "path": r.URL.Path, "status": status,
 		"duration": took.Round(time.Microsecond).String(), "remote": p.name,
@@ -332,10 +384,13 @@ func (s *Server) audit(r *http.Request, n *note, status int, took time.Duration,
 	if p.unix {
 		fields["remote"] = "uid " + strconv.FormatUint(uint64(p.uid), 10)
 	}
+
 	maps.Copy(fields, n.fields)
+
 	if err != nil {
 		fields["refused"] = err.Error()
 	}
+
 	s.Logger.WithFields(fields).Info("audit")
 }
 
@@ -361,6 +416,7 @@ func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
 		w.status = status
 	}
+
 	w.extend()
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -369,10 +425,12 @@ func (w *recorder) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
+
 	written := 0
 	for {
 		w.extend()
 		n, err := w.ResponseWriter.Write(p[written:min(len(p), written+pieceSize)])
+
 		written += n
 		if err != nil || written >= len(p) {
 			return written, err
@@ -383,6 +441,7 @@ func (w *recorder) Write(p []byte) (int, error) {
 func (w *recorder) extend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if !w.over {
 		// Not every writer has deadlines; those of tests do without.
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.stall))
@@ -415,7 +474,9 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	if err != nil {
 		return err
 	}
+
 	writeBody(w, status, b)
+
 	return nil
 }
 
@@ -429,9 +490,11 @@ func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
+
 	if err := e.Encode(v); err != nil {
 		return nil, fmt.Errorf("write the answer: %w", err)
 	}
+
 	return b.Bytes(), nil
 }
 
@@ -441,25 +504,30 @@ func param(r *http.Request, name string) (string, error) {
 	if err != nil {
 		return "", inventory.Errorf(inventory.KindInvalid, "the %s in the path is not escaped properly: %w", name, err)
 	}
+
 	return value, nil
 }
 
 // query reads the query. Names that the route does not have are refused.
 func query(r *http.Request) (url.Values, error) {
 	allowed := noteIn(r).query
+
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the query does not parse: %w", err)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(q)) {
 		if !slices.Contains(allowed, name) {
 			e := inventory.Errorf(inventory.KindInvalid, "there is no query parameter %q here", name)
 			if len(allowed) == 0 {
 				return nil, e.Do("leave it out: there are none")
 			}
+
 			return nil, e.Do("use %s", strings.Join(allowed, ", "))
 		}
 	}
+
 	return q, nil
 }
 
@@ -469,9 +537,11 @@ func single(q url.Values, name string) (string, error) {
 	case len(values) == 0:
 		return "", nil
 	case len(values) > 1:
-		return "", inventory.Errorf(inventory.KindInvalid, "the query parameter %s is given %d times", name, len(values)).Do("give it once")
+		return "", inventory.Errorf(inventory.KindInvalid, "the query parameter %s is given %d times", name, len(values)).
+			Do("give it once")
 	case values[0] == "":
-		return "", inventory.Errorf(inventory.KindInvalid, "the query parameter %s is empty", name).Do("give it a value, or leave it out")
+		return "", inventory.Errorf(inventory.KindInvalid, "the query parameter %s is empty", name).
+			Do("give it a value, or leave it out")
 	default:
 		return values[0], nil
 	}
@@ -482,10 +552,13 @@ func number(q url.Values, name string) (int64, bool, error) {
 	if err != nil || text == "" {
 		return 0, false, err
 	}
+
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, false, inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %q", name, text).Do("write a whole number, 0 or more")
+		return 0, false, inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %q", name, text).
+			Do("write a whole number, 0 or more")
 	}
+
 	return n, true, nil
 }
 
@@ -494,11 +567,14 @@ func truth(q url.Values, name string, otherwise bool) (bool, error) {
 	if err != nil || text == "" {
 		return otherwise, err
 	}
+
 	switch text {
 	case "true", "1":
 		return true, nil
 	case "false", "0":
 		return false, nil
 	}
-	return false, inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %q", name, text).Do("write true or false")
+
+	return false, inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %q", name, text).
+		Do("write true or false")
 }

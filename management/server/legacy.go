@@ -22,6 +22,7 @@ import (
 func (s *Server) legacy() []route {
 	get, post := http.MethodGet, http.MethodPost
 	extra := []string{"extra_vars"}
+
 	routes := []route{
 		{method: get, path: api.LegacyNodes, serve: s.legacyNodes},
 		{method: post, path: api.LegacyNodes, serve: s.legacyNodes, reads: true},
@@ -51,9 +52,11 @@ func (s *Server) legacy() []route {
 			route{method: post, path: verb.one, serve: s.legacySubmit(verb.verb), query: extra},
 		)
 	}
+
 	for i := range routes {
 		routes[i].door = doorLegacy
 	}
+
 	return routes
 }
 
@@ -64,10 +67,12 @@ func (s *Server) readLegacy(w http.ResponseWriter, r *http.Request, into any) er
 			return err
 		}
 	}
+
 	body, err := s.readBody(w, r)
 	if err != nil || len(bytes.TrimSpace(body)) == 0 {
 		return err
 	}
+
 	return decode(body, into, false)
 }
 
@@ -78,15 +83,20 @@ func legacyExtra(r *http.Request, body json.RawMessage) (vars configuration.Vars
 	if string(raw) == "null" {
 		raw = nil
 	}
+
 	if asked := r.URL.Query()["extra_vars"]; len(asked) > 0 {
 		if len(asked) > 1 || len(raw) > 0 {
-			return nil, false, inventory.Errorf(inventory.KindInvalid, "extra_vars is given more than once").Do("put it into the body or into the query")
+			return nil, false, inventory.Errorf(inventory.KindInvalid, "extra_vars is given more than once").
+				Do("put it into the body or into the query")
 		}
+
 		if raw, err = json.Marshal(asked[0]); err != nil {
 			return nil, false, err
 		}
 	}
+
 	vars, err = extraVars(raw)
+
 	return vars, len(raw) > 0, err
 }
 
@@ -96,15 +106,19 @@ func (s *Server) legacySubmit(verb inventory.Verb) handler {
 		if err := s.readLegacy(w, r, &body); err != nil {
 			return err
 		}
+
 		name, err := param(r, "name")
 		if err != nil {
 			return err
 		}
+
 		if name != "" {
 			body.Nodes = append(body.Nodes, name)
 		}
+
 		mention(r, "verb", verb)
 		addrs := slices.Concat(body.Addrs, body.Addresses, body.Addressess)
+
 		request := management.Request{Verb: verb, Nodes: body.Nodes, Actor: noteIn(r).actor}
 		switch verb { // what the contract has no field for is passed over
 		case inventory.VerbDiscover:
@@ -112,15 +126,20 @@ func (s *Server) legacySubmit(verb inventory.Verb) handler {
 		case inventory.VerbCommission, inventory.VerbUpdate:
 			request.Group = body.HostGroup
 		}
+
 		mention(r, "nodes", slices.Concat(request.Nodes, request.Addrs))
+
 		if request.Extra, _, err = legacyExtra(r, body.ExtraVars); err != nil {
 			return err
 		}
+
 		j, err := s.Manager.Submit(r.Context(), request)
 		if err != nil {
 			return err
 		}
+
 		mention(r, "job", j.ID)
+
 		return nil
 	}
 }
@@ -130,7 +149,9 @@ func (s *Server) legacyNodes(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readLegacy(w, r, &body); err != nil {
 		return err
 	}
+
 	v := s.Manager.View()
+
 	nodes := v.Nodes
 	if len(body.Nodes) > 0 {
 		nodes = nil
@@ -140,11 +161,14 @@ func (s *Server) legacyNodes(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
+
 	texts, err := s.infos.of(v, nodes, infoEncoder{s.Manager.Merger(v)})
 	if err != nil {
 		return err
 	}
+
 	writeTexts(w, []byte("{"), texts, []byte("}\n"))
+
 	return nil
 }
 
@@ -153,11 +177,14 @@ func (s *Server) legacyNode(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	v := s.Manager.View()
+
 	n, err := v.Node(name)
 	if err != nil {
 		return err
 	}
+
 	return writeJSON(w, http.StatusOK, legacyInfo(s.Manager.Merger(v), &n))
 }
 
@@ -168,11 +195,14 @@ func legacyInfo(m management.Merger, n *inventory.Node) api.LegacyNodeInfo {
 	out.Inventory.Status, out.Inventory.PrevStatus = string(n.Status), string(n.PrevStatus)
 	out.Inventory.State, out.Inventory.PrevState = string(n.State), string(n.PrevState)
 	out.Configuration.Name, out.Configuration.Group, out.Configuration.Addr = n.Name, n.Group, n.Addr
+
 	out.Configuration.Vars = map[string]any{}
 	for name, v := range m.Of(n) {
 		out.Configuration.Vars[name] = v.Value
 	}
+
 	out.Configuration.Vars["node_name"], out.Configuration.Vars["node_addr"] = n.Name, n.Addr
+
 	return out
 }
 
@@ -188,6 +218,7 @@ func (e infoEncoder) encode(n *inventory.Node) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return bytes.TrimSuffix(bytes.TrimPrefix(b, []byte("{")), []byte("}\n")), nil
 }
 
@@ -196,9 +227,11 @@ func (s *Server) legacyGlobals(w http.ResponseWriter, _ *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	if vars == nil {
 		vars = configuration.Vars{}
 	}
+
 	return writeJSON(w, http.StatusOK, map[string]any{"extra_vars": vars})
 }
 
@@ -207,22 +240,29 @@ func (s *Server) legacySetGlobals(w http.ResponseWriter, r *http.Request) error 
 	if err := s.readLegacy(w, r, &body); err != nil {
 		return err
 	}
+
 	vars, given, err := legacyExtra(r, body.ExtraVars)
 	if err != nil {
 		return err
 	}
+
 	if !given {
-		return inventory.Errorf(inventory.KindInvalid, "the request has no extra_vars").Do(`send {"extra_vars": {}} to remove all globals`)
+		return inventory.Errorf(inventory.KindInvalid, "the request has no extra_vars").
+			Do(`send {"extra_vars": {}} to remove all globals`)
 	}
+
 	if vars == nil {
 		vars = configuration.Vars{}
 	}
+
 	mention(r, "scope", management.ScopeGlobal)
 	mention(r, "vars", slices.Sorted(maps.Keys(vars)))
+
 	revision, _, err := s.Manager.SetVars(r.Context(), management.ScopeGlobal, vars, noteIn(r).actor, nil)
 	if err == nil {
 		s.settle(w, r, revision)
 	}
+
 	return err
 }
 
@@ -231,19 +271,28 @@ func (s *Server) legacyJob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	out := api.LegacyJobInfo{
-		ID: j.ID, Task: string(j.Verb), Desc: string(j.Verb) + " of " + strings.Join(j.Names(), ", "), Status: string(j.Status),
-		Nodes: j.Names(), Started: j.Started, Ended: j.Ended,
+		ID:      j.ID,
+		Task:    string(j.Verb),
+		Desc:    string(j.Verb) + " of " + strings.Join(j.Names(), ", "),
+		Status:  string(j.Status),
+		Nodes:   j.Names(),
+		Started: j.Started,
+		Ended:   j.Ended,
 	}
 	if j.Group != "" {
 		out.Desc += " in " + j.Group
 	}
+
 	if j.Status == management.Cancelled {
 		out.Status = string(management.Errored) // the contract knows four statuses only
 	}
+
 	if j.Status != management.Complete {
 		out.Error = j.Reason
 	}
+
 	return writeJSON(w, http.StatusOK, out)
 }
 
@@ -252,6 +301,7 @@ func (s *Server) legacyRef(r *http.Request) (management.Job, error) {
 	if err != nil {
 		return management.Job{}, err
 	}
+
 	return s.Manager.View().Job(ref)
 }
 
@@ -260,10 +310,13 @@ func (s *Server) legacyLogs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	w.Header().Set("Content-Type", api.TypeText)
+
 	if r.Method == http.MethodHead {
 		return nil
 	}
+
 	return s.stream(w, r, j.ID, management.StreamText, 0, true)
 }
 
@@ -272,14 +325,17 @@ func (s *Server) legacyEvent(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readLegacy(w, r, &body); err != nil {
 		return err
 	}
+
 	if body.Event == nil {
 		return inventory.Errorf(inventory.KindInvalid, "the request has no monitor_event").
 			Do(`send {"monitor_event": {"name": "discovered", "nodes": [{"label": "", "serial": "", "addr": ""}]}}`)
 	}
+
 	members := make([]api.LegacyMember, len(body.Event.Nodes))
 	for i, n := range body.Event.Nodes {
 		members[i] = api.LegacyMember(n)
 	}
+
 	return s.observe(r, body.Event.Name, members)
 }
 
@@ -288,10 +344,12 @@ func (s *Server) legacyMembers(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readLegacy(w, r, &members); err != nil {
 		return err
 	}
+
 	event, err := param(r, "event")
 	if err != nil {
 		return err
 	}
+
 	return s.observe(r, event, members)
 }
 
@@ -300,18 +358,22 @@ func (s *Server) legacyMember(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readLegacy(w, r, &member); err != nil {
 		return err
 	}
+
 	event, err := param(r, "event")
 	if err != nil {
 		return err
 	}
+
 	node, err := param(r, "node")
 	if err != nil {
 		return err
 	}
+
 	if name := inventory.NodeName(member.Label, member.Serial); name != node {
 		return inventory.Errorf(inventory.KindInvalid, "the path names the node %q, the body names %q", node, name).
 			Do("send Node-Label and Node-Serial of that node").About(node)
 	}
+
 	return s.observe(r, event, []api.LegacyMember{member})
 }
 
@@ -323,19 +385,31 @@ func (s *Server) observe(r *http.Request, event string, members []api.LegacyMemb
 		alive = true
 	case strings.EqualFold(event, string(inventory.VerbDisappeared)):
 	default:
-		return inventory.Errorf(inventory.KindInvalid, "there is no monitor event %q", event).Do("use discovered or disappeared")
+		return inventory.Errorf(inventory.KindInvalid, "there is no monitor event %q", event).
+			Do("use discovered or disappeared")
 	}
+
 	if len(members) == 0 {
 		return inventory.Errorf(inventory.KindInvalid, "the event names no node").Do("name at least one")
 	}
+
 	words := make([]inventory.Word, len(members))
+
 	names := make([]string, len(members))
 	for i, m := range members {
-		words[i] = inventory.Word{Observer: inventory.ObserverPost, Label: m.Label, Serial: m.Serial, Addr: m.Addr, Alive: alive}
+		words[i] = inventory.Word{
+			Observer: inventory.ObserverPost,
+			Label:    m.Label,
+			Serial:   m.Serial,
+			Addr:     m.Addr,
+			Alive:    alive,
+		}
 		names[i] = inventory.NodeName(m.Label, m.Serial)
 	}
+
 	mention(r, "verb", strings.ToLower(event))
 	mention(r, "nodes", names)
+
 	return s.Manager.Observe(r.Context(), inventory.ObserverPost, words)
 }
 
@@ -350,32 +424,42 @@ func (s *Server) legacySetConfig(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readLegacy(w, r, &body); err != nil {
 		return err
 	}
+
 	if raw := bytes.TrimSpace(body.Config); len(raw) == 0 || raw[0] != '{' {
-		return inventory.Errorf(inventory.KindInvalid, "the request has no config that is an object").Do(`send {"config": {…}}`)
+		return inventory.Errorf(inventory.KindInvalid, "the request has no config that is an object").
+			Do(`send {"config": {…}}`)
 	}
+
 	wanted, err := configuration.ParseVars(body.Config)
 	if err != nil {
 		return err
 	}
+
 	now := s.Configurer.Config()
 	patch := map[string]any{}
 	flatten(now, "", wanted, patch)
+
 	for key, value := range patch {
 		if have, ok := now[key]; ok && sameJSON(have.Value, value) {
 			delete(patch, key)
 		}
 	}
+
 	mention(r, "keys", slices.Sorted(maps.Keys(patch)))
+
 	if len(patch) == 0 {
 		return nil
 	}
+
 	_, err = s.Configurer.PatchConfig(r.Context(), patch, noteIn(r).actor, nil)
+
 	return err
 }
 
 // nested makes a tree of dotted keys.
 func nested(c api.Config) map[string]any {
 	type branch map[string]any
+
 	root := branch{}
 	for _, key := range slices.Sorted(maps.Keys(c)) {
 		at, rest := root, key
@@ -384,17 +468,22 @@ func nested(c api.Config) map[string]any {
 			if !more {
 				break
 			}
+
 			if at[head] == nil {
 				at[head] = branch{}
 			}
+
 			next, ok := at[head].(branch)
 			if !ok {
 				break // a key that has a value itself: the rest stays dotted
 			}
+
 			at, rest = next, tail
 		}
+
 		at[rest] = c[key].Value
 	}
+
 	return root
 }
 
@@ -404,11 +493,13 @@ func flatten(known api.Config, prefix string, tree map[string]any, into map[stri
 	for name, value := range tree {
 		key := prefix + name
 		below, isTree := value.(map[string]any)
+
 		_, isKey := known[key]
 		if !isKey && isTree && isPrefix(known, key+".") {
 			flatten(known, key+".", below, into)
 			continue
 		}
+
 		into[key] = value
 	}
 }
@@ -419,11 +510,13 @@ func isPrefix(c api.Config, prefix string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
 func sameJSON(a, b any) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
+
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }

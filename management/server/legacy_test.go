@@ -20,6 +20,7 @@ import (
 func TestLegacyChanges(t *testing.T) {
 	t.Parallel()
 	const member = `{"Node-Label":"a","Node-Serial":"1","Node-Mgmt-Address":"10.0.0.1"}`
+
 	query := url.Values{"extra_vars": {`{"q": 1}`}}.Encode()
 	for _, c := range []struct {
 		name, path, body string
@@ -88,19 +89,31 @@ func TestLegacyChanges(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t)
+
 			res, text := s.exchange(t, "POST", c.path, c.body, c.headers...)
 			if c.reason == "" && (res.StatusCode != 200 || text != "") {
 				t.Errorf("got %d %q", res.StatusCode, text)
 			}
-			if c.reason != "" && (res.StatusCode != 500 || !strings.Contains(text, c.reason) || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain")) {
-				t.Errorf("got %d %q (%s), want the reason %q", res.StatusCode, text, res.Header.Get("Content-Type"), c.reason)
+
+			if c.reason != "" &&
+				(res.StatusCode != 500 || !strings.Contains(text, c.reason) || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain")) {
+				t.Errorf(
+					"got %d %q (%s), want the reason %q",
+					res.StatusCode,
+					text,
+					res.Header.Get("Content-Type"),
+					c.reason,
+				)
 			}
+
 			if c.reason != "" && !strings.Contains(text, "; ") {
 				t.Errorf("%q does not say what to do", text)
 			}
+
 			if c.call == "" && s.manager.count() > 0 || !strings.HasPrefix(s.manager.last(), c.call) {
 				t.Errorf("called %q, want %q", s.manager.last(), c.call)
 			}
+
 			if c.reason != "" && len(s.manager.words) > 0 {
 				t.Errorf("a refused event was recorded: %v", s.manager.words)
 			}
@@ -114,55 +127,103 @@ func TestLegacyReads(t *testing.T) {
 	get := func(method, path, body string) map[string]any {
 		t.Helper()
 		status, text := s.request(t, method, path, body)
+
 		var out map[string]any
 		if err := json.Unmarshal([]byte(text), &out); err != nil || status != 200 {
 			t.Fatalf("%s %s: %d %s", method, path, status, text)
 		}
+
 		return out
 	}
 	refuse := func(path, reason string) {
 		t.Helper()
+
 		if status, text := s.request(t, "GET", path, ""); status != 500 || !strings.Contains(text, reason) {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
 	}
 	equal(t, "all", len(get("GET", "/info/nodes", "")), 3)
 	equal(t, "all of none", len(get("POST", "/info/nodes", `{"nodes":[]}`)), 3)
+
 	for _, method := range []string{"GET", "POST"} {
 		some := get(method, "/info/nodes", `{"nodes":["bb-1","nosuch-1"]}`)
 		equal(t, "some", len(some), 1)
 		equal(t, "one", some["bb-1"], any(map[string]any{
-			"monitoring_state":    map[string]any{"label": "bb", "serial_number": "1", "management_address": "10.0.0.2"},
-			"inventory_state":     map[string]any{"name": "bb-1", "status": "Unallocated", "prev_status": "Decommissioned", "state": "Discovered", "prev_state": "Unknown"},
-			"configuration_state": map[string]any{"inventory_name": "bb-1", "host_group": "", "ssh_address": "10.0.0.2", "inventory_vars": map[string]any{"motd": "hello", "port": 8080.0, "node_name": "bb-1", "node_addr": "10.0.0.2"}},
+			"monitoring_state": map[string]any{
+				"label":              "bb",
+				"serial_number":      "1",
+				"management_address": "10.0.0.2",
+			},
+			"inventory_state": map[string]any{
+				"name":        "bb-1",
+				"status":      "Unallocated",
+				"prev_status": "Decommissioned",
+				"state":       "Discovered",
+				"prev_state":  "Unknown",
+			},
+			"configuration_state": map[string]any{
+				"inventory_name": "bb-1",
+				"host_group":     "",
+				"ssh_address":    "10.0.0.2",
+				"inventory_vars": map[string]any{
+					"motd":      "hello",
+					"port":      8080.0,
+					"node_name": "bb-1",
+					"node_addr": "10.0.0.2",
+				},
+			},
 		}))
 	}
+
 	equal(t, "node", get("GET", "/info/node/a-1", "")["inventory_state"].(map[string]any)["name"], any("a-1"))
 	refuse("/info/node/nosuch-1", "nosuch-1")
-	equal(t, "globals", get("GET", "/info/globals", ""), map[string]any{"extra_vars": map[string]any{"motd": "hello", "port": 8080.0}})
+	equal(
+		t,
+		"globals",
+		get("GET", "/info/globals", ""),
+		map[string]any{"extra_vars": map[string]any{"motd": "hello", "port": 8080.0}},
+	)
 	equal(t, "config", get("GET", "/config", ""), map[string]any{"config": map[string]any{
-		"data_dir": "/var/lib/clusterm", "gossip": "on", "jobs": map[string]any{"limit": 4.0, "groups": map[string]any{"x": "y"}},
+		"data_dir": "/var/lib/clusterm",
+		"gossip":   "on",
+		"jobs":     map[string]any{"limit": 4.0, "groups": map[string]any{"x": "y"}},
 	}})
 	// What was read can be posted again, edited.
 	_, text := s.request(t, "GET", "/config", "")
 	if status, text := s.request(t, "POST", "/config", text); status != 200 {
 		t.Errorf("the same configuration: %s", text)
 	}
-	if status, text := s.request(t, "POST", "/config", strings.Replace(text, `"limit":4`, `"limit":5`, 1)); status != 200 {
+
+	if status, text := s.request(
+		t,
+		"POST",
+		"/config",
+		strings.Replace(text, `"limit":4`, `"limit":5`, 1),
+	); status != 200 {
 		t.Errorf("the edited configuration: %s", text)
 	}
+
 	equal(t, "edited", s.config.Config()["jobs.limit"].Origin, "overlay")
 	equal(t, "not edited", s.config.Config()["jobs.groups"].Origin, "file")
 
 	refuse("/info/job/active", "no job is running")
 	refuse("/info/logs/last", "no job has ended")
 	s.request(t, "POST", "/commission/nodes", `{"nodes":["a-1","bb-1"],"host_group":"service-master"}`)
-	s.manager.setJob("1", func(j *management.Job) { j.Status, j.Started = management.Running, time.Unix(1700000001, 0).UTC() })
+	s.manager.setJob(
+		"1",
+		func(j *management.Job) { j.Status, j.Started = management.Running, time.Unix(1700000001, 0).UTC() },
+	)
 	active := get("GET", "/info/job/active", "")
 	equal(t, "active", active, map[string]any{
-		"id": "1", "task": "commission", "desc": "commission of a-1, bb-1 in service-master", "status": "Running", "error": "",
-		"nodes": []any{"a-1", "bb-1"}, "started": "2023-11-14T22:13:21Z",
+		"id":      "1",
+		"task":    "commission",
+		"desc":    "commission of a-1, bb-1 in service-master",
+		"status":  "Running",
+		"error":   "",
+		"nodes":   []any{"a-1", "bb-1"},
+		"started": "2023-11-14T22:13:21Z",
 	})
+
 	res := make(chan string, 1)
 	go func() {
 		r, err := http.Get(s.url + "/info/logs/active")
@@ -170,11 +231,14 @@ func TestLegacyReads(t *testing.T) {
 			res <- err.Error()
 			return
 		}
+
 		defer func() { _ = r.Body.Close() }()
+
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
 			b = []byte(err.Error())
 		}
+
 		res <- string(b)
 	}()
 	s.manager.write("1", management.StreamText, "one\n")
@@ -182,15 +246,27 @@ func TestLegacyReads(t *testing.T) {
 	s.manager.setJob("1", func(j *management.Job) {
 		j.Status, j.Reason, j.Cause = management.Cancelled, "cancelled by bob", management.CauseCancelled
 	})
+
 	if text := <-res; text != "one\ntwo\n" && !strings.Contains(text, "no job is running") { // it may have ended first
 		t.Errorf("log: %q", text)
 	}
+
 	_, log := s.request(t, "GET", "/info/logs/1", "")
 	equal(t, "log read later", log, "one\ntwo\n")
 	last := get("GET", "/info/job/last", "")
 	equal(t, "a cancelled job", []any{last["status"], last["error"]}, []any{"Errored", "cancelled by bob"})
 
 	s.manager.words = nil
-	s.request(t, "POST", "/monitor/event", `{"monitor_event":{"name":"Disappeared","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"}]}}`)
-	equal(t, "word", s.manager.words, []inventory.Word{{Observer: inventory.ObserverPost, Label: "a", Serial: "1", Addr: "10.0.0.1"}})
+	s.request(
+		t,
+		"POST",
+		"/monitor/event",
+		`{"monitor_event":{"name":"Disappeared","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"}]}}`,
+	)
+	equal(
+		t,
+		"word",
+		s.manager.words,
+		[]inventory.Word{{Observer: inventory.ObserverPost, Label: "a", Serial: "1", Addr: "10.0.0.1"}},
+	)
 }

@@ -86,19 +86,24 @@ var groupList = listing[placedGroup]{key: "place", usual: "place", fields: map[s
 	"needs": func(g placedGroup) string { return g.group.Needs },
 }}
 
-var instanceList = listing[management.Instance]{key: "id", usual: "started", fields: map[string]func(management.Instance) string{
-	"id":      func(in management.Instance) string { return in.ID },
-	"node":    func(in management.Instance) string { return in.Node },
-	"addr":    func(in management.Instance) string { return sortAddr(in.Addr) },
-	"version": func(in management.Instance) string { return in.Version },
-	"started": func(in management.Instance) string { return sortTime(in.Started) },
-}}
+var instanceList = listing[management.Instance]{
+	key:   "id",
+	usual: "started",
+	fields: map[string]func(management.Instance) string{
+		"id":      func(in management.Instance) string { return in.ID },
+		"node":    func(in management.Instance) string { return in.Node },
+		"addr":    func(in management.Instance) string { return sortAddr(in.Addr) },
+		"version": func(in management.Instance) string { return in.Version },
+		"started": func(in management.Instance) string { return sortTime(in.Started) },
+	},
+}
 
 // sortNumber makes whole numbers sort by their size; an empty one is the least.
 func sortNumber(s string) string {
 	if s == "" {
 		return ""
 	}
+
 	return strings.Repeat("0", max(0, 20-len(s))) + s
 }
 
@@ -107,6 +112,7 @@ func sortTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
+
 	return t.UTC().Format("2006-01-02T15:04:05.000000000")
 }
 
@@ -119,6 +125,7 @@ func sortAddr(s string) string {
 	case ip.Is4():
 		return fmt.Sprintf("4%x", ip.As4())
 	}
+
 	return fmt.Sprintf("6%x", ip.As16())
 }
 
@@ -133,6 +140,7 @@ func (l listing[T]) orders(text string) ([]order, error) {
 	if text == "" {
 		text = l.usual
 	}
+
 	var out []order
 	for _, word := range strings.Split(text, ",") {
 		field, falling := strings.CutPrefix(strings.TrimSpace(word), "-")
@@ -140,11 +148,15 @@ func (l listing[T]) orders(text string) ([]order, error) {
 			return nil, inventory.Errorf(inventory.KindInvalid, "the list cannot be sorted by %q", field).
 				Do("sort by %s, each with - before it for the other direction", strings.Join(slices.Sorted(maps.Keys(l.fields)), ", "))
 		}
+
 		if slices.ContainsFunc(out, func(o order) bool { return o.field == field }) {
-			return nil, inventory.Errorf(inventory.KindInvalid, "the list is to be sorted by %q twice", field).Do("name a field once")
+			return nil, inventory.Errorf(inventory.KindInvalid, "the list is to be sorted by %q twice", field).
+				Do("name a field once")
 		}
+
 		out = append(out, order{field, falling})
 	}
+
 	last := len(out) - 1
 	for i, o := range out {
 		if o.field == l.key && i < last {
@@ -152,9 +164,11 @@ func (l listing[T]) orders(text string) ([]order, error) {
 				Do("put %s last, or leave it out", l.key)
 		}
 	}
+
 	if out[last].field != l.key {
 		out = append(out, order{l.key, false})
 	}
+
 	return out, nil
 }
 
@@ -173,19 +187,24 @@ func (l listing[T]) page(r *http.Request, q url.Values, items []T) (out []T, nex
 	if err != nil {
 		return nil, "", err
 	}
+
 	text, err := single(q, "sort")
 	if err != nil {
 		return nil, "", err
 	}
+
 	by, err := l.orders(text)
 	if err != nil {
 		return nil, "", err
 	}
+
 	here := cursor{Query: fingerprint(r, q)}
+
 	token, err := single(q, "continue")
 	if err != nil {
 		return nil, "", err
 	}
+
 	if token != "" {
 		if here.After, err = resume(token, here.Query, len(by)); err != nil {
 			return nil, "", err
@@ -197,17 +216,21 @@ func (l listing[T]) page(r *http.Request, q url.Values, items []T) (out []T, nex
 		for i, o := range by {
 			values[i] = l.fields[o.field](item)
 		}
+
 		return values
 	}
+
 	compare := func(a, b []string) int {
 		for i, o := range by {
 			if c := strings.Compare(a[i], b[i]); c != 0 {
 				if o.falling {
 					return -c
 				}
+
 				return c
 			}
 		}
+
 		return 0
 	}
 	switch {
@@ -216,11 +239,14 @@ func (l listing[T]) page(r *http.Request, q url.Values, items []T) (out []T, nex
 			at   []string
 			item T
 		}
+
 		all := make([]placed, len(items))
 		for i, item := range items {
 			all[i] = placed{place(item), item}
 		}
+
 		slices.SortFunc(all, func(a, b placed) int { return compare(a.at, b.at) })
+
 		items = make([]T, len(all))
 		for i := range all {
 			items[i] = all[i].item
@@ -229,18 +255,23 @@ func (l listing[T]) page(r *http.Request, q url.Values, items []T) (out []T, nex
 		items = slices.Clone(items)
 		slices.Reverse(items)
 	}
+
 	if here.After != nil {
 		items = items[sort.Search(len(items), func(i int) bool { return compare(place(items[i]), here.After) > 0 }):]
 	}
+
 	if limit > 0 && limit < int64(len(items)) {
 		items = items[:limit]
 		here.After = place(items[limit-1])
+
 		b, err := json.Marshal(here)
 		if err != nil {
 			return nil, "", err
 		}
+
 		next = base64.RawURLEncoding.EncodeToString(b)
 	}
+
 	return items, next, nil
 }
 
@@ -250,72 +281,103 @@ func fingerprint(r *http.Request, q url.Values) uint64 {
 	for _, name := range positional {
 		delete(of, name)
 	}
+
 	sum := sha256.Sum256([]byte(r.URL.EscapedPath() + "?" + of.Encode()))
+
 	return binary.BigEndian.Uint64(sum[:])
 }
 
 // resume reads a token that an earlier page of the same list ended with.
 func resume(token string, query uint64, fields int) ([]string, error) {
 	var c cursor
+
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil {
 		err = json.Unmarshal(b, &c)
 	}
+
 	if err != nil || c.After == nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the query parameter continue is nothing that a list has given").
 			Do("begin the list again without it")
 	}
+
 	if c.Query != query || len(c.After) != fields {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the query parameter continue belongs to another list: filters and order have to stay as they were").
 			Do("repeat the first query with it, or begin again without it")
 	}
+
 	return c.After, nil
 }
 
 // writeList answers with the page of the items that the query asks for, as show
 // makes them, or with the fields of them that it asks for. The tag is of all that
 // the items show.
-func writeList[T, W any](w http.ResponseWriter, r *http.Request, v *management.View, q url.Values, l listing[T], tag string, items []T, show func(T) W) error {
+func writeList[T, W any](
+	w http.ResponseWriter,
+	r *http.Request,
+	v *management.View,
+	q url.Values,
+	l listing[T],
+	tag string,
+	items []T,
+	show func(T) W,
+) error {
 	pick, err := picker[W](q)
 	if err != nil {
 		return err
 	}
+
 	if pick == nil {
 		page, list, err := pageOf[T, W](r, v, q, l, items)
 		if err != nil {
 			return err
 		}
+
 		if done, err := unchanged(w, r, tag); done || err != nil {
 			return err
 		}
+
 		for _, item := range page {
 			list.Items = append(list.Items, show(item))
 		}
+
 		return writeJSON(w, http.StatusOK, list)
 	}
+
 	page, list, err := pageOf[T, json.RawMessage](r, v, q, l, items)
 	if err != nil {
 		return err
 	}
+
 	if done, err := unchanged(w, r, tag); done || err != nil {
 		return err
 	}
+
 	for _, item := range page {
 		part, err := pick(reflect.ValueOf(show(item)))
 		if err != nil {
 			return err
 		}
+
 		list.Items = append(list.Items, part)
 	}
+
 	return writeJSON(w, http.StatusOK, list)
 }
 
 // pageOf is the page of the items that the query asks for, and the list that
 // it is to be shown in, which has no items yet.
-func pageOf[T, W any](r *http.Request, v *management.View, q url.Values, l listing[T], items []T) ([]T, api.List[W], error) {
+func pageOf[T, W any](
+	r *http.Request,
+	v *management.View,
+	q url.Values,
+	l listing[T],
+	items []T,
+) ([]T, api.List[W], error) {
 	page, next, err := l.page(r, q, items)
 	list := listOf[W](v, nil)
 	list.Continue, list.Total = next, len(items)
+
 	return page, list, err
 }
 
@@ -323,6 +385,7 @@ func listOf[T any](v *management.View, items []T) api.List[T] {
 	if items == nil {
 		items = []T{}
 	}
+
 	return api.List[T]{Items: items, Total: len(items), Revision: v.Revision, Stale: v.Stale}
 }
 
@@ -333,11 +396,13 @@ func picker[W any](q url.Values) (func(reflect.Value) (json.RawMessage, error), 
 	if err != nil || text == "" {
 		return nil, err
 	}
+
 	type column struct {
 		name string
 		at   reflect.StructField
 		omit string // omitempty, omitzero or nothing
 	}
+
 	var all []column
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[W]()) {
 		name, omit, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -345,6 +410,7 @@ func picker[W any](q url.Values) (func(reflect.Value) (json.RawMessage, error), 
 			all = append(all, column{name, f, omit})
 		}
 	}
+
 	wanted := map[string]bool{}
 	for _, name := range strings.Split(text, ",") {
 		if name = strings.TrimSpace(name); !slices.ContainsFunc(all, func(c column) bool { return c.name == name }) {
@@ -352,29 +418,40 @@ func picker[W any](q url.Values) (func(reflect.Value) (json.RawMessage, error), 
 			for i, c := range all {
 				known[i] = c.name
 			}
-			return nil, inventory.Errorf(inventory.KindInvalid, "there is no field %q to show", name).Do("the fields are %s", strings.Join(known, ", "))
+
+			return nil, inventory.Errorf(inventory.KindInvalid, "there is no field %q to show", name).
+				Do("the fields are %s", strings.Join(known, ", "))
 		}
+
 		wanted[name] = true
 	}
+
 	all = slices.DeleteFunc(all, func(c column) bool { return !wanted[c.name] })
+
 	return func(item reflect.Value) (json.RawMessage, error) {
 		var b bytes.Buffer
 		b.WriteByte('{')
+
 		for _, c := range all {
 			value := item.FieldByIndex(c.at.Index)
 			if c.omit == "omitzero" && value.IsZero() || c.omit == "omitempty" && empty(value) {
 				continue
 			}
+
 			if b.Len() > 1 {
 				b.WriteByte(',')
 			}
+
 			text, err := json.Marshal(value.Interface())
 			if err != nil {
 				return nil, err
 			}
+
 			fmt.Fprintf(&b, "%q:%s", c.name, text)
 		}
+
 		b.WriteByte('}')
+
 		return b.Bytes(), nil
 	}, nil
 }
@@ -387,5 +464,6 @@ func empty(v reflect.Value) bool {
 	case reflect.Struct:
 		return false
 	}
+
 	return v.IsZero()
 }

@@ -23,10 +23,12 @@ import (
 func (s *site) list(t *testing.T, path string) api.List[map[string]any] {
 	t.Helper()
 	status, text := s.request(t, "GET", path, "")
+
 	var out api.List[map[string]any]
 	if err := json.Unmarshal([]byte(text), &out); err != nil || status != 200 {
 		t.Fatalf("%s: %d %s", path, status, text)
 	}
+
 	return out
 }
 
@@ -36,6 +38,7 @@ func values(l api.List[map[string]any], field string) string {
 	for _, item := range l.Items {
 		out = append(out, fmt.Sprint(item[field]))
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -56,6 +59,7 @@ func (s *site) many(count int) {
 // does not change is on exactly one of them, and in its place.
 func TestPagesUnderChange(t *testing.T) {
 	t.Parallel()
+
 	s := serve(t)
 	for _, sort := range []string{"", "-name", "group", "-updated,addr", "status,-group,name"} {
 		s.many(60)
@@ -64,10 +68,12 @@ func TestPagesUnderChange(t *testing.T) {
 		touched := map[string]bool{}
 		seen := map[string]int{}
 		var order []string
+
 		query := url.Values{"limit": {"7"}}
 		if sort != "" {
 			query.Set("sort", sort)
 		}
+
 		for {
 			page := s.list(t, "/v1/nodes?"+query.Encode())
 			for _, item := range page.Items {
@@ -75,23 +81,31 @@ func TestPagesUnderChange(t *testing.T) {
 				seen[name]++
 				order = append(order, name)
 			}
+
 			if page.Continue == "" {
 				break
 			}
+
 			query.Set("continue", page.Continue)
 			s.manager.change(func(v *management.View) {
 				for range 3 {
 					i := random.IntN(len(v.Nodes))
 					n := v.Nodes[i].Clone()
+
 					touched[n.Name] = true
 					switch random.IntN(3) {
 					case 0: // goes
 						v.Nodes = slices.Delete(v.Nodes, i, i+1)
 					case 1: // changes its place
-						n.Group, n.Updated, n.Status = "g"+strconv.Itoa(random.IntN(9)), n.Updated.Add(time.Hour), inventory.Allocated
+						n.Group, n.Updated, n.Status = "g"+strconv.Itoa(
+							random.IntN(9),
+						), n.Updated.Add(
+							time.Hour,
+						), inventory.Allocated
 						v.Nodes[i] = &n
 					case 2: // comes
 						n.Name += "x"
+
 						touched[n.Name] = true
 						if _, err := v.Node(n.Name); err != nil {
 							v.Nodes = slices.Insert(v.Nodes, i+1, &n)
@@ -100,11 +114,13 @@ func TestPagesUnderChange(t *testing.T) {
 				}
 			})
 		}
+
 		for i := range 60 {
 			if name := fmt.Sprintf("n%03d-1", i); !touched[name] && seen[name] != 1 {
 				t.Errorf("sorted by %q, seed %d: %s came %d times", sort, seed, name, seen[name])
 			}
 		}
+
 		if len(order) < 40 {
 			t.Errorf("sorted by %q, seed %d: only %d came", sort, seed, len(order))
 		}
@@ -120,6 +136,7 @@ func TestSorting(t *testing.T) {
 		six.Addr = "fd00::1"
 		v.Nodes[5] = &six
 	})
+
 	for sort, want := range map[string]string{
 		"name":                "n000-1 n001-1 n002-1 n003-1 n004-1 n005-1",
 		"-name":               "n005-1 n004-1 n003-1 n002-1 n001-1 n000-1",
@@ -133,12 +150,15 @@ func TestSorting(t *testing.T) {
 			t.Errorf("%q: %s, not %s", sort, got, want)
 		}
 	}
+
 	for range 12 {
 		if status, text := s.request(t, "POST", "/v1/jobs", `{"verb":"commission","nodes":["n000-1"]}`); status != 202 {
 			t.Fatal(text)
 		}
 	}
+
 	s.manager.setJob("3", func(j *management.Job) { j.Status = management.Complete })
+
 	for query, want := range map[string]string{
 		"":                           "12 11 10 9 8 7 6 5 4 3 2 1",
 		"?limit=3":                   "12 11 10",
@@ -153,9 +173,11 @@ func TestSorting(t *testing.T) {
 			t.Errorf("jobs%s: %s, not %s", query, got, want)
 		}
 	}
+
 	if got := values(s.list(t, "/v1/nodes/n000-1/history?limit=1"), "seq"); got != "2" {
 		t.Errorf("the newest entry: %s", got)
 	}
+
 	if got := values(s.list(t, "/v1/nodes/n000-1/history?sort=seq"), "seq"); got != "1 2" {
 		t.Errorf("the oldest first: %s", got)
 	}
@@ -168,10 +190,16 @@ func TestSmallLists(t *testing.T) {
 	s.manager.change(func(v *management.View) {
 		for i, id := range []string{"c", "a", "b"} {
 			v.Instances = append(v.Instances, management.Instance{
-				ID: id, Node: "m-" + strconv.Itoa(3-i), Addr: fmt.Sprintf("10.0.0.%d", 9+i), Version: "v1", API: []string{}, Started: time.Unix(int64(i), 0),
+				ID:      id,
+				Node:    "m-" + strconv.Itoa(3-i),
+				Addr:    fmt.Sprintf("10.0.0.%d", 9+i),
+				Version: "v1",
+				API:     []string{},
+				Started: time.Unix(int64(i), 0),
 			})
 		}
 	})
+
 	for path, want := range map[string]string{
 		"/v1/instances?":                     "c a b",
 		"/v1/instances?sort=id":              "a b c",
@@ -184,12 +212,15 @@ func TestSmallLists(t *testing.T) {
 			if status, _ := s.request(t, "GET", path, ""); status != 400 {
 				t.Errorf("%s: %d", path, status)
 			}
+
 			continue
 		}
+
 		if got := s.pages(t, path, "id"); got != want {
 			t.Errorf("%s: %s, not %s", path, got, want)
 		}
 	}
+
 	for path, want := range map[string]string{
 		"/v1/groups?":            "service-master service-worker",
 		"/v1/groups?sort=-place": "service-worker service-master",
@@ -200,10 +231,15 @@ func TestSmallLists(t *testing.T) {
 			t.Errorf("%s: %s, not %s", path, got, want)
 		}
 	}
+
 	c := s.client(t)
 	page := check[api.List[api.Instance]](t)(c.Instances(soon(t), client.Page{Sort: []string{"-id"}, Limit: 2}))
 	equal(t, "total", page.Total, 3)
-	page = check[api.List[api.Instance]](t)(c.Instances(soon(t), client.Page{Sort: []string{"-id"}, Limit: 2, Continue: page.Continue}))
+	page = check[api.List[api.Instance]](
+		t,
+	)(
+		c.Instances(soon(t), client.Page{Sort: []string{"-id"}, Limit: 2, Continue: page.Continue}),
+	)
 	equal(t, "last", page.Items[0].ID, "a")
 	groups := check[api.List[inventory.Group]](t)(c.Groups(soon(t), client.Page{Limit: 1}))
 	equal(t, "first", groups.Items, []inventory.Group{{Name: inventory.GroupMaster}})
@@ -214,13 +250,16 @@ func TestSmallLists(t *testing.T) {
 // pages reads a list one item at a time, and returns a field of each.
 func (s *site) pages(t *testing.T, path, field string) string {
 	t.Helper()
+
 	var got []string
 	for token := ""; ; {
 		query := "&limit=1"
 		if token != "" {
 			query += "&continue=" + token
 		}
+
 		page := s.list(t, path+query)
+
 		got = append(got, values(page, field))
 		if token = page.Continue; token == "" {
 			return strings.Join(got, " ")
@@ -230,6 +269,7 @@ func (s *site) pages(t *testing.T, path, field string) string {
 
 func TestFields(t *testing.T) {
 	t.Parallel()
+
 	s := serve(t)
 	for path, want := range map[string]string{
 		"/v1/nodes?limit=1&fields=status,name":                `{"items":[{"name":"a-1","status":"Unallocated"}],"continue":"…","total":3,"revision":10}`,
@@ -246,6 +286,7 @@ func TestFields(t *testing.T) {
 			_, after, _ = strings.Cut(after, `"`)
 			text = before + `"continue":"…"` + after
 		}
+
 		if status != 200 || strings.TrimSpace(text) != want {
 			t.Errorf("%s: %d %s, not %s", path, status, text, want)
 		}
@@ -255,13 +296,20 @@ func TestFields(t *testing.T) {
 func TestListRefusals(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
+
 	token := s.list(t, "/v1/nodes?limit=1&state=Discovered").Continue
 	if token == "" {
 		t.Fatal("no token")
 	}
-	if got := s.list(t, "/v1/nodes?state=Discovered&limit=9&fields=name&continue="+token); values(got, "name") != "bb-1 ccc-1" || got.Continue != "" || got.Total != 3 {
+
+	if got := s.list(
+		t,
+		"/v1/nodes?state=Discovered&limit=9&fields=name&continue="+token,
+	); values(got, "name") != "bb-1 ccc-1" || got.Continue != "" ||
+		got.Total != 3 {
 		t.Errorf("the same list: %+v", got)
 	}
+
 	for path, says := range map[string]string{
 		"/v1/nodes?continue=" + token:                             "belongs to another list",
 		"/v1/nodes?state=Discovered&sort=-name&continue=" + token: "belongs to another list",
@@ -285,8 +333,13 @@ func TestListRefusals(t *testing.T) {
 		"/v1/instances?sort=api":                                  "sort by addr, id, node, started, version",
 	} {
 		status, text := s.request(t, "GET", path, "")
+
 		var p api.Problem
-		if err := json.Unmarshal([]byte(text), &p); err != nil || status != 400 || !strings.Contains(p.Detail+"; "+p.Remedy, says) {
+		if err := json.Unmarshal(
+			[]byte(text),
+			&p,
+		); err != nil || status != 400 ||
+			!strings.Contains(p.Detail+"; "+p.Remedy, says) {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
 	}
@@ -298,22 +351,28 @@ func TestPagesByTheClient(t *testing.T) {
 	s := serve(t)
 	c := s.client(t)
 	s.many(23)
+
 	var names []string
 	for n, err := range c.EachNode(soon(t), client.NodeFilter{Sort: []string{"-name"}, Limit: 10, Selector: "group!=g3"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		names = append(names, n.Name)
 	}
+
 	if len(names) != 18 || names[0] != "n022-1" || names[17] != "n000-1" {
 		t.Errorf("%v", names)
 	}
+
 	for _, err := range c.EachNode(soon(t), client.NodeFilter{Selector: "status=nope"}) {
 		equal(t, "an error", inventory.KindOf(err), inventory.KindInvalid)
 	}
+
 	for range 3 {
 		check[api.Job](t)(c.Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"n001-1"}}))
 	}
+
 	page := check[api.List[api.Job]](t)(c.Jobs(soon(t), client.JobFilter{Limit: 2}))
 	equal(t, "newest", []string{page.Items[0].ID, page.Items[1].ID}, []string{"2", "3"})
 	page = check[api.List[api.Job]](t)(c.Jobs(soon(t), client.JobFilter{Limit: 2, Continue: page.Continue}))

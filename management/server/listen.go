@@ -30,23 +30,29 @@ func ListenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the socket %q: %w", path, err)
 	}
+
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the folder of the socket cannot be made: %w", err)
 	}
+
 	switch info, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the socket %s: %w", path, err).Do("run this as root, or choose another path")
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the socket %s: %w", path, err).
+			Do("run this as root, or choose another path")
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, inventory.Errorf(inventory.KindRefused, "%s exists and is not a socket", path).Do("move it away, or choose another path")
+		return nil, inventory.Errorf(inventory.KindRefused, "%s exists and is not a socket", path).
+			Do("move it away, or choose another path")
 	default:
 		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
 			_ = c.Close()
+
 			return nil, inventory.Errorf(inventory.KindRefused, "another process listens on %s", path).
 				Do("stop it first (systemctl stop clusterm), or choose another path")
 		}
 	}
+
 	// The socket is made in a folder that nobody else can enter and moved to
 	// its place when its mode is set, so that there is no moment in which
 	// another user could open it.
@@ -54,27 +60,36 @@ func ListenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the socket %s cannot be made: %w", path, err)
 	}
+
 	defer func() { _ = os.RemoveAll(private) }()
+
 	fresh := filepath.Join(private, "s")
 	if len(fresh) > maxSocketPath || len(path) > maxSocketPath {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the path of the socket is too long: %s", path).Do("choose one of less than 90 bytes")
+		return nil, inventory.Errorf(inventory.KindInvalid, "the path of the socket is too long: %s", path).
+			Do("choose one of less than 90 bytes")
 	}
+
 	l, err := net.Listen("unix", fresh)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the socket %s cannot be made: %w", path, err)
 	}
+
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
+
 	if err = os.Chmod(fresh, 0o600); err == nil {
 		err = os.Rename(fresh, path)
 	}
+
 	var info fs.FileInfo
 	if err == nil {
 		info, err = os.Lstat(path)
 	}
+
 	if err != nil {
 		_ = l.Close()
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the socket %s cannot be made: %w", path, err)
 	}
+
 	return &socket{Listener: l, path: path, made: info}, nil
 }
 
@@ -93,6 +108,7 @@ func (l *socket) Close() error {
 			_ = os.Remove(l.path)
 		}
 	})
+
 	return l.Listener.Close()
 }
 
@@ -106,13 +122,16 @@ func ListenLoopback(addr string) (net.Listener, error) {
 		return inventory.Errorf(inventory.KindInvalid, "%q %s: plain HTTP knows no users, so only this host may reach it", addr, why).
 			Do("write 127.0.0.1:PORT or [::1]:PORT")
 	}
+
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, bad("is not an address with a port")
 	}
+
 	if !isLoopback(host) {
 		return nil, bad("is not a loopback address")
 	}
+
 	l, err := net.Listen("tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -121,11 +140,13 @@ func ListenLoopback(addr string) (net.Listener, error) {
 	case err != nil:
 		return nil, inventory.Errorf(inventory.KindUnavailable, "nothing can listen on %s: %w", addr, err)
 	}
+
 	// A name is believed only when it has turned out to mean this host.
 	if tcp, ok := l.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		_ = l.Close()
 		return nil, bad("turns out not to be a loopback address")
 	}
+
 	return l, nil
 }
 
@@ -148,19 +169,25 @@ func peerOf(c net.Conn) peer {
 	if !ok {
 		return peer{name: c.RemoteAddr().String()}
 	}
+
 	p := peer{unix: true, uid: ^uint32(0), name: "unknown"}
+
 	raw, err := u.SyscallConn()
 	if err != nil {
 		return p
 	}
+
 	var cred *syscall.Ucred
+
 	cerr := raw.Control(func(fd uintptr) {
 		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	})
 	if cerr != nil || err != nil || cred == nil {
 		return p
 	}
+
 	p.uid, p.name = cred.Uid, accountName(cred.Uid)
+
 	return p
 }
 
@@ -168,9 +195,11 @@ func accountName(uid uint32) string {
 	if uid == 0 {
 		return "root"
 	}
+
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {
 		return u.Username
 	}
+
 	return "uid " + id
 }

@@ -18,28 +18,36 @@ func (s *Server) getLog(stream management.Stream, contentType string) handler {
 		if err != nil {
 			return err
 		}
+
 		offset, _, err := number(q, "offset")
 		if err != nil {
 			return err
 		}
+
 		follow, err := truth(q, "follow", false)
 		if err != nil {
 			return err
 		}
+
 		j, err := v.Job(ref)
 		if err != nil {
 			return err
 		}
+
 		w.Header().Set(api.HeaderJob, j.ID)
 		w.Header().Set("Content-Type", contentType)
+
 		if r.Method == http.MethodHead {
 			size, err := s.Manager.LogSize(r.Context(), j.ID, stream)
 			if err != nil {
 				return err
 			}
+
 			w.Header().Set(api.HeaderNextOffset, strconv.FormatInt(size, 10))
+
 			return nil
 		}
+
 		return s.stream(w, r, j.ID, stream, offset, follow)
 	}
 }
@@ -51,9 +59,17 @@ func (s *Server) getLog(stream management.Stream, contentType string) handler {
 // that does not read delays its own connection only: the manager is asked for
 // the next piece when this one is gone, and a piece that is not gone in time
 // ends the stream (recorder).
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, job string, stream management.Stream, offset int64, follow bool) error {
+func (s *Server) stream(
+	w http.ResponseWriter,
+	r *http.Request,
+	job string,
+	stream management.Stream,
+	offset int64,
+	follow bool,
+) error {
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
+
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.draining, cancel)()
@@ -63,20 +79,27 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, job string, stre
 	w.Header().Set("Connection", "close")
 	w.Header().Set("Trailer", api.HeaderNextOffset)
 	w.WriteHeader(http.StatusOK)
+
 	if err := rc.Flush(); err != nil {
 		return err
 	}
+
 	next := offset
+
 	err := s.Manager.Log(ctx, job, stream, offset, follow, func(at int64, data []byte) error {
 		if _, err := w.Write(data); err != nil {
 			return err
 		}
+
 		next = at + int64(len(data))
+
 		return rc.Flush()
 	})
 	if err != nil {
 		return err
 	}
+
 	w.Header().Set(api.HeaderNextOffset, strconv.FormatInt(next, 10))
+
 	return nil
 }

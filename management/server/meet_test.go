@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
+
 	debug.SetGCPercent(400) // the tests end before much has to be collected
 	server.Hasten()
 	os.Exit(m.Run())
@@ -68,65 +69,85 @@ func serve(t *testing.T, adjust ...func(*server.Options)) *site {
 		manager: newMemory(), config: newMemoryConfig(), log: hook, registry: prometheus.NewRegistry(),
 		health: &api.Health{Status: api.HealthOK, Instance: "one"},
 	}
+
 	o := server.Options{
-		Manager: s.manager, Configurer: s.config, Logger: logger, Registerer: s.registry,
-		Health: func(context.Context) api.Health { return *s.health }, Version: func(context.Context) api.Version { return api.Version{Version: "1.2.3", Go: "go1"} },
-		Metrics: promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
+		Manager:    s.manager,
+		Configurer: s.config,
+		Logger:     logger,
+		Registerer: s.registry,
+		Health:     func(context.Context) api.Health { return *s.health },
+		Version:    func(context.Context) api.Version { return api.Version{Version: "1.2.3", Go: "go1"} },
+		Metrics:    promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
 	}
 	for _, f := range adjust {
 		f(&o)
 	}
+
 	s.Server = server.New(o)
 	s.socket = filepath.Join(shortTemp(t), "s.sock")
+
 	unix, err := server.ListenUnix(s.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tcp, err := server.ListenLoopback("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.url = "http://" + tcp.Addr().String()
+
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(unix, tcp) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
+
 		if err := s.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
 		}
+
 		if err := <-ended; err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	})
+
 	return s
 }
 
 // shortTemp is a folder with a path short enough for sockets.
 func shortTemp(t *testing.T) string {
 	t.Helper()
+
 	dir, err := os.MkdirTemp("", "srv")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+
 	return dir
 }
 
 // client connects over the socket.
 func (s *site) client(t *testing.T, adjust ...func(*client.Options)) *client.Client {
 	t.Helper()
+
 	o := client.Options{Socket: s.socket, UserAgent: "test/1", Patience: patience}
 	for _, f := range adjust {
 		f(&o)
 	}
+
 	if o.HTTPClient == nil {
 		o.HTTPClient = &http.Client{Transport: contract.Transport{Base: dialing(o.Socket), Report: t.Errorf}}
 	}
+
 	c, err := client.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -138,6 +159,7 @@ func dialing(socket string) http.RoundTripper {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}
 	}
+
 	return transport
 }
 
@@ -148,25 +170,30 @@ func overTCP(s *site) func(*client.Options) {
 // me is who the server takes this process for.
 func me(t *testing.T) string {
 	t.Helper()
+
 	u, err := user.Current()
 	if err != nil {
 		t.Skip("this account has no name: ", err)
 	}
+
 	return u.Username
 }
 
 func check[T any](t *testing.T) func(got T, err error) T {
 	return func(got T, err error) T {
 		t.Helper()
+
 		if err != nil {
 			t.Fatalf("%T: %v", got, err)
 		}
+
 		return got
 	}
 }
 
 func equal[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
+
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s: got %#v, want %#v", what, got, want)
 	}
@@ -176,23 +203,29 @@ func equal[T any](t *testing.T, what string, got, want T) {
 // TCP, and compares what was called with what is served.
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
+
 	for _, way := range []string{"unix", "tcp"} {
 		t.Run(way, func(t *testing.T) {
 			s := serve(t)
+
 			c := s.client(t)
 			if way == "tcp" {
 				c = s.client(t, overTCP(s))
 			}
+
 			everyMethod(t, s, c, way == "unix")
 
 			used := map[string]bool{}
+
 			families := check[[]string](t)(routesUsed(s.registry))
 			for _, f := range families {
 				used[f] = true
 			}
+
 			forPeople := []string{api.PathOpenAPI, api.PathOpenAPIJSON, api.PathDocs}
 			for _, rt := range s.Routes() {
-				if strings.HasPrefix(rt.Path, "/v1/") && !slices.Contains(forPeople, rt.Path) && !used[rt.Method+" "+rt.Path] {
+				if strings.HasPrefix(rt.Path, "/v1/") && !slices.Contains(forPeople, rt.Path) &&
+					!used[rt.Method+" "+rt.Path] {
 					t.Errorf("the client never used %s %s", rt.Method, rt.Path)
 				}
 			}
@@ -202,19 +235,23 @@ func TestEveryRoute(t *testing.T) {
 
 func routesUsed(r *prometheus.Registry) ([]string, error) {
 	families, err := r.Gather()
+
 	var out []string
 	for _, f := range families {
 		if f.GetName() != "clusterm_http_requests_total" {
 			continue
 		}
+
 		for _, m := range f.GetMetric() {
 			labels := map[string]string{}
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
+
 			out = append(out, labels["method"]+" "+labels["route"])
 		}
 	}
+
 	return out, err
 }
 
@@ -226,6 +263,7 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	}
 	checkActor := func() {
 		t.Helper()
+
 		switch who := actor(s.manager.last()); {
 		case known && who != me(t):
 			t.Errorf("actor: %q, want %q", who, me(t))
@@ -242,16 +280,23 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	equal(t, "node revision", a.Revision, 7)
 	equal(t, "connection", a.Connection, &api.Connection{User: "admin", Port: 2222})
 	some := check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{
-		Names: []string{"bb-1", "a-1"}, Status: []inventory.Status{inventory.Unallocated}, State: []inventory.State{inventory.Discovered},
+		Names: []string{
+			"bb-1",
+			"a-1",
+		},
+		Status: []inventory.Status{inventory.Unallocated},
+		State:  []inventory.State{inventory.Discovered},
 	}))
 	equal(t, "two nodes", len(some.Items), 2)
 	none := check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{Group: []string{inventory.GroupMaster}}))
 	equal(t, "no masters", len(none.Items), 0)
 	_, err := c.Nodes(ctx, client.NodeFilter{Names: []string{"x-1", "a-1", "y-2"}})
 	equal(t, "unknown nodes", inventory.KindOf(err), inventory.KindNotFound)
+
 	if !strings.Contains(err.Error(), "x-1, y-2") {
 		t.Errorf("not all named: %v", err)
 	}
+
 	var told *inventory.Error
 	if errors.As(err, &told) {
 		equal(t, "about", told.Nodes, []string{"x-1", "y-2"})
@@ -259,39 +304,83 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 
 	equal(t, "node", check[api.Node](t)(c.Node(ctx, "bb-1")).Addr, "10.0.0.2")
 	yes := true
-	patched := check[api.Node](t)(c.PatchNode(ctx, "bb-1", api.NodePatch{Connection: &api.Connection{Become: &yes}, ForgetHostKey: true}))
+	patched := check[api.Node](
+		t,
+	)(
+		c.PatchNode(ctx, "bb-1", api.NodePatch{Connection: &api.Connection{Become: &yes}, ForgetHostKey: true}),
+	)
 	equal(t, "become", *patched.Connection.Become, true)
 	checkActor()
 	r1 := "r1"
-	equal(t, "labels", check[api.Node](t)(c.PatchNode(ctx, "a-1", api.NodePatch{Labels: map[string]*string{"rack": &r1, "old": nil}})).Labels, map[string]string{"rack": "r1"})
-	chosen := check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{Selector: "rack in (r1,r2),status!=Allocated"}))
+	equal(
+		t,
+		"labels",
+		check[api.Node](
+			t,
+		)(
+			c.PatchNode(ctx, "a-1", api.NodePatch{Labels: map[string]*string{"rack": &r1, "old": nil}}),
+		).Labels,
+		map[string]string{"rack": "r1"},
+	)
+	chosen := check[api.List[api.Node]](
+		t,
+	)(
+		c.Nodes(ctx, client.NodeFilter{Selector: "rack in (r1,r2),status!=Allocated"}),
+	)
 	equal(t, "chosen", len(chosen.Items), 1)
-	equal(t, "without a rack", len(check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{Selector: "!rack", Names: []string{"a-1", "bb-1"}})).Items), 1)
+	equal(
+		t,
+		"without a rack",
+		len(
+			check[api.List[api.Node]](
+				t,
+			)(
+				c.Nodes(ctx, client.NodeFilter{Selector: "!rack", Names: []string{"a-1", "bb-1"}}),
+			).Items,
+		),
+		1,
+	)
 	equal(t, "history", len(check[api.List[inventory.Entry]](t)(c.History(ctx, "a-1", 0)).Items), 2)
 	equal(t, "newest entry", check[api.List[inventory.Entry]](t)(c.History(ctx, "a-1", 1)).Items[0].Seq, 2)
 	equal(t, "groups", check[api.List[inventory.Group]](t)(c.Groups(ctx)).Items[1].Needs, inventory.GroupMaster)
 
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	s.manager.change(func(v *management.View) {
-		v.Instances = []management.Instance{{ID: "i1", Node: "m-1", API: []string{"unix:///s"}, Version: "v1", Started: noon}}
+		v.Instances = []management.Instance{
+			{ID: "i1", Node: "m-1", API: []string{"unix:///s"}, Version: "v1", Started: noon},
+		}
 	})
 	instances := check[api.List[api.Instance]](t)(c.Instances(ctx))
-	equal(t, "instance", instances.Items, []api.Instance{{ID: "i1", Node: "m-1", API: []string{"unix:///s"}, Version: "v1", Started: noon}})
+	equal(
+		t,
+		"instance",
+		instances.Items,
+		[]api.Instance{{ID: "i1", Node: "m-1", API: []string{"unix:///s"}, Version: "v1", Started: noon}},
+	)
 
 	j := check[api.Job](t)(c.Submit(ctx, api.JobRequest{
-		Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: inventory.GroupMaster, ExtraVars: json.RawMessage(`{"big": 9007199254740993}`),
-		Timeout: api.Duration(90 * time.Minute),
+		Verb:      inventory.VerbCommission,
+		Nodes:     []string{"a-1"},
+		Group:     inventory.GroupMaster,
+		ExtraVars: json.RawMessage(`{"big": 9007199254740993}`),
+		Timeout:   api.Duration(90 * time.Minute),
 	}))
 	equal(t, "job", [3]string{j.ID, string(j.Status), j.WaitReason}, [3]string{"1", "Queued", "job 99 holds a-1"})
 	checkActor()
+
 	if !strings.Contains(s.manager.last(), "extra=map[big:9007199254740993]") {
 		t.Errorf("variables were changed on the way: %s", s.manager.last())
 	}
+
 	whole := check[api.Job](t)(c.Job(ctx, "1"))
 	equal(t, "vars", whole.Vars, map[string]api.MergedVars{"a-1": {
 		"big": {Value: int64(9007199254740993), Origin: "request"}, "motd": {Value: "hello", Origin: "global"},
 	}})
-	list := check[api.List[api.Job]](t)(c.Jobs(ctx, client.JobFilter{Status: []api.JobStatus{api.Queued}, Node: "a-1", Limit: 5}))
+	list := check[api.List[api.Job]](
+		t,
+	)(
+		c.Jobs(ctx, client.JobFilter{Status: []api.JobStatus{api.Queued}, Node: "a-1", Limit: 5}),
+	)
 	equal(t, "jobs", len(list.Items), 1)
 	equal(t, "waits for", list.Items[0].WaitsFor, []string{"99"})
 	equal(t, "no jobs", len(check[api.List[api.Job]](t)(c.Jobs(ctx, client.JobFilter{Node: "bb-1"})).Items), 0)
@@ -303,11 +392,24 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	_ = log.Close()
 	equal(t, "log", string(text), "[all]\nok\n")
 	equal(t, "offset", log.Offset(), 14)
+
 	var events []api.Event
-	if err := c.Events(ctx, "1", 0, false, func(e api.Event) error { events = append(events, e); return nil }); err != nil {
+	if err := c.Events(
+		ctx,
+		"1",
+		0,
+		false,
+		func(e api.Event) error { events = append(events, e); return nil },
+	); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "events", []string{events[0].Task, events[1].Event, events[1].Message}, []string{"x", api.EventUnreadable, "nonsense"})
+
+	equal(
+		t,
+		"events",
+		[]string{events[0].Task, events[1].Event, events[1].Message},
+		[]string{"x", api.EventUnreadable, "nonsense"},
+	)
 	equal(t, "log bytes", check[api.Job](t)(c.Job(ctx, "1")).LogBytes, 14)
 
 	cancelled := check[api.Job](t)(c.Cancel(ctx, "1"))
@@ -315,13 +417,23 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	checkActor()
 	equal(t, "ended", check[api.Job](t)(c.WaitJob(ctx, "last")).ID, "1")
 	retried := check[api.Job](t)(c.Retry(ctx, "last", api.Retry{Failed: true}))
-	equal(t, "retried", [3]string{retried.ID, retried.RetryOf, retried.Group}, [3]string{"2", "1", inventory.GroupMaster})
+	equal(
+		t,
+		"retried",
+		[3]string{retried.ID, retried.RetryOf, retried.Group},
+		[3]string{"2", "1", inventory.GroupMaster},
+	)
 	equal(t, "place", retried.Position, 1)
 	checkActor()
 	why := check[api.JobExplanation](t)(c.ExplainJob(ctx, "2"))
 	equal(t, "why", why.Summary, "it is queued: place 1 of 1 in the queue, and its turn has come")
 	explained := check[api.NodeExplanation](t)(c.Explain(ctx, "a-1"))
-	equal(t, "explained", [3]string{explained.Node.Name, explained.Jobs[0].ID, explained.Findings[0].About}, [3]string{"a-1", "2", "queue"})
+	equal(
+		t,
+		"explained",
+		[3]string{explained.Node.Name, explained.Jobs[0].ID, explained.Findings[0].About},
+		[3]string{"a-1", "2", "queue"},
+	)
 	equal(t, "not ready", explained.Ready, false)
 
 	for _, scope := range []client.Scope{client.ScopeGlobal, client.ScopeGroup(inventory.GroupWorker), client.ScopeNode("a-1")} {
@@ -329,8 +441,14 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		equal(t, "warnings", set.Warnings, []string{"t looks like a template"})
 		checkActor()
 		check[api.Changed](t)(c.PatchVars(ctx, scope, api.Vars{"t": nil, "z": []any{1.5, "a", json.Number("1.0")}}))
-		equal(t, "vars", check[api.Vars](t)(c.Vars(ctx, scope)), api.Vars{"x": int64(1), "z": []any{1.5, "a", json.Number("1.0")}})
+		equal(
+			t,
+			"vars",
+			check[api.Vars](t)(c.Vars(ctx, scope)),
+			api.Vars{"x": int64(1), "z": []any{1.5, "a", json.Number("1.0")}},
+		)
 	}
+
 	merged := check[api.MergedVars](t)(c.MergedVars(ctx, "a-1"))
 	equal(t, "merged", merged["x"], api.MergedVar{Value: int64(1), Origin: "node"})
 
@@ -346,11 +464,13 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		kinds = append(kinds, string(change.Type)+string(change.Kind))
 		if change.Type == api.ChangeSync {
 			break
 		}
 	}
+
 	equal(t, "watch", slices.Compact(kinds), []string{"putnodes", "putjobs", "putvars", "putconfig", "sync"})
 	s.gauge(t, "clusterm_http_requests_in_flight", 0) // a watch is counted when the server has noticed its end
 
@@ -359,6 +479,7 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	equal(t, "degraded", check[api.Health](t)(c.Health(ctx)).Status, api.HealthDegraded)
 	s.health.Status = api.HealthOK
 	equal(t, "version", check[api.Version](t)(c.Version(ctx)).Version, "1.2.3")
+
 	if text := check[string](t)(c.Metrics(ctx)); !strings.Contains(text, "\n# TYPE ") {
 		t.Errorf("metrics: %q", text)
 	}
@@ -366,13 +487,25 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	if err := c.Report(ctx, true, []api.LegacyEventNode{{Label: "d", Serial: "1", Addr: "10.0.0.4"}}); err != nil {
 		t.Error(err)
 	}
-	equal(t, "words", s.manager.words, []inventory.Word{{Observer: inventory.ObserverPost, Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true}})
+
+	equal(
+		t,
+		"words",
+		s.manager.words,
+		[]inventory.Word{{Observer: inventory.ObserverPost, Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true}},
+	)
 
 	forgotten := check[api.Changed](t)(c.Forget(ctx, api.Forget{Nodes: []string{"ccc-1"}, Force: true, Reason: "gone"}))
 	checkActor()
-	equal(t, "left", len(check[api.List[api.Node]](t)(c.At(forgotten.Revision).Nodes(ctx, client.NodeFilter{})).Items), 2)
+	equal(
+		t,
+		"left",
+		len(check[api.List[api.Node]](t)(c.At(forgotten.Revision).Nodes(ctx, client.NodeFilter{})).Items),
+		2,
+	)
 	_, err = c.Node(ctx, "")
 	equal(t, "no name", inventory.KindOf(err), inventory.KindInvalid)
+
 	_, err = c.Node(ctx, "a/b c")
 	if inventory.KindOf(err) != inventory.KindNotFound || !strings.Contains(err.Error(), `"a/b c"`) {
 		t.Errorf("a name with a slash: %v", err)
@@ -385,26 +518,38 @@ func TestKindsBothWays(t *testing.T) {
 	// The contract does not have all of them where they are made here.
 	c := s.client(t, func(o *client.Options) { o.HTTPClient = &http.Client{Transport: dialing(o.Socket)} })
 	for _, kind := range inventory.Kinds {
-		want := inventory.Errorf(kind, "the %s one: %w", kind, errors.New("secret cause")).Do("do that").About("a-1", "bb-1")
+		want := inventory.Errorf(kind, "the %s one: %w", kind, errors.New("secret cause")).
+			Do("do that").
+			About("a-1", "bb-1")
 		want.Message = "the " + string(kind) + " one"
 		s.manager.fail = want
 		_, err := c.Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+
 		var got *inventory.Error
 		if !errors.As(err, &got) {
 			t.Fatalf("%s: %v", kind, err)
 		}
+
 		equal(t, "kind", got.Kind, kind)
+
 		if kind == inventory.KindInternal {
 			if strings.Contains(err.Error(), "one") || !strings.Contains(err.Error(), "incident") {
 				t.Errorf("an internal error is shown: %v", err)
 			}
+
 			continue
 		}
+
 		// The first generation's door has one status for all: the kind is beside it.
 		err = c.Report(soon(t), false, []api.LegacyEventNode{{Label: "d", Serial: "1", Addr: "10.0.0.4"}})
 		equal(t, "kind of a report", inventory.KindOf(err), kind)
 		equal(t, "error of a report", err.Error(), want.Error())
-		equal(t, "error", [3]any{got.Message, got.Remedy, strings.Join(got.Nodes, " ")}, [3]any{want.Message, "do that", "a-1 bb-1"})
+		equal(
+			t,
+			"error",
+			[3]any{got.Message, got.Remedy, strings.Join(got.Nodes, " ")},
+			[3]any{want.Message, "do that", "a-1 bb-1"},
+		)
 	}
 }
 
@@ -416,23 +561,28 @@ func TestFaultsStayInside(t *testing.T) {
 		s.manager.fail = fault
 		for _, path := range []string{api.PathJobs, api.LegacyCommission} {
 			s.log.Reset()
+
 			status, body := s.request(t, "POST", path, `{"verb":"commission","nodes":["a-1"]}`)
 			if status != 500 || strings.Contains(body, "hunter2") {
 				t.Errorf("%s: %d %s", path, status, body)
 			}
+
 			found := false
 			for _, e := range s.log.AllEntries() {
 				incident, _ := e.Data["incident"].(string)
+
 				text, _ := e.String()
 				if incident != "" && strings.Contains(body, incident) && strings.Contains(text, "hunter2") {
 					found = true
 				}
 			}
+
 			if !found {
 				t.Errorf("%s: the log does not explain %s", path, body)
 			}
 		}
 	}
+
 	s.manager.fail = nil
 	if _, err := s.client(t).Nodes(soon(t), client.NodeFilter{}); err != nil {
 		t.Errorf("after a panic: %v", err)
@@ -443,34 +593,43 @@ func TestFaultsStayInside(t *testing.T) {
 func (s *site) request(t *testing.T, method, path, body string, headers ...string) (int, string) {
 	t.Helper()
 	res, text := s.exchange(t, method, path, body, headers...)
+
 	return res.StatusCode, text
 }
 
 func (s *site) exchange(t *testing.T, method, path, body string, headers ...string) (*http.Response, string) {
 	t.Helper()
+
 	req, err := http.NewRequestWithContext(soon(t), method, s.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if body == "" {
 		req.Body = http.NoBody
 	}
+
 	for i := 0; i+1 < len(headers); i += 2 {
 		if headers[i] == "Host" {
 			req.Host = headers[i+1]
 			continue
 		}
+
 		req.Header.Set(headers[i], headers[i+1])
 	}
+
 	res, err := (&http.Client{Transport: contract.Transport{Report: t.Errorf}}).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() { _ = res.Body.Close() }()
+
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return res, string(text)
 }
 
@@ -483,6 +642,7 @@ func TestReads(t *testing.T) {
 	equal(t, "revision", res.Header.Get(api.HeaderRevision), "10")
 
 	s.manager.change(func(v *management.View) { v.Revision, v.Stale = 10, true })
+
 	res, text := s.exchange(t, "GET", api.PathNodes, "")
 	if res.Header.Get(api.HeaderStale) != "true" || !strings.Contains(text, `"stale":true`) {
 		t.Errorf("old news are not marked: %v", res.Header)
@@ -494,20 +654,25 @@ func TestReads(t *testing.T) {
 		if err == nil && list.Revision < 12 {
 			err = errors.New("too old an answer")
 		}
+
 		got <- err
 	}()
+
 	for range 2 {
 		s.manager.change(func(*management.View) {})
 	}
+
 	if err := <-got; err != nil {
 		t.Error(err)
 	}
+
 	ctx, cancel := context.WithCancel(soon(t))
 	go func() {
 		_, err := c.At(1000).Nodes(ctx, client.NodeFilter{})
 		got <- err
 	}()
 	cancel()
+
 	if err := <-got; !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: %v", err)
 	}
@@ -518,12 +683,18 @@ func TestReads(t *testing.T) {
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	check[api.Job](t)(s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+	check[api.Job](
+		t,
+	)(
+		s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
+	)
+
 	for _, route := range s.Routes() {
 		path := route.Path
 		if !slices.Contains(route.Query, "consistency") || path == api.PathWatch {
 			continue
 		}
+
 		switch {
 		case strings.HasPrefix(path, "/v1/jobs"):
 			path = strings.ReplaceAll(path, "{id}", "1")
@@ -532,20 +703,26 @@ func TestLinearizable(t *testing.T) {
 		default:
 			path = strings.ReplaceAll(path, "{name}", "a-1")
 		}
+
 		s.manager.sync = func(context.Context) error { s.manager.change(func(*management.View) {}); return nil }
 		before := s.manager.View().Revision
+
 		res, text := s.exchange(t, "GET", path+"?consistency=linearizable", "")
 		if revision := res.Header.Get(api.HeaderRevision); res.StatusCode != 200 || revision != fmt.Sprint(before+1) {
 			t.Errorf("%s: %d %s (revision %s, was %d)", path, res.StatusCode, text, revision, before)
 		}
+
 		s.manager.sync = func(context.Context) error {
 			return inventory.Errorf(inventory.KindUnavailable, "the store does not answer").Do("see the log")
 		}
+
 		res, text = s.exchange(t, "GET", path+"?consistency=linearizable", "")
-		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(text, "repeat without consistency=linearizable") {
+		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" ||
+			!strings.Contains(text, "repeat without consistency=linearizable") {
 			t.Errorf("%s without a store: %d %s", path, res.StatusCode, text)
 		}
 	}
+
 	// Where the store is known to be silent it is not waited for as long.
 	for stale, patience := range map[bool]time.Duration{false: 10 * time.Second, true: time.Second} {
 		s.manager.change(func(v *management.View) { v.Stale = stale })
@@ -554,13 +731,17 @@ func TestLinearizable(t *testing.T) {
 		s.manager.sync = func(ctx context.Context) error {
 			deadline, _ := ctx.Deadline()
 			least, most = time.Until(deadline), deadline.Sub(begun)
+
 			return context.DeadlineExceeded
 		}
+
 		res, text := s.exchange(t, "GET", "/v1/nodes?consistency=linearizable", "")
-		if least > patience || most < patience || res.StatusCode != 503 || strings.Contains(text, "has said nothing for more than 3 s") != stale {
+		if least > patience || most < patience || res.StatusCode != 503 ||
+			strings.Contains(text, "has said nothing for more than 3 s") != stale {
 			t.Errorf("stale: %t: between %s and %s; %d %s", stale, least, most, res.StatusCode, text)
 		}
 	}
+
 	_, err := s.client(t).Newest().Nodes(soon(t), client.NodeFilter{})
 	equal(t, "without a store", inventory.KindOf(err), inventory.KindUnavailable)
 	check[api.Version](t)(s.client(t).Newest().At(1 << 40).Version(soon(t)))
@@ -574,8 +755,10 @@ func TestShutdownAnswers(t *testing.T) {
 	s.manager.sync = func(ctx context.Context) error {
 		close(waits)
 		<-ctx.Done()
+
 		return ctx.Err()
 	}
+
 	answered := make(chan error, 1)
 	go func() {
 		_, err := s.client(t, func(o *client.Options) { o.Patience = -1 }).Newest().Nodes(soon(t), client.NodeFilter{})
@@ -584,10 +767,13 @@ func TestShutdownAnswers(t *testing.T) {
 	<-waits
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if err := s.Shutdown(ctx); err != nil {
 		t.Error(err)
 	}
-	if err := <-answered; inventory.KindOf(err) != inventory.KindUnavailable || !strings.Contains(err.Error(), "the manager is stopping") {
+
+	if err := <-answered; inventory.KindOf(err) != inventory.KindUnavailable ||
+		!strings.Contains(err.Error(), "the manager is stopping") {
 		t.Error(err)
 	}
 }
@@ -600,12 +786,14 @@ func TestWaitJob(t *testing.T) {
 	ctx := soon(t)
 	check[api.Job](t)(c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1", "bb-1"}}))
 	seen := make(chan api.Job, 10)
+
 	ended := make(chan api.Job, 1)
 	go func() {
 		j, err := c.WaitJob(ctx, "1", func(j api.Job) { seen <- j })
 		if err != nil {
 			t.Error(err)
 		}
+
 		ended <- j
 	}()
 	equal(t, "first", (<-seen).Status, api.Queued)
@@ -615,12 +803,31 @@ func TestWaitJob(t *testing.T) {
 	s.manager.setJob("1", func(j *management.Job) {
 		j.Status, j.Cause, j.Reason = management.Errored, management.CauseFailed, "site.yml failed on a-1"
 		j.Runs = []management.Run{
-			{Phase: management.PhaseConfigure, Playbook: "site.yml", Hosts: []string{"a-1", "bb-1"}, Exit: "failed", Results: map[string]management.Result{
-				"a-1": {Begun: true, Failed: 1, Changed: 2, Task: "install", Message: "no space"}, "bb-1": {Begun: true, Changed: 3, OK: 4, Done: true},
-			}},
-			{Phase: management.PhaseUndo, Playbook: "cleanup.yml", Hosts: []string{"a-1", "bb-1"}, Exit: "done", Results: map[string]management.Result{
-				"a-1": {Begun: true, Changed: 1, Done: true}, "bb-1": {Begun: true, Changed: 1, Done: true},
-			}},
+			{
+				Phase:    management.PhaseConfigure,
+				Playbook: "site.yml",
+				Hosts:    []string{"a-1", "bb-1"},
+				Exit:     "failed",
+				Results: map[string]management.Result{
+					"a-1": {
+						Begun:   true,
+						Failed:  1,
+						Changed: 2,
+						Task:    "install",
+						Message: "no space",
+					},
+					"bb-1": {Begun: true, Changed: 3, OK: 4, Done: true},
+				},
+			},
+			{
+				Phase:    management.PhaseUndo,
+				Playbook: "cleanup.yml",
+				Hosts:    []string{"a-1", "bb-1"},
+				Exit:     "done",
+				Results: map[string]management.Result{
+					"a-1": {Begun: true, Changed: 1, Done: true}, "bb-1": {Begun: true, Changed: 1, Done: true},
+				},
+			},
 		}
 		j.Outcomes = map[string]inventory.Outcome{
 			"a-1":  {Status: inventory.Unallocated, Error: `task "install": no space`},
@@ -633,7 +840,13 @@ func TestWaitJob(t *testing.T) {
 		{Host: "bb-1", Status: inventory.Unallocated, Changed: 4, Error: "site.yml failed on a-1"},
 	})
 	equal(t, "runs", len(j.Runs), 2)
-	equal(t, "result", j.Runs[0].Results[0], api.HostResult{Host: "a-1", Changed: 2, Failed: 1, Task: "install", Message: "no space"})
+	equal(
+		t,
+		"result",
+		j.Runs[0].Results[0],
+		api.HostResult{Host: "a-1", Changed: 2, Failed: 1, Task: "install", Message: "no space"},
+	)
+
 	if j.Vars != nil {
 		t.Error("nobody asked for variables")
 	}
@@ -648,6 +861,7 @@ func TestFollow(t *testing.T) {
 	s.manager.setJob("1", func(j *management.Job) { j.Status, j.Started = management.Running, time.Now() })
 	var followers sync.WaitGroup
 	texts := make([]string, 2)
+
 	open := make(chan struct{}, 2)
 	for i := range texts {
 		followers.Go(func() {
@@ -655,24 +869,31 @@ func TestFollow(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
+
 			open <- struct{}{}
+
 			b, err := io.ReadAll(stream)
 			if err != nil {
 				t.Error(err)
 			}
+
 			_ = stream.Close()
 			texts[i] = string(b)
 		})
 	}
+
 	<-open // connected, although there is no output yet
 	<-open
+
 	want := strings.Repeat("x", 100<<10) + "\n"
 	for i := range 20 {
 		s.manager.write("1", management.StreamText, want[i*5000:(i+1)*5000])
 	}
+
 	s.manager.write("1", management.StreamText, want[100000:])
 	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Complete })
 	followers.Wait()
+
 	for i := range texts {
 		if texts[i] != want {
 			t.Errorf("follower %d: %d bytes, want %d", i, len(texts[i]), len(want))
@@ -698,9 +919,11 @@ func TestStalledFollower(t *testing.T) {
 
 	stalled := check[net.Conn](t)(net.Dial("unix", s.socket))
 	defer func() { _ = stalled.Close() }()
+
 	if _, err := io.WriteString(stalled, "GET /v1/jobs/1/log?follow=true HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
+
 	big := strings.Repeat("0123456789abcdef", 1<<20) // 16 MiB: more than any buffer on the way
 	s.manager.write("1", management.StreamText, big)
 	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Complete })
@@ -709,6 +932,7 @@ func TestStalledFollower(t *testing.T) {
 	n := check[int64](t)(io.Copy(io.Discard, log))
 	_ = log.Close()
 	equal(t, "bytes that others got", n, int64(len(big)))
+
 	select {
 	case err := <-dropped:
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -728,14 +952,18 @@ func TestRestart(t *testing.T) {
 	start := func() (stop func()) {
 		srv := server.New(server.Options{Manager: manager, Configurer: config})
 		l := check[net.Listener](t)(server.ListenUnix(path))
+
 		ended := make(chan error, 1)
 		go func() { ended <- srv.Serve(l) }()
+
 		return func() {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
+
 			if err := srv.Shutdown(ctx); err != nil {
 				t.Errorf("a stream held up the shutdown: %v", err)
 			}
+
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
@@ -748,17 +976,21 @@ func TestRestart(t *testing.T) {
 	manager.setJob("1", func(j *management.Job) { j.Status, j.Started = management.Running, time.Now() })
 	stream := check[*client.Stream](t)(c.Log(ctx, "active", 0, true))
 	manager.write("1", management.StreamText, "before ")
+
 	first := make([]byte, 7)
 	if _, err := io.ReadFull(stream, first); err != nil {
 		t.Fatal(err)
 	}
+
 	waited := make(chan api.Job, 1)
+
 	known := make(chan struct{}, 10)
 	go func() {
 		j, err := c.WaitJob(ctx, "1", func(api.Job) { known <- struct{}{} })
 		if err != nil {
 			t.Error(err)
 		}
+
 		waited <- j
 	}()
 	<-known
@@ -788,11 +1020,14 @@ func TestBrokenOff(t *testing.T) {
 	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Running })
 	s.manager.write("1", management.StreamText, "half")
 	log := check[*client.Stream](t)(s.client(t, func(o *client.Options) { o.Patience = -1 }).Log(ctx, "1", 0, true))
+
 	half := make([]byte, 4)
 	if _, err := io.ReadFull(log, half); err != nil {
 		t.Fatal(err)
 	}
+
 	s.manager.change(func(v *management.View) { v.Jobs = nil }) // the log fails now
+
 	_, err := io.ReadAll(log)
 	if err == nil {
 		t.Error("a broken log ended as if it were whole")
@@ -806,12 +1041,21 @@ func TestAudit(t *testing.T) {
 	s := serve(t)
 	c := s.client(t, func(o *client.Options) { o.Actor = "alice" })
 	ctx := soon(t)
+
 	who := "alice"
 	if os.Getuid() != 0 {
 		who = me(t) // only root may speak for others
 	}
+
 	check[api.Changed](t)(c.PatchVars(ctx, client.ScopeGlobal, api.Vars{"token": "s3cret"}))
-	_, _ = c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1", "zz-9"}, ExtraVars: json.RawMessage(`{"t":"s3cret"}`)})
+	_, _ = c.Submit(
+		ctx,
+		api.JobRequest{
+			Verb:      inventory.VerbCommission,
+			Nodes:     []string{"a-1", "zz-9"},
+			ExtraVars: json.RawMessage(`{"t":"s3cret"}`),
+		},
+	)
 	check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{}))
 	s.request(t, "POST", api.LegacyDecommission+"?extra_vars=%7B%22t%22%3A%22s3cret%22%7D", `{"nodes":["a-1"]}`)
 	s.request(t, "POST", api.LegacyNodes, "")
@@ -821,16 +1065,30 @@ func TestAudit(t *testing.T) {
 		if e.Message == "audit" {
 			lines = append(lines, e)
 		}
+
 		if text, _ := e.String(); strings.Contains(text, "s3cret") {
 			t.Errorf("a value is in the log: %s", text)
 		}
 	}
+
 	if len(lines) != 3 {
 		t.Fatalf("%d lines, want 3", len(lines))
 	}
-	equal(t, "vars", [3]any{lines[0].Data["actor"], lines[0].Data["vars"], lines[0].Data["status"]}, [3]any{who, []string{"token"}, 200})
-	equal(t, "refused", [3]any{lines[1].Data["verb"], lines[1].Data["nodes"], lines[1].Data["status"]}, [3]any{inventory.VerbCommission, []string{"a-1", "zz-9"}, 404})
+
+	equal(
+		t,
+		"vars",
+		[3]any{lines[0].Data["actor"], lines[0].Data["vars"], lines[0].Data["status"]},
+		[3]any{who, []string{"token"}, 200},
+	)
+	equal(
+		t,
+		"refused",
+		[3]any{lines[1].Data["verb"], lines[1].Data["nodes"], lines[1].Data["status"]},
+		[3]any{inventory.VerbCommission, []string{"a-1", "zz-9"}, 404},
+	)
 	equal(t, "legacy", [2]any{lines[2].Data["verb"], lines[2].Data["job"]}, [2]any{inventory.VerbDecommission, "1"})
+
 	for _, field := range []string{"duration", "remote", "method", "path"} {
 		if lines[0].Data[field] == nil {
 			t.Errorf("no %s", field)
@@ -843,6 +1101,7 @@ func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	ctx := soon(t)
+
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -850,35 +1109,45 @@ func TestAtOnce(t *testing.T) {
 			if i%2 == 1 {
 				c = s.client(t, overTCP(s))
 			}
+
 			for range 10 {
 				j, err := c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 				if err != nil {
 					t.Error(err)
 					return
 				}
+
 				s.manager.write(j.ID, management.StreamText, "line\n")
+
 				if _, err := c.PatchVars(ctx, client.ScopeGlobal, api.Vars{"n": i}); err != nil {
 					t.Error(err)
 				}
+
 				if _, err := c.Jobs(ctx, client.JobFilter{Limit: 3}); err != nil {
 					t.Error(err)
 				}
+
 				go s.manager.setJob(j.ID, func(j *management.Job) { j.Status = management.Complete })
+
 				log, err := c.Log(ctx, j.ID, 0, true)
 				if err != nil {
 					t.Error(err)
 					return
 				}
+
 				if text, err := io.ReadAll(log); err != nil || string(text) != "line\n" {
 					t.Errorf("%q %v", text, err)
 				}
+
 				_ = log.Close()
+
 				if _, err := c.WaitJob(ctx, j.ID); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
+
 	all.Wait()
 	equal(t, "jobs", len(s.manager.View().Jobs), 80)
 }
@@ -896,17 +1165,71 @@ func TestSummaries(t *testing.T) {
 		for _, n := range names {
 			out = append(out, management.Target{Name: n})
 		}
+
 		return out
 	}
-	equal(t, "never begun", ended(management.Job{ID: "1", Verb: inventory.VerbUpdate, Status: management.Cancelled, Reason: "cancelled by bob", Targets: target("a-1")}),
-		[]api.HostSummary{{Host: "a-1", Error: "cancelled by bob"}})
-	equal(t, "best effort", ended(management.Job{ID: "1", Verb: inventory.VerbDecommission, Status: management.Complete, Targets: target("a-1", "bb-1"),
-		Outcomes: map[string]inventory.Outcome{"a-1": {Status: inventory.Decommissioned}, "bb-1": {Status: inventory.Decommissioned, Error: "not cleaned: unreachable"}}}),
-		[]api.HostSummary{{Host: "a-1", Status: inventory.Decommissioned, OK: true}, {Host: "bb-1", Status: inventory.Decommissioned, Error: "not cleaned: unreachable"}})
-	equal(t, "discover", ended(management.Job{ID: "1", Verb: inventory.VerbDiscover, Status: management.Errored, Reason: "10.0.0.9 did not appear", Targets: target("10.0.0.8", "10.0.0.9"),
-		Runs: []management.Run{
-			{Phase: management.PhaseConfigure, Hosts: []string{"10.0.0.8", "10.0.0.9"}, Results: map[string]management.Result{"10.0.0.8": {Done: true, Changed: 2}, "10.0.0.9": {Done: true}}},
-			{Phase: management.PhaseAppear, Hosts: []string{"10.0.0.8", "10.0.0.9"}, Results: map[string]management.Result{"10.0.0.8": {Done: true}, "10.0.0.9": {Message: "not seen"}}},
-		}}),
-		[]api.HostSummary{{Host: "10.0.0.8", OK: true, Changed: 2}, {Host: "10.0.0.9", Error: "not seen"}})
+	equal(
+		t,
+		"never begun",
+		ended(
+			management.Job{
+				ID:      "1",
+				Verb:    inventory.VerbUpdate,
+				Status:  management.Cancelled,
+				Reason:  "cancelled by bob",
+				Targets: target("a-1"),
+			},
+		),
+		[]api.HostSummary{{Host: "a-1", Error: "cancelled by bob"}},
+	)
+	equal(
+		t,
+		"best effort",
+		ended(management.Job{
+			ID:      "1",
+			Verb:    inventory.VerbDecommission,
+			Status:  management.Complete,
+			Targets: target("a-1", "bb-1"),
+			Outcomes: map[string]inventory.Outcome{
+				"a-1":  {Status: inventory.Decommissioned},
+				"bb-1": {Status: inventory.Decommissioned, Error: "not cleaned: unreachable"},
+			},
+		}),
+		[]api.HostSummary{
+			{Host: "a-1", Status: inventory.Decommissioned, OK: true},
+			{Host: "bb-1", Status: inventory.Decommissioned, Error: "not cleaned: unreachable"},
+		},
+	)
+	equal(
+		t,
+		"discover",
+		ended(
+			management.Job{
+				ID:      "1",
+				Verb:    inventory.VerbDiscover,
+				Status:  management.Errored,
+				Reason:  "10.0.0.9 did not appear",
+				Targets: target("10.0.0.8", "10.0.0.9"),
+				Runs: []management.Run{
+					{
+						Phase: management.PhaseConfigure,
+						Hosts: []string{"10.0.0.8", "10.0.0.9"},
+						Results: map[string]management.Result{
+							"10.0.0.8": {Done: true, Changed: 2},
+							"10.0.0.9": {Done: true},
+						},
+					},
+					{
+						Phase: management.PhaseAppear,
+						Hosts: []string{"10.0.0.8", "10.0.0.9"},
+						Results: map[string]management.Result{
+							"10.0.0.8": {Done: true},
+							"10.0.0.9": {Message: "not seen"},
+						},
+					},
+				},
+			},
+		),
+		[]api.HostSummary{{Host: "10.0.0.8", OK: true, Changed: 2}, {Host: "10.0.0.9", Error: "not seen"}},
+	)
 }

@@ -41,8 +41,15 @@ type memoryManager struct {
 
 func node(label string) *inventory.Node {
 	return &inventory.Node{
-		Name: label + "-1", Label: label, Serial: "1", Addr: "10.0.0." + strconv.Itoa(len(label)), Revision: 7,
-		Status: inventory.Unallocated, PrevStatus: inventory.Decommissioned, State: inventory.Discovered, PrevState: inventory.Unknown,
+		Name:       label + "-1",
+		Label:      label,
+		Serial:     "1",
+		Addr:       "10.0.0." + strconv.Itoa(len(label)),
+		Revision:   7,
+		Status:     inventory.Unallocated,
+		PrevStatus: inventory.Decommissioned,
+		State:      inventory.Discovered,
+		PrevState:  inventory.Unknown,
 	}
 }
 
@@ -74,6 +81,7 @@ func (m *memoryManager) change(f func(v *management.View)) int64 {
 	m.feed.Publish(v.Revision, changesOf(m.view, &v))
 	m.view = &v
 	m.wake()
+
 	return v.Revision
 }
 
@@ -86,6 +94,7 @@ func changesOf(old, v *management.View) []management.Change {
 			out = append(out, c)
 		}
 	}
+
 	nodes := map[string][2]*inventory.Node{}
 	for i, list := range [][]*inventory.Node{old.Nodes, v.Nodes} {
 		for _, n := range list {
@@ -94,17 +103,27 @@ func changesOf(old, v *management.View) []management.Change {
 			nodes[n.Name] = pair
 		}
 	}
+
 	for name, pair := range nodes {
 		was, now := old.Connection(name), v.Connection(name)
-		add(management.ChangeNodes, name, []any{pair[0], was}, []any{pair[1], now}, management.Change{Was: pair[0], Node: pair[1], Connection: now})
+		add(
+			management.ChangeNodes,
+			name,
+			[]any{pair[0], was},
+			[]any{pair[1], now},
+			management.Change{Was: pair[0], Node: pair[1], Connection: now},
+		)
 	}
+
 	for _, j := range v.Jobs {
 		was, _ := old.Job(j.ID)
 		add(management.ChangeJobs, j.ID, was, j, management.Change{Job: &j})
 	}
+
 	for scope, vars := range v.Settings {
 		add(management.ChangeVars, string(scope), old.Vars(scope), vars, management.Change{Vars: vars})
 	}
+
 	return out
 }
 
@@ -112,6 +131,7 @@ func (m *memoryManager) Changes(revision int64, limit int) (management.Changes, 
 	m.mu.Lock()
 	feed := m.feed
 	m.mu.Unlock()
+
 	return feed.Since(revision, limit)
 }
 
@@ -123,6 +143,7 @@ func (m *memoryManager) wake() {
 func (m *memoryManager) called(format string, args ...any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.calls = append(m.calls, fmt.Sprintf(format, args...))
 	switch fail := m.fail.(type) {
 	case string:
@@ -130,6 +151,7 @@ func (m *memoryManager) called(format string, args ...any) error {
 	case error:
 		return fail
 	}
+
 	return nil
 }
 
@@ -137,21 +159,25 @@ func (m *memoryManager) called(format string, args ...any) error {
 func (m *memoryManager) last() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if len(m.calls) == 0 {
 		return ""
 	}
+
 	return m.calls[len(m.calls)-1]
 }
 
 func (m *memoryManager) count() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	return len(m.calls)
 }
 
 func (m *memoryManager) View() *management.View {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	return m.view
 }
 
@@ -160,9 +186,11 @@ func (m *memoryManager) WaitRevision(ctx context.Context, revision int64) error 
 		m.mu.Lock()
 		reached, changed := m.view.Revision >= revision, m.changed
 		m.mu.Unlock()
+
 		if reached {
 			return nil
 		}
+
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -175,6 +203,7 @@ func (m *memoryManager) Sync(ctx context.Context) error {
 	if m.sync != nil {
 		return m.sync(ctx)
 	}
+
 	return nil
 }
 
@@ -188,42 +217,73 @@ func (m *memoryManager) History(_ context.Context, name string, limit int) ([]in
 	if _, err := m.View().Node(name); err != nil {
 		return nil, err
 	}
+
 	all := []inventory.Entry{
 		{Seq: 1, Verb: inventory.VerbDiscovered, To: inventory.Unallocated, State: inventory.Discovered},
-		{Seq: 2, Verb: inventory.VerbCommission, From: inventory.Unallocated, To: inventory.Provisioning, State: inventory.Discovered},
+		{
+			Seq:   2,
+			Verb:  inventory.VerbCommission,
+			From:  inventory.Unallocated,
+			To:    inventory.Provisioning,
+			State: inventory.Discovered,
+		},
 	}
 	if limit > 0 && limit < len(all) {
 		all = all[len(all)-limit:]
 	}
+
 	return all, nil
 }
 
-func (m *memoryManager) Explain(ctx context.Context, v *management.View, name string) (management.NodeExplanation, error) {
+func (m *memoryManager) Explain(
+	ctx context.Context,
+	v *management.View,
+	name string,
+) (management.NodeExplanation, error) {
 	n, err := v.Node(name)
 	if err != nil {
 		return management.NodeExplanation{}, err
 	}
+
 	history, err := m.History(ctx, name, 0)
-	return management.ExplainNode(management.Facts{View: v, Groups: m.Groups(), JobLimit: 4, Now: time.Unix(1700000000, 0)}, n, history), err
+
+	return management.ExplainNode(
+		management.Facts{View: v, Groups: m.Groups(), JobLimit: 4, Now: time.Unix(1700000000, 0)},
+		n,
+		history,
+	), err
 }
 
 func (m *memoryManager) ExplainJob(v *management.View, j management.Job) management.JobExplanation {
-	return management.ExplainJob(management.Facts{View: v, Groups: m.Groups(), JobLimit: 4, Now: time.Unix(1700000000, 0)}, j)
+	return management.ExplainJob(
+		management.Facts{View: v, Groups: m.Groups(), JobLimit: 4, Now: time.Unix(1700000000, 0)},
+		j,
+	)
 }
 
-func (m *memoryManager) Retry(ctx context.Context, id string, failed bool, actor string, once *management.Once) (management.Job, error) {
+func (m *memoryManager) Retry(
+	ctx context.Context,
+	id string,
+	failed bool,
+	actor string,
+	once *management.Once,
+) (management.Job, error) {
 	if err := m.called("retry %s failed=%t actor=%s", id, failed, actor); err != nil {
 		return management.Job{}, err
 	}
+
 	old, err := m.View().Job(id)
 	if err != nil {
 		return management.Job{}, err
 	}
+
 	j, err := m.Submit(ctx, management.Request{Verb: old.Verb, Nodes: old.Names(), Group: old.Group, Actor: actor})
 	m.setJob(j.ID, func(j *management.Job) { j.RetryOf = id })
+
 	if err == nil {
 		j, err = m.View().Job(j.ID)
 	}
+
 	return j, err
 }
 
@@ -231,6 +291,7 @@ func (m *memoryManager) Vars(scope management.Scope) (configuration.Vars, error)
 	if scope == management.ScopeGroup("nosuch") || scope == management.ScopeNode("nosuch-1") {
 		return nil, inventory.Errorf(inventory.KindNotFound, "there is no %s", scope)
 	}
+
 	return m.View().Vars(scope), nil
 }
 
@@ -238,6 +299,7 @@ func (m *memoryManager) MergedVars(name string) (map[string]configuration.Var, e
 	if _, err := m.View().Node(name); err != nil {
 		return nil, err
 	}
+
 	return configuration.Merge(
 		configuration.Layer{Origin: configuration.OriginGlobal, Vars: m.View().Vars(management.ScopeGlobal)},
 		configuration.Layer{Origin: configuration.OriginNode, Vars: m.View().Vars(management.ScopeNode(name))},
@@ -251,38 +313,58 @@ func (m *memoryManager) Merger(v *management.View) management.Merger {
 func (m *memoryManager) Inputs(_ context.Context, id string) (management.Inputs, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	return m.inputs[id], nil
 }
 
 func (m *memoryManager) Submit(_ context.Context, r management.Request) (management.Job, error) {
-	if err := m.called("submit %s %v %v group=%q extra=%v actor=%s", r.Verb, r.Nodes, r.Addrs, r.Group, r.Extra, r.Actor); err != nil {
+	if err := m.called(
+		"submit %s %v %v group=%q extra=%v actor=%s",
+		r.Verb,
+		r.Nodes,
+		r.Addrs,
+		r.Group,
+		r.Extra,
+		r.Actor,
+	); err != nil {
 		return management.Job{}, err
 	}
+
 	if r.Once != nil {
 		m.mu.Lock()
 		d, ok := m.once[r.Once.Key]
 		m.mu.Unlock()
+
 		if ok && d.Request != r.Once.Request {
-			return management.Job{}, inventory.Errorf(inventory.KindKeyReused, "the key is of another request").Do("make a new one")
+			return management.Job{}, inventory.Errorf(inventory.KindKeyReused, "the key is of another request").
+				Do("make a new one")
 		}
+
 		if r.Once.Replayed = ok; ok {
 			return m.View().Job(d.Job)
 		}
 	}
+
 	names := slices.Concat(r.Nodes, r.Addrs)
 	if len(names) == 0 {
 		return management.Job{}, inventory.Errorf(inventory.KindInvalid, "no node is named")
 	}
+
 	v := m.View()
+
 	var missing []string
 	for _, n := range r.Nodes {
 		if _, err := v.Node(n); err != nil {
 			missing = append(missing, n)
 		}
 	}
+
 	if len(missing) > 0 {
-		return management.Job{}, inventory.Errorf(inventory.KindNotFound, "no such node: %v", missing).Do("see clusterctl nodes get").About(missing...)
+		return management.Job{}, inventory.Errorf(inventory.KindNotFound, "no such node: %v", missing).
+			Do("see clusterctl nodes get").
+			About(missing...)
 	}
+
 	var j management.Job
 	m.change(func(v *management.View) {
 		j = management.Job{
@@ -292,16 +374,20 @@ func (m *memoryManager) Submit(_ context.Context, r management.Request) (managem
 		for _, n := range names {
 			j.Targets = append(j.Targets, management.Target{Name: n})
 		}
+
 		v.Jobs = append(v.Jobs, j)
 	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if r.Once != nil {
 		m.once[r.Once.Key] = management.Done{Request: r.Once.Request, Job: j.ID}
 	}
+
 	m.inputs[j.ID] = management.Inputs{Extra: r.Extra, Vars: map[string]map[string]configuration.Var{
 		names[0]: {"motd": {Value: "hello", Origin: configuration.OriginGlobal}},
 	}}
+
 	return j, nil
 }
 
@@ -317,78 +403,122 @@ func (m *memoryManager) setJob(id string, f func(*management.Job)) {
 	})
 }
 
-func (m *memoryManager) Cancel(ctx context.Context, id, actor string, only management.Condition, once *management.Once) (management.Job, error) {
+func (m *memoryManager) Cancel(
+	ctx context.Context,
+	id, actor string,
+	only management.Condition,
+	once *management.Once,
+) (management.Job, error) {
 	if _, err := only.Holds(ctx, m, m.View()); err != nil {
 		return management.Job{}, err
 	}
+
 	if err := m.called("cancel %s actor=%s", id, actor); err != nil {
 		return management.Job{}, err
 	}
+
 	m.setJob(id, func(j *management.Job) {
 		j.Status, j.Cause, j.CancelBy = management.Cancelled, management.CauseCancelled, actor
 	})
+
 	return m.View().Job(id)
 }
 
-func (m *memoryManager) Forget(_ context.Context, nodes []string, force bool, reason, actor string, once *management.Once) (int64, error) {
+func (m *memoryManager) Forget(
+	_ context.Context,
+	nodes []string,
+	force bool,
+	reason, actor string,
+	once *management.Once,
+) (int64, error) {
 	if err := m.called("forget %v force=%t reason=%q actor=%s", nodes, force, reason, actor); err != nil {
 		return 0, err
 	}
+
 	return m.change(func(v *management.View) {
 		v.Nodes = slices.DeleteFunc(v.Nodes, func(n *inventory.Node) bool { return slices.Contains(nodes, n.Name) })
 	}), nil
 }
 
-func (m *memoryManager) PatchNode(ctx context.Context, name string, p management.NodePatch, actor string, only management.Condition) (inventory.Node, error) {
+func (m *memoryManager) PatchNode(
+	ctx context.Context,
+	name string,
+	p management.NodePatch,
+	actor string,
+	only management.Condition,
+) (inventory.Node, error) {
 	if _, err := only.Holds(ctx, m, m.View()); err != nil {
 		return inventory.Node{}, err
 	}
+
 	if err := m.called("patch %s %+v forget=%t actor=%s", name, p.Connection, p.ForgetHostKey, actor); err != nil {
 		return inventory.Node{}, err
 	}
+
 	if p.Connection != nil {
 		m.change(func(v *management.View) { v.Connections[name] = *p.Connection })
 	}
+
 	for i, n := range m.View().Nodes {
 		if n.Name == name && p.Labels != nil {
 			n, err := n.Relabel(p.Labels)
 			if err != nil {
 				return inventory.Node{}, err
 			}
+
 			m.change(func(v *management.View) { n.Revision = v.Revision; v.Nodes[i] = &n })
 		}
 	}
+
 	return m.View().Node(name)
 }
 
-func (m *memoryManager) SetVars(ctx context.Context, scope management.Scope, vars configuration.Vars, actor string, only management.Condition) (int64, []string, error) {
+func (m *memoryManager) SetVars(
+	ctx context.Context,
+	scope management.Scope,
+	vars configuration.Vars,
+	actor string,
+	only management.Condition,
+) (int64, []string, error) {
 	if _, err := only.Holds(ctx, m, m.View()); err != nil {
 		return 0, nil, err
 	}
+
 	if err := m.called("set %s %v actor=%s", scope, vars, actor); err != nil {
 		return 0, nil, err
 	}
+
 	var warnings []string
 	for _, path := range configuration.LooksLikeTemplate(vars) {
 		warnings = append(warnings, path+" looks like a template")
 	}
+
 	return m.change(func(v *management.View) {
 		v.Settings[scope], v.SettingsAt = vars, maps.Clone(v.SettingsAt)
 		if v.SettingsAt == nil {
 			v.SettingsAt = map[management.Scope]int64{}
 		}
+
 		v.SettingsAt[scope] = v.Revision
 	}), warnings, nil
 }
 
-func (m *memoryManager) PatchVars(ctx context.Context, scope management.Scope, patch configuration.Vars, actor string, only management.Condition) (int64, []string, error) {
+func (m *memoryManager) PatchVars(
+	ctx context.Context,
+	scope management.Scope,
+	patch configuration.Vars,
+	actor string,
+	only management.Condition,
+) (int64, []string, error) {
 	vars := configuration.Vars{}
 	maps.Copy(vars, m.View().Vars(scope))
+
 	for k, v := range patch {
 		if vars[k] = v; v == nil {
 			delete(vars, k)
 		}
 	}
+
 	return m.SetVars(ctx, scope, vars, actor, only)
 }
 
@@ -396,14 +526,17 @@ func (m *memoryManager) Observe(_ context.Context, observer string, words []inve
 	if err := m.called("observe %s %d", observer, len(words)); err != nil {
 		return err
 	}
+
 	for _, w := range words {
 		if err := inventory.CheckLabel(w.Label); err != nil {
 			return err
 		}
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.words = append(m.words, words...)
+
 	return nil
 }
 
@@ -420,33 +553,47 @@ func (m *memoryManager) write(job string, s management.Stream, data string) {
 func (m *memoryManager) LogSize(_ context.Context, job string, s management.Stream) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	return int64(len(m.logs[logKey(job, s)])), nil
 }
 
-func (m *memoryManager) Log(ctx context.Context, job string, s management.Stream, offset int64, follow bool, emit func(int64, []byte) error) error {
+func (m *memoryManager) Log(
+	ctx context.Context,
+	job string,
+	s management.Stream,
+	offset int64,
+	follow bool,
+	emit func(int64, []byte) error,
+) error {
 	const piece = 32 << 10
 	for {
 		m.mu.Lock()
 		data, changed := m.logs[logKey(job, s)], m.changed
 		j, err := m.view.Job(job)
 		m.mu.Unlock()
+
 		if err != nil {
 			return err
 		}
+
 		if offset < int64(len(data)) {
 			data = data[offset:min(int64(len(data)), offset+piece)]
 			if err := emit(offset, data); err != nil {
 				if m.onEmit != nil {
 					m.onEmit(err)
 				}
+
 				return err
 			}
+
 			offset += int64(len(data))
 			continue
 		}
+
 		if !follow || j.Status.Ended() {
 			return nil
 		}
+
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -473,17 +620,25 @@ func newMemoryConfig() *memoryConfig {
 func (c *memoryConfig) Config() api.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return maps.Clone(c.config)
 }
 
-func (c *memoryConfig) PatchConfig(_ context.Context, patch map[string]any, actor string, only management.Condition) (api.Config, error) {
+func (c *memoryConfig) PatchConfig(
+	_ context.Context,
+	patch map[string]any,
+	actor string,
+	only management.Condition,
+) (api.Config, error) {
 	if only != nil {
 		if err := only(&management.View{ConfigAt: 5}); err != nil {
 			return nil, err
 		}
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	next := maps.Clone(c.config)
 	for key, value := range patch {
 		s, ok := next[key]
@@ -497,9 +652,12 @@ func (c *memoryConfig) PatchConfig(_ context.Context, patch map[string]any, acto
 		default:
 			s.Value, s.Origin = value, "overlay"
 		}
+
 		next[key] = s
 	}
+
 	c.config = next
+
 	return maps.Clone(next), nil
 }
 
@@ -511,5 +669,6 @@ func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
+
 	return ctx
 }

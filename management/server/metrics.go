@@ -25,26 +25,41 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) *metrics {
 	inFlight, streams := table.NewGauge("clusterm_http_requests_in_flight"), table.NewGauge("clusterm_http_streams")
 	watches, dropped := table.NewGauge("clusterm_http_watches"), table.NewCounter("clusterm_http_watches_dropped_total")
+
 	m := &metrics{
-		requests: table.NewCounter("clusterm_http_requests_total"), seconds: table.NewHistogram("clusterm_http_request_duration_seconds"),
-		inFlight: inFlight.WithLabelValues(), streams: streams.WithLabelValues(),
-		watches: watches.WithLabelValues(), dropped: dropped.WithLabelValues(),
+		requests: table.NewCounter(
+			"clusterm_http_requests_total",
+		),
+		seconds:  table.NewHistogram("clusterm_http_request_duration_seconds"),
+		inFlight: inFlight.WithLabelValues(),
+		streams:  streams.WithLabelValues(),
+		watches:  watches.WithLabelValues(),
+		dropped:  dropped.WithLabelValues(),
 	}
 	if r != nil {
 		r.MustRegister(m.requests, m.seconds, inFlight, streams, watches, dropped)
 	}
+
 	return m
 }
 
 func (m *metrics) count(r *http.Request, route string, status int, took time.Duration, lasting bool) {
 	method := r.Method
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet,
+		http.MethodHead,
+		http.MethodPost,
+		http.MethodPut,
+		http.MethodPatch,
+		http.MethodDelete,
+		http.MethodOptions:
 	default:
 		method = "other" // it is the client's word
 	}
+
 	code := strconv.Itoa(status)
 	m.requests.WithLabelValues(method, route, code).Inc()
+
 	if !lasting {
 		m.seconds.WithLabelValues(method, route, code).Observe(took.Seconds())
 	}

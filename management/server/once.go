@@ -23,15 +23,19 @@ func onceIn(r *http.Request, body any) (*management.Once, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
+
 	key := keys[0]
-	if len(keys) > 1 || key == "" || len(key) > api.MaxOnce || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
+	if len(keys) > 1 || key == "" || len(key) > api.MaxOnce ||
+		strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the header %s is no key", api.HeaderOnce).
 			Do("give one key of at most %d printable characters without spaces, e.g. a UUID", api.MaxOnce)
 	}
+
 	request, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
+
 	who := noteIn(r).actor
 	if p := peerIn(r); !p.unix {
 		// The port is the connection's, not the client's.
@@ -39,6 +43,7 @@ func onceIn(r *http.Request, body any) (*management.Once, error) {
 			who = "http:" + host
 		}
 	}
+
 	return &management.Once{
 		Key:     digest(who, r.Method, r.URL.EscapedPath(), key),
 		Request: digest(string(request)),

@@ -25,28 +25,58 @@ func TestIdempotencyKey(t *testing.T) {
 	first, text := post(body, "k1")
 	// The same is the same, however it is written.
 	again, same := post(" {\"nodes\": [\"a-1\"],\n \"verb\": \"commission\"} ", "k1")
-	if first.StatusCode != 202 || again.StatusCode != 202 || text != same || first.Header.Get(api.HeaderReplayed) != "" || again.Header.Get(api.HeaderReplayed) != "true" ||
+	if first.StatusCode != 202 || again.StatusCode != 202 || text != same ||
+		first.Header.Get(api.HeaderReplayed) != "" ||
+		again.Header.Get(api.HeaderReplayed) != "true" ||
 		again.Header.Get("Location") != "/v1/jobs/1" {
 		t.Errorf("%d %s\n%d %s %v", first.StatusCode, text, again.StatusCode, same, again.Header)
 	}
-	if other, text := post(`{"verb":"commission","nodes":["bb-1"]}`, "k1"); other.StatusCode != 422 || !strings.Contains(text, api.ProblemBase+"key-reused") {
+
+	if other, text := post(
+		`{"verb":"commission","nodes":["bb-1"]}`,
+		"k1",
+	); other.StatusCode != 422 ||
+		!strings.Contains(text, api.ProblemBase+"key-reused") {
 		t.Errorf("another request: %d %s", other.StatusCode, text)
 	}
-	if other, _ := post(body, "k2"); other.Header.Get(api.HeaderReplayed) != "" || other.Header.Get("Location") != "/v1/jobs/2" {
+
+	if other, _ := post(
+		body,
+		"k2",
+	); other.Header.Get(api.HeaderReplayed) != "" ||
+		other.Header.Get("Location") != "/v1/jobs/2" {
 		t.Errorf("another key: %v", other.Header)
 	}
+
 	for _, bad := range []string{"", "a b", "é", strings.Repeat("x", 256)} {
 		if res, text := post(body, bad); res.StatusCode != 400 || !strings.Contains(text, "e.g. a UUID") {
 			t.Errorf("%q: %d %s", bad, res.StatusCode, text)
 		}
 	}
-	if res, text := s.exchange(t, "PATCH", "/v1/vars/global", `{}`, api.HeaderOnce, "k1"); res.StatusCode != 400 || !strings.Contains(text, "has no meaning") {
+
+	if res, text := s.exchange(
+		t,
+		"PATCH",
+		"/v1/vars/global",
+		`{}`,
+		api.HeaderOnce,
+		"k1",
+	); res.StatusCode != 400 ||
+		!strings.Contains(text, "has no meaning") {
 		t.Errorf("a change that may be repeated: %d %s", res.StatusCode, text)
 	}
+
 	// Keys of other clients have nothing to do with it.
 	if me(t) != "" {
 		res, _ := s.exchange(t, "POST", "/v1/jobs", body, api.HeaderOnce, "k1")
-		j := check[api.Job](t)(s.client(t).Once("k1").Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+
+		j := check[api.Job](
+			t,
+		)(
+			s.client(t).
+				Once("k1").
+				Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
+		)
 		if res.Header.Get("Location") == "/v1/jobs/"+j.ID {
 			t.Errorf("job %s was somebody else's", j.ID)
 		}
@@ -64,8 +94,10 @@ func (b *breaking) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil && r.Method == http.MethodPost && b.left.Add(-1) >= 0 {
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
+
 		return nil, io.ErrUnexpectedEOF
 	}
+
 	return res, err
 }
 
@@ -75,10 +107,12 @@ func TestSubmitOverABrokenConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	way := &breaking{RoundTripper: http.DefaultTransport}
+
 	c, err := client.New(client.Options{URL: s.url, HTTPClient: &http.Client{Transport: way}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ask := api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}
 	way.left.Store(2)
 	j := check[api.Job](t)(c.Submit(soon(t), ask))
@@ -92,12 +126,15 @@ func TestSubmitOverABrokenConnection(t *testing.T) {
 	equal(t, "for another", inventory.KindOf(err), inventory.KindKeyReused)
 
 	way.left.Store(1 << 30)
+
 	c, err = client.New(client.Options{URL: s.url, HTTPClient: &http.Client{Transport: way}, Patience: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = c.Submit(soon(t), ask)
 	equal(t, "without patience", inventory.KindOf(err), inventory.KindUnavailable)
+
 	if log := bytes.Count([]byte(err.Error()), []byte("ended the connection")); log != 1 {
 		t.Error(err)
 	}

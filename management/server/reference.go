@@ -17,10 +17,12 @@ var reference = sync.OnceValues(func() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	page, err := document.Page()
 	if err != nil {
 		return nil, err
 	}
+
 	return map[string][]byte{
 		api.PathOpenAPI: api.OpenAPI, api.PathOpenAPIJSON: append(document.JSON, '\n'), api.PathDocs: page,
 	}, nil
@@ -32,17 +34,23 @@ func (s *Server) getReference(path, contentType string) handler {
 		if _, err := query(r); err != nil {
 			return err
 		}
+
 		forms, err := reference()
 		if err != nil {
 			return err
 		}
+
 		w.Header().Set("Content-Type", contentType)
 		// The page brings its style along and needs nothing else.
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		w.Header().
+			Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+
 		if done, err := unchanged(w, r, tagOf(0, forms[path])); done || err != nil {
 			return err
 		}
+
 		write(w, http.StatusOK, forms[path])
+
 		return nil
 	}
 }

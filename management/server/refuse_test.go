@@ -27,6 +27,7 @@ import (
 // what to do, and nothing was called.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
+
 	const job = `{"verb":"commission","nodes":["a-1"]}`
 	for _, c := range []struct {
 		name, method, path, body string
@@ -98,19 +99,29 @@ func TestBadInput(t *testing.T) {
 			t.Parallel()
 			s := serve(t)
 			res, text := s.exchange(t, c.method, c.path, c.body, c.headers...)
+
 			var p api.Problem
-			if err := json.Unmarshal([]byte(text), &p); err != nil || res.Header.Get("Content-Type") != api.TypeProblem {
+			if err := json.Unmarshal(
+				[]byte(text),
+				&p,
+			); err != nil ||
+				res.Header.Get("Content-Type") != api.TypeProblem {
 				t.Fatalf("not a problem: %d %s", res.StatusCode, text)
 			}
-			if res.StatusCode != c.status || p.Status != c.status || !strings.Contains(p.Detail, c.detail) || !strings.Contains(p.Remedy, c.remedy) {
+
+			if res.StatusCode != c.status || p.Status != c.status || !strings.Contains(p.Detail, c.detail) ||
+				!strings.Contains(p.Remedy, c.remedy) {
 				t.Errorf("got %s", text)
 			}
+
 			if p.Title == "" || !strings.HasPrefix(p.Type, api.ProblemBase) {
 				t.Errorf("incomplete: %s", text)
 			}
+
 			if c.status == 405 && res.Header.Get("Allow") == "" {
 				t.Error("no Allow header")
 			}
+
 			if n := s.manager.count(); n > 0 {
 				t.Errorf("the manager was called: %s", s.manager.last())
 			}
@@ -137,27 +148,35 @@ func TestGoodInput(t *testing.T) {
 			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, res.StatusCode, text)
 		}
 	}
+
 	if got := s.manager.View().Vars(management.ScopeGlobal)["b"]; got != "<&>" {
 		t.Errorf("b is %q", got)
 	}
+
 	s.manager.write("1", management.StreamText, "12345")
+
 	res, _ := s.exchange(t, "HEAD", "/v1/jobs/1/log", "")
 	if res.Header.Get(api.HeaderNextOffset) != "5" || res.Header.Get(api.HeaderJob) != "1" {
 		t.Errorf("HEAD of a log: %v", res.Header)
 	}
+
 	res, text := s.exchange(t, "GET", "/v1/jobs/last/log?offset=3", "")
 	if text != "45" || res.Trailer.Get(api.HeaderNextOffset) != "5" || res.Header.Get("Content-Type") != api.TypeText {
 		t.Errorf("a log: %q %v", text, res.Trailer)
 	}
+
 	res, _ = s.exchange(t, "POST", "/v1/jobs", `{"verb":"commission","nodes":["a-1"]}`)
 	if res.StatusCode != 202 || res.Header.Get("Location") != "/v1/jobs/3" || res.Header.Get(api.HeaderRevision) == "" {
 		t.Errorf("submit: %d %v", res.StatusCode, res.Header)
 	}
+
 	_, text = s.exchange(t, "GET", "/metrics", "")
 	if !strings.Contains(text, `clusterm_http_requests_total{code="202",method="POST",route="/v1/jobs"}`) {
 		t.Errorf("metrics: %s", text)
 	}
+
 	s.SetBodyLimit(10)
+
 	if status, _ := s.request(t, "POST", "/v1/jobs", `{"verb":"commission"}`); status != 413 {
 		t.Errorf("a new limit: %d", status)
 	}
@@ -167,10 +186,13 @@ func TestGoodInput(t *testing.T) {
 func TestChunkedBodyOverTheLimit(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
+
 	c := check[net.Conn](t)(net.Dial("unix", s.socket))
 	defer func() { _ = c.Close() }()
+
 	go func() {
 		_, _ = io.WriteString(c, "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+
 		piece := "10000\r\n" + strings.Repeat(" ", 0x10000) + "\r\n"
 		for range 40 {
 			if _, err := io.WriteString(c, piece); err != nil {
@@ -178,6 +200,7 @@ func TestChunkedBodyOverTheLimit(t *testing.T) {
 			}
 		}
 	}()
+
 	head := make([]byte, 12)
 	if _, err := io.ReadFull(c, head); err != nil || string(head) != "HTTP/1.1 413" {
 		t.Errorf("%q %v", head, err)
@@ -187,6 +210,7 @@ func TestChunkedBodyOverTheLimit(t *testing.T) {
 // TestBrowsers: what a page of another site makes a browser send is refused.
 func TestBrowsers(t *testing.T) {
 	s := serve(t)
+
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
 	for _, c := range []struct {
 		headers []string
@@ -225,15 +249,26 @@ func TestActor(t *testing.T) {
 	submit := func(c *client.Client) (string, error) {
 		_, err := c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 		_, who, _ := strings.Cut(s.manager.last(), "actor=")
+
 		return who, err
 	}
+
 	who := check[string](t)(submit(s.client(t, named("alice"))))
 	if os.Getuid() == 0 && who != "alice" || os.Getuid() != 0 && who == "alice" {
 		t.Errorf("over the socket: %q", who)
 	}
-	if who := check[string](t)(submit(s.client(t, overTCP(s), named("alice")))); !strings.HasPrefix(who, "http:127.0.0.1:") {
+
+	if who := check[string](
+		t,
+	)(
+		submit(s.client(t, overTCP(s), named("alice"))),
+	); !strings.HasPrefix(
+		who,
+		"http:127.0.0.1:",
+	) {
 		t.Errorf("over TCP: %q", who)
 	}
+
 	if os.Getuid() == 0 {
 		for _, name := range []string{"al ice", strings.Repeat("a", 65), "al\x01ice"} {
 			if _, err := submit(s.client(t, named(name))); err == nil {
@@ -249,26 +284,33 @@ func TestListen(t *testing.T) {
 	path := filepath.Join(dir, "run", "s.sock")
 	refused := func(what string, want inventory.Kind, l net.Listener, err error) {
 		t.Helper()
+
 		if err == nil {
 			_ = l.Close()
 		}
+
 		if inventory.KindOf(err) != want {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+
 	l := check[net.Listener](t)(server.ListenUnix(path))
 	if info := check[os.FileInfo](t)(os.Stat(path)); info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %s", info.Mode())
 	}
+
 	if info := check[os.FileInfo](t)(os.Stat(filepath.Dir(path))); info.Mode().Perm() != 0o700 {
 		t.Errorf("mode of the folder: %s", info.Mode())
 	}
+
 	if l.Addr().String() != path {
 		t.Errorf("address %s", l.Addr())
 	}
+
 	taken, err := server.ListenUnix(path)
 	refused("taken", inventory.KindRefused, taken, err)
 	_ = l.Close()
+
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the socket was left behind")
 	}
@@ -280,10 +322,13 @@ func TestListen(t *testing.T) {
 	_ = os.Remove(path)
 	second := check[net.Listener](t)(server.ListenUnix(path))
 	_ = first.Close()
+
 	if _, err := os.Stat(path); err != nil {
 		t.Error("closing removed somebody else's socket")
 	}
+
 	_ = second.Close()
+
 	if left := check[[]os.DirEntry](t)(os.ReadDir(filepath.Dir(path))); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -291,6 +336,7 @@ func TestListen(t *testing.T) {
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	file, err := server.ListenUnix(path)
 	refused("a file", inventory.KindRefused, file, err)
 	long, err := server.ListenUnix(filepath.Join(dir, strings.Repeat("x", 120)))
@@ -300,6 +346,7 @@ func TestListen(t *testing.T) {
 	defer func() { _ = port.Close() }()
 	taken, err = server.ListenLoopback(port.Addr().String())
 	refused("taken port", inventory.KindRefused, taken, err)
+
 	for _, addr := range []string{"0.0.0.0:0", ":0", "10.1.2.3:0", "127.0.0.1", "example.com:0", "[::]:0", ""} {
 		open, err := server.ListenLoopback(addr)
 		refused(addr, inventory.KindInvalid, open, err)
@@ -311,10 +358,12 @@ func TestServeFails(t *testing.T) {
 	s := server.New(server.Options{Manager: newMemory(), Configurer: newMemoryConfig()})
 	a := check[net.Listener](t)(server.ListenLoopback("127.0.0.1:0"))
 	b := check[net.Listener](t)(server.ListenLoopback("127.0.0.1:0"))
+
 	_ = a.Close()
 	if err := s.Serve(a, b); err == nil {
 		t.Error("no error")
 	}
+
 	if c, err := net.Dial("tcp", b.Addr().String()); err == nil {
 		_ = c.Close()
 		t.Error("the other listener is still open")
@@ -331,19 +380,24 @@ func FuzzBodies(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, body []byte) {
 		lines := strings.Split(string(body), "\n")
 		for _, strict := range []bool{true, false} {
 			var into api.JobRequest
+
 			err := server.Decode(body, &into, strict)
 			if err == nil {
 				continue
 			}
+
 			if inventory.KindOf(err) != inventory.KindInvalid {
 				t.Fatalf("%q: %v", body, err)
 			}
+
 			if m := place.FindStringSubmatch(err.Error()); m != nil {
 				line, _ := strconv.Atoi(m[1])
+
 				column, _ := strconv.Atoi(m[2])
 				if line < 1 || line > len(lines) || column < 1 || column > len(lines[line-1])+1 {
 					t.Fatalf("%q: %v", body, err)
@@ -358,6 +412,7 @@ func FuzzBodies(f *testing.F) {
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
+
 	served := map[string][]string{}
 	for _, route := range s.Routes() {
 		served[route.Path] = append(served[route.Path], route.Method)
@@ -365,33 +420,44 @@ func TestMethods(t *testing.T) {
 			served[route.Path] = append(served[route.Path], "HEAD")
 		}
 	}
+
 	for path, methods := range served {
-		asked := strings.NewReplacer("{name}", "a-1", "{id}", "1", "{job}", "last", "{node}", "a-1", "{event}", "discovered").Replace(path)
+		asked := strings.NewReplacer("{name}", "a-1", "{id}", "1", "{job}", "last", "{node}", "a-1", "{event}", "discovered").
+			Replace(path)
 		allow := strings.Join(append(methods, "OPTIONS"), ", ")
+
 		res, err := http.DefaultClient.Do(must(http.NewRequest("OPTIONS", s.url+asked, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_ = res.Body.Close()
 		if res.StatusCode != 204 || res.Header.Get("Allow") != allow {
 			t.Errorf("OPTIONS %s: %d %q, not %q", asked, res.StatusCode, res.Header.Get("Allow"), allow)
 		}
+
 		res, err = http.DefaultClient.Do(must(http.NewRequest("DELETE", s.url+asked, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_ = res.Body.Close()
 		if res.StatusCode != 405 || res.Header.Get("Allow") != allow {
 			t.Errorf("DELETE %s: %d %q, not %q", asked, res.StatusCode, res.Header.Get("Allow"), allow)
 		}
 	}
+
 	for _, path := range []string{"/v1/nodes", "/v1/nodes/a-1", "/v1/config", "/v1/version"} {
 		get, text := s.exchange(t, "GET", path, "")
+
 		head, nothing := s.exchange(t, "HEAD", path, "")
-		if nothing != "" || head.StatusCode != 200 || text == "" || head.Header.Get("Content-Length") != get.Header.Get("Content-Length") || head.Header.Get("ETag") != get.Header.Get("ETag") {
+		if nothing != "" || head.StatusCode != 200 || text == "" ||
+			head.Header.Get("Content-Length") != get.Header.Get("Content-Length") ||
+			head.Header.Get("ETag") != get.Header.Get("ETag") {
 			t.Errorf("HEAD %s: %d %v, GET has %v", path, head.StatusCode, head.Header, get.Header)
 		}
 	}
+
 	if n := s.manager.count(); n > 0 {
 		t.Errorf("the manager was called: %s", s.manager.last())
 	}
@@ -401,5 +467,6 @@ func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
 	}
+
 	return value
 }

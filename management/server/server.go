@@ -67,14 +67,43 @@ type Reader interface {
 // given a condition is made only where that holds.
 type Operator interface {
 	Submit(ctx context.Context, r management.Request) (management.Job, error)
-	Cancel(ctx context.Context, job, actor string, only management.Condition, once *management.Once) (management.Job, error)
+	Cancel(
+		ctx context.Context,
+		job, actor string,
+		only management.Condition,
+		once *management.Once,
+	) (management.Job, error)
 	// Retry asks for an ended job once more, with the same inputs.
 	Retry(ctx context.Context, job string, failed bool, actor string, once *management.Once) (management.Job, error)
-	Forget(ctx context.Context, nodes []string, force bool, reason, actor string, once *management.Once) (revision int64, err error)
-	PatchNode(ctx context.Context, node string, p management.NodePatch, actor string, only management.Condition) (inventory.Node, error)
-	SetVars(ctx context.Context, scope management.Scope, v configuration.Vars, actor string, only management.Condition) (revision int64, warnings []string, err error)
+	Forget(
+		ctx context.Context,
+		nodes []string,
+		force bool,
+		reason, actor string,
+		once *management.Once,
+	) (revision int64, err error)
+	PatchNode(
+		ctx context.Context,
+		node string,
+		p management.NodePatch,
+		actor string,
+		only management.Condition,
+	) (inventory.Node, error)
+	SetVars(
+		ctx context.Context,
+		scope management.Scope,
+		v configuration.Vars,
+		actor string,
+		only management.Condition,
+	) (revision int64, warnings []string, err error)
 	// PatchVars sets what the patch names; a nil value unsets.
-	PatchVars(ctx context.Context, scope management.Scope, patch configuration.Vars, actor string, only management.Condition) (revision int64, warnings []string, err error)
+	PatchVars(
+		ctx context.Context,
+		scope management.Scope,
+		patch configuration.Vars,
+		actor string,
+		only management.Condition,
+	) (revision int64, warnings []string, err error)
 	// Observe records all words, or, where it refuses one, none.
 	Observe(ctx context.Context, observer string, words []inventory.Word) error
 }
@@ -84,7 +113,14 @@ type Logs interface {
 	LogSize(ctx context.Context, job string, s management.Stream) (int64, error)
 	// Log emits a log from the offset on, without gaps; with follow until the
 	// job has ended. emit may take its time, and must not keep data.
-	Log(ctx context.Context, job string, s management.Stream, offset int64, follow bool, emit func(offset int64, data []byte) error) error
+	Log(
+		ctx context.Context,
+		job string,
+		s management.Stream,
+		offset int64,
+		follow bool,
+		emit func(offset int64, data []byte) error,
+	) error
 }
 
 // Configurer shows and changes the configuration.
@@ -146,17 +182,21 @@ func New(o Options) *Server {
 	if o.Stall == 0 {
 		o.Stall = 30 * time.Second
 	}
+
 	if o.Heartbeat == 0 {
 		o.Heartbeat = 10 * time.Second
 	}
+
 	if o.Watches == 0 {
 		o.Watches = 256
 	}
+
 	if o.Logger == nil {
 		silent := logrus.New()
 		silent.SetOutput(io.Discard)
 		o.Logger = silent
 	}
+
 	s := &Server{Options: o, metrics: newMetrics(o.Registerer)}
 	s.bodyLimit.Store(DefaultBodyLimit)
 	s.base, s.stop = context.WithCancel(context.Background())
@@ -174,6 +214,7 @@ func New(o Options) *Server {
 		// No WriteTimeout: streams last as long as their jobs. Every write has
 		// a deadline of its own instead (recorder).
 	}
+
 	return s
 }
 
@@ -192,6 +233,7 @@ func (s *Server) Serve(listeners ...net.Listener) error {
 	for _, l := range listeners {
 		go func() { ended <- s.http.Serve(l) }()
 	}
+
 	var failed error
 	for range listeners {
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) && failed == nil {
@@ -200,6 +242,7 @@ func (s *Server) Serve(listeners ...net.Listener) error {
 			_ = s.http.Close()
 		}
 	}
+
 	return failed
 }
 
@@ -213,14 +256,18 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain()
 	err := s.http.Shutdown(ctx)
 	s.stop()
+
 	if err == nil {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()
+
 	if err = s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close()
 	}
+
 	return err
 }
 

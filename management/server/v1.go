@@ -40,29 +40,73 @@ const (
 // v1 are the routes of the versioned API.
 func (s *Server) v1() []route {
 	routes := []route{
-		{method: http.MethodGet, path: api.PathNodes, serve: s.getNodes, query: append([]string{"name", "status", "state", "group", "selector"}, listQuery...)},
+		{
+			method: http.MethodGet,
+			path:   api.PathNodes,
+			serve:  s.getNodes,
+			query:  append([]string{"name", "status", "state", "group", "selector"}, listQuery...),
+		},
 		{method: http.MethodGet, path: api.PathNode, serve: s.getNode},
 		{method: http.MethodPatch, path: api.PathNode, serve: s.patchNode, tagged: true},
 		{method: http.MethodGet, path: api.PathHistory, serve: s.getHistory, query: slices.Clone(listQuery)},
 		{method: http.MethodGet, path: api.PathExplain, serve: s.getExplanation},
 		{method: http.MethodPost, path: api.PathForget, serve: s.postForget, once: true},
 		{method: http.MethodGet, path: api.PathGroups, serve: s.getGroups, query: slices.Clone(listQuery)},
-		{method: http.MethodGet, path: api.PathJobs, serve: s.getJobs, query: append([]string{"status", "node"}, listQuery...)},
+		{
+			method: http.MethodGet,
+			path:   api.PathJobs,
+			serve:  s.getJobs,
+			query:  append([]string{"status", "node"}, listQuery...),
+		},
 		{method: http.MethodPost, path: api.PathJobs, serve: s.postJob, once: true},
-		{method: http.MethodGet, path: api.PathJob, serve: s.getJob, query: []string{"vars", "wait", "after"}, lasts: true},
+		{
+			method: http.MethodGet,
+			path:   api.PathJob,
+			serve:  s.getJob,
+			query:  []string{"vars", "wait", "after"},
+			lasts:  true,
+		},
 		{method: http.MethodPost, path: api.PathCancel, serve: s.postCancel, tagged: true, once: true},
 		{method: http.MethodPost, path: api.PathRetry, serve: s.postRetry, once: true},
 		{method: http.MethodGet, path: api.PathExplainJob, serve: s.getJobExplanation},
-		{method: http.MethodGet, path: api.PathLog, serve: s.getLog(management.StreamText, api.TypeText), query: []string{"offset", "follow"}, lasts: true},
-		{method: http.MethodGet, path: api.PathEvents, serve: s.getLog(management.StreamEvents, api.TypeLines), query: []string{"offset", "follow"}, lasts: true},
+		{
+			method: http.MethodGet,
+			path:   api.PathLog,
+			serve:  s.getLog(management.StreamText, api.TypeText),
+			query:  []string{"offset", "follow"},
+			lasts:  true,
+		},
+		{
+			method: http.MethodGet,
+			path:   api.PathEvents,
+			serve:  s.getLog(management.StreamEvents, api.TypeLines),
+			query:  []string{"offset", "follow"},
+			lasts:  true,
+		},
 		{method: http.MethodGet, path: api.PathConfig, serve: s.getConfig},
 		{method: http.MethodPatch, path: api.PathConfig, serve: s.patchConfig, tagged: true},
 		{method: http.MethodGet, path: api.PathInstances, serve: s.getInstances, query: slices.Clone(listQuery)},
-		{method: http.MethodGet, path: api.PathWatch, serve: s.getWatch, query: []string{"kinds", "name", "group", "selector", "since"}, lasts: true},
+		{
+			method: http.MethodGet,
+			path:   api.PathWatch,
+			serve:  s.getWatch,
+			query:  []string{"kinds", "name", "group", "selector", "since"},
+			lasts:  true,
+		},
 		{method: http.MethodGet, path: api.PathHealth, serve: s.getHealth, asIs: true},
 		{method: http.MethodGet, path: api.PathVersion, serve: s.getVersion, asIs: true},
-		{method: http.MethodGet, path: api.PathOpenAPI, serve: s.getReference(api.PathOpenAPI, api.TypeYAML), asIs: true},
-		{method: http.MethodGet, path: api.PathOpenAPIJSON, serve: s.getReference(api.PathOpenAPIJSON, api.TypeJSON), asIs: true},
+		{
+			method: http.MethodGet,
+			path:   api.PathOpenAPI,
+			serve:  s.getReference(api.PathOpenAPI, api.TypeYAML),
+			asIs:   true,
+		},
+		{
+			method: http.MethodGet,
+			path:   api.PathOpenAPIJSON,
+			serve:  s.getReference(api.PathOpenAPIJSON, api.TypeJSON),
+			asIs:   true,
+		},
 		{method: http.MethodGet, path: api.PathDocs, serve: s.getReference(api.PathDocs, api.TypeHTML), asIs: true},
 	}
 	for _, vars := range []struct {
@@ -74,24 +118,46 @@ func (s *Server) v1() []route {
 		{api.PathGroupVars, named(management.ScopeGroup), nil},
 		{api.PathNodeVars, named(management.ScopeNode), []string{"merged"}},
 	} {
-		routes = append(routes,
+		routes = append(
+			routes,
 			route{method: http.MethodGet, path: vars.path, serve: s.getVars(vars.scope), query: vars.query},
-			route{method: http.MethodPut, path: vars.path, serve: s.changeVars(vars.scope, s.Manager.SetVars), tagged: true},
-			route{method: http.MethodPatch, path: vars.path, serve: s.changeVars(vars.scope, s.Manager.PatchVars), tagged: true},
+			route{
+				method: http.MethodPut,
+				path:   vars.path,
+				serve:  s.changeVars(vars.scope, s.Manager.SetVars),
+				tagged: true,
+			},
+			route{
+				method: http.MethodPatch,
+				path:   vars.path,
+				serve:  s.changeVars(vars.scope, s.Manager.PatchVars),
+				tagged: true,
+			},
 		)
 	}
+
 	for i := range routes {
 		routes[i].door = doorV1
 		if routes[i].method == http.MethodGet && !routes[i].asIs {
 			routes[i].query = append(routes[i].query, viewQuery...)
 		}
 	}
+
 	if s.Metrics != nil {
-		routes = append(routes, route{method: http.MethodGet, path: api.PathMetrics, door: doorPlain, serve: func(w http.ResponseWriter, r *http.Request) error {
-			s.Metrics.ServeHTTP(w, r)
-			return nil
-		}})
+		routes = append(
+			routes,
+			route{
+				method: http.MethodGet,
+				path:   api.PathMetrics,
+				door:   doorPlain,
+				serve: func(w http.ResponseWriter, r *http.Request) error {
+					s.Metrics.ServeHTTP(w, r)
+					return nil
+				},
+			},
+		)
 	}
+
 	return routes
 }
 
@@ -108,14 +174,17 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*management.View,
 	if err != nil {
 		return nil, nil, err
 	}
+
 	least, _, err := number(q, "min_revision")
 	if err != nil {
 		return nil, nil, err
 	}
+
 	consistency, err := single(q, "consistency")
 	if err != nil {
 		return nil, nil, err
 	}
+
 	switch consistency {
 	case "":
 	case linearizable:
@@ -126,22 +195,29 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*management.View,
 		return nil, nil, inventory.Errorf(inventory.KindInvalid, "the query parameter consistency is %q", consistency).
 			Do("write %s, or leave it out", linearizable)
 	}
+
 	if least > s.Manager.View().Revision {
 		ctx, cancel := context.WithTimeout(r.Context(), revisionTime)
 		defer cancel()
+
 		if err := s.Manager.WaitRevision(ctx, least); err != nil {
 			if ctx.Err() == nil || r.Context().Err() != nil {
 				return nil, nil, err
 			}
+
 			return nil, nil, inventory.Errorf(inventory.KindUnavailable, "the view has not reached revision %d within %s; it is at %d",
-				least, revisionTime, s.Manager.View().Revision).Do("repeat without min_revision to see what is known")
+				least, revisionTime, s.Manager.View().Revision).
+				Do("repeat without min_revision to see what is known")
 		}
 	}
+
 	v := s.Manager.View()
 	showRevision(w, v.Revision)
+
 	if v.Stale {
 		w.Header().Set(api.HeaderStale, "true")
 	}
+
 	return v, q, nil
 }
 
@@ -151,6 +227,7 @@ func (s *Server) newest(request context.Context) error {
 	if s.Manager.View().Stale {
 		patience = lostTime
 	}
+
 	ctx, cancel := context.WithTimeout(request, patience)
 	defer cancel()
 	defer time.AfterFunc(noticeTime, func() {
@@ -158,27 +235,37 @@ func (s *Server) newest(request context.Context) error {
 			cancel()
 		}
 	}).Stop()
+
 	err := s.Manager.Sync(ctx)
 	if err == nil || request.Err() != nil {
 		return err
 	}
+
 	why := "does not answer in time"
 	if s.Manager.View().Stale {
 		why = "has said nothing for more than 3 s"
 	}
+
 	e := inventory.Errorf(inventory.KindUnavailable, "nobody can say now what is the newest: a quorum of the store %s", why).
 		Do("repeat without consistency=linearizable to see what was known last; GET /v1/health (clusterctl health) says what is wrong")
 	e.Err = err
+
 	return e
 }
 
 // readOne begins a read of what a parameter of the path names.
-func (s *Server) readOne(w http.ResponseWriter, r *http.Request, parameter string) (*management.View, url.Values, string, error) {
+func (s *Server) readOne(
+	w http.ResponseWriter,
+	r *http.Request,
+	parameter string,
+) (*management.View, url.Values, string, error) {
 	v, q, err := s.read(w, r)
 	if err != nil {
 		return nil, nil, "", err
 	}
+
 	name, err := param(r, parameter)
+
 	return v, q, name, err
 }
 
@@ -188,10 +275,12 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, revision int64) 
 	if revision > s.Manager.View().Revision {
 		ctx, cancel := context.WithTimeout(r.Context(), revisionTime)
 		defer cancel()
+
 		if err := s.Manager.WaitRevision(ctx, revision); err != nil {
 			s.Logger.WithError(err).WithField("revision", revision).Warn("the view does not show a change yet")
 		}
 	}
+
 	showRevision(w, revision)
 }
 
@@ -204,49 +293,83 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	statuses, err := parsed(q["status"], inventory.ParseStatus, "the statuses are "+words(inventory.Statuses, func(i int) string { return string(inventory.Statuses[i].Status) }))
+
+	statuses, err := parsed(
+		q["status"],
+		inventory.ParseStatus,
+		"the statuses are "+words(
+			inventory.Statuses,
+			func(i int) string { return string(inventory.Statuses[i].Status) },
+		),
+	)
 	if err != nil {
 		return err
 	}
-	states, err := parsed(q["state"], inventory.ParseState, "the states are "+words(inventory.States, func(i int) string { return string(inventory.States[i].State) }))
+
+	states, err := parsed(
+		q["state"],
+		inventory.ParseState,
+		"the states are "+words(inventory.States, func(i int) string { return string(inventory.States[i].State) }),
+	)
 	if err != nil {
 		return err
 	}
+
 	text, chosen, err := s.selected(v, q)
 	if err != nil {
 		return err
 	}
+
 	wanted := map[string]bool{}
+
 	var missing []string
 	for _, name := range q["name"] {
 		if _, err := v.Node(name); err != nil && !slices.Contains(missing, name) {
 			missing = append(missing, name)
 		}
+
 		wanted[name] = true
 	}
+
 	if len(missing) > 0 {
 		return inventory.Errorf(inventory.KindNotFound, "no such node: %s", strings.Join(missing, ", ")).
 			Do("see clusterctl nodes get").About(missing...)
 	}
+
 	nodes := v.Nodes
 	if len(statuses)+len(states)+len(q["group"])+len(wanted) > 0 || text != "" {
 		nodes = nil
 		for _, n := range v.Nodes {
-			if (len(wanted) == 0 || wanted[n.Name]) && oneOf(n.Status, statuses) && oneOf(n.State, states) && oneOf(n.Group, q["group"]) && chosen.Matches(n) {
+			if (len(wanted) == 0 || wanted[n.Name]) && oneOf(n.Status, statuses) && oneOf(n.State, states) &&
+				oneOf(n.Group, q["group"]) &&
+				chosen.Matches(n) {
 				nodes = append(nodes, n)
 			}
 		}
 	}
+
 	if q.Has("fields") {
-		return writeList(w, r, v, q, nodeList, viewTag(v), nodes, func(n *inventory.Node) api.Node { return nodeOf(v, *n) })
+		return writeList(
+			w,
+			r,
+			v,
+			q,
+			nodeList,
+			viewTag(v),
+			nodes,
+			func(n *inventory.Node) api.Node { return nodeOf(v, *n) },
+		)
 	}
+
 	page, head, err := pageOf[*inventory.Node, api.Node](r, v, q, nodeList, nodes)
 	if err != nil {
 		return err
 	}
+
 	if done, err := unchanged(w, r, viewTag(v)); done || err != nil {
 		return err
 	}
+
 	return s.writeNodes(w, v, page, head)
 }
 
@@ -259,6 +382,7 @@ func (s *Server) selected(v *management.View, q url.Values) (string, selector.Se
 		if err != nil && slices.ContainsFunc(v.Nodes, func(n *inventory.Node) bool { return n.Group == g }) {
 			return nil
 		}
+
 		return err
 	}
 	for _, g := range q["group"] {
@@ -266,11 +390,14 @@ func (s *Server) selected(v *management.View, q url.Values) (string, selector.Se
 			return "", selector.Selector{}, err
 		}
 	}
+
 	text, err := single(q, "selector")
 	if err != nil {
 		return "", selector.Selector{}, err
 	}
+
 	chosen, err := selector.Parse(text, checkGroup)
+
 	return text, chosen, err
 }
 
@@ -284,8 +411,10 @@ func parsed[T any](texts []string, parse func(string) (T, error), remedy string)
 		if err != nil {
 			return nil, inventory.Errorf(inventory.KindInvalid, "%w", err).Do("%s", remedy)
 		}
+
 		out = append(out, value)
 	}
+
 	return out, nil
 }
 
@@ -294,6 +423,7 @@ func words[T any](rows []T, name func(int) string) string {
 	for i := range rows {
 		names[i] = name(i)
 	}
+
 	return strings.Join(names, ", ")
 }
 
@@ -302,10 +432,12 @@ func (s *Server) getNode(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	n, err := v.Node(name)
 	if err != nil {
 		return err
 	}
+
 	return writeTagged(w, r, n.Revision, nodeOf(v, n))
 }
 
@@ -314,16 +446,20 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	mention(r, "nodes", []string{name})
+
 	var body api.NodePatch
 	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
+
 	patch := management.NodePatch{ForgetHostKey: body.ForgetHostKey, Labels: body.Labels}
 	if body.Connection != nil {
 		c := configuration.Connection(*body.Connection)
 		patch.Connection = &c
 	}
+
 	only, err := condition(r, name, func(v *management.View) (int64, error) {
 		n, err := v.Node(name)
 		return n.Revision, err
@@ -331,13 +467,16 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	n, err := s.Manager.PatchNode(r.Context(), name, patch, noteIn(r).actor, only)
 	if err != nil {
 		return err
 	}
+
 	v := s.Manager.View()
 	showRevision(w, v.Revision)
 	w.Header().Set("ETag", recordTag(n.Revision))
+
 	return writeJSON(w, http.StatusOK, nodeOf(v, n))
 }
 
@@ -347,6 +486,7 @@ func (s *Server) change(r *http.Request, parameter string) (string, error) {
 	if _, err := query(r); err != nil {
 		return "", err
 	}
+
 	return param(r, parameter)
 }
 
@@ -355,10 +495,12 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	entries, err := s.Manager.History(r.Context(), name, 0)
 	if err != nil {
 		return err
 	}
+
 	return writeList(w, r, v, q, historyList, viewTag(v), entries, func(e inventory.Entry) inventory.Entry { return e })
 }
 
@@ -366,22 +508,28 @@ func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
+
 	var body api.Forget
 	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
+
 	mention(r, "verb", inventory.VerbForget)
 	mention(r, "nodes", body.Nodes)
+
 	once, err := onceIn(r, body)
 	if err != nil {
 		return err
 	}
+
 	revision, err := s.Manager.Forget(r.Context(), body.Nodes, body.Force, body.Reason, noteIn(r).actor, once)
 	if err != nil {
 		return err
 	}
+
 	showReplayed(w, r, once)
 	s.settle(w, r, revision)
+
 	return writeJSON(w, http.StatusOK, api.Changed{Revision: revision})
 }
 
@@ -390,17 +538,30 @@ func (s *Server) getGroups(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	groups := s.Manager.Groups()
+
 	body, err := encodeJSON(groups)
 	if err != nil {
 		return err
 	}
+
 	placed := make([]placedGroup, len(groups))
 	for i, g := range groups {
 		placed[i] = placedGroup{i, g}
 	}
+
 	// They belong to the configuration: the view's revision says nothing of them.
-	return writeList(w, r, v, q, groupList, "W/"+tagOf(0, body), placed, func(g placedGroup) inventory.Group { return g.group })
+	return writeList(
+		w,
+		r,
+		v,
+		q,
+		groupList,
+		"W/"+tagOf(0, body),
+		placed,
+		func(g placedGroup) inventory.Group { return g.group },
+	)
 }
 
 func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
@@ -408,26 +569,41 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	statuses, err := parsed(q["status"], parseJobStatus, "the statuses of jobs are Queued, Running, Complete, Errored, Cancelled")
+
+	statuses, err := parsed(
+		q["status"],
+		parseJobStatus,
+		"the statuses of jobs are Queued, Running, Complete, Errored, Cancelled",
+	)
 	if err != nil {
 		return err
 	}
+
 	node, err := single(q, "node")
 	if err != nil {
 		return err
 	}
+
 	var found []*management.Job
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		if !oneOf(j.Status, statuses) {
 			continue
 		}
-		if node != "" && !slices.ContainsFunc(j.Targets, func(t management.Target) bool { return t.Name == node || t.Addr == node }) {
+
+		if node != "" &&
+			!slices.ContainsFunc(
+				j.Targets,
+				func(t management.Target) bool { return t.Name == node || t.Addr == node },
+			) {
 			continue
 		}
+
 		found = append(found, j)
 	}
+
 	queued := 0
+
 	return writeList(w, r, v, q, jobList, viewTag(v), found, func(j *management.Job) api.Job {
 		item := jobOf(*j)
 		if j.Status == management.Queued {
@@ -435,6 +611,7 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 				s.waits(v, *j, &item)
 			}
 		}
+
 		return item
 	})
 }
@@ -445,6 +622,7 @@ func parseJobStatus(text string) (management.JobStatus, error) {
 			return status, nil
 		}
 	}
+
 	return "", inventory.Errorf(inventory.KindInvalid, "%q is not a status of a job", text)
 }
 
@@ -452,42 +630,63 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
+
 	var body api.JobRequest
 	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
+
 	mention(r, "verb", body.Verb)
 	mention(r, "nodes", slices.Concat(body.Nodes, body.Addrs))
+
 	extra, err := extraVars(body.ExtraVars)
 	if err != nil {
 		return err
 	}
+
 	once, err := onceIn(r, body)
 	if err != nil {
 		return err
 	}
+
 	j, err := s.Manager.Submit(r.Context(), management.Request{
-		Verb: body.Verb, Nodes: body.Nodes, Addrs: body.Addrs, Group: body.Group, Extra: extra, OnFailure: body.OnFailure,
-		Timeout: time.Duration(body.Timeout), Force: body.Force, Reason: body.Reason, Actor: noteIn(r).actor, Once: once,
+		Verb:      body.Verb,
+		Nodes:     body.Nodes,
+		Addrs:     body.Addrs,
+		Group:     body.Group,
+		Extra:     extra,
+		OnFailure: body.OnFailure,
+		Timeout: time.Duration(
+			body.Timeout,
+		),
+		Force:  body.Force,
+		Reason: body.Reason,
+		Actor:  noteIn(r).actor,
+		Once:   once,
 	})
 	if err != nil {
 		return err
 	}
+
 	showReplayed(w, r, once)
+
 	return s.accepted(w, r, j)
 }
 
 // accepted answers a request for a job.
 func (s *Server) accepted(w http.ResponseWriter, r *http.Request, j management.Job) error {
 	mention(r, "job", j.ID)
+
 	location, err := api.Path(api.PathJob, j.ID)
 	if err != nil {
 		return err
 	}
+
 	w.Header().Set("Location", location)
 	showRevision(w, j.Revision)
 	out := jobOf(j)
 	s.waits(s.Manager.View(), j, &out)
+
 	return writeJSON(w, http.StatusAccepted, out)
 }
 
@@ -496,14 +695,17 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	var body api.Retry
 	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
+
 	once, err := onceIn(r, body)
 	if err != nil {
 		return err
 	}
+
 	switch old, err := s.Manager.View().Job(ref); {
 	case err == nil:
 		ref = old.ID // "last" may be another one soon
@@ -512,12 +714,16 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 	case once == nil:
 		return err // else it may have been there when this was asked for first
 	}
+
 	mention(r, "retry_of", ref)
+
 	j, err := s.Manager.Retry(r.Context(), ref, body.Failed, noteIn(r).actor, once)
 	if err != nil {
 		return err
 	}
+
 	showReplayed(w, r, once)
+
 	return s.accepted(w, r, j)
 }
 
@@ -526,19 +732,35 @@ func (s *Server) getExplanation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	e, err := s.Manager.Explain(r.Context(), v, name)
 	if err != nil {
 		return err
 	}
+
 	out := api.NodeExplanation{
-		Node: nodeOf(v, e.Node), Ready: e.Ready, Summary: e.Summary, StatusSince: when(e.StatusSince), StatusBy: e.StatusBy,
-		StateSince: when(e.StateSince), Rule: e.Rule, Failures: failuresOf(e.Failures), Findings: findingsOf(e.Findings), Next: e.Next,
+		Node: nodeOf(
+			v,
+			e.Node,
+		),
+		Ready:       e.Ready,
+		Summary:     e.Summary,
+		StatusSince: when(e.StatusSince),
+		StatusBy:    e.StatusBy,
+		StateSince: when(
+			e.StateSince,
+		),
+		Rule:     e.Rule,
+		Failures: failuresOf(e.Failures),
+		Findings: findingsOf(e.Findings),
+		Next:     e.Next,
 	}
 	for _, j := range e.Jobs {
 		item := jobOf(j)
 		s.waits(v, j, &item)
 		out.Jobs = append(out.Jobs, item)
 	}
+
 	return writeTagged(w, r, e.Node.Revision, out)
 }
 
@@ -547,15 +769,25 @@ func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
+
 	j, err := v.Job(ref)
 	if err != nil {
 		return err
 	}
+
 	e := s.Manager.ExplainJob(v, j)
 	out := api.JobExplanation{
-		Job: jobOf(j), Summary: e.Summary, Failures: failuresOf(e.Failures), Steps: e.Steps, Findings: findingsOf(e.Findings), Next: e.Next,
+		Job: jobOf(
+			j,
+		),
+		Summary:  e.Summary,
+		Failures: failuresOf(e.Failures),
+		Steps:    e.Steps,
+		Findings: findingsOf(e.Findings),
+		Next:     e.Next,
 	}
 	s.waits(v, j, &out.Job)
+
 	return writeTagged(w, r, j.Revision, out)
 }
 
@@ -570,17 +802,21 @@ func extraVars(raw json.RawMessage) (configuration.Vars, error) {
 		if err := json.Unmarshal(raw, &text); err != nil {
 			return nil, inventory.Errorf(inventory.KindInvalid, "extra_vars cannot be read: %w", err)
 		}
+
 		raw = []byte(text)
 	case raw[0] != '{':
 		return nil, inventory.Errorf(inventory.KindInvalid, "extra_vars is neither an object nor a string that holds one").
 			Do(`write it like {"name": "value"}`)
 	}
+
 	vars, err := configuration.ParseVars(raw)
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
 		within := *e
 		within.Message = "extra_vars: " + e.Message
+
 		return nil, &within
 	}
+
 	return vars, err
 }
 
@@ -592,45 +828,57 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	withVars, err := truth(q, "vars", true)
 	if err != nil {
 		return err
 	}
+
 	after, reportsChanges, err := number(q, "after")
 	if err != nil {
 		return err
 	}
+
 	wait, err := single(q, "wait")
 	if err != nil {
 		return err
 	}
+
 	var patience time.Duration
 	if wait != "" {
 		if patience, err = time.ParseDuration(wait); err != nil || patience < 0 || patience > maxWait {
-			return inventory.Errorf(inventory.KindInvalid, "the query parameter wait is %q", wait).Do("write a duration from 0s to %s", maxWait)
+			return inventory.Errorf(inventory.KindInvalid, "the query parameter wait is %q", wait).
+				Do("write a duration from 0s to %s", maxWait)
 		}
 	}
+
 	j, err := v.Job(ref)
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	defer context.AfterFunc(s.draining, cancel)()
+
 	for patience > 0 && !j.Status.Ended() && (!reportsChanges || j.Revision <= after) {
 		if s.Manager.WaitRevision(ctx, v.Revision+1) != nil {
 			break // the time is over; what is known is the answer
 		}
+
 		v = s.Manager.View()
 		if j, err = v.Job(j.ID); err != nil {
 			return err
 		}
 	}
+
 	out, err := s.wholeJob(r.Context(), v, j, withVars)
 	if err != nil {
 		return err
 	}
+
 	showRevision(w, v.Revision)
+
 	return writeTagged(w, r, j.Revision, out)
 }
 
@@ -639,15 +887,19 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	if err := s.readNothing(w, r); err != nil {
 		return err
 	}
+
 	mention(r, "verb", "cancel")
 	mention(r, "job", ref)
+
 	once, err := onceIn(r, nil)
 	if err != nil {
 		return err
 	}
+
 	switch j, err := s.Manager.View().Job(ref); {
 	case err == nil:
 		ref = j.ID // "active" may be another one soon
@@ -655,6 +907,7 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
 	case once == nil:
 		return err // else it may have been active when this was asked for first
 	}
+
 	only, err := condition(r, "job "+ref, func(v *management.View) (int64, error) {
 		j, err := v.Job(ref)
 		return j.Revision, err
@@ -662,13 +915,16 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	j, err := s.Manager.Cancel(r.Context(), ref, noteIn(r).actor, only, once)
 	if err != nil {
 		return err
 	}
+
 	showReplayed(w, r, once)
 	showRevision(w, j.Revision)
 	w.Header().Set("ETag", recordTag(j.Revision))
+
 	return writeJSON(w, http.StatusOK, jobOf(j))
 }
 
@@ -679,6 +935,7 @@ func named(scope func(string) management.Scope) func(*http.Request) (management.
 		if err != nil {
 			return "", err
 		}
+
 		return scope(name), nil
 	}
 }
@@ -689,32 +946,40 @@ func (s *Server) getVars(scopeOf func(*http.Request) (management.Scope, error)) 
 		if err != nil {
 			return err
 		}
+
 		merged, err := truth(q, "merged", false)
 		if err != nil {
 			return err
 		}
+
 		if merged {
 			name, err := param(r, "name")
 			if err != nil {
 				return err
 			}
+
 			vars, err := s.Manager.MergedVars(name)
 			if err != nil {
 				return err
 			}
+
 			return writeTagged(w, r, 0, mergedOf(vars))
 		}
+
 		scope, err := scopeOf(r)
 		if err != nil {
 			return err
 		}
+
 		vars, err := s.Manager.Vars(scope)
 		if err != nil {
 			return err
 		}
+
 		if vars == nil {
 			vars = configuration.Vars{}
 		}
+
 		// Whoever reads meanwhile gets a tag that is too old for what it sees; a
 		// change that depends on it is refused, and no more.
 		return writeTagged(w, r, v.SettingsAt[scope], vars)
@@ -729,26 +994,38 @@ func (s *Server) changeVars(scopeOf func(*http.Request) (management.Scope, error
 		if _, err := query(r); err != nil {
 			return err
 		}
+
 		scope, err := scopeOf(r)
 		if err != nil {
 			return err
 		}
+
 		mention(r, "scope", scope)
+
 		vars, err := s.readObject(w, r)
 		if err != nil {
 			return err
 		}
+
 		// Names only: values may be secrets.
 		mention(r, "vars", slices.Sorted(maps.Keys(vars)))
-		only, err := condition(r, "the variables of "+string(scope), func(v *management.View) (int64, error) { return v.SettingsAt[scope], nil })
+
+		only, err := condition(
+			r,
+			"the variables of "+string(scope),
+			func(v *management.View) (int64, error) { return v.SettingsAt[scope], nil },
+		)
 		if err != nil {
 			return err
 		}
+
 		revision, warnings, err := change(r.Context(), scope, vars, noteIn(r).actor, only)
 		if err != nil {
 			return err
 		}
+
 		s.settle(w, r, revision)
+
 		return writeJSON(w, http.StatusOK, api.Changed{Revision: revision, Warnings: warnings})
 	}
 }
@@ -760,13 +1037,17 @@ func (s *Server) readObject(w http.ResponseWriter, r *http.Request) (configurati
 	if err := s.readJSON(w, r, &body); err != nil {
 		return nil, err
 	}
+
 	if body == nil {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the body has to be an object, not null").Do("send {} for none")
+		return nil, inventory.Errorf(inventory.KindInvalid, "the body has to be an object, not null").
+			Do("send {} for none")
 	}
+
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
+
 	return configuration.ParseVars(raw)
 }
 
@@ -775,6 +1056,7 @@ func (s *Server) getConfig(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	return writeTagged(w, r, v.ConfigAt, s.Configurer.Config())
 }
 
@@ -782,20 +1064,26 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
+
 	patch, err := s.readObject(w, r)
 	if err != nil {
 		return err
 	}
+
 	mention(r, "keys", slices.Sorted(maps.Keys(patch)))
+
 	only, err := condition(r, "the configuration", func(v *management.View) (int64, error) { return v.ConfigAt, nil })
 	if err != nil {
 		return err
 	}
+
 	config, err := s.Configurer.PatchConfig(r.Context(), patch, noteIn(r).actor, only)
 	if err != nil {
 		return err
 	}
+
 	showRevision(w, s.Manager.View().Revision)
+
 	return writeJSON(w, http.StatusOK, config)
 }
 
@@ -804,19 +1092,36 @@ func (s *Server) getInstances(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	byID := slices.SortedFunc(slices.Values(v.Instances), func(a, b management.Instance) int { return strings.Compare(a.ID, b.ID) })
-	return writeList(w, r, v, q, instanceList, viewTag(v), byID, func(in management.Instance) api.Instance { return api.Instance(in) })
+
+	byID := slices.SortedFunc(
+		slices.Values(v.Instances),
+		func(a, b management.Instance) int { return strings.Compare(a.ID, b.ID) },
+	)
+
+	return writeList(
+		w,
+		r,
+		v,
+		q,
+		instanceList,
+		viewTag(v),
+		byID,
+		func(in management.Instance) api.Instance { return api.Instance(in) },
+	)
 }
 
 func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
+
 	h := s.Health(r.Context())
+
 	status := http.StatusOK
 	if h.Status != api.HealthOK {
 		status = http.StatusServiceUnavailable
 	}
+
 	return writeJSON(w, status, h)
 }
 
@@ -824,5 +1129,6 @@ func (s *Server) getVersion(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
+
 	return writeTagged(w, r, 0, s.Version(r.Context()))
 }

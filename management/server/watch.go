@@ -34,24 +34,30 @@ func (s *Server) getWatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	chosen, err := s.chosen(v, q)
 	if err != nil {
 		return err
 	}
+
 	since, resumes, err := resumption(r, q)
 	if err != nil {
 		return err
 	}
+
 	if s.watches.Add(1) > int64(s.Watches) {
 		s.watches.Add(-1)
+
 		return inventory.Errorf(inventory.KindUnavailable, "%s open, and no more are served at once", inventory.Count(s.Watches, "watch is", "watches are")).
 			Do("end some, or try again later")
 	}
+
 	s.metrics.watches.Inc()
 	defer func() {
 		s.watches.Add(-1)
 		s.metrics.watches.Dec()
 	}()
+
 	t := &teller{Server: s, w: w, chosen: chosen, at: v.Revision}
 	if resumes {
 		t.at = since
@@ -59,25 +65,31 @@ func (s *Server) getWatch(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+
 	w.Header().Set("Content-Type", api.TypeEventStream)
 	w.Header().Set("Connection", "close") // the deadline of the last piece stays on it
 	w.WriteHeader(http.StatusOK)
+
 	if r.Method == http.MethodHead {
 		return nil
 	}
+
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.draining, func() {
 		cancel()
+
 		if rec, ok := w.(*recorder); ok {
 			rec.cut()
 		}
 	})()
+
 	if !resumes {
 		if err := t.present(v); err != nil {
 			return err
 		}
 	}
+
 	err = t.follow(ctx, !resumes)
 	switch {
 	case s.draining.Err() != nil:
@@ -87,6 +99,7 @@ func (s *Server) getWatch(w http.ResponseWriter, r *http.Request) error {
 	case ctx.Err() != nil:
 		return nil // the client has gone
 	}
+
 	return err
 }
 
@@ -96,10 +109,13 @@ func resumption(r *http.Request, q url.Values) (int64, bool, error) {
 	if last == "" {
 		return number(q, "since")
 	}
+
 	since, err := strconv.ParseInt(last, 10, 64)
 	if err != nil || since < 0 {
-		return 0, false, inventory.Errorf(inventory.KindInvalid, "the header %s is %q", api.HeaderLastEventID, last).Do("send the id of an event of a watch")
+		return 0, false, inventory.Errorf(inventory.KindInvalid, "the header %s is %q", api.HeaderLastEventID, last).
+			Do("send the id of an event of a watch")
 	}
+
 	return since, true, nil
 }
 
@@ -110,12 +126,15 @@ func (s *Server) reach(ctx context.Context, revision int64) error {
 	if err != nil || c.Revision >= revision {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, revisionTime)
 	defer cancel()
+
 	if err := s.Manager.WaitRevision(ctx, revision); err != nil {
 		return inventory.Errorf(inventory.KindExpired, "the store is at revision %d only, not at %d", c.Revision, revision).
 			Do("begin anew with the present state: leave the revision out")
 	}
+
 	return nil
 }
 
@@ -135,14 +154,18 @@ func (s *Server) chosen(v *management.View, q url.Values) (selection, error) {
 				return c, inventory.Errorf(inventory.KindInvalid, "%q is not a kind of what can be watched", word).
 					Do("the kinds are %s", words(api.WatchKinds, func(i int) string { return string(api.WatchKinds[i]) }))
 			}
+
 			c.kinds = append(c.kinds, kind)
 		}
 	}
+
 	text, chosen, err := s.selected(v, q)
 	if err != nil {
 		return c, err
 	}
+
 	c.selector = chosen
+
 	onlyNodes := len(c.names) > 0 || len(c.groups) > 0 || text != ""
 	switch {
 	case len(c.kinds) == 0 && onlyNodes:
@@ -153,6 +176,7 @@ func (s *Server) chosen(v *management.View, q url.Values) (selection, error) {
 		return c, inventory.Errorf(inventory.KindInvalid, "name, group and selector choose among nodes, and other kinds are to be watched as well").
 			Do("watch only the kind %s, or leave them out", api.WatchNodes)
 	}
+
 	return c, nil
 }
 
@@ -180,6 +204,7 @@ func (t *teller) present(v *management.View) error {
 		if err != nil {
 			return err
 		}
+
 		return t.write(c, 0)
 	}
 	if t.chosen.has(api.WatchNodes) {
@@ -187,11 +212,13 @@ func (t *teller) present(v *management.View) error {
 			if !t.chosen.node(n) {
 				continue
 			}
+
 			if err := put(api.WatchNodes, n.Name, nodeOf(v, *n)); err != nil {
 				return err
 			}
 		}
 	}
+
 	if t.chosen.has(api.WatchJobs) {
 		for _, j := range v.Jobs {
 			if err := put(api.WatchJobs, j.ID, jobOf(j)); err != nil {
@@ -199,6 +226,7 @@ func (t *teller) present(v *management.View) error {
 			}
 		}
 	}
+
 	if t.chosen.has(api.WatchVars) {
 		for _, scope := range slices.Sorted(maps.Keys(v.Settings)) {
 			// As they are read, secrets hidden; what differs by now is told next.
@@ -206,16 +234,19 @@ func (t *teller) present(v *management.View) error {
 			if err != nil || len(vars) == 0 {
 				continue
 			}
+
 			if err := put(api.WatchVars, string(scope), vars); err != nil {
 				return err
 			}
 		}
 	}
+
 	if t.chosen.has(api.WatchConfig) {
 		if err := put(api.WatchConfig, "", t.Configurer.Config()); err != nil {
 			return err
 		}
 	}
+
 	return t.sync(v.Stale)
 }
 
@@ -229,18 +260,22 @@ func (t *teller) sync(stale bool) error {
 func (t *teller) follow(ctx context.Context, synced bool) error {
 	beat := time.NewTimer(t.Heartbeat)
 	defer beat.Stop()
+
 	due := false
 	for ctx.Err() == nil {
 		c, err := t.Manager.Changes(t.at, watchBatch)
 		if inventory.KindOf(err) == inventory.KindExpired {
 			return t.drop()
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if err := t.tell(c.List); err != nil {
 			return err
 		}
+
 		t.at = c.Revision
 		switch {
 		case c.More:
@@ -250,19 +285,25 @@ func (t *teller) follow(ctx context.Context, synced bool) error {
 			t.stale = c.Stale
 			err = t.write(api.Change{Type: api.ChangeProgress, Revision: t.at, Stale: c.Stale}, t.at)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if t.buf.Len() > 0 {
 			if err := t.flush(); err != nil {
 				return err
 			}
+
 			beat.Reset(t.Heartbeat)
 		}
+
 		due = false
+
 		if c.More {
 			continue
 		}
+
 		select {
 		case <-c.Woken:
 		case <-beat.C:
@@ -271,18 +312,23 @@ func (t *teller) follow(ctx context.Context, synced bool) error {
 		case <-ctx.Done():
 		}
 	}
+
 	return nil
 }
 
 // drop tells a client that it was too slow.
 func (t *teller) drop() error {
 	t.metrics.dropped.Inc()
+
 	err := t.write(api.Change{
-		Type: api.ChangeDropped, Revision: t.at, Reason: "what changed after this revision is no longer kept: it was read too slowly",
+		Type:     api.ChangeDropped,
+		Revision: t.at,
+		Reason:   "what changed after this revision is no longer kept: it was read too slowly",
 	}, 0)
 	if err != nil {
 		return err
 	}
+
 	return t.flush()
 }
 
@@ -295,23 +341,29 @@ func (t *teller) tell(list []management.Change) error {
 		if err != nil {
 			return err
 		}
+
 		if e == nil {
 			continue
 		}
+
 		if held != nil {
 			id := held.Revision
 			if e.Revision == id {
 				id = 0
 			}
+
 			if err := t.write(*held, id); err != nil {
 				return err
 			}
 		}
+
 		held = e
 	}
+
 	if held == nil {
 		return nil
 	}
+
 	return t.write(*held, held.Revision)
 }
 
@@ -321,6 +373,7 @@ func (t *teller) event(c *management.Change) (*api.Change, error) {
 	if !t.chosen.has(kind) {
 		return nil, nil
 	}
+
 	var object any
 	switch c.Kind {
 	case management.ChangeNodes:
@@ -341,10 +394,13 @@ func (t *teller) event(c *management.Change) (*api.Change, error) {
 	case management.ChangeConfig:
 		object = t.Configurer.Config()
 	}
+
 	if object == nil {
 		return &api.Change{Type: api.ChangeDelete, Kind: kind, Name: c.Name, Revision: c.Revision}, nil
 	}
+
 	e, err := putOf(kind, c.Name, c.Revision, object)
+
 	return &e, err
 }
 
@@ -365,13 +421,17 @@ func (t *teller) write(c api.Change, id int64) error {
 	if err != nil {
 		return err
 	}
+
 	if id > 0 {
 		fmt.Fprintf(&t.buf, "id: %d\n", id)
 	}
+
 	fmt.Fprintf(&t.buf, "event: %s\ndata: %s\n\n", c.Type, data)
+
 	if t.buf.Len() >= 64<<10 {
 		_, err = t.buf.WriteTo(t.w)
 	}
+
 	return err
 }
 
@@ -380,5 +440,6 @@ func (t *teller) flush() error {
 	if _, err := t.buf.WriteTo(t.w); err != nil {
 		return err
 	}
+
 	return http.NewResponseController(t.w).Flush()
 }

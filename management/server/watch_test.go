@@ -36,20 +36,25 @@ type wire struct {
 
 func (s *site) watch(t *testing.T, query string, header ...string) *wire {
 	t.Helper()
+
 	req, err := http.NewRequestWithContext(soon(t), http.MethodGet, s.url+api.PathWatch+query, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
+
 	res, err := (&http.Client{Transport: contract.Transport{Report: t.Errorf}}).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = res.Body.Close() })
 	w := &wire{t: t, Response: res, lines: bufio.NewScanner(res.Body)}
 	w.lines.Buffer(nil, 1<<20)
+
 	return w
 }
 
@@ -57,6 +62,7 @@ func (s *site) watch(t *testing.T, query string, header ...string) *wire {
 // will be no more.
 func (w *wire) next() string {
 	w.t.Helper()
+
 	id, event := "-", ""
 	for w.lines.Scan() {
 		field, value, _ := strings.Cut(w.lines.Text(), ": ")
@@ -71,24 +77,31 @@ func (w *wire) next() string {
 				if !w.lines.Scan() {
 					return "broken"
 				}
+
 				w.t.Fatalf("%.200s: %v", value, err)
 			}
+
 			equal(w.t, "type", string(c.Type), event)
+
 			out := fmt.Sprintf("%s %s %s %s %d", id, event, c.Kind, c.Name, c.Revision)
 			if c.Stale {
 				out += " stale"
 			}
+
 			return strings.Join(strings.Fields(out), " ")
 		}
 	}
+
 	if w.lines.Err() != nil {
 		return "broken"
 	}
+
 	return "end"
 }
 
 func (w *wire) wants(want ...string) {
 	w.t.Helper()
+
 	for _, event := range want {
 		if got := w.next(); got != event {
 			w.t.Fatalf("got %q, want %q", got, event)
@@ -104,6 +117,7 @@ func (m *memoryManager) put(nodes ...inventory.Node) int64 {
 			v.Nodes = slices.DeleteFunc(v.Nodes, func(old *inventory.Node) bool { return old.Name == n.Name })
 			v.Nodes = append(v.Nodes, &n)
 		}
+
 		slices.SortFunc(v.Nodes, func(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) })
 	})
 }
@@ -111,6 +125,7 @@ func (m *memoryManager) put(nodes ...inventory.Node) int64 {
 func grouped(label, group string) inventory.Node {
 	n := *node(label)
 	n.Group = group
+
 	return n
 }
 
@@ -119,13 +134,22 @@ func TestWatchBeginsWithWhatThereIs(t *testing.T) {
 	s := serve(t)
 	w := s.watch(t, "")
 	equal(t, "content type", w.Header.Get("Content-Type"), api.TypeEventStream)
-	w.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "- put vars global 10", "- put config 10", "10 sync 10")
+	w.wants(
+		"- put nodes a-1 10",
+		"- put nodes bb-1 10",
+		"- put nodes ccc-1 10",
+		"- put vars global 10",
+		"- put config 10",
+		"10 sync 10",
+	)
 	s.manager.put(grouped("a", "x"))
 	w.wants("11 put nodes a-1 11")
+
 	_, err := s.manager.Forget(t.Context(), []string{"a-1"}, true, "", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w.wants("12 delete nodes a-1 12")
 }
 
@@ -134,16 +158,28 @@ func TestWatchBeginsWithWhatThereIs(t *testing.T) {
 func TestWatchResumes(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.manager.put(grouped("a", "service-master"), grouped("bb", "service-worker"), grouped("dddd", "service-worker")) // 11
-	s.manager.put(grouped("bb", "service-master"))                                                                    // 12
-	s.manager.change(func(v *management.View) { v.Settings["global"] = configuration.Vars{"x": "y"} })                // 13
-	s.manager.put(grouped("bb", ""))                                                                                  // 14
+	s.manager.put(
+		grouped("a", "service-master"),
+		grouped("bb", "service-worker"),
+		grouped("dddd", "service-worker"),
+	) // 11
+	s.manager.put(
+		grouped("bb", "service-master"),
+	) // 12
+	s.manager.change(
+		func(v *management.View) { v.Settings["global"] = configuration.Vars{"x": "y"} },
+	) // 13
+	s.manager.put(
+		grouped("bb", ""),
+	) // 14
 
 	all := s.watch(t, "?kinds=nodes,vars&since=10")
+
 	var got []string
 	for range 3 {
 		got = append(got, all.next())
 	}
+
 	ids := 0
 	for i, e := range got {
 		if strings.HasPrefix(e, "11 ") {
@@ -151,6 +187,7 @@ func TestWatchResumes(t *testing.T) {
 			equal(t, "the event with the id", i, 2)
 		}
 	}
+
 	equal(t, "events of revision 11 with an id", ids, 1)
 	all.wants("12 put nodes bb-1 12", "13 put vars global 13", "14 put nodes bb-1 14", "14 sync 14")
 
@@ -173,6 +210,7 @@ func TestWatchHeartbeat(t *testing.T) {
 	w := s.watch(t, "?kinds=jobs")
 	w.wants("10 sync 10", "10 progress 10")
 	s.manager.put(grouped("a", "x")) // not chosen, but so far the watch has come
+
 	for i := 0; ; i++ {
 		if got := w.next(); got == "11 progress 11" {
 			break
@@ -180,7 +218,9 @@ func TestWatchHeartbeat(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
+
 	s.manager.feed.SetStale(true)
+
 	for i := 0; ; i++ {
 		if got := w.next(); got == "11 progress 11 stale" {
 			break
@@ -195,9 +235,11 @@ func TestWatchRefuses(t *testing.T) {
 	s := serve(t)
 	s.manager.feed = management.NewFeed(10, 1, 1000)
 	s.manager.put(*node("a"))
+
 	for i := range 3 {
 		s.manager.put(grouped("a", fmt.Sprint(i)))
 	}
+
 	for _, row := range []struct {
 		query, header string
 		status        int
@@ -220,20 +262,26 @@ func TestWatchRefuses(t *testing.T) {
 		if row.header != "" {
 			header = []string{api.HeaderLastEventID, row.header}
 		}
+
 		w := s.watch(t, row.query, header...)
+
 		body, err := io.ReadAll(w.Body)
-		if err != nil || w.StatusCode != row.status || !strings.Contains(string(body), row.says) || w.Header.Get("Content-Type") != api.TypeProblem {
+		if err != nil || w.StatusCode != row.status || !strings.Contains(string(body), row.says) ||
+			w.Header.Get("Content-Type") != api.TypeProblem {
 			t.Errorf("%s %s: %d %s %v", row.query, row.header, w.StatusCode, body, err)
 		}
 	}
+
 	req, err := http.NewRequestWithContext(soon(t), http.MethodHead, s.url+api.PathWatch, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_ = res.Body.Close()
 	equal(t, "HEAD", res.StatusCode, 200)
 }
@@ -247,10 +295,12 @@ func TestWatchesHaveACap(t *testing.T) {
 	w := s.watch(t, "?kinds=jobs")
 	equal(t, "one too many", w.StatusCode, 503)
 	equal(t, "retry after", w.Header.Get("Retry-After"), "1")
+
 	_ = two.Body.Close()
 	for w = s.watch(t, "?kinds=jobs"); w.StatusCode == 503; w = s.watch(t, "?kinds=jobs") {
 		_ = w.Body.Close()
 	}
+
 	w.wants("10 sync 10")
 }
 
@@ -258,6 +308,7 @@ func TestWatchesHaveACap(t *testing.T) {
 func big(i int) inventory.Node {
 	n := *node("a")
 	n.LastError = fmt.Sprint(i, strings.Repeat("x", 8<<10))
+
 	return n
 }
 
@@ -269,12 +320,15 @@ func TestSlowReaderIsDropped(t *testing.T) {
 	s.manager.feed = management.NewFeed(10, 20, 1<<20)
 	slow, quick := s.watch(t, "?kinds=nodes"), s.watch(t, "?kinds=nodes")
 	quick.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
+
 	const changes = 1300 // 10 MB: more than fits into the connection
 	for i := range changes {
 		rev := s.manager.put(big(i))
 		quick.wants(fmt.Sprintf("%d put nodes a-1 %d", rev, rev))
 	}
+
 	slow.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
+
 	revision := 10
 	for revision < 10+changes {
 		got := slow.next()
@@ -282,10 +336,13 @@ func TestSlowReaderIsDropped(t *testing.T) {
 			revision++
 			continue
 		}
+
 		equal(t, "after revision", got, fmt.Sprintf("- dropped %d", revision))
 		equal(t, "after that", slow.next(), "end")
+
 		return
 	}
+
 	t.Error("it was never dropped")
 }
 
@@ -293,12 +350,15 @@ func TestSlowReaderIsDropped(t *testing.T) {
 func TestStalledReaderIsCutOff(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(o *server.Options) { o.Stall = 50 * time.Millisecond })
+
 	w := s.watch(t, "?kinds=nodes")
 	for i := range 2000 {
 		s.manager.put(big(i))
 	}
+
 	s.gauge(t, "clusterm_http_watches", 0) // while it is not read
 	s.gauge(t, "clusterm_http_watches_dropped_total", 1)
+
 	for got := w.next(); got != "broken"; got = w.next() {
 		if got == "end" {
 			t.Fatal("a part looks like the whole")
@@ -309,21 +369,25 @@ func TestStalledReaderIsCutOff(t *testing.T) {
 // gauge waits until a metric has the value.
 func (s *site) gauge(t *testing.T, name string, want float64) {
 	t.Helper()
+
 	ctx := soon(t)
 	for {
 		families, err := s.registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got := -1.0
 		for _, f := range families {
 			if f.GetName() == name {
 				got = f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
 			}
 		}
+
 		if got == want {
 			return
 		}
+
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
@@ -339,14 +403,18 @@ func TestShutdownEndsWatches(t *testing.T) {
 	s := serve(t, func(o *server.Options) { o.Stall = time.Hour })
 	w, stalled := s.watch(t, "?kinds=nodes"), s.watch(t, "?kinds=nodes")
 	w.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
+
 	for i := range 1300 {
 		rev := s.manager.put(big(i))
 		w.wants(fmt.Sprintf("%d put nodes a-1 %d", rev, rev))
 	}
+
 	if err := s.Shutdown(soon(t)); err != nil {
 		t.Fatal(err)
 	}
+
 	equal(t, "a watch", w.next(), "end")
+
 	for got := stalled.next(); got != "broken" && got != "end"; got = stalled.next() {
 	}
 }
@@ -362,10 +430,12 @@ type breaker struct {
 
 func breakUp(t *testing.T, socket string) *breaker {
 	t.Helper()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b := &breaker{Listener: l, rand: rand.New(rand.NewPCG(3, 4))}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -374,6 +444,7 @@ func breakUp(t *testing.T, socket string) *breaker {
 			if err != nil {
 				return
 			}
+
 			wg.Go(func() { b.pass(c, socket) })
 		}
 	})
@@ -381,26 +452,33 @@ func breakUp(t *testing.T, socket string) *breaker {
 		_ = l.Close()
 		wg.Wait()
 	})
+
 	return b
 }
 
 func (b *breaker) pass(c net.Conn, socket string) {
 	defer func() { _ = c.Close() }()
+
 	to, err := net.Dial("unix", socket)
 	if err != nil {
 		return
 	}
+
 	defer func() { _ = to.Close() }()
 	b.mu.Lock()
+
 	limit := int64(200 + b.rand.IntN(8000))
 	if b.healthy {
 		limit = 1 << 40
 	}
+
 	b.mu.Unlock()
+
 	go func() {
 		_, _ = io.Copy(to, c)
 		_ = to.Close()
 	}()
+
 	if n, _ := io.CopyN(c, to, limit); n == limit {
 		b.mu.Lock()
 		b.cuts++
@@ -432,10 +510,12 @@ func TestWatchThroughDisconnects(t *testing.T) {
 		o.Socket, o.URL = "", "http://"+b.Addr().String()
 		o.Patience = patience
 	})
+
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()
 	r, last, lost := replica{}, int64(0), 0
 	told := make(chan int64, 1)
+
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
@@ -446,19 +526,25 @@ func TestWatchThroughDisconnects(t *testing.T) {
 				if ctx.Err() == nil {
 					t.Error(err)
 				}
+
 				return
 			}
+
 			r.take(change)
+
 			if change.Type == api.ChangeSync || change.Type == api.ChangePut || change.Type == api.ChangeDelete {
 				last = max(last, change.Revision)
+
 				select {
 				case <-told:
 				default:
 				}
+
 				told <- last
 			}
 		}
 	})
+
 	random := rand.New(rand.NewPCG(5, 6))
 	for i := range 300 {
 		switch n := random.IntN(20); {
@@ -468,9 +554,23 @@ func TestWatchThroughDisconnects(t *testing.T) {
 			s.manager.feed = management.NewFeed(s.manager.view.Revision, 100, 1<<20)
 			s.manager.mu.Unlock()
 			old.SetStale(true) // wakes who waits
-			_, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "", nil)
+			_, _ = s.manager.Forget(
+				ctx,
+				[]string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))},
+				true,
+				"",
+				"",
+				nil,
+			)
 		case n < 4:
-			_, _ = s.manager.Forget(ctx, []string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))}, true, "", "", nil)
+			_, _ = s.manager.Forget(
+				ctx,
+				[]string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))},
+				true,
+				"",
+				"",
+				nil,
+			)
 		case n < 6:
 			_, _, _ = s.manager.SetVars(ctx, "global", configuration.Vars{"i": int64(i)}, "", nil)
 		default:
@@ -478,8 +578,10 @@ func TestWatchThroughDisconnects(t *testing.T) {
 			for range 1 + random.IntN(3) {
 				nodes = append(nodes, grouped(strings.Repeat("a", 1+random.IntN(9)), fmt.Sprint(i)))
 			}
+
 			s.manager.put(nodes...)
 		}
+
 		if i%10 == 0 { // now and then the watch is let to come close
 			select {
 			case <-told:
@@ -488,9 +590,11 @@ func TestWatchThroughDisconnects(t *testing.T) {
 			}
 		}
 	}
+
 	b.mu.Lock()
 	b.healthy = true
 	b.mu.Unlock()
+
 	revision := s.manager.put(grouped("end", "end"))
 	for got := int64(0); got < revision; {
 		select {
@@ -499,20 +603,25 @@ func TestWatchThroughDisconnects(t *testing.T) {
 			t.Fatalf("the end, revision %d, was not told; %d was", revision, got)
 		}
 	}
+
 	cancel()
 	wg.Wait()
 
 	want := replica{}
+
 	direct := s.client(t)
 	for _, n := range check[api.List[api.Node]](t)(direct.Nodes(soon(t), client.NodeFilter{})).Items {
 		data := check[[]byte](t)(json.Marshal(n))
 		want["nodes/"+n.Name] = string(data)
 	}
+
 	data := check[[]byte](t)(json.Marshal(check[api.Vars](t)(direct.Vars(soon(t), client.ScopeGlobal))))
+
 	want["vars/global"] = string(data)
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("the watch has\n%v\nand the manager\n%v", r, want)
 	}
+
 	if b.cuts < 5 || lost < 5 {
 		t.Errorf("only %d connections were cut, and %d times it was told", b.cuts, lost)
 	}

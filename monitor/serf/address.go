@@ -27,17 +27,21 @@ func splitAddr(s string) (host string, port int, err error) {
 	if ip, err := netip.ParseAddr(s); err == nil {
 		return ip.String(), DefaultPort, nil
 	}
+
 	h, p, err := net.SplitHostPort(s)
 	if err != nil {
 		if inventory.CheckAddr(s) == nil {
 			return s, DefaultPort, nil
 		}
+
 		return "", 0, fmt.Errorf("%q is not an address; write HOST:PORT, and an IPv6 address as [ADDRESS]:PORT", s)
 	}
+
 	n, err := strconv.ParseUint(p, 10, 16)
 	if err != nil {
 		return "", 0, fmt.Errorf("%q is not an address: its port is not a number up to 65535", s)
 	}
+
 	return h, int(n), nil
 }
 
@@ -47,12 +51,15 @@ func checkPeer(s string) error {
 	if err != nil {
 		return err
 	}
+
 	if port == 0 {
 		return fmt.Errorf("%q is not the address of a member: its port is 0", s)
 	}
+
 	if err := inventory.CheckAddr(host); err != nil {
 		return fmt.Errorf("%q is not the address of a member: %w", s, err)
 	}
+
 	return nil
 }
 
@@ -62,12 +69,19 @@ func parseBind(s string) (host string, port int, err error) {
 	if err != nil {
 		return "", 0, err
 	}
+
 	if host == "" {
 		return "", port, nil
 	}
+
 	if _, err := netip.ParseAddr(host); err != nil {
-		return "", 0, fmt.Errorf("the gossip cannot be bound to %q: write an IP address of this host and a port, as in 192.0.2.1:%d", s, DefaultPort)
+		return "", 0, fmt.Errorf(
+			"the gossip cannot be bound to %q: write an IP address of this host and a port, as in 192.0.2.1:%d",
+			s,
+			DefaultPort,
+		)
 	}
+
 	return host, port, nil
 }
 
@@ -77,20 +91,24 @@ func resolve(ctx context.Context, s string) ([]netip.AddrPort, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var ips []netip.Addr
 	if ip, err := netip.ParseAddr(host); err == nil {
 		ips = []netip.Addr{ip}
 	} else {
 		ctx, cancel := context.WithTimeout(ctx, lookup)
 		defer cancel()
+
 		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
 			return nil, err
 		}
 	}
+
 	all := make([]netip.AddrPort, 0, len(ips))
 	for _, ip := range ips {
 		all = append(all, netip.AddrPortFrom(ip.Unmap(), uint16(port)))
 	}
+
 	return all, nil
 }
 
@@ -104,41 +122,52 @@ func (o *Options) advertised(ctx context.Context, bind string, bound int) (netip
 		if err != nil {
 			return netip.AddrPort{}, fmt.Errorf("the address to advertise, %s, does not resolve: %w", o.Advertise, err)
 		}
+
 		if len(all) == 0 || all[0].Addr().IsUnspecified() {
 			return netip.AddrPort{}, fmt.Errorf("the address to advertise, %s, does not name one host", o.Advertise)
 		}
+
 		ap := all[0]
 		if ap.Port() == 0 {
 			ap = netip.AddrPortFrom(ap.Addr(), uint16(bound))
 		}
+
 		return ap, nil
 	}
+
 	at := func(ip netip.Addr) (netip.AddrPort, error) {
 		return netip.AddrPortFrom(ip.Unmap(), uint16(bound)), nil
 	}
+
 	ip, err := netip.ParseAddr(bind)
 	if err == nil && !ip.IsUnspecified() {
 		return at(ip)
 	}
+
 	only4 := err == nil && ip.Is4()
+
 	locals := localAddrs()
 	if ip, err := netip.ParseAddr(o.Node.Addr); err == nil && slices.Contains(locals, ip) {
 		return at(ip)
 	}
+
 	for _, peer := range o.Join {
 		all, err := resolve(ctx, peer)
 		if err != nil {
 			continue
 		}
+
 		for _, p := range all {
 			if ip, ok := sourceFor(p); ok && !(only4 && !ip.Is4()) {
 				return at(ip)
 			}
 		}
 	}
+
 	if best, ok := usual(locals, only4); ok {
 		return at(best)
 	}
+
 	return netip.AddrPort{}, errors.New("this host has no address the others could reach it under; " +
 		"bind the gossip to one, or set the address to advertise")
 }
@@ -150,10 +179,12 @@ func sourceFor(peer netip.AddrPort) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	defer c.Close()
+
 	ap, err := netip.ParseAddrPort(c.LocalAddr().String())
 	if err != nil {
 		return netip.Addr{}, false
 	}
+
 	return ap.Addr().Unmap().WithZone(""), !ap.Addr().IsUnspecified()
 }
 
@@ -163,12 +194,14 @@ func localAddrs() []netip.Addr {
 	if err != nil {
 		return nil
 	}
+
 	var all []netip.Addr
 	for _, a := range ifs {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {
 			all = append(all, p.Addr().Unmap())
 		}
 	}
+
 	return all
 }
 
@@ -180,19 +213,24 @@ func usual(locals []netip.Addr, only4 bool) (netip.Addr, bool) {
 			fit = append(fit, ip)
 		}
 	}
+
 	if len(fit) == 0 {
 		return netip.Addr{}, false
 	}
+
 	rank := func(ip netip.Addr) int {
 		r := 0
 		if !ip.IsPrivate() {
 			r++
 		}
+
 		if !ip.Is4() {
 			r += 2
 		}
+
 		return r
 	}
+
 	return slices.MinFunc(fit, func(a, b netip.Addr) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Compare(b))
 	}), true

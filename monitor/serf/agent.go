@@ -57,15 +57,19 @@ func (o *Options) check() error {
 	if o.Log == nil {
 		errs = append(errs, errors.New("there is no logger"))
 	}
+
 	if o.Node != (Identity{}) {
 		errs = append(errs, o.Node.Check())
 	}
+
 	if o.Bind == "" {
 		errs = append(errs, errors.New("there is no address to bind the gossip to; give IP:PORT"))
 	}
+
 	for _, j := range o.Join {
 		errs = append(errs, checkPeer(j))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -98,24 +102,30 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+
 	key, err := o.key()
 	if err != nil {
 		return nil, err
 	}
+
 	host, port, err := parseBind(o.Bind)
 	if err != nil {
 		return nil, err
 	}
+
 	if o.Timing == (Timing{}) {
 		o.Timing = LAN()
 	}
+
 	st, complaint, err := openStore(o.DataDir)
 	if err != nil {
 		return nil, err
 	}
+
 	if complaint != nil {
 		o.Log.Warnf("the gossip state is put aside, and this member gets a new name: %v", complaint)
 	}
+
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a := &Agent{
 		o: o, t: o.Timing, key: key, host: host, store: st, stop: stop,
@@ -128,14 +138,18 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 		window: o.Timing.Window, before: st.Alive, gossip: a.serf, log: o.Log,
 		known: func(member string) bool { return o.Node == (Identity{}) && member == a.name() },
 	})
+
 	in, err := a.launch(ctx, life, port)
 	if err != nil {
 		stop()
 		st.close()
+
 		return nil, err
 	}
+
 	a.become(in)
 	go a.run(life, in)
+
 	return a, nil
 }
 
@@ -151,10 +165,12 @@ func (a *Agent) Name() string { return a.current().name }
 func (a *Agent) Members() []monitor.Member {
 	in := a.current()
 	ms := in.s.Members()
+
 	all := make([]monitor.Member, 0, len(ms))
 	for _, m := range ms {
 		all = append(all, in.member(m))
 	}
+
 	return all
 }
 
@@ -177,12 +193,14 @@ func (a *Agent) Stats() Stats {
 	in := a.current()
 	s := count(in.s.Members())
 	s.Health, s.Renames = in.s.Memberlist().GetHealthScore(), int(a.renames.Load())
+
 	s.Observer, s.Queues = a.watch.stats(), map[string]int{}
 	for name, depth := range in.s.Stats() {
 		if queue, ok := strings.CutSuffix(name, "_queue"); ok {
 			s.Queues[queue], _ = strconv.Atoi(depth)
 		}
 	}
+
 	return s
 }
 
@@ -198,6 +216,7 @@ func count(ms []hserf.Member) (s Stats) {
 			s.Left++
 		}
 	}
+
 	return s
 }
 
@@ -225,6 +244,7 @@ func (a *Agent) Err() error {
 func (a *Agent) Leave(ctx context.Context) error {
 	a.leave.Store(true)
 	a.stop()
+
 	select {
 	case <-a.done:
 		return a.err
@@ -244,13 +264,16 @@ func (a *Agent) Serve(ctx context.Context, ready func()) error {
 	if ready != nil {
 		ready()
 	}
+
 	select {
 	case <-a.done:
 		return a.err
 	case <-ctx.Done():
 	}
+
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
 	defer cancel()
+
 	return a.Leave(leave)
 }
 
@@ -259,6 +282,7 @@ func (a *Agent) Serve(ctx context.Context, ready func()) error {
 func (a *Agent) Close() error {
 	a.stop()
 	<-a.done
+
 	return a.err
 }
 
@@ -272,15 +296,18 @@ func (a *Agent) become(in *instance) {
 func (a *Agent) current() *instance {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	return a.now
 }
 
 func (a *Agent) name() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.now == nil {
 		return ""
 	}
+
 	return a.now.name
 }
 
@@ -300,8 +327,10 @@ func (a *Agent) run(ctx context.Context, in *instance) {
 			a.o.Log.Warnf("gossip: leaving: %v", err)
 		}
 	}
+
 	l.in.shutdown()
 	a.store.close()
+
 	if a.err != nil {
 		a.o.Log.Errorf("gossip: ended: %v", a.err)
 	}
@@ -323,16 +352,21 @@ type loop struct {
 func (l *loop) run(ctx context.Context) error {
 	l.await()
 	defer func() { l.grace.Stop() }()
+
 	tick := time.NewTicker(l.t.Tick)
 	defer tick.Stop()
+
 	for {
 		l.join(ctx)
 		l.in.rivals.expire(time.Now())
+
 		if err := l.giveUpName(ctx); err != nil {
 			return err
 		}
+
 		l.tidy()
 		l.save()
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -356,12 +390,16 @@ func (l *loop) join(ctx context.Context) {
 	if time.Now().Before(l.nextJoin) || ctx.Err() != nil {
 		return
 	}
+
 	live, alone := l.in.live()
+
 	peers := slices.Clone(l.o.Join)
 	if alone {
 		peers = append(peers, l.store.Peers...)
 	}
+
 	var tried, joined int
+
 	var failure error
 	for _, p := range peers {
 		addrs, err := resolve(ctx, p)
@@ -369,27 +407,33 @@ func (l *loop) join(ctx context.Context) {
 			tried, failure = tried+1, err
 			continue
 		}
+
 		if slices.ContainsFunc(addrs, func(ap addrPort) bool { return live[ap] || l.in.isOwn(ap) }) {
 			continue
 		}
+
 		tried++
+
 		for _, ap := range addrs {
 			if _, err = l.in.s.Join([]string{ap.String()}, true); err == nil {
 				joined++
 				live, alone = l.in.live()
 				break
 			}
+
 			if failure = err; ctx.Err() != nil {
 				return
 			}
 		}
 	}
+
 	l.nextJoin = time.Now().Add(l.t.JoinAgain)
 	switch {
 	case joined > 0 || !alone || tried == 0:
 		if l.misses > 0 && joined > 0 {
 			l.o.Log.Infof("gossip: joined after %s", inventory.Count(l.misses, "failed attempt", "failed attempts"))
 		}
+
 		l.misses = 0
 		l.met = l.met || joined > 0 || !alone
 		l.watch.resume()
@@ -406,7 +450,9 @@ func (l *loop) missed(why error) {
 			break
 		}
 	}
+
 	l.misses++
+
 	l.nextJoin = time.Now().Add(wait)
 	if l.misses&(l.misses-1) == 0 {
 		l.serf.Printf("[WARN] gossip: no other member answers, attempt %d: %v", l.misses, why)
@@ -421,21 +467,29 @@ func (l *loop) giveUpName(ctx context.Context) error {
 	if place == "" || since < l.t.Contested || ctx.Err() != nil {
 		return nil
 	}
-	l.o.Log.Warnf("gossip: the member at %s uses the name %s, too (a copied data directory?); this one takes a new name", place, l.in.name)
+
+	l.o.Log.Warnf(
+		"gossip: the member at %s uses the name %s, too (a copied data directory?); this one takes a new name",
+		place,
+		l.in.name,
+	)
 	l.watch.pause()
 	l.in.shutdown() // without a word: a good-bye would be the other's
 	l.store.Suffix = newSuffix()
 	l.save()
+
 	in, err := l.relaunch(ctx)
 	if err != nil {
 		return err
 	}
+
 	l.in = in
 	l.become(in)
 	l.renames.Add(1)
 	l.nextJoin, l.misses = time.Time{}, 0
 	l.grace.Stop()
 	l.await()
+
 	return nil
 }
 
@@ -443,17 +497,20 @@ func (l *loop) giveUpName(ctx context.Context) error {
 func (l *loop) relaunch(ctx context.Context) (*instance, error) {
 	const tries = 5
 	var in *instance
+
 	var err error
 	for range tries {
 		if in, err = l.launch(ctx, ctx, l.in.port); err == nil {
 			return in, nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil, err
 		case <-time.After(l.t.JoinMin):
 		}
 	}
+
 	return nil, err
 }
 
@@ -476,10 +533,13 @@ func (l *loop) save() {
 		_, alone := l.in.live()
 		l.met = !alone
 	}
+
 	if l.met {
 		l.store.Peers = l.in.peers()
 	}
+
 	l.store.Alive = l.watch.alive()
+
 	err := l.store.save()
 	switch {
 	case err == nil:

@@ -43,10 +43,13 @@ const patience = time.Minute
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
+
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
+
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+
 	for !ok() {
 		select {
 		case <-deadline.C:
@@ -59,10 +62,12 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func testLog(t *testing.T) logrus.FieldLogger {
 	l := logrus.New()
 	l.SetOutput(io.Discard)
+
 	if os.Getenv("GOSSIP_LOG") != "" {
 		l.SetOutput(os.Stderr)
 		l.SetLevel(logrus.DebugLevel)
 	}
+
 	return l.WithField("test", t.Name())
 }
 
@@ -78,10 +83,12 @@ type recorder struct {
 func (r *recorder) Observe(_ context.Context, rep monitor.Report) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.now == nil {
 		r.now, r.joined = map[string]monitor.Sighting{}, map[string]int{}
 		r.first = &rep
 	}
+
 	r.reports++
 	if rep.Full {
 		for n, s := range r.now {
@@ -89,30 +96,36 @@ func (r *recorder) Observe(_ context.Context, rep monitor.Report) error {
 			r.now[n] = s
 		}
 	}
+
 	for _, s := range rep.Sightings {
 		if s.Joined {
 			r.joined[s.Name()]++
 		}
+
 		r.now[s.Name()] = s
 	}
+
 	return nil
 }
 
 func (r *recorder) see(name string) monitor.Sighting {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.now[name]
 }
 
 func (r *recorder) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.reports
 }
 
 func (r *recorder) joins(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.joined[name]
 }
 
@@ -124,10 +137,12 @@ func node(n int) Identity { return Identity{Label: "node", Serial: fmt.Sprint(n)
 // keyFile is a file that holds a gossip key.
 func keyFile(t *testing.T, key string) string {
 	t.Helper()
+
 	path := filepath.Join(t.TempDir(), "gossip.key")
 	if err := os.WriteFile(path, []byte(key+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -141,15 +156,18 @@ func options(t *testing.T, n int) Options {
 
 func start(t *testing.T, o Options) *Agent {
 	t.Helper()
+
 	a, err := Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := a.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return a
 }
 
@@ -158,13 +176,16 @@ func observer(t *testing.T, o Options) (*Agent, *recorder) {
 	t.Helper()
 	r := &recorder{}
 	o.Node, o.Sinks = Identity{}, []monitor.Sink{r}
+
 	return start(t, o), r
 }
 
 func leave(t *testing.T, a *Agent) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+
 	if err := a.Leave(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -179,12 +200,15 @@ func TestJoinFailReturnLeave(t *testing.T) {
 	o.Join, o.DataDir = []string{obs.Addr()}, t.TempDir()
 	a := start(t, o)
 	eventually(t, "the node is seen", func() bool { return seen.see("node-2").Alive })
+
 	if s := seen.see("node-2"); !s.Joined || s.Addr != at(2) || s.Duplicate {
 		t.Fatalf("%+v", s)
 	}
+
 	if seen.first == nil || !seen.first.Full {
 		t.Fatal("the first report is not a full one")
 	}
+
 	name, addr := a.Name(), a.Addr()
 	if !strings.HasPrefix(name, "node-2-") {
 		t.Fatalf("name %q", name)
@@ -193,20 +217,25 @@ func TestJoinFailReturnLeave(t *testing.T) {
 	a.Close() // it crashes
 	eventually(t, "the node fails", func() bool { return !seen.see("node-2").Alive })
 	o.Bind = addr
+
 	a = start(t, o) // and boots again
 	if a.Name() != name {
 		t.Fatalf("the name was %s and is %s", name, a.Name())
 	}
+
 	eventually(t, "the node is back", func() bool { return seen.see("node-2").Alive })
+
 	if seen.joins("node-2") != 2 {
 		t.Fatalf("joined %d times", seen.joins("node-2"))
 	}
 
 	leave(t, a)
 	eventually(t, "the node has left", func() bool { return !seen.see("node-2").Alive })
+
 	if st := obs.Stats(); st.Left != 1 || st.Failed != 0 {
 		t.Fatalf("%+v", st)
 	}
+
 	if err := a.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -218,9 +247,11 @@ func TestJoinFailReturnLeave(t *testing.T) {
 		s := seen.see("node-2")
 		return s.Alive && s.Addr == at(3) && !s.Duplicate
 	})
+
 	if a.Name() != name {
 		t.Fatalf("the name was %s and is %s", name, a.Name())
 	}
+
 	if st := obs.Stats().Observer; st.Alive != 1 || st.Nodes != 1 || st.Strangers != 1 {
 		t.Fatalf("%+v", st)
 	}
@@ -254,16 +285,20 @@ func TestDuplicateIdentity(t *testing.T) {
 	second.Node.Addr, second.Bind, second.Join = at(22), at(22)+":0", first.Join
 	b := start(t, second)
 	eventually(t, "the duplicate is seen", func() bool { return seen.see("node-21").Duplicate })
+
 	s := seen.see("node-21")
 	if want := []string{at(21), at(22)}; !slices.Equal(s.Others, want) || s.Addr != at(21) || s.Joined {
 		t.Fatalf("%+v", s)
 	}
+
 	for _, ag := range []*Agent{a, b, obs} {
 		eventually(t, "everybody is there", func() bool { return ag.Stats().Alive == 3 })
 	}
+
 	if a.Name() == b.Name() || a.Stats().Renames+b.Stats().Renames != 0 {
 		t.Fatalf("%s, %s", a.Name(), b.Name())
 	}
+
 	leave(t, a)
 	eventually(t, "the second is the only one", func() bool {
 		s := seen.see("node-21")
@@ -283,13 +318,16 @@ func TestCopiedDataDir(t *testing.T) {
 
 	clone := o
 	clone.DataDir, clone.Bind = t.TempDir(), at(32)+":0"
+
 	b, err := os.ReadFile(filepath.Join(o.DataDir, stateFile))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(filepath.Join(clone.DataDir, stateFile), b, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	c := start(t, clone)
 	eventually(t, "the copy is reported", func() bool { return seen.see("node-31").Duplicate })
 	eventually(t, "they have names of their own", func() bool { return a.Name() != c.Name() })
@@ -303,6 +341,7 @@ func TestCopiedDataDir(t *testing.T) {
 		s := seen.see("node-31")
 		return s.Alive && !s.Duplicate
 	})
+
 	if err := a.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -311,14 +350,17 @@ func TestCopiedDataDir(t *testing.T) {
 func TestCutAndHeal(t *testing.T) {
 	t.Parallel()
 	obs, seen := observer(t, options(t, 40))
+
 	var all []*Agent
 	for n := 41; n <= 43; n++ {
 		o := options(t, n)
 		o.Join = []string{obs.Addr()}
 		all = append(all, start(t, o))
 	}
+
 	everybody := func() bool {
-		return seen.see("node-41").Alive && seen.see("node-42").Alive && seen.see("node-43").Alive && all[2].Stats().Alive == 4
+		return seen.see("node-41").Alive && seen.see("node-42").Alive && seen.see("node-43").Alive &&
+			all[2].Stats().Alive == 4
 	}
 	eventually(t, "everybody is seen", everybody)
 
@@ -326,22 +368,28 @@ func TestCutAndHeal(t *testing.T) {
 	far := func(addr string) bool {
 		return strings.HasPrefix(addr, at(42)+":") || strings.HasPrefix(addr, at(43)+":")
 	}
+
 	near := func(addr string) bool { return !far(addr) }
 	for i, cut := range []func(string) bool{far, near, near} {
 		all[i].current().net.cut.Store(&cut)
 	}
+
 	cut := far
 	obs.current().net.cut.Store(&cut)
 	eventually(t, "the far side fails", func() bool {
 		return !seen.see("node-42").Alive && !seen.see("node-43").Alive && all[2].Stats().Failed == 2
 	})
+
 	if !seen.see("node-41").Alive || all[2].Stats().Alive != 2 {
 		t.Fatal("members of one side lost each other")
 	}
+
 	for _, a := range append(all, obs) {
 		a.current().net.cut.Store(nil)
 	}
+
 	eventually(t, "everybody is back", everybody)
+
 	for n, want := range map[string]int{"node-42": 2, "node-43": 2} {
 		if got := seen.joins(n); got < want {
 			t.Errorf("%s joined %d times, not at least %d", n, got, want)
@@ -355,10 +403,12 @@ func TestObserverRestart(t *testing.T) {
 	t.Parallel()
 	o := options(t, 50)
 	o.DataDir = t.TempDir()
+
 	obs, seen := observer(t, o)
 	for n := 51; n <= 53; n++ {
 		o := options(t, n)
 		o.Join = []string{obs.Addr()}
+
 		a := start(t, o)
 		if n == 53 {
 			defer func() { _ = a }()
@@ -366,6 +416,7 @@ func TestObserverRestart(t *testing.T) {
 			leave(t, a)
 		}
 	}
+
 	eventually(t, "all are seen", func() bool {
 		return seen.see("node-51").Alive && seen.see("node-52").Alive && !seen.see("node-53").Alive
 	})
@@ -374,14 +425,17 @@ func TestObserverRestart(t *testing.T) {
 
 	obs, seen = observer(t, o) // it is told no address to join
 	eventually(t, "a report", func() bool { return seen.see("node-51").Alive })
+
 	if !seen.first.Full || len(seen.first.Sightings) < 2 {
 		t.Fatalf("%+v", seen.first)
 	}
+
 	for _, s := range seen.first.Sightings {
 		if s.Joined || !s.Alive && s.Name() != "node-53" {
 			t.Errorf("%+v", s)
 		}
 	}
+
 	back := options(t, 53)
 	back.Join = []string{obs.Addr()}
 	start(t, back)
@@ -401,11 +455,14 @@ func TestJoinIsRetried(t *testing.T) {
 	eventually(t, "a report without anybody", func() bool {
 		seen.mu.Lock()
 		defer seen.mu.Unlock()
+
 		return seen.reports > 0
 	})
+
 	if !alone(obs) {
 		t.Fatal("it is not alone")
 	}
+
 	late := options(t, 61)
 	late.Bind = addr
 	start(t, late)
@@ -414,24 +471,30 @@ func TestJoinIsRetried(t *testing.T) {
 
 func TestIPv6(t *testing.T) {
 	t.Parallel()
+
 	if c, err := net.ListenPacket("udp", "[::1]:0"); err != nil {
 		t.Skipf("this machine has no IPv6: %v", err)
 	} else {
 		c.Close()
 	}
+
 	o := options(t, 70)
 	o.Bind = "[::1]:0"
 	obs, seen := observer(t, o)
 	n := options(t, 71)
 	n.Node.Addr, n.Bind, n.Join = "::1", "[::]:0", []string{obs.Addr()}
+
 	a := start(t, n)
 	if !strings.HasPrefix(a.Addr(), "[::1]:") {
 		t.Fatalf("it advertises %s", a.Addr())
 	}
+
 	eventually(t, "the node is seen", func() bool { return seen.see("node-71").Alive })
+
 	if s := seen.see("node-71"); s.Addr != "::1" {
 		t.Fatalf("%+v", s)
 	}
+
 	leave(t, a)
 }
 
@@ -445,6 +508,7 @@ func TestWrongKeyStaysOutside(t *testing.T) {
 	good.Join = []string{obs.Addr()}
 	start(t, good)
 	eventually(t, "the good one is seen", func() bool { return seen.see("node-82").Alive })
+
 	if seen.see("node-81").Alive || !alone(a) {
 		t.Fatal("a member with another key was let in")
 	}
@@ -452,19 +516,24 @@ func TestWrongKeyStaysOutside(t *testing.T) {
 
 func TestUnexpectedShutdown(t *testing.T) {
 	t.Parallel()
+
 	a, err := Start(t.Context(), options(t, 90))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if a.Err() != nil {
 		t.Fatal("an error while it runs")
 	}
+
 	a.current().s.Shutdown()
+
 	select {
 	case <-a.Done():
 	case <-time.After(patience):
 		t.Fatal("nobody notices")
 	}
+
 	if a.Err() == nil || a.Close() == nil {
 		t.Fatal("no error")
 	}
@@ -475,6 +544,7 @@ func TestLeaveIsBounded(t *testing.T) {
 	a := start(t, options(t, 95))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
+
 	if err := a.Leave(ctx); err == nil {
 		select {
 		case <-a.Done():
@@ -482,6 +552,7 @@ func TestLeaveIsBounded(t *testing.T) {
 			t.Fatal("it left in no time")
 		}
 	}
+
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -492,10 +563,12 @@ func TestStartRefuses(t *testing.T) {
 	busy := options(t, 100)
 	busy.DataDir = t.TempDir()
 	a := start(t, busy)
+
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("not a key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		name   string
 		change func(*Options)
@@ -523,27 +596,33 @@ func TestStartRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := options(t, 101)
 			c.change(&o)
+
 			got, err := Start(t.Context(), o)
 			if err == nil {
 				got.Close()
 				t.Fatal("it starts")
 			}
+
 			if !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%q, want %q in it", err, c.want)
 			}
+
 			if strings.Contains(err.Error(), testKey) {
 				t.Fatal("the key is in the error")
 			}
 		})
 	}
+
 	// A refused start leaves nothing behind: the directory is free again, as soon
 	// as no process that another test just begins shares its lock any more.
 	dir := t.TempDir()
 	o := options(t, 102)
+
 	o.DataDir, o.Bind = dir, a.Addr()
 	if _, err := Start(t.Context(), o); err == nil {
 		t.Fatal("it starts on a taken port")
 	}
+
 	o.Bind = at(102) + ":0"
 	var again *Agent
 	var err error
@@ -551,9 +630,11 @@ func TestStartRefuses(t *testing.T) {
 		again, err = Start(t.Context(), o)
 		return err == nil || !strings.Contains(err.Error(), "in use")
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := again.Close(); err != nil {
 		t.Error(err)
 	}
@@ -570,10 +651,13 @@ func TestFirstNode(t *testing.T) {
 	o.Join = []string{o.Bind} // the same list on every host
 	a := start(t, o)
 	eventually(t, "it sees itself", func() bool { return r.see("node-160").Alive })
+
 	if s := r.see("node-160"); s.Addr != at(160) || !s.Joined || s.Duplicate {
 		t.Fatalf("%+v", s)
 	}
+
 	leave(t, a)
+
 	if s := r.see("node-160"); !s.Alive {
 		t.Fatalf("its own good-bye is reported: %+v", s)
 	}
@@ -581,9 +665,11 @@ func TestFirstNode(t *testing.T) {
 
 func port(t *testing.T, ip string) string {
 	t.Helper()
+
 	_, p, err := net.SplitHostPort(serftest.Free(t, ip))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }

@@ -46,33 +46,42 @@ func DefaultAgentConfig() AgentConfig {
 // file and, where there is one, the position.
 func LoadAgentConfig(path string) (AgentConfig, error) {
 	c := DefaultAgentConfig()
+
 	f, err := os.Open(path)
 	if err != nil {
 		return c, fmt.Errorf("the configuration cannot be read: %w", err)
 	}
 	defer f.Close()
 	const limit = 1 << 20
+
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return c, fmt.Errorf("the configuration cannot be read: %w", err)
 	}
+
 	if len(b) > limit {
 		return c, fmt.Errorf("%s is larger than 1 MiB: it is not a configuration", path)
 	}
+
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
+
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
+
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return c, fmt.Errorf("%s holds more than one document", path)
 	}
+
 	if c.Gossip.Bind == "" {
 		c.Gossip.Bind = bindTo(c.Node.Addr)
 	}
+
 	if err := c.Check(); err != nil {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return c, nil
 }
 
@@ -82,6 +91,7 @@ func bindTo(addr string) string {
 	if _, err := netip.ParseAddr(addr); err != nil {
 		return ""
 	}
+
 	return net.JoinHostPort(addr, strconv.Itoa(DefaultPort))
 }
 
@@ -91,12 +101,21 @@ func (c AgentConfig) Check() error {
 	if c.DataDir == "" {
 		errs = append(errs, errors.New("data_dir: it is empty; name a directory the agent may write to"))
 	}
+
 	if c.Gossip.KeyFile == "" {
 		errs = append(errs, errors.New("gossip.key_file: it is empty; name the file that holds the gossip key"))
 	}
+
 	if c.Gossip.Bind == "" {
-		errs = append(errs, fmt.Errorf("gossip.bind: it is empty and node.addr is not an IP address; give an IP address of this host and a port, as in 192.0.2.1:%d", DefaultPort))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"gossip.bind: it is empty and node.addr is not an IP address; give an IP address of this host and a port, as in 192.0.2.1:%d",
+				DefaultPort,
+			),
+		)
 	}
+
 	return errors.Join(append(errs, c.Gossip.Check())...)
 }
 
@@ -107,13 +126,16 @@ func (c GossipConfig) Check() error {
 		_, _, err := parseBind(c.Bind)
 		errs = append(errs, keyed("gossip.bind", err))
 	}
+
 	if c.Advertise != "" {
 		_, _, err := splitAddr(c.Advertise)
 		errs = append(errs, keyed("gossip.advertise", err))
 	}
+
 	for _, j := range c.Join {
 		errs = append(errs, keyed("gossip.join", checkPeer(j)))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -122,6 +144,7 @@ func keyed(key string, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	return fmt.Errorf("%s: %w", key, err)
 }
 
@@ -140,5 +163,6 @@ func runAgent(ctx context.Context, c AgentConfig, t Timing, log logrus.FieldLogg
 	if err != nil {
 		return err
 	}
+
 	return a.Serve(ctx, ready)
 }

@@ -20,10 +20,12 @@ import (
 
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
+
 	path := filepath.Join(t.TempDir(), "agent.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -34,12 +36,15 @@ func TestLoadAgentConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, example, _ := strings.Cut(string(readme), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
+
 	c, err := LoadAgentConfig(writeFile(t, example))
 	if err != nil {
 		t.Fatalf("the example in the README: %v", err)
 	}
+
 	if c.Node.Name() != "rack1-S0001" || len(c.Gossip.Join) != 1 || c.Gossip.Bind != "192.0.2.11:7946" {
 		t.Fatalf("%+v", c)
 	}
@@ -48,6 +53,7 @@ func TestLoadAgentConfig(t *testing.T) {
 	if err != nil || c.Gossip.Bind != "192.0.2.1:7946" || c.DataDir == "" || c.Gossip.KeyFile == "" {
 		t.Fatalf("%+v %v", c, err)
 	}
+
 	c, err = LoadAgentConfig(writeFile(t, "node: {label: a, serial: b, addr: '2001:db8::1'}"))
 	if err != nil || c.Gossip.Bind != "[2001:db8::1]:7946" {
 		t.Fatalf("%+v %v", c, err)
@@ -75,12 +81,14 @@ func TestLoadAgentConfig(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := writeFile(t, tc.text)
+
 			_, err := LoadAgentConfig(path)
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), path) {
 				t.Fatalf("%v, want %q and the file in it", err, tc.want)
 			}
 		})
 	}
+
 	if _, err := LoadAgentConfig("/nonexistent/agent.yaml"); !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -89,28 +97,35 @@ func TestLoadAgentConfig(t *testing.T) {
 func TestRunAgent(t *testing.T) {
 	t.Parallel()
 	obs, seen := observer(t, options(t, 130))
+
 	key := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(key, []byte(testKey+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Chmod(key, 0o644); err != nil { // whatever the umask is
 		t.Fatal(err)
 	}
+
 	c := AgentConfig{
 		Node: node(131), DataDir: filepath.Join(t.TempDir(), "new", "dir"),
 		Gossip: GossipConfig{Bind: at(131) + ":0", KeyFile: key, Join: []string{obs.Addr()}},
 	}
 	log, hook := logtest.NewNullLogger()
 	ctx, cancel := context.WithCancel(t.Context())
+
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- runAgent(ctx, c, Loopback(), log, func() { close(ready) }) }()
 	<-ready
 	eventually(t, "the node is seen", func() bool { return seen.see("node-131").Alive })
 	cancel()
+
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the node has left", func() bool { return obs.Stats().Left == 1 && !seen.see("node-131").Alive })
+
 	warned := false
 	for _, e := range hook.AllEntries() {
 		warned = warned || strings.Contains(e.Message, "0600")
@@ -118,9 +133,11 @@ func TestRunAgent(t *testing.T) {
 			t.Fatal("the key is in the log")
 		}
 	}
+
 	if !warned {
 		t.Error("nobody is told that others can read the key")
 	}
+
 	c.Gossip.Bind = obs.Addr()
 	if err := RunAgent(t.Context(), c, log, nil); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Fatalf("a taken port: %v", err)
@@ -150,10 +167,12 @@ func TestForgottenMembers(t *testing.T) {
 	old := a.Name()
 	n.Bind = a.Addr()
 	a.Close()
+
 	a = start(t, n)
 	if a.Name() == old {
 		t.Fatal("a new directory, and the old name")
 	}
+
 	eventually(t, "the old name is forgotten", func() bool {
 		s := seen.see("node-142")
 		return s.Alive && !s.Duplicate && len(obs.Members()) == 2
@@ -162,37 +181,49 @@ func TestForgottenMembers(t *testing.T) {
 
 func TestState(t *testing.T) {
 	dir := t.TempDir()
+
 	s, complaint, err := openStore(dir)
 	if err != nil || complaint != nil {
 		t.Fatal(err, complaint)
 	}
+
 	for i := range 2 * maxPeers {
 		s.Peers = append(s.Peers, fmt.Sprintf("10.0.%d.%d:7946", i/250, i%250))
 	}
+
 	s.Alive = []string{"a-b"}
 	if err := s.save(); err != nil {
 		t.Fatal(err)
 	}
+
 	suffix := s.Suffix
 	s.close()
+
 	s, complaint, err = openStore(dir)
 	if err != nil || complaint != nil || s.Suffix != suffix || len(s.Peers) != maxPeers || s.Alive[0] != "a-b" {
 		t.Fatalf("%+v %v %v", s, complaint, err)
 	}
+
 	s.close()
+
 	path := filepath.Join(dir, stateFile)
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
 		t.Fatal(st, err)
 	}
+
 	for _, bad := range []string{"", "{", `{"suffix": "../../x"}`, `{"suffix": "0123abcd", "peers": ["a b"]}`, `[]`} {
 		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		s, complaint, err := openStore(dir)
-		if err != nil || complaint == nil || s.Suffix == suffix || !suffixForm.MatchString(s.Suffix) || len(s.Peers) != 0 {
+		if err != nil || complaint == nil || s.Suffix == suffix || !suffixForm.MatchString(s.Suffix) ||
+			len(s.Peers) != 0 {
 			t.Fatalf("%q: %+v %v %v", bad, s, complaint, err)
 		}
+
 		s.close()
+
 		if kept, _ := os.ReadFile(path + ".bad"); string(kept) != bad {
 			t.Fatalf("%q is lost", bad)
 		}
@@ -202,6 +233,7 @@ func TestState(t *testing.T) {
 func TestLogBridge(t *testing.T) {
 	to, hook := logtest.NewNullLogger()
 	to.SetLevel(logrus.DebugLevel)
+
 	l := newLogger(to)
 	for _, c := range []struct {
 		line  string
@@ -218,14 +250,18 @@ func TestLogBridge(t *testing.T) {
 		{"[INFO] " + strings.Repeat("x", 2000), logrus.InfoLevel, strings.Repeat("x", maxLine) + "…"},
 	} {
 		l.Print(c.line)
+
 		if e := hook.LastEntry(); e.Level != c.level || e.Message != c.text {
 			t.Errorf("%q: %v %q", c.line, e.Level, e.Message)
 		}
 	}
+
 	hook.Reset()
+
 	for range 1000 {
 		l.Print("[WARN] flood")
 	}
+
 	if n := len(hook.AllEntries()); n > 2*logBurst {
 		t.Fatalf("%d lines", n)
 	}
@@ -236,6 +272,7 @@ func TestKey(t *testing.T) {
 	if a == b || CheckKey(a) != nil || CheckKey(" "+b+"\n") != nil {
 		t.Fatal(a, b)
 	}
+
 	for _, bad := range []string{"", "x", "AAAA", a + a} {
 		if err := CheckKey(bad); err == nil || !strings.Contains(err.Error(), "openssl rand") {
 			t.Errorf("%q: %v", bad, err)
@@ -250,22 +287,34 @@ func TestAddresses(t *testing.T) {
 		"host1:x": "", "a b": "", "[::1": "", "host1:70000": "", "": "", "a:b:c": "",
 	} {
 		host, port, err := splitAddr(in)
+
 		got := fmt.Sprint(host, " ", port)
 		if err != nil {
 			got = ""
 		}
+
 		if got != want {
 			t.Errorf("%q: %q %v, want %q", in, got, err, want)
 		}
 	}
 
 	ip := netip.MustParseAddr
-	all := []netip.Addr{ip("127.0.0.1"), ip("fe80::1"), ip("2001:db8::1"), ip("fd00::1"), ip("203.0.113.9"), ip("10.0.0.9"), ip("10.0.0.10")}
+
+	all := []netip.Addr{
+		ip("127.0.0.1"),
+		ip("fe80::1"),
+		ip("2001:db8::1"),
+		ip("fd00::1"),
+		ip("203.0.113.9"),
+		ip("10.0.0.9"),
+		ip("10.0.0.10"),
+	}
 	for skip, want := range []string{"10.0.0.9", "10.0.0.10", "203.0.113.9", "fd00::1", "2001:db8::1", ""} {
 		got, ok := usual(all, false)
 		if ok != (want != "") || ok && got.String() != want {
 			t.Errorf("%d: %v, want %q", skip, got, want)
 		}
+
 		for i, a := range all {
 			if a == got {
 				all = append(all[:i], all[i+1:]...)
@@ -273,6 +322,7 @@ func TestAddresses(t *testing.T) {
 			}
 		}
 	}
+
 	if _, ok := usual([]netip.Addr{ip("2001:db8::1")}, true); ok {
 		t.Error("an IPv6 address for an IPv4 socket")
 	}
@@ -311,47 +361,65 @@ func TestRivals(t *testing.T) {
 	r.heard("a", "p:1", now) // nobody has that name
 	r.live("a", "p:1")
 	r.heard("a", "p:1", now) // its own word
+
 	if told() || r.of("a") != nil {
 		t.Fatal("a rival out of nothing")
 	}
+
 	r.heard("a", "p:2", now)
+
 	if !told() || r.of("a")[0] != "p:2" {
 		t.Fatal("the rival is not seen")
 	}
+
 	r.heard("a", "p:2", after(20*time.Second))
+
 	if place, d := r.contested("a"); told() || place != "p:2" || d != 20*time.Second {
 		t.Fatal(place, d)
 	}
+
 	r.expire(after(80 * time.Second))
+
 	if told() || r.of("a") == nil {
 		t.Fatal("it expires early")
 	}
+
 	r.expire(after(81 * time.Second))
+
 	if !told() || r.of("a") != nil {
 		t.Fatal("it does not expire")
 	}
+
 	r.heard("a", "p:2", now)
 	r.live("b", "p:2") // under a name of its own
+
 	if !told() || r.of("a") != nil {
 		t.Fatal("a member is a rival")
 	}
+
 	r.heard("a", "p:3", now)
 	r.live("a", "p:3") // it has moved
+
 	if r.of("a") != nil {
 		t.Fatal("its own new place is a rival")
 	}
+
 	r.heard("a", "p:4", now)
 	r.dead("a")
 	r.heard("a", "p:4", now)
+
 	if place, _ := r.contested("a"); place != "" {
 		t.Fatal("a dead member has a rival")
 	}
+
 	// What comes in bulk mixes dead and live ones, and says nothing.
 	r.live("c", "1.1.1.1:1")
+
 	two := []*hserf.Member{{Name: "c", Addr: []byte{2, 2, 2, 2}, Port: 2}, {Name: "d"}}
 	if err := r.NotifyMerge(two); err != nil || r.of("c") != nil {
 		t.Fatal(err)
 	}
+
 	if err := r.NotifyMerge(two[:1]); err != nil || r.of("c")[0] != "2.2.2.2:2" {
 		t.Fatal(err)
 	}

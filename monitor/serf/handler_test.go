@@ -22,10 +22,12 @@ import (
 // itself, once; where no manager takes anything, all of them are again.
 func TestEventHandlerAsks(t *testing.T) {
 	t.Parallel()
+
 	script, err := os.ReadFile("handler/serf-handler.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const (
 		taken   = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 		failure = "HTTP/1.1 500 Internal Server Error\r\nX-Clusterm-Problem: "
@@ -63,21 +65,32 @@ func TestEventHandlerAsks(t *testing.T) {
 			syscall.ForkLock.RLock()
 			err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+text), 0o700)
 			syscall.ForkLock.RUnlock()
+
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", string(script))
-		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "SERF_EVENT=member-join", "CLUSTERM_URL=http://127.0.0.1:1")
+		cmd.Env = append(
+			os.Environ(),
+			"PATH="+dir+":"+os.Getenv("PATH"),
+			"SERF_EVENT=member-join",
+			"CLUSTERM_URL=http://127.0.0.1:1",
+		)
+
 		var members strings.Builder
 		for _, n := range []string{"1", "2", "3"} {
 			members.WriteString("m" + n + "\t10.0.0.1\tr\tNodeLabel=a,NodeSerial=" + n + ",NodeAddr=10.0.0.1\n")
 		}
+
 		cmd.Stdin = strings.NewReader(members.String())
+
 		out, err := cmd.CombinedOutput()
 		if exit, failed := errors.AsType[*exec.ExitError](err); failed != tt.fails || failed && exit.ExitCode() != 1 {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
+
 		asked, err := os.ReadFile(filepath.Join(dir, "asked"))
 		if err != nil || len(asked) != tt.asked {
 			t.Errorf("%s: curl was run %d times, not %d (%v)\n%s", name, len(asked), tt.asked, err, out)
@@ -96,6 +109,7 @@ func TestLiveEventHandlerTriesAgain(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+
 		switch bodies = append(bodies, string(body)); len(bodies) {
 		case 1:
 			panic(http.ErrAbortHandler)
@@ -109,7 +123,9 @@ func TestLiveEventHandlerTriesAgain(t *testing.T) {
 	cmd.Stdin = strings.NewReader("m1\t10.0.0.1\tr\tNodeLabel=a,NodeSerial=1,NodeAddr=10.0.0.1\n")
 	out, err := cmd.CombinedOutput()
 	s.Close()
-	if want := `{"monitor_event":{"name":"disappeared","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"}]}}`; err != nil || !slices.Equal(bodies, []string{want, want, want}) {
+
+	if want := `{"monitor_event":{"name":"disappeared","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"}]}}`; err != nil ||
+		!slices.Equal(bodies, []string{want, want, want}) {
 		t.Errorf("%v: %s\n%s", err, bodies, out)
 	}
 }

@@ -40,11 +40,13 @@ type instance struct {
 // launch starts serf. ctx bounds the start, life the connections it makes.
 func (a *Agent) launch(ctx, life context.Context, port int) (*instance, error) {
 	life, cut := context.WithCancel(life)
+
 	tr, err := listen(life, a.host, port, a.t.Dial, a.serf)
 	if err != nil {
 		cut()
 		return nil, err
 	}
+
 	in := &instance{
 		net: tr, name: a.memberName(), host: a.host, port: tr.GetAutoBindPort(),
 		rivals: newRivals(a.t.Rivalry, a.rivals), watch: a.watch,
@@ -53,24 +55,30 @@ func (a *Agent) launch(ctx, life context.Context, port int) (*instance, error) {
 	if in.own, err = a.o.advertised(ctx, a.host, in.port); err == nil {
 		events := make(chan hserf.Event, eventRoom)
 		in.rivals.live(in.name, in.own.String())
+
 		if in.s, err = hserf.Create(a.config(in, events)); err == nil {
 			go in.drain(events)
 			return in, nil
 		}
+
 		err = fmt.Errorf("serf does not start: %w", err)
 	}
+
 	cut()
 	tr.discard()
+
 	return nil, err
 }
 
 // config is serf's configuration.
 func (a *Agent) config(in *instance, events chan<- hserf.Event) *hserf.Config {
 	c := hserf.DefaultConfig()
+
 	c.NodeName = in.name
 	if a.o.Node != (Identity{}) {
 		c.Tags = a.o.Node.Tags()
 	}
+
 	c.EventCh = events
 	c.Merge = in.rivals
 	c.LogOutput, c.Logger = nil, a.serf
@@ -85,6 +93,7 @@ func (a *Agent) config(in *instance, events chan<- hserf.Event) *hserf.Config {
 	m.SecretKey = a.key
 	m.LogOutput, m.Logger = nil, a.serf
 	a.t.apply(c)
+
 	return c
 }
 
@@ -99,9 +108,11 @@ func (a *Agent) memberName() string {
 			if r == '.' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
 				return r
 			}
+
 			return '-'
 		}, host[:min(len(host), 63)])
 	}
+
 	return strings.TrimPrefix(base+"-"+a.store.Suffix, "-")
 }
 
@@ -109,6 +120,7 @@ func (a *Agent) memberName() string {
 // here may wait or ask serf.
 func (in *instance) drain(events <-chan hserf.Event) {
 	defer close(in.drained)
+
 	for {
 		select {
 		case e := <-events:
@@ -124,17 +136,20 @@ func (in *instance) take(e hserf.Event) {
 	if !ok {
 		return
 	}
+
 	for _, m := range me.Members {
 		if me.Type == hserf.EventMemberReap {
 			in.rivals.dead(m.Name)
 			in.watch.remove(m.Name)
 			continue
 		}
+
 		if alive(m) {
 			in.rivals.live(m.Name, placeOf(m))
 		} else {
 			in.rivals.dead(m.Name)
 		}
+
 		in.watch.change(in.member(m))
 	}
 }
@@ -149,6 +164,7 @@ func (in *instance) member(m hserf.Member) monitor.Member {
 	if out.Alive {
 		out.Rivals = in.rivals.of(m.Name)
 	}
+
 	return out
 }
 
@@ -167,11 +183,14 @@ func (in *instance) live() (at map[addrPort]bool, alone bool) {
 		if !alive(m) || m.Name == in.name {
 			continue
 		}
+
 		alone = false
+
 		if ap, err := netip.ParseAddrPort(placeOf(m)); err == nil {
 			at[ap] = true
 		}
 	}
+
 	return at, alone
 }
 
@@ -182,9 +201,12 @@ func (in *instance) peers() []string {
 		if m.Status == hserf.StatusLeft || m.Name == in.name || placeOf(m) == in.own.String() {
 			continue
 		}
+
 		all = append(all, placeOf(m))
 	}
+
 	slices.Sort(all)
+
 	return slices.Compact(all)
 }
 
@@ -193,11 +215,14 @@ func (in *instance) isOwn(ap addrPort) bool {
 	if ap == in.own {
 		return true
 	}
+
 	if int(ap.Port()) != in.port {
 		return false
 	}
+
 	if ip, err := netip.ParseAddr(in.host); err == nil && !ip.IsUnspecified() {
 		return ap.Addr() == ip.Unmap()
 	}
+
 	return slices.Contains(localAddrs(), ap.Addr())
 }

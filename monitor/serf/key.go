@@ -19,6 +19,7 @@ import (
 func GenerateKey() string {
 	key := make([]byte, 32)
 	rand.Read(key) // never fails, see crypto/rand
+
 	return base64.StdEncoding.EncodeToString(key)
 }
 
@@ -33,34 +34,46 @@ func parseKey(s string) ([]byte, error) {
 	if err != nil {
 		return nil, errors.New("the gossip key is not base64; make one with `openssl rand -base64 32`")
 	}
+
 	switch len(key) {
 	case 16, 24, 32:
 		return key, nil
 	}
-	return nil, fmt.Errorf("the gossip key has %s; make one of 32 with `openssl rand -base64 32`", inventory.Count(len(key), "byte", "bytes"))
+
+	return nil, fmt.Errorf(
+		"the gossip key has %s; make one of 32 with `openssl rand -base64 32`",
+		inventory.Count(len(key), "byte", "bytes"),
+	)
 }
 
 // key reads the gossip key.
 func (o *Options) key() ([]byte, error) {
 	if o.KeyFile == "" {
-		return nil, errors.New("there is no gossip key; members without one are not let in: name the file that holds it")
+		return nil, errors.New(
+			"there is no gossip key; members without one are not let in: name the file that holds it",
+		)
 	}
+
 	f, err := os.Open(o.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("the gossip key cannot be read: %w", err)
 	}
 	defer f.Close()
+
 	b, err := io.ReadAll(io.LimitReader(f, 4096))
 	if err != nil {
 		return nil, fmt.Errorf("the gossip key cannot be read: %w", err)
 	}
+
 	key, err := parseKey(string(b))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.KeyFile, err)
 	}
+
 	if isOpen(f) {
 		o.Log.Warnf("the gossip key %s can be read by others than its owner; set its mode to 0600", o.KeyFile)
 	}
+
 	return key, nil
 }
 

@@ -17,10 +17,13 @@ import (
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	began := time.Now()
+
 	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
+
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+
 	for !ok() {
 		select {
 		case <-deadline.C:
@@ -28,6 +31,7 @@ func await(t *testing.T, what string, ok func() bool) {
 		case <-tick.C:
 		}
 	}
+
 	t.Logf("%s: after %v", what, time.Since(began).Round(10*time.Millisecond))
 }
 
@@ -35,6 +39,7 @@ func await(t *testing.T, what string, ok func() bool) {
 func slow() Timing {
 	t := Loopback()
 	t.Alone, t.Answer, t.Ping = time.Minute, 5*time.Second, time.Second
+
 	return t
 }
 
@@ -56,7 +61,12 @@ func TestLive(t *testing.T) {
 	await(t, "three nodes are seen", func() bool {
 		return seen.see("node-201").Alive && seen.see("node-202").Alive && seen.see("node-203").Alive
 	})
-	await(t, "the others are members", func() bool { s := r.Stats().Observer; return s.Members == 6 && s.Nodes == 3 && s.Strangers == 3 })
+	await(
+		t,
+		"the others are members",
+		func() bool { s := r.Stats().Observer; return s.Members == 6 && s.Nodes == 3 && s.Strangers == 3 },
+	)
+
 	if s, err := r.Self(); err != nil || s.Addr != hub.Bound || !s.Encrypted || s.Node != (Identity{}) {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -68,6 +78,7 @@ func TestLive(t *testing.T) {
 	await(t, "a change of address", func() bool { return seen.see("node-203").Addr == moved })
 	await(t, "a graceful leave", func() bool { return !seen.see("node-201").Alive })
 	await(t, "a crash", func() bool { return !seen.see("node-202").Alive })
+
 	if !seen.see("node-203").Alive {
 		t.Error("another node disappeared")
 	}
@@ -75,9 +86,11 @@ func TestLive(t *testing.T) {
 	// The agent is killed. One node goes and another comes back meanwhile.
 	hub.Kill()
 	await(t, "the agent is missed", func() bool { return r.Err() != nil })
+
 	if !seen.see("node-203").Alive {
 		t.Error("a node disappeared with the agent")
 	}
+
 	mover.Kill()
 	crasher.Restart()
 	reports := seen.count()
@@ -86,6 +99,7 @@ func TestLive(t *testing.T) {
 	await(t, "what happened meanwhile is seen", func() bool {
 		return seen.see("node-202").Alive && !seen.see("node-203").Alive
 	})
+
 	if seen.count() == reports {
 		t.Error("nothing was reported")
 	}
@@ -102,6 +116,7 @@ func TestLiveSilence(t *testing.T) {
 	quick.Answer = time.Second
 	r, seen := watchIt(t, hub.RPC, func(o *RemoteOptions) { o.Timing = quick })
 	await(t, "both are seen", func() bool { return seen.see("node-210").Alive && seen.see("node-211").Alive })
+
 	hub.Signal(syscall.SIGSTOP)
 	defer hub.Signal(syscall.SIGCONT)
 	await(t, "the silence is noticed", func() bool { return r.Err() != nil })
@@ -118,17 +133,21 @@ func TestLiveKey(t *testing.T) {
 	config := writeFile(t, `{"rpc_auth": "open sesame"}`)
 	hub := serftest.Start(t, "hub", at(220), gossiping("", append(tagged(node(220)), "-config-file", config)...)...)
 	serftest.Start(t, "other", at(221), gossiping(hub.Bound, tagged(node(221))...)...)
+
 	for key, words := range map[string]string{"open sesame": "", "wrong": "it refuses the key", "": "it wants a key"} {
 		file := ""
 		if key != "" {
 			file = writeFile(t, key+"\n")
 		}
+
 		r, seen := watchIt(t, hub.RPC, func(o *RemoteOptions) { o.Timing, o.AuthFile = slow(), file })
 		if words == "" {
 			await(t, "the right key", func() bool { return r.Err() == nil && seen.see("node-221").Alive })
 			continue
 		}
+
 		await(t, words, func() bool { err := r.Err(); return err != nil && strings.Contains(err.Error(), words) })
+
 		if seen.count() != 0 {
 			t.Errorf("%s: %d reports", words, seen.count())
 		}
@@ -141,18 +160,21 @@ func TestLiveMany(t *testing.T) {
 	t.Parallel()
 	hub := serftest.Start(t, "hub", at(230), gossiping("")...)
 	r, seen := watchIt(t, hub.RPC, func(o *RemoteOptions) { o.Timing = slow() })
+
 	const n = 12
 	for i := range n {
 		o := options(t, 231)
 		o.Node.Serial, o.Join = fmt.Sprint(300+i), []string{hub.Bound}
 		start(t, o)
 	}
+
 	missing := func() (names []string) {
 		for i := range n {
 			if name := fmt.Sprint("node-", 300+i); !seen.see(name).Alive {
 				names = append(names, name)
 			}
 		}
+
 		return names
 	}
 	t.Cleanup(func() {

@@ -44,21 +44,27 @@ func (b *bridge) Write(p []byte) (int, error) {
 	if b.limit[level] == nil {
 		b.limit[level] = rate.NewLimiter(logRate, logBurst)
 	}
+
 	ok := b.limit[level].Allow()
+
 	lost := b.dropped[level]
 	if ok {
 		b.dropped[level] = 0
 	} else {
 		b.dropped[level]++
 	}
+
 	b.mu.Unlock()
+
 	if !ok {
 		return len(p), nil
 	}
+
 	to := b.log
 	if lost > 0 {
 		to = to.WithField("suppressed", lost)
 	}
+
 	switch level {
 	case logrus.DebugLevel:
 		to.Debug(text)
@@ -67,6 +73,7 @@ func (b *bridge) Write(p []byte) (int, error) {
 	default:
 		to.Warn(text)
 	}
+
 	return len(p), nil
 }
 
@@ -82,6 +89,7 @@ var quiet = []string{
 // here, because errors of ours come as errors.
 func parseLine(line string) (logrus.Level, string) {
 	level := logrus.InfoLevel
+
 	text := strings.TrimSpace(line)
 	for mark, l := range map[string]logrus.Level{
 		"[DEBUG] ": logrus.DebugLevel,
@@ -95,19 +103,24 @@ func parseLine(line string) (logrus.Level, string) {
 			break
 		}
 	}
+
 	for _, q := range quiet {
 		if strings.HasPrefix(text, q) {
 			level = logrus.DebugLevel
 		}
 	}
+
 	if len(text) > maxLine {
 		text = text[:maxLine] + "…"
 	}
+
 	text = strings.Join(strings.Fields(text), " ")
+
 	return level, strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
 			return '?'
 		}
+
 		return r
 	}, text)
 }

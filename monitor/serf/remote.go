@@ -83,36 +83,44 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 	if o.Log == nil {
 		return nil, errors.New("there is no logger")
 	}
+
 	if err := checkRPC(o.Addr); err != nil {
 		return nil, err
 	}
+
 	_, others, err := readAuth(o.AuthFile)
 	if err != nil {
 		return nil, err
 	}
+
 	if others {
 		o.Log.Warnf("the RPC key %s can be read by others than its owner; set its mode to 0600", o.AuthFile)
 	}
+
 	if o.Timing == (Timing{}) {
 		o.Timing = LAN()
 	}
+
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &Remote{
 		o: o, t: o.Timing, stop: stop, done: make(chan struct{}), tried: make(chan struct{}),
 		why: errors.New("it has not answered yet"), since: time.Now(),
 	}
+
 	r.watch = newWatch(watching{
 		sinks: o.Sinks, list: r.list, window: o.Timing.Window, before: o.Before,
 		gossip: newLogger(o.Log), log: o.Log,
 		known: func(string) bool { return false },
 	})
 	go r.run(life)
+
 	select {
 	case <-r.tried:
 		return r, nil
 	case <-ctx.Done():
 		r.stop()
 		<-r.done
+
 		return nil, ctx.Err()
 	}
 }
@@ -123,18 +131,22 @@ func readAuth(path string) (key string, others bool, err error) {
 	if path == "" {
 		return "", false, nil
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return "", false, fmt.Errorf("the RPC key of the serf agent cannot be read: %w", err)
 	}
 	defer f.Close()
+
 	b, err := io.ReadAll(io.LimitReader(f, 4096))
 	if err != nil {
 		return "", false, fmt.Errorf("the RPC key of the serf agent cannot be read: %w", err)
 	}
+
 	if b = bytes.TrimSpace(b); len(b) == 0 {
 		return "", false, fmt.Errorf("%s is empty; it has to hold the rpc_auth of the serf agent", path)
 	}
+
 	return string(b), isOpen(f), nil
 }
 
@@ -142,6 +154,7 @@ func readAuth(path string) (key string, others bool, err error) {
 func (r *Remote) Close() error {
 	r.stop()
 	<-r.done
+
 	return nil
 }
 
@@ -149,9 +162,11 @@ func (r *Remote) Close() error {
 func (r *Remote) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.conn != nil {
 		return nil
 	}
+
 	return fmt.Errorf("the serf agent at %s is not connected since %s: %w; what is said of nodes is as of then",
 		r.o.Addr, r.since.UTC().Format(time.RFC3339), r.why)
 }
@@ -163,6 +178,7 @@ func (r *Remote) Stats() Stats {
 	s.Health, s.Queues = r.health, maps.Clone(r.queues)
 	r.mu.Unlock()
 	s.Observer = r.watch.stats()
+
 	return s
 }
 
@@ -171,8 +187,10 @@ func (r *Remote) Self() (Self, error) {
 	if err := r.Err(); err != nil {
 		return Self{}, err
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.self, nil
 }
 
@@ -181,6 +199,7 @@ func (r *Remote) Self() (Self, error) {
 func (r *Remote) Node() Identity {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.self.Node
 }
 
@@ -188,23 +207,29 @@ func (r *Remote) Node() Identity {
 func (r *Remote) run(ctx context.Context) {
 	defer close(r.done)
 	var observing sync.WaitGroup
+
 	observing.Go(func() { r.watch.run(ctx) })
 	defer observing.Wait()
+
 	wait, misses := r.t.JoinMin, 0
 	for {
 		connected, err := r.connection(ctx)
 		if ctx.Err() != nil {
 			return
 		}
+
 		if connected {
 			wait, misses = r.t.JoinMin, 0
 		}
+
 		if misses++; misses&(misses-1) == 0 {
 			r.o.Log.Warnf("gossip: the serf agent at %s, attempt %d: %v; it is tried again", r.o.Addr, misses, err)
 		}
+
 		// Jitter: many watchers of one host do not come back at the same moment.
 		pause := wait/2 + rand.N(wait/2+1)
 		wait = min(2*wait, r.t.JoinMax)
+
 		select {
 		case <-ctx.Done():
 			return
@@ -217,39 +242,49 @@ func (r *Remote) run(ctx context.Context) {
 // the agent was ready to be watched, and why it no longer is.
 func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
 	defer func() { r.lost(err) }()
+
 	key, _, err := readAuth(r.o.AuthFile)
 	if err != nil {
 		return false, err
 	}
+
 	dial, cancel := context.WithTimeout(ctx, r.t.Dial)
 	c, err := dialRPC(dial, r.o.Addr)
 	cancel()
+
 	if err != nil {
 		return false, err
 	}
+
 	var reading sync.WaitGroup
+
 	reading.Go(func() { c.read(func(e rpcEvent) { r.take(c, e) }) })
 	defer reading.Wait()
 	defer c.close()
 
 	open, cancel := context.WithTimeout(ctx, r.t.Answer)
 	defer cancel()
+
 	if err := c.open(open, key); err != nil {
 		return false, err
 	}
+
 	if err := r.look(open, c); err != nil {
 		return false, err
 	}
+
 	ms, err := r.fetch(open, c)
 	if err != nil {
 		return false, err
 	}
+
 	alone := r.begin(c, ms)
 	defer alone.Stop()
 	r.o.Log.Infof("gossip: the serf agent at %s is watched", r.o.Addr)
 
 	ping := time.NewTicker(r.t.Ping)
 	defer ping.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -260,6 +295,7 @@ func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
 			asked, cancel := context.WithTimeout(ctx, r.t.Answer)
 			err := r.look(asked, c)
 			cancel()
+
 			if err != nil {
 				return true, err
 			}
@@ -275,18 +311,23 @@ func (r *Remote) begin(c *rpc, ms []hserf.Member) (alone *time.Timer) {
 	defer r.mu.Unlock()
 	r.conn, r.why = c, nil
 	r.once.Do(func() { close(r.tried) })
+
 	own := r.self.Node.Name()
 	if slices.ContainsFunc(r.o.Before, func(node string) bool { return node != own }) {
 		r.had = true
 	}
+
 	r.o.Before = nil // the observers have theirs
 	r.others = slices.ContainsFunc(ms, func(m hserf.Member) bool { return m.Name != r.name })
 	r.waits = r.had && !r.others
+
 	r.had = r.had || r.others
 	if !r.waits {
 		r.watch.resume()
 	}
+
 	r.alone = time.AfterFunc(r.t.Alone, func() { r.believe(c) })
+
 	return r.alone
 }
 
@@ -295,6 +336,7 @@ func (r *Remote) begin(c *rpc, ms []hserf.Member) (alone *time.Timer) {
 func (r *Remote) believe(c *rpc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.conn == c && r.waits {
 		r.had, r.waits = r.others, false
 		r.watch.resume()
@@ -305,9 +347,11 @@ func (r *Remote) believe(c *rpc) {
 func (r *Remote) lost(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.conn != nil {
 		r.since = time.Now()
 	}
+
 	r.conn, r.why = nil, why
 	r.watch.pause()
 	r.once.Do(func() { close(r.tried) })
@@ -320,14 +364,17 @@ func (r *Remote) take(c *rpc, e rpcEvent) {
 			r.watch.remove(rm.Name)
 			continue
 		}
+
 		r.watch.change(asMember(rm.member()))
 		r.mu.Lock()
 		if r.conn == c && rm.Name != r.name {
 			if r.waits && !r.others {
 				r.alone.Reset(r.t.Tick) // it is about to learn of all from that one
 			}
+
 			r.had, r.others = true, true
 		}
+
 		r.mu.Unlock()
 	}
 }
@@ -342,6 +389,7 @@ func (r *Remote) look(ctx context.Context, c *rpc) error {
 	if err != nil {
 		return err
 	}
+
 	number := func(key string) int {
 		n, _ := strconv.Atoi(told.Serf[key]) // 0 where an agent does not tell it
 		return n
@@ -350,7 +398,12 @@ func (r *Remote) look(ctx context.Context, c *rpc) error {
 	defer r.mu.Unlock()
 	r.name, r.self.Encrypted = told.Agent["name"], told.Serf["encrypted"] != "false"
 	r.health = number("health_score")
-	r.queues = map[string]int{"intent": number("intent_queue"), "event": number("event_queue"), "query": number("query_queue")}
+	r.queues = map[string]int{
+		"intent": number("intent_queue"),
+		"event":  number("event_queue"),
+		"query":  number("query_queue"),
+	}
+
 	return nil
 }
 
@@ -360,8 +413,10 @@ func (r *Remote) fetch(ctx context.Context, c *rpc) ([]hserf.Member, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.members = count(ms)
 	for _, m := range ms {
 		if m.Name == r.name {
@@ -369,6 +424,7 @@ func (r *Remote) fetch(ctx context.Context, c *rpc) ([]hserf.Member, error) {
 			r.self.Addr = placeOf(m)
 		}
 	}
+
 	return ms, nil
 }
 
@@ -377,18 +433,23 @@ func (r *Remote) list(ctx context.Context) ([]monitor.Member, error) {
 	r.mu.Lock()
 	c := r.conn
 	r.mu.Unlock()
+
 	if c == nil {
 		return nil, r.Err()
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, r.t.Answer)
 	defer cancel()
+
 	ms, err := r.fetch(ctx, c)
 	if err != nil {
 		return nil, err
 	}
+
 	all := make([]monitor.Member, 0, len(ms))
 	for _, m := range ms {
 		all = append(all, asMember(m))
 	}
+
 	return all, nil
 }

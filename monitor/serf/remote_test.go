@@ -45,11 +45,13 @@ type agentConn struct {
 func (c *agentConn) send(parts ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for _, p := range parts {
 		if c.enc.Encode(p) != nil {
 			return
 		}
 	}
+
 	c.w.Flush()
 }
 
@@ -60,18 +62,22 @@ func scripted(t *testing.T, key string) *scriptedAgent {
 	a.set(rpcAlive("self", 1, nil))
 	a.up()
 	t.Cleanup(a.down)
+
 	return a
 }
 
 // up begins to listen, at the same address as before.
 func (a *scriptedAgent) up() {
 	a.t.Helper()
+
 	l, err := net.Listen("tcp", a.addr)
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	a.listener, a.addr, a.conns = l, l.Addr().String(), map[net.Conn]*agentConn{}
 	go func() {
 		for {
@@ -79,6 +85,7 @@ func (a *scriptedAgent) up() {
 			if err != nil {
 				return
 			}
+
 			go a.serve(conn)
 		}
 	}()
@@ -88,6 +95,7 @@ func (a *scriptedAgent) down() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.listener.Close()
+
 	for c := range a.conns {
 		c.Close()
 	}
@@ -102,22 +110,26 @@ func (a *scriptedAgent) serve(conn net.Conn) {
 	a.conns[conn] = c
 	a.mu.Unlock()
 	dec := codec.NewDecoder(bufio.NewReader(conn), h)
+
 	welcome := a.key == ""
 	for {
 		var r rpcRequest
 		if dec.Decode(&r) != nil {
 			return
 		}
+
 		var body map[string]any
 		if r.Command == "handshake" || r.Command == "auth" || r.Command == "stream" {
 			if dec.Decode(&body) != nil {
 				return
 			}
 		}
+
 		a.mu.Lock()
 		a.asked = append(a.asked, r.Command)
 		deaf, odd, onList := a.deaf, a.odd, a.onList
 		a.mu.Unlock()
+
 		ok := rpcAnswer{Seq: r.Seq}
 		switch {
 		case deaf:
@@ -129,6 +141,7 @@ func (a *scriptedAgent) serve(conn net.Conn) {
 			if welcome = fmt.Sprintf("%s", body["AuthKey"]) == a.key; !welcome {
 				ok.Error = "Invalid authentication token"
 			}
+
 			c.send(ok)
 		case !welcome:
 			ok.Error = "Authentication required"
@@ -144,6 +157,7 @@ func (a *scriptedAgent) serve(conn net.Conn) {
 			if onList != nil {
 				onList()
 			}
+
 			a.mu.Lock()
 			ms := a.members
 			a.mu.Unlock()
@@ -163,6 +177,7 @@ func (a *scriptedAgent) set(ms ...rpcMember) {
 func (a *scriptedAgent) tell(event string, ms ...rpcMember) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	for _, c := range a.conns {
 		if c.stream != 0 {
 			c.send(rpcAnswer{Seq: c.stream}, rpcEvent{event, ms})
@@ -186,19 +201,23 @@ func (m rpcMember) is(status string) rpcMember { m.Status = status; return m }
 func watchIt(t *testing.T, addr string, adjust ...func(*RemoteOptions)) (*Remote, *recorder) {
 	t.Helper()
 	seen := &recorder{}
+
 	o := RemoteOptions{Addr: addr, Sinks: []monitor.Sink{seen}, Timing: Loopback(), Log: testLog(t)}
 	for _, f := range adjust {
 		f(&o)
 	}
+
 	r, err := WatchRemote(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return r, seen
 }
 
@@ -207,20 +226,27 @@ func TestRemoteFollows(t *testing.T) {
 	a := scripted(t, "")
 	one, two := rpcAlive("one", 11, node(11).Tags()), rpcAlive("two", 12, node(12).Tags())
 	a.set(rpcAlive("self", 1, node(1).Tags()), one, two.is("failed"), rpcAlive("stranger", 13, nil))
+
 	r, seen := watchIt(t, a.addr)
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the list is reported", func() bool { return seen.see("node-11").Alive && seen.see("node-1").Alive })
+
 	if two := seen.see("node-12"); two.Alive || two.Addr != at(12) {
 		t.Errorf("a failed member: %+v", two)
 	}
+
 	if s := r.Stats(); s.Alive != 3 || s.Failed != 1 || s.Observer.Strangers != 1 {
 		t.Errorf("%+v", s)
 	}
-	if s, err := r.Self(); err != nil || s.Node != node(1) || s.Addr != at(1)+":7946" || !s.Encrypted || r.Node() != node(1) {
+
+	if s, err := r.Self(); err != nil || s.Node != node(1) || s.Addr != at(1)+":7946" || !s.Encrypted ||
+		r.Node() != node(1) {
 		t.Errorf("%+v, %v", s, err)
 	}
+
 	// The list stays as it was: what follows is known by events alone.
 	a.tell("member-join", two)
 	eventually(t, "a join", func() bool { return seen.see("node-12").Alive && seen.joins("node-12") == 1 })
@@ -254,20 +280,24 @@ func TestRemoteSubscribesFirst(t *testing.T) {
 	})
 	_, seen := watchIt(t, a.addr)
 	eventually(t, "the first report", func() bool { return seen.see("node-22").Alive })
+
 	if seen.see("node-21").Alive {
 		t.Error("the list has undone an event")
 	}
+
 	var list, stream int
 	a.change(func() {
 		for i, c := range a.asked {
 			if c == "stream" && stream == 0 {
 				stream = i + 1
 			}
+
 			if c == "members" && list == 0 {
 				list = i + 1
 			}
 		}
 	})
+
 	if stream == 0 || list < stream {
 		t.Errorf("asked for %v", a.asked)
 	}
@@ -276,6 +306,7 @@ func TestRemoteSubscribesFirst(t *testing.T) {
 // TestRemoteAway: while the agent is away nothing is said; then everything.
 func TestRemoteAway(t *testing.T) {
 	t.Parallel()
+
 	for _, way := range []string{"ends", "is silent", "talks nonsense"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
@@ -286,6 +317,7 @@ func TestRemoteAway(t *testing.T) {
 			quick.Answer, quick.Ping = 300*time.Millisecond, 100*time.Millisecond
 			r, seen := watchIt(t, a.addr, func(o *RemoteOptions) { o.Timing = quick })
 			eventually(t, "it is watched", func() bool { return seen.see("node-31").Alive })
+
 			switch way {
 			case "ends":
 				a.down()
@@ -294,24 +326,35 @@ func TestRemoteAway(t *testing.T) {
 			case "talks nonsense":
 				a.change(func() { a.odd = "stats" })
 			}
+
 			eventually(t, "it is missed", func() bool { return r.Err() != nil })
+
 			if err := r.Err().Error(); !strings.Contains(err, a.addr+" is not connected since ") {
 				t.Error(err)
 			}
+
 			if _, err := r.Self(); err == nil {
 				t.Error("it speaks for an agent that is not there")
 			}
+
 			if !seen.see("node-31").Alive {
 				t.Error("a node disappeared because nobody was asked")
 			}
+
 			a.set(rpcAlive("self", 1, nil), two)
+
 			switch way {
 			case "ends":
 				a.up()
 			default:
 				a.change(func() { a.deaf, a.odd = false, "" })
 			}
-			eventually(t, "what happened meanwhile is seen", func() bool { return seen.see("node-32").Alive && !seen.see("node-31").Alive })
+
+			eventually(
+				t,
+				"what happened meanwhile is seen",
+				func() bool { return seen.see("node-32").Alive && !seen.see("node-31").Alive },
+			)
 			eventually(t, "nothing is missed any more", func() bool { return r.Err() == nil })
 		})
 	}
@@ -326,20 +369,29 @@ func TestRemoteAlone(t *testing.T) {
 	a.set(rpcAlive("self", 1, node(1).Tags()))
 	var all []*Remote
 	alone := func(before string, wait time.Duration) *recorder {
-		r, seen := watchIt(t, a.addr, func(o *RemoteOptions) { o.Before, o.Timing.Alone = strings.Fields(before), wait })
+		r, seen := watchIt(
+			t,
+			a.addr,
+			func(o *RemoteOptions) { o.Before, o.Timing.Alone = strings.Fields(before), wait },
+		)
 		all = append(all, r)
+
 		return seen
 	}
 	fresh, own := alone("", time.Hour), alone("node-1", time.Hour)
+
 	patient, believer := alone("node-1 node-41", time.Hour), alone("node-41", 50*time.Millisecond)
 	for _, seen := range []*recorder{fresh, own, believer} {
 		eventually(t, "a report of nobody else", func() bool { return seen.see("node-1").Alive })
 	}
+
 	if patient.count() != 0 {
 		t.Error("it has not waited for the others")
 	}
+
 	a.set(rpcAlive("self", 1, nil), one)
 	a.tell("member-join", one)
+
 	for _, seen := range []*recorder{fresh, own, believer, patient} {
 		eventually(t, "the other", func() bool { return seen.see("node-41").Alive })
 	}
@@ -347,16 +399,21 @@ func TestRemoteAlone(t *testing.T) {
 	// The agent starts anew, twice, and those who knew the other wait.
 	for range 2 {
 		a.down()
+
 		for _, r := range all {
 			eventually(t, "it is missed", func() bool { return r.Err() != nil })
 		}
+
 		a.set(rpcAlive("self", 1, nil))
 		a.up()
+
 		for _, r := range all {
 			eventually(t, "it is back", func() bool { return r.Err() == nil })
 		}
 	}
+
 	eventually(t, "one waited for a moment", func() bool { return !believer.see("node-41").Alive })
+
 	for _, seen := range []*recorder{fresh, own, patient} {
 		if !seen.see("node-41").Alive {
 			t.Error("it has not waited after a restart of the agent")
@@ -371,6 +428,7 @@ func TestRemoteBefore(t *testing.T) {
 	a.set(rpcAlive("self", 1, nil), rpcAlive("one", 51, node(51).Tags()), rpcAlive("two", 52, node(52).Tags()))
 	_, seen := watchIt(t, a.addr, func(o *RemoteOptions) { o.Before = []string{"node-51"} })
 	eventually(t, "they are seen", func() bool { return seen.see("node-51").Alive })
+
 	if seen.joins("node-51") != 0 || seen.joins("node-52") != 1 {
 		t.Errorf("%d and %d joins", seen.joins("node-51"), seen.joins("node-52"))
 	}
@@ -391,20 +449,25 @@ func TestRemoteKey(t *testing.T) {
 	if err := os.WriteFile(path, []byte("wrong\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	r, seen := watchIt(t, a.addr, func(o *RemoteOptions) { o.AuthFile = path })
 	says(r, "it refuses the key")
+
 	if strings.Contains(r.Err().Error(), "wrong") || seen.count() != 0 {
 		t.Errorf("%v; %d reports", r.Err(), seen.count())
 	}
+
 	// The file is read again before each attempt.
 	if err := os.WriteFile(path, []byte("open sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the right key", func() bool { return r.Err() == nil && seen.see("node-61").Alive })
 }
 
 func TestRemoteRefuses(t *testing.T) {
 	t.Parallel()
+
 	empty := writeFile(t, " \n")
 	for _, tt := range []struct{ addr, file, words string }{
 		{"127.0.0.1:7373", "/nope/key", "/nope/key"},
@@ -416,10 +479,15 @@ func TestRemoteRefuses(t *testing.T) {
 		{"192.0.2.1:7373", "", "ssh -N -L"},
 		{"0.0.0.0:7373", "", "not encrypted"},
 	} {
-		if _, err := WatchRemote(t.Context(), RemoteOptions{Addr: tt.addr, AuthFile: tt.file, Log: testLog(t)}); err == nil || !strings.Contains(err.Error(), tt.words) {
+		if _, err := WatchRemote(
+			t.Context(),
+			RemoteOptions{Addr: tt.addr, AuthFile: tt.file, Log: testLog(t)},
+		); err == nil ||
+			!strings.Contains(err.Error(), tt.words) {
 			t.Errorf("%s %s: %v", tt.addr, tt.file, err)
 		}
 	}
+
 	if err := CheckRemote("[::1]:7373"); err != nil {
 		t.Error(err)
 	}
@@ -429,12 +497,14 @@ func TestRemoteRefuses(t *testing.T) {
 func TestRemoteBounds(t *testing.T) {
 	t.Parallel()
 	l := &limited{r: strings.NewReader("abcdef"), left: 4}
+
 	b := make([]byte, 3)
 	for _, want := range []int{3, 1} {
 		if n, err := l.Read(b); n != want || err != nil {
 			t.Fatal(n, err)
 		}
 	}
+
 	if _, err := l.Read(b); err == nil {
 		t.Error("it reads on")
 	}

@@ -40,21 +40,25 @@ func (r *rivals) NotifyMerge(ms []*hserf.Member) error {
 	if len(ms) == 1 {
 		r.heard(ms[0].Name, placeOf(*ms[0]), time.Now())
 	}
+
 	return nil
 }
 
 func (r *rivals) heard(name, place string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	at, ok := r.place[name]
 	if !ok || at == place {
 		return
 	}
+
 	v, ok := r.rival[name]
 	if !ok || v.place != place {
 		v = rival{place: place, first: now}
 		r.tell()
 	}
+
 	v.last = now
 	r.rival[name] = v
 }
@@ -71,6 +75,7 @@ func (r *rivals) tell() {
 func (r *rivals) live(name, place string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.place[name] = place
 	for n, v := range r.rival {
 		if v.place == place {
@@ -92,6 +97,7 @@ func (r *rivals) dead(name string) {
 func (r *rivals) expire(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for n, v := range r.rival {
 		if now.Sub(v.last) > r.ttl {
 			delete(r.rival, n)
@@ -104,9 +110,11 @@ func (r *rivals) expire(now time.Time) {
 func (r *rivals) of(name string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if v, ok := r.rival[name]; ok {
 		return []string{v.place}
 	}
+
 	return nil
 }
 
@@ -114,10 +122,12 @@ func (r *rivals) of(name string) []string {
 func (r *rivals) contested(name string) (place string, since time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	v, ok := r.rival[name]
 	if !ok {
 		return "", 0
 	}
+
 	return v.place, v.last.Sub(v.first)
 }
 

@@ -57,6 +57,7 @@ func (m rpcMember) member() hserf.Member {
 			out.Status = s
 		}
 	}
+
 	return out
 }
 
@@ -97,8 +98,10 @@ func (l *limited) Read(p []byte) (int, error) {
 	if l.left <= 0 {
 		return 0, fmt.Errorf("it sends a message of more than %d bytes", maxMessage)
 	}
+
 	n, err := l.r.Read(p[:min(len(p), l.left)])
 	l.left -= n
+
 	return n, err
 }
 
@@ -107,10 +110,12 @@ func dialRPC(ctx context.Context, addr string) (*rpc, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	h := &codec.MsgpackHandle{WriteExt: true}
 	h.TimeNotBuiltin = true
 	c := &rpc{conn: conn, in: &limited{r: conn}, out: bufio.NewWriter(conn), ended: make(chan struct{})}
 	c.dec, c.enc = codec.NewDecoder(bufio.NewReader(c.in), h), codec.NewEncoder(c.out, h)
+
 	return c, nil
 }
 
@@ -124,6 +129,7 @@ func (c *rpc) read(take func(rpcEvent)) {
 	for err == nil {
 		err = c.next(take)
 	}
+
 	c.close()
 	c.mu.Lock()
 	c.err = err
@@ -133,13 +139,16 @@ func (c *rpc) read(take func(rpcEvent)) {
 
 func (c *rpc) next(take func(rpcEvent)) error {
 	c.in.left = maxMessage
+
 	var h rpcAnswer
 	if err := c.dec.Decode(&h); err != nil {
 		return err
 	}
+
 	c.mu.Lock()
 	asked, stream, into, answer := c.seq, c.stream, c.into, c.answer
 	c.mu.Unlock()
+
 	switch {
 	case answer != nil && h.Seq == asked:
 		var err error
@@ -150,19 +159,24 @@ func (c *rpc) next(take func(rpcEvent)) error {
 				return fmt.Errorf("its answer cannot be read: %w", err)
 			}
 		}
+
 		c.mu.Lock()
 		c.answer = nil
 		c.mu.Unlock()
 		answer <- err
+
 		return nil
 	case stream != 0 && h.Seq == stream && h.Error == "":
 		var e rpcEvent
 		if err := c.dec.Decode(&e); err != nil {
 			return fmt.Errorf("its event cannot be read: %w", err)
 		}
+
 		take(e)
+
 		return nil
 	}
+
 	return fmt.Errorf("it answers what was not asked (%d: %q)", h.Seq, h.Error)
 }
 
@@ -175,32 +189,41 @@ func (c *rpc) ask(ctx context.Context, command string, body, into any) error {
 	answer := make(chan error, 1)
 	c.mu.Lock()
 	c.seq++
+
 	c.into, c.answer = into, answer
 	if command == "stream" {
 		c.stream = c.seq
 	}
+
 	request := rpcRequest{command, c.seq}
 	c.mu.Unlock()
+
 	stop := context.AfterFunc(ctx, c.close)
 	defer stop()
+
 	err := c.enc.Encode(request)
 	if err == nil && body != nil {
 		err = c.enc.Encode(body)
 	}
+
 	if err == nil {
 		err = c.out.Flush()
 	}
+
 	if err != nil {
 		c.close()
 	}
+
 	select {
 	case err := <-answer:
 		return explain(err)
 	case <-c.ended:
 	}
+
 	if ctx.Err() != nil {
 		return errors.New("it does not answer")
 	}
+
 	return c.why()
 }
 
@@ -208,9 +231,11 @@ func (c *rpc) ask(ctx context.Context, command string, body, into any) error {
 func (c *rpc) why() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if errors.Is(c.err, io.EOF) {
 		return errors.New("it has ended the connection")
 	}
+
 	return c.err
 }
 
@@ -224,6 +249,7 @@ func explain(err error) error {
 	case err.Error() == "Invalid authentication token":
 		return errors.New("it refuses the key: the file named in rpc_auth_file has to hold its rpc_auth")
 	}
+
 	return fmt.Errorf("it says %q", err.Error())
 }
 
@@ -232,11 +258,13 @@ func (c *rpc) open(ctx context.Context, key string) error {
 	if err := c.ask(ctx, "handshake", map[string]int{"Version": rpcVersion}, nil); err != nil {
 		return err
 	}
+
 	if key != "" {
 		if err := c.ask(ctx, "auth", map[string]string{"AuthKey": key}, nil); err != nil {
 			return err
 		}
 	}
+
 	return c.ask(ctx, "stream", map[string]string{"Type": rpcEvents}, nil)
 }
 
@@ -255,10 +283,12 @@ func (c *rpc) members(ctx context.Context) ([]hserf.Member, error) {
 	if err := c.ask(ctx, "members", nil, &list); err != nil {
 		return nil, err
 	}
+
 	all := make([]hserf.Member, 0, len(list.Members))
 	for _, m := range list.Members {
 		all = append(all, m.member())
 	}
+
 	return all, nil
 }
 
@@ -267,6 +297,10 @@ func checkRPC(addr string) error {
 	if ap, err := netip.ParseAddrPort(addr); err == nil && ap.Addr().IsLoopback() && ap.Port() != 0 {
 		return nil
 	}
-	return fmt.Errorf("%q is not a loopback address and port, as in 127.0.0.1:7373; serf's RPC is not encrypted, so an agent "+
-		"on another host is reached through a tunnel: ssh -N -L 127.0.0.1:7373:127.0.0.1:7373 root@HOST", addr)
+
+	return fmt.Errorf(
+		"%q is not a loopback address and port, as in 127.0.0.1:7373; serf's RPC is not encrypted, so an agent "+
+			"on another host is reached through a tunnel: ssh -N -L 127.0.0.1:7373:127.0.0.1:7373 root@HOST",
+		addr,
+	)
 }

@@ -49,30 +49,38 @@ func openStore(dir string) (s *store, complaint error, err error) {
 		s.Suffix = newSuffix()
 		return s, nil, nil
 	}
+
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("the gossip data directory cannot be used: %w", err)
 	}
+
 	s.lock, err = os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the gossip data directory is not writable: %w", err)
 	}
+
 	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		s.lock.Close()
 		return nil, nil, fmt.Errorf("the gossip data directory %s is in use by another process: %w", dir, err)
 	}
+
 	path := filepath.Join(dir, stateFile)
+
 	complaint = s.read(path)
 	if complaint != nil {
 		os.Rename(path, path+".bad")
 		s.memory = memory{}
 	}
+
 	if s.Suffix == "" {
 		s.Suffix = newSuffix()
 	}
+
 	if err := s.save(); err != nil {
 		s.close()
 		return nil, nil, err
 	}
+
 	return s, complaint, nil
 }
 
@@ -81,25 +89,32 @@ func (s *store) read(path string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if st.Size() > maxState {
 		return fmt.Errorf("%s has %d bytes", path, st.Size())
 	}
+
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
+
 	if err := json.Unmarshal(b, &s.memory); err != nil {
 		return fmt.Errorf("%s does not parse: %w", path, err)
 	}
+
 	if !suffixForm.MatchString(s.Suffix) {
 		return fmt.Errorf("%s holds no usable name", path)
 	}
+
 	if i := slices.IndexFunc(s.Peers, func(p string) bool { return checkPeer(p) != nil }); i >= 0 {
 		return fmt.Errorf("%s holds a peer that is no address: %q", path, s.Peers[i])
 	}
+
 	return nil
 }
 
@@ -108,20 +123,26 @@ func (s *store) save() error {
 	if s.dir == "" {
 		return nil
 	}
+
 	if len(s.Peers) > maxPeers {
 		s.Peers = s.Peers[:maxPeers]
 	}
+
 	b, err := json.MarshalIndent(s.memory, "", "  ")
 	if err != nil {
 		return err
 	}
+
 	if bytes.Equal(b, s.last) {
 		return nil
 	}
+
 	if err := replace(filepath.Join(s.dir, stateFile), b); err != nil {
 		return fmt.Errorf("the gossip state cannot be written: %w", err)
 	}
+
 	s.last = b
+
 	return nil
 }
 
@@ -131,11 +152,14 @@ func replace(path string, b []byte) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = f.Write(b)
+
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err != nil {
 		return err
 	}
+
 	return os.Rename(path+".new", path)
 }
 
@@ -150,5 +174,6 @@ func (s *store) close() {
 func newSuffix() string {
 	b := make([]byte, 4)
 	rand.Read(b) // never fails, see crypto/rand
+
 	return hex.EncodeToString(b)
 }

@@ -16,6 +16,7 @@ func gossiping(join string, args ...string) []string {
 	if join != "" {
 		args = append(args, "-retry-join", join)
 	}
+
 	return args
 }
 
@@ -45,9 +46,11 @@ func TestStockAgent(t *testing.T) {
 		return st.Alive == 6 && st.Observer.Nodes == 2 && st.Observer.Strangers == 3
 	})
 	eventually(t, "they are seen", func() bool { return seen.see("node-111").Alive && seen.see("node-112").Duplicate })
+
 	if s := seen.see("node-111"); !s.Joined || s.Addr != at(111) || s.Duplicate {
 		t.Fatalf("%+v", s)
 	}
+
 	if s := seen.see("node-112"); !slices.Equal(s.Others, []string{at(112), at(115)}) {
 		t.Fatalf("%+v", s)
 	}
@@ -63,12 +66,14 @@ func TestStockAgent(t *testing.T) {
 	})
 	eventually(t, "a graceful leave", func() bool { return !seen.see("node-111").Alive })
 	<-leaver.Done()
+
 	if st := obs.Stats(); st.Left != 1 {
 		t.Fatalf("%+v", st)
 	}
 
 	join(111, "leaver", tagged(node(111)))
 	eventually(t, "its return", func() bool { s := seen.see("node-111"); return s.Alive && s.Addr == at(111) })
+
 	if seen.joins("node-111") != 2 {
 		t.Fatalf("joined %d times", seen.joins("node-111"))
 	}
@@ -87,10 +92,12 @@ func TestStockAgentStopsNobody(t *testing.T) {
 	name := a.Name()
 	rival := serftest.Start(t, name, at(122), gossiping(obs.Addr(), serftest.Tags("node", "121", at(122))...)...)
 	eventually(t, "the rival is reported", func() bool { return seen.see("node-121").Duplicate })
+
 	s := seen.see("node-121")
 	if s.Addr != at(121) || !slices.Contains(s.Others, at(121)) {
 		t.Fatalf("%+v", s)
 	}
+
 	eventually(t, "the rival gives up or ours takes another name", func() bool {
 		select {
 		case <-rival.Done():
@@ -99,6 +106,7 @@ func TestStockAgentStopsNobody(t *testing.T) {
 			return a.Name() != name
 		}
 	})
+
 	if a.Err() != nil || obs.Err() != nil || !seen.see("node-121").Alive {
 		t.Fatal("somebody was stopped")
 	}

@@ -33,14 +33,17 @@ type transport struct {
 // them; port 0 takes a free one.
 func listen(ctx context.Context, host string, port int, dial time.Duration, to *log.Logger) (*transport, error) {
 	const tries = 10
+
 	var err error
 	for i := range tries {
 		if i > 0 && port != 0 {
 			break
 		}
+
 		// With port 0 the kernel picks one that is free for TCP; UDP may not
 		// have it.
 		var nt *memberlist.NetTransport
+
 		nt, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
 			BindAddrs: []string{host}, BindPort: port, Logger: to,
 		})
@@ -48,6 +51,7 @@ func listen(ctx context.Context, host string, port int, dial time.Duration, to *
 			return &transport{NetTransport: nt, ctx: ctx, dial: dial}, nil
 		}
 	}
+
 	return nil, inventory.Errorf(inventory.KindUnavailable, "the gossip address %s cannot be used: %w", net.JoinHostPort(host, fmt.Sprint(port)), err).
 		Do("stop what has it (ss -lntup shows what; one agent a host is enough), or choose another gossip.bind")
 }
@@ -62,6 +66,7 @@ func (t *transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, e
 	if t.isCut(a.Addr) {
 		return time.Now(), nil
 	}
+
 	return t.NetTransport.WriteToAddress(b, a)
 }
 
@@ -75,11 +80,14 @@ func (t *transport) DialAddressTimeout(a memberlist.Address, timeout time.Durati
 	if t.isCut(a.Addr) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.EHOSTUNREACH}
 	}
+
 	d := net.Dialer{Timeout: min(timeout, t.dial)}
+
 	c, err := d.DialContext(t.ctx, "tcp", a.Addr)
 	if err != nil {
 		return nil, err
 	}
+
 	return &conn{Conn: c, stop: context.AfterFunc(t.ctx, func() { c.Close() })}, nil
 }
 
@@ -95,6 +103,7 @@ func (t *transport) discard() {
 		defer close(done)
 		t.Shutdown()
 	}()
+
 	for {
 		select {
 		case <-t.PacketCh():
@@ -115,9 +124,11 @@ type conn struct {
 // Close ends the connection.
 func (c *conn) Close() error {
 	c.stop()
+
 	err := c.Conn.Close()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
+
 	return err
 }

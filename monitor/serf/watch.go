@@ -45,6 +45,7 @@ func newWatch(o watching) watch {
 		if i > 0 {
 			stranger = nil // said once, not once a sink
 		}
+
 		w = append(w, monitor.NewObserver(monitor.Options{
 			Sink: sink, List: o.list, Window: o.window, Before: o.before, Stranger: stranger,
 			Failed: func(err error, inRow int) {
@@ -53,10 +54,12 @@ func newWatch(o watching) watch {
 				}
 			},
 			Again: func(nodes, inRow int) {
-				o.log.WithField("in_row", inRow).Infof("gossip: a report about %s was recorded, after attempts that failed", inventory.Count(nodes, "node", "nodes"))
+				o.log.WithField("in_row", inRow).
+					Infof("gossip: a report about %s was recorded, after attempts that failed", inventory.Count(nodes, "node", "nodes"))
 			},
 		}))
 	}
+
 	return w
 }
 
@@ -95,6 +98,7 @@ func (w watch) alive() []string {
 	if len(w) == 0 {
 		return nil
 	}
+
 	return w[0].Alive()
 }
 
@@ -103,6 +107,7 @@ func (w watch) stats() monitor.Stats {
 	if len(w) == 0 {
 		return monitor.Stats{}
 	}
+
 	return w[0].Stats()
 }
 
@@ -112,5 +117,6 @@ func (w watch) run(ctx context.Context) {
 	for _, o := range w {
 		all.Go(func() { o.Run(ctx) })
 	}
+
 	all.Wait()
 }

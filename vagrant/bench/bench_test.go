@@ -15,6 +15,7 @@ import (
 // TestMissesAreMeasuredAgain: both results are in the table, and the second one counts.
 func TestMissesAreMeasuredAgain(t *testing.T) {
 	t.Parallel()
+
 	for _, tt := range []struct {
 		name    string
 		product []float64 // of the rounds, in order
@@ -26,6 +27,7 @@ func TestMissesAreMeasuredAgain(t *testing.T) {
 	} {
 		b := &bench{out: &report{}}
 		next := 0
+
 		err := b.compare(t.Context(), comparison{
 			name: tt.name, against: "a hundred", rounds: 3, floor: atLeast(0.5),
 			product:  func(context.Context) (float64, error) { next++; return tt.product[next-1], nil },
@@ -34,17 +36,24 @@ func TestMissesAreMeasuredAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var got []string
 		for _, r := range b.out.Rows {
 			got = append(got, fmt.Sprintf("%g %s %t %t", r.Product, r.Floor, r.OK, r.Again))
 		}
+
 		if text := strings.Join(got, ", "); text != tt.want || next != len(tt.product) {
 			t.Errorf("%s: %s, want %s", tt.name, text, tt.want)
 		}
 	}
+
 	broken := errors.New("broken")
 	b := &bench{out: &report{}}
-	err := b.compare(t.Context(), comparison{rounds: 1, product: func(context.Context) (float64, error) { return 0, broken }})
+
+	err := b.compare(
+		t.Context(),
+		comparison{rounds: 1, product: func(context.Context) (float64, error) { return 0, broken }},
+	)
 	if !errors.Is(err, broken) || len(b.out.Rows) != 0 {
 		t.Errorf("%v, %+v", err, b.out.Rows)
 	}
@@ -58,17 +67,28 @@ func TestStaleAnswersAreFound(t *testing.T) {
 	info := func(addr, state string) map[string]seen {
 		var text bytes.Buffer
 		text.WriteByte('{')
+
 		for i := range b.nodes {
-			fmt.Fprintf(&text, `%q: {"monitoring_state": {"management_address": %q}, "inventory_state": {"state": %q}},`, name(i), addr, state)
+			fmt.Fprintf(
+				&text,
+				`%q: {"monitoring_state": {"management_address": %q}, "inventory_state": {"state": %q}},`,
+				name(i),
+				addr,
+				state,
+			)
 		}
+
 		text.Truncate(text.Len() - 1)
 		text.WriteByte('}')
+
 		nodes, err := parseInfo([]*bytes.Buffer{&text})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return nodes
 	}
+
 	pages, err := parsePages([]*bytes.Buffer{
 		bytes.NewBufferString(`{"items": [{"name": "` + name(0) + `", "addr": "10.200.1.1", "state": "Disappeared"}]}`),
 		bytes.NewBufferString(`{"items": [{"name": "` + name(1) + `", "addr": "10.0.0.1", "state": "Discovered"}]}`),
@@ -76,22 +96,28 @@ func TestStaleAnswersAreFound(t *testing.T) {
 	if err != nil || len(pages) != 2 || pages[name(0)].word() != 258 || pages[name(1)].word() != 1 {
 		t.Errorf("%+v, %v", pages, err)
 	}
+
 	var c churn
 	long, now := time.Now().Add(-time.Second), time.Now().Add(time.Minute)
 	c.acked[3] = []time.Time{long, long, now}
+
 	words := c.required()
 	if words[3] != 3 || words[4] != 1 {
 		t.Errorf("%v", words)
 	}
+
 	if err := b.check(info("10.200.0.3", "Discovered"), words); err != nil {
 		t.Error(err)
 	}
+
 	if err := b.check(info("10.200.0.3", "Disappeared"), words); err != nil {
 		t.Error(err)
 	}
+
 	if err := b.check(info("10.0.0.1", "Disappeared"), words); err == nil || !strings.Contains(err.Error(), name(3)) {
 		t.Errorf("%v", err)
 	}
+
 	if err := b.check(nil, words); err == nil {
 		t.Error("an empty answer passed")
 	}
@@ -99,20 +125,26 @@ func TestStaleAnswersAreFound(t *testing.T) {
 
 func TestFigures(t *testing.T) {
 	t.Parallel()
+
 	if median([]float64{3, 1, 2}) != 2 || median([]float64{4, 1, 2, 3}) != 2.5 {
 		t.Error("median")
 	}
+
 	var many []float64
 	for i := range 200 {
 		many = append(many, float64(200-i))
 	}
+
 	if p99(many) != 199 || p99([]float64{7}) != 7 {
 		t.Errorf("p99 %g", p99(many))
 	}
+
 	if f := atMost(3, 5, ""); !f.ok(35, 10) || f.ok(35.1, 10) {
 		t.Error("floor")
 	}
-	if continuation([]byte(`{"items":[],"continue":"abc","revision":1}`)) != "abc" || continuation([]byte(`{"items":[]}`)) != "" {
+
+	if continuation([]byte(`{"items":[],"continue":"abc","revision":1}`)) != "abc" ||
+		continuation([]byte(`{"items":[]}`)) != "" {
 		t.Error("continuation")
 	}
 }

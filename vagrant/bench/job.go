@@ -47,34 +47,41 @@ func job(ctx context.Context, b *bench) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("the lab needs root")
 	}
+
 	if os.Getenv("LAB") == "" {
 		if err := os.Setenv("LAB", "bench"); err != nil {
 			return err
 		}
 	}
+
 	lab := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, labTool, args...)
 		var out, said bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &said
+
 		cmd.WaitDelay = 5 * time.Second
 		if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			return "", fmt.Errorf("lab %s: %w\n%s", strings.Join(args, " "), err, said.String())
 		}
+
 		return strings.TrimSpace(out.String()), nil
 	}
 	if _, err := lab("up", fmt.Sprint(labHosts)); err != nil {
 		return err
 	}
+
 	defer func() {
 		cmd := exec.Command(labTool, "down") // also when the time is over
 		if out, derr := cmd.CombinedOutput(); derr != nil {
 			err = errors.Join(err, fmt.Errorf("lab down: %w\n%s", derr, out))
 		}
 	}()
+
 	key, err := lab("key")
 	if err != nil {
 		return err
 	}
+
 	for _, lines := range []int{10, 10_000} {
 		for _, hosts := range []int{1, labHosts} {
 			if err := b.jobOn(ctx, key, hosts, lines); err != nil {
@@ -82,6 +89,7 @@ func job(ctx context.Context, b *bench) (err error) {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -90,67 +98,94 @@ func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
 	if err := os.MkdirAll(play, 0o700); err != nil {
 		return err
 	}
+
 	for _, file := range []string{"site.yml", "cleanup.yml", "rolling-upgrade.yml", "verify.yml"} {
 		text := fmt.Sprintf(labPlay, "all", max(1, lines/hosts))
 		if err := os.WriteFile(filepath.Join(play, file), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
+
 	// TCP of the API is of no use here: this process is outside of the lab's network.
 	w, err := b.world(ctx, fmt.Sprintf("playbooks: %s\nssh: {user: root, key_file: %s}\n", play, key), labTool, "run")
 	if err != nil {
 		return err
 	}
 	defer w.close() //nolint:errcheck // measured already
+
 	addr := func(i int) string { return fmt.Sprintf("10.77.0.%d", 11+i) }
 	if err := w.seen(ctx, hosts, addr); err != nil {
 		return err
 	}
+
 	var nodes []string
 	for i := range hosts {
 		nodes = append(nodes, name(i))
 	}
+
 	run := func(verb inventory.Verb, group string) (api.Job, error) {
 		j, err := w.Submit(ctx, api.JobRequest{Verb: verb, Nodes: nodes, Group: group})
 		if err != nil {
 			return j, err
 		}
+
 		if j, err = w.WaitJob(ctx, j.ID); err == nil && j.Status != api.Complete {
 			err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Reason)
 		}
+
 		return j, err
 	}
-	if _, err := run(inventory.VerbCommission, "service-master"); err != nil { // host keys are recorded, the syntax is checked
+	if _, err := run(
+		inventory.VerbCommission,
+		"service-master",
+	); err != nil { // host keys are recorded, the syntax is checked
 		return err
 	}
+
 	j, err := run(inventory.VerbMaintenance, "")
 	if err != nil {
 		return err
 	}
+
 	// The baseline is what the run of that job was, without the manager's plugin.
 	model := filepath.Join(w.dir, "data/runs", j.ID+"-0")
+
 	keep := filepath.Join(b.dir, "model")
 	if err := errors.Join(os.RemoveAll(keep), copyRun(model, keep)); err != nil {
 		return err
 	}
+
 	product := func(context.Context) (float64, error) {
 		j, err := run(inventory.VerbMaintenance, "")
 		if err != nil || j.Started == nil || j.Ended == nil {
 			return 0, errors.Join(err, errors.New("the job has no times"))
 		}
+
 		return j.Ended.Sub(*j.Started).Seconds(), nil
 	}
 	what := fmt.Sprintf("job, %d hosts, %d lines", hosts, lines)
+
 	err = b.compare(ctx, comparison{
-		name: what, unit: "s", against: "ansible-playbook, same settings", rounds: 3, floor: atMost(1.03, 0.3, "<= 1.03 x + 0.3 s"),
-		product: product, baseline: func(ctx context.Context) (float64, error) { return b.plain(ctx, keep, model, false) },
+		name:     what,
+		unit:     "s",
+		against:  "ansible-playbook, same settings",
+		rounds:   3,
+		floor:    atMost(1.03, 0.3, "<= 1.03 x + 0.3 s"),
+		product:  product,
+		baseline: func(ctx context.Context) (float64, error) { return b.plain(ctx, keep, model, false) },
 	})
 	if err != nil || hosts == 1 {
 		return err
 	}
+
 	return b.compare(ctx, comparison{
-		name: what, unit: "s", against: "ansible-playbook, its own defaults", rounds: 3, floor: atMost(0.25, 0, "<= 0.25 x"),
-		product: product, baseline: func(ctx context.Context) (float64, error) { return b.plain(ctx, keep, model, true) },
+		name:     what,
+		unit:     "s",
+		against:  "ansible-playbook, its own defaults",
+		rounds:   3,
+		floor:    atMost(0.25, 0, "<= 0.25 x"),
+		product:  product,
+		baseline: func(ctx context.Context) (float64, error) { return b.plain(ctx, keep, model, true) },
 	})
 }
 
@@ -158,6 +193,7 @@ func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
 func (w *world) seen(ctx context.Context, hosts int, addr func(int) string) error {
 	w.url = "http://clusterm"
 	w.http = w.overSocket()
+
 	return w.event(ctx, "discovered", 0, hosts, addr)
 }
 
@@ -166,15 +202,18 @@ func copyRun(from, to string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
+
 	for _, file := range []string{"spec.json", "inventory.yml", "extra-vars.yml", "ansible.cfg", "ssh_config", "known_hosts"} {
 		text, err := os.ReadFile(filepath.Join(from, file))
 		if err != nil {
 			return fmt.Errorf("what the run was given: %w", err)
 		}
+
 		if err := os.WriteFile(filepath.Join(to, file), text, 0o600); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -186,54 +225,72 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 		return 0, err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // scratch
+
 	if err := copyRun(keep, dir); err != nil {
 		return 0, err
 	}
+
 	moved := func(file string, drop ...string) error {
 		path := filepath.Join(dir, file)
+
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
+
 		var out strings.Builder
 		for line := range strings.Lines(strings.ReplaceAll(string(text), model, dir)) {
 			kept := true
 			for _, word := range drop {
 				kept = kept && !strings.HasPrefix(line, word)
 			}
+
 			if kept {
 				out.WriteString(line)
 			}
 		}
+
 		return os.WriteFile(path, []byte(out.String()), 0o600)
 	}
-	if err := errors.Join(moved("ansible.cfg", "callback_plugins", "callbacks_enabled"), moved("spec.json"), moved("inventory.yml"), moved("ssh_config")); err != nil {
+	if err := errors.Join(
+		moved("ansible.cfg", "callback_plugins", "callbacks_enabled"),
+		moved("spec.json"),
+		moved("inventory.yml"),
+		moved("ssh_config"),
+	); err != nil {
 		return 0, err
 	}
+
 	var spec struct {
 		Path, Cwd string
 		Args      []string
 	}
+
 	text, err := os.ReadFile(filepath.Join(dir, "spec.json"))
 	if err == nil {
 		err = json.Unmarshal(text, &spec)
 	}
+
 	if err != nil {
 		return 0, err
 	}
+
 	config := filepath.Join(dir, "ansible.cfg")
 	if defaults {
 		// Its own defaults, save where it finds the hosts' keys.
 		config = filepath.Join(dir, "defaults.cfg")
+
 		text := "[defaults]\nhome = " + filepath.Join(dir, "home") + "\nhost_key_checking = False\n"
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			return 0, err
 		}
 	}
+
 	here, err := filepath.Abs(labTool)
 	if err != nil {
 		return 0, err
 	}
+
 	// Neither run begins with connections that another one has left open. The
 	// paths of sockets have to be short.
 	sockets, err := os.MkdirTemp("/tmp", "cp")
@@ -241,8 +298,14 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 		return 0, err
 	}
 	defer hangUp(sockets)
-	cmd := exec.CommandContext(ctx, here, append([]string{"run", "env", "ANSIBLE_CONFIG=" + config, "ANSIBLE_SSH_CONTROL_PATH_DIR=" + sockets, spec.Path}, spec.Args...)...)
+	cmd := exec.CommandContext(
+		ctx,
+		here,
+		append(
+			[]string{"run", "env", "ANSIBLE_CONFIG=" + config, "ANSIBLE_SSH_CONTROL_PATH_DIR=" + sockets, spec.Path},
+			spec.Args...)...)
 	cmd.Dir = spec.Cwd
+
 	out, err := os.Create(filepath.Join(dir, "out"))
 	if err != nil {
 		return 0, err
@@ -253,10 +316,12 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 	begun := time.Now()
 	err = cmd.Run()
 	took := time.Since(begun)
+
 	if err != nil {
 		said, _ := os.ReadFile(out.Name())
 		return 0, fmt.Errorf("plain ansible-playbook: %w\n%s", err, said[max(0, len(said)-1000):])
 	}
+
 	return took.Seconds(), nil
 }
 
@@ -264,7 +329,10 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 func hangUp(folder string) {
 	sockets, _ := filepath.Glob(filepath.Join(folder, "*"))
 	for _, socket := range sockets {
-		_ = exec.Command("ssh", "-o", "ControlPath="+socket, "-O", "exit", "any").Run() // one that has ended needs nothing
+		_ = exec.Command("ssh", "-o", "ControlPath="+socket, "-O", "exit", "any").
+			Run()
+		// one that has ended needs nothing
 	}
+
 	_ = os.RemoveAll(folder)
 }

@@ -29,9 +29,11 @@ func serveBytes() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	fmt.Println(l.Addr())
 	var mu sync.Mutex
 	cached := map[int][]byte{}
+
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
@@ -39,20 +41,24 @@ func serveBytes() int {
 	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.URL.Query().Get("n"))
 		mu.Lock()
+
 		body, ok := cached[n]
 		if !ok {
 			if len(cached) > 64 {
 				clear(cached)
 			}
+
 			body = bytes.Repeat([]byte{'x'}, n)
 			cached[n] = body
 		}
+
 		mu.Unlock()
 		w.Header().Set("Content-Type", api.TypeJSON)
 		w.Header().Set("Content-Length", strconv.Itoa(n))
 		_, _ = w.Write(body)
 	}))
 	fmt.Fprintln(os.Stderr, err)
+
 	return 1
 }
 
@@ -62,25 +68,32 @@ func (b *bench) bytesServer() (url string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
+
 	cmd := exec.Command(self, "serve-bytes")
+
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return "", nil, err
 	}
+
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return "", nil, err
 	}
+
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return "", nil, err
 	}
+
 	stop = func() { _ = in.Close(); _ = cmd.Wait() }
+
 	var addr string
 	if _, err := fmt.Fscanln(out, &addr); err != nil {
 		stop()
 		return "", nil, err
 	}
+
 	return "http://" + addr + "/", stop, nil
 }
 
@@ -107,31 +120,44 @@ func (b *bench) changed(k int) int { return k * (b.nodes / changing) }
 // an address that tells the word; even ones that it is not.
 func (c *churn) run(ctx context.Context, b *bench, w *world) {
 	c.begun = time.Now()
+
 	var all sync.WaitGroup
 	defer all.Wait()
+
 	for lane := range lanes {
 		all.Go(func() {
 			tick := time.NewTicker(time.Second * lanes / rate)
 			defer tick.Stop()
+
 			for n := 0; ; n++ {
 				select {
 				case <-ctx.Done():
 					return
 				case <-tick.C:
 				}
+
 				k := (n*lanes + lane) % changing
 				word := len(c.acked[k]) + 2
+
 				kind := "disappeared"
 				if word%2 == 1 {
 					kind = "discovered"
 				}
-				err := w.event(ctx, kind, b.changed(k), 1, func(int) string { return fmt.Sprintf("10.200.%d.%d", word>>8, word&255) })
+
+				err := w.event(
+					ctx,
+					kind,
+					b.changed(k),
+					1,
+					func(int) string { return fmt.Sprintf("10.200.%d.%d", word>>8, word&255) },
+				)
 				c.mu.Lock()
 				if err == nil {
 					c.acked[k] = append(c.acked[k], time.Now())
 				} else if ctx.Err() == nil {
 					c.err = err
 				}
+
 				c.mu.Unlock()
 			}
 		})
@@ -142,6 +168,7 @@ func (c *churn) run(ctx context.Context, b *bench, w *world) {
 func (c *churn) required() (words [changing]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	limit := time.Now().Add(-grace)
 	for k, times := range c.acked {
 		words[k] = 1
@@ -152,6 +179,7 @@ func (c *churn) required() (words [changing]int) {
 			}
 		}
 	}
+
 	return words
 }
 
@@ -160,13 +188,16 @@ type seen struct{ addr, state string }
 
 func (s seen) word() int {
 	word := 1
+
 	var high, low int
 	if n, _ := fmt.Sscanf(s.addr, "10.200.%d.%d", &high, &low); n == 2 {
 		word = high<<8 | low
 	}
+
 	if s.state == "Disappeared" {
 		word++
 	}
+
 	return word
 }
 
@@ -175,11 +206,20 @@ func (b *bench) check(nodes map[string]seen, words [changing]int) error {
 	if len(nodes) != b.nodes {
 		return fmt.Errorf("the answer has %d nodes instead of %d", len(nodes), b.nodes)
 	}
+
 	for k, want := range words {
 		if got := nodes[name(b.changed(k))]; got.word() < want {
-			return fmt.Errorf("stale: %s is at word %d (%+v), and word %d was acknowledged %s before the request", name(b.changed(k)), got.word(), got, want, grace)
+			return fmt.Errorf(
+				"stale: %s is at word %d (%+v), and word %d was acknowledged %s before the request",
+				name(b.changed(k)),
+				got.word(),
+				got,
+				want,
+				grace,
+			)
 		}
 	}
+
 	return nil
 }
 
@@ -206,10 +246,12 @@ func readInfo(ctx context.Context, c *http.Client, base string, bufs *[]*bytes.B
 func parseInfo(bufs []*bytes.Buffer) (map[string]seen, error) {
 	var all map[string]api.LegacyNodeInfo
 	err := json.Unmarshal(bufs[0].Bytes(), &all)
+
 	out := make(map[string]seen, len(all))
 	for name, n := range all {
 		out[name] = seen{n.Monitoring.Addr, n.Inventory.State}
 	}
+
 	return out, err
 }
 
@@ -220,10 +262,12 @@ func readPages(ctx context.Context, c *http.Client, base string, bufs *[]*bytes.
 		if next != "" {
 			q.Set("continue", next)
 		}
+
 		buf := buffer(bufs, i)
 		if err := fetch(ctx, c, base+"/v1/nodes?"+q.Encode(), buf); err != nil {
 			return err
 		}
+
 		if next = continuation(buf.Bytes()); next == "" {
 			*bufs = (*bufs)[:i+1]
 			return nil
@@ -234,11 +278,14 @@ func readPages(ctx context.Context, c *http.Client, base string, bufs *[]*bytes.
 // continuation is what leads to the next page. It is behind the items.
 func continuation(body []byte) string {
 	end := body[max(0, len(body)-512):]
+
 	_, rest, ok := bytes.Cut(end, []byte(`"continue":"`))
 	if !ok {
 		return ""
 	}
+
 	token, _, _ := bytes.Cut(rest, []byte(`"`))
+
 	return string(token)
 }
 
@@ -251,10 +298,12 @@ func parsePages(bufs []*bytes.Buffer) (map[string]seen, error) {
 		if err := json.Unmarshal(buf.Bytes(), &list); err != nil {
 			return nil, err
 		}
+
 		for _, n := range list.Items {
 			out[n.Name] = seen{n.Addr, n.State}
 		}
 	}
+
 	return out, nil
 }
 
@@ -262,6 +311,7 @@ func buffer(bufs *[]*bytes.Buffer, i int) *bytes.Buffer {
 	for len(*bufs) <= i {
 		*bufs = append(*bufs, &bytes.Buffer{})
 	}
+
 	return (*bufs)[i]
 }
 
@@ -270,22 +320,28 @@ func buffer(bufs *[]*bytes.Buffer, i int) *bytes.Buffer {
 // which is not counted.
 func together(conns, times int, do func(conn int) error, after func(conn int) error) (float64, error) {
 	var took time.Duration
+
 	errs := make([]error, conns)
 	for range times {
 		begun := time.Now()
+
 		var all sync.WaitGroup
 		for conn := range conns {
 			all.Go(func() { errs[conn] = errors.Join(errs[conn], do(conn)) })
 		}
+
 		all.Wait()
 		took += time.Since(begun)
+
 		for conn := range conns {
 			errs[conn] = errors.Join(errs[conn], after(conn))
 		}
+
 		if err := errors.Join(errs...); err != nil {
 			return 0, err
 		}
 	}
+
 	return float64(conns*times) / took.Seconds(), nil
 }
 
@@ -295,6 +351,7 @@ func list(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer w.close() //nolint:errcheck // measured already
+
 	base, stop, err := b.bytesServer()
 	if err != nil {
 		return err
@@ -303,6 +360,7 @@ func list(ctx context.Context, b *bench) error {
 	var c churn
 	churning, end := context.WithCancel(ctx)
 	var done sync.WaitGroup
+
 	done.Go(func() { c.run(churning, b, w) })
 	defer done.Wait()
 	defer end()
@@ -313,22 +371,34 @@ func list(ctx context.Context, b *bench) error {
 			clients := make([]*http.Client, conns)
 			bufs := make([][]*bytes.Buffer, conns)
 			words := make([][changing]int, conns)
+
 			for i := range clients {
 				clients[i] = &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableCompression: true}}
 				defer clients[i].CloseIdleConnections()
+
 				if err := f.read(ctx, clients[i], w.url, &bufs[i]); err != nil {
 					return fmt.Errorf("%s: %w", f.name, err)
 				}
 			}
+
 			var sizes []int
 			for _, buf := range bufs[0] {
 				sizes = append(sizes, buf.Len())
 			}
+
 			scratch := make([]bytes.Buffer, conns)
 			nothing := func(int) error { return nil }
+
 			err := b.compare(ctx, comparison{
-				name: fmt.Sprintf("list %s, %d conn.", f.name, conns), unit: "lists/s", against: "net/http, cached bytes of the same size",
-				rounds: 5, floor: atLeast(0.5),
+				name: fmt.Sprintf(
+					"list %s, %d conn.",
+					f.name,
+					conns,
+				),
+				unit:    "lists/s",
+				against: "net/http, cached bytes of the same size",
+				rounds:  5,
+				floor:   atLeast(0.5),
 				product: func(ctx context.Context) (float64, error) {
 					return together(conns, times, func(i int) error {
 						words[i] = c.required()
@@ -338,6 +408,7 @@ func list(ctx context.Context, b *bench) error {
 						if err != nil {
 							return err
 						}
+
 						return b.check(nodes, words[i])
 					})
 				},
@@ -348,6 +419,7 @@ func list(ctx context.Context, b *bench) error {
 								return err
 							}
 						}
+
 						return nil
 					}, nothing)
 				},
@@ -357,12 +429,20 @@ func list(ctx context.Context, b *bench) error {
 			}
 		}
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	count := 0
 	for _, times := range c.acked {
 		count += len(times)
 	}
-	b.out.Rows[len(b.out.Rows)-1].Note = fmt.Sprintf("%.0f transitions/s ran meanwhile; no answer lacked one that was acknowledged %s before", float64(count)/time.Since(c.begun).Seconds(), grace)
+
+	b.out.Rows[len(b.out.Rows)-1].Note = fmt.Sprintf(
+		"%.0f transitions/s ran meanwhile; no answer lacked one that was acknowledged %s before",
+		float64(count)/time.Since(c.begun).Seconds(),
+		grace,
+	)
+
 	return c.err
 }

@@ -34,19 +34,24 @@ func emit(count, file string) int {
 	if err != nil {
 		return 2
 	}
+
 	out := &slowest{to: os.Stdout}
 	w := bufio.NewWriterSize(out, 4<<10)
 	begun := time.Now()
+
 	for i := range n {
 		fmt.Fprintf(w, "%08d the quick brown fox jumps over the lazy dog and says so in a log of a job\n", i)
 	}
+
 	if err := w.Flush(); err != nil {
 		return 1
 	}
+
 	took := time.Since(begun)
 	if err := os.WriteFile(file, fmt.Appendf(nil, "%g %g", took.Seconds(), out.longest.Seconds()), 0o600); err != nil {
 		return 1
 	}
+
 	return 0
 }
 
@@ -59,6 +64,7 @@ func (s *slowest) Write(b []byte) (int, error) {
 	begun := time.Now()
 	n, err := s.to.Write(b)
 	s.longest = max(s.longest, time.Since(begun))
+
 	return n, err
 }
 
@@ -68,34 +74,47 @@ func logs(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
+
 	// It takes the place of ansible-playbook; what is asked of it before a run
 	// is answered by the real one.
 	script := filepath.Join(b.dir, "ansible-playbook")
 	times := filepath.Join(b.dir, "times")
-	text := fmt.Sprintf("#!/bin/sh\ncase \" $* \" in\n*' --version '*) exec ansible-playbook \"$@\";;\n*' --syntax-check '*) exit 0;;\nesac\nexec %s emit %d %s\n", self, logLines, times)
+
+	text := fmt.Sprintf(
+		"#!/bin/sh\ncase \" $* \" in\n*' --version '*) exec ansible-playbook \"$@\";;\n*' --syntax-check '*) exit 0;;\nesac\nexec %s emit %d %s\n",
+		self,
+		logLines,
+		times,
+	)
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
 		return err
 	}
+
 	w, err := b.world(ctx, "ansible_playbook: "+script+"\njobs: {output_limit: 67108864}\n")
 	if err != nil {
 		return err
 	}
 	defer w.close() //nolint:errcheck // measured already
+
 	if err := w.fill(ctx, 10); err != nil {
 		return err
 	}
+
 	speed := func() (float64, error) {
 		text, err := os.ReadFile(times)
 		if err != nil {
 			return 0, err
 		}
+
 		var seconds, longest float64
 		if _, err := fmt.Sscan(string(text), &seconds, &longest); err != nil {
 			return 0, err
 		}
+
 		if longest > 1 {
 			return 0, fmt.Errorf("the playbook was blocked for %.1f s", longest)
 		}
+
 		return logLines / seconds, nil
 	}
 	verb := inventory.VerbCommission
@@ -107,59 +126,82 @@ func logs(ctx context.Context, b *bench) error {
 		} else {
 			verb = inventory.VerbCommission
 		}
+
 		begun := time.Now()
+
 		j, err := w.Submit(ctx, request)
 		if err != nil {
 			return 0, err
 		}
+
 		stalled, err := w.stall(ctx, j.ID)
 		if err != nil {
 			return 0, err
 		}
 		defer stalled.Close() //nolint:errcheck // it was never read
 		errs := make([]error, followers)
+
 		var all sync.WaitGroup
 		for i := range followers {
 			all.Go(func() { errs[i] = w.followAll(ctx, j.ID) })
 		}
+
 		if j, err = w.WaitJob(ctx, j.ID); err == nil && j.Status != api.Complete {
 			err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Reason)
 		}
+
 		all.Wait()
 		latest = max(latest, time.Since(begun))
+
 		if err := errors.Join(append(errs, err)...); err != nil {
 			return 0, err
 		}
+
 		return speed()
 	}
 	baseline := func(ctx context.Context) (float64, error) {
 		cmd := exec.CommandContext(ctx, self, "emit", strconv.Itoa(logLines), times)
+
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			return 0, err
 		}
+
 		f, err := os.Create(filepath.Join(b.dir, "plain"))
 		if err != nil {
 			return 0, err
 		}
 		defer f.Close() //nolint:errcheck // scratch
+
 		if err := cmd.Start(); err != nil {
 			return 0, err
 		}
+
 		_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{out}, make([]byte, 64<<10))
 		if err = errors.Join(err, cmd.Wait()); err != nil {
 			return 0, err
 		}
+
 		return speed()
 	}
+
 	err = b.compare(ctx, comparison{
-		name: "log taken in, 4 followers and a stalled one", unit: "lines/s", against: "reading the same pipe to a file", rounds: 5, floor: atLeast(0.5),
-		product: product, baseline: baseline,
+		name:     "log taken in, 4 followers and a stalled one",
+		unit:     "lines/s",
+		against:  "reading the same pipe to a file",
+		rounds:   5,
+		floor:    atLeast(0.5),
+		product:  product,
+		baseline: baseline,
 	})
 	if err == nil {
-		b.out.Rows[len(b.out.Rows)-1].Note = fmt.Sprintf("%d lines; every follower had all of them at most %.1f s after the request; no write of the playbook took a second",
-			logLines, latest.Seconds())
+		b.out.Rows[len(b.out.Rows)-1].Note = fmt.Sprintf(
+			"%d lines; every follower had all of them at most %.1f s after the request; no write of the playbook took a second",
+			logLines,
+			latest.Seconds(),
+		)
 	}
+
 	return err
 }
 
@@ -171,35 +213,44 @@ func (w *world) followAll(ctx context.Context, id string) error {
 	}
 	defer s.Close() //nolint:errcheck // read to its end
 	in := bufio.NewReaderSize(s, 64<<10)
+
 	count := 0
 	for {
 		line, err := in.ReadSlice('\n')
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if strings.Contains(string(line), "the quick brown fox") {
 			count++
 		}
 	}
+
 	if count != logLines {
 		return fmt.Errorf("a follower has %d lines of %d", count, logLines)
 	}
+
 	return nil
 }
 
 // stall follows a log and never reads.
 func (w *world) stall(ctx context.Context, id string) (net.Conn, error) {
 	var d net.Dialer
+
 	c, err := d.DialContext(ctx, "tcp", strings.TrimPrefix(w.url, "http://"))
 	if err != nil {
 		return nil, err
 	}
+
 	if t, ok := c.(*net.TCPConn); ok {
 		err = t.SetReadBuffer(4 << 10)
 	}
+
 	_, werr := fmt.Fprintf(c, "GET /v1/jobs/%s/log?follow=true HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", id)
+
 	return c, errors.Join(err, werr)
 }

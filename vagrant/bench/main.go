@@ -53,23 +53,31 @@ func run() int {
 	if len(os.Args) > 1 && os.Args[1] == "serve-bytes" {
 		return serveBytes()
 	}
+
 	if len(os.Args) > 3 && os.Args[1] == "emit" {
 		return emit(os.Args[2], os.Args[3])
 	}
+
 	rows := flag.String("rows", "", "the rows to measure, comma-separated; empty: all ("+names()+")")
 	file := flag.String("json", "", "the file to write the figures to, as JSON")
 	nodes := flag.Int("nodes", 10_000, "how many nodes there are")
 	limit := flag.Duration("timeout", 40*time.Minute, "how long all may take")
 	flag.Parse()
-	wanted := slices.DeleteFunc(strings.FieldsFunc(*rows, func(r rune) bool { return r == ',' || r == ' ' }), func(s string) bool { return s == "all" })
+
+	wanted := slices.DeleteFunc(
+		strings.FieldsFunc(*rows, func(r rune) bool { return r == ',' || r == ' ' }),
+		func(s string) bool { return s == "all" },
+	)
 	for _, name := range wanted {
 		if !slices.ContainsFunc(groups, func(g group) bool { return g.name == name }) {
 			fmt.Fprintf(os.Stderr, "bench: there is no row %q; there are %s\n", name, names())
 			return 2
 		}
 	}
+
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+
 	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()
 
@@ -79,6 +87,7 @@ func run() int {
 		return 1
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // scratch
+
 	b := &bench{dir: dir, bin: filepath.Join(dir, "bin"), nodes: *nodes, out: &report{
 		Time: time.Now().UTC().Truncate(time.Second), Machine: machine(), Nodes: *nodes,
 	}}
@@ -86,32 +95,40 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
+
 	failed := false
 	for _, g := range groups {
 		if len(wanted) > 0 && !slices.Contains(wanted, g.name) {
 			continue
 		}
+
 		fmt.Fprintf(os.Stderr, "bench: %s: %s\n", g.name, g.what)
+
 		if err := g.measure(ctx, b); err != nil {
 			failed = true
 			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", g.name, err)
 			b.out.Failures = append(b.out.Failures, g.name+": "+err.Error())
 		}
 	}
+
 	b.out.print(os.Stdout)
+
 	if *file != "" {
 		text, err := json.MarshalIndent(b.out, "", "  ")
 		if err == nil {
 			err = os.WriteFile(*file, append(text, '\n'), 0o644)
 		}
+
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			return 1
 		}
 	}
+
 	if failed || slices.ContainsFunc(b.out.Rows, func(r row) bool { return r.Floor != "" && !r.OK }) {
 		return 1
 	}
+
 	return 0
 }
 
@@ -120,15 +137,29 @@ func names() string {
 	for _, g := range groups {
 		out = append(out, g.name)
 	}
+
 	return strings.Join(out, ", ")
 }
 
 func (b *bench) build(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.bin+"/", "./cmd/clusterm", "./cmd/clusterctl")
+	cmd := exec.CommandContext(
+		ctx,
+		"go",
+		"build",
+		"-trimpath",
+		"-ldflags",
+		"-s -w",
+		"-o",
+		b.bin+"/",
+		"./cmd/clusterm",
+		"./cmd/clusterctl",
+	)
+
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build (run it at the top of the repository): %w\n%s", err, out)
 	}
+
 	return nil
 }
 
@@ -143,7 +174,15 @@ func machine() string {
 			}
 		}
 	}
-	return fmt.Sprintf("%s%d processors, %s/%s, %s", model, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+
+	return fmt.Sprintf(
+		"%s%d processors, %s/%s, %s",
+		model,
+		runtime.NumCPU(),
+		runtime.GOOS,
+		runtime.GOARCH,
+		runtime.Version(),
+	)
 }
 
 // report is all that a run found out.
@@ -175,6 +214,7 @@ func (r *report) print(w *os.File) {
 	fmt.Fprintf(w, "%s, %d nodes, %s\n\n", r.Time.Format(time.RFC3339), r.Nodes, r.Machine)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ROW\tPRODUCT\tBASELINE\tUNIT\tRATIO\tFLOOR\t\tAGAINST")
+
 	for _, row := range r.Rows {
 		verdict := "ok"
 		switch {
@@ -183,21 +223,38 @@ func (r *report) print(w *os.File) {
 		case !row.OK:
 			verdict = "MISSED"
 		}
+
 		if row.Again {
 			verdict += " (again)"
 		}
+
 		base, ratio := "", ""
 		if row.Against != "" {
 			base, ratio = figure(row.Baseline), fmt.Sprintf("%.2f", row.Ratio)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.Name, figure(row.Product), base, row.Unit, ratio, row.Floor, verdict, row.Against)
+
+		fmt.Fprintf(
+			t,
+			"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			row.Name,
+			figure(row.Product),
+			base,
+			row.Unit,
+			ratio,
+			row.Floor,
+			verdict,
+			row.Against,
+		)
 	}
+
 	_ = t.Flush()
+
 	for _, row := range r.Rows {
 		if row.Note != "" {
 			fmt.Fprintf(w, "\n%s: %s\n", row.Name, row.Note)
 		}
 	}
+
 	for _, f := range r.Failures {
 		fmt.Fprintf(w, "\nnot measured: %s\n", f)
 	}
@@ -250,6 +307,7 @@ func (b *bench) compare(ctx context.Context, c comparison) error {
 	if sum == nil {
 		sum = median
 	}
+
 	for attempt := range 2 {
 		var product, baseline []float64
 		for round := range c.rounds {
@@ -260,42 +318,66 @@ func (b *bench) compare(ctx context.Context, c comparison) error {
 			if round%2 == 1 {
 				slices.Reverse(sides)
 			}
+
 			for _, s := range sides {
 				value, err := s.do(ctx)
 				if err != nil {
 					return fmt.Errorf("%s: %w", c.name, err)
 				}
+
 				*s.out = append(*s.out, value)
 			}
 		}
+
 		r := row{
-			Name: c.name, Unit: c.unit, Rounds: c.rounds, Product: sum(product), Against: c.against, Baseline: sum(baseline),
-			Floor: c.floor.text, Note: c.note, Again: attempt > 0,
+			Name:     c.name,
+			Unit:     c.unit,
+			Rounds:   c.rounds,
+			Product:  sum(product),
+			Against:  c.against,
+			Baseline: sum(baseline),
+			Floor:    c.floor.text,
+			Note:     c.note,
+			Again:    attempt > 0,
 		}
 		r.Ratio = r.Product / r.Baseline
 		r.OK = c.floor.ok == nil || c.floor.ok(r.Product, r.Baseline)
-		fmt.Fprintf(os.Stderr, "bench: %s: %s against %s %s, ratio %.2f (%s %s)\n", r.Name, figure(r.Product), figure(r.Baseline), r.Unit, r.Ratio,
-			map[bool]string{true: "reaches", false: "misses"}[r.OK], cmp.Or(r.Floor, "no floor"))
+		fmt.Fprintf(
+			os.Stderr,
+			"bench: %s: %s against %s %s, ratio %.2f (%s %s)\n",
+			r.Name,
+			figure(r.Product),
+			figure(r.Baseline),
+			r.Unit,
+			r.Ratio,
+			map[bool]string{true: "reaches", false: "misses"}[r.OK],
+			cmp.Or(r.Floor, "no floor"),
+		)
 		fmt.Fprintf(os.Stderr, "bench:   product %.4g\nbench:   baseline %.4g\n", product, baseline)
+
 		if attempt > 0 {
 			// The first result stays in the table, above.
 			b.out.Rows[len(b.out.Rows)-1].Floor = ""
 			b.out.Rows[len(b.out.Rows)-1].Note = "missed " + c.floor.text + "; measured again"
 		}
+
 		b.out.Rows = append(b.out.Rows, r)
 		if r.OK {
 			break
 		}
 	}
+
 	return nil
 }
 
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
+
 	n := len(sorted)
 	if n%2 == 1 {
 		return sorted[n/2]
 	}
+
 	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 

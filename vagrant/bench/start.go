@@ -20,24 +20,34 @@ func start(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer w.close() //nolint:errcheck // measured already
+
 	if err := w.raw.Close(); err != nil {
 		return err
 	}
+
 	w.raw = nil
 	if err := w.stop(); err != nil {
 		return err
 	}
+
 	return b.compare(ctx, comparison{
-		name: "start until all nodes are listed", unit: "s", against: "start of its etcd until it answers a read", rounds: 5, floor: atMost(1.3, 0.3, "<= 1.3 x + 0.3 s"),
+		name:    "start until all nodes are listed",
+		unit:    "s",
+		against: "start of its etcd until it answers a read",
+		rounds:  5,
+		floor:   atMost(1.3, 0.3, "<= 1.3 x + 0.3 s"),
 		product: func(ctx context.Context) (float64, error) {
 			begun := time.Now()
+
 			if err := w.begin(); err != nil {
 				return 0, err
 			}
+
 			took, err := w.listed(ctx, b.nodes, begun)
 			if serr := w.stop(); err == nil {
 				err = serr
 			}
+
 			return took, err
 		},
 		baseline: func(ctx context.Context) (float64, error) { return w.etcdAlone(ctx) },
@@ -48,16 +58,20 @@ func start(ctx context.Context, b *bench) error {
 func (w *world) listed(ctx context.Context, count int, begun time.Time) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+
 	var buf bytes.Buffer
 	for {
 		err := fetch(ctx, w.http, w.url+"/info/nodes", &buf)
 		if err == nil {
 			took := time.Since(begun)
+
 			if n := bytes.Count(buf.Bytes(), []byte(`"monitoring_state":`)); n != count {
 				return 0, fmt.Errorf("%d nodes are listed", n)
 			}
+
 			return took.Seconds(), nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return 0, fmt.Errorf("clusterm does not answer: %w\n%s", err, w.said())
@@ -71,18 +85,23 @@ func (w *world) etcdAlone(ctx context.Context) (float64, error) {
 	dir := filepath.Join(w.dir, "data/etcd")
 	begun := time.Now()
 	cmd := exec.Command(filepath.Join(w.bin, "clusterm"), "etcd", dir)
+
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return 0, err
 	}
+
 	cmd.Stderr = w.log
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
+
 	defer cmd.Wait() //nolint:errcheck // it ends with its input
 	defer in.Close() //nolint:errcheck // likewise
+
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+
 	socket := filepath.Join(dir, "client.sock")
 	for {
 		if _, err := os.Stat(socket); err == nil {
@@ -90,15 +109,18 @@ func (w *world) etcdAlone(ctx context.Context) (float64, error) {
 			if err != nil {
 				return 0, err
 			}
+
 			once, cancel := context.WithTimeout(ctx, 10*time.Second)
 			_, err = c.Get(once, keys+"/schema")
 			took := time.Since(begun)
 			cancel()
 			_ = c.Close()
+
 			if err == nil {
 				return took.Seconds(), nil
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return 0, fmt.Errorf("etcd does not answer\n%s", w.said())

@@ -25,9 +25,11 @@ func (w *world) quarantine(ctx context.Context) error {
 	for i := range atOnce {
 		nodes = append(nodes, name(i))
 	}
+
 	if _, err := w.Forget(ctx, api.Forget{Nodes: nodes, Force: true}); err != nil {
 		return err
 	}
+
 	return w.event(ctx, "discovered", 0, atOnce, addrOf)
 }
 
@@ -38,9 +40,11 @@ func (w *world) clear(ctx context.Context, nodes ...string) error {
 	if err != nil {
 		return err
 	}
+
 	if j, err = w.WaitJob(ctx, j.ID); err == nil && j.Status != api.Complete {
 		err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Reason)
 	}
+
 	return err
 }
 
@@ -54,29 +58,37 @@ func (w *world) swaps(ctx context.Context, prefix, record, entry string) (time.D
 		if err != nil {
 			return 0, err
 		}
+
 		revisions[i] = resp.Header.Revision
 	}
+
 	errs := make([]error, atOnce)
 	begun := time.Now()
+
 	var all sync.WaitGroup
 	for i := range atOnce {
 		all.Go(func() {
 			key := prefix + "node/" + name(i)
 			for step := range 2 {
 				resp, err := w.raw.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revisions[i])).
-					Then(clientv3.OpPut(key, record), clientv3.OpPut(fmt.Sprintf("%shistory/%s/%d", prefix, name(i), step), entry)).Commit()
+					Then(clientv3.OpPut(key, record), clientv3.OpPut(fmt.Sprintf("%shistory/%s/%d", prefix, name(i), step), entry)).
+					Commit()
 				if err == nil && !resp.Succeeded {
 					err = errors.New("a raw transition conflicted")
 				}
+
 				if err != nil {
 					errs[i] = err
 					return
 				}
+
 				revisions[i] = resp.Header.Revision
 			}
 		})
 	}
+
 	all.Wait()
+
 	return time.Since(begun), errors.Join(errs...)
 }
 
@@ -90,41 +102,59 @@ func transitions(ctx context.Context, b *bench) error {
 	if err := w.quarantine(ctx); err != nil {
 		return err
 	}
+
 	if err := w.clear(ctx, name(0)); err != nil {
 		return err
 	}
+
 	record, err := w.largest(ctx, keys+"/v/nodes/"+name(0))
 	if err != nil {
 		return err
 	}
+
 	entry, err := w.largest(ctx, keys+"/x/history/"+name(0)+"/")
 	if err != nil {
 		return err
 	}
+
 	baseline := func(ctx context.Context) (float64, error) {
 		took, err := w.swaps(ctx, w.prefixFor("swap"), record, entry)
 		return 2 * atOnce / took.Seconds(), err
 	}
 	const against = "compare-and-swap with a history record, raw client, 64 at once"
+
 	err = b.compare(ctx, comparison{
-		name: "transitions, a job of 64 nodes", unit: "/s", against: against, rounds: 9, floor: atLeast(0.7), baseline: baseline,
-		note: fmt.Sprintf("from POST /v1/jobs until the job has ended; a record has %d bytes, an entry of the history %d", len(record), len(entry)),
+		name:     "transitions, a job of 64 nodes",
+		unit:     "/s",
+		against:  against,
+		rounds:   9,
+		floor:    atLeast(0.7),
+		baseline: baseline,
+		note: fmt.Sprintf(
+			"from POST /v1/jobs until the job has ended; a record has %d bytes, an entry of the history %d",
+			len(record),
+			len(entry),
+		),
 		product: func(ctx context.Context) (float64, error) {
 			if err := w.quarantine(ctx); err != nil {
 				return 0, err
 			}
+
 			var nodes []string
 			for i := range atOnce {
 				nodes = append(nodes, name(i))
 			}
+
 			begun := time.Now()
 			err := w.clear(ctx, nodes...)
+
 			return 2 * atOnce / time.Since(begun).Seconds(), err
 		},
 	})
 	if err != nil {
 		return err
 	}
+
 	return b.compare(ctx, comparison{
 		name: "transitions, 64 jobs of a node", unit: "/s", against: against, rounds: 9, baseline: baseline,
 		note: "64 requests at once, each accepted, claimed, logged and ended as a job of its own",
@@ -132,13 +162,17 @@ func transitions(ctx context.Context, b *bench) error {
 			if err := w.quarantine(ctx); err != nil {
 				return 0, err
 			}
+
 			errs := make([]error, atOnce)
 			var all sync.WaitGroup
 			begun := time.Now()
+
 			for i := range atOnce {
 				all.Go(func() { errs[i] = w.clear(ctx, name(i)) })
 			}
+
 			all.Wait()
+
 			return 2 * atOnce / time.Since(begun).Seconds(), errors.Join(errs...)
 		},
 	})
@@ -150,14 +184,17 @@ func (w *world) largest(ctx context.Context, key string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	out := ""
 	for _, kv := range resp.Kvs {
 		if len(kv.Value) > len(out) {
 			out = string(kv.Value)
 		}
 	}
+
 	if out == "" || !json.Valid([]byte(out)) {
 		return "", fmt.Errorf("there is no record below %s", key)
 	}
+
 	return out, nil
 }

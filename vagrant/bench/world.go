@@ -60,28 +60,45 @@ func (b *bench) world(ctx context.Context, extra string, through ...string) (*wo
 	if err != nil {
 		return nil, err
 	}
+
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	w := &world{dir: dir, bin: b.bin, url: fmt.Sprintf("http://127.0.0.1:%d", port), socket: filepath.Join(dir, "api.sock"), prefix: through}
-	if err := os.WriteFile(filepath.Join(dir, "clusterm.yaml"), fmt.Appendf(nil, settings+extra, dir, port), 0o600); err != nil {
+
+	w := &world{
+		dir:    dir,
+		bin:    b.bin,
+		url:    fmt.Sprintf("http://127.0.0.1:%d", port),
+		socket: filepath.Join(dir, "api.sock"),
+		prefix: through,
+	}
+	if err := os.WriteFile(
+		filepath.Join(dir, "clusterm.yaml"),
+		fmt.Appendf(nil, settings+extra, dir, port),
+		0o600,
+	); err != nil {
 		return nil, err
 	}
+
 	w.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
 	if w.Client, err = client.New(client.Options{Socket: w.socket}); err != nil {
 		return nil, err
 	}
+
 	if w.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		return nil, err
 	}
+
 	if err := w.start(ctx); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
+
 	w.raw, err = dial(filepath.Join(dir, "data/etcd/client.sock"))
 	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
+
 	return w, nil
 }
 
@@ -91,14 +108,18 @@ func (b *bench) full(ctx context.Context, extra string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := w.fill(ctx, b.nodes); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
+
 	return w, nil
 }
 
 func dial(socket string) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + socket}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	return clientv3.New(
+		clientv3.Config{Endpoints: []string{"unix://" + socket}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()},
+	)
 }
 
 func freePort() (int, error) {
@@ -107,15 +128,22 @@ func freePort() (int, error) {
 		return 0, err
 	}
 	defer l.Close() //nolint:errcheck // only to learn its port
+
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // begin starts the process and does not wait.
 func (w *world) begin() error {
-	argv := append(append([]string{}, w.prefix...), filepath.Join(w.bin, "clusterm"), "--config", filepath.Join(w.dir, "clusterm.yaml"))
+	argv := append(
+		append([]string{}, w.prefix...),
+		filepath.Join(w.bin, "clusterm"),
+		"--config",
+		filepath.Join(w.dir, "clusterm.yaml"),
+	)
 	w.cmd = exec.Command(argv[0], argv[1:]...)
 	w.cmd.Stdout, w.cmd.Stderr = w.log, w.log
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+
 	return w.cmd.Start()
 }
 
@@ -124,13 +152,16 @@ func (w *world) start(ctx context.Context) error {
 	if err := w.begin(); err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+
 	for {
 		_, err := w.Groups(ctx)
 		if err == nil {
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("clusterm does not answer: %w\n%s", err, w.said())
@@ -150,14 +181,18 @@ func (w *world) stop() error {
 	if w.cmd == nil || w.cmd.Process == nil {
 		return nil
 	}
+
 	_ = w.cmd.Process.Signal(syscall.SIGTERM)
+
 	force := time.AfterFunc(40*time.Second, func() { _ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL) })
 	defer force.Stop()
 	err := w.cmd.Wait()
 	w.cmd = nil
+
 	if _, exited := errors.AsType[*exec.ExitError](err); exited {
 		return nil
 	}
+
 	return err
 }
 
@@ -166,8 +201,10 @@ func (w *world) close() error {
 	if w.raw != nil {
 		errs = append(errs, w.raw.Close())
 	}
+
 	w.http.CloseIdleConnections()
 	errs = append(errs, w.stop(), w.log.Close(), os.RemoveAll(w.dir))
+
 	return errors.Join(errs...)
 }
 
@@ -185,13 +222,17 @@ func name(i int) string  { return label(i) + "-0123456789ab" }
 func (w *world) event(ctx context.Context, kind string, first, count int, addr func(i int) string) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"monitor_event":{"name":%q,"nodes":[`, kind)
+
 	for i := first; i < first+count; i++ {
 		if i > first {
 			b.WriteByte(',')
 		}
+
 		fmt.Fprintf(&b, `{"label":%q,"serial":"0123456789ab","addr":%q}`, label(i), addr(i))
 	}
+
 	b.WriteString(`]}}`)
+
 	return w.post(ctx, "/monitor/event", b.Bytes())
 }
 
@@ -202,16 +243,20 @@ func (w *world) post(ctx context.Context, path string, body []byte) error {
 	if err != nil {
 		return err
 	}
+
 	req.Header.Set("Content-Type", api.TypeJSON)
+
 	res, err := w.http.Do(req)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close() //nolint:errcheck // read to its end
+
 	text, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode/100 != 2 {
 		err = fmt.Errorf("%s: %s: %s", path, res.Status, bytes.TrimSpace(text))
 	}
+
 	return err
 }
 
@@ -222,6 +267,7 @@ func (w *world) fill(ctx context.Context, count int) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -231,28 +277,35 @@ func fetch(ctx context.Context, c *http.Client, url string, buf *bytes.Buffer) e
 	if err != nil {
 		return err
 	}
+
 	res, err := c.Do(req)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close() //nolint:errcheck // read to its end
 	buf.Reset()
+
 	if n := int(res.ContentLength); n > buf.Cap() {
 		buf.Grow(n + 64<<10)
 	}
+
 	_, err = buf.ReadFrom(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s: %.200s", url, res.Status, buf.Bytes())
 	}
+
 	return err
 }
 
 // overSocket is an HTTP client that reaches clusterm whatever the URL's host.
 func (w *world) overSocket() *http.Client {
 	var d net.Dialer
-	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return d.DialContext(ctx, "unix", w.socket)
-	}}}
+
+	return &http.Client{
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return d.DialContext(ctx, "unix", w.socket)
+		}},
+	}
 }
 
 // resident is the memory of a process in MiB: what is its own, and its share of
@@ -262,12 +315,14 @@ func resident(pid int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) == 3 && f[0] == "Pss:" {
 			kib, err := strconv.Atoi(f[1])
 			return float64(kib) / 1024, err
 		}
 	}
+
 	return 0, fmt.Errorf("process %d tells no Pss", pid)
 }
 
@@ -277,19 +332,23 @@ func children(pid int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []int
 	for _, file := range threads {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, f := range strings.Fields(string(text)) {
 			child, err := strconv.Atoi(f)
 			if err != nil {
 				return nil, err
 			}
+
 			out = append(out, child)
 		}
 	}
+
 	return out, nil
 }

@@ -30,17 +30,22 @@ func TestReload(t *testing.T) {
 	}
 	// There was none when it was started.
 	reload("jobs: {limit: 3}\nplaybooks: "+ownFolder+"\n", "was reloaded")
+
 	if s := setting("jobs.limit"); s.Value != 3.0 || s.Origin != "file" {
 		t.Errorf("jobs.limit is %v, from the %s", s.Value, s.Origin)
 	}
+
 	w.awaitState(inventory.Discovered, "host2")
+
 	j := w.commission(master, "host2")
 	if log := w.ctl("job", "logs", j.ID).stdout; !strings.Contains(log, "Write the file") {
 		t.Errorf("the folder of the changed file was not used: %s", log)
 	}
+
 	reload("jobs: {limit: 4, limmit: 4}\n", "limmit")
 	reload("jobs: {limit: 4}\ndata_dir: /elsewhere\n", "data_dir cannot change")
 	reload("groups: [{name: other}]\n", w.name("host2"))
+
 	if s := setting("jobs.limit"); s.Value != 3.0 {
 		t.Errorf("a file that was refused has changed jobs.limit to %v", s.Value)
 	}
@@ -48,10 +53,13 @@ func TestReload(t *testing.T) {
 	// What is set at run time lies over the file, and can be taken back.
 	w.ctl("config", "set", "jobs.limit=5")
 	reload("jobs: {limit: 6}\nplaybooks: "+ownFolder+"\n", "was reloaded")
+
 	if s := setting("jobs.limit"); s.Value != 5.0 || s.Origin != "overlay" {
 		t.Errorf("jobs.limit is %v, from the %s", s.Value, s.Origin)
 	}
+
 	w.ctl("config", "unset", "jobs.limit")
+
 	if s := setting("jobs.limit"); s.Value != 6.0 || s.Origin != "file" {
 		t.Errorf("jobs.limit is %v, from the %s", s.Value, s.Origin)
 	}

@@ -20,11 +20,14 @@ func TestMainJob(t *testing.T) {
 	if len(j.Addrs) != 2 || j.Status != "Complete" {
 		t.Errorf("the discover is %+v", j)
 	}
+
 	w.giveSerfKey("host4", w.gossipKey())
 	w.awaitState(inventory.Discovered, "host1", "host2", "host3", "host4")
+
 	for _, h := range w.hosts {
 		w.is(h, inventory.Unallocated, "")
 	}
+
 	if n := w.node("host2"); len(n.HostKeys) == 0 {
 		t.Error("the ssh host key that discover met was not recorded")
 	}
@@ -37,19 +40,34 @@ func TestMainJob(t *testing.T) {
 	w.is("host2", inventory.Allocated, master)
 	w.is("host3", inventory.Allocated, worker)
 	w.is("host4", inventory.Allocated, worker)
-	if env := w.sh("host2", "cat /etc/clusterm/etcd.env").stdout; !strings.Contains(env, "ETCD_HEARTBEAT_INTERVAL=150") {
+
+	if env := w.sh(
+		"host2",
+		"cat /etc/clusterm/etcd.env",
+	).stdout; !strings.Contains(
+		env,
+		"ETCD_HEARTBEAT_INTERVAL=150",
+	) {
 		t.Errorf("the global variable did not reach the host: %s", env)
 	}
+
 	w.put("host2", "greeting", "hello")
 	w.gets("host3", "greeting", "hello")
 	w.gets("host4", "greeting", "hello")
 
 	t.Run("a second run changes nothing", func(t *testing.T) {
-		recap := w.runAgain(t, map[string]string{"host2": master, "host3": worker, "host4": worker}, "etcd_heartbeat_interval: 150")
-		hosts := regexp.MustCompile(`(?m)^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)`).FindAllStringSubmatch(recap, -1)
+		recap := w.runAgain(
+			t,
+			map[string]string{"host2": master, "host3": worker, "host4": worker},
+			"etcd_heartbeat_interval: 150",
+		)
+
+		hosts := regexp.MustCompile(`(?m)^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)`).
+			FindAllStringSubmatch(recap, -1)
 		if len(hosts) != 3 {
 			t.Errorf("the recap is of %d hosts: %s", len(hosts), recap)
 		}
+
 		for _, m := range hosts {
 			if m[2] != "0" || m[3] != "0" || m[4] != "0" {
 				t.Errorf("%s", m[0])
@@ -80,6 +98,7 @@ func (w *world) put(host, key, value string) {
 
 func (w *world) gets(host, key, value string) {
 	w.t.Helper()
+
 	out := w.sh(host, "ETCDCTL_API=3 etcdctl --endpoints http://127.0.0.1:2379 get --print-value-only "+key).stdout
 	if strings.TrimSpace(out) != value {
 		w.t.Errorf("%s reads %q for %s, want %q", host, strings.TrimSpace(out), key, value)
@@ -90,11 +109,14 @@ func (w *world) gets(host, key, value string) {
 func (w *world) members(host string) []string {
 	w.t.Helper()
 	var names []string
+
 	out := w.sh(host, "ETCDCTL_API=3 etcdctl --endpoints http://127.0.0.1:2379 member list").stdout
 	for line := range strings.Lines(out) {
 		names = append(names, strings.TrimSpace(strings.Split(line, ",")[2]))
 	}
+
 	slices.Sort(names)
+
 	return names
 }
 
@@ -104,9 +126,11 @@ func (w *world) consists(host string, of ...string) {
 	w.t.Helper()
 	want := w.nodeNames(of...)
 	slices.Sort(want)
+
 	if got := w.members(host); !slices.Equal(got, want) {
 		w.t.Errorf("the members are %v, want %v", got, want)
 	}
+
 	w.sh(host, "ETCDCTL_API=3 etcdctl --endpoints http://127.0.0.1:2379 endpoint health")
 }
 
@@ -114,27 +138,33 @@ func (w *world) consists(host string, of ...string) {
 // checksums; and its units with their states. Left out is what changes by itself.
 func (w *world) files(host string) []string {
 	w.t.Helper()
-	out := w.sh(host, `find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp \
+	out := w.sh(
+		host,
+		`find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp \
 		-o -path /var/log -o -path /var/cache -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/lib/systemd \
 		-o -path /var/lib/serf -o -path /var/lib/clusterm-agent -o -path /root/.ansible -o -name __pycache__ \) -prune \
 		-o -type d -printf '%p/\n' -o -type f -printf '%p %s\n' -o -printf '%p -> %l\n'
 		find /etc -type f -exec sha256sum {} +
 		systemctl list-unit-files --no-legend --plain | awk '{print "unit", $1, $2}'
-		systemctl list-units --all --no-legend --plain --type=service | awk '$1 ~ /etcd|clusterm/ {print "service", $1, $2, $3}'`).stdout
+		systemctl list-units --all --no-legend --plain --type=service | awk '$1 ~ /etcd|clusterm/ {print "service", $1, $2, $3}'`,
+	).stdout
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	slices.Sort(lines)
+
 	return lines
 }
 
 // leftNothing fails the test where a host's disk and units are not as they were.
 func (w *world) leftNothing(host string, before []string) {
 	w.t.Helper()
+
 	after := w.files(host)
 	for _, line := range after {
 		if _, was := slices.BinarySearch(before, line); !was {
 			w.t.Errorf("%s: left behind, or changed: %s", host, line)
 		}
 	}
+
 	for _, line := range before {
 		if _, is := slices.BinarySearch(after, line); !is {
 			w.t.Errorf("%s: gone, or changed: %s", host, line)
@@ -149,20 +179,36 @@ func (w *world) runAgain(t *testing.T, groups map[string]string, vars string) st
 	var inv strings.Builder
 	members := map[string][]string{}
 	inv.WriteString("all:\n  vars:\n    " + vars + "\n  hosts:\n")
+
 	for host, group := range groups {
-		fmt.Fprintf(&inv, "    %s: {ansible_host: %s, node_name: %[1]s, node_addr: %[2]s, node_label: %s, node_serial: %q, node_group: %s, node_commissioned: true}\n",
-			w.name(host), addr(host), host, w.serial(host), group)
+		fmt.Fprintf(
+			&inv,
+			"    %s: {ansible_host: %s, node_name: %[1]s, node_addr: %[2]s, node_label: %s, node_serial: %q, node_group: %s, node_commissioned: true}\n",
+			w.name(host),
+			addr(host),
+			host,
+			w.serial(host),
+			group,
+		)
 		members[group] = append(members[group], w.name(host))
 		members["job_targets"] = append(members["job_targets"], w.name(host))
 	}
+
 	inv.WriteString("  children:\n")
+
 	for group, names := range members {
 		fmt.Fprintf(&inv, "    %s:\n      hosts:\n", group)
+
 		for _, n := range names {
 			fmt.Fprintf(&inv, "        %s:\n", n)
 		}
 	}
+
 	w.write("host1", "/root/again.yml", inv.String())
 	tree := w.job("last").Tree
-	return w.sh("host1", "cd "+dataDir+"/trees/"+tree+" && ANSIBLE_HOST_KEY_CHECKING=False ANSIBLE_PIPELINING=True ansible-playbook -i /root/again.yml site.yml").stdout
+
+	return w.sh(
+		"host1",
+		"cd "+dataDir+"/trees/"+tree+" && ANSIBLE_HOST_KEY_CHECKING=False ANSIBLE_PIPELINING=True ansible-playbook -i /root/again.yml site.yml",
+	).stdout
 }

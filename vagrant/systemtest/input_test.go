@@ -12,7 +12,10 @@ import (
 func TestBadInput(t *testing.T) {
 	w := newWorld(t, setup{small: true, hosts: 3})
 	w.commission(master, "host2")
-	w.sh("host1", "head -c 2000000 /dev/zero | tr '\\0' x | sed 's/^/a: /' >/root/large.yml; printf 'a: 1\\n b: 2\\n' >/root/broken.yml; mkdir /root/empty")
+	w.sh(
+		"host1",
+		"head -c 2000000 /dev/zero | tr '\\0' x | sed 's/^/a: /' >/root/large.yml; printf 'a: 1\\n b: 2\\n' >/root/broken.yml; mkdir /root/empty",
+	)
 	w.write("host1", "/root/old-ansible", "#!/bin/sh\necho 'ansible-playbook [core 2.9.6]'\n")
 	w.sh("host1", "chmod 755 /root/old-ansible")
 	up, free := w.name("host2"), w.name("host3")
@@ -97,14 +100,17 @@ func TestBadInput(t *testing.T) {
 			for _, s := range c.say {
 				say = append(say, strings.NewReplacer("UP", up, "FREE", free).Replace(s))
 			}
+
 			r := w.refused(c.code, say, c.args...)
 			if r.stdout != "" {
 				t.Errorf("something is on stdout: %s", r)
 			}
+
 			if c.code != 2 && !strings.Contains(r.stderr, "\n  ") {
 				t.Errorf("it does not say what to do: %s", r)
 			}
 		}
+
 		if now := w.ctl("config", "get", "-o", "json").stdout; now != before {
 			t.Errorf("the configuration was changed: %s", difference(before, now))
 		}
@@ -122,12 +128,20 @@ func TestBadInput(t *testing.T) {
 				{`{"verb": "commission", "nodes": []}`, "400", "at least one"},
 			} {
 				w.write("host1", "/root/body", c.body)
-				out := w.sh("host1", "curl -s -w '\\n%{http_code}' --unix-socket /run/clusterm/clusterm.sock -H 'Content-Type: application/json' --data-binary @/root/body http://clusterm/v1/jobs").stdout
+
+				out := w.sh(
+					"host1",
+					"curl -s -w '\\n%{http_code}' --unix-socket /run/clusterm/clusterm.sock -H 'Content-Type: application/json' --data-binary @/root/body http://clusterm/v1/jobs",
+				).stdout
 				if !strings.HasSuffix(out, "\n"+c.status) || !strings.Contains(out, c.say) {
 					t.Errorf("%s: want %s with %q, got %s", c.body, c.status, c.say, out)
 				}
 			}
-			out := w.sh("host1", "curl -s -w '\\n%{http_code}' --unix-socket /run/clusterm/clusterm.sock -H 'Content-Type: application/json' --data-binary @/root/large.yml http://clusterm/v1/jobs").stdout
+
+			out := w.sh(
+				"host1",
+				"curl -s -w '\\n%{http_code}' --unix-socket /run/clusterm/clusterm.sock -H 'Content-Type: application/json' --data-binary @/root/large.yml http://clusterm/v1/jobs",
+			).stdout
 			if !strings.HasSuffix(out, "\n413") {
 				t.Errorf("a body that is too large: %s", out)
 			}
@@ -156,9 +170,14 @@ func TestBadInput(t *testing.T) {
 		w.write("host1", "/root/same.yml", "socket: /run/other.sock\ngossip: off\n")
 		w.write("host1", "/root/socket.yml", "data_dir: /var/lib/other\ngossip: off\n")
 		w.write("host1", "/root/port.yml", "data_dir: /var/lib/other\nsocket: /run/other.sock\n")
-		w.write("host1", "/root/tcp.yml", "data_dir: /var/lib/other\nsocket: /run/other.sock\ngossip: off\nplain_http: 127.0.0.1:22\n")
+		w.write(
+			"host1",
+			"/root/tcp.yml",
+			"data_dir: /var/lib/other\nsocket: /run/other.sock\ngossip: off\nplain_http: 127.0.0.1:22\n",
+		)
 		w.write("host1", "/root/open.yml", "plain_http: 0.0.0.0:9007\n")
 		w.write("host1", "/root/readonly.yml", "data_dir: /sys/clusterm\nsocket: /run/other.sock\ngossip: off\n")
+
 		for file, say := range map[string][]string{
 			"typo.yml":     {"limmit", "line 3"},
 			"same.yml":     {dataDir, "in use"},
@@ -173,12 +192,14 @@ func TestBadInput(t *testing.T) {
 			if r.code != 1 {
 				t.Errorf("%s: exit %d: %s", file, r.code, r)
 			}
+
 			for _, s := range say {
 				if !strings.Contains(r.stderr, s) {
 					t.Errorf("%s: it does not say %q: %s", file, s, r)
 				}
 			}
 		}
+
 		w.ctl("health")
 	})
 }

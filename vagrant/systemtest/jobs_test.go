@@ -19,13 +19,18 @@ import (
 func (w *world) running() []string {
 	w.t.Helper()
 	// Brackets keep the pattern from finding itself.
-	out := w.sh("host1", `ps -eo pid,args | grep -E '[a]nsible-playbook|[c]lusterm runner|[ /]ssh[: ]|[s]ftp|/var/lib/clusterm/[r]uns/' || true`).stdout
+	out := w.sh(
+		"host1",
+		`ps -eo pid,args | grep -E '[a]nsible-playbook|[c]lusterm runner|[ /]ssh[: ]|[s]ftp|/var/lib/clusterm/[r]uns/' || true`,
+	).stdout
+
 	return strings.FieldsFunc(out, func(r rune) bool { return r == '\n' })
 }
 
 // nothingRuns fails the test where a process of a job is left.
 func (w *world) nothingRuns() {
 	w.t.Helper()
+
 	if left := w.running(); len(left) > 0 {
 		w.t.Errorf("processes are left of a job that has ended: %s", strings.Join(left, "\n"))
 	}
@@ -38,36 +43,47 @@ const waiting = "TASK [Wait to be told to go on]"
 func TestCancel(t *testing.T) {
 	w := newWorld(t, setup{small: true, hosts: 3})
 	both := w.nodeNames("host2", "host3")
-	operator := w.start("host1", nil, append([]string{"clusterctl", "nodes", "commission", "-g", master, "-e", "hold: go"}, both...)...)
+	operator := w.start(
+		"host1",
+		nil,
+		append([]string{"clusterctl", "nodes", "commission", "-g", master, "-e", "hold: go"}, both...)...)
 	await(t, time.Minute, "the job runs", func() (bool, string) {
 		jobs := w.jobs()
 		return len(jobs) == 1 && jobs[0].Status == api.Running, fmt.Sprint(len(jobs))
 	})
 	id := w.jobs()[0].ID
 	w.awaitLog(id, waiting)
+
 	if len(w.running()) == 0 {
 		t.Fatal("this test cannot see the job's processes")
 	}
+
 	w.isHeld("host2", inventory.Provisioning, id)
 
 	w.ctl("job", "cancel", "active")
 	j := w.awaitJob(id)
 	w.nothingRuns()
+
 	if j.Status != api.Cancelled || j.CancelBy != "root" || !strings.Contains(j.Reason, "root") {
 		t.Errorf("the job is %s, cancelled by %q: %q", j.Status, j.CancelBy, j.Reason)
 	}
+
 	operator.ended(t, 10*time.Second)
+
 	if code := operator.cmd.ProcessState.ExitCode(); code != 3 {
 		t.Errorf("the operator who waited for it got exit code %d: %s", code, operator.stderr.String())
 	}
+
 	for _, h := range []string{"host2", "host3"} {
 		w.is(h, inventory.Unallocated, "")
+
 		if w.has(h, "/etc/systemtest") {
 			t.Errorf("%s was not cleaned", h)
 		}
 	}
 
-	id = w.submit(append([]string{"nodes", "commission", "-g", master, "-e", "{hold: go, hold_cleanup: go}"}, both...)...)
+	id = w.submit(
+		append([]string{"nodes", "commission", "-g", master, "-e", "{hold: go, hold_cleanup: go}"}, both...)...)
 	w.awaitLog(id, waiting)
 	w.ctl("job", "cancel", id)
 	w.awaitPhase(id, "undo")
@@ -78,32 +94,41 @@ func TestCancel(t *testing.T) {
 	w.ctl("job", "cancel", id)
 	j = w.awaitJob(id)
 	w.nothingRuns()
+
 	if j.Status != api.Cancelled || j.Cancel != 2 {
 		t.Errorf("the job is %s after %d cancels", j.Status, j.Cancel)
 	}
+
 	for _, h := range []string{"host2", "host3"} {
 		w.is(h, inventory.Quarantined, master)
+
 		if !w.has(h, "/etc/systemtest") {
 			t.Errorf("%s was cleaned", h)
 		}
 	}
+
 	w.do(append([]string{"nodes", "clear"}, both...)...)
 	w.is("host2", inventory.Unallocated, "")
+
 	if w.has("host2", "/etc/systemtest") {
 		t.Error("the clear did not clean")
 	}
 
-	j, _ = w.fails(append([]string{"nodes", "commission", "-g", master, "--timeout", "6s", "-e", "hold: go"}, both...)...)
+	j, _ = w.fails(
+		append([]string{"nodes", "commission", "-g", master, "--timeout", "6s", "-e", "hold: go"}, both...)...)
 	w.nothingRuns()
+
 	if j.Status != api.Errored || j.Cause != "deadline" {
 		t.Errorf("a job that ran too long is %s (%s): %q", j.Status, j.Cause, j.Reason)
 	}
+
 	w.is("host2", inventory.Unallocated, "")
 }
 
 // isHeld fails the test unless a job holds the host's node in that status.
 func (w *world) isHeld(host string, status inventory.Status, job string) {
 	w.t.Helper()
+
 	if n := w.node(host); n.Status != status || n.Job != job {
 		w.t.Errorf("%s is %s, held by job %q; want %s, by job %s", n.Name, n.Status, n.Job, status, job)
 	}
@@ -112,17 +137,37 @@ func (w *world) isHeld(host string, status inventory.Status, job string) {
 // What a job runs is what was there when it was accepted, its cleanup included.
 func TestPlaybooksAreEditedInTheMiddle(t *testing.T) {
 	w := newWorld(t, setup{small: true, hosts: 3})
-	id := w.submit("nodes", "commission", "-g", master, "-e", "{hold: go, fail_on: host3}", w.name("host2"), w.name("host3"))
+	id := w.submit(
+		"nodes",
+		"commission",
+		"-g",
+		master,
+		"-e",
+		"{hold: go, fail_on: host3}",
+		w.name("host2"),
+		w.name("host3"),
+	)
 	w.awaitLog(id, waiting)
-	w.write("host1", ownFolder+"/cleanup.yml", "- {hosts: all, gather_facts: false, tasks: [{name: The new cleanup, fail: {msg: new}}]}\n")
-	w.write("host1", ownFolder+"/site.yml", "- {hosts: all, gather_facts: false, tasks: [{name: The new site, ping: }]}\n")
+	w.write(
+		"host1",
+		ownFolder+"/cleanup.yml",
+		"- {hosts: all, gather_facts: false, tasks: [{name: The new cleanup, fail: {msg: new}}]}\n",
+	)
+	w.write(
+		"host1",
+		ownFolder+"/site.yml",
+		"- {hosts: all, gather_facts: false, tasks: [{name: The new site, ping: }]}\n",
+	)
 	w.release("go", "host2", "host3")
+
 	j := w.awaitJob(id)
 	if !strings.Contains(j.Reason, "told to fail on host3") {
 		t.Errorf("the job failed for another reason: %s", j.Reason)
 	}
+
 	w.is("host2", inventory.Unallocated, "")
 	w.is("host3", inventory.Unallocated, "")
+
 	if w.has("host2", "/etc/systemtest") {
 		t.Error("host2 was not cleaned")
 	}
@@ -132,6 +177,7 @@ func TestPlaybooksAreEditedInTheMiddle(t *testing.T) {
 	if log := w.ctl("job", "logs", j.ID).stdout; !strings.Contains(log, "The new site") {
 		t.Errorf("the next job still runs the old playbooks: %s", log)
 	}
+
 	// And one that does not parse is refused before there is a job.
 	w.write("host1", ownFolder+"/site.yml", "- hosts: all\n  tasks: nonsense\n")
 	w.unchanged(func() {
@@ -148,27 +194,41 @@ func TestJobsSideBySide(t *testing.T) {
 	c := w.submit("nodes", "maintenance", w.name("host2"), w.name("host3"))
 	w.awaitLog(a, waiting)
 	w.awaitLog(b, waiting)
+
 	for _, id := range []string{a, b} {
 		if j := w.job(id); j.Status != api.Running {
 			t.Errorf("job %s is %s", id, j.Status)
 		}
 	}
+
 	j := w.job(c)
-	if j.Status != api.Queued || !slices.Equal(j.WaitsFor, []string{a, b}) || !strings.Contains(j.WaitReason, w.name("host2")) {
+	if j.Status != api.Queued || !slices.Equal(j.WaitsFor, []string{a, b}) ||
+		!strings.Contains(j.WaitReason, w.name("host2")) {
 		t.Errorf("job %s is %s, and waits for %v: %q", c, j.Status, j.WaitsFor, j.WaitReason)
 	}
+
 	w.release("b", "host3")
+
 	if j := w.awaitJob(b); j.Status != api.Complete {
 		t.Errorf("job %s is %s: %s", b, j.Status, j.Reason)
 	}
+
 	if j := w.job(c); j.Status != api.Queued || !slices.Equal(j.WaitsFor, []string{a}) {
 		t.Errorf("job %s is %s, and waits for %v", c, j.Status, j.WaitsFor)
 	}
+
 	w.release("a", "host2")
+
 	if j := w.awaitJob(c); j.Status != api.Complete {
 		t.Errorf("job %s is %s: %s", c, j.Status, j.Reason)
 	}
-	if first, then := w.job(a), w.job(c); first.Ended == nil || then.Started == nil || then.Started.Before(*first.Ended) {
+
+	if first, then := w.job(
+		a,
+	), w.job(
+		c,
+	); first.Ended == nil || then.Started == nil ||
+		then.Started.Before(*first.Ended) {
 		t.Errorf("job %s began at %v, before job %s had ended at %v", c, then.Started, a, first.Ended)
 	}
 
@@ -178,21 +238,27 @@ func TestJobsSideBySide(t *testing.T) {
 	f := w.submit("nodes", "decommission", w.name("host4"))
 	w.awaitLog(d, waiting)
 	w.ctl("job", "cancel", f)
+
 	if j := w.job(f); j.Status != api.Cancelled {
 		t.Errorf("a queued job that was cancelled is %s", j.Status)
 	}
+
 	w.release("d", "host4")
 	w.awaitJob(d)
+
 	j = w.awaitJob(e)
 	if j.Status != api.Errored || j.Cause != "precondition" || !strings.Contains(j.Reason, "job "+d) {
 		t.Errorf("job %s, whose ground has changed, is %s (%s): %q", e, j.Status, j.Cause, j.Reason)
 	}
+
 	w.is("host4", inventory.Unallocated, "")
+
 	for _, entry := range w.history("host4") {
 		if entry.Job == e || entry.Job == f {
 			t.Errorf("a job that never ran is in the history: %+v", entry)
 		}
 	}
+
 	if n := w.node("host4"); !strings.Contains(n.LastError, "told to fail") {
 		t.Errorf("the error of the job that did run was replaced: %q", n.LastError)
 	}
@@ -202,13 +268,17 @@ func TestJobsSideBySide(t *testing.T) {
 	g := w.submit("nodes", "commission", "-g", worker, "-e", "hold: g", w.name("host4"))
 	h := w.submit("nodes", "commission", "-g", worker, w.name("host1"))
 	w.awaitLog(g, waiting)
+
 	if j := w.job(h); j.Status != api.Queued || !strings.Contains(j.WaitReason, "limit") {
 		t.Errorf("job %s is %s: %q", h, j.Status, j.WaitReason)
 	}
+
 	w.ctl("config", "unset", "jobs.limit")
+
 	if j := w.awaitJob(h); j.Status != api.Complete {
 		t.Errorf("job %s is %s: %s", h, j.Status, j.Reason)
 	}
+
 	w.release("g", "host4")
 	w.awaitJob(g)
 }
@@ -225,20 +295,26 @@ func TestFollowersOfALog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() { _, _ = unread.Close(), stalled.Close() }()
 	id := w.submit("nodes", "commission", "-g", master, "-e", much, w.name("host3"))
 	reading := w.start("host1", nil, "clusterctl", "job", "logs", "-f", id)
 	sleeping := w.start("host1", stalled, "clusterctl", "job", "logs", "-f", id)
 	_ = stalled.Close()
+
 	j := w.awaitJob(id)
 	if j.Status != api.Complete {
 		t.Fatalf("job %s is %s: %s", id, j.Status, j.Reason)
 	}
+
 	t.Logf("alone %s, with followers %s", alone, took(j))
+
 	if followed := took(j); followed > 2*alone+10*time.Second {
 		t.Errorf("with a follower that does not read it took %s, and %s without", followed, alone)
 	}
+
 	reading.ended(t, 20*time.Second)
+
 	select {
 	case <-sleeping.done:
 		t.Errorf("the follower that is not read has ended: %s", sleeping.stderr.String())
@@ -247,19 +323,34 @@ func TestFollowersOfALog(t *testing.T) {
 
 	later := w.ctl("job", "logs", id).stdout
 	if got := reading.stdout.String(); got != later {
-		t.Errorf("the follower has %d bytes, and reading later gives %d: they differ from byte %d on", len(got), len(later), common(got, later))
+		t.Errorf(
+			"the follower has %d bytes, and reading later gives %d: they differ from byte %d on",
+			len(got),
+			len(later),
+			common(got, later),
+		)
 	}
+
 	if !strings.Contains(later, strings.Repeat("x", 100000)) {
 		t.Error("the long line is not whole")
 	}
+
 	w.inOrder(later, "this is line ", 20000)
+
 	rest, err := io.ReadAll(unread)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sleeping.ended(t, 20*time.Second)
+
 	if string(rest) != later {
-		t.Errorf("the follower that slept got %d bytes of %d: they differ from byte %d on", len(rest), len(later), common(string(rest), later))
+		t.Errorf(
+			"the follower that slept got %d bytes of %d: they differ from byte %d on",
+			len(rest),
+			len(later),
+			common(string(rest), later),
+		)
 	}
 }
 
@@ -268,6 +359,7 @@ func common(a, b string) int {
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
 	}
+
 	return n
 }
 
@@ -275,18 +367,22 @@ func common(a, b string) int {
 // each once and in order.
 func (w *world) inOrder(text, prefix string, n int) {
 	w.t.Helper()
+
 	next := 0
 	for line := range strings.Lines(text) {
 		_, number, ok := strings.Cut(line, prefix)
 		if !ok {
 			continue
 		}
+
 		if got := strings.TrimRight(strings.TrimSpace(number), `",`); got != fmt.Sprint(next) {
 			w.t.Errorf("%s%s follows %d", prefix, got, next-1)
 			return
 		}
+
 		next++
 	}
+
 	if next != n {
 		w.t.Errorf("the last is %s%d, want %d of them", prefix, next-1, n)
 	}
@@ -309,29 +405,37 @@ func TestSecrets(t *testing.T) {
 	id := w.submit("nodes", "commission", "-g", master, "-e", "@/root/vars.yml", w.name("host2"))
 	w.awaitLog(id, waiting)
 	w.write("host1", "/root/pattern", secret+"\n")
+
 	open := w.sh("host1", `grep -rslFf /root/pattern /etc /root /run /tmp /var | xargs -r stat -c '%a %n'`).stdout
 	if !strings.Contains(open, dataDir+"/runs/") {
 		t.Errorf("this test cannot see the secret in the job's files, only in %q", open)
 	}
+
 	for line := range strings.Lines(open) {
 		if mode, _, _ := strings.Cut(line, " "); mode != "600" {
 			t.Errorf("others can read the secret in a file: %s", line)
 		}
 	}
+
 	w.release("go", "host2")
+
 	if j := w.awaitJob(id); j.Status != api.Complete {
 		t.Errorf("the job is %s: %s", j.Status, j.Reason)
 	}
+
 	for host, p := range watchers {
 		w.release("enough", host)
 		p.ended(t, 20*time.Second)
+
 		if out := p.stdout.String(); out != "" {
 			t.Errorf("the secret is in the process list of %s: %s", host, out)
 		}
 	}
+
 	if journal := w.sh("host1", "journalctl -u clusterm").stdout; strings.Contains(journal, secret) {
 		t.Error("the secret is in the journal")
 	}
+
 	if got := w.sh("host2", "cat /etc/systemtest").stdout; !strings.Contains(got, secret) {
 		t.Errorf("the variable did not reach the host: %s", got)
 	}

@@ -40,46 +40,60 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	flag.Parse()
+
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+
 	if limit, err := time.ParseDuration(flag.Lookup("test.timeout").Value.String()); err == nil && limit > 2*lastWords {
 		var cancel func()
+
 		ctx, cancel = context.WithTimeout(ctx, limit-lastWords)
 		defer cancel()
 	}
+
 	suite.ctx = ctx
 	if suite.skip = unavailable(); suite.skip != "" {
 		return m.Run()
 	}
+
 	if os.Getenv("LAB") == "" {
 		_ = os.Setenv("LAB", "system")
 	}
+
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, "systemtest:", err)
 		return 1
 	}
+
 	dir, err := os.MkdirTemp("", "systemtest")
 	if err != nil {
 		return fail(err)
 	}
+
 	defer func() { _ = os.RemoveAll(dir) }()
+
 	suite.bin = dir
 	if err := build(ctx, dir); err != nil {
 		return fail(err)
 	}
+
 	if os.Getenv("CLUSTERM_LAB_KEEP") != "1" {
 		defer func() {
 			down, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
+
 			if r := labRun(down, nil, "down"); r.code != 0 {
 				fmt.Fprintln(os.Stderr, "systemtest:", r)
 			}
 		}()
 	}
+
 	code := m.Run()
+
 	if ctx.Err() != nil {
 		return 130
 	}
+
 	return code
 }
 
@@ -88,24 +102,40 @@ func unavailable() string {
 	if os.Getenv("CLUSTERM_LAB") != "1" {
 		return "needs real hosts: run `make system`, or set CLUSTERM_LAB=1 (as root)"
 	}
+
 	if os.Geteuid() != 0 {
 		return "the lab needs root"
 	}
+
 	for _, tool := range []string{"systemd-nspawn", "ip", "nsenter"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return fmt.Sprintf("the lab needs %s: run vagrant/lab/lab install", tool)
 		}
 	}
+
 	return ""
 }
 
 func build(ctx context.Context, dir string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir, "./cmd/clusterm", "./cmd/clusterctl")
+	cmd := exec.CommandContext(
+		ctx,
+		"go",
+		"build",
+		"-trimpath",
+		"-ldflags",
+		"-s -w",
+		"-o",
+		dir,
+		"./cmd/clusterm",
+		"./cmd/clusterctl",
+	)
 	cmd.Dir = "../.."
+
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
+
 	return nil
 }
 
@@ -119,7 +149,14 @@ type result struct {
 }
 
 func (r result) String() string {
-	return fmt.Sprintf("%s: exit %d after %s\nstdout: %s\nstderr: %s", r.cmd, r.code, r.took.Round(time.Millisecond), r.stdout, r.stderr)
+	return fmt.Sprintf(
+		"%s: exit %d after %s\nstdout: %s\nstderr: %s",
+		r.cmd,
+		r.code,
+		r.took.Round(time.Millisecond),
+		r.stdout,
+		r.stderr,
+	)
 }
 
 // labRun runs the lab's tool.
@@ -135,6 +172,7 @@ func labRun(ctx context.Context, stdin io.Reader, args ...string) result {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	begun := time.Now()
 	err := cmd.Run()
+
 	r := result{
 		cmd: "lab " + strings.Join(args, " "), stdout: stdout.String(), stderr: stderr.String(),
 		code: cmd.ProcessState.ExitCode(), took: time.Since(begun),
@@ -142,9 +180,11 @@ func labRun(ctx context.Context, stdin io.Reader, args ...string) result {
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		r.code, r.stderr = -1, r.stderr+"\n"+err.Error()
 	}
+
 	if ctx.Err() != nil {
 		r.stderr += fmt.Sprintf("\n(ended: %v)", context.Cause(ctx))
 	}
+
 	return r
 }
 
@@ -152,15 +192,19 @@ func labRun(ctx context.Context, stdin io.Reader, args ...string) result {
 // when that takes too long.
 func await(t *testing.T, limit time.Duration, what string, done func() (ok bool, now string)) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
+
 	tick := time.NewTicker(300 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		ok, now := done()
 		if ok {
 			return
 		}
+
 		select {
 		case <-tick.C:
 		case <-suite.ctx.Done():

@@ -20,12 +20,15 @@ func TestOutsideTheGossip(t *testing.T) {
 	w := newWorld(t, setup{hosts: 3, empty: true, serf: "host1"})
 	const key = "qVZXdEFpQ2hBcmFjdGVyc0FyZTMyQnl0ZXNMb25nISE="
 	w.giveSerfKey("host1", key)
+
 	for _, h := range []string{"host1", "host3"} {
 		for _, program := range []string{"clusterm", "clusterctl"} {
 			w.lab("cp", filepath.Join(suite.bin, program), h+":/usr/local/bin/"+program)
 		}
+
 		w.lab("cp", repoFile("cmd/clusterm/clusterm.service"), h+":/etc/systemd/system/clusterm.service")
 	}
+
 	w.lab("cp", strings.TrimSpace(w.lab("key").stdout), "host1:/root/.ssh/id_ed25519")
 	w.write("host1", configFile, "gossip: {rpc: \"127.0.0.1:7373\"}\n")
 	w.sh("host1", "systemctl enable --quiet --now clusterm")
@@ -54,6 +57,7 @@ func TestOutsideTheGossip(t *testing.T) {
 	w.sh("host1", "systemctl start serf")
 	w.awaitServing()
 	w.awaitState(inventory.Discovered, "host1", "host2")
+
 	if n := w.node("host2"); n.Entries != before {
 		t.Errorf("a restart of serf was an event: %+v", n)
 	}
@@ -62,7 +66,11 @@ func TestOutsideTheGossip(t *testing.T) {
 	w.write("host3", configFile, "gossip: off\nplain_http: 127.0.0.1:9007\n")
 	w.sh("host3", "systemctl enable --quiet --now clusterm")
 	w.lab("cp", repoFile("cmd/clusterm/clusterm-monitor.service"), "host1:/etc/systemd/system/clusterm-monitor.service")
-	w.write("host1", "/etc/clusterm/monitor.yaml", "report_to: [\"http://127.0.0.1:9107\"]\ngossip: {rpc: \"127.0.0.1:7373\"}\n")
+	w.write(
+		"host1",
+		"/etc/clusterm/monitor.yaml",
+		"report_to: [\"http://127.0.0.1:9107\"]\ngossip: {rpc: \"127.0.0.1:7373\"}\n",
+	)
 	w.sh("host1", "clusterm monitor --check && systemctl enable --quiet --now clusterm-monitor")
 	tunnel := fmt.Sprintf("systemd-run --quiet --unit tunnel -p Restart=always -p RestartSec=1 "+
 		"ssh -N -o StrictHostKeyChecking=no -o ExitOnForwardFailure=yes -L 127.0.0.1:9107:127.0.0.1:9007 root@%s", addr("host3"))
@@ -71,23 +79,30 @@ func TestOutsideTheGossip(t *testing.T) {
 		t.Helper()
 		await(t, 90*time.Second, what, func() (bool, string) {
 			r := w.try("host3", "clusterctl nodes get -o json")
+
 			var list api.List[api.Node]
 			if err := json.Unmarshal([]byte(r.stdout), &list); err != nil {
 				return false, r.String()
 			}
+
 			got := map[string]inventory.State{}
 			for _, n := range list.Items {
 				got[n.Name] = n.State
 			}
+
 			for host, state := range want {
 				if got[w.name(host)] != state {
 					return false, fmt.Sprint(got)
 				}
 			}
+
 			return true, ""
 		})
 	}
-	sees("the monitor reports", map[string]inventory.State{"host1": inventory.Discovered, "host2": inventory.Discovered})
+	sees(
+		"the monitor reports",
+		map[string]inventory.State{"host1": inventory.Discovered, "host2": inventory.Discovered},
+	)
 	w.sh("host3", "systemctl stop clusterm")
 	w.sh("host2", "systemctl stop clusterm-agent")
 	w.awaitState(inventory.Disappeared, "host2")

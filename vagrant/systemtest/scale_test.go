@@ -14,13 +14,16 @@ func TestTenNodes(t *testing.T) {
 	w.commission(master, "host2")
 	w.put("host2", "many", "hands")
 	ten := w.hosts[2:]
+
 	j := w.commission(worker, ten...)
 	if len(j.Runs) != 1 || len(j.Hosts) != len(ten) {
 		t.Errorf("the job made %d runs over %d hosts", len(j.Runs), len(j.Hosts))
 	}
+
 	for _, h := range ten {
 		w.is(h, inventory.Allocated, worker)
 		w.gets(h, "many", "hands")
 	}
+
 	t.Logf("ten nodes took %s", j.Ended.Sub(*j.Started))
 }

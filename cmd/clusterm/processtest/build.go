@@ -24,6 +24,7 @@ func Build(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("clusterm cannot be built: %w", err)
 	}
+
 	module := strings.TrimSpace(string(root))
 	// What go test has found out is good for as long as the files are the same that
 	// the test looked at: the program is made of all of them.
@@ -31,19 +32,25 @@ func Build(dir string) (string, error) {
 		if name := d.Name(); d.IsDir() && path != "." && (name[0] == '.' || name == "bin" || name == "dist") {
 			return fs.SkipDir
 		}
+
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
+
 	program := filepath.Join(dir, "clusterm")
 	// It is a run, of cp, because go keeps what it has linked for one.
 	args := []string{"run", "-exec", "cp"}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if info, ok := debug.ReadBuildInfo(); ok &&
+		slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		args = append(args, "-race")
 	}
-	if out, err := exec.Command("go", append(args, filepath.Join(module, "cmd", "clusterm"), program)...).CombinedOutput(); err != nil {
+
+	if out, err := exec.Command("go", append(args, filepath.Join(module, "cmd", "clusterm"), program)...).
+		CombinedOutput(); err != nil {
 		return "", fmt.Errorf("clusterm cannot be built: %w\n%s", err, out)
 	}
+
 	return program, nil
 }

@@ -17,10 +17,12 @@ import (
 // asks for, and name files that are there.
 func TestPackageDescription(t *testing.T) {
 	t.Parallel()
+
 	data, err := os.ReadFile("../package/nfpm.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var d struct {
 		Contents []struct {
 			Src string `yaml:"src"`
@@ -33,21 +35,29 @@ func TestPackageDescription(t *testing.T) {
 	if err := yaml.Unmarshal(data, &d); err != nil {
 		t.Fatal(err)
 	}
+
 	oldest := fmt.Sprintf(">= %d.%d", ansible.MinVersion.Major, ansible.MinVersion.Minor)
 	for _, packager := range []string{"deb", "rpm"} {
 		o := d.Overrides[packager]
-		if depends := strings.Join(o.Depends, "; "); !strings.Contains(depends, "ansible-core") || !strings.Contains(depends, oldest) {
+		if depends := strings.Join(
+			o.Depends,
+			"; ",
+		); !strings.Contains(depends, "ansible-core") ||
+			!strings.Contains(depends, oldest) {
 			t.Errorf("%s: depends on %s, the program on ansible-core %s", packager, depends, oldest)
 		}
+
 		if len(o.Scripts) != 3 {
 			t.Errorf("%s: %d scripts", packager, len(o.Scripts))
 		}
+
 		for _, path := range o.Scripts {
 			if _, err := os.Stat("../../../" + path); err != nil {
 				t.Error(err)
 			}
 		}
 	}
+
 	for _, c := range d.Contents {
 		if c.Src != "" && !strings.HasPrefix(c.Src, "$") {
 			if _, err := os.Stat("../../../" + c.Src); err != nil {

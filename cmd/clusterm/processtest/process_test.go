@@ -34,6 +34,7 @@ var program = sync.OnceValue(func() string {
 	if err != nil {
 		panic(err)
 	}
+
 	return path
 })
 
@@ -43,12 +44,14 @@ func TestMain(m *testing.M) {
 		if scratch, err = os.MkdirTemp("", "cm"); err != nil {
 			panic(err)
 		}
+
 		defer os.RemoveAll(scratch)
 		// More tests wait at a time than there are processors, unless the command
 		// line says otherwise.
 		if err := flag.Set("test.parallel", "8"); err != nil {
 			panic(err)
 		}
+
 		return m.Run()
 	}())
 }
@@ -57,34 +60,42 @@ func TestMain(m *testing.M) {
 func clusterm(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	path := program() // the first one builds it, however long that takes
+
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
+
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
+
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
 func dir(t *testing.T) string {
 	t.Helper()
+
 	d, err := os.MkdirTemp("", "cm")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(d) })
+
 	return d
 }
 
 func write(t *testing.T, path, text string) string {
 	t.Helper()
+
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -93,6 +104,7 @@ func TestCommands(t *testing.T) {
 	d := dir(t)
 	good := write(t, filepath.Join(d, "good.yaml"), "gossip: off\n")
 	bad := write(t, filepath.Join(d, "bad.yaml"), "gossip: off\nnonsense: 1\n")
+
 	example, watch := "../../../management/daemon/clusterm.yaml", "../../../management/daemon/monitor.yaml"
 	for _, tt := range []struct {
 		args   string
@@ -123,22 +135,27 @@ func TestCommands(t *testing.T) {
 		{"check --config", 2, "", "config"},
 	} {
 		status, stdout, stderr := clusterm(t, strings.Fields(tt.args)...)
-		if status != tt.status || !strings.Contains(stdout, tt.stdout) || !strings.Contains(stderr, tt.stderr) || tt.status != 0 && stdout != "" {
+		if status != tt.status || !strings.Contains(stdout, tt.stdout) || !strings.Contains(stderr, tt.stderr) ||
+			tt.status != 0 && stdout != "" {
 			t.Errorf("clusterm %s: %d\n%s\n%s", tt.args, status, stdout, stderr)
 		}
+
 		// What and why on one line, what to do on the next.
 		if text, remedy, more := strings.Cut(strings.TrimSuffix(stderr, "\n"), "\n"); tt.status != 0 &&
 			(!strings.HasPrefix(text, "clusterm: ") || more && (!strings.HasPrefix(remedy, "  ") || strings.Contains(remedy, "\n"))) {
 			t.Errorf("clusterm %s says it in another form: %s", tt.args, stderr)
 		}
+
 		if tt.status == 2 && !strings.Contains(stderr, "see clusterm --help") {
 			t.Errorf("clusterm %s does not say where help is: %s", tt.args, stderr)
 		}
 	}
+
 	text, err := os.ReadFile(example)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, stdout, _ := clusterm(t, "example"); stdout != string(text) {
 		t.Error("the example is another one")
 	}
@@ -164,44 +181,55 @@ func launch(t *testing.T, args ...string) *process {
 func launchWith(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(program(), args...), more: make(chan struct{}, 1), over: make(chan struct{})}
+
 	r, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+
 	p.cmd.Env = append(os.Environ(), env...)
+
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	go func() {
 		defer close(p.over)
+
 		for lines := bufio.NewScanner(r); lines.Scan(); {
 			p.mu.Lock()
 			p.text += lines.Text() + "\n"
 			p.mu.Unlock()
+
 			select {
 			case p.more <- struct{}{}:
 			default:
 			}
 		}
+
 		p.err = p.cmd.Wait()
 	}()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.over
 	})
+
 	return p
 }
 
 func (p *process) said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.text
 }
 
 // says waits until the process has said the words as often as that.
 func (p *process) says(words string, times int) {
 	p.t.Helper()
+
 	deadline := time.After(patience)
 	for strings.Count(p.said(), words) < times {
 		select {
@@ -218,9 +246,11 @@ func (p *process) says(words string, times int) {
 
 func (p *process) ends(signal syscall.Signal) error {
 	p.t.Helper()
+
 	if err := p.cmd.Process.Signal(signal); err != nil {
 		p.t.Fatal(err)
 	}
+
 	select {
 	case <-p.over:
 		return p.err
@@ -236,53 +266,84 @@ func TestDaemon(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
 	config := func(more string) string {
-		return write(t, d+"/clusterm.yaml", fmt.Sprintf("data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\nnode: {label: m, serial: \"1\"}\n%s\n", d, d, more))
+		return write(
+			t,
+			d+"/clusterm.yaml",
+			fmt.Sprintf(
+				"data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\nnode: {label: m, serial: \"1\"}\n%s\n",
+				d,
+				d,
+				more,
+			),
+		)
 	}
 	begin := func() *process {
 		t.Helper()
 		p := launch(t, "--config", config(""))
 		p.says("the API is served", 1)
+
 		return p
 	}
+
 	c, err := client.New(client.Options{Socket: d + "/s"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := begin()
+
 	if _, err := c.SetVars(t.Context(), client.ScopeGlobal, api.Vars{"a": "b"}); err != nil {
 		t.Fatal(err)
 	}
+
 	config("jobs: {limit: 9}")
 	reload := func() {
 		t.Helper()
+
 		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
 	}
 	reload()
 	p.says("the configuration was reloaded", 1)
+
 	if got, err := c.Config(t.Context()); err != nil || fmt.Sprint(got["jobs.limit"].Value) != "9" {
 		t.Errorf("%+v, %v", got["jobs.limit"], err)
 	}
+
 	config("jobs: {limit: 0}")
 	reload()
 	p.says("the configuration was not reloaded", 1)
 
 	// A second one on the same data is refused, and disturbs nobody.
-	if status, _, stderr := clusterm(t, "--config", d+"/clusterm.yaml"); status != 1 || !strings.Contains(stderr, "jobs.limit") {
+	if status, _, stderr := clusterm(
+		t,
+		"--config",
+		d+"/clusterm.yaml",
+	); status != 1 ||
+		!strings.Contains(stderr, "jobs.limit") {
 		t.Errorf("%d %s", status, stderr)
 	}
+
 	config("")
-	if status, _, stderr := clusterm(t, "--config", d+"/clusterm.yaml"); status != 1 || !strings.Contains(stderr, "another process listens on "+d+"/s") || !strings.Contains(stderr, "\n  stop it first") {
+
+	if status, _, stderr := clusterm(
+		t,
+		"--config",
+		d+"/clusterm.yaml",
+	); status != 1 || !strings.Contains(stderr, "another process listens on "+d+"/s") ||
+		!strings.Contains(stderr, "\n  stop it first") {
 		t.Errorf("%d %s", status, stderr)
 	}
 
 	if err := p.ends(syscall.SIGTERM); err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, p.said())
 	}
+
 	if _, err := os.Stat(d + "/s"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
 	}
+
 	if strings.Contains(p.said(), "level=error msg=\"error") {
 		t.Errorf("the end is not clean:\n%s", p.said())
 	}
@@ -290,10 +351,12 @@ func TestDaemon(t *testing.T) {
 	p = begin()
 	_ = p.ends(syscall.SIGKILL)
 	p = begin() // the etcd of the one that was killed lets go
+
 	vars, err := c.Vars(t.Context(), client.ScopeGlobal)
 	if err != nil || vars["a"] != "b" {
 		t.Errorf("%v, %v", vars, err)
 	}
+
 	if err := p.ends(syscall.SIGINT); err != nil {
 		t.Errorf("SIGINT: %v\n%s", err, p.said())
 	}
@@ -303,35 +366,50 @@ func TestDaemon(t *testing.T) {
 func TestReady(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
+
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: d + "/notify", Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	p := launchWith(t, []string{"NOTIFY_SOCKET=" + d + "/notify"}, "--config", write(t, d+"/clusterm.yaml",
-		fmt.Sprintf("data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\nnode: {label: m, serial: \"1\"}\n", d, d)))
+	p := launchWith(t, []string{"NOTIFY_SOCKET=" + d + "/notify"}, "--config", write(
+		t,
+		d+"/clusterm.yaml",
+		fmt.Sprintf(
+			"data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\nnode: {label: m, serial: \"1\"}\n",
+			d,
+			d,
+		),
+	))
 	hears := func(want string) {
 		t.Helper()
+
 		if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
+
 		buf := make([]byte, 1024)
+
 		n, err := socket.Read(buf)
 		if err != nil || !strings.Contains(string(buf[:n]), want) {
 			t.Fatalf("%q, %v, want %s\n%s", buf[:n], err, want, p.said())
 		}
 	}
 	hears("READY=1")
+
 	c, err := client.New(client.Options{Socket: d + "/s"})
 	if err == nil {
 		_, err = c.Version(t.Context())
 	}
+
 	if err != nil {
 		t.Errorf("ready, but %v", err)
 	}
+
 	if err := p.ends(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
+
 	hears("STOPPING=1")
 }
 
@@ -340,14 +418,31 @@ func TestAgent(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
 	write(t, d+"/key", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n")
-	file := write(t, d+"/agent.yaml", fmt.Sprintf("node: {label: a, serial: \"1\", addr: 127.0.0.1}\ndata_dir: %s/d\ngossip: {bind: 127.0.0.1:0, key_file: %s/key}\n", d, d))
+	file := write(
+		t,
+		d+"/agent.yaml",
+		fmt.Sprintf(
+			"node: {label: a, serial: \"1\", addr: 127.0.0.1}\ndata_dir: %s/d\ngossip: {bind: 127.0.0.1:0, key_file: %s/key}\n",
+			d,
+			d,
+		),
+	)
 	p := launch(t, "agent", "--config", file)
 	p.says("127.0.0.1", 1)
+
 	if err := p.ends(syscall.SIGTERM); err != nil {
 		t.Errorf("%v\n%s", err, p.said())
 	}
+
 	write(t, d+"/agent.yaml", "nonsense: 1\n")
-	if status, _, stderr := clusterm(t, "agent", "--config", file); status != 1 || !strings.Contains(stderr, "nonsense") {
+
+	if status, _, stderr := clusterm(
+		t,
+		"agent",
+		"--config",
+		file,
+	); status != 1 ||
+		!strings.Contains(stderr, "nonsense") {
 		t.Errorf("%d %s", status, stderr)
 	}
 }
@@ -358,9 +453,14 @@ func TestMonitor(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
 	const nobody = "127.0.0.1:1" // a port that was just closed could be somebody else's by now
-	file := write(t, d+"/monitor.yaml", fmt.Sprintf("report_to: [\"unix://%s/s\"]\ndata_dir: %s/d\ngossip: {rpc: %q}\n", d, d, nobody))
+	file := write(
+		t,
+		d+"/monitor.yaml",
+		fmt.Sprintf("report_to: [\"unix://%s/s\"]\ndata_dir: %s/d\ngossip: {rpc: %q}\n", d, d, nobody),
+	)
 	p := launch(t, "monitor", "--config", file)
 	p.says("the serf agent at "+nobody, 1)
+
 	if err := p.ends(syscall.SIGTERM); err != nil {
 		t.Errorf("%v\n%s", err, p.said())
 	}

@@ -33,6 +33,7 @@ type Agent struct {
 // Need skips a test on a machine without serf.
 func Need(t testing.TB) {
 	t.Helper()
+
 	if _, err := exec.LookPath("serf"); err != nil {
 		t.Skipf("the distribution's serf is not installed: %v", err)
 	}
@@ -42,9 +43,11 @@ func Need(t testing.TB) {
 // unless CLUSTERM_LAB=1.
 func NeedLab(t testing.TB) {
 	t.Helper()
+
 	if os.Getenv("CLUSTERM_LAB") != "1" {
 		t.Skip("waits for the real serf; set CLUSTERM_LAB=1, as make system does")
 	}
+
 	Need(t)
 }
 
@@ -61,15 +64,18 @@ func Start(t testing.TB, name, ip string, args ...string) *Agent {
 	a := &Agent{Args: args, t: t, name: name, log: filepath.Join(t.TempDir(), "log")}
 	t.Cleanup(func() {
 		a.Kill()
+
 		if text, err := os.ReadFile(a.log); t.Failed() {
 			t.Logf("serf agent %s at %s said:\n%s (%v)", name, a.Bound, text, err)
 		}
 	})
+
 	for {
 		a.RPC, a.Bound = Free(t, ip), Free(t, ip)
 		if a.start() {
 			return a
 		}
+
 		// Perhaps somebody was quicker to take one of its ports.
 		text, err := os.ReadFile(a.log)
 		if !bytes.HasSuffix(bytes.TrimSpace(text), []byte("address already in use")) {
@@ -81,6 +87,7 @@ func Start(t testing.TB, name, ip string, args ...string) *Agent {
 // Restart starts an agent that has ended again, where it was.
 func (a *Agent) Restart() {
 	a.t.Helper()
+
 	if !a.start() {
 		a.t.Fatalf("the serf agent %s ended when it was started again", a.name)
 	}
@@ -89,36 +96,45 @@ func (a *Agent) Restart() {
 // start tells whether it answers; otherwise it has ended.
 func (a *Agent) start() bool {
 	a.t.Helper()
+
 	log, err := os.OpenFile(a.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	defer log.Close()
+
 	before, err := os.ReadFile(a.log)
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	args := []string{"agent", "-node", a.name, "-bind", a.Bound, "-rpc-addr", a.RPC,
 		"-profile", "local", "-retry-interval", "1s", "-broadcast-timeout", "1m", "-log-level", "debug"}
 	cmd, done := exec.Command("serf", append(args, a.Args...)...), make(chan struct{})
+
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		a.t.Fatal(err)
 	}
+
 	a.cmd, a.done = cmd, done
 	go func() {
 		defer close(done)
 		cmd.Wait() // how it ends does not matter
 	}()
+
 	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
+
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		text, err := os.ReadFile(a.log)
 		if err == nil && bytes.Contains(text[len(before):], []byte("Serf agent running!")) {
 			return true // it says so once its RPC is there
 		}
+
 		select {
 		case <-done:
 			return false
@@ -140,6 +156,7 @@ func (a *Agent) Kill() {
 	if a.cmd == nil {
 		return
 	}
+
 	a.cmd.Process.Kill() // fails where it has ended
 	<-a.done
 }
@@ -147,6 +164,7 @@ func (a *Agent) Kill() {
 // Ask runs a command of serf's on it: leave, tags, ….
 func (a *Agent) Ask(command string, args ...string) {
 	a.t.Helper()
+
 	args = append([]string{command, "-rpc-addr=" + a.RPC}, args...)
 	if out, err := exec.Command("serf", args...).CombinedOutput(); err != nil {
 		a.t.Fatalf("serf %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -160,18 +178,25 @@ func Free(t testing.TB, ip string) string {
 	// up, ip(7)): one of them could take it before it is listened on.
 	for range 100 {
 		addr := fmt.Sprintf("%s:%d", ip, 20000+rand.IntN(12000))
+
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
 			continue
 		}
+
 		l.Close()
+
 		p, err := net.ListenPacket("udp", addr)
 		if err != nil {
 			continue
 		}
+
 		p.Close()
+
 		return addr
 	}
+
 	t.Fatalf("no port is free on %s", ip)
+
 	return ""
 }
