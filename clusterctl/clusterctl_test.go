@@ -416,10 +416,10 @@ func TestLongShowsEverything(t *testing.T) {
 		t.Errorf("output is shown in\n%s", b.String())
 	}
 
-	var e inventory.Entry
+	var e inventory.HistoryEntry
 	fill(reflect.ValueOf(&e).Elem(), &n)
 	b.Reset()
-	(&printer{w: &b}).historyLong([]inventory.Entry{e})
+	(&printer{w: &b}).historyLong([]inventory.HistoryEntry{e})
 	text := strings.ReplaceAll(b.String(), "T", " ") // RFC 3339
 
 	e.From = ""

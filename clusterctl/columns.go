@@ -325,7 +325,7 @@ var jobColumns = columns[api.Job]{
 			return clip(waits(*j), 72)
 		}
 
-		return clip(oneLine(j.Reason), 72)
+		return clip(oneLine(j.Message), 72)
 	}},
 }
 

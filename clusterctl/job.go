@@ -378,7 +378,7 @@ func (p *printer) job(j api.Job, all bool) {
 		"Status",
 		status,
 		"Reason",
-		printable(j.Reason, true),
+		printable(j.Message, true),
 		"Waits",
 		waiting,
 		"Retry of",
@@ -398,7 +398,7 @@ func (p *printer) job(j api.Job, all bool) {
 		"Asked by",
 		oneLine(j.Actor),
 		"Because",
-		printable(j.Why, true),
+		printable(j.Reason, true),
 		"Cancel",
 		cancel,
 		"Accepted",
@@ -431,7 +431,7 @@ func (p *printer) job(j api.Job, all bool) {
 			"Instance",
 			oneLine(j.Instance),
 			"Playbooks",
-			oneLine(j.Tree),
+			oneLine(j.PlaybookDigest),
 			"Output",
 			output,
 			"Revision",
@@ -461,7 +461,7 @@ func (p *printer) job(j api.Job, all bool) {
 					timeText(r.Started),
 					took(&r.Started, r.Ended),
 					exit,
-					clip(oneLine(r.Reason), 72),
+					clip(oneLine(r.Message), 72),
 				},
 			)
 		}
@@ -511,7 +511,7 @@ func (p *printer) jobDetails(j api.Job) {
 			"Code",
 			fmt.Sprint(r.Code),
 			"Reason",
-			printable(r.Reason, true),
+			printable(r.Message, true),
 		)
 
 		var rows [][]string

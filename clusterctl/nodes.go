@@ -677,7 +677,7 @@ func connectionFields(conn *api.Connection) []string {
 	}
 }
 
-func (p *printer) history(entries []inventory.Entry) {
+func (p *printer) history(entries []inventory.HistoryEntry) {
 	var rows [][]string
 	for _, e := range entries {
 		rows = append(rows, []string{
@@ -697,7 +697,7 @@ func (p *printer) history(entries []inventory.Entry) {
 	p.rows([]string{"TIME", "VERB", "STATUS", "STATE", "GROUP", "JOB", "ACTOR", "REASON"}, rows)
 }
 
-func transition(p *printer, e inventory.Entry) string {
+func transition(p *printer, e inventory.HistoryEntry) string {
 	if e.From == "" || e.From == e.To {
 		return p.paint.status(e.To)
 	}
@@ -705,7 +705,7 @@ func transition(p *printer, e inventory.Entry) string {
 	return oneLine(string(e.From)) + " → " + p.paint.status(e.To)
 }
 
-func (p *printer) historyLong(entries []inventory.Entry) {
+func (p *printer) historyLong(entries []inventory.HistoryEntry) {
 	for _, e := range entries {
 		read := ""
 		if e.Read != 0 {

@@ -91,8 +91,8 @@ func (c *call) wait(ctx context.Context, j api.Job) error {
 		if err == nil {
 			c.say("job %s is %s%s", end.ID, end.Status, tookText(end))
 
-			if end.Reason != "" {
-				c.say("warning: %s", oneLine(end.Reason))
+			if end.Message != "" {
+				c.say("warning: %s", oneLine(end.Message))
 			}
 		}
 
@@ -103,7 +103,7 @@ func (c *call) wait(ctx context.Context, j api.Job) error {
 		c.say("%s", line)
 	}
 
-	reason := oneLine(end.Reason)
+	reason := oneLine(end.Message)
 	if reason == "" {
 		reason = oneLine(end.Cause)
 	}

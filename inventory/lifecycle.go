@@ -14,13 +14,13 @@ type Status string
 
 // The statuses of the verbs that exist.
 const (
-	Unallocated    Status = "Unallocated"    // ready to be commissioned
-	Provisioning   Status = "Provisioning"   // configuration is being pushed
-	Allocated      Status = "Allocated"      // commissioned, in service
-	Maintenance    Status = "Maintenance"    // being updated, upgraded, verified or repaired
-	Cancelled      Status = "Cancelled"      // being decommissioned
-	Decommissioned Status = "Decommissioned" // configuration removed; may be commissioned again
-	Quarantined    Status = "Quarantined"    // cannot be trusted to be clean or to be who it says it is
+	Unallocated     Status = "Unallocated"     // ready to be commissioned
+	Provisioning    Status = "Provisioning"    // configuration is being pushed
+	Allocated       Status = "Allocated"       // commissioned, in service
+	Maintenance     Status = "Maintenance"     // being updated, upgraded, verified or repaired
+	Decommissioning Status = "Decommissioning" // being decommissioned or cleared
+	Decommissioned  Status = "Decommissioned"  // configuration removed; may be commissioned again
+	Quarantined     Status = "Quarantined"     // cannot be trusted to be clean or to be who it says it is
 )
 
 // Statuses lists every status with its meaning, in the order of a node's life.
@@ -33,7 +33,7 @@ var Statuses = []struct {
 	{Provisioning, "configuration is being pushed", true},
 	{Allocated, "commissioned, in service", false},
 	{Maintenance, "being updated, upgraded, verified or repaired", true},
-	{Cancelled, "being decommissioned or cleared", true},
+	{Decommissioning, "being decommissioned or cleared", true},
 	{Decommissioned, "configuration removed; may be commissioned again", false},
 	{
 		Quarantined,
@@ -155,13 +155,13 @@ var Lifecycle = []Transition{
 		Failure: "Allocated, with the error kept and the applied configuration unknown; nothing is cleaned",
 	},
 	{
-		Verb: VerbDecommission, From: []Status{Allocated, Quarantined}, Through: Cancelled, Success: Decommissioned,
+		Verb: VerbDecommission, From: []Status{Allocated, Quarantined}, Through: Decommissioning, Success: Decommissioned,
 		Failed: Decommissioned, Dirty: Decommissioned,
 		Meaning: "take a node out of service and clean it",
 		Failure: "Decommissioned all the same; what could not be cleaned is kept as residue",
 	},
 	{
-		Verb: VerbClear, From: []Status{Quarantined}, Through: Cancelled, Success: Unallocated,
+		Verb: VerbClear, From: []Status{Quarantined}, Through: Decommissioning, Success: Unallocated,
 		Failed: Quarantined, Dirty: Quarantined,
 		Meaning: "clean a quarantined node (`--force --reason` skips the cleanup) and trust it again",
 		Failure: "Quarantined",
@@ -170,7 +170,7 @@ var Lifecycle = []Transition{
 		// A record alone is forgotten without a job, see Node.CheckForget.
 		Verb:          VerbForget,
 		From:          []Status{Unallocated, Decommissioned, Quarantined},
-		Through:       Cancelled,
+		Through:       Decommissioning,
 		NeedsDiscover: true,
 		Meaning:       "with `--remove-agent`: remove the agent from a node, then its record, leaving a tombstone",
 		Failure:       "the status it came from",

@@ -22,9 +22,9 @@ var table = []struct {
 	{VerbCommission, "Unallocated Decommissioned", Provisioning, Allocated, Unallocated, Quarantined, true},
 	{VerbUpdate, "Allocated", Maintenance, Allocated, Unallocated, Quarantined, true},
 	{VerbMaintenance, "Allocated", Maintenance, Allocated, Allocated, Allocated, true},
-	{VerbDecommission, "Allocated Quarantined", Cancelled, Decommissioned, Decommissioned, Decommissioned, false},
-	{VerbClear, "Quarantined", Cancelled, Unallocated, Quarantined, Quarantined, false},
-	{VerbForget, "Unallocated Decommissioned Quarantined", Cancelled, "", "", "", true},
+	{VerbDecommission, "Allocated Quarantined", Decommissioning, Decommissioned, Decommissioned, Decommissioned, false},
+	{VerbClear, "Quarantined", Decommissioning, Unallocated, Quarantined, Quarantined, false},
+	{VerbForget, "Unallocated Decommissioned Quarantined", Decommissioning, "", "", "", true},
 }
 
 func TestTable(t *testing.T) {
@@ -149,7 +149,7 @@ func TestGrid(t *testing.T) {
 					legal := slices.Contains(strings.Fields(row.from), string(s.Status)) &&
 						(!row.discovered || st.State == Discovered && !twin)
 					err := tr.Check(n)
-					held, entry, herr := n.Hold(tr, "", Cause{Actor: "anna", Job: "10", Reason: "because", Time: noon})
+					held, entry, herr := n.Hold(tr, "", Trigger{Actor: "anna", Job: "10", Reason: "because", Time: noon})
 
 					where := string(row.verb) + " of a node that is " + string(s.Status) + " and " + string(st.State)
 					if (err == nil) != legal || (herr == nil) != legal {
@@ -180,7 +180,7 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-func checkHeld(t *testing.T, where string, n, held Node, e Entry, verb Verb, through Status) {
+func checkHeld(t *testing.T, where string, n, held Node, e HistoryEntry, verb Verb, through Status) {
 	t.Helper()
 
 	if held.Status != through || held.PrevStatus != n.Status || held.Job != "10" || held.Verb != verb ||
@@ -210,7 +210,7 @@ func TestHoldTakesTheGroup(t *testing.T) {
 	tr, _ := TransitionOf(VerbCommission)
 	n := nodeIn(Unallocated, Discovered)
 
-	held, entry, err := n.Hold(tr, GroupMaster, Cause{Job: "10", Time: noon})
+	held, entry, err := n.Hold(tr, GroupMaster, Trigger{Job: "10", Time: noon})
 	if err != nil || held.Group != GroupMaster || entry.Group != GroupMaster || held.Before.Group != GroupWorker {
 		t.Errorf("%+v, %v", held, err)
 	}
@@ -233,7 +233,7 @@ func TestRelease(t *testing.T) {
 
 			from := nodeIn(tr.From[0], Discovered)
 
-			held, _, err := from.Hold(tr, "", Cause{Job: "10", Time: noon})
+			held, _, err := from.Hold(tr, "", Trigger{Job: "10", Time: noon})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -249,7 +249,7 @@ func TestRelease(t *testing.T) {
 					Error:   "it broke",
 					Reason:  "in words",
 				},
-				Cause{Actor: "anna", Job: "10", Time: noon.Add(time.Minute)},
+				Trigger{Actor: "anna", Job: "10", Time: noon.Add(time.Minute)},
 			)
 			if free.Status != to || free.PrevStatus != tr.Through || free.Job != "" || free.Verb != "" || free.Before != nil ||
 				free.Group != "g" ||

@@ -69,8 +69,8 @@ type Before struct {
 	Entries    uint64   `json:"entries"`
 }
 
-// Entry is one line of a node's history.
-type Entry struct {
+// HistoryEntry is one line of a node's history.
+type HistoryEntry struct {
 	Seq    uint64    `json:"seq"` // counts upwards from 1; a withdrawn reservation leaves a gap
 	Time   time.Time `json:"time"`
 	Verb   Verb      `json:"verb"`
@@ -130,8 +130,8 @@ func (n Node) Clone() Node {
 	return n
 }
 
-// Cause is who does something, for which job, and why.
-type Cause struct {
+// Trigger is who does something, for which job, and why.
+type Trigger struct {
 	Actor  string
 	Job    string
 	Reason string
@@ -150,11 +150,11 @@ func (n Node) Carries() []string {
 }
 
 // log counts an entry and returns it.
-func (n *Node) log(v Verb, from Status, c Cause) Entry {
+func (n *Node) log(v Verb, from Status, c Trigger) HistoryEntry {
 	n.Entries++
 	n.Updated = c.Time
 
-	return Entry{
+	return HistoryEntry{
 		Seq: n.Entries, Time: c.Time, Verb: v, From: from, To: n.Status, State: n.State, Group: n.Group,
 		Actor: c.Actor, Job: c.Job, Reason: c.Reason, Read: n.Revision,
 	}
@@ -163,9 +163,9 @@ func (n *Node) log(v Verb, from Status, c Cause) Entry {
 // Hold takes the node through the first half of the verb: into its in-progress
 // status, held by the job, with the group it is being brought into (empty: the
 // group stays). What it was is kept in Before. It refuses what the table refuses.
-func (n Node) Hold(t Transition, group string, c Cause) (Node, Entry, error) {
+func (n Node) Hold(t Transition, group string, c Trigger) (Node, HistoryEntry, error) {
 	if err := t.Check(n); err != nil {
-		return Node{}, Entry{}, err
+		return Node{}, HistoryEntry{}, err
 	}
 
 	m := n.Clone()
@@ -207,7 +207,7 @@ type Outcome struct {
 }
 
 // Release ends the verb: the node gets the outcome's status and no job holds it.
-func (n Node) Release(o Outcome, c Cause) (Node, Entry) {
+func (n Node) Release(o Outcome, c Trigger) (Node, HistoryEntry) {
 	m := n.Clone()
 	verb := n.Verb
 	m.PrevStatus, m.Status = n.Status, o.Status
@@ -218,8 +218,8 @@ func (n Node) Release(o Outcome, c Cause) (Node, Entry) {
 	return m, m.log(verb, n.Status, c)
 }
 
-// Word is what one observer says of a node.
-type Word struct {
+// Observation is what one observer says of a node.
+type Observation struct {
 	Observer string
 	Label    string
 	Serial   string
@@ -235,13 +235,13 @@ const ObserverPost = "post"
 
 // NewNode is the node that an observer reports for the first time: Unallocated,
 // or Quarantined where a tombstone says that it was forgotten before.
-func NewNode(w Word, grave *Tombstone, at time.Time) (Node, Entry) {
+func NewNode(w Observation, grave *Tombstone, at time.Time) (Node, HistoryEntry) {
 	n := Node{
 		Name: NodeName(w.Label, w.Serial), Label: w.Label, Serial: w.Serial, Addr: w.Addr,
 		Status: Unallocated, State: Unknown, PrevState: Unknown, Created: at, Seen: map[string]bool{},
 	}
 
-	c := Cause{Actor: "monitor:" + w.Observer, Reason: "seen for the first time", Time: at}
+	c := Trigger{Actor: "monitor:" + w.Observer, Reason: "seen for the first time", Time: at}
 	if grave != nil {
 		n.Status = Quarantined
 		n.HostKeys, n.Residue = slices.Clone(grave.HostKeys), slices.Clone(grave.Residue)
@@ -256,7 +256,7 @@ func NewNode(w Word, grave *Tombstone, at time.Time) (Node, Entry) {
 
 // Observe applies an observer's word. changed tells whether the record differs
 // at all; the entry is nil unless the state did.
-func (n Node) Observe(w Word, at time.Time) (m Node, entry *Entry, changed bool) {
+func (n Node) Observe(w Observation, at time.Time) (m Node, entry *HistoryEntry, changed bool) {
 	m = n.Clone()
 	if m.Seen == nil {
 		m.Seen = map[string]bool{}
@@ -272,7 +272,7 @@ func (n Node) Observe(w Word, at time.Time) (m Node, entry *Entry, changed bool)
 			verb = VerbDisappeared
 		}
 
-		e := m.log(verb, n.Status, Cause{Actor: "monitor:" + w.Observer, Job: n.Job, Time: at})
+		e := m.log(verb, n.Status, Trigger{Actor: "monitor:" + w.Observer, Job: n.Job, Time: at})
 
 		return m, &e, true
 	}
@@ -285,7 +285,7 @@ func (n Node) Observe(w Word, at time.Time) (m Node, entry *Entry, changed bool)
 	return m, nil, changed
 }
 
-func (n *Node) apply(w Word) {
+func (n *Node) apply(w Observation) {
 	if w.Joined && w.Observer != ObserverPost {
 		delete(n.Seen, ObserverPost)
 	}

@@ -13,8 +13,8 @@ import (
 
 func same(a, b Node) bool { return reflect.DeepEqual(a, b) }
 
-func word1(observer string, alive bool) Word {
-	return Word{Observer: observer, Label: "node", Serial: "1", Addr: "10.0.0.1", Alive: alive}
+func word1(observer string, alive bool) Observation {
+	return Observation{Observer: observer, Label: "node", Serial: "1", Addr: "10.0.0.1", Alive: alive}
 }
 
 func TestNewNode(t *testing.T) {
@@ -69,13 +69,13 @@ func TestNewNodeWithTombstone(t *testing.T) {
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	gossip, post, agent := word1("gossip", true), word1(ObserverPost, true), word1("agent-b", true)
-	lost := func(w Word) Word { w.Alive = false; return w }
-	joined := func(w Word) Word { w.Joined = true; return w }
-	at := func(w Word, addr string) Word { w.Addr = addr; return w }
-	twins := func(w Word, others ...string) Word { w.Others = others; return w }
+	lost := func(w Observation) Observation { w.Alive = false; return w }
+	joined := func(w Observation) Observation { w.Joined = true; return w }
+	at := func(w Observation, addr string) Observation { w.Addr = addr; return w }
+	twins := func(w Observation, others ...string) Observation { w.Others = others; return w }
 
 	type step struct {
-		word    Word
+		word    Observation
 		state   State
 		entry   Verb // "": none
 		changed bool
@@ -187,7 +187,7 @@ func TestHistoryCounts(t *testing.T) {
 
 	seqs := []uint64{e.Seq}
 	for _, alive := range []bool{false, true, true, false} {
-		var entry *Entry
+		var entry *HistoryEntry
 		if n, entry, _ = n.Observe(word1("gossip", alive), noon); entry != nil {
 			seqs = append(seqs, entry.Seq)
 		}
@@ -196,21 +196,21 @@ func TestHistoryCounts(t *testing.T) {
 	n.State = Discovered
 	tr, _ := TransitionOf(VerbCommission)
 
-	held, e, err := n.Hold(tr, GroupMaster, Cause{Job: "1", Time: noon})
+	held, e, err := n.Hold(tr, GroupMaster, Trigger{Job: "1", Time: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	seqs = append(seqs, e.Seq)
 	// The reservation is withdrawn: its number is not used again.
-	again, e, err := held.Unreserved().Hold(tr, GroupMaster, Cause{Job: "2", Time: noon})
+	again, e, err := held.Unreserved().Hold(tr, GroupMaster, Trigger{Job: "2", Time: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	seqs = append(seqs, e.Seq)
 
-	_, e = again.Release(Outcome{Status: Allocated}, Cause{Job: "2", Time: noon})
+	_, e = again.Release(Outcome{Status: Allocated}, Trigger{Job: "2", Time: noon})
 	if seqs = append(seqs, e.Seq); !slices.Equal(seqs, []uint64{1, 2, 3, 4, 5, 6, 7}) {
 		t.Errorf("%v", seqs)
 	}
@@ -229,7 +229,7 @@ func TestServing(t *testing.T) {
 		{Allocated, "", true, true},
 		{Maintenance, VerbMaintenance, true, true},
 		{Maintenance, VerbUpdate, false, true},
-		{Cancelled, VerbDecommission, false, false},
+		{Decommissioning, VerbDecommission, false, false},
 		{Decommissioned, "", false, false},
 		{Quarantined, "", false, false},
 	} {

@@ -88,7 +88,7 @@ func accept(v *View, groups inventory.Groups, r Request) (Job, error) {
 	}
 
 	j := Job{
-		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Force: r.Force, Why: r.Reason,
+		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Force: r.Force, Reason: r.Reason,
 		Actor: r.Actor, Timeout: r.Timeout,
 	}
 	if err := checkOptions(&j); err != nil {
@@ -194,11 +194,11 @@ func checkOptions(j *Job) error {
 			Do("use %q or %q", OnFailureBatch, OnFailureFailed)
 	case j.Force && !clear:
 		return bad("force", "clear, and to forgetting a record without its agent")
-	case j.Force && j.Why == "":
+	case j.Force && j.Reason == "":
 		return inventory.Errorf(inventory.KindInvalid, "to clear without a cleanup a reason is needed").
 			Do("add --reason TEXT (in the API the field reason)")
-	case len(j.Why) > 1024:
-		return inventory.Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is 1024", len(j.Why))
+	case len(j.Reason) > 1024:
+		return inventory.Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is 1024", len(j.Reason))
 	case j.Timeout < 0:
 		return inventory.Errorf(inventory.KindInvalid, "the timeout is negative")
 	}

@@ -109,7 +109,7 @@ func claimed(t *testing.T, v *View, id string) {
 					group = target.Group
 				}
 
-				held, _, err := n.Hold(row, group, inventory.Cause{Job: j.ID, Time: noon})
+				held, _, err := n.Hold(row, group, inventory.Trigger{Job: j.ID, Time: noon})
 				if err != nil {
 					t.Fatal(err)
 				}

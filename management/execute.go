@@ -144,7 +144,7 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 				ctx,
 				j,
 				index,
-				RunExit{Cause: CauseCancelled, Reason: "cancelled before it began here", NotBegun: !elsewhere},
+				RunExit{Cause: CauseCancelled, Message: "cancelled before it began here", NotBegun: !elsewhere},
 				nil,
 			)
 		}
@@ -171,7 +171,7 @@ func (s *Service) attend(ctx context.Context, j Job, index int) error {
 			ctx,
 			j,
 			index,
-			RunExit{Cause: CauseInternal, Reason: "the runner did not start: " + err.Error(), NotBegun: true},
+			RunExit{Cause: CauseInternal, Message: "the runner did not start: " + err.Error(), NotBegun: true},
 			nil,
 		)
 	}
@@ -341,7 +341,7 @@ func (s *Service) ship(ctx context.Context, j Job, run Run, stream Stream, activ
 
 // ended records how a run ended, and the host keys it met for the first time.
 func (s *Service) ended(ctx context.Context, j Job, index int, exit RunExit, active ActiveRun) error {
-	var results map[string]Result
+	var results map[string]HostResult
 	if active != nil {
 		var err error
 		if results, err = active.Results(); err != nil {
@@ -365,12 +365,12 @@ func (s *Service) ended(ctx context.Context, j Job, index int, exit RunExit, act
 		if exit.Cause == CauseCancelled && !s.cancelled(*j, *run) {
 			// A machine that shuts down tells every process to end, the runner
 			// too. Nobody asked for it, so what was broken off is done again.
-			exit.Cause, exit.Reason = CauseInterrupted, "its runner was told to end, and by no cancel: the machine was shut down, or somebody sent it a signal"
+			exit.Cause, exit.Message = CauseInterrupted, "its runner was told to end, and by no cancel: the machine was shut down, or somebody sent it a signal"
 		}
 
-		run.Ended, run.Code, run.Reason = s.now(), exit.Code, exit.Reason
+		run.Ended, run.Code, run.Message = s.now(), exit.Code, exit.Message
 		run.NotBegun = exit.NotBegun
-		run.Results = map[string]Result{}
+		run.Results = map[string]HostResult{}
 
 		good := exit.Cause == "" && exit.Code == 0
 		for _, h := range run.Hosts {
@@ -463,7 +463,7 @@ func (s *Service) spec(ctx context.Context, j Job, run Run, id string) (RunSpec,
 	}
 
 	v, settings := s.View(), s.Settings()
-	spec := RunSpec{ID: id, Tree: j.Tree, Playbook: run.Playbook, Extra: in.Extra, Lease: s.now().Add(settings.Lease)}
+	spec := RunSpec{ID: id, PlaybookDigest: j.PlaybookDigest, Playbook: run.Playbook, Extra: in.Extra, Lease: s.now().Add(settings.Lease)}
 
 	spec.Deadline = j.Deadline
 	if run.Phase == PhaseUndo {
@@ -612,7 +612,7 @@ func (s *Service) appear(ctx context.Context, j Job, index int) error {
 			exit = RunExit{Cause: CauseCancelled}
 		case len(absent) == 0:
 		case !s.now().Before(until):
-			exit = RunExit{Cause: CauseAbsent, Reason: fmt.Sprintf("configured, but not seen within %s: %s; "+
+			exit = RunExit{Cause: CauseAbsent, Message: fmt.Sprintf("configured, but not seen within %s: %s; "+
 				"see 'journalctl -u clusterm-agent' there, and whether it can reach the gossip port of this host", s.Settings().Appear, join(absent))}
 		default:
 			select {
@@ -644,16 +644,16 @@ func (s *Service) appear(ctx context.Context, j Job, index int) error {
 		_, err = s.update(ctx, j.ID, func(j *Job) {
 			run := &j.Runs[index]
 
-			run.Ended, run.Reason, run.Exit = s.now(), exit.Reason, string(exit.Cause)
+			run.Ended, run.Message, run.Exit = s.now(), exit.Message, string(exit.Cause)
 			if exit.Cause == "" {
 				run.Exit = ExitDone
 			}
 
-			run.Results = map[string]Result{}
+			run.Results = map[string]HostResult{}
 			for _, name := range run.Hosts {
 				t, _ := j.Target(name)
 
-				r := Result{Done: seen[t.Addr] != "", Begun: true}
+				r := HostResult{Done: seen[t.Addr] != "", Begun: true}
 				if !r.Done {
 					r.Message = "not seen"
 				}
@@ -683,7 +683,7 @@ func (s *Service) decide(ctx context.Context, j Job, step Step) error {
 	}
 
 	_, err := s.update(ctx, j.ID, func(j *Job) {
-		j.Outcomes, j.Cause, j.Reason = outcomes, step.Cause, step.Reason
+		j.Outcomes, j.Cause, j.Message = outcomes, step.Cause, step.Reason
 	})
 
 	return err
@@ -712,12 +712,12 @@ func (s *Service) finish(ctx context.Context, id string) error {
 				}
 
 				if o.Status == "" {
-					writes = append(writes, s.bury(n, j.Actor, j.Why))
+					writes = append(writes, s.bury(n, j.Actor, j.Reason))
 					continue
 				}
 
-				free, entry := n.Release(o, inventory.Cause{Actor: j.Actor, Job: j.ID, Time: now})
-				writes = append(writes, NodeWrite{Node: free, Entries: []inventory.Entry{entry}})
+				free, entry := n.Release(o, inventory.Trigger{Actor: j.Actor, Job: j.ID, Time: now})
+				writes = append(writes, NodeWrite{Node: free, Entries: []inventory.HistoryEntry{entry}})
 			}
 
 			j.LogBytes = 0
@@ -745,7 +745,7 @@ func (s *Service) finish(ctx context.Context, id string) error {
 		})
 	})
 	if err == nil {
-		s.Logger.WithFields(logrus.Fields{"job": id, "status": ended.Status, "reason": ended.Reason}).Info("job ended")
+		s.Logger.WithFields(logrus.Fields{"job": id, "status": ended.Status, "reason": ended.Message}).Info("job ended")
 	}
 
 	return err

@@ -91,7 +91,7 @@ type JobExplanation struct {
 // Explain says why a node is, or is not, in service.
 func (s *Service) Explain(ctx context.Context, v *View, name string) (NodeExplanation, error) {
 	n, err := v.Node(name)
-	if g, buried := v.Graves[name]; err != nil && buried {
+	if g, buried := v.Tombstones[name]; err != nil && buried {
 		return NodeExplanation{}, inventory.Errorf(inventory.KindNotFound, "%s was forgotten on %s by %s%s", name, stamp(g.Time), orSomeone(g.Actor), because(g.Reason)).
 			Do("when it is seen again it is Quarantined until it is cleared").
 			About(name)
@@ -145,7 +145,7 @@ func (v *View) queued() (n int) {
 
 // ExplainNode answers why the node is, or is not, in service, from the facts
 // and the newest entries of its history, oldest first.
-func ExplainNode(f Facts, n inventory.Node, history []inventory.Entry) NodeExplanation {
+func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) NodeExplanation {
 	e := NodeExplanation{
 		Node: n, Ready: n.Status == inventory.Allocated && n.State == inventory.Discovered && len(n.Duplicates) == 0,
 		Jobs: f.about(n),
@@ -175,7 +175,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.Entry) NodeExpla
 	if n.Status == inventory.Quarantined {
 		remedy := "make sure of the host, then: clusterctl nodes clear " + n.Name
 		why := cmp.Or(n.LastError, "nothing says why")
-		grave, buried := f.View.Graves[n.Name]
+		grave, buried := f.View.Tombstones[n.Name]
 		add(AboutQuarantine, remedy, "it is fenced until an operator clears it: %s", why)
 
 		if buried {
@@ -274,7 +274,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.Entry) NodeExpla
 	}
 
 	if j := f.newest(n); j != nil && j.Cause == CausePrecondition && !e.Ready {
-		add(AboutRefusal, "clusterctl job why "+j.ID, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.Reason)
+		add(AboutRefusal, "clusterctl job why "+j.ID, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.Message)
 	}
 
 	if len(n.Residue) > 0 {
@@ -309,7 +309,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.Entry) NodeExpla
 }
 
 // since finds out when the status and the state began.
-func (e *NodeExplanation) since(history []inventory.Entry) {
+func (e *NodeExplanation) since(history []inventory.HistoryEntry) {
 	for _, entry := range slices.Backward(history) {
 		observed := entry.Verb == inventory.VerbDiscovered || entry.Verb == inventory.VerbDisappeared
 		if e.StateSince.IsZero() && observed {
@@ -563,13 +563,13 @@ func ExplainJob(f Facts, j Job) JobExplanation {
 
 	left := j.unfinished()
 	switch {
-	case j.Status == Complete && j.Reason == "":
+	case j.Status == Complete && j.Message == "":
 		e.Summary = "it did what it was asked for"
 		return e
 	case j.Status == Complete:
-		e.Summary = "it is complete, but " + j.Reason
+		e.Summary = "it is complete, but " + j.Message
 	default:
-		e.Summary = fmt.Sprintf("it ended %s: %s", j.Status, cmp.Or(j.Reason, string(j.Cause)))
+		e.Summary = fmt.Sprintf("it ended %s: %s", j.Status, cmp.Or(j.Message, string(j.Cause)))
 	}
 
 	switch j.Cause {

@@ -36,14 +36,14 @@ func failed(undo string, outcome inventory.Status) Job {
 		Step{Phase: PhaseConfigure, Playbook: PlaybookSite, Hosts: j.Names(), Groups: []string{"m", "m"}},
 		"failed a-1=failed b-1=done",
 	)
-	j.Runs[0].Results["a-1"] = Result{
+	j.Runs[0].Results["a-1"] = HostResult{
 		Begun:   true,
 		Failed:  1,
 		Task:    "etcd : install",
 		Message: "no space left\non /dev/sda1",
 	}
 	record(&j, Step{Phase: PhaseUndo, Playbook: PlaybookCleanup, Hosts: j.Names(), Groups: []string{"m", "m"}}, undo)
-	j.Cause, j.Reason, j.Ended = CauseFailed, "site.yml failed on a-1", noon.Add(5*time.Minute)
+	j.Cause, j.Message, j.Ended = CauseFailed, "site.yml failed on a-1", noon.Add(5*time.Minute)
 	j.Outcomes = map[string]inventory.Outcome{
 		"a-1": {
 			Status: outcome,
@@ -64,7 +64,7 @@ func TestExplainNode(t *testing.T) {
 		name    string
 		nodes   []string
 		set     func(v *View, a *inventory.Node) // a is the node that is explained
-		history []inventory.Entry
+		history []inventory.HistoryEntry
 		ready   bool
 		about   string   // of the findings, in order
 		summary string   // a part of it
@@ -76,8 +76,8 @@ func TestExplainNode(t *testing.T) {
 			has: []string{"clusterctl nodes commission a-1"}},
 		{name: "taken out", nodes: []string{"a - Decommissioned Discovered"}, about: "idle residue", summary: "it was taken out of service by anna",
 			set: func(_ *View, a *inventory.Node) { a.Residue = []string{"service-worker"} },
-			history: []inventory.Entry{
-				{Verb: inventory.VerbDecommission, From: inventory.Cancelled, To: inventory.Decommissioned, Actor: "anna", Time: noon},
+			history: []inventory.HistoryEntry{
+				{Verb: inventory.VerbDecommission, From: inventory.Decommissioning, To: inventory.Decommissioned, Actor: "anna", Time: noon},
 				{Verb: inventory.VerbDiscovered, From: inventory.Decommissioned, To: inventory.Decommissioned, Time: noon.Add(time.Minute)},
 			},
 			has: []string{"taken out of service by anna on 2026-01-02T12:00:00Z", "the next commission cleans it first"}},
@@ -85,7 +85,7 @@ func TestExplainNode(t *testing.T) {
 			set: func(_ *View, a *inventory.Node) {
 				a.Applied, a.Seen = "1", map[string]bool{"post": false, "gossip": false}
 			},
-			history: []inventory.Entry{{Verb: inventory.VerbDisappeared, From: inventory.Allocated, To: inventory.Allocated, Time: noon.Add(time.Minute)}},
+			history: []inventory.HistoryEntry{{Verb: inventory.VerbDisappeared, From: inventory.Allocated, To: inventory.Allocated, Time: noon.Add(time.Minute)}},
 			has:     []string{"clusterctl discover 10.0.0.1", "Discovered again as soon as"}},
 		{name: "never seen", nodes: []string{"a - Unallocated Unknown"}, about: "state idle", summary: "no observer has said anything"},
 		{name: "claimed twice", nodes: []string{"a m Allocated Discovered"}, about: "duplicates", summary: "10.0.0.1, 10.0.0.9",
@@ -93,7 +93,7 @@ func TestExplainNode(t *testing.T) {
 		{name: "fenced by a tombstone", nodes: []string{"a - Quarantined Discovered"}, about: "quarantine tombstone", summary: "fenced until an operator clears it: it was forgotten",
 			set: func(v *View, a *inventory.Node) {
 				a.LastError = "it was forgotten and is seen again"
-				v.Graves = map[string]inventory.Tombstone{"a-1": {Time: noon, Actor: "anna", Reason: "sold"}}
+				v.Tombstones = map[string]inventory.Tombstone{"a-1": {Time: noon, Actor: "anna", Reason: "sold"}}
 			}, has: []string{"forgotten on 2026-01-02T12:00:00Z by anna: sold", "clusterctl nodes clear a-1"}},
 		{name: "failed and fenced", nodes: []string{"a m Quarantined Discovered", "b - Unallocated Discovered"}, about: "quarantine", summary: "no space left",
 			set: func(v *View, a *inventory.Node) {
@@ -153,7 +153,7 @@ func TestExplainNode(t *testing.T) {
 		{name: "not begun", nodes: []string{"a - Unallocated Discovered"}, about: "refusal idle", summary: "job 5 (commission) was not begun: the ground changed",
 			set: func(v *View, _ *inventory.Node) {
 				j := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
-				j.Cause, j.Reason = CausePrecondition, "the ground changed"
+				j.Cause, j.Message = CausePrecondition, "the ground changed"
 				put(v, j, "5", Errored)
 			}, has: []string{"clusterctl job why 5"}},
 	} {
@@ -239,7 +239,7 @@ func TestExplainJob(t *testing.T) {
 		{name: "precondition", status: Errored, nodes: []string{"a - Unallocated Discovered"}, about: "refusal",
 			job: func() Job {
 				j := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
-				j.Cause, j.Reason = CausePrecondition, "a-1 is gone"
+				j.Cause, j.Message = CausePrecondition, "a-1 is gone"
 
 				return j
 			}, summary: "it ended Errored: a-1 is gone", has: []string{"it touched nothing", "clusterctl job retry 5"}},
@@ -247,7 +247,7 @@ func TestExplainJob(t *testing.T) {
 			job: func() Job {
 				j := planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")
 				record(&j, Step{Phase: PhaseUpgrade, Playbook: PlaybookUpgrade, Hosts: j.Names()}, "deadline")
-				j.Cause, j.Reason = CauseDeadline, "it ran longer than 1h0m0s"
+				j.Cause, j.Message = CauseDeadline, "it ran longer than 1h0m0s"
 				j.Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Allocated, Error: "it ran longer than 1h0m0s"}}
 
 				return j
@@ -255,7 +255,7 @@ func TestExplainJob(t *testing.T) {
 		{name: "cancelled in the queue", status: Cancelled, nodes: []string{"a - Unallocated Discovered"}, about: "failure",
 			job: func() Job {
 				j := planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
-				j.Cause, j.Reason = CauseCancelled, "cancelled by anna while it was queued"
+				j.Cause, j.Message = CauseCancelled, "cancelled by anna while it was queued"
 
 				return j
 			}, summary: "it ended Cancelled: cancelled by anna", has: []string{"no host touched", "clusterctl job retry 5"}},

@@ -72,8 +72,8 @@ type Target struct {
 	Applied   string           `json:"applied,omitempty"`    // the job whose configuration it carried
 }
 
-// Result is how a run ended for one host.
-type Result struct {
+// HostResult is how a run ended for one host.
+type HostResult struct {
 	Begun       bool   `json:"begun,omitempty"` // a task was started on it
 	OK          int    `json:"ok,omitempty"`
 	Changed     int    `json:"changed,omitempty"`
@@ -86,16 +86,16 @@ type Result struct {
 
 // Run is one run of ansible-playbook.
 type Run struct {
-	Phase    Phase             `json:"phase"`
-	Playbook string            `json:"playbook"`
-	Hosts    []string          `json:"hosts"`
-	Groups   []string          `json:"groups,omitempty"` // parallel to Hosts: the group each is in for this run
-	Started  time.Time         `json:"started"`
-	Ended    time.Time         `json:"ended,omitzero"`
-	Exit     string            `json:"exit,omitempty"` // done, failed, or a Cause; empty: not ended
-	Code     int               `json:"code,omitempty"`
-	Reason   string            `json:"reason,omitempty"`
-	Results  map[string]Result `json:"results,omitempty"`
+	Phase    Phase                 `json:"phase"`
+	Playbook string                `json:"playbook"`
+	Hosts    []string              `json:"hosts"`
+	Groups   []string              `json:"groups,omitempty"` // parallel to Hosts: the group each is in for this run
+	Started  time.Time             `json:"started"`
+	Ended    time.Time             `json:"ended,omitzero"`
+	Exit     string                `json:"exit,omitempty"` // done, failed, or a Cause; empty: not ended
+	Code     int                   `json:"code,omitempty"`
+	Message  string                `json:"message,omitempty"`
+	Results  map[string]HostResult `json:"results,omitempty"`
 	// NotBegun: ansible-playbook was never started, so no host was touched.
 	NotBegun bool `json:"not_begun,omitempty"`
 	// Text and Events are the offsets of the job's log at which this run's output begins.
@@ -108,23 +108,23 @@ const ExitDone = "done"
 
 // Job is the durable record of one job. Its bulky inputs are kept beside it.
 type Job struct {
-	ID        string         `json:"id"`
-	Verb      inventory.Verb `json:"verb"`
-	Status    JobStatus      `json:"status"`
-	Cause     Cause          `json:"cause,omitempty"`
-	Reason    string         `json:"reason,omitempty"`
-	Targets   []Target       `json:"targets"`
-	Helpers   []string       `json:"helpers,omitempty"`
-	Group     string         `json:"group,omitempty"`
-	OnFailure string         `json:"on_failure,omitempty"`
-	Force     bool           `json:"force,omitempty"`
-	Why       string         `json:"why,omitempty"` // the operator's reason
-	Actor     string         `json:"actor,omitempty"`
-	Note      string         `json:"note,omitempty"`
-	RetryOf   string         `json:"retry_of,omitempty"` // the job whose inputs it was accepted with
-	Warnings  []string       `json:"warnings,omitempty"`
-	Tree      string         `json:"tree,omitempty"`
-	Timeout   time.Duration  `json:"timeout"`
+	ID             string         `json:"id"`
+	Verb           inventory.Verb `json:"verb"`
+	Status         JobStatus      `json:"status"`
+	Cause          Cause          `json:"cause,omitempty"`
+	Message        string         `json:"message,omitempty"`
+	Targets        []Target       `json:"targets"`
+	Helpers        []string       `json:"helpers,omitempty"`
+	Group          string         `json:"group,omitempty"`
+	OnFailure      string         `json:"on_failure,omitempty"`
+	Force          bool           `json:"force,omitempty"`
+	Reason         string         `json:"reason,omitempty"` // the operator's reason
+	Actor          string         `json:"actor,omitempty"`
+	Note           string         `json:"note,omitempty"`
+	RetryOf        string         `json:"retry_of,omitempty"` // the job whose inputs it was accepted with
+	Warnings       []string       `json:"warnings,omitempty"`
+	PlaybookDigest string         `json:"playbook_digest,omitempty"`
+	Timeout        time.Duration  `json:"timeout"`
 
 	Instance string    `json:"instance,omitempty"` // who runs it
 	Accepted time.Time `json:"accepted"`
@@ -211,7 +211,7 @@ type Request struct {
 	Force     bool
 	Reason    string
 	Actor     string
-	Once      *Once
+	Once      *IdempotencyKey
 }
 
 // Stream is one of the two logs of a job.

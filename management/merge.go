@@ -35,11 +35,11 @@ func (m Merger) Alike(older Merger) func(n *inventory.Node) bool {
 	switch {
 	case !settings:
 		return func(*inventory.Node) bool { return false }
-	case SameMap(m.view.Settings, older.view.Settings):
+	case SameMap(m.view.Variables, older.view.Variables):
 		return nil
 	}
 
-	same := func(s Scope) bool { return SameMap(m.view.Settings[s], older.view.Settings[s]) }
+	same := func(s Scope) bool { return SameMap(m.view.Variables[s], older.view.Variables[s]) }
 	if !same(ScopeGlobal) {
 		return func(*inventory.Node) bool { return false }
 	}

@@ -22,13 +22,13 @@ const maxTold = 50
 // hearing checks the words of one report against the view and each other.
 type hearing struct {
 	view  *View
-	said  map[string]inventory.Word // by node name
+	said  map[string]inventory.Observation // by node name
 	fresh int
 }
 
 // check refuses a word that cannot be recorded: outside the grammar, under the
 // name of a node with another label and serial, or at odds with an earlier one.
-func (h *hearing) check(w inventory.Word) error {
+func (h *hearing) check(w inventory.Observation) error {
 	for _, err := range []error{inventory.CheckLabel(w.Label), inventory.CheckSerial(w.Serial), inventory.CheckAddr(w.Addr)} {
 		if err != nil {
 			return err
@@ -65,7 +65,7 @@ func (h *hearing) check(w inventory.Word) error {
 
 // Observe records what an observer says: all of it, or, where a word is
 // refused, nothing.
-func (s *Service) Observe(ctx context.Context, observer string, words []inventory.Word) error {
+func (s *Service) Observe(ctx context.Context, observer string, words []inventory.Observation) error {
 	if len(words) == 0 {
 		return inventory.Errorf(inventory.KindInvalid, "the event names no node").Do("name at least one")
 	}
@@ -76,7 +76,7 @@ func (s *Service) Observe(ctx context.Context, observer string, words []inventor
 	}
 
 	return s.again(ctx, func(v *View) error {
-		h := hearing{view: v, said: map[string]inventory.Word{}}
+		h := hearing{view: v, said: map[string]inventory.Observation{}}
 		for i, w := range words {
 			if err := h.check(w); err != nil {
 				if e, ok := err.(*inventory.Error); ok && len(words) > 1 && len(e.Nodes) == 0 {
@@ -93,7 +93,7 @@ func (s *Service) Observe(ctx context.Context, observer string, words []inventor
 
 // heard turns words into the writes that they cause. Several words on one node
 // are applied in order.
-func (s *Service) heard(v *View, words []inventory.Word) []NodeWrite {
+func (s *Service) heard(v *View, words []inventory.Observation) []NodeWrite {
 	at := s.now()
 	var writes []NodeWrite
 	index := map[string]int{}
@@ -121,19 +121,19 @@ func (s *Service) heard(v *View, words []inventory.Word) []NodeWrite {
 			n, known = writes[i].Node, true
 		}
 
-		var entries []inventory.Entry
+		var entries []inventory.HistoryEntry
 		if !known {
 			if !w.Alive {
 				continue // a node that nobody knows has nothing to lose
 			}
 
 			var grave *inventory.Tombstone
-			if g, ok := v.Graves[name]; ok {
+			if g, ok := v.Tombstones[name]; ok {
 				grave = &g
 			}
 
 			fresh, entry := inventory.NewNode(w, grave, at)
-			n, entries = fresh, []inventory.Entry{entry}
+			n, entries = fresh, []inventory.HistoryEntry{entry}
 			unknown++
 			news = append(news, func() {
 				s.Logger.WithFields(logrus.Fields{"node": name, "addr": w.Addr, "status": n.Status}).
@@ -146,7 +146,7 @@ func (s *Service) heard(v *View, words []inventory.Word) []NodeWrite {
 			}
 
 			if entry != nil {
-				entries = []inventory.Entry{*entry}
+				entries = []inventory.HistoryEntry{*entry}
 				news = append(news, func() {
 					s.Logger.WithFields(logrus.Fields{"node": name, "state": m.State}).Info("the node's state changed")
 				})
@@ -181,11 +181,11 @@ func (o Sink) Observe(ctx context.Context, r monitor.Report) error {
 	s := o.Service
 
 	return s.again(ctx, func(v *View) error {
-		h := hearing{view: v, said: map[string]inventory.Word{}}
+		h := hearing{view: v, said: map[string]inventory.Observation{}}
 
-		var words []inventory.Word
+		var words []inventory.Observation
 		for _, m := range r.Sightings {
-			w := inventory.Word{
+			w := inventory.Observation{
 				Observer: o.Observer,
 				Label:    m.Label,
 				Serial:   m.Serial,
@@ -211,7 +211,7 @@ func (o Sink) Observe(ctx context.Context, r monitor.Report) error {
 				if _, ok := h.said[n.Name]; n.Seen[o.Observer] && !ok {
 					words = append(
 						words,
-						inventory.Word{Observer: o.Observer, Label: n.Label, Serial: n.Serial, Addr: n.Addr},
+						inventory.Observation{Observer: o.Observer, Label: n.Label, Serial: n.Serial, Addr: n.Addr},
 					)
 				}
 			}

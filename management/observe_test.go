@@ -25,14 +25,16 @@ func (b *bench) states() string {
 	return strings.Join(out, ", ")
 }
 
-func at(label, serial, addr string, alive bool) inventory.Word {
-	return inventory.Word{Label: label, Serial: serial, Addr: addr, Alive: alive}
+func at(label, serial, addr string, alive bool) inventory.Observation {
+	return inventory.Observation{Label: label, Serial: serial, Addr: addr, Alive: alive}
 }
 
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	say := func(words ...inventory.Word) error { return b.Observe(t.Context(), inventory.ObserverPost, words) }
+	say := func(words ...inventory.Observation) error {
+		return b.Observe(t.Context(), inventory.ObserverPost, words)
+	}
 	b.refused(say(), inventory.KindInvalid, "names no node")
 	b.must(say(word("x", false))) // nobody knows it, so there is nothing to lose
 	b.must(say(word("a", true), word("b", true), word("x", false), word("c", true)))
@@ -43,7 +45,7 @@ func TestObserve(t *testing.T) {
 	}
 
 	// All of it or nothing, and the reason.
-	for _, bad := range []inventory.Word{
+	for _, bad := range []inventory.Observation{
 		at("", "", "10.0.0.9", true), at("d", "", "10.0.0.9", true), at("", "1", "10.0.0.9", true), at("d", "1", "", true),
 		at("d\n[all:vars]", "1", "10.0.0.9", true), at("d", "1\"", "10.0.0.9", true), at("d", "1", "10.0.0.9 ansible_connection=local", true),
 	} {
@@ -91,7 +93,7 @@ func TestFirstGenerationEvents(t *testing.T) {
 		b.Observe(
 			t.Context(),
 			inventory.ObserverPost,
-			[]inventory.Word{at("n", "1", "10.0.0.1", true), at("", "2", "10.0.0.2", true)},
+			[]inventory.Observation{at("n", "1", "10.0.0.1", true), at("", "2", "10.0.0.2", true)},
 		),
 		inventory.KindInvalid,
 		"node 2 of the event: the label is empty; give one",
@@ -101,7 +103,7 @@ func TestFirstGenerationEvents(t *testing.T) {
 		t.Errorf("a refused event has left %s", got)
 	}
 
-	var words []inventory.Word
+	var words []inventory.Observation
 	for i := range 300 {
 		words = append(words, at("n", fmt.Sprintf("%03d", i), fmt.Sprintf("10.0.%d.%d", i/200, i%200+1), true))
 	}
@@ -152,7 +154,7 @@ func TestFirstGenerationListing(t *testing.T) {
 	for i, observer := range []string{"gossip", inventory.ObserverPost, "elsewhere"} {
 		writers.Go(func() {
 			for k := range 10 {
-				var words []inventory.Word
+				var words []inventory.Observation
 				for _, label := range []string{"a", "b", "c"} {
 					words = append(words, word(label, (i+k)%2 == 0))
 				}
@@ -210,7 +212,7 @@ func TestSink(t *testing.T) {
 	}
 
 	// Of those that others see it says nothing.
-	b.must(b.Observe(t.Context(), inventory.ObserverPost, []inventory.Word{word("c", true)}))
+	b.must(b.Observe(t.Context(), inventory.ObserverPost, []inventory.Observation{word("c", true)}))
 	tell(true, sighting("b", "10.0.0.2", true))
 
 	if got := b.states(); got != "a-1 Disappeared, b-1 Discovered, c-1 Discovered" {
@@ -296,7 +298,7 @@ func TestDiscover(t *testing.T) {
 		t.Errorf("it does not wait for the second one: %+v", got)
 	}
 
-	b.must(b.Observe(t.Context(), "gossip", []inventory.Word{at("b", "1", "FD00:0::2", true)}))
+	b.must(b.Observe(t.Context(), "gossip", []inventory.Observation{at("b", "1", "FD00:0::2", true)}))
 
 	j = b.end(j.ID, "Complete")
 	if phases(j) != "configure:done appear:done" {
@@ -349,9 +351,9 @@ func TestDiscoverFails(t *testing.T) {
 	g.open <- succeeds
 
 	j = b.end(j.ID, "Errored absent")
-	if !strings.Contains(j.Reason, "not seen within 50ms: 10.0.0.8, 10.0.0.9") ||
-		strings.Contains(j.Reason, "10.0.0.1") {
-		t.Errorf("%s", j.Reason)
+	if !strings.Contains(j.Message, "not seen within 50ms: 10.0.0.8, 10.0.0.9") ||
+		strings.Contains(j.Message, "10.0.0.1") {
+		t.Errorf("%s", j.Message)
 	}
 
 	if r := j.Runs[1].Results; !r["10.0.0.1"].Done || r["10.0.0.8"].Done {
@@ -366,8 +368,8 @@ func TestDiscoverFails(t *testing.T) {
 		j.ID,
 		"Errored failed",
 	); phases(j) != "configure:failed" ||
-		!strings.Contains(j.Reason, "no space left") {
-		t.Errorf("%s: %s", phases(j), j.Reason)
+		!strings.Contains(j.Message, "no space left") {
+		t.Errorf("%s: %s", phases(j), j.Message)
 	}
 }
 

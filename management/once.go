@@ -16,10 +16,10 @@ const (
 	OnceLimit = 10_000
 )
 
-// Once makes of a request that may arrive several times one that is carried
+// IdempotencyKey makes of a request that may arrive several times one that is carried
 // out once: what was done is kept under its key, in the transaction that did
 // it. A refusal is not kept; the request is judged anew. nil: no such wish.
-type Once struct {
+type IdempotencyKey struct {
 	Key     string // of whose request it is, and of what kind
 	Request string // a digest of what is asked for
 	// Replayed is set where the request was carried out before: what is
@@ -27,8 +27,8 @@ type Once struct {
 	Replayed bool
 }
 
-// Done is what is kept of a request that was carried out.
-type Done struct {
+// IdempotencyResult is what is kept of a request that was carried out.
+type IdempotencyResult struct {
 	Request string    `json:"request"`
 	Job     string    `json:"job,omitempty"` // that it made or changed
 	Time    time.Time `json:"time"`
@@ -36,7 +36,7 @@ type Done struct {
 	Revision int64 `json:"-"`
 }
 
-func (o *Once) replayed() bool { return o != nil && o.Replayed }
+func (o *IdempotencyKey) replayed() bool { return o != nil && o.Replayed }
 
 func orZero(j *Job) Job {
 	if j == nil {
@@ -49,7 +49,7 @@ func orZero(j *Job) Job {
 // done returns what was kept of the request; nil: it was not carried out yet.
 // Whoever decides on a view has to take that before asking, so that it cannot
 // show what this does not.
-func (s *Service) done(ctx context.Context, once *Once) (*Done, error) {
+func (s *Service) done(ctx context.Context, once *IdempotencyKey) (*IdempotencyResult, error) {
 	if once == nil {
 		return nil, nil
 	}
@@ -71,7 +71,7 @@ func (s *Service) done(ctx context.Context, once *Once) (*Done, error) {
 
 // doneJob returns the job that the request made or changed, as it is now; nil:
 // it was not carried out yet.
-func (s *Service) doneJob(ctx context.Context, once *Once) (*Job, error) {
+func (s *Service) doneJob(ctx context.Context, once *IdempotencyKey) (*Job, error) {
 	d, err := s.done(ctx, once)
 	if d == nil || err != nil {
 		return nil, err

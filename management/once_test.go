@@ -23,7 +23,7 @@ func TestOnce(t *testing.T) {
 	g := newGate()
 	b.books.on(PlaybookSite, g.script)
 	submit := func(key, request string, nodes ...string) (Job, bool, error) {
-		once := &Once{Key: key, Request: request}
+		once := &IdempotencyKey{Key: key, Request: request}
 		j, err := b.Submit(ctx, Request{Verb: commission, Nodes: nodes, Group: master, Actor: "anna", Once: once})
 
 		return j, once.Replayed, err
@@ -69,7 +69,7 @@ func TestOnce(t *testing.T) {
 
 	// A cancel that is sent again does not skip the cleanup.
 	cancel := func() (Job, bool) {
-		once := &Once{Key: "k2"}
+		once := &IdempotencyKey{Key: "k2"}
 		j, err := b.Cancel(ctx, "1", "anna", nil, once)
 		b.must(err)
 
@@ -98,7 +98,7 @@ func TestOnce(t *testing.T) {
 
 	var retried []string
 	for range 2 {
-		j, err := b.Retry(ctx, "2", false, "anna", &Once{Key: "k4"})
+		j, err := b.Retry(ctx, "2", false, "anna", &IdempotencyKey{Key: "k4"})
 		b.must(err)
 		retried = append(retried, j.ID)
 		b.end(j.ID, "Errored failed")
@@ -110,7 +110,7 @@ func TestOnce(t *testing.T) {
 
 	var revisions []int64
 	for range 2 {
-		revision, err := b.Forget(ctx, []string{"b-1"}, true, "", "anna", &Once{Key: "k3"})
+		revision, err := b.Forget(ctx, []string{"b-1"}, true, "", "anna", &IdempotencyKey{Key: "k3"})
 		b.must(err)
 		revisions = append(revisions, revision)
 	}
@@ -145,12 +145,12 @@ func TestOnceIsForgotten(t *testing.T) {
 
 	for i := range 5 {
 		j := Job{Verb: commission, Status: Queued, Targets: []Target{{Name: "a-1"}}}
-		if _, err := b.store.Accept(ctx, b.View().Seq, j, Inputs{}, &Once{Key: fmt.Sprint(i)}); err != nil {
+		if _, err := b.store.Accept(ctx, b.View().Seq, j, Inputs{}, &IdempotencyKey{Key: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	_, err := b.store.Accept(ctx, b.View().Seq, Job{}, Inputs{}, &Once{Key: "3"})
+	_, err := b.store.Accept(ctx, b.View().Seq, Job{}, Inputs{}, &IdempotencyKey{Key: "3"})
 	if inventory.KindOf(err) != inventory.KindConflict {
 		t.Errorf("a key that is taken: %v", err)
 	}

@@ -155,11 +155,11 @@ func TestClaimNeverSucceeds(t *testing.T) {
 		b.do(commission, "c", worker, "Complete")
 
 		if c.ends != "" {
-			if j := b.end(stuck.ID, c.ends); !strings.Contains(j.Reason, c.why.Error()) {
-				t.Errorf("%s", j.Reason)
+			if j := b.end(stuck.ID, c.ends); !strings.Contains(j.Message, c.why.Error()) {
+				t.Errorf("%s", j.Message)
 			}
 		} else if j := b.job(stuck.ID); j.Status != Queued {
-			t.Errorf("job %s is %s: %s", j.ID, j.Status, j.Reason)
+			t.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
 		}
 
 		b.are("a Allocated service-master, b Unallocated, c Allocated service-worker")

@@ -139,8 +139,8 @@ func (p *planner) failure(r *Run) (Cause, string) {
 	switch {
 	case cause == CauseCancelled && p.stop == CauseCancelled, cause == CauseDeadline && p.stop == CauseDeadline:
 		return cause, p.why
-	case r.Reason != "" && cause != CauseFailed: // of a failure, hosts know more
-		return cause, r.Reason
+	case r.Message != "" && cause != CauseFailed: // of a failure, hosts know more
+		return cause, r.Message
 	}
 
 	var parts []string
@@ -150,8 +150,8 @@ func (p *planner) failure(r *Run) (Cause, string) {
 		}
 	}
 
-	if len(parts) == 0 && r.Reason != "" {
-		return cause, r.Playbook + " broke off: " + r.Reason
+	if len(parts) == 0 && r.Message != "" {
+		return cause, r.Playbook + " broke off: " + r.Message
 	}
 
 	if len(parts) == 0 {
@@ -165,7 +165,7 @@ func (p *planner) failure(r *Run) (Cause, string) {
 	return cause, r.Playbook + " failed on " + strings.Join(parts, "; ")
 }
 
-func describe(r Result) string {
+func describe(r HostResult) string {
 	msg, _, _ := strings.Cut(r.Message, "\n")
 
 	msg = shorten(msg, 300)
@@ -340,7 +340,7 @@ func (p *planner) undo(
 
 		detail := skipped
 		if detail == "" && undone != nil {
-			detail = "the cleanup failed: " + own(undone, t.Name, cmp.Or(undone.Reason, "it did not reach the end"))
+			detail = "the cleanup failed: " + own(undone, t.Name, cmp.Or(undone.Message, "it did not reach the end"))
 		}
 
 		return inventory.Outcome{
@@ -507,7 +507,7 @@ func (p *planner) clear() Step {
 			return inventory.Outcome{
 				Status:  inventory.Unallocated,
 				Residue: carried(t),
-				Reason:  "cleared without a cleanup: " + p.Why,
+				Reason:  "cleared without a cleanup: " + p.Reason,
 			}
 		}))
 	}

@@ -74,26 +74,26 @@ func record(j *Job, s Step, exit string) {
 		Hosts:    s.Hosts,
 		Groups:   s.Groups,
 		Exit:     f[0],
-		Results:  map[string]Result{},
+		Results:  map[string]HostResult{},
 	}
 	switch f[0] {
 	case "failed":
 		r.Code = 2
 	case "aborted": // ansible-playbook gave up by itself
-		r.Exit, r.Code, r.Reason = "failed", 4, "ERROR! no vault secrets found"
+		r.Exit, r.Code, r.Message = "failed", 4, "ERROR! no vault secrets found"
 	case "never": // ansible-playbook was not even started
-		r.Exit, r.NotBegun, r.Reason = "internal", true, "the runner did not start"
+		r.Exit, r.NotBegun, r.Message = "internal", true, "the runner did not start"
 	}
 
 	for _, h := range s.Hosts {
 		if f[0] == ExitDone {
-			r.Results[h] = Result{Begun: true, Done: true}
+			r.Results[h] = HostResult{Begun: true, Done: true}
 		}
 	}
 
 	for _, pair := range f[1:] {
 		host, how, _ := strings.Cut(pair, "=")
-		r.Results[host] = map[string]Result{
+		r.Results[host] = map[string]HostResult{
 			"done": {Begun: true, Done: true}, "failed": {Begun: true, Failed: 1, Task: "Install", Message: "no such package\nat all"},
 			"unreachable": {Begun: true, Unreachable: true, Message: "timed out"}, "begun": {Begun: true}, "none": {},
 		}[how]
@@ -473,7 +473,7 @@ func refuses([]string) error {
 
 func onlyFailed(j Job) Job { j.OnFailure = OnFailureFailed; return j }
 
-func forced(j Job) Job { j.Force, j.Why = true, "re-installed"; return j }
+func forced(j Job) Job { j.Force, j.Reason = true, "re-installed"; return j }
 
 func tell(t *testing.T, j Job, leave func([]string) error, story string) {
 	now := noon
@@ -601,7 +601,7 @@ func anyJob(r *rand.Rand) Job {
 	}
 
 	if verb == inventory.VerbClear && r.IntN(4) == 0 {
-		j.Force, j.Why = true, "x"
+		j.Force, j.Reason = true, "x"
 	}
 
 	return j
@@ -768,7 +768,7 @@ func checkEnd(j Job, s Step) error {
 }
 
 func checkOutcome(j Job, s Step, target Target, o inventory.Outcome) error {
-	ran := func(phase Phase) (r *Run, result Result) {
+	ran := func(phase Phase) (r *Run, result HostResult) {
 		for i := range j.Runs {
 			if _, on := j.Runs[i].Results[target.Name]; on && j.Runs[i].Phase == phase {
 				r, result = &j.Runs[i], j.Runs[i].Results[target.Name]

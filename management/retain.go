@@ -41,8 +41,8 @@ func (s *Service) prune(ctx context.Context) error {
 
 	return s.Playbooks.Prune(ctx, func() (runs, trees []string) {
 		for _, j := range s.View().Jobs {
-			if !slices.Contains(trees, j.Tree) {
-				trees = append(trees, j.Tree) // also of those that ended: they can be retried
+			if !slices.Contains(trees, j.PlaybookDigest) {
+				trees = append(trees, j.PlaybookDigest) // also of those that ended: they can be retried
 			}
 
 			if j.Status.Ended() {

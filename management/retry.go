@@ -11,19 +11,19 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Fared is how an ended job ended for one of its targets.
-type Fared struct {
+// TargetResult is how an ended job ended for one of its targets.
+type TargetResult struct {
 	Status  inventory.Status // empty where the job never touched it
 	OK      bool             // it is as the verb wants it
 	Changed int              // tasks that changed something, over all runs
 	Error   string           // why it is not OK
 }
 
-// Fared says how the job ended for one of its targets: by the outcome that was
+// TargetResult says how the job ended for one of its targets: by the outcome that was
 // written to the node, or, where there is none (discover; a job that never got
 // to its nodes), by the runs.
-func (j Job) Fared(name string) Fared {
-	out := Fared{}
+func (j Job) TargetResult(name string) TargetResult {
+	out := TargetResult{}
 
 	trouble, reached := "", false
 	for _, r := range j.Runs {
@@ -46,7 +46,7 @@ func (j Job) Fared(name string) Fared {
 
 		out.OK = o.Error == "" && (!known || o.Status == t.Success)
 		if !out.OK && out.Error == "" {
-			out.Error = cmp.Or(trouble, o.Reason, j.Reason)
+			out.Error = cmp.Or(trouble, o.Reason, j.Message)
 		}
 
 		return out
@@ -61,13 +61,13 @@ func (j Job) Fared(name string) Fared {
 		return out
 	}
 
-	out.Error = cmp.Or(trouble, j.Reason)
+	out.Error = cmp.Or(trouble, j.Message)
 
 	return out
 }
 
 // troubleOf is what went wrong in a run on one host, "" where nothing did.
-func troubleOf(phase Phase, r Result) string {
+func troubleOf(phase Phase, r HostResult) string {
 	switch {
 	case phase == PhaseAppear:
 		return r.Message
@@ -86,7 +86,7 @@ func troubleOf(phase Phase, r Result) string {
 func (j Job) unfinished() []string {
 	var names []string
 	for _, t := range j.Targets {
-		if !j.Fared(t.Name).OK {
+		if !j.TargetResult(t.Name).OK {
 			names = append(names, t.Name)
 		}
 	}
@@ -99,7 +99,7 @@ func (j Job) unfinished() []string {
 // reached is taken as it is now, because that is what gets corrected between
 // two attempts. failed leaves out the targets that the job brought where its
 // verb wants them. The new job is checked like any other.
-func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor string, once *Once) (Job, error) {
+func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor string, once *IdempotencyKey) (Job, error) {
 	settings := s.Settings()
 	if j, err := s.doneJob(ctx, once); j != nil || err != nil {
 		return orZero(j), err
@@ -134,7 +134,7 @@ func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor stri
 		return Job{}, err
 	}
 
-	if kept, err := s.pinnedAgain(ctx, old.Tree); err != nil {
+	if kept, err := s.pinnedAgain(ctx, old.PlaybookDigest); err != nil {
 		return Job{}, err
 	} else if !kept {
 		return Job{}, inventory.Errorf(inventory.KindRefused, "the playbooks that job %s was accepted with are no longer kept on this host, and the folder of playbooks is not as it was then", old.ID).
@@ -148,7 +148,7 @@ func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor stri
 		OnFailure: old.OnFailure,
 		Timeout:   old.Timeout,
 		Force:     old.Force,
-		Reason:    old.Why,
+		Reason:    old.Reason,
 		Actor:     actor,
 		Once:      once,
 	}
@@ -162,7 +162,7 @@ func (s *Service) Retry(ctx context.Context, ref string, failed bool, actor stri
 		ctx,
 		settings,
 		r,
-		func() (string, error) { return old.Tree, nil },
+		func() (string, error) { return old.PlaybookDigest, nil },
 		func(v *View, j *Job) (Inputs, error) {
 			j.RetryOf = old.ID
 

@@ -51,8 +51,8 @@ func TestRetry(t *testing.T) {
 	done := b.end(again.ID, "Complete")
 	b.are("a Allocated service-master, b Allocated service-master")
 
-	if done.RetryOf != "1" || done.Tree != "tree-1" || done.Group != master || done.OnFailure != OnFailureFailed ||
-		done.Why != "growth" ||
+	if done.RetryOf != "1" || done.PlaybookDigest != "tree-1" || done.Group != master || done.OnFailure != OnFailureFailed ||
+		done.Reason != "growth" ||
 		done.Actor != "ben" ||
 		!slices.Equal(done.Names(), []string{"b-1"}) {
 		t.Errorf("%+v", done)
@@ -62,7 +62,7 @@ func TestRetry(t *testing.T) {
 	last := specs[len(specs)-1]
 
 	i := slices.IndexFunc(last.Hosts, func(h configuration.Host) bool { return h.Name == "b-1" })
-	if h := last.Hosts[i]; last.Tree != "tree-1" ||
+	if h := last.Hosts[i]; last.PlaybookDigest != "tree-1" ||
 		fmt.Sprintf("%v %v", h.Vars["release"].Value, last.Extra["size"]) != "one 3" ||
 		h.Connection.User != "admin" {
 		t.Errorf("%+v", last)

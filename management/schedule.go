@@ -98,7 +98,7 @@ func (s *Service) advance(ctx context.Context) bool {
 
 // end ends a job that holds no nodes.
 func (s *Service) end(ctx context.Context, j Job, status JobStatus, cause Cause, reason string) error {
-	j.Status, j.Cause, j.Reason, j.Ended = status, cause, reason, s.now()
+	j.Status, j.Cause, j.Message, j.Ended = status, cause, reason, s.now()
 	if err := s.say(ctx, j.ID, fmt.Sprintf("# job %s ended %s: %s", j.ID, status, reason)); err != nil {
 		return err
 	}
@@ -126,16 +126,16 @@ func (s *Service) claim(ctx context.Context, v *View, j Job) error {
 				group = target.Group
 			}
 
-			held, entry, err := n.Hold(t, group, inventory.Cause{Actor: j.Actor, Job: j.ID, Reason: j.Why, Time: now})
+			held, entry, err := n.Hold(t, group, inventory.Trigger{Actor: j.Actor, Job: j.ID, Reason: j.Reason, Time: now})
 			if err != nil {
 				return err
 			}
 
-			writes = append(writes, NodeWrite{Node: held, Entries: []inventory.Entry{entry}})
+			writes = append(writes, NodeWrite{Node: held, Entries: []inventory.HistoryEntry{entry}})
 		}
 	}
 
-	claimed, err := s.Store.Claim(ctx, v.Ground, j, writes)
+	claimed, err := s.Store.Claim(ctx, v.Generation, j, writes)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ type scriptedRun struct {
 	changed   chan struct{}
 	ended     bool
 	exit      RunExit
-	results   map[string]Result
+	results   map[string]HostResult
 	keys      map[string][]string
 	cancels   int
 	cancelled chan struct{} // closed by the first Cancel
@@ -183,7 +183,7 @@ func (r *scriptedRun) says(s Stream, format string, args ...any) {
 }
 
 // ends is the end of the run.
-func (r *scriptedRun) ends(exit RunExit, results map[string]Result) {
+func (r *scriptedRun) ends(exit RunExit, results map[string]HostResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -270,7 +270,7 @@ func (r *scriptedRun) Tail(ctx context.Context, s Stream, offset int64, emit fun
 	}
 }
 
-func (r *scriptedRun) Results() (map[string]Result, error) {
+func (r *scriptedRun) Results() (map[string]HostResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -287,9 +287,9 @@ func (r *scriptedRun) HostKeys() (map[string][]string, error) {
 // What a scripted playbook may do.
 
 func succeeds(r *scriptedRun) {
-	results := map[string]Result{}
+	results := map[string]HostResult{}
 	for _, h := range r.acted() {
-		results[h] = Result{Begun: true, Done: true, OK: 2, Changed: 1}
+		results[h] = HostResult{Begun: true, Done: true, OK: 2, Changed: 1}
 	}
 
 	r.says(StreamText, "%s ran on %s\n", r.spec.Playbook, strings.Join(r.acted(), ", "))
@@ -300,11 +300,11 @@ func succeeds(r *scriptedRun) {
 // failsOn fails on some hosts and succeeds on the others.
 func failsOn(hosts ...string) func(*scriptedRun) {
 	return func(r *scriptedRun) {
-		results := map[string]Result{}
+		results := map[string]HostResult{}
 		for _, h := range r.acted() {
-			results[h] = Result{Begun: true, Done: true, OK: 2}
+			results[h] = HostResult{Begun: true, Done: true, OK: 2}
 			if slices.Contains(hosts, h) {
-				results[h] = Result{Begun: true, Failed: 1, Task: "Install", Message: "no space left"}
+				results[h] = HostResult{Begun: true, Failed: 1, Task: "Install", Message: "no space left"}
 			}
 		}
 
@@ -315,9 +315,9 @@ func failsOn(hosts ...string) func(*scriptedRun) {
 // endsBy ends with a cause, every host begun.
 func endsBy(cause Cause) func(*scriptedRun) {
 	return func(r *scriptedRun) {
-		results := map[string]Result{}
+		results := map[string]HostResult{}
 		for _, h := range r.acted() {
-			results[h] = Result{Begun: true}
+			results[h] = HostResult{Begun: true}
 		}
 
 		r.ends(RunExit{Code: -1, Cause: cause}, results)
@@ -488,16 +488,16 @@ func (b *bench) within(d time.Duration) context.Context {
 	return ctx
 }
 
-func word(label string, alive bool) inventory.Word {
+func word(label string, alive bool) inventory.Observation {
 	addr := "10.0.0." + fmt.Sprint(label[0]-'a'+1)
-	return inventory.Word{Label: label, Serial: "1", Addr: addr, Alive: alive}
+	return inventory.Observation{Label: label, Serial: "1", Addr: addr, Alive: alive}
 }
 
 // see reports nodes a-1, b-1, … as alive.
 func (b *bench) see(labels string) {
 	b.t.Helper()
 
-	var words []inventory.Word
+	var words []inventory.Observation
 	for _, l := range strings.Fields(labels) {
 		words = append(words, word(l, true))
 	}
@@ -508,7 +508,7 @@ func (b *bench) see(labels string) {
 func (b *bench) lose(labels string) {
 	b.t.Helper()
 
-	var words []inventory.Word
+	var words []inventory.Observation
 	for _, l := range strings.Fields(labels) {
 		words = append(words, word(l, false))
 	}
@@ -581,7 +581,7 @@ func (b *bench) end(id, how string) Job {
 
 	j := b.job(id)
 	if got := strings.TrimSpace(string(j.Status) + " " + string(j.Cause)); got != how {
-		b.t.Fatalf("job %s ended %s, want %s: %s", id, got, how, j.Reason)
+		b.t.Fatalf("job %s ended %s, want %s: %s", id, got, how, j.Message)
 	}
 
 	return j

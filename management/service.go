@@ -21,20 +21,20 @@ import (
 
 // RunSpec is one run of a playbook.
 type RunSpec struct {
-	ID       string // JOB-N, unique for ever
-	Tree     string // digest of the pinned folder
-	Playbook string
-	Hosts    []configuration.Host
-	Extra    configuration.Vars
-	Deadline time.Time
-	Lease    time.Time // the runner ends its tree when this has passed and was not renewed
+	ID             string // JOB-N, unique for ever
+	PlaybookDigest string // digest of the pinned folder
+	Playbook       string
+	Hosts          []configuration.Host
+	Extra          configuration.Vars
+	Deadline       time.Time
+	Lease          time.Time // the runner ends its tree when this has passed and was not renewed
 }
 
 // RunExit is how a run of ansible-playbook ended.
 type RunExit struct {
-	Code   int
-	Cause  Cause  // empty: the playbook ended by itself; else cancelled, deadline, interrupted or internal
-	Reason string // in words, where Cause is set
+	Code    int
+	Cause   Cause  // empty: the playbook ended by itself; else cancelled, deadline, interrupted or internal
+	Message string // in words, where Cause is set
 	// NotBegun: ansible-playbook was never started.
 	NotBegun bool
 }
@@ -50,7 +50,7 @@ type ActiveRun interface {
 	// Tail emits the stream from the offset on, until the run has ended and all is emitted.
 	Tail(ctx context.Context, s Stream, offset int64, emit func([]byte) error) error
 	// Results sums up, after the end, how each host fared.
-	Results() (map[string]Result, error)
+	Results() (map[string]HostResult, error)
 	// HostKeys are the ssh host keys that were recorded at a first contact.
 	HostKeys() (map[string][]string, error)
 }
@@ -311,7 +311,7 @@ func (s *Service) queue(
 			j.Warnings = append(j.Warnings, templateWarning(path))
 		}
 
-		j.Tree, j.Accepted = digest, s.now()
+		j.PlaybookDigest, j.Accepted = digest, s.now()
 		job, err = s.Store.Accept(ctx, v.Seq, j, in, r.Once)
 
 		return err
@@ -392,7 +392,7 @@ func (s *Service) Waits(v *View, j Job) (ids []string, reason string) {
 
 // Cancel asks a job to end. A Queued one ends at once; a Running one takes its
 // failure path; asked a second time, it skips the cleanup.
-func (s *Service) Cancel(ctx context.Context, id, actor string, only Condition, once *Once) (Job, error) {
+func (s *Service) Cancel(ctx context.Context, id, actor string, only Condition, once *IdempotencyKey) (Job, error) {
 	var out Job
 
 	err := s.again(ctx, func(v *View) error {
@@ -416,7 +416,7 @@ func (s *Service) Cancel(ctx context.Context, id, actor string, only Condition, 
 			return inventory.Errorf(inventory.KindRefused, "job %s has ended: %s", j.ID, j.Status).
 				Do("see clusterctl job get %s", j.ID)
 		case j.Status == Queued:
-			j.Status, j.Cause, j.Reason, j.Ended = Cancelled, CauseCancelled, "cancelled by "+orSomeone(
+			j.Status, j.Cause, j.Message, j.Ended = Cancelled, CauseCancelled, "cancelled by "+orSomeone(
 				actor,
 			)+" while it was queued", s.now()
 			j.Cancel, j.CancelBy = 1, actor
@@ -441,7 +441,7 @@ func (s *Service) Forget(
 	names []string,
 	force bool,
 	reason, actor string,
-	once *Once,
+	once *IdempotencyKey,
 ) (revision int64, err error) {
 	r := Request{Verb: inventory.VerbForget, Nodes: names}
 	if err := checkNames(r, names); err != nil {
@@ -461,7 +461,7 @@ func (s *Service) Forget(
 
 		// What an earlier attempt has buried already is no longer missing.
 		left = slices.DeleteFunc(slices.Clone(left), func(name string) bool {
-			g, ok := v.Graves[name]
+			g, ok := v.Tombstones[name]
 			_, known := v.node(name)
 
 			return ok && !known && g.Actor == actor && !g.Time.Before(begun)
@@ -509,7 +509,7 @@ func (s *Service) Forget(
 			return err
 		}
 
-		revision, err = s.Store.Forget(ctx, v.Ground, writes, once)
+		revision, err = s.Store.Forget(ctx, v.Generation, writes, once)
 
 		return err
 	})
@@ -535,7 +535,7 @@ func (s *Service) notOwn(name string) *inventory.Error {
 
 // bury is the write that removes a node and leaves its tombstone.
 func (s *Service) bury(n inventory.Node, actor, reason string) NodeWrite {
-	return NodeWrite{Node: n, Grave: &inventory.Tombstone{
+	return NodeWrite{Node: n, Tombstone: &inventory.Tombstone{
 		Name:     n.Name,
 		Label:    n.Label,
 		Serial:   n.Serial,
@@ -635,7 +635,7 @@ func (s *Service) putNodes(ctx context.Context, writes []NodeWrite) error {
 }
 
 // History returns the newest entries of a node, oldest first.
-func (s *Service) History(ctx context.Context, name string, limit int) ([]inventory.Entry, error) {
+func (s *Service) History(ctx context.Context, name string, limit int) ([]inventory.HistoryEntry, error) {
 	if _, err := s.View().Node(name); err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func TestLife(t *testing.T) {
 	b.are("a Allocated service-master, b Allocated service-master")
 
 	if phases(j) != "configure:done" || j.Started.IsZero() || j.Ended.Before(j.Started) || j.Instance != "bench-1" ||
-		j.Tree != "tree-1" {
+		j.PlaybookDigest != "tree-1" {
 		t.Errorf("%+v", j)
 	}
 
@@ -76,7 +76,7 @@ func TestLife(t *testing.T) {
 	if got := strings.Join(
 		moves,
 		" ",
-	); got != "Unallocated Provisioning Allocated Maintenance Allocated Cancelled Decommissioned Provisioning Allocated" {
+	); got != "Unallocated Provisioning Allocated Maintenance Allocated Decommissioning Decommissioned Provisioning Allocated" {
 		t.Errorf("%s", got)
 	}
 
@@ -94,8 +94,8 @@ func TestFailedBatch(t *testing.T) {
 	b.books.on(PlaybookSite, failsOn("b-1"))
 
 	j := b.do(commission, "a b c", master, "Errored failed")
-	if phases(j) != "configure:failed undo:done" || !strings.Contains(j.Reason, `b-1: task "Install": no space left`) {
-		t.Errorf("%s: %s", phases(j), j.Reason)
+	if phases(j) != "configure:failed undo:done" || !strings.Contains(j.Message, `b-1: task "Install": no space left`) {
+		t.Errorf("%s: %s", phases(j), j.Message)
 	}
 
 	b.are("a Unallocated, b Unallocated, c Unallocated")
@@ -200,15 +200,15 @@ func TestDeadHost(t *testing.T) {
 	b.do(commission, "a", master, "Complete")
 	b.lose("a")
 	b.books.on(PlaybookCleanup, func(r *scriptedRun) {
-		r.ends(RunExit{Code: 4}, map[string]Result{"a-1": {Unreachable: true, Message: "no route to host"}})
+		r.ends(RunExit{Code: 4}, map[string]HostResult{"a-1": {Unreachable: true, Message: "no route to host"}})
 	})
 	j := b.do(decommission, "a", "", "Complete")
 
 	n, _ := b.View().Node("a-1")
 	if n.Status != inventory.Decommissioned || !slices.Equal(n.Residue, []string{master}) ||
 		!strings.Contains(n.LastError, "no route to host") ||
-		!strings.Contains(j.Reason, "not everything could be cleaned") {
-		t.Errorf("%+v, %s", n, j.Reason)
+		!strings.Contains(j.Message, "not everything could be cleaned") {
+		t.Errorf("%+v, %s", n, j.Message)
 	}
 }
 
@@ -229,8 +229,8 @@ func TestCancel(t *testing.T) {
 		}
 
 		j = b.end(j.ID, "Cancelled cancelled")
-		if phases(j) != "configure:cancelled undo:done" || j.Reason != "cancelled by berta" || run.cancels != 1 {
-			t.Errorf("%s, %s, %d", phases(j), j.Reason, run.cancels)
+		if phases(j) != "configure:cancelled undo:done" || j.Message != "cancelled by berta" || run.cancels != 1 {
+			t.Errorf("%s, %s, %d", phases(j), j.Message, run.cancels)
 		}
 
 		b.are("a Unallocated")
@@ -281,7 +281,7 @@ func TestCancel(t *testing.T) {
 
 		got, err := b.Cancel(t.Context(), second.ID, "berta", nil, nil)
 		if err != nil || got.Status != Cancelled || len(got.Runs) != 0 ||
-			got.Reason != "cancelled by berta while it was queued" {
+			got.Message != "cancelled by berta while it was queued" {
 			t.Errorf("%+v, %v", got, err)
 		}
 
@@ -319,7 +319,7 @@ func TestWhatHostsSayIsText(t *testing.T) {
 	b := newBench(t)
 	b.see("a")
 	b.books.on(PlaybookSite, func(r *scriptedRun) {
-		r.ends(RunExit{Code: -1, Cause: CauseInterrupted, Reason: "two\nlines,\t\x1b[2J\u009b1m and an ö\r"}, nil)
+		r.ends(RunExit{Code: -1, Cause: CauseInterrupted, Message: "two\nlines,\t\x1b[2J\u009b1m and an ö\r"}, nil)
 	})
 
 	j := b.do(commission, "a", master, "Errored interrupted")
@@ -341,8 +341,8 @@ func TestRunnerDoesNotStart(t *testing.T) {
 	b.books.start = errors.New("fork: out of memory")
 
 	j := b.do(commission, "a", master, "Errored internal")
-	if !strings.Contains(j.Reason, "fork: out of memory") {
-		t.Errorf("%s", j.Reason)
+	if !strings.Contains(j.Message, "fork: out of memory") {
+		t.Errorf("%s", j.Message)
 	}
 
 	b.are("a Unallocated") // nothing was touched
@@ -470,7 +470,7 @@ func TestFirstGenerationRestart(t *testing.T) {
 	after := b.View()
 	if fmt.Sprintf("%+v", records(after)) != fmt.Sprintf("%+v", records(before)) ||
 		fmt.Sprintf("%+v", after.Jobs) != fmt.Sprintf("%+v", before.Jobs) ||
-		fmt.Sprint(after.Settings) != fmt.Sprint(before.Settings) ||
+		fmt.Sprint(after.Variables) != fmt.Sprint(before.Variables) ||
 		b.log("1", StreamText) != log {
 		t.Errorf("it was\n%+v\nand is\n%+v", before, after)
 	}
@@ -559,7 +559,7 @@ func TestPrecondition(t *testing.T) {
 	b.end(first.ID, "Errored failed")
 
 	j := b.end(second.ID, "Errored precondition")
-	if !strings.Contains(j.Reason, "since job 1, a commission of a-1, ended Errored") || len(j.Runs) != 0 ||
+	if !strings.Contains(j.Message, "since job 1, a commission of a-1, ended Errored") || len(j.Runs) != 0 ||
 		!j.Started.IsZero() {
 		t.Errorf("%+v", j)
 	}
@@ -690,7 +690,7 @@ func TestPinned(t *testing.T) {
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
 
-	if run.spec.Tree != "tree-1" || fmt.Sprint(run.spec.Extra["layer"]) != "request" {
+	if run.spec.PlaybookDigest != "tree-1" || fmt.Sprint(run.spec.Extra["layer"]) != "request" {
 		t.Errorf("%+v", run.spec)
 	}
 
@@ -919,7 +919,7 @@ func TestConditions(t *testing.T) {
 		}
 	}
 	node := func(v *View) int64 { n, _ := v.Node("a-1"); return n.Revision }
-	vars := func(v *View) int64 { return v.SettingsAt[ScopeGlobal] }
+	vars := func(v *View) int64 { return v.VariablesAt[ScopeGlobal] }
 	j := b.ask(commission, "a", master)
 	b.end(j.ID, "Complete")
 	job := func(v *View) int64 { j, _ := v.Job(j.ID); return j.Revision }
@@ -1038,7 +1038,7 @@ func TestFirstGenerationAddressChange(t *testing.T) {
 	b.books.on(PlaybookSite, func(r *scriptedRun) {
 		w := word("a", true)
 		w.Addr = "fd00::77"
-		b.must(b.Observe(b.t.Context(), "gossip", []inventory.Word{w}))
+		b.must(b.Observe(b.t.Context(), "gossip", []inventory.Observation{w}))
 		failsOn("a-1")(r)
 	})
 	b.do(commission, "a", master, "Errored failed")
@@ -1151,7 +1151,7 @@ func TestForget(t *testing.T) {
 	b.lose("b")
 	b.must(lose("a b", false))
 
-	if v := b.View(); len(v.Nodes) != 1 || v.Graves["a-1"].Reason != "scrapped" || v.Graves["a-1"].Actor != "anna" {
+	if v := b.View(); len(v.Nodes) != 1 || v.Tombstones["a-1"].Reason != "scrapped" || v.Tombstones["a-1"].Actor != "anna" {
 		t.Errorf("%+v", v)
 	}
 
@@ -1180,7 +1180,7 @@ func TestForgetWithAgent(t *testing.T) {
 
 	b.are("b Unallocated, c Unallocated")
 
-	if _, err := b.View().Node("a-1"); err == nil || b.View().Graves["a-1"].Name == "" {
+	if _, err := b.View().Node("a-1"); err == nil || b.View().Tombstones["a-1"].Name == "" {
 		t.Error("a-1 is still known, or left no tombstone")
 	}
 

@@ -29,7 +29,7 @@ func TestDescribeCutsBetweenCharacters(t *testing.T) {
 	t.Parallel()
 
 	for size := 140; size < 160; size++ {
-		if got := describe(Result{Message: "x" + strings.Repeat("ä", size)}); !utf8.ValidString(got) {
+		if got := describe(HostResult{Message: "x" + strings.Repeat("ä", size)}); !utf8.ValidString(got) {
 			t.Errorf("%q", got)
 		}
 	}

@@ -24,14 +24,14 @@ type View struct {
 	Nodes []*inventory.Node
 	// Jobs are sorted by number.
 	Jobs []Job
-	// Settings are the variables of each scope that has any.
-	Settings map[Scope]configuration.Vars
-	// SettingsAt are the revisions at which they were set.
-	SettingsAt map[Scope]int64
+	// Variables are the variables of each scope that has any.
+	Variables map[Scope]configuration.Vars
+	// VariablesAt are the revisions at which they were set.
+	VariablesAt map[Scope]int64
 	// Connections are what was set on how to reach single nodes.
 	Connections map[string]configuration.Connection
-	// Graves are the tombstones by node name.
-	Graves map[string]inventory.Tombstone
+	// Tombstones are the tombstones by node name.
+	Tombstones map[string]inventory.Tombstone
 	// Overlay are the keys of the configuration that were set at run time.
 	Overlay map[string]any
 	// Instances are the daemons that are alive, the oldest first.
@@ -41,9 +41,9 @@ type View struct {
 	ConfigAt int64
 	// Seq is the number of the newest job ever accepted.
 	Seq uint64
-	// Ground is a mark that every claim, end of a job and forget changes: a
+	// Generation is a mark that every claim, end of a job and forget changes: a
 	// claim that was decided on an older mark is refused.
-	Ground int64
+	Generation int64
 }
 
 // Node returns the node of that name.
@@ -128,7 +128,7 @@ func (v *View) Job(ref string) (Job, error) {
 }
 
 // Vars are the variables of the scope; nil where none are set.
-func (v *View) Vars(s Scope) configuration.Vars { return v.Settings[s] }
+func (v *View) Vars(s Scope) configuration.Vars { return v.Variables[s] }
 
 // Connection is what was set on how to reach the node; nil where nothing is.
 func (v *View) Connection(node string) *configuration.Connection {
@@ -166,13 +166,13 @@ type Instance struct {
 // It is written only if the record is still at Node.Revision (0: must not exist).
 type NodeWrite struct {
 	Node    inventory.Node
-	Entries []inventory.Entry
+	Entries []inventory.HistoryEntry
 	// Connection, unless nil, becomes what is set on how to reach the node; the
 	// zero value takes that away. Only PutNodes writes it.
 	Connection *configuration.Connection
-	// Grave: the node is removed, with its history and what was set for it, and
+	// Tombstone: the node is removed, with its history and what was set for it, and
 	// leaves this tombstone.
-	Grave *inventory.Tombstone
+	Tombstone *inventory.Tombstone
 }
 
 // Store keeps everything durable. Every method may block until its context
@@ -198,12 +198,12 @@ type Store interface {
 	PutNodes(ctx context.Context, writes []NodeWrite) (conflicts []string, err error)
 	// Accept stores a Queued job and its inputs under the number seq+1, if seq
 	// is still the newest, and returns it with its id.
-	Accept(ctx context.Context, seq uint64, j Job, in Inputs, once *Once) (Job, error)
+	Accept(ctx context.Context, seq uint64, j Job, in Inputs, once *IdempotencyKey) (Job, error)
 	// Claim makes a Queued job Running together with its nodes, or does neither.
 	Claim(ctx context.Context, ground int64, j Job, writes []NodeWrite) (Job, error)
 	// Cancel stores a job that is to be cancelled, or, where nothing ran yet,
 	// was, if it is still at j.Revision.
-	Cancel(ctx context.Context, j Job, once *Once) (Job, error)
+	Cancel(ctx context.Context, j Job, once *IdempotencyKey) (Job, error)
 	// PutJob stores the job if it is still at j.Revision.
 	PutJob(ctx context.Context, j Job) (Job, error)
 	// Finish writes the nodes that a job releases, and then that it has ended.
@@ -221,16 +221,16 @@ type Store interface {
 	PutOverlay(ctx context.Context, revision int64, overlay map[string]any) (int64, error)
 
 	// Forget removes nodes: writes that have a Grave.
-	Forget(ctx context.Context, ground int64, writes []NodeWrite, once *Once) (int64, error)
+	Forget(ctx context.Context, ground int64, writes []NodeWrite, once *IdempotencyKey) (int64, error)
 
 	// Done returns what a write kept under the key of its Once; nil: nothing.
 	// It is the newest answer there is. A write whose key is taken is a conflict.
-	Done(ctx context.Context, key string) (*Done, error)
+	Done(ctx context.Context, key string) (*IdempotencyResult, error)
 	// DropDone forgets what was kept before that time, and the oldest of what
 	// is over the limit.
 	DropDone(ctx context.Context, before time.Time, limit int) error
 	// History returns the newest entries of a node, oldest first.
-	History(ctx context.Context, node string, limit int) ([]inventory.Entry, error)
+	History(ctx context.Context, node string, limit int) ([]inventory.HistoryEntry, error)
 
 	// AppendLog stores bytes of a job's log. offset must be the log's size.
 	AppendLog(ctx context.Context, job string, s Stream, offset int64, data []byte) error

@@ -442,7 +442,7 @@ func (d *fakeDaemon) explainJob(r *http.Request, _ []byte) (any, error) {
 
 	e.Job.Runs, e.Job.Hosts, e.Job.Vars = nil, nil, nil
 	if j.Status == api.Errored {
-		e.Summary, e.Next = "it ended Errored: "+j.Reason, "nothing: it has ended"
+		e.Summary, e.Next = "it ended Errored: "+j.Message, "nothing: it has ended"
 		e.Steps = []string{"configure (site.yml) failed on bad-1", "ended as Unallocated: bad-1"}
 		e.Failures = []api.Failure{
 			{
@@ -557,7 +557,7 @@ func (d *fakeDaemon) history(r *http.Request, _ []byte) (any, error) {
 		return nil, err
 	}
 
-	all := []inventory.Entry{
+	all := []inventory.HistoryEntry{
 		{
 			Seq:    1,
 			Time:   epoch,
@@ -599,7 +599,7 @@ func (d *fakeDaemon) history(r *http.Request, _ []byte) (any, error) {
 		all = all[:n]
 	}
 
-	return api.List[inventory.Entry]{Items: all, Total: total, Revision: 107}, nil
+	return api.List[inventory.HistoryEntry]{Items: all, Total: total, Revision: 107}, nil
 }
 
 func (d *fakeDaemon) forget(_ *http.Request, body []byte) (any, error) {
@@ -732,7 +732,7 @@ func (d *fakeDaemon) cancel(r *http.Request, _ []byte) (any, error) {
 	j.CancelBy = "root"
 	if j.Status == api.Queued || j.Cancel > 1 {
 		j.held = false
-		j.Status, j.Cause, j.Reason = api.Cancelled, "cancelled", "cancelled by root"
+		j.Status, j.Cause, j.Message = api.Cancelled, "cancelled", "cancelled by root"
 		ended := epoch.Add(time.Hour)
 		j.Ended = &ended
 	}
@@ -782,7 +782,7 @@ func (d *fakeDaemon) submit(r *http.Request, body []byte) (any, error) {
 		Addrs:     req.Addrs,
 		Group:     req.Group,
 		OnFailure: req.OnFailure,
-		Why:       req.Reason,
+		Reason:    req.Reason,
 		Force:     req.Force,
 		Actor:     "root",
 		Accepted:  epoch,
@@ -882,7 +882,7 @@ func (d *fakeDaemon) finish(j *fakeJob) {
 			e.Event, e.Changed, e.Message = "failed", false, "no package\x1b[31m matches \"etcd\""
 			res = api.HostResult{Host: h, OK: 1, Failed: 1, Task: "etcd : install etcd", Message: e.Message}
 			sum = api.HostSummary{Host: h, Status: inventory.Unallocated, Error: e.Message}
-			j.Status, j.Cause, j.Reason = api.Errored, "failed", "site.yml failed on "+h
+			j.Status, j.Cause, j.Message = api.Errored, "failed", "site.yml failed on "+h
 			run.Exit, run.Code = "failed", 2
 		}
 

@@ -156,7 +156,7 @@ func cmdWatching(ts *testscript.TestScript, _ bool, args []string) {
 	happen("web-1", func(n *api.Node) { n.State, n.LastError = inventory.Disappeared, "it\nfailed" })
 	happen("web-1", func(*api.Node) {
 		for _, j := range d.jobs[max(0, len(d.jobs)-1):] {
-			j.Status, j.Reason = api.Errored, "it was watched"
+			j.Status, j.Message = api.Errored, "it was watched"
 		}
 	})
 	d.stop()

@@ -24,8 +24,8 @@ const MaxBytes = 1 << 20
 // NodeKey is where a node is kept.
 func (c *Client) NodeKey(name string) string { return c.Prefix + "/v/nodes/" + name }
 
-// GraveKey is where a tombstone is kept.
-func (c *Client) GraveKey(name string) string { return c.Prefix + "/v/graves/" + name }
+// TombstoneKey is where a tombstone is kept.
+func (c *Client) TombstoneKey(name string) string { return c.Prefix + "/v/graves/" + name }
 
 // HistoryKey is where one entry of a node's history is kept; it sorts by age.
 func (c *Client) HistoryKey(name string, seq uint64) string {
@@ -62,7 +62,7 @@ func (o Ops) Bytes() int {
 
 // PutNode writes a node if its record is still at the revision it was read at,
 // adds the entries to its history, and drops the entries that fall out of it.
-func (c *Client) PutNode(n inventory.Node, entries []inventory.Entry) (Ops, error) {
+func (c *Client) PutNode(n inventory.Node, entries []inventory.HistoryEntry) (Ops, error) {
 	key := c.NodeKey(n.Name)
 
 	value, err := json.Marshal(n)

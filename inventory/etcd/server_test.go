@@ -525,10 +525,10 @@ func TestPutNode(t *testing.T) {
 
 	n := inventory.Node{Name: "a-1"}
 	for seq := uint64(0); seq < inventory.HistoryLimit+5; {
-		var entries []inventory.Entry
+		var entries []inventory.HistoryEntry
 		for range 15 {
 			seq++
-			entries = append(entries, inventory.Entry{Seq: seq})
+			entries = append(entries, inventory.HistoryEntry{Seq: seq})
 		}
 
 		if n.Revision = commit(c.PutNode(n, entries)); n.Revision == 0 {
@@ -549,7 +549,7 @@ func TestPutNode(t *testing.T) {
 		t.Error("a write on an old revision was taken")
 	}
 
-	if commit(c.PutNode(inventory.Node{Name: "a-10"}, []inventory.Entry{{Seq: 1}})) == 0 ||
+	if commit(c.PutNode(inventory.Node{Name: "a-10"}, []inventory.HistoryEntry{{Seq: 1}})) == 0 ||
 		commit(c.DeleteNode(n), nil) == 0 {
 		t.Error("conflicts with nobody")
 	}

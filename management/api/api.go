@@ -120,8 +120,8 @@ type Job struct {
 	ID     string         `json:"id"` // counts upwards in the order of acceptance
 	Verb   inventory.Verb `json:"verb"`
 	Status JobStatus      `json:"status"`
-	// Reason says how it ended, or what went wrong so far; empty for a plain success.
-	Reason string `json:"reason,omitempty"`
+	// Message says how it ended, or what went wrong so far; empty for a plain success.
+	Message string `json:"message,omitempty"`
 	// Cause is one word for Reason: failed, cancelled, deadline, interrupted,
 	// precondition, absent, internal.
 	Cause string `json:"cause,omitempty"`
@@ -131,8 +131,8 @@ type Job struct {
 	Helpers   []string `json:"helpers,omitempty"` // nodes it holds because it needs their help
 	Group     string   `json:"group,omitempty"`
 	OnFailure string   `json:"on_failure,omitempty"`
-	Force     bool     `json:"force,omitempty"` // clear: the cleanup is skipped
-	Why       string   `json:"why,omitempty"`   // the operator's reason
+	Force     bool     `json:"force,omitempty"`  // clear: the cleanup is skipped
+	Reason    string   `json:"reason,omitempty"` // the operator's reason
 	Actor     string   `json:"actor,omitempty"`
 	RetryOf   string   `json:"retry_of,omitempty"` // the job whose inputs it was accepted with
 	Instance  string   `json:"instance,omitempty"` // who runs it
@@ -148,11 +148,11 @@ type Job struct {
 	Ended    *time.Time `json:"ended,omitempty"`
 	Deadline *time.Time `json:"deadline,omitempty"`
 
-	Phase    string `json:"phase,omitempty"`     // of a Running job, e.g. configure, cleanup
-	Cancel   int    `json:"cancel,omitempty"`    // how often a cancel was asked for; the second skips the cleanup
-	CancelBy string `json:"cancel_by,omitempty"` // who asked first
-	Tree     string `json:"tree,omitempty"`      // digest of the pinned playbook folder
-	LogBytes int64  `json:"log_bytes,omitempty"` // bytes of output so far
+	Phase          string `json:"phase,omitempty"`           // of a Running job, e.g. configure, cleanup
+	Cancel         int    `json:"cancel,omitempty"`          // how often a cancel was asked for; the second skips the cleanup
+	CancelBy       string `json:"cancel_by,omitempty"`       // who asked first
+	PlaybookDigest string `json:"playbook_digest,omitempty"` // digest of the pinned playbook folder
+	LogBytes       int64  `json:"log_bytes,omitempty"`       // bytes of output so far
 
 	// What follows is left out of lists.
 
@@ -173,7 +173,7 @@ type Run struct {
 	Ended    *time.Time   `json:"ended,omitempty"`
 	Exit     string       `json:"exit,omitempty"` // done, failed, cancelled, deadline, interrupted, absent, internal; empty: not ended
 	Code     int          `json:"code,omitempty"` // of ansible-playbook
-	Reason   string       `json:"reason,omitempty"`
+	Message  string       `json:"message,omitempty"`
 	Results  []HostResult `json:"results,omitempty"`
 }
 

@@ -61,10 +61,10 @@ const (
 	// HeaderNextOffset is where a log goes on: a trailer of a GET, the log's
 	// size in the header of a HEAD.
 	HeaderNextOffset = "X-Clusterm-Next-Offset"
-	// HeaderOnce of a POST is a key of the client's choice: a POST with the same
+	// HeaderIdempotencyKey of a POST is a key of the client's choice: a POST with the same
 	// key and the same body is carried out once, however often it arrives. It is
 	// remembered for a day.
-	HeaderOnce = "Idempotency-Key"
+	HeaderIdempotencyKey = "Idempotency-Key"
 	// HeaderReplayed of an answer is "true" where the request was carried out
 	// before: the answer shows what it did then, as that is now.
 	HeaderReplayed = "Idempotency-Replayed"
@@ -76,8 +76,8 @@ const (
 	HeaderProblem = "X-Clusterm-Problem"
 )
 
-// MaxOnce is the length of HeaderOnce in bytes.
-const MaxOnce = 255
+// MaxIdempotencyKey is the length of HeaderOnce in bytes.
+const MaxIdempotencyKey = 255
 
 // MaxActor is the length of HeaderActor in bytes.
 const MaxActor = 64

@@ -213,12 +213,12 @@ func (c *Client) IfMatch(tag string) *Client {
 	return &match
 }
 
-// Once returns a client whose submissions, retries, cancels and forgets carry
+// IdempotencyKey returns a client whose submissions, retries, cancels and forgets carry
 // this key: the same request with the same key is carried out once, whoever
 // sends it again, and the first one's result is the answer; another request
 // with the key is KindKeyReused. The daemon remembers a key for a day. Without
 // one the client makes up a key for every request.
-func (c *Client) Once(key string) *Client {
+func (c *Client) IdempotencyKey(key string) *Client {
 	once := *c
 	once.key = key
 
@@ -373,7 +373,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	}
 
 	if k.key != "" {
-		req.Header.Set(api.HeaderOnce, k.key)
+		req.Header.Set(api.HeaderIdempotencyKey, k.key)
 	}
 
 	if c.match != "" && k.method != http.MethodGet {

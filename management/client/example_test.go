@@ -126,7 +126,7 @@ func ExampleClient_WaitJob() {
 		log.Fatal(err)
 	}
 
-	fmt.Println(seen > 1, job.Status, job.Reason)
+	fmt.Println(seen > 1, job.Status, job.Message)
 	fmt.Println(job.Hosts[0].Host, "is", job.Hosts[0].Status)
 	// Output:
 	// true Errored site.yml failed on host3-c: task "Install": no such package

@@ -156,7 +156,7 @@ func start(dir string) error {
 	}
 
 	if j, err = c.WaitJob(ctx, j.ID); err == nil && j.Status != api.Complete {
-		err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Reason)
+		err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
 	}
 
 	return err

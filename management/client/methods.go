@@ -105,13 +105,13 @@ func (c *Client) PatchNode(ctx context.Context, name string, p api.NodePatch) (a
 
 // History returns the newest entries of a node's history, newest last. limit 0:
 // all that are kept.
-func (c *Client) History(ctx context.Context, name string, limit int) (api.List[inventory.Entry], error) {
+func (c *Client) History(ctx context.Context, name string, limit int) (api.List[inventory.HistoryEntry], error) {
 	q, err := paged(nil, limit, "")
 	if err != nil {
-		return api.List[inventory.Entry]{}, err
+		return api.List[inventory.HistoryEntry]{}, err
 	}
 
-	var out api.List[inventory.Entry]
+	var out api.List[inventory.HistoryEntry]
 	err = c.do(ctx, call{method: http.MethodGet, path: api.PathHistory, params: []string{name}, query: q}, &out)
 	slices.Reverse(out.Items)
 

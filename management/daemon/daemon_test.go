@@ -1027,7 +1027,7 @@ func TestManyNodes(t *testing.T) {
 	s.must(err)
 
 	if j.Status != api.Complete || len(list.Items) != 1000 || len(j.Hosts) != 1000 {
-		t.Errorf("%s %s: %d are in service", j.Status, j.Reason, len(list.Items))
+		t.Errorf("%s %s: %d are in service", j.Status, j.Message, len(list.Items))
 	}
 }
 

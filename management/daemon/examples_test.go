@@ -161,7 +161,7 @@ func newWorld(t *testing.T) *world {
 		t.Helper()
 
 		if j := s.carry(r); j.Status != want {
-			t.Fatalf("job %s is %s: %s", j.ID, j.Status, j.Reason)
+			t.Fatalf("job %s is %s: %s", j.ID, j.Status, j.Message)
 		}
 	}
 	carry(api.Complete, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host2-04f4"}})
@@ -203,7 +203,7 @@ func newWorld(t *testing.T) *world {
 	)
 	s.must(err)
 	s.said(running.ID, "waiting\n")
-	_, err = s.Once("7c9e6679-7425-40de-944b-e07fc1f90ae7").
+	_, err = s.IdempotencyKey("7c9e6679-7425-40de-944b-e07fc1f90ae7").
 		Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host5-9c1e"}, Reason: "new kernel"})
 	s.must(err)
 	w.gate, w.running = fifo, running.ID

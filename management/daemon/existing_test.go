@@ -370,7 +370,7 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	s.must(err)
 
 	if j.Status != api.Complete || len(j.Runs) != 1 || s.status("n-0999") != "Allocated service-master" {
-		t.Errorf("%s %s, %d runs, %s", j.Status, j.Reason, len(j.Runs), s.status("n-0999"))
+		t.Errorf("%s %s, %d runs, %s", j.Status, j.Message, len(j.Runs), s.status("n-0999"))
 	}
 
 	s.eventually("healthy", func() bool {
@@ -398,7 +398,7 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	s.must(err)
 
 	if j.Status != api.Errored || s.status("n-0999") != "Allocated service-master" {
-		t.Errorf("%s %.300s %s", j.Status, j.Reason, s.status("n-0999"))
+		t.Errorf("%s %.300s %s", j.Status, j.Message, s.status("n-0999"))
 	}
 }
 

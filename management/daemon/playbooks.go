@@ -163,7 +163,7 @@ func (p *playbooks) Start(ctx context.Context, spec management.RunSpec) (managem
 	c := p.config()
 
 	run, err := p.runner.Start(ctx, ansible.Spec{
-		ID: spec.ID, Dir: p.dir(spec.ID), Tree: p.trees.Path(spec.Tree), Playbook: spec.Playbook,
+		ID: spec.ID, Dir: p.dir(spec.ID), Tree: p.trees.Path(spec.PlaybookDigest), Playbook: spec.Playbook,
 		BundledRoles: p.inside(bundled.RolesDir), CallbackDir: p.inside(bundled.CallbackDir),
 		Hosts: spec.Hosts, ExtraVars: spec.Extra, Forks: c.Jobs.Forks, Deadline: spec.Deadline, Lease: spec.Lease,
 		OutputLimit: c.Jobs.OutputLimit, AnsiblePlaybook: c.Ansible,
@@ -262,21 +262,21 @@ func (r activeRun) Wait(ctx context.Context) (out management.RunExit, err error)
 	switch exit.Reason {
 	case ansible.Done:
 		if exit.Signal != "" {
-			out.Cause, out.Reason = management.CauseInterrupted, "ansible-playbook was ended by "+exit.Signal
+			out.Cause, out.Message = management.CauseInterrupted, "ansible-playbook was ended by "+exit.Signal
 		} else if exit.Code != 0 {
-			out.Reason = lastError(r.Output())
+			out.Message = lastError(r.Output())
 		}
 	case ansible.Cancelled:
 		out.Cause = management.CauseCancelled
 	case ansible.DeadlineExceeded:
-		out.Cause, out.Reason = management.CauseDeadline, "it ran longer than it may"
+		out.Cause, out.Message = management.CauseDeadline, "it ran longer than it may"
 	case ansible.LeaseLost:
-		out.Cause, out.Reason = management.CauseInterrupted, "its runner heard nothing from clusterm for longer than jobs.runner_lease and ended it"
+		out.Cause, out.Message = management.CauseInterrupted, "its runner heard nothing from clusterm for longer than jobs.runner_lease and ended it"
 	case ansible.Vanished:
-		out.Cause, out.Reason = management.CauseInterrupted, "its runner is gone: it was killed, or the machine went down"
+		out.Cause, out.Message = management.CauseInterrupted, "its runner is gone: it was killed, or the machine went down"
 	default:
 		out.NotBegun = true
-		out.Cause, out.Reason = management.CauseInternal, fmt.Sprintf(
+		out.Cause, out.Message = management.CauseInternal, fmt.Sprintf(
 			"ansible-playbook could not be run (%s): %s",
 			exit.Reason,
 			exit.Error,
@@ -341,7 +341,7 @@ func (r activeRun) Tail(ctx context.Context, s management.Stream, offset int64, 
 }
 
 // Results sums up how each host fared.
-func (r activeRun) Results() (map[string]management.Result, error) {
+func (r activeRun) Results() (map[string]management.HostResult, error) {
 	var sum configuration.Summary
 	var stream configuration.EventStream
 	_, err := ansible.Tail(
@@ -358,9 +358,9 @@ func (r activeRun) Results() (map[string]management.Result, error) {
 		},
 	)
 
-	out := map[string]management.Result{}
+	out := map[string]management.HostResult{}
 	for host, h := range sum.Results() {
-		out[host] = management.Result{
+		out[host] = management.HostResult{
 			Begun: h.Begun, OK: h.OK, Changed: h.Changed, Failed: h.Failed, Unreachable: h.Unreachable > 0,
 			Task: h.Task, Message: h.Message, Done: h.Good(),
 		}

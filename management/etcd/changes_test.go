@@ -42,7 +42,7 @@ func copyOf(v *management.View) *copied {
 		c.jobs[j.ID] = j
 	}
 
-	for scope, vars := range v.Settings {
+	for scope, vars := range v.Variables {
 		c.settings[scope] = vars
 	}
 
@@ -172,7 +172,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 	case 6, 7: // one that is, in the same revision or in an earlier one
 		if j, ok := newest(management.Queued); ok {
 			running, writes := heldFree(t, v, j)
-			_, err := s.Claim(ctx, v.Ground, running, writes)
+			_, err := s.Claim(ctx, v.Generation, running, writes)
 			must(t, err)
 
 			return "claim"
@@ -206,8 +206,8 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 			must(t, err)
 			_, err = s.Forget(
 				ctx,
-				v.Ground,
-				[]management.NodeWrite{{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}},
+				v.Generation,
+				[]management.NodeWrite{{Node: n, Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon}}},
 				nil,
 			)
 			must(t, err)

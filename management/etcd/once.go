@@ -17,20 +17,20 @@ func (s *Store) onceKey(key string) string { return s.key("/x/once/%s", key) }
 
 // keep adds to a transaction the record of what it does, and that there is
 // none yet.
-func (s *Store) keep(ops *etcd.Ops, once *management.Once, job string) error {
+func (s *Store) keep(ops *etcd.Ops, once *management.IdempotencyKey, job string) error {
 	if once == nil {
 		return nil
 	}
 
 	key := s.onceKey(once.Key)
-	record, err := put(key, management.Done{Request: once.Request, Job: job, Time: time.Now()})
+	record, err := put(key, management.IdempotencyResult{Request: once.Request, Job: job, Time: time.Now()})
 	ops.Add(etcd.Ops{If: []clientv3.Cmp{atRevision(key, 0)}, Then: []clientv3.Op{record}})
 
 	return err
 }
 
 // Done returns, by quorum, what was kept under the key.
-func (s *Store) Done(ctx context.Context, key string) (*management.Done, error) {
+func (s *Store) Done(ctx context.Context, key string) (*management.IdempotencyResult, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
 
@@ -39,7 +39,7 @@ func (s *Store) Done(ctx context.Context, key string) (*management.Done, error) 
 		return nil, etcd.Error(err)
 	}
 
-	var d management.Done
+	var d management.IdempotencyResult
 	if err := json.Unmarshal(resp.Kvs[0].Value, &d); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (s *Store) dropDone(ctx context.Context, before time.Time, limit int) (more
 
 	var drop []clientv3.Op
 	for i, kv := range resp.Kvs {
-		var d management.Done
+		var d management.IdempotencyResult
 		// What cannot be read is of no use to anybody.
 		if json.Unmarshal(kv.Value, &d) == nil && !d.Time.Before(before) && resp.Count-int64(i) <= int64(limit) {
 			break

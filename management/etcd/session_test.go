@@ -227,7 +227,7 @@ func TestSessionIsLost(t *testing.T) {
 	must(t, err)
 	must(t, s.Sync(t.Context()))
 	running, writes := held(t, s.View(), j)
-	_, err = s.Claim(t.Context(), s.View().Ground, running, writes)
+	_, err = s.Claim(t.Context(), s.View().Generation, running, writes)
 	conflict(t, err)
 	_, err = s.PutJob(t.Context(), j)
 	conflict(t, err)
@@ -252,7 +252,7 @@ func TestSessionIsLost(t *testing.T) {
 
 	// Whoever has the right may, and what is no job is written by all.
 	must(t, other.Sync(t.Context()))
-	running, err = other.Claim(t.Context(), other.View().Ground, running, writes)
+	running, err = other.Claim(t.Context(), other.View().Generation, running, writes)
 	must(t, err)
 	must(t, s.Sync(t.Context()))
 	must(t, other.AppendLog(t.Context(), j.ID, management.StreamText, 0, []byte("x")))
@@ -307,7 +307,7 @@ func TestSessionEntersAgain(t *testing.T) {
 
 	j := accepted(t, s, names)
 	running, writes := held(t, s.View(), j)
-	_, err = s.Claim(t.Context(), s.View().Ground, running, writes)
+	_, err = s.Claim(t.Context(), s.View().Generation, running, writes)
 	must(t, err)
 
 	select {

@@ -337,7 +337,7 @@ func (s *Store) Accept(
 	seq uint64,
 	j management.Job,
 	in management.Inputs,
-	once *management.Once,
+	once *management.IdempotencyKey,
 ) (management.Job, error) {
 	j.ID = strconv.FormatUint(seq+1, 10)
 
@@ -427,7 +427,7 @@ func (s *Store) parts(writes []management.NodeWrite) ([]etcd.Ops, error) {
 
 	var err error
 	for i, w := range writes {
-		if w.Grave != nil {
+		if w.Tombstone != nil {
 			parts[i], err = s.removal(w)
 		} else {
 			parts[i], err = s.client.PutNode(w.Node, w.Entries)
@@ -443,7 +443,7 @@ func (s *Store) parts(writes []management.NodeWrite) ([]etcd.Ops, error) {
 
 // removal is what takes a node out of the store and leaves its tombstone.
 func (s *Store) removal(w management.NodeWrite) (etcd.Ops, error) {
-	grave, err := put(s.client.GraveKey(w.Node.Name), w.Grave)
+	grave, err := put(s.client.TombstoneKey(w.Node.Name), w.Tombstone)
 	ops := s.client.DeleteNode(w.Node)
 	ops.Then = append(ops.Then, grave,
 		clientv3.OpDelete(s.key("/v/vars/%s", management.ScopeNode(w.Node.Name))),
@@ -534,7 +534,7 @@ func (s *Store) PutJob(ctx context.Context, j management.Job) (management.Job, e
 }
 
 // Cancel stores a job that is to be cancelled, or was.
-func (s *Store) Cancel(ctx context.Context, j management.Job, once *management.Once) (management.Job, error) {
+func (s *Store) Cancel(ctx context.Context, j management.Job, once *management.IdempotencyKey) (management.Job, error) {
 	var ops etcd.Ops
 	if err := s.keep(&ops, once, j.ID); err != nil {
 		return j, err
@@ -666,7 +666,7 @@ func (s *Store) Forget(
 	ctx context.Context,
 	ground int64,
 	writes []management.NodeWrite,
-	once *management.Once,
+	once *management.IdempotencyKey,
 ) (int64, error) {
 	parts, err := s.parts(writes)
 	if err != nil {
@@ -697,7 +697,7 @@ func (s *Store) Forget(
 // History returns the newest entries of a node, oldest first. A job claims a node
 // once, and releases it unless it still runs; what it has reserved besides, without
 // committing to it, is left out.
-func (s *Store) History(ctx context.Context, node string, limit int) ([]inventory.Entry, error) {
+func (s *Store) History(ctx context.Context, node string, limit int) ([]inventory.HistoryEntry, error) {
 	bounded, cancel := etcd.Bounded(ctx)
 	defer cancel()
 
@@ -708,11 +708,11 @@ func (s *Store) History(ctx context.Context, node string, limit int) ([]inventor
 	}
 
 	v := s.View()
-	entries := make([]inventory.Entry, 0, len(resp.Kvs))
+	entries := make([]inventory.HistoryEntry, 0, len(resp.Kvs))
 
 	claimed, released := map[string]bool{}, map[string]bool{} // by job
 	for _, kv := range resp.Kvs {
-		var e inventory.Entry
+		var e inventory.HistoryEntry
 		if err := json.Unmarshal(kv.Value, &e); err != nil {
 			return nil, err
 		}

@@ -155,7 +155,7 @@ func seen(t *testing.T, s *Store, count int) []string {
 	var names []string
 	for i := range count {
 		n, e := inventory.NewNode(
-			inventory.Word{
+			inventory.Observation{
 				Observer: "gossip",
 				Label:    "n",
 				Serial:   fmt.Sprintf("%04d", i),
@@ -165,7 +165,7 @@ func seen(t *testing.T, s *Store, count int) []string {
 			nil,
 			noon,
 		)
-		writes = append(writes, management.NodeWrite{Node: n, Entries: []inventory.Entry{e}})
+		writes = append(writes, management.NodeWrite{Node: n, Entries: []inventory.HistoryEntry{e}})
 		names = append(names, n.Name)
 	}
 
@@ -209,9 +209,9 @@ func held(t *testing.T, v *management.View, j management.Job) (management.Job, [
 	for _, target := range j.Targets {
 		n, err := v.Node(target.Name)
 		must(t, err)
-		m, e, err := n.Hold(row, j.Group, inventory.Cause{Actor: "anna", Job: j.ID, Time: noon})
+		m, e, err := n.Hold(row, j.Group, inventory.Trigger{Actor: "anna", Job: j.ID, Time: noon})
 		must(t, err)
-		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.Entry{e}})
+		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{e}})
 	}
 
 	return j, writes
@@ -232,9 +232,9 @@ func released(t *testing.T, v *management.View, j management.Job) (management.Jo
 
 		m, e := n.Release(
 			inventory.Outcome{Status: inventory.Allocated, Group: j.Group, Applied: j.ID},
-			inventory.Cause{Job: j.ID, Time: noon},
+			inventory.Trigger{Job: j.ID, Time: noon},
 		)
-		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.Entry{e}})
+		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{e}})
 	}
 
 	return j, writes
@@ -255,7 +255,7 @@ func touch(t *testing.T, s *Store, name string) {
 	n, err := s.View().Node(name)
 	must(t, err)
 	m, _, _ := n.Observe(
-		inventory.Word{Observer: "gossip", Label: n.Label, Serial: n.Serial, Addr: "10.9.9.9", Alive: true},
+		inventory.Observation{Observer: "gossip", Label: n.Label, Serial: n.Serial, Addr: "10.9.9.9", Alive: true},
 		noon,
 	)
 
@@ -322,7 +322,7 @@ func TestRoundTrip(t *testing.T) {
 		{
 			Phase:   management.PhaseConfigure,
 			Hosts:   names[:1],
-			Results: map[string]management.Result{names[0]: {Done: true, OK: 3}},
+			Results: map[string]management.HostResult{names[0]: {Done: true, OK: 3}},
 			Started: noon,
 		},
 	}
@@ -364,9 +364,9 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 
-	if first.SettingsAt[management.ScopeGlobal] != rev || first.SettingsAt[management.ScopeNode(names[0])] <= rev ||
+	if first.VariablesAt[management.ScopeGlobal] != rev || first.VariablesAt[management.ScopeNode(names[0])] <= rev ||
 		first.ConfigAt == 0 {
-		t.Errorf("set at %v, configuration at %d", first.SettingsAt, first.ConfigAt)
+		t.Errorf("set at %v, configuration at %d", first.VariablesAt, first.ConfigAt)
 	}
 
 	// And it can be taken away again.
@@ -378,7 +378,7 @@ func TestRoundTrip(t *testing.T) {
 
 	if v := s.View(); v.Vars(management.ScopeGlobal) != nil || v.Connection(names[1]) != nil || len(v.Overlay) != 0 ||
 		v.ConfigAt <= first.ConfigAt ||
-		v.SettingsAt[management.ScopeGlobal] != 0 ||
+		v.VariablesAt[management.ScopeGlobal] != 0 ||
 		v.Vars(management.ScopeNode(names[0])) == nil {
 		t.Errorf("%+v", v)
 	}
@@ -477,8 +477,8 @@ func TestConflictsInAChunk(t *testing.T) {
 
 	var writes []management.NodeWrite
 	for _, n := range old.Nodes {
-		m, e, _ := n.Observe(inventory.Word{Observer: "gossip", Label: n.Label, Serial: n.Serial}, noon)
-		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.Entry{*e}})
+		m, e, _ := n.Observe(inventory.Observation{Observer: "gossip", Label: n.Label, Serial: n.Serial}, noon)
+		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{*e}})
 	}
 
 	conflicts, err := s.PutNodes(within(t, patience), writes)
@@ -512,7 +512,7 @@ func TestClaim(t *testing.T) {
 			halves := watchForHalves(t, s, count)
 			v := s.View()
 			running, writes := held(t, v, j)
-			j, err := s.Claim(ctx, v.Ground, running, writes)
+			j, err := s.Claim(ctx, v.Generation, running, writes)
 			must(t, err)
 
 			v = s.View()
@@ -523,8 +523,8 @@ func TestClaim(t *testing.T) {
 			if got, _ := v.Job(
 				j.ID,
 			); got.Status != management.Running || got.Revision != j.Revision ||
-				v.Ground != j.Revision {
-				t.Errorf("%+v, ground %d", got, v.Ground)
+				v.Generation != j.Revision {
+				t.Errorf("%+v, ground %d", got, v.Generation)
 			}
 
 			ending, writes := released(t, v, j)
@@ -599,7 +599,7 @@ func TestClaimRefused(t *testing.T) {
 			j := accepted(t, s, names)
 			v := s.View()
 			running, writes := held(t, v, j)
-			ground := v.Ground
+			ground := v.Generation
 			disturb(t, s, names, &running, &ground)
 			before := s.View()
 			_, err := s.Claim(ctx, ground, running, writes)
@@ -637,7 +637,7 @@ func TestClaimRefused(t *testing.T) {
 			j, err = v.Job(j.ID)
 			must(t, err)
 			running, writes = held(t, v, j)
-			_, err = s.Claim(ctx, v.Ground, running, writes)
+			_, err = s.Claim(ctx, v.Generation, running, writes)
 			must(t, err)
 
 			if got := statuses(s.View()); got[inventory.Provisioning] != 150 {
@@ -708,9 +708,9 @@ func TestAbandonedReservation(t *testing.T) {
 
 	// The monitor writes meanwhile. The reservation stays, in case that its
 	// commit is on its way.
-	m, e, _ := before.Observe(inventory.Word{Observer: "gossip", Label: "n", Serial: "0000"}, noon)
+	m, e, _ := before.Observe(inventory.Observation{Observer: "gossip", Label: "n", Serial: "0000"}, noon)
 	m.Labels = map[string]string{"rack": "r1"}
-	_, err = s.PutNodes(ctx, []management.NodeWrite{{Node: m, Entries: []inventory.Entry{*e}}})
+	_, err = s.PutNodes(ctx, []management.NodeWrite{{Node: m, Entries: []inventory.HistoryEntry{*e}}})
 	must(t, err)
 
 	got, _ := s.View().Node(names[0])
@@ -734,7 +734,7 @@ func TestAbandonedReservation(t *testing.T) {
 	second := accepted(t, s, names)
 	v := s.View()
 	running, writes := held(t, v, second)
-	_, err = s.Claim(ctx, v.Ground, running, writes)
+	_, err = s.Claim(ctx, v.Generation, running, writes)
 	must(t, err)
 
 	for _, n := range s.View().Nodes {
@@ -775,7 +775,7 @@ func TestReservedAgain(t *testing.T) {
 	abandoned(t, s, writes)
 	v := s.View()
 	running, writes := held(t, v, j)
-	_, err := s.Claim(ctx, v.Ground, running, writes)
+	_, err := s.Claim(ctx, v.Generation, running, writes)
 	must(t, err)
 
 	h, err := s.History(ctx, names[0], 10)
@@ -794,7 +794,7 @@ func TestMonitorDuringAJob(t *testing.T) {
 	names := seen(t, s, 1)
 	v := s.View()
 	running, writes := held(t, v, accepted(t, s, names))
-	j, err := s.Claim(ctx, s.View().Ground, running, writes)
+	j, err := s.Claim(ctx, s.View().Generation, running, writes)
 	must(t, err)
 	ending, stale := released(t, s.View(), j)
 	touch(t, s, names[0])
@@ -826,7 +826,7 @@ func TestFinishAgain(t *testing.T) {
 	names := seen(t, s, 150)
 	v := s.View()
 	running, writes := held(t, v, accepted(t, s, names))
-	j, err := s.Claim(ctx, s.View().Ground, running, writes)
+	j, err := s.Claim(ctx, s.View().Generation, running, writes)
 	must(t, err)
 	ending, writes := released(t, s.View(), j)
 	touch(t, s, names[149]) // the last chunk conflicts
@@ -939,27 +939,27 @@ func TestForget(t *testing.T) {
 			writes = append(
 				writes,
 				management.NodeWrite{
-					Node:  *n,
-					Grave: &inventory.Tombstone{Name: n.Name, Time: noon, HostKeys: []string{"k"}},
+					Node:      *n,
+					Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon, HostKeys: []string{"k"}},
 				},
 			)
 		}
 
 		return writes
 	}
-	ground := s.View().Ground
+	ground := s.View().Generation
 	writes := buried(2)
 	touch(t, s, names[1])
 	_, err = s.Forget(ctx, ground, writes, nil)
 	conflict(t, err)
 
-	if len(s.View().Nodes) != 60 || len(s.View().Graves) != 0 {
+	if len(s.View().Nodes) != 60 || len(s.View().Tombstones) != 0 {
 		t.Error("a part was forgotten")
 	}
 
 	_, err = s.Forget(ctx, ground+1, buried(1), nil)
 	conflict(t, err)
-	rev, err := s.Forget(ctx, ground, buried(59), &management.Once{Key: "k", Request: "r"})
+	rev, err := s.Forget(ctx, ground, buried(59), &management.IdempotencyKey{Key: "k", Request: "r"})
 	must(t, err)
 
 	if d, err := s.Done(ctx, "k"); err != nil || d == nil || d.Request != "r" || d.Revision != rev {
@@ -967,11 +967,11 @@ func TestForget(t *testing.T) {
 	}
 
 	v := s.View()
-	if len(v.Nodes) != 1 || len(v.Graves) != 59 || v.Graves[names[0]].HostKeys[0] != "k" ||
+	if len(v.Nodes) != 1 || len(v.Tombstones) != 59 || v.Tombstones[names[0]].HostKeys[0] != "k" ||
 		v.Vars(management.ScopeNode(names[0])) != nil ||
 		v.Connection(names[0]) != nil ||
-		v.Ground != rev {
-		t.Errorf("%d nodes, %d graves, ground %d at %d", len(v.Nodes), len(v.Graves), v.Ground, rev)
+		v.Generation != rev {
+		t.Errorf("%d nodes, %d graves, ground %d at %d", len(v.Nodes), len(v.Tombstones), v.Generation, rev)
 	}
 
 	if h, err := s.History(ctx, names[0], 10); err != nil || len(h) != 0 {
@@ -986,15 +986,15 @@ func TestForgetAtTheEndOfAJob(t *testing.T) {
 	ctx := within(t, patience)
 	names := seen(t, s, 2)
 	running, writes := held(t, s.View(), accepted(t, s, names))
-	j, err := s.Claim(ctx, s.View().Ground, running, writes)
+	j, err := s.Claim(ctx, s.View().Generation, running, writes)
 	must(t, err)
 	ending, writes := released(t, s.View(), j)
 	n, _ := s.View().Node(names[0])
-	writes[0] = management.NodeWrite{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}
+	writes[0] = management.NodeWrite{Node: n, Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon}}
 	_, err = s.Finish(ctx, ending, writes)
 	must(t, err)
 
-	if v := s.View(); len(v.Nodes) != 1 || v.Nodes[0].Name != names[1] || len(v.Graves) != 1 {
+	if v := s.View(); len(v.Nodes) != 1 || v.Nodes[0].Name != names[1] || len(v.Tombstones) != 1 {
 		t.Errorf("%+v", v.Nodes[0])
 	}
 }
@@ -1010,10 +1010,10 @@ func TestHistoryIsBounded(t *testing.T) {
 		n, err := s.View().Node(name)
 		must(t, err)
 
-		var entries []inventory.Entry
+		var entries []inventory.HistoryEntry
 		for range 40 {
 			seq++
-			entries = append(entries, inventory.Entry{Seq: seq, To: inventory.Unallocated})
+			entries = append(entries, inventory.HistoryEntry{Seq: seq, To: inventory.Unallocated})
 		}
 
 		n.Entries = seq
@@ -1153,8 +1153,8 @@ func TestCompaction(t *testing.T) {
 	n, _ := s.View().Node("n-0001")
 	_, err := s.Forget(
 		ctx,
-		s.View().Ground,
-		[]management.NodeWrite{{Node: n, Grave: &inventory.Tombstone{Name: n.Name, Time: noon}}},
+		s.View().Generation,
+		[]management.NodeWrite{{Node: n, Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon}}},
 		nil,
 	)
 	must(t, err)
@@ -1170,7 +1170,7 @@ func TestCompaction(t *testing.T) {
 	defer late.Close()
 	must(t, late.Wait(ctx, s.View().Revision))
 
-	if v := late.View(); len(v.Nodes) != 2 || len(v.Graves) != 1 || v.Ground != s.View().Ground {
+	if v := late.View(); len(v.Nodes) != 2 || len(v.Tombstones) != 1 || v.Generation != s.View().Generation {
 		t.Errorf("%+v", v)
 	}
 
@@ -1347,10 +1347,10 @@ func TestLargeJob(t *testing.T) {
 	ctx := within(t, patience)
 	names := make([]string, 10_000)
 
-	results := map[string]management.Result{}
+	results := map[string]management.HostResult{}
 	for i := range names {
 		names[i] = fmt.Sprintf("rack-%d-host-%04d", i/40, i)
-		results[names[i]] = management.Result{
+		results[names[i]] = management.HostResult{
 			Begun:   true,
 			Failed:  1,
 			Task:    "install the packages",

@@ -458,14 +458,14 @@ func (v *view) current() *management.View {
 		Revision:    v.revision,
 		Stale:       stale,
 		Seq:         v.seq,
-		Ground:      v.ground,
+		Generation:  v.ground,
 		Nodes:       v.shownNodes,
 		Jobs:        v.shownJobs,
-		Settings:    v.settings.give(),
-		SettingsAt:  v.settled.give(),
+		Variables:   v.settings.give(),
+		VariablesAt: v.settled.give(),
 		ConfigAt:    v.config,
 		Connections: v.conns.give(),
-		Graves:      v.graves.give(),
+		Tombstones:  v.graves.give(),
 		Overlay:     v.overlay,
 		Instances: slices.SortedFunc(maps.Values(v.instances), func(a, b management.Instance) int {
 			return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))

@@ -190,9 +190,9 @@ func meant(r *http.Request, rt route) error {
 		}
 	}
 
-	if given(api.HeaderOnce) && !rt.once {
+	if given(api.HeaderIdempotencyKey) && !rt.once {
 		return none(
-			api.HeaderOnce,
+			api.HeaderIdempotencyKey,
 			"leave it out: to do the same twice is to do it once; against changes by others there is If-Match",
 		)
 	}

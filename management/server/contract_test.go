@@ -59,7 +59,7 @@ func TestContract(t *testing.T) {
 			)
 		}
 
-		for header, taken := range map[string]bool{"If-Match": route.Tagged, api.HeaderOnce: route.Once} {
+		for header, taken := range map[string]bool{"If-Match": route.Tagged, api.HeaderIdempotencyKey: route.Once} {
 			if documented := slices.Contains(headers, header); documented != taken {
 				t.Errorf(
 					"%s %s takes the header %s: %t; in the document: %t",

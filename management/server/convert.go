@@ -30,11 +30,11 @@ func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 // jobOf is the job on the wire, as a list shows it.
 func jobOf(j management.Job) api.Job {
 	out := api.Job{
-		ID: j.ID, Verb: j.Verb, Status: api.JobStatus(j.Status), Reason: j.Reason, Cause: string(j.Cause),
-		Helpers: j.Helpers, Group: j.Group, OnFailure: j.OnFailure, Force: j.Force, Why: j.Why,
+		ID: j.ID, Verb: j.Verb, Status: api.JobStatus(j.Status), Message: j.Message, Cause: string(j.Cause),
+		Helpers: j.Helpers, Group: j.Group, OnFailure: j.OnFailure, Force: j.Force, Reason: j.Reason,
 		Actor: j.Actor, RetryOf: j.RetryOf, Instance: j.Instance, Note: j.Note, Warnings: j.Warnings,
 		Accepted: j.Accepted, Started: when(j.Started), Ended: when(j.Ended), Deadline: when(j.Due()),
-		Phase: string(j.Phase()), Cancel: j.Cancel, CancelBy: j.CancelBy, Tree: j.Tree, Revision: j.Revision,
+		Phase: string(j.Phase()), Cancel: j.Cancel, CancelBy: j.CancelBy, PlaybookDigest: j.PlaybookDigest, Revision: j.Revision,
 	}
 	if j.Verb == inventory.VerbDiscover {
 		out.Addrs = j.Names()
@@ -97,7 +97,7 @@ func runOf(r management.Run) api.Run {
 		Ended:    when(r.Ended),
 		Exit:     r.Exit,
 		Code:     r.Code,
-		Reason:   r.Reason,
+		Message:  r.Message,
 	}
 	for _, host := range r.Hosts {
 		if res, ok := r.Results[host]; ok {
@@ -112,7 +112,7 @@ func runOf(r management.Run) api.Run {
 }
 
 func summaryOf(j management.Job, name string) api.HostSummary {
-	f := j.Fared(name)
+	f := j.TargetResult(name)
 	return api.HostSummary{Host: name, Status: f.Status, OK: f.OK, Changed: f.Changed, Error: f.Error}
 }
 

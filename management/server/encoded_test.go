@@ -89,13 +89,13 @@ func TestListsAreTheSame(t *testing.T) {
 		case 1:
 			next.Connections = nil
 		case 2, 3:
-			next.Settings = maps.Clone(v.Settings)
-			if next.Settings == nil {
-				next.Settings = map[management.Scope]configuration.Vars{}
+			next.Variables = maps.Clone(v.Variables)
+			if next.Variables == nil {
+				next.Variables = map[management.Scope]configuration.Vars{}
 			}
 
 			scope := []management.Scope{management.ScopeGlobal, management.ScopeGroup("x"), management.ScopeNode(some)}[r.IntN(3)]
-			next.Settings[scope] = configuration.Vars{"v": fmt.Sprint(round), "my_token": "t"}
+			next.Variables[scope] = configuration.Vars{"v": fmt.Sprint(round), "my_token": "t"}
 		case 4:
 			settings.Vars = configuration.Vars{"a": fmt.Sprint(round)}
 		case 5:

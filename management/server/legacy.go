@@ -192,7 +192,7 @@ func legacyInfo(m management.Merger, n *inventory.Node) api.LegacyNodeInfo {
 	var out api.LegacyNodeInfo
 	out.Monitoring.Label, out.Monitoring.Serial, out.Monitoring.Addr = n.Label, n.Serial, n.Addr
 	out.Inventory.Name = n.Name
-	out.Inventory.Status, out.Inventory.PrevStatus = string(n.Status), string(n.PrevStatus)
+	out.Inventory.Status, out.Inventory.PrevStatus = legacyStatus(n.Status), legacyStatus(n.PrevStatus)
 	out.Inventory.State, out.Inventory.PrevState = string(n.State), string(n.PrevState)
 	out.Configuration.Name, out.Configuration.Group, out.Configuration.Addr = n.Name, n.Group, n.Addr
 
@@ -204,6 +204,16 @@ func legacyInfo(m management.Merger, n *inventory.Node) api.LegacyNodeInfo {
 	out.Configuration.Vars["node_name"], out.Configuration.Vars["node_addr"] = n.Name, n.Addr
 
 	return out
+}
+
+// legacyStatus is the status's name in the first generation's contract, which
+// calls a node that is being decommissioned Cancelled.
+func legacyStatus(s inventory.Status) string {
+	if s == inventory.Decommissioning {
+		return "Cancelled"
+	}
+
+	return string(s)
 }
 
 // infoEncoder encodes nodes as /info/nodes shows them: a member of an object.
@@ -290,7 +300,7 @@ func (s *Server) legacyJob(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	if j.Status != management.Complete {
-		out.Error = j.Reason
+		out.Error = j.Message
 	}
 
 	return writeJSON(w, http.StatusOK, out)
@@ -393,11 +403,11 @@ func (s *Server) observe(r *http.Request, event string, members []api.LegacyMemb
 		return inventory.Errorf(inventory.KindInvalid, "the event names no node").Do("name at least one")
 	}
 
-	words := make([]inventory.Word, len(members))
+	words := make([]inventory.Observation, len(members))
 
 	names := make([]string, len(members))
 	for i, m := range members {
-		words[i] = inventory.Word{
+		words[i] = inventory.Observation{
 			Observer: inventory.ObserverPost,
 			Label:    m.Label,
 			Serial:   m.Serial,

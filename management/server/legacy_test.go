@@ -244,7 +244,7 @@ func TestLegacyReads(t *testing.T) {
 	s.manager.write("1", management.StreamText, "one\n")
 	s.manager.write("1", management.StreamText, "two\n")
 	s.manager.setJob("1", func(j *management.Job) {
-		j.Status, j.Reason, j.Cause = management.Cancelled, "cancelled by bob", management.CauseCancelled
+		j.Status, j.Message, j.Cause = management.Cancelled, "cancelled by bob", management.CauseCancelled
 	})
 
 	if text := <-res; text != "one\ntwo\n" && !strings.Contains(text, "no job is running") { // it may have ended first
@@ -267,6 +267,6 @@ func TestLegacyReads(t *testing.T) {
 		t,
 		"word",
 		s.manager.words,
-		[]inventory.Word{{Observer: inventory.ObserverPost, Label: "a", Serial: "1", Addr: "10.0.0.1"}},
+		[]inventory.Observation{{Observer: inventory.ObserverPost, Label: "a", Serial: "1", Addr: "10.0.0.1"}},
 	)
 }

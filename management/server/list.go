@@ -66,11 +66,11 @@ var jobList = listing[*management.Job]{key: "id", usual: "-id", fields: map[stri
 	"ended":    func(j *management.Job) string { return sortTime(j.Ended) },
 }}
 
-var historyList = listing[inventory.Entry]{key: "seq", usual: "-seq", fields: map[string]func(inventory.Entry) string{
-	"seq":  func(e inventory.Entry) string { return sortNumber(strconv.FormatUint(e.Seq, 10)) },
-	"time": func(e inventory.Entry) string { return sortTime(e.Time) },
-	"verb": func(e inventory.Entry) string { return string(e.Verb) },
-	"to":   func(e inventory.Entry) string { return string(e.To) },
+var historyList = listing[inventory.HistoryEntry]{key: "seq", usual: "-seq", fields: map[string]func(inventory.HistoryEntry) string{
+	"seq":  func(e inventory.HistoryEntry) string { return sortNumber(strconv.FormatUint(e.Seq, 10)) },
+	"time": func(e inventory.HistoryEntry) string { return sortTime(e.Time) },
+	"verb": func(e inventory.HistoryEntry) string { return string(e.Verb) },
+	"to":   func(e inventory.HistoryEntry) string { return string(e.To) },
 }}
 
 // placedGroup is a group with its place in the configuration, by which groups

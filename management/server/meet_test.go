@@ -340,8 +340,8 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		),
 		1,
 	)
-	equal(t, "history", len(check[api.List[inventory.Entry]](t)(c.History(ctx, "a-1", 0)).Items), 2)
-	equal(t, "newest entry", check[api.List[inventory.Entry]](t)(c.History(ctx, "a-1", 1)).Items[0].Seq, 2)
+	equal(t, "history", len(check[api.List[inventory.HistoryEntry]](t)(c.History(ctx, "a-1", 0)).Items), 2)
+	equal(t, "newest entry", check[api.List[inventory.HistoryEntry]](t)(c.History(ctx, "a-1", 1)).Items[0].Seq, 2)
 	equal(t, "groups", check[api.List[inventory.Group]](t)(c.Groups(ctx)).Items[1].Needs, inventory.GroupMaster)
 
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -492,7 +492,7 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		t,
 		"words",
 		s.manager.words,
-		[]inventory.Word{{Observer: inventory.ObserverPost, Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true}},
+		[]inventory.Observation{{Observer: inventory.ObserverPost, Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true}},
 	)
 
 	forgotten := check[api.Changed](t)(c.Forget(ctx, api.Forget{Nodes: []string{"ccc-1"}, Force: true, Reason: "gone"}))
@@ -801,14 +801,14 @@ func TestWaitJob(t *testing.T) {
 	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Running })
 	equal(t, "then", (<-seen).Status, api.Running)
 	s.manager.setJob("1", func(j *management.Job) {
-		j.Status, j.Cause, j.Reason = management.Errored, management.CauseFailed, "site.yml failed on a-1"
+		j.Status, j.Cause, j.Message = management.Errored, management.CauseFailed, "site.yml failed on a-1"
 		j.Runs = []management.Run{
 			{
 				Phase:    management.PhaseConfigure,
 				Playbook: "site.yml",
 				Hosts:    []string{"a-1", "bb-1"},
 				Exit:     "failed",
-				Results: map[string]management.Result{
+				Results: map[string]management.HostResult{
 					"a-1": {
 						Begun:   true,
 						Failed:  1,
@@ -824,7 +824,7 @@ func TestWaitJob(t *testing.T) {
 				Playbook: "cleanup.yml",
 				Hosts:    []string{"a-1", "bb-1"},
 				Exit:     "done",
-				Results: map[string]management.Result{
+				Results: map[string]management.HostResult{
 					"a-1": {Begun: true, Changed: 1, Done: true}, "bb-1": {Begun: true, Changed: 1, Done: true},
 				},
 			},
@@ -1176,7 +1176,7 @@ func TestSummaries(t *testing.T) {
 				ID:      "1",
 				Verb:    inventory.VerbUpdate,
 				Status:  management.Cancelled,
-				Reason:  "cancelled by bob",
+				Message: "cancelled by bob",
 				Targets: target("a-1"),
 			},
 		),
@@ -1208,13 +1208,13 @@ func TestSummaries(t *testing.T) {
 				ID:      "1",
 				Verb:    inventory.VerbDiscover,
 				Status:  management.Errored,
-				Reason:  "10.0.0.9 did not appear",
+				Message: "10.0.0.9 did not appear",
 				Targets: target("10.0.0.8", "10.0.0.9"),
 				Runs: []management.Run{
 					{
 						Phase: management.PhaseConfigure,
 						Hosts: []string{"10.0.0.8", "10.0.0.9"},
-						Results: map[string]management.Result{
+						Results: map[string]management.HostResult{
 							"10.0.0.8": {Done: true, Changed: 2},
 							"10.0.0.9": {Done: true},
 						},
@@ -1222,7 +1222,7 @@ func TestSummaries(t *testing.T) {
 					{
 						Phase: management.PhaseAppear,
 						Hosts: []string{"10.0.0.8", "10.0.0.9"},
-						Results: map[string]management.Result{
+						Results: map[string]management.HostResult{
 							"10.0.0.8": {Done: true},
 							"10.0.0.9": {Message: "not seen"},
 						},

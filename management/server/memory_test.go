@@ -29,8 +29,8 @@ type memoryManager struct {
 	inputs  map[string]management.Inputs
 	logs    map[string][]byte // job/stream
 	calls   []string
-	words   []inventory.Word
-	once    map[string]management.Done
+	words   []inventory.Observation
+	once    map[string]management.IdempotencyResult
 	// sync, where given, is what Sync does.
 	sync func(ctx context.Context) error
 	// fail is returned by every change, and panics where it is a string.
@@ -58,14 +58,14 @@ func newMemory() *memoryManager {
 		view: &management.View{
 			Revision: 10,
 			Nodes:    []*inventory.Node{node("a"), node("bb"), node("ccc")},
-			Settings: map[management.Scope]configuration.Vars{
+			Variables: map[management.Scope]configuration.Vars{
 				management.ScopeGlobal: {"motd": "hello", "port": int64(8080)},
 			},
 			Connections: map[string]configuration.Connection{"a-1": {User: "admin", Port: 2222}},
 		},
 		feed:    management.NewFeed(10, 10_000, 10_000_000),
 		changed: make(chan struct{}), inputs: map[string]management.Inputs{}, logs: map[string][]byte{},
-		once: map[string]management.Done{},
+		once: map[string]management.IdempotencyResult{},
 	}
 }
 
@@ -75,7 +75,7 @@ func (m *memoryManager) change(f func(v *management.View)) int64 {
 	defer m.mu.Unlock()
 	v := *m.view
 	v.Nodes, v.Jobs = slices.Clone(v.Nodes), slices.Clone(v.Jobs)
-	v.Settings, v.Connections = maps.Clone(v.Settings), maps.Clone(v.Connections)
+	v.Variables, v.Connections = maps.Clone(v.Variables), maps.Clone(v.Connections)
 	v.Revision++
 	f(&v)
 	m.feed.Publish(v.Revision, changesOf(m.view, &v))
@@ -120,7 +120,7 @@ func changesOf(old, v *management.View) []management.Change {
 		add(management.ChangeJobs, j.ID, was, j, management.Change{Job: &j})
 	}
 
-	for scope, vars := range v.Settings {
+	for scope, vars := range v.Variables {
 		add(management.ChangeVars, string(scope), old.Vars(scope), vars, management.Change{Vars: vars})
 	}
 
@@ -213,12 +213,12 @@ func (m *memoryManager) Waits(*management.View, management.Job) ([]string, strin
 	return []string{"99"}, "job 99 holds a-1"
 }
 
-func (m *memoryManager) History(_ context.Context, name string, limit int) ([]inventory.Entry, error) {
+func (m *memoryManager) History(_ context.Context, name string, limit int) ([]inventory.HistoryEntry, error) {
 	if _, err := m.View().Node(name); err != nil {
 		return nil, err
 	}
 
-	all := []inventory.Entry{
+	all := []inventory.HistoryEntry{
 		{Seq: 1, Verb: inventory.VerbDiscovered, To: inventory.Unallocated, State: inventory.Discovered},
 		{
 			Seq:   2,
@@ -266,7 +266,7 @@ func (m *memoryManager) Retry(
 	id string,
 	failed bool,
 	actor string,
-	once *management.Once,
+	once *management.IdempotencyKey,
 ) (management.Job, error) {
 	if err := m.called("retry %s failed=%t actor=%s", id, failed, actor); err != nil {
 		return management.Job{}, err
@@ -381,7 +381,7 @@ func (m *memoryManager) Submit(_ context.Context, r management.Request) (managem
 	defer m.mu.Unlock()
 
 	if r.Once != nil {
-		m.once[r.Once.Key] = management.Done{Request: r.Once.Request, Job: j.ID}
+		m.once[r.Once.Key] = management.IdempotencyResult{Request: r.Once.Request, Job: j.ID}
 	}
 
 	m.inputs[j.ID] = management.Inputs{Extra: r.Extra, Vars: map[string]map[string]configuration.Var{
@@ -407,7 +407,7 @@ func (m *memoryManager) Cancel(
 	ctx context.Context,
 	id, actor string,
 	only management.Condition,
-	once *management.Once,
+	once *management.IdempotencyKey,
 ) (management.Job, error) {
 	if _, err := only.Holds(ctx, m, m.View()); err != nil {
 		return management.Job{}, err
@@ -429,7 +429,7 @@ func (m *memoryManager) Forget(
 	nodes []string,
 	force bool,
 	reason, actor string,
-	once *management.Once,
+	once *management.IdempotencyKey,
 ) (int64, error) {
 	if err := m.called("forget %v force=%t reason=%q actor=%s", nodes, force, reason, actor); err != nil {
 		return 0, err
@@ -494,12 +494,12 @@ func (m *memoryManager) SetVars(
 	}
 
 	return m.change(func(v *management.View) {
-		v.Settings[scope], v.SettingsAt = vars, maps.Clone(v.SettingsAt)
-		if v.SettingsAt == nil {
-			v.SettingsAt = map[management.Scope]int64{}
+		v.Variables[scope], v.VariablesAt = vars, maps.Clone(v.VariablesAt)
+		if v.VariablesAt == nil {
+			v.VariablesAt = map[management.Scope]int64{}
 		}
 
-		v.SettingsAt[scope] = v.Revision
+		v.VariablesAt[scope] = v.Revision
 	}), warnings, nil
 }
 
@@ -522,7 +522,7 @@ func (m *memoryManager) PatchVars(
 	return m.SetVars(ctx, scope, vars, actor, only)
 }
 
-func (m *memoryManager) Observe(_ context.Context, observer string, words []inventory.Word) error {
+func (m *memoryManager) Observe(_ context.Context, observer string, words []inventory.Observation) error {
 	if err := m.called("observe %s %d", observer, len(words)); err != nil {
 		return err
 	}

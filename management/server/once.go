@@ -18,17 +18,17 @@ import (
 // onceIn is the wish of a request to be carried out once, with a digest of its
 // body; nil where it has none. Keys are a client's own: those of different
 // actors, and of different paths, have nothing to do with each other.
-func onceIn(r *http.Request, body any) (*management.Once, error) {
-	keys := r.Header.Values(api.HeaderOnce)
+func onceIn(r *http.Request, body any) (*management.IdempotencyKey, error) {
+	keys := r.Header.Values(api.HeaderIdempotencyKey)
 	if len(keys) == 0 {
 		return nil, nil
 	}
 
 	key := keys[0]
-	if len(keys) > 1 || key == "" || len(key) > api.MaxOnce ||
+	if len(keys) > 1 || key == "" || len(key) > api.MaxIdempotencyKey ||
 		strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the header %s is no key", api.HeaderOnce).
-			Do("give one key of at most %d printable characters without spaces, e.g. a UUID", api.MaxOnce)
+		return nil, inventory.Errorf(inventory.KindInvalid, "the header %s is no key", api.HeaderIdempotencyKey).
+			Do("give one key of at most %d printable characters without spaces, e.g. a UUID", api.MaxIdempotencyKey)
 	}
 
 	request, err := json.Marshal(body)
@@ -44,7 +44,7 @@ func onceIn(r *http.Request, body any) (*management.Once, error) {
 		}
 	}
 
-	return &management.Once{
+	return &management.IdempotencyKey{
 		Key:     digest(who, r.Method, r.URL.EscapedPath(), key),
 		Request: digest(string(request)),
 	}, nil
@@ -56,7 +56,7 @@ func digest(parts ...string) string {
 }
 
 // showReplayed says that the answer is to a request that was carried out before.
-func showReplayed(w http.ResponseWriter, r *http.Request, once *management.Once) {
+func showReplayed(w http.ResponseWriter, r *http.Request, once *management.IdempotencyKey) {
 	if once != nil && once.Replayed {
 		w.Header().Set(api.HeaderReplayed, "true")
 		mention(r, "replayed", true)

@@ -20,7 +20,7 @@ func TestIdempotencyKey(t *testing.T) {
 	s := serve(t)
 	const body = `{"verb":"commission","nodes":["a-1"]}`
 	post := func(body, key string) (*http.Response, string) {
-		return s.exchange(t, "POST", "/v1/jobs", body, api.HeaderOnce, key)
+		return s.exchange(t, "POST", "/v1/jobs", body, api.HeaderIdempotencyKey, key)
 	}
 	first, text := post(body, "k1")
 	// The same is the same, however it is written.
@@ -59,7 +59,7 @@ func TestIdempotencyKey(t *testing.T) {
 		"PATCH",
 		"/v1/vars/global",
 		`{}`,
-		api.HeaderOnce,
+		api.HeaderIdempotencyKey,
 		"k1",
 	); res.StatusCode != 400 ||
 		!strings.Contains(text, "has no meaning") {
@@ -68,13 +68,13 @@ func TestIdempotencyKey(t *testing.T) {
 
 	// Keys of other clients have nothing to do with it.
 	if me(t) != "" {
-		res, _ := s.exchange(t, "POST", "/v1/jobs", body, api.HeaderOnce, "k1")
+		res, _ := s.exchange(t, "POST", "/v1/jobs", body, api.HeaderIdempotencyKey, "k1")
 
 		j := check[api.Job](
 			t,
 		)(
 			s.client(t).
-				Once("k1").
+				IdempotencyKey("k1").
 				Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
 		)
 		if res.Header.Get("Location") == "/v1/jobs/"+j.ID {
@@ -119,10 +119,10 @@ func TestSubmitOverABrokenConnection(t *testing.T) {
 	equal(t, "job", j.ID, "1")
 	equal(t, "jobs", len(s.manager.View().Jobs), 1)
 	equal(t, "another", check[api.Job](t)(c.Submit(soon(t), ask)).ID, "2")
-	equal(t, "with a key", check[api.Job](t)(c.Once("k").Submit(soon(t), ask)).ID, "3")
-	equal(t, "with the same key", check[api.Job](t)(c.Once("k").Submit(soon(t), ask)).ID, "3")
+	equal(t, "with a key", check[api.Job](t)(c.IdempotencyKey("k").Submit(soon(t), ask)).ID, "3")
+	equal(t, "with the same key", check[api.Job](t)(c.IdempotencyKey("k").Submit(soon(t), ask)).ID, "3")
 	ask.Nodes = []string{"bb-1"}
-	_, err = c.Once("k").Submit(soon(t), ask)
+	_, err = c.IdempotencyKey("k").Submit(soon(t), ask)
 	equal(t, "for another", inventory.KindOf(err), inventory.KindKeyReused)
 
 	way.left.Store(1 << 30)

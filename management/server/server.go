@@ -44,7 +44,7 @@ type Reader interface {
 	// Waits says what a Queued job waits for, and why.
 	Waits(v *management.View, j management.Job) (ids []string, reason string)
 	// History returns the newest entries of a node, newest last; limit 0: all.
-	History(ctx context.Context, node string, limit int) ([]inventory.Entry, error)
+	History(ctx context.Context, node string, limit int) ([]inventory.HistoryEntry, error)
 	// Explain says why a node is, or is not, in service.
 	Explain(ctx context.Context, v *management.View, node string) (management.NodeExplanation, error)
 	// ExplainJob says why a job is as it is.
@@ -71,16 +71,16 @@ type Operator interface {
 		ctx context.Context,
 		job, actor string,
 		only management.Condition,
-		once *management.Once,
+		once *management.IdempotencyKey,
 	) (management.Job, error)
 	// Retry asks for an ended job once more, with the same inputs.
-	Retry(ctx context.Context, job string, failed bool, actor string, once *management.Once) (management.Job, error)
+	Retry(ctx context.Context, job string, failed bool, actor string, once *management.IdempotencyKey) (management.Job, error)
 	Forget(
 		ctx context.Context,
 		nodes []string,
 		force bool,
 		reason, actor string,
-		once *management.Once,
+		once *management.IdempotencyKey,
 	) (revision int64, err error)
 	PatchNode(
 		ctx context.Context,
@@ -105,7 +105,7 @@ type Operator interface {
 		only management.Condition,
 	) (revision int64, warnings []string, err error)
 	// Observe records all words, or, where it refuses one, none.
-	Observe(ctx context.Context, observer string, words []inventory.Word) error
+	Observe(ctx context.Context, observer string, words []inventory.Observation) error
 }
 
 // Logs reads the logs of jobs.

@@ -501,7 +501,7 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	return writeList(w, r, v, q, historyList, viewTag(v), entries, func(e inventory.Entry) inventory.Entry { return e })
+	return writeList(w, r, v, q, historyList, viewTag(v), entries, func(e inventory.HistoryEntry) inventory.HistoryEntry { return e })
 }
 
 func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
@@ -982,7 +982,7 @@ func (s *Server) getVars(scopeOf func(*http.Request) (management.Scope, error)) 
 
 		// Whoever reads meanwhile gets a tag that is too old for what it sees; a
 		// change that depends on it is refused, and no more.
-		return writeTagged(w, r, v.SettingsAt[scope], vars)
+		return writeTagged(w, r, v.VariablesAt[scope], vars)
 	}
 }
 
@@ -1013,7 +1013,7 @@ func (s *Server) changeVars(scopeOf func(*http.Request) (management.Scope, error
 		only, err := condition(
 			r,
 			"the variables of "+string(scope),
-			func(v *management.View) (int64, error) { return v.SettingsAt[scope], nil },
+			func(v *management.View) (int64, error) { return v.VariablesAt[scope], nil },
 		)
 		if err != nil {
 			return err

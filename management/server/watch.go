@@ -228,7 +228,7 @@ func (t *teller) present(v *management.View) error {
 	}
 
 	if t.chosen.has(api.WatchVars) {
-		for _, scope := range slices.Sorted(maps.Keys(v.Settings)) {
+		for _, scope := range slices.Sorted(maps.Keys(v.Variables)) {
 			// As they are read, secrets hidden; what differs by now is told next.
 			vars, err := t.Manager.Vars(scope)
 			if err != nil || len(vars) == 0 {

@@ -167,7 +167,7 @@ func TestWatchResumes(t *testing.T) {
 		grouped("bb", "service-master"),
 	) // 12
 	s.manager.change(
-		func(v *management.View) { v.Settings["global"] = configuration.Vars{"x": "y"} },
+		func(v *management.View) { v.Variables["global"] = configuration.Vars{"x": "y"} },
 	) // 13
 	s.manager.put(
 		grouped("bb", ""),

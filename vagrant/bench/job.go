@@ -130,7 +130,7 @@ func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
 		}
 
 		if j, err = w.WaitJob(ctx, j.ID); err == nil && j.Status != api.Complete {
-			err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Reason)
+			err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
 		}
 
 		return j, err

@@ -147,7 +147,7 @@ func logs(ctx context.Context, b *bench) error {
 		}
 
 		if j, err = w.WaitJob(ctx, j.ID); err == nil && j.Status != api.Complete {
-			err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Reason)
+			err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
 		}
 
 		all.Wait()

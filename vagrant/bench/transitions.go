@@ -34,7 +34,7 @@ func (w *world) quarantine(ctx context.Context) error {
 }
 
 // clear is the one verb that needs no playbook: with force it takes a node from
-// Quarantined to Cancelled, at its claim, and to Unallocated, at its end.
+// Quarantined to Decommissioning, at its claim, and to Unallocated, at its end.
 func (w *world) clear(ctx context.Context, nodes ...string) error {
 	j, err := w.Submit(ctx, api.JobRequest{Verb: inventory.VerbClear, Nodes: nodes, Force: true, Reason: "bench"})
 	if err != nil {
@@ -42,7 +42,7 @@ func (w *world) clear(ctx context.Context, nodes ...string) error {
 	}
 
 	if j, err = w.WaitJob(ctx, j.ID); err == nil && j.Status != api.Complete {
-		err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Reason)
+		err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
 	}
 
 	return err

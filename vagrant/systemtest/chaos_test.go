@@ -122,7 +122,7 @@ func TestChaos(t *testing.T) {
 			t.Errorf("job %d is called %s", i+1, j.ID)
 		}
 
-		if j.Status != api.Complete && j.Reason == "" {
+		if j.Status != api.Complete && j.Message == "" {
 			t.Errorf("job %s is %s, for no reason", j.ID, j.Status)
 		}
 

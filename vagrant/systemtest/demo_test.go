@@ -205,7 +205,7 @@ func (w *world) runAgain(t *testing.T, groups map[string]string, vars string) st
 	}
 
 	w.write("host1", "/root/again.yml", inv.String())
-	tree := w.job("last").Tree
+	tree := w.job("last").PlaybookDigest
 
 	return w.sh(
 		"host1",

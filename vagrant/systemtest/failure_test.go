@@ -38,8 +38,8 @@ END`)
 			t.Errorf("clusterctl does not say %q: %s", word, said)
 		}
 
-		if !strings.Contains(j.Reason, word) {
-			t.Errorf("the job's reason does not say %q: %s", word, j.Reason)
+		if !strings.Contains(j.Message, word) {
+			t.Errorf("the job's reason does not say %q: %s", word, j.Message)
 		}
 	}
 

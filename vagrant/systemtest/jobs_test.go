@@ -64,8 +64,8 @@ func TestCancel(t *testing.T) {
 	j := w.awaitJob(id)
 	w.nothingRuns()
 
-	if j.Status != api.Cancelled || j.CancelBy != "root" || !strings.Contains(j.Reason, "root") {
-		t.Errorf("the job is %s, cancelled by %q: %q", j.Status, j.CancelBy, j.Reason)
+	if j.Status != api.Cancelled || j.CancelBy != "root" || !strings.Contains(j.Message, "root") {
+		t.Errorf("the job is %s, cancelled by %q: %q", j.Status, j.CancelBy, j.Message)
 	}
 
 	operator.ended(t, 10*time.Second)
@@ -119,7 +119,7 @@ func TestCancel(t *testing.T) {
 	w.nothingRuns()
 
 	if j.Status != api.Errored || j.Cause != "deadline" {
-		t.Errorf("a job that ran too long is %s (%s): %q", j.Status, j.Cause, j.Reason)
+		t.Errorf("a job that ran too long is %s (%s): %q", j.Status, j.Cause, j.Message)
 	}
 
 	w.is("host2", inventory.Unallocated, "")
@@ -161,8 +161,8 @@ func TestPlaybooksAreEditedInTheMiddle(t *testing.T) {
 	w.release("go", "host2", "host3")
 
 	j := w.awaitJob(id)
-	if !strings.Contains(j.Reason, "told to fail on host3") {
-		t.Errorf("the job failed for another reason: %s", j.Reason)
+	if !strings.Contains(j.Message, "told to fail on host3") {
+		t.Errorf("the job failed for another reason: %s", j.Message)
 	}
 
 	w.is("host2", inventory.Unallocated, "")
@@ -210,7 +210,7 @@ func TestJobsSideBySide(t *testing.T) {
 	w.release("b", "host3")
 
 	if j := w.awaitJob(b); j.Status != api.Complete {
-		t.Errorf("job %s is %s: %s", b, j.Status, j.Reason)
+		t.Errorf("job %s is %s: %s", b, j.Status, j.Message)
 	}
 
 	if j := w.job(c); j.Status != api.Queued || !slices.Equal(j.WaitsFor, []string{a}) {
@@ -220,7 +220,7 @@ func TestJobsSideBySide(t *testing.T) {
 	w.release("a", "host2")
 
 	if j := w.awaitJob(c); j.Status != api.Complete {
-		t.Errorf("job %s is %s: %s", c, j.Status, j.Reason)
+		t.Errorf("job %s is %s: %s", c, j.Status, j.Message)
 	}
 
 	if first, then := w.job(
@@ -247,8 +247,8 @@ func TestJobsSideBySide(t *testing.T) {
 	w.awaitJob(d)
 
 	j = w.awaitJob(e)
-	if j.Status != api.Errored || j.Cause != "precondition" || !strings.Contains(j.Reason, "job "+d) {
-		t.Errorf("job %s, whose ground has changed, is %s (%s): %q", e, j.Status, j.Cause, j.Reason)
+	if j.Status != api.Errored || j.Cause != "precondition" || !strings.Contains(j.Message, "job "+d) {
+		t.Errorf("job %s, whose ground has changed, is %s (%s): %q", e, j.Status, j.Cause, j.Message)
 	}
 
 	w.is("host4", inventory.Unallocated, "")
@@ -276,7 +276,7 @@ func TestJobsSideBySide(t *testing.T) {
 	w.ctl("config", "unset", "jobs.limit")
 
 	if j := w.awaitJob(h); j.Status != api.Complete {
-		t.Errorf("job %s is %s: %s", h, j.Status, j.Reason)
+		t.Errorf("job %s is %s: %s", h, j.Status, j.Message)
 	}
 
 	w.release("g", "host4")
@@ -304,7 +304,7 @@ func TestFollowersOfALog(t *testing.T) {
 
 	j := w.awaitJob(id)
 	if j.Status != api.Complete {
-		t.Fatalf("job %s is %s: %s", id, j.Status, j.Reason)
+		t.Fatalf("job %s is %s: %s", id, j.Status, j.Message)
 	}
 
 	t.Logf("alone %s, with followers %s", alone, took(j))
@@ -420,7 +420,7 @@ func TestSecrets(t *testing.T) {
 	w.release("go", "host2")
 
 	if j := w.awaitJob(id); j.Status != api.Complete {
-		t.Errorf("the job is %s: %s", j.Status, j.Reason)
+		t.Errorf("the job is %s: %s", j.Status, j.Message)
 	}
 
 	for host, p := range watchers {

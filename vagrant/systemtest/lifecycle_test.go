@@ -98,8 +98,8 @@ func TestDecommissionOfADeadHost(t *testing.T) {
 	w.is("host4", inventory.Allocated, master)
 
 	j := w.do("nodes", "decommission", w.name("host4"))
-	if !strings.Contains(j.Reason, w.name("host4")) {
-		t.Errorf("the job does not say what could not be cleaned: %q", j.Reason)
+	if !strings.Contains(j.Message, w.name("host4")) {
+		t.Errorf("the job does not say what could not be cleaned: %q", j.Message)
 	}
 
 	n := w.node("host4")
@@ -185,9 +185,9 @@ func TestPowerOffReturnReboot(t *testing.T) {
 	unmoved()
 }
 
-func (w *world) history(host string) []inventory.Entry {
+func (w *world) history(host string) []inventory.HistoryEntry {
 	w.t.Helper()
-	return decode[api.List[inventory.Entry]](w, w.ctl("nodes", "history", w.name(host), "-o", "json")).Items
+	return decode[api.List[inventory.HistoryEntry]](w, w.ctl("nodes", "history", w.name(host), "-o", "json")).Items
 }
 
 // A host whose power fails in the middle of a job does not hold the job up for
@@ -202,8 +202,8 @@ func TestPowerFailsInTheMiddleOfAJob(t *testing.T) {
 	w.release("go", "host4")
 
 	j := w.awaitJob(id)
-	if j.Status != api.Errored || !strings.Contains(j.Reason, w.name("host3")) {
-		t.Errorf("the job is %s: %q", j.Status, j.Reason)
+	if j.Status != api.Errored || !strings.Contains(j.Message, w.name("host3")) {
+		t.Errorf("the job is %s: %q", j.Status, j.Message)
 	}
 
 	if took := j.Ended.Sub(*j.Started); took > 3*time.Minute {
@@ -231,8 +231,8 @@ func TestNetworkCut(t *testing.T) {
 	w.lab("cut", "host3")
 	// Nobody has noticed yet: the job finds out.
 	j, said := w.fails("nodes", "commission", "-g", worker, w.name("host3"), w.name("host4"))
-	if !strings.Contains(j.Reason, w.name("host3")) || !strings.Contains(said, "unreachable") {
-		t.Errorf("the job does not name the host that was cut off: %q; %s", j.Reason, said)
+	if !strings.Contains(j.Message, w.name("host3")) || !strings.Contains(said, "unreachable") {
+		t.Errorf("the job does not name the host that was cut off: %q; %s", j.Message, said)
 	}
 
 	w.is("host3", inventory.Quarantined, worker)
@@ -276,8 +276,8 @@ func TestChangedHostKey(t *testing.T) {
 	remedy := "clusterctl nodes set " + w.name("host2") + " --forget-host-key"
 
 	j, said := w.fails("nodes", "maintenance", w.name("host2"))
-	if !strings.Contains(said, remedy) || !strings.Contains(j.Reason, "host key") {
-		t.Errorf("the remedy is not named (%s): %q; %s", remedy, j.Reason, said)
+	if !strings.Contains(said, remedy) || !strings.Contains(j.Message, "host key") {
+		t.Errorf("the remedy is not named (%s): %q; %s", remedy, j.Message, said)
 	}
 
 	w.is("host2", inventory.Allocated, master)
@@ -374,12 +374,12 @@ func TestDiscover(t *testing.T) {
 	w := newWorld(t, setup{bare: true, settings: "jobs: {appear: 15s}"})
 
 	j, said := w.fails("discover", addr("host2"), "10.77.0.99")
-	if !strings.Contains(said, "10.77.0.99") || !strings.Contains(j.Reason, "10.77.0.99") {
-		t.Errorf("the address that does not answer is not named: %q; %s", j.Reason, said)
+	if !strings.Contains(said, "10.77.0.99") || !strings.Contains(j.Message, "10.77.0.99") {
+		t.Errorf("the address that does not answer is not named: %q; %s", j.Message, said)
 	}
 
-	if strings.Contains(j.Reason, addr("host2")) {
-		t.Errorf("the address that does answer is blamed: %q", j.Reason)
+	if strings.Contains(j.Message, addr("host2")) {
+		t.Errorf("the address that does answer is blamed: %q", j.Message)
 	}
 
 	// Over IPv6, and all the way back.

@@ -215,7 +215,7 @@ func TestRestartInTheMiddleOfAJob(t *testing.T) {
 
 	j := w.awaitJob(id)
 	if j.Status != api.Complete || len(j.Runs) != 1 {
-		t.Errorf("the job is %s after %d runs: %s", j.Status, len(j.Runs), j.Reason)
+		t.Errorf("the job is %s after %d runs: %s", j.Status, len(j.Runs), j.Message)
 	}
 
 	w.is("host2", inventory.Allocated, master)
@@ -271,8 +271,8 @@ func TestRunnerIsKilled(t *testing.T) {
 		w.awaitServing()
 
 		j := w.awaitJob(id)
-		if j.Status != api.Errored || j.Cause != "interrupted" || j.Reason == "" {
-			t.Errorf("%s: the job is %s (%s): %q", how.name, j.Status, j.Cause, j.Reason)
+		if j.Status != api.Errored || j.Cause != "interrupted" || j.Message == "" {
+			t.Errorf("%s: the job is %s (%s): %q", how.name, j.Status, j.Cause, j.Message)
 		}
 
 		if len(j.Runs) != 2 || j.Runs[1].Phase != "undo" {

@@ -393,7 +393,7 @@ func (w *world) awaitPhase(id, phase string) {
 	await(w.t, time.Minute, "job "+id+" is at "+phase, func() (bool, string) {
 		j := w.job(id)
 		if j.Status.Ended() {
-			w.t.Fatalf("job %s ended %s before %s: %s", id, j.Status, phase, j.Reason)
+			w.t.Fatalf("job %s ended %s before %s: %s", id, j.Status, phase, j.Message)
 		}
 
 		return j.Phase == phase, string(j.Status) + " " + j.Phase
