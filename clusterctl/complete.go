@@ -560,7 +560,7 @@ func nodesFor(v inventory.Verb) positional {
 	t, _ := inventory.TransitionOf(v)
 
 	return func(ctx context.Context, c *completer, _ string) []candidate {
-		return c.nodes(ctx, func(n api.Node) bool { return t.Check(n.Node) == nil })
+		return c.nodes(ctx, func(n api.Node) bool { return n.Check(t) == nil })
 	}
 }
 

@@ -626,7 +626,7 @@ func (p *printer) node(n api.Node) {
 	p.fields(pairs...)
 }
 
-func before(b *inventory.Before) string {
+func before(b *api.Before) string {
 	if b == nil {
 		return ""
 	}
@@ -677,7 +677,7 @@ func connectionFields(conn *api.Connection) []string {
 	}
 }
 
-func (p *printer) history(entries []inventory.HistoryEntry) {
+func (p *printer) history(entries []api.HistoryEntry) {
 	var rows [][]string
 	for _, e := range entries {
 		rows = append(rows, []string{
@@ -697,7 +697,7 @@ func (p *printer) history(entries []inventory.HistoryEntry) {
 	p.rows([]string{"TIME", "VERB", "STATUS", "STATE", "GROUP", "JOB", "ACTOR", "REASON"}, rows)
 }
 
-func transition(p *printer, e inventory.HistoryEntry) string {
+func transition(p *printer, e api.HistoryEntry) string {
 	if e.From == "" || e.From == e.To {
 		return p.paint.status(e.To)
 	}
@@ -705,7 +705,7 @@ func transition(p *printer, e inventory.HistoryEntry) string {
 	return oneLine(string(e.From)) + " → " + p.paint.status(e.To)
 }
 
-func (p *printer) historyLong(entries []inventory.HistoryEntry) {
+func (p *printer) historyLong(entries []api.HistoryEntry) {
 	for _, e := range entries {
 		read := ""
 		if e.Read != 0 {

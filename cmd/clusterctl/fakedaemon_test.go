@@ -75,7 +75,8 @@ func newFakeDaemon(socket string) *fakeDaemon {
 	add := func(label, serial, addr string, status inventory.Status, state inventory.State, group string) *api.Node {
 		name := inventory.NodeName(label, serial)
 		d.rev++
-		d.nodes[name] = &api.Node{Revision: d.rev, Node: inventory.Node{
+		d.nodes[name] = &api.Node{
+			Revision:  d.rev,
 			Name:      name,
 			Label:     label,
 			Serial:    serial,
@@ -90,7 +91,7 @@ func newFakeDaemon(socket string) *fakeDaemon {
 			Entries: 2,
 			Created: epoch,
 			Updated: epoch.Add(time.Minute),
-		}}
+		}
 
 		return d.nodes[name]
 	}
@@ -250,7 +251,10 @@ func (d *fakeDaemon) handler() http.Handler {
 	handle("POST "+api.PathRetry, d.retry)
 	handle("GET "+api.PathExplain, d.explain)
 	handle("GET "+api.PathGroups, func(*http.Request, []byte) (any, error) {
-		return api.List[inventory.Group]{Items: inventory.DefaultGroups()}, nil
+		return api.List[api.Group]{Items: []api.Group{
+			{Name: inventory.GroupMaster},
+			{Name: inventory.GroupWorker, Needs: inventory.GroupMaster},
+		}}, nil
 	})
 	handle("GET "+api.PathExplainJob, d.explainJob)
 
@@ -541,7 +545,7 @@ func (d *fakeDaemon) patchNode(r *http.Request, body []byte) (any, error) {
 		n.HostKeys = nil
 	}
 
-	relabelled, err := n.Relabel(p.Labels)
+	relabelled, err := recordOf(n).Relabel(p.Labels)
 	if err != nil {
 		return nil, err
 	}
@@ -552,12 +556,17 @@ func (d *fakeDaemon) patchNode(r *http.Request, body []byte) (any, error) {
 	return n, nil
 }
 
+// recordOf returns the part of the domain's record that the domain's rules read.
+func recordOf(n *api.Node) inventory.Node {
+	return inventory.Node{Name: n.Name, Status: n.Status, State: n.State, Job: n.Job, Labels: n.Labels}
+}
+
 func (d *fakeDaemon) history(r *http.Request, _ []byte) (any, error) {
 	if _, err := d.node(r.PathValue("name")); err != nil {
 		return nil, err
 	}
 
-	all := []inventory.HistoryEntry{
+	all := []api.HistoryEntry{
 		{
 			Seq:    1,
 			Time:   epoch,
@@ -599,7 +608,7 @@ func (d *fakeDaemon) history(r *http.Request, _ []byte) (any, error) {
 		all = all[:n]
 	}
 
-	return api.List[inventory.HistoryEntry]{Items: all, Total: total, Revision: 107}, nil
+	return api.List[api.HistoryEntry]{Items: all, Total: total, Revision: 107}, nil
 }
 
 func (d *fakeDaemon) forget(_ *http.Request, body []byte) (any, error) {
@@ -614,7 +623,7 @@ func (d *fakeDaemon) forget(_ *http.Request, body []byte) (any, error) {
 			return nil, err
 		}
 
-		if err := n.CheckForget(f.Force); err != nil {
+		if err := recordOf(n).CheckForget(f.Force); err != nil {
 			return nil, err
 		}
 	}
@@ -759,7 +768,7 @@ func (d *fakeDaemon) submit(r *http.Request, body []byte) (any, error) {
 			return nil, err
 		}
 
-		if err := t.Check(n.Node); err != nil && req.Verb != inventory.VerbForget {
+		if err := n.Check(t); err != nil && req.Verb != inventory.VerbForget {
 			return nil, err
 		}
 

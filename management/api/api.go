@@ -19,15 +19,6 @@ import (
 // uses when it is told nothing else.
 const DefaultSocket = "/run/clusterm/clusterm.sock"
 
-// Node is one node on the wire.
-type Node struct {
-	inventory.Node
-	// Connection is what was set for this node on how to reach it; nil: nothing.
-	Connection *Connection `json:"connection,omitempty"`
-	// Revision is the store's revision of the record.
-	Revision int64 `json:"revision"`
-}
-
 // Connection says how to reach a host over ssh. An empty field falls back to
 // the group's, then to the site's.
 type Connection struct {
@@ -330,15 +321,4 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	*d = Duration(v)
 
 	return nil
-}
-
-// MarshalJSON keeps the embedded record and the revision in one object.
-func (n Node) MarshalJSON() ([]byte, error) {
-	type record inventory.Node
-
-	return json.Marshal(struct {
-		record
-		Connection *Connection `json:"connection,omitempty"`
-		Revision   int64       `json:"revision"`
-	}{record(n.Node), n.Connection, n.Revision})
 }

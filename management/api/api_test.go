@@ -115,7 +115,9 @@ func TestEvent(t *testing.T) {
 func TestNodeIsOneObject(t *testing.T) {
 	yes := true
 	n := api.Node{
-		Node:       inventory.Node{Name: "a-1", Status: inventory.Allocated, Seen: map[string]bool{"gossip": true}},
+		Name:       "a-1",
+		Status:     inventory.Allocated,
+		Seen:       map[string]bool{"gossip": true},
 		Connection: &api.Connection{Become: &yes},
 		Revision:   5,
 	}

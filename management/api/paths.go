@@ -19,10 +19,10 @@ import (
 const (
 	PathNodes      = "/v1/nodes"                    // GET ?name=…&status=…&state=…&group=…, each any number of times, &selector=…: List[Node]
 	PathNode       = "/v1/nodes/{name}"             // GET, PATCH NodePatch: Node
-	PathHistory    = "/v1/nodes/{name}/history"     // GET: List[inventory.Entry], newest first
+	PathHistory    = "/v1/nodes/{name}/history"     // GET: List[HistoryEntry], newest first
 	PathExplain    = "/v1/nodes/{name}/explanation" // GET: NodeExplanation
 	PathForget     = "/v1/forget"                   // POST Forget: Changed
-	PathGroups     = "/v1/groups"                   // GET: List[inventory.Group], in the order of the configuration
+	PathGroups     = "/v1/groups"                   // GET: List[Group], in the order of the configuration
 	PathJobs       = "/v1/jobs"                     // GET ?status=…&node=…: List[Job], newest first; POST JobRequest: 202 Job
 	PathJob        = "/v1/jobs/{id}"                // GET ?wait=30s&after=REVISION&vars=false: Job; id, "active" or "last"
 	PathCancel     = "/v1/jobs/{id}/cancel"         // POST: Job

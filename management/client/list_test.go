@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -20,16 +19,14 @@ func TestDecodeList(t *testing.T) {
 
 	list := api.List[api.Node]{Total: 7, Revision: 9, Continue: "x"}
 	for i := range 2000 {
-		list.Items = append(list.Items, api.Node{Revision: int64(i), Node: inventory.Node{
-			Name: fmt.Sprintf(
-				"n-%d",
-				i,
-			),
+		list.Items = append(list.Items, api.Node{
+			Name:      fmt.Sprintf("n-%d", i),
+			Revision:  int64(i),
 			LastError: strings.Repeat(`"]},{[\`, i%5) + `\`,
 			Seen:      map[string]bool{"a": true},
 			HostKeys:  []string{"a, b", "]"},
 			Labels:    map[string]string{`k"`: "v"},
-		}})
+		})
 	}
 
 	body, err := json.Marshal(list)

@@ -105,13 +105,13 @@ func (c *Client) PatchNode(ctx context.Context, name string, p api.NodePatch) (a
 
 // History returns the newest entries of a node's history, newest last. limit 0:
 // all that are kept.
-func (c *Client) History(ctx context.Context, name string, limit int) (api.List[inventory.HistoryEntry], error) {
+func (c *Client) History(ctx context.Context, name string, limit int) (api.List[api.HistoryEntry], error) {
 	q, err := paged(nil, limit, "")
 	if err != nil {
-		return api.List[inventory.HistoryEntry]{}, err
+		return api.List[api.HistoryEntry]{}, err
 	}
 
-	var out api.List[inventory.HistoryEntry]
+	var out api.List[api.HistoryEntry]
 	err = c.do(ctx, call{method: http.MethodGet, path: api.PathHistory, params: []string{name}, query: q}, &out)
 	slices.Reverse(out.Items)
 
@@ -158,8 +158,8 @@ type Page struct {
 
 // Groups lists the host groups, or a page of them; where nothing is asked of the
 // order, in that of their configuration.
-func (c *Client) Groups(ctx context.Context, page ...Page) (api.List[inventory.Group], error) {
-	return listed[inventory.Group](ctx, c, api.PathGroups, page)
+func (c *Client) Groups(ctx context.Context, page ...Page) (api.List[api.Group], error) {
+	return listed[api.Group](ctx, c, api.PathGroups, page)
 }
 
 // listed gets a list that has no filters: all of it, or the page.

@@ -224,13 +224,13 @@ func (h *hearing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		list := api.List[api.Node]{Items: []api.Node{}}
 		for name, seen := range h.nodes {
 			label, serial, _ := strings.Cut(name, "-")
-			list.Items = append(list.Items, api.Node{Node: inventory.Node{
+			list.Items = append(list.Items, api.Node{
 				Name:   name,
 				Label:  label,
 				Serial: serial,
 				Addr:   "10.0.0.1",
 				Seen:   map[string]bool{inventory.ObserverPost: seen},
-			}})
+			})
 		}
 
 		w.Header().Set("Content-Type", api.TypeJSON)

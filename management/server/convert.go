@@ -12,19 +12,67 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// nodeOf is the node on the wire.
+// nodeOf returns the wire form of a node with the connection settings of the view.
 func nodeOf(v *management.View, n inventory.Node) api.Node {
 	return nodeWith(n, v.Connection(n.Name))
 }
 
+// nodeWith returns the wire form of a node. Slices and maps are shared with the
+// record, which is never changed in place.
 func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
-	out := api.Node{Node: n, Revision: n.Revision}
-	if c != nil {
-		w := api.Connection(*c)
-		out.Connection = &w
+	return api.Node{
+		Name: n.Name, Label: n.Label, Serial: n.Serial, Addr: n.Addr,
+		Status: n.Status, PrevStatus: n.PrevStatus, State: n.State, PrevState: n.PrevState,
+		Group: n.Group, Residue: n.Residue, Applied: n.Applied, LastError: n.LastError,
+		Job: n.Job, Verb: n.Verb, Before: beforeOf(n.Before),
+		Labels: n.Labels, Seen: n.Seen, Duplicates: n.Duplicates, HostKeys: n.HostKeys,
+		Entries: n.Entries, Created: n.Created, Updated: n.Updated,
+		Connection: connectionOf(c), Revision: n.Revision,
+	}
+}
+
+func beforeOf(b *inventory.Before) *api.Before {
+	if b == nil {
+		return nil
 	}
 
-	return out
+	return &api.Before{
+		Status: b.Status, PrevStatus: b.PrevStatus, Group: b.Group, LastError: b.LastError,
+		Applied: b.Applied, Residue: b.Residue, Entries: b.Entries,
+	}
+}
+
+func connectionOf(c *configuration.Connection) *api.Connection {
+	if c == nil {
+		return nil
+	}
+
+	return &api.Connection{
+		User: c.User, KeyFile: c.KeyFile, Port: c.Port, Become: c.Become, BecomeUser: c.BecomeUser,
+		Jump: c.Jump, Python: c.Python,
+	}
+}
+
+func connectionFrom(c api.Connection) configuration.Connection {
+	return configuration.Connection{
+		User: c.User, KeyFile: c.KeyFile, Port: c.Port, Become: c.Become, BecomeUser: c.BecomeUser,
+		Jump: c.Jump, Python: c.Python,
+	}
+}
+
+func historyEntryOf(e inventory.HistoryEntry) api.HistoryEntry {
+	return api.HistoryEntry{
+		Seq: e.Seq, Time: e.Time, Verb: e.Verb, From: e.From, To: e.To, State: e.State, Group: e.Group,
+		Actor: e.Actor, Job: e.Job, Reason: e.Reason, Read: e.Read,
+	}
+}
+
+func groupOf(g inventory.Group) api.Group { return api.Group{Name: g.Name, Needs: g.Needs} }
+
+func instanceOf(in management.Instance) api.Instance {
+	return api.Instance{
+		ID: in.ID, Node: in.Node, Addr: in.Addr, API: in.API, Version: in.Version, Started: in.Started,
+	}
 }
 
 // jobOf is the job on the wire, as a list shows it.

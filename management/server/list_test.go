@@ -241,8 +241,8 @@ func TestSmallLists(t *testing.T) {
 		c.Instances(soon(t), client.Page{Sort: []string{"-id"}, Limit: 2, Continue: page.Continue}),
 	)
 	equal(t, "last", page.Items[0].ID, "a")
-	groups := check[api.List[inventory.Group]](t)(c.Groups(soon(t), client.Page{Limit: 1}))
-	equal(t, "first", groups.Items, []inventory.Group{{Name: inventory.GroupMaster}})
+	groups := check[api.List[api.Group]](t)(c.Groups(soon(t), client.Page{Limit: 1}))
+	equal(t, "first", groups.Items, []api.Group{{Name: inventory.GroupMaster}})
 	_, err := c.Groups(soon(t), client.Page{Limit: -1})
 	equal(t, "limit", inventory.KindOf(err), inventory.KindInvalid)
 }

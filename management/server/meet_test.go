@@ -340,9 +340,9 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		),
 		1,
 	)
-	equal(t, "history", len(check[api.List[inventory.HistoryEntry]](t)(c.History(ctx, "a-1", 0)).Items), 2)
-	equal(t, "newest entry", check[api.List[inventory.HistoryEntry]](t)(c.History(ctx, "a-1", 1)).Items[0].Seq, 2)
-	equal(t, "groups", check[api.List[inventory.Group]](t)(c.Groups(ctx)).Items[1].Needs, inventory.GroupMaster)
+	equal(t, "history", len(check[api.List[api.HistoryEntry]](t)(c.History(ctx, "a-1", 0)).Items), 2)
+	equal(t, "newest entry", check[api.List[api.HistoryEntry]](t)(c.History(ctx, "a-1", 1)).Items[0].Seq, 2)
+	equal(t, "groups", check[api.List[api.Group]](t)(c.Groups(ctx)).Items[1].Needs, inventory.GroupMaster)
 
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	s.manager.change(func(v *management.View) {

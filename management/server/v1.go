@@ -456,7 +456,7 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 
 	patch := management.NodePatch{ForgetHostKey: body.ForgetHostKey, Labels: body.Labels}
 	if body.Connection != nil {
-		c := configuration.Connection(*body.Connection)
+		c := connectionFrom(*body.Connection)
 		patch.Connection = &c
 	}
 
@@ -501,7 +501,7 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	return writeList(w, r, v, q, historyList, viewTag(v), entries, func(e inventory.HistoryEntry) inventory.HistoryEntry { return e })
+	return writeList(w, r, v, q, historyList, viewTag(v), entries, historyEntryOf)
 }
 
 func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
@@ -560,7 +560,7 @@ func (s *Server) getGroups(w http.ResponseWriter, r *http.Request) error {
 		groupList,
 		"W/"+tagOf(0, body),
 		placed,
-		func(g placedGroup) inventory.Group { return g.group },
+		func(g placedGroup) api.Group { return groupOf(g.group) },
 	)
 }
 
@@ -1098,16 +1098,7 @@ func (s *Server) getInstances(w http.ResponseWriter, r *http.Request) error {
 		func(a, b management.Instance) int { return strings.Compare(a.ID, b.ID) },
 	)
 
-	return writeList(
-		w,
-		r,
-		v,
-		q,
-		instanceList,
-		viewTag(v),
-		byID,
-		func(in management.Instance) api.Instance { return api.Instance(in) },
-	)
+	return writeList(w, r, v, q, instanceList, viewTag(v), byID, instanceOf)
 }
 
 func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {

@@ -185,9 +185,9 @@ func TestPowerOffReturnReboot(t *testing.T) {
 	unmoved()
 }
 
-func (w *world) history(host string) []inventory.HistoryEntry {
+func (w *world) history(host string) []api.HistoryEntry {
 	w.t.Helper()
-	return decode[api.List[inventory.HistoryEntry]](w, w.ctl("nodes", "history", w.name(host), "-o", "json")).Items
+	return decode[api.List[api.HistoryEntry]](w, w.ctl("nodes", "history", w.name(host), "-o", "json")).Items
 }
 
 // A host whose power fails in the middle of a job does not hold the job up for

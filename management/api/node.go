@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// Node is one host. The server fills it from the domain's record field by
+// field, so that a new field of the record reaches clients only by decision.
+type Node struct {
+	Name   string `json:"name"`   // LABEL-SERIAL
+	Label  string `json:"label"`  // as its agent reports it
+	Serial string `json:"serial"` // as its agent reports it
+	Addr   string `json:"addr"`   // the address for Ansible: IPv4, IPv6 or host name
+
+	Status     inventory.Status `json:"status"`
+	PrevStatus inventory.Status `json:"prev_status,omitempty"`
+	State      inventory.State  `json:"state"`
+	PrevState  inventory.State  `json:"prev_state,omitempty"`
+
+	// Group is the host group of a node that is commissioned, is being
+	// commissioned, or (Quarantined) may still carry the group's configuration.
+	Group string `json:"group,omitempty"`
+	// Residue lists groups with configuration that no cleanup has removed yet.
+	Residue []string `json:"residue,omitempty"`
+	// Applied is the id of the job that configured the node; empty if it is
+	// unknown or the node carries no configuration.
+	Applied string `json:"applied,omitempty"`
+	// LastError is the reason for the last failed verb; the next verb clears it.
+	LastError string `json:"last_error,omitempty"`
+
+	Job    string         `json:"job,omitempty"`    // the job that holds the node
+	Verb   inventory.Verb `json:"verb,omitempty"`   // the verb of that job
+	Before *Before        `json:"before,omitempty"` // the node before that job reserved it
+
+	Labels     map[string]string `json:"labels,omitempty"`     // set by operators; no verb changes them
+	Seen       map[string]bool   `json:"seen,omitempty"`       // by observer: its latest report
+	Duplicates []string          `json:"duplicates,omitempty"` // addresses of further live hosts with this identity
+	// HostKeys are the ssh host keys recorded at the first contact, in the
+	// format of known_hosts without the host field ("ssh-ed25519 AAAA…").
+	HostKeys []string `json:"host_keys,omitempty"`
+
+	Entries uint64    `json:"entries"` // history entries written so far
+	Created time.Time `json:"created"`
+	Updated time.Time `json:"updated"`
+
+	// Connection holds the node's own connection settings; nil if it has none.
+	Connection *Connection `json:"connection,omitempty"`
+	// Revision is the store's revision of the record.
+	Revision int64 `json:"revision"`
+}
+
+// Before is the part of a node that a reservation changes.
+type Before struct {
+	Status     inventory.Status `json:"status"`
+	PrevStatus inventory.Status `json:"prev_status,omitempty"`
+	Group      string           `json:"group,omitempty"`
+	LastError  string           `json:"last_error,omitempty"`
+	Applied    string           `json:"applied,omitempty"`
+	Residue    []string         `json:"residue,omitempty"`
+	Entries    uint64           `json:"entries"`
+}
+
+// HistoryEntry is one entry of a node's history.
+type HistoryEntry struct {
+	Seq    uint64           `json:"seq"` // counts upwards from 1; a withdrawn reservation leaves a gap
+	Time   time.Time        `json:"time"`
+	Verb   inventory.Verb   `json:"verb"`
+	From   inventory.Status `json:"from,omitempty"`
+	To     inventory.Status `json:"to"`
+	State  inventory.State  `json:"state"` // the state at that time
+	Group  string           `json:"group,omitempty"`
+	Actor  string           `json:"actor,omitempty"`
+	Job    string           `json:"job,omitempty"`
+	Reason string           `json:"reason,omitempty"`
+	// Read is the revision of the record that the transition was based on.
+	Read int64 `json:"read_revision,omitempty"`
+}
+
+// Group is a host group and its rule.
+type Group struct {
+	Name string `json:"name"`
+	// Needs names the group that must have a commissioned, Discovered node
+	// outside the request before a node joins this group, and as long as a node
+	// of this group is in service. Empty: no rule.
+	Needs string `json:"needs,omitempty"`
+}
+
+// Check returns the reason that the transition is refused for the node, or nil
+// if the lifecycle allows it. The manager checks again when it accepts a job.
+func (n Node) Check(t inventory.Transition) error {
+	return t.Check(inventory.Node{
+		Name: n.Name, Addr: n.Addr, Status: n.Status, State: n.State, Job: n.Job, Duplicates: n.Duplicates,
+	})
+}

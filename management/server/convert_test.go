@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/api"
+)
+
+// conversion pairs a domain type with its wire type.
+type conversion struct {
+	domain any
+	wire   func(filled any) any
+	// internal lists the domain fields that stay off the wire, with the reason.
+	internal map[string]string
+	// added lists the wire fields without a domain field, with their source.
+	added map[string]string
+}
+
+// conversions covers every domain type that the server converts. A new field of
+// a domain type fails TestConversions until it is converted or listed here.
+var conversions = []conversion{
+	{
+		domain: inventory.Node{},
+		wire:   func(n any) any { return nodeWith(n.(inventory.Node), nil) },
+		added:  map[string]string{"Connection": "a record of its own"},
+	},
+	{
+		domain: inventory.Before{},
+		wire:   func(b any) any { before := b.(inventory.Before); return *beforeOf(&before) },
+	},
+	{
+		domain: configuration.Connection{},
+		wire:   func(c any) any { connection := c.(configuration.Connection); return *connectionOf(&connection) },
+	},
+	{
+		domain: inventory.HistoryEntry{},
+		wire:   func(e any) any { return historyEntryOf(e.(inventory.HistoryEntry)) },
+	},
+	{
+		domain: inventory.Group{},
+		wire:   func(g any) any { return groupOf(g.(inventory.Group)) },
+	},
+	{
+		domain: management.Instance{},
+		wire:   func(in any) any { return instanceOf(in.(management.Instance)) },
+	},
+	{
+		domain: management.Failure{},
+		wire:   func(f any) any { return failuresOf([]management.Failure{f.(management.Failure)})[0] },
+	},
+	{
+		domain: management.Finding{},
+		wire:   func(f any) any { return findingsOf([]management.Finding{f.(management.Finding)})[0] },
+	},
+	{
+		domain: management.Run{},
+		wire:   func(r any) any { return runOf(r.(management.Run)) },
+		internal: map[string]string{
+			"Results":  "a map here, a list in the order of Hosts on the wire: TestRunResults",
+			"NotBegun": "used only to decide on a cleanup",
+			"Text":     "an offset that readers of the log do not need",
+			"Events":   "an offset that readers of the events do not need",
+		},
+		added: map[string]string{"Results": "Results of the domain, in the order of Hosts"},
+	},
+	{
+		domain: management.HostResult{},
+		wire: func(r any) any {
+			results := map[string]management.HostResult{"a-1": r.(management.HostResult)}
+
+			return runOf(management.Run{Hosts: []string{"a-1"}, Results: results}).Results[0]
+		},
+		internal: map[string]string{
+			"Begun": "used only to decide on a cleanup",
+			"Done":  "used only to decide on the outcome of the job",
+		},
+		added: map[string]string{"Host": "the key of the domain's map"},
+	},
+	{
+		domain: management.Job{},
+		wire:   func(j any) any { return jobOf(j.(management.Job)) },
+		internal: map[string]string{
+			"Targets":  "Nodes or Addrs name them",
+			"Timeout":  "Deadline is the time that counts",
+			"Runs":     "left out of lists; wholeJob adds them",
+			"Outcomes": "progress of the store's own transaction",
+			"LogBytes": "left out of lists; wholeJob adds the current size",
+		},
+		added: map[string]string{
+			"Nodes":      "names of Targets",
+			"Addrs":      "names of Targets of a discover",
+			"Phase":      "of the last run",
+			"Position":   "from the queue",
+			"WaitsFor":   "from the queue",
+			"WaitReason": "from the queue",
+			"Runs":       "wholeJob",
+			"Hosts":      "wholeJob",
+			"Vars":       "wholeJob, from the inputs",
+			"LogBytes":   "wholeJob",
+		},
+	},
+}
+
+// TestConversions fills every field of each domain type and expects its value
+// in the wire field of the same name.
+func TestConversions(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range conversions {
+		domainType := reflect.TypeOf(c.domain)
+		t.Run(domainType.String(), func(t *testing.T) {
+			t.Parallel()
+
+			filled := reflect.New(domainType).Elem()
+			next := 1
+			fill(filled, &next)
+
+			wire := reflect.ValueOf(c.wire(filled.Interface()))
+			converted := map[string]bool{}
+
+			for _, field := range reflect.VisibleFields(domainType) {
+				if reason, ok := c.internal[field.Name]; ok {
+					if reason == "" {
+						t.Errorf("%s stays off the wire without a reason", field.Name)
+					}
+
+					continue
+				}
+
+				name := field.Name
+				converted[name] = true
+				onWire := wire.FieldByName(name)
+
+				switch {
+				case !onWire.IsValid():
+					t.Errorf("the new field %s: convert it in convert.go, or list it in conversions with a reason", name)
+				case !equalOnWire(t, filled.FieldByIndex(field.Index), onWire):
+					t.Errorf("%s is %v in the domain, %v on the wire", name, filled.FieldByIndex(field.Index), onWire)
+				}
+			}
+
+			for _, field := range reflect.VisibleFields(wire.Type()) {
+				if _, ok := c.added[field.Name]; !ok && !converted[field.Name] {
+					t.Errorf("the wire field %s has no domain field: list it in conversions with its source", field.Name)
+				}
+			}
+
+			for name := range c.internal {
+				if _, ok := domainType.FieldByName(name); !ok {
+					t.Errorf("%s is listed, but is no longer a field of %s", name, domainType)
+				}
+			}
+
+			for name := range c.added {
+				if !wire.FieldByName(name).IsValid() {
+					t.Errorf("%s is listed, but is no longer a field of %s", name, wire.Type())
+				}
+			}
+		})
+	}
+}
+
+// TestConnectionRoundTrip expects connectionFrom to be the inverse of connectionOf.
+func TestConnectionRoundTrip(t *testing.T) {
+	t.Parallel()
+
+	var connection configuration.Connection
+	next := 1
+	fill(reflect.ValueOf(&connection).Elem(), &next)
+
+	if back := connectionFrom(*connectionOf(&connection)); !reflect.DeepEqual(back, connection) {
+		t.Errorf("%+v came back as %+v", connection, back)
+	}
+}
+
+// TestRunResults expects the results of a run in the order of its hosts.
+func TestRunResults(t *testing.T) {
+	t.Parallel()
+
+	run := runOf(management.Run{
+		Hosts:   []string{"b-1", "c-1", "a-1"},
+		Results: map[string]management.HostResult{"a-1": {OK: 1}, "b-1": {OK: 2}},
+	})
+
+	if want := []api.HostResult{{Host: "b-1", OK: 2}, {Host: "a-1", OK: 1}}; !slices.Equal(run.Results, want) {
+		t.Errorf("got %v, want %v", run.Results, want)
+	}
+}
+
+// fill sets every exported field to a value of its own.
+func fill(v reflect.Value, next *int) {
+	if at, ok := v.Addr().Interface().(*time.Time); ok {
+		*at = time.Unix(int64(*next), 0).UTC()
+		*next++
+
+		return
+	}
+
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i), next)
+			}
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), next)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), next)
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, next)
+		fill(value, next)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.String:
+		v.SetString(fmt.Sprintf("text %d", *next))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(*next))
+	case reflect.Uint64:
+		v.SetUint(uint64(*next))
+	default:
+		panic("fill cannot set a " + v.Type().String())
+	}
+
+	*next++
+}
+
+// equalOnWire compares two values by their JSON: the types of both sides differ.
+func equalOnWire(t *testing.T, domain, wire reflect.Value) bool {
+	t.Helper()
+
+	texts := make([]string, 2)
+	for i, v := range []reflect.Value{domain, wire} {
+		text, err := json.Marshal(v.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		texts[i] = strings.TrimSpace(string(text))
+	}
+
+	return texts[0] == texts[1]
+}
