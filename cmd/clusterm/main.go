@@ -24,6 +24,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/daemon"
+	"github.com/contiv/cluster/monitor/report"
 	"github.com/contiv/cluster/monitor/serf"
 )
 
@@ -93,7 +94,7 @@ func run(ctx context.Context, args []string) int {
 						return err
 					}
 
-					return serf.RunAgent(ctx, cfg, logger(), func() { notify(sd.SdNotifyReady) })
+					return serf.RunAgent(ctx, cfg, logger(), ready)
 				},
 			},
 			{
@@ -120,11 +121,11 @@ func run(ctx context.Context, args []string) int {
 				},
 				Action: func(ctx context.Context, c *cli.Command) error {
 					if c.Bool("example") {
-						_, err := os.Stdout.Write(daemon.MonitorExample)
+						_, err := os.Stdout.Write(report.Example)
 						return err
 					}
 
-					cfg, err := daemon.LoadMonitorConfig(c.String("config"))
+					cfg, err := report.Load(c.String("config"))
 					if err != nil {
 						return err
 					}
@@ -134,7 +135,7 @@ func run(ctx context.Context, args []string) int {
 						return nil
 					}
 
-					return daemon.RunMonitor(ctx, cfg, logger(), func() { notify(sd.SdNotifyReady) })
+					return report.Run(ctx, report.Options{Config: cfg, Log: logger()}, ready)
 				},
 			},
 			{
@@ -193,7 +194,7 @@ func run(ctx context.Context, args []string) int {
 	}
 
 	if err := root.Run(ctx, args); err != nil {
-		report(err)
+		printError(err)
 
 		if _, ok := errors.AsType[usageError](err); ok {
 			return exitUsage
@@ -220,8 +221,8 @@ type usageError struct{ error }
 
 func usage(err error) error { return usageError{err} }
 
-// report says what went wrong, and on a second line what to do.
-func report(err error) {
+// printError writes the error, and on a second line the remedy.
+func printError(err error) {
 	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Remedy != "" {
 		fmt.Fprintf(os.Stderr, "clusterm: %s\n  %s\n", e.Message, e.Remedy)
 		return
@@ -247,7 +248,11 @@ func logger() *logrus.Logger {
 	return log
 }
 
-// notify tells systemd; elsewhere it does nothing.
+// ready reports to systemd that the service has started.
+func ready() { notify(sd.SdNotifyReady) }
+
+// notify reports a state to systemd. A process that systemd did not start has
+// nobody to notify, and that is no error.
 func notify(state string) { _, _ = sd.SdNotify(false, state) }
 
 // serve is the daemon. An empty path is the usual one.
@@ -263,7 +268,7 @@ func serve(ctx context.Context, path string) error {
 		Command:    []string{self},
 		Logger:     logger(),
 		Version:    api.Version{Version: version, Commit: commit},
-		Ready:      func() { notify(sd.SdNotifyReady) },
+		Ready:      ready,
 	})
 	if err != nil {
 		return err

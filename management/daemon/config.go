@@ -4,14 +4,10 @@ package daemon
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	_ "embed" // for the example file
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"net/netip"
 	"os"
@@ -29,9 +25,11 @@ import (
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/inventory/yamlfile"
 	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/monitor"
+	"github.com/contiv/cluster/monitor/serf"
 )
 
 // Example is a configuration file with every key at its default, and what each means.
@@ -46,7 +44,7 @@ type Config struct {
 	Socket    string             `yaml:"socket"`
 	PlainHTTP string             `yaml:"plain_http"`
 	Node      monitor.Identity   `yaml:"node"` // of the daemon's own host
-	Gossip    Gossip             `yaml:"gossip"`
+	Gossip    serf.SourceConfig  `yaml:"gossip"`
 	Etcd      etcd.Existing      `yaml:"etcd"`
 	Groups    inventory.Groups   `yaml:"groups"`
 	Playbooks string             `yaml:"playbooks"`
@@ -60,23 +58,6 @@ type Config struct {
 	Jobs     Jobs                                `yaml:"jobs"`
 	MaxBody  int64                               `yaml:"max_body"`
 	LogLevel string                              `yaml:"log_level"`
-}
-
-// known refuses keys that the struct does not have: a decoder that is called
-// from inside an Unmarshaler no longer does.
-func known(n *yaml.Node, t reflect.Type, path string) error {
-	if n.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: %s is not a mapping", n.Line, path)
-	}
-
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i].Value
-		if !slices.ContainsFunc(fields(t), func(f reflect.StructField) bool { return tag(f) == key }) {
-			return fmt.Errorf("line %d: field %s not found in %s", n.Content[i].Line, key, path)
-		}
-	}
-
-	return nil
 }
 
 // Jobs bounds jobs and what is kept of them.
@@ -97,7 +78,7 @@ func Default() Config {
 	return Config{
 		DataDir:    "/var/lib/clusterm",
 		Socket:     api.DefaultSocket,
-		Gossip:     Gossip{Bind: "0.0.0.0:7946", Join: []string{}},
+		Gossip:     serf.SourceConfig{Bind: serf.DefaultBind, Join: []string{}},
 		Etcd:       etcd.Existing{Endpoints: []string{}, Prefix: etcd.DefaultPrefix},
 		Groups:     inventory.DefaultGroups(),
 		Ansible:    "ansible-playbook",
@@ -124,7 +105,7 @@ func LoadConfig(path string) (Config, map[string]bool, error) {
 
 	const remedy = "'clusterm example' prints every key with its meaning"
 
-	top, err := load(path, &c, remedy)
+	top, err := yamlfile.Load(path, &c, remedy)
 	if err != nil {
 		return Config{}, nil, err
 	}
@@ -134,101 +115,15 @@ func LoadConfig(path string) (Config, map[string]bool, error) {
 	}
 
 	if err := c.Check(); err != nil {
-		return Config{}, nil, wrong(path, err, remedy)
+		return Config{}, nil, yamlfile.Invalid(path, err, remedy)
 	}
 
 	return c, named, nil
 }
 
-// load reads a file strictly into a configuration that holds the defaults. The
-// document is nil where there is none.
-func load(path string, into any, remedy string) (*yaml.Node, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		e := inventory.Errorf(inventory.KindInvalid, "the configuration cannot be read: %w", err)
-		if errors.Is(err, fs.ErrPermission) {
-			return nil, e.Do("run this as root, or as an account that may read it")
-		}
-
-		return nil, e.Do("write one; %s", remedy)
-	}
-
-	var top yaml.Node
-	if err := yaml.Unmarshal(data, &top); err != nil {
-		return nil, wrong(path, err, remedy)
-	}
-
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	dec.KnownFields(true)
-
-	if err := dec.Decode(into); err != nil && !errors.Is(err, io.EOF) {
-		return nil, wrong(path, err, remedy)
-	}
-
-	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return nil, wrong(path, errors.New("it holds more than one document"), remedy)
-	}
-
-	if len(top.Content) == 0 {
-		return nil, nil
-	}
-
-	return top.Content[0], nil
-}
-
-func wrong(path string, err error, remedy string) error {
-	return inventory.Errorf(inventory.KindInvalid, "the configuration %s is wrong: %s", path, plainly(err)).
-		Do("%s", remedy)
-}
-
-// goTypes is how the YAML library names what a key is in, or should be.
-var goTypes = regexp.MustCompile(` in type [\w.*\[\]]+| into (?:daemon|etcd|monitor)\.\w+`)
-
 // inDocument is where the YAML library found an error; of a document that
 // nobody has seen it is no help.
 var inDocument = regexp.MustCompile(`\bline \d+: `)
-
-// misfit is how the YAML library says that a value is of another kind.
-var misfit = regexp.MustCompile("cannot unmarshal !!(\\w+)(?: (`[^`]*`))? into ([^\\s;]+)")
-
-// kindOf names the kind of value that a Go type stands for.
-func kindOf(goType string) string {
-	switch {
-	case strings.HasPrefix(goType, "[]"):
-		return "a list"
-	case strings.Contains(goType, "int"):
-		return "a whole number"
-	case goType == "bool":
-		return "true or false"
-	case goType == "string":
-		return "text"
-	default:
-		return "what belongs there"
-	}
-}
-
-// tab is what the YAML library says of one, among others, in a place where only
-// spaces indent.
-const tab = "found character that cannot start any token"
-
-// plainly is the message of an error of the YAML library, in an operator's words.
-func plainly(err error) string {
-	msg := strings.NewReplacer("yaml: unmarshal errors:\n", "", "yaml: ", "", "\n", ";").Replace(err.Error())
-	msg = misfit.ReplaceAllStringFunc(msg, func(text string) string {
-		m := misfit.FindStringSubmatch(text)
-		return cmp.Or(
-			m[2],
-			map[string]string{"seq": "a list", "map": "a mapping"}[m[1]],
-			"this",
-		) + " is not " + kindOf(
-			m[3],
-		)
-	})
-	msg = goTypes.ReplaceAllString(msg, "")
-	msg = strings.Replace(msg, tab, tab+" (indent with spaces, not with tabs)", 1)
-
-	return strings.Join(strings.Fields(strings.ReplaceAll(msg, "field ", "key ")), " ")
-}
 
 // CheckFile is `clusterm check`: it refuses what the daemon would refuse, or
 // could not work with, on this host.
@@ -338,7 +233,7 @@ func (c *Config) Check() error {
 		return bad("ansible_playbook", "it is empty")
 	}
 
-	if err := c.Gossip.check(); err != nil {
+	if err := c.Gossip.Check(); err != nil {
 		return err
 	}
 
@@ -427,32 +322,16 @@ type keyed struct {
 	value any
 }
 
-func fields(t reflect.Type) []reflect.StructField {
-	var out []reflect.StructField
-	for i := range t.NumField() {
-		if f := t.Field(i); tag(f) != "-" {
-			out = append(out, f)
-		}
-	}
-
-	return out
-}
-
-func tag(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-	return name
-}
-
 // keys lists every key with its value, in the order of the example. A struct is
 // taken apart; a map or a list is one value.
 func keys(c Config) []keyed {
 	var out []keyed
 	var visit func(prefix string, v reflect.Value)
 	visit = func(prefix string, v reflect.Value) {
-		for _, f := range fields(v.Type()) {
-			key, value := prefix+tag(f), v.FieldByIndex(f.Index)
+		for _, f := range yamlfile.Fields(v.Type()) {
+			key, value := prefix+yamlfile.Key(f), v.FieldByIndex(f.Index)
 			switch {
-			case f.Type == reflect.TypeFor[Gossip]() && value.Interface().(Gossip).Off:
+			case f.Type == reflect.TypeFor[serf.SourceConfig]() && value.Interface().(serf.SourceConfig).Off:
 				out = append(out, keyed{key, "off"})
 			case f.Type.Kind() == reflect.Struct:
 				visit(key+".", value)
@@ -557,7 +436,7 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 		dec.KnownFields(true)
 
 		if err := dec.Decode(&c); err != nil {
-			return Config{}, inventory.Errorf(inventory.KindInvalid, "the value of %s does not fit: %s", key, inDocument.ReplaceAllString(plainly(err), "")).
+			return Config{}, inventory.Errorf(inventory.KindInvalid, "the value of %s does not fit: %s", key, inDocument.ReplaceAllString(yamlfile.Plain(err), "")).
 				Do("see clusterctl config get %s, and 'clusterm example'", key)
 		}
 	}

@@ -416,7 +416,7 @@ func (d *Daemon) Stop(ctx context.Context) error {
 // has it read its configuration file again.
 func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	if err := d.Start(ctx); err != nil {
-		return ended(ctx, err, d.opts.Logger)
+		return serf.StartError(ctx, err, d.opts.Logger)
 	}
 
 	if d.opts.Ready != nil {

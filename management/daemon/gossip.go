@@ -8,116 +8,14 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
-
-// Gossip says how the process learns who is there: by an agent inside, which
-// takes part in the gossip, or by an existing serf agent that it watches (RPC).
-type Gossip struct {
-	Off         bool     `yaml:"-"`
-	Bind        string   `yaml:"bind"`
-	Advertise   string   `yaml:"advertise"`
-	KeyFile     string   `yaml:"key_file"`
-	Join        []string `yaml:"join"`
-	RPC         string   `yaml:"rpc"`
-	RPCAuthFile string   `yaml:"rpc_auth_file"`
-}
-
-// UnmarshalYAML takes the mapping, or the word off.
-func (g *Gossip) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		if n.Value == "off" || n.Tag == "!!bool" && n.Value == "false" {
-			g.Off = true
-			return nil
-		}
-
-		return fmt.Errorf("line %d: gossip is %q; write off, or a mapping", n.Line, n.Value)
-	}
-
-	type plain Gossip
-	p := plain(*g)
-
-	if err := known(n, reflect.TypeFor[Gossip](), "gossip"); err != nil {
-		return err
-	}
-
-	before := p.Bind
-
-	p.Bind = ""
-	if err := n.Decode(&p); err != nil {
-		return err
-	}
-
-	if p.Bind == "" && p.RPC == "" {
-		p.Bind = before
-	}
-
-	*g = Gossip(p)
-	g.Off = false
-
-	return nil
-}
-
-// MarshalYAML writes off for a manager outside the gossip.
-func (g Gossip) MarshalYAML() (any, error) {
-	if g.Off {
-		return "off", nil
-	}
-
-	type plain Gossip
-
-	return plain(g), nil
-}
-
-// check refuses values that make no sense. It looks at nothing outside g.
-func (g Gossip) check() error {
-	bad := func(key, format string, args ...any) error {
-		return inventory.Errorf(inventory.KindInvalid, "gossip.%s: %w", key, fmt.Errorf(format, args...))
-	}
-	switch {
-	case g.Off:
-		return nil
-	case g.RPC == "":
-		if g.RPCAuthFile != "" {
-			return bad("rpc_auth_file", "it is the key of an existing serf agent, and gossip.rpc names none")
-		}
-	default:
-		if err := serf.CheckRemote(g.RPC); err != nil {
-			return bad("rpc", "%w", err)
-		}
-
-		if g.RPCAuthFile != "" && !filepath.IsAbs(g.RPCAuthFile) {
-			return bad("rpc_auth_file", "%q is not an absolute path", g.RPCAuthFile)
-		}
-
-		if g.Bind != "" {
-			return bad("bind", "gossip.rpc names an existing serf agent, which is bound already; leave one of them out")
-		}
-
-		if g.Advertise != "" {
-			return bad(
-				"advertise",
-				"gossip.rpc names an existing serf agent, which advertises itself; leave one of them out",
-			)
-		}
-	}
-
-	agent := serf.GossipConfig{Bind: g.Bind, Advertise: g.Advertise, Join: g.Join}
-	if err := agent.Check(); err != nil {
-		return inventory.Errorf(inventory.KindInvalid, "%w", err)
-	}
-
-	return nil
-}
 
 // gossiper tells who is there.
 type gossiper interface {
@@ -171,7 +69,7 @@ func (d *Daemon) gossip(ctx context.Context, c Config) (err error) {
 	}
 
 	bind := g.Bind
-	if bind == Default().Gossip.Bind && strings.Contains(d.node.Addr, ":") {
+	if bind == serf.DefaultBind && strings.Contains(d.node.Addr, ":") {
 		bind = net.JoinHostPort("::", port)
 	}
 
@@ -231,7 +129,7 @@ func (d *Daemon) own() string {
 
 // agentVars is what hosts need to take part in the gossip, or why they cannot
 // be given it.
-func (d *Daemon) agentVars(g Gossip) (map[string]any, error) {
+func (d *Daemon) agentVars(g serf.SourceConfig) (map[string]any, error) {
 	at, join := "", g.Join
 	switch {
 	case d.agent != nil:

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/localfile"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
@@ -114,7 +115,7 @@ func gossipKey(path string, make bool) (string, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) && make {
 		key := serf.GenerateKey()
-		if err := writeNew(path, key+"\n"); err != nil {
+		if err := localfile.Replace(path, []byte(key+"\n")); err != nil {
 			return "", inventory.Errorf(inventory.KindUnavailable, "the gossip key cannot be kept: %w", err)
 		}
 
@@ -134,32 +135,6 @@ func gossipKey(path string, make bool) (string, error) {
 	return key, nil
 }
 
-// writeNew writes a file that only its owner can read, durably, whole or not at
-// all.
-func writeNew(path, content string) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-
-	_, err = tmp.WriteString(content)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return err
-	}
-
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-
-	return errors.Join(folder.Sync(), folder.Close())
-}
-
 var instanceIDs = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 // instanceID is the identity of the daemon with this data directory, made at
@@ -173,7 +148,7 @@ func instanceID(dataDir string) (string, error) {
 		rand.Read(b[:])
 
 		id := hex.EncodeToString(b[:])
-		if err := writeNew(path, id+"\n"); err != nil {
+		if err := localfile.Replace(path, []byte(id+"\n")); err != nil {
 			return "", inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be kept: %w", err).
 				Do("check owner, mode and free space of %s", dataDir)
 		}

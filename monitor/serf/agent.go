@@ -253,30 +253,6 @@ func (a *Agent) Leave(ctx context.Context) error {
 	}
 }
 
-// leaveWithin bounds the good-bye of Serve: a host that shuts down does not wait
-// for the gossip.
-const leaveWithin = 10 * time.Second
-
-// Serve is the rest of a process that is there for its agent: it calls ready,
-// which may be nil, waits until ctx is done, and leaves. An agent that ends by
-// itself is an error.
-func (a *Agent) Serve(ctx context.Context, ready func()) error {
-	if ready != nil {
-		ready()
-	}
-
-	select {
-	case <-a.done:
-		return a.err
-	case <-ctx.Done():
-	}
-
-	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
-	defer cancel()
-
-	return a.Leave(leave)
-}
-
 // Close ends the agent without a word: to the others it has failed, unless it
 // is back before they notice. It waits until everything is down.
 func (a *Agent) Close() error {

@@ -3,18 +3,16 @@
 package serf
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
 
 	"github.com/sirupsen/logrus"
-	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/inventory/yamlfile"
 )
 
 // AgentConfig is the configuration file of `clusterm agent`.
@@ -47,31 +45,9 @@ func DefaultAgentConfig() AgentConfig {
 func LoadAgentConfig(path string) (AgentConfig, error) {
 	c := DefaultAgentConfig()
 
-	f, err := os.Open(path)
-	if err != nil {
-		return c, fmt.Errorf("the configuration cannot be read: %w", err)
-	}
-	defer f.Close()
-	const limit = 1 << 20
-
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return c, fmt.Errorf("the configuration cannot be read: %w", err)
-	}
-
-	if len(b) > limit {
-		return c, fmt.Errorf("%s is larger than 1 MiB: it is not a configuration", path)
-	}
-
-	dec := yaml.NewDecoder(bytes.NewReader(b))
-	dec.KnownFields(true)
-
-	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, fmt.Errorf("%s: %w", path, err)
-	}
-
-	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return c, fmt.Errorf("%s holds more than one document", path)
+	const remedy = "the README of monitor/serf shows a file with every key"
+	if _, err := yamlfile.Load(path, &c, remedy); err != nil {
+		return c, err
 	}
 
 	if c.Gossip.Bind == "" {
@@ -79,7 +55,7 @@ func LoadAgentConfig(path string) (AgentConfig, error) {
 	}
 
 	if err := c.Check(); err != nil {
-		return c, fmt.Errorf("%s: %w", path, err)
+		return c, yamlfile.Invalid(path, err, remedy)
 	}
 
 	return c, nil
@@ -149,20 +125,19 @@ func keyed(key string, err error) error {
 }
 
 // RunAgent is the whole of `clusterm agent`: it takes part in the gossip until
-// ctx is done, and then leaves. See Agent.Serve for ready, which may be nil.
+// ctx is done, and then leaves; see Run.
 func RunAgent(ctx context.Context, c AgentConfig, log logrus.FieldLogger, ready func()) error {
 	return runAgent(ctx, c, Timing{}, log, ready)
 }
 
 func runAgent(ctx context.Context, c AgentConfig, t Timing, log logrus.FieldLogger, ready func()) error {
-	a, err := Start(ctx, Options{
-		Node: c.Node, DataDir: c.DataDir,
-		Bind: c.Gossip.Bind, Advertise: c.Gossip.Advertise, KeyFile: c.Gossip.KeyFile, Join: c.Gossip.Join,
-		Timing: t, Log: log,
-	})
-	if err != nil {
-		return err
+	start := func(ctx context.Context) (Source, error) {
+		return Start(ctx, Options{
+			Node: c.Node, DataDir: c.DataDir,
+			Bind: c.Gossip.Bind, Advertise: c.Gossip.Advertise, KeyFile: c.Gossip.KeyFile, Join: c.Gossip.Join,
+			Timing: t, Log: log,
+		})
 	}
 
-	return a.Serve(ctx, ready)
+	return Run(ctx, start, log, ready)
 }

@@ -158,6 +158,21 @@ func (r *Remote) Close() error {
 	return nil
 }
 
+// Done is closed when the watch has ended.
+func (r *Remote) Done() <-chan struct{} { return r.done }
+
+// Leave is Close within the time of ctx.
+func (r *Remote) Leave(ctx context.Context) error {
+	r.stop()
+
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the watch of the serf agent takes longer to end: %w", ctx.Err())
+	}
+}
+
 // Err is nil while the agent answers, else says since when and why it does not.
 func (r *Remote) Err() error {
 	r.mu.Lock()

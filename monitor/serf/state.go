@@ -13,7 +13,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"syscall"
+
+	"github.com/contiv/cluster/inventory/localfile"
 )
 
 const (
@@ -35,9 +36,9 @@ type memory struct {
 
 // store keeps the memory in a directory, or nowhere.
 type store struct {
-	dir  string
-	lock *os.File
-	last []byte // as written
+	dir    string
+	unlock func() // nil without a directory
+	last   []byte // as written
 	memory
 }
 
@@ -50,18 +51,8 @@ func openStore(dir string) (s *store, complaint error, err error) {
 		return s, nil, nil
 	}
 
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if s.unlock, err = localfile.Lock(dir, lockFile); err != nil {
 		return nil, nil, fmt.Errorf("the gossip data directory cannot be used: %w", err)
-	}
-
-	s.lock, err = os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the gossip data directory is not writable: %w", err)
-	}
-
-	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		s.lock.Close()
-		return nil, nil, fmt.Errorf("the gossip data directory %s is in use by another process: %w", dir, err)
 	}
 
 	path := filepath.Join(dir, stateFile)
@@ -137,7 +128,7 @@ func (s *store) save() error {
 		return nil
 	}
 
-	if err := replace(filepath.Join(s.dir, stateFile), b); err != nil {
+	if err := localfile.Replace(filepath.Join(s.dir, stateFile), b); err != nil {
 		return fmt.Errorf("the gossip state cannot be written: %w", err)
 	}
 
@@ -146,28 +137,9 @@ func (s *store) save() error {
 	return nil
 }
 
-// replace writes a file so that it is either the old or the new one.
-func replace(path string, b []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-
-	_, err = f.Write(b)
-
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-
-	return os.Rename(path+".new", path)
-}
-
 func (s *store) close() {
-	if s.lock != nil {
-		// By word: a process that is just being started may share the file still.
-		_ = syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN)
-		s.lock.Close()
+	if s.unlock != nil {
+		s.unlock()
 	}
 }
 

@@ -105,7 +105,7 @@ func TestCommands(t *testing.T) {
 	good := write(t, filepath.Join(d, "good.yaml"), "gossip: off\n")
 	bad := write(t, filepath.Join(d, "bad.yaml"), "gossip: off\nnonsense: 1\n")
 
-	example, watch := "../../../management/daemon/clusterm.yaml", "../../../management/daemon/monitor.yaml"
+	example, watch := "../../../management/daemon/clusterm.yaml", "../../../monitor/report/monitor.yaml"
 	for _, tt := range []struct {
 		args   string
 		status int

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	_ "embed" // for the example file
+	"fmt"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"slices"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/yamlfile"
+	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/monitor/serf"
+)
+
+// Example is a configuration file with every key and its meaning.
+//
+//go:embed monitor.yaml
+var Example []byte
+
+// Config is the configuration of `clusterm monitor`; Example describes its keys.
+type Config struct {
+	ReportTo []string          `yaml:"report_to"`
+	DataDir  string            `yaml:"data_dir"`
+	Gossip   serf.SourceConfig `yaml:"gossip"`
+	LogLevel string            `yaml:"log_level"`
+}
+
+// Load reads a configuration file. Its errors name the file, and are of
+// inventory.KindInvalid.
+func Load(path string) (Config, error) {
+	c := Config{DataDir: "/var/lib/clusterm-monitor", LogLevel: "info"}
+
+	const remedy = "'clusterm monitor --example' prints every key with its meaning"
+	if _, err := yamlfile.Load(path, &c, remedy); err != nil {
+		return Config{}, err
+	}
+
+	if c.Gossip.Bind == "" && c.Gossip.RPC == "" {
+		c.Gossip.Bind = serf.DefaultBind
+	}
+
+	if err := c.Check(); err != nil {
+		return Config{}, yamlfile.Invalid(path, err, remedy)
+	}
+
+	return c, nil
+}
+
+// Check refuses invalid values and keys that exclude each other. It reads no
+// file and opens no connection.
+func (c *Config) Check() error {
+	if err := c.checkManagers(); err != nil {
+		return err
+	}
+
+	if !filepath.IsAbs(c.DataDir) {
+		return invalid("data_dir", "%q is not an absolute path", c.DataDir)
+	}
+
+	if err := c.checkGossip(); err != nil {
+		return err
+	}
+
+	if _, err := logrus.ParseLevel(c.LogLevel); err != nil {
+		return invalid("log_level", "%q is not error, warning, info or debug", c.LogLevel)
+	}
+
+	return nil
+}
+
+func (c *Config) checkManagers() error {
+	if len(c.ReportTo) == 0 {
+		return invalid(
+			"report_to",
+			"it is empty; name the manager to report to, such as unix:///run/clusterm/clusterm.sock",
+		)
+	}
+
+	for i, u := range c.ReportTo {
+		if slices.Contains(c.ReportTo[:i], u) {
+			return invalid("report_to", "%s is there twice", u)
+		}
+
+		if err := checkManager(u); err != nil {
+			return invalid("report_to", "%w", err)
+		}
+	}
+
+	return nil
+}
+
+// checkManager refuses a URL that a client cannot use, and one that would carry
+// reports over the network in the clear.
+func checkManager(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "unix" && u.Scheme != "http" {
+		return fmt.Errorf("%q is neither unix:///PATH nor http://ADDRESS:PORT", s)
+	}
+
+	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		return fmt.Errorf(
+			"%s is not on this host, and plain HTTP is not protected; use a tunnel: "+
+				"ssh -N -L 127.0.0.1:9007:127.0.0.1:9007 root@HOST, and http://127.0.0.1:9007",
+			s,
+		)
+	}
+
+	_, err = client.New(client.Options{URL: s})
+
+	return err
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// checkGossip refuses keys of a source that cannot observe anything.
+func (c *Config) checkGossip() error {
+	switch g := c.Gossip; {
+	case g.Off:
+		return invalid("gossip", "it is off; a monitor without gossip observes nothing")
+	case g.RPC == "" && g.KeyFile == "":
+		return invalid(
+			"gossip",
+			"name the rpc of a serf agent on this host, or the key_file and the members to join for an agent of the "+
+				"monitor's own",
+		)
+	case g.RPC == "" && len(g.Join) == 0:
+		return invalid("gossip.join", "it is empty; name members for the monitor's agent to join")
+	case g.RPC != "" && g.KeyFile != "":
+		return invalid(
+			"gossip.key_file",
+			"gossip.rpc names an existing serf agent, which has the key already; leave one of them out",
+		)
+	case g.RPC != "" && len(g.Join) > 0:
+		return invalid(
+			"gossip.join",
+			"gossip.rpc names an existing serf agent, which joins by itself; leave one of them out",
+		)
+	}
+
+	return c.Gossip.Check()
+}
+
+func invalid(key, format string, args ...any) error {
+	return inventory.Errorf(inventory.KindInvalid, "%s: %w", key, fmt.Errorf(format, args...))
+}
