@@ -13,7 +13,13 @@ COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 LABCTL  := vagrant/lab/lab
 
+# Shell scripts whose name does not end in .sh.
+SCRIPTS := .ci/run .ci/stages cmd/clusterm/package/build cmd/clusterm/package/man \
+  vagrant/demo vagrant/deps vagrant/flow vagrant/provision vagrant/lab/lab vagrant/lab/recipe vagrant/lab/test
+
 export CGO_ENABLED ?= 0
+# The same flags everywhere, so that all targets share what is built.
+export GOFLAGS ?= -trimpath
 
 .PHONY: help
 help: ## list the targets
@@ -24,26 +30,36 @@ build: bin/clusterm bin/clusterctl ## build bin/clusterm and bin/clusterctl
 
 .PHONY: bin/clusterm bin/clusterctl
 bin/clusterm bin/clusterctl:
-	go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./cmd/$(notdir $@)
+	go build -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./cmd/$(notdir $@)
 
-.PHONY: demo
-demo: lab-deps build ## the main job on real hosts of a lab (LAB=demo), from nothing; leaves the lab running
-	vagrant/demo
-
-.PHONY: demo-down
-demo-down: ## remove the demo's hosts
-	$(LABCTL) down
+.PHONY: check
+check: lint unit ## the linters and the unit tests: what to run before a commit
 
 .PHONY: test
-test: deps lint unit race lab-test system ## every test of the project
+test: ## every test of the project, and where the time went
+	.ci/stages deps lint race lab-test system
 
 .PHONY: unit
 unit: ## the tests that need neither root, Ansible nor the lab
-	go test ./...
+	go test ./... ./.ci/textmeasure
 
 .PHONY: race
-race: ## the same under the race detector
-	CGO_ENABLED=1 go test -race ./...
+race: ## the unit tests under the race detector
+	CGO_ENABLED=1 go test -race ./... ./.ci/textmeasure
+
+.PHONY: lint
+lint: bin/golangci-lint ## linters, shellcheck, the figures of the text, and a build for arm64
+	bin/golangci-lint run ./... ./.ci/textmeasure
+	git ls-files '*.sh' $(SCRIPTS) | xargs shellcheck
+	GOARCH=arm64 go build -buildvcs=false ./cmd/...
+	go run ./.ci/textmeasure
+
+.PHONY: text
+text: ## how the Go text reads, in figures; fails where one is out of bounds
+	go run ./.ci/textmeasure
+
+bin/golangci-lint: .ci/lint/go.mod
+	go -C .ci/lint build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: lab-test
 lab-test: lab-deps ## the lab's own test
@@ -53,27 +69,28 @@ lab-test: lab-deps ## the lab's own test
 system: deps lab-deps build bin/nfpm ## the tests with the real Ansible, and on real hosts of the lab
 	CLUSTERM_LAB=1 go test -count=1 ./ansible ./configuration/ansible ./management/metrics
 	CLUSTERM_LAB=1 go test -count=1 -run 'TestLive|TestExisting' ./monitor/serf ./management/daemon
-	CLUSTERM_LAB=1 go test -count=1 -timeout 60m -v ./vagrant/systemtest/
+	CLUSTERM_LAB=1 go test -count=1 -timeout 60m -v ./vagrant/systemtest/ | tee bin/systemtest.log
 
 .PHONY: chaos
-chaos: deps lab-deps build ## processes killed at random while operators work; no two runs are alike, so not part of test
+chaos: deps lab-deps build ## kill random processes while operators work; no two runs are alike, so it is not part of test
 	CLUSTERM_LAB=1 CLUSTERM_CHAOS=1 go test -count=1 -timeout 60m -v -run TestChaos ./vagrant/systemtest/
 
+.PHONY: demo
+demo: lab-deps build ## the main job on fresh hosts of a lab (LAB=demo, LAB_SUITE=bookworm); leaves the lab running
+	vagrant/demo
+
+.PHONY: demo-down
+demo-down: ## remove the demo's hosts
+	$(LABCTL) down
+
 .PHONY: bench
-bench: ## what it costs, against what it is built on; BENCH=list,cli for single rows, BENCH_JSON=FILE (job: root, and the lab)
+bench: ## measure clusterm against its building blocks; BENCH=list,cli: single rows; BENCH_JSON=FILE (job: root and the lab)
 	if [[ -z "$(BENCH)" || "$(BENCH)" == *job* || "$(BENCH)" == all ]]; then $(LABCTL) install; fi
 	mkdir -p bin
 	go run ./vagrant/bench -rows "$(BENCH)" -json "$(BENCH_JSON)"
 
-.PHONY: lint
-lint: ## formatting, vet, staticcheck, shellcheck
-	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); [ -z "$$unformatted" ] || { echo "not gofmt'd: $$unformatted"; exit 1; }
-	go vet ./...
-	go tool staticcheck ./...
-	if command -v shellcheck >/dev/null; then shellcheck vagrant/{demo,flow,provision} vagrant/deps vagrant/lab/lab vagrant/lab/recipe vagrant/lab/test .ci/run cmd/clusterm/package/{build,man} cmd/clusterm/package/*/*.sh monitor/serf/handler/*.sh; fi
-
 .PHONY: deps
-deps: ## install what the tests use of the machine (apt)
+deps: ## install the packages that the tests need on this machine (apt)
 	vagrant/deps
 
 .PHONY: lab-deps
@@ -81,23 +98,23 @@ lab-deps:
 	$(LABCTL) install
 
 .PHONY: docs
-docs: ## write the generated references and tables in docs/ anew
+docs: ## regenerate the references and tables in docs/
 	go test -count=1 ./inventory ./management/metrics ./management/openapi ./clusterctl -run Document -update
 
 .PHONY: man
-man: bin/clusterctl ## write clusterctl's manual pages to bin/man/
+man: bin/clusterctl ## generate clusterctl's manual pages in bin/man/
 	bin/clusterctl man bin/man
 
 .PHONY: deb
-deb: build bin/nfpm ## make the Debian package in dist/
+deb: build bin/nfpm ## build the Debian package in dist/
 	cmd/clusterm/package/build deb
 
 .PHONY: rpm
-rpm: build bin/nfpm ## make the RPM package in dist/
+rpm: build bin/nfpm ## build the RPM package in dist/
 	cmd/clusterm/package/build rpm
 
 bin/nfpm: cmd/clusterm/package/go.mod
-	go -C cmd/clusterm/package build -trimpath -o $(CURDIR)/$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
+	go -C cmd/clusterm/package build -o $(CURDIR)/$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
 
 .PHONY: install
 install: build ## install binaries, systemd units and example configurations (PREFIX, DESTDIR)
@@ -110,10 +127,10 @@ install: build ## install binaries, systemd units and example configurations (PR
 	install -m 0755 monitor/serf/handler/serf-handler.sh $(DESTDIR)$(PREFIX)/share/doc/clusterm/serf-handler.sh
 
 .PHONY: uninstall
-uninstall: ## remove what install installed; /etc/clusterm and /var/lib/clusterm stay
+uninstall: ## remove the installed files; /etc/clusterm and /var/lib/clusterm stay
 	rm -f $(DESTDIR)$(PREFIX)/bin/clusterm $(DESTDIR)$(PREFIX)/bin/clusterctl $(DESTDIR)/etc/systemd/system/clusterm.service $(DESTDIR)/etc/systemd/system/clusterm-monitor.service
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/clusterm
 
 .PHONY: clean
-clean: ## remove what build, deb and rpm built
+clean: ## remove binaries and packages
 	rm -rf bin dist
