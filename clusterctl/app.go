@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -192,7 +193,7 @@ func (a *app) group(_ context.Context, c *cli.Command) error {
 	word := c.Args().First()
 
 	f := usagef("there is no command %q", strings.TrimPrefix(path+" "+word, "clusterctl "))
-	if near := closest(word, all); near != "" {
+	if near := inventory.Closest(word, all); near != "" {
 		f.message += fmt.Sprintf("; did you mean %q?", near)
 	}
 
@@ -228,7 +229,7 @@ func (a *app) flagError(c *cli.Command, path []string, err error) error {
 			}
 		}
 
-		if near := closest(flag, all); near != "" {
+		if near := inventory.Closest(flag, all); near != "" {
 			f.message += fmt.Sprintf("; did you mean %s?", dashed(near))
 		}
 	} else if flag, ok := strings.CutPrefix(text, "flag needs an argument: "); ok {

@@ -213,6 +213,8 @@ func TestExitCodes(t *testing.T) {
 		{failf(ExitJobFailed, "x"), 3},
 		{fmt.Errorf("wrapped: %w", inventory.Errorf(inventory.KindNotFound, "x")), 4},
 		{inventory.Errorf(inventory.KindRefused, "x"), 5},
+		{inventory.Errorf(inventory.KindUnauthenticated, "x"), 5},
+		{inventory.Errorf(inventory.KindForbidden, "x"), 5},
 		{inventory.Errorf(inventory.KindPrecondition, "x"), 5},
 		{inventory.Errorf(inventory.KindKeyReused, "x"), 5},
 		{inventory.Errorf(inventory.KindUnavailable, "x"), 6},
@@ -282,17 +284,6 @@ m: |-
 `
 	if got, err := toYAML([]byte(doc)); err != nil || string(got) != want {
 		t.Errorf("%v\n%s", err, got)
-	}
-}
-
-func TestClosest(t *testing.T) {
-	verbs := []string{"get", "commission", "decommission", "update", "h"}
-	for text, want := range map[string]string{
-		"comission": "commission", "decomission": "decommission", "gte": "get", "UPDATE": "update", "upgarde": "update", "x": "", "something": "",
-	} {
-		if got := closest(text, verbs); got != want {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -43,7 +44,7 @@ func (all columns[T]) get(name string) (column[T], error) {
 	}
 
 	f := usagef("there is no column %q", name)
-	if near := closest(name, all.names()); near != "" {
+	if near := inventory.Closest(name, all.names()); near != "" {
 		f.message += "; did you mean " + strconv.Quote(near) + "?"
 	}
 

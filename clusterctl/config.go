@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -88,7 +89,7 @@ func configGet(ctx context.Context, c *call) error {
 
 	if len(some) == 0 {
 		f := failf(ExitNotFound, "the configuration has no key %q", key)
-		if near := closest(key, slices.Collect(maps.Keys(all))); near != "" {
+		if near := inventory.Closest(key, slices.Collect(maps.Keys(all))); near != "" {
 			return f.do("did you mean %s?", near)
 		}
 

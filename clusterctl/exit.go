@@ -34,7 +34,7 @@ var exitCodes = []struct {
 	{ExitUsage, "the command line or the request is wrong"},
 	{ExitJobFailed, "the job failed or was cancelled"},
 	{ExitNotFound, "something it names does not exist, or nothing meets the selector"},
-	{ExitRefused, "refused by a rule, a status or a state; nothing was changed"},
+	{ExitRefused, "refused by a rule, a status, a state or a missing permission; nothing was changed"},
 	{ExitUnreachable, "the manager, or its store, does not answer"},
 	{ExitInterrupted, "interrupted by Ctrl-C; a job that was being waited for goes on"},
 }
@@ -84,7 +84,11 @@ func exitCode(err error) int {
 		return ExitUsage
 	case inventory.KindNotFound:
 		return ExitNotFound
-	case inventory.KindRefused, inventory.KindPrecondition, inventory.KindKeyReused:
+	case inventory.KindRefused,
+		inventory.KindUnauthenticated,
+		inventory.KindForbidden,
+		inventory.KindPrecondition,
+		inventory.KindKeyReused:
 		return ExitRefused
 	case inventory.KindUnavailable:
 		return ExitUnreachable

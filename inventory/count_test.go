@@ -5,9 +5,11 @@ package inventory
 import "testing"
 
 func TestCount(t *testing.T) {
-	for n, want := range map[int]string{0: "0 jobs run", 1: "1 job runs", 2: "2 jobs run"} {
-		if got := Count(n, "job runs", "jobs run"); got != want {
-			t.Errorf("%s, not %s", got, want)
+	t.Parallel()
+
+	for n, want := range map[int]string{0: "0 nodes", 1: "1 node", 2: "2 nodes"} {
+		if got := Count(n, "node", "nodes"); got != want {
+			t.Errorf("Count(%d) = %q, want %q", n, got, want)
 		}
 	}
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory says what a node is and what may happen to it next.
+// Package inventory is the domain model: the node, its lifecycle and the rules
+// that govern both.
 //
-// It holds the nouns everything else leans on: the node and its two dimensions
-// (status: where it is in its life; state: whether the monitor sees it), the
-// lifecycle table, the group rules, the history, the grammar of names and the
-// kinds of error. Everything in it is a pure decision: no lock, no clock and no
-// I/O. It imports the standard library only.
+// A node has two independent dimensions. Its status is a step of its lifecycle,
+// set by operators and jobs; its state is the result of monitoring. The package
+// also holds the lifecycle table, the group rules, the history, the grammar of
+// names and the kinds of error.
+//
+// Everything here is a pure decision without locks, clocks or I/O. The package
+// imports the standard library only, and every other package may import it.
 package inventory

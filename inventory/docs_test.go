@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/lifecycle.md anew")
+var update = flag.Bool("update", false, "rewrite the tables of docs/lifecycle.md")
 
 const document = "../docs/lifecycle.md"
 
-// TestLifecycleDocument holds the tables of docs/lifecycle.md against the data.
-// go test ./inventory -run Document -update writes them.
+// TestLifecycleDocument compares the tables of docs/lifecycle.md with the data.
+// "go test ./inventory -run Document -update" rewrites them.
 func TestLifecycleDocument(t *testing.T) {
 	t.Parallel()
 
@@ -25,24 +25,25 @@ func TestLifecycleDocument(t *testing.T) {
 	}
 
 	text := string(data)
-	for name, render := range map[string]func() string{"statuses": statusTable, "states": stateTable, "table": verbTable} {
+	for name, render := range map[string]func() string{
+		"statuses": statusTable,
+		"states":   stateTable,
+		"table":    verbTable,
+	} {
 		begin, end := "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->"
-		head, rest, ok := strings.Cut(text, begin)
+		head, rest, hasBegin := strings.Cut(text, begin)
 
-		old, tail, ok2 := strings.Cut(rest, end)
-		if !ok || !ok2 {
-			t.Fatalf("%s has no %s…%s", document, strings.TrimSpace(begin), end)
+		old, tail, hasEnd := strings.Cut(rest, end)
+		if !hasBegin || !hasEnd {
+			t.Fatalf("%s lacks the marker %s or %s", document, strings.TrimSpace(begin), end)
 		}
 
-		if want := render(); old != want && !*update {
-			t.Errorf(
-				"the %s in %s are not those of the data; write them anew:\n\tgo test ./inventory -run Document -update",
-				name,
-				document,
-			)
+		table := render()
+		if old != table && !*update {
+			t.Errorf("the table %q in %s is out of date; rewrite it: make docs", name, document)
 		}
 
-		text = head + begin + render() + end + tail
+		text = head + begin + table + end + tail
 	}
 
 	if *update && text != string(data) {
@@ -81,16 +82,10 @@ func stateTable() string {
 
 func verbTable() string {
 	var b strings.Builder
-	b.WriteString(
-		"| verb | what it does | from | needs `Discovered` | through | success | failure or cancel |\n|---|---|---|---|---|---|---|\n",
-	)
+	b.WriteString("| verb | effect | from | needs `Discovered` | through | success | failure or cancel |\n")
+	b.WriteString("|---|---|---|---|---|---|---|\n")
 
 	for _, r := range Lifecycle {
-		from := make([]string, len(r.From))
-		for i, s := range r.From {
-			from[i] = "`" + string(s) + "`"
-		}
-
 		needs, success := "", "`"+string(r.Success)+"`"
 		if r.NeedsDiscover {
 			needs = "yes"
@@ -100,17 +95,8 @@ func verbTable() string {
 			success = "removed"
 		}
 
-		fmt.Fprintf(
-			&b,
-			"| `%s` | %s | %s | %s | `%s` | %s | %s |\n",
-			r.Verb,
-			r.Meaning,
-			strings.Join(from, ", "),
-			needs,
-			r.Through,
-			success,
-			r.Failure,
-		)
+		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s | `%s` | %s | %s |\n",
+			r.Verb, r.Meaning, joinWords(r.From, "`, `"), needs, r.Through, success, r.Failure)
 	}
 
 	return b.String()

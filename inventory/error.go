@@ -7,28 +7,32 @@ import (
 	"fmt"
 )
 
-// Kind is what a caller can act on in an error. It travels: the server maps it
-// to an HTTP status and the client maps it back.
+// Kind classifies an error by the reaction it calls for. Kinds cross the API: the
+// server maps a kind to an HTTP status, and the client maps it back.
 type Kind string
 
-// The kinds of error. What is none of these is KindInternal.
+// The kinds of error. Any other error is KindInternal.
 const (
-	KindInvalid      Kind = "invalid"      // the request itself is wrong; repeating it changes nothing
-	KindNotFound     Kind = "not-found"    // something it names does not exist
-	KindRefused      Kind = "refused"      // a rule, a status or a state forbids it now
-	KindConflict     Kind = "conflict"     // somebody else changed the same thing first; read again, repeat
-	KindExpired      Kind = "expired"      // what it builds on is no longer kept; begin anew
-	KindPrecondition Kind = "precondition" // it said itself what it depends on, and that is not so; read again, decide anew
-	KindKeyReused    Kind = "key-reused"   // its key, which is to keep it from being done twice, has served for another one
-	KindTooLarge     Kind = "too-large"    // a body or a value is over its limit
-	KindUnavailable  Kind = "unavailable"  // the store or a peer does not answer; try again later
-	KindUnsupported  Kind = "unsupported"  // the method or the media type is not served here
-	KindInternal     Kind = "internal"     // a fault of ours; details are in the daemon's log
+	KindInvalid         Kind = "invalid"         // the request is malformed; do not repeat it unchanged
+	KindUnauthenticated Kind = "unauthenticated" // credentials are missing or wrong
+	KindForbidden       Kind = "forbidden"       // the caller lacks the permission
+	KindNotFound        Kind = "not-found"       // the request names a thing that does not exist
+	KindRefused         Kind = "refused"         // a rule, a status or a state forbids the operation for now
+	KindConflict        Kind = "conflict"        // a concurrent change came first; read again and repeat
+	KindExpired         Kind = "expired"         // the revision or token is no longer kept; start over
+	KindPrecondition    Kind = "precondition"    // a precondition of the request failed; read again and decide anew
+	KindKeyReused       Kind = "key-reused"      // the Idempotency-Key was already used for a different request
+	KindTooLarge        Kind = "too-large"       // a body or a value exceeds its limit
+	KindUnavailable     Kind = "unavailable"     // the store or a peer does not respond; try again later
+	KindUnsupported     Kind = "unsupported"     // the method or the media type is not supported here
+	KindInternal        Kind = "internal"        // a fault of the manager; the daemon's log has the details
 )
 
 // Kinds lists every kind, in the order of the documentation.
 var Kinds = []Kind{
 	KindInvalid,
+	KindUnauthenticated,
+	KindForbidden,
 	KindNotFound,
 	KindRefused,
 	KindConflict,
@@ -41,16 +45,16 @@ var Kinds = []Kind{
 	KindInternal,
 }
 
-// Error is a refusal or a failure that says what, why and what to do.
+// Error is a failure that an operator can act on.
 type Error struct {
 	Kind    Kind
-	Message string   // what was refused and why, one sentence or a few
-	Remedy  string   // what the operator can do about it; may be empty
-	Nodes   []string // the nodes it is about; may be empty
-	Err     error    // the cause, for the log; never shown to a client
+	Message string   // the operation that failed and the reason, in one or a few sentences
+	Remedy  string   // the next step for the operator; may be empty
+	Nodes   []string // names of the nodes concerned; may be empty
+	Err     error    // the cause, for the log only; clients never see it
 }
 
-// Error returns the message, followed by the remedy where there is one.
+// Error returns the message, followed by the remedy if there is one.
 func (e *Error) Error() string {
 	if e.Remedy == "" {
 		return e.Message
@@ -62,25 +66,26 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an error of the kind. A %w in the format becomes its cause.
+// Errorf returns an error of the given kind. An argument for %w becomes its cause.
 func Errorf(kind Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Kind: kind, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// Do adds the remedy and returns the same error.
+// Do sets the remedy of e and returns e.
 func (e *Error) Do(format string, args ...any) *Error {
 	e.Remedy = fmt.Sprintf(format, args...)
 	return e
 }
 
-// About adds the nodes and returns the same error.
+// About sets the nodes that e concerns and returns e.
 func (e *Error) About(nodes ...string) *Error {
 	e.Nodes = nodes
 	return e
 }
 
-// KindOf returns the kind of err, KindInternal when it carries none, "" for nil.
+// KindOf returns the kind of err: "" for nil, and KindInternal if neither err nor
+// an error that it wraps is an Error.
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""

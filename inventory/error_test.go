@@ -14,26 +14,39 @@ func TestError(t *testing.T) {
 	t.Parallel()
 
 	e := Errorf(KindRefused, "%s is asleep: %w", "node-1", io.EOF).Do("wake %s", "it").About("node-1", "node-2")
-	if e.Error() != "node-1 is asleep: EOF; wake it" || e.Message != "node-1 is asleep: EOF" || e.Remedy != "wake it" ||
-		!slices.Equal(e.Nodes, []string{"node-1", "node-2"}) {
-		t.Errorf("%+v", e)
+	if e.Error() != "node-1 is asleep: EOF; wake it" || e.Message != "node-1 is asleep: EOF" || e.Remedy != "wake it" {
+		t.Errorf("got %q, with message %q and remedy %q", e.Error(), e.Message, e.Remedy)
 	}
 
-	if !errors.Is(e, io.EOF) || e.Err != io.EOF {
-		t.Error("the cause is lost")
+	if !slices.Equal(e.Nodes, []string{"node-1", "node-2"}) {
+		t.Errorf("got nodes %v", e.Nodes)
 	}
 
-	wrapped := fmt.Errorf("and so: %w", e)
-	if KindOf(wrapped) != KindRefused {
-		t.Error("the kind is lost by wrapping")
+	if !errors.Is(e, io.EOF) || !errors.Is(e.Err, io.EOF) {
+		t.Errorf("got cause %v, want EOF", e.Err)
 	}
 
-	if KindOf(nil) != "" || KindOf(io.EOF) != KindInternal {
-		t.Error("kinds of what has none")
+	plain := Errorf(KindInvalid, "no")
+	if plain.Error() != "no" || plain.Unwrap() != nil {
+		t.Errorf("an error without remedy and cause: got %q, cause %v", plain.Error(), plain.Unwrap())
 	}
+}
 
-	if plain := Errorf(KindInvalid, "no"); plain.Error() != "no" || plain.Unwrap() != nil {
-		t.Errorf("%v", plain)
+func TestKindOf(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		err  error
+		want Kind
+	}{
+		{nil, ""},
+		{io.EOF, KindInternal},
+		{Errorf(KindRefused, "no"), KindRefused},
+		{fmt.Errorf("commission: %w", Errorf(KindRefused, "no")), KindRefused},
+	} {
+		if got := KindOf(tt.err); got != tt.want {
+			t.Errorf("KindOf(%v) = %q, want %q", tt.err, got, tt.want)
+		}
 	}
 }
 
@@ -43,13 +56,13 @@ func TestKinds(t *testing.T) {
 	seen := map[Kind]bool{}
 	for _, k := range Kinds {
 		if seen[k] || k == "" {
-			t.Errorf("%q", k)
+			t.Errorf("kind %q is empty or listed twice", k)
 		}
 
 		seen[k] = true
 	}
 
-	if len(Kinds) != 11 {
-		t.Errorf("%d kinds", len(Kinds))
+	if len(Kinds) != 13 {
+		t.Errorf("%d kinds are listed, want 13", len(Kinds))
 	}
 }

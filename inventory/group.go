@@ -8,33 +8,40 @@ import (
 	"strings"
 )
 
-// The groups that exist without configuration.
+// The built-in groups.
 const (
 	GroupMaster  = "service-master"
 	GroupWorker  = "service-worker"
-	GroupPrepare = "cluster-node" // hosts being prepared for discovery; no node is commissioned into it
+	GroupPrepare = "cluster-node" // hosts that a discover job prepares; never the group of a commission
 )
 
-// Group is a host group and its rule, as data.
+// reservedGroups are names with a meaning of their own in the Ansible inventory.
+var reservedGroups = []string{GroupPrepare, "all", "ungrouped", "job_targets", "job_helpers"}
+
+// Group is a host group with its rule.
 type Group struct {
 	Name string `json:"name" yaml:"name"`
-	// Needs names the group of which a commissioned, Discovered node must exist
-	// outside the request before a node is commissioned into this one, and as
-	// long as a node of this one is in service. Empty: no such rule.
+	// Needs names another group. While a node of this group is in service, and
+	// before one is commissioned, that group must have a commissioned, Discovered
+	// node outside the request. Empty means no rule.
 	Needs string `json:"needs,omitempty" yaml:"needs,omitempty"`
 }
 
-// Groups are all host groups that a node can be commissioned into, in the order
-// of their configuration.
+// Groups lists the host groups available to commission, in configured order.
 type Groups []Group
 
-// DefaultGroups are the groups of a manager whose configuration names none.
+// DefaultGroups returns the groups of a manager without configured groups.
 func DefaultGroups() Groups {
 	return Groups{{Name: GroupMaster}, {Name: GroupWorker, Needs: GroupMaster}}
 }
 
-// Check refuses groups whose names or rules make no sense.
+// Check validates names and rules. It returns an error of KindInvalid.
 func (gs Groups) Check() error {
+	if len(gs) == 0 {
+		return Errorf(KindInvalid, "no group is configured").
+			Do("leave the key out to get %s and %s", GroupMaster, GroupWorker)
+	}
+
 	seen := map[string]bool{}
 	for _, g := range gs {
 		if err := CheckGroup(g.Name); err != nil {
@@ -44,11 +51,7 @@ func (gs Groups) Check() error {
 		switch {
 		case seen[g.Name]:
 			return Errorf(KindInvalid, "group %s is configured twice", g.Name)
-		case g.Name == GroupPrepare,
-			g.Name == "all",
-			g.Name == "ungrouped",
-			g.Name == "job_targets",
-			g.Name == "job_helpers":
+		case slices.Contains(reservedGroups, g.Name):
 			return Errorf(KindInvalid, "the group name %q is reserved", g.Name)
 		case g.Needs == g.Name:
 			return Errorf(KindInvalid, "group %s needs itself", g.Name)
@@ -57,23 +60,18 @@ func (gs Groups) Check() error {
 		seen[g.Name] = true
 	}
 
+	// A rule may name a group that follows, so check the rules in a second pass.
 	for _, g := range gs {
 		if g.Needs != "" && !seen[g.Needs] {
 			return Errorf(KindInvalid, "group %s needs group %s, which is not configured", g.Name, g.Needs)
 		}
 	}
 
-	if len(gs) == 0 {
-		return Errorf(
-			KindInvalid,
-			"no group is configured",
-		).Do("leave the key out to get %s and %s", GroupMaster, GroupWorker)
-	}
-
 	return nil
 }
 
-// Get returns the group of that name, or KindNotFound naming those that exist.
+// Get returns the named group, or an error of KindNotFound that lists the
+// configured groups.
 func (gs Groups) Get(name string) (Group, error) {
 	for _, g := range gs {
 		if g.Name == name {
@@ -81,14 +79,11 @@ func (gs Groups) Get(name string) (Group, error) {
 		}
 	}
 
-	return Group{}, Errorf(
-		KindNotFound,
-		"there is no group %q",
-		name,
-	).Do("the groups are %s", strings.Join(gs.Names(), ", "))
+	return Group{}, Errorf(KindNotFound, "there is no group %q", name).
+		Do("the groups are %s", strings.Join(gs.Names(), ", "))
 }
 
-// Names lists the groups' names in order.
+// Names returns the names of the groups, in order.
 func (gs Groups) Names() []string {
 	names := make([]string, len(gs))
 	for i, g := range gs {
@@ -98,21 +93,22 @@ func (gs Groups) Names() []string {
 	return names
 }
 
-// Needed tells whether any group needs this one.
+// Needed reports whether any group needs the named one.
 func (gs Groups) Needed(name string) bool {
 	return name != "" && slices.ContainsFunc(gs, func(g Group) bool { return g.Needs == name })
 }
 
-// Default is the group of a commission that names none: the first group that
-// others need as long as nobody is commissioned in it, else the first group
-// that needs it; with no rules at all the first group.
+// Default returns the group for a commission that names none: the first needed
+// group until it has a commissioned node, from then on the first group that
+// needs it. Without rules it is the first group, without groups "".
 func (gs Groups) Default(nodes []*Node) string {
 	for _, g := range gs {
 		if !gs.Needed(g.Name) {
 			continue
 		}
 
-		if !slices.ContainsFunc(nodes, func(n *Node) bool { return n.Group == g.Name && n.Commissioned() }) {
+		provides := func(n *Node) bool { return n.Group == g.Name && n.Commissioned() }
+		if !slices.ContainsFunc(nodes, provides) {
 			return g.Name
 		}
 
@@ -130,7 +126,7 @@ func (gs Groups) Default(nodes []*Node) string {
 	return gs[0].Name
 }
 
-// CheckJoin refuses to bring the batch into the group while the group it needs
+// CheckJoin returns an error of KindRefused if the group needs another one that
 // has no commissioned, Discovered node outside the batch.
 func (gs Groups) CheckJoin(nodes []*Node, batch []string, group string) error {
 	g, err := gs.Get(group)
@@ -144,15 +140,16 @@ func (gs Groups) CheckJoin(nodes []*Node, batch []string, group string) error {
 
 	return Errorf(KindRefused, "%s cannot join %s: no commissioned, Discovered %s exists outside this request",
 		strings.Join(batch, ", "), g.Name, g.Needs).
-		Do("commission a %s first: clusterctl nodes commission NAME -g %s", g.Needs, g.Needs).About(batch...)
+		Do("commission a %s first: clusterctl nodes commission NAME -g %s", g.Needs, g.Needs).
+		About(batch...)
 }
 
-// CheckLeave refuses to take the batch out of service when that leaves nodes of
-// another group without what they need. Where it already lacks it, and the
-// batch would change nothing about that, it is refused as well: the dependents
-// go first.
+// CheckLeave returns an error of KindRefused if nodes that stay in service need a
+// group, the batch takes a node of that group out of service, and no provider
+// remains. That includes a group without any provider already: its dependents
+// have to leave first.
 func (gs Groups) CheckLeave(nodes []*Node, batch []string) error {
-	leavers := set(batch)
+	inBatch := set(batch)
 	for _, g := range gs {
 		if g.Needs == "" {
 			continue
@@ -160,11 +157,12 @@ func (gs Groups) CheckLeave(nodes []*Node, batch []string) error {
 
 		var leaving, dependents []string
 		for _, n := range nodes {
-			in := leavers[n.Name]
+			serves := n.Status == Allocated || n.Status == Maintenance
+
 			switch {
-			case in && n.Group == g.Needs && (n.Status == Allocated || n.Status == Maintenance):
+			case inBatch[n.Name] && n.Group == g.Needs && serves:
 				leaving = append(leaving, n.Name)
-			case !in && n.Group == g.Name && n.InService():
+			case !inBatch[n.Name] && n.Group == g.Name && n.InService():
 				dependents = append(dependents, n.Name)
 			}
 		}
@@ -182,13 +180,14 @@ func (gs Groups) CheckLeave(nodes []*Node, batch []string) error {
 	return nil
 }
 
-// providers are the commissioned, Discovered nodes of the group outside the batch.
+// providers returns the names of the commissioned, Discovered nodes of the group
+// outside the batch.
 func providers(nodes []*Node, group string, batch []string) []string {
-	out := set(batch)
+	inBatch := set(batch)
 
 	var names []string
 	for _, n := range nodes {
-		if n.Group == group && n.Commissioned() && n.State == Discovered && !out[n.Name] {
+		if n.Group == group && n.Commissioned() && n.State == Discovered && !inBatch[n.Name] {
 			names = append(names, n.Name)
 		}
 	}
@@ -205,6 +204,7 @@ func set(names []string) map[string]bool {
 	return m
 }
 
+// shorten joins the names, at most five of them.
 func shorten(names []string) string {
 	if len(names) <= 5 {
 		return strings.Join(names, ", ")

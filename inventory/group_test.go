@@ -3,30 +3,39 @@
 package inventory
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// fleet reads "name group status state [verb]" lines.
-func fleet(t *testing.T, lines ...string) []*Node {
+// parseNodes parses lines of "name group status state [verb]". The groups are m
+// (master), w (worker) and - (none).
+func parseNodes(t *testing.T, lines ...string) []*Node {
+	t.Helper()
+
+	groups := map[string]string{"m": GroupMaster, "w": GroupWorker, "-": ""}
+
 	var nodes []*Node
-	for _, l := range lines {
-		f := strings.Fields(l)
-		n := Node{Name: f[0], Group: map[string]string{"m": GroupMaster, "w": GroupWorker, "-": ""}[f[1]]}
-		var err, err2 error
-		n.Status, err = ParseStatus(f[2])
+	for _, line := range lines {
+		fields := strings.Fields(line)
 
-		n.State, err2 = ParseState(f[3])
-		if err != nil || err2 != nil {
-			t.Fatal(l, err, err2)
+		status, err := ParseStatus(fields[2])
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
 		}
 
-		if len(f) > 4 {
-			n.Verb = Verb(f[4])
+		state, err := ParseState(fields[3])
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
 		}
 
-		nodes = append(nodes, &n)
+		n := &Node{Name: fields[0], Group: groups[fields[1]], Status: status, State: state}
+		if len(fields) > 4 {
+			n.Verb = Verb(fields[4])
+		}
+
+		nodes = append(nodes, n)
 	}
 
 	return nodes
@@ -36,12 +45,12 @@ func TestGroupsCheck(t *testing.T) {
 	t.Parallel()
 
 	if err := DefaultGroups().Check(); err != nil {
-		t.Error(err)
+		t.Errorf("the default groups: %v", err)
 	}
 
 	for _, tt := range []struct {
 		groups Groups
-		says   string
+		want   string // part of the error
 	}{
 		{Groups{}, "no group"},
 		{Groups{{Name: ""}}, "empty"},
@@ -55,18 +64,22 @@ func TestGroupsCheck(t *testing.T) {
 		{Groups{{Name: "job_targets"}}, "reserved"},
 		{Groups{{Name: "job_helpers"}}, "reserved"},
 	} {
-		if err := tt.groups.Check(); KindOf(err) != KindInvalid || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%v: %v", tt.groups, err)
+		if err := tt.groups.Check(); KindOf(err) != KindInvalid || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v: got %v, want an invalid error with %q", tt.groups, err, tt.want)
 		}
 	}
+}
 
-	if _, err := DefaultGroups().Get("nope"); KindOf(err) != KindNotFound ||
-		!strings.Contains(err.Error(), "service-master, service-worker") {
-		t.Errorf("%v", err)
-	}
+func TestGroupsGet(t *testing.T) {
+	t.Parallel()
 
 	if g, err := DefaultGroups().Get(GroupWorker); err != nil || g.Needs != GroupMaster {
-		t.Errorf("%v, %v", g, err)
+		t.Errorf("got %v, %v", g, err)
+	}
+
+	_, err := DefaultGroups().Get("nope")
+	if KindOf(err) != KindNotFound || !strings.Contains(err.Error(), "service-master, service-worker") {
+		t.Errorf("an unknown group: got %v, want a not-found error that lists the groups", err)
 	}
 }
 
@@ -80,99 +93,125 @@ func TestDefaultGroup(t *testing.T) {
 		nodes  []string
 		want   string
 	}{
-		{"nobody", DefaultGroups(), nil, GroupMaster},
+		{"no nodes", DefaultGroups(), nil, GroupMaster},
 		{"a master", DefaultGroups(), []string{"a m Allocated Discovered"}, GroupWorker},
-		{"a master that is not seen still is one", DefaultGroups(), []string{"a m Allocated Disappeared"}, GroupWorker},
-		{"a master being upgraded", DefaultGroups(), []string{"a m Maintenance Discovered maintenance"}, GroupWorker},
-		{"a master being updated", DefaultGroups(), []string{"a m Maintenance Discovered update"}, GroupMaster},
+		{"a disappeared master", DefaultGroups(), []string{"a m Allocated Disappeared"}, GroupWorker},
+		{"a master in upgrade", DefaultGroups(), []string{"a m Maintenance Discovered maintenance"}, GroupWorker},
+		{"a master in update", DefaultGroups(), []string{"a m Maintenance Discovered update"}, GroupMaster},
 		{"a master on its way out", DefaultGroups(), []string{"a m Decommissioning Discovered"}, GroupMaster},
 		{"only a worker", DefaultGroups(), []string{"a w Allocated Discovered"}, GroupMaster},
 		{"a quarantined master", DefaultGroups(), []string{"a m Quarantined Discovered"}, GroupMaster},
 		{"no rules", Groups{{Name: "b"}, {Name: "a"}}, nil, "b"},
-		{"the needed group first", three, nil, "db"},
+		{"a needed group that is not the first", three, nil, "db"},
 		{"no groups", nil, nil, ""},
 	} {
-		if got := tt.groups.Default(fleet(t, tt.nodes...)); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		if got := tt.groups.Default(parseNodes(t, tt.nodes...)); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }
 
-// TestJoinGrid: a worker needs a master that is commissioned, Discovered and
-// outside the request, whatever status and state that is to be tried.
-func TestJoinGrid(t *testing.T) {
+// TestCheckJoin tries a master in every status, state and verb, in the request and
+// outside: a worker may join only if the master is commissioned, Discovered and
+// outside.
+func TestCheckJoin(t *testing.T) {
 	t.Parallel()
 
 	for _, s := range Statuses {
 		for _, st := range States {
 			for _, verb := range []Verb{VerbCommission, VerbUpdate, VerbMaintenance, VerbDecommission} {
-				for _, inside := range []bool{false, true} {
-					master := &Node{Name: "m-1", Group: GroupMaster, Status: s.Status, State: st.State, Verb: verb}
-
-					batch := []string{"w-1"}
-					if inside {
-						batch = append(batch, "m-1")
-					}
-
-					err := DefaultGroups().CheckJoin([]*Node{master}, batch, GroupWorker)
-					if want := master.Commissioned() && st.State == Discovered && !inside; (err == nil) != want {
-						t.Errorf("master %s %s %s, inside %v: %v", s.Status, st.State, verb, inside, err)
-					} else if err != nil && (KindOf(err) != KindRefused || !strings.Contains(err.Error(), "w-1") || !strings.Contains(err.Error(), GroupMaster)) {
-						t.Errorf("the refusal does not name both: %v", err)
-					}
+				for _, inBatch := range []bool{false, true} {
+					master := Node{Name: "m-1", Group: GroupMaster, Status: s.Status, State: st.State, Verb: verb}
+					checkJoin(t, &master, inBatch)
 				}
 			}
 		}
 	}
 
 	if err := DefaultGroups().CheckJoin(nil, []string{"m-1"}, GroupMaster); err != nil {
-		t.Errorf("a master needs nobody: %v", err)
+		t.Errorf("a master needs no other group: got %v", err)
 	}
 
 	if err := DefaultGroups().CheckJoin(nil, []string{"m-1"}, "nope"); KindOf(err) != KindNotFound {
-		t.Errorf("%v", err)
+		t.Errorf("an unknown group: got %v, want a not-found error", err)
 	}
 }
 
-func TestLeave(t *testing.T) {
+func checkJoin(t *testing.T, master *Node, inBatch bool) {
+	t.Helper()
+
+	batch := []string{"w-1"}
+	if inBatch {
+		batch = append(batch, master.Name)
+	}
+
+	err := DefaultGroups().CheckJoin([]*Node{master}, batch, GroupWorker)
+	legal := master.Commissioned() && master.State == Discovered && !inBatch
+
+	switch {
+	case (err == nil) != legal:
+		t.Errorf("master %s %s %s, in the batch %v: got %v, want legal %v",
+			master.Status, master.State, master.Verb, inBatch, err, legal)
+	case err == nil:
+	case KindOf(err) != KindRefused:
+		t.Errorf("got %v, want a refused error", err)
+	case !strings.Contains(err.Error(), "w-1"), !strings.Contains(err.Error(), GroupMaster):
+		t.Errorf("%q does not name the worker and the group that it needs", err)
+	}
+}
+
+func TestCheckLeave(t *testing.T) {
 	t.Parallel()
 
+	const (
+		masterA = "a m Allocated Discovered"
+		workerB = "b w Allocated Discovered"
+		masterC = "c m Allocated Discovered"
+	)
 	for _, tt := range []struct {
 		name  string
 		nodes []string
 		batch string
-		says  string // "": allowed
+		want  string // part of the error; empty: allowed
 	}{
-		{"the last master with a worker left", []string{"a m Allocated Discovered", "b w Allocated Discovered"}, "a", "without a no commissioned, Discovered service-master is left for b of group service-worker"},
-		{"with the worker", []string{"a m Allocated Discovered", "b w Allocated Discovered"}, "a b", ""},
-		{"the worker", []string{"a m Allocated Discovered", "b w Allocated Discovered"}, "b", ""},
-		{"one of two masters", []string{"a m Allocated Discovered", "b w Allocated Discovered", "c m Allocated Discovered"}, "a", ""},
-		{"both masters", []string{"a m Allocated Discovered", "b w Allocated Discovered", "c m Allocated Discovered"}, "a c", "without a, c"},
-		{"the other master is not seen", []string{"a m Allocated Discovered", "b w Allocated Discovered", "c m Allocated Disappeared"}, "a", "without a"},
-		{"the other master is being updated", []string{"a m Allocated Discovered", "b w Allocated Discovered", "c m Maintenance Discovered update"}, "a", "without a"},
-		{"the other master is being upgraded", []string{"a m Allocated Discovered", "b w Allocated Discovered", "c m Maintenance Discovered maintenance"}, "a", ""},
-		{"the worker is being provisioned", []string{"a m Allocated Discovered", "b w Provisioning Discovered commission"}, "a", "without a"},
-		{"the worker is being decommissioned", []string{"a m Allocated Discovered", "b w Decommissioning Discovered decommission"}, "a", ""},
-		{"the worker is quarantined", []string{"a m Allocated Discovered", "b w Quarantined Discovered"}, "a", ""},
-		{"the worker is gone but Allocated", []string{"a m Allocated Discovered", "b w Allocated Disappeared"}, "a", "without a"},
-		{"a quarantined master serves nobody", []string{"a m Quarantined Discovered", "b w Allocated Discovered"}, "a", ""},
-		{"a master that does not serve yet", []string{"a m Provisioning Discovered commission", "b w Allocated Discovered"}, "a", ""},
-		{"a dead last master", []string{"a m Allocated Disappeared", "b w Allocated Discovered"}, "a", "without a"},
-		{"nobody depends", []string{"a m Allocated Discovered", "b - Unallocated Discovered"}, "a", ""},
-		{"many depend", []string{"a m Allocated Discovered", "w1 w Allocated Discovered", "w2 w Allocated Discovered", "w3 w Allocated Discovered",
-			"w4 w Allocated Discovered", "w5 w Allocated Discovered", "w6 w Allocated Discovered"}, "a", "w1, w2, w3, w4, w5 and 1 more"},
+		{"the last master before a worker", []string{masterA, workerB}, "a",
+			"without a no commissioned, Discovered service-master is left for b of group service-worker"},
+		{"the last master with the worker", []string{masterA, workerB}, "a b", ""},
+		{"the worker", []string{masterA, workerB}, "b", ""},
+		{"one of two masters", []string{masterA, workerB, masterC}, "a", ""},
+		{"both masters", []string{masterA, workerB, masterC}, "a c", "without a, c"},
+		{"the other master disappeared", []string{masterA, workerB, "c m Allocated Disappeared"}, "a", "without a"},
+		{"the other master is in update",
+			[]string{masterA, workerB, "c m Maintenance Discovered update"}, "a", "without a"},
+		{"the other master is in upgrade",
+			[]string{masterA, workerB, "c m Maintenance Discovered maintenance"}, "a", ""},
+		{"the worker is being commissioned",
+			[]string{masterA, "b w Provisioning Discovered commission"}, "a", "without a"},
+		{"the worker is being decommissioned",
+			[]string{masterA, "b w Decommissioning Discovered decommission"}, "a", ""},
+		{"the worker is quarantined", []string{masterA, "b w Quarantined Discovered"}, "a", ""},
+		{"the worker disappeared", []string{masterA, "b w Allocated Disappeared"}, "a", "without a"},
+		{"a quarantined master does not serve", []string{"a m Quarantined Discovered", workerB}, "a", ""},
+		{"a master in commission does not serve", []string{"a m Provisioning Discovered commission", workerB}, "a", ""},
+		{"the last master disappeared", []string{"a m Allocated Disappeared", workerB}, "a", "without a"},
+		{"no dependents", []string{masterA, "b - Unallocated Discovered"}, "a", ""},
+		{"many dependents", []string{masterA, "w1 w Allocated Discovered", "w2 w Allocated Discovered",
+			"w3 w Allocated Discovered", "w4 w Allocated Discovered", "w5 w Allocated Discovered",
+			"w6 w Allocated Discovered"}, "a", "w1, w2, w3, w4, w5 and 1 more"},
 	} {
-		err := DefaultGroups().CheckLeave(fleet(t, tt.nodes...), strings.Fields(tt.batch))
+		err := DefaultGroups().CheckLeave(parseNodes(t, tt.nodes...), strings.Fields(tt.batch))
 		switch {
-		case tt.says == "" && err != nil:
-			t.Errorf("%s: %v", tt.name, err)
-		case tt.says != "" && (KindOf(err) != KindRefused || !strings.Contains(err.Error(), tt.says)):
-			t.Errorf("%s: %v", tt.name, err)
+		case tt.want == "" && err != nil:
+			t.Errorf("%s: got %v, want no error", tt.name, err)
+		case tt.want != "" && (KindOf(err) != KindRefused || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%s: got %v, want a refused error with %q", tt.name, err, tt.want)
 		}
 	}
 
-	err := DefaultGroups().CheckLeave(fleet(t, "a m Allocated Discovered", "b w Allocated Discovered"), []string{"a"})
-	if e := err.(*Error); !slices.Equal(e.Nodes, []string{"a", "b"}) || e.Remedy == "" {
-		t.Errorf("%+v", e)
+	err := DefaultGroups().CheckLeave(parseNodes(t, masterA, workerB), []string{"a"})
+
+	e, ok := errors.AsType[*Error](err)
+	if !ok || !slices.Equal(e.Nodes, []string{"a", "b"}) || e.Remedy == "" {
+		t.Errorf("got %+v, want an error with both nodes and a remedy", err)
 	}
 }

@@ -9,27 +9,26 @@ import (
 	"strings"
 )
 
-// Limits of the labels that operators give to nodes.
+// Limits of operators' labels.
 const (
-	MaxLabels      = 64  // on one node
-	MaxLabelPrefix = 253 // bytes of what is before the slash of a key
-	MaxLabelWord   = 63  // bytes of a value, and of the rest of a key
+	MaxLabels      = 64  // labels on one node
+	MaxLabelPrefix = 253 // bytes of the domain before the slash of a key
+	MaxLabelWord   = 63  // bytes of a value, and of a key without its domain
 )
 
-// CheckLabelKey refuses what cannot be the key of an operator's label: a word
-// (see CheckLabel), perhaps after the name of a domain in lower case and a
-// slash. Names of fields of a node are refused: a selector means the field.
+// CheckLabelKey validates the key of an operator's label: a word (see CheckLabel),
+// optionally after a domain name in lower case and a slash. It rejects the
+// field names of a node, because a selector reads those as the field.
 func CheckLabelKey(key string) error {
-	prefix, name, slash := strings.Cut(key, "/")
-	if !slash {
+	prefix, name, prefixed := strings.Cut(key, "/")
+	if !prefixed {
 		prefix, name = "", key
 	}
 
 	switch {
-	case !isWord(name, MaxLabelWord),
-		slash && (len(prefix) > MaxLabelPrefix || !hostname.MatchString(prefix) || prefix != strings.ToLower(prefix)):
+	case !isWord(name, MaxLabelWord), prefixed && !isLabelPrefix(prefix):
 		return Errorf(KindInvalid, "%q cannot be the key of a label", key).
-			Do("write it like rack or example.com/rack: letters, digits, '.', '_' and '-', at most %d bytes, with a letter or a digit at both ends", MaxLabelWord)
+			Do("write it like rack or example.com/rack: "+wordGrammar, MaxLabelWord)
 	case slices.Contains(nodeFields, key):
 		return Errorf(KindInvalid, "%q is a field of every node, so it cannot be the key of a label", key).
 			Do("choose another key, e.g. example.com/%s", key)
@@ -38,21 +37,26 @@ func CheckLabelKey(key string) error {
 	return nil
 }
 
-// CheckLabelValue refuses what cannot be the value of an operator's label: it
-// is empty or a word.
+// CheckLabelValue validates the value of an operator's label: empty or a word.
 func CheckLabelValue(value string) error {
 	if value == "" || isWord(value, MaxLabelWord) {
 		return nil
 	}
 
-	return Errorf(KindInvalid, "%q cannot be the value of a label", value).
-		Do("use letters, digits, '.', '_' and '-', at most %d bytes, with a letter or a digit at both ends", MaxLabelWord)
+	return Errorf(KindInvalid, "%q cannot be the value of a label", value).Do("use "+wordGrammar, MaxLabelWord)
 }
+
+// wordGrammar describes a word to an operator; its argument is the limit in bytes.
+const wordGrammar = "letters, digits, '.', '_' and '-', at most %d bytes, with a letter or a digit at both ends"
 
 func isWord(s string, limit int) bool { return len(s) <= limit && word.MatchString(s) }
 
-// nodeFields are the names of a node's fields, as JSON knows them, also of
-// those that the API adds to the record.
+func isLabelPrefix(s string) bool {
+	return len(s) <= MaxLabelPrefix && hostname.MatchString(s) && s == strings.ToLower(s)
+}
+
+// nodeFields lists the JSON names of a node's fields, including the two that the
+// API adds to the record.
 var nodeFields = func() []string {
 	names := []string{"connection", "revision"}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Node]()) {
@@ -64,19 +68,21 @@ var nodeFields = func() []string {
 	return names
 }()
 
-// Relabel returns the node with the labels of the patch set; nil takes one
-// away. A key or a value outside the grammar is refused, and so is one label
-// too many.
+// Relabel returns a copy of the node with the patch applied to its labels: a value
+// sets a label, nil removes it. It returns an error of KindInvalid for a key or
+// value outside the grammar, and for more than MaxLabels labels.
 func (n Node) Relabel(patch map[string]*string) (Node, error) {
 	m := n.Clone()
 	if m.Labels == nil {
 		m.Labels = map[string]string{}
 	}
 
+	// The order decides which of several errors is reported.
 	for _, key := range slices.Sorted(maps.Keys(patch)) {
 		value := patch[key]
 		if value == nil {
-			delete(m.Labels, key) // whatever it looks like, it is gone afterwards
+			// Removal works for any key, so that a label survives no change of the grammar.
+			delete(m.Labels, key)
 			continue
 		}
 
@@ -92,14 +98,9 @@ func (n Node) Relabel(patch map[string]*string) (Node, error) {
 	}
 
 	if len(m.Labels) > MaxLabels {
-		return Node{}, Errorf(
-			KindInvalid,
-			"%s would have %d labels, the limit is %d",
-			n.Name,
-			len(m.Labels),
-			MaxLabels,
-		).
-			Do("take labels away: give them as null").
+		return Node{}, Errorf(KindInvalid, "%s would have %d labels, the limit is %d",
+			n.Name, len(m.Labels), MaxLabels).
+			Do("remove labels: set them to null").
 			About(n.Name)
 	}
 

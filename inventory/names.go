@@ -23,63 +23,69 @@ var (
 	numeric = regexp.MustCompile(`^[0-9.]+$`)
 )
 
-// NodeName is a node's name: its label, a hyphen, its serial.
+// NodeName returns the name of a node: label, hyphen, serial number.
 func NodeName(label, serial string) string { return label + "-" + serial }
 
-// CheckLabel refuses a label outside the grammar: letters, digits, dot,
-// underscore and hyphen, starting and ending with a letter or a digit, 63 bytes.
+// CheckLabel validates the label of an agent: a word of at most 63 letters,
+// digits, dots, underscores and hyphens, with a letter or digit at both ends.
 func CheckLabel(s string) error { return checkWord("label", s, MaxLabel) }
 
-// CheckSerial refuses a serial number outside the grammar of labels.
+// CheckSerial validates a serial number, which has the grammar of a label.
 func CheckSerial(s string) error { return checkWord("serial number", s, MaxSerial) }
 
-// CheckName refuses what cannot be a node's name.
+// CheckName validates the name of a node.
 func CheckName(s string) error { return checkWord("node name", s, MaxLabel+1+MaxSerial) }
 
-// CheckGroup refuses what cannot be a group's name.
+// CheckGroup validates the name of a group, which has the grammar of a label.
 func CheckGroup(s string) error { return checkWord("group name", s, MaxLabel) }
 
-func checkWord(what, s string, limit int) error {
+// checkWord validates s as a word of at most limit bytes; noun names it in errors.
+func checkWord(noun, s string, limit int) error {
 	switch {
 	case s == "":
-		return Errorf(KindInvalid, "the %s is empty", what).Do("give one")
+		return Errorf(KindInvalid, "the %s is empty", noun).Do("give one")
 	case len(s) > limit:
-		return Errorf(KindInvalid, "the %s has %d bytes, the limit is %d", what, len(s), limit)
+		return Errorf(KindInvalid, "the %s has %d bytes, the limit is %d", noun, len(s), limit)
 	case !word.MatchString(s):
-		return Errorf(KindInvalid, "%q is not a %s", s, what).
+		return Errorf(KindInvalid, "%q is not a %s", s, noun).
 			Do("use letters, digits, '.', '_' and '-', with a letter or a digit at both ends")
 	}
 
 	return nil
 }
 
-// CheckAddr refuses what is neither an IPv4 or IPv6 address of one host nor a
-// host name (RFC 1123 section 2.1). An address with a zone is refused: it
-// means something on one host only.
+// CheckAddr validates the address of a host: an IPv4 or IPv6 unicast address, or a
+// host name (RFC 1123 section 2.1). It rejects addresses with a zone, which
+// have a meaning on a single host only.
 func CheckAddr(s string) error {
-	bad := func(why string) error {
-		return Errorf(KindInvalid, "%q is not the address of a host: %s", s, why).
+	invalid := func(reason string) error {
+		return Errorf(KindInvalid, "%q is not the address of a host: %s", s, reason).
 			Do("give an IPv4 address, an IPv6 address without brackets, or a host name")
 	}
+
 	if s == "" || len(s) > MaxAddr {
-		return bad("it is empty or longer than 253 bytes")
+		return invalid("it is empty or longer than 253 bytes")
 	}
 
 	if ip, err := netip.ParseAddr(s); err == nil {
+		broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
 		switch {
 		case ip.Zone() != "":
-			return bad("it has a zone")
-		case ip.IsUnspecified(), ip.IsMulticast(), ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-			return bad("it does not name one host")
+			return invalid("it has a zone")
+		case ip.IsUnspecified(), ip.IsMulticast(), ip == broadcast:
+			return invalid("it does not name one host")
 		case ip.Is4In6():
-			return bad("it is an IPv4 address in IPv6 form")
+			// The same host would have two addresses.
+			return invalid("it is an IPv4 address in IPv6 form")
 		}
 
 		return nil
 	}
 
+	// A colon or a name of digits and dots is a mistyped IP address.
 	if strings.Contains(s, ":") || numeric.MatchString(s) || !hostname.MatchString(s) {
-		return bad("it does not parse")
+		return invalid("it does not parse")
 	}
 
 	return nil

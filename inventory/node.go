@@ -11,50 +11,50 @@ import (
 // Node is the record of one host.
 type Node struct {
 	Name   string `json:"name"`   // LABEL-SERIAL
-	Label  string `json:"label"`  // from its agent
-	Serial string `json:"serial"` // from its agent
-	Addr   string `json:"addr"`   // where Ansible reaches it: IPv4, IPv6 or host name
+	Label  string `json:"label"`  // as reported by its agent
+	Serial string `json:"serial"` // as reported by its agent
+	Addr   string `json:"addr"`   // the address for Ansible: IPv4, IPv6 or a host name
 
 	Status     Status `json:"status"`
 	PrevStatus Status `json:"prev_status,omitempty"`
 	State      State  `json:"state"`
 	PrevState  State  `json:"prev_state,omitempty"`
 
-	// Group is the host group it is commissioned into, is being commissioned
-	// into, or (Quarantined) may still carry traces of. Empty otherwise.
+	// Group is the host group of a commissioned node, the target group during a
+	// commission, and the last group of a Quarantined node. Empty otherwise.
 	Group string `json:"group,omitempty"`
-	// Residue names the groups whose configuration could not be cleaned off it.
+	// Residue names groups with configuration left on the node after a failed
+	// cleanup.
 	Residue []string `json:"residue,omitempty"`
-	// Applied is the id of the job whose configuration it carries; empty where
-	// that is unknown or nothing is applied.
+	// Applied is the id of the job that configured the node; empty if nothing is
+	// applied, or if a failure left that unknown.
 	Applied string `json:"applied,omitempty"`
-	// LastError is why the last verb failed; the next verb clears it.
+	// LastError is the error of the last verb. The next verb clears it.
 	LastError string `json:"last_error,omitempty"`
 
-	Job  string `json:"job,omitempty"`  // the job that holds it
-	Verb Verb   `json:"verb,omitempty"` // what that job does
-	// Before is what the node was before that job reserved it. While the job is
-	// not committed to (it is still Queued) the reservation counts as absent
-	// and this is what the node is.
+	Job  string `json:"job,omitempty"`  // id of the job that holds the node
+	Verb Verb   `json:"verb,omitempty"` // the verb of that job
+	// Before is the node before that job reserved it. Until the job commits its
+	// reservation (it is still Queued) the reservation counts as absent and
+	// Unreserved returns the node as it stands.
 	Before *Before `json:"before,omitempty"`
 
-	// Labels are what operators put on it to find it by, see Relabel. They are
-	// its own: no verb changes them.
+	// Labels are set by operators, for selectors; see Relabel. Verbs keep them.
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// Seen is the last word of each observer.
+	// Seen is the latest report of each observer: true for alive.
 	Seen map[string]bool `json:"seen,omitempty"`
-	// Duplicates are the addresses of further live members that claim this identity.
+	// Duplicates are the addresses of other live members with the same identity.
 	Duplicates []string `json:"duplicates,omitempty"`
-	// HostKeys are the ssh host keys recorded at the first contact, each as in
-	// known_hosts without the host field ("ssh-ed25519 AAAA…").
+	// HostKeys are the ssh host keys recorded at the first contact, each in the
+	// format of known_hosts without the host field ("ssh-ed25519 AAAA…").
 	HostKeys []string `json:"host_keys,omitempty"`
 
-	Entries uint64    `json:"entries"` // how many history entries it ever had
+	Entries uint64    `json:"entries"` // history entries so far, pruned ones included
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 
-	// Revision is the store's revision of this record; not part of it.
+	// Revision is the store's revision of this record; it is not part of the record.
 	Revision int64 `json:"-"`
 }
 
@@ -69,58 +69,58 @@ type Before struct {
 	Entries    uint64   `json:"entries"`
 }
 
-// HistoryEntry is one line of a node's history.
+// HistoryEntry is one transition, or one change of state, in a node's history.
 type HistoryEntry struct {
-	Seq    uint64    `json:"seq"` // counts upwards from 1; a withdrawn reservation leaves a gap
+	Seq    uint64    `json:"seq"` // increases from 1; a withdrawn reservation leaves a gap
 	Time   time.Time `json:"time"`
 	Verb   Verb      `json:"verb"`
 	From   Status    `json:"from,omitempty"`
 	To     Status    `json:"to"`
-	State  State     `json:"state"` // the state at that time
+	State  State     `json:"state"` // the state after the change
 	Group  string    `json:"group,omitempty"`
 	Actor  string    `json:"actor,omitempty"`
 	Job    string    `json:"job,omitempty"`
 	Reason string    `json:"reason,omitempty"`
-	// Read is the revision of the record that the transition was decided on.
+	// Read is the revision of the record on which the transition was decided.
 	Read int64 `json:"read_revision,omitempty"`
 }
 
-// HistoryLimit is how many entries of a node's history are kept.
+// HistoryLimit is the number of history entries kept per node.
 const HistoryLimit = 1000
 
-// Tombstone is what is left of a forgotten node. A node that is seen under a
-// name with a tombstone is Quarantined instead of new.
+// Tombstone is the remainder of a forgotten node. A node that reappears under a
+// name with a tombstone starts Quarantined instead of Unallocated.
 type Tombstone struct {
 	Name     string    `json:"name"`
 	Label    string    `json:"label"`
 	Serial   string    `json:"serial"`
 	HostKeys []string  `json:"host_keys,omitempty"`
-	Residue  []string  `json:"residue,omitempty"` // groups whose configuration it may still carry
+	Residue  []string  `json:"residue,omitempty"` // groups with configuration possibly left on the host
 	Time     time.Time `json:"time"`
 	Actor    string    `json:"actor,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
 }
 
-// Commissioned tells whether the node serves: it is Allocated, or is being
-// upgraded in place. A node that is being updated has its configuration
-// removed meanwhile, and does not count.
+// Commissioned reports whether the node serves: it is Allocated, or is being
+// upgraded in place. An update removes the configuration first, so a node that
+// is being updated does not serve.
 func (n Node) Commissioned() bool {
 	return n.Status == Allocated || n.Status == Maintenance && n.Verb != VerbUpdate
 }
 
-// InService tells whether the node depends on what its group needs.
+// InService reports whether the node depends on the group that its own needs.
 func (n Node) InService() bool {
 	return n.Status == Provisioning || n.Status == Allocated || n.Status == Maintenance
 }
 
-// Clone returns a copy that shares nothing with n.
+// Clone returns a deep copy.
 func (n Node) Clone() Node {
 	n.Residue = slices.Clone(n.Residue)
 	n.Duplicates = slices.Clone(n.Duplicates)
 	n.HostKeys = slices.Clone(n.HostKeys)
 	n.Labels = maps.Clone(n.Labels)
-
 	n.Seen = maps.Clone(n.Seen)
+
 	if n.Before != nil {
 		b := *n.Before
 		b.Residue = slices.Clone(b.Residue)
@@ -130,7 +130,8 @@ func (n Node) Clone() Node {
 	return n
 }
 
-// Trigger is who does something, for which job, and why.
+// Trigger is the origin of a transition: the actor, the job, the reason and the
+// time.
 type Trigger struct {
 	Actor  string
 	Job    string
@@ -138,8 +139,8 @@ type Trigger struct {
 	Time   time.Time
 }
 
-// Carries are the groups whose configuration the node may carry: its residue,
-// the oldest first, and the group it is in.
+// Carries returns the groups with configuration possibly on the node: its residue,
+// oldest first, and its current group.
 func (n Node) Carries() []string {
 	groups := slices.Clone(n.Residue)
 	if n.Group != "" && !slices.Contains(groups, n.Group) {
@@ -149,39 +150,43 @@ func (n Node) Carries() []string {
 	return groups
 }
 
-// log counts an entry and returns it.
-func (n *Node) log(v Verb, from Status, c Trigger) HistoryEntry {
+// log counts a history entry, dates the record and returns the entry.
+func (n *Node) log(v Verb, from Status, t Trigger) HistoryEntry {
 	n.Entries++
-	n.Updated = c.Time
+	n.Updated = t.Time
 
 	return HistoryEntry{
-		Seq: n.Entries, Time: c.Time, Verb: v, From: from, To: n.Status, State: n.State, Group: n.Group,
-		Actor: c.Actor, Job: c.Job, Reason: c.Reason, Read: n.Revision,
+		Seq: n.Entries, Time: t.Time, Verb: v, From: from, To: n.Status, State: n.State, Group: n.Group,
+		Actor: t.Actor, Job: t.Job, Reason: t.Reason, Read: n.Revision,
 	}
 }
 
-// Hold takes the node through the first half of the verb: into its in-progress
-// status, held by the job, with the group it is being brought into (empty: the
-// group stays). What it was is kept in Before. It refuses what the table refuses.
-func (n Node) Hold(t Transition, group string, c Trigger) (Node, HistoryEntry, error) {
+// Hold reserves the node for the job in trigger: it returns a copy in the verb's
+// in-progress status and in the given group (empty keeps the current one), with
+// the present values in Before. The error is that of Transition.Check.
+func (n Node) Hold(t Transition, group string, trigger Trigger) (Node, HistoryEntry, error) {
 	if err := t.Check(n); err != nil {
 		return Node{}, HistoryEntry{}, err
 	}
 
 	m := n.Clone()
-	m.Before = &Before{n.Status, n.PrevStatus, n.Group, n.LastError, n.Applied, slices.Clone(n.Residue), n.Entries}
-	m.PrevStatus, m.Status = n.Status, t.Through
-	m.Job, m.Verb = c.Job, t.Verb
+	m.Before = &Before{
+		Status: n.Status, PrevStatus: n.PrevStatus, Group: n.Group, LastError: n.LastError,
+		Applied: n.Applied, Residue: slices.Clone(n.Residue), Entries: n.Entries,
+	}
 
+	m.PrevStatus, m.Status = n.Status, t.Through
+	m.Job, m.Verb = trigger.Job, t.Verb
 	m.LastError = ""
+
 	if group != "" {
 		m.Group = group
 	}
 
-	return m, m.log(t.Verb, n.Status, c), nil
+	return m, m.log(t.Verb, n.Status, trigger), nil
 }
 
-// Unreserved is the node without a reservation that was never committed to.
+// Unreserved returns the node without an uncommitted reservation.
 func (n Node) Unreserved() Node {
 	if n.Before == nil {
 		return n
@@ -193,10 +198,11 @@ func (n Node) Unreserved() Node {
 	m.Applied, m.Residue = b.Applied, b.Residue
 	m.Job, m.Verb, m.Before = "", "", nil
 
+	// Entries keeps counting, so that no sequence number is used twice.
 	return m
 }
 
-// Outcome is how a verb ended for one node.
+// Outcome is the result of a verb for one node.
 type Outcome struct {
 	Status  Status   `json:"status"`
 	Group   string   `json:"group,omitempty"`
@@ -206,63 +212,64 @@ type Outcome struct {
 	Reason  string   `json:"reason,omitempty"`
 }
 
-// Release ends the verb: the node gets the outcome's status and no job holds it.
-func (n Node) Release(o Outcome, c Trigger) (Node, HistoryEntry) {
+// Release ends the verb with the outcome and frees the node of its job.
+func (n Node) Release(o Outcome, t Trigger) (Node, HistoryEntry) {
 	m := n.Clone()
-	verb := n.Verb
 	m.PrevStatus, m.Status = n.Status, o.Status
 	m.Group, m.Applied, m.Residue, m.LastError = o.Group, o.Applied, o.Residue, o.Error
 	m.Job, m.Verb, m.Before = "", "", nil
-	c.Reason = o.Reason
 
-	return m, m.log(verb, n.Status, c)
+	t.Reason = o.Reason
+
+	return m, m.log(n.Verb, n.Status, t)
 }
 
-// Observation is what one observer says of a node.
+// Observation is the report of one observer on one node.
 type Observation struct {
 	Observer string
 	Label    string
 	Serial   string
 	Addr     string
 	Alive    bool
-	Joined   bool     // it was not alive before, as far as this observer knows
-	Others   []string // addresses of further live members with the same identity
+	Joined   bool     // the observer's previous report, if any, was not alive
+	Others   []string // addresses of other live members with the same identity
 }
 
-// ObserverPost is the observer that stands for every report without an identity.
-// Its last word holds until it says otherwise or gossip sees the node join anew.
+// ObserverPost is the observer of all reports without an observer identity (plain
+// POSTs). Its latest report holds until the next one, or until another observer
+// sees the node join anew.
 const ObserverPost = "post"
 
-// NewNode is the node that an observer reports for the first time: Unallocated,
-// or Quarantined where a tombstone says that it was forgotten before.
-func NewNode(w Observation, grave *Tombstone, at time.Time) (Node, HistoryEntry) {
+// NewNode returns the record of a node at its first observation: Unallocated, or
+// Quarantined if tomb is not nil.
+func NewNode(o Observation, tomb *Tombstone, at time.Time) (Node, HistoryEntry) {
 	n := Node{
-		Name: NodeName(w.Label, w.Serial), Label: w.Label, Serial: w.Serial, Addr: w.Addr,
+		Name: NodeName(o.Label, o.Serial), Label: o.Label, Serial: o.Serial, Addr: o.Addr,
 		Status: Unallocated, State: Unknown, PrevState: Unknown, Created: at, Seen: map[string]bool{},
 	}
+	trigger := Trigger{Actor: "monitor:" + o.Observer, Reason: "seen for the first time", Time: at}
 
-	c := Trigger{Actor: "monitor:" + w.Observer, Reason: "seen for the first time", Time: at}
-	if grave != nil {
+	if tomb != nil {
 		n.Status = Quarantined
-		n.HostKeys, n.Residue = slices.Clone(grave.HostKeys), slices.Clone(grave.Residue)
-		n.LastError = "it was forgotten on " + grave.Time.UTC().Format(time.RFC3339) + " and is seen again"
-		c.Reason = n.LastError
+		n.HostKeys, n.Residue = slices.Clone(tomb.HostKeys), slices.Clone(tomb.Residue)
+		n.LastError = "it was forgotten on " + tomb.Time.UTC().Format(time.RFC3339) + " and is seen again"
+		trigger.Reason = n.LastError
 	}
 
-	n.apply(w)
+	n.apply(o)
 
-	return n, n.log(VerbDiscovered, "", c)
+	return n, n.log(VerbDiscovered, "", trigger)
 }
 
-// Observe applies an observer's word. changed tells whether the record differs
-// at all; the entry is nil unless the state did.
-func (n Node) Observe(w Observation, at time.Time) (m Node, entry *HistoryEntry, changed bool) {
+// Observe returns a copy with the observation applied. changed reports any
+// difference in the record; entry is nil unless the state changed.
+func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry, changed bool) {
 	m = n.Clone()
 	if m.Seen == nil {
 		m.Seen = map[string]bool{}
 	}
 
-	m.apply(w)
+	m.apply(o)
 
 	if m.State != n.State {
 		m.PrevState = n.State
@@ -272,7 +279,7 @@ func (n Node) Observe(w Observation, at time.Time) (m Node, entry *HistoryEntry,
 			verb = VerbDisappeared
 		}
 
-		e := m.log(verb, n.Status, Trigger{Actor: "monitor:" + w.Observer, Job: n.Job, Time: at})
+		e := m.log(verb, n.Status, Trigger{Actor: "monitor:" + o.Observer, Job: n.Job, Time: at})
 
 		return m, &e, true
 	}
@@ -285,20 +292,24 @@ func (n Node) Observe(w Observation, at time.Time) (m Node, entry *HistoryEntry,
 	return m, nil, changed
 }
 
-func (n *Node) apply(w Observation) {
-	if w.Joined && w.Observer != ObserverPost {
+// apply records the observation and derives address, duplicates and state from it.
+func (n *Node) apply(o Observation) {
+	// A fresh join outdates every report by POST: those have no lease to end them.
+	if o.Joined && o.Observer != ObserverPost {
 		delete(n.Seen, ObserverPost)
 	}
 
-	n.Seen[w.Observer] = w.Alive
-	if w.Alive {
-		n.Addr = w.Addr
+	n.Seen[o.Observer] = o.Alive
+
+	if o.Alive {
+		n.Addr = o.Addr
 	}
 
 	switch {
-	case w.Observer == ObserverPost: // sees one report at a time, so cannot tell
-	case w.Alive:
-		n.Duplicates = slices.Sorted(slices.Values(w.Others))
+	case o.Observer == ObserverPost:
+		// A POST covers a single host, so it is no evidence on duplicates.
+	case o.Alive:
+		n.Duplicates = slices.Sorted(slices.Values(o.Others))
 	default:
 		n.Duplicates = nil
 	}
@@ -311,16 +322,18 @@ func (n *Node) apply(w Observation) {
 	}
 }
 
-// CheckForget refuses to forget a node that is in progress, or that is still
-// seen unless force is given.
+// CheckForget returns an error of KindRefused if a job holds the node, or if the
+// node has not disappeared and force is false.
 func (n Node) CheckForget(force bool) error {
 	switch {
 	case n.Status.InProgress():
 		return Errorf(KindRefused, "%s is %s: job %s holds it", n.Name, n.Status, n.Job).
-			Do("wait for the job, or cancel it: clusterctl job cancel %s", n.Job).About(n.Name)
+			Do("wait for the job, or cancel it: clusterctl job cancel %s", n.Job).
+			About(n.Name)
 	case n.State != Disappeared && !force:
 		return Errorf(KindRefused, "%s is still %s", n.Name, n.State).
-			Do("stop its agent first, or repeat with --force (in the API force: true)").About(n.Name)
+			Do("stop its agent first, or repeat with --force (in the API force: true)").
+			About(n.Name)
 	}
 
 	return nil

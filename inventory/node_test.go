@@ -11,37 +11,41 @@ import (
 	"time"
 )
 
-func same(a, b Node) bool { return reflect.DeepEqual(a, b) }
-
-func word1(observer string, alive bool) Observation {
+func observation(observer string, alive bool) Observation {
 	return Observation{Observer: observer, Label: "node", Serial: "1", Addr: "10.0.0.1", Alive: alive}
 }
 
 func TestNewNode(t *testing.T) {
 	t.Parallel()
 
-	n, e := NewNode(word1("gossip", true), nil, noon)
-	if n.Name != "node-1" || n.Status != Unallocated || n.State != Discovered || n.PrevState != Unknown || n.Addr != "10.0.0.1" ||
-		n.LastError != "" || n.Revision != 0 ||
-		n.Entries != 1 ||
-		!n.Created.Equal(noon) ||
-		!n.Updated.Equal(noon) {
-		t.Errorf("%+v", n)
+	n, entry := NewNode(observation("gossip", true), nil, noon)
+
+	want := Node{
+		Name: "node-1", Label: "node", Serial: "1", Addr: "10.0.0.1",
+		Status: Unallocated, State: Discovered, PrevState: Unknown, Seen: map[string]bool{"gossip": true},
+		Entries: 1, Created: noon, Updated: noon,
+	}
+	if !same(n, want) {
+		t.Errorf("got %+v, want %+v", n, want)
 	}
 
-	if e.Seq != 1 || e.Verb != VerbDiscovered || e.From != "" || e.To != Unallocated || e.State != Discovered ||
-		e.Actor != "monitor:gossip" {
-		t.Errorf("%+v", e)
+	wantEntry := HistoryEntry{
+		Seq: 1, Time: noon, Verb: VerbDiscovered, To: Unallocated, State: Discovered,
+		Actor: "monitor:gossip", Reason: "seen for the first time",
+	}
+	if entry != wantEntry {
+		t.Errorf("got entry %+v, want %+v", entry, wantEntry)
 	}
 
-	if m, _ := NewNode(word1("gossip", false), nil, noon); m.State != Disappeared {
-		t.Errorf("a first word that it is gone makes it %s", m.State)
+	if m, _ := NewNode(observation("gossip", false), nil, noon); m.State != Disappeared {
+		t.Errorf("a node first reported as lost is %s", m.State)
 	}
 }
 
 func TestNewNodeWithTombstone(t *testing.T) {
 	t.Parallel()
-	grave := &Tombstone{
+
+	tomb := &Tombstone{
 		Name:     "node-1",
 		Label:    "node",
 		Serial:   "1",
@@ -49,174 +53,196 @@ func TestNewNodeWithTombstone(t *testing.T) {
 		Time:     noon.Add(-time.Hour),
 	}
 
-	n, e := NewNode(word1("gossip", true), grave, noon)
-	if n.Status != Quarantined || n.State != Discovered || !slices.Equal(n.HostKeys, grave.HostKeys) ||
-		!strings.Contains(n.LastError, "forgotten on 2026-01-02T11:00:00Z") {
-		t.Errorf("%+v", n)
+	n, entry := NewNode(observation("gossip", true), tomb, noon)
+	if n.Status != Quarantined || n.State != Discovered || !slices.Equal(n.HostKeys, tomb.HostKeys) {
+		t.Errorf("got %+v, want a quarantined node with the keys of the tombstone", n)
 	}
 
-	if e.To != Quarantined || e.Reason != n.LastError {
-		t.Errorf("%+v", e)
+	if !strings.Contains(n.LastError, "forgotten on 2026-01-02T11:00:00Z") {
+		t.Errorf("got last error %q", n.LastError)
+	}
+
+	if entry.To != Quarantined || entry.Reason != n.LastError {
+		t.Errorf("got entry %+v", entry)
 	}
 
 	n.HostKeys[0] = "changed"
-	if grave.HostKeys[0] == "changed" {
+	if tomb.HostKeys[0] == "changed" {
 		t.Error("the node shares its keys with the tombstone")
 	}
 }
 
-// TestObserve applies words in order and looks at the state after each.
+// TestObserve applies observations in order and checks the node after each.
 func TestObserve(t *testing.T) {
 	t.Parallel()
-	gossip, post, agent := word1("gossip", true), word1(ObserverPost, true), word1("agent-b", true)
-	lost := func(w Observation) Observation { w.Alive = false; return w }
-	joined := func(w Observation) Observation { w.Joined = true; return w }
-	at := func(w Observation, addr string) Observation { w.Addr = addr; return w }
-	twins := func(w Observation, others ...string) Observation { w.Others = others; return w }
 
-	type step struct {
-		word    Observation
-		state   State
-		entry   Verb // "": none
-		changed bool
-		also    func(Node) bool
+	gossip, post := observation("gossip", true), observation(ObserverPost, true)
+	agent := observation("agent-b", true)
+
+	lost := func(o Observation) Observation { o.Alive = false; return o }
+	joined := func(o Observation) Observation { o.Joined = true; return o }
+	at := func(o Observation, addr string) Observation { o.Addr = addr; return o }
+	withOthers := func(o Observation, others ...string) Observation { o.Others = others; return o }
+
+	hasAddr := func(addr string) func(Node) bool { return func(n Node) bool { return n.Addr == addr } }
+	hadState := func(s State) func(Node) bool { return func(n Node) bool { return n.PrevState == s } }
+	hasDuplicates := func(want ...string) func(Node) bool {
+		return func(n Node) bool { return slices.Equal(n.Duplicates, want) }
 	}
-	for name, steps := range map[string][]step{
+
+	for name, steps := range map[string][]observeStep{
 		"one observer loses it and sees it again": {
 			{gossip, Discovered, VerbDiscovered, true, nil},
 			{gossip, Discovered, "", false, nil},
-			{lost(gossip), Disappeared, VerbDisappeared, true, func(n Node) bool { return n.PrevState == Discovered }},
+			{lost(gossip), Disappeared, VerbDisappeared, true, hadState(Discovered)},
 			{lost(gossip), Disappeared, "", false, nil},
-			{gossip, Discovered, VerbDiscovered, true, func(n Node) bool { return n.PrevState == Disappeared }},
+			{gossip, Discovered, VerbDiscovered, true, hadState(Disappeared)},
 		},
-		"it is seen while any observer sees it": {
+		"it is Discovered while any observer sees it": {
 			{gossip, Discovered, VerbDiscovered, true, nil},
 			{agent, Discovered, "", true, nil},
 			{lost(gossip), Discovered, "", true, nil},
 			{lost(agent), Disappeared, VerbDisappeared, true, nil},
 		},
-		"the word of a post holds until it says otherwise": {
+		"a POST holds until the next one": {
 			{post, Discovered, VerbDiscovered, true, nil},
 			{gossip, Discovered, "", true, nil},
 			{lost(gossip), Discovered, "", true, nil},
 			{lost(post), Disappeared, VerbDisappeared, true, nil},
 		},
-		"the word of a post holds until gossip sees the node join anew": {
+		"a POST holds until gossip sees the node join anew": {
 			{post, Discovered, VerbDiscovered, true, nil},
 			{joined(gossip), Discovered, "", true, func(n Node) bool { _, ok := n.Seen[ObserverPost]; return !ok }},
 			{lost(gossip), Disappeared, VerbDisappeared, true, nil},
 		},
-		"a post says it is gone, then it joins": {
+		"a join outdates a POST that reported it lost": {
 			{gossip, Discovered, VerbDiscovered, true, nil},
 			{lost(gossip), Disappeared, VerbDisappeared, true, nil},
 			{lost(post), Disappeared, "", true, nil},
 			{joined(gossip), Discovered, VerbDiscovered, true, func(n Node) bool { return len(n.Seen) == 1 }},
 		},
-		"a post that says joined does not take itself back": {
+		"a POST with joined does not outdate itself": {
 			{joined(post), Discovered, VerbDiscovered, true, func(n Node) bool { return n.Seen[ObserverPost] }},
 		},
-		"it comes at another address": {
+		"it returns with another address": {
 			{gossip, Discovered, VerbDiscovered, true, nil},
-			{at(gossip, "10.0.0.9"), Discovered, "", true, func(n Node) bool { return n.Addr == "10.0.0.9" }},
-			{at(lost(gossip), "10.0.0.7"), Disappeared, VerbDisappeared, true, func(n Node) bool { return n.Addr == "10.0.0.9" }},
+			{at(gossip, "10.0.0.9"), Discovered, "", true, hasAddr("10.0.0.9")},
+			{at(lost(gossip), "10.0.0.7"), Disappeared, VerbDisappeared, true, hasAddr("10.0.0.9")},
 		},
-		"two hosts claim to be it": {
-			{twins(gossip, "10.0.0.3", "10.0.0.2"), Discovered, VerbDiscovered, true, func(n Node) bool {
-				return slices.Equal(n.Duplicates, []string{"10.0.0.2", "10.0.0.3"})
-			}},
-			{twins(gossip, "10.0.0.2", "10.0.0.3"), Discovered, "", false, nil},
-			{post, Discovered, "", true, func(n Node) bool { return len(n.Duplicates) == 2 }}, // a post cannot tell
-			{lost(post), Discovered, "", true, func(n Node) bool { return len(n.Duplicates) == 2 }},
-			{gossip, Discovered, "", true, func(n Node) bool { return n.Duplicates == nil }},
-			{twins(gossip, "10.0.0.2"), Discovered, "", true, nil},
-			{lost(gossip), Disappeared, VerbDisappeared, true, func(n Node) bool { return n.Duplicates == nil }},
+		"two hosts claim its identity": {
+			{withOthers(gossip, "10.0.0.3", "10.0.0.2"), Discovered, VerbDiscovered, true,
+				hasDuplicates("10.0.0.2", "10.0.0.3")},
+			{withOthers(gossip, "10.0.0.2", "10.0.0.3"), Discovered, "", false, nil},
+			// A POST covers one host and is no evidence on duplicates.
+			{post, Discovered, "", true, hasDuplicates("10.0.0.2", "10.0.0.3")},
+			{lost(post), Discovered, "", true, hasDuplicates("10.0.0.2", "10.0.0.3")},
+			{gossip, Discovered, "", true, hasDuplicates()},
+			{withOthers(gossip, "10.0.0.2"), Discovered, "", true, nil},
+			{lost(gossip), Disappeared, VerbDisappeared, true, hasDuplicates()},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
 			n := Node{
-				Name:       "node-1",
-				Label:      "node",
-				Serial:     "1",
-				Addr:       "10.0.0.1",
-				Status:     Allocated,
-				PrevStatus: Provisioning,
-				State:      Unknown,
-				PrevState:  Unknown,
-				Group:      GroupMaster,
-				Applied:    "4",
-				Revision:   5,
+				Name: "node-1", Label: "node", Serial: "1", Addr: "10.0.0.1",
+				Status: Allocated, PrevStatus: Provisioning, State: Unknown, PrevState: Unknown,
+				Group: GroupMaster, Applied: "4", Revision: 5,
 			}
 			for i, s := range steps {
-				before := n.Clone()
-				at := noon.Add(time.Duration(i) * time.Minute)
-
-				m, entry, changed := n.Observe(s.word, at)
-				if !same(n, before) {
-					t.Fatalf("step %d changed the node it was given", i)
-				}
-
-				if m.State != s.state || changed != s.changed || (entry != nil) != (s.entry != "") ||
-					s.also != nil && !s.also(m) {
-					t.Fatalf("step %d: changed %v, entry %+v, node %+v", i, changed, entry, m)
-				}
-
-				if entry != nil &&
-					(entry.Verb != s.entry || entry.Seq != n.Entries+1 || entry.From != Allocated || entry.To != Allocated ||
-						entry.State != s.state || entry.Actor != "monitor:"+s.word.Observer || !entry.Time.Equal(at)) {
-					t.Fatalf("step %d: entry %+v", i, entry)
-				}
-
-				if changed && !m.Updated.Equal(at) {
-					t.Fatalf("step %d: updated at %s", i, m.Updated)
-				}
-
-				// Observed is not desired.
-				if m.Status != Allocated || m.PrevStatus != Provisioning || m.Group != GroupMaster || m.Applied != "4" {
-					t.Fatalf("step %d touched what operators set: %+v", i, m)
-				}
-
-				n = m
+				n = s.observe(t, i, n)
 			}
 		})
 	}
 }
 
-func TestHistoryCounts(t *testing.T) {
-	t.Parallel()
-	n, e := NewNode(word1("gossip", true), nil, noon)
+type observeStep struct {
+	observation Observation
+	state       State
+	verb        Verb // of the history entry; empty: no entry
+	changed     bool
+	check       func(Node) bool // further expectations; may be nil
+}
 
-	seqs := []uint64{e.Seq}
+// observe applies step i to n, checks the result and returns it.
+func (s observeStep) observe(t *testing.T, i int, n Node) Node {
+	t.Helper()
+
+	before := n.Clone()
+	at := noon.Add(time.Duration(i) * time.Minute)
+
+	m, entry, changed := n.Observe(s.observation, at)
+	if !same(n, before) {
+		t.Fatalf("step %d changed the original", i)
+	}
+
+	if m.State != s.state || changed != s.changed || s.check != nil && !s.check(m) {
+		t.Fatalf("step %d: changed %v, node %+v", i, changed, m)
+	}
+
+	if (entry != nil) != (s.verb != "") {
+		t.Fatalf("step %d: got entry %+v, want verb %q", i, entry, s.verb)
+	}
+
+	if entry != nil {
+		want := HistoryEntry{
+			Seq: n.Entries + 1, Time: at, Verb: s.verb, From: Allocated, To: Allocated, State: s.state,
+			Group: GroupMaster, Actor: "monitor:" + s.observation.Observer, Read: 5,
+		}
+		if *entry != want {
+			t.Fatalf("step %d: got entry %+v, want %+v", i, *entry, want)
+		}
+	}
+
+	if changed && !m.Updated.Equal(at) {
+		t.Fatalf("step %d: updated at %s, want %s", i, m.Updated, at)
+	}
+
+	if m.Status != Allocated || m.PrevStatus != Provisioning || m.Group != GroupMaster || m.Applied != "4" {
+		t.Fatalf("step %d changed more than the observed part: %+v", i, m)
+	}
+
+	return m
+}
+
+func TestHistorySequence(t *testing.T) {
+	t.Parallel()
+
+	n, entry := NewNode(observation("gossip", true), nil, noon)
+	seqs := []uint64{entry.Seq}
+
 	for _, alive := range []bool{false, true, true, false} {
-		var entry *HistoryEntry
-		if n, entry, _ = n.Observe(word1("gossip", alive), noon); entry != nil {
-			seqs = append(seqs, entry.Seq)
+		var changed *HistoryEntry
+		if n, changed, _ = n.Observe(observation("gossip", alive), noon); changed != nil {
+			seqs = append(seqs, changed.Seq)
 		}
 	}
 
 	n.State = Discovered
 	tr, _ := TransitionOf(VerbCommission)
 
-	held, e, err := n.Hold(tr, GroupMaster, Trigger{Job: "1", Time: noon})
+	held, entry, err := n.Hold(tr, GroupMaster, Trigger{Job: "1", Time: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	seqs = append(seqs, e.Seq)
-	// The reservation is withdrawn: its number is not used again.
-	again, e, err := held.Unreserved().Hold(tr, GroupMaster, Trigger{Job: "2", Time: noon})
+	seqs = append(seqs, entry.Seq)
+
+	// The sequence number of a withdrawn reservation is not used again.
+	again, entry, err := held.Unreserved().Hold(tr, GroupMaster, Trigger{Job: "2", Time: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	seqs = append(seqs, e.Seq)
+	seqs = append(seqs, entry.Seq)
 
-	_, e = again.Release(Outcome{Status: Allocated}, Trigger{Job: "2", Time: noon})
-	if seqs = append(seqs, e.Seq); !slices.Equal(seqs, []uint64{1, 2, 3, 4, 5, 6, 7}) {
-		t.Errorf("%v", seqs)
+	_, entry = again.Release(Outcome{Status: Allocated}, Trigger{Job: "2", Time: noon})
+	if seqs = append(seqs, entry.Seq); !slices.Equal(seqs, []uint64{1, 2, 3, 4, 5, 6, 7}) {
+		t.Errorf("got sequence numbers %v, want 1 to 7", seqs)
 	}
 }
 
-func TestServing(t *testing.T) {
+func TestCommissionedAndInService(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -235,24 +261,19 @@ func TestServing(t *testing.T) {
 	} {
 		n := Node{Status: tt.status, Verb: tt.verb}
 		if n.Commissioned() != tt.commissioned || n.InService() != tt.inService {
-			t.Errorf("%s %s: %v, %v", tt.status, tt.verb, n.Commissioned(), n.InService())
+			t.Errorf("%s %s: got commissioned %v, in service %v, want %v, %v",
+				tt.status, tt.verb, n.Commissioned(), n.InService(), tt.commissioned, tt.inService)
 		}
 	}
 }
 
-// TestClone changes everything that a copy could share.
+// TestClone changes every field that a shallow copy would share.
 func TestClone(t *testing.T) {
 	t.Parallel()
+
 	n := nodeIn(Provisioning, Discovered)
-	n.Duplicates, n.HostKeys, n.Before.Residue, n.Labels = []string{
-		"a",
-	}, []string{
-		"k",
-	}, []string{
-		"r",
-	}, map[string]string{
-		"l": "v",
-	}
+	n.Duplicates, n.HostKeys, n.Before.Residue = []string{"a"}, []string{"k"}, []string{"r"}
+	n.Labels = map[string]string{"l": "v"}
 
 	want, err := json.Marshal(n)
 	if err != nil {
@@ -260,35 +281,37 @@ func TestClone(t *testing.T) {
 	}
 
 	m := n.Clone()
-	m.Labels["l"] = "x"
-	m.Residue[0], m.Duplicates[0], m.HostKeys[0], m.Before.Residue[0], m.Before.Status, m.Seen["gossip"] = "x", "x", "x", "x", "x", false
+	m.Residue[0], m.Duplicates[0], m.HostKeys[0] = "x", "x", "x"
+	m.Before.Residue[0], m.Before.Status = "x", "x"
+	m.Labels["l"], m.Seen["gossip"] = "x", false
 
 	if got, _ := json.Marshal(n); string(got) != string(want) {
-		t.Errorf("%s", got)
+		t.Errorf("changing the copy changed the original to %s", got)
 	}
 
-	shared := 0
+	references := 0
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Node]()) {
 		switch f.Type.Kind() {
 		case reflect.Slice, reflect.Map, reflect.Pointer:
-			shared++
+			references++
 		}
 	}
 
-	if shared != 6 {
-		t.Errorf("Node has %d fields that a copy shares: does Clone copy the new one?", shared)
+	if references != 6 {
+		t.Errorf("Node has %d reference fields, want 6: add the new one to Clone and to this test", references)
 	}
 }
 
-// TestFirstGenerationAddressChange: the monitor knew the new address, Ansible
-// was given the old one. There is one address now.
+// TestFirstGenerationAddressChange is a regression test: in the first generation Ansible kept
+// using the old address after the monitor saw a new one.
 func TestFirstGenerationAddressChange(t *testing.T) {
 	t.Parallel()
-	n, _ := NewNode(word1("gossip", true), nil, noon)
-	w := word1("gossip", true)
 
-	w.Addr = "fd00::9"
-	if m, _, changed := n.Observe(w, noon); !changed || m.Addr != "fd00::9" || m.Name != n.Name {
-		t.Errorf("%+v", m)
+	n, _ := NewNode(observation("gossip", true), nil, noon)
+	moved := observation("gossip", true)
+	moved.Addr = "fd00::9"
+
+	if m, _, changed := n.Observe(moved, noon); !changed || m.Addr != "fd00::9" || m.Name != n.Name {
+		t.Errorf("got changed %v, node %+v", changed, m)
 	}
 }

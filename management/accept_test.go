@@ -159,7 +159,7 @@ func TestAcceptRefuses(t *testing.T) {
 		{"the last master with workers left", usual, request(decommission, "master", ""), inventory.KindRefused, []string{"without master-1", "worker-1", "decommission busy-1, worker-1 with it"}},
 		{"an update of the last master", usual, request(update, "master", ""), inventory.KindRefused, []string{"without master-1"}},
 		{"a master made a worker with nobody left to serve it", []string{"m m Allocated Discovered"}, request(update, "m", inventory.GroupWorker), inventory.KindRefused, []string{"m-1 cannot join"}},
-		{"update of what is not commissioned", usual, request(update, "free", ""), inventory.KindRefused, []string{"free-1 is Unallocated; update takes nodes that are Allocated", "what is legal now: commission, forget"}},
+		{"update of what is not commissioned", usual, request(update, "free", ""), inventory.KindRefused, []string{"free-1 is Unallocated; update takes nodes that are Allocated", "legal now: commission, forget"}},
 		{"maintenance of a node that is away", []string{"m m Allocated Disappeared"}, request(maintenance, "m", ""), inventory.KindRefused, []string{"m-1 is Disappeared"}},
 		{"clear of what is not quarantined", usual, request(clear, "free", ""), inventory.KindRefused, []string{"clear takes nodes that are Quarantined"}},
 		{"a name outside the grammar", usual, Request{Verb: decommission, Nodes: []string{"free-1", "../etc"}}, inventory.KindInvalid, []string{`"../etc" is not a node name`}},

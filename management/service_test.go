@@ -146,7 +146,7 @@ func TestQuarantine(t *testing.T) {
 	b.do(commission, "a b", master, "Errored failed")
 	b.are("a Quarantined service-master, b Unallocated")
 	_, err := b.Submit(t.Context(), Request{Verb: commission, Nodes: names("a"), Group: master})
-	b.refused(err, inventory.KindRefused, "a-1 is Quarantined", "what is legal now: decommission, clear, forget")
+	b.refused(err, inventory.KindRefused, "a-1 is Quarantined", "legal now: decommission, clear, forget")
 	b.do(clearing, "a", "", "Errored failed")
 	b.are("a Quarantined service-master")
 	b.books.on(PlaybookCleanup, succeeds)

@@ -25,6 +25,18 @@ type KindRow struct {
 var KindTable = []KindRow{
 	{inventory.KindInvalid, http.StatusBadRequest, "the request is wrong", "correct the request, and repeat it"},
 	{
+		inventory.KindUnauthenticated,
+		http.StatusUnauthorized,
+		"credentials are missing or wrong",
+		"repeat the request with valid credentials",
+	},
+	{
+		inventory.KindForbidden,
+		http.StatusForbidden,
+		"not permitted for this caller",
+		"repeat the request as a caller with the permission",
+	},
+	{
 		inventory.KindNotFound,
 		http.StatusNotFound,
 		"there is no such thing",
@@ -81,11 +93,15 @@ func KindOfStatus(status int) inventory.Kind {
 		return inventory.KindInvalid
 	case http.StatusUnprocessableEntity:
 		return inventory.KindKeyReused
+	case http.StatusUnauthorized:
+		return inventory.KindUnauthenticated
+	case http.StatusForbidden:
+		return inventory.KindForbidden
 	case http.StatusNotFound:
 		return inventory.KindNotFound
 	case http.StatusGone:
 		return inventory.KindExpired
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict:
+	case http.StatusConflict:
 		return inventory.KindRefused
 	case http.StatusPreconditionFailed:
 		return inventory.KindPrecondition

@@ -309,6 +309,11 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 	case "unavailable":
 		err = inventory.Errorf(inventory.KindUnavailable, "the store does not answer: %w", context.DeadlineExceeded).
 			Do("see the log of clusterm and the state of etcd")
+	case "unauthenticated":
+		err = inventory.Errorf(inventory.KindUnauthenticated, "the bearer token is unknown or has expired")
+	case "over-tcp":
+		// The recorder below counts as a TCP connection, and the guard refuses first.
+		err = errors.New("a request over TCP passed the guard")
 	case "internal":
 		err = errors.New("a node of job 7 is of no group")
 	case "ansible":

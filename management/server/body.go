@@ -376,7 +376,7 @@ func unknownName(body []byte, at int64, full, name string, fields []field) error
 	names := make([]string, len(fields))
 	for i, f := range fields {
 		names[i] = f.name
-		if strings.EqualFold(f.name, name) || distance(f.name, name) <= 2 && len(name) > 3 {
+		if strings.EqualFold(f.name, name) || inventory.Distance(f.name, name) <= 2 && len(name) > 3 {
 			return e.Do("did you mean %q?", f.name)
 		}
 	}

@@ -22,8 +22,8 @@ func refuseBrowsers(r *http.Request) error {
 	}
 
 	refuse := func(format string, args ...any) error {
-		return withStatus{http.StatusForbidden, inventory.Errorf(inventory.KindRefused, format, args...).
-			Do("plain HTTP serves programs on this host, at its loopback address")}
+		return inventory.Errorf(inventory.KindForbidden, format, args...).
+			Do("plain HTTP serves programs on this host, at its loopback address")
 	}
 	if r.Host != "" && !isOurs(r.Host) {
 		return refuse("the request is addressed to %q, which is not this host", r.Host)

@@ -159,7 +159,7 @@ func (s *Server) nearest(path string) string {
 		sum := 0
 		for i, part := range served {
 			if !strings.HasPrefix(part, "{") || asked[i] == "" {
-				sum += distance(part, asked[i])
+				sum += inventory.Distance(part, asked[i])
 			}
 		}
 
@@ -169,36 +169,6 @@ func (s *Server) nearest(path string) string {
 	}
 
 	return best
-}
-
-// distance is the number of single-byte edits between two short strings; 99
-// where one is long.
-func distance(a, b string) int {
-	if len(a) > 40 || len(b) > 40 {
-		return 99
-	}
-
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-
-	for i := range len(a) {
-		diagonal := row[0]
-
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j+1]+1, row[j]+1)
-		}
-	}
-
-	return row[len(b)]
 }
 
 // handle runs one handler and does for it what all need.
@@ -308,8 +278,12 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, d door, err error)
 		write(w, p.Status, append(body, '\n'))
 	case doorLegacy:
 		w.Header().Set(api.HeaderProblem, string(told.Kind))
-		// 403, 405: the request was not one of the contract at all.
-		if _, ok := errors.AsType[withStatus](err); !ok {
+		// The contract answers every failure with 500. Access control precedes it, and
+		// an error with a status of its own (405) is outside of it.
+		_, outside := errors.AsType[withStatus](err)
+		denied := told.Kind == inventory.KindUnauthenticated || told.Kind == inventory.KindForbidden
+
+		if !outside && !denied {
 			p.Status = http.StatusInternalServerError
 		}
 
