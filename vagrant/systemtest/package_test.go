@@ -68,7 +68,7 @@ func TestPackageContent(t *testing.T) {
 		"/usr/share/man/man1/clusterctl.1.gz",
 		"/usr/share/man/man8/clusterm.8.gz",
 		"/usr/share/doc/clusterm/README.md",
-		"/usr/share/doc/clusterm/docs/operating.md",
+		"/usr/share/doc/clusterm/docs/operating/README.md",
 		"/usr/share/doc/clusterm/copyright",
 	}
 	for packager, list := range map[string]string{"deb": output(t, "dpkg-deb", "-c", deb), "rpm": output(t, "rpm", "-qlvp", rpm)} {
