@@ -41,6 +41,7 @@ func TestLinks(t *testing.T) {
 			}
 
 			links++
+
 			if problem := checkLink(path, link, anchors); problem != "" {
 				t.Errorf("%s: link %s: %s", path, link, problem)
 			}
@@ -84,6 +85,7 @@ func markdown(t *testing.T) map[string]string {
 	t.Helper()
 
 	pages := map[string]string{}
+
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
