@@ -1,344 +1,254 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package contract holds requests and answers against openapi.yaml. It is for
-// tests: Transport checks everything that passes through it, so that a test of
-// anything else is a test of the document, too.
+// Package contract validates HTTP exchanges against openapi.yaml with
+// kin-openapi. It is for tests: a test with Transport in its client validates
+// the document as a side effect.
 package contract
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 )
 
-// Contract is openapi.yaml, ready to be held against what happens. It may be
-// used by several goroutines at once.
+// Contract validates requests and answers against openapi.yaml. It is safe for
+// concurrent use.
 type Contract struct {
 	*openapi.Document
-	mu       sync.Mutex
-	compiler *jsonschema.Compiler
-	schemas  map[string]*jsonschema.Schema // by URL
+	router routers.Router
+	// partial routes to a copy of the document without required fields, for
+	// answers to requests with the parameter fields.
+	partial routers.Router
 }
 
-// Load reads the document; once, for all.
+// Load returns the contract of api.OpenAPI. It reads the document once.
 var Load = sync.OnceValues(func() (*Contract, error) {
-	document, err := openapi.Parse(api.OpenAPI)
+	document, err := openapi.Load(api.OpenAPI)
 	if err != nil {
 		return nil, err
 	}
 
-	whole, err := jsonschema.UnmarshalJSON(bytes.NewReader(document.JSON))
+	// Validation includes the examples.
+	if err := document.Validate(context.Background()); err != nil {
+		return nil, err
+	}
+
+	router, err := gorillamux.NewRouter(document.T)
 	if err != nil {
 		return nil, err
 	}
 
-	c := &Contract{Document: document, compiler: jsonschema.NewCompiler(), schemas: map[string]*jsonschema.Schema{}}
-	c.compiler.DefaultDraft(jsonschema.Draft2020)
-	c.compiler.AssertFormat()
-
-	if err := c.compiler.AddResource(location, whole); err != nil {
+	partial, err := partialRouter(api.OpenAPI)
+	if err != nil {
 		return nil, err
 	}
 
-	if whole, err = jsonschema.UnmarshalJSON(bytes.NewReader(document.JSON)); err != nil {
-		return nil, err
-	}
-
-	return c, c.compiler.AddResource(partial, optional(whole))
+	return &Contract{document, router, partial}, nil
 })
 
-const (
-	// location stands for the document; nothing is fetched.
-	location = "https://clusterm.invalid/openapi.json"
-	// partial stands for the document without what it requires: answers to a
-	// request for some fields only.
-	partial = "https://clusterm.invalid/partial.json"
-)
+func partialRouter(data []byte) (routers.Router, error) {
+	var whole any
+	if err := yaml.Unmarshal(data, &whole); err != nil {
+		return nil, err
+	}
 
-// optional removes what schemas require.
-func optional(value any) any {
+	text, err := json.Marshal(dropRequired(whole))
+	if err != nil {
+		return nil, err
+	}
+
+	document, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		return nil, err
+	}
+
+	return gorillamux.NewRouter(document)
+}
+
+// dropRequired removes the lists of required fields from all schemas.
+func dropRequired(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
+		// A list belongs to a schema, a boolean to a parameter.
 		if _, list := v["required"].([]any); list {
 			delete(v, "required")
 		}
 
 		for _, below := range v {
-			optional(below)
+			dropRequired(below)
 		}
 	case []any:
 		for _, below := range v {
-			optional(below)
+			dropRequired(below)
 		}
 	}
 
 	return value
 }
 
-// Schema checks JSON against the schema at a JSON pointer of the document.
-func (c *Contract) Schema(pointer string, text []byte) error { return c.check(location, pointer, text) }
-
-func (c *Contract) check(document, pointer string, text []byte) error {
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+// Operation returns the operation that serves a path, or nil.
+func (c *Contract) Operation(method, path string) *openapi.Operation {
+	r, err := http.NewRequestWithContext(context.Background(), method, "http://localhost"+path, nil)
 	if err != nil {
-		return err
+		return nil
 	}
 
-	schema, err := c.compiled(document, pointer)
+	route, _, err := find(c.router, r)
 	if err != nil {
-		return err
+		return nil
 	}
 
-	return schema.Validate(value)
+	i := slices.IndexFunc(c.Operations, func(o openapi.Operation) bool {
+		return o.Path == route.Path && o.Method == route.Method
+	})
+
+	return &c.Operations[i]
 }
 
-func (c *Contract) compiled(document, pointer string) (*jsonschema.Schema, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	at := document + "#" + (&url.URL{Path: pointer}).EscapedPath()
-	if s := c.schemas[at]; s != nil {
-		return s, nil
+// find returns the route of a request and the parameters in its path. HEAD is
+// served wherever GET is.
+func find(router routers.Router, r *http.Request) (*routers.Route, map[string]string, error) {
+	if r.Method == http.MethodHead {
+		r = r.Clone(r.Context())
+		r.Method = http.MethodGet
 	}
 
-	s, err := c.compiler.Compile(at)
-	if err == nil {
-		c.schemas[at] = s
+	route, params, err := router.FindRoute(r)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s %s is not in the document: %w", r.Method, r.URL.Path, err)
 	}
 
-	return s, err
+	return route, params, nil
 }
 
-// Operation is the operation that serves a path, with what it takes the
-// parameters of the path for; nil where there is none. Paths without
-// parameters go before others.
-func (c *Contract) Operation(method, path string) (*openapi.Operation, map[string]string) {
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
+// isV1 reports whether the route refuses unknown parameters and fields.
+func isV1(route *routers.Route) bool { return strings.HasPrefix(route.Path, "/v1/") }
 
-	var found *openapi.Operation
-
-	var params map[string]string
-	for i, o := range c.Operations {
-		if o.Method != method {
-			continue
-		}
-
-		if p, ok := match(o.Path, path); ok && (found == nil || len(p) < len(params)) {
-			found, params = &c.Operations[i], p
-		}
-	}
-
-	return found, params
-}
-
-func match(pattern, path string) (map[string]string, bool) {
-	want, got := strings.Split(pattern, "/"), strings.Split(path, "/")
-	if len(want) != len(got) {
-		return nil, false
-	}
-
-	params := map[string]string{}
-	for i, w := range want {
-		if name, ok := strings.CutPrefix(w, "{"); ok && got[i] != "" {
-			value, err := url.PathUnescape(got[i])
-			if err != nil {
-				return nil, false
-			}
-
-			params[strings.TrimSuffix(name, "}")] = value
-		} else if w != got[i] {
-			return nil, false
-		}
-	}
-
-	return params, true
-}
-
-// isV1 tells whether an operation is strict about what it does not know.
-func isV1(o *openapi.Operation) bool { return strings.HasPrefix(o.Path, "/v1/") }
-
-// Request checks a request. The body has been read from it already.
+// Request validates a request with its body, which the caller has read already.
 func (c *Contract) Request(r *http.Request, body []byte) error {
-	o, params := c.Operation(r.Method, r.URL.EscapedPath())
-	if o == nil {
-		return fmt.Errorf("%s %s is not in the document", r.Method, r.URL.Path)
+	route, params, err := find(c.router, r)
+	if err != nil {
+		return err
 	}
 
+	return errors.Join(
+		undocumentedQuery(route, r),
+		openapi3filter.ValidateRequest(r.Context(), requestInput(route, params, r, body)),
+	)
+}
+
+// requestInput prepares a copy of the request for kin-openapi.
+func requestInput(
+	route *routers.Route, params map[string]string, r *http.Request, body []byte,
+) *openapi3filter.RequestValidationInput {
+	r = r.Clone(r.Context())
+	r.Method = route.Method
+
+	// The server takes a body of blanks for none, and one without a type for JSON.
+	body = bytes.TrimSpace(body)
+	contentType := cmp.Or(r.Header.Get("Content-Type"), api.TypeJSON)
+	r.Header.Set("Content-Type", contentType)
+
+	r.Body, r.GetBody, r.ContentLength = http.NoBody, nil, int64(len(body))
+	if len(body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+
+	return &openapi3filter.RequestValidationInput{
+		Request:    r,
+		PathParams: params,
+		Route:      route,
+		Options: &openapi3filter.Options{
+			MultiError:                        true,
+			SkipSettingDefaults:               true,
+			RejectWhenRequestBodyNotSpecified: true,
+		},
+	}
+}
+
+// undocumentedQuery reports query parameters that kin-openapi lets pass.
+func undocumentedQuery(route *routers.Route, r *http.Request) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
+	// The first generation ignores unknown parameters.
+	if err != nil || !isV1(route) {
 		return err
 	}
 
 	var errs []error
-	for _, p := range o.Parameters {
-		var values []string
-		switch p.In {
-		case "path":
-			values = []string{params[p.Name]}
-		case "query":
-			values = query[p.Name]
-			query.Del(p.Name)
-		case "header":
-			values = r.Header.Values(p.Name)
-		}
 
-		if err := c.parameter(p, values); err != nil {
-			errs = append(errs, fmt.Errorf("the parameter %s is %q: %w", p.Name, values, err))
-		}
-	}
+	for name, values := range query {
+		p := route.Operation.Parameters.GetByInAndName(openapi3.ParameterInQuery, name)
 
-	if isV1(o) {
-		for name := range query {
+		switch {
+		case p == nil:
 			errs = append(errs, fmt.Errorf("the query parameter %s is not in the document", name))
+		case len(values) > 1 && !p.Schema.Value.Type.Includes(openapi3.TypeArray):
+			errs = append(errs, fmt.Errorf("the query parameter %s is given more than once", name))
 		}
-	}
-
-	if err := c.requestBody(o.Body, r.Header.Get("Content-Type"), body); err != nil {
-		errs = append(errs, err)
 	}
 
 	return errors.Join(errs...)
 }
 
-func (c *Contract) parameter(p openapi.Parameter, values []string) error {
-	if len(values) == 0 {
-		if p.Required {
-			return errors.New("it is required")
-		}
-
-		return nil
-	}
-
-	schema, err := c.compiled(location, p.Pointer)
+// Success validates the body of a success in JSON, regardless of status and
+// headers. It is for servers that stand in for the daemon.
+func (c *Contract) Success(r *http.Request, body []byte) error {
+	route, _, err := find(c.router, r)
 	if err != nil {
 		return err
 	}
 
-	if schema.Types != nil && slices.Contains(schema.Types.ToStrings(), "array") {
-		list := make([]any, len(values))
-		for i, v := range values {
-			list[i] = v
+	for status, response := range route.Operation.Responses.Map() {
+		if status[0] != '2' {
+			continue
 		}
 
-		return schema.Validate(list)
-	}
-
-	if len(values) > 1 {
-		return errors.New("it is given more than once")
-	}
-
-	return schema.Validate(scalar(schema, values[0]))
-}
-
-// scalar is a text as a value of the type that the schema wants.
-func scalar(s *jsonschema.Schema, text string) any {
-	if s.Types == nil {
-		return text
-	}
-
-	switch types := s.Types.ToStrings(); {
-	case slices.Contains(types, "integer"), slices.Contains(types, "number"):
-		if _, err := strconv.ParseFloat(text, 64); err == nil {
-			return json.Number(text)
-		}
-	case slices.Contains(types, "boolean"):
-		switch text {
-		case "true", "1":
-			return true
-		case "false", "0":
-			return false
-		}
-	}
-
-	return text
-}
-
-func (c *Contract) requestBody(b openapi.Body, contentType string, body []byte) error {
-	if len(bytes.TrimSpace(body)) == 0 {
-		if b.Required {
-			return errors.New("the body is required")
+		media := response.Value.Content.Get(api.TypeJSON)
+		if media == nil {
+			return errors.New("the success has no JSON in the document")
 		}
 
-		return nil
+		return Check(media.Schema, body)
 	}
 
-	if len(b.Media) == 0 {
-		return errors.New("a body is not in the document")
-	}
-
-	if contentType == "" {
-		contentType = api.TypeJSON
-	}
-
-	return c.media(location, b.Media, contentType, body)
+	return errors.New("there is no success in the document")
 }
 
-func (c *Contract) media(document string, all []openapi.Media, contentType string, body []byte) error {
-	t, _, err := mime.ParseMediaType(contentType)
-	if err != nil {
-		return fmt.Errorf("the content type %q: %w", contentType, err)
+// Check validates JSON against a schema.
+func Check(schema *openapi3.SchemaRef, text []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return err
 	}
 
-	i := slices.IndexFunc(all, func(m openapi.Media) bool { return m.ContentType == t })
-	switch {
-	case i < 0:
-		return fmt.Errorf("the content type %s is not in the document", t)
-	case all[i].Stream:
-		for line := range bytes.Lines(body) {
-			if t == api.TypeEventStream {
-				line = bytes.TrimPrefix(line, []byte("data:"))
-			}
-
-			// A reader passes over what is none, and may have begun or ended in the middle of one.
-			if line = bytes.TrimSpace(line); len(line) > 0 && line[0] == '{' && json.Valid(line) {
-				if err := c.check(document, all[i].Pointer, line); err != nil {
-					return err
-				}
-			}
-		}
-
-		return nil
-	case strings.HasSuffix(t, "json"):
-		return c.check(document, all[i].Pointer, body)
-	}
-
-	return nil
+	return schema.Value.VisitJSON(value, openapi3.EnableJSONSchema2020(), openapi3.MultiErrors())
 }
 
-// Success checks the body of a success in JSON, whatever its status and headers
-// are. It is for what stands in for the daemon.
-func (c *Contract) Success(r *http.Request, body []byte) error {
-	o, _ := c.Operation(r.Method, r.URL.EscapedPath())
-	if o == nil {
-		return fmt.Errorf("%s %s is not in the document", r.Method, r.URL.Path)
-	}
-
-	i := slices.IndexFunc(o.Answers, func(a openapi.Answer) bool { return a.Status[0] == '2' })
-	if i < 0 {
-		return errors.New("there is no success in the document")
-	}
-
-	return c.media(location, o.Answers[i].Media, api.TypeJSON, body)
-}
-
-// listed are statuses that an operation under /v1 has to name; others may go
-// under "default".
-var listed = []int{
+// mustBeListed are the failures that an operation under /v1 has to list; others
+// may go under "default".
+var mustBeListed = []int{
 	http.StatusNotFound,
 	http.StatusConflict,
 	http.StatusGone,
@@ -346,71 +256,142 @@ var listed = []int{
 	http.StatusUnprocessableEntity,
 }
 
-// ours are the headers of answers that are part of the contract.
-func ours(name string) bool {
+// isDocumentedHeader reports whether the contract has to list a header of answers.
+func isDocumentedHeader(name string) bool {
 	return strings.HasPrefix(name, "X-Clusterm-") ||
 		slices.Contains([]string{"Location", "Etag", "Link", "Idempotency-Replayed"}, name)
 }
 
-// Response checks an answer. The body has been read from it already; nil: it is
-// not looked at.
+// Response validates an answer with its body, which the caller has read already.
+// A nil body is not validated.
 func (c *Contract) Response(r *http.Response, body []byte) error {
-	o, _ := c.Operation(r.Request.Method, r.Request.URL.EscapedPath())
-	if o == nil {
-		if r.StatusCode < 400 {
-			return errors.New("what is served here is not in the document")
+	failed := r.StatusCode >= 400
+
+	router := c.router
+	if r.Request.URL.Query().Has("fields") && !failed {
+		router = c.partial
+	}
+
+	route, params, err := find(router, r.Request)
+	if err != nil {
+		// Failures of unknown paths are in no document.
+		if failed {
+			return nil
+		}
+
+		return err
+	}
+
+	response := route.Operation.Responses.Status(r.StatusCode)
+	if response == nil && failed && !(isV1(route) && slices.Contains(mustBeListed, r.StatusCode)) {
+		response = route.Operation.Responses.Default()
+	}
+
+	if response == nil {
+		return fmt.Errorf("the status %d is not in the document", r.StatusCode)
+	}
+
+	// kin-openapi decodes JSON; checkBody covers text and streams.
+	withBody := body != nil && r.Request.Method != http.MethodHead
+	input := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: requestInput(route, params, r.Request, nil),
+		Status:                 r.StatusCode,
+		Header:                 r.Header,
+		Options: &openapi3filter.Options{
+			MultiError:          true,
+			ExcludeResponseBody: !withBody || !isJSON(r.Header),
+		},
+	}
+	input.SetBodyBytes(body)
+
+	errs := []error{
+		checkHeaders(r, response.Value),
+		openapi3filter.ValidateResponse(r.Request.Context(), input),
+	}
+
+	if withBody {
+		errs = append(errs, c.checkBody(r.Header, response.Value, body))
+	}
+
+	return errors.Join(errs...)
+}
+
+// checkHeaders checks the headers beyond kin-openapi, which passes over a 304
+// and over undocumented headers.
+func checkHeaders(r *http.Response, documented *openapi3.Response) error {
+	var errs []error
+
+	known := map[string]bool{}
+
+	for name, header := range documented.Headers {
+		known[http.CanonicalHeaderKey(name)] = true
+
+		if header.Value.Required && r.Header.Get(name) == "" {
+			errs = append(errs, fmt.Errorf("the header %s is missing", name))
+		}
+	}
+
+	// Failures and HEAD share their headers with answers documented elsewhere.
+	if r.StatusCode >= 400 || r.Request.Method == http.MethodHead {
+		return errors.Join(errs...)
+	}
+
+	for name := range r.Header {
+		if isDocumentedHeader(name) && !known[name] {
+			errs = append(errs, fmt.Errorf("the header %s is not in the document", name))
+		}
+	}
+
+	return errors.Join(errs...)
+}
+
+// checkBody checks the content type of any body, and the items of a stream.
+func (c *Contract) checkBody(header http.Header, documented *openapi3.Response, body []byte) error {
+	if len(documented.Content) == 0 {
+		if len(body) > 0 {
+			return errors.New("a body is not in the document")
 		}
 
 		return nil
 	}
 
-	status := strconv.Itoa(r.StatusCode)
-
-	i := slices.IndexFunc(o.Answers, func(a openapi.Answer) bool { return a.Status == status })
-	if i < 0 && r.StatusCode >= 400 && !(isV1(o) && slices.Contains(listed, r.StatusCode)) {
-		i = slices.IndexFunc(o.Answers, func(a openapi.Answer) bool { return a.Status == "default" })
+	contentType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil {
+		return fmt.Errorf("the content type %q: %w", header.Get("Content-Type"), err)
 	}
 
-	if i < 0 {
-		return fmt.Errorf("the status %s is not in the document", status)
+	media, ok := documented.Content[contentType]
+	if !ok {
+		return fmt.Errorf("the content type %s is not in the document", contentType)
 	}
 
-	answer := o.Answers[i]
+	item := c.Item(media)
+	if item == nil {
+		return nil
+	}
 
-	var errs []error
-	for _, h := range answer.Headers {
-		values := r.Header.Values(h.Name)
+	for line := range bytes.Lines(body) {
+		if contentType == api.TypeEventStream {
+			line = bytes.TrimPrefix(line, []byte("data:"))
+		}
 
-		err := c.parameter(openapi.Parameter{Required: h.Required, Pointer: h.Pointer}, values)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("the header %s is %q: %w", h.Name, values, err))
+		// A stream may begin or end in the middle of a line.
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] != '{' || !json.Valid(line) {
+			continue
+		}
+
+		if err := Check(item, line); err != nil {
+			return err
 		}
 	}
 
-	for name := range r.Header {
-		known := slices.ContainsFunc(
-			answer.Headers,
-			func(h openapi.Header) bool { return http.CanonicalHeaderKey(h.Name) == name },
-		)
-		if r.StatusCode < 400 && r.Request.Method != http.MethodHead && ours(name) && !known {
-			errs = append(errs, fmt.Errorf("the header %s is not in the document", name))
-		}
-	}
+	return nil
+}
 
-	switch {
-	case body == nil || r.Request.Method == http.MethodHead:
-	case len(answer.Media) > 0:
-		document := location
-		if r.Request.URL.Query().Has("fields") && r.StatusCode < 400 {
-			document = partial
-		}
+// isJSON reports whether a body is one JSON value, not a stream of them.
+func isJSON(header http.Header) bool {
+	contentType, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
 
-		if err := c.media(document, answer.Media, r.Header.Get("Content-Type"), body); err != nil {
-			errs = append(errs, err)
-		}
-	case len(body) > 0:
-		errs = append(errs, errors.New("a body is not in the document"))
-	}
-
-	return errors.Join(errs...)
+	return strings.HasSuffix(contentType, "json") && contentType != api.TypeLines
 }

@@ -3,8 +3,12 @@
 package contract_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,22 +20,13 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/openapi"
 )
 
-// TestDocument: openapi.yaml is an OpenAPI document, and its examples are of
-// their schemas.
+// TestDocument checks the rules of our own document. Load has validated it as
+// OpenAPI, its examples against their schemas included.
 func TestDocument(t *testing.T) {
 	t.Parallel()
-
-	document, err := openapi3.NewLoader().LoadFromData(api.OpenAPI)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if err := document.Validate(context.Background()); err != nil {
-		why, _, _ := strings.Cut(err.Error(), "\n")
-		t.Error(why)
-	}
 
 	c := load(t)
 
@@ -42,77 +37,147 @@ func TestDocument(t *testing.T) {
 
 	for _, o := range c.Operations {
 		at := o.Method + " " + o.Path
-		if o.ID == "" || ids[o.ID] {
-			t.Errorf("%s: the operationId %q is missing or used twice", at, o.ID)
+
+		if o.OperationID == "" || ids[o.OperationID] {
+			t.Errorf("%s: the operationId %q is missing or used twice", at, o.OperationID)
 		}
 
-		ids[o.ID] = true
-		if !tags[o.Tag] {
-			t.Errorf("%s: there is no tag %q", at, o.Tag)
+		ids[o.OperationID] = true
+
+		if len(o.Tags) != 1 || !tags[o.Tags[0]] {
+			t.Errorf("%s: %q is not one known tag", at, o.Tags)
 		}
 
 		if o.Summary == "" || strings.HasSuffix(o.Summary, ".") {
-			t.Errorf("%s: the summary %q is missing, or a sentence", at, o.Summary)
+			t.Errorf("%s: the summary %q is missing or ends with a full stop", at, o.Summary)
 		}
 
-		if len(o.Cases()) == 0 {
+		if len(c.Cases(o)) == 0 {
 			t.Errorf("%s has no example", at)
 		}
 
 		for _, p := range o.Parameters {
-			if p.Description == "" || p.In == "path" && p.Example == "" {
-				t.Errorf("%s: the parameter %s has no description, or no example", at, p.Name)
-			}
-		}
-
-		for _, a := range o.Answers {
-			for _, m := range a.Media {
-				for _, e := range m.Examples {
-					if e.Part {
-						continue
-					}
-
-					text, err := json.Marshal(e.Value)
-					if err == nil && !m.Stream {
-						err = c.Schema(m.Pointer, text)
-					}
-
-					if err != nil {
-						t.Errorf("%s: the example %s is not of its schema: %v", at, e.Name, err)
-					}
-				}
+			if p.Value.Description == "" || p.Value.In == "path" && p.Value.Example == nil {
+				t.Errorf("%s: the parameter %s has no description or no example", at, p.Value.Name)
 			}
 		}
 	}
 
-	for _, s := range c.Schemas {
-		if s.Description == "" {
-			t.Errorf("the schema %s has no description", s.Name)
+	for name, s := range c.Components.Schemas {
+		if s.Value.Description == "" {
+			t.Errorf("the schema %s has no description", name)
 		}
 
-		for _, f := range s.Fields {
-			if f.Description == "" {
-				t.Errorf("the field %s of %s has no description", f.Name, s.Name)
+		for field, f := range s.Value.Properties {
+			if f.Value.Description == "" {
+				t.Errorf("the field %s of %s has no description", field, name)
 			}
 		}
 	}
 }
 
-// TestProblems: every kind of error has its type, and an example.
+// TestWrongExample expects a load failure for an example that violates its schema.
+func TestWrongExample(t *testing.T) {
+	t.Parallel()
+
+	wrong := bytes.Replace(api.OpenAPI, []byte("entries: 5\n"), []byte("entries: five\n"), 1)
+
+	document, err := openapi.Load(wrong)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := document.Validate(context.Background()); err == nil || !strings.Contains(err.Error(), "entries") {
+		t.Errorf("the example was accepted: %v", err)
+	}
+}
+
+// TestRefusals expects an error for exchanges that the document forbids.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+
+	c := load(t)
+	request := func(method, target string) *http.Request {
+		return httptest.NewRequestWithContext(t.Context(), method, target, nil)
+	}
+
+	for _, r := range []struct {
+		method, target, body, reason string
+	}{
+		{"GET", "/v1/none", "", "not in the document"},
+		{"DELETE", "/v1/nodes", "", "not in the document"},
+		{"GET", "/v1/nodes?grup=a", "", "grup"},
+		{"GET", "/v1/nodes?limit=1&limit=2", "", "more than once"},
+		{"GET", "/v1/nodes?limit=many", "", "limit"},
+		{"PATCH", "/v1/nodes/a-1", `{"label":"x"}`, "label"},
+		{"PATCH", "/v1/nodes/a-1", "", "required"},
+		{"PATCH", "/v1/nodes/a-1", `{"labels":3}`, "labels"},
+		{"POST", "/v1/jobs/1/cancel", `{"a":1}`, "body"},
+	} {
+		err := c.Request(request(r.method, r.target), []byte(r.body))
+		if err == nil || !strings.Contains(err.Error(), r.reason) {
+			t.Errorf("%s %s %s: got %v, want %q", r.method, r.target, r.body, err, r.reason)
+		}
+	}
+
+	const group = `{"items":[{"name":"a"}],"total":1,"revision":2}`
+
+	tagged := http.Header{"Content-Type": {api.TypeJSON}, "X-Clusterm-Revision": {"2"}, "Etag": {`"2"`}}
+	with := func(name, value string) http.Header {
+		h := tagged.Clone()
+		h.Set(name, value)
+
+		return h
+	}
+
+	streamed := http.Header{"Content-Type": {api.TypeLines}, "X-Clusterm-Revision": {"2"}, "X-Clusterm-Job": {"1"}}
+
+	for _, r := range []struct {
+		target string
+		status int
+		header http.Header
+		body   string
+		reason string // empty: allowed
+	}{
+		{"/v1/groups", 200, tagged, group, ""},
+		{"/v1/groups?fields=name", 200, tagged, `{"items":[{}],"total":1,"revision":2}`, ""},
+		{"/v1/groups", 200, tagged, `{"items":[{}],"total":1,"revision":2}`, "name"},
+		{"/v1/groups", 200, tagged, `{"items":[{"name":"a","rank":1}],"total":1,"revision":2}`, "rank"},
+		{"/v1/groups", 200, with("Content-Type", api.TypeText), group, "text/plain"},
+		{"/v1/groups", 200, with("X-Clusterm-New", "1"), group, "X-Clusterm-New"},
+		{"/v1/groups", 200, with("X-Clusterm-Revision", "two"), group, "X-Clusterm-Revision"},
+		{"/v1/groups", 201, tagged, group, "status 201"},
+		{"/v1/groups", 409, with("Content-Type", api.TypeProblem), `{}`, "status 409"},
+		{"/v1/groups", 500, with("Content-Type", api.TypeProblem), `{}`, "type"},
+		{"/v1/none", 404, tagged, `{}`, ""},
+		{"/v1/none", 200, tagged, `{}`, "not in the document"},
+		{"/v1/jobs/1/events", 200, streamed, `{"event":"ok"}` + "\n" + `{"event":1}`, "event"},
+		{"/v1/jobs/1/events", 200, streamed, `{"event":"ok"}` + "\n" + `{"ev`, ""},
+	} {
+		answer := &http.Response{StatusCode: r.status, Header: r.header, Request: request("GET", r.target)}
+
+		err := c.Response(answer, []byte(r.body))
+		if (err == nil) != (r.reason == "") || err != nil && !strings.Contains(err.Error(), r.reason) {
+			t.Errorf("%s %d %s: got %v, want %q", r.target, r.status, r.body, err, r.reason)
+		}
+	}
+}
+
+// TestProblems expects a valid problem and an example of each kind of error.
 func TestProblems(t *testing.T) {
 	t.Parallel()
-	c := load(t)
 
+	c := load(t)
 	shown := map[string]bool{}
+
 	for _, o := range c.Operations {
-		for _, a := range o.Answers {
-			for _, m := range a.Media {
-				for _, e := range m.Examples {
-					if p, ok := e.Value.(map[string]any); ok && m.ContentType == api.TypeProblem {
-						kind, _ := p["type"].(string)
-						shown[kind] = true
-					}
-				}
+		for _, example := range c.Cases(o) {
+			if example.ContentType != api.TypeProblem {
+				continue
+			}
+
+			if problem, ok := example.Answer.Value.(map[string]any); ok {
+				shown[fmt.Sprint(problem["type"])] = true
 			}
 		}
 	}
@@ -125,29 +190,29 @@ func TestProblems(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if err := c.Schema("/components/schemas/Problem", text); err != nil {
+		if err := contract.Check(c.Components.Schemas["Problem"], text); err != nil {
 			t.Errorf("%s: %v", row.Kind, err)
 		}
 
 		if !shown[p.Type] {
-			t.Errorf("there is no example of %s", p.Type)
+			t.Errorf("no example shows %s", p.Type)
 		}
 	}
 }
 
-// open are the schemas of what a reader passes over the unknown of: bodies of the
-// first generation, and events, which plugins of others may write.
+// open lists the schemas that allow unknown fields: bodies of the first
+// generation, and events, which third-party plugins may extend.
 var open = []string{"Event", "HostStat", "LegacyRequest", "LegacyEvent", "LegacyEventNode", "LegacyMember"}
 
-// types are the Go types that the schemas describe.
+// types maps the schemas to their Go types.
 var types = map[string]any{
 	"Node":            api.Node{},
 	"Before":          api.Before{},
 	"Connection":      api.Connection{},
 	"NodePatch":       api.NodePatch{},
 	"NodeList":        api.List[api.Node]{},
-	"Entry":           api.HistoryEntry{},
-	"EntryList":       api.List[api.HistoryEntry]{},
+	"HistoryEntry":    api.HistoryEntry{},
+	"HistoryList":     api.List[api.HistoryEntry]{},
 	"Group":           api.Group{},
 	"GroupList":       api.List[api.Group]{},
 	"Forget":          api.Forget{},
@@ -181,8 +246,8 @@ var types = map[string]any{
 	"LegacyJobInfo":   api.LegacyJobInfo{},
 }
 
-// free are schemas of no struct.
-var free = []string{
+// untyped lists the schemas without a struct.
+var untyped = []string{
 	"Status",
 	"State",
 	"Verb",
@@ -195,121 +260,111 @@ var free = []string{
 	"LegacyConfig",
 }
 
-// TestTypes: the schemas have the fields of the Go types, of the same kinds.
+// TestTypes compares the schemas with the fields of the Go types.
 func TestTypes(t *testing.T) {
 	t.Parallel()
-	c := load(t)
 
-	var whole struct {
-		Components struct {
-			Schemas map[string]schema
-		}
-	}
-	if err := json.Unmarshal(c.JSON, &whole); err != nil {
-		t.Fatal(err)
-	}
+	schemas := load(t).Components.Schemas
 
-	schemas := whole.Components.Schemas
 	for name, s := range schemas {
 		value, ok := types[name]
 		if !ok {
-			if !slices.Contains(free, name) {
-				t.Errorf("the schema %s stands for no Go type: add it to this test", name)
+			if !slices.Contains(untyped, name) {
+				t.Errorf("the schema %s has no Go type: add it to this test", name)
 			}
 
 			continue
 		}
 
-		compare(t, name, s, reflect.TypeOf(value), schemas)
+		compareFields(t, name, s.Value, reflect.TypeOf(value))
 
-		if closed := string(s.More) == "false"; closed == slices.Contains(open, name) {
-			t.Errorf("the schema %s is closed: %t", name, closed)
+		if closed := isClosed(s.Value); closed == slices.Contains(open, name) {
+			t.Errorf("the schema %s: additionalProperties false is %t", name, closed)
 		}
 	}
 
 	for name := range types {
 		if _, ok := schemas[name]; !ok {
-			t.Errorf("there is no schema %s", name)
+			t.Errorf("the schema %s is missing", name)
 		}
 	}
 
-	// Enums are the lists that the code decides by.
-	enum(t, schemas["Status"], inventory.Statuses, func(i int) string { return string(inventory.Statuses[i].Status) })
-	enum(t, schemas["State"], inventory.States, func(i int) string { return string(inventory.States[i].State) })
+	var statuses, states, jobStatuses []any
+	for _, row := range inventory.Statuses {
+		statuses = append(statuses, string(row.Status))
+	}
+
+	for _, row := range inventory.States {
+		states = append(states, string(row.State))
+	}
+
+	for _, status := range api.JobStatuses {
+		jobStatuses = append(jobStatuses, string(status))
+	}
+
+	compareEnum(t, schemas["Status"], statuses)
+	compareEnum(t, schemas["State"], states)
+	compareEnum(t, schemas["JobStatus"], jobStatuses)
 }
 
-func enum[T any](t *testing.T, s schema, rows []T, name func(int) string) {
+func compareEnum(t *testing.T, s *openapi3.SchemaRef, want []any) {
 	t.Helper()
 
-	var want []string
-	for i := range rows {
-		want = append(want, name(i))
-	}
-
-	if !slices.Equal(s.Enum, want) {
-		t.Errorf("the document has %v, the code %v", s.Enum, want)
+	if !slices.Equal(s.Value.Enum, want) {
+		t.Errorf("the document lists %v, the code %v", s.Value.Enum, want)
 	}
 }
 
-type schema struct {
-	Ref        string            `json:"$ref"`
-	Type       any               `json:"type"`
-	Format     string            `json:"format"`
-	Enum       []string          `json:"enum"`
-	Properties map[string]schema `json:"properties"`
-	Required   []string          `json:"required"`
-	OneOf      []schema          `json:"oneOf"`
-	Items      *schema           `json:"items"`
-	More       json.RawMessage   `json:"additionalProperties"`
+// isClosed reports whether an object refuses unknown fields.
+func isClosed(s *openapi3.Schema) bool {
+	return s.AdditionalProperties.Has != nil && !*s.AdditionalProperties.Has
 }
 
-// allows tells whether the schema allows JSON of the type.
-func (s schema) allows(name string, all map[string]schema) bool {
-	if ref, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
-		return all[ref].allows(name, all)
+// allows reports whether the schema allows a JSON type.
+func allows(s *openapi3.Schema, kind string) bool {
+	if s.Type != nil {
+		return s.Type.Includes(kind)
 	}
 
-	switch kind := s.Type.(type) {
-	case string:
-		return kind == name
-	case []any:
-		return slices.Contains(kind, any(name))
-	}
-
-	return len(s.OneOf) == 0 || slices.ContainsFunc(s.OneOf, func(o schema) bool { return o.allows(name, all) })
+	return len(s.OneOf) == 0 ||
+		slices.ContainsFunc(s.OneOf, func(one *openapi3.SchemaRef) bool { return allows(one.Value, kind) })
 }
 
-func compare(t *testing.T, at string, s schema, of reflect.Type, all map[string]schema) {
+func compareFields(t *testing.T, at string, s *openapi3.Schema, of reflect.Type) {
 	t.Helper()
 
+	// Fields of a request are optional for the client, with or without omitempty.
+	checkRequired := isClosed(s) && !strings.HasSuffix(at, "Request") && at != "Forget"
 	fields := fieldsOf(of)
+
 	for _, f := range fields {
 		p, ok := s.Properties[f.name]
-		switch {
-		case !ok:
+		if !ok {
 			t.Errorf("%s: the field %s of %s is not in the document", at, f.name, of)
 			continue
-		case !p.allows(f.kind, all):
-			t.Errorf("%s: %s is a %s in Go, and %v in the document", at, f.name, f.kind, p.Type)
-		case (f.of == reflect.TypeFor[time.Time]()) != (p.Format == "date-time") && at != "Event":
-			t.Errorf("%s: %s is a time, or is not", at, f.name)
 		}
 
-		if len(p.Properties) > 0 {
-			compare(t, at+"."+f.name, p, f.of, all)
+		if !allows(p.Value, f.kind) {
+			t.Errorf("%s: %s is %s in Go and %v in the document", at, f.name, f.kind, p.Value.Type)
 		}
 
-		if closed := string(
-			s.More,
-		) == "false"; closed && !strings.HasSuffix(at, "Request") && at != "Forget" &&
-			slices.Contains(s.Required, f.name) == f.optional {
-			t.Errorf("%s: %s is always there, or is not, and the document says otherwise", at, f.name)
+		isTime := f.of == reflect.TypeFor[time.Time]()
+		if isTime != (p.Value.Format == "date-time") && at != "Event" {
+			t.Errorf("%s: %s is a time in Go: %t; its format in the document is %q", at, f.name, isTime, p.Value.Format)
+		}
+
+		if len(p.Value.Properties) > 0 && p.Ref == "" {
+			compareFields(t, at+"."+f.name, p.Value, f.of)
+		}
+
+		if required := slices.Contains(s.Required, f.name); checkRequired && required == f.optional {
+			t.Errorf("%s: %s is optional in Go: %t; required in the document: %t", at, f.name, f.optional, required)
 		}
 	}
 
 	for name := range s.Properties {
 		if !slices.ContainsFunc(fields, func(f field) bool { return f.name == name }) {
-			t.Errorf("%s: %s is in the document, and not in %s", at, name, of)
+			t.Errorf("%s: the document has %s, and %s does not", at, name, of)
 		}
 	}
 }
@@ -321,8 +376,7 @@ type field struct {
 	optional bool
 }
 
-// fieldsOf are the fields that a struct has in JSON. An outer one hides one of
-// an embedded struct.
+// fieldsOf returns the fields of a struct in JSON, those of embedded structs included.
 func fieldsOf(of reflect.Type) []field {
 	var out []field
 	for i := range of.NumField() {

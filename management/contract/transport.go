@@ -7,39 +7,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
-	"strings"
 )
 
-// Transport reports every exchange that the document does not allow: an
-// accepted request that it would not have made, and any answer that it does
-// not describe.
+// Transport reports every exchange that openapi.yaml does not allow: a request
+// that the server accepts and the document forbids, and any undocumented answer.
 type Transport struct {
 	Base   http.RoundTripper // nil: http.DefaultTransport
 	Report func(format string, args ...any)
 }
 
-// RoundTrip makes the exchange. What streams is checked when it has ended, or is
-// closed.
+// RoundTrip performs the exchange. It validates a stream when the stream ends or
+// the caller closes it.
 func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c, err := Load()
 	if err != nil {
 		return nil, err
 	}
 
-	var sent []byte
-	if r.Body != nil {
-		if sent, err = io.ReadAll(r.Body); err != nil {
-			return nil, err
-		}
-
-		_ = r.Body.Close()
-
-		r = r.Clone(r.Context())
-		if r.Body = http.NoBody; len(sent) > 0 {
-			r.Body = io.NopCloser(bytes.NewReader(sent))
-		}
+	r, sent, err := readBody(r)
+	if err != nil {
+		return nil, err
 	}
 
 	base := t.Base
@@ -52,21 +40,23 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return res, err
 	}
 
-	where := fmt.Sprintf("%s %s: %d", r.Method, r.URL.RequestURI(), res.StatusCode)
+	exchange := fmt.Sprintf("%s %s: %d", r.Method, r.URL.RequestURI(), res.StatusCode)
+
+	// The server may refuse any request, but must not accept an undocumented one.
 	if res.StatusCode < 400 {
 		if err := c.Request(r, sent); err != nil {
-			t.Report("%s, although the request was not as in openapi.yaml: %v\n%s", where, err, sent)
+			t.Report("%s: accepted, but not allowed by openapi.yaml: %v\n%s", exchange, err, sent)
 		}
 	}
 
 	check := func(body []byte) {
 		if err := c.Response(res, body); err != nil {
-			t.Report("%s: the answer is not as in openapi.yaml: %v\n%s", where, err, body)
+			t.Report("%s: the answer differs from openapi.yaml: %v\n%s", exchange, err, body)
 		}
 	}
 
-	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if !strings.HasSuffix(kind, "json") && kind != "" {
+	// Text may be an endless stream, so it is validated while the caller reads it.
+	if res.Header.Get("Content-Type") != "" && !isJSON(res.Header) {
 		check(nil)
 		res.Body = &tee{ReadCloser: res.Body, check: check}
 
@@ -79,28 +69,53 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 
 	_ = res.Body.Close()
-	check(append([]byte{}, body...))
+
+	check(bytes.Clone(body))
 	res.Body = io.NopCloser(bytes.NewReader(body))
 
 	return res, nil
 }
 
-// tee keeps what passes, up to a size, for the check at the end.
-type tee struct {
-	io.ReadCloser
-	kept  []byte
-	check func([]byte)
+// readBody returns the body of a request, and a copy of the request to send.
+func readBody(r *http.Request) (*http.Request, []byte, error) {
+	if r.Body == nil {
+		return r, nil, nil
+	}
+
+	sent, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	_ = r.Body.Close()
+
+	r = r.Clone(r.Context())
+
+	r.Body = http.NoBody
+	if len(sent) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(sent))
+	}
+
+	return r, sent, nil
 }
 
-// keep is how much of a stream is checked, in bytes.
-const keep = 1 << 20
+// tee collects the bytes read from a stream and validates them at its end.
+type tee struct {
+	io.ReadCloser
+	collected []byte
+	check     func([]byte)
+}
+
+// maxCollected is the longest stream to validate, in bytes.
+const maxCollected = 1 << 20
 
 func (t *tee) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
-	if len(t.kept) < keep {
-		t.kept = append(t.kept, p[:n]...)
+	if len(t.collected) < maxCollected {
+		t.collected = append(t.collected, p[:n]...)
 	}
 
+	// The caller may never close a stream that has ended.
 	if errors.Is(err, io.EOF) {
 		t.end()
 	}
@@ -108,16 +123,17 @@ func (t *tee) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close is the end of what nobody reads to its end.
+// Close validates a stream that the caller leaves before its end.
 func (t *tee) Close() error {
 	t.end()
+
 	return t.ReadCloser.Close()
 }
 
 func (t *tee) end() {
-	if len(t.kept) > 0 && len(t.kept) < keep {
-		t.check(t.kept)
+	if len(t.collected) > 0 && len(t.collected) < maxCollected {
+		t.check(t.collected)
 	}
 
-	t.kept = nil
+	t.collected = nil
 }

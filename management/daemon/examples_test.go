@@ -58,7 +58,7 @@ func TestExamples(t *testing.T) {
 	answers := map[int]string{} // by line
 	for _, changing := range []bool{false, true} {
 		for _, o := range c.Operations {
-			for _, e := range o.Cases() {
+			for _, e := range c.Cases(o) {
 				if changes(o, e) == changing {
 					w.example(o, e, answers)
 				}

@@ -59,7 +59,6 @@ var mayImport = map[string][]string{
 		"management",
 		"management/api",
 		"management/metrics",
-		"management/openapi",
 		"management/selector",
 	},
 	"management/daemon": {
@@ -104,8 +103,13 @@ var homes = []struct {
 	{"github.com/gorilla/mux", []string{"management/server"}, "one home per dependency"},
 	{"github.com/urfave/cli", []string{"clusterctl", "cmd/clusterctl", "cmd/clusterm"}, "one home per dependency"},
 	{"github.com/hashicorp/", []string{"monitor/serf"}, "one home per dependency"},
-	{"github.com/yuin/goldmark", []string{"management/openapi"}, "one home per dependency"},
-	{"github.com/santhosh-tekuri/jsonschema", []string{"management/contract"}, "only tests need it"},
+	{"github.com/yuin/goldmark", []string{"management/openapi"}, "only tests and make docs need it"},
+	{
+		"github.com/getkin/kin-openapi",
+		[]string{"management/openapi", "management/contract"},
+		"only tests and make docs need it",
+	},
+	{module + "/management/openapi", []string{"management/contract"}, "only tests and make docs need it"},
 	{module + "/management/contract", nil, "it is for tests"},
 	{module + "/monitor/serf/serftest", nil, "it is for tests"},
 	{module + "/cmd/clusterm/processtest", nil, "it is for tests"},

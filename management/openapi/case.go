@@ -3,12 +3,11 @@
 package openapi
 
 import (
-	"maps"
-	"slices"
+	"fmt"
 	"strings"
 )
 
-// Case is one example as a request that can be made and the answer to it.
+// Case is one example as a request with its answer.
 type Case struct {
 	Name, Title string
 	Path        string // with the query
@@ -16,96 +15,104 @@ type Case struct {
 	Body        any
 	BodyJSON    string
 	HasBody     bool
-	Text        string // a body as it is written, instead
-	Size        int    // of a body that means nothing, instead
+	Text        string // sent verbatim in place of Body
+	Size        int    // bytes of blanks sent in place of Body
 	Fault       string
 
 	Status      string // or "default"
 	ContentType string
-	Answer      *Example // nil: nothing is shown of it
+	Answer      *Example // nil: the document shows no answer
 }
 
-// Cases are the examples of the operation: one for every example of an answer,
-// and one for every other example of a body.
-func (o Operation) Cases() []Case {
+// Cases returns the examples of the operation: one per example of an answer,
+// and one per body example that no answer refers to.
+func (d *Document) Cases(o Operation) []Case {
 	bodies := map[string]Example{}
 
 	var names []string
-	for i, m := range o.Body.Media {
-		for _, e := range m.Examples {
-			if i == 0 { // the other content types say the same
-				bodies[e.Name] = e
-				names = append(names, e.Name)
-			}
+
+	// Further content types repeat the examples of the first.
+	if media := d.Bodies(o); len(media) > 0 {
+		for _, e := range media[0].Examples {
+			bodies[e.Name] = e
+			names = append(names, e.Name)
 		}
 	}
 
 	shown := map[string]bool{}
 
 	var out []Case
-	for _, a := range o.Answers {
-		for _, m := range a.Media {
+
+	for _, a := range o.Answers() {
+		for _, m := range d.Media(a.Content) {
 			for _, e := range m.Examples {
-				c := Case{
-					Name:        e.Name,
-					Title:       e.Summary,
-					Path:        o.path(),
-					Status:      a.Status,
-					ContentType: m.ContentType,
-					Answer:      &e,
-					Fault:       e.Fault,
-				}
-
-				from := e.Name
-				if r := e.Request; r != nil {
-					c.Headers, c.Text, c.Size = r.Headers, r.Text, r.Size
-					if r.Path != "" {
-						c.Path = r.Path
-					}
-
-					if r.Body != "" {
-						from = r.Body
-					}
-				}
-
-				if b, ok := bodies[from]; ok {
-					c.Body, c.BodyJSON, c.HasBody = b.Value, b.JSON, true
-
-					shown[from] = true
-					if from == e.Name {
-						c.Title = b.Summary
-					}
-				}
-
+				c, body := answered(o, e, bodies)
+				c.Status, c.ContentType = a.Status, m.ContentType
+				shown[body] = true
 				out = append(out, c)
 			}
 		}
 	}
 
+	// The remaining bodies are requests without a documented answer.
 	for _, name := range names {
-		if b := bodies[name]; !shown[name] {
-			c := Case{Name: name, Title: b.Summary, Path: o.path(), Body: b.Value, BodyJSON: b.JSON, HasBody: true}
-			if b.Request != nil && b.Request.Path != "" {
-				c.Path = b.Request.Path
-			}
-
-			out = append(out, c)
+		if shown[name] {
+			continue
 		}
+
+		body := bodies[name]
+		c := Case{
+			Name: name, Title: body.Summary, Path: o.examplePath(),
+			Body: body.Value, BodyJSON: body.JSON, HasBody: true,
+		}
+
+		if body.Request != nil && body.Request.Path != "" {
+			c.Path = body.Request.Path
+		}
+
+		out = append(out, c)
 	}
 
 	return out
 }
 
-// path is the operation's path with the parameters' examples.
-func (o Operation) path() string {
+// answered returns the case of an answer's example and the name of its body example.
+func answered(o Operation, e Example, bodies map[string]Example) (Case, string) {
+	c := Case{Name: e.Name, Title: e.Summary, Path: o.examplePath(), Answer: &e, Fault: e.Fault}
+	body := e.Name
+
+	if r := e.Request; r != nil {
+		c.Headers, c.Text, c.Size = r.Headers, r.Text, r.Size
+
+		if r.Path != "" {
+			c.Path = r.Path
+		}
+
+		if r.Body != "" {
+			body = r.Body
+		}
+	}
+
+	if b, ok := bodies[body]; ok {
+		c.Body, c.BodyJSON, c.HasBody = b.Value, b.JSON, true
+
+		if body == e.Name {
+			c.Title = b.Summary
+		}
+	}
+
+	return c, body
+}
+
+// examplePath returns the path with the examples of its parameters filled in.
+func (o Operation) examplePath() string {
 	path := o.Path
+
 	for _, p := range o.Parameters {
-		if p.In == "path" {
-			path = strings.ReplaceAll(path, "{"+p.Name+"}", p.Example)
+		if p.Value.In == "path" {
+			path = strings.ReplaceAll(path, "{"+p.Value.Name+"}", fmt.Sprint(p.Value.Example))
 		}
 	}
 
 	return path
 }
-
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

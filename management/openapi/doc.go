@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package openapi reads an OpenAPI document and writes it for people: as
-// Markdown and as a page of HTML. It knows the part of OpenAPI 3.1 that
-// management/api/openapi.yaml uses; that the document is right is the business
-// of the tests of management/contract.
+// Package openapi loads an OpenAPI document with kin-openapi and renders it as
+// Markdown and HTML. It serves tests and make docs; the daemon embeds the
+// rendered page and does not link this package.
 package openapi

@@ -3,98 +3,51 @@
 package openapi
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Markdown writes the document as one page of Markdown.
+// Markdown renders the document as one page.
 func (d *Document) Markdown() []byte {
 	w := &writer{doc: d}
-	w.f("# %s\n\n%s\n", d.Title, d.Description)
-	w.f("## Overview\n\n")
+	w.printf("# %s\n\n%s\n", d.Info.Title, d.Info.Description)
+	w.printf("## Overview\n\n")
 
 	for _, tag := range d.Tags {
-		w.f("| %s | |\n|---|---|\n", link(tag.Name, tag.Name))
+		w.printf("| %s | |\n|---|---|\n", link(tag.Name, tag.Name))
 
-		for _, o := range d.of(tag) {
-			w.f("| %s | %s |\n", link("`"+heading(o)+"`", heading(o)), o.Summary)
+		for _, o := range d.tagged(tag.Name) {
+			w.printf("| %s | %s |\n", link("`"+heading(o)+"`", heading(o)), o.Summary)
 		}
 
-		w.f("\n")
+		w.printf("\n")
 	}
 
-	w.f("The types are %s.\n\n", link("at the end", "Types"))
+	w.printf("See %s for the fields of bodies.\n\n", link("Types", "Types"))
 
 	for _, tag := range d.Tags {
-		w.f("## %s\n\n%s\n\n", tag.Name, strings.TrimSpace(tag.Description))
+		w.printf("## %s\n\n%s\n\n", tag.Name, strings.TrimSpace(tag.Description))
 
-		for _, o := range d.of(tag) {
+		for _, o := range d.tagged(tag.Name) {
 			w.operation(o)
 		}
 	}
 
-	w.f("## Headers of answers\n\n| header | type | meaning |\n|---|---|---|\n")
-
-	for _, h := range d.schemaHeaders() {
-		w.f("| `%s` | %s | %s |\n", h.Name, words(h.Type), cell(h.Description))
-	}
-
-	w.f("\n## Types\n\nA field in **bold** is always there, or has to be.\n\n")
-
-	for _, s := range d.Schemas {
-		w.f("### %s\n\n%s", s.Name, s.Description)
-
-		if len(s.Fields) == 0 {
-			w.f(" (%s)", words(s.Type))
-		}
-
-		w.f("\n\n")
-
-		if len(s.Fields) > 0 {
-			w.f("| field | type | meaning |\n|---|---|---|\n")
-
-			for _, f := range s.Fields {
-				name := "`" + f.Name + "`"
-				if f.Required {
-					name = "**" + name + "**"
-				}
-
-				w.f("| %s | %s | %s |\n", name, words(f.Type), cell(f.Description))
-			}
-
-			w.f("\n")
-		}
-	}
+	w.headers()
+	w.schemas()
 
 	return []byte(strings.TrimRight(w.String(), "\n") + "\n")
 }
 
-// schemaHeaders are the headers that answers have, each once.
-func (d *Document) schemaHeaders() []Header {
-	seen := map[string]bool{}
-
-	var out []Header
-	for _, o := range d.Operations {
-		for _, a := range o.Answers {
-			for _, h := range a.Headers {
-				if !seen[h.Name] {
-					seen[h.Name] = true
-					out = append(out, h)
-				}
-			}
-		}
-	}
-
-	return out
-}
-
-func (d *Document) of(tag Tag) []Operation {
+func (d *Document) tagged(tag string) []Operation {
 	var out []Operation
+
 	for _, o := range d.Operations {
-		if o.Tag == tag.Name {
+		if slices.Contains(o.Tags, tag) {
 			out = append(out, o)
 		}
 	}
@@ -107,127 +60,189 @@ type writer struct {
 	doc *Document
 }
 
-func (w *writer) f(format string, args ...any) { fmt.Fprintf(w, format, args...) }
+func (w *writer) printf(format string, args ...any) { fmt.Fprintf(w, format, args...) }
 
 func (w *writer) operation(o Operation) {
-	w.f("### %s\n\n%s.\n\n", heading(o), o.Summary)
+	w.printf("### %s\n\n%s.\n\n", heading(o), o.Summary)
 
 	if o.Description != "" {
-		w.f("%s\n\n", strings.TrimSpace(o.Description))
+		w.printf("%s\n\n", strings.TrimSpace(o.Description))
 	}
 
 	if len(o.Parameters) > 0 {
-		w.f("| parameter | in | type | meaning |\n|---|---|---|---|\n")
+		w.printf("| parameter | in | type | meaning |\n|---|---|---|---|\n")
 
 		for _, p := range o.Parameters {
-			name := "`" + p.Name + "`"
-			if p.Required {
-				name = "**" + name + "**"
-			}
-
-			w.f("| %s | %s | %s | %s |\n", name, p.In, words(p.Type), cell(p.Description))
+			name := fieldName(p.Value.Name, p.Value.Required)
+			meaning := cell(p.Value.Description)
+			w.printf("| %s | %s | %s | %s |\n", name, p.Value.In, typeText(p.Value.Schema), meaning)
 		}
 
-		w.f("\n")
+		w.printf("\n")
 	}
 
-	if len(o.Body.Media) > 0 {
-		w.f("**Body**: %s", bodies(o.Body.Media))
+	if media := w.doc.Bodies(o); len(media) > 0 {
+		w.printf("**Body**: %s", bodies(media))
 
-		if !o.Body.Required {
-			w.f("; may be left out")
+		if !o.RequestBody.Value.Required {
+			w.printf("; optional")
 		}
 
-		w.f("\n\n")
+		w.printf("\n\n")
 	}
 
-	w.f("| answer | body | meaning |\n|---|---|---|\n")
+	w.answers(o)
 
-	for _, a := range o.Answers {
+	for _, c := range w.doc.Cases(o) {
+		w.example(o, c)
+	}
+}
+
+func (w *writer) answers(o Operation) {
+	w.printf("| answer | body | meaning |\n|---|---|---|\n")
+
+	for _, a := range o.Answers() {
 		status := "`" + a.Status + "`"
 		if a.Status == "default" {
 			status = "other"
 		}
 
-		body := bodies(a.Media)
+		body := bodies(w.doc.Media(a.Content))
 		if body == "" {
 			body = "none"
 		}
 
-		w.f("| %s | %s | %s", status, body, cell(a.Description))
+		w.printf("| %s | %s | %s", status, body, cell(*a.Description))
 
-		for i, h := range a.Headers {
-			if i == 0 {
-				w.f(" Headers: ")
-			} else {
-				w.f(", ")
-			}
-
-			w.f("`%s`", h.Name)
+		if len(a.Headers) > 0 {
+			w.printf(" Headers: `%s`", strings.Join(headerNames(a.Headers), "`, `"))
 		}
 
-		w.f(" |\n")
+		w.printf(" |\n")
 	}
 
-	w.f("\n")
-
-	for _, c := range o.Cases() {
-		w.example(o, c)
-	}
+	w.printf("\n")
 }
 
 func (w *writer) example(o Operation, c Case) {
-	w.f("%s:\n\n```http\n%s %s\n", strings.TrimSuffix(c.Title, "."), o.Method, c.Path)
+	w.printf("%s:\n\n```http\n%s %s\n", strings.TrimSuffix(c.Title, "."), o.Method, c.Path)
 
-	for _, name := range sortedKeys(c.Headers) {
-		w.f("%s: %s\n", name, c.Headers[name])
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		w.printf("%s: %s\n", name, c.Headers[name])
 	}
 
 	switch {
 	case c.Size > 0:
-		w.f("\n… %d bytes\n", c.Size)
+		w.printf("\n… %d bytes\n", c.Size)
 	case c.Text != "":
-		w.f("\n%s\n", c.Text)
+		w.printf("\n%s\n", c.Text)
 	case c.HasBody:
-		w.f("\n%s", c.BodyJSON)
+		w.printf("\n%s", c.BodyJSON)
 	}
 
-	w.f("```\n\n")
+	w.printf("```\n\n")
 
 	if c.Answer == nil {
 		return
 	}
 
-	kind, text := "json", c.Answer.JSON
+	language, text := "json", c.Answer.JSON
 	if v, ok := c.Answer.Value.(string); ok {
-		kind, text = "", strings.TrimRight(v, "\n")+"\n"
+		language, text = "", strings.TrimRight(v, "\n")+"\n"
 	}
 
+	// The status of a failure under "default" is in its problem.
 	status := c.Status
-	if status == "default" {
-		status = ""
-		if m, ok := c.Answer.Value.(map[string]any); ok {
-			status = fmt.Sprint(m["status"])
-		}
+	if problem, ok := c.Answer.Value.(map[string]any); ok && status == "default" {
+		status = fmt.Sprint(problem["status"])
 	}
 
 	part := ""
 	if c.Answer.Part {
-		part = ", a part of it"
+		part = " (excerpt)"
 	}
 
-	w.f("Answer `%s`%s:\n\n```%s\n%s```\n\n", status, part, kind, text)
+	w.printf("Answer `%s`%s:\n\n```%s\n%s```\n\n", status, part, language, text)
+}
+
+// headers lists the headers of all answers, each once.
+func (w *writer) headers() {
+	w.printf("## Headers of answers\n\n| header | type | meaning |\n|---|---|---|\n")
+
+	seen := map[string]bool{}
+
+	for _, o := range w.doc.Operations {
+		for _, a := range o.Answers() {
+			for _, name := range headerNames(a.Headers) {
+				if seen[name] {
+					continue
+				}
+
+				seen[name] = true
+				h := a.Headers[name].Value
+				w.printf("| `%s` | %s | %s |\n", name, typeText(h.Schema), cell(h.Description))
+			}
+		}
+	}
+}
+
+func (w *writer) schemas() {
+	w.printf("\n## Types\n\nFields in **bold** are required in a request and always present in an answer.\n\n")
+
+	for _, name := range w.doc.SchemaNames() {
+		s := w.doc.Components.Schemas[name].Value
+		w.printf("### %s\n\n%s", name, s.Description)
+
+		// Anything but an object with defined fields is described by its type alone.
+		if len(s.Properties) == 0 {
+			w.printf(" (%s)\n\n", typeText(openapi3.NewSchemaRef("", s)))
+			continue
+		}
+
+		w.printf("\n\n| field | type | meaning |\n|---|---|---|\n")
+		w.fields("", s)
+		w.printf("\n")
+	}
+}
+
+// fields lists the fields of an object and, with a dotted name, those of the
+// unnamed objects in it.
+func (w *writer) fields(prefix string, s *openapi3.Schema) {
+	for _, name := range Properties(s) {
+		p := s.Properties[name]
+		label := fieldName(prefix+name, slices.Contains(s.Required, name))
+		w.printf("| %s | %s | %s |\n", label, typeText(p), cell(p.Value.Description))
+
+		// A named schema has a table of its own.
+		if p.Ref == "" {
+			w.fields(prefix+name+".", p.Value)
+		}
+	}
+}
+
+func headerNames(headers openapi3.Headers) []string {
+	return inOrder(headers, func(h *openapi3.HeaderRef) *openapi3.Origin { return h.Value.Origin })
+}
+
+// fieldName renders a name, bold if it is required.
+func fieldName(name string, required bool) string {
+	if required {
+		return "**`" + name + "`**"
+	}
+
+	return "`" + name + "`"
 }
 
 // heading is the title of an operation's section.
 func heading(o Operation) string { return o.Method + " " + o.Path }
 
-// link points at a heading.
+// link returns a link to a heading of the same page.
 func link(text, heading string) string { return "[" + text + "](#" + anchor(heading) + ")" }
 
-// anchor is what a heading is called in links to it, by GitHub and others.
+// anchor returns the id that GitHub and others derive from a heading.
 func anchor(heading string) string {
 	var b strings.Builder
+
 	for _, r := range strings.ToLower(heading) {
 		switch {
 		case r == ' ' || r == '-':
@@ -240,23 +255,18 @@ func anchor(heading string) string {
 	return b.String()
 }
 
-func words(t Type) string {
-	links := make([]any, len(t.Refs))
-	for i, r := range t.Refs {
-		links[i] = link(r, r)
-	}
-
-	return fmt.Sprintf(t.Text, links...)
-}
-
+// bodies lists content types with the types of their bodies.
 func bodies(all []Media) string {
 	var out []string
+
 	for _, m := range all {
 		text := "`" + m.ContentType + "`"
-		if m.Type.Text != "" && m.Type.Text != "string" {
-			text += ": " + words(m.Type)
+
+		if words := typeText(m.Schema); words != "" && words != "string" {
+			text += ": " + words
+
 			if m.Stream {
-				text += ", any number of them"
+				text += ", repeated"
 			}
 		}
 
@@ -266,60 +276,7 @@ func bodies(all []Media) string {
 	return strings.Join(out, " or ")
 }
 
-// cell is a text within a table.
+// cell prepares a text for a table.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
-}
-
-// width is where JSON is broken into lines.
-const width = 110
-
-// render writes a value as JSON: on one line where that is short, in the order of
-// the document.
-func render(n *yaml.Node, margin string) string {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-
-	var parts []string
-
-	brackets := "[]"
-	switch n.Kind {
-	case yaml.MappingNode:
-		brackets = "{}"
-
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			parts = append(parts, scalar(n.Content[i].Value)+": "+render(n.Content[i+1], margin+"  "))
-		}
-	case yaml.SequenceNode:
-		for _, item := range n.Content {
-			parts = append(parts, render(item, margin+"  "))
-		}
-	default:
-		var value any
-		_ = n.Decode(&value) // as the whole document was
-
-		return scalar(value)
-	}
-
-	line := brackets[:1] + strings.Join(parts, ", ") + brackets[1:]
-	if len(margin)+len(line) <= width && !strings.Contains(line, "\n") {
-		return line
-	}
-
-	next := "\n" + margin + "  "
-
-	return brackets[:1] + next + strings.Join(parts, ","+next) + "\n" + margin + brackets[1:]
-}
-
-func scalar(value any) string {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-
-	if err := e.Encode(value); err != nil {
-		return err.Error()
-	}
-
-	return strings.TrimSuffix(b.String(), "\n")
 }

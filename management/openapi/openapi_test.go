@@ -14,14 +14,18 @@ import (
 	"github.com/contiv/cluster/management/openapi"
 )
 
-var update = flag.Bool("update", false, "write docs/rest.md anew")
+var update = flag.Bool("update", false, "write the rendered references")
 
-const reference = "../../docs/rest.md"
+// The rendered references: one in docs, one embedded into the daemon.
+const (
+	markdownFile = "../../docs/rest.md"
+	pageFile     = "../server/reference.html"
+)
 
-func parse(t *testing.T) *openapi.Document {
+func load(t *testing.T) *openapi.Document {
 	t.Helper()
 
-	d, err := openapi.Parse(api.OpenAPI)
+	d, err := openapi.Load(api.OpenAPI)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,28 +33,40 @@ func parse(t *testing.T) *openapi.Document {
 	return d
 }
 
-// TestReferenceDocument: docs/rest.md is what openapi.yaml says.
-// go test ./management/openapi -run Document -update writes it.
+// TestReferenceDocument compares the committed references with openapi.yaml.
+// The flag -update (make docs) writes them.
 func TestReferenceDocument(t *testing.T) {
 	t.Parallel()
-	const note = "<!-- Written from management/api/openapi.yaml by make docs. -->\n\n"
 
-	want := append([]byte(note), parse(t).Markdown()...)
-	if *update {
-		if err := os.WriteFile(reference, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+	d := load(t)
 
-		return
-	}
-
-	got, err := os.ReadFile(reference)
+	page, err := d.Page()
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what openapi.yaml says; write it anew: make docs", reference)
+	note := "<!-- Generated from management/api/openapi.yaml by make docs. -->\n\n"
+
+	for path, want := range map[string][]byte{
+		markdownFile: append([]byte(note), d.Markdown()...),
+		pageFile:     page,
+	} {
+		if *update {
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+
+			continue
+		}
+
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is out of date: run make docs", path)
+		}
 	}
 }
 
@@ -60,11 +76,12 @@ var (
 	external = regexp.MustCompile(`(?i)<script|<link|<img|<iframe|@import|url\(|\son[a-z]+=`)
 )
 
-// TestPage: the page has every operation and schema, its links lead somewhere,
-// and it needs nothing from elsewhere.
+// TestPage expects every operation and schema on the page, working links, and
+// no reference to anything outside.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	d := parse(t)
+
+	d := load(t)
 
 	b, err := d.Page()
 	if err != nil {
@@ -72,25 +89,7 @@ func TestPage(t *testing.T) {
 	}
 
 	page := string(b)
-
-	ids := map[string]bool{}
-	for _, m := range targets.FindAllStringSubmatch(page, -1) {
-		if ids[m[1]] {
-			t.Errorf("two places are called %s", m[1])
-		}
-
-		ids[m[1]] = true
-	}
-
-	for _, m := range links.FindAllStringSubmatch(page, -1) {
-		if anchor, inside := strings.CutPrefix(
-			m[1],
-			"#",
-		); inside && !ids[anchor] ||
-			!inside && !strings.HasPrefix(m[1], "openapi.") {
-			t.Errorf("the link to %s leads nowhere", m[1])
-		}
-	}
+	checkLinks(t, page)
 
 	if found := external.FindString(page); found != "" {
 		t.Errorf("the page has %q", found)
@@ -98,80 +97,119 @@ func TestPage(t *testing.T) {
 
 	for _, o := range d.Operations {
 		if !strings.Contains(page, ">"+o.Method+" "+o.Path+"</h3>") {
-			t.Errorf("%s %s is not in the page", o.Method, o.Path)
+			t.Errorf("%s %s is not on the page", o.Method, o.Path)
 		}
 	}
 
-	for _, s := range d.Schemas {
-		if !strings.Contains(page, ">"+s.Name+"</h3>") {
-			t.Errorf("%s is not in the page", s.Name)
+	for _, name := range d.SchemaNames() {
+		if !strings.Contains(page, ">"+name+"</h3>") {
+			t.Errorf("%s is not on the page", name)
 		}
 	}
 
 	if strings.Contains(page, "<!-- raw HTML") {
-		t.Error("a description holds HTML")
+		t.Error("a description contains HTML")
 	}
 }
 
-// TestParse: what the document's structure means.
-func TestParse(t *testing.T) {
+func checkLinks(t *testing.T, page string) {
+	t.Helper()
+
+	ids := map[string]bool{}
+
+	for _, m := range targets.FindAllStringSubmatch(page, -1) {
+		if ids[m[1]] {
+			t.Errorf("the id %s is used twice", m[1])
+		}
+
+		ids[m[1]] = true
+	}
+
+	for _, m := range links.FindAllStringSubmatch(page, -1) {
+		anchor, inside := strings.CutPrefix(m[1], "#")
+		working := inside && ids[anchor] || !inside && strings.HasPrefix(m[1], "openapi.")
+
+		if !working {
+			t.Errorf("the link to %s is broken", m[1])
+		}
+	}
+}
+
+// TestLoad loads a small document and checks its order, types and examples.
+func TestLoad(t *testing.T) {
 	t.Parallel()
 
-	d, err := openapi.Parse([]byte(`
-info: {title: t, description: d}
+	d, err := openapi.Load([]byte(`
+openapi: 3.1.0
+info: {title: t, version: "1", description: d}
+tags: [{name: T}]
 paths:
   /a/{b}:
     parameters:
       - {$ref: '#/components/parameters/B'}
-    get:
-      operationId: getA
+    put:
       tags: [T]
+      requestBody: {content: {application/json: {schema: {type: [string, 'null']}, examples: {two: {summary: Two, value: hi}}}}}
+      responses: {"200": {$ref: '#/components/responses/Good'}}
+    get:
+      tags: [T]
+      operationId: getA
       parameters: [{name: q, in: query, schema: {type: array, items: {$ref: '#/components/schemas/S'}}}]
       responses:
-        "200": &ok {description: fine, content: {application/json: {schema: {$ref: '#/components/schemas/S'}, examples: {one: {summary: One, value: {x: 1, a: [{b: '1'}]}}}}}}
+        "200": {$ref: '#/components/responses/Good'}
+        "100": {description: between}
         default: {$ref: '#/components/responses/Bad'}
-    put:
-      requestBody: {content: {application/json: {schema: {type: [string, 'null']}, examples: {two: {summary: Two, value: hi}}}}}
-      responses: {"200": *ok}
 components:
   parameters: {B: {name: b, in: path, required: true, schema: {type: string, enum: [x, y]}, example: x}}
-  responses: {Bad: {description: bad, content: {a/b~c: {schema: {type: string}}}}}
-  schemas: {S: {type: object, required: [x], properties: {x: {type: integer}, o: {type: object, properties: {p: {type: boolean}}}}}}
+  responses:
+    Good:
+      description: fine
+      content:
+        application/json:
+          schema: {$ref: '#/components/schemas/S'}
+          examples: {one: {summary: One, value: {a: [{b: '1'}], x: 1}}}
+    Bad: {description: bad, content: {text/plain: {schema: {type: string}}}}
+  schemas:
+    S: {type: object, required: [x], properties: {x: {type: integer}, o: {type: object, properties: {p: {type: boolean}}}}}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	get, put := d.Operations[0], d.Operations[1]
-	if get.Parameters[0].Type.Text != "`x`, `y`" || get.Parameters[1].Type.Text != "list of %s" ||
-		get.Parameters[1].Pointer != "/paths/~1a~1{b}/get/parameters/0/schema" {
-		t.Errorf("%+v", get.Parameters)
+	put, get := d.Operations[0], d.Operations[1]
+	if put.Method != "PUT" || get.OperationID != "getA" {
+		t.Errorf("operations out of order: %s, %s", put.Method, get.Method)
 	}
 
-	if a := get.Answers[1]; a.Status != "default" ||
-		a.Media[0].Pointer != "/components/responses/Bad/content/a~1b~0c/schema" {
-		t.Errorf("%+v", a)
+	if a := get.Answers(); len(a) != 3 || a[1].Status != "100" || a[2].Status != "default" {
+		t.Errorf("answers out of order: %+v", a)
 	}
 
-	if c := get.Cases(); len(c) != 1 || c[0].Path != "/a/x" || c[0].Status != "200" {
-		t.Errorf("%+v", c)
+	if c := d.Cases(get); len(c) != 1 || c[0].Path != "/a/x" || c[0].Status != "200" ||
+		c[0].Answer.JSON != `{"x": 1, "a": [{"b": "1"}]}`+"\n" {
+		t.Errorf("cases of GET: %+v", c)
 	}
 
-	if e := get.Answers[0].Media[0].Examples[0]; e.JSON != `{"x": 1, "a": [{"b": "1"}]}`+"\n" {
-		t.Errorf("%s", e.JSON)
+	if c := d.Cases(put); len(c) != 2 || c[0].Answer == nil || c[1].Body != "hi" || c[1].Answer != nil {
+		t.Errorf("cases of PUT: %+v", c)
 	}
 
-	if c := put.Cases(); len(c) != 2 || c[0].Answer == nil || c[1].Body != "hi" || c[1].Answer != nil {
-		t.Errorf("%+v", c)
+	text := string(d.Markdown())
+	for _, row := range []string{
+		"| **`b`** | path | `x`, `y` |",
+		"| `q` | query | list of [S](#s) |",
+		"**Body**: `application/json`: string or null; optional",
+		"| **`x`** | integer |",
+		"| `o.p` | boolean |",
+	} {
+		if !strings.Contains(text, row) {
+			t.Errorf("%q is not in the Markdown:\n%s", row, text)
+		}
 	}
 
-	if f := d.Schemas[0].Fields; len(f) != 3 || f[2].Name != "o.p" || !f[0].Required {
-		t.Errorf("%+v", f)
-	}
-
-	for _, bad := range []string{"", "a: [", "\t"} {
-		if _, err := openapi.Parse([]byte(bad)); err == nil {
-			t.Errorf("%q was read", bad)
+	for _, bad := range []string{"", "a: [", "\t", "openapi: 3.1.0"} {
+		if _, err := openapi.Load([]byte(bad)); err == nil {
+			t.Errorf("%q was accepted", bad)
 		}
 	}
 }

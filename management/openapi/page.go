@@ -17,8 +17,8 @@ var page string
 
 var pageTemplate = template.Must(template.New("page").Parse(page))
 
-// Page writes the document as one page of HTML that needs no other file and no
-// script.
+// Page renders the document as one page of HTML, complete without scripts or
+// further files.
 func (d *Document) Page() ([]byte, error) {
 	var body bytes.Buffer
 
@@ -31,10 +31,11 @@ func (d *Document) Page() ([]byte, error) {
 	}
 
 	var out bytes.Buffer
+
 	err := pageTemplate.Execute(&out, struct {
 		Title string
-		Body  template.HTML // goldmark leaves out what is HTML in its source
-	}{d.Title, template.HTML(body.String())})
+		Body  template.HTML // goldmark drops raw HTML from its input
+	}{d.Info.Title, template.HTML(body.String())})
 
 	return out.Bytes(), err
 }

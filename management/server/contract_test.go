@@ -37,13 +37,13 @@ func TestContract(t *testing.T) {
 
 		var documented, params, headers []string
 		for _, p := range o.Parameters {
-			switch p.In {
+			switch p.Value.In {
 			case "query":
-				documented = append(documented, p.Name)
+				documented = append(documented, p.Value.Name)
 			case "path":
-				params = append(params, p.Name)
+				params = append(params, p.Value.Name)
 			case "header":
-				headers = append(headers, p.Name)
+				headers = append(headers, p.Value.Name)
 			}
 		}
 

@@ -3,32 +3,39 @@
 package server
 
 import (
+	_ "embed" // for the rendered reference
+	"encoding/json"
 	"net/http"
 	"sync"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/openapi"
 )
 
-// reference is the contract in the forms in which it is served, made when
-// somebody asks for the first time.
+// referencePage is openapi.yaml rendered by make docs.
+//
+//go:embed reference.html
+var referencePage []byte
+
+// reference returns the served forms of the API document by path.
 var reference = sync.OnceValues(func() (map[string][]byte, error) {
-	document, err := openapi.Parse(api.OpenAPI)
-	if err != nil {
+	var document any
+	if err := yaml.Unmarshal(api.OpenAPI, &document); err != nil {
 		return nil, err
 	}
 
-	page, err := document.Page()
+	text, err := json.Marshal(document)
 	if err != nil {
 		return nil, err
 	}
 
 	return map[string][]byte{
-		api.PathOpenAPI: api.OpenAPI, api.PathOpenAPIJSON: append(document.JSON, '\n'), api.PathDocs: page,
+		api.PathOpenAPI: api.OpenAPI, api.PathOpenAPIJSON: append(text, '\n'), api.PathDocs: referencePage,
 	}, nil
 })
 
-// getReference serves one form of the contract.
+// getReference serves one form of the API document.
 func (s *Server) getReference(path, contentType string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if _, err := query(r); err != nil {
