@@ -4,7 +4,9 @@ package localfile
 
 import (
 	"errors"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -36,6 +38,26 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+func TestRename(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+
+	if err := os.Mkdir(from, 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := Rename(from, to); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing source: %v", err)
+	}
+}
+
+// The tests of locks are not parallel: a test that forks would share the other's
+// lock until its child executes its program.
+
 func TestLock(t *testing.T) {
 	for _, name := range []string{"", "lock"} {
 		dir := filepath.Join(t.TempDir(), "new", "dir")
@@ -57,5 +79,64 @@ func TestLock(t *testing.T) {
 		}
 
 		unlock()
+	}
+}
+
+func TestChildKeepsTheLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+
+	expectLocked(t, path, false)
+
+	inherit := func() (*FileLock, func()) {
+		t.Helper()
+
+		lock, err := TryLock(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		// cat runs until its standard input closes.
+		child := exec.Command("cat")
+		child.ExtraFiles = []*os.File{lock.File()}
+
+		stdin, err := child.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+
+		return lock, func() {
+			if err := errors.Join(stdin.Close(), child.Wait()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+
+	lock, end := inherit()
+	if err := lock.Close(); err != nil {
+		t.Error(err)
+	}
+
+	expectLocked(t, path, true)
+	end()
+	expectLocked(t, path, false)
+
+	lock, end = inherit()
+	if err := lock.Unlock(); err != nil {
+		t.Error(err)
+	}
+
+	expectLocked(t, path, false)
+	end()
+}
+
+func expectLocked(t *testing.T, path string, want bool) {
+	t.Helper()
+
+	if got, err := Locked(path); got != want || err != nil {
+		t.Errorf("%s is locked: %v, %v; want %v", path, got, err, want)
 	}
 }
