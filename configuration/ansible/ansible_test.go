@@ -27,33 +27,31 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// The test binary is also the runner's process, and a daemon that dies.
+// TestMain makes the test binary also the runner process, and a daemon that is
+// killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 {
 		switch os.Args[1] {
 		case "runner":
 			os.Exit(Main(os.Args[2]))
-		case "daemon-that-dies":
-			daemonThatDies(os.Args[2])
+		case "killed-daemon":
+			killedDaemon(os.Args[2])
 		}
 	}
 
-	waitTogether()
-	os.Exit(m.Run())
-}
-
-// waitTogether has more tests wait at a time than there are processors, unless
-// the command line says otherwise.
-func waitTogether() {
+	// The tests mostly wait, so more of them can run than there are processors.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
+
+	os.Exit(m.Run())
 }
 
-// Under the race detector a process would linger for a second at its end.
+// self runs this binary as the runner. Without GORACE, the race detector delays
+// the end of a process by a second.
 var self = Runner{Self: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0], "runner"}}
 
-// patience bounds every wait; one that is fulfilled ends at once.
+// patience bounds every wait for something that should happen.
 const patience = time.Minute
 
 func within(t *testing.T, d time.Duration) context.Context {
@@ -72,27 +70,29 @@ func fake(t *testing.T, name string) string {
 	return path
 }
 
-// fakeSpec is a run of a fake ansible-playbook, named for what it does.
+// fakeSpec describes a run of a fake ansible-playbook in testdata/fake.
 func fakeSpec(t *testing.T, name string) Spec {
 	base := t.TempDir()
 
-	tree := filepath.Join(base, "tree")
-	if err := os.MkdirAll(tree, 0o755); err != nil {
+	playbooks := filepath.Join(base, "playbooks")
+	if err := os.MkdirAll(playbooks, 0o755); err != nil {
 		t.Fatal(err)
 	}
 
-	if err := os.WriteFile(filepath.Join(tree, "site.yml"), []byte("- hosts: all\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(playbooks, "site.yml"), []byte("- hosts: all\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 
 	return Spec{
-		ID: "job-1", Dir: filepath.Join(base, "run"), Tree: tree, Playbook: "site.yml",
+		ID: "job-1", Dir: filepath.Join(base, "run"), Playbooks: playbooks, Playbook: "site.yml",
 		Hosts:    []configuration.Host{{Name: "a-1", Addr: "127.0.0.1", Role: configuration.RoleTarget}},
 		Deadline: time.Now().Add(time.Hour), GraceInt: 10 * time.Second, GraceTerm: 10 * time.Second,
 		AnsiblePlaybook: fake(t, name),
 	}
 }
 
+// start starts a run. At the end of the test it cancels the run and checks that
+// no process is left.
 func start(t *testing.T, s Spec) *Run {
 	run, err := self.Start(within(t, patience), s)
 	if err != nil {
@@ -112,7 +112,7 @@ func start(t *testing.T, s Spec) *Run {
 		}
 
 		if left := marked(s.Dir, ""); len(left) > 0 {
-			t.Errorf("processes %v are left", left)
+			t.Errorf("processes %v of the run are left", left)
 		}
 	})
 
@@ -137,25 +137,35 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-var errSeen = errors.New("seen")
+func expectContains(t *testing.T, what, text string, parts ...string) {
+	t.Helper()
 
-// see follows the output until it holds the words.
-func see(t *testing.T, run *Run, words string) {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s lacks %q:\n%s", what, part, text)
+		}
+	}
+}
+
+var errFound = errors.New("found")
+
+// waitForOutput follows the output until it contains text.
+func waitForOutput(t *testing.T, run *Run, text string) {
 	var got []byte
 
 	_, err := run.Follow(within(t, patience), run.Output(), 0, func(_ int64, chunk []byte) error {
-		if got = append(got, chunk...); bytes.Contains(got, []byte(words)) {
-			return errSeen
+		if got = append(got, chunk...); bytes.Contains(got, []byte(text)) {
+			return errFound
 		}
 
 		return nil
 	})
-	if !errors.Is(err, errSeen) {
-		t.Fatalf("%q does not come, but %q: %v", words, got, err)
+	if !errors.Is(err, errFound) {
+		t.Fatalf("output %q lacks %q: %v", got, text, err)
 	}
 }
 
-func TestRunToTheEnd(t *testing.T) {
+func TestCompleteRun(t *testing.T) {
 	t.Parallel()
 	s := fakeSpec(t, "prints-and-fails")
 	s.Hosts = append(s.Hosts, configuration.Host{Name: "h-1", Addr: "127.0.0.2", Role: configuration.RoleHelper})
@@ -168,20 +178,20 @@ func TestRunToTheEnd(t *testing.T) {
 	}
 
 	if run.Truncated(run.Output()) || run.Truncated(run.Events()) {
-		t.Error("it is said to be cut")
+		t.Error("output or events are reported as truncated")
 	}
 
 	out := read(t, run.Output())
-	for _, want := range []string{"to stdout\n", "to stderr\n", "--limit job_targets:job_helpers", "@" + s.Dir + "/extra-vars.yml", s.Tree + "/site.yml"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in the output:\n%s", want, out)
-		}
-	}
+	expectContains(t, "the output", out,
+		"to stdout\n",
+		"to stderr\n",
+		"--limit job_targets:job_helpers",
+		"@"+s.Dir+"/extra-vars.yml",
+		s.Playbooks+"/site.yml",
+	)
 
-	if got := read(
-		t,
-		run.Events(),
-	); got != "{\"event\":\"ok\",\"host\":\"a-1\"}\n{\"event\":\"stats\",\"stats\":{\"a-1\":{\"failures\":1}}}\n" {
+	const events = `{"event":"ok","host":"a-1"}` + "\n" + `{"event":"stats","stats":{"a-1":{"failures":1}}}` + "\n"
+	if got := read(t, run.Events()); got != events {
 		t.Errorf("events %q", got)
 	}
 
@@ -204,7 +214,7 @@ func TestRunToTheEnd(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Later, from elsewhere, it is the same.
+	// Another process gets the same result.
 	again, err := Attach(s.Dir)
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +233,7 @@ func TestRunToTheEnd(t *testing.T) {
 	}
 }
 
-func TestSurroundings(t *testing.T) {
+func TestEnvironmentOfARun(t *testing.T) {
 	t.Setenv("ANSIBLE_HOST_KEY_CHECKING", "False")
 	t.Setenv("SECRET_OF_THE_DAEMON", "hunter2")
 	t.Setenv("https_proxy", "http://proxy.example.org")
@@ -234,36 +244,39 @@ func TestSurroundings(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	s := fakeSpec(t, "shows-surroundings")
+	s := fakeSpec(t, "shows-environment")
 	s.Env = []string{"PASSED_ON"}
 	run := start(t, s)
 	wait(t, run)
 
 	out := read(t, run.Output())
-	for _, want := range []string{"https_proxy=", "PASSED_ON=yes", "LC_ALL=C.UTF-8", "ANSIBLE_CONFIG=" + s.Dir + "/ansible.cfg"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %s in:\n%s", want, out)
-		}
-	}
+	expectContains(t, "the output", out,
+		"https_proxy=",
+		"PASSED_ON=yes",
+		"LC_ALL=C.UTF-8",
+		"ANSIBLE_CONFIG="+s.Dir+"/ansible.cfg",
+	)
 
-	// Signals 1 to 31; those beyond belong to the C library, and are inherited as
-	// whoever started the test left them.
+	// Signals 1 to 31. Those above belong to the C library, and their state comes
+	// from the parent of the test.
 	_, ignored, _ := strings.Cut(out, "SigIgn:\t")
 	if len(ignored) < 16 {
-		t.Errorf("no SigIgn in:\n%s", out)
+		t.Errorf("the output lacks SigIgn:\n%s", out)
 	} else if mask, err := strconv.ParseUint(ignored[:16], 16, 64); err != nil || mask&(1<<31-1) != 0 {
 		t.Errorf("signals are ignored: %s, %v", ignored[:16], err)
 	}
 
-	for _, not := range []string{"HOST_KEY_CHECKING", "hunter2", inherits, "listener-of-the-daemon", "/" + fileLock, "/" + fileAlive} {
-		if strings.Contains(out, not+"\n") || strings.Contains(out, not+"=") {
-			t.Errorf("%s in:\n%s", not, out)
+	for _, leaked := range []string{
+		"HOST_KEY_CHECKING", "hunter2", inherits, "listener-of-the-daemon", "/" + fileLock, "/" + fileAlive,
+	} {
+		if strings.Contains(out, leaked+"\n") || strings.Contains(out, leaked+"=") {
+			t.Errorf("%s reached the run:\n%s", leaked, out)
 		}
 	}
 
 	s.Env = []string{"ANSIBLE_VAULT_PASSWORD_FILE"}
 	if err := Prepare(s); err == nil {
-		t.Error("ANSIBLE_… was passed on")
+		t.Error("a variable ANSIBLE_… was passed on")
 	}
 }
 
@@ -271,7 +284,7 @@ func TestCancel(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		grace  [2]time.Duration
-		said   string
+		output string
 		code   int
 		signal string
 	}{
@@ -284,10 +297,10 @@ func TestCancel(t *testing.T) {
 			s := fakeSpec(t, tt.name)
 			s.GraceInt, s.GraceTerm = tt.grace[0], tt.grace[1]
 			run := start(t, s)
-			see(t, run, "started")
+			waitForOutput(t, run, "started")
 
 			if !run.Alive() {
-				t.Error("not alive")
+				t.Error("Alive reports false for an active run")
 			}
 
 			for range 2 {
@@ -301,7 +314,7 @@ func TestCancel(t *testing.T) {
 				t.Errorf("exit %+v", e)
 			}
 
-			if out := read(t, run.Output()); !strings.Contains(out, tt.said) {
+			if out := read(t, run.Output()); !strings.Contains(out, tt.output) {
 				t.Errorf("output %q", out)
 			}
 		})
@@ -323,8 +336,8 @@ func TestLease(t *testing.T) {
 	s := fakeSpec(t, "waits-until-interrupted")
 	s.Lease = time.Now().Add(30 * time.Minute)
 	run := start(t, s)
-	see(t, run, "started")
-	// The last word counts, here a shorter one, and it counts to its end.
+	waitForOutput(t, run, "started")
+	// A renewal may also shorten the lease. The run must not end earlier.
 	until := time.Now().Add(400 * time.Millisecond)
 	if err := run.Renew(until); err != nil {
 		t.Fatal(err)
@@ -335,10 +348,10 @@ func TestLease(t *testing.T) {
 	}
 }
 
-func TestFirstRenewMakesALease(t *testing.T) {
+func TestFirstRenewCreatesTheLease(t *testing.T) {
 	t.Parallel()
 	run := start(t, fakeSpec(t, "waits-until-interrupted"))
-	see(t, run, "started")
+	waitForOutput(t, run, "started")
 
 	if err := run.Renew(time.Now()); err != nil {
 		t.Fatal(err)
@@ -349,7 +362,7 @@ func TestFirstRenewMakesALease(t *testing.T) {
 	}
 }
 
-func TestOrphansAreEnded(t *testing.T) {
+func TestRunEndsOrphans(t *testing.T) {
 	t.Parallel()
 	s := fakeSpec(t, "leaves-orphans")
 	run := start(t, s)
@@ -367,7 +380,7 @@ func TestOrphansAreEnded(t *testing.T) {
 			n++
 
 			if id, err := strconv.Atoi(pid); err != nil || unix.Kill(id, 0) == nil {
-				t.Errorf("orphan %s is still there", pid)
+				t.Errorf("orphan %s still exists", pid)
 			}
 		}
 	}
@@ -397,7 +410,7 @@ func TestHugeLine(t *testing.T) {
 		return nil
 	})
 	if err != nil || end != 10_000_000 || got != end {
-		t.Errorf("%d bytes, %d delivered: %v", end, got, err)
+		t.Errorf("offset %d, %d bytes delivered: %v", end, got, err)
 	}
 }
 
@@ -416,14 +429,16 @@ func TestOutputLimit(t *testing.T) {
 		t.Errorf("%d bytes of output", len(out))
 	}
 
-	for _, want := range []string{"[clusterm] the limit of 102400 bytes is reached", "bytes are left out here\n", "\nthe very end\n"} {
+	for _, want := range []string{
+		"[clusterm] the limit of 102400 bytes is reached", "bytes are left out here\n", "\nthe very end\n",
+	} {
 		if !strings.Contains(out, want) {
-			t.Errorf("no %q in the output", want)
+			t.Errorf("the output lacks %q", want)
 		}
 	}
 
 	if !run.Truncated(run.Output()) {
-		t.Error("the run does not know that its output was cut")
+		t.Error("Truncated reports false for truncated output")
 	}
 
 	var events configuration.EventStream
@@ -434,17 +449,17 @@ func TestOutputLimit(t *testing.T) {
 	}
 
 	if r := sum.Results()["a-1"]; r.OK != 3000 || !r.Good() {
-		t.Errorf("the events' end is lost: %+v", r)
+		t.Errorf("the end of the events is lost: %+v", r)
 	}
 }
 
-func TestRunnerIsKilled(t *testing.T) {
+func TestKilledRunner(t *testing.T) {
 	t.Parallel()
 	s := fakeSpec(t, "ignores-everything")
 	run := start(t, s)
-	see(t, run, "started")
+	waitForOutput(t, run, "started")
 
-	b, err := run.begun()
+	info, err := run.runnerInfo()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +470,7 @@ func TestRunnerIsKilled(t *testing.T) {
 		waiter <- e
 	}()
 
-	if err := unix.Kill(b.PID, unix.SIGKILL); err != nil {
+	if err := unix.Kill(info.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 
@@ -470,27 +485,27 @@ func TestRunnerIsKilled(t *testing.T) {
 	}
 
 	if e2 := <-waiter; e2 != e {
-		t.Errorf("another waiter got %+v, not %+v", e2, e)
+		t.Errorf("a concurrent Wait returned %+v, want %+v", e2, e)
 	}
 
-	if _, err := os.Stat(b.Sockets); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket directory: %v", err)
+	if _, err := os.Stat(info.Sockets); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket directory still exists: %v", err)
 	}
 }
 
-// TestEndsWithItsRunner: a runner that is killed takes ansible-playbook with
-// it, although no daemon is there to see that.
-func TestEndsWithItsRunner(t *testing.T) {
+// TestPlaybookDiesWithItsRunner: ansible-playbook dies with a runner that is
+// killed, without a daemon that waits for it.
+func TestPlaybookDiesWithItsRunner(t *testing.T) {
 	t.Parallel()
 	run := start(t, fakeSpec(t, "ignores-everything"))
-	see(t, run, "started")
+	waitForOutput(t, run, "started")
 
-	b, err := run.begun()
+	info, err := run.runnerInfo()
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	playbook := descendants(b.PID)[0] // the eldest
+	playbook := descendants(info.PID)[0]
 
 	gone, err := unix.PidfdOpen(playbook, 0)
 	if err != nil {
@@ -498,7 +513,7 @@ func TestEndsWithItsRunner(t *testing.T) {
 	}
 	defer unix.Close(gone)
 
-	if err := unix.Kill(b.PID, unix.SIGKILL); err != nil {
+	if err := unix.Kill(info.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 
@@ -509,7 +524,7 @@ func TestEndsWithItsRunner(t *testing.T) {
 		}
 
 		if n != 1 || err != nil {
-			t.Errorf("ansible-playbook goes on without its runner: %v", err)
+			t.Errorf("ansible-playbook survives its runner: %v", err)
 		}
 
 		return
@@ -538,9 +553,9 @@ func TestPreparedButNeverStarted(t *testing.T) {
 	}
 }
 
-// The daemon dies by SIGKILL in the middle of a run, which goes on; the next
-// daemon finds it, and ends it.
-func TestDaemonDies(t *testing.T) {
+// TestRunSurvivesTheDaemon: a run continues after SIGKILL of the daemon, and
+// the next daemon finds and cancels it.
+func TestRunSurvivesTheDaemon(t *testing.T) {
 	t.Parallel()
 	s := fakeSpec(t, "waits-until-interrupted")
 
@@ -549,7 +564,7 @@ func TestDaemonDies(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	daemon := exec.Command(os.Args[0], "daemon-that-dies", string(spec))
+	daemon := exec.Command(os.Args[0], "killed-daemon", string(spec))
 
 	out, err := daemon.StdoutPipe()
 	if err != nil {
@@ -562,7 +577,7 @@ func TestDaemonDies(t *testing.T) {
 	}
 
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "started\n" {
-		t.Fatalf("the daemon says %q, %v", line, err)
+		t.Fatalf("the daemon printed %q, %v", line, err)
 	}
 
 	if err := daemon.Process.Kill(); err != nil {
@@ -578,7 +593,7 @@ func TestDaemonDies(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	see(t, run, "started")
+	waitForOutput(t, run, "started")
 
 	if !run.Alive() {
 		t.Fatal("the run ended with the daemon")
@@ -588,7 +603,7 @@ func TestDaemonDies(t *testing.T) {
 	defer cancel()
 
 	if _, err := run.Wait(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("an impatient waiter got %v", err)
+		t.Errorf("Wait with an expired context returned %v", err)
 	}
 
 	if err := run.Cancel(t.Context()); err != nil {
@@ -600,7 +615,7 @@ func TestDaemonDies(t *testing.T) {
 	}
 }
 
-func daemonThatDies(spec string) {
+func killedDaemon(spec string) {
 	var s Spec
 
 	err := json.Unmarshal([]byte(spec), &s)
@@ -623,11 +638,9 @@ func TestStartFails(t *testing.T) {
 	missing := fakeSpec(t, "prints-and-fails")
 
 	missing.AnsiblePlaybook = "/nonexistent/ansible-playbook"
-	if _, err := self.Start(
-		t.Context(),
-		missing,
-	); inventory.KindOf(err) != inventory.KindUnavailable ||
-		!strings.Contains(err.Error(), "install ansible-core") {
+
+	_, err := self.Start(t.Context(), missing)
+	if inventory.KindOf(err) != inventory.KindUnavailable || !strings.Contains(err.Error(), "install ansible-core") {
 		t.Errorf("missing ansible-playbook: %v", err)
 	}
 
@@ -638,11 +651,8 @@ func TestStartFails(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := self.Start(
-		within(t, patience),
-		broken,
-	); err == nil ||
-		!strings.Contains(err.Error(), "start ansible-playbook") {
+	_, err = self.Start(within(t, patience), broken)
+	if err == nil || !strings.Contains(err.Error(), "start ansible-playbook") {
 		t.Errorf("broken ansible-playbook: %v", err)
 	}
 
@@ -655,24 +665,18 @@ func TestStartFails(t *testing.T) {
 		t.Errorf("exit %+v", e)
 	}
 
-	dies := fakeSpec(t, "prints-and-fails")
-	if _, err := (Runner{Self: []string{"/bin/false"}}).Start(
-		within(t, patience),
-		dies,
-	); err == nil ||
-		!strings.Contains(err.Error(), "ended before it began") {
-		t.Errorf("a runner that dies: %v", err)
+	failing := Runner{Self: []string{"/bin/false"}}
+
+	_, err = failing.Start(within(t, patience), fakeSpec(t, "prints-and-fails"))
+	if err == nil || !strings.Contains(err.Error(), "ended before it began") {
+		t.Errorf("failing runner: %v", err)
 	}
 
-	hangs := fakeSpec(t, "prints-and-fails")
-	if _, err := (Runner{Self: []string{"/bin/sh", "-c", "sleep 600"}}).Start(
-		within(t, 200*time.Millisecond),
-		hangs,
-	); !errors.Is(
-		err,
-		context.DeadlineExceeded,
-	) {
-		t.Errorf("a runner that hangs: %v", err)
+	hanging := Runner{Self: []string{"/bin/sh", "-c", "sleep 600"}}
+
+	_, err = hanging.Start(within(t, 200*time.Millisecond), fakeSpec(t, "prints-and-fails"))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("hanging runner: %v", err)
 	}
 }
 
@@ -683,7 +687,7 @@ func TestPrepareRefuses(t *testing.T) {
 	for what, change := range map[string]func(*Spec){
 		"relative directory":    func(s *Spec) { s.Dir = "run" },
 		"directory with spaces": func(s *Spec) { s.Dir += " x" },
-		"newline in tree":       func(s *Spec) { s.Tree += "\nx" },
+		"newline in folder":     func(s *Spec) { s.Playbooks += "\nx" },
 		"roles outside grammar": func(s *Spec) { s.BundledRoles = "/a:/b" },
 		"no deadline":           func(s *Spec) { s.Deadline = time.Time{} },
 		"no hosts":              func(s *Spec) { s.Hosts = nil },
@@ -691,8 +695,9 @@ func TestPrepareRefuses(t *testing.T) {
 		"playbook outside":      func(s *Spec) { s.Playbook = "../site.yml" },
 		"playbook is a folder":  func(s *Spec) { s.Playbook = "." },
 		"playbook is an option": func(s *Spec) { s.Playbook = "--version" },
-		"key that is not there": func(s *Spec) {
-			s.Hosts = []configuration.Host{{Name: "a-1", Addr: "127.0.0.1", Role: configuration.RoleTarget, Connection: configuration.Connection{KeyFile: "/nonexistent"}}}
+		"missing ssh key": func(s *Spec) {
+			s.Hosts = slices.Clone(s.Hosts)
+			s.Hosts[0].Connection.KeyFile = "/nonexistent"
 		},
 		"variables": func(s *Spec) { s.ExtraVars = configuration.Vars{"ansible_host": "x"} },
 	} {
@@ -717,21 +722,24 @@ func TestPrepareRefuses(t *testing.T) {
 func TestConfig(t *testing.T) {
 	s := Spec{
 		Dir:          "/d",
-		Tree:         "/t",
+		Playbooks:    "/t",
 		BundledRoles: "/b",
 		CallbackDir:  "/c",
 		Forks:        3,
 		Hosts:        make([]configuration.Host, 10),
 	}
-	for _, want := range []string{"forks = 3\n", "roles_path = /t/roles:/b\n", "callback_plugins = /c\n", "home = /d/home\n", "enable_plugins = ansible.builtin.yaml\n", "-F /d/ssh_config"} {
-		if !strings.Contains(string(s.config()), want) {
-			t.Errorf("no %q in:\n%s", want, s.config())
-		}
-	}
+	expectContains(t, "ansible.cfg", string(s.config()),
+		"forks = 3\n",
+		"roles_path = /t/roles:/b\n",
+		"callback_plugins = /c\n",
+		"home = /d/home\n",
+		"enable_plugins = ansible.builtin.yaml\n",
+		"-F /d/ssh_config",
+	)
 
 	s.Hosts = []configuration.Host{{}, {Role: configuration.RolePeer}}
 	if !strings.Contains(string(s.config()), "forks = 1\n") {
-		t.Errorf("forks are not the size of the batch")
+		t.Errorf("forks exceed the number of hosts that plays act on")
 	}
 
 	ssh := string(sshConfig([]configuration.Host{
@@ -775,9 +783,9 @@ func TestNewHostKeys(t *testing.T) {
 	}
 }
 
-// writeProgram writes a file that is executed next. Nothing is forked meanwhile:
-// a child would hold the file open for writing until it executes its own program,
-// and what is open for writing cannot be executed.
+// writeProgram writes an executable file. It blocks forks meanwhile: a child
+// would have the file open for writing until it executes its own program, and
+// the kernel does not execute a file that is open for writing.
 func writeProgram(path, text string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -807,26 +815,20 @@ func TestCheck(t *testing.T) {
 		}
 	}
 
-	if _, err := Check(
-		t.Context(),
-		"/nonexistent",
-	); err == nil ||
-		!strings.Contains(err.Error(), "install ansible-core") {
-		t.Errorf("missing: %v", err)
+	_, err := Check(t.Context(), "/nonexistent")
+	if err == nil || !strings.Contains(err.Error(), "install ansible-core") {
+		t.Errorf("missing ansible-playbook: %v", err)
 	}
 
-	if v, err := Check(
-		t.Context(),
-		script("#!/bin/sh\necho 'ansible-playbook [core 2.19.0rc1]'"),
-	); err != nil ||
-		v != (Version{2, 19, 0}) {
-		t.Errorf("got %v, %v", v, err)
+	v, err := Check(t.Context(), script("#!/bin/sh\necho 'ansible-playbook [core 2.19.0rc1]'"))
+	if want := (Version{2, 19, 0}); err != nil || v != want {
+		t.Errorf("got %v, %v; want %v", v, err, want)
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 
 	if _, err := Check(ctx, script("#!/bin/sh\nsleep 600")); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one that hangs: %v", err)
+		t.Errorf("hanging ansible-playbook: %v", err)
 	}
 }

@@ -10,29 +10,30 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// keptTail is how much of the end of a stream that is over its limit is kept.
+// keptTail is the number of bytes kept from the end of a stream that exceeds
+// its limit.
 const keptTail = 64 << 10
 
-// bounded copies a stream of bytes up to a limit, says visibly where it stops,
-// and keeps the stream's end, which Close adds. Write takes everything: a full
+// bounded copies a stream up to a limit, marks the place where it stops with a
+// line, and keeps the end of the stream for Close. Write never fails: a full
 // disk must not stop the process that writes the stream.
 type bounded struct {
-	to    io.Writer
-	left  int64  // until the limit
-	limit int64  // bytes that pass whole
-	begin string // opens a mark's line
-	end   string // closes it
-	tail  []byte // the last bytes beyond the limit, at most twice keptTail
-	over  int64  // bytes beyond the limit so far
-	err   error  // the first that writing gave
+	to        io.Writer
+	left      int64  // bytes until the limit
+	limit     int64  // bytes that pass unchanged
+	markBegin string // first part of a mark's line
+	markEnd   string // last part of a mark's line
+	tail      []byte // end of the stream beyond the limit, at most twice keptTail
+	excess    int64  // bytes beyond the limit so far
+	err       error  // of the first failed write
 }
 
-func newBounded(to io.Writer, limit int64, begin, end string) *bounded {
-	return &bounded{to: to, left: limit, limit: limit, begin: begin, end: end}
+func newBounded(to io.Writer, limit int64, markBegin, markEnd string) *bounded {
+	return &bounded{to: to, left: limit, limit: limit, markBegin: markBegin, markEnd: markEnd}
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	whole := len(p)
+	written := len(p)
 	if b.left > 0 {
 		n := min(int64(len(p)), b.left)
 		b.put(p[:n])
@@ -41,52 +42,48 @@ func (b *bounded) Write(p []byte) (int, error) {
 	}
 
 	if len(p) == 0 {
-		return whole, nil
+		return written, nil
 	}
 
-	if b.over == 0 {
-		b.put(
-			fmt.Appendf(
-				nil,
-				"\n%sthe limit of %d bytes is reached; what follows is left out, save its end%s\n",
-				b.begin,
-				b.limit,
-				b.end,
-			),
-		)
+	if b.excess == 0 {
+		b.put([]byte{'\n'})
+		b.mark("the limit of %d bytes is reached; what follows is left out, save its end", b.limit)
 	}
 
-	b.over += int64(len(p))
+	b.excess += int64(len(p))
+
+	// The tail is cut at twice its size, so that a byte is moved only once.
 	if b.tail = append(b.tail, p...); len(b.tail) > 2*keptTail {
 		b.tail = append(b.tail[:0], b.tail[len(b.tail)-keptTail:]...)
 	}
 
-	return whole, nil
+	return written, nil
 }
 
-// Close adds the kept end. It returns the first error of any write.
+// Close writes the kept end. It returns the error of the first failed write.
 func (b *bounded) Close() error {
-	if b.over > 0 {
-		tail := b.tail[max(0, len(b.tail)-keptTail):]
-		if b.over > int64(len(tail)) {
-			if i := bytes.IndexByte(tail, '\n'); i >= 0 {
-				tail = tail[i+1:]
-			}
-		}
-
-		b.put(
-			fmt.Appendf(
-				nil,
-				"%s%s left out here%s\n",
-				b.begin,
-				inventory.Count(b.over-int64(len(tail)), "byte is", "bytes are"),
-				b.end,
-			),
-		)
-		b.put(tail)
+	if b.excess == 0 {
+		return b.err
 	}
 
+	tail := b.tail[max(0, len(b.tail)-keptTail):]
+
+	// A torn first line would not parse as an event.
+	if b.excess > int64(len(tail)) {
+		if i := bytes.IndexByte(tail, '\n'); i >= 0 {
+			tail = tail[i+1:]
+		}
+	}
+
+	b.mark("%s left out here", inventory.Count(b.excess-int64(len(tail)), "byte is", "bytes are"))
+	b.put(tail)
+
 	return b.err
+}
+
+// mark writes a line that is not part of the stream.
+func (b *bounded) mark(format string, args ...any) {
+	b.put([]byte(b.markBegin + fmt.Sprintf(format, args...) + b.markEnd + "\n"))
 }
 
 func (b *bounded) put(p []byte) {

@@ -15,9 +15,9 @@ import (
 func TestBounded(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		size  int // of what is written, in lines of 10 bytes
+		size  int // of the stream, in lines of 10 bytes
 		piece int
-		whole bool
+		same  bool // the stream passes unchanged
 		marks int
 	}{
 		{"under the limit", 100, 7, true, 0},
@@ -46,7 +46,7 @@ func TestBounded(t *testing.T) {
 		}
 
 		got := out.String()
-		if tt.whole != (got == text) || strings.Count(got, ">\n") != tt.marks {
+		if tt.same != (got == text) || strings.Count(got, ">\n") != tt.marks {
 			t.Errorf("%s: %d bytes, %d marks", tt.name, len(got), strings.Count(got, ">\n"))
 		}
 
@@ -56,7 +56,7 @@ func TestBounded(t *testing.T) {
 
 		for line := range strings.Lines(got) {
 			if len(line) != 10 && !strings.HasPrefix(line, "<") && line != "\n" {
-				t.Errorf("%s: a line is torn: %q", tt.name, line)
+				t.Errorf("%s: torn line %q", tt.name, line)
 			}
 		}
 	}
@@ -66,7 +66,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, unix.ENOSPC }
 
-func TestBoundedTakesEverythingOnAFullDisk(t *testing.T) {
+func TestBoundedAcceptsWritesOnAFullDisk(t *testing.T) {
 	b := newBounded(fullDisk{}, 10, "<", ">")
 	for range 100 {
 		if n, err := b.Write(make([]byte, 1000)); n != 1000 || err != nil {

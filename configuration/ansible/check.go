@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,7 +24,7 @@ import (
 // Version is a version of ansible-core.
 type Version struct{ Major, Minor, Patch int }
 
-// MinVersion is the oldest ansible-core that a run works with.
+// MinVersion is the oldest supported version of ansible-core.
 var MinVersion = Version{2, 14, 0}
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }
@@ -42,9 +41,10 @@ const (
 
 var versionLine = regexp.MustCompile(`^ansible-playbook (?:\[core )?(\d+)\.(\d+)(?:\.(\d+))?`)
 
-// Check finds ansible-playbook (a path, a name in PATH, or "" for the usual
-// name) and returns its version. Missing, broken and too old are errors that
-// say what to do.
+// Check finds ansible-playbook (a path, a name in PATH, or "" for the default
+// name) and returns its version. It starts a process and may take up to a
+// minute. An ansible-playbook that is missing, broken or older than MinVersion
+// is an error of kind unavailable.
 func Check(ctx context.Context, ansiblePlaybook string) (Version, error) {
 	path, err := lookPath(ansiblePlaybook)
 	if err != nil {
@@ -59,21 +59,26 @@ func Check(ctx context.Context, ansiblePlaybook string) (Version, error) {
 
 	m := versionLine.FindSubmatch(out)
 	if m == nil {
-		return Version{}, inventory.Errorf(inventory.KindUnavailable, "%s --version printed %q, not a version", path, firstBytes(out, 80)).
-			Do("install ansible-core %s or later", MinVersion)
+		printed := firstBytes(out, 80)
+		return Version{}, unavailable("%s --version printed %q, not a version", path, printed)
 	}
 
+	// The pattern matches digits only; a missing patch level is 0.
 	var v Version
-	for i, to := range []*int{&v.Major, &v.Minor, &v.Patch} {
-		*to, _ = strconv.Atoi(string(m[i+1])) // the pattern lets only digits through; an absent patch is 0
+	for i, part := range []*int{&v.Major, &v.Minor, &v.Patch} {
+		*part, _ = strconv.Atoi(string(m[i+1]))
 	}
 
 	if v.Less(MinVersion) {
-		return v, inventory.Errorf(inventory.KindUnavailable, "%s is ansible-core %s, which is too old", path, v).
-			Do("install ansible-core %s or later", MinVersion)
+		return v, unavailable("%s is ansible-core %s, which is too old", path, v)
 	}
 
 	return v, nil
+}
+
+func unavailable(format string, args ...any) error {
+	return inventory.Errorf(inventory.KindUnavailable, format, args...).
+		Do("install ansible-core %s or later", MinVersion)
 }
 
 func lookPath(command string) (string, error) {
@@ -83,26 +88,34 @@ func lookPath(command string) (string, error) {
 	}
 
 	if err != nil {
+		const remedy = "install ansible-core %s or later (on Debian: apt install ansible-core), " +
+			"or configure the path of ansible-playbook"
+
 		return "", inventory.Errorf(inventory.KindUnavailable, "ansible-playbook cannot be run: %w", err).
-			Do("install ansible-core %s or later (on Debian: apt install ansible-core), or configure the path of ansible-playbook", MinVersion)
+			Do(remedy, MinVersion)
 	}
 
 	return path, nil
 }
 
-// runShort runs a command that should end soon and returns what it prints. Its
-// whole process group ends with ctx. The error holds the end of stderr.
+// runShort runs a command for at most shortCommandTimeout and returns its
+// stdout. The command's process group is killed when ctx ends. If the command
+// fails with output on stderr, the error is a commandError.
 func runShort(ctx context.Context, dir string, env []string, path string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, shortCommandTimeout)
 	defer cancel()
+
+	var stdout, stderr bytes.Buffer
+
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = dir
-	cmd.Env = append(passEnv(nil), env...)
+	cmd.Env = append(runEnv(nil), env...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+
+	// A group of its own, so that the children of a script die with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 
 	err := cmd.Run()
 	switch {
@@ -112,19 +125,22 @@ func runShort(ctx context.Context, dir string, env []string, path string, args .
 		return nil, fmt.Errorf("no answer: %w", context.Cause(ctx))
 	}
 
-	if said := strings.TrimSpace(stderr.String()); said != "" {
-		return stdout.Bytes(), &commandError{err, said}
+	if message := strings.TrimSpace(stderr.String()); message != "" {
+		err = &commandError{err, message}
 	}
 
 	return stdout.Bytes(), err
 }
 
+// commandError is the failure of a command with its stderr, trimmed.
 type commandError struct {
-	err  error
-	said string // stderr, trimmed
+	err    error
+	stderr string
 }
 
-func (e *commandError) Error() string { return e.err.Error() + ": " + firstBytes([]byte(e.said), 2048) }
+func (e *commandError) Error() string {
+	return e.err.Error() + ": " + firstBytes([]byte(e.stderr), 2048)
+}
 func (e *commandError) Unwrap() error { return e.err }
 
 func firstBytes(b []byte, n int) string {
@@ -135,24 +151,25 @@ func firstBytes(b []byte, n int) string {
 	return string(b)
 }
 
-// passedEnv are the names of what ansible-playbook is given of the daemon's
-// environment. Nothing else reaches it, ANSIBLE_… least of all.
-var passedEnv = []string{
+// inheritedEnv names the variables of the daemon's environment that
+// ansible-playbook inherits. No others reach it, ANSIBLE_… least of all.
+var inheritedEnv = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ",
 	"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy",
 	"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY",
 }
 
-// passEnv picks passedEnv and more of this process's environment. The locale
-// is always C.UTF-8: Ansible insists on UTF-8, and messages are read in English.
-func passEnv(more []string) []string {
+// runEnv returns the environment for ansible-playbook: the variables named in
+// inheritedEnv and more, and a fixed locale.
+func runEnv(more []string) []string {
 	var env []string
-	for _, name := range slices.Concat(passedEnv, more) {
+	for _, name := range slices.Concat(inheritedEnv, more) {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}
 	}
 
+	// A service manager may start the daemon without these.
 	if os.Getenv("PATH") == "" {
 		env = append(env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	}
@@ -163,6 +180,7 @@ func passEnv(more []string) []string {
 		}
 	}
 
+	// Ansible requires UTF-8, and the daemon parses messages in English.
 	return append(
 		env,
 		"LANG=C.UTF-8",
@@ -171,18 +189,4 @@ func passEnv(more []string) []string {
 		"PYTHONDONTWRITEBYTECODE=1",
 		"ANSIBLE_NOCOLOR=1",
 	)
-}
-
-var errNotSafePath = errors.New("is not an absolute path of letters, digits and ._/@+,=-")
-
-var safePathPattern = regexp.MustCompile(`^/[A-Za-z0-9._/@+=,-]*$`)
-
-// safePath accepts what can stand unquoted in ansible.cfg, in ssh's options and
-// in a list of paths.
-func safePath(what, path string) error {
-	if !safePathPattern.MatchString(path) || filepath.Clean(path) != path {
-		return fmt.Errorf("%s %q %w", what, path, errNotSafePath)
-	}
-
-	return nil
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ansible runs ansible-playbook under supervision: one process of our
-// own per run, which outlives the daemon, bounds the output, ends everything it
-// started and says truthfully how it ended. It also keeps the folders of
-// playbooks that runs are pinned to. README.md says why it is a process.
+// Package ansible runs ansible-playbook under supervision. Each run has a
+// runner process of its own, which survives the daemon, bounds the output, ends
+// every process of the run and records its result. README.md gives the reasons
+// for a separate process.
 //
-// It works on Linux only: it needs /proc, PR_SET_CHILD_SUBREAPER and FIFOs.
+// The package needs Linux: /proc, PR_SET_CHILD_SUBREAPER and FIFOs.
 package ansible

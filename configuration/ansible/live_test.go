@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
 )
 
@@ -43,7 +44,7 @@ func needAnsible(t *testing.T) {
 	}
 }
 
-// liveSSH is a real sshd on 127.0.0.2, .3 and .4.
+// liveSSH is an sshd on 127.0.0.2, .3 and .4.
 type liveSSH struct {
 	port    int
 	user    string
@@ -71,8 +72,8 @@ func startSSHD(t *testing.T) liveSSH {
 	pam := "no"
 	if me.Uid == "0" {
 		pam = "yes" // root's password may be locked
-		// A system that never started its sshd lacks this. It stays: by now
-		// others may rely on it.
+		// A system on which sshd never ran lacks this directory. It stays, because
+		// another test may use it by the end of this one.
 		if err := os.Mkdir("/run/sshd", 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			t.Skip("sshd has no /run/sshd: ", err)
 		}
@@ -80,10 +81,7 @@ func startSSHD(t *testing.T) liveSSH {
 
 	dir := t.TempDir()
 	for _, k := range []string{"host", "client"} {
-		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", filepath.Join(dir, k)).
-			CombinedOutput(); err != nil {
-			t.Fatalf("ssh-keygen: %v: %s", err, out)
-		}
+		generateKey(t, filepath.Join(dir, k))
 	}
 
 	free, err := net.Listen("tcp", liveAddrs[0]+":0")
@@ -96,12 +94,18 @@ func startSSHD(t *testing.T) liveSSH {
 		t.Fatal(err)
 	}
 
-	config := fmt.Sprintf(
-		"HostKey %s/host\nAuthorizedKeysFile %s/client.pub\nStrictModes no\nUsePAM %s\nPidFile none\nPermitRootLogin prohibit-password\nPasswordAuthentication no\nSubsystem sftp internal-sftp\nMaxStartups 50\n",
-		dir,
-		dir,
-		pam,
-	)
+	config := strings.Join([]string{
+		"HostKey " + dir + "/host",
+		"AuthorizedKeysFile " + dir + "/client.pub",
+		"StrictModes no",
+		"UsePAM " + pam,
+		"PidFile none",
+		"PermitRootLogin prohibit-password",
+		"PasswordAuthentication no",
+		"Subsystem sftp internal-sftp",
+		"MaxStartups 50",
+		"",
+	}, "\n")
 	for _, a := range liveAddrs {
 		config += fmt.Sprintf("ListenAddress %s:%d\n", a, port)
 	}
@@ -171,12 +175,13 @@ func (l liveSSH) host(name, addr string) configuration.Host {
 	}
 }
 
-// inProc looks for words in the command line or environment of any process.
-func inProc(words string) (where, ssh string) {
+// inProc looks for text in the command line or environment of any process. It
+// also returns the command line of an ssh to Web-1, if there is one.
+func inProc(text string) (where, ssh string) {
 	for _, p := range processes() {
 		for _, f := range []string{"cmdline", "environ"} {
 			b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p), f))
-			if strings.Contains(string(b), words) {
+			if strings.Contains(string(b), text) {
 				where = fmt.Sprintf("/proc/%d/%s: %q", p, f, b)
 			}
 
@@ -189,7 +194,7 @@ func inProc(words string) (where, ssh string) {
 	return where, ssh
 }
 
-// Real runs over real ssh.
+// TestLive runs ansible-playbook over ssh.
 func TestLive(t *testing.T) {
 	t.Parallel()
 	needAnsible(t)
@@ -198,30 +203,32 @@ func TestLive(t *testing.T) {
 	t.Run("cancel", func(t *testing.T) { t.Parallel(); liveCancel(t, sshd) })
 }
 
-// A run on three hosts at their first contact, then one on two of them, one of
-// which shows another key than the one recorded.
+// liveContacts runs on three hosts at their first contact, then on two of them.
+// By then one host has another key than the recorded one.
 func liveContacts(t *testing.T, sshd liveSSH) {
 	base := t.TempDir()
 	flag := filepath.Join(base, "evaluated")
 	evil := "{{ lookup('pipe', 'touch " + flag + "') }}"
-	trees := &Trees{Dir: filepath.Join(base, "trees")}
+	store := &repository.Store{Dir: filepath.Join(base, "playbooks")}
 
-	digest, err := trees.Pin(t.Context(), fstest.MapFS{
+	digest, err := store.Keep(t.Context(), fstest.MapFS{
 		"site.yml": {Data: []byte(`
 - hosts: service-worker
   gather_facts: false
   tasks:
-    - name: write what arrived
+    - name: write the received variables
       ansible.builtin.command:
         argv: [tee, "{{ playbook_dir }}/{{ node_name }}.json"]
-        stdin: "{{ {'evil': evil, 'deep': deep, 'label': node_label, 'request': request, 'secret': secret, 'trusted': trusted, 'commissioned': node_commissioned} | to_json }}"
+        stdin: >-
+          {{ {'evil': evil, 'deep': deep, 'label': node_label, 'request': request, 'secret': secret,
+          'trusted': trusted, 'commissioned': node_commissioned} | to_json }}
     - name: from the bundled roles
       ansible.builtin.include_role:
         name: bundled
 - hosts: all
   gather_facts: false
   tasks:
-    - name: name those acted on
+    - name: print the host
       ansible.builtin.debug:
         msg: "acted on {{ inventory_hostname }}, masters are {{ groups['service-master'] }}"
 `)},
@@ -231,12 +238,12 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 		t.Fatal(err)
 	}
 
-	callback, err := trees.Pin(t.Context(), os.DirFS("../../ansible/plugins/callback"))
+	callback, err := store.Keep(t.Context(), os.DirFS("../../ansible/plugins/callback"))
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	roles, err := trees.Pin(
+	roles, err := store.Keep(
 		t.Context(),
 		fstest.MapFS{
 			"bundled/tasks/main.yml": {Data: []byte("- name: greet\n  ansible.builtin.debug: {msg: hello}\n")},
@@ -277,10 +284,10 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 	first := Spec{
 		ID:           "first",
 		Dir:          filepath.Join(base, strings.Repeat("long-", 20), "first"),
-		Tree:         trees.Path(digest),
+		Playbooks:    store.Path(digest),
 		Playbook:     "site.yml",
-		BundledRoles: trees.Path(roles),
-		CallbackDir:  trees.Path(callback),
+		BundledRoles: store.Path(roles),
+		CallbackDir:  store.Path(callback),
 		Hosts:        hosts,
 		ExtraVars:    configuration.Vars{"request": evil, "secret": secret},
 		Deadline:     time.Now().Add(time.Hour),
@@ -312,7 +319,7 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 			sshSeen = cmp.Or(sshSeen, ssh)
 
 			if where != "" {
-				t.Fatal("a request's variable is visible in ", where)
+				t.Fatal("a variable of the request is visible in ", where)
 			}
 		}
 	}
@@ -322,11 +329,12 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 		t.Fatalf("exit %+v:\n%s", exit, output)
 	}
 
-	for _, want := range []string{" -F " + first.Dir + "/ssh_config ", "UserKnownHostsFile=" + first.Dir + "/known_hosts ", "StrictHostKeyChecking=accept-new ", "/" + socketPrefix} {
-		if !strings.Contains(sshSeen, want) {
-			t.Errorf("no %q in the command line of ssh: %s", want, sshSeen)
-		}
-	}
+	expectContains(t, "the command line of ssh", sshSeen,
+		" -F "+first.Dir+"/ssh_config ",
+		"UserKnownHostsFile="+first.Dir+"/known_hosts ",
+		"StrictHostKeyChecking=accept-new ",
+		"/"+socketPrefix,
+	)
 
 	if strings.Contains(output, "\x1b[") || strings.Contains(output, secret) ||
 		strings.Contains(output, "acted on master-1") ||
@@ -339,12 +347,14 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 	}
 
 	if _, err := os.Stat(flag); err == nil {
-		t.Error("a template that is data was evaluated")
+		t.Error("Ansible evaluated a template in data")
 	}
 
 	for _, h := range hosts[:3] {
 		var got, want map[string]any
-		if err := json.Unmarshal([]byte(read(t, filepath.Join(trees.Path(digest), h.Name+".json"))), &got); err != nil {
+
+		received := read(t, filepath.Join(store.Path(digest), h.Name+".json"))
+		if err := json.Unmarshal([]byte(received), &got); err != nil {
 			t.Fatal(err)
 		}
 
@@ -367,14 +377,12 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 		t.Fatal(err)
 	}
 
-	if want := map[string][]string{
+	wantKeys := map[string][]string{
 		"Web-1":   {sshd.hostKey},
 		"web-2":   {sshd.hostKey},
 		"fd00::7": {sshd.hostKey},
-	}; !reflect.DeepEqual(
-		keys,
-		want,
-	) {
+	}
+	if !reflect.DeepEqual(keys, wantKeys) {
 		t.Errorf("recorded keys %v", keys)
 	}
 
@@ -386,14 +394,8 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 	}
 
 	second := first
-	second.ID, second.Dir, second.Hosts = "second", filepath.Join(
-		base,
-		"second",
-	), []configuration.Host{
-		hosts[0],
-		hosts[1],
-		hosts[3],
-	}
+	second.ID, second.Dir = "second", filepath.Join(base, "second")
+	second.Hosts = []configuration.Host{hosts[0], hosts[1], hosts[3]}
 	second.Hosts[0].HostKeys = keys["Web-1"]
 	second.Hosts[1].HostKeys = []string{otherKey(t)}
 	run = start(t, second)
@@ -409,11 +411,9 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 	}
 
 	r := results["web-2"]
-	if r.Unreachable != 1 ||
-		!strings.Contains(
-			configuration.ExplainFailure(r.Message, "web-2"),
-			"clusterctl nodes set web-2 --forget-host-key",
-		) {
+
+	explanation := configuration.ExplainFailure(r.Message, "web-2")
+	if r.Unreachable != 1 || !strings.Contains(explanation, "clusterctl nodes set web-2 --forget-host-key") {
 		t.Errorf("the host with another key: %+v", r)
 	}
 
@@ -422,13 +422,13 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 	}
 }
 
-// A cancelled run ends ansible-playbook, its workers, ssh and ssh's master
-// connections (start looks for what is left).
+// liveCancel cancels a run. That ends ansible-playbook, its workers, ssh and
+// ssh's master connections; start checks that no process is left.
 func liveCancel(t *testing.T, sshd liveSSH) {
 	base := t.TempDir()
-	trees := &Trees{Dir: filepath.Join(base, "trees")}
+	store := &repository.Store{Dir: filepath.Join(base, "playbooks")}
 
-	digest, err := trees.Pin(t.Context(), fstest.MapFS{"site.yml": {Data: []byte(`
+	digest, err := store.Keep(t.Context(), fstest.MapFS{"site.yml": {Data: []byte(`
 - hosts: all
   gather_facts: false
   tasks:
@@ -440,13 +440,13 @@ func liveCancel(t *testing.T, sshd liveSSH) {
 	}
 
 	s := Spec{
-		ID: "cancel", Dir: filepath.Join(base, "run"), Tree: trees.Path(digest), Playbook: "site.yml",
+		ID: "cancel", Dir: filepath.Join(base, "run"), Playbooks: store.Path(digest), Playbook: "site.yml",
 		Hosts: []configuration.Host{sshd.host("web-1", liveAddrs[0]), sshd.host("web-2", liveAddrs[1])},
-		// Python may lose a SIGINT that comes while it forks; SIGTERM follows.
+		// Python may lose a SIGINT during a fork; SIGTERM follows.
 		Deadline: time.Now().Add(time.Hour), GraceInt: time.Second, GraceTerm: time.Second,
 	}
 	run := start(t, s)
-	see(t, run, "TASK [take some time]")
+	waitForOutput(t, run, "TASK [take some time]")
 
 	if err := run.Cancel(t.Context()); err != nil {
 		t.Fatal(err)
@@ -465,20 +465,24 @@ func summary(t *testing.T, run *Run) map[string]configuration.HostResult {
 
 func otherKey(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "key")
-	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path).
-		CombinedOutput(); err != nil {
-		t.Fatalf("ssh-keygen: %v: %s", err, out)
-	}
+	generateKey(t, path)
 
 	return strings.TrimSpace(read(t, path+".pub"))
 }
 
-func TestSyntaxCheck(t *testing.T) {
+func generateKey(t *testing.T, path string) {
+	cmd := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("ssh-keygen: %v: %s", err, out)
+	}
+}
+
+func TestSyntaxChecker(t *testing.T) {
 	t.Parallel()
 	needAnsible(t)
-	trees := &Trees{Dir: filepath.Join(t.TempDir(), "trees")}
+	store := &repository.Store{Dir: filepath.Join(t.TempDir(), "playbooks")}
 
-	digest, err := trees.Pin(t.Context(), fstest.MapFS{
+	digest, err := store.Keep(t.Context(), fstest.MapFS{
 		"site.yml":    {Data: []byte("- hosts: service-worker\n  roles: [own]\n")},
 		"cleanup.yml": {Data: []byte("- hosts: all\n  tasks:\n    - no_such_module: {}\n")},
 		"broken.yml":  {Data: []byte("- hosts: [all\n")},
@@ -489,8 +493,10 @@ func TestSyntaxCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	var checker SyntaxChecker
+
 	check := func(ctx context.Context, playbook string) error {
-		return trees.SyntaxCheck(ctx, digest, playbook, "", "service-worker", "service-master")
+		return checker.Check(ctx, store.Path(digest), playbook, "", "service-worker", "service-master")
 	}
 	if err := check(t.Context(), "site.yml"); err != nil {
 		t.Error(err)
@@ -504,19 +510,19 @@ func TestSyntaxCheck(t *testing.T) {
 	} {
 		err := check(t.Context(), playbook)
 		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), want) ||
-			strings.Contains(err.Error(), trees.Dir) {
+			strings.Contains(err.Error(), store.Dir) {
 			t.Errorf("%s: %v", playbook, err)
 		}
 	}
 
-	over, cancel := context.WithCancel(t.Context())
+	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 
-	if err := check(over, "site.yml"); err != nil {
-		t.Errorf("what passed is checked again: %v", err)
+	if err := check(cancelled, "site.yml"); err != nil {
+		t.Errorf("a playbook that passed was checked again: %v", err)
 	}
 
-	if err := check(over, "cleanup.yml"); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+	if err := check(cancelled, "cleanup.yml"); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled context: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +23,8 @@ func processes() []int {
 	if err != nil {
 		return nil
 	}
-	defer d.Close() //nolint:errcheck // only read
+	defer d.Close()
+
 	names, _ := d.Readdirnames(-1)
 
 	var pids []int
@@ -35,15 +37,17 @@ func processes() []int {
 	return pids
 }
 
-// procStat reads a process's parent, state and start time (in clock ticks
-// since the boot: with the id it names a process for good).
+func procFile(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
+
+// procStat reads a process's parent, state and start time. The start time, in
+// clock ticks since boot, distinguishes processes with the same id.
 func procStat(pid int) (parent int, state byte, start uint64, err error) {
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	b, err := os.ReadFile(procFile(pid, "stat"))
 	if err != nil {
 		return 0, 0, 0, err
 	}
 
-	// The command's name, in parentheses, may hold anything.
+	// The name of the command, in parentheses, may contain spaces and parentheses.
 	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 	if len(fields) < 20 {
 		return 0, 0, 0, fmt.Errorf("process %d: stat is cut short", pid)
@@ -55,7 +59,7 @@ func procStat(pid int) (parent int, state byte, start uint64, err error) {
 	return parent, fields[0][0], start, errors.Join(err1, err2)
 }
 
-// descendants lists the processes below pid that still run.
+// descendants lists the running processes below pid, breadth first.
 func descendants(pid int) []int {
 	children := map[int][]int{}
 
@@ -67,71 +71,72 @@ func descendants(pid int) []int {
 		}
 	}
 
+	// A dead process may still have running children.
 	var found []int
-	for todo := children[pid]; len(todo) > 0; todo = todo[1:] {
-		if !dead[todo[0]] {
-			found = append(found, todo[0])
+	for queue := children[pid]; len(queue) > 0; queue = queue[1:] {
+		if !dead[queue[0]] {
+			found = append(found, queue[0])
 		}
 
-		todo = append(todo, children[todo[0]]...)
+		queue = append(queue, children[queue[0]]...)
 	}
 
 	return found
 }
 
-// marker is the environment variable that every process of a run has, with the
-// run's directory as its value.
+// marker is the environment variable of every process of a run. Its value is
+// the run's directory.
 const marker = "CLUSTERM_RUN"
 
-// marked lists the processes of the run in dir, by their environment. It finds
-// them where their runner is gone and they are nobody's descendants any more.
-// ssh's master connections write their title over their environment; the title
-// names the socket, which is in the run's directory of sockets ("": not known).
+// marked lists the processes of the run in dir, by their environment. It also
+// finds those that are no longer descendants of the runner, because it is gone.
+// An ssh master overwrites its environment with its title, which contains the
+// path of its socket; sockets is the run's directory of sockets, or "" if it is
+// unknown.
 func marked(dir, sockets string) []int {
-	want := []byte(marker + "=" + dir)
+	variable := []byte(marker + "=" + dir)
 	title := []byte("ssh: " + sockets + "/")
 
-	var found []int
-	for _, p := range processes() {
-		env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p), "environ"))
-		if err != nil || p == os.Getpid() {
-			continue
+	isMarked := func(pid int) bool {
+		env, err := os.ReadFile(procFile(pid, "environ"))
+		if err != nil {
+			return false
 		}
 
 		if sockets != "" {
-			if args, err := os.ReadFile(
-				filepath.Join("/proc", strconv.Itoa(p), "cmdline"),
-			); err == nil &&
-				bytes.HasPrefix(args, title) {
-				found = append(found, p)
-				continue
+			args, err := os.ReadFile(procFile(pid, "cmdline"))
+			if err == nil && bytes.HasPrefix(args, title) {
+				return true
 			}
 		}
 
-		for v := range bytes.SplitSeq(env, []byte{0}) {
-			if bytes.Equal(v, want) {
-				found = append(found, p)
-				break
-			}
+		return slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.Equal(v, variable) })
+	}
+
+	var found []int
+	for _, pid := range processes() {
+		if pid != os.Getpid() && isMarked(pid) {
+			found = append(found, pid)
 		}
 	}
 
 	return found
 }
 
-// sweep kills what a run that lost its runner left behind.
-func sweep(ctx context.Context, dir, sockets string) error {
+// killMarked kills the processes of a run that lost its runner, and waits up to
+// ten seconds until they are gone.
+func killMarked(ctx context.Context, dir, sockets string) error {
 	pause := time.NewTicker(100 * time.Millisecond)
 	defer pause.Stop()
 
 	for range 100 {
-		left := marked(dir, sockets)
-		if len(left) == 0 {
+		pids := marked(dir, sockets)
+		if len(pids) == 0 {
 			return nil
 		}
 
-		for _, p := range left {
-			_ = unix.Kill(p, unix.SIGKILL)
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 
 		select {
@@ -144,12 +149,12 @@ func sweep(ctx context.Context, dir, sockets string) error {
 	return fmt.Errorf("processes %v of the run in %s cannot be killed", marked(dir, sockets), dir)
 }
 
-// sinceBoot is a clock that all processes share, that nobody sets, and that
-// goes on while the machine is suspended.
+// sinceBoot reads a clock that all processes share, that cannot be set, and
+// that continues while the machine is suspended.
 func sinceBoot() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic(err) // every Linux has it
+		panic(err) // every supported Linux has this clock
 	}
 
 	return time.Duration(ts.Nano())

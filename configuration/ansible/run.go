@@ -17,33 +17,38 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv/cluster/inventory/localfile"
 )
 
-// Reason says why a run ended.
+// Reason is the reason for the end of a run.
 type Reason string
 
+// The reasons for the end of a run.
 const (
-	Done             Reason = "done"        // by itself, with whatever code
-	Cancelled        Reason = "cancelled"   // it was told to, by Cancel or SIGTERM
-	DeadlineExceeded Reason = "deadline"    // its deadline passed
-	LeaseLost        Reason = "lease-lost"  // nobody renewed its lease in time
+	Done             Reason = "done"        // ansible-playbook ended by itself, with any code
+	Cancelled        Reason = "cancelled"   // Cancel or SIGTERM ended it
+	DeadlineExceeded Reason = "deadline"    // the deadline passed
+	LeaseLost        Reason = "lease-lost"  // the lease expired
 	NotStarted       Reason = "not-started" // ansible-playbook could not be started
-	Vanished         Reason = "vanished"    // the runner is gone without an exit record: killed, or the machine went down
+	Vanished         Reason = "vanished"    // the runner left no exit record: it was killed, or the machine went down
 )
 
-// Exit is how a run ended.
+// Exit is the result of a run.
 type Exit struct {
-	Code    int       `json:"code"`             // of ansible-playbook; -1 where a signal ended it or nobody knows
-	Signal  string    `json:"signal,omitempty"` // that ended it, such as SIGKILL
-	Started time.Time `json:"started,omitzero"` // zero where the runner never began
+	Code    int       `json:"code"`             // of ansible-playbook; -1 after a signal or if unknown
+	Signal  string    `json:"signal,omitempty"` // that ended ansible-playbook, such as SIGKILL
+	Started time.Time `json:"started,omitzero"` // zero if the runner never began
 	Ended   time.Time `json:"ended"`            // for Vanished: when that was found
 	Reason  Reason    `json:"reason"`
-	Error   string    `json:"error,omitempty"` // why it did not start, or what of its output was lost
+	Error   string    `json:"error,omitempty"` // why it did not start, or which output was lost
 }
 
-// OK is true where the playbook ran to its end and nothing failed.
+// OK reports whether the playbook ran to its end without a failure.
 func (e Exit) OK() bool { return e.Reason == Done && e.Code == 0 }
 
+// encode returns the exit record. It fits into exitSpace, however long the
+// error is.
 func (e Exit) encode() ([]byte, error) {
 	if len(e.Error) > exitSpace/8 {
 		e.Error = e.Error[:exitSpace/8]
@@ -56,26 +61,30 @@ func (e Exit) encode() ([]byte, error) {
 
 // Runner starts runs.
 type Runner struct {
-	// Self is the command that calls Main with the directory that follows, such
-	// as {"/usr/bin/clusterm", "runner"}.
+	// Self is the command that calls Main with a directory as its last argument,
+	// such as {"/usr/bin/clusterm", "runner"}.
 	Self []string
 }
 
-// Run is one run in its directory: one that goes on, or one that has ended. All
-// methods may be called by several goroutines and processes at once.
+// Run is one run in its directory, active or ended. Its methods may be called
+// concurrently, also by several processes.
 type Run struct{ dir string }
 
-// beginWithin bounds how long a runner may take to start ansible-playbook.
-const beginWithin = 30 * time.Second
+// startTimeout bounds the time until a runner has started ansible-playbook.
+const startTimeout = 30 * time.Second
 
-// Start prepares the run and starts its runner, in a session of its own and with
-// nothing of this process's open files. It returns once ansible-playbook is
-// started; ctx counts until then. From the moment before the runner exists until
-// it has ended its directory is locked, so an Attach never takes a run that is
-// being started for one that vanished.
+// startedReply is the runner's message that ansible-playbook has started. Any
+// other message is an error.
+const startedReply = "ok"
+
+// Start prepares the run and starts its runner, in a session of its own and
+// without the open files of this process. It blocks until ansible-playbook has
+// started, at most 30 seconds; the run continues after ctx ends. The directory
+// is locked from before the runner exists until it has ended, so Attach never
+// reports a run that is being started as vanished.
 func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 	if len(r.Self) == 0 {
-		return nil, errors.New("the runner's own command is not set")
+		return nil, errors.New("the command of the runner is not set")
 	}
 
 	if err := s.check(); err != nil {
@@ -90,7 +99,7 @@ func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer held.Close() //nolint:errcheck // the runner has its own copy
+	defer held.Close() // the runner has its own copy
 
 	if err := s.prepare(); err != nil {
 		return nil, err
@@ -100,65 +109,77 @@ func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer alive.Close() //nolint:errcheck // likewise
+	defer alive.Close() // the runner has its own copy
 
-	said, ready, err := os.Pipe()
+	reply, replyTo, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer said.Close()  //nolint:errcheck // only read
-	defer ready.Close() //nolint:errcheck // closed below as well
+	defer reply.Close()
+	defer replyTo.Close() // closed below as well
 
-	log, err := os.OpenFile(filepath.Join(s.Dir, fileRunnerLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	pid, err := r.launch(s, held.File(), alive, replyTo)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() //nolint:errcheck // the runner writes it
 
-	cmd := exec.Command(r.Self[0], append(append([]string{}, r.Self[1:]...), s.Dir)...)
-	cmd.Dir = s.Dir
-	cmd.Env = append(passEnv(s.Env), inherits+"=1", marker+"="+s.Dir)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{held, alive, ready}
+	// With our copy open, the pipe would not end with the runner.
+	replyTo.Close() // nothing was written
 
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the runner: %w", err)
-	}
+	message, err := readReply(ctx, reply)
+	if err != nil {
+		// Our copies go first, or Wait would wait for this process.
+		_ = unix.Kill(-pid, unix.SIGKILL)
+		closed := errors.Join(held.Close(), alive.Close())
 
-	// Ends with the runner, so that it does not stay a zombie; or with us.
-	go cmd.Wait() //nolint:errcheck // the exit record says how it ended
-	ready.Close() //nolint:errcheck // see below
-
-	word, err := readWord(ctx, said)
-	switch {
-	case word == "ok":
-		return &Run{s.Dir}, nil
-	case err != nil:
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)    // its session's only group
-		cerr := errors.Join(held.Close(), alive.Close()) // or we would wait for ourselves
-
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
-		_, werr := (&Run{s.Dir}).Wait(end)
+		_, ended := (&Run{s.Dir}).Wait(wait)
 
-		return nil, fmt.Errorf("the runner did not begin in time: %w", errors.Join(err, cerr, werr))
-	case word == "":
+		return nil, fmt.Errorf("the runner did not begin in time: %w", errors.Join(err, closed, ended))
+	}
+
+	switch message {
+	case startedReply:
+		return &Run{s.Dir}, nil
+	case "":
 		return nil, fmt.Errorf("the runner ended before it began: %s", lastLine(filepath.Join(s.Dir, fileRunnerLog)))
 	default:
-		return nil, fmt.Errorf("the run did not begin: %s", word)
+		return nil, fmt.Errorf("the run did not begin: %s", message)
 	}
 }
 
-// readWord reads a pipe to its end.
-func readWord(ctx context.Context, f *os.File) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, beginWithin)
+// launch starts the runner process with the files that inheritFiles expects.
+func (r Runner) launch(s Spec, held, alive, replyTo *os.File) (pid int, err error) {
+	log, err := os.OpenFile(filepath.Join(s.Dir, fileRunnerLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer log.Close() // the runner writes it
+
+	cmd := exec.Command(r.Self[0], append(append([]string{}, r.Self[1:]...), s.Dir)...)
+	cmd.Dir = s.Dir
+	cmd.Env = append(runEnv(s.Env), inherits+"=1", marker+"="+s.Dir)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{held, alive, replyTo}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("start the runner: %w", err)
+	}
+
+	// Reaps the runner if it ends before this process does.
+	go cmd.Wait() //nolint:errcheck // the exit record has the result
+
+	return cmd.Process.Pid, nil
+}
+
+// readReply reads the pipe to its end, for at most startTimeout.
+func readReply(ctx context.Context, f *os.File) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 
-	stop := context.AfterFunc(ctx, func() {
-		f.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // a pipe has deadlines
-	})
-	defer stop()
+	defer interruptRead(ctx, f)()
 
 	b, err := io.ReadAll(io.LimitReader(f, 16<<10))
 	if err != nil && ctx.Err() != nil {
@@ -166,6 +187,14 @@ func readWord(ctx context.Context, f *os.File) (string, error) {
 	}
 
 	return string(b), err
+}
+
+// interruptRead makes reads of a pipe or a FIFO fail once ctx ends, until stop
+// is called.
+func interruptRead(ctx context.Context, f *os.File) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		f.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // pipes and FIFOs support deadlines
+	})
 }
 
 func lastLine(path string) string {
@@ -176,44 +205,33 @@ func lastLine(path string) string {
 		return firstBytes([]byte(last), 1024)
 	}
 
-	return "it said nothing"
+	return "its log is empty"
 }
 
-var errLocked = errors.New("is locked")
+// lock locks a run's directory. It retries for a moment, because another
+// process may be probing the lock in Alive.
+func lock(dir string) (*localfile.FileLock, error) {
+	const (
+		attempts = 6
+		pause    = 20 * time.Millisecond
+	)
 
-// lock takes the lock of a run's directory for as long as the file is open
-// somewhere. It does not wait longer than an Attach holds it.
-func lock(dir string) (*os.File, error) {
-	path := filepath.Join(dir, fileLock)
-
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-
-	for try := 0; ; try++ {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return f, nil
+	for attempt := 1; ; attempt++ {
+		held, err := localfile.TryLock(filepath.Join(dir, fileLock))
+		if err == nil || !errors.Is(err, localfile.ErrLocked) {
+			return held, err
 		}
 
-		if !errors.Is(err, unix.EWOULDBLOCK) || try == 5 {
-			f.Close() //nolint:errcheck // not locked
-
-			if errors.Is(err, unix.EWOULDBLOCK) {
-				err = errLocked
-			}
-
-			return nil, fmt.Errorf("%s %w: a runner is at work there", path, err)
+		if attempt == attempts {
+			return nil, fmt.Errorf("a runner is active in %s: %w", dir, err)
 		}
 
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(pause)
 	}
 }
 
-// Attach returns the run in dir, whatever became of it. What Alive, Wait and
-// Cancel say then is the truth: it goes on, it has ended, or it vanished. A
-// directory without a prepared run is an error that is fs.ErrNotExist.
+// Attach returns the run in dir, whether it is active, has ended or has
+// vanished. If no run was prepared in dir, the error is fs.ErrNotExist.
 func Attach(dir string) (*Run, error) {
 	if _, err := readLaunch(dir); err != nil {
 		return nil, fmt.Errorf("no run in %s: %w", dir, err)
@@ -224,39 +242,35 @@ func Attach(dir string) (*Run, error) {
 	return &Run{dir}, err
 }
 
-// Dir is the run's directory.
+// Dir returns the run's directory.
 func (r *Run) Dir() string { return r.dir }
 
-// Output is the path of the merged output: text, bounded, without colours.
+// Output returns the path of the output: stdout and stderr merged, bounded,
+// without colours.
 func (r *Run) Output() string { return filepath.Join(r.dir, fileOutput) }
 
-// Events is the path of the events: JSON lines, bounded.
+// Events returns the path of the events: JSON lines, bounded.
 func (r *Run) Events() string { return filepath.Join(r.dir, fileEvents) }
 
-// Truncated tells whether a file of the run (Output or Events) went over the
+// Truncated reports whether a file of the run (Output or Events) exceeded the
 // limit, so that a part of it is left out.
 func (r *Run) Truncated(path string) bool {
 	l, err := readLaunch(r.dir)
 	info, serr := os.Stat(path)
 
-	return err == nil && serr == nil && info.Size() > l.OutputLimit // its marks come on top
+	return err == nil && serr == nil && info.Size() > l.OutputLimit // the marks exceed the limit
 }
 
-// Alive reports whether the run's runner is there. Once it is false, output and
-// events are complete.
+// Alive reports whether the run's runner exists. Once it returns false, output
+// and events are complete.
 func (r *Run) Alive() bool {
-	f, err := os.OpenFile(filepath.Join(r.dir, fileLock), os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close() //nolint:errcheck // releases what was locked
-
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	locked, err := localfile.Locked(filepath.Join(r.dir, fileLock))
+	return err == nil && locked
 }
 
-// Wait waits until the run has ended and its runner is gone, and returns how it
-// ended; the error is ctx's, or that nothing could be found out. Where the
-// runner vanished, Wait ends what it left behind, and records that.
+// Wait blocks until the run has ended and its runner is gone, and returns the
+// result. The error is ctx's, or the run's files cannot be read. If the runner
+// vanished, Wait kills the processes that it left behind and records the end.
 func (r *Run) Wait(ctx context.Context) (Exit, error) {
 	for {
 		if !r.Alive() {
@@ -264,8 +278,9 @@ func (r *Run) Wait(ctx context.Context) (Exit, error) {
 				return e, err
 			}
 
+			// Another waiter may hold the lock to do the same.
 			e, err := r.vanished(ctx)
-			if !errors.Is(err, errLocked) {
+			if !errors.Is(err, localfile.ErrLocked) {
 				return e, err
 			}
 		}
@@ -291,19 +306,17 @@ func (r *Run) exit() (Exit, error) {
 	return e, nil
 }
 
-// waitGone returns when no runner holds the FIFO alive any more.
+// waitGone returns once no runner has the FIFO alive open.
 func (r *Run) waitGone(ctx context.Context) error {
 	f, err := os.OpenFile(filepath.Join(r.dir, fileAlive), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 
-	stop := context.AfterFunc(ctx, func() {
-		f.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // a FIFO has deadlines
-	})
-	defer stop()
-	// Nobody writes: the read ends when the last writer is gone.
+	defer interruptRead(ctx, f)()
+
+	// The runner never writes: the read ends when the last writer is gone.
 	if _, err := f.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -312,14 +325,13 @@ func (r *Run) waitGone(ctx context.Context) error {
 		return err
 	}
 
-	// At its end a process closes the lock first; where another holds it for a
-	// moment, do not spin.
-	pause := time.NewTimer(100 * time.Millisecond)
-	defer pause.Stop()
-
 	if !r.Alive() {
 		return ctx.Err()
 	}
+
+	// Another process holds the lock for a moment: do not spin.
+	pause := time.NewTimer(100 * time.Millisecond)
+	defer pause.Stop()
 
 	select {
 	case <-ctx.Done():
@@ -329,60 +341,62 @@ func (r *Run) waitGone(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// vanished ends what a run without a runner left behind, and records its end.
+// vanished kills the processes of a run without a runner, and records its end.
 func (r *Run) vanished(ctx context.Context) (Exit, error) {
 	held, err := lock(r.dir)
 	if err != nil {
 		return Exit{}, err
 	}
-	defer held.Close() //nolint:errcheck // releases the lock
+	defer held.Unlock() //nolint:errcheck // closing the file releases it as well
 
+	// The runner may have recorded its end before the lock was free.
 	if e, err := r.exit(); !errors.Is(err, fs.ErrNotExist) {
 		return e, err
 	}
 
 	e, sockets := Exit{Code: -1, Reason: Vanished, Ended: time.Now().UTC()}, ""
-	if b, err := r.begun(); err == nil {
-		e.Started = b.Started
-		if strings.HasPrefix(filepath.Base(b.Sockets), socketPrefix) {
-			sockets = b.Sockets
+	if info, err := r.runnerInfo(); err == nil {
+		e.Started = info.Started
+		if strings.HasPrefix(filepath.Base(info.Sockets), socketPrefix) {
+			sockets = info.Sockets
 		}
 	}
 
-	if err := sweep(ctx, r.dir, sockets); err != nil {
+	if err := killMarked(ctx, r.dir, sockets); err != nil {
 		return Exit{}, err
 	}
 
 	if sockets != "" {
-		os.RemoveAll(sockets) //nolint:errcheck // nothing depends on it
+		os.RemoveAll(sockets) // a leftover is harmless
 	}
 
 	return e, writeJSON(filepath.Join(r.dir, fileExit), e)
 }
 
-func (r *Run) begun() (begun, error) {
-	var b begun
+func (r *Run) runnerInfo() (runnerInfo, error) {
+	var info runnerInfo
 
-	data, err := os.ReadFile(filepath.Join(r.dir, fileRunner))
+	b, err := os.ReadFile(filepath.Join(r.dir, fileRunner))
 	if err != nil {
-		return b, err
+		return info, err
 	}
 
-	return b, json.Unmarshal(data, &b)
+	return info, json.Unmarshal(b, &info)
 }
 
-// Cancel tells the runner to end the run: SIGINT, SIGTERM, SIGKILL to the whole
-// tree, with the spec's pauses between them. It does not wait for the end, only
-// for a runner that is just being started, up to five seconds; a run that has
-// ended is left as it is.
+// Cancel asks the runner to end the run: it sends SIGINT, SIGTERM and SIGKILL
+// with the pauses of the spec. Cancel does not wait for the end. It waits up to
+// five seconds for a runner that is being started. Cancelling a run that has
+// ended does nothing.
 func (r *Run) Cancel(ctx context.Context) error {
-	for try := 0; r.Alive(); try++ {
-		b, err := r.begun()
-		switch {
-		case err == nil:
-			return b.signal(unix.SIGTERM)
-		case !errors.Is(err, fs.ErrNotExist) || try == 50:
-			return fmt.Errorf("the runner in %s cannot be told: %w", r.dir, err)
+	for attempt := 0; r.Alive(); attempt++ {
+		info, err := r.runnerInfo()
+		if err == nil {
+			return info.signal(unix.SIGTERM)
+		}
+
+		if !errors.Is(err, fs.ErrNotExist) || attempt == 50 {
+			return fmt.Errorf("cannot cancel the run in %s: %w", r.dir, err)
 		}
 
 		select {
@@ -395,16 +409,18 @@ func (r *Run) Cancel(ctx context.Context) error {
 	return nil
 }
 
-// signal reaches the runner, and never another process that got its id.
-func (b begun) signal(s syscall.Signal) error {
-	p, err := os.FindProcess(b.PID) // holds on to the process, not only its id
+// signal sends a signal to the runner, never to another process that reuses
+// its id.
+func (i runnerInfo) signal(s syscall.Signal) error {
+	p, err := os.FindProcess(i.PID)
 	if err != nil {
 		return err
 	}
 	defer p.Release() //nolint:errcheck // nothing to lose
 
-	if _, _, start, err := procStat(b.PID); err != nil || start != b.Start {
-		return nil // it has ended
+	// p refers to the process, not the id, so its start time cannot change below.
+	if _, _, start, err := procStat(i.PID); err != nil || start != i.Start {
+		return nil // the runner has ended
 	}
 
 	if err := p.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -414,29 +430,30 @@ func (b begun) signal(s syscall.Signal) error {
 	return nil
 }
 
-// Renew lets the run go on until then; a runner whose lease has passed ends its
-// run. The time left counts, so a clock that is set changes nothing. Leases over
-// a day are cut to a day.
+// Renew extends the run's lease; a runner ends its run when the lease expires.
+// The lease is stored as time left, so setting the system clock has no effect.
+// A lease of more than a day is cut to a day.
 func (r *Run) Renew(until time.Time) error {
 	path := filepath.Join(r.dir, fileLease)
 	record := leaseRecord(until)
 
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return writeFile(path, record)
+		return localfile.Replace(path, record)
 	}
 
 	if err != nil {
 		return err
 	}
 
+	// In place, which needs no space on a full disk.
 	_, err = f.WriteAt(record, 0)
 
 	return errors.Join(err, f.Close())
 }
 
-// Follow delivers a file of the run (Output or Events) from offset on, as Tail
-// does, until the run has ended.
+// Follow delivers a file of the run (Output or Events) from an offset until the
+// run has ended, see Tail.
 func (r *Run) Follow(
 	ctx context.Context,
 	path string,
@@ -452,9 +469,5 @@ func writeJSON(path string, v any) error {
 		return err
 	}
 
-	if err := writeFile(path, append(b, '\n')); err != nil {
-		return err
-	}
-
-	return syncDir(filepath.Dir(path))
+	return localfile.Replace(path, append(b, '\n'))
 }

@@ -17,62 +17,69 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv/cluster/inventory/localfile"
 )
 
-// inherits is set by Start: descriptors 3, 4 and 5 are the lock (held), the
-// FIFO alive (open for writing) and the pipe that is told whether it began.
+// inherits marks a runner that Start has started: descriptor 3 is the lock, 4
+// the FIFO alive, open for writing, and 5 the pipe for the reply to Start.
 const inherits = "CLUSTERM_RUNNER_INHERITS"
 
 const (
-	watchPause   = time.Second            // at most this late the end of a lease or a deadline is seen
-	leftoverTerm = 300 * time.Millisecond // from SIGTERM to SIGKILL for what ansible-playbook left behind
-	killFor      = 30 * time.Second       // then what cannot be killed is given up
-	drainFor     = 5 * time.Second        // then output that does not end is cut
+	checkInterval  = time.Second            // between looks at the lease and the deadline
+	orphanGrace    = 300 * time.Millisecond // from SIGTERM to SIGKILL for orphans of ansible-playbook
+	killRetry      = 100 * time.Millisecond // between SIGKILLs
+	killTimeout    = 30 * time.Second       // then processes that cannot be killed are left
+	drainTimeout   = 5 * time.Second        // then output that does not end is cut
+	socketPrefix   = "clusterm-"            // of directories for ssh's control sockets
+	outputPipeSize = 1 << 20
 )
 
-// begun is what runner.json holds.
-type begun struct {
+// runnerInfo is the content of runner.json.
+type runnerInfo struct {
 	PID     int       `json:"pid"`
-	Start   uint64    `json:"start"` // of the process, in clock ticks since the boot
+	Start   uint64    `json:"start"` // of the process, in clock ticks since boot
 	Started time.Time `json:"started"`
 	Sockets string    `json:"sockets"` // directory of ssh's control sockets
 }
 
-// runner is the process that Main is.
+// runner is the state of the runner process.
 type runner struct {
 	dir     string
 	log     *log.Logger
 	spec    launch
-	begun   begun
-	ready   *os.File   // nil once it was told
-	held    []*os.File // keep the run locked and alive
+	info    runnerInfo
+	replyTo *os.File    // nil after the reply
+	held    []io.Closer // keeps the lock and the FIFO alive open
 	signals chan os.Signal
 	exit    *os.File // reserved space for the exit record
 
 	pid   int                  // of ansible-playbook
 	ended chan unix.WaitStatus // of ansible-playbook
-	gone  chan struct{}        // closed when no child is left
+	gone  chan struct{}        // closed when the last child is gone
 
-	stopped  Reason // why the run is being ended early
-	phase    int
-	escalate <-chan time.Time
+	stopReason Reason // empty unless the run is being ended early
+	stopStep   int
+	escalate   <-chan time.Time
 }
 
-// Main is the runner process: it runs what was prepared in dir, to the end, and
-// returns its exit code. The daemon's binary calls it for the hidden command
-// `clusterm runner DIR`; Runner.Start starts that. It must be called once and
-// own the process: it adopts and ends every descendant.
+// Main is the runner process: it carries out the run prepared in dir and
+// returns the exit code of the process. The hidden command `clusterm runner
+// DIR`, which Runner.Start starts, calls it. Main may be called once per
+// process and owns it: it adopts and ends every descendant.
 func Main(dir string) int {
 	// ansible-playbook gets SIGKILL when the thread that started it ends.
 	runtime.LockOSThread()
+
 	r := &runner{dir: dir, log: log.New(os.Stderr, "", log.LstdFlags|log.LUTC), signals: make(chan os.Signal, 8)}
 	signal.Notify(r.signals, unix.SIGTERM, unix.SIGINT)
-	// Caught, not ignored: what is ignored would be so in ansible-playbook too.
+
+	// Caught instead of ignored, because ansible-playbook would inherit that.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGPIPE)
 
 	if err := r.run(); err != nil {
 		r.log.Print(err)
-		r.tell(err)
+		r.reply(err)
 
 		return 1
 	}
@@ -80,50 +87,55 @@ func Main(dir string) int {
 	return 0
 }
 
-// tell says to who started us whether we began.
-func (r *runner) tell(err error) {
-	if r.ready == nil {
+// reply reports to Start whether ansible-playbook has started.
+func (r *runner) reply(err error) {
+	if r.replyTo == nil {
 		return
 	}
 
-	word := "ok"
+	message := startedReply
 	if err != nil {
-		word = err.Error()
+		message = err.Error()
 	}
 
-	_, werr := io.WriteString(r.ready, word)
-	if err := errors.Join(werr, r.ready.Close()); err != nil {
-		r.log.Printf("telling the starter: %v", err) // it may be gone already
+	_, werr := io.WriteString(r.replyTo, message)
+	if err := errors.Join(werr, r.replyTo.Close()); err != nil {
+		r.log.Printf("reply to the daemon: %v", err) // it may have ended
 	}
 
-	r.ready = nil
+	r.replyTo = nil
 }
 
 func (r *runner) path(name string) string { return filepath.Join(r.dir, name) }
 
-// hold makes sure that the lock and the FIFO alive are ours until we end.
+// hold takes the lock and opens the FIFO alive until this process ends.
 func (r *runner) hold() error {
 	if os.Getenv(inherits) != "" {
-		for fd := 3; fd <= 5; fd++ {
-			unix.CloseOnExec(fd)
-		}
-
-		r.held = []*os.File{os.NewFile(3, fileLock), os.NewFile(4, fileAlive)}
-		r.ready = os.NewFile(5, "ready")
-
-		return os.Unsetenv(inherits)
+		return r.inheritFiles()
 	}
 
-	// Started by hand.
+	// An operator started the runner by hand.
 	locked, err := lock(r.dir)
 	if err != nil {
 		return err
 	}
 
 	alive, err := os.OpenFile(r.path(fileAlive), os.O_RDWR, 0)
-	r.held = []*os.File{locked, alive}
+	r.held = []io.Closer{locked, alive}
 
 	return err
+}
+
+// inheritFiles takes over the files from Start.
+func (r *runner) inheritFiles() error {
+	for fd := 3; fd <= 5; fd++ {
+		unix.CloseOnExec(fd)
+	}
+
+	r.held = []io.Closer{os.NewFile(3, fileLock), os.NewFile(4, fileAlive)}
+	r.replyTo = os.NewFile(5, "reply")
+
+	return os.Unsetenv(inherits)
 }
 
 func (r *runner) run() (err error) {
@@ -131,6 +143,7 @@ func (r *runner) run() (err error) {
 		return err
 	}
 
+	// As a subreaper, the runner becomes the parent of every orphan of the run.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become a subreaper: %w", err)
 	}
@@ -151,32 +164,32 @@ func (r *runner) run() (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(sockets) //nolint:errcheck // nothing depends on it
+	defer os.RemoveAll(sockets) // a leftover is harmless
 
 	_, _, start, err := procStat(os.Getpid())
 	if err != nil {
 		return err
 	}
 
-	r.begun = begun{PID: os.Getpid(), Start: start, Started: time.Now().UTC(), Sockets: sockets}
-	if err := writeJSON(r.path(fileRunner), r.begun); err != nil {
+	r.info = runnerInfo{PID: os.Getpid(), Start: start, Started: time.Now().UTC(), Sockets: sockets}
+	if err := writeJSON(r.path(fileRunner), r.info); err != nil {
 		return err
 	}
 
 	exit, err := r.supervise()
-	if err != nil { // it did not begin
+	if err != nil {
 		exit = Exit{Code: -1, Reason: NotStarted, Error: err.Error()}
 	}
 
-	exit.Started, exit.Ended = r.begun.Started, time.Now().UTC()
-	os.RemoveAll(r.path(dirTmp))  //nolint:errcheck // nothing depends on it
-	os.Remove(r.path(filePlugin)) //nolint:errcheck // nothing depends on it
+	exit.Started, exit.Ended = r.info.Started, time.Now().UTC()
+	os.RemoveAll(r.path(dirTmp))  // a leftover is harmless
+	os.Remove(r.path(filePlugin)) // a leftover is harmless
 
 	return errors.Join(err, r.record(exit))
 }
 
-// socketDir makes a directory of our own for ssh's control sockets, whose paths
-// must be shorter than 108 bytes, under whatever path the run's directory is.
+// socketDir creates a directory for ssh's control sockets. A socket's path is
+// limited to 107 bytes, and the path of the run's directory may be longer.
 func socketDir() (string, error) {
 	for _, base := range []string{"/run", "/tmp"} {
 		if dir, err := os.MkdirTemp(base, socketPrefix); err == nil {
@@ -187,10 +200,8 @@ func socketDir() (string, error) {
 	return os.MkdirTemp("", socketPrefix)
 }
 
-const socketPrefix = "clusterm-"
-
-// supervise starts ansible-playbook and returns how it ended, with nothing of
-// it left. An error means that it did not start.
+// supervise starts ansible-playbook, waits until it and all its descendants
+// have ended, and returns the result. An error means that it did not start.
 func (r *runner) supervise() (Exit, error) {
 	output, err := r.stream(fileOutput, "[clusterm] ", "")
 	if err != nil {
@@ -202,85 +213,93 @@ func (r *runner) supervise() (Exit, error) {
 		return Exit{}, err
 	}
 
-	// Blocking and not known to our poller: ansible-playbook shares the flags.
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		return Exit{}, err
-	}
-
-	if err := unix.SetNonblock(pipe[0], true); err != nil {
-		return Exit{}, err
-	}
-
-	// A burst of output finds room; where so much is not allowed it is less.
-	_, _ = unix.FcntlInt(uintptr(pipe[0]), unix.F_SETPIPE_SZ, 1<<20)
-	out, in := os.NewFile(uintptr(pipe[0]), "output"), os.NewFile(uintptr(pipe[1]), "output")
-	// The reader comes first, so that neither open waits; our own write end
-	// keeps the reader from seeing an end whenever the plugin has none open.
-	plugin, err := os.OpenFile(r.path(filePlugin), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	outputFrom, outputTo, err := outputPipe()
 	if err != nil {
 		return Exit{}, err
 	}
 
-	pluginHeld, err := os.OpenFile(r.path(filePlugin), os.O_WRONLY|unix.O_NONBLOCK, 0)
+	// The reader comes first, so that neither open blocks. With our own writer,
+	// the reader sees no end while the plugin has the FIFO closed.
+	eventsFrom, err := os.OpenFile(r.path(filePlugin), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return Exit{}, err
 	}
 
-	if err := r.start(in); err != nil {
+	eventsHeld, err := os.OpenFile(r.path(filePlugin), os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
 		return Exit{}, err
 	}
 
-	in.Close() //nolint:errcheck // only the child's copy counts
+	if err := r.start(outputTo); err != nil {
+		return Exit{}, err
+	}
+
+	outputTo.Close() // the child has its own copy
 
 	copied := make(chan error, 2)
-	go func() { copied <- output.copyFrom(out) }()
-	go func() { copied <- events.copyFrom(plugin) }()
+	go func() { copied <- output.copyFrom(outputFrom) }()
+	go func() { copied <- events.copyFrom(eventsFrom) }()
 	go r.reap()
-	r.tell(nil)
+	r.reply(nil)
 
 	exit := r.watch()
-	r.killLeftovers()
-	pluginHeld.Close() //nolint:errcheck // now the reader sees the end
-	limit := time.Now().Add(drainFor)
-	var streamErr error
+	r.killOrphans()
+	eventsHeld.Close() // lets the reader see the end
 
-	for _, f := range []*os.File{out, plugin} {
+	// A process outside the run may still have the output open.
+	limit := time.Now().Add(drainTimeout)
+	for _, f := range []*os.File{outputFrom, eventsFrom} {
 		if err := f.SetReadDeadline(limit); err != nil {
-			r.log.Printf("reading %s has no deadline: %v", f.Name(), err)
+			r.log.Printf("set a deadline for reading %s: %v", f.Name(), err)
 		}
 	}
 
-	for range 2 {
-		streamErr = errors.Join(streamErr, <-copied)
-	}
-
-	if streamErr != nil {
-		exit.Error = "output or events are not complete: " + streamErr.Error()
+	if err := errors.Join(<-copied, <-copied); err != nil {
+		exit.Error = "output or events are not complete: " + err.Error()
 		r.log.Print(exit.Error)
 	}
 
 	return exit, nil
 }
 
-// stream is a file in the run's directory that is written within its bounds.
+// outputPipe returns the two ends of the pipe for output. The write end blocks,
+// as ansible-playbook expects, which shares its flags.
+func outputPipe() (from, to *os.File, err error) {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, err
+	}
+
+	if err := unix.SetNonblock(pipe[0], true); err != nil {
+		return nil, nil, err
+	}
+
+	// A larger buffer takes bursts of output. The limit of the system may refuse it.
+	_, _ = unix.FcntlInt(uintptr(pipe[0]), unix.F_SETPIPE_SZ, outputPipeSize)
+
+	return os.NewFile(uintptr(pipe[0]), "output"), os.NewFile(uintptr(pipe[1]), "output"), nil
+}
+
+// stream is a bounded file in the run's directory.
 type stream struct {
 	f *os.File
 	*bounded
 }
 
-func (r *runner) stream(name, begin, end string) (*stream, error) {
+func (r *runner) stream(name, markBegin, markEnd string) (*stream, error) {
 	f, err := os.OpenFile(r.path(name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 
-	return &stream{f, newBounded(f, r.spec.OutputLimit, begin, end)}, nil
+	return &stream{f, newBounded(f, r.spec.OutputLimit, markBegin, markEnd)}, nil
 }
 
-// copyFrom reads to the end, whatever becomes of writing, and closes both.
+// copyFrom reads to the end, even if writing fails, and closes both files.
 func (s *stream) copyFrom(from *os.File) error {
+	// The wrappers hide ReadFrom and WriteTo, which would not use the buffer.
 	_, err := io.CopyBuffer(struct{ io.Writer }{s.bounded}, struct{ io.Reader }{from}, make([]byte, 256<<10))
+
 	return errors.Join(err, s.bounded.Close(), s.f.Sync(), s.f.Close(), from.Close())
 }
 
@@ -289,18 +308,20 @@ func (r *runner) start(output *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer null.Close() //nolint:errcheck // only read
+	defer null.Close()
+
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "ANSIBLE_") || strings.HasPrefix(v, marker+"=")
 	})
 	env = append(env,
 		marker+"="+r.dir,
 		"ANSIBLE_CONFIG="+r.path(fileConfig),
-		"ANSIBLE_SSH_CONTROL_PATH_DIR="+r.begun.Sockets,
+		"ANSIBLE_SSH_CONTROL_PATH_DIR="+r.info.Sockets,
 		"ANSIBLE_NOCOLOR=1",
 		"CLUSTERM_EVENTS="+r.path(filePlugin),
 	)
 
+	// os/exec would wait for the process itself; reap waits for all children.
 	p, err := os.StartProcess(r.spec.Path, append([]string{r.spec.Path}, r.spec.Args...), &os.ProcAttr{
 		Dir: r.spec.Cwd, Env: env, Files: []*os.File{null, output, output},
 		Sys: &unix.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
@@ -315,7 +336,7 @@ func (r *runner) start(output *os.File) error {
 	return p.Release()
 }
 
-// reap waits for every child, adopted ones included, until none is left.
+// reap waits for every child, including adopted orphans, until none is left.
 func (r *runner) reap() {
 	defer close(r.gone)
 
@@ -325,7 +346,7 @@ func (r *runner) reap() {
 		pid, err := unix.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil: // ECHILD
+		case err != nil: // ECHILD: there are no more children
 			return
 		case pid == r.pid:
 			r.ended <- status
@@ -333,8 +354,8 @@ func (r *runner) reap() {
 	}
 }
 
-// watch waits until ansible-playbook has ended, and ends it when it is told to,
-// at the deadline, and when the lease has run out.
+// watch waits until ansible-playbook has ended. It ends ansible-playbook on a
+// signal, at the deadline and when the lease expires.
 func (r *runner) watch() Exit {
 	deadline := sinceBoot() + time.Until(r.spec.Deadline)
 
@@ -344,46 +365,60 @@ func (r *runner) watch() Exit {
 	for {
 		select {
 		case status := <-r.ended:
-			exit := Exit{Code: status.ExitStatus(), Reason: Done}
-			if status.Signaled() {
-				exit.Code, exit.Signal = -1, unix.SignalName(status.Signal())
-			}
-
-			if r.stopped != "" {
-				exit.Reason = r.stopped
-			}
-
-			return exit
+			return r.result(status)
 		case s := <-r.signals:
-			r.log.Printf("got %v", s)
+			r.log.Printf("received %v", s)
 			r.stop(Cancelled)
 		case <-r.escalate:
-			r.next()
+			r.nextStep()
 		case <-timer.C:
-			now := sinceBoot()
-
-			left := deadline - now
-			if left <= 0 {
-				r.stop(DeadlineExceeded)
-			}
-
-			if until, ok := r.lease(); ok {
-				if until <= now {
-					r.stop(LeaseLost)
-				}
-
-				left = min(left, until-now)
-			}
-
-			if r.stopped == "" {
-				timer.Reset(min(max(left, time.Millisecond), watchPause))
+			left := r.checkLimits(deadline)
+			if r.stopReason == "" {
+				timer.Reset(min(max(left, time.Millisecond), checkInterval))
 			}
 		}
 	}
 }
 
-// lease reads until when the lease holds; false where none is needed.
-func (r *runner) lease() (time.Duration, bool) {
+// result translates the status of ansible-playbook.
+func (r *runner) result(status unix.WaitStatus) Exit {
+	exit := Exit{Code: status.ExitStatus(), Reason: Done}
+	if status.Signaled() {
+		exit.Code, exit.Signal = -1, unix.SignalName(status.Signal())
+	}
+
+	if r.stopReason != "" {
+		exit.Reason = r.stopReason
+	}
+
+	return exit
+}
+
+// checkLimits stops the run if its deadline or its lease has passed, and
+// returns the time left.
+func (r *runner) checkLimits(deadline time.Duration) time.Duration {
+	now := sinceBoot()
+
+	left := deadline - now
+	if left <= 0 {
+		r.stop(DeadlineExceeded)
+	}
+
+	until, leased := r.lease()
+	if !leased {
+		return left
+	}
+
+	if until <= now {
+		r.stop(LeaseLost)
+	}
+
+	return min(left, until-now)
+}
+
+// lease reads the expiry of the lease; ok is false if the run needs no lease.
+// A lease that cannot be read has expired.
+func (r *runner) lease() (until time.Duration, ok bool) {
 	b, err := os.ReadFile(r.path(fileLease))
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, false
@@ -391,7 +426,7 @@ func (r *runner) lease() (time.Duration, bool) {
 
 	n, perr := strconv.ParseInt(strings.TrimLeft(strings.TrimSpace(string(b)), "0"), 10, 64)
 	if err != nil || perr != nil {
-		r.log.Printf("the lease cannot be read: %v", errors.Join(err, perr))
+		r.log.Printf("read the lease: %v", errors.Join(err, perr))
 		return 0, true
 	}
 
@@ -399,21 +434,21 @@ func (r *runner) lease() (time.Duration, bool) {
 }
 
 // stop begins to end the run. Only the first reason counts.
-func (r *runner) stop(why Reason) {
-	if r.stopped != "" {
+func (r *runner) stop(reason Reason) {
+	if r.stopReason != "" {
 		return
 	}
 
-	r.log.Printf("ending the run: %s", why)
-	r.stopped = why
-	r.next()
+	r.log.Printf("ending the run: %s", reason)
+	r.stopReason = reason
+	r.nextStep()
 }
 
-// next takes the next step of ending ansible-playbook. The first two go to its
-// process group, as from a terminal; the last to everything.
-func (r *runner) next() {
-	r.phase++
-	switch r.phase {
+// nextStep escalates the end of ansible-playbook. The first two signals go to
+// its process group, as from a terminal; SIGKILL goes to every descendant.
+func (r *runner) nextStep() {
+	r.stopStep++
+	switch r.stopStep {
 	case 1:
 		_ = unix.Kill(-r.pid, unix.SIGINT)
 		r.escalate = time.After(r.spec.GraceInt)
@@ -422,7 +457,7 @@ func (r *runner) next() {
 		r.escalate = time.After(r.spec.GraceTerm)
 	default:
 		r.signalAll(unix.SIGKILL)
-		r.escalate = time.After(100 * time.Millisecond)
+		r.escalate = time.After(killRetry)
 	}
 }
 
@@ -432,15 +467,15 @@ func (r *runner) signalAll(s unix.Signal) {
 	}
 }
 
-// killLeftovers ends whatever ansible-playbook left behind: ssh's master
-// connections, background processes of tasks.
-func (r *runner) killLeftovers() {
+// killOrphans ends the processes that outlive ansible-playbook: ssh's master
+// connections and background processes of tasks.
+func (r *runner) killOrphans() {
 	r.signalAll(unix.SIGTERM)
 
-	pause := time.NewTimer(leftoverTerm)
+	pause := time.NewTimer(orphanGrace)
 	defer pause.Stop()
 
-	limit := time.After(killFor)
+	limit := time.After(killTimeout)
 	for {
 		select {
 		case <-r.gone:
@@ -450,12 +485,12 @@ func (r *runner) killLeftovers() {
 			return
 		case <-pause.C:
 			r.signalAll(unix.SIGKILL)
-			pause.Reset(100 * time.Millisecond)
+			pause.Reset(killRetry)
 		}
 	}
 }
 
-// exitSpace is kept for the exit record from the start, so that a full disk
+// exitSpace is reserved for the exit record at the start, so that a full disk
 // does not lose it.
 const exitSpace = 8 << 10
 
@@ -472,7 +507,7 @@ func reserveExit(path string) (*os.File, error) {
 	return f, f.Sync()
 }
 
-// record writes the exit record, the last thing that the runner does.
+// record writes the exit record, the last action of the runner.
 func (r *runner) record(e Exit) error {
 	b, err := e.encode()
 	if err != nil {
@@ -487,9 +522,5 @@ func (r *runner) record(e Exit) error {
 		return err
 	}
 
-	if err := os.Rename(r.exit.Name(), r.path(fileExit)); err != nil {
-		return err
-	}
-
-	return syncDir(r.dir)
+	return localfile.Rename(r.exit.Name(), r.path(fileExit))
 }

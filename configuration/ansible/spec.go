@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/localfile"
 )
 
 // Defaults of a Spec.
@@ -28,25 +30,25 @@ const (
 	DefaultGraceInt    = 10 * time.Second
 	DefaultGraceTerm   = 5 * time.Second
 
-	maxLease = 24 * time.Hour // a longer one is cut to this
+	maxLease = 24 * time.Hour
 )
 
-// Spec says what one run is.
+// Spec describes a run.
 type Spec struct {
-	ID  string // of the job's run; only shown
-	Dir string // private to the run; made with mode 0700; kept until the caller removes it
+	ID  string // of the run; only shown
+	Dir string // private to the run; created with mode 0700; the caller removes it
 
-	Tree         string // absolute path of a pinned folder
-	Playbook     string // within Tree
+	Playbooks    string // absolute path of a folder that does not change during the run
+	Playbook     string // path within Playbooks
 	BundledRoles string // folder of roles that every playbook may use; may be empty
-	CallbackDir  string // folder of the callback plugin clusterm_events; may be empty: then there are no events
+	CallbackDir  string // folder of the callback plugin clusterm_events; empty: the run reports no events
 
 	Hosts     []configuration.Host
 	ExtraVars configuration.Vars // of the request
 
-	Forks       int           // at most this many hosts at a time; 0: DefaultForks
-	Deadline    time.Time     // when the run is ended; must be set
-	Lease       time.Time     // the first lease; zero: none is needed until Renew is called
+	Forks       int           // largest number of hosts at a time; 0: DefaultForks
+	Deadline    time.Time     // ends the run; required
+	Lease       time.Time     // the first lease; zero: the run needs none until the first Renew
 	OutputLimit int64         // bytes of output, and of events, kept; 0: DefaultOutputLimit
 	GraceInt    time.Duration // from SIGINT to SIGTERM; 0: DefaultGraceInt
 	GraceTerm   time.Duration // from SIGTERM to SIGKILL; 0: DefaultGraceTerm
@@ -63,10 +65,10 @@ const (
 	fileConfig     = "ansible.cfg"
 	fileSSHConfig  = "ssh_config"
 	fileKnownHosts = "known_hosts"
-	fileLock       = "lock"        // locked by the runner for its life
-	fileAlive      = "alive"       // FIFO that the runner holds open for writing
-	filePlugin     = "events.fifo" // where the callback plugin writes
-	fileLease      = "lease"       // when the lease ends, on the clock since boot
+	fileLock       = "lock"        // the runner locks it while it exists
+	fileAlive      = "alive"       // FIFO, open for writing while the runner exists
+	filePlugin     = "events.fifo" // FIFO from the callback plugin
+	fileLease      = "lease"       // expiry of the lease, on the clock since boot
 	fileOutput     = "output"
 	fileEvents     = "events"
 	fileRunner     = "runner.json"
@@ -76,7 +78,7 @@ const (
 	dirHome        = "home"
 )
 
-// launch is what spec.json holds: what the runner needs, and no secret.
+// launch is the content of spec.json: the input of the runner, without secrets.
 type launch struct {
 	ID          string        `json:"id"`
 	Path        string        `json:"path"`
@@ -87,91 +89,85 @@ type launch struct {
 	OutputLimit int64         `json:"output_limit"`
 	GraceInt    time.Duration `json:"grace_int"`
 	GraceTerm   time.Duration `json:"grace_term"`
-	Known       []string      `json:"known,omitempty"` // hosts whose key was known before
-	Unknown     []string      `json:"unknown,omitempty"`
+	Known       []string      `json:"known,omitempty"`   // hosts with a recorded key
+	Unknown     []string      `json:"unknown,omitempty"` // hosts at their first contact
 }
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// check reports every problem of the spec in one error of kind invalid.
 func (s Spec) check() error {
-	var errs []error
+	var problems []string
+
 	add := func(err error) {
 		if err != nil {
-			errs = append(errs, err)
+			problems = append(problems, err.Error())
 		}
 	}
-	add(safePath("the run's directory", s.Dir))
-	add(safePath("the playbook tree", s.Tree))
-
-	if s.BundledRoles != "" {
-		add(safePath("the folder of bundled roles", s.BundledRoles))
+	checkOptional := func(what, path string) {
+		if path != "" {
+			add(configuration.CheckPath(what, path))
+		}
 	}
 
-	if s.CallbackDir != "" {
-		add(safePath("the folder of the callback plugin", s.CallbackDir))
-	}
+	add(configuration.CheckPath("the run's directory", s.Dir))
+	add(configuration.CheckPath("the playbook folder", s.Playbooks))
+	checkOptional("the folder of bundled roles", s.BundledRoles)
+	checkOptional("the folder of the callback plugin", s.CallbackDir)
 
 	if s.Deadline.IsZero() {
 		add(errors.New("the run has no deadline"))
 	}
 
-	for _, n := range s.Env {
-		if !envName.MatchString(n) || strings.HasPrefix(n, "ANSIBLE_") || strings.HasPrefix(n, "CLUSTERM_") ||
-			strings.HasPrefix(n, "LD_") {
-			add(fmt.Errorf("the environment variable %q cannot be passed on to a run", n))
-		}
+	for _, name := range s.Env {
+		add(checkEnv(name))
 	}
 
-	if err := configuration.CheckHosts(s.Hosts); err != nil {
-		add(err)
-	}
+	add(configuration.CheckHosts(s.Hosts))
 
 	for _, h := range s.Hosts {
-		if k := h.Connection.KeyFile; k != "" && h.Role != configuration.RolePeer {
-			if f, err := os.Open(k); err != nil {
-				add(fmt.Errorf("the ssh key of %s cannot be read: %w; correct key_file of its connection", h.Name, err))
-			} else {
-				add(f.Close())
-			}
-		}
+		add(checkKeyFile(h))
 	}
 
-	if len(errs) > 0 {
-		words := make([]string, len(errs))
-		for i, err := range errs {
-			words[i] = err.Error()
-		}
-
-		return inventory.Errorf(inventory.KindInvalid, "the run cannot be prepared: %s", strings.Join(words, "; "))
+	if len(problems) > 0 {
+		return inventory.Errorf(inventory.KindInvalid, "the run cannot be prepared: %s", strings.Join(problems, "; "))
 	}
 
-	return checkPlaybook(s.Tree, s.Playbook)
+	return checkPlaybook(s.Playbooks, s.Playbook)
 }
 
-func checkPlaybook(tree, playbook string) error {
-	if !fs.ValidPath(playbook) || safePath("", filepath.Join("/", playbook)) != nil ||
-		strings.HasPrefix(playbook, "-") {
-		return inventory.Errorf(inventory.KindInvalid, "%q is not the path of a playbook within its folder", playbook)
-	}
-
-	info, err := os.Stat(filepath.Join(tree, playbook))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return inventory.Errorf(inventory.KindInvalid, "the playbook folder has no %s", playbook).
-			Do("add it, or configure another folder")
-	case err != nil:
-		return inventory.Errorf(inventory.KindInvalid, "the playbook %s cannot be read: %w", playbook, err)
-	case !info.Mode().IsRegular():
-		return inventory.Errorf(inventory.KindInvalid, "the playbook %s is not a file", playbook)
+// checkEnv refuses variables that would change Ansible, this program or the
+// dynamic linker.
+func checkEnv(name string) error {
+	reserved := strings.HasPrefix(name, "ANSIBLE_") || strings.HasPrefix(name, "CLUSTERM_") ||
+		strings.HasPrefix(name, "LD_")
+	if reserved || !envName.MatchString(name) {
+		return fmt.Errorf("the environment variable %q cannot be passed on to a run", name)
 	}
 
 	return nil
 }
 
-// Prepare checks the spec and writes everything that the run needs into its
-// directory, durably and readable for this account only. Nothing secret is on a
-// command line or in an environment. A directory in which a runner has begun is
-// refused; one that was only prepared is prepared anew.
+// checkKeyFile opens the ssh key of a host that plays act on. Without the check,
+// ssh would report a missing key as a denied login.
+func checkKeyFile(h configuration.Host) error {
+	path := h.Connection.KeyFile
+	if path == "" || h.Role == configuration.RolePeer {
+		return nil
+	}
+
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("the ssh key of %s cannot be read: %w; correct key_file of its connection", h.Name, err)
+	}
+
+	return f.Close()
+}
+
+// Prepare checks the spec and writes the files of the run into its directory,
+// durably and readable by this account only. No secret appears on a command
+// line or in an environment. Prepare may be repeated until a runner has begun
+// in the directory.
 func Prepare(s Spec) error {
 	if err := s.check(); err != nil {
 		return err
@@ -181,13 +177,36 @@ func Prepare(s Spec) error {
 }
 
 func (s Spec) prepare() error {
-	command, err := lookPath(s.AnsiblePlaybook)
+	if err := s.makeDir(); err != nil {
+		return err
+	}
+
+	files, err := s.files()
 	if err != nil {
 		return err
 	}
 
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+	if err := localfile.ReplaceAll(s.Dir, files); err != nil {
 		return err
+	}
+
+	for _, name := range []string{fileAlive, filePlugin} {
+		if err := unix.Mkfifo(filepath.Join(s.Dir, name), 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("mkfifo %s: %w", filepath.Join(s.Dir, name), err)
+		}
+	}
+
+	// The FIFOs, and the directory itself.
+	return errors.Join(localfile.SyncDir(s.Dir), localfile.SyncDir(filepath.Dir(s.Dir)))
+}
+
+// makeDir creates the run's directory, which must not contain a run that has
+// begun.
+func (s Spec) makeDir() error {
+	for _, d := range []string{s.Dir, filepath.Join(s.Dir, dirTmp), filepath.Join(s.Dir, dirHome)} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return err
+		}
 	}
 
 	if err := os.Chmod(s.Dir, 0o700); err != nil {
@@ -200,18 +219,52 @@ func (s Spec) prepare() error {
 		}
 	}
 
+	return nil
+}
+
+// files returns the contents of the run's files by name.
+func (s Spec) files() (map[string][]byte, error) {
+	spec, err := s.launch()
+	if err != nil {
+		return nil, err
+	}
+
 	inv, err := configuration.Inventory(s.Hosts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	vars, err := configuration.ExtraVars(s.ExtraVars)
 	if err != nil {
-		return err
+		return nil, err
+	}
+
+	files := map[string][]byte{
+		fileInventory:  inv,
+		fileExtraVars:  vars,
+		fileConfig:     s.config(),
+		fileSSHConfig:  sshConfig(s.Hosts),
+		fileKnownHosts: configuration.KnownHosts(s.Hosts),
+		fileOutput:     nil,
+		fileEvents:     nil,
+		fileSpec:       spec,
+	}
+	if !s.Lease.IsZero() {
+		files[fileLease] = leaseRecord(s.Lease)
+	}
+
+	return files, nil
+}
+
+// launch returns the content of spec.json.
+func (s Spec) launch() ([]byte, error) {
+	command, err := lookPath(s.AnsiblePlaybook)
+	if err != nil {
+		return nil, err
 	}
 
 	l := launch{
-		ID: s.ID, Path: command, Args: s.args(), Cwd: s.Tree, PassEnv: s.Env, Deadline: s.Deadline,
+		ID: s.ID, Path: command, Args: s.args(), Cwd: s.Playbooks, PassEnv: s.Env, Deadline: s.Deadline,
 		OutputLimit: cmp.Or(max(0, s.OutputLimit), DefaultOutputLimit),
 		GraceInt:    cmp.Or(max(0, s.GraceInt), DefaultGraceInt),
 		GraceTerm:   cmp.Or(max(0, s.GraceTerm), DefaultGraceTerm),
@@ -224,53 +277,17 @@ func (s Spec) prepare() error {
 		}
 	}
 
-	spec, err := json.MarshalIndent(l, "", "  ")
-	if err != nil {
-		return err
-	}
+	b, err := json.MarshalIndent(l, "", "  ")
 
-	for _, d := range []string{dirTmp, dirHome} {
-		if err := os.MkdirAll(filepath.Join(s.Dir, d), 0o700); err != nil {
-			return err
-		}
-	}
-
-	files := map[string][]byte{
-		fileInventory:  inv,
-		fileExtraVars:  vars,
-		fileConfig:     s.config(),
-		fileSSHConfig:  sshConfig(s.Hosts),
-		fileKnownHosts: configuration.KnownHosts(s.Hosts),
-		fileOutput:     nil,
-		fileEvents:     nil,
-		fileSpec:       append(spec, '\n'),
-	}
-	if !s.Lease.IsZero() {
-		files[fileLease] = leaseRecord(s.Lease)
-	}
-
-	for name, content := range files {
-		if err := writeFile(filepath.Join(s.Dir, name), content); err != nil {
-			return err
-		}
-	}
-
-	for _, name := range []string{fileAlive, filePlugin} {
-		if err := unix.Mkfifo(filepath.Join(s.Dir, name), 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("mkfifo %s: %w", filepath.Join(s.Dir, name), err)
-		}
-	}
-
-	if err := syncDir(s.Dir); err != nil {
-		return err
-	}
-
-	return syncDir(filepath.Dir(s.Dir))
+	return append(b, '\n'), err
 }
 
 func (s Spec) args() []string {
+	isHelper := func(h configuration.Host) bool { return h.Role == configuration.RoleHelper }
+
+	// Ansible refuses a limit to a group that does not exist.
 	limit := configuration.TargetsGroup
-	if slices.ContainsFunc(s.Hosts, func(h configuration.Host) bool { return h.Role == configuration.RoleHelper }) {
+	if slices.ContainsFunc(s.Hosts, isHelper) {
 		limit += ":" + configuration.HelpersGroup
 	}
 
@@ -278,12 +295,12 @@ func (s Spec) args() []string {
 		"-i", filepath.Join(s.Dir, fileInventory),
 		"-e", "@" + filepath.Join(s.Dir, fileExtraVars),
 		"--limit", limit,
-		filepath.Join(s.Tree, s.Playbook),
+		filepath.Join(s.Playbooks, s.Playbook),
 	}
 }
 
-// acted counts the hosts that plays act on.
-func (s Spec) acted() int {
+// activeHosts counts the hosts that plays act on.
+func (s Spec) activeHosts() int {
 	n := 0
 	for _, h := range s.Hosts {
 		if h.Role != configuration.RolePeer {
@@ -294,14 +311,18 @@ func (s Spec) acted() int {
 	return n
 }
 
-// config is the run's ansible.cfg. Every path in it was checked by safePath.
+// config returns the run's ansible.cfg. Every path in it needs no quotes, see
+// configuration.CheckPath.
 func (s Spec) config() []byte {
-	forks := max(1, min(s.acted(), cmp.Or(max(0, s.Forks), DefaultForks)))
+	forks := max(1, min(s.activeHosts(), cmp.Or(max(0, s.Forks), DefaultForks)))
+
 	var b strings.Builder
+	b.WriteString("# Written for this run; an ansible.cfg in the playbook folder is not read.\n")
+
 	section := func(name string, lines ...string) {
 		fmt.Fprintf(&b, "[%s]\n%s\n\n", name, strings.Join(lines, "\n"))
 	}
-	b.WriteString("# Written for this run; an ansible.cfg in the playbook folder is not read.\n")
+
 	defaults := []string{
 		"inventory = " + filepath.Join(s.Dir, fileInventory),
 		fmt.Sprintf("forks = %d", forks),
@@ -317,7 +338,7 @@ func (s Spec) config() []byte {
 		"stdout_callback = default",
 	}
 
-	defaults = append(defaults, treeSettings(s.Dir, s.Tree, s.BundledRoles)...)
+	defaults = append(defaults, searchPaths(s.Dir, s.Playbooks, s.BundledRoles)...)
 	if s.CallbackDir != "" {
 		defaults = append(defaults, "callback_plugins = "+s.CallbackDir, "callbacks_enabled = clusterm_events")
 	}
@@ -344,34 +365,33 @@ var inventorySettings = []string{
 	"cache = False",
 }
 
-// treeSettings say where Ansible finds what a playbook refers to, and where it
-// keeps what is its own: never in the account's ~/.ansible, save collections
-// that are installed there.
-func treeSettings(dir, tree, bundledRoles string) []string {
-	roles := filepath.Join(tree, "roles")
+// searchPaths returns the settings for the places where Ansible finds roles and
+// collections, and for its own files. Nothing of the account's ~/.ansible is
+// used except the collections installed there.
+func searchPaths(dir, playbooks, bundledRoles string) []string {
+	roles := filepath.Join(playbooks, "roles")
 	if bundledRoles != "" {
 		roles += ":" + bundledRoles
+	}
+
+	collections := []string{
+		filepath.Join(playbooks, "collections"), "~/.ansible/collections", "/usr/share/ansible/collections",
 	}
 
 	return []string{
 		"home = " + filepath.Join(dir, dirHome),
 		"local_tmp = " + filepath.Join(dir, dirTmp),
 		"roles_path = " + roles,
-		"collections_path = " + filepath.Join(
-			tree,
-			"collections",
-		) + ":~/.ansible/collections:/usr/share/ansible/collections",
+		"collections_path = " + strings.Join(collections, ":"),
 	}
 }
 
-// sshConfig is what ssh reads instead of the account's and the machine's
-// configuration. What differs from node to node comes on ssh's command line;
-// this file also holds for the ssh that leads through a jump host, whose key is
-// checked against the account's own known_hosts.
+// sshConfig returns the ssh_config that replaces the account's and the
+// machine's. Options that differ between nodes are on ssh's command line. The
+// ssh to a jump host reads this file only, and checks the host's key against
+// the account's own known_hosts.
 func sshConfig(hosts []configuration.Host) []byte {
-	var b strings.Builder
-	b.WriteString("# Written for this run; ssh reads no other configuration.\n")
-
+	// Hosts may share a jump host and use different keys.
 	keys := map[string][]string{}
 	for _, h := range hosts {
 		j, err := configuration.ParseJump(h.Connection.Jump)
@@ -382,14 +402,10 @@ func sshConfig(hosts []configuration.Host) []byte {
 		keys[j.Host] = append(keys[j.Host], h.Connection.KeyFile)
 	}
 
-	jumps := make([]string, 0, len(keys))
-	for host := range keys {
-		jumps = append(jumps, host)
-	}
+	var b strings.Builder
+	b.WriteString("# Written for this run; ssh reads no other configuration.\n")
 
-	slices.Sort(jumps)
-
-	for _, host := range jumps {
+	for _, host := range slices.Sorted(maps.Keys(keys)) {
 		fmt.Fprintf(&b, "Host %s\n", host)
 
 		for _, k := range keys[host] {
@@ -414,8 +430,8 @@ func sshConfig(hosts []configuration.Host) []byte {
 	return []byte(b.String())
 }
 
-// NewHostKeys returns the ssh host keys that the run in dir accepted at first
-// contact, by the name of their host. Hosts whose key was known are not in it.
+// NewHostKeys returns the ssh host keys that the run in dir accepted at the
+// first contact, by host name. Hosts with a recorded key are not included.
 func NewHostKeys(dir string) (map[string][]string, error) {
 	l, err := readLaunch(dir)
 	if err != nil {
@@ -427,6 +443,7 @@ func NewHostKeys(dir string) (map[string][]string, error) {
 		return nil, err
 	}
 
+	// ssh writes names in lower case.
 	found := configuration.ParseKnownHosts(b)
 
 	keys := map[string][]string{}
@@ -454,40 +471,10 @@ func readLaunch(dir string) (launch, error) {
 	return l, nil
 }
 
-// leaseRecord is how a lease file says when the lease ends: on the clock since
-// boot, which the daemon and the runner share and nobody sets. Its width is
-// fixed, so a renewal overwrites it in place and needs no space on a full disk.
+// leaseRecord returns the content of a lease file: the expiry on the clock since
+// boot, which the daemon and the runner share and which cannot be set. Its
+// width is fixed, so that a renewal overwrites it in place.
 func leaseRecord(until time.Time) []byte {
 	at := sinceBoot() + min(max(time.Until(until), 0), maxLease)
 	return fmt.Appendf(nil, "%020d\n", at.Nanoseconds())
-}
-
-// writeFile replaces a file durably.
-func writeFile(path string, content []byte) error {
-	tmp := path + ".new"
-
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-
-	return os.Rename(tmp, path)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -12,17 +12,18 @@ import (
 )
 
 const (
-	// TailChunk is the most that Tail delivers at once, in bytes.
+	// TailChunk is the size of the largest chunk that Tail delivers, in bytes.
 	TailChunk = 64 << 10
 	tailPause = 100 * time.Millisecond
 )
 
-// Tail reads a growing file from offset on and delivers it in chunks of up to
-// TailChunk bytes, each with the offset of its first byte. Chunks are bytes:
-// they end anywhere, in the middle of lines too. It returns once ended has
-// answered true and everything written before that is delivered, or with the
-// error of ctx or deliver. A file that is not there yet is empty. The offset
-// returned is where to go on. deliver must not keep the chunk.
+// Tail reads a growing file from an offset and delivers it in chunks of up to
+// TailChunk bytes, each with the offset of its first byte. A chunk may end
+// anywhere, also within a line or a character. A missing file counts as empty.
+//
+// Tail blocks. It returns once ended reports true and everything written before
+// is delivered, or with the error of ctx or deliver. The returned offset
+// continues the stream. deliver must not retain the chunk.
 func Tail(
 	ctx context.Context,
 	path string,
@@ -31,9 +32,10 @@ func Tail(
 	deliver func(offset int64, chunk []byte) error,
 ) (int64, error) {
 	var f *os.File
+
 	defer func() {
 		if f != nil {
-			f.Close() //nolint:errcheck // only read
+			f.Close()
 		}
 	}()
 
@@ -42,36 +44,21 @@ func Tail(
 
 	buf := make([]byte, TailChunk)
 	for {
-		last := ended() // before reading: what was written until now is read below
+		// Ask before reading: everything written until then is read below.
+		last := ended()
 
 		if f == nil {
-			var err error
-			if f, err = os.Open(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			opened, err := os.Open(path)
+			if err == nil {
+				f = opened
+			} else if !errors.Is(err, fs.ErrNotExist) {
 				return offset, err
-			} else if err != nil {
-				f = nil
 			}
 		}
 
-		for f != nil {
-			if err := ctx.Err(); err != nil {
-				return offset, err
-			}
-
-			n, err := f.ReadAt(buf, offset)
-			if n > 0 {
-				if err := deliver(offset, buf[:n]); err != nil {
-					return offset, err
-				}
-
-				offset += int64(n)
-			}
-
-			if errors.Is(err, io.EOF) {
-				break
-			}
-
-			if err != nil {
+		if f != nil {
+			var err error
+			if offset, err = deliverRest(ctx, f, offset, buf, deliver); err != nil {
 				return offset, err
 			}
 		}
@@ -86,6 +73,38 @@ func Tail(
 		case <-ctx.Done():
 			return offset, ctx.Err()
 		case <-pause.C:
+		}
+	}
+}
+
+// deliverRest delivers the file from an offset to its current end.
+func deliverRest(
+	ctx context.Context,
+	f *os.File,
+	offset int64,
+	buf []byte,
+	deliver func(offset int64, chunk []byte) error,
+) (int64, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return offset, err
+		}
+
+		n, err := f.ReadAt(buf, offset)
+		if n > 0 {
+			if err := deliver(offset, buf[:n]); err != nil {
+				return offset, err
+			}
+
+			offset += int64(n)
+		}
+
+		if errors.Is(err, io.EOF) {
+			return offset, nil
+		}
+
+		if err != nil {
+			return offset, err
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 func TestTailFollowsAndEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
+		polls := 0
 
 		var ended atomic.Bool
 		go func() {
@@ -35,13 +35,14 @@ func TestTailFollowsAndEnds(t *testing.T) {
 			f.Close()
 			ended.Store(true)
 		}()
+
 		var got strings.Builder
 
 		end, err := Tail(
 			t.Context(),
 			path,
 			2,
-			func() bool { asked++; return ended.Load() },
+			func() bool { polls++; return ended.Load() },
 			func(offset int64, chunk []byte) error {
 				if int(offset) != got.Len()+2 {
 					t.Errorf("a chunk at %d, want %d", offset, got.Len()+2)
@@ -52,16 +53,14 @@ func TestTailFollowsAndEnds(t *testing.T) {
 				return nil
 			},
 		)
-		if want := "\xa9llo\n" + strings.Repeat(
-			"x",
-			3*TailChunk,
-		); err != nil || got.String() != want ||
-			end != int64(len(want)+2) {
+
+		want := "\xa9llo\n" + strings.Repeat("x", 3*TailChunk)
+		if err != nil || got.String() != want || end != int64(len(want)+2) {
 			t.Errorf("%d bytes, offset %d, %v", got.Len(), end, err)
 		}
 
-		if asked > 110 {
-			t.Errorf("woke up %d times in 10 s", asked)
+		if polls > 110 {
+			t.Errorf("polled %d times in 10 s", polls)
 		}
 	})
 }
@@ -77,27 +76,19 @@ func TestTailStops(t *testing.T) {
 		defer cancel()
 
 		never := func() bool { return false }
-		if end, err := Tail(
-			ctx,
-			path,
-			0,
-			never,
-			func(int64, []byte) error { return nil },
-		); !errors.Is(err, context.DeadlineExceeded) ||
-			end != 3 {
-			t.Errorf("%d, %v", end, err)
+		accept := func(int64, []byte) error { return nil }
+
+		end, err := Tail(ctx, path, 0, never, accept)
+		if !errors.Is(err, context.DeadlineExceeded) || end != 3 {
+			t.Errorf("expired context: offset %d, %v; want 3", end, err)
 		}
 
-		enough := errors.New("enough")
-		if end, err := Tail(
-			t.Context(),
-			path,
-			1,
-			never,
-			func(int64, []byte) error { return enough },
-		); !errors.Is(err, enough) ||
-			end != 1 {
-			t.Errorf("%d, %v", end, err)
+		errRefused := errors.New("refused")
+		refuse := func(int64, []byte) error { return errRefused }
+
+		end, err = Tail(t.Context(), path, 1, never, refuse)
+		if !errors.Is(err, errRefused) || end != 1 {
+			t.Errorf("failing deliver: offset %d, %v; want 1", end, err)
 		}
 	})
 }

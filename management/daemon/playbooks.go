@@ -20,6 +20,7 @@ import (
 	bundled "github.com/contiv/cluster/ansible"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management"
 )
@@ -27,27 +28,27 @@ import (
 // checkEvery is how long ansible-playbook is trusted to be as it was found.
 const checkEvery = time.Minute
 
-// keepTree is how long a pinned folder that no job needs is kept, so that the
-// next job need not copy and check it again.
-const keepTree = 24 * time.Hour
+// keepUnused is how long playbooks that no job needs are kept, so that the next
+// job need not copy and check them again.
+const keepUnused = 24 * time.Hour
 
-// playbooks is management's Playbooks on the ansible runner: folders pinned
-// below DATA_DIR/trees, runs below DATA_DIR/runs.
+// playbooks implements management.Playbooks with the ansible runner: it keeps
+// playbooks in DATA_DIR/playbooks and runs in DATA_DIR/runs.
 type playbooks struct {
-	config func() Config
-	trees  *ansible.Trees
-	runner ansible.Runner
-	runs   string // folder of run directories
-	own    string // digest of the playbooks that come inside
-	meters *meters
-	logger logrus.FieldLogger
+	config  func() Config
+	store   *repository.Store
+	runner  ansible.Runner
+	runs    string // folder of run directories
+	bundled string // digest of the playbooks in the binary
+	meters  *meters
+	logger  logrus.FieldLogger
 
 	mu      sync.Mutex
 	mine    map[string]bool // runs, by id, that this daemon has started or adopted
 	checked time.Time
-	path    string         // the ansible-playbook that was checked
-	version string         // its version
-	parser  *ansible.Trees // looks at the same trees with the ansible-playbook in force
+	path    string                 // the ansible-playbook that was checked
+	version string                 // its version
+	syntax  *ansible.SyntaxChecker // with the ansible-playbook of the current configuration
 }
 
 var _ management.Playbooks = (*playbooks)(nil)
@@ -67,20 +68,22 @@ func openPlaybooks(
 		meters: meters,
 		logger: logger,
 		mine:   map[string]bool{},
-		trees:  &ansible.Trees{Dir: filepath.Join(dataDir, "trees")},
+		store:  &repository.Store{Dir: filepath.Join(dataDir, "playbooks")},
 	}
 	if err := os.MkdirAll(p.runs, 0o700); err != nil {
 		return nil, err
 	}
 
 	var err error
-	p.own, err = p.trees.Pin(ctx, bundled.FS())
+	p.bundled, err = p.store.Keep(ctx, bundled.FS())
 
 	return p, err
 }
 
-// inside is a folder of the playbooks that come with the binary.
-func (p *playbooks) inside(folder string) string { return filepath.Join(p.trees.Path(p.own), folder) }
+// bundledDir returns the path of a folder of the playbooks in the binary.
+func (p *playbooks) bundledDir(folder string) string {
+	return filepath.Join(p.store.Path(p.bundled), folder)
+}
 
 // Check refuses where ansible-playbook is missing or too old.
 func (p *playbooks) Check(ctx context.Context) error {
@@ -123,34 +126,31 @@ func (p *playbooks) Version(ctx context.Context) (string, error) {
 	return p.version, nil
 }
 
-// Pin keeps a copy of the configured folder as it is now.
+// Pin keeps a copy of the configured playbooks as they are now.
 func (p *playbooks) Pin(ctx context.Context) (string, error) {
 	if dir := p.config().Playbooks; dir != "" {
-		return p.trees.PinDir(ctx, dir)
+		return p.store.KeepDir(ctx, dir)
 	}
 
-	return p.own, nil
+	return p.bundled, nil
 }
 
-// Kept tells whether the copy of that digest is still here.
-func (p *playbooks) Kept(digest string) bool {
-	info, err := os.Stat(p.trees.Path(digest))
-	return err == nil && info.IsDir()
-}
+// Kept reports whether the playbooks with that digest are kept.
+func (p *playbooks) Kept(digest string) bool { return p.store.Has(digest) }
 
 // Parse refuses playbooks that are missing or do not parse.
 func (p *playbooks) Parse(ctx context.Context, digest string, files, groups []string) error {
 	path := p.config().Ansible
 	p.mu.Lock()
-	if p.parser == nil || p.parser.AnsiblePlaybook != path {
-		p.parser = &ansible.Trees{Dir: p.trees.Dir, AnsiblePlaybook: path}
+	if p.syntax == nil || p.syntax.AnsiblePlaybook != path {
+		p.syntax = &ansible.SyntaxChecker{AnsiblePlaybook: path}
 	}
 
-	parser := p.parser
+	syntax := p.syntax
 	p.mu.Unlock()
 
 	for _, file := range files {
-		if err := parser.SyntaxCheck(ctx, digest, file, p.inside(bundled.RolesDir), groups...); err != nil {
+		if err := syntax.Check(ctx, p.store.Path(digest), file, p.bundledDir(bundled.RolesDir), groups...); err != nil {
 			return err
 		}
 	}
@@ -163,8 +163,8 @@ func (p *playbooks) Start(ctx context.Context, spec management.RunSpec) (managem
 	c := p.config()
 
 	run, err := p.runner.Start(ctx, ansible.Spec{
-		ID: spec.ID, Dir: p.dir(spec.ID), Tree: p.trees.Path(spec.PlaybookDigest), Playbook: spec.Playbook,
-		BundledRoles: p.inside(bundled.RolesDir), CallbackDir: p.inside(bundled.CallbackDir),
+		ID: spec.ID, Dir: p.dir(spec.ID), Playbooks: p.store.Path(spec.PlaybookDigest), Playbook: spec.Playbook,
+		BundledRoles: p.bundledDir(bundled.RolesDir), CallbackDir: p.bundledDir(bundled.CallbackDir),
 		Hosts: spec.Hosts, ExtraVars: spec.Extra, Forks: c.Jobs.Forks, Deadline: spec.Deadline, Lease: spec.Lease,
 		OutputLimit: c.Jobs.OutputLimit, AnsiblePlaybook: c.Ansible,
 	})
@@ -212,13 +212,15 @@ func (p *playbooks) attends(id string) bool {
 
 func (p *playbooks) dir(id string) string { return filepath.Join(p.runs, id) }
 
-// Prune removes what is left of ended runs and of trees that no job needs.
-func (p *playbooks) Prune(ctx context.Context, keep func() (runs, trees []string)) error {
+// Prune removes the directories of ended runs, and the playbooks that no job
+// needs.
+func (p *playbooks) Prune(ctx context.Context, keep func() (runs, digests []string)) error {
+	// The order matters: a run that is started after this is not among entries.
 	entries, err := os.ReadDir(p.runs)
-	runs, trees := keep()
-	_, terr := p.trees.Prune(append(trees, p.own), keepTree)
+	runs, digests := keep()
+	_, perr := p.store.Prune(append(digests, p.bundled), keepUnused)
 
-	err = errors.Join(err, terr)
+	err = errors.Join(err, perr)
 	for _, e := range entries {
 		if slices.Contains(runs, e.Name()) {
 			continue

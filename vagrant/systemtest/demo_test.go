@@ -205,10 +205,10 @@ func (w *world) runAgain(t *testing.T, groups map[string]string, vars string) st
 	}
 
 	w.write("host1", "/root/again.yml", inv.String())
-	tree := w.job("last").PlaybookDigest
+	playbooks := dataDir + "/playbooks/" + w.job("last").PlaybookDigest
 
 	return w.sh(
 		"host1",
-		"cd "+dataDir+"/trees/"+tree+" && ANSIBLE_HOST_KEY_CHECKING=False ANSIBLE_PIPELINING=True ansible-playbook -i /root/again.yml site.yml",
+		"cd "+playbooks+" && ANSIBLE_HOST_KEY_CHECKING=False ANSIBLE_PIPELINING=True ansible-playbook -i /root/again.yml site.yml",
 	).stdout
 }

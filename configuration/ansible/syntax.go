@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ansible
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+)
+
+// maxPassed bounds the cache of a SyntaxChecker.
+const maxPassed = 1000
+
+// SyntaxChecker checks playbooks without running them, and caches those that
+// passed. Its methods may be called concurrently; checks run one at a time.
+type SyntaxChecker struct {
+	AnsiblePlaybook string // path or name; empty: ansible-playbook in PATH
+
+	mu     sync.Mutex
+	passed map[syntaxKey]struct{}
+}
+
+type syntaxKey struct{ folder, playbook, bundledRoles string }
+
+// Check lets ansible-playbook parse a playbook in folder, an absolute path. A
+// playbook that is missing or does not parse is an error of kind invalid with
+// Ansible's message. groups are the groups that the inventory of a run may
+// have. The content of folder must never change: a playbook that passed is not
+// checked again.
+func (c *SyntaxChecker) Check(ctx context.Context, folder, playbook, bundledRoles string, groups ...string) error {
+	if err := checkPlaybook(folder, playbook); err != nil {
+		return err
+	}
+
+	if bundledRoles != "" {
+		if err := configuration.CheckPath("the folder of bundled roles", bundledRoles); err != nil {
+			return err
+		}
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	key := syntaxKey{folder, playbook, bundledRoles}
+	if _, ok := c.passed[key]; ok {
+		return nil
+	}
+
+	if err := c.parse(ctx, key, groups); err != nil {
+		return err
+	}
+
+	if c.passed == nil || len(c.passed) > maxPassed {
+		c.passed = map[syntaxKey]struct{}{}
+	}
+
+	c.passed[key] = struct{}{}
+
+	return nil
+}
+
+// parse runs ansible-playbook --syntax-check with a configuration of its own,
+// so that the account's ansible.cfg has no effect.
+func (c *SyntaxChecker) parse(ctx context.Context, key syntaxKey, groups []string) error {
+	command, err := lookPath(c.AnsiblePlaybook)
+	if err != nil {
+		return err
+	}
+
+	inv, err := syntaxInventory(groups)
+	if err != nil {
+		return err
+	}
+
+	dir, err := os.MkdirTemp("", "clusterm-check-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) // a leftover is harmless
+
+	settings := syntaxConfig(dir, key.folder, key.bundledRoles)
+	for name, content := range map[string][]byte{fileConfig: settings, fileInventory: inv} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+
+	env := []string{"ANSIBLE_CONFIG=" + filepath.Join(dir, fileConfig)}
+	args := []string{
+		"-i", filepath.Join(dir, fileInventory),
+		"--syntax-check", filepath.Join(key.folder, key.playbook),
+	}
+
+	out, err := runShort(ctx, key.folder, env, command, args...)
+	if err == nil {
+		return nil
+	}
+
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+
+	return syntaxError(key, out, err)
+}
+
+// syntaxError reports Ansible's message without the path of the copy, which an
+// operator does not edit.
+func syntaxError(key syntaxKey, out []byte, err error) error {
+	message := strings.TrimSpace(string(out))
+
+	var failed *commandError
+	if errors.As(err, &failed) {
+		message = failed.stderr
+	}
+
+	message = strings.ReplaceAll(message, key.folder+"/", "")
+	message = firstBytes([]byte(cmp.Or(message, err.Error())), 2048)
+
+	return inventory.Errorf(inventory.KindInvalid, "the playbook %s does not parse: %s", key.playbook, message).
+		Do("correct it and repeat the request")
+}
+
+func syntaxConfig(dir, folder, bundledRoles string) []byte {
+	defaults := append(searchPaths(dir, folder, bundledRoles),
+		"localhost_warning = False",
+		"force_valid_group_names = ignore",
+		"retry_files_enabled = False",
+	)
+
+	return []byte("[defaults]\n" + strings.Join(defaults, "\n") +
+		"\n\n[inventory]\n" + strings.Join(inventorySettings, "\n") + "\n")
+}
+
+// syntaxInventory has one host, which is never contacted, in every group.
+func syntaxInventory(groups []string) ([]byte, error) {
+	hosts := map[string]any{"syntax-check": nil}
+
+	children := map[string]any{}
+	for _, g := range groups {
+		if err := inventory.CheckGroup(g); err != nil {
+			return nil, err
+		}
+
+		children[g] = map[string]any{"hosts": hosts}
+	}
+
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	err := enc.Encode(map[string]any{"all": map[string]any{"hosts": hosts, "children": children}})
+
+	return b.Bytes(), errors.Join(err, enc.Close())
+}
+
+// checkPlaybook refuses a playbook that is missing from its folder.
+func checkPlaybook(folder, playbook string) error {
+	isPlain := fs.ValidPath(playbook) && !strings.HasPrefix(playbook, "-") &&
+		configuration.CheckPath("", filepath.Join("/", playbook)) == nil
+	if !isPlain {
+		return inventory.Errorf(inventory.KindInvalid, "%q is not the path of a playbook within its folder", playbook)
+	}
+
+	info, err := os.Stat(filepath.Join(folder, playbook))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return inventory.Errorf(inventory.KindInvalid, "the playbook folder has no %s", playbook).
+			Do("add it, or configure another folder")
+	case err != nil:
+		return inventory.Errorf(inventory.KindInvalid, "the playbook %s cannot be read: %w", playbook, err)
+	case !info.Mode().IsRegular():
+		return inventory.Errorf(inventory.KindInvalid, "the playbook %s is not a file", playbook)
+	}
+
+	return nil
+}
