@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Connection says how to reach a host over ssh. The zero value of a field means
-// "not said here": the layer below decides, and at the bottom ssh and Ansible
-// do (the account clusterm runs as, port 22, no become).
+// Connection holds the ssh settings of a host. A field with its zero value is
+// not set: the layer below applies, and below all layers the defaults of ssh
+// and Ansible (the account clusterm runs as, port 22, no become).
 type Connection struct {
 	User       string `json:"user,omitempty" yaml:"user,omitempty"`
 	KeyFile    string `json:"key_file,omitempty" yaml:"key_file,omitempty"` // absolute path on the manager
@@ -25,19 +25,20 @@ type Connection struct {
 	Python     string `json:"python,omitempty" yaml:"python,omitempty"` // absolute path on the host, or auto
 }
 
-// These end up as arguments and settings of ssh, so they are what they need to
-// be and no more: no white space, quotes, braces or percent signs, and nothing
-// that begins with a dash.
+// The patterns are strict, because the values become arguments and settings of
+// ssh: no white space, quotes, braces or percent signs, and no leading dash.
 var (
 	userName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}$`)
 	filePath = regexp.MustCompile(`^/[A-Za-z0-9._/@+=,-]{1,255}$`)
 )
 
-// Check reports every field that is not what ssh can safely be given.
+// Check refuses values that are not safe as arguments of ssh. Its error is of
+// kind invalid and names every such field.
 func (c Connection) Check() error {
 	var errs []error
 
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
 	if c.User != "" && !userName.MatchString(c.User) {
 		add("connection: user %q is not an account name", c.User)
 	}
@@ -60,14 +61,16 @@ func (c Connection) Check() error {
 		}
 	}
 
-	if c.Python != "" && c.Python != "auto" && c.Python != "auto_silent" && !filePath.MatchString(c.Python) {
+	// Ansible looks for the interpreter itself in the auto modes.
+	isAuto := c.Python == "auto" || c.Python == "auto_silent"
+	if c.Python != "" && !isAuto && !filePath.MatchString(c.Python) {
 		add("connection: python %q is neither an absolute path of letters, digits and ._/@+=,- nor auto", c.Python)
 	}
 
 	return invalid(errs)
 }
 
-// Over lays c over base: a field that c sets wins.
+// Over merges c and base: a field set in c overrides the one in base.
 func (c Connection) Over(base Connection) Connection {
 	become := c.Become
 	if become == nil {
@@ -85,26 +88,27 @@ func (c Connection) Over(base Connection) Connection {
 	}
 }
 
-// Jump is a host on the way to others.
+// Jump is a jump host of ssh.
 type Jump struct {
 	User string // empty: the account clusterm runs as
 	Host string // address or host name
 	Port int    // 0: 22
 }
 
-// ParseJump reads [user@]host[:port]; an IPv6 address with a port is written in
-// brackets.
+// ParseJump parses [user@]host[:port]. An IPv6 address with a port is in
+// brackets. Errors are of kind invalid.
 func ParseJump(s string) (Jump, error) {
-	bad := func(why string) (Jump, error) {
-		return Jump{}, inventory.Errorf(inventory.KindInvalid, "jump %q: %s", s, why).Do("write [user@]host[:port]")
+	invalid := func(reason string) (Jump, error) {
+		return Jump{}, inventory.Errorf(inventory.KindInvalid, "jump %q: %s", s, reason).Do("write [user@]host[:port]")
 	}
+
 	var j Jump
 
 	rest := s
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		j.User, rest = rest[:at], rest[at+1:]
 		if !userName.MatchString(j.User) {
-			return bad("the user is not an account name")
+			return invalid("the user is not an account name")
 		}
 	}
 
@@ -112,7 +116,7 @@ func ParseJump(s string) (Jump, error) {
 	if host, port, ok := cutPort(rest); ok {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
-			return bad("the port is not between 1 and 65535")
+			return invalid("the port is not between 1 and 65535")
 		}
 
 		j.Host, j.Port = host, int(n)
@@ -121,12 +125,13 @@ func ParseJump(s string) (Jump, error) {
 	}
 
 	if err := inventory.CheckAddr(j.Host); err != nil {
-		return bad(err.Error())
+		return invalid(err.Error())
 	}
 
 	return j, nil
 }
 
+// cutPort splits host:port. ok is false if s has no port.
 func cutPort(s string) (host, port string, ok bool) {
 	if strings.HasPrefix(s, "[") {
 		end := strings.Index(s, "]:")
@@ -144,7 +149,7 @@ func cutPort(s string) (host, port string, ok bool) {
 	return strings.Cut(s, ":")
 }
 
-// String writes the form that ssh's ProxyJump reads.
+// String returns j in the syntax of ssh's option ProxyJump.
 func (j Jump) String() string {
 	s := j.Host
 	if strings.Contains(s, ":") {

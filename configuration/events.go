@@ -9,24 +9,23 @@ import (
 	"time"
 )
 
-// EventKind says what an event of a run is about.
+// EventKind is the kind of an event of a run.
 type EventKind string
 
 // The kinds of event that the callback plugin writes.
 const (
 	EventPlaybook    EventKind = "playbook"    // a playbook begins
-	EventPlay        EventKind = "play"        // a play begins, on Hosts
+	EventPlay        EventKind = "play"        // a play begins on Hosts
 	EventTask        EventKind = "task"        // a task begins
 	EventOK          EventKind = "ok"          // a task succeeded on Host
 	EventFailed      EventKind = "failed"      // a task failed on Host
 	EventUnreachable EventKind = "unreachable" // Host could not be reached
 	EventSkipped     EventKind = "skipped"     // a task was skipped on Host
-	EventRetry       EventKind = "retry"       // a task is tried again on Host
-	EventStats       EventKind = "stats"       // the run's own counts, at its end
+	EventRetry       EventKind = "retry"       // a task failed on Host and is retried
+	EventStats       EventKind = "stats"       // Ansible's counts at the end of the run
 )
 
-// Event is one thing a playbook run reports. Fields that do not apply are
-// empty.
+// Event is an event of a playbook run. Fields that do not apply are empty.
 type Event struct {
 	Time    time.Time        `json:"time,omitzero"`
 	Event   EventKind        `json:"event"`
@@ -36,14 +35,14 @@ type Event struct {
 	Action  string           `json:"action,omitempty"` // the module
 	Host    string           `json:"host,omitempty"`
 	Changed bool             `json:"changed,omitempty"`
-	Ignored bool             `json:"ignored,omitempty"` // the failure does not count
-	Item    string           `json:"item,omitempty"`    // of a loop; JSON where it is not a string
+	Ignored bool             `json:"ignored,omitempty"` // the playbook ignores the failure
+	Item    string           `json:"item,omitempty"`    // of a loop; JSON unless it is a string
 	Message string           `json:"message,omitempty"`
-	Seconds float64          `json:"seconds,omitempty"` // how long the task took on Host
+	Seconds float64          `json:"seconds,omitempty"` // duration of the task on Host
 	Hosts   []string         `json:"hosts,omitempty"`
 	Stats   map[string]Stats `json:"stats,omitempty"` // by host
-	// Unfinished hosts have not failed, but the run broke off before they had
-	// all their plays, because others failed.
+	// Unfinished hosts have not failed, but have not had all their plays: the run
+	// stopped early because of other hosts.
 	Unfinished []string `json:"unfinished,omitempty"`
 }
 
@@ -58,8 +57,8 @@ type Stats struct {
 	Ignored     int `json:"ignored,omitempty"`
 }
 
-// UnmarshalJSON takes the time as RFC 3339 or as seconds since the epoch, and
-// items and messages of any type. Unknown fields are ignored.
+// UnmarshalJSON accepts a time in RFC 3339 or in seconds since the epoch, and
+// items and messages of any type. It ignores unknown fields.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	type plain Event
 
@@ -76,6 +75,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	e.Item, e.Message = text(raw.Item), text(raw.Message)
 	e.Time = time.Time{}
 
+	// A time that is not valid does not invalidate the event.
 	var seconds float64
 	if json.Unmarshal(raw.Time, &seconds) == nil && seconds > 0 && seconds < 1e11 {
 		whole, part := math.Modf(seconds)
@@ -87,6 +87,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// text returns a JSON string without its quotes, and any other value as JSON.
 func text(raw json.RawMessage) string {
 	var s string
 	switch {
@@ -99,11 +100,9 @@ func text(raw json.RawMessage) string {
 	}
 }
 
-// ParseEvent reads one line of an events file. It is false for a line that is
+// ParseEvent parses one line of an events file. ok is false for a line that is
 // not an event.
-func ParseEvent(line []byte) (Event, bool) {
-	var e Event
-
+func ParseEvent(line []byte) (e Event, ok bool) {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &e) != nil || e.Event == "" {
 		return Event{}, false
@@ -112,18 +111,18 @@ func ParseEvent(line []byte) (Event, bool) {
 	return e, true
 }
 
-// maxEventLine bounds what an EventStream keeps of a line that does not end.
+// maxEventLine is the longest line that an EventStream buffers, in bytes.
 const maxEventLine = 1 << 20
 
-// EventStream turns the bytes of an events file, in pieces of any size, into
-// events. Lines that are none are skipped. The zero value is ready to use; it
-// is not safe for concurrent use.
+// EventStream parses an events file in chunks of any size. It skips lines that
+// are not events. The zero value is ready to use; it is not safe for concurrent
+// use.
 type EventStream struct {
 	rest []byte
-	skip bool // in a line that is too long
+	skip bool // the current line is too long
 }
 
-// Write takes the next bytes and returns the events that they complete.
+// Write adds the next chunk and returns the events that it completes.
 func (s *EventStream) Write(p []byte) []Event {
 	var events []Event
 	for {
@@ -150,33 +149,33 @@ func (s *EventStream) Write(p []byte) []Event {
 	return events
 }
 
-// HostResult is what a run did on one host.
+// HostResult is the result of a run on one host.
 type HostResult struct {
 	Host string `json:"host"`
-	// Begun is true once a task may have acted on the host: a result came from
-	// it, or a task began in a play that it is part of.
+	// Begun is true once a task may have acted on the host: the host returned a
+	// result, or a task began in one of its plays.
 	Begun       bool   `json:"begun,omitempty"`
-	OK          int    `json:"ok,omitempty"` // task results that were successes, changed ones included
+	OK          int    `json:"ok,omitempty"` // successful task results, including changed ones
 	Changed     int    `json:"changed,omitempty"`
 	Failed      int    `json:"failed,omitempty"` // neither ignored nor rescued
 	Unreachable int    `json:"unreachable,omitempty"`
 	Skipped     int    `json:"skipped,omitempty"`
 	Ignored     int    `json:"ignored,omitempty"`
-	Unfinished  bool   `json:"unfinished,omitempty"` // the run broke off before the host had all its plays
-	Final       bool   `json:"final,omitempty"`      // the counts are the run's own; else the run has not ended by itself
-	Task        string `json:"task,omitempty"`       // the last that failed and was not ignored
+	Unfinished  bool   `json:"unfinished,omitempty"` // the run stopped before the host had all its plays
+	Final       bool   `json:"final,omitempty"`      // the counts are Ansible's, at the end of the run
+	Task        string `json:"task,omitempty"`       // the last one with a failure that is not ignored
 	Item        string `json:"item,omitempty"`       // of a loop in that task
-	Message     string `json:"message,omitempty"`    // why it failed
+	Message     string `json:"message,omitempty"`    // of that failure
 }
 
-// Good is true where the run's own counts say that the host had everything and
-// nothing failed on it.
+// Good reports whether the run ended, the host had all its plays and nothing
+// failed on it.
 func (r HostResult) Good() bool {
 	return r.Final && !r.Unfinished && r.Failed == 0 && r.Unreachable == 0
 }
 
-// Summary adds events up. The zero value is ready to use; it is not safe for
-// concurrent use.
+// Summary accumulates the events of a run into results by host. The zero value
+// is ready to use; it is not safe for concurrent use.
 type Summary struct {
 	hosts   map[string]*HostResult
 	playing []string // hosts of the current play
@@ -194,7 +193,7 @@ func (s *Summary) host(name string) *HostResult {
 	return s.hosts[name]
 }
 
-// Add takes the next event.
+// Add adds the next event.
 func (s *Summary) Add(e Event) {
 	switch e.Event {
 	case EventPlaybook:
@@ -206,58 +205,73 @@ func (s *Summary) Add(e Event) {
 			s.host(h).Begun = true
 		}
 	case EventStats:
-		for _, name := range e.Unfinished {
-			s.host(name).Unfinished = true
-		}
-
-		for name, st := range e.Stats {
-			h := s.host(name)
-			h.OK, h.Changed, h.Skipped, h.Ignored = st.OK, st.Changed, st.Skipped, st.Ignored
-			h.Failed, h.Unreachable = st.Failures, st.Unreachable
-			h.Begun = h.Begun || st != Stats{}
-
-			h.Final = true
-			if h.Failed == 0 && h.Unreachable == 0 { // it was rescued
-				h.Task, h.Item, h.Message = "", "", ""
-			}
-		}
+		s.addStats(e)
 	}
 
-	if e.Host == "" {
-		return
-	}
-
-	h := s.host(e.Host)
-
-	h.Begun = true
-	switch e.Event {
-	case EventOK:
-		h.OK++
-		if e.Changed {
-			h.Changed++
-		}
-	case EventSkipped:
-		h.Skipped++
-	case EventFailed, EventUnreachable:
-		switch {
-		case e.Ignored:
-			h.Ignored++
-			return
-		case e.Event == EventUnreachable:
-			h.Unreachable++
-		case e.Item == "": // a loop's items are followed by its whole
-			h.Failed++
-		}
-
-		if e.Item == "" && h.Item != "" && h.Task == e.Task {
-			return // the item's message says more than the loop's
-		}
-
-		h.Task, h.Item, h.Message = e.Task, e.Item, e.Message
+	if e.Host != "" {
+		s.host(e.Host).add(e)
 	}
 }
 
-// Results returns what was added up so far, by host.
+// addStats replaces the counts by Ansible's.
+func (s *Summary) addStats(e Event) {
+	for _, name := range e.Unfinished {
+		s.host(name).Unfinished = true
+	}
+
+	for name, st := range e.Stats {
+		h := s.host(name)
+		h.OK, h.Changed, h.Skipped, h.Ignored = st.OK, st.Changed, st.Skipped, st.Ignored
+		h.Failed, h.Unreachable = st.Failures, st.Unreachable
+		h.Begun = h.Begun || st != Stats{}
+		h.Final = true
+
+		// No failure counts any more: the playbook has rescued them.
+		if h.Failed == 0 && h.Unreachable == 0 {
+			h.Task, h.Item, h.Message = "", "", ""
+		}
+	}
+}
+
+// add adds an event of this host.
+func (r *HostResult) add(e Event) {
+	r.Begun = true
+
+	switch e.Event {
+	case EventOK:
+		r.OK++
+		if e.Changed {
+			r.Changed++
+		}
+	case EventSkipped:
+		r.Skipped++
+	case EventFailed, EventUnreachable:
+		r.addFailure(e)
+	}
+}
+
+func (r *HostResult) addFailure(e Event) {
+	if e.Ignored {
+		r.Ignored++
+		return
+	}
+
+	// The result of the whole loop follows those of its items, and only it counts.
+	if e.Event == EventUnreachable {
+		r.Unreachable++
+	} else if e.Item == "" {
+		r.Failed++
+	}
+
+	// The message of an item is more specific than the one of its loop.
+	if e.Item == "" && r.Item != "" && r.Task == e.Task {
+		return
+	}
+
+	r.Task, r.Item, r.Message = e.Task, e.Item, e.Message
+}
+
+// Results returns the results so far, by host.
 func (s *Summary) Results() map[string]HostResult {
 	results := make(map[string]HostResult, len(s.hosts))
 	for name, h := range s.hosts {
@@ -267,7 +281,7 @@ func (s *Summary) Results() map[string]HostResult {
 	return results
 }
 
-// Summarize adds events up, by host.
+// Summarize returns the results of events, by host.
 func Summarize(events []Event) map[string]HostResult {
 	var s Summary
 	for _, e := range events {

@@ -133,7 +133,7 @@ func TestExplainFailure(t *testing.T) {
 		{"ssh: connect to host 10.0.0.1 port 22: Connection timed out", "", "10.0.0.1, port 22: connection timed out", false},
 		{"ssh: Could not resolve hostname x: Name or service not known", "", "the host name x cannot be resolved", false},
 		{`Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached over ssh: kex_exchange_identification: Connection closed by remote host` + "\r\n", "web-1",
-			"no ssh connection to 10.0.0.1: it was closed before the login (Connection closed by remote host); look whether an sshd", false},
+			"no ssh connection to 10.0.0.1: it was closed before the login (Connection closed by remote host); check that an sshd", false},
 		{" other text about a host key\n", "web-1", "other text about a host key", false},
 	} {
 		got := ExplainFailure(c.in, c.node)
