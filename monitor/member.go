@@ -11,30 +11,30 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// The tags by which a member says that it is a node, and which.
+// The tags of a member that is a node. Together they are its identity.
 const (
 	TagLabel  = "NodeLabel"
 	TagSerial = "NodeSerial"
 	TagAddr   = "NodeAddr"
 )
 
-// maxTag bounds a tag's value, in bytes, before anything looks into it.
+// maxTag bounds the value of a tag, in bytes, before it is parsed.
 const maxTag = 255
 
-// ErrNoNode says that a member does not claim to be a node: it has none of the
-// three tags.
-var ErrNoNode = errors.New("it has none of the tags " + TagLabel + ", " + TagSerial + " and " + TagAddr)
+// ErrNotNode is the error for a member without any of the three tags: it does
+// not claim to be a node.
+var ErrNotNode = errors.New("it has none of the tags " + TagLabel + ", " + TagSerial + " and " + TagAddr)
 
-// Member is one entry of a source's member list. Everything in it comes from
-// the network and is trusted for nothing.
+// Member is one entry of a source's member list. All of it comes from the network
+// and is untrusted.
 type Member struct {
 	Name  string            // unique in the source
-	Addr  string            // where it is heard from, ip:port
-	Tags  map[string]string // not changed by anyone once handed over
+	Addr  string            // ip:port of its gossip
+	Tags  map[string]string // immutable once passed on
 	Alive bool
 
-	// Rivals are other places (ip:port) from which somebody claims the same
-	// Name at the same time. Most sources never have any.
+	// Rivals are other addresses (ip:port) that claim the same Name at the same
+	// time. Most sources never report any.
 	Rivals []string
 }
 
@@ -43,7 +43,7 @@ func (m Member) equal(o Member) bool {
 		slices.Equal(m.Rivals, o.Rivals) && maps.Equal(m.Tags, o.Tags)
 }
 
-// Identity is which node a member is.
+// Identity identifies a node, and gives the address that Ansible uses.
 type Identity struct {
 	Label  string `yaml:"label"`
 	Serial string `yaml:"serial"`
@@ -58,18 +58,18 @@ func (i Identity) Check() error {
 	return errors.Join(inventory.CheckLabel(i.Label), inventory.CheckSerial(i.Serial), inventory.CheckAddr(i.Addr))
 }
 
-// Tags is the identity as a member carries it.
+// Tags encodes the identity as the tags of a member.
 func (i Identity) Tags() map[string]string {
 	return map[string]string{TagLabel: i.Label, TagSerial: i.Serial, TagAddr: i.Addr}
 }
 
-// IdentityOf reads the identity from a member's tags. The error is ErrNoNode
-// where there are none, and says what is wrong where there are wrong ones.
+// IdentityOf decodes the identity from the tags of a member. The error is
+// ErrNotNode if there are none, and lists every missing or invalid tag if there
+// are some.
 func IdentityOf(tags map[string]string) (Identity, error) {
 	var id Identity
-	var missing []error
+	var missing, invalid []error
 
-	var wrong []error
 	for _, t := range []struct {
 		name  string
 		value *string
@@ -85,24 +85,28 @@ func IdentityOf(tags map[string]string) (Identity, error) {
 			continue
 		}
 
+		// The length first, so that no check runs over, and no error quotes, megabytes.
 		if len(v) > maxTag {
-			wrong = append(wrong, fmt.Errorf("the tag %s has %d bytes, the limit is %d", t.name, len(v), maxTag))
+			err := fmt.Errorf("the tag %s has %d bytes, the limit is %d", t.name, len(v), maxTag)
+			invalid = append(invalid, err)
+
 			continue
 		}
 
 		if err := t.check(v); err != nil {
-			wrong = append(wrong, fmt.Errorf("the tag %s is wrong: %w", t.name, err))
+			invalid = append(invalid, fmt.Errorf("the tag %s is invalid: %w", t.name, err))
 			continue
 		}
 
 		*t.value = v
 	}
 
+	// Other members of the gossip have none of the tags, a misconfigured node has some.
 	if len(missing) == 3 {
-		return Identity{}, ErrNoNode
+		return Identity{}, ErrNotNode
 	}
 
-	if err := errors.Join(append(missing, wrong...)...); err != nil {
+	if err := errors.Join(append(missing, invalid...)...); err != nil {
 		return Identity{}, err
 	}
 

@@ -39,13 +39,13 @@ func TestIdentityOf(t *testing.T) {
 		{"no label", with(TagLabel, "\x00"), "NodeLabel is missing"},
 		{"no serial", with(TagSerial, "\x00"), "NodeSerial is missing"},
 		{"no address", with(TagAddr, "\x00"), "NodeAddr is missing"},
-		{"empty label", with(TagLabel, ""), "NodeLabel is wrong"},
-		{"injection in the label", with(TagLabel, "a\nansible_connection: local"), "NodeLabel is wrong"},
-		{"injection in the address", with(TagAddr, "10.0.0.1 ansible_user=root"), "NodeAddr is wrong"},
-		{"brackets", with(TagAddr, "[::1]"), "NodeAddr is wrong"},
-		{"unspecified", with(TagAddr, "0.0.0.0"), "NodeAddr is wrong"},
+		{"empty label", with(TagLabel, ""), "NodeLabel is invalid"},
+		{"injection in the label", with(TagLabel, "a\nansible_connection: local"), "NodeLabel is invalid"},
+		{"injection in the address", with(TagAddr, "10.0.0.1 ansible_user=root"), "NodeAddr is invalid"},
+		{"brackets", with(TagAddr, "[::1]"), "NodeAddr is invalid"},
+		{"unspecified", with(TagAddr, "0.0.0.0"), "NodeAddr is invalid"},
 		{"a huge serial", with(TagSerial, strings.Repeat("s", 256)), "limit is 255"},
-		{"a long serial", with(TagSerial, strings.Repeat("s", 64)), "NodeSerial is wrong"},
+		{"a long serial", with(TagSerial, strings.Repeat("s", 64)), "NodeSerial is invalid"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			id, err := IdentityOf(c.tags)
@@ -56,16 +56,16 @@ func TestIdentityOf(t *testing.T) {
 				t.Fatalf("name %q", id.Name())
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 				t.Fatalf("error %v, want %q in it", err, c.want)
-			case c.want == "none of the tags" && !errors.Is(err, ErrNoNode):
-				t.Fatalf("%v is not ErrNoNode", err)
+			case c.want == "none of the tags" && !errors.Is(err, ErrNotNode):
+				t.Fatalf("%v is not ErrNotNode", err)
 			case c.want != "" && id != Identity{}:
-				t.Fatalf("a wrong identity is handed out: %+v", id)
+				t.Fatalf("an invalid identity is returned: %+v", id)
 			}
 		})
 	}
 
 	id, err := IdentityOf(Identity{Label: "l", Serial: "s", Addr: "::1"}.Tags())
 	if err != nil || id.Addr != "::1" {
-		t.Fatalf("tags do not come back: %+v %v", id, err)
+		t.Fatalf("tags do not survive a round trip: %+v %v", id, err)
 	}
 }

@@ -12,114 +12,117 @@ import (
 )
 
 const (
-	maxWait  = 5                      // windows: no change waits longer for quiet
-	every    = time.Minute            // a full report
-	retryMin = 250 * time.Millisecond // wait after the first error, doubled by each further one
-	retryMax = 30 * time.Second       // up to this
-	timeout  = 30 * time.Second       // for one call of Sink or List
+	maxWindows   = 5                      // a change waits for at most this many windows
+	fullInterval = time.Minute            // between full reports
+	retryMin     = 250 * time.Millisecond // backoff after the first error, doubled by each further one
+	retryMax     = 30 * time.Second       // up to this
+	callTimeout  = 30 * time.Second       // of one call of Sink or List
 )
 
-// Options say where an Observer's reports go.
+// Options configure an Observer.
 type Options struct {
 	Sink Sink // required
 
-	// List fetches the source's complete member list, for comparison. It may
+	// List fetches the source's complete member list, for reconciliation. It may
 	// block, and is called by one goroutine at a time. Required.
 	List func(ctx context.Context) ([]Member, error)
 
-	Window time.Duration // changes closer together than this are one report; 0: 200 ms
+	Window time.Duration // changes closer together than this share a report; 0: 200 ms
 
-	// Before names the nodes that were alive by the last recorded word of an
-	// earlier run (see Observer.Alive). Finding them alive is no joining.
+	// Before names the nodes that were alive at the last acknowledged report of
+	// an earlier run (see Observer.Alive). A node of it has not joined anew.
 	Before []string
 
-	// Stranger is told of a member that is not a node, and why: once per
-	// member and reason. Failed is told of an error of Sink or List, with the
-	// number of errors in a row, and Again of the report that was taken after
-	// them. All are optional and must not call the Observer's methods but Alive
-	// and Stats.
-	Stranger func(member string, why error)
-	Failed   func(err error, inRow int)
-	Again    func(nodes, inRow int)
+	// Stranger is called for a member that is not a node, once per member and
+	// reason. Failed is called after an error of Sink or List, with the number of
+	// consecutive errors, and Recovered after the first acknowledged report that
+	// follows. All are optional, and may call no methods of the Observer but
+	// Alive and Stats.
+	Stranger  func(member string, reason error)
+	Failed    func(err error, consecutive int)
+	Recovered func(nodes, consecutive int)
 }
 
-// Observer keeps a view of a source's members and reports what changes.
+// Observer keeps a view of a source's members and reports its changes.
 //
-// Its first report is a full one, made when Resume is called; until then it only
-// listens. Its methods may be called by any goroutine at any time and do not
-// wait for the sink.
+// It starts paused: its first report is a full one, after Resume. Its methods
+// may be called by any goroutine at any time and do not wait for the sink.
 type Observer struct {
 	o    Options
-	poke chan struct{} // something changed: look at the clock again
+	wake chan struct{} // the time of the next report may have changed
 
-	mu      sync.Mutex
-	t       *tracker
-	paused  bool
-	epoch   uint64    // counts pauses
-	fullAt  time.Time // when the next full report is due
-	oldest  time.Time // the first change that is not yet under way; zero: none
-	newest  time.Time // the last one
-	retryAt time.Time // nothing before this
-	inRow   int       // errors in a row
-	changes uint64
-	reports uint64
-	errors  uint64
-	last    time.Time
+	mu          sync.Mutex
+	t           *tracker
+	paused      bool
+	epoch       uint64    // counts pauses
+	fullAt      time.Time // when the next full report is due
+	oldest      time.Time // the first change that is not in flight; zero: none
+	newest      time.Time // the last one
+	retryAt     time.Time // no report before this
+	consecutive int       // errors in a row
+	changes     uint64
+	reports     uint64
+	errors      uint64
+	last        time.Time
 }
 
-// NewObserver makes an observer; Run makes it work.
+// NewObserver makes an observer that records changes; Run reports them.
 func NewObserver(o Options) *Observer {
 	if o.Window == 0 {
 		o.Window = 200 * time.Millisecond
 	}
 
-	return &Observer{o: o, poke: make(chan struct{}, 1), t: newTracker(o.Before), paused: true}
+	return &Observer{o: o, wake: make(chan struct{}, 1), t: newTracker(o.Before), paused: true}
 }
 
-// Change notes that a member is new, or not as it was. A source calls it in the
-// order in which things happened.
+// Change records a member that is new or has changed. A source calls it in the
+// order of its events.
 func (o *Observer) Change(m Member) {
 	o.mu.Lock()
 	s := o.t.put(m)
 	o.changes++
-	o.touched()
+	o.touch()
 	o.mu.Unlock()
 
 	if s != nil && o.o.Stranger != nil {
-		o.o.Stranger(s.member, s.why)
+		o.o.Stranger(s.member, s.err)
 	}
 }
 
-// Remove notes that the source has forgotten a member.
+// Remove drops a member that the source no longer has.
 func (o *Observer) Remove(member string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	o.t.remove(member)
-	o.touched()
+	o.touch()
 }
 
-func (o *Observer) touched() {
+// touch schedules a report of changes.
+func (o *Observer) touch() {
 	now := time.Now()
 	if o.oldest.IsZero() {
 		o.oldest = now
 	}
 
 	o.newest = now
-	o.wake()
+	o.signal()
 }
 
-func (o *Observer) wake() {
+// signal makes Run look at the schedule again.
+func (o *Observer) signal() {
 	select {
-	case o.poke <- struct{}{}:
+	case o.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Pause stops reporting until Resume: the source has lost its connection, so
-// what it does not say means nothing.
+// Pause stops reporting until Resume. A source calls it when it loses its
+// connection, since a missing event or member then means nothing.
 func (o *Observer) Pause() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	o.paused = true
 	o.epoch++
 }
@@ -136,19 +139,20 @@ func (o *Observer) Resume() {
 
 	o.paused = false
 	o.fullAt, o.retryAt = time.Now(), time.Time{}
-	o.wake()
+	o.signal()
 }
 
 // Compare makes a full report due now.
 func (o *Observer) Compare() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	o.fullAt = time.Now()
-	o.wake()
+	o.signal()
 }
 
-// Alive names the nodes that are alive by the last recorded word, sorted: what
-// Options.Before wants after a restart.
+// Alive lists the nodes that are alive by the last acknowledged report, sorted.
+// Pass them to Options.Before after a restart.
 func (o *Observer) Alive() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,18 +163,18 @@ func (o *Observer) Alive() []string {
 // Stats are numbers for metrics.
 type Stats struct {
 	Members    int       // members of the source, alive or not
-	Nodes      int       // nodes they claim to be
+	Nodes      int       // nodes that they claim to be
 	Alive      int       // of them, alive
 	Duplicates int       // of them, claimed more than once
 	Strangers  int       // members that are not nodes
-	Pending    int       // nodes with news that is not yet recorded
-	Changes    uint64    // members that the source said were new, or not as they were
-	Reports    uint64    // recorded reports
-	Errors     uint64    // reports that were not recorded, lists that did not come
-	LastReport time.Time // when the last report was recorded
+	Pending    int       // nodes with a change that is not yet acknowledged
+	Changes    uint64    // events about members that are new or have changed
+	Reports    uint64    // acknowledged reports
+	Errors     uint64    // failed calls of Sink and List
+	LastReport time.Time // when the last report was acknowledged
 }
 
-// Stats counts.
+// Stats returns the current numbers.
 func (o *Observer) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -202,30 +206,30 @@ func (o *Observer) Stats() Stats {
 	return s
 }
 
-// Run reports until ctx is done. It is called once.
+// Run reports until ctx is done. Call it once.
 func (o *Observer) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 
 	for {
-		timer.Stop()
+		timer.Stop() // without a next report only a wake-up matters
 
-		if due, ok := o.due(); ok {
-			timer.Reset(time.Until(due))
+		if at, ok := o.next(); ok {
+			timer.Reset(time.Until(at))
 		}
 
 		select {
 		case <-ctx.Done():
 			return
-		case <-o.poke:
+		case <-o.wake:
 		case <-timer.C:
 			o.report(ctx)
 		}
 	}
 }
 
-// due tells when there is something to do, if ever.
-func (o *Observer) due() (time.Time, bool) {
+// next is the time of the next report; false while paused.
+func (o *Observer) next() (at time.Time, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
@@ -233,9 +237,12 @@ func (o *Observer) due() (time.Time, bool) {
 		return time.Time{}, false
 	}
 
-	at := o.fullAt
+	// A full report includes all changes, so the earlier of the two is next.
+	at = o.fullAt
 	if !o.oldest.IsZero() {
-		at = earlier(at, earlier(o.newest.Add(o.o.Window), o.oldest.Add(maxWait*o.o.Window)))
+		quiet := o.newest.Add(o.o.Window)
+		limit := o.oldest.Add(maxWindows * o.o.Window)
+		at = earlier(at, earlier(quiet, limit))
 	}
 
 	if at.Before(o.retryAt) {
@@ -265,77 +272,94 @@ func (o *Observer) report(ctx context.Context) {
 	full := o.t.overflow || !time.Now().Before(o.fullAt)
 	o.mu.Unlock()
 
-	if full && !o.compare(ctx, epoch) {
+	if full && !o.reconcile(ctx, epoch) {
 		return
 	}
 
 	o.mu.Lock()
+	// A pause since then makes the view worthless, even if it is over.
 	if o.epoch != epoch {
 		o.mu.Unlock()
 		return
 	}
 
 	fullAt := o.fullAt
-	what := o.t.tell(full)
+	d := o.t.report(full)
 	o.oldest, o.newest = time.Time{}, time.Time{}
 	o.mu.Unlock()
 
-	if !full && len(what.said) == 0 {
+	// A change that was undone within the window needs no report. An empty full
+	// report, in contrast, removes every node.
+	if !full && len(d.entries) == 0 {
 		return
 	}
 
-	call, cancel := context.WithTimeout(ctx, timeout)
+	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := o.o.Sink.Observe(call, what.report)
 
+	if err := o.o.Sink.Observe(call, d.report); err != nil {
+		o.abandon(ctx, d, err)
+		return
+	}
+
+	o.acknowledge(d, fullAt)
+}
+
+// acknowledge ends a delivery that the sink has recorded. fullAt is the time at
+// which it was due, if it is a full one.
+func (o *Observer) acknowledge(d delivery, fullAt time.Time) {
 	o.mu.Lock()
+	failures := o.consecutive
+	o.t.acknowledged(d)
+	o.consecutive, o.retryAt = 0, time.Time{}
+	o.reports++
+	o.last = time.Now()
 
-	inRow := o.inRow
-	if err == nil {
-		o.t.heard(what)
-		o.inRow, o.retryAt = 0, time.Time{}
-		o.reports++
-
-		o.last = time.Now()
-		if full && o.fullAt.Equal(fullAt) {
-			o.fullAt = time.Now().Add(every)
-		}
-	} else {
-		o.t.unheard(what)
-		// What it said is news again. Whoever did not take it may have started
-		// anew and know nothing: it gets everything.
-		o.oldest, o.newest, o.fullAt = time.Now(), time.Now(), time.Now()
+	// Compare may have asked for another full report meanwhile.
+	if d.report.Full && o.fullAt.Equal(fullAt) {
+		o.fullAt = time.Now().Add(fullInterval)
 	}
 
 	o.mu.Unlock()
 
-	if err != nil {
-		o.failed(
-			ctx,
-			fmt.Errorf("a report about %s was not recorded: %w", inventory.Count(len(what.said), "node", "nodes"), err),
-		)
-	} else if inRow > 0 && o.o.Again != nil {
-		o.o.Again(len(what.said), inRow)
+	if failures > 0 && o.o.Recovered != nil {
+		o.o.Recovered(len(d.entries), failures)
 	}
 }
 
-// compare makes the view equal to the source's complete list. It reports false
-// when the report has to wait.
-func (o *Observer) compare(ctx context.Context, epoch uint64) bool {
+// abandon ends a delivery that the sink has not recorded.
+func (o *Observer) abandon(ctx context.Context, d delivery, err error) {
+	o.mu.Lock()
+	o.t.abandoned(d)
+
+	// The sink may have lost its state with the report: send all of it.
+	o.oldest, o.newest, o.fullAt = time.Now(), time.Now(), time.Now()
+	o.mu.Unlock()
+
+	nodes := inventory.Count(len(d.entries), "node", "nodes")
+	o.backOff(ctx, fmt.Errorf("a report about %s was not recorded: %w", nodes, err))
+}
+
+// reconcile makes the view equal to the source's complete list. It returns false
+// if the report has to wait for another attempt.
+func (o *Observer) reconcile(ctx context.Context, epoch uint64) bool {
 	o.mu.Lock()
 	began := o.t.beginList()
 	o.mu.Unlock()
 
-	call, cancel := context.WithTimeout(ctx, timeout)
+	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	list, err := o.o.List(call)
+
+	list, err := o.o.List(call) // without the lock: events arrive meanwhile
+
+	var found []stranger
 
 	o.mu.Lock()
-	var news []stranger
 
+	// After a pause meanwhile the list is as worthless as the view.
 	ok := err == nil && o.epoch == epoch
 	if ok {
-		news = o.t.endList(began, list)
+		found = o.t.endList(began, list)
 	} else {
 		o.t.cancelList()
 	}
@@ -343,40 +367,40 @@ func (o *Observer) compare(ctx context.Context, epoch uint64) bool {
 	o.mu.Unlock()
 
 	if err != nil {
-		o.failed(ctx, fmt.Errorf("the member list could not be fetched: %w", err))
+		o.backOff(ctx, fmt.Errorf("cannot fetch the member list: %w", err))
 	}
 
 	if o.o.Stranger != nil {
-		for _, s := range news {
-			o.o.Stranger(s.member, s.why)
+		for _, s := range found {
+			o.o.Stranger(s.member, s.err)
 		}
 	}
 
 	return ok
 }
 
-// failed puts everything off after an error.
-func (o *Observer) failed(ctx context.Context, err error) {
+// backOff delays the next report after an error.
+func (o *Observer) backOff(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		return // the observer stops, and that is why
+		return // the observer is stopping, which is the cause of the error
 	}
 
 	o.mu.Lock()
 
 	wait := retryMin
-	for range o.inRow {
+	for range o.consecutive {
 		if wait = min(2*wait, retryMax); wait == retryMax {
 			break
 		}
 	}
 
-	o.inRow++
+	o.consecutive++
 	o.errors++
 	o.retryAt = time.Now().Add(wait)
-	inRow := o.inRow
+	consecutive := o.consecutive
 	o.mu.Unlock()
 
 	if o.o.Failed != nil {
-		o.o.Failed(err, inRow)
+		o.o.Failed(err, consecutive)
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// memorySink keeps reports, and refuses them while err is set.
+// memorySink records reports, and fails while err is set.
 type memorySink struct {
-	mu    sync.Mutex
-	err   error
-	delay time.Duration
-	got   []Report
-	at    []time.Time
-	tries int
+	mu       sync.Mutex
+	err      error
+	delay    time.Duration
+	got      []Report
+	at       []time.Time
+	attempts int
 }
 
 func (m *memorySink) Observe(ctx context.Context, r Report) error {
@@ -34,7 +34,7 @@ func (m *memorySink) Observe(ctx context.Context, r Report) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	m.tries++
+	m.attempts++
 	if m.err != nil {
 		return m.err
 	}
@@ -45,7 +45,7 @@ func (m *memorySink) Observe(ctx context.Context, r Report) error {
 	return nil
 }
 
-// sinkFunc is a function as a Sink.
+// sinkFunc adapts a function to Sink.
 type sinkFunc func(ctx context.Context, r Report) error
 
 func (f sinkFunc) Observe(ctx context.Context, r Report) error { return f(ctx, r) }
@@ -63,7 +63,7 @@ func (m *memorySink) set(err error, delay time.Duration) {
 	m.err, m.delay = err, delay
 }
 
-// take returns what came since the last take, as text.
+// take returns the reports since the last take, as text.
 func (m *memorySink) take() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +95,7 @@ func (m *memorySink) take() string {
 	return out
 }
 
-// memorySource is a member list.
+// memorySource is a source whose list is in memory.
 type memorySource struct {
 	mu  sync.Mutex
 	m   map[string]Member
@@ -128,7 +128,7 @@ func (s *memorySource) put(m Member) {
 func up(serial string) Member   { return member(serial, serial, serial+":1", true) }
 func down(serial string) Member { return member(serial, serial, serial+":1", false) }
 
-// inBubble runs an observer with faked time.
+// inBubble runs an observer with fake time.
 func inBubble(t *testing.T, o Options, f func(t *testing.T, ob *Observer, src *memorySource, sink *memorySink)) {
 	synctest.Test(t, func(t *testing.T) {
 		src, sink := &memorySource{}, &memorySink{}
@@ -164,7 +164,7 @@ func TestObserverCoalesces(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, ob *Observer, src *memorySource, sink *memorySink) {
 		src.put(up("1"))
 		ob.Change(up("1"))
-		expect(t, sink, time.Hour, "") // it is paused
+		expect(t, sink, time.Hour, "") // paused
 		ob.Resume()
 		expect(t, sink, 0, "full 1 joined; ")
 		ob.Resume()
@@ -180,7 +180,7 @@ func TestObserverCoalesces(t *testing.T) {
 		expect(t, sink, 199*time.Millisecond, "")
 		expect(t, sink, time.Millisecond, "some 1 joined 2 gone 3 joined; ")
 
-		// Something changes all the time: it is said all the same.
+		// Constant changes do not delay a report for ever.
 		for i := range 15 {
 			ob.Change(up(fmt.Sprint("1", i)))
 			time.Sleep(110 * time.Millisecond)
@@ -190,7 +190,7 @@ func TestObserverCoalesces(t *testing.T) {
 		expect(t, sink, 0, "some 10 joined 11 joined 12 joined 13 joined 14 joined "+
 			"15 joined 16 joined 17 joined 18 joined 19 joined; ")
 		expect(t, sink, time.Second, "some 110 joined 111 joined 112 joined 113 joined 114 joined; ")
-		// What the source does not list is gone a minute later.
+		// Members that the source does not list are gone a minute later.
 		time.Sleep(time.Minute)
 		synctest.Wait()
 
@@ -209,10 +209,10 @@ func TestObserverCoalesces(t *testing.T) {
 
 func TestObserverRetries(t *testing.T) {
 	var failures []int
-	var again [][2]int
+	var recovered [][2]int
 	o := Options{
-		Failed: func(_ error, n int) { failures = append(failures, n) },
-		Again:  func(nodes, n int) { again = append(again, [2]int{nodes, n}) },
+		Failed:    func(_ error, n int) { failures = append(failures, n) },
+		Recovered: func(nodes, n int) { recovered = append(recovered, [2]int{nodes, n}) },
 	}
 	inBubble(t, o, func(t *testing.T, ob *Observer, src *memorySource, sink *memorySink) {
 		src.put(up("1"))
@@ -230,28 +230,28 @@ func TestObserverRetries(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		// 0.25, 0.5, 1, … 16 s, then every 30 s.
-		if sink.tries < 120 || sink.tries > 130 {
-			t.Fatalf("%d tries in an hour", sink.tries)
+		if sink.attempts < 120 || sink.attempts > 130 {
+			t.Fatalf("%d attempts in an hour", sink.attempts)
 		}
 
-		if st := ob.Stats(); st.Pending != 2 || st.Errors != uint64(sink.tries-1) ||
-			failures[len(failures)-1] != sink.tries-1 {
+		if st := ob.Stats(); st.Pending != 2 || st.Errors != uint64(sink.attempts-1) ||
+			failures[len(failures)-1] != sink.attempts-1 {
 			t.Fatalf("%+v", st)
 		}
 
-		if len(again) != 0 {
-			t.Fatalf("taken again: %v", again)
+		if len(recovered) != 0 {
+			t.Fatalf("recovered while the sink fails: %v", recovered)
 		}
 
 		sink.set(nil, 0)
 		expect(t, sink, 30*time.Second, "full 1 joined 2 joined; ")
 		expect(t, sink, time.Minute, "full 1 alive 2 alive; ")
 
-		if want := [][2]int{{2, failures[len(failures)-1]}}; !slices.Equal(again, want) {
-			t.Fatalf("taken again: %v, want %v", again, want)
+		if want := [][2]int{{2, failures[len(failures)-1]}}; !slices.Equal(recovered, want) {
+			t.Fatalf("recovered: %v, want %v", recovered, want)
 		}
 
-		// The list can fail, too.
+		// A failed list is retried as well.
 		src.mu.Lock()
 		src.err = errors.New("connection lost")
 		src.mu.Unlock()
@@ -270,14 +270,14 @@ func TestObserverSlowSink(t *testing.T) {
 		expect(t, sink, 0, "full; ")
 		sink.set(nil, 5*time.Second)
 		ob.Change(up("1"))
-		time.Sleep(time.Second) // the report is under way
+		time.Sleep(time.Second) // the report is in flight
 		ob.Change(down("1"))
 		ob.Remove("1")
 		ob.Change(up("2"))
 		sink.set(nil, 0)
 		expect(t, sink, 10*time.Second, "some 1 joined; some 1 gone 2 joined; ")
 
-		// One that never answers is given up after the timeout, and gets everything then.
+		// A sink that does not answer runs into the timeout, and then gets a full report.
 		sink.set(nil, 24*time.Hour)
 		ob.Change(down("2"))
 		time.Sleep(20 * time.Second)
@@ -308,11 +308,11 @@ func TestObserverPause(t *testing.T) {
 	})
 }
 
-// TestObserverConverges lets many members, a sink that fails and a source that
-// loses events run wild, and then holds the sink's belief against the truth.
+// TestObserverConverges runs random members with a sink that fails and a source
+// that loses events, and compares the state of the sink with that of the source.
 func TestObserverConverges(t *testing.T) {
 	for seed := range uint64(20) {
-		belief := map[string]Sighting{}
+		recorded := map[string]Sighting{}
 		var mu sync.Mutex
 		r := rand.New(rand.NewPCG(seed, 1))
 		coin := rand.New(rand.NewPCG(seed, 2))
@@ -327,22 +327,22 @@ func TestObserverConverges(t *testing.T) {
 			}
 
 			if coin.IntN(3) == 0 {
-				return errors.New("not now")
+				return errors.New("the sink fails")
 			}
 
 			if rep.Full {
-				for n, s := range belief {
+				for n, s := range recorded {
 					s.Alive = false
-					belief[n] = s
+					recorded[n] = s
 				}
 			}
 
 			for _, s := range rep.Sightings {
 				if s.Joined && !s.Alive {
-					t.Errorf("seed %d: joined and gone: %+v", seed, s)
+					t.Errorf("seed %d: joined, but not alive: %+v", seed, s)
 				}
 
-				belief[s.Name()] = s
+				recorded[s.Name()] = s
 			}
 
 			return nil
@@ -366,7 +366,7 @@ func TestObserverConverges(t *testing.T) {
 				} else {
 					src.put(m)
 
-					if r.IntN(20) > 0 { // else the event is lost
+					if r.IntN(20) > 0 { // otherwise the event is lost
 						ob.Change(m)
 					}
 				}
@@ -387,16 +387,16 @@ func TestObserverConverges(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 
-			for n, s := range belief {
+			for n, s := range recorded {
 				if s.Alive != truth[n] {
-					t.Errorf("seed %d: %s: believed alive %v, is %v", seed, n, s.Alive, truth[n])
+					t.Errorf("seed %d: %s: recorded as alive %v, want %v", seed, n, s.Alive, truth[n])
 				}
 
 				delete(truth, n)
 			}
 
 			if len(truth) > 0 {
-				t.Errorf("seed %d: never heard of %v", seed, truth)
+				t.Errorf("seed %d: never reported: %v", seed, truth)
 			}
 		})
 	}

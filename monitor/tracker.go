@@ -8,15 +8,14 @@ import (
 	"slices"
 )
 
-// maxGone bounds how many nodes without any member are remembered until a sink
-// has heard that they are gone. Beyond it they are dropped, and the complete
-// list, in which they are missing, says it instead.
+// maxGone bounds the nodes without any member that are kept until a sink has
+// acknowledged their disappearance. Beyond it they are dropped, and the next
+// report is a full one, which omits them.
 const maxGone = 4096
 
-// tracker is the observer's view: members as the source names them, nodes as
-// the members claim them, and what was last told about each node. What it
-// holds is bounded by the source's member list, and by maxGone. It has no lock,
-// clock or I/O.
+// tracker is the observer's view: the members of the source, the nodes that they
+// claim to be, and the last acknowledged sighting of each node. Its size is
+// bounded by the source's member list and maxGone. It has no lock, clock or I/O.
 type tracker struct {
 	members map[string]*record
 	nodes   map[string]*node
@@ -28,15 +27,15 @@ type tracker struct {
 	removed map[string]struct{} // members removed meanwhile
 
 	gone     int  // nodes without members
-	overflow bool // some of them were dropped: only a full report is true
+	overflow bool // some of them were dropped: a full report is due
 }
 
 // record is one member.
 type record struct {
 	Member
 	id      Identity
-	node    string // "" where it is not a node
-	why     error  // why it is not a node
+	node    string // "" if it is not a node
+	err     error  // the reason why it is not a node
 	changed uint64 // clock at the last change
 	since   uint64 // clock when it last became alive
 }
@@ -44,19 +43,19 @@ type record struct {
 // node is one identity.
 type node struct {
 	members map[string]*record
-	holder  string   // the member whose address is reported
-	view    Sighting // as of now, Joined aside
-	rises   uint64   // how often it went from not alive to alive
+	holder  string   // the member that gives the address
+	view    Sighting // the current state, Joined aside
+	rises   uint64   // number of changes from not alive to alive
 
-	told      Sighting // the last recorded sighting; zero before
-	toldRises uint64   // rises as of then
-	underway  bool     // a sighting is on its way to the sink
+	acked      Sighting // the last acknowledged sighting; zero before the first
+	ackedRises uint64   // rises in that sighting
+	inFlight   bool     // a report with this node awaits its acknowledgement
 }
 
-// stranger is a member that is not a node, and why.
+// stranger is a member that is not a node.
 type stranger struct {
 	member string
-	why    error
+	err    error
 }
 
 func newTracker(before []string) *tracker {
@@ -73,50 +72,54 @@ func newTracker(before []string) *tracker {
 	return t
 }
 
-// put records a member. It returns the member as a stranger when it has become
-// one, or one for another reason.
+// put records a member. It returns a stranger if the member has just become one,
+// or is one for a new reason.
 func (t *tracker) put(m Member) *stranger {
 	t.clock++
 	delete(t.removed, m.Name)
-	id, why := IdentityOf(m.Tags)
+
+	id, err := IdentityOf(m.Tags)
 
 	name := ""
-	if why == nil {
+	if err == nil {
 		name = id.Name()
 	}
 
 	r := t.members[m.Name]
 
-	fresh := r == nil
-	if fresh {
+	isNew := r == nil
+	if isNew {
 		r = &record{}
 		t.members[m.Name] = r
 	}
 
+	// The tags have changed to those of another node, or of none.
 	if r.node != "" && r.node != name {
 		t.detach(r)
 	}
 
-	var news *stranger
-	if why != nil && (fresh || r.why == nil || r.why.Error() != why.Error()) {
-		news = &stranger{member: m.Name, why: why}
+	var found *stranger
+	if err != nil && (isNew || r.err == nil || r.err.Error() != err.Error()) {
+		found = &stranger{member: m.Name, err: err}
 	}
 
+	// The oldest claim to an identity wins.
 	if m.Alive && !r.Alive {
 		r.since = t.clock
 	}
 
-	r.Member, r.id, r.why, r.changed = m, id, why, t.clock
+	r.Member, r.id, r.err, r.changed = m, id, err, t.clock
 	if name != "" {
 		t.attach(r, name)
 	}
 
-	return news
+	return found
 }
 
-// remove forgets a member the source no longer has.
+// remove drops a member that the source no longer has.
 func (t *tracker) remove(member string) {
 	t.clock++
+	// The list on its way may still contain the member.
 	if t.listing {
 		t.removed[member] = struct{}{}
 	}
@@ -133,8 +136,8 @@ func (t *tracker) remove(member string) {
 	}
 }
 
-// beginList says that a complete list is about to be fetched; what changes from
-// now on is newer than the list. The value goes to endList.
+// beginList marks the start of fetching a complete list: changes from now on are
+// newer than the list. It returns the clock for endList.
 func (t *tracker) beginList() uint64 {
 	t.listing = true
 	clear(t.removed)
@@ -142,28 +145,31 @@ func (t *tracker) beginList() uint64 {
 	return t.clock
 }
 
-// cancelList says that the list will not come.
+// cancelList ends fetching without a list.
 func (t *tracker) cancelList() {
 	t.listing = false
 	clear(t.removed)
 }
 
-// endList makes the view equal to a complete list that was fetched since
-// beginList, except for members that changed meanwhile.
+// endList makes the view equal to a complete list, except for members that
+// changed since beginList. It returns new strangers.
 func (t *tracker) endList(began uint64, list []Member) []stranger {
-	var news []stranger
+	var found []stranger
 
 	listed := make(map[string]bool, len(list))
 	for _, m := range list {
 		listed[m.Name] = true
 
+		// An event that came while the list was fetched is newer than the list.
 		r := t.members[m.Name]
-		if _, gone := t.removed[m.Name]; gone || r != nil && (r.changed > began || r.equal(m)) {
+		_, removed := t.removed[m.Name]
+
+		if removed || r != nil && (r.changed > began || r.equal(m)) {
 			continue
 		}
 
 		if s := t.put(m); s != nil {
-			news = append(news, *s)
+			found = append(found, *s)
 		}
 	}
 
@@ -175,9 +181,10 @@ func (t *tracker) endList(began uint64, list []Member) []stranger {
 
 	t.cancelList()
 
-	return news
+	return found
 }
 
+// attach adds a member to the node that it claims to be.
 func (t *tracker) attach(r *record, name string) {
 	r.node = name
 
@@ -187,25 +194,28 @@ func (t *tracker) attach(r *record, name string) {
 
 		t.nodes[name] = n
 		if t.before[name] && r.Alive {
-			// It is as the earlier run left it: its first rise is no news.
-			n.told, n.toldRises = Sighting{Alive: true}, 1
+			// The earlier run reported this node as alive: it has not joined anew.
+			n.acked, n.ackedRises = Sighting{Alive: true}, 1
 		}
 	} else if len(n.members) == 0 {
 		t.gone--
 	}
 
+	// Only the first sighting after a restart continues the earlier run.
 	delete(t.before, name)
 	n.members[r.Name] = r
-	n.look()
+	n.update()
 }
 
+// detach removes a member from its node. A node without members stays until a
+// sink has acknowledged that it is gone.
 func (t *tracker) detach(r *record) {
 	n := t.nodes[r.node]
 	delete(n.members, r.Name)
-	n.look()
+	n.update()
 
 	if len(n.members) == 0 {
-		if n.told.Alive || n.underway {
+		if n.acked.Alive || n.inFlight {
 			t.gone++
 		} else {
 			delete(t.nodes, r.node)
@@ -220,8 +230,8 @@ func (t *tracker) detach(r *record) {
 	}
 }
 
-// look works out the view of a node from its members.
-func (n *node) look() {
+// update derives the view of a node from its members.
+func (n *node) update() {
 	var live []*record
 	for _, r := range n.members {
 		if r.Alive {
@@ -229,12 +239,13 @@ func (n *node) look() {
 		}
 	}
 
-	was := n.view.Alive
+	wasAlive := n.view.Alive
 	if len(live) == 0 {
-		// It keeps the address it had when it was last seen alive.
 		n.holder = ""
-
 		n.view.Alive, n.view.Duplicate, n.view.Others = false, false, nil
+
+		// A node keeps the last address at which it was alive. One that was never
+		// alive takes that of any of its members, always the same.
 		if n.view.Label == "" && len(n.members) > 0 {
 			r := n.members[slices.Min(slices.Collect(maps.Keys(n.members)))]
 			n.view.Label, n.view.Serial, n.view.Addr = r.id.Label, r.id.Serial, r.id.Addr
@@ -247,25 +258,26 @@ func (n *node) look() {
 		return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.Name, b.Name))
 	})
 
-	h := live[0]
+	// The first claimant keeps the address, so that a late one redirects nothing.
+	holder := live[0]
 	if r := n.members[n.holder]; r != nil && r.Alive {
-		h = r
+		holder = r
 	}
 
-	n.holder = h.Name
-	n.view = Sighting{Label: h.id.Label, Serial: h.id.Serial, Addr: h.id.Addr, Alive: true}
+	n.holder = holder.Name
+	n.view = Sighting{Label: holder.id.Label, Serial: holder.id.Serial, Addr: holder.id.Addr, Alive: true}
 
 	n.view.Duplicate, n.view.Others = claimants(live)
-	if !was {
+	if !wasAlive {
 		n.rises++
 	}
 }
 
-// claimants reports whether live members of one node are in more than one
-// place, and the addresses that tell them apart. Two members at one place are
-// one host that has changed its name.
-func claimants(live []*record) (bool, []string) {
-	places := map[string]string{} // place: the address it is managed under
+// claimants reports whether live members of one node are at more than one place,
+// and the addresses that distinguish them. Two members at one place are one host
+// that has changed its name.
+func claimants(live []*record) (duplicate bool, addrs []string) {
+	places := map[string]string{} // management address by place; "" for a rival's
 	for _, r := range live {
 		places[r.Addr] = r.id.Addr
 		for _, p := range r.Rivals {
@@ -284,98 +296,103 @@ func claimants(live []*record) (bool, []string) {
 		count[a]++
 	}
 
-	var all []string
-	for p, a := range places {
-		if a == "" || count[a] > 1 {
-			a = p
+	for place, addr := range places {
+		// Equal management addresses distinguish nothing: use the place.
+		if addr == "" || count[addr] > 1 {
+			addr = place
 		}
 
-		all = append(all, a)
+		addrs = append(addrs, addr)
 	}
 
-	slices.Sort(all)
+	slices.Sort(addrs)
 
-	return true, all
+	return true, addrs
 }
 
-func (n *node) news() bool {
-	return !n.view.same(n.told) || n.view.Alive && n.rises != n.toldRises
+// changed reports whether the view differs from the last acknowledged sighting.
+// A node that went away and came back has changed, too.
+func (n *node) changed() bool {
+	return !n.view.same(n.acked) || n.view.Alive && n.rises != n.ackedRises
 }
 
-// telling is a report on its way to the sink, with what is needed to note that
-// it has arrived. The sink owns the report, so the rest is a copy.
-type telling struct {
-	report Report
-	said   []said
+// delivery is a report in flight. The sink owns the report, so the entries hold
+// a copy of everything that an acknowledgement needs.
+type delivery struct {
+	report  Report
+	entries []entry
 }
 
-type said struct {
-	name  string
-	what  Sighting
-	rises uint64
+type entry struct {
+	name     string
+	sighting Sighting
+	rises    uint64
 }
 
-// tell makes the report of what is not yet told or, when full, of everything.
-// Every telling ends with heard or unheard; there is one at a time.
-func (t *tracker) tell(full bool) telling {
-	out := telling{report: Report{Full: full}}
+// report starts a delivery of the changed nodes or, if full, of all. Each
+// delivery ends with acknowledged or abandoned, before the next starts.
+func (t *tracker) report(full bool) delivery {
+	d := delivery{report: Report{Full: full}}
 	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
 		n := t.nodes[name]
-		if !full && !n.news() {
+		if !full && !n.changed() {
 			continue
 		}
 
-		n.underway = true
-		out.said = append(out.said, said{name: name, what: n.view, rises: n.rises})
+		n.inFlight = true
+		d.entries = append(d.entries, entry{name: name, sighting: n.view, rises: n.rises})
+
 		s := n.view
 		s.Others = slices.Clone(s.Others)
-		s.Joined = s.Alive && (!n.told.Alive || n.rises != n.toldRises)
-		out.report.Sightings = append(out.report.Sightings, s)
+		s.Joined = s.Alive && (!n.acked.Alive || n.rises != n.ackedRises)
+		d.report.Sightings = append(d.report.Sightings, s)
 	}
 
 	if full {
 		t.overflow = false
 	}
 
-	return out
+	return d
 }
 
-// heard notes that a report was recorded.
-func (t *tracker) heard(what telling) {
-	for _, s := range what.said {
-		if n := t.nodes[s.name]; n != nil {
-			n.told, n.toldRises = s.what, s.rises
+// acknowledged ends a delivery that the sink has recorded.
+func (t *tracker) acknowledged(d delivery) {
+	for _, e := range d.entries {
+		if n := t.nodes[e.name]; n != nil {
+			n.acked, n.ackedRises = e.sighting, e.rises
 		}
 	}
 
-	if what.report.Full {
+	// The source has listed its members: a node of the earlier run that is not
+	// among them is gone.
+	if d.report.Full {
 		clear(t.before)
 	}
 
-	t.unheard(what)
+	t.abandoned(d)
 }
 
-// unheard notes that a report is no longer on its way.
-func (t *tracker) unheard(what telling) {
-	for _, s := range what.said {
-		n := t.nodes[s.name]
+// abandoned ends a delivery; its nodes stay changed unless it was acknowledged.
+func (t *tracker) abandoned(d delivery) {
+	for _, e := range d.entries {
+		n := t.nodes[e.name]
 		if n == nil {
 			continue
 		}
 
-		n.underway = false
-		if len(n.members) == 0 && !n.told.Alive {
-			delete(t.nodes, s.name)
+		n.inFlight = false
+		if len(n.members) == 0 && !n.acked.Alive {
+			delete(t.nodes, e.name)
 			t.gone--
 		}
 	}
 }
 
-// pending counts the nodes with news.
+// pending counts the changed nodes.
 func (t *tracker) pending() int {
 	count := 0
 	for _, n := range t.nodes {
-		if n.news() {
+		if n.changed() {
 			count++
 		}
 	}
@@ -383,11 +400,11 @@ func (t *tracker) pending() int {
 	return count
 }
 
-// alive names the nodes that are alive by the last recorded word, sorted.
+// alive lists the nodes that are alive by the last acknowledged report, sorted.
 func (t *tracker) alive() []string {
 	var all []string
 	for name, n := range t.nodes {
-		if n.told.Alive {
+		if n.acked.Alive {
 			all = append(all, name)
 		}
 	}

@@ -23,68 +23,69 @@ func tagged(m Member, tag, value string) Member {
 		TagAddr:   m.Tags[TagAddr],
 		tag:       value,
 	}
+
 	return m
 }
 
-// hear tells everything that is news and has it recorded.
-func hear(t *tracker, full bool) []Sighting {
-	w := t.tell(full)
-	t.heard(w)
+// deliver makes a report and acknowledges it.
+func deliver(t *tracker, full bool) []Sighting {
+	d := t.report(full)
+	t.acknowledged(d)
 
-	return w.report.Sightings
+	return d.report.Sightings
 }
 
-// TestTrackerGrid walks every sequence of up to six things that can happen to
-// one node and its reports, and holds what a sink ends up believing against
-// what is.
+// TestTrackerGrid walks every sequence of up to six events of one node and its
+// reports, and compares the state of the sink with the state of the node.
 func TestTrackerGrid(t *testing.T) {
 	const depth = 6
-	ops := []string{"up", "up elsewhere", "down", "reap", "tell", "tell all", "recorded", "refused"}
+	ops := []string{"up", "up elsewhere", "down", "reap", "report", "full report", "acknowledged", "abandoned"}
 	var path []string
-	type belief struct {
+	type state struct {
 		known, alive bool
 		addr         string
 	}
 	count := 0
-	// Sequences are replayed from the start: a tracker cannot be forked.
+
+	// Sequences are replayed from the start: a tracker cannot be copied.
 	run := func(seq []string) {
 		count++
 		tr := newTracker(nil)
-		var truth, sink belief
-		rose := false    // it became alive since the last recorded word
-		roseNow := false // the same, as of the report under way
-		var flying *telling
+		var truth, sink state
+		rose := false         // it became alive since the last acknowledged report
+		roseInFlight := false // the same, at the time of the report in flight
+		var inFlight *delivery
 
-		check := func(full bool) {
-			w := tr.tell(full)
-			flying = &w
-			roseNow, rose = rose, false
+		report := func(full bool) {
+			d := tr.report(full)
+			inFlight = &d
+			roseInFlight, rose = rose, false
 
 			want := 0
 			if full && (truth.known || sink.alive) ||
-				!full && (truth.known || sink.alive) && (truth != sink || truth.alive && roseNow) {
+				!full && (truth.known || sink.alive) && (truth != sink || truth.alive && roseInFlight) {
 				want = 1
 			}
 
 			if !truth.alive && !sink.alive {
-				want = len(w.report.Sightings) // saying once more that it is gone is no harm
+				want = len(d.report.Sightings) // another report of its absence does no harm
 			}
 
-			if len(w.report.Sightings) != want {
-				t.Fatalf("%s: %d sightings, want %d", strings.Join(seq, ", "), len(w.report.Sightings), want)
+			if len(d.report.Sightings) != want {
+				t.Fatalf("%s: %d sightings, want %d", strings.Join(seq, ", "), len(d.report.Sightings), want)
 			}
 
 			if want == 0 {
 				return
 			}
 
-			s := w.report.Sightings[0]
+			s := d.report.Sightings[0]
 			if s.Alive != truth.alive || truth.alive && s.Addr != truth.addr {
-				t.Fatalf("%s: %+v, but it is %+v", strings.Join(seq, ", "), s, truth)
+				t.Fatalf("%s: sighting %+v, want %+v", strings.Join(seq, ", "), s, truth)
 			}
 
-			if joined := truth.alive && (!sink.alive || roseNow); s.Joined != joined {
-				t.Fatalf("%s: joined is %v", strings.Join(seq, ", "), s.Joined)
+			if joined := truth.alive && (!sink.alive || roseInFlight); s.Joined != joined {
+				t.Fatalf("%s: Joined is %v", strings.Join(seq, ", "), s.Joined)
 			}
 		}
 		for _, op := range seq {
@@ -104,47 +105,47 @@ func TestTrackerGrid(t *testing.T) {
 					rose = true
 				}
 
-				truth = belief{true, true, addr}
+				truth = state{true, true, addr}
 			case "down":
-				tr.put(tagged(member("m", "1", "p:1", false), TagAddr, cmpAddr(truth.addr)))
-				truth = belief{true, false, cmpAddr(truth.addr)}
+				tr.put(tagged(member("m", "1", "p:1", false), TagAddr, addrOr(truth.addr)))
+				truth = state{true, false, addrOr(truth.addr)}
 			case "reap":
 				tr.remove("m")
-				truth = belief{addr: truth.addr}
-			case "tell", "tell all":
-				check(op == "tell all")
-			case "recorded":
-				for _, s := range flying.said {
-					sink = belief{true, s.what.Alive, s.what.Addr}
+				truth = state{addr: truth.addr}
+			case "report", "full report":
+				report(op == "full report")
+			case "acknowledged":
+				for _, e := range inFlight.entries {
+					sink = state{true, e.sighting.Alive, e.sighting.Addr}
 				}
 
-				tr.heard(*flying)
-				flying = nil
-			case "refused":
-				tr.unheard(*flying)
-				flying = nil
-				rose = rose || roseNow
+				tr.acknowledged(*inFlight)
+				inFlight = nil
+			case "abandoned":
+				tr.abandoned(*inFlight)
+				inFlight = nil
+				rose = rose || roseInFlight
 			}
 		}
 
-		if flying != nil {
-			tr.unheard(*flying)
-			rose = rose || roseNow
+		if inFlight != nil {
+			tr.abandoned(*inFlight)
+			rose = rose || roseInFlight
 		}
 
-		check(false)
-		tr.heard(*flying)
+		report(false)
+		tr.acknowledged(*inFlight)
 
 		if n := tr.pending(); n != 0 {
-			t.Fatalf("%s: %d nodes have news after everything was told", strings.Join(seq, ", "), n)
+			t.Fatalf("%s: %d nodes are pending after everything was acknowledged", strings.Join(seq, ", "), n)
 		}
 
 		if len(tr.members) == 0 && (len(tr.nodes) != 0 || tr.gone != 0) {
-			t.Fatalf("%s: %d nodes without members are kept", strings.Join(seq, ", "), len(tr.nodes))
+			t.Fatalf("%s: %d nodes without members remain", strings.Join(seq, ", "), len(tr.nodes))
 		}
 	}
-	var walk func(flying bool)
-	walk = func(flying bool) {
+	var walk func(inFlight bool)
+	walk = func(inFlight bool) {
 		run(path)
 
 		if len(path) == depth {
@@ -152,24 +153,24 @@ func TestTrackerGrid(t *testing.T) {
 		}
 
 		for _, op := range ops {
-			f := flying
+			next := inFlight
 			switch op {
-			case "tell", "tell all":
-				if flying {
+			case "report", "full report":
+				if inFlight {
 					continue
 				}
 
-				f = true
-			case "recorded", "refused":
-				if !flying {
+				next = true
+			case "acknowledged", "abandoned":
+				if !inFlight {
 					continue
 				}
 
-				f = false
+				next = false
 			}
 
 			path = append(path, op)
-			walk(f)
+			walk(next)
 			path = path[:len(path)-1]
 		}
 	}
@@ -177,7 +178,7 @@ func TestTrackerGrid(t *testing.T) {
 	t.Logf("%d sequences", count)
 }
 
-func cmpAddr(a string) string {
+func addrOr(a string) string {
 	if a == "" {
 		return "10.0.0.1"
 	}
@@ -191,7 +192,7 @@ func TestTrackerDuplicates(t *testing.T) {
 		t.Helper()
 
 		var got []string
-		for _, s := range hear(tr, false) {
+		for _, s := range deliver(tr, false) {
 			g := s.Name()
 			if s.Alive {
 				g += " at " + s.Addr
@@ -221,7 +222,7 @@ func TestTrackerDuplicates(t *testing.T) {
 	tr.put(a)
 	expect("a second, with a smaller name", "n-1 at 10.0.0.9 duplicate 10.0.0.1,10.0.0.9")
 	tr.put(b)
-	expect("nothing new")
+	expect("no change")
 	b.Alive = false
 	tr.put(b)
 	expect("the first is gone", "n-1 at 10.0.0.1")
@@ -238,17 +239,17 @@ func TestTrackerDuplicates(t *testing.T) {
 	expect("one host under a new name", "n-1 at 10.0.0.9")
 	b.Rivals = []string{"10.0.0.5:7946"}
 	tr.put(b)
-	expect("somebody else uses its name", "n-1 at 10.0.0.9 duplicate 10.0.0.5:7946,10.0.0.9")
+	expect("a rival for its name", "n-1 at 10.0.0.9 duplicate 10.0.0.5:7946,10.0.0.9")
 	b.Rivals = nil
 	tr.put(b)
-	expect("and stops", "n-1 at 10.0.0.9")
+	expect("the rival is gone", "n-1 at 10.0.0.9")
 
-	// Names that are composed differently are one name.
+	// Different labels and serials may compose one name.
 	tr.put(Member{Name: "x", Addr: "p:1", Alive: true, Tags: Identity{"a-b", "c", "10.1.0.1"}.Tags()})
 	tr.put(Member{Name: "y", Addr: "p:2", Alive: true, Tags: Identity{"a", "b-c", "10.1.0.2"}.Tags()})
 	expect("one name, two splits", "a-b-c at 10.1.0.1 joined duplicate 10.1.0.1,10.1.0.2")
 
-	// A member that becomes another node.
+	// A member becomes another node.
 	tr.put(tagged(tagged(a, TagSerial, "2"), TagAddr, "10.0.0.2"))
 	tr.remove("n-1-b")
 	expect("another node", "n-1 gone", "n-2 at 10.0.0.2 joined")
@@ -264,7 +265,7 @@ func TestTrackerStrangers(t *testing.T) {
 
 		got := ""
 		if s := tr.put(m); s != nil {
-			got = s.why.Error()
+			got = s.err.Error()
 		}
 
 		if (got == "") != (want == "") || !strings.Contains(got, want) {
@@ -284,8 +285,8 @@ func TestTrackerStrangers(t *testing.T) {
 	tr.remove("m")
 	step("none of the tags")
 
-	if got := hear(tr, true); len(got) != 0 {
-		t.Fatalf("a stranger became a node: %+v", got)
+	if got := deliver(tr, true); len(got) != 0 {
+		t.Fatalf("a stranger is reported as a node: %+v", got)
 	}
 }
 
@@ -295,7 +296,7 @@ func TestTrackerList(t *testing.T) {
 
 	names := func(tr *tracker) string {
 		var all []string
-		for _, s := range hear(tr, true) {
+		for _, s := range deliver(tr, true) {
 			if s.Alive {
 				all = append(all, s.Serial)
 			}
@@ -306,7 +307,7 @@ func TestTrackerList(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		have  []Member
-		while func(*tracker) // between the moment of the list and its arrival
+		while func(*tracker) // called between the request of the list and its arrival
 		list  []Member
 		want  string
 	}{
@@ -324,7 +325,7 @@ func TestTrackerList(t *testing.T) {
 				tr.put(m)
 			}
 
-			hear(tr, false)
+			deliver(tr, false)
 
 			began := tr.beginList()
 			if tc.while != nil {
@@ -338,7 +339,7 @@ func TestTrackerList(t *testing.T) {
 			}
 
 			if len(tr.removed) != 0 || tr.listing {
-				t.Fatal("the list does not end")
+				t.Fatal("the tracker still waits for the list")
 			}
 		})
 	}
@@ -346,16 +347,16 @@ func TestTrackerList(t *testing.T) {
 
 func TestTrackerRestart(t *testing.T) {
 	tr := newTracker([]string{"n-1", "n-2", "n-3"})
-	tr.put(member("a", "1", "p:1", true))  // as it was
+	tr.put(member("a", "1", "p:1", true))  // still alive
 	tr.put(member("b", "2", "p:2", false)) // failed since
 	tr.put(member("d", "4", "p:4", true))  // new
 
 	if got := fmt.Sprint(tr.alive()); got != "[n-1 n-3]" {
-		t.Fatalf("alive before anything is told: %s", got)
+		t.Fatalf("alive before the first report: %s", got)
 	}
 
 	joined := map[string]bool{}
-	for _, s := range hear(tr, true) {
+	for _, s := range deliver(tr, true) {
 		joined[s.Name()] = s.Joined
 	}
 
@@ -366,9 +367,9 @@ func TestTrackerRestart(t *testing.T) {
 	tr.put(member("b", "2", "p:2", true))
 	tr.put(member("c", "3", "p:3", true))
 
-	for _, s := range hear(tr, false) {
+	for _, s := range deliver(tr, false) {
 		if !s.Joined {
-			t.Fatalf("%s came back and has not joined", s.Name())
+			t.Fatalf("%s came back without Joined", s.Name())
 		}
 	}
 
@@ -383,21 +384,21 @@ func TestTrackerIsBounded(t *testing.T) {
 		tr.put(member(fmt.Sprint(i), fmt.Sprint(i), "p:1", true))
 	}
 
-	hear(tr, true)
+	deliver(tr, true)
 
 	for i := range 3 * maxGone {
-		tr.remove(fmt.Sprint(i)) // and the sink does not hear of it
+		tr.remove(fmt.Sprint(i)) // without a report
 	}
 
 	if len(tr.nodes) > maxGone+1 {
-		t.Fatalf("%d nodes are kept", len(tr.nodes))
+		t.Fatalf("%d nodes are left, want at most maxGone", len(tr.nodes))
 	}
 
 	if !tr.overflow {
-		t.Fatal("what was dropped is not said by a full report")
+		t.Fatal("no full report is due after nodes were dropped")
 	}
 
-	hear(tr, true)
+	deliver(tr, true)
 
 	if len(tr.nodes) != 0 || tr.gone != 0 || tr.overflow {
 		t.Fatalf("%d nodes, gone %d", len(tr.nodes), tr.gone)

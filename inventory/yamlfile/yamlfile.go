@@ -49,6 +49,7 @@ func Load(path string, v any, remedy string) (*yaml.Node, error) {
 		return nil, Invalid(path, err, remedy)
 	}
 
+	// Unmarshal has no strict mode, and reads the first document only.
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
 
@@ -60,6 +61,7 @@ func Load(path string, v any, remedy string) (*yaml.Node, error) {
 		return nil, Invalid(path, errors.New("it holds more than one document"), remedy)
 	}
 
+	// A file of comments has no root.
 	if len(top.Content) == 0 {
 		return nil, nil
 	}
@@ -134,6 +136,7 @@ const tabError = "found character that cannot start any token"
 func Plain(err error) string {
 	msg := strings.NewReplacer("yaml: unmarshal errors:\n", "", "yaml: ", "", "\n", ";").Replace(err.Error())
 
+	// First the mismatches, since they need the Go type that goType removes.
 	msg = mismatch.ReplaceAllStringFunc(msg, func(text string) string {
 		m := mismatch.FindStringSubmatch(text)
 		kinds := map[string]string{"seq": "a list", "map": "a mapping"}

@@ -269,6 +269,7 @@ func TestConfig(t *testing.T) {
 		to + rpc + "log_level: loud\n":                                    "log_level:",
 	} {
 		put(text)
+
 		_, err := Load(path)
 		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), words) ||
 			!strings.Contains(err.Error(), path) {

@@ -16,11 +16,11 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// DefaultPort is the port of addresses that name none.
+// DefaultPort is the gossip port of an address without one.
 const DefaultPort = 7946
 
-// lookup bounds the resolving of one name.
-const lookup = 5 * time.Second
+// lookupTimeout bounds the resolution of one name.
+const lookupTimeout = 5 * time.Second
 
 // splitAddr splits "host:port", "host", "[v6]:port" or "v6".
 func splitAddr(s string) (host string, port int, err error) {
@@ -45,7 +45,7 @@ func splitAddr(s string) (host string, port int, err error) {
 	return h, int(n), nil
 }
 
-// checkPeer refuses an address nobody can be reached under.
+// checkPeer refuses an address that cannot be the one of a member.
 func checkPeer(s string) error {
 	host, port, err := splitAddr(s)
 	if err != nil {
@@ -63,7 +63,7 @@ func checkPeer(s string) error {
 	return nil
 }
 
-// parseBind reads the address to listen on: an IP address, or none for all.
+// parseBind parses the address to listen on. An empty host means all addresses.
 func parseBind(s string) (host string, port int, err error) {
 	host, port, err = splitAddr(s)
 	if err != nil {
@@ -76,7 +76,7 @@ func parseBind(s string) (host string, port int, err error) {
 
 	if _, err := netip.ParseAddr(host); err != nil {
 		return "", 0, fmt.Errorf(
-			"the gossip cannot be bound to %q: write an IP address of this host and a port, as in 192.0.2.1:%d",
+			"cannot bind the gossip to %q: write an IP address of this host and a port, as in 192.0.2.1:%d",
 			s,
 			DefaultPort,
 		)
@@ -85,7 +85,7 @@ func parseBind(s string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// resolve finds the addresses of a peer.
+// resolve looks up the addresses of a peer. It blocks for lookupTimeout at most.
 func resolve(ctx context.Context, s string) ([]netip.AddrPort, error) {
 	host, port, err := splitAddr(s)
 	if err != nil {
@@ -96,7 +96,7 @@ func resolve(ctx context.Context, s string) ([]netip.AddrPort, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		ips = []netip.Addr{ip}
 	} else {
-		ctx, cancel := context.WithTimeout(ctx, lookup)
+		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 		defer cancel()
 
 		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
@@ -112,15 +112,15 @@ func resolve(ctx context.Context, s string) ([]netip.AddrPort, error) {
 	return all, nil
 }
 
-// advertised decides under which address the others reach this member: the one
-// that is configured, the one it is bound to, the one the node is managed under,
-// the one its peers are reached from, or the most usual one of its interfaces.
-// bound is the port it listens on.
+// advertised selects the address under which the others reach this member. In
+// order of preference it is the configured one, the bound one, the management
+// address of the node, the source address towards a peer, or the most usual
+// address of an interface. bound is the port of the listener.
 func (o *Options) advertised(ctx context.Context, bind string, bound int) (netip.AddrPort, error) {
 	if o.Advertise != "" {
 		all, err := resolve(ctx, o.Advertise)
 		if err != nil {
-			return netip.AddrPort{}, fmt.Errorf("the address to advertise, %s, does not resolve: %w", o.Advertise, err)
+			return netip.AddrPort{}, fmt.Errorf("cannot resolve the address to advertise, %s: %w", o.Advertise, err)
 		}
 
 		if len(all) == 0 || all[0].Addr().IsUnspecified() {
@@ -144,6 +144,7 @@ func (o *Options) advertised(ctx context.Context, bind string, bound int) (netip
 		return at(ip)
 	}
 
+	// A socket that is bound to 0.0.0.0 receives IPv4 only.
 	only4 := err == nil && ip.Is4()
 
 	locals := localAddrs()
@@ -168,12 +169,13 @@ func (o *Options) advertised(ctx context.Context, bind string, bound int) (netip
 		return at(best)
 	}
 
-	return netip.AddrPort{}, errors.New("this host has no address the others could reach it under; " +
+	return netip.AddrPort{}, errors.New("this host has no address that other hosts can reach; " +
 		"bind the gossip to one, or set the address to advertise")
 }
 
-// sourceFor is the local address from which a peer is reached. No packet is sent.
+// sourceFor returns the local address of packets to a peer. It sends none.
 func sourceFor(peer netip.AddrPort) (netip.Addr, bool) {
+	// Connecting a UDP socket selects the route only.
 	c, err := net.Dial("udp", peer.String())
 	if err != nil {
 		return netip.Addr{}, false
@@ -188,7 +190,7 @@ func sourceFor(peer netip.AddrPort) (netip.Addr, bool) {
 	return ap.Addr().Unmap().WithZone(""), !ap.Addr().IsUnspecified()
 }
 
-// localAddrs are the addresses of this host's interfaces.
+// localAddrs lists the addresses of this host's interfaces.
 func localAddrs() []netip.Addr {
 	ifs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -205,7 +207,8 @@ func localAddrs() []netip.Addr {
 	return all
 }
 
-// usual picks private before public, IPv4 before IPv6, small before large.
+// usual selects an address: private before public, IPv4 before IPv6, then the
+// lowest.
 func usual(locals []netip.Addr, only4 bool) (netip.Addr, bool) {
 	var fit []netip.Addr
 	for _, ip := range locals {

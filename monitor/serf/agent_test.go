@@ -23,13 +23,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	waitTogether()
+	runInParallel()
 	os.Exit(m.Run())
 }
 
-// waitTogether has more tests wait at a time than there are processors, unless
-// the command line says otherwise.
-func waitTogether() {
+// runInParallel raises the number of parallel tests above that of processors, since
+// most tests wait, unless the command line sets it.
+func runInParallel() {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
@@ -37,27 +37,10 @@ func waitTogether() {
 
 var testKey = GenerateKey()
 
-// patience bounds every wait; a wait that is fulfilled ends at once. A stock
-// agent tells what was missed only every half a minute.
+// patience bounds every wait that serftest.Eventually does not bound.
 const patience = time.Minute
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-
-	for !ok() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited %v for: %s", patience, what)
-		case <-tick.C:
-		}
-	}
-}
+var eventually = serftest.Eventually
 
 func testLog(t *testing.T) logrus.FieldLogger {
 	l := logrus.New()
@@ -71,7 +54,7 @@ func testLog(t *testing.T) logrus.FieldLogger {
 	return l.WithField("test", t.Name())
 }
 
-// recorder is a sink that knows the last word about every node.
+// recorder is a sink that keeps the last sighting of every node.
 type recorder struct {
 	mu      sync.Mutex
 	now     map[string]monitor.Sighting
@@ -129,12 +112,12 @@ func (r *recorder) joins(name string) int {
 	return r.joined[name]
 }
 
-// at is a loopback address of its own for a node of a test.
+// at is the loopback address of node n of a test.
 func at(n int) string { return fmt.Sprintf("127.0.1.%d", n) }
 
 func node(n int) Identity { return Identity{Label: "node", Serial: fmt.Sprint(n), Addr: at(n)} }
 
-// keyFile is a file that holds a gossip key.
+// keyFile writes a gossip key to a file.
 func keyFile(t *testing.T, key string) string {
 	t.Helper()
 
@@ -146,7 +129,7 @@ func keyFile(t *testing.T, key string) string {
 	return path
 }
 
-// options are those of node n.
+// options returns the options of node n.
 func options(t *testing.T, n int) Options {
 	return Options{
 		Node: node(n), Bind: at(n) + ":0", KeyFile: keyFile(t, testKey),
@@ -171,7 +154,7 @@ func start(t *testing.T, o Options) *Agent {
 	return a
 }
 
-// observer starts an agent that is no node and reports to a recorder.
+// observer starts an agent that is not a node and reports to a recorder.
 func observer(t *testing.T, o Options) (*Agent, *recorder) {
 	t.Helper()
 	r := &recorder{}
@@ -214,13 +197,13 @@ func TestJoinFailReturnLeave(t *testing.T) {
 		t.Fatalf("name %q", name)
 	}
 
-	a.Close() // it crashes
+	a.Close() // a crash
 	eventually(t, "the node fails", func() bool { return !seen.see("node-2").Alive })
 	o.Bind = addr
 
-	a = start(t, o) // and boots again
+	a = start(t, o) // a boot
 	if a.Name() != name {
-		t.Fatalf("the name was %s and is %s", name, a.Name())
+		t.Fatalf("the name changed from %s to %s", name, a.Name())
 	}
 
 	eventually(t, "the node is back", func() bool { return seen.see("node-2").Alive })
@@ -240,7 +223,7 @@ func TestJoinFailReturnLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// It comes back under another address.
+	// It comes back at another address.
 	o.Bind, o.Node.Addr = at(3)+":0", at(3)
 	a = start(t, o)
 	eventually(t, "the node has a new address", func() bool {
@@ -249,7 +232,7 @@ func TestJoinFailReturnLeave(t *testing.T) {
 	})
 
 	if a.Name() != name {
-		t.Fatalf("the name was %s and is %s", name, a.Name())
+		t.Fatalf("the name changed from %s to %s", name, a.Name())
 	}
 
 	if st := obs.Stats().Observer; st.Alive != 1 || st.Nodes != 1 || st.Strangers != 1 {
@@ -292,7 +275,7 @@ func TestDuplicateIdentity(t *testing.T) {
 	}
 
 	for _, ag := range []*Agent{a, b, obs} {
-		eventually(t, "everybody is there", func() bool { return ag.Stats().Alive == 3 })
+		eventually(t, "every agent sees three members", func() bool { return ag.Stats().Alive == 3 })
 	}
 
 	if a.Name() == b.Name() || a.Stats().Renames+b.Stats().Renames != 0 {
@@ -306,7 +289,7 @@ func TestDuplicateIdentity(t *testing.T) {
 	})
 }
 
-// TestCopiedDataDir is a host whose disk was copied after the agent first ran:
+// TestCopiedDataDir copies the disk of a host after the first run of the agent:
 // even the names in the gossip are equal.
 func TestCopiedDataDir(t *testing.T) {
 	t.Parallel()
@@ -330,9 +313,9 @@ func TestCopiedDataDir(t *testing.T) {
 
 	c := start(t, clone)
 	eventually(t, "the copy is reported", func() bool { return seen.see("node-31").Duplicate })
-	eventually(t, "they have names of their own", func() bool { return a.Name() != c.Name() })
+	eventually(t, "the two have different names", func() bool { return a.Name() != c.Name() })
 	eventually(t, "both are members", func() bool { return obs.Stats().Alive == 3 })
-	eventually(t, "both addresses are named", func() bool {
+	eventually(t, "both addresses are reported", func() bool {
 		s := seen.see("node-31")
 		return s.Duplicate && slices.Contains(s.Others, a.Addr()) && slices.Contains(s.Others, c.Addr())
 	})
@@ -347,7 +330,8 @@ func TestCopiedDataDir(t *testing.T) {
 	}
 }
 
-func TestCutAndHeal(t *testing.T) {
+// TestPartition splits four members in two halves and heals the partition.
+func TestPartition(t *testing.T) {
 	t.Parallel()
 	obs, seen := observer(t, options(t, 40))
 
@@ -358,11 +342,11 @@ func TestCutAndHeal(t *testing.T) {
 		all = append(all, start(t, o))
 	}
 
-	everybody := func() bool {
+	allAlive := func() bool {
 		return seen.see("node-41").Alive && seen.see("node-42").Alive && seen.see("node-43").Alive &&
 			all[2].Stats().Alive == 4
 	}
-	eventually(t, "everybody is seen", everybody)
+	eventually(t, "all are seen", allAlive)
 
 	// 42 and 43 are on the far side.
 	far := func(addr string) bool {
@@ -370,12 +354,12 @@ func TestCutAndHeal(t *testing.T) {
 	}
 
 	near := func(addr string) bool { return !far(addr) }
-	for i, cut := range []func(string) bool{far, near, near} {
-		all[i].current().net.cut.Store(&cut)
+	for i, partition := range []func(string) bool{far, near, near} {
+		all[i].current().net.partition.Store(&partition)
 	}
 
-	cut := far
-	obs.current().net.cut.Store(&cut)
+	partition := far
+	obs.current().net.partition.Store(&partition)
 	eventually(t, "the far side fails", func() bool {
 		return !seen.see("node-42").Alive && !seen.see("node-43").Alive && all[2].Stats().Failed == 2
 	})
@@ -385,20 +369,20 @@ func TestCutAndHeal(t *testing.T) {
 	}
 
 	for _, a := range append(all, obs) {
-		a.current().net.cut.Store(nil)
+		a.current().net.partition.Store(nil)
 	}
 
-	eventually(t, "everybody is back", everybody)
+	eventually(t, "all are back", allAlive)
 
 	for n, want := range map[string]int{"node-42": 2, "node-43": 2} {
 		if got := seen.joins(n); got < want {
-			t.Errorf("%s joined %d times, not at least %d", n, got, want)
+			t.Errorf("%s joined %d times, want at least %d", n, got, want)
 		}
 	}
 }
 
-// TestObserverRestart: a daemon that restarts must not report that it sees
-// nobody, nor that everybody joined anew.
+// TestObserverRestart restarts the observer: it must report no node as gone, and
+// none as joined.
 func TestObserverRestart(t *testing.T) {
 	t.Parallel()
 	o := options(t, 50)
@@ -411,7 +395,6 @@ func TestObserverRestart(t *testing.T) {
 
 		a := start(t, o)
 		if n == 53 {
-			defer func() { _ = a }()
 			eventually(t, "53 is seen", func() bool { return seen.see("node-53").Alive })
 			leave(t, a)
 		}
@@ -423,7 +406,7 @@ func TestObserverRestart(t *testing.T) {
 	o.Bind = obs.Addr()
 	obs.Close()
 
-	obs, seen = observer(t, o) // it is told no address to join
+	obs, seen = observer(t, o) // without an address to join
 	eventually(t, "a report", func() bool { return seen.see("node-51").Alive })
 
 	if !seen.first.Full || len(seen.first.Sightings) < 2 {
@@ -451,8 +434,8 @@ func TestJoinIsRetried(t *testing.T) {
 	o := options(t, 60)
 	o.Join = []string{"no-such-host.invalid:7946", addr}
 	o.Timing.Grace = 50 * time.Millisecond
-	obs, seen := observer(t, o) // does not wait for anybody, or the late one would never come
-	eventually(t, "a report without anybody", func() bool {
+	obs, seen := observer(t, o) // with a short grace period, so that it reports before the late member starts
+	eventually(t, "a report without members", func() bool {
 		seen.mu.Lock()
 		defer seen.mu.Unlock()
 
@@ -460,7 +443,7 @@ func TestJoinIsRetried(t *testing.T) {
 	})
 
 	if !alone(obs) {
-		t.Fatal("it is not alone")
+		t.Fatal("the observer has other members")
 	}
 
 	late := options(t, 61)
@@ -486,7 +469,7 @@ func TestIPv6(t *testing.T) {
 
 	a := start(t, n)
 	if !strings.HasPrefix(a.Addr(), "[::1]:") {
-		t.Fatalf("it advertises %s", a.Addr())
+		t.Fatalf("the agent advertises %s", a.Addr())
 	}
 
 	eventually(t, "the node is seen", func() bool { return seen.see("node-71").Alive })
@@ -510,7 +493,7 @@ func TestWrongKeyStaysOutside(t *testing.T) {
 	eventually(t, "the good one is seen", func() bool { return seen.see("node-82").Alive })
 
 	if seen.see("node-81").Alive || !alone(a) {
-		t.Fatal("a member with another key was let in")
+		t.Fatal("a member with another key has joined")
 	}
 }
 
@@ -523,7 +506,7 @@ func TestUnexpectedShutdown(t *testing.T) {
 	}
 
 	if a.Err() != nil {
-		t.Fatal("an error while it runs")
+		t.Fatal("the running agent has an error")
 	}
 
 	a.current().s.Shutdown()
@@ -531,11 +514,11 @@ func TestUnexpectedShutdown(t *testing.T) {
 	select {
 	case <-a.Done():
 	case <-time.After(patience):
-		t.Fatal("nobody notices")
+		t.Fatal("the agent did not end after serf shut down")
 	}
 
 	if a.Err() == nil || a.Close() == nil {
-		t.Fatal("no error")
+		t.Fatal("the agent ended without an error")
 	}
 }
 
@@ -549,7 +532,7 @@ func TestLeaveIsBounded(t *testing.T) {
 		select {
 		case <-a.Done():
 		default:
-			t.Fatal("it left in no time")
+			t.Fatal("Leave returned before the agent had ended")
 		}
 	}
 
@@ -574,21 +557,21 @@ func TestStartRefuses(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		{"a taken port", func(o *Options) { o.Bind = a.Addr() }, "address already in use; stop what has it (ss -lntup"},
+		{"a taken port", func(o *Options) { o.Bind = a.Addr() }, "address already in use; stop the process that uses it (ss -lntup"},
 		{"a foreign address", func(o *Options) { o.Bind = "192.0.2.1:0" }, "cannot assign"},
-		{"a host name to bind to", func(o *Options) { o.Bind = "somewhere:1" }, "cannot be bound"},
+		{"a host name to bind to", func(o *Options) { o.Bind = "somewhere:1" }, "cannot bind"},
 		{"no bind", func(o *Options) { o.Bind = "" }, "no address to bind"},
 		{"a bad port", func(o *Options) { o.Bind = "127.0.0.1:99999" }, "port"},
 		{"no key", func(o *Options) { o.KeyFile = "" }, "no gossip key"},
-		{"a key that is none", func(o *Options) { o.KeyFile = keyFile(t, "%%%") }, "not base64"},
+		{"a malformed key", func(o *Options) { o.KeyFile = keyFile(t, "%%%") }, "not base64"},
 		{"a short key", func(o *Options) { o.KeyFile = keyFile(t, "c2hvcnQ=") }, "5 bytes"},
-		{"a key file that holds none", func(o *Options) { o.KeyFile = file }, file},
+		{"a key file without a key", func(o *Options) { o.KeyFile = file }, file},
 		{"no key file", func(o *Options) { o.KeyFile = file + "x" }, "no such file"},
 		{"half an identity", func(o *Options) { o.Node.Serial = "" }, "serial number is empty"},
 		{"an address that injects", func(o *Options) { o.Node.Addr = "a b" }, "not the address"},
 		{"a peer without a grammar", func(o *Options) { o.Join = []string{"a b:1"} }, "not the address"},
 		{"a peer at port 0", func(o *Options) { o.Join = []string{"127.0.0.1:0"} }, "port is 0"},
-		{"an advertised nowhere", func(o *Options) { o.Advertise = "0.0.0.0:1" }, "does not name one host"},
+		{"an unspecified address to advertise", func(o *Options) { o.Advertise = "0.0.0.0:1" }, "does not name one host"},
 		{"a directory in use", func(o *Options) { o.DataDir = busy.DataDir }, "in use"},
 		{"a file as directory", func(o *Options) { o.DataDir = file }, "directory"},
 		{"no logger", func(o *Options) { o.Log = nil }, "logger"},
@@ -600,7 +583,7 @@ func TestStartRefuses(t *testing.T) {
 			got, err := Start(t.Context(), o)
 			if err == nil {
 				got.Close()
-				t.Fatal("it starts")
+				t.Fatal("the agent started")
 			}
 
 			if !strings.Contains(err.Error(), c.want) {
@@ -608,19 +591,19 @@ func TestStartRefuses(t *testing.T) {
 			}
 
 			if strings.Contains(err.Error(), testKey) {
-				t.Fatal("the key is in the error")
+				t.Fatal("the error contains the key")
 			}
 		})
 	}
 
-	// A refused start leaves nothing behind: the directory is free again, as soon
-	// as no process that another test just begins shares its lock any more.
+	// A failed start releases the directory, as soon as no child process that another
+	// test forks at this moment shares the lock.
 	dir := t.TempDir()
 	o := options(t, 102)
 
 	o.DataDir, o.Bind = dir, a.Addr()
 	if _, err := Start(t.Context(), o); err == nil {
-		t.Fatal("it starts on a taken port")
+		t.Fatal("the agent started on a taken port")
 	}
 
 	o.Bind = at(102) + ":0"
@@ -640,17 +623,17 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
-// TestFirstNode is the host the daemon runs on: it is a node and reports itself,
-// at once where there is nobody to wait for.
+// TestFirstNode runs the agent of the daemon's host: it reports its own node, at
+// once if there is no other member to wait for.
 func TestFirstNode(t *testing.T) {
 	t.Parallel()
 	o := options(t, 160)
 	r := &recorder{}
 	o.Sinks, o.Timing.Grace = []monitor.Sink{r}, time.Hour
-	o.Bind = at(160) + ":" + port(t, at(160))
+	o.Bind = serftest.Free(t, at(160))
 	o.Join = []string{o.Bind} // the same list on every host
 	a := start(t, o)
-	eventually(t, "it sees itself", func() bool { return r.see("node-160").Alive })
+	eventually(t, "the node sees itself", func() bool { return r.see("node-160").Alive })
 
 	if s := r.see("node-160"); s.Addr != at(160) || !s.Joined || s.Duplicate {
 		t.Fatalf("%+v", s)
@@ -659,17 +642,6 @@ func TestFirstNode(t *testing.T) {
 	leave(t, a)
 
 	if s := r.see("node-160"); !s.Alive {
-		t.Fatalf("its own good-bye is reported: %+v", s)
+		t.Fatalf("its own leave is reported: %+v", s)
 	}
-}
-
-func port(t *testing.T, ip string) string {
-	t.Helper()
-
-	_, p, err := net.SplitHostPort(serftest.Free(t, ip))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	return p
 }

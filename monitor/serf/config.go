@@ -22,7 +22,7 @@ type AgentConfig struct {
 	Gossip  GossipConfig `yaml:"gossip"`
 }
 
-// GossipConfig says how an agent takes part in the gossip; see Options.
+// GossipConfig is the gossip key of AgentConfig; see Options for its fields.
 type GossipConfig struct {
 	Bind      string   `yaml:"bind"`
 	Advertise string   `yaml:"advertise"`
@@ -30,8 +30,8 @@ type GossipConfig struct {
 	Join      []string `yaml:"join"`
 }
 
-// DefaultAgentConfig is what a file starts from. It leaves the identity and the
-// members to join to the file, and the address to bind to the node's address.
+// DefaultAgentConfig holds the defaults under a file. The identity and the members
+// to join have none; the address to bind defaults to the node's address.
 func DefaultAgentConfig() AgentConfig {
 	return AgentConfig{
 		DataDir: "/var/lib/clusterm-agent",
@@ -39,9 +39,8 @@ func DefaultAgentConfig() AgentConfig {
 	}
 }
 
-// LoadAgentConfig reads a configuration file. An unknown or repeated key, a
-// value of the wrong kind and one outside its grammar are errors that name the
-// file and, where there is one, the position.
+// LoadAgentConfig reads a configuration file strictly (see package yamlfile) and
+// checks it. Its errors are of inventory.KindInvalid.
 func LoadAgentConfig(path string) (AgentConfig, error) {
 	c := DefaultAgentConfig()
 
@@ -51,7 +50,7 @@ func LoadAgentConfig(path string) (AgentConfig, error) {
 	}
 
 	if c.Gossip.Bind == "" {
-		c.Gossip.Bind = bindTo(c.Node.Addr)
+		c.Gossip.Bind = defaultBind(c.Node.Addr)
 	}
 
 	if err := c.Check(); err != nil {
@@ -61,9 +60,9 @@ func LoadAgentConfig(path string) (AgentConfig, error) {
 	return c, nil
 }
 
-// bindTo is where an agent listens that is told nothing else: where its node is
-// managed, if that is an address.
-func bindTo(addr string) string {
+// defaultBind is the management address of the node with the default port, or ""
+// if that is a host name.
+func defaultBind(addr string) string {
 	if _, err := netip.ParseAddr(addr); err != nil {
 		return ""
 	}
@@ -71,7 +70,7 @@ func bindTo(addr string) string {
 	return net.JoinHostPort(addr, strconv.Itoa(DefaultPort))
 }
 
-// Check refuses a configuration an agent could not start with.
+// Check refuses a configuration with which no agent can start. It reads no file.
 func (c AgentConfig) Check() error {
 	errs := []error{keyed("node", c.Node.Check())}
 	if c.DataDir == "" {
@@ -86,7 +85,8 @@ func (c AgentConfig) Check() error {
 		errs = append(
 			errs,
 			fmt.Errorf(
-				"gossip.bind: it is empty and node.addr is not an IP address; give an IP address of this host and a port, as in 192.0.2.1:%d",
+				"gossip.bind: it is empty and node.addr is not an IP address; "+
+					"give an IP address of this host and a port, as in 192.0.2.1:%d",
 				DefaultPort,
 			),
 		)
@@ -95,7 +95,7 @@ func (c AgentConfig) Check() error {
 	return errors.Join(append(errs, c.Gossip.Check())...)
 }
 
-// Check refuses addresses that make no sense. It looks at no file.
+// Check refuses malformed addresses. It resolves no name and reads no file.
 func (c GossipConfig) Check() error {
 	var errs []error
 	if c.Bind != "" {
@@ -115,7 +115,7 @@ func (c GossipConfig) Check() error {
 	return errors.Join(errs...)
 }
 
-// keyed puts the key in front of what is wrong with its value, if anything is.
+// keyed prefixes an error with the key of its value; nil stays nil.
 func keyed(key string, err error) error {
 	if err == nil {
 		return nil
@@ -124,8 +124,8 @@ func keyed(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// RunAgent is the whole of `clusterm agent`: it takes part in the gossip until
-// ctx is done, and then leaves; see Run.
+// RunAgent is the whole of `clusterm agent`: it is a member of the gossip until ctx
+// is done, and then leaves. See Run.
 func RunAgent(ctx context.Context, c AgentConfig, log logrus.FieldLogger, ready func()) error {
 	return runAgent(ctx, c, Timing{}, log, ready)
 }

@@ -103,7 +103,7 @@ func TestRunAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := os.Chmod(key, 0o644); err != nil { // whatever the umask is
+	if err := os.Chmod(key, 0o644); err != nil { // independent of the umask
 		t.Fatal(err)
 	}
 
@@ -130,12 +130,12 @@ func TestRunAgent(t *testing.T) {
 	for _, e := range hook.AllEntries() {
 		warned = warned || strings.Contains(e.Message, "0600")
 		if strings.Contains(e.Message, testKey) {
-			t.Fatal("the key is in the log")
+			t.Fatal("the log contains the key")
 		}
 	}
 
 	if !warned {
-		t.Error("nobody is told that others can read the key")
+		t.Error("no warning about a key file that others can read")
 	}
 
 	c.Gossip.Bind = obs.Addr()
@@ -147,7 +147,7 @@ func TestRunAgent(t *testing.T) {
 func TestForgottenMembers(t *testing.T) {
 	t.Parallel()
 	o := options(t, 140)
-	o.Timing.Bury = 100 * time.Millisecond
+	o.Timing.Tombstone = 100 * time.Millisecond
 	obs, seen := observer(t, o)
 	n := options(t, 141)
 	n.Join = []string{obs.Addr()}
@@ -170,7 +170,7 @@ func TestForgottenMembers(t *testing.T) {
 
 	a = start(t, n)
 	if a.Name() == old {
-		t.Fatal("a new directory, and the old name")
+		t.Fatal("the name survived the loss of the directory")
 	}
 
 	eventually(t, "the old name is forgotten", func() bool {
@@ -182,9 +182,9 @@ func TestForgottenMembers(t *testing.T) {
 func TestState(t *testing.T) {
 	dir := t.TempDir()
 
-	s, complaint, err := openStore(dir)
-	if err != nil || complaint != nil {
-		t.Fatal(err, complaint)
+	s, damage, err := openStore(dir)
+	if err != nil || damage != nil {
+		t.Fatal(err, damage)
 	}
 
 	for i := range 2 * maxPeers {
@@ -199,9 +199,9 @@ func TestState(t *testing.T) {
 	suffix := s.Suffix
 	s.close()
 
-	s, complaint, err = openStore(dir)
-	if err != nil || complaint != nil || s.Suffix != suffix || len(s.Peers) != maxPeers || s.Alive[0] != "a-b" {
-		t.Fatalf("%+v %v %v", s, complaint, err)
+	s, damage, err = openStore(dir)
+	if err != nil || damage != nil || s.Suffix != suffix || len(s.Peers) != maxPeers || s.Alive[0] != "a-b" {
+		t.Fatalf("%+v %v %v", s, damage, err)
 	}
 
 	s.close()
@@ -216,16 +216,16 @@ func TestState(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		s, complaint, err := openStore(dir)
-		if err != nil || complaint == nil || s.Suffix == suffix || !suffixForm.MatchString(s.Suffix) ||
+		s, damage, err := openStore(dir)
+		if err != nil || damage == nil || s.Suffix == suffix || !suffixForm.MatchString(s.Suffix) ||
 			len(s.Peers) != 0 {
-			t.Fatalf("%q: %+v %v %v", bad, s, complaint, err)
+			t.Fatalf("%q: %+v %v %v", bad, s, damage, err)
 		}
 
 		s.close()
 
 		if kept, _ := os.ReadFile(path + ".bad"); string(kept) != bad {
-			t.Fatalf("%q is lost", bad)
+			t.Fatalf("%q was not kept", bad)
 		}
 	}
 }
@@ -332,11 +332,11 @@ func TestAddresses(t *testing.T) {
 		o          Options
 		want       string
 	}{
-		{"what is configured", "", Options{Advertise: "192.0.2.5:99"}, "192.0.2.5:99"},
+		{"configured", "", Options{Advertise: "192.0.2.5:99"}, "192.0.2.5:99"},
 		{"with the bound port", "0.0.0.0", Options{Advertise: "192.0.2.5:0"}, "192.0.2.5:1234"},
-		{"what is bound to", "127.0.3.1", Options{Node: Identity{Addr: "127.0.0.1"}}, "127.0.3.1:1234"},
-		{"where the node is managed", "0.0.0.0", Options{Node: Identity{Addr: "127.0.0.1"}}, "127.0.0.1:1234"},
-		{"where peers are reached from", "", Options{Node: Identity{Addr: "192.0.2.1"}, Join: []string{"nowhere.invalid", "127.0.0.9:1"}}, "127.0.0.1:1234"},
+		{"bound", "127.0.3.1", Options{Node: Identity{Addr: "127.0.0.1"}}, "127.0.3.1:1234"},
+		{"management address of the node", "0.0.0.0", Options{Node: Identity{Addr: "127.0.0.1"}}, "127.0.0.1:1234"},
+		{"source address towards a peer", "", Options{Node: Identity{Addr: "192.0.2.1"}, Join: []string{"nowhere.invalid", "127.0.0.9:1"}}, "127.0.0.1:1234"},
 	} {
 		got, err := c.o.advertised(t.Context(), c.bind, 1234)
 		if err != nil || got.String() != c.want {
@@ -346,73 +346,73 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestRivals(t *testing.T) {
-	news := make(chan struct{}, 1)
-	told := func() bool {
+	changes := make(chan struct{}, 1)
+	notified := func() bool {
 		select {
-		case <-news:
+		case <-changes:
 			return true
 		default:
 			return false
 		}
 	}
-	r := newRivals(time.Minute, news)
+	r := newRivals(time.Minute, changes)
 	now := time.Unix(1000, 0)
 	after := func(d time.Duration) time.Time { return now.Add(d) }
-	r.heard("a", "p:1", now) // nobody has that name
+	r.observe("a", "p:1", now) // no member has that name
 	r.live("a", "p:1")
-	r.heard("a", "p:1", now) // its own word
+	r.observe("a", "p:1", now) // the member itself
 
-	if told() || r.of("a") != nil {
-		t.Fatal("a rival out of nothing")
+	if notified() || r.of("a") != nil {
+		t.Fatal("a rival without a conflict")
 	}
 
-	r.heard("a", "p:2", now)
+	r.observe("a", "p:2", now)
 
-	if !told() || r.of("a")[0] != "p:2" {
-		t.Fatal("the rival is not seen")
+	if !notified() || r.of("a")[0] != "p:2" {
+		t.Fatal("the rival is not reported")
 	}
 
-	r.heard("a", "p:2", after(20*time.Second))
+	r.observe("a", "p:2", after(20*time.Second))
 
-	if place, d := r.contested("a"); told() || place != "p:2" || d != 20*time.Second {
+	if place, d := r.contested("a"); notified() || place != "p:2" || d != 20*time.Second {
 		t.Fatal(place, d)
 	}
 
 	r.expire(after(80 * time.Second))
 
-	if told() || r.of("a") == nil {
-		t.Fatal("it expires early")
+	if notified() || r.of("a") == nil {
+		t.Fatal("the rival expires early")
 	}
 
 	r.expire(after(81 * time.Second))
 
-	if !told() || r.of("a") != nil {
-		t.Fatal("it does not expire")
+	if !notified() || r.of("a") != nil {
+		t.Fatal("the rival does not expire")
 	}
 
-	r.heard("a", "p:2", now)
-	r.live("b", "p:2") // under a name of its own
+	r.observe("a", "p:2", now)
+	r.live("b", "p:2") // the rival takes another name
 
-	if !told() || r.of("a") != nil {
-		t.Fatal("a member is a rival")
+	if !notified() || r.of("a") != nil {
+		t.Fatal("another member is a rival")
 	}
 
-	r.heard("a", "p:3", now)
+	r.observe("a", "p:3", now)
 	r.live("a", "p:3") // it has moved
 
 	if r.of("a") != nil {
-		t.Fatal("its own new place is a rival")
+		t.Fatal("the new place of the member is a rival")
 	}
 
-	r.heard("a", "p:4", now)
+	r.observe("a", "p:4", now)
 	r.dead("a")
-	r.heard("a", "p:4", now)
+	r.observe("a", "p:4", now)
 
 	if place, _ := r.contested("a"); place != "" {
 		t.Fatal("a dead member has a rival")
 	}
 
-	// What comes in bulk mixes dead and live ones, and says nothing.
+	// A list of several members mixes dead and live ones, and is ignored.
 	r.live("c", "1.1.1.1:1")
 
 	two := []*hserf.Member{{Name: "c", Addr: []byte{2, 2, 2, 2}, Port: 2}, {Name: "d"}}

@@ -18,9 +18,9 @@ import (
 	"github.com/contiv/cluster/monitor/serf/serftest"
 )
 
-// TestEventHandlerAsks: nodes of which one is refused are reported each by
-// itself, once; where no manager takes anything, all of them are again.
-func TestEventHandlerAsks(t *testing.T) {
+// TestEventHandlerRetries: if the manager refuses a request, the handler reports
+// each node alone, once. If no manager answers, it retries.
+func TestEventHandlerRetries(t *testing.T) {
 	t.Parallel()
 
 	script, err := os.ReadFile("handler/serf-handler.sh")
@@ -38,8 +38,8 @@ func TestEventHandlerAsks(t *testing.T) {
 		gateway = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 200\r\n\r\n"
 	)
 	for name, tt := range map[string]struct {
-		first, answer string // to the first request, and to those after it; without one, curl fails
-		asked         int
+		first, answer string // to the first request, and to the later ones; empty: curl fails
+		requests      int
 		fails         bool
 	}{
 		"taken":              {taken, taken, 1, false},
@@ -47,21 +47,21 @@ func TestEventHandlerAsks(t *testing.T) {
 		"through a proxy":    {strings.ToLower(refused), strings.ToLower(refused), 4, false},
 		"one is refused":     {refused, taken, 4, false},
 		"a fault":            {fault, fault, 4, false},
-		"not now":            {busy, busy, 5, true},
+		"unavailable":        {busy, busy, 5, true},
 		"then taken":         {busy, taken, 2, false},
 		"a gateway":          {gateway, gateway, 5, true},
-		"somebody else":      {missing, missing, 5, true},
-		"nobody":             {"", "", 5, true},
+		"another server":     {missing, missing, 5, true},
+		"no answer":          {"", "", 5, true},
 		"refused, then gone": {refused, "", 1 + 5, true},
 	} {
 		dir := t.TempDir()
 		for program, text := range map[string]string{
-			"curl": "cat >/dev/null\nanswer='" + tt.answer + "'\n[ -e '" + dir + "/asked' ] || answer='" + tt.first + "'\n" +
-				"echo >>'" + dir + "/asked'\nprintf %s \"$answer\"\n[ \"$answer\" ]\n",
+			"curl": "cat >/dev/null\nanswer='" + tt.answer + "'\n[ -e '" + dir + "/requests' ] || answer='" + tt.first + "'\n" +
+				"echo >>'" + dir + "/requests'\nprintf %s \"$answer\"\n[ \"$answer\" ]\n",
 			"sleep": "",
 		} {
-			// Nothing is forked meanwhile: a child would hold the file open for writing,
-			// and what is open for writing cannot be executed.
+			// Hold off forks: a child would keep the file open for writing, and a file
+			// that is open for writing cannot be executed (ETXTBSY).
 			syscall.ForkLock.RLock()
 			err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+text), 0o700)
 			syscall.ForkLock.RUnlock()
@@ -91,16 +91,16 @@ func TestEventHandlerAsks(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 
-		asked, err := os.ReadFile(filepath.Join(dir, "asked"))
-		if err != nil || len(asked) != tt.asked {
-			t.Errorf("%s: curl was run %d times, not %d (%v)\n%s", name, len(asked), tt.asked, err, out)
+		requests, err := os.ReadFile(filepath.Join(dir, "requests"))
+		if err != nil || len(requests) != tt.requests {
+			t.Errorf("%s: curl ran %d times, want %d (%v)\n%s", name, len(requests), tt.requests, err, out)
 		}
 	}
 }
 
-// TestLiveEventHandlerTriesAgain: a connection that breaks and a manager that
-// cannot now lose nothing.
-func TestLiveEventHandlerTriesAgain(t *testing.T) {
+// TestLiveEventHandlerRetries: neither a broken connection nor an unavailable
+// manager loses an event.
+func TestLiveEventHandlerRetries(t *testing.T) {
 	serftest.NeedLab(t)
 	t.Parallel()
 	var bodies []string

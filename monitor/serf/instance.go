@@ -15,45 +15,46 @@ import (
 	"github.com/contiv/cluster/monitor"
 )
 
-// eventRoom is the room for serf's events. It is more than serf itself buffers,
-// so that whatever is left when serf shuts down fits without a reader.
-const eventRoom = 2048
+// eventBuffer is the capacity for serf's events. It is larger than serf's own
+// buffers, so that all of them fit without a reader when serf shuts down.
+const eventBuffer = 2048
 
 type addrPort = netip.AddrPort
 
-// instance is one run of serf under one name. An agent has one at a time.
+// instance is one run of serf under one name. An agent has one at a time: a new
+// name needs a new instance.
 type instance struct {
 	s      *hserf.Serf
 	net    *transport
 	name   string
-	own    addrPort // as advertised
-	host   string   // bound to; "" for all addresses
+	own    addrPort // the advertised address
+	host   string   // the bound host; "" for all addresses
 	port   int
 	rivals *rivals
 	watch  watch
 
-	cut     context.CancelFunc // ends its connections
+	hangUp  context.CancelFunc // closes its connections
 	quit    chan struct{}      // ends drain
 	drained chan struct{}
 }
 
-// launch starts serf. ctx bounds the start, life the connections it makes.
+// launch starts serf. ctx bounds the start, life its connections.
 func (a *Agent) launch(ctx, life context.Context, port int) (*instance, error) {
-	life, cut := context.WithCancel(life)
+	life, hangUp := context.WithCancel(life)
 
 	tr, err := listen(life, a.host, port, a.t.Dial, a.serf)
 	if err != nil {
-		cut()
+		hangUp()
 		return nil, err
 	}
 
 	in := &instance{
 		net: tr, name: a.memberName(), host: a.host, port: tr.GetAutoBindPort(),
 		rivals: newRivals(a.t.Rivalry, a.rivals), watch: a.watch,
-		cut: cut, quit: make(chan struct{}), drained: make(chan struct{}),
+		hangUp: hangUp, quit: make(chan struct{}), drained: make(chan struct{}),
 	}
 	if in.own, err = a.o.advertised(ctx, a.host, in.port); err == nil {
-		events := make(chan hserf.Event, eventRoom)
+		events := make(chan hserf.Event, eventBuffer)
 		in.rivals.live(in.name, in.own.String())
 
 		if in.s, err = hserf.Create(a.config(in, events)); err == nil {
@@ -61,16 +62,16 @@ func (a *Agent) launch(ctx, life context.Context, port int) (*instance, error) {
 			return in, nil
 		}
 
-		err = fmt.Errorf("serf does not start: %w", err)
+		err = fmt.Errorf("cannot start serf: %w", err)
 	}
 
-	cut()
+	hangUp()
 	tr.discard()
 
 	return nil, err
 }
 
-// config is serf's configuration.
+// config builds serf's configuration.
 func (a *Agent) config(in *instance, events chan<- hserf.Event) *hserf.Config {
 	c := hserf.DefaultConfig()
 
@@ -82,8 +83,10 @@ func (a *Agent) config(in *instance, events chan<- hserf.Event) *hserf.Config {
 	c.EventCh = events
 	c.Merge = in.rivals
 	c.LogOutput, c.Logger = nil, a.serf
-	c.DisableCoordinates = true
-	// A vote of others must never end this agent: a duplicate is reported.
+	c.DisableCoordinates = true // nothing uses network distances
+
+	// serf resolves a name conflict by a vote that shuts the loser down. Rivals
+	// are reported as duplicates instead.
 	c.EnableNameConflictResolution = false
 
 	m := c.MemberlistConfig
@@ -97,8 +100,8 @@ func (a *Agent) config(in *instance, events chan<- hserf.Event) *hserf.Config {
 	return c
 }
 
-// memberName is the name in the gossip: the node's, or the host's where it is
-// not a node, and the suffix that makes it unique.
+// memberName is the name of the node, or of the host if it is not a node, with the
+// suffix that makes it unique.
 func (a *Agent) memberName() string {
 	base := ""
 	if a.o.Node != (Identity{}) {
@@ -116,28 +119,30 @@ func (a *Agent) memberName() string {
 	return strings.TrimPrefix(base+"-"+a.store.Suffix, "-")
 }
 
-// drain takes serf's events. serf sends them while it holds its lock, so nothing
-// here may wait or ask serf.
+// drain receives serf's events. serf sends them while it holds its member lock, so
+// nothing here may block or call serf.
 func (in *instance) drain(events <-chan hserf.Event) {
 	defer close(in.drained)
 
 	for {
 		select {
 		case e := <-events:
-			in.take(e)
+			in.record(e)
 		case <-in.quit:
 			return
 		}
 	}
 }
 
-func (in *instance) take(e hserf.Event) {
+// record updates the rivals and the observers.
+func (in *instance) record(e hserf.Event) {
 	me, ok := e.(hserf.MemberEvent)
 	if !ok {
 		return
 	}
 
 	for _, m := range me.Members {
+		// A reaped member is forgotten, not only dead.
 		if me.Type == hserf.EventMemberReap {
 			in.rivals.dead(m.Name)
 			in.watch.remove(m.Name)
@@ -154,11 +159,12 @@ func (in *instance) take(e hserf.Event) {
 	}
 }
 
-// alive: a member that is about to leave has not left yet.
+// alive is true for a member that is leaving, too: it has not left yet.
 func alive(m hserf.Member) bool {
 	return m.Status == hserf.StatusAlive || m.Status == hserf.StatusLeaving
 }
 
+// member converts a member of serf, with its rivals.
 func (in *instance) member(m hserf.Member) monitor.Member {
 	out := monitor.Member{Name: m.Name, Addr: placeOf(m), Tags: m.Tags, Alive: alive(m)}
 	if out.Alive {
@@ -168,15 +174,16 @@ func (in *instance) member(m hserf.Member) monitor.Member {
 	return out
 }
 
-// shutdown ends serf without a word and waits until it is down.
+// shutdown stops serf without a leave and waits until it is down.
 func (in *instance) shutdown() {
-	in.cut()
+	in.hangUp()
 	in.s.Shutdown() // its error is always nil
 	close(in.quit)
 	<-in.drained
 }
 
-// live are the addresses of live members, and whether this is the only one.
+// live returns the addresses of the other live members; alone means there are
+// none.
 func (in *instance) live() (at map[addrPort]bool, alone bool) {
 	at, alone = map[addrPort]bool{}, true
 	for _, m := range in.s.Members() {
@@ -194,7 +201,7 @@ func (in *instance) live() (at map[addrPort]bool, alone bool) {
 	return at, alone
 }
 
-// peers are the addresses of the members that have not left, sorted.
+// peers lists the addresses of the other members that have not left, sorted.
 func (in *instance) peers() []string {
 	var all []string
 	for _, m := range in.s.Members() {
@@ -210,12 +217,13 @@ func (in *instance) peers() []string {
 	return slices.Compact(all)
 }
 
-// isOwn reports whether an address is this member's.
+// isOwn reports whether an address is one of this member.
 func (in *instance) isOwn(ap addrPort) bool {
 	if ap == in.own {
 		return true
 	}
 
+	// Bound to all addresses, the member answers on each of the host.
 	if int(ap.Port()) != in.port {
 		return false
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// GenerateKey makes a new gossip key: 32 random bytes in base64, as a key file
-// and `serf agent -encrypt` take it.
+// GenerateKey makes a gossip key: 32 random bytes in base64, the format of a key
+// file and of `serf agent -encrypt`.
 func GenerateKey() string {
 	key := make([]byte, 32)
 	rand.Read(key) // never fails, see crypto/rand
@@ -23,7 +23,7 @@ func GenerateKey() string {
 	return base64.StdEncoding.EncodeToString(key)
 }
 
-// CheckKey refuses what is not a gossip key.
+// CheckKey refuses a malformed gossip key.
 func CheckKey(s string) error {
 	_, err := parseKey(s)
 	return err
@@ -46,23 +46,23 @@ func parseKey(s string) ([]byte, error) {
 	)
 }
 
-// key reads the gossip key.
+// key reads the gossip key from its file.
 func (o *Options) key() ([]byte, error) {
 	if o.KeyFile == "" {
 		return nil, errors.New(
-			"there is no gossip key; members without one are not let in: name the file that holds it",
+			"no gossip key is configured, and the gossip requires one: name the file that holds it",
 		)
 	}
 
 	f, err := os.Open(o.KeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("the gossip key cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the gossip key: %w", err)
 	}
 	defer f.Close()
 
 	b, err := io.ReadAll(io.LimitReader(f, 4096))
 	if err != nil {
-		return nil, fmt.Errorf("the gossip key cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the gossip key: %w", err)
 	}
 
 	key, err := parseKey(string(b))
@@ -71,13 +71,13 @@ func (o *Options) key() ([]byte, error) {
 	}
 
 	if isOpen(f) {
-		o.Log.Warnf("the gossip key %s can be read by others than its owner; set its mode to 0600", o.KeyFile)
+		o.Log.Warnf("the gossip key %s is readable by other users; set its mode to 0600", o.KeyFile)
 	}
 
 	return key, nil
 }
 
-// isOpen tells whether others than its owner may read a file.
+// isOpen reports whether users other than the owner may read a file.
 func isOpen(f *os.File) bool {
 	st, err := f.Stat()
 	return err == nil && st.Mode().Perm()&0o077 != 0

@@ -13,29 +13,7 @@ import (
 	"github.com/contiv/cluster/monitor/serf/serftest"
 )
 
-// await is eventually for things that a real serf does.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	began := time.Now()
-
-	deadline := time.NewTimer(2 * time.Minute)
-	defer deadline.Stop()
-
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-
-	for !ok() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited for: %s", what)
-		case <-tick.C:
-		}
-	}
-
-	t.Logf("%s: after %v", what, time.Since(began).Round(10*time.Millisecond))
-}
-
-// slow is the timing of the loopback for a peer that is not so quick.
+// slow is Loopback with more time for a stock agent.
 func slow() Timing {
 	t := Loopback()
 	t.Alone, t.Answer, t.Ping = time.Minute, 5*time.Second, time.Second
@@ -43,7 +21,7 @@ func slow() Timing {
 	return t
 }
 
-// TestLive watches Debian's serf through a life of its members and of its own.
+// TestLive watches Debian's serf while its members, and the agent itself, come and go.
 func TestLive(t *testing.T) {
 	serftest.NeedLab(t)
 	t.Parallel()
@@ -58,10 +36,10 @@ func TestLive(t *testing.T) {
 	join(205, "bad", serftest.Tags("node", "205", badAddr))
 
 	r, seen := watchIt(t, hub.RPC, func(o *RemoteOptions) { o.Timing = slow() })
-	await(t, "three nodes are seen", func() bool {
+	eventually(t, "three nodes are seen", func() bool {
 		return seen.see("node-201").Alive && seen.see("node-202").Alive && seen.see("node-203").Alive
 	})
-	await(
+	eventually(
 		t,
 		"the others are members",
 		func() bool { s := r.Stats().Observer; return s.Members == 6 && s.Nodes == 3 && s.Strangers == 3 },
@@ -75,17 +53,17 @@ func TestLive(t *testing.T) {
 	mover.Ask("tags", "-set", monitor.TagAddr+"="+moved)
 	leaver.Ask("leave")
 	crasher.Kill()
-	await(t, "a change of address", func() bool { return seen.see("node-203").Addr == moved })
-	await(t, "a graceful leave", func() bool { return !seen.see("node-201").Alive })
-	await(t, "a crash", func() bool { return !seen.see("node-202").Alive })
+	eventually(t, "a change of address", func() bool { return seen.see("node-203").Addr == moved })
+	eventually(t, "a graceful leave", func() bool { return !seen.see("node-201").Alive })
+	eventually(t, "a crash", func() bool { return !seen.see("node-202").Alive })
 
 	if !seen.see("node-203").Alive {
 		t.Error("another node disappeared")
 	}
 
-	// The agent is killed. One node goes and another comes back meanwhile.
+	// Kill the agent. Meanwhile one node goes and another one comes back.
 	hub.Kill()
-	await(t, "the agent is missed", func() bool { return r.Err() != nil })
+	eventually(t, "the agent is disconnected", func() bool { return r.Err() != nil })
 
 	if !seen.see("node-203").Alive {
 		t.Error("a node disappeared with the agent")
@@ -95,18 +73,18 @@ func TestLive(t *testing.T) {
 	crasher.Restart()
 	reports := seen.count()
 	hub.Restart()
-	await(t, "the agent is back", func() bool { return r.Err() == nil })
-	await(t, "what happened meanwhile is seen", func() bool {
+	eventually(t, "the agent is connected", func() bool { return r.Err() == nil })
+	eventually(t, "the changes meanwhile are seen", func() bool {
 		return seen.see("node-202").Alive && !seen.see("node-203").Alive
 	})
 
 	if seen.count() == reports {
-		t.Error("nothing was reported")
+		t.Error("no report came after the reconnect")
 	}
 }
 
-// TestLiveSilence: an agent that is stopped in its tracks is noticed, and what
-// happened by the time it goes on is seen.
+// TestLiveSilence stops the agent with SIGSTOP: the watch detects it, and catches up
+// with all changes after SIGCONT.
 func TestLiveSilence(t *testing.T) {
 	serftest.NeedLab(t)
 	t.Parallel()
@@ -115,18 +93,18 @@ func TestLiveSilence(t *testing.T) {
 	quick := slow()
 	quick.Answer = time.Second
 	r, seen := watchIt(t, hub.RPC, func(o *RemoteOptions) { o.Timing = quick })
-	await(t, "both are seen", func() bool { return seen.see("node-210").Alive && seen.see("node-211").Alive })
+	eventually(t, "both are seen", func() bool { return seen.see("node-210").Alive && seen.see("node-211").Alive })
 
 	hub.Signal(syscall.SIGSTOP)
 	defer hub.Signal(syscall.SIGCONT)
-	await(t, "the silence is noticed", func() bool { return r.Err() != nil })
+	eventually(t, "the silence is detected", func() bool { return r.Err() != nil })
 	other.Ask("leave")
 	hub.Signal(syscall.SIGCONT)
-	await(t, "it is watched again", func() bool { return r.Err() == nil })
-	await(t, "the leave is seen", func() bool { return !seen.see("node-211").Alive && seen.see("node-210").Alive })
+	eventually(t, "the agent is connected again", func() bool { return r.Err() == nil })
+	eventually(t, "the leave is seen", func() bool { return !seen.see("node-211").Alive && seen.see("node-210").Alive })
 }
 
-// TestLiveKey: the key of the RPC is right, wrong, missing.
+// TestLiveKey watches an agent with the right RPC key, a wrong one and none.
 func TestLiveKey(t *testing.T) {
 	serftest.NeedLab(t)
 	t.Parallel()
@@ -134,7 +112,7 @@ func TestLiveKey(t *testing.T) {
 	hub := serftest.Start(t, "hub", at(220), gossiping("", append(tagged(node(220)), "-config-file", config)...)...)
 	serftest.Start(t, "other", at(221), gossiping(hub.Bound, tagged(node(221))...)...)
 
-	for key, words := range map[string]string{"open sesame": "", "wrong": "it refuses the key", "": "it wants a key"} {
+	for key, words := range map[string]string{"open sesame": "", "wrong": "it refuses the key", "": "it requires a key"} {
 		file := ""
 		if key != "" {
 			file = writeFile(t, key+"\n")
@@ -142,11 +120,11 @@ func TestLiveKey(t *testing.T) {
 
 		r, seen := watchIt(t, hub.RPC, func(o *RemoteOptions) { o.Timing, o.AuthFile = slow(), file })
 		if words == "" {
-			await(t, "the right key", func() bool { return r.Err() == nil && seen.see("node-221").Alive })
+			eventually(t, "the right key", func() bool { return r.Err() == nil && seen.see("node-221").Alive })
 			continue
 		}
 
-		await(t, words, func() bool { err := r.Err(); return err != nil && strings.Contains(err.Error(), words) })
+		eventually(t, words, func() bool { err := r.Err(); return err != nil && strings.Contains(err.Error(), words) })
 
 		if seen.count() != 0 {
 			t.Errorf("%s: %d reports", words, seen.count())
@@ -154,7 +132,7 @@ func TestLiveKey(t *testing.T) {
 	}
 }
 
-// TestLiveMany: changes come faster than anybody looks.
+// TestLiveMany starts many members at once.
 func TestLiveMany(t *testing.T) {
 	serftest.NeedLab(t)
 	t.Parallel()
@@ -182,5 +160,5 @@ func TestLiveMany(t *testing.T) {
 			t.Logf("missing: %v; %v; %+v", missing(), r.Err(), r.Stats())
 		}
 	})
-	await(t, "all are seen", func() bool { return len(missing()) == 0 && r.Stats().Observer.Pending == 0 })
+	eventually(t, "all are seen", func() bool { return len(missing()) == 0 && r.Stats().Observer.Pending == 0 })
 }

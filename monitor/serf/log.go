@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	maxLine  = 512 // bytes of a line of serf's log
+	maxLine  = 512 // bytes of a line
 	logBurst = 30  // lines at once, per level
 	logRate  = 2   // lines per second from then on, per level
 )
 
-// bridge hands the log of serf and memberlist to ours. Anybody on the network
-// can make them write, so lines are bounded in length, content and number.
+// bridge passes the log of serf and memberlist on to ours. Any host on the network
+// can trigger their messages, so it limits length, characters and rate.
 type bridge struct {
 	log logrus.FieldLogger
 
@@ -28,7 +28,7 @@ type bridge struct {
 	dropped map[logrus.Level]int
 }
 
-// newLogger makes the logger that serf and memberlist write to.
+// newLogger makes a logger for serf and memberlist.
 func newLogger(to logrus.FieldLogger) *log.Logger {
 	return log.New(&bridge{
 		log:     to,
@@ -37,7 +37,7 @@ func newLogger(to logrus.FieldLogger) *log.Logger {
 	}, "", 0)
 }
 
-// Write takes one line.
+// Write logs one line. It never fails, so that serf goes on.
 func (b *bridge) Write(p []byte) (int, error) {
 	level, text := parseLine(string(p))
 	b.mu.Lock()
@@ -45,6 +45,7 @@ func (b *bridge) Write(p []byte) (int, error) {
 		b.limit[level] = rate.NewLimiter(logRate, logBurst)
 	}
 
+	// The next line that passes carries the number of dropped ones.
 	ok := b.limit[level].Allow()
 
 	lost := b.dropped[level]
@@ -77,34 +78,34 @@ func (b *bridge) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// quiet are lines that say nothing an operator could act on, at any level.
-var quiet = []string{
+// routine lists the starts of messages that need no action of an operator.
+var routine = []string{
 	"serf: attempting reconnect to",
 	"serf: Shutdown without a Leave",
 	"memberlist: Refuting",
 }
 
-// parseLine splits a line into its level and its text. What serf calls an error
-// is a peer that does not answer or a message that does not parse: a warning
-// here, because errors of ours come as errors.
+// parseLine splits a line into level and text. serf logs an error for a peer that
+// does not answer and a message that does not parse. That is a warning here: its
+// calls return the errors of this process.
 func parseLine(line string) (logrus.Level, string) {
 	level := logrus.InfoLevel
 
 	text := strings.TrimSpace(line)
-	for mark, l := range map[string]logrus.Level{
+	for prefix, l := range map[string]logrus.Level{
 		"[DEBUG] ": logrus.DebugLevel,
 		"[INFO] ":  logrus.InfoLevel,
 		"[WARN] ":  logrus.WarnLevel,
 		"[ERR] ":   logrus.WarnLevel,
 		"[ERROR] ": logrus.WarnLevel,
 	} {
-		if rest, ok := strings.CutPrefix(text, mark); ok {
+		if rest, ok := strings.CutPrefix(text, prefix); ok {
 			level, text = l, rest
 			break
 		}
 	}
 
-	for _, q := range quiet {
+	for _, q := range routine {
 		if strings.HasPrefix(text, q) {
 			level = logrus.DebugLevel
 		}
@@ -114,6 +115,7 @@ func parseLine(line string) (logrus.Level, string) {
 		text = text[:maxLine] + "…"
 	}
 
+	// One line, without control characters: the text may come from a stranger.
 	text = strings.Join(strings.Fields(text), " ")
 
 	return level, strings.Map(func(r rune) rune {

@@ -22,14 +22,14 @@ import (
 	"github.com/contiv/cluster/monitor"
 )
 
-// RemoteOptions say how an existing serf agent is watched.
+// RemoteOptions configure the watch of an existing serf agent.
 type RemoteOptions struct {
 	Addr     string // of its RPC: a loopback ip:port
-	AuthFile string // a file that holds its rpc_auth; empty: it has none
+	AuthFile string // file of its rpc_auth; empty: it has none
 
-	// Sinks take what the agent sees, each at its own pace.
+	// Sinks receive the agent's members, each at its own pace.
 	Sinks []monitor.Sink
-	// Before names the nodes that were alive by the last recorded word of an
+	// Before names the nodes that were alive at the last acknowledged report of an
 	// earlier run (see monitor.Options).
 	Before []string
 
@@ -37,13 +37,13 @@ type RemoteOptions struct {
 	Log    logrus.FieldLogger // required
 }
 
-// CheckRemote refuses options that could never work. It looks at no file.
+// CheckRemote refuses an RPC address outside loopback.
 func CheckRemote(addr string) error { return checkRPC(addr) }
 
-// Remote watches a serf agent that is another process, by its RPC.
+// Remote watches the serf agent of another process over RPC.
 //
-// While the agent does not answer, nothing is reported: what was said last
-// holds. After every connect the sinks get a full report.
+// While the agent does not answer, there are no reports, and the last one holds.
+// After every reconnect the sinks get a full report.
 type Remote struct {
 	o     RemoteOptions
 	t     Timing
@@ -51,66 +51,67 @@ type Remote struct {
 	stop  context.CancelFunc
 	done  chan struct{}
 	tried chan struct{} // closed after the first attempt
-	once  sync.Once     // closes tried
+	once  sync.Once     // guards tried
 
 	mu      sync.Mutex
-	conn    *rpc        // nil while there is none
-	why     error       // why there is none
-	since   time.Time   // since when there is none
-	others  bool        // the agent knows members but its own
-	had     bool        // it did once
-	waits   bool        // so the first report waits until it does
-	alone   *time.Timer // when to report at last
+	conn    *rpc        // nil while disconnected
+	cause   error       // of being disconnected
+	since   time.Time   // of being disconnected
+	others  bool        // the agent has members besides its own
+	had     bool        // it had some earlier
+	waits   bool        // the first report waits until it has some again
+	alone   *time.Timer // limit of that wait
 	self    Self
 	name    string // of the agent's own member
-	members Stats  // as of the last list
+	members Stats  // of the last list
 	health  int
 	queues  map[string]int
 }
 
-// Self is what an agent says of itself.
+// Self is the agent's own member.
 type Self struct {
 	Node      Identity // zero where its own member is not a node
 	Addr      string   // ip:port under which other members reach it
 	Encrypted bool     // whether its gossip is
 }
 
-// WatchRemote begins to watch an agent, and returns when that is connected or
-// the first attempt has failed (see Err); there are further ones until Close. A
-// wrong address and a key file that cannot be read are errors. ctx bounds the
-// start only.
+// WatchRemote starts the watch of an agent. It returns when the first attempt to
+// connect has succeeded or failed (see Err), and keeps reconnecting until Close.
+// An invalid address and an unreadable key file are errors. ctx bounds the start
+// only.
 func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 	if o.Log == nil {
-		return nil, errors.New("there is no logger")
+		return nil, errors.New("no logger is given")
 	}
 
 	if err := checkRPC(o.Addr); err != nil {
 		return nil, err
 	}
 
-	_, others, err := readAuth(o.AuthFile)
+	_, open, err := readAuth(o.AuthFile)
 	if err != nil {
 		return nil, err
 	}
 
-	if others {
-		o.Log.Warnf("the RPC key %s can be read by others than its owner; set its mode to 0600", o.AuthFile)
+	if open {
+		o.Log.Warnf("the RPC key %s is readable by other users; set its mode to 0600", o.AuthFile)
 	}
 
 	if o.Timing == (Timing{}) {
 		o.Timing = LAN()
 	}
 
+	// ctx bounds the start only; stop ends the watch.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &Remote{
 		o: o, t: o.Timing, stop: stop, done: make(chan struct{}), tried: make(chan struct{}),
-		why: errors.New("it has not answered yet"), since: time.Now(),
+		cause: errors.New("it has not answered yet"), since: time.Now(),
 	}
 
-	r.watch = newWatch(watching{
+	r.watch = newWatch(watchOptions{
 		sinks: o.Sinks, list: r.list, window: o.Timing.Window, before: o.Before,
 		gossip: newLogger(o.Log), log: o.Log,
-		known: func(string) bool { return false },
+		exempt: func(string) bool { return false },
 	})
 	go r.run(life)
 
@@ -118,6 +119,7 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 	case <-r.tried:
 		return r, nil
 	case <-ctx.Done():
+		// Nobody gets r, so nobody can close it later.
 		r.stop()
 		<-r.done
 
@@ -125,32 +127,32 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 	}
 }
 
-// readAuth reads the file that holds an agent's RPC key, and tells whether
-// others can do so, too.
-func readAuth(path string) (key string, others bool, err error) {
+// readAuth reads the file of an agent's RPC key. open means that users other than
+// its owner can read it.
+func readAuth(path string) (key string, open bool, err error) {
 	if path == "" {
 		return "", false, nil
 	}
 
 	f, err := os.Open(path)
 	if err != nil {
-		return "", false, fmt.Errorf("the RPC key of the serf agent cannot be read: %w", err)
+		return "", false, fmt.Errorf("cannot read the RPC key of the serf agent: %w", err)
 	}
 	defer f.Close()
 
 	b, err := io.ReadAll(io.LimitReader(f, 4096))
 	if err != nil {
-		return "", false, fmt.Errorf("the RPC key of the serf agent cannot be read: %w", err)
+		return "", false, fmt.Errorf("cannot read the RPC key of the serf agent: %w", err)
 	}
 
 	if b = bytes.TrimSpace(b); len(b) == 0 {
-		return "", false, fmt.Errorf("%s is empty; it has to hold the rpc_auth of the serf agent", path)
+		return "", false, fmt.Errorf("%s is empty; put the rpc_auth of the serf agent into it", path)
 	}
 
 	return string(b), isOpen(f), nil
 }
 
-// Close stops watching and waits until nothing is left. The agent goes on.
+// Close ends the watch and waits until it is down. The agent goes on.
 func (r *Remote) Close() error {
 	r.stop()
 	<-r.done
@@ -169,11 +171,12 @@ func (r *Remote) Leave(ctx context.Context) error {
 	case <-r.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("the watch of the serf agent takes longer to end: %w", ctx.Err())
+		return fmt.Errorf("the watch of the serf agent is still stopping: %w", ctx.Err())
 	}
 }
 
-// Err is nil while the agent answers, else says since when and why it does not.
+// Err is nil while the agent answers; otherwise it holds the cause and the time of
+// the disconnect.
 func (r *Remote) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,11 +185,11 @@ func (r *Remote) Err() error {
 		return nil
 	}
 
-	return fmt.Errorf("the serf agent at %s is not connected since %s: %w; what is said of nodes is as of then",
-		r.o.Addr, r.since.UTC().Format(time.RFC3339), r.why)
+	return fmt.Errorf("the serf agent at %s is not connected since %s: %w; the states of nodes are as of then",
+		r.o.Addr, r.since.UTC().Format(time.RFC3339), r.cause)
 }
 
-// Stats counts, as of the last complete list.
+// Stats returns the numbers of the last complete list.
 func (r *Remote) Stats() Stats {
 	r.mu.Lock()
 	s := r.members
@@ -197,7 +200,7 @@ func (r *Remote) Stats() Stats {
 	return s
 }
 
-// Self is what the agent says of itself; an error while it is not connected.
+// Self returns the agent's own member; an error while it is not connected.
 func (r *Remote) Self() (Self, error) {
 	if err := r.Err(); err != nil {
 		return Self{}, err
@@ -209,7 +212,7 @@ func (r *Remote) Self() (Self, error) {
 	return r.self, nil
 }
 
-// Node is the node that the agent's host is, as far as was ever heard; zero for
+// Node identifies the node that the agent runs on, by the last answer; zero for
 // none.
 func (r *Remote) Node() Identity {
 	r.mu.Lock()
@@ -218,7 +221,7 @@ func (r *Remote) Node() Identity {
 	return r.self.Node
 }
 
-// run keeps a connection until ctx is done.
+// run reconnects until ctx is done.
 func (r *Remote) run(ctx context.Context) {
 	defer close(r.done)
 	var observing sync.WaitGroup
@@ -237,11 +240,11 @@ func (r *Remote) run(ctx context.Context) {
 			wait, misses = r.t.JoinMin, 0
 		}
 
-		if misses++; misses&(misses-1) == 0 {
-			r.o.Log.Warnf("gossip: the serf agent at %s, attempt %d: %v; it is tried again", r.o.Addr, misses, err)
+		if misses++; isPowerOfTwo(misses) {
+			r.o.Log.Warnf("gossip: the serf agent at %s, attempt %d: %v; retrying", r.o.Addr, misses, err)
 		}
 
-		// Jitter: many watchers of one host do not come back at the same moment.
+		// Jitter keeps the watchers of one host from reconnecting at the same moment.
 		pause := wait/2 + rand.N(wait/2+1)
 		wait = min(2*wait, r.t.JoinMax)
 
@@ -253,11 +256,12 @@ func (r *Remote) run(ctx context.Context) {
 	}
 }
 
-// connection is one connection from its beginning to its end. It tells whether
-// the agent was ready to be watched, and why it no longer is.
+// connection runs one connection to its end. connected means that the watch was
+// established; err is the reason of its end.
 func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
-	defer func() { r.lost(err) }()
+	defer func() { r.disconnected(err) }()
 
+	// The key may have changed since the last attempt.
 	key, _, err := readAuth(r.o.AuthFile)
 	if err != nil {
 		return false, err
@@ -271,9 +275,10 @@ func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
 		return false, err
 	}
 
+	// The reader ends when the connection is closed, before the next attempt.
 	var reading sync.WaitGroup
 
-	reading.Go(func() { c.read(func(e rpcEvent) { r.take(c, e) }) })
+	reading.Go(func() { c.read(func(e rpcEvent) { r.event(c, e) }) })
 	defer reading.Wait()
 	defer c.close()
 
@@ -284,18 +289,19 @@ func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
 		return false, err
 	}
 
-	if err := r.look(open, c); err != nil {
+	if err := r.check(open, c); err != nil {
 		return false, err
 	}
 
+	// The list comes after the subscription, so that no event is lost between them.
 	ms, err := r.fetch(open, c)
 	if err != nil {
 		return false, err
 	}
 
-	alone := r.begin(c, ms)
+	alone := r.connected(c, ms)
 	defer alone.Stop()
-	r.o.Log.Infof("gossip: the serf agent at %s is watched", r.o.Addr)
+	r.o.Log.Infof("gossip: the serf agent at %s is connected", r.o.Addr)
 
 	ping := time.NewTicker(r.t.Ping)
 	defer ping.Stop()
@@ -305,10 +311,10 @@ func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
 		case <-ctx.Done():
 			return true, ctx.Err()
 		case <-c.ended:
-			return true, c.why()
+			return true, c.failure()
 		case <-ping.C:
-			asked, cancel := context.WithTimeout(ctx, r.t.Answer)
-			err := r.look(asked, c)
+			call, cancel := context.WithTimeout(ctx, r.t.Answer)
+			err := r.check(call, c)
 			cancel()
 
 			if err != nil {
@@ -318,21 +324,22 @@ func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
 	}
 }
 
-// begin makes the connection the one that counts. An agent that has forgotten
-// everybody may have started a moment ago: then the first report waits, for a
-// while, until it has found somebody.
-func (r *Remote) begin(c *rpc, ms []hserf.Member) (alone *time.Timer) {
+// connected makes c the current connection. An agent that has lost all its members
+// has probably just restarted: then the first report waits, for a bounded time,
+// until it has found one of them.
+func (r *Remote) connected(c *rpc, ms []hserf.Member) (alone *time.Timer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.conn, r.why = c, nil
+	r.conn, r.cause = c, nil
 	r.once.Do(func() { close(r.tried) })
 
+	// The agent's own node is always alive, and proves no contact.
 	own := r.self.Node.Name()
 	if slices.ContainsFunc(r.o.Before, func(node string) bool { return node != own }) {
 		r.had = true
 	}
 
-	r.o.Before = nil // the observers have theirs
+	r.o.Before = nil // it counts for the first connection only
 	r.others = slices.ContainsFunc(ms, func(m hserf.Member) bool { return m.Name != r.name })
 	r.waits = r.had && !r.others
 
@@ -341,14 +348,14 @@ func (r *Remote) begin(c *rpc, ms []hserf.Member) (alone *time.Timer) {
 		r.watch.resume()
 	}
 
-	r.alone = time.AfterFunc(r.t.Alone, func() { r.believe(c) })
+	r.alone = time.AfterFunc(r.t.Alone, func() { r.endWait(c) })
 
 	return r.alone
 }
 
-// believe lets the observers report whatever the agent knows, if the connection
-// is still the one that counts.
-func (r *Remote) believe(c *rpc) {
+// endWait lets the observers report although the agent has no other member, if c
+// is still the current connection.
+func (r *Remote) endWait(c *rpc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -358,22 +365,23 @@ func (r *Remote) believe(c *rpc) {
 	}
 }
 
-// lost notes that there is no connection.
-func (r *Remote) lost(why error) {
+// disconnected ends the current connection, if any, and the reports.
+func (r *Remote) disconnected(cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
+	// A failed attempt to reconnect does not change the time of the disconnect.
 	if r.conn != nil {
 		r.since = time.Now()
 	}
 
-	r.conn, r.why = nil, why
+	r.conn, r.cause = nil, cause
 	r.watch.pause()
 	r.once.Do(func() { close(r.tried) })
 }
 
-// take hands an event on, in its order.
-func (r *Remote) take(c *rpc, e rpcEvent) {
+// event passes an event to the observers. Events arrive in order.
+func (r *Remote) event(c *rpc, e rpcEvent) {
 	for _, rm := range e.Members {
 		if e.Event == rpcReap {
 			r.watch.remove(rm.Name)
@@ -384,7 +392,8 @@ func (r *Remote) take(c *rpc, e rpcEvent) {
 		r.mu.Lock()
 		if r.conn == c && rm.Name != r.name {
 			if r.waits && !r.others {
-				r.alone.Reset(r.t.Tick) // it is about to learn of all from that one
+				// The first member that it finds passes the others on in a moment.
+				r.alone.Reset(r.t.Tick)
 			}
 
 			r.had, r.others = true, true
@@ -394,24 +403,27 @@ func (r *Remote) take(c *rpc, e rpcEvent) {
 	}
 }
 
+// asMember converts a member of serf.
 func asMember(m hserf.Member) monitor.Member {
 	return monitor.Member{Name: m.Name, Addr: placeOf(m), Tags: m.Tags, Alive: alive(m)}
 }
 
-// look asks the agent how it is, which also tells whether it answers.
-func (r *Remote) look(ctx context.Context, c *rpc) error {
-	told, err := c.stats(ctx)
+// check fetches the agent's numbers. It is the health check of the connection, too.
+func (r *Remote) check(ctx context.Context, c *rpc) error {
+	answer, err := c.stats(ctx)
 	if err != nil {
 		return err
 	}
 
 	number := func(key string) int {
-		n, _ := strconv.Atoi(told.Serf[key]) // 0 where an agent does not tell it
+		n, _ := strconv.Atoi(answer.Serf[key]) // 0 for an agent without this number
 		return n
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.name, r.self.Encrypted = told.Agent["name"], told.Serf["encrypted"] != "false"
+
+	r.name, r.self.Encrypted = answer.Agent["name"], answer.Serf["encrypted"] != "false"
 	r.health = number("health_score")
 	r.queues = map[string]int{
 		"intent": number("intent_queue"),
@@ -422,7 +434,7 @@ func (r *Remote) look(ctx context.Context, c *rpc) error {
 	return nil
 }
 
-// fetch asks for the complete member list, and counts.
+// fetch fetches the complete member list and updates the numbers.
 func (r *Remote) fetch(ctx context.Context, c *rpc) ([]hserf.Member, error) {
 	ms, err := c.members(ctx)
 	if err != nil {
@@ -435,7 +447,7 @@ func (r *Remote) fetch(ctx context.Context, c *rpc) ([]hserf.Member, error) {
 	r.members = count(ms)
 	for _, m := range ms {
 		if m.Name == r.name {
-			r.self.Node, _ = monitor.IdentityOf(m.Tags) // zero where it is not a node
+			r.self.Node, _ = monitor.IdentityOf(m.Tags) // zero if it is not a node
 			r.self.Addr = placeOf(m)
 		}
 	}
@@ -443,7 +455,7 @@ func (r *Remote) fetch(ctx context.Context, c *rpc) ([]hserf.Member, error) {
 	return ms, nil
 }
 
-// list is the complete member list, for the observers.
+// list fetches the complete member list for the observers.
 func (r *Remote) list(ctx context.Context) ([]monitor.Member, error) {
 	r.mu.Lock()
 	c := r.conn

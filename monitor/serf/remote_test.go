@@ -18,8 +18,8 @@ import (
 	"github.com/contiv/cluster/monitor"
 )
 
-// scriptedAgent speaks an agent's side of the RPC: it answers with the members
-// that it is given, and says what it is told to say.
+// scriptedAgent is the agent's side of the RPC: it answers with the configured
+// members, and sends events on request.
 type scriptedAgent struct {
 	t    *testing.T
 	addr string
@@ -29,10 +29,10 @@ type scriptedAgent struct {
 	listener net.Listener
 	conns    map[net.Conn]*agentConn
 	members  []rpcMember
-	deaf     bool   // takes requests and answers none
-	odd      string // the command that is answered with nonsense
-	asked    []string
-	onList   func() // called before a list is answered
+	silent   bool   // receives requests and answers none
+	broken   string // the command with a malformed answer
+	requests []string
+	onList   func() // called before it answers with a list
 }
 
 type agentConn struct {
@@ -55,7 +55,7 @@ func (c *agentConn) send(parts ...any) {
 	c.w.Flush()
 }
 
-// scripted starts such an agent. Its own member is called self.
+// scripted starts a scripted agent. Its own member is named self.
 func scripted(t *testing.T, key string) *scriptedAgent {
 	t.Helper()
 	a := &scriptedAgent{t: t, addr: "127.0.0.1:0", key: key}
@@ -66,7 +66,7 @@ func scripted(t *testing.T, key string) *scriptedAgent {
 	return a
 }
 
-// up begins to listen, at the same address as before.
+// up listens, at the same address as before.
 func (a *scriptedAgent) up() {
 	a.t.Helper()
 
@@ -111,7 +111,7 @@ func (a *scriptedAgent) serve(conn net.Conn) {
 	a.mu.Unlock()
 	dec := codec.NewDecoder(bufio.NewReader(conn), h)
 
-	welcome := a.key == ""
+	authenticated := a.key == ""
 	for {
 		var r rpcRequest
 		if dec.Decode(&r) != nil {
@@ -126,24 +126,24 @@ func (a *scriptedAgent) serve(conn net.Conn) {
 		}
 
 		a.mu.Lock()
-		a.asked = append(a.asked, r.Command)
-		deaf, odd, onList := a.deaf, a.odd, a.onList
+		a.requests = append(a.requests, r.Command)
+		silent, broken, onList := a.silent, a.broken, a.onList
 		a.mu.Unlock()
 
 		ok := rpcAnswer{Seq: r.Seq}
 		switch {
-		case deaf:
-		case odd == r.Command:
+		case silent:
+		case broken == r.Command:
 			conn.Write([]byte(strings.Repeat("\xc1", 64)))
 		case r.Command == "handshake":
 			c.send(ok)
 		case r.Command == "auth":
-			if welcome = fmt.Sprintf("%s", body["AuthKey"]) == a.key; !welcome {
+			if authenticated = fmt.Sprintf("%s", body["AuthKey"]) == a.key; !authenticated {
 				ok.Error = "Invalid authentication token"
 			}
 
 			c.send(ok)
-		case !welcome:
+		case !authenticated:
 			ok.Error = "Authentication required"
 			c.send(ok)
 		case r.Command == "stream":
@@ -166,15 +166,15 @@ func (a *scriptedAgent) serve(conn net.Conn) {
 	}
 }
 
-// set makes the members what they are.
+// set replaces the members.
 func (a *scriptedAgent) set(ms ...rpcMember) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.members = ms
 }
 
-// tell sends an event to whoever has subscribed.
-func (a *scriptedAgent) tell(event string, ms ...rpcMember) {
+// send sends an event to all subscribers.
+func (a *scriptedAgent) send(event string, ms ...rpcMember) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
@@ -197,7 +197,7 @@ func rpcAlive(name string, n int, tags map[string]string) rpcMember {
 
 func (m rpcMember) is(status string) rpcMember { m.Status = status; return m }
 
-// watchIt watches an agent into a recorder.
+// watchIt watches an agent, with a recorder as the sink.
 func watchIt(t *testing.T, addr string, adjust ...func(*RemoteOptions)) (*Remote, *recorder) {
 	t.Helper()
 	seen := &recorder{}
@@ -247,26 +247,26 @@ func TestRemoteFollows(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 
-	// The list stays as it was: what follows is known by events alone.
-	a.tell("member-join", two)
+	// The list stays the same: from here on all changes are events.
+	a.send("member-join", two)
 	eventually(t, "a join", func() bool { return seen.see("node-12").Alive && seen.joins("node-12") == 1 })
 	moved := node(12)
 	moved.Addr = at(19)
 	two.Tags = moved.Tags()
-	a.tell("member-update", two)
+	a.send("member-update", two)
 	eventually(t, "a change of address", func() bool { return seen.see("node-12").Addr == at(19) })
-	a.tell("member-leave", two.is("left"))
+	a.send("member-leave", two.is("left"))
 	eventually(t, "a leave", func() bool { return !seen.see("node-12").Alive })
-	a.tell("member-failed", one.is("failed"))
+	a.send("member-failed", one.is("failed"))
 	eventually(t, "a failure", func() bool { return !seen.see("node-11").Alive })
-	a.tell("member-join", one, rpcAlive("twin", 14, Identity{Label: "node", Serial: "11", Addr: at(14)}.Tags()))
+	a.send("member-join", one, rpcAlive("twin", 14, Identity{Label: "node", Serial: "11", Addr: at(14)}.Tags()))
 	eventually(t, "a duplicate", func() bool { return seen.see("node-11").Duplicate })
-	a.tell("member-reap", rpcAlive("twin", 14, nil).is("failed"))
+	a.send("member-reap", rpcAlive("twin", 14, nil).is("failed"))
 	eventually(t, "the end of the duplicate", func() bool { s := seen.see("node-11"); return s.Alive && !s.Duplicate })
 }
 
-// TestRemoteSubscribesFirst: what happens while the list is on its way is not
-// lost, and not undone by the list.
+// TestRemoteSubscribesFirst: an event that comes before the list is neither lost
+// nor undone by the list.
 func TestRemoteSubscribesFirst(t *testing.T) {
 	t.Parallel()
 	a := scripted(t, "")
@@ -274,8 +274,8 @@ func TestRemoteSubscribesFirst(t *testing.T) {
 	a.set(rpcAlive("self", 1, nil), one)
 	a.change(func() {
 		a.onList = func() {
-			a.tell("member-failed", one.is("failed"))
-			a.tell("member-join", two)
+			a.send("member-failed", one.is("failed"))
+			a.send("member-join", two)
 		}
 	})
 	_, seen := watchIt(t, a.addr)
@@ -287,7 +287,7 @@ func TestRemoteSubscribesFirst(t *testing.T) {
 
 	var list, stream int
 	a.change(func() {
-		for i, c := range a.asked {
+		for i, c := range a.requests {
 			if c == "stream" && stream == 0 {
 				stream = i + 1
 			}
@@ -299,15 +299,15 @@ func TestRemoteSubscribesFirst(t *testing.T) {
 	})
 
 	if stream == 0 || list < stream {
-		t.Errorf("asked for %v", a.asked)
+		t.Errorf("requests: %v, want stream before members", a.requests)
 	}
 }
 
-// TestRemoteAway: while the agent is away nothing is said; then everything.
+// TestRemoteAway: there is no report while the agent is away, and a full one after.
 func TestRemoteAway(t *testing.T) {
 	t.Parallel()
 
-	for _, way := range []string{"ends", "is silent", "talks nonsense"} {
+	for _, way := range []string{"ends", "is silent", "sends garbage"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			a := scripted(t, "")
@@ -316,29 +316,29 @@ func TestRemoteAway(t *testing.T) {
 			quick := Loopback()
 			quick.Answer, quick.Ping = 300*time.Millisecond, 100*time.Millisecond
 			r, seen := watchIt(t, a.addr, func(o *RemoteOptions) { o.Timing = quick })
-			eventually(t, "it is watched", func() bool { return seen.see("node-31").Alive })
+			eventually(t, "the node is seen", func() bool { return seen.see("node-31").Alive })
 
 			switch way {
 			case "ends":
 				a.down()
 			case "is silent":
-				a.change(func() { a.deaf = true })
-			case "talks nonsense":
-				a.change(func() { a.odd = "stats" })
+				a.change(func() { a.silent = true })
+			case "sends garbage":
+				a.change(func() { a.broken = "stats" })
 			}
 
-			eventually(t, "it is missed", func() bool { return r.Err() != nil })
+			eventually(t, "the agent is disconnected", func() bool { return r.Err() != nil })
 
 			if err := r.Err().Error(); !strings.Contains(err, a.addr+" is not connected since ") {
 				t.Error(err)
 			}
 
 			if _, err := r.Self(); err == nil {
-				t.Error("it speaks for an agent that is not there")
+				t.Error("Self answers for a disconnected agent")
 			}
 
 			if !seen.see("node-31").Alive {
-				t.Error("a node disappeared because nobody was asked")
+				t.Error("a node disappeared with the agent")
 			}
 
 			a.set(rpcAlive("self", 1, nil), two)
@@ -347,28 +347,29 @@ func TestRemoteAway(t *testing.T) {
 			case "ends":
 				a.up()
 			default:
-				a.change(func() { a.deaf, a.odd = false, "" })
+				a.change(func() { a.silent, a.broken = false, "" })
 			}
 
 			eventually(
 				t,
-				"what happened meanwhile is seen",
+				"the changes meanwhile are seen",
 				func() bool { return seen.see("node-32").Alive && !seen.see("node-31").Alive },
 			)
-			eventually(t, "nothing is missed any more", func() bool { return r.Err() == nil })
+			eventually(t, "the agent is connected", func() bool { return r.Err() == nil })
 		})
 	}
 }
 
-// TestRemoteAlone: an agent that has lost everybody may just have started. It is
-// given time, and believed in the end. One that never had anybody is believed.
+// TestRemoteAlone: an agent that has lost all members may just have started, so the
+// first report waits for a bounded time. It does not wait for one that never had
+// other members.
 func TestRemoteAlone(t *testing.T) {
 	t.Parallel()
 	a := scripted(t, "")
 	one := rpcAlive("one", 41, node(41).Tags())
 	a.set(rpcAlive("self", 1, node(1).Tags()))
 	var all []*Remote
-	alone := func(before string, wait time.Duration) *recorder {
+	watchAlone := func(before string, wait time.Duration) *recorder {
 		r, seen := watchIt(
 			t,
 			a.addr,
@@ -378,50 +379,50 @@ func TestRemoteAlone(t *testing.T) {
 
 		return seen
 	}
-	fresh, own := alone("", time.Hour), alone("node-1", time.Hour)
+	fresh, own := watchAlone("", time.Hour), watchAlone("node-1", time.Hour)
 
-	patient, believer := alone("node-1 node-41", time.Hour), alone("node-41", 50*time.Millisecond)
-	for _, seen := range []*recorder{fresh, own, believer} {
-		eventually(t, "a report of nobody else", func() bool { return seen.see("node-1").Alive })
+	patient, impatient := watchAlone("node-1 node-41", time.Hour), watchAlone("node-41", 50*time.Millisecond)
+	for _, seen := range []*recorder{fresh, own, impatient} {
+		eventually(t, "a report without other members", func() bool { return seen.see("node-1").Alive })
 	}
 
 	if patient.count() != 0 {
-		t.Error("it has not waited for the others")
+		t.Error("the first report did not wait for the others")
 	}
 
 	a.set(rpcAlive("self", 1, nil), one)
-	a.tell("member-join", one)
+	a.send("member-join", one)
 
-	for _, seen := range []*recorder{fresh, own, believer, patient} {
+	for _, seen := range []*recorder{fresh, own, impatient, patient} {
 		eventually(t, "the other", func() bool { return seen.see("node-41").Alive })
 	}
 
-	// The agent starts anew, twice, and those who knew the other wait.
+	// The agent restarts twice, and the watches that had the other member wait.
 	for range 2 {
 		a.down()
 
 		for _, r := range all {
-			eventually(t, "it is missed", func() bool { return r.Err() != nil })
+			eventually(t, "the agent is disconnected", func() bool { return r.Err() != nil })
 		}
 
 		a.set(rpcAlive("self", 1, nil))
 		a.up()
 
 		for _, r := range all {
-			eventually(t, "it is back", func() bool { return r.Err() == nil })
+			eventually(t, "the agent is connected", func() bool { return r.Err() == nil })
 		}
 	}
 
-	eventually(t, "one waited for a moment", func() bool { return !believer.see("node-41").Alive })
+	eventually(t, "the impatient watch reports", func() bool { return !impatient.see("node-41").Alive })
 
 	for _, seen := range []*recorder{fresh, own, patient} {
 		if !seen.see("node-41").Alive {
-			t.Error("it has not waited after a restart of the agent")
+			t.Error("the report did not wait after a restart of the agent")
 		}
 	}
 }
 
-// TestRemoteBefore: nodes that are as the last run left them have not joined.
+// TestRemoteBefore: a node that stayed alive over a restart has not joined.
 func TestRemoteBefore(t *testing.T) {
 	t.Parallel()
 	a := scripted(t, "")
@@ -439,25 +440,25 @@ func TestRemoteKey(t *testing.T) {
 	a := scripted(t, "open sesame")
 	a.set(rpcAlive("self", 1, nil), rpcAlive("one", 61, node(61).Tags()))
 	path := filepath.Join(t.TempDir(), "rpc.key")
-	says := func(r *Remote, words string) {
+	fails := func(r *Remote, words string) {
 		t.Helper()
 		eventually(t, words, func() bool { err := r.Err(); return err != nil && strings.Contains(err.Error(), words) })
 	}
 	without, _ := watchIt(t, a.addr)
-	says(without, "it wants a key")
+	fails(without, "it requires a key")
 
 	if err := os.WriteFile(path, []byte("wrong\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
 	r, seen := watchIt(t, a.addr, func(o *RemoteOptions) { o.AuthFile = path })
-	says(r, "it refuses the key")
+	fails(r, "it refuses the key")
 
 	if strings.Contains(r.Err().Error(), "wrong") || seen.count() != 0 {
 		t.Errorf("%v; %d reports", r.Err(), seen.count())
 	}
 
-	// The file is read again before each attempt.
+	// The file is read before each attempt.
 	if err := os.WriteFile(path, []byte("open sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -493,7 +494,7 @@ func TestRemoteRefuses(t *testing.T) {
 	}
 }
 
-// TestRemoteBounds: an agent cannot make this process read without end.
+// TestRemoteBounds: a message is bounded.
 func TestRemoteBounds(t *testing.T) {
 	t.Parallel()
 	l := &limited{r: strings.NewReader("abcdef"), left: 4}
@@ -506,6 +507,6 @@ func TestRemoteBounds(t *testing.T) {
 	}
 
 	if _, err := l.Read(b); err == nil {
-		t.Error("it reads on")
+		t.Error("it reads beyond the limit")
 	}
 }

@@ -11,15 +11,15 @@ import (
 	hserf "github.com/hashicorp/serf/serf"
 )
 
-// rivals notes when somebody uses the name of a live member from another
-// address: serf ignores them, so they never become members of their own. It
-// holds at most one rival per live member.
+// rivals tracks hosts that use the name of a live member from another address.
+// serf ignores them, so they never become members. It holds at most one rival
+// per live member.
 type rivals struct {
-	ttl  time.Duration
-	news chan<- struct{} // gets a value when a rival comes or goes; never waited for
+	ttl     time.Duration
+	changes chan<- struct{} // gets a value when a rival comes or goes; never blocks
 
 	mu    sync.Mutex
-	place map[string]string // live members: ip:port
+	place map[string]string // ip:port of live members, by name
 	rival map[string]rival
 }
 
@@ -28,50 +28,53 @@ type rival struct {
 	first, last time.Time
 }
 
-func newRivals(ttl time.Duration, news chan<- struct{}) *rivals {
-	return &rivals{ttl: ttl, news: news, place: map[string]string{}, rival: map[string]rival{}}
+func newRivals(ttl time.Duration, changes chan<- struct{}) *rivals {
+	return &rivals{ttl: ttl, changes: changes, place: map[string]string{}, rival: map[string]rival{}}
 }
 
-// NotifyMerge is serf's hook for what other members say of members, the ones it
-// is going to ignore included. It is called under locks of memberlist, and must
-// not call back. A list of one is somebody who is alive; longer ones, from the
-// first contact with a peer, mix live and dead ones and come again one by one.
+// NotifyMerge is serf's hook for states of members that other hosts send,
+// including those that serf is about to ignore. It runs under locks of memberlist
+// and must not call back. A list of one is a live host; longer ones, from the
+// first contact with a peer, mix live and dead ones, and repeat one by one.
 func (r *rivals) NotifyMerge(ms []*hserf.Member) error {
 	if len(ms) == 1 {
-		r.heard(ms[0].Name, placeOf(*ms[0]), time.Now())
+		r.observe(ms[0].Name, placeOf(*ms[0]), time.Now())
 	}
 
 	return nil
 }
 
-func (r *rivals) heard(name, place string, now time.Time) {
+// observe records that a live host uses a name.
+func (r *rivals) observe(name, place string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
+	// A name without a live member is free to take.
 	at, ok := r.place[name]
 	if !ok || at == place {
 		return
 	}
 
+	// The time of the conflict starts anew with each other rival.
 	v, ok := r.rival[name]
 	if !ok || v.place != place {
 		v = rival{place: place, first: now}
-		r.tell()
+		r.notify()
 	}
 
 	v.last = now
 	r.rival[name] = v
 }
 
-func (r *rivals) tell() {
+func (r *rivals) notify() {
 	select {
-	case r.news <- struct{}{}:
+	case r.changes <- struct{}{}:
 	default:
 	}
 }
 
-// live notes where a member is. A rival there has become that member, or the
-// member has moved.
+// live records the place of a live member. A rival at that place has become the
+// member, or the member has moved there.
 func (r *rivals) live(name, place string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,20 +83,21 @@ func (r *rivals) live(name, place string) {
 	for n, v := range r.rival {
 		if v.place == place {
 			delete(r.rival, n)
-			r.tell()
+			r.notify()
 		}
 	}
 }
 
-// dead notes that a member is no longer alive; its name is free.
+// dead records that a member is no longer alive, which frees its name.
 func (r *rivals) dead(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	delete(r.place, name)
 	delete(r.rival, name)
 }
 
-// expire forgets rivals that have not been heard of for long.
+// expire forgets rivals that have been silent for the TTL.
 func (r *rivals) expire(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +105,7 @@ func (r *rivals) expire(now time.Time) {
 	for n, v := range r.rival {
 		if now.Sub(v.last) > r.ttl {
 			delete(r.rival, n)
-			r.tell()
+			r.notify()
 		}
 	}
 }
@@ -118,7 +122,8 @@ func (r *rivals) of(name string) []string {
 	return nil
 }
 
-// contested tells who has been using a name for how long.
+// contested returns the place of the rival for a name, "" for none, and the time
+// between its first and its last observation.
 func (r *rivals) contested(name string) (place string, since time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,6 +136,7 @@ func (r *rivals) contested(name string) (place string, since time.Duration) {
 	return v.place, v.last.Sub(v.first)
 }
 
+// placeOf is the ip:port of a member's gossip.
 func placeOf(m hserf.Member) string {
 	return net.JoinHostPort(m.Addr.String(), strconv.Itoa(int(m.Port)))
 }

@@ -16,17 +16,17 @@ import (
 	hserf "github.com/hashicorp/serf/serf"
 )
 
-// What follows is the part of serf's RPC protocol that a watcher needs: requests
-// and answers are a header, and a body where the command has one. An answer has
-// the number of its request; what a subscription brings has that of the
-// subscription. See README.md for why serf's own client is not used.
+// The subset of serf's RPC protocol that a watch needs. Requests and answers have
+// a header and, depending on the command, a body. An answer carries the sequence
+// number of its request, an event that of its subscription. See README.md for
+// the reasons against serf's own client.
 const (
 	rpcVersion = 1
 	rpcEvents  = "member-join,member-leave,member-failed,member-update,member-reap"
 	rpcReap    = "member-reap"
 
-	// maxMessage bounds, in bytes, what one message may make this process read.
-	// It is the list of some 100 000 members.
+	// maxMessage bounds one message, in bytes. A list of about 100 000 members
+	// fits.
 	maxMessage = 64 << 20
 )
 
@@ -40,7 +40,7 @@ type rpcAnswer struct {
 	Error string
 }
 
-// rpcMember is a member as an agent describes it.
+// rpcMember is a member in the agent's encoding.
 type rpcMember struct {
 	Name   string
 	Addr   net.IP
@@ -49,7 +49,7 @@ type rpcMember struct {
 	Status string
 }
 
-// member is the same in serf's own words.
+// member converts to serf's type. An unknown status becomes StatusNone.
 func (m rpcMember) member() hserf.Member {
 	out := hserf.Member{Name: m.Name, Addr: m.Addr, Port: m.Port, Tags: m.Tags}
 	for _, s := range []hserf.MemberStatus{hserf.StatusAlive, hserf.StatusLeaving, hserf.StatusLeft, hserf.StatusFailed} {
@@ -61,15 +61,14 @@ func (m rpcMember) member() hserf.Member {
 	return out
 }
 
-// rpcEvent is what happened to members. An event whose name is rpcReap says that
-// the agent has forgotten them.
+// rpcEvent is a change of members. After rpcReap the agent has forgotten them.
 type rpcEvent struct {
 	Event   string
 	Members []rpcMember
 }
 
-// rpc is a connection to an agent. One goroutine calls read, once, for as long
-// as the connection lasts; any may ask meanwhile.
+// rpc is a connection to an agent. One goroutine calls read, once, until the
+// connection ends; any goroutine may make requests meanwhile.
 type rpc struct {
 	conn net.Conn
 	in   *limited
@@ -77,18 +76,18 @@ type rpc struct {
 	out  *bufio.Writer
 	enc  *codec.Encoder
 
-	asking sync.Mutex // held for one request until its answer
+	requests sync.Mutex // held from a request to its answer
 
 	mu     sync.Mutex
 	seq    uint64     // of the last request
 	stream uint64     // of the subscription; 0: none
-	into   any        // takes the body of the answer; nil: there is none
-	answer chan error // nil: nothing is asked
-	err    error      // why reading ended
+	into   any        // the destination of the answer's body; nil: it has none
+	answer chan error // nil: no request is open
+	err    error      // the error that ended the connection
 	ended  chan struct{}
 }
 
-// limited ends a message that is longer than anything sensible.
+// limited fails a message that exceeds maxMessage.
 type limited struct {
 	r    io.Reader
 	left int
@@ -96,7 +95,7 @@ type limited struct {
 
 func (l *limited) Read(p []byte) (int, error) {
 	if l.left <= 0 {
-		return 0, fmt.Errorf("it sends a message of more than %d bytes", maxMessage)
+		return 0, fmt.Errorf("it sent a message of more than %d bytes", maxMessage)
 	}
 
 	n, err := l.r.Read(p[:min(len(p), l.left)])
@@ -111,6 +110,7 @@ func dialRPC(ctx context.Context, addr string) (*rpc, error) {
 		return nil, err
 	}
 
+	// The encoding of serf's own server and client.
 	h := &codec.MsgpackHandle{WriteExt: true}
 	h.TimeNotBuiltin = true
 	c := &rpc{conn: conn, in: &limited{r: conn}, out: bufio.NewWriter(conn), ended: make(chan struct{})}
@@ -119,15 +119,16 @@ func dialRPC(ctx context.Context, addr string) (*rpc, error) {
 	return c, nil
 }
 
-// close ends the connection; read returns soon after.
-func (c *rpc) close() { c.conn.Close() } // reading says what there is to say
+// close closes the connection; read returns soon after, with the error that
+// matters.
+func (c *rpc) close() { c.conn.Close() }
 
-// read takes what the agent sends until the connection ends. Events go to take,
-// one after the other; it must not wait for an answer.
-func (c *rpc) read(take func(rpcEvent)) {
-	err := c.next(take)
+// read receives messages until the connection ends. It calls handle for events, one
+// after the other; handle must not wait for an answer.
+func (c *rpc) read(handle func(rpcEvent)) {
+	err := c.next(handle)
 	for err == nil {
-		err = c.next(take)
+		err = c.next(handle)
 	}
 
 	c.close()
@@ -137,7 +138,9 @@ func (c *rpc) read(take func(rpcEvent)) {
 	close(c.ended)
 }
 
-func (c *rpc) next(take func(rpcEvent)) error {
+// next receives one message.
+func (c *rpc) next(handle func(rpcEvent)) error {
+	// The limit counts anew for each message.
 	c.in.left = maxMessage
 
 	var h rpcAnswer
@@ -146,20 +149,21 @@ func (c *rpc) next(take func(rpcEvent)) error {
 	}
 
 	c.mu.Lock()
-	asked, stream, into, answer := c.seq, c.stream, c.into, c.answer
+	request, stream, into, answer := c.seq, c.stream, c.into, c.answer
 	c.mu.Unlock()
 
 	switch {
-	case answer != nil && h.Seq == asked:
+	case answer != nil && h.Seq == request:
 		var err error
 		if h.Error != "" {
 			err = errors.New(h.Error)
 		} else if into != nil {
 			if err := c.dec.Decode(into); err != nil {
-				return fmt.Errorf("its answer cannot be read: %w", err)
+				return fmt.Errorf("cannot decode its answer: %w", err)
 			}
 		}
 
+		// Before the next request can start.
 		c.mu.Lock()
 		c.answer = nil
 		c.mu.Unlock()
@@ -169,27 +173,28 @@ func (c *rpc) next(take func(rpcEvent)) error {
 	case stream != 0 && h.Seq == stream && h.Error == "":
 		var e rpcEvent
 		if err := c.dec.Decode(&e); err != nil {
-			return fmt.Errorf("its event cannot be read: %w", err)
+			return fmt.Errorf("cannot decode its event: %w", err)
 		}
 
-		take(e)
+		handle(e)
 
 		return nil
 	}
 
-	return fmt.Errorf("it answers what was not asked (%d: %q)", h.Seq, h.Error)
+	return fmt.Errorf("it sent an answer without a request (%d: %q)", h.Seq, h.Error)
 }
 
-// ask makes a request; into takes the body of the answer, and is nil where there
-// is none. It ends the connection when ctx is done before the answer is there:
-// what came later could not be told apart.
-func (c *rpc) ask(ctx context.Context, command string, body, into any) error {
-	c.asking.Lock()
-	defer c.asking.Unlock()
+// call makes a request and decodes the body of the answer into into; nil means it
+// has none. It closes the connection when ctx is done before the answer, since a
+// late answer would be taken for the next one.
+func (c *rpc) call(ctx context.Context, command string, body, into any) error {
+	c.requests.Lock()
+	defer c.requests.Unlock()
 	answer := make(chan error, 1)
 	c.mu.Lock()
 	c.seq++
 
+	// Events may follow the answer at once, so the subscription counts from here.
 	c.into, c.answer = into, answer
 	if command == "stream" {
 		c.stream = c.seq
@@ -198,6 +203,7 @@ func (c *rpc) ask(ctx context.Context, command string, body, into any) error {
 	request := rpcRequest{command, c.seq}
 	c.mu.Unlock()
 
+	// Closing the connection interrupts both the write and the wait.
 	stop := context.AfterFunc(ctx, c.close)
 	defer stop()
 
@@ -220,67 +226,68 @@ func (c *rpc) ask(ctx context.Context, command string, body, into any) error {
 	case <-c.ended:
 	}
 
+	// The timeout closed the connection: report the timeout, not its effect.
 	if ctx.Err() != nil {
 		return errors.New("it does not answer")
 	}
 
-	return c.why()
+	return c.failure()
 }
 
-// why is the reason for which the connection has ended.
-func (c *rpc) why() error {
+// failure is the error that ended the connection.
+func (c *rpc) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	if errors.Is(c.err, io.EOF) {
-		return errors.New("it has ended the connection")
+		return errors.New("it closed the connection")
 	}
 
 	return c.err
 }
 
-// explain puts an agent's refusal into an operator's words.
+// explain translates the refusal of an agent for an operator.
 func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case err.Error() == "Authentication required":
-		return errors.New("it wants a key: name the file that holds its rpc_auth in rpc_auth_file")
+		return errors.New("it requires a key: name the file that holds its rpc_auth in rpc_auth_file")
 	case err.Error() == "Invalid authentication token":
-		return errors.New("it refuses the key: the file named in rpc_auth_file has to hold its rpc_auth")
+		return errors.New("it refuses the key: put its rpc_auth into the file named in rpc_auth_file")
 	}
 
-	return fmt.Errorf("it says %q", err.Error())
+	return fmt.Errorf("it answered %q", err.Error())
 }
 
-// open makes the agent ready to be asked. From then on events come.
+// open starts the session and subscribes to events.
 func (c *rpc) open(ctx context.Context, key string) error {
-	if err := c.ask(ctx, "handshake", map[string]int{"Version": rpcVersion}, nil); err != nil {
+	if err := c.call(ctx, "handshake", map[string]int{"Version": rpcVersion}, nil); err != nil {
 		return err
 	}
 
 	if key != "" {
-		if err := c.ask(ctx, "auth", map[string]string{"AuthKey": key}, nil); err != nil {
+		if err := c.call(ctx, "auth", map[string]string{"AuthKey": key}, nil); err != nil {
 			return err
 		}
 	}
 
-	return c.ask(ctx, "stream", map[string]string{"Type": rpcEvents}, nil)
+	return c.call(ctx, "stream", map[string]string{"Type": rpcEvents}, nil)
 }
 
-// rpcStats is what an agent tells of itself, by topic.
+// rpcStats are the numbers of an agent, by topic.
 type rpcStats struct {
 	Agent map[string]string `codec:"agent"`
 	Serf  map[string]string `codec:"serf"`
 }
 
 func (c *rpc) stats(ctx context.Context) (s rpcStats, err error) {
-	return s, c.ask(ctx, "stats", nil, &s)
+	return s, c.call(ctx, "stats", nil, &s)
 }
 
 func (c *rpc) members(ctx context.Context) ([]hserf.Member, error) {
 	var list struct{ Members []rpcMember }
-	if err := c.ask(ctx, "members", nil, &list); err != nil {
+	if err := c.call(ctx, "members", nil, &list); err != nil {
 		return nil, err
 	}
 
@@ -292,15 +299,15 @@ func (c *rpc) members(ctx context.Context) ([]hserf.Member, error) {
 	return all, nil
 }
 
-// checkRPC refuses an address that is not a loopback one.
+// checkRPC refuses an address outside loopback.
 func checkRPC(addr string) error {
 	if ap, err := netip.ParseAddrPort(addr); err == nil && ap.Addr().IsLoopback() && ap.Port() != 0 {
 		return nil
 	}
 
 	return fmt.Errorf(
-		"%q is not a loopback address and port, as in 127.0.0.1:7373; serf's RPC is not encrypted, so an agent "+
-			"on another host is reached through a tunnel: ssh -N -L 127.0.0.1:7373:127.0.0.1:7373 root@HOST",
+		"%q is not a loopback address and port, as in 127.0.0.1:7373; serf's RPC is not encrypted, so use a tunnel "+
+			"to an agent on another host: ssh -N -L 127.0.0.1:7373:127.0.0.1:7373 root@HOST",
 		addr,
 	)
 }

@@ -20,31 +20,31 @@ import (
 const (
 	stateFile = "gossip.json"
 	lockFile  = "gossip.lock"
-	maxPeers  = 256     // remembered addresses
+	maxPeers  = 256     // stored addresses
 	maxState  = 4 << 20 // bytes of the state file
 )
 
 var suffixForm = regexp.MustCompile(`^[0-9a-f]{8}$`)
 
-// memory is what an agent keeps over a restart. None of it is precious: an agent
-// without it gets a new name and depends on the addresses it is told to join.
-type memory struct {
+// state is the part of an agent that survives a restart. It may be lost: the agent
+// then gets a new name and depends on the configured addresses to join.
+type state struct {
 	Suffix string   `json:"suffix"` // makes the member's name unique
-	Peers  []string `json:"peers"`  // ip:port of the members last known
-	Alive  []string `json:"alive"`  // the nodes alive by the last recorded word
+	Peers  []string `json:"peers"`  // ip:port of the members of the last run
+	Alive  []string `json:"alive"`  // the nodes alive by the last acknowledged report
 }
 
-// store keeps the memory in a directory, or nowhere.
+// store keeps the state in a directory, or in memory only.
 type store struct {
 	dir    string
 	unlock func() // nil without a directory
-	last   []byte // as written
-	memory
+	last   []byte // the last content of the file
+	state
 }
 
-// openStore reads the memory and takes the directory for this process.
-// complaint tells of a memory that could not be used and was put aside.
-func openStore(dir string) (s *store, complaint error, err error) {
+// openStore locks the directory and reads the state. damage is the defect of a
+// state file that could not be used; the file is renamed.
+func openStore(dir string) (s *store, damage error, err error) {
 	s = &store{dir: dir}
 	if dir == "" {
 		s.Suffix = newSuffix()
@@ -52,29 +52,31 @@ func openStore(dir string) (s *store, complaint error, err error) {
 	}
 
 	if s.unlock, err = localfile.Lock(dir, lockFile); err != nil {
-		return nil, nil, fmt.Errorf("the gossip data directory cannot be used: %w", err)
+		return nil, nil, fmt.Errorf("cannot use the gossip data directory: %w", err)
 	}
 
 	path := filepath.Join(dir, stateFile)
 
-	complaint = s.read(path)
-	if complaint != nil {
-		os.Rename(path, path+".bad")
-		s.memory = memory{}
+	damage = s.read(path)
+	if damage != nil {
+		os.Rename(path, path+".bad") // for the operator; the agent starts without it
+		s.state = state{}
 	}
 
 	if s.Suffix == "" {
 		s.Suffix = newSuffix()
 	}
 
+	// An unwritable directory fails the start, not some later save.
 	if err := s.save(); err != nil {
 		s.close()
 		return nil, nil, err
 	}
 
-	return s, complaint, nil
+	return s, damage, nil
 }
 
+// read loads the state; a missing file is no error.
 func (s *store) read(path string) error {
 	st, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -86,7 +88,7 @@ func (s *store) read(path string) error {
 	}
 
 	if st.Size() > maxState {
-		return fmt.Errorf("%s has %d bytes", path, st.Size())
+		return fmt.Errorf("%s has %d bytes, more than any state", path, st.Size())
 	}
 
 	b, err := os.ReadFile(path)
@@ -94,22 +96,22 @@ func (s *store) read(path string) error {
 		return err
 	}
 
-	if err := json.Unmarshal(b, &s.memory); err != nil {
+	if err := json.Unmarshal(b, &s.state); err != nil {
 		return fmt.Errorf("%s does not parse: %w", path, err)
 	}
 
 	if !suffixForm.MatchString(s.Suffix) {
-		return fmt.Errorf("%s holds no usable name", path)
+		return fmt.Errorf("%s holds no valid suffix", path)
 	}
 
 	if i := slices.IndexFunc(s.Peers, func(p string) bool { return checkPeer(p) != nil }); i >= 0 {
-		return fmt.Errorf("%s holds a peer that is no address: %q", path, s.Peers[i])
+		return fmt.Errorf("%s holds an invalid address of a peer: %q", path, s.Peers[i])
 	}
 
 	return nil
 }
 
-// save writes the memory if it has changed.
+// save writes the state if it has changed.
 func (s *store) save() error {
 	if s.dir == "" {
 		return nil
@@ -119,7 +121,7 @@ func (s *store) save() error {
 		s.Peers = s.Peers[:maxPeers]
 	}
 
-	b, err := json.MarshalIndent(s.memory, "", "  ")
+	b, err := json.MarshalIndent(s.state, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -129,7 +131,7 @@ func (s *store) save() error {
 	}
 
 	if err := localfile.Replace(filepath.Join(s.dir, stateFile), b); err != nil {
-		return fmt.Errorf("the gossip state cannot be written: %w", err)
+		return fmt.Errorf("cannot write the state: %w", err)
 	}
 
 	s.last = b

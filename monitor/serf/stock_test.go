@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/cluster/monitor/serf/serftest"
 )
 
-// gossiping are the arguments with which a stock agent is let in, and joins.
+// gossiping returns the arguments with which a stock agent has the key and joins.
 func gossiping(join string, args ...string) []string {
 	args = append(args, "-encrypt", testKey)
 	if join != "" {
@@ -20,13 +20,13 @@ func gossiping(join string, args ...string) []string {
 	return args
 }
 
-// tagged are the arguments by which a stock agent is this node.
+// tagged returns the arguments that make a stock agent this node.
 func tagged(i Identity) []string { return serftest.Tags(i.Label, i.Serial, i.Addr) }
 
-// badAddr is an address that would say more to Ansible.
+// badAddr is an address that injects an Ansible variable.
 const badAddr = "10.0.0.1 ansible_connection=local"
 
-// TestStockAgent lives with Debian's serf.
+// TestStockAgent runs members of Debian's serf beside an agent of ours.
 func TestStockAgent(t *testing.T) {
 	t.Parallel()
 	serftest.Need(t)
@@ -79,9 +79,9 @@ func TestStockAgent(t *testing.T) {
 	}
 }
 
-// TestStockAgentStopsNobody: a stock agent that has our name and calls for a vote
-// ends itself at worst.
-func TestStockAgentStopsNobody(t *testing.T) {
+// TestStockAgentCannotStopOurs: a stock agent with our name, which calls for a vote,
+// at worst ends itself.
+func TestStockAgentCannotStopOurs(t *testing.T) {
 	t.Parallel()
 	serftest.Need(t)
 	obs, seen := observer(t, options(t, 120))
@@ -108,6 +108,6 @@ func TestStockAgentStopsNobody(t *testing.T) {
 	})
 
 	if a.Err() != nil || obs.Err() != nil || !seen.see("node-121").Alive {
-		t.Fatal("somebody was stopped")
+		t.Fatal("an agent of ours was stopped")
 	}
 }

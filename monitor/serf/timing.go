@@ -8,44 +8,44 @@ import (
 	hserf "github.com/hashicorp/serf/serf"
 )
 
-// Timing is how quick the gossip is. The zero value means LAN.
+// Timing holds the intervals and timeouts of an agent. The zero value means LAN.
 type Timing struct {
-	Probe        time.Duration // each member probes another one this often
-	ProbeTimeout time.Duration // for the direct answer; others are asked then
-	Gossip       time.Duration // changes are passed on this often
-	Sync         time.Duration // each member compares everything with another one this often
-	Dial         time.Duration // for a TCP connection
+	Probe        time.Duration // between probes of one other member
+	ProbeTimeout time.Duration // for a direct answer, before other members probe as well
+	Gossip       time.Duration // between messages with changes
+	Sync         time.Duration // between full state exchanges with another member
+	Dial         time.Duration // timeout of a TCP connection
 
-	Reconnect time.Duration // a failed member is tried again about this often
-	Forget    time.Duration // a failed member is forgotten after this
-	Bury      time.Duration // a member that left is forgotten after this
-	Reap      time.Duration // what is to be forgotten is looked for this often
-	Reclaim   time.Duration // a failed member's name is given to another address after this
+	Reconnect time.Duration // between attempts to reach a failed member
+	Forget    time.Duration // until a failed member is forgotten
+	Tombstone time.Duration // until a member that left is forgotten
+	Reap      time.Duration // between searches for members to forget
+	Reclaim   time.Duration // until another address may take a failed member's name
 
-	Broadcast time.Duration // for passing on that this member leaves
-	Linger    time.Duration // it still answers for this long after it has left
+	Broadcast time.Duration // timeout of the broadcast of a leave
+	Linger    time.Duration // a member still answers for this long after its leave
 
-	Window    time.Duration // changes closer together than this are one report
-	Tick      time.Duration // the agent looks after itself this often
-	Grace     time.Duration // the first report waits this long for a first contact
-	JoinMin   time.Duration // wait after the first failed attempt to join, doubled by each further one
+	Window    time.Duration // changes closer together than this share a report
+	Tick      time.Duration // between runs of the agent's maintenance
+	Grace     time.Duration // limit for a first contact before the first report
+	JoinMin   time.Duration // backoff after the first failed join, doubled by each further one
 	JoinMax   time.Duration // up to this
-	JoinAgain time.Duration // addresses to join that are no live members are tried again this often
-	Contested time.Duration // a name that somebody else uses for this long is given up
-	Rivalry   time.Duration // somebody who has not been heard of for this long no longer counts
+	JoinAgain time.Duration // between attempts to join configured addresses that are no members
+	Contested time.Duration // until an agent gives up a name that a rival uses
+	Rivalry   time.Duration // until a silent rival is forgotten
 
-	Answer time.Duration // an agent that is asked by RPC has this long to answer
-	Ping   time.Duration // and is asked at least this often
-	Alone  time.Duration // and is believed that it has lost everybody after this
+	Answer time.Duration // timeout of an RPC answer
+	Ping   time.Duration // between RPC health checks
+	Alone  time.Duration // until an agent that has lost all members over a restart is believed
 }
 
-// LAN is for hosts in one data centre: a host that crashed is seen as failed
-// within about ten seconds, a cut that has healed within about as much.
+// LAN is for hosts in one data centre. A crash and a healed partition are detected
+// within about ten seconds.
 func LAN() Timing {
 	return Timing{
 		Probe: time.Second, ProbeTimeout: 500 * time.Millisecond,
 		Gossip: 200 * time.Millisecond, Sync: 30 * time.Second, Dial: 2 * time.Second,
-		Reconnect: 5 * time.Second, Forget: 30 * 24 * time.Hour, Bury: 24 * time.Hour,
+		Reconnect: 5 * time.Second, Forget: 30 * 24 * time.Hour, Tombstone: 24 * time.Hour,
 		Reap: 15 * time.Second, Reclaim: 5 * time.Second,
 		Broadcast: 2 * time.Second, Linger: time.Second,
 		Window: 200 * time.Millisecond, Tick: time.Second, Grace: 15 * time.Second,
@@ -55,12 +55,12 @@ func LAN() Timing {
 	}
 }
 
-// Loopback is for tests in which all members are on one machine.
+// Loopback is for tests with all members on one host.
 func Loopback() Timing {
 	return Timing{
 		Probe: 150 * time.Millisecond, ProbeTimeout: 75 * time.Millisecond,
 		Gossip: 20 * time.Millisecond, Sync: 500 * time.Millisecond, Dial: 500 * time.Millisecond,
-		Reconnect: 100 * time.Millisecond, Forget: time.Hour, Bury: time.Hour,
+		Reconnect: 100 * time.Millisecond, Forget: time.Hour, Tombstone: time.Hour,
 		Reap: 100 * time.Millisecond, Reclaim: 100 * time.Millisecond,
 		Broadcast: time.Second, Linger: 100 * time.Millisecond,
 		Window: 20 * time.Millisecond, Tick: 20 * time.Millisecond, Grace: time.Second,
@@ -70,17 +70,18 @@ func Loopback() Timing {
 	}
 }
 
-// apply sets everything of a serf configuration that is about time.
+// apply sets the timing of a serf configuration.
 func (t Timing) apply(c *hserf.Config) {
 	c.ReconnectInterval, c.ReconnectTimeout = t.Reconnect, t.Forget
-	c.TombstoneTimeout, c.ReapInterval = t.Bury, t.Reap
+	c.TombstoneTimeout, c.ReapInterval = t.Tombstone, t.Reap
 	c.BroadcastTimeout, c.LeavePropagateDelay = t.Broadcast, t.Linger
 
 	m := c.MemberlistConfig
 	m.ProbeInterval, m.ProbeTimeout = t.Probe, t.ProbeTimeout
 	m.GossipInterval, m.PushPullInterval = t.Gossip, t.Sync
 	m.DeadNodeReclaimTime = t.Reclaim
-	// A suspicion that nobody confirms lasts twice, not six times, as long as
-	// a confirmed one: eight seconds for up to ten members.
+
+	// An unconfirmed suspicion lasts twice as long as a confirmed one, instead of
+	// six times: eight seconds for up to ten members.
 	m.SuspicionMaxTimeoutMult = 2
 }

@@ -17,31 +17,31 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// transport is memberlist's own transport, with connections that end when the
-// agent does: a stop never waits for a peer that does not answer.
+// transport wraps memberlist's transport: its connections end with the agent, so
+// that a stop never waits for a silent peer.
 type transport struct {
 	*memberlist.NetTransport
-	ctx  context.Context // ends with the agent that owns the transport
-	dial time.Duration   // for one connection
+	ctx  context.Context // done when the agent that owns the transport stops
+	dial time.Duration   // timeout of one connection
 
-	// cut, where it is set, tells to which addresses (ip:port) nothing gets
-	// through. Only tests set it.
-	cut atomic.Pointer[func(addr string) bool]
+	// partition, if set, is true for addresses (ip:port) that packets do not
+	// reach. Only tests set it.
+	partition atomic.Pointer[func(addr string) bool]
 }
 
-// listen binds TCP and UDP to one port. host is an IP address, or "" for all of
-// them; port 0 takes a free one.
+// listen binds TCP and UDP to one port. host is an IP address, or "" for all
+// addresses; port 0 takes a free one.
 func listen(ctx context.Context, host string, port int, dial time.Duration, to *log.Logger) (*transport, error) {
-	const tries = 10
+	const attempts = 10
 
 	var err error
-	for i := range tries {
+	for i := range attempts {
 		if i > 0 && port != 0 {
 			break
 		}
 
-		// With port 0 the kernel picks one that is free for TCP; UDP may not
-		// have it.
+		// With port 0 the kernel selects a port that is free for TCP, but perhaps
+		// not for UDP.
 		var nt *memberlist.NetTransport
 
 		nt, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
@@ -52,8 +52,11 @@ func listen(ctx context.Context, host string, port int, dial time.Duration, to *
 		}
 	}
 
-	return nil, inventory.Errorf(inventory.KindUnavailable, "the gossip address %s cannot be used: %w", net.JoinHostPort(host, fmt.Sprint(port)), err).
-		Do("stop what has it (ss -lntup shows what; one agent a host is enough), or choose another gossip.bind")
+	addr := net.JoinHostPort(host, fmt.Sprint(port))
+
+	return nil, inventory.Errorf(inventory.KindUnavailable, "cannot listen on the gossip address %s: %w", addr, err).
+		Do("stop the process that uses it (ss -lntup shows it; one agent per host is enough), " +
+			"or choose another gossip.bind")
 }
 
 // WriteTo sends a packet.
@@ -63,7 +66,8 @@ func (t *transport) WriteTo(b []byte, addr string) (time.Time, error) {
 
 // WriteToAddress sends a packet.
 func (t *transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
-	if t.isCut(a.Addr) {
+	if t.isUnreachable(a.Addr) {
+		// A lost packet is no error.
 		return time.Now(), nil
 	}
 
@@ -77,7 +81,7 @@ func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 
 // DialAddressTimeout opens a connection.
 func (t *transport) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	if t.isCut(a.Addr) {
+	if t.isUnreachable(a.Addr) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.EHOSTUNREACH}
 	}
 
@@ -91,12 +95,13 @@ func (t *transport) DialAddressTimeout(a memberlist.Address, timeout time.Durati
 	return &conn{Conn: c, stop: context.AfterFunc(t.ctx, func() { c.Close() })}, nil
 }
 
-func (t *transport) isCut(addr string) bool {
-	f := t.cut.Load()
+func (t *transport) isUnreachable(addr string) bool {
+	f := t.partition.Load()
 	return f != nil && (*f)(addr)
 }
 
-// discard shuts down a transport that nobody reads from.
+// discard shuts down a transport without a reader. It drains the channels, since
+// a blocked sender would stop the shutdown.
 func (t *transport) discard() {
 	done := make(chan struct{})
 	go func() {
@@ -115,13 +120,13 @@ func (t *transport) discard() {
 	}
 }
 
-// conn ends when the transport's context does.
+// conn is closed when the transport's context is done.
 type conn struct {
 	net.Conn
 	stop func() bool
 }
 
-// Close ends the connection.
+// Close closes the connection. It may be closed already.
 func (c *conn) Close() error {
 	c.stop()
 

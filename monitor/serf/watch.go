@@ -15,53 +15,63 @@ import (
 	"github.com/contiv/cluster/monitor"
 )
 
-// watch is what every source of membership feeds: an observer for each sink. It
-// may have none. Its methods may be called by any goroutine and do not wait.
+// watch has an observer for each sink, and may be empty. Every source of
+// membership feeds one. Its methods may be called by any goroutine and do not
+// block.
 type watch []*monitor.Observer
 
-// watching says how a watch is made.
-type watching struct {
+// watchOptions configure a watch.
+type watchOptions struct {
 	sinks  []monitor.Sink
 	list   func(context.Context) ([]monitor.Member, error)
 	window time.Duration
 	before []string
-	known  func(member string) bool // a member that need not be a node
-	gossip *log.Logger              // takes what anybody on the network can cause
+	exempt func(member string) bool // true for a member that need not be a node
+	gossip *log.Logger              // limited: any host on the network can trigger its messages
 	log    logrus.FieldLogger
 }
 
-func newWatch(o watching) watch {
+func newWatch(o watchOptions) watch {
 	var w watch
 	for i, sink := range o.sinks {
-		stranger := func(member string, why error) {
-			switch {
-			case o.known(member):
-			case errors.Is(why, monitor.ErrNoNode):
-				o.gossip.Printf("[INFO] gossip: the member %q is not a node: %v", member, why)
-			default:
-				o.gossip.Printf("[WARN] gossip: the member %q is ignored: %v", member, why)
-			}
-		}
+		// All observers find the same strangers: the first one logs them.
+		stranger := o.logStranger
 		if i > 0 {
-			stranger = nil // said once, not once a sink
+			stranger = nil
 		}
 
 		w = append(w, monitor.NewObserver(monitor.Options{
-			Sink: sink, List: o.list, Window: o.window, Before: o.before, Stranger: stranger,
-			Failed: func(err error, inRow int) {
-				if inRow&(inRow-1) == 0 { // the first, and ever more rarely
-					o.log.WithField("in_row", inRow).Warnf("gossip: %v; it will be said again", err)
-				}
-			},
-			Again: func(nodes, inRow int) {
-				o.log.WithField("in_row", inRow).
-					Infof("gossip: a report about %s was recorded, after attempts that failed", inventory.Count(nodes, "node", "nodes"))
-			},
+			Sink: sink, List: o.list, Window: o.window, Before: o.before,
+			Stranger: stranger, Failed: o.logFailure, Recovered: o.logRecovery,
 		}))
 	}
 
 	return w
 }
+
+func (o watchOptions) logStranger(member string, reason error) {
+	switch {
+	case o.exempt(member):
+	case errors.Is(reason, monitor.ErrNotNode):
+		o.gossip.Printf("[INFO] gossip: the member %q is not a node: %v", member, reason)
+	default:
+		o.gossip.Printf("[WARN] gossip: the member %q is ignored: %v", member, reason)
+	}
+}
+
+// logFailure logs the 1st, 2nd, 4th, 8th, … consecutive failure.
+func (o watchOptions) logFailure(err error, consecutive int) {
+	if isPowerOfTwo(consecutive) {
+		o.log.WithField("in_row", consecutive).Warnf("gossip: %v; retrying", err)
+	}
+}
+
+func (o watchOptions) logRecovery(nodes, consecutive int) {
+	o.log.WithField("in_row", consecutive).
+		Infof("gossip: recorded a report about %s after failed attempts", inventory.Count(nodes, "node", "nodes"))
+}
+
+func isPowerOfTwo(n int) bool { return n&(n-1) == 0 }
 
 func (w watch) change(m monitor.Member) {
 	for _, o := range w {
@@ -93,7 +103,8 @@ func (w watch) compare() {
 	}
 }
 
-// alive are the nodes alive by the last word that the first sink has recorded.
+// alive lists the nodes that are alive by the last report that the first sink
+// has acknowledged.
 func (w watch) alive() []string {
 	if len(w) == 0 {
 		return nil

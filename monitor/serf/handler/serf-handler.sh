@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A serf event handler that tells clusterm who is there and who is not. Needs curl.
+# A serf event handler that reports members to clusterm. It needs curl.
 #
 #   serf agent … -event-handler 'member-join,member-update,member-leave,member-failed=/PATH/serf-handler.sh'
 #
-# It reports to CLUSTERM_URL (http://127.0.0.1:9007 or unix:///PATH, say), or else
-# through the socket CLUSTERM_SOCKET. It tries five times, in 15 s where nobody
-# listens and 40 s where nobody answers; serf waits meanwhile and keeps what comes
-# next. What no manager has taken by then is lost.
+# Set CLUSTERM_URL to the manager (http://127.0.0.1:9007 or unix:///PATH), or
+# CLUSTERM_SOCKET to its socket. The script makes five attempts: for 15 s if no
+# process listens, for 40 s if the manager does not answer. serf waits meanwhile and
+# queues further events. After that the event is lost.
 set -eu
 case $SERF_EVENT in
   member-join | member-update) event=discovered ;;
@@ -21,8 +21,8 @@ case $url in unix://*)
   ;;
 esac
 
-# A line on standard input is a member: name, address, role, tags, with tabs in
-# between. What comes from the network goes into JSON only if it needs no quoting.
+# A line on standard input is a member: name, address, role and tags, separated by
+# tabs. The script does not quote, so it skips values with other characters.
 nodes=$(awk -F '\t' '{
   label = serial = addr = ""
   n = split($4, tag, ",")
@@ -36,8 +36,9 @@ nodes=$(awk -F '\t' '{
 }')
 [ -n "$nodes" ] || exit 0
 
-# post reports a list of nodes: 0 they are taken, 2 they are refused, 1 nobody has
-# taken them. A status cannot tell: this contract knows 200 and 500 only.
+# post reports a list of nodes. It returns 0 if the manager has recorded them, 2 if
+# it refuses them, and 1 without an answer to that. The status is no help: this API
+# family has 200 and 500 only.
 post() {
   list=$1
   shift
@@ -55,7 +56,7 @@ post() {
   done
   return 1
 }
-# All at once; where one of them is refused, each by itself, as long as somebody answers.
+# All in one request; after a refusal, each node alone, as long as a manager answers.
 code=0
 post "$(printf '%s\n' "$nodes" | paste -sd , -)" "$@" || code=$?
 [ "$code" -eq 2 ] || exit "$code"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serftest runs agents of the distribution's serf, for tests.
+// Package serftest helps tests of the gossip: it runs agents of the
+// distribution's serf, finds free ports, and waits for a condition.
 package serftest
 
 import (
@@ -16,16 +17,16 @@ import (
 	"time"
 )
 
-// Agent is an agent of the distribution's serf. It can be ended, and started
-// again at the same addresses.
+// Agent is an agent of the distribution's serf. A test can kill it and restart it
+// at the same addresses.
 type Agent struct {
-	RPC   string   // where it answers
-	Bound string   // where it gossips
-	Args  []string // what its next start gives it besides the addresses
+	RPC   string   // address of its RPC
+	Bound string   // address of its gossip
+	Args  []string // further arguments of the next start
 
 	t    testing.TB
 	name string
-	log  string // the file with what it says
+	log  string // file of its output
 	cmd  *exec.Cmd
 	done chan struct{}
 }
@@ -39,25 +40,25 @@ func Need(t testing.TB) {
 	}
 }
 
-// NeedLab skips a test that waits for what a real serf takes some seconds for,
-// unless CLUSTERM_LAB=1.
+// NeedLab skips a test that needs some seconds of a real serf, unless
+// CLUSTERM_LAB=1.
 func NeedLab(t testing.TB) {
 	t.Helper()
 
 	if os.Getenv("CLUSTERM_LAB") != "1" {
-		t.Skip("waits for the real serf; set CLUSTERM_LAB=1, as make system does")
+		t.Skip("runs the real serf for some seconds; set CLUSTERM_LAB=1, as make system does")
 	}
 
 	Need(t)
 }
 
-// Tags are the arguments that make an agent a node.
+// Tags returns the arguments that make an agent a node.
 func Tags(label, serial, addr string) []string {
 	return []string{"-tag", "NodeLabel=" + label, "-tag", "NodeSerial=" + serial, "-tag", "NodeAddr=" + addr}
 }
 
-// Start starts an agent at ip with these further arguments, and waits until it
-// answers. The test's end ends it; a test that fails tells what it said.
+// Start starts an agent at ip with further arguments, and waits until it answers.
+// The agent ends with the test; a failed test logs its output.
 func Start(t testing.TB, name, ip string, args ...string) *Agent {
 	t.Helper()
 	Need(t)
@@ -66,7 +67,7 @@ func Start(t testing.TB, name, ip string, args ...string) *Agent {
 		a.Kill()
 
 		if text, err := os.ReadFile(a.log); t.Failed() {
-			t.Logf("serf agent %s at %s said:\n%s (%v)", name, a.Bound, text, err)
+			t.Logf("output of the serf agent %s at %s:\n%s (%v)", name, a.Bound, text, err)
 		}
 	})
 
@@ -76,7 +77,7 @@ func Start(t testing.TB, name, ip string, args ...string) *Agent {
 			return a
 		}
 
-		// Perhaps somebody was quicker to take one of its ports.
+		// Another process may have taken one of its ports first.
 		text, err := os.ReadFile(a.log)
 		if !bytes.HasSuffix(bytes.TrimSpace(text), []byte("address already in use")) {
 			t.Fatalf("the serf agent %s ended when it was started: %s (%v)", name, text, err)
@@ -84,7 +85,7 @@ func Start(t testing.TB, name, ip string, args ...string) *Agent {
 	}
 }
 
-// Restart starts an agent that has ended again, where it was.
+// Restart starts an agent that has ended, at its former addresses.
 func (a *Agent) Restart() {
 	a.t.Helper()
 
@@ -93,7 +94,7 @@ func (a *Agent) Restart() {
 	}
 }
 
-// start tells whether it answers; otherwise it has ended.
+// start reports whether the agent answers; otherwise it has ended.
 func (a *Agent) start() bool {
 	a.t.Helper()
 
@@ -103,6 +104,7 @@ func (a *Agent) start() bool {
 	}
 	defer log.Close()
 
+	// The log of an earlier start contains the line that means ready, too.
 	before, err := os.ReadFile(a.log)
 	if err != nil {
 		a.t.Fatal(err)
@@ -120,7 +122,7 @@ func (a *Agent) start() bool {
 	a.cmd, a.done = cmd, done
 	go func() {
 		defer close(done)
-		cmd.Wait() // how it ends does not matter
+		cmd.Wait() // tests end it in several ways
 	}()
 
 	deadline := time.NewTimer(time.Minute)
@@ -132,7 +134,7 @@ func (a *Agent) start() bool {
 	for {
 		text, err := os.ReadFile(a.log)
 		if err == nil && bytes.Contains(text[len(before):], []byte("Serf agent running!")) {
-			return true // it says so once its RPC is there
+			return true // serf prints it once its RPC answers
 		}
 
 		select {
@@ -148,7 +150,7 @@ func (a *Agent) start() bool {
 // Done is closed when the process has ended.
 func (a *Agent) Done() <-chan struct{} { return a.done }
 
-// Signal sends its process a signal; it may have ended.
+// Signal sends a signal to its process, which may have ended.
 func (a *Agent) Signal(s os.Signal) { a.cmd.Process.Signal(s) }
 
 // Kill ends it at once, without a leave, and waits until it has ended.
@@ -157,11 +159,11 @@ func (a *Agent) Kill() {
 		return
 	}
 
-	a.cmd.Process.Kill() // fails where it has ended
+	a.cmd.Process.Kill() // an error means that it has ended
 	<-a.done
 }
 
-// Ask runs a command of serf's on it: leave, tags, ….
+// Ask runs a command of serf on it: leave, tags, ….
 func (a *Agent) Ask(command string, args ...string) {
 	a.t.Helper()
 
@@ -171,11 +173,12 @@ func (a *Agent) Ask(command string, args ...string) {
 	}
 }
 
-// Free is an address on which nobody listens at the moment.
+// Free returns an address, with a port that no socket uses at the moment.
 func Free(t testing.TB, ip string) string {
 	t.Helper()
-	// Not one of those that the kernel gives to outgoing connections (32768 and
-	// up, ip(7)): one of them could take it before it is listened on.
+
+	// Below the ephemeral ports (32768 and up, ip(7)): an outgoing connection
+	// could take one of those before the caller listens on it.
 	for range 100 {
 		addr := fmt.Sprintf("%s:%d", ip, 20000+rand.IntN(12000))
 
@@ -199,4 +202,27 @@ func Free(t testing.TB, ip string) string {
 	t.Fatalf("no port is free on %s", ip)
 
 	return ""
+}
+
+// patience bounds every wait. A stock agent may pass on a missed change only at
+// its next full exchange, up to half a minute later.
+const patience = 2 * time.Minute
+
+// Eventually waits until the condition is true, for two minutes at most.
+func Eventually(t testing.TB, condition string, ok func() bool) {
+	t.Helper()
+
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+
+	for !ok() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("not true after %v: %s", patience, condition)
+		case <-tick.C:
+		}
+	}
 }
