@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command clusterm is the cluster manager's daemon, the agent that runs on every
-// node, and the monitor that reports to managers elsewhere. This file translates: flags to options, signals to a context,
-// errors to an exit status.
+// node, and the monitor that reports to managers elsewhere. It translates flags
+// to options, signals to a context, and errors to an exit status.
 package main
 
 import (
@@ -35,16 +35,16 @@ var (
 )
 
 const (
-	defaultConfig = "/etc/clusterm/clusterm.yaml"
-	defaultAgent  = "/etc/clusterm/agent.yaml"
-	defaultWatch  = "/etc/clusterm/monitor.yaml"
+	defaultConfig  = "/etc/clusterm/clusterm.yaml"
+	defaultAgent   = "/etc/clusterm/agent.yaml"
+	defaultMonitor = "/etc/clusterm/monitor.yaml"
 )
 
-// exitUsage is the status of a command line that makes no sense.
+// exitUsage is the exit status for an invalid command line.
 const exitUsage = 2
 
 func main() {
-	// The first signal stops; a second one ends the process at once.
+	// The first signal stops the process in order; a second one ends it at once.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args))
@@ -52,144 +52,18 @@ func main() {
 
 func run(ctx context.Context, args []string) int {
 	status := 0
-	set := func(code int) error { status = code; return nil }
-	config := &cli.StringFlag{
-		Name:    "config",
-		Aliases: []string{"c"},
-		Usage:   "configuration `FILE` (default: " + defaultConfig + " if it exists, else every key at its default)",
-	}
+	root := rootCommand(func(code int) error { status = code; return nil })
 
-	root := &cli.Command{
-		Name:      "clusterm",
-		Usage:     "take machines from \"a host appeared\" to \"a host in service\", and keep them there",
-		UsageText: "clusterm [--config FILE]\n   clusterm agent [--config FILE]\n   clusterm monitor [--config FILE]\n   clusterm check [--config FILE]\n   clusterm example > clusterm.yaml",
-		Description: "Without a command it is the manager's daemon: it serves the API, runs jobs and takes part in the gossip until SIGTERM.\n" +
-			"SIGHUP has it read its configuration file again. clusterctl is its command line.",
-		Version:     version,
-		HideVersion: true,
-		Flags:       []cli.Flag{config},
-		Action: func(ctx context.Context, c *cli.Command) error {
-			if c.Args().Present() {
-				return usage(fmt.Errorf("there is no command %q", c.Args().First()))
-			}
-
-			return serve(ctx, c.String("config"))
-		},
-		Commands: []*cli.Command{
-			{
-				Name:      "agent",
-				Usage:     "take part in the gossip as a node; runs on every host",
-				UsageText: "clusterm agent [--config FILE]",
-				Flags: []cli.Flag{
-					&cli.StringFlag{
-						Name:    "config",
-						Aliases: []string{"c"},
-						Value:   defaultAgent,
-						Usage:   "configuration `FILE`",
-					},
-				},
-				Action: func(ctx context.Context, c *cli.Command) error {
-					cfg, err := serf.LoadAgentConfig(c.String("config"))
-					if err != nil {
-						return err
-					}
-
-					return serf.RunAgent(ctx, cfg, logger(), ready)
-				},
-			},
-			{
-				Name:      "monitor",
-				Usage:     "say to managers elsewhere who is there",
-				UsageText: "clusterm monitor [--config FILE]\n   clusterm monitor --check [--config FILE]\n   clusterm monitor --example > " + defaultWatch,
-				Description: "It watches a serf agent on this host, or has an agent of its own join the gossip, and reports what it sees to\n" +
-					"POST /monitor/event of the managers in report_to, until SIGTERM. Those need no gossip (gossip: off).\n\n" +
-					"Report what the serf agent on this host sees to the manager on HOST, with an ssh tunnel between them:\n\n" +
-					"   ssh -N -L 127.0.0.1:9007:127.0.0.1:9007 root@HOST &      # there: plain_http: 127.0.0.1:9007\n" +
-					"   printf 'report_to: [\"http://127.0.0.1:9007\"]\\ngossip: {rpc: \"127.0.0.1:7373\"}\\n' > " + defaultWatch + "\n" +
-					"   clusterm monitor\n\n" +
-					"The same with an agent of its own:\n\n" +
-					"   gossip: {key_file: /etc/clusterm/gossip.key, join: [\"192.0.2.10:7946\"]}",
-				Flags: []cli.Flag{
-					&cli.StringFlag{
-						Name:    "config",
-						Aliases: []string{"c"},
-						Value:   defaultWatch,
-						Usage:   "configuration `FILE`",
-					},
-					&cli.BoolFlag{Name: "check", Usage: "check the configuration and do nothing else"},
-					&cli.BoolFlag{Name: "example", Usage: "print a configuration file with every key and its meaning"},
-				},
-				Action: func(ctx context.Context, c *cli.Command) error {
-					if c.Bool("example") {
-						_, err := os.Stdout.Write(report.Example)
-						return err
-					}
-
-					cfg, err := report.Load(c.String("config"))
-					if err != nil {
-						return err
-					}
-
-					if c.Bool("check") {
-						fmt.Fprintln(os.Stderr, "ok:", c.String("config"))
-						return nil
-					}
-
-					return report.Run(ctx, report.Options{Config: cfg, Log: logger()}, ready)
-				},
-			},
-			{
-				Name: "check", Usage: "check a configuration file and change nothing",
-				UsageText: "clusterm check --config /etc/clusterm/clusterm.yaml", Flags: []cli.Flag{config},
-				Action: func(ctx context.Context, c *cli.Command) error {
-					path := daemon.Options{ConfigPath: c.String("config"), UsualPath: defaultConfig}.Path()
-					if err := daemon.CheckFile(ctx, path); err != nil {
-						return err
-					}
-
-					fmt.Fprintln(os.Stderr, "ok:", cmp.Or(path, "no file, every key at its default"))
-
-					return nil
-				},
-			},
-			{
-				Name: "example", Usage: "print a configuration file with every key, its default and its meaning",
-				UsageText: "clusterm example > /etc/clusterm/clusterm.yaml",
-				Action: func(context.Context, *cli.Command) error {
-					_, err := os.Stdout.Write(daemon.Example)
-					return err
-				},
-			},
-			{
-				Name: "version", Usage: "print the version",
-				Action: func(context.Context, *cli.Command) error {
-					_, err := fmt.Printf("clusterm %s %s (etcd %s)\n", version, commit, etcd.Version)
-					return err
-				},
-			},
-			{
-				Name: "runner", Hidden: true, Usage: "one run of ansible-playbook; started by the daemon",
-				Action: func(_ context.Context, c *cli.Command) error { return set(ansible.Main(c.Args().First())) },
-			},
-			{
-				Name: "etcd", Hidden: true, Usage: "the etcd inside; started by the daemon",
-				Action: func(_ context.Context, c *cli.Command) error { return set(etcd.Main(c.Args().First())) },
-			},
-		},
-		OnUsageError:   func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usage(err) },
-		ExitErrHandler: func(context.Context, *cli.Command, error) {},
-		Writer:         os.Stdout,
-		ErrWriter:      io.Discard,
-	}
 	for _, c := range root.Commands {
 		c.OnUsageError = root.OnUsageError
 		if !c.Hidden {
-			c.Action = alone(c.Action)
+			c.Action = withoutArguments(c.Action)
 		}
 	}
 
+	// The daemon's children handle signals themselves: one that is meant for the
+	// daemon must not end them.
 	if len(args) > 1 && (args[1] == "runner" || args[1] == "etcd") {
-		// These outlive signals that are meant for the daemon: they handle their own.
 		ctx = context.WithoutCancel(ctx)
 	}
 
@@ -206,22 +80,185 @@ func run(ctx context.Context, args []string) int {
 	return status
 }
 
-// alone refuses arguments: 'check FILE' must not check another file.
-func alone(action cli.ActionFunc) cli.ActionFunc {
+// rootCommand is the daemon with all other commands. The hidden ones, which the
+// daemon starts itself, set an exit status of their own.
+func rootCommand(setStatus func(int) error) *cli.Command {
+	config := &cli.StringFlag{
+		Name:    "config",
+		Aliases: []string{"c"},
+		Usage:   "configuration `FILE` (default: " + defaultConfig + " if it exists, else every key at its default)",
+	}
+
+	return &cli.Command{
+		Name:  "clusterm",
+		Usage: "take machines from \"a host appeared\" to \"a host in service\", and keep them there",
+		UsageText: "clusterm [--config FILE]\n" +
+			"   clusterm agent [--config FILE]\n" +
+			"   clusterm monitor [--config FILE]\n" +
+			"   clusterm check [--config FILE]\n" +
+			"   clusterm example > clusterm.yaml",
+		Description: "Without a command it is the manager's daemon: it serves the API, runs jobs and is a member of the\n" +
+			"gossip until SIGTERM. On SIGHUP it reloads its configuration file. clusterctl is its command line.",
+		Version:     version,
+		HideVersion: true,
+		Flags:       []cli.Flag{config},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if c.Args().Present() {
+				return usageError{fmt.Errorf("there is no command %q", c.Args().First())}
+			}
+
+			return serve(ctx, c.String("config"))
+		},
+		Commands: []*cli.Command{
+			agentCommand(),
+			monitorCommand(),
+			checkCommand(config),
+			exampleCommand(),
+			versionCommand(),
+			childCommand("runner", "one run of ansible-playbook; started by the daemon", ansible.Main, setStatus),
+			childCommand("etcd", "the etcd inside; started by the daemon", etcd.Main, setStatus),
+		},
+		OnUsageError:   func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} },
+		ExitErrHandler: func(context.Context, *cli.Command, error) {},
+		Writer:         os.Stdout,
+		ErrWriter:      io.Discard,
+	}
+}
+
+// childCommand is a hidden command that the daemon runs as a child process. Its exit
+// status is the result of run.
+func childCommand(name, usage string, run func(arg string) int, setStatus func(int) error) *cli.Command {
+	return &cli.Command{
+		Name:   name,
+		Hidden: true,
+		Usage:  usage,
+		Action: func(_ context.Context, c *cli.Command) error { return setStatus(run(c.Args().First())) },
+	}
+}
+
+func agentCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "agent",
+		Usage:     "be a member of the gossip as a node; runs on every host",
+		UsageText: "clusterm agent [--config FILE]",
+		Flags:     []cli.Flag{configFlag(defaultAgent)},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			cfg, err := serf.LoadAgentConfig(c.String("config"))
+			if err != nil {
+				return err
+			}
+
+			return serf.RunAgent(ctx, cfg, logger(), ready)
+		},
+	}
+}
+
+func monitorCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "monitor",
+		Usage: "report the members of a gossip to managers elsewhere",
+		UsageText: "clusterm monitor [--config FILE]\n" +
+			"   clusterm monitor --check [--config FILE]\n" +
+			"   clusterm monitor --example > " + defaultMonitor,
+		Description: "It watches a serf agent on this host, or has an agent of its own join the gossip, and reports the\n" +
+			"nodes to the managers in report_to, until SIGTERM. Those need no gossip (gossip: off).\n\n" +
+			"Report the members of the serf agent on this host to the manager on HOST, through an ssh tunnel:\n\n" +
+			"   ssh -N -L 127.0.0.1:9007:127.0.0.1:9007 root@HOST &      # there: plain_http: 127.0.0.1:9007\n" +
+			"   printf 'report_to: [\"http://127.0.0.1:9007\"]\\ngossip: {rpc: \"127.0.0.1:7373\"}\\n' > " +
+			defaultMonitor + "\n" +
+			"   clusterm monitor\n\n" +
+			"The same with an agent of its own:\n\n" +
+			"   gossip: {key_file: /etc/clusterm/gossip.key, join: [\"192.0.2.10:7946\"]}",
+		Flags: []cli.Flag{
+			configFlag(defaultMonitor),
+			&cli.BoolFlag{Name: "check", Usage: "check the configuration and do nothing else"},
+			&cli.BoolFlag{Name: "example", Usage: "print a configuration file with every key and its meaning"},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if c.Bool("example") {
+				_, err := os.Stdout.Write(report.Example)
+				return err
+			}
+
+			cfg, err := report.Load(c.String("config"))
+			if err != nil {
+				return err
+			}
+
+			if c.Bool("check") {
+				fmt.Fprintln(os.Stderr, "ok:", c.String("config"))
+				return nil
+			}
+
+			return report.Run(ctx, report.Options{Config: cfg, Log: logger()}, ready)
+		},
+	}
+}
+
+func checkCommand(config cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name:      "check",
+		Usage:     "check a configuration file and change nothing",
+		UsageText: "clusterm check --config /etc/clusterm/clusterm.yaml",
+		Flags:     []cli.Flag{config},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			path := daemon.Options{ConfigPath: c.String("config"), UsualPath: defaultConfig}.Path()
+			if err := daemon.CheckFile(ctx, path); err != nil {
+				return err
+			}
+
+			fmt.Fprintln(os.Stderr, "ok:", cmp.Or(path, "no file, every key at its default"))
+
+			return nil
+		},
+	}
+}
+
+func exampleCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "example",
+		Usage:     "print a configuration file with every key, its default and its meaning",
+		UsageText: "clusterm example > /etc/clusterm/clusterm.yaml",
+		Action: func(context.Context, *cli.Command) error {
+			_, err := os.Stdout.Write(daemon.Example)
+			return err
+		},
+	}
+}
+
+func versionCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "version",
+		Usage: "print the version",
+		Action: func(context.Context, *cli.Command) error {
+			_, err := fmt.Printf("clusterm %s %s (etcd %s)\n", version, commit, etcd.Version)
+			return err
+		},
+	}
+}
+
+func configFlag(path string) cli.Flag {
+	return &cli.StringFlag{Name: "config", Aliases: []string{"c"}, Value: path, Usage: "configuration `FILE`"}
+}
+
+// withoutArguments refuses arguments, so that 'check FILE' does not check the
+// default file.
+func withoutArguments(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
 		if c.Args().Present() {
-			return usage(fmt.Errorf("%s takes no argument %q; a file is given with --config", c.Name, c.Args().First()))
+			return usageError{
+				fmt.Errorf("%s takes no argument %q; give a file with --config", c.Name, c.Args().First()),
+			}
 		}
 
 		return action(ctx, c)
 	}
 }
 
+// usageError marks an invalid command line.
 type usageError struct{ error }
 
-func usage(err error) error { return usageError{err} }
-
-// printError writes the error, and on a second line the remedy.
+// printError writes the error, and its remedy on a second line.
 func printError(err error) {
 	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Remedy != "" {
 		fmt.Fprintf(os.Stderr, "clusterm: %s\n  %s\n", e.Message, e.Remedy)
@@ -236,14 +273,15 @@ func printError(err error) {
 }
 
 func logger() *logrus.Logger {
+	// The journal has timestamps of its own.
+	inJournal := os.Getenv("JOURNAL_STREAM") != ""
+
 	log := logrus.New()
-	log.SetFormatter(
-		&logrus.TextFormatter{
-			DisableColors:    true,
-			FullTimestamp:    os.Getenv("JOURNAL_STREAM") == "",
-			DisableTimestamp: os.Getenv("JOURNAL_STREAM") != "",
-		},
-	)
+	log.SetFormatter(&logrus.TextFormatter{
+		DisableColors:    true,
+		FullTimestamp:    !inJournal,
+		DisableTimestamp: inJournal,
+	})
 
 	return log
 }
@@ -251,11 +289,10 @@ func logger() *logrus.Logger {
 // ready reports to systemd that the service has started.
 func ready() { notify(sd.SdNotifyReady) }
 
-// notify reports a state to systemd. A process that systemd did not start has
-// nobody to notify, and that is no error.
+// notify reports a state to systemd, if systemd started this process.
 func notify(state string) { _, _ = sd.SdNotify(false, state) }
 
-// serve is the daemon. An empty path is the usual one.
+// serve runs the daemon. An empty path means the default file, if it exists.
 func serve(ctx context.Context, path string) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/cluster/configuration/ansible"
 )
 
-// TestPackageDescription: the packages ask for the ansible-core that the program
-// asks for, and name files that are there.
+// TestPackageDescription: the packages depend on the same version of ansible-core
+// as the program, and their files exist.
 func TestPackageDescription(t *testing.T) {
 	t.Parallel()
 
@@ -39,11 +39,9 @@ func TestPackageDescription(t *testing.T) {
 	oldest := fmt.Sprintf(">= %d.%d", ansible.MinVersion.Major, ansible.MinVersion.Minor)
 	for _, packager := range []string{"deb", "rpm"} {
 		o := d.Overrides[packager]
-		if depends := strings.Join(
-			o.Depends,
-			"; ",
-		); !strings.Contains(depends, "ansible-core") ||
-			!strings.Contains(depends, oldest) {
+
+		depends := strings.Join(o.Depends, "; ")
+		if !strings.Contains(depends, "ansible-core") || !strings.Contains(depends, oldest) {
 			t.Errorf("%s: depends on %s, the program on ansible-core %s", packager, depends, oldest)
 		}
 

@@ -22,8 +22,7 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-// patience bounds every wait for what a process does; one that is fulfilled ends
-// at once.
+// patience bounds every wait for a process.
 const patience = time.Minute
 
 var scratch string
@@ -56,10 +55,10 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// clusterm runs the command and returns its status and what it said.
+// clusterm runs a command and returns its exit status and output.
 func clusterm(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	path := program() // the first one builds it, however long that takes
+	path := program() // the first call builds it, outside the timeout
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -140,14 +139,16 @@ func TestCommands(t *testing.T) {
 			t.Errorf("clusterm %s: %d\n%s\n%s", tt.args, status, stdout, stderr)
 		}
 
-		// What and why on one line, what to do on the next.
-		if text, remedy, more := strings.Cut(strings.TrimSuffix(stderr, "\n"), "\n"); tt.status != 0 &&
-			(!strings.HasPrefix(text, "clusterm: ") || more && (!strings.HasPrefix(remedy, "  ") || strings.Contains(remedy, "\n"))) {
-			t.Errorf("clusterm %s says it in another form: %s", tt.args, stderr)
+		// The error is one line, and its remedy the next.
+		text, remedy, more := strings.Cut(strings.TrimSuffix(stderr, "\n"), "\n")
+
+		oneRemedy := strings.HasPrefix(remedy, "  ") && !strings.Contains(remedy, "\n")
+		if tt.status != 0 && (!strings.HasPrefix(text, "clusterm: ") || more && !oneRemedy) {
+			t.Errorf("clusterm %s: malformed error: %s", tt.args, stderr)
 		}
 
 		if tt.status == 2 && !strings.Contains(stderr, "see clusterm --help") {
-			t.Errorf("clusterm %s does not say where help is: %s", tt.args, stderr)
+			t.Errorf("clusterm %s: no hint at --help: %s", tt.args, stderr)
 		}
 	}
 
@@ -157,11 +158,11 @@ func TestCommands(t *testing.T) {
 	}
 
 	if _, stdout, _ := clusterm(t, "example"); stdout != string(text) {
-		t.Error("the example is another one")
+		t.Error("the printed example differs from the file")
 	}
 }
 
-// process is a clusterm that goes on.
+// process is a running clusterm.
 type process struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -219,32 +220,34 @@ func launchWith(t *testing.T, env []string, args ...string) *process {
 	return p
 }
 
-func (p *process) said() string {
+// output is the standard error so far.
+func (p *process) output() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	return p.text
 }
 
-// says waits until the process has said the words as often as that.
-func (p *process) says(words string, times int) {
+// awaitOutput waits until the output contains the words that many times.
+func (p *process) awaitOutput(words string, times int) {
 	p.t.Helper()
 
 	deadline := time.After(patience)
-	for strings.Count(p.said(), words) < times {
+	for strings.Count(p.output(), words) < times {
 		select {
 		case <-p.more:
 		case <-p.over:
-			if strings.Count(p.said(), words) < times {
-				p.t.Fatalf("it ended without having said %q:\n%s", words, p.said())
+			if strings.Count(p.output(), words) < times {
+				p.t.Fatalf("it ended without %q in its output:\n%s", words, p.output())
 			}
 		case <-deadline:
-			p.t.Fatalf("it does not say %q:\n%s", words, p.said())
+			p.t.Fatalf("no %q in its output:\n%s", words, p.output())
 		}
 	}
 }
 
-func (p *process) ends(signal syscall.Signal) error {
+// end sends the signal and waits for the end of the process.
+func (p *process) end(signal syscall.Signal) error {
 	p.t.Helper()
 
 	if err := p.cmd.Process.Signal(signal); err != nil {
@@ -255,13 +258,13 @@ func (p *process) ends(signal syscall.Signal) error {
 	case <-p.over:
 		return p.err
 	case <-time.After(patience):
-		p.t.Fatalf("it does not end:\n%s", p.said())
+		p.t.Fatalf("it does not end:\n%s", p.output())
 		return nil
 	}
 }
 
-// TestDaemon is the process as systemd sees it: ready, reload, a stop that is
-// clean, and a kill after which nothing is lost and nothing is left running.
+// TestDaemon runs the process as systemd does: start, reload, a clean stop, and a
+// kill that loses no data and leaves no process behind.
 func TestDaemon(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
@@ -270,7 +273,8 @@ func TestDaemon(t *testing.T) {
 			t,
 			d+"/clusterm.yaml",
 			fmt.Sprintf(
-				"data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\nnode: {label: m, serial: \"1\"}\n%s\n",
+				"data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\n"+
+					"node: {label: m, serial: \"1\"}\n%s\n",
 				d,
 				d,
 				more,
@@ -280,7 +284,7 @@ func TestDaemon(t *testing.T) {
 	begin := func() *process {
 		t.Helper()
 		p := launch(t, "--config", config(""))
-		p.says("the API is served", 1)
+		p.awaitOutput("the API is served", 1)
 
 		return p
 	}
@@ -305,7 +309,7 @@ func TestDaemon(t *testing.T) {
 		}
 	}
 	reload()
-	p.says("the configuration was reloaded", 1)
+	p.awaitOutput("the configuration was reloaded", 1)
 
 	if got, err := c.Config(t.Context()); err != nil || fmt.Sprint(got["jobs.limit"].Value) != "9" {
 		t.Errorf("%+v, %v", got["jobs.limit"], err)
@@ -313,56 +317,49 @@ func TestDaemon(t *testing.T) {
 
 	config("jobs: {limit: 0}")
 	reload()
-	p.says("the configuration was not reloaded", 1)
+	p.awaitOutput("the configuration was not reloaded", 1)
 
-	// A second one on the same data is refused, and disturbs nobody.
-	if status, _, stderr := clusterm(
-		t,
-		"--config",
-		d+"/clusterm.yaml",
-	); status != 1 ||
-		!strings.Contains(stderr, "jobs.limit") {
+	// A second daemon is refused, and does not disturb the first.
+	status, _, stderr := clusterm(t, "--config", d+"/clusterm.yaml")
+	if status != 1 || !strings.Contains(stderr, "jobs.limit") {
 		t.Errorf("%d %s", status, stderr)
 	}
 
 	config("")
 
-	if status, _, stderr := clusterm(
-		t,
-		"--config",
-		d+"/clusterm.yaml",
-	); status != 1 || !strings.Contains(stderr, "another process listens on "+d+"/s") ||
+	status, _, stderr = clusterm(t, "--config", d+"/clusterm.yaml")
+	if status != 1 || !strings.Contains(stderr, "another process listens on "+d+"/s") ||
 		!strings.Contains(stderr, "\n  stop it first") {
 		t.Errorf("%d %s", status, stderr)
 	}
 
-	if err := p.ends(syscall.SIGTERM); err != nil {
-		t.Errorf("SIGTERM: %v\n%s", err, p.said())
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Errorf("SIGTERM: %v\n%s", err, p.output())
 	}
 
 	if _, err := os.Stat(d + "/s"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
 	}
 
-	if strings.Contains(p.said(), "level=error msg=\"error") {
-		t.Errorf("the end is not clean:\n%s", p.said())
+	if strings.Contains(p.output(), "level=error msg=\"error") {
+		t.Errorf("the stop logged errors:\n%s", p.output())
 	}
 
 	p = begin()
-	_ = p.ends(syscall.SIGKILL)
-	p = begin() // the etcd of the one that was killed lets go
+	_ = p.end(syscall.SIGKILL)
+	p = begin() // the etcd of the killed daemon releases its lock
 
 	vars, err := c.Vars(t.Context(), client.ScopeGlobal)
 	if err != nil || vars["a"] != "b" {
 		t.Errorf("%v, %v", vars, err)
 	}
 
-	if err := p.ends(syscall.SIGINT); err != nil {
-		t.Errorf("SIGINT: %v\n%s", err, p.said())
+	if err := p.end(syscall.SIGINT); err != nil {
+		t.Errorf("SIGINT: %v\n%s", err, p.output())
 	}
 }
 
-// TestReady tells systemd when it serves.
+// TestReady: the daemon notifies systemd once it serves.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
@@ -381,7 +378,7 @@ func TestReady(t *testing.T) {
 			d,
 		),
 	))
-	hears := func(want string) {
+	notified := func(want string) {
 		t.Helper()
 
 		if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -392,10 +389,10 @@ func TestReady(t *testing.T) {
 
 		n, err := socket.Read(buf)
 		if err != nil || !strings.Contains(string(buf[:n]), want) {
-			t.Fatalf("%q, %v, want %s\n%s", buf[:n], err, want, p.said())
+			t.Fatalf("%q, %v, want %s\n%s", buf[:n], err, want, p.output())
 		}
 	}
-	hears("READY=1")
+	notified("READY=1")
 
 	c, err := client.New(client.Options{Socket: d + "/s"})
 	if err == nil {
@@ -403,17 +400,17 @@ func TestReady(t *testing.T) {
 	}
 
 	if err != nil {
-		t.Errorf("ready, but %v", err)
+		t.Errorf("no answer after READY=1: %v", err)
 	}
 
-	if err := p.ends(syscall.SIGTERM); err != nil {
+	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
 
-	hears("STOPPING=1")
+	notified("STOPPING=1")
 }
 
-// TestAgent is the process that runs on every node.
+// TestAgent runs the process of every node.
 func TestAgent(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
@@ -422,46 +419,42 @@ func TestAgent(t *testing.T) {
 		t,
 		d+"/agent.yaml",
 		fmt.Sprintf(
-			"node: {label: a, serial: \"1\", addr: 127.0.0.1}\ndata_dir: %s/d\ngossip: {bind: 127.0.0.1:0, key_file: %s/key}\n",
+			"node: {label: a, serial: \"1\", addr: 127.0.0.1}\ndata_dir: %s/d\n"+
+				"gossip: {bind: 127.0.0.1:0, key_file: %s/key}\n",
 			d,
 			d,
 		),
 	)
 	p := launch(t, "agent", "--config", file)
-	p.says("127.0.0.1", 1)
+	p.awaitOutput("127.0.0.1", 1)
 
-	if err := p.ends(syscall.SIGTERM); err != nil {
-		t.Errorf("%v\n%s", err, p.said())
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Errorf("%v\n%s", err, p.output())
 	}
 
 	write(t, d+"/agent.yaml", "nonsense: 1\n")
 
-	if status, _, stderr := clusterm(
-		t,
-		"agent",
-		"--config",
-		file,
-	); status != 1 ||
-		!strings.Contains(stderr, "nonsense") {
+	status, _, stderr := clusterm(t, "agent", "--config", file)
+	if status != 1 || !strings.Contains(stderr, "nonsense") {
 		t.Errorf("%d %s", status, stderr)
 	}
 }
 
-// TestMonitor: it begins with neither a serf agent nor a manager there, says so,
-// and ends when it is told to.
+// TestMonitor: the monitor starts without a serf agent and a manager, logs that, and
+// stops on SIGTERM.
 func TestMonitor(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
-	const nobody = "127.0.0.1:1" // a port that was just closed could be somebody else's by now
+	const unused = "127.0.0.1:1" // another process could take a free port meanwhile
 	file := write(
 		t,
 		d+"/monitor.yaml",
-		fmt.Sprintf("report_to: [\"unix://%s/s\"]\ndata_dir: %s/d\ngossip: {rpc: %q}\n", d, d, nobody),
+		fmt.Sprintf("report_to: [\"unix://%s/s\"]\ndata_dir: %s/d\ngossip: {rpc: %q}\n", d, d, unused),
 	)
 	p := launch(t, "monitor", "--config", file)
-	p.says("the serf agent at "+nobody, 1)
+	p.awaitOutput("the serf agent at "+unused, 1)
 
-	if err := p.ends(syscall.SIGTERM); err != nil {
-		t.Errorf("%v\n%s", err, p.said())
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Errorf("%v\n%s", err, p.output())
 	}
 }

@@ -1,11 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Nothing is enabled or started: whether this host is the first node or just one
-# with an agent is for its administrator to say. What runs is restarted by an
-# upgrade; jobs go on meanwhile.
+# Enable and start nothing: the administrator decides whether this host is the first
+# node or one with an agent. An upgrade restarts the running units; jobs go on.
 set -e
 
-# ours UNIT: it is the package's, not one that was put into /etc since.
+# ours UNIT: succeeds if the unit is the package's, and not overridden in /etc.
 ours() {
 	case $(systemctl show --property=FragmentPath --value "$1") in
 	/usr/lib/systemd/* | /lib/systemd/*) return 0 ;;

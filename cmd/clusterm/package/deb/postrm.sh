@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 set -e
 
-# forget FILE...: removes it, and says so. What is mounted below it stays.
+# forget FILE...: removes and lists the files. A file system mounted below stays.
 forget() {
 	for f; do
 		if [ -e "$f" ] || [ -L "$f" ]; then
@@ -14,7 +14,7 @@ forget() {
 
 case "$1" in
 remove)
-	# Unless a daemon of its own in /usr/local serves there.
+	# A daemon in /usr/local uses the same directory.
 	if [ ! -e /etc/systemd/system/clusterm.service ]; then rm -rf /run/clusterm; fi
 	;;
 purge)
@@ -22,8 +22,8 @@ purge)
 		link=/etc/systemd/system/multi-user.target.wants/$unit.service
 		if [ -L $link ] && [ ! -e $link ]; then rm -f $link; fi
 	done
-	# A purge is asked for, and takes what was stored as well. A program of its own
-	# in /usr/local, or an agent that the role agent has installed, keeps what it has.
+	# A purge removes the stored data as well, except that of a program in /usr/local
+	# or of an agent that the role agent installed.
 	if [ ! -e /etc/systemd/system/clusterm.service ]; then
 		for f in /var/lib/clusterm/*; do
 			if [ "$f" != /var/lib/clusterm/before ]; then forget "$f"; fi

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 set -e
 
-# ours UNIT: it is the package's, not one that was put into /etc since.
+# ours UNIT: succeeds if the unit is the package's, and not overridden in /etc.
 ours() {
 	case $(systemctl show --property=FragmentPath --value "$1") in
 	/usr/lib/systemd/* | /lib/systemd/*) return 0 ;;
