@@ -72,6 +72,7 @@ func (c Connection) Check() error {
 
 // Over merges c and base: a field set in c overrides the one in base.
 func (c Connection) Over(base Connection) Connection {
+	// A pointer, so that false in c overrides true in base.
 	become := c.Become
 	if become == nil {
 		become = base.Become
@@ -104,6 +105,7 @@ func ParseJump(s string) (Jump, error) {
 
 	var j Jump
 
+	// A user name may contain an @ as well.
 	rest := s
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		j.User, rest = rest[:at], rest[at+1:]

@@ -140,6 +140,8 @@ func (s *EventStream) Write(p []byte) []Event {
 		s.rest, s.skip, p = s.rest[:0], false, p[i+1:]
 	}
 
+	// A line that is too long is dropped, which bounds the memory for a stream
+	// without newlines.
 	if s.skip = s.skip || len(s.rest)+len(p) > maxEventLine; s.skip {
 		s.rest = s.rest[:0]
 	} else {

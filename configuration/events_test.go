@@ -23,6 +23,9 @@ not json
 {"event":"failed","host":"a","task":"risky","message":"boom"}
 `
 
+const statsLine = `{"event":"stats","unfinished":["e","f"],` +
+	`"stats":{"a":{"ok":2,"changed":1,"rescued":1},"b":{"failures":1},"d":{},"e":{"ok":1}}}`
+
 func TestSummarize(t *testing.T) {
 	for _, size := range []int{1, 7, len(eventLines)} {
 		var s EventStream
@@ -35,7 +38,7 @@ func TestSummarize(t *testing.T) {
 		}
 
 		if len(events) != 9 {
-			t.Fatalf("%d events in pieces of %d", len(events), size)
+			t.Fatalf("got %d events in chunks of %d bytes, want 9", len(events), size)
 		}
 
 		if want := time.Date(2026, 1, 2, 3, 4, 5, 5e8, time.UTC); !events[0].Time.Equal(want) {
@@ -67,19 +70,18 @@ func TestSummarize(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 
-		stats, _ := ParseEvent(
-			[]byte(
-				`{"event":"stats","stats":{"a":{"ok":2,"changed":1,"rescued":1},"b":{"failures":1},"d":{},"e":{"ok":1}},"unfinished":["e","f"]}`,
-			),
-		)
+		stats, ok := ParseEvent([]byte(statsLine))
+		if !ok {
+			t.Fatal("the stats are not an event")
+		}
 
 		got = Summarize(append(events, stats))
 		if a := got["a"]; !a.Good() || a.Task != "" || a.OK != 2 {
-			t.Errorf("a rescued host: %+v", a)
+			t.Errorf("rescued host: %+v", a)
 		}
 
 		if b := got["b"]; b.Good() || b.Item == "" {
-			t.Errorf("a failed host: %+v", b)
+			t.Errorf("failed host: %+v", b)
 		}
 
 		if e, f := got["e"], got["f"]; e.Good() || !e.Begun || f.Good() || f.Begun || !f.Unfinished {
@@ -87,21 +89,23 @@ func TestSummarize(t *testing.T) {
 		}
 
 		if d := got["d"]; d.Begun {
-			t.Errorf("an idle host: %+v", d)
+			t.Errorf("idle host: %+v", d)
 		}
 	}
 }
 
-func TestBegunWithoutResult(t *testing.T) {
-	got := Summarize(
-		[]Event{{Event: EventPlay, Hosts: []string{"a"}}, {Event: EventTask}, {Event: EventPlay, Hosts: []string{"b"}}},
-	)
+func TestHostHasBegunWithoutAResult(t *testing.T) {
+	got := Summarize([]Event{
+		{Event: EventPlay, Hosts: []string{"a"}},
+		{Event: EventTask},
+		{Event: EventPlay, Hosts: []string{"b"}},
+	})
 	if !got["a"].Begun || got["b"].Begun || got["a"].Good() {
 		t.Errorf("got %+v", got)
 	}
 }
 
-func TestEventStreamSkipsEndlessLines(t *testing.T) {
+func TestEventStreamSkipsLongLines(t *testing.T) {
 	var s EventStream
 	for range 40 {
 		if got := s.Write([]byte(strings.Repeat("x", 64<<10))); got != nil {
@@ -110,7 +114,7 @@ func TestEventStreamSkipsEndlessLines(t *testing.T) {
 	}
 
 	if len(s.rest) > maxEventLine {
-		t.Errorf("keeps %d bytes", len(s.rest))
+		t.Errorf("%d bytes are buffered", len(s.rest))
 	}
 
 	if got := s.Write([]byte("\n{\"event\":\"ok\"}\n")); len(got) != 1 {
@@ -119,34 +123,56 @@ func TestEventStreamSkipsEndlessLines(t *testing.T) {
 }
 
 func TestExplainFailure(t *testing.T) {
-	const changed = "Failed to connect to the host via ssh: @@@@\r\nHost key for web-1 has changed and you have requested strict checking.\r\nHost key verification failed."
+	const (
+		changed = "Failed to connect to the host via ssh: @@@@\r\n" +
+			"Host key for web-1 has changed and you have requested strict checking.\r\n" +
+			"Host key verification failed."
+		unknown = "No RSA host key is known for web-1 and you have requested strict checking."
+		denied  = "root@10.0.0.1: Permission denied (publickey,password)."
+		closed  = `Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached over ssh: ` +
+			"kex_exchange_identification: Connection closed by remote host\r\n"
+		forget = "clusterctl nodes set web-1 --forget-host-key"
+	)
+
 	for _, c := range []struct {
-		in, node, want string
-		key            bool
+		message, node, want string
+		aboutKey            bool
 	}{
-		{changed, "web-1", "clusterctl nodes set web-1 --forget-host-key", true},
-		{"No RSA host key is known for web-1 and you have requested strict checking.", "web-1", "clusterctl nodes set web-1 --forget-host-key", true},
+		{changed, "web-1", forget, true},
+		{unknown, "web-1", forget, true},
 		{"Host key verification failed.", "web-1", "jump host", true},
-		{"root@10.0.0.1: Permission denied (publickey,password).", "web-1", "access as root@10.0.0.1 was denied", false},
-		{"root@10.0.0.1: Permission denied (publickey,password).", "web-1", "clusterctl nodes set web-1 --user", false},
-		{"root@10.0.0.1: Permission denied (publickey,password).", "", "ssh.user and ssh.key_file of the configuration", false},
-		{"ssh: connect to host 10.0.0.1 port 22: Connection timed out", "", "10.0.0.1, port 22: connection timed out", false},
-		{"ssh: Could not resolve hostname x: Name or service not known", "", "the host name x cannot be resolved", false},
-		{`Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached over ssh: kex_exchange_identification: Connection closed by remote host` + "\r\n", "web-1",
-			"no ssh connection to 10.0.0.1: it was closed before the login (Connection closed by remote host); check that an sshd", false},
+		{denied, "web-1", "access as root@10.0.0.1 was denied", false},
+		{denied, "web-1", "clusterctl nodes set web-1 --user", false},
+		{denied, "", "ssh.user and ssh.key_file of the configuration", false},
+		{
+			"ssh: connect to host 10.0.0.1 port 22: Connection timed out", "",
+			"10.0.0.1, port 22: connection timed out", false,
+		},
+		{
+			"ssh: Could not resolve hostname x: Name or service not known", "",
+			"the host name x cannot be resolved", false,
+		},
+		{
+			closed, "web-1", "no ssh connection to 10.0.0.1: it was closed before the login " +
+				"(Connection closed by remote host); check that an sshd", false,
+		},
 		{" other text about a host key\n", "web-1", "other text about a host key", false},
 	} {
-		got := ExplainFailure(c.in, c.node)
-		if !strings.Contains(got, c.want) || AboutHostKey(got) != c.key {
-			t.Errorf("%q: %q does not say %q, or is about a host key: %t", c.in, got, c.want, AboutHostKey(got))
+		got := ExplainFailure(c.message, c.node)
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%q: got %q, which lacks %q", c.message, got, c.want)
+		}
+
+		if AboutHostKey(got) != c.aboutKey {
+			t.Errorf("%q: AboutHostKey is %t, want %t", got, !c.aboutKey, c.aboutKey)
 		}
 
 		if c.node == "" && strings.Contains(got, "clusterctl nodes set") {
-			t.Errorf("%q: an address is no node: %q", c.in, got)
+			t.Errorf("%q: the remedy for an address is one for nodes: %q", c.message, got)
 		}
 	}
 
 	if got := ExplainFailure(changed, ""); !AboutHostKey(got) || strings.Contains(got, "clusterctl") {
-		t.Errorf("an address is no node: %q", got)
+		t.Errorf("the remedy for an address is one for nodes: %q", got)
 	}
 }

@@ -73,7 +73,8 @@ func ExplainFailure(message, node string) string {
 
 	if m := closed.FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("no ssh connection to %s: it was closed before the login (%s); check that an sshd "+
-			"listens at that port, and that the jump host, if there is one, is reachable", m[1], strings.TrimSpace(m[2]))
+			"listens at that port, and that the jump host, if there is one, is reachable",
+			m[1], strings.TrimSpace(m[2]))
 	}
 
 	if m := unresolvable.FindStringSubmatch(message); m != nil {

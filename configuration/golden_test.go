@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// golden runs f over every testdata/DIR/*.json and compares what it gives with
-// the file of the same name that ends in ext.
+// golden applies f to every testdata/DIR/*.json and compares the result with the
+// file of the same name with the extension ext.
 func golden(t *testing.T, dir, ext string, f func(t *testing.T, input []byte) []byte) {
 	inputs, err := filepath.Glob(filepath.Join("testdata", dir, "*.json"))
 	if err != nil || len(inputs) == 0 {
@@ -43,7 +43,7 @@ func golden(t *testing.T, dir, ext string, f func(t *testing.T, input []byte) []
 			}
 
 			if !bytes.Equal(got, want) {
-				t.Errorf("differs from %s (go test -update writes it anew):\n%s", base+ext, got)
+				t.Errorf("the result differs from %s (go test -update rewrites it):\n%s", base+ext, got)
 			}
 		})
 	}

@@ -21,40 +21,45 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Role says what a run does with a host.
+// Role is the role of a host in a run.
 type Role string
 
+// The roles of hosts.
 const (
-	RoleTarget Role = "target" // the job's node: plays act on it
-	RoleHelper Role = "helper" // held by the job as well: plays act on it
-	RolePeer   Role = "peer"   // only named, so that templates can refer to it
+	RoleTarget Role = "target" // a node of the job: plays act on it
+	RoleHelper Role = "helper" // reserved by the job: plays act on it
+	RolePeer   Role = "peer"   // templates may refer to it; no play acts on it
 )
 
-// Inventory groups that name a run's hosts by role; a run is limited to both.
+// Inventory groups of a run's hosts by role. Plays act on these groups only.
 const (
 	TargetsGroup = "job_targets"
 	HelpersGroup = "job_helpers"
 )
 
-// Host is one host of a run.
+// Host is a host of a run.
 type Host struct {
-	Name         string         `json:"name"` // of the node, or its address before it has one; also the inventory's name and the ssh host key's
+	// Name of the node, or the address of a host that has no name yet. It is also
+	// the name in the inventory and the alias of the ssh host key.
+	Name         string         `json:"name"`
 	Addr         string         `json:"addr"`
 	Label        string         `json:"label"`
 	Serial       string         `json:"serial"`
 	Group        string         `json:"group,omitempty"`
 	Commissioned bool           `json:"commissioned,omitempty"`
 	Role         Role           `json:"role"`
-	Vars         map[string]Var `json:"vars,omitempty"`      // merged; those of a request are left to ExtraVars
-	Extra        map[string]any `json:"extra,omitempty"`     // the manager's own, named clusterm_…; may be secret
-	Connection   Connection     `json:"connection,omitzero"` // site, group and node already laid over each other
-	HostKeys     []string       `json:"host_keys,omitempty"` // as in known_hosts, without the name: "ssh-ed25519 AAAA…"; none before the first contact
+	Vars         map[string]Var `json:"vars,omitempty"`      // merged; Inventory omits those of a request
+	Extra        map[string]any `json:"extra,omitempty"`     // of the manager, named clusterm_…; may be secret
+	Connection   Connection     `json:"connection,omitzero"` // merged from site, group and node
+	// HostKeys are lines of known_hosts without the name ("ssh-ed25519 AAAA…").
+	// There are none before the first contact.
+	HostKeys []string `json:"host_keys,omitempty"`
 }
 
 var hostKey = regexp.MustCompile(`^[a-z0-9][a-z0-9@.-]{2,63} [A-Za-z0-9+/]{16,}={0,2}$`)
 
-// checkHostName accepts the name of a node, and an address where a host is
-// prepared that has no name yet.
+// checkHostName accepts the name of a node, and the address of a host that has
+// no name yet.
 func checkHostName(name string) error {
 	if a, err := netip.ParseAddr(name); err == nil && a.Zone() == "" {
 		return nil
@@ -63,89 +68,99 @@ func checkHostName(name string) error {
 	return inventory.CheckName(name)
 }
 
-// CheckHosts reports everything about a run's hosts that Ansible or ssh could
-// not safely be given. Inventory refuses what it refuses.
+// CheckHosts refuses hosts that are not safe as input of Ansible and ssh, and
+// runs without a target. Its error is of kind invalid and names every problem.
+// Inventory makes the same checks.
 func CheckHosts(hosts []Host) error {
 	var errs []error
-	seen := map[string]string{}
 
-	targets := 0
+	names := map[string]string{}
 	for _, h := range hosts {
-		add := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("host %q: %s", h.Name, fmt.Sprintf(format, args...)))
-		}
-		if err := checkHostName(h.Name); err != nil {
-			add("%v", err)
+		for _, problem := range h.problems() {
+			errs = append(errs, fmt.Errorf("host %q: %s", h.Name, problem))
 		}
 
-		// ssh looks host keys up without regard to case.
-		if other, twice := seen[strings.ToLower(h.Name)]; twice {
-			add("is named twice in one run (as %q)", other)
+		// ssh ignores case when it looks up host keys.
+		key := strings.ToLower(h.Name)
+		if other, found := names[key]; found {
+			errs = append(errs, fmt.Errorf("host %q: is named twice in one run (as %q)", h.Name, other))
 		}
 
-		seen[strings.ToLower(h.Name)] = h.Name
-		if err := inventory.CheckAddr(h.Addr); err != nil {
-			add("%v", err)
-		}
-
-		switch err := inventory.CheckGroup(h.Group); {
-		case h.Group == "":
-		case err != nil:
-			add("%v", err)
-		case slices.Contains([]string{"all", "ungrouped", TargetsGroup, HelpersGroup}, h.Group):
-			add("the group name %q is reserved", h.Group)
-		}
-
-		switch h.Role {
-		case RoleTarget:
-			targets++
-		case RoleHelper, RolePeer:
-		default:
-			add("the role %q is not one of target, helper and peer", h.Role)
-		}
-
-		if err := h.Connection.Check(); err != nil {
-			add("%v", err)
-		}
-
-		for _, k := range h.HostKeys {
-			if !hostKey.MatchString(k) {
-				add("host key %q is not of the form \"ssh-ed25519 AAAA…\"", k)
-			}
-		}
-
-		for _, n := range Names(h.Vars) {
-			if reason := nameProblem(n); reason != "" {
-				add("variable %q: %s", n, reason)
-			}
-		}
-
-		for _, n := range slices.Sorted(maps.Keys(h.Extra)) {
-			if !strings.HasPrefix(n, "clusterm_") || !identifier.MatchString(n) {
-				add("the manager's own variable %q does not begin with clusterm_", n)
-			}
-		}
+		names[key] = h.Name
 	}
 
-	if targets == 0 {
+	if !slices.ContainsFunc(hosts, func(h Host) bool { return h.Role == RoleTarget }) {
 		errs = append(errs, errors.New("no host is a target"))
 	}
 
 	return invalid(errs)
 }
 
-// invalid makes one error of many, of the kind that says the request is wrong.
+var (
+	roles          = []Role{RoleTarget, RoleHelper, RolePeer}
+	reservedGroups = []string{"all", "ungrouped", TargetsGroup, HelpersGroup}
+)
+
+// problems describes everything wrong with a host by itself.
+func (h Host) problems() []string {
+	var found []string
+
+	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	addError := func(err error) {
+		if err != nil {
+			add("%v", err)
+		}
+	}
+
+	addError(checkHostName(h.Name))
+	addError(inventory.CheckAddr(h.Addr))
+	addError(h.Connection.Check())
+
+	if h.Group != "" {
+		addError(inventory.CheckGroup(h.Group))
+	}
+
+	if slices.Contains(reservedGroups, h.Group) {
+		add("the group name %q is reserved", h.Group)
+	}
+
+	if !slices.Contains(roles, h.Role) {
+		add("the role %q is not one of target, helper and peer", h.Role)
+	}
+
+	for _, k := range h.HostKeys {
+		if !hostKey.MatchString(k) {
+			add("host key %q is not of the form \"ssh-ed25519 AAAA…\"", k)
+		}
+	}
+
+	for _, n := range Names(h.Vars) {
+		if problem := nameProblem(n); problem != "" {
+			add("variable %q: %s", n, problem)
+		}
+	}
+
+	for _, n := range slices.Sorted(maps.Keys(h.Extra)) {
+		if !strings.HasPrefix(n, "clusterm_") || !identifier.MatchString(n) {
+			add("the manager's own variable %q does not begin with clusterm_", n)
+		}
+	}
+
+	return found
+}
+
+// invalid joins errors into one of kind invalid. Without errors it returns nil.
 func invalid(errs []error) error {
 	if len(errs) == 0 {
 		return nil
 	}
 
-	words := make([]string, len(errs))
+	messages := make([]string, len(errs))
 	for i, err := range errs {
-		words[i] = err.Error()
+		messages[i] = err.Error()
 	}
 
-	return inventory.Errorf(inventory.KindInvalid, "%s", strings.Join(words, "; "))
+	return inventory.Errorf(inventory.KindInvalid, "%s", strings.Join(messages, "; "))
 }
 
 func shortHash(s string) string {
@@ -153,22 +168,23 @@ func shortHash(s string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Inventory writes the YAML inventory of a run: every host with its variables
-// and its connection, the groups they are in, and the groups TargetsGroup and
-// HelpersGroup. Strings are tagged !unsafe, at any depth and as keys too, save
-// those of trusted variables. The same hosts give the same bytes.
+// Inventory returns the YAML inventory of a run: the hosts with their variables
+// and connections, their groups, and the groups TargetsGroup and HelpersGroup.
+// Every string has the tag !unsafe, at any depth and also as a key, except in
+// trusted variables. The same hosts give the same bytes.
 //
-// Each host has node_name, node_addr, node_label, node_serial, node_group (""
-// where it has none) and node_commissioned.
+// Each host has the variables node_name, node_addr, node_label, node_serial,
+// node_group (may be empty) and node_commissioned.
 func Inventory(hosts []Host) ([]byte, error) {
 	if err := CheckHosts(hosts); err != nil {
 		return nil, err
 	}
 
 	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b Host) int { return strings.Compare(a.Name, b.Name) })
-	members := map[string][]string{}
 
+	members := map[string][]string{}
 	all := mapping()
+
 	for _, h := range hosts {
 		vars, err := hostVars(h)
 		if err != nil {
@@ -190,6 +206,7 @@ func Inventory(hosts []Host) ([]byte, error) {
 	}
 
 	children := mapping()
+	// Groups refer to hosts by name; the variables are with the hosts.
 	for _, g := range slices.Sorted(maps.Keys(members)) {
 		names := mapping()
 		for _, n := range members[g] {
@@ -201,6 +218,7 @@ func Inventory(hosts []Host) ([]byte, error) {
 		put(children, quoted(g), group)
 	}
 
+	// Plain keys are words of the inventory's format, quoted ones are data.
 	root, top := mapping(), mapping()
 	put(top, plain("hosts"), all)
 	put(top, plain("children"), children)
@@ -209,6 +227,7 @@ func Inventory(hosts []Host) ([]byte, error) {
 	return document(root)
 }
 
+// hostVars returns the mapping of a host's variables.
 func hostVars(h Host) (*yaml.Node, error) {
 	values := map[string]*yaml.Node{}
 
@@ -222,7 +241,9 @@ func hostVars(h Host) (*yaml.Node, error) {
 
 		return nil
 	}
+
 	for name, v := range h.Vars {
+		// ExtraVars writes these; Ansible gives them the highest precedence.
 		if v.Origin == OriginRequest {
 			continue
 		}
@@ -232,37 +253,8 @@ func hostVars(h Host) (*yaml.Node, error) {
 		}
 	}
 
-	c := h.Connection
-	own := map[string]any{
-		"node_name": h.Name, "node_addr": h.Addr, "node_label": h.Label, "node_serial": h.Serial,
-		"node_group": h.Group, "node_commissioned": h.Commissioned,
-		"ansible_connection": "ssh",
-		"ansible_host":       h.Addr,
-		// One master connection per node as well as per user and way, even
-		// where two nodes claim one address. ssh expands %C.
-		"ansible_control_path":    "%(directory)s/" + shortHash(h.Name) + "-%%C",
-		"ansible_ssh_common_args": strings.Join(sshArgs(h), " "),
-	}
-	maps.Copy(own, h.Extra)
-	optional := func(name string, value string) {
-		if value != "" {
-			own[name] = value
-		}
-	}
-	optional("ansible_user", c.User)
-	optional("ansible_ssh_private_key_file", c.KeyFile)
-	optional("ansible_become_user", c.BecomeUser)
-	optional("ansible_python_interpreter", c.Python)
-
-	if c.Port != 0 {
-		own["ansible_port"] = c.Port
-	}
-
-	if c.Become != nil {
-		own["ansible_become"] = *c.Become
-	}
-
-	for name, v := range own {
+	// The manager's variables replace those of the same name.
+	for name, v := range managerVars(h) {
 		if err := set(name, v, false); err != nil {
 			return nil, err
 		}
@@ -276,10 +268,50 @@ func hostVars(h Host) (*yaml.Node, error) {
 	return m, nil
 }
 
-// sshArgs are the options of ssh that differ from host to host. Every part was
-// checked by CheckHosts.
+// managerVars returns the variables that the manager sets: facts of the node
+// and its connection.
+func managerVars(h Host) map[string]any {
+	c := h.Connection
+
+	vars := map[string]any{
+		"node_name": h.Name, "node_addr": h.Addr, "node_label": h.Label, "node_serial": h.Serial,
+		"node_group": h.Group, "node_commissioned": h.Commissioned,
+		"ansible_connection": "ssh",
+		"ansible_host":       h.Addr,
+		// One ssh master per node, even if two nodes claim the same address. ssh
+		// expands %C to a hash of user, host and port.
+		"ansible_control_path":    "%(directory)s/" + shortHash(h.Name) + "-%%C",
+		"ansible_ssh_common_args": strings.Join(sshArgs(h), " "),
+	}
+	maps.Copy(vars, h.Extra)
+
+	optional := func(name string, value string) {
+		if value != "" {
+			vars[name] = value
+		}
+	}
+
+	optional("ansible_user", c.User)
+	optional("ansible_ssh_private_key_file", c.KeyFile)
+	optional("ansible_become_user", c.BecomeUser)
+	optional("ansible_python_interpreter", c.Python)
+
+	if c.Port != 0 {
+		vars["ansible_port"] = c.Port
+	}
+
+	if c.Become != nil {
+		vars["ansible_become"] = *c.Become
+	}
+
+	return vars
+}
+
+// sshArgs returns the options of ssh for one host. CheckHosts has checked every
+// part.
 func sshArgs(h Host) []string {
-	strict := "accept-new" // the first contact records the key
+	// The first contact records the key; later ones must match it.
+	strict := "accept-new"
 	if len(h.HostKeys) > 0 {
 		strict = "yes"
 	}
@@ -298,8 +330,8 @@ func sshArgs(h Host) []string {
 	return args
 }
 
-// ExtraVars writes a request's variables as the YAML document that
-// ansible-playbook reads with -e @FILE; every string is tagged !unsafe.
+// ExtraVars returns a request's variables as YAML for ansible-playbook -e @FILE.
+// Every string has the tag !unsafe.
 func ExtraVars(v Vars) ([]byte, error) {
 	if err := CheckVars(v); err != nil {
 		return nil, err
@@ -318,9 +350,9 @@ func ExtraVars(v Vars) ([]byte, error) {
 	return document(m)
 }
 
-// KnownHosts writes the ssh known_hosts lines of hosts whose key is known, each
-// under the node's name (ssh is given it as HostKeyAlias). A key that is not
-// one is left out; ssh then refuses the host, as Inventory does.
+// KnownHosts returns the lines of known_hosts for hosts with recorded keys, each
+// under the name of the host, which is ssh's HostKeyAlias. It omits malformed
+// keys; ssh then refuses the host.
 func KnownHosts(hosts []Host) []byte {
 	var b bytes.Buffer
 	for _, h := range hosts {
@@ -338,20 +370,18 @@ func KnownHosts(hosts []Host) []byte {
 	return b.Bytes()
 }
 
-// ParseKnownHosts returns the keys of a known_hosts file by the name they are
-// under, in lower case as ssh writes it. Lines that are not a plain name and a
-// key are skipped.
+// ParseKnownHosts returns the keys of a known_hosts file by host name, in lower
+// case as ssh writes it. It skips lines that are not a plain name and a key.
 func ParseKnownHosts(data []byte) map[string][]string {
 	keys := map[string][]string{}
 	for line := range strings.Lines(string(data)) {
 		name, key, ok := strings.Cut(strings.TrimSpace(line), " ")
-
 		name = strings.ToLower(name)
-		if !ok || checkHostName(name) != nil || !hostKey.MatchString(key) || slices.Contains(keys[name], key) {
-			continue
-		}
 
-		keys[name] = append(keys[name], key)
+		isEntry := ok && checkHostName(name) == nil && hostKey.MatchString(key)
+		if isEntry && !slices.Contains(keys[name], key) {
+			keys[name] = append(keys[name], key)
+		}
 	}
 
 	return keys
@@ -359,6 +389,7 @@ func ParseKnownHosts(data []byte) map[string][]string {
 
 func document(root *yaml.Node) ([]byte, error) {
 	var b bytes.Buffer
+
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
 
@@ -379,8 +410,8 @@ func put(m, key, value *yaml.Node) { m.Content = append(m.Content, key, value) }
 
 func plain(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
 
-// quoted is always in double quotes, because Ansible's YAML takes more words
-// for numbers, dates and booleans than this one does.
+// quoted returns a string in double quotes, because YAML 1.1, which Ansible
+// reads, takes more words for numbers, dates and booleans than this library.
 func quoted(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: s}
 }
@@ -389,7 +420,8 @@ func unsafe(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!unsafe", Style: yaml.DoubleQuotedStyle | yaml.TaggedStyle, Value: s}
 }
 
-// data writes a value; its strings, keys included, are unsafe unless trusted.
+// data returns the node of a value. Its strings, including keys, are unsafe
+// unless the value is trusted.
 func data(v any, trusted bool) (*yaml.Node, error) {
 	x, err := normal(v)
 	if err != nil {
@@ -404,10 +436,12 @@ func data(v any, trusted bool) (*yaml.Node, error) {
 	return node(x, str), nil
 }
 
+// node returns the node of a value in the normal form of Vars.
 func node(x any, str func(string) *yaml.Node) *yaml.Node {
 	scalar := func(tag, value string) *yaml.Node {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}
 	}
+
 	switch x := x.(type) {
 	case bool:
 		return scalar("!!bool", strconv.FormatBool(x))
@@ -441,8 +475,8 @@ var (
 	decimalNumber = regexp.MustCompile(`^-?[0-9]+\.[0-9]+$`)
 )
 
-// yamlNumber writes the literal of a JSON number so that YAML 1.1 reads the
-// number: it wants a point in the mantissa and a sign in the exponent.
+// yamlNumber converts the literal of a JSON number to one of YAML 1.1, which
+// needs a point in the mantissa and a sign in the exponent.
 func yamlNumber(lit string) (tag, value string) {
 	switch {
 	case wholeNumber.MatchString(lit):

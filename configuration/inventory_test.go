@@ -16,29 +16,36 @@ const testKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKX0Cq0cJ6v5wF0b9a5C7Yw5Sg0
 
 func TestInventoryRefuses(t *testing.T) {
 	ok := Host{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget}
-	for what, hosts := range map[string][]Host{
+	with := func(change func(*Host)) []Host {
+		h := ok
+		change(&h)
+
+		return []Host{h}
+	}
+
+	for name, hosts := range map[string][]Host{
 		"no hosts":          nil,
-		"no target":         {{Name: "a-1", Addr: "10.0.0.1", Role: RolePeer}},
-		"newline in name":   {{Name: "a-1\n  evil:", Addr: "10.0.0.1", Role: RoleTarget}},
-		"range as name":     {{Name: "a[1:99]", Addr: "10.0.0.1", Role: RoleTarget}},
-		"option as name":    {{Name: "-oProxyCommand=x", Addr: "10.0.0.1", Role: RoleTarget}},
-		"option as address": {{Name: "a-1", Addr: "-oProxyCommand=x", Role: RoleTarget}},
-		"template address":  {{Name: "a-1", Addr: "{{ x }}", Role: RoleTarget}},
-		"newline address":   {{Name: "a-1", Addr: "10.0.0.1\n", Role: RoleTarget}},
-		"no address":        {{Name: "a-1", Role: RoleTarget}},
-		"group all":         {{Name: "a-1", Addr: "10.0.0.1", Group: "all", Role: RoleTarget}},
-		"group of the job":  {{Name: "a-1", Addr: "10.0.0.1", Group: TargetsGroup, Role: RoleTarget}},
-		"group grammar":     {{Name: "a-1", Addr: "10.0.0.1", Group: "a:b", Role: RoleTarget}},
-		"role":              {{Name: "a-1", Addr: "10.0.0.1"}},
+		"no target":         with(func(h *Host) { h.Role = RolePeer }),
+		"newline in name":   with(func(h *Host) { h.Name = "a-1\n  evil:" }),
+		"range as name":     with(func(h *Host) { h.Name = "a[1:99]" }),
+		"option as name":    with(func(h *Host) { h.Name = "-oProxyCommand=x" }),
+		"option as address": with(func(h *Host) { h.Addr = "-oProxyCommand=x" }),
+		"template address":  with(func(h *Host) { h.Addr = "{{ x }}" }),
+		"newline address":   with(func(h *Host) { h.Addr = "10.0.0.1\n" }),
+		"no address":        with(func(h *Host) { h.Addr = "" }),
+		"group all":         with(func(h *Host) { h.Group = "all" }),
+		"group of the job":  with(func(h *Host) { h.Group = TargetsGroup }),
+		"group grammar":     with(func(h *Host) { h.Group = "a:b" }),
+		"role":              with(func(h *Host) { h.Role = "" }),
 		"twice":             {ok, {Name: "A-1", Addr: "10.0.0.2", Role: RolePeer}},
-		"key":               {{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget, HostKeys: []string{"x\n* " + testKey}}},
-		"ansible variable":  {{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget, Vars: map[string]Var{"ansible_host": {Value: "x"}}}},
-		"own variable":      {{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget, Extra: map[string]any{"ansible_user": "x"}}},
-		"connection":        {{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget, Connection: Connection{User: "-l"}}},
-		"bad value":         {{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget, Vars: map[string]Var{"x": {Value: "\xff"}}}},
+		"key":               with(func(h *Host) { h.HostKeys = []string{"x\n* " + testKey} }),
+		"ansible variable":  with(func(h *Host) { h.Vars = map[string]Var{"ansible_host": {Value: "x"}} }),
+		"own variable":      with(func(h *Host) { h.Extra = map[string]any{"ansible_user": "x"} }),
+		"connection":        with(func(h *Host) { h.Connection.User = "-l" }),
+		"bad value":         with(func(h *Host) { h.Vars = map[string]Var{"x": {Value: "\xff"}} }),
 	} {
 		if b, err := Inventory(hosts); err == nil {
-			t.Errorf("%s: accepted:\n%s", what, b)
+			t.Errorf("%s: accepted:\n%s", name, b)
 		}
 	}
 
@@ -47,11 +54,12 @@ func TestInventoryRefuses(t *testing.T) {
 	}
 }
 
-// Every character comes back as it went in, and stays inside its value.
+// TestEveryCharacterSurvives: a parser reads back every character of a value.
 func TestEveryCharacterSurvives(t *testing.T) {
 	var all strings.Builder
 	for r := rune(0); r <= 0x2FFFF; r++ {
 		if r < 0xD800 || r > 0xDFFF {
+			// A sample of the letters is enough.
 			if unicode.IsControl(r) || !unicode.IsLetter(r) || r%97 == 0 {
 				all.WriteRune(r)
 			}
@@ -116,16 +124,10 @@ func TestKnownHosts(t *testing.T) {
 	}
 
 	b = append(b, "garbage\n|1|hash= x\n@cert-authority * ssh-rsa AAAA\nweb-1 "+testKey+"\n"...)
-	if got, want := ParseKnownHosts(
-		b,
-	), map[string][]string{
-		"web-1":   {testKey},
-		"fd00::1": {testKey},
-	}; !reflect.DeepEqual(
-		got,
-		want,
-	) {
-		t.Errorf("got %v", got)
+
+	want := map[string][]string{"web-1": {testKey}, "fd00::1": {testKey}}
+	if got := ParseKnownHosts(b); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 
 	if bytes.Contains(KnownHosts([]Host{{Name: "a-1", HostKeys: []string{"ssh-rsa A\n*"}}}), []byte("*")) {
@@ -138,31 +140,42 @@ func TestConnection(t *testing.T) {
 	site := Connection{User: "root", Port: 22, Become: &yes, Jump: "gate"}
 
 	node := Connection{Port: 2222, Become: &no, Python: "/usr/bin/python3"}
-	if got, want := node.Over(
-		site,
-	), (Connection{User: "root", Port: 2222, Become: &no, Jump: "gate", Python: "/usr/bin/python3"}); !reflect.DeepEqual(
-		got,
-		want,
-	) {
-		t.Errorf("got %+v", got)
+
+	want := Connection{User: "root", Port: 2222, Become: &no, Jump: "gate", Python: "/usr/bin/python3"}
+	if got := node.Over(site); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 
-	for _, c := range []Connection{{}, site, node, {KeyFile: "/root/.ssh/id_ed25519", BecomeUser: "svc-x", Python: "auto"}} {
+	valid := []Connection{{}, site, node, {KeyFile: "/root/.ssh/id_ed25519", BecomeUser: "svc-x", Python: "auto"}}
+	for _, c := range valid {
 		if err := c.Check(); err != nil {
 			t.Error(err)
 		}
 	}
 
-	for _, c := range []Connection{{User: "-oX"}, {User: "a b"}, {User: `a"b`}, {User: "{{x}}"}, {BecomeUser: "a;b"}, {KeyFile: "id"}, {KeyFile: "/a b"},
-		{KeyFile: "/a%h"}, {KeyFile: "~/x"}, {Port: -1}, {Port: 70000}, {Python: "python3 -c"}, {Jump: "-oX"}, {Jump: "a b"}, {Jump: "a,b"}, {Jump: "x@y@z:0"}, {Jump: "h:ssh"}, {Jump: "[::1"}} {
+	for _, c := range []Connection{
+		{User: "-oX"}, {User: "a b"}, {User: `a"b`}, {User: "{{x}}"}, {BecomeUser: "a;b"},
+		{KeyFile: "id"}, {KeyFile: "/a b"}, {KeyFile: "/a%h"}, {KeyFile: "~/x"},
+		{Port: -1}, {Port: 70000}, {Python: "python3 -c"},
+		{Jump: "-oX"}, {Jump: "a b"}, {Jump: "a,b"}, {Jump: "x@y@z:0"}, {Jump: "h:ssh"}, {Jump: "[::1"},
+	} {
 		if err := c.Check(); err == nil {
 			t.Errorf("%+v was accepted", c)
 		}
 	}
+}
 
-	for in, want := range map[string]string{"gate": "gate", "me@gate:22": "me@gate:22", "fd00::1": "[fd00::1]", "[fd00::1]": "[fd00::1]", "me@[fd00::1]:2222": "me@[fd00::1]:2222", "10.0.0.1:99": "10.0.0.1:99"} {
+func TestParseJump(t *testing.T) {
+	for in, want := range map[string]string{
+		"gate":              "gate",
+		"me@gate:22":        "me@gate:22",
+		"fd00::1":           "[fd00::1]",
+		"[fd00::1]":         "[fd00::1]",
+		"me@[fd00::1]:2222": "me@[fd00::1]:2222",
+		"10.0.0.1:99":       "10.0.0.1:99",
+	} {
 		if j, err := ParseJump(in); err != nil || j.String() != want {
-			t.Errorf("%s: got %s, %v", in, j, err)
+			t.Errorf("%s: got %s, %v; want %s", in, j, err, want)
 		}
 	}
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Hidden stands for the value of a secret variable wherever values are shown.
-// Given as such a value it means: keep what is set.
+// Hidden replaces the value of a secret variable in output. As input for such a
+// variable it keeps the current value.
 const Hidden = "(hidden)"
 
-// Secrets are patterns of the names of variables whose values are never shown,
-// in the syntax of path.Match (* for any text), upper and lower case alike. They
-// count at every depth: a name that matches hides all that is below it.
+// Secrets are patterns for the names of secret variables, in the syntax of
+// path.Match, without regard to case. They apply at every depth: a name that
+// matches hides everything below it.
 type Secrets []string
 
-// DefaultSecrets are the names that are secret unless the configuration says
-// otherwise.
+// DefaultSecrets returns the patterns that apply unless the configuration sets
+// others.
 func DefaultSecrets() Secrets {
 	return Secrets{
 		"*password*",
@@ -37,7 +37,7 @@ func DefaultSecrets() Secrets {
 	}
 }
 
-// Check refuses what is not a pattern of names.
+// Check refuses malformed patterns with an error of kind invalid.
 func (s Secrets) Check() error {
 	for _, pattern := range s {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || strings.Contains(pattern, "/") {
@@ -49,17 +49,18 @@ func (s Secrets) Check() error {
 	return nil
 }
 
-// hides tells whether values of variables of that name are never shown.
+// hides reports whether variables of that name are secret.
 func (s Secrets) hides(name string) bool {
 	name = strings.ToLower(name)
 
 	return slices.ContainsFunc(s, func(pattern string) bool {
+		// Check has refused malformed patterns.
 		ok, err := path.Match(strings.ToLower(pattern), name)
 		return ok && err == nil
 	})
 }
 
-// hide returns a copy of the value with what is secret in it hidden.
+// hide returns a copy of a value without its secrets.
 func (s Secrets) hide(value any) any {
 	switch value := value.(type) {
 	case Vars:
@@ -95,10 +96,10 @@ func (s Secrets) hideOne(name string, value any) any {
 	return s.hide(value)
 }
 
-// HideVars returns a copy of the variables with what is secret in them hidden.
+// HideVars returns a copy of variables without their secrets.
 func (s Secrets) HideVars(v Vars) Vars { return s.hideMap(v) }
 
-// HideMerged does the same with merged variables.
+// HideMerged returns a copy of merged variables without their secrets.
 func (s Secrets) HideMerged(vars map[string]Var) map[string]Var {
 	out := make(map[string]Var, len(vars))
 	for name, v := range vars {
@@ -109,15 +110,15 @@ func (s Secrets) HideMerged(vars map[string]Var) map[string]Var {
 	return out
 }
 
-// Restore puts what is set in the place of values that were shown hidden, so
-// that what was read can be written back. A hidden value that has nothing to
-// stand for is refused: taken as it is, it would be the secret.
+// Restore replaces Hidden in given by the values in set, so that a client can
+// write back the variables that it has read. Hidden without a value in set is
+// refused with an error of kind invalid; stored, it would become the secret.
 func (s Secrets) Restore(given, set Vars) (Vars, error) {
 	out := make(Vars, len(given))
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		old, is := set[name]
+		old, isSet := set[name]
 
-		value, err := s.restore(name, name, given[name], old, is)
+		value, err := s.restore(name, name, given[name], old, isSet)
 		if err != nil {
 			return nil, err
 		}
@@ -128,10 +129,13 @@ func (s Secrets) Restore(given, set Vars) (Vars, error) {
 	return out, nil
 }
 
-func (s Secrets) restore(at, name string, given, set any, is bool) (any, error) {
+// restore restores one value. at is its path, for errors; isSet reports whether
+// set is a value, which may be nil.
+func (s Secrets) restore(at, name string, given, set any, isSet bool) (any, error) {
 	if s.hides(name) && given == any(Hidden) {
-		if !is {
-			return nil, inventory.Errorf(inventory.KindInvalid, "the value of %s is %q, which stands for a secret that is set, and none is", at, Hidden).
+		if !isSet {
+			return nil, inventory.Errorf(inventory.KindInvalid,
+				"the value of %s is %q, which stands for the current secret, but none is set", at, Hidden).
 				Do("give the value itself")
 		}
 
@@ -144,9 +148,9 @@ func (s Secrets) restore(at, name string, given, set any, is bool) (any, error) 
 
 		out := make(map[string]any, len(given))
 		for _, k := range slices.Sorted(maps.Keys(given)) {
-			o, is := old[k]
+			o, isSet := old[k]
 
-			value, err := s.restore(at+"."+k, k, given[k], o, is)
+			value, err := s.restore(at+"."+k, k, given[k], o, isSet)
 			if err != nil {
 				return nil, err
 			}
@@ -160,8 +164,8 @@ func (s Secrets) restore(at, name string, given, set any, is bool) (any, error) 
 
 		out := make([]any, len(given))
 		for i, e := range given {
-			// An element has no name: it is the one that was shown where the rest of
-			// it is as it was.
+			// An element has no name. It is the same one if everything except its
+			// secrets is unchanged.
 			var o any
 			if len(old) == len(given) && reflect.DeepEqual(s.hide(e), s.hide(old[i])) {
 				o = old[i]

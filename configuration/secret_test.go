@@ -42,24 +42,22 @@ func TestSecretsHide(t *testing.T) {
 	}
 
 	if given["env"].(map[string]any)["auth"].(map[string]any)["Token"] != nil {
-		t.Error("what was given was written to")
+		t.Error("HideVars changed its argument")
 	}
 
 	back, err := secrets.Restore(want, given)
 	if err != nil || !reflect.DeepEqual(back, given) {
-		t.Errorf("put back: %v, %v", back, err)
+		t.Errorf("restored: %v, %v", back, err)
 	}
 
 	if got := Secrets(nil).HideVars(given); !reflect.DeepEqual(got, given) {
 		t.Errorf("without patterns: %v", got)
 	}
 
-	merged := secrets.HideMerged(
-		map[string]Var{
-			"token": {Value: "t", Origin: OriginNode},
-			"m":     {Value: map[string]any{"secret": 1, "n": 2}, Origin: OriginGlobal},
-		},
-	)
+	merged := secrets.HideMerged(map[string]Var{
+		"token": {Value: "t", Origin: OriginNode},
+		"m":     {Value: map[string]any{"secret": 1, "n": 2}, Origin: OriginGlobal},
+	})
 	if merged["token"] != (Var{Value: Hidden, Origin: OriginNode}) ||
 		!reflect.DeepEqual(merged["m"].Value, map[string]any{"secret": Hidden, "n": 2}) {
 		t.Errorf("%v", merged)
@@ -69,13 +67,13 @@ func TestSecretsHide(t *testing.T) {
 func TestSecretsRestore(t *testing.T) {
 	secrets := Secrets{"*_password"}
 
+	password := func(value string) map[string]any { return map[string]any{"a_password": value} }
+	user := func(name, value string) map[string]any { return map[string]any{"name": name, "a_password": value} }
+
 	set := Vars{
 		"db_password": "old",
-		"users": []any{
-			map[string]any{"name": "a", "a_password": "1"},
-			map[string]any{"name": "b", "a_password": "2"},
-		},
-		"list": []any{map[string]any{"a_password": "1"}, map[string]any{"a_password": "2"}},
+		"users":       []any{user("a", "1"), user("b", "2")},
+		"list":        []any{password("1"), password("2")},
 	}
 	for _, c := range []struct {
 		name        string
@@ -84,15 +82,24 @@ func TestSecretsRestore(t *testing.T) {
 	}{
 		{"a new value", Vars{"db_password": "new"}, Vars{"db_password": "new"}, ""},
 		{"only what is given", Vars{"x": "y"}, Vars{"x": "y"}, ""},
-		{"the mark under another name is text", Vars{"motd": Hidden}, Vars{"motd": Hidden}, ""},
-		{"nothing to stand for", Vars{"web_password": Hidden}, nil, "web_password"},
-		{"nothing to stand for, below", Vars{"env": map[string]any{"x_password": Hidden}}, nil, "env.x_password"},
-		{"a list of the same length", Vars{"list": []any{map[string]any{"a_password": Hidden}, map[string]any{"a_password": "3"}}},
-			Vars{"list": []any{map[string]any{"a_password": "1"}, map[string]any{"a_password": "3"}}}, ""},
-		{"a list in another order", Vars{"users": []any{map[string]any{"name": "b", "a_password": Hidden}, map[string]any{"name": "a", "a_password": Hidden}}}, nil, "users[0].a_password"},
-		{"an element of a list with more in it", Vars{"users": []any{map[string]any{"name": "a", "a_password": Hidden}, map[string]any{"name": "c", "a_password": "3"}}},
-			Vars{"users": []any{map[string]any{"name": "a", "a_password": "1"}, map[string]any{"name": "c", "a_password": "3"}}}, ""},
-		{"a list of another length", Vars{"list": []any{map[string]any{"a_password": Hidden}}}, nil, "list[0].a_password"},
+		{"Hidden under another name is text", Vars{"motd": Hidden}, Vars{"motd": Hidden}, ""},
+		{"no current value", Vars{"web_password": Hidden}, nil, "web_password"},
+		{"no current value, nested", Vars{"env": map[string]any{"x_password": Hidden}}, nil, "env.x_password"},
+		{
+			"a list of the same length",
+			Vars{"list": []any{password(Hidden), password("3")}},
+			Vars{"list": []any{password("1"), password("3")}}, "",
+		},
+		{
+			"a list in another order",
+			Vars{"users": []any{user("b", Hidden), user("a", Hidden)}}, nil, "users[0].a_password",
+		},
+		{
+			"a list with a changed element",
+			Vars{"users": []any{user("a", Hidden), user("c", "3")}},
+			Vars{"users": []any{user("a", "1"), user("c", "3")}}, "",
+		},
+		{"a list of another length", Vars{"list": []any{password(Hidden)}}, nil, "list[0].a_password"},
 	} {
 		got, err := secrets.Restore(c.given, set)
 		if c.refused != "" {

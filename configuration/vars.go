@@ -22,25 +22,25 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Bounds on a set of variables. They keep a request well inside what etcd
-// stores in one value and what Ansible copes with.
+// Bounds on a set of variables. They are well below the limits of etcd for one
+// value and of Ansible.
 const (
 	MaxVarsBytes = 256 << 10 // of the variables as JSON
 	MaxVarsDepth = 32        // of nested lists and maps, the set itself included
 
-	maxYAMLNodes = 100_000 // visited while reading YAML: aliases may multiply
+	maxYAMLNodes = 100_000 // values in a YAML document, with aliases expanded
 )
 
-// Vars is a set of variables by name. Values are in a normal form that survives
-// JSON and YAML unchanged: nil, bool, string, int64, json.Number (every number
-// that is not an integer of 64 bits, with its literal), []any, map[string]any.
-// ParseVars and the Unmarshal methods produce it; a set built in Go may hold
-// other integers, floats, slices and maps with string keys as well.
+// Vars is a set of variables by name. Its normal form survives JSON and YAML
+// unchanged: nil, bool, string, int64, json.Number (for numbers that do not fit
+// into int64, with their literal), []any and map[string]any. ParseVars and the
+// Unmarshal methods produce the normal form. A set built in Go may also hold
+// other integers, floats, slices and maps with string keys.
 type Vars map[string]any
 
-// ParseVars reads a JSON or YAML object. Nothing, white space and null are the
-// empty set. Errors are of kind invalid and name line and column. YAML is read
-// as Ansible reads it: a bare yes, no, on or off is a boolean.
+// ParseVars parses a JSON or YAML object. Empty input and null give the empty
+// set. Errors are of kind invalid and contain line and column. As in Ansible, a
+// plain yes, no, on or off in YAML is a boolean.
 func ParseVars(data []byte) (Vars, error) {
 	v, err := parseVars(data)
 	if err != nil {
@@ -55,6 +55,7 @@ func parseVars(data []byte) (Vars, error) {
 		return Vars{}, nil
 	}
 
+	// encoding/json would replace invalid bytes without an error.
 	if !utf8.Valid(data) {
 		return nil, errors.New("variables are not UTF-8 text")
 	}
@@ -65,7 +66,7 @@ func parseVars(data []byte) (Vars, error) {
 			return asVars(v, 1)
 		}
 
-		// {a: 1} is YAML too; what begins like JSON keeps JSON's error.
+		// {a: 1} is valid YAML. If neither parses, the error of JSON is the better one.
 		if n, err := parseYAML(data); err == nil {
 			return n, nil
 		}
@@ -76,8 +77,8 @@ func parseVars(data []byte) (Vars, error) {
 	return parseYAML(data)
 }
 
-// UnmarshalJSON reads a JSON object in the normal form, keeping 64-bit integers
-// and the literals of other numbers, and refusing duplicate keys.
+// UnmarshalJSON parses a JSON object into the normal form. It keeps 64-bit
+// integers and the literals of other numbers, and refuses duplicate keys.
 func (v *Vars) UnmarshalJSON(data []byte) error {
 	if string(bytes.TrimSpace(data)) == "null" {
 		return nil
@@ -98,7 +99,7 @@ func (v *Vars) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// UnmarshalYAML reads a YAML mapping in the normal form.
+// UnmarshalYAML parses a YAML mapping into the normal form.
 func (v *Vars) UnmarshalYAML(node *yaml.Node) error {
 	r := yamlReader{}
 
@@ -151,8 +152,7 @@ func kindOf(x any) string {
 	}
 }
 
-// looksLikeJSON is true where only JSON's own errors help: text that begins as
-// a JSON object or list does.
+// looksLikeJSON reports whether text begins like a JSON object or list.
 func looksLikeJSON(data []byte) bool {
 	t := bytes.TrimSpace(data)
 	return t[0] == '{' || t[0] == '['
@@ -161,9 +161,11 @@ func looksLikeJSON(data []byte) bool {
 func parseJSON(data []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
+
 	at := func(err error) error {
 		off := dec.InputOffset()
 
+		// A syntax error has a more precise position than the decoder.
 		var syn *json.SyntaxError
 		if errors.As(err, &syn) {
 			off = syn.Offset
@@ -184,6 +186,7 @@ func parseJSON(data []byte) (any, error) {
 		return nil, at(err)
 	}
 
+	// The decoder accepts a stream of values, a set of variables is one.
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, at(errors.New("text follows the end of the object"))
 	}
@@ -191,6 +194,7 @@ func parseJSON(data []byte) (any, error) {
 	return v, nil
 }
 
+// jsonValue decodes token by token, because encoding/json accepts duplicate keys.
 func jsonValue(dec *json.Decoder, depth int) (any, error) {
 	if depth > MaxVarsDepth {
 		return nil, fmt.Errorf("nested more than %d deep", MaxVarsDepth)
@@ -201,51 +205,60 @@ func jsonValue(dec *json.Decoder, depth int) (any, error) {
 		return nil, err
 	}
 
-	switch t := tok.(type) {
-	case json.Number:
-		return number(t), nil
-	case json.Delim:
-		if t == '[' {
-			list := []any{}
-			for dec.More() {
-				e, err := jsonValue(dec, depth+1)
-				if err != nil {
-					return nil, err
-				}
-
-				list = append(list, e)
-			}
-
-			_, err := dec.Token()
-
-			return list, err
-		}
-
-		m := map[string]any{}
-		for dec.More() {
-			k, err := dec.Token()
-			if err != nil {
-				return nil, err
-			}
-
-			key, _ := k.(string) // the decoder lets nothing else be a key
-			if _, twice := m[key]; twice {
-				return nil, fmt.Errorf("key %q is given twice", key)
-			}
-
-			if m[key], err = jsonValue(dec, depth+1); err != nil {
-				return nil, err
-			}
-		}
-
-		_, err := dec.Token()
-
-		return m, err
-	default:
-		return tok, nil
+	switch tok {
+	case json.Delim('['):
+		return jsonList(dec, depth)
+	case json.Delim('{'):
+		return jsonObject(dec, depth)
 	}
+
+	if n, ok := tok.(json.Number); ok {
+		return number(n), nil
+	}
+
+	return tok, nil
 }
 
+func jsonList(dec *json.Decoder, depth int) (any, error) {
+	list := []any{}
+	for dec.More() {
+		e, err := jsonValue(dec, depth+1)
+		if err != nil {
+			return nil, err
+		}
+
+		list = append(list, e)
+	}
+
+	_, err := dec.Token()
+
+	return list, err
+}
+
+func jsonObject(dec *json.Decoder, depth int) (any, error) {
+	m := map[string]any{}
+	for dec.More() {
+		k, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+
+		key, _ := k.(string) // the decoder accepts only strings as keys
+		if _, found := m[key]; found {
+			return nil, fmt.Errorf("key %q is given twice", key)
+		}
+
+		if m[key], err = jsonValue(dec, depth+1); err != nil {
+			return nil, err
+		}
+	}
+
+	_, err := dec.Token()
+
+	return m, err
+}
+
+// number returns an int64 if the literal is one, and the literal otherwise.
 func number(n json.Number) any {
 	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
 		return i
@@ -288,20 +301,21 @@ func parseYAML(data []byte) (Vars, error) {
 	return v, nil
 }
 
+// yamlReader converts YAML nodes to the normal form of Vars. visited counts the
+// values of one document.
 type yamlReader struct{ visited int }
 
+// yaml11Bools are booleans in YAML 1.1, which Ansible reads, and strings in 1.2.
 var yaml11Bools = map[string]bool{"yes": true, "on": true, "no": false, "off": false}
 
 func (r *yamlReader) value(n *yaml.Node, depth int) (any, error) {
-	fail := func(format string, args ...any) (any, error) {
-		return nil, fmt.Errorf("line %d, column %d: %s", n.Line, n.Column, fmt.Sprintf(format, args...))
-	}
 	if r.visited++; r.visited > maxYAMLNodes {
-		return fail("more than %d values (aliases multiply them)", maxYAMLNodes)
+		return nil, yamlErrorf(n, "more than %d values (aliases multiply them)", maxYAMLNodes)
 	}
 
+	// The document and its mapping count as well.
 	if depth > MaxVarsDepth+2 {
-		return fail("nested more than %d deep", MaxVarsDepth)
+		return nil, yamlErrorf(n, "nested more than %d deep", MaxVarsDepth)
 	}
 
 	switch n.Kind {
@@ -310,85 +324,79 @@ func (r *yamlReader) value(n *yaml.Node, depth int) (any, error) {
 	case yaml.AliasNode:
 		return r.value(n.Alias, depth+1)
 	case yaml.SequenceNode:
-		if n.ShortTag() != "!!seq" {
-			return fail("the tag %s is not supported in variables", n.Tag)
-		}
-
-		list := make([]any, 0, len(n.Content))
-		for _, e := range n.Content {
-			v, err := r.value(e, depth+1)
-			if err != nil {
-				return nil, err
-			}
-
-			list = append(list, v)
-		}
-
-		return list, nil
+		return r.list(n, depth)
 	case yaml.MappingNode:
-		if n.ShortTag() != "!!map" {
-			return fail("the tag %s is not supported in variables", n.Tag)
-		}
-
-		m := make(map[string]any, len(n.Content)/2)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			k := n.Content[i]
-			if k.Kind != yaml.ScalarNode || k.ShortTag() != "!!str" {
-				return nil, fmt.Errorf(
-					"line %d, column %d: key %q is not a string; put it in quotes",
-					k.Line,
-					k.Column,
-					k.Value,
-				)
-			}
-
-			if _, twice := m[k.Value]; twice {
-				return nil, fmt.Errorf("line %d, column %d: key %q is given twice", k.Line, k.Column, k.Value)
-			}
-
-			v, err := r.value(n.Content[i+1], depth+1)
-			if err != nil {
-				return nil, err
-			}
-
-			m[k.Value] = v
-		}
-
-		return m, nil
+		return r.mapping(n, depth)
 	}
 
+	return yamlScalar(n)
+}
+
+func yamlErrorf(n *yaml.Node, format string, args ...any) error {
+	return fmt.Errorf("line %d, column %d: %s", n.Line, n.Column, fmt.Sprintf(format, args...))
+}
+
+func (r *yamlReader) list(n *yaml.Node, depth int) (any, error) {
+	if n.ShortTag() != "!!seq" {
+		return nil, yamlErrorf(n, "the tag %s is not supported in variables", n.Tag)
+	}
+
+	list := make([]any, 0, len(n.Content))
+	for _, e := range n.Content {
+		v, err := r.value(e, depth+1)
+		if err != nil {
+			return nil, err
+		}
+
+		list = append(list, v)
+	}
+
+	return list, nil
+}
+
+func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
+	if n.ShortTag() != "!!map" {
+		return nil, yamlErrorf(n, "the tag %s is not supported in variables", n.Tag)
+	}
+
+	// Content alternates keys and values.
+	m := make(map[string]any, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k := n.Content[i]
+		if k.Kind != yaml.ScalarNode || k.ShortTag() != "!!str" {
+			return nil, yamlErrorf(k, "key %q is not a string; put it in quotes", k.Value)
+		}
+
+		if _, found := m[k.Value]; found {
+			return nil, yamlErrorf(k, "key %q is given twice", k.Value)
+		}
+
+		v, err := r.value(n.Content[i+1], depth+1)
+		if err != nil {
+			return nil, err
+		}
+
+		m[k.Value] = v
+	}
+
+	return m, nil
+}
+
+func yamlScalar(n *yaml.Node) (any, error) {
 	switch n.ShortTag() {
 	case "!!null":
 		return nil, nil
 	case "!!bool":
 		var b bool
 		if err := n.Decode(&b); err != nil {
-			return fail("%q is not a boolean", n.Value)
+			return nil, yamlErrorf(n, "%q is not a boolean", n.Value)
 		}
 
 		return b, nil
 	case "!!int":
-		var i int64
-		if err := n.Decode(&i); err == nil {
-			return i, nil
-		}
-
-		if json.Valid([]byte(n.Value)) {
-			return json.Number(n.Value), nil
-		}
-
-		return fail("the number %s is too large; put it in quotes", n.Value)
+		return yamlInt(n)
 	case "!!float":
-		var f float64
-		if err := n.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-			return fail("%s is not a finite number; put it in quotes", n.Value)
-		}
-
-		if json.Valid([]byte(n.Value)) {
-			return json.Number(n.Value), nil
-		}
-
-		return json.Number(strconv.FormatFloat(f, 'g', -1, 64)), nil
+		return yamlFloat(n)
 	case "!!str":
 		if b, ok := yaml11Bools[strings.ToLower(n.Value)]; ok && n.Style == 0 {
 			return b, nil
@@ -397,12 +405,40 @@ func (r *yamlReader) value(n *yaml.Node, depth int) (any, error) {
 		return n.Value, nil
 	case "!!timestamp":
 		return n.Value, nil
-	default:
-		return fail("the tag %s is not supported in variables", n.Tag)
 	}
+
+	return nil, yamlErrorf(n, "the tag %s is not supported in variables", n.Tag)
 }
 
-// normal brings a value built in Go into the normal form of Vars.
+func yamlInt(n *yaml.Node) (any, error) {
+	var i int64
+	if err := n.Decode(&i); err == nil {
+		return i, nil
+	}
+
+	if json.Valid([]byte(n.Value)) {
+		return json.Number(n.Value), nil
+	}
+
+	// Such as a hexadecimal number of more than 64 bits.
+	return nil, yamlErrorf(n, "the number %s is too large; put it in quotes", n.Value)
+}
+
+func yamlFloat(n *yaml.Node) (any, error) {
+	var f float64
+	if err := n.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+		return nil, yamlErrorf(n, "%s is not a finite number; put it in quotes", n.Value)
+	}
+
+	// The literal keeps zeros at the end, as in the version 1.10.
+	if json.Valid([]byte(n.Value)) {
+		return json.Number(n.Value), nil
+	}
+
+	return json.Number(strconv.FormatFloat(f, 'g', -1, 64)), nil
+}
+
+// normal converts a value built in Go to the normal form of Vars.
 func normal(v any) (any, error) {
 	switch v := v.(type) {
 	case nil, bool, int64:
@@ -421,6 +457,7 @@ func normal(v any) (any, error) {
 		return number(v), nil
 	}
 
+	// Named types, other widths, and collections of specific types.
 	r := reflect.ValueOf(v)
 	switch r.Kind() {
 	case reflect.Bool:
@@ -439,38 +476,9 @@ func normal(v any) (any, error) {
 
 		return number(json.Number(strconv.FormatFloat(f, 'g', -1, 64))), nil
 	case reflect.Slice, reflect.Array:
-		list := make([]any, 0, r.Len())
-		for i := range r.Len() {
-			e, err := normal(r.Index(i).Interface())
-			if err != nil {
-				return nil, err
-			}
-
-			list = append(list, e)
-		}
-
-		return list, nil
+		return normalList(r)
 	case reflect.Map:
-		if r.Type().Key().Kind() != reflect.String {
-			return nil, fmt.Errorf("is a %T; keys must be strings", v)
-		}
-
-		m := make(map[string]any, r.Len())
-		for it := r.MapRange(); it.Next(); {
-			k := it.Key().String()
-			if !utf8.ValidString(k) {
-				return nil, fmt.Errorf("key %q is not UTF-8 text", k)
-			}
-
-			e, err := normal(it.Value().Interface())
-			if err != nil {
-				return nil, fmt.Errorf("key %q: %w", k, err)
-			}
-
-			m[k] = e
-		}
-
-		return m, nil
+		return normalMap(r)
 	case reflect.Pointer, reflect.Interface:
 		if r.IsNil() {
 			return nil, nil
@@ -482,13 +490,50 @@ func normal(v any) (any, error) {
 	}
 }
 
+func normalList(r reflect.Value) (any, error) {
+	list := make([]any, 0, r.Len())
+	for i := range r.Len() {
+		e, err := normal(r.Index(i).Interface())
+		if err != nil {
+			return nil, err
+		}
+
+		list = append(list, e)
+	}
+
+	return list, nil
+}
+
+func normalMap(r reflect.Value) (any, error) {
+	if r.Type().Key().Kind() != reflect.String {
+		return nil, fmt.Errorf("is a %s; keys must be strings", r.Type())
+	}
+
+	m := make(map[string]any, r.Len())
+	for it := r.MapRange(); it.Next(); {
+		k := it.Key().String()
+		if !utf8.ValidString(k) {
+			return nil, fmt.Errorf("key %q is not UTF-8 text", k)
+		}
+
+		e, err := normal(it.Value().Interface())
+		if err != nil {
+			return nil, fmt.Errorf("key %q: %w", k, err)
+		}
+
+		m[k] = e
+	}
+
+	return m, nil
+}
+
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// managerNames are host variables that the manager writes itself.
+// managerNames are host variables that the manager sets.
 var managerNames = []string{"node_name", "node_addr", "node_label", "node_serial", "node_group", "node_commissioned"}
 
-// magicNames are set by Ansible for every host; a variable of that name would
-// silently have no effect.
+// magicNames are set by Ansible for every host. A variable of that name would
+// have no effect, without an error.
 var magicNames = []string{
 	"groups", "group_names", "hostvars", "inventory_dir", "inventory_file", "inventory_hostname",
 	"inventory_hostname_short", "omit", "play_hosts", "playbook_dir", "role_name", "role_names", "role_path",
@@ -498,16 +543,17 @@ var magicNames = []string{
 var pythonKeywords = strings.Fields(`False None True and as assert async await break class continue def del elif else
 	except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield`)
 
-// CheckVars refuses names that Ansible could not use, names that belong to
-// Ansible or to the manager, and sets that are too deep or too large. The error
-// is of kind invalid and says what is wrong with each variable, in order.
+// CheckVars refuses names that are not valid in Ansible, names reserved for
+// Ansible or the manager, and sets that are nested too deeply or too large. Its
+// error is of kind invalid and names every problem, in order.
 func CheckVars(v Vars) error {
 	var errs []error
 
-	add := func(name, reason string) { errs = append(errs, fmt.Errorf("variable %q: %s", name, reason)) }
+	add := func(name, problem string) { errs = append(errs, fmt.Errorf("variable %q: %s", name, problem)) }
+
 	for _, name := range slices.Sorted(maps.Keys(v)) {
-		if reason := nameProblem(name); reason != "" {
-			add(name, reason)
+		if problem := nameProblem(name); problem != "" {
+			add(name, problem)
 		}
 
 		x, err := normal(v[name])
@@ -518,24 +564,32 @@ func CheckVars(v Vars) error {
 		}
 	}
 
+	// A set with other problems may not have a JSON form.
 	if len(errs) == 0 {
-		if b, err := json.Marshal(map[string]any(v)); err != nil {
-			errs = append(errs, fmt.Errorf("variables cannot be written as JSON: %w", err))
-		} else if len(b) > MaxVarsBytes {
-			errs = append(
-				errs,
-				fmt.Errorf(
-					"the variables are %d bytes long as JSON, more than the %d allowed; put large content into a file of the playbook folder",
-					len(b),
-					MaxVarsBytes,
-				),
-			)
+		if err := checkSize(v); err != nil {
+			errs = append(errs, err)
 		}
 	}
 
 	return invalid(errs)
 }
 
+func checkSize(v Vars) error {
+	b, err := json.Marshal(map[string]any(v))
+	if err != nil {
+		return fmt.Errorf("variables cannot be written as JSON: %w", err)
+	}
+
+	if len(b) > MaxVarsBytes {
+		return fmt.Errorf("the variables are %d bytes long as JSON, more than the %d allowed; "+
+			"put large content into a file of the playbook folder", len(b), MaxVarsBytes)
+	}
+
+	return nil
+}
+
+// nameProblem describes the problem of a variable's name; it is empty if there
+// is none.
 func nameProblem(name string) string {
 	lower := strings.ToLower(name)
 	switch {
@@ -544,7 +598,8 @@ func nameProblem(name string) string {
 	case slices.Contains(pythonKeywords, name):
 		return "is a keyword that Ansible does not accept as a variable name"
 	case strings.HasPrefix(lower, "ansible_"):
-		return "names that begin with ansible_ are reserved; how to reach a host is set as its connection (user, key_file, port, become, jump, python)"
+		return "names that begin with ansible_ are reserved; how to reach a host is set as its connection " +
+			"(user, key_file, port, become, jump, python)"
 	case strings.HasPrefix(lower, "clusterm_"), slices.Contains(managerNames, name):
 		return "is set by the manager itself; choose another name"
 	case slices.Contains(magicNames, name):
@@ -554,18 +609,18 @@ func nameProblem(name string) string {
 	return ""
 }
 
-// deeper reports whether x nests lists and maps more than max deep.
-func deeper(x any, max int) bool {
+// deeper reports whether x nests lists and maps more than limit deep.
+func deeper(x any, limit int) bool {
 	switch x := x.(type) {
 	case []any:
-		return max <= 0 || slices.ContainsFunc(x, func(e any) bool { return deeper(e, max-1) })
+		return limit <= 0 || slices.ContainsFunc(x, func(e any) bool { return deeper(e, limit-1) })
 	case map[string]any:
-		if max <= 0 {
+		if limit <= 0 {
 			return true
 		}
 
 		for _, e := range x {
-			if deeper(e, max-1) {
+			if deeper(e, limit-1) {
 				return true
 			}
 		}
@@ -574,15 +629,17 @@ func deeper(x any, max int) bool {
 	return false
 }
 
-// LooksLikeTemplate returns the paths (such as motd or users[0].name) of
-// strings that hold the beginning of a Jinja template. Such values are data and
-// reach the hosts as they are; a caller may want to say so.
+// LooksLikeTemplate returns the paths (such as motd or users[0].name) of strings
+// with the beginning of a Jinja template. Ansible does not evaluate them, so a
+// caller may want to warn its user.
 func LooksLikeTemplate(v Vars) []string {
 	var paths []string
-	var walk func(path string, x any)
+
 	templated := func(s string) bool {
 		return strings.Contains(s, "{{") || strings.Contains(s, "{%") || strings.Contains(s, "{#")
 	}
+
+	var walk func(path string, x any)
 
 	walk = func(path string, x any) {
 		switch x := x.(type) {
@@ -609,6 +666,7 @@ func LooksLikeTemplate(v Vars) []string {
 			}
 		}
 	}
+
 	if x, err := normal(map[string]any(v)); err == nil {
 		walk("", x)
 	}
@@ -616,7 +674,7 @@ func LooksLikeTemplate(v Vars) []string {
 	return paths
 }
 
-// Origin says where a variable's value was set.
+// Origin is the place where a variable is set.
 type Origin string
 
 // Origins, low to high precedence.
@@ -628,21 +686,21 @@ const (
 	OriginRequest Origin = "request" // the request's extra_vars
 )
 
-// Layer is the variables set at one place.
+// Layer holds the variables set in one place.
 type Layer struct {
 	Origin  Origin `json:"origin"`
 	Vars    Vars   `json:"vars"`
-	Trusted bool   `json:"trusted,omitempty"` // values may be templates: only the configuration file's
+	Trusted bool   `json:"trusted,omitempty"` // values may be templates; only for the configuration file
 }
 
-// Var is a merged variable: its value and the layer that won.
+// Var is a merged variable with the origin of its value.
 type Var struct {
 	Value   any    `json:"value"`
 	Origin  Origin `json:"origin"`
 	Trusted bool   `json:"trusted,omitempty"`
 }
 
-// UnmarshalJSON keeps the value in the normal form of Vars.
+// UnmarshalJSON parses the value into the normal form of Vars.
 func (v *Var) UnmarshalJSON(data []byte) error {
 	var raw struct {
 		Value   json.RawMessage `json:"value"`
@@ -666,8 +724,8 @@ func (v *Var) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Merge lays layers over each other, the first lowest. A variable replaces one
-// of the same name whole; values are never merged into each other.
+// Merge merges layers in ascending order of precedence. A variable replaces an
+// earlier one of the same name; lists and maps are not merged.
 func Merge(layers ...Layer) map[string]Var {
 	merged := map[string]Var{}
 	for _, l := range layers {
@@ -679,5 +737,5 @@ func Merge(layers ...Layer) map[string]Var {
 	return merged
 }
 
-// Names returns the names of merged variables in order.
+// Names returns the sorted names of merged variables.
 func Names(vars map[string]Var) []string { return slices.Sorted(maps.Keys(vars)) }

@@ -21,10 +21,16 @@ func TestParseVars(t *testing.T) {
 		{" \n", `{}`},
 		{"null", `{}`},
 		{"# only a comment", `{}`},
-		{`{"a": 1, "b": [1.50, true, null, "x"], "c": {"d": "\ud83d\ude00"}}`, `{"a":1,"b":[1.50,true,null,"x"],"c":{"d":"😀"}}`},
+		{
+			`{"a": 1, "b": [1.50, true, null, "x"], "c": {"d": "\ud83d\ude00"}}`,
+			`{"a":1,"b":[1.50,true,null,"x"],"c":{"d":"😀"}}`,
+		},
 		{"{a: 1, b: two}", `{"a":1,"b":"two"}`},
 		{"a: yes\nb: 'yes'\nc: off\nd: ~\n", `{"a":true,"b":"yes","c":false,"d":null}`},
-		{"big: 123456789012345678901234567890\nhex: 0x1F\nday: 2001-01-01\nf: 1.10\n", `{"big":123456789012345678901234567890,"day":"2001-01-01","f":1.10,"hex":31}`},
+		{
+			"big: 123456789012345678901234567890\nhex: 0x1F\nday: 2001-01-01\nf: 1.10\n",
+			`{"big":123456789012345678901234567890,"day":"2001-01-01","f":1.10,"hex":31}`,
+		},
 		{"a: &x [1]\nb: *x\n", `{"a":[1],"b":[1]}`},
 		{"t: '{{ x }}'", `{"t":"{{ x }}"}`},
 	} {
@@ -47,6 +53,7 @@ func TestParseVars(t *testing.T) {
 }
 
 func TestParseVarsRefuses(t *testing.T) {
+	// Nine levels of aliases, each eight times the one before.
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'j'; c++ {
 		p := string(c - 1)
@@ -84,31 +91,27 @@ func TestParseVarsRefuses(t *testing.T) {
 	}
 }
 
-func TestVarsInsideOtherDocuments(t *testing.T) {
+func TestVarsWithinOtherDocuments(t *testing.T) {
 	var c struct {
 		Vars Vars `json:"vars" yaml:"vars"`
 	}
 
 	want := Vars{"a": int64(1), "b": true, "c": json.Number("1.10")}
-	if err := yaml.Unmarshal(
-		[]byte("vars: {a: 1, b: on, c: 1.10}"),
-		&c,
-	); err != nil ||
-		!reflect.DeepEqual(c.Vars, want) {
+
+	err := yaml.Unmarshal([]byte("vars: {a: 1, b: on, c: 1.10}"), &c)
+	if err != nil || !reflect.DeepEqual(c.Vars, want) {
 		t.Errorf("YAML: %v, %v", c.Vars, err)
 	}
 
 	c.Vars = nil
-	if err := json.Unmarshal(
-		[]byte(`{"vars":{"a":1,"b":true,"c":1.10}}`),
-		&c,
-	); err != nil ||
-		!reflect.DeepEqual(c.Vars, want) {
+
+	err = json.Unmarshal([]byte(`{"vars":{"a":1,"b":true,"c":1.10}}`), &c)
+	if err != nil || !reflect.DeepEqual(c.Vars, want) {
 		t.Errorf("JSON: %v, %v", c.Vars, err)
 	}
 
 	if err := json.Unmarshal([]byte(`{"vars":[1]}`), &c); err == nil {
-		t.Error("a list was taken for variables")
+		t.Error("a list was accepted as variables")
 	}
 }
 
@@ -175,7 +178,7 @@ func TestLooksLikeTemplate(t *testing.T) {
 	}
 }
 
-func TestMergeReplacesWhole(t *testing.T) {
+func TestMergeReplacesWholeValues(t *testing.T) {
 	m := Merge(
 		Layer{OriginConfig, Vars{"a": map[string]any{"x": 1}}, true},
 		Layer{OriginNode, Vars{"a": map[string]any{"y": 2}}, false},
