@@ -107,6 +107,7 @@ func (gs Groups) Default(nodes []*Node) string {
 			continue
 		}
 
+		// The state does not count here: a master that has disappeared is still the master.
 		provides := func(n *Node) bool { return n.Group == g.Name && n.Commissioned() }
 		if !slices.ContainsFunc(nodes, provides) {
 			return g.Name
@@ -167,6 +168,7 @@ func (gs Groups) CheckLeave(nodes []*Node, batch []string) error {
 			}
 		}
 
+		// The rule holds if nothing is lost, nothing depends on it, or a provider remains.
 		if len(leaving) == 0 || len(dependents) == 0 || len(providers(nodes, g.Needs, batch)) > 0 {
 			continue
 		}

@@ -188,6 +188,7 @@ func (t Transition) Check(n Node) error {
 			Do("wait for the job (clusterctl job logs -f %s) or cancel it (clusterctl job cancel %s)", n.Job, n.Job).
 			About(n.Name)
 	case !slices.Contains(t.From, n.Status):
+		// Dead ends do not exist: every status has a legal verb to suggest.
 		return Errorf(KindRefused, "%s is %s; %s takes nodes that are %s",
 			n.Name, n.Status, t.Verb, joinWords(t.From, " or ")).
 			Do("legal now: %s", joinWords(legalVerbs(n.Status), ", ")).

@@ -116,7 +116,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			exampleCommand(),
 			versionCommand(),
 			childCommand("runner", "one run of ansible-playbook; started by the daemon", ansible.Main, setStatus),
-			childCommand("etcd", "the etcd inside; started by the daemon", etcd.Main, setStatus),
+			childCommand("etcd", "the embedded etcd; started by the daemon", etcd.Main, setStatus),
 		},
 		OnUsageError:   func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} },
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},

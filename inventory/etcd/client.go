@@ -6,17 +6,17 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/sirupsen/logrus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
+	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -26,31 +26,35 @@ import (
 // Schema is the version of the stored data that this build reads and writes.
 const Schema = "1"
 
-// requestTimeout bounds every single request to the store.
-const requestTimeout = 10 * time.Second
+const (
+	requestTimeout = 10 * time.Second // of every request to the store
+	schemaTimeout  = 2 * time.Second  // of the first request, which is repeated
+)
 
-// Client is a connection to etcd, and the prefix below which everything is kept.
+// Client is a connection to etcd, with the prefix of all keys.
 type Client struct {
 	*clientv3.Client
-	Prefix string // starts with a slash, ends without
+	Prefix string // starts with a slash, ends without one
 
-	door   *clientv3.Client // by which tokens are asked for; nil: there is no user
+	auth   *clientv3.Client // requests tokens; nil without a user
 	mu     sync.Mutex
-	server server
+	server serverVersion // guarded by mu
 	stop   context.CancelFunc
 	tasks  sync.WaitGroup
 }
 
-// Dial connects to the etcd inside, waits until it answers, and checks the
-// schema of what it holds. Data of a newer version is refused.
+// Dial connects to the embedded etcd, waits up to a minute until it responds, and
+// refuses data of a newer schema.
 func Dial(ctx context.Context, prefix string, endpoints ...string) (*Client, error) {
-	return connect(ctx, clientv3.Config{Endpoints: endpoints}, prefix, func(_ context.Context, c *Client) error {
+	accept := func(_ context.Context, c *Client) error {
 		c.server.version = Version
 		return nil
-	}, nil)
+	}
+
+	return connect(ctx, clientv3.Config{Endpoints: endpoints}, prefix, accept, nil)
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *Client) Close() error {
 	if c.stop != nil {
 		c.stop()
@@ -59,30 +63,96 @@ func (c *Client) Close() error {
 	c.tasks.Wait()
 
 	err := c.Client.Close()
-	if c.door != nil {
-		err = errors.Join(err, c.door.Close())
+	if c.auth != nil {
+		err = errors.Join(err, c.auth.Close())
 	}
 
 	return err
 }
 
-// connect tries until the store answers, or says something that will not mend
-// itself; fit is asked before anything is written. The first failure is logged,
-// where there is a log.
+// connect retries until the store responds and accept returns nil, up to
+// startTimeout. accept runs before the first write. It gives up early on an error
+// that a retry cannot mend. The first failure is logged if log is not nil.
 func connect(
 	ctx context.Context,
 	config clientv3.Config,
 	prefix string,
-	fit func(context.Context, *Client) error,
+	accept func(context.Context, *Client) error,
 	log logrus.FieldLogger,
 ) (*Client, error) {
+	setOptions(&config)
+
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+
+	var client *Client
+
+	attempt := func() error {
+		if client == nil {
+			c, err := open(config)
+			if err != nil {
+				return Error(err)
+			}
+
+			client, c.Prefix = c, prefix
+		}
+
+		if err := accept(ctx, client); err != nil {
+			return err
+		}
+
+		return client.checkSchema(ctx)
+	}
+
+	var failure error // the most useful one so far
+
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		err := attempt()
+		if err == nil {
+			return struct{}{}, nil
+		}
+
+		var permanent bool
+		if permanent, failure = explain(ctx, config, err, failure); permanent {
+			return struct{}{}, backoff.Permanent(failure)
+		}
+
+		return struct{}{}, failure
+	},
+		backoff.WithBackOff(&backoff.ExponentialBackOff{
+			InitialInterval: 50 * time.Millisecond, Multiplier: 2, MaxInterval: 500 * time.Millisecond,
+			RandomizationFactor: 0.5,
+		}),
+		backoff.WithMaxElapsedTime(0), // ctx ends the attempts
+		backoff.WithNotify(func(err error, _ time.Duration) {
+			if log != nil {
+				log.WithError(err).Warnf("etcd does not answer yet; waiting for up to %s", startTimeout)
+				log = nil
+			}
+		}),
+	)
+	if err != nil {
+		if client != nil {
+			_ = client.Close()
+		}
+
+		return nil, failure // err may only report that the time is up
+	}
+
+	return client, nil
+}
+
+// setOptions sets the options that all connections share.
+func setOptions(config *clientv3.Config) {
 	config.Logger = zap.NewNop()
-	config.DialTimeout = 5 * time.Second // for the first token, where there are users
+	config.DialTimeout = 5 * time.Second // applies to the first token, if there is a user
 	config.DialKeepAliveTime, config.DialKeepAliveTimeout = 10*time.Second, 5*time.Second
 	config.MaxCallSendMsgSize, config.MaxCallRecvMsgSize = maxRequestSize, 1<<30
-	// A server that has gone is tried again soon: mostly it is near.
+
+	// The defaults of gRPC wait up to two minutes, too long for a server on this host
+	// or nearby.
 	config.DialOptions = []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff: backoff.Config{
+		Backoff: grpcbackoff.Config{
 			BaseDelay:  50 * time.Millisecond,
 			Multiplier: 1.6,
 			Jitter:     0.2,
@@ -90,117 +160,92 @@ func connect(
 		},
 		MinConnectTimeout: 5 * time.Second,
 	})}
-
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	var client *Client
-
-	var known error // what is in the way
-	for {
-		err := func() error {
-			if client == nil {
-				c, err := open(config)
-				if err != nil {
-					return Error(err)
-				}
-
-				client, c.Prefix = c, prefix
-			}
-
-			if err := fit(ctx, client); err != nil {
-				return err
-			}
-
-			return client.schema(ctx)
-		}()
-		if err == nil {
-			return client, nil
-		}
-
-		hopeless := inventory.KindOf(err) != inventory.KindUnavailable || refusal(err) != ""
-		if !hopeless {
-			if why, never := diagnose(ctx, config); why != "" {
-				err, hopeless = inventory.Errorf(inventory.KindUnavailable, "etcd does not answer: %s", why).
-					Do("check etcd.endpoints, the certificate files, and whether the servers run"),
-					never
-			} else if ctx.Err() != nil && known != nil {
-				err = known // that the time is over says less
-			}
-
-			known = err
-		}
-
-		if hopeless || ctx.Err() != nil {
-			if client != nil {
-				_ = client.Close()
-			}
-
-			return nil, err
-		}
-
-		if log != nil {
-			log.WithError(err).Warnf("etcd does not answer yet; waiting for up to %s", startTimeout)
-			log = nil
-		}
-
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
 
-// open makes a client. Where there is a user, it asks for tokens through a door
-// of its own, which shows no token: a server before 3.5 that has restarted
-// refuses whoever shows the old one, also when a new one is asked for.
+// explain replaces err by a more useful error if there is one, and reports whether
+// retrying is useless. previous is the result of the attempt before.
+func explain(ctx context.Context, config clientv3.Config, err, previous error) (permanent bool, useful error) {
+	if inventory.KindOf(err) != inventory.KindUnavailable || accessRemedy(err) != "" {
+		return true, err
+	}
+
+	if reason, permanent := diagnose(ctx, config); reason != "" {
+		return permanent, inventory.Errorf(inventory.KindUnavailable, "etcd does not answer: %s", reason).
+			Do("check etcd.endpoints, the certificate files, and whether the servers run")
+	}
+
+	// Mostly the last attempt fails because the time is up; the one before has the reason.
+	if ctx.Err() != nil && previous != nil {
+		return false, previous
+	}
+
+	return false, err
+}
+
+// open creates a client. If there is a user, a second connection without a token
+// requests the tokens: a server before 3.5 that has restarted rejects any request
+// with an old token, including the request for a new one.
 func open(config clientv3.Config) (*Client, error) {
 	c := &Client{}
 
 	var err error
 	if config.Username != "" {
 		anonymous := config
-
 		anonymous.Username, anonymous.Password = "", ""
-		if c.door, err = clientv3.New(anonymous); err != nil {
+
+		if c.auth, err = clientv3.New(anonymous); err != nil {
 			return nil, err
 		}
 
-		config.DialOptions = append(slices.Clip(config.DialOptions), grpc.WithChainUnaryInterceptor(
-			func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-				if method == pb.Auth_Authenticate_FullMethodName {
-					return c.door.ActiveConnection().Invoke(ctx, method, req, reply, opts...)
-				}
-
-				return next(ctx, method, req, reply, conn, opts...)
-			},
-		))
+		// Clip: appending must not write into the array that anonymous shares.
+		interceptor := grpc.WithChainUnaryInterceptor(c.interceptAuthenticate)
+		config.DialOptions = append(slices.Clip(config.DialOptions), interceptor)
 	}
 
-	if c.Client, err = clientv3.New(config); err != nil && c.door != nil {
-		_ = c.door.Close()
+	if c.Client, err = clientv3.New(config); err != nil && c.auth != nil {
+		_ = c.auth.Close()
 	}
 
 	return c, err
 }
 
-// refusal is what to do where the store answers and does not let us in; "" for
-// any other error.
-func refusal(err error) string {
+// interceptAuthenticate sends requests for a token over the connection without one.
+func (c *Client) interceptAuthenticate(
+	ctx context.Context,
+	method string,
+	req, reply any,
+	conn *grpc.ClientConn,
+	next grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
+) error {
+	if method == pb.Auth_Authenticate_FullMethodName {
+		return c.auth.ActiveConnection().Invoke(ctx, method, req, reply, opts...)
+	}
+
+	return next(ctx, method, req, reply, conn, opts...)
+}
+
+// accessRemedy returns the remedy for an error of authentication or permission, and
+// "" for any other error.
+func accessRemedy(err error) string {
 	switch {
 	case errors.Is(err, rpctypes.ErrAuthFailed):
-		return "check etcd.user and what is in etcd.password_file"
+		return "check etcd.user and the password in etcd.password_file"
 	case errors.Is(err, rpctypes.ErrUserEmpty):
-		return "it wants to know who asks: configure etcd.user and etcd.password_file"
+		return "the servers require a user: configure etcd.user and etcd.password_file"
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return "grant the user of clusterm a role that may read and write below etcd.prefix"
+		return "grant the user of clusterm a role with read and write access below etcd.prefix"
 	}
 
 	return ""
 }
 
-func (c *Client) schema(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+// checkSchema stores the schema version if there is none yet, and refuses any other
+// than Schema.
+func (c *Client) checkSchema(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
 	defer cancel()
+
 	key := c.Prefix + "/schema"
 
 	resp, err := c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
@@ -210,23 +255,26 @@ func (c *Client) schema(ctx context.Context) error {
 	}
 
 	if resp.Succeeded {
-		return nil
+		return nil // the prefix was empty
 	}
 
-	if got := string(resp.Responses[0].GetResponseRange().Kvs[0].Value); got != Schema {
-		return inventory.Errorf(inventory.KindRefused, "the stored data has version %s, this clusterm knows version %s", got, Schema).
-			Do("start the clusterm that wrote it, or a newer one")
+	stored := string(resp.Responses[0].GetResponseRange().Kvs[0].Value)
+	if stored != Schema {
+		return inventory.Errorf(inventory.KindRefused,
+			"the stored data has version %s, this clusterm supports version %s", stored, Schema).
+			Do("start the version of clusterm that wrote it, or a newer one")
 	}
 
 	return nil
 }
 
-// Bounded is a context for one request to the store.
+// Bounded returns a context for one request to the store.
 func Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, requestTimeout)
 }
 
-// Error gives an error of the client its kind.
+// Error wraps an error of the etcd client in an inventory.Error of the matching
+// kind. It returns nil and context.Canceled unchanged.
 func Error(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -236,23 +284,21 @@ func Error(err error) error {
 	case errors.Is(err, rpctypes.ErrCompacted), errors.Is(err, rpctypes.ErrFutureRev):
 		return inventory.Errorf(inventory.KindConflict, "%w", err)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
-		return inventory.Errorf(inventory.KindTooLarge, "the record is larger than the store takes: %w", err)
+		return inventory.Errorf(inventory.KindTooLarge, "the record exceeds the size limit of the store: %w", err)
 	case errors.Is(err, rpctypes.ErrTooManyOps):
-		return inventory.Errorf(inventory.KindTooLarge, "the store takes fewer operations in a transaction than clusterm has: %w", err).
+		return inventory.Errorf(inventory.KindTooLarge,
+			"the transaction has more operations than the store allows: %w", err).
 			Do("raise max-txn-ops of the etcd servers to %d", MaxOps)
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return inventory.Errorf(inventory.KindUnavailable, "the store has no space left: %w", err).
 			Do("lower the retention of jobs, compact and defragment etcd, then disarm its alarm")
+	case status.Code(err) == codes.ResourceExhausted:
+		// A message over gRPC's own limit has no error value, only this code.
+		return inventory.Errorf(inventory.KindTooLarge, "the record exceeds the size limit of the store: %w", err)
 	}
 
-	if remedy := refusal(err); remedy != "" {
+	if remedy := accessRemedy(err); remedy != "" {
 		return inventory.Errorf(inventory.KindUnavailable, "the store refuses clusterm: %w", err).Do("%s", remedy)
-	}
-
-	code := status.Code(err)
-	if code == codes.InvalidArgument && strings.Contains(err.Error(), "larger than max") ||
-		code == codes.ResourceExhausted {
-		return inventory.Errorf(inventory.KindTooLarge, "the record is larger than the store takes: %w", err)
 	}
 
 	return inventory.Errorf(inventory.KindUnavailable, "the store does not answer: %w", err).

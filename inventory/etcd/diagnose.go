@@ -17,85 +17,100 @@ import (
 )
 
 const (
-	diagnoseTime = 3 * time.Second
-	alertTime    = 500 * time.Millisecond // for a server to refuse a certificate after the handshake
+	diagnoseTimeout = 3 * time.Second
+	alertTimeout    = 500 * time.Millisecond // for the server's verdict on a certificate, after the handshake
 )
 
-// remoteError is the Op of an alert that the server sends, in crypto/tls.
+// remoteError is the Op of the net.OpError in which crypto/tls reports an alert of
+// the server. The alert itself is of an unexported type.
 const remoteError = "remote error"
 
-// diagnose finds out why no endpoint of an etcd outside answers: its client
-// only says that time has passed. "": it did not find out. never: waiting
-// changes nothing.
-func diagnose(ctx context.Context, c clientv3.Config) (why string, never bool) {
+// diagnose finds the reason why no endpoint of an existing etcd responds, because
+// the etcd client only reports a timeout. The reason is "" if there is none to
+// find; permanent means that retrying is useless.
+func diagnose(ctx context.Context, c clientv3.Config) (reason string, permanent bool) {
 	if !strings.HasPrefix(c.Endpoints[0], "http") {
 		return "", false
 	}
 
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnoseTime)
+	// The caller's time may be up, and then the reason matters most.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnoseTimeout)
 	defer cancel()
-	reasons, final := make([]error, len(c.Endpoints)), make([]bool, len(c.Endpoints))
 
-	var tasks sync.WaitGroup
+	failures := make([]error, len(c.Endpoints))
+	final := make([]bool, len(c.Endpoints))
+
+	var probes sync.WaitGroup
 	for i, endpoint := range c.Endpoints {
-		tasks.Go(func() { reasons[i], final[i] = probe(ctx, endpoint, c.TLS) })
+		probes.Go(func() { final[i], failures[i] = probe(ctx, endpoint, c.TLS) })
 	}
 
-	tasks.Wait()
-	never = true
+	probes.Wait()
 
-	var words []string
-	for i, err := range reasons {
+	permanent = true
+
+	var reasons []string
+	for i, err := range failures {
 		if err == nil {
-			return "", false // somebody is there
+			return "", false // at least one endpoint is reachable
 		}
 
-		never = never && final[i]
-
-		word := err.Error()
-		if op, ok := errors.AsType[*net.OpError](err); ok {
-			word = op.Err.Error() // the address is said already
-			if op.Op == remoteError {
-				word = "it refuses the certificate of clusterm, or that it shows none: " + word
-			}
-		}
-
-		words = append(words, fmt.Sprintf("%s: %s", c.Endpoints[i], word))
+		permanent = permanent && final[i]
+		reasons = append(reasons, c.Endpoints[i]+": "+probeReason(err))
 	}
 
-	return strings.Join(words, ", "), never
+	return strings.Join(reasons, ", "), permanent
 }
 
-// probe connects, and shows and checks certificates. final tells whether the
-// failure is one of certificates.
-func probe(ctx context.Context, endpoint string, config *tls.Config) (err error, final bool) {
+// probeReason returns the reason of a failed probe without the address, which
+// diagnose puts first.
+func probeReason(err error) string {
+	op, ok := errors.AsType[*net.OpError](err)
+
+	switch {
+	case !ok:
+		return err.Error()
+	case op.Op == remoteError:
+		return fmt.Sprintf("it rejects the certificate of clusterm, or requires one: %v", op.Err)
+	default:
+		return op.Err.Error()
+	}
+}
+
+// probe connects to the endpoint and exchanges certificates. permanent is set for
+// failures that involve certificates.
+func probe(ctx context.Context, endpoint string, config *tls.Config) (permanent bool, err error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return err, true
+		return true, err
 	}
 
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
 	if err != nil || config == nil {
-		return err, false
+		return false, err
 	}
 
 	defer conn.Close()
+
 	config = config.Clone()
 	config.ServerName, config.NextProtos = u.Hostname(), []string{"h2"}
 
 	secure := tls.Client(conn, config)
 	if err = secure.HandshakeContext(ctx); err == nil {
-		_ = secure.SetReadDeadline(time.Now().Add(alertTime))
-
+		// In TLS 1.3 the handshake of a client succeeds before the server has verified
+		// the client's certificate. Its alert arrives with the first read.
+		_ = secure.SetReadDeadline(time.Now().Add(alertTimeout))
 		_, err = secure.Read(make([]byte, 1))
+
 		if timeout, ok := errors.AsType[net.Error](err); err == nil || ok && timeout.Timeout() {
-			return nil, false
+			return false, nil
 		}
 	}
 
 	_, unverified := errors.AsType[*tls.CertificateVerificationError](err)
-	_, nonsense := errors.AsType[tls.RecordHeaderError](err)
+	_, notTLS := errors.AsType[tls.RecordHeaderError](err)
 	op, ok := errors.AsType[*net.OpError](err)
+	alert := ok && op.Op == remoteError
 
-	return err, unverified || nonsense || ok && op.Op == remoteError
+	return unverified || notTLS || alert, err
 }

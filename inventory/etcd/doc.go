@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcd is the one home of etcd: the server that comes inside, the
-// connection to it or to an existing one (existing.go), and the keys of nodes
-// with the guarded writes that move them (keys.go).
+// Package etcd runs the embedded etcd and connects to it, or to an existing etcd.
+// It also builds the guarded writes of node records (keys.go).
 //
-// The server inside listens on Unix sockets below its data directory, which
-// only its owner can enter: nothing of it is reachable from another host or
-// user. It normally runs as a child process of the same binary, because etcd
-// ends its process when its disk fails; a test may run it in-process.
+// The embedded server listens on Unix sockets below its data directory, which
+// only its owner can enter, so no other host or user can reach it. It runs as a
+// child process of the same binary, because etcd exits when its disk fails;
+// tests may run it in-process.
 //
-// An existing etcd is a guest's place: nothing is asked of it that needs more
-// than a role with the right to read and write below one prefix, it is never
-// compacted, and its default limits suffice (MaxOps, MaxBytes).
+// An existing etcd may serve other applications too. The package therefore needs
+// no more than a role with read and write access below one prefix, never
+// compacts, and stays within the server's default limits (MaxOps, MaxBytes).
 package etcd

@@ -20,15 +20,16 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// DefaultPrefix is below which everything is kept, in a folder per generation
-// of the format (Keys).
+// DefaultPrefix is the default prefix of an existing etcd. The keys are below
+// Keys(DefaultPrefix).
 const DefaultPrefix = "/clusterm"
 
-// Keys is the prefix of the keys below the prefix that an operator knows.
+// Keys returns the prefix of all keys below the configured prefix. It contains the
+// generation of the data format.
 func Keys(prefix string) string { return prefix + "/v1" }
 
-// Existing says where an etcd outside is and how to get in. The yaml tags are
-// the keys of the configuration; the example file says what each means.
+// Existing is the configuration of an existing etcd. The yaml tags are the keys
+// below "etcd" in the configuration file, which documents them.
 type Existing struct {
 	Endpoints    []string `yaml:"endpoints"`
 	CAFile       string   `yaml:"ca_file"`
@@ -39,103 +40,127 @@ type Existing struct {
 	Prefix       string   `yaml:"prefix"`
 }
 
-// Used tells whether there is one: without endpoints the etcd inside is meant.
+// Used reports whether an existing etcd is configured. Otherwise the embedded one
+// is used.
 func (e Existing) Used() bool { return len(e.Endpoints) > 0 }
 
-// maxPrefix bounds the prefix, in bytes: it is part of every key.
+// maxPrefix bounds the prefix in bytes, because every key contains it.
 const maxPrefix = 200
 
 var segments = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
 
-// Check refuses what makes no sense. It looks at no file.
+// Check validates the values and their combination. It reads no files. Errors are
+// of KindInvalid and begin with the key of the configuration.
 func (e Existing) Check() error {
-	bad := func(key, format string, args ...any) error {
-		return inventory.Errorf(inventory.KindInvalid, "etcd.%s: %w", key, fmt.Errorf(format, args...))
-	}
-
-	files := []struct{ key, path string }{
-		{"ca_file", e.CAFile},
-		{"cert_file", e.CertFile},
-		{"key_file", e.KeyFile},
-		{"password_file", e.PasswordFile},
-	}
 	if !e.Used() {
-		for _, f := range append(files, struct{ key, path string }{"user", e.User}) {
-			if f.path != "" {
-				return bad(f.key, "it is for an existing etcd, and etcd.endpoints names none")
-			}
-		}
-
-		if e.Prefix != DefaultPrefix {
-			return bad("prefix", "it is for an existing etcd, and etcd.endpoints names none")
-		}
-
-		return nil
+		return e.checkUnused()
 	}
 
-	for _, f := range files {
-		if f.path != "" && !strings.HasPrefix(f.path, "/") {
-			return bad(f.key, "%q is not an absolute path", f.path)
+	for _, f := range e.files() {
+		if f.value != "" && !strings.HasPrefix(f.value, "/") {
+			return invalid(f.key, "%q is not an absolute path", f.value)
 		}
 	}
 
 	if !segments.MatchString(e.Prefix) || len(e.Prefix) > maxPrefix {
-		return bad(
-			"prefix",
-			"%q is not a prefix; write one like %s: a slash, then letters, digits, dot, dash and underscore, at most %d in all",
-			e.Prefix,
-			DefaultPrefix,
-			maxPrefix,
-		)
+		return invalid("prefix", "%q is not a prefix; write one like %s: a slash, then letters, digits, "+
+			"dot, dash and underscore, at most %d in all", e.Prefix, DefaultPrefix, maxPrefix)
 	}
 
-	scheme := ""
-	for i, endpoint := range e.Endpoints {
-		u, err := url.Parse(endpoint)
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Port() == "" ||
-			u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
-			return bad("endpoints", "%q is not an endpoint; write https://HOST:2379", endpoint)
-		}
+	scheme, err := e.checkEndpoints()
 
-		if addr, err := netip.ParseAddr(u.Hostname()); u.Scheme == "http" && (err != nil || !addr.IsLoopback()) {
-			return bad(
-				"endpoints",
-				"%q would send everything, secrets included, unprotected over the network; only a loopback address is taken with http, others need https",
-				endpoint,
-			)
-		}
-
-		if scheme != "" && u.Scheme != scheme {
-			return bad("endpoints", "https and http are mixed")
-		}
-
-		scheme = u.Scheme
-
-		if slices.Contains(e.Endpoints[:i], endpoint) {
-			return bad("endpoints", "%q is there twice", endpoint)
-		}
-	}
-
-	if scheme == "http" && (e.CAFile != "" || e.CertFile != "" || e.KeyFile != "") {
-		return bad("endpoints", "ca_file, cert_file and key_file go with https")
-	}
-
-	if (e.CertFile == "") != (e.KeyFile == "") {
-		return bad("cert_file", "cert_file and key_file go together")
-	}
-
-	if (e.User == "") != (e.PasswordFile == "") {
-		return bad("user", "user and password_file go together")
+	switch {
+	case err != nil:
+		return err
+	case scheme == "http" && (e.CAFile != "" || e.CertFile != "" || e.KeyFile != ""):
+		return invalid("endpoints", "ca_file, cert_file and key_file require https")
+	case (e.CertFile == "") != (e.KeyFile == ""):
+		return invalid("cert_file", "cert_file and key_file go together")
+	case (e.User == "") != (e.PasswordFile == ""):
+		return invalid("user", "user and password_file go together")
 	}
 
 	return nil
 }
 
-// config reads the files. What is missing, unreadable or does not fit is an error.
+// checkUnused refuses settings that have no effect.
+func (e Existing) checkUnused() error {
+	const reason = "it is for an existing etcd, and etcd.endpoints is empty"
+
+	for _, s := range append(e.files(), setting{"user", e.User}) {
+		if s.value != "" {
+			return invalid(s.key, reason)
+		}
+	}
+
+	if e.Prefix != DefaultPrefix {
+		return invalid("prefix", reason)
+	}
+
+	return nil
+}
+
+// checkEndpoints validates the endpoints and returns their common scheme.
+func (e Existing) checkEndpoints() (scheme string, err error) {
+	for i, endpoint := range e.Endpoints {
+		u, err := url.Parse(endpoint)
+		if err != nil || !isEndpoint(u) {
+			return "", invalid("endpoints", "%q is not an endpoint; write https://HOST:2379", endpoint)
+		}
+
+		// Even localhost may resolve to another host.
+		addr, err := netip.ParseAddr(u.Hostname())
+		loopback := err == nil && addr.IsLoopback()
+
+		if u.Scheme == "http" && !loopback {
+			return "", invalid("endpoints", "%q would send everything, secrets included, unprotected over the "+
+				"network; http is accepted for loopback addresses only, use https", endpoint)
+		}
+
+		if scheme != "" && u.Scheme != scheme {
+			return "", invalid("endpoints", "https and http are mixed")
+		}
+
+		scheme = u.Scheme
+
+		if slices.Contains(e.Endpoints[:i], endpoint) {
+			return "", invalid("endpoints", "%q is listed twice", endpoint)
+		}
+	}
+
+	return scheme, nil
+}
+
+// isEndpoint reports whether u consists of scheme, host and port only.
+func isEndpoint(u *url.URL) bool {
+	bare := u.User == nil && (u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == ""
+	return (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.Port() != "" && bare
+}
+
+// setting is a key below "etcd" in the configuration, with its value.
+type setting struct{ key, value string }
+
+// files returns the settings that are paths of files.
+func (e Existing) files() []setting {
+	return []setting{
+		{"ca_file", e.CAFile},
+		{"cert_file", e.CertFile},
+		{"key_file", e.KeyFile},
+		{"password_file", e.PasswordFile},
+	}
+}
+
+func invalid(key, format string, args ...any) error {
+	return inventory.Errorf(inventory.KindInvalid, "etcd.%s: %w", key, fmt.Errorf(format, args...))
+}
+
+// config returns the configuration of the etcd client. It reads the files; a file
+// that is missing, unreadable or inconsistent is an error of KindInvalid.
 func (e Existing) config() (clientv3.Config, error) {
 	c := clientv3.Config{Endpoints: e.Endpoints}
+
 	if e.User != "" {
-		password, err := secret("password_file", e.PasswordFile)
+		password, err := readSecret("password_file", e.PasswordFile)
 		if err != nil {
 			return c, err
 		}
@@ -147,71 +172,80 @@ func (e Existing) config() (clientv3.Config, error) {
 		}
 	}
 
-	if !strings.HasPrefix(e.Endpoints[0], "https:") {
-		return c, nil
+	var err error
+	if strings.HasPrefix(e.Endpoints[0], "https:") {
+		c.TLS, err = e.tlsConfig()
 	}
 
-	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	return c, err
+}
+
+func (e Existing) tlsConfig() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+
 	if e.CAFile != "" {
 		pem, err := os.ReadFile(e.CAFile)
 		if err != nil {
-			return c, unreadable("ca_file", err)
+			return nil, unreadable("ca_file", err)
 		}
 
-		c.TLS.RootCAs = x509.NewCertPool()
-		if !c.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return c, inventory.Errorf(inventory.KindInvalid, "etcd.ca_file: %s holds no certificate", e.CAFile).
-				Do("name the file, in PEM form, with the certificate of the authority that signed those of the etcd servers")
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, inventory.Errorf(inventory.KindInvalid, "etcd.ca_file: %s contains no certificate", e.CAFile).
+				Do("name the PEM file with the certificate of the authority that signed those of the etcd servers")
 		}
 	}
 
 	if e.CertFile != "" {
-		if _, err := e.pair(); err != nil {
-			return c, err
+		if _, err := e.keyPair(); err != nil {
+			return nil, err
 		}
 
-		// Read again at every handshake: a renewed certificate needs no restart.
-		c.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return e.pair() }
+		// Reading the files at every handshake picks up a renewed certificate without a
+		// restart.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return e.keyPair() }
 	}
 
 	return c, nil
 }
 
-// pair reads the client's certificate and its key.
-func (e Existing) pair() (*tls.Certificate, error) {
+// keyPair reads the client certificate and its key.
+func (e Existing) keyPair() (*tls.Certificate, error) {
 	cert, err := os.ReadFile(e.CertFile)
 	if err != nil {
 		return nil, unreadable("cert_file", err)
 	}
 
-	key, err := secret("key_file", e.KeyFile)
+	key, err := readSecret("key_file", e.KeyFile)
 	if err != nil {
 		return nil, err
 	}
 
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, inventory.Errorf(inventory.KindInvalid, "etcd.cert_file and etcd.key_file do not fit: %s", strings.TrimPrefix(err.Error(), "tls: ")).
+		return nil, inventory.Errorf(inventory.KindInvalid, "etcd.cert_file and etcd.key_file do not match: %w", err).
 			Do("name a certificate and its own private key, both in PEM form")
 	}
 
 	return &pair, nil
 }
 
-// secret reads a file that not everybody may read.
-func secret(key, path string) ([]byte, error) {
+// readSecret reads a file and refuses one that any account may read.
+func readSecret(key, path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, unreadable(key, err)
 	}
 
+	// Read access of a group is left to the operator.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, unreadable(key, err)
 	}
 
 	if info.Mode().Perm()&0o007 != 0 {
-		return nil, inventory.Errorf(inventory.KindInvalid, "etcd.%s: every account of this host may open %s", key, path).
+		return nil, inventory.Errorf(inventory.KindInvalid,
+			"etcd.%s: every account of this host may open %s", key, path).
 			Do("chmod 600 %s", path)
 	}
 
@@ -223,22 +257,24 @@ func unreadable(key string, err error) error {
 		Do("name a file on this host that clusterm may read")
 }
 
-// DialExisting connects to an etcd outside, waits until it answers, and refuses
-// a server that is too old. From then on the servers' versions are looked at
-// every minute (Server).
+// DialExisting connects to an existing etcd, waits up to a minute until it responds,
+// and refuses a server that is too old. Until Close it checks the versions of the
+// servers every minute (Server) and logs a change.
 func DialExisting(ctx context.Context, e Existing, log logrus.FieldLogger) (*Client, error) {
 	config, err := e.config()
 	if err != nil {
 		return nil, err
 	}
 
-	c, err := connect(ctx, config, Keys(e.Prefix), func(ctx context.Context, c *Client) (err error) {
-		if c.server, err = c.survey(ctx); err != nil {
+	accept := func(ctx context.Context, c *Client) (err error) {
+		if c.server, err = c.fetchVersion(ctx); err != nil {
 			return err
 		}
 
 		return c.server.problem
-	}, log)
+	}
+
+	c, err := connect(ctx, config, Keys(e.Prefix), accept, log)
 	if err != nil {
 		return nil, err
 	}
@@ -247,9 +283,9 @@ func DialExisting(ctx context.Context, e Existing, log logrus.FieldLogger) (*Cli
 		log.Warn(c.server.warning)
 	}
 
-	within, stop := context.WithCancel(context.WithoutCancel(ctx))
+	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
-	c.tasks.Go(func() { c.lookAfter(within, log) })
+	c.tasks.Go(func() { c.watchVersion(watch, log) })
 
 	return c, nil
 }

@@ -11,7 +11,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"io"
 	"math/big"
 	"net"
 	"os"
@@ -21,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -35,52 +33,67 @@ func TestExistingCheck(t *testing.T) {
 	t.Parallel()
 
 	one := []string{"https://a:2379"}
-	for says, e := range map[string]Existing{
-		"etcd.ca_file: it is for an existing etcd":               {CAFile: "/x", Prefix: DefaultPrefix},
-		"etcd.password_file: it is for":                          {PasswordFile: "/x", Prefix: DefaultPrefix},
-		"etcd.user: it is for":                                   {User: "x", Prefix: DefaultPrefix},
-		"etcd.prefix: it is for":                                 {Prefix: "/other"},
-		"etcd.ca_file: \"x\" is not an absolute path":            {Endpoints: one, CAFile: "x", Prefix: "/a"},
-		"etcd.password_file: \"./x\" is not":                     {Endpoints: one, User: "u", PasswordFile: "./x", Prefix: "/a"},
-		"etcd.prefix: \"\" is not a prefix":                      {Endpoints: one},
-		"etcd.prefix: \"/\" is":                                  {Endpoints: one, Prefix: "/"},
-		"etcd.prefix: \"a\" is":                                  {Endpoints: one, Prefix: "a"},
-		"etcd.prefix: \"/a/\" is":                                {Endpoints: one, Prefix: "/a/"},
-		"etcd.prefix: \"/a//b\" is":                              {Endpoints: one, Prefix: "/a//b"},
-		"etcd.prefix: \"/a b\" is":                               {Endpoints: one, Prefix: "/a b"},
-		"at most 200":                                            {Endpoints: one, Prefix: "/" + strings.Repeat("a", 200)},
-		"\"a:2379\" is not an endpoint":                          {Endpoints: []string{"a:2379"}, Prefix: "/a"},
-		"\"https://a\" is not an endpoint":                       {Endpoints: []string{"https://a"}, Prefix: "/a"},
-		"\"https://u:p@a:1\" is not an endpoint":                 {Endpoints: []string{"https://u:p@a:1"}, Prefix: "/a"},
-		"\"https://a:1/x\" is not an endpoint":                   {Endpoints: []string{"https://a:1/x"}, Prefix: "/a"},
-		"\"unix:///x\" is not an endpoint":                       {Endpoints: []string{"unix:///x"}, Prefix: "/a"},
-		"\"http://10.0.0.1:2379\" would send everything":         {Endpoints: []string{"http://10.0.0.1:2379"}, Prefix: "/a"},
-		"\"http://localhost:2379\" would send":                   {Endpoints: []string{"http://localhost:2379"}, Prefix: "/a"},
-		"https and http are mixed":                               {Endpoints: []string{"https://a:1", "http://127.0.0.1:1"}, Prefix: "/a"},
-		"is there twice":                                         {Endpoints: []string{"https://a:1", "https://a:1"}, Prefix: "/a"},
-		"ca_file, cert_file and key_file go with https":          {Endpoints: []string{"http://127.0.0.1:1"}, CAFile: "/x", Prefix: "/a"},
-		"cert_file and key_file go together":                     {Endpoints: one, CertFile: "/x", Prefix: "/a"},
-		"etcd.user: user and password_file go together":          {Endpoints: one, User: "x", Prefix: "/a"},
-		"etcd.user: user and password_file go together; or none": {Endpoints: one, PasswordFile: "/x", Prefix: "/a"},
+	endpoints := func(e ...string) Existing { return Existing{Endpoints: e, Prefix: "/a"} }
+
+	for _, tt := range []struct {
+		want     string // part of the error
+		existing Existing
+	}{
+		{"etcd.ca_file: it is for an existing etcd", Existing{CAFile: "/x", Prefix: DefaultPrefix}},
+		{"etcd.password_file: it is for", Existing{PasswordFile: "/x", Prefix: DefaultPrefix}},
+		{"etcd.user: it is for", Existing{User: "x", Prefix: DefaultPrefix}},
+		{"etcd.prefix: it is for", Existing{Prefix: "/other"}},
+		{`etcd.ca_file: "x" is not an absolute path`, Existing{Endpoints: one, CAFile: "x", Prefix: "/a"}},
+		{`etcd.password_file: "./x" is not`, Existing{Endpoints: one, User: "u", PasswordFile: "./x", Prefix: "/a"}},
+		{`etcd.prefix: "" is not a prefix`, Existing{Endpoints: one}},
+		{`etcd.prefix: "/" is`, Existing{Endpoints: one, Prefix: "/"}},
+		{`etcd.prefix: "a" is`, Existing{Endpoints: one, Prefix: "a"}},
+		{`etcd.prefix: "/a/" is`, Existing{Endpoints: one, Prefix: "/a/"}},
+		{`etcd.prefix: "/a//b" is`, Existing{Endpoints: one, Prefix: "/a//b"}},
+		{`etcd.prefix: "/a b" is`, Existing{Endpoints: one, Prefix: "/a b"}},
+		{"at most 200", Existing{Endpoints: one, Prefix: "/" + strings.Repeat("a", 200)}},
+		{`"a:2379" is not an endpoint`, endpoints("a:2379")},
+		{`"https://a" is not an endpoint`, endpoints("https://a")},
+		{`"https://u:p@a:1" is not an endpoint`, endpoints("https://u:p@a:1")},
+		{`"https://a:1/x" is not an endpoint`, endpoints("https://a:1/x")},
+		{`"unix:///x" is not an endpoint`, endpoints("unix:///x")},
+		{`"http://10.0.0.1:2379" would send everything`, endpoints("http://10.0.0.1:2379")},
+		{`"http://localhost:2379" would send`, endpoints("http://localhost:2379")},
+		{"https and http are mixed", endpoints("https://a:1", "http://127.0.0.1:1")},
+		{"is listed twice", endpoints("https://a:1", "https://a:1")},
+		{
+			"ca_file, cert_file and key_file require https",
+			Existing{Endpoints: []string{"http://127.0.0.1:1"}, CAFile: "/x", Prefix: "/a"},
+		},
+		{"cert_file and key_file go together", Existing{Endpoints: one, CertFile: "/x", Prefix: "/a"}},
+		{"etcd.user: user and password_file go together", Existing{Endpoints: one, User: "x", Prefix: "/a"}},
+		{"etcd.user: user and password_file go together", Existing{Endpoints: one, PasswordFile: "/x", Prefix: "/a"}},
 	} {
-		says, _, _ = strings.Cut(says, "; or")
-		if err := e.Check(); inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), says) {
-			t.Errorf("%+v: %v", e, err)
+		err := tt.existing.Check()
+		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: got %v, want an invalid error with %q", tt.existing, err, tt.want)
 		}
 	}
 
 	for _, e := range []Existing{
 		{Prefix: DefaultPrefix},
-		{Endpoints: []string{"http://127.0.0.1:2379", "http://127.0.0.2:2379", "http://[::1]:2379"}, Prefix: "/a/b-c/D.e_f"},
-		{Endpoints: []string{"https://a:2379", "https://10.0.0.1:2379/"}, CAFile: "/ca", CertFile: "/c", KeyFile: "/k", User: "u", PasswordFile: "/p", Prefix: DefaultPrefix},
+		{
+			Endpoints: []string{"http://127.0.0.1:2379", "http://127.0.0.2:2379", "http://[::1]:2379"},
+			Prefix:    "/a/b-c/D.e_f",
+		},
+		{
+			Endpoints: []string{"https://a:2379", "https://10.0.0.1:2379/"},
+			CAFile:    "/ca", CertFile: "/c", KeyFile: "/k", User: "u", PasswordFile: "/p",
+			Prefix: DefaultPrefix,
+		},
 	} {
 		if err := e.Check(); err != nil {
-			t.Errorf("%+v: %v", e, err)
+			t.Errorf("%+v: got %v, want no error", e, err)
 		}
 	}
 }
 
-// certificate writes a key and a certificate for it, and returns their files.
+// certificate creates a key pair and returns the paths of both files.
 func certificate(t *testing.T, dir, name string) (cert, key string) {
 	t.Helper()
 
@@ -102,13 +115,13 @@ func certificate(t *testing.T, dir, name string) (cert, key string) {
 		t.Fatal(err)
 	}
 
-	private8, err := x509.MarshalPKCS8PrivateKey(private)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	write := func(file, kind string, bytes []byte) string {
-		path := filepath.Join(dir, name+file)
+	write := func(suffix, kind string, bytes []byte) string {
+		path := filepath.Join(dir, name+suffix)
 		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -116,15 +129,17 @@ func certificate(t *testing.T, dir, name string) (cert, key string) {
 		return path
 	}
 
-	return write(".crt", "CERTIFICATE", der), write(".key", "PRIVATE KEY", private8)
+	return write(".crt", "CERTIFICATE", der), write(".key", "PRIVATE KEY", pkcs8)
 }
 
-// TestExistingFiles: what is wrong with a file is said before anybody is dialled.
+// TestExistingFiles expects errors in files before any connection.
 func TestExistingFiles(t *testing.T) {
 	t.Parallel()
+
 	d := t.TempDir()
 	cert, key := certificate(t, d, "a")
 	_, other := certificate(t, d, "b")
+
 	write := func(name, content string, mode os.FileMode) string {
 		path := filepath.Join(d, name)
 		if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chmod(path, mode)); err != nil {
@@ -134,26 +149,25 @@ func TestExistingFiles(t *testing.T) {
 		return path
 	}
 
-	text, empty, open := write("text", "hello", 0o600), write("empty", "\n", 0o600), write("open", "secret\n", 0o644)
-	for says, e := range map[string]Existing{
-		"etcd.ca_file cannot be read":                     {CAFile: d + "/nope"},
-		"etcd.ca_file: " + text + " holds no certificate": {CAFile: text},
-		"etcd.cert_file cannot be read":                   {CertFile: d + "/nope", KeyFile: key},
-		"etcd.key_file cannot be read":                    {CertFile: cert, KeyFile: d + "/nope"},
-		"do not fit: private key does not match":          {CertFile: cert, KeyFile: other},
-		"do not fit: failed to find any PEM data":         {CertFile: cert, KeyFile: text},
-		"etcd.password_file cannot be read":               {User: "u", PasswordFile: d},
-		"etcd.password_file: " + empty + " is empty":      {User: "u", PasswordFile: empty},
-		"every account of this host may open " + open:     {User: "u", PasswordFile: open},
+	text, empty := write("text", "hello", 0o600), write("empty", "\n", 0o600)
+	open := write("open", "secret\n", 0o644)
+
+	for want, e := range map[string]Existing{
+		"etcd.ca_file cannot be read":                        {CAFile: d + "/nope"},
+		"etcd.ca_file: " + text + " contains no certificate": {CAFile: text},
+		"etcd.cert_file cannot be read":                      {CertFile: d + "/nope", KeyFile: key},
+		"etcd.key_file cannot be read":                       {CertFile: cert, KeyFile: d + "/nope"},
+		"do not match: tls: private key does not match":      {CertFile: cert, KeyFile: other},
+		"do not match: tls: failed to find any PEM data":     {CertFile: cert, KeyFile: text},
+		"etcd.password_file cannot be read":                  {User: "u", PasswordFile: d},
+		"etcd.password_file: " + empty + " is empty":         {User: "u", PasswordFile: empty},
+		"every account of this host may open " + open:        {User: "u", PasswordFile: open},
 	} {
 		e.Endpoints, e.Prefix = []string{"https://127.0.0.1:1"}, DefaultPrefix
-		if _, err := DialExisting(
-			t.Context(),
-			e,
-			nil,
-		); inventory.KindOf(err) != inventory.KindInvalid ||
-			!strings.Contains(err.Error(), says) {
-			t.Errorf("%+v: %v", e, err)
+
+		_, err := DialExisting(t.Context(), e, nil)
+		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v, want an invalid error with %q", e, err, want)
 		}
 	}
 
@@ -166,99 +180,112 @@ func TestExistingFiles(t *testing.T) {
 		PasswordFile: write("good", "s3 cret\n", 0o600),
 	}.config()
 	if err != nil || c.Username != "u" || c.Password != "s3 cret" || c.TLS.RootCAs == nil {
-		t.Fatalf("%+v, %v", c, err)
+		t.Fatalf("got %+v, %v", c, err)
 	}
 
-	// A renewed pair is read at the next handshake.
+	// The next handshake reads the changed files.
 	if err := os.Rename(other, key); err != nil {
 		t.Fatal(err)
 	}
 
 	if _, err := c.TLS.GetClientCertificate(nil); err == nil {
-		t.Error("the certificate was not read again")
+		t.Error("the certificate is not read again")
 	}
 }
 
-func TestJudge(t *testing.T) {
-	t.Parallel()
-
-	for version, want := range map[string]string{
-		"2.3.8": "refused", "3.3.27": "refused", "3.4.0": "refused", "3.4.22": "refused", "3.4.23-rc.1": "refused", "": "refused", "nonsense": "refused",
-		"3.4.23": "warned", "3.4.44": "warned", "3.5.0": "warned", "3.5.99": "warned", "3.6.13": "warned", "3.6.14-rc.0": "warned",
-		"3.6.14": "taken", "3.6.15": "taken", "3.7.0": "taken", Version: "taken", "4.0.0": "taken",
-	} {
-		warning, problem := judge(version)
-
-		got := "taken"
-		switch {
-		case problem != nil:
-			got = "refused"
-
-			if inventory.KindOf(problem) != inventory.KindRefused || !strings.Contains(problem.Error(), oldest) ||
-				!strings.Contains(problem.Error(), version) {
-				t.Errorf("%s: %v", version, problem)
-			}
-		case warning != "":
-			got = "warned"
-
-			if !strings.Contains(warning, version) || !strings.Contains(warning, whole) {
-				t.Errorf("%s: %s", version, warning)
-			}
-		}
-
-		if got != want {
-			t.Errorf("%s is %s, want %s", version, got, want)
-		}
-	}
-}
-
-func TestLowest(t *testing.T) {
+func TestCheckVersion(t *testing.T) {
 	t.Parallel()
 
 	for want, versions := range map[string][]string{
-		"3.4.9": {"3.4.10", "3.4.9", "3.5.0"}, "3.6.14-rc.1": {"3.6.14", "3.6.14-rc.1"}, "odd": {"3.0.0", "odd"}, "3.7.3": {"3.7.3"},
+		"problem": {"2.3.8", "3.3.27", "3.4.0", "3.4.22", "3.4.23-rc.1", "", "nonsense"},
+		"warning": {"3.4.23", "3.4.44", "3.5.0", "3.5.99", "3.6.13", "3.6.14-rc.0"},
+		"none":    {"3.6.14", "3.6.15", "3.7.0", Version, "4.0.0"},
 	} {
-		if got := lowest(versions); got != want {
-			t.Errorf("%v: %s, want %s", versions, got, want)
+		for _, version := range versions {
+			warning, problem := checkVersion(version)
+
+			got := "none"
+			switch {
+			case problem != nil:
+				got = "problem"
+
+				if inventory.KindOf(problem) != inventory.KindRefused || !strings.Contains(problem.Error(), version) ||
+					!strings.Contains(problem.Error(), minVersion) {
+					t.Errorf("got problem %v, want a refused error with both versions", problem)
+				}
+			case warning != "":
+				got = "warning"
+
+				if !strings.Contains(warning, version) || !strings.Contains(warning, safeVersion) {
+					t.Errorf("got warning %q, want both versions in it", warning)
+				}
+			}
+
+			if got != want {
+				t.Errorf("version %q: got warning %q, problem %v, want %s", version, warning, problem, want)
+			}
 		}
 	}
 }
 
-// versionedServer is as much of an etcd server as it takes to be asked for its version.
-type versionedServer struct {
+func TestLowestVersion(t *testing.T) {
+	t.Parallel()
+
+	for want, versions := range map[string][]string{
+		"3.4.9":       {"3.4.10", "3.4.9", "3.5.0"},
+		"3.6.14-rc.1": {"3.6.14", "3.6.14-rc.1"},
+		"odd":         {"3.0.0", "odd"},
+		"3.7.3":       {"3.7.3"},
+	} {
+		if got := lowestVersion(versions); got != want {
+			t.Errorf("%v: got %s, want %s", versions, got, want)
+		}
+	}
+}
+
+// fakeServer implements as much of etcd as a version check and the first write need.
+type fakeServer struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedClusterServer
 	pb.UnimplementedMaintenanceServer
-	version atomic.Pointer[string]
+
+	version atomic.Pointer[string] // nil: the status request fails
 	members []string
 	written atomic.Bool
 	cluster uint64
 }
 
-func (s *versionedServer) say(version string) { s.version.Store(&version) }
+// newFakeServer returns a server of the version; members are advertised endpoints.
+func newFakeServer(cluster uint64, version string, members ...string) *fakeServer {
+	s := &fakeServer{cluster: cluster, members: members}
+	s.version.Store(&version)
 
-func (s *versionedServer) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
+	return s
+}
+
+func (s *fakeServer) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
 	s.written.Store(true)
 	return &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: true}, nil
 }
 
-func (s *versionedServer) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+func (s *fakeServer) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberListResponse, error) {
 	return &pb.MemberListResponse{
 		Header:  &pb.ResponseHeader{ClusterId: s.cluster},
 		Members: []*pb.Member{{ClientURLs: s.members}},
 	}, nil
 }
 
-func (s *versionedServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+func (s *fakeServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	version := s.version.Load()
 	if version == nil {
-		return nil, status.Error(codes.Internal, "it is not well")
+		return nil, status.Error(codes.Internal, "the member is broken")
 	}
 
 	return &pb.StatusResponse{Header: &pb.ResponseHeader{ClusterId: s.cluster}, Version: *version}, nil
 }
 
-func (s *versionedServer) serve(t *testing.T) string {
+// serve starts the server and returns its endpoint.
+func (s *fakeServer) serve(t *testing.T) string {
 	t.Helper()
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -281,142 +308,148 @@ func (s *versionedServer) serve(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// TestServerVersion: all members are asked, also those that the configuration
-// does not name, and the lowest version counts.
+// TestServerVersion checks that the lowest version counts among all members of the
+// cluster, including those missing from the configuration.
 func TestServerVersion(t *testing.T) {
 	t.Parallel()
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	gone := &versionedServer{}
-	gone.say("1.0.0")
 
-	for _, tt := range []struct{ first, second, lowest, says string }{
-		{"3.7.3", "3.7.3", "3.7.3", ""},
-		{"3.7.3", "3.4.23", "3.4.23", "warned"},
-		{"3.4.22", "3.7.3", "", "too old"},
-		{"3.7.3", "3.3.5", "", "version 3.3.5, which is too old: clusterm needs 3.4.23 or later"},
+	for _, tt := range []struct {
+		name                  string
+		first, second, lowest string
+		want                  string // part of the error or warning
+	}{
+		{"equal versions", "3.7.3", "3.7.3", "3.7.3", ""},
+		{"the other member has known holes", "3.7.3", "3.4.23", "3.4.23", "known holes"},
+		{"the configured member is too old", "3.4.22", "3.7.3", "", "too old"},
+		{"the other member is too old", "3.7.3", "3.3.5", "",
+			"version 3.3.5, which is too old: clusterm needs 3.4.23 or later"},
 	} {
-		second := &versionedServer{cluster: 7}
-		second.say(tt.second)
-		stranger := &versionedServer{cluster: 8}
-		stranger.say("1.0.0")
-		first := &versionedServer{
-			cluster: 7,
-			members: []string{second.serve(t), stranger.serve(t), "https://" + gone.serve(t)[len("http://"):]},
-		}
-		first.say(tt.first)
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 
-		if tt.lowest == "3.4.23" {
-			first.members = append(first.members, (&versionedServer{cluster: 7}).serve(t)) // which does not say
-		}
+			second := newFakeServer(7, tt.second).serve(t)
+			broken := (&fakeServer{cluster: 7}).serve(t)
+			otherCluster := newFakeServer(8, "1.0.0").serve(t)
+			otherScheme := "https://" + strings.TrimPrefix(newFakeServer(7, "1.0.0").serve(t), "http://")
 
-		e := Existing{Endpoints: []string{first.serve(t)}, Prefix: DefaultPrefix}
+			first := newFakeServer(7, tt.first, second, broken, otherCluster, otherScheme)
+			existing := Existing{Endpoints: []string{first.serve(t)}, Prefix: DefaultPrefix}
 
-		c, err := DialExisting(within(t, patience), e, log)
-		if tt.lowest == "" {
-			if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("%+v: %v", tt, err)
+			c, err := DialExisting(within(t, testTimeout), existing, discardLog())
+			if tt.lowest == "" {
+				if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("got %v, want a refused error with %q", err, tt.want)
+				}
+
+				if first.written.Load() {
+					t.Error("the refused server was written to")
+				}
+
+				return
 			}
 
-			if first.written.Load() {
-				t.Errorf("%+v: something was written", tt)
+			if err != nil {
+				t.Fatal(err)
 			}
 
-			continue
-		}
+			defer c.Close()
 
-		if err != nil {
-			t.Errorf("%+v: %v", tt, err)
-			continue
-		}
-
-		version, warning, problem := c.Server()
-		if version != tt.lowest || (warning != "") != (tt.says == "warned") || problem != nil {
-			t.Errorf("%+v: %s, %s, %v", tt, version, warning, problem)
-		}
-
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+			version, warning, problem := c.Server()
+			if version != tt.lowest || problem != nil || (warning == "") != (tt.want == "") ||
+				!strings.Contains(warning, tt.want) {
+				t.Errorf("got version %s, warning %q, problem %v", version, warning, problem)
+			}
+		})
 	}
 }
 
-// TestServerIsReplaced: a member that is downgraded, or upgraded, is noticed while
-// clusterm runs.
-func TestServerIsReplaced(t *testing.T) {
+// TestServerVersionChanges replaces the server at run time and expects one log line
+// per change.
+func TestServerVersionChanges(t *testing.T) {
 	t.Parallel()
-	said, log := newLines()
-	s := &versionedServer{}
-	s.say("3.7.3")
-	e := Existing{Endpoints: []string{s.serve(t)}, Prefix: DefaultPrefix}
 
-	c, err := DialExisting(within(t, patience), e, log)
+	lines, log := newLogBuffer()
+	s := newFakeServer(7, "3.7.3")
+	existing := Existing{Endpoints: []string{s.serve(t)}, Prefix: DefaultPrefix}
+
+	c, err := DialExisting(within(t, testTimeout), existing, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 
-	for _, tt := range []struct{ version, says string }{{"3.4.23", "known holes"}, {"3.4.1", "too old"}, {"3.6.14", "another version"}} {
-		s.say(tt.version)
-		c.look(t.Context(), log)
+	for _, tt := range []struct{ version, logged string }{
+		{"3.4.23", "known holes"},
+		{"3.4.1", "too old"},
+		{"3.6.14", "version of the etcd server has changed"},
+	} {
+		s.version.Store(&tt.version)
+		c.refreshVersion(t.Context(), log)
 
 		version, warning, problem := c.Server()
-		if version != tt.version || (warning != "") != (tt.says == "known holes") ||
-			(problem != nil) != (tt.says == "too old") ||
-			!strings.Contains(said.String(), tt.says) {
-			t.Errorf("%s: %s, %s, %v\n%s", tt.version, version, warning, problem, said)
+		if version != tt.version || (warning != "") != (tt.logged == "known holes") ||
+			(problem != nil) != (tt.logged == "too old") {
+			t.Errorf("%s: got version %s, warning %q, problem %v", tt.version, version, warning, problem)
 		}
 
-		before := said.String()
-		if c.look(t.Context(), log); said.String() != before {
-			t.Errorf("it is said again: %s", said)
+		if !strings.Contains(lines.String(), tt.logged) {
+			t.Errorf("%s: %q is not logged:\n%s", tt.version, tt.logged, lines)
+		}
+
+		before := lines.String()
+		if c.refreshVersion(t.Context(), log); lines.String() != before {
+			t.Errorf("%s is logged again without a change:\n%s", tt.version, lines)
 		}
 	}
 }
 
-// TestRestrictedUser: what needs a right beyond reading and writing below the
-// prefix is not asked for, and what is wrong with the user is said at once.
+// TestRestrictedUser connects as a user with access below one prefix only, and
+// expects errors of authentication and permission without a retry.
 func TestRestrictedUser(t *testing.T) {
 	t.Parallel()
-	s := start(t, ServerOptions{Dir: dir(t), NoSync: true})
-	ctx := within(t, patience)
 
+	s := start(t, ServerOptions{Dir: shortDir(t), NoSync: true})
+	ctx := within(t, testTimeout)
 	admin := dial(t, s, "/admin")
+
 	for _, err := range []error{
-		second(admin.UserAdd(ctx, "root", "root")), second(admin.RoleAdd(ctx, "root")), second(admin.UserGrantRole(ctx, "root", "root")),
-		second(admin.UserAdd(ctx, "clusterm", "secret")), second(admin.RoleAdd(ctx, "clusterm")), second(admin.UserGrantRole(ctx, "clusterm", "clusterm")),
-		second(admin.RoleGrantPermission(ctx, "clusterm", "/mine/", clientv3.GetPrefixRangeEnd("/mine/"), clientv3.PermissionType(clientv3.PermReadWrite))),
-		second(admin.AuthEnable(ctx)),
+		errorOf(admin.UserAdd(ctx, "root", "root")),
+		errorOf(admin.RoleAdd(ctx, "root")),
+		errorOf(admin.UserGrantRole(ctx, "root", "root")),
+		errorOf(admin.UserAdd(ctx, "clusterm", "secret")),
+		errorOf(admin.RoleAdd(ctx, "clusterm")),
+		errorOf(admin.UserGrantRole(ctx, "clusterm", "clusterm")),
+		errorOf(admin.RoleGrantPermission(ctx, "clusterm", "/mine/", clientv3.GetPrefixRangeEnd("/mine/"),
+			clientv3.PermissionType(clientv3.PermReadWrite))),
+		errorOf(admin.AuthEnable(ctx)),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	enter := func(user, password, prefix string) (*Client, error) {
-		return connect(
-			ctx,
-			clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: user, Password: password},
-			Keys(prefix),
-			func(ctx context.Context, c *Client) error { return second(c.survey(ctx)) },
-			nil,
-		)
+	login := func(user, password, prefix string) (*Client, error) {
+		config := clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: user, Password: password}
+		accept := func(ctx context.Context, c *Client) error { return errorOf(c.fetchVersion(ctx)) }
+
+		return connect(ctx, config, Keys(prefix), accept, nil)
 	}
-	for says, tt := range map[string][3]string{
-		"check etcd.user":         {"clusterm", "wrong", "/mine"},
-		"configure etcd.user":     {"", "", "/mine"},
-		"grant the user of clust": {"clusterm", "secret", "/other"},
+
+	for _, tt := range []struct{ user, password, prefix, want string }{
+		{"clusterm", "wrong", "/mine", "check etcd.user"},
+		{"", "", "/mine", "configure etcd.user"},
+		{"clusterm", "secret", "/other", "grant the user of clust"},
 	} {
-		if _, err := enter(tt[0], tt[1], tt[2]); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v: %v", tt, err)
+		if _, err := login(tt.user, tt.password, tt.prefix); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: got %v", tt, err)
 		}
 	}
 
-	c, err := enter("clusterm", "secret", "/mine")
+	c, err := login("clusterm", "secret", "/mine")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 }
 
-func second[T any](_ T, err error) error { return err }
+func errorOf[T any](_ T, err error) error { return err }

@@ -11,46 +11,46 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// MaxOps is how many operations etcd takes in one transaction by default.
+// MaxOps is etcd's default limit of operations in one transaction.
 const MaxOps = 128
 
-// MaxBytes is what a transaction of several parts is kept below: etcd takes 1.5
-// MiB by default, all told.
+// MaxBytes bounds a transaction that is split into parts. It leaves headroom to
+// etcd's default limit of 1.5 MiB per request.
 const MaxBytes = 1 << 20
 
-// Below PREFIX/v is what every instance keeps in its view; below PREFIX/x what
-// is read on demand: history, inputs and logs.
+// Every instance caches the keys below PREFIX/v in its view, and reads those below
+// PREFIX/x (history, inputs, logs) on demand.
 
-// NodeKey is where a node is kept.
+// NodeKey returns the key of a node's record.
 func (c *Client) NodeKey(name string) string { return c.Prefix + "/v/nodes/" + name }
 
-// TombstoneKey is where a tombstone is kept.
+// TombstoneKey returns the key of a forgotten node's tombstone.
 func (c *Client) TombstoneKey(name string) string { return c.Prefix + "/v/graves/" + name }
 
-// HistoryKey is where one entry of a node's history is kept; it sorts by age.
+// HistoryKey returns the key of a history entry; keys sort by age.
 func (c *Client) HistoryKey(name string, seq uint64) string {
 	return fmt.Sprintf("%s/x/history/%s/%016x", c.Prefix, name, seq)
 }
 
-// HistoryPrefix is below which a node's whole history is kept.
+// HistoryPrefix returns the prefix of all history entries of a node.
 func (c *Client) HistoryPrefix(name string) string { return c.Prefix + "/x/history/" + name + "/" }
 
-// Ops are guarded operations that belong together.
+// Ops is a part of a transaction: operations and their preconditions.
 type Ops struct {
 	If   []clientv3.Cmp
 	Then []clientv3.Op
 }
 
-// Add appends further ones.
+// Add appends the conditions and operations of more.
 func (o *Ops) Add(more Ops) {
 	o.If = append(o.If, more.If...)
 	o.Then = append(o.Then, more.Then...)
 }
 
-// Size is what counts against MaxOps.
+// Size returns the number that counts against MaxOps.
 func (o Ops) Size() int { return max(len(o.If), len(o.Then)) }
 
-// Bytes is what counts against MaxBytes.
+// Bytes returns the size that counts against MaxBytes.
 func (o Ops) Bytes() int {
 	n := 0
 	for _, op := range o.Then {
@@ -60,8 +60,9 @@ func (o Ops) Bytes() int {
 	return n
 }
 
-// PutNode writes a node if its record is still at the revision it was read at,
-// adds the entries to its history, and drops the entries that fall out of it.
+// PutNode returns the operations that write a node and append to its history, on
+// condition that the record is still at n.Revision (0: absent). They delete
+// one old entry per new entry beyond inventory.HistoryLimit.
 func (c *Client) PutNode(n inventory.Node, entries []inventory.HistoryEntry) (Ops, error) {
 	key := c.NodeKey(n.Name)
 
@@ -89,7 +90,8 @@ func (c *Client) PutNode(n inventory.Node, entries []inventory.HistoryEntry) (Op
 	return ops, nil
 }
 
-// DeleteNode removes a node, if its record is still as it was read, with its history.
+// DeleteNode returns the operations that delete a node and its history, on condition
+// that the record is still at n.Revision.
 func (c *Client) DeleteNode(n inventory.Node) Ops {
 	key := c.NodeKey(n.Name)
 

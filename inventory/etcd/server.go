@@ -29,28 +29,29 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Times of the server inside.
+// Times and sizes of the embedded server.
 const (
-	startTimeout   = 60 * time.Second // from the start until it serves
-	stopTimeout    = 15 * time.Second // from asking it to end until it is killed
-	lockWait       = 15 * time.Second // for an earlier process to let go of the directory
-	maxSocketPath  = 100              // of the 108 bytes that sun_path has
-	quota          = 4 << 30          // bytes of the backend
-	compactEvery   = "30m"
-	snapshotEvery  = 10_000
-	maxRequestSize = 4 << 20
+	startTimeout    = 60 * time.Second // until the server serves
+	stopTimeout     = 15 * time.Second // until the child process is killed
+	lockTimeout     = 15 * time.Second // for an earlier process to release the directory
+	maxSocketPath   = 100              // bytes; sun_path has 108
+	backendQuota    = 4 << 30          // bytes
+	compactInterval = "30m"
+	snapshotEntries = 10_000
+	maxRequestSize  = 4 << 20 // bytes
 )
 
-// ServerOptions say how the server inside runs.
+// ServerOptions configure the embedded server.
 type ServerOptions struct {
-	// Dir holds everything of it, made 0700 where missing.
+	// Dir contains all files of the server. It is created with mode 0700.
 	Dir string
-	// Command is the argv of the child process, to which Dir is appended. Empty:
-	// the server runs in this process.
+	// Command is the argv of the child process, without its last argument Dir. If
+	// empty, the server runs in this process.
 	Command []string
-	// Pause is how long a child that ended by itself stays away; 0: a second.
+	// Pause is the delay before a child process that exited by itself is restarted;
+	// 0 means one second.
 	Pause time.Duration
-	// NoSync leaves out fsync. For tests: a power failure loses data.
+	// NoSync disables fsync. For tests only: a power failure loses data.
 	NoSync bool
 	Log    logrus.FieldLogger
 }
@@ -59,38 +60,40 @@ type ServerOptions struct {
 type Server struct {
 	opts   ServerOptions
 	lock   *os.File
-	inside *embed.Etcd
+	inside *embed.Etcd // nil if the server is a child process
 
 	cancel   context.CancelFunc
-	done     sync.WaitGroup
+	tasks    sync.WaitGroup
 	restarts atomic.Int64
-	ended    atomic.Pointer[error]
+	exitErr  atomic.Pointer[error]
 	close    func() error
 }
 
 func (o ServerOptions) socket(name string) string { return filepath.Join(o.Dir, name+".sock") }
 
-// Endpoint is what a client connects to.
+// Endpoint returns the endpoint for clients.
 func (s *Server) Endpoint() string { return "unix://" + s.opts.socket("client") }
 
-// Restarts is how often the child process ended by itself.
+// Restarts returns how often the child process exited by itself.
 func (s *Server) Restarts() int64 { return s.restarts.Load() }
 
-// Ended is why the child process ended by itself the last time; nil: it never did.
+// Ended returns the error with which the child process last exited by itself, or
+// nil if it never did.
 func (s *Server) Ended() error {
-	if err := s.ended.Load(); err != nil {
+	if err := s.exitErr.Load(); err != nil {
 		return *err
 	}
 
 	return nil
 }
 
-// StartServer starts the server. In this process it serves when StartServer
-// returns; a child process may not do so yet, and Dial waits for it. A directory
-// that another process uses, or that cannot be written, is an error.
+// StartServer starts the server. An in-process server serves on return; a child
+// process may need longer, and Dial waits for it. A directory that is not
+// writable, or in use by another process for 15 s, is an error.
 func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	if p := o.socket("client"); len(p) > maxSocketPath {
-		return nil, inventory.Errorf(inventory.KindInvalid, "%s is too long for a socket (%d bytes, the limit is %d)", p, len(p), maxSocketPath).
+		return nil, inventory.Errorf(inventory.KindInvalid,
+			"the path %s is too long for a socket (%d bytes, the limit is %d)", p, len(p), maxSocketPath).
 			Do("configure a shorter data_dir")
 	}
 
@@ -101,14 +104,17 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 
 	if err := os.Chmod(o.Dir, 0o700); err != nil {
 		lock.Close()
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is not ours: %w", o.Dir, err).
+
+		return nil, inventory.Errorf(inventory.KindUnavailable,
+			"the data directory %s cannot be closed to other accounts: %w", o.Dir, err).
 			Do("run as root")
 	}
 
 	s := &Server{opts: o, lock: lock}
+	s.close = sync.OnceValue(s.shutDown)
 
-	s.close = sync.OnceValue(s.end)
 	if len(o.Command) == 0 {
+		// Warnings of an in-process server would end up in the output of the tests.
 		s.inside, err = serve(ctx, o.Dir, o.NoSync, zap.NewAtomicLevelAt(zapcore.ErrorLevel))
 		if err != nil {
 			lock.Close()
@@ -118,16 +124,17 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 		return s, nil
 	}
 
-	var within context.Context
-	within, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	s.done.Go(func() { s.supervise(within) })
+	// The server outlives ctx, which only bounds the start; Close cancels it.
+	var running context.Context
+	running, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.tasks.Go(func() { s.supervise(running) })
 
 	return s, nil
 }
 
-// LockDir makes sure that the directory is there, 0700 where it is new, and that
-// only one daemon uses it, until the file is closed. A daemon that is just ending
-// is waited for, and log says so.
+// LockDir creates the directory with mode 0700 if needed and locks it for this
+// process until the returned file is closed. If another daemon has the lock,
+// LockDir logs a warning and waits up to 15 s.
 func LockDir(ctx context.Context, dir string, log logrus.FieldLogger) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", dir, err).
@@ -135,14 +142,12 @@ func LockDir(ctx context.Context, dir string, log logrus.FieldLogger) (*os.File,
 	}
 
 	return lockDir(ctx, dir, "lock", func() {
-		log.Warnf(
-			"the data directory %s is in use by another clusterm; waiting for up to %s for it to end",
-			dir,
-			lockWait,
-		)
+		log.Warnf("the data directory %s is in use by another clusterm; waiting for up to %s for it to end",
+			dir, lockTimeout)
 	})
 }
 
+// lockDir locks the named file in dir. It calls waiting once if it has to wait.
 func lockDir(ctx context.Context, dir, name string, waiting func()) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -150,7 +155,7 @@ func lockDir(ctx context.Context, dir, name string, waiting func()) (*os.File, e
 			Do("check its owner, its mode and whether the file system is mounted read-only")
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 
 	for {
@@ -166,24 +171,26 @@ func lockDir(ctx context.Context, dir, name string, waiting func()) (*os.File, e
 		case <-ctx.Done():
 			f.Close()
 
-			return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is in use by another clusterm", dir).
+			return nil, inventory.Errorf(inventory.KindUnavailable,
+				"the data directory %s is in use by another clusterm", dir).
 				Do("stop that one, or configure another data_dir")
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
 
-// supervise keeps the child process running until ctx ends.
+// supervise restarts the child process until ctx ends. The pause is constant:
+// nothing works without the store, so a longer one would only prolong the outage.
 func (s *Server) supervise(ctx context.Context) {
 	for {
-		err := s.child(ctx)
+		err := s.runChild(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 
-		s.ended.Store(&err)
+		s.exitErr.Store(&err)
 		s.restarts.Add(1)
-		s.opts.Log.WithError(err).Error("the etcd inside has ended; starting it again")
+		s.opts.Log.WithError(err).Error("the embedded etcd has exited; restarting it")
 
 		select {
 		case <-ctx.Done():
@@ -193,10 +200,10 @@ func (s *Server) supervise(ctx context.Context) {
 	}
 }
 
-// child runs the child process once. It holds the child's standard input open:
-// the child ends when that closes, and so never outlives this process.
-func (s *Server) child(ctx context.Context) error {
-	argv := append(append([]string{}, s.opts.Command...), s.opts.Dir)
+// runChild runs the child process until it exits, and returns the reason. The child
+// exits when its standard input closes, so it never outlives this process.
+func (s *Server) runChild(ctx context.Context) error {
+	argv := append(slices.Clone(s.opts.Command), s.opts.Dir)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 
 	stdin, err := cmd.StdinPipe()
@@ -206,101 +213,119 @@ func (s *Server) child(ctx context.Context) error {
 
 	cmd.Cancel = stdin.Close
 	cmd.WaitDelay = stopTimeout
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is for the daemon
+	// A Ctrl-C at the terminal must reach the daemon only, which then stops the child.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+
 	r, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
-	var logs sync.WaitGroup
-	var last string
-	logs.Go(func() { last = relay(r, s.opts.Log) })
+
+	// relay sets lastError; Wait makes it visible here.
+	var (
+		relaying  sync.WaitGroup
+		lastError string
+	)
+
+	relaying.Go(func() { lastError = relay(r, s.opts.Log) })
+
 	err = cmd.Run()
+
 	w.Close()
-	logs.Wait()
+	relaying.Wait()
 
 	if err == nil {
-		err = errors.New("it ended by itself")
+		err = errors.New("it exited by itself")
 	}
 
-	if last != "" {
-		err = fmt.Errorf("%w: %.300s", err, last)
+	if lastError != "" {
+		err = fmt.Errorf("%w: %.300s", err, lastError)
 	}
 
 	return err
 }
 
-// expected are warnings that say nothing to an operator of a server that only
-// this process can reach.
-var expected = []string{"Running http and grpc server on single port", "simple token is not cryptographically signed",
-	// At the very first start the term is not on disk yet; it is tried again.
+// harmless lists warnings without relevance for a server that only this process can
+// reach.
+var harmless = []string{
+	"Running http and grpc server on single port",
+	"simple token is not cryptographically signed",
+	// At the first start the term is not on disk yet; etcd retries.
 	"missing term information",
 }
 
-// relay passes the child's log lines on, each at its level, and returns the last
-// error. A line of any length is taken; what is beyond the buffer is dropped. The
-// stack of a panic, which ends the output, is for who debugs.
-func relay(r *io.PipeReader, log logrus.FieldLogger) (last string) {
+// relay logs the child's lines at their level and returns the last error. It
+// truncates lines that exceed its buffer, and logs the stack of a panic, which
+// ends the output, at debug level.
+func relay(r *io.PipeReader, log logrus.FieldLogger) (lastError string) {
 	log = log.WithField("part", "etcd")
-	stack := false
+	inStack := false
 
 	in := bufio.NewReaderSize(r, 16<<10)
 	for {
 		line, err := in.ReadSlice('\n')
 		level, text, _ := strings.Cut(strings.TrimSpace(string(line)), "\t")
 
-		stack = stack || strings.HasPrefix(level, "goroutine ") || level == "runtime stack:"
+		inStack = inStack || strings.HasPrefix(level, "goroutine ") || level == "runtime stack:"
+
 		switch {
-		case stack:
+		case inStack:
 			log.Debug(strings.TrimSpace(string(line)))
-		case level == "" || slices.ContainsFunc(expected, func(s string) bool { return strings.Contains(text, s) }):
+		case level == "" || slices.ContainsFunc(harmless, func(s string) bool { return strings.Contains(text, s) }):
 		case level == "warn":
 			log.Warn(text)
 		default:
-			said := strings.TrimSpace(level + " " + text)
-			if last == "" || !strings.HasPrefix(said, "panic: ") { // which repeats less than what was said
-				last = strings.ReplaceAll(said, "\t", " ")
+			message := strings.TrimSpace(level + " " + text)
+
+			// The line of a panic repeats the error before it with less detail.
+			if lastError == "" || !strings.HasPrefix(message, "panic: ") {
+				lastError = strings.ReplaceAll(message, "\t", " ")
 			}
 
-			log.Error(said)
+			log.Error(message)
 		}
 
+		// Skip the rest of a line that exceeds the buffer.
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
 		}
 
 		if err != nil {
 			r.CloseWithError(err)
-			return last
+			return lastError
 		}
 	}
 }
 
-// Close ends the server. It may be called more than once.
+// Close stops the server and releases the directory. Further calls return the same
+// result.
 func (s *Server) Close() error { return s.close() }
 
-func (s *Server) end() error {
+func (s *Server) shutDown() error {
 	if s.inside != nil {
 		s.inside.Close()
 	}
 
 	if s.cancel != nil {
 		s.cancel()
-		s.done.Wait()
+		s.tasks.Wait()
 	}
 
-	// By word: a process that is just being started may share the file still.
+	// Closing alone does not unlock while a process that is just being started shares
+	// the file.
 	return errors.Join(syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN), s.lock.Close())
 }
 
-// Main is the child process: it serves until its standard input closes, and
-// returns the process's exit status.
+// Main is the child process. It serves until its standard input closes, and returns
+// the exit status of the process.
 func Main(dir string) int {
-	// The child of a daemon that was killed may still be ending: it would take
-	// the sockets of this one with it.
+	// The child of a daemon that was killed may still be shutting down, and would
+	// remove the sockets of this one.
 	lock, err := lockDir(context.Background(), dir, "child.lock", func() {})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer lock.Close()
+
 	level := zap.NewAtomicLevelAt(zapcore.WarnLevel)
 
 	e, err := serve(context.Background(), dir, false, level)
@@ -309,15 +334,16 @@ func Main(dir string) int {
 		return 1
 	}
 
-	gone := make(chan struct{})
+	parentGone := make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(parentGone)
+
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
 
 	select {
-	case <-gone:
-		level.SetLevel(zapcore.FatalLevel) // its listeners complain of being closed
+	case <-parentGone:
+		level.SetLevel(zapcore.FatalLevel) // the listeners would log their end as errors
 		e.Close()
 
 		return 0
@@ -327,11 +353,11 @@ func Main(dir string) int {
 	}
 }
 
-// awaitFree waits until no process has the log's files locked: etcd does not wait,
-// but ends the process. One that was started while a server ran here shares the
-// locks until it executes its program, also when that server has ended.
-func awaitFree(ctx context.Context, dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
+// awaitUnlocked waits until no process holds a lock on the files in dir, because
+// etcd would exit instead of waiting. A process that was forked while a server ran
+// here shares its locks until it executes its program, even after the server's end.
+func awaitUnlocked(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 
 	for anyLocked(dir) {
@@ -346,9 +372,9 @@ func awaitFree(ctx context.Context, dir string) error {
 	return nil
 }
 
-// anyLocked tells whether a file of etcd's log is locked. It asks, and does not
-// try: its own lock might be shared in the same way. What it cannot find out is
-// left to etcd.
+// anyLocked reports whether a file of etcd's write-ahead log is locked. It queries
+// the lock instead of taking it, because its own lock could be shared in the same
+// way. Errors are left to etcd to report.
 func anyLocked(dir string) bool {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.wal"))
 
@@ -358,6 +384,7 @@ func anyLocked(dir string) bool {
 			return false
 		}
 		defer f.Close()
+
 		lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
 
 		return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK
@@ -366,35 +393,22 @@ func anyLocked(dir string) bool {
 
 // serve starts etcd in this process and waits until it serves.
 func serve(ctx context.Context, dir string, noSync bool, level zap.AtomicLevel) (*embed.Etcd, error) {
-	at := func(name string) url.URL { return url.URL{Scheme: "unix", Path: filepath.Join(dir, name+".sock")} }
-	cfg := embed.NewConfig()
-	cfg.Name = "clusterm"
-	cfg.Dir = filepath.Join(dir, "data")
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{at("client")}, []url.URL{at("client")}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{at("peer")}, []url.URL{at("peer")}
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, compactEvery
-	cfg.QuotaBackendBytes, cfg.SnapshotCount, cfg.MaxRequestBytes = quota, snapshotEvery, maxRequestSize
-	cfg.UnsafeNoFsync = noSync
-	// A single member that starts again elects itself: this is how long that takes.
-	cfg.TickMs, cfg.ElectionMs = 25, 250
-	encoder := zapcore.NewConsoleEncoder(
-		zapcore.EncoderConfig{MessageKey: "m", LevelKey: "l", EncodeLevel: zapcore.LowercaseLevelEncoder},
-	)
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level)))
-	for _, u := range []url.URL{at("client"), at("peer")} {
+	cfg := serverConfig(dir, noSync, level)
+
+	// The sockets of a killed process remain, and etcd would not replace them.
+	for _, u := range slices.Concat(cfg.ListenClientUrls, cfg.ListenPeerUrls) {
 		if err := os.Remove(u.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
 	}
 
-	if err := awaitFree(ctx, filepath.Join(cfg.Dir, "member", "wal")); err != nil {
+	if err := awaitUnlocked(ctx, filepath.Join(cfg.Dir, "member", "wal")); err != nil {
 		return nil, err
 	}
 
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the etcd inside did not start: %w", err).
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the embedded etcd did not start: %w", err).
 			Do("see its lines in the log; a damaged %s can be restored from a backup", cfg.Dir)
 	}
 
@@ -413,5 +427,31 @@ func serve(ctx context.Context, dir string, noSync bool, level zap.AtomicLevel) 
 
 	e.Close()
 
-	return nil, inventory.Errorf(inventory.KindUnavailable, "the etcd inside did not start: %w", err)
+	return nil, inventory.Errorf(inventory.KindUnavailable, "the embedded etcd did not start: %w", err)
+}
+
+func serverConfig(dir string, noSync bool, level zap.AtomicLevel) *embed.Config {
+	at := func(name string) []url.URL {
+		return []url.URL{{Scheme: "unix", Path: filepath.Join(dir, name+".sock")}}
+	}
+
+	cfg := embed.NewConfig()
+	cfg.Name = "clusterm"
+	cfg.Dir = filepath.Join(dir, "data")
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = at("client"), at("client")
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = at("peer"), at("peer")
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, compactInterval
+	cfg.QuotaBackendBytes, cfg.SnapshotCount, cfg.MaxRequestBytes = backendQuota, snapshotEntries, maxRequestSize
+	cfg.UnsafeNoFsync = noSync
+	// A restarted single member elects itself after this time. The defaults, made for
+	// a network between members, would only delay it.
+	cfg.TickMs, cfg.ElectionMs = 25, 250
+
+	encoder := zapcore.NewConsoleEncoder(
+		zapcore.EncoderConfig{MessageKey: "m", LevelKey: "l", EncodeLevel: zapcore.LowercaseLevelEncoder},
+	)
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level)))
+
+	return cfg
 }

@@ -27,37 +27,33 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// The test binary is also the etcd inside, and processes that end at once.
+// The test binary doubles as the embedded etcd, and as a child that exits at once.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 {
 		switch os.Args[1] {
 		case "etcd":
 			os.Exit(Main(os.Args[2]))
-		case "says-much-and-ends":
-			os.Stderr.WriteString(
-				"warn\tsomething is odd\n\nwarn\t" + expected[0] + "\nerror\tit is broken\n" + strings.Repeat(
-					"x",
-					100_000,
-				) + "\n",
-			)
+		case "log-and-exit":
+			longLine := strings.Repeat("x", 100_000)
+			os.Stderr.WriteString("warn\tsomething is odd\n\n" +
+				"warn\t" + harmless[0] + "\n" +
+				"error\tit is broken\n" +
+				longLine + "\n")
 			os.Exit(1)
 		}
 	}
 
-	waitTogether()
-	os.Exit(m.Run())
-}
-
-// waitTogether has more tests wait at a time than there are processors, unless
-// the command line says otherwise.
-func waitTogether() {
+	// These tests mostly wait, so run more of them in parallel than there are
+	// processors. The command line is parsed later and takes precedence.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
+
+	os.Exit(m.Run())
 }
 
-// dir is a folder whose sockets have a short path.
-func dir(t *testing.T) string {
+// shortDir returns a temporary directory with a path short enough for sockets.
+func shortDir(t *testing.T) string {
 	t.Helper()
 
 	d, err := os.MkdirTemp("", "cm")
@@ -70,72 +66,79 @@ func dir(t *testing.T) string {
 	return d
 }
 
-// patience bounds every wait; one that is fulfilled ends at once.
-const patience = time.Minute
+// testTimeout bounds every wait. It only matters for a test that fails.
+const testTimeout = time.Minute
 
 func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 
 	return ctx
 }
 
-// lines is a logger whose lines can be waited for.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	more chan struct{}
+// logBuffer collects the lines of a logger and can wait for them.
+type logBuffer struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	wrote chan struct{}
 }
 
-func newLines() (*lines, *logrus.Logger) {
-	l := &lines{more: make(chan struct{}, 1)}
+func newLogBuffer() (*logBuffer, *logrus.Logger) {
+	l := &logBuffer{wrote: make(chan struct{}, 1)}
 	log := logrus.New()
 	log.SetOutput(l)
 
 	return l, log
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	select {
-	case l.more <- struct{}{}:
+	case l.wrote <- struct{}{}:
 	default:
 	}
 
 	return l.text.Write(p)
 }
 
-func (l *lines) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	return l.text.String()
 }
 
-func (l *lines) await(t *testing.T, ctx context.Context, words string) {
+func (l *logBuffer) await(ctx context.Context, t *testing.T, text string) {
 	t.Helper()
 
-	for !strings.Contains(l.String(), words) {
+	for !strings.Contains(l.String(), text) {
 		select {
-		case <-l.more:
+		case <-l.wrote:
 		case <-ctx.Done():
-			t.Fatalf("%q was not logged:\n%s", words, l)
+			t.Fatalf("%q was not logged:\n%s", text, l)
 		}
 	}
+}
+
+func discardLog() *logrus.Logger {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+
+	return log
 }
 
 func start(t *testing.T, o ServerOptions) *Server {
 	t.Helper()
 
 	if o.Log == nil {
-		log := logrus.New()
-		log.SetOutput(io.Discard)
-		o.Log = log
+		o.Log = discardLog()
 	}
 
-	s, err := StartServer(within(t, patience), o)
+	s, err := StartServer(within(t, testTimeout), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +151,7 @@ func start(t *testing.T, o ServerOptions) *Server {
 func dial(t *testing.T, s *Server, prefix string) *Client {
 	t.Helper()
 
-	c, err := Dial(within(t, patience), prefix, s.Endpoint())
+	c, err := Dial(within(t, testTimeout), prefix, s.Endpoint())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,23 +161,23 @@ func dial(t *testing.T, s *Server, prefix string) *Client {
 	return c
 }
 
-// TestServer starts the server in both forms, and again on what it left.
+// TestServer starts the server in both forms, and once more on its data.
 func TestServer(t *testing.T) {
 	for name, command := range map[string][]string{"in this process": nil, "as a child": {os.Args[0], "etcd"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			o := ServerOptions{Dir: filepath.Join(dir(t), "deep", "etcd"), Command: command, NoSync: true}
+			o := ServerOptions{Dir: filepath.Join(shortDir(t), "deep", "etcd"), Command: command, NoSync: true}
 			for i := range 2 {
 				s := start(t, o)
 				c := dial(t, s, "/t")
 
-				got, err := c.Get(within(t, patience), "/t/key")
+				got, err := c.Get(within(t, testTimeout), "/t/key")
 				if err != nil || len(got.Kvs) != i {
-					t.Fatalf("start %d: %v, %v", i, got, err)
+					t.Fatalf("start %d: got %v, %v, want %d keys", i, got, err, i)
 				}
 
-				if _, err := c.Put(within(t, patience), "/t/key", "value"); err != nil {
+				if _, err := c.Put(within(t, testTimeout), "/t/key", "value"); err != nil {
 					t.Fatal(err)
 				}
 
@@ -184,18 +187,18 @@ func TestServer(t *testing.T) {
 			}
 
 			if info, err := os.Stat(o.Dir); err != nil || info.Mode().Perm() != 0o700 {
-				t.Errorf("others may look into it: %v, %v", info.Mode(), err)
+				t.Errorf("the directory has mode %v, %v, want 0700", info.Mode(), err)
 			}
 		})
 	}
 }
 
-// TestServerWhoseFilesAreShared: a process that was started while a server ran
-// shares its locks until it executes its program; the next server waits for that.
-func TestServerWhoseFilesAreShared(t *testing.T) {
+// TestServerWaitsForSharedLocks simulates a process that was forked while a server
+// ran and shares its locks until it executes its program.
+func TestServerWaitsForSharedLocks(t *testing.T) {
 	t.Parallel()
 
-	o := ServerOptions{Dir: dir(t), NoSync: true}
+	o := ServerOptions{Dir: shortDir(t), NoSync: true}
 	if err := start(t, o).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -213,43 +216,43 @@ func TestServerWhoseFilesAreShared(t *testing.T) {
 	}
 	defer shared.Close()
 
-	if err := unix.FcntlFlock(
-		shared.Fd(),
-		unix.F_OFD_SETLK,
-		&unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart},
-	); err != nil {
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
+	if err := unix.FcntlFlock(shared.Fd(), unix.F_OFD_SETLK, &lock); err != nil {
 		t.Fatal(err)
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 
-	if err := awaitFree(ctx, wal); err == nil || !strings.Contains(err.Error(), "locked") {
-		t.Fatalf("the lock is not seen: %v", err)
+	if err := awaitUnlocked(ctx, wal); err == nil || !strings.Contains(err.Error(), "locked") {
+		t.Fatalf("got %v, want an error about the lock", err)
 	}
 
-	free := make(chan error, 1)
-	go func() { free <- awaitFree(t.Context(), wal) }()
+	unlocked := make(chan error, 1)
+	go func() { unlocked <- awaitUnlocked(t.Context(), wal) }()
+
 	shared.Close()
 
-	if err := <-free; err != nil {
+	if err := <-unlocked; err != nil {
 		t.Fatal(err)
 	}
 
 	start(t, o)
 }
 
-// TestChildIsKilled: the server comes back by itself, with everything.
-func TestChildIsKilled(t *testing.T) {
+// TestKilledChildIsRestarted kills the child process and expects it back with its
+// data.
+func TestKilledChildIsRestarted(t *testing.T) {
 	t.Parallel()
-	d := dir(t)
+
+	d := shortDir(t)
 	pidfile := filepath.Join(d, "pid")
-	log, logger := newLines()
+	log, logger := newLogBuffer()
 	s := start(t, ServerOptions{Dir: filepath.Join(d, "e"), Pause: 50 * time.Millisecond, Log: logger,
 		Command: []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, pidfile, os.Args[0], "etcd"}})
 	c := dial(t, s, "/t")
 
-	ctx := within(t, patience)
+	ctx := within(t, testTimeout)
 	if _, err := c.Put(ctx, "/t/key", "value"); err != nil {
 		t.Fatal(err)
 	}
@@ -263,13 +266,13 @@ func TestChildIsKilled(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 
-	log.await(t, ctx, "starting it again")
+	log.await(ctx, t, "restarting it")
 
 	for {
 		got, err := c.Get(ctx, "/t/key")
 		if err == nil {
 			if len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "value" || s.Restarts() != 1 {
-				t.Fatalf("%v after %d restarts", got.Kvs, s.Restarts())
+				t.Fatalf("got %v after %d restarts, want the value after one", got.Kvs, s.Restarts())
 			}
 
 			return
@@ -281,135 +284,132 @@ func TestChildIsKilled(t *testing.T) {
 	}
 }
 
-// TestChildrenWords: what a child says is passed on at its level, and no line is
-// too long for that.
-func TestChildrenWords(t *testing.T) {
+// TestRelay checks that the child's lines keep their level, whatever their length.
+func TestRelay(t *testing.T) {
 	t.Parallel()
-	log, logger := newLines()
-	s := start(t, ServerOptions{Dir: dir(t), Command: []string{os.Args[0], "says-much-and-ends"}, Log: logger})
-	log.await(t, within(t, patience), "starting it again")
+
+	log, logger := newLogBuffer()
+	s := start(t, ServerOptions{Dir: shortDir(t), Command: []string{os.Args[0], "log-and-exit"}, Log: logger})
+	log.await(within(t, testTimeout), t, "restarting it")
 
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 
-	for _, want := range []string{`level=warning msg="something is odd"`, `level=error msg="error it is broken"`, `part=etcd`} {
+	for _, want := range []string{
+		`level=warning msg="something is odd"`,
+		`level=error msg="error it is broken"`,
+		`part=etcd`,
+	} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("no %s in:\n%.2000s", want, log)
+			t.Errorf("%s is not logged:\n%.2000s", want, log)
 		}
 	}
 
-	if strings.Contains(log.String(), expected[0]) {
-		t.Errorf("a warning that says nothing was passed on")
+	if strings.Contains(log.String(), harmless[0]) {
+		t.Errorf("the harmless warning %q is logged", harmless[0])
 	}
 }
 
 func TestServerRefuses(t *testing.T) {
 	t.Parallel()
-	log := logrus.New()
-	log.SetOutput(io.Discard)
 
-	file := filepath.Join(dir(t), "file")
+	file := filepath.Join(shortDir(t), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 
-	used := ServerOptions{Dir: dir(t), NoSync: true}
+	used := ServerOptions{Dir: shortDir(t), NoSync: true}
 	start(t, used)
+
+	longPath := filepath.Join(shortDir(t), strings.Repeat("x", 100))
 
 	for _, tt := range []struct {
 		name, dir string
 		kind      inventory.Kind
-		says      string
+		want      string
 	}{
-		{"a folder below a file", filepath.Join(file, "etcd"), inventory.KindUnavailable, "cannot be made"},
-		{"a path that is too long for a socket", filepath.Join(dir(t), strings.Repeat("x", 100)), inventory.KindInvalid, "configure a shorter data_dir"},
-		{"a folder in use", used.Dir, inventory.KindUnavailable, "in use by another clusterm"},
+		{"a directory below a file", filepath.Join(file, "etcd"), inventory.KindUnavailable, "cannot be made"},
+		{"a path too long for a socket", longPath, inventory.KindInvalid, "configure a shorter data_dir"},
+		{"a directory in use", used.Dir, inventory.KindUnavailable, "in use by another clusterm"},
 	} {
-		limit := patience
+		limit := testTimeout
 		if tt.dir == used.Dir {
-			limit = 500 * time.Millisecond // whoever has it could be about to end
+			limit = 500 * time.Millisecond // StartServer waits for the lock
 		}
 
-		_, err := StartServer(within(t, limit), ServerOptions{Dir: tt.dir, NoSync: true, Log: log})
-		if inventory.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %v", tt.name, err)
+		_, err := StartServer(within(t, limit), ServerOptions{Dir: tt.dir, NoSync: true, Log: discardLog()})
+		if inventory.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want a %s error with %q", tt.name, err, tt.kind, tt.want)
 		}
 	}
 }
 
-// TestDamaged: etcd ends its process over a damaged database. That is a child,
-// and what it says is in the log.
-func TestDamaged(t *testing.T) {
+// TestDamagedDatabase checks that the daemon survives an etcd that exits over a
+// damaged database, and that the log has the reason.
+func TestDamagedDatabase(t *testing.T) {
 	t.Parallel()
 
-	damaged := dir(t)
-	if err := os.MkdirAll(filepath.Join(damaged, "data", "member", "snap"), 0o700); err != nil {
+	damaged := shortDir(t)
+	snap := filepath.Join(damaged, "data", "member", "snap")
+
+	if err := os.MkdirAll(snap, 0o700); err != nil {
 		t.Fatal(err)
 	}
 
-	if err := os.WriteFile(
-		filepath.Join(damaged, "data", "member", "snap", "db"),
-		bytes.Repeat([]byte("damage"), 10_000),
-		0o600,
-	); err != nil {
+	if err := os.WriteFile(filepath.Join(snap, "db"), bytes.Repeat([]byte("damage"), 10_000), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
-	log, logger := newLines()
+	log, logger := newLogBuffer()
 	s := start(t, ServerOptions{Dir: damaged, Command: []string{os.Args[0], "etcd"}, Log: logger})
-	ctx := within(t, patience)
-	log.await(t, ctx, "invalid database")
-	log.await(t, ctx, "starting it again")
+	ctx := within(t, testTimeout)
+	log.await(ctx, t, "invalid database")
+	log.await(ctx, t, "restarting it")
 
-	if err := s.Ended(); err == nil ||
-		!strings.Contains(err.Error(), `exit status 2: panic failed to open database {`) ||
+	err := s.Ended()
+	if err == nil || !strings.Contains(err.Error(), `exit status 2: panic failed to open database {`) ||
 		!strings.Contains(err.Error(), "invalid database") {
-		t.Errorf("why it ended: %v", err)
+		t.Errorf("got %v, want the exit status and the reason", err)
 	}
 
 	if strings.Contains(log.String(), "goroutine ") || strings.Contains(log.String(), ".go:") {
-		t.Errorf("the stack is in the log:\n%s", log)
+		t.Errorf("the log contains the stack:\n%s", log)
 	}
 }
 
-// TestNotWritable: a file system that is mounted read-only is a refusal.
-func TestNotWritable(t *testing.T) {
+func TestDirectoryNotWritable(t *testing.T) {
 	t.Parallel()
 
-	d := dir(t)
+	d := shortDir(t)
 	if err := os.Chmod(d, 0o500); err != nil {
 		t.Fatal(err)
 	}
 
-	err := syscall.Access(d, 2)
-	if os.Geteuid() == 0 || err == nil {
-		t.Skip("whoever runs this may write everywhere")
+	if os.Geteuid() == 0 || syscall.Access(d, unix.W_OK) == nil {
+		t.Skip("this account may write everywhere")
 	}
 
-	if _, err := StartServer(
-		within(t, patience),
-		ServerOptions{Dir: d},
-	); inventory.KindOf(
-		err,
-	) != inventory.KindUnavailable {
-		t.Errorf("%v", err)
+	_, err := StartServer(within(t, testTimeout), ServerOptions{Dir: d})
+	if inventory.KindOf(err) != inventory.KindUnavailable {
+		t.Errorf("got %v, want an unavailable error", err)
 	}
 }
 
-// TestLockIsWaitedFor: a daemon that is just ending lets the next one in.
-func TestLockIsWaitedFor(t *testing.T) {
+// TestLockDirWaits releases the lock while another caller waits for it.
+func TestLockDirWaits(t *testing.T) {
 	t.Parallel()
-	d := dir(t)
 
-	first, err := lockDir(within(t, patience), d, "lock", func() {})
+	d := shortDir(t)
+
+	first, err := lockDir(within(t, testTimeout), d, "lock", func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	got := make(chan error, 1)
 	go func() {
-		second, err := lockDir(within(t, patience), d, "lock", func() {})
+		second, err := lockDir(within(t, testTimeout), d, "lock", func() {})
 		if err == nil {
 			err = second.Close()
 		}
@@ -428,10 +428,11 @@ func TestLockIsWaitedFor(t *testing.T) {
 
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	s := start(t, ServerOptions{Dir: dir(t), NoSync: true})
-	ctx := within(t, patience)
+
+	s := start(t, ServerOptions{Dir: shortDir(t), NoSync: true})
+	ctx := within(t, testTimeout)
 	c := dial(t, s, "/t")
-	dial(t, s, "/t") // the same version again
+	dial(t, s, "/t") // stores no version a second time
 
 	if _, err := c.Put(ctx, "/t/schema", "2"); err != nil {
 		t.Fatal(err)
@@ -439,24 +440,24 @@ func TestSchema(t *testing.T) {
 
 	_, err := Dial(ctx, "/t", s.Endpoint())
 	if inventory.KindOf(err) != inventory.KindRefused ||
-		!strings.Contains(err.Error(), "version 2, this clusterm knows version 1") ||
+		!strings.Contains(err.Error(), "version 2, this clusterm supports version 1") ||
 		!strings.Contains(err.Error(), "newer one") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want a refused error with both versions", err)
 	}
 
 	dial(t, s, "/elsewhere") // another prefix is another cluster
 }
 
-func TestDialNobody(t *testing.T) {
+func TestDialWithoutServer(t *testing.T) {
 	t.Parallel()
 
-	_, err := Dial(within(t, 300*time.Millisecond), "/t", "unix://"+filepath.Join(dir(t), "client.sock"))
+	_, err := Dial(within(t, 300*time.Millisecond), "/t", "unix://"+filepath.Join(shortDir(t), "client.sock"))
 	if inventory.KindOf(err) != inventory.KindUnavailable {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want an unavailable error", err)
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestError(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -480,30 +481,31 @@ func TestErrors(t *testing.T) {
 		}
 	}
 
-	if err := Error(
-		context.Canceled,
-	); !errors.Is(err, context.Canceled) ||
-		inventory.KindOf(err) != inventory.KindInternal {
-		t.Errorf("the caller's own end: %v", err)
+	err := Error(context.Canceled)
+	if !errors.Is(err, context.Canceled) || inventory.KindOf(err) != inventory.KindInternal {
+		t.Errorf("got %v, want context.Canceled unchanged", err)
 	}
 }
 
-// TestTooLarge: a record that the store does not take says so.
-func TestTooLarge(t *testing.T) {
+func TestRecordTooLarge(t *testing.T) {
 	t.Parallel()
-	c := dial(t, start(t, ServerOptions{Dir: dir(t), NoSync: true}), "/t")
 
-	_, err := c.Put(within(t, patience), "/t/key", strings.Repeat("x", 5<<20))
+	c := dial(t, start(t, ServerOptions{Dir: shortDir(t), NoSync: true}), "/t")
+
+	_, err := c.Put(within(t, testTimeout), "/t/key", strings.Repeat("x", 5<<20))
 	if err = Error(err); inventory.KindOf(err) != inventory.KindTooLarge {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want a too-large error", err)
 	}
 }
 
-// TestPutNode: the history is bounded, and a record that changed is left alone.
+// TestPutNode checks the bound of the history and the precondition of every write.
 func TestPutNode(t *testing.T) {
 	t.Parallel()
-	c := dial(t, start(t, ServerOptions{Dir: dir(t), NoSync: true}), "/t")
-	ctx := within(t, patience)
+
+	c := dial(t, start(t, ServerOptions{Dir: shortDir(t), NoSync: true}), "/t")
+	ctx := within(t, testTimeout)
+
+	// commit returns the new revision, or 0 if the precondition failed.
 	commit := func(ops Ops, err error) int64 {
 		t.Helper()
 
@@ -532,26 +534,26 @@ func TestPutNode(t *testing.T) {
 		}
 
 		if n.Revision = commit(c.PutNode(n, entries)); n.Revision == 0 {
-			t.Fatalf("entry %d conflicts", seq)
+			t.Fatalf("the write of entry %d failed its precondition", seq)
 		}
 	}
 
 	kept, err := c.Get(ctx, c.HistoryPrefix("a-1"), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil || len(kept.Kvs) != inventory.HistoryLimit || string(kept.Kvs[0].Key) != c.HistoryKey("a-1", 6) {
-		t.Errorf("%d entries are kept, %v", len(kept.Kvs), err)
+		t.Errorf("%d entries are left, %v, want %d", len(kept.Kvs), err, inventory.HistoryLimit)
 	}
 
-	old := n
+	stale := n
+	stale.Revision--
 
-	old.Revision--
-	if commit(c.PutNode(old, nil)) != 0 || commit(c.DeleteNode(old), nil) != 0 ||
+	if commit(c.PutNode(stale, nil)) != 0 || commit(c.DeleteNode(stale), nil) != 0 ||
 		commit(c.PutNode(inventory.Node{Name: "a-1"}, nil)) != 0 {
-		t.Error("a write on an old revision was taken")
+		t.Error("a write on a stale revision was committed")
 	}
 
 	if commit(c.PutNode(inventory.Node{Name: "a-10"}, []inventory.HistoryEntry{{Seq: 1}})) == 0 ||
 		commit(c.DeleteNode(n), nil) == 0 {
-		t.Error("conflicts with nobody")
+		t.Error("a write on the current revision failed its precondition")
 	}
 
 	left, err := c.Get(ctx, "/t/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -561,8 +563,8 @@ func TestPutNode(t *testing.T) {
 		keys = append(keys, string(kv.Key))
 	}
 
-	if want := "/t/schema /t/v/nodes/a-10 /t/x/history/a-10/0000000000000001"; err != nil ||
-		strings.Join(keys, " ") != want {
-		t.Errorf("left are %v, %v", keys, err)
+	want := "/t/schema /t/v/nodes/a-10 /t/x/history/a-10/0000000000000001"
+	if err != nil || strings.Join(keys, " ") != want {
+		t.Errorf("the keys %v are left, %v, want %s", keys, err, want)
 	}
 }

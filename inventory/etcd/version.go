@@ -19,59 +19,56 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Version is the version of the etcd that comes inside.
+// Version is the version of the embedded etcd.
 var Version = version.Version
 
 const (
-	oldest = "3.4.23" // that is taken: the oldest that the tests run against
-	whole  = "3.6.14" // that has no known holes
+	minVersion  = "3.4.23" // the oldest version that the tests run against
+	safeVersion = "3.6.14" // the oldest version without known holes
 
-	surveyEvery = time.Minute
+	versionInterval = time.Minute     // between two checks of the members' versions
+	statusTimeout   = 3 * time.Second // for one member to report its version
 )
 
-// statusTime is for one member to say its version.
-const statusTime = 3 * time.Second
-
-// server is what is known of the servers of an etcd outside.
-type server struct {
-	version string // the lowest of all members that answered
-	problem error  // why it cannot be used
-	warning string // why it should not be
+// serverVersion is the result of a version check.
+type serverVersion struct {
+	version string // the lowest among the members that responded
+	problem error  // the version is too old to be used
+	warning string // the version is usable but not recommended
 }
 
-// judge says what a version of the server means: a problem, a warning, or nothing.
-func judge(text string) (warning string, problem error) {
+// checkVersion rates a server version. At most one result is set.
+func checkVersion(text string) (warning string, problem error) {
 	v, err := semver.NewVersion(text)
+
 	switch {
 	case err != nil:
-		return "", inventory.Errorf(inventory.KindRefused, "the etcd server says that its version is %q", text).
-			Do("use an etcd server of version %s or later", oldest)
-	case v.LessThan(*semver.New(oldest)):
-		return "", inventory.Errorf(inventory.KindRefused, "the etcd server has version %s, which is too old: clusterm needs %s or later", v, oldest).
-			Do("upgrade every member of it, best to %s or later", whole)
-	case v.LessThan(*semver.New(whole)):
-		return fmt.Sprintf(
-			"the etcd server has version %s, which has known holes; upgrade every member to %s or later",
-			v,
-			whole,
-		), nil
+		return "", inventory.Errorf(inventory.KindRefused, "the etcd server reports the invalid version %q", text).
+			Do("use an etcd server of version %s or later", minVersion)
+	case v.LessThan(*semver.New(minVersion)):
+		return "", inventory.Errorf(inventory.KindRefused,
+			"the etcd server has version %s, which is too old: clusterm needs %s or later", v, minVersion).
+			Do("upgrade every member of it, best to %s or later", safeVersion)
+	case v.LessThan(*semver.New(safeVersion)):
+		return fmt.Sprintf("the etcd server has version %s, which has known holes; upgrade every member to %s or later",
+			v, safeVersion), nil
 	}
 
 	return "", nil
 }
 
-// lowest is the lowest of the versions; one that is none counts as the lowest.
-func lowest(versions []string) string {
+// lowestVersion returns the lowest of the versions. Invalid ones sort first.
+func lowestVersion(versions []string) string {
 	return slices.MinFunc(versions, func(a, b string) int {
-		v, aerr := semver.NewVersion(a)
+		v, aErr := semver.NewVersion(a)
+		w, bErr := semver.NewVersion(b)
 
-		w, berr := semver.NewVersion(b)
 		switch {
-		case aerr != nil && berr != nil:
+		case aErr != nil && bErr != nil:
 			return strings.Compare(a, b)
-		case aerr != nil:
+		case aErr != nil:
 			return -1
-		case berr != nil:
+		case bErr != nil:
 			return 1
 		}
 
@@ -79,67 +76,80 @@ func lowest(versions []string) string {
 	})
 }
 
-// survey asks every member for its version: those of the configuration, and
-// those that they name. Members that do not answer are left out.
-func (c *Client) survey(ctx context.Context) (server, error) {
+// fetchVersion asks every member for its version and rates the lowest. It skips
+// members that do not respond, and fails if none does.
+func (c *Client) fetchVersion(ctx context.Context) (serverVersion, error) {
 	ctx, cancel := Bounded(ctx)
 	defer cancel()
-	endpoints := slices.Clone(c.Endpoints())
-	secure := strings.HasPrefix(endpoints[0], "https:")
 
-	cluster := uint64(0)
-	if members, err := c.MemberList(ctx); err == nil {
-		cluster = members.Header.ClusterId
-		for _, m := range members.Members {
-			for _, u := range m.ClientURLs {
-				if strings.HasPrefix(u, "https:") == secure && !slices.Contains(endpoints, u) {
-					endpoints = append(endpoints, u)
-				}
-			}
-		}
-	}
+	endpoints, cluster := c.memberEndpoints(ctx)
 
 	var (
 		mu       sync.Mutex
 		versions []string
-		failed   error
-		tasks    sync.WaitGroup
+		failure  error
+		requests sync.WaitGroup
 	)
 	for _, endpoint := range endpoints {
-		tasks.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, statusTime)
+		requests.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 			defer cancel()
+
 			status, err := c.Status(ctx, endpoint)
+
 			mu.Lock()
 			defer mu.Unlock()
 
-			if err != nil {
-				failed = err
-				return
-			}
-
-			if cluster == 0 ||
-				status.Header.ClusterId == cluster { // a member may name an address that here is another's
+			switch {
+			case err != nil:
+				failure = err
+			case cluster == 0 || status.Header.ClusterId == cluster:
+				// An advertised address may belong to another cluster when seen from this host.
 				versions = append(versions, status.Version)
 			}
 		})
 	}
 
-	tasks.Wait()
+	requests.Wait()
 
 	if len(versions) == 0 {
-		return server{}, Error(cmp.Or(failed, errors.New("no member says its version")))
+		return serverVersion{}, Error(cmp.Or(failure, errors.New("no member reports its version")))
 	}
 
-	s := server{version: lowest(versions)}
-	s.warning, s.problem = judge(s.version)
+	v := serverVersion{version: lowestVersion(versions)}
+	v.warning, v.problem = checkVersion(v.version)
 
-	return s, nil
+	return v, nil
 }
 
-// lookAfter asks again every minute: members come, go, and are replaced.
-func (c *Client) lookAfter(ctx context.Context, log logrus.FieldLogger) {
-	tick := time.NewTicker(surveyEvery)
+// memberEndpoints returns the configured endpoints, the advertised endpoints of all
+// members and the id of the cluster. If the members cannot be listed, it
+// returns the configured endpoints and 0.
+func (c *Client) memberEndpoints(ctx context.Context) (endpoints []string, cluster uint64) {
+	endpoints = slices.Clone(c.Endpoints())
+
+	members, err := c.MemberList(ctx)
+	if err != nil {
+		return endpoints, 0
+	}
+
+	// Members may advertise endpoints of the other scheme, for other clients.
+	secure := strings.HasPrefix(endpoints[0], "https:")
+	for _, m := range members.Members {
+		for _, u := range m.ClientURLs {
+			if strings.HasPrefix(u, "https:") == secure && !slices.Contains(endpoints, u) {
+				endpoints = append(endpoints, u)
+			}
+		}
+	}
+
+	return endpoints, members.Header.ClusterId
+}
+
+// watchVersion refreshes the version until ctx ends: members join, leave and are
+// replaced.
+func (c *Client) watchVersion(ctx context.Context, log logrus.FieldLogger) {
+	tick := time.NewTicker(versionInterval)
 	defer tick.Stop()
 
 	for {
@@ -149,35 +159,35 @@ func (c *Client) lookAfter(ctx context.Context, log logrus.FieldLogger) {
 		case <-tick.C:
 		}
 
-		c.look(ctx, log)
+		c.refreshVersion(ctx, log)
 	}
 }
 
-// look asks once, and says what has changed.
-func (c *Client) look(ctx context.Context, log logrus.FieldLogger) {
-	s, err := c.survey(ctx)
+// refreshVersion fetches the version once and logs a change.
+func (c *Client) refreshVersion(ctx context.Context, log logrus.FieldLogger) {
+	v, err := c.fetchVersion(ctx)
 	if err != nil {
-		return // it is said elsewhere that nobody answers
+		return // every use of the store reports the outage
 	}
 
 	c.mu.Lock()
-	changed := s.version != c.server.version
-	c.server = s
+	changed := v.version != c.server.version
+	c.server = v
 	c.mu.Unlock()
 
 	switch {
 	case !changed:
-	case s.problem != nil:
-		log.Error(s.problem)
-	case s.warning != "":
-		log.Warn(s.warning)
+	case v.problem != nil:
+		log.Error(v.problem)
+	case v.warning != "":
+		log.Warn(v.warning)
 	default:
-		log.WithField("version", s.version).Info("the etcd server has another version")
+		log.WithField("version", v.version).Info("the version of the etcd server has changed")
 	}
 }
 
-// Server is the lowest version among the members of the etcd, a warning about
-// it or "", and why it cannot be used, where that is so.
+// Server returns the lowest version among the members, a warning about it or "",
+// and an error if the version is too old to be used.
 func (c *Client) Server() (version, warning string, problem error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

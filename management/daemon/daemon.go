@@ -49,7 +49,7 @@ type Options struct {
 	// Command is the argv of this binary: its subcommands runner and etcd are
 	// the processes that the daemon starts.
 	Command []string
-	// InProcess runs the etcd inside in this process, without fsync. For tests.
+	// InProcess runs the embedded etcd in this process, without fsync. For tests.
 	InProcess bool
 	// StaleAfter is how long the store may say nothing before reads are marked
 	// stale; 0: that of management/etcd. For tests.
@@ -261,7 +261,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	return nil
 }
 
-// dial starts the etcd inside and connects to it, or connects to an existing one.
+// dial starts the embedded etcd and connects to it, or connects to an existing one.
 func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
 	dir, log := filepath.Join(c.DataDir, "etcd"), d.opts.Logger
 	if c.Etcd.Used() {
@@ -274,7 +274,7 @@ func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
 		d.onStop("data directory", func(context.Context) error { return lock.Close() })
 
 		if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
-			log.Warnf("%s has data of the etcd inside; with etcd.endpoints it is not looked at", c.DataDir)
+			log.Warnf("%s has data of the embedded etcd; with etcd.endpoints it is not looked at", c.DataDir)
 		}
 
 		return etcd.DialExisting(ctx, c.Etcd, log)
@@ -294,7 +294,7 @@ func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
 
 	client, err := etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.inside.Endpoint())
 	if ended := d.inside.Ended(); err != nil && ended != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the etcd inside did not start, the last time because of: %w", ended).
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the embedded etcd did not start, the last time because of: %w", ended).
 			Do("free some space if the disk is full, end what else uses %s; restore it from a backup only where etcd says that the data are damaged", c.DataDir)
 	}
 

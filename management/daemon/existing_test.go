@@ -620,7 +620,7 @@ func TestExistingEtcdShared(t *testing.T) { // several servers: not beside other
 }
 
 // TestDataDirectoryInUse: whoever starts a second daemon on a data directory
-// hears at once why it takes so long, with an etcd inside or elsewhere.
+// hears at once why it takes so long, with an embedded etcd or an existing one.
 func TestDataDirectoryInUse(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

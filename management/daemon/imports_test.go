@@ -121,6 +121,11 @@ var homes = []struct {
 		[]string{"inventory/etcd", "management/etcd", "vagrant/bench"},
 		"one home per dependency, and what it is measured against",
 	},
+	{
+		"github.com/cenkalti/backoff",
+		[]string{"inventory/etcd"},
+		"these packages retry; the pure ones leave time to their callers",
+	},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
 	{
 		"github.com/prometheus/",
@@ -137,7 +142,7 @@ var homes = []struct {
 			"cmd/clusterm/processtest",
 			"monitor/serf/serftest",
 		},
-		"processes are started by the runner, for the etcd inside, to be measured, by tests, and to read the journal for a support bundle",
+		"processes are started by the runner, for the embedded etcd, to be measured, by tests, and to read the journal for a support bundle",
 	},
 	{
 		"github.com/sirupsen/logrus",

@@ -273,7 +273,7 @@ var Table = []Room{
 			{
 				Name:    "clusterm_etcd_restarts_total",
 				Type:    Counter,
-				Meaning: "how often the etcd inside ended and was started again",
+				Meaning: "how often the embedded etcd exited and was restarted",
 				Absent:  "with an etcd of your own",
 			},
 			{

@@ -80,7 +80,7 @@ func (w *world) listed(ctx context.Context, count int, begun time.Time) (float64
 	}
 }
 
-// etcdAlone starts the etcd inside without clusterm.
+// etcdAlone starts the embedded etcd without clusterm.
 func (w *world) etcdAlone(ctx context.Context) (float64, error) {
 	dir := filepath.Join(w.dir, "data/etcd")
 	begun := time.Now()
