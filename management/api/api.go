@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package api is the contract between the daemon and its clients: paths, wire
-// types and the form of errors. It holds no behaviour beyond parsing.
+// types and errors. It only parses.
 //
-// There are two doors. The paths under /v1 are the versioned API that
-// clusterctl and new scripts use. The others are the contract of the first
-// generation, kept so that existing clients work unchanged (see legacy.go).
+// It has two API families: the versioned one under /v1 for clusterctl and new
+// programs, and the contract of the first generation for existing clients
+// (legacy.go).
 package api
 
 import (
@@ -15,12 +15,12 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// DefaultSocket is the Unix socket that only root can open, and that clusterctl
-// uses when it is told nothing else.
+// DefaultSocket is the default Unix socket of daemon and clients. Only root can
+// open it.
 const DefaultSocket = "/run/clusterm/clusterm.sock"
 
-// Connection says how to reach a host over ssh. An empty field falls back to
-// the group's, then to the site's.
+// Connection holds ssh settings of a host. An empty field falls back to the
+// group's setting, then to the site's.
 type Connection struct {
 	User       string `json:"user,omitempty"`
 	KeyFile    string `json:"key_file,omitempty"` // on the manager's host
@@ -31,44 +31,44 @@ type Connection struct {
 	Python     string `json:"python,omitempty"`
 }
 
-// NodePatch changes what operators say of a node. An absent field changes nothing.
+// NodePatch changes a node's connection settings and labels. An absent field
+// changes nothing.
 type NodePatch struct {
-	Connection *Connection `json:"connection,omitempty"` // replaces the whole
+	Connection *Connection `json:"connection,omitempty"` // replaces all settings
 	// ForgetHostKey drops the recorded ssh host key: the next contact records it anew.
 	ForgetHostKey bool `json:"forget_host_key,omitempty"`
-	// Labels sets those that it names; null takes one away.
+	// Labels sets the given labels; null removes a label.
 	Labels map[string]*string `json:"labels,omitempty"`
 }
 
-// List is any list, or a page of one: items and the revision of the view that they were read from.
+// List is a list, or a page of it, as of Revision.
 type List[T any] struct {
 	Items []T `json:"items"`
-	// Continue, given back in the next query, which is otherwise the same, gets
-	// the next page; empty: this was the last. Items that do not change in
-	// between are on exactly one page.
+	// Continue is the token for the next page; empty on the last page. Every item
+	// that does not change meanwhile appears on exactly one page.
 	Continue string `json:"continue,omitempty"`
-	// Total is how many items all pages have together, as of this revision.
+	// Total is the number of items on all pages, as of Revision.
 	Total    int   `json:"total"`
 	Revision int64 `json:"revision"`
-	// Stale: the view has had no word from the store for 3 seconds; what it
-	// shows may be old.
+	// Stale is set if the store has not responded for 3 seconds, so the list may
+	// be out of date.
 	Stale bool `json:"stale,omitempty"`
 }
 
-// Changed answers a change that has no record of its own to show.
+// Changed is the result of a change without a record of its own.
 type Changed struct {
 	Revision int64    `json:"revision"`
-	Warnings []string `json:"warnings,omitempty"` // e.g. variables that look like templates
+	Warnings []string `json:"warnings,omitempty"` // e.g. about values with the syntax of templates
 }
 
 // Forget removes records of nodes, leaving tombstones.
 type Forget struct {
 	Nodes  []string `json:"nodes"`
-	Force  bool     `json:"force,omitempty"` // also nodes that are still seen
+	Force  bool     `json:"force,omitempty"` // also nodes that the monitor still sees
 	Reason string   `json:"reason,omitempty"`
 }
 
-// JobStatus is where a job is in its life.
+// JobStatus is the status of a job.
 type JobStatus string
 
 // The job statuses.
@@ -80,28 +80,30 @@ const (
 	Cancelled JobStatus = "Cancelled"
 )
 
-// JobStatuses lists every status of a job, in the order of its life.
+// JobStatuses lists every status of a job in lifecycle order.
 var JobStatuses = []JobStatus{Queued, Running, Complete, Errored, Cancelled}
 
-// Ended tells whether the job's status can no longer change.
+// Ended reports whether the status is final.
 func (s JobStatus) Ended() bool { return s == Complete || s == Errored || s == Cancelled }
 
-// What a failure of a commission cleans.
+// The nodes to clean up after a failed commission.
 const (
 	OnFailureBatch  = "batch"  // all nodes of the batch (the default)
 	OnFailureFailed = "failed" // only the nodes that failed
 )
 
-// JobRequest asks for a job.
+// JobRequest is a request for a job.
 type JobRequest struct {
-	Verb  inventory.Verb `json:"verb"`            // commission, decommission, update, maintenance, clear, discover; forget also removes the agent
-	Nodes []string       `json:"nodes,omitempty"` // every verb but discover
+	// Verb is commission, decommission, update, maintenance, clear, discover, or
+	// forget, which also removes the agent.
+	Verb  inventory.Verb `json:"verb"`
+	Nodes []string       `json:"nodes,omitempty"` // every verb except discover
 	Addrs []string       `json:"addrs,omitempty"` // discover
 	Group string         `json:"group,omitempty"` // commission, update
-	// ExtraVars is an object, or a string that holds one as JSON or YAML.
+	// ExtraVars is an object, or a string with one as JSON or YAML.
 	ExtraVars json.RawMessage `json:"extra_vars,omitempty"`
 	OnFailure string          `json:"on_failure,omitempty"` // commission: batch or failed
-	Timeout   Duration        `json:"timeout,omitempty"`    // deadline from the start; 0: the configured one
+	Timeout   Duration        `json:"timeout,omitempty"`    // from the start of the job; 0: the configured limit
 	Force     bool            `json:"force,omitempty"`      // clear: skip the cleanup; needs a reason
 	Reason    string          `json:"reason,omitempty"`
 }
@@ -111,28 +113,28 @@ type Job struct {
 	ID     string         `json:"id"` // counts upwards in the order of acceptance
 	Verb   inventory.Verb `json:"verb"`
 	Status JobStatus      `json:"status"`
-	// Message says how it ended, or what went wrong so far; empty for a plain success.
+	// Message is the result, or the problems so far; empty after a plain success.
 	Message string `json:"message,omitempty"`
-	// Cause is one word for Reason: failed, cancelled, deadline, interrupted,
+	// Cause is the kind of failure: failed, cancelled, deadline, interrupted,
 	// precondition, absent, internal.
 	Cause string `json:"cause,omitempty"`
 
 	Nodes     []string `json:"nodes,omitempty"`
 	Addrs     []string `json:"addrs,omitempty"`
-	Helpers   []string `json:"helpers,omitempty"` // nodes it holds because it needs their help
+	Helpers   []string `json:"helpers,omitempty"` // further nodes that the job holds because its playbooks use them
 	Group     string   `json:"group,omitempty"`
 	OnFailure string   `json:"on_failure,omitempty"`
-	Force     bool     `json:"force,omitempty"`  // clear: the cleanup is skipped
+	Force     bool     `json:"force,omitempty"`  // clear: skips the cleanup
 	Reason    string   `json:"reason,omitempty"` // the operator's reason
 	Actor     string   `json:"actor,omitempty"`
-	RetryOf   string   `json:"retry_of,omitempty"` // the job whose inputs it was accepted with
-	Instance  string   `json:"instance,omitempty"` // who runs it
-	Note      string   `json:"note,omitempty"`     // what the manager chose, e.g. the group
-	Warnings  []string `json:"warnings,omitempty"` // e.g. variables that look like templates
+	RetryOf   string   `json:"retry_of,omitempty"` // the job that this one retries
+	Instance  string   `json:"instance,omitempty"` // the instance that runs the job
+	Note      string   `json:"note,omitempty"`     // a decision of the manager, e.g. the chosen group
+	Warnings  []string `json:"warnings,omitempty"` // e.g. about values with the syntax of templates
 
-	Position   int      `json:"position,omitempty"`    // Queued: its place in the queue, from 1
-	WaitsFor   []string `json:"waits_for,omitempty"`   // Queued: the jobs it waits for
-	WaitReason string   `json:"wait_reason,omitempty"` // Queued: why, in words
+	Position   int      `json:"position,omitempty"`    // Queued: position in the queue, from 1
+	WaitsFor   []string `json:"waits_for,omitempty"`   // Queued: the jobs ahead of it
+	WaitReason string   `json:"wait_reason,omitempty"` // Queued: the reason for the wait
 
 	Accepted time.Time  `json:"accepted"`
 	Started  *time.Time `json:"started,omitempty"`
@@ -140,139 +142,141 @@ type Job struct {
 	Deadline *time.Time `json:"deadline,omitempty"`
 
 	Phase          string `json:"phase,omitempty"`           // of a Running job, e.g. configure, cleanup
-	Cancel         int    `json:"cancel,omitempty"`          // how often a cancel was asked for; the second skips the cleanup
-	CancelBy       string `json:"cancel_by,omitempty"`       // who asked first
-	PlaybookDigest string `json:"playbook_digest,omitempty"` // digest of the pinned playbook folder
+	Cancel         int    `json:"cancel,omitempty"`          // number of cancel requests; the second skips the cleanup
+	CancelBy       string `json:"cancel_by,omitempty"`       // the user of the first cancel request
+	PlaybookDigest string `json:"playbook_digest,omitempty"` // digest of the pinned playbooks
 	LogBytes       int64  `json:"log_bytes,omitempty"`       // bytes of output so far
 
-	// What follows is left out of lists.
+	// Lists omit the following fields.
 
 	Runs  []Run                 `json:"runs,omitempty"`
-	Hosts []HostSummary         `json:"hosts,omitempty"` // one a node or address, in order, when it has ended
-	Vars  map[string]MergedVars `json:"vars,omitempty"`  // the pinned variables with their origin, by host
+	Hosts []HostSummary         `json:"hosts,omitempty"` // per node or address, in order, once the job has ended
+	Vars  map[string]MergedVars `json:"vars,omitempty"`  // the pinned variables and their origin, by host
 
 	Revision int64 `json:"revision"`
 }
 
 // Run is one run of ansible-playbook for a job.
 type Run struct {
-	Phase    string       `json:"phase"`
-	Playbook string       `json:"playbook"`
-	Hosts    []string     `json:"hosts"`
-	Groups   []string     `json:"groups,omitempty"` // parallel to Hosts: the group each is in for this run
-	Started  time.Time    `json:"started"`
-	Ended    *time.Time   `json:"ended,omitempty"`
-	Exit     string       `json:"exit,omitempty"` // done, failed, cancelled, deadline, interrupted, absent, internal; empty: not ended
-	Code     int          `json:"code,omitempty"` // of ansible-playbook
-	Message  string       `json:"message,omitempty"`
-	Results  []HostResult `json:"results,omitempty"`
+	Phase    string     `json:"phase"`
+	Playbook string     `json:"playbook"`
+	Hosts    []string   `json:"hosts"`
+	Groups   []string   `json:"groups,omitempty"` // parallel to Hosts: the group of each host in this run
+	Started  time.Time  `json:"started"`
+	Ended    *time.Time `json:"ended,omitempty"`
+	// Exit is done, failed, cancelled, deadline, interrupted, absent or internal;
+	// empty before the end.
+	Exit    string       `json:"exit,omitempty"`
+	Code    int          `json:"code,omitempty"` // of ansible-playbook
+	Message string       `json:"message,omitempty"`
+	Results []HostResult `json:"results,omitempty"`
 }
 
-// HostResult is how one run ended for one host.
+// HostResult is the result of one run on one host, in numbers of tasks.
 type HostResult struct {
 	Host        string `json:"host"`
 	OK          int    `json:"ok"`
 	Changed     int    `json:"changed"`
 	Failed      int    `json:"failed,omitempty"`
 	Unreachable bool   `json:"unreachable,omitempty"`
-	Task        string `json:"task,omitempty"`    // the task that failed
-	Message     string `json:"message,omitempty"` // why
+	Task        string `json:"task,omitempty"`    // the failed task
+	Message     string `json:"message,omitempty"` // the reason
 }
 
-// HostSummary is how a job ended for one host.
+// HostSummary is the result of a job for one host.
 type HostSummary struct {
-	Host    string           `json:"host"`             // node name, or address where it has none yet
-	Status  inventory.Status `json:"status,omitempty"` // empty where the job never touched it
-	OK      bool             `json:"ok"`               // it is as the verb wants it
-	Changed int              `json:"changed"`          // tasks that changed something, over all runs
+	Host    string           `json:"host"`             // node name; address of a host without one
+	Status  inventory.Status `json:"status,omitempty"` // empty if the job never touched the node
+	OK      bool             `json:"ok"`               // the verb succeeded
+	Changed int              `json:"changed"`          // tasks with changes, in all runs
 	Error   string           `json:"error,omitempty"`
 }
 
-// Retry asks for an ended job once more, with the inputs it was accepted with:
-// playbooks, merged and extra variables, group, options. How hosts are reached is
-// taken as it is now.
+// Retry is a request to repeat an ended job with its pinned inputs: playbooks,
+// merged and extra variables, group, options. The new job uses the current
+// connection settings.
 type Retry struct {
-	// Failed leaves out the nodes that the job brought where its verb wants them.
+	// Failed selects only the nodes that did not succeed.
 	Failed bool `json:"failed,omitempty"`
 }
 
-// Finding is one thing that answers "why".
+// Finding is one reason for the current situation.
 type Finding struct {
-	// About is one word: job, queue, quarantine, tombstone, state, duplicates,
+	// About is the subject: job, queue, quarantine, tombstone, state, duplicates,
 	// host-key, failure, refusal, residue, rule, applied, idle.
 	About   string `json:"about"`
 	Message string `json:"message"`
-	Remedy  string `json:"remedy,omitempty"` // what to do about it, with the command that helps
+	Remedy  string `json:"remedy,omitempty"` // the recommended action, with a command
 }
 
-// Failure is how one run of a job failed on one host.
+// Failure is the failure of one run of a job on one host.
 type Failure struct {
 	Job         string `json:"job"`
 	Phase       string `json:"phase"`
 	Playbook    string `json:"playbook,omitempty"`
 	Host        string `json:"host"`
 	Task        string `json:"task,omitempty"`
-	Message     string `json:"message,omitempty"` // with the end of what the task printed
+	Message     string `json:"message,omitempty"` // with the end of the task's output
 	Unreachable bool   `json:"unreachable,omitempty"`
 }
 
-// NodeExplanation answers why a node is, or is not, in service.
+// NodeExplanation lists the reasons that a node is, or is not, in service.
 type NodeExplanation struct {
 	Node    Node   `json:"node"`
-	Ready   bool   `json:"ready"`   // it is commissioned, seen, and nothing is done to it
+	Ready   bool   `json:"ready"`   // commissioned, Discovered and not held by a job
 	Summary string `json:"summary"` // the answer in one sentence
-	// When the node came into its status and its state, and who brought it into
-	// its status; absent where its history does not reach back so far.
+	// The times and the actor of the last changes of status and state; absent if
+	// the entries are no longer in the history.
 	StatusSince *time.Time `json:"status_since,omitempty"`
 	StatusBy    string     `json:"status_by,omitempty"`
 	StateSince  *time.Time `json:"state_since,omitempty"`
-	Rule        string     `json:"rule,omitempty"`     // what its group needs, in words
-	Jobs        []Job      `json:"jobs,omitempty"`     // that hold it or wait for it, in the order of the queue
-	Failures    []Failure  `json:"failures,omitempty"` // of the job that holds it, or that set its last error, oldest first
-	Findings    []Finding  `json:"findings,omitempty"` // what keeps it from service first
-	Next        string     `json:"next"`               // what happens without anybody's doing
+	Rule        string     `json:"rule,omitempty"`     // the rule of its group, in words
+	Jobs        []Job      `json:"jobs,omitempty"`     // that hold the node or wait for it, in queue order
+	Failures    []Failure  `json:"failures,omitempty"` // of the holding or last failed job, oldest first
+	Findings    []Finding  `json:"findings,omitempty"` // the obstacles to service first
+	Next        string     `json:"next"`               // the next step of the manager by itself
 }
 
-// JobExplanation answers why a job is queued, is still running, or has failed.
+// JobExplanation lists the reasons that a job is queued, still running, or failed.
 type JobExplanation struct {
 	Job      Job       `json:"job"` // as in a list
 	Summary  string    `json:"summary"`
 	Failures []Failure `json:"failures,omitempty"` // oldest first
-	Steps    []string  `json:"steps,omitempty"`    // what the manager did, and how that ended, in order
+	Steps    []string  `json:"steps,omitempty"`    // of the manager with their results, in order
 	Findings []Finding `json:"findings,omitempty"`
-	Next     string    `json:"next"` // what happens without anybody's doing
+	Next     string    `json:"next"` // the next step of the manager by itself
 }
 
 // Vars is an object of variables.
 type Vars = map[string]any
 
-// MergedVar is one variable as a host gets it.
+// MergedVar is one variable of a host after the merge of all scopes.
 type MergedVar struct {
 	Value  any    `json:"value"`
 	Origin string `json:"origin"` // config, global, group, node, request
 }
 
-// MergedVars are all variables as a host gets them.
+// MergedVars are all variables of a host after the merge of all scopes.
 type MergedVars = map[string]MergedVar
 
 // Setting is one key of the configuration.
 type Setting struct {
 	Value  any    `json:"value"`
-	Origin string `json:"origin"` // default, file, overlay; found: by looking at the host
-	// Settable tells whether the overlay may hold it; the others belong to the file.
+	Origin string `json:"origin"` // default, file, overlay; found: detected on the host
+	// Settable is set if the overlay may contain the key; only the file sets others.
 	Settable bool `json:"settable"`
 }
 
-// Config is the configuration in force, by dotted key. Secrets are left out.
+// Config is the effective configuration by dotted key, without secrets.
 type Config map[string]Setting
 
-// Instance is one clusterm that is alive. One that ends without a word stays in
-// the list for 15 seconds.
+// Instance is one live clusterm. A crashed instance stays in the list for 15
+// seconds.
 type Instance struct {
-	ID      string    `json:"id"`             // stays the same over restarts
+	ID      string    `json:"id"`             // survives restarts
 	Node    string    `json:"node"`           // the name of its own node
-	Addr    string    `json:"addr,omitempty"` // of its host, where it is known
-	API     []string  `json:"api"`            // URLs that its API is served at
+	Addr    string    `json:"addr,omitempty"` // of its host, if known
+	API     []string  `json:"api"`            // URLs of its API
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 }
@@ -283,11 +287,11 @@ const (
 	HealthDegraded = "degraded"
 )
 
-// Health says whether the daemon can do its work.
+// Health is the result of the daemon's health checks.
 type Health struct {
 	Status string            `json:"status"`           // HealthOK or HealthDegraded
-	Checks map[string]string `json:"checks,omitempty"` // by part: "ok" or what is wrong
-	// Warnings are what does not keep it from its work, and should be seen to.
+	Checks map[string]string `json:"checks,omitempty"` // by part: "ok" or the problem
+	// Warnings are problems that do not degrade the daemon yet.
 	Warnings []string          `json:"warnings,omitempty"`
 	Instance string            `json:"instance"`
 	Revision int64             `json:"revision"`
@@ -296,22 +300,22 @@ type Health struct {
 	Jobs     map[JobStatus]int `json:"jobs,omitempty"` // Queued and Running only
 }
 
-// Version says what runs.
+// Version lists the versions of the daemon and its dependencies.
 type Version struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
 	Go      string `json:"go"`
 	Ansible string `json:"ansible,omitempty"`
-	Etcd    string `json:"etcd,omitempty"` // the server; of several members the lowest
+	Etcd    string `json:"etcd,omitempty"` // the servers; the lowest of all members
 }
 
-// Duration is a time.Duration that JSON and YAML write as "1h30m".
+// Duration is a time.Duration in the form "1h30m" in JSON and YAML.
 type Duration time.Duration
 
-// MarshalText writes the duration as time.Duration prints it.
+// MarshalText returns the form of time.Duration.String.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads what time.ParseDuration reads.
+// UnmarshalText accepts the forms of time.ParseDuration, without negative values.
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil || v < 0 {

@@ -26,7 +26,7 @@ func TestKindTable(t *testing.T) {
 		}
 
 		if back := p.Restore(); !reflect.DeepEqual(back, e) {
-			t.Errorf("%s came back as %+v", row.Kind, back)
+			t.Errorf("%s: restored as %+v", row.Kind, back)
 		}
 
 		if p.Type != api.ProblemBase+string(row.Kind) || p.Detail != "m" || p.Remedy != "r" ||
@@ -47,16 +47,16 @@ func TestKindTable(t *testing.T) {
 	}
 
 	if !slices.Equal(kinds, inventory.Kinds) {
-		t.Errorf("the table has %v, the kinds are %v", kinds, inventory.Kinds)
+		t.Errorf("the table has the kinds %v, want %v", kinds, inventory.Kinds)
 	}
 
-	stranger := api.Problem{Type: "urn:clusterm:problem:of-the-future", Status: 404, Detail: "d"}
-	if kind := stranger.Restore().Kind; kind != inventory.KindNotFound {
+	future := api.Problem{Type: "urn:clusterm:problem:of-the-future", Status: 404, Detail: "d"}
+	if kind := future.Restore().Kind; kind != inventory.KindNotFound {
 		t.Errorf("an unknown type: %s", kind)
 	}
 
 	if api.StatusOf("what") != 500 {
-		t.Error("an unknown kind is a fault")
+		t.Error("an unknown kind is not an internal error")
 	}
 }
 
@@ -99,7 +99,7 @@ func TestEvent(t *testing.T) {
 			t.Errorf("%s: %+v %v", c.line, got, err)
 		}
 
-		// What is written is read again as the same.
+		// The encoded event decodes to the same event.
 		b, err := json.Marshal(got)
 		if err != nil {
 			t.Fatal(err)

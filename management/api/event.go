@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Event is one thing that a run of ansible-playbook reports: one line of
-// PathEvents. Fields that do not apply are absent.
+// Event is one event of a run of ansible-playbook: one line of PathEvents.
+// Fields without a value are absent.
 type Event struct {
 	Time time.Time `json:"time,omitzero"`
-	// Event says what happened: playbook, play, task, ok, failed, unreachable,
-	// skipped, retry, stats. A reader passes over what it does not know.
+	// Event is the kind: playbook, play, task, ok, failed, unreachable, skipped,
+	// retry, stats. Clients should ignore unknown kinds.
 	Event   string `json:"event"`
 	Play    string `json:"play,omitempty"`
 	Task    string `json:"task,omitempty"`
@@ -21,16 +21,16 @@ type Event struct {
 	Action  string `json:"action,omitempty"` // the module
 	Host    string `json:"host,omitempty"`
 	Changed bool   `json:"changed,omitempty"`
-	Ignored bool   `json:"ignored,omitempty"` // the failure does not count
-	Item    string `json:"item,omitempty"`    // of a loop; JSON where it is not a string
+	Ignored bool   `json:"ignored,omitempty"` // the failure is ignored
+	Item    string `json:"item,omitempty"`    // of a loop; JSON unless it is a string
 	Message string `json:"message,omitempty"`
-	// Seconds is how long the task took on Host.
+	// Seconds is the duration of the task on Host.
 	Seconds float64             `json:"seconds,omitempty"`
 	Hosts   []string            `json:"hosts,omitempty"` // of a play
 	Stats   map[string]HostStat `json:"stats,omitempty"` // by host, at the end of a run
 }
 
-// HostStat are Ansible's counts of the results of tasks on one host.
+// HostStat holds Ansible's counts of task results on one host.
 type HostStat struct {
 	OK          int `json:"ok,omitempty"`
 	Changed     int `json:"changed,omitempty"`
@@ -41,11 +41,11 @@ type HostStat struct {
 	Ignored     int `json:"ignored,omitempty"`
 }
 
-// EventUnreadable is the Event of a line that is none; Message holds the line.
+// EventUnreadable is the Event for a malformed line; Message holds the line.
 const EventUnreadable = "unreadable"
 
-// UnmarshalJSON takes the time as RFC 3339 or as seconds since the epoch, and
-// an item and a message of any type. Unknown fields are passed over.
+// UnmarshalJSON accepts the time as RFC 3339 or as seconds since the epoch, and
+// an item and a message of any type. It ignores unknown fields.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	type plain Event
 	var p plain
@@ -60,13 +60,14 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 		return err
 	}
 
+	// Plugins differ in the types of these fields.
 	p.Item, p.Message, p.Time = asText(raw.Item), asText(raw.Message), asTime(raw.Time)
 	*e = Event(p)
 
 	return nil
 }
 
-// asText is a JSON string's text; any other value stays JSON.
+// asText returns the text of a JSON string; any other value stays JSON.
 func asText(raw json.RawMessage) string {
 	var s string
 	switch {
@@ -79,9 +80,11 @@ func asText(raw json.RawMessage) string {
 	return string(raw)
 }
 
+// asTime returns the zero time for a value in neither form.
 func asTime(raw json.RawMessage) time.Time {
 	var seconds float64
 	if json.Unmarshal(raw, &seconds) == nil {
+		// Beyond these bounds a number is not a time of this millennium.
 		if seconds <= 0 || seconds > 1e11 {
 			return time.Time{}
 		}

@@ -10,20 +10,19 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// KindRow is one row of the table between the kinds of error and HTTP.
+// KindRow maps a kind of error to HTTP.
 type KindRow struct {
 	Kind   inventory.Kind
 	Status int    // of an answer under /v1
-	Title  string // of the problem, the kind in words
-	Remedy string // what to do, where the error itself does not say
+	Title  string // the kind in words
+	Remedy string // the recommended action for an error without one of its own
 }
 
-// KindTable is the one table that maps kinds to HTTP. The server reads it from
-// left to right. A client restores the kind from the problem's type, which is
-// exact, and only where an answer carries none (something in between answered)
-// from the status: refused and conflict share 409.
+// KindTable maps the kinds of errors to HTTP. A client restores the kind from
+// the problem's type. It falls back to the status only for an answer without a
+// type, e.g. from a proxy, because refused and conflict share 409.
 var KindTable = []KindRow{
-	{inventory.KindInvalid, http.StatusBadRequest, "the request is wrong", "correct the request, and repeat it"},
+	{inventory.KindInvalid, http.StatusBadRequest, "invalid request", "correct the request, then repeat it"},
 	{
 		inventory.KindUnauthenticated,
 		http.StatusUnauthorized,
@@ -39,42 +38,41 @@ var KindTable = []KindRow{
 	{
 		inventory.KindNotFound,
 		http.StatusNotFound,
-		"there is no such thing",
-		"look at what there is: GET the list that it would be in",
+		"not found",
+		"check the name: a GET of the list shows all names",
 	},
 	{
 		inventory.KindRefused,
 		http.StatusConflict,
-		"refused by a rule or by what is the case now",
-		"change what is in the way, then repeat",
+		"refused by a rule, a status or a state",
+		"remove the cause, then repeat the request",
 	},
-	{inventory.KindConflict, http.StatusConflict, "somebody else changed it first", "read it again, and repeat"},
-	{inventory.KindExpired, http.StatusGone, "no longer kept", "begin anew"},
+	{inventory.KindConflict, http.StatusConflict, "a concurrent change came first", "read again, then repeat the request"},
+	{inventory.KindExpired, http.StatusGone, "no longer kept", "start over without the revision or token"},
 	{
 		inventory.KindPrecondition,
 		http.StatusPreconditionFailed,
-		"it is not what the request depends on",
-		"read it again, decide anew, and repeat with the ETag of that answer",
+		"the precondition failed",
+		"read again, decide again, and repeat the request with the new ETag",
 	},
 	{
 		inventory.KindKeyReused,
 		http.StatusUnprocessableEntity,
-		"the key was used for another request",
-		"make a new key for every request",
+		"the Idempotency-Key was already used for a different request",
+		"use a new key for every request",
 	},
-	{inventory.KindTooLarge, http.StatusRequestEntityTooLarge, "too large", "send less at a time"},
-	{inventory.KindUnavailable, http.StatusServiceUnavailable, "not available now", "repeat later"},
+	{inventory.KindTooLarge, http.StatusRequestEntityTooLarge, "request too large", "split the request"},
+	{inventory.KindUnavailable, http.StatusServiceUnavailable, "temporarily unavailable", "repeat the request later"},
 	{
 		inventory.KindUnsupported,
 		http.StatusUnsupportedMediaType,
-		"not served here",
+		"not supported",
 		"see the API's documentation: GET /v1/docs",
 	},
-	{inventory.KindInternal, http.StatusInternalServerError, "a fault of the manager", "see the daemon's log"},
+	{inventory.KindInternal, http.StatusInternalServerError, "internal error", "see the daemon's log"},
 }
 
-// StatusOf is the HTTP status of errors of the kind; 500 for a kind that is
-// not in the table.
+// StatusOf returns the HTTP status for a kind of error; 500 for an unknown kind.
 func StatusOf(kind inventory.Kind) int {
 	for _, row := range KindTable {
 		if row.Kind == kind {
@@ -85,8 +83,7 @@ func StatusOf(kind inventory.Kind) int {
 	return http.StatusInternalServerError
 }
 
-// KindOfStatus is the kind that a status stands for where nothing says it
-// better.
+// KindOfStatus returns the kind of an error with nothing but a status.
 func KindOfStatus(status int) inventory.Kind {
 	switch status {
 	case http.StatusBadRequest:
@@ -123,29 +120,31 @@ func KindOfStatus(status int) inventory.Kind {
 	return inventory.KindInternal
 }
 
-// Problem is the body of every failure under /v1, application/problem+json
+// Problem is the body of every failure under /v1: application/problem+json
 // (RFC 9457).
 type Problem struct {
 	Type   string   `json:"type"`  // stable: ProblemBase followed by the kind
 	Title  string   `json:"title"` // the kind in words
 	Status int      `json:"status"`
-	Detail string   `json:"detail"`           // what and why
-	Remedy string   `json:"remedy,omitempty"` // what to do
-	Nodes  []string `json:"nodes,omitempty"`  // the nodes it is about
+	Detail string   `json:"detail"`           // the failure and its reason
+	Remedy string   `json:"remedy,omitempty"` // the recommended action
+	Nodes  []string `json:"nodes,omitempty"`  // the nodes with the problem
 }
 
-// ProblemBase is the start of every Problem.Type.
+// ProblemBase is the prefix of every Problem.Type.
 const ProblemBase = "urn:clusterm:problem:"
 
-// ProblemOf is the error on the wire.
+// ProblemOf returns the wire form of an error.
 func ProblemOf(e *inventory.Error) Problem {
 	p := Problem{
 		Type: ProblemBase + string(e.Kind), Status: StatusOf(e.Kind),
 		Detail: e.Message, Remedy: e.Remedy, Nodes: e.Nodes,
 	}
+
 	for _, row := range KindTable {
 		if row.Kind == e.Kind {
 			p.Title = row.Title
+			// The error's own remedy is more specific.
 			p.Remedy = cmp.Or(p.Remedy, row.Remedy)
 		}
 	}
@@ -153,8 +152,8 @@ func ProblemOf(e *inventory.Error) Problem {
 	return p
 }
 
-// Restore is the error that the problem was made of, without its cause. A type
-// that this version does not know is judged by the status.
+// Restore returns the error behind the problem, without its wrapped cause. The
+// status decides on the kind of a problem with an unknown type.
 func (p Problem) Restore() *inventory.Error {
 	e := &inventory.Error{Kind: KindOfStatus(p.Status), Message: p.Detail, Remedy: p.Remedy, Nodes: p.Nodes}
 	if kind, ok := strings.CutPrefix(p.Type, ProblemBase); ok {

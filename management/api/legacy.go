@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Paths of the first generation's contract. A success is 200, with an empty
-// body to a POST; a failure is 500 with the reason as text.
+// The paths of the first generation. A success is 200, with an empty body for a
+// POST; a failure is 500 with the reason as text.
 const (
 	LegacyNodes        = "/info/nodes"             // GET, POST LegacyRequest (empty: all)
 	LegacyNode         = "/info/node/{name}"       // GET
@@ -26,27 +26,27 @@ const (
 	LegacyMonitorNode  = "/monitor/{event}/{node}" // POST LegacyMember
 	LegacyConfig       = "/config"                 // GET, POST {"config":…}
 
-	// Early clients name the one node in the path.
+	// Early clients put a single node into the path.
 	LegacyCommissionOne   = "/commission/node/{name}"
 	LegacyDecommissionOne = "/decommission/node/{name}"
 	LegacyMaintenanceOne  = "/maintenance/node/{name}"
 )
 
-// LegacyRequest is the body of a POST of the first generation's contract.
+// LegacyRequest is the body of a POST of the first generation.
 type LegacyRequest struct {
 	Nodes      []string        `json:"nodes,omitempty"`
 	Addrs      []string        `json:"addrs,omitempty"`
 	Addresses  []string        `json:"addresses,omitempty"`
-	Addressess []string        `json:"addressess,omitempty"` // as the first generation's documents spell it
+	Addressess []string        `json:"addressess,omitempty"` // the spelling in the first generation's documents
 	HostGroup  string          `json:"host_group,omitempty"`
-	ExtraVars  json.RawMessage `json:"extra_vars,omitempty"` // an object, or a string that holds one
+	ExtraVars  json.RawMessage `json:"extra_vars,omitempty"` // an object, or a string with one
 	Event      *LegacyEvent    `json:"monitor_event,omitempty"`
 	Config     json.RawMessage `json:"config,omitempty"`
 }
 
 // LegacyEvent is the body of POST /monitor/event.
 type LegacyEvent struct {
-	Name  string            `json:"name"` // discovered or disappeared, in any case
+	Name  string            `json:"name"` // discovered or disappeared; case does not matter
 	Nodes []LegacyEventNode `json:"nodes"`
 }
 
@@ -57,14 +57,14 @@ type LegacyEventNode struct {
 	Addr   string `json:"addr"`
 }
 
-// LegacyMember is one node as a serf event handler reports it.
+// LegacyMember is one node in the report of a serf event handler.
 type LegacyMember struct {
 	Label  string `json:"Node-Label"`
 	Serial string `json:"Node-Serial"`
 	Addr   string `json:"Node-Mgmt-Address"`
 }
 
-// LegacyNodeInfo is one node as GET /info/node answers it.
+// LegacyNodeInfo is one node in the answer of GET /info/node.
 type LegacyNodeInfo struct {
 	Monitoring struct {
 		Label  string `json:"label"`
@@ -86,7 +86,7 @@ type LegacyNodeInfo struct {
 	} `json:"configuration_state"`
 }
 
-// LegacyJobInfo is a job as GET /info/job answers it.
+// LegacyJobInfo is a job in the answer of GET /info/job.
 type LegacyJobInfo struct {
 	ID      string    `json:"id"`
 	Task    string    `json:"task"`

@@ -4,8 +4,8 @@ package api
 
 import _ "embed" // for the contract
 
-// OpenAPI is the contract as an OpenAPI 3.1 document, in YAML. README.md in
-// this folder says how to change it.
+// OpenAPI is the contract as an OpenAPI 3.1 document in YAML. README.md in this
+// folder explains how to change it.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte

@@ -9,41 +9,41 @@ import (
 )
 
 // Change is one event of PathWatch: the data of a server-sent event
-// (https://html.spec.whatwg.org/multipage/server-sent-events.html), whose
-// event is Type. The event's id is the revision that a watch can be resumed
-// after; only the last event of a revision has one.
+// (https://html.spec.whatwg.org/multipage/server-sent-events.html) named Type.
+// The id of the event is the revision for a resumed watch; only the last event
+// of a revision has one.
 type Change struct {
-	// Type is what happened; a reader passes over what it does not know.
+	// Type is the kind of event. Clients should ignore unknown types.
 	Type ChangeType `json:"type"`
 	Kind WatchKind  `json:"kind,omitempty"` // put and delete
-	Name string     `json:"name,omitempty"` // put and delete: of the node, id of the job, scope of the variables
-	// Revision is that of the store since when it is so. Before ChangeSync, in
-	// the present state that a watch begins with, it is that of the whole.
+	Name string     `json:"name,omitempty"` // put and delete: name of the node, id of the job, or scope of the variables
+	// Revision is the store's revision of the change; before ChangeSync, that of
+	// the initial state.
 	Revision int64 `json:"revision"`
-	// Object of a put is the thing as it is now: a Node, a Job as in lists, but
-	// without what it waits for, Vars or Config.
+	// Object of a put is the current object: a Node, a Job as in lists but without
+	// position and wait, Vars, or Config.
 	Object json.RawMessage `json:"object,omitempty"`
-	// Stale: the store has said nothing to the manager for 3 seconds.
+	// Stale is set if the store has not responded for 3 seconds.
 	Stale  bool   `json:"stale,omitempty"`  // sync and progress
 	Reason string `json:"reason,omitempty"` // dropped
 }
 
-// ChangeType is what an event of a watch says.
+// ChangeType is the kind of an event of a watch.
 type ChangeType string
 
 // The types of event.
 const (
-	ChangePut      ChangeType = "put"      // it is new, is different, or has come into the selection
-	ChangeDelete   ChangeType = "delete"   // it is gone, or has left the selection
-	ChangeSync     ChangeType = "sync"     // all that there is as of Revision was told
-	ChangeProgress ChangeType = "progress" // nothing else was there to tell up to Revision; comes every 10 s
-	ChangeDropped  ChangeType = "dropped"  // the reader was too slow, and the connection ends; resume after the last id
+	ChangePut      ChangeType = "put"      // the object is new, has changed, or now matches the selection
+	ChangeDelete   ChangeType = "delete"   // the object is gone or no longer matches
+	ChangeSync     ChangeType = "sync"     // the initial state as of Revision is complete
+	ChangeProgress ChangeType = "progress" // an idle watch is up to date with Revision; every 10 s
+	ChangeDropped  ChangeType = "dropped"  // the client was too slow; resume after the last id
 )
 
-// WatchKind is what a change is about.
+// WatchKind is the kind of a changed object.
 type WatchKind string
 
-// The kinds of change.
+// The kinds of objects.
 const (
 	WatchNodes  WatchKind = "nodes"
 	WatchJobs   WatchKind = "jobs"
@@ -57,25 +57,25 @@ var WatchKinds = []WatchKind{WatchNodes, WatchJobs, WatchVars, WatchConfig}
 // TypeEventStream is the content type of a watch.
 const TypeEventStream = "text/event-stream"
 
-// HeaderLastEventID of a request resumes a watch after that id; it counts more
-// than the query, so that a browser's EventSource resumes by itself.
+// HeaderLastEventID of a request resumes a watch after that id. It overrides the
+// query, because an EventSource in a browser repeats the query unchanged.
 const HeaderLastEventID = "Last-Event-ID"
 
-// Node is the object of a put of WatchNodes.
+// Node returns the object of a put of WatchNodes.
 func (c Change) Node() (Node, error) { return object[Node](c, WatchNodes) }
 
-// Job is the object of a put of WatchJobs.
+// Job returns the object of a put of WatchJobs.
 func (c Change) Job() (Job, error) { return object[Job](c, WatchJobs) }
 
-// Vars is the object of a put of WatchVars. Numbers are as encoding/json reads them.
+// Vars returns the object of a put of WatchVars. Numbers are float64.
 func (c Change) Vars() (Vars, error) { return object[Vars](c, WatchVars) }
 
-// Config is the object of a put of WatchConfig.
+// Config returns the object of a put of WatchConfig.
 func (c Change) Config() (Config, error) { return object[Config](c, WatchConfig) }
 
 func object[T any](c Change, kind WatchKind) (out T, err error) {
 	if c.Type != ChangePut || c.Kind != kind {
-		return out, inventory.Errorf(inventory.KindInvalid, "a %s of %q has no object of %s", c.Type, c.Kind, kind)
+		return out, inventory.Errorf(inventory.KindInvalid, "a %s event for %q has no object of %s", c.Type, c.Kind, kind)
 	}
 
 	return out, json.Unmarshal(c.Object, &out)
