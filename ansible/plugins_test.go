@@ -19,8 +19,8 @@ import (
 	"github.com/contiv/cluster/ansible"
 )
 
-// The repository is used as the program carries it: out of FS.
-func repository(t *testing.T) string {
+// playbooks copies the embedded playbooks to a directory, as a run uses them.
+func playbooks(t *testing.T) string {
 	t.Helper()
 
 	dir := t.TempDir()
@@ -47,7 +47,8 @@ func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Cleanup(cancel)
 	home := t.TempDir()
 
-	config := filepath.Join(home, "ansible.cfg") // so that the machine's own has no say
+	// An empty configuration, so that the machine's own has no effect.
+	config := filepath.Join(home, "ansible.cfg")
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func TestRepositoryIsComplete(t *testing.T) {
+func TestEveryFileIsEmbedded(t *testing.T) {
 	for _, name := range []string{
 		"site.yml", "cleanup.yml", "verify.yml", "rolling-upgrade.yml",
 		ansible.CallbackDir + "/clusterm_events.py",
@@ -100,7 +101,7 @@ func TestPlaybooksParse(t *testing.T) {
 	cmd := command(t, "ansible-playbook", "--syntax-check", "-i", "localhost,",
 		"site.yml", "cleanup.yml", "verify.yml", "rolling-upgrade.yml")
 
-	cmd.Dir = repository(t)
+	cmd.Dir = playbooks(t)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -114,12 +115,13 @@ func TestPluginUnits(t *testing.T) {
 		t.Skipf("%s has no ansible module", python)
 	}
 
-	cmd := command(t, python, "testdata/plugins_test.py", repository(t))
+	cmd := command(t, python, "testdata/plugins_test.py", playbooks(t))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
+// event is a line of the events file, decoded strictly.
 type event struct {
 	Time       time.Time
 	Event      string
@@ -138,17 +140,17 @@ type event struct {
 	Unfinished []string
 }
 
-// play runs a playbook of testdata under the callback plugin.
+// play runs a playbook of testdata with the callback plugin.
 func play(t *testing.T, playbook string) (events []event, raw string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events")
 	cmd := command(t, "ansible-playbook", "-i", "testdata/hosts.yml", filepath.Join("testdata", playbook))
 	cmd.Env = append(cmd.Env, "CLUSTERM_EVENTS="+path, "ANSIBLE_CALLBACKS_ENABLED=clusterm_events",
-		"ANSIBLE_CALLBACK_PLUGINS="+filepath.Join(repository(t), filepath.FromSlash(ansible.CallbackDir)))
+		"ANSIBLE_CALLBACK_PLUGINS="+filepath.Join(playbooks(t), filepath.FromSlash(ansible.CallbackDir)))
 
 	out, _ := cmd.CombinedOutput() // the playbooks fail on purpose
 	if bytes.Contains(out, []byte("clusterm_events")) {
-		t.Errorf("the plugin has complained:\n%s", out)
+		t.Errorf("the plugin printed a warning:\n%s", out)
 	}
 
 	text, err := os.ReadFile(path)
@@ -178,6 +180,7 @@ func play(t *testing.T, playbook string) (events []event, raw string) {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	events, raw := play(t, "events.yml")
+
 	find := func(kind, task, host string) event {
 		t.Helper()
 
@@ -187,13 +190,13 @@ func TestEvents(t *testing.T) {
 			}
 		}
 
-		t.Errorf("no event %s of %q on %q in\n%s", kind, task, host, raw)
+		t.Errorf("no event %s of task %q on host %q in\n%s", kind, task, host, raw)
 
 		return event{}
 	}
 
 	if events[0].Event != "playbook" {
-		t.Errorf("begins with %+v", events[0])
+		t.Errorf("the first event is %+v, want a playbook", events[0])
 	}
 
 	if e := events[1]; e.Event != "play" || e.Play != "Kinds" || !slices.Equal(e.Hosts, []string{"one", "two"}) {
@@ -214,12 +217,8 @@ func TestEvents(t *testing.T) {
 		t.Errorf("delegated: %+v", e)
 	}
 
-	if e := find(
-		"failed",
-		"Ignored",
-		"one",
-	); !e.Ignored ||
-		e.Message != "non-zero return code\nrc=3\nstderr: the cause\nstdout: out of it" {
+	const wantMessage = "non-zero return code\nrc=3\nstderr: the cause\nstdout: out of it"
+	if e := find("failed", "Ignored", "one"); !e.Ignored || e.Message != wantMessage {
 		t.Errorf("ignored: %+v", e)
 	}
 
@@ -230,16 +229,12 @@ func TestEvents(t *testing.T) {
 	find("failed", "Argument", "one")
 
 	if strings.Contains(raw, "hunter2") {
-		t.Error("a secret is among the events")
+		t.Error("the events contain a secret")
 	}
 
-	if e := find(
-		"failed",
-		"Long",
-		"one",
-	); len(e.Message) > 4096 || len(e.Message) < 4090 || !strings.HasSuffix(e.Message, "é…") ||
-		!utf8.ValidString(e.Message) {
-		t.Errorf("a long message has %d bytes and ends with %q", len(e.Message), e.Message[max(0, len(e.Message)-8):])
+	message := find("failed", "Long", "one").Message
+	if len(message) > 4096 || len(message) < 4090 || !strings.HasSuffix(message, "é…") || !utf8.ValidString(message) {
+		t.Errorf("a long message has %d bytes and ends with %q", len(message), message[max(0, len(message)-8):])
 	}
 
 	if e := find("retry", "Retried", "one"); !strings.HasPrefix(e.Message, "attempt 1 of 2: non-zero return code") {
@@ -283,16 +278,16 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-func TestEventsOfARunThatBreaksOff(t *testing.T) {
+func TestEventsOfARunThatStopsEarly(t *testing.T) {
 	t.Parallel()
-	events, raw := play(t, "broken-off.yml")
+	events, raw := play(t, "stops-early.yml")
 
 	last := events[len(events)-1]
 	if last.Stats["two"]["failures"] != 1 || last.Stats["three"]["failures"] != 0 {
 		t.Errorf("stats: %+v", last)
 	}
 
-	// one is not done since its last play was never begun.
+	// The last play of host one never began.
 	if want := []string{"one", "three"}; !slices.Equal(last.Unfinished, want) {
 		t.Errorf("unfinished: got %v, want %v in\n%s", last.Unfinished, want, raw)
 	}

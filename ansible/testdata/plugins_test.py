@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unit tests of the plugins. Run by plugins_test.go, with the folder of the playbooks as argument."""
+"""Unit tests of the plugins. plugins_test.go runs them with the folder of the playbooks as argument."""
 
 import importlib.util
 import json
@@ -29,17 +29,17 @@ def result(no_log=False, **values):
 
 class Cause(unittest.TestCase):
     def test_command(self):
-        text = events.cause(result(msg="non-zero return code", rc=3, stderr="why", stdout="what", cmd="hunter2"))
-        self.assertEqual(text, "non-zero return code\nrc=3\nstderr: why\nstdout: what")
+        text = events.cause(result(msg="non-zero return code", rc=3, stderr="err", stdout="out", cmd="hunter2"))
+        self.assertEqual(text, "non-zero return code\nrc=3\nstderr: err\nstdout: out")
 
     def test_current_ansible(self):
         modern = types.SimpleNamespace(result={"msg": "new"}, task=types.SimpleNamespace(no_log=False))
         self.assertEqual(events.cause(modern), "new")
 
-    def test_nothing_said(self):
+    def test_no_message(self):
         self.assertEqual(events.cause(result()), "failed without a message")
 
-    def test_loop_says_its_first_failure(self):
+    def test_loop_reports_its_first_failure(self):
         items = [{"msg": "fine"}, {"failed": True, "msg": "not fine"}]
         self.assertEqual(events.cause(result(msg="One or more items failed", results=items)), "not fine")
 
@@ -63,7 +63,7 @@ class Cause(unittest.TestCase):
         self.assertTrue(text.endswith("\n999"))
         self.assertLessEqual(len(events.cause(result(msg="m", stdout="é" * 9999)).encode()), 4096)
 
-    def test_bytes_that_are_no_text(self):
+    def test_invalid_unicode(self):
         self.assertEqual(events.cause(result(msg="a\udcffb")), "a?b")
 
 
@@ -90,7 +90,7 @@ class File(unittest.TestCase):
             self.assertRegex(event.pop("time"), r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
             self.assertEqual(event, {"event": "ok", "host": "a", "message": "line\nline"})
 
-    def test_reader_is_gone(self):
+    def test_fifo_without_a_reader(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "fifo")
             os.mkfifo(path)
@@ -100,14 +100,14 @@ class File(unittest.TestCase):
             plugin.emit("ok", host="a")
             self.assertIsNone(plugin.events)
             self.assertEqual(len(plugin.warnings), 1)
-            plugin.v2_playbook_on_stats(None)  # nobody listens: not even an error
+            plugin.v2_playbook_on_stats(None)  # without events, an error has no effect
 
     def test_no_file(self):
         plugin = self.plugin("/nonexistent/events")
         self.assertIsNone(plugin.events)
         plugin.v2_runner_on_ok(None)
 
-    def test_trouble_stays_inside(self):
+    def test_exceptions_become_one_warning(self):
         with tempfile.TemporaryDirectory() as folder:
             plugin = self.plugin(os.path.join(folder, "events"))
             plugin.v2_runner_on_ok(None)
@@ -118,7 +118,12 @@ class File(unittest.TestCase):
 
 class Etcd(unittest.TestCase):
     LIST = json.dumps({"members": [
-        {"ID": 10276657743932975437, "name": "m-1", "peerURLs": ["http://10.0.0.1:2380"], "clientURLs": ["http://10.0.0.1:2379"]},
+        {
+            "ID": 10276657743932975437,
+            "name": "m-1",
+            "peerURLs": ["http://10.0.0.1:2380"],
+            "clientURLs": ["http://10.0.0.1:2379"],
+        },
         {"ID": 255, "peerURLs": ["http://[fd00::2]:2380"], "isLearner": True},
     ]})
 

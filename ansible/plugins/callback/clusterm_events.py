@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what a run of ansible-playbook does as events, one JSON object per line."""
+"""Reports a run of ansible-playbook as events, one JSON object per line."""
 
 import datetime
 import functools
@@ -12,12 +12,12 @@ from ansible.plugins.callback import CallbackBase
 DOCUMENTATION = """
     name: clusterm_events
     type: notification
-    short_description: Writes events of the run, one JSON object per line
+    short_description: Reports the run as events, one JSON object per line
     description:
-      - Appends to the file (or FIFO) that the environment variable CLUSTERM_EVENTS names; without it, does nothing.
-      - An event never holds a task's arguments or whole result. Of a failure it holds the message and the end of the
-        output; of a task with C(no_log), neither.
-      - Trouble with the file ends the events, and never the run.
+      - Appends to the file or FIFO in the environment variable CLUSTERM_EVENTS. Without the variable, it does nothing.
+      - An event never contains the arguments or the whole result of a task. The event of a failure contains its message
+        and the end of its output; for a task with C(no_log), neither.
+      - An error of the file ends the events, but never the run.
     requirements:
       - enabled by name, as in ANSIBLE_CALLBACKS_ENABLED=clusterm_events
 """
@@ -30,7 +30,7 @@ HIDDEN = "the result is hidden by no_log"
 
 
 def shorten(text, limit):
-    """Cuts text to limit bytes of UTF-8, with a mark at the end."""
+    """Return text cut to limit bytes of UTF-8, with a mark at the end."""
     raw = str(text).strip().encode("utf-8", "replace")
     if len(raw) <= limit:
         return raw.decode("utf-8")
@@ -38,7 +38,7 @@ def shorten(text, limit):
 
 
 def tail(text, limit):
-    """The last lines of text within limit bytes, with a mark where some are missing."""
+    """Return the last lines of text within limit bytes, with a mark if some are missing."""
     text = str(text).strip()
     lines = text.splitlines()[-OUTPUT_LINES:]
     last = "\n".join(lines)
@@ -49,21 +49,24 @@ def tail(text, limit):
     return short if len(short) == len(text) else CUT + short
 
 
-def of(result, name):
-    """A part of a task result: result.task in current Ansible, result._task in earlier ones."""
+def attribute(result, name):
+    """Return an attribute of a task result: result.task in current Ansible, result._task in earlier versions."""
     return getattr(result, name if hasattr(result, name) else "_" + name)
 
 
 def is_hidden(result, values):
-    return bool(getattr(of(result, "task"), "no_log", False) or values.get("_ansible_no_log") or "censored" in values)
+    """Report whether no_log hides the result."""
+    no_log = getattr(attribute(result, "task"), "no_log", False) or values.get("_ansible_no_log")
+    return bool(no_log or "censored" in values)
 
 
 def cause(result):
-    """Why a task failed, for people. Never the arguments, never the whole result."""
-    values = of(result, "result")
+    """Return the cause of a failure, without the arguments and the whole result of the task."""
+    values = attribute(result, "result")
     if is_hidden(result, values):
         return HIDDEN
-    for item in values.get("results") or ():  # a loop: its first failure says more than "one or more items failed"
+    # For a loop, the message of its first failure replaces "one or more items failed".
+    for item in values.get("results") or ():
         if isinstance(item, dict) and (item.get("failed") or item.get("unreachable")):
             values = item
             break
@@ -83,7 +86,7 @@ def cause(result):
 
 
 def never_fails(method):
-    """The events are a service to the run; whatever goes wrong with them stays here."""
+    """Turn an exception of a callback into a warning, so that it never fails the run."""
 
     @functools.wraps(method)
     def guarded(self, *args, **kwargs):
@@ -92,7 +95,7 @@ def never_fails(method):
         try:
             method(self, *args, **kwargs)
         except Exception as error:  # pylint: disable=broad-except
-            self.complain(error)
+            self.warn(error)
 
     return guarded
 
@@ -102,28 +105,28 @@ class CallbackModule(CallbackBase):
     CALLBACK_TYPE = "notification"
     CALLBACK_NAME = "clusterm_events"
     CALLBACK_NEEDS_ENABLED = True
-    CALLBACK_NEEDS_WHITELIST = True  # the same, to Ansible before 2.11
+    CALLBACK_NEEDS_WHITELIST = True  # the name before Ansible 2.11
 
     def __init__(self, display=None):
         super().__init__(display=display)
         self.events = None  # file descriptor
         self.play = None
-        self.started = {}  # (host, task): when
-        self.plays = []  # all of the run
-        self.batches = {}  # play: hosts on which it was begun
-        self.batch = []  # hosts on which the current play was begun last
-        self.abandoned = False  # whether Ansible has given up the current play
-        self.complained = False
+        self.started = {}  # (host, task): start time
+        self.plays = []  # of the whole run
+        self.batches = {}  # play: hosts on which it began
+        self.batch = []  # hosts of the current batch of the current play
+        self.abandoned = False  # Ansible has given up the current play
+        self.warned = False
         path = os.environ.get("CLUSTERM_EVENTS")
         if path:
             try:
                 self.events = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except OSError as error:
-                self.complain(error)
+                self.warn(error)
 
-    def complain(self, error):
-        if not self.complained:
-            self.complained = True
+    def warn(self, error):
+        if not self.warned:
+            self.warned = True
             self._display.warning("clusterm_events: an event is lost: %s" % error)
 
     def emit(self, event, **fields):
@@ -136,12 +139,12 @@ class CallbackModule(CallbackBase):
         try:
             while line:
                 line = line[os.write(self.events, line):]
-        except OSError as error:  # as when the reader of the FIFO is gone
-            self.complain(error)
+        except OSError as error:  # for example, the FIFO has no reader any more
+            self.warn(error)
             os.close(self.events)
             self.events = None
 
-    def about(self, task):
+    def task_fields(self, task):
         role = getattr(task, "_role", None)
         return {
             "play": self.play.get_name() if self.play else "",
@@ -151,13 +154,13 @@ class CallbackModule(CallbackBase):
         }
 
     def report(self, event, result, **fields):
-        host, task = of(result, "host").get_name(), of(result, "task")
+        host, task = attribute(result, "host").get_name(), attribute(result, "task")
         start = self.started.get((host, task._uuid))
         if start is not None:
             fields["seconds"] = round(time.monotonic() - start, 3)
-        self.emit(event, host=host, **self.about(task), **fields)
+        self.emit(event, host=host, **self.task_fields(task), **fields)
 
-    # The run and its plays.
+    # Callbacks of the run and its plays.
 
     @never_fails
     def v2_playbook_on_start(self, playbook):
@@ -180,13 +183,14 @@ class CallbackModule(CallbackBase):
         self.abandoned = True
 
     def unfinished(self, bad):
-        """The hosts that have not failed, but have not had all their plays either, since the run broke off.
+        """Return the hosts that have not failed, but have not had all their plays, because the run stopped early.
 
-        Ansible's own counts do not tell them from those that are done. A run
-        breaks off when a play (or a serial batch of it) has lost all its hosts,
-        and at any_errors_fatal or max_fail_percentage.
+        Ansible's counts do not distinguish them from hosts that are done. A run
+        stops early when a play, or a serial batch of it, has lost all its hosts,
+        and by any_errors_fatal and max_fail_percentage.
         """
-        if not self.abandoned and not (self.batch and all(host in bad for host in self.batch)):
+        batch_failed = self.batch and all(host in bad for host in self.batch)
+        if not self.abandoned and not batch_failed:
             return []
         missed = set(self.batch if self.abandoned else ())
         for play in self.plays:
@@ -195,7 +199,7 @@ class CallbackModule(CallbackBase):
         return sorted(missed - set(bad))
 
     def task_begins(self, task):
-        self.emit("task", **self.about(task))
+        self.emit("task", **self.task_fields(task))
 
     @never_fails
     def v2_playbook_on_task_start(self, task, is_conditional):
@@ -217,7 +221,7 @@ class CallbackModule(CallbackBase):
         bad = [host for host, counts in hosts.items() if counts.get("failures") or counts.get("unreachable")]
         self.emit("stats", stats=hosts, unfinished=self.unfinished(bad))
 
-    # Tasks on hosts.
+    # Callbacks of tasks on hosts.
 
     @never_fails
     def v2_runner_on_start(self, host, task):
@@ -225,7 +229,7 @@ class CallbackModule(CallbackBase):
 
     @never_fails
     def v2_runner_on_ok(self, result):
-        self.report("ok", result, changed=bool(of(result, "result").get("changed")))
+        self.report("ok", result, changed=bool(attribute(result, "result").get("changed")))
 
     @never_fails
     def v2_runner_on_skipped(self, result):
@@ -236,7 +240,7 @@ class CallbackModule(CallbackBase):
         self.report(
             "failed",
             result,
-            changed=bool(of(result, "result").get("changed")),
+            changed=bool(attribute(result, "result").get("changed")),
             ignored=bool(ignore_errors),
             message=cause(result),
         )
@@ -246,13 +250,13 @@ class CallbackModule(CallbackBase):
         self.report(
             "unreachable",
             result,
-            ignored=bool(getattr(of(result, "task"), "ignore_unreachable", False)),
+            ignored=bool(getattr(attribute(result, "task"), "ignore_unreachable", False)),
             message=cause(result),
         )
 
     @never_fails
     def v2_runner_item_on_failed(self, result):
-        values = of(result, "result")
+        values = attribute(result, "result")
         hidden = is_hidden(result, values)
         item = values.get("_ansible_item_label", values.get("item", ""))
         if not isinstance(item, str):
@@ -260,13 +264,13 @@ class CallbackModule(CallbackBase):
         self.report(
             "failed",
             result,
-            ignored=bool(of(result, "task").ignore_errors),
+            ignored=bool(attribute(result, "task").ignore_errors),
             item="" if hidden else shorten(item, ITEM_BYTES),
             message=cause(result),
         )
 
     @never_fails
     def v2_runner_retry(self, result):
-        values = of(result, "result")
+        values = attribute(result, "result")
         message = "attempt %s of %s" % (values.get("attempts", "?"), values.get("retries", "?"))
         self.report("retry", result, message=shorten(message + ": " + cause(result), MESSAGE_BYTES))

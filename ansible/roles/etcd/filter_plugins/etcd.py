@@ -5,14 +5,14 @@ import json
 
 
 def etcd_url(addr, port):
-    """The URL of a port at an address: etcd_url("fd00::1", 2379) is http://[fd00::1]:2379."""
+    """Return the URL of a port at an address: etcd_url("fd00::1", 2379) is http://[fd00::1]:2379."""
     return ("http://[%s]:%s" if ":" in addr else "http://%s:%s") % (addr, port)
 
 
 def etcd_members(text):
-    """What `etcdctl member list --write-out=json` printed, as a list of members.
+    """Parse the output of `etcdctl member list --write-out=json` into a list of members.
 
-    Each has id (as etcdctl takes it), name (empty until it has started),
+    A member has id (in etcdctl's format), name (empty until its first start),
     peer_urls, client_urls and learner (true while it has no vote).
     """
     return [
@@ -28,7 +28,7 @@ def etcd_members(text):
 
 
 def etcd_select(members, names, peer_urls, match=True):
-    """The members that have one of the names or one of the peer URLs; with match=False, the others."""
+    """Return the members with one of the names or one of the peer URLs; with match=False, the others."""
     return [
         member
         for member in members
@@ -37,7 +37,7 @@ def etcd_select(members, names, peer_urls, match=True):
 
 
 def etcd_error(text):
-    """What etcdctl says is wrong, without its log, which it writes to the same place."""
+    """Return the error of etcdctl without its log, which goes to the same stream."""
     lines = [line for line in str(text).splitlines() if line.strip() and not line.startswith("{")]
     return "; ".join(lines) or str(text)
 
