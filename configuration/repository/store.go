@@ -111,6 +111,7 @@ func (s *Store) reuse(ctx context.Context, digest string) bool {
 		return false
 	}
 
+	// The account may have edited the copy, which a digest must not hide.
 	actual, err := s.walk(ctx, os.DirFS(dir), nil)
 	now := time.Now()
 
@@ -334,10 +335,12 @@ func (w *walker) file(name string) error {
 		return refusef("%w", err)
 	}
 
+	// Open follows a link that has replaced the file since the walk listed it.
 	if !info.Mode().IsRegular() {
 		return refusef("%s changed while it was read", name)
 	}
 
+	// Without read permission for the owner, the copy could not be verified.
 	mode := info.Mode().Perm() | 0o400
 
 	sum, err := w.copyFile(name, f, mode)

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/localfile"
 )
 
 // Times and sizes of the embedded server.
@@ -59,7 +60,7 @@ type ServerOptions struct {
 // Server is a running etcd with a single member.
 type Server struct {
 	opts   ServerOptions
-	lock   *os.File
+	lock   *localfile.FileLock
 	inside *embed.Etcd // nil if the server is a child process
 
 	cancel   context.CancelFunc
@@ -133,9 +134,9 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 }
 
 // LockDir creates the directory with mode 0700 if needed and locks it for this
-// process until the returned file is closed. If another daemon has the lock,
+// process until the returned lock is released. If another daemon has the lock,
 // LockDir logs a warning and waits up to 15 s.
-func LockDir(ctx context.Context, dir string, log logrus.FieldLogger) (*os.File, error) {
+func LockDir(ctx context.Context, dir string, log logrus.FieldLogger) (*localfile.FileLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", dir, err).
 			Do("run as root, or configure another data_dir")
@@ -148,20 +149,20 @@ func LockDir(ctx context.Context, dir string, log logrus.FieldLogger) (*os.File,
 }
 
 // lockDir locks the named file in dir. It calls waiting once if it has to wait.
-func lockDir(ctx context.Context, dir, name string, waiting func()) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the data directory %s is not writable: %w", dir, err).
-			Do("check its owner, its mode and whether the file system is mounted read-only")
-	}
-
+func lockDir(ctx context.Context, dir, name string, waiting func()) (*localfile.FileLock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		lock, err := localfile.TryLock(filepath.Join(dir, name))
 		if err == nil {
-			return f, nil
+			return lock, nil
+		}
+
+		if !errors.Is(err, localfile.ErrLocked) {
+			return nil, inventory.Errorf(inventory.KindUnavailable,
+				"the data directory %s is not writable: %w", dir, err).
+				Do("check its owner, its mode and whether the file system is mounted read-only")
 		}
 
 		waiting()
@@ -169,8 +170,6 @@ func lockDir(ctx context.Context, dir, name string, waiting func()) (*os.File, e
 
 		select {
 		case <-ctx.Done():
-			f.Close()
-
 			return nil, inventory.Errorf(inventory.KindUnavailable,
 				"the data directory %s is in use by another clusterm", dir).
 				Do("stop that one, or configure another data_dir")
@@ -309,9 +308,7 @@ func (s *Server) shutDown() error {
 		s.tasks.Wait()
 	}
 
-	// Closing alone does not unlock while a process that is just being started shares
-	// the file.
-	return errors.Join(syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN), s.lock.Close())
+	return s.lock.Unlock()
 }
 
 // Main is the child process. It serves until its standard input closes, and returns

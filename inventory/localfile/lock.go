@@ -38,6 +38,7 @@ type FileLock struct{ file *os.File }
 // TryLock locks an existing directory, or a file, which it creates with mode
 // 0600. It does not wait: a lock of another process is ErrLocked.
 func TryLock(path string) (*FileLock, error) {
+	// A directory cannot be opened for writing.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if errors.Is(err, syscall.EISDIR) {
 		f, err = os.Open(path)
@@ -67,6 +68,7 @@ func Locked(path string) (bool, error) {
 		return false, err
 	}
 
+	// A shared lock does not disturb other probes, only a TryLock at this moment.
 	probe := &FileLock{f}
 
 	err = flock(f, syscall.LOCK_SH)
