@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,15 +15,15 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// For a while operators ask for this and that while processes are killed at
-// random. In the end nothing is stuck, nothing is lost, and what the manager says
-// of a host is what is on it. CHAOS_SEED repeats a run's choices, if not its timing.
+// TestChaos sends requests at random and kills processes at random. At the end no
+// job or node is stuck, no job is lost, and the status of each node agrees with its
+// host. CHAOS_SEED repeats the choices of a run, but not its timing.
 func TestChaos(t *testing.T) {
 	if os.Getenv("CLUSTERM_CHAOS") != "1" {
 		t.Skip("no two runs are alike; set CLUSTERM_CHAOS=1, as make chaos does")
 	}
 
-	w := newWorld(t, setup{small: true, settings: "jobs: {timeout: 60s}"})
+	w := newWorld(t, setup{testPlaybooks: true, config: "jobs: {timeout: 60s}"})
 
 	seed, err := strconv.ParseUint(os.Getenv("CHAOS_SEED"), 10, 64)
 	if err != nil {
@@ -37,41 +36,31 @@ func TestChaos(t *testing.T) {
 	w.commission(master, "host2")
 
 	request := func() []string {
-		hosts := slices.Clone([]string{"host2", "host3", "host4"})
+		hosts := []string{"host2", "host3", "host4"}
 		random.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
 		names := w.nodeNames(hosts[:1+random.IntN(2)]...)
-		args := []string{
-			"nodes",
-			pick("commission", "commission", "commission", "update", "maintenance", "decommission", "clear"),
+		verb := pick("commission", "commission", "commission", "update", "maintenance", "decommission", "clear")
+
+		args := append([]string{"nodes", verb, "--no-wait"}, names...)
+		if verb == "commission" || verb == "update" {
+			group := pick(master, worker, worker)
+			vars := pick("steps: 20", "steps: 60", "{steps: 20, fail_on: host3}",
+				"{steps: 5, fail_on: host4, fail_cleanup_on: host4}")
+			args = append(args, "-g", group, "-e", vars)
 		}
 
-		args = append(args, names...)
-		switch args[1] {
-		case "commission", "update":
-			args = append(
-				args,
-				"-g",
-				pick(master, worker, worker),
-				"-e",
-				pick(
-					"steps: 20",
-					"steps: 60",
-					"{steps: 20, fail_on: host3}",
-					"{steps: 5, fail_on: host4, fail_cleanup_on: host4}",
-				),
-			)
-		}
-
-		return append(args, "--no-wait")
+		return args
 	}
+
 	var log []string
+
 	note := func(format string, args ...any) {
 		log = append(log, fmt.Sprintf("%s ", time.Now().Format("15:04:05.0"))+fmt.Sprintf(format, args...))
 	}
 
 	defer func() {
 		if t.Failed() {
-			t.Logf("what was done:\n%s", strings.Join(log, "\n"))
+			t.Logf("requests and kills:\n%s", strings.Join(log, "\n"))
 		}
 	}()
 	accepted := map[string]bool{}
@@ -81,10 +70,10 @@ func TestChaos(t *testing.T) {
 	for time.Now().Before(end) {
 		switch random.IntN(20) {
 		case 0:
-			how := pick(terminate, killed, killEtcd, killEtcd+"; "+killed)
+			how := pick(restartDaemon, killDaemon, killEtcd, killEtcd+"; "+killDaemon)
 			note("%s", how)
 			w.sh("host1", how)
-			w.awaitServing()
+			w.awaitHealthy()
 			kills++
 		case 1:
 			note("a runner is killed: %q", w.sh("host1", "pkill -KILL -e -o -f '^"+runnerProcess+"' || true").stdout)
@@ -99,19 +88,19 @@ func TestChaos(t *testing.T) {
 			switch r.code {
 			case 0:
 				accepted[strings.TrimSpace(r.stdout)] = true
-			case 5: // not legal now
+			case 5: // a conflict with the current status
 			default:
-				t.Errorf("a request failed in a way of its own: %s", r)
+				t.Errorf("unexpected exit code: %s", r)
 			}
 		}
 	}
 
-	w.awaitServing()
+	w.awaitHealthy()
 	await(t, 4*time.Minute, "all jobs have ended", func() (bool, string) {
 		out := w.ctl("job", "list", "--status", "Queued,Running", "-o", "name").stdout
 		return out == "", out
 	})
-	w.nothingRuns()
+	w.wantNoJobProcesses()
 	jobs := w.jobs()
 	t.Logf("%d jobs, %d kills", len(jobs), kills)
 
@@ -119,25 +108,23 @@ func TestChaos(t *testing.T) {
 		delete(accepted, j.ID)
 
 		if j.ID != fmt.Sprint(i+1) {
-			t.Errorf("job %d is called %s", i+1, j.ID)
+			t.Errorf("job %d has the id %s", i+1, j.ID)
 		}
 
 		if j.Status != api.Complete && j.Message == "" {
-			t.Errorf("job %s is %s, for no reason", j.ID, j.Status)
+			t.Errorf("job %s is %s without a message", j.ID, j.Status)
 		}
 
-		if out := w.ctl(
-			"job",
-			"logs",
-			j.ID,
-		).stdout; !strings.HasSuffix(out, "\n") ||
-			!strings.Contains(out, "# job "+j.ID+" ended "+string(j.Status)) {
-			t.Errorf("the output of job %s does not end with its end: …%q", j.ID, out[max(0, len(out)-200):])
+		out := w.ctl("job", "logs", j.ID).stdout
+		last := "# job " + j.ID + " ended " + string(j.Status)
+
+		if !strings.HasSuffix(out, "\n") || !strings.Contains(out, last) {
+			t.Errorf("the output of job %s lacks the end %q: …%q", j.ID, last, out[max(0, len(out)-200):])
 		}
 	}
 
 	if len(accepted) > 0 {
-		t.Errorf("accepted, and never heard of again: jobs %v", accepted)
+		t.Errorf("accepted jobs are missing: %v", accepted)
 	}
 
 	for _, h := range []string{"host2", "host3", "host4"} {
@@ -146,35 +133,31 @@ func TestChaos(t *testing.T) {
 			t.Errorf("%s is stuck: %s, held by job %s", n.Name, n.Status, n.Job)
 		}
 
-		configured := w.has(h, "/etc/systemtest")
+		configured := w.hasFile(h, "/etc/systemtest")
+		unused := n.Status == inventory.Unallocated || n.Status == inventory.Decommissioned
+
 		switch {
 		case n.Status == inventory.Allocated && !configured:
-			t.Errorf("%s is said to be Allocated, and carries nothing", n.Name)
-		case (n.Status == inventory.Unallocated || n.Status == inventory.Decommissioned) && len(n.Residue) == 0 && configured:
-			t.Errorf("%s is said to be %s and clean, and is not", n.Name, n.Status)
+			t.Errorf("%s is Allocated, and its host is not configured", n.Name)
+		case unused && len(n.Residue) == 0 && configured:
+			t.Errorf("%s is %s without residue, and its host is configured", n.Name, n.Status)
 		}
 
 		var status inventory.Status
 		for _, e := range w.history(h) {
 			if e.From != status {
-				t.Errorf(
-					"%s: entry %d goes on from %s, and the one before it ended at %s",
-					n.Name,
-					e.Seq,
-					e.From,
-					status,
-				)
+				t.Errorf("%s: entry %d starts at %s, and the entry before ended at %s", n.Name, e.Seq, e.From, status)
 			}
 
 			status = e.To
 		}
 
 		if status != n.Status {
-			t.Errorf("%s is %s, and its history ends at %s", n.Name, n.Status, status)
+			t.Errorf("%s is %s, but its history ends at %s", n.Name, n.Status, status)
 		}
 	}
 
-	// All of it can be put right.
+	// An operator can repair every node.
 	var leaving []string
 	for _, h := range []string{"host2", "host3", "host4"} {
 		switch w.node(h).Status {

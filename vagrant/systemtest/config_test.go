@@ -11,11 +11,11 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// A changed configuration file takes effect at a reload, or is refused and leaves
-// the old one in force.
+// TestReload: a changed configuration file takes effect at a reload; a file that is
+// refused leaves the old configuration in force.
 func TestReload(t *testing.T) {
 	w := newWorld(t, setup{hosts: 2})
-	w.lab("cp", "testdata/playbooks", "host1:"+ownFolder)
+	w.labDo("cp", "testdata/playbooks", "host1:"+testPlaybooks)
 	setting := func(key string) api.Setting {
 		return decode[api.Config](w, w.ctl("config", "get", key, "-o", "json"))[key]
 	}
@@ -23,13 +23,13 @@ func TestReload(t *testing.T) {
 		t.Helper()
 		w.write("host1", configFile, file)
 		w.sh("host1", "journalctl --rotate; journalctl -q --vacuum-time=1us; systemctl reload clusterm")
-		await(t, 10*time.Second, "the journal says "+journal, func() (bool, string) {
+		await(t, 10*time.Second, "the journal has "+journal, func() (bool, string) {
 			out := w.sh("host1", "journalctl -o cat -u clusterm").stdout
 			return strings.Contains(out, journal), out
 		})
 	}
-	// There was none when it was started.
-	reload("jobs: {limit: 3}\nplaybooks: "+ownFolder+"\n", "was reloaded")
+	// The daemon started without a file.
+	reload("jobs: {limit: 3}\nplaybooks: "+testPlaybooks+"\n", "was reloaded")
 
 	if s := setting("jobs.limit"); s.Value != 3.0 || s.Origin != "file" {
 		t.Errorf("jobs.limit is %v, from the %s", s.Value, s.Origin)
@@ -39,7 +39,7 @@ func TestReload(t *testing.T) {
 
 	j := w.commission(master, "host2")
 	if log := w.ctl("job", "logs", j.ID).stdout; !strings.Contains(log, "Write the file") {
-		t.Errorf("the folder of the changed file was not used: %s", log)
+		t.Errorf("the playbooks of the changed file were not used: %s", log)
 	}
 
 	reload("jobs: {limit: 4, limmit: 4}\n", "limmit")
@@ -47,12 +47,12 @@ func TestReload(t *testing.T) {
 	reload("groups: [{name: other}]\n", w.name("host2"))
 
 	if s := setting("jobs.limit"); s.Value != 3.0 {
-		t.Errorf("a file that was refused has changed jobs.limit to %v", s.Value)
+		t.Errorf("a refused file changed jobs.limit to %v", s.Value)
 	}
 
-	// What is set at run time lies over the file, and can be taken back.
+	// A setting at run time overrides the file until it is unset.
 	w.ctl("config", "set", "jobs.limit=5")
-	reload("jobs: {limit: 6}\nplaybooks: "+ownFolder+"\n", "was reloaded")
+	reload("jobs: {limit: 6}\nplaybooks: "+testPlaybooks+"\n", "was reloaded")
 
 	if s := setting("jobs.limit"); s.Value != 5.0 || s.Origin != "overlay" {
 		t.Errorf("jobs.limit is %v, from the %s", s.Value, s.Origin)

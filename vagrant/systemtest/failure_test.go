@@ -10,11 +10,11 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// A batch that fails on one node is cleaned off all of them, says why, and can
-// be repeated once the cause is corrected.
+// TestFailedCommission: a batch that fails on one node is cleaned up on all of its
+// nodes, reports the reason, and succeeds after the cause is corrected.
 func TestFailedCommission(t *testing.T) {
 	w := newWorld(t, setup{})
-	w.lab("cp", repoFile("ansible"), "host1:/root/site")
+	w.labDo("cp", repoFile("ansible"), "host1:/root/site")
 	w.ctl("config", "set", "playbooks=/root/site")
 	w.commission(master, "host2")
 	before := map[string][]string{"host3": w.files("host3"), "host4": w.files("host4")}
@@ -32,14 +32,14 @@ func TestFailedCommission(t *testing.T) {
 END`)
 	request := append([]string{"nodes", "commission", "-g", worker}, w.nodeNames("host3", "host4")...)
 
-	j, said := w.fails(request...)
+	j, stderr := w.doFails(request...)
 	for _, word := range []string{w.name("host4"), "Mount the storage", "the storage does not answer"} {
-		if !strings.Contains(said, word) {
-			t.Errorf("clusterctl does not say %q: %s", word, said)
+		if !strings.Contains(stderr, word) {
+			t.Errorf("clusterctl's message lacks %q: %s", word, stderr)
 		}
 
 		if !strings.Contains(j.Message, word) {
-			t.Errorf("the job's reason does not say %q: %s", word, j.Message)
+			t.Errorf("the job's message lacks %q: %s", word, j.Message)
 		}
 	}
 
@@ -48,8 +48,8 @@ END`)
 	}
 
 	for _, h := range []string{"host3", "host4"} {
-		w.is(h, inventory.Unallocated, "")
-		w.leftNothing(h, before[h])
+		w.wantNode(h, inventory.Unallocated, "")
+		w.wantFiles(h, before[h])
 
 		if n := w.node(h); n.LastError == "" {
 			t.Errorf("%s has no last error", n.Name)
@@ -60,14 +60,14 @@ END`)
 		t.Errorf("the last error of %s is %q", n.Name, n.LastError)
 	}
 
-	w.is("host2", inventory.Allocated, master)
-	w.consists("host2", "host2")
+	w.wantNode("host2", inventory.Allocated, master)
+	w.wantMembers("host2", "host2")
 
-	w.lab("cp", repoFile("ansible/site.yml"), "host1:/root/site/site.yml")
+	w.labDo("cp", repoFile("ansible/site.yml"), "host1:/root/site/site.yml")
 	w.do(request...)
 
 	for _, h := range []string{"host3", "host4"} {
-		w.is(h, inventory.Allocated, worker)
+		w.wantNode(h, inventory.Allocated, worker)
 
 		if n := w.node(h); n.LastError != "" {
 			t.Errorf("%s still has the error %q", n.Name, n.LastError)
@@ -75,96 +75,69 @@ END`)
 	}
 }
 
-// What is cleaned after a failure can be narrowed to what failed, and what
-// cannot be cleaned is fenced until somebody clears it.
+// TestFailedCleanup: on_failure limits the cleanup to the failed nodes; a node whose
+// cleanup fails is Quarantined until an operator clears it.
 func TestFailedCleanup(t *testing.T) {
-	w := newWorld(t, setup{small: true})
+	w := newWorld(t, setup{testPlaybooks: true})
 
-	w.fails(
-		"nodes",
-		"commission",
-		"-g",
-		master,
-		"--on-failure",
-		"failed",
-		"-e",
-		"fail_on: host3",
-		w.name("host2"),
-		w.name("host3"),
-	)
-	w.is("host2", inventory.Allocated, master)
-	w.is("host3", inventory.Unallocated, "")
+	w.doFails("nodes", "commission", "-g", master, "--on-failure", "failed", "-e", "fail_on: host3",
+		w.name("host2"), w.name("host3"))
+	w.wantNode("host2", inventory.Allocated, master)
+	w.wantNode("host3", inventory.Unallocated, "")
 
-	if !w.has("host2", "/etc/systemtest") || w.has("host3", "/etc/systemtest") {
-		t.Error("host2 should have its configuration, and host3 should not")
+	if !w.hasFile("host2", "/etc/systemtest") || w.hasFile("host3", "/etc/systemtest") {
+		t.Error("host2 must be configured, and host3 must not")
 	}
 
-	w.fails(
-		"nodes",
-		"commission",
-		"-g",
-		worker,
-		"-e",
-		"{fail_on: host3, fail_cleanup_on: host4}",
-		w.name("host3"),
-		w.name("host4"),
-	)
-	w.is("host3", inventory.Unallocated, "")
-	w.is("host4", inventory.Quarantined, worker)
+	w.doFails("nodes", "commission", "-g", worker, "-e", "{fail_on: host3, fail_cleanup_on: host4}",
+		w.name("host3"), w.name("host4"))
+	w.wantNode("host3", inventory.Unallocated, "")
+	w.wantNode("host4", inventory.Quarantined, worker)
 
-	if n := w.node("host4"); !strings.Contains(n.LastError, "told to fail the cleanup") {
-		t.Errorf("the last error of %s does not say why it is Quarantined: %q", n.Name, n.LastError)
+	if n := w.node("host4"); !strings.Contains(n.LastError, "simulated failure of the cleanup") {
+		t.Errorf("the last error of %s lacks the reason of the quarantine: %q", n.Name, n.LastError)
 	}
 
-	w.refused(
-		5,
-		[]string{w.name("host4"), "Quarantined", "clear"},
-		"nodes",
-		"commission",
-		"-g",
-		worker,
-		w.name("host4"),
-	)
+	w.wantRefused(5, []string{w.name("host4"), "Quarantined", "clear"},
+		"nodes", "commission", "-g", worker, w.name("host4"))
 
-	j, _ := w.fails("nodes", "clear", w.name("host4"), "-e", "fail_cleanup_on: host4")
+	j, _ := w.doFails("nodes", "clear", w.name("host4"), "-e", "fail_cleanup_on: host4")
 	if j.Cause != "failed" {
-		t.Errorf("the clear failed by %q", j.Cause)
+		t.Errorf("the cause of the failed clear is %q", j.Cause)
 	}
 
-	w.is("host4", inventory.Quarantined, worker)
+	w.wantNode("host4", inventory.Quarantined, worker)
 	w.do("nodes", "clear", w.name("host4"))
-	w.is("host4", inventory.Unallocated, "")
+	w.wantNode("host4", inventory.Unallocated, "")
 
-	if w.has("host4", "/etc/systemtest") {
+	if w.hasFile("host4", "/etc/systemtest") {
 		t.Error("the clear did not clean host4")
 	}
 }
 
-// An upgrade that fails takes no master out of service.
+// TestFailedUpgradeOfMasters: a failed upgrade takes no master out of service.
 func TestFailedUpgradeOfMasters(t *testing.T) {
 	w := newWorld(t, setup{})
 	masters := []string{"host2", "host3", "host4"}
 	w.commission(master, masters...)
-	w.consists("host2", masters...)
-	w.put("host2", "precious", "value")
+	w.wantMembers("host2", masters...)
+	w.putKey("host2", "precious", "value")
 
-	j, said := w.fails(
-		append(
-			[]string{"nodes", "maintenance", "-e", `{"etcd_settings": {"ETCD_SNAPSHOT_COUNT": "many"}}`},
-			w.nodeNames(masters...)...)...)
-	if !strings.Contains(said, "ETCD_SNAPSHOT_COUNT") ||
+	upgrade := append([]string{"nodes", "maintenance"}, w.nodeNames(masters...)...)
+	badSetting := `{"etcd_settings": {"ETCD_SNAPSHOT_COUNT": "many"}}`
+
+	j, stderr := w.doFails(append(slices.Clone(upgrade), "-e", badSetting)...)
+	if !strings.Contains(stderr, "ETCD_SNAPSHOT_COUNT") ||
 		!strings.Contains(w.node("host2").LastError, "ETCD_SNAPSHOT_COUNT") {
-		t.Errorf("it is not said what etcd did not like: %s", said)
+		t.Errorf("the message lacks the setting that etcd refused: %s", stderr)
 	}
 
 	if len(j.Runs) != 1 {
-		t.Errorf("something ran besides the upgrade: %+v", j.Runs)
+		t.Errorf("want the run of the upgrade only: %+v", j.Runs)
 	}
 
-	failed := 0
-
 	for _, h := range masters {
-		w.is(h, inventory.Allocated, master)
+		w.wantNode(h, inventory.Allocated, master)
 
 		n := w.node(h)
 		if n.LastError == "" {
@@ -172,57 +145,47 @@ func TestFailedUpgradeOfMasters(t *testing.T) {
 		}
 
 		if n.Applied != "" {
-			t.Errorf(
-				"%s is said to carry what job %s applied; it is not known how far the upgrade came",
-				n.Name,
-				n.Applied,
-			)
+			t.Errorf("%s has the applied configuration of job %s; a failed upgrade makes it unknown", n.Name, n.Applied)
 		}
 
 		if s := w.sh(h, "systemctl is-active clusterm-etcd").stdout; s != "active\n" {
 			t.Errorf("etcd on %s is %s", h, s)
 		}
 
-		w.gets(h, "precious", "value")
+		w.wantKey(h, "precious", "value")
 	}
 
+	// Masters are upgraded one after the other, so the first failure is the only one.
+	failed := 0
 	for _, r := range j.Runs[0].Results {
 		failed += r.Failed
 	}
 
 	if failed != 1 {
-		t.Errorf(
-			"the upgrade was tried on %d masters; they are upgraded one after the other: %+v",
-			failed,
-			j.Runs[0].Results,
-		)
+		t.Errorf("the upgrade failed on %d masters, want 1: %+v", failed, j.Runs[0].Results)
 	}
 
-	w.consists("host3", masters...)
+	w.wantMembers("host3", masters...)
 
-	w.do(append([]string{"nodes", "maintenance"}, w.nodeNames(masters...)...)...)
+	w.do(upgrade...)
 
 	for _, h := range masters {
 		if n := w.node(h); n.LastError != "" || n.Applied == "" {
-			t.Errorf(
-				"after an upgrade that went well, %s has the error %q and carries what job %q applied",
-				n.Name,
-				n.LastError,
-				n.Applied,
-			)
+			t.Errorf("after a good upgrade %s has the error %q and the applied configuration of job %q",
+				n.Name, n.LastError, n.Applied)
 		}
 	}
 
-	w.consists("host4", masters...)
+	w.wantMembers("host4", masters...)
 }
 
-// Nodes that are not seen, and groups whose rule forbids it, are refused before
-// anything happens.
-func TestRefusedByStateAndRule(t *testing.T) {
-	w := newWorld(t, setup{small: true, serf: "host4"})
+// TestRefusedByStateOrRule: requests for Disappeared nodes, and requests that break a
+// rule of a group, are refused and change nothing.
+func TestRefusedByStateOrRule(t *testing.T) {
+	w := newWorld(t, setup{testPlaybooks: true, serf: "host4"})
 	refuse := func(words []string, args ...string) {
 		t.Helper()
-		w.unchanged(func() { w.refused(5, words, args...) })
+		w.wantUnchanged(func() { w.wantRefused(5, words, args...) })
 	}
 
 	refuse([]string{worker, master}, "nodes", "commission", "-g", worker, w.name("host2"))
@@ -232,16 +195,8 @@ func TestRefusedByStateAndRule(t *testing.T) {
 	w.awaitState(inventory.Disappeared, "host3", "host4")
 	w.sh("host4", "systemctl stop serf")
 	refuse([]string{w.name("host3"), "Disappeared"}, "nodes", "commission", "-g", master, w.name("host3"))
-	refuse(
-		[]string{w.name("host3"), w.name("host4"), "Disappeared"},
-		"nodes",
-		"commission",
-		"-g",
-		master,
-		w.name("host2"),
-		w.name("host3"),
-		w.name("host4"),
-	)
+	refuse([]string{w.name("host3"), w.name("host4"), "Disappeared"},
+		"nodes", "commission", "-g", master, w.name("host2"), w.name("host3"), w.name("host4"))
 	w.sh("host3", "systemctl start clusterm-agent")
 	w.sh("host4", "systemctl start serf")
 	w.awaitState(inventory.Discovered, "host3", "host4")
@@ -253,7 +208,7 @@ func TestRefusedByStateAndRule(t *testing.T) {
 	refuse(both, "nodes", "update", "-g", worker, w.name("host2"))
 	refuse([]string{w.name("host2")}, "nodes", "forget", "--force", "--reason", "test", w.name("host2"))
 
-	// A master that is not seen is none that a worker could lean on.
+	// A Disappeared master does not satisfy the rule of the workers.
 	w.sh("host2", "systemctl stop clusterm-agent")
 	w.awaitState(inventory.Disappeared, "host2")
 	refuse([]string{worker, master}, "nodes", "commission", "-g", worker, w.name("host4"))
@@ -261,26 +216,26 @@ func TestRefusedByStateAndRule(t *testing.T) {
 	w.sh("host2", "systemctl start clusterm-agent")
 	w.awaitState(inventory.Discovered, "host2")
 
-	// Together they can go.
+	// The rule allows the last master to leave together with the last worker.
 	w.do("nodes", "decommission", w.name("host2"), w.name("host3"))
 }
 
-// unchanged fails the test where f changes a node or a job.
-func (w *world) unchanged(f func()) {
+// wantUnchanged requires that f changes no node and no job.
+func (w *world) wantUnchanged(f func()) {
 	w.t.Helper()
 	nodes, jobs := w.ctl("nodes", "get", "-o", "json").stdout, w.ctl("job", "list", "-o", "json").stdout
 	f()
 
 	if now := w.ctl("nodes", "get", "-o", "json").stdout; now != nodes {
-		w.t.Errorf("nodes were changed: %s", difference(nodes, now))
+		w.t.Errorf("nodes changed: %s", difference(nodes, now))
 	}
 
 	if now := w.ctl("job", "list", "-o", "json").stdout; now != jobs {
-		w.t.Errorf("jobs were changed: %s", difference(jobs, now))
+		w.t.Errorf("jobs changed: %s", difference(jobs, now))
 	}
 }
 
-// difference are the lines that only one of the texts has.
+// difference lists the lines that only one of the texts has.
 func difference(before, after string) string {
 	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
 

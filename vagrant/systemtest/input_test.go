@@ -7,29 +7,28 @@ import (
 	"testing"
 )
 
-// What is refused says what, why and what to do, with an exit code of its kind,
-// and changes nothing.
+// TestBadInput: a refused request names the culprit, the reason and the remedy, exits
+// with the code of its kind, and changes nothing.
 func TestBadInput(t *testing.T) {
-	w := newWorld(t, setup{small: true, hosts: 3})
+	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
 	w.commission(master, "host2")
-	w.sh(
-		"host1",
-		"head -c 2000000 /dev/zero | tr '\\0' x | sed 's/^/a: /' >/root/large.yml; printf 'a: 1\\n b: 2\\n' >/root/broken.yml; mkdir /root/empty",
-	)
+	w.sh("host1", "head -c 2000000 /dev/zero | tr '\\0' x | sed 's/^/a: /' >/root/large.yml")
+	w.sh("host1", "printf 'a: 1\\n b: 2\\n' >/root/broken.yml; mkdir /root/empty")
 	w.write("host1", "/root/old-ansible", "#!/bin/sh\necho 'ansible-playbook [core 2.9.6]'\n")
 	w.sh("host1", "chmod 755 /root/old-ansible")
 	up, free := w.name("host2"), w.name("host3")
 
 	type refusal struct {
-		code int
-		say  []string
-		args []string
+		code  int
+		words []string
+		args  []string
 	}
-	words := func(s string) []string { return strings.Split(s, "|") }
-	cmd := func(s string) []string {
-		s = strings.NewReplacer("UP", up, "FREE", free).Replace(s)
-		return strings.Split(s, "|")
+
+	// In words and commands, UP is a commissioned node and FREE is not.
+	split := func(s string) []string {
+		return strings.Split(strings.NewReplacer("UP", up, "FREE", free).Replace(s), "|")
 	}
+	words, cmd := split, split
 	all := []refusal{
 		// nodes
 		{4, words("nobody-1|other-2|nodes get"), cmd("nodes|commission|nobody-1|FREE|other-2|-g|service-worker")},
@@ -93,33 +92,33 @@ func TestBadInput(t *testing.T) {
 		{6, words("127.0.0.1:1"), cmd("-u|http://127.0.0.1:1|nodes|get")},
 		{2, words("url"), cmd("-u|ftp://host|nodes|get")},
 	}
-	w.unchanged(func() {
+	w.wantUnchanged(func() {
 		before := w.ctl("config", "get", "-o", "json").stdout
 		for _, c := range all {
-			var say []string
-			for _, s := range c.say {
-				say = append(say, strings.NewReplacer("UP", up, "FREE", free).Replace(s))
-			}
-
-			r := w.refused(c.code, say, c.args...)
+			r := w.wantRefused(c.code, c.words, c.args...)
 			if r.stdout != "" {
-				t.Errorf("something is on stdout: %s", r)
+				t.Errorf("stdout is not empty: %s", r)
 			}
 
 			if c.code != 2 && !strings.Contains(r.stderr, "\n  ") {
-				t.Errorf("it does not say what to do: %s", r)
+				t.Errorf("the message lacks a remedy: %s", r)
 			}
 		}
 
 		if now := w.ctl("config", "get", "-o", "json").stdout; now != before {
-			t.Errorf("the configuration was changed: %s", difference(before, now))
+			t.Errorf("the configuration changed: %s", difference(before, now))
 		}
 	})
 
 	t.Run("bodies", func(t *testing.T) {
-		w := &world{t: t, hosts: w.hosts, names: w.names}
-		w.unchanged(func() {
-			for _, c := range []struct{ body, status, say string }{
+		w := w.forSubtest(t)
+		w.wantUnchanged(func() {
+			post := func(file string) string {
+				return w.sh("host1", "curl -s -w '\\n%{http_code}' --unix-socket /run/clusterm/clusterm.sock "+
+					"-H 'Content-Type: application/json' --data-binary @"+file+" http://clusterm/v1/jobs").stdout
+			}
+
+			for _, c := range []struct{ body, status, word string }{
 				{`{"verb": "commission", "nodes": ["` + free + `"], "bogus": 1}`, "400", "bogus"},
 				{`{"verb": "commission", "nodes": ["` + free + `"`, "400", "line 1"},
 				{`{"verb": "dance", "nodes": ["` + free + `"]}`, "400", "dance"},
@@ -129,56 +128,46 @@ func TestBadInput(t *testing.T) {
 			} {
 				w.write("host1", "/root/body", c.body)
 
-				out := w.sh(
-					"host1",
-					"curl -s -w '\\n%{http_code}' --unix-socket /run/clusterm/clusterm.sock -H 'Content-Type: application/json' --data-binary @/root/body http://clusterm/v1/jobs",
-				).stdout
-				if !strings.HasSuffix(out, "\n"+c.status) || !strings.Contains(out, c.say) {
-					t.Errorf("%s: want %s with %q, got %s", c.body, c.status, c.say, out)
+				out := post("/root/body")
+				if !strings.HasSuffix(out, "\n"+c.status) || !strings.Contains(out, c.word) {
+					t.Errorf("%s: want %s with %q, got %s", c.body, c.status, c.word, out)
 				}
 			}
 
-			out := w.sh(
-				"host1",
-				"curl -s -w '\\n%{http_code}' --unix-socket /run/clusterm/clusterm.sock -H 'Content-Type: application/json' --data-binary @/root/large.yml http://clusterm/v1/jobs",
-			).stdout
-			if !strings.HasSuffix(out, "\n413") {
-				t.Errorf("a body that is too large: %s", out)
+			if out := post("/root/large.yml"); !strings.HasSuffix(out, "\n413") {
+				t.Errorf("a body that is too large: want 413, got %s", out)
 			}
 		})
 	})
 
 	t.Run("playbooks", func(t *testing.T) {
-		w := &world{t: t, hosts: w.hosts, names: w.names}
+		w := w.forSubtest(t)
 		request := []string{"nodes", "commission", "-g", worker, free}
-		// What cannot work is not taken into the configuration.
-		w.unchanged(func() {
-			w.refused(2, []string{"site.yml", "/root/empty"}, "config", "set", "playbooks=/root/empty")
-			w.refused(2, []string{"/root/none", "ansible-core"}, "config", "set", "ansible_playbook=/root/none")
-			w.refused(2, []string{"2.9.6", "2.14"}, "config", "set", "ansible_playbook=/root/old-ansible")
+		// The configuration refuses unusable values.
+		w.wantUnchanged(func() {
+			w.wantRefused(2, []string{"site.yml", "/root/empty"}, "config", "set", "playbooks=/root/empty")
+			w.wantRefused(2, []string{"/root/none", "ansible-core"}, "config", "set", "ansible_playbook=/root/none")
+			w.wantRefused(2, []string{"2.9.6", "2.14"}, "config", "set", "ansible_playbook=/root/old-ansible")
 		})
-		// What is gone afterwards is missed before there is a job.
-		w.sh("host1", "mv "+ownFolder+" /root/moved")
-		w.unchanged(func() { w.refused(2, []string{ownFolder}, request...) })
-		w.sh("host1", "mv /root/moved "+ownFolder)
+		// Playbooks that are removed later are missed before a job is accepted.
+		w.sh("host1", "mv "+testPlaybooks+" /root/moved")
+		w.wantUnchanged(func() { w.wantRefused(2, []string{testPlaybooks}, request...) })
+		w.sh("host1", "mv /root/moved "+testPlaybooks)
 		w.commission(worker, "host3")
 	})
 
 	t.Run("starts", func(t *testing.T) {
-		w := &world{t: t, hosts: w.hosts, names: w.names}
+		w := w.forSubtest(t)
 		w.write("host1", "/root/typo.yml", "jobs:\n  limit: 3\n  limmit: 4\n")
 		w.write("host1", "/root/same.yml", "socket: /run/other.sock\ngossip: off\n")
 		w.write("host1", "/root/socket.yml", "data_dir: /var/lib/other\ngossip: off\n")
 		w.write("host1", "/root/port.yml", "data_dir: /var/lib/other\nsocket: /run/other.sock\n")
-		w.write(
-			"host1",
-			"/root/tcp.yml",
-			"data_dir: /var/lib/other\nsocket: /run/other.sock\ngossip: off\nplain_http: 127.0.0.1:22\n",
-		)
+		w.write("host1", "/root/tcp.yml",
+			"data_dir: /var/lib/other\nsocket: /run/other.sock\ngossip: off\nplain_http: 127.0.0.1:22\n")
 		w.write("host1", "/root/open.yml", "plain_http: 0.0.0.0:9007\n")
 		w.write("host1", "/root/readonly.yml", "data_dir: /sys/clusterm\nsocket: /run/other.sock\ngossip: off\n")
 
-		for file, say := range map[string][]string{
+		for file, words := range map[string][]string{
 			"typo.yml":     {"limmit", "line 3"},
 			"same.yml":     {dataDir, "in use"},
 			"socket.yml":   {"/run/clusterm/clusterm.sock", "another process"},
@@ -193,9 +182,9 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%s: exit %d: %s", file, r.code, r)
 			}
 
-			for _, s := range say {
-				if !strings.Contains(r.stderr, s) {
-					t.Errorf("%s: it does not say %q: %s", file, s, r)
+			for _, word := range words {
+				if !strings.Contains(r.stderr, word) {
+					t.Errorf("%s: stderr lacks %q: %s", file, word, r)
 				}
 			}
 		}

@@ -15,118 +15,114 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// running are the processes that jobs have on the manager's host.
-func (w *world) running() []string {
+// jobProcesses lists the processes of jobs on the manager's host.
+func (w *world) jobProcesses() []string {
 	w.t.Helper()
-	// Brackets keep the pattern from finding itself.
-	out := w.sh(
-		"host1",
-		`ps -eo pid,args | grep -E '[a]nsible-playbook|[c]lusterm runner|[ /]ssh[: ]|[s]ftp|/var/lib/clusterm/[r]uns/' || true`,
-	).stdout
+	// Brackets keep the pattern from matching the grep itself.
+	pattern := `[a]nsible-playbook|[c]lusterm runner|[ /]ssh[: ]|[s]ftp|/var/lib/clusterm/[r]uns/`
+	out := w.sh("host1", `ps -eo pid,args | grep -E '`+pattern+`' || true`).stdout
 
 	return strings.FieldsFunc(out, func(r rune) bool { return r == '\n' })
 }
 
-// nothingRuns fails the test where a process of a job is left.
-func (w *world) nothingRuns() {
+// wantNoJobProcesses requires that no process of a job is left.
+func (w *world) wantNoJobProcesses() {
 	w.t.Helper()
 
-	if left := w.running(); len(left) > 0 {
-		w.t.Errorf("processes are left of a job that has ended: %s", strings.Join(left, "\n"))
+	if left := w.jobProcesses(); len(left) > 0 {
+		w.t.Errorf("processes of an ended job are left: %s", strings.Join(left, "\n"))
 	}
 }
 
-const waiting = "TASK [Wait to be told to go on]"
+// holdTask is the output of a play that waits for release.
+const holdTask = "TASK [Wait to be released]"
 
-// A cancel ends every process of the job and cleans up; a second one skips the
-// cleanup; a deadline does as the first.
+// TestCancel: a cancel ends every process of the job and cleans up, a second one
+// skips the cleanup, and a deadline acts like the first.
 func TestCancel(t *testing.T) {
-	w := newWorld(t, setup{small: true, hosts: 3})
+	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
 	both := w.nodeNames("host2", "host3")
-	operator := w.start(
-		"host1",
-		nil,
-		append([]string{"clusterctl", "nodes", "commission", "-g", master, "-e", "hold: go"}, both...)...)
+	commission := append([]string{"nodes", "commission", "-g", master}, both...)
+	operator := w.start("host1", nil, append([]string{"clusterctl"}, append(commission, "-e", "hold: go")...)...)
+
 	await(t, time.Minute, "the job runs", func() (bool, string) {
 		jobs := w.jobs()
 		return len(jobs) == 1 && jobs[0].Status == api.Running, fmt.Sprint(len(jobs))
 	})
 	id := w.jobs()[0].ID
-	w.awaitLog(id, waiting)
+	w.awaitLog(id, holdTask)
 
-	if len(w.running()) == 0 {
-		t.Fatal("this test cannot see the job's processes")
+	if len(w.jobProcesses()) == 0 {
+		t.Fatal("the test does not find the job's processes")
 	}
 
-	w.isHeld("host2", inventory.Provisioning, id)
+	w.wantHeld("host2", inventory.Provisioning, id)
 
 	w.ctl("job", "cancel", "active")
 	j := w.awaitJob(id)
-	w.nothingRuns()
+	w.wantNoJobProcesses()
 
 	if j.Status != api.Cancelled || j.CancelBy != "root" || !strings.Contains(j.Message, "root") {
 		t.Errorf("the job is %s, cancelled by %q: %q", j.Status, j.CancelBy, j.Message)
 	}
 
-	operator.ended(t, 10*time.Second)
+	operator.awaitEnd(t, 10*time.Second)
 
 	if code := operator.cmd.ProcessState.ExitCode(); code != 3 {
-		t.Errorf("the operator who waited for it got exit code %d: %s", code, operator.stderr.String())
+		t.Errorf("the waiting clusterctl has exit code %d, want 3: %s", code, operator.stderr.String())
 	}
 
 	for _, h := range []string{"host2", "host3"} {
-		w.is(h, inventory.Unallocated, "")
+		w.wantNode(h, inventory.Unallocated, "")
 
-		if w.has(h, "/etc/systemtest") {
+		if w.hasFile(h, "/etc/systemtest") {
 			t.Errorf("%s was not cleaned", h)
 		}
 	}
 
-	id = w.submit(
-		append([]string{"nodes", "commission", "-g", master, "-e", "{hold: go, hold_cleanup: go}"}, both...)...)
-	w.awaitLog(id, waiting)
+	id = w.submit(append(commission, "-e", "{hold: go, hold_cleanup: go}")...)
+	w.awaitLog(id, holdTask)
 	w.ctl("job", "cancel", id)
 	w.awaitPhase(id, "undo")
 	await(t, time.Minute, "the cleanup waits", func() (bool, string) {
 		log := w.ctl("job", "logs", id).stdout
-		return strings.Count(log, waiting) == 2, log
+		return strings.Count(log, holdTask) == 2, log
 	})
 	w.ctl("job", "cancel", id)
 	j = w.awaitJob(id)
-	w.nothingRuns()
+	w.wantNoJobProcesses()
 
 	if j.Status != api.Cancelled || j.Cancel != 2 {
 		t.Errorf("the job is %s after %d cancels", j.Status, j.Cancel)
 	}
 
 	for _, h := range []string{"host2", "host3"} {
-		w.is(h, inventory.Quarantined, master)
+		w.wantNode(h, inventory.Quarantined, master)
 
-		if !w.has(h, "/etc/systemtest") {
+		if !w.hasFile(h, "/etc/systemtest") {
 			t.Errorf("%s was cleaned", h)
 		}
 	}
 
 	w.do(append([]string{"nodes", "clear"}, both...)...)
-	w.is("host2", inventory.Unallocated, "")
+	w.wantNode("host2", inventory.Unallocated, "")
 
-	if w.has("host2", "/etc/systemtest") {
+	if w.hasFile("host2", "/etc/systemtest") {
 		t.Error("the clear did not clean")
 	}
 
-	j, _ = w.fails(
-		append([]string{"nodes", "commission", "-g", master, "--timeout", "6s", "-e", "hold: go"}, both...)...)
-	w.nothingRuns()
+	j, _ = w.doFails(append(commission, "--timeout", "6s", "-e", "hold: go")...)
+	w.wantNoJobProcesses()
 
 	if j.Status != api.Errored || j.Cause != "deadline" {
-		t.Errorf("a job that ran too long is %s (%s): %q", j.Status, j.Cause, j.Message)
+		t.Errorf("a job after its deadline is %s (%s): %q", j.Status, j.Cause, j.Message)
 	}
 
-	w.is("host2", inventory.Unallocated, "")
+	w.wantNode("host2", inventory.Unallocated, "")
 }
 
-// isHeld fails the test unless a job holds the host's node in that status.
-func (w *world) isHeld(host string, status inventory.Status, job string) {
+// wantHeld requires that a job holds the host's node in that status.
+func (w *world) wantHeld(host string, status inventory.Status, job string) {
 	w.t.Helper()
 
 	if n := w.node(host); n.Status != status || n.Job != job {
@@ -134,66 +130,54 @@ func (w *world) isHeld(host string, status inventory.Status, job string) {
 	}
 }
 
-// What a job runs is what was there when it was accepted, its cleanup included.
-func TestPlaybooksAreEditedInTheMiddle(t *testing.T) {
-	w := newWorld(t, setup{small: true, hosts: 3})
-	id := w.submit(
-		"nodes",
-		"commission",
-		"-g",
-		master,
-		"-e",
-		"{hold: go, fail_on: host3}",
-		w.name("host2"),
-		w.name("host3"),
-	)
-	w.awaitLog(id, waiting)
-	w.write(
-		"host1",
-		ownFolder+"/cleanup.yml",
-		"- {hosts: all, gather_facts: false, tasks: [{name: The new cleanup, fail: {msg: new}}]}\n",
-	)
-	w.write(
-		"host1",
-		ownFolder+"/site.yml",
-		"- {hosts: all, gather_facts: false, tasks: [{name: The new site, ping: }]}\n",
-	)
+// TestPlaybooksEditedDuringJob: a job runs the playbooks as of its acceptance, for its
+// cleanup too.
+func TestPlaybooksEditedDuringJob(t *testing.T) {
+	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
+	id := w.submit("nodes", "commission", "-g", master, "-e", "{hold: go, fail_on: host3}",
+		w.name("host2"), w.name("host3"))
+	w.awaitLog(id, holdTask)
+	w.write("host1", testPlaybooks+"/cleanup.yml",
+		"- {hosts: all, gather_facts: false, tasks: [{name: The new cleanup, fail: {msg: new}}]}\n")
+	w.write("host1", testPlaybooks+"/site.yml",
+		"- {hosts: all, gather_facts: false, tasks: [{name: The new site, ping: }]}\n")
 	w.release("go", "host2", "host3")
 
 	j := w.awaitJob(id)
-	if !strings.Contains(j.Message, "told to fail on host3") {
+	if !strings.Contains(j.Message, "simulated failure on host3") {
 		t.Errorf("the job failed for another reason: %s", j.Message)
 	}
 
-	w.is("host2", inventory.Unallocated, "")
-	w.is("host3", inventory.Unallocated, "")
+	w.wantNode("host2", inventory.Unallocated, "")
+	w.wantNode("host3", inventory.Unallocated, "")
 
-	if w.has("host2", "/etc/systemtest") {
+	if w.hasFile("host2", "/etc/systemtest") {
 		t.Error("host2 was not cleaned")
 	}
 
-	// The next one takes them as they are now.
+	// The next job runs the edited ones.
 	j = w.commission(master, "host2")
 	if log := w.ctl("job", "logs", j.ID).stdout; !strings.Contains(log, "The new site") {
 		t.Errorf("the next job still runs the old playbooks: %s", log)
 	}
 
-	// And one that does not parse is refused before there is a job.
-	w.write("host1", ownFolder+"/site.yml", "- hosts: all\n  tasks: nonsense\n")
-	w.unchanged(func() {
-		w.refused(2, []string{"site.yml"}, "nodes", "commission", "-g", worker, w.name("host3"))
+	// A playbook that does not parse is refused before a job is accepted.
+	w.write("host1", testPlaybooks+"/site.yml", "- hosts: all\n  tasks: nonsense\n")
+	w.wantUnchanged(func() {
+		w.wantRefused(2, []string{"site.yml"}, "nodes", "commission", "-g", worker, w.name("host3"))
 	})
 }
 
-// Jobs on disjoint nodes run side by side; one that overlaps waits, and says for
-// what; one whose ground has changed meanwhile touches nothing.
-func TestJobsSideBySide(t *testing.T) {
-	w := newWorld(t, setup{small: true})
+// TestConcurrentJobs: jobs on disjoint nodes run at the same time; a job that overlaps
+// waits and reports for which jobs; a job whose precondition no longer holds ends
+// without touching a node.
+func TestConcurrentJobs(t *testing.T) {
+	w := newWorld(t, setup{testPlaybooks: true})
 	a := w.submit("nodes", "commission", "-g", master, "-e", "hold: a", w.name("host2"))
 	b := w.submit("nodes", "commission", "-g", master, "-e", "hold: b", w.name("host3"))
 	c := w.submit("nodes", "maintenance", w.name("host2"), w.name("host3"))
-	w.awaitLog(a, waiting)
-	w.awaitLog(b, waiting)
+	w.awaitLog(a, holdTask)
+	w.awaitLog(b, holdTask)
 
 	for _, id := range []string{a, b} {
 		if j := w.job(id); j.Status != api.Running {
@@ -223,20 +207,16 @@ func TestJobsSideBySide(t *testing.T) {
 		t.Errorf("job %s is %s: %s", c, j.Status, j.Message)
 	}
 
-	if first, then := w.job(
-		a,
-	), w.job(
-		c,
-	); first.Ended == nil || then.Started == nil ||
-		then.Started.Before(*first.Ended) {
+	first, then := w.job(a), w.job(c)
+	if first.Ended == nil || then.Started == nil || then.Started.Before(*first.Ended) {
 		t.Errorf("job %s began at %v, before job %s had ended at %v", c, then.Started, a, first.Ended)
 	}
 
-	// Legal if the one before succeeds, which it does not.
+	// The maintenance is legal if the commission before it succeeds, which it does not.
 	d := w.submit("nodes", "commission", "-g", worker, "-e", "{hold: d, fail_on: host4}", w.name("host4"))
 	e := w.submit("nodes", "maintenance", w.name("host4"))
 	f := w.submit("nodes", "decommission", w.name("host4"))
-	w.awaitLog(d, waiting)
+	w.awaitLog(d, holdTask)
 	w.ctl("job", "cancel", f)
 
 	if j := w.job(f); j.Status != api.Cancelled {
@@ -248,10 +228,10 @@ func TestJobsSideBySide(t *testing.T) {
 
 	j = w.awaitJob(e)
 	if j.Status != api.Errored || j.Cause != "precondition" || !strings.Contains(j.Message, "job "+d) {
-		t.Errorf("job %s, whose ground has changed, is %s (%s): %q", e, j.Status, j.Cause, j.Message)
+		t.Errorf("job %s, which is no longer legal, is %s (%s): %q", e, j.Status, j.Cause, j.Message)
 	}
 
-	w.is("host4", inventory.Unallocated, "")
+	w.wantNode("host4", inventory.Unallocated, "")
 
 	for _, entry := range w.history("host4") {
 		if entry.Job == e || entry.Job == f {
@@ -259,15 +239,15 @@ func TestJobsSideBySide(t *testing.T) {
 		}
 	}
 
-	if n := w.node("host4"); !strings.Contains(n.LastError, "told to fail") {
-		t.Errorf("the error of the job that did run was replaced: %q", n.LastError)
+	if n := w.node("host4"); !strings.Contains(n.LastError, "simulated failure") {
+		t.Errorf("the last error is not that of the job that ran: %q", n.LastError)
 	}
 
-	// At most so many at a time.
+	// The limit of running jobs.
 	w.ctl("config", "set", "jobs.limit=1")
 	g := w.submit("nodes", "commission", "-g", worker, "-e", "hold: g", w.name("host4"))
 	h := w.submit("nodes", "commission", "-g", worker, w.name("host1"))
-	w.awaitLog(g, waiting)
+	w.awaitLog(g, holdTask)
 
 	if j := w.job(h); j.Status != api.Queued || !strings.Contains(j.WaitReason, "limit") {
 		t.Errorf("job %s is %s: %q", h, j.Status, j.WaitReason)
@@ -283,13 +263,15 @@ func TestJobsSideBySide(t *testing.T) {
 	w.awaitJob(g)
 }
 
-// Whoever follows a job's output gets every byte, and does not slow the job when
-// it does not read.
-func TestFollowersOfALog(t *testing.T) {
-	w := newWorld(t, setup{small: true, hosts: 3})
-	const much = "{lines: 10000, long: 100000}"
+// TestLogFollowers: a follower of a job's output receives every byte, and one that
+// does not read does not slow the job down.
+func TestLogFollowers(t *testing.T) {
+	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
+
+	const muchOutput = "{lines: 10000, long: 100000}"
+
 	took := func(j api.Job) time.Duration { return j.Ended.Sub(*j.Started) }
-	alone := took(w.do("nodes", "commission", "-g", master, "-e", much, w.name("host2")))
+	alone := took(w.do("nodes", "commission", "-g", master, "-e", muchOutput, w.name("host2")))
 
 	unread, stalled, err := os.Pipe()
 	if err != nil {
@@ -297,7 +279,7 @@ func TestFollowersOfALog(t *testing.T) {
 	}
 
 	defer func() { _, _ = unread.Close(), stalled.Close() }()
-	id := w.submit("nodes", "commission", "-g", master, "-e", much, w.name("host3"))
+	id := w.submit("nodes", "commission", "-g", master, "-e", muchOutput, w.name("host3"))
 	reading := w.start("host1", nil, "clusterctl", "job", "logs", "-f", id)
 	sleeping := w.start("host1", stalled, "clusterctl", "job", "logs", "-f", id)
 	_ = stalled.Close()
@@ -310,51 +292,44 @@ func TestFollowersOfALog(t *testing.T) {
 	t.Logf("alone %s, with followers %s", alone, took(j))
 
 	if followed := took(j); followed > 2*alone+10*time.Second {
-		t.Errorf("with a follower that does not read it took %s, and %s without", followed, alone)
+		t.Errorf("the job took %s with a follower that does not read, and %s without", followed, alone)
 	}
 
-	reading.ended(t, 20*time.Second)
+	reading.awaitEnd(t, 20*time.Second)
 
 	select {
 	case <-sleeping.done:
-		t.Errorf("the follower that is not read has ended: %s", sleeping.stderr.String())
+		t.Errorf("the follower that does not read has ended: %s", sleeping.stderr.String())
 	default:
 	}
 
 	later := w.ctl("job", "logs", id).stdout
 	if got := reading.stdout.String(); got != later {
-		t.Errorf(
-			"the follower has %d bytes, and reading later gives %d: they differ from byte %d on",
-			len(got),
-			len(later),
-			common(got, later),
-		)
+		t.Errorf("the follower has %d bytes, a later reader %d: they differ from byte %d on",
+			len(got), len(later), commonPrefix(got, later))
 	}
 
 	if !strings.Contains(later, strings.Repeat("x", 100000)) {
-		t.Error("the long line is not whole")
+		t.Error("the long line is truncated")
 	}
 
-	w.inOrder(later, "this is line ", 20000)
+	w.wantSequence(later, "this is line ", 20000)
 
 	rest, err := io.ReadAll(unread)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	sleeping.ended(t, 20*time.Second)
+	sleeping.awaitEnd(t, 20*time.Second)
 
 	if string(rest) != later {
-		t.Errorf(
-			"the follower that slept got %d bytes of %d: they differ from byte %d on",
-			len(rest),
-			len(later),
-			common(string(rest), later),
-		)
+		t.Errorf("the late follower has %d bytes of %d: they differ from byte %d on",
+			len(rest), len(later), commonPrefix(string(rest), later))
 	}
 }
 
-func common(a, b string) int {
+// commonPrefix is the number of leading bytes that a and b share.
+func commonPrefix(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
@@ -363,9 +338,9 @@ func common(a, b string) int {
 	return n
 }
 
-// inOrder fails the test unless the text has prefix followed by 0, 1, … n-1,
-// each once and in order.
-func (w *world) inOrder(text, prefix string, n int) {
+// wantSequence requires prefix followed by 0, 1, … n-1 in the text, each once and in
+// order.
+func (w *world) wantSequence(text, prefix string, n int) {
 	w.t.Helper()
 
 	next := 0
@@ -388,9 +363,10 @@ func (w *world) inOrder(text, prefix string, n int) {
 	}
 }
 
-// What is handed over with a request is not seen by other users of the hosts.
+// TestSecrets: other users of the hosts cannot read the variables of a request, in
+// process lists, environments, files or the journal.
 func TestSecrets(t *testing.T) {
-	w := newWorld(t, setup{small: true, hosts: 2})
+	w := newWorld(t, setup{testPlaybooks: true, hosts: 2})
 	const secret = "s3cr3t-e4b1c07d"
 	w.write("host1", "/root/vars.yml", "note: "+secret+"\nhold: go\n")
 	watch := func(host string) *process {
@@ -403,17 +379,17 @@ func TestSecrets(t *testing.T) {
 	watchers := map[string]*process{"host1": watch("host1"), "host2": watch("host2")}
 	w.ctl("vars", "set", "--node", w.name("host2"), "-e", "@/root/vars.yml")
 	id := w.submit("nodes", "commission", "-g", master, "-e", "@/root/vars.yml", w.name("host2"))
-	w.awaitLog(id, waiting)
+	w.awaitLog(id, holdTask)
 	w.write("host1", "/root/pattern", secret+"\n")
 
 	open := w.sh("host1", `grep -rslFf /root/pattern /etc /root /run /tmp /var | xargs -r stat -c '%a %n'`).stdout
 	if !strings.Contains(open, dataDir+"/runs/") {
-		t.Errorf("this test cannot see the secret in the job's files, only in %q", open)
+		t.Errorf("the test does not find the secret in the job's files, only in %q", open)
 	}
 
 	for line := range strings.Lines(open) {
 		if mode, _, _ := strings.Cut(line, " "); mode != "600" {
-			t.Errorf("others can read the secret in a file: %s", line)
+			t.Errorf("a file with the secret is readable by others: %s", line)
 		}
 	}
 
@@ -425,7 +401,7 @@ func TestSecrets(t *testing.T) {
 
 	for host, p := range watchers {
 		w.release("enough", host)
-		p.ended(t, 20*time.Second)
+		p.awaitEnd(t, 20*time.Second)
 
 		if out := p.stdout.String(); out != "" {
 			t.Errorf("the secret is in the process list of %s: %s", host, out)

@@ -13,7 +13,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,18 +24,19 @@ import (
 
 const (
 	labTool = "../lab/lab"
-	// commandTime bounds every single command, jobs that are waited for included.
-	commandTime = 5 * time.Minute
-	// lastWords is kept free before `go test` runs out of time, so that the lab
-	// is taken down in any case.
-	lastWords = 90 * time.Second
+	// commandTimeout bounds every single command, including a wait for a job.
+	commandTimeout = 5 * time.Minute
+	// teardownTime is kept free before the deadline of `go test`, so that the labs
+	// are taken down in any case.
+	teardownTime = 90 * time.Second
 )
 
-// suite is what all tests share.
+// suite is shared by all tests.
 var suite struct {
-	skip string // why nothing can run here
-	bin  string // folder of the built clusterm and clusterctl
-	// ctx ends when the run is interrupted, or when its time is nearly over.
+	skip string // the reason why this machine cannot run the tests; "" if it can
+	bin  string // directory of the built clusterm and clusterctl
+	labs chan *lab
+	// ctx ends on an interrupt, and teardownTime before the deadline.
 	ctx context.Context
 }
 
@@ -44,10 +48,11 @@ func run(m *testing.M) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 
-	if limit, err := time.ParseDuration(flag.Lookup("test.timeout").Value.String()); err == nil && limit > 2*lastWords {
+	limit, err := time.ParseDuration(flag.Lookup("test.timeout").Value.String())
+	if err == nil && limit > 2*teardownTime {
 		var cancel func()
 
-		ctx, cancel = context.WithTimeout(ctx, limit-lastWords)
+		ctx, cancel = context.WithTimeout(ctx, limit-teardownTime)
 		defer cancel()
 	}
 
@@ -56,36 +61,28 @@ func run(m *testing.M) int {
 		return m.Run()
 	}
 
-	if os.Getenv("LAB") == "" {
-		_ = os.Setenv("LAB", "system")
-	}
-
-	fail := func(err error) int {
-		fmt.Fprintln(os.Stderr, "systemtest:", err)
-		return 1
-	}
-
 	dir, err := os.MkdirTemp("", "systemtest")
 	if err != nil {
-		return fail(err)
+		fmt.Fprintln(os.Stderr, "systemtest:", err)
+		return 1
 	}
 
 	defer func() { _ = os.RemoveAll(dir) }()
 
 	suite.bin = dir
 	if err := build(ctx, dir); err != nil {
-		return fail(err)
+		fmt.Fprintln(os.Stderr, "systemtest:", err)
+		return 1
+	}
+
+	labs, err := makeLabs()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "systemtest:", err)
+		return 1
 	}
 
 	if os.Getenv("CLUSTERM_LAB_KEEP") != "1" {
-		defer func() {
-			down, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-
-			if r := labRun(down, nil, "down"); r.code != 0 {
-				fmt.Fprintln(os.Stderr, "systemtest:", r)
-			}
-		}()
+		defer takeDown(labs)
 	}
 
 	code := m.Run()
@@ -97,7 +94,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// unavailable says why the tests cannot run on this machine, or "".
+// unavailable returns the reason why this machine cannot run the tests, or "".
 func unavailable() string {
 	if os.Getenv("CLUSTERM_LAB") != "1" {
 		return "needs real hosts: run `make system`, or set CLUSTERM_LAB=1 (as root)"
@@ -117,21 +114,10 @@ func unavailable() string {
 }
 
 func build(ctx context.Context, dir string) error {
-	cmd := exec.CommandContext(
-		ctx,
-		"go",
-		"build",
-		"-trimpath",
-		"-ldflags",
-		"-s -w",
-		"-o",
-		dir,
-		"./cmd/clusterm",
-		"./cmd/clusterctl",
-	)
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", dir, "./cmd/clusterm", "./cmd/clusterctl")
 	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
 
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
@@ -139,37 +125,97 @@ func build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// result is how a command ended.
+// lab is a lab that is given out to one test at a time.
+type lab struct {
+	name string
+}
+
+// makeLabs fills suite.labs. CLUSTERM_LABS is their number, and with it the number
+// of tests that run at a time; by default one more than there are processors,
+// since tests wait for timeouts about half of their time.
+func makeLabs() ([]*lab, error) {
+	count := runtime.NumCPU() + 1
+
+	if s := os.Getenv("CLUSTERM_LABS"); s != "" {
+		var err error
+		if count, err = strconv.Atoi(s); err != nil || count < 1 {
+			return nil, fmt.Errorf("CLUSTERM_LABS=%s is not a number of labs", s)
+		}
+	}
+
+	prefix := os.Getenv("LAB")
+	if prefix == "" {
+		prefix = "system"
+	}
+
+	suite.labs = make(chan *lab, count)
+	labs := make([]*lab, count)
+
+	for i := range labs {
+		labs[i] = &lab{name: fmt.Sprintf("%s-%d", prefix, i+1)}
+		suite.labs <- labs[i]
+	}
+
+	return labs, flag.Set("test.parallel", strconv.Itoa(count))
+}
+
+func takeDown(labs []*lab) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	var all sync.WaitGroup
+	for _, l := range labs {
+		all.Go(func() {
+			if r := l.run(ctx, nil, "down"); r.code != 0 {
+				fmt.Fprintln(os.Stderr, "systemtest:", r)
+			}
+		})
+	}
+
+	all.Wait()
+}
+
+// result is the outcome of a command.
 type result struct {
 	cmd    string
 	stdout string
 	stderr string
-	code   int // -1: it did not run, or was ended
+	code   int // -1: the command did not run, or was killed
 	took   time.Duration
 }
 
 func (r result) String() string {
-	return fmt.Sprintf(
-		"%s: exit %d after %s\nstdout: %s\nstderr: %s",
-		r.cmd,
-		r.code,
-		r.took.Round(time.Millisecond),
-		r.stdout,
-		r.stderr,
-	)
+	return fmt.Sprintf("%s: exit %d after %s\nstdout: %s\nstderr: %s",
+		r.cmd, r.code, r.took.Round(time.Millisecond), r.stdout, r.stderr)
 }
 
-// labRun runs the lab's tool.
-func labRun(ctx context.Context, stdin io.Reader, args ...string) result {
-	ctx, cancel := context.WithTimeout(ctx, commandTime)
-	defer cancel()
+// command prepares a run of the lab's tool.
+func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, labTool, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
-	// A host outlives `lab up`, and may have kept its output open.
-	cmd.WaitDelay = 5 * time.Second
-	// A Ctrl-C is for this process, which then ends its commands.
+	cmd.Env = append(os.Environ(), "LAB="+l.name)
+	// A Ctrl-C reaches this process only, which then ends its commands.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A host outlives `lab up` and may have kept its output open.
+	cmd.WaitDelay = 5 * time.Second
+
+	return cmd
+}
+
+// run runs the lab's tool to its end.
+func (l *lab) run(ctx context.Context, stdin io.Reader, args ...string) result {
+	return l.runIn(ctx, nil, stdin, args...)
+}
+
+// runIn is run with additions to the environment.
+func (l *lab) runIn(ctx context.Context, env []string, stdin io.Reader, args ...string) result {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+
+	var stdout, stderr bytes.Buffer
+
+	cmd := l.command(ctx, args...)
+	cmd.Env = append(cmd.Env, env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
 	begun := time.Now()
 	err := cmd.Run()
 
@@ -188,19 +234,19 @@ func labRun(ctx context.Context, stdin io.Reader, args ...string) result {
 	return r
 }
 
-// await polls until done says so, and fails the test with what it said last
-// when that takes too long.
-func await(t *testing.T, limit time.Duration, what string, done func() (ok bool, now string)) {
+// await polls done until it returns true. After limit it fails the test with the
+// last description that done returned.
+func await(t *testing.T, limit time.Duration, what string, done func() (ok bool, last string)) {
 	t.Helper()
 
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 
-	tick := time.NewTicker(300 * time.Millisecond)
+	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 
 	for {
-		ok, now := done()
+		ok, last := done()
 		if ok {
 			return
 		}
@@ -210,7 +256,7 @@ func await(t *testing.T, limit time.Duration, what string, done func() (ok bool,
 		case <-suite.ctx.Done():
 			t.Fatalf("interrupted while waiting until %s", what)
 		case <-ctx.Done():
-			t.Fatalf("waited %s in vain until %s; last: %s", limit, what, now)
+			t.Fatalf("waited %s in vain until %s; last: %s", limit, what, last)
 		}
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Ten nodes are commissioned as one batch.
+// TestTenNodes commissions ten nodes as one batch.
 func TestTenNodes(t *testing.T) {
 	w := newWorld(t, setup{hosts: 12})
 	w.commission(master, "host2")
-	w.put("host2", "many", "hands")
+	w.putKey("host2", "many", "hands")
 	ten := w.hosts[2:]
 
 	j := w.commission(worker, ten...)
@@ -21,8 +21,8 @@ func TestTenNodes(t *testing.T) {
 	}
 
 	for _, h := range ten {
-		w.is(h, inventory.Allocated, worker)
-		w.gets(h, "many", "hands")
+		w.wantNode(h, inventory.Allocated, worker)
+		w.wantKey(h, "many", "hands")
 	}
 
 	t.Logf("ten nodes took %s", j.Ended.Sub(*j.Started))

@@ -3,6 +3,7 @@
 package systemtest
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -13,7 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,146 +30,280 @@ const (
 
 // Places on the hosts.
 const (
-	dataDir    = "/var/lib/clusterm"
-	ownFolder  = "/root/playbooks" // testdata/playbooks
-	configFile = "/etc/clusterm/clusterm.yaml"
+	dataDir       = "/var/lib/clusterm"
+	testPlaybooks = "/root/playbooks" // testdata/playbooks
+	configFile    = "/etc/clusterm/clusterm.yaml"
 )
 
-// setup says what a test finds. The zero value is four hosts, clusterm with its
-// own playbooks and no configuration file on the first, an agent on the others,
-// and every one of them Discovered.
+// setup describes the hosts that a test starts with. The zero value is four hosts
+// of the lab's default suite: host1 runs clusterm with its own playbooks and no
+// configuration file, the others run an agent, and all are Discovered.
 type setup struct {
-	hosts    int
-	empty    bool   // no manager either: nothing but the hosts
-	bare     bool   // no agents: the others are just Debian with ssh
-	serf     string // hosts that run Debian's serf, comma-separated; they do not have our agent
-	small    bool   // clusterm uses testdata/playbooks
-	settings string // YAML: the rest of the configuration file
+	hosts         int
+	suite         string // of Debian; "": the lab's default
+	noManager     bool   // only the hosts: no clusterm, no agents
+	noAgents      bool   // the other hosts are plain Debian with ssh
+	serf          string // hosts that run Debian's serf instead of an agent, comma-separated
+	testPlaybooks bool   // clusterm uses testdata/playbooks
+	config        string // YAML: the rest of the configuration file
 }
 
-// world is a lab made anew for one test, with a manager on host1.
+// world is a lab with fresh hosts for one test.
 type world struct {
 	t     *testing.T
+	lab   *lab
+	env   []string // of the lab's tool
 	hosts []string
 	names map[string]string // node names by host
 }
 
-// newWorld makes it. What went before is gone: hosts, disks, keys, the
-// manager's store.
+// newWorld makes the test parallel, waits for a lab that is free, and boots the
+// hosts of the setup in it. Hosts, disks, keys and store of the test before are gone.
 func newWorld(t *testing.T, s setup) *world {
 	t.Helper()
+	skipWithoutLab(t)
+	t.Parallel()
 
-	if suite.skip != "" {
-		t.Skip(suite.skip)
-	}
+	l := <-suite.labs
+
+	t.Cleanup(func() { suite.labs <- l })
 
 	if suite.ctx.Err() != nil {
 		t.Fatal("interrupted, or too little time is left")
 	}
 
-	begun := time.Now()
-
 	if s.hosts == 0 {
 		s.hosts = 4
 	}
 
-	w := &world{t: t, names: map[string]string{}}
+	w := &world{t: t, lab: l, names: map[string]string{}}
+	if s.suite != "" {
+		w.env = []string{"LAB_SUITE=" + s.suite}
+	}
+
+	begun := time.Now()
+
 	t.Cleanup(func() {
 		if t.Failed() {
 			w.dump()
 		}
 
-		t.Logf("took %s", time.Since(begun).Round(time.Second/10))
+		t.Logf("took %s in lab %s", time.Since(begun).Round(time.Second/10), l.name)
 	})
-	w.lab("down")
+	w.boot(s)
+
+	if !s.noManager {
+		w.installManager(s)
+	}
+
+	if !s.noManager && !s.noAgents {
+		w.installAgents(s)
+	}
+
+	t.Logf("set up in %s", time.Since(begun).Round(time.Second/10))
+
+	return w
+}
+
+func skipWithoutLab(t *testing.T) {
+	t.Helper()
+
+	if suite.skip != "" {
+		t.Skip(suite.skip)
+	}
+}
+
+// forSubtest is the same world for a subtest that does not run in parallel.
+func (w *world) forSubtest(t *testing.T) *world {
+	sub := *w
+	sub.t = t
+
+	return &sub
+}
+
+func (w *world) boot(s setup) {
+	w.t.Helper()
+	w.labDo("down")
 
 	up := []string{"up", fmt.Sprint(s.hosts)}
 	if s.serf != "" {
 		up = append(up, "--serf-hosts", s.serf)
 	}
 
-	w.lab(up...)
+	w.labDo(up...)
 
 	for i := range s.hosts {
 		w.hosts = append(w.hosts, fmt.Sprintf("host%d", i+1))
 	}
+}
 
-	if s.empty {
-		return w
+func (s setup) runsSerf(host string) bool { return slices.Contains(strings.Split(s.serf, ","), host) }
+
+// installManager starts clusterm on host1 and fills in the names of the nodes.
+func (w *world) installManager(s setup) {
+	w.t.Helper()
+
+	config := s.config
+	if s.testPlaybooks {
+		w.labDo("cp", "testdata/playbooks", "host1:"+testPlaybooks)
+		config += "\nplaybooks: " + testPlaybooks + "\n"
 	}
 
-	w.lab("cp", filepath.Join(suite.bin, "clusterm"), "host1:/usr/local/bin/clusterm")
-	w.lab("cp", filepath.Join(suite.bin, "clusterctl"), "host1:/usr/local/bin/clusterctl")
-	w.lab("cp", repoFile("cmd/clusterm/clusterm.service"), "host1:/etc/systemd/system/clusterm.service")
-	w.lab("cp", strings.TrimSpace(w.lab("key").stdout), "host1:/root/.ssh/id_ed25519")
-
-	config := s.settings
-	if s.small {
-		w.lab("cp", "testdata/playbooks", "host1:"+ownFolder)
-		config += "\nplaybooks: " + ownFolder + "\n"
+	files := []file{
+		w.read("/usr/local/bin/clusterm", 0o755, filepath.Join(suite.bin, "clusterm")),
+		w.read("/usr/local/bin/clusterctl", 0o755, filepath.Join(suite.bin, "clusterctl")),
+		w.read("/etc/systemd/system/clusterm.service", 0o644, repoFile("cmd/clusterm/clusterm.service")),
+		w.read("/root/.ssh/id_ed25519", 0o600, w.keyFile()),
 	}
-
 	if config != "" {
-		w.write("host1", configFile, config)
+		files = append(files, file{path: "/etc/clusterm/", mode: 0o700}, file{configFile, 0o600, []byte(config)})
 	}
 
-	w.sh("host1", "systemctl enable --quiet --now clusterm")
+	r := w.install("host1", files, "systemctl enable --quiet --now clusterm")
+	if r.code != 0 {
+		w.t.Fatal(r)
+	}
 
 	for _, host := range w.hosts {
 		serial := 12
-		if slices.Contains(strings.Split(s.serf, ","), host) {
+		if s.runsSerf(host) {
 			serial = 8
 		}
 
-		w.names[host] = host + "-" + w.sh(host, "cat /etc/machine-id").stdout[:serial]
+		w.setName(host, serial)
 	}
+}
 
-	if s.bare {
-		return w
-	}
+// setName derives the name of a host's node: its serial is the beginning of the
+// machine-id, 12 digits long with clusterm's agent and 8 with the lab's serf.
+func (w *world) setName(host string, digits int) {
+	w.t.Helper()
+	w.names[host] = host + "-" + w.sh(host, "cat /etc/machine-id").stdout[:digits]
+}
+
+// keyFile is the ssh key that every host of the lab accepts.
+func (w *world) keyFile() string {
+	w.t.Helper()
+	return strings.TrimSpace(w.labDo("key").stdout)
+}
+
+// installAgents gives every host but the first an agent, or the key of the gossip
+// to its serf, and waits until all nodes are Discovered.
+func (w *world) installAgents(s setup) {
+	w.t.Helper()
 
 	key := w.gossipKey()
-	for _, host := range w.hosts[1:] {
-		if slices.Contains(strings.Split(s.serf, ","), host) {
-			w.giveSerfKey(host, key)
+	results := make([]result, len(w.hosts))
+
+	var all sync.WaitGroup
+
+	for i, host := range w.hosts[1:] {
+		if s.runsSerf(host) {
+			w.configureSerfKey(host, key)
 			continue
 		}
 
-		w.installAgent(host, host, w.serial(host), key)
+		files := w.agentFiles(host, host, w.serial(host), key)
+
+		all.Go(func() { results[i] = w.install(host, files, startAgent) })
+	}
+
+	all.Wait()
+
+	for _, r := range results {
+		if r.code != 0 {
+			w.t.Fatal(r)
+		}
 	}
 
 	w.awaitState(inventory.Discovered, w.hosts...)
-
-	return w
 }
 
 func (w *world) gossipKey() string {
+	w.t.Helper()
 	return strings.TrimSpace(w.sh("host1", "cat "+dataDir+"/gossip.key").stdout)
 }
 
-// giveSerfKey has Debian's serf on the host encrypt as the manager does.
-func (w *world) giveSerfKey(host, key string) {
+// configureSerfKey makes Debian's serf on the host encrypt with the manager's key.
+func (w *world) configureSerfKey(host, key string) {
 	w.t.Helper()
 	w.write(host, "/etc/serf/key.json", `{"encrypt_key": "`+key+`"}`)
 	w.sh(host, "systemctl restart serf")
 }
 
-// installAgent puts an agent onto a host by hand, as one would into an image:
-// quicker than discover, which has tests of its own.
+const startAgent = "systemctl enable --quiet --now clusterm-agent"
+
+// installAgent installs an agent by hand, as one would in an image. It is faster
+// than discover, which has tests of its own.
 func (w *world) installAgent(host, label, serial, key string) {
 	w.t.Helper()
-	w.lab("cp", filepath.Join(suite.bin, "clusterm"), host+":/usr/local/bin/clusterm")
-	w.lab(
-		"cp",
-		repoFile("ansible/roles/agent/files/clusterm-agent.service"),
-		host+":/etc/systemd/system/clusterm-agent.service",
-	)
-	w.write(host, "/etc/clusterm/gossip.key", key+"\n")
-	w.write(host, "/etc/clusterm/agent.yaml", fmt.Sprintf(
-		"node: {label: %q, serial: %q, addr: %q}\ndata_dir: /var/lib/clusterm-agent\n"+
-			"gossip: {bind: '0.0.0.0:7946', key_file: /etc/clusterm/gossip.key, join: ['%s:7946']}\n",
-		label, serial, addr(host), addr("host1")))
-	w.sh(host, "systemctl enable --quiet --now clusterm-agent")
+
+	if r := w.install(host, w.agentFiles(host, label, serial, key), startAgent); r.code != 0 {
+		w.t.Fatal(r)
+	}
+}
+
+func (w *world) agentFiles(host, label, serial, key string) []file {
+	w.t.Helper()
+
+	unit := repoFile("ansible/roles/agent/files/clusterm-agent.service")
+	config := fmt.Sprintf("node: {label: %q, serial: %q, addr: %q}\n"+
+		"data_dir: /var/lib/clusterm-agent\n"+
+		"gossip: {bind: '0.0.0.0:7946', key_file: /etc/clusterm/gossip.key, join: ['%s:7946']}\n",
+		label, serial, addr(host), addr("host1"))
+
+	return []file{
+		w.read("/usr/local/bin/clusterm", 0o755, filepath.Join(suite.bin, "clusterm")),
+		w.read("/etc/systemd/system/clusterm-agent.service", 0o644, unit),
+		{"/etc/clusterm/", 0o700, nil},
+		{"/etc/clusterm/gossip.key", 0o600, []byte(key + "\n")},
+		{"/etc/clusterm/agent.yaml", 0o600, []byte(config)},
+	}
+}
+
+// file is a file on a host, or a directory if the path ends in a slash.
+type file struct {
+	path    string
+	mode    int64
+	content []byte
+}
+
+// read is a file on a host with the content of one of this machine.
+func (w *world) read(path string, mode int64, source string) file {
+	w.t.Helper()
+
+	content, err := os.ReadFile(source)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+
+	return file{path, mode, content}
+}
+
+// install writes files on a host and runs a command line there, all in one
+// command. It may be called by several goroutines at a time.
+func (w *world) install(host string, files []file, script string) result {
+	var archive bytes.Buffer
+
+	out := tar.NewWriter(&archive)
+
+	for _, f := range files {
+		header := &tar.Header{Name: "." + f.path, Mode: f.mode, Size: int64(len(f.content)), Typeflag: tar.TypeReg}
+		if strings.HasSuffix(f.path, "/") {
+			header.Typeflag = tar.TypeDir
+		}
+
+		// A buffer takes everything; only a wrong header can fail.
+		if err := out.WriteHeader(header); err != nil {
+			return result{cmd: "tar " + f.path, code: -1, stderr: err.Error()}
+		}
+
+		_, _ = out.Write(f.content)
+	}
+
+	_ = out.Close()
+
+	return w.run(&archive, "exec", host, "sh", "-c", "tar -xf - -C / && "+script)
 }
 
 // addr is a host's IPv4 address.
@@ -179,13 +314,13 @@ func addr(host string) string {
 	return fmt.Sprintf("10.77.0.%d", 10+i)
 }
 
-// name is the name of the node that a host is.
+// name is the name of a host's node.
 func (w *world) name(host string) string {
 	w.t.Helper()
 
 	name, ok := w.names[host]
 	if !ok {
-		w.t.Fatalf("there is no %s", host)
+		w.t.Fatalf("the test has no %s", host)
 	}
 
 	return name
@@ -208,8 +343,8 @@ func (w *world) nodeNames(hosts ...string) []string {
 	return names
 }
 
-// lab runs the lab's tool, which has to succeed.
-func (w *world) lab(args ...string) result {
+// labDo runs the lab's tool and requires success.
+func (w *world) labDo(args ...string) result {
 	w.t.Helper()
 
 	r := w.run(nil, args...)
@@ -220,11 +355,11 @@ func (w *world) lab(args ...string) result {
 	return r
 }
 
-// run runs the lab's tool, and notes what takes long.
+// run runs the lab's tool, and logs a command that takes long.
 func (w *world) run(stdin io.Reader, args ...string) result {
 	w.t.Helper()
 
-	r := labRun(suite.ctx, stdin, args...)
+	r := w.lab.runIn(suite.ctx, w.env, stdin, args...)
 	if r.took > 2*time.Second {
 		w.t.Logf("%.1f s: %.150q", r.took.Seconds(), r.cmd)
 	}
@@ -238,7 +373,7 @@ func (w *world) try(host, script string) result {
 	return w.run(nil, "exec", host, "bash", "-c", script)
 }
 
-// sh runs a shell's command line on a host, which has to succeed.
+// sh runs a shell's command line on a host and requires success.
 func (w *world) sh(host, script string) result {
 	w.t.Helper()
 
@@ -250,7 +385,7 @@ func (w *world) sh(host, script string) result {
 	return r
 }
 
-// write writes a file on a host, for root only.
+// write writes a file on a host, readable by root only.
 func (w *world) write(host, path, content string) {
 	w.t.Helper()
 
@@ -267,7 +402,7 @@ func (w *world) tryCtl(args ...string) result {
 	return w.run(nil, append([]string{"exec", "host1", "clusterctl"}, args...)...)
 }
 
-// ctl runs clusterctl on host1, which has to succeed.
+// ctl runs clusterctl on host1 and requires success.
 func (w *world) ctl(args ...string) result {
 	w.t.Helper()
 
@@ -279,9 +414,9 @@ func (w *world) ctl(args ...string) result {
 	return r
 }
 
-// refused runs clusterctl, which has to end with the exit code, and to say
-// every one of the words on stderr.
-func (w *world) refused(code int, words []string, args ...string) result {
+// wantRefused runs clusterctl and requires the exit code, and each of the words
+// on stderr in any case of letters.
+func (w *world) wantRefused(code int, words []string, args ...string) result {
 	w.t.Helper()
 
 	r := w.tryCtl(args...)
@@ -291,7 +426,7 @@ func (w *world) refused(code int, words []string, args ...string) result {
 
 	for _, word := range words {
 		if !strings.Contains(strings.ToLower(r.stderr), strings.ToLower(word)) {
-			w.t.Errorf("it does not say %q: %s", word, r)
+			w.t.Errorf("stderr lacks %q: %s", word, r)
 		}
 	}
 
@@ -321,13 +456,13 @@ func (w *world) nodes() map[string]api.Node {
 	return all
 }
 
-// node is the node that a host is.
+// node is a host's node.
 func (w *world) node(host string) api.Node {
 	w.t.Helper()
 
 	n, ok := w.nodes()[w.name(host)]
 	if !ok {
-		w.t.Fatalf("%s is not known", w.name(host))
+		w.t.Fatalf("the inventory lacks %s", w.name(host))
 	}
 
 	return n
@@ -344,15 +479,15 @@ func (w *world) job(id string) api.Job {
 	return decode[api.Job](w, w.ctl("job", "get", id, "-o", "json"))
 }
 
-// do runs a verb and waits for its job, which has to be Complete.
+// do runs a verb, waits for its job and requires it to be Complete.
 func (w *world) do(args ...string) api.Job {
 	w.t.Helper()
 	return decode[api.Job](w, w.ctl(append(args, "-o", "json")...))
 }
 
-// fails runs a verb and waits for its job, which has to fail. What clusterctl
-// says on stderr is returned too.
-func (w *world) fails(args ...string) (api.Job, string) {
+// doFails runs a verb, waits for its job and requires it to fail. It also returns
+// clusterctl's standard error.
+func (w *world) doFails(args ...string) (api.Job, string) {
 	w.t.Helper()
 
 	r := w.tryCtl(append(args, "-o", "json")...)
@@ -363,19 +498,19 @@ func (w *world) fails(args ...string) (api.Job, string) {
 	return decode[api.Job](w, r), r.stderr
 }
 
-// submit asks for a job and does not wait for it.
+// submit submits a job, does not wait for it, and returns its id.
 func (w *world) submit(args ...string) string {
 	w.t.Helper()
 	return decode[api.Job](w, w.ctl(append(args, "--no-wait", "-o", "json")...)).ID
 }
 
-// commission brings hosts into service.
+// commission commissions hosts into a group.
 func (w *world) commission(group string, hosts ...string) api.Job {
 	w.t.Helper()
 	return w.do(append([]string{"nodes", "commission", "-g", group}, w.nodeNames(hosts...)...)...)
 }
 
-// awaitJob waits until a job has ended, however it does.
+// awaitJob waits until a job has ended, with any result.
 func (w *world) awaitJob(id string) api.Job {
 	w.t.Helper()
 
@@ -387,7 +522,7 @@ func (w *world) awaitJob(id string) api.Job {
 	return decode[api.Job](w, r)
 }
 
-// awaitPhase waits until a job runs the phase.
+// awaitPhase waits until a job is in the phase.
 func (w *world) awaitPhase(id, phase string) {
 	w.t.Helper()
 	await(w.t, time.Minute, "job "+id+" is at "+phase, func() (bool, string) {
@@ -400,7 +535,7 @@ func (w *world) awaitPhase(id, phase string) {
 	})
 }
 
-// awaitLog waits until a job's output holds the text.
+// awaitLog waits until the text is in a job's output.
 func (w *world) awaitLog(id, text string) {
 	w.t.Helper()
 	await(w.t, time.Minute, fmt.Sprintf("job %s prints %q", id, text), func() (bool, string) {
@@ -409,7 +544,7 @@ func (w *world) awaitLog(id, text string) {
 	})
 }
 
-// awaitState waits until the hosts' nodes are known and have that state.
+// awaitState waits until the hosts' nodes have that state.
 func (w *world) awaitState(state inventory.State, hosts ...string) {
 	w.t.Helper()
 	await(w.t, 90*time.Second, fmt.Sprintf("%v are %s", hosts, state), func() (bool, string) {
@@ -426,37 +561,29 @@ func (w *world) awaitState(state inventory.State, hosts ...string) {
 	})
 }
 
-// awaitServing waits until the manager answers and is well.
-func (w *world) awaitServing() {
+// awaitHealthy waits until the manager answers and is healthy.
+func (w *world) awaitHealthy() {
 	w.t.Helper()
-	await(w.t, time.Minute, "the manager is well", func() (bool, string) {
+	await(w.t, time.Minute, "the manager is healthy", func() (bool, string) {
 		r := w.tryCtl("health")
 		return r.code == 0, r.String()
 	})
 }
 
-// is fails the test where a host's node has another status or group. An empty
-// group is one that is not set.
-func (w *world) is(host string, status inventory.Status, group string) {
+// wantNode requires the status and the group of a host's node, and that no job
+// holds it. An empty group means none.
+func (w *world) wantNode(host string, status inventory.Status, group string) {
 	w.t.Helper()
 
 	n := w.node(host)
 	if n.Status != status || n.Group != group || n.Job != "" {
-		w.t.Errorf(
-			"%s is %s in group %q, held by job %q, with the error %q; want %s in %q",
-			n.Name,
-			n.Status,
-			n.Group,
-			n.Job,
-			n.LastError,
-			status,
-			group,
-		)
+		w.t.Errorf("%s is %s in group %q, held by job %q, with the error %q; want %s in %q",
+			n.Name, n.Status, n.Group, n.Job, n.LastError, status, group)
 	}
 }
 
-// has tells whether a file is on a host.
-func (w *world) has(host, path string) bool {
+// hasFile reports whether a file exists on a host.
+func (w *world) hasFile(host, path string) bool {
 	w.t.Helper()
 
 	r := w.try(host, "test -e "+path)
@@ -467,7 +594,8 @@ func (w *world) has(host, path string) bool {
 	return r.code == 0
 }
 
-// release lets those go on that wait for the file (the variable hold).
+// release ends the waiting of plays with the variable hold (or hold_cleanup) of
+// that name.
 func (w *world) release(name string, hosts ...string) {
 	w.t.Helper()
 
@@ -476,7 +604,7 @@ func (w *world) release(name string, hosts ...string) {
 	}
 }
 
-// dump says what can be said of a failure.
+// dump logs the state of the lab after a failure.
 func (w *world) dump() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -490,12 +618,12 @@ func (w *world) dump() {
 		{"exec", "host1", "journalctl", "--no-pager", "-o", "cat", "-u", "clusterm", "-n", "80"},
 		{"exec", "host1", "ps", "axf", "-o", "pid,stat,etime,args"},
 	} {
-		r := labRun(ctx, nil, args...)
+		r := w.lab.run(ctx, nil, args...)
 		w.t.Logf("--- %s (exit %d)\n%s%s", r.cmd, r.code, r.stdout, r.stderr)
 	}
 }
 
-// process is a command on a host that a test does not wait for at once.
+// process is a command that runs on a host while the test goes on.
 type process struct {
 	cmd    *exec.Cmd
 	stdout bytes.Buffer
@@ -503,14 +631,12 @@ type process struct {
 	done   chan struct{} // closed when it has ended
 }
 
-// start starts a command on a host. Its standard output goes to stdout where
-// that is given, else into the process's buffer. It ends with the test.
+// start starts a command on a host. Its standard output goes to stdout, or into
+// the process's buffer if stdout is nil. It is killed at the end of the test.
 func (w *world) start(host string, stdout io.Writer, args ...string) *process {
 	w.t.Helper()
 	p := &process{done: make(chan struct{})}
-	p.cmd = exec.CommandContext(suite.ctx, labTool, append([]string{"exec", host}, args...)...)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.cmd.WaitDelay = 5 * time.Second
+	p.cmd = w.lab.command(suite.ctx, append([]string{"exec", host}, args...)...)
 
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if stdout != nil {
@@ -533,8 +659,8 @@ func (w *world) start(host string, stdout io.Writer, args ...string) *process {
 	return p
 }
 
-// ended waits until the process has ended.
-func (p *process) ended(t *testing.T, limit time.Duration) {
+// awaitEnd waits until the process has ended.
+func (p *process) awaitEnd(t *testing.T, limit time.Duration) {
 	t.Helper()
 
 	timer := time.NewTimer(limit)

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # legacy.sh MASTER WORKER uses the contract of the first generation, as scripts
-# of that time do, and ends with status 1 at the first answer that is not right.
+# of that time do, and exits with status 1 at the first wrong answer.
 set -euo pipefail
 
 master=$1 worker=$2
 body=/tmp/answer
 
-# call METHOD PATH STATUS [JSON]: leaves the answer in $body.
+# call METHOD PATH STATUS [JSON] requires the status and leaves the answer in $body.
 call() {
   local status args=(-s -o "$body" -w '%{http_code}' -X "$1" -H 'Content-Type: application/json')
   if [ $# -gt 3 ]; then args+=(-d "$4"); fi
@@ -18,7 +18,8 @@ call() {
     exit 1
   fi
 }
-# is FILTER WANT: what jq makes of the answer. says TEXT: the answer holds it.
+
+# is FILTER WANT requires the output of jq for the answer.
 is() {
   local got
   got=$(jq -r "$1" $body)
@@ -27,27 +28,41 @@ is() {
     exit 1
   fi
 }
-says() {
+
+# contains TEXT requires the text in the answer.
+contains() {
   grep -qF -- "$1" $body || {
-    printf 'the answer does not say %s: %s\n' "$1" "$(cat $body)"
+    printf 'the answer lacks %s: %s\n' "$1" "$(cat $body)"
     exit 1
   }
 }
+
 empty() {
   [ ! -s $body ] || {
     printf 'the answer to a POST is not empty: %s\n' "$(cat $body)"
     exit 1
   }
 }
-# ended STATUS: waits until one more job has ended, and looks how.
+
+# another_ended reports whether a job has ended since the last call of ended.
 previous=''
+another_ended() {
+  curl -s -o $body http://127.0.0.1:9007/info/job/last &&
+    jq -e .id $body >/dev/null 2>&1 && [ "$(jq -r .id $body)" != "$previous" ]
+}
+
+# pause lets 0.2 s pass, 300 times at most.
+tries=0
+pause() {
+  tries=$((tries + 1))
+  [ $tries -lt 300 ] || exit 1
+  read -r -t 0.2 <> <(:) || true
+}
+
+# ended STATUS waits until one more job has ended, and requires its status.
 ended() {
-  local tries=0
-  until curl -s -o $body http://127.0.0.1:9007/info/job/last && [ "$(jq -r .id $body 2>/dev/null)" != "$previous" ] && jq -e .id $body >/dev/null 2>&1; do
-    tries=$((tries + 1))
-    [ $tries -lt 300 ] || exit 1
-    read -r -t 0.2 <> <(:) || true
-  done
+  tries=0
+  until another_ended; do pause; done
   call GET /info/job/last 200
   previous=$(jq -r .id $body)
   is .status "$1"
@@ -79,7 +94,7 @@ call POST /info/nodes 200 "{\"nodes\":[\"$master\",\"nobody-0\"]}"
 is length 1
 call GET /info/node/nobody-0 500
 call POST /commission/nodes 500 "{\"nodes\":[\"$master\",\"nobody-0\"],\"host_group\":\"service-master\"}"
-says nobody-0
+contains nobody-0
 call POST /commission/nodes 500 '{"nodes":[],"host_group":"service-master"}'
 call POST /commission/nodes 500 "{\"nodes\":[\"$worker\"],\"host_group\":\"service-worker\"}"
 call GET /info/job/last 500
@@ -100,26 +115,25 @@ is .inventory_state.prev_status Provisioning
 is .configuration_state.host_group service-master
 is .configuration_state.inventory_vars.fleet old
 call GET /info/logs/last 200
-says 'TASK [Write the file]'
+contains 'TASK [Write the file]'
 
 call POST /commission/nodes 200 "{\"nodes\":[\"$worker\"],\"host_group\":\"service-worker\",\"extra_vars\":{\"hold\":\"go\"}}"
 # its output can be followed while it runs
 timeout 60 curl -sN http://127.0.0.1:9007/info/logs/active >/tmp/followed &
 follower=$!
 tries=0
-until grep -qF 'Wait to be told' /tmp/followed; do
-  kill -0 $follower 2>/dev/null || { # it came before the job began
+until grep -qF 'Wait to be released' /tmp/followed; do
+  kill -0 $follower 2>/dev/null || { # it asked before the job began
     timeout 60 curl -sN http://127.0.0.1:9007/info/logs/active >/tmp/followed &
     follower=$!
   }
-  tries=$((tries + 1))
-  [ $tries -lt 300 ] || exit 1
-  read -r -t 0.2 <> <(:) || true
+  pause
 done
 call GET /info/job/active 200
 is .status Running
 call POST /decommission/nodes 500 "{\"nodes\":[\"$master\"]}"
-ssh -o StrictHostKeyChecking=no -o LogLevel=ERROR "$(curl -s "http://127.0.0.1:9007/info/node/$worker" | jq -r .configuration_state.ssh_address)" touch /run/go
+address=$(curl -s "http://127.0.0.1:9007/info/node/$worker" | jq -r .configuration_state.ssh_address)
+ssh -o StrictHostKeyChecking=no -o LogLevel=ERROR "$address" touch /run/go
 wait $follower
 ended Complete
 call GET /info/logs/last 200

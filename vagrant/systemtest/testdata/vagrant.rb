@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A Vagrant that makes nothing: it evaluates a Vagrantfile and prints as JSON what
-# that asks for. It knows the words that ours uses, and their options; any other is
+# A stand-in for Vagrant that makes no machine: it evaluates a Vagrantfile and prints
+# the machines as JSON. It supports the methods and options in our file; any other is
 # an error, as in Vagrant.
 #
 #   ruby -r ./vagrant.rb Vagrantfile up
