@@ -242,7 +242,7 @@ func await(t *testing.T, limit time.Duration, what string, done func() (ok bool,
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 
-	tick := time.NewTicker(200 * time.Millisecond)
+	tick := time.NewTicker(300 * time.Millisecond)
 	defer tick.Stop()
 
 	for {
