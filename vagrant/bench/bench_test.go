@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestMissesAreMeasuredAgain: both results are in the table, and the second one counts.
+// TestMissesAreMeasuredAgain: the table has both results, and the second one counts.
 func TestMissesAreMeasuredAgain(t *testing.T) {
 	t.Parallel()
 
@@ -50,17 +50,16 @@ func TestMissesAreMeasuredAgain(t *testing.T) {
 	broken := errors.New("broken")
 	b := &bench{out: &report{}}
 
-	err := b.compare(
-		t.Context(),
-		comparison{rounds: 1, product: func(context.Context) (float64, error) { return 0, broken }},
-	)
+	failing := comparison{rounds: 1, product: func(context.Context) (float64, error) { return 0, broken }}
+
+	err := b.compare(t.Context(), failing)
 	if !errors.Is(err, broken) || len(b.out.Rows) != 0 {
 		t.Errorf("%v, %+v", err, b.out.Rows)
 	}
 }
 
-// TestStaleAnswersAreFound: an answer that lacks what was acknowledged in time
-// is found in both forms; one that lacks what was acknowledged just now is not blamed.
+// TestStaleAnswersAreFound: an answer without a report that was acknowledged in time is
+// stale in both forms; an answer without a report of this moment is not.
 func TestStaleAnswersAreFound(t *testing.T) {
 	t.Parallel()
 	b := &bench{nodes: changing}
@@ -93,7 +92,7 @@ func TestStaleAnswersAreFound(t *testing.T) {
 		bytes.NewBufferString(`{"items": [{"name": "` + name(0) + `", "addr": "10.200.1.1", "state": "Disappeared"}]}`),
 		bytes.NewBufferString(`{"items": [{"name": "` + name(1) + `", "addr": "10.0.0.1", "state": "Discovered"}]}`),
 	})
-	if err != nil || len(pages) != 2 || pages[name(0)].word() != 258 || pages[name(1)].word() != 1 {
+	if err != nil || len(pages) != 2 || pages[name(0)].report() != 258 || pages[name(1)].report() != 1 {
 		t.Errorf("%+v, %v", pages, err)
 	}
 
@@ -101,24 +100,28 @@ func TestStaleAnswersAreFound(t *testing.T) {
 	long, now := time.Now().Add(-time.Second), time.Now().Add(time.Minute)
 	c.acked[3] = []time.Time{long, long, now}
 
-	words := c.required()
-	if words[3] != 3 || words[4] != 1 {
-		t.Errorf("%v", words)
+	required := c.required()
+	if required[3] != 3 || required[4] != 1 {
+		t.Errorf("%v", required)
 	}
 
-	if err := b.check(info("10.200.0.3", "Discovered"), words); err != nil {
+	if err := b.check(info("10.200.0.3", "Discovered"), required); err != nil {
 		t.Error(err)
 	}
 
-	if err := b.check(info("10.200.0.3", "Disappeared"), words); err != nil {
+	if err := b.check(info("10.200.0.3", "Disappeared"), required); err != nil {
 		t.Error(err)
 	}
 
-	if err := b.check(info("10.0.0.1", "Disappeared"), words); err == nil || !strings.Contains(err.Error(), name(3)) {
+	if err := b.check(
+		info("10.0.0.1", "Disappeared"),
+		required,
+	); err == nil ||
+		!strings.Contains(err.Error(), name(3)) {
 		t.Errorf("%v", err)
 	}
 
-	if err := b.check(nil, words); err == nil {
+	if err := b.check(nil, required); err == nil {
 		t.Error("an empty answer passed")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// discover measures a fresh clusterm each round: its nodes are new.
+// discover measures a fresh clusterm in each round, so that all nodes are new.
 func discover(ctx context.Context, b *bench) error {
 	var w *world
 	defer func() {
@@ -26,7 +26,8 @@ func discover(ctx context.Context, b *bench) error {
 		against: "raw etcd puts of as many records, 100 to a transaction",
 		rounds:  3,
 		floor:   atLeast(0.3),
-		note:    "1000 to a request, one request after the other; with each node goes an entry in its history, which the baseline does not write",
+		note: "1000 to a request, one request after the other; " +
+			"clusterm also writes a history entry for each node, the baseline does not",
 		product: func(ctx context.Context) (float64, error) {
 			if w != nil {
 				if err := w.close(); err != nil {
@@ -41,6 +42,7 @@ func discover(ctx context.Context, b *bench) error {
 				return 0, err
 			}
 
+			// The measurement begins with a world that answers.
 			w = fresh
 			begun := time.Now()
 
@@ -56,13 +58,14 @@ func discover(ctx context.Context, b *bench) error {
 			took := time.Since(begun)
 
 			if n := bytes.Count(buf.Bytes(), []byte(`"monitoring_state":`)); n != b.nodes {
-				return 0, fmt.Errorf("%d nodes are listed", n)
+				return 0, fmt.Errorf("the list has %d nodes, want %d", n, b.nodes)
 			}
 
 			return float64(b.nodes) / took.Seconds(), nil
 		},
 		baseline: func(ctx context.Context) (float64, error) {
-			if w == nil { // the first side of all
+			// The baseline may be the first side to run.
+			if w == nil {
 				fresh, err := b.full(ctx, "")
 				if err != nil {
 					return 0, err
@@ -76,6 +79,7 @@ func discover(ctx context.Context, b *bench) error {
 				return 0, err
 			}
 
+			// A new prefix in each round, so that puts create keys, as the product's do.
 			prefix := w.prefixFor("puts")
 			begun := time.Now()
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,9 +24,9 @@ const (
 	labHosts = 20
 )
 
-// labPlay is what is run on the lab's hosts: what they do by themselves takes a
-// moment, as it does when packages are installed or services restarted, and the
-// output has about as many lines as asked for.
+// labPlay is the playbook of the job rows. Like an installation of packages or a
+// restart of services, it keeps the hosts busy for a moment. Its arguments are the
+// hosts and the number of output lines.
 const labPlay = `- hosts: %s
   gather_facts: false
   tasks:
@@ -41,8 +42,8 @@ const labPlay = `- hosts: %s
       ansible.builtin.debug: {msg: "{{ range(%d) | list }}"}
 `
 
-// job compares jobs with plain ansible-playbook. The manager and the baselines
-// run on this machine, within the lab's network.
+// job compares jobs with plain ansible-playbook. The manager and the baselines run on
+// this machine, in the lab's network.
 func job(ctx context.Context, b *bench) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("the lab needs root")
@@ -56,22 +57,25 @@ func job(ctx context.Context, b *bench) (err error) {
 
 	lab := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, labTool, args...)
-		var out, said bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &said
+
+		var stdout, stderr bytes.Buffer
+
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 
 		cmd.WaitDelay = 5 * time.Second
 		if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-			return "", fmt.Errorf("lab %s: %w\n%s", strings.Join(args, " "), err, said.String())
+			return "", fmt.Errorf("lab %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
 		}
 
-		return strings.TrimSpace(out.String()), nil
+		return strings.TrimSpace(stdout.String()), nil
 	}
 	if _, err := lab("up", fmt.Sprint(labHosts)); err != nil {
 		return err
 	}
 
 	defer func() {
-		cmd := exec.Command(labTool, "down") // also when the time is over
+		// Without ctx, which may have ended.
+		cmd := exec.Command(labTool, "down")
 		if out, derr := cmd.CombinedOutput(); derr != nil {
 			err = errors.Join(err, fmt.Errorf("lab down: %w\n%s", derr, out))
 		}
@@ -100,21 +104,22 @@ func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
 	}
 
 	for _, file := range []string{"site.yml", "cleanup.yml", "rolling-upgrade.yml", "verify.yml"} {
+		// Every host prints, so the lines of a run do not depend on their number.
 		text := fmt.Sprintf(labPlay, "all", max(1, lines/hosts))
 		if err := os.WriteFile(filepath.Join(play, file), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
 
-	// TCP of the API is of no use here: this process is outside of the lab's network.
+	// This process is outside the lab's network, so it uses the API's Unix socket.
 	w, err := b.world(ctx, fmt.Sprintf("playbooks: %s\nssh: {user: root, key_file: %s}\n", play, key), labTool, "run")
 	if err != nil {
 		return err
 	}
-	defer w.close() //nolint:errcheck // measured already
+	defer w.discard()
 
 	addr := func(i int) string { return fmt.Sprintf("10.77.0.%d", 11+i) }
-	if err := w.seen(ctx, hosts, addr); err != nil {
+	if err := w.reportHosts(ctx, hosts, addr); err != nil {
 		return err
 	}
 
@@ -135,10 +140,9 @@ func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
 
 		return j, err
 	}
-	if _, err := run(
-		inventory.VerbCommission,
-		"service-master",
-	); err != nil { // host keys are recorded, the syntax is checked
+
+	// The commission records host keys and checks the syntax, outside the measurement.
+	if _, err := run(inventory.VerbCommission, "service-master"); err != nil {
 		return err
 	}
 
@@ -147,7 +151,7 @@ func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
 		return err
 	}
 
-	// The baseline is what the run of that job was, without the manager's plugin.
+	// The baseline repeats the run of that job without the manager's plugin.
 	model := filepath.Join(w.dir, "data/runs", j.ID+"-0")
 
 	keep := filepath.Join(b.dir, "model")
@@ -161,12 +165,14 @@ func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
 			return 0, errors.Join(err, errors.New("the job has no times"))
 		}
 
+		// From the claim to the end: waiting in the queue is not part of the run.
 		return j.Ended.Sub(*j.Started).Seconds(), nil
 	}
-	what := fmt.Sprintf("job, %d hosts, %d lines", hosts, lines)
+
+	title := fmt.Sprintf("job, %d hosts, %d lines", hosts, lines)
 
 	err = b.compare(ctx, comparison{
-		name:     what,
+		name:     title,
 		unit:     "s",
 		against:  "ansible-playbook, same settings",
 		rounds:   3,
@@ -179,7 +185,7 @@ func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
 	}
 
 	return b.compare(ctx, comparison{
-		name:     what,
+		name:     title,
 		unit:     "s",
 		against:  "ansible-playbook, its own defaults",
 		rounds:   3,
@@ -189,24 +195,25 @@ func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
 	})
 }
 
-// seen reports the lab's hosts, over the Unix socket.
-func (w *world) seen(ctx context.Context, hosts int, addr func(int) string) error {
+// reportHosts reports the lab's hosts as discovered, over the Unix socket.
+func (w *world) reportHosts(ctx context.Context, hosts int, addr func(int) string) error {
 	w.url = "http://clusterm"
 	w.http = w.overSocket()
 
 	return w.event(ctx, "discovered", 0, hosts, addr)
 }
 
-// copyRun keeps what a run was given.
+// copyRun copies the input files of a run.
 func copyRun(from, to string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
 
-	for _, file := range []string{"spec.json", "inventory.yml", "extra-vars.yml", "ansible.cfg", "ssh_config", "known_hosts"} {
+	files := []string{"spec.json", "inventory.yml", "extra-vars.yml", "ansible.cfg", "ssh_config", "known_hosts"}
+	for _, file := range files {
 		text, err := os.ReadFile(filepath.Join(from, file))
 		if err != nil {
-			return fmt.Errorf("what the run was given: %w", err)
+			return fmt.Errorf("input of the run: %w", err)
 		}
 
 		if err := os.WriteFile(filepath.Join(to, file), text, 0o600); err != nil {
@@ -217,20 +224,21 @@ func copyRun(from, to string) error {
 	return nil
 }
 
-// plain runs ansible-playbook as the kept run did, in a folder of its own, so
-// that it opens its own connections, and returns the seconds it took.
+// plain runs ansible-playbook with the input of a copied run and returns the seconds it
+// took. It uses a directory of its own, so that it opens its own connections.
 func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (float64, error) {
 	dir, err := os.MkdirTemp(b.dir, "plain")
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // scratch
+	defer os.RemoveAll(dir)
 
 	if err := copyRun(keep, dir); err != nil {
 		return 0, err
 	}
 
-	moved := func(file string, drop ...string) error {
+	// move replaces the run's paths in a file and drops lines with these prefixes.
+	move := func(file string, drop ...string) error {
 		path := filepath.Join(dir, file)
 
 		text, err := os.ReadFile(path)
@@ -240,12 +248,8 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 
 		var out strings.Builder
 		for line := range strings.Lines(strings.ReplaceAll(string(text), model, dir)) {
-			kept := true
-			for _, word := range drop {
-				kept = kept && !strings.HasPrefix(line, word)
-			}
-
-			if kept {
+			dropped := slices.ContainsFunc(drop, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
+			if !dropped {
 				out.WriteString(line)
 			}
 		}
@@ -253,10 +257,10 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 		return os.WriteFile(path, []byte(out.String()), 0o600)
 	}
 	if err := errors.Join(
-		moved("ansible.cfg", "callback_plugins", "callbacks_enabled"),
-		moved("spec.json"),
-		moved("inventory.yml"),
-		moved("ssh_config"),
+		move("ansible.cfg", "callback_plugins", "callbacks_enabled"),
+		move("spec.json"),
+		move("inventory.yml"),
+		move("ssh_config"),
 	); err != nil {
 		return 0, err
 	}
@@ -277,7 +281,7 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 
 	config := filepath.Join(dir, "ansible.cfg")
 	if defaults {
-		// Its own defaults, save where it finds the hosts' keys.
+		// Ansible's own defaults, except for the keys of the hosts.
 		config = filepath.Join(dir, "defaults.cfg")
 
 		text := "[defaults]\nhome = " + filepath.Join(dir, "home") + "\nhost_key_checking = False\n"
@@ -291,48 +295,49 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 		return 0, err
 	}
 
-	// Neither run begins with connections that another one has left open. The
-	// paths of sockets have to be short.
+	// No run starts with open connections of another one. Paths of sockets must be
+	// short.
 	sockets, err := os.MkdirTemp("/tmp", "cp")
 	if err != nil {
 		return 0, err
 	}
-	defer hangUp(sockets)
-	cmd := exec.CommandContext(
-		ctx,
-		here,
-		append(
-			[]string{"run", "env", "ANSIBLE_CONFIG=" + config, "ANSIBLE_SSH_CONTROL_PATH_DIR=" + sockets, spec.Path},
-			spec.Args...)...)
+	defer closeConnections(sockets)
+
+	command := []string{
+		"run", "env", "ANSIBLE_CONFIG=" + config, "ANSIBLE_SSH_CONTROL_PATH_DIR=" + sockets, spec.Path,
+	}
+	cmd := exec.CommandContext(ctx, here, append(command, spec.Args...)...)
 	cmd.Dir = spec.Cwd
 
 	out, err := os.Create(filepath.Join(dir, "out"))
 	if err != nil {
 		return 0, err
 	}
-	defer out.Close() //nolint:errcheck // scratch
+	defer out.Close()
+
 	cmd.Stdout, cmd.Stderr = out, out
+	// Connections stay open for a while after the run and hold its output.
 	cmd.WaitDelay = 2 * time.Minute
 	begun := time.Now()
 	err = cmd.Run()
 	took := time.Since(begun)
 
 	if err != nil {
-		said, _ := os.ReadFile(out.Name())
-		return 0, fmt.Errorf("plain ansible-playbook: %w\n%s", err, said[max(0, len(said)-1000):])
+		text, _ := os.ReadFile(out.Name())
+		return 0, fmt.Errorf("plain ansible-playbook: %w\n%s", err, text[max(0, len(text)-1000):])
 	}
 
 	return took.Seconds(), nil
 }
 
-// hangUp ends the connections whose sockets are in the folder, and removes it.
-func hangUp(folder string) {
-	sockets, _ := filepath.Glob(filepath.Join(folder, "*"))
+// closeConnections ends the ssh connections with sockets in the directory, and removes
+// the directory.
+func closeConnections(dir string) {
+	sockets, _ := filepath.Glob(filepath.Join(dir, "*"))
 	for _, socket := range sockets {
-		_ = exec.Command("ssh", "-o", "ControlPath="+socket, "-O", "exit", "any").
-			Run()
-		// one that has ended needs nothing
+		// It fails for a connection that has ended already.
+		_ = exec.Command("ssh", "-o", "ControlPath="+socket, "-O", "exit", "any").Run()
 	}
 
-	_ = os.RemoveAll(folder)
+	_ = os.RemoveAll(dir)
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// serveBytes is the baseline of lists, in a process of its own: a handler that
-// writes bytes it has. ?n= says how many; /n=… are made once.
+// serveBytes is the baseline of lists, in a process of its own: a handler that writes
+// cached bytes. The query parameter n is their number. It ends at the end of stdin.
 func serveBytes() int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,20 +30,25 @@ func serveBytes() int {
 		return 1
 	}
 
-	fmt.Println(l.Addr())
+	fmt.Fprintln(os.Stdout, l.Addr())
+
 	var mu sync.Mutex
+
 	cached := map[int][]byte{}
 
+	var server http.Server
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
+		_ = server.Close()
 	}()
-	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.URL.Query().Get("n"))
 		mu.Lock()
 
 		body, ok := cached[n]
 		if !ok {
+			// Sizes differ a little in each round of the product.
 			if len(cached) > 64 {
 				clear(cached)
 			}
@@ -56,10 +61,14 @@ func serveBytes() int {
 		w.Header().Set("Content-Type", api.TypeJSON)
 		w.Header().Set("Content-Length", strconv.Itoa(n))
 		_, _ = w.Write(body)
-	}))
-	fmt.Fprintln(os.Stderr, err)
+	})
 
-	return 1
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+
+	return 0
 }
 
 // bytesServer starts the baseline and returns its URL.
@@ -97,27 +106,28 @@ func (b *bench) bytesServer() (url string, stop func(), err error) {
 	return "http://" + addr + "/", stop, nil
 }
 
-// churn changes nodes all the time and remembers what was acknowledged when.
-// Every word is of another state than the one before, so each is a transition
-// with its entry in the history; and every answer tells which word it is from.
+// churn reports alternating states of some nodes and records when each report was
+// acknowledged. Every report is a transition with a history entry. The reports of a
+// node are numbered from 2 on, and its state and address reveal the number.
 type churn struct {
 	mu    sync.Mutex
-	acked [changing][]time.Time // by word, minus 2
+	acked [changing][]time.Time // by the report's number minus 2
 	begun time.Time
 	err   error
 }
 
 const (
-	changing = 100                    // nodes that change, spread over all
-	lanes    = 4                      // that report at the same time; a node has one of them
-	rate     = 100                    // transitions a second
-	grace    = 100 * time.Millisecond // after which an acknowledged change has to be in every answer
+	changing = 100                    // changing nodes, spread over all
+	lanes    = 4                      // concurrent senders; each node belongs to one
+	rate     = 100                    // transitions per second
+	grace    = 100 * time.Millisecond // an acknowledged report is in every answer after this time
 )
 
+// changed is the number of the k-th changing node.
 func (b *bench) changed(k int) int { return k * (b.nodes / changing) }
 
-// run makes transitions until ctx ends. Odd words say that the node is seen, at
-// an address that tells the word; even ones that it is not.
+// run sends reports until ctx ends. Odd ones discover the node at an address that
+// encodes the number; even ones report it as disappeared.
 func (c *churn) run(ctx context.Context, b *bench, w *world) {
 	c.begun = time.Now()
 
@@ -136,22 +146,20 @@ func (c *churn) run(ctx context.Context, b *bench, w *world) {
 				case <-tick.C:
 				}
 
+				// A lane sends its nodes one after the other, so reports of a node keep their order.
 				k := (n*lanes + lane) % changing
-				word := len(c.acked[k]) + 2
+				number := len(c.acked[k]) + 2
+				addr := func(int) string { return fmt.Sprintf("10.200.%d.%d", number>>8, number&255) }
 
 				kind := "disappeared"
-				if word%2 == 1 {
+				if number%2 == 1 {
 					kind = "discovered"
 				}
 
-				err := w.event(
-					ctx,
-					kind,
-					b.changed(k),
-					1,
-					func(int) string { return fmt.Sprintf("10.200.%d.%d", word>>8, word&255) },
-				)
+				err := w.event(ctx, kind, b.changed(k), 1, addr)
+
 				c.mu.Lock()
+
 				if err == nil {
 					c.acked[k] = append(c.acked[k], time.Now())
 				} else if ctx.Err() == nil {
@@ -164,59 +172,57 @@ func (c *churn) run(ctx context.Context, b *bench, w *world) {
 	}
 }
 
-// required are the words that an answer to a request of now has to show at least.
-func (c *churn) required() (words [changing]int) {
+// required returns for each changing node the oldest report that an answer to a request
+// sent now may show.
+func (c *churn) required() (reports [changing]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	limit := time.Now().Add(-grace)
 	for k, times := range c.acked {
-		words[k] = 1
+		reports[k] = 1
+
 		for i := len(times) - 1; i >= 0; i-- {
 			if times[i].Before(limit) {
-				words[k] = i + 2
+				reports[k] = i + 2
 				break
 			}
 		}
 	}
 
-	return words
+	return reports
 }
 
-// seen is what an answer says of a node.
+// seen is a node in an answer.
 type seen struct{ addr, state string }
 
-func (s seen) word() int {
-	word := 1
+// report is the number of the report that the node shows, 1 before the first.
+func (s seen) report() int {
+	number := 1
 
 	var high, low int
 	if n, _ := fmt.Sscanf(s.addr, "10.200.%d.%d", &high, &low); n == 2 {
-		word = high<<8 | low
+		number = high<<8 | low
 	}
 
+	// A disappeared node keeps the address of the report before.
 	if s.state == "Disappeared" {
-		word++
+		number++
 	}
 
-	return word
+	return number
 }
 
-// check holds a whole list against what it has to show.
-func (b *bench) check(nodes map[string]seen, words [changing]int) error {
+// check requires a complete list without stale nodes.
+func (b *bench) check(nodes map[string]seen, required [changing]int) error {
 	if len(nodes) != b.nodes {
 		return fmt.Errorf("the answer has %d nodes instead of %d", len(nodes), b.nodes)
 	}
 
-	for k, want := range words {
-		if got := nodes[name(b.changed(k))]; got.word() < want {
-			return fmt.Errorf(
-				"stale: %s is at word %d (%+v), and word %d was acknowledged %s before the request",
-				name(b.changed(k)),
-				got.word(),
-				got,
-				want,
-				grace,
-			)
+	for k, want := range required {
+		if got := nodes[name(b.changed(k))]; got.report() < want {
+			return fmt.Errorf("stale: %s shows report %d (%+v), and report %d was acknowledged %s before the request",
+				name(b.changed(k)), got.report(), got, want, grace)
 		}
 	}
 
@@ -226,9 +232,9 @@ func (b *bench) check(nodes map[string]seen, words [changing]int) error {
 // form is one way to list all nodes.
 type form struct {
 	name string
-	// read fetches all, returns the answers' bodies, and in buf keeps them.
+	// read fetches all nodes into bufs, one buffer for each response.
 	read func(ctx context.Context, c *http.Client, base string, bufs *[]*bytes.Buffer) error
-	// parse says what the bodies say.
+	// parse decodes the responses.
 	parse func(bufs []*bytes.Buffer) (map[string]seen, error)
 }
 
@@ -275,7 +281,8 @@ func readPages(ctx context.Context, c *http.Client, base string, bufs *[]*bytes.
 	}
 }
 
-// continuation is what leads to the next page. It is behind the items.
+// continuation extracts the token of the next page, which follows the items, without
+// decoding the whole body.
 func continuation(body []byte) string {
 	end := body[max(0, len(body)-512):]
 
@@ -315,9 +322,8 @@ func buffer(bufs *[]*bytes.Buffer, i int) *bytes.Buffer {
 	return (*bufs)[i]
 }
 
-// together runs do on so many connections, each so many times, and returns how
-// often a second it was done. Between the rounds of a connection after runs,
-// which is not counted.
+// together calls do concurrently for each connection, several times, and returns the
+// calls per second. It calls after once for each call, outside the measured time.
 func together(conns, times int, do func(conn int) error, after func(conn int) error) (float64, error) {
 	var took time.Duration
 
@@ -345,21 +351,26 @@ func together(conns, times int, do func(conn int) error, after func(conn int) er
 	return float64(conns*times) / took.Seconds(), nil
 }
 
+// list measures lists of all nodes while some of them change.
 func list(ctx context.Context, b *bench) error {
 	w, err := b.full(ctx, "")
 	if err != nil {
 		return err
 	}
-	defer w.close() //nolint:errcheck // measured already
+	defer w.discard()
 
 	base, stop, err := b.bytesServer()
 	if err != nil {
 		return err
 	}
 	defer stop()
-	var c churn
+
+	var (
+		c    churn
+		done sync.WaitGroup
+	)
+
 	churning, end := context.WithCancel(ctx)
-	var done sync.WaitGroup
 
 	done.Go(func() { c.run(churning, b, w) })
 	defer done.Wait()
@@ -370,17 +381,19 @@ func list(ctx context.Context, b *bench) error {
 			times := 8 / conns
 			clients := make([]*http.Client, conns)
 			bufs := make([][]*bytes.Buffer, conns)
-			words := make([][changing]int, conns)
+			required := make([][changing]int, conns)
 
 			for i := range clients {
 				clients[i] = &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableCompression: true}}
 				defer clients[i].CloseIdleConnections()
 
+				// The first read opens the connection and sizes the buffers.
 				if err := f.read(ctx, clients[i], w.url, &bufs[i]); err != nil {
 					return fmt.Errorf("%s: %w", f.name, err)
 				}
 			}
 
+			// The baseline serves responses of the same sizes.
 			var sizes []int
 			for _, buf := range bufs[0] {
 				sizes = append(sizes, buf.Len())
@@ -390,18 +403,14 @@ func list(ctx context.Context, b *bench) error {
 			nothing := func(int) error { return nil }
 
 			err := b.compare(ctx, comparison{
-				name: fmt.Sprintf(
-					"list %s, %d conn.",
-					f.name,
-					conns,
-				),
+				name:    fmt.Sprintf("list %s, %d conn.", f.name, conns),
 				unit:    "lists/s",
 				against: "net/http, cached bytes of the same size",
 				rounds:  5,
 				floor:   atLeast(0.5),
 				product: func(ctx context.Context) (float64, error) {
 					return together(conns, times, func(i int) error {
-						words[i] = c.required()
+						required[i] = c.required()
 						return f.read(ctx, clients[i], w.url, &bufs[i])
 					}, func(i int) error {
 						nodes, err := f.parse(bufs[i])
@@ -409,7 +418,7 @@ func list(ctx context.Context, b *bench) error {
 							return err
 						}
 
-						return b.check(nodes, words[i])
+						return b.check(nodes, required[i])
 					})
 				},
 				baseline: func(ctx context.Context) (float64, error) {
@@ -439,10 +448,8 @@ func list(ctx context.Context, b *bench) error {
 	}
 
 	b.out.Rows[len(b.out.Rows)-1].Note = fmt.Sprintf(
-		"%.0f transitions/s ran meanwhile; no answer lacked one that was acknowledged %s before",
-		float64(count)/time.Since(c.begun).Seconds(),
-		grace,
-	)
+		"%.0f transitions/s at the same time; no answer lacked one that was acknowledged %s before",
+		float64(count)/time.Since(c.begun).Seconds(), grace)
 
 	return c.err
 }

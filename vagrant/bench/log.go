@@ -26,9 +26,9 @@ const (
 	followers = 4
 )
 
-// emit stands for a playbook that prints very much: it writes lines, as fast as
-// they are taken, and then into a file how many seconds that took, and how many
-// the longest single write.
+// emit stands in for a playbook with much output. It prints count lines as fast as they
+// are read, and writes two figures to a file: the seconds in all, and those of the
+// slowest single write.
 func emit(count, file string) int {
 	n, err := strconv.Atoi(count)
 	if err != nil {
@@ -40,7 +40,7 @@ func emit(count, file string) int {
 	begun := time.Now()
 
 	for i := range n {
-		fmt.Fprintf(w, "%08d the quick brown fox jumps over the lazy dog and says so in a log of a job\n", i)
+		fmt.Fprintf(w, "%08d the quick brown fox jumps over the lazy dog, a line in the log of a job\n", i)
 	}
 
 	if err := w.Flush(); err != nil {
@@ -55,6 +55,7 @@ func emit(count, file string) int {
 	return 0
 }
 
+// slowest is a writer that measures its slowest write.
 type slowest struct {
 	to      io.Writer
 	longest time.Duration
@@ -68,24 +69,25 @@ func (s *slowest) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// logs measures how fast a job's output is taken in.
+// logs measures how fast clusterm reads a job's output.
 func logs(ctx context.Context, b *bench) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 
-	// It takes the place of ansible-playbook; what is asked of it before a run
-	// is answered by the real one.
+	// The script stands in for ansible-playbook in runs; the real one answers the
+	// checks before.
 	script := filepath.Join(b.dir, "ansible-playbook")
 	times := filepath.Join(b.dir, "times")
 
-	text := fmt.Sprintf(
-		"#!/bin/sh\ncase \" $* \" in\n*' --version '*) exec ansible-playbook \"$@\";;\n*' --syntax-check '*) exit 0;;\nesac\nexec %s emit %d %s\n",
-		self,
-		logLines,
-		times,
-	)
+	text := fmt.Sprintf(`#!/bin/sh
+case " $* " in
+*' --version '*) exec ansible-playbook "$@";;
+*' --syntax-check '*) exit 0;;
+esac
+exec %s emit %d %s
+`, self, logLines, times)
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
 		return err
 	}
@@ -94,7 +96,7 @@ func logs(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	defer w.close() //nolint:errcheck // measured already
+	defer w.discard()
 
 	if err := w.fill(ctx, 10); err != nil {
 		return err
@@ -111,15 +113,20 @@ func logs(ctx context.Context, b *bench) error {
 			return 0, err
 		}
 
+		// A slow follower must never block the playbook.
 		if longest > 1 {
 			return 0, fmt.Errorf("the playbook was blocked for %.1f s", longest)
 		}
 
 		return logLines / seconds, nil
 	}
+
 	verb := inventory.VerbCommission
-	var latest time.Duration // until the last follower had all
+
+	var latest time.Duration // until the last follower had every line
+
 	product := func(ctx context.Context) (float64, error) {
+		// Rounds alternate between two verbs, so that each is legal.
 		request := api.JobRequest{Verb: verb, Nodes: []string{name(0)}}
 		if verb == inventory.VerbCommission {
 			request.Group, verb = "service-master", inventory.VerbDecommission
@@ -134,11 +141,13 @@ func logs(ctx context.Context, b *bench) error {
 			return 0, err
 		}
 
+		// The connection that never reads fills its buffers within the first lines.
 		stalled, err := w.stall(ctx, j.ID)
 		if err != nil {
 			return 0, err
 		}
-		defer stalled.Close() //nolint:errcheck // it was never read
+		defer stalled.Close()
+
 		errs := make([]error, followers)
 
 		var all sync.WaitGroup
@@ -159,6 +168,7 @@ func logs(ctx context.Context, b *bench) error {
 
 		return speed()
 	}
+
 	baseline := func(ctx context.Context) (float64, error) {
 		cmd := exec.CommandContext(ctx, self, "emit", strconv.Itoa(logLines), times)
 
@@ -171,12 +181,13 @@ func logs(ctx context.Context, b *bench) error {
 		if err != nil {
 			return 0, err
 		}
-		defer f.Close() //nolint:errcheck // scratch
+		defer f.Close()
 
 		if err := cmd.Start(); err != nil {
 			return 0, err
 		}
 
+		// The wrappers hide ReadFrom and WriteTo, which would splice in the kernel.
 		_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{out}, make([]byte, 64<<10))
 		if err = errors.Join(err, cmd.Wait()); err != nil {
 			return 0, err
@@ -186,7 +197,7 @@ func logs(ctx context.Context, b *bench) error {
 	}
 
 	err = b.compare(ctx, comparison{
-		name:     "log taken in, 4 followers and a stalled one",
+		name:     "log read, 4 followers and a stalled one",
 		unit:     "lines/s",
 		against:  "reading the same pipe to a file",
 		rounds:   5,
@@ -196,10 +207,8 @@ func logs(ctx context.Context, b *bench) error {
 	})
 	if err == nil {
 		b.out.Rows[len(b.out.Rows)-1].Note = fmt.Sprintf(
-			"%d lines; every follower had all of them at most %.1f s after the request; no write of the playbook took a second",
-			logLines,
-			latest.Seconds(),
-		)
+			"%d lines; every follower had all of them at most %.1f s after the request; "+
+				"no write of the playbook took a second", logLines, latest.Seconds())
 	}
 
 	return err
@@ -211,7 +220,8 @@ func (w *world) followAll(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // read to its end
+	defer s.Close()
+
 	in := bufio.NewReaderSize(s, 64<<10)
 
 	count := 0
@@ -237,7 +247,7 @@ func (w *world) followAll(ctx context.Context, id string) error {
 	return nil
 }
 
-// stall follows a log and never reads.
+// stall follows a log and never reads the response.
 func (w *world) stall(ctx context.Context, id string) (net.Conn, error) {
 	var d net.Dialer
 
@@ -246,6 +256,7 @@ func (w *world) stall(ctx context.Context, id string) (net.Conn, error) {
 		return nil, err
 	}
 
+	// A small buffer, so that the server notices soon.
 	if t, ok := c.(*net.TCPConn); ok {
 		err = t.SetReadBuffer(4 << 10)
 	}

@@ -20,18 +20,18 @@ import (
 	"time"
 )
 
-// bench is what all rows share.
+// bench is shared by all rows.
 type bench struct {
-	dir   string // scratch, removed in the end
-	bin   string // folder of the built clusterm and clusterctl
-	nodes int    // how many nodes "many" are
+	dir   string // scratch, removed at the end
+	bin   string // directory of the built clusterm and clusterctl
+	nodes int    // number of nodes in a full world
 	out   *report
 }
 
-// group is some rows that are measured together, as BENCH= names them.
+// group is a set of rows that are measured together. BENCH= selects groups by name.
 type group struct {
 	name    string
-	what    string
+	title   string
 	measure func(ctx context.Context, b *bench) error
 }
 
@@ -41,7 +41,7 @@ var groups = []group{
 	{"discover", "nodes discovered through POST /monitor/event", discover},
 	{"watch", "from an event to a watch", watch},
 	{"log", "output of a job", logs},
-	{"start", "start with all nodes known", start},
+	{"start", "start with all nodes in the store", start},
 	{"cli", "clusterctl nodes get", cli},
 	{"memory", "memory of daemon and etcd", memory},
 	{"job", "jobs on lab hosts against plain ansible-playbook", job},
@@ -50,6 +50,7 @@ var groups = []group{
 func main() { os.Exit(run()) }
 
 func run() int {
+	// Some rows start this program again as a helper process.
 	if len(os.Args) > 1 && os.Args[1] == "serve-bytes" {
 		return serveBytes()
 	}
@@ -60,8 +61,8 @@ func run() int {
 
 	rows := flag.String("rows", "", "the rows to measure, comma-separated; empty: all ("+names()+")")
 	file := flag.String("json", "", "the file to write the figures to, as JSON")
-	nodes := flag.Int("nodes", 10_000, "how many nodes there are")
-	limit := flag.Duration("timeout", 40*time.Minute, "how long all may take")
+	nodes := flag.Int("nodes", 10_000, "the number of nodes")
+	limit := flag.Duration("timeout", 40*time.Minute, "the limit of the whole run")
 	flag.Parse()
 
 	wanted := slices.DeleteFunc(
@@ -70,7 +71,7 @@ func run() int {
 	)
 	for _, name := range wanted {
 		if !slices.ContainsFunc(groups, func(g group) bool { return g.name == name }) {
-			fmt.Fprintf(os.Stderr, "bench: there is no row %q; there are %s\n", name, names())
+			fmt.Fprintf(os.Stderr, "bench: there is no row %q; choose from %s\n", name, names())
 			return 2
 		}
 	}
@@ -86,7 +87,7 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // scratch
+	defer os.RemoveAll(dir)
 
 	b := &bench{dir: dir, bin: filepath.Join(dir, "bin"), nodes: *nodes, out: &report{
 		Time: time.Now().UTC().Truncate(time.Second), Machine: machine(), Nodes: *nodes,
@@ -96,13 +97,14 @@ func run() int {
 		return 1
 	}
 
+	// A group that fails does not keep the others from being measured.
 	failed := false
 	for _, g := range groups {
 		if len(wanted) > 0 && !slices.Contains(wanted, g.name) {
 			continue
 		}
 
-		fmt.Fprintf(os.Stderr, "bench: %s: %s\n", g.name, g.what)
+		fmt.Fprintf(os.Stderr, "bench: %s: %s\n", g.name, g.title)
 
 		if err := g.measure(ctx, b); err != nil {
 			failed = true
@@ -142,28 +144,18 @@ func names() string {
 }
 
 func (b *bench) build(ctx context.Context) error {
-	cmd := exec.CommandContext(
-		ctx,
-		"go",
-		"build",
-		"-trimpath",
-		"-ldflags",
-		"-s -w",
-		"-o",
-		b.bin+"/",
-		"./cmd/clusterm",
-		"./cmd/clusterctl",
-	)
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", b.bin+"/",
+		"./cmd/clusterm", "./cmd/clusterctl")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
 
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build (run it at the top of the repository): %w\n%s", err, out)
+		return fmt.Errorf("go build (run bench at the top of the repository): %w\n%s", err, out)
 	}
 
 	return nil
 }
 
-// machine is the class of machine, as far as it can be told.
+// machine describes this machine.
 func machine() string {
 	model := ""
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -175,23 +167,17 @@ func machine() string {
 		}
 	}
 
-	return fmt.Sprintf(
-		"%s%d processors, %s/%s, %s",
-		model,
-		runtime.NumCPU(),
-		runtime.GOOS,
-		runtime.GOARCH,
-		runtime.Version(),
-	)
+	return fmt.Sprintf("%s%d processors, %s/%s, %s",
+		model, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
-// report is all that a run found out.
+// report is the result of a run.
 type report struct {
 	Time     time.Time `json:"time"`
 	Machine  string    `json:"machine"`
 	Nodes    int       `json:"nodes"`
 	Rows     []row     `json:"rows"`
-	Failures []string  `json:"failures,omitempty"` // rows that could not be measured, and why
+	Failures []string  `json:"failures,omitempty"` // rows that could not be measured, with the reason
 }
 
 // row is one line of the table.
@@ -199,13 +185,13 @@ type row struct {
 	Name     string  `json:"name"`
 	Unit     string  `json:"unit"`
 	Rounds   int     `json:"rounds"`
-	Product  float64 `json:"product"`            // median, or what the name says
+	Product  float64 `json:"product"`            // the median, or the statistic in the name
 	Against  string  `json:"against,omitempty"`  // the baseline
 	Baseline float64 `json:"baseline,omitempty"` // likewise
 	Ratio    float64 `json:"ratio,omitempty"`    // product to baseline
-	Floor    string  `json:"floor,omitempty"`    // empty: reported only
+	Floor    string  `json:"floor,omitempty"`    // "": the ratio is only reported
 	OK       bool    `json:"ok"`
-	// Again: the row had missed its floor before; this is the second measurement.
+	// Again marks the second measurement of a row that missed its floor.
 	Again bool   `json:"again,omitempty"`
 	Note  string `json:"note,omitempty"`
 }
@@ -233,18 +219,8 @@ func (r *report) print(w *os.File) {
 			base, ratio = figure(row.Baseline), fmt.Sprintf("%.2f", row.Ratio)
 		}
 
-		fmt.Fprintf(
-			t,
-			"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			row.Name,
-			figure(row.Product),
-			base,
-			row.Unit,
-			ratio,
-			row.Floor,
-			verdict,
-			row.Against,
-		)
+		cells := []string{row.Name, figure(row.Product), base, row.Unit, ratio, row.Floor, verdict, row.Against}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 
 	_ = t.Flush()
@@ -271,7 +247,7 @@ func figure(f float64) string {
 	}
 }
 
-// side measures one of the two once. The figure is in the row's unit.
+// side measures the product or the baseline once, in the row's unit.
 type side func(ctx context.Context) (float64, error)
 
 // comparison is a row to be measured.
@@ -280,32 +256,34 @@ type comparison struct {
 	rounds                    int
 	floor                     floor
 	product, baseline         side
-	// sum makes one figure of the rounds; nil: the median.
-	sum func([]float64) float64
+	// summarize reduces the rounds to one figure; nil: the median.
+	summarize func([]float64) float64
 }
 
-// floor is what a row has to reach.
+// floor is the bound of a row.
 type floor struct {
 	text string
 	ok   func(product, baseline float64) bool
 }
 
-// atLeast: more is better, and the product reaches this share of the baseline.
+// atLeast is a floor for figures of which more is better: the product must reach this
+// share of the baseline.
 func atLeast(share float64) floor {
 	return floor{fmt.Sprintf(">= %g", share), func(p, b float64) bool { return p >= share*b }}
 }
 
-// atMost: less is better, and the product takes no more than factor times the
-// baseline and something more, in the row's unit.
-func atMost(factor, more float64, text string) floor {
-	return floor{text, func(p, b float64) bool { return p <= factor*b+more }}
+// atMost is a floor for figures of which less is better: the product must not exceed
+// factor times the baseline plus a constant in the row's unit.
+func atMost(factor, constant float64, text string) floor {
+	return floor{text, func(p, b float64) bool { return p <= factor*b+constant }}
 }
 
-// compare measures both sides turn by turn, and a row that misses its floor once more.
+// compare measures both sides in turn and adds the row to the report. A row that
+// misses its floor is measured once more.
 func (b *bench) compare(ctx context.Context, c comparison) error {
-	sum := c.sum
-	if sum == nil {
-		sum = median
+	summarize := c.summarize
+	if summarize == nil {
+		summarize = median
 	}
 
 	for attempt := range 2 {
@@ -315,6 +293,7 @@ func (b *bench) compare(ctx context.Context, c comparison) error {
 				do  side
 				out *[]float64
 			}{{c.product, &product}, {c.baseline, &baseline}}
+			// Neither side always profits from the other's warm caches.
 			if round%2 == 1 {
 				slices.Reverse(sides)
 			}
@@ -333,30 +312,27 @@ func (b *bench) compare(ctx context.Context, c comparison) error {
 			Name:     c.name,
 			Unit:     c.unit,
 			Rounds:   c.rounds,
-			Product:  sum(product),
+			Product:  summarize(product),
 			Against:  c.against,
-			Baseline: sum(baseline),
+			Baseline: summarize(baseline),
 			Floor:    c.floor.text,
 			Note:     c.note,
 			Again:    attempt > 0,
 		}
 		r.Ratio = r.Product / r.Baseline
 		r.OK = c.floor.ok == nil || c.floor.ok(r.Product, r.Baseline)
-		fmt.Fprintf(
-			os.Stderr,
-			"bench: %s: %s against %s %s, ratio %.2f (%s %s)\n",
-			r.Name,
-			figure(r.Product),
-			figure(r.Baseline),
-			r.Unit,
-			r.Ratio,
-			map[bool]string{true: "reaches", false: "misses"}[r.OK],
-			cmp.Or(r.Floor, "no floor"),
-		)
+
+		verdict := "misses"
+		if r.OK {
+			verdict = "reaches"
+		}
+
+		fmt.Fprintf(os.Stderr, "bench: %s: %s against %s %s, ratio %.2f (%s %s)\n", r.Name, figure(r.Product),
+			figure(r.Baseline), r.Unit, r.Ratio, verdict, cmp.Or(r.Floor, "no floor"))
 		fmt.Fprintf(os.Stderr, "bench:   product %.4g\nbench:   baseline %.4g\n", product, baseline)
 
 		if attempt > 0 {
-			// The first result stays in the table, above.
+			// The first result stays in the table, above this one.
 			b.out.Rows[len(b.out.Rows)-1].Floor = ""
 			b.out.Rows[len(b.out.Rows)-1].Note = "missed " + c.floor.text + "; measured again"
 		}
@@ -381,7 +357,7 @@ func median(values []float64) float64 {
 	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
-// p99 is the value that 99 of 100 do not exceed.
+// p99 is the 99th percentile.
 func p99(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(len(sorted)-1, len(sorted)*99/100)]

@@ -9,18 +9,19 @@ import (
 	"time"
 )
 
-// history is how many jobs there are when memory is looked at.
+// history is the number of jobs in the store when memory is measured.
 const history = 100
 
-// memory looks at the processes after all nodes were discovered, some jobs have
-// run, and the nodes have been listed in both forms.
+// memory measures the processes after the discovery of all nodes, some jobs, and a list
+// of the nodes in both forms; and again after a restart.
 func memory(ctx context.Context, b *bench) error {
 	w, err := b.full(ctx, "")
 	if err != nil {
 		return err
 	}
-	defer w.close() //nolint:errcheck // measured already
+	defer w.discard()
 
+	// A clear needs a Quarantined node, so nodes are quarantined in batches.
 	for done := 0; done < history; {
 		if err := w.quarantine(ctx); err != nil {
 			return err
@@ -35,7 +36,7 @@ func memory(ctx context.Context, b *bench) error {
 		}
 	}
 
-	look := func(when string) (float64, error) {
+	measure := func(when string) (float64, error) {
 		daemon, err := resident(w.cmd.Process.Pid)
 		if err != nil {
 			return 0, err
@@ -46,6 +47,7 @@ func memory(ctx context.Context, b *bench) error {
 			return 0, err
 		}
 
+		// The children are the embedded etcd.
 		etcd := 0.0
 		for _, pid := range below {
 			mib, err := resident(pid)
@@ -62,13 +64,8 @@ func memory(ctx context.Context, b *bench) error {
 			Rounds:  1,
 			Product: daemon + etcd,
 			OK:      daemon+etcd < 200,
-			Note: fmt.Sprintf(
-				"daemon %.0f, etcd %.0f MiB (Pss); %d nodes, %d jobs in history; below 200 is expected",
-				daemon,
-				etcd,
-				b.nodes,
-				history,
-			),
+			Note: fmt.Sprintf("daemon %.0f, etcd %.0f MiB (Pss); %d nodes, %d jobs in history; below 200 is expected",
+				daemon, etcd, b.nodes, history),
 		})
 
 		return daemon + etcd, nil
@@ -81,7 +78,7 @@ func memory(ctx context.Context, b *bench) error {
 		}
 	}
 
-	if _, err := look("after discovery, jobs and lists"); err != nil {
+	if _, err := measure("after discovery, jobs and lists"); err != nil {
 		return err
 	}
 
@@ -103,7 +100,7 @@ func memory(ctx context.Context, b *bench) error {
 		return err
 	}
 
-	_, err = look("after a restart and lists")
+	_, err = measure("after a restart and lists")
 
 	return err
 }

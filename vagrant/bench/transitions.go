@@ -16,10 +16,10 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// atOnce is how many nodes make their transitions at once.
+// atOnce is the number of nodes with concurrent transitions.
 const atOnce = 64
 
-// quarantine makes the nodes Quarantined: they are forgotten and seen again.
+// quarantine makes the nodes Quarantined: it forgets them and reports them again.
 func (w *world) quarantine(ctx context.Context) error {
 	var nodes []string
 	for i := range atOnce {
@@ -33,8 +33,8 @@ func (w *world) quarantine(ctx context.Context) error {
 	return w.event(ctx, "discovered", 0, atOnce, addrOf)
 }
 
-// clear is the one verb that needs no playbook: with force it takes a node from
-// Quarantined to Decommissioning, at its claim, and to Unallocated, at its end.
+// clear submits the only verb that needs no playbook. With force it takes a node from
+// Quarantined to Decommissioning at its claim, and to Unallocated at its end.
 func (w *world) clear(ctx context.Context, nodes ...string) error {
 	j, err := w.Submit(ctx, api.JobRequest{Verb: inventory.VerbClear, Nodes: nodes, Force: true, Reason: "bench"})
 	if err != nil {
@@ -48,10 +48,11 @@ func (w *world) clear(ctx context.Context, nodes ...string) error {
 	return err
 }
 
-// swaps makes the same transitions by the raw client: of each node its record
-// is replaced, if it is at the revision that was read, together with a new
-// entry in its history; twice, one after the other.
+// swaps makes the same transitions with the raw client: a transaction replaces the
+// record of a node, if its revision is unchanged, and adds a history entry; two of them
+// for each node, in sequence.
 func (w *world) swaps(ctx context.Context, prefix, record, entry string) (time.Duration, error) {
+	// The product reads its revisions from memory, so this is not measured.
 	revisions := make([]int64, atOnce)
 	for i := range revisions {
 		resp, err := w.raw.Put(ctx, prefix+"node/"+name(i), record)
@@ -70,9 +71,11 @@ func (w *world) swaps(ctx context.Context, prefix, record, entry string) (time.D
 		all.Go(func() {
 			key := prefix + "node/" + name(i)
 			for step := range 2 {
-				resp, err := w.raw.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revisions[i])).
-					Then(clientv3.OpPut(key, record), clientv3.OpPut(fmt.Sprintf("%shistory/%s/%d", prefix, name(i), step), entry)).
-					Commit()
+				unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", revisions[i])
+				historyKey := fmt.Sprintf("%shistory/%s/%d", prefix, name(i), step)
+
+				resp, err := w.raw.Txn(ctx).If(unchanged).
+					Then(clientv3.OpPut(key, record), clientv3.OpPut(historyKey, entry)).Commit()
 				if err == nil && !resp.Succeeded {
 					err = errors.New("a raw transition conflicted")
 				}
@@ -92,13 +95,16 @@ func (w *world) swaps(ctx context.Context, prefix, record, entry string) (time.D
 	return time.Since(begun), errors.Join(errs...)
 }
 
+// transitions measures the two transitions of a clear, by one job and by one job per
+// node.
 func transitions(ctx context.Context, b *bench) error {
 	w, err := b.full(ctx, fmt.Sprintf("jobs: {limit: %d}\n", atOnce))
 	if err != nil {
 		return err
 	}
-	defer w.close() //nolint:errcheck // measured already
-	// What the product writes, for the baseline to write as much.
+	defer w.discard()
+
+	// The baseline writes records of the same sizes as the product.
 	if err := w.quarantine(ctx); err != nil {
 		return err
 	}
@@ -121,6 +127,7 @@ func transitions(ctx context.Context, b *bench) error {
 		took, err := w.swaps(ctx, w.prefixFor("swap"), record, entry)
 		return 2 * atOnce / took.Seconds(), err
 	}
+
 	const against = "compare-and-swap with a history record, raw client, 64 at once"
 
 	err = b.compare(ctx, comparison{
@@ -130,11 +137,8 @@ func transitions(ctx context.Context, b *bench) error {
 		rounds:   9,
 		floor:    atLeast(0.7),
 		baseline: baseline,
-		note: fmt.Sprintf(
-			"from POST /v1/jobs until the job has ended; a record has %d bytes, an entry of the history %d",
-			len(record),
-			len(entry),
-		),
+		note: fmt.Sprintf("from POST /v1/jobs to the end of the job; a record has %d bytes, a history entry %d",
+			len(record), len(entry)),
 		product: func(ctx context.Context) (float64, error) {
 			if err := w.quarantine(ctx); err != nil {
 				return 0, err
@@ -145,6 +149,7 @@ func transitions(ctx context.Context, b *bench) error {
 				nodes = append(nodes, name(i))
 			}
 
+			// One job for all nodes.
 			begun := time.Now()
 			err := w.clear(ctx, nodes...)
 
@@ -163,8 +168,9 @@ func transitions(ctx context.Context, b *bench) error {
 				return 0, err
 			}
 
-			errs := make([]error, atOnce)
 			var all sync.WaitGroup
+
+			errs := make([]error, atOnce)
 			begun := time.Now()
 
 			for i := range atOnce {
@@ -178,7 +184,7 @@ func transitions(ctx context.Context, b *bench) error {
 	})
 }
 
-// largest is the largest value below the key.
+// largest returns the largest value with the prefix.
 func (w *world) largest(ctx context.Context, key string) (string, error) {
 	resp, err := w.raw.Get(ctx, key, clientv3.WithPrefix())
 	if err != nil {

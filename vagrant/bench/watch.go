@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-// watch measures, one event after the other, how long it takes from the request
-// until a watch has told of it.
+// watch measures the time from the request of an event to its arrival in a watch, one
+// event after the other.
 func watch(ctx context.Context, b *bench) error {
 	const events = 200
 
@@ -25,7 +25,7 @@ func watch(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	defer w.close() //nolint:errcheck // measured already
+	defer w.discard()
 
 	record, err := w.largest(ctx, keys+"/v/nodes/"+name(0))
 	if err != nil {
@@ -37,10 +37,14 @@ func watch(ctx context.Context, b *bench) error {
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	defer end()
-	told := make(chan api.Change, 1)
+
+	// failed is valid after changed is closed.
 	var failed error
+
+	changed := make(chan api.Change, 1)
+
 	watchers.Go(func() {
-		defer close(told)
+		defer close(changed)
 
 		for change, err := range w.Watch(watching, client.WatchOptions{Kinds: []api.WatchKind{api.WatchNodes}}) {
 			if err != nil {
@@ -52,44 +56,47 @@ func watch(ctx context.Context, b *bench) error {
 			}
 
 			select {
-			case told <- change:
+			case changed <- change:
 			case <-watching.Done():
 				return
 			}
 		}
 	})
-	// What there is comes first.
-	for change := range told {
+	// A watch begins with the current nodes.
+	for change := range changed {
 		if change.Type == api.ChangeSync {
 			break
 		}
 	}
 
-	states := make([]bool, b.nodes) // which nodes were reported as gone
+	disappeared := make([]bool, b.nodes)
 	next := 0
+
 	product := func(ctx context.Context) (float64, error) {
 		var took []float64
 		for range events {
 			i := next
-			next = (next + 97) % b.nodes
+			next = (next + 97) % b.nodes // nodes far apart
 
 			kind, state := "disappeared", inventory.Disappeared
-			if states[i] {
+			if disappeared[i] {
 				kind, state = "discovered", inventory.Discovered
 			}
 
-			states[i] = !states[i]
+			disappeared[i] = !disappeared[i]
 			begun := time.Now()
 
+			// The change may arrive before the answer to the event.
 			answered := make(chan error, 1)
 			go func() { answered <- w.event(ctx, kind, i, 1, addrOf) }()
 
 			for {
-				change, open := <-told
+				change, open := <-changed
 				if !open {
 					return 0, errors.Join(errors.New("the watch has ended"), failed, <-answered)
 				}
 
+				// Progress events and late changes of other nodes.
 				if change.Type != api.ChangePut || change.Name != name(i) {
 					continue
 				}
@@ -98,7 +105,7 @@ func watch(ctx context.Context, b *bench) error {
 
 				n, err := change.Node()
 				if err == nil && n.State != state {
-					err = fmt.Errorf("%s is told as %s, not as %s", n.Name, n.State, state)
+					err = fmt.Errorf("the watch has %s as %s, want %s", n.Name, n.State, state)
 				}
 
 				if err = errors.Join(err, <-answered); err != nil {
@@ -111,7 +118,9 @@ func watch(ctx context.Context, b *bench) error {
 
 		return p99(took), nil
 	}
+
 	prefix := w.prefixFor("watch")
+	// The raw watch receives puts below this prefix only, not the product's writes.
 	changes := w.raw.Watch(watching, prefix, clientv3.WithPrefix())
 	baseline := func(ctx context.Context) (float64, error) {
 		var took []float64
@@ -147,6 +156,6 @@ func watch(ctx context.Context, b *bench) error {
 		floor:    atMost(3, 5, "<= 3 x + 5 ms"),
 		product:  product,
 		baseline: baseline,
-		note:     fmt.Sprintf("from POST /monitor/event until /v1/watch has told, %d events a round", events),
+		note:     fmt.Sprintf("from POST /monitor/event to the change in /v1/watch, %d events a round", events),
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,26 +26,27 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-// world is a running clusterm with a folder of its own.
+// world is a running clusterm with its own directory.
 type world struct {
 	*client.Client
 	dir    string
 	bin    string
 	url    string // of the API over loopback TCP
 	socket string
-	raw    *clientv3.Client // its etcd, spoken to directly
-	http   *http.Client     // one that keeps its connections
+	raw    *clientv3.Client // a direct connection to its etcd
+	http   *http.Client     // with persistent connections
 	cmd    *exec.Cmd
-	prefix []string // what clusterm is run through
+	prefix []string // a command that runs clusterm, such as `lab run`
 	log    *os.File
-	names  int // how many raw prefixes were given out
+	names  int // number of prefixes that prefixFor has given out
 }
 
-// keys are below what clusterm keeps everything: etcd.Keys(etcd.DefaultPrefix)
-// of inventory/etcd, without the whole server that comes with it.
+// keys is the prefix of all keys of clusterm. It repeats etcd.Keys(etcd.DefaultPrefix)
+// of inventory/etcd, which would link the whole etcd server.
 const keys = "/clusterm/v1"
 
-// settings of the worlds. The gossip is off: nodes are told by POST /monitor/event.
+// settings is the configuration of a world. The gossip is off: nodes are reported by
+// POST /monitor/event.
 const settings = `data_dir: %[1]s/data
 socket: %[1]s/api.sock
 plain_http: 127.0.0.1:%[2]d
@@ -53,8 +55,8 @@ gossip: off
 max_body: 16777216
 `
 
-// world makes a folder and starts clusterm in it. extra are further lines of
-// its configuration.
+// world starts clusterm in a new directory. extra is added to its configuration;
+// through is a command that runs it.
 func (b *bench) world(ctx context.Context, extra string, through ...string) (*world, error) {
 	dir, err := os.MkdirTemp(b.dir, "w")
 	if err != nil {
@@ -73,11 +75,9 @@ func (b *bench) world(ctx context.Context, extra string, through ...string) (*wo
 		socket: filepath.Join(dir, "api.sock"),
 		prefix: through,
 	}
-	if err := os.WriteFile(
-		filepath.Join(dir, "clusterm.yaml"),
-		fmt.Appendf(nil, settings+extra, dir, port),
-		0o600,
-	); err != nil {
+
+	config := fmt.Appendf(nil, settings+extra, dir, port)
+	if err := os.WriteFile(filepath.Join(dir, "clusterm.yaml"), config, 0o600); err != nil {
 		return nil, err
 	}
 
@@ -91,6 +91,7 @@ func (b *bench) world(ctx context.Context, extra string, through ...string) (*wo
 	}
 
 	if err := w.start(ctx); err != nil {
+		// The log is in the directory that close removes, but start has copied its end.
 		return nil, errors.Join(err, w.close())
 	}
 
@@ -102,7 +103,7 @@ func (b *bench) world(ctx context.Context, extra string, through ...string) (*wo
 	return w, nil
 }
 
-// full is a world in which all nodes are known.
+// full is a world with all nodes in its inventory.
 func (b *bench) full(ctx context.Context, extra string) (*world, error) {
 	w, err := b.world(ctx, extra)
 	if err != nil {
@@ -127,21 +128,18 @@ func freePort() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer l.Close() //nolint:errcheck // only to learn its port
+	defer l.Close()
 
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// begin starts the process and does not wait.
+// begin starts the process and does not wait until it answers.
 func (w *world) begin() error {
-	argv := append(
-		append([]string{}, w.prefix...),
-		filepath.Join(w.bin, "clusterm"),
-		"--config",
-		filepath.Join(w.dir, "clusterm.yaml"),
-	)
+	argv := slices.Concat(w.prefix,
+		[]string{filepath.Join(w.bin, "clusterm"), "--config", filepath.Join(w.dir, "clusterm.yaml")})
 	w.cmd = exec.Command(argv[0], argv[1:]...)
 	w.cmd.Stdout, w.cmd.Stderr = w.log, w.log
+	// A Ctrl-C must not reach clusterm: stop ends it.
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
 	return w.cmd.Start()
@@ -157,6 +155,7 @@ func (w *world) start(ctx context.Context) error {
 	defer cancel()
 
 	for {
+		// Any request does; this one needs no nodes.
 		_, err := w.Groups(ctx)
 		if err == nil {
 			return nil
@@ -164,14 +163,14 @@ func (w *world) start(ctx context.Context) error {
 
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("clusterm does not answer: %w\n%s", err, w.said())
+			return fmt.Errorf("clusterm does not answer: %w\n%s", err, w.logTail())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// said is the end of clusterm's log.
-func (w *world) said() string {
+// logTail is the end of clusterm's log.
+func (w *world) logTail() string {
 	text, _ := os.ReadFile(w.log.Name())
 	return string(text[max(0, len(text)-2000):])
 }
@@ -184,17 +183,22 @@ func (w *world) stop() error {
 
 	_ = w.cmd.Process.Signal(syscall.SIGTERM)
 
+	// The whole group: a hanging etcd would keep the directory.
 	force := time.AfterFunc(40*time.Second, func() { _ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL) })
 	defer force.Stop()
 	err := w.cmd.Wait()
 	w.cmd = nil
 
+	// An exit status does not matter after a signal.
 	if _, exited := errors.AsType[*exec.ExitError](err); exited {
 		return nil
 	}
 
 	return err
 }
+
+// discard closes a world after its measurements, when a failure no longer matters.
+func (w *world) discard() { _ = w.close() }
 
 func (w *world) close() error {
 	var errs []error
@@ -208,17 +212,17 @@ func (w *world) close() error {
 	return errors.Join(errs...)
 }
 
-// prefixFor is a place in etcd for a baseline, which nobody else uses.
+// prefixFor returns an unused prefix of keys for a baseline.
 func (w *world) prefixFor(what string) string {
 	w.names++
 	return fmt.Sprintf("/bench/%s/%d/", what, w.names)
 }
 
-// name of a node, by its number.
+// label and name identify a node by its number.
 func label(i int) string { return fmt.Sprintf("host%05d", i) }
 func name(i int) string  { return label(i) + "-0123456789ab" }
 
-// event reports nodes as seen or as gone, by their number; addr is for all.
+// event reports count nodes from the number first on as discovered or disappeared.
 func (w *world) event(ctx context.Context, kind string, first, count int, addr func(i int) string) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"monitor_event":{"name":%q,"nodes":[`, kind)
@@ -250,7 +254,7 @@ func (w *world) post(ctx context.Context, path string, body []byte) error {
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close() //nolint:errcheck // read to its end
+	defer res.Body.Close()
 
 	text, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode/100 != 2 {
@@ -260,7 +264,7 @@ func (w *world) post(ctx context.Context, path string, body []byte) error {
 	return err
 }
 
-// fill makes the nodes known.
+// fill reports the nodes 0 to count-1 as discovered, 1000 to a request.
 func (w *world) fill(ctx context.Context, count int) error {
 	for first := 0; first < count; first += 1000 {
 		if err := w.event(ctx, "discovered", first, min(1000, count-first), addrOf); err != nil {
@@ -271,7 +275,7 @@ func (w *world) fill(ctx context.Context, count int) error {
 	return nil
 }
 
-// fetch reads an answer into the buffer, which grows as needed.
+// fetch reads a response of status 200 into the buffer.
 func fetch(ctx context.Context, c *http.Client, url string, buf *bytes.Buffer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -282,9 +286,11 @@ func fetch(ctx context.Context, c *http.Client, url string, buf *bytes.Buffer) e
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close() //nolint:errcheck // read to its end
+	defer res.Body.Close()
+
 	buf.Reset()
 
+	// One allocation at most, so that the row measures the server.
 	if n := int(res.ContentLength); n > buf.Cap() {
 		buf.Grow(n + 64<<10)
 	}
@@ -297,7 +303,7 @@ func fetch(ctx context.Context, c *http.Client, url string, buf *bytes.Buffer) e
 	return err
 }
 
-// overSocket is an HTTP client that reaches clusterm whatever the URL's host.
+// overSocket returns an HTTP client that connects to clusterm's Unix socket for any URL.
 func (w *world) overSocket() *http.Client {
 	var d net.Dialer
 
@@ -308,8 +314,8 @@ func (w *world) overSocket() *http.Client {
 	}
 }
 
-// resident is the memory of a process in MiB: what is its own, and its share of
-// what it shares with others.
+// resident is the proportional set size of a process in MiB: its private memory, and
+// its share of the memory that it shares.
 func resident(pid int) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
@@ -323,10 +329,10 @@ func resident(pid int) (float64, error) {
 		}
 	}
 
-	return 0, fmt.Errorf("process %d tells no Pss", pid)
+	return 0, fmt.Errorf("/proc/%d/smaps_rollup has no Pss", pid)
 }
 
-// children are the processes that a process has started.
+// children lists the child processes of a process.
 func children(pid int) ([]int, error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
