@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/contiv/cluster/inventory"
 )
 
@@ -15,7 +17,7 @@ const (
 	maxWindows   = 5                      // a change waits for at most this many windows
 	fullInterval = time.Minute            // between full reports
 	retryMin     = 250 * time.Millisecond // backoff after the first error, doubled by each further one
-	retryMax     = 30 * time.Second       // up to this
+	retryMax     = 20 * time.Second       // up to this; jitter changes both by up to a half
 	callTimeout  = 30 * time.Second       // of one call of Sink or List
 )
 
@@ -58,6 +60,7 @@ type Observer struct {
 	fullAt      time.Time // when the next full report is due
 	oldest      time.Time // the first change that is not in flight; zero: none
 	newest      time.Time // the last one
+	retry       *backoff.ExponentialBackOff
 	retryAt     time.Time // no report before this
 	consecutive int       // errors in a row
 	changes     uint64
@@ -72,7 +75,13 @@ func NewObserver(o Options) *Observer {
 		o.Window = 200 * time.Millisecond
 	}
 
-	return &Observer{o: o, wake: make(chan struct{}, 1), t: newTracker(o.Before), paused: true}
+	return &Observer{
+		o: o, wake: make(chan struct{}, 1), t: newTracker(o.Before), paused: true,
+		retry: &backoff.ExponentialBackOff{
+			InitialInterval: retryMin, Multiplier: 2, MaxInterval: retryMax,
+			RandomizationFactor: 0.5, // monitors must not retry in step
+		},
+	}
 }
 
 // Change records a member that is new or has changed. A source calls it in the
@@ -312,6 +321,7 @@ func (o *Observer) acknowledge(d delivery, fullAt time.Time) {
 	failures := o.consecutive
 	o.t.acknowledged(d)
 	o.consecutive, o.retryAt = 0, time.Time{}
+	o.retry.Reset()
 	o.reports++
 	o.last = time.Now()
 
@@ -387,16 +397,9 @@ func (o *Observer) backOff(ctx context.Context, err error) {
 
 	o.mu.Lock()
 
-	wait := retryMin
-	for range o.consecutive {
-		if wait = min(2*wait, retryMax); wait == retryMax {
-			break
-		}
-	}
-
 	o.consecutive++
 	o.errors++
-	o.retryAt = time.Now().Add(wait)
+	o.retryAt = time.Now().Add(o.retry.NextBackOff())
 	consecutive := o.consecutive
 	o.mu.Unlock()
 

@@ -22,6 +22,7 @@ type memorySink struct {
 	got      []Report
 	at       []time.Time
 	attempts int
+	tried    []time.Time // when each attempt ended
 }
 
 func (m *memorySink) Observe(ctx context.Context, r Report) error {
@@ -35,6 +36,8 @@ func (m *memorySink) Observe(ctx context.Context, r Report) error {
 	defer m.mu.Unlock()
 
 	m.attempts++
+	m.tried = append(m.tried, time.Now())
+
 	if m.err != nil {
 		return m.err
 	}
@@ -229,10 +232,12 @@ func TestObserverRetries(t *testing.T) {
 		ob.Change(up("2"))
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		// 0.25, 0.5, 1, … 16 s, then every 30 s.
-		if sink.attempts < 120 || sink.attempts > 130 {
+		// Every 20 s on average, once the delay has reached its maximum.
+		if sink.attempts < 150 || sink.attempts > 220 {
 			t.Fatalf("%d attempts in an hour", sink.attempts)
 		}
+
+		checkRetryDelays(t, sink.tried[1:])
 
 		if st := ob.Stats(); st.Pending != 2 || st.Errors != uint64(sink.attempts-1) ||
 			failures[len(failures)-1] != sink.attempts-1 {
@@ -262,6 +267,26 @@ func TestObserverRetries(t *testing.T) {
 		src.mu.Unlock()
 		expect(t, sink, 30*time.Second, "full 1 alive 2 alive; ")
 	})
+}
+
+// checkRetryDelays expects delays that double from retryMin up to retryMax, each with
+// a jitter of up to a half.
+func checkRetryDelays(t *testing.T, tried []time.Time) {
+	t.Helper()
+
+	differ := false
+	for i, want := 1, retryMin; i < len(tried); i, want = i+1, min(2*want, retryMax) {
+		got := tried[i].Sub(tried[i-1])
+		if got < want/2 || got > want*3/2+time.Millisecond {
+			t.Fatalf("the delay before retry %d is %s, want %s with a jitter of a half", i, got, want)
+		}
+
+		differ = differ || got != want
+	}
+
+	if !differ {
+		t.Error("the delays have no jitter")
+	}
 }
 
 func TestObserverSlowSink(t *testing.T) {

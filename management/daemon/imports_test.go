@@ -123,7 +123,7 @@ var homes = []struct {
 	},
 	{
 		"github.com/cenkalti/backoff",
-		[]string{"inventory/etcd"},
+		[]string{"inventory/etcd", "monitor", "monitor/serf"},
 		"these packages retry; the pure ones leave time to their callers",
 	},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
@@ -164,7 +164,7 @@ var homes = []struct {
 // else they may.
 var onlyStandard = map[string][]string{
 	"inventory":         {},
-	"monitor":           {},
+	"monitor":           {"github.com/cenkalti/backoff/v5"}, // delays only: it never sleeps by itself
 	"management/api":    {},
 	"management/client": {},
 	"ansible":           {},

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	hserf "github.com/hashicorp/serf/serf"
 
 	"github.com/contiv/cluster/inventory"
@@ -21,7 +22,7 @@ func (a *Agent) run(ctx context.Context, in *instance) {
 	var observing sync.WaitGroup
 	observing.Go(func() { a.watch.run(ctx) })
 
-	l := loop{Agent: a, in: in}
+	l := loop{Agent: a, in: in, retry: a.t.joinBackOff()}
 	a.err = l.run(ctx)
 
 	a.stop()
@@ -52,6 +53,7 @@ type loop struct {
 	met      bool      // another member has answered
 	nextJoin time.Time // time of the next attempt to join
 	misses   int       // failed attempts in a row
+	retry    *backoff.ExponentialBackOff
 	grace    *time.Timer
 	saveErr  string // the last error of save, logged once
 }
@@ -121,6 +123,7 @@ func (l *loop) join(ctx context.Context) {
 	}
 
 	l.nextJoin, l.misses = time.Now().Add(l.t.JoinAgain), 0
+	l.retry.Reset()
 	l.met = l.met || at.joined > 0 || !at.alone
 	l.watch.resume()
 }
@@ -172,15 +175,8 @@ func (l *loop) joinPeers(ctx context.Context) attempt {
 
 // backOff delays the next attempt to join, and logs the 1st, 2nd, 4th, … failure.
 func (l *loop) backOff(err error) {
-	wait := l.t.JoinMin
-	for range l.misses {
-		if wait = min(2*wait, l.t.JoinMax); wait == l.t.JoinMax {
-			break
-		}
-	}
-
 	l.misses++
-	l.nextJoin = time.Now().Add(wait)
+	l.nextJoin = time.Now().Add(l.retry.NextBackOff())
 
 	if isPowerOfTwo(l.misses) {
 		l.serf.Printf("[WARN] gossip: no other member answers, attempt %d: %v", l.misses, err)
@@ -218,6 +214,7 @@ func (l *loop) giveUpName(ctx context.Context) error {
 	l.renames.Add(1)
 
 	l.nextJoin, l.misses = time.Time{}, 0
+	l.retry.Reset()
 	l.grace.Stop()
 	l.startGrace()
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -229,7 +228,7 @@ func (r *Remote) run(ctx context.Context) {
 	observing.Go(func() { r.watch.run(ctx) })
 	defer observing.Wait()
 
-	wait, misses := r.t.JoinMin, 0
+	retry, misses := r.t.joinBackOff(), 0
 	for {
 		connected, err := r.connection(ctx)
 		if ctx.Err() != nil {
@@ -237,21 +236,18 @@ func (r *Remote) run(ctx context.Context) {
 		}
 
 		if connected {
-			wait, misses = r.t.JoinMin, 0
+			misses = 0
+			retry.Reset()
 		}
 
 		if misses++; isPowerOfTwo(misses) {
 			r.o.Log.Warnf("gossip: the serf agent at %s, attempt %d: %v; retrying", r.o.Addr, misses, err)
 		}
 
-		// Jitter keeps the watchers of one host from reconnecting at the same moment.
-		pause := wait/2 + rand.N(wait/2+1)
-		wait = min(2*wait, r.t.JoinMax)
-
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(retry.NextBackOff()):
 		}
 	}
 }

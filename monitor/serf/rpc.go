@@ -246,7 +246,8 @@ func (c *rpc) failure() error {
 	return c.err
 }
 
-// explain translates the refusal of an agent for an operator.
+// explain translates the refusal of an agent for an operator. The RPC protocol
+// transmits errors as text only, and serf exports no constants for it.
 func explain(err error) error {
 	switch {
 	case err == nil:

@@ -5,6 +5,7 @@ package serf
 import (
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	hserf "github.com/hashicorp/serf/serf"
 )
 
@@ -29,7 +30,7 @@ type Timing struct {
 	Tick      time.Duration // between runs of the agent's maintenance
 	Grace     time.Duration // limit for a first contact before the first report
 	JoinMin   time.Duration // backoff after the first failed join, doubled by each further one
-	JoinMax   time.Duration // up to this
+	JoinMax   time.Duration // up to this; jitter changes both by up to a half
 	JoinAgain time.Duration // between attempts to join configured addresses that are no members
 	Contested time.Duration // until an agent gives up a name that a rival uses
 	Rivalry   time.Duration // until a silent rival is forgotten
@@ -49,7 +50,7 @@ func LAN() Timing {
 		Reap: 15 * time.Second, Reclaim: 5 * time.Second,
 		Broadcast: 2 * time.Second, Linger: time.Second,
 		Window: 200 * time.Millisecond, Tick: time.Second, Grace: 15 * time.Second,
-		JoinMin: time.Second, JoinMax: 30 * time.Second, JoinAgain: 30 * time.Second,
+		JoinMin: time.Second, JoinMax: 20 * time.Second, JoinAgain: 30 * time.Second,
 		Contested: 15 * time.Second, Rivalry: 5 * time.Minute,
 		Answer: 10 * time.Second, Ping: 15 * time.Second, Alone: time.Minute,
 	}
@@ -67,6 +68,14 @@ func Loopback() Timing {
 		JoinMin: 50 * time.Millisecond, JoinMax: 200 * time.Millisecond, JoinAgain: 500 * time.Millisecond,
 		Contested: 700 * time.Millisecond, Rivalry: 5 * time.Second,
 		Answer: 2 * time.Second, Ping: 200 * time.Millisecond, Alone: time.Second,
+	}
+}
+
+// joinBackOff returns the delays between attempts to join, or to reconnect to an
+// agent. The jitter keeps the hosts of a cluster from retrying in step.
+func (t Timing) joinBackOff() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{
+		InitialInterval: t.JoinMin, Multiplier: 2, MaxInterval: t.JoinMax, RandomizationFactor: 0.5,
 	}
 }
 
