@@ -11,30 +11,30 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
 
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/client"
 )
 
-// The library's own help flag would show help of its own wording.
+// The help of this package replaces that of the library.
 func init() { cli.HelpFlag = nil }
 
-// Options are what a process gives to Run.
+// Options are the environment of one command line.
 type Options struct {
-	Stdin  io.Reader // nil: os.Stdin
-	Stdout io.Writer // nil: os.Stdout
-	Stderr io.Writer // nil: os.Stderr
-	// Version is what this program is.
-	Version api.Version
+	Stdin   io.Reader   // nil: os.Stdin
+	Stdout  io.Writer   // nil: os.Stdout
+	Stderr  io.Writer   // nil: os.Stderr
+	Version api.Version // of this program
 }
 
 // Run runs one command line, args[0] being the program's name, and returns its
-// exit code. It never ends the process. When ctx is cancelled while it waits for
-// a job it detaches from the job and returns ExitInterrupted.
+// exit code. It never ends the process. If ctx is cancelled while a command waits
+// for a job, the command detaches from the job and Run returns ExitInterrupted.
 func Run(ctx context.Context, args []string, o Options) int {
 	if o.Stdin == nil {
 		o.Stdin = os.Stdin
@@ -49,63 +49,54 @@ func Run(ctx context.Context, args []string, o Options) int {
 	}
 
 	a := &app{Options: o, outTTY: isTerminal(o.Stdout), errTTY: isTerminal(o.Stderr)}
-	if len(args) > 1 && args[1] == completeWord {
+	if len(args) > 1 && args[1] == completeCommand {
 		return a.complete(ctx, args[2:])
 	}
 
-	err := a.root().Run(ctx, args)
-	if err != nil && !a.began {
-		// What fails before a command begins is the library's word on the command line.
-		if _, ok := errors.AsType[*failure](err); !ok {
-			err = usagef("%v", err).do("clusterctl --help lists the commands and options")
-		}
-	}
-
-	if err != nil && ctx.Err() != nil {
-		if _, ok := errors.AsType[*failure](err); !ok {
-			err = context.Cause(ctx)
-		}
-	}
-
-	return report(o.Stderr, err)
+	return report(o.Stderr, a.run(ctx, args))
 }
 
 // app is one run of the command line.
 type app struct {
 	Options
 	outTTY, errTTY bool
-	began          bool // the command line was understood and a command was begun
+	began          bool // the command line was valid, and a command began
+}
+
+// run runs the command line, and turns errors of the library into usage errors.
+func (a *app) run(ctx context.Context, args []string) error {
+	err := a.root().Run(ctx, args)
+	if err == nil {
+		return nil
+	}
+
+	if _, ok := errors.AsType[*exit.Error](err); ok {
+		return err
+	}
+
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !a.began:
+		return exit.Usagef("%v", err).Try("see: clusterctl --help")
+	}
+
+	return err
 }
 
 func (a *app) root() *cli.Command {
 	root := &cli.Command{
 		Name:  "clusterctl",
-		Usage: "commission and care for the hosts of a cluster",
-		Description: "It talks to clusterm, the cluster manager, through the Unix socket " + api.DefaultSocket +
-			" unless --url says otherwise. Names of nodes are LABEL-SERIAL, as `clusterctl nodes get` lists them.",
+		Usage: "commission and maintain the hosts of a cluster",
+		Description: "clusterctl talks to clusterm, the cluster manager: through the Unix socket " + api.DefaultSocket +
+			", or through the URL given with --url. Nodes are named LABEL-SERIAL; `clusterctl nodes get` lists them.",
 		HideHelp:        true,
 		HideHelpCommand: true,
 		HideVersion:     true,
 		Writer:          a.Stdout,
 		ErrWriter:       a.Stderr,
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
-
-		Flags: []cli.Flag{
-			&cli.StringFlag{
-				Name:    "url",
-				Aliases: []string{"u"},
-				Sources: cli.EnvVars("CLUSTERM_URL"),
-				Usage:   "the manager's `URL`: http://HOST:PORT, HOST:PORT or unix:///PATH (default: the Unix socket " + api.DefaultSocket + ")",
-			},
-			&cli.StringFlag{
-				Name:    "output",
-				Aliases: []string{"o"},
-				Value:   formatTable,
-				Usage:   "`FORMAT` of what is printed: table, wide (more columns, for lists), long (everything), json, yaml or name",
-			},
-			&cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help; after a command, for that command"},
-			&cli.BoolFlag{Name: "version", Local: true, Usage: "print the version of clusterctl"},
-		},
+		Flags:           rootFlags(),
 		Commands: []*cli.Command{
 			a.nodes(),
 			a.discover(),
@@ -132,7 +123,7 @@ func (a *app) root() *cli.Command {
 	root.Action = func(ctx context.Context, c *cli.Command) error {
 		if c.Bool("version") && !c.Args().Present() {
 			a.began = true
-			return a.write([]byte(versionLine(a.Version) + "\n"))
+			return a.write([]byte(print.VersionLine("clusterctl", a.Version) + "\n"))
 		}
 
 		return a.group(ctx, c)
@@ -142,7 +133,27 @@ func (a *app) root() *cli.Command {
 	return root
 }
 
-// prepare gives every command what the library does not hand down.
+func rootFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{
+			Name:    "url",
+			Aliases: []string{"u"},
+			Sources: cli.EnvVars("CLUSTERM_URL"),
+			Usage: "the `URL` of the manager: http://HOST:PORT, HOST:PORT or unix:///PATH (default: the Unix socket " +
+				api.DefaultSocket + ")",
+		},
+		&cli.StringFlag{
+			Name:    "output",
+			Aliases: []string{"o"},
+			Value:   print.FormatTable,
+			Usage:   "output `FORMAT`: table, wide (more columns, for lists), long (everything), json, yaml or name",
+		},
+		&cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help; after a command, for that command"},
+		&cli.BoolFlag{Name: "version", Local: true, Usage: "print the version of clusterctl"},
+	}
+}
+
+// prepare sets the properties that the library does not pass on to subcommands.
 func (a *app) prepare(c *cli.Command, path []string) {
 	path = append(slices.Clone(path), c.Name)
 	c.DisableSliceFlagSeparator = true
@@ -168,7 +179,7 @@ func (a *app) prepare(c *cli.Command, path []string) {
 	}
 }
 
-// group is what a command does that is there for its subcommands.
+// group is the action of a command that only has subcommands.
 func (a *app) group(_ context.Context, c *cli.Command) error {
 	path := c.FullName()
 
@@ -183,24 +194,23 @@ func (a *app) group(_ context.Context, c *cli.Command) error {
 		all = append(all, sub.Names()...)
 	}
 
+	remedy := fmt.Sprintf("the commands are %s; see: %s --help", strings.Join(names, ", "), path)
 	if !c.Args().Present() {
-		return usagef(
-			"%s needs a command",
-			short(path),
-		).do("%s --help lists the commands: %s", path, strings.Join(names, ", "))
+		return exit.Usagef("%s needs a command", short(path)).Try("%s", remedy)
 	}
 
 	word := c.Args().First()
 
-	f := usagef("there is no command %q", strings.TrimPrefix(path+" "+word, "clusterctl "))
+	err := exit.Usagef("unknown command %q", strings.TrimPrefix(path+" "+word, "clusterctl "))
 	if near := inventory.Closest(word, all); near != "" {
-		f.message += fmt.Sprintf("; did you mean %q?", near)
+		err.Message += fmt.Sprintf("; did you mean %q?", near)
 	}
 
-	return f.do("%s --help lists the commands: %s", path, strings.Join(names, ", "))
+	return err.Try("%s", remedy)
 }
 
-// short is a command's path without the program's name, which starts every error anyway.
+// short returns the path of a command without the program's name, which starts
+// every error message anyway.
 func short(path string) string {
 	if path = strings.TrimPrefix(path, "clusterctl"); path == "" {
 		return "clusterctl"
@@ -209,44 +219,48 @@ func short(path string) string {
 	return path[1:]
 }
 
-// flagError words what the library says of an option.
+// badValue matches the library's error about a value that does not parse.
+var badValue = regexp.MustCompile(`^invalid value "(.*)" for flag -(?:no-)?([^:]*): (.*)$`)
+
+// flagError translates an error of the library about an option.
 func (a *app) flagError(c *cli.Command, path []string, err error) error {
-	if _, ok := errors.AsType[*failure](err); ok {
+	if _, ok := errors.AsType[*exit.Error](err); ok {
 		return err
 	}
 
 	name := strings.Join(path, " ")
 	text := err.Error()
 
-	var f *failure
+	var e *exit.Error
 	if flag, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
-		f = usagef("%s has no option %s", short(name), dashed(flag))
-
-		var all []string
-		for _, l := range c.Lineage() {
-			for _, fl := range l.Flags {
-				all = append(all, fl.Names()...)
-			}
-		}
-
-		if near := inventory.Closest(flag, all); near != "" {
-			f.message += fmt.Sprintf("; did you mean %s?", dashed(near))
+		e = exit.Usagef("%s has no option %s", short(name), dashed(flag))
+		if near := inventory.Closest(flag, optionNames(c)); near != "" {
+			e.Message += fmt.Sprintf("; did you mean %s?", dashed(near))
 		}
 	} else if flag, ok := strings.CutPrefix(text, "flag needs an argument: "); ok {
-		f = usagef("the option %s needs a value", dashed(strings.TrimLeft(flag, "-")))
+		e = exit.Usagef("the option %s needs a value", dashed(strings.TrimLeft(flag, "-")))
 	} else if m := badValue.FindStringSubmatch(text); m != nil && strings.Contains(m[3], "cannot set both") {
-		f = usagef("%s and --no-%s exclude each other", dashed(m[2]), m[2])
+		e = exit.Usagef("%s and --no-%s exclude each other", dashed(m[2]), m[2])
 	} else if m != nil {
-		f = usagef("%q is no value for %s", m[1], dashed(m[2]))
+		e = exit.Usagef("%q is not a valid value for %s", m[1], dashed(m[2]))
 	} else {
-		f = usagef("%s", text)
+		e = exit.Usagef("%s", text)
 	}
 
-	return f.do("%s --help shows what it takes", name)
+	return e.Try("see: %s --help", name)
 }
 
-// badValue takes apart what the library says of a value that does not parse.
-var badValue = regexp.MustCompile(`^invalid value "(.*)" for flag -(?:no-)?([^:]*): (.*)$`)
+// optionNames returns the options of a command and of the commands above it.
+func optionNames(c *cli.Command) []string {
+	var all []string
+	for _, l := range c.Lineage() {
+		for _, f := range l.Flags {
+			all = append(all, f.Names()...)
+		}
+	}
+
+	return all
+}
 
 func dashed(flag string) string {
 	if len([]rune(flag)) == 1 {
@@ -256,168 +270,31 @@ func dashed(flag string) string {
 	return "--" + flag
 }
 
-// metaExamples is the key of a command's Metadata under which its examples are.
-const metaExamples = "examples"
-
-// metaFormats is the key under which the values of its --output beside table are.
-const metaFormats = "formats"
-
-// leaf is a command that does something.
-type leaf struct {
-	name, usage string
-	args        string // the positional arguments as the help shows them, e.g. "NAME…"
-	min, max    int    // how many; max -1: any number
-	about       string
-	examples    []string
-	flags       []cli.Flag
-	formats     []string // the values of --output it takes beside table; nil: all
-	aliases     []string
-	hidden      bool
-	selects     bool // --selector may stand for the arguments
-	run         func(ctx context.Context, c *call) error
-}
-
-// call is one leaf being run.
-type call struct {
-	*app
-	*cli.Command
-	manager *client.Client
-	args    []string
-	format  string
-}
-
-func (a *app) leaf(l leaf) *cli.Command {
-	if l.formats == nil {
-		l.formats = []string{formatLong, formatJSON, formatYAML, formatName}
-	}
-
-	return &cli.Command{
-		Name:        l.name,
-		Aliases:     l.aliases,
-		Usage:       l.usage,
-		ArgsUsage:   l.args,
-		Description: l.about,
-		Flags:       l.flags,
-		Hidden:      l.hidden,
-		Metadata:    map[string]any{metaExamples: l.examples, metaFormats: l.formats},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			c := &call{app: a, Command: cmd, args: cmd.Args().Slice(), format: cmd.String("output")}
-			a.began = true
-
-			if err := c.check(l); err != nil {
-				return err
-			}
-
-			m, err := c.dial(patience)
-			if err != nil {
-				return err
-			}
-
-			c.manager = m
-
-			return l.run(ctx, c)
-		},
-	}
-}
-
-// check refuses a wrong number of arguments and a format that means nothing here.
-func (c *call) check(l leaf) error {
-	n, name, path := len(c.args), short(c.FullName()), c.FullName()
-	if l.selects && c.IsSet("selector") {
-		switch {
-		case !c.selects():
-			return usagef("the selector is empty").do("leave it out, or say what it is to meet: -l status=Allocated")
-		case n > 0:
-			return usagef(
-				"%s takes names or a selector, and got both",
-				name,
-			).do("put the names into the selector: -l 'name in (%s)'", strings.Join(c.args, ","))
-		}
-
-		l.min = 0
-	}
-
-	switch {
-	case n < l.min && l.selects:
-		return usagef(
-			"%s needs at least one %s, or --selector",
-			name,
-			strings.TrimSuffix(l.args, "…"),
-		).do("%s --help shows what it takes", path)
-	case n < l.min && l.max < 0:
-		return usagef(
-			"%s needs at least one %s",
-			name,
-			strings.TrimSuffix(l.args, "…"),
-		).do("%s --help shows what it takes", path)
-	case n < l.min:
-		return usagef("%s needs %s", name, l.args).do("%s --help shows what it takes", path)
-	case l.max >= 0 && n > l.max && l.max == 0:
-		return usagef("%s takes no arguments, and got %q", name, c.args[0]).do("%s --help shows what it takes", path)
-	case l.max >= 0 && n > l.max:
-		return usagef(
-			"%s takes one %s, and got %q as well",
-			name,
-			strings.Trim(l.args, "[]"),
-			c.args[l.max],
-		).do("%s --help shows what it takes", path)
-	}
-
-	if c.format != formatTable && !slices.Contains(l.formats, c.format) {
-		return usagef("%s cannot print %q", name, c.format).
-			do("the values of --output are %s", strings.Join(append([]string{formatTable}, l.formats...), ", "))
-	}
-
-	return nil
-}
-
-// forPeople tells whether the answer is printed for people, who are told in
-// words where there is nothing to print.
-func (c *call) forPeople() bool {
-	return c.format == formatTable || c.format == formatWide || c.format == formatLong
-}
-
-// self is how to call this program again for the same manager.
-func (c *call) self() string {
-	for _, l := range c.Lineage() {
-		for _, f := range l.Flags {
-			if f.Names()[0] == "url" && f.IsSet() && os.Getenv("CLUSTERM_URL") != c.String("url") {
-				return "clusterctl -u " + shellWord(c.String("url"))
-			}
-		}
-	}
-
-	return "clusterctl"
-}
-
-// say prints a line to stderr.
+// say prints one line to stderr.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.Stderr, "%s\n", printable(fmt.Sprintf(format, args...), true))
+	fmt.Fprintf(a.Stderr, "%s\n", print.Text(fmt.Sprintf(format, args...)))
 }
 
-// write writes to stdout in one go; that it failed is worth an exit code.
+// write writes to stdout in one call. A failure to write is an error of its own:
+// a script must not take a truncated answer for a complete one.
 func (a *app) write(b []byte) error {
 	if _, err := a.Stdout.Write(b); err != nil {
-		return failf(ExitFailed, "cannot write to stdout: %v", err)
+		return exit.Errorf(exit.Failed, "cannot write to stdout: %v", err)
 	}
 
 	return nil
 }
 
-// dial makes a client of the manager that --url names. patience bounds how long
-// it waits for a manager that has gone in the middle of a stream.
-func (c *call) dial(patience time.Duration) (*client.Client, error) {
-	return client.New(client.Options{
-		URL: c.String("url"), Actor: actor(), UserAgent: "clusterctl/" + c.app.Version.Version, Patience: patience,
-	})
-}
+func (a *app) outPaint() print.Paint { return print.Paint(a.outTTY && wantsColour()) }
+func (a *app) errPaint() print.Paint { return print.Paint(a.errTTY && wantsColour()) }
 
-// actor is the person that root acts for, as far as sudo says so.
-func actor() string {
-	name := os.Getenv("SUDO_USER")
-	if len(name) > api.MaxActor || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return ""
-	}
+// wantsColour follows https://no-color.org.
+func wantsColour() bool { return os.Getenv("NO_COLOR") == "" && !isDumb() }
 
-	return name
+// isDumb reports whether the terminal cannot move its cursor.
+func isDumb() bool { t := os.Getenv("TERM"); return t == "dumb" || t == "" }
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }

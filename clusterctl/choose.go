@@ -13,15 +13,24 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/client"
 )
+
+const chooseHelp = "Give the names of nodes, or choose them with --selector. The chosen nodes are printed before " +
+	"anything " +
+	"happens; a selector without a match is an error (exit code 4). On a terminal, a command about more than one " +
+	"node " +
+	"asks for confirmation first unless --yes is given; any answer but yes ends it without a change (exit code 1)."
 
 func selectorFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name:    "selector",
 		Aliases: []string{"l"},
-		Usage:   "the nodes that meet this `SELECTOR` over fields and labels, in place of names, e.g. 'group=service-worker,status!=Allocated,rack in (r1,r2)'",
+		Usage: "choose nodes by fields and labels instead of names, with a `SELECTOR` such as " +
+			"'group=service-worker,status!=Allocated,rack in (r1,r2)'",
 	}
 }
 
@@ -29,83 +38,89 @@ func yesFlag() cli.Flag {
 	return &cli.BoolFlag{
 		Name:    "yes",
 		Aliases: []string{"y"},
-		Usage:   "do not ask, although it is about more than one node",
+		Usage:   "do not ask for confirmation",
 	}
 }
 
-const chooseHelp = "Nodes are named, or chosen with --selector: what it chooses is shown before anything happens, and nothing chosen is an error (exit code 4). " +
-	"About more than one node it asks first where stdin is a terminal; --yes answers that beforehand, and anything but yes does nothing (exit code 1)."
-
-// choose makes c.args the nodes that the command is about, and asks the
-// operator where they are several.
+// choose resolves --selector to c.args, and asks the operator to confirm a
+// command about several nodes.
 func (c *call) choose(ctx context.Context, verb string) error {
-	if c.selects() {
-		nodes, err := c.manager.Nodes(ctx, client.NodeFilter{Selector: c.String("selector")})
-		if err != nil {
+	if c.hasSelector() {
+		if err := c.resolveSelector(ctx); err != nil {
 			return err
 		}
-
-		if len(nodes.Items) == 0 {
-			return c.noMatch()
-		}
-
-		c.args = nil
-		for _, n := range nodes.Items {
-			c.args = append(c.args, n.Name)
-		}
-
-		c.say(
-			"%s chooses %s: %s",
-			shellWord(c.String("selector")),
-			inventory.Count(len(c.args), "node", "nodes"),
-			strings.Join(c.args, ", "),
-		)
 	}
 
-	if len(c.args) < 2 || c.Bool("yes") || !isInputTerminal(c.Stdin) {
+	if len(c.args) < 2 || c.Bool("yes") || !isTerminal(c.Stdin) {
 		return nil
 	}
 
 	if slices.Contains(c.StringSlice("extra-vars"), "@-") {
-		return usagef("stdin is for the variables, so nobody can be asked").do("add --yes")
+		return exit.Usagef("cannot ask for confirmation: stdin is in use for the variables").Try("add --yes")
 	}
 
 	question := fmt.Sprintf("%s %d nodes", verb, len(c.args))
-	if !c.selects() { // those are shown already
+	if !c.hasSelector() { // the nodes of a selector are printed already
 		question += ": " + strings.Join(c.args, ", ")
 	}
 
-	fmt.Fprintf(c.Stderr, "%s? [y/N] ", printable(question, false))
+	fmt.Fprintf(c.Stderr, "%s? [y/N] ", print.Inline(question))
 
 	answer, err := c.readLine(ctx)
-	switch word := strings.ToLower(strings.TrimSpace(answer)); {
-	case err != nil:
+	if err != nil {
 		return err
-	case word == "y" || word == "yes":
+	}
+
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
 		return nil
 	}
 
-	return failf(ExitFailed, "not confirmed; nothing was done").do("answer y, or add --yes")
+	return exit.Errorf(exit.Failed, "not confirmed; nothing was changed").Try("answer y, or add --yes")
 }
 
-// selects tells whether --selector was given; an empty one would be all nodes,
-// which nobody means by it.
-func (c *call) selects() bool { return c.String("selector") != "" }
+// resolveSelector replaces c.args by the names of the nodes that match.
+func (c *call) resolveSelector(ctx context.Context) error {
+	nodes, err := c.manager.Nodes(ctx, client.NodeFilter{Selector: c.String("selector")})
+	if err != nil {
+		return err
+	}
+
+	if len(nodes.Items) == 0 {
+		return c.noMatch()
+	}
+
+	c.args = nil
+	for _, n := range nodes.Items {
+		c.args = append(c.args, n.Name)
+	}
+
+	selector := print.ShellQuote(c.String("selector"))
+	c.say("%s selects %s: %s", selector, inventory.Count(len(c.args), "node", "nodes"), strings.Join(c.args, ", "))
+
+	return nil
+}
+
+// hasSelector reports whether --selector has a condition. An empty selector would
+// match every node, which is hardly the intention.
+func (c *call) hasSelector() bool { return c.String("selector") != "" }
 
 func (c *call) noMatch() error {
-	return failf(ExitNotFound, "no node meets the selector %s", shellWord(c.String("selector"))).
-		do("clusterctl nodes get -o wide shows fields and labels")
+	return exit.Errorf(exit.NotFound, "no node matches the selector %s", print.ShellQuote(c.String("selector"))).
+		Try("to see fields and labels: clusterctl nodes get -o wide")
 }
 
-// readLine reads one line of stdin, or until ctx is done.
+// readLine reads one line of stdin, until ctx is done.
 func (c *call) readLine(ctx context.Context) (string, error) {
 	type result struct {
 		line string
 		err  error
 	}
 
+	// A read from a terminal cannot be interrupted: after ctx is done, the
+	// goroutine ends with the process.
 	done := make(chan result, 1)
-	go func() { // a read of a terminal cannot be called off; it ends with the process
+	go func() {
 		line, err := bufio.NewReader(c.Stdin).ReadString('\n')
 		done <- result{line, err}
 	}()
@@ -117,12 +132,12 @@ func (c *call) readLine(ctx context.Context) (string, error) {
 		}
 
 		if r.err != nil && !errors.Is(r.err, os.ErrClosed) {
-			return "", nil // the end of stdin is a no
+			return "", nil // the end of stdin is not a yes
 		}
 
 		return r.line, r.err
 	case <-ctx.Done():
 		fmt.Fprintln(c.Stderr)
-		return "", failf(ExitInterrupted, "interrupted; nothing was done")
+		return "", exit.Errorf(exit.Interrupted, "interrupted; nothing was changed")
 	}
 }

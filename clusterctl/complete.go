@@ -15,23 +15,24 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
 
-// completeWord is the hidden command that the shells' scripts call. The
-// library's own scripts evaluate what was typed so far, and know neither the
-// values of options nor what the manager knows.
-const completeWord = "__complete"
+// completeCommand is the hidden command that the scripts of the shells call. The
+// library's own completion lacks the values of options and the names of nodes,
+// jobs and groups.
+const completeCommand = "__complete"
 
-// completeTime bounds how long a press of the tab key may take. It is a text
-// because a build can set it: the tests' program has more time, on machines that
-// are busy with other tests.
+// completeTime bounds the time of one completion. It is text so that a build can
+// set it: the tests allow more time, because they run on busy machines.
 var completeTime = "1s"
 
-// completeMost bounds how many candidates a shell is given.
-const completeMost = 2000
+// maxCandidates bounds the number of candidates.
+const maxCandidates = 2000
 
 //go:embed completion/bash
 var bashScript string
@@ -44,9 +45,11 @@ var fishScript string
 
 func (a *app) completion() *cli.Command {
 	group := &cli.Command{
-		Name:        "completion",
-		Usage:       "print a script that completes commands, options and live names: bash, zsh or fish",
-		Description: "It asks the manager for the names of nodes, jobs and groups, for a second at most, and is silent where nobody answers.",
+		Name:  "completion",
+		Usage: "print a completion script for bash, zsh or fish",
+		Description: "The script completes commands, options, and the names of nodes, jobs and groups. It asks the " +
+			"manager for names, and " +
+			"waits one second at most.",
 	}
 	for _, shell := range []struct{ name, script, example string }{
 		{"bash", bashScript, "clusterctl completion bash > /etc/bash_completion.d/clusterctl"},
@@ -65,24 +68,25 @@ func (a *app) completion() *cli.Command {
 	return group
 }
 
-// candidate is a word that may stand where the cursor is.
+// candidate is a possible word at the cursor.
 type candidate struct{ word, about string }
 
-// completer is one press of the tab key.
+// completer is one completion.
 type completer struct {
 	command *cli.Command
-	path    string   // of the command, without the program's name
+	path    string   // of the command, without the name of the program
 	args    []string // the positional arguments before the cursor
 	options map[string]string
-	manager *client.Client // nil: the URL makes no sense
+	manager *client.Client // nil: the URL is invalid
 }
 
-// complete prints the candidates for the last of the words, one a line with
-// its meaning behind a tab. Whatever goes wrong, it prints fewer.
+// complete prints the candidates for the last of the words, one per line, each
+// with an optional description after a tab. A failure only reduces the candidates:
+// an error message would end up in the operator's command line.
 func (a *app) complete(ctx context.Context, args []string) int {
 	limit, err := time.ParseDuration(completeTime)
 	if err != nil {
-		panic(err) // the build is wrong
+		panic(err) // set wrongly by the build
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -90,7 +94,7 @@ func (a *app) complete(ctx context.Context, args []string) int {
 
 	cut := 0
 	if len(args) > 1 && args[0] == "--bash" {
-		// bash splits words at = and : as well, and wants back only what comes after.
+		// bash also splits words at = and :, and expects the part after them.
 		current := strings.TrimLeft(args[1], "=:")
 		args = joined(args[2:])
 		cut = len(args[len(args)-1]) - len(current)
@@ -108,24 +112,24 @@ func (a *app) complete(ctx context.Context, args []string) int {
 
 	n := 0
 	for _, c := range a.candidates(ctx, args) {
-		if !strings.HasPrefix(c.word, current) || len(c.word) < cut || n == completeMost {
+		if !strings.HasPrefix(c.word, current) || len(c.word) < cut || n == maxCandidates {
 			continue
 		}
 
 		n++
 
-		line := printable(c.word[max(cut, 0):], false)
+		line := print.Inline(c.word[max(cut, 0):])
 		if c.about != "" {
-			line += "\t" + oneLine(c.about)
+			line += "\t" + print.Line(c.about)
 		}
 
 		fmt.Fprintln(a.Stdout, line)
 	}
 
-	return ExitDone
+	return exit.Done
 }
 
-// joined puts the words together that bash has split at = and :.
+// joined joins the words that bash split at = and :.
 func joined(words []string) []string {
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
@@ -152,16 +156,18 @@ func joined(words []string) []string {
 	return out
 }
 
+// candidates returns the candidates for the last word.
 func (a *app) candidates(ctx context.Context, words []string) []candidate {
 	before, current := words[:len(words)-1], words[len(words)-1]
 	root := a.root()
 	c := &completer{command: root, options: map[string]string{}}
 	line := []*cli.Command{root}
-	var pending string // the option whose value comes next
-
+	pending := ""  // the option that expects a value
 	plain := false // after --
+
 	for _, w := range before {
-		name, value, given := strings.Cut(strings.TrimLeft(w, "-"), "=")
+		name, value, hasValue := strings.Cut(strings.TrimLeft(w, "-"), "=")
+
 		switch {
 		case pending != "":
 			c.options[pending] = w
@@ -174,7 +180,7 @@ func (a *app) candidates(ctx context.Context, words []string) []candidate {
 			f := option(line, name)
 			switch {
 			case f == nil:
-			case given:
+			case hasValue:
 				c.options[f.Names()[0]] = value
 			case takesValue(f):
 				pending = f.Names()[0]
@@ -199,7 +205,13 @@ func (a *app) candidates(ctx context.Context, words []string) []candidate {
 		url = os.Getenv("CLUSTERM_URL")
 	}
 
-	c.manager, _ = client.New(client.Options{URL: url, UserAgent: "clusterctl/" + a.Version.Version, Patience: -1})
+	// An invalid URL only costs the names: everything else completes without a manager.
+	c.manager, _ = client.New(client.Options{
+		URL:       url,
+		UserAgent: "clusterctl/" + a.Version.Version,
+		Patience:  impatient,
+	})
+
 	switch {
 	case pending != "":
 		return c.values(ctx, pending, current)
@@ -233,7 +245,7 @@ func (a *app) candidates(ctx context.Context, words []string) []candidate {
 	return nil
 }
 
-// option finds an option of the command or of those above it.
+// option finds an option of a command or of the commands above it.
 func option(line []*cli.Command, name string) cli.Flag {
 	for _, cmd := range slices.Backward(line) {
 		for _, f := range cmd.Flags {
@@ -246,12 +258,13 @@ func option(line []*cli.Command, name string) cli.Flag {
 	return nil
 }
 
+// takesValue reports whether an option expects a value.
 func takesValue(f cli.Flag) bool {
 	d, ok := f.(cli.DocGenerationFlag)
 	return ok && d.TakesValue()
 }
 
-// flags are the options that may come next.
+// flags returns the options that can come next.
 func (c *completer) flags(line []*cli.Command) []candidate {
 	var out []candidate
 	for _, cmd := range slices.Backward(line) {
@@ -282,19 +295,11 @@ func (c *completer) flags(line []*cli.Command) []candidate {
 	return out
 }
 
-// values are what an option may have as its value.
+// values returns the possible values of an option.
 func (c *completer) values(ctx context.Context, option, current string) []candidate {
-	words := func(all ...string) []candidate {
-		var out []candidate
-		for _, w := range all {
-			out = append(out, candidate{word: w})
-		}
-
-		return out
-	}
 	switch option {
 	case "output":
-		return words(append([]string{formatTable}, c.formats()...)...)
+		return words(append([]string{print.FormatTable}, c.formats()...)...)
 	case "host-group", "group":
 		if c.path == "nodes get" || c.path == "nodes watch" {
 			return several(current, c.groups(ctx))
@@ -327,12 +332,12 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 
 		return several(current, out)
 	case "columns", "sort":
-		names := nodeColumns.names()
+		names := print.NodeColumns.Names()
 		switch {
 		case strings.HasPrefix(c.path, "job"):
-			names = jobColumns.names()
+			names = print.JobColumns.Names()
 		case strings.HasPrefix(c.path, "instance"):
-			names = instanceColumns.names()
+			names = print.InstanceColumns.Names()
 		}
 
 		out := words(names...)
@@ -343,8 +348,8 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		return several(current, out)
 	case "on-failure":
 		return []candidate{
-			{api.OnFailureBatch, "clean all nodes of the request"},
-			{api.OnFailureFailed, "clean the nodes that failed"},
+			{api.OnFailureBatch, "clean up all nodes of the request"},
+			{api.OnFailureFailed, "clean up the failed nodes"},
 		}
 	case "selector":
 		return c.selector(ctx, current)
@@ -359,7 +364,17 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 	return nil
 }
 
-// several completes the last of several values that are separated by commas.
+// words returns candidates without descriptions.
+func words(all ...string) []candidate {
+	var out []candidate
+	for _, w := range all {
+		out = append(out, candidate{word: w})
+	}
+
+	return out
+}
+
+// several completes the last of several values separated by commas.
 func several(current string, values []candidate) []candidate {
 	i := strings.LastIndexByte(current, ',') + 1
 	given := strings.Split(current[:i], ",")
@@ -368,6 +383,7 @@ func several(current string, values []candidate) []candidate {
 	return prefixed(current[:i], values)
 }
 
+// prefixed returns values with a prefix before each word.
 func prefixed(prefix string, values []candidate) []candidate {
 	out := make([]candidate, len(values))
 	for i, v := range values {
@@ -377,25 +393,15 @@ func prefixed(prefix string, values []candidate) []candidate {
 	return out
 }
 
-// selector completes the last part of a selector, where it is KEY=VALUE or KEY!=VALUE.
+// selector completes the last condition of a selector: KEY=VALUE or KEY!=VALUE.
 func (c *completer) selector(ctx context.Context, current string) []candidate {
 	i := strings.LastIndexByte(current, ',') + 1
 
 	key, value, ok := strings.Cut(current[i:], "=")
 	if !ok {
-		return prefixed(current[:i], []candidate{
-			{
-				"status=",
-				"",
-			},
-			{"status!=", ""},
-			{"state=", ""},
-			{"state!=", ""},
-			{"group=", ""},
-			{"group!=", ""},
-			{"label=", ""},
-			{"name=", ""},
-		})
+		return prefixed(current[:i], words(
+			"status=", "status!=", "state=", "state!=", "group=", "group!=", "label=", "name=",
+		))
 	}
 
 	before := strings.TrimSuffix(current, value)
@@ -411,6 +417,7 @@ func (c *completer) selector(ctx context.Context, current string) []candidate {
 	return nil
 }
 
+// formats returns the values of --output besides table.
 func (c *completer) formats() []string {
 	if f, ok := c.command.Metadata[metaFormats].([]string); ok {
 		return f
@@ -419,6 +426,7 @@ func (c *completer) formats() []string {
 	return nil
 }
 
+// nodes returns the nodes that keep accepts; nil accepts all.
 func (c *completer) nodes(ctx context.Context, keep func(api.Node) bool) []candidate {
 	if c.manager == nil {
 		return nil
@@ -446,6 +454,7 @@ func (c *completer) nodes(ctx context.Context, keep func(api.Node) bool) []candi
 	return out
 }
 
+// groups returns the host groups.
 func (c *completer) groups(ctx context.Context) []candidate {
 	if c.manager == nil {
 		return nil
@@ -469,7 +478,7 @@ func (c *completer) groups(ctx context.Context) []candidate {
 	return out
 }
 
-// files are the files and folders whose path starts as typed.
+// files returns the files and directories below a partial path.
 func files(typed string) []candidate {
 	dir, base := filepath.Split(typed)
 
@@ -503,8 +512,8 @@ func files(typed string) []candidate {
 // positional completes a positional argument.
 type positional func(ctx context.Context, c *completer, current string) []candidate
 
-// completions say what the positional arguments of each command are; nil:
-// nothing that could be known. A command without arguments is not in it.
+// completions holds the completion of the positional arguments of each command;
+// nil: there is none. A command without arguments has no entry.
 var completions = map[string]positional{
 	"nodes get":          anyNodes,
 	"nodes watch":        anyNodes,
@@ -545,8 +554,10 @@ var completions = map[string]positional{
 	},
 }
 
+// anyNodes completes several nodes.
 func anyNodes(ctx context.Context, c *completer, _ string) []candidate { return c.nodes(ctx, nil) }
 
+// oneNode completes a single node.
 func oneNode(ctx context.Context, c *completer, _ string) []candidate {
 	if len(c.args) > 0 {
 		return nil
@@ -555,7 +566,7 @@ func oneNode(ctx context.Context, c *completer, _ string) []candidate {
 	return c.nodes(ctx, nil)
 }
 
-// nodesFor are the nodes that the verb takes as they are.
+// nodesFor returns the nodes whose current status permits the verb.
 func nodesFor(v inventory.Verb) positional {
 	t, _ := inventory.TransitionOf(v)
 
@@ -564,7 +575,8 @@ func nodesFor(v inventory.Verb) positional {
 	}
 }
 
-func jobsThat(keep func(api.Job) bool, words ...string) positional {
+// jobsThat completes jobs, newest first, and names for jobs.
+func jobsThat(keep func(api.Job) bool, aliases ...string) positional {
 	return func(ctx context.Context, c *completer, _ string) []candidate {
 		if c.manager == nil || len(c.args) > 0 {
 			return nil
@@ -578,18 +590,15 @@ func jobsThat(keep func(api.Job) bool, words ...string) positional {
 		var out []candidate
 		for _, j := range slices.Backward(jobs.Items) {
 			if keep == nil || keep(j) {
-				out = append(out, candidate{j.ID, clip(title(j), 50) + ": " + string(j.Status)})
+				out = append(out, candidate{j.ID, print.Clip(print.Title(j), 50) + ": " + string(j.Status)})
 			}
 		}
 
-		for _, w := range words {
-			out = append(out, candidate{word: w})
-		}
-
-		return out
+		return append(out, words(aliases...)...)
 	}
 }
 
+// varKeys completes the variables that are set at the chosen level.
 func varKeys(ctx context.Context, c *completer, _ string) []candidate {
 	if c.manager == nil {
 		return nil
@@ -617,6 +626,7 @@ func varKeys(ctx context.Context, c *completer, _ string) []candidate {
 	return out
 }
 
+// configKeys completes keys of the configuration.
 func configKeys(settable bool) positional {
 	return func(ctx context.Context, c *completer, _ string) []candidate {
 		if c.manager == nil {

@@ -10,20 +10,24 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
 func (a *app) config() *cli.Command {
 	return &cli.Command{
-		Name: "config", Usage: "the manager's own configuration",
+		Name: "config", Usage: "show and change the configuration of the manager",
 		Commands: []*cli.Command{
 			a.leaf(leaf{
 				name:  "get",
 				args:  "[KEY]",
 				max:   1,
-				usage: "show the configuration in force, and where each value comes from",
-				about: "KEY is a key (jobs.forks) or the start of some (jobs). -o long says as well which keys can be set here; the others belong to the manager's configuration file.",
+				usage: "show the configuration in force, and the origin of each value",
+				about: "KEY is a key (jobs.forks) or a prefix of keys (jobs). -o long includes whether a key can be " +
+					"set here; " +
+					"the others belong to the configuration file of the manager.",
 				examples: []string{
 					"clusterctl config get",
 					"clusterctl config get jobs",
@@ -36,8 +40,8 @@ func (a *app) config() *cli.Command {
 				args:     "KEY=VALUE…",
 				min:      1,
 				max:      -1,
-				usage:    "change the configuration: it takes effect, or is refused",
-				about:    "What is set here lies over the configuration file, and stays across restarts.\n" + valueHelp,
+				usage:    "change the configuration at once",
+				about:    "A value set here overrides the configuration file, and survives restarts.\n" + valueHelp,
 				examples: []string{"clusterctl config set jobs.limit=8 jobs.timeout=2h"},
 				run: func(ctx context.Context, c *call) error {
 					v, err := assignments(c.args)
@@ -53,7 +57,7 @@ func (a *app) config() *cli.Command {
 				args:     "KEY…",
 				min:      1,
 				max:      -1,
-				usage:    "take back what was set; the configuration file counts again",
+				usage:    "remove overrides; the configuration file applies again",
 				examples: []string{"clusterctl config unset jobs.limit"},
 				run: func(ctx context.Context, c *call) error {
 					v := api.Vars{}
@@ -79,86 +83,70 @@ func configGet(ctx context.Context, c *call) error {
 	}
 
 	key := c.args[0]
+	prefix := strings.TrimSuffix(key, ".") + "."
 
-	some := api.Config{}
+	matches := api.Config{}
 	for k, s := range all {
-		if k == key || strings.HasPrefix(k, strings.TrimSuffix(key, ".")+".") {
-			some[k] = s
+		if k == key || strings.HasPrefix(k, prefix) {
+			matches[k] = s
 		}
 	}
 
-	if len(some) == 0 {
-		f := failf(ExitNotFound, "the configuration has no key %q", key)
+	if len(matches) == 0 {
+		err := exit.Errorf(exit.NotFound, "the configuration has no key %q", key)
 		if near := inventory.Closest(key, slices.Collect(maps.Keys(all))); near != "" {
-			return f.do("did you mean %s?", near)
+			return err.Try("did you mean %s?", near)
 		}
 
-		return f.do("clusterctl config get lists the keys")
+		return err.Try("to list the keys: clusterctl config get")
 	}
 
-	return c.showConfig(some)
+	return c.showConfig(matches)
 }
 
-func (c *call) patchConfig(ctx context.Context, patch api.Vars, did string) error {
+// patchConfig changes the configuration, and shows the new values.
+func (c *call) patchConfig(ctx context.Context, patch api.Vars, verb string) error {
 	now, err := c.manager.PatchConfig(ctx, patch)
 	if err != nil {
 		return err
 	}
 
-	some := api.Config{}
+	changed := api.Config{}
 	for k := range patch {
 		if s, ok := now[k]; ok {
-			some[k] = s
+			changed[k] = s
 		}
 	}
 
-	if c.format == formatTable {
-		for _, k := range slices.Sorted(maps.Keys(some)) {
-			value := scalar(some[k].Value)
-			if value == "" {
-				value = "empty"
-			}
-
-			c.say("%s: %s is now %s (%s)", did, k, value, some[k].Origin)
-		}
-
-		return nil
+	if c.format != print.FormatTable {
+		return c.showConfig(changed)
 	}
 
-	return c.showConfig(some)
+	for _, k := range slices.Sorted(maps.Keys(changed)) {
+		value := print.Scalar(changed[k].Value)
+		if value == "" {
+			value = "empty"
+		}
+
+		c.say("%s: %s is now %s (%s)", verb, k, value, changed[k].Origin)
+	}
+
+	return nil
 }
 
 func (c *call) showConfig(cfg api.Config) error {
 	names := slices.Sorted(maps.Keys(cfg))
 
-	return c.show(view{
-		wire: cfg, names: names,
-		table: func(p *printer) {
-			var rows [][]string
-			for _, k := range names {
-				rows = append(rows, []string{oneLine(k), scalar(cfg[k].Value), oneLine(cfg[k].Origin)})
-			}
-
-			p.rows([]string{"KEY", "VALUE", "ORIGIN"}, rows)
-		},
-		long: func(p *printer) {
-			var rows [][]string
-			for _, k := range names {
-				rows = append(
-					rows,
-					[]string{oneLine(k), scalar(cfg[k].Value), oneLine(cfg[k].Origin), yesNo(cfg[k].Settable)},
-				)
-			}
-
-			p.rows([]string{"KEY", "VALUE", "ORIGIN", "SETTABLE"}, rows)
-		},
-	})
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
+	var rows, longRows [][]string
+	for _, k := range names {
+		row := []string{print.Line(k), print.Scalar(cfg[k].Value), print.Line(cfg[k].Origin)}
+		rows = append(rows, row)
+		longRows = append(longRows, append(slices.Clone(row), print.YesNo(cfg[k].Settable)))
 	}
 
-	return "no"
+	return c.show(print.Answer{
+		Wire: cfg, Names: names,
+		Table: func(p *print.Printer) { p.Rows([]string{"KEY", "VALUE", "ORIGIN"}, rows) },
+		Long:  func(p *print.Printer) { p.Rows([]string{"KEY", "VALUE", "ORIGIN", "SETTABLE"}, longRows) },
+	})
 }

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clusterctl is the command line of the cluster manager: noun, then
-// verb. It knows the daemon's API client and nothing behind it, but for the words
-// of package inventory and the grammar of variables in package configuration.
+// Package clusterctl is the command line of the cluster manager: noun, then verb,
+// with one file per noun. It uses the manager through its API client only.
 //
-// What it holds to:
+// The rooms below it do not depend on the command line library:
 //
-//   - stdout carries what was asked for and nothing else; progress, warnings
-//     and errors go to stderr. `-o json` is the wire object and only ever grows.
+//   - exit: exit codes, and errors with a remedy
+//   - print: tables, fields, JSON and YAML
+//   - follow: the progress of a job, its output, and watches
+//   - bundle: the support bundle and its redaction
+//
+// The rules of the command line:
+//
+//   - stdout carries the requested answer only; progress, warnings and errors go
+//     to stderr. `-o json` is the wire object, and only ever grows.
 //   - Options are accepted before and after positional arguments, until `--`.
-//   - A verb that starts a job waits for it. Ctrl-C detaches and never cancels:
-//     the job belongs to the daemon, which a terminal that closes must not disturb.
-//   - What the daemon checks is not checked here a second time: names, groups and
-//     rules have one home, and a refusal is shown as the daemon words it.
-//   - Every failure has an exit code of the table in exit.go.
+//   - A verb that starts a job waits for it. Ctrl-C detaches and never cancels: a
+//     terminal that closes must not disturb a job of the manager.
+//   - The manager validates. clusterctl does not repeat its checks, and prints a
+//     refusal in the manager's words.
+//   - Every failure has an exit code listed in package exit.
 package clusterctl

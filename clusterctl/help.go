@@ -10,6 +10,15 @@ import (
 
 	"github.com/mattn/go-runewidth"
 	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+)
+
+// The widths of help and reference, in columns.
+const (
+	helpWidth     = 98
+	termWidth     = 28
+	markdownWidth = 118
 )
 
 // help is the command `clusterctl help [COMMAND…]`.
@@ -21,11 +30,8 @@ func (a *app) help() *cli.Command {
 			for _, word := range c.Args().Slice() {
 				next := at.Command(word)
 				if next == nil {
-					return usagef(
-						"there is no command %q below %s",
-						word,
-						at.FullName(),
-					).do("%s --help lists the commands", at.FullName())
+					return exit.Usagef("%s has no command %q", at.FullName(), word).
+						Try("see: %s --help", at.FullName())
 				}
 
 				at = next
@@ -38,23 +44,21 @@ func (a *app) help() *cli.Command {
 	}
 }
 
-// printHelp prints a command's help to stdout.
+// printHelp prints the help of a command to stdout.
 func (a *app) printHelp(c *cli.Command) error {
 	var b bytes.Buffer
-	path := c.FullName()
-	fmt.Fprintf(&b, "%s - %s\n\nUsage:\n", path, c.Usage)
-	subs := c.VisibleCommands()
-	fmt.Fprintf(&b, "  %s\n", synopsis(c, path))
+	path, subs := c.FullName(), c.VisibleCommands()
+	fmt.Fprintf(&b, "%s - %s\n\nUsage:\n  %s\n", path, c.Usage, synopsis(c, path))
 
 	if len(c.Aliases) > 0 {
-		fmt.Fprintf(&b, "\nAlso called: %s\n", strings.Join(c.Aliases, ", "))
+		fmt.Fprintf(&b, "\nAliases: %s\n", strings.Join(c.Aliases, ", "))
 	}
 
 	if c.Description != "" {
 		b.WriteByte('\n')
 
 		for line := range strings.SplitSeq(strings.TrimSpace(c.Description), "\n") {
-			fmt.Fprintln(&b, fold(line, 98))
+			fmt.Fprintln(&b, fold(line, helpWidth))
 		}
 	}
 
@@ -70,8 +74,8 @@ func (a *app) printHelp(c *cli.Command) error {
 		section(&b, "Commands", rows)
 	}
 
-	if isRoot := c == c.Root(); isRoot {
-		section(&b, "Options of every command", flagRows(c.Flags))
+	if c == c.Root() {
+		section(&b, "Global options", flagRows(c.Flags))
 		section(&b, "Exit codes", exitRows())
 	} else {
 		section(&b, "Options", flagRows(c.Flags))
@@ -86,13 +90,13 @@ func (a *app) printHelp(c *cli.Command) error {
 	}
 
 	if c != c.Root() {
-		b.WriteString("\nclusterctl --help shows the options of every command and the exit codes.\n")
+		b.WriteString("\nFor global options and exit codes, see: clusterctl --help\n")
 	}
 
 	return a.write(b.Bytes())
 }
 
-// examplesOf are a command's examples; of one that has none, the first of each
+// examplesOf returns the examples of a command, or else the first example of each
 // of its subcommands.
 func examplesOf(c *cli.Command) []string {
 	examples, _ := c.Metadata[metaExamples].([]string)
@@ -109,15 +113,17 @@ func examplesOf(c *cli.Command) []string {
 	return examples
 }
 
+// exitRows returns the exit codes with their meanings.
 func exitRows() [][2]string {
 	var rows [][2]string
-	for _, e := range exitCodes {
-		rows = append(rows, [2]string{fmt.Sprint(e.code), e.meaning})
+	for _, e := range exit.Codes {
+		rows = append(rows, [2]string{fmt.Sprint(e.Code), e.Meaning})
 	}
 
 	return rows
 }
 
+// flagRows returns the visible options with their usage.
 func flagRows(flags []cli.Flag) [][2]string {
 	var rows [][2]string
 	for _, f := range flags {
@@ -155,7 +161,8 @@ func flagRows(flags []cli.Flag) [][2]string {
 	return rows
 }
 
-// placeholder takes the word in backquotes out of a usage, as the name of the value.
+// placeholder returns a usage without its backquotes, and the word between them:
+// the name of the value.
 func placeholder(usage string) (text, value string) {
 	before, rest, ok := strings.Cut(usage, "`")
 	if !ok {
@@ -167,6 +174,7 @@ func placeholder(usage string) (text, value string) {
 	return before + value + after, value
 }
 
+// section writes a titled list of terms and texts in two columns.
 func section(b *bytes.Buffer, title string, rows [][2]string) {
 	if len(rows) == 0 {
 		return
@@ -174,13 +182,15 @@ func section(b *bytes.Buffer, title string, rows [][2]string) {
 
 	width := 0
 	for _, r := range rows {
-		width = max(width, min(runewidth.StringWidth(r[0]), 28))
+		width = max(width, min(runewidth.StringWidth(r[0]), termWidth))
 	}
 
 	fmt.Fprintf(b, "\n%s:\n", title)
 
 	for _, r := range rows {
-		lines := strings.Split(fold(r[1], 96-width), "\n")
+		lines := strings.Split(fold(r[1], helpWidth-2-width), "\n")
+
+		// A long term gets a line of its own.
 		if runewidth.StringWidth(r[0]) > width {
 			fmt.Fprintf(b, "  %s\n", r[0])
 		} else {
@@ -194,7 +204,8 @@ func section(b *bytes.Buffer, title string, rows [][2]string) {
 	}
 }
 
-// fold breaks text between words so that no line is wider than width where that is possible.
+// fold breaks text between words into lines of at most width columns. A longer
+// word gets a line of its own.
 func fold(text string, width int) string {
 	var b strings.Builder
 

@@ -15,21 +15,27 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/management/api"
 )
 
-// maxInput bounds what is read from a file or from stdin, in bytes. The manager
-// has a limit of its own, which is lower and configurable.
+// maxInput bounds the input from a file or from stdin, in bytes. The limit of the
+// manager is lower, and configurable.
 const maxInput = 64 << 20
 
 func extraVarsFlag(usage string) cli.Flag {
-	return &cli.StringSliceFlag{Name: "extra-vars", Aliases: []string{"e"},
-		Usage: usage + ": `OBJECT` in JSON or YAML, @FILE, or @- for stdin; of several, a later one's keys win"}
+	return &cli.StringSliceFlag{
+		Name:    "extra-vars",
+		Aliases: []string{"e"},
+		Usage:   usage + ": an `OBJECT` in JSON or YAML, @FILE, or @- for stdin; if repeated, later keys win",
+	}
 }
 
-// extraVars are the objects of every -e, merged key by key; nil where none is
-// given, or all are empty text, as that of a shell variable which is not set.
+// extraVars merges the objects of every -e, key by key. It returns nil if none is
+// given, or if all are empty text: an unset variable of the operator's shell must
+// not count as {}.
 func (c *call) extraVars(ctx context.Context) (api.Vars, error) {
 	var merged api.Vars
 	for _, text := range c.StringSlice("extra-vars") {
@@ -49,49 +55,30 @@ func (c *call) extraVars(ctx context.Context) (api.Vars, error) {
 	return merged, nil
 }
 
-// object reads one value of -e; nil: it is empty, which {} is not.
+// object reads one value of -e. It returns nil for empty text, as opposed to {}.
 func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
-	text, from := arg, "the value of -e"
-	if name, ok := strings.CutPrefix(arg, "@"); ok {
-		var b []byte
-
-		var err error
-		if name == "-" {
-			from = "what stdin gave for -e"
-			b, err = c.readStdin(ctx)
-		} else {
-			from = name
-			b, err = readFile(name)
-		}
-
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-
-		if err != nil {
-			return nil, usagef(
-				"cannot read the variables: %v",
-				err,
-			).do("give -e '{\"KEY\": \"VALUE\"}', -e @FILE, or -e @- for stdin")
-		}
-
-		text = string(b)
+	text, source, err := c.objectText(ctx, arg)
+	if err != nil {
+		return nil, err
 	}
 
 	vars, err := configuration.ParseVars([]byte(text))
 	if err != nil {
-		f := usagef("%s: %s", from, strings.TrimSpace(err.Error()))
-		if strings.Contains(text, "=") && !strings.ContainsAny(text, ":{") {
-			return nil, f.do("write KEY: VALUE or {\"KEY\": \"VALUE\"} instead of KEY=VALUE")
+		problem := exit.Usagef("%s: %s", source, strings.TrimSpace(err.Error()))
+
+		looksLikeAssignment := strings.Contains(text, "=") && !strings.ContainsAny(text, ":{")
+		if looksLikeAssignment {
+			return nil, problem.Try("write KEY: VALUE or {\"KEY\": \"VALUE\"} instead of KEY=VALUE")
 		}
 
-		return nil, f.do("give an object: -e '{\"KEY\": \"VALUE\"}' or -e 'KEY: VALUE'")
+		return nil, problem.Try("give an object: -e '{\"KEY\": \"VALUE\"}' or -e 'KEY: VALUE'")
 	}
 
 	if len(vars) > 0 {
 		return api.Vars(vars), nil
 	}
 
+	// The parser does not distinguish {} from empty text or a comment.
 	for line := range strings.Lines(text) {
 		if code, _, _ := strings.Cut(line, "#"); strings.Contains(code, "{") {
 			return api.Vars{}, nil
@@ -101,8 +88,36 @@ func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
 	return nil, nil
 }
 
-// readStdin reads to the end of stdin, or until ctx is done. A read of a
-// terminal cannot be called off: its goroutine then stays until the process ends.
+// objectText returns the text of one value of -e, and its source for messages.
+func (c *call) objectText(ctx context.Context, arg string) (text, source string, err error) {
+	name, isFile := strings.CutPrefix(arg, "@")
+	if !isFile {
+		return arg, "the value of -e", nil
+	}
+
+	var b []byte
+	if name == "-" {
+		source = "stdin"
+		b, err = c.readStdin(ctx)
+	} else {
+		source = name
+		b, err = readFile(name)
+	}
+
+	if ctx.Err() != nil {
+		return "", source, context.Cause(ctx)
+	}
+
+	if err != nil {
+		return "", source, exit.Usagef("cannot read the variables: %v", err).
+			Try("give -e '{\"KEY\": \"VALUE\"}', -e @FILE, or -e @- for stdin")
+	}
+
+	return string(b), source, nil
+}
+
+// readStdin reads to the end of stdin, or until ctx is done. A read from a
+// terminal cannot be interrupted: its goroutine then ends with the process.
 func (c *call) readStdin(ctx context.Context) ([]byte, error) {
 	type result struct {
 		b   []byte
@@ -139,27 +154,22 @@ func assignments(args []string) (api.Vars, error) {
 	for _, arg := range args {
 		key, text, ok := strings.Cut(arg, "=")
 		if !ok || key == "" {
-			return nil, usagef("%q is not KEY=VALUE", arg).do("write it like retries=3, or 'greeting=two words'")
+			return nil, exit.Usagef("%q is not KEY=VALUE", arg).Try("for example: retries=3, or 'greeting=two words'")
 		}
 
 		if _, twice := vars[key]; twice {
-			return nil, usagef("%s is given twice", key)
+			return nil, exit.Usagef("%s is given twice", key)
 		}
 
 		v, err := value(text)
 		if err != nil {
-			return nil, usagef(
-				"the value of %s does not parse: %v",
-				key,
-				err,
-			).do("quote it twice to keep it as text: %s", shellWord(key+`="…"`))
+			return nil, exit.Usagef("cannot parse the value of %s: %v", key, err).
+				Try("to keep it as text, quote it twice: %s", print.ShellQuote(key+`="…"`))
 		}
 
 		if v == nil {
-			return nil, usagef(
-				"%s cannot be set to null",
-				key,
-			).do("use unset to remove it, or %s for the word", shellWord(key+`="`+text+`"`))
+			return nil, exit.Usagef("%s cannot be set to null", key).
+				Try("to remove it, use unset; to set the text, quote it twice: %s", print.ShellQuote(key+`="`+text+`"`))
 		}
 
 		vars[key] = v
@@ -175,11 +185,13 @@ var (
 	yamlNull   = regexp.MustCompile(`^(null|Null|NULL|~)$`)
 )
 
-// value reads the VALUE of KEY=VALUE as YAML does: true, false, null, a number,
-// a quoted string, a list in [] or an object in {}. Everything else is text as
-// it stands, so that no address, path or time needs quotes; so is a number that
-// JSON could not carry unchanged, e.g. 007.
+// value parses the VALUE of KEY=VALUE like YAML: true, false, null, a number, a
+// quoted string, a list in [] or an object in {}. Everything else is text, so that
+// an address, a path or a time needs no quotes. A number that JSON cannot carry
+// unchanged, such as 007, is text as well.
 func value(text string) (any, error) {
+	structured := text != "" && strings.ContainsAny(text[:1], `"'[{`) && !strings.HasPrefix(text, "{{")
+
 	switch {
 	case yamlTrue.MatchString(text):
 		return true, nil
@@ -189,7 +201,7 @@ func value(text string) (any, error) {
 		return nil, nil
 	case jsonNumber.MatchString(text):
 		return json.Number(text), nil
-	case text != "" && strings.ContainsAny(text[:1], `"'[{`) && !strings.HasPrefix(text, "{{"):
+	case structured:
 		vars, err := configuration.ParseVars([]byte("value: " + text))
 		return vars["value"], err
 	}
@@ -203,18 +215,16 @@ func raw(v api.Vars) (json.RawMessage, error) {
 		return nil, nil
 	}
 
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-
-	if err := e.Encode(v); err != nil {
-		return nil, usagef("the variables cannot be sent: %v", err)
+	b, err := print.Compact(v)
+	if err != nil {
+		return nil, exit.Usagef("cannot send the variables: %v", err)
 	}
 
-	return bytes.TrimSpace(b.Bytes()), nil
+	return bytes.TrimSpace(b), nil
 }
 
-// number reads a flag that holds a whole number of at least low; 0: it is not set.
+// number reads an option with a whole number of at least low, and returns 0 if the
+// option is not given.
 func number(c *call, flag string, low int) (int, error) {
 	if !c.IsSet(flag) {
 		return 0, nil
@@ -222,7 +232,7 @@ func number(c *call, flag string, low int) (int, error) {
 
 	n, err := strconv.Atoi(c.String(flag))
 	if err != nil || n < low {
-		return 0, usagef("--%s needs a whole number of at least %d, not %q", flag, low, c.String(flag))
+		return 0, exit.Usagef("--%s needs a whole number of at least %d, not %q", flag, low, c.String(flag))
 	}
 
 	return n, nil

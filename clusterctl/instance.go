@@ -4,84 +4,64 @@ package clusterctl
 
 import (
 	"context"
-	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/clusterctl/print"
 )
 
-// highlyAvailable is how many instances it takes to go on without one of them.
+// highlyAvailable is the least number of instances that tolerates the loss of one.
 const highlyAvailable = 3
 
 func (a *app) instance() *cli.Command {
 	return &cli.Command{
-		Name: "instance", Aliases: []string{"instances"}, Usage: "the managers that are alive",
+		Name: "instance", Aliases: []string{"instances"}, Usage: "list the running instances of the manager",
 		Commands: []*cli.Command{
 			a.leaf(leaf{
 				name:    "list",
-				usage:   "list the managers that are alive, the oldest first",
-				about:   "One that ended without a word stays in the list for 15 seconds.",
+				usage:   "list the running instances of the manager, oldest first",
+				about:   "An instance that crashed disappears from the list after 15 seconds.",
 				formats: tableFormats,
-				flags:   columnFlags(instanceColumns.names()),
+				flags:   columnFlags(print.InstanceColumns.Names()),
 				examples: []string{
 					"clusterctl instance list",
 					"clusterctl instance list -o json",
 					"clusterctl instance list --columns node,version --sort version,node",
 				},
-				run: func(ctx context.Context, c *call) error {
-					layout, err := instanceColumns.read(c)
-					if err != nil {
-						return err
-					}
-
-					l, err := c.manager.Instances(ctx)
-					if err != nil {
-						return err
-					}
-
-					switch n := len(l.Items); {
-					case n == 1:
-						c.say(
-							"warning: one instance is not highly available: while its host is down, nothing is managed",
-						)
-					case n < highlyAvailable:
-						c.say(
-							"warning: %d instances are not highly available: it takes %d to go on without one of them",
-							n,
-							highlyAvailable,
-						)
-					}
-
-					layout.sort(l.Items)
-					v := view{wire: l, stale: l.Stale, table: func(p *printer) { layout.print(p, l.Items) }}
-
-					v.long = func(p *printer) { layout.all(instanceColumns).print(p, l.Items) }
-					for _, in := range l.Items {
-						v.names = append(v.names, in.ID)
-					}
-
-					return c.show(v)
-				},
+				run: instanceList,
 			}),
 		},
 	}
 }
 
-var instanceColumns = columns[api.Instance]{
-	{name: "id", cell: func(_ paint, in *api.Instance) string { return oneLine(in.ID) }},
-	{name: "node", cell: func(_ paint, in *api.Instance) string { return oneLine(in.Node) }},
-	{name: "addr", cell: func(_ paint, in *api.Instance) string { return oneLine(in.Addr) }},
-	{name: "version", cell: func(_ paint, in *api.Instance) string { return oneLine(in.Version) }},
-	{
-		name:  "started",
-		order: byTime(func(in *api.Instance) time.Time { return in.Started }),
-		cell:  func(_ paint, in *api.Instance) string { return timeText(in.Started) },
-	},
-	{
-		name: "api",
-		wide: true,
-		cell: func(_ paint, in *api.Instance) string { return oneLine(strings.Join(in.API, " ")) },
-	},
+func instanceList(ctx context.Context, c *call) error {
+	layout, err := layoutOf(c, print.InstanceColumns)
+	if err != nil {
+		return err
+	}
+
+	l, err := c.manager.Instances(ctx)
+	if err != nil {
+		return err
+	}
+
+	switch n := len(l.Items); {
+	case n == 1:
+		c.say("warning: a single instance is not highly available: while its host is down, nothing is managed")
+	case n < highlyAvailable:
+		c.say("warning: %d instances are not highly available: tolerating the loss of one takes %d", n, highlyAvailable)
+	}
+
+	layout.Sort(l.Items)
+
+	answer := print.Answer{
+		Wire: l, Stale: l.Stale,
+		Table: func(p *print.Printer) { layout.Print(p, l.Items) },
+		Long:  func(p *print.Printer) { layout.Everything(print.InstanceColumns).Print(p, l.Items) },
+	}
+	for _, in := range l.Items {
+		answer.Names = append(answer.Names, in.ID)
+	}
+
+	return c.show(answer)
 }

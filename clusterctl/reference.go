@@ -12,28 +12,29 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/management/api"
 )
 
-// man is the hidden command that writes the manual pages, for packages.
+// man is the hidden command that writes the manual pages for packages.
 func (a *app) man() *cli.Command {
 	return a.leaf(leaf{
 		name:     "man",
 		args:     "DIR",
 		min:      1,
 		max:      1,
-		usage:    "write a manual page of every command into a folder",
+		usage:    "write the manual page of every command to a directory",
 		hidden:   true,
 		formats:  []string{},
 		examples: []string{"clusterctl man /usr/share/man/man1"},
 		run: func(_ context.Context, c *call) error {
 			if err := os.MkdirAll(c.args[0], 0o755); err != nil {
-				return failf(ExitFailed, "cannot make the folder: %v", err)
+				return exit.Errorf(exit.Failed, "cannot create the directory: %v", err)
 			}
 
 			for name, page := range Man(c.app.Version) {
 				if err := os.WriteFile(filepath.Join(c.args[0], name), page, 0o644); err != nil {
-					return failf(ExitFailed, "cannot write a page: %v", err)
+					return exit.Errorf(exit.Failed, "cannot write the page: %v", err)
 				}
 			}
 
@@ -42,7 +43,7 @@ func (a *app) man() *cli.Command {
 	})
 }
 
-// each calls do for a command and everything below it that is not hidden.
+// each calls do for a command and for every visible command below it.
 func each(c *cli.Command, path string, do func(c *cli.Command, path string)) {
 	do(c, path)
 
@@ -51,7 +52,7 @@ func each(c *cli.Command, path string, do func(c *cli.Command, path string)) {
 	}
 }
 
-// synopsis is how the command is called.
+// synopsis returns the form of a command line.
 func synopsis(c *cli.Command, path string) string {
 	switch {
 	case len(c.VisibleCommands()) > 0:
@@ -63,21 +64,23 @@ func synopsis(c *cli.Command, path string) string {
 	return path + " [OPTION…] " + c.ArgsUsage
 }
 
-// Reference is the reference of the command line in Markdown.
+// Reference returns the reference of the command line in Markdown.
 func Reference() []byte {
 	root := (&app{}).root()
 	var b bytes.Buffer
 	fmt.Fprintf(
 		&b,
-		"# clusterctl\n\n<!-- Made from the command tree by `make docs`; do not edit. -->\n\n%s\n\n%s\n",
+		"# clusterctl\n\n<!-- Generated from the command tree by `make docs`; do not edit. -->\n\n%s\n\n%s\n",
 		sentence(root.Usage),
 		markdown(root.Description),
 	)
 	b.WriteString(
-		"\nOptions are accepted before and after arguments, until `--`. Standard output carries what was asked for and nothing else;\n" +
-			"progress, warnings and errors go to standard error. `-o json` is what the manager answered, and only ever grows.\n",
+		"\nOptions are accepted before and after arguments, until `--`. Standard output carries the requested " +
+			"answer only;\n" +
+			"progress, warnings and errors go to standard error. `-o json` prints the answer of the manager, and " +
+			"only ever grows.\n",
 	)
-	tableOf(&b, "Options of every command", "option", flagRows(root.Flags))
+	tableOf(&b, "Global options", "option", flagRows(root.Flags))
 	tableOf(&b, "Exit codes", "code", exitRows())
 	b.WriteString("\n## Commands\n\n")
 	each(root, "clusterctl", func(c *cli.Command, path string) {
@@ -116,6 +119,7 @@ func Reference() []byte {
 	return b.Bytes()
 }
 
+// tableOf writes a titled table of two columns.
 func tableOf(b *bytes.Buffer, title, head string, rows [][2]string) {
 	fmt.Fprintf(b, "\n## %s\n\n| %s | |\n|---|---|\n", title, head)
 
@@ -124,15 +128,16 @@ func tableOf(b *bytes.Buffer, title, head string, rows [][2]string) {
 	}
 }
 
+// sentence returns a usage as a sentence.
 func sentence(usage string) string {
 	return strings.ToUpper(usage[:1]) + usage[1:] + "."
 }
 
-// markdown is text of the help with its lines as paragraphs.
+// markdown returns help text with its lines as paragraphs.
 func markdown(text string) string {
 	var out []string
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		if line = fold(line, 118); line != "" {
+		if line = fold(line, markdownWidth); line != "" {
 			out = append(out, escapeMarkdown(line))
 		}
 	}
@@ -140,15 +145,16 @@ func markdown(text string) string {
 	return strings.Join(out, "\n\n")
 }
 
+// cell returns text for a cell of a Markdown table.
 func cell(text string) string { return strings.ReplaceAll(escapeMarkdown(text), "|", `\|`) }
 
-// escapeMarkdown keeps Markdown from reading what is meant as it stands.
+// escapeMarkdown escapes the characters that Markdown would interpret.
 func escapeMarkdown(text string) string {
 	return strings.NewReplacer("<", "&lt;", "*", `\*`, "_", `\_`, "[", `\[`).Replace(text)
 }
 
-// Man are the manual pages of the command line by file name: one for the
-// program, and one for every command.
+// Man returns the manual pages by file name: one for the program, and one for
+// every command.
 func Man(v api.Version) map[string][]byte {
 	root := (&app{}).root()
 	pages := map[string][]byte{}
@@ -182,7 +188,7 @@ func Man(v api.Version) map[string][]byte {
 		}
 
 		if len(c.Aliases) > 0 {
-			fmt.Fprintf(&b, "Also called: %s\n", roff(strings.Join(c.Aliases, ", ")))
+			fmt.Fprintf(&b, "Aliases: %s\n", roff(strings.Join(c.Aliases, ", ")))
 		}
 
 		if len(c.VisibleCommands()) > 0 {
@@ -214,9 +220,9 @@ func Man(v api.Version) map[string][]byte {
 		b.WriteString(".fi\n.SH SEE ALSO\n")
 
 		if c == root {
-			fmt.Fprintf(&b, "%s, clusterm(8)\n", roff("clusterctl-nodes-get(1) and the like for every command"))
+			fmt.Fprintf(&b, "%s, clusterm(8)\n", roff("clusterctl-nodes-get(1) and the pages of the other commands"))
 		} else {
-			b.WriteString("clusterctl(1) has the options of every command, and the exit status\n")
+			b.WriteString("clusterctl(1) for global options and the exit status\n")
 		}
 
 		pages[name+".1"] = b.Bytes()
@@ -225,6 +231,7 @@ func Man(v api.Version) map[string][]byte {
 	return pages
 }
 
+// terms writes a titled list of terms and texts.
 func terms(b *bytes.Buffer, title string, rows [][2]string) {
 	if len(rows) == 0 {
 		return
@@ -237,7 +244,7 @@ func terms(b *bytes.Buffer, title string, rows [][2]string) {
 	}
 }
 
-// roff is text that troff prints as it stands.
+// roff escapes text for troff.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {

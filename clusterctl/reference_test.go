@@ -16,12 +16,12 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-var update = flag.Bool("update", false, "write docs/cli.md anew")
+var update = flag.Bool("update", false, "rewrite docs/cli.md")
 
 const document = "../docs/cli.md"
 
-// TestReferenceDocument holds docs/cli.md against the command tree.
-// go test ./clusterctl -run Document -update writes it.
+// TestReferenceDocument compares docs/cli.md with the command tree. With -update it
+// rewrites the file.
 func TestReferenceDocument(t *testing.T) {
 	want := Reference()
 	if *update {
@@ -31,23 +31,23 @@ func TestReferenceDocument(t *testing.T) {
 	}
 
 	if got, err := os.ReadFile(document); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s is not that of the command tree (%v); write it anew: make docs", document, err)
+		t.Errorf("%s does not match the command tree (%v); to rewrite it: make docs", document, err)
 	}
 }
 
-// Every command has a section, an example and a manual page of its own, which
-// the man program reads without complaint.
+// TestReferenceIsWhole requires a section, an example and a manual page for every
+// command, and has the man program check the page.
 func TestReferenceIsWhole(t *testing.T) {
 	reference, pages := string(Reference()), Man(api.Version{Version: "1.2-3"})
 	each(tree(t), "clusterctl", func(c *cli.Command, path string) {
 		page := string(pages[strings.ReplaceAll(path, " ", "-")+".1"])
 		if len(c.VisibleCommands()) == 0 && !strings.Contains(reference, "\n## "+path+"\n") {
-			t.Errorf("%s is not in the reference", path)
+			t.Errorf("%s is missing from the reference", path)
 		}
 
 		if !strings.Contains(page, roff(c.Usage)) || len(examplesOf(c)) == 0 ||
 			!strings.Contains(page, roff(examplesOf(c)[0])) {
-			t.Errorf("%s has no manual page, or no example:\n%s", path, page)
+			t.Errorf("%s has no manual page with an example:\n%s", path, page)
 		}
 	})
 

@@ -4,21 +4,20 @@ package clusterctl
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 )
 
 func (a *app) health() *cli.Command {
 	return a.leaf(leaf{
-		name: "health", usage: "say whether the manager can do its work",
-		about:    "The exit code is 1 when it cannot.",
-		formats:  []string{formatLong, formatJSON, formatYAML},
+		name:     "health",
+		usage:    "check the health of the manager",
+		about:    "The exit code is 1 unless the manager is healthy.",
+		formats:  namelessFormats,
 		examples: []string{"clusterctl health", "clusterctl health -o json"},
 		run: func(ctx context.Context, c *call) error {
 			h, err := c.manager.Health(ctx)
@@ -30,16 +29,14 @@ func (a *app) health() *cli.Command {
 				c.say("warning: %s", w)
 			}
 
-			if err := c.show(view{wire: h, stale: h.Stale, table: func(p *printer) { p.health(h) }}); err != nil {
+			answer := print.Answer{Wire: h, Stale: h.Stale, Table: func(p *print.Printer) { p.Health(h) }}
+			if err := c.show(answer); err != nil {
 				return err
 			}
 
 			if h.Status != api.HealthOK {
-				return failf(
-					ExitFailed,
-					"the manager is %s",
-					h.Status,
-				).do("see the checks above, and the daemon's log: journalctl -u clusterm")
+				return exit.Errorf(exit.Failed, "the manager is %s", h.Status).
+					Try("see the checks above, and the log of the manager: journalctl -u clusterm")
 			}
 
 			return nil
@@ -47,60 +44,7 @@ func (a *app) health() *cli.Command {
 	})
 }
 
-func (p *printer) health(h api.Health) {
-	status := p.paint.good(oneLine(h.Status))
-	if h.Status != api.HealthOK {
-		status = p.paint.bad(oneLine(h.Status))
-	}
-
-	var jobs []string
-	for _, s := range []api.JobStatus{api.Queued, api.Running} {
-		if h.Jobs[s] > 0 {
-			jobs = append(jobs, fmt.Sprintf("%d %s", h.Jobs[s], s))
-		}
-	}
-
-	if jobs == nil {
-		jobs = []string{"none"}
-	}
-
-	p.fields(
-		"Status",
-		status,
-		"Instance",
-		oneLine(h.Instance),
-		"Revision",
-		fmt.Sprint(h.Revision),
-		"Stale",
-		map[bool]string{true: "yes"}[h.Stale],
-		"Nodes",
-		fmt.Sprint(h.Nodes),
-		"Jobs",
-		strings.Join(jobs, ", "),
-	)
-
-	if len(h.Checks) == 0 {
-		return
-	}
-
-	p.gap()
-
-	var rows [][]string
-	for _, name := range slices.Sorted(maps.Keys(h.Checks)) {
-		word := oneLine(h.Checks[name])
-		if word == "ok" {
-			word = p.paint.good(word)
-		} else {
-			word = p.paint.bad(word)
-		}
-
-		rows = append(rows, []string{oneLine(name), word})
-	}
-
-	p.rows([]string{"CHECK", "RESULT"}, rows)
-}
-
-// versions is what `version` prints as JSON and YAML.
+// versions is the answer of `version` as JSON and YAML.
 type versions struct {
 	Client api.Version  `json:"client"`
 	Server *api.Version `json:"server,omitempty"`
@@ -108,27 +52,31 @@ type versions struct {
 
 func (a *app) version() *cli.Command {
 	return a.leaf(leaf{
-		name: "version", usage: "print the versions of clusterctl and of the manager",
-		flags:    []cli.Flag{&cli.BoolFlag{Name: "client", Usage: "only that of clusterctl: ask no manager"}},
-		formats:  []string{formatLong, formatJSON, formatYAML},
+		name:  "version",
+		usage: "print the versions of clusterctl and of the manager",
+		flags: []cli.Flag{&cli.BoolFlag{Name: "client", Usage: "the version of clusterctl only; contacts no " +
+			"manager"}},
+		formats:  namelessFormats,
 		examples: []string{"clusterctl version", "clusterctl version --client"},
 		run: func(ctx context.Context, c *call) error {
 			v := versions{Client: c.app.Version}
 
+			// The version of clusterctl is worth printing without a manager, too.
 			var failed error
 			if !c.Bool("client") {
-				if server, err := c.manager.Version(ctx); err == nil {
+				server, err := c.manager.Version(ctx)
+				if err == nil {
 					v.Server = &server
-				} else {
-					failed = err
 				}
+
+				failed = err
 			}
 
-			err := c.show(view{wire: v, table: func(p *printer) {
-				fmt.Fprintln(p.w, versionLine(v.Client))
+			err := c.show(print.Answer{Wire: v, Table: func(p *print.Printer) {
+				p.Printf("%s\n", print.VersionLine("clusterctl", v.Client))
 
 				if v.Server != nil {
-					fmt.Fprintln(p.w, strings.Replace(versionLine(*v.Server), "clusterctl", "clusterm  ", 1))
+					p.Printf("%s\n", print.VersionLine("clusterm  ", *v.Server))
 				}
 			}})
 			if err != nil {
@@ -138,21 +86,4 @@ func (a *app) version() *cli.Command {
 			return failed
 		},
 	})
-}
-
-func versionLine(v api.Version) string {
-	line := "clusterctl " + oneLine(v.Version)
-
-	var more []string
-	for _, part := range [][2]string{{"commit ", v.Commit}, {"", v.Go}, {"ansible ", v.Ansible}, {"etcd ", v.Etcd}} {
-		if part[1] != "" {
-			more = append(more, part[0]+oneLine(part[1]))
-		}
-	}
-
-	if more != nil {
-		line += " (" + strings.Join(more, ", ") + ")"
-	}
-
-	return line
 }

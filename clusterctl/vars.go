@@ -10,43 +10,32 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
 
-const valueHelp = "A VALUE is read as YAML: true, 42, 1.5, \"text\", [a, b], {k: v}; everything else is text as it stands.\n" +
-	"Quote a value twice to keep it text: 'release=\"1.10\"'."
+const valueHelp = "A VALUE is read as YAML: true, 42, 1.5, \"text\", [a, b], {k: v}; everything else is text.\n" +
+	"To keep a number or a boolean as text, quote it twice: 'release=\"1.10\"'."
 
 func (a *app) vars() *cli.Command {
-	scopeFlags := func(more ...cli.Flag) []cli.Flag {
-		return append([]cli.Flag{
-			&cli.BoolFlag{Name: "global", Usage: "the variables of every node"},
-			&cli.StringFlag{
-				Name:    "group",
-				Aliases: []string{"host-group", "g"},
-				Usage:   "the variables of this host `GROUP`",
-			},
-			&cli.StringFlag{Name: "node", Aliases: []string{"n"}, Usage: "the variables of this node: its `NAME`"},
-		}, more...)
-	}
-
 	return &cli.Command{
 		Name:  "vars",
-		Usage: "variables for the playbooks: of all nodes, of a group, of a node",
-		Description: "Precedence, low to high: configuration file, global, group, node, request (-e of a verb). A key replaces " +
+		Usage: "show and change playbook variables: global, per group, per node",
+		Description: "Precedence, lowest first: configuration file, global, group, node, request (-e of a verb). A " +
+			"key replaces " +
 			"the whole value of a lower level.",
 		Commands: []*cli.Command{
 			a.leaf(leaf{
 				name:  "get",
 				args:  "[KEY…]",
 				max:   -1,
-				usage: "show variables: all of a level, or those named",
-				flags: scopeFlags(
-					&cli.BoolFlag{
-						Name:  "merged",
-						Usage: "with --node: every variable as the node gets it, and where it comes from",
-					},
-				),
+				usage: "show the variables of a level: all, or the named ones",
+				flags: append(scopeFlags(), &cli.BoolFlag{
+					Name:  "merged",
+					Usage: "with --node: the effective variables of the node, with their origins",
+				}),
 				examples: []string{
 					"clusterctl vars get --global",
 					"clusterctl vars get --node web-1-AB12 --merged",
@@ -55,9 +44,12 @@ func (a *app) vars() *cli.Command {
 				run: varsGet,
 			}),
 			a.leaf(leaf{
-				name: "set", args: "[KEY=VALUE…]", max: -1, usage: "set variables; the others stay",
+				name:  "set",
+				args:  "[KEY=VALUE…]",
+				max:   -1,
+				usage: "set variables, and keep the others",
 				about: valueHelp,
-				flags: scopeFlags(extraVarsFlag("variables to set")),
+				flags: append(scopeFlags(), extraVarsFlag("variables to set")),
 				examples: []string{
 					"clusterctl vars set --global proxy=http://proxy:3128 retries=3",
 					"clusterctl vars set --group service-worker -e '{\"env\": {\"tier\": \"back\"}}'",
@@ -66,8 +58,12 @@ func (a *app) vars() *cli.Command {
 				run: varsSet,
 			}),
 			a.leaf(leaf{
-				name: "unset", args: "KEY…", min: 1, max: -1, usage: "remove variables",
-				about:    "A key that is not set there is an error (exit code 4), and then none is removed.",
+				name:     "unset",
+				args:     "KEY…",
+				min:      1,
+				max:      -1,
+				usage:    "remove variables",
+				about:    "If one of the keys is not set, the command removes none and fails (exit code 4).",
 				flags:    scopeFlags(),
 				examples: []string{"clusterctl vars unset --node web-1-AB12 proxy retries"},
 				run:      varsUnset,
@@ -76,12 +72,17 @@ func (a *app) vars() *cli.Command {
 	}
 }
 
+// global is the hidden command tree of the first generation.
 func (a *app) global() *cli.Command {
 	return &cli.Command{
-		Name: "global", Aliases: []string{"globals"}, Usage: "the variables of every node, as a whole",
+		Name:    "global",
+		Aliases: []string{"globals"},
+		Usage:   "show and replace the global variables (first generation; see clusterctl vars)",
+		Hidden:  true,
 		Commands: []*cli.Command{
 			a.leaf(leaf{
-				name: "get", usage: "show the global variables",
+				name:     "get",
+				usage:    "show the global variables",
 				examples: []string{"clusterctl global get", "clusterctl global get -o yaml"},
 				run: func(ctx context.Context, c *call) error {
 					v, err := c.manager.Vars(ctx, client.ScopeGlobal)
@@ -93,71 +94,81 @@ func (a *app) global() *cli.Command {
 				},
 			}),
 			a.leaf(leaf{
-				name: "set", usage: "replace all global variables",
-				about: "What is not given is removed; `clusterctl vars set --global` changes single keys.",
+				name:  "set",
+				usage: "replace all global variables",
+				about: "Variables that are not given are removed; `clusterctl vars set --global` changes single keys.",
 				flags: []cli.Flag{extraVarsFlag("all global variables")},
 				examples: []string{
 					"clusterctl global set -e '{\"env\": {\"proxy\": \"http://proxy:3128\"}}'",
 					"clusterctl global set -e @globals.yml",
 					"clusterctl global set -e '{}'",
 				},
-				run: func(ctx context.Context, c *call) error {
-					v, err := c.extraVars(ctx)
-					if err != nil {
-						return err
-					}
-
-					if v == nil {
-						what := "%s needs -e"
-						if c.IsSet("extra-vars") {
-							what = "%s: -e holds no object, and nothing was changed"
-						}
-
-						return usagef(
-							what,
-							short(c.FullName()),
-						).do("give all variables: -e '{\"KEY\": \"VALUE\"}' or -e @FILE; -e '{}' removes every one")
-					}
-
-					done, err := c.manager.SetVars(ctx, client.ScopeGlobal, v)
-					if err != nil {
-						return err
-					}
-
-					return c.changed(done, slices.Sorted(maps.Keys(v)), "the global variables are now: %s", keys(v))
-				},
+				run: globalSet,
 			}),
 		},
 	}
 }
 
-// scope is what --global, --group or --node names.
-type scope struct {
-	client.Scope
-	node string // empty: it is not a node's
-	name string
+func globalSet(ctx context.Context, c *call) error {
+	v, err := c.extraVars(ctx)
+	if err != nil {
+		return err
+	}
+
+	if v == nil {
+		problem := exit.Usagef("%s needs -e", short(c.FullName()))
+		if c.IsSet("extra-vars") {
+			problem = exit.Usagef("%s: -e holds no object; nothing was changed", short(c.FullName()))
+		}
+
+		return problem.Try("give all variables: -e '{\"KEY\": \"VALUE\"}' or -e @FILE; -e '{}' removes every one")
+	}
+
+	done, err := c.manager.SetVars(ctx, client.ScopeGlobal, v)
+	if err != nil {
+		return err
+	}
+
+	return c.changed(done, slices.Sorted(maps.Keys(v)), "the global variables are now: %s", keys(v))
 }
 
-// scope reads --global, --group and --node, of which exactly one has to be there.
+func scopeFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "global", Usage: "the variables of every node"},
+		&cli.StringFlag{
+			Name:    "group",
+			Aliases: []string{"host-group", "g"},
+			Usage:   "the variables of the host group `GROUP`",
+		},
+		&cli.StringFlag{Name: "node", Aliases: []string{"n"}, Usage: "the variables of the node `NAME`"},
+	}
+}
+
+// scope is the level that --global, --group or --node names.
+type scope struct {
+	client.Scope
+	node  string // empty unless the level is a node
+	title string
+}
+
+// scope reads --global, --group and --node, and requires exactly one of them.
 func (c *call) scope() (scope, error) {
 	var given []scope
 	if c.Bool("global") {
-		given = append(given, scope{Scope: client.ScopeGlobal, name: "every node"})
+		given = append(given, scope{Scope: client.ScopeGlobal, title: "every node"})
 	}
 
 	if g := c.String("group"); g != "" {
-		given = append(given, scope{Scope: client.ScopeGroup(g), name: "group " + g})
+		given = append(given, scope{Scope: client.ScopeGroup(g), title: "group " + g})
 	}
 
 	if n := c.String("node"); n != "" {
-		given = append(given, scope{Scope: client.ScopeNode(n), node: n, name: "node " + n})
+		given = append(given, scope{Scope: client.ScopeNode(n), node: n, title: "node " + n})
 	}
 
 	if len(given) != 1 {
-		return scope{}, usagef(
-			"%s needs one of --global, --group GROUP and --node NAME",
-			short(c.FullName()),
-		).do("%s --help shows examples", c.FullName())
+		return scope{}, exit.Usagef("%s needs one of --global, --group GROUP and --node NAME", short(c.FullName())).
+			Try("see: %s --help", c.FullName())
 	}
 
 	return given[0], nil
@@ -170,32 +181,7 @@ func varsGet(ctx context.Context, c *call) error {
 	}
 
 	if c.Bool("merged") {
-		if s.node == "" {
-			return usagef("--merged needs --node NAME").do("%s --node NAME --merged", c.FullName())
-		}
-
-		m, err := c.manager.MergedVars(ctx, s.node)
-		if err != nil {
-			return err
-		}
-
-		if len(m) == 0 && len(c.args) == 0 && c.forPeople() {
-			c.say("no variables are set")
-			return nil
-		}
-
-		if m, err = pick(m, c.args, s.name); err != nil {
-			return err
-		}
-
-		return c.show(view{wire: m, names: slices.Sorted(maps.Keys(m)), table: func(p *printer) {
-			var rows [][]string
-			for _, k := range slices.Sorted(maps.Keys(m)) {
-				rows = append(rows, []string{oneLine(k), scalar(m[k].Value), oneLine(m[k].Origin)})
-			}
-
-			p.rows([]string{"VARIABLE", "VALUE", "ORIGIN"}, rows)
-		}})
+		return mergedGet(ctx, c, s)
 	}
 
 	v, err := c.manager.Vars(ctx, s.Scope)
@@ -203,15 +189,47 @@ func varsGet(ctx context.Context, c *call) error {
 		return err
 	}
 
-	if v, err = pick(v, c.args, s.name); err != nil {
+	if v, err = pick(v, c.args, s.title); err != nil {
 		return err
 	}
 
 	return c.showVars(v)
 }
 
-// pick takes the named keys; none named: all.
-func pick[V any](m map[string]V, names []string, where string) (map[string]V, error) {
+// mergedGet shows the effective variables of a node.
+func mergedGet(ctx context.Context, c *call, s scope) error {
+	if s.node == "" {
+		return exit.Usagef("--merged needs --node NAME").Try("%s --node NAME --merged", c.FullName())
+	}
+
+	m, err := c.manager.MergedVars(ctx, s.node)
+	if err != nil {
+		return err
+	}
+
+	if len(m) == 0 && len(c.args) == 0 && c.forPeople() {
+		c.say("no variables are set")
+		return nil
+	}
+
+	if m, err = pick(m, c.args, s.title); err != nil {
+		return err
+	}
+
+	names := slices.Sorted(maps.Keys(m))
+
+	return c.show(print.Answer{Wire: m, Names: names, Table: func(p *print.Printer) {
+		rows := make([][]string, len(names))
+		for i, k := range names {
+			rows[i] = []string{print.Line(k), print.Scalar(m[k].Value), print.Line(m[k].Origin)}
+		}
+
+		p.Rows([]string{"VARIABLE", "VALUE", "ORIGIN"}, rows)
+	}})
+}
+
+// pick returns the named keys of m, or all of m without names.
+func pick[V any](m map[string]V, names []string, level string) (map[string]V, error) {
 	if len(names) == 0 {
 		return m, nil
 	}
@@ -230,8 +248,8 @@ func pick[V any](m map[string]V, names []string, where string) (map[string]V, er
 	}
 
 	if len(missing) > 0 {
-		return nil, failf(ExitNotFound, "nothing is set for %s at %s", strings.Join(missing, ", "), where).
-			do("what is set: %s", keys(m))
+		return nil, exit.Errorf(exit.NotFound, "not set for %s: %s", level, strings.Join(missing, ", ")).
+			Try("set are: %s", keys(m))
 	}
 
 	return picked, nil
@@ -242,7 +260,7 @@ func keys[V any](m map[string]V) string {
 		return "none"
 	}
 
-	return list(slices.Sorted(maps.Keys(m)))
+	return print.List(slices.Sorted(maps.Keys(m)))
 }
 
 func varsSet(ctx context.Context, c *call) error {
@@ -262,7 +280,7 @@ func varsSet(ctx context.Context, c *call) error {
 	}
 
 	if v == nil && len(single) == 0 {
-		return usagef("%s needs KEY=VALUE or -e", short(c.FullName())).do("%s --help shows examples", c.FullName())
+		return exit.Usagef("%s needs KEY=VALUE or -e", short(c.FullName())).Try("see: %s --help", c.FullName())
 	}
 
 	if v == nil {
@@ -271,6 +289,7 @@ func varsSet(ctx context.Context, c *call) error {
 
 	maps.Copy(v, single)
 
+	// In a patch, null removes a key: setting one must not.
 	var null []string
 	for k, value := range v {
 		if value == nil {
@@ -280,10 +299,9 @@ func varsSet(ctx context.Context, c *call) error {
 
 	if len(null) > 0 {
 		slices.Sort(null)
-		return usagef(
-			"%s cannot be set to null",
-			strings.Join(null, ", "),
-		).do("use clusterctl vars unset to remove a variable")
+
+		return exit.Usagef("%s cannot be set to null", strings.Join(null, ", ")).
+			Try("to remove a variable: clusterctl vars unset")
 	}
 
 	done, err := c.manager.PatchVars(ctx, s.Scope, v)
@@ -291,7 +309,7 @@ func varsSet(ctx context.Context, c *call) error {
 		return err
 	}
 
-	return c.changed(done, slices.Sorted(maps.Keys(v)), "set for %s: %s", s.name, keys(v))
+	return c.changed(done, slices.Sorted(maps.Keys(v)), "set for %s: %s", s.title, keys(v))
 }
 
 func varsUnset(ctx context.Context, c *call) error {
@@ -305,8 +323,9 @@ func varsUnset(ctx context.Context, c *call) error {
 		return err
 	}
 
-	if _, err := pick(set, c.args, s.name); err != nil {
-		return err // a key that is not set is more likely misspelt than gone
+	// A key that is not set is probably misspelt.
+	if _, err := pick(set, c.args, s.title); err != nil {
+		return err
 	}
 
 	patch := api.Vars{}
@@ -319,10 +338,10 @@ func varsUnset(ctx context.Context, c *call) error {
 		return err
 	}
 
-	return c.changed(done, slices.Sorted(maps.Keys(patch)), "unset for %s: %s", s.name, keys(patch))
+	return c.changed(done, slices.Sorted(maps.Keys(patch)), "unset for %s: %s", s.title, keys(patch))
 }
 
-// changed says what a change did, in words on stderr or in the format asked for.
+// changed reports a change: as a sentence on stderr, or as an object on stdout.
 func (c *call) changed(done api.Changed, names []string, format string, args ...any) error {
 	for _, w := range done.Warnings {
 		c.say("warning: %s", w)
@@ -333,7 +352,7 @@ func (c *call) changed(done api.Changed, names []string, format string, args ...
 		return nil
 	}
 
-	return c.show(view{wire: done, names: names})
+	return c.show(print.Answer{Wire: done, Names: names})
 }
 
 func (c *call) showVars(v api.Vars) error {
@@ -343,15 +362,15 @@ func (c *call) showVars(v api.Vars) error {
 		return nil
 	}
 
-	return c.show(view{
-		wire: v, names: names,
-		table: func(p *printer) {
-			var rows [][]string
-			for _, k := range names {
-				rows = append(rows, []string{oneLine(k), scalar(v[k])})
+	return c.show(print.Answer{
+		Wire: v, Names: names,
+		Table: func(p *print.Printer) {
+			rows := make([][]string, len(names))
+			for i, k := range names {
+				rows[i] = []string{print.Line(k), print.Scalar(v[k])}
 			}
 
-			p.rows([]string{"VARIABLE", "VALUE"}, rows)
+			p.Rows([]string{"VARIABLE", "VALUE"}, rows)
 		},
 	})
 }

@@ -216,7 +216,7 @@ func (d *fakeDaemon) handler() http.Handler {
 			w.Header().Set("Content-Type", api.TypeJSON)
 
 			if err != nil {
-				p := api.ProblemOf(err.(*inventory.Error))
+				p := problemOf(err)
 				w.Header().Set("Content-Type", api.TypeProblem)
 				v, status = p, p.Status
 			}
@@ -290,6 +290,16 @@ func (d *fakeDaemon) handler() http.Handler {
 	mux.HandleFunc("GET "+api.PathEvents, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, true) })
 
 	return mux
+}
+
+// problemOf returns the wire form of an error, all of which have a kind.
+func problemOf(err error) api.Problem {
+	e, ok := errors.AsType[*inventory.Error](err)
+	if !ok {
+		panic(err)
+	}
+
+	return api.ProblemOf(e)
 }
 
 // check holds a request, and what it is answered with, against openapi.yaml.
@@ -920,7 +930,7 @@ func (d *fakeDaemon) stream(w http.ResponseWriter, r *http.Request, events bool)
 	j, err := d.find(r.PathValue("id"))
 	if err != nil {
 		d.mu.Unlock()
-		p := api.ProblemOf(err.(*inventory.Error))
+		p := problemOf(err)
 		w.Header().Set("Content-Type", api.TypeProblem)
 		w.WriteHeader(p.Status)
 		_ = json.NewEncoder(w).Encode(p)

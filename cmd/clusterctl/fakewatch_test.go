@@ -147,7 +147,8 @@ func cmdWatching(ts *testscript.TestScript, _ bool, args []string) {
 		told(revision)
 	}
 	happen("web-2", func(n *api.Node) {
-		n.PrevStatus, n.Status, n.Group, n.Job, n.Verb = n.Status, inventory.Provisioning, "service-worker", "7", inventory.VerbCommission
+		n.PrevStatus, n.Status, n.Group = n.Status, inventory.Provisioning, "service-worker"
+		n.Job, n.Verb = "7", inventory.VerbCommission
 	})
 	happen("web-2", func(n *api.Node) {
 		n.PrevStatus, n.Status, n.Job, n.Verb, n.Applied = n.Status, inventory.Allocated, "", "", "7"
@@ -160,7 +161,7 @@ func cmdWatching(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	})
 	d.stop()
-	fail(poll(func() bool { return strings.Contains(errs.String(), "waiting for it") }))
+	fail(poll(func() bool { return strings.Contains(errs.String(), "retrying for") }))
 	d.mu.Lock()
 	delete(d.nodes, "3web-3")
 	fresh := *d.nodes["slow-1"]
@@ -171,7 +172,7 @@ func cmdWatching(ts *testscript.TestScript, _ bool, args []string) {
 	fail(d.start())
 	pattern := regexp.MustCompile(args[1])
 	fail(poll(func() bool {
-		return pattern.MatchString(out.String()) && strings.Contains(errs.String(), "answers again")
+		return pattern.MatchString(out.String()) && strings.Contains(errs.String(), "reconnected")
 	}))
 	ts.Check(c.Process.Signal(os.Interrupt))
 	checkCode(ts, args[0], waitFor(c))

@@ -14,12 +14,12 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// version and commit are set by the build: -ldflags "-X main.version=… -X main.commit=…".
+// version and commit are set with -ldflags "-X main.version=… -X main.commit=…".
 var version, commit string
 
 func main() {
-	// It ends soon: a list of ten thousand nodes is printed before there is any
-	// need to collect what its parts have left.
+	// The process is short-lived: even a list of ten thousand nodes is printed
+	// before a garbage collection pays off.
 	debug.SetGCPercent(1000)
 	os.Exit(run())
 }
@@ -30,11 +30,13 @@ func run() int {
 
 	signals := make(chan os.Signal, 2)
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
-		if !signal.Ignored(s) { // as nohup and a shell's background jobs ask for
+		// nohup and background jobs of a shell ignore a signal on purpose.
+		if !signal.Ignored(s) {
 			signal.Notify(signals, s)
 		}
 	}
 
+	// The first signal detaches from a job, the second ends the process.
 	go func() {
 		<-signals
 		cancel(clusterctl.ErrInterrupted)
@@ -45,7 +47,8 @@ func run() int {
 	return clusterctl.Run(ctx, os.Args, clusterctl.Options{Version: build()})
 }
 
-// build is what this program is: what the build says, else what Go recorded.
+// build returns the version of this program: as set by the build, or else as
+// recorded by Go.
 func build() api.Version {
 	v := api.Version{Version: version, Commit: commit}
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -320,7 +320,7 @@ func cmdRestartDuring(ts *testscript.TestScript, _ bool, args []string) {
 	d.stop()
 
 	if err == nil {
-		err = poll(func() bool { return strings.Contains(errs.String(), "waiting for it") })
+		err = poll(func() bool { return strings.Contains(errs.String(), "retrying for") })
 	}
 
 	if err == nil {
@@ -328,7 +328,7 @@ func cmdRestartDuring(ts *testscript.TestScript, _ bool, args []string) {
 	}
 
 	if err == nil {
-		err = poll(func() bool { return strings.Contains(errs.String(), "answers again") })
+		err = poll(func() bool { return strings.Contains(errs.String(), "reconnected") })
 	}
 
 	if err != nil {

@@ -79,8 +79,21 @@ var mayImport = map[string][]string{
 		"management/metrics",
 		"management/server",
 	},
-	"clusterctl":     {"inventory", "configuration", "management/api", "management/client"},
-	"cmd/clusterctl": {"clusterctl", "management/api"},
+	"clusterctl": {
+		"clusterctl/bundle",
+		"clusterctl/exit",
+		"clusterctl/follow",
+		"clusterctl/print",
+		"inventory",
+		"configuration",
+		"management/api",
+		"management/client",
+	},
+	"clusterctl/exit":   {"inventory"},
+	"clusterctl/print":  {"clusterctl/exit", "inventory", "management/api"},
+	"clusterctl/follow": {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},
+	"clusterctl/bundle": {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},
+	"cmd/clusterctl":    {"clusterctl", "management/api"},
 	"cmd/clusterm": {
 		"inventory",
 		"inventory/etcd",
@@ -104,7 +117,17 @@ var homes = []struct {
 	why    string
 }{
 	{"github.com/gorilla/mux", []string{"management/server"}, "one home per dependency"},
-	{"github.com/urfave/cli", []string{"clusterctl", "cmd/clusterctl", "cmd/clusterm"}, "one home per dependency"},
+	{
+		"github.com/urfave/cli",
+		[]string{"clusterctl", "cmd/clusterctl", "cmd/clusterm"},
+		"one home per dependency; the rooms of clusterctl work without a command line",
+	},
+	{"github.com/vbauerster/mpb", []string{"clusterctl/follow"}, "one home per dependency"},
+	{
+		"github.com/mattn/go-runewidth",
+		[]string{"clusterctl", "clusterctl/follow", "clusterctl/print"},
+		"only text for a terminal needs the width of a character",
+	},
 	{"github.com/hashicorp/", []string{"monitor/serf"}, "one home per dependency"},
 	{"github.com/yuin/goldmark", []string{"management/openapi"}, "only tests and make docs need it"},
 	{
@@ -137,7 +160,7 @@ var homes = []struct {
 		[]string{
 			"configuration/ansible",
 			"inventory/etcd",
-			"clusterctl",
+			"clusterctl/bundle",
 			"vagrant/bench",
 			"cmd/clusterm/processtest",
 			"monitor/serf/serftest",
@@ -570,7 +593,7 @@ var firstGeneration = []struct{ sentence, tests string }{
 	{"the CLI panicked when the daemon was down", "cmd/clusterctl/testdata/unreachable.txtar:clusterctl"},
 	{
 		"the CLI exited 0 on usage errors",
-		"cmd/clusterctl/testdata/usage.txtar:clusterctl clusterctl/clusterctl_test.go:TestExitCodes",
+		"cmd/clusterctl/testdata/usage.txtar:clusterctl clusterctl/exit/exit_test.go:TestCode",
 	},
 }
 

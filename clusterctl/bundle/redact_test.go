@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package clusterctl
+package bundle
 
 import (
 	"encoding/json"
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestHideText: what is between « and » has to go, and everything else stays.
-func TestHideText(t *testing.T) {
+// TestRedactText redacts the text between « and », and nothing else.
+func TestRedactText(t *testing.T) {
 	t.Parallel()
 
 	for _, text := range []string{
@@ -87,35 +87,95 @@ func TestHideText(t *testing.T) {
 				break
 			}
 
-			want += removed
+			want += redacted
 			_, rest, _ = strings.Cut(after, "»")
 		}
 
-		if got := hideText(given); got != want {
-			t.Errorf("%s\nbecomes %s\nand not %s", given, got, want)
+		if got := redactText(given); got != want {
+			t.Errorf("redactText(%s)\n got %s\nwant %s", given, got, want)
 		}
 	}
 }
 
-func TestHideJSON(t *testing.T) {
+func TestRedactJSON(t *testing.T) {
 	t.Parallel()
 
-	for given, want := range map[string]string{
-		`{"cmd":["app","--token","swordfish","-v"]}`:         `{"cmd":["app","--token","[removed]","-v"]}`,
-		`{"cmd":["app","--token","-v",1,"--password",2]}`:    `{"cmd":["app","--token","-v",1,"--password",2]}`,
-		`{"password":"x","tokens":["a"],"pin":{"secret":3}}`: `{"password":"[removed]","pin":{"secret":"[removed]"},"tokens":["a"]}`,
-		`{"cmd":["app","--token=two words","-v"]}`:           `{"cmd":["app","--token=[removed]","-v"]}`,
-		`{"cmd":["curl","-u","admin:a b","http://h:80/"]}`:   `{"cmd":["curl","-u","admin:[removed]","http://h:80/"]}`,
-		`{"cmd":["curl","--user","admin","--user=a:b c",1]}`: `{"cmd":["curl","--user","admin","--user=a:[removed]",1]}`,
-		`{"stdout":"mysql --password hunter2"}`:              `{"stdout":"mysql --password [removed]"}`,
+	for _, test := range [][2]string{
+		{
+			`{"cmd":["app","--token","swordfish","-v"]}`,
+			`{"cmd":["app","--token","[redacted]","-v"]}`,
+		},
+		{
+			`{"cmd":["app","--token","-v",1,"--password",2]}`,
+			`{"cmd":["app","--token","-v",1,"--password",2]}`,
+		},
+		{
+			`{"password":"x","tokens":["a"],"pin":{"secret":3}}`,
+			`{"password":"[redacted]","pin":{"secret":"[redacted]"},"tokens":["a"]}`,
+		},
+		{
+			`{"cmd":["app","--token=two words","-v"]}`,
+			`{"cmd":["app","--token=[redacted]","-v"]}`,
+		},
+		{
+			`{"cmd":["curl","-u","admin:a b","http://h:80/"]}`,
+			`{"cmd":["curl","-u","admin:[redacted]","http://h:80/"]}`,
+		},
+		{
+			`{"cmd":["curl","--user","admin","--user=a:b c",1]}`,
+			`{"cmd":["curl","--user","admin","--user=a:[redacted]",1]}`,
+		},
+		{
+			`{"stdout":"mysql --password hunter2"}`,
+			`{"stdout":"mysql --password [redacted]"}`,
+		},
 	} {
-		got, err := hideJSON([]byte(given), "")
+		given, want := test[0], test[1]
+
+		got, err := redactJSON([]byte(given), "")
 		if err != nil || strings.TrimSpace(string(got)) != want {
-			t.Errorf("%s becomes %s, %v", given, got, err)
+			t.Errorf("redactJSON(%s) = %s, %v", given, got, err)
 		}
 
 		if !json.Valid(got) {
-			t.Errorf("%s is no JSON", got)
+			t.Errorf("%s is not valid JSON", got)
 		}
+	}
+}
+
+// TestRedactKeepsTheRest redacts secrets in lines of logs and records, and keeps
+// everything else.
+func TestRedactKeepsTheRest(t *testing.T) {
+	t.Parallel()
+
+	for in, want := range map[string]string{
+		"db_password: hunter2, next":        "db_password: [redacted], next",
+		`{"api_key": "abc def", "x": 1}`:    `{"api_key": [redacted], "x": 1}`,
+		`{"token": "a\"b c", "x": 1}`:       `{"token": [redacted], "x": 1}`,
+		`{"tokens": ["a", "b"], "x": 1}`:    `{"tokens": [redacted], "x": 1}`,
+		`{"my_secret":{"v":"a"}, "x": 1}`:   `{"my_secret":[redacted], "x": 1}`,
+		"TOKEN=abc; retry":                  "TOKEN=[redacted]; retry",
+		"Authorization: Bearer abcdefghijk": "Authorization: Bearer [redacted]",
+		"proxy http://user:pw@proxy:3128/":  "proxy http://[redacted]@proxy:3128/",
+		"a -----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n-----END OPENSSH PRIVATE KEY----- z": "a [redacted] z",
+		"-----BEGIN RSA PRIVATE KEY-----\ncut off":                                         "[redacted]",
+		"ssh-ed25519 AAAAC3 at http://[fd00::1]:9007/nodes/a": "ssh-ed25519 AAAAC3 at " +
+			"http://[fd00::1]:9007/nodes/a",
+		"no host key is known": "no host key is known",
+	} {
+		if got := redactText(in); got != want {
+			t.Errorf("redactText(%q) = %q, want %q", in, got, want)
+		}
+	}
+
+	const given = `{"a":[{"vault_password":"x","token":7,"key_file":"/k","note":"password=y"}],` +
+		`"ok":true,"n":12345678901234567890}`
+
+	const want = `{"a":[{"key_file":"/k","note":"password=[redacted]","token":"[redacted]",` +
+		`"vault_password":"[redacted]"}],"n":12345678901234567890,"ok":true}` + "\n"
+
+	doc, err := redactJSON([]byte(given), "")
+	if err != nil || string(doc) != want {
+		t.Errorf("redactJSON(%s) = %s, %v, want %s", given, doc, err, want)
 	}
 }

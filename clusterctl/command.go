@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/follow"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+)
+
+// The keys of a command's Metadata.
+const (
+	metaExamples = "examples" // []string: complete command lines
+	metaFormats  = "formats"  // []string: the values of --output besides table
+)
+
+var (
+	// objectFormats are the formats of a command that prints objects.
+	objectFormats = []string{print.FormatLong, print.FormatJSON, print.FormatYAML, print.FormatName}
+	// tableFormats are the formats of a command with selectable columns.
+	tableFormats = append([]string{print.FormatWide}, objectFormats...)
+	// namelessFormats are the formats of a command whose answer has no names.
+	namelessFormats = []string{print.FormatLong, print.FormatJSON, print.FormatYAML}
+)
+
+// impatient makes a client fail at once while the manager is unreachable.
+const impatient = -1
+
+// leaf is a command without subcommands.
+type leaf struct {
+	name, usage string
+	args        string // the positional arguments in the help, e.g. "NAME…"
+	min, max    int    // the number of positional arguments; max -1: unlimited
+	about       string
+	examples    []string
+	flags       []cli.Flag
+	formats     []string // the values of --output besides table; nil: objectFormats
+	aliases     []string
+	hidden      bool
+	selects     bool // --selector can replace the arguments
+	run         func(ctx context.Context, c *call) error
+}
+
+// call is one invocation of a leaf.
+type call struct {
+	*app
+	*cli.Command
+	manager *client.Client
+	args    []string
+	format  string
+}
+
+func (a *app) leaf(l leaf) *cli.Command {
+	if l.formats == nil {
+		l.formats = objectFormats
+	}
+
+	return &cli.Command{
+		Name:        l.name,
+		Aliases:     l.aliases,
+		Usage:       l.usage,
+		ArgsUsage:   l.args,
+		Description: l.about,
+		Flags:       l.flags,
+		Hidden:      l.hidden,
+		Metadata:    map[string]any{metaExamples: l.examples, metaFormats: l.formats},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			c := &call{app: a, Command: cmd, args: cmd.Args().Slice(), format: cmd.String("output")}
+			a.began = true
+
+			if err := c.check(l); err != nil {
+				return err
+			}
+
+			m, err := c.dial(follow.Patience)
+			if err != nil {
+				return err
+			}
+
+			c.manager = m
+
+			return l.run(ctx, c)
+		},
+	}
+}
+
+// check refuses a wrong number of arguments and an unsupported format.
+func (c *call) check(l leaf) error {
+	if l.selects && c.IsSet("selector") {
+		if err := c.checkSelector(); err != nil {
+			return err
+		}
+
+		l.min = 0
+	}
+
+	if err := c.checkArgs(l); err != nil {
+		return err
+	}
+
+	if c.format != print.FormatTable && !slices.Contains(l.formats, c.format) {
+		formats := append([]string{print.FormatTable}, l.formats...)
+
+		return exit.Usagef("%s cannot print %q", short(c.FullName()), c.format).
+			Try("the values of --output are %s", strings.Join(formats, ", "))
+	}
+
+	return nil
+}
+
+func (c *call) checkSelector() error {
+	switch {
+	case !c.hasSelector():
+		return exit.Usagef("the selector is empty").Try("drop --selector, or give a condition: -l status=Allocated")
+	case len(c.args) > 0:
+		return exit.Usagef("%s takes names or a selector, not both", short(c.FullName())).
+			Try("put the names into the selector: -l 'name in (%s)'", strings.Join(c.args, ","))
+	}
+
+	return nil
+}
+
+func (c *call) checkArgs(l leaf) error {
+	n, name := len(c.args), short(c.FullName())
+	one := strings.Trim(l.args, "[…]")
+
+	var err *exit.Error
+	switch {
+	case n < l.min && l.selects:
+		err = exit.Usagef("%s needs at least one %s, or --selector", name, one)
+	case n < l.min && l.max < 0:
+		err = exit.Usagef("%s needs at least one %s", name, one)
+	case n < l.min:
+		err = exit.Usagef("%s needs %s", name, l.args)
+	case l.max < 0 || n <= l.max:
+		return nil
+	case l.max == 0:
+		err = exit.Usagef("%s takes no arguments: %q", name, c.args[0])
+	default:
+		err = exit.Usagef("%s takes one %s only: %q is too many", name, one, c.args[l.max])
+	}
+
+	return err.Try("see: %s --help", c.FullName())
+}
+
+// forPeople reports whether the format is for people. They get a sentence where
+// an answer is empty; a program gets an empty answer.
+func (c *call) forPeople() bool {
+	return c.format == print.FormatTable || c.format == print.FormatWide || c.format == print.FormatLong
+}
+
+// self returns the command prefix that reaches the same manager again.
+func (c *call) self() string {
+	for _, l := range c.Lineage() {
+		for _, f := range l.Flags {
+			fromFlag := f.Names()[0] == "url" && f.IsSet() && os.Getenv("CLUSTERM_URL") != c.String("url")
+			if fromFlag {
+				return "clusterctl -u " + print.ShellQuote(c.String("url"))
+			}
+		}
+	}
+
+	return "clusterctl"
+}
+
+// show prints an answer in the requested format.
+func (c *call) show(a print.Answer) error {
+	if a.Stale {
+		c.say("warning: the manager has lost contact with its store; this answer may be outdated")
+	}
+
+	b, err := a.Render(c.format, c.outPaint())
+	if err != nil {
+		return err
+	}
+
+	return c.write(b)
+}
+
+// output returns the destination of everything that is followed.
+func (c *call) output() follow.Output {
+	return follow.Output{Write: c.write, Say: c.say, Paint: c.outPaint()}
+}
+
+// dial returns a client of the manager at --url. patience bounds its retries
+// after a connection breaks in the middle of a stream.
+func (c *call) dial(patience time.Duration) (*client.Client, error) {
+	return client.New(client.Options{
+		URL:       c.String("url"),
+		Actor:     actor(),
+		UserAgent: "clusterctl/" + c.app.Version.Version,
+		Patience:  patience,
+	})
+}
+
+// actor returns the person behind root, as sudo reports it, or "".
+func actor() string {
+	name := os.Getenv("SUDO_USER")
+
+	invalid := func(r rune) bool { return r <= ' ' || r > '~' }
+	if len(name) > api.MaxActor || strings.ContainsFunc(name, invalid) {
+		return ""
+	}
+
+	return name
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+)
+
+// Output is the destination of everything that is followed.
+type Output struct {
+	Write func([]byte) error               // stdout
+	Say   func(format string, args ...any) // one line on stderr
+	Paint print.Paint
+}
+
+// LogSource gives access to the output of a job. Its methods fail at once while
+// the manager is unreachable.
+type LogSource interface {
+	Job(ctx context.Context, id string) (api.Job, error)
+	Log(ctx context.Context, id string, offset int64, follow bool) (*client.Stream, error)
+	Events(ctx context.Context, id string, offset int64, follow bool, each func(api.Event) error) error
+}
+
+// Log prints the output of a job unchanged, or its events as one JSON object per
+// line. With follow it blocks until the job has ended, and each attempt after an
+// outage continues at the position of the previous one.
+func Log(ctx context.Context, from LogSource, id string, events, follow bool, out Output) error {
+	o := &outage{note: func(s string) { out.Say("%s", s) }}
+	r := &logReader{from: from, id: id, follow: follow, out: out, outage: o}
+
+	read := r.text
+	if events {
+		read = r.events
+	}
+
+	for {
+		err := read(ctx)
+		if err == nil || !r.began {
+			return err
+		}
+
+		if err := o.retry(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// logReader reads the output of one job in several attempts.
+type logReader struct {
+	from   LogSource
+	id     string
+	follow bool
+	out    Output
+	outage *outage
+
+	began  bool  // the manager answered at least once
+	offset int64 // of the text, in bytes
+	shown  int   // events
+}
+
+func (r *logReader) text(ctx context.Context) error {
+	log, err := r.from.Log(ctx, r.id, r.offset, r.follow)
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = log.Close() }()
+
+	// "active" and "last" can name another job at the next attempt.
+	r.began, r.id = true, log.Job()
+	r.outage.over()
+
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := log.Read(buf)
+		if n > 0 {
+			if err := r.out.Write(buf[:n]); err != nil {
+				return err
+			}
+
+			r.offset += int64(n)
+		}
+
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *logReader) events(ctx context.Context) error {
+	// Resolve "active" and "last" once.
+	if !r.began {
+		j, err := r.from.Job(ctx, r.id)
+		if err != nil {
+			return err
+		}
+
+		r.id, r.began = j.ID, true
+	}
+
+	n := 0
+
+	return r.from.Events(ctx, r.id, 0, r.follow, func(e api.Event) error {
+		r.outage.over()
+
+		if n++; n <= r.shown {
+			return nil
+		}
+
+		r.shown = n
+
+		line, err := print.Compact(e)
+		if err != nil {
+			return err
+		}
+
+		return r.out.Write(line)
+	})
+}

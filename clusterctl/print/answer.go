@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The values of --output.
+const (
+	FormatTable = "table"
+	FormatWide  = "wide"
+	FormatLong  = "long"
+	FormatJSON  = "json"
+	FormatYAML  = "yaml"
+	FormatName  = "name"
+)
+
+// Answer is one answer in every form that --output can request.
+type Answer struct {
+	Wire  any      // json and yaml: the object as the manager sent it
+	Names []string // name: one per line
+	Table func(p *Printer)
+	Long  func(p *Printer) // nil: as Table
+	Stale bool             // the manager could not confirm that the answer is current
+}
+
+// Render returns the answer in a format.
+func (a Answer) Render(format string, paint Paint) ([]byte, error) {
+	switch format {
+	case FormatJSON:
+		return indented(a.Wire)
+	case FormatYAML:
+		doc, err := indented(a.Wire)
+		if err != nil {
+			return nil, err
+		}
+
+		return toYAML(doc)
+	case FormatName:
+		var b bytes.Buffer
+		for _, name := range a.Names {
+			fmt.Fprintln(&b, Inline(name))
+		}
+
+		return b.Bytes(), nil
+	}
+
+	p := &Printer{Paint: paint}
+	if format == FormatLong && a.Long != nil {
+		a.Long(p)
+	} else {
+		a.Table(p)
+	}
+
+	return p.Bytes(), nil
+}
+
+func indented(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := newEncoder(&b)
+	e.SetIndent("", "  ")
+	err := e.Encode(v)
+
+	return b.Bytes(), err
+}
+
+// toYAML converts a JSON document to block-style YAML and keeps the order of keys.
+func toYAML(doc []byte) ([]byte, error) {
+	// JSON is YAML in flow style: parse it as such, and drop the styles.
+	var n yaml.Node
+	if err := yaml.Unmarshal(doc, &n); err != nil {
+		return nil, err
+	}
+
+	if err := blockStyle(&n); err != nil {
+		return nil, err
+	}
+
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	err := e.Encode(&n)
+
+	return b.Bytes(), errors.Join(err, e.Close())
+}
+
+// blockStyle removes the flow style and the quotes from n. A string stays quoted
+// if a YAML 1.1 reader such as Ansible would read another type: yes, on, 12:30.
+func blockStyle(n *yaml.Node) error {
+	n.Style = 0
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
+		alone, err := yaml.Marshal(n.Value)
+		if err != nil {
+			return err
+		}
+
+		if alone[0] == '"' {
+			n.Style = yaml.DoubleQuotedStyle
+		}
+	}
+
+	for _, c := range n.Content {
+		if err := blockStyle(c); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}

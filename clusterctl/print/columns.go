@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/inventory"
+)
+
+// Column is one column of a table of T.
+type Column[T any] struct {
+	Name  string // for --columns and --sort; in capitals, the header
+	Wide  bool   // shown only with -o wide, or on request
+	Cell  func(p Paint, v *T) string
+	Order func(a, b *T) int // nil: by the text of the cell
+}
+
+// Columns are all columns of a table, in the order of display.
+type Columns[T any] []Column[T]
+
+// Names returns the names of all columns.
+func (all Columns[T]) Names() []string {
+	names := make([]string, len(all))
+	for i, c := range all {
+		names[i] = c.Name
+	}
+
+	return names
+}
+
+func (all Columns[T]) get(name string) (Column[T], error) {
+	for _, c := range all {
+		if strings.EqualFold(c.Name, name) {
+			return c, nil
+		}
+	}
+
+	err := exit.Usagef("unknown column %q", name)
+	if near := inventory.Closest(name, all.Names()); near != "" {
+		err.Message += "; did you mean " + strconv.Quote(near) + "?"
+	}
+
+	return Column[T]{}, err.Try("the columns are %s", strings.Join(all.Names(), ", "))
+}
+
+// Layout selects the columns of a table and the order of its rows.
+type Layout[T any] struct {
+	shown   []Column[T]
+	literal bool // the operator chose the columns: keep empty ones
+	order   []func(a, b *T) int
+}
+
+// Layout returns the layout for the names given with --columns and --sort; a
+// leading - reverses the order of a column. Without names, the format decides.
+// The error is an *exit.Error that lists the columns.
+func (all Columns[T]) Layout(shown, sort []string, format string) (Layout[T], error) {
+	var l Layout[T]
+	for _, name := range shown {
+		col, err := all.get(name)
+		if err != nil {
+			return l, err
+		}
+
+		l.shown, l.literal = append(l.shown, col), true
+	}
+
+	if l.literal && format != FormatTable && format != FormatWide {
+		return l, exit.Usagef("--columns works with tables only, not with -o %s", format).Try("drop one of the two " +
+			"options")
+	}
+
+	if !l.literal {
+		for _, col := range all {
+			if !col.Wide || format == FormatWide {
+				l.shown = append(l.shown, col)
+			}
+		}
+	}
+
+	for _, name := range sort {
+		name, descending := strings.CutPrefix(name, "-")
+
+		col, err := all.get(name)
+		if err != nil {
+			return l, err
+		}
+
+		l.order = append(l.order, col.compare(descending))
+	}
+
+	return l, nil
+}
+
+func (c Column[T]) compare(descending bool) func(a, b *T) int {
+	order := c.Order
+	if order == nil {
+		order = func(a, b *T) int { return strings.Compare(c.Cell(false, a), c.Cell(false, b)) }
+	}
+
+	if descending {
+		return func(a, b *T) int { return order(b, a) }
+	}
+
+	return order
+}
+
+// Everything returns the layout with every column of a table.
+func (l Layout[T]) Everything(all Columns[T]) Layout[T] {
+	l.shown = all
+	return l
+}
+
+// Sort orders items stably by the columns of --sort.
+func (l Layout[T]) Sort(items []T) {
+	if len(l.order) == 0 {
+		return
+	}
+
+	slices.SortStableFunc(items, func(a, b T) int {
+		for _, compare := range l.order {
+			if d := compare(&a, &b); d != 0 {
+				return d
+			}
+		}
+
+		return 0
+	})
+}
+
+// Print prints items as a table.
+func (l Layout[T]) Print(p *Printer, items []T) {
+	rows := make([][]string, len(items))
+	for i := range items {
+		rows[i] = l.Cells(p.Paint, &items[i])
+	}
+
+	p.began = true
+	p.buf.WriteString(grid(l.Header(), rows, l.literal))
+}
+
+// Header returns the headers of the columns shown.
+func (l Layout[T]) Header() []string {
+	header := make([]string, len(l.shown))
+	for i, c := range l.shown {
+		header[i] = strings.ToUpper(strings.ReplaceAll(c.Name, "-", " "))
+	}
+
+	return header
+}
+
+// Cells returns the row of one item.
+func (l Layout[T]) Cells(p Paint, item *T) []string {
+	cells := make([]string, len(l.shown))
+	for i, c := range l.shown {
+		cells[i] = c.Cell(p, item)
+	}
+
+	return cells
+}
+
+// byTime orders by a moment; items without one come last.
+func byTime[T any](at func(v *T) time.Time) func(a, b *T) int {
+	return func(a, b *T) int {
+		x, y := at(a), at(b)
+		if x.IsZero() || y.IsZero() {
+			return cmp.Compare(zeroLast(x), zeroLast(y))
+		}
+
+		return x.Compare(y)
+	}
+}
+
+func zeroLast(t time.Time) int {
+	if t.IsZero() {
+		return 1
+	}
+
+	return 0
+}
+
+func deref(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+
+	return *t
+}
+
+// ByNumber orders by a decimal number without leading zeros, such as a job's id.
+func ByNumber[T any](of func(v *T) string) func(a, b *T) int {
+	return func(a, b *T) int {
+		x, y := of(a), of(b)
+		return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y))
+	}
+}
+
+// textColumn is a column with the text of one field.
+func textColumn[T any](name string, field func(v *T) string) Column[T] {
+	return Column[T]{Name: name, Cell: func(_ Paint, v *T) string { return Line(field(v)) }}
+}
+
+// numberColumn is a column with a number that the wire carries as text.
+func numberColumn[T any](name string, field func(v *T) string) Column[T] {
+	c := textColumn(name, field)
+	c.Order = ByNumber(field)
+
+	return c
+}
+
+// timeColumn is a column with a moment.
+func timeColumn[T any](name string, at func(v *T) time.Time) Column[T] {
+	return Column[T]{
+		Name:  name,
+		Order: byTime(at),
+		Cell:  func(_ Paint, v *T) string { return Time(at(v)) },
+	}
+}
+
+// wide moves a column to -o wide.
+func (c Column[T]) wide() Column[T] {
+	c.Wide = true
+	return c
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/contiv/cluster/management/api"
+)
+
+// NodeExplanation prints why a node is, or is not, in service.
+func (p *Printer) NodeExplanation(e api.NodeExplanation) {
+	n := e.Node
+
+	inService := p.Paint.Good("yes")
+	if !e.Ready {
+		inService = p.Paint.Bad("no: ") + Line(e.Summary)
+	}
+
+	jobs := make([]string, len(e.Jobs))
+	for i, j := range e.Jobs {
+		jobs[i] = p.jobOfNode(j)
+	}
+
+	keys := "none; recorded at the first connection"
+	if len(n.HostKeys) > 0 {
+		keys = fmt.Sprintf("recorded (%d)", len(n.HostKeys))
+	}
+
+	p.Fields([]Field{
+		{"Node", Line(n.Name) + " at " + Line(n.Addr)},
+		{"In service", inService},
+		{"Status", p.statusWithOrigin(e)},
+		{"State", p.stateWithObservers(e)},
+		{"Group", Line(n.Group) + withPrefix(": ", Line(e.Rule))},
+		{"Jobs", strings.Join(jobs, "\n")},
+		{"Residue of", List(n.Residue)},
+		{"Duplicates", List(n.Duplicates)},
+		{"Applied by", withPrefix("job ", Line(n.Applied))},
+		{"Host key", keys},
+		{"Next", Line(e.Next)},
+	})
+	p.findings(e.Findings)
+	p.failures(e.Failures)
+}
+
+func (p *Printer) statusWithOrigin(e api.NodeExplanation) string {
+	status := p.Paint.Status(e.Node.Status)
+	if e.StatusSince != nil {
+		status += " since " + Time(*e.StatusSince) + withPrefix(", by ", Line(e.StatusBy))
+	}
+
+	return withPrevious(status, string(e.Node.Status), string(e.Node.PrevStatus))
+}
+
+func (p *Printer) stateWithObservers(e api.NodeExplanation) string {
+	state := p.Paint.State(e.Node.State) + withPrefix(" since ", timeOf(e.StateSince))
+
+	return state +
+		withPrefix("; seen by ", List(observers(&e.Node, true))) +
+		withPrefix("; lost by ", List(observers(&e.Node, false)))
+}
+
+// jobOfNode describes a job that claims a node or waits for it.
+func (p *Printer) jobOfNode(j api.Job) string {
+	line := Line(j.ID) + " " + Title(j) + ": " + p.Paint.Job(j.Status)
+	if j.Phase != "" {
+		line += " (" + Line(j.Phase) + ")"
+	}
+
+	if j.Deadline != nil {
+		line += ", deadline " + Time(*j.Deadline)
+	}
+
+	if j.Position > 0 {
+		line += fmt.Sprintf(", queue position %d", j.Position)
+	}
+
+	return line
+}
+
+// JobExplanation prints why a job waits, runs on or has failed.
+func (p *Printer) JobExplanation(e api.JobExplanation) {
+	steps := make([]string, len(e.Steps))
+	for i, s := range e.Steps {
+		steps[i] = Line(s)
+	}
+
+	p.Fields([]Field{
+		{"Job", Line(e.Job.ID) + ", " + Title(e.Job)},
+		{"Retry of", withPrefix("job ", Line(e.Job.RetryOf))},
+		{"Status", p.jobStatus(e.Job)},
+		{"Summary", Line(e.Summary)},
+		{"Steps", strings.Join(steps, "\n")},
+		{"Next", Line(e.Next)},
+	})
+	p.findings(e.Findings)
+	p.failures(e.Failures)
+}
+
+// findings prints each finding with its remedy below it.
+func (p *Printer) findings(findings []api.Finding) {
+	if len(findings) == 0 {
+		return
+	}
+
+	p.gap()
+
+	for _, f := range findings {
+		p.Printf("- %s\n", hang(f.Message, "  "))
+
+		if f.Remedy != "" {
+			p.Printf("    %s\n", p.Paint.Busy(Line(f.Remedy)))
+		}
+	}
+}
+
+// failures prints the tasks that failed, each with its whole message.
+func (p *Printer) failures(failures []api.Failure) {
+	for _, f := range failures {
+		line := Line(f.Host) + " " + p.Paint.Bad(failureKind(f.Unreachable))
+		if f.Task != "" {
+			line += fmt.Sprintf(" at the task %q", Line(f.Task))
+		}
+
+		if f.Playbook != "" && f.Task == "" {
+			line += " in " + Line(f.Playbook)
+		} else if f.Playbook != "" {
+			line += " of " + Line(f.Playbook)
+		}
+
+		p.gap()
+		p.Printf("%s (job %s, %s)\n", line, Line(f.Job), Line(f.Phase))
+
+		if f.Message != "" {
+			p.Printf("  | %s\n", hang(f.Message, "  | "))
+		}
+	}
+}
+
+// hang puts prefix before every line of text but the first.
+func hang(text, prefix string) string {
+	return strings.ReplaceAll(strings.TrimSpace(Text(text)), "\n", "\n"+prefix)
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/management/api"
+)
+
+// InstanceColumns are the columns of a table of manager instances.
+var InstanceColumns = Columns[api.Instance]{
+	textColumn("id", func(in *api.Instance) string { return in.ID }),
+	textColumn("node", func(in *api.Instance) string { return in.Node }),
+	textColumn("addr", func(in *api.Instance) string { return in.Addr }),
+	textColumn("version", func(in *api.Instance) string { return in.Version }),
+	timeColumn("started", func(in *api.Instance) time.Time { return in.Started }),
+	textColumn("api", func(in *api.Instance) string { return strings.Join(in.API, " ") }).wide(),
+}
+
+// Health prints the health of the manager.
+func (p *Printer) Health(h api.Health) {
+	var jobs []string
+	for _, s := range []api.JobStatus{api.Queued, api.Running} {
+		if h.Jobs[s] > 0 {
+			jobs = append(jobs, fmt.Sprintf("%d %s", h.Jobs[s], s))
+		}
+	}
+
+	if jobs == nil {
+		jobs = []string{"none"}
+	}
+
+	p.Fields([]Field{
+		{"Status", p.goodIf(h.Status == api.HealthOK, h.Status)},
+		{"Instance", Line(h.Instance)},
+		{"Revision", fmt.Sprint(h.Revision)},
+		{"Stale", yesIf(h.Stale)},
+		{"Nodes", fmt.Sprint(h.Nodes)},
+		{"Jobs", strings.Join(jobs, ", ")},
+	})
+
+	if len(h.Checks) == 0 {
+		return
+	}
+
+	p.gap()
+
+	var rows [][]string
+	for _, name := range slices.Sorted(maps.Keys(h.Checks)) {
+		result := h.Checks[name]
+		rows = append(rows, []string{Line(name), p.goodIf(result == "ok", result)})
+	}
+
+	p.Rows([]string{"CHECK", "RESULT"}, rows)
+}
+
+func (p *Printer) goodIf(good bool, text string) string {
+	if good {
+		return p.Paint.Good(Line(text))
+	}
+
+	return p.Paint.Bad(Line(text))
+}
+
+// VersionLine formats the version of a program.
+func VersionLine(program string, v api.Version) string {
+	var details []string
+	for _, part := range []string{
+		withPrefix("commit ", Line(v.Commit)),
+		Line(v.Go),
+		withPrefix("ansible ", Line(v.Ansible)),
+		withPrefix("etcd ", Line(v.Etcd)),
+	} {
+		if part != "" {
+			details = append(details, part)
+		}
+	}
+
+	line := program + " " + Line(v.Version)
+	if details != nil {
+		line += " (" + strings.Join(details, ", ") + ")"
+	}
+
+	return line
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// JobColumns are the columns of a table of jobs.
+var JobColumns = Columns[api.Job]{
+	numberColumn("id", func(j *api.Job) string { return j.ID }),
+	textColumn("verb", func(j *api.Job) string { return string(j.Verb) }),
+	{Name: "status", Cell: func(p Paint, j *api.Job) string { return p.Job(j.Status) }},
+	textColumn("phase", func(j *api.Job) string { return j.Phase }).wide(),
+	{
+		Name:  "position",
+		Wide:  true,
+		Order: func(a, b *api.Job) int { return cmp.Compare(a.Position, b.Position) },
+		Cell:  func(_ Paint, j *api.Job) string { return positive(j.Position) },
+	},
+	{Name: "nodes", Cell: func(_ Paint, j *api.Job) string { return Clip(List(Targets(*j)), namesWidth) }},
+	textColumn("group", func(j *api.Job) string { return j.Group }),
+	textColumn("actor", func(j *api.Job) string { return j.Actor }),
+	timeColumn("accepted", func(j *api.Job) time.Time { return j.Accepted }),
+	timeColumn("started", func(j *api.Job) time.Time { return deref(j.Started) }).wide(),
+	timeColumn("ended", func(j *api.Job) time.Time { return deref(j.Ended) }).wide(),
+	timeColumn("deadline", func(j *api.Job) time.Time { return deref(j.Deadline) }).wide(),
+	{
+		Name:  "duration",
+		Order: func(a, b *api.Job) int { return cmp.Compare(runTime(a), runTime(b)) },
+		Cell:  func(_ Paint, j *api.Job) string { return Elapsed(j.Started, j.Ended) },
+	},
+	textColumn("cause", func(j *api.Job) string { return j.Cause }).wide(),
+	numberColumn("retry-of", func(j *api.Job) string { return j.RetryOf }).wide(),
+	textColumn("instance", func(j *api.Job) string { return j.Instance }).wide(),
+	{Name: "message", Cell: jobMessage},
+}
+
+// jobMessage returns how a job ended or, while it is queued, its obstacle.
+func jobMessage(_ Paint, j *api.Job) string {
+	if j.Status == api.Queued {
+		return Clip(WaitReason(*j), messageWidth)
+	}
+
+	return Clip(Line(j.Message), messageWidth)
+}
+
+// runTime returns how long a job ran, and 0 before its end.
+func runTime(j *api.Job) time.Duration {
+	if j.Started == nil || j.Ended == nil {
+		return 0
+	}
+
+	return j.Ended.Sub(*j.Started)
+}
+
+// Targets returns the nodes of a job, or the addresses of a discover.
+func Targets(j api.Job) []string {
+	if len(j.Nodes) > 0 {
+		return j.Nodes
+	}
+
+	return j.Addrs
+}
+
+// Title names a job, e.g. "commission of a-1, b-2 as service-worker".
+func Title(j api.Job) string {
+	text := string(j.Verb)
+	if of := Targets(j); len(of) > 0 {
+		text += " of " + strings.Join(of, ", ")
+	}
+
+	if j.Group != "" {
+		text += " as " + j.Group
+	}
+
+	if j.RetryOf != "" {
+		text += " (retry of job " + j.RetryOf + ")"
+	}
+
+	return Line(text)
+}
+
+// WaitReason returns the obstacle of a queued job, or "" if the job only waits
+// for a free slot.
+func WaitReason(j api.Job) string {
+	switch {
+	case j.WaitReason != "":
+		return Line(j.WaitReason)
+	case len(j.WaitsFor) == 1:
+		return "waits for job " + List(j.WaitsFor)
+	case len(j.WaitsFor) > 1:
+		return "waits for jobs " + List(j.WaitsFor)
+	}
+
+	return ""
+}
+
+// Job prints one job: the fields that a person needs, or everything.
+func (p *Printer) Job(j api.Job, everything bool) {
+	fields := p.jobFields(j)
+	if everything {
+		fields = append(fields, jobDetails(j)...)
+	}
+
+	p.Fields(fields)
+	p.Summary(j)
+	p.runs(j.Runs)
+
+	if lines := Failures(j); lines != nil {
+		p.gap()
+		p.Printf("%s\n", strings.Join(lines, "\n"))
+	}
+
+	if everything {
+		for _, r := range j.Runs {
+			p.run(r)
+		}
+
+		p.pinnedVars(j.Vars)
+	}
+}
+
+func (p *Printer) jobFields(j api.Job) []Field {
+	waitReason := ""
+	if j.Status == api.Queued {
+		waitReason = WaitReason(j)
+	}
+
+	return []Field{
+		{"Job", Line(j.ID)},
+		{"Verb", Line(string(j.Verb))},
+		{"Status", p.jobStatus(j)},
+		{"Message", Text(j.Message)},
+		{"Wait reason", waitReason},
+		{"Retry of", Line(j.RetryOf)},
+		{"Nodes", List(j.Nodes)},
+		{"Addresses", List(j.Addrs)},
+		{"Helpers", List(j.Helpers)},
+		{"Group", Line(j.Group)},
+		{"Note", Text(j.Note)},
+		{"Warnings", Text(strings.Join(j.Warnings, "\n"))},
+		{"Actor", Line(j.Actor)},
+		{"Reason", Text(j.Reason)},
+		{"Cancellation", cancellation(j)},
+		{"Accepted", Time(j.Accepted)},
+		{"Started", timeOf(j.Started)},
+		{"Ended", timeOf(j.Ended)},
+		{"Duration", Elapsed(j.Started, j.Ended)},
+	}
+}
+
+// jobStatus returns the status of a job with its phase and cause.
+func (p *Printer) jobStatus(j api.Job) string {
+	status := p.Paint.Job(j.Status)
+	if j.Phase != "" && !j.Status.Ended() {
+		status += " (" + Line(j.Phase) + ")"
+	}
+
+	if j.Cause != "" {
+		status += " (" + Line(j.Cause) + ")"
+	}
+
+	return status
+}
+
+func cancellation(j api.Job) string {
+	if j.Cancel == 0 {
+		return ""
+	}
+
+	text := "requested " + inventory.Count(j.Cancel, "time", "times")
+	if j.CancelBy != "" {
+		text += ", first by " + Line(j.CancelBy)
+	}
+
+	return text
+}
+
+// jobDetails returns the fields that only -o long shows.
+func jobDetails(j api.Job) []Field {
+	output := "" // 0 in a list, where the size is not loaded
+	if j.LogBytes > 0 {
+		output = inventory.Count(j.LogBytes, "byte", "bytes")
+	}
+
+	return []Field{
+		{"Queue position", positive(j.Position)},
+		{"Waits for jobs", List(j.WaitsFor)},
+		{"Phase", Line(j.Phase)},
+		{"On failure", Line(j.OnFailure)},
+		{"Force", yesIf(j.Force)},
+		{"Deadline", timeOf(j.Deadline)},
+		{"Instance", Line(j.Instance)},
+		{"Playbook digest", Line(j.PlaybookDigest)},
+		{"Output", output},
+		{"Revision", fmt.Sprint(j.Revision)},
+	}
+}
+
+// runs prints the runs of a job as a table.
+func (p *Printer) runs(runs []api.Run) {
+	if len(runs) == 0 {
+		return
+	}
+
+	p.gap()
+
+	rows := make([][]string, len(runs))
+	for i, r := range runs {
+		exit := Line(r.Exit)
+		if r.Code != 0 {
+			exit += fmt.Sprintf(" (code %d)", r.Code)
+		}
+
+		rows[i] = []string{
+			Line(r.Phase),
+			Line(r.Playbook),
+			Clip(List(r.Hosts), namesWidth),
+			Time(r.Started),
+			Elapsed(&r.Started, r.Ended),
+			exit,
+			Clip(Line(r.Message), messageWidth),
+		}
+	}
+
+	p.Rows([]string{"PHASE", "PLAYBOOK", "HOSTS", "STARTED", "DURATION", "EXIT", "MESSAGE"}, rows)
+}
+
+// run prints one run with the results of its hosts.
+func (p *Printer) run(r api.Run) {
+	hosts := make([]string, len(r.Hosts))
+	for i, h := range r.Hosts {
+		hosts[i] = h
+		if i < len(r.Groups) && r.Groups[i] != "" {
+			hosts[i] += " (" + r.Groups[i] + ")"
+		}
+	}
+
+	p.Fields([]Field{
+		{"Run", Line(r.Phase)},
+		{"Playbook", Line(r.Playbook)},
+		{"Hosts", List(hosts)},
+		{"Started", Time(r.Started)},
+		{"Ended", timeOf(r.Ended)},
+		{"Exit", Line(r.Exit)},
+		{"Code", fmt.Sprint(r.Code)},
+		{"Message", Text(r.Message)},
+	})
+
+	if len(r.Results) == 0 {
+		return
+	}
+
+	rows := make([][]string, len(r.Results))
+	for i, h := range r.Results {
+		rows[i] = []string{
+			Line(h.Host),
+			fmt.Sprint(h.OK),
+			fmt.Sprint(h.Changed),
+			fmt.Sprint(h.Failed),
+			yesIf(h.Unreachable),
+			Line(h.Task),
+			Line(h.Message),
+		}
+	}
+
+	p.Rows([]string{"HOST", "OK", "CHANGED", "FAILED", "UNREACHABLE", "FAILED TASK", "MESSAGE"}, rows)
+}
+
+// pinnedVars prints the variables that a job was accepted with.
+func (p *Printer) pinnedVars(vars map[string]api.MergedVars) {
+	if len(vars) == 0 {
+		return
+	}
+
+	p.gap()
+
+	var rows [][]string
+	for _, host := range slices.Sorted(maps.Keys(vars)) {
+		for _, key := range slices.Sorted(maps.Keys(vars[host])) {
+			v := vars[host][key]
+			rows = append(rows, []string{Line(host), Line(key), Scalar(v.Value), Line(v.Origin)})
+		}
+	}
+
+	p.Rows([]string{"HOST", "VARIABLE", "VALUE", "ORIGIN"}, rows)
+}
+
+// totals sums the results of one host over all runs of a job.
+type totals struct{ ok, failed, unreachable int }
+
+func totalsByHost(j api.Job) map[string]totals {
+	all := map[string]totals{}
+	for _, r := range j.Runs {
+		for _, h := range r.Results {
+			t := all[h.Host]
+			t.ok += h.OK
+			t.failed += h.Failed
+
+			if h.Unreachable {
+				t.unreachable++
+			}
+
+			all[h.Host] = t
+		}
+	}
+
+	return all
+}
+
+// Summary prints the result of a job for each host.
+func (p *Printer) Summary(j api.Job) {
+	if len(j.Hosts) == 0 {
+		return
+	}
+
+	counts := totalsByHost(j)
+
+	rows := make([][]string, len(j.Hosts))
+	for i, h := range j.Hosts {
+		result := p.Paint.Good("done")
+		switch {
+		case h.OK:
+		case j.Status == api.Cancelled:
+			result = p.Paint.Changed("cancelled")
+		default:
+			result = p.Paint.Bad("failed")
+		}
+
+		t := counts[h.Host]
+		rows[i] = []string{
+			Line(h.Host),
+			p.Paint.Status(h.Status),
+			result,
+			fmt.Sprint(t.ok),
+			fmt.Sprint(h.Changed),
+			fmt.Sprint(t.failed),
+			positive(t.unreachable),
+			Clip(Line(h.Error), errorWidth),
+		}
+	}
+
+	p.gap()
+	p.Rows([]string{"HOST", "STATUS", "RESULT", "OK", "CHANGED", "FAILED", "UNREACHABLE", "ERROR"}, rows)
+}
+
+// Failures returns one line for each task of a job that failed.
+func Failures(j api.Job) []string {
+	var lines []string
+	for _, r := range j.Runs {
+		for _, h := range r.Results {
+			failed := h.Failed > 0 || h.Unreachable || h.Task != "" || h.Message != ""
+			if failed {
+				lines = append(lines, failureLine(r, h))
+			}
+		}
+	}
+
+	return lines
+}
+
+func failureLine(r api.Run, h api.HostResult) string {
+	// A phase without a playbook, such as a verification, has a message but no task.
+	if r.Playbook == "" {
+		return fmt.Sprintf("%s: %s (%s)", Line(h.Host), Line(h.Message), Line(r.Phase))
+	}
+
+	line := Line(h.Host) + ": " + failureKind(h.Unreachable)
+	if h.Task != "" {
+		line += fmt.Sprintf(" at the task %q", Line(h.Task))
+	}
+
+	line += fmt.Sprintf(" of %s (%s)", Line(r.Playbook), Line(r.Phase))
+	if h.Message != "" {
+		line += ": " + Clip(Line(h.Message), taskWidth)
+	}
+
+	return line
+}
+
+func failureKind(unreachable bool) string {
+	if unreachable {
+		return "unreachable"
+	}
+
+	return "failed"
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// The widths at which a table cuts long text, in terminal columns.
+const (
+	messageWidth = 72
+	namesWidth   = 40
+	errorWidth   = 100
+	taskWidth    = 400
+)
+
+// NodeColumns are the columns of a table of nodes.
+var NodeColumns = Columns[api.Node]{
+	textColumn("name", func(n *api.Node) string { return n.Name }),
+	textColumn("address", func(n *api.Node) string { return n.Addr }),
+	{Name: "status", Cell: func(p Paint, n *api.Node) string { return p.Status(n.Status) }},
+	{Name: "state", Cell: func(p Paint, n *api.Node) string { return p.State(n.State) }},
+	textColumn("group", func(n *api.Node) string { return n.Group }),
+	{Name: "job", Order: ByNumber(func(n *api.Node) string { return n.Job }), Cell: nodeJob},
+	{Name: "labels", Wide: true, Cell: func(_ Paint, n *api.Node) string { return LabelLine(n.Labels) }},
+	numberColumn("applied", func(n *api.Node) string { return n.Applied }).wide(),
+	textColumn("previous", func(n *api.Node) string { return string(n.PrevStatus) }).wide(),
+	{Name: "seen-by", Wide: true, Cell: nodeSeenBy},
+	timeColumn("created", func(n *api.Node) time.Time { return n.Created }).wide(),
+	timeColumn("updated", func(n *api.Node) time.Time { return n.Updated }).wide(),
+	{Name: "note", Cell: func(_ Paint, n *api.Node) string { return Clip(nodeNote(n), messageWidth) }},
+}
+
+func nodeSeenBy(_ Paint, n *api.Node) string { return strings.Join(observers(n, true), ",") }
+
+func nodeJob(_ Paint, n *api.Node) string {
+	job := Line(n.Job)
+	if n.Job != "" && n.Verb != "" {
+		job += " (" + Line(string(n.Verb)) + ")"
+	}
+
+	return job
+}
+
+// nodeNote lists the problems of a node beyond its status.
+func nodeNote(n *api.Node) string {
+	var notes []string
+	if len(n.Duplicates) > 0 {
+		notes = append(notes, "also claimed by "+List(n.Duplicates))
+	}
+
+	if len(n.Residue) > 0 {
+		notes = append(notes, "residue of "+List(n.Residue))
+	}
+
+	if n.LastError != "" {
+		notes = append(notes, Line(n.LastError))
+	}
+
+	return strings.Join(notes, "; ")
+}
+
+// observers returns the observers that see the node, or those that have lost it.
+func observers(n *api.Node, seeing bool) []string {
+	var names []string
+	for observer, sees := range n.Seen {
+		if sees == seeing {
+			names = append(names, Line(observer))
+		}
+	}
+
+	slices.Sort(names)
+
+	return names
+}
+
+// Labels formats labels, one per line.
+func Labels(of map[string]string) string {
+	lines := make([]string, 0, len(of))
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		lines = append(lines, Line(key)+"="+Line(of[key]))
+	}
+
+	return strings.Join(lines, "\n")
+}
+
+// LabelLine formats labels on one line.
+func LabelLine(of map[string]string) string { return strings.ReplaceAll(Labels(of), "\n", ",") }
+
+// Node prints everything about one node.
+func (p *Printer) Node(n api.Node) {
+	seen := make([]string, 0, len(n.Seen))
+	for observer, sees := range n.Seen {
+		observation := "lost"
+		if sees {
+			observation = "seen"
+		}
+
+		seen = append(seen, Line(observer)+": "+observation)
+	}
+
+	slices.Sort(seen)
+
+	fields := []Field{
+		{"Name", Line(n.Name)},
+		{"Label", Line(n.Label)},
+		{"Serial", Line(n.Serial)},
+		{"Address", Line(n.Addr)},
+		{"Status", withPrevious(p.Paint.Status(n.Status), string(n.Status), string(n.PrevStatus))},
+		{"State", withPrevious(p.Paint.State(n.State), string(n.State), string(n.PrevState))},
+		{"Group", Line(n.Group)},
+		{"Applied by job", Line(n.Applied)},
+		{"Residue of", List(n.Residue)},
+		{"Last error", Text(n.LastError)},
+		{"Claimed by job", Line(n.Job)},
+		{"Verb", Line(string(n.Verb))},
+		{"Before the job", beforeJob(n.Before)},
+		{"Labels", Labels(n.Labels)},
+		{"Observers", strings.Join(seen, "\n")},
+		{"Duplicates", List(n.Duplicates)},
+		{"Host keys", Text(strings.Join(n.HostKeys, "\n"))},
+	}
+	fields = append(fields, Connection(n.Connection)...)
+	fields = append(fields,
+		Field{"History entries", fmt.Sprint(n.Entries)},
+		Field{"Created", Time(n.Created)},
+		Field{"Updated", Time(n.Updated)},
+		Field{"Revision", fmt.Sprint(n.Revision)},
+	)
+	p.Fields(fields)
+}
+
+func withPrevious(shown, now, previous string) string {
+	if previous == "" || previous == now {
+		return shown
+	}
+
+	return shown + " (previously " + Line(previous) + ")"
+}
+
+// beforeJob formats the record that a node returns to if its job is undone.
+func beforeJob(b *api.Before) string {
+	if b == nil {
+		return ""
+	}
+
+	parts := []string{Line(string(b.Status))}
+	for _, part := range []string{
+		withPrefix("previously ", string(b.PrevStatus)),
+		withPrefix("group ", b.Group),
+		withPrefix("applied by job ", b.Applied),
+		withPrefix("residue of ", strings.Join(b.Residue, ", ")),
+		withPrefix("last error: ", b.LastError),
+	} {
+		if part != "" {
+			parts = append(parts, Line(part))
+		}
+	}
+
+	parts = append(parts, inventory.Count(b.Entries, "history entry", "history entries"))
+
+	return strings.Join(parts, "; ")
+}
+
+// Connection returns the ssh settings of a node as fields; nil settings have none.
+func Connection(conn *api.Connection) []Field {
+	if conn == nil {
+		return nil
+	}
+
+	become := ""
+	if conn.Become != nil {
+		become = YesNo(*conn.Become)
+	}
+
+	return []Field{
+		{"ssh user", Line(conn.User)},
+		{"ssh port", positive(conn.Port)},
+		{"ssh key file", Line(conn.KeyFile)},
+		{"Jump host", Line(conn.Jump)},
+		{"Python", Line(conn.Python)},
+		{"Become", become},
+		{"Become user", Line(conn.BecomeUser)},
+	}
+}
+
+// NodeChanges describes the difference between two records of a node, as far as
+// an operator sees it. An empty result means that there is none.
+func (p *Printer) NodeChanges(before, after api.Node) []string {
+	var out []string
+	add := func(field, before, after string) {
+		switch {
+		case before == after:
+		case before == "":
+			out = append(out, field+" "+after)
+		case after == "":
+			out = append(out, "no "+field+", previously "+before)
+		default:
+			out = append(out, field+" "+before+" → "+after)
+		}
+	}
+
+	add("status", p.Paint.Status(before.Status), p.Paint.Status(after.Status))
+	add("state", p.Paint.State(before.State), p.Paint.State(after.State))
+	add("group", Line(before.Group), Line(after.Group))
+	add("address", Line(before.Addr), Line(after.Addr))
+
+	// The end of a job shows as its new status.
+	if before.Job != after.Job && after.Job != "" {
+		out = append(out, fmt.Sprintf("job %s (%s)", Line(after.Job), Line(string(after.Verb))))
+	}
+
+	add("labels", LabelLine(before.Labels), LabelLine(after.Labels))
+	add("residue", List(before.Residue), List(after.Residue))
+	add("duplicates", List(before.Duplicates), List(after.Duplicates))
+
+	switch {
+	case before.LastError == after.LastError:
+	case after.LastError == "":
+		out = append(out, "error cleared")
+	default:
+		out = append(out, "error: "+p.Paint.Bad(Clip(Line(after.LastError), 2*errorWidth)))
+	}
+
+	return out
+}
+
+// Change prints one line of a watch.
+func (p *Printer) Change(name string, changes ...string) {
+	p.Printf("%s  %s  %s\n", time.Now().Format("15:04:05"), Line(name), strings.Join(changes, "; "))
+}
+
+// History prints the history of a node as a table.
+func (p *Printer) History(entries []api.HistoryEntry) {
+	rows := make([][]string, len(entries))
+	for i, e := range entries {
+		rows[i] = []string{
+			Time(e.Time),
+			Line(string(e.Verb)),
+			p.transition(e),
+			Line(string(e.State)),
+			Line(e.Group),
+			Line(e.Job),
+			Line(e.Actor),
+			Clip(Line(e.Reason), messageWidth),
+		}
+	}
+
+	p.Rows([]string{"TIME", "VERB", "STATUS", "STATE", "GROUP", "JOB", "ACTOR", "REASON"}, rows)
+}
+
+func (p *Printer) transition(e api.HistoryEntry) string {
+	if e.From == "" || e.From == e.To {
+		return p.Paint.Status(e.To)
+	}
+
+	return Line(string(e.From)) + " → " + p.Paint.Status(e.To)
+}
+
+// HistoryLong prints the history of a node as one block per entry.
+func (p *Printer) HistoryLong(entries []api.HistoryEntry) {
+	for _, e := range entries {
+		p.Fields([]Field{
+			{"Entry", fmt.Sprint(e.Seq)},
+			{"Time", e.Time.Local().Format(time.RFC3339)},
+			{"Verb", Line(string(e.Verb))},
+			{"Status", p.transition(e)},
+			{"State", Line(string(e.State))},
+			{"Group", Line(e.Group)},
+			{"Actor", Line(e.Actor)},
+			{"Job", Line(e.Job)},
+			{"Reason", Text(e.Reason)},
+			{"Read revision", positive(int(e.Read))},
+		})
+	}
+}

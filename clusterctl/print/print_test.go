@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/management/api"
+)
+
+// TestYAML quotes text that a YAML 1.1 reader such as Ansible would read as another
+// type: yes as a boolean, 12:30 as a number.
+func TestYAML(t *testing.T) {
+	const doc = `{"y":"yes","off":["on","No","text","12:30","1.10","null","2026-01-02","~",""],` +
+		`"n":1.0,"b":true,"m":"a\nb"}`
+
+	const want = `"y": "yes"
+"off":
+  - "on"
+  - "No"
+  - text
+  - "12:30"
+  - "1.10"
+  - "null"
+  - "2026-01-02"
+  - "~"
+  - ""
+"n": 1.0
+b: true
+m: |-
+  a
+  b
+`
+	if got, err := toYAML([]byte(doc)); err != nil || string(got) != want {
+		t.Errorf("toYAML: %v\n%s", err, got)
+	}
+}
+
+func TestShellQuote(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                   "''",
+		"unix:///run/a.sock": "unix:///run/a.sock",
+		"a b":                "'a b'",
+		"it's":               `'it'\''s'`,
+	} {
+		if got := ShellQuote(text); got != want {
+			t.Errorf("ShellQuote(%q) = %s, want %s", text, got, want)
+		}
+	}
+}
+
+// fill sets every field below v to a distinct value.
+func fill(v reflect.Value, n *int) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), n)
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			*n++
+			v.Set(reflect.ValueOf(time.Date(2026, 1, 2, 3, 0, 0, 0, time.Local).Add(time.Duration(*n) * time.Minute)))
+
+			return
+		}
+
+		for i := range v.NumField() {
+			fill(v.Field(i), n)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), n)
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		k, e := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(k, n)
+		fill(e, n)
+		v.SetMapIndex(k, e)
+	case reflect.String:
+		*n++
+		v.SetString(fmt.Sprintf("text-%d-", *n))
+	case reflect.Int, reflect.Int64:
+		*n++
+		v.SetInt(int64(900000 + *n))
+	case reflect.Uint64:
+		*n++
+		v.SetUint(uint64(900000 + *n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Interface:
+		*n++
+		v.Set(reflect.ValueOf(fmt.Sprintf("text-%d-", *n)))
+	}
+}
+
+// missing returns the values below v that do not occur in text.
+func missing(v reflect.Value, path, text string) (all []string) {
+	check := func(s string) {
+		if !strings.Contains(text, s) {
+			all = append(all, path+" = "+s)
+		}
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		return missing(v.Elem(), path, text)
+	case reflect.Struct:
+		if at, ok := v.Interface().(time.Time); ok {
+			check(Time(at))
+			return all
+		}
+
+		for i := range v.NumField() {
+			all = append(all, missing(v.Field(i), path+"."+v.Type().Field(i).Name, text)...)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			all = append(all, missing(v.Index(i), path, text)...)
+		}
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			all = append(all, missing(k, path, text)...)
+			all = append(all, missing(v.MapIndex(k), path, text)...)
+		}
+	case reflect.String, reflect.Interface, reflect.Int, reflect.Int64, reflect.Uint64:
+		check(fmt.Sprint(v.Interface()))
+	}
+
+	return all
+}
+
+// TestLongShowsEverything compares -o long with every field of the wire.
+func TestLongShowsEverything(t *testing.T) {
+	n := 0
+
+	var node api.Node
+	fill(reflect.ValueOf(&node).Elem(), &n)
+	checkShown(t, "node", node, printed(func(p *Printer) { p.Node(node) }))
+
+	var j api.Job
+	fill(reflect.ValueOf(&j).Elem(), &n)
+	j.Status = api.Queued
+	checkShown(t, "job", j, printed(func(p *Printer) { p.Job(j, true) }))
+
+	var e api.HistoryEntry
+	fill(reflect.ValueOf(&e).Elem(), &n)
+	text := printed(func(p *Printer) { p.HistoryLong([]api.HistoryEntry{e}) })
+
+	// The status of a job's entry is a transition, and its time is in RFC 3339.
+	checkShown(t, "entry", e, strings.ReplaceAll(text, "T", " "))
+}
+
+// TestListHidesOutputSize leaves the size of the output out where it is not loaded.
+func TestListHidesOutputSize(t *testing.T) {
+	if text := printed(func(p *Printer) { p.Job(api.Job{ID: "7"}, true) }); strings.Contains(text, "Output") {
+		t.Errorf("a job of a list shows the size of its output:\n%s", text)
+	}
+}
+
+func printed(do func(p *Printer)) string {
+	p := &Printer{}
+	do(p)
+
+	return string(p.Bytes())
+}
+
+func checkShown(t *testing.T, name string, v any, text string) {
+	t.Helper()
+
+	for _, m := range missing(reflect.ValueOf(v), name, text) {
+		t.Errorf("-o long does not show %s:\n%s", m, text)
+	}
+}

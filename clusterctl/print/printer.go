@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// Printer collects an answer for people: tables and blocks of fields, with an
+// empty line between blocks.
+type Printer struct {
+	Paint Paint
+
+	buf   bytes.Buffer
+	began bool
+}
+
+// Bytes returns the text printed so far.
+func (p *Printer) Bytes() []byte { return p.buf.Bytes() }
+
+// Printf prints formatted text as it stands.
+func (p *Printer) Printf(format string, args ...any) { fmt.Fprintf(&p.buf, format, args...) }
+
+// gap separates the next block from the text before it.
+func (p *Printer) gap() {
+	if p.began {
+		p.buf.WriteByte('\n')
+	}
+
+	p.began = true
+}
+
+// Rows prints a table without lines. Columns that are empty in every row are left out.
+func (p *Printer) Rows(header []string, rows [][]string) {
+	p.began = true
+	p.buf.WriteString(grid(header, rows, false))
+}
+
+// Field is one line of a block: a name and its value.
+type Field struct{ Name, Value string }
+
+// Fields prints a block of names and values, without the empty values. Further
+// lines of a value are indented below the first.
+func (p *Printer) Fields(fields []Field) {
+	p.gap()
+
+	column := 0
+	for _, f := range fields {
+		if f.Value != "" {
+			column = max(column, width(f.Name)+2)
+		}
+	}
+
+	for _, f := range fields {
+		if f.Value == "" {
+			continue
+		}
+
+		indent := "\n" + strings.Repeat(" ", column)
+		value := strings.ReplaceAll(strings.TrimRight(f.Value, "\n"), "\n", indent)
+		p.Printf("%s%s\n", Pad(f.Name, column), value)
+	}
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mattn/go-runewidth"
+)
+
+// escapes matches the control sequences of ECMA-48, most of which are colours.
+var escapes = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
+
+// Text removes terminal control sequences from s, and keeps line breaks and tabs.
+func Text(s string) string { return sanitize(s, true) }
+
+// Inline removes terminal control sequences from s, and replaces each line break
+// and tab by a space.
+func Inline(s string) string { return sanitize(s, false) }
+
+// Line is Inline with every run of spaces folded into one.
+func Line(s string) string {
+	// Nearly every cell of a table is a plain word: skip the regular expression.
+	if isPlain(s, '!') {
+		return s
+	}
+
+	return strings.Join(strings.Fields(Inline(s)), " ")
+}
+
+func sanitize(s string, keepLines bool) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case (r == '\n' || r == '\t') && keepLines:
+			return r
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+			return '\uFFFD'
+		}
+
+		return r
+	}, escapes.ReplaceAllString(s, ""))
+}
+
+// isPlain reports whether s consists of printable ASCII characters from lowest on.
+func isPlain(s string, lowest byte) bool {
+	for i := range len(s) {
+		if s[i] < lowest || s[i] >= 0x7f {
+			return false
+		}
+	}
+
+	return true
+}
+
+// Clip shortens s to a width in terminal columns, and marks the cut with an ellipsis.
+func Clip(s string, width int) string {
+	if width <= 0 {
+		return ""
+	}
+
+	return runewidth.Truncate(s, width, "…")
+}
+
+// Pad fills s with spaces up to a width in terminal columns.
+func Pad(s string, width int) string { return runewidth.FillRight(s, width) }
+
+// List joins s with commas on one line.
+func List(s []string) string { return Line(strings.Join(s, ", ")) }
+
+// Scalar formats a value for one table cell: a string unquoted, everything else as JSON.
+func Scalar(v any) string {
+	if s, ok := v.(string); ok {
+		return Line(s)
+	}
+
+	var b bytes.Buffer
+	if err := newEncoder(&b).Encode(v); err != nil {
+		return fmt.Sprint(v)
+	}
+
+	return strings.TrimSpace(b.String())
+}
+
+// Compact returns v as one line of JSON, with a line break at the end.
+func Compact(v any) ([]byte, error) {
+	var b bytes.Buffer
+	err := newEncoder(&b).Encode(v)
+
+	return b.Bytes(), err
+}
+
+func newEncoder(b *bytes.Buffer) *json.Encoder {
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+
+	return e
+}
+
+// Time formats t in the local time zone, and a zero t as "".
+func Time(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+func timeOf(t *time.Time) string { return Time(deref(t)) }
+
+// Elapsed formats the time between two moments, or "" if either is missing.
+func Elapsed(from, to *time.Time) string {
+	if from == nil || to == nil {
+		return ""
+	}
+
+	return Duration(to.Sub(*from))
+}
+
+// Duration formats d: below 10 s with one decimal, otherwise in whole seconds.
+func Duration(d time.Duration) string {
+	if d < 10*time.Second {
+		return d.Round(100 * time.Millisecond).String()
+	}
+
+	return d.Round(time.Second).String()
+}
+
+// ShellQuote quotes s unless a shell reads it as one plain word.
+func ShellQuote(s string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:@%+=,", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func positive(n int) string {
+	if n == 0 {
+		return ""
+	}
+
+	return fmt.Sprint(n)
+}
+
+func yesIf(b bool) string {
+	if b {
+		return "yes"
+	}
+
+	return ""
+}
+
+// YesNo formats a boolean.
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+
+	return "no"
+}
+
+// withPrefix puts prefix before s unless s is empty.
+func withPrefix(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+
+	return prefix + s
+}
