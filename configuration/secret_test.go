@@ -81,7 +81,7 @@ func TestSecretsRestore(t *testing.T) {
 		refused     string
 	}{
 		{"a new value", Vars{"db_password": "new"}, Vars{"db_password": "new"}, ""},
-		{"only what is given", Vars{"x": "y"}, Vars{"x": "y"}, ""},
+		{"an unrelated variable", Vars{"x": "y"}, Vars{"x": "y"}, ""},
 		{"Hidden under another name is text", Vars{"motd": Hidden}, Vars{"motd": Hidden}, ""},
 		{"no current value", Vars{"web_password": Hidden}, nil, "web_password"},
 		{"no current value, nested", Vars{"env": map[string]any{"x_password": Hidden}}, nil, "env.x_password"},

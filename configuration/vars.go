@@ -290,7 +290,7 @@ func parseYAML(data []byte) (Vars, error) {
 
 	var second yaml.Node
 	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
-		return nil, errors.New("variables must be one YAML document; remove what follows the first")
+		return nil, errors.New("variables must be one YAML document; remove all but the first")
 	}
 
 	var v Vars

@@ -47,7 +47,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 	if b.excess == 0 {
 		b.put([]byte{'\n'})
-		b.mark("the limit of %d bytes is reached; what follows is left out, save its end", b.limit)
+		b.mark("the limit of %d bytes is reached; the rest is left out, except its end", b.limit)
 	}
 
 	b.excess += int64(len(p))
