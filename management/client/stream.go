@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
@@ -223,7 +225,7 @@ func (c *Client) Events(ctx context.Context, id string, offset int64, follow boo
 type patience struct {
 	limit time.Duration
 	since time.Time // of the first failure; zero: none
-	pause time.Duration
+	retry *backoff.ExponentialBackOff
 }
 
 const (
@@ -231,9 +233,16 @@ const (
 	maxPause   = 2 * time.Second
 )
 
-func (c *Client) patience() *patience { return &patience{limit: c.opt.Patience} }
+func (c *Client) patience() *patience {
+	return &patience{limit: c.opt.Patience, retry: &backoff.ExponentialBackOff{
+		InitialInterval: firstPause, Multiplier: 2, MaxInterval: maxPause, RandomizationFactor: 0.5,
+	}}
+}
 
-func (p *patience) reset() { p.since, p.pause = time.Time{}, 0 }
+func (p *patience) reset() {
+	p.since = time.Time{}
+	p.retry.Reset()
+}
 
 // wait pauses before the next attempt. It returns err where another attempt
 // makes no sense.
@@ -251,9 +260,7 @@ func (p *patience) wait(ctx context.Context, err error) error {
 		return err
 	}
 
-	p.pause = min(max(2*p.pause, firstPause), maxPause, p.limit)
-
-	t := time.NewTimer(p.pause)
+	t := time.NewTimer(min(p.retry.NextBackOff(), p.limit))
 	defer t.Stop()
 
 	select {

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
@@ -491,8 +492,12 @@ func (d *Daemon) Reload() error {
 	return nil
 }
 
-// noteAgain is waited before the store is told again what it did not take.
-const noteAgain = 2 * time.Second
+// noteBackOff returns the delays before retrying a failed write of the file's digest.
+func noteBackOff() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{
+		InitialInterval: time.Second, Multiplier: 2, MaxInterval: 10 * time.Second, RandomizationFactor: 0.5,
+	}
+}
 
 // noteFile has the store know what the configuration file says, now and after
 // every Reload, so that the configuration's tag and those who watch it know of
@@ -515,13 +520,11 @@ func (d *Daemon) noteFile(ctx context.Context) {
 			case <-d.reread:
 			}
 
-			for d.store.NoteFile(ctx, d.id, d.fileDigest()) != nil {
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(noteAgain):
-				}
-			}
+			// Retry without an end: only the note makes the reload a change of the
+			// configuration, so its readers would miss it.
+			_, _ = backoff.Retry(ctx, func() (struct{}, error) {
+				return struct{}{}, d.store.NoteFile(ctx, d.id, d.fileDigest())
+			}, backoff.WithBackOff(noteBackOff()), backoff.WithMaxElapsedTime(0))
 		}
 	}()
 	d.onStop("file", func(context.Context) error { cancel(); <-ended; return nil })

@@ -146,7 +146,7 @@ var homes = []struct {
 	},
 	{
 		"github.com/cenkalti/backoff",
-		[]string{"inventory/etcd", "monitor", "monitor/serf"},
+		[]string{"inventory/etcd", "management/client", "management/daemon", "monitor", "monitor/serf"},
 		"these packages retry; the pure ones leave time to their callers",
 	},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
@@ -189,7 +189,7 @@ var onlyStandard = map[string][]string{
 	"inventory":         {},
 	"monitor":           {"github.com/cenkalti/backoff/v5"}, // delays only: it never sleeps by itself
 	"management/api":    {},
-	"management/client": {},
+	"management/client": {"github.com/cenkalti/backoff/v5"},
 	"ansible":           {},
 	"configuration":     {"go.yaml.in/yaml/v3"},
 }
