@@ -48,6 +48,7 @@ func Run(ctx context.Context, args []string, o Options) int {
 		o.Stderr = os.Stderr
 	}
 
+	// A file or a pipe gets neither colours nor rows that change in place.
 	a := &app{Options: o, outTTY: isTerminal(o.Stdout), errTTY: isTerminal(o.Stderr)}
 	if len(args) > 1 && args[1] == completeCommand {
 		return a.complete(ctx, args[2:])
@@ -70,10 +71,12 @@ func (a *app) run(ctx context.Context, args []string) error {
 		return nil
 	}
 
+	// An error of this package has its exit code and remedy already.
 	if _, ok := errors.AsType[*exit.Error](err); ok {
 		return err
 	}
 
+	// A client reports a cancelled context in its own words: return the cause instead.
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -113,6 +116,7 @@ func (a *app) root() *cli.Command {
 			a.help(),
 		},
 	}
+	// The help shows one example for each step of the main job.
 	root.Metadata = map[string]any{metaExamples: []string{
 		"clusterctl discover 192.168.2.11 192.168.2.12",
 		"clusterctl nodes get",
@@ -156,11 +160,13 @@ func rootFlags() []cli.Flag {
 // prepare sets the properties that the library does not pass on to subcommands.
 func (a *app) prepare(c *cli.Command, path []string) {
 	path = append(slices.Clone(path), c.Name)
+	// A value of -e contains commas.
 	c.DisableSliceFlagSeparator = true
 	c.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 		return a.flagError(cmd, path, err)
 	}
 
+	// Every command accepts --help, even with missing or invalid arguments.
 	action := c.Action
 	if action == nil {
 		action = a.group
@@ -188,6 +194,7 @@ func (a *app) group(_ context.Context, c *cli.Command) error {
 		return a.printHelp(c)
 	}
 
+	// Suggestions include aliases; the list of commands does not.
 	var names, all []string
 	for _, sub := range c.VisibleCommands() {
 		names = append(names, sub.Name)
@@ -231,6 +238,7 @@ func (a *app) flagError(c *cli.Command, path []string, err error) error {
 	name := strings.Join(path, " ")
 	text := err.Error()
 
+	// The library exports no error types: recognise its errors by their text.
 	var e *exit.Error
 	if flag, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
 		e = exit.Usagef("%s has no option %s", short(name), dashed(flag))

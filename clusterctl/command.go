@@ -76,6 +76,7 @@ func (a *app) leaf(l leaf) *cli.Command {
 		Metadata:    map[string]any{metaExamples: l.examples, metaFormats: l.formats},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			c := &call{app: a, Command: cmd, args: cmd.Args().Slice(), format: cmd.String("output")}
+			// From here on, errors are those of the command.
 			a.began = true
 
 			if err := c.check(l); err != nil {
@@ -101,6 +102,7 @@ func (c *call) check(l leaf) error {
 			return err
 		}
 
+		// The selector provides the names.
 		l.min = 0
 	}
 
@@ -108,6 +110,7 @@ func (c *call) check(l leaf) error {
 		return err
 	}
 
+	// Every command can print a table.
 	if c.format != print.FormatTable && !slices.Contains(l.formats, c.format) {
 		formats := append([]string{print.FormatTable}, l.formats...)
 
@@ -132,6 +135,7 @@ func (c *call) checkSelector() error {
 
 func (c *call) checkArgs(l leaf) error {
 	n, name := len(c.args), short(c.FullName())
+	// NAME instead of NAME… or [NAME]
 	one := strings.Trim(l.args, "[…]")
 
 	var err *exit.Error
@@ -161,6 +165,7 @@ func (c *call) forPeople() bool {
 
 // self returns the command prefix that reaches the same manager again.
 func (c *call) self() string {
+	// The environment variable applies to the next command as well.
 	for _, l := range c.Lineage() {
 		for _, f := range l.Flags {
 			fromFlag := f.Names()[0] == "url" && f.IsSet() && os.Getenv("CLUSTERM_URL") != c.String("url")
@@ -179,6 +184,7 @@ func (c *call) show(a print.Answer) error {
 		c.say("warning: the manager has lost contact with its store; this answer may be outdated")
 	}
 
+	// Render everything first: an error must not leave half an answer on stdout.
 	b, err := a.Render(c.format, c.outPaint())
 	if err != nil {
 		return err
@@ -207,6 +213,7 @@ func (c *call) dial(patience time.Duration) (*client.Client, error) {
 func actor() string {
 	name := os.Getenv("SUDO_USER")
 
+	// The name becomes a header, which allows printable ASCII only.
 	invalid := func(r rune) bool { return r <= ' ' || r > '~' }
 	if len(name) > api.MaxActor || strings.ContainsFunc(name, invalid) {
 		return ""

@@ -89,6 +89,7 @@ func (a *app) complete(ctx context.Context, args []string) int {
 		panic(err) // set wrongly by the build
 	}
 
+	// The shell blocks meanwhile.
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
@@ -108,6 +109,7 @@ func (a *app) complete(ctx context.Context, args []string) int {
 		args = []string{""}
 	}
 
+	// A candidate that does not continue the current word is of no use.
 	current := args[len(args)-1]
 
 	n := 0
@@ -135,6 +137,7 @@ func joined(words []string) []string {
 		words = words[1:]
 	}
 
+	// A word of separators only joins its neighbours: --output = js
 	var out []string
 
 	glue := false
@@ -200,6 +203,7 @@ func (a *app) candidates(ctx context.Context, words []string) []candidate {
 		}
 	}
 
+	// The command line being completed may name another manager.
 	url := c.options["url"]
 	if url == "" {
 		url = os.Getenv("CLUSTERM_URL")
@@ -212,6 +216,7 @@ func (a *app) candidates(ctx context.Context, words []string) []candidate {
 		Patience:  impatient,
 	})
 
+	// In order: the value of an option, an option, a subcommand, an argument.
 	switch {
 	case pending != "":
 		return c.values(ctx, pending, current)
@@ -235,6 +240,7 @@ func (a *app) candidates(ctx context.Context, words []string) []candidate {
 		return out
 	}
 
+	// Do not offer an argument twice.
 	if positional, ok := completions[c.path]; ok && positional != nil {
 		return slices.DeleteFunc(
 			positional(ctx, c, current),
@@ -269,10 +275,12 @@ func (c *completer) flags(line []*cli.Command) []candidate {
 	var out []candidate
 	for _, cmd := range slices.Backward(line) {
 		for _, f := range cmd.Flags {
+			// --version, for example, is an option of the program only.
 			if local, ok := f.(cli.LocalFlag); ok && local.IsLocal() && cmd != c.command {
 				continue
 			}
 
+			// Offer an option again only if it can be repeated.
 			_, again := f.(*cli.StringSliceFlag)
 			if _, given := c.options[f.Names()[0]]; given && !again {
 				continue
@@ -283,6 +291,7 @@ func (c *completer) flags(line []*cli.Command) []candidate {
 				about, _ = placeholder(d.GetUsage())
 			}
 
+			// --become and --no-become are one option of the library.
 			if inverse, ok := f.(*cli.BoolWithInverseFlag); ok {
 				out = append(out, candidate{"--" + inverse.Name, about}, candidate{"--no-" + inverse.Name, about})
 				continue
@@ -301,6 +310,7 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 	case "output":
 		return words(append([]string{print.FormatTable}, c.formats()...)...)
 	case "host-group", "group":
+		// A filter accepts several groups, a verb one.
 		if c.path == "nodes get" || c.path == "nodes watch" {
 			return several(current, c.groups(ctx))
 		}
@@ -309,6 +319,7 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 	case "node":
 		return c.nodes(ctx, nil)
 	case "status":
+		// Jobs and nodes have different statuses.
 		if strings.HasPrefix(c.path, "job") {
 			var out []candidate
 			for _, s := range api.JobStatuses {
@@ -377,6 +388,7 @@ func words(all ...string) []candidate {
 // several completes the last of several values separated by commas.
 func several(current string, values []candidate) []candidate {
 	i := strings.LastIndexByte(current, ',') + 1
+	// The values before the last comma are complete.
 	given := strings.Split(current[:i], ",")
 	values = slices.DeleteFunc(slices.Clone(values), func(x candidate) bool { return slices.Contains(given, x.word) })
 
@@ -397,6 +409,7 @@ func prefixed(prefix string, values []candidate) []candidate {
 func (c *completer) selector(ctx context.Context, current string) []candidate {
 	i := strings.LastIndexByte(current, ',') + 1
 
+	// A condition with in (…) is not completed.
 	key, value, ok := strings.Cut(current[i:], "=")
 	if !ok {
 		return prefixed(current[:i], words(
@@ -439,6 +452,7 @@ func (c *completer) nodes(ctx context.Context, keep func(api.Node) bool) []candi
 
 	var out []candidate
 	for _, n := range nodes.Items {
+		// A node that the verb would refuse is no candidate.
 		if keep != nil && !keep(n) {
 			continue
 		}
@@ -495,10 +509,12 @@ func files(typed string) []candidate {
 	var out []candidate
 	for _, e := range entries {
 		name := e.Name()
+		// Hidden files need a dot, as in a shell.
 		if !strings.HasPrefix(name, base) || strings.HasPrefix(name, ".") && !strings.HasPrefix(base, ".") {
 			continue
 		}
 
+		// The slash lets the next completion continue inside.
 		if e.IsDir() {
 			name += "/"
 		}

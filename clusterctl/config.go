@@ -60,6 +60,7 @@ func (a *app) config() *cli.Command {
 				usage:    "remove overrides; the configuration file applies again",
 				examples: []string{"clusterctl config unset jobs.limit"},
 				run: func(ctx context.Context, c *call) error {
+					// In a patch, null removes an override.
 					v := api.Vars{}
 					for _, k := range c.args {
 						v[k] = nil
@@ -82,6 +83,7 @@ func configGet(ctx context.Context, c *call) error {
 		return c.showConfig(all)
 	}
 
+	// jobs and jobs. both select jobs.limit, but job does not.
 	key := c.args[0]
 	prefix := strings.TrimSuffix(key, ".") + "."
 
@@ -111,6 +113,7 @@ func (c *call) patchConfig(ctx context.Context, patch api.Vars, verb string) err
 		return err
 	}
 
+	// The manager returns the whole configuration.
 	changed := api.Config{}
 	for k := range patch {
 		if s, ok := now[k]; ok {

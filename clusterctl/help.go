@@ -62,6 +62,7 @@ func (a *app) printHelp(c *cli.Command) error {
 		}
 	}
 
+	// A command with subcommands shows them with an ellipsis.
 	if len(subs) > 0 {
 		var rows [][2]string
 		for _, s := range subs {
@@ -74,6 +75,7 @@ func (a *app) printHelp(c *cli.Command) error {
 		section(&b, "Commands", rows)
 	}
 
+	// Global options and exit codes appear once, in the help of the program.
 	if c == c.Root() {
 		section(&b, "Global options", flagRows(c.Flags))
 		section(&b, "Exit codes", exitRows())
@@ -139,6 +141,7 @@ func flagRows(flags []cli.Flag) [][2]string {
 		usage, value := placeholder(doc.GetUsage())
 
 		name := dashed(f.Names()[0])
+		// Shown as one option, --[no-]NAME.
 		if inverse, ok := f.(*cli.BoolWithInverseFlag); ok {
 			name = "--[no-]" + inverse.Name
 		} else {
@@ -147,6 +150,7 @@ func flagRows(flags []cli.Flag) [][2]string {
 			}
 		}
 
+		// A switch has no value to show.
 		if doc.TakesValue() {
 			name += " " + value
 		}

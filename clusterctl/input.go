@@ -44,6 +44,7 @@ func (c *call) extraVars(ctx context.Context) (api.Vars, error) {
 			return nil, err
 		}
 
+		// A later object overrides keys of an earlier one.
 		if merged == nil {
 			merged = vars
 			continue
@@ -95,6 +96,7 @@ func (c *call) objectText(ctx context.Context, arg string) (text, source string,
 		return arg, "the value of -e", nil
 	}
 
+	// Read errors are usage errors: the file comes from the command line.
 	var b []byte
 	if name == "-" {
 		source = "stdin"
@@ -161,6 +163,7 @@ func assignments(args []string) (api.Vars, error) {
 			return nil, exit.Usagef("%s is given twice", key)
 		}
 
+		// A value that looks like YAML but does not parse is hardly meant as text.
 		v, err := value(text)
 		if err != nil {
 			return nil, exit.Usagef("cannot parse the value of %s: %v", key, err).
@@ -190,6 +193,7 @@ var (
 // an address, a path or a time needs no quotes. A number that JSON cannot carry
 // unchanged, such as 007, is text as well.
 func value(text string) (any, error) {
+	// {{ starts a template, which is text, and { an object.
 	structured := text != "" && strings.ContainsAny(text[:1], `"'[{`) && !strings.HasPrefix(text, "{{")
 
 	switch {

@@ -45,6 +45,7 @@ func instanceList(ctx context.Context, c *call) error {
 		return err
 	}
 
+	// etcd needs a majority of its members.
 	switch n := len(l.Items); {
 	case n == 1:
 		c.say("warning: a single instance is not highly available: while its host is down, nothing is managed")

@@ -185,6 +185,7 @@ func listJobs(ctx context.Context, c *call) error {
 		return err
 	}
 
+	// number returns 0, which means all, for an option that is not given.
 	if !c.IsSet("limit") {
 		limit = defaultJobs
 	}
@@ -213,6 +214,7 @@ func listJobs(ctx context.Context, c *call) error {
 		return err
 	}
 
+	// A program gets an empty list.
 	if len(jobs.Items) == 0 && c.forPeople() {
 		c.say("no jobs found")
 		return nil
@@ -253,6 +255,7 @@ func watchJobs(ctx context.Context, c *call, layout print.Layout[api.Job], filte
 		return err
 	}
 
+	// Ids are numbers in text: job 10 follows job 9.
 	older := print.ByNumber(func(j *api.Job) string { return j.ID })
 
 	return follow.Table[api.Job]{
@@ -260,6 +263,7 @@ func watchJobs(ctx context.Context, c *call, layout print.Layout[api.Job], filte
 		Options: client.WatchOptions{Kinds: []api.WatchKind{api.WatchJobs}},
 		Decode:  api.Change.Job,
 		Name:    func(j api.Job) string { return j.ID },
+		// A watch of jobs has no filters of its own.
 		Match: func(j api.Job) bool {
 			return (filter.Status == nil || slices.Contains(filter.Status, j.Status)) &&
 				(filter.Node == "" || slices.Contains(print.Targets(j), filter.Node))
@@ -284,6 +288,7 @@ func cancelJob(ctx context.Context, c *call) error {
 		c.say("job %s is being cancelled; to follow it: %s job wait %s", j.ID, c.self(), j.ID)
 	}
 
+	// The sentence on stderr is the answer for people.
 	if c.format == print.FormatTable {
 		return nil
 	}

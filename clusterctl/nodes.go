@@ -319,10 +319,12 @@ func listNodes(ctx context.Context, c *call) error {
 		return err
 	}
 
+	// A selector without a match is more likely a mistake than an empty filter is.
 	if len(nodes.Items) == 0 && c.hasSelector() {
 		return c.noMatch()
 	}
 
+	// A program gets an empty list.
 	if len(nodes.Items) == 0 && c.forPeople() {
 		if c.IsSet("status") || c.IsSet("state") || c.IsSet("group") {
 			c.say("no node matches the filters")
@@ -401,6 +403,7 @@ func watchNodes(ctx context.Context, c *call, layout print.Layout[api.Node], fil
 		},
 		Decode: api.Change.Node,
 		Name:   func(n api.Node) string { return n.Name },
+		// Groups and selector are filters of the watch itself.
 		Match: func(n api.Node) bool {
 			return (filter.Status == nil || slices.Contains(filter.Status, n.Status)) &&
 				(filter.State == nil || slices.Contains(filter.State, n.State))
@@ -410,6 +413,7 @@ func watchNodes(ctx context.Context, c *call, layout print.Layout[api.Node], fil
 }
 
 func forgetNodes(ctx context.Context, c *call) error {
+	// Removing the agent takes a job, and forgetting alone does not.
 	if c.Bool("remove-agent") {
 		if c.Bool("force") {
 			return exit.Usagef("--force and --remove-agent exclude each other").
@@ -426,6 +430,7 @@ func forgetNodes(ctx context.Context, c *call) error {
 		}
 	}
 
+	// The selector is resolved here, so that the operator confirms exact names.
 	if err := c.choose(ctx, "forget"); err != nil {
 		return err
 	}
@@ -442,6 +447,7 @@ func forgetNodes(ctx context.Context, c *call) error {
 const setAttempts = 5
 
 func setNode(ctx context.Context, c *call) error {
+	// Without a setting there is nothing to change.
 	hasSettings := slices.ContainsFunc(connectionFlags, c.IsSet)
 	if !hasSettings && !c.Bool("forget-host-key") {
 		return exit.Usagef("%s needs a setting", short(c.FullName())).Try("see: %s --help", c.FullName())
@@ -489,6 +495,7 @@ func (c *call) patchConnection(ctx context.Context, hasSettings bool) (api.Node,
 		return api.Node{}, err
 	}
 
+	// --reset starts from nothing, and otherwise the current settings stay.
 	conn := api.Connection{}
 	if now.Connection != nil && !c.Bool("reset") {
 		conn = *now.Connection
@@ -498,6 +505,7 @@ func (c *call) patchConnection(ctx context.Context, hasSettings bool) (api.Node,
 		return api.Node{}, err
 	}
 
+	// The tag refuses the write if the node has changed since the read.
 	patch.Connection = &conn
 
 	return c.manager.IfMatch(client.Tag(now.Revision)).PatchNode(ctx, name, patch)
@@ -520,6 +528,7 @@ func setConnection(c *call, conn *api.Connection) error {
 		}
 	}
 
+	// Three states: yes, no, and inherited.
 	if c.IsSet("become") {
 		become := c.Bool("become")
 		conn.Become = &become
@@ -553,6 +562,7 @@ func labelNode(ctx context.Context, c *call) error {
 			}
 		}
 
+		// zone=a zone- has no meaningful result.
 		if _, twice := patch.Labels[key]; twice {
 			return exit.Usagef("the label %q is given twice", key)
 		}

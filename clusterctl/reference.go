@@ -83,6 +83,7 @@ func Reference() []byte {
 	tableOf(&b, "Global options", "option", flagRows(root.Flags))
 	tableOf(&b, "Exit codes", "code", exitRows())
 	b.WriteString("\n## Commands\n\n")
+	// The index first, then one section per command.
 	each(root, "clusterctl", func(c *cli.Command, path string) {
 		if len(c.VisibleCommands()) == 0 {
 			fmt.Fprintf(
@@ -156,6 +157,7 @@ func escapeMarkdown(text string) string {
 // Man returns the manual pages by file name: one for the program, and one for
 // every command.
 func Man(v api.Version) map[string][]byte {
+	// The pages need the command tree only, and no manager.
 	root := (&app{}).root()
 	pages := map[string][]byte{}
 	each(root, "clusterctl", func(c *cli.Command, path string) {
@@ -176,6 +178,7 @@ func Man(v api.Version) map[string][]byte {
 		)
 		b.WriteString(".SH DESCRIPTION\n")
 
+		// A page needs a description, even where the usage is enough.
 		text := c.Description
 		if text == "" {
 			text = sentence(c.Usage)
@@ -191,6 +194,7 @@ func Man(v api.Version) map[string][]byte {
 			fmt.Fprintf(&b, "Aliases: %s\n", roff(strings.Join(c.Aliases, ", ")))
 		}
 
+		// A group lists all commands below it.
 		if len(c.VisibleCommands()) > 0 {
 			b.WriteString(".SH COMMANDS\n")
 			each(c, path, func(sub *cli.Command, at string) {
@@ -246,6 +250,7 @@ func terms(b *bytes.Buffer, title string, rows [][2]string) {
 
 // roff escapes text for troff.
 func roff(text string) string {
+	// Unescaped, - is a hyphen instead of a minus, and breaks copied options.
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
 		text = `\&` + text

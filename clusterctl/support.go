@@ -52,6 +52,7 @@ func writeBundle(ctx context.Context, c *call) error {
 		return err
 	}
 
+	// The bundle lists the omissions as well.
 	for _, line := range result.LeftOut {
 		c.say("left out: %s", line)
 	}
@@ -62,6 +63,7 @@ func writeBundle(ctx context.Context, c *call) error {
 		return err
 	}
 
+	// The file exists, but a script must notice.
 	if result.Incomplete != nil {
 		message, remedy := exit.Explain(result.Incomplete)
 		return exit.Errorf(exit.Unreachable, "the bundle is incomplete: %s", message).Try("%s", remedy)

@@ -115,6 +115,7 @@ func globalSet(ctx context.Context, c *call) error {
 		return err
 	}
 
+	// Replacing all variables by nothing must be explicit.
 	if v == nil {
 		problem := exit.Usagef("%s needs -e", short(c.FullName()))
 		if c.IsSet("extra-vars") {
@@ -153,6 +154,7 @@ type scope struct {
 
 // scope reads --global, --group and --node, and requires exactly one of them.
 func (c *call) scope() (scope, error) {
+	// No level is the default: a change of the wrong level affects other nodes.
 	var given []scope
 	if c.Bool("global") {
 		given = append(given, scope{Scope: client.ScopeGlobal, title: "every node"})
@@ -212,6 +214,7 @@ func mergedGet(ctx context.Context, c *call, s scope) error {
 		return nil
 	}
 
+	// A missing key is an error, for scripts as well.
 	if m, err = pick(m, c.args, s.title); err != nil {
 		return err
 	}
@@ -287,6 +290,7 @@ func varsSet(ctx context.Context, c *call) error {
 		v = api.Vars{}
 	}
 
+	// KEY=VALUE overrides the objects of -e.
 	maps.Copy(v, single)
 
 	// In a patch, null removes a key: setting one must not.

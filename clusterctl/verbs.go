@@ -25,6 +25,7 @@ func (a *app) verb(verb inventory.Verb, l leaf) *cli.Command {
 		l.flags = append(l.flags, selectorFlag(), yesFlag())
 	}
 
+	// The common parts of the help follow the description of the verb.
 	l.about = strings.TrimSpace(l.about + "\n\n" + waitHelp)
 	l.flags = append(l.flags, jobFlags()...)
 	l.run = func(ctx context.Context, c *call) error { return c.submit(ctx, verb) }
@@ -83,6 +84,7 @@ func (c *call) submit(ctx context.Context, verb inventory.Verb) error {
 		return err
 	}
 
+	// Hosts have no names before their discovery.
 	if verb == inventory.VerbDiscover {
 		r.Addrs = c.args
 	} else {
@@ -90,6 +92,7 @@ func (c *call) submit(ctx context.Context, verb inventory.Verb) error {
 	}
 
 	if c.IsSet("timeout") {
+		// One grammar of durations for the API and the command line.
 		if err := r.Timeout.UnmarshalText([]byte(c.String("timeout"))); err != nil {
 			message, remedy := exit.Explain(err)
 			return exit.Usagef("--timeout: %s", message).Try("%s", remedy)

@@ -76,6 +76,7 @@ func (c *call) follow(ctx context.Context, j api.Job) (api.Job, error) {
 		return j, nil
 	}
 
+	// The job itself is awaited without patience, so that outages are visible.
 	m, err := c.dial(impatient)
 	if err != nil {
 		return j, err
@@ -90,6 +91,7 @@ func (c *call) follow(ctx context.Context, j api.Job) (api.Job, error) {
 // showResult prints how a job ended. A job that failed is an error.
 func (c *call) showResult(j api.Job) error {
 	var err error
+	// A table has the result per host only; other formats have the whole record.
 	if c.format == print.FormatTable {
 		err = c.show(print.Answer{Table: func(p *print.Printer) { p.Summary(j) }})
 	} else {
@@ -119,6 +121,7 @@ func (c *call) showResult(j api.Job) error {
 		c.say("%s", line)
 	}
 
+	// Without a message, the cause is the next best explanation.
 	message := print.Line(j.Message)
 	if message == "" {
 		message = print.Line(j.Cause)
@@ -129,6 +132,7 @@ func (c *call) showResult(j api.Job) error {
 	}
 
 	failed := exit.Errorf(exit.JobFailed, "job %s (%s) is %s%s%s", j.ID, j.Verb, j.Status, after, message)
+	// A job that never ran has no output.
 	if len(j.Runs) == 0 && j.LogBytes == 0 {
 		return failed.Try("to see the cause and a remedy: %s job why %s", c.self(), j.ID)
 	}

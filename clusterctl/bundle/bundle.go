@@ -53,6 +53,7 @@ func Write(ctx context.Context, name string, o Options) (Result, error) {
 		return Result{}, exit.Usagef("%s already exists", name).Try("choose another name, or remove the file")
 	}
 
+	// The name appears with the complete bundle only.
 	part := name + ".part"
 
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -115,6 +116,7 @@ func (b *archive) add(name, description string, v any, err error) error {
 			return err
 		}
 
+		// Only the first outage is reported; the rest likely has the same cause.
 		if inventory.KindOf(err) == inventory.KindUnavailable && b.unreachable == nil {
 			b.unreachable = err
 		}
@@ -125,6 +127,7 @@ func (b *archive) add(name, description string, v any, err error) error {
 		return nil
 	}
 
+	// Text is redacted by its patterns, and JSON by its keys as well.
 	if text, ok := v.(string); ok {
 		return b.addFile(name, description, []byte(redactText(text)))
 	}

@@ -88,6 +88,7 @@ func (b *archive) collect(ctx context.Context) error {
 
 func (b *archive) collectDaemon(ctx context.Context) error {
 	m := b.options.Manager
+	// A step that fails is left out; the others still help.
 	for _, s := range []struct {
 		name, description string
 		get               func() (any, error)
@@ -174,6 +175,7 @@ func (b *archive) collectJobs(ctx context.Context) error {
 
 func (b *archive) collectJob(ctx context.Context, id string) error {
 	job, err := b.options.Manager.Job(ctx, id)
+	// The merged variables contain values.
 	job.Vars = nil
 
 	if err := b.add("jobs/"+id+".json", "record of a job", job, err); err != nil {
@@ -213,7 +215,9 @@ func (b *archive) events(ctx context.Context, id string) ([]json.RawMessage, err
 			return err
 		}
 
+		// One event at a time: the list may be long.
 		all, size = append(all, raw), size+len(raw)
+		// The last events show the failure.
 		for size > maxLog {
 			size -= len(all[0])
 			all = all[1:]

@@ -44,7 +44,7 @@ var (
 	// secretWordValue matches NAME VALUE if the value contains a digit: otherwise
 	// it is probably the next word of a sentence.
 	secretWordValue = regexp.MustCompile(`(?i)(\b` + secretWord + blank + `)([^\s"',;)\]}]*\d[^\s"',;)\]}]*)`)
-	// sshpass and userPair match options of well-known programs without a telling name.
+	// sshpass and userPair match options of well-known programs with a short name.
 	sshpass  = regexp.MustCompile(`(\bsshpass` + blank + `-p` + `[ \t]*)(` + quoted + `|[^\s"']+)`)
 	userPair = regexp.MustCompile(`(` + userOption + userName + `)(` + quoted + `|[^\s"']+)`)
 	// quotedPair matches userPair in quotes; userItem matches its option as an item

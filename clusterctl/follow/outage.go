@@ -48,6 +48,7 @@ func (o *outage) begin(err error) {
 // retry blocks until the next attempt is due. It returns err if another attempt
 // is pointless: the failure is no outage, or the outage exceeds Patience.
 func (o *outage) retry(ctx context.Context, err error) error {
+	// A refusal does not go away by itself.
 	if ctx.Err() != nil || inventory.KindOf(err) != inventory.KindUnavailable {
 		return err
 	}
@@ -58,6 +59,7 @@ func (o *outage) retry(ctx context.Context, err error) error {
 		return err
 	}
 
+	// Exponential backoff, which over resets.
 	o.backoff = min(max(2*o.backoff, minBackoff), maxBackoff)
 
 	return sleep(ctx, o.backoff)

@@ -21,7 +21,7 @@ const (
 )
 
 // NewScreen returns a screen for a job: rows that change in place if inPlace is
-// set and w is a terminal of known size, and appended lines otherwise.
+// set and w is a terminal with a size, and appended lines otherwise.
 func NewScreen(w io.Writer, j api.Job, inPlace bool, p print.Paint) Screen {
 	t := newTracker(j)
 	if f, ok := w.(*os.File); ok && inPlace && hasSize(f) {

@@ -70,11 +70,13 @@ func (all Columns[T]) Layout(shown, sort []string, format string) (Layout[T], er
 		l.shown, l.literal = append(l.shown, col), true
 	}
 
+	// Other formats have no columns to choose.
 	if l.literal && format != FormatTable && format != FormatWide {
 		return l, exit.Usagef("--columns works with tables only, not with -o %s", format).Try("drop one of the two " +
 			"options")
 	}
 
+	// The default: every column, or every narrow one.
 	if !l.literal {
 		for _, col := range all {
 			if !col.Wide || format == FormatWide {
@@ -84,6 +86,7 @@ func (all Columns[T]) Layout(shown, sort []string, format string) (Layout[T], er
 	}
 
 	for _, name := range sort {
+		// A minus reverses one column, not the whole order.
 		name, descending := strings.CutPrefix(name, "-")
 
 		col, err := all.get(name)
@@ -100,6 +103,7 @@ func (all Columns[T]) Layout(shown, sort []string, format string) (Layout[T], er
 func (c Column[T]) compare(descending bool) func(a, b *T) int {
 	order := c.Order
 	if order == nil {
+		// Without colours, which would sort by their codes.
 		order = func(a, b *T) int { return strings.Compare(c.Cell(false, a), c.Cell(false, b)) }
 	}
 
@@ -168,6 +172,7 @@ func (l Layout[T]) Cells(p Paint, item *T) []string {
 func byTime[T any](at func(v *T) time.Time) func(a, b *T) int {
 	return func(a, b *T) int {
 		x, y := at(a), at(b)
+		// An ascending order starts with the oldest known moment.
 		if x.IsZero() || y.IsZero() {
 			return cmp.Compare(zeroLast(x), zeroLast(y))
 		}

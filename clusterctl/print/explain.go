@@ -23,6 +23,7 @@ func (p *Printer) NodeExplanation(e api.NodeExplanation) {
 		jobs[i] = p.jobOfNode(j)
 	}
 
+	// The keys themselves are in nodes get -o long.
 	keys := "none; recorded at the first connection"
 	if len(n.HostKeys) > 0 {
 		keys = fmt.Sprintf("recorded (%d)", len(n.HostKeys))
@@ -124,6 +125,7 @@ func (p *Printer) failures(failures []api.Failure) {
 			line += fmt.Sprintf(" at the task %q", Line(f.Task))
 		}
 
+		// A host that is unreachable from the start has no task.
 		if f.Playbook != "" && f.Task == "" {
 			line += " in " + Line(f.Playbook)
 		} else if f.Playbook != "" {

@@ -48,6 +48,7 @@ func columnWidths(header []string, rows [][]string, keepEmpty bool) []int {
 		}
 	}
 
+	// A column without values has no header either.
 	for i := range header {
 		if widths[i] > 0 || keepEmpty {
 			widths[i] = max(widths[i], width(header[i]))

@@ -31,6 +31,7 @@ func (p *Printer) Health(h api.Health) {
 		}
 	}
 
+	// A missing line would look like a missing check.
 	if jobs == nil {
 		jobs = []string{"none"}
 	}
@@ -70,6 +71,7 @@ func (p *Printer) goodIf(good bool, text string) string {
 // VersionLine formats the version of a program.
 func VersionLine(program string, v api.Version) string {
 	var details []string
+	// A development build lacks some of these.
 	for _, part := range []string{
 		withPrefix("commit ", Line(v.Commit)),
 		Line(v.Go),

@@ -64,6 +64,7 @@ func runTime(j *api.Job) time.Duration {
 
 // Targets returns the nodes of a job, or the addresses of a discover.
 func Targets(j api.Job) []string {
+	// A discover has addresses until its hosts appear as nodes.
 	if len(j.Nodes) > 0 {
 		return j.Nodes
 	}
@@ -130,6 +131,7 @@ func (p *Printer) Job(j api.Job, everything bool) {
 }
 
 func (p *Printer) jobFields(j api.Job) []Field {
+	// Only a queued job has an obstacle.
 	waitReason := ""
 	if j.Status == api.Queued {
 		waitReason = WaitReason(j)
@@ -161,6 +163,7 @@ func (p *Printer) jobFields(j api.Job) []Field {
 // jobStatus returns the status of a job with its phase and cause.
 func (p *Printer) jobStatus(j api.Job) string {
 	status := p.Paint.Job(j.Status)
+	// The phase of a job that ended is history.
 	if j.Phase != "" && !j.Status.Ended() {
 		status += " (" + Line(j.Phase) + ")"
 	}
@@ -216,6 +219,7 @@ func (p *Printer) runs(runs []api.Run) {
 
 	rows := make([][]string, len(runs))
 	for i, r := range runs {
+		// A code of 0 adds nothing.
 		exit := Line(r.Exit)
 		if r.Code != 0 {
 			exit += fmt.Sprintf(" (code %d)", r.Code)
@@ -240,6 +244,7 @@ func (p *Printer) run(r api.Run) {
 	hosts := make([]string, len(r.Hosts))
 	for i, h := range r.Hosts {
 		hosts[i] = h
+		// The group that the host had in this run.
 		if i < len(r.Groups) && r.Groups[i] != "" {
 			hosts[i] += " (" + r.Groups[i] + ")"
 		}
@@ -323,6 +328,7 @@ func (p *Printer) Summary(j api.Job) {
 		return
 	}
 
+	// The summary of a host has no counts of ok and failed tasks.
 	counts := totalsByHost(j)
 
 	rows := make([][]string, len(j.Hosts))

@@ -51,6 +51,7 @@ func nodeJob(_ Paint, n *api.Node) string {
 
 // nodeNote lists the problems of a node beyond its status.
 func nodeNote(n *api.Node) string {
+	// The error, which can be long, comes last: a table cuts the end.
 	var notes []string
 	if len(n.Duplicates) > 0 {
 		notes = append(notes, "also claimed by "+List(n.Duplicates))
@@ -106,6 +107,7 @@ func (p *Printer) Node(n api.Node) {
 		seen = append(seen, Line(observer)+": "+observation)
 	}
 
+	// The order of a map is random.
 	slices.Sort(seen)
 
 	fields := []Field{
@@ -175,6 +177,7 @@ func Connection(conn *api.Connection) []Field {
 		return nil
 	}
 
+	// Unset is neither yes nor no.
 	become := ""
 	if conn.Become != nil {
 		become = YesNo(*conn.Become)

@@ -46,6 +46,7 @@ type Field struct{ Name, Value string }
 func (p *Printer) Fields(fields []Field) {
 	p.gap()
 
+	// Empty fields are not printed, and take no part in the width.
 	column := 0
 	for _, f := range fields {
 		if f.Value != "" {

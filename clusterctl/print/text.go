@@ -81,6 +81,7 @@ func Scalar(v any) string {
 		return Line(s)
 	}
 
+	// JSON distinguishes the text "1" from the number 1.
 	var b bytes.Buffer
 	if err := newEncoder(&b).Encode(v); err != nil {
 		return fmt.Sprint(v)

@@ -22,9 +22,10 @@ import (
 	"github.com/contiv/cluster/management/contract"
 )
 
-// fakeDaemon answers the paths of /v1 on a Unix socket with canned objects. It
-// runs nothing: how a job goes is told by the labels of its nodes (see play).
-// What it knows survives stop and start.
+// fakeDaemon serves /v1 on a Unix socket from memory, with fixed times and revisions.
+// It runs nothing: the label of a job's first target decides about its course (see
+// play). The state survives stop and start. Every request and every answer is checked
+// against openapi.yaml.
 type fakeDaemon struct {
 	socket string
 
@@ -39,19 +40,19 @@ type fakeDaemon struct {
 	config    api.Config
 	degraded  bool
 	stale     bool
-	followers int // of events, since the start
-	readers   int // that follow the text of a log, since the start
-	waiters   int // that know a job as it is and wait for its next change, since the start
+	followers int // clients that followed events
+	readers   int // clients that followed the text of a log
+	waiters   int // clients that waited for the next change of a job
 	requests  []string
-	wrong     []string // requests and answers that the API's contract does not allow
-	told      int64    // the revision that a watch was told last
+	wrong     []string // violations of openapi.yaml
+	watched   int64    // the last revision that a watch sent
 }
 
-// fakeJob is a job with what it has said so far.
+// fakeJob is a job with its output so far.
 type fakeJob struct {
 	api.Job
 	text, events bytes.Buffer
-	held         bool // until release
+	held         bool // stays as it is until release
 }
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -133,7 +134,7 @@ func (d *fakeDaemon) start() error {
 	return nil
 }
 
-// stop ends the daemon with every connection, as kill -9 does.
+// stop closes the daemon and every connection, as kill -9 does.
 func (d *fakeDaemon) stop() {
 	d.mu.Lock()
 	server, served := d.server, d.served
@@ -149,7 +150,8 @@ func (d *fakeDaemon) stop() {
 	_ = os.Remove(d.socket)
 }
 
-// touch tells those who wait that something changed. The lock is held.
+// touch increments the revision and wakes all waiting requests. The caller holds the
+// lock.
 func (d *fakeDaemon) touch() int64 {
 	d.rev++
 	close(d.changed)
@@ -158,7 +160,7 @@ func (d *fakeDaemon) touch() int64 {
 	return d.rev
 }
 
-// await waits until the condition holds, for a bounded time.
+// await blocks until the condition holds, or returns an error after patience.
 func (d *fakeDaemon) await(what string, cond func() bool) error {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
@@ -175,12 +177,12 @@ func (d *fakeDaemon) await(what string, cond func() bool) error {
 		select {
 		case <-changed:
 		case <-deadline.C:
-			return fmt.Errorf("nothing happened: %s", what)
+			return fmt.Errorf("timeout: %s", what)
 		}
 	}
 }
 
-// release lets every job go on that is held.
+// release finishes all held jobs.
 func (d *fakeDaemon) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -225,7 +227,7 @@ func (d *fakeDaemon) handler() http.Handler {
 				status = http.StatusServiceUnavailable
 			}
 
-			d.mu.Lock() // the objects are the daemon's own
+			d.mu.Lock() // the objects belong to the daemon
 			b, err := json.Marshal(v)
 			d.mu.Unlock()
 
@@ -302,7 +304,7 @@ func problemOf(err error) api.Problem {
 	return api.ProblemOf(e)
 }
 
-// check holds a request, and what it is answered with, against openapi.yaml.
+// check compares a request and its answer with openapi.yaml.
 func (d *fakeDaemon) check(r *http.Request, body, answer []byte) {
 	c, err := contract.Load()
 	if err == nil {
@@ -315,7 +317,7 @@ func (d *fakeDaemon) check(r *http.Request, body, answer []byte) {
 		d.wrong = append(
 			d.wrong,
 			fmt.Sprintf(
-				"%s %s is not as in openapi.yaml: %v\nasked %s\nanswered %s",
+				"%s %s violates openapi.yaml: %v\nrequest %s\nanswer %s",
 				r.Method,
 				r.URL.RequestURI(),
 				err,
@@ -357,7 +359,7 @@ func (d *fakeDaemon) getNodes(r *http.Request, _ []byte) (any, error) {
 	slices.SortFunc(list.Items, func(a, b api.Node) int { return strings.Compare(a.Name, b.Name) })
 
 	if s := q.Get("selector"); s != "" {
-		field, value, ok := strings.Cut(s, "=") // of selectors, this daemon understands no more
+		field, value, ok := strings.Cut(s, "=") // the only selectors of this daemon
 		if field != "label" && field != "status" || !ok {
 			return nil, inventory.Errorf(inventory.KindInvalid, "the selector %q does not parse", s).
 				Do("write it like status=Allocated")
@@ -373,7 +375,7 @@ func (d *fakeDaemon) getNodes(r *http.Request, _ []byte) (any, error) {
 	return list, nil
 }
 
-// explain answers with everything that there can be.
+// explain returns an explanation with every kind of finding.
 func (d *fakeDaemon) explain(r *http.Request, _ []byte) (any, error) {
 	n, err := d.node(r.PathValue("name"))
 	if err != nil {
@@ -672,7 +674,7 @@ func (d *fakeDaemon) getJobs(r *http.Request, _ []byte) (any, error) {
 	return list, nil
 }
 
-// find returns the job of that id. The lock is held.
+// find returns a job by id. The caller holds the lock.
 func (d *fakeDaemon) find(id string) (*fakeJob, error) {
 	for _, j := range slices.Backward(d.jobs) {
 		if j.ID == id || id == "active" && j.Status == api.Running || id == "last" && j.Status.Ended() {
@@ -784,7 +786,7 @@ func (d *fakeDaemon) submit(r *http.Request, body []byte) (any, error) {
 
 		if n.Label == "hang" {
 			<-r.Context().Done()
-			return nil, inventory.Errorf(inventory.KindInternal, "nobody reads this")
+			return nil, inventory.Errorf(inventory.KindInternal, "unreachable")
 		}
 	}
 
@@ -842,9 +844,9 @@ func (j *fakeJob) event(e api.Event) {
 
 func (j *fakeJob) targets() []string { return slices.Concat(j.Nodes, j.Addrs) }
 
-// play begins the job: a target whose name starts with "queue" waits, and one
-// that starts with "slow" stops after its first task, both until release; one
-// that starts with "bad" fails. The lock is held.
+// play starts a job. By the prefix of its first target, the job stays queued ("queue")
+// or stops after the first task ("slow") until release; a target "bad" fails. The caller
+// holds the lock.
 func (d *fakeDaemon) play(j *fakeJob) {
 	if strings.HasPrefix(j.targets()[0], "queue") {
 		j.Status, j.held = api.Queued, true
@@ -916,7 +918,7 @@ func (d *fakeDaemon) finish(j *fakeJob) {
 	j.Revision = d.touch()
 }
 
-// stream serves a log or the events of a job.
+// stream serves the text or the events of a job.
 func (d *fakeDaemon) stream(w http.ResponseWriter, r *http.Request, events bool) {
 	q := r.URL.Query()
 

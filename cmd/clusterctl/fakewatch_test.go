@@ -19,8 +19,8 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// watch tells what there is and what changes. It keeps nothing of the past: a
-// resume is refused.
+// watch sends the state and its changes. It keeps no past changes, and refuses to
+// resume.
 func (d *fakeDaemon) watch(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Has("since") {
@@ -36,21 +36,21 @@ func (d *fakeDaemon) watch(w http.ResponseWriter, r *http.Request) {
 
 	w.Header().Set("Content-Type", api.TypeEventStream)
 
-	told := map[string]string{}
+	sent := map[string]string{}
 	for first := true; ; first = false {
 		d.mu.Lock()
 		now, revision, changed := d.watchable(q["kinds"], q["name"]), d.rev, d.changed
 		d.mu.Unlock()
 		var b bytes.Buffer
 
-		tell := func(c api.Change) {
+		send := func(c api.Change) {
 			c.Revision = revision
 			data, _ := json.Marshal(c)
 			fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", c.Type, data)
 		}
 		for _, key := range slices.Sorted(maps.Keys(now)) {
-			if kind, name, _ := strings.Cut(key, "/"); now[key] != told[key] {
-				tell(
+			if kind, name, _ := strings.Cut(key, "/"); now[key] != sent[key] {
+				send(
 					api.Change{
 						Type:   api.ChangePut,
 						Kind:   api.WatchKind(kind),
@@ -61,13 +61,13 @@ func (d *fakeDaemon) watch(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 
-		for _, key := range slices.Sorted(maps.Keys(told)) {
+		for _, key := range slices.Sorted(maps.Keys(sent)) {
 			if kind, name, _ := strings.Cut(key, "/"); now[key] == "" {
-				tell(api.Change{Type: api.ChangeDelete, Kind: api.WatchKind(kind), Name: name})
+				send(api.Change{Type: api.ChangeDelete, Kind: api.WatchKind(kind), Name: name})
 			}
 		}
 
-		told = now
+		sent = now
 
 		last := api.ChangeProgress
 		if first {
@@ -75,7 +75,7 @@ func (d *fakeDaemon) watch(w http.ResponseWriter, r *http.Request) {
 		}
 
 		fmt.Fprintf(&b, "id: %d\n", revision)
-		tell(api.Change{Type: last, Stale: d.stale})
+		send(api.Change{Type: last, Stale: d.stale})
 
 		if _, err := w.Write(b.Bytes()); err != nil {
 			return
@@ -83,7 +83,7 @@ func (d *fakeDaemon) watch(w http.ResponseWriter, r *http.Request) {
 
 		_ = http.NewResponseController(w).Flush()
 		d.mu.Lock()
-		d.told = revision
+		d.watched = revision
 		d.mu.Unlock()
 
 		select {
@@ -94,7 +94,7 @@ func (d *fakeDaemon) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watchable are the objects by kind/name, as JSON. The lock is held.
+// watchable returns the objects by kind/name, as JSON. The caller holds the lock.
 func (d *fakeDaemon) watchable(kinds, names []string) map[string]string {
 	out := map[string]string{}
 
@@ -115,12 +115,12 @@ func (d *fakeDaemon) watchable(kinds, names []string) map[string]string {
 	return out
 }
 
-// cmdWatching is `watching CODE PATTERN PROGRAM ARG…`: while the program watches,
-// things happen, the last of them during and after an absence of the daemon.
-// It begins with the nodes of a new daemon. When the program has printed a line that matches, it is interrupted.
+// cmdWatching is `watching CODE PATTERN PROGRAM ARG…`: while the program watches, nodes
+// and jobs change, at last during an outage of the daemon. It starts with the nodes of
+// a new daemon, and interrupts the program once its output matches the pattern.
 func cmdWatching(ts *testscript.TestScript, _ bool, args []string) {
 	d := daemonOf(ts)
-	out, errs := &watched{}, &watched{}
+	out, errs := &syncBuffer{}, &syncBuffer{}
 	c := command(ts, args[2:])
 	c.Stdout, c.Stderr = out, errs
 	fail := func(err error) {
@@ -130,32 +130,32 @@ func cmdWatching(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%v\n%s%s", err, out.String(), errs.String())
 		}
 	}
-	told := func(revision int64) {
-		fail(poll(func() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.told >= revision }))
+	awaitSent := func(revision int64) {
+		fail(poll(func() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.watched >= revision }))
 	}
 	d.mu.Lock()
-	d.told, d.nodes = 0, newFakeDaemon("").nodes
+	d.watched, d.nodes = 0, newFakeDaemon("").nodes
 	d.mu.Unlock()
 	ts.Check(c.Start())
-	told(1)
-	happen := func(name string, f func(n *api.Node)) {
+	awaitSent(1)
+	change := func(name string, f func(n *api.Node)) {
 		d.mu.Lock()
 		f(d.nodes[name])
 		revision := d.touch()
 		d.nodes[name].Revision = revision
 		d.mu.Unlock()
-		told(revision)
+		awaitSent(revision)
 	}
-	happen("web-2", func(n *api.Node) {
+	change("web-2", func(n *api.Node) {
 		n.PrevStatus, n.Status, n.Group = n.Status, inventory.Provisioning, "service-worker"
 		n.Job, n.Verb = "7", inventory.VerbCommission
 	})
-	happen("web-2", func(n *api.Node) {
+	change("web-2", func(n *api.Node) {
 		n.PrevStatus, n.Status, n.Job, n.Verb, n.Applied = n.Status, inventory.Allocated, "", "", "7"
 	})
-	happen("web-1", func(n *api.Node) { n.Updated = n.Updated.Add(1) }) // nobody sees it
-	happen("web-1", func(n *api.Node) { n.State, n.LastError = inventory.Disappeared, "it\nfailed" })
-	happen("web-1", func(*api.Node) {
+	change("web-1", func(n *api.Node) { n.Updated = n.Updated.Add(1) }) // invisible
+	change("web-1", func(n *api.Node) { n.State, n.LastError = inventory.Disappeared, "it\nfailed" })
+	change("web-1", func(*api.Node) {
 		for _, j := range d.jobs[max(0, len(d.jobs)-1):] {
 			j.Status, j.Message = api.Errored, "it was watched"
 		}

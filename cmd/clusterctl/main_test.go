@@ -28,8 +28,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// What a shell runs in the background ignores Ctrl-C, and so would the programs
-	// that the tests start; what is caught here instead is as usual there.
+	// A background job of a shell ignores SIGINT, and its children inherit that. A
+	// caught signal is reset in children, so catch it here.
 	if signal.Ignored(os.Interrupt) {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
@@ -46,8 +46,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 
-		// More scripts wait at a time than there are processors, unless the command
-		// line says otherwise.
+		// Scripts mostly wait: run more of them than there are processors.
 		if err := flag.Set("test.parallel", "8"); err != nil {
 			panic(err)
 		}
@@ -60,10 +59,10 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// install puts the program into the folder. The test binary could be that as well,
-// but takes twice as long to begin, hundreds of times, for what only the fake
-// daemon needs. It is a run, of cp, because go keeps what it has linked for one.
-// What a press of the tab key offers is the same on a machine that is busy.
+// install builds the program into dir. The test binary could serve as the program,
+// but it takes twice as long to start, hundreds of times. `go run -exec cp` keeps
+// the linked binary in the build cache; `go build` does not. Completion gets more
+// time than in a release, for busy machines.
 func install(dir string) error {
 	args := []string{"run", "-exec", "cp", "-ldflags", "-X github.com/contiv/cluster/clusterctl.completeTime=1m"}
 	if info, ok := debug.ReadBuildInfo(); ok &&
@@ -73,21 +72,24 @@ func install(dir string) error {
 
 	if out, err := exec.Command("go", append(args, ".", filepath.Join(dir, "clusterctl"))...).
 		CombinedOutput(); err != nil {
-		return fmt.Errorf("clusterctl cannot be built: %w\n%s", err, out)
+		return fmt.Errorf("cannot build clusterctl: %w\n%s", err, out)
 	}
 
 	return nil
 }
 
-// The scripts in testdata run this program against a fake daemon. With
-// UPDATE_GOLDEN set, the files that they compare with are written anew.
+// TestScripts runs the scripts in testdata against a fake daemon each. The fake
+// holds and releases jobs, stops in the middle of a stream, and answers with fixed
+// times and revisions, so that tables compare byte by byte; the real daemon offers
+// none of that without slow jobs and real waiting. With UPDATE_GOLDEN set, the test
+// rewrites the golden files.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",
 		UpdateScripts: os.Getenv("UPDATE_GOLDEN") != "",
 		Setup: func(e *testscript.Env) error {
-			// A socket's path has a limit that $WORK may exceed.
+			// The path of a socket is limited to 107 bytes, and $WORK may be longer.
 			dir, err := os.MkdirTemp("", "ctl")
 			if err != nil {
 				return err
@@ -111,7 +113,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("SOCKET", d.socket)
 			e.Setenv("TZ", "UTC")
 			e.Setenv("TERM", "xterm")
-			e.Setenv("GORACE", "atexit_sleep_ms=0") // else every program takes a second longer under -race
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // without it, every program takes one second longer under -race
 
 			return nil
 		},
@@ -130,10 +132,10 @@ func TestScripts(t *testing.T) {
 
 func daemonOf(ts *testscript.TestScript) *fakeDaemon { return ts.Value("daemon").(*fakeDaemon) }
 
-// cmdDaemon is `daemon stop|start|release|read|awaited|degrade|stale|requests`;
-// read waits until somebody follows the output of a job, awaited until somebody
-// waits for a job's next change; requests writes what the daemon was asked,
-// other than to read, into $WORK/requests.
+// cmdDaemon is `daemon stop|start|release|read|awaited|degrade|stale|requests`. read
+// blocks until a client follows the output of a job, awaited until a client waits for
+// the next change of a job. requests writes the requests since the last call, except
+// GET, to $WORK/requests.
 func cmdDaemon(ts *testscript.TestScript, _ bool, args []string) {
 	d := daemonOf(ts)
 	switch args[0] {
@@ -144,7 +146,7 @@ func cmdDaemon(ts *testscript.TestScript, _ bool, args []string) {
 	case "release":
 		d.release()
 	case "read":
-		ts.Check(d.await("nobody follows a log", func() bool { return d.readers > 0 }))
+		ts.Check(d.await("no client follows a log", func() bool { return d.readers > 0 }))
 	case "awaited":
 		ts.Check(poll(func() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.waiters > 0 }))
 	case "degrade":
@@ -169,11 +171,11 @@ func cmdDaemon(ts *testscript.TestScript, _ bool, args []string) {
 		d.mu.Unlock()
 		ts.Check(os.WriteFile(ts.MkAbs("requests"), []byte(b.String()), 0o644))
 	default:
-		ts.Fatalf("daemon: unknown word %q", args[0])
+		ts.Fatalf("daemon: unknown action %q", args[0])
 	}
 }
 
-// cmdExits is `exits CODE PROGRAM ARG…`: exec, with the exit code that is expected.
+// cmdExits is `exits CODE PROGRAM ARG…`: exec with an expected exit code.
 func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
 	checkCode(ts, args[0], ts.Exec(args[1], args[2:]...))
 }
@@ -190,11 +192,11 @@ func checkCode(ts *testscript.TestScript, want string, err error) {
 	}
 
 	if strconv.Itoa(code) != want {
-		ts.Fatalf("the exit code is %d, not %s", code, want)
+		ts.Fatalf("exit code %d, want %s", code, want)
 	}
 }
 
-// command makes a child of the script that is not run by it.
+// command returns a process with the environment of the script.
 func command(ts *testscript.TestScript, args []string) *exec.Cmd {
 	path := args[0]
 	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
@@ -221,9 +223,9 @@ func isFile(path string) bool {
 }
 
 // cmdInterrupt is `interrupt CODE WHEN PROGRAM ARG…`: it runs the program, sends
-// SIGINT when WHEN holds (follow: it follows a job's events; request: it has asked
-// for a change; stdin: it has begun to read a stdin that never ends), and leaves
-// its output in $WORK/out and $WORK/err.
+// SIGINT at a moment, and leaves the output in $WORK/out and $WORK/err. WHEN is follow
+// (the program follows the events of a job), request (the program has sent a POST) or
+// stdin (the program reads a stdin that never ends).
 func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	d := daemonOf(ts)
 	var out, errs bytes.Buffer
@@ -245,7 +247,7 @@ func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 
 	switch args[1] {
 	case "follow":
-		err = d.await("nobody follows", func() bool { return d.followers > before })
+		err = d.await("no client follows events", func() bool { return d.followers > before })
 	case "request":
 		err = poll(func() bool {
 			d.mu.Lock()
@@ -272,8 +274,8 @@ func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("err"), errs.Bytes(), 0o644))
 }
 
-// patience bounds every wait for what a program does; one that is fulfilled ends
-// at once.
+// patience bounds every wait for a program. A wait ends as soon as its condition
+// holds.
 const patience = time.Minute
 
 // poll waits until cond holds, for a bounded time.
@@ -288,14 +290,14 @@ func poll(cond func() bool) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("it did not happen within %s", patience)
+			return fmt.Errorf("the condition did not hold within %s", patience)
 		}
 	}
 
 	return nil
 }
 
-// waitFor waits for a child, which is killed when it takes too long.
+// waitFor waits for a process, and kills it after patience.
 func waitFor(c *exec.Cmd) error {
 	t := time.AfterFunc(patience, func() { _ = c.Process.Kill() })
 	defer t.Stop()
@@ -303,20 +305,20 @@ func waitFor(c *exec.Cmd) error {
 	return c.Wait()
 }
 
-// cmdRestartDuring is `restart-during CODE PROGRAM ARG…`: while the program
-// follows a job, the daemon is stopped; it is started again when the program
-// has said that it noticed, and then the job is released.
+// cmdRestartDuring is `restart-during CODE PROGRAM ARG…`: it stops the daemon while
+// the program follows a job, starts it again once the program has reported the outage,
+// and then releases the job.
 func cmdRestartDuring(ts *testscript.TestScript, _ bool, args []string) {
 	d := daemonOf(ts)
 	var out bytes.Buffer
-	errs := &watched{}
+	errs := &syncBuffer{}
 	c := command(ts, args[1:])
 	c.Stdout, c.Stderr = &out, errs
 	d.mu.Lock()
 	before := d.followers
 	d.mu.Unlock()
 	ts.Check(c.Start())
-	err := d.await("nobody follows", func() bool { return d.followers > before })
+	err := d.await("no client follows events", func() bool { return d.followers > before })
 	d.stop()
 
 	if err == nil {
@@ -343,37 +345,37 @@ func cmdRestartDuring(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("err"), []byte(errs.String()), 0o644))
 }
 
-// watched is a buffer that can be read while it is written.
-type watched struct {
+// syncBuffer is a buffer for one writer and concurrent readers.
+type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (w *watched) Write(b []byte) (int, error) {
+func (w *syncBuffer) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	return w.buf.Write(b)
 }
 
-func (w *watched) String() string {
+func (w *syncBuffer) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	return w.buf.String()
 }
 
-// terminal is a program that runs on a terminal of 24 rows and 80 columns.
+// terminal is a program on a terminal of 24 rows and 80 columns.
 type terminal struct {
 	ts     *testscript.TestScript
 	cmd    *exec.Cmd
 	master *os.File
-	shown  watched
-	over   chan struct{} // closed when it has ended and all that it wrote was read
+	shown  syncBuffer
+	over   chan struct{} // closed at the end of the output
 }
 
-// onTerminal starts the program; its stdin is the terminal as well where somebody
-// is to type.
+// onTerminal starts the program with the terminal as stdout and stderr and, for
+// typing, as stdin.
 func onTerminal(ts *testscript.TestScript, c *exec.Cmd, typing bool) *terminal {
 	size := unix.Winsize{Row: 24, Col: 80}
 	if ts.Getenv("TERMINAL_SIZE") == "unknown" {
@@ -399,19 +401,19 @@ func onTerminal(ts *testscript.TestScript, c *exec.Cmd, typing bool) *terminal {
 
 	go func() {
 		defer close(t.over)
-		_, _ = io.Copy(&t.shown, master) // ends with EIO when the program has
+		_, _ = io.Copy(&t.shown, master) // ends with EIO at the end of the program
 	}()
 
 	return t
 }
 
-// types is what somebody types.
+// types writes text to the terminal, as a keyboard does.
 func (t *terminal) types(text string) {
 	_, err := t.master.WriteString(text)
 	t.ts.Check(err)
 }
 
-// shows waits until the terminal shows it, or will not any more.
+// shows waits until the output matches, or ends.
 func (t *terminal) shows(pattern *regexp.Regexp) error {
 	over := false
 	_ = poll(func() bool {
@@ -431,8 +433,7 @@ func (t *terminal) shows(pattern *regexp.Regexp) error {
 	return nil
 }
 
-// ends waits for the end of the program, and leaves what was written to the
-// terminal in $WORK/tty.
+// ends waits for the end of the program, and leaves the output in $WORK/tty.
 func (t *terminal) ends(code string) {
 	err := waitFor(t.cmd)
 	<-t.over
@@ -440,10 +441,9 @@ func (t *terminal) ends(code string) {
 	checkCode(t.ts, code, err)
 }
 
-// cmdTerminal is `terminal CODE PATTERN PROGRAM ARG…`: it runs the program with
-// a terminal as its stdout and stderr. When what it shows matches the pattern,
-// every job that is held is released. What was written to the terminal is left
-// in $WORK/tty.
+// cmdTerminal is `terminal CODE PATTERN PROGRAM ARG…`: it runs the program with a
+// terminal as stdout and stderr, and releases all held jobs once the output matches
+// the pattern. The output is left in $WORK/tty.
 func cmdTerminal(ts *testscript.TestScript, _ bool, args []string) {
 	t := onTerminal(ts, command(ts, args[2:]), false)
 	err := t.shows(regexp.MustCompile(args[1]))
@@ -454,10 +454,9 @@ func cmdTerminal(ts *testscript.TestScript, _ bool, args []string) {
 
 var question = regexp.MustCompile(`\[y/N\]`)
 
-// cmdAsked is `asked CODE ANSWER PROGRAM ARG…`: it runs the program with a
-// terminal as its stdin, stdout and stderr, and gives the answer when it is
-// asked; no answer: it is not asked. What was written to the terminal is left in
-// $WORK/tty.
+// cmdAsked is `asked CODE ANSWER PROGRAM ARG…`: it runs the program with a terminal as
+// stdin, stdout and stderr, and answers its question. An empty ANSWER expects no
+// question. The output is left in $WORK/tty.
 func cmdAsked(ts *testscript.TestScript, _ bool, args []string) {
 	t := onTerminal(ts, command(ts, args[2:]), true)
 
@@ -472,9 +471,8 @@ func cmdAsked(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// cmdTab is `tab SETUP TYPED PATTERN SHELL ARG…`: it runs a shell in a terminal,
-// lets it carry out the set-up, types what is to be typed, \t being the tab key,
-// and waits until the terminal shows the pattern.
+// cmdTab is `tab SETUP TYPED PATTERN SHELL ARG…`: it starts a shell on a terminal, runs
+// SETUP, types TYPED, in which \t is the tab key, and waits until the output matches.
 func cmdTab(ts *testscript.TestScript, _ bool, args []string) {
 	c := command(ts, args[3:])
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -485,7 +483,7 @@ func cmdTab(ts *testscript.TestScript, _ bool, args []string) {
 		_ = c.Wait()
 		<-t.over
 	}()
-	t.types(args[0] + "; PS1='rea''dy> '\n") // as echoed, it is not the prompt
+	t.types(args[0] + "; PS1='rea''dy> '\n") // the echo of this line must not match the prompt
 	ts.Check(t.shows(regexp.MustCompile("ready> ")))
 	t.types(strings.ReplaceAll(args[1], `\t`, "\t"))
 	ts.Check(t.shows(regexp.MustCompile(args[2])))
@@ -519,7 +517,8 @@ func openTerminal(size unix.Winsize) (master, slave *os.File, err error) {
 	return master, slave, nil
 }
 
-// A program that cannot act on the first SIGINT ends at the second.
+// TestSecondInterrupt ends a program that cannot act on the first SIGINT, because its
+// write to stdout blocks.
 func TestSecondInterrupt(t *testing.T) {
 	t.Parallel()
 
@@ -556,7 +555,7 @@ func TestSecondInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := out.Read(make([]byte, 1)); err != nil { // it writes; nobody reads on
+	if _, err := out.Read(make([]byte, 1)); err != nil { // from here on its writes block
 		t.Fatal(err)
 	}
 
@@ -583,13 +582,13 @@ func TestSecondInterrupt(t *testing.T) {
 			_ = c.Process.Signal(os.Interrupt)
 		case code := <-ended:
 			if n < 2 || code != 130 {
-				t.Fatalf("it ended with code %d after %d signals", code, n)
+				t.Fatalf("exit code %d after %d signals, want 130 after 2 or more", code, n)
 			}
 
 			return
 		case <-timeout.C:
 			_ = c.Process.Kill()
-			t.Fatal("it did not end")
+			t.Fatal("the program did not end")
 		}
 	}
 }
