@@ -361,7 +361,7 @@ func (d *fakeDaemon) getNodes(r *http.Request, _ []byte) (any, error) {
 	if s := q.Get("selector"); s != "" {
 		field, value, ok := strings.Cut(s, "=") // the only selectors of this daemon
 		if field != "label" && field != "status" || !ok {
-			return nil, inventory.Errorf(inventory.KindInvalid, "the selector %q does not parse", s).
+			return nil, inventory.Errorf(inventory.KindInvalid, "the selector %q is malformed", s).
 				Do("write it like status=Allocated")
 		}
 

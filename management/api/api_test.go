@@ -139,7 +139,9 @@ func TestNodeIsOneObject(t *testing.T) {
 }
 
 func TestDuration(t *testing.T) {
-	for text, want := range map[string]time.Duration{`"90s"`: 90 * time.Second, `"1h30m"`: 90 * time.Minute, `"0s"`: 0} {
+	for text, want := range map[string]time.Duration{
+		`"90s"`: 90 * time.Second, `"1h30m"`: 90 * time.Minute, `"0s"`: 0,
+	} {
 		var d api.Duration
 		if err := json.Unmarshal([]byte(text), &d); err != nil || time.Duration(d) != want {
 			t.Errorf("%s: %v %v", text, d, err)

@@ -47,7 +47,7 @@ var KindTable = []KindRow{
 		"refused by a rule, a status or a state",
 		"remove the cause, then repeat the request",
 	},
-	{inventory.KindConflict, http.StatusConflict, "a concurrent change came first", "read again, then repeat the request"},
+	{inventory.KindConflict, http.StatusConflict, "a concurrent change came first", "read again, then retry"},
 	{inventory.KindExpired, http.StatusGone, "no longer kept", "start over without the revision or token"},
 	{
 		inventory.KindPrecondition,

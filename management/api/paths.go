@@ -24,7 +24,7 @@ const (
 	PathForget     = "/v1/forget"                   // POST Forget: Changed
 	PathGroups     = "/v1/groups"                   // GET: List[Group], in configuration order
 	PathJobs       = "/v1/jobs"                     // GET ?status=…&node=…: List[Job]; POST JobRequest: 202 Job
-	PathJob        = "/v1/jobs/{id}"                // GET ?wait=30s&after=REVISION&vars=false: Job; id, "active" or "last"
+	PathJob        = "/v1/jobs/{id}"                // GET ?wait=30s&after=REVISION&vars=false: Job
 	PathCancel     = "/v1/jobs/{id}/cancel"         // POST: Job
 	PathRetry      = "/v1/jobs/{id}/retry"          // POST Retry: 202 Job
 	PathExplainJob = "/v1/jobs/{id}/explanation"    // GET: JobExplanation; id, "active" or "last"

@@ -16,7 +16,9 @@ type Change struct {
 	// Type is the kind of event. Clients should ignore unknown types.
 	Type ChangeType `json:"type"`
 	Kind WatchKind  `json:"kind,omitempty"` // put and delete
-	Name string     `json:"name,omitempty"` // put and delete: name of the node, id of the job, or scope of the variables
+	// Name of a put or delete is that of the node, the id of the job, or the scope
+	// of the variables.
+	Name string `json:"name,omitempty"`
 	// Revision is the store's revision of the change; before ChangeSync, that of
 	// the initial state.
 	Revision int64 `json:"revision"`
@@ -75,7 +77,7 @@ func (c Change) Config() (Config, error) { return object[Config](c, WatchConfig)
 
 func object[T any](c Change, kind WatchKind) (out T, err error) {
 	if c.Type != ChangePut || c.Kind != kind {
-		return out, inventory.Errorf(inventory.KindInvalid, "a %s event for %q has no object of %s", c.Type, c.Kind, kind)
+		return out, inventory.Errorf(inventory.KindInvalid, "a %s of %q has no object of %s", c.Type, c.Kind, kind)
 	}
 
 	return out, json.Unmarshal(c.Object, &out)

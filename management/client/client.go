@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client is the API under /v1 as Go methods, for clusterctl and for
-// programs of others:
+// Package client provides the API under /v1 as Go methods, for clusterctl and
+// third-party programs:
 //
 //	c, err := client.New(client.Options{}) // the manager on this host
 //	nodes, err := c.Nodes(ctx, client.NodeFilter{Selector: "rack in (r1,r2)"})
 //	job, err := c.Submit(ctx, api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host2-04f4"}})
 //	job, err = c.WaitJob(ctx, job.ID)
 //
-// It needs nothing but the standard library, and the packages management/api
-// (the wire types) and inventory (statuses, verbs, kinds of error). The examples
-// run against a whole manager. docs/rest.md says what each call means.
+// It depends only on the standard library and the packages management/api (wire
+// types) and inventory (statuses, verbs, error kinds). The examples run against a
+// real manager. docs/rest.md describes each call.
 //
-// Errors carry the kinds that the daemon gave them: inventory.KindOf tells a
-// refusal from a wrong request or from a daemon that does not answer
-// (KindUnavailable, with what to do about it). An error of the caller's own
-// context is returned as it is when the context was cancelled.
+// Errors have the kinds of package inventory: inventory.KindOf distinguishes a
+// refusal from an invalid request and from an unreachable daemon
+// (KindUnavailable, with a remedy). A cancelled context returns its own error.
 package client
 
 import (
@@ -41,43 +40,42 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// Options say which daemon to talk to, and how. The zero value is the daemon
-// on this host.
+// Options select and configure the connection. The zero value connects to the
+// daemon on this host.
 type Options struct {
 	// URL is http://HOST:PORT, HOST:PORT or unix:///PATH.
 	URL string
-	// Socket is the path of a Unix socket; it is what is used where URL is
-	// empty. Empty: api.DefaultSocket.
+	// Socket is the path of a Unix socket, used if URL is empty. Default
+	// api.DefaultSocket.
 	Socket string
-	// Actor is the person that root acts for, for the daemon's records. The
-	// daemon believes it only of root over the Unix socket.
+	// Actor is the user on behalf of root, for the daemon's records. The daemon
+	// accepts it only from root over the Unix socket.
 	Actor string
 	// UserAgent names the program, as NAME/VERSION.
 	UserAgent string
-	// Timeout bounds one request, streams excepted. 0: 30 s.
+	// Timeout bounds one request, except a stream. Default 30 s.
 	Timeout time.Duration
-	// Patience bounds how long a follower of a log, or somebody who waits for a
-	// job, puts up with a daemon that does not answer, counted from its last
-	// word. 0: one minute; negative: none.
+	// Patience is how long streams, waits and idempotent requests retry an
+	// unreachable daemon, since its last response. Default one minute; negative
+	// disables retries.
 	Patience time.Duration
-	// HTTPClient is used instead of one of the client's own. Then Socket and
-	// unix:// make no sense.
+	// HTTPClient replaces the client's own. It excludes Socket and unix:// URLs.
 	HTTPClient *http.Client
 }
 
-// Client talks to one daemon. It may be used by several goroutines at once.
+// Client calls the API of one daemon. It is safe for concurrent use.
 type Client struct {
 	http     *http.Client
 	base     string // without a trailing slash
-	where    string // for people
+	where    string // the URL or socket, for messages
 	opt      Options
-	revision int64 // what reads have to be at least as new as; 0: anything
-	newest   bool  // reads show everything that was acknowledged before
-	match    string
-	key      string // of requests that are carried out once; empty: one is made up
+	revision int64  // minimum revision of reads; 0: none
+	newest   bool   // reads are linearizable
+	match    string // If-Match of changes
+	key      string // idempotency key; empty: a random one per request
 }
 
-// New returns a client; it does not connect yet.
+// New returns a client without connecting. It fails only for invalid options.
 func New(o Options) (*Client, error) {
 	c := &Client{opt: o, http: o.HTTPClient}
 	if c.opt.Timeout == 0 {
@@ -89,8 +87,9 @@ func New(o Options) (*Client, error) {
 	}
 
 	if o.URL != "" && o.Socket != "" {
-		return nil, inventory.Errorf(inventory.KindInvalid, "both a URL (%s) and a socket (%s) are given", o.URL, o.Socket).
-			Do("give one")
+		return nil, inventory.
+			Errorf(inventory.KindInvalid, "both a URL (%s) and a socket (%s) are set", o.URL, o.Socket).
+			Do("set one of them")
 	}
 
 	socket, base, err := parse(o.URL)
@@ -105,16 +104,17 @@ func New(o Options) (*Client, error) {
 	}
 
 	if o.HTTPClient != nil && socket != "" && o.URL != "" {
-		return nil, inventory.Errorf(inventory.KindInvalid, "a client of your own cannot open %s", o.URL).
-			Do("give an http:// URL")
+		return nil, inventory.Errorf(inventory.KindInvalid, "an HTTPClient cannot open the socket %s", o.URL).
+			Do("set an http:// URL")
 	}
 
 	c.base, c.where = base, base
 	if socket != "" {
-		// The host's name means nothing on a Unix socket; HTTP wants one.
+		// HTTP requires a host name; the socket ignores it.
 		c.base, c.where = "http://clusterm", socket
 	}
 
+	// A redirect would send the request to another program.
 	if c.http == nil {
 		c.http = &http.Client{
 			Transport:     transport(socket),
@@ -125,8 +125,8 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// transport connects to the socket, or where that is empty to what the URL
-// says. It never uses a proxy: the API is not for others to read.
+// transport connects to the socket, or to the host of the URL if socket is
+// empty. It never uses a proxy, which could read requests and answers.
 func transport(socket string) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 
@@ -143,10 +143,10 @@ func transport(socket string) *http.Transport {
 	return t
 }
 
-// parse reads a URL in the forms that operators write.
+// parse accepts a URL, HOST:PORT or the path of a socket.
 func parse(s string) (socket, base string, err error) {
-	bad := func(why string) (string, string, error) {
-		return "", "", inventory.Errorf(inventory.KindInvalid, "the URL %q %s", s, why).
+	bad := func(problem string) (string, string, error) {
+		return "", "", inventory.Errorf(inventory.KindInvalid, "the URL %q %s", s, problem).
 			Do("write http://127.0.0.1:9007, 127.0.0.1:9007 or unix:///run/clusterm/clusterm.sock")
 	}
 
@@ -154,6 +154,7 @@ func parse(s string) (socket, base string, err error) {
 		return "", "", nil
 	}
 
+	// Operators often omit the scheme.
 	if !strings.Contains(s, "://") {
 		if strings.HasPrefix(s, "/") {
 			return s, "", nil
@@ -165,9 +166,9 @@ func parse(s string) (socket, base string, err error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		return bad("does not parse")
+		return bad("is malformed")
 	case u.User != nil, u.RawQuery != "", u.Fragment != "":
-		return bad("has more than an address")
+		return bad("contains more than an address")
 	case u.Scheme == "unix":
 		if u.Host != "" || u.Path == "" || u.Path == "/" {
 			return bad("names no socket")
@@ -175,7 +176,7 @@ func parse(s string) (socket, base string, err error) {
 
 		return u.Path, "", nil
 	case u.Scheme != "http" && u.Scheme != "https":
-		return bad("is of a scheme that is not spoken here")
+		return bad("has an unsupported scheme")
 	case u.Hostname() == "":
 		return bad("names no host")
 	}
@@ -183,8 +184,8 @@ func parse(s string) (socket, base string, err error) {
 	return "", u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/"), nil
 }
 
-// At returns a client whose reads show the daemon's view as of the revision or
-// later; the daemon waits a bounded time for that.
+// At returns a client with reads as of the revision or later. The daemon waits
+// a bounded time for the revision.
 func (c *Client) At(revision int64) *Client {
 	at := *c
 	at.revision = revision
@@ -192,9 +193,9 @@ func (c *Client) At(revision int64) *Client {
 	return &at
 }
 
-// Newest returns a client whose reads show everything that was acknowledged
-// before they were asked for, by whatever instance. They need a store that
-// answers: else they are KindUnavailable.
+// Newest returns a client with linearizable reads: they include every change
+// that any instance acknowledged before. They fail with KindUnavailable while
+// the store has no quorum.
 func (c *Client) Newest() *Client {
 	newest := *c
 	newest.newest = true
@@ -202,10 +203,10 @@ func (c *Client) Newest() *Client {
 	return &newest
 }
 
-// IfMatch returns a client whose changes of a node, of variables, of the
-// configuration, and cancels, are made only if that is still as the tag says,
-// else they are KindPrecondition; other changes refuse it. The tag is Tag of a
-// revision, an ETag that the daemon gave, or * for whatever there is.
+// IfMatch returns a client with a precondition for changes of nodes, variables
+// and configuration, and for cancels: they fail with KindPrecondition unless the
+// record still has the tag. Other changes refuse the precondition. The tag is
+// Tag of a revision, an ETag from the daemon, or * for any existing record.
 func (c *Client) IfMatch(tag string) *Client {
 	match := *c
 	match.match = tag
@@ -213,22 +214,21 @@ func (c *Client) IfMatch(tag string) *Client {
 	return &match
 }
 
-// IdempotencyKey returns a client whose submissions, retries, cancels and forgets carry
-// this key: the same request with the same key is carried out once, whoever
-// sends it again, and the first one's result is the answer; another request
-// with the key is KindKeyReused. The daemon remembers a key for a day. Without
-// one the client makes up a key for every request.
+// IdempotencyKey returns a client that sends the key with submissions, retries,
+// cancels and forgets. A retry with the same key returns the first result; a
+// different request with the key fails with KindKeyReused. The daemon stores
+// keys for a day. By default every request has a random key.
 func (c *Client) IdempotencyKey(key string) *Client {
-	once := *c
-	once.key = key
+	keyed := *c
+	keyed.key = key
 
-	return &once
+	return &keyed
 }
 
-// Tag is the tag of a record of that revision, e.g. of api.Node.Revision.
+// Tag returns the tag of a record with the revision, e.g. of api.Node.Revision.
 func Tag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
-// Where says what the client talks to: a URL, or the path of a socket.
+// Where returns the URL or the path of the socket, for messages.
 func (c *Client) Where() string { return c.where }
 
 // call is one request.
@@ -239,23 +239,22 @@ type call struct {
 	query  url.Values
 	in     any // JSON, unless nil
 	extra  time.Duration
-	// once: the daemon carries it out once, however often it arrives.
-	once bool
-	key  string
-	// tag, unless nil, gets the tag of the answer.
+	// idempotent requests carry a key and are retried after a lost answer.
+	idempotent bool
+	key        string
+	// tag, unless nil, receives the ETag of the answer.
 	tag *string
-	// also is a status that has an ordinary body although it is a failure.
+	// also is a failure status with an ordinary JSON body.
 	also int
 }
 
-// knownSize is up to which size an answer is believed to be as large as it says.
-const knownSize = 64 << 20
+// maxPreallocated is the largest Content-Length to allocate in advance, in bytes.
+const maxPreallocated = 64 << 20
 
-// do sends the call and reads the answer into out. What is carried out once is
-// sent again where the connection broke before the answer: nobody can say then
-// whether it had arrived.
+// do sends the call and decodes the answer into out. It retries an idempotent
+// call after a lost answer, because the request may or may not have arrived.
 func (c *Client) do(ctx context.Context, k call, out any) error {
-	if !k.once {
+	if !k.idempotent {
 		return c.try(ctx, k, out)
 	}
 
@@ -266,7 +265,10 @@ func (c *Client) do(ctx context.Context, k call, out any) error {
 	p, broke := c.patience(), false
 	for {
 		err := c.try(ctx, k, out)
-		if broke = broke || errors.Is(err, errBroke); err == nil || !broke {
+
+		// Once an answer was lost, even a refused connection is worth a retry.
+		broke = broke || errors.Is(err, errBroke)
+		if err == nil || !broke {
 			return err
 		}
 
@@ -276,7 +278,7 @@ func (c *Client) do(ctx context.Context, k call, out any) error {
 	}
 }
 
-// try sends the call and reads the answer into out.
+// try sends the call once and decodes the answer into out.
 func (c *Client) try(ctx context.Context, k call, out any) error {
 	bounded, cancel := context.WithTimeout(ctx, c.opt.Timeout+k.extra)
 	defer cancel()
@@ -288,7 +290,7 @@ func (c *Client) try(ctx context.Context, k call, out any) error {
 	defer drain(res.Body)
 
 	var read bytes.Buffer
-	if n := res.ContentLength; n > 0 && n <= knownSize {
+	if n := res.ContentLength; n > 0 && n <= maxPreallocated {
 		read.Grow(int(n) + bytes.MinRead)
 	}
 
@@ -306,6 +308,7 @@ func (c *Client) try(ctx context.Context, k call, out any) error {
 		return nil
 	}
 
+	// Lists of nodes are the only answers large enough to decode in parallel.
 	if list, ok := out.(*api.List[api.Node]); ok {
 		err = decodeList(body, list)
 	} else {
@@ -313,13 +316,13 @@ func (c *Client) try(ctx context.Context, k call, out any) error {
 	}
 
 	if err != nil {
-		return c.stranger(res, body)
+		return c.foreign(res, body)
 	}
 
 	return nil
 }
 
-// send sends the call. An answer that is a failure comes back as its error.
+// send sends the call. It returns a failure of the daemon as its error.
 func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	path, err := api.Path(k.path, k.params...)
 	if err != nil {
@@ -329,6 +332,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	query := url.Values{}
 	maps.Copy(query, k.query)
 
+	// These three answer without the view.
 	if k.method == http.MethodGet && k.path != api.PathHealth && k.path != api.PathVersion &&
 		k.path != api.PathMetrics {
 		if c.revision > 0 {
@@ -349,7 +353,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	if k.in != nil {
 		b, err := json.Marshal(k.in)
 		if err != nil {
-			return nil, inventory.Errorf(inventory.KindInvalid, "the request cannot be written as JSON: %w", err)
+			return nil, inventory.Errorf(inventory.KindInvalid, "cannot encode the request as JSON: %w", err)
 		}
 
 		body = bytes.NewReader(b)
@@ -357,7 +361,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 
 	req, err := http.NewRequestWithContext(ctx, k.method, target, body)
 	if err != nil {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the request cannot be made: %w", err)
+		return nil, inventory.Errorf(inventory.KindInvalid, "cannot create the request: %w", err)
 	}
 
 	if k.in != nil {
@@ -392,6 +396,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 
 	defer drain(res.Body)
 
+	// From here on the answer is a failure.
 	text, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	if err != nil {
 		return nil, err
@@ -408,16 +413,18 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		}
 	}
 
+	// The first generation has the kind in a header and the reason as text.
 	if kind := res.Header.Get(api.HeaderProblem); kind != "" {
-		told := api.Problem{
+		problem := api.Problem{
 			Type:   api.ProblemBase + kind,
 			Status: res.StatusCode,
 			Detail: strings.TrimSpace(string(text)),
 		}
-		return nil, told.Restore()
+
+		return nil, problem.Restore()
 	}
 
-	return nil, c.stranger(res, text)
+	return nil, c.foreign(res, text)
 }
 
 func isType(res *http.Response, want string) bool {
@@ -425,30 +432,28 @@ func isType(res *http.Response, want string) bool {
 	return err == nil && t == want
 }
 
-// drain reads the little that may be left, so that the connection can be used
-// again, and closes.
+// drain reads a short rest, so that the connection can be reused, and closes.
 func drain(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, 4<<10)
 	_ = body.Close()
 }
 
-// stranger is the error for an answer that the daemon would not give.
-func (c *Client) stranger(res *http.Response, body []byte) error {
+// foreign returns the error for an answer of something other than clusterm.
+func (c *Client) foreign(res *http.Response, body []byte) error {
 	text := strings.TrimSpace(string(body))
 	if len(text) > 200 {
 		text = text[:200] + "…"
 	}
 
-	return inventory.Errorf(inventory.KindUnavailable, "%s does not answer like clusterm: %s %q", c.where, res.Status, text).
-		Do("check the address; clusterm and clusterctl should be of the same version")
+	return inventory.
+		Errorf(inventory.KindUnavailable, "%s is not clusterm: it answered %s %q", c.where, res.Status, text).
+		Do("check the address, and that clusterm and clusterctl have the same version")
 }
 
-// errBroke is the cause of an error where a request may have arrived, and its
-// answer did not.
+// errBroke marks a lost answer: the request may have arrived.
 var errBroke = errors.New("the connection broke")
 
-// explain turns an error of the connection into one that says what to do. ctx
-// is the caller's own.
+// explain adds a remedy to an error of the connection. ctx is the caller's own.
 func (c *Client) explain(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*inventory.Error](err); ok {
 		return err
@@ -471,35 +476,34 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	}
 	const running = "is clusterm running? systemctl status clusterm"
 
+	// Each case matches one mistake with its own remedy.
 	timeout, isNet := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fail("%s may not be opened: permission denied", c.where).Do("only root can open it: use sudo")
+		return fail("cannot open %s: permission denied", c.where).Do("only root can open it: use sudo")
 	case errors.Is(err, fs.ErrNotExist):
-		return fail("there is no socket %s", c.where).Do(running)
+		return fail("the socket %s does not exist", c.where).Do(running)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fail("nobody answers at %s: connection refused", c.where).Do(running)
+		return fail("%s refused the connection", c.where).Do(running)
 	case errors.Is(err, context.DeadlineExceeded), isNet && timeout.Timeout():
 		return fail("%s did not answer in time", c.where).Do(running)
 	case errors.Is(err, io.EOF),
 		errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, syscall.ECONNRESET),
 		errors.Is(err, syscall.EPIPE):
-		e := fail(
-			"%s ended the connection before it had answered",
-			c.where,
-		).Do("repeat; if that changes nothing: %s", running)
+		e := fail("%s closed the connection before it answered", c.where).
+			Do("repeat the command; if it fails again: %s", running)
 		e.Err = errors.Join(errBroke, err)
 
 		return e
 	}
 
-	return fail("%s cannot be reached: %v", c.where, cause).Do(running)
+	return fail("cannot reach %s: %v", c.where, cause).Do(running)
 }
 
-// native replaces the numbers of decoded JSON by int64 where they fit, else by
-// float64. A number that neither holds exactly stays as it was written, and so
-// does one like 1.0: encoded anew as a float64 it would be an integer.
+// native replaces the numbers of decoded JSON by int64 or float64. A number stays
+// a json.Number if neither type is exact, or for 1.0 and the like, which a
+// float64 would encode as an integer.
 func native(v any) any {
 	switch v := v.(type) {
 	case json.Number:

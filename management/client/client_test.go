@@ -37,7 +37,10 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 
-	for _, bad := range []string{"ftp://x", "unix://", "unix:///", "unix://host/path", "http://", "http://u:p@x", "http://x?y=z", "http://x y", "://", "http://x#f"} {
+	for _, bad := range []string{
+		"ftp://x", "unix://", "unix:///", "unix://host/path",
+		"http://", "http://u:p@x", "http://x?y=z", "http://x y", "://", "http://x#f",
+	} {
 		if _, err := New(
 			Options{URL: bad},
 		); inventory.KindOf(err) != inventory.KindInvalid ||
@@ -56,7 +59,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestUnreachable: what is wrong with the connection, and what to do.
+// TestUnreachable expects the problem and the remedy in errors of the connection.
 func TestUnreachable(t *testing.T) {
 	dir, err := os.MkdirTemp("", "cli")
 	if err != nil {
@@ -73,7 +76,7 @@ func TestUnreachable(t *testing.T) {
 
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
-	const closed = "127.0.0.1:1" // one that was just closed could be somebody else's by now
+	const closed = "127.0.0.1:1" // another process may reuse a port that was just closed
 
 	hangs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer hangs.Close()
@@ -92,17 +95,23 @@ func TestUnreachable(t *testing.T) {
 	defer lost.Close()
 
 	for _, c := range []struct {
-		name string
-		o    Options
-		says []string
+		name  string
+		o     Options
+		parts []string
 	}{
-		{"no socket", Options{Socket: filepath.Join(dir, "none.sock")}, []string{"there is no socket", "none.sock", "systemctl status clusterm"}},
-		{"dead socket", Options{Socket: dead}, []string{"nobody answers at", "dead.sock", "is clusterm running"}},
-		{"closed port", Options{URL: closed}, []string{"nobody answers at", closed, "is clusterm running"}},
-		{"hangs", Options{URL: hangs.URL, Timeout: 50 * time.Millisecond}, []string{"did not answer in time", hangs.URL}},
-		{"breaks", Options{URL: breaks.URL}, []string{"ended the connection"}},
-		{"something else", Options{URL: other.URL}, []string{"does not answer like clusterm", "200 OK", "<html>hello"}},
-		{"something else without it", Options{URL: lost.URL}, []string{"does not answer like clusterm", "404"}},
+		{
+			"no socket", Options{Socket: filepath.Join(dir, "none.sock")},
+			[]string{"does not exist", "none.sock", "systemctl status clusterm"},
+		},
+		{"dead socket", Options{Socket: dead}, []string{"refused the connection", "dead.sock", "is clusterm running"}},
+		{"closed port", Options{URL: closed}, []string{"refused the connection", closed, "is clusterm running"}},
+		{
+			"hangs", Options{URL: hangs.URL, Timeout: 50 * time.Millisecond},
+			[]string{"did not answer in time", hangs.URL},
+		},
+		{"breaks", Options{URL: breaks.URL}, []string{"closed the connection"}},
+		{"something else", Options{URL: other.URL}, []string{"is not clusterm", "200 OK", "<html>hello"}},
+		{"something else without it", Options{URL: lost.URL}, []string{"is not clusterm", "404"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Patience = -1
@@ -120,9 +129,9 @@ func TestUnreachable(t *testing.T) {
 					t.Fatalf("kind %q: %v", inventory.KindOf(err), err)
 				}
 
-				for _, part := range c.says {
+				for _, part := range c.parts {
 					if !strings.Contains(err.Error(), part) {
-						t.Errorf("%q does not say %q", err, part)
+						t.Errorf("%q does not contain %q", err, part)
 					}
 				}
 			}
@@ -166,14 +175,14 @@ func TestPermission(t *testing.T) {
 	}
 }
 
-// TestReconnects: every connection breaks after a few bytes, and the reader
-// gets all of them, once.
+// TestReconnects breaks every connection after a few bytes and expects the
+// reader to receive all bytes once.
 func TestReconnects(t *testing.T) {
 	const text = `{"event":"ok","host":"a-1"}` + "\n" + `{"event":"failed","host":"b-1"}` + "\n" + `{"event":"stats"}`
-	var asked []string
+	var requests []string
 
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.URL.Path+"?"+r.URL.Query().Get("offset"))
+		requests = append(requests, r.URL.Path+"?"+r.URL.Query().Get("offset"))
 
 		offset := 0
 		for _, d := range r.URL.Query().Get("offset") {
@@ -210,8 +219,8 @@ func TestReconnects(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 
-	if len(asked) < 4 || asked[0] != "/v1/jobs/active/events?0" || asked[1] != "/v1/jobs/7/events?20" {
-		t.Errorf("asked for %q", asked)
+	if len(requests) < 4 || requests[0] != "/v1/jobs/active/events?0" || requests[1] != "/v1/jobs/7/events?20" {
+		t.Errorf("requests: %q", requests)
 	}
 
 	stop := errors.New("enough")
@@ -229,8 +238,8 @@ func TestReconnects(t *testing.T) {
 	}
 }
 
-// TestGivesUp: after the time that was set, with the reason; and at once where
-// the daemon says no.
+// TestGivesUp expects the last error after Options.Patience, and at once if the
+// daemon refuses the request.
 func TestGivesUp(t *testing.T) {
 	answers := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -243,7 +252,7 @@ func TestGivesUp(t *testing.T) {
 
 		w.Header().Set("Content-Type", api.TypeProblem)
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(w, `{"type":"urn:clusterm:problem:not-found","status":404,"detail":"there is no job 1"}`)
+		_, _ = io.WriteString(w, `{"type":"urn:clusterm:problem:not-found","status":404,"detail":"no such job"}`)
 	}))
 
 	c, err := New(Options{URL: s.URL, Patience: 30 * time.Second})
@@ -257,7 +266,7 @@ func TestGivesUp(t *testing.T) {
 	}
 
 	if _, err := io.ReadAll(log); inventory.KindOf(err) != inventory.KindNotFound {
-		t.Errorf("a job that is gone: %v", err)
+		t.Errorf("a deleted job: %v", err)
 	}
 
 	if err := log.Close(); err != nil {
@@ -272,6 +281,6 @@ func TestGivesUp(t *testing.T) {
 	}
 
 	if _, err := c.WaitJob(context.Background(), "1"); inventory.KindOf(err) != inventory.KindUnavailable {
-		t.Errorf("a daemon that is gone: %v", err)
+		t.Errorf("a stopped daemon: %v", err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-// To connect, say where the manager listens; on its own host the zero Options
-// do. Nothing is sent before the first call.
+// Connect with the address of the manager; on its own host use the zero Options.
+// The client sends nothing before the first call.
 func Example() {
 	c, err := client.New(client.Options{Socket: socket(), UserAgent: "example/1"})
 	if err != nil {
@@ -35,7 +35,7 @@ func Example() {
 	// Output: ok 6
 }
 
-// A list comes whole, or in pages where it may be long.
+// A list arrives whole; request pages of a long one.
 func ExampleClient_Nodes() {
 	ctx, c := connect()
 
@@ -57,7 +57,9 @@ func ExampleClient_Nodes() {
 // EachNode fetches page after page while the loop goes on.
 func ExampleClient_EachNode() {
 	ctx, c := connect()
-	for n, err := range c.EachNode(ctx, client.NodeFilter{Selector: "status=Unallocated", Sort: []string{"-name"}, Limit: 2}) {
+	filter := client.NodeFilter{Selector: "status=Unallocated", Sort: []string{"-name"}, Limit: 2}
+
+	for n, err := range c.EachNode(ctx, filter) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -74,8 +76,8 @@ func ExampleClient_EachNode() {
 	// host5-e
 }
 
-// A change to nodes is a job. Submit returns when it is accepted, WaitJob when it
-// has ended; a job that failed is no error of the call.
+// A change to nodes is a job. Submit returns after the acceptance, WaitJob after
+// the end; a failed job is not an error of the call.
 func ExampleClient_Submit() {
 	ctx, c := connect()
 
@@ -103,7 +105,7 @@ func ExampleClient_Submit() {
 	// host2-b is Allocated, 1 changed
 }
 
-// WaitJob tells of every step on the way, to whoever wants to know.
+// WaitJob reports every change of the job to an optional function.
 func ExampleClient_WaitJob() {
 	ctx, c := connect()
 
@@ -133,8 +135,8 @@ func ExampleClient_WaitJob() {
 	// host3-c is Unallocated
 }
 
-// Log is an io.Reader that ends when the job does. It survives a manager that
-// is restarted meanwhile.
+// Log is an io.Reader that ends with the job. It survives a restart of the
+// manager.
 func ExampleClient_Log() {
 	ctx, c := connect()
 
@@ -160,7 +162,7 @@ func ExampleClient_Log() {
 		log.Fatal(err)
 	}
 
-	// The same, by host and task.
+	// The events show the same by host and task.
 	err = c.Events(ctx, job.ID, 0, true, func(e api.Event) error {
 		if e.Host != "" {
 			fmt.Println(e.Host, e.Task, e.Event, e.Changed)
@@ -178,7 +180,7 @@ func ExampleClient_Log() {
 	// host4-d Install ok true
 }
 
-// A watch begins with what there is, and goes on with what changes.
+// A watch begins with the current objects and continues with every change.
 func ExampleClient_Watch() {
 	ctx, c := connect()
 	for change, err := range c.Watch(ctx, client.WatchOptions{Names: []string{"host6-f"}}) {
@@ -199,7 +201,7 @@ func ExampleClient_Watch() {
 				return
 			}
 
-		case api.ChangeSync: // that is all there is; now let something happen
+		case api.ChangeSync: // the initial state is complete: change something
 			rack := "r7"
 			if _, err := c.PatchNode(
 				ctx,
@@ -216,8 +218,7 @@ func ExampleClient_Watch() {
 	// host6-f map[rack:r7]
 }
 
-// What went wrong has a kind to act on, a text for people, and the nodes that it is
-// about.
+// An error has a kind for the program, and a text with a remedy for the operator.
 func Example_errors() {
 	ctx, c := connect()
 
@@ -226,7 +227,7 @@ func Example_errors() {
 	case "":
 		fmt.Println("accepted")
 	case inventory.KindNotFound, inventory.KindInvalid:
-		fmt.Println("the request is wrong:", err)
+		fmt.Println("invalid request:", err)
 	case inventory.KindRefused:
 		fmt.Println("not now:", err)
 	case inventory.KindUnavailable:
@@ -235,10 +236,10 @@ func Example_errors() {
 		log.Fatal(err)
 	}
 
-	// Output: the request is wrong: no such node: host77-x; see clusterctl nodes get
+	// Output: invalid request: no such node: host77-x; see clusterctl nodes get
 }
 
-// With IfMatch a change is made only if nobody else has made one since.
+// With IfMatch a change fails if the record has changed since the read.
 func ExampleClient_IfMatch() {
 	ctx, c := connect()
 
@@ -247,7 +248,7 @@ func ExampleClient_IfMatch() {
 		log.Fatal(err)
 	}
 
-	if _, err := c.PatchVars(ctx, client.ScopeGlobal, api.Vars{"dns": "10.0.0.2"}); err != nil { // somebody else
+	if _, err := c.PatchVars(ctx, client.ScopeGlobal, api.Vars{"dns": "10.0.0.2"}); err != nil { // a concurrent change
 		log.Fatal(err)
 	}
 
@@ -257,7 +258,7 @@ func ExampleClient_IfMatch() {
 	// Output: precondition
 }
 
-// connect returns a client, and a context that ends with the examples.
+// connect returns a client and the context of all examples.
 func connect() (context.Context, *client.Client) {
 	c, err := client.New(client.Options{Socket: socket()})
 	if err != nil {

@@ -14,16 +14,17 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// largeList is from how many bytes on a list is read on all processors: what
-// takes time about ten thousand nodes is to read them.
+// largeList is the minimum size of a list to decode in parallel, in bytes.
+// Decoding dominates the time of a request for ten thousand nodes.
 const largeList = 256 << 10
 
-// decodeList reads a list, its items in parts side by side where it is large.
+// decodeList decodes a list; the items of a large list in parallel.
 func decodeList[T any](body []byte, list *api.List[T]) error {
 	if len(body) < largeList {
 		return decode(bytes.NewReader(body), list)
 	}
 
+	// An unexpected form is left to the ordinary decoder, which reports the error.
 	parts, rest := split(body, runtime.GOMAXPROCS(0))
 	if len(parts) == 0 {
 		return decode(bytes.NewReader(body), list)
@@ -56,14 +57,14 @@ func decode(from io.Reader, out any) error {
 	return d.Decode(out)
 }
 
-// part is some items with commas between them.
+// part is a run of items, separated by commas.
 type part struct {
 	text  []byte
 	count int
 }
 
-// split cuts the items of a list into about so many parts, and gives the list
-// without items. What does not look like a list is not cut: it has no parts.
+// split cuts the items of a list into about the given number of parts and
+// returns the list without items. It returns no parts for anything but a list.
 func split(body []byte, parts int) (out []part, rest []byte) {
 	const begin = `{"items":[`
 	if !bytes.HasPrefix(body, []byte(begin)) {
@@ -73,6 +74,7 @@ func split(body []byte, parts int) (out []part, rest []byte) {
 	from, count := len(begin), 1
 	size := (len(body)-from)/parts + 1
 
+	// Only commas outside strings and nested values separate items.
 	depth, quoted := 0, false
 	for i := from; i < len(body); i++ {
 		c := body[i]

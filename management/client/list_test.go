@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// TestDecodeList: a list that is read in parts is the list; and what is none is
-// refused as it is elsewhere.
+// TestDecodeList compares the parallel decoder with encoding/json, for valid and
+// malformed lists.
 func TestDecodeList(t *testing.T) {
 	t.Parallel()
 
@@ -46,18 +46,20 @@ func TestDecodeList(t *testing.T) {
 	for count := 1; count < 9; count++ {
 		parts, rest := split(body, count)
 		if len(parts) != count || string(rest[:12]) != `{"items":[],` {
-			t.Errorf("%d parts of %d, then %s", len(parts), count, rest)
+			t.Errorf("%d parts, want %d; rest %s", len(parts), count, rest)
 		}
 	}
 
-	for _, bad := range [][]byte{body[:len(body)/2], body[:len(body)-1], []byte(`{"items":[`), []byte(`{"items":["\`), []byte(`[]`), nil} {
+	for _, bad := range [][]byte{
+		body[:len(body)/2], body[:len(body)-1], []byte(`{"items":[`), []byte(`{"items":["\`), []byte(`[]`), nil,
+	} {
 		if err := decodeList(bad, &got); err == nil {
-			t.Errorf("%.20s… was read", bad)
+			t.Errorf("%.20s… was accepted", bad)
 		}
 	}
 
 	wrong := []byte(strings.Replace(string(body), `"name":"n-1999"`, `"name":1999`, 1))
 	if err := decodeList(wrong, &got); err == nil {
-		t.Error("a number was read as a name")
+		t.Error("a number was accepted as a name")
 	}
 }

@@ -35,16 +35,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// all is for everything that the examples do.
+// all is the context of all examples.
 var all context.Context
 
-// stop ends the manager of the examples, where it has been started.
+// stop ends the manager of the examples, if it was started.
 var stop = func() error { return nil }
 
-// socket is where the examples' manager listens. It is the program, on a real
-// etcd, with a playbook runner that reaches every host. It is started for the first
-// example that needs it, and knows of six nodes: host1-a is in service as the
-// master, host2-b to host6-f are ready to be commissioned.
+// socket starts the manager of the examples on first use and returns its socket.
+// It is the real program with a real etcd and a fake ansible-playbook. It has six
+// nodes: host1-a is in service as the master, host2-b to host6-f are unallocated.
 var socket = sync.OnceValue(func() string {
 	dir, err := os.MkdirTemp("", "cm")
 	if err != nil {
@@ -75,7 +74,8 @@ func start(dir string) error {
 	config := filepath.Join(dir, "clusterm.yaml")
 
 	text := fmt.Sprintf(
-		"data_dir: %[1]s/d\nsocket: %[1]s/s\ngossip: off\nnode: {label: manager, serial: \"1\"}\nplaybooks: %[1]s/playbooks\nansible_playbook: %[2]s\n",
+		"data_dir: %[1]s/d\nsocket: %[1]s/s\ngossip: off\nnode: {label: manager, serial: \"1\"}\n"+
+			"playbooks: %[1]s/playbooks\nansible_playbook: %[2]s\n",
 		dir,
 		fake,
 	)
@@ -83,20 +83,20 @@ func start(dir string) error {
 		return err
 	}
 
-	// Tests that link the whole manager would take longer to link than to run.
+	// Linking the manager into this test takes longer than running it.
 	program, err := processtest.Build(dir)
 	if err != nil {
 		return err
 	}
 
-	var said bytes.Buffer
+	var output bytes.Buffer
 	manager := exec.CommandContext(all, program, "--config", config)
 	manager.Cancel = func() error { return manager.Process.Signal(syscall.SIGTERM) }
-	manager.Stdout, manager.Stderr, manager.WaitDelay = &said, &said, time.Minute
+	manager.Stdout, manager.Stderr, manager.WaitDelay = &output, &output, time.Minute
 
-	manager.SysProcAttr = &syscall.SysProcAttr{
-		Pdeathsig: syscall.SIGTERM,
-	} // an example that fails ends this process at once
+	// A failed example ends this process at once.
+	manager.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+
 	if err := manager.Start(); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func start(dir string) error {
 		case <-tick.C:
 		case err := <-ended:
 			ended <- err
-			return fmt.Errorf("clusterm has ended: %w\n%s", err, &said)
+			return fmt.Errorf("clusterm has ended: %w\n%s", err, &output)
 		case <-ctx.Done():
 			return err
 		}

@@ -17,25 +17,25 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// NodeFilter selects nodes: those that match every field that is not empty. In
-// one field, any of the values matches.
+// NodeFilter selects nodes that match every non-empty field. Within a field, any
+// of the values matches.
 type NodeFilter struct {
-	Names  []string // unknown ones are KindNotFound, all of them named
+	Names  []string // unknown names fail with KindNotFound, with all of them listed
 	Status []inventory.Status
 	State  []inventory.State
 	Group  []string
-	// Selector is over fields and labels, in the syntax of Kubernetes:
+	// Selector matches fields and labels, in the syntax of Kubernetes:
 	// group=service-worker,status!=Allocated,rack in (r1,r2),!old.
 	Selector string
-	// Sort are the fields to sort by, - before one turns it round; none: name.
+	// Sort lists fields to sort by; - before a field reverses it. Default name.
 	Sort []string
-	// Limit bounds the length of the page; 0: all. Continue is the
-	// List.Continue of the page before.
+	// Limit is the maximum length of the page; 0 for all items. Continue is the
+	// List.Continue of the previous page.
 	Limit    int
 	Continue string
 }
 
-// Nodes lists nodes, or a page of them.
+// Nodes returns nodes, or a page of them.
 func (c *Client) Nodes(ctx context.Context, f NodeFilter) (api.List[api.Node], error) {
 	q, err := paged(f.Sort, f.Limit, f.Continue)
 	if err != nil {
@@ -62,9 +62,9 @@ func (c *Client) Nodes(ctx context.Context, f NodeFilter) (api.List[api.Node], e
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathNodes, query: q}, &out)
 }
 
-// EachNode goes through the nodes page by page, of Limit nodes or of 1 000. A
-// node that does not change meanwhile is given exactly once. It ends with the
-// first error.
+// EachNode yields the nodes page by page, with Limit or 1 000 nodes per page. A
+// node that does not change meanwhile appears exactly once. The first error ends
+// the sequence.
 func (c *Client) EachNode(ctx context.Context, f NodeFilter) iter.Seq2[api.Node, error] {
 	if f.Limit == 0 {
 		f.Limit = 1000
@@ -97,14 +97,14 @@ func (c *Client) Node(ctx context.Context, name string) (api.Node, error) {
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathNode, params: []string{name}}, &out)
 }
 
-// PatchNode changes what operators say of a node: how it is reached, its labels.
+// PatchNode changes a node's connection settings and labels.
 func (c *Client) PatchNode(ctx context.Context, name string, p api.NodePatch) (api.Node, error) {
 	var out api.Node
 	return out, c.do(ctx, call{method: http.MethodPatch, path: api.PathNode, params: []string{name}, in: p}, &out)
 }
 
-// History returns the newest entries of a node's history, newest last. limit 0:
-// all that are kept.
+// History returns the newest entries of a node's history, newest last; all of
+// them with limit 0.
 func (c *Client) History(ctx context.Context, name string, limit int) (api.List[api.HistoryEntry], error) {
 	q, err := paged(nil, limit, "")
 	if err != nil {
@@ -118,51 +118,50 @@ func (c *Client) History(ctx context.Context, name string, limit int) (api.List[
 	return out, err
 }
 
-// Explain asks why a node is, or is not, in service.
+// Explain returns the reasons that a node is, or is not, in service.
 func (c *Client) Explain(ctx context.Context, name string) (api.NodeExplanation, error) {
 	var out api.NodeExplanation
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathExplain, params: []string{name}}, &out)
 }
 
-// Forget removes records of nodes.
+// Forget removes the records of nodes.
 func (c *Client) Forget(ctx context.Context, f api.Forget) (api.Changed, error) {
 	var out api.Changed
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathForget, in: f, once: true}, &out)
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathForget, in: f, idempotent: true}, &out)
 }
 
-// Report says of nodes that they are there (discovered), or that they are not.
-// Either all of it is recorded or, after an error, nothing. It is a report
-// without an identity: it counts until the next one about the same node.
+// Report reports nodes as discovered or disappeared. The daemon records all of
+// them or, after an error, none. The report belongs to no observer: it is valid
+// until the next such report about the same node.
 func (c *Client) Report(ctx context.Context, discovered bool, nodes []api.LegacyEventNode) error {
 	event := api.LegacyEvent{Name: string(inventory.VerbDisappeared), Nodes: nodes}
 	if discovered {
 		event.Name = string(inventory.VerbDiscovered)
 	}
 
-	return c.do(
-		ctx,
-		call{method: http.MethodPost, path: api.LegacyMonitorEvent, in: api.LegacyRequest{Event: &event}},
-		nil,
-	)
+	// Reports exist only in the first generation's contract.
+	in := api.LegacyRequest{Event: &event}
+
+	return c.do(ctx, call{method: http.MethodPost, path: api.LegacyMonitorEvent, in: in}, nil)
 }
 
-// Page is a part of a list.
+// Page selects a part of a list.
 type Page struct {
-	// Sort are the fields to sort by, - before one turns it round.
+	// Sort lists fields to sort by; - before a field reverses it.
 	Sort []string
-	// Limit bounds the length of the page; 0: all. Continue is the
-	// List.Continue of the page before.
+	// Limit is the maximum length of the page; 0 for all items. Continue is the
+	// List.Continue of the previous page.
 	Limit    int
 	Continue string
 }
 
-// Groups lists the host groups, or a page of them; where nothing is asked of the
-// order, in that of their configuration.
+// Groups returns the host groups, or a page of them, by default in the order of
+// the configuration.
 func (c *Client) Groups(ctx context.Context, page ...Page) (api.List[api.Group], error) {
 	return listed[api.Group](ctx, c, api.PathGroups, page)
 }
 
-// listed gets a list that has no filters: all of it, or the page.
+// listed returns a list without filters, or a page of it.
 func listed[T any](ctx context.Context, c *Client, path string, page []Page) (out api.List[T], err error) {
 	var p Page
 	if len(page) > 0 {
@@ -177,27 +176,26 @@ func listed[T any](ctx context.Context, c *Client, path string, page []Page) (ou
 	return out, c.do(ctx, call{method: http.MethodGet, path: path, query: q}, &out)
 }
 
-// Submit asks for a job and returns it as it was accepted.
+// Submit submits a job and returns it as accepted, without waiting for its end.
 func (c *Client) Submit(ctx context.Context, r api.JobRequest) (api.Job, error) {
 	var out api.Job
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathJobs, in: r, once: true}, &out)
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathJobs, in: r, idempotent: true}, &out)
 }
 
-// JobFilter selects jobs: those that match every field that is not empty.
+// JobFilter selects jobs that match every non-empty field.
 type JobFilter struct {
 	Status []api.JobStatus // any of them
-	Node   string          // jobs about this node or address
-	// Sort are the fields to sort by, - before one turns it round.
+	Node   string          // jobs with this node or address
+	// Sort lists fields to sort by; - before a field reverses it.
 	Sort []string
-	// Limit bounds the length of the page; 0: all. Continue is the
-	// List.Continue of the page before.
+	// Limit is the maximum length of the page; 0 for all items. Continue is the
+	// List.Continue of the previous page.
 	Limit    int
 	Continue string
 }
 
-// Jobs lists jobs, without runs, hosts and variables. Where nothing is asked
-// of the order, a page holds the newest that no earlier one held, the newest
-// of them last.
+// Jobs returns jobs without runs, hosts and variables. By default the first page
+// holds the newest jobs, and each page ends with its newest.
 func (c *Client) Jobs(ctx context.Context, f JobFilter) (api.List[api.Job], error) {
 	q, err := paged(f.Sort, f.Limit, f.Continue)
 	if err != nil {
@@ -215,6 +213,7 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) (api.List[api.Job], erro
 	var out api.List[api.Job]
 
 	err = c.do(ctx, call{method: http.MethodGet, path: api.PathJobs, query: q}, &out)
+	// The API lists newest first; a terminal shows the newest at the bottom.
 	if len(f.Sort) == 0 {
 		slices.Reverse(out.Items)
 	}
@@ -222,7 +221,7 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) (api.List[api.Job], erro
 	return out, err
 }
 
-// Job returns one job with everything; id may be "active" or "last".
+// Job returns one job with all its fields; id may be "active" or "last".
 func (c *Client) Job(ctx context.Context, id string) (api.Job, error) {
 	var out api.Job
 
@@ -234,48 +233,50 @@ func (c *Client) Job(ctx context.Context, id string) (api.Job, error) {
 	return out, err
 }
 
-// Cancel asks a job to stop; asking again skips its cleanup.
+// Cancel asks a job to stop, without waiting for its end. A second cancel skips
+// its cleanup.
 func (c *Client) Cancel(ctx context.Context, id string) (api.Job, error) {
 	var out api.Job
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathCancel, params: []string{id}, once: true}, &out)
+
+	k := call{method: http.MethodPost, path: api.PathCancel, params: []string{id}, idempotent: true}
+
+	return out, c.do(ctx, k, &out)
 }
 
-// Retry asks for an ended job once more, with the inputs it was accepted with.
+// Retry submits an ended job again, with its pinned inputs.
 func (c *Client) Retry(ctx context.Context, id string, r api.Retry) (api.Job, error) {
 	var out api.Job
-	return out, c.do(
-		ctx,
-		call{method: http.MethodPost, path: api.PathRetry, params: []string{id}, in: r, once: true},
-		&out,
-	)
+
+	k := call{method: http.MethodPost, path: api.PathRetry, params: []string{id}, in: r, idempotent: true}
+
+	return out, c.do(ctx, k, &out)
 }
 
-// ExplainJob asks why a job is as it is; id may be "active" or "last".
+// ExplainJob returns the reasons for the status of a job; id may be "active" or
+// "last".
 func (c *Client) ExplainJob(ctx context.Context, id string) (api.JobExplanation, error) {
 	var out api.JobExplanation
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathExplainJob, params: []string{id}}, &out)
 }
 
-// waitStep is how long the daemon is asked to wait at a time.
+// waitStep is the duration of one long poll.
 const waitStep = 25 * time.Second
 
-// WaitJob waits until the job has ended and returns it, without variables. It
-// survives a restart of the daemon, as long as Options.Patience. each, where
-// given, sees every change of the job's record on the way, and its end.
+// WaitJob blocks until the job ends and returns it without variables. It survives
+// restarts of the daemon, each for up to Options.Patience. The functions each are
+// called for every change of the job's record, the last one included.
 func (c *Client) WaitJob(ctx context.Context, id string, each ...func(api.Job)) (api.Job, error) {
 	p := c.patience()
-	q := url.Values{"vars": {"false"}} // the first answer is what is now
+	q := url.Values{"vars": {"false"}} // the first request returns at once
 
 	after := int64(-1)
 	for {
+		// Each round is one long poll, so that a lost connection costs little.
 		var j api.Job
 
-		err := c.do(
-			ctx,
-			call{method: http.MethodGet, path: api.PathJob, params: []string{id}, query: q, extra: waitStep},
-			&j,
-		)
-		if err != nil {
+		k := call{method: http.MethodGet, path: api.PathJob, params: []string{id}, query: q, extra: waitStep}
+
+		if err := c.do(ctx, k, &j); err != nil {
 			if err := p.wait(ctx, err); err != nil {
 				return api.Job{}, err
 			}
@@ -295,7 +296,7 @@ func (c *Client) WaitJob(ctx context.Context, id string, each ...func(api.Job)) 
 			return j, nil
 		}
 
-		id, after = j.ID, j.Revision // "active" may be another one by now
+		id, after = j.ID, j.Revision // "active" may be another job by now
 		q.Set("wait", waitStep.String())
 
 		if len(each) > 0 {
@@ -304,29 +305,28 @@ func (c *Client) WaitJob(ctx context.Context, id string, each ...func(api.Job)) 
 	}
 }
 
-// Scope is what variables apply to.
+// Scope identifies a set of variables.
 type Scope struct {
 	path   string
 	params []string
 }
 
-// The scopes.
+// ScopeGlobal is the scope of all hosts.
 var ScopeGlobal = Scope{path: api.PathGlobalVars}
 
-// ScopeGroup is one group.
+// ScopeGroup is the scope of a group.
 func ScopeGroup(name string) Scope { return Scope{api.PathGroupVars, []string{name}} }
 
-// ScopeNode is one node.
+// ScopeNode is the scope of a node.
 func ScopeNode(name string) Scope { return Scope{api.PathNodeVars, []string{name}} }
 
-// Vars returns the variables that are set for the scope itself.
+// Vars returns the scope's own variables.
 func (c *Client) Vars(ctx context.Context, s Scope) (api.Vars, error) {
 	vars, _, err := c.TaggedVars(ctx, s)
 	return vars, err
 }
 
-// TaggedVars returns the variables that are set for the scope itself, and their
-// tag for IfMatch.
+// TaggedVars returns the scope's own variables and their tag for IfMatch.
 func (c *Client) TaggedVars(ctx context.Context, s Scope) (vars api.Vars, tag string, err error) {
 	vars = api.Vars{}
 	err = c.do(ctx, call{method: http.MethodGet, path: s.path, params: s.params, tag: &tag}, &vars)
@@ -346,8 +346,7 @@ func (c *Client) SetVars(ctx context.Context, s Scope, vars api.Vars) (api.Chang
 	return out, c.do(ctx, call{method: http.MethodPut, path: s.path, params: s.params, in: vars}, &out)
 }
 
-// PatchVars sets the variables that the patch names and unsets those that it
-// gives as nil.
+// PatchVars sets the variables in the patch; nil removes a variable.
 func (c *Client) PatchVars(ctx context.Context, s Scope, patch api.Vars) (api.Changed, error) {
 	if patch == nil {
 		patch = api.Vars{}
@@ -358,38 +357,30 @@ func (c *Client) PatchVars(ctx context.Context, s Scope, patch api.Vars) (api.Ch
 	return out, c.do(ctx, call{method: http.MethodPatch, path: s.path, params: s.params, in: patch}, &out)
 }
 
-// MergedVars returns the variables that a node gets, with their origin.
+// MergedVars returns all variables of a node with their origin.
 func (c *Client) MergedVars(ctx context.Context, node string) (api.MergedVars, error) {
 	out := api.MergedVars{}
-	err := c.do(
-		ctx,
-		call{
-			method: http.MethodGet,
-			path:   api.PathNodeVars,
-			params: []string{node},
-			query:  url.Values{"merged": {"true"}},
-		},
-		&out,
-	)
+	q := url.Values{"merged": {"true"}}
+	err := c.do(ctx, call{method: http.MethodGet, path: api.PathNodeVars, params: []string{node}, query: q}, &out)
 	nativeMerged(out)
 
 	return out, err
 }
 
-// Config returns the configuration in force.
+// Config returns the effective configuration.
 func (c *Client) Config(ctx context.Context) (api.Config, error) {
 	return c.config(ctx, call{method: http.MethodGet, path: api.PathConfig})
 }
 
-// TaggedConfig returns the configuration in force, and the tag of what of it
-// can be changed here, for IfMatch.
+// TaggedConfig returns the effective configuration and the tag of its overlay
+// for IfMatch.
 func (c *Client) TaggedConfig(ctx context.Context) (config api.Config, tag string, err error) {
 	config, err = c.config(ctx, call{method: http.MethodGet, path: api.PathConfig, tag: &tag})
 	return config, tag, err
 }
 
-// PatchConfig sets keys in the configuration's overlay, and takes those out
-// that the patch gives as nil. It returns the configuration then in force.
+// PatchConfig sets keys in the overlay; nil removes a key. It returns the
+// effective configuration after the change.
 func (c *Client) PatchConfig(ctx context.Context, patch map[string]any) (api.Config, error) {
 	if patch == nil {
 		patch = map[string]any{}
@@ -410,13 +401,12 @@ func (c *Client) config(ctx context.Context, k call) (api.Config, error) {
 	return out, err
 }
 
-// Instances lists the daemons that are alive, or a page of them; where nothing is
-// asked of the order, the oldest first.
+// Instances returns the live daemons, or a page of them, by default oldest first.
 func (c *Client) Instances(ctx context.Context, page ...Page) (api.List[api.Instance], error) {
 	return listed[api.Instance](ctx, c, api.PathInstances, page)
 }
 
-// Health asks the daemon how it is. A degraded daemon is no error.
+// Health returns the health of the daemon. A degraded daemon is not an error.
 func (c *Client) Health(ctx context.Context) (api.Health, error) {
 	var out api.Health
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathHealth, also: http.StatusServiceUnavailable}, &out)
@@ -441,16 +431,16 @@ func (c *Client) Metrics(ctx context.Context) (string, error) {
 	return string(text), nil
 }
 
-// Version asks what the daemon is.
+// Version returns the versions of the daemon and its dependencies.
 func (c *Client) Version(ctx context.Context) (api.Version, error) {
 	var out api.Version
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathVersion}, &out)
 }
 
-// paged is the part of a query that all lists have in common.
+// paged returns the query parameters common to all lists.
 func paged(sort []string, limit int, token string) (url.Values, error) {
 	if limit < 0 {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the limit is negative: %d", limit)
+		return nil, inventory.Errorf(inventory.KindInvalid, "the limit %d is negative", limit)
 	}
 
 	q := url.Values{}

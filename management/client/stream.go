@@ -20,9 +20,9 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// Stream reads a job's log. When the connection breaks it connects again by
-// itself and goes on at the byte where it was, for as long as Options.Patience
-// since the last byte. It is for one goroutine; Close may be called by another.
+// Stream reads the log of a job. After a broken connection it reconnects and
+// continues at the same byte, for up to Options.Patience since the last byte.
+// Read is for one goroutine; Close is safe from any.
 type Stream struct {
 	c        *Client
 	ctx      context.Context // of the reader: Read has no parameter for it
@@ -31,14 +31,14 @@ type Stream struct {
 	id       string
 	offset   int64
 	follow   bool
-	body     io.ReadCloser // nil: not connected
+	body     io.ReadCloser // nil while disconnected
 	patience *patience
-	err      error // what every further Read returns
+	err      error // the final result of Read
 }
 
-// Log opens the output of a job at the offset in bytes. With follow it ends
-// when the job has ended, else where the log is now. id may be "active" or
-// "last". The stream ends with the context; it has to be closed.
+// Log opens the output of a job at the offset in bytes. With follow it ends with
+// the job, otherwise at the current end of the log. id may be "active" or
+// "last". The stream ends with the context; the caller has to close it.
 func (c *Client) Log(ctx context.Context, id string, offset int64, follow bool) (*Stream, error) {
 	return c.stream(ctx, api.PathLog, id, offset, follow)
 }
@@ -68,8 +68,8 @@ func (c *Client) stream(ctx context.Context, path, id string, offset int64, foll
 	return s, nil
 }
 
-// connect asks for the log from the offset on. Only the answer's header has to
-// come in time.
+// connect requests the log from the offset on. Options.Timeout bounds only the
+// header of the answer.
 func (s *Stream) connect() error {
 	q := url.Values{"offset": {strconv.FormatInt(s.offset, 10)}}
 	if s.follow {
@@ -83,22 +83,24 @@ func (s *Stream) connect() error {
 
 	id := res.Header.Get(api.HeaderJob)
 	if id == "" {
-		return s.c.notAStream(res)
+		return s.c.notStream(res)
 	}
 
-	s.id = id // "active" may be another one by the time we connect again
+	s.id = id // "active" may be another job after a reconnect
 	s.body = res.Body
 
 	return nil
 }
 
-// open sends a call whose answer may take any time; only its header has to come
-// in time. The body has to be closed.
+// open sends a call with a streamed answer. Options.Timeout bounds only the
+// header of the answer. The caller has to close the body.
 func (c *Client) open(ctx context.Context, k call) (*http.Response, error) {
 	within, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(c.opt.Timeout, func() { cancel(context.DeadlineExceeded) })
 
 	res, err := c.send(within, k)
+
+	// A timer that fired has cancelled the body as well.
 	if !timer.Stop() && err == nil {
 		_ = res.Body.Close()
 		err = context.DeadlineExceeded
@@ -119,15 +121,15 @@ func (c *Client) open(ctx context.Context, k call) (*http.Response, error) {
 	return res, nil
 }
 
-// notAStream closes an answer that the daemon would not give.
-func (c *Client) notAStream(res *http.Response) error {
+// notStream closes an answer that is not a stream of clusterm and returns its error.
+func (c *Client) notStream(res *http.Response) error {
 	start, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10))
 	_ = res.Body.Close()
 
-	return c.stranger(res, start)
+	return c.foreign(res, start)
 }
 
-// body releases its request's context when it is closed.
+// body cancels the context of its request on Close.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -138,7 +140,8 @@ func (b body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// Read reads bytes of the log. It returns io.EOF at the log's end only.
+// Read reads bytes of the log. It blocks for new bytes when following, and
+// returns io.EOF only at the end of the log.
 func (s *Stream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -157,7 +160,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 			s.offset += int64(n)
 			s.patience.reset()
 
-			return n, nil // an error comes again
+			return n, nil // the next read returns the error again
 		}
 
 		switch {
@@ -165,6 +168,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 		case errors.Is(err, io.EOF):
 			s.err = io.EOF
 		default:
+			// The connection broke: the next round reconnects.
 			_ = s.body.Close()
 			s.body = nil
 			s.err = s.patience.wait(s.ctx, s.c.explain(s.ctx, err))
@@ -174,22 +178,22 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return 0, s.err
 }
 
-// Offset is where the next byte that Read returns is in the log.
+// Offset returns the position of the next byte in the log.
 func (s *Stream) Offset() int64 { return s.offset }
 
-// Job is the id of the job.
+// Job returns the id of the job.
 func (s *Stream) Job() string { return s.id }
 
-// Close ends the stream, and a Read that is waiting.
+// Close ends the stream and unblocks Read.
 func (s *Stream) Close() error {
 	s.cancel()
 	return nil
 }
 
-// Events calls each with what happens in a job, in order, from the offset in
-// bytes on. With follow it returns nil when the job has ended, else where the
-// log is now. An error of each ends it and is returned. id may be "active" or
-// "last".
+// Events calls each for the events of a job in order, from the offset in bytes
+// on. With follow it returns nil at the end of the job, otherwise at the current
+// end of the log. It stops at the first error of each and returns it. id may be
+// "active" or "last".
 func (c *Client) Events(ctx context.Context, id string, offset int64, follow bool, each func(api.Event) error) error {
 	s, err := c.stream(ctx, api.PathEvents, id, offset, follow)
 	if err != nil {
@@ -202,6 +206,7 @@ func (c *Client) Events(ctx context.Context, id string, offset int64, follow boo
 	for {
 		line, err := lines.ReadBytes('\n')
 		if line = bytes.TrimSpace(line); len(line) > 0 {
+			// A malformed line reaches the caller with its text.
 			var e api.Event
 			if json.Unmarshal(line, &e) != nil || e.Event == "" {
 				e = api.Event{Event: api.EventUnreadable, Message: string(line)}
@@ -221,10 +226,10 @@ func (c *Client) Events(ctx context.Context, id string, offset int64, follow boo
 	}
 }
 
-// patience spaces attempts to reach a daemon that does not answer, and ends them.
+// patience is the backoff and the limit of retries to an unreachable daemon.
 type patience struct {
 	limit time.Duration
-	since time.Time // of the first failure; zero: none
+	since time.Time // the first failure; zero without one
 	retry *backoff.ExponentialBackOff
 }
 
@@ -244,8 +249,8 @@ func (p *patience) reset() {
 	p.retry.Reset()
 }
 
-// wait pauses before the next attempt. It returns err where another attempt
-// makes no sense.
+// wait sleeps before the next attempt. It returns err for an error that no retry
+// can help, and after the limit.
 func (p *patience) wait(ctx context.Context, err error) error {
 	if ctx.Err() != nil || inventory.KindOf(err) != inventory.KindUnavailable {
 		return err

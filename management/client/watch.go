@@ -19,43 +19,42 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// WatchOptions say what to watch. The zero value is everything.
+// WatchOptions select the objects to watch. The zero value selects everything.
 type WatchOptions struct {
-	Kinds []api.WatchKind // empty: all, or only nodes where one of the next chooses among them
-	// Names, Groups and Selector choose nodes: those that match each that is not
-	// empty. One that matches no longer comes as ChangeDelete.
+	Kinds []api.WatchKind // default: all, or only nodes if a field below selects nodes
+	// Names, Groups and Selector select nodes that match all of them. A node that
+	// no longer matches comes as ChangeDelete.
 	Names, Groups []string
 	Selector      string
-	// Since resumes after a revision: the caller knows what was then. 0: begin
-	// with the present state.
+	// Since resumes after a revision of which the caller has the state. 0 begins
+	// with the current state.
 	Since int64
-	// Lost is called, where it is not nil, when the daemon has gone and is about
-	// to be looked for again. What the watch yields next says that it is back.
+	// Lost, unless nil, is called with the error before each reconnect. The next
+	// change proves that the daemon is back.
 	Lost func(error)
 }
 
-// Watch yields what there is, as ChangePut, then ChangeSync, and then every
+// Watch yields the current objects as ChangePut, then ChangeSync, then every
 // change as it happens. A change may come twice.
 //
-// When the connection breaks, or the daemon is started again, the watch goes on
-// where it was, for as long as Options.Patience since the daemon's last word.
-// Where the daemon no longer knows what has changed meanwhile, what there is
-// comes once more, then ChangeDelete for what is gone, and ChangeSync. So
-// whoever puts and deletes as told has, at every ChangeSync and from there on,
-// exactly what the daemon has.
+// After a broken connection or a restart of the daemon, the watch resumes for up
+// to Options.Patience since the last response. If the daemon no longer has the
+// changes in between, the watch repeats the current objects, yields ChangeDelete
+// for those that are gone, and ChangeSync. A caller that applies every put and
+// delete therefore has the daemon's state from each ChangeSync on.
 //
-// With Since, nobody but the caller knows what was; so where the daemon no
-// longer reaches back that far, the watch ends with KindExpired.
+// With Since only the caller has the earlier state. If the daemon no longer has
+// the changes since then, the watch ends with KindExpired.
 //
-// The watch ends with an error, that of the context included, or when the
-// caller ends the loop.
+// The watch ends with an error, that of the context included, or with the
+// caller's loop.
 func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[api.Change, error] {
 	return func(yield func(api.Change, error) bool) {
 		w := &watch{c: c, o: o, after: o.Since, known: map[subject]bool{}}
 
 		p := c.patience()
 		for {
-			err := w.once(ctx, func(change api.Change) bool {
+			err := w.connection(ctx, func(change api.Change) bool {
 				if w.synced {
 					p.reset()
 				}
@@ -69,6 +68,7 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[api.Change
 				yield(api.Change{}, ctx.Err())
 				return
 			case inventory.KindOf(err) == inventory.KindExpired && w.after > 0 && o.Since == 0:
+				// Too late to resume: start over and compare with the known objects.
 				w.after = 0
 				continue
 			case inventory.KindOf(err) == inventory.KindUnavailable && o.Lost != nil:
@@ -83,31 +83,31 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[api.Change
 	}
 }
 
-// errEnded: the caller wants no more.
+// errEnded marks the end of the caller's loop.
 var errEnded = errors.New("ended")
 
-// maxEvent is the size of the largest line of a watch, in bytes.
+// maxEvent is the maximum length of a line of a watch, in bytes.
 const maxEvent = 64 << 20
 
-// subject is what a change is about.
+// subject identifies a watched object.
 type subject struct {
 	kind api.WatchKind
 	name string
 }
 
-// watch is where a Watch is.
+// watch is the progress of a Watch over its connections.
 type watch struct {
 	c      *Client
 	o      WatchOptions
-	after  int64            // to resume after; 0: begin anew
-	known  map[subject]bool // what the caller knows to be there
-	synced bool             // since this connection was made
+	after  int64            // revision to resume after; 0: start over
+	known  map[subject]bool // the objects that the caller has
+	synced bool             // this connection has reached ChangeSync
 }
 
-// once watches until the connection ends.
-func (w *watch) once(ctx context.Context, yield func(api.Change) bool) error {
+// connection watches until the connection ends.
+func (w *watch) connection(ctx context.Context, yield func(api.Change) bool) error {
 	w.synced = false
-	fresh := map[subject]bool(nil) // what is there, of a watch that begins anew
+	fresh := map[subject]bool(nil) // the initial state; nil for a resumed watch
 
 	q := url.Values{"name": w.o.Names, "group": w.o.Groups}
 	for _, kind := range w.o.Kinds {
@@ -130,10 +130,10 @@ func (w *watch) once(ctx context.Context, yield func(api.Change) bool) error {
 	}
 
 	if !isType(res, api.TypeEventStream) {
-		return w.c.notAStream(res)
+		return w.c.notStream(res)
 	}
 
-	// A daemon that has nothing to tell says so more often than this.
+	// Progress events arrive more often than this, even on an idle watch.
 	idle := time.AfterFunc(w.c.opt.Timeout, func() { _ = res.Body.Close() })
 	defer func() {
 		idle.Stop()
@@ -156,8 +156,8 @@ func (w *watch) once(ctx context.Context, yield func(api.Change) bool) error {
 
 		var change api.Change
 		if err := json.Unmarshal(data, &change); err != nil {
-			return inventory.Errorf(inventory.KindUnavailable, "%s has told something that is no change: %w", w.c.where, err).
-				Do("clusterm and its client should be of the same version")
+			return inventory.Errorf(inventory.KindUnavailable, "%s sent a malformed change: %w", w.c.where, err).
+				Do("use the same version of clusterm and its client")
 		}
 
 		if err := w.take(change, &fresh, yield); err != nil {
@@ -170,7 +170,7 @@ func (w *watch) once(ctx context.Context, yield func(api.Change) bool) error {
 	}
 }
 
-// take passes a change on.
+// take records a change and yields it.
 func (w *watch) take(change api.Change, fresh *map[subject]bool, yield func(api.Change) bool) error {
 	s := subject{change.Kind, change.Name}
 	switch change.Type {
@@ -181,11 +181,12 @@ func (w *watch) take(change api.Change, fresh *map[subject]bool, yield func(api.
 		}
 	case api.ChangeDelete:
 		if !w.known[s] && w.o.Since == 0 {
-			return nil // told before
+			return nil // a repeated delete
 		}
 
 		delete(w.known, s)
 	case api.ChangeSync:
+		// Known objects outside the initial state were deleted in between.
 		if *fresh != nil {
 			for gone := range w.known {
 				if (*fresh)[gone] {
@@ -206,7 +207,7 @@ func (w *watch) take(change api.Change, fresh *map[subject]bool, yield func(api.
 
 		w.synced = true
 	case api.ChangeDropped:
-		return nil // the connection ends, and the next goes on
+		return nil // the daemon closes the connection, and the next resumes
 	}
 
 	if !yield(change) {
@@ -216,7 +217,7 @@ func (w *watch) take(change api.Change, fresh *map[subject]bool, yield func(api.
 	return nil
 }
 
-// nextEvent reads a server-sent event: its data, and its id where it has one.
+// nextEvent reads a server-sent event: its data, and its id or 0.
 func nextEvent(lines *bufio.Scanner) (data []byte, id int64, err error) {
 	for lines.Scan() {
 		line := lines.Bytes()
@@ -240,7 +241,7 @@ func nextEvent(lines *bufio.Scanner) (data []byte, id int64, err error) {
 	}
 
 	if err = lines.Err(); err == nil {
-		err = io.ErrUnexpectedEOF // a watch has no end
+		err = io.ErrUnexpectedEOF // a watch never ends by itself
 	}
 
 	return nil, 0, err

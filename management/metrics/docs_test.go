@@ -17,11 +17,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-var update = flag.Bool("update", false, "write docs/metrics.md anew")
+var update = flag.Bool("update", false, "write docs/metrics.md")
 
 const docs = "../../docs/"
 
-// TestTable: names follow the conventions of Prometheus.
+// TestTable expects names in the conventions of Prometheus.
 func TestTable(t *testing.T) {
 	t.Parallel()
 
@@ -29,12 +29,12 @@ func TestTable(t *testing.T) {
 	for _, room := range Table {
 		for _, m := range room.Metrics {
 			if seen[m.Name] {
-				t.Errorf("%s is there twice", m.Name)
+				t.Errorf("%s is defined twice", m.Name)
 			}
 
 			seen[m.Name] = true
 			if !regexp.MustCompile(`^clusterm_[a-z]+(_[a-z]+)*$`).MatchString(m.Name) {
-				t.Errorf("%s is no name for a metric of ours", m.Name)
+				t.Errorf("%s is not a valid name for a metric", m.Name)
 			}
 
 			if total := strings.HasSuffix(m.Name, "_total"); total != (m.Type == Counter) {
@@ -47,14 +47,14 @@ func TestTable(t *testing.T) {
 			}
 
 			if m.Meaning == "" {
-				t.Errorf("%s means nothing", m.Name)
+				t.Errorf("%s has no help text", m.Name)
 			}
 		}
 	}
 }
 
-// TestMetricsDocument holds docs/metrics.md against the table.
-// go test ./management/metrics -run Document -update writes it.
+// TestMetricsDocument compares docs/metrics.md with the table. The flag -update
+// (make docs) writes it.
 func TestMetricsDocument(t *testing.T) {
 	t.Parallel()
 	const begin, end = "<!-- metrics:begin -->\n", "<!-- metrics:end -->"
@@ -78,7 +78,7 @@ func TestMetricsDocument(t *testing.T) {
 		}
 	} else if old != want {
 		t.Error(
-			"docs/metrics.md is not that of the table; write it anew:\n\tgo test ./management/metrics -run Document -update",
+			"docs/metrics.md is out of date: run make docs",
 		)
 	}
 }
@@ -121,7 +121,7 @@ type rules struct {
 	} `yaml:"groups"`
 }
 
-// board is what of a Grafana dashboard is looked at.
+// board is the tested part of a Grafana dashboard.
 type board struct {
 	Title      string `json:"title"`
 	UID        string `json:"uid"`
@@ -280,8 +280,8 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// TestAlerts: the rules look at metrics that exist, and say what is wrong and
-// what to do.
+// TestAlerts expects existing metrics in the rules, and a severity, a summary and
+// a description for each alert.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 
@@ -302,7 +302,7 @@ func TestAlerts(t *testing.T) {
 			}
 
 			if !strings.Contains(string(text), "`"+r.Alert+"`") {
-				t.Errorf("docs/metrics.md does not know %s", r.Alert)
+				t.Errorf("docs/metrics.md does not mention %s", r.Alert)
 			}
 		}
 	}
@@ -312,8 +312,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestPromtool has Prometheus's own tool check the rules and the expressions of
-// the board, and runs the rules on series that have them fire, or not.
+// TestPromtool checks the rules and the expressions of the board with promtool,
+// and tests the rules on example series.
 func TestPromtool(t *testing.T) {
 	t.Parallel()
 

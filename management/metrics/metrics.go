@@ -8,42 +8,40 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// row returns the row of a metric. A missing row is a bug in the caller.
 func row(name string, t Type) Metric {
 	m, ok := Lookup(name)
 	if !ok || m.Type != t {
-		panic(fmt.Sprintf("the table of metrics has no %s %s", t, name))
+		panic(fmt.Sprintf("metrics: the table has no %s %s", t, name))
 	}
 
 	return m
 }
 
-// NewCounter makes the counter of that name. One without labels is got by
+// NewCounter returns a new counter of the table. Get a counter without labels with
 // WithLabelValues().
 func NewCounter(name string) *prometheus.CounterVec {
 	m := row(name, Counter)
 	return begun(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: m.Meaning}, m.Labels))
 }
 
-// NewGauge makes the gauge of that name.
+// NewGauge returns a new gauge of the table.
 func NewGauge(name string) *prometheus.GaugeVec {
 	m := row(name, Gauge)
 	return begun(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.Name, Help: m.Meaning}, m.Labels))
 }
 
-// NewHistogram makes the histogram of that name.
+// NewHistogram returns a new histogram of the table.
 func NewHistogram(name string) *prometheus.HistogramVec {
 	m := row(name, Histogram)
-	return begun(
-		m,
-		prometheus.NewHistogramVec(
-			prometheus.HistogramOpts{Name: m.Name, Help: m.Meaning, Buckets: m.Buckets},
-			m.Labels,
-		),
-	)
+	opts := prometheus.HistogramOpts{Name: m.Name, Help: m.Meaning, Buckets: m.Buckets}
+
+	return begun(m, prometheus.NewHistogramVec(opts, m.Labels))
 }
 
-// begun shows a metric without labels from the start.
+// begun exports a metric without labels from the start, with the value 0.
 func begun[T any, V interface{ WithLabelValues(...string) T }](m Metric, vec V) V {
+	// Prometheus exports a vector only after its first use.
 	if len(m.Labels) == 0 {
 		vec.WithLabelValues()
 	}
@@ -51,26 +49,28 @@ func begun[T any, V interface{ WithLabelValues(...string) T }](m Metric, vec V) 
 	return vec
 }
 
-// Snapshot emits metrics that are looked up at every scrape rather than
-// counted. It may be called by several scrapes at once.
+// Snapshot is a collector of metrics that are read at every scrape. It has to be
+// safe for concurrent scrapes.
 type Snapshot func(emit func(name string, value float64, labels ...string))
 
-// Describe says nothing: what a Snapshot emits is known when it does.
+// Describe sends no description: the metrics vary from scrape to scrape.
 func (Snapshot) Describe(chan<- *prometheus.Desc) {}
 
-// Collect emits counters and gauges of the table.
+// Collect sends counters and gauges of the table.
 func (s Snapshot) Collect(to chan<- prometheus.Metric) {
 	s(func(name string, value float64, labels ...string) {
 		m, ok := Lookup(name)
 		if !ok || m.Type == Histogram {
-			panic("the table of metrics has no counter or gauge " + name)
+			panic("metrics: the table has no counter or gauge " + name)
 		}
 
+		// A histogram needs observations; a snapshot has only current values.
 		kind := prometheus.GaugeValue
 		if m.Type == Counter {
 			kind = prometheus.CounterValue
 		}
 
-		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(m.Name, m.Meaning, m.Labels, nil), kind, value, labels...)
+		desc := prometheus.NewDesc(m.Name, m.Meaning, m.Labels, nil)
+		to <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
 	})
 }

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics is the table of everything that /metrics shows under
-// clusterm_, and the instruments made from it. Whoever measures asks for an
-// instrument by name; a name, a type or a label that the table does not have is
-// a mistake in the program and panics. The documentation, the Grafana board and
-// the alert rules are held against the same table.
+// Package metrics is the table of all metrics under clusterm_ at /metrics, and
+// the instruments for them. Callers request an instrument by name; a name, type
+// or label outside the table is a bug and panics. Tests compare the
+// documentation, the Grafana board and the alert rules with the table.
 package metrics
 
-// Type is what kind of number a metric is.
+// Type is the type of a metric in Prometheus.
 type Type string
 
 // The types.
 const (
 	Counter   Type = "counter"   // only grows, from 0 at the start of the daemon
 	Gauge     Type = "gauge"     // goes up and down
-	Histogram Type = "histogram" // how often which size
+	Histogram Type = "histogram" // counts of observations by size
 )
 
 // Metric is one row of the table.
@@ -23,8 +22,9 @@ type Metric struct {
 	Type    Type
 	Labels  []string
 	Buckets []float64 // of a Histogram, upper bounds in its unit
-	Meaning string
-	// Absent says when it is not shown; empty: it always is.
+	Meaning string    // the help text, with the unit
+	// Absent is the condition for a missing metric; empty for one that is always
+	// present.
 	Absent string
 }
 
@@ -36,7 +36,7 @@ type Room struct {
 
 const noGossip = "with `gossip: off`"
 
-// Table is every metric of ours, by room.
+// Table lists all metrics by room.
 var Table = []Room{
 	{
 		"The daemon",
@@ -45,7 +45,7 @@ var Table = []Room{
 				Name:    "clusterm_build_info",
 				Type:    Gauge,
 				Labels:  []string{"version", "commit", "go"},
-				Meaning: "always 1; what was built",
+				Meaning: "always 1; the labels identify the build",
 			},
 		},
 	},
@@ -56,7 +56,7 @@ var Table = []Room{
 				Name:    "clusterm_http_requests_total",
 				Type:    Counter,
 				Labels:  []string{"method", "route", "code"},
-				Meaning: "answered requests, by the template of the path and the HTTP status",
+				Meaning: "answered requests, by route template and HTTP status",
 				Absent:  "before the first request",
 			},
 			{
@@ -64,20 +64,20 @@ var Table = []Room{
 				Type:    Histogram,
 				Labels:  []string{"method", "route", "code"},
 				Buckets: exponential(0.001, 4, 8),
-				Meaning: "how long requests took, those that stream or wait on demand excepted",
+				Meaning: "duration of requests in seconds, without streams and long polls",
 				Absent:  "before the first request",
 			},
 			{
 				Name:    "clusterm_http_requests_in_flight",
 				Type:    Gauge,
-				Meaning: "requests that are being answered, streams included",
+				Meaning: "requests in progress, streams included",
 			},
-			{Name: "clusterm_http_streams", Type: Gauge, Meaning: "logs that are being read"},
-			{Name: "clusterm_http_watches", Type: Gauge, Meaning: "watches that are open (`/v1/watch`)"},
+			{Name: "clusterm_http_streams", Type: Gauge, Meaning: "open log streams"},
+			{Name: "clusterm_http_watches", Type: Gauge, Meaning: "open watches (`/v1/watch`)"},
 			{
 				Name:    "clusterm_http_watches_dropped_total",
 				Type:    Counter,
-				Meaning: "watches that were ended because they were read too slowly",
+				Meaning: "watches closed because the client was too slow",
 			},
 		},
 	},
@@ -88,15 +88,15 @@ var Table = []Room{
 				Name:    "clusterm_nodes",
 				Type:    Gauge,
 				Labels:  []string{"status", "state"},
-				Meaning: "nodes; every combination is there, 0 included",
+				Meaning: "nodes, by lifecycle status and monitor state; every combination is present, 0 included",
 			},
-			{Name: "clusterm_nodes_with_error", Type: Gauge, Meaning: "nodes whose last verb failed (`last_error`)"},
+			{Name: "clusterm_nodes_with_error", Type: Gauge, Meaning: "nodes with a failed last verb (`last_error`)"},
 			{
 				Name:    "clusterm_nodes_with_residue",
 				Type:    Gauge,
-				Meaning: "nodes with configuration that could not be cleaned off (`residue`)",
+				Meaning: "nodes with configuration that no cleanup has removed yet (`residue`)",
 			},
-			{Name: "clusterm_nodes_duplicated", Type: Gauge, Meaning: "nodes whose identity several live hosts claim"},
+			{Name: "clusterm_nodes_duplicated", Type: Gauge, Meaning: "nodes with several live hosts of one identity"},
 		},
 	},
 	{
@@ -106,26 +106,27 @@ var Table = []Room{
 				Name:    "clusterm_jobs",
 				Type:    Gauge,
 				Labels:  []string{"verb", "status"},
-				Meaning: "jobs that are kept; every combination is there, 0 included",
+				Meaning: "stored jobs; every combination is present, 0 included",
 			},
-			{Name: "clusterm_queue_length", Type: Gauge, Meaning: "jobs that wait for their turn"},
+			{Name: "clusterm_queue_length", Type: Gauge, Meaning: "queued jobs"},
 			{
 				Name:    "clusterm_queue_oldest_age_seconds",
 				Type:    Gauge,
-				Meaning: "since when the oldest of them waits; 0 where none does",
+				Meaning: "age of the oldest queued job in seconds; 0 without one",
 			},
 			{
-				Name:    "clusterm_jobs_ended_total",
-				Type:    Counter,
-				Labels:  []string{"verb", "cause"},
-				Meaning: "jobs that this daemon ended; the cause is `done`, or the one that the job shows: `failed`, `cancelled`, `deadline`, `interrupted`, `precondition`, `absent`, `internal`",
+				Name:   "clusterm_jobs_ended_total",
+				Type:   Counter,
+				Labels: []string{"verb", "cause"},
+				Meaning: "jobs ended by this daemon; the cause is `done` or the cause of the failure: `failed`, " +
+					"`cancelled`, `deadline`, `interrupted`, `precondition`, `absent`, `internal`",
 			},
 			{
 				Name:    "clusterm_job_duration_seconds",
 				Type:    Histogram,
 				Labels:  []string{"verb", "status"},
 				Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200},
-				Meaning: "from claim to end, of jobs that ran",
+				Meaning: "duration of jobs from start to end, in seconds",
 			},
 		},
 	},
@@ -135,47 +136,49 @@ var Table = []Room{
 			{
 				Name:    "clusterm_runner_processes",
 				Type:    Gauge,
-				Meaning: "runs of ansible-playbook that this daemon attends to",
+				Meaning: "runs of ansible-playbook under supervision of this daemon",
 			},
 			{
-				Name:    "clusterm_runner_forks",
-				Type:    Gauge,
-				Meaning: "hosts that these may work on at a time (`jobs.forks`, or fewer where a run has fewer)",
+				Name: "clusterm_runner_forks",
+				Type: Gauge,
+				Meaning: "maximum number of hosts that these runs configure in parallel " +
+					"(`jobs.forks`, or the size of a smaller run)",
 			},
-			{Name: "clusterm_runner_starts_total", Type: Counter, Meaning: "runs that were started"},
+			{Name: "clusterm_runner_starts_total", Type: Counter, Meaning: "started runs"},
 			{
 				Name:    "clusterm_runner_adoptions_total",
 				Type:    Counter,
-				Meaning: "runs that an earlier daemon had started and this one went on with",
+				Meaning: "runs adopted from an earlier daemon process",
 			},
 			{
-				Name:    "clusterm_runner_ends_total",
-				Type:    Counter,
-				Labels:  []string{"cause"},
-				Meaning: "runs that ended; the cause is `done`, `failed`, `cancelled` (by a cancel, or by a signal to the runner), `deadline`, `interrupted` or `internal`",
+				Name:   "clusterm_runner_ends_total",
+				Type:   Counter,
+				Labels: []string{"cause"},
+				Meaning: "ended runs; the cause is `done`, `failed`, `cancelled` (by a cancel, or by a signal " +
+					"to the runner), `deadline`, `interrupted` or `internal`",
 			},
 			{
 				Name:    "clusterm_runner_cancellations_total",
 				Type:    Counter,
-				Meaning: "how often a runner was told to end its run",
+				Meaning: "cancel signals sent to runs",
 			},
 			{
 				Name:    "clusterm_runner_output_bytes_total",
 				Type:    Counter,
 				Labels:  []string{"stream"},
-				Meaning: "bytes taken from runs: `text`, and `events`",
+				Meaning: "output of runs in bytes, by stream: `text` or `events`",
 			},
 			{
 				Name:    "clusterm_runner_output_lines_total",
 				Type:    Counter,
 				Labels:  []string{"stream"},
-				Meaning: "the lines in them",
+				Meaning: "output of runs in lines, by stream: `text` or `events`",
 			},
 			{
 				Name:    "clusterm_runner_truncated_total",
 				Type:    Counter,
 				Labels:  []string{"stream"},
-				Meaning: "runs whose output went over `jobs.output_limit`",
+				Meaning: "runs with output beyond `jobs.output_limit`",
 			},
 		},
 	},
@@ -185,57 +188,57 @@ var Table = []Room{
 			{
 				Name:    "clusterm_gossip_connected",
 				Type:    Gauge,
-				Meaning: "1 while the gossip is being listened to",
+				Meaning: "1 while connected to the gossip, else 0",
 				Absent:  noGossip,
 			},
 			{
 				Name:    "clusterm_gossip_members",
 				Type:    Gauge,
 				Labels:  []string{"status"},
-				Meaning: "members, this one included: `alive`, `failed`, `left`",
+				Meaning: "members by status, this host included: `alive`, `failed`, `left`",
 				Absent:  noGossip,
 			},
 			{
 				Name:    "clusterm_gossip_strangers",
 				Type:    Gauge,
-				Meaning: "members that are not nodes, or claim to be what no node can be",
+				Meaning: "members without a valid node identity",
 				Absent:  noGossip,
 			},
 			{
 				Name:    "clusterm_gossip_events_total",
 				Type:    Counter,
-				Meaning: "changes of members that were heard of",
+				Meaning: "received membership changes",
 				Absent:  noGossip,
 			},
 			{
 				Name:    "clusterm_gossip_pending_nodes",
 				Type:    Gauge,
-				Meaning: "nodes with news that is not yet recorded",
+				Meaning: "nodes with observations that are not yet recorded",
 				Absent:  noGossip,
 			},
 			{
 				Name:    "clusterm_gossip_reports_total",
 				Type:    Counter,
-				Meaning: "reports that were recorded, full ones (one a minute) included",
+				Meaning: "recorded reports, including the full report every minute",
 				Absent:  noGossip,
 			},
 			{
 				Name:    "clusterm_gossip_report_errors_total",
 				Type:    Counter,
-				Meaning: "reports that were not recorded; they are made again",
+				Meaning: "failed attempts to record a report; each is retried",
 				Absent:  noGossip,
 			},
 			{
 				Name:    "clusterm_gossip_queue_depth",
 				Type:    Gauge,
 				Labels:  []string{"queue"},
-				Meaning: "messages that wait to be passed on: `intent`, `event`, `query`",
+				Meaning: "queued messages by queue: `intent`, `event`, `query`",
 				Absent:  noGossip,
 			},
 			{
 				Name:    "clusterm_gossip_health_score",
 				Type:    Gauge,
-				Meaning: "0 is best; above that, this host answers its peers late",
+				Meaning: "gossip health score of this host; 0 is healthy, higher means late answers to peers",
 				Absent:  noGossip,
 			},
 		},
@@ -247,66 +250,66 @@ var Table = []Room{
 				Name:    "clusterm_etcd_up",
 				Type:    Gauge,
 				Labels:  []string{"endpoint"},
-				Meaning: "1 where the endpoint answers",
+				Meaning: "1 if the endpoint responds, else 0",
 			},
 			{
 				Name:    "clusterm_etcd_db_size_bytes",
 				Type:    Gauge,
 				Labels:  []string{"endpoint"},
-				Meaning: "the size of its database file",
-				Absent:  "while it does not answer",
+				Meaning: "size of the database file in bytes",
+				Absent:  "while the endpoint does not respond",
 			},
 			{
 				Name:    "clusterm_etcd_db_in_use_bytes",
 				Type:    Gauge,
 				Labels:  []string{"endpoint"},
-				Meaning: "of that, what holds data",
-				Absent:  "while it does not answer",
+				Meaning: "part of the database file with data, in bytes",
+				Absent:  "while the endpoint does not respond",
 			},
 			{
 				Name:    "clusterm_etcd_db_quota_bytes",
 				Type:    Gauge,
 				Labels:  []string{"endpoint"},
-				Meaning: "the size at which it refuses to write",
-				Absent:  "while it does not answer, and of an etcd before 3.6",
+				Meaning: "size in bytes at which etcd refuses writes",
+				Absent:  "while the endpoint does not respond, and before etcd 3.6",
 			},
 			{
 				Name:    "clusterm_etcd_restarts_total",
 				Type:    Counter,
-				Meaning: "how often the embedded etcd exited and was restarted",
-				Absent:  "with an etcd of your own",
+				Meaning: "restarts of the embedded etcd after it exited",
+				Absent:  "with an external etcd",
 			},
 			{
 				Name:    "clusterm_etcd_round_trip_seconds",
 				Type:    Histogram,
 				Buckets: exponential(0.0005, 4, 7),
-				Meaning: "how long it takes to ask the store, by quorum, how far it is; asked once a second",
+				Meaning: "duration of a quorum read of the store's revision in seconds; measured every second",
 			},
 			{
 				Name:    "clusterm_etcd_unanswered_total",
 				Type:    Counter,
-				Meaning: "how often that was not answered within a second",
+				Meaning: "quorum reads without an answer within a second",
 			},
 			{
 				Name:    "clusterm_view_revision",
 				Type:    Gauge,
-				Meaning: "the revision of the store that reads are answered from",
+				Meaning: "the store's revision that reads show",
 			},
 			{
 				Name:    "clusterm_view_staleness_seconds",
 				Type:    Gauge,
-				Meaning: "since when the store has not said that this view is up to date",
+				Meaning: "time in seconds since the store last confirmed that the view is up to date",
 			},
 			{
 				Name:    "clusterm_view_stale",
 				Type:    Gauge,
-				Meaning: "1 from 3 seconds of that on: answers are marked stale, and nothing is changed",
+				Meaning: "1 if the view is over 3 seconds stale: answers are marked stale, and changes are refused",
 			},
 		},
 	},
 }
 
-// exponential are n upper bounds, each factor times the one before.
+// exponential returns n bucket bounds, each factor times the previous one.
 func exponential(first, factor float64, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
@@ -317,7 +320,7 @@ func exponential(first, factor float64, n int) []float64 {
 	return out
 }
 
-// Lookup returns the row of that name.
+// Lookup returns the row of a metric.
 func Lookup(name string) (Metric, bool) {
 	for _, room := range Table {
 		for _, m := range room.Metrics {

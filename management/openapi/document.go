@@ -123,7 +123,8 @@ func (d *Document) Media(content openapi3.Content) []Media {
 			medium.Schema, medium.Stream = item, true
 		}
 
-		for _, name := range inOrder(m.Examples, func(e *openapi3.ExampleRef) *openapi3.Origin { return e.Value.Origin }) {
+		names := inOrder(m.Examples, func(e *openapi3.ExampleRef) *openapi3.Origin { return e.Value.Origin })
+		for _, name := range names {
 			medium.Examples = append(medium.Examples, example(name, m.Examples[name].Value, medium.Schema))
 		}
 

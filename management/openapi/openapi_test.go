@@ -149,7 +149,9 @@ paths:
       - {$ref: '#/components/parameters/B'}
     put:
       tags: [T]
-      requestBody: {content: {application/json: {schema: {type: [string, 'null']}, examples: {two: {summary: Two, value: hi}}}}}
+      requestBody:
+        content:
+          application/json: {schema: {type: [string, 'null']}, examples: {two: {summary: Two, value: hi}}}
       responses: {"200": {$ref: '#/components/responses/Good'}}
     get:
       tags: [T]
@@ -170,7 +172,10 @@ components:
           examples: {one: {summary: One, value: {a: [{b: '1'}], x: 1}}}
     Bad: {description: bad, content: {text/plain: {schema: {type: string}}}}
   schemas:
-    S: {type: object, required: [x], properties: {x: {type: integer}, o: {type: object, properties: {p: {type: boolean}}}}}
+    S:
+      type: object
+      required: [x]
+      properties: {x: {type: integer}, o: {type: object, properties: {p: {type: boolean}}}}
 `))
 	if err != nil {
 		t.Fatal(err)

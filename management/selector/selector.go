@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package selector chooses nodes by their fields and labels, in the syntax of
-// the label selectors of Kubernetes, whose own library parses it:
+// Package selector selects nodes by fields and labels, in the syntax of the label
+// selectors of Kubernetes and with its parser:
 //
 //	group=service-worker,status!=Allocated,rack in (r1,r2),!old
 //
-// What cannot be meant is an error rather than an empty answer: a status, a
-// state, a verb or a group that does not exist.
+// A nonexistent status, state, verb or group is an error, not an empty selection.
 package selector
 
 import (
@@ -23,15 +22,15 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// MaxBytes is how long the text of a selector may be.
+// MaxBytes is the maximum length of a selector.
 const MaxBytes = 8 << 10
 
-// field is one field of a node that a selector may name. An empty one is taken
-// for absent: "!job" chooses nodes that no job holds.
+// field is a selectable field of a node. An empty value counts as absent: "!job"
+// selects nodes without a job.
 type field struct {
 	name  string
 	value func(*inventory.Node) string
-	// parse gives a value the form it has in a node, or refuses it; nil: any is fine.
+	// parse normalizes or refuses a value; nil accepts any value.
 	parse func(string) (string, error)
 }
 
@@ -63,7 +62,7 @@ var fields = []field{
 	}},
 }
 
-// Fields are the names of the fields that a selector may name.
+// Fields returns the names of the selectable fields.
 func Fields() []string {
 	names := make([]string, len(fields))
 	for i, f := range fields {
@@ -73,7 +72,7 @@ func Fields() []string {
 	return names
 }
 
-// Selector chooses nodes. The zero value chooses all of them.
+// Selector selects nodes. The zero value selects all.
 type Selector struct{ all []requirement }
 
 type requirement struct {
@@ -83,41 +82,42 @@ type requirement struct {
 	values []string
 }
 
-// odd are words that are fine as values of fields, but not as labels': IPv6
-// addresses, and names of more than 63 bytes.
-var odd = regexp.MustCompile(`[^\s=!(),<>]*:[^\s=!(),<>]*|[^\s=!(),<>]{64,}`)
+// notLabel matches values of fields that are invalid as labels: IPv6 addresses,
+// and names longer than 63 bytes.
+var notLabel = regexp.MustCompile(`[^\s=!(),<>]*:[^\s=!(),<>]*|[^\s=!(),<>]{64,}`)
 
-// Parse reads a selector; an empty text is the one that chooses all, and a blank
-// one, as a script makes it of variables that are not set, is refused. checkGroup
-// refuses groups that cannot be meant.
+// Parse parses a selector. An empty text selects all nodes; a blank one, a likely
+// mistake of a script with unset variables, is refused. checkGroup refuses
+// nonexistent groups. Errors are KindInvalid.
 func Parse(text string, checkGroup func(string) error) (Selector, error) {
 	if len(text) > MaxBytes {
 		return Selector{}, inventory.Errorf(
 			inventory.KindInvalid,
-			"the selector has %d bytes, the limit is %d",
+			"the selector has %d bytes; the limit is %d",
 			len(text),
 			MaxBytes,
 		)
 	}
 
 	if text != "" && strings.TrimSpace(text) == "" {
-		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector %q is blank, which would be all nodes", text).
-			Do("write what is to be chosen, or leave the selector out")
+		return Selector{}, inventory.
+			Errorf(inventory.KindInvalid, "the selector %q is blank and would select all nodes", text).
+			Do("write a condition, or omit the selector")
 	}
 
-	// The library knows labels only. For words that are none it gets stand-ins.
-	mark := "x"
-	for strings.Contains(text, mark) {
-		mark += "x"
+	// The parser accepts only labels, so it gets placeholders for other values.
+	placeholder := "x"
+	for strings.Contains(text, placeholder) {
+		placeholder += "x"
 	}
 
 	var words []string
-	parsed, err := labels.ParseToRequirements(odd.ReplaceAllStringFunc(text, func(word string) string {
+	parsed, err := labels.ParseToRequirements(notLabel.ReplaceAllStringFunc(text, func(word string) string {
 		words = append(words, word)
-		return mark + strconv.Itoa(len(words)-1)
+		return placeholder + strconv.Itoa(len(words)-1)
 	}))
 	original := func(word string) string {
-		if number, ok := strings.CutPrefix(word, mark); ok {
+		if number, ok := strings.CutPrefix(word, placeholder); ok {
 			if i, err := strconv.Atoi(number); err == nil && i < len(words) {
 				return words[i]
 			}
@@ -127,10 +127,11 @@ func Parse(text string, checkGroup func(string) error) (Selector, error) {
 	}
 
 	if err != nil {
-		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector %q does not parse: %w", text, err).
+		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector %q is malformed: %w", text, err).
 			Do("write it like group=service-worker,status!=Allocated,rack in (r1,r2),!old")
 	}
 
+	// Restore the placeholders before any value is checked.
 	var s Selector
 	for _, p := range parsed {
 		r := requirement{key: original(p.Key()), op: p.Operator(), values: p.ValuesUnsorted()}
@@ -148,13 +149,13 @@ func Parse(text string, checkGroup func(string) error) (Selector, error) {
 	return s, nil
 }
 
-// check finds what the key means and refuses what the values cannot mean.
+// check resolves the key to a field or a label and normalizes the values.
 func (r *requirement) check(checkGroup func(string) error) error {
 	i := slices.IndexFunc(fields, func(f field) bool { return f.name == r.key })
 	if i < 0 {
 		if err := inventory.CheckLabelKey(r.key); err != nil {
-			return inventory.Errorf(inventory.KindInvalid, "a selector cannot name %q", r.key).
-				Do("name a label, or one of the fields %s", strings.Join(Fields(), ", "))
+			return inventory.Errorf(inventory.KindInvalid, "%q is neither a field nor a valid label", r.key).
+				Do("use a label, or one of the fields %s", strings.Join(Fields(), ", "))
 		}
 
 		for _, value := range r.values {
@@ -168,20 +169,21 @@ func (r *requirement) check(checkGroup func(string) error) error {
 
 	r.field = &fields[i]
 
+	// Groups are configuration, so only the caller can check them.
 	parse := r.field.parse
 	if r.key == "group" {
 		parse = func(s string) (string, error) { return s, checkGroup(s) }
 	}
 
 	if r.op == selection.GreaterThan || r.op == selection.LessThan {
-		return inventory.Errorf(inventory.KindInvalid, "%s is no number, so nothing is greater or less", r.key).
+		return inventory.Errorf(inventory.KindInvalid, "%s is not a number, so < and > do not apply", r.key).
 			Do("use =, !=, in or notin")
 	}
 
 	for i, value := range r.values {
 		if value == "" {
-			return inventory.Errorf(inventory.KindInvalid, "the selector compares %s with nothing", r.key).
-				Do("to ask whether there is one at all, write %s or !%s", r.key, r.key)
+			return inventory.Errorf(inventory.KindInvalid, "the selector compares %s with an empty value", r.key).
+				Do("to test for presence, write %s or !%s", r.key, r.key)
 		}
 
 		if parse == nil {
@@ -190,12 +192,13 @@ func (r *requirement) check(checkGroup func(string) error) error {
 
 		var err error
 		if r.values[i], err = parse(value); err != nil {
-			what, remedy := err.Error(), remedies[r.key]
+			problem, remedy := err.Error(), remedies[r.key]
+			// A more specific remedy replaces the general one.
 			if e, ok := errors.AsType[*inventory.Error](err); ok && e.Remedy != "" {
-				what, remedy = e.Message, e.Remedy
+				problem, remedy = e.Message, e.Remedy
 			}
 
-			return inventory.Errorf(inventory.KindInvalid, "in the selector: %s", what).Do("%s", remedy)
+			return inventory.Errorf(inventory.KindInvalid, "in the selector: %s", problem).Do("%s", remedy)
 		}
 	}
 
@@ -224,7 +227,7 @@ var remedies = func() map[string]string {
 	}
 }()
 
-// Matches tells whether the selector chooses the node.
+// Matches reports whether the selector selects the node.
 func (s Selector) Matches(n *inventory.Node) bool {
 	for i := range s.all {
 		if !s.all[i].matches(n) {
@@ -235,7 +238,7 @@ func (s Selector) Matches(n *inventory.Node) bool {
 	return true
 }
 
-// matches judges like Kubernetes: what is absent is not equal to anything.
+// matches follows Kubernetes: an absent value differs from every value.
 func (r *requirement) matches(n *inventory.Node) bool {
 	value, has := "", false
 	if r.field != nil {
@@ -255,7 +258,7 @@ func (r *requirement) matches(n *inventory.Node) bool {
 	case selection.NotEquals, selection.NotIn:
 		return !has || !slices.Contains(r.values, value)
 	case selection.GreaterThan, selection.LessThan:
-		// The library has made sure that there is one value, and that it is a number.
+		// The parser guarantees exactly one value, and that it is a number.
 		a, err1 := strconv.ParseInt(value, 10, 64)
 		b, err2 := strconv.ParseInt(r.values[0], 10, 64)
 

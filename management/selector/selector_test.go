@@ -103,7 +103,7 @@ func TestMatches(t *testing.T) {
 		}
 
 		if !slices.Equal(got, want) {
-			t.Errorf("%q: %v, not %v", text, got, want)
+			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestRefused(t *testing.T) {
 
 		return nil
 	}
-	for text, says := range map[string]string{
+	for text, part := range map[string]string{
 		" ":                          "is blank",
 		"\t\n":                       "is blank",
 		"status=Alocated":            `"Alocated" is not a status; the statuses are Unallocated, `,
@@ -131,11 +131,11 @@ func TestRefused(t *testing.T) {
 		"last_error=x":               "one of the fields name, label",
 		"updated":                    "one of the fields name, label",
 		"rack=a:b":                   "cannot be the value of a label",
-		"a:b=c":                      "a selector cannot name",
+		"a:b=c":                      "neither a field nor a valid label",
 		"rack in (r1":                "write it like",
-		"=x":                         "does not parse",
-		"a b":                        "does not parse",
-		"rack>r1":                    "does not parse",
+		"=x":                         "is malformed",
+		"a b":                        "is malformed",
+		"rack>r1":                    "is malformed",
 		strings.Repeat("a,", 5000):   "the limit is 8192",
 	} {
 		_, err := selector.Parse(text, group)
@@ -144,8 +144,8 @@ func TestRefused(t *testing.T) {
 			continue
 		}
 
-		if !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %q does not say %q", text, err, says)
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q: %q does not contain %q", text, err, part)
 		}
 	}
 }
