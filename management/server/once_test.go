@@ -135,7 +135,7 @@ func TestSubmitOverABrokenConnection(t *testing.T) {
 	_, err = c.Submit(soon(t), ask)
 	equal(t, "without patience", inventory.KindOf(err), inventory.KindUnavailable)
 
-	if log := bytes.Count([]byte(err.Error()), []byte("ended the connection")); log != 1 {
+	if log := bytes.Count([]byte(err.Error()), []byte("closed the connection")); log != 1 {
 		t.Error(err)
 	}
 }
