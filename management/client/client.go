@@ -8,7 +8,7 @@
 //	job, err := c.Submit(ctx, api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host2-04f4"}})
 //	job, err = c.WaitJob(ctx, job.ID)
 //
-// It depends only on the standard library and the packages management/api (wire
+// It depends only on a backoff library and the packages management/api (wire
 // types) and inventory (statuses, verbs, error kinds). The examples run against a
 // real manager. docs/rest.md describes each call.
 //
