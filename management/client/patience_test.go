@@ -23,6 +23,7 @@ func TestPatience(t *testing.T) {
 
 		for i, want := 1, firstPause; ; i, want = i+1, min(2*want, maxPause) {
 			before := time.Now()
+
 			if err := p.wait(t.Context(), unavailable); err != nil {
 				break
 			}
