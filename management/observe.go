@@ -174,49 +174,28 @@ type Sink struct {
 	Observer string
 }
 
-// Observe records a report. Members whose identity cannot be recorded are
-// logged and skipped: one bad member must not keep the others from being seen.
-// A full report also says of every node it leaves out that it is not seen.
+// Observe records a report. A member whose identity cannot be recorded is logged
+// and skipped, so that one bad member does not hide the others.
 func (o Sink) Observe(ctx context.Context, r monitor.Report) error {
-	s := o.Service
-
-	return s.again(ctx, func(v *View) error {
-		h := hearing{view: v, said: map[string]inventory.Observation{}}
-
-		var words []inventory.Observation
-		for _, m := range r.Sightings {
-			w := inventory.Observation{
-				Observer: o.Observer,
-				Label:    m.Label,
-				Serial:   m.Serial,
-				Addr:     canonical(m.Addr),
-				Alive:    m.Alive,
-				Joined:   m.Joined,
-			}
-			if m.Duplicate {
-				// The sighting names all claimants, the word the others.
-				w.Others = slices.DeleteFunc(slices.Clone(m.Others), func(addr string) bool { return addr == m.Addr })
-			}
-
-			if err := h.check(w); err != nil {
-				s.Logger.WithError(err).WithField("addr", m.Addr).Warn("a member was left out")
-				continue
-			}
-
-			words = append(words, w)
+	observations := make([]inventory.Observation, len(r.Sightings))
+	for i, m := range r.Sightings {
+		observations[i] = inventory.Observation{
+			Label: m.Label, Serial: m.Serial, Addr: m.Addr, Alive: m.Alive, Joined: m.Joined,
 		}
-
-		if r.Full {
-			for _, n := range v.Nodes {
-				if _, ok := h.said[n.Name]; n.Seen[o.Observer] && !ok {
-					words = append(
-						words,
-						inventory.Observation{Observer: o.Observer, Label: n.Label, Serial: n.Serial, Addr: n.Addr},
-					)
-				}
-			}
+		if m.Duplicate {
+			// A sighting lists all claimants, an observation only the others.
+			observations[i].Others = slices.DeleteFunc(slices.Clone(m.Others), func(addr string) bool { return addr == m.Addr })
 		}
+	}
 
-		return s.putNodes(ctx, s.heard(v, words))
-	})
+	refused, _, err := o.Service.Report(ctx, o.Observer, r.Full, observations)
+	if err != nil {
+		return err
+	}
+
+	for i, reason := range refused {
+		o.Service.Logger.WithError(reason).WithField("addr", r.Sightings[i].Addr).Warn("a member was skipped")
+	}
+
+	return nil
 }

@@ -39,7 +39,7 @@ import (
 const stopBudget = 30 * time.Second
 
 // observer is the name under which the gossip's word is kept with a node.
-const observer = "gossip"
+const observer = inventory.ObserverGossip
 
 // Options are what a daemon is started with.
 type Options struct {

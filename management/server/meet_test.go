@@ -495,6 +495,21 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		[]inventory.Observation{{Observer: inventory.ObserverPost, Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true}},
 	)
 
+	s.manager.words = nil
+	reported := check[api.Reported](t)(c.Observe(ctx, api.Report{Observer: "rack1", Full: true, Observations: []api.Observation{
+		{Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true, Joined: true, Others: []string{"10.0.0.5"}},
+		{Label: "no label", Serial: "1", Addr: "10.0.0.6", Alive: true},
+	}}))
+	equal(t, "the reported observations", s.manager.words, []inventory.Observation{{
+		Observer: "rack1", Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true, Joined: true,
+		Others: []string{"10.0.0.5"},
+	}})
+
+	if len(reported.Refused) != 1 || reported.Refused[0].Index != 1 || reported.Refused[0].Message == "" ||
+		reported.Refused[0].Remedy == "" {
+		t.Errorf("refused: %+v", reported.Refused)
+	}
+
 	forgotten := check[api.Changed](t)(c.Forget(ctx, api.Forget{Nodes: []string{"ccc-1"}, Force: true, Reason: "gone"}))
 	checkActor()
 	equal(

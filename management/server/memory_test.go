@@ -522,6 +522,28 @@ func (m *memoryManager) PatchVars(
 	return m.SetVars(ctx, scope, vars, actor, only)
 }
 
+func (m *memoryManager) Report(
+	_ context.Context, observer string, full bool, observations []inventory.Observation,
+) (map[int]error, int64, error) {
+	if err := m.called("report %s full=%t %d", observer, full, len(observations)); err != nil {
+		return nil, 0, err
+	}
+
+	refused := map[int]error{}
+	for i, o := range observations {
+		if err := inventory.CheckLabel(o.Label); err != nil {
+			refused[i] = err
+			continue
+		}
+
+		m.mu.Lock()
+		m.words = append(m.words, o)
+		m.mu.Unlock()
+	}
+
+	return refused, m.View().Revision, nil
+}
+
 func (m *memoryManager) Observe(_ context.Context, observer string, words []inventory.Observation) error {
 	if err := m.called("observe %s %d", observer, len(words)); err != nil {
 		return err

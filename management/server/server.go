@@ -106,6 +106,12 @@ type Operator interface {
 	) (revision int64, warnings []string, err error)
 	// Observe records all words, or, where it refuses one, none.
 	Observe(ctx context.Context, observer string, words []inventory.Observation) error
+	// Report records the report of an observer, except for the observations in
+	// refused, by index. A full report also counts each node that the observer saw
+	// before and that is missing as lost.
+	Report(
+		ctx context.Context, observer string, full bool, observations []inventory.Observation,
+	) (refused map[int]error, revision int64, err error)
 }
 
 // Logs reads the logs of jobs.

@@ -51,6 +51,7 @@ func (s *Server) v1() []route {
 		{method: http.MethodGet, path: api.PathHistory, serve: s.getHistory, query: slices.Clone(listQuery)},
 		{method: http.MethodGet, path: api.PathExplain, serve: s.getExplanation},
 		{method: http.MethodPost, path: api.PathForget, serve: s.postForget, once: true},
+		{method: http.MethodPost, path: api.PathObservations, serve: s.postObservations},
 		{method: http.MethodGet, path: api.PathGroups, serve: s.getGroups, query: slices.Clone(listQuery)},
 		{
 			method: http.MethodGet,

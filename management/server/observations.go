@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// postObservations records the report of a monitor under the monitor's name.
+func (s *Server) postObservations(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+
+	var body api.Report
+	if err := s.readJSON(w, r, &body); err != nil {
+		return err
+	}
+
+	mention(r, "observer", body.Observer)
+	mention(r, "observations", len(body.Observations))
+
+	observations, err := observationsOf(body)
+	if err != nil {
+		return err
+	}
+
+	refused, revision, err := s.Manager.Report(r.Context(), body.Observer, body.Full, observations)
+	if err != nil {
+		return err
+	}
+
+	s.settle(w, r, revision)
+
+	return writeJSON(w, http.StatusOK, api.Reported{Revision: revision, Refused: refusalsOf(refused)})
+}
+
+func observationsOf(body api.Report) ([]inventory.Observation, error) {
+	if err := inventory.CheckObserver(body.Observer); err != nil {
+		return nil, err
+	}
+
+	switch n := len(body.Observations); {
+	case n > api.MaxObservations:
+		return nil, inventory.Errorf(
+			inventory.KindTooLarge, "the report has %d observations, the limit is %d", n, api.MaxObservations,
+		).Do("send the changes in several reports, none of them full")
+	case n == 0 && !body.Full:
+		return nil, inventory.Errorf(inventory.KindInvalid, "the report has no observation").
+			Do("name at least one node, or set full for an observer that sees none")
+	}
+
+	all := make([]inventory.Observation, len(body.Observations))
+	for i, o := range body.Observations {
+		all[i] = inventory.Observation{
+			Observer: body.Observer,
+			Label:    o.Label, Serial: o.Serial, Addr: o.Addr,
+			Alive: o.Alive, Joined: o.Joined, Others: o.Others,
+		}
+	}
+
+	return all, nil
+}
+
+// refusalsOf converts errors by index of their observation.
+func refusalsOf(refused map[int]error) []api.Refusal {
+	var all []api.Refusal
+	for _, i := range slices.Sorted(maps.Keys(refused)) {
+		refusal := api.Refusal{Index: i, Message: refused[i].Error()}
+		if e, ok := errors.AsType[*inventory.Error](refused[i]); ok {
+			refusal.Message, refusal.Remedy = e.Message, e.Remedy
+		}
+
+		all = append(all, refusal)
+	}
+
+	return all
+}
