@@ -15,7 +15,8 @@ func TestCheckObserver(t *testing.T) {
 		}
 	}
 
-	for _, name := range []string{"", ObserverPost, ObserverGossip, "a b", "-", "a/b", strings.Repeat("x", MaxLabel+1)} {
+	long := strings.Repeat("x", MaxLabel+1)
+	for _, name := range []string{"", ObserverPost, ObserverGossip, "a b", "-", "a/b", long} {
 		if err := CheckObserver(name); KindOf(err) != KindInvalid {
 			t.Errorf("%q: %v, want KindInvalid", name, err)
 		}

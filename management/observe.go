@@ -184,7 +184,8 @@ func (o Sink) Observe(ctx context.Context, r monitor.Report) error {
 		}
 		if m.Duplicate {
 			// A sighting lists all claimants, an observation only the others.
-			observations[i].Others = slices.DeleteFunc(slices.Clone(m.Others), func(addr string) bool { return addr == m.Addr })
+			isOwn := func(addr string) bool { return addr == m.Addr }
+			observations[i].Others = slices.DeleteFunc(slices.Clone(m.Others), isOwn)
 		}
 	}
 
