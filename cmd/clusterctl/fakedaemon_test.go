@@ -262,31 +262,10 @@ func (d *fakeDaemon) handler() http.Handler {
 
 	for _, p := range []string{api.PathGlobalVars, api.PathGroupVars, api.PathNodeVars} {
 		handle("GET "+p, d.getVars)
-		handle("PUT "+p, d.putVars)
-		handle("PATCH "+p, d.putVars)
 	}
 
 	handle("GET "+api.PathConfig, func(*http.Request, []byte) (any, error) { return d.config, nil })
-	handle("PATCH "+api.PathConfig, d.patchConfig)
-	handle("GET "+api.PathInstances, func(*http.Request, []byte) (any, error) {
-		return api.List[api.Instance]{Revision: d.rev, Items: []api.Instance{
-			{
-				ID:      "00ff",
-				Node:    "host1-ab",
-				Addr:    "10.0.0.1",
-				API:     []string{"unix:///run/clusterm/clusterm.sock"},
-				Version: "1.2.3",
-				Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-			},
-		}}, nil
-	})
 	handle("GET "+api.PathHealth, d.health)
-	handle("GET "+api.PathVersion, func(*http.Request, []byte) (any, error) {
-		return api.Version{Version: "1.2.3", Commit: "abc", Go: "go1.26", Ansible: "2.14", Etcd: "3.7.3"}, nil
-	})
-	mux.HandleFunc("GET "+api.PathMetrics, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "clusterm_nodes 8")
-	})
 	mux.HandleFunc("GET "+api.PathWatch, d.watch)
 	mux.HandleFunc("GET "+api.PathLog, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, false) })
 	mux.HandleFunc("GET "+api.PathEvents, func(w http.ResponseWriter, r *http.Request) { d.stream(w, r, true) })
@@ -994,89 +973,11 @@ func (d *fakeDaemon) getVars(r *http.Request, _ []byte) (any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if r.URL.Query().Get("merged") == "true" {
-		return api.MergedVars{"retries": {Value: 3, Origin: "global"}, "tier": {Value: "back", Origin: "node"}}, nil
-	}
-
-	if v := d.vars[varsKey(r)]; v != nil {
+	if v := d.vars[r.URL.Path]; v != nil {
 		return v, nil
 	}
 
 	return api.Vars{}, nil
-}
-
-func varsKey(r *http.Request) string { return r.URL.Path }
-
-func (d *fakeDaemon) putVars(r *http.Request, body []byte) (any, error) {
-	v := api.Vars{}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.UseNumber()
-
-	if err := dec.Decode(&v); err != nil {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no object: %v", err)
-	}
-
-	for k := range v {
-		if strings.HasPrefix(k, "ansible_") {
-			return nil, inventory.Errorf(inventory.KindInvalid, "the variable %s is Ansible's own", k).
-				Do("say how a host is reached with: clusterctl nodes set NAME")
-		}
-	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	if r.Method == http.MethodPut || d.vars[varsKey(r)] == nil {
-		d.vars[varsKey(r)] = api.Vars{}
-	}
-
-	done := api.Changed{}
-	for k, value := range v {
-		d.vars[varsKey(r)][k] = value
-		if value == nil {
-			delete(d.vars[varsKey(r)], k)
-		}
-
-		if s, ok := value.(string); ok && strings.Contains(s, "{{") {
-			done.Warnings = append(
-				done.Warnings,
-				fmt.Sprintf("the variable %s looks like a template; it is passed on as text", k),
-			)
-		}
-	}
-
-	done.Revision = d.touch()
-
-	return done, nil
-}
-
-func (d *fakeDaemon) patchConfig(_ *http.Request, body []byte) (any, error) {
-	patch := map[string]any{}
-	if err := json.Unmarshal(body, &patch); err != nil {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the body is no object: %v", err)
-	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	for k, v := range patch {
-		s, ok := d.config[k]
-		switch {
-		case !ok:
-			return nil, inventory.Errorf(inventory.KindNotFound, "there is no key %s", k)
-		case !s.Settable:
-			return nil, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", k).
-				Do("edit the file, and restart clusterm")
-		case v == nil:
-			s.Value, s.Origin = 4, "default"
-		default:
-			s.Value, s.Origin = v, "overlay"
-		}
-
-		d.config[k] = s
-	}
-
-	return d.config, nil
 }
 
 func (d *fakeDaemon) health(*http.Request, []byte) (any, error) {

@@ -28,6 +28,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	runnerCommand()
+
 	// A background job of a shell ignores SIGINT, and its children inherit that. A
 	// caught signal is reset in children, so catch it here.
 	if signal.Ignored(os.Interrupt) {
@@ -81,8 +83,8 @@ func install(dir string) error {
 // TestScripts runs the scripts in testdata against a fake daemon each. The fake
 // holds and releases jobs, stops in the middle of a stream, and answers with fixed
 // times and revisions, so that tables compare byte by byte; the real daemon offers
-// none of that without slow jobs and real waiting. With UPDATE_GOLDEN set, the test
-// rewrites the golden files.
+// none of that without slow jobs and real waiting. Scripts without these needs belong
+// to TestDaemonScripts. With UPDATE_GOLDEN set, the test rewrites the golden files.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
