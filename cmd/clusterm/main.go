@@ -97,8 +97,8 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			"   clusterm monitor [--config FILE]\n" +
 			"   clusterm check [--config FILE]\n" +
 			"   clusterm example > clusterm.yaml",
-		Description: "Without a command it is the manager's daemon: it serves the API, runs jobs and is a member of the\n" +
-			"gossip until SIGTERM. On SIGHUP it reloads its configuration file. clusterctl is its command line.",
+		Description: "Without a command it is the manager's daemon: it serves the API, runs jobs and is a member of\n" +
+			"the gossip until SIGTERM. On SIGHUP it reloads its configuration file. clusterctl is its command line.",
 		Version:     version,
 		HideVersion: true,
 		Flags:       []cli.Flag{config},
@@ -160,8 +160,8 @@ func monitorCommand() *cli.Command {
 		UsageText: "clusterm monitor [--config FILE]\n" +
 			"   clusterm monitor --check [--config FILE]\n" +
 			"   clusterm monitor --example > " + defaultMonitor,
-		Description: "It watches a serf agent on this host, or has an agent of its own join the gossip, and reports the\n" +
-			"nodes to the managers in report_to, until SIGTERM. Those need no gossip (gossip: off).\n\n" +
+		Description: "It watches a serf agent on this host, or has an agent of its own join the gossip, and reports\n" +
+			"the nodes to the managers in report_to, until SIGTERM. Those need no gossip (gossip: off).\n\n" +
 			"Report the members of the serf agent on this host to the manager on HOST, through an ssh tunnel:\n\n" +
 			"   ssh -N -L 127.0.0.1:9007:127.0.0.1:9007 root@HOST &      # there: plain_http: 127.0.0.1:9007\n" +
 			"   printf 'report_to: [\"http://127.0.0.1:9007\"]\\ngossip: {rpc: \"127.0.0.1:7373\"}\\n' > " +

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -26,6 +27,7 @@ var Example []byte
 // Config is the configuration of `clusterm monitor`; Example describes its keys.
 type Config struct {
 	ReportTo []string          `yaml:"report_to"`
+	Observer string            `yaml:"observer"` // empty: the host's name
 	DataDir  string            `yaml:"data_dir"`
 	Gossip   serf.SourceConfig `yaml:"gossip"`
 	LogLevel string            `yaml:"log_level"`
@@ -59,6 +61,10 @@ func (c *Config) Check() error {
 		return err
 	}
 
+	if err := inventory.CheckObserver(c.observer()); err != nil {
+		return invalid("observer", "%w", err)
+	}
+
 	if !filepath.IsAbs(c.DataDir) {
 		return invalid("data_dir", "%q is not an absolute path", c.DataDir)
 	}
@@ -72,6 +78,18 @@ func (c *Config) Check() error {
 	}
 
 	return nil
+}
+
+// observer is the name under which this monitor reports.
+func (c *Config) observer() string {
+	if c.Observer != "" {
+		return c.Observer
+	}
+
+	// An error leaves the name empty, which Check refuses with the key to set.
+	host, _ := os.Hostname()
+
+	return host
 }
 
 func (c *Config) checkManagers() error {

@@ -94,7 +94,7 @@ func (o Options) start(ctx context.Context) (serf.Source, error) {
 			return nil, err
 		}
 
-		sinks = append(sinks, newReporter(manager, url, reported, o.Log.WithField("manager", url)))
+		sinks = append(sinks, newReporter(manager, url, c.observer(), reported, o.Log.WithField("manager", url)))
 	}
 
 	if c.Gossip.RPC != "" {

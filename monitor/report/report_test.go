@@ -5,6 +5,8 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,197 +30,214 @@ func silent() *logrus.Logger {
 	return log
 }
 
-// hearing is a manager that records what it is told.
-type hearing struct {
-	mu    sync.Mutex
-	nodes map[string]bool // seen by POST
-	posts []string
-	fail  string // every answer to a POST
-	not   string // a node that is refused
+// fakeManager records the reports of one observer.
+type fakeManager struct {
+	mu      sync.Mutex
+	alive   map[string]bool // by node
+	posts   []string
+	fail    inventory.Kind // of every POST; "" for success
+	refuse  string         // a node
+	maxBody int            // bytes; 0: no limit
 }
 
-func (h *hearing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (m *fakeManager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	answer := func(v any) {
+		w.Header().Set("Content-Type", api.TypeJSON)
+		json.NewEncoder(w).Encode(v)
+	}
 
 	if r.Method == http.MethodGet {
 		list := api.List[api.Node]{Items: []api.Node{}}
-		for name, seen := range h.nodes {
+		for name, alive := range m.alive {
 			label, serial, _ := strings.Cut(name, "-")
 			list.Items = append(list.Items, api.Node{
-				Name:   name,
-				Label:  label,
-				Serial: serial,
-				Addr:   "10.0.0.1",
-				Seen:   map[string]bool{inventory.ObserverPost: seen},
+				Name: name, Label: label, Serial: serial, Addr: "10.0.0.1", Seen: map[string]bool{observer: alive},
 			})
 		}
 
-		w.Header().Set("Content-Type", api.TypeJSON)
-		json.NewEncoder(w).Encode(list)
+		answer(list)
 
 		return
 	}
 
-	var body api.LegacyRequest
-	json.NewDecoder(r.Body).Decode(&body)
+	body, _ := io.ReadAll(r.Body)
 
-	fail := func(kind inventory.Kind, text string) {
-		w.Header().Set(api.HeaderProblem, string(kind))
-		http.Error(w, text, http.StatusInternalServerError)
+	fail := m.fail
+	if m.maxBody > 0 && len(body) > m.maxBody {
+		fail = inventory.KindTooLarge
 	}
-	if h.fail != "" {
-		fail(inventory.KindUnavailable, h.fail)
+
+	if fail != "" {
+		w.Header().Set("Content-Type", api.TypeProblem)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintf(w, `{"type":%q,"title":"t","status":503,"detail":"no store"}`, api.ProblemBase+string(fail))
+
 		return
 	}
 
-	line := body.Event.Name
-	for _, n := range body.Event.Nodes {
-		name := inventory.NodeName(n.Label, n.Serial)
-		if name == h.not {
-			fail(inventory.KindRefused, name+" is refused")
-			return
-		}
-
-		line += " " + name
-	}
-
-	for _, n := range body.Event.Nodes {
-		h.nodes[inventory.NodeName(n.Label, n.Serial)] = body.Event.Name == "discovered"
-	}
-
-	h.posts = append(h.posts, line)
+	var rep api.Report
+	json.Unmarshal(body, &rep)
+	answer(m.record(rep))
 }
 
-func (h *hearing) take() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	out := strings.Join(h.posts, "; ")
-	h.posts = nil
+func (m *fakeManager) record(rep api.Report) api.Reported {
+	line := "some"
+	if rep.Full {
+		line = "full"
+		clear(m.alive)
+	}
 
-	return out
+	var result api.Reported
+	for i, o := range rep.Observations {
+		name := inventory.NodeName(o.Label, o.Serial)
+		if name == m.refuse {
+			result.Refused = append(result.Refused, api.Refusal{Index: i, Message: name + " is refused"})
+			continue
+		}
+
+		m.alive[name] = o.Alive
+
+		line += " " + name
+		if !o.Alive {
+			line += "!"
+		}
+	}
+
+	m.posts = append(m.posts, line)
+
+	return result
+}
+
+func (m *fakeManager) take() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	posts := strings.Join(m.posts, "; ")
+	m.posts = nil
+
+	return posts
+}
+
+const observer = "rack1"
+
+// connect returns a reporter to the manager, with its state in the file.
+func connect(t *testing.T, m *fakeManager, file string, log *logrus.Logger) *reporter {
+	t.Helper()
+
+	srv := httptest.NewServer(m)
+	t.Cleanup(srv.Close)
+
+	manager, err := client.New(client.Options{URL: srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	nodes, err := openReported(file, []string{"manager"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return newReporter(manager, "manager", observer, nodes, log)
+}
+
+// sightings parses words such as "a b!": a-1 is alive, b-1 is not.
+func sightings(words string) (all []monitor.Sighting) {
+	for _, w := range strings.Fields(words) {
+		label, gone := strings.CutSuffix(w, "!")
+		all = append(all, monitor.Sighting{Label: label, Serial: "1", Addr: "10.0.0.1", Alive: !gone})
+	}
+
+	return all
 }
 
 func TestReporter(t *testing.T) {
 	t.Parallel()
-	h := &hearing{nodes: map[string]bool{}}
-	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
+
+	m := &fakeManager{alive: map[string]bool{}}
 	file := filepath.Join(t.TempDir(), "reported.json")
 	log, hook := logtest.NewNullLogger()
-	reports := func() *reporter {
-		to, err := client.New(client.Options{URL: srv.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
+	r := connect(t, m, file, log)
 
-		nodes, err := openReported(file, []string{srv.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		return newReporter(to, srv.URL, nodes, log)
-	}
-	r := reports()
-	see := func(words string) (out []monitor.Sighting) {
-		for _, w := range strings.Fields(words) {
-			label, gone := strings.CutSuffix(w, "!")
-			out = append(out, monitor.Sighting{Label: label, Serial: "1", Addr: "10.0.0.1", Alive: !gone})
-		}
-
-		return out
-	}
 	step := func(full bool, words, want string) {
 		t.Helper()
 
-		if err := r.Observe(t.Context(), monitor.Report{Full: full, Sightings: see(words)}); err != nil {
+		if err := r.Observe(t.Context(), monitor.Report{Full: full, Sightings: sightings(words)}); err != nil {
 			t.Errorf("%s: %v", words, err)
 		}
 
-		if got := h.take(); got != want {
+		if got := m.take(); got != want {
 			t.Errorf("%s: %q, want %q", words, got, want)
 		}
 	}
-	step(true, "a b c!", "discovered a-1 b-1")
-	step(true, "a b c!", "")
-	step(false, "c", "discovered c-1")
-	step(false, "a! b", "discovered b-1; disappeared a-1")
-	step(true, "a! b c", "")
-	h.nodes["a-1"] = true // a manager that was restored from a backup
-	step(true, "a! b c", "disappeared a-1")
-	h.nodes["x-1"] = true // reported by somebody else
-	step(true, "b", "disappeared c-1")
+	step(true, "a b c!", "full a-1 b-1 c-1!")
+	step(false, "a! d", "some a-1! d-1")
+	step(true, "", "full")
+	step(true, "b d", "full b-1 d-1")
 
-	// After a restart it knows what it has said.
-	r = reports()
-	step(true, "d", "discovered d-1; disappeared b-1")
-	r = reports()
-	step(true, "d", "")
-
-	// A manager that fails is an error, and nothing is lost by it.
-	h.fail = "no store"
-
-	err := r.Observe(t.Context(), monitor.Report{Sightings: see("d! e")})
-	if inventory.KindOf(err) != inventory.KindUnavailable || !strings.Contains(err.Error(), srv.URL) {
-		t.Errorf("%v", err)
+	// The live nodes survive a restart.
+	r = connect(t, m, file, log)
+	if names := r.reported.names(); !slices.Equal(names, []string{"b-1", "d-1"}) {
+		t.Errorf("alive before the restart: %v", names)
 	}
 
-	h.fail = ""
-	r = reports()
-	step(true, "d!", "disappeared d-1")
+	m.fail = inventory.KindUnavailable
 
-	// One that is refused does not keep the others away, and is logged once.
-	h.not = "g-1"
+	err := r.Observe(t.Context(), monitor.Report{Sightings: sightings("d!")})
+	if inventory.KindOf(err) != inventory.KindUnavailable || !strings.Contains(err.Error(), "manager: ") {
+		t.Errorf("a manager that fails: %v", err)
+	}
+
+	if names := r.reported.names(); !slices.Contains(names, "d-1") {
+		t.Errorf("a report that failed counts as recorded: %v", names)
+	}
+
+	// A refused node does not affect the others, and is logged once.
+	m.fail, m.refuse = "", "g-1"
 	hook.Reset()
-	step(true, "f g h i", "discovered f-1; discovered h-1 i-1")
-	step(true, "f g h i", "")
+	step(true, "f g h", "full f-1 h-1")
+	step(true, "f g h", "full f-1 h-1")
 
-	if len(hook.AllEntries()) != 1 || !strings.Contains(fmt.Sprint(hook.LastEntry().Data["error"]), "g-1 is refused") {
-		t.Errorf("%+v", hook.AllEntries())
+	if len(hook.AllEntries()) != 1 || hook.LastEntry().Data["reason"] != "g-1 is refused" {
+		t.Errorf("log: %+v", hook.AllEntries())
 	}
 
-	h.not = ""
-	step(true, "f g h i", "discovered g-1")
+	m.refuse = ""
+	step(true, "f g h", "full f-1 g-1 h-1")
 
 	if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
 	if _, err := openReported(file, nil); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("%v", err)
+		t.Errorf("a malformed file: %v", err)
 	}
 }
 
-// TestReporterMany: large reports are sent in parts.
-func TestReporterMany(t *testing.T) {
+// TestReporterParts: a report beyond the limit of a request, or of the manager,
+// is sent in parts, with the lost nodes.
+func TestReporterParts(t *testing.T) {
 	t.Parallel()
-	h := &hearing{nodes: map[string]bool{}}
-	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
 
-	to, err := client.New(client.Options{URL: srv.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	for name, limit := range map[string]struct{ observations, body int }{
+		"observations": {observations: 2},
+		"body":         {observations: 100, body: 220},
+	} {
+		m := &fakeManager{alive: map[string]bool{"lost-1": true}, maxBody: limit.body}
+		r := connect(t, m, filepath.Join(t.TempDir(), "reported.json"), silent())
+		r.limit = limit.observations
 
-	nodes, err := openReported(filepath.Join(t.TempDir(), "reported.json"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+		err := r.Observe(t.Context(), monitor.Report{Full: true, Sightings: sightings("a b c d e")})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 
-	r := newReporter(to, srv.URL, nodes, silent())
-
-	var all []monitor.Sighting
-	for i := range 2*reportSize + 1 {
-		all = append(all, monitor.Sighting{Label: "n", Serial: fmt.Sprint(i), Addr: "10.0.0.1", Alive: true})
-	}
-
-	if err := r.Observe(t.Context(), monitor.Report{Full: true, Sightings: all}); err != nil {
-		t.Fatal(err)
-	}
-
-	if len(h.posts) != 3 || len(h.nodes) != len(all) {
-		t.Errorf("%d nodes in %d posts", len(h.nodes), len(h.posts))
+		want := map[string]bool{"a-1": true, "b-1": true, "c-1": true, "d-1": true, "e-1": true, "lost-1": false}
+		if posts := m.take(); !maps.Equal(m.alive, want) || strings.Contains(posts, "full") || !strings.Contains(posts, ";") {
+			t.Errorf("%s: %v after %s", name, m.alive, posts)
+		}
 	}
 }
 
@@ -265,6 +284,8 @@ func TestConfig(t *testing.T) {
 		to + "gossip: {rpc: \"127.0.0.1:7373\", join: [\"192.0.2.1\"]}\n": "gossip.join: gossip.rpc names an existing",
 		to + "gossip: {rpc: \"127.0.0.1:7373\", bind: \"0.0.0.0:1\"}\n":   "gossip.bind: gossip.rpc names an existing",
 		to + rpc + "nonsense: 1\n":                                        "key nonsense not found",
+		to + rpc + "observer: post\n":                                     "observer: the observer name \"post\" is reserved",
+		to + rpc + "observer: a b\n":                                      "observer:",
 		to + rpc + "data_dir: relative\n":                                 "data_dir:",
 		to + rpc + "log_level: loud\n":                                    "log_level:",
 	} {

@@ -12,22 +12,23 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/localfile"
-	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/monitor"
 )
 
-// reported stores, for each manager, the nodes that it has recorded as live on
-// this monitor's report. It survives a restart in a file.
+// reported stores, for each manager, the nodes that were alive at the last report
+// that it recorded. It survives a restart in a file, so that a restart of the
+// monitor is no join of its nodes.
 type reported struct {
 	path string
 
 	mu    sync.Mutex
-	nodes map[string]map[string]api.LegacyEventNode // by manager, by node
+	nodes map[string][]string // sorted, by manager
 }
 
 // openReported reads the file and drops managers that are no longer configured.
 // A file that does not parse is an error.
 func openReported(path string, managers []string) (*reported, error) {
-	t := &reported{path: path, nodes: map[string]map[string]api.LegacyEventNode{}}
+	t := &reported{path: path, nodes: map[string][]string{}}
 
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -40,52 +41,48 @@ func openReported(path string, managers []string) (*reported, error) {
 
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "cannot read the reported nodes: %s: %w", path, err).
-			Do("remove the file; nodes that disappeared meanwhile then keep their state at the managers")
+			Do("remove the file; all nodes then count as joined anew")
 	}
 
-	for manager := range t.nodes {
-		if !slices.Contains(managers, manager) {
-			delete(t.nodes, manager)
-		}
-	}
+	maps.DeleteFunc(t.nodes, func(manager string, _ []string) bool { return !slices.Contains(managers, manager) })
 
 	return t, nil
 }
 
-// names lists the nodes that any manager has recorded as live.
+// names lists the nodes that were alive at the last report to any manager.
 func (t *reported) names() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	var names []string
-	for _, nodes := range t.nodes {
-		names = slices.AppendSeq(names, maps.Keys(nodes))
+	return slices.Concat(slices.Collect(maps.Values(t.nodes))...)
+}
+
+// update applies a recorded report, and writes the file if that changes anything.
+func (t *reported) update(manager string, rep monitor.Report) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	alive := map[string]bool{}
+	if !rep.Full {
+		for _, name := range t.nodes[manager] {
+			alive[name] = true
+		}
 	}
 
-	return names
-}
+	for _, s := range rep.Sightings {
+		if s.Alive {
+			alive[s.Name()] = true
+		} else {
+			delete(alive, s.Name())
+		}
+	}
 
-// of returns a copy of the live nodes of one manager.
-func (t *reported) of(manager string) map[string]api.LegacyEventNode {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	nodes := map[string]api.LegacyEventNode{}
-	maps.Copy(nodes, t.nodes[manager])
-
-	return nodes
-}
-
-// set stores the live nodes of one manager, if they have changed.
-func (t *reported) set(manager string, nodes map[string]api.LegacyEventNode) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	if maps.Equal(nodes, t.nodes[manager]) {
+	names := slices.Sorted(maps.Keys(alive))
+	if slices.Equal(names, t.nodes[manager]) {
 		return nil
 	}
 
-	t.nodes[manager] = nodes
+	t.nodes[manager] = names
 
 	data, err := json.Marshal(t.nodes)
 	if err != nil {

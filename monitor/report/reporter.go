@@ -4,10 +4,7 @@ package report
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -19,17 +16,13 @@ import (
 	"github.com/contiv/cluster/monitor"
 )
 
-// reportSize is the number of nodes in one request.
-const reportSize = 500
-
 // reporter is the monitor.Sink of one manager. An error makes the observer
 // repeat the report as a full one.
-//
-// A full report is compared with the manager's nodes first, and only differences
-// are sent, so that an idle gossip causes no writes there.
 type reporter struct {
 	manager  *client.Client
 	url      string
+	observer string
+	limit    int // observations in one request
 	reported *reported
 	log      logrus.FieldLogger
 
@@ -38,111 +31,154 @@ type reporter struct {
 	refused, duplicates map[string]string
 }
 
-func newReporter(manager *client.Client, url string, reported *reported, log logrus.FieldLogger) *reporter {
+func newReporter(
+	manager *client.Client, url, observer string, reported *reported, log logrus.FieldLogger,
+) *reporter {
 	return &reporter{
-		manager: manager, url: url, reported: reported, log: log,
+		manager: manager, url: url, observer: observer, limit: api.MaxObservations, reported: reported, log: log,
 		refused: map[string]string{}, duplicates: map[string]string{},
 	}
 }
 
-// Observe sends a report.
+// Observe sends a report. A node that the manager refuses is logged and does not
+// affect the others.
 func (r *reporter) Observe(ctx context.Context, rep monitor.Report) error {
-	var known map[string]api.Node
+	observations := make([]api.Observation, len(rep.Sightings))
+	for i, s := range rep.Sightings {
+		r.logDuplicate(s)
+		observations[i] = observationOf(s)
+	}
+
 	if rep.Full {
-		var err error
-		if known, err = r.nodes(ctx); err != nil {
-			return fmt.Errorf("%s: %w", r.url, err)
-		}
+		r.forgetUnlisted(observations)
 	}
 
-	before := r.reported.of(r.url)
-	d := r.difference(rep, known, before)
-
-	// Record the nodes before the request: if it arrives and its answer is lost,
-	// they have to be taken back one day.
-	either := maps.Clone(before)
-	for _, n := range d.discovered {
-		either[n.name()] = n.LegacyEventNode
-	}
-
-	r.remember(either)
-
-	err := errors.Join(r.send(ctx, true, d.discovered), r.send(ctx, false, d.disappeared))
-	if err != nil {
+	if err := r.send(ctx, rep.Full, observations); err != nil {
 		return fmt.Errorf("%s: %w", r.url, err)
 	}
 
-	r.remember(d.after)
+	if err := r.reported.update(r.url, rep); err != nil {
+		r.log.WithError(err).Warn("cannot store the reported nodes; after a restart all of them count as joined anew")
+	}
 
 	return nil
 }
 
-// eventNode is a node in a request.
-type eventNode struct{ api.LegacyEventNode }
+func observationOf(s monitor.Sighting) api.Observation {
+	o := api.Observation{Label: s.Label, Serial: s.Serial, Addr: s.Addr, Alive: s.Alive, Joined: s.Joined}
+	if s.Duplicate {
+		// A sighting lists all claimants, an observation only the others.
+		isOwn := func(addr string) bool { return addr == s.Addr }
+		o.Others = slices.DeleteFunc(slices.Clone(s.Others), isOwn)
+	}
 
-func (n eventNode) name() string { return inventory.NodeName(n.Label, n.Serial) }
-
-// difference is the part of a report that the manager lacks.
-type difference struct {
-	discovered, disappeared []eventNode
-	after                   map[string]api.LegacyEventNode // the manager's live nodes once it is sent
+	return o
 }
 
-func (r *reporter) difference(
-	rep monitor.Report, known map[string]api.Node, before map[string]api.LegacyEventNode,
-) difference {
-	d := difference{after: maps.Clone(before)}
+func nameOf(o api.Observation) string { return inventory.NodeName(o.Label, o.Serial) }
+
+// send reports in one request if the manager takes that many, else in parts.
+func (r *reporter) send(ctx context.Context, full bool, observations []api.Observation) error {
+	fits := len(observations) <= r.limit
+	if fits {
+		err := r.post(ctx, full, observations)
+		if inventory.KindOf(err) != inventory.KindTooLarge {
+			return err
+		}
+	}
+
+	// No part is a full report, so the nodes that this monitor has lost have to be
+	// observations of their own.
+	if full {
+		lost, err := r.lost(ctx, observations)
+		if err != nil {
+			return err
+		}
+
+		observations = append(observations, lost...)
+	}
+
+	for part := range slices.Chunk(observations, r.limit) {
+		if err := r.postParts(ctx, part); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// postParts halves a partial report until the manager accepts its size.
+func (r *reporter) postParts(ctx context.Context, part []api.Observation) error {
+	err := r.post(ctx, false, part)
+	if inventory.KindOf(err) != inventory.KindTooLarge || len(part) == 1 {
+		return err
+	}
+
+	half := len(part) / 2
+	if err := r.postParts(ctx, part[:half]); err != nil {
+		return err
+	}
+
+	return r.postParts(ctx, part[half:])
+}
+
+// post sends one request and logs new refusals.
+func (r *reporter) post(ctx context.Context, full bool, observations []api.Observation) error {
+	if len(observations) == 0 && !full {
+		return nil
+	}
+
+	result, err := r.manager.Observe(ctx, api.Report{Observer: r.observer, Full: full, Observations: observations})
+	if err != nil {
+		return err
+	}
+
+	refused := map[int]api.Refusal{}
+	for _, refusal := range result.Refused {
+		refused[refusal.Index] = refusal
+	}
+
+	for i, o := range observations {
+		name := nameOf(o)
+
+		refusal, isRefused := refused[i]
+		if !isRefused {
+			delete(r.refused, name)
+			continue
+		}
+
+		if r.refused[name] != refusal.Message {
+			r.refused[name] = refusal.Message
+			r.log.WithField("node", name).
+				WithField("reason", refusal.Message).
+				WithField("remedy", refusal.Remedy).
+				Warn("the manager refuses this node")
+		}
+	}
+
+	return nil
+}
+
+// lost returns the nodes that the manager has as alive for this observer and that
+// the observations omit.
+func (r *reporter) lost(ctx context.Context, observations []api.Observation) ([]api.Observation, error) {
 	listed := map[string]bool{}
-
-	for _, s := range rep.Sightings {
-		name := s.Name()
-		node := eventNode{api.LegacyEventNode{Label: s.Label, Serial: s.Serial, Addr: s.Addr}}
-		listed[name] = true
-		r.logDuplicate(s)
-
-		n := known[name]
-		seen := n.Seen[inventory.ObserverPost]
-
-		if s.Alive {
-			if !rep.Full || !seen || !sameAddr(n.Addr, s.Addr) {
-				d.discovered = append(d.discovered, node)
-			}
-
-			d.after[name] = node.LegacyEventNode
-
-			continue
-		}
-
-		if !rep.Full || seen {
-			d.disappeared = append(d.disappeared, node)
-		}
-
-		delete(d.after, name)
+	for _, o := range observations {
+		listed[nameOf(o)] = true
 	}
 
-	if !rep.Full {
-		return d
-	}
-
-	// Nodes that this monitor reported earlier and that have left the gossip for
-	// good are missing from a full report.
-	for name, node := range before {
-		if listed[name] {
-			continue
+	var lost []api.Observation
+	for n, err := range r.manager.EachNode(ctx, client.NodeFilter{}) {
+		if err != nil {
+			return nil, err
 		}
 
-		if known[name].Seen[inventory.ObserverPost] {
-			d.disappeared = append(d.disappeared, eventNode{node})
+		if n.Seen[r.observer] && !listed[n.Name] {
+			lost = append(lost, api.Observation{Label: n.Label, Serial: n.Serial, Addr: n.Addr})
 		}
-
-		delete(d.after, name)
 	}
 
-	unlisted := func(name, _ string) bool { return !listed[name] }
-	maps.DeleteFunc(r.refused, unlisted)
-	maps.DeleteFunc(r.duplicates, unlisted)
-
-	return d
+	return lost, nil
 }
 
 // logDuplicate warns once per set of hosts that claim one identity.
@@ -160,101 +196,18 @@ func (r *reporter) logDuplicate(s monitor.Sighting) {
 	}
 }
 
-// sameAddr compares addresses in any notation: managers store the shortest.
-func sameAddr(a, b string) bool {
-	x, errx := netip.ParseAddr(a)
-	y, erry := netip.ParseAddr(b)
-
-	return errx == nil && erry == nil && x == y || a == b
-}
-
-// remember stores the nodes that the manager has recorded as live. If the disk
-// fails, they are kept in memory only.
-func (r *reporter) remember(nodes map[string]api.LegacyEventNode) {
-	if err := r.reported.set(r.url, nodes); err != nil {
-		r.log.WithError(err).
-			Warn("cannot store the reported nodes; those that disappear while the monitor is down will not be reported")
-	}
-}
-
-// nodes fetches the manager's nodes, by name.
-func (r *reporter) nodes(ctx context.Context) (map[string]api.Node, error) {
-	all := map[string]api.Node{}
-	for n, err := range r.manager.EachNode(ctx, client.NodeFilter{}) {
-		if err != nil {
-			return nil, err
-		}
-
-		all[n.Name] = n
+// forgetUnlisted drops the log state of nodes that have left the gossip.
+func (r *reporter) forgetUnlisted(observations []api.Observation) {
+	listed := map[string]bool{}
+	for _, o := range observations {
+		listed[nameOf(o)] = true
 	}
 
-	return all, nil
-}
-
-// send reports nodes in parts. It skips and logs a node that the manager
-// refuses.
-func (r *reporter) send(ctx context.Context, discovered bool, nodes []eventNode) error {
-	slices.SortFunc(nodes, func(a, b eventNode) int {
-		// Nodes refused before come last, so that they share a request with as
-		// few others as possible.
-		_, x := r.refused[a.name()]
-		_, y := r.refused[b.name()]
-
-		switch {
-		case x && !y:
-			return 1
-		case y && !x:
-			return -1
-		}
-
-		return strings.Compare(a.name(), b.name())
-	})
-
-	for part := range slices.Chunk(nodes, reportSize) {
-		if err := r.post(ctx, discovered, part); err != nil {
-			return err
+	for _, logged := range []map[string]string{r.refused, r.duplicates} {
+		for name := range logged {
+			if !listed[name] {
+				delete(logged, name)
+			}
 		}
 	}
-
-	return nil
-}
-
-// post sends nodes in one request. If the manager refuses it, each half is sent
-// alone, down to the single node at fault.
-func (r *reporter) post(ctx context.Context, discovered bool, nodes []eventNode) error {
-	body := make([]api.LegacyEventNode, len(nodes))
-	for i, n := range nodes {
-		body[i] = n.LegacyEventNode
-	}
-
-	err := r.manager.Report(ctx, discovered, body)
-
-	kind := inventory.KindOf(err)
-	refused := kind == inventory.KindInvalid || kind == inventory.KindRefused || kind == inventory.KindTooLarge
-
-	switch {
-	case err == nil:
-		for _, n := range nodes {
-			delete(r.refused, n.name())
-		}
-
-		return nil
-	case !refused:
-		return err
-	case len(nodes) > 1:
-		half := len(nodes) / 2
-		if err := r.post(ctx, discovered, nodes[:half]); err != nil {
-			return err
-		}
-
-		return r.post(ctx, discovered, nodes[half:])
-	}
-
-	name := nodes[0].name()
-	if r.refused[name] != err.Error() {
-		r.refused[name] = err.Error()
-		r.log.WithField("node", name).WithError(err).Warn("the manager refuses this node")
-	}
-
-	return nil
 }
