@@ -317,7 +317,7 @@ func TestTrackerList(t *testing.T) {
 		{"up meanwhile", []Member{down(a)}, func(tr *tracker) { tr.put(a) }, []Member{down(a)}, "a"},
 		{"new meanwhile", nil, func(tr *tracker) { tr.put(a) }, nil, "a"},
 		{"reaped meanwhile", []Member{a}, func(tr *tracker) { tr.remove("a") }, []Member{a, b}, "b"},
-		{"reaped and new meanwhile", []Member{a}, func(tr *tracker) { tr.remove("a"); tr.put(a) }, []Member{down(a)}, "a"},
+		{"reaped, then new", []Member{a}, func(tr *tracker) { tr.remove("a"); tr.put(a) }, []Member{down(a)}, "a"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tr := newTracker(nil)

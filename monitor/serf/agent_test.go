@@ -557,7 +557,7 @@ func TestStartRefuses(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		{"a taken port", func(o *Options) { o.Bind = a.Addr() }, "address already in use; stop the process that uses it (ss -lntup"},
+		{"a taken port", func(o *Options) { o.Bind = a.Addr() }, "address already in use; stop the process"},
 		{"a foreign address", func(o *Options) { o.Bind = "192.0.2.1:0" }, "cannot assign"},
 		{"a host name to bind to", func(o *Options) { o.Bind = "somewhere:1" }, "cannot bind"},
 		{"no bind", func(o *Options) { o.Bind = "" }, "no address to bind"},
@@ -571,7 +571,7 @@ func TestStartRefuses(t *testing.T) {
 		{"an address that injects", func(o *Options) { o.Node.Addr = "a b" }, "not the address"},
 		{"a peer without a grammar", func(o *Options) { o.Join = []string{"a b:1"} }, "not the address"},
 		{"a peer at port 0", func(o *Options) { o.Join = []string{"127.0.0.1:0"} }, "port is 0"},
-		{"an unspecified address to advertise", func(o *Options) { o.Advertise = "0.0.0.0:1" }, "does not name one host"},
+		{"advertising no host", func(o *Options) { o.Advertise = "0.0.0.0:1" }, "does not name one host"},
 		{"a directory in use", func(o *Options) { o.DataDir = busy.DataDir }, "in use"},
 		{"a file as directory", func(o *Options) { o.DataDir = file }, "directory"},
 		{"no logger", func(o *Options) { o.Log = nil }, "logger"},

@@ -336,7 +336,11 @@ func TestAddresses(t *testing.T) {
 		{"with the bound port", "0.0.0.0", Options{Advertise: "192.0.2.5:0"}, "192.0.2.5:1234"},
 		{"bound", "127.0.3.1", Options{Node: Identity{Addr: "127.0.0.1"}}, "127.0.3.1:1234"},
 		{"management address of the node", "0.0.0.0", Options{Node: Identity{Addr: "127.0.0.1"}}, "127.0.0.1:1234"},
-		{"source address towards a peer", "", Options{Node: Identity{Addr: "192.0.2.1"}, Join: []string{"nowhere.invalid", "127.0.0.9:1"}}, "127.0.0.1:1234"},
+		{
+			"source address towards a peer", "",
+			Options{Node: Identity{Addr: "192.0.2.1"}, Join: []string{"nowhere.invalid", "127.0.0.9:1"}},
+			"127.0.0.1:1234",
+		},
 	} {
 		got, err := c.o.advertised(t.Context(), c.bind, 1234)
 		if err != nil || got.String() != c.want {

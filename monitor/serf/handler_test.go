@@ -56,7 +56,8 @@ func TestEventHandlerRetries(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for program, text := range map[string]string{
-			"curl": "cat >/dev/null\nanswer='" + tt.answer + "'\n[ -e '" + dir + "/requests' ] || answer='" + tt.first + "'\n" +
+			"curl": "cat >/dev/null\nanswer='" + tt.answer + "'\n" +
+				"[ -e '" + dir + "/requests' ] || answer='" + tt.first + "'\n" +
 				"echo >>'" + dir + "/requests'\nprintf %s \"$answer\"\n[ \"$answer\" ]\n",
 			"sleep": "",
 		} {
@@ -124,8 +125,8 @@ func TestLiveEventHandlerRetries(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	s.Close()
 
-	if want := `{"monitor_event":{"name":"disappeared","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"}]}}`; err != nil ||
-		!slices.Equal(bodies, []string{want, want, want}) {
+	want := `{"monitor_event":{"name":"disappeared","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"}]}}`
+	if err != nil || !slices.Equal(bodies, []string{want, want, want}) {
 		t.Errorf("%v: %s\n%s", err, bodies, out)
 	}
 }

@@ -177,7 +177,7 @@ func (in *instance) member(m hserf.Member) monitor.Member {
 // shutdown stops serf without a leave and waits until it is down.
 func (in *instance) shutdown() {
 	in.hangUp()
-	in.s.Shutdown() // its error is always nil
+	_ = in.s.Shutdown() // its error is always nil
 	close(in.quit)
 	<-in.drained
 }

@@ -112,7 +112,8 @@ func TestLiveKey(t *testing.T) {
 	hub := serftest.Start(t, "hub", at(220), gossiping("", append(tagged(node(220)), "-config-file", config)...)...)
 	serftest.Start(t, "other", at(221), gossiping(hub.Bound, tagged(node(221))...)...)
 
-	for key, words := range map[string]string{"open sesame": "", "wrong": "it refuses the key", "": "it requires a key"} {
+	errors := map[string]string{"open sesame": "", "wrong": "it refuses the key", "": "it requires a key"}
+	for key, words := range errors {
 		file := ""
 		if key != "" {
 			file = writeFile(t, key+"\n")

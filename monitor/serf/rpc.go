@@ -52,7 +52,9 @@ type rpcMember struct {
 // member converts to serf's type. An unknown status becomes StatusNone.
 func (m rpcMember) member() hserf.Member {
 	out := hserf.Member{Name: m.Name, Addr: m.Addr, Port: m.Port, Tags: m.Tags}
-	for _, s := range []hserf.MemberStatus{hserf.StatusAlive, hserf.StatusLeaving, hserf.StatusLeft, hserf.StatusFailed} {
+
+	known := []hserf.MemberStatus{hserf.StatusAlive, hserf.StatusLeaving, hserf.StatusLeft, hserf.StatusFailed}
+	for _, s := range known {
 		if s.String() == m.Status {
 			out.Status = s
 		}

@@ -59,7 +59,7 @@ func openStore(dir string) (s *store, damage error, err error) {
 
 	damage = s.read(path)
 	if damage != nil {
-		os.Rename(path, path+".bad") // for the operator; the agent starts without it
+		_ = os.Rename(path, path+".bad") // for the operator; the agent starts without it
 		s.state = state{}
 	}
 

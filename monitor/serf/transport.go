@@ -106,7 +106,8 @@ func (t *transport) discard() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		t.Shutdown()
+
+		_ = t.Shutdown() // always nil
 	}()
 
 	for {

@@ -122,7 +122,7 @@ func (a *Agent) start() bool {
 	a.cmd, a.done = cmd, done
 	go func() {
 		defer close(done)
-		cmd.Wait() // tests end it in several ways
+		_ = cmd.Wait() // tests end it in several ways
 	}()
 
 	deadline := time.NewTimer(time.Minute)
@@ -151,7 +151,7 @@ func (a *Agent) start() bool {
 func (a *Agent) Done() <-chan struct{} { return a.done }
 
 // Signal sends a signal to its process, which may have ended.
-func (a *Agent) Signal(s os.Signal) { a.cmd.Process.Signal(s) }
+func (a *Agent) Signal(s os.Signal) { _ = a.cmd.Process.Signal(s) }
 
 // Kill ends it at once, without a leave, and waits until it has ended.
 func (a *Agent) Kill() {
@@ -159,7 +159,7 @@ func (a *Agent) Kill() {
 		return
 	}
 
-	a.cmd.Process.Kill() // an error means that it has ended
+	_ = a.cmd.Process.Kill() // an error means that it has ended
 	<-a.done
 }
 
