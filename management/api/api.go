@@ -158,6 +158,7 @@ type Job struct {
 
 // Run is one run of ansible-playbook for a job.
 type Run struct {
+	Kind     string     `json:"kind"` // playbook, or appear: the wait for hosts to be observed
 	Phase    string     `json:"phase"`
 	Playbook string     `json:"playbook"`
 	Hosts    []string   `json:"hosts"`

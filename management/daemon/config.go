@@ -26,8 +26,8 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/inventory/yamlfile"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
@@ -161,8 +161,8 @@ func (c *Config) present(old Config) error {
 	}
 
 	if c.Playbooks != "" && c.Playbooks != old.Playbooks {
-		if _, err := os.Stat(filepath.Join(c.Playbooks, management.PlaybookSite)); err != nil {
-			return inventory.Errorf(inventory.KindInvalid, "playbooks: there is no %s in %s", management.PlaybookSite, c.Playbooks).
+		if _, err := os.Stat(filepath.Join(c.Playbooks, job.PlaybookSite)); err != nil {
+			return inventory.Errorf(inventory.KindInvalid, "playbooks: there is no %s in %s", job.PlaybookSite, c.Playbooks).
 				Do("put your playbooks there, or leave the key empty for those that come with clusterm")
 		}
 	}

@@ -26,11 +26,17 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
+	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
@@ -70,19 +76,22 @@ type Daemon struct {
 	etcd  *etcd.Client
 	store *store.Store
 
-	session *store.Session // by which this is the instance that runs the jobs
-	service *management.Service
-	server  *server.Server
-	source  gossiper     // nil: none
-	agent   *serf.Agent  // the source where it is the agent inside
-	remote  *serf.Remote // the source where it is an existing agent
-	key     string       // of the gossip
-	self    string       // the executable, for hosts being prepared
-	book    *playbooks
-	meters  *meters
-	inside  *etcd.Server // nil: an existing etcd is used
-	id      string       // of this instance
-	addrs   []net.Addr
+	session   *store.Session // by which this is the instance that runs the jobs
+	nodes     *node.Nodes
+	variables *variable.Variables
+	engine    *engine.Engine
+	audit     access.Auditor
+	server    *server.Server
+	source    gossiper     // nil: none
+	agent     *serf.Agent  // the source where it is the agent inside
+	remote    *serf.Remote // the source where it is an existing agent
+	key       string       // of the gossip
+	self      string       // the executable, for hosts being prepared
+	book      *playbooks
+	meters    *meters
+	inside    *etcd.Server // nil: an existing etcd is used
+	id        string       // of this instance
+	addrs     []net.Addr
 
 	mu       sync.Mutex
 	file     Config          // as read from the file
@@ -195,9 +204,17 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return err
 	}
 
-	d.service = management.New(management.Options{
-		Store: measuredStore{d.store, d.meters}, Playbooks: d.book, Settings: d.settings, Instance: d.node.Name(),
-		Authority: d.session.Valid, Logger: log,
+	audit := auditLog{log}
+	d.audit = audit
+	d.nodes = node.New(node.Options{
+		State: d.store, Store: d.store, Settings: d.nodeSettings, Audit: audit, Logger: log,
+	})
+	d.variables = variable.New(variable.Options{
+		State: d.store, Store: d.store, Settings: d.variableSettings, Audit: audit,
+	})
+	d.engine = engine.New(engine.Options{
+		State: d.store, Store: measuredStore{d.store, d.meters}, Runner: d.book, Playbooks: d.book,
+		Settings: d.settings, Instance: d.node.Name(), Authority: d.session.Valid, Audit: audit, Logger: log,
 	})
 	d.noteFile(ctx)
 
@@ -207,12 +224,14 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 
 	d.meters.registry.MustRegister(metrics.Snapshot(d.snapshot))
 	d.server = server.New(server.Options{
-		Manager: d.service, Configurer: d, Health: d.health, Version: d.version, Logger: log,
+		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Variables: d.variables,
+		Explain: explain.New(d.store, d.explainSettings), Settings: d,
+		Health: d.health, Version: d.version, Logger: log,
 		Metrics: d.meters.handler(), Registerer: d.meters.registry,
 	})
 	d.server.SetBodyLimit(d.effective().MaxBody)
-	d.service.Start(ctx)
-	d.onStop("jobs", func(context.Context) error { d.service.Stop(); return nil })
+	d.engine.Start(ctx)
+	d.onStop("jobs", func(context.Context) error { d.engine.Stop(); return nil })
 
 	serving := make(chan struct{})
 	go func() {
@@ -309,7 +328,7 @@ func (d *Daemon) enter(ctx context.Context, c Config) error {
 		return err
 	}
 
-	self := management.Instance{
+	self := state.Instance{
 		ID: d.id, Node: d.node.Name(), Addr: d.node.Addr, API: []string{"unix://" + c.Socket},
 		Version: d.opts.Version.Version, Started: time.Now().UTC(),
 	}
@@ -381,8 +400,11 @@ func ignoreClosed(err error) error {
 // Addrs are the addresses that the API is served at, the Unix socket first.
 func (d *Daemon) Addrs() []net.Addr { return d.addrs }
 
-// Service is the daemon's management, for tests.
-func (d *Daemon) Service() *management.Service { return d.service }
+// Engine returns the daemon's job engine, for tests.
+func (d *Daemon) Engine() *engine.Engine { return d.engine }
+
+// View returns the daemon's newest view, for tests.
+func (d *Daemon) View() *state.View { return d.store.View() }
 
 // Stop ends everything in reverse order of its start. Runners go on: the next
 // daemon adopts them.
@@ -606,19 +628,40 @@ func (d *Daemon) effective() Config {
 }
 
 // settings are what the use cases need of the configuration in force.
-func (d *Daemon) settings() management.Settings {
+func (d *Daemon) settings() engine.Settings {
 	c := d.effective()
-	s := management.Settings{
-		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Connection: c.SSH, Connections: c.GroupSSH,
+	s := engine.Settings{
+		Settings: c.variableSettings(),
 		JobLimit: c.Jobs.Limit, Timeout: time.Duration(c.Jobs.Timeout), Appear: time.Duration(c.Jobs.Appear),
-		Lease: time.Duration(c.Jobs.RunnerLease), KeepJobs: c.Jobs.Keep, KeepFor: time.Duration(c.Jobs.KeepFor),
-		KeepBytes: c.Jobs.KeepBytes, EventLimit: c.Jobs.OutputLimit,
+		Lease:      time.Duration(c.Jobs.RunnerLease),
+		Retention:  job.Retention{Count: c.Jobs.Keep, Age: time.Duration(c.Jobs.KeepFor), Bytes: c.Jobs.KeepBytes},
+		EventLimit: c.Jobs.OutputLimit,
+		Own:        d.own(),
 	}
-	s.Own = d.own()
 	s.AgentVars, s.NoAgents = d.agentVars(c.Gossip)
 
 	return s
 }
+
+func (c Config) variableSettings() variable.Settings {
+	return variable.Settings{
+		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Connection: c.SSH, Connections: c.GroupSSH,
+	}
+}
+
+func (d *Daemon) variableSettings() variable.Settings { return d.effective().variableSettings() }
+
+func (d *Daemon) nodeSettings() node.Settings {
+	return node.Settings{Groups: d.effective().Groups, Own: d.own()}
+}
+
+func (d *Daemon) explainSettings() explain.Settings {
+	c := d.effective()
+	return explain.Settings{Groups: c.Groups, JobLimit: c.Jobs.Limit}
+}
+
+// Groups returns the configured groups.
+func (d *Daemon) Groups() inventory.Groups { return d.effective().Groups }
 
 // Config shows the configuration in force with the origin of every key.
 func (d *Daemon) Config() api.Config {
@@ -664,21 +707,27 @@ func (d *Daemon) shown(c Config, overlay map[string]any) api.Config {
 	return out
 }
 
-// PatchConfig sets keys in the overlay; a null takes a key out of it. The
+// Patch sets keys in the overlay; a null takes a key out of it. The
 // outcome is in force when it returns, or refused as a whole.
-func (d *Daemon) PatchConfig(
-	ctx context.Context,
-	patch map[string]any,
-	actor string,
-	only management.Condition,
-) (api.Config, error) {
-	if len(patch) == 0 {
-		return nil, inventory.Errorf(inventory.KindInvalid, "no key is named").Do("see clusterctl config get")
-	}
+func (d *Daemon) Patch(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
+	record := access.Record{Action: "settings.patch", Targets: slices.Sorted(maps.Keys(patch))}
 
-	v, err := only.Holds(ctx, d.store, d.store.View())
+	err := access.Audited(ctx, d.audit, c, record, func(*access.Record) error { return d.patch(ctx, c, patch) })
 	if err != nil {
 		return nil, err
+	}
+
+	return d.Config(), nil
+}
+
+func (d *Daemon) patch(ctx context.Context, caller access.Caller, patch map[string]any) error {
+	if len(patch) == 0 {
+		return inventory.Errorf(inventory.KindInvalid, "no key is named").Do("see clusterctl config get")
+	}
+
+	v, err := caller.Precondition.Check(ctx, d.store, d.store.View())
+	if err != nil {
+		return err
 	}
 
 	overlay := map[string]any{}
@@ -689,7 +738,7 @@ func (d *Daemon) PatchConfig(
 
 		restored, err := c.SecretVars.Restore(vars, c.Vars)
 		if err != nil {
-			return nil, err
+			return err
 		}
 
 		patch = maps.Clone(patch)
@@ -699,14 +748,14 @@ func (d *Daemon) PatchConfig(
 	for key, value := range patch {
 		if value == nil {
 			if isFileKey(key) {
-				return nil, inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).
+				return inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).
 					Do("change it there and restart clusterm")
 			}
 
 			// What an older version knew, and set, can still be taken back.
 			if _, set := overlay[key]; !set &&
 				!slices.ContainsFunc(keys(d.effective()), func(k keyed) bool { return k.key == key }) {
-				return nil, noKey(key)
+				return noKey(key)
 			}
 
 			delete(overlay, key)
@@ -722,22 +771,18 @@ func (d *Daemon) PatchConfig(
 
 	merged, err := overlaid(file, overlay)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	if err := d.usable(ctx, merged); err != nil {
-		return nil, err
+		return err
 	}
 
 	if _, err := d.store.PutOverlay(ctx, v.Revision, overlay); err != nil {
-		return nil, err
+		return err
 	}
 
-	d.opts.Logger.WithField("actor", actor).
-		WithField("keys", slices.Sorted(maps.Keys(patch))).
-		Info("the configuration was changed")
-
-	return d.Config(), nil
+	return nil
 }
 
 // knownGone is how long is waited for a store that has said nothing for long,
@@ -781,7 +826,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 
 	defer enough()
 	h := api.Health{
-		Status: api.HealthOK, Instance: d.service.Instance, Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes),
+		Status: api.HealthOK, Instance: d.engine.Instance(), Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes),
 		Checks: map[string]string{}, Jobs: map[api.JobStatus]int{},
 	}
 	check := func(part string, err error) {

@@ -796,7 +796,7 @@ func (s *site) said(id, words string) {
 	found := errors.New("found")
 	var text string
 
-	err := s.Service().Log(s.ctx(), id, "text", 0, true, func(_ int64, data []byte) error {
+	err := s.Engine().Log(s.ctx(), id, "text", 0, true, func(_ int64, data []byte) error {
 		if text += string(data); strings.Contains(text, words) {
 			return found
 		}

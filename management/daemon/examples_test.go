@@ -26,10 +26,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server"
 )
@@ -331,7 +333,9 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 
 	if err != nil {
 		rec := httptest.NewRecorder()
-		server.New(server.Options{Manager: broken{w.Service(), err}}).ServeHTTP(rec, req)
+		server.New(server.Options{
+			State: w.store, Jobs: broken{w.engine, err}, Logs: w.engine, Nodes: w.nodes, Variables: w.variables, Settings: w.Daemon,
+		}).ServeHTTP(rec, req)
 
 		return rec.Code, rec.Body.String()
 	}
@@ -370,12 +374,12 @@ func untilSync(r io.Reader) string {
 
 // broken is a manager whose store fails when a job is to be kept.
 type broken struct {
-	*management.Service
+	*engine.Engine
 	err error
 }
 
-func (b broken) Submit(context.Context, management.Request) (management.Job, error) {
-	return management.Job{}, b.err
+func (b broken) Submit(context.Context, access.Caller, job.Request) (job.Job, error) {
+	return job.Job{}, b.err
 }
 
 // vague are the parts of texts that differ from run to run, and what stands for

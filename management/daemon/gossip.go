@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
@@ -27,7 +27,7 @@ type gossiper interface {
 // gossip starts the agent inside, or watches an existing one, unless the
 // configuration keeps out of it.
 func (d *Daemon) gossip(ctx context.Context, c Config) (err error) {
-	sink := management.Sink{Service: d.service, Observer: observer}
+	sink := node.Sink{Nodes: d.nodes, Observer: observer}
 
 	g := c.Gossip
 	if g.Off {

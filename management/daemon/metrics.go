@@ -16,10 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
+	"github.com/contiv/cluster/management/state"
 )
 
 // etcdPatience bounds how long a scrape waits for an endpoint of the store.
@@ -43,36 +45,36 @@ type meters struct {
 }
 
 // done is the cause of what simply succeeded.
-const done = management.ExitDone
+const done = job.ExitDone
 
 var jobCauses = []string{
 	done,
-	string(management.CauseFailed),
-	string(management.CauseCancelled),
-	string(management.CauseDeadline),
+	string(job.CauseFailed),
+	string(job.CauseCancelled),
+	string(job.CauseDeadline),
 	string(
-		management.CauseInterrupted,
+		job.CauseInterrupted,
 	),
-	string(management.CausePrecondition),
-	string(management.CauseAbsent),
-	string(management.CauseInternal),
+	string(job.CausePrecondition),
+	string(job.CauseAbsent),
+	string(job.CauseInternal),
 }
 
 var runCauses = []string{
 	done,
-	string(management.CauseFailed),
-	string(management.CauseCancelled),
-	string(management.CauseDeadline),
-	string(management.CauseInterrupted),
-	string(management.CauseInternal),
+	string(job.CauseFailed),
+	string(job.CauseCancelled),
+	string(job.CauseDeadline),
+	string(job.CauseInterrupted),
+	string(job.CauseInternal),
 }
 
-var jobStatuses = []management.JobStatus{
-	management.Queued,
-	management.Running,
-	management.Complete,
-	management.Errored,
-	management.Cancelled,
+var jobStatuses = []job.Status{
+	job.Queued,
+	job.Running,
+	job.Complete,
+	job.Errored,
+	job.Cancelled,
 }
 
 // jobVerbs are the verbs that jobs carry out.
@@ -107,7 +109,7 @@ func newMeters(v api.Version) *meters {
 	register(m, metrics.NewGauge("clusterm_build_info")).WithLabelValues(v.Version, v.Commit, runtime.Version()).Set(1)
 	// Counters and histograms begin at 0, or the first of its kind would not show as
 	// an increase.
-	for _, s := range []management.Stream{management.StreamText, management.StreamEvents} {
+	for _, s := range []job.Stream{job.StreamText, job.StreamEvents} {
 		for _, vec := range []*prometheus.CounterVec{m.bytes, m.lines, m.truncated} {
 			vec.WithLabelValues(string(s))
 		}
@@ -122,7 +124,7 @@ func newMeters(v api.Version) *meters {
 			m.jobsEnded.WithLabelValues(string(verb), cause)
 		}
 
-		for _, status := range []management.JobStatus{management.Complete, management.Errored, management.Cancelled} {
+		for _, status := range []job.Status{job.Complete, job.Errored, job.Cancelled} {
 			m.jobDuration.WithLabelValues(string(verb), string(status))
 		}
 	}
@@ -150,16 +152,16 @@ func (m *meters) asked(took time.Duration, err error) {
 }
 
 // taken counts output of a run.
-func (m *meters) taken(s management.Stream, chunk []byte) {
+func (m *meters) taken(s job.Stream, chunk []byte) {
 	m.bytes.WithLabelValues(string(s)).Add(float64(len(chunk)))
 	m.lines.WithLabelValues(string(s)).Add(float64(bytes.Count(chunk, []byte{'\n'})))
 }
 
-func (m *meters) runEnded(e management.RunExit, text, events bool) {
+func (m *meters) runEnded(e engine.RunExit, text, events bool) {
 	cause := string(e.Cause)
 	switch {
 	case cause == "" && e.Code != 0:
-		cause = string(management.CauseFailed)
+		cause = string(job.CauseFailed)
 	case cause == "":
 		cause = done
 	}
@@ -167,11 +169,11 @@ func (m *meters) runEnded(e management.RunExit, text, events bool) {
 	m.ends.WithLabelValues(cause).Inc()
 
 	if text {
-		m.truncated.WithLabelValues(string(management.StreamText)).Inc()
+		m.truncated.WithLabelValues(string(job.StreamText)).Inc()
 	}
 
 	if events {
-		m.truncated.WithLabelValues(string(management.StreamEvents)).Inc()
+		m.truncated.WithLabelValues(string(job.StreamEvents)).Inc()
 	}
 }
 
@@ -184,9 +186,9 @@ type measuredStore struct {
 // Finish writes that a job has ended, and counts it.
 func (s measuredStore) Finish(
 	ctx context.Context,
-	j management.Job,
-	writes []management.NodeWrite,
-) (management.Job, error) {
+	j job.Job,
+	writes []state.NodeWrite,
+) (job.Job, error) {
 	out, err := s.Store.Finish(ctx, j, writes)
 	if err == nil {
 		s.meters.jobsEnded.WithLabelValues(string(out.Verb), cmp.Or(string(out.Cause), done)).Inc()
@@ -220,7 +222,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-func nodeMetrics(v *management.View, emit func(string, float64, ...string)) {
+func nodeMetrics(v *state.View, emit func(string, float64, ...string)) {
 	type kind struct {
 		status inventory.Status
 		state  inventory.State
@@ -259,10 +261,10 @@ func nodeMetrics(v *management.View, emit func(string, float64, ...string)) {
 	emit("clusterm_nodes_duplicated", float64(duplicated))
 }
 
-func jobMetrics(v *management.View, limit int, now time.Time, emit func(string, float64, ...string)) {
+func jobMetrics(v *state.View, limit int, now time.Time, emit func(string, float64, ...string)) {
 	type kind struct {
 		verb   inventory.Verb
-		status management.JobStatus
+		status job.Status
 	}
 	count := map[kind]int{}
 	queued, forks := 0, 0
@@ -271,13 +273,13 @@ func jobMetrics(v *management.View, limit int, now time.Time, emit func(string, 
 	for _, j := range v.Jobs {
 		count[kind{j.Verb, j.Status}]++
 		switch j.Status {
-		case management.Queued:
+		case job.Queued:
 			queued++
 
 			if j.Accepted.Before(oldest) {
 				oldest = j.Accepted
 			}
-		case management.Running:
+		case job.Running:
 			if n := len(j.Runs); n > 0 && j.Runs[n-1].Exit == "" && j.Runs[n-1].Playbook != "" {
 				forks += min(limit, len(j.Runs[n-1].Hosts))
 			}

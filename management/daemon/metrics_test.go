@@ -16,9 +16,10 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
+	"github.com/contiv/cluster/management/state"
 )
 
 // scrape reads /metrics as Prometheus does.
@@ -221,15 +222,15 @@ func inTable(t *testing.T, families map[string]*dto.MetricFamily) {
 func TestJobMetrics(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	running := func(id string, hosts int, exit string) management.Job {
-		return management.Job{ID: id, Verb: inventory.VerbUpdate, Status: management.Running,
-			Runs: []management.Run{{Playbook: "site.yml", Hosts: make([]string, hosts), Exit: exit}}}
+	running := func(id string, hosts int, exit string) job.Job {
+		return job.Job{ID: id, Verb: inventory.VerbUpdate, Status: job.Running,
+			Runs: []job.Run{{Playbook: "site.yml", Hosts: make([]string, hosts), Exit: exit}}}
 	}
-	v := &management.View{Jobs: []management.Job{
-		{ID: "1", Verb: inventory.VerbCommission, Status: management.Queued, Accepted: now.Add(-time.Minute)},
-		{ID: "2", Verb: inventory.VerbCommission, Status: management.Queued, Accepted: now.Add(-time.Hour)},
+	v := &state.View{Snapshot: job.Snapshot{Jobs: []job.Job{
+		{ID: "1", Verb: inventory.VerbCommission, Status: job.Queued, Accepted: now.Add(-time.Minute)},
+		{ID: "2", Verb: inventory.VerbCommission, Status: job.Queued, Accepted: now.Add(-time.Hour)},
 		running("3", 80, ""), running("4", 3, ""), running("5", 7, "done"),
-	}}
+	}}}
 	got := map[string]float64{}
 	jobMetrics(v, 50, now, func(name string, value float64, labels ...string) { got[fmt.Sprint(name, labels)] = value })
 

@@ -22,7 +22,8 @@ import (
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/job"
 )
 
 // checkEvery is how long ansible-playbook is trusted to be as it was found.
@@ -32,7 +33,7 @@ const checkEvery = time.Minute
 // job need not copy and check them again.
 const keepUnused = 24 * time.Hour
 
-// playbooks implements management.Playbooks with the ansible runner: it keeps
+// playbooks implements engine.Runner and engine.Playbooks with the ansible runner: it keeps
 // playbooks in DATA_DIR/playbooks and runs in DATA_DIR/runs.
 type playbooks struct {
 	config  func() Config
@@ -51,7 +52,10 @@ type playbooks struct {
 	syntax  *ansible.SyntaxChecker // with the ansible-playbook of the current configuration
 }
 
-var _ management.Playbooks = (*playbooks)(nil)
+var (
+	_ engine.Playbooks = (*playbooks)(nil)
+	_ engine.Runner    = (*playbooks)(nil)
+)
 
 func openPlaybooks(
 	ctx context.Context,
@@ -159,7 +163,7 @@ func (p *playbooks) Parse(ctx context.Context, digest string, files, groups []st
 }
 
 // Start starts a run; it goes on when this process ends.
-func (p *playbooks) Start(ctx context.Context, spec management.RunSpec) (management.ActiveRun, error) {
+func (p *playbooks) Start(ctx context.Context, spec engine.RunSpec) (engine.Run, error) {
 	c := p.config()
 
 	run, err := p.runner.Start(ctx, ansible.Spec{
@@ -179,10 +183,10 @@ func (p *playbooks) Start(ctx context.Context, spec management.RunSpec) (managem
 }
 
 // Attach finds a run that was started before.
-func (p *playbooks) Attach(id string) (management.ActiveRun, error) {
+func (p *playbooks) Attach(id string) (engine.Run, error) {
 	run, err := ansible.Attach(p.dir(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, management.ErrNeverStarted
+		return nil, engine.ErrNeverStarted
 	}
 
 	if err != nil {
@@ -248,14 +252,14 @@ type activeRun struct {
 }
 
 // Wait blocks until the run has ended and nothing of it is left.
-func (r activeRun) Wait(ctx context.Context) (out management.RunExit, err error) {
+func (r activeRun) Wait(ctx context.Context) (out engine.RunExit, err error) {
 	r.meters.processes.Inc()
 
 	defer r.meters.processes.Dec()
 
 	exit, err := r.Run.Wait(ctx)
 	if err != nil {
-		return management.RunExit{}, err
+		return engine.RunExit{}, err
 	}
 
 	defer func() { r.meters.runEnded(out, r.Truncated(r.Output()), r.Truncated(r.Events())) }()
@@ -264,21 +268,21 @@ func (r activeRun) Wait(ctx context.Context) (out management.RunExit, err error)
 	switch exit.Reason {
 	case ansible.Done:
 		if exit.Signal != "" {
-			out.Cause, out.Message = management.CauseInterrupted, "ansible-playbook was ended by "+exit.Signal
+			out.Cause, out.Message = job.CauseInterrupted, "ansible-playbook was ended by "+exit.Signal
 		} else if exit.Code != 0 {
 			out.Message = lastError(r.Output())
 		}
 	case ansible.Cancelled:
-		out.Cause = management.CauseCancelled
+		out.Cause = job.CauseCancelled
 	case ansible.DeadlineExceeded:
-		out.Cause, out.Message = management.CauseDeadline, "it ran longer than it may"
+		out.Cause, out.Message = job.CauseDeadline, "it ran longer than it may"
 	case ansible.LeaseLost:
-		out.Cause, out.Message = management.CauseInterrupted, "its runner heard nothing from clusterm for longer than jobs.runner_lease and ended it"
+		out.Cause, out.Message = job.CauseInterrupted, "its runner heard nothing from clusterm for longer than jobs.runner_lease and ended it"
 	case ansible.Vanished:
-		out.Cause, out.Message = management.CauseInterrupted, "its runner is gone: it was killed, or the machine went down"
+		out.Cause, out.Message = job.CauseInterrupted, "its runner is gone: it was killed, or the machine went down"
 	default:
 		out.NotBegun = true
-		out.Cause, out.Message = management.CauseInternal, fmt.Sprintf(
+		out.Cause, out.Message = job.CauseInternal, fmt.Sprintf(
 			"ansible-playbook could not be run (%s): %s",
 			exit.Reason,
 			exit.Error,
@@ -328,9 +332,9 @@ func (r activeRun) Cancel(ctx context.Context) error {
 }
 
 // Tail emits a stream of the run until it has ended and all is emitted.
-func (r activeRun) Tail(ctx context.Context, s management.Stream, offset int64, emit func([]byte) error) error {
+func (r activeRun) Tail(ctx context.Context, s job.Stream, offset int64, emit func([]byte) error) error {
 	path := r.Output()
-	if s == management.StreamEvents {
+	if s == job.StreamEvents {
 		path = r.Events()
 	}
 
@@ -343,7 +347,7 @@ func (r activeRun) Tail(ctx context.Context, s management.Stream, offset int64, 
 }
 
 // Results sums up how each host fared.
-func (r activeRun) Results() (map[string]management.HostResult, error) {
+func (r activeRun) Results() (map[string]job.HostResult, error) {
 	var sum configuration.Summary
 	var stream configuration.EventStream
 	_, err := ansible.Tail(
@@ -360,9 +364,9 @@ func (r activeRun) Results() (map[string]management.HostResult, error) {
 		},
 	)
 
-	out := map[string]management.HostResult{}
+	out := map[string]job.HostResult{}
 	for host, h := range sum.Results() {
-		out[host] = management.HostResult{
+		out[host] = job.HostResult{
 			Begun: h.Begun, OK: h.OK, Changed: h.Changed, Failed: h.Failed, Unreachable: h.Unreachable > 0,
 			Task: h.Task, Message: h.Message, Done: h.Good(),
 		}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/state"
 )
 
 // TestSecrets sets a secret at every level of variables and looks for it in
@@ -66,7 +66,7 @@ func TestSecrets(t *testing.T) {
 	s.must(second(s.Client.PatchVars(s.ctx(), client.ScopeGlobal, api.Vars{"global_password": configuration.Hidden})))
 
 	if got := s.store.View().
-		Vars(management.ScopeGlobal); got["global_password"] != secret+"global" ||
+		Vars(state.ScopeGlobal); got["global_password"] != secret+"global" ||
 		got["more"] != true {
 		t.Errorf("written back: %v", got)
 	}

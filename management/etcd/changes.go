@@ -7,7 +7,8 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // The bounds of what is kept for those who watch. At 100 transitions per second
@@ -19,7 +20,7 @@ const (
 
 // subject is something that a change is about.
 type subject struct {
-	kind management.ChangeKind
+	kind state.ChangeKind
 	name string
 }
 
@@ -30,12 +31,12 @@ type pending struct {
 	order    []subject
 	was      map[subject]*inventory.Node // what a node counted as before; nil: it was not there
 	size     map[subject]int             // bytes, about
-	told     []management.Change         // of revisions that are complete
+	told     []state.Change              // of revisions that are complete
 	off      bool                        // everything is being read anew, in any order
 }
 
 // note says that something is about to change, by a record of so many bytes.
-func (v *view) note(kind management.ChangeKind, name string, size int) {
+func (v *view) note(kind state.ChangeKind, name string, size int) {
 	if v.pending.off {
 		return
 	}
@@ -47,7 +48,7 @@ func (v *view) note(kind management.ChangeKind, name string, size int) {
 		}
 
 		v.pending.order = append(v.pending.order, s)
-		if kind == management.ChangeNodes {
+		if kind == state.ChangeNodes {
 			v.pending.was[s], _ = v.shown(name)
 		}
 	}
@@ -69,9 +70,9 @@ func (v *view) settle() {
 
 	const own = 512 // of a record, beside what is stored
 	for _, s := range p.order {
-		c := management.Change{Revision: p.revision, Kind: s.kind, Name: s.name, Size: own + p.size[s]}
+		c := state.Change{Revision: p.revision, Kind: s.kind, Name: s.name, Size: own + p.size[s]}
 		switch s.kind {
-		case management.ChangeNodes:
+		case state.ChangeNodes:
 			c.Was = p.was[s]
 			if c.Node, _ = v.shown(s.name); c.Node == nil && c.Was == nil {
 				continue // a connection that was set for no node
@@ -80,12 +81,12 @@ func (v *view) settle() {
 			if conn, ok := v.conns.m[s.name]; ok && c.Node != nil {
 				c.Connection = &conn
 			}
-		case management.ChangeJobs:
+		case state.ChangeJobs:
 			if j, ok := v.jobs[s.name]; ok {
 				c.Job = &j
 			}
-		case management.ChangeVars:
-			c.Vars = v.settings.m[management.Scope(s.name)]
+		case state.ChangeVars:
+			c.Vars = v.settings.m[state.Scope(s.name)]
 		}
 
 		p.told = append(p.told, c)
@@ -111,8 +112,8 @@ func (v *view) tell() {
 type contents struct {
 	nodes    map[string]*inventory.Node
 	conns    map[string]configuration.Connection
-	jobs     map[string]management.Job
-	settings map[management.Scope]configuration.Vars
+	jobs     map[string]job.Job
+	settings map[state.Scope]configuration.Vars
 	config   int64
 }
 
@@ -136,32 +137,32 @@ func (v *view) contents() contents {
 func (v *view) compare(old contents, revision int64) {
 	v.pending = pending{revision: revision}
 	if v.feed == nil {
-		v.feed = management.NewFeed(revision, feedCount, feedBytes)
+		v.feed = state.NewFeed(revision, feedCount, feedBytes)
 		return
 	}
 
 	now := v.contents()
-	note := func(kind management.ChangeKind, name string) { v.note(kind, name, 0) }
+	note := func(kind state.ChangeKind, name string) { v.note(kind, name, 0) }
 	each(old.nodes, now.nodes, func(name string) {
 		if !reflect.DeepEqual(old.nodes[name], now.nodes[name]) ||
 			!reflect.DeepEqual(old.conns[name], now.conns[name]) {
-			note(management.ChangeNodes, name)
-			v.pending.was[subject{management.ChangeNodes, name}] = old.nodes[name]
+			note(state.ChangeNodes, name)
+			v.pending.was[subject{state.ChangeNodes, name}] = old.nodes[name]
 		}
 	})
 	each(old.jobs, now.jobs, func(id string) {
 		if old.jobs[id].Revision != now.jobs[id].Revision {
-			note(management.ChangeJobs, id)
+			note(state.ChangeJobs, id)
 		}
 	})
-	each(old.settings, now.settings, func(s management.Scope) {
+	each(old.settings, now.settings, func(s state.Scope) {
 		if !reflect.DeepEqual(old.settings[s], now.settings[s]) {
-			note(management.ChangeVars, string(s))
+			note(state.ChangeVars, string(s))
 		}
 	})
 
 	if old.config != now.config {
-		note(management.ChangeConfig, "")
+		note(state.ChangeConfig, "")
 	}
 }
 
@@ -179,6 +180,6 @@ func each[K comparable, V any](a, b map[K]V, f func(K)) {
 }
 
 // Changes are what the views after that revision show differently.
-func (s *Store) Changes(revision int64, limit int) (management.Changes, error) {
+func (s *Store) Changes(revision int64, limit int) (state.Changes, error) {
 	return s.view.feed.Since(revision, limit)
 }

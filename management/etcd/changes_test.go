@@ -11,7 +11,8 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // copied is what somebody has who saw a view and every change after it.
@@ -19,17 +20,17 @@ type copied struct {
 	revision int64
 	nodes    map[string]inventory.Node
 	conns    map[string]configuration.Connection
-	jobs     map[string]management.Job
-	settings map[management.Scope]configuration.Vars
+	jobs     map[string]job.Job
+	settings map[state.Scope]configuration.Vars
 }
 
-func copyOf(v *management.View) *copied {
+func copyOf(v *state.View) *copied {
 	c := &copied{
 		v.Revision,
 		map[string]inventory.Node{},
 		map[string]configuration.Connection{},
-		map[string]management.Job{},
-		map[management.Scope]configuration.Vars{},
+		map[string]job.Job{},
+		map[state.Scope]configuration.Vars{},
 	}
 	for _, n := range v.Nodes {
 		c.nodes[n.Name] = *n
@@ -50,7 +51,7 @@ func copyOf(v *management.View) *copied {
 }
 
 // follow takes in what has changed since, and returns how many changes that were.
-func (c *copied) follow(t *testing.T, f *management.Feed) int {
+func (c *copied) follow(t *testing.T, f *state.Feed) int {
 	t.Helper()
 
 	count := 0
@@ -71,11 +72,11 @@ func (c *copied) follow(t *testing.T, f *management.Feed) int {
 	}
 }
 
-func (c *copied) take(t *testing.T, ch management.Change) {
+func (c *copied) take(t *testing.T, ch state.Change) {
 	t.Helper()
 
 	switch ch.Kind {
-	case management.ChangeNodes:
+	case state.ChangeNodes:
 		was, ok := c.nodes[ch.Name]
 		if ok != (ch.Was != nil) || ok && !reflect.DeepEqual(was, *ch.Was) {
 			t.Fatalf("revision %d: %s was %+v, and is told to have been %+v", ch.Revision, ch.Name, was, ch.Was)
@@ -90,22 +91,22 @@ func (c *copied) take(t *testing.T, ch management.Change) {
 				c.conns[ch.Name] = *ch.Connection
 			}
 		}
-	case management.ChangeJobs:
+	case state.ChangeJobs:
 		delete(c.jobs, ch.Name)
 
 		if ch.Job != nil {
 			c.jobs[ch.Name] = *ch.Job
 		}
-	case management.ChangeVars:
-		delete(c.settings, management.Scope(ch.Name))
+	case state.ChangeVars:
+		delete(c.settings, state.Scope(ch.Name))
 
 		if ch.Vars != nil {
-			c.settings[management.Scope(ch.Name)] = ch.Vars
+			c.settings[state.Scope(ch.Name)] = ch.Vars
 		}
 	}
 }
 
-func (c *copied) same(t *testing.T, v *management.View) {
+func (c *copied) same(t *testing.T, v *state.View) {
 	t.Helper()
 	want := copyOf(v)
 
@@ -129,14 +130,14 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 		}
 	}
 
-	newest := func(status management.JobStatus) (management.Job, bool) {
+	newest := func(status job.Status) (job.Job, bool) {
 		for _, j := range slices.Backward(v.Jobs) {
 			if j.Status == status {
 				return j, true
 			}
 		}
 
-		return management.Job{}, false
+		return job.Job{}, false
 	}
 	switch r.IntN(12) {
 	case 0, 1:
@@ -151,7 +152,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 			vars = configuration.Vars{"i": fmt.Sprint(i)}
 		}
 
-		_, err := s.PutVars(ctx, 0, management.ScopeNode(v.Nodes[0].Name), vars)
+		_, err := s.PutVars(ctx, 0, state.ScopeNode(v.Nodes[0].Name), vars)
 		must(t, err)
 
 		return "vars"
@@ -162,7 +163,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 		}
 
 	case 5: // a reservation that is not committed to
-		if j, ok := newest(management.Queued); ok {
+		if j, ok := newest(job.Queued); ok {
 			_, writes := heldFree(t, v, j)
 			abandoned(t, s, writes)
 
@@ -170,7 +171,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 		}
 
 	case 6, 7: // one that is, in the same revision or in an earlier one
-		if j, ok := newest(management.Queued); ok {
+		if j, ok := newest(job.Queued); ok {
 			running, writes := heldFree(t, v, j)
 			_, err := s.Claim(ctx, v.Generation, running, writes)
 			must(t, err)
@@ -178,8 +179,8 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 			return "claim"
 		}
 	case 8:
-		if j, ok := newest(management.Running); ok {
-			j.Targets = slices.DeleteFunc(slices.Clone(j.Targets), func(target management.Target) bool {
+		if j, ok := newest(job.Running); ok {
+			j.Targets = slices.DeleteFunc(slices.Clone(j.Targets), func(target job.Target) bool {
 				_, err := v.Node(target.Name)
 				return err != nil
 			})
@@ -193,8 +194,8 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 			must(t, err)
 
 			return "finish"
-		} else if j, ok := newest(management.Queued); ok {
-			j.Status, j.Ended = management.Cancelled, noon
+		} else if j, ok := newest(job.Queued); ok {
+			j.Status, j.Ended = job.Cancelled, noon
 			_, err := s.Finish(ctx, j, nil)
 			must(t, err)
 
@@ -207,7 +208,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 			_, err = s.Forget(
 				ctx,
 				v.Generation,
-				[]management.NodeWrite{{Node: n, Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon}}},
+				[]state.NodeWrite{{Node: n, Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon}}},
 				nil,
 			)
 			must(t, err)
@@ -215,14 +216,14 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 			return "forget"
 		}
 	case 10:
-		if j, ok := newest(management.Complete); ok {
+		if j, ok := newest(job.Complete); ok {
 			must(t, s.DropJobs(ctx, []string{j.ID}))
 			return "drop"
 		}
 
 	case 11: // as of a claim of several transactions: its last one
-		if j, ok := newest(management.Queued); ok && len(s.view.reserved[j.ID]) > 0 {
-			j.Status, j.Started = management.Running, noon
+		if j, ok := newest(job.Queued); ok && len(s.view.reserved[j.ID]) > 0 {
+			j.Status, j.Started = job.Running, noon
 			_, err := s.PutJob(ctx, j)
 			must(t, err)
 
@@ -234,9 +235,9 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 }
 
 // heldFree is held for those of the job's nodes that are there and free.
-func heldFree(t *testing.T, v *management.View, j management.Job) (management.Job, []management.NodeWrite) {
+func heldFree(t *testing.T, v *state.View, j job.Job) (job.Job, []state.NodeWrite) {
 	t.Helper()
-	j.Targets = slices.DeleteFunc(slices.Clone(j.Targets), func(target management.Target) bool {
+	j.Targets = slices.DeleteFunc(slices.Clone(j.Targets), func(target job.Target) bool {
 		n, err := v.Node(target.Name)
 		return err != nil || n.Status != inventory.Unallocated
 	})

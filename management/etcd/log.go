@@ -15,7 +15,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/job"
 )
 
 // A chunk of a log is kept as four bytes with the length of its content, big
@@ -39,22 +39,22 @@ func expand(chunk []byte) ([]byte, error) {
 	return decoder.DecodeAll(chunk[4:], make([]byte, 0, min(binary.BigEndian.Uint32(chunk), 64<<20)))
 }
 
-func (s *Store) logPrefix(job string, stream management.Stream) string {
+func (s *Store) logPrefix(job string, stream job.Stream) string {
 	return s.key("/x/log/%s/%s/", job, stream)
 }
 
-func (s *Store) logKey(job string, stream management.Stream, offset int64) string {
+func (s *Store) logKey(job string, stream job.Stream, offset int64) string {
 	return s.key("/x/log/%s/%s/%016x", job, stream, offset)
 }
 
 // The end of a log is kept beside its chunks, so that neither an append nor a
 // follower that has read everything has to look through them.
-func (s *Store) tailKey(job string, stream management.Stream) string {
+func (s *Store) tailKey(job string, stream job.Stream) string {
 	return s.key("/x/tail/%s/%s", job, stream)
 }
 
 // AppendLog stores bytes of a job's log. Repeating it is no error.
-func (s *Store) AppendLog(ctx context.Context, job string, stream management.Stream, offset int64, data []byte) error {
+func (s *Store) AppendLog(ctx context.Context, job string, stream job.Stream, offset int64, data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream management.Str
 }
 
 // ReadLog returns bytes from the offset on; none where there are none yet.
-func (s *Store) ReadLog(ctx context.Context, job string, stream management.Stream, offset int64) ([]byte, error) {
+func (s *Store) ReadLog(ctx context.Context, job string, stream job.Stream, offset int64) ([]byte, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
 
@@ -149,7 +149,7 @@ func (s *Store) ReadLog(ctx context.Context, job string, stream management.Strea
 }
 
 // LogSize is the number of bytes that a log has.
-func (s *Store) LogSize(ctx context.Context, job string, stream management.Stream) (int64, error) {
+func (s *Store) LogSize(ctx context.Context, job string, stream job.Stream) (int64, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
 

@@ -9,16 +9,16 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/job"
 )
 
 // readAll reads a log from the offset on, chunk by chunk.
-func readAll(t *testing.T, s *Store, job string, offset int64) []byte {
+func readAll(t *testing.T, s *Store, id string, offset int64) []byte {
 	t.Helper()
 
 	var all []byte
 	for {
-		data, err := s.ReadLog(within(t, patience), job, management.StreamText, offset)
+		data, err := s.ReadLog(within(t, patience), id, job.StreamText, offset)
 		must(t, err)
 
 		if len(data) == 0 {
@@ -44,7 +44,7 @@ func TestLog(t *testing.T) {
 			chunk[i] = byte(r.IntN(256))
 		}
 
-		must(t, s.AppendLog(ctx, "1", management.StreamText, int64(len(want)), chunk))
+		must(t, s.AppendLog(ctx, "1", job.StreamText, int64(len(want)), chunk))
 		want = append(want, chunk...)
 	}
 
@@ -54,14 +54,14 @@ func TestLog(t *testing.T) {
 		}
 	}
 
-	if size, err := s.LogSize(ctx, "1", management.StreamText); err != nil || size != int64(len(want)) {
+	if size, err := s.LogSize(ctx, "1", job.StreamText); err != nil || size != int64(len(want)) {
 		t.Errorf("%d, %v", size, err)
 	}
 
 	for _, elsewhere := range []struct {
 		job    string
-		stream management.Stream
-	}{{"1", management.StreamEvents}, {"10", management.StreamText}, {"2", management.StreamText}} {
+		stream job.Stream
+	}{{"1", job.StreamEvents}, {"10", job.StreamText}, {"2", job.StreamText}} {
 		if data, err := s.ReadLog(ctx, elsewhere.job, elsewhere.stream, 0); err != nil || data != nil {
 			t.Errorf("%v: %q, %v", elsewhere, data, err)
 		}
@@ -77,7 +77,7 @@ func TestReadWhileItGrows(t *testing.T) {
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for i := range int64(chunks) {
-			if err := s.AppendLog(ctx, "1", management.StreamText, 4*i, []byte("abc\n")); err != nil {
+			if err := s.AppendLog(ctx, "1", job.StreamText, 4*i, []byte("abc\n")); err != nil {
 				t.Error(err)
 				return
 			}
@@ -85,7 +85,7 @@ func TestReadWhileItGrows(t *testing.T) {
 	})
 
 	for offset := int64(0); offset < 4*chunks; {
-		data, err := s.ReadLog(ctx, "1", management.StreamText, offset)
+		data, err := s.ReadLog(ctx, "1", job.StreamText, offset)
 		must(t, err)
 		offset += int64(len(data))
 	}
@@ -99,7 +99,7 @@ func TestAppendOnlyAtTheEnd(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 	add := func(offset int64, text string) error {
-		return s.AppendLog(ctx, "1", management.StreamText, offset, []byte(text))
+		return s.AppendLog(ctx, "1", job.StreamText, offset, []byte(text))
 	}
 	must(t, add(0, ""))
 	conflict(t, add(3, "gap"))
@@ -128,7 +128,7 @@ func TestLongLog(t *testing.T) {
 
 	var size int64
 	for size < 10<<20 {
-		must(t, s.AppendLog(ctx, "1", management.StreamText, size, line))
+		must(t, s.AppendLog(ctx, "1", job.StreamText, size, line))
 		size += int64(len(line))
 	}
 
@@ -136,7 +136,7 @@ func TestLongLog(t *testing.T) {
 		t.Errorf("%d bytes, want %d", len(got), size)
 	}
 
-	data, err := s.ReadLog(ctx, "1", management.StreamText, size-10)
+	data, err := s.ReadLog(ctx, "1", job.StreamText, size-10)
 	if err != nil || string(data) != string(line[len(line)-10:]) {
 		t.Errorf("%q, %v", data, err)
 	}
@@ -149,8 +149,8 @@ func TestFirstGenerationLongLine(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 	line := bytes.Repeat([]byte("x"), 3<<20)
-	must(t, s.AppendLog(ctx, "1", management.StreamText, 0, line))
-	must(t, s.AppendLog(ctx, "1", management.StreamText, int64(len(line)), []byte("\n")))
+	must(t, s.AppendLog(ctx, "1", job.StreamText, 0, line))
+	must(t, s.AppendLog(ctx, "1", job.StreamText, int64(len(line)), []byte("\n")))
 
 	if got := readAll(t, s, "1", 0); len(got) != len(line)+1 {
 		t.Errorf("%d bytes", len(got))
@@ -161,13 +161,13 @@ func TestDamagedChunk(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	ctx := within(t, patience)
-	must(t, s.AppendLog(ctx, "1", management.StreamText, 0, []byte("text")))
+	must(t, s.AppendLog(ctx, "1", job.StreamText, 0, []byte("text")))
 
 	for _, value := range []string{"", "abc", "\x00\x00\x00\x04nonsense"} {
-		_, err := s.client.Put(ctx, s.logKey("1", management.StreamText, 0), value)
+		_, err := s.client.Put(ctx, s.logKey("1", job.StreamText, 0), value)
 		must(t, err)
 
-		if _, err := s.ReadLog(ctx, "1", management.StreamText, 0); inventory.KindOf(err) != inventory.KindInternal {
+		if _, err := s.ReadLog(ctx, "1", job.StreamText, 0); inventory.KindOf(err) != inventory.KindInternal {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/state"
 )
 
 // SessionTTL is how long an instance that says nothing counts as alive.
@@ -32,7 +32,7 @@ const SessionTTL = 15 * time.Second
 type Session struct {
 	store *Store
 	log   logrus.FieldLogger
-	self  management.Instance
+	self  state.Instance
 	ttl   time.Duration
 	lost  func(error)
 
@@ -49,7 +49,7 @@ func (s *Store) holderKey() string            { return s.key("/v/holder") }
 
 // Entry says who enters.
 type Entry struct {
-	Self management.Instance
+	Self state.Instance
 	// TTL is SessionTTL, but in tests; at least 2 s.
 	TTL time.Duration
 	// Lost is called, once, when another instance has the right to run jobs.
@@ -153,17 +153,17 @@ func (n *Session) remaining(ctx context.Context, lease clientv3.LeaseID) (int64,
 	return resp.TTL, nil
 }
 
-func (n *Session) heldBy(holder management.Instance) error {
+func (n *Session) heldBy(holder state.Instance) error {
 	return inventory.Errorf(inventory.KindRefused, "another clusterm keeps its data here and is alive: %s, instance %s, version %s, since %s",
 		holder.Node, holder.ID, holder.Version, holder.Started.Format(time.RFC3339)).
 		Do("stop that one first (systemctl stop clusterm on its host), or configure another etcd.prefix for this one")
 }
 
 // holder is who has the right to run jobs, and its key; nil where nobody has.
-func (s *Store) holder(ctx context.Context) (management.Instance, *mvccpb.KeyValue, error) {
+func (s *Store) holder(ctx context.Context) (state.Instance, *mvccpb.KeyValue, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
-	var in management.Instance
+	var in state.Instance
 
 	resp, err := s.client.Get(ctx, s.holderKey())
 	if err != nil || len(resp.Kvs) == 0 {

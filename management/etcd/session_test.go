@@ -12,11 +12,12 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
-func instance(id string) management.Instance {
-	return management.Instance{
+func instance(id string) state.Instance {
+	return state.Instance{
 		ID:      id,
 		Node:    "host-" + id,
 		Version: "v1",
@@ -34,7 +35,7 @@ type entered struct {
 func enter(
 	t *testing.T,
 	s *Store,
-	self management.Instance,
+	self state.Instance,
 	ttl time.Duration,
 	adjust ...func(*Entry),
 ) (*entered, error) {
@@ -66,7 +67,7 @@ func (e *entered) killed() {
 	e.done.Wait()
 }
 
-func ids(v *management.View) string {
+func ids(v *state.View) string {
 	var out []string
 	for _, in := range v.Instances {
 		out = append(out, in.ID)
@@ -140,7 +141,7 @@ func TestSessionIsRefused(t *testing.T) {
 	copied.Node = "host-b"
 
 	refused := make(chan error, 2) // they wait at the same time
-	for _, self := range []management.Instance{instance("b"), copied} {
+	for _, self := range []state.Instance{instance("b"), copied} {
 		go func() {
 			_, err := enter(t, other, self, SessionTTL)
 			refused <- err
@@ -233,7 +234,7 @@ func TestSessionIsLost(t *testing.T) {
 	conflict(t, err)
 	_, err = s.Finish(t.Context(), j, nil)
 	conflict(t, err)
-	conflict(t, s.AppendLog(t.Context(), j.ID, management.StreamText, 0, []byte("x")))
+	conflict(t, s.AppendLog(t.Context(), j.ID, job.StreamText, 0, []byte("x")))
 	ticks <- time.Now()
 
 	select {
@@ -255,7 +256,7 @@ func TestSessionIsLost(t *testing.T) {
 	running, err = other.Claim(t.Context(), other.View().Generation, running, writes)
 	must(t, err)
 	must(t, s.Sync(t.Context()))
-	must(t, other.AppendLog(t.Context(), j.ID, management.StreamText, 0, []byte("x")))
+	must(t, other.AppendLog(t.Context(), j.ID, job.StreamText, 0, []byte("x")))
 	over, release := released(t, s.View(), running)
 	_, err = s.Finish(t.Context(), over, release)
 	conflict(t, err)
@@ -265,7 +266,7 @@ func TestSessionIsLost(t *testing.T) {
 		t.Errorf("the job that runs elsewhere has lost nodes: %v", got)
 	}
 
-	_, err = s.PutVars(t.Context(), 0, management.ScopeGlobal, configuration.Vars{"a": "b"})
+	_, err = s.PutVars(t.Context(), 0, state.ScopeGlobal, configuration.Vars{"a": "b"})
 	must(t, err)
 
 	if !b.Valid() {

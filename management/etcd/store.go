@@ -18,7 +18,12 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 // Store is management's Store. Close it after use.
@@ -30,7 +35,12 @@ type Store struct {
 	done   sync.WaitGroup
 }
 
-var _ management.Store = (*Store)(nil)
+var (
+	_ engine.Store   = (*Store)(nil)
+	_ node.Store     = (*Store)(nil)
+	_ variable.Store = (*Store)(nil)
+	_ state.Reader   = (*Store)(nil)
+)
 
 // Open reads what is stored and returns when the view is complete. The view is
 // stale when the store has said nothing for staleAfter, mostly StaleAfter; it is
@@ -118,7 +128,7 @@ func (s *Store) Close() {
 }
 
 // View is the newest view, never nil.
-func (s *Store) View() *management.View { return s.view.current() }
+func (s *Store) View() *state.View { return s.view.current() }
 
 // Changed is closed when a view newer than the current one exists.
 func (s *Store) Changed() <-chan struct{} {
@@ -180,7 +190,7 @@ func put(key string, value any) (clientv3.Op, error) {
 // compressed: with thousands of nodes it would be more than the store takes.
 const largeJob = 64 << 10
 
-func (s *Store) putJob(j management.Job) (clientv3.Op, error) {
+func (s *Store) putJob(j job.Job) (clientv3.Op, error) {
 	b, err := json.Marshal(j)
 	if len(b) > largeJob {
 		b = compress(b)
@@ -191,7 +201,7 @@ func (s *Store) putJob(j management.Job) (clientv3.Op, error) {
 
 // readJob reads what putJob has written. What is compressed begins with its
 // length, and no length begins as an object does.
-func readJob(b []byte) (j management.Job, err error) {
+func readJob(b []byte) (j job.Job, err error) {
 	if len(b) > 0 && b[0] != '{' {
 		if b, err = expand(b); err != nil {
 			return j, err
@@ -249,7 +259,7 @@ const inFlight = 4
 
 // PutNodes writes nodes in chunks. A chunk in which something conflicts is
 // written node by node, so that one conflict does not keep the others back.
-func (s *Store) PutNodes(ctx context.Context, writes []management.NodeWrite) (conflicts []string, err error) {
+func (s *Store) PutNodes(ctx context.Context, writes []state.NodeWrite) (conflicts []string, err error) {
 	var parts []etcd.Ops
 	for _, w := range writes {
 		part, err := s.client.PutNode(s.stored(w.Node), w.Entries)
@@ -308,7 +318,7 @@ func (s *Store) PutNodes(ctx context.Context, writes []management.NodeWrite) (co
 
 func (s *Store) putChunk(
 	ctx context.Context,
-	chunk []management.NodeWrite,
+	chunk []state.NodeWrite,
 	ops etcd.Ops,
 ) (conflicts []string, err error) {
 	_, err = s.commit(ctx, ops)
@@ -320,7 +330,7 @@ func (s *Store) putChunk(
 	}
 
 	for _, w := range chunk {
-		more, err := s.PutNodes(ctx, []management.NodeWrite{w})
+		more, err := s.PutNodes(ctx, []state.NodeWrite{w})
 		if err != nil {
 			return conflicts, err
 		}
@@ -335,10 +345,10 @@ func (s *Store) putChunk(
 func (s *Store) Accept(
 	ctx context.Context,
 	seq uint64,
-	j management.Job,
-	in management.Inputs,
-	once *management.IdempotencyKey,
-) (management.Job, error) {
+	j job.Job,
+	in job.Inputs,
+	key *access.Key,
+) (job.Job, error) {
 	j.ID = strconv.FormatUint(seq+1, 10)
 
 	job, err := s.putJob(j)
@@ -351,22 +361,22 @@ func (s *Store) Accept(
 		return j, err
 	}
 
-	key := s.key("/v/seq")
+	seqKey := s.key("/v/seq")
 
-	guard := clientv3.Compare(clientv3.Value(key), "=", strconv.FormatUint(seq, 10))
+	guard := clientv3.Compare(clientv3.Value(seqKey), "=", strconv.FormatUint(seq, 10))
 	if seq == 0 {
-		guard = clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+		guard = clientv3.Compare(clientv3.CreateRevision(seqKey), "=", 0)
 	}
 
 	ops := etcd.Ops{
 		If: []clientv3.Cmp{guard},
 		Then: []clientv3.Op{
-			clientv3.OpPut(key, j.ID),
+			clientv3.OpPut(seqKey, j.ID),
 			job,
 			clientv3.OpPut(s.key("/x/inputs/%s", j.ID), string(compress(inputs))),
 		},
 	}
-	if err := s.keep(&ops, once, j.ID); err != nil {
+	if err := s.storeResult(&ops, key, j.ID); err != nil {
 		return j, err
 	}
 
@@ -397,9 +407,9 @@ func atRevision(key string, revision int64) clientv3.Cmp {
 func (s *Store) Claim(
 	ctx context.Context,
 	ground int64,
-	j management.Job,
-	writes []management.NodeWrite,
-) (management.Job, error) {
+	j job.Job,
+	writes []state.NodeWrite,
+) (job.Job, error) {
 	parts, err := s.parts(writes)
 	if err != nil {
 		return j, err
@@ -422,7 +432,7 @@ func (s *Store) Claim(
 	return claimed, err
 }
 
-func (s *Store) parts(writes []management.NodeWrite) ([]etcd.Ops, error) {
+func (s *Store) parts(writes []state.NodeWrite) ([]etcd.Ops, error) {
 	parts := make([]etcd.Ops, len(writes))
 
 	var err error
@@ -442,11 +452,11 @@ func (s *Store) parts(writes []management.NodeWrite) ([]etcd.Ops, error) {
 }
 
 // removal is what takes a node out of the store and leaves its tombstone.
-func (s *Store) removal(w management.NodeWrite) (etcd.Ops, error) {
+func (s *Store) removal(w state.NodeWrite) (etcd.Ops, error) {
 	grave, err := put(s.client.TombstoneKey(w.Node.Name), w.Tombstone)
 	ops := s.client.DeleteNode(w.Node)
 	ops.Then = append(ops.Then, grave,
-		clientv3.OpDelete(s.key("/v/vars/%s", management.ScopeNode(w.Node.Name))),
+		clientv3.OpDelete(s.key("/v/vars/%s", state.ScopeNode(w.Node.Name))),
 		clientv3.OpDelete(s.key("/v/connections/%s", w.Node.Name)))
 
 	return ops, err
@@ -456,7 +466,7 @@ func (s *Store) removal(w management.NodeWrite) (etcd.Ops, error) {
 const jobOps = 3
 
 // commitJob writes the job, and moves the ground, together with the operations.
-func (s *Store) commitJob(ctx context.Context, j management.Job, ops etcd.Ops, ground *int64) (management.Job, error) {
+func (s *Store) commitJob(ctx context.Context, j job.Job, ops etcd.Ops, ground *int64) (job.Job, error) {
 	job, err := s.putJob(j)
 	if err != nil {
 		return j, err
@@ -483,7 +493,7 @@ func (s *Store) commitJob(ctx context.Context, j management.Job, ops etcd.Ops, g
 // harm: they count as absent. The job's record guards them: a commit whose
 // answer was lost stands. An instance that has lost the right to run jobs leaves
 // them: they may be another one's by now, for the same job.
-func (s *Store) withdraw(ctx context.Context, writes []management.NodeWrite, chunks int) {
+func (s *Store) withdraw(ctx context.Context, writes []state.NodeWrite, chunks int) {
 	if chunks == 0 {
 		return
 	}
@@ -516,7 +526,7 @@ func (s *Store) withdraw(ctx context.Context, writes []management.NodeWrite, chu
 }
 
 // PutJob stores the job if it is still at its revision.
-func (s *Store) PutJob(ctx context.Context, j management.Job) (management.Job, error) {
+func (s *Store) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
 	job, err := s.putJob(j)
 	if err != nil {
 		return j, err
@@ -534,9 +544,9 @@ func (s *Store) PutJob(ctx context.Context, j management.Job) (management.Job, e
 }
 
 // Cancel stores a job that is to be cancelled, or was.
-func (s *Store) Cancel(ctx context.Context, j management.Job, once *management.IdempotencyKey) (management.Job, error) {
+func (s *Store) Cancel(ctx context.Context, j job.Job, key *access.Key) (job.Job, error) {
 	var ops etcd.Ops
-	if err := s.keep(&ops, once, j.ID); err != nil {
+	if err := s.storeResult(&ops, key, j.ID); err != nil {
 		return j, err
 	}
 
@@ -544,7 +554,7 @@ func (s *Store) Cancel(ctx context.Context, j management.Job, once *management.I
 }
 
 // Finish releases nodes in chunks; the job's end goes with the last of them.
-func (s *Store) Finish(ctx context.Context, j management.Job, writes []management.NodeWrite) (management.Job, error) {
+func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite) (job.Job, error) {
 	parts, err := s.parts(writes)
 	if err != nil {
 		return j, err
@@ -562,7 +572,7 @@ func (s *Store) Finish(ctx context.Context, j management.Job, writes []managemen
 }
 
 // Inputs returns what a job was accepted with.
-func (s *Store) Inputs(ctx context.Context, id string) (in management.Inputs, err error) {
+func (s *Store) Inputs(ctx context.Context, id string) (in job.Inputs, err error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
 
@@ -622,7 +632,7 @@ func (s *Store) replace(ctx context.Context, key string, revision int64, value a
 func (s *Store) PutVars(
 	ctx context.Context,
 	revision int64,
-	scope management.Scope,
+	scope state.Scope,
 	vars configuration.Vars,
 ) (int64, error) {
 	return s.replace(ctx, s.key("/v/vars/%s", scope), revision, vars, len(vars) == 0)
@@ -665,8 +675,8 @@ func (s *Store) NoteFile(ctx context.Context, instance, digest string) error {
 func (s *Store) Forget(
 	ctx context.Context,
 	ground int64,
-	writes []management.NodeWrite,
-	once *management.IdempotencyKey,
+	writes []state.NodeWrite,
+	key *access.Key,
 ) (int64, error) {
 	parts, err := s.parts(writes)
 	if err != nil {
@@ -676,7 +686,7 @@ func (s *Store) Forget(
 	var revision int64
 
 	chunks := pack(parts, jobOps)
-	if err := s.keep(&chunks[len(chunks)-1], once, ""); err != nil {
+	if err := s.storeResult(&chunks[len(chunks)-1], key, ""); err != nil {
 		return 0, err
 	}
 

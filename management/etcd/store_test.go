@@ -26,7 +26,9 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -150,7 +152,7 @@ func conflict(t *testing.T, err error) {
 // seen puts nodes n-0000… into the store, as the monitor would.
 func seen(t *testing.T, s *Store, count int) []string {
 	t.Helper()
-	var writes []management.NodeWrite
+	var writes []state.NodeWrite
 
 	var names []string
 	for i := range count {
@@ -165,7 +167,7 @@ func seen(t *testing.T, s *Store, count int) []string {
 			nil,
 			noon,
 		)
-		writes = append(writes, management.NodeWrite{Node: n, Entries: []inventory.HistoryEntry{e}})
+		writes = append(writes, state.NodeWrite{Node: n, Entries: []inventory.HistoryEntry{e}})
 		names = append(names, n.Name)
 	}
 
@@ -178,50 +180,50 @@ func seen(t *testing.T, s *Store, count int) []string {
 }
 
 // accepted queues a commission of the nodes.
-func accepted(t *testing.T, s *Store, names []string) management.Job {
+func accepted(t *testing.T, s *Store, names []string) job.Job {
 	t.Helper()
 
-	j := management.Job{
+	j := job.Job{
 		Verb:     inventory.VerbCommission,
-		Status:   management.Queued,
+		Status:   job.Queued,
 		Group:    inventory.GroupMaster,
 		Timeout:  time.Hour,
 		Accepted: noon,
 		Actor:    "anna",
 	}
 	for _, name := range names {
-		j.Targets = append(j.Targets, management.Target{Name: name, Group: inventory.GroupMaster})
+		j.Targets = append(j.Targets, job.Target{Name: name, Group: inventory.GroupMaster})
 	}
 
-	j, err := s.Accept(within(t, patience), s.View().Seq, j, management.Inputs{}, nil)
+	j, err := s.Accept(within(t, patience), s.View().Seq, j, job.Inputs{}, nil)
 	must(t, err)
 
 	return j
 }
 
 // held are the writes that a claim makes, from the view.
-func held(t *testing.T, v *management.View, j management.Job) (management.Job, []management.NodeWrite) {
+func held(t *testing.T, v *state.View, j job.Job) (job.Job, []state.NodeWrite) {
 	t.Helper()
 	row, _ := inventory.TransitionOf(j.Verb)
-	j.Status, j.Started = management.Running, noon
+	j.Status, j.Started = job.Running, noon
 
-	var writes []management.NodeWrite
+	var writes []state.NodeWrite
 	for _, target := range j.Targets {
 		n, err := v.Node(target.Name)
 		must(t, err)
 		m, e, err := n.Hold(row, j.Group, inventory.Trigger{Actor: "anna", Job: j.ID, Time: noon})
 		must(t, err)
-		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{e}})
+		writes = append(writes, state.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{e}})
 	}
 
 	return j, writes
 }
 
-func released(t *testing.T, v *management.View, j management.Job) (management.Job, []management.NodeWrite) {
+func released(t *testing.T, v *state.View, j job.Job) (job.Job, []state.NodeWrite) {
 	t.Helper()
-	j.Status, j.Ended = management.Complete, noon
+	j.Status, j.Ended = job.Complete, noon
 
-	var writes []management.NodeWrite
+	var writes []state.NodeWrite
 	for _, target := range j.Targets {
 		n, err := v.Node(target.Name)
 		must(t, err)
@@ -234,13 +236,13 @@ func released(t *testing.T, v *management.View, j management.Job) (management.Jo
 			inventory.Outcome{Status: inventory.Allocated, Group: j.Group, Applied: j.ID},
 			inventory.Trigger{Job: j.ID, Time: noon},
 		)
-		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{e}})
+		writes = append(writes, state.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{e}})
 	}
 
 	return j, writes
 }
 
-func statuses(v *management.View) map[inventory.Status]int {
+func statuses(v *state.View) map[inventory.Status]int {
 	out := map[inventory.Status]int{}
 	for _, n := range v.Nodes {
 		out[n.Status]++
@@ -259,7 +261,7 @@ func touch(t *testing.T, s *Store, name string) {
 		noon,
 	)
 
-	conflicts, err := s.PutNodes(within(t, patience), []management.NodeWrite{{Node: m}})
+	conflicts, err := s.PutNodes(within(t, patience), []state.NodeWrite{{Node: m}})
 	if err != nil || len(conflicts) > 0 {
 		t.Fatal(conflicts, err)
 	}
@@ -276,19 +278,19 @@ func TestRoundTrip(t *testing.T) {
 	rev, err := s.PutVars(
 		ctx,
 		0,
-		management.ScopeGlobal,
+		state.ScopeGlobal,
 		configuration.Vars{"a": 1.5, "deep": map[string]any{"list": []any{"x", nil, true}}},
 	)
 	must(t, err)
 
-	if _, err = s.PutVars(ctx, rev, management.ScopeNode(names[0]), configuration.Vars{"b": "c"}); err != nil {
+	if _, err = s.PutVars(ctx, rev, state.ScopeNode(names[0]), configuration.Vars{"b": "c"}); err != nil {
 		t.Fatal(err)
 	}
 
 	reach(t, s, names[1], configuration.Connection{User: "root", Port: 2222, Become: &yes})
 	_, err = s.PutOverlay(ctx, 0, map[string]any{"log_level": "debug"})
 	must(t, err)
-	inputs := management.Inputs{
+	inputs := job.Inputs{
 		Vars: map[string]map[string]configuration.Var{
 			names[0]: {"a": {Value: "x", Origin: "global", Trusted: true}},
 		},
@@ -298,12 +300,12 @@ func TestRoundTrip(t *testing.T) {
 	j, err := s.Accept(
 		ctx,
 		0,
-		management.Job{
+		job.Job{
 			Verb:     inventory.VerbCommission,
-			Status:   management.Queued,
+			Status:   job.Queued,
 			Accepted: noon,
 			Group:    inventory.GroupMaster,
-			Targets: []management.Target{
+			Targets: []job.Target{
 				{Name: names[0], Residue: []string{"g"}},
 			},
 			Warnings: []string{"w"},
@@ -318,11 +320,11 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 
-	j.Runs = []management.Run{
+	j.Runs = []job.Run{
 		{
-			Phase:   management.PhaseConfigure,
+			Phase:   job.PhaseConfigure,
 			Hosts:   names[:1],
-			Results: map[string]management.HostResult{names[0]: {Done: true, OK: 3}},
+			Results: map[string]job.HostResult{names[0]: {Done: true, OK: 3}},
 			Started: noon,
 		},
 	}
@@ -355,7 +357,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 
-	if len(first.Nodes) != 3 || fmt.Sprint(first.Vars(management.ScopeGlobal)["a"]) != "1.5" ||
+	if len(first.Nodes) != 3 || fmt.Sprint(first.Vars(state.ScopeGlobal)["a"]) != "1.5" ||
 		first.Connection(names[1]).Port != 2222 ||
 		first.Connection(names[0]) != nil ||
 		first.Overlay["log_level"] != "debug" ||
@@ -364,26 +366,26 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 
-	if first.VariablesAt[management.ScopeGlobal] != rev || first.VariablesAt[management.ScopeNode(names[0])] <= rev ||
+	if first.VariablesAt[state.ScopeGlobal] != rev || first.VariablesAt[state.ScopeNode(names[0])] <= rev ||
 		first.ConfigAt == 0 {
 		t.Errorf("set at %v, configuration at %d", first.VariablesAt, first.ConfigAt)
 	}
 
 	// And it can be taken away again.
-	_, err = s.PutVars(ctx, s.View().Revision, management.ScopeGlobal, nil)
+	_, err = s.PutVars(ctx, s.View().Revision, state.ScopeGlobal, nil)
 	must(t, err)
 	reach(t, s, names[1], configuration.Connection{})
 	_, err = s.PutOverlay(ctx, s.View().Revision, nil)
 	must(t, err)
 
-	if v := s.View(); v.Vars(management.ScopeGlobal) != nil || v.Connection(names[1]) != nil || len(v.Overlay) != 0 ||
+	if v := s.View(); v.Vars(state.ScopeGlobal) != nil || v.Connection(names[1]) != nil || len(v.Overlay) != 0 ||
 		v.ConfigAt <= first.ConfigAt ||
-		v.VariablesAt[management.ScopeGlobal] != 0 ||
-		v.Vars(management.ScopeNode(names[0])) == nil {
+		v.VariablesAt[state.ScopeGlobal] != 0 ||
+		v.Vars(state.ScopeNode(names[0])) == nil {
 		t.Errorf("%+v", v)
 	}
 
-	if first.Vars(management.ScopeGlobal) == nil {
+	if first.Vars(state.ScopeGlobal) == nil {
 		t.Error("an older view has changed")
 	}
 
@@ -398,7 +400,7 @@ func TestRoundTrip(t *testing.T) {
 		must(t, err)
 
 		if news := s.View().ConfigAt > before.ConfigAt; news != step.news ||
-			(len(changes.List) == 1 && changes.List[0].Kind == management.ChangeConfig) != step.news {
+			(len(changes.List) == 1 && changes.List[0].Kind == state.ChangeConfig) != step.news {
 			t.Errorf("%+v: %t, %+v", step, news, changes.List)
 		}
 	}
@@ -413,12 +415,12 @@ func TestConflicts(t *testing.T) {
 	touch(t, s, names[0])
 
 	// A node that changed is left alone; the others of the same call are written.
-	var writes []management.NodeWrite
+	var writes []state.NodeWrite
 	for _, name := range names {
 		n, _ := old.Node(name)
 		n = n.Clone()
 		n.HostKeys = []string{"k"}
-		writes = append(writes, management.NodeWrite{Node: n})
+		writes = append(writes, state.NodeWrite{Node: n})
 	}
 
 	conflicts, err := s.PutNodes(ctx, writes)
@@ -437,12 +439,12 @@ func TestConflicts(t *testing.T) {
 	n, _ := old.Node(names[0])
 
 	n.Revision = 0
-	if conflicts, err = s.PutNodes(ctx, []management.NodeWrite{{Node: n}}); err != nil || len(conflicts) != 1 {
+	if conflicts, err = s.PutNodes(ctx, []state.NodeWrite{{Node: n}}); err != nil || len(conflicts) != 1 {
 		t.Errorf("%v, %v", conflicts, err)
 	}
 
 	j := accepted(t, s, names[:1])
-	_, err = s.Accept(ctx, 0, j, management.Inputs{}, nil)
+	_, err = s.Accept(ctx, 0, j, job.Inputs{}, nil)
 	conflict(t, err)
 	later, err := s.PutJob(ctx, j)
 	must(t, err)
@@ -450,15 +452,15 @@ func TestConflicts(t *testing.T) {
 	conflict(t, err)
 	_, err = s.Finish(ctx, j, nil)
 	conflict(t, err)
-	later.Status = management.Cancelled
+	later.Status = job.Cancelled
 	_, err = s.Finish(ctx, later, nil)
 	must(t, err)
 
-	rev, err := s.PutVars(ctx, s.View().Revision, management.ScopeGlobal, configuration.Vars{"a": "1"})
+	rev, err := s.PutVars(ctx, s.View().Revision, state.ScopeGlobal, configuration.Vars{"a": "1"})
 	must(t, err)
-	_, err = s.PutVars(ctx, rev-1, management.ScopeGlobal, configuration.Vars{"a": "2"})
+	_, err = s.PutVars(ctx, rev-1, state.ScopeGlobal, configuration.Vars{"a": "2"})
 	conflict(t, err)
-	_, err = s.PutVars(ctx, rev-1, management.ScopeGroup("g"), configuration.Vars{"a": "2"})
+	_, err = s.PutVars(ctx, rev-1, state.ScopeGroup("g"), configuration.Vars{"a": "2"})
 	must(t, err)
 	_, err = s.PutOverlay(ctx, s.View().Revision, map[string]any{"a": "b"})
 	must(t, err)
@@ -475,10 +477,10 @@ func TestConflictsInAChunk(t *testing.T) {
 	touch(t, s, names[7])
 	touch(t, s, names[70])
 
-	var writes []management.NodeWrite
+	var writes []state.NodeWrite
 	for _, n := range old.Nodes {
 		m, e, _ := n.Observe(inventory.Observation{Observer: "gossip", Label: n.Label, Serial: n.Serial}, noon)
-		writes = append(writes, management.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{*e}})
+		writes = append(writes, state.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{*e}})
 	}
 
 	conflicts, err := s.PutNodes(within(t, patience), writes)
@@ -522,7 +524,7 @@ func TestClaim(t *testing.T) {
 
 			if got, _ := v.Job(
 				j.ID,
-			); got.Status != management.Running || got.Revision != j.Revision ||
+			); got.Status != job.Running || got.Revision != j.Revision ||
 				v.Generation != j.Revision {
 				t.Errorf("%+v, ground %d", got, v.Generation)
 			}
@@ -561,7 +563,7 @@ func watchForHalves(t *testing.T, s *Store, count int) (end func()) {
 			v := s.View()
 			in := statuses(v)
 
-			queued := slices.ContainsFunc(v.Jobs, func(j management.Job) bool { return j.Status == management.Queued })
+			queued := slices.ContainsFunc(v.Jobs, func(j job.Job) bool { return j.Status == job.Queued })
 			if queued && in[inventory.Unallocated] != count || !queued && in[inventory.Unallocated] != 0 {
 				t.Errorf("half a claim is seen: queued %v, %v", queued, in)
 			}
@@ -582,13 +584,13 @@ func watchForHalves(t *testing.T, s *Store, count int) (end func()) {
 func TestClaimRefused(t *testing.T) {
 	t.Parallel()
 
-	for name, disturb := range map[string]func(t *testing.T, s *Store, names []string, j *management.Job, ground *int64){
-		"the first node": func(t *testing.T, s *Store, names []string, _ *management.Job, _ *int64) { touch(t, s, names[0]) },
-		"the last node": func(t *testing.T, s *Store, names []string, _ *management.Job, _ *int64) {
+	for name, disturb := range map[string]func(t *testing.T, s *Store, names []string, j *job.Job, ground *int64){
+		"the first node": func(t *testing.T, s *Store, names []string, _ *job.Job, _ *int64) { touch(t, s, names[0]) },
+		"the last node": func(t *testing.T, s *Store, names []string, _ *job.Job, _ *int64) {
 			touch(t, s, names[len(names)-1])
 		},
-		"the ground":       func(_ *testing.T, _ *Store, _ []string, _ *management.Job, ground *int64) { *ground = 1 },
-		"the job":          func(_ *testing.T, _ *Store, _ []string, j *management.Job, _ *int64) { j.Revision-- },
+		"the ground":       func(_ *testing.T, _ *Store, _ []string, _ *job.Job, ground *int64) { *ground = 1 },
+		"the job":          func(_ *testing.T, _ *Store, _ []string, j *job.Job, _ *int64) { j.Revision-- },
 		"the job is ended": cancelled,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -653,10 +655,10 @@ func TestClaimRefused(t *testing.T) {
 	}
 }
 
-func cancelled(t *testing.T, s *Store, _ []string, j *management.Job, _ *int64) {
+func cancelled(t *testing.T, s *Store, _ []string, j *job.Job, _ *int64) {
 	over, err := s.View().Job(j.ID)
 	must(t, err)
-	over.Status, over.Ended = management.Cancelled, noon
+	over.Status, over.Ended = job.Cancelled, noon
 	_, err = s.Finish(t.Context(), over, nil)
 	must(t, err)
 }
@@ -669,7 +671,7 @@ func reach(t *testing.T, s *Store, name string, c configuration.Connection) {
 
 	if conflicts, err := s.PutNodes(
 		t.Context(),
-		[]management.NodeWrite{{Node: n, Connection: &c}},
+		[]state.NodeWrite{{Node: n, Connection: &c}},
 	); err != nil ||
 		len(conflicts) > 0 {
 		t.Fatal(conflicts, err)
@@ -678,7 +680,7 @@ func reach(t *testing.T, s *Store, name string, c configuration.Connection) {
 
 // abandoned reserves nodes for a job and stops short of its commit, like a
 // process that dies in between.
-func abandoned(t *testing.T, s *Store, writes []management.NodeWrite) {
+func abandoned(t *testing.T, s *Store, writes []state.NodeWrite) {
 	t.Helper()
 	parts, err := s.parts(writes)
 	must(t, err)
@@ -710,7 +712,7 @@ func TestAbandonedReservation(t *testing.T) {
 	// commit is on its way.
 	m, e, _ := before.Observe(inventory.Observation{Observer: "gossip", Label: "n", Serial: "0000"}, noon)
 	m.Labels = map[string]string{"rack": "r1"}
-	_, err = s.PutNodes(ctx, []management.NodeWrite{{Node: m, Entries: []inventory.HistoryEntry{*e}}})
+	_, err = s.PutNodes(ctx, []state.NodeWrite{{Node: m, Entries: []inventory.HistoryEntry{*e}}})
 	must(t, err)
 
 	got, _ := s.View().Node(names[0])
@@ -728,7 +730,7 @@ func TestAbandonedReservation(t *testing.T) {
 	touch(t, s, names[0])
 
 	// Its job ends without ever having begun, and another one takes the nodes.
-	first.Status, first.Ended = management.Cancelled, noon
+	first.Status, first.Ended = job.Cancelled, noon
 	_, err = s.Finish(ctx, first, nil)
 	must(t, err)
 	second := accepted(t, s, names)
@@ -837,7 +839,7 @@ func TestFinishAgain(t *testing.T) {
 		t.Fatalf("it was to be written in part: %v", got)
 	}
 
-	if got, _ := s.View().Job(j.ID); got.Status != management.Running {
+	if got, _ := s.View().Job(j.ID); got.Status != job.Running {
 		t.Errorf("%+v", got)
 	}
 
@@ -846,7 +848,7 @@ func TestFinishAgain(t *testing.T) {
 	must(t, err)
 
 	if got, _ := s.View().
-		Job(j.ID); got.Status != management.Complete ||
+		Job(j.ID); got.Status != job.Complete ||
 		statuses(s.View())[inventory.Allocated] != 150 {
 		t.Errorf("%+v", got)
 	}
@@ -907,7 +909,7 @@ func TestViewNeverGoesBack(t *testing.T) {
 				n.Seen["gossip"] = i%2 == 0
 				if conflicts, err := s.PutNodes(
 					ctx,
-					[]management.NodeWrite{{Node: n}},
+					[]state.NodeWrite{{Node: n}},
 				); err != nil ||
 					len(conflicts) > 0 {
 					t.Error(conflicts, err)
@@ -931,14 +933,14 @@ func TestForget(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 	names := seen(t, s, 60)
-	_, err := s.PutVars(ctx, 0, management.ScopeNode(names[0]), configuration.Vars{"a": "b"})
+	_, err := s.PutVars(ctx, 0, state.ScopeNode(names[0]), configuration.Vars{"a": "b"})
 	must(t, err)
 	reach(t, s, names[0], configuration.Connection{User: "u"})
-	buried := func(count int) (writes []management.NodeWrite) {
+	buried := func(count int) (writes []state.NodeWrite) {
 		for _, n := range s.View().Nodes[:count] {
 			writes = append(
 				writes,
-				management.NodeWrite{
+				state.NodeWrite{
 					Node:      *n,
 					Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon, HostKeys: []string{"k"}},
 				},
@@ -959,16 +961,16 @@ func TestForget(t *testing.T) {
 
 	_, err = s.Forget(ctx, ground+1, buried(1), nil)
 	conflict(t, err)
-	rev, err := s.Forget(ctx, ground, buried(59), &management.IdempotencyKey{Key: "k", Request: "r"})
+	rev, err := s.Forget(ctx, ground, buried(59), &access.Key{ID: "k", Request: "r"})
 	must(t, err)
 
-	if d, err := s.Done(ctx, "k"); err != nil || d == nil || d.Request != "r" || d.Revision != rev {
+	if d, err := s.Result(ctx, "k"); err != nil || d == nil || d.Request != "r" || d.Revision != rev {
 		t.Errorf("%+v, %v", d, err)
 	}
 
 	v := s.View()
 	if len(v.Nodes) != 1 || len(v.Tombstones) != 59 || v.Tombstones[names[0]].HostKeys[0] != "k" ||
-		v.Vars(management.ScopeNode(names[0])) != nil ||
+		v.Vars(state.ScopeNode(names[0])) != nil ||
 		v.Connection(names[0]) != nil ||
 		v.Generation != rev {
 		t.Errorf("%d nodes, %d graves, ground %d at %d", len(v.Nodes), len(v.Tombstones), v.Generation, rev)
@@ -990,7 +992,7 @@ func TestForgetAtTheEndOfAJob(t *testing.T) {
 	must(t, err)
 	ending, writes := released(t, s.View(), j)
 	n, _ := s.View().Node(names[0])
-	writes[0] = management.NodeWrite{Node: n, Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon}}
+	writes[0] = state.NodeWrite{Node: n, Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon}}
 	_, err = s.Finish(ctx, ending, writes)
 	must(t, err)
 
@@ -1019,7 +1021,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		n.Entries = seq
 		if conflicts, err := s.PutNodes(
 			ctx,
-			[]management.NodeWrite{{Node: n, Entries: entries}},
+			[]state.NodeWrite{{Node: n, Entries: entries}},
 		); err != nil ||
 			len(conflicts) > 0 {
 			t.Fatal(conflicts, err)
@@ -1096,7 +1098,7 @@ func TestBehind(t *testing.T) {
 		t.Error("nothing was written, and it is stale")
 	}
 
-	_, err = s.PutVars(t.Context(), 0, management.ScopeGlobal, configuration.Vars{"a": "b"})
+	_, err = s.PutVars(t.Context(), 0, state.ScopeGlobal, configuration.Vars{"a": "b"})
 	must(t, err)
 
 	if err := late.Sync(within(t, 200*time.Millisecond)); inventory.KindOf(err) != inventory.KindUnavailable {
@@ -1114,7 +1116,7 @@ func TestBehind(t *testing.T) {
 	defer late.Close()
 	must(t, late.Sync(t.Context()))
 
-	if !ask() || late.View().Vars(management.ScopeGlobal)["a"] != "b" {
+	if !ask() || late.View().Vars(state.ScopeGlobal)["a"] != "b" {
 		t.Error("it does not catch up")
 	}
 }
@@ -1128,14 +1130,14 @@ func TestSync(t *testing.T) {
 
 	other := open(t, s.client)
 	for i := range 200 {
-		rev, err := other.PutVars(t.Context(), 0, management.ScopeGlobal, configuration.Vars{"a": i})
+		rev, err := other.PutVars(t.Context(), 0, state.ScopeGlobal, configuration.Vars{"a": i})
 		must(t, err)
 		_, err = s.client.Put(t.Context(), s.client.Prefix+"/elsewhere", "")
 		must(t, err)
 		must(t, s.Sync(within(t, patience)))
 
-		if v := s.View(); v.Revision < rev || fmt.Sprint(v.Vars(management.ScopeGlobal)["a"]) != fmt.Sprint(i) {
-			t.Fatalf("Sync returned too early: %d, %v", v.Revision, v.Vars(management.ScopeGlobal))
+		if v := s.View(); v.Revision < rev || fmt.Sprint(v.Vars(state.ScopeGlobal)["a"]) != fmt.Sprint(i) {
+			t.Fatalf("Sync returned too early: %d, %v", v.Revision, v.Vars(state.ScopeGlobal))
 		}
 	}
 }
@@ -1154,7 +1156,7 @@ func TestCompaction(t *testing.T) {
 	_, err := s.Forget(
 		ctx,
 		s.View().Generation,
-		[]management.NodeWrite{{Node: n, Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon}}},
+		[]state.NodeWrite{{Node: n, Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon}}},
 		nil,
 	)
 	must(t, err)
@@ -1255,7 +1257,7 @@ func TestStale(t *testing.T) {
 	if _, err := s.PutVars(
 		short,
 		0,
-		management.ScopeGlobal,
+		state.ScopeGlobal,
 		configuration.Vars{"a": "b"},
 	); inventory.KindOf(
 		err,
@@ -1310,7 +1312,7 @@ func TestDropJobs(t *testing.T) {
 	ctx := within(t, patience)
 	for range 3 {
 		j := accepted(t, s, nil)
-		for _, stream := range []management.Stream{management.StreamText, management.StreamEvents} {
+		for _, stream := range []job.Stream{job.StreamText, job.StreamEvents} {
 			must(t, s.AppendLog(ctx, j.ID, stream, 0, []byte("line\n")))
 			must(t, s.AppendLog(ctx, j.ID, stream, 5, []byte("line\n")))
 		}
@@ -1330,7 +1332,7 @@ func TestDropJobs(t *testing.T) {
 		t.Errorf("%+v", v.Jobs)
 	}
 
-	if size, err := s.LogSize(ctx, "2", management.StreamText); err != nil || size != 10 {
+	if size, err := s.LogSize(ctx, "2", job.StreamText); err != nil || size != 10 {
 		t.Errorf("%d, %v", size, err)
 	}
 
@@ -1347,10 +1349,10 @@ func TestLargeJob(t *testing.T) {
 	ctx := within(t, patience)
 	names := make([]string, 10_000)
 
-	results := map[string]management.HostResult{}
+	results := map[string]job.HostResult{}
 	for i := range names {
 		names[i] = fmt.Sprintf("rack-%d-host-%04d", i/40, i)
-		results[names[i]] = management.HostResult{
+		results[names[i]] = job.HostResult{
 			Begun:   true,
 			Failed:  1,
 			Task:    "install the packages",
@@ -1359,14 +1361,14 @@ func TestLargeJob(t *testing.T) {
 	}
 
 	j := accepted(t, s, names)
-	j.Runs = []management.Run{
-		{Phase: management.PhaseConfigure, Hosts: names, Results: results, Started: noon},
-		{Phase: management.PhaseUndo, Hosts: names, Results: results, Started: noon},
+	j.Runs = []job.Run{
+		{Phase: job.PhaseConfigure, Hosts: names, Results: results, Started: noon},
+		{Phase: job.PhaseUndo, Hosts: names, Results: results, Started: noon},
 	}
 	j, err := s.PutJob(ctx, j)
 	must(t, err)
 
-	for what, v := range map[string]*management.View{"the view": s.View(), "a store that is opened later": open(t, s.client).View()} {
+	for what, v := range map[string]*state.View{"the view": s.View(), "a store that is opened later": open(t, s.client).View()} {
 		if got, err := v.Job(j.ID); err != nil || !reflect.DeepEqual(got, j) {
 			t.Errorf("%s has another job: %v", what, err)
 		}

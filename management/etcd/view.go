@@ -22,7 +22,8 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // StaleAfter is how long the store may say nothing before a view is stale.
@@ -38,15 +39,15 @@ type view struct {
 
 	mu        sync.Mutex
 	nodes     map[string]*inventory.Node // as stored, reservations included; the records never change
-	jobs      map[string]management.Job
-	settings  lent[management.Scope, configuration.Vars]
-	settled   lent[management.Scope, int64] // the revisions of the settings
+	jobs      map[string]job.Job
+	settings  lent[state.Scope, configuration.Vars]
+	settled   lent[state.Scope, int64] // the revisions of the settings
 	conns     lent[string, configuration.Connection]
 	graves    lent[string, inventory.Tombstone]
 	overlay   map[string]any // replaced as a whole, never changed
 	files     map[string]string
 	config    int64 // the revision of the newest of overlay and files
-	instances map[string]management.Instance
+	instances map[string]state.Instance
 	seq       uint64
 	ground    int64
 	revision  int64
@@ -54,14 +55,14 @@ type view struct {
 	asked     func(took time.Duration, err error) // may be nil
 
 	reserved   map[string]map[string]bool // the nodes that a job has reserved, by the job's id
-	snapshot   *management.View           // nil: to be made
+	snapshot   *state.View                // nil: to be made
 	shownNodes []*inventory.Node          // of the newest snapshot
-	shownJobs  []management.Job
+	shownJobs  []job.Job
 	newNodes   map[string]bool // the names of those that may differ from it
 	newJobs    map[string]bool
 	changed    chan struct{} // closed when something is applied
 	pending    pending
-	feed       *management.Feed // made by the first load
+	feed       *state.Feed // made by the first load
 }
 
 // empty makes the view one of nothing.
@@ -72,13 +73,13 @@ func (v *view) empty(client *etcd.Client, log logrus.FieldLogger, staleAfter tim
 }
 
 func (v *view) reset() {
-	v.nodes, v.jobs = map[string]*inventory.Node{}, map[string]management.Job{}
-	v.settings, v.conns = lent[management.Scope, configuration.Vars]{}, lent[string, configuration.Connection]{}
-	v.graves, v.overlay, v.instances = lent[string, inventory.Tombstone]{}, nil, map[string]management.Instance{}
-	v.settled, v.files, v.config = lent[management.Scope, int64]{}, map[string]string{}, 0
+	v.nodes, v.jobs = map[string]*inventory.Node{}, map[string]job.Job{}
+	v.settings, v.conns = lent[state.Scope, configuration.Vars]{}, lent[string, configuration.Connection]{}
+	v.graves, v.overlay, v.instances = lent[string, inventory.Tombstone]{}, nil, map[string]state.Instance{}
+	v.settled, v.files, v.config = lent[state.Scope, int64]{}, map[string]string{}, 0
 	v.seq, v.ground = 0, 0
 	v.reserved, v.newNodes, v.newJobs = map[string]map[string]bool{}, map[string]bool{}, map[string]bool{}
-	v.shownNodes, v.shownJobs = []*inventory.Node{}, []management.Job{}
+	v.shownNodes, v.shownJobs = []*inventory.Node{}, []job.Job{}
 }
 
 // lent is a map that snapshots share: it is copied before the first change that
@@ -285,20 +286,20 @@ func (v *view) apply(e *clientv3.Event) {
 	case "jobs":
 		err = v.applyJob(name, deleted, e.Kv)
 	case "vars":
-		v.note(management.ChangeVars, name, len(e.Kv.Value))
+		v.note(state.ChangeVars, name, len(e.Kv.Value))
 
-		if err = take(v.settings.own(), management.Scope(name), deleted, e.Kv); deleted {
-			delete(v.settled.own(), management.Scope(name))
+		if err = take(v.settings.own(), state.Scope(name), deleted, e.Kv); deleted {
+			delete(v.settled.own(), state.Scope(name))
 		} else if err == nil {
-			v.settled.own()[management.Scope(name)] = e.Kv.ModRevision
+			v.settled.own()[state.Scope(name)] = e.Kv.ModRevision
 		}
 	case "connections":
-		v.note(management.ChangeNodes, name, 0)
+		v.note(state.ChangeNodes, name, 0)
 		err = take(v.conns.own(), name, deleted, e.Kv)
 	case "graves":
 		err = take(v.graves.own(), name, deleted, e.Kv)
 	case "overlay":
-		v.note(management.ChangeConfig, "", 0)
+		v.note(state.ChangeConfig, "", 0)
 
 		v.overlay, v.config = nil, max(v.config, e.Kv.ModRevision)
 		if !deleted {
@@ -307,7 +308,7 @@ func (v *view) apply(e *clientv3.Event) {
 			v.overlay = keys
 		}
 	case "files":
-		v.note(management.ChangeConfig, "", 0)
+		v.note(state.ChangeConfig, "", 0)
 		v.config = max(v.config, e.Kv.ModRevision)
 		err = take(v.files, name, deleted, e.Kv)
 	case "instances":
@@ -354,7 +355,7 @@ func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
 		n.Revision = kv.ModRevision
 	}
 
-	v.note(management.ChangeNodes, name, len(kv.Value))
+	v.note(state.ChangeNodes, name, len(kv.Value))
 
 	if old := v.nodes[name]; old != nil && old.Before != nil {
 		delete(v.reserved[old.Job], name)
@@ -385,7 +386,7 @@ func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
 // applyJob takes a change of a job in. When the job comes to hold its nodes, or
 // does no longer, what these count as changes with it.
 func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
-	var j management.Job
+	var j job.Job
 	if !deleted {
 		var err error
 		if j, err = readJob(kv.Value); err != nil {
@@ -399,14 +400,14 @@ func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 		j.Revision = kv.ModRevision
 	}
 
-	if (v.jobs[id].Status == management.Running) != (j.Status == management.Running) {
+	if (v.jobs[id].Status == job.Running) != (j.Status == job.Running) {
 		for name := range v.reserved[id] {
-			v.note(management.ChangeNodes, name, 0)
+			v.note(state.ChangeNodes, name, 0)
 			v.newNodes[name] = true
 		}
 	}
 
-	v.note(management.ChangeJobs, id, len(kv.Value))
+	v.note(state.ChangeJobs, id, len(kv.Value))
 
 	v.newJobs[id] = true
 	if deleted {
@@ -420,7 +421,7 @@ func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 }
 
 // current returns the newest snapshot.
-func (v *view) current() *management.View {
+func (v *view) current() *state.View {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
@@ -448,26 +449,24 @@ func (v *view) current() *management.View {
 		v.shownJobs,
 		v.newJobs,
 		compareIDs,
-		func(j management.Job) string { return j.ID },
-		func(id string) (management.Job, bool) {
+		func(j job.Job) string { return j.ID },
+		func(id string) (job.Job, bool) {
 			j, ok := v.jobs[id]
 			return j, ok
 		},
 	)
-	v.snapshot = &management.View{
+	v.snapshot = &state.View{
+		Snapshot:    job.Snapshot{Nodes: v.shownNodes, Jobs: v.shownJobs, Seq: v.seq},
 		Revision:    v.revision,
 		Stale:       stale,
-		Seq:         v.seq,
 		Generation:  v.ground,
-		Nodes:       v.shownNodes,
-		Jobs:        v.shownJobs,
 		Variables:   v.settings.give(),
 		VariablesAt: v.settled.give(),
 		ConfigAt:    v.config,
 		Connections: v.conns.give(),
 		Tombstones:  v.graves.give(),
 		Overlay:     v.overlay,
-		Instances: slices.SortedFunc(maps.Values(v.instances), func(a, b management.Instance) int {
+		Instances: slices.SortedFunc(maps.Values(v.instances), func(a, b state.Instance) int {
 			return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
 		}),
 	}
@@ -530,7 +529,7 @@ func (v *view) shown(name string) (*inventory.Node, bool) {
 // uncommitted tells whether the node was reserved by a job that never came to
 // hold it: that counts as absent.
 func (v *view) uncommitted(n *inventory.Node) bool {
-	return n.Before != nil && v.jobs[n.Job].Status != management.Running
+	return n.Before != nil && v.jobs[n.Job].Status != job.Running
 }
 
 // wait returns when the view has reached the revision.

@@ -17,7 +17,8 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // told is a view without a store, which is told things.
@@ -55,7 +56,7 @@ func told(t *testing.T) (v *view, tell func(key string, value any)) {
 func naive(v *view) (nodes []inventory.Node, jobs []string) {
 	for _, n := range v.nodes {
 		m := *n
-		if n.Before != nil && v.jobs[n.Job].Status != management.Running {
+		if n.Before != nil && v.jobs[n.Job].Status != job.Running {
 			m = n.Unreserved()
 		}
 
@@ -87,7 +88,7 @@ func TestViewFollows(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	v, tell := told(t)
 	type old struct {
-		view *management.View
+		view *state.View
 		text string
 	}
 
@@ -108,8 +109,8 @@ func TestViewFollows(t *testing.T) {
 					Before: &inventory.Before{Status: inventory.Unallocated},
 				})
 			case 3:
-				status := []management.JobStatus{management.Queued, management.Running, management.Complete}[r.IntN(3)]
-				tell("jobs/"+id, management.Job{ID: id, Status: status})
+				status := []job.Status{job.Queued, job.Running, job.Complete}[r.IntN(3)]
+				tell("jobs/"+id, job.Job{ID: id, Status: status})
 			case 4:
 				if r.IntN(4) == 0 {
 					tell("jobs/"+id, nil)
@@ -167,7 +168,7 @@ func TestViewShares(t *testing.T) {
 		tell("nodes/"+name, inventory.Node{Name: name})
 	}
 
-	tell("jobs/1", management.Job{ID: "1", Status: management.Queued})
+	tell("jobs/1", job.Job{ID: "1", Status: job.Queued})
 	before := v.current()
 	tell("nodes/n-50", inventory.Node{Name: "n-50", Addr: "10.0.0.1"})
 

@@ -11,8 +11,9 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/state"
 )
 
 // A tag of a single resource is "REVISION.HASH", quotes included: the revision
@@ -32,7 +33,7 @@ func recordTag(revision int64) string { return `"` + strconv.FormatInt(revision,
 
 // viewTag is the tag of what a view shows: weak, because two answers with it
 // may differ in what is not of the view.
-func viewTag(v *management.View) string {
+func viewTag(v *state.View) string {
 	if v.Stale {
 		return fmt.Sprintf(`W/"%d.stale"`, v.Revision)
 	}
@@ -151,13 +152,13 @@ func guard(r *http.Request) (func(what string, match func(tags) bool) error, err
 
 // condition is what the headers of a change make it depend on; at is the
 // revision of the record that is to be changed.
-func condition(r *http.Request, what string, at func(*management.View) (int64, error)) (management.Condition, error) {
+func condition(r *http.Request, what string, at func(*state.View) (int64, error)) (access.Precondition, error) {
 	check, err := guard(r)
 	if err != nil || check == nil {
 		return nil, err
 	}
 
-	return func(v *management.View) error {
+	return func(v *state.View) error {
 		revision, err := at(v)
 		if err != nil {
 			return err

@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // tagged are examples of every read that has a tag, and whether it is a weak one.
@@ -78,7 +79,7 @@ func TestTags(t *testing.T) {
 	} // nothing of the view
 	for path, weak := range tagged {
 		if path == "/v1/jobs/active" {
-			s.manager.setJob("1", func(j *management.Job) { j.Status = management.Running })
+			s.manager.setJob("1", func(j *job.Job) { j.Status = job.Running })
 		}
 
 		res, text := s.exchange(t, "GET", path, "")
@@ -127,7 +128,7 @@ func TestTags(t *testing.T) {
 	// What an answer shows beside the record changes its tag, too.
 	res, _ := s.exchange(t, "GET", "/v1/jobs/1", "")
 	tag := res.Header.Get("ETag")
-	s.manager.write("1", management.StreamText, "more")
+	s.manager.write("1", job.StreamText, "more")
 
 	if res, _ = s.exchange(
 		t,
@@ -142,7 +143,7 @@ func TestTags(t *testing.T) {
 	}
 
 	res, _ = s.exchange(t, "GET", "/v1/nodes", "")
-	s.manager.change(func(v *management.View) { v.Revision--; v.Stale = true })
+	s.manager.change(func(v *state.View) { v.Revision--; v.Stale = true })
 
 	if res, _ = s.exchange(t, "GET", "/v1/nodes", "", "If-None-Match", res.Header.Get("ETag")); res.StatusCode != 200 {
 		t.Errorf("stale: %d", res.StatusCode)
@@ -168,7 +169,7 @@ func TestIfMatch(t *testing.T) {
 			)(
 				s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
 			)
-			s.manager.change(func(v *management.View) { v.ConfigAt = 5 })
+			s.manager.change(func(v *state.View) { v.ConfigAt = 5 })
 			res, _ := s.exchange(t, "GET", c.read, "")
 			tag := res.Header.Get("ETag")
 			revision, _, _ := strings.Cut(strings.Trim(tag, `"`), ".")

@@ -8,12 +8,14 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // nodeOf returns the wire form of a node with the connection settings of the view.
-func nodeOf(v *management.View, n inventory.Node) api.Node {
+func nodeOf(v *state.View, n inventory.Node) api.Node {
 	return nodeWith(n, v.Connection(n.Name))
 }
 
@@ -69,14 +71,14 @@ func historyEntryOf(e inventory.HistoryEntry) api.HistoryEntry {
 
 func groupOf(g inventory.Group) api.Group { return api.Group{Name: g.Name, Needs: g.Needs} }
 
-func instanceOf(in management.Instance) api.Instance {
+func instanceOf(in state.Instance) api.Instance {
 	return api.Instance{
 		ID: in.ID, Node: in.Node, Addr: in.Addr, API: in.API, Version: in.Version, Started: in.Started,
 	}
 }
 
 // jobOf is the job on the wire, as a list shows it.
-func jobOf(j management.Job) api.Job {
+func jobOf(j job.Job) api.Job {
 	out := api.Job{
 		ID: j.ID, Verb: j.Verb, Status: api.JobStatus(j.Status), Message: j.Message, Cause: string(j.Cause),
 		Helpers: j.Helpers, Group: j.Group, OnFailure: j.OnFailure, Force: j.Force, Reason: j.Reason,
@@ -94,15 +96,15 @@ func jobOf(j management.Job) api.Job {
 }
 
 // waits says what a Queued job waits for.
-func (s *Server) waits(v *management.View, j management.Job, out *api.Job) {
-	if j.Status == management.Queued {
+func (s *Server) waits(v *state.View, j job.Job, out *api.Job) {
+	if j.Status == job.Queued {
 		out.Position = v.Position(j)
-		out.WaitsFor, out.WaitReason = s.Manager.Waits(v, j)
+		out.WaitsFor, out.WaitReason = s.Jobs.Waits(v, j)
 	}
 }
 
 // wholeJob is the job on the wire with all that is known of it.
-func (s *Server) wholeJob(ctx context.Context, v *management.View, j management.Job, withVars bool) (api.Job, error) {
+func (s *Server) wholeJob(ctx context.Context, v *state.View, j job.Job, withVars bool) (api.Job, error) {
 	out := jobOf(j)
 	s.waits(v, j, &out)
 
@@ -117,12 +119,12 @@ func (s *Server) wholeJob(ctx context.Context, v *management.View, j management.
 	}
 
 	var err error
-	if out.LogBytes, err = s.Manager.LogSize(ctx, j.ID, management.StreamText); err != nil {
+	if out.LogBytes, err = s.Logs.LogSize(ctx, j.ID, job.StreamText); err != nil {
 		return api.Job{}, err
 	}
 
 	if withVars {
-		in, err := s.Manager.Inputs(ctx, j.ID)
+		in, err := s.Jobs.Inputs(ctx, j.ID)
 		if err != nil {
 			return api.Job{}, err
 		}
@@ -133,11 +135,10 @@ func (s *Server) wholeJob(ctx context.Context, v *management.View, j management.
 	return out, nil
 }
 
-func runOf(r management.Run) api.Run {
+func runOf(r job.Run) api.Run {
 	out := api.Run{
-		Phase: string(
-			r.Phase,
-		),
+		Kind:     string(r.Kind),
+		Phase:    string(r.Phase),
 		Playbook: r.Playbook,
 		Hosts:    r.Hosts,
 		Groups:   r.Groups,
@@ -159,14 +160,14 @@ func runOf(r management.Run) api.Run {
 	return out
 }
 
-func summaryOf(j management.Job, name string) api.HostSummary {
+func summaryOf(j job.Job, name string) api.HostSummary {
 	f := j.TargetResult(name)
 	return api.HostSummary{Host: name, Status: f.Status, OK: f.OK, Changed: f.Changed, Error: f.Error}
 }
 
 // pinnedVars are the variables of each target as its runs get them: the
 // request's win.
-func pinnedVars(j management.Job, in management.Inputs) map[string]api.MergedVars {
+func pinnedVars(j job.Job, in job.Inputs) map[string]api.MergedVars {
 	out := make(map[string]api.MergedVars, len(j.Targets))
 	for _, t := range j.Targets {
 		vars := mergedOf(in.Vars[t.Name])
@@ -189,7 +190,7 @@ func mergedOf(vars map[string]configuration.Var) api.MergedVars {
 	return out
 }
 
-func failuresOf(failures []management.Failure) []api.Failure {
+func failuresOf(failures []explain.Failure) []api.Failure {
 	var out []api.Failure
 	for _, f := range failures {
 		out = append(out, api.Failure{
@@ -206,7 +207,7 @@ func failuresOf(failures []management.Failure) []api.Failure {
 	return out
 }
 
-func findingsOf(findings []management.Finding) []api.Finding {
+func findingsOf(findings []explain.Finding) []api.Finding {
 	var out []api.Finding
 	for _, f := range findings {
 		out = append(out, api.Finding{About: string(f.About), Message: f.Message, Remedy: f.Remedy})

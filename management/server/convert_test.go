@@ -13,8 +13,10 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // conversion pairs a domain type with its wire type.
@@ -52,20 +54,20 @@ var conversions = []conversion{
 		wire:   func(g any) any { return groupOf(g.(inventory.Group)) },
 	},
 	{
-		domain: management.Instance{},
-		wire:   func(in any) any { return instanceOf(in.(management.Instance)) },
+		domain: state.Instance{},
+		wire:   func(in any) any { return instanceOf(in.(state.Instance)) },
 	},
 	{
-		domain: management.Failure{},
-		wire:   func(f any) any { return failuresOf([]management.Failure{f.(management.Failure)})[0] },
+		domain: explain.Failure{},
+		wire:   func(f any) any { return failuresOf([]explain.Failure{f.(explain.Failure)})[0] },
 	},
 	{
-		domain: management.Finding{},
-		wire:   func(f any) any { return findingsOf([]management.Finding{f.(management.Finding)})[0] },
+		domain: explain.Finding{},
+		wire:   func(f any) any { return findingsOf([]explain.Finding{f.(explain.Finding)})[0] },
 	},
 	{
-		domain: management.Run{},
-		wire:   func(r any) any { return runOf(r.(management.Run)) },
+		domain: job.Run{},
+		wire:   func(r any) any { return runOf(r.(job.Run)) },
 		internal: map[string]string{
 			"Results":  "a map here, a list in the order of Hosts on the wire: TestRunResults",
 			"NotBegun": "used only to decide on a cleanup",
@@ -75,11 +77,11 @@ var conversions = []conversion{
 		added: map[string]string{"Results": "Results of the domain, in the order of Hosts"},
 	},
 	{
-		domain: management.HostResult{},
+		domain: job.HostResult{},
 		wire: func(r any) any {
-			results := map[string]management.HostResult{"a-1": r.(management.HostResult)}
+			results := map[string]job.HostResult{"a-1": r.(job.HostResult)}
 
-			return runOf(management.Run{Hosts: []string{"a-1"}, Results: results}).Results[0]
+			return runOf(job.Run{Hosts: []string{"a-1"}, Results: results}).Results[0]
 		},
 		internal: map[string]string{
 			"Begun": "used only to decide on a cleanup",
@@ -88,8 +90,8 @@ var conversions = []conversion{
 		added: map[string]string{"Host": "the key of the domain's map"},
 	},
 	{
-		domain: management.Job{},
-		wire:   func(j any) any { return jobOf(j.(management.Job)) },
+		domain: job.Job{},
+		wire:   func(j any) any { return jobOf(j.(job.Job)) },
 		internal: map[string]string{
 			"Targets":  "Nodes or Addrs name them",
 			"Timeout":  "Deadline is the time that counts",
@@ -188,9 +190,9 @@ func TestConnectionRoundTrip(t *testing.T) {
 func TestRunResults(t *testing.T) {
 	t.Parallel()
 
-	run := runOf(management.Run{
+	run := runOf(job.Run{
 		Hosts:   []string{"b-1", "c-1", "a-1"},
-		Results: map[string]management.HostResult{"a-1": {OK: 1}, "b-1": {OK: 2}},
+		Results: map[string]job.HostResult{"a-1": {OK: 1}, "b-1": {OK: 2}},
 	})
 
 	if want := []api.HostResult{{Host: "b-1", OK: 2}, {Host: "a-1", OK: 1}}; !slices.Equal(run.Results, want) {

@@ -12,8 +12,8 @@ import (
 	"sync"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/state"
 )
 
 // encoder encodes nodes, as one view and whatever else it depends on has them.
@@ -45,7 +45,7 @@ const (
 )
 
 // of returns the nodes, which are some or all of the view's, in encoded form.
-func (c *encoded[E]) of(v *management.View, nodes []*inventory.Node, by E) ([][]byte, error) {
+func (c *encoded[E]) of(v *state.View, nodes []*inventory.Node, by E) ([][]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -217,7 +217,7 @@ func encodeAll[E encoder[E]](nodes []*inventory.Node, missing []int, texts [][]b
 }
 
 // nodeEncoder encodes nodes as /v1 shows them.
-type nodeEncoder struct{ view *management.View }
+type nodeEncoder struct{ view *state.View }
 
 func (e nodeEncoder) encode(n *inventory.Node) ([]byte, error) {
 	b, err := encodeJSON(nodeOf(e.view, *n))
@@ -228,7 +228,7 @@ func (e nodeEncoder) alike(older nodeEncoder) func(*inventory.Node) bool {
 	switch {
 	case older.view == nil:
 		return func(*inventory.Node) bool { return false }
-	case management.SameMap(e.view.Connections, older.view.Connections):
+	case state.SameMap(e.view.Connections, older.view.Connections):
 		return nil
 	}
 
@@ -242,7 +242,7 @@ func (e nodeEncoder) alike(older nodeEncoder) func(*inventory.Node) bool {
 // with the given one, which has no items yet, and these.
 func (s *Server) writeNodes(
 	w http.ResponseWriter,
-	v *management.View,
+	v *state.View,
 	nodes []*inventory.Node,
 	list api.List[api.Node],
 ) error {

@@ -13,8 +13,9 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 // TestListsAreTheSame: a list that is joined of kept texts has, byte for byte,
@@ -24,9 +25,9 @@ func TestListsAreTheSame(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	s := &Server{}
-	v := &management.View{}
+	v := &state.View{}
 
-	settings := management.Settings{Vars: configuration.Vars{"a": "<&>"}}
+	settings := variable.Settings{Vars: configuration.Vars{"a": "<&>"}}
 	for round := range 100 {
 		next := *v
 		next.Revision++
@@ -91,10 +92,10 @@ func TestListsAreTheSame(t *testing.T) {
 		case 2, 3:
 			next.Variables = maps.Clone(v.Variables)
 			if next.Variables == nil {
-				next.Variables = map[management.Scope]configuration.Vars{}
+				next.Variables = map[state.Scope]configuration.Vars{}
 			}
 
-			scope := []management.Scope{management.ScopeGlobal, management.ScopeGroup("x"), management.ScopeNode(some)}[r.IntN(3)]
+			scope := []state.Scope{state.ScopeGlobal, state.ScopeGroup("x"), state.ScopeNode(some)}[r.IntN(3)]
 			next.Variables[scope] = configuration.Vars{"v": fmt.Sprint(round), "my_token": "t"}
 		case 4:
 			settings.Vars = configuration.Vars{"a": fmt.Sprint(round)}
@@ -127,7 +128,7 @@ func TestListsAreTheSame(t *testing.T) {
 			items = append(items, nodeOf(v, *n))
 		}
 
-		merger := management.MergerOf(v, settings)
+		merger := variable.NewMerger(v, settings)
 		for _, n := range v.Nodes {
 			infos[n.Name] = legacyInfo(merger, n)
 		}
@@ -175,7 +176,7 @@ func TestListsAreTheSame(t *testing.T) {
 func BenchmarkLists(b *testing.B) {
 	s := &Server{}
 
-	v := &management.View{}
+	v := &state.View{}
 	for i := range 10_000 {
 		n := inventory.Node{
 			Name: fmt.Sprintf(

@@ -12,8 +12,10 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 // legacy are the routes of the first generation's contract: parse, call the
@@ -119,7 +121,7 @@ func (s *Server) legacySubmit(verb inventory.Verb) handler {
 		mention(r, "verb", verb)
 		addrs := slices.Concat(body.Addrs, body.Addresses, body.Addressess)
 
-		request := management.Request{Verb: verb, Nodes: body.Nodes, Actor: noteIn(r).actor}
+		request := job.Request{Verb: verb, Nodes: body.Nodes}
 		switch verb { // what the contract has no field for is passed over
 		case inventory.VerbDiscover:
 			request.Nodes, request.Addrs = nil, addrs
@@ -133,7 +135,7 @@ func (s *Server) legacySubmit(verb inventory.Verb) handler {
 			return err
 		}
 
-		j, err := s.Manager.Submit(r.Context(), request)
+		j, err := s.Jobs.Submit(r.Context(), caller(r), request)
 		if err != nil {
 			return err
 		}
@@ -150,7 +152,7 @@ func (s *Server) legacyNodes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	v := s.Manager.View()
+	v := s.State.View()
 
 	nodes := v.Nodes
 	if len(body.Nodes) > 0 {
@@ -162,7 +164,7 @@ func (s *Server) legacyNodes(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 
-	texts, err := s.infos.of(v, nodes, infoEncoder{s.Manager.Merger(v)})
+	texts, err := s.infos.of(v, nodes, infoEncoder{s.Variables.Merger(v)})
 	if err != nil {
 		return err
 	}
@@ -178,17 +180,17 @@ func (s *Server) legacyNode(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	v := s.Manager.View()
+	v := s.State.View()
 
 	n, err := v.Node(name)
 	if err != nil {
 		return err
 	}
 
-	return writeJSON(w, http.StatusOK, legacyInfo(s.Manager.Merger(v), &n))
+	return writeJSON(w, http.StatusOK, legacyInfo(s.Variables.Merger(v), &n))
 }
 
-func legacyInfo(m management.Merger, n *inventory.Node) api.LegacyNodeInfo {
+func legacyInfo(m variable.Merger, n *inventory.Node) api.LegacyNodeInfo {
 	var out api.LegacyNodeInfo
 	out.Monitoring.Label, out.Monitoring.Serial, out.Monitoring.Addr = n.Label, n.Serial, n.Addr
 	out.Inventory.Name = n.Name
@@ -217,7 +219,7 @@ func legacyStatus(s inventory.Status) string {
 }
 
 // infoEncoder encodes nodes as /info/nodes shows them: a member of an object.
-type infoEncoder struct{ merger management.Merger }
+type infoEncoder struct{ merger variable.Merger }
 
 func (e infoEncoder) alike(older infoEncoder) func(*inventory.Node) bool {
 	return e.merger.Alike(older.merger)
@@ -233,7 +235,7 @@ func (e infoEncoder) encode(n *inventory.Node) ([]byte, error) {
 }
 
 func (s *Server) legacyGlobals(w http.ResponseWriter, _ *http.Request) error {
-	vars, err := s.Manager.Vars(management.ScopeGlobal)
+	vars, err := s.Variables.Get(state.ScopeGlobal)
 	if err != nil {
 		return err
 	}
@@ -265,12 +267,12 @@ func (s *Server) legacySetGlobals(w http.ResponseWriter, r *http.Request) error 
 		vars = configuration.Vars{}
 	}
 
-	mention(r, "scope", management.ScopeGlobal)
+	mention(r, "scope", state.ScopeGlobal)
 	mention(r, "vars", slices.Sorted(maps.Keys(vars)))
 
-	revision, _, err := s.Manager.SetVars(r.Context(), management.ScopeGlobal, vars, noteIn(r).actor, nil)
+	changed, err := s.Variables.Set(r.Context(), caller(r), state.ScopeGlobal, vars)
 	if err == nil {
-		s.settle(w, r, revision)
+		s.settle(w, r, changed.Revision)
 	}
 
 	return err
@@ -295,24 +297,24 @@ func (s *Server) legacyJob(w http.ResponseWriter, r *http.Request) error {
 		out.Desc += " in " + j.Group
 	}
 
-	if j.Status == management.Cancelled {
-		out.Status = string(management.Errored) // the contract knows four statuses only
+	if j.Status == job.Cancelled {
+		out.Status = string(job.Errored) // the contract knows four statuses only
 	}
 
-	if j.Status != management.Complete {
+	if j.Status != job.Complete {
 		out.Error = j.Message
 	}
 
 	return writeJSON(w, http.StatusOK, out)
 }
 
-func (s *Server) legacyRef(r *http.Request) (management.Job, error) {
+func (s *Server) legacyRef(r *http.Request) (job.Job, error) {
 	ref, err := param(r, "job")
 	if err != nil {
-		return management.Job{}, err
+		return job.Job{}, err
 	}
 
-	return s.Manager.View().Job(ref)
+	return s.State.View().Job(ref)
 }
 
 func (s *Server) legacyLogs(w http.ResponseWriter, r *http.Request) error {
@@ -327,7 +329,7 @@ func (s *Server) legacyLogs(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 
-	return s.stream(w, r, j.ID, management.StreamText, 0, true)
+	return s.stream(w, r, j.ID, job.StreamText, 0, true)
 }
 
 func (s *Server) legacyEvent(w http.ResponseWriter, r *http.Request) error {
@@ -420,11 +422,11 @@ func (s *Server) observe(r *http.Request, event string, members []api.LegacyMemb
 	mention(r, "verb", strings.ToLower(event))
 	mention(r, "nodes", names)
 
-	return s.Manager.Observe(r.Context(), inventory.ObserverPost, words)
+	return s.Nodes.Observe(r.Context(), inventory.ObserverPost, words)
 }
 
 func (s *Server) legacyConfig(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, map[string]any{"config": nested(s.Configurer.Config())})
+	return writeJSON(w, http.StatusOK, map[string]any{"config": nested(s.Settings.Config())})
 }
 
 // legacySetConfig takes a whole configuration, as the GET answers it, or a
@@ -445,7 +447,7 @@ func (s *Server) legacySetConfig(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	now := s.Configurer.Config()
+	now := s.Settings.Config()
 	patch := map[string]any{}
 	flatten(now, "", wanted, patch)
 
@@ -461,7 +463,7 @@ func (s *Server) legacySetConfig(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 
-	_, err = s.Configurer.PatchConfig(r.Context(), patch, noteIn(r).actor, nil)
+	_, err = s.Settings.Patch(r.Context(), caller(r), patch)
 
 	return err
 }

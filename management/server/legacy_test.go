@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/job"
 )
 
 // TestLegacyChanges: what existing clients post, what it makes the manager do,
@@ -211,7 +211,7 @@ func TestLegacyReads(t *testing.T) {
 	s.request(t, "POST", "/commission/nodes", `{"nodes":["a-1","bb-1"],"host_group":"service-master"}`)
 	s.manager.setJob(
 		"1",
-		func(j *management.Job) { j.Status, j.Started = management.Running, time.Unix(1700000001, 0).UTC() },
+		func(j *job.Job) { j.Status, j.Started = job.Running, time.Unix(1700000001, 0).UTC() },
 	)
 	active := get("GET", "/info/job/active", "")
 	equal(t, "active", active, map[string]any{
@@ -241,10 +241,10 @@ func TestLegacyReads(t *testing.T) {
 
 		res <- string(b)
 	}()
-	s.manager.write("1", management.StreamText, "one\n")
-	s.manager.write("1", management.StreamText, "two\n")
-	s.manager.setJob("1", func(j *management.Job) {
-		j.Status, j.Message, j.Cause = management.Cancelled, "cancelled by bob", management.CauseCancelled
+	s.manager.write("1", job.StreamText, "one\n")
+	s.manager.write("1", job.StreamText, "two\n")
+	s.manager.setJob("1", func(j *job.Job) {
+		j.Status, j.Message, j.Cause = job.Cancelled, "cancelled by bob", job.CauseCancelled
 	})
 
 	if text := <-res; text != "one\ntwo\n" && !strings.Contains(text, "no job is running") { // it may have ended first

@@ -21,8 +21,9 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // listQuery are the query parameters that every list takes.
@@ -55,15 +56,15 @@ var nodeList = listing[*inventory.Node]{key: "name", usual: "name", fields: map[
 	"revision": func(n *inventory.Node) string { return sortNumber(strconv.FormatInt(n.Revision, 10)) },
 }}
 
-var jobList = listing[*management.Job]{key: "id", usual: "-id", fields: map[string]func(*management.Job) string{
-	"id":       func(j *management.Job) string { return sortNumber(j.ID) },
-	"verb":     func(j *management.Job) string { return string(j.Verb) },
-	"status":   func(j *management.Job) string { return string(j.Status) },
-	"group":    func(j *management.Job) string { return j.Group },
-	"actor":    func(j *management.Job) string { return j.Actor },
-	"accepted": func(j *management.Job) string { return sortTime(j.Accepted) },
-	"started":  func(j *management.Job) string { return sortTime(j.Started) },
-	"ended":    func(j *management.Job) string { return sortTime(j.Ended) },
+var jobList = listing[*job.Job]{key: "id", usual: "-id", fields: map[string]func(*job.Job) string{
+	"id":       func(j *job.Job) string { return sortNumber(j.ID) },
+	"verb":     func(j *job.Job) string { return string(j.Verb) },
+	"status":   func(j *job.Job) string { return string(j.Status) },
+	"group":    func(j *job.Job) string { return j.Group },
+	"actor":    func(j *job.Job) string { return j.Actor },
+	"accepted": func(j *job.Job) string { return sortTime(j.Accepted) },
+	"started":  func(j *job.Job) string { return sortTime(j.Started) },
+	"ended":    func(j *job.Job) string { return sortTime(j.Ended) },
 }}
 
 var historyList = listing[inventory.HistoryEntry]{key: "seq", usual: "-seq", fields: map[string]func(inventory.HistoryEntry) string{
@@ -86,15 +87,15 @@ var groupList = listing[placedGroup]{key: "place", usual: "place", fields: map[s
 	"needs": func(g placedGroup) string { return g.group.Needs },
 }}
 
-var instanceList = listing[management.Instance]{
+var instanceList = listing[state.Instance]{
 	key:   "id",
 	usual: "started",
-	fields: map[string]func(management.Instance) string{
-		"id":      func(in management.Instance) string { return in.ID },
-		"node":    func(in management.Instance) string { return in.Node },
-		"addr":    func(in management.Instance) string { return sortAddr(in.Addr) },
-		"version": func(in management.Instance) string { return in.Version },
-		"started": func(in management.Instance) string { return sortTime(in.Started) },
+	fields: map[string]func(state.Instance) string{
+		"id":      func(in state.Instance) string { return in.ID },
+		"node":    func(in state.Instance) string { return in.Node },
+		"addr":    func(in state.Instance) string { return sortAddr(in.Addr) },
+		"version": func(in state.Instance) string { return in.Version },
+		"started": func(in state.Instance) string { return sortTime(in.Started) },
 	},
 }
 
@@ -315,7 +316,7 @@ func resume(token string, query uint64, fields int) ([]string, error) {
 func writeList[T, W any](
 	w http.ResponseWriter,
 	r *http.Request,
-	v *management.View,
+	v *state.View,
 	q url.Values,
 	l listing[T],
 	tag string,
@@ -369,7 +370,7 @@ func writeList[T, W any](
 // it is to be shown in, which has no items yet.
 func pageOf[T, W any](
 	r *http.Request,
-	v *management.View,
+	v *state.View,
 	q url.Values,
 	l listing[T],
 	items []T,
@@ -381,7 +382,7 @@ func pageOf[T, W any](
 	return page, list, err
 }
 
-func listOf[T any](v *management.View, items []T) api.List[T] {
+func listOf[T any](v *state.View, items []T) api.List[T] {
 	if items == nil {
 		items = []T{}
 	}

@@ -14,9 +14,10 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // list reads a list as it is on the wire.
@@ -44,10 +45,10 @@ func values(l api.List[map[string]any], field string) string {
 
 // many puts nodes into the view: n-000 and so on, in groups of four.
 func (s *site) many(count int) {
-	s.manager.change(func(v *management.View) {
+	s.manager.change(func(v *state.View) {
 		v.Nodes = []*inventory.Node{}
 		for i := range count {
-			n := node(fmt.Sprintf("n%03d", i))
+			n := aNode(fmt.Sprintf("n%03d", i))
 			n.Addr, n.Group = fmt.Sprintf("10.0.%d.%d", i/4, 100-i%100), "g"+strconv.Itoa(i%4)
 			n.Updated = time.Unix(1700000000+int64(i%7), 0).UTC()
 			v.Nodes = append(v.Nodes, n)
@@ -87,7 +88,7 @@ func TestPagesUnderChange(t *testing.T) {
 			}
 
 			query.Set("continue", page.Continue)
-			s.manager.change(func(v *management.View) {
+			s.manager.change(func(v *state.View) {
 				for range 3 {
 					i := random.IntN(len(v.Nodes))
 					n := v.Nodes[i].Clone()
@@ -131,7 +132,7 @@ func TestSorting(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.many(6)
-	s.manager.change(func(v *management.View) {
+	s.manager.change(func(v *state.View) {
 		six := *v.Nodes[5]
 		six.Addr = "fd00::1"
 		v.Nodes[5] = &six
@@ -157,7 +158,7 @@ func TestSorting(t *testing.T) {
 		}
 	}
 
-	s.manager.setJob("3", func(j *management.Job) { j.Status = management.Complete })
+	s.manager.setJob("3", func(j *job.Job) { j.Status = job.Complete })
 
 	for query, want := range map[string]string{
 		"":                           "12 11 10 9 8 7 6 5 4 3 2 1",
@@ -187,9 +188,9 @@ func TestSorting(t *testing.T) {
 func TestSmallLists(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.manager.change(func(v *management.View) {
+	s.manager.change(func(v *state.View) {
 		for i, id := range []string{"c", "a", "b"} {
-			v.Instances = append(v.Instances, management.Instance{
+			v.Instances = append(v.Instances, state.Instance{
 				ID:      id,
 				Node:    "m-" + strconv.Itoa(3-i),
 				Addr:    fmt.Sprintf("10.0.0.%d", 9+i),

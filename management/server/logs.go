@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
 )
 
 // getLog serves one of the two logs of a job.
-func (s *Server) getLog(stream management.Stream, contentType string) handler {
+func (s *Server) getLog(stream job.Stream, contentType string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		v, q, ref, err := s.readOne(w, r, "id")
 		if err != nil {
@@ -38,7 +38,7 @@ func (s *Server) getLog(stream management.Stream, contentType string) handler {
 		w.Header().Set("Content-Type", contentType)
 
 		if r.Method == http.MethodHead {
-			size, err := s.Manager.LogSize(r.Context(), j.ID, stream)
+			size, err := s.Logs.LogSize(r.Context(), j.ID, stream)
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ func (s *Server) stream(
 	w http.ResponseWriter,
 	r *http.Request,
 	job string,
-	stream management.Stream,
+	stream job.Stream,
 	offset int64,
 	follow bool,
 ) error {
@@ -86,7 +86,7 @@ func (s *Server) stream(
 
 	next := offset
 
-	err := s.Manager.Log(ctx, job, stream, offset, follow, func(at int64, data []byte) error {
+	err := s.Logs.Log(ctx, job, stream, offset, follow, func(at int64, data []byte) error {
 		if _, err := w.Write(data); err != nil {
 			return err
 		}

@@ -28,14 +28,25 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
-var _ server.Manager = (*management.Service)(nil)
+var (
+	_ server.Jobs      = (*engine.Engine)(nil)
+	_ server.Logs      = (*engine.Engine)(nil)
+	_ server.Nodes     = (*node.Nodes)(nil)
+	_ server.Variables = (*variable.Variables)(nil)
+	_ server.Explainer = (*explain.Explainer)(nil)
+)
 
 func TestMain(m *testing.M) {
 	// More tests wait at a time than there are processors, unless the command
@@ -70,15 +81,12 @@ func serve(t *testing.T, adjust ...func(*server.Options)) *site {
 		health: &api.Health{Status: api.HealthOK, Instance: "one"},
 	}
 
-	o := server.Options{
-		Manager:    s.manager,
-		Configurer: s.config,
-		Logger:     logger,
-		Registerer: s.registry,
-		Health:     func(context.Context) api.Health { return *s.health },
-		Version:    func(context.Context) api.Version { return api.Version{Version: "1.2.3", Go: "go1"} },
-		Metrics:    promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
-	}
+	o := s.manager.options(s.config)
+	o.Logger, o.Registerer = logger, s.registry
+	o.Health = func(context.Context) api.Health { return *s.health }
+	o.Version = func(context.Context) api.Version { return api.Version{Version: "1.2.3", Go: "go1"} }
+	o.Metrics = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{})
+
 	for _, f := range adjust {
 		f(&o)
 	}
@@ -345,8 +353,8 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	equal(t, "groups", check[api.List[api.Group]](t)(c.Groups(ctx)).Items[1].Needs, inventory.GroupMaster)
 
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	s.manager.change(func(v *management.View) {
-		v.Instances = []management.Instance{
+	s.manager.change(func(v *state.View) {
+		v.Instances = []state.Instance{
 			{ID: "i1", Node: "m-1", API: []string{"unix:///s"}, Version: "v1", Started: noon},
 		}
 	})
@@ -385,8 +393,8 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	equal(t, "waits for", list.Items[0].WaitsFor, []string{"99"})
 	equal(t, "no jobs", len(check[api.List[api.Job]](t)(c.Jobs(ctx, client.JobFilter{Node: "bb-1"})).Items), 0)
 
-	s.manager.write("1", management.StreamText, "PLAY [all]\nok\n")
-	s.manager.write("1", management.StreamEvents, `{"event":"task","task":"x","time":1700000000.5}`+"\nnonsense\n")
+	s.manager.write("1", job.StreamText, "PLAY [all]\nok\n")
+	s.manager.write("1", job.StreamEvents, `{"event":"task","task":"x","time":1700000000.5}`+"\nnonsense\n")
 	log := check[*client.Stream](t)(c.Log(ctx, "1", 5, false))
 	text := check[[]byte](t)(io.ReadAll(log))
 	_ = log.Close()
@@ -656,7 +664,7 @@ func TestReads(t *testing.T) {
 	res, _ := s.exchange(t, "GET", api.PathNodes, "")
 	equal(t, "revision", res.Header.Get(api.HeaderRevision), "10")
 
-	s.manager.change(func(v *management.View) { v.Revision, v.Stale = 10, true })
+	s.manager.change(func(v *state.View) { v.Revision, v.Stale = 10, true })
 
 	res, text := s.exchange(t, "GET", api.PathNodes, "")
 	if res.Header.Get(api.HeaderStale) != "true" || !strings.Contains(text, `"stale":true`) {
@@ -674,7 +682,7 @@ func TestReads(t *testing.T) {
 	}()
 
 	for range 2 {
-		s.manager.change(func(*management.View) {})
+		s.manager.change(func(*state.View) {})
 	}
 
 	if err := <-got; err != nil {
@@ -719,7 +727,7 @@ func TestLinearizable(t *testing.T) {
 			path = strings.ReplaceAll(path, "{name}", "a-1")
 		}
 
-		s.manager.sync = func(context.Context) error { s.manager.change(func(*management.View) {}); return nil }
+		s.manager.sync = func(context.Context) error { s.manager.change(func(*state.View) {}); return nil }
 		before := s.manager.View().Revision
 
 		res, text := s.exchange(t, "GET", path+"?consistency=linearizable", "")
@@ -740,7 +748,7 @@ func TestLinearizable(t *testing.T) {
 
 	// Where the store is known to be silent it is not waited for as long.
 	for stale, patience := range map[bool]time.Duration{false: 10 * time.Second, true: time.Second} {
-		s.manager.change(func(v *management.View) { v.Stale = stale })
+		s.manager.change(func(v *state.View) { v.Stale = stale })
 		var least, most time.Duration // from the moment when it began to wait, which is between these
 		begun := time.Now()
 		s.manager.sync = func(ctx context.Context) error {
@@ -812,18 +820,18 @@ func TestWaitJob(t *testing.T) {
 		ended <- j
 	}()
 	equal(t, "first", (<-seen).Status, api.Queued)
-	s.manager.change(func(*management.View) {}) // of no interest
-	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Running })
+	s.manager.change(func(*state.View) {}) // of no interest
+	s.manager.setJob("1", func(j *job.Job) { j.Status = job.Running })
 	equal(t, "then", (<-seen).Status, api.Running)
-	s.manager.setJob("1", func(j *management.Job) {
-		j.Status, j.Cause, j.Message = management.Errored, management.CauseFailed, "site.yml failed on a-1"
-		j.Runs = []management.Run{
+	s.manager.setJob("1", func(j *job.Job) {
+		j.Status, j.Cause, j.Message = job.Errored, job.CauseFailed, "site.yml failed on a-1"
+		j.Runs = []job.Run{
 			{
-				Phase:    management.PhaseConfigure,
+				Phase:    job.PhaseConfigure,
 				Playbook: "site.yml",
 				Hosts:    []string{"a-1", "bb-1"},
 				Exit:     "failed",
-				Results: map[string]management.HostResult{
+				Results: map[string]job.HostResult{
 					"a-1": {
 						Begun:   true,
 						Failed:  1,
@@ -835,11 +843,11 @@ func TestWaitJob(t *testing.T) {
 				},
 			},
 			{
-				Phase:    management.PhaseUndo,
+				Phase:    job.PhaseUndo,
 				Playbook: "cleanup.yml",
 				Hosts:    []string{"a-1", "bb-1"},
 				Exit:     "done",
-				Results: map[string]management.HostResult{
+				Results: map[string]job.HostResult{
 					"a-1": {Begun: true, Changed: 1, Done: true}, "bb-1": {Begun: true, Changed: 1, Done: true},
 				},
 			},
@@ -873,7 +881,7 @@ func TestFollow(t *testing.T) {
 	s := serve(t)
 	ctx := soon(t)
 	check[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
-	s.manager.setJob("1", func(j *management.Job) { j.Status, j.Started = management.Running, time.Now() })
+	s.manager.setJob("1", func(j *job.Job) { j.Status, j.Started = job.Running, time.Now() })
 	var followers sync.WaitGroup
 	texts := make([]string, 2)
 
@@ -902,11 +910,11 @@ func TestFollow(t *testing.T) {
 
 	want := strings.Repeat("x", 100<<10) + "\n"
 	for i := range 20 {
-		s.manager.write("1", management.StreamText, want[i*5000:(i+1)*5000])
+		s.manager.write("1", job.StreamText, want[i*5000:(i+1)*5000])
 	}
 
-	s.manager.write("1", management.StreamText, want[100000:])
-	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Complete })
+	s.manager.write("1", job.StreamText, want[100000:])
+	s.manager.setJob("1", func(j *job.Job) { j.Status = job.Complete })
 	followers.Wait()
 
 	for i := range texts {
@@ -930,7 +938,7 @@ func TestStalledFollower(t *testing.T) {
 	}
 	ctx := soon(t)
 	check[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
-	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Running })
+	s.manager.setJob("1", func(j *job.Job) { j.Status = job.Running })
 
 	stalled := check[net.Conn](t)(net.Dial("unix", s.socket))
 	defer func() { _ = stalled.Close() }()
@@ -940,8 +948,8 @@ func TestStalledFollower(t *testing.T) {
 	}
 
 	big := strings.Repeat("0123456789abcdef", 1<<20) // 16 MiB: more than any buffer on the way
-	s.manager.write("1", management.StreamText, big)
-	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Complete })
+	s.manager.write("1", job.StreamText, big)
+	s.manager.setJob("1", func(j *job.Job) { j.Status = job.Complete })
 
 	log := check[*client.Stream](t)(s.client(t).Log(ctx, "1", 0, true))
 	n := check[int64](t)(io.Copy(io.Discard, log))
@@ -965,7 +973,7 @@ func TestRestart(t *testing.T) {
 	manager, config := newMemory(), newMemoryConfig()
 	path := filepath.Join(shortTemp(t), "s.sock")
 	start := func() (stop func()) {
-		srv := server.New(server.Options{Manager: manager, Configurer: config})
+		srv := server.New(manager.options(config))
 		l := check[net.Listener](t)(server.ListenUnix(path))
 
 		ended := make(chan error, 1)
@@ -988,9 +996,9 @@ func TestRestart(t *testing.T) {
 	c := check[*client.Client](t)(client.New(client.Options{Socket: path, Patience: patience}))
 	ctx := soon(t)
 	check[api.Job](t)(c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
-	manager.setJob("1", func(j *management.Job) { j.Status, j.Started = management.Running, time.Now() })
+	manager.setJob("1", func(j *job.Job) { j.Status, j.Started = job.Running, time.Now() })
 	stream := check[*client.Stream](t)(c.Log(ctx, "active", 0, true))
-	manager.write("1", management.StreamText, "before ")
+	manager.write("1", job.StreamText, "before ")
 
 	first := make([]byte, 7)
 	if _, err := io.ReadFull(stream, first); err != nil {
@@ -1010,13 +1018,13 @@ func TestRestart(t *testing.T) {
 	}()
 	<-known
 	stop()
-	manager.write("1", management.StreamText, "meanwhile ")
-	manager.change(func(v *management.View) { // another job is the active one now
-		v.Jobs = append(v.Jobs, management.Job{ID: "2", Status: management.Running, Started: time.Now()})
+	manager.write("1", job.StreamText, "meanwhile ")
+	manager.change(func(v *state.View) { // another job is the active one now
+		v.Jobs = append(v.Jobs, job.Job{ID: "2", Status: job.Running, Started: time.Now()})
 	})
 	stop = start()
-	manager.write("1", management.StreamText, "after")
-	manager.setJob("1", func(j *management.Job) { j.Status = management.Complete })
+	manager.write("1", job.StreamText, "after")
+	manager.setJob("1", func(j *job.Job) { j.Status = job.Complete })
 	rest := check[[]byte](t)(io.ReadAll(stream))
 	equal(t, "log", string(first)+string(rest), "before meanwhile after")
 	equal(t, "waited", (<-waited).Status, api.Complete)
@@ -1032,8 +1040,8 @@ func TestBrokenOff(t *testing.T) {
 	s := serve(t)
 	ctx := soon(t)
 	check[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
-	s.manager.setJob("1", func(j *management.Job) { j.Status = management.Running })
-	s.manager.write("1", management.StreamText, "half")
+	s.manager.setJob("1", func(j *job.Job) { j.Status = job.Running })
+	s.manager.write("1", job.StreamText, "half")
 	log := check[*client.Stream](t)(s.client(t, func(o *client.Options) { o.Patience = -1 }).Log(ctx, "1", 0, true))
 
 	half := make([]byte, 4)
@@ -1041,7 +1049,7 @@ func TestBrokenOff(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s.manager.change(func(v *management.View) { v.Jobs = nil }) // the log fails now
+	s.manager.change(func(v *state.View) { v.Jobs = nil }) // the log fails now
 
 	_, err := io.ReadAll(log)
 	if err == nil {
@@ -1132,7 +1140,7 @@ func TestAtOnce(t *testing.T) {
 					return
 				}
 
-				s.manager.write(j.ID, management.StreamText, "line\n")
+				s.manager.write(j.ID, job.StreamText, "line\n")
 
 				if _, err := c.PatchVars(ctx, client.ScopeGlobal, api.Vars{"n": i}); err != nil {
 					t.Error(err)
@@ -1142,7 +1150,7 @@ func TestAtOnce(t *testing.T) {
 					t.Error(err)
 				}
 
-				go s.manager.setJob(j.ID, func(j *management.Job) { j.Status = management.Complete })
+				go s.manager.setJob(j.ID, func(j *job.Job) { j.Status = job.Complete })
 
 				log, err := c.Log(ctx, j.ID, 0, true)
 				if err != nil {
@@ -1172,13 +1180,13 @@ func TestSummaries(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := s.client(t)
-	ended := func(j management.Job) []api.HostSummary {
-		s.manager.change(func(v *management.View) { v.Jobs = []management.Job{j} })
+	ended := func(j job.Job) []api.HostSummary {
+		s.manager.change(func(v *state.View) { v.Jobs = []job.Job{j} })
 		return check[api.Job](t)(c.Job(soon(t), j.ID)).Hosts
 	}
-	target := func(names ...string) (out []management.Target) {
+	target := func(names ...string) (out []job.Target) {
 		for _, n := range names {
-			out = append(out, management.Target{Name: n})
+			out = append(out, job.Target{Name: n})
 		}
 
 		return out
@@ -1187,10 +1195,10 @@ func TestSummaries(t *testing.T) {
 		t,
 		"never begun",
 		ended(
-			management.Job{
+			job.Job{
 				ID:      "1",
 				Verb:    inventory.VerbUpdate,
-				Status:  management.Cancelled,
+				Status:  job.Cancelled,
 				Message: "cancelled by bob",
 				Targets: target("a-1"),
 			},
@@ -1200,10 +1208,10 @@ func TestSummaries(t *testing.T) {
 	equal(
 		t,
 		"best effort",
-		ended(management.Job{
+		ended(job.Job{
 			ID:      "1",
 			Verb:    inventory.VerbDecommission,
-			Status:  management.Complete,
+			Status:  job.Complete,
 			Targets: target("a-1", "bb-1"),
 			Outcomes: map[string]inventory.Outcome{
 				"a-1":  {Status: inventory.Decommissioned},
@@ -1219,25 +1227,26 @@ func TestSummaries(t *testing.T) {
 		t,
 		"discover",
 		ended(
-			management.Job{
+			job.Job{
 				ID:      "1",
 				Verb:    inventory.VerbDiscover,
-				Status:  management.Errored,
+				Status:  job.Errored,
 				Message: "10.0.0.9 did not appear",
 				Targets: target("10.0.0.8", "10.0.0.9"),
-				Runs: []management.Run{
+				Runs: []job.Run{
 					{
-						Phase: management.PhaseConfigure,
+						Phase: job.PhaseConfigure,
 						Hosts: []string{"10.0.0.8", "10.0.0.9"},
-						Results: map[string]management.HostResult{
+						Results: map[string]job.HostResult{
 							"10.0.0.8": {Done: true, Changed: 2},
 							"10.0.0.9": {Done: true},
 						},
 					},
 					{
-						Phase: management.PhaseAppear,
+						Kind:  job.StepAppear,
+						Phase: job.PhaseAppear,
 						Hosts: []string{"10.0.0.8", "10.0.0.9"},
-						Results: map[string]management.HostResult{
+						Results: map[string]job.HostResult{
 							"10.0.0.8": {Done: true},
 							"10.0.0.9": {Message: "not seen"},
 						},

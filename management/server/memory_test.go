@@ -15,22 +15,28 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 // memoryManager keeps everything in memory, accepts every job whose nodes it
 // knows, and runs none: tests move jobs and logs along themselves.
 type memoryManager struct {
 	mu      sync.Mutex
-	view    *management.View
-	feed    *management.Feed
+	view    *state.View
+	feed    *state.Feed
 	changed chan struct{} // closed when view or logs change
-	inputs  map[string]management.Inputs
+	inputs  map[string]job.Inputs
 	logs    map[string][]byte // job/stream
 	calls   []string
 	words   []inventory.Observation
-	once    map[string]management.IdempotencyResult
+	once    map[string]access.Result
 	// sync, where given, is what Sync does.
 	sync func(ctx context.Context) error
 	// fail is returned by every change, and panics where it is a string.
@@ -39,7 +45,7 @@ type memoryManager struct {
 	onEmit func(error)
 }
 
-func node(label string) *inventory.Node {
+func aNode(label string) *inventory.Node {
 	return &inventory.Node{
 		Name:       label + "-1",
 		Label:      label,
@@ -55,22 +61,22 @@ func node(label string) *inventory.Node {
 
 func newMemory() *memoryManager {
 	return &memoryManager{
-		view: &management.View{
+		view: &state.View{
 			Revision: 10,
-			Nodes:    []*inventory.Node{node("a"), node("bb"), node("ccc")},
-			Variables: map[management.Scope]configuration.Vars{
-				management.ScopeGlobal: {"motd": "hello", "port": int64(8080)},
+			Snapshot: job.Snapshot{Nodes: []*inventory.Node{aNode("a"), aNode("bb"), aNode("ccc")}},
+			Variables: map[state.Scope]configuration.Vars{
+				state.ScopeGlobal: {"motd": "hello", "port": int64(8080)},
 			},
 			Connections: map[string]configuration.Connection{"a-1": {User: "admin", Port: 2222}},
 		},
-		feed:    management.NewFeed(10, 10_000, 10_000_000),
-		changed: make(chan struct{}), inputs: map[string]management.Inputs{}, logs: map[string][]byte{},
-		once: map[string]management.IdempotencyResult{},
+		feed:    state.NewFeed(10, 10_000, 10_000_000),
+		changed: make(chan struct{}), inputs: map[string]job.Inputs{}, logs: map[string][]byte{},
+		once: map[string]access.Result{},
 	}
 }
 
 // change replaces the view by a newer one.
-func (m *memoryManager) change(f func(v *management.View)) int64 {
+func (m *memoryManager) change(f func(v *state.View)) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v := *m.view
@@ -86,9 +92,9 @@ func (m *memoryManager) change(f func(v *management.View)) int64 {
 }
 
 // changesOf is what the newer view shows differently.
-func changesOf(old, v *management.View) []management.Change {
-	var out []management.Change
-	add := func(kind management.ChangeKind, name string, was, now any, c management.Change) {
+func changesOf(old, v *state.View) []state.Change {
+	var out []state.Change
+	add := func(kind state.ChangeKind, name string, was, now any, c state.Change) {
 		if !reflect.DeepEqual(was, now) {
 			c.Revision, c.Kind, c.Name, c.Size = v.Revision, kind, name, 1000
 			out = append(out, c)
@@ -107,27 +113,27 @@ func changesOf(old, v *management.View) []management.Change {
 	for name, pair := range nodes {
 		was, now := old.Connection(name), v.Connection(name)
 		add(
-			management.ChangeNodes,
+			state.ChangeNodes,
 			name,
 			[]any{pair[0], was},
 			[]any{pair[1], now},
-			management.Change{Was: pair[0], Node: pair[1], Connection: now},
+			state.Change{Was: pair[0], Node: pair[1], Connection: now},
 		)
 	}
 
 	for _, j := range v.Jobs {
 		was, _ := old.Job(j.ID)
-		add(management.ChangeJobs, j.ID, was, j, management.Change{Job: &j})
+		add(state.ChangeJobs, j.ID, was, j, state.Change{Job: &j})
 	}
 
 	for scope, vars := range v.Variables {
-		add(management.ChangeVars, string(scope), old.Vars(scope), vars, management.Change{Vars: vars})
+		add(state.ChangeVars, string(scope), old.Vars(scope), vars, state.Change{Vars: vars})
 	}
 
 	return out
 }
 
-func (m *memoryManager) Changes(revision int64, limit int) (management.Changes, error) {
+func (m *memoryManager) Changes(revision int64, limit int) (state.Changes, error) {
 	m.mu.Lock()
 	feed := m.feed
 	m.mu.Unlock()
@@ -174,14 +180,14 @@ func (m *memoryManager) count() int {
 	return len(m.calls)
 }
 
-func (m *memoryManager) View() *management.View {
+func (m *memoryManager) View() *state.View {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	return m.view
 }
 
-func (m *memoryManager) WaitRevision(ctx context.Context, revision int64) error {
+func (m *memoryManager) Wait(ctx context.Context, revision int64) error {
 	for {
 		m.mu.Lock()
 		reached, changed := m.view.Revision >= revision, m.changed
@@ -207,9 +213,7 @@ func (m *memoryManager) Sync(ctx context.Context) error {
 	return nil
 }
 
-func (m *memoryManager) Groups() inventory.Groups { return inventory.DefaultGroups() }
-
-func (m *memoryManager) Waits(*management.View, management.Job) ([]string, string) {
+func (m *memoryManager) Waits(*state.View, job.Job) ([]string, string) {
 	return []string{"99"}, "job 99 holds a-1"
 }
 
@@ -235,50 +239,42 @@ func (m *memoryManager) History(_ context.Context, name string, limit int) ([]in
 	return all, nil
 }
 
-func (m *memoryManager) Explain(
-	ctx context.Context,
-	v *management.View,
-	name string,
-) (management.NodeExplanation, error) {
+// memoryExplainer explains with fixed settings.
+type memoryExplainer struct{ *memoryManager }
+
+func (m memoryExplainer) facts(v *state.View) explain.Facts {
+	return explain.Facts{View: v, Groups: inventory.DefaultGroups(), JobLimit: 4, Now: time.Unix(1700000000, 0)}
+}
+
+func (m memoryExplainer) Node(ctx context.Context, v *state.View, name string) (explain.NodeExplanation, error) {
 	n, err := v.Node(name)
 	if err != nil {
-		return management.NodeExplanation{}, err
+		return explain.NodeExplanation{}, err
 	}
 
 	history, err := m.History(ctx, name, 0)
 
-	return management.ExplainNode(
-		management.Facts{View: v, Groups: m.Groups(), JobLimit: 4, Now: time.Unix(1700000000, 0)},
-		n,
-		history,
-	), err
+	return explain.ExplainNode(m.facts(v), n, history), err
 }
 
-func (m *memoryManager) ExplainJob(v *management.View, j management.Job) management.JobExplanation {
-	return management.ExplainJob(
-		management.Facts{View: v, Groups: m.Groups(), JobLimit: 4, Now: time.Unix(1700000000, 0)},
-		j,
-	)
+func (m memoryExplainer) Job(v *state.View, j job.Job) explain.JobExplanation {
+	return explain.ExplainJob(m.facts(v), j)
 }
 
-func (m *memoryManager) Retry(
-	ctx context.Context,
-	id string,
-	failed bool,
-	actor string,
-	once *management.IdempotencyKey,
-) (management.Job, error) {
-	if err := m.called("retry %s failed=%t actor=%s", id, failed, actor); err != nil {
-		return management.Job{}, err
+func (m *memoryManager) Retry(ctx context.Context, c access.Caller, id string, failed bool) (job.Job, error) {
+	if err := m.called("retry %s failed=%t actor=%s", id, failed, c.Principal); err != nil {
+		return job.Job{}, err
 	}
 
 	old, err := m.View().Job(id)
 	if err != nil {
-		return management.Job{}, err
+		return job.Job{}, err
 	}
 
-	j, err := m.Submit(ctx, management.Request{Verb: old.Verb, Nodes: old.Names(), Group: old.Group, Actor: actor})
-	m.setJob(j.ID, func(j *management.Job) { j.RetryOf = id })
+	j, err := m.Submit(ctx, access.Caller{Principal: c.Principal}, job.Request{
+		Verb: old.Verb, Nodes: old.Names(), Group: old.Group,
+	})
+	m.setJob(j.ID, func(j *job.Job) { j.RetryOf = id })
 
 	if err == nil {
 		j, err = m.View().Job(j.ID)
@@ -287,37 +283,31 @@ func (m *memoryManager) Retry(
 	return j, err
 }
 
-func (m *memoryManager) Vars(scope management.Scope) (configuration.Vars, error) {
-	if scope == management.ScopeGroup("nosuch") || scope == management.ScopeNode("nosuch-1") {
+// memoryVariables are the variables of the manager in memory.
+type memoryVariables struct{ *memoryManager }
+
+func (m memoryVariables) Hide(changes []state.Change) []state.Change { return changes }
+
+func (m memoryVariables) Get(scope state.Scope) (configuration.Vars, error) {
+	if scope == state.ScopeGroup("nosuch") || scope == state.ScopeNode("nosuch-1") {
 		return nil, inventory.Errorf(inventory.KindNotFound, "there is no %s", scope)
 	}
 
 	return m.View().Vars(scope), nil
 }
 
-func (m *memoryManager) MergedVars(name string) (map[string]configuration.Var, error) {
-	if _, err := m.View().Node(name); err != nil {
-		return nil, err
-	}
-
-	return configuration.Merge(
-		configuration.Layer{Origin: configuration.OriginGlobal, Vars: m.View().Vars(management.ScopeGlobal)},
-		configuration.Layer{Origin: configuration.OriginNode, Vars: m.View().Vars(management.ScopeNode(name))},
-	), nil
+func (m memoryVariables) Merger(v *state.View) variable.Merger {
+	return variable.NewMerger(v, variable.Settings{})
 }
 
-func (m *memoryManager) Merger(v *management.View) management.Merger {
-	return management.MergerOf(v, management.Settings{})
-}
-
-func (m *memoryManager) Inputs(_ context.Context, id string) (management.Inputs, error) {
+func (m *memoryManager) Inputs(_ context.Context, id string) (job.Inputs, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	return m.inputs[id], nil
 }
 
-func (m *memoryManager) Submit(_ context.Context, r management.Request) (management.Job, error) {
+func (m *memoryManager) Submit(_ context.Context, c access.Caller, r job.Request) (job.Job, error) {
 	if err := m.called(
 		"submit %s %v %v group=%q extra=%v actor=%s",
 		r.Verb,
@@ -325,29 +315,29 @@ func (m *memoryManager) Submit(_ context.Context, r management.Request) (managem
 		r.Addrs,
 		r.Group,
 		r.Extra,
-		r.Actor,
+		c.Principal,
 	); err != nil {
-		return management.Job{}, err
+		return job.Job{}, err
 	}
 
-	if r.Once != nil {
+	if c.Key != nil {
 		m.mu.Lock()
-		d, ok := m.once[r.Once.Key]
+		d, ok := m.once[c.Key.ID]
 		m.mu.Unlock()
 
-		if ok && d.Request != r.Once.Request {
-			return management.Job{}, inventory.Errorf(inventory.KindKeyReused, "the key is of another request").
+		if ok && d.Request != c.Key.Request {
+			return job.Job{}, inventory.Errorf(inventory.KindKeyReused, "the key is of another request").
 				Do("make a new one")
 		}
 
-		if r.Once.Replayed = ok; ok {
+		if c.Key.Replayed = ok; ok {
 			return m.View().Job(d.Job)
 		}
 	}
 
 	names := slices.Concat(r.Nodes, r.Addrs)
 	if len(names) == 0 {
-		return management.Job{}, inventory.Errorf(inventory.KindInvalid, "no node is named")
+		return job.Job{}, inventory.Errorf(inventory.KindInvalid, "no node is named")
 	}
 
 	v := m.View()
@@ -360,19 +350,19 @@ func (m *memoryManager) Submit(_ context.Context, r management.Request) (managem
 	}
 
 	if len(missing) > 0 {
-		return management.Job{}, inventory.Errorf(inventory.KindNotFound, "no such node: %v", missing).
+		return job.Job{}, inventory.Errorf(inventory.KindNotFound, "no such node: %v", missing).
 			Do("see clusterctl nodes get").
 			About(missing...)
 	}
 
-	var j management.Job
-	m.change(func(v *management.View) {
-		j = management.Job{
-			ID: strconv.Itoa(len(v.Jobs) + 1), Verb: r.Verb, Status: management.Queued, Group: r.Group, Actor: r.Actor,
+	var j job.Job
+	m.change(func(v *state.View) {
+		j = job.Job{
+			ID: strconv.Itoa(len(v.Jobs) + 1), Verb: r.Verb, Status: job.Queued, Group: r.Group, Actor: c.Principal,
 			Accepted: time.Unix(1700000000, 0).UTC(), Revision: v.Revision,
 		}
 		for _, n := range names {
-			j.Targets = append(j.Targets, management.Target{Name: n})
+			j.Targets = append(j.Targets, job.Target{Name: n})
 		}
 
 		v.Jobs = append(v.Jobs, j)
@@ -380,11 +370,11 @@ func (m *memoryManager) Submit(_ context.Context, r management.Request) (managem
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	if r.Once != nil {
-		m.once[r.Once.Key] = management.IdempotencyResult{Request: r.Once.Request, Job: j.ID}
+	if c.Key != nil {
+		m.once[c.Key.ID] = access.Result{Request: c.Key.Request, Job: j.ID}
 	}
 
-	m.inputs[j.ID] = management.Inputs{Extra: r.Extra, Vars: map[string]map[string]configuration.Var{
+	m.inputs[j.ID] = job.Inputs{Extra: r.Extra, Vars: map[string]map[string]configuration.Var{
 		names[0]: {"motd": {Value: "hello", Origin: configuration.OriginGlobal}},
 	}}
 
@@ -392,8 +382,8 @@ func (m *memoryManager) Submit(_ context.Context, r management.Request) (managem
 }
 
 // setJob changes a job.
-func (m *memoryManager) setJob(id string, f func(*management.Job)) {
-	m.change(func(v *management.View) {
+func (m *memoryManager) setJob(id string, f func(*job.Job)) {
+	m.change(func(v *state.View) {
 		for i := range v.Jobs {
 			if v.Jobs[i].ID == id {
 				f(&v.Jobs[i])
@@ -403,60 +393,46 @@ func (m *memoryManager) setJob(id string, f func(*management.Job)) {
 	})
 }
 
-func (m *memoryManager) Cancel(
-	ctx context.Context,
-	id, actor string,
-	only management.Condition,
-	once *management.IdempotencyKey,
-) (management.Job, error) {
-	if _, err := only.Holds(ctx, m, m.View()); err != nil {
-		return management.Job{}, err
+func (m *memoryManager) Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error) {
+	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+		return job.Job{}, err
 	}
 
-	if err := m.called("cancel %s actor=%s", id, actor); err != nil {
-		return management.Job{}, err
+	if err := m.called("cancel %s actor=%s", id, c.Principal); err != nil {
+		return job.Job{}, err
 	}
 
-	m.setJob(id, func(j *management.Job) {
-		j.Status, j.Cause, j.CancelBy = management.Cancelled, management.CauseCancelled, actor
+	m.setJob(id, func(j *job.Job) {
+		j.Status, j.Cause, j.CancelBy = job.Cancelled, job.CauseCancelled, c.Principal
 	})
 
 	return m.View().Job(id)
 }
 
-func (m *memoryManager) Forget(
-	_ context.Context,
-	nodes []string,
-	force bool,
-	reason, actor string,
-	once *management.IdempotencyKey,
-) (int64, error) {
-	if err := m.called("forget %v force=%t reason=%q actor=%s", nodes, force, reason, actor); err != nil {
+func (m *memoryManager) Forget(_ context.Context, c access.Caller, r node.ForgetRequest) (int64, error) {
+	err := m.called("forget %v force=%t reason=%q actor=%s", r.Nodes, r.Force, r.Reason, c.Principal)
+	if err != nil {
 		return 0, err
 	}
 
-	return m.change(func(v *management.View) {
-		v.Nodes = slices.DeleteFunc(v.Nodes, func(n *inventory.Node) bool { return slices.Contains(nodes, n.Name) })
+	return m.change(func(v *state.View) {
+		v.Nodes = slices.DeleteFunc(v.Nodes, func(n *inventory.Node) bool { return slices.Contains(r.Nodes, n.Name) })
 	}), nil
 }
 
-func (m *memoryManager) PatchNode(
-	ctx context.Context,
-	name string,
-	p management.NodePatch,
-	actor string,
-	only management.Condition,
+func (m *memoryManager) Patch(
+	ctx context.Context, c access.Caller, name string, p node.Patch,
 ) (inventory.Node, error) {
-	if _, err := only.Holds(ctx, m, m.View()); err != nil {
+	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
 		return inventory.Node{}, err
 	}
 
-	if err := m.called("patch %s %+v forget=%t actor=%s", name, p.Connection, p.ForgetHostKey, actor); err != nil {
+	if err := m.called("patch %s %+v forget=%t actor=%s", name, p.Connection, p.ForgetHostKey, c.Principal); err != nil {
 		return inventory.Node{}, err
 	}
 
 	if p.Connection != nil {
-		m.change(func(v *management.View) { v.Connections[name] = *p.Connection })
+		m.change(func(v *state.View) { v.Connections[name] = *p.Connection })
 	}
 
 	for i, n := range m.View().Nodes {
@@ -466,26 +442,22 @@ func (m *memoryManager) PatchNode(
 				return inventory.Node{}, err
 			}
 
-			m.change(func(v *management.View) { n.Revision = v.Revision; v.Nodes[i] = &n })
+			m.change(func(v *state.View) { n.Revision = v.Revision; v.Nodes[i] = &n })
 		}
 	}
 
 	return m.View().Node(name)
 }
 
-func (m *memoryManager) SetVars(
-	ctx context.Context,
-	scope management.Scope,
-	vars configuration.Vars,
-	actor string,
-	only management.Condition,
-) (int64, []string, error) {
-	if _, err := only.Holds(ctx, m, m.View()); err != nil {
-		return 0, nil, err
+func (m memoryVariables) Set(
+	ctx context.Context, c access.Caller, scope state.Scope, vars configuration.Vars,
+) (variable.Changed, error) {
+	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+		return variable.Changed{}, err
 	}
 
-	if err := m.called("set %s %v actor=%s", scope, vars, actor); err != nil {
-		return 0, nil, err
+	if err := m.called("set %s %v actor=%s", scope, vars, c.Principal); err != nil {
+		return variable.Changed{}, err
 	}
 
 	var warnings []string
@@ -493,23 +465,21 @@ func (m *memoryManager) SetVars(
 		warnings = append(warnings, path+" looks like a template")
 	}
 
-	return m.change(func(v *management.View) {
+	revision := m.change(func(v *state.View) {
 		v.Variables[scope], v.VariablesAt = vars, maps.Clone(v.VariablesAt)
 		if v.VariablesAt == nil {
-			v.VariablesAt = map[management.Scope]int64{}
+			v.VariablesAt = map[state.Scope]int64{}
 		}
 
 		v.VariablesAt[scope] = v.Revision
-	}), warnings, nil
+	})
+
+	return variable.Changed{Revision: revision, Warnings: warnings}, nil
 }
 
-func (m *memoryManager) PatchVars(
-	ctx context.Context,
-	scope management.Scope,
-	patch configuration.Vars,
-	actor string,
-	only management.Condition,
-) (int64, []string, error) {
+func (m memoryVariables) Patch(
+	ctx context.Context, c access.Caller, scope state.Scope, patch configuration.Vars,
+) (variable.Changed, error) {
 	vars := configuration.Vars{}
 	maps.Copy(vars, m.View().Vars(scope))
 
@@ -519,7 +489,7 @@ func (m *memoryManager) PatchVars(
 		}
 	}
 
-	return m.SetVars(ctx, scope, vars, actor, only)
+	return m.Set(ctx, c, scope, vars)
 }
 
 func (m *memoryManager) Report(
@@ -562,17 +532,17 @@ func (m *memoryManager) Observe(_ context.Context, observer string, words []inve
 	return nil
 }
 
-func logKey(job string, s management.Stream) string { return job + "/" + string(s) }
+func logKey(job string, s job.Stream) string { return job + "/" + string(s) }
 
 // write appends to a job's log.
-func (m *memoryManager) write(job string, s management.Stream, data string) {
+func (m *memoryManager) write(job string, s job.Stream, data string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.logs[logKey(job, s)] = append(m.logs[logKey(job, s)], data...)
 	m.wake()
 }
 
-func (m *memoryManager) LogSize(_ context.Context, job string, s management.Stream) (int64, error) {
+func (m *memoryManager) LogSize(_ context.Context, job string, s job.Stream) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -582,7 +552,7 @@ func (m *memoryManager) LogSize(_ context.Context, job string, s management.Stre
 func (m *memoryManager) Log(
 	ctx context.Context,
 	job string,
-	s management.Stream,
+	s job.Stream,
 	offset int64,
 	follow bool,
 	emit func(int64, []byte) error,
@@ -646,14 +616,11 @@ func (c *memoryConfig) Config() api.Config {
 	return maps.Clone(c.config)
 }
 
-func (c *memoryConfig) PatchConfig(
-	_ context.Context,
-	patch map[string]any,
-	actor string,
-	only management.Condition,
-) (api.Config, error) {
-	if only != nil {
-		if err := only(&management.View{ConfigAt: 5}); err != nil {
+func (c *memoryConfig) Groups() inventory.Groups { return inventory.DefaultGroups() }
+
+func (c *memoryConfig) Patch(_ context.Context, caller access.Caller, patch map[string]any) (api.Config, error) {
+	if caller.Precondition != nil {
+		if err := caller.Precondition(&state.View{ConfigAt: 5}); err != nil {
 			return nil, err
 		}
 	}
@@ -694,3 +661,14 @@ func soon(t *testing.T) context.Context {
 
 	return ctx
 }
+
+// options are the options of a server on the manager in memory.
+func (m *memoryManager) options(config *memoryConfig) server.Options {
+	return server.Options{
+		State: m, Jobs: m, Logs: m, Nodes: m, Variables: memoryVariables{m}, Explain: memoryExplainer{m},
+		Settings: config,
+	}
+}
+
+// Changed is part of state.Reader, for preconditions.
+func (m *memoryManager) Changed() <-chan struct{} { return nil }

@@ -31,7 +31,7 @@ func (s *Server) postObservations(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 
-	refused, revision, err := s.Manager.Report(r.Context(), body.Observer, body.Full, observations)
+	refused, revision, err := s.Nodes.Report(r.Context(), body.Observer, body.Full, observations)
 	if err != nil {
 		return err
 	}

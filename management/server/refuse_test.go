@@ -17,10 +17,11 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/state"
 )
 
 // TestBadInput: every refusal under /v1 is a problem that says what, why and
@@ -149,11 +150,11 @@ func TestGoodInput(t *testing.T) {
 		}
 	}
 
-	if got := s.manager.View().Vars(management.ScopeGlobal)["b"]; got != "<&>" {
+	if got := s.manager.View().Vars(state.ScopeGlobal)["b"]; got != "<&>" {
 		t.Errorf("b is %q", got)
 	}
 
-	s.manager.write("1", management.StreamText, "12345")
+	s.manager.write("1", job.StreamText, "12345")
 
 	res, _ := s.exchange(t, "HEAD", "/v1/jobs/1/log", "")
 	if res.Header.Get(api.HeaderNextOffset) != "5" || res.Header.Get(api.HeaderJob) != "1" {
@@ -355,7 +356,7 @@ func TestListen(t *testing.T) {
 
 // TestServeFails: a listener that breaks ends Serve with an error.
 func TestServeFails(t *testing.T) {
-	s := server.New(server.Options{Manager: newMemory(), Configurer: newMemoryConfig()})
+	s := server.New(newMemory().options(newMemoryConfig()))
 	a := check[net.Listener](t)(server.ListenLoopback("127.0.0.1:0"))
 	b := check[net.Listener](t)(server.ListenLoopback("127.0.0.1:0"))
 

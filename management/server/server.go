@@ -18,123 +18,94 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
-// Manager is what the server needs of the use cases. All methods may be called
-// at once; those with a context may block until it ends.
-type Manager interface {
-	Reader
-	Operator
-	Logs
-}
-
-// Reader answers from the newest view, and what is not in it from the store.
-type Reader interface {
-	// View is the newest view, never nil; nobody may change it.
-	View() *management.View
-	// WaitRevision returns when the view has reached the revision.
-	WaitRevision(ctx context.Context, revision int64) error
-	// Sync returns when the view shows everything that was acknowledged, by
-	// whatever instance, before it was called. It fails where that cannot be
-	// known: KindUnavailable.
+// State gives access to the newest view, see state.Reader. All methods may be
+// called at once; those with a context may block until it ends.
+type State interface {
+	// View returns the newest view, never nil. Nobody may change it.
+	View() *state.View
+	// Wait blocks until the view has reached the revision.
+	Wait(ctx context.Context, revision int64) error
+	// Sync blocks until the view shows everything that any instance acknowledged
+	// before the call. It returns KindUnavailable if that cannot be known.
 	Sync(ctx context.Context) error
-	Groups() inventory.Groups
-	// Waits says what a Queued job waits for, and why.
-	Waits(v *management.View, j management.Job) (ids []string, reason string)
-	// History returns the newest entries of a node, newest last; limit 0: all.
-	History(ctx context.Context, node string, limit int) ([]inventory.HistoryEntry, error)
-	// Explain says why a node is, or is not, in service.
-	Explain(ctx context.Context, v *management.View, node string) (management.NodeExplanation, error)
-	// ExplainJob says why a job is as it is.
-	ExplainJob(v *management.View, j management.Job) management.JobExplanation
-	// Vars are what is set for the scope itself, KindNotFound where there is no
-	// such group or node.
-	Vars(scope management.Scope) (configuration.Vars, error)
-	// MergedVars are the variables that a node gets.
-	MergedVars(node string) (map[string]configuration.Var, error)
-	// Merger says what variables the view's nodes get.
-	Merger(v *management.View) management.Merger
-	// Inputs are what a job was accepted with.
-	Inputs(ctx context.Context, job string) (management.Inputs, error)
-	// Changes are what changed after the revision, about limit at most and whole
-	// revisions; KindExpired where that is no longer kept. It does not block.
-	Changes(revision int64, limit int) (management.Changes, error)
+	// Changes returns the changes after the revision, about limit at most and
+	// whole revisions, or KindExpired if they are no longer kept. It does not
+	// block.
+	Changes(revision int64, limit int) (state.Changes, error)
 }
 
-// Operator does what an operator, or an observer, asks for. A change that is
-// given a condition is made only where that holds.
-type Operator interface {
-	Submit(ctx context.Context, r management.Request) (management.Job, error)
-	Cancel(
-		ctx context.Context,
-		job, actor string,
-		only management.Condition,
-		once *management.IdempotencyKey,
-	) (management.Job, error)
-	// Retry asks for an ended job once more, with the same inputs.
-	Retry(ctx context.Context, job string, failed bool, actor string, once *management.IdempotencyKey) (management.Job, error)
-	Forget(
-		ctx context.Context,
-		nodes []string,
-		force bool,
-		reason, actor string,
-		once *management.IdempotencyKey,
-	) (revision int64, err error)
-	PatchNode(
-		ctx context.Context,
-		node string,
-		p management.NodePatch,
-		actor string,
-		only management.Condition,
-	) (inventory.Node, error)
-	SetVars(
-		ctx context.Context,
-		scope management.Scope,
-		v configuration.Vars,
-		actor string,
-		only management.Condition,
-	) (revision int64, warnings []string, err error)
-	// PatchVars sets what the patch names; a nil value unsets.
-	PatchVars(
-		ctx context.Context,
-		scope management.Scope,
-		patch configuration.Vars,
-		actor string,
-		only management.Condition,
-	) (revision int64, warnings []string, err error)
-	// Observe records all words, or, where it refuses one, none.
-	Observe(ctx context.Context, observer string, words []inventory.Observation) error
-	// Report records the report of an observer, except for the observations in
-	// refused, by index. A full report also counts each node that the observer saw
-	// before and that is missing as lost.
-	Report(
-		ctx context.Context, observer string, full bool, observations []inventory.Observation,
-	) (refused map[int]error, revision int64, err error)
+// Jobs accepts, cancels and repeats jobs.
+type Jobs interface {
+	Submit(ctx context.Context, c access.Caller, r job.Request) (job.Job, error)
+	Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error)
+	// Retry submits an ended job again with the same inputs.
+	Retry(ctx context.Context, c access.Caller, id string, failed bool) (job.Job, error)
+	// Waits returns the jobs a Queued job waits for, and why.
+	Waits(v *state.View, j job.Job) (ids []string, reason string)
+	// Inputs returns the inputs a job was accepted with, secrets hidden.
+	Inputs(ctx context.Context, id string) (job.Inputs, error)
 }
 
 // Logs reads the logs of jobs.
 type Logs interface {
-	LogSize(ctx context.Context, job string, s management.Stream) (int64, error)
+	LogSize(ctx context.Context, id string, s job.Stream) (int64, error)
 	// Log emits a log from the offset on, without gaps; with follow until the
-	// job has ended. emit may take its time, and must not keep data.
-	Log(
-		ctx context.Context,
-		job string,
-		s management.Stream,
-		offset int64,
-		follow bool,
-		emit func(offset int64, data []byte) error,
-	) error
+	// job has ended. emit may block, and must not keep data.
+	Log(ctx context.Context, id string, s job.Stream, offset int64, follow bool,
+		emit func(offset int64, data []byte) error) error
 }
 
-// Configurer shows and changes the configuration.
-type Configurer interface {
+// Nodes observes, changes and forgets nodes.
+type Nodes interface {
+	// Observe records all observations, or none if it refuses one.
+	Observe(ctx context.Context, observer string, observations []inventory.Observation) error
+	// Report records the report of an observer, except for the observations in
+	// refused, by index. A full report also counts each node that the observer
+	// saw before and that is missing as lost.
+	Report(ctx context.Context, observer string, full bool, observations []inventory.Observation) (
+		refused map[int]error, revision int64, err error)
+	Patch(ctx context.Context, c access.Caller, name string, p node.Patch) (inventory.Node, error)
+	Forget(ctx context.Context, c access.Caller, r node.ForgetRequest) (revision int64, err error)
+	// History returns the newest entries of a node, oldest first; limit 0: all.
+	History(ctx context.Context, name string, limit int) ([]inventory.HistoryEntry, error)
+}
+
+// Variables sets and reads variables. Secrets are hidden in everything it returns.
+type Variables interface {
+	Set(ctx context.Context, c access.Caller, s state.Scope, v configuration.Vars) (variable.Changed, error)
+	// Patch sets the variables in patch; nil removes one.
+	Patch(ctx context.Context, c access.Caller, s state.Scope, patch configuration.Vars) (variable.Changed, error)
+	// Get returns the variables of the scope itself, or KindNotFound if there is
+	// no such group or node.
+	Get(s state.Scope) (configuration.Vars, error)
+	// Merger merges the variables of the view's nodes.
+	Merger(v *state.View) variable.Merger
+	// Hide hides the secrets in changes.
+	Hide(changes []state.Change) []state.Change
+}
+
+// Explainer answers why a node or a job is as it is.
+type Explainer interface {
+	Node(ctx context.Context, v *state.View, name string) (explain.NodeExplanation, error)
+	Job(v *state.View, j job.Job) explain.JobExplanation
+}
+
+// Settings shows and changes the configuration.
+type Settings interface {
 	Config() api.Config
-	// PatchConfig sets keys in the overlay; a nil value takes one out. It
-	// returns the configuration then in force.
-	PatchConfig(ctx context.Context, patch map[string]any, actor string, only management.Condition) (api.Config, error)
+	// Patch sets keys of the overlay; a nil value removes one. It returns the
+	// configuration then in force.
+	Patch(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error)
+	Groups() inventory.Groups
 }
 
 // DefaultBodyLimit is the size in bytes of the largest body of a request,
@@ -143,8 +114,13 @@ const DefaultBodyLimit = 1 << 20
 
 // Options are what a Server is made of.
 type Options struct {
-	Manager    Manager
-	Configurer Configurer
+	State     State
+	Jobs      Jobs
+	Logs      Logs
+	Nodes     Nodes
+	Variables Variables
+	Explain   Explainer
+	Settings  Settings
 	// Health says how the daemon is; it may take its time until ctx ends.
 	Health func(ctx context.Context) api.Health
 	// Version says what runs; it may take its time until ctx ends.

@@ -17,9 +17,13 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/selector"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 const (
@@ -73,14 +77,14 @@ func (s *Server) v1() []route {
 		{
 			method: http.MethodGet,
 			path:   api.PathLog,
-			serve:  s.getLog(management.StreamText, api.TypeText),
+			serve:  s.getLog(job.StreamText, api.TypeText),
 			query:  []string{"offset", "follow"},
 			lasts:  true,
 		},
 		{
 			method: http.MethodGet,
 			path:   api.PathEvents,
-			serve:  s.getLog(management.StreamEvents, api.TypeLines),
+			serve:  s.getLog(job.StreamEvents, api.TypeLines),
 			query:  []string{"offset", "follow"},
 			lasts:  true,
 		},
@@ -112,12 +116,12 @@ func (s *Server) v1() []route {
 	}
 	for _, vars := range []struct {
 		path  string
-		scope func(*http.Request) (management.Scope, error)
+		scope func(*http.Request) (state.Scope, error)
 		query []string
 	}{
-		{api.PathGlobalVars, func(*http.Request) (management.Scope, error) { return management.ScopeGlobal, nil }, nil},
-		{api.PathGroupVars, named(management.ScopeGroup), nil},
-		{api.PathNodeVars, named(management.ScopeNode), []string{"merged"}},
+		{api.PathGlobalVars, func(*http.Request) (state.Scope, error) { return state.ScopeGlobal, nil }, nil},
+		{api.PathGroupVars, named(state.ScopeGroup), nil},
+		{api.PathNodeVars, named(state.ScopeNode), []string{"merged"}},
 	} {
 		routes = append(
 			routes,
@@ -125,13 +129,13 @@ func (s *Server) v1() []route {
 			route{
 				method: http.MethodPut,
 				path:   vars.path,
-				serve:  s.changeVars(vars.scope, s.Manager.SetVars),
+				serve:  s.changeVars(vars.scope, s.Variables.Set),
 				tagged: true,
 			},
 			route{
 				method: http.MethodPatch,
 				path:   vars.path,
-				serve:  s.changeVars(vars.scope, s.Manager.PatchVars),
+				serve:  s.changeVars(vars.scope, s.Variables.Patch),
 				tagged: true,
 			},
 		)
@@ -170,7 +174,7 @@ const linearizable = "linearizable"
 
 // read begins a read: it checks the query and waits until the view is as new
 // as it asks for.
-func (s *Server) read(w http.ResponseWriter, r *http.Request) (*management.View, url.Values, error) {
+func (s *Server) read(w http.ResponseWriter, r *http.Request) (*state.View, url.Values, error) {
 	q, err := query(r)
 	if err != nil {
 		return nil, nil, err
@@ -197,22 +201,22 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*management.View,
 			Do("write %s, or leave it out", linearizable)
 	}
 
-	if least > s.Manager.View().Revision {
+	if least > s.State.View().Revision {
 		ctx, cancel := context.WithTimeout(r.Context(), revisionTime)
 		defer cancel()
 
-		if err := s.Manager.WaitRevision(ctx, least); err != nil {
+		if err := s.State.Wait(ctx, least); err != nil {
 			if ctx.Err() == nil || r.Context().Err() != nil {
 				return nil, nil, err
 			}
 
 			return nil, nil, inventory.Errorf(inventory.KindUnavailable, "the view has not reached revision %d within %s; it is at %d",
-				least, revisionTime, s.Manager.View().Revision).
+				least, revisionTime, s.State.View().Revision).
 				Do("repeat without min_revision to see what is known")
 		}
 	}
 
-	v := s.Manager.View()
+	v := s.State.View()
 	showRevision(w, v.Revision)
 
 	if v.Stale {
@@ -225,25 +229,25 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*management.View,
 // newest waits until the view shows everything that was acknowledged before.
 func (s *Server) newest(request context.Context) error {
 	patience := revisionTime
-	if s.Manager.View().Stale {
+	if s.State.View().Stale {
 		patience = lostTime
 	}
 
 	ctx, cancel := context.WithTimeout(request, patience)
 	defer cancel()
 	defer time.AfterFunc(noticeTime, func() {
-		if s.Manager.View().Stale {
+		if s.State.View().Stale {
 			cancel()
 		}
 	}).Stop()
 
-	err := s.Manager.Sync(ctx)
+	err := s.State.Sync(ctx)
 	if err == nil || request.Err() != nil {
 		return err
 	}
 
 	why := "does not answer in time"
-	if s.Manager.View().Stale {
+	if s.State.View().Stale {
 		why = "has said nothing for more than 3 s"
 	}
 
@@ -259,7 +263,7 @@ func (s *Server) readOne(
 	w http.ResponseWriter,
 	r *http.Request,
 	parameter string,
-) (*management.View, url.Values, string, error) {
+) (*state.View, url.Values, string, error) {
 	v, q, err := s.read(w, r)
 	if err != nil {
 		return nil, nil, "", err
@@ -273,11 +277,11 @@ func (s *Server) readOne(
 // settle waits until the view shows a change, and says its revision. That it
 // takes too long changes nothing about the change.
 func (s *Server) settle(w http.ResponseWriter, r *http.Request, revision int64) {
-	if revision > s.Manager.View().Revision {
+	if revision > s.State.View().Revision {
 		ctx, cancel := context.WithTimeout(r.Context(), revisionTime)
 		defer cancel()
 
-		if err := s.Manager.WaitRevision(ctx, revision); err != nil {
+		if err := s.State.Wait(ctx, revision); err != nil {
 			s.Logger.WithError(err).WithField("revision", revision).Warn("the view does not show a change yet")
 		}
 	}
@@ -376,9 +380,9 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 
 // selected reads the query parameters group and selector: the selector's text,
 // and what it means.
-func (s *Server) selected(v *management.View, q url.Values) (string, selector.Selector, error) {
+func (s *Server) selected(v *state.View, q url.Values) (string, selector.Selector, error) {
 	checkGroup := func(g string) error {
-		_, err := s.Manager.Groups().Get(g)
+		_, err := s.Settings.Groups().Get(g)
 		// A group that is no longer configured may still have nodes.
 		if err != nil && slices.ContainsFunc(v.Nodes, func(n *inventory.Node) bool { return n.Group == g }) {
 			return nil
@@ -455,13 +459,14 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	patch := management.NodePatch{ForgetHostKey: body.ForgetHostKey, Labels: body.Labels}
+	patch := node.Patch{ForgetHostKey: body.ForgetHostKey, Labels: body.Labels}
 	if body.Connection != nil {
 		c := connectionFrom(*body.Connection)
 		patch.Connection = &c
 	}
 
-	only, err := condition(r, name, func(v *management.View) (int64, error) {
+	c := caller(r)
+	c.Precondition, err = condition(r, name, func(v *state.View) (int64, error) {
 		n, err := v.Node(name)
 		return n.Revision, err
 	})
@@ -469,12 +474,12 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	n, err := s.Manager.PatchNode(r.Context(), name, patch, noteIn(r).actor, only)
+	n, err := s.Nodes.Patch(r.Context(), c, name, patch)
 	if err != nil {
 		return err
 	}
 
-	v := s.Manager.View()
+	v := s.State.View()
 	showRevision(w, v.Revision)
 	w.Header().Set("ETag", recordTag(n.Revision))
 
@@ -497,7 +502,7 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	entries, err := s.Manager.History(r.Context(), name, 0)
+	entries, err := s.Nodes.History(r.Context(), name, 0)
 	if err != nil {
 		return err
 	}
@@ -518,17 +523,22 @@ func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
 	mention(r, "verb", inventory.VerbForget)
 	mention(r, "nodes", body.Nodes)
 
-	once, err := onceIn(r, body)
+	key, err := idempotencyKey(r, body)
 	if err != nil {
 		return err
 	}
 
-	revision, err := s.Manager.Forget(r.Context(), body.Nodes, body.Force, body.Reason, noteIn(r).actor, once)
+	c := caller(r)
+	c.Key = key
+
+	revision, err := s.Nodes.Forget(r.Context(), c, node.ForgetRequest{
+		Nodes: body.Nodes, Force: body.Force, Reason: body.Reason,
+	})
 	if err != nil {
 		return err
 	}
 
-	showReplayed(w, r, once)
+	showReplayed(w, r, c)
 	s.settle(w, r, revision)
 
 	return writeJSON(w, http.StatusOK, api.Changed{Revision: revision})
@@ -540,7 +550,7 @@ func (s *Server) getGroups(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	groups := s.Manager.Groups()
+	groups := s.Settings.Groups()
 
 	body, err := encodeJSON(groups)
 	if err != nil {
@@ -585,7 +595,7 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	var found []*management.Job
+	var found []*job.Job
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		if !oneOf(j.Status, statuses) {
@@ -595,7 +605,7 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 		if node != "" &&
 			!slices.ContainsFunc(
 				j.Targets,
-				func(t management.Target) bool { return t.Name == node || t.Addr == node },
+				func(t job.Target) bool { return t.Name == node || t.Addr == node },
 			) {
 			continue
 		}
@@ -605,9 +615,9 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 
 	queued := 0
 
-	return writeList(w, r, v, q, jobList, viewTag(v), found, func(j *management.Job) api.Job {
+	return writeList(w, r, v, q, jobList, viewTag(v), found, func(j *job.Job) api.Job {
 		item := jobOf(*j)
-		if j.Status == management.Queued {
+		if j.Status == job.Queued {
 			if queued++; queued <= listedWaits {
 				s.waits(v, *j, &item)
 			}
@@ -617,8 +627,8 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-func parseJobStatus(text string) (management.JobStatus, error) {
-	for _, status := range []management.JobStatus{management.Queued, management.Running, management.Complete, management.Errored, management.Cancelled} {
+func parseJobStatus(text string) (job.Status, error) {
+	for _, status := range []job.Status{job.Queued, job.Running, job.Complete, job.Errored, job.Cancelled} {
 		if strings.EqualFold(text, string(status)) {
 			return status, nil
 		}
@@ -645,37 +655,26 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	once, err := onceIn(r, body)
-	if err != nil {
+	c := caller(r)
+	if c.Key, err = idempotencyKey(r, body); err != nil {
 		return err
 	}
 
-	j, err := s.Manager.Submit(r.Context(), management.Request{
-		Verb:      body.Verb,
-		Nodes:     body.Nodes,
-		Addrs:     body.Addrs,
-		Group:     body.Group,
-		Extra:     extra,
-		OnFailure: body.OnFailure,
-		Timeout: time.Duration(
-			body.Timeout,
-		),
-		Force:  body.Force,
-		Reason: body.Reason,
-		Actor:  noteIn(r).actor,
-		Once:   once,
+	j, err := s.Jobs.Submit(r.Context(), c, job.Request{
+		Verb: body.Verb, Nodes: body.Nodes, Addrs: body.Addrs, Group: body.Group, Extra: extra,
+		OnFailure: body.OnFailure, Timeout: time.Duration(body.Timeout), Force: body.Force, Reason: body.Reason,
 	})
 	if err != nil {
 		return err
 	}
 
-	showReplayed(w, r, once)
+	showReplayed(w, r, c)
 
 	return s.accepted(w, r, j)
 }
 
 // accepted answers a request for a job.
-func (s *Server) accepted(w http.ResponseWriter, r *http.Request, j management.Job) error {
+func (s *Server) accepted(w http.ResponseWriter, r *http.Request, j job.Job) error {
 	mention(r, "job", j.ID)
 
 	location, err := api.Path(api.PathJob, j.ID)
@@ -686,7 +685,7 @@ func (s *Server) accepted(w http.ResponseWriter, r *http.Request, j management.J
 	w.Header().Set("Location", location)
 	showRevision(w, j.Revision)
 	out := jobOf(j)
-	s.waits(s.Manager.View(), j, &out)
+	s.waits(s.State.View(), j, &out)
 
 	return writeJSON(w, http.StatusAccepted, out)
 }
@@ -702,28 +701,28 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	once, err := onceIn(r, body)
-	if err != nil {
+	c := caller(r)
+	if c.Key, err = idempotencyKey(r, body); err != nil {
 		return err
 	}
 
-	switch old, err := s.Manager.View().Job(ref); {
+	switch old, err := s.State.View().Job(ref); {
 	case err == nil:
 		ref = old.ID // "last" may be another one soon
 		mention(r, "verb", old.Verb)
 		mention(r, "nodes", old.Names())
-	case once == nil:
+	case c.Key == nil:
 		return err // else it may have been there when this was asked for first
 	}
 
 	mention(r, "retry_of", ref)
 
-	j, err := s.Manager.Retry(r.Context(), ref, body.Failed, noteIn(r).actor, once)
+	j, err := s.Jobs.Retry(r.Context(), c, ref, body.Failed)
 	if err != nil {
 		return err
 	}
 
-	showReplayed(w, r, once)
+	showReplayed(w, r, c)
 
 	return s.accepted(w, r, j)
 }
@@ -734,7 +733,7 @@ func (s *Server) getExplanation(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	e, err := s.Manager.Explain(r.Context(), v, name)
+	e, err := s.Explain.Node(r.Context(), v, name)
 	if err != nil {
 		return err
 	}
@@ -776,7 +775,7 @@ func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 
-	e := s.Manager.ExplainJob(v, j)
+	e := s.Explain.Job(v, j)
 	out := api.JobExplanation{
 		Job: jobOf(
 			j,
@@ -863,11 +862,11 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
 	defer context.AfterFunc(s.draining, cancel)()
 
 	for patience > 0 && !j.Status.Ended() && (!reportsChanges || j.Revision <= after) {
-		if s.Manager.WaitRevision(ctx, v.Revision+1) != nil {
+		if s.State.Wait(ctx, v.Revision+1) != nil {
 			break // the time is over; what is known is the answer
 		}
 
-		v = s.Manager.View()
+		v = s.State.View()
 		if j, err = v.Job(j.ID); err != nil {
 			return err
 		}
@@ -896,20 +895,20 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
 	mention(r, "verb", "cancel")
 	mention(r, "job", ref)
 
-	once, err := onceIn(r, nil)
-	if err != nil {
+	c := caller(r)
+	if c.Key, err = idempotencyKey(r, nil); err != nil {
 		return err
 	}
 
-	switch j, err := s.Manager.View().Job(ref); {
+	switch j, err := s.State.View().Job(ref); {
 	case err == nil:
 		ref = j.ID // "active" may be another one soon
 		mention(r, "job", ref)
-	case once == nil:
+	case c.Key == nil:
 		return err // else it may have been active when this was asked for first
 	}
 
-	only, err := condition(r, "job "+ref, func(v *management.View) (int64, error) {
+	c.Precondition, err = condition(r, "job "+ref, func(v *state.View) (int64, error) {
 		j, err := v.Job(ref)
 		return j.Revision, err
 	})
@@ -917,12 +916,12 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	j, err := s.Manager.Cancel(r.Context(), ref, noteIn(r).actor, only, once)
+	j, err := s.Jobs.Cancel(r.Context(), c, ref)
 	if err != nil {
 		return err
 	}
 
-	showReplayed(w, r, once)
+	showReplayed(w, r, c)
 	showRevision(w, j.Revision)
 	w.Header().Set("ETag", recordTag(j.Revision))
 
@@ -930,8 +929,8 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
 }
 
 // named makes scopes of the path's name.
-func named(scope func(string) management.Scope) func(*http.Request) (management.Scope, error) {
-	return func(r *http.Request) (management.Scope, error) {
+func named(scope func(string) state.Scope) func(*http.Request) (state.Scope, error) {
+	return func(r *http.Request) (state.Scope, error) {
 		name, err := param(r, "name")
 		if err != nil {
 			return "", err
@@ -941,7 +940,7 @@ func named(scope func(string) management.Scope) func(*http.Request) (management.
 	}
 }
 
-func (s *Server) getVars(scopeOf func(*http.Request) (management.Scope, error)) handler {
+func (s *Server) getVars(scopeOf func(*http.Request) (state.Scope, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		v, q, err := s.read(w, r)
 		if err != nil {
@@ -959,12 +958,12 @@ func (s *Server) getVars(scopeOf func(*http.Request) (management.Scope, error)) 
 				return err
 			}
 
-			vars, err := s.Manager.MergedVars(name)
+			n, err := v.Node(name)
 			if err != nil {
 				return err
 			}
 
-			return writeTagged(w, r, 0, mergedOf(vars))
+			return writeTagged(w, r, 0, mergedOf(s.Variables.Merger(v).Of(&n)))
 		}
 
 		scope, err := scopeOf(r)
@@ -972,7 +971,7 @@ func (s *Server) getVars(scopeOf func(*http.Request) (management.Scope, error)) 
 			return err
 		}
 
-		vars, err := s.Manager.Vars(scope)
+		vars, err := s.Variables.Get(scope)
 		if err != nil {
 			return err
 		}
@@ -988,9 +987,11 @@ func (s *Server) getVars(scopeOf func(*http.Request) (management.Scope, error)) 
 }
 
 // varsChange is one way to change the variables of a scope.
-type varsChange func(ctx context.Context, scope management.Scope, v configuration.Vars, actor string, only management.Condition) (int64, []string, error)
+type varsChange func(
+	ctx context.Context, c access.Caller, s state.Scope, v configuration.Vars,
+) (variable.Changed, error)
 
-func (s *Server) changeVars(scopeOf func(*http.Request) (management.Scope, error), change varsChange) handler {
+func (s *Server) changeVars(scopeOf func(*http.Request) (state.Scope, error), change varsChange) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if _, err := query(r); err != nil {
 			return err
@@ -1011,23 +1012,22 @@ func (s *Server) changeVars(scopeOf func(*http.Request) (management.Scope, error
 		// Names only: values may be secrets.
 		mention(r, "vars", slices.Sorted(maps.Keys(vars)))
 
-		only, err := condition(
-			r,
-			"the variables of "+string(scope),
-			func(v *management.View) (int64, error) { return v.VariablesAt[scope], nil },
-		)
+		c := caller(r)
+		c.Precondition, err = condition(r, "the variables of "+string(scope), func(v *state.View) (int64, error) {
+			return v.VariablesAt[scope], nil
+		})
 		if err != nil {
 			return err
 		}
 
-		revision, warnings, err := change(r.Context(), scope, vars, noteIn(r).actor, only)
+		changed, err := change(r.Context(), c, scope, vars)
 		if err != nil {
 			return err
 		}
 
-		s.settle(w, r, revision)
+		s.settle(w, r, changed.Revision)
 
-		return writeJSON(w, http.StatusOK, api.Changed{Revision: revision, Warnings: warnings})
+		return writeJSON(w, http.StatusOK, api.Changed{Revision: changed.Revision, Warnings: changed.Warnings})
 	}
 }
 
@@ -1058,7 +1058,7 @@ func (s *Server) getConfig(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	return writeTagged(w, r, v.ConfigAt, s.Configurer.Config())
+	return writeTagged(w, r, v.ConfigAt, s.Settings.Config())
 }
 
 func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
@@ -1073,17 +1073,18 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 
 	mention(r, "keys", slices.Sorted(maps.Keys(patch)))
 
-	only, err := condition(r, "the configuration", func(v *management.View) (int64, error) { return v.ConfigAt, nil })
+	c := caller(r)
+	c.Precondition, err = condition(r, "the configuration", func(v *state.View) (int64, error) { return v.ConfigAt, nil })
 	if err != nil {
 		return err
 	}
 
-	config, err := s.Configurer.PatchConfig(r.Context(), patch, noteIn(r).actor, only)
+	config, err := s.Settings.Patch(r.Context(), c, patch)
 	if err != nil {
 		return err
 	}
 
-	showRevision(w, s.Manager.View().Revision)
+	showRevision(w, s.State.View().Revision)
 
 	return writeJSON(w, http.StatusOK, config)
 }
@@ -1096,7 +1097,7 @@ func (s *Server) getInstances(w http.ResponseWriter, r *http.Request) error {
 
 	byID := slices.SortedFunc(
 		slices.Values(v.Instances),
-		func(a, b management.Instance) int { return strings.Compare(a.ID, b.ID) },
+		func(a, b state.Instance) int { return strings.Compare(a.ID, b.ID) },
 	)
 
 	return writeList(w, r, v, q, instanceList, viewTag(v), byID, instanceOf)

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/selector"
+	"github.com/contiv/cluster/management/state"
 )
 
 // watchBatch is about how many changes are taken from the feed at a time.
@@ -122,7 +122,7 @@ func resumption(r *http.Request, q url.Values) (int64, bool, error) {
 // reach refuses to go on after a revision that is no longer kept, or that the
 // store does not come to: it was put back to an older state, perhaps.
 func (s *Server) reach(ctx context.Context, revision int64) error {
-	c, err := s.Manager.Changes(revision, 1)
+	c, err := s.State.Changes(revision, 1)
 	if err != nil || c.Revision >= revision {
 		return err
 	}
@@ -130,7 +130,7 @@ func (s *Server) reach(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, revisionTime)
 	defer cancel()
 
-	if err := s.Manager.WaitRevision(ctx, revision); err != nil {
+	if err := s.State.Wait(ctx, revision); err != nil {
 		return inventory.Errorf(inventory.KindExpired, "the store is at revision %d only, not at %d", c.Revision, revision).
 			Do("begin anew with the present state: leave the revision out")
 	}
@@ -145,7 +145,7 @@ type selection struct {
 	selector      selector.Selector
 }
 
-func (s *Server) chosen(v *management.View, q url.Values) (selection, error) {
+func (s *Server) chosen(v *state.View, q url.Values) (selection, error) {
 	c := selection{names: q["name"], groups: q["group"]}
 	for _, text := range q["kinds"] {
 		for word := range strings.SplitSeq(text, ",") {
@@ -198,7 +198,7 @@ type teller struct {
 }
 
 // present tells the state that a watch begins with.
-func (t *teller) present(v *management.View) error {
+func (t *teller) present(v *state.View) error {
 	put := func(kind api.WatchKind, name string, object any) error {
 		c, err := putOf(kind, name, v.Revision, object)
 		if err != nil {
@@ -230,7 +230,7 @@ func (t *teller) present(v *management.View) error {
 	if t.chosen.has(api.WatchVars) {
 		for _, scope := range slices.Sorted(maps.Keys(v.Variables)) {
 			// As they are read, secrets hidden; what differs by now is told next.
-			vars, err := t.Manager.Vars(scope)
+			vars, err := t.Variables.Get(scope)
 			if err != nil || len(vars) == 0 {
 				continue
 			}
@@ -242,7 +242,7 @@ func (t *teller) present(v *management.View) error {
 	}
 
 	if t.chosen.has(api.WatchConfig) {
-		if err := put(api.WatchConfig, "", t.Configurer.Config()); err != nil {
+		if err := put(api.WatchConfig, "", t.Settings.Config()); err != nil {
 			return err
 		}
 	}
@@ -263,7 +263,7 @@ func (t *teller) follow(ctx context.Context, synced bool) error {
 
 	due := false
 	for ctx.Err() == nil {
-		c, err := t.Manager.Changes(t.at, watchBatch)
+		c, err := t.State.Changes(t.at, watchBatch)
 		if inventory.KindOf(err) == inventory.KindExpired {
 			return t.drop()
 		}
@@ -272,7 +272,7 @@ func (t *teller) follow(ctx context.Context, synced bool) error {
 			return err
 		}
 
-		if err := t.tell(c.List); err != nil {
+		if err := t.tell(t.Variables.Hide(c.List)); err != nil {
 			return err
 		}
 
@@ -334,7 +334,7 @@ func (t *teller) drop() error {
 
 // tell writes changes. The last event of each revision gets its id: a client
 // that resumes after an id has not missed a part of a revision.
-func (t *teller) tell(list []management.Change) error {
+func (t *teller) tell(list []state.Change) error {
 	var held *api.Change
 	for i := range list {
 		e, err := t.event(&list[i])
@@ -368,7 +368,7 @@ func (t *teller) tell(list []management.Change) error {
 }
 
 // event is what the client is told of a change; nil: nothing.
-func (t *teller) event(c *management.Change) (*api.Change, error) {
+func (t *teller) event(c *state.Change) (*api.Change, error) {
 	kind := api.WatchKind(c.Kind)
 	if !t.chosen.has(kind) {
 		return nil, nil
@@ -376,23 +376,23 @@ func (t *teller) event(c *management.Change) (*api.Change, error) {
 
 	var object any
 	switch c.Kind {
-	case management.ChangeNodes:
+	case state.ChangeNodes:
 		switch {
 		case t.chosen.node(c.Node):
 			object = nodeWith(*c.Node, c.Connection)
 		case !t.chosen.node(c.Was):
 			return nil, nil
 		}
-	case management.ChangeJobs:
+	case state.ChangeJobs:
 		if c.Job != nil {
 			object = jobOf(*c.Job)
 		}
-	case management.ChangeVars:
+	case state.ChangeVars:
 		if len(c.Vars) > 0 {
 			object = c.Vars
 		}
-	case management.ChangeConfig:
-		object = t.Configurer.Config()
+	case state.ChangeConfig:
+		object = t.Settings.Config()
 	}
 
 	if object == nil {

@@ -20,11 +20,13 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/state"
 )
 
 // wire is a watch as it is on the wire.
@@ -111,7 +113,7 @@ func (w *wire) wants(want ...string) {
 
 // put changes nodes in one revision.
 func (m *memoryManager) put(nodes ...inventory.Node) int64 {
-	return m.change(func(v *management.View) {
+	return m.change(func(v *state.View) {
 		for _, n := range nodes {
 			n.Revision = v.Revision
 			v.Nodes = slices.DeleteFunc(v.Nodes, func(old *inventory.Node) bool { return old.Name == n.Name })
@@ -123,7 +125,7 @@ func (m *memoryManager) put(nodes ...inventory.Node) int64 {
 }
 
 func grouped(label, group string) inventory.Node {
-	n := *node(label)
+	n := *aNode(label)
 	n.Group = group
 
 	return n
@@ -145,7 +147,7 @@ func TestWatchBeginsWithWhatThereIs(t *testing.T) {
 	s.manager.put(grouped("a", "x"))
 	w.wants("11 put nodes a-1 11")
 
-	_, err := s.manager.Forget(t.Context(), []string{"a-1"}, true, "", "", nil)
+	_, err := s.manager.Forget(t.Context(), access.Caller{}, node.ForgetRequest{Nodes: []string{"a-1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +169,7 @@ func TestWatchResumes(t *testing.T) {
 		grouped("bb", "service-master"),
 	) // 12
 	s.manager.change(
-		func(v *management.View) { v.Variables["global"] = configuration.Vars{"x": "y"} },
+		func(v *state.View) { v.Variables["global"] = configuration.Vars{"x": "y"} },
 	) // 13
 	s.manager.put(
 		grouped("bb", ""),
@@ -197,7 +199,7 @@ func TestWatchResumes(t *testing.T) {
 		wants("12 put nodes bb-1 12", "14 delete nodes bb-1 14", "14 sync 14")
 	named := s.watch(t, "?name=dddd-1&name=zz-1&since=11")
 	named.wants("14 sync 14")
-	s.manager.put(*node("zz"), *node("a"))
+	s.manager.put(*aNode("zz"), *aNode("a"))
 	named.wants("15 put nodes zz-1 15")
 	masters.wants("15 delete nodes a-1 15")
 
@@ -233,8 +235,8 @@ func TestWatchHeartbeat(t *testing.T) {
 func TestWatchRefuses(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.manager.feed = management.NewFeed(10, 1, 1000)
-	s.manager.put(*node("a"))
+	s.manager.feed = state.NewFeed(10, 1, 1000)
+	s.manager.put(*aNode("a"))
 
 	for i := range 3 {
 		s.manager.put(grouped("a", fmt.Sprint(i)))
@@ -306,7 +308,7 @@ func TestWatchesHaveACap(t *testing.T) {
 
 // big is a node with a record of some size.
 func big(i int) inventory.Node {
-	n := *node("a")
+	n := *aNode("a")
 	n.LastError = fmt.Sprint(i, strings.Repeat("x", 8<<10))
 
 	return n
@@ -317,7 +319,7 @@ func big(i int) inventory.Node {
 func TestSlowReaderIsDropped(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.manager.feed = management.NewFeed(10, 20, 1<<20)
+	s.manager.feed = state.NewFeed(10, 20, 1<<20)
 	slow, quick := s.watch(t, "?kinds=nodes"), s.watch(t, "?kinds=nodes")
 	quick.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
 
@@ -551,28 +553,14 @@ func TestWatchThroughDisconnects(t *testing.T) {
 		case n == 0: // as after a restart
 			s.manager.mu.Lock()
 			old := s.manager.feed
-			s.manager.feed = management.NewFeed(s.manager.view.Revision, 100, 1<<20)
+			s.manager.feed = state.NewFeed(s.manager.view.Revision, 100, 1<<20)
 			s.manager.mu.Unlock()
 			old.SetStale(true) // wakes who waits
-			_, _ = s.manager.Forget(
-				ctx,
-				[]string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))},
-				true,
-				"",
-				"",
-				nil,
-			)
+			_, _ = s.manager.Forget(ctx, access.Caller{}, node.ForgetRequest{Nodes: []string{aName(random)}})
 		case n < 4:
-			_, _ = s.manager.Forget(
-				ctx,
-				[]string{fmt.Sprintf("%s-1", strings.Repeat("a", 1+random.IntN(9)))},
-				true,
-				"",
-				"",
-				nil,
-			)
+			_, _ = s.manager.Forget(ctx, access.Caller{}, node.ForgetRequest{Nodes: []string{aName(random)}})
 		case n < 6:
-			_, _, _ = s.manager.SetVars(ctx, "global", configuration.Vars{"i": int64(i)}, "", nil)
+			_, _ = memoryVariables{s.manager}.Set(ctx, access.Caller{}, "global", configuration.Vars{"i": int64(i)})
 		default:
 			var nodes []inventory.Node
 			for range 1 + random.IntN(3) {
@@ -626,3 +614,6 @@ func TestWatchThroughDisconnects(t *testing.T) {
 		t.Errorf("only %d connections were cut, and %d times it was told", b.cuts, lost)
 	}
 }
+
+// aName is the name of a node that may exist.
+func aName(random *rand.Rand) string { return strings.Repeat("a", 1+random.IntN(9)) + "-1" }

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"context"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+)
+
+// The limits of stored results. The oldest are dropped first.
+const (
+	ResultAge   = 24 * time.Hour
+	ResultLimit = 10_000
+)
+
+// Key makes a mutation idempotent: its result is stored with the transaction,
+// and a retry returns it. A refusal is not stored; a retry is decided anew.
+type Key struct {
+	ID      string // identifies the caller, the operation and the client's key
+	Request string // digest of the request's content
+	// Replayed is set if the mutation was carried out before and the stored
+	// result is returned.
+	Replayed bool
+}
+
+// Result is the stored result of a mutation with a key.
+type Result struct {
+	Request string    `json:"request"`
+	Job     string    `json:"job,omitempty"` // the job that was made or changed
+	Time    time.Time `json:"time"`
+	// Revision is the revision of the transaction; it is not stored.
+	Revision int64 `json:"-"`
+}
+
+// Results reads stored results by quorum.
+type Results interface {
+	// Result returns the result stored under the key, or nil.
+	Result(ctx context.Context, key string) (*Result, error)
+}
+
+// Replayed reports whether the caller's mutation returned a stored result.
+func (c Caller) Replayed() bool { return c.Key != nil && c.Key.Replayed }
+
+// Replay returns the stored result of the caller's key, once the view shows it,
+// or nil if the mutation was not carried out yet. Take the view to decide on
+// before calling Replay: then a result that Replay misses makes the write
+// conflict.
+func (c Caller) Replay(ctx context.Context, results Results, r state.Reader) (*Result, error) {
+	if c.Key == nil {
+		return nil, nil
+	}
+
+	result, err := results.Result(ctx, c.Key.ID)
+	if result == nil || err != nil {
+		return nil, err
+	}
+
+	if result.Request != c.Key.Request {
+		return nil, inventory.Errorf(inventory.KindKeyReused,
+			"the Idempotency-Key was already used for a different request at %s", result.Time.UTC().Format(time.RFC3339)).
+			Do("make a new key for every request, and repeat a key only with the same request")
+	}
+
+	c.Key.Replayed = true
+
+	return result, r.Wait(ctx, result.Revision)
+}
+
+// ReplayJob returns the job that the caller's mutation made or changed, as it is
+// now, or nil if the mutation was not carried out yet.
+func (c Caller) ReplayJob(ctx context.Context, results Results, r state.Reader) (*job.Job, error) {
+	result, err := c.Replay(ctx, results, r)
+	if result == nil || err != nil {
+		return nil, err
+	}
+
+	j, err := r.View().Job(result.Job)
+	if err != nil {
+		return nil, inventory.Errorf(inventory.KindExpired,
+			"the request was carried out, as job %s, which is no longer kept", result.Job).
+			Do("see what there is with clusterctl job list; to do it once more, make a new Idempotency-Key")
+	}
+
+	return &j, nil
+}

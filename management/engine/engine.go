@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
+)
+
+// Store keeps jobs, their logs and their inputs. Every method may block until
+// its context ends, and all may be called at once. A write whose guard does not
+// hold returns KindConflict and changes nothing. A write returns once the view
+// shows it.
+type Store interface {
+	JobStore
+	LogStore
+	Archive
+	node.Putter
+	access.Results
+}
+
+// JobStore writes the records of jobs.
+type JobStore interface {
+	// Accept stores a Queued job and its inputs under the number seq+1, if seq
+	// is still the newest, and returns it with its id.
+	Accept(ctx context.Context, seq uint64, j job.Job, in job.Inputs, key *access.Key) (job.Job, error)
+	// Claim makes a Queued job Running and reserves its nodes, or does neither.
+	Claim(ctx context.Context, generation int64, j job.Job, writes []state.NodeWrite) (job.Job, error)
+	// Cancel stores a job with a cancel request, or one cancelled in the queue,
+	// if it is still at j.Revision.
+	Cancel(ctx context.Context, j job.Job, key *access.Key) (job.Job, error)
+	// PutJob stores the job if it is still at j.Revision.
+	PutJob(ctx context.Context, j job.Job) (job.Job, error)
+	// Finish writes the nodes that a job releases, and then the end of the job.
+	// It may be repeated after a partial failure.
+	Finish(ctx context.Context, j job.Job, writes []state.NodeWrite) (job.Job, error)
+}
+
+// LogStore keeps the logs of jobs.
+type LogStore interface {
+	// AppendLog stores bytes of a log. offset must be the size of the log.
+	AppendLog(ctx context.Context, id string, s job.Stream, offset int64, data []byte) error
+	// ReadLog returns bytes from the offset on, up to the end of a stored chunk;
+	// none at the end of the log.
+	ReadLog(ctx context.Context, id string, s job.Stream, offset int64) ([]byte, error)
+	// LogSize returns the size of a log in bytes.
+	LogSize(ctx context.Context, id string, s job.Stream) (int64, error)
+}
+
+// Archive keeps what belongs to jobs beside their records and logs.
+type Archive interface {
+	// Inputs returns the inputs a job was accepted with, or KindNotFound.
+	Inputs(ctx context.Context, id string) (job.Inputs, error)
+	// DropJobs removes ended jobs with their inputs and logs.
+	DropJobs(ctx context.Context, ids []string) error
+	// DropResults removes the stored results of mutations that are older than
+	// before, and the oldest of those over the limit.
+	DropResults(ctx context.Context, before time.Time, limit int) error
+}
+
+// Settings is the part of the configuration that the engine depends on. It may
+// change while the engine runs.
+type Settings struct {
+	variable.Settings
+
+	JobLimit   int           // jobs that run at a time
+	Timeout    time.Duration // of a request that sets none
+	Appear     time.Duration // discover: how long a host may take to appear
+	Lease      time.Duration // how long a runner goes on without the daemon
+	Retention  job.Retention
+	EventLimit int64  // bytes of events kept of one job
+	Own        string // name of the manager's own node; empty: it has none
+	// AgentVars are the variables for hosts that are being prepared, or nil if
+	// hosts cannot be prepared, for the reason NoAgents.
+	AgentVars map[string]any
+	NoAgents  error
+}
+
+// Options are the dependencies of an Engine.
+type Options struct {
+	State     state.Reader
+	Store     Store
+	Runner    Runner
+	Playbooks Playbooks
+	Settings  func() Settings
+	Instance  string
+	// Authority reports whether this instance may begin and continue jobs now.
+	// It is called often. nil: always.
+	Authority func() bool
+	Audit     access.Auditor
+	Logger    logrus.FieldLogger
+}
+
+// Engine runs jobs. All methods may be called at once.
+type Engine struct {
+	state     state.Reader
+	store     Store
+	runner    Runner
+	playbooks Playbooks
+	settings  func() Settings
+	instance  string
+	authority func() bool
+	audit     access.Auditor
+	log       logrus.FieldLogger
+
+	executors map[job.StepKind]executor
+	started   time.Time // since when this process may run jobs
+
+	jobBackoff   time.Duration // first delay before a failed job is continued
+	writeBackoff time.Duration // first delay before a failed write is repeated
+
+	// accepting serializes acceptance: numbers are assigned one after another,
+	// so concurrent attempts would only conflict.
+	accepting chan struct{}
+
+	mu       sync.Mutex
+	running  map[string]bool // jobs with a goroutine here
+	appended chan struct{}   // closed when a log grows
+	tasks    sync.WaitGroup
+	stop     context.CancelFunc
+}
+
+// New returns an engine that accepts jobs. Start makes it run them.
+func New(o Options) *Engine {
+	e := &Engine{
+		state: o.State, store: o.Store, runner: o.Runner, playbooks: o.Playbooks, settings: o.Settings,
+		instance: o.Instance, authority: o.Authority, audit: o.Audit, log: o.Logger,
+		jobBackoff: time.Second, writeBackoff: 100 * time.Millisecond,
+		running: map[string]bool{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1),
+	}
+	if e.authority == nil {
+		e.authority = func() bool { return true }
+	}
+
+	e.executors = map[job.StepKind]executor{
+		job.StepPlaybook: e.runPlaybook,
+		job.StepAppear:   e.awaitAppearance,
+	}
+
+	return e
+}
+
+// Start begins to run jobs: first those that an earlier process left Running,
+// then those of the queue. They run until Stop.
+func (e *Engine) Start(ctx context.Context) {
+	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	e.started = time.Now()
+	e.tasks.Go(func() { e.schedule(ctx) })
+	e.tasks.Go(func() { e.retain(ctx) })
+}
+
+// Stop ends all work here and waits for it. Runners go on: the next process
+// adopts them.
+func (e *Engine) Stop() {
+	if e.stop != nil {
+		e.stop()
+	}
+
+	e.tasks.Wait()
+}
+
+// Instance returns the name of the instance that the engine runs jobs for.
+func (e *Engine) Instance() string { return e.instance }
+
+// Waits returns the jobs a Queued job waits for, and why.
+func (e *Engine) Waits(v *state.View, j job.Job) (ids []string, reason string) {
+	if j.Status != job.Queued {
+		return nil, ""
+	}
+
+	settings := e.settings()
+	t := job.TurnOf(v.Snapshot, settings.Groups, settings.JobLimit, j)
+
+	return t.WaitsFor, t.Reason
+}
+
+// Inputs returns the inputs a job was accepted with, secrets hidden.
+func (e *Engine) Inputs(ctx context.Context, id string) (job.Inputs, error) {
+	in, err := e.store.Inputs(ctx, id)
+	if err != nil {
+		return job.Inputs{}, err
+	}
+
+	secrets := e.settings().Secrets
+	in.Extra = secrets.HideVars(in.Extra)
+
+	hidden := in.Vars
+	in.Vars = nil
+
+	if hidden != nil {
+		in.Vars = hideAll(secrets, hidden)
+	}
+
+	return in, nil
+}
+
+// retryConflict and retryUnavailable repeat writes, see package state.
+func (e *Engine) retryConflict(ctx context.Context, decide func(*state.View) error) error {
+	return state.RetryConflict(ctx, e.state, decide)
+}
+
+func (e *Engine) retryUnavailable(ctx context.Context, write func() error) error {
+	warn := func(err error) { e.log.WithError(err).Warn("the store is unavailable; retrying") }
+	return state.RetryUnavailable(ctx, e.writeBackoff, warn, write)
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/state"
+)
+
+// executor carries out one kind of step. It gets the job with the run at that
+// index begun, and returns once it has recorded the end of the run. It must find
+// its way after a crash at any point: the run may have been begun before.
+type executor func(ctx context.Context, j job.Job, index int) error
+
+// execute takes a Running job to its end, from wherever its record stands.
+func (e *Engine) execute(ctx context.Context, id string) error {
+	for {
+		v := e.state.View()
+
+		j, err := v.Job(id)
+		if err != nil || j.Status != job.Running {
+			return err
+		}
+
+		if j.Outcomes != nil || len(j.Runs) == 0 && len(j.Targets) == 0 {
+			return e.finish(ctx, id)
+		}
+
+		if run := j.LastRun(); run != nil && run.Exit == "" {
+			if err := e.executeStep(ctx, j, run.Kind); err != nil {
+				return err
+			}
+
+			continue
+		}
+
+		step := job.Plan(j, time.Now(), func(names []string) error {
+			return e.settings().Groups.CheckLeave(v.Nodes, names)
+		})
+		if step.Kind == "" {
+			if err := e.decide(ctx, j, step); err != nil {
+				return err
+			}
+
+			return e.finish(ctx, id)
+		}
+
+		if err := e.begin(ctx, j, step); err != nil {
+			return err
+		}
+	}
+}
+
+// executeStep runs the executor of the job's last run.
+func (e *Engine) executeStep(ctx context.Context, j job.Job, kind job.StepKind) error {
+	execute, ok := e.executors[kind]
+	if !ok {
+		return fmt.Errorf("job %s has a step of the unknown kind %q", j.ID, kind)
+	}
+
+	return execute(ctx, j, len(j.Runs)-1)
+}
+
+// update changes a job's record, and decides anew if the record was written
+// meanwhile.
+func (e *Engine) update(ctx context.Context, id string, change func(*job.Job)) (job.Job, error) {
+	var updated job.Job
+
+	err := e.retryUnavailable(ctx, func() error {
+		return e.retryConflict(ctx, func(v *state.View) error {
+			j, err := v.Job(id)
+			if err != nil {
+				return err
+			}
+
+			j.Runs = slices.Clone(j.Runs)
+			change(&j)
+			updated, err = e.store.PutJob(ctx, j)
+
+			return err
+		})
+	})
+
+	return updated, err
+}
+
+// begin records that a step is about to start.
+func (e *Engine) begin(ctx context.Context, j job.Job, step job.Step) error {
+	if err := e.logLine(ctx, j.ID, headline(j, step)); err != nil {
+		return err
+	}
+
+	run := job.Run{
+		Kind: step.Kind, Phase: step.Phase, Playbook: step.Playbook, Hosts: step.Hosts, Groups: step.Groups,
+		Started: time.Now(),
+	}
+
+	err := e.retryUnavailable(ctx, func() (err error) {
+		if run.Text, err = e.store.LogSize(ctx, j.ID, job.StreamText); err != nil {
+			return err
+		}
+
+		run.Events, err = e.store.LogSize(ctx, j.ID, job.StreamEvents)
+
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	before := len(j.Runs)
+	_, err = e.update(ctx, j.ID, func(j *job.Job) {
+		// A longer list means that the answer to an earlier write was lost.
+		if len(j.Runs) == before {
+			j.Runs = append(j.Runs, run)
+		}
+	})
+
+	return err
+}
+
+// headline returns the line in the job's output that announces a step.
+func headline(j job.Job, step job.Step) string {
+	if step.Phase == job.PhaseUndo {
+		event := "failed"
+		if j.Cancel > 0 {
+			event = "was cancelled"
+		}
+
+		return fmt.Sprintf("# job %s %s; cleaning up %s (%s)", j.ID, event, job.ShortList(step.Hosts), step.Playbook)
+	}
+
+	line := fmt.Sprintf("# job %s, %s of %s: %s", j.ID, j.Verb, job.ShortList(step.Hosts), step.Phase)
+	if step.Playbook != "" {
+		line += " (" + step.Playbook + ")"
+	}
+
+	return line
+}
+
+// decide makes the end of the job durable before any node is released.
+func (e *Engine) decide(ctx context.Context, j job.Job, step job.Step) error {
+	outcomes := step.Outcomes
+	if outcomes == nil {
+		outcomes = map[string]inventory.Outcome{}
+	}
+
+	line := fmt.Sprintf("# job %s ended %s", j.ID, step.Status)
+	if step.Message != "" {
+		line += ": " + step.Message
+	}
+
+	if err := e.logLine(ctx, j.ID, line); err != nil {
+		return err
+	}
+
+	_, err := e.update(ctx, j.ID, func(j *job.Job) {
+		j.Outcomes, j.Cause, j.Message = outcomes, step.Cause, step.Message
+	})
+
+	return err
+}
+
+// finish releases the nodes of a job whose outcomes are decided, and ends it.
+func (e *Engine) finish(ctx context.Context, id string) error {
+	var ended job.Job
+
+	err := e.retryUnavailable(ctx, func() error {
+		return e.retryConflict(ctx, func(v *state.View) error {
+			j, err := v.Job(id)
+			if err != nil {
+				return err
+			}
+
+			now := time.Now()
+
+			j.LogBytes = 0
+			for _, stream := range []job.Stream{job.StreamText, job.StreamEvents} {
+				size, err := e.store.LogSize(ctx, id, stream)
+				if err != nil {
+					return err
+				}
+
+				j.LogBytes += size
+			}
+
+			j.Status, j.Ended = endStatus(j.Cause), now
+			ended, err = e.store.Finish(ctx, j, release(v, j, now))
+
+			return err
+		})
+	})
+	if err == nil {
+		e.log.WithFields(logrus.Fields{"job": id, "status": ended.Status, "message": ended.Message}).Info("job ended")
+	}
+
+	return err
+}
+
+func endStatus(cause job.Cause) job.Status {
+	switch cause {
+	case "":
+		return job.Complete
+	case job.CauseCancelled:
+		return job.Cancelled
+	}
+
+	return job.Errored
+}
+
+// release returns the writes that give the job's nodes their outcomes. A node
+// that the job no longer holds was released by an earlier attempt.
+func release(v *state.View, j job.Job, now time.Time) []state.NodeWrite {
+	var writes []state.NodeWrite
+	for _, t := range j.Targets {
+		o, decided := j.Outcomes[t.Name]
+
+		n, known := v.Lookup(t.Name)
+		if !decided || !known || n.Job != j.ID {
+			continue
+		}
+
+		if o.Status == "" {
+			writes = append(writes, node.Tombstone(n, j.Actor, j.Reason, now))
+			continue
+		}
+
+		free, entry := n.Release(o, inventory.Trigger{Actor: j.Actor, Job: j.ID, Time: now})
+		writes = append(writes, state.NodeWrite{Node: free, Entries: []inventory.HistoryEntry{entry}})
+	}
+
+	return writes
+}
+
+// recordKeys stores the host keys of a first contact with the nodes. The nodes
+// of a discover get their keys when they appear.
+func (e *Engine) recordKeys(ctx context.Context, keys map[string][]string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+
+	return e.retryUnavailable(ctx, func() error {
+		return e.retryConflict(ctx, func(v *state.View) error {
+			var writes []state.NodeWrite
+			for name, k := range keys {
+				n, ok := v.Lookup(name)
+				if !ok || len(n.HostKeys) > 0 {
+					continue
+				}
+
+				n = n.Clone()
+				n.HostKeys, n.Updated = k, time.Now()
+				writes = append(writes, state.NodeWrite{Node: n})
+			}
+
+			return node.PutNodes(ctx, e.store, writes)
+		})
+	})
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/management/job"
+)
+
+// RunSpec describes one run of a playbook.
+type RunSpec struct {
+	ID             string // JOB-N, never reused
+	PlaybookDigest string // of the pinned playbooks
+	Playbook       string
+	Hosts          []configuration.Host
+	Extra          configuration.Vars
+	Deadline       time.Time
+	Lease          time.Time // the runner ends its processes at this time unless the lease is renewed
+}
+
+// RunExit is the result of a run of ansible-playbook.
+type RunExit struct {
+	Code int
+	// Cause is empty if the playbook ended by itself; otherwise it is cancelled,
+	// deadline, interrupted or internal, and Message explains it.
+	Cause   job.Cause
+	Message string
+	// NotBegun: ansible-playbook was never started.
+	NotBegun bool
+}
+
+// Run is a run that was started, perhaps by an earlier process.
+type Run interface {
+	// Wait blocks until the run has ended and no process of it is left.
+	Wait(ctx context.Context) (RunExit, error)
+	// Cancel asks the runner to end all its processes. It blocks only while the
+	// runner starts.
+	Cancel(ctx context.Context) error
+	// Renew extends the runner's lease.
+	Renew(until time.Time) error
+	Output
+}
+
+// Output is the output of a run.
+type Output interface {
+	// Tail emits the stream from the offset on, until the run has ended and
+	// everything is emitted.
+	Tail(ctx context.Context, s job.Stream, offset int64, emit func([]byte) error) error
+	// Results returns the result on each host, after the end.
+	Results() (map[string]job.HostResult, error)
+	// HostKeys returns the ssh host keys recorded at a first contact.
+	HostKeys() (map[string][]string, error)
+}
+
+// ErrNeverStarted is returned by Attach for a run whose runner never began.
+var ErrNeverStarted = errors.New("the run was never started")
+
+// Runner runs playbooks. A run outlives the process that started it.
+type Runner interface {
+	// Check refuses if ansible-playbook is missing or too old.
+	Check(ctx context.Context) error
+	// Start starts a run. It returns soon and ignores the end of ctx.
+	Start(ctx context.Context, spec RunSpec) (Run, error)
+	// Attach returns a run that was started before, or ErrNeverStarted.
+	Attach(id string) (Run, error)
+}
+
+// Playbooks keeps copies of the configured playbooks by content.
+type Playbooks interface {
+	// Pin keeps a copy of the configured playbooks as they are now.
+	Pin(ctx context.Context) (digest string, err error)
+	// Parse refuses playbooks that are missing from the copy or do not parse.
+	Parse(ctx context.Context, digest string, playbooks []string, groups []string) error
+	// Kept reports whether the copy with that digest is on this host.
+	Kept(digest string) bool
+	// Prune removes the remains of runs, and copies, except those that keep
+	// returns. It calls keep after it has listed them, so that a run started
+	// meanwhile is not touched.
+	Prune(ctx context.Context, keep func() (runs, digests []string)) error
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// TestReport: two observers have views of their own, a full report replaces one,
+// and a refused observation does not affect the others.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	report := func(observer string, full bool, observations ...inventory.Observation) map[int]error {
+		t.Helper()
+
+		refused, revision, err := b.Report(t.Context(), observer, full, observations)
+		b.must(err)
+		b.must(b.store.Sync(t.Context()))
+
+		if now := b.View().Revision; revision > now {
+			t.Errorf("revision %d, the view is at %d", revision, now)
+		}
+
+		return refused
+	}
+
+	report("one", true, word("a", true), word("b", true))
+	report("two", true, word("b", true), word("c", true))
+
+	if got := b.states(); got != "a-1 Discovered, b-1 Discovered, c-1 Discovered" {
+		t.Errorf("after two full reports: %s", got)
+	}
+
+	// Only the last observer that sees a node can lose it.
+	report("one", true)
+
+	if got := b.states(); got != "a-1 Disappeared, b-1 Discovered, c-1 Discovered" {
+		t.Errorf("after an empty full report: %s", got)
+	}
+
+	// A partial report changes the nodes that it lists.
+	report("two", false, word("c", false))
+
+	if got := b.states(); got != "a-1 Disappeared, b-1 Discovered, c-1 Disappeared" {
+		t.Errorf("after a partial report: %s", got)
+	}
+
+	injected := word("f", true)
+	injected.Others = []string{"10.0.0.9 ansible_connection=local"}
+
+	refused := report("one", true, at("d e", "1", "10.0.0.9", true), word("d", true), injected)
+	if len(refused) != 2 || refused[0] == nil || refused[2] == nil {
+		t.Errorf("refused: %v, want the observations 0 and 2", refused)
+	}
+
+	if got := b.states(); got != "a-1 Disappeared, b-1 Discovered, c-1 Disappeared, d-1 Discovered" {
+		t.Errorf("after a partly refused report: %s", got)
+	}
+
+	before := b.View().Revision
+	report("one", true, word("d", true))
+
+	if now := b.View().Revision; now != before {
+		t.Errorf("a repeated report wrote: revision %d after %d", now, before)
+	}
+}

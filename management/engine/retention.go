@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+)
+
+// retentionInterval is the time between two applications of the retention.
+const retentionInterval = time.Minute
+
+// retain applies the retention until ctx ends.
+func (e *Engine) retain(ctx context.Context) {
+	tick := time.NewTicker(retentionInterval)
+	defer tick.Stop()
+
+	for {
+		if err := e.prune(ctx); err != nil && ctx.Err() == nil {
+			e.log.WithError(err).Warnf("old jobs could not be removed; retrying in %s", retentionInterval)
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// prune removes expired jobs, stored results, and the files of both.
+func (e *Engine) prune(ctx context.Context) error {
+	now := time.Now()
+	expired := e.settings().Retention.Expired(e.state.View().Jobs, now)
+
+	if err := e.store.DropJobs(ctx, expired); err != nil {
+		return err
+	}
+
+	if err := e.store.DropResults(ctx, now.Add(-access.ResultAge), access.ResultLimit); err != nil {
+		return err
+	}
+
+	return e.playbooks.Prune(ctx, e.inUse)
+}
+
+// inUse returns the runs of jobs that have not ended, and the playbooks of all
+// jobs: an ended job can be retried.
+func (e *Engine) inUse() (runs, digests []string) {
+	for _, j := range e.state.View().Jobs {
+		if !slices.Contains(digests, j.PlaybookDigest) {
+			digests = append(digests, j.PlaybookDigest)
+		}
+
+		if j.Status.Ended() {
+			continue
+		}
+
+		for i := range j.Runs {
+			runs = append(runs, runID(j, i))
+		}
+	}
+
+	return runs, digests
+}
+
+// runID returns the id of a run. It is never reused.
+func runID(j job.Job, index int) string { return fmt.Sprintf("%s-%d", j.ID, index) }

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Retry submits an ended job again with the inputs it was accepted with:
+// playbooks, merged and extra variables, group and options. Only the ssh
+// parameters are taken as they are now, because they are often what was
+// corrected. failed leaves out the targets that succeeded. The new job is
+// checked like any other.
+func (e *Engine) Retry(ctx context.Context, c access.Caller, ref string, failed bool) (job.Job, error) {
+	settings := e.settings()
+	if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
+		return orZero(j), err
+	}
+
+	old, err := e.state.View().Job(ref)
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	names, unfinished := old.Names(), old.Unfinished()
+
+	switch {
+	case !old.Status.Ended():
+		return job.Job{}, inventory.Errorf(inventory.KindRefused, "job %s has not ended: it is %s", old.ID, old.Status).
+			Do("wait for it (clusterctl job wait %s), or cancel it (clusterctl job cancel %s)", old.ID, old.ID)
+	case len(unfinished) == 0:
+		return job.Job{}, inventory.Errorf(inventory.KindRefused, "nothing failed in job %s", old.ID).
+			Do("to do the same again, ask for it: %s", command(old, names))
+	case failed:
+		names = unfinished
+	}
+
+	in, err := e.keptInputs(ctx, old, names)
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	r := retryRequest(old, names, in)
+	pin := func(v *state.View, j *job.Job) (job.Inputs, error) {
+		j.RetryOf = old.ID
+		return retryInputs(v, settings, old, j, r, in)
+	}
+	digest := func(context.Context) (string, error) { return old.PlaybookDigest, nil }
+
+	j, err := e.queue(ctx, c, "jobs.retry", settings, r, digest, pin)
+
+	if refusal, ok := errors.AsType[*inventory.Error](err); ok && refusal.Kind == inventory.KindRefused {
+		succeeded := func(name string) bool {
+			return slices.Contains(names, name) && !slices.Contains(unfinished, name)
+		}
+		if slices.ContainsFunc(refusal.Nodes, succeeded) {
+			return job.Job{}, refusal.Do("leave out what succeeded: clusterctl job retry %s%s", old.ID, job.FailedOnly)
+		}
+	}
+
+	return j, err
+}
+
+// keptInputs returns the inputs of an ended job, or refuses if they or its
+// playbooks are no longer kept.
+func (e *Engine) keptInputs(ctx context.Context, old job.Job, names []string) (job.Inputs, error) {
+	in, err := e.store.Inputs(ctx, old.ID)
+	if inventory.KindOf(err) == inventory.KindNotFound || err == nil && in.Vars == nil {
+		return in, inventory.Errorf(inventory.KindRefused, "the inputs of job %s are no longer kept", old.ID).
+			Do("ask for it anew, with the playbooks and variables of today: %s", command(old, names))
+	}
+
+	if err != nil {
+		return in, err
+	}
+
+	kept, err := e.keepPlaybooks(ctx, old.PlaybookDigest)
+	if err == nil && !kept {
+		err = inventory.Errorf(inventory.KindRefused,
+			"the playbooks that job %s was accepted with are no longer kept on this host, "+
+				"and the folder of playbooks is not as it was then", old.ID).
+			Do("put the folder back to what it was, or ask for it anew, with the playbooks and variables of today: %s",
+				command(old, names))
+	}
+
+	return in, err
+}
+
+// keepPlaybooks reports whether the playbooks with that digest are on this host.
+// If they are not, it copies the configured folder as it is now: the same
+// content has the same digest.
+func (e *Engine) keepPlaybooks(ctx context.Context, digest string) (bool, error) {
+	if e.playbooks.Kept(digest) {
+		return true, nil
+	}
+
+	now, err := e.playbooks.Pin(ctx)
+
+	return err == nil && now == digest, err
+}
+
+func retryRequest(old job.Job, names []string, in job.Inputs) job.Request {
+	r := job.Request{
+		Verb: old.Verb, Group: old.Group, Extra: in.Extra, OnFailure: old.OnFailure, Timeout: old.Timeout,
+		Force: old.Force, Reason: old.Reason,
+	}
+	if old.TakesAddrs() {
+		r.Addrs = names
+	} else {
+		r.Nodes = names
+	}
+
+	return r
+}
+
+// retryInputs returns the old job's variables with the ssh parameters of now. It
+// refuses a target that is meant for another group by now.
+func retryInputs(
+	v *state.View, settings Settings, old job.Job, j *job.Job, r job.Request, in job.Inputs,
+) (job.Inputs, error) {
+	now := inputs(v, settings, *j, r)
+
+	for _, t := range j.Targets {
+		was, _ := old.Target(t.Name)
+		if t.Group != was.Group {
+			return job.Inputs{}, inventory.Errorf(inventory.KindRefused,
+				"%s is in group %s now, and job %s was for group %s", t.Name, t.Group, old.ID, was.Group).
+				Do("ask for it anew: %s", command(old, j.Names())).About(t.Name)
+		}
+
+		now.Vars[t.Name] = in.Vars[t.Name]
+	}
+
+	return now, nil
+}
+
+// command returns the command line that asks for the same job on the names.
+func command(old job.Job, names []string) string {
+	line := "clusterctl "
+	if !old.TakesAddrs() {
+		line += "nodes "
+	}
+
+	line += string(old.Verb)
+	for _, n := range names {
+		line += " " + n
+	}
+
+	if verb, err := job.VerbOf(old.Verb); err == nil && verb.RemovesAgent {
+		line += " --remove-agent"
+	}
+
+	if old.Group != "" {
+		line += " -g " + old.Group
+	}
+
+	return line
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+)
+
+const (
+	scheduleInterval = 5 * time.Second  // between looks at an unchanged queue
+	maxJobBackoff    = 30 * time.Second // longest delay before a failed job is continued
+)
+
+// schedule claims jobs and runs them until ctx ends. A job that is Running but
+// has no goroutine here belongs to an earlier process, or the answer to its
+// claim was lost: it is continued first.
+func (e *Engine) schedule(ctx context.Context) {
+	retry := time.NewTicker(scheduleInterval)
+	defer retry.Stop()
+
+	for {
+		changed := e.state.Changed()
+
+		if e.authority() {
+			e.resume(ctx)
+
+			if e.advance(ctx) {
+				continue // a job was claimed or ended: look again
+			}
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-retry.C:
+		}
+	}
+}
+
+// resume continues every Running job without a goroutine.
+func (e *Engine) resume(ctx context.Context) {
+	for _, j := range e.state.View().Jobs {
+		if j.Status == job.Running && e.launch(ctx, j) {
+			e.log.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("continuing a running job")
+		}
+	}
+}
+
+// advance takes the first queued job whose turn has come one step further. It
+// reports whether the queue changed.
+func (e *Engine) advance(ctx context.Context) bool {
+	v, settings := e.state.View(), e.settings()
+
+	for _, j := range v.Jobs {
+		if j.Status != job.Queued {
+			continue
+		}
+
+		if ctx.Err() != nil {
+			return false
+		}
+
+		t := job.TurnOf(v.Snapshot, settings.Groups, settings.JobLimit, j)
+
+		var err error
+		switch {
+		case t.Err != nil:
+			err = e.end(ctx, t.Job, t.Err)
+		case t.Claim:
+			err = e.claim(ctx, v, t.Job)
+		default:
+			continue
+		}
+
+		if ctx.Err() != nil {
+			return false
+		}
+
+		log := e.log.WithError(err).WithField("job", j.ID)
+		switch inventory.KindOf(err) {
+		case "":
+			return true
+		case inventory.KindConflict:
+			return e.state.Sync(ctx) == nil && e.state.View().Revision > v.Revision
+		case inventory.KindUnavailable: // the same would happen to the other jobs
+			log.Warn("the job could not be claimed; retrying")
+			return false
+		case inventory.KindInternal: // jobs behind it that need none of its nodes go on
+			log.Error("the job could not be claimed; retrying")
+		default: // a retry would fail the same way
+			log.Warn("the job could not be claimed")
+
+			if e.end(ctx, t.Job, err) == nil {
+				return true
+			}
+		}
+	}
+
+	return false
+}
+
+// end ends a job that holds no nodes, because its precondition failed.
+func (e *Engine) end(ctx context.Context, j job.Job, failed error) error {
+	j.Status, j.Cause, j.Message, j.Ended = job.Errored, job.CausePrecondition, failed.Error(), time.Now()
+	if err := e.logLine(ctx, j.ID, fmt.Sprintf("# job %s ended %s: %s", j.ID, j.Status, j.Message)); err != nil {
+		return err
+	}
+
+	_, err := e.store.Finish(ctx, j, nil)
+
+	return err
+}
+
+// claim takes all nodes of the job into the in-progress status, or none.
+func (e *Engine) claim(ctx context.Context, v *state.View, j job.Job) error {
+	now := time.Now()
+	j.Status, j.Instance, j.Started, j.Deadline = job.Running, e.instance, now, now.Add(j.Timeout)
+
+	writes, err := reserve(v, j, now)
+	if err != nil {
+		return err
+	}
+
+	claimed, err := e.store.Claim(ctx, v.Generation, j, writes)
+	if err != nil {
+		return err
+	}
+
+	e.log.WithFields(logrus.Fields{"job": j.ID, "verb": j.Verb, "nodes": j.Names()}).Info("job started")
+	e.launch(ctx, claimed)
+
+	return nil
+}
+
+// reserve returns the writes that take the job's nodes into the in-progress status.
+func reserve(v *state.View, j job.Job, now time.Time) ([]state.NodeWrite, error) {
+	verb, err := job.VerbOf(j.Verb)
+	if err != nil || verb.Row == nil {
+		return nil, err
+	}
+
+	var writes []state.NodeWrite
+	for _, target := range j.Targets {
+		n, ok := v.Lookup(target.Name)
+		if !ok {
+			return nil, inventory.Errorf(inventory.KindConflict, "%s is gone", target.Name)
+		}
+
+		group := ""
+		if verb.GroupAtClaim {
+			group = target.Group
+		}
+
+		trigger := inventory.Trigger{Actor: j.Actor, Job: j.ID, Reason: j.Reason, Time: now}
+
+		held, entry, err := n.Hold(*verb.Row, group, trigger)
+		if err != nil {
+			return nil, err
+		}
+
+		writes = append(writes, state.NodeWrite{Node: held, Entries: []inventory.HistoryEntry{entry}})
+	}
+
+	return writes, nil
+}
+
+// launch runs a job in a goroutine of its own, unless it has one already. It
+// reports whether it did.
+func (e *Engine) launch(ctx context.Context, j job.Job) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	if e.running[j.ID] {
+		return false
+	}
+
+	e.running[j.ID] = true
+	e.tasks.Go(func() {
+		defer func() {
+			e.mu.Lock()
+			delete(e.running, j.ID)
+			e.mu.Unlock()
+		}()
+
+		e.persevere(ctx, j.ID)
+	})
+
+	return true
+}
+
+// persevere executes a job until it has ended or ctx ends, with exponential
+// backoff between failures.
+func (e *Engine) persevere(ctx context.Context, id string) {
+	delay := e.jobBackoff
+	for {
+		err := e.executeRecovered(ctx, id)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+
+		e.log.WithField("job", id).WithError(err).Error("the job could not be continued; retrying")
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(delay):
+		}
+
+		delay = min(2*delay, maxJobBackoff)
+	}
+}
+
+// executeRecovered is execute with a panic turned into an error: a fault in one
+// job must not end the daemon and with it all other jobs.
+func (e *Engine) executeRecovered(ctx context.Context, id string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("a fault of clusterm: %v\n%s", p, debug.Stack())
+		}
+	}()
+
+	return e.execute(ctx, id)
+}

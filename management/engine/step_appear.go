@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+)
+
+// awaitAppearance is the executor of StepAppear. It waits until every address
+// belongs to a Discovered node, and gives the nodes the host keys that the run
+// before has recorded.
+func (e *Engine) awaitAppearance(ctx context.Context, j job.Job, index int) error {
+	run := j.Runs[index]
+
+	until := run.Started.Add(e.settings().Appear)
+	if j.Deadline.Before(until) {
+		until = j.Deadline
+	}
+
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+
+	for {
+		changed, v := e.state.Changed(), e.state.View()
+
+		current, err := v.Job(j.ID)
+		if err != nil {
+			return err
+		}
+
+		seen, absent := appeared(v, j, run)
+
+		switch {
+		case current.Cancel > 0:
+			return e.recordAppearance(ctx, j, index, seen, RunExit{Cause: job.CauseCancelled})
+		case len(absent) == 0:
+			return e.recordAppearance(ctx, j, index, seen, RunExit{})
+		case !time.Now().Before(until):
+			return e.recordAppearance(ctx, j, index, seen, RunExit{Cause: job.CauseAbsent, Message: fmt.Sprintf(
+				"configured, but not seen within %s: %s; see 'journalctl -u clusterm-agent' there, "+
+					"and whether it can reach the gossip port of this host",
+				e.settings().Appear, strings.Join(absent, ", "))})
+		}
+
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// appeared returns the node names of the addresses that belong to a Discovered
+// node, and the other addresses.
+func appeared(v *state.View, j job.Job, run job.Run) (seen map[string]string, absent []string) {
+	seen = map[string]string{}
+	for _, name := range run.Hosts {
+		t, _ := j.Target(name)
+
+		i := slices.IndexFunc(v.Nodes, func(n *inventory.Node) bool {
+			return n.Addr == t.Addr && n.State == inventory.Discovered
+		})
+		if i < 0 {
+			absent = append(absent, t.Addr)
+			continue
+		}
+
+		seen[t.Addr] = v.Nodes[i].Name
+	}
+
+	return seen, absent
+}
+
+// recordAppearance records the end of the wait.
+func (e *Engine) recordAppearance(
+	ctx context.Context, j job.Job, index int, seen map[string]string, exit RunExit,
+) error {
+	keys := map[string][]string{}
+	if configured, err := e.runner.Attach(runID(j, index-1)); err == nil {
+		if keys, err = configured.HostKeys(); err != nil {
+			return err
+		}
+	}
+
+	named := map[string][]string{}
+	for _, addr := range slices.Sorted(maps.Keys(seen)) {
+		name := seen[addr]
+		if len(keys[addr]) > 0 {
+			named[name] = keys[addr]
+		}
+
+		if err := e.logLine(ctx, j.ID, fmt.Sprintf("# %s is node %s", addr, name)); err != nil {
+			return err
+		}
+	}
+
+	if err := e.recordKeys(ctx, named); err != nil {
+		return err
+	}
+
+	_, err := e.update(ctx, j.ID, func(j *job.Job) {
+		run := &j.Runs[index]
+		run.Ended, run.Message, run.Exit = time.Now(), exit.Message, string(exit.Cause)
+
+		if exit.Cause == "" {
+			run.Exit = job.ExitDone
+		}
+
+		run.Results = map[string]job.HostResult{}
+		for _, name := range run.Hosts {
+			t, _ := j.Target(name)
+			r := job.HostResult{Done: seen[t.Addr] != "", Begun: true}
+
+			if !r.Done {
+				r.Message = "not seen"
+			}
+
+			run.Results[t.Name] = r
+		}
+	})
+
+	return err
+}

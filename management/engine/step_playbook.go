@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+)
+
+// runPlaybook is the executor of StepPlaybook. It starts the run, or adopts one
+// that an earlier process has started, and supervises it until its end.
+func (e *Engine) runPlaybook(ctx context.Context, j job.Job, index int) error {
+	active, exit, err := e.startOrAttach(ctx, &j, index)
+
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return err
+	case exit != nil:
+		return e.recordExit(ctx, j, index, *exit, nil)
+	}
+
+	return e.supervise(ctx, j, index, active)
+}
+
+// startOrAttach returns the run at that index of the job, or the exit to record
+// because there is none. The step is retried after an error. It updates j if it
+// takes the job over.
+func (e *Engine) startOrAttach(ctx context.Context, j *job.Job, index int) (Run, *RunExit, error) {
+	run, id := j.Runs[index], runID(*j, index)
+
+	active, err := e.runner.Attach(id)
+	if !errors.Is(err, ErrNeverStarted) {
+		return active, notStarted(err), nil
+	}
+
+	elsewhere := j.Instance != e.instance
+	if elsewhere {
+		if *j, err = e.takeOver(ctx, *j); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	if j.Cancels(run) {
+		message := "cancelled before it began here"
+		return nil, &RunExit{Cause: job.CauseCancelled, Message: message, NotBegun: !elsewhere}, nil
+	}
+
+	spec, err := e.spec(ctx, *j, run, id)
+	if err != nil {
+		if inventory.KindOf(err) == inventory.KindUnavailable && time.Now().Before(j.Deadline) {
+			return nil, nil, err
+		}
+
+		return nil, notStarted(err), nil
+	}
+
+	// A stop of the daemon must not interrupt a start: the runner outlives the
+	// daemon, and the start has a deadline of its own.
+	active, err = e.runner.Start(context.WithoutCancel(ctx), spec)
+
+	return active, notStarted(err), nil
+}
+
+// notStarted returns the exit of a run whose runner did not start, or nil.
+func notStarted(err error) *RunExit {
+	if err == nil {
+		return nil
+	}
+
+	return &RunExit{Cause: job.CauseInternal, Message: "the runner did not start: " + err.Error(), NotBegun: true}
+}
+
+// takeOver makes a job of another instance this one's. Its runner on the other
+// host may still be alive: it ends when its lease does, and nobody has renewed
+// the lease since this instance may run jobs.
+func (e *Engine) takeOver(ctx context.Context, j job.Job) (job.Job, error) {
+	over := e.started.Add(e.settings().Lease)
+
+	if wait := time.Until(over); wait > 0 {
+		line := fmt.Sprintf("# job %s was run by %s; it goes on here at %s, when what was started there has ended for sure",
+			j.ID, j.Instance, over.UTC().Format(time.RFC3339))
+		if err := e.logLine(ctx, j.ID, line); err != nil {
+			return j, err
+		}
+
+		e.log.WithFields(logrus.Fields{"job": j.ID, "instance": j.Instance, "until": over}).
+			Warn("waiting for the runner of another instance to end")
+
+		select {
+		case <-ctx.Done():
+			return j, ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+
+	return e.update(ctx, j.ID, func(j *job.Job) { j.Instance = e.instance })
+}
+
+// supervise renews the lease of a run, ships its output and records its end.
+// Both tasks end with this call.
+func (e *Engine) supervise(ctx context.Context, j job.Job, index int, active Run) error {
+	run := j.Runs[index]
+	within, release := context.WithCancel(ctx)
+
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer release()
+
+	tasks.Go(func() { e.renew(within, j.ID, run, active) })
+
+	streams := []job.Stream{job.StreamText, job.StreamEvents}
+	shipped := make(chan error, len(streams))
+
+	for _, stream := range streams {
+		tasks.Go(func() { shipped <- e.ship(within, j, run, stream, active) })
+	}
+
+	exit, err := active.Wait(ctx)
+	if err != nil {
+		return err
+	}
+
+	for range streams {
+		if err := <-shipped; err != nil {
+			return err
+		}
+	}
+
+	return e.recordExit(ctx, j, index, exit, active)
+}
+
+// renew extends the runner's lease as long as the store answers and this
+// instance may run jobs, and passes a cancel on, until ctx ends.
+func (e *Engine) renew(ctx context.Context, id string, run job.Run, active Run) {
+	lease := e.settings().Lease
+
+	tick := time.NewTicker(max(lease/4, time.Second))
+	defer tick.Stop()
+
+	log := e.log.WithField("job", id)
+	passed := 0 // cancel requests that were passed on
+
+	pending := func(j job.Job) bool { return j.Cancels(run) && passed < j.Cancel }
+
+	for {
+		changed, v := e.state.Changed(), e.state.View()
+
+		// Without the right to run jobs the lease must run out: another instance
+		// waits for that.
+		if !v.Stale && e.authority() {
+			if err := active.Renew(time.Now().Add(lease)); err != nil {
+				log.WithError(err).Warn("the runner's lease could not be renewed")
+			}
+		}
+
+		if j, err := v.Job(id); err == nil && pending(j) {
+			if err := active.Cancel(ctx); err != nil {
+				log.WithError(err).Warn("the cancel could not be passed to the runner")
+			} else {
+				passed = j.Cancel
+			}
+		}
+
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				waiting = false
+			case <-changed:
+				changed = e.state.Changed()
+				j, err := e.state.View().Job(id)
+				waiting = err == nil && !pending(j)
+			}
+		}
+	}
+}
+
+// truncated is the last event of a job whose events have reached the limit.
+const truncated = "\n{\"event\":\"truncated\",\"message\":\"further events of this job are not kept\"}\n"
+
+// ship copies a stream of the run into the job's log, from the end of the log on.
+func (e *Engine) ship(ctx context.Context, j job.Job, run job.Run, s job.Stream, active Run) error {
+	base, limit := run.Text, int64(0)
+	if s == job.StreamEvents {
+		base, limit = run.Events, e.settings().EventLimit
+	}
+
+	offset, full, err := e.shipped(ctx, j.ID, s, base, limit)
+	if err != nil {
+		return err
+	}
+
+	return active.Tail(ctx, s, max(offset-base, 0), func(data []byte) error {
+		if full {
+			return nil
+		}
+
+		if limit > 0 && offset+int64(len(data)) > limit {
+			full = true
+			data = []byte(truncated)
+		}
+
+		if err := e.append(ctx, j.ID, s, offset, data); err != nil {
+			return err
+		}
+
+		offset += int64(len(data))
+
+		return nil
+	})
+}
+
+// shipped returns how far a stream was shipped before, perhaps by an earlier
+// process, and whether it ended at the limit.
+func (e *Engine) shipped(
+	ctx context.Context, id string, s job.Stream, base, limit int64,
+) (offset int64, full bool, err error) {
+	err = e.retryUnavailable(ctx, func() (err error) {
+		offset, err = e.store.LogSize(ctx, id, s)
+		return err
+	})
+	if err != nil {
+		return 0, false, err
+	}
+
+	if n := int64(len(truncated)); limit > 0 && offset >= base+n {
+		end, err := e.store.ReadLog(ctx, id, s, offset-n)
+		if err != nil {
+			return 0, false, err
+		}
+
+		full = string(end) == truncated
+	}
+
+	return offset, full, nil
+}
+
+// recordExit records the end of a run and the host keys of first contacts.
+// output is nil if there is none.
+func (e *Engine) recordExit(ctx context.Context, j job.Job, index int, exit RunExit, output Output) error {
+	var results map[string]job.HostResult
+
+	if output != nil {
+		log := e.log.WithField("job", j.ID)
+
+		var err error
+		if results, err = output.Results(); err != nil {
+			log.WithError(err).Warn("the results of the run could not be read")
+		}
+
+		keys, err := output.HostKeys()
+		if err != nil {
+			log.WithError(err).Warn("the host keys of the run could not be read")
+		}
+
+		if err := e.recordKeys(ctx, keys); err != nil {
+			return err
+		}
+	}
+
+	_, err := e.update(ctx, j.ID, func(j *job.Job) {
+		run, exit := &j.Runs[index], exit
+
+		// At a shutdown every process gets a signal, the runner too. Nobody
+		// cancelled the job, so the phase is run again.
+		if exit.Cause == job.CauseCancelled && !j.Cancels(*run) {
+			exit.Cause = job.CauseInterrupted
+			exit.Message = "its runner was told to end, and by no cancel: " +
+				"the machine was shut down, or somebody sent it a signal"
+		}
+
+		run.Ended, run.Code, run.Message, run.NotBegun = time.Now(), exit.Code, exit.Message, exit.NotBegun
+		run.Results = hostResults(*j, run.Hosts, exit, results)
+		run.Exit = exitOf(exit, run.Results)
+	})
+
+	return err
+}
+
+// Messages of all hosts of a run together are kept below messageBytes, so that
+// the store takes the record of a job with many hosts. Each host gets at least
+// messageLeast bytes. The whole messages are in the events.
+const (
+	messageBytes = 512 << 10
+	messageLeast = 200
+)
+
+// hostResults returns the result of each host of a run.
+func hostResults(j job.Job, hosts []string, exit RunExit, results map[string]job.HostResult) map[string]job.HostResult {
+	limit := max(messageBytes/len(hosts), messageLeast)
+	succeeded := exit.Cause == "" && exit.Code == 0
+	brokeOff := exit.Cause != "" && exit.Cause != job.CauseFailed
+
+	out := map[string]job.HostResult{}
+	for _, h := range hosts {
+		r := results[h]
+		t, _ := j.Target(h)
+		r.Message = job.Shorten(configuration.ExplainFailure(r.Message, t.Node()), limit)
+
+		// The exit status of ansible-playbook decides: the summary of a host may
+		// be cut off, or no play was for that host.
+		if succeeded && r.Failed == 0 && !r.Unreachable {
+			r.Done = true
+		}
+
+		if brokeOff {
+			r.Done = false
+		}
+
+		out[h] = r
+	}
+
+	return out
+}
+
+// exitOf returns the Run.Exit for the results.
+func exitOf(exit RunExit, results map[string]job.HostResult) string {
+	if exit.Cause != "" {
+		return string(exit.Cause)
+	}
+
+	for _, r := range results {
+		if !r.Done {
+			return string(job.CauseFailed)
+		}
+	}
+
+	if exit.Code != 0 {
+		return string(job.CauseFailed)
+	}
+
+	return job.ExitDone
+}
+
+// spec collects the parameters of a run: the job's pinned inputs, and the
+// addresses and host keys of the nodes as they are now.
+func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (RunSpec, error) {
+	var in job.Inputs
+
+	err := e.retryUnavailable(ctx, func() (err error) {
+		in, err = e.store.Inputs(ctx, j.ID)
+		return err
+	})
+	if err != nil {
+		return RunSpec{}, err
+	}
+
+	v, settings := e.state.View(), e.settings()
+	now := time.Now()
+
+	spec := RunSpec{
+		ID: id, PlaybookDigest: j.PlaybookDigest, Playbook: run.Playbook, Extra: in.Extra, Deadline: j.Deadline,
+		Lease: now.Add(settings.Lease),
+	}
+	if run.Phase == job.PhaseUndo {
+		spec.Deadline = now.Add(j.Timeout)
+	}
+
+	verb, err := job.VerbOf(j.Verb)
+	if err != nil {
+		return RunSpec{}, err
+	}
+
+	var agent map[string]any
+	if verb.InstallsAgent {
+		if settings.AgentVars == nil {
+			return RunSpec{}, settings.NoAgents
+		}
+
+		agent = maps.Clone(settings.AgentVars)
+		agent["clusterm_taken"] = namesInUse(v)
+	}
+
+	for i, name := range run.Hosts {
+		spec.Hosts = append(spec.Hosts, target(v, j, run, i, in, agent, name))
+	}
+
+	if !verb.TakesAddrs {
+		spec.Hosts = append(spec.Hosts, peers(v, settings, j)...)
+	}
+
+	return spec, nil
+}
+
+// target returns a host that the run acts on.
+func target(
+	v *state.View, j job.Job, run job.Run, i int, in job.Inputs, agent map[string]any, name string,
+) configuration.Host {
+	t, _ := j.Target(name)
+	h := configuration.Host{
+		Name: t.Name, Addr: t.Addr, Label: t.Label, Serial: t.Serial, Group: run.Groups[i],
+		Role: configuration.RoleTarget, Vars: in.Vars[name], Connection: in.Connections[name], Extra: agent,
+		Commissioned: t.From == inventory.Allocated && run.Phase != job.PhaseConfigure,
+	}
+
+	n, known := v.Lookup(t.Node())
+	if !known {
+		return h
+	}
+
+	h.HostKeys = n.HostKeys
+	if !j.TakesAddrs() {
+		h.Addr = n.Addr
+	}
+
+	return h
+}
+
+// peers returns the hosts that are named in the inventory but are no targets:
+// the commissioned nodes of groups that others need, so that templates can refer
+// to them, and the helpers. Only helpers are acted on.
+func peers(v *state.View, settings Settings, j job.Job) []configuration.Host {
+	var hosts []configuration.Host
+	for _, n := range v.Nodes {
+		helper := slices.Contains(j.Helpers, n.Name)
+		provider := n.Commissioned() && settings.Groups.Needed(n.Group)
+
+		if _, target := j.Target(n.Name); target || !helper && !provider {
+			continue
+		}
+
+		h := configuration.Host{
+			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Group: n.Group,
+			Role: configuration.RolePeer, Commissioned: true, Vars: settings.Merge(v, n.Group, n.Name),
+			Connection: settings.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys,
+		}
+		if helper {
+			h.Role = configuration.RoleHelper
+		}
+
+		hosts = append(hosts, h)
+	}
+
+	return hosts
+}
+
+// namesInUse returns the nodes that a host being prepared must not claim to be:
+// those that are Discovered or held by a job, with their addresses.
+func namesInUse(v *state.View) map[string]any {
+	used := map[string]any{}
+	for _, n := range v.Nodes {
+		if n.State == inventory.Discovered || n.Job != "" {
+			used[n.Name] = n.Addr
+		}
+	}
+
+	return used
+}

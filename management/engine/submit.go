@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
+)
+
+// Submit accepts a job or refuses it. It returns as soon as the job is queued.
+func (e *Engine) Submit(ctx context.Context, c access.Caller, r job.Request) (job.Job, error) {
+	settings := e.settings()
+	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
+
+	return e.queue(ctx, c, "jobs.submit", settings, r, e.playbooks.Pin, pin)
+}
+
+// queue accepts a request. digest returns the digest of the playbooks, once the
+// request itself is found right. pin returns the inputs of the accepted job.
+func (e *Engine) queue(
+	ctx context.Context, c access.Caller, action string, settings Settings, r job.Request,
+	digest func(context.Context) (string, error), pin func(*state.View, *job.Job) (job.Inputs, error),
+) (job.Job, error) {
+	var accepted job.Job
+
+	record := access.Record{
+		Action: action + "." + string(r.Verb), Targets: slices.Concat(r.Nodes, r.Addrs), Reason: r.Reason,
+	}
+	err := access.Audited(ctx, e.audit, c, record, func(record *access.Record) (err error) {
+		defer func() { record.Job = accepted.ID }()
+
+		v := e.state.View()
+		if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
+			accepted = orZero(j)
+			return err
+		}
+
+		r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
+		if err := e.checkRequest(v, settings, r); err != nil {
+			return err
+		}
+
+		pinned, err := e.preparePlaybooks(ctx, settings, r, digest)
+		if err != nil {
+			return err
+		}
+
+		accepted, err = e.accept(ctx, c, settings, r, pinned, pin)
+
+		return err
+	})
+
+	return accepted, err
+}
+
+// checkRequest refuses a request that is wrong in itself, before any costly step.
+func (e *Engine) checkRequest(v *state.View, settings Settings, r job.Request) error {
+	if err := configuration.CheckVars(r.Extra); err != nil {
+		return err
+	}
+
+	if _, err := settings.Secrets.Restore(r.Extra, nil); err != nil {
+		return err
+	}
+
+	verb, err := job.VerbOf(r.Verb)
+	if err != nil {
+		return err
+	}
+
+	if verb.InstallsAgent && settings.AgentVars == nil {
+		return settings.NoAgents
+	}
+
+	if verb.RemovesAgent {
+		for _, name := range r.Nodes {
+			if err := node.CheckNotOwn(name, settings.Own); err != nil {
+				return err
+			}
+		}
+	}
+
+	_, err = job.Accept(v.Snapshot, settings.Groups, r)
+
+	return err
+}
+
+// preparePlaybooks returns the digest of playbooks that can run.
+func (e *Engine) preparePlaybooks(
+	ctx context.Context, settings Settings, r job.Request, digest func(context.Context) (string, error),
+) (string, error) {
+	if err := e.runner.Check(ctx); err != nil {
+		return "", err
+	}
+
+	pinned, err := digest(ctx)
+	if err != nil || r.Force { // a forced job runs no playbook
+		return pinned, err
+	}
+
+	verb, err := job.VerbOf(r.Verb)
+	if err != nil {
+		return "", err
+	}
+
+	return pinned, e.playbooks.Parse(ctx, pinned, verb.Playbooks, settings.Groups.Names())
+}
+
+// accept decides on the newest view and stores the job.
+func (e *Engine) accept(
+	ctx context.Context, c access.Caller, settings Settings, r job.Request, digest string,
+	pin func(*state.View, *job.Job) (job.Inputs, error),
+) (job.Job, error) {
+	select {
+	case e.accepting <- struct{}{}:
+		defer func() { <-e.accepting }()
+	case <-ctx.Done():
+		return job.Job{}, ctx.Err()
+	}
+
+	var accepted job.Job
+
+	err := e.retryConflict(ctx, func(v *state.View) error {
+		if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
+			accepted = orZero(j)
+			return err
+		}
+
+		j, err := job.Accept(v.Snapshot, settings.Groups, r)
+		if err != nil {
+			return err
+		}
+
+		in, err := pin(v, &j)
+		if err != nil {
+			return err
+		}
+
+		for _, path := range configuration.LooksLikeTemplate(r.Extra) {
+			j.Warnings = append(j.Warnings, variable.TemplateWarning(path))
+		}
+
+		j.Actor, j.PlaybookDigest, j.Accepted = c.Principal, digest, time.Now()
+		accepted, err = e.store.Accept(ctx, v.Seq, j, in, c.Key)
+
+		return err
+	})
+
+	return accepted, err
+}
+
+// inputs collects the inputs of a job as they are now.
+func inputs(v *state.View, settings Settings, j job.Job, r job.Request) job.Inputs {
+	in := job.Inputs{
+		Vars:        map[string]map[string]configuration.Var{},
+		Connections: map[string]configuration.Connection{},
+		Extra:       r.Extra,
+	}
+
+	for _, t := range j.Targets {
+		group := cmp.Or(t.Group, t.FromGroup)
+		in.Vars[t.Name] = settings.Merge(v, group, t.Node())
+		in.Connections[t.Name] = settings.Connect(v, group, t.Node())
+	}
+
+	return in
+}
+
+func hideAll(
+	secrets configuration.Secrets, vars map[string]map[string]configuration.Var,
+) map[string]map[string]configuration.Var {
+	hidden := make(map[string]map[string]configuration.Var, len(vars))
+	for host, v := range vars {
+		hidden[host] = secrets.HideMerged(v)
+	}
+
+	return hidden
+}
+
+func orZero(j *job.Job) job.Job {
+	if j == nil {
+		return job.Job{}
+	}
+
+	return *j
+}
+
+// Cancel asks a job to end. A Queued job ends at once; a Running one takes its
+// failure path. The second request skips the cleanup.
+func (e *Engine) Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error) {
+	var cancelled job.Job
+
+	record := access.Record{Action: "jobs.cancel", Targets: []string{id}}
+	err := access.Audited(ctx, e.audit, c, record, func(record *access.Record) error {
+		defer func() { record.Job = cancelled.ID }()
+
+		return e.retryConflict(ctx, func(v *state.View) error {
+			if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
+				cancelled = orZero(j)
+				return err
+			}
+
+			v, err := c.Precondition.Check(ctx, e.state, v)
+			if err != nil {
+				return err
+			}
+
+			j, err := v.Job(id)
+			if err != nil {
+				return err
+			}
+
+			if j.Status.Ended() {
+				return inventory.Errorf(inventory.KindRefused, "job %s has ended: %s", j.ID, j.Status).
+					Do("see clusterctl job get %s", j.ID)
+			}
+
+			cancelled, err = e.store.Cancel(ctx, withCancel(j, c.Principal), c.Key)
+
+			return err
+		})
+	})
+
+	return cancelled, err
+}
+
+// withCancel returns the job with one more cancel request.
+func withCancel(j job.Job, principal string) job.Job {
+	if j.Status == job.Queued {
+		j.Status, j.Cause, j.Ended = job.Cancelled, job.CauseCancelled, time.Now()
+		j.Message = "cancelled by " + job.OrSomebody(principal) + " while it was queued"
+		j.Cancel, j.CancelBy = 1, principal
+
+		return j
+	}
+
+	j.Cancel, j.CancelBy = min(j.Cancel+1, 2), cmp.Or(j.CancelBy, principal)
+
+	return j
+}

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+const (
+	maxQueued = 1000 // jobs; protects the store from a runaway script
+	maxReason = 1024 // bytes
+)
+
+// Accept decides whether a request can become a job, and returns the job as it
+// is to be queued, without its id. The request is checked against the nodes as
+// they will be if every job ahead succeeds.
+func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
+	if queued := s.Queued(); queued >= maxQueued {
+		return Job{}, inventory.Errorf(inventory.KindRefused, "%d jobs are queued already", queued).
+			Do("wait for some to end, or cancel some: clusterctl job list")
+	}
+
+	v, err := VerbOf(r.Verb)
+	if err != nil {
+		return Job{}, err
+	}
+
+	j := Job{
+		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Force: r.Force, Reason: r.Reason,
+		Timeout: r.Timeout,
+	}
+	if err := v.checkOptions(j); err != nil {
+		return Job{}, err
+	}
+
+	if v.defaults != nil {
+		v.defaults(&j)
+	}
+
+	names, err := v.targetNames(r)
+	if err != nil {
+		return Job{}, err
+	}
+
+	if v.TakesAddrs {
+		for _, addr := range names {
+			j.Targets = append(j.Targets, Target{Name: addr, Addr: addr, Group: inventory.GroupPrepare})
+		}
+
+		return j, identify(s.Nodes, &j)
+	}
+
+	if missing := s.Missing(names); len(missing) > 0 {
+		return Job{}, inventory.Errorf(inventory.KindNotFound, "no such node: %s", join(missing)).
+			Do("see clusterctl nodes get").About(missing...)
+	}
+
+	nodes := s.project(0)
+	if v.defaultGroup && j.Group == "" {
+		j.Group = groups.Default(nodes)
+		j.Note = fmt.Sprintf("no group was named: %s is taken", j.Group)
+	}
+
+	for _, name := range names {
+		j.Targets = append(j.Targets, Target{Name: name})
+	}
+
+	return j, s.checkProjected(nodes, groups, &j)
+}
+
+// checkProjected checks the job against the projected nodes. A refusal that
+// does not hold for the nodes as they are now names the jobs it depends on.
+func (s Snapshot) checkProjected(projected []*inventory.Node, groups inventory.Groups, j *Job) error {
+	now := *j
+	now.Targets = slices.Clone(j.Targets)
+
+	err := legal(projected, groups, j)
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
+		if is := legal(s.Nodes, groups, &now); is == nil || is.Error() != e.Error() {
+			e.Message += s.describeAhead(e.Nodes)
+		}
+	}
+
+	return err
+}
+
+// project returns the nodes as they will be if every job that has not ended
+// succeeds. With seq > 0 it considers only jobs before that number.
+func (s Snapshot) project(seq uint64) []*inventory.Node {
+	later := map[string]*inventory.Node{} // nil: forgotten by then
+
+	for _, j := range s.Jobs {
+		row := j.verb().Row
+		if j.Status.Ended() || seq != 0 && j.Seq() >= seq || row == nil {
+			continue
+		}
+
+		for _, target := range j.Targets {
+			n, changed := later[target.Name]
+			if !changed {
+				n = Find(s.Nodes, target.Name)
+			}
+
+			if n != nil {
+				later[n.Name] = j.projectNode(*n, *row, target)
+			}
+		}
+	}
+
+	if len(later) == 0 {
+		return s.Nodes
+	}
+
+	nodes := make([]*inventory.Node, 0, len(s.Nodes))
+	for _, n := range s.Nodes {
+		if m, changed := later[n.Name]; changed {
+			n = m
+		}
+
+		if n != nil {
+			nodes = append(nodes, n)
+		}
+	}
+
+	return nodes
+}
+
+// projectNode returns the node after the job, or nil if the job removes it. An
+// outcome that is already decided replaces the assumption of success.
+func (j Job) projectNode(n inventory.Node, row inventory.Transition, target Target) *inventory.Node {
+	if row.Success == "" {
+		return nil
+	}
+
+	n.Status, n.Group = row.Success, target.Group
+	if o, ok := j.Outcomes[n.Name]; ok {
+		n.Status, n.Group = o.Status, o.Group
+	}
+
+	n.Job, n.Verb, n.Before = "", "", nil
+
+	return &n
+}
+
+// describeAhead names the jobs that the projection of the nodes depends on.
+func (s Snapshot) describeAhead(nodes []string) string {
+	concerns := func(name string) bool { return slices.Contains(nodes, name) }
+
+	var ids []string
+	for _, j := range s.Jobs {
+		if !j.Status.Ended() && slices.ContainsFunc(j.Names(), concerns) {
+			ids = append(ids, j.ID)
+		}
+	}
+
+	if len(ids) == 0 {
+		return " (as it will be after the jobs that have not ended)"
+	}
+
+	return fmt.Sprintf(" (as it will be after %s)", Jobs(ids))
+}
+
+// CanonicalAddr returns the one spelling of an address that compares equal.
+func CanonicalAddr(addr string) string {
+	if ip, err := netip.ParseAddr(addr); err == nil {
+		return ip.String()
+	}
+
+	return addr
+}
+
+// checkOptions refuses options the verb does not understand and bad values.
+func (v Verb) checkOptions(j Job) error {
+	switch {
+	case j.Group != "" && !v.takes(OptionGroup):
+		return v.refuseOption(OptionGroup)
+	case j.OnFailure != "" && !v.takes(OptionOnFailure):
+		return v.refuseOption(OptionOnFailure)
+	case j.OnFailure != "" && j.OnFailure != OnFailureBatch && j.OnFailure != OnFailureFailed:
+		return inventory.Errorf(inventory.KindInvalid, "on_failure is %q", j.OnFailure).
+			Do("use %q or %q", OnFailureBatch, OnFailureFailed)
+	case j.Force && !v.takes(OptionForce):
+		return v.refuseOption(OptionForce)
+	case j.Force && j.Reason == "":
+		return inventory.Errorf(inventory.KindInvalid, "to clear without a cleanup a reason is needed").
+			Do("add --reason TEXT (in the API the field reason)")
+	case len(j.Reason) > maxReason:
+		return inventory.Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is %d", len(j.Reason), maxReason)
+	case j.Timeout < 0:
+		return inventory.Errorf(inventory.KindInvalid, "the timeout is negative")
+	}
+
+	return nil
+}
+
+// targetNames returns the node names or canonical addresses of the request,
+// checked against their grammar.
+func (v Verb) targetNames(r Request) ([]string, error) {
+	if !v.TakesAddrs {
+		if len(r.Addrs) > 0 {
+			return nil, inventory.Errorf(inventory.KindInvalid, "%s takes nodes, not addresses", v.Name).
+				Do("put them into nodes")
+		}
+
+		return r.Nodes, CheckNames("node", r.Nodes, inventory.CheckName)
+	}
+
+	if len(r.Nodes) > 0 {
+		return nil, inventory.Errorf(inventory.KindInvalid, "%s takes addresses, not nodes", v.Name).
+			Do("put them into addrs")
+	}
+
+	addrs := slices.Clone(r.Addrs)
+	for i, addr := range addrs {
+		addrs[i] = CanonicalAddr(addr)
+	}
+
+	return addrs, CheckNames("address", addrs, inventory.CheckAddr)
+}
+
+// CheckNames refuses an empty list, names outside the grammar that check holds,
+// and duplicates. kind names an element in messages.
+func CheckNames(kind string, names []string, check func(string) error) error {
+	if len(names) == 0 {
+		return inventory.Errorf(inventory.KindInvalid, "no %s is named", kind).Do("name at least one")
+	}
+
+	seen := map[string]bool{}
+
+	var twice []string
+	for _, name := range names {
+		if err := check(name); err != nil {
+			return err
+		}
+
+		if seen[name] && !slices.Contains(twice, name) {
+			twice = append(twice, name)
+		}
+
+		seen[name] = true
+	}
+
+	if len(twice) > 0 {
+		return inventory.Errorf(inventory.KindInvalid, "named more than once: %s", join(twice)).
+			Do("name each %s once", kind)
+	}
+
+	return nil
+}
+
+// legal refuses a job that the lifecycle or the group rules forbid on the given
+// nodes, which are sorted by name. It fills in the job's targets.
+func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
+	v := j.verb()
+	if v.Row == nil {
+		return identify(nodes, j)
+	}
+
+	var refusals []*inventory.Error
+	for i := range j.Targets {
+		target := &j.Targets[i]
+
+		n := Find(nodes, target.Name)
+		if n == nil {
+			refusals = append(refusals, inventory.Errorf(inventory.KindRefused,
+				"%s is no longer known, or will be forgotten by then", target.Name).About(target.Name))
+
+			continue
+		}
+
+		if e, refused := errors.AsType[*inventory.Error](v.Row.Check(*n)); refused {
+			refusals = append(refusals, e)
+			continue
+		}
+
+		*target = Target{
+			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, From: n.Status, FromGroup: n.Group,
+			Residue: slices.Clone(n.Residue), Applied: n.Applied,
+		}
+		if v.groupAfter != nil {
+			target.Group = v.groupAfter(*j, *n)
+		}
+	}
+
+	if len(refusals) > 0 {
+		return Combine(refusals)
+	}
+
+	return v.checkGroups(nodes, groups, *j)
+}
+
+// checkGroups checks the rules of the groups that the targets leave and enter.
+func (v Verb) checkGroups(nodes []*inventory.Node, groups inventory.Groups, j Job) error {
+	batch := j.Names()
+	if v.Leaves {
+		if err := groups.CheckLeave(nodes, batch); err != nil {
+			return err
+		}
+	}
+
+	if !v.Joins {
+		return nil
+	}
+
+	var checked []string
+	for _, t := range j.Targets {
+		if slices.Contains(checked, t.Group) {
+			continue
+		}
+
+		checked = append(checked, t.Group)
+		if err := groups.CheckJoin(nodes, batch, t.Group); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// identify finds the known nodes behind the addresses of a job. It refuses
+// nodes that a job holds, and nodes that are Discovered and need no preparation.
+func identify(nodes []*inventory.Node, j *Job) error {
+	var refusals []*inventory.Error
+	for i := range j.Targets {
+		target := &j.Targets[i]
+
+		for _, n := range nodes {
+			if n.Addr != target.Addr {
+				continue
+			}
+
+			switch {
+			case n.Job != "":
+				refusals = append(refusals, inventory.Errorf(inventory.KindRefused,
+					"%s is node %s, which job %s holds", target.Addr, n.Name, n.Job).
+					Do("wait for the job: clusterctl job logs -f %s", n.Job).About(n.Name))
+			case n.State == inventory.Discovered:
+				refusals = append(refusals, inventory.Errorf(inventory.KindRefused,
+					"%s is node %s, which is Discovered already", target.Addr, n.Name).
+					Do("leave it out").About(n.Name))
+			default:
+				target.Label, target.Serial = n.Label, n.Serial
+			}
+		}
+	}
+
+	return Combine(refusals)
+}
+
+// Combine returns one error for several refusals, or nil for none. It explains
+// the first few and names all nodes.
+func Combine(refusals []*inventory.Error) error {
+	const explained = 8
+
+	switch len(refusals) {
+	case 0:
+		return nil
+	case 1:
+		return refusals[0]
+	}
+
+	all := *refusals[0]
+	all.Nodes = nil
+
+	var messages []string
+	for i, r := range refusals {
+		if i < explained {
+			messages = append(messages, r.Message)
+		}
+
+		if r.Remedy != all.Remedy {
+			all.Remedy = "correct or leave out the nodes named, then repeat"
+		}
+
+		all.Nodes = append(all.Nodes, r.Nodes...)
+	}
+
+	all.Message = strings.Join(messages, "; ")
+	if more := len(refusals) - explained; more > 0 {
+		all.Message += fmt.Sprintf("; and %d more", more)
+	}
+
+	return &all
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+// What the tests need of the inside.
+const (
+	MaxQueued    = maxQueued
+	UndoAttempts = undoAttempts
+)
+
+var Describe = describe

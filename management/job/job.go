@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+)
+
+// Status is the position of a job in its life.
+type Status string
+
+// The job statuses.
+const (
+	Queued    Status = "Queued"
+	Running   Status = "Running"
+	Complete  Status = "Complete"
+	Errored   Status = "Errored"
+	Cancelled Status = "Cancelled"
+)
+
+// Ended reports whether the status is final.
+func (s Status) Ended() bool { return s == Complete || s == Errored || s == Cancelled }
+
+// Cause is the reason, in one word, why a job did not simply succeed.
+type Cause string
+
+// The causes.
+const (
+	CauseFailed       Cause = "failed"       // ansible-playbook failed on a host
+	CauseCancelled    Cause = "cancelled"    // an operator cancelled the job
+	CauseDeadline     Cause = "deadline"     // the job exceeded its timeout
+	CauseInterrupted  Cause = "interrupted"  // the runner died or got a signal without a cancel, e.g. at a shutdown
+	CausePrecondition Cause = "precondition" // no longer legal at the head of the queue; no node was touched
+	CauseAbsent       Cause = "absent"       // discover: an address never appeared
+	CauseInternal     Cause = "internal"     // a fault of the manager
+)
+
+// Phase is the purpose of one run.
+type Phase string
+
+// The phases.
+const (
+	PhaseResidue   Phase = "residue"   // cleanup.yml for the residue of an earlier decommission
+	PhaseConfigure Phase = "configure" // site.yml
+	PhaseCleanup   Phase = "cleanup"   // cleanup.yml as a part of the verb
+	PhaseUpgrade   Phase = "upgrade"   // rolling-upgrade.yml
+	PhaseUndo      Phase = "undo"      // cleanup.yml after a failure
+	PhaseAppear    Phase = "appear"    // wait until the hosts of a discover are observed
+)
+
+// The values of Job.OnFailure: the nodes that a failed commission cleans.
+const (
+	OnFailureBatch  = "batch"  // every node of the job
+	OnFailureFailed = "failed" // only the nodes that failed
+)
+
+// Target is a node as the job found it when it was accepted or claimed.
+type Target struct {
+	Name      string           `json:"name"` // node name; for a discover, the address
+	Addr      string           `json:"addr"`
+	Label     string           `json:"label,omitempty"`
+	Serial    string           `json:"serial,omitempty"`
+	From      inventory.Status `json:"from,omitempty"`
+	FromGroup string           `json:"from_group,omitempty"` // its group before the job
+	Group     string           `json:"group,omitempty"`      // its group after success; empty: none
+	Residue   []string         `json:"residue,omitempty"`    // groups to clean first
+	Applied   string           `json:"applied,omitempty"`    // the job whose configuration the node carried
+}
+
+// Node returns the name of the target's node, or "" for an address without a
+// known node.
+func (t Target) Node() string {
+	if t.Label == "" {
+		return ""
+	}
+
+	return inventory.NodeName(t.Label, t.Serial)
+}
+
+// HostResult is the result of one run on one host.
+type HostResult struct {
+	Begun       bool   `json:"begun,omitempty"` // at least one task was started
+	OK          int    `json:"ok,omitempty"`    // tasks
+	Changed     int    `json:"changed,omitempty"`
+	Failed      int    `json:"failed,omitempty"`
+	Unreachable bool   `json:"unreachable,omitempty"`
+	Done        bool   `json:"done,omitempty"` // the play reached its end without a failure
+	Task        string `json:"task,omitempty"` // the task that failed
+	Message     string `json:"message,omitempty"`
+}
+
+// ExitDone is the Run.Exit of a run that succeeded on every host.
+const ExitDone = "done"
+
+// Run is one step of a job that was begun: a run of ansible-playbook, or a wait
+// for hosts to appear.
+type Run struct {
+	Kind     StepKind              `json:"kind,omitempty"`
+	Phase    Phase                 `json:"phase"`
+	Playbook string                `json:"playbook"`
+	Hosts    []string              `json:"hosts"`
+	Groups   []string              `json:"groups,omitempty"` // parallel to Hosts: the group of each for this run
+	Started  time.Time             `json:"started"`
+	Ended    time.Time             `json:"ended,omitzero"`
+	Exit     string                `json:"exit,omitempty"` // ExitDone or a Cause; empty: still running
+	Code     int                   `json:"code,omitempty"` // exit status of ansible-playbook
+	Message  string                `json:"message,omitempty"`
+	Results  map[string]HostResult `json:"results,omitempty"`
+	// NotBegun: ansible-playbook was never started, so no host was touched.
+	NotBegun bool `json:"not_begun,omitempty"`
+	// Text and Events are the offsets in the job's logs where the output of
+	// this run begins, in bytes.
+	Text   int64 `json:"text"`
+	Events int64 `json:"events"`
+}
+
+// Job is the durable record of one job. Its inputs and its logs are stored
+// beside it.
+type Job struct {
+	ID             string         `json:"id"`
+	Verb           inventory.Verb `json:"verb"`
+	Status         Status         `json:"status"`
+	Cause          Cause          `json:"cause,omitempty"`
+	Message        string         `json:"message,omitempty"` // the outcome in words
+	Targets        []Target       `json:"targets"`
+	Helpers        []string       `json:"helpers,omitempty"`
+	Group          string         `json:"group,omitempty"`
+	OnFailure      string         `json:"on_failure,omitempty"`
+	Force          bool           `json:"force,omitempty"`
+	Reason         string         `json:"reason,omitempty"` // the operator's
+	Actor          string         `json:"actor,omitempty"`
+	Note           string         `json:"note,omitempty"`     // a choice that the manager made
+	RetryOf        string         `json:"retry_of,omitempty"` // the job that supplied the inputs
+	Warnings       []string       `json:"warnings,omitempty"`
+	PlaybookDigest string         `json:"playbook_digest,omitempty"`
+	Timeout        time.Duration  `json:"timeout"`
+
+	Instance string    `json:"instance,omitempty"` // the instance that runs the job
+	Accepted time.Time `json:"accepted"`
+	Started  time.Time `json:"started,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
+	// Deadline ends the verb's own phases. The failure path gets another Timeout.
+	Deadline time.Time `json:"deadline,omitzero"`
+
+	Cancel   int    `json:"cancel,omitempty"` // cancel requests, at most 2
+	CancelBy string `json:"cancel_by,omitempty"`
+	Runs     []Run  `json:"runs,omitempty"`
+	// Outcomes are set once the end is decided and only has to be written to
+	// the nodes.
+	Outcomes map[string]inventory.Outcome `json:"outcomes,omitempty"`
+	// LogBytes is the uncompressed size of both logs, set at the end.
+	LogBytes int64 `json:"log_bytes,omitempty"`
+
+	// Revision is the store's revision of this record; it is not stored.
+	Revision int64 `json:"-"`
+}
+
+// Seq returns the job's number.
+func (j Job) Seq() uint64 {
+	n, _ := strconv.ParseUint(j.ID, 10, 64)
+	return n
+}
+
+// Names returns the names of the targets in order; addresses for a discover.
+func (j Job) Names() []string {
+	names := make([]string, len(j.Targets))
+	for i, t := range j.Targets {
+		names[i] = t.Name
+	}
+
+	return names
+}
+
+// Target returns the target of that name.
+func (j Job) Target(name string) (Target, bool) {
+	i := slices.IndexFunc(j.Targets, func(t Target) bool { return t.Name == name })
+	if i < 0 {
+		return Target{}, false
+	}
+
+	return j.Targets[i], true
+}
+
+// LastRun returns the newest run, or nil before the first.
+func (j Job) LastRun() *Run {
+	if len(j.Runs) == 0 {
+		return nil
+	}
+
+	return &j.Runs[len(j.Runs)-1]
+}
+
+// Phase returns the current phase of a Running job, else "".
+func (j Job) Phase() Phase {
+	if j.Status != Running || len(j.Runs) == 0 {
+		return ""
+	}
+
+	return j.LastRun().Phase
+}
+
+// Cancels reports whether the job's cancel applies to the run. The first request
+// ends the verb's own phases, the second the failure path as well.
+func (j Job) Cancels(run Run) bool {
+	if run.Phase == PhaseUndo {
+		return j.Cancel > 1
+	}
+
+	return j.Cancel > 0
+}
+
+// Due returns the deadline of the current phase. The failure path of a Running
+// job has a deadline of its own. Due is zero before the job runs.
+func (j Job) Due() time.Time {
+	if j.Phase() == PhaseUndo {
+		return j.LastRun().Started.Add(j.Timeout)
+	}
+
+	return j.Deadline
+}
+
+// Inputs are the values a job was accepted with. Later edits do not change them.
+type Inputs struct {
+	// Vars are the merged variables of each target, without those of the request.
+	Vars map[string]map[string]configuration.Var `json:"vars"`
+	// Connections are the ssh parameters of each target.
+	Connections map[string]configuration.Connection `json:"connections"`
+	// Extra are the variables of the request. They override all others.
+	Extra configuration.Vars `json:"extra,omitempty"`
+}
+
+// Request asks for a job.
+type Request struct {
+	Verb      inventory.Verb
+	Nodes     []string // for verbs that take nodes
+	Addrs     []string // for verbs that take addresses
+	Group     string
+	Extra     configuration.Vars
+	OnFailure string
+	Timeout   time.Duration // 0: the configured default
+	Force     bool
+	Reason    string // the operator's
+}
+
+// Stream is one of the two logs of a job.
+type Stream string
+
+// The streams.
+const (
+	StreamText   Stream = "text"   // output of ansible-playbook and of the job itself
+	StreamEvents Stream = "events" // per-host and per-task events, one JSON object a line
+)

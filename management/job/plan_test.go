@@ -1,0 +1,729 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	. "github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
+)
+
+func nobodyMinds([]string) error { return nil }
+
+func show(s Step) string {
+	if s.Phase != "" {
+		var hosts []string
+		for i, h := range s.Hosts {
+			hosts = append(hosts, h+":"+s.Groups[i])
+		}
+
+		return fmt.Sprintf("%s %s %s", s.Phase, s.Playbook, strings.Join(hosts, " "))
+	}
+
+	return strings.TrimSpace(fmt.Sprintf("%s %s", s.Status, s.Cause))
+}
+
+func showOutcome(o inventory.Outcome) string {
+	s := string(o.Status)
+	for _, part := range []string{o.Group, o.Applied} {
+		if part != "" {
+			s += " " + part
+		}
+	}
+
+	if len(o.Residue) > 0 {
+		s += " +" + strings.Join(o.Residue, "+")
+	}
+
+	if o.Error != "" {
+		s += " | " + o.Error
+	}
+
+	return s
+}
+
+// TestPlan tells stories: what is planned, how it ends, and so on to the end.
+// A line of a story is a step that is expected; "> …" says how that ended;
+// "cancel" and "late" happen in between; "a: …" is the outcome of a node.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	const m, w = inventory.GroupMaster, inventory.GroupWorker
+	two := []string{"a Unallocated -", "b Unallocated -"}
+
+	served := []string{"a Allocated service-worker", "b Allocated service-worker"}
+	for _, tt := range []struct {
+		name  string
+		job   Job
+		leave func([]string) error
+		story string
+	}{
+		{"commission", jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
+			configure site.yml a:service-master b:service-master
+			> done
+			Complete
+			a: Allocated service-master 5
+			b: Allocated service-master 5`},
+		{"commission fails on one host", jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
+			configure site.yml a:service-master b:service-master
+			> failed a=done b=failed
+			undo cleanup.yml a:service-master b:service-master
+			> done
+			Errored failed
+			reason: site.yml failed on b: task "Install": no such package
+			a: Unallocated | site.yml failed on b: task "Install": no such package
+			b: Unallocated | task "Install": no such package`},
+		{"commission fails on one host, which alone is cleaned", onlyFailed(jobtest.Planned(inventory.VerbCommission, m, two...)), nobodyMinds, `
+			configure site.yml a:service-master b:service-master
+			> failed a=done b=unreachable
+			undo cleanup.yml b:service-master
+			> failed b=unreachable
+			Errored failed
+			a: Allocated service-master 5
+			b: Quarantined service-master | unreachable: timed out; the cleanup failed: unreachable: timed out`},
+		{"commission is cancelled, with only failed nodes to be cleaned", onlyFailed(jobtest.Planned(inventory.VerbCommission, m, two...)), nobodyMinds, `
+			configure site.yml a:service-master b:service-master
+			cancel
+			> cancelled a=done b=begun
+			undo cleanup.yml a:service-master b:service-master
+			> done
+			Cancelled cancelled
+			a: Unallocated | cancelled by anna
+			b: Unallocated | cancelled by anna`},
+		{"commission whose cleanup fails too", jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
+			configure site.yml a:service-master b:service-master
+			> failed a=done b=failed
+			undo cleanup.yml a:service-master b:service-master
+			> failed a=done b=failed
+			Errored failed
+			a: Unallocated | site.yml failed on b: task "Install": no such package
+			b: Quarantined service-master | task "Install": no such package; the cleanup failed: task "Install": no such package`},
+		{"commission that ansible-playbook breaks off", jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
+			configure site.yml a:service-master b:service-master
+			> aborted
+			undo cleanup.yml a:service-master b:service-master
+			> done
+			Errored failed
+			a: Unallocated | site.yml broke off: ERROR! no vault secrets found
+			b: Unallocated | site.yml broke off: ERROR! no vault secrets found`},
+		{"commission that ansible-playbook breaks off after a host has failed", jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
+			configure site.yml a:service-master b:service-master
+			> aborted b=failed
+			undo cleanup.yml a:service-master b:service-master
+			> done
+			Errored failed
+			a: Unallocated | site.yml failed on b: task "Install": no such package
+			b: Unallocated | task "Install": no such package`},
+		{"commission is cancelled before it begins", jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
+			cancel
+			Cancelled cancelled
+			a: Unallocated | cancelled by anna
+			b: Unallocated | cancelled by anna`},
+		{"commission is cancelled twice", jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
+			configure site.yml a:service-master b:service-master
+			cancel
+			cancel
+			> cancelled a=begun
+			Cancelled cancelled
+			reason: cancelled by anna
+			a: Quarantined service-master | cancelled by anna; the cleanup was skipped by a second cancel
+			b: Quarantined service-master | cancelled by anna; the cleanup was skipped by a second cancel`},
+		{"the first cancel lets the cleanup go on, the second ends it", jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
+			configure site.yml a:service-master
+			> failed a=failed
+			cancel
+			undo cleanup.yml a:service-master
+			cancel
+			> cancelled a=begun
+			Errored failed
+			a: Quarantined service-master | task "Install": no such package; the cleanup was skipped by a second cancel`},
+		{"commission whose runner does not start", jobtest.Planned(inventory.VerbCommission, m, "a Decommissioned - x y"), nobodyMinds, `
+			residue cleanup.yml a:x
+			> done
+			residue cleanup.yml a:y
+			> done
+			configure site.yml a:service-master
+			> never
+			Errored internal
+			a: Unallocated | the runner did not start`},
+		{"update whose second half does not start", jobtest.Planned(inventory.VerbUpdate, m, served...), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> done
+			configure site.yml a:service-master b:service-master
+			> never
+			Errored internal
+			a: Unallocated | the runner did not start
+			b: Unallocated | the runner did not start`},
+		{"commission runs too long", jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
+			configure site.yml a:service-master
+			late
+			> deadline a=begun
+			undo cleanup.yml a:service-master
+			> done
+			Errored deadline
+			reason: it ran longer than 1h0m0s
+			a: Unallocated | it ran longer than 1h0m0s`},
+		{"commission is done at the last moment", jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
+			configure site.yml a:service-master
+			> done
+			late
+			cancel
+			Complete
+			a: Allocated service-master 5`},
+		{"the runner of a commission is killed, and that of its cleanup once", jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
+			configure site.yml a:service-master
+			> interrupted a=begun
+			undo cleanup.yml a:service-master
+			> interrupted a=begun
+			undo cleanup.yml a:service-master
+			> done
+			Errored interrupted
+			a: Unallocated | site.yml ended with status 0`},
+		{"the runner of the cleanup is killed again and again", jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
+			configure site.yml a:service-master
+			> interrupted a=begun
+			undo cleanup.yml a:service-master
+			> interrupted
+			undo cleanup.yml a:service-master
+			> interrupted
+			Errored interrupted
+			a: Quarantined service-master | site.yml ended with status 0; the cleanup failed: it did not reach the end`},
+		{"a cleanup that would break a rule", jobtest.Planned(inventory.VerbUpdate, m, "a Allocated service-master"), refuses, `
+			cleanup cleanup.yml a:service-master
+			> failed a=failed
+			Errored failed
+			a: Quarantined service-master | task "Install": no such package; the cleanup was not run: it would leave b alone`},
+		{"residue is cleaned first, round by round", jobtest.Planned(inventory.VerbCommission, w, "a Decommissioned - service-master x", "b Unallocated -", "c Decommissioned - y"), nobodyMinds, `
+			residue cleanup.yml a:service-master c:y
+			> done
+			residue cleanup.yml a:x
+			> done
+			configure site.yml a:service-worker b:service-worker c:service-worker
+			> done
+			Complete
+			a: Allocated service-worker 5
+			b: Allocated service-worker 5
+			c: Allocated service-worker 5`},
+		{"residue cannot be cleaned", jobtest.Planned(inventory.VerbCommission, w, "a Decommissioned - service-master x", "b Unallocated -", "c Decommissioned - y"), nobodyMinds, `
+			residue cleanup.yml a:service-master c:y
+			> failed a=done c=failed
+			Errored failed
+			a: Unallocated +x | cleanup.yml failed on c: task "Install": no such package
+			b: Unallocated | cleanup.yml failed on c: task "Install": no such package
+			c: Unallocated +y | task "Install": no such package`},
+		{"update with a change of group", jobtest.Planned(inventory.VerbUpdate, m, served...), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> done
+			configure site.yml a:service-master b:service-master
+			> done
+			Complete
+			a: Allocated service-master 5
+			b: Allocated service-master 5`},
+		{"update fails in the cleanup of one node, the other not begun", jobtest.Planned(inventory.VerbUpdate, "", served...), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> failed a=failed
+			undo cleanup.yml a:service-worker
+			> done
+			Errored failed
+			a: Unallocated | task "Install": no such package
+			b: Allocated service-worker 3 | cleanup.yml failed on a: task "Install": no such package`},
+		{"update did not begin at all", jobtest.Planned(inventory.VerbUpdate, "", served...), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> internal
+			Errored internal
+			a: Allocated service-worker 3 | cleanup.yml ended with status 0
+			b: Allocated service-worker 3 | cleanup.yml ended with status 0`},
+		{"update fails in the second half", jobtest.Planned(inventory.VerbUpdate, m, served...), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> done
+			configure site.yml a:service-master b:service-master
+			> failed a=done b=failed
+			undo cleanup.yml a:service-master b:service-master
+			> failed a=done b=begun
+			Errored failed
+			a: Unallocated | site.yml failed on b: task "Install": no such package
+			b: Quarantined service-master | task "Install": no such package; the cleanup failed: it did not reach the end`},
+		{"update is cancelled between its halves", jobtest.Planned(inventory.VerbUpdate, m, served...), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> done
+			cancel
+			undo cleanup.yml a:service-worker b:service-worker
+			> done
+			Cancelled cancelled
+			a: Unallocated | cancelled by anna
+			b: Unallocated | cancelled by anna`},
+		{"update is cancelled before it begins", jobtest.Planned(inventory.VerbUpdate, m, served...), nobodyMinds, `
+			cancel
+			Cancelled cancelled
+			a: Allocated service-worker 3 | cancelled by anna
+			b: Allocated service-worker 3 | cancelled by anna`},
+		{"upgrade", jobtest.Planned(inventory.VerbMaintenance, "", served...), nobodyMinds, `
+			upgrade rolling-upgrade.yml a:service-worker b:service-worker
+			> done
+			late
+			Complete
+			a: Allocated service-worker 5
+			b: Allocated service-worker 5`},
+		{"a failed upgrade cleans nothing", jobtest.Planned(inventory.VerbMaintenance, "", "a Allocated service-master", "b Allocated service-master", "c Allocated service-master"), nobodyMinds, `
+			upgrade rolling-upgrade.yml a:service-master b:service-master c:service-master
+			> failed a=done b=failed
+			Errored failed
+			a: Allocated service-master 5
+			b: Allocated service-master | task "Install": no such package
+			c: Allocated service-master 3 | not upgraded: rolling-upgrade.yml failed on b: task "Install": no such package`},
+		{"upgrade is cancelled before it begins", jobtest.Planned(inventory.VerbMaintenance, "", served[0]), nobodyMinds, `
+			cancel
+			Cancelled cancelled
+			a: Allocated service-worker 3 | not upgraded: cancelled by anna`},
+		{"decommission", jobtest.Planned(inventory.VerbDecommission, "", served...), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> done
+			cancel
+			Complete
+			a: Decommissioned
+			b: Decommissioned`},
+		{"decommission of a dead host", jobtest.Planned(inventory.VerbDecommission, "", served...), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> failed a=unreachable b=done
+			Complete
+			reason: not everything could be cleaned: cleanup.yml failed on a: unreachable: timed out
+			a: Decommissioned +service-worker | not cleaned: unreachable: timed out
+			b: Decommissioned`},
+		{"decommission is cancelled", jobtest.Planned(inventory.VerbDecommission, "", served[0]), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker
+			cancel
+			> cancelled a=begun
+			Cancelled cancelled
+			a: Decommissioned +service-worker | not cleaned: cancelled by anna`},
+		{"decommission of a quarantined node without a group", jobtest.Planned(inventory.VerbDecommission, "", "a Quarantined -"), nobodyMinds, `
+			Complete
+			a: Decommissioned`},
+		{"clear", jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master", "b Quarantined -"), nobodyMinds, `
+			cleanup cleanup.yml a:service-master
+			> done
+			cleanup cleanup.yml a:service-worker
+			> done
+			late
+			Complete
+			a: Unallocated
+			b: Unallocated`},
+		{"clear fails", jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker", "b Quarantined service-worker", "c Quarantined service-worker service-master"), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker c:service-master
+			> failed a=done b=failed c=done
+			Errored failed
+			a: Unallocated
+			b: Quarantined service-worker | task "Install": no such package
+			c: Quarantined service-worker +service-master | cleanup.yml failed on b: task "Install": no such package`},
+		{"clear is cancelled before it begins", jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master"), nobodyMinds, `
+			cancel
+			Cancelled cancelled
+			a: Quarantined service-worker +service-master | cancelled by anna`},
+		{"clear by force", forced(jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master")), nobodyMinds, `
+			Complete
+			a: Unallocated +service-master+service-worker`},
+		{"forget with the agent", jobtest.Planned(inventory.VerbForget, "", "a Decommissioned - x", "b Unallocated -"), nobodyMinds, `
+			cleanup cleanup.yml a:cluster-node b:cluster-node
+			> failed a=failed b=done
+			Errored failed
+			a: Decommissioned +x | its agent was not removed: task "Install": no such package
+			b:`},
+		{"discover", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node
+			> done
+			appear  10.0.0.1:cluster-node
+			> done
+			Complete`},
+		{"discover fails", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node
+			> failed 10.0.0.1=unreachable
+			Errored failed
+			reason: site.yml failed on 10.0.0.1: unreachable: timed out`},
+		{"discover of two fails on one: the other is waited for all the same", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> failed 10.0.0.1=done 10.0.0.2=unreachable
+			appear  10.0.0.1:cluster-node
+			> done
+			Errored failed
+			reason: site.yml failed on 10.0.0.2: unreachable: timed out`},
+		{"discover of two fails on one, and the other does not appear", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> failed 10.0.0.1=done 10.0.0.2=unreachable
+			appear  10.0.0.1:cluster-node
+			> absent
+			Errored absent
+			reason: site.yml failed on 10.0.0.2: unreachable: timed out;  ended with status 0`},
+		{"a playbook that has nothing for hosts being prepared", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> done 10.0.0.1=none
+			Errored failed
+			reason: site.yml ran no task on 10.0.0.1; it needs a play for the group cluster-node that installs the agent (the bundled role agent)`},
+		{"discover is cancelled between", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node
+			> done
+			cancel
+			Cancelled cancelled`},
+		{"an address does not appear", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node
+			> done
+			appear  10.0.0.1:cluster-node
+			> absent
+			Errored absent`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tell(t, tt.job, tt.leave, tt.story)
+		})
+	}
+}
+
+func refuses([]string) error {
+	return inventory.Errorf(inventory.KindRefused, "it would leave b alone").Do("mind b")
+}
+
+func onlyFailed(j Job) Job { j.OnFailure = OnFailureFailed; return j }
+
+func forced(j Job) Job { j.Force, j.Reason = true, "re-installed"; return j }
+
+func tell(t *testing.T, j Job, leave func([]string) error, story string) {
+	now := jobtest.Noon
+	step := Plan(j, now, leave)
+
+	started := false // step is a run that goes on
+	for _, line := range strings.Split(story, "\n") {
+		line = strings.TrimSpace(line)
+
+		if !started {
+			step = Plan(j, now, leave)
+		}
+
+		name, rest, said := strings.Cut(line, ":")
+
+		_, target := j.Target(name)
+		switch {
+		case line == "":
+		case line == "cancel":
+			j.Cancel, j.CancelBy = j.Cancel+1, "anna"
+		case line == "late":
+			now = jobtest.Noon.Add(2 * time.Hour)
+		case strings.HasPrefix(line, ">"):
+			jobtest.Record(&j, step, line[1:])
+			started = false
+		case strings.HasPrefix(line, "reason: "):
+			if got := step.Message; got != line[len("reason: "):] {
+				t.Errorf("reason %q", got)
+			}
+		case said && target:
+			o, ok := step.Outcomes[name]
+			if got := showOutcome(o); !ok || got != strings.TrimSpace(rest) {
+				t.Errorf("outcome of %s: %v %s\nwant            %s", name, ok, got, strings.TrimSpace(rest))
+			}
+		default:
+			if got := show(step); got != line {
+				t.Fatalf("planned: %s\nwant:    %s", got, line)
+			}
+
+			started = step.Phase != ""
+		}
+	}
+
+	if j.Verb != inventory.VerbDiscover && len(step.Outcomes) != len(j.Targets) {
+		t.Errorf("outcomes of %d of %d targets", len(step.Outcomes), len(j.Targets))
+	}
+}
+
+// TestFirstCancelNeverEndsTheCleanup holds for every phase.
+func TestFirstCancelNeverEndsTheCleanup(t *testing.T) {
+	t.Parallel()
+
+	for _, phase := range []Phase{PhaseResidue, PhaseConfigure, PhaseCleanup, PhaseUpgrade, PhaseUndo, PhaseAppear} {
+		for cancel := range 3 {
+			want := cancel > 0
+			if phase == PhaseUndo {
+				want = cancel > 1
+			}
+
+			if got := (Job{Cancel: cancel}).Cancels(Run{Phase: phase}); got != want {
+				t.Errorf("%s, cancelled %d times: %v", phase, cancel, got)
+			}
+		}
+	}
+}
+
+// TestPlanAlwaysEnds drives jobs of every verb through runs that end in any way,
+// with cancels, deadlines and rules at any time.
+func TestPlanAlwaysEnds(t *testing.T) {
+	t.Parallel()
+
+	for seed := range uint64(20_000) {
+		r := rand.New(rand.NewPCG(seed, 0))
+
+		j := anyJob(r)
+		if story, err := live(r, j); err != nil {
+			t.Fatalf("seed %d, %s: %v\n%s", seed, j.Verb, err, strings.Join(story, "\n"))
+		}
+	}
+}
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+func anyJob(r *rand.Rand) Job {
+	verb := pick(
+		r,
+		inventory.VerbCommission,
+		inventory.VerbUpdate,
+		inventory.VerbMaintenance,
+		inventory.VerbDecommission,
+		inventory.VerbClear,
+		inventory.VerbForget,
+		inventory.VerbDiscover,
+	)
+
+	from := []inventory.Status{""}
+	if row, ok := inventory.TransitionOf(verb); ok {
+		from = row.From
+	}
+
+	var targets []string
+	for i := range 1 + r.IntN(3) {
+		group, residue := "-", ""
+
+		status := pick(r, from...)
+		if status == inventory.Allocated || status == inventory.Quarantined && r.IntN(2) == 0 {
+			group = pick(r, inventory.GroupMaster, inventory.GroupWorker)
+		}
+
+		if status == inventory.Decommissioned || status == inventory.Quarantined {
+			for _, g := range []string{inventory.GroupMaster, inventory.GroupWorker} {
+				if r.IntN(2) == 0 {
+					residue += " " + g
+				}
+			}
+		}
+
+		targets = append(targets, fmt.Sprintf("n%d %s %s%s", i, cmp.Or(string(status), "none"), group, residue))
+	}
+
+	j := jobtest.Planned(verb, pick(r, inventory.GroupMaster, inventory.GroupWorker), targets...)
+	if verb == inventory.VerbCommission && r.IntN(2) == 0 {
+		j.OnFailure = OnFailureFailed
+	}
+
+	if verb == inventory.VerbClear && r.IntN(4) == 0 {
+		j.Force, j.Reason = true, "x"
+	}
+
+	return j
+}
+
+// live takes the job to its end and returns what happened, and what was wrong.
+func live(r *rand.Rand, j Job) (story []string, err error) {
+	now, leave := jobtest.Noon, nobodyMinds
+	if r.IntN(4) == 0 {
+		leave = refuses
+	}
+
+	disturb := func() {
+		switch r.IntN(8) {
+		case 0:
+			if j.Cancel < 2 {
+				j.Cancel, j.CancelBy = j.Cancel+1, "anna"
+				story = append(story, "cancel")
+			}
+		case 1:
+			now = jobtest.Noon.Add(2 * time.Hour)
+			story = append(story, "late")
+		}
+	}
+	for range 12 {
+		disturb()
+
+		step := Plan(j, now, leave)
+		if again := Plan(j, now, leave); !reflect.DeepEqual(step, again) {
+			return story, fmt.Errorf("planned differently the second time: %+v, %+v", step, again)
+		}
+
+		story = append(story, show(step))
+		if step.Phase == "" {
+			return story, checkEnd(j, step)
+		}
+
+		if err := checkStep(j, step, now); err != nil {
+			return story, err
+		}
+
+		disturb()
+		exit := anyExit(r, j, step, now)
+		story = append(story, "> "+exit)
+		jobtest.Record(&j, step, exit)
+	}
+
+	return story, fmt.Errorf("no end after %d runs", len(j.Runs))
+}
+
+// anyExit is a way in which the run may end, given what else happened.
+func anyExit(r *rand.Rand, j Job, s Step, now time.Time) string {
+	exits := []string{ExitDone, ExitDone, "failed", "interrupted", "internal", "deadline", "never"}
+	if j.Cancel > 1 || j.Cancel > 0 && s.Phase != PhaseUndo {
+		exits = append(exits, "cancelled", "cancelled")
+	}
+
+	if s.Phase == PhaseAppear {
+		exits = append(exits, "absent")
+	}
+
+	exit := pick(r, exits...)
+	if exit == ExitDone || exit == "never" {
+		return exit
+	}
+
+	results := []string{"failed", "unreachable", "begun", "none"}
+
+	out := exit
+	for i, h := range s.Hosts {
+		how := pick(r, results...)
+		if exit == "failed" && i > 0 { // at least one host is not done
+			how = pick(r, append(results, "done", "done")...)
+		}
+
+		out += " " + h + "=" + how
+	}
+
+	return out
+}
+
+func checkStep(j Job, s Step, now time.Time) error {
+	if len(s.Hosts) == 0 || len(s.Hosts) != len(s.Groups) {
+		return fmt.Errorf("a run on hosts %v in groups %v", s.Hosts, s.Groups)
+	}
+
+	for i, h := range s.Hosts {
+		if _, ok := j.Target(h); !ok || slices.Contains(s.Hosts[:i], h) || s.Groups[i] == "" {
+			return fmt.Errorf("a run on hosts %v in groups %v", s.Hosts, s.Groups)
+		}
+	}
+
+	if !slices.Contains(playbooksOf(j.Verb), s.Playbook) && s.Phase != PhaseAppear {
+		return fmt.Errorf("%s was not checked when the job was accepted", s.Playbook)
+	}
+
+	if s.Phase != PhaseUndo && (j.Cancel > 0 || now.After(j.Deadline)) {
+		return fmt.Errorf("%s begins although the job is to stop", s.Phase)
+	}
+
+	if s.Phase == PhaseUndo && j.Cancel > 1 {
+		return fmt.Errorf("a cleanup begins although it is to be skipped")
+	}
+
+	undos := 0
+	for _, r := range j.Runs {
+		if r.Phase == PhaseUndo {
+			undos++
+		}
+	}
+
+	if undos >= UndoAttempts {
+		return fmt.Errorf("cleanup number %d", undos+1)
+	}
+
+	return nil
+}
+
+func checkEnd(j Job, s Step) error {
+	if want := map[bool]Status{true: Complete, false: Errored}[s.Cause == ""]; s.Status != want &&
+		!(s.Cause == CauseCancelled && s.Status == Cancelled) {
+		return fmt.Errorf("ended %s because of %q", s.Status, s.Cause)
+	}
+
+	if s.Cause != "" && s.Message == "" {
+		return fmt.Errorf("ended %s without a reason", s.Cause)
+	}
+
+	if s.Cause == CauseCancelled && j.Cancel == 0 {
+		return fmt.Errorf("cancelled by nobody")
+	}
+
+	allDone := !slices.ContainsFunc(j.Runs, func(r Run) bool { return r.Exit != ExitDone })
+	if allDone && j.Cancel == 0 && s.Status != Complete && s.Cause != CauseDeadline {
+		return fmt.Errorf("everything was done, yet it ended %s %s", s.Status, s.Cause)
+	}
+
+	if j.Verb == inventory.VerbDiscover {
+		return nil
+	}
+
+	row, _ := inventory.TransitionOf(j.Verb)
+	for _, target := range j.Targets {
+		o, ok := s.Outcomes[target.Name]
+		if !ok {
+			return fmt.Errorf("%s has no outcome", target.Name)
+		}
+
+		legal := []inventory.Status{row.Success, row.Failed, row.Dirty}
+		if j.Verb == inventory.VerbForget {
+			legal = []inventory.Status{"", target.From}
+		}
+
+		if !slices.Contains(legal, o.Status) {
+			return fmt.Errorf("%s ends %q, which the table does not know for %s", target.Name, o.Status, j.Verb)
+		}
+
+		if err := checkOutcome(j, s, target, o); err != nil {
+			return fmt.Errorf("%s: %w (%+v)", target.Name, err, o)
+		}
+	}
+
+	return nil
+}
+
+func checkOutcome(j Job, s Step, target Target, o inventory.Outcome) error {
+	ran := func(phase Phase) (r *Run, result HostResult) {
+		for i := range j.Runs {
+			if _, on := j.Runs[i].Results[target.Name]; on && j.Runs[i].Phase == phase {
+				r, result = &j.Runs[i], j.Runs[i].Results[target.Name]
+			}
+		}
+
+		return r, result
+	}
+	configured, _ := ran(PhaseConfigure)
+	_, undone := ran(PhaseUndo)
+
+	cleaned, _ := ran(PhaseCleanup)
+	switch {
+	case s.Status == Complete && j.Verb != inventory.VerbDecommission && (o.Error != "" || o.Status != inventory.Allocated && o.Status != inventory.Unallocated && o.Status != ""):
+		return fmt.Errorf("the job is Complete, the node is not")
+	case o.Status == inventory.Quarantined && o.Error == "":
+		return fmt.Errorf("quarantined without a word")
+	case j.Verb == inventory.VerbCommission && o.Status == inventory.Unallocated && configured != nil && !undone.Done:
+		return fmt.Errorf("offered again without a cleanup")
+	case j.Verb == inventory.VerbCommission && o.Status == inventory.Allocated && (o.Applied != j.ID || o.Group != target.Group):
+		return fmt.Errorf("in service with something else")
+	case j.Verb == inventory.VerbUpdate && o.Status == inventory.Unallocated && !undone.Done && !(configured == nil && cleaned.Exit == ExitDone):
+		return fmt.Errorf("offered again without a cleanup")
+	case j.Verb == inventory.VerbUpdate && o.Status == inventory.Allocated && s.Status != Complete && cleaned != nil && cleaned.Results[target.Name].Begun:
+		return fmt.Errorf("in service although its cleanup had begun")
+	case o.Status == inventory.Allocated && o.Group == "":
+		return fmt.Errorf("in service in no group")
+	case o.Status == inventory.Quarantined && (j.Verb == inventory.VerbCommission || j.Verb == inventory.VerbUpdate) && o.Group == "":
+		return fmt.Errorf("what it carries is lost")
+	case o.Status == inventory.Decommissioned && j.Verb == inventory.VerbDecommission && (len(o.Residue) > 0) != (o.Error != ""):
+		return fmt.Errorf("residue and error do not agree")
+	case o.Status == inventory.Quarantined && (j.Verb == inventory.VerbClear || j.Verb == inventory.VerbForget) && o.Group != target.FromGroup:
+		return fmt.Errorf("what it carries is lost")
+	}
+
+	return nil
+}
+
+func playbooksOf(verb inventory.Verb) []string {
+	v, _ := VerbOf(verb)
+	return v.Playbooks
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// Turn is the queue's decision about one Queued job: claim it, end it, or wait.
+type Turn struct {
+	Job   Job  // with its targets and helpers as they are to be claimed
+	Claim bool // the job can be claimed now
+	// Err is set if the job can no longer become legal. It ends Errored.
+	Err error
+	// WaitsFor are the jobs it waits for, and Reason explains why.
+	WaitsFor []string
+	Reason   string
+}
+
+// TurnOf decides what happens to a Queued job now. limit is the number of jobs
+// that may run at a time.
+func TurnOf(s Snapshot, groups inventory.Groups, limit int, j Job) Turn {
+	ahead, running := s.ahead(j)
+
+	if ids, shared := overlap(j, ahead); len(ids) > 0 {
+		return Turn{Job: j, WaitsFor: ids, Reason: fmt.Sprintf("%s needed by %s", join(shared), Jobs(ids))}
+	}
+
+	j.Targets = slices.Clone(j.Targets)
+	if err := legal(s.Nodes, groups, &j); err != nil {
+		return s.notLegalYet(groups, j, ahead, err)
+	}
+
+	helpers, busy := s.chooseHelpers(groups, j, ahead)
+
+	switch {
+	case len(busy) > 0:
+		return Turn{Job: j, WaitsFor: busy, Reason: fmt.Sprintf("the helper it needs is held by %s", Jobs(busy))}
+	case len(running) >= limit:
+		reason := inventory.Count(len(running), "job runs", "jobs run") + ", which is the limit (jobs.limit)"
+		return Turn{Job: j, WaitsFor: running, Reason: reason}
+	}
+
+	j.Helpers = helpers
+
+	return Turn{Job: j, Claim: true}
+}
+
+// ahead returns the jobs that run or were accepted before j, and the ids of
+// those that run.
+func (s Snapshot) ahead(j Job) (ahead []Job, running []string) {
+	for _, other := range s.Jobs {
+		if other.Status == Running {
+			running = append(running, other.ID)
+		}
+
+		before := other.Status == Running || other.Seq() < j.Seq()
+		if !other.Status.Ended() && other.ID != j.ID && before {
+			ahead = append(ahead, other)
+		}
+	}
+
+	return ahead, running
+}
+
+// notLegalYet decides about a job that is not legal on the nodes as they are:
+// it waits if the jobs ahead can make it legal, else it ends.
+func (s Snapshot) notLegalYet(groups inventory.Groups, j Job, ahead []Job, err error) Turn {
+	for _, a := range ahead {
+		// The outcomes of this job are about to be written. Wait, because then
+		// the error can name the job that caused it.
+		if a.Outcomes != nil {
+			return Turn{Job: j, WaitsFor: []string{a.ID}, Reason: fmt.Sprintf("job %s is about to end", a.ID)}
+		}
+	}
+
+	future := j
+	future.Targets = slices.Clone(j.Targets)
+
+	if len(ahead) > 0 && legal(s.project(j.Seq()), groups, &future) == nil {
+		ids := make([]string, len(ahead))
+		for i, a := range ahead {
+			ids[i] = a.ID
+		}
+
+		reason := fmt.Sprintf("not legal before the end of %s: %s", Jobs(ids), Message(err))
+
+		return Turn{Job: j, WaitsFor: ids, Reason: reason}
+	}
+
+	return Turn{Job: j, Err: s.blame(j, err)}
+}
+
+// overlap returns the jobs ahead that hold or want a target of j, and the names
+// both want.
+func overlap(j Job, ahead []Job) (ids, shared []string) {
+	wanted := map[string]bool{}
+	for _, t := range j.Targets {
+		wanted[t.Name] = true
+		wanted[t.Addr] = true
+	}
+
+	for _, a := range ahead {
+		var both []string
+		for _, t := range a.Targets {
+			if wanted[t.Name] || wanted[t.Addr] && t.Addr != "" {
+				both = append(both, t.Name)
+			}
+		}
+
+		for _, h := range a.Helpers {
+			if wanted[h] {
+				both = append(both, h)
+			}
+		}
+
+		if len(both) == 0 {
+			continue
+		}
+
+		ids = append(ids, a.ID)
+		for _, name := range both {
+			if !slices.Contains(shared, name) {
+				shared = append(shared, name)
+			}
+		}
+	}
+
+	return ids, shared
+}
+
+// chooseHelpers picks a surviving node for every needed group that a target
+// enters or leaves: the first commissioned, Discovered one outside the batch
+// that no job ahead wants. If all are wanted, it returns the jobs to wait for.
+func (s Snapshot) chooseHelpers(groups inventory.Groups, j Job, ahead []Job) (helpers, busy []string) {
+	if !j.verb().Helps {
+		return nil, nil
+	}
+
+	for _, g := range groups {
+		touched := slices.ContainsFunc(j.Targets, func(t Target) bool {
+			return t.Group == g.Name || t.FromGroup == g.Name || slices.Contains(t.Residue, g.Name)
+		})
+		if !touched || !groups.Needed(g.Name) {
+			continue
+		}
+
+		helper, holders := s.chooseHelper(g.Name, j, ahead)
+		if helper != "" {
+			helpers = append(helpers, helper)
+		} else {
+			busy = append(busy, holders...)
+		}
+	}
+
+	slices.Sort(busy)
+
+	return helpers, slices.Compact(busy)
+}
+
+func (s Snapshot) chooseHelper(group string, j Job, ahead []Job) (helper string, holders []string) {
+	for _, n := range s.Nodes {
+		_, target := j.Target(n.Name)
+
+		serves := n.Group == group && n.Commissioned() && n.State == inventory.Discovered
+		if target || !serves {
+			continue
+		}
+
+		ids, _ := overlap(Job{Targets: []Target{{Name: n.Name, Addr: n.Addr}}}, ahead)
+		if len(ids) == 0 {
+			return n.Name, nil
+		}
+
+		holders = append(holders, ids...)
+	}
+
+	return "", holders
+}
+
+// blame adds to the error the job that made j illegal after its acceptance.
+func (s Snapshot) blame(j Job, err error) error {
+	e, ok := errors.AsType[*inventory.Error](err)
+	if !ok {
+		return err
+	}
+
+	var culprit *Job
+	for i := range s.Jobs {
+		other := &s.Jobs[i]
+		if !other.Status.Ended() || other.ID == j.ID || other.Ended.Before(j.Accepted) {
+			continue
+		}
+
+		touches := slices.ContainsFunc(other.Targets, func(t Target) bool {
+			return slices.Contains(e.Nodes, t.Name) || slices.Contains(e.Nodes, t.Addr)
+		})
+		failedAhead := other.Status != Complete && other.Seq() < j.Seq()
+		newer := culprit == nil || !other.Ended.Before(culprit.Ended)
+
+		if (touches || failedAhead) && newer {
+			culprit = other
+		}
+	}
+
+	if culprit == nil {
+		return e
+	}
+
+	blamed := *e
+	blamed.Message = fmt.Sprintf("%s (since job %s, a %s of %s, ended %s)",
+		e.Message, culprit.ID, culprit.Verb, join(culprit.Names()), culprit.Status)
+
+	return &blamed
+}

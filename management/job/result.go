@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// TargetResult is the result of an ended job for one target.
+type TargetResult struct {
+	Status  inventory.Status // empty if the job never touched the target
+	OK      bool             // the target is as the verb wants it
+	Changed int              // changed tasks, over all runs
+	Error   string           // why it is not OK
+}
+
+// TargetResult returns the result of the job for one target. It uses the outcome
+// written to the node. Without one (a discover, or a job that never reached its
+// nodes) it uses the runs.
+func (j Job) TargetResult(name string) TargetResult {
+	result := TargetResult{}
+	problem, reached := "", false
+
+	for _, r := range j.Runs {
+		res, ok := r.Results[name]
+		if !ok {
+			continue
+		}
+
+		result.Changed += res.Changed
+		reached = res.Done
+
+		if !res.Done && problem == "" {
+			problem = describeProblem(r.Kind, res)
+		}
+	}
+
+	if o, ok := j.Outcomes[name]; ok {
+		row := j.verb().Row
+		result.Status, result.Error = o.Status, o.Error
+		result.OK = o.Error == "" && (row == nil || o.Status == row.Success)
+
+		if !result.OK && result.Error == "" {
+			result.Error = cmp.Or(problem, o.Reason, j.Message)
+		}
+
+		return result
+	}
+
+	// A host that appeared is fine even if the job failed on others.
+	last := j.LastRun()
+	appeared := last != nil && last.Kind == StepAppear && reached
+
+	if result.OK = j.Status == Complete || appeared; !result.OK {
+		result.Error = cmp.Or(problem, j.Message)
+	}
+
+	return result
+}
+
+// describeProblem returns the failure of a run on one host, or "".
+func describeProblem(kind StepKind, r HostResult) string {
+	switch {
+	case kind == StepAppear:
+		return r.Message
+	case r.Unreachable:
+		return "unreachable: " + r.Message
+	case r.Failed > 0 && r.Task != "":
+		return fmt.Sprintf("task %q: %s", r.Task, r.Message)
+	case r.Failed > 0:
+		return r.Message
+	}
+
+	return ""
+}
+
+// Unfinished returns the targets that an ended job left other than its verb
+// wants them.
+func (j Job) Unfinished() []string {
+	var names []string
+	for _, t := range j.Targets {
+		if !j.TargetResult(t.Name).OK {
+			names = append(names, t.Name)
+		}
+	}
+
+	return names
+}

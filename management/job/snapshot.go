@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// Snapshot is the state that decisions about jobs depend on, at one revision of
+// the store. It is immutable.
+type Snapshot struct {
+	// Nodes are sorted by name. A reservation of a job that is not committed
+	// counts as absent.
+	Nodes []*inventory.Node
+	// Jobs are sorted by number.
+	Jobs []Job
+	// Seq is the number of the newest job ever accepted.
+	Seq uint64
+}
+
+// Node returns the node of that name, or KindNotFound.
+func (s Snapshot) Node(name string) (inventory.Node, error) {
+	if n := Find(s.Nodes, name); n != nil {
+		return *n, nil
+	}
+
+	return inventory.Node{}, inventory.Errorf(inventory.KindNotFound, "there is no node %q", name).
+		Do("see clusterctl nodes get").About(name)
+}
+
+// Lookup returns the node of that name and whether it exists.
+func (s Snapshot) Lookup(name string) (inventory.Node, bool) {
+	if n := Find(s.Nodes, name); n != nil {
+		return *n, true
+	}
+
+	return inventory.Node{}, false
+}
+
+// Find returns the node of that name among nodes sorted by name, or nil.
+func Find(nodes []*inventory.Node, name string) *inventory.Node {
+	i, ok := slices.BinarySearchFunc(nodes, name, func(n *inventory.Node, name string) int {
+		return strings.Compare(n.Name, name)
+	})
+	if !ok {
+		return nil
+	}
+
+	return nodes[i]
+}
+
+// Missing returns the names without a node.
+func (s Snapshot) Missing(names []string) []string {
+	var missing []string
+	for _, name := range names {
+		if Find(s.Nodes, name) == nil {
+			missing = append(missing, name)
+		}
+	}
+
+	return missing
+}
+
+// Job returns the job with that id, or KindNotFound. The reference "active"
+// selects the Running job started last, "last" the job that ended last.
+func (s Snapshot) Job(ref string) (Job, error) {
+	switch ref {
+	case "active":
+		return s.active()
+	case "last":
+		return s.last()
+	}
+
+	for _, j := range s.Jobs {
+		if j.ID == ref {
+			return j, nil
+		}
+	}
+
+	if n := (Job{ID: ref}).Seq(); n > 0 && n <= s.Seq {
+		return Job{}, inventory.Errorf(
+			inventory.KindNotFound, "job %s is no longer kept, nor are its inputs and its output", ref).
+			Do("how much is kept: clusterctl config get jobs")
+	}
+
+	return Job{}, inventory.Errorf(inventory.KindNotFound, "there is no job %q", ref).Do("see clusterctl job list")
+}
+
+func (s Snapshot) active() (Job, error) {
+	var found *Job
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Status == Running && (found == nil || !j.Started.Before(found.Started)) {
+			found = j
+		}
+	}
+
+	if found == nil {
+		return Job{}, inventory.Errorf(inventory.KindNotFound, "no job is running").
+			Do("see clusterctl job list, or ask for the job %q", "last")
+	}
+
+	return *found, nil
+}
+
+func (s Snapshot) last() (Job, error) {
+	var found *Job
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Status.Ended() && (found == nil || !j.Ended.Before(found.Ended)) {
+			found = j
+		}
+	}
+
+	if found == nil {
+		return Job{}, inventory.Errorf(inventory.KindNotFound, "no job has ended yet").Do("see clusterctl job list")
+	}
+
+	return *found, nil
+}
+
+// Queued returns the number of Queued jobs.
+func (s Snapshot) Queued() int {
+	n := 0
+	for _, j := range s.Jobs {
+		if j.Status == Queued {
+			n++
+		}
+	}
+
+	return n
+}
+
+// Position returns the place of a Queued job in the queue, counted from 1, or 0
+// for any other job.
+func (s Snapshot) Position(j Job) int {
+	if j.Status != Queued {
+		return 0
+	}
+
+	place := 1
+	for _, other := range s.Jobs {
+		if other.Status == Queued && other.Seq() < j.Seq() {
+			place++
+		}
+	}
+
+	return place
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// StepKind selects the executor of a step.
+type StepKind string
+
+// The kinds of step.
+const (
+	StepPlaybook StepKind = "playbook" // run a playbook on the hosts
+	StepAppear   StepKind = "appear"   // wait until the hosts are observed as nodes
+)
+
+// Step is the next thing a Running job does: a step for an executor, or the end
+// of the job.
+type Step struct {
+	Kind     StepKind // empty: the job ends
+	Phase    Phase
+	Playbook string // StepPlaybook
+	Hosts    []string
+	Groups   []string // parallel to Hosts
+
+	// The outcome, set at the end.
+	Status   Status
+	Cause    Cause
+	Message  string
+	Outcomes map[string]inventory.Outcome
+}
+
+// undoAttempts limits how often an interrupted cleanup is started again.
+const undoAttempts = 2
+
+// Plan returns the next step of a Running job. It decides from the record alone,
+// so any instance can continue the job. Every run in j.Runs must have ended.
+// mayLeave returns an error if cleaning the named nodes would break a group rule.
+func Plan(j Job, now time.Time, mayLeave func(names []string) error) Step {
+	p := planner{Job: j, mayLeave: mayLeave}
+
+	switch {
+	case j.Cancel > 0:
+		p.stop, p.stopMessage = CauseCancelled, "cancelled by "+OrSomebody(j.CancelBy)
+	case !j.Deadline.IsZero() && now.After(j.Deadline):
+		p.stop, p.stopMessage = CauseDeadline, fmt.Sprintf("it ran longer than %s", j.Timeout)
+	}
+
+	v := j.verb()
+	if v.Row != nil {
+		p.row = *v.Row
+	}
+
+	return v.plan(&p)
+}
+
+// planner holds the facts that the plans of all verbs use.
+type planner struct {
+	Job
+	row         inventory.Transition
+	mayLeave    func([]string) error
+	stop        Cause // set if the verb's own phases must not go on
+	stopMessage string
+}
+
+// last returns the newest run of the phase, or nil.
+func (p *planner) last(phase Phase) *Run {
+	for i := len(p.Runs) - 1; i >= 0; i-- {
+		if p.Runs[i].Phase == phase {
+			return &p.Runs[i]
+		}
+	}
+
+	return nil
+}
+
+func (p *planner) count(phase Phase) int {
+	n := 0
+	for _, r := range p.Runs {
+		if r.Phase == phase {
+			n++
+		}
+	}
+
+	return n
+}
+
+func newGroup(t Target) string        { return t.Group }
+func formerGroup(t Target) string     { return t.FromGroup }
+func prepareGroup(Target) string      { return inventory.GroupPrepare }
+func everyTarget(Target) bool         { return true }
+func done(r *Run) bool                { return r != nil && r.Exit == ExitDone }
+func failedOn(r *Run) bool            { return r != nil && r.Exit == string(CauseFailed) }
+func (r Run) succeeded(n string) bool { return r.Results[n].Done }
+
+// run returns a step that runs the playbook on the selected targets, each in the
+// group that group returns.
+func (p *planner) run(phase Phase, playbook string, group func(Target) string, selected func(Target) bool) Step {
+	s := Step{Kind: StepPlaybook, Phase: phase, Playbook: playbook}
+	for _, t := range p.Targets {
+		if selected(t) {
+			s.Hosts = append(s.Hosts, t.Name)
+			s.Groups = append(s.Groups, group(t))
+		}
+	}
+
+	return s
+}
+
+// failure returns why the job does not go on: the failure of the run, or else
+// the stop.
+func (p *planner) failure(r *Run) (Cause, string) {
+	if r == nil || done(r) {
+		return p.stop, p.stopMessage
+	}
+
+	cause := Cause(r.Exit)
+	if cause == "" {
+		cause = CauseInternal
+	}
+
+	stopped := cause == p.stop && (cause == CauseCancelled || cause == CauseDeadline)
+	switch {
+	case stopped:
+		return cause, p.stopMessage
+	case r.Message != "" && cause != CauseFailed:
+		return cause, r.Message
+	}
+
+	return cause, r.describeFailure()
+}
+
+// describeFailure names the hosts on which the run failed. The results of the
+// hosts explain more than the exit status does.
+func (r *Run) describeFailure() string {
+	const most = 5
+
+	var parts []string
+	for _, h := range r.Hosts {
+		if res := r.Results[h]; !res.Done && (res.Failed > 0 || res.Unreachable) {
+			parts = append(parts, h+": "+describe(res))
+		}
+	}
+
+	switch {
+	case len(parts) == 0 && r.Message != "":
+		return r.Playbook + " broke off: " + r.Message
+	case len(parts) == 0:
+		return fmt.Sprintf("%s ended with status %d", r.Playbook, r.Code)
+	case len(parts) > most:
+		parts = append(parts[:most], "and "+inventory.Count(len(parts)-most, "more host", "more hosts"))
+	}
+
+	return r.Playbook + " failed on " + strings.Join(parts, "; ")
+}
+
+// describe returns the failure of one host in one line.
+func describe(r HostResult) string {
+	const limit = 300 // bytes; the whole message is in the events
+
+	msg, _, _ := strings.Cut(r.Message, "\n")
+	msg = Shorten(msg, limit)
+
+	switch {
+	case r.Unreachable:
+		return "unreachable: " + msg
+	case r.Task != "" && msg != "":
+		return fmt.Sprintf("task %q: %s", r.Task, msg)
+	case r.Task != "":
+		return fmt.Sprintf("task %q", r.Task)
+	case msg != "":
+		return msg
+	case r.Begun:
+		return "did not reach the end"
+	}
+
+	return "not begun"
+}
+
+// hostFailure returns the failure of one host, or the general message if the
+// host has none of its own.
+func hostFailure(r *Run, name, message string) string {
+	if r != nil {
+		if res, ok := r.Results[name]; ok && !res.Done && (res.Failed > 0 || res.Unreachable) {
+			return describe(res)
+		}
+	}
+
+	return message
+}
+
+// end returns the last step of the job.
+func (p *planner) end(cause Cause, message string, outcomes map[string]inventory.Outcome) Step {
+	s := Step{Status: Complete, Cause: cause, Message: message, Outcomes: outcomes}
+
+	switch {
+	case cause == CauseCancelled:
+		s.Status = Cancelled
+	case cause != "":
+		s.Status = Errored
+	}
+
+	return s
+}
+
+// each returns an outcome for every target.
+func (p *planner) each(outcome func(Target) inventory.Outcome) map[string]inventory.Outcome {
+	outcomes := make(map[string]inventory.Outcome, len(p.Targets))
+	for _, t := range p.Targets {
+		outcomes[t.Name] = outcome(t)
+	}
+
+	return outcomes
+}
+
+// inService is the outcome of a target that was configured by this job.
+func (p *planner) inService(t Target) inventory.Outcome {
+	return inventory.Outcome{Status: p.row.Success, Group: t.Group, Applied: p.ID}
+}
+
+// undo is the failure path of verbs that clean up. The dirty targets are
+// cleaned and get the row's Failed status, or its Dirty status if the cleanup
+// fails, is skipped by a second cancel, or would break a group rule. The other
+// targets get the outcome that others returns.
+func (p *planner) undo(
+	failed *Run, group func(Target) string, dirty func(Target) bool, others func(Target) inventory.Outcome,
+) Step {
+	cause, message := p.failure(failed)
+	step := p.run(PhaseUndo, PlaybookCleanup, group, dirty)
+	cleanup := p.last(PhaseUndo)
+	skipped := ""
+
+	switch {
+	case len(step.Hosts) == 0:
+	case p.Cancel > 1:
+		skipped = "the cleanup was skipped by a second cancel"
+	case cleanup == nil:
+		if err := p.mayLeave(step.Hosts); err != nil {
+			skipped = "the cleanup was not run: " + Message(err)
+			break
+		}
+
+		return step
+	case cleanup.Exit == string(CauseInterrupted) && p.count(PhaseUndo) < undoAttempts:
+		return step
+	}
+
+	return p.end(cause, message, p.each(func(t Target) inventory.Outcome {
+		if !dirty(t) {
+			return others(t)
+		}
+
+		why := hostFailure(failed, t.Name, message)
+		if cleanup != nil && cleanup.succeeded(t.Name) {
+			return inventory.Outcome{Status: p.row.Failed, Error: why, Reason: message}
+		}
+
+		detail := skipped
+		if detail == "" && cleanup != nil {
+			general := cleanup.Message
+			if general == "" {
+				general = "it did not reach the end"
+			}
+
+			detail = "the cleanup failed: " + hostFailure(cleanup, t.Name, general)
+		}
+
+		return inventory.Outcome{
+			Status: p.row.Dirty, Group: group(t), Error: why + "; " + detail, Reason: message + "; " + detail,
+		}
+	}))
+}
+
+// carried returns the groups whose configuration the target may carry.
+func carried(t Target) []string {
+	return inventory.Node{Residue: t.Residue, Group: t.FromGroup}.Carries()
+}
+
+// cleanup returns the next round of cleaning what the targets carry, one group
+// of each target at a time. The step has no hosts once every round was run.
+func (p *planner) cleanup() Step {
+	round := p.count(PhaseCleanup)
+
+	return p.run(PhaseCleanup, PlaybookCleanup,
+		func(t Target) string { return carried(t)[round] },
+		func(t Target) bool { return len(carried(t)) > round })
+}
+
+// uncleaned returns the groups the target still carries after the rounds so far.
+func (p *planner) uncleaned(t Target) []string {
+	groups, round := carried(t), 0
+
+	var left []string
+	for _, r := range p.Runs {
+		if r.Phase != PhaseCleanup {
+			continue
+		}
+
+		if round < len(groups) && !r.succeeded(t.Name) {
+			left = append(left, groups[round])
+		}
+
+		round++
+	}
+
+	return append(left, groups[min(round, len(groups)):]...)
+}
+
+// worstCleanup returns the first cleanup that failed, else the last one.
+func (p *planner) worstCleanup() *Run {
+	for i := range p.Runs {
+		if r := &p.Runs[i]; r.Phase == PhaseCleanup && !done(r) {
+			return r
+		}
+	}
+
+	return p.last(PhaseCleanup)
+}

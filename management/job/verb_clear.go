@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import "github.com/contiv/cluster/inventory"
+
+// clearQuarantine cleans quarantined nodes and trusts them again. Force skips
+// the cleanup and needs the operator's reason.
+var clearQuarantine = Verb{
+	Name:      inventory.VerbClear,
+	Options:   []Option{OptionForce},
+	Playbooks: []string{PlaybookCleanup},
+	Helps:     true,
+	plan:      (*planner).clear,
+}
+
+func (p *planner) clear() Step {
+	if p.Force {
+		return p.end("", "", p.each(func(t Target) inventory.Outcome {
+			return inventory.Outcome{
+				Status: p.row.Success, Residue: carried(t), Reason: "cleared without a cleanup: " + p.Reason,
+			}
+		}))
+	}
+
+	cleanup := p.worstCleanup()
+	if p.stop == "" && (cleanup == nil || done(cleanup)) {
+		if step := p.cleanup(); len(step.Hosts) > 0 {
+			return step
+		}
+	}
+
+	cause, message := p.failure(cleanup)
+	dirty := false
+
+	outcomes := p.each(func(t Target) inventory.Outcome {
+		cleaned := len(p.uncleaned(t)) == 0 && (cleanup != nil || p.stop == "")
+		if cleaned {
+			return inventory.Outcome{Status: p.row.Success}
+		}
+
+		dirty = true
+		why := hostFailure(cleanup, t.Name, message)
+
+		return inventory.Outcome{
+			Status: p.row.Failed, Group: t.FromGroup, Residue: t.Residue, Error: why, Reason: why,
+		}
+	})
+
+	if !dirty {
+		return p.end("", "", outcomes)
+	}
+
+	return p.end(cause, message, outcomes)
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import "github.com/contiv/cluster/inventory"
+
+// decommission takes nodes out of service and cleans them. The cleanup is best
+// effort: a dead host can be decommissioned, and its residue is remembered.
+var decommission = Verb{
+	Name:      inventory.VerbDecommission,
+	Playbooks: []string{PlaybookCleanup},
+	Leaves:    true,
+	Helps:     true,
+	plan:      (*planner).decommission,
+}
+
+func (p *planner) decommission() Step {
+	cleanup := p.worstCleanup()
+
+	if p.stop == "" && (cleanup == nil || done(cleanup) || failedOn(cleanup)) {
+		if step := p.cleanup(); len(step.Hosts) > 0 {
+			return step
+		}
+	}
+
+	cause, message := p.failure(cleanup)
+	dirty := false
+
+	outcomes := p.each(func(t Target) inventory.Outcome {
+		o := inventory.Outcome{Status: p.row.Success, Residue: p.uncleaned(t)}
+		if len(o.Residue) > 0 {
+			dirty = true
+			o.Status = p.row.Dirty
+			o.Error = "not cleaned: " + hostFailure(cleanup, t.Name, message)
+			o.Reason = o.Error
+		}
+
+		return o
+	})
+
+	switch {
+	case !dirty:
+		return p.end("", "", outcomes) // a stop came after the end
+	case cause == CauseFailed:
+		step := p.end("", "", outcomes)
+		step.Message = "not everything could be cleaned: " + message
+
+		return step
+	}
+
+	return p.end(cause, message, outcomes)
+}

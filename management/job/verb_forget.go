@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import "github.com/contiv/cluster/inventory"
+
+// forget removes the agent from nodes, then their records. Records alone are
+// removed without a job.
+var forget = Verb{
+	Name:         inventory.VerbForget,
+	Playbooks:    []string{PlaybookCleanup},
+	Helps:        true,
+	RemovesAgent: true,
+	plan:         (*planner).forget,
+}
+
+func (p *planner) forget() Step {
+	removed := p.last(PhaseCleanup)
+	if removed == nil && p.stop == "" {
+		// In this group cleanup.yml undoes what site.yml did to prepare the host.
+		return p.run(PhaseCleanup, PlaybookCleanup, prepareGroup, everyTarget)
+	}
+
+	cause, message := p.failure(removed)
+	if done(removed) {
+		cause, message = "", ""
+	}
+
+	return p.end(cause, message, p.each(func(t Target) inventory.Outcome {
+		if removed != nil && removed.succeeded(t.Name) {
+			return inventory.Outcome{Status: p.row.Success}
+		}
+
+		why := "its agent was not removed: " + hostFailure(removed, t.Name, message)
+
+		return inventory.Outcome{
+			Status: t.From, Group: t.FromGroup, Applied: t.Applied, Residue: t.Residue, Error: why, Reason: why,
+		}
+	}))
+}

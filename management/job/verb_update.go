@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import "github.com/contiv/cluster/inventory"
+
+// update cleans nodes in service and configures them again, perhaps in another
+// group.
+var update = Verb{
+	Name:      inventory.VerbUpdate,
+	Options:   []Option{OptionGroup},
+	Playbooks: []string{PlaybookSite, PlaybookCleanup},
+	Joins:     true,
+	Leaves:    true,
+	Helps:     true,
+	groupAfter: func(j Job, n inventory.Node) string {
+		if j.Group != "" {
+			return j.Group
+		}
+
+		return n.Group
+	},
+	plan: (*planner).update,
+}
+
+func (p *planner) update() Step {
+	cleaned, configured := p.last(PhaseCleanup), p.last(PhaseConfigure)
+
+	// A target whose cleanup has not begun stays in service.
+	stays := func(t Target) inventory.Outcome {
+		_, message := p.failure(cleaned)
+
+		return inventory.Outcome{
+			Status: t.From, Group: t.FromGroup, Applied: t.Applied, Error: message, Reason: message,
+		}
+	}
+
+	switch {
+	case cleaned == nil && p.stop != "":
+		return p.end(p.stop, p.stopMessage, p.each(stays))
+	case cleaned == nil:
+		return p.run(PhaseCleanup, PlaybookCleanup, formerGroup, everyTarget)
+	case !done(cleaned):
+		return p.undo(cleaned, formerGroup, func(t Target) bool { return cleaned.Results[t.Name].Begun }, stays)
+	case configured == nil && p.stop != "":
+		return p.undo(cleaned, formerGroup, everyTarget, nil)
+	case configured == nil:
+		return p.run(PhaseConfigure, PlaybookSite, newGroup, everyTarget)
+	case done(configured):
+		return p.end("", "", p.each(p.inService))
+	case configured.NotBegun:
+		// The former configuration is gone and the new one was not begun, so
+		// the targets are clean.
+		cause, message := p.failure(configured)
+
+		return p.end(cause, message, p.each(func(Target) inventory.Outcome {
+			return inventory.Outcome{Status: p.row.Failed, Error: message, Reason: message}
+		}))
+	}
+
+	return p.undo(configured, newGroup, everyTarget, nil)
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/monitor"
+)
+
+const (
+	maxNodes  = 50_000 // limits the growth of the inventory by gossip and events
+	maxLogged = 50     // nodes of one report that are logged one by one
+)
+
+// report checks the observations of one report against the view and each other.
+type report struct {
+	view     *state.View
+	accepted map[string]inventory.Observation // by node name
+	unknown  int                              // nodes that are not in the view
+}
+
+// check refuses an observation that cannot be recorded: one outside the grammar,
+// under the name of a node with another label and serial, or in contradiction to
+// an earlier one of the same report.
+func (r *report) check(o inventory.Observation) error {
+	err := errors.Join(inventory.CheckLabel(o.Label), inventory.CheckSerial(o.Serial), inventory.CheckAddr(o.Addr))
+	if e, invalid := errors.AsType[*inventory.Error](err); invalid {
+		return e
+	}
+
+	name := inventory.NodeName(o.Label, o.Serial)
+	n, known := r.view.Lookup(name)
+
+	earlier, repeated := r.accepted[name]
+	if repeated {
+		n.Label, n.Serial = earlier.Label, earlier.Serial
+	}
+
+	switch {
+	case (known || repeated) && (n.Label != o.Label || n.Serial != o.Serial):
+		return inventory.Errorf(inventory.KindRefused,
+			"the name %s belongs to the node with label %q and serial %q", name, n.Label, n.Serial).
+			Do("give the host another label or serial").About(name)
+	case repeated && earlier.Addr != o.Addr:
+		return inventory.Errorf(inventory.KindInvalid, "%s is reported at %s and at %s", name, earlier.Addr, o.Addr).
+			Do("report each node once").About(name)
+	case !known && !repeated:
+		if r.unknown++; len(r.view.Nodes)+r.unknown > maxNodes {
+			return inventory.Errorf(inventory.KindRefused, "%d nodes are known already", len(r.view.Nodes)).
+				Do("forget some: clusterctl nodes forget")
+		}
+	}
+
+	r.accepted[name] = o
+
+	return nil
+}
+
+// Observe records the observations of one observer: all of them, or none if one
+// is refused. The caller's principal is the observer.
+func (ns *Nodes) Observe(ctx context.Context, observer string, observations []inventory.Observation) error {
+	if len(observations) == 0 {
+		return inventory.Errorf(inventory.KindInvalid, "the event names no node").Do("name at least one")
+	}
+
+	observations = slices.Clone(observations)
+	for i := range observations {
+		observations[i].Observer = observer
+		observations[i].Addr = job.CanonicalAddr(observations[i].Addr)
+	}
+
+	targets := make([]string, len(observations))
+	for i, o := range observations {
+		targets[i] = inventory.NodeName(o.Label, o.Serial)
+	}
+
+	caller := access.Caller{Principal: observerPrincipal(observer)}
+	record := access.Record{Action: "nodes.observe", Targets: targets}
+
+	return access.Audited(ctx, ns.audit, caller, record, func(*access.Record) error {
+		return state.RetryConflict(ctx, ns.state, func(v *state.View) error {
+			r := report{view: v, accepted: map[string]inventory.Observation{}}
+			for i, o := range observations {
+				err := r.check(o)
+				if e, ok := errors.AsType[*inventory.Error](err); ok && len(observations) > 1 && len(e.Nodes) == 0 {
+					e.Message = fmt.Sprintf("node %d of the event: %s", i+1, e.Message)
+				}
+
+				if err != nil {
+					return err
+				}
+			}
+
+			return PutNodes(ctx, ns.store, ns.record(v, observations))
+		})
+	})
+}
+
+func observerPrincipal(observer string) string { return "monitor:" + observer }
+
+// news collects the log lines of one report.
+type news struct {
+	lines   []func()
+	unknown int // lines about nodes that are new
+}
+
+func (n *news) log(log logrus.FieldLogger) {
+	if len(n.lines) > maxLogged {
+		log.WithFields(logrus.Fields{"new": n.unknown, "changed": len(n.lines) - n.unknown}).
+			Info("many nodes appeared or disappeared at once")
+
+		return
+	}
+
+	for _, line := range n.lines {
+		line()
+	}
+}
+
+// record returns the writes that the observations cause. Several observations
+// of one node are applied in order.
+func (ns *Nodes) record(v *state.View, observations []inventory.Observation) []state.NodeWrite {
+	var (
+		writes []state.NodeWrite
+		news   news
+	)
+
+	defer func() { news.log(ns.log) }()
+
+	at, index := time.Now(), map[string]int{}
+	for _, o := range observations {
+		name := inventory.NodeName(o.Label, o.Serial)
+		i, repeated := index[name]
+
+		n, known := v.Lookup(name)
+		if repeated {
+			n, known = writes[i].Node, true
+		}
+
+		n, entries, changed := ns.observeOne(v, n, known, o, at, &news)
+
+		switch {
+		case !changed:
+		case repeated:
+			writes[i].Node = n
+			writes[i].Entries = append(writes[i].Entries, entries...)
+		default:
+			index[name] = len(writes)
+			writes = append(writes, state.NodeWrite{Node: n, Entries: entries})
+		}
+	}
+
+	return writes
+}
+
+// observeOne applies one observation to a node, or to the node it creates.
+func (ns *Nodes) observeOne(
+	v *state.View, n inventory.Node, known bool, o inventory.Observation, at time.Time, news *news,
+) (_ inventory.Node, entries []inventory.HistoryEntry, changed bool) {
+	if !known {
+		if !o.Alive {
+			return n, nil, false // an unknown node has no state to lose
+		}
+
+		var tombstone *inventory.Tombstone
+		if t, ok := v.Tombstones[inventory.NodeName(o.Label, o.Serial)]; ok {
+			tombstone = &t
+		}
+
+		fresh, entry := inventory.NewNode(o, tombstone, at)
+
+		news.unknown++
+		news.lines = append(news.lines, func() {
+			ns.log.WithFields(logrus.Fields{"node": fresh.Name, "addr": fresh.Addr, "status": fresh.Status}).
+				Info("a new node appeared")
+		})
+
+		return fresh, []inventory.HistoryEntry{entry}, true
+	}
+
+	m, entry, changed := n.Observe(o, at)
+	if entry != nil {
+		entries = []inventory.HistoryEntry{*entry}
+		news.lines = append(news.lines, func() {
+			ns.log.WithFields(logrus.Fields{"node": m.Name, "state": m.State}).Info("the node's state changed")
+		})
+	}
+
+	return m, entries, changed
+}
+
+// Sink records the reports of one observer in the inventory.
+type Sink struct {
+	Nodes    *Nodes
+	Observer string
+}
+
+// Observe records a report. A member whose identity cannot be recorded is logged
+// and skipped, so that one bad member does not hide the others.
+func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
+	observations := make([]inventory.Observation, len(r.Sightings))
+	for i, m := range r.Sightings {
+		observations[i] = inventory.Observation{
+			Label: m.Label, Serial: m.Serial, Addr: m.Addr, Alive: m.Alive, Joined: m.Joined,
+		}
+		if m.Duplicate {
+			// A sighting lists all claimants, an observation only the others.
+			isOwn := func(addr string) bool { return addr == m.Addr }
+			observations[i].Others = slices.DeleteFunc(slices.Clone(m.Others), isOwn)
+		}
+	}
+
+	refused, _, err := s.Nodes.Report(ctx, s.Observer, r.Full, observations)
+	if err != nil {
+		return err
+	}
+
+	for i, reason := range refused {
+		s.Nodes.log.WithError(reason).WithField("addr", r.Sightings[i].Addr).Warn("a member was skipped")
+	}
+
+	return nil
+}
+
+// Report records the report of one observer, except for observations that it
+// refuses: those are in refused, by index. In a full report, each node that the
+// observer saw before and that is missing counts as lost.
+func (ns *Nodes) Report(
+	ctx context.Context, observer string, full bool, observations []inventory.Observation,
+) (refused map[int]error, revision int64, err error) {
+	err = state.RetryConflict(ctx, ns.state, func(v *state.View) error {
+		checked := report{view: v, accepted: map[string]inventory.Observation{}}
+		refused = map[int]error{}
+
+		var accepted []inventory.Observation
+		for i, o := range observations {
+			o.Observer, o.Addr = observer, job.CanonicalAddr(o.Addr)
+
+			err := inventory.CheckOthers(o.Others)
+			if err == nil {
+				err = checked.check(o)
+			}
+
+			if err != nil {
+				refused[i] = err
+				continue
+			}
+
+			accepted = append(accepted, o)
+		}
+
+		if full {
+			accepted = append(accepted, checked.missing(observer)...)
+		}
+
+		return PutNodes(ctx, ns.store, ns.record(v, accepted))
+	})
+
+	return refused, ns.state.View().Revision, err
+}
+
+// missing returns the loss of every node that the observer saw before and that
+// is not in its full report.
+func (r *report) missing(observer string) []inventory.Observation {
+	var lost []inventory.Observation
+	for _, n := range r.view.Nodes {
+		if _, reported := r.accepted[n.Name]; n.Seen[observer] && !reported {
+			lost = append(lost, inventory.Observation{
+				Observer: observer, Label: n.Label, Serial: n.Serial, Addr: n.Addr,
+			})
+		}
+	}
+
+	return lost
+}

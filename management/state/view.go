@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// View is everything that is read often, as of one revision of the store. It is
+// immutable: nobody may change anything it refers to. The next view shares each
+// record that has not changed.
+type View struct {
+	job.Snapshot
+
+	Revision int64
+	// Stale: the store has not answered for 3 seconds, so the view may be old.
+	Stale bool
+	// Variables are the variables of each scope that has any.
+	Variables map[Scope]configuration.Vars
+	// VariablesAt are the revisions at which the variables were set.
+	VariablesAt map[Scope]int64
+	// Connections are the ssh parameters set for single nodes.
+	Connections map[string]configuration.Connection
+	// Tombstones are the tombstones of forgotten nodes by name.
+	Tombstones map[string]inventory.Tombstone
+	// Overlay are the configuration keys set at run time.
+	Overlay map[string]any
+	// Instances are the live daemons, the oldest first.
+	Instances []Instance
+	// ConfigAt is the revision of the last change of the configuration, in the
+	// overlay or in an instance's file; 0: never changed.
+	ConfigAt int64
+	// Generation changes with every claim, end of a job and forget. A claim
+	// decided on an older generation is refused.
+	Generation int64
+}
+
+// Vars returns the variables of the scope, or nil.
+func (v *View) Vars(s Scope) configuration.Vars { return v.Variables[s] }
+
+// Connection returns the ssh parameters set for the node, or nil.
+func (v *View) Connection(node string) *configuration.Connection {
+	c, ok := v.Connections[node]
+	if !ok {
+		return nil
+	}
+
+	return &c
+}
+
+// Instance is a live daemon. Its record disappears soon after the daemon does.
+type Instance struct {
+	ID      string    `json:"id"`      // stable over restarts
+	Node    string    `json:"node"`    // name of the instance's own node
+	Addr    string    `json:"addr"`    // of its host; empty: unknown
+	API     []string  `json:"api"`     // URLs of its API
+	Version string    `json:"version"` // of clusterm
+	Started time.Time `json:"started"`
+}
+
+// NodeWrite writes a node and adds to its history. The write is refused unless
+// the record is still at Node.Revision (0: it must not exist).
+type NodeWrite struct {
+	Node    inventory.Node
+	Entries []inventory.HistoryEntry
+	// Connection, unless nil, replaces the ssh parameters of the node; the zero
+	// value removes them. Only PutNodes writes it.
+	Connection *configuration.Connection
+	// Tombstone, unless nil, removes the node with its history and variables,
+	// and stays in its place.
+	Tombstone *inventory.Tombstone
+}
+
+// Scope is the range of a set of variables: "global", "group/NAME" or "node/NAME".
+type Scope string
+
+// ScopeGlobal is the scope of the globals.
+const ScopeGlobal Scope = "global"
+
+// ScopeGroup returns the scope of a group's variables.
+func ScopeGroup(name string) Scope { return Scope("group/" + name) }
+
+// ScopeNode returns the scope of a node's variables.
+func ScopeNode(name string) Scope { return Scope("node/" + name) }
+
+// SameMap reports whether a and b are the same map. Views share maps that have
+// not changed, so identity shows that nothing changed.
+func SameMap[K comparable, V any](a, b map[K]V) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package variable
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Settings is the part of the configuration that variables depend on.
+type Settings struct {
+	Groups      inventory.Groups
+	Vars        configuration.Vars // the lowest layer; its values may be templates
+	Secrets     configuration.Secrets
+	Connection  configuration.Connection            // of the site
+	Connections map[string]configuration.Connection // by group
+}
+
+// Merge returns the variables of a node in a group, each with its origin. An
+// empty name leaves out that layer.
+func (s Settings) Merge(v *state.View, group, node string) map[string]configuration.Var {
+	layers := []configuration.Layer{
+		{Origin: configuration.OriginConfig, Vars: s.Vars, Trusted: true},
+		{Origin: configuration.OriginGlobal, Vars: v.Vars(state.ScopeGlobal)},
+	}
+	if group != "" {
+		groupVars := v.Vars(state.ScopeGroup(group))
+		layers = append(layers, configuration.Layer{Origin: configuration.OriginGroup, Vars: groupVars})
+	}
+
+	if node != "" {
+		nodeVars := v.Vars(state.ScopeNode(node))
+		layers = append(layers, configuration.Layer{Origin: configuration.OriginNode, Vars: nodeVars})
+	}
+
+	return configuration.Merge(layers...)
+}
+
+// Connect returns the ssh parameters of a node in a group.
+func (s Settings) Connect(v *state.View, group, node string) configuration.Connection {
+	c := s.Connections[group].Over(s.Connection)
+	if own := v.Connection(node); own != nil {
+		c = own.Over(c)
+	}
+
+	return c
+}
+
+// TemplateWarning warns about a value that looks like a template. Values from
+// the API are data, so a template in them is never evaluated.
+func TemplateWarning(path string) string {
+	return fmt.Sprintf("the value of %s looks like a template; it is passed on as it is and never evaluated", path)
+}
+
+// Merger merges the variables of nodes, for one view and the settings of one
+// moment. It is immutable.
+type Merger struct {
+	view     *state.View
+	settings Settings
+}
+
+// NewMerger returns the merger of the view and the settings.
+func NewMerger(v *state.View, settings Settings) Merger { return Merger{v, settings} }
+
+// Of returns the node's variables as a job would get them, without those of a
+// request. Secrets are hidden.
+func (m Merger) Of(n *inventory.Node) map[string]configuration.Var {
+	return m.settings.Secrets.HideMerged(m.settings.Merge(m.view, n.Group, n.Name))
+}
+
+// Alike returns a function that reports whether an older merger gave a node the
+// same variables, or nil if it gave all nodes the same. It compares maps by
+// identity, because variables are replaced as a whole and never changed.
+func (m Merger) Alike(older Merger) func(n *inventory.Node) bool {
+	never := func(*inventory.Node) bool { return false }
+
+	sameSettings := older.view != nil && state.SameMap(m.settings.Vars, older.settings.Vars) &&
+		slices.Equal(m.settings.Secrets, older.settings.Secrets)
+	if !sameSettings {
+		return never
+	}
+
+	if state.SameMap(m.view.Variables, older.view.Variables) {
+		return nil
+	}
+
+	same := func(s state.Scope) bool { return state.SameMap(m.view.Variables[s], older.view.Variables[s]) }
+	if !same(state.ScopeGlobal) {
+		return never
+	}
+
+	groups := map[string]bool{}
+
+	return func(n *inventory.Node) bool {
+		group, ok := groups[n.Group]
+		if !ok {
+			group = n.Group == "" || same(state.ScopeGroup(n.Group))
+			groups[n.Group] = group
+		}
+
+		return group && same(state.ScopeNode(n.Name))
+	}
+}
