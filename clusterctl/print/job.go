@@ -227,6 +227,7 @@ func (p *Printer) runs(runs []api.Run) {
 
 		rows[i] = []string{
 			Line(r.Phase),
+			Line(r.Kind),
 			Line(r.Playbook),
 			Clip(List(r.Hosts), namesWidth),
 			Time(r.Started),
@@ -236,7 +237,7 @@ func (p *Printer) runs(runs []api.Run) {
 		}
 	}
 
-	p.Rows([]string{"PHASE", "PLAYBOOK", "HOSTS", "STARTED", "DURATION", "EXIT", "MESSAGE"}, rows)
+	p.Rows([]string{"PHASE", "KIND", "PLAYBOOK", "HOSTS", "STARTED", "DURATION", "EXIT", "MESSAGE"}, rows)
 }
 
 // run prints one run with the results of its hosts.

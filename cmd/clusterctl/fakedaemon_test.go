@@ -862,6 +862,7 @@ func (d *fakeDaemon) finish(j *fakeJob) {
 	}
 
 	run := api.Run{
+		Kind:     "playbook",
 		Phase:    "configure",
 		Playbook: "site.yml",
 		Hosts:    j.targets(),

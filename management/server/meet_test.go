@@ -827,6 +827,7 @@ func TestWaitJob(t *testing.T) {
 		j.Status, j.Cause, j.Message = job.Errored, job.CauseFailed, "site.yml failed on a-1"
 		j.Runs = []job.Run{
 			{
+				Kind:     job.StepPlaybook,
 				Phase:    job.PhaseConfigure,
 				Playbook: "site.yml",
 				Hosts:    []string{"a-1", "bb-1"},
@@ -843,6 +844,7 @@ func TestWaitJob(t *testing.T) {
 				},
 			},
 			{
+				Kind:     job.StepPlaybook,
 				Phase:    job.PhaseUndo,
 				Playbook: "cleanup.yml",
 				Hosts:    []string{"a-1", "bb-1"},
@@ -1235,6 +1237,7 @@ func TestSummaries(t *testing.T) {
 				Targets: target("10.0.0.8", "10.0.0.9"),
 				Runs: []job.Run{
 					{
+						Kind:  job.StepPlaybook,
 						Phase: job.PhaseConfigure,
 						Hosts: []string{"10.0.0.8", "10.0.0.9"},
 						Results: map[string]job.HostResult{
