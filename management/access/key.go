@@ -61,7 +61,8 @@ func (c Caller) Replay(ctx context.Context, results Results, r state.Reader) (*R
 
 	if result.Request != c.Key.Request {
 		return nil, inventory.Errorf(inventory.KindKeyReused,
-			"the Idempotency-Key was already used for a different request at %s", result.Time.UTC().Format(time.RFC3339)).
+			"the Idempotency-Key was already used for a different request at %s",
+			result.Time.UTC().Format(time.RFC3339)).
 			Do("make a new key for every request, and repeat a key only with the same request")
 	}
 

@@ -47,7 +47,8 @@ func startPrometheus(t *testing.T, target string) *watchman {
 		t.Fatal(err)
 	}
 
-	config := "global: {evaluation_interval: 1s}\n" + strings.NewReplacer("127.0.0.1:9007", target, "scrape_interval: 15s", "scrape_interval: 1s\n    scrape_timeout: 1s", "alerts.yml", rules).
+	config := "global: {evaluation_interval: 1s}\n" + strings.NewReplacer("127.0.0.1:9007", target,
+		"scrape_interval: 15s", "scrape_interval: 1s\n    scrape_timeout: 1s", "alerts.yml", rules).
 		Replace(string(data))
 
 	file := filepath.Join(dir, "prometheus.yml")

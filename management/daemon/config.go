@@ -162,7 +162,8 @@ func (c *Config) present(old Config) error {
 
 	if c.Playbooks != "" && c.Playbooks != old.Playbooks {
 		if _, err := os.Stat(filepath.Join(c.Playbooks, job.PlaybookSite)); err != nil {
-			return inventory.Errorf(inventory.KindInvalid, "playbooks: there is no %s in %s", job.PlaybookSite, c.Playbooks).
+			return inventory.Errorf(inventory.KindInvalid, "playbooks: there is no %s in %s", job.PlaybookSite,
+				c.Playbooks).
 				Do("put your playbooks there, or leave the key empty for those that come with clusterm")
 		}
 	}
@@ -219,7 +220,8 @@ func (c *Config) Check() error {
 		if err != nil || !addr.Addr().IsLoopback() {
 			return bad(
 				"plain_http",
-				"%q is not a loopback address and port; it has no authentication, so only 127.0.0.1:PORT or [::1]:PORT is taken",
+				"%q is not a loopback address and port; it has no authentication, so only 127.0.0.1:PORT or "+
+					"[::1]:PORT is taken",
 				c.PlainHTTP,
 			)
 		}
@@ -244,7 +246,10 @@ func (c *Config) Check() error {
 	for _, check := range []struct {
 		key, value string
 		check      func(string) error
-	}{{"node.label", c.Node.Label, inventory.CheckLabel}, {"node.serial", c.Node.Serial, inventory.CheckSerial}, {"node.addr", c.Node.Addr, inventory.CheckAddr}} {
+	}{
+		{"node.label", c.Node.Label, inventory.CheckLabel}, {"node.serial", c.Node.Serial, inventory.CheckSerial},
+		{"node.addr", c.Node.Addr, inventory.CheckAddr},
+	} {
 		if check.value != "" {
 			if err := check.check(check.value); err != nil {
 				return bad(check.key, "%w", err)
@@ -436,7 +441,8 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 		dec.KnownFields(true)
 
 		if err := dec.Decode(&c); err != nil {
-			return Config{}, inventory.Errorf(inventory.KindInvalid, "the value of %s does not fit: %s", key, inDocument.ReplaceAllString(yamlfile.Plain(err), "")).
+			return Config{}, inventory.Errorf(inventory.KindInvalid, "the value of %s does not fit: %s", key,
+				inDocument.ReplaceAllString(yamlfile.Plain(err), "")).
 				Do("see clusterctl config get %s, and 'clusterm example'", key)
 		}
 	}

@@ -97,52 +97,57 @@ func TestLoadConfigRefuses(t *testing.T) {
 		"gossip: {join: none}\n":                       "line 1: `none` is not a list",
 		"ssh: {become: maybe}\n":                       "line 1: `maybe` is not true or false",
 		"playbooks: {a: b}\n":                          "line 1: a mapping is not text",
-		"jobs: {limit: many, forks: [1]}\nx: 1\n":      "line 1: `many` is not a whole number; line 1: a list is not a whole number; line 2: key x not found",
-		"jobs:\n\tlimit: 3\n":                          "(indent with spaces, not with tabs)",
-		"jobs: {timeout: soon}\n":                      `"soon" is not a duration`,
-		"data_dir: /x\ndata_dir: /y\n":                 "line 2: mapping key \"data_dir\" already defined",
-		"data_dir: /x\n---\ndata_dir: /y\n":            "more than one document",
-		"- a\n":                                        "line 1",
-		"data_dir: relative\n":                         "data_dir: \"relative\" is not an absolute path",
-		"socket: relative\n":                           "socket:",
-		"playbooks: relative\n":                        "playbooks:",
-		"ansible_playbook: \"\"\n":                     "ansible_playbook:",
-		"plain_http: 0.0.0.0:9007\n":                   "plain_http: \"0.0.0.0:9007\" is not a loopback address",
-		"plain_http: localhost:9007\n":                 "plain_http:",
-		"plain_http: 127.0.0.1\n":                      "plain_http:",
-		"gossip: on\n":                                 "gossip",
-		"gossip: {bind: nonsense}\n":                   "gossip",
-		"gossip: {rpc: \"192.0.2.1:7373\"}\n":          "gossip.rpc: \"192.0.2.1:7373\" is not a loopback address and port",
-		"gossip: {rpc: localhost}\n":                   "gossip.rpc:",
-		"gossip: {rpc: \"127.0.0.1:7373\", bind: \"0.0.0.0:7946\"}\n":        "gossip.bind: gossip.rpc names an existing serf agent",
+		"jobs: {limit: many, forks: [1]}\nx: 1\n": "line 1: `many` is not a whole number; line 1: a list is " +
+			"not a whole number; line 2: key x not found",
+		"jobs:\n\tlimit: 3\n":                 "(indent with spaces, not with tabs)",
+		"jobs: {timeout: soon}\n":             `"soon" is not a duration`,
+		"data_dir: /x\ndata_dir: /y\n":        "line 2: mapping key \"data_dir\" already defined",
+		"data_dir: /x\n---\ndata_dir: /y\n":   "more than one document",
+		"- a\n":                               "line 1",
+		"data_dir: relative\n":                "data_dir: \"relative\" is not an absolute path",
+		"socket: relative\n":                  "socket:",
+		"playbooks: relative\n":               "playbooks:",
+		"ansible_playbook: \"\"\n":            "ansible_playbook:",
+		"plain_http: 0.0.0.0:9007\n":          "plain_http: \"0.0.0.0:9007\" is not a loopback address",
+		"plain_http: localhost:9007\n":        "plain_http:",
+		"plain_http: 127.0.0.1\n":             "plain_http:",
+		"gossip: on\n":                        "gossip",
+		"gossip: {bind: nonsense}\n":          "gossip",
+		"gossip: {rpc: \"192.0.2.1:7373\"}\n": "gossip.rpc: \"192.0.2.1:7373\" is not a loopback address and port",
+		"gossip: {rpc: localhost}\n":          "gossip.rpc:",
+		"gossip: {rpc: \"127.0.0.1:7373\", bind: \"0.0.0.0:7946\"}\n": "gossip.bind: gossip.rpc names an " +
+			"existing serf agent",
 		"gossip: {rpc: \"127.0.0.1:7373\", advertise: \"192.0.2.1:7946\"}\n": "gossip.advertise:",
-		"gossip: {rpc: \"127.0.0.1:7373\", rpc_auth_file: relative}\n":       "gossip.rpc_auth_file: \"relative\" is not an absolute path",
-		"gossip: {rpc: \"127.0.0.1:7373\", join: [\"nonsense:x\"]}\n":        "gossip.join:",
-		"gossip: {rpc_auth_file: /etc/clusterm/rpc.key}\n":                   "gossip.rpc_auth_file: it is the key of an existing serf agent",
-		"gossip: {rpc: \"127.0.0.1:7373\", rpc_auth_key: secret}\n":          "line 1: key rpc_auth_key not found in gossip",
-		"node: {label: \"a b\"}\n":                                           "node.label:",
-		"node: {serial: \"-\"}\n":                                            "node.serial:",
-		"node: {addr: \"10.0.0.1 x\"}\n":                                     "node.addr:",
-		"groups: []\n":                                                       "groups: no group",
-		"groups: [{name: a, needs: b}]\n":                                    "groups: group a needs group b",
-		"groups: [{name: cluster-node}]\n":                                   "reserved",
-		"vars: {ansible_user: root}\n":                                       "vars:",
-		"vars: [a]\n":                                                        "line 1",
-		"ssh: {port: 70000}\n":                                               "ssh:",
-		"ssh: {key_file: relative}\n":                                        "ssh:",
-		"group_ssh: {nope: {user: a}}\n":                                     "group_ssh:",
-		"group_ssh: {service-worker: {port: -1}}\n":                          "group_ssh.service-worker:",
-		"jobs: {limit: 0}\n":                                                 "jobs.limit: 0 is not within 1 and 1000",
-		"jobs: {forks: 1001}\n":                                              "jobs.forks:",
-		"jobs: {keep: 0}\n":                                                  "jobs.keep:",
-		"jobs: {keep_bytes: 1}\n":                                            "jobs.keep_bytes:",
-		"jobs: {output_limit: 1}\n":                                          "jobs.output_limit:",
-		"jobs: {timeout: 0s}\n":                                              "jobs.timeout:",
-		"jobs: {appear: 2h}\n":                                               "jobs.appear: 2h0m0s is not within 1s and 1h0m0s",
-		"jobs: {runner_lease: 1s}\n":                                         "jobs.runner_lease:",
-		"jobs: {keep_for: 1s}\n":                                             "jobs.keep_for:",
-		"max_body: 1\n":                                                      "max_body:",
-		"log_level: loud\n":                                                  "log_level: \"loud\" is not error, warning, info or debug",
+		"gossip: {rpc: \"127.0.0.1:7373\", rpc_auth_file: relative}\n": "gossip.rpc_auth_file: \"relative\" " +
+			"is not an absolute path",
+		"gossip: {rpc: \"127.0.0.1:7373\", join: [\"nonsense:x\"]}\n": "gossip.join:",
+		"gossip: {rpc_auth_file: /etc/clusterm/rpc.key}\n": "gossip.rpc_auth_file: it is the key of an " +
+			"existing serf agent",
+		"gossip: {rpc: \"127.0.0.1:7373\", rpc_auth_key: secret}\n": "line 1: key rpc_auth_key not found in gossip",
+		"node: {label: \"a b\"}\n":                                  "node.label:",
+		"node: {serial: \"-\"}\n":                                   "node.serial:",
+		"node: {addr: \"10.0.0.1 x\"}\n":                            "node.addr:",
+		"groups: []\n":                                              "groups: no group",
+		"groups: [{name: a, needs: b}]\n":                           "groups: group a needs group b",
+		"groups: [{name: cluster-node}]\n":                          "reserved",
+		"vars: {ansible_user: root}\n":                              "vars:",
+		"vars: [a]\n":                                               "line 1",
+		"ssh: {port: 70000}\n":                                      "ssh:",
+		"ssh: {key_file: relative}\n":                               "ssh:",
+		"group_ssh: {nope: {user: a}}\n":                            "group_ssh:",
+		"group_ssh: {service-worker: {port: -1}}\n":                 "group_ssh.service-worker:",
+		"jobs: {limit: 0}\n":                                        "jobs.limit: 0 is not within 1 and 1000",
+		"jobs: {forks: 1001}\n":                                     "jobs.forks:",
+		"jobs: {keep: 0}\n":                                         "jobs.keep:",
+		"jobs: {keep_bytes: 1}\n":                                   "jobs.keep_bytes:",
+		"jobs: {output_limit: 1}\n":                                 "jobs.output_limit:",
+		"jobs: {timeout: 0s}\n":                                     "jobs.timeout:",
+		"jobs: {appear: 2h}\n":                                      "jobs.appear: 2h0m0s is not within 1s and 1h0m0s",
+		"jobs: {runner_lease: 1s}\n":                                "jobs.runner_lease:",
+		"jobs: {keep_for: 1s}\n":                                    "jobs.keep_for:",
+		"max_body: 1\n":                                             "max_body:",
+		"log_level: loud\n": "log_level: \"loud\" is not error, warning, " +
+			"info or debug",
 	} {
 		path := filepath.Join(dir, "clusterm.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -164,7 +169,9 @@ func TestLoadConfigRefuses(t *testing.T) {
 	_, _, err := LoadConfig(filepath.Join(dir, "nope.yaml"))
 	kind(t, err, inventory.KindInvalid, "cannot be read", "clusterm example")
 
-	for _, text := range []string{"", "# only a comment\n", "gossip: off\n", "gossip: false\n", "vars:\n", "jobs: {}\n"} {
+	for _, text := range []string{
+		"", "# only a comment\n", "gossip: off\n", "gossip: false\n", "vars:\n", "jobs: {}\n",
+	} {
 		path := filepath.Join(dir, "clusterm.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -211,11 +218,13 @@ func TestCheckFile(t *testing.T) {
 
 	path := filepath.Join(dir, "clusterm.yaml")
 	for text, says := range map[string]string{
-		"log_level: debug\n":                                             "",
-		"playbooks: " + dir + "\n":                                       "playbooks: there is no site.yml in " + dir,
-		"ssh: {key_file: " + dir + "/none}\n":                            "ssh.key_file cannot be read",
-		"group_ssh: {service-worker: {key_file: " + dir + "/none}}\n":    "group_ssh.service-worker.key_file cannot be read",
-		"ansible_playbook: " + dir + "/none\n":                           "ansible_playbook: ansible-playbook cannot be run",
+		"log_level: debug\n":                  "",
+		"playbooks: " + dir + "\n":            "playbooks: there is no site.yml in " + dir,
+		"ssh: {key_file: " + dir + "/none}\n": "ssh.key_file cannot be read",
+		"group_ssh: {service-worker: {key_file: " + dir +
+			"/none}}\n": "group_ssh.service-worker.key_file cannot be read",
+		"ansible_playbook: " + dir +
+			"/none\n": "ansible_playbook: ansible-playbook cannot be run",
 		"ansible_playbook: " + dir + "/none\nlog_level: debug\nx: [1]\n": "line 3: key x not found",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -292,8 +301,14 @@ func TestOverlay(t *testing.T) {
 	}
 
 	for key, value := range map[string]any{
-		"nope": 1, "jobs": map[string]any{"limit": 1}, "jobs.nope": 1, "jobs.limit": "many", "jobs.keep": 0, "groups": []any{}, "vars": map[string]any{"ansible_user": "x"},
-		"ssh.become": "perhaps", "group_ssh": map[string]any{"nope": map[string]any{"user": "x"}}, "log_level": "loud", "max_body": -1, "ssh": map[string]any{"user": "x"},
+		"nope": 1, "jobs": map[string]any{
+			"limit": 1,
+		}, "jobs.nope": 1, "jobs.limit": "many", "jobs.keep": 0, "groups": []any{}, "vars": map[string]any{
+			"ansible_user": "x",
+		},
+		"ssh.become": "perhaps", "group_ssh": map[string]any{
+			"nope": map[string]any{"user": "x"},
+		}, "log_level": "loud", "max_body": -1, "ssh": map[string]any{"user": "x"},
 	} {
 		_, err := overlaid(file, map[string]any{key: value, "jobs.forks": 7, "ssh.become": value})
 		kind(t, err, inventory.KindInvalid)
@@ -374,14 +389,32 @@ func TestFirstGenerationConfig(t *testing.T) {
 		{map[string]any{"jobs.limit": 7, "jobs.nope": 1}, inventory.KindInvalid, `no key "jobs.nope"`},
 		{map[string]any{"jobs.limit": nil, "jobs.nope": nil}, inventory.KindInvalid, `no key "jobs.nope"`},
 		{map[string]any{"jobs.limit": 7, "jobs.keep": 0}, inventory.KindInvalid, "jobs.keep: 0 is not within"},
-		{map[string]any{"jobs.limit": 7, "data_dir": "/x"}, inventory.KindRefused, "data_dir belongs to the configuration file"},
-		{map[string]any{"jobs.limit": 7, "plain_http": nil}, inventory.KindRefused, "plain_http belongs to the configuration file"},
+		{
+			map[string]any{"jobs.limit": 7, "data_dir": "/x"}, inventory.KindRefused,
+			"data_dir belongs to the configuration file",
+		},
+		{
+			map[string]any{"jobs.limit": 7, "plain_http": nil}, inventory.KindRefused,
+			"plain_http belongs to the configuration file",
+		},
 		{map[string]any{"jobs.limit": 7, "node.label": "x"}, inventory.KindRefused, "node.label belongs"},
 		{map[string]any{"jobs.limit": 7, "playbooks": "/nope"}, inventory.KindInvalid, "/nope"},
-		{map[string]any{"jobs.limit": 7, "groups": []any{map[string]any{"name": "other"}}}, inventory.KindRefused, "a-1 is in service-master"},
-		{map[string]any{"jobs.limit": 7, "vars": map[string]any{"ansible_user": "x"}}, inventory.KindInvalid, "ansible_user"},
-		{map[string]any{"jobs.limit": "many"}, inventory.KindInvalid, "the value of jobs.limit does not fit: `many` is not a whole number"},
-		{map[string]any{"vars": []any{1}}, inventory.KindInvalid, "the value of vars does not fit: variables must be an object"},
+		{
+			map[string]any{"jobs.limit": 7, "groups": []any{map[string]any{"name": "other"}}}, inventory.KindRefused,
+			"a-1 is in service-master",
+		},
+		{
+			map[string]any{"jobs.limit": 7, "vars": map[string]any{"ansible_user": "x"}}, inventory.KindInvalid,
+			"ansible_user",
+		},
+		{
+			map[string]any{"jobs.limit": "many"}, inventory.KindInvalid,
+			"the value of jobs.limit does not fit: `many` is not a whole number",
+		},
+		{
+			map[string]any{"vars": []any{1}}, inventory.KindInvalid,
+			"the value of vars does not fit: variables must be an object",
+		},
 	} {
 		kind(t, set(tt.patch), tt.kind, tt.says)
 		want("jobs.limit", "5 overlay true")
@@ -398,8 +431,10 @@ func TestFirstGenerationConfig(t *testing.T) {
 	}
 
 	for text, says := range map[string]string{
-		"jobs: {forks: 0}": "jobs.forks", "nonsense: 1": "nonsense", "data_dir: /elsewhere": "data_dir cannot change while clusterm runs",
-		"socket: /elsewhere": "socket", "gossip: {bind: 127.0.0.1:0}": "gossip", "plain_http: \"\"": "plain_http", "playbooks: /nope": "/nope",
+		"jobs: {forks: 0}": "jobs.forks", "nonsense: 1": "nonsense",
+		"data_dir: /elsewhere": "data_dir cannot change while clusterm runs",
+		"socket: /elsewhere":   "socket", "gossip: {bind: 127.0.0.1:0}": "gossip", "plain_http: \"\"": "plain_http",
+		"playbooks: /nope":        "/nope",
 		"groups: [{name: other}]": "a-1 is in service-master", "node: {label: other, serial: \"1\"}": "node.label",
 	} {
 		s.write("jobs: {limit: 4, forks: 8}", text)

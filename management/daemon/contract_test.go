@@ -149,7 +149,8 @@ func TestContract(t *testing.T) {
 	ok("/commission/nodes?extra_vars=%7B%22x%22%3A%22y%22%7D", `{"nodes":["b-1","c-1"],"host_group":"service-worker"}`)
 	ended()
 	want(
-		"a-1 Allocated Discovered service-master, b-1 Allocated Discovered service-worker, c-1 Allocated Discovered service-worker",
+		"a-1 Allocated Discovered service-master, b-1 Allocated Discovered service-worker, c-1 Allocated Discovered " +
+			"service-worker",
 	)
 
 	fails("/decommission/nodes", `{"nodes":["a-1"]}`, "without a-1", "b-1, c-1")
@@ -164,14 +165,16 @@ func TestContract(t *testing.T) {
 	ok("/decommission/nodes", `{"nodes":["a-1"]}`)
 	ended()
 	want(
-		"a-1 Decommissioned Discovered, b-1 Allocated Discovered service-worker, c-1 Allocated Discovered service-master",
+		"a-1 Decommissioned Discovered, b-1 Allocated Discovered service-worker, c-1 Allocated Discovered " +
+			"service-master",
 	)
 	ok(
 		"/monitor/event/disappeared",
 		`[{"Node-Label":"b","Node-Serial":"1","Node-Mgmt-Address":"10.0.0.2"},{"Node-Label":"z","Node-Serial":"1","Node-Mgmt-Address":"10.0.0.9"}]`,
 	)
 	want(
-		"a-1 Decommissioned Discovered, b-1 Allocated Disappeared service-worker, c-1 Allocated Discovered service-master",
+		"a-1 Decommissioned Discovered, b-1 Allocated Disappeared service-worker, c-1 Allocated Discovered " +
+			"service-master",
 	)
 	fails("/discover/nodes", `{"addrs":["10.0.0.9"]}`, "gossip: off")
 

@@ -314,8 +314,11 @@ func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
 
 	client, err := etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.inside.Endpoint())
 	if ended := d.inside.Ended(); err != nil && ended != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the embedded etcd did not start, the last time because of: %w", ended).
-			Do("free some space if the disk is full, end what else uses %s; restore it from a backup only where etcd says that the data are damaged", c.DataDir)
+		return nil, inventory.Errorf(inventory.KindUnavailable,
+			"the embedded etcd did not start, the last time because of: %w", ended).
+			Do("free some space if the disk is full, end what else uses %s; restore it from a backup only where "+
+				"etcd says that the data are damaged",
+				c.DataDir)
 	}
 
 	return client, err
@@ -359,7 +362,8 @@ func (d *Daemon) alive() error {
 		return nil
 	}
 
-	return inventory.Errorf(inventory.KindUnavailable, "the store may take this instance for dead, so it begins no job").
+	return inventory.Errorf(inventory.KindUnavailable,
+		"the store may take this instance for dead, so it begins no job").
 		Do("it goes on by itself when the store answers")
 }
 
@@ -485,7 +489,8 @@ func (d *Daemon) Reload() error {
 	}
 
 	if len(fixed) > 0 {
-		return inventory.Errorf(inventory.KindRefused, "%s cannot change while clusterm runs", strings.Join(fixed, ", ")).
+		return inventory.Errorf(inventory.KindRefused, "%s cannot change while clusterm runs",
+			strings.Join(fixed, ", ")).
 			Do("restart it: systemctl restart clusterm")
 	}
 
@@ -580,7 +585,8 @@ func (d *Daemon) usable(ctx context.Context, c Config) error {
 	}
 
 	if len(orphans) > 0 {
-		return inventory.Errorf(inventory.KindRefused, "groups: nodes are in groups that would be gone: %s", strings.Join(orphans, ", ")).
+		return inventory.Errorf(inventory.KindRefused, "groups: nodes are in groups that would be gone: %s",
+			strings.Join(orphans, ", ")).
 			Do("decommission them, or keep the groups")
 	}
 
@@ -803,7 +809,8 @@ func roomIn(dir string, least uint64) error {
 	// What is kept for root is left out: it is not there for long.
 	if left := fs.Bavail * uint64(fs.Frsize); left < least {
 		return fmt.Errorf(
-			"only %d bytes left on the file system of %s, and less than %d MiB is too little for jobs and records; free some space",
+			"only %d bytes left on the file system of %s, and less than %d MiB is too little for jobs and records; "+
+				"free some space",
 			left,
 			dir,
 			least>>20,

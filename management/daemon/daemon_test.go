@@ -476,14 +476,27 @@ func TestStartRefuses(t *testing.T) {
 		kind inventory.Kind
 		says string
 	}{
-		"a data directory in use":         {[]string{"data_dir: " + s.dir + "/d"}, inventory.KindUnavailable, "in use by another clusterm"},
-		"a socket in use":                 {[]string{"socket: " + s.dir + "/s"}, inventory.KindRefused, "another process listens on"},
-		"a data directory below a file":   {[]string{"data_dir: " + s.file + "/d"}, inventory.KindUnavailable, "cannot be made"},
-		"a data directory of another one": {[]string{"data_dir: /proc/nope"}, inventory.KindUnavailable, "cannot be made"},
-		"a socket that is a file":         {[]string{"socket: " + s.file}, inventory.KindRefused, "is not a socket"},
-		"a key file that is missing": {[]string{"gossip: {bind: 127.0.0.1:0, key_file: /nope}", `node: {label: m, serial: "1", addr: 127.0.0.1}`},
+		"a data directory in use": {
+			[]string{"data_dir: " + s.dir + "/d"}, inventory.KindUnavailable, "in use by another clusterm",
+		},
+		"a socket in use": {
+			[]string{"socket: " + s.dir + "/s"}, inventory.KindRefused, "another process listens on",
+		},
+		"a data directory below a file": {
+			[]string{"data_dir: " + s.file + "/d"}, inventory.KindUnavailable, "cannot be made",
+		},
+		"a data directory of another one": {
+			[]string{"data_dir: /proc/nope"}, inventory.KindUnavailable, "cannot be made",
+		},
+		"a socket that is a file": {[]string{"socket: " + s.file}, inventory.KindRefused, "is not a socket"},
+		"a key file that is missing": {[]string{
+			"gossip: {bind: 127.0.0.1:0, key_file: /nope}", `node: {label: m, serial: "1", addr: 127.0.0.1}`,
+		},
 			inventory.KindInvalid, "gossip.key_file"},
-		"a path that is too long": {[]string{"data_dir: " + s.dir + "/" + strings.Repeat("x", 100)}, inventory.KindInvalid, "configure a shorter data_dir"},
+		"a path that is too long": {
+			[]string{"data_dir: " + s.dir + "/" + strings.Repeat("x", 100)}, inventory.KindInvalid,
+			"configure a shorter data_dir",
+		},
 	} {
 		other := prepare(t, tt.yaml...)
 
@@ -519,10 +532,12 @@ func TestLastError(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                          "",
 		"PLAY [a] ***\nok: [a-1]\n": "",
-		"PLAY [a] ***\nERROR! Attempting to decrypt but no vault secrets found\n":                              "ERROR! Attempting to decrypt but no vault secrets found",
-		strings.Repeat("x\n", 10000) + "ERROR! first\nERROR! Syntax Error\n\nThe error appears to be in 'a'\n": "ERROR! Syntax Error",
-		"[ERROR]: Attempting to decrypt\nOrigin: a\n  ERROR! not this\n":                                       "[ERROR]: Attempting to decrypt",
-		"ERROR! long ago\n" + strings.Repeat("ok: [a-1] => \"ERROR! not this\"\n", 1000):                       "",
+		"PLAY [a] ***\nERROR! Attempting to decrypt but no vault secrets found\n": "ERROR! Attempting to decrypt " +
+			"but no vault secrets found",
+		strings.Repeat("x\n", 10000) +
+			"ERROR! first\nERROR! Syntax Error\n\nThe error appears to be in 'a'\n": "ERROR! Syntax Error",
+		"[ERROR]: Attempting to decrypt\nOrigin: a\n  ERROR! not this\n":                 "[ERROR]: Attempting to decrypt",
+		"ERROR! long ago\n" + strings.Repeat("ok: [a-1] => \"ERROR! not this\"\n", 1000): "",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -557,7 +572,9 @@ func TestHealthVersionMetrics(t *testing.T) {
 	}
 
 	_, text := s.get(api.PathMetrics)
-	for _, want := range []string{`clusterm_nodes{state="Discovered",status="Unallocated"} 2`, "clusterm_view_stale 0"} {
+	for _, want := range []string{
+		`clusterm_nodes{state="Discovered",status="Unallocated"} 2`, "clusterm_view_stale 0",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the metrics", want)
 		}

@@ -206,7 +206,9 @@ func newWorld(t *testing.T) *world {
 	s.must(err)
 	s.said(running.ID, "waiting\n")
 	_, err = s.IdempotencyKey("7c9e6679-7425-40de-944b-e07fc1f90ae7").
-		Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"host5-9c1e"}, Reason: "new kernel"})
+		Submit(s.ctx(), api.JobRequest{
+			Verb: inventory.VerbMaintenance, Nodes: []string{"host5-9c1e"}, Reason: "new kernel",
+		})
 	s.must(err)
 	w.gate, w.running = fifo, running.ID
 
@@ -276,7 +278,8 @@ func (w *world) example(o openapi.Operation, c openapi.Case, answers map[int]str
 	}
 
 	w.t.Errorf(
-		"%s: %s\nthe answer is %.2000s\nto write it into the document: go test ./management/daemon -run Examples -update",
+		"%s: %s\nthe answer is %.2000s\nto write it into the document: go test ./management/daemon -run Examples "+
+			"-update",
 		at,
 		difference,
 		text,
@@ -334,7 +337,8 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 	if err != nil {
 		rec := httptest.NewRecorder()
 		server.New(server.Options{
-			State: w.store, Jobs: broken{w.engine, err}, Logs: w.engine, Nodes: w.nodes, Variables: w.variables, Settings: w.Daemon,
+			State: w.store, Jobs: broken{w.engine, err}, Logs: w.engine, Nodes: w.nodes, Variables: w.variables,
+			Settings: w.Daemon,
 		}).ServeHTTP(rec, req)
 
 		return rec.Code, rec.Body.String()

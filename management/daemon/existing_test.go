@@ -384,8 +384,10 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 
 	// All hosts fail, with much to say: the record is still taken.
 	playbook := filepath.Join(s.dir, "fails")
-	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'ansible-playbook [core 2.16.3]'; exit; }\ncase \"$*\" in *--syntax-check*) exit 0;; esac\n" +
-		"i=0; while [ $i -lt 1000 ]; do printf '{\"event\":\"failed\",\"host\":\"n-%04d\",\"task\":\"T\",\"message\":\"%s\"}\\n' $i \"" + strings.Repeat(
+	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'ansible-playbook [core 2.16.3]'; exit; }\ncase \"$*\" " +
+		"in *--syntax-check*) exit 0;; esac\n" +
+		"i=0; while [ $i -lt 1000 ]; do printf " +
+		"'{\"event\":\"failed\",\"host\":\"n-%04d\",\"task\":\"T\",\"message\":\"%s\"}\\n' $i \"" + strings.Repeat(
 		"no such package ",
 		250,
 	) + "\"; i=$((i+1)); done >\"$CLUSTERM_EVENTS\"\nexit 2\n"
@@ -461,7 +463,9 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 
 	for _, err := range []error{
 		second(admin.UserAdd(ctx, "root", "root")), second(admin.UserGrantRole(ctx, "root", "root")),
-		second(admin.RoleAdd(ctx, "clusterm")), second(admin.RoleGrantPermission(ctx, "clusterm", "/site/a/", clientv3.GetPrefixRangeEnd("/site/a/"), clientv3.PermissionType(clientv3.PermReadWrite))),
+		second(admin.RoleAdd(ctx, "clusterm")),
+		second(admin.RoleGrantPermission(ctx, "clusterm", "/site/a/", clientv3.GetPrefixRangeEnd("/site/a/"),
+			clientv3.PermissionType(clientv3.PermReadWrite))),
 		second(admin.UserAdd(ctx, "clusterm", "pass word")), second(admin.UserGrantRole(ctx, "clusterm", "clusterm")),
 		second(admin.AuthEnable(ctx)),
 	} {
@@ -490,14 +494,35 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 		kind inventory.Kind
 		says string
 	}{
-		"a wrong password":            {tls + ", prefix: /site/a, user: clusterm, password_file: " + wrong, inventory.KindUnavailable, "check etcd.user"},
-		"an unknown user":             {tls + ", prefix: /site/a, user: nobody, password_file: " + good, inventory.KindUnavailable, "check etcd.user"},
-		"no user":                     {tls + ", prefix: /site/a", inventory.KindUnavailable, "the store refuses clusterm"},
-		"another prefix":              {tls + ", prefix: /site/b, " + user, inventory.KindUnavailable, "read and write below etcd.prefix"},
-		"a prefix that begins alike":  {tls + ", prefix: /site/abc, " + user, inventory.KindUnavailable, "read and write below etcd.prefix"},
-		"another authority":           {"ca_file: " + others.file + ", cert_file: " + cert + ", key_file: " + key + ", prefix: /site/a, " + user, inventory.KindUnavailable, "x509: certificate signed by unknown authority"},
-		"no certificate":              {"ca_file: " + ca.file + ", prefix: /site/a, " + user, inventory.KindUnavailable, "certificate"},
-		"a certificate of a stranger": {"ca_file: " + ca.file + ", cert_file: " + otherCert + ", key_file: " + otherKey + ", prefix: /site/a, " + user, inventory.KindUnavailable, "certificate"},
+		"a wrong password": {
+			tls + ", prefix: /site/a, user: clusterm, password_file: " + wrong, inventory.KindUnavailable,
+			"check etcd.user",
+		},
+		"an unknown user": {
+			tls + ", prefix: /site/a, user: nobody, password_file: " + good, inventory.KindUnavailable,
+			"check etcd.user",
+		},
+		"no user": {
+			tls + ", prefix: /site/a", inventory.KindUnavailable, "the store refuses clusterm",
+		},
+		"another prefix": {
+			tls + ", prefix: /site/b, " + user, inventory.KindUnavailable, "read and write below etcd.prefix",
+		},
+		"a prefix that begins alike": {
+			tls + ", prefix: /site/abc, " + user, inventory.KindUnavailable, "read and write below etcd.prefix",
+		},
+		"another authority": {
+			"ca_file: " + others.file + ", cert_file: " + cert + ", key_file: " + key + ", prefix: /site/a, " + user,
+			inventory.KindUnavailable, "x509: certificate signed by unknown authority",
+		},
+		"no certificate": {
+			"ca_file: " + ca.file + ", prefix: /site/a, " + user, inventory.KindUnavailable, "certificate",
+		},
+		"a certificate of a stranger": {
+			"ca_file: " + ca.file + ", cert_file: " + otherCert + ", key_file: " + otherKey + ", prefix: /site/a, " +
+				user,
+			inventory.KindUnavailable, "certificate",
+		},
 	} {
 		other := prepare(t, p.yaml(tt.yaml))
 		begun := time.Now()

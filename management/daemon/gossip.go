@@ -136,11 +136,16 @@ func (d *Daemon) agentVars(g serf.SourceConfig) (map[string]any, error) {
 		at = d.agent.Addr()
 		join = []string{at}
 	case d.remote == nil:
-		return nil, inventory.Errorf(inventory.KindRefused, "this manager takes no part in the gossip (gossip: off), so hosts prepared by it would have nobody to join").
+		return nil, inventory.Errorf(inventory.KindRefused,
+			"this manager takes no part in the gossip (gossip: off), so hosts prepared by it would have nobody to "+
+				"join").
 			Do("install the agents yourself, and report them to POST /monitor/event")
 	case d.key == "":
-		return nil, inventory.Errorf(inventory.KindRefused, "this manager watches an existing serf agent (gossip.rpc) and was not told the key of its gossip, which hosts that it prepares need").
-			Do("write the agent's encrypt_key into a file, name that in gossip.key_file, and restart clusterm; or install the agents yourself")
+		return nil, inventory.Errorf(inventory.KindRefused,
+			"this manager watches an existing serf agent (gossip.rpc) and was not told the key of its gossip, which "+
+				"hosts that it prepares need").
+			Do("write the agent's encrypt_key into a file, name that in gossip.key_file, and restart clusterm; or " +
+				"install the agents yourself")
 	default:
 		self, err := d.remote.Self()
 		if err != nil {
@@ -149,7 +154,10 @@ func (d *Daemon) agentVars(g serf.SourceConfig) (map[string]any, error) {
 		}
 
 		if !self.Encrypted {
-			return nil, inventory.Errorf(inventory.KindRefused, "the gossip of the serf agent at %s is not encrypted; agents of clusterm take part in an encrypted one only", g.RPC).
+			return nil, inventory.Errorf(inventory.KindRefused,
+				"the gossip of the serf agent at %s is not encrypted; agents of clusterm take part in an encrypted "+
+					"one only",
+				g.RPC).
 				Do("run the serf agents with encrypt_key; or install stock agents yourself")
 		}
 

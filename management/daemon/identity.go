@@ -41,7 +41,8 @@ func identify(n monitor.Identity, member bool) (monitor.Identity, error) {
 	if n.Serial == "" {
 		id, err := os.ReadFile("/etc/machine-id")
 		if err != nil || len(id) < serialBytes {
-			return n, inventory.Errorf(inventory.KindInvalid, "this host has no /etc/machine-id to take its serial number from").
+			return n, inventory.Errorf(inventory.KindInvalid,
+				"this host has no /etc/machine-id to take its serial number from").
 				Do("run systemd-machine-id-setup, or configure node.serial")
 		}
 
@@ -149,7 +150,8 @@ func instanceID(dataDir string) (string, error) {
 
 		id := hex.EncodeToString(b[:])
 		if err := localfile.Replace(path, []byte(id+"\n")); err != nil {
-			return "", inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be kept: %w", err).
+			return "", inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be kept: %w",
+				err).
 				Do("check owner, mode and free space of %s", dataDir)
 		}
 

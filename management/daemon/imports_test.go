@@ -209,7 +209,8 @@ var homes = []struct {
 			"cmd/clusterm/processtest",
 			"monitor/serf/serftest",
 		},
-		"processes are started by the runner, for the embedded etcd, to be measured, by tests, and to read the journal for a support bundle",
+		"processes are started by the runner, for the embedded etcd, to be measured, by tests, and to read the " +
+			"journal for a support bundle",
 	},
 	{
 		"github.com/sirupsen/logrus",
@@ -294,7 +295,8 @@ func everyFile(t *testing.T, found func(path string)) {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
-		case d.IsDir() && path != "." && (name[0] == '.' && name != ".ci" || name == "bin" || name == "dist" || name == "__pycache__"):
+		case d.IsDir() && path != "." && (name[0] == '.' && name != ".ci" || name == "bin" || name == "dist" ||
+			name == "__pycache__"):
 			return fs.SkipDir
 		case !d.IsDir():
 			found(path)
@@ -366,7 +368,10 @@ func TestCommandLineLinksNoDaemon(t *testing.T) {
 				follow(own, way+" -> "+own)
 			}
 
-			for _, not := range []string{"github.com/hashicorp/", "go.etcd.io/", "github.com/gorilla/", module + "/management/daemon", module + "/management/server"} {
+			for _, not := range []string{
+				"github.com/hashicorp/", "go.etcd.io/", "github.com/gorilla/", module + "/management/daemon",
+				module + "/management/server",
+			} {
 				if strings.HasPrefix(name, not) {
 					t.Errorf("clusterctl links %s: %s", name, way)
 				}
@@ -577,7 +582,8 @@ func sleeps(f *ast.File) []token.Pos {
 var firstGeneration = []struct{ sentence, tests string }{
 	{
 		"a restart lost groups, globals, jobs, logs and every node that serf did not report at that moment",
-		"management/engine/service_test.go:TestFirstGenerationRestart management/daemon/daemon_test.go:TestFirstGenerationLife",
+		"management/engine/service_test.go:TestFirstGenerationRestart " +
+			"management/daemon/daemon_test.go:TestFirstGenerationLife",
 	},
 	{
 		"a request refused half-way left nodes in a wrong status or group",
@@ -589,11 +595,15 @@ var firstGeneration = []struct{ sentence, tests string }{
 	},
 	{"a refused request replaced the last job", "management/engine/service_test.go:TestFirstGenerationLastJob"},
 	{"an event without nodes killed the daemon", "management/engine/observe_test.go:TestFirstGenerationEvents"},
-	{"an event with several nodes handled only the first", "management/engine/observe_test.go:TestFirstGenerationEvents"},
+	{
+		"an event with several nodes handled only the first",
+		"management/engine/observe_test.go:TestFirstGenerationEvents",
+	},
 	{"listing nodes while events arrived crashed it", "management/engine/observe_test.go:TestFirstGenerationListing"},
 	{
 		"a graceful serf leave was ignored",
-		"management/daemon/daemon_test.go:TestFirstGenerationGracefulLeave monitor/serf/agent_test.go:TestJoinFailReturnLeave",
+		"management/daemon/daemon_test.go:TestFirstGenerationGracefulLeave " +
+			"monitor/serf/agent_test.go:TestJoinFailReturnLeave",
 	},
 	{
 		"nodes that failed while the monitor was disconnected stayed Discovered",
@@ -601,7 +611,8 @@ var firstGeneration = []struct{ sentence, tests string }{
 	},
 	{
 		"an address change reached the monitor but not Ansible",
-		"inventory/node_test.go:TestFirstGenerationAddressChange management/engine/service_test.go:TestFirstGenerationAddressChange",
+		"inventory/node_test.go:TestFirstGenerationAddressChange " +
+			"management/engine/service_test.go:TestFirstGenerationAddressChange",
 	},
 	{
 		"a log line over 64 KiB hung the job",
@@ -618,17 +629,20 @@ var firstGeneration = []struct{ sentence, tests string }{
 	{"a taken port hung the daemon", "management/daemon/daemon_test.go:TestFirstGenerationTakenPort"},
 	{
 		"SIGTERM orphaned ansible-playbook",
-		"configuration/ansible/ansible_test.go:TestRunSurvivesTheDaemon management/daemon/daemon_test.go:TestRestartDuringAJob",
+		"configuration/ansible/ansible_test.go:TestRunSurvivesTheDaemon " +
+			"management/daemon/daemon_test.go:TestRestartDuringAJob",
 	},
 	{"a config reload changed only what was shown", "management/daemon/config_test.go:TestFirstGenerationConfig"},
 	{
 		"inventory files could be injected through an address or a label",
-		"inventory/names_test.go:TestFirstGenerationInjection configuration/inventory_test.go:TestEveryCharacterSurvives",
+		"inventory/names_test.go:TestFirstGenerationInjection " +
+			"configuration/inventory_test.go:TestEveryCharacterSurvives",
 	},
 	{"extra-vars were visible in ps", "configuration/ansible/ansible_test.go:TestCompleteRun"},
 	{
 		"host keys were not checked",
-		"configuration/inventory_test.go:TestKnownHosts configuration/ansible/live_test.go:TestLive management/engine/service_test.go:TestHostKeys",
+		"configuration/inventory_test.go:TestKnownHosts configuration/ansible/live_test.go:TestLive " +
+			"management/engine/service_test.go:TestHostKeys",
 	},
 	{
 		"a member without tags became a node called -",

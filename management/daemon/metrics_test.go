@@ -121,7 +121,8 @@ func TestMetrics(t *testing.T) {
 	// A job is seen to have ended a moment before it is counted, and an etcd that
 	// takes more than a moment to answer counts as down.
 	families := s.scrape()
-	for ctx := s.ctx(); (value(families, "clusterm_jobs_ended_total") < 3 || value(families, "clusterm_etcd_up") != 1) && ctx.Err() == nil; {
+	for ctx := s.ctx(); (value(families, "clusterm_jobs_ended_total") < 3 ||
+		value(families, "clusterm_etcd_up") != 1) && ctx.Err() == nil; {
 		families = s.scrape()
 	}
 

@@ -138,7 +138,9 @@ func TestMonitor(t *testing.T) {
 	b := agent("b", "10.0.0.2")
 
 	one, two := begin(t), prepare(t)
-	w := watch(t, serf.SourceConfig{Bind: "127.0.4.1:0", KeyFile: key, Join: []string{first}}, one.url, "unix://"+two.dir+"/s")
+	w := watch(t, serf.SourceConfig{
+		Bind: "127.0.4.1:0", KeyFile: key, Join: []string{first},
+	}, one.url, "unix://"+two.dir+"/s")
 	one.state("a-1", inventory.Discovered)
 	one.state("b-1", inventory.Discovered)
 	// The other manager was not there so far. What it missed is made up for.
@@ -257,7 +259,10 @@ func TestLiveEventHandler(t *testing.T) {
 			t.Parallel()
 			s := begin(t)
 			at := func(n int) string { return fmt.Sprintf("127.0.4.%d", 20+10*i+n) }
-			env := map[string]string{"http": "CLUSTERM_URL=" + s.url, "socket": "CLUSTERM_SOCKET=" + s.dir + "/s", "unix": "CLUSTERM_URL=unix://" + s.dir + "/s"}[way]
+			env := map[string]string{
+				"http": "CLUSTERM_URL=" + s.url, "socket": "CLUSTERM_SOCKET=" + s.dir + "/s",
+				"unix": "CLUSTERM_URL=unix://" + s.dir + "/s",
+			}[way]
 			hub := serftest.Start(
 				t,
 				"hub",

@@ -277,7 +277,8 @@ func (r activeRun) Wait(ctx context.Context) (out engine.RunExit, err error) {
 	case ansible.DeadlineExceeded:
 		out.Cause, out.Message = job.CauseDeadline, "it ran longer than it may"
 	case ansible.LeaseLost:
-		out.Cause, out.Message = job.CauseInterrupted, "its runner heard nothing from clusterm for longer than jobs.runner_lease and ended it"
+		out.Cause, out.Message = job.CauseInterrupted, "its runner heard nothing from clusterm for longer than "+
+			"jobs.runner_lease and ended it"
 	case ansible.Vanished:
 		out.Cause, out.Message = job.CauseInterrupted, "its runner is gone: it was killed, or the machine went down"
 	default:

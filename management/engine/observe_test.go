@@ -49,8 +49,10 @@ func TestObserve(t *testing.T) {
 
 	// All of it or nothing, and the reason.
 	for _, bad := range []inventory.Observation{
-		at("", "", "10.0.0.9", true), at("d", "", "10.0.0.9", true), at("", "1", "10.0.0.9", true), at("d", "1", "", true),
-		at("d\n[all:vars]", "1", "10.0.0.9", true), at("d", "1\"", "10.0.0.9", true), at("d", "1", "10.0.0.9 ansible_connection=local", true),
+		at("", "", "10.0.0.9", true), at("d", "", "10.0.0.9", true), at("", "1", "10.0.0.9", true),
+		at("d", "1", "", true),
+		at("d\n[all:vars]", "1", "10.0.0.9", true), at("d", "1\"", "10.0.0.9", true),
+		at("d", "1", "10.0.0.9 ansible_connection=local", true),
 	} {
 		b.refused(say(word("e", true), bad), inventory.KindInvalid)
 	}
@@ -406,7 +408,8 @@ func TestDiscoverWaits(t *testing.T) {
 	g.open <- succeeds
 
 	for _, j := range waiting {
-		b.until("it has begun", func(v *state.View) bool { j, err := v.Job(j.ID); return err == nil && len(j.Runs) == 1 })
+		b.until("it has begun",
+			func(v *state.View) bool { j, err := v.Job(j.ID); return err == nil && len(j.Runs) == 1 })
 	}
 
 	_, err := b.Cancel(t.Context(), waiting[0].ID, "berta", nil, nil)

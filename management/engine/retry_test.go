@@ -54,7 +54,8 @@ func TestRetry(t *testing.T) {
 	done := b.end(again.ID, "Complete")
 	b.are("a Allocated service-master, b Allocated service-master")
 
-	if done.RetryOf != "1" || done.PlaybookDigest != "tree-1" || done.Group != master || done.OnFailure != job.OnFailureFailed ||
+	if done.RetryOf != "1" || done.PlaybookDigest != "tree-1" || done.Group != master ||
+		done.OnFailure != job.OnFailureFailed ||
 		done.Reason != "growth" ||
 		done.Actor != "ben" ||
 		!slices.Equal(done.Names(), []string{"b-1"}) {

@@ -428,7 +428,8 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 		books:    newPlaybooks(),
 		instance: "bench-1",
 		settings: Settings{
-			Settings: variable.Settings{Groups: inventory.DefaultGroups()}, JobLimit: 4, Timeout: time.Hour, Appear: time.Minute, Lease: time.Minute,
+			Settings: variable.Settings{Groups: inventory.DefaultGroups()}, JobLimit: 4, Timeout: time.Hour,
+			Appear: time.Minute, Lease: time.Minute,
 			AgentVars: map[string]any{"clusterm_gossip_port": "7946"},
 		},
 	}

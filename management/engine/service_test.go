@@ -80,7 +80,8 @@ func TestLife(t *testing.T) {
 	if got := strings.Join(
 		moves,
 		" ",
-	); got != "Unallocated Provisioning Allocated Maintenance Allocated Decommissioning Decommissioned Provisioning Allocated" {
+	); got != "Unallocated Provisioning Allocated Maintenance Allocated Decommissioning Decommissioned Provisioning "+
+		"Allocated" {
 		t.Errorf("%s", got)
 	}
 
@@ -302,7 +303,9 @@ func TestDeadline(t *testing.T) {
 	b := newBench(t)
 	b.see("a")
 	b.books.on(job.PlaybookSite, endsBy(job.CauseDeadline))
-	j, err := b.Submit(t.Context(), job.Request{Verb: commission, Nodes: names("a"), Group: master, Timeout: time.Minute})
+	j, err := b.Submit(t.Context(), job.Request{
+		Verb: commission, Nodes: names("a"), Group: master, Timeout: time.Minute,
+	})
 	b.must(err)
 	j = b.end(j.ID, "Errored deadline")
 	b.are("a Unallocated")
@@ -366,11 +369,27 @@ func TestRestart(t *testing.T) {
 		runs  string
 	}{
 		{"configure", nil, commission, site, "Errored interrupted", "a Unallocated", "configure:interrupted undo:done"},
-		{"undo", func(b *bench) { b.books.on(site, failsOn("a-1")) }, commission, cleanup, "Errored failed", "a Quarantined service-master", "configure:failed undo:interrupted undo:interrupted"},
-		{"upgrade", func(b *bench) { b.do(commission, "a", master, "Complete") }, maintenance, upgrade, "Errored interrupted", "a Allocated service-master", "upgrade:interrupted"},
-		{"cleanup", func(b *bench) { b.do(commission, "a", master, "Complete") }, decommission, cleanup, "Errored interrupted", "a Decommissioned", "cleanup:interrupted"},
-		{"first half of update", func(b *bench) { b.do(commission, "a", master, "Complete") }, update, cleanup, "Errored interrupted", "a Quarantined service-master", "cleanup:interrupted undo:interrupted undo:interrupted"},
-		{"second half of update", func(b *bench) { b.do(commission, "a", master, "Complete") }, update, site, "Errored interrupted", "a Unallocated", "cleanup:done configure:interrupted undo:done"},
+		{
+			"undo", func(b *bench) { b.books.on(site, failsOn("a-1")) }, commission, cleanup, "Errored failed",
+			"a Quarantined service-master", "configure:failed undo:interrupted undo:interrupted",
+		},
+		{
+			"upgrade", func(b *bench) { b.do(commission, "a", master, "Complete") }, maintenance, upgrade,
+			"Errored interrupted", "a Allocated service-master", "upgrade:interrupted",
+		},
+		{
+			"cleanup", func(b *bench) { b.do(commission, "a", master, "Complete") }, decommission, cleanup,
+			"Errored interrupted", "a Decommissioned", "cleanup:interrupted",
+		},
+		{
+			"first half of update", func(b *bench) { b.do(commission, "a", master, "Complete") }, update, cleanup,
+			"Errored interrupted", "a Quarantined service-master",
+			"cleanup:interrupted undo:interrupted undo:interrupted",
+		},
+		{
+			"second half of update", func(b *bench) { b.do(commission, "a", master, "Complete") }, update, site,
+			"Errored interrupted", "a Unallocated", "cleanup:done configure:interrupted undo:done",
+		},
 		{"residue", func(b *bench) {
 			b.do(commission, "a", master, "Complete")
 			b.books.on(cleanup, failsOn("a-1"))
@@ -660,7 +679,9 @@ func TestPinned(t *testing.T) {
 	set(state.ScopeGlobal, "global")
 	set(state.ScopeGroup(master), "group")
 	set(state.ScopeNode("a-1"), "node")
-	_, err := b.PatchNode(t.Context(), "a-1", node.Patch{Connection: &configuration.Connection{Port: 2222}}, "anna", nil)
+	_, err := b.PatchNode(t.Context(), "a-1", node.Patch{
+		Connection: &configuration.Connection{Port: 2222},
+	}, "anna", nil)
 	b.must(err)
 	g := newGate()
 	b.books.on(job.PlaybookUpgrade, g.script)
@@ -708,8 +729,10 @@ func TestPinned(t *testing.T) {
 	}
 
 	for k, want := range map[string]string{
-		"a-1 layer": "node node false", "b-1 layer": "group group false", "a-1 from_config": "{{ template }} config true",
-		"a-1 from_global": "x global false", "b-1 from_group": "x group false", "a-1": "masters:2222", "b-1": "masters:22", "b-1 from_node": "",
+		"a-1 layer": "node node false", "b-1 layer": "group group false",
+		"a-1 from_config": "{{ template }} config true",
+		"a-1 from_global": "x global false", "b-1 from_group": "x group false", "a-1": "masters:2222",
+		"b-1": "masters:22", "b-1 from_node": "",
 	} {
 		if vars[k] != want {
 			t.Errorf("%s is %q, want %q", k, vars[k], want)
@@ -737,7 +760,9 @@ func TestRefusedSubmit(t *testing.T) {
 	good := job.Request{Verb: commission, Nodes: names("a"), Group: master}
 	b.refused(ask(job.Request{Verb: commission, Nodes: names("a x y")}), inventory.KindNotFound, "x-1, y-1")
 
-	for _, extra := range []configuration.Vars{{"ansible_connection": "local"}, {"a b": "c"}, {"deep": make(chan int)}} {
+	for _, extra := range []configuration.Vars{
+		{"ansible_connection": "local"}, {"a b": "c"}, {"deep": make(chan int)},
+	} {
 		r := good
 		r.Extra = extra
 		b.refused(ask(r), inventory.KindInvalid)
@@ -778,7 +803,9 @@ func TestFirstGenerationLastJob(t *testing.T) {
 	b.see("a")
 
 	j := b.do(commission, "a", master, "Complete")
-	for _, r := range []job.Request{{Verb: commission, Nodes: names("a")}, {Verb: decommission, Nodes: names("x")}, {Verb: decommission}} {
+	for _, r := range []job.Request{
+		{Verb: commission, Nodes: names("a")}, {Verb: decommission, Nodes: names("x")}, {Verb: decommission},
+	} {
 		if _, err := b.Submit(t.Context(), r); err == nil {
 			t.Errorf("%+v is accepted", r)
 		}
@@ -1007,7 +1034,9 @@ func TestLabels(t *testing.T) {
 		inventory.KindInvalid,
 		"value of a label",
 	)
-	b.refused(patch(node.Patch{Labels: map[string]*string{"status": &r1}}), inventory.KindInvalid, "field of every node")
+	b.refused(patch(node.Patch{
+		Labels: map[string]*string{"status": &r1},
+	}), inventory.KindInvalid, "field of every node")
 
 	if b.View().Connection("a-1") != nil {
 		t.Error("a part of a refused patch was written")
@@ -1059,7 +1088,9 @@ func TestVars(t *testing.T) {
 	b.see("a")
 
 	ctx := t.Context()
-	for _, scope := range []state.Scope{state.ScopeGlobal, state.ScopeGroup(worker), state.ScopeGroup(inventory.GroupPrepare), state.ScopeNode("a-1")} {
+	for _, scope := range []state.Scope{
+		state.ScopeGlobal, state.ScopeGroup(worker), state.ScopeGroup(inventory.GroupPrepare), state.ScopeNode("a-1"),
+	} {
 		rev, warnings, err := b.SetVars(ctx, scope, configuration.Vars{"a": "1", "b": "{{ x }}"}, "anna", nil)
 		if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "the value of b looks like a template") ||
 			rev != b.View().Revision {
@@ -1100,7 +1131,8 @@ func TestVars(t *testing.T) {
 	}
 
 	for scope, kind := range map[state.Scope]inventory.Kind{
-		"": inventory.KindInvalid, "site": inventory.KindInvalid, state.ScopeNode("x-1"): inventory.KindNotFound, state.ScopeGroup("nope"): inventory.KindNotFound,
+		"": inventory.KindInvalid, "site": inventory.KindInvalid, state.ScopeNode("x-1"): inventory.KindNotFound,
+		state.ScopeGroup("nope"): inventory.KindNotFound,
 	} {
 		_, _, err := b.SetVars(ctx, scope, configuration.Vars{"a": "b"}, "anna", nil)
 		b.refused(err, kind)
@@ -1155,7 +1187,8 @@ func TestForget(t *testing.T) {
 	b.lose("b")
 	b.must(lose("a b", false))
 
-	if v := b.View(); len(v.Nodes) != 1 || v.Tombstones["a-1"].Reason != "scrapped" || v.Tombstones["a-1"].Actor != "anna" {
+	if v := b.View(); len(v.Nodes) != 1 || v.Tombstones["a-1"].Reason != "scrapped" ||
+		v.Tombstones["a-1"].Actor != "anna" {
 		t.Errorf("%+v", v)
 	}
 

@@ -91,7 +91,8 @@ func (e *Engine) takeOver(ctx context.Context, j job.Job) (job.Job, error) {
 	over := e.started.Add(e.settings().Lease)
 
 	if wait := time.Until(over); wait > 0 {
-		line := fmt.Sprintf("# job %s was run by %s; it goes on here at %s, when what was started there has ended for sure",
+		line := fmt.Sprintf("# job %s was run by %s; it goes on here at %s, when what was started there has ended "+
+			"for sure",
 			j.ID, j.Instance, over.UTC().Format(time.RFC3339))
 		if err := e.logLine(ctx, j.ID, line); err != nil {
 			return j, err

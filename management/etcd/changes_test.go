@@ -260,7 +260,9 @@ func TestChangesMakeTheView(t *testing.T) {
 		c.same(t, s.View())
 	}
 
-	for _, what := range []string{"touch", "reach", "vars", "accept", "abandon", "commit", "claim", "finish", "cancel", "forget", "drop"} {
+	for _, what := range []string{
+		"touch", "reach", "vars", "accept", "abandon", "commit", "claim", "finish", "cancel", "forget", "drop",
+	} {
 		if did[what] == 0 {
 			t.Errorf("%s was never done", what)
 		}

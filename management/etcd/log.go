@@ -69,7 +69,8 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream job.Stream, of
 	}
 
 	resp, err := s.client.Txn(ctx).If(append(s.fence(), guard)...).
-		Then(clientv3.OpPut(key, string(compress(data))), clientv3.OpPut(tail, strconv.FormatInt(offset+int64(len(data)), 10))).
+		Then(clientv3.OpPut(key, string(compress(data))),
+			clientv3.OpPut(tail, strconv.FormatInt(offset+int64(len(data)), 10))).
 		Else(clientv3.OpGet(key)).Commit()
 	if err != nil {
 		return etcd.Error(err)

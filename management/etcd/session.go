@@ -154,7 +154,8 @@ func (n *Session) remaining(ctx context.Context, lease clientv3.LeaseID) (int64,
 }
 
 func (n *Session) heldBy(holder state.Instance) error {
-	return inventory.Errorf(inventory.KindRefused, "another clusterm keeps its data here and is alive: %s, instance %s, version %s, since %s",
+	return inventory.Errorf(inventory.KindRefused,
+		"another clusterm keeps its data here and is alive: %s, instance %s, version %s, since %s",
 		holder.Node, holder.ID, holder.Version, holder.Started.Format(time.RFC3339)).
 		Do("stop that one first (systemctl stop clusterm on its host), or configure another etcd.prefix for this one")
 }
@@ -171,7 +172,8 @@ func (s *Store) holder(ctx context.Context) (state.Instance, *mvccpb.KeyValue, e
 	}
 
 	if err := json.Unmarshal(resp.Kvs[0].Value, &in); err != nil {
-		return in, nil, inventory.Errorf(inventory.KindInternal, "the record of who runs the jobs cannot be read: %w", err).
+		return in, nil, inventory.Errorf(inventory.KindInternal, "the record of who runs the jobs cannot be read: %w",
+			err).
 			Do("remove it: etcdctl del %s", s.holderKey())
 	}
 

@@ -293,7 +293,8 @@ func TestSessionEntersAgain(t *testing.T) {
 		},
 		"a record that was removed": func() error { return second(s.client.Delete(t.Context(), s.holderKey())) },
 		"an entry whose answer was lost": func() error {
-			return second(s.client.Put(t.Context(), s.holderKey(), string(must2(s.client.Get(t.Context(), s.holderKey())).Kvs[0].Value)))
+			return second(s.client.Put(t.Context(), s.holderKey(),
+				string(must2(s.client.Get(t.Context(), s.holderKey())).Kvs[0].Value)))
 		},
 	} {
 		before := s.token.Load()

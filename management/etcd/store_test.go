@@ -1368,7 +1368,9 @@ func TestLargeJob(t *testing.T) {
 	j, err := s.PutJob(ctx, j)
 	must(t, err)
 
-	for what, v := range map[string]*state.View{"the view": s.View(), "a store that is opened later": open(t, s.client).View()} {
+	for what, v := range map[string]*state.View{
+		"the view": s.View(), "a store that is opened later": open(t, s.client).View(),
+	} {
 		if got, err := v.Job(j.ID); err != nil || !reflect.DeepEqual(got, j) {
 			t.Errorf("%s has another job: %v", what, err)
 		}

@@ -367,7 +367,8 @@ func (f Facts) culprit(n inventory.Node) *job.Job {
 			if j.ID == n.Job {
 				return &j
 			}
-		case n.LastError != "" && j.Status.Ended() && j.Outcomes[n.Name].Error == n.LastError && (found == nil || !j.Ended.Before(found.Ended)):
+		case n.LastError != "" && j.Status.Ended() && j.Outcomes[n.Name].Error == n.LastError && (found == nil ||
+			!j.Ended.Before(found.Ended)):
 			found = &j
 		}
 	}
@@ -459,7 +460,8 @@ func (f Facts) nextOf(n inventory.Node, jobs []job.Job) string {
 	}
 
 	if n.State != inventory.Discovered {
-		return "it is Discovered again as soon as an observer sees it; its status stays until an operator asks for something"
+		return "it is Discovered again as soon as an observer sees it; its status stays until an operator asks for " +
+			"something"
 	}
 
 	return "nothing, until an operator asks for something"
@@ -578,7 +580,8 @@ func ExplainJob(f Facts, j job.Job) JobExplanation {
 	case job.CauseDeadline:
 		add(
 			AboutFailure,
-			"if it needs longer: --timeout of the verb (in the API the field timeout), or clusterctl config set jobs.timeout=…",
+			"if it needs longer: --timeout of the verb (in the API the field timeout), or clusterctl config set "+
+				"jobs.timeout=…",
 			"its deadline was %s after its start",
 			j.Timeout,
 		)
@@ -681,7 +684,8 @@ func stepsOf(j job.Job) []string {
 		}
 
 		hosts := r.Hosts
-		if bad := hostsOf(failuresOf(job.Job{Runs: []job.Run{r}}, "")); r.Exit == string(job.CauseFailed) && len(bad) > 0 {
+		if bad := hostsOf(failuresOf(job.Job{Runs: []job.Run{r}}, "")); r.Exit == string(job.CauseFailed) &&
+			len(bad) > 0 {
 			hosts = bad
 		}
 

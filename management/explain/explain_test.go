@@ -45,7 +45,9 @@ func failed(undo string, outcome inventory.Status) job.Job {
 		Task:    "etcd : install",
 		Message: "no space left\non /dev/sda1",
 	}
-	jobtest.Record(&j, job.Step{Phase: job.PhaseUndo, Playbook: job.PlaybookCleanup, Hosts: j.Names(), Groups: []string{"m", "m"}}, undo)
+	jobtest.Record(&j, job.Step{
+		Phase: job.PhaseUndo, Playbook: job.PlaybookCleanup, Hosts: j.Names(), Groups: []string{"m", "m"},
+	}, undo)
 	j.Cause, j.Message, j.Ended = job.CauseFailed, "site.yml failed on a-1", jobtest.Noon.Add(5*time.Minute)
 	j.Outcomes = map[string]inventory.Outcome{
 		"a-1": {
@@ -62,7 +64,9 @@ func TestExplainNode(t *testing.T) {
 	t.Parallel()
 	running := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 
-	running.Runs = []job.Run{{Phase: job.PhaseConfigure, Playbook: job.PlaybookSite, Hosts: []string{"a-1"}, Started: jobtest.Noon}}
+	running.Runs = []job.Run{
+		{Phase: job.PhaseConfigure, Playbook: job.PlaybookSite, Hosts: []string{"a-1"}, Started: jobtest.Noon},
+	}
 	for _, c := range []struct {
 		name    string
 		nodes   []string
@@ -74,86 +78,141 @@ func TestExplainNode(t *testing.T) {
 		has     []string // parts of findings, remedies, failures, next
 	}{
 		{name: "in service", nodes: []string{"a m Allocated Discovered"}, ready: true, summary: "it is in service",
-			set: func(_ *state.View, a *inventory.Node) { a.Applied = "1" }, has: []string{"nothing, until an operator"}},
-		{name: "nobody asked", nodes: []string{"a - Unallocated Discovered"}, about: "idle", summary: "it is not commissioned",
-			has: []string{"clusterctl nodes commission a-1"}},
-		{name: "taken out", nodes: []string{"a - Decommissioned Discovered"}, about: "idle residue", summary: "it was taken out of service by anna",
-			set: func(_ *state.View, a *inventory.Node) { a.Residue = []string{"service-worker"} },
+			set: func(_ *state.View, a *inventory.Node) { a.Applied = "1" }, has: []string{
+				"nothing, until an operator",
+			}},
+		{name: "nobody asked", nodes: []string{"a - Unallocated Discovered"}, about: "idle",
+			summary: "it is not commissioned",
+			has:     []string{"clusterctl nodes commission a-1"}},
+		{name: "taken out", nodes: []string{"a - Decommissioned Discovered"}, about: "idle residue",
+			summary: "it was taken out of service by anna",
+			set:     func(_ *state.View, a *inventory.Node) { a.Residue = []string{"service-worker"} },
 			history: []inventory.HistoryEntry{
-				{Verb: inventory.VerbDecommission, From: inventory.Decommissioning, To: inventory.Decommissioned, Actor: "anna", Time: jobtest.Noon},
-				{Verb: inventory.VerbDiscovered, From: inventory.Decommissioned, To: inventory.Decommissioned, Time: jobtest.Noon.Add(time.Minute)},
+				{
+					Verb: inventory.VerbDecommission, From: inventory.Decommissioning, To: inventory.Decommissioned,
+					Actor: "anna", Time: jobtest.Noon,
+				},
+				{
+					Verb: inventory.VerbDiscovered, From: inventory.Decommissioned, To: inventory.Decommissioned,
+					Time: jobtest.Noon.Add(time.Minute),
+				},
 			},
-			has: []string{"taken out of service by anna on 2026-01-02T12:00:00Z", "the next commission cleans it first"}},
-		{name: "gone", nodes: []string{"a m Allocated Disappeared"}, about: "state", summary: "it is Disappeared: gossip, post lost it since 2026-01-02T12:01:00Z",
+			has: []string{
+				"taken out of service by anna on 2026-01-02T12:00:00Z", "the next commission cleans it first",
+			}},
+		{name: "gone", nodes: []string{"a m Allocated Disappeared"}, about: "state",
+			summary: "it is Disappeared: gossip, post lost it since 2026-01-02T12:01:00Z",
 			set: func(_ *state.View, a *inventory.Node) {
 				a.Applied, a.Seen = "1", map[string]bool{"post": false, "gossip": false}
 			},
-			history: []inventory.HistoryEntry{{Verb: inventory.VerbDisappeared, From: inventory.Allocated, To: inventory.Allocated, Time: jobtest.Noon.Add(time.Minute)}},
-			has:     []string{"clusterctl discover 10.0.0.1", "Discovered again as soon as"}},
-		{name: "never seen", nodes: []string{"a - Unallocated Unknown"}, about: "state idle", summary: "no observer has said anything"},
-		{name: "claimed twice", nodes: []string{"a m Allocated Discovered"}, about: "duplicates", summary: "10.0.0.1, 10.0.0.9",
-			set: func(_ *state.View, a *inventory.Node) { a.Applied, a.Duplicates = "1", []string{"10.0.0.9"} }, has: []string{"serial number of its own"}},
-		{name: "fenced by a tombstone", nodes: []string{"a - Quarantined Discovered"}, about: "quarantine tombstone", summary: "fenced until an operator clears it: it was forgotten",
+			history: []inventory.HistoryEntry{
+				{
+					Verb: inventory.VerbDisappeared, From: inventory.Allocated, To: inventory.Allocated,
+					Time: jobtest.Noon.Add(time.Minute),
+				},
+			},
+			has: []string{"clusterctl discover 10.0.0.1", "Discovered again as soon as"}},
+		{
+			name: "never seen", nodes: []string{"a - Unallocated Unknown"}, about: "state idle",
+			summary: "no observer has said anything",
+		},
+		{name: "claimed twice", nodes: []string{"a m Allocated Discovered"}, about: "duplicates",
+			summary: "10.0.0.1, 10.0.0.9",
+			set: func(_ *state.View, a *inventory.Node) {
+				a.Applied, a.Duplicates = "1", []string{
+					"10.0.0.9",
+				}
+			}, has: []string{"serial number of its own"}},
+		{name: "fenced by a tombstone", nodes: []string{"a - Quarantined Discovered"}, about: "quarantine tombstone",
+			summary: "fenced until an operator clears it: it was forgotten",
 			set: func(v *state.View, a *inventory.Node) {
 				a.LastError = "it was forgotten and is seen again"
-				v.Tombstones = map[string]inventory.Tombstone{"a-1": {Time: jobtest.Noon, Actor: "anna", Reason: "sold"}}
+				v.Tombstones = map[string]inventory.Tombstone{
+					"a-1": {Time: jobtest.Noon, Actor: "anna", Reason: "sold"},
+				}
 			}, has: []string{"forgotten on 2026-01-02T12:00:00Z by anna: sold", "clusterctl nodes clear a-1"}},
-		{name: "failed and fenced", nodes: []string{"a m Quarantined Discovered", "b - Unallocated Discovered"}, about: "quarantine", summary: "no space left",
+		{name: "failed and fenced", nodes: []string{"a m Quarantined Discovered", "b - Unallocated Discovered"},
+			about: "quarantine", summary: "no space left",
 			set: func(v *state.View, a *inventory.Node) {
 				put(v, failed("failed a-1=failed b-1=done", inventory.Quarantined), "5", job.Errored)
 				a.LastError = "task \"etcd : install\": no space left"
 			}, has: []string{"on /dev/sda1", "undo", "clusterctl nodes clear a-1"}},
-		{name: "failed and cleaned", nodes: []string{"a - Unallocated Discovered", "b - Unallocated Discovered"}, about: "failure idle", summary: "the last verb failed: task",
+		{name: "failed and cleaned", nodes: []string{"a - Unallocated Discovered", "b - Unallocated Discovered"},
+			about: "failure idle", summary: "the last verb failed: task",
 			set: func(v *state.View, a *inventory.Node) {
 				put(v, failed("done", inventory.Unallocated), "5", job.Errored)
 				a.LastError = "task \"etcd : install\": no space left"
 			}, has: []string{"on /dev/sda1", "clusterctl job why 5", "clusterctl job retry 5"}},
-		{name: "its host key changed", nodes: []string{"a m Allocated Discovered"}, about: "failure host-key applied", ready: true, summary: "it is in service",
+		{name: "its host key changed", nodes: []string{"a m Allocated Discovered"}, about: "failure host-key applied",
+			ready: true, summary: "it is in service",
 			set: func(_ *state.View, a *inventory.Node) {
 				a.LastError = "the ssh host key of a-1 is not the one recorded at the first contact"
 			},
-			has: []string{"clusterctl nodes set a-1 --forget-host-key", "an upgrade broke off", "clusterctl nodes maintenance a-1"}},
-		{name: "a worker without masters", nodes: []string{"a w Allocated Discovered", "b m Allocated Disappeared"}, about: "rule", summary: "needs a commissioned, Discovered service-master",
-			set: func(_ *state.View, a *inventory.Node) { a.Applied = "1" }, has: []string{"clusterctl nodes commission NAME -g service-master"}},
-		{name: "taken out, not clean", nodes: []string{"a - Decommissioned Discovered"}, about: "idle failure residue", summary: "it was taken out of service",
+			has: []string{
+				"clusterctl nodes set a-1 --forget-host-key", "an upgrade broke off",
+				"clusterctl nodes maintenance a-1",
+			}},
+		{name: "a worker without masters", nodes: []string{"a w Allocated Discovered", "b m Allocated Disappeared"},
+			about: "rule", summary: "needs a commissioned, Discovered service-master",
+			set: func(_ *state.View, a *inventory.Node) { a.Applied = "1" }, has: []string{
+				"clusterctl nodes commission NAME -g service-master",
+			}},
+		{name: "taken out, not clean", nodes: []string{"a - Decommissioned Discovered"}, about: "idle failure residue",
+			summary: "it was taken out of service",
 			set: func(_ *state.View, a *inventory.Node) {
-				a.Residue, a.LastError = []string{"service-worker"}, "not cleaned: task \"Stop it\": non-zero return code"
+				a.Residue, a.LastError = []string{
+					"service-worker",
+				}, "not cleaned: task \"Stop it\": non-zero return code"
 			}, has: []string{"the last verb failed: not cleaned"}},
-		{name: "a worker without masters, whose upgrade failed", nodes: []string{"a w Allocated Discovered", "b m Allocated Disappeared"}, about: "rule failure applied",
-			summary: "needs a commissioned, Discovered service-master", set: func(_ *state.View, a *inventory.Node) { a.LastError = "task \"Upgrade\": non-zero return code" }},
+		{name: "a worker without masters, whose upgrade failed",
+			nodes: []string{"a w Allocated Discovered", "b m Allocated Disappeared"}, about: "rule failure applied",
+			summary: "needs a commissioned, Discovered service-master",
+			set:     func(_ *state.View, a *inventory.Node) { a.LastError = "task \"Upgrade\": non-zero return code" }},
 		{name: "held", nodes: []string{"a m Provisioning Discovered"}, about: "job",
-			summary: "job 5 holds it: commission of a-1, configure (site.yml) since 2026-01-02T12:00:00Z; its deadline is 2026-01-02T13:00:00Z, in 50m0s",
-			set:     func(v *state.View, _ *inventory.Node) { put(v, running, "5", job.Running) },
-			has:     []string{"clusterctl job cancel 5", "when job 5 succeeds, its nodes become Allocated; when it fails"}},
-		{name: "held by a cancelled job that cleans up", nodes: []string{"a m Provisioning Discovered", "b m Provisioning Discovered"}, about: "job", summary: "being cancelled by anna",
+			summary: "job 5 holds it: commission of a-1, configure (site.yml) since 2026-01-02T12:00:00Z; its " +
+				"deadline is 2026-01-02T13:00:00Z, in 50m0s",
+			set: func(v *state.View, _ *inventory.Node) { put(v, running, "5", job.Running) },
+			has: []string{"clusterctl job cancel 5", "when job 5 succeeds, its nodes become Allocated; when it fails"}},
+		{name: "held by a cancelled job that cleans up",
+			nodes: []string{"a m Provisioning Discovered", "b m Provisioning Discovered"}, about: "job",
+			summary: "being cancelled by anna",
 			set: func(v *state.View, _ *inventory.Node) {
 				j := failed("done", "")
 				j.Outcomes, j.Cancel, j.CancelBy, j.Runs[1].Exit = nil, 1, "anna", ""
 				put(v, j, "5", job.Running)
-				v.Jobs[0].Runs[1].Started, v.Jobs[0].Timeout = jobtest.Noon.Add(5*time.Minute), 15*time.Minute // past the verb's own deadline
+				// past the verb's own deadline
+				v.Jobs[0].Runs[1].Started, v.Jobs[0].Timeout = jobtest.Noon.Add(5*time.Minute), 15*time.Minute
 				v.Jobs[0].Deadline = jobtest.Noon.Add(time.Minute)
-			}, has: []string{"on /dev/sda1", "become Unallocated, or Quarantined where it fails", "its deadline is 2026-01-02T12:20:00Z, in 10m0s"}},
-		{name: "in the queue behind another", nodes: []string{"a - Unallocated Discovered"}, about: "queue", summary: "job 7 (commission) waits for it: place 1 of 1 in the queue, x needed by job 6",
+			}, has: []string{
+				"on /dev/sda1", "become Unallocated, or Quarantined where it fails",
+				"its deadline is 2026-01-02T12:20:00Z, in 10m0s",
+			}},
+		{name: "in the queue behind another", nodes: []string{"a - Unallocated Discovered"}, about: "queue",
+			summary: "job 7 (commission) waits for it: place 1 of 1 in the queue, x needed by job 6",
 			set: func(v *state.View, _ *inventory.Node) {
 				other := jobtest.Planned(inventory.VerbDiscover, "", "x Unallocated -")
 				other.Targets[0].Addr = "a-1.example"
 				put(v, other, "6", job.Running)
-				put(v, jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -"), "7", job.Queued)
+				put(v, jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -"), "7",
+					job.Queued)
 			}, has: []string{"clusterctl job why 7", "job 7 begins when it need not wait for job 6"}},
-		{name: "being prepared", nodes: []string{"a - Unallocated Disappeared"}, about: "state job", summary: "it is Disappeared",
+		{name: "being prepared", nodes: []string{"a - Unallocated Disappeared"}, about: "state job",
+			summary: "it is Disappeared",
 			set: func(v *state.View, _ *inventory.Node) {
 				j := jobtest.Planned(inventory.VerbDiscover, "", "x Unallocated -")
 				j.Targets[0].Name, j.Targets[0].Addr = "10.0.0.1", "10.0.0.1"
 				put(v, j, "8", job.Running)
 			}, has: []string{"job 8 prepares its host", "when every address has appeared"}},
-		{name: "in service, and helping", nodes: []string{"a m Allocated Discovered", "b m Provisioning Discovered"}, about: "job", ready: true, summary: "it is in service",
+		{name: "in service, and helping", nodes: []string{"a m Allocated Discovered", "b m Provisioning Discovered"},
+			about: "job", ready: true, summary: "it is in service",
 			set: func(v *state.View, a *inventory.Node) {
 				a.Applied = "1"
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "b-1 Unallocated -")
 				j.Helpers = []string{"a-1"}
 				put(v, j, "5", job.Running)
 			}, has: []string{"job 5 needs its help", "clusterctl job wait 5", "nothing, until an operator"}},
-		{name: "not begun", nodes: []string{"a - Unallocated Discovered"}, about: "refusal idle", summary: "job 5 (commission) was not begun: the ground changed",
+		{name: "not begun", nodes: []string{"a - Unallocated Discovered"}, about: "refusal idle",
+			summary: "job 5 (commission) was not begun: the ground changed",
 			set: func(v *state.View, _ *inventory.Node) {
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 				j.Cause, j.Message = job.CausePrecondition, "the ground changed"
@@ -224,25 +283,36 @@ func TestExplainJob(t *testing.T) {
 			},
 			before: func(v *state.View) {
 				put(v, jobtest.Planned(inventory.VerbDiscover, "", "a-1 Unallocated -"), "3", job.Running)
-				put(v, jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -"), "4", job.Queued)
+				put(v, jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -"), "4",
+					job.Queued)
 			},
-			about: "job queue", summary: "it is queued: place 2 of 2 in the queue, a-1 needed by jobs 3, 4", has: []string{"clusterctl job wait 3", "clusterctl job why 4"}},
+			about: "job queue", summary: "it is queued: place 2 of 2 in the queue, a-1 needed by jobs 3, 4",
+			has: []string{
+				"clusterctl job wait 3", "clusterctl job why 4",
+			}},
 		{name: "queued and hopeless", status: job.Queued, nodes: []string{"a m Allocated Discovered"},
 			job: func() job.Job {
 				return jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 			},
 			summary: "it will not be begun: a-1 is Allocated", has: []string{"ends Errored without touching"}},
-		{name: "running, and failed already", status: job.Running, nodes: []string{"a m Provisioning Discovered", "b m Provisioning Discovered"}, about: "failure",
+		{name: "running, and failed already", status: job.Running,
+			nodes: []string{"a m Provisioning Discovered", "b m Provisioning Discovered"}, about: "failure",
 			job:     func() job.Job { j := failed("done", ""); j.Outcomes = nil; j.Runs[1].Exit = ""; return j },
-			summary: "it runs: commission of a-1, b-1, undo (cleanup.yml)", has: []string{"configure (site.yml) failed on a-1", "undo (cleanup.yml) runs on a-1, b-1", "clusterctl job logs -f 5"}},
-		{name: "failed and cleaned", status: job.Errored, nodes: []string{"a - Unallocated Discovered", "b - Unallocated Discovered"}, about: "failure",
+			summary: "it runs: commission of a-1, b-1, undo (cleanup.yml)", has: []string{
+				"configure (site.yml) failed on a-1", "undo (cleanup.yml) runs on a-1, b-1", "clusterctl job logs -f 5",
+			}},
+		{name: "failed and cleaned", status: job.Errored,
+			nodes: []string{"a - Unallocated Discovered", "b - Unallocated Discovered"}, about: "failure",
 			job:     func() job.Job { return failed("done", inventory.Unallocated) },
 			summary: "it ended Errored: site.yml failed on a-1",
-			has: []string{"configure (site.yml) failed on a-1", "undo (cleanup.yml) succeeded on a-1, b-1", "ended as Unallocated: a-1, b-1",
+			has: []string{"configure (site.yml) failed on a-1", "undo (cleanup.yml) succeeded on a-1, b-1",
+				"ended as Unallocated: a-1, b-1",
 				"clusterctl job retry 5", "no space left\non /dev/sda1", "not as the verb wants it: a-1, b-1"}},
-		{name: "failed, not cleaned", status: job.Errored, nodes: []string{"a m Quarantined Discovered", "b m Quarantined Discovered"}, about: "quarantine failure",
-			job: func() job.Job { return failed("failed a-1=failed b-1=failed", inventory.Quarantined) }, summary: "it ended Errored",
-			has: []string{"clusterctl nodes clear a-1 b-1", "ended as Quarantined: a-1, b-1"}},
+		{name: "failed, not cleaned", status: job.Errored,
+			nodes: []string{"a m Quarantined Discovered", "b m Quarantined Discovered"}, about: "quarantine failure",
+			job:     func() job.Job { return failed("failed a-1=failed b-1=failed", inventory.Quarantined) },
+			summary: "it ended Errored",
+			has:     []string{"clusterctl nodes clear a-1 b-1", "ended as Quarantined: a-1, b-1"}},
 		{name: "precondition", status: job.Errored, nodes: []string{"a - Unallocated Discovered"}, about: "refusal",
 			job: func() job.Job {
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
@@ -253,19 +323,28 @@ func TestExplainJob(t *testing.T) {
 		{name: "deadline", status: job.Errored, nodes: []string{"a m Allocated Discovered"}, about: "failure failure",
 			job: func() job.Job {
 				j := jobtest.Planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")
-				jobtest.Record(&j, job.Step{Phase: job.PhaseUpgrade, Playbook: job.PlaybookUpgrade, Hosts: j.Names()}, "deadline")
+				jobtest.Record(&j, job.Step{
+					Phase: job.PhaseUpgrade, Playbook: job.PlaybookUpgrade, Hosts: j.Names(),
+				}, "deadline")
 				j.Cause, j.Message = job.CauseDeadline, "it ran longer than 1h0m0s"
-				j.Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Allocated, Error: "it ran longer than 1h0m0s"}}
+				j.Outcomes = map[string]inventory.Outcome{
+					"a-1": {Status: inventory.Allocated, Error: "it ran longer than 1h0m0s"},
+				}
 
 				return j
-			}, summary: "longer than 1h0m0s", has: []string{"--timeout", "upgrade (rolling-upgrade.yml) ended (deadline) on a-1", "clusterctl job retry 5"}},
-		{name: "cancelled in the queue", status: job.Cancelled, nodes: []string{"a - Unallocated Discovered"}, about: "failure",
+			}, summary: "longer than 1h0m0s", has: []string{
+				"--timeout", "upgrade (rolling-upgrade.yml) ended (deadline) on a-1", "clusterctl job retry 5",
+			}},
+		{name: "cancelled in the queue", status: job.Cancelled, nodes: []string{"a - Unallocated Discovered"},
+			about: "failure",
 			job: func() job.Job {
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 				j.Cause, j.Message = job.CauseCancelled, "cancelled by anna while it was queued"
 
 				return j
-			}, summary: "it ended Cancelled: cancelled by anna", has: []string{"no host touched", "clusterctl job retry 5"}},
+			}, summary: "it ended Cancelled: cancelled by anna", has: []string{
+				"no host touched", "clusterctl job retry 5",
+			}},
 		{name: "complete", status: job.Complete, nodes: []string{"a m Allocated Discovered"},
 			job: func() job.Job {
 				return jobtest.Planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")

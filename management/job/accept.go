@@ -191,7 +191,8 @@ func (v Verb) checkOptions(j Job) error {
 		return inventory.Errorf(inventory.KindInvalid, "to clear without a cleanup a reason is needed").
 			Do("add --reason TEXT (in the API the field reason)")
 	case len(j.Reason) > maxReason:
-		return inventory.Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is %d", len(j.Reason), maxReason)
+		return inventory.Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is %d", len(j.Reason),
+			maxReason)
 	case j.Timeout < 0:
 		return inventory.Errorf(inventory.KindInvalid, "the timeout is negative")
 	}

@@ -92,44 +92,138 @@ func TestAcceptRefuses(t *testing.T) {
 		kind  inventory.Kind
 		says  []string
 	}{
-		{"unknown nodes, all of them named", usual, request(commission, "free nope other", "m"), inventory.KindNotFound, []string{"nope-1, other-1"}},
+		{
+			"unknown nodes, all of them named", usual, request(commission, "free nope other", "m"),
+			inventory.KindNotFound, []string{"nope-1, other-1"},
+		},
 		{"an empty list", usual, request(decommission, "", ""), inventory.KindInvalid, []string{"no node is named"}},
-		{"duplicate names, each once", usual, request(commission, "free old free old free", ""), inventory.KindInvalid, []string{"named more than once: free-1, old-1"}},
-		{"not Discovered", usual, request(commission, "gone", ""), inventory.KindRefused, []string{"gone-1 is Disappeared", "clusterctl discover 10.0.0.2"}},
+		{
+			"duplicate names, each once", usual, request(commission, "free old free old free", ""),
+			inventory.KindInvalid, []string{"named more than once: free-1, old-1"},
+		},
+		{
+			"not Discovered", usual, request(commission, "gone", ""), inventory.KindRefused,
+			[]string{"gone-1 is Disappeared", "clusterctl discover 10.0.0.2"},
+		},
 		{"never seen", usual, request(commission, "fresh", ""), inventory.KindRefused, []string{"fresh-1 is Unknown"}},
 		{"several refusals together", usual, request(commission, "gone worker busy free", ""), inventory.KindRefused,
-			[]string{"gone-1 is Disappeared", "worker-1 is Allocated", "busy-1 is Provisioning: job 99 holds it", "correct or leave out the nodes named"}},
-		{"a group that does not exist", usual, request(commission, "free", "nope"), inventory.KindNotFound, []string{`no group "nope"`, "service-master, service-worker"}},
-		{"an update into a group that does not exist", usual, request(update, "worker", "nope"), inventory.KindNotFound, []string{`no group "nope"`}},
-		{"the group of hosts being prepared", usual, request(commission, "free", inventory.GroupPrepare), inventory.KindNotFound, []string{"cluster-node"}},
-		{"a worker before any master", []string{"a - Unallocated Discovered"}, request(commission, "a", inventory.GroupWorker), inventory.KindRefused,
+			[]string{
+				"gone-1 is Disappeared", "worker-1 is Allocated", "busy-1 is Provisioning: job 99 holds it",
+				"correct or leave out the nodes named",
+			}},
+		{
+			"a group that does not exist", usual, request(commission, "free", "nope"), inventory.KindNotFound,
+			[]string{`no group "nope"`, "service-master, service-worker"},
+		},
+		{
+			"an update into a group that does not exist", usual, request(update, "worker", "nope"),
+			inventory.KindNotFound, []string{`no group "nope"`},
+		},
+		{
+			"the group of hosts being prepared", usual, request(commission, "free", inventory.GroupPrepare),
+			inventory.KindNotFound, []string{"cluster-node"},
+		},
+		{"a worker before any master", []string{"a - Unallocated Discovered"},
+			request(commission, "a", inventory.GroupWorker), inventory.KindRefused,
 			[]string{"a-1 cannot join service-worker", "service-master"}},
-		{"a worker while the master is away", []string{"a - Unallocated Discovered", "m m Allocated Disappeared"}, request(commission, "a", inventory.GroupWorker),
+		{"a worker while the master is away", []string{"a - Unallocated Discovered", "m m Allocated Disappeared"},
+			request(commission, "a", inventory.GroupWorker),
 			inventory.KindRefused, []string{"no commissioned, Discovered service-master"}},
-		{"the last master with workers left", usual, request(decommission, "master", ""), inventory.KindRefused, []string{"without master-1", "worker-1", "decommission busy-1, worker-1 with it"}},
-		{"an update of the last master", usual, request(update, "master", ""), inventory.KindRefused, []string{"without master-1"}},
-		{"a master made a worker with nobody left to serve it", []string{"m m Allocated Discovered"}, request(update, "m", inventory.GroupWorker), inventory.KindRefused, []string{"m-1 cannot join"}},
-		{"update of what is not commissioned", usual, request(update, "free", ""), inventory.KindRefused, []string{"free-1 is Unallocated; update takes nodes that are Allocated", "legal now: commission, forget"}},
-		{"maintenance of a node that is away", []string{"m m Allocated Disappeared"}, request(maintenance, "m", ""), inventory.KindRefused, []string{"m-1 is Disappeared"}},
-		{"clear of what is not quarantined", usual, request(clear, "free", ""), inventory.KindRefused, []string{"clear takes nodes that are Quarantined"}},
-		{"a name outside the grammar", usual, Request{Verb: decommission, Nodes: []string{"free-1", "../etc"}}, inventory.KindInvalid, []string{`"../etc" is not a node name`}},
-		{"a name that is empty", usual, Request{Verb: decommission, Nodes: []string{""}}, inventory.KindInvalid, []string{"the node name is empty"}},
-		{"addresses where nodes belong", usual, Request{Verb: decommission, Addrs: []string{"10.0.0.1"}}, inventory.KindInvalid, []string{"takes nodes, not addresses"}},
+		{
+			"the last master with workers left", usual, request(decommission, "master", ""), inventory.KindRefused,
+			[]string{"without master-1", "worker-1", "decommission busy-1, worker-1 with it"},
+		},
+		{
+			"an update of the last master", usual, request(update, "master", ""), inventory.KindRefused,
+			[]string{"without master-1"},
+		},
+		{
+			"a master made a worker with nobody left to serve it", []string{"m m Allocated Discovered"},
+			request(update, "m", inventory.GroupWorker), inventory.KindRefused, []string{"m-1 cannot join"},
+		},
+		{
+			"update of what is not commissioned", usual, request(update, "free", ""), inventory.KindRefused,
+			[]string{"free-1 is Unallocated; update takes nodes that are Allocated", "legal now: commission, forget"},
+		},
+		{
+			"maintenance of a node that is away", []string{"m m Allocated Disappeared"}, request(maintenance, "m", ""),
+			inventory.KindRefused, []string{"m-1 is Disappeared"},
+		},
+		{
+			"clear of what is not quarantined", usual, request(clear, "free", ""), inventory.KindRefused,
+			[]string{"clear takes nodes that are Quarantined"},
+		},
+		{
+			"a name outside the grammar", usual, Request{Verb: decommission, Nodes: []string{"free-1", "../etc"}},
+			inventory.KindInvalid, []string{`"../etc" is not a node name`},
+		},
+		{
+			"a name that is empty", usual, Request{Verb: decommission, Nodes: []string{""}}, inventory.KindInvalid,
+			[]string{"the node name is empty"},
+		},
+		{
+			"addresses where nodes belong", usual, Request{Verb: decommission, Addrs: []string{"10.0.0.1"}},
+			inventory.KindInvalid, []string{"takes nodes, not addresses"},
+		},
 		{"no such verb", usual, request("explode", "free", ""), inventory.KindInvalid, []string{`no verb "explode"`}},
-		{"a verb of the monitor", usual, request(inventory.VerbDiscovered, "free", ""), inventory.KindInvalid, []string{"no verb"}},
-		{"a group where none belongs", usual, request(decommission, "worker", inventory.GroupWorker), inventory.KindInvalid, []string{"a host group makes no sense for decommission"}},
-		{"on_failure where it does not belong", usual, Request{Verb: update, Nodes: jobtest.Names("worker"), OnFailure: OnFailureBatch}, inventory.KindInvalid, []string{"on_failure makes no sense"}},
-		{"on_failure of another word", usual, Request{Verb: commission, Nodes: jobtest.Names("free"), OnFailure: "all"}, inventory.KindInvalid, []string{`"batch" or "failed"`}},
-		{"force where it does not belong", usual, Request{Verb: decommission, Nodes: jobtest.Names("worker"), Force: true, Reason: "x"}, inventory.KindInvalid, []string{"force makes no sense"}},
-		{"clear by force without a reason", usual, Request{Verb: clear, Nodes: jobtest.Names("bad"), Force: true}, inventory.KindInvalid, []string{"--reason"}},
-		{"an endless reason", usual, Request{Verb: clear, Nodes: jobtest.Names("bad"), Reason: strings.Repeat("x", 1025)}, inventory.KindTooLarge, []string{"1024"}},
-		{"a negative timeout", usual, Request{Verb: clear, Nodes: jobtest.Names("bad"), Timeout: -1}, inventory.KindInvalid, []string{"negative"}},
+		{
+			"a verb of the monitor", usual, request(inventory.VerbDiscovered, "free", ""), inventory.KindInvalid,
+			[]string{"no verb"},
+		},
+		{
+			"a group where none belongs", usual, request(decommission, "worker", inventory.GroupWorker),
+			inventory.KindInvalid, []string{"a host group makes no sense for decommission"},
+		},
+		{
+			"on_failure where it does not belong", usual,
+			Request{Verb: update, Nodes: jobtest.Names("worker"), OnFailure: OnFailureBatch}, inventory.KindInvalid,
+			[]string{"on_failure makes no sense"},
+		},
+		{
+			"on_failure of another word", usual,
+			Request{Verb: commission, Nodes: jobtest.Names("free"), OnFailure: "all"}, inventory.KindInvalid,
+			[]string{`"batch" or "failed"`},
+		},
+		{
+			"force where it does not belong", usual,
+			Request{Verb: decommission, Nodes: jobtest.Names("worker"), Force: true, Reason: "x"},
+			inventory.KindInvalid, []string{"force makes no sense"},
+		},
+		{
+			"clear by force without a reason", usual, Request{Verb: clear, Nodes: jobtest.Names("bad"), Force: true},
+			inventory.KindInvalid, []string{"--reason"},
+		},
+		{
+			"an endless reason", usual,
+			Request{Verb: clear, Nodes: jobtest.Names("bad"), Reason: strings.Repeat("x", 1025)},
+			inventory.KindTooLarge, []string{"1024"},
+		},
+		{
+			"a negative timeout", usual, Request{Verb: clear, Nodes: jobtest.Names("bad"), Timeout: -1},
+			inventory.KindInvalid, []string{"negative"},
+		},
 		{"discover of nothing", usual, Request{Verb: discover}, inventory.KindInvalid, []string{"no address is named"}},
-		{"discover of nodes", usual, Request{Verb: discover, Nodes: jobtest.Names("free")}, inventory.KindInvalid, []string{"discover takes addresses"}},
-		{"discover of what is no address", usual, Request{Verb: discover, Addrs: []string{"10.0.0.9", "10.0.0.9 ansible_user=x"}}, inventory.KindInvalid, []string{"is not the address of a host"}},
-		{"discover twice", usual, Request{Verb: discover, Addrs: []string{"fd00::9", "FD00:0::9"}}, inventory.KindInvalid, []string{"named more than once: fd00::9"}},
-		{"discover of a node that is seen", usual, Request{Verb: discover, Addrs: []string{"10.0.0.9", "10.0.0.1"}}, inventory.KindRefused, []string{"10.0.0.1 is node free-1, which is Discovered already"}},
-		{"discover of a node that is held", usual, Request{Verb: discover, Addrs: []string{"10.0.0.7"}}, inventory.KindRefused, []string{"10.0.0.7 is node busy-1, which job 99 holds"}},
+		{
+			"discover of nodes", usual, Request{Verb: discover, Nodes: jobtest.Names("free")}, inventory.KindInvalid,
+			[]string{"discover takes addresses"},
+		},
+		{
+			"discover of what is no address", usual,
+			Request{Verb: discover, Addrs: []string{"10.0.0.9", "10.0.0.9 ansible_user=x"}}, inventory.KindInvalid,
+			[]string{"is not the address of a host"},
+		},
+		{
+			"discover twice", usual, Request{Verb: discover, Addrs: []string{"fd00::9", "FD00:0::9"}},
+			inventory.KindInvalid, []string{"named more than once: fd00::9"},
+		},
+		{
+			"discover of a node that is seen", usual, Request{Verb: discover, Addrs: []string{"10.0.0.9", "10.0.0.1"}},
+			inventory.KindRefused, []string{"10.0.0.1 is node free-1, which is Discovered already"},
+		},
+		{
+			"discover of a node that is held", usual, Request{Verb: discover, Addrs: []string{"10.0.0.7"}},
+			inventory.KindRefused, []string{"10.0.0.7 is node busy-1, which job 99 holds"},
+		},
 	} {
 		v := jobtest.Snapshot(t, tt.nodes...)
 		if tt.req.Group == "m" {
@@ -166,7 +260,8 @@ func TestAccept(t *testing.T) {
 	v.Nodes[1].Residue, v.Nodes[1].Applied = []string{"x"}, "7" // gone-1
 
 	j := queue(t, v, request(inventory.VerbCommission, "free", ""))
-	if j.Group != inventory.GroupWorker || !strings.Contains(j.Note, "service-worker is taken") || j.OnFailure != OnFailureBatch || j.Status != Queued ||
+	if j.Group != inventory.GroupWorker || !strings.Contains(j.Note, "service-worker is taken") ||
+		j.OnFailure != OnFailureBatch || j.Status != Queued ||
 		j.Targets[0].Group != inventory.GroupWorker ||
 		j.Targets[0].From != inventory.Unallocated ||
 		j.Targets[0].Addr != "10.0.0.1" {
@@ -231,19 +326,34 @@ func TestAcceptProjects(t *testing.T) {
 		{"commission again behind decommission", []string{"a m Allocated Discovered"},
 			[]Request{request(decommission, "a", "")}, request(commission, "a", m), ""},
 		{"twice the same", []string{"a - Unallocated Discovered"},
-			[]Request{request(commission, "a", m)}, request(commission, "a", m), "a-1 is Allocated; commission takes nodes that are Unallocated or Decommissioned (as it will be after job 1); "},
+			[]Request{
+				request(commission, "a", m),
+			}, request(commission, "a", m),
+			"a-1 is Allocated; commission takes nodes that are Unallocated or Decommissioned (as it will be after " +
+				"job 1); "},
 		{"the last master while a worker is queued", []string{"a m Allocated Discovered", "b - Unallocated Discovered"},
-			[]Request{request(commission, "b", w)}, request(decommission, "a", ""), "b-1 of group service-worker (as it will be after job 1); "},
-		{"a worker behind the end of the last master", []string{"a m Allocated Discovered", "b - Unallocated Discovered"},
-			[]Request{request(decommission, "a", "")}, request(commission, "b", w), "exists outside this request (as it will be after the jobs that have not ended); "},
-		{"the first master once the second is queued", []string{"a m Allocated Discovered", "b - Unallocated Discovered", "c w Allocated Discovered"},
+			[]Request{
+				request(commission, "b", w),
+			}, request(decommission, "a", ""), "b-1 of group service-worker (as it will be after job 1); "},
+		{"a worker behind the end of the last master", []string{
+			"a m Allocated Discovered", "b - Unallocated Discovered",
+		},
+			[]Request{
+				request(decommission, "a", ""),
+			}, request(commission, "b", w),
+			"exists outside this request (as it will be after the jobs that have not ended); "},
+		{"the first master once the second is queued", []string{
+			"a m Allocated Discovered", "b - Unallocated Discovered", "c w Allocated Discovered",
+		},
 			[]Request{request(commission, "b", m)}, request(decommission, "a", ""), ""},
 		{"the last master behind its workers", []string{"a m Allocated Discovered", "b w Allocated Discovered"},
 			[]Request{request(decommission, "b", "")}, request(decommission, "a", ""), ""},
 		{"a worker that will be the master", []string{"a m Allocated Discovered", "b w Allocated Discovered"},
 			[]Request{request(update, "b", m)}, request(decommission, "a", ""), ""},
 		{"what will be forgotten", []string{"a - Unallocated Discovered"},
-			[]Request{request(forget, "a", "")}, request(commission, "a", m), "a-1 is no longer known, or will be forgotten by then"},
+			[]Request{
+				request(forget, "a", ""),
+			}, request(commission, "a", m), "a-1 is no longer known, or will be forgotten by then"},
 	} {
 		v := jobtest.Snapshot(t, tt.nodes...)
 		for _, r := range tt.ahead {

@@ -698,25 +698,32 @@ func checkOutcome(j Job, s Step, target Target, o inventory.Outcome) error {
 
 	cleaned, _ := ran(PhaseCleanup)
 	switch {
-	case s.Status == Complete && j.Verb != inventory.VerbDecommission && (o.Error != "" || o.Status != inventory.Allocated && o.Status != inventory.Unallocated && o.Status != ""):
+	case s.Status == Complete && j.Verb != inventory.VerbDecommission && (o.Error != "" ||
+		o.Status != inventory.Allocated && o.Status != inventory.Unallocated && o.Status != ""):
 		return fmt.Errorf("the job is Complete, the node is not")
 	case o.Status == inventory.Quarantined && o.Error == "":
 		return fmt.Errorf("quarantined without a word")
 	case j.Verb == inventory.VerbCommission && o.Status == inventory.Unallocated && configured != nil && !undone.Done:
 		return fmt.Errorf("offered again without a cleanup")
-	case j.Verb == inventory.VerbCommission && o.Status == inventory.Allocated && (o.Applied != j.ID || o.Group != target.Group):
+	case j.Verb == inventory.VerbCommission && o.Status == inventory.Allocated && (o.Applied != j.ID ||
+		o.Group != target.Group):
 		return fmt.Errorf("in service with something else")
-	case j.Verb == inventory.VerbUpdate && o.Status == inventory.Unallocated && !undone.Done && !(configured == nil && cleaned.Exit == ExitDone):
+	case j.Verb == inventory.VerbUpdate && o.Status == inventory.Unallocated && !undone.Done && !(configured == nil &&
+		cleaned.Exit == ExitDone):
 		return fmt.Errorf("offered again without a cleanup")
-	case j.Verb == inventory.VerbUpdate && o.Status == inventory.Allocated && s.Status != Complete && cleaned != nil && cleaned.Results[target.Name].Begun:
+	case j.Verb == inventory.VerbUpdate && o.Status == inventory.Allocated && s.Status != Complete && cleaned != nil &&
+		cleaned.Results[target.Name].Begun:
 		return fmt.Errorf("in service although its cleanup had begun")
 	case o.Status == inventory.Allocated && o.Group == "":
 		return fmt.Errorf("in service in no group")
-	case o.Status == inventory.Quarantined && (j.Verb == inventory.VerbCommission || j.Verb == inventory.VerbUpdate) && o.Group == "":
+	case o.Status == inventory.Quarantined && (j.Verb == inventory.VerbCommission || j.Verb == inventory.VerbUpdate) &&
+		o.Group == "":
 		return fmt.Errorf("what it carries is lost")
-	case o.Status == inventory.Decommissioned && j.Verb == inventory.VerbDecommission && (len(o.Residue) > 0) != (o.Error != ""):
+	case o.Status == inventory.Decommissioned && j.Verb == inventory.VerbDecommission &&
+		(len(o.Residue) > 0) != (o.Error != ""):
 		return fmt.Errorf("residue and error do not agree")
-	case o.Status == inventory.Quarantined && (j.Verb == inventory.VerbClear || j.Verb == inventory.VerbForget) && o.Group != target.FromGroup:
+	case o.Status == inventory.Quarantined && (j.Verb == inventory.VerbClear || j.Verb == inventory.VerbForget) &&
+		o.Group != target.FromGroup:
 		return fmt.Errorf("what it carries is lost")
 	}
 

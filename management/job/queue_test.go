@@ -56,25 +56,45 @@ func TestTurn(t *testing.T) {
 		want   want
 	}{
 		{"an empty queue", three, nil, "", request(commission, "a", m), nil, 4, want{claim: true}},
-		{"disjoint from what runs", three, []Request{request(commission, "a", m)}, "1", request(commission, "b", m), nil, 4, want{claim: true}},
-		{"disjoint from what is queued", three, []Request{request(commission, "a", m)}, "", request(commission, "b", m), nil, 4, want{claim: true}},
-		{"overlaps what runs", masters, []Request{request(maintenance, "a b", "")}, "1", request(maintenance, "b", ""), nil, 4,
+		{
+			"disjoint from what runs", three, []Request{request(commission, "a", m)}, "1", request(commission, "b", m),
+			nil, 4, want{claim: true},
+		},
+		{
+			"disjoint from what is queued", three, []Request{request(commission, "a", m)}, "",
+			request(commission, "b", m), nil, 4, want{claim: true},
+		},
+		{"overlaps what runs", masters, []Request{request(maintenance, "a b", "")}, "1", request(maintenance, "b", ""),
+			nil, 4,
 			want{waits: "1", says: "b-1 needed by job 1"}},
-		{"overlaps what is queued before it", masters, []Request{request(maintenance, "a", ""), request(maintenance, "a b", "")}, "1", request(maintenance, "b", ""), nil, 4,
+		{"overlaps what is queued before it", masters,
+			[]Request{request(maintenance, "a", ""), request(maintenance, "a b", "")}, "1",
+			request(maintenance, "b", ""), nil, 4,
 			want{waits: "2", says: "b-1 needed by job 2"}},
-		{"overlaps two", masters, []Request{request(maintenance, "a", ""), request(maintenance, "b", "")}, "1 2", request(maintenance, "a b", ""), nil, 4,
+		{"overlaps two", masters, []Request{request(maintenance, "a", ""), request(maintenance, "b", "")}, "1 2",
+			request(maintenance, "a b", ""), nil, 4,
 			want{waits: "1 2", says: "a-1, b-1 needed by jobs 1, 2"}},
-		{"the limit", masters, []Request{request(maintenance, "a", ""), request(maintenance, "b", "")}, "1 2", request(commission, "c", w), nil, 2,
+		{"the limit", masters, []Request{request(maintenance, "a", ""), request(maintenance, "b", "")}, "1 2",
+			request(commission, "c", w), nil, 2,
 			want{waits: "1 2", says: "2 jobs run, which is the limit"}},
-		{"under the limit", masters, []Request{request(maintenance, "a", ""), request(maintenance, "b", "")}, "1 2", request(commission, "c", w), nil, 3, want{claim: true}},
-		{"a worker waits for its master", three, []Request{request(commission, "a", m)}, "1", request(commission, "b", w), nil, 4,
+		{
+			"under the limit", masters, []Request{request(maintenance, "a", ""), request(maintenance, "b", "")}, "1 2",
+			request(commission, "c", w), nil, 3, want{claim: true},
+		},
+		{"a worker waits for its master", three, []Request{request(commission, "a", m)}, "1",
+			request(commission, "b", w), nil, 4,
 			want{waits: "1", says: "not legal before the end of job 1: b-1 cannot join"}},
-		{"its master has failed", three, []Request{request(commission, "a", m)}, "", request(commission, "b", w), func(v *Snapshot) {
-			v.Jobs[0].Status, v.Jobs[0].Ended = Errored, jobtest.Noon.Add(time.Minute)
-		}, 4, want{says: "b-1 cannot join service-worker: no commissioned, Discovered service-master exists outside this request (since job 1, a commission of a-1, ended Errored)"}},
-		{"its master has failed, and is about to say so", three, []Request{request(commission, "a", m)}, "1", request(commission, "b", w), func(v *Snapshot) {
-			v.Jobs[0].Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Unallocated}}
-		}, 4, want{waits: "1", says: "job 1 is about to end"}},
+		{"its master has failed", three, []Request{request(commission, "a", m)}, "", request(commission, "b", w),
+			func(v *Snapshot) {
+				v.Jobs[0].Status, v.Jobs[0].Ended = Errored, jobtest.Noon.Add(time.Minute)
+			}, 4, want{
+				says: "b-1 cannot join service-worker: no commissioned, Discovered service-master exists outside " +
+					"this request (since job 1, a commission of a-1, ended Errored)",
+			}},
+		{"its master has failed, and is about to say so", three, []Request{request(commission, "a", m)}, "1",
+			request(commission, "b", w), func(v *Snapshot) {
+				v.Jobs[0].Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Unallocated}}
+			}, 4, want{waits: "1", says: "job 1 is about to end"}},
 		{"somebody forgot the node", three, nil, "", request(commission, "b", m), func(v *Snapshot) {
 			v.Nodes = slices.Delete(v.Nodes, 1, 2)
 		}, 4, want{says: "b-1 is no longer known"}},
@@ -82,36 +102,59 @@ func TestTurn(t *testing.T) {
 			ended(v, decommission, Complete, jobtest.Noon.Add(time.Minute), "a")
 			ended(v, maintenance, Complete, jobtest.Noon.Add(2*time.Minute), "b")
 			v.Nodes[0].Status = inventory.Decommissioned
-		}, 4, want{says: "a-1 is Decommissioned; maintenance takes nodes that are Allocated (since job 2, a decommission of a-1, ended Complete)"}},
+		}, 4, want{
+			says: "a-1 is Decommissioned; maintenance takes nodes that are Allocated (since job 2, a decommission " +
+				"of a-1, ended Complete)",
+		}},
 		{"nobody is to blame", masters, nil, "", request(maintenance, "a", ""), func(v *Snapshot) {
 			v.Nodes[0].State = inventory.Disappeared
 		}, 4, want{says: "a-1 is Disappeared, and maintenance needs it Discovered"}},
-		{"the first other master helps", masters, nil, "", request(decommission, "a", ""), nil, 4, want{claim: true, helpers: "b-1"}},
-		{"a new master is helped", masters, nil, "", request(commission, "c", m), nil, 4, want{claim: true, helpers: "a-1"}},
+		{
+			"the first other master helps", masters, nil, "", request(decommission, "a", ""), nil, 4,
+			want{claim: true, helpers: "b-1"},
+		},
+		{
+			"a new master is helped", masters, nil, "", request(commission, "c", m), nil, 4,
+			want{claim: true, helpers: "a-1"},
+		},
 		{"a worker needs no help", masters, nil, "", request(commission, "c", w), nil, 4, want{claim: true}},
 		{"the first master has nobody to help", three, nil, "", request(commission, "a", m), nil, 4, want{claim: true}},
 		{"an upgrade needs no help", masters, nil, "", request(maintenance, "a", ""), nil, 4, want{claim: true}},
-		{"a helper that is free is preferred", masters, []Request{request(maintenance, "a", "")}, "1", request(commission, "c", m), nil, 4, want{claim: true, helpers: "b-1"}},
-		{"all helpers are busy", masters, []Request{request(maintenance, "a", ""), request(maintenance, "b", "")}, "1 2", request(commission, "c", m), nil, 4,
+		{
+			"a helper that is free is preferred", masters, []Request{request(maintenance, "a", "")}, "1",
+			request(commission, "c", m), nil, 4, want{claim: true, helpers: "b-1"},
+		},
+		{"all helpers are busy", masters, []Request{request(maintenance, "a", ""), request(maintenance, "b", "")},
+			"1 2", request(commission, "c", m), nil, 4,
 			want{waits: "1 2", says: "the helper it needs is held by jobs 1, 2"}},
 		{"a helper that is away does not help", masters, nil, "", request(commission, "c", m), func(v *Snapshot) {
 			v.Nodes[0].State = inventory.Disappeared
 		}, 4, want{claim: true, helpers: "b-1"}},
 		{"a helper is held", masters, nil, "", request(maintenance, "a", ""), func(v *Snapshot) {
-			v.Jobs = append(v.Jobs, Job{ID: "7", Status: Running, Verb: commission, Targets: []Target{{Name: "c-1"}}, Helpers: []string{"a-1"}})
+			v.Jobs = append(v.Jobs, Job{
+				ID: "7", Status: Running, Verb: commission, Targets: []Target{{Name: "c-1"}}, Helpers: []string{"a-1"},
+			})
 		}, 4, want{waits: "7", says: "a-1 needed by job 7"}},
-		{"residue of a master needs help", []string{"a m Allocated Discovered", "b - Decommissioned Discovered"}, nil, "", request(commission, "b", w), func(v *Snapshot) {
-			v.Nodes[1].Residue = []string{inventory.GroupMaster}
-		}, 4, want{claim: true, helpers: "a-1"}},
-		{"clear of a quarantined master needs help", []string{"a m Allocated Discovered", "b m Quarantined Discovered"}, nil, "", request(clear, "b", ""), nil, 4,
+		{"residue of a master needs help", []string{"a m Allocated Discovered", "b - Decommissioned Discovered"}, nil,
+			"", request(commission, "b", w), func(v *Snapshot) {
+				v.Nodes[1].Residue = []string{inventory.GroupMaster}
+			}, 4, want{claim: true, helpers: "a-1"}},
+		{"clear of a quarantined master needs help", []string{"a m Allocated Discovered", "b m Quarantined Discovered"},
+			nil, "", request(clear, "b", ""), nil, 4,
 			want{claim: true, helpers: "a-1"}},
-		{"the same address twice", nil, []Request{{Verb: discover, Addrs: []string{"10.0.0.9"}}}, "1", Request{Verb: discover, Addrs: []string{"10.0.0.8", "10.0.0.9"}}, nil, 4,
+		{"the same address twice", nil, []Request{{Verb: discover, Addrs: []string{"10.0.0.9"}}}, "1",
+			Request{Verb: discover, Addrs: []string{"10.0.0.8", "10.0.0.9"}}, nil, 4,
 			want{waits: "1", says: "10.0.0.9 needed by job 1"}},
-		{"an address that has appeared meanwhile", []string{"a - Unallocated Disappeared"}, nil, "", Request{Verb: discover, Addrs: []string{"10.0.0.1"}}, func(v *Snapshot) {
-			v.Nodes[0].State = inventory.Discovered
-		}, 4, want{says: "10.0.0.1 is node a-1, which is Discovered already"}},
-		{"a commission of a node that is being prepared again", []string{"a - Unallocated Disappeared", "b - Unallocated Discovered"},
-			[]Request{{Verb: discover, Addrs: []string{"10.0.0.1"}}}, "1", request(commission, "b", m), nil, 4, want{claim: true}},
+		{"an address that has appeared meanwhile", []string{"a - Unallocated Disappeared"}, nil, "",
+			Request{Verb: discover, Addrs: []string{"10.0.0.1"}}, func(v *Snapshot) {
+				v.Nodes[0].State = inventory.Discovered
+			}, 4, want{says: "10.0.0.1 is node a-1, which is Discovered already"}},
+		{"a commission of a node that is being prepared again", []string{
+			"a - Unallocated Disappeared", "b - Unallocated Discovered",
+		},
+			[]Request{
+				{Verb: discover, Addrs: []string{"10.0.0.1"}},
+			}, "1", request(commission, "b", m), nil, 4, want{claim: true}},
 	} {
 		v := jobtest.Snapshot(t, tt.nodes...)
 		for _, r := range tt.ahead {

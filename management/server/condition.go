@@ -78,7 +78,8 @@ func tagsIn(r *http.Request, header string) (tags, error) {
 		}
 
 		if end < 0 {
-			return tags{}, inventory.Errorf(inventory.KindInvalid, "the header %s is no list of entity tags: %s", header, text).
+			return tags{}, inventory.Errorf(inventory.KindInvalid, "the header %s is no list of entity tags: %s",
+				header, text).
 				Do(`write it like %s: "17", quotes included, as an answer's ETag has it`, header)
 		}
 
@@ -94,7 +95,8 @@ func tagsIn(r *http.Request, header string) (tags, error) {
 
 		var comma bool
 		if rest, comma = strings.CutPrefix(rest, ","); !comma {
-			return tags{}, inventory.Errorf(inventory.KindInvalid, "the header %s is no list of entity tags: %s", header, text).
+			return tags{}, inventory.Errorf(inventory.KindInvalid, "the header %s is no list of entity tags: %s",
+				header, text).
 				Do("put commas between the tags")
 		}
 	}
@@ -174,7 +176,8 @@ func meant(r *http.Request, rt route) error {
 	given := func(header string) bool { return len(r.Header.Values(header)) > 0 }
 
 	none := func(header, remedy string) error {
-		return inventory.Errorf(inventory.KindInvalid, "the header %s has no meaning for %s %s", header, r.Method, r.URL.Path).
+		return inventory.Errorf(inventory.KindInvalid, "the header %s has no meaning for %s %s", header, r.Method,
+			r.URL.Path).
 			Do("%s", remedy)
 	}
 	if !rt.changes() {

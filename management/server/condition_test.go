@@ -90,12 +90,14 @@ func TestTags(t *testing.T) {
 		}
 
 		for has, status := range map[string]int{
-			tag: 304, `"x", ` + tag: 304, "*": 304, "": 400, `"x"`: 200, "W/" + strings.TrimPrefix(tag, "W/"): 304, "x": 400, `"x" "y"`: 400, `"x`: 400,
+			tag: 304, `"x", ` + tag: 304, "*": 304, "": 400, `"x"`: 200, "W/" + strings.TrimPrefix(tag, "W/"): 304,
+			"x": 400, `"x" "y"`: 400, `"x`: 400,
 		} {
 			res, text := s.exchange(t, "GET", path, "", "If-None-Match", has)
 			if res.StatusCode != status ||
 				status == 304 &&
-					(text != "" || res.Header.Get("ETag") != tag || (res.Header.Get(api.HeaderRevision) == "") != asIs[path]) {
+					(text != "" || res.Header.Get("ETag") != tag ||
+						(res.Header.Get(api.HeaderRevision) == "") != asIs[path]) {
 				t.Errorf("%s with %s: %d %q", path, has, res.StatusCode, text)
 			}
 		}
@@ -176,7 +178,9 @@ func TestIfMatch(t *testing.T) {
 
 			calls := s.manager.count()
 			for _, wrong := range [][]string{
-				{"If-Match", `"1234"`}, {"If-Match", "W/" + tag}, {"If-Match", `"", "x"`}, {"If-None-Match", "*"}, {"If-None-Match", tag},
+				{
+					"If-Match", `"1234"`,
+				}, {"If-Match", "W/" + tag}, {"If-Match", `"", "x"`}, {"If-None-Match", "*"}, {"If-None-Match", tag},
 				{"If-Match", "*", "If-None-Match", tag},
 			} {
 				res, text := s.exchange(t, c.method, c.path, c.body, wrong...)

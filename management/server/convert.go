@@ -84,7 +84,8 @@ func jobOf(j job.Job) api.Job {
 		Helpers: j.Helpers, Group: j.Group, OnFailure: j.OnFailure, Force: j.Force, Reason: j.Reason,
 		Actor: j.Actor, RetryOf: j.RetryOf, Instance: j.Instance, Note: j.Note, Warnings: j.Warnings,
 		Accepted: j.Accepted, Started: when(j.Started), Ended: when(j.Ended), Deadline: when(j.Due()),
-		Phase: string(j.Phase()), Cancel: j.Cancel, CancelBy: j.CancelBy, PlaybookDigest: j.PlaybookDigest, Revision: j.Revision,
+		Phase: string(j.Phase()), Cancel: j.Cancel, CancelBy: j.CancelBy, PlaybookDigest: j.PlaybookDigest,
+		Revision: j.Revision,
 	}
 	if j.Verb == inventory.VerbDiscover {
 		out.Addrs = j.Names()

@@ -146,7 +146,8 @@ func TestConversions(t *testing.T) {
 
 				switch {
 				case !onWire.IsValid():
-					t.Errorf("the new field %s: convert it in convert.go, or list it in conversions with a reason", name)
+					t.Errorf("the new field %s: convert it in convert.go, or list it in conversions with a reason",
+						name)
 				case !equalOnWire(t, filled.FieldByIndex(field.Index), onWire):
 					t.Errorf("%s is %v in the domain, %v on the wire", name, filled.FieldByIndex(field.Index), onWire)
 				}
@@ -154,7 +155,8 @@ func TestConversions(t *testing.T) {
 
 			for _, field := range reflect.VisibleFields(wire.Type()) {
 				if _, ok := c.added[field.Name]; !ok && !converted[field.Name] {
-					t.Errorf("the wire field %s has no domain field: list it in conversions with its source", field.Name)
+					t.Errorf("the wire field %s has no domain field: list it in conversions with its source",
+						field.Name)
 				}
 			}
 

@@ -88,7 +88,8 @@ func actor(r *http.Request) (string, error) {
 	}
 
 	if len(claimed) > api.MaxActor || strings.ContainsFunc(claimed, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return "", inventory.Errorf(inventory.KindInvalid, "the header %s is not the name of a person", api.HeaderActor).
+		return "", inventory.Errorf(inventory.KindInvalid, "the header %s is not the name of a person",
+			api.HeaderActor).
 			Do("write a name of at most %d printable characters", api.MaxActor)
 	}
 

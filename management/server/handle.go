@@ -511,7 +511,8 @@ func single(q url.Values, name string) (string, error) {
 	case len(values) == 0:
 		return "", nil
 	case len(values) > 1:
-		return "", inventory.Errorf(inventory.KindInvalid, "the query parameter %s is given %d times", name, len(values)).
+		return "", inventory.Errorf(inventory.KindInvalid, "the query parameter %s is given %d times", name,
+			len(values)).
 			Do("give it once")
 	case values[0] == "":
 		return "", inventory.Errorf(inventory.KindInvalid, "the query parameter %s is empty", name).

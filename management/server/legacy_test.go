@@ -28,45 +28,128 @@ func TestLegacyChanges(t *testing.T) {
 		call             string // empty: nothing may have been called
 		reason           string // empty: success
 	}{
-		{name: "commission", path: "/commission/nodes", body: `{"nodes":["a-1","bb-1"],"host_group":"service-master","extra_vars":{"x":1}}`,
+		{name: "commission", path: "/commission/nodes",
+			body: `{"nodes":["a-1","bb-1"],"host_group":"service-master","extra_vars":{"x":1}}`,
 			call: `submit commission [a-1 bb-1] [] group="service-master" extra=map[x:1]`},
-		{name: "vars as text", path: "/commission/nodes", body: `{"nodes":["a-1"],"extra_vars":"{\"x\": {\"y\": [1]}}"}`,
+		{name: "vars as text", path: "/commission/nodes",
+			body: `{"nodes":["a-1"],"extra_vars":"{\"x\": {\"y\": [1]}}"}`,
 			call: `submit commission [a-1] [] group="" extra=map[x:map[y:[1]]]`},
-		{name: "vars as empty text", path: "/commission/nodes", body: `{"nodes":["a-1"],"extra_vars":" "}`, call: `submit commission [a-1] [] group="" extra=map[]`},
-		{name: "vars in the query", path: "/commission/nodes?" + query, body: `{"nodes":["a-1"]}`, call: `submit commission [a-1] [] group="" extra=map[q:1]`},
-		{name: "as the old client sends it", path: "/commission/nodes", headers: []string{"Content-Type", "application/json"},
-			body: `{"nodes":["a-1"],"extra_vars":"{}","monitor_event":{"name":"","nodes":null}}` + "\n", call: `submit commission [a-1] [] group="" extra=map[]`},
-		{name: "charset", path: "/decommission/nodes", headers: []string{"Content-Type", "application/json; charset=UTF-8"}, body: `{"nodes":["a-1"]}`,
+		{
+			name: "vars as empty text", path: "/commission/nodes", body: `{"nodes":["a-1"],"extra_vars":" "}`,
+			call: `submit commission [a-1] [] group="" extra=map[]`,
+		},
+		{
+			name: "vars in the query", path: "/commission/nodes?" + query, body: `{"nodes":["a-1"]}`,
+			call: `submit commission [a-1] [] group="" extra=map[q:1]`,
+		},
+		{name: "as the old client sends it", path: "/commission/nodes", headers: []string{
+			"Content-Type", "application/json",
+		},
+			body: `{"nodes":["a-1"],"extra_vars":"{}","monitor_event":{"name":"","nodes":null}}` + "\n",
+			call: `submit commission [a-1] [] group="" extra=map[]`},
+		{name: "charset", path: "/decommission/nodes",
+			headers: []string{"Content-Type", "application/json; charset=UTF-8"}, body: `{"nodes":["a-1"]}`,
 			call: `submit decommission [a-1] [] group="" extra=map[]`},
-		{name: "group passed over", path: "/decommission/nodes", body: `{"nodes":["a-1"],"host_group":"service-master"}`, call: `submit decommission [a-1] [] group=""`},
-		{name: "unknown names", path: "/maintenance/nodes", body: `{"nodes":["a-1"],"job":"","what":[1]}`, call: `submit maintenance [a-1] []`},
-		{name: "update", path: "/update/nodes", body: `{"nodes":["a-1"],"host_group":"service-worker"}`, call: `submit update [a-1] [] group="service-worker"`},
-		{name: "addrs", path: "/discover/nodes", body: `{"addrs":["10.0.0.9"],"extra_vars":{"u":"v"}}`, call: `submit discover [] [10.0.0.9] group="" extra=map[u:v]`},
-		{name: "addresses", path: "/discover/nodes", body: `{"addresses":["fd00::9"]}`, call: `submit discover [] [fd00::9]`},
-		{name: "addressess", path: "/discover/nodes", body: `{"addressess":["10.0.0.9"]}`, call: `submit discover [] [10.0.0.9]`},
-		{name: "one node", path: "/commission/node/a-1", body: `{"host_group":"service-worker"}`, call: `submit commission [a-1] [] group="service-worker"`},
+		{
+			name: "group passed over", path: "/decommission/nodes",
+			body: `{"nodes":["a-1"],"host_group":"service-master"}`, call: `submit decommission [a-1] [] group=""`,
+		},
+		{
+			name: "unknown names", path: "/maintenance/nodes", body: `{"nodes":["a-1"],"job":"","what":[1]}`,
+			call: `submit maintenance [a-1] []`,
+		},
+		{
+			name: "update", path: "/update/nodes", body: `{"nodes":["a-1"],"host_group":"service-worker"}`,
+			call: `submit update [a-1] [] group="service-worker"`,
+		},
+		{
+			name: "addrs", path: "/discover/nodes", body: `{"addrs":["10.0.0.9"],"extra_vars":{"u":"v"}}`,
+			call: `submit discover [] [10.0.0.9] group="" extra=map[u:v]`,
+		},
+		{
+			name: "addresses", path: "/discover/nodes", body: `{"addresses":["fd00::9"]}`,
+			call: `submit discover [] [fd00::9]`,
+		},
+		{
+			name: "addressess", path: "/discover/nodes", body: `{"addressess":["10.0.0.9"]}`,
+			call: `submit discover [] [10.0.0.9]`,
+		},
+		{
+			name: "one node", path: "/commission/node/a-1", body: `{"host_group":"service-worker"}`,
+			call: `submit commission [a-1] [] group="service-worker"`,
+		},
 		{name: "one node, no body", path: "/maintenance/node/a-1", call: `submit maintenance [a-1] []`},
-		{name: "one node out", path: "/decommission/node/a-1?" + query, call: `submit decommission [a-1] [] group="" extra=map[q:1]`},
-		{name: "no nodes", path: "/commission/nodes", body: `{"nodes":[]}`, call: `submit commission [] []`, reason: "no node is named"},
+		{
+			name: "one node out", path: "/decommission/node/a-1?" + query,
+			call: `submit decommission [a-1] [] group="" extra=map[q:1]`,
+		},
+		{
+			name: "no nodes", path: "/commission/nodes", body: `{"nodes":[]}`, call: `submit commission [] []`,
+			reason: "no node is named",
+		},
 		{name: "no body", path: "/commission/nodes", call: `submit commission [] []`, reason: "no node is named"},
-		{name: "unknown node", path: "/commission/nodes", body: `{"nodes":["a-1","zz-9"]}`, call: `submit commission [a-1 zz-9]`, reason: "zz-9"},
-		{name: "vars not an object", path: "/commission/nodes", body: `{"nodes":["a-1"],"extra_vars":[1]}`, reason: "extra_vars"},
-		{name: "vars no JSON", path: "/commission/nodes", body: `{"nodes":["a-1"],"extra_vars":"{x"}`, reason: "extra_vars"},
-		{name: "vars twice", path: "/commission/nodes?" + query, body: `{"nodes":["a-1"],"extra_vars":{"x":1}}`, reason: "more than once"},
+		{
+			name: "unknown node", path: "/commission/nodes", body: `{"nodes":["a-1","zz-9"]}`,
+			call: `submit commission [a-1 zz-9]`, reason: "zz-9",
+		},
+		{
+			name: "vars not an object", path: "/commission/nodes", body: `{"nodes":["a-1"],"extra_vars":[1]}`,
+			reason: "extra_vars",
+		},
+		{
+			name: "vars no JSON", path: "/commission/nodes", body: `{"nodes":["a-1"],"extra_vars":"{x"}`,
+			reason: "extra_vars",
+		},
+		{
+			name: "vars twice", path: "/commission/nodes?" + query, body: `{"nodes":["a-1"],"extra_vars":{"x":1}}`,
+			reason: "more than once",
+		},
 		{name: "malformed", path: "/commission/nodes", body: "{\n  \"nodes\": [}", reason: "line 2, column 13"},
 		{name: "wrong type", path: "/commission/nodes", body: `{"nodes":"a-1"}`, reason: "nodes"},
-		{name: "a form", path: "/commission/nodes", headers: []string{"Content-Type", "application/x-www-form-urlencoded"}, body: `{"nodes":["a-1"]}`, reason: "content type"},
-		{name: "too large", path: "/commission/nodes", body: `{"nodes":["` + strings.Repeat("a", 2<<20) + `"]}`, reason: "1048576 bytes"},
+		{
+			name: "a form", path: "/commission/nodes",
+			headers: []string{"Content-Type", "application/x-www-form-urlencoded"}, body: `{"nodes":["a-1"]}`,
+			reason: "content type",
+		},
+		{
+			name: "too large", path: "/commission/nodes", body: `{"nodes":["` + strings.Repeat("a", 2<<20) + `"]}`,
+			reason: "1048576 bytes",
+		},
 
-		{name: "event", path: "/monitor/event", body: `{"monitor_event":{"name":"discovered","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"},{"label":"b","serial":"1","addr":"10.0.0.2"}]}}`, call: "observe post 2"},
-		{name: "event in any case", path: "/monitor/event", body: `{"monitor_event":{"name":"DisAppeared","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"}]}}`, call: "observe post 1"},
-		{name: "event without nodes", path: "/monitor/event", body: `{"monitor_event":{"name":"discovered","nodes":[]}}`, reason: "names no node"},
-		{name: "event with null", path: "/monitor/event", body: `{"monitor_event":{"name":"discovered"}}`, reason: "names no node"},
+		{
+			name: "event", path: "/monitor/event",
+			body: `{"monitor_event":{"name":"discovered","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"},{"label":"b","serial":"1","addr":"10.0.0.2"}]}}`,
+			call: "observe post 2",
+		},
+		{
+			name: "event in any case", path: "/monitor/event",
+			body: `{"monitor_event":{"name":"DisAppeared","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"}]}}`,
+			call: "observe post 1",
+		},
+		{
+			name: "event without nodes", path: "/monitor/event",
+			body: `{"monitor_event":{"name":"discovered","nodes":[]}}`, reason: "names no node",
+		},
+		{
+			name: "event with null", path: "/monitor/event", body: `{"monitor_event":{"name":"discovered"}}`,
+			reason: "names no node",
+		},
 		{name: "no event", path: "/monitor/event", body: `{}`, reason: "monitor_event"},
 		{name: "no body for an event", path: "/monitor/event", reason: "monitor_event"},
-		{name: "unknown event", path: "/monitor/event", body: `{"monitor_event":{"name":"exploded","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"}]}}`, reason: "exploded"},
-		{name: "a bad one among good ones", path: "/monitor/event", body: `{"monitor_event":{"name":"discovered","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"},{"label":"","serial":"","addr":""}]}}`, call: "observe post 2", reason: "label is empty; give one\n"},
-		{name: "members", path: "/monitor/event/discovered", body: `[` + member + `,` + member + `]`, call: "observe post 2"},
+		{
+			name: "unknown event", path: "/monitor/event",
+			body:   `{"monitor_event":{"name":"exploded","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"}]}}`,
+			reason: "exploded",
+		},
+		{
+			name: "a bad one among good ones", path: "/monitor/event",
+			body: `{"monitor_event":{"name":"discovered","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"},{"label":"","serial":"","addr":""}]}}`,
+			call: "observe post 2", reason: "label is empty; give one\n",
+		},
+		{
+			name: "members", path: "/monitor/event/discovered", body: `[` + member + `,` + member + `]`,
+			call: "observe post 2",
+		},
 		{name: "members gone", path: "/monitor/event/Disappeared", body: `[` + member + `]`, call: "observe post 1"},
 		{name: "no members", path: "/monitor/event/discovered", body: `[]`, reason: "names no node"},
 		{name: "members missing", path: "/monitor/event/discovered", reason: "names no node"},
@@ -82,7 +165,10 @@ func TestLegacyChanges(t *testing.T) {
 		{name: "no globals", path: "/globals", body: `{"extra_vars":{}}`, call: "set global map[]"},
 		{name: "globals forgotten", path: "/globals", body: `{}`, reason: "extra_vars"},
 		{name: "config", path: "/config", body: `{"config":{"jobs":{"limit":9}}}`},
-		{name: "config of the file", path: "/config", body: `{"config":{"data_dir":"/tmp"}}`, reason: "belongs to the file"},
+		{
+			name: "config of the file", path: "/config", body: `{"config":{"data_dir":"/tmp"}}`,
+			reason: "belongs to the file",
+		},
 		{name: "unknown config", path: "/config", body: `{"config":{"jobs":{"limits":9}}}`, reason: "jobs.limits"},
 		{name: "no config", path: "/config", body: `{}`, reason: "config"},
 	} {
@@ -96,7 +182,8 @@ func TestLegacyChanges(t *testing.T) {
 			}
 
 			if c.reason != "" &&
-				(res.StatusCode != 500 || !strings.Contains(text, c.reason) || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain")) {
+				(res.StatusCode != 500 || !strings.Contains(text,
+					c.reason) || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain")) {
 				t.Errorf(
 					"got %d %q (%s), want the reason %q",
 					res.StatusCode,

@@ -67,12 +67,13 @@ var jobList = listing[*job.Job]{key: "id", usual: "-id", fields: map[string]func
 	"ended":    func(j *job.Job) string { return sortTime(j.Ended) },
 }}
 
-var historyList = listing[inventory.HistoryEntry]{key: "seq", usual: "-seq", fields: map[string]func(inventory.HistoryEntry) string{
-	"seq":  func(e inventory.HistoryEntry) string { return sortNumber(strconv.FormatUint(e.Seq, 10)) },
-	"time": func(e inventory.HistoryEntry) string { return sortTime(e.Time) },
-	"verb": func(e inventory.HistoryEntry) string { return string(e.Verb) },
-	"to":   func(e inventory.HistoryEntry) string { return string(e.To) },
-}}
+var historyList = listing[inventory.HistoryEntry]{key: "seq", usual: "-seq",
+	fields: map[string]func(inventory.HistoryEntry) string{
+		"seq":  func(e inventory.HistoryEntry) string { return sortNumber(strconv.FormatUint(e.Seq, 10)) },
+		"time": func(e inventory.HistoryEntry) string { return sortTime(e.Time) },
+		"verb": func(e inventory.HistoryEntry) string { return string(e.Verb) },
+		"to":   func(e inventory.HistoryEntry) string { return string(e.To) },
+	}}
 
 // placedGroup is a group with its place in the configuration, by which groups
 // are listed.
@@ -147,7 +148,8 @@ func (l listing[T]) orders(text string) ([]order, error) {
 		field, falling := strings.CutPrefix(strings.TrimSpace(word), "-")
 		if l.fields[field] == nil {
 			return nil, inventory.Errorf(inventory.KindInvalid, "the list cannot be sorted by %q", field).
-				Do("sort by %s, each with - before it for the other direction", strings.Join(slices.Sorted(maps.Keys(l.fields)), ", "))
+				Do("sort by %s, each with - before it for the other direction",
+					strings.Join(slices.Sorted(maps.Keys(l.fields)), ", "))
 		}
 
 		if slices.ContainsFunc(out, func(o order) bool { return o.field == field }) {
@@ -161,7 +163,8 @@ func (l listing[T]) orders(text string) ([]order, error) {
 	last := len(out) - 1
 	for i, o := range out {
 		if o.field == l.key && i < last {
-			return nil, inventory.Errorf(inventory.KindInvalid, "no two items have the same %s, so nothing after it is sorted by", l.key).
+			return nil, inventory.Errorf(inventory.KindInvalid,
+				"no two items have the same %s, so nothing after it is sorted by", l.key).
 				Do("put %s last, or leave it out", l.key)
 		}
 	}
@@ -298,12 +301,14 @@ func resume(token string, query uint64, fields int) ([]string, error) {
 	}
 
 	if err != nil || c.After == nil {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the query parameter continue is nothing that a list has given").
+		return nil, inventory.Errorf(inventory.KindInvalid,
+			"the query parameter continue is nothing that a list has given").
 			Do("begin the list again without it")
 	}
 
 	if c.Query != query || len(c.After) != fields {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the query parameter continue belongs to another list: filters and order have to stay as they were").
+		return nil, inventory.Errorf(inventory.KindInvalid,
+			"the query parameter continue belongs to another list: filters and order have to stay as they were").
 			Do("repeat the first query with it, or begin again without it")
 	}
 

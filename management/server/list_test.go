@@ -354,7 +354,9 @@ func TestPagesByTheClient(t *testing.T) {
 	s.many(23)
 
 	var names []string
-	for n, err := range c.EachNode(soon(t), client.NodeFilter{Sort: []string{"-name"}, Limit: 10, Selector: "group!=g3"}) {
+	for n, err := range c.EachNode(soon(t), client.NodeFilter{
+		Sort: []string{"-name"}, Limit: 10, Selector: "group!=g3",
+	}) {
 		if err != nil {
 			t.Fatal(err)
 		}

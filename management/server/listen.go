@@ -119,7 +119,8 @@ func (l *socket) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix
 // takes a free one.
 func ListenLoopback(addr string) (net.Listener, error) {
 	bad := func(why string) error {
-		return inventory.Errorf(inventory.KindInvalid, "%q %s: plain HTTP knows no users, so only this host may reach it", addr, why).
+		return inventory.Errorf(inventory.KindInvalid,
+			"%q %s: plain HTTP knows no users, so only this host may reach it", addr, why).
 			Do("write 127.0.0.1:PORT or [::1]:PORT")
 	}
 

@@ -444,7 +444,9 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	)
 	equal(t, "not ready", explained.Ready, false)
 
-	for _, scope := range []client.Scope{client.ScopeGlobal, client.ScopeGroup(inventory.GroupWorker), client.ScopeNode("a-1")} {
+	for _, scope := range []client.Scope{
+		client.ScopeGlobal, client.ScopeGroup(inventory.GroupWorker), client.ScopeNode("a-1"),
+	} {
 		set := check[api.Changed](t)(c.SetVars(ctx, scope, api.Vars{"x": 1, "t": "{{ y }}"}))
 		equal(t, "warnings", set.Warnings, []string{"t looks like a template"})
 		checkActor()
@@ -500,14 +502,17 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		t,
 		"words",
 		s.manager.words,
-		[]inventory.Observation{{Observer: inventory.ObserverPost, Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true}},
+		[]inventory.Observation{
+			{Observer: inventory.ObserverPost, Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true},
+		},
 	)
 
 	s.manager.words = nil
-	reported := check[api.Reported](t)(c.Observe(ctx, api.Report{Observer: "rack1", Full: true, Observations: []api.Observation{
-		{Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true, Joined: true, Others: []string{"10.0.0.5"}},
-		{Label: "no label", Serial: "1", Addr: "10.0.0.6", Alive: true},
-	}}))
+	reported := check[api.Reported](t)(c.Observe(ctx,
+		api.Report{Observer: "rack1", Full: true, Observations: []api.Observation{
+			{Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true, Joined: true, Others: []string{"10.0.0.5"}},
+			{Label: "no label", Serial: "1", Addr: "10.0.0.6", Alive: true},
+		}}))
 	equal(t, "the reported observations", s.manager.words, []inventory.Observation{{
 		Observer: "rack1", Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true, Joined: true,
 		Others: []string{"10.0.0.5"},

@@ -427,7 +427,8 @@ func (m *memoryManager) Patch(
 		return inventory.Node{}, err
 	}
 
-	if err := m.called("patch %s %+v forget=%t actor=%s", name, p.Connection, p.ForgetHostKey, c.Principal); err != nil {
+	if err := m.called("patch %s %+v forget=%t actor=%s", name, p.Connection, p.ForgetHostKey,
+		c.Principal); err != nil {
 		return inventory.Node{}, err
 	}
 

@@ -50,7 +50,9 @@ func (s *Server) getReference(path, contentType string) handler {
 		w.Header().Set("Content-Type", contentType)
 		// The page brings its style along and needs nothing else.
 		w.Header().
-			Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+			Set("Content-Security-Policy",
+				"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "+
+					"frame-ancestors 'none'")
 
 		if done, err := unchanged(w, r, tagOf(0, forms[path])); done || err != nil {
 			return err

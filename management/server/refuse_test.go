@@ -36,50 +36,158 @@ func TestBadInput(t *testing.T) {
 		status                   int
 		detail, remedy           string
 	}{
-		{name: "no path", method: "GET", path: "/v1/node/a-1", status: 404, detail: "/v1/node/a-1", remedy: "/v1/nodes/{name}"},
+		{
+			name: "no path", method: "GET", path: "/v1/node/a-1", status: 404, detail: "/v1/node/a-1",
+			remedy: "/v1/nodes/{name}",
+		},
 		{name: "no path at all", method: "GET", path: "/v1/what/is/this/then", status: 404, detail: "/v1/what"},
 		{name: "no name", method: "GET", path: "/v1/nodes/", status: 404, detail: "/v1/nodes/"},
 		{name: "method", method: "DELETE", path: "/v1/nodes", status: 405, detail: "DELETE", remedy: "use GET or HEAD"},
 		{name: "unknown method", method: "BREW", path: "/v1/jobs", status: 405, remedy: "POST"},
 		{name: "no body", method: "POST", path: "/v1/jobs", status: 400, detail: "no body"},
-		{name: "not JSON", method: "POST", path: "/v1/jobs", body: "{\n\"verb\": commission}", status: 400, detail: "line 2, column 9"},
+		{
+			name: "not JSON", method: "POST", path: "/v1/jobs", body: "{\n\"verb\": commission}", status: 400,
+			detail: "line 2, column 9",
+		},
 		{name: "cut off", method: "POST", path: "/v1/jobs", body: `{"verb":`, status: 400, detail: "unexpected end"},
-		{name: "trailing garbage", method: "POST", path: "/v1/jobs", body: job + "\n{}", status: 400, detail: "line 2, column 1"},
-		{name: "unknown field", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","node":["a-1"]}`, status: 400, detail: `"node" here, at line 1, column 22`, remedy: `"nodes"`},
-		{name: "field in another case", method: "POST", path: "/v1/jobs", body: `{"Verb":"commission"}`, status: 400, detail: `"Verb"`, remedy: `"verb"`},
-		{name: "deep unknown field", method: "PATCH", path: "/v1/nodes/a-1", body: `{"connection":{"user":"x","password":"y"}}`, status: 400, detail: `"connection.password"`, remedy: "key_file"},
-		{name: "field twice", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","verb":"clear"}`, status: 400, detail: `"verb" is given twice`},
-		{name: "variable twice", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","extra_vars":{"a":{"b":1,"b":2}}}`, status: 400, detail: `"extra_vars.a.b" is given twice`},
-		{name: "not a list", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","nodes":"a-1"}`, status: 400, detail: "nodes has to be a list, not a string, at line 1, column 30"},
-		{name: "not a name", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","nodes":["a-1",7]}`, status: 400, detail: "nodes[1] has to be a string, not a number"},
-		{name: "null", method: "POST", path: "/v1/jobs", body: `{"verb":null}`, status: 400, detail: "verb has to be a string, not null"},
-		{name: "a list for a body", method: "POST", path: "/v1/jobs", body: `[]`, status: 400, detail: "the body has to be an object, not a list"},
+		{
+			name: "trailing garbage", method: "POST", path: "/v1/jobs", body: job + "\n{}", status: 400,
+			detail: "line 2, column 1",
+		},
+		{
+			name: "unknown field", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","node":["a-1"]}`,
+			status: 400, detail: `"node" here, at line 1, column 22`, remedy: `"nodes"`,
+		},
+		{
+			name: "field in another case", method: "POST", path: "/v1/jobs", body: `{"Verb":"commission"}`, status: 400,
+			detail: `"Verb"`, remedy: `"verb"`,
+		},
+		{
+			name: "deep unknown field", method: "PATCH", path: "/v1/nodes/a-1",
+			body: `{"connection":{"user":"x","password":"y"}}`, status: 400, detail: `"connection.password"`,
+			remedy: "key_file",
+		},
+		{
+			name: "field twice", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","verb":"clear"}`,
+			status: 400, detail: `"verb" is given twice`,
+		},
+		{
+			name: "variable twice", method: "POST", path: "/v1/jobs",
+			body: `{"verb":"commission","extra_vars":{"a":{"b":1,"b":2}}}`, status: 400,
+			detail: `"extra_vars.a.b" is given twice`,
+		},
+		{
+			name: "not a list", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","nodes":"a-1"}`,
+			status: 400, detail: "nodes has to be a list, not a string, at line 1, column 30",
+		},
+		{
+			name: "not a name", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","nodes":["a-1",7]}`,
+			status: 400, detail: "nodes[1] has to be a string, not a number",
+		},
+		{
+			name: "null", method: "POST", path: "/v1/jobs", body: `{"verb":null}`, status: 400,
+			detail: "verb has to be a string, not null",
+		},
+		{
+			name: "a list for a body", method: "POST", path: "/v1/jobs", body: `[]`, status: 400,
+			detail: "the body has to be an object, not a list",
+		},
 		{name: "null for a body", method: "PUT", path: "/v1/vars/global", body: `null`, status: 400, detail: "null"},
-		{name: "duration", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","timeout":"fast"}`, status: 400, detail: `"fast"`, remedy: "90s"},
-		{name: "duration as a number", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","timeout":90}`, status: 400, detail: "timeout has to be a string"},
-		{name: "port", method: "PATCH", path: "/v1/nodes/a-1", body: `{"connection":{"port":22.5}}`, status: 400, detail: "port"},
-		{name: "extra_vars", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","extra_vars":7}`, status: 400, detail: "extra_vars"},
-		{name: "extra_vars in text", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","extra_vars":"[1]"}`, status: 400, detail: "extra_vars"},
-		{name: "not UTF-8", method: "POST", path: "/v1/jobs", body: "{\"verb\":\"\xff\"}", status: 400, detail: "UTF-8 text, at line 1, column 10"},
-		{name: "deep", method: "PUT", path: "/v1/vars/global", body: `{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, status: 400, detail: "nested"},
-		{name: "vars are no object", method: "PUT", path: "/v1/vars/global", body: `[1]`, status: 400, detail: "object"},
-		{name: "content type", method: "POST", path: "/v1/jobs", body: job, headers: []string{"Content-Type", "text/plain"}, status: 415, detail: "text/plain", remedy: "application/json"},
-		{name: "charset", method: "POST", path: "/v1/jobs", body: job, headers: []string{"Content-Type", "application/json; charset=utf-16"}, status: 415, detail: "utf-16"},
-		{name: "encoding", method: "POST", path: "/v1/jobs", body: job, headers: []string{"Content-Encoding", "gzip"}, status: 415, detail: "gzip"},
-		{name: "too large", method: "POST", path: "/v1/jobs", body: `{"verb":"` + strings.Repeat("x", 1<<20) + `"}`, status: 413, detail: "1048576", remedy: "limit"},
-		{name: "a body for a cancel", method: "POST", path: "/v1/jobs/1/cancel", body: `{"force":true}`, status: 400, detail: `"force"`},
-		{name: "query", method: "GET", path: "/v1/nodes?status=Allocated&grup=x", status: 400, detail: `"grup"`, remedy: "group"},
-		{name: "query of a change", method: "POST", path: "/v1/jobs?dry=1", body: job, status: 400, detail: `"dry"`, remedy: "there are none"},
+		{
+			name: "duration", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","timeout":"fast"}`,
+			status: 400, detail: `"fast"`, remedy: "90s",
+		},
+		{
+			name: "duration as a number", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","timeout":90}`,
+			status: 400, detail: "timeout has to be a string",
+		},
+		{
+			name: "port", method: "PATCH", path: "/v1/nodes/a-1", body: `{"connection":{"port":22.5}}`, status: 400,
+			detail: "port",
+		},
+		{
+			name: "extra_vars", method: "POST", path: "/v1/jobs", body: `{"verb":"commission","extra_vars":7}`,
+			status: 400, detail: "extra_vars",
+		},
+		{
+			name: "extra_vars in text", method: "POST", path: "/v1/jobs",
+			body: `{"verb":"commission","extra_vars":"[1]"}`, status: 400, detail: "extra_vars",
+		},
+		{
+			name: "not UTF-8", method: "POST", path: "/v1/jobs", body: "{\"verb\":\"\xff\"}", status: 400,
+			detail: "UTF-8 text, at line 1, column 10",
+		},
+		{
+			name: "deep", method: "PUT", path: "/v1/vars/global",
+			body: `{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, status: 400, detail: "nested",
+		},
+		{
+			name: "vars are no object", method: "PUT", path: "/v1/vars/global", body: `[1]`, status: 400,
+			detail: "object",
+		},
+		{
+			name: "content type", method: "POST", path: "/v1/jobs", body: job,
+			headers: []string{"Content-Type", "text/plain"}, status: 415, detail: "text/plain",
+			remedy: "application/json",
+		},
+		{
+			name: "charset", method: "POST", path: "/v1/jobs", body: job,
+			headers: []string{"Content-Type", "application/json; charset=utf-16"}, status: 415, detail: "utf-16",
+		},
+		{
+			name: "encoding", method: "POST", path: "/v1/jobs", body: job,
+			headers: []string{"Content-Encoding", "gzip"}, status: 415, detail: "gzip",
+		},
+		{
+			name: "too large", method: "POST", path: "/v1/jobs", body: `{"verb":"` + strings.Repeat("x", 1<<20) + `"}`,
+			status: 413, detail: "1048576", remedy: "limit",
+		},
+		{
+			name: "a body for a cancel", method: "POST", path: "/v1/jobs/1/cancel", body: `{"force":true}`, status: 400,
+			detail: `"force"`,
+		},
+		{
+			name: "query", method: "GET", path: "/v1/nodes?status=Allocated&grup=x", status: 400, detail: `"grup"`,
+			remedy: "group",
+		},
+		{
+			name: "query of a change", method: "POST", path: "/v1/jobs?dry=1", body: job, status: 400, detail: `"dry"`,
+			remedy: "there are none",
+		},
 		{name: "query that does not parse", method: "GET", path: "/v1/nodes?a=%zz", status: 400, detail: "query"},
-		{name: "status", method: "GET", path: "/v1/nodes?status=Broken", status: 400, detail: "Broken", remedy: "Quarantined"},
-		{name: "state", method: "GET", path: "/v1/nodes?state=Gone", status: 400, detail: "Gone", remedy: "Disappeared"},
-		{name: "group", method: "GET", path: "/v1/nodes?group=nosuch", status: 404, detail: "nosuch", remedy: "service-worker"},
-		{name: "selector", method: "GET", path: "/v1/nodes?selector=" + url.QueryEscape("rack in (r1"), status: 400, detail: "rack in (r1", remedy: "write it like"},
-		{name: "status in a selector", method: "GET", path: "/v1/nodes?selector=status%3DAlocated", status: 400, detail: "Alocated", remedy: "Allocated"},
-		{name: "group in a selector", method: "GET", path: "/v1/nodes?selector=group%3Dnosuch", status: 400, detail: "nosuch", remedy: "the groups are service-master"},
+		{
+			name: "status", method: "GET", path: "/v1/nodes?status=Broken", status: 400, detail: "Broken",
+			remedy: "Quarantined",
+		},
+		{
+			name: "state", method: "GET", path: "/v1/nodes?state=Gone", status: 400, detail: "Gone",
+			remedy: "Disappeared",
+		},
+		{
+			name: "group", method: "GET", path: "/v1/nodes?group=nosuch", status: 404, detail: "nosuch",
+			remedy: "service-worker",
+		},
+		{
+			name: "selector", method: "GET", path: "/v1/nodes?selector=" + url.QueryEscape("rack in (r1"), status: 400,
+			detail: "rack in (r1", remedy: "write it like",
+		},
+		{
+			name: "status in a selector", method: "GET", path: "/v1/nodes?selector=status%3DAlocated", status: 400,
+			detail: "Alocated", remedy: "Allocated",
+		},
+		{
+			name: "group in a selector", method: "GET", path: "/v1/nodes?selector=group%3Dnosuch", status: 400,
+			detail: "nosuch", remedy: "the groups are service-master",
+		},
 		{name: "two selectors", method: "GET", path: "/v1/nodes?selector=a&selector=b", status: 400, detail: "2 times"},
-		{name: "a label that is no string", method: "PATCH", path: "/v1/nodes/a-1", body: `{"labels":{"rack":1}}`, status: 400, detail: "labels.rack has to be a string"},
-		{name: "status of jobs", method: "GET", path: "/v1/jobs?status=Done", status: 400, detail: "Done", remedy: "Complete"},
+		{
+			name: "a label that is no string", method: "PATCH", path: "/v1/nodes/a-1", body: `{"labels":{"rack":1}}`,
+			status: 400, detail: "labels.rack has to be a string",
+		},
+		{
+			name: "status of jobs", method: "GET", path: "/v1/jobs?status=Done", status: 400, detail: "Done",
+			remedy: "Complete",
+		},
 		{name: "limit", method: "GET", path: "/v1/jobs?limit=-1", status: 400, detail: "limit"},
 		{name: "limit twice", method: "GET", path: "/v1/jobs?limit=1&limit=2", status: 400, detail: "2 times"},
 		{name: "empty limit", method: "GET", path: "/v1/jobs?limit=", status: 400, detail: "empty"},
@@ -87,14 +195,23 @@ func TestBadInput(t *testing.T) {
 		{name: "follow", method: "GET", path: "/v1/jobs/1/log?follow=maybe", status: 400, detail: "follow"},
 		{name: "wait", method: "GET", path: "/v1/jobs/1?wait=1h", status: 400, detail: "wait", remedy: "1m0s"},
 		{name: "revision", method: "GET", path: "/v1/nodes?min_revision=new", status: 400, detail: "min_revision"},
-		{name: "consistency", method: "GET", path: "/v1/groups?consistency=strong", status: 400, detail: "strong", remedy: "linearizable"},
-		{name: "consistency of health", method: "GET", path: "/v1/health?consistency=linearizable", status: 400, detail: "consistency"},
+		{
+			name: "consistency", method: "GET", path: "/v1/groups?consistency=strong", status: 400, detail: "strong",
+			remedy: "linearizable",
+		},
+		{
+			name: "consistency of health", method: "GET", path: "/v1/health?consistency=linearizable", status: 400,
+			detail: "consistency",
+		},
 		{name: "no job", method: "GET", path: "/v1/jobs/77/events", status: 404, detail: "77"},
 		{name: "no node", method: "GET", path: "/v1/nodes/zz-1", status: 404, detail: "zz-1"},
 		{name: "no node for history", method: "GET", path: "/v1/nodes/zz-1/history", status: 404, detail: "zz-1"},
 		{name: "no group for vars", method: "GET", path: "/v1/vars/groups/nosuch", status: 404, detail: "nosuch"},
 		{name: "no job to cancel", method: "POST", path: "/v1/jobs/active/cancel", status: 404, detail: "running"},
-		{name: "config", method: "PATCH", path: "/v1/config", body: `{"job.limit":1}`, status: 400, detail: "job.limit"},
+		{
+			name: "config", method: "PATCH", path: "/v1/config", body: `{"job.limit":1}`, status: 400,
+			detail: "job.limit",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -138,7 +255,10 @@ func TestGoodInput(t *testing.T) {
 		headers            []string
 	}{
 		{"POST", "/v1/jobs", `{"verb":"commission","nodes":["a-1"],"extra_vars":"x: 1\ny: [2]"}`, nil},
-		{"POST", "/v1/jobs", `{"verb":"commission","nodes":["a-1"],"extra_vars":null}`, []string{"Content-Type", "application/json;charset=utf-8"}},
+		{
+			"POST", "/v1/jobs", `{"verb":"commission","nodes":["a-1"],"extra_vars":null}`,
+			[]string{"Content-Type", "application/json;charset=utf-8"},
+		},
 		{"PATCH", "/v1/vars/global", `{"a":null,"b":"<&>"}`, []string{"Content-Type", "application/merge-patch+json"}},
 		{"PATCH", "/v1/nodes/a-1", `{"connection":null,"forget_host_key":true}`, nil},
 		{"POST", "/v1/jobs/1/cancel", ` {} `, nil},
@@ -376,8 +496,10 @@ var place = regexp.MustCompile(`at line (\d+), column (\d+)`)
 // FuzzBodies: whatever the body, it is read or refused with a place inside it.
 func FuzzBodies(f *testing.F) {
 	for _, seed := range []string{
-		``, `{}`, `{"verb":"commission","nodes":["a-1"],"timeout":"1h"}`, "{\n\n  \"verb\": 7}", `{"nodes":[1,2,{"a":null}]}`, `{"verb":"a","verb":"b"}`,
-		"{\"v\u00e9rb\":\n\"\xff\"}", `{"extra_vars":{"a":{"a":[{}]}}} x`, `[[[[`, `"\ud800"`, `{"force":tru}`, `{"x":1e999}`,
+		``, `{}`, `{"verb":"commission","nodes":["a-1"],"timeout":"1h"}`, "{\n\n  \"verb\": 7}",
+		`{"nodes":[1,2,{"a":null}]}`, `{"verb":"a","verb":"b"}`,
+		"{\"v\u00e9rb\":\n\"\xff\"}", `{"extra_vars":{"a":{"a":[{}]}}} x`, `[[[[`, `"\ud800"`, `{"force":tru}`,
+		`{"x":1e999}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -423,7 +545,8 @@ func TestMethods(t *testing.T) {
 	}
 
 	for path, methods := range served {
-		asked := strings.NewReplacer("{name}", "a-1", "{id}", "1", "{job}", "last", "{node}", "a-1", "{event}", "discovered").
+		asked := strings.NewReplacer("{name}", "a-1", "{id}", "1", "{job}", "last", "{node}", "a-1", "{event}",
+			"discovered").
 			Replace(path)
 		allow := strings.Join(append(methods, "OPTIONS"), ", ")
 

@@ -210,7 +210,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*state.View, url.
 				return nil, nil, err
 			}
 
-			return nil, nil, inventory.Errorf(inventory.KindUnavailable, "the view has not reached revision %d within %s; it is at %d",
+			return nil, nil, inventory.Errorf(inventory.KindUnavailable,
+				"the view has not reached revision %d within %s; it is at %d",
 				least, revisionTime, s.State.View().Revision).
 				Do("repeat without min_revision to see what is known")
 		}
@@ -251,8 +252,10 @@ func (s *Server) newest(request context.Context) error {
 		why = "has said nothing for more than 3 s"
 	}
 
-	e := inventory.Errorf(inventory.KindUnavailable, "nobody can say now what is the newest: a quorum of the store %s", why).
-		Do("repeat without consistency=linearizable to see what was known last; GET /v1/health (clusterctl health) says what is wrong")
+	e := inventory.Errorf(inventory.KindUnavailable, "nobody can say now what is the newest: a quorum of the store %s",
+		why).
+		Do("repeat without consistency=linearizable to see what was known last; GET /v1/health (clusterctl health) " +
+			"says what is wrong")
 	e.Err = err
 
 	return e
@@ -805,7 +808,8 @@ func extraVars(raw json.RawMessage) (configuration.Vars, error) {
 
 		raw = []byte(text)
 	case raw[0] != '{':
-		return nil, inventory.Errorf(inventory.KindInvalid, "extra_vars is neither an object nor a string that holds one").
+		return nil, inventory.Errorf(inventory.KindInvalid,
+			"extra_vars is neither an object nor a string that holds one").
 			Do(`write it like {"name": "value"}`)
 	}
 
@@ -1074,7 +1078,8 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 	mention(r, "keys", slices.Sorted(maps.Keys(patch)))
 
 	c := caller(r)
-	c.Precondition, err = condition(r, "the configuration", func(v *state.View) (int64, error) { return v.ConfigAt, nil })
+	c.Precondition, err = condition(r, "the configuration",
+		func(v *state.View) (int64, error) { return v.ConfigAt, nil })
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,8 @@ func (s *Server) getWatch(w http.ResponseWriter, r *http.Request) error {
 	if s.watches.Add(1) > int64(s.Watches) {
 		s.watches.Add(-1)
 
-		return inventory.Errorf(inventory.KindUnavailable, "%s open, and no more are served at once", inventory.Count(s.Watches, "watch is", "watches are")).
+		return inventory.Errorf(inventory.KindUnavailable, "%s open, and no more are served at once",
+			inventory.Count(s.Watches, "watch is", "watches are")).
 			Do("end some, or try again later")
 	}
 
@@ -131,7 +132,8 @@ func (s *Server) reach(ctx context.Context, revision int64) error {
 	defer cancel()
 
 	if err := s.State.Wait(ctx, revision); err != nil {
-		return inventory.Errorf(inventory.KindExpired, "the store is at revision %d only, not at %d", c.Revision, revision).
+		return inventory.Errorf(inventory.KindExpired, "the store is at revision %d only, not at %d", c.Revision,
+			revision).
 			Do("begin anew with the present state: leave the revision out")
 	}
 
@@ -152,7 +154,8 @@ func (s *Server) chosen(v *state.View, q url.Values) (selection, error) {
 			kind := api.WatchKind(word)
 			if !slices.Contains(api.WatchKinds, kind) {
 				return c, inventory.Errorf(inventory.KindInvalid, "%q is not a kind of what can be watched", word).
-					Do("the kinds are %s", words(api.WatchKinds, func(i int) string { return string(api.WatchKinds[i]) }))
+					Do("the kinds are %s",
+						words(api.WatchKinds, func(i int) string { return string(api.WatchKinds[i]) }))
 			}
 
 			c.kinds = append(c.kinds, kind)
@@ -173,7 +176,8 @@ func (s *Server) chosen(v *state.View, q url.Values) (selection, error) {
 	case len(c.kinds) == 0:
 		c.kinds = api.WatchKinds
 	case onlyNodes && !slices.Equal(c.kinds, []api.WatchKind{api.WatchNodes}):
-		return c, inventory.Errorf(inventory.KindInvalid, "name, group and selector choose among nodes, and other kinds are to be watched as well").
+		return c, inventory.Errorf(inventory.KindInvalid,
+			"name, group and selector choose among nodes, and other kinds are to be watched as well").
 			Do("watch only the kind %s, or leave them out", api.WatchNodes)
 	}
 

@@ -144,7 +144,8 @@ func (f *Feed) Since(revision int64, limit int) (Changes, error) {
 	defer f.mu.Unlock()
 
 	if revision < f.floor {
-		return Changes{}, inventory.Errorf(inventory.KindExpired, "what changed after revision %d is no longer kept; the oldest is after %d", revision, f.floor).
+		return Changes{}, inventory.Errorf(inventory.KindExpired,
+			"what changed after revision %d is no longer kept; the oldest is after %d", revision, f.floor).
 			Do("begin anew with the present state: leave the revision out")
 	}
 

@@ -150,7 +150,9 @@ func TestFeedIsBounded(t *testing.T) {
 		for _, since := range []int64{revision, revision - int64(r.IntN(30)), revision - int64(r.IntN(200)), 0} {
 			got, err := f.Since(since, 1000)
 
-			want := all[slices.IndexFunc(append(slices.Clone(all), Change{Revision: since + 1}), func(c Change) bool { return c.Revision > since }):]
+			want := all[slices.IndexFunc(append(slices.Clone(all), Change{
+				Revision: since + 1,
+			}), func(c Change) bool { return c.Revision > since }):]
 			switch {
 			case err != nil && since >= f.floor:
 				t.Fatalf("since %d, floor %d: %v", since, f.floor, err)

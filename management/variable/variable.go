@@ -50,8 +50,10 @@ type Changed struct {
 }
 
 // Set replaces the variables of the scope.
-func (vs *Variables) Set(ctx context.Context, c access.Caller, s state.Scope, vars configuration.Vars) (Changed, error) {
-	return vs.change(ctx, c, "variables.set", s, vars, func(_, given configuration.Vars) configuration.Vars { return given })
+func (vs *Variables) Set(ctx context.Context, c access.Caller, s state.Scope,
+	vars configuration.Vars) (Changed, error) {
+	return vs.change(ctx, c, "variables.set", s, vars,
+		func(_, given configuration.Vars) configuration.Vars { return given })
 }
 
 // Patch sets the variables in patch, and removes those that are null in it.

@@ -147,7 +147,9 @@ func Record(j *job.Job, s job.Step, exit string) {
 	for _, pair := range f[1:] {
 		host, how, _ := strings.Cut(pair, "=")
 		r.Results[host] = map[string]job.HostResult{
-			"done": {Begun: true, Done: true}, "failed": {Begun: true, Failed: 1, Task: "Install", Message: "no such package\nat all"},
+			"done": {
+				Begun: true, Done: true,
+			}, "failed": {Begun: true, Failed: 1, Task: "Install", Message: "no such package\nat all"},
 			"unreachable": {Begun: true, Unreachable: true, Message: "timed out"}, "begun": {Begun: true}, "none": {},
 		}[how]
 	}
