@@ -466,7 +466,8 @@ func TestOverlayKeepsNumbers(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 
-	const vars = `{"big":12345678901234567890,"deep":{"list":[9007199254740993,1.0]},"id":1234567890,"neg":-9007199254740993,"ratio":1.50,"text":"1.0"}`
+	const vars = `{"big":12345678901234567890,"deep":{"list":[9007199254740993,1.0]},"id":1234567890,` +
+		`"neg":-9007199254740993,"ratio":1.50,"text":"1.0"}`
 	if code, text := s.post(api.LegacyConfig, `{"config":{"vars":`+vars+`}}`); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}

@@ -170,7 +170,8 @@ func TestContract(t *testing.T) {
 	)
 	ok(
 		"/monitor/event/disappeared",
-		`[{"Node-Label":"b","Node-Serial":"1","Node-Mgmt-Address":"10.0.0.2"},{"Node-Label":"z","Node-Serial":"1","Node-Mgmt-Address":"10.0.0.9"}]`,
+		`[{"Node-Label":"b","Node-Serial":"1","Node-Mgmt-Address":"10.0.0.2"},{"Node-Label":"z","Node-Serial":"1",`+
+			`"Node-Mgmt-Address":"10.0.0.9"}]`,
 	)
 	want(
 		"a-1 Decommissioned Discovered, b-1 Allocated Disappeared service-worker, c-1 Allocated Discovered " +

@@ -314,7 +314,7 @@ func (s *site) do(req *http.Request) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// report says by POST that nodes are there: a-1 at 10.0.0.1, …
+// report posts nodes as discovered: a-1 at 10.0.0.1 and so on.
 func (s *site) report(labels string) {
 	s.t.Helper()
 

@@ -111,10 +111,10 @@ func ownAddr() (string, error) {
 	return six, nil
 }
 
-// gossipKey reads the key of the gossip; where make is set, a missing one is made.
-func gossipKey(path string, make bool) (string, error) {
+// gossipKey reads the key of the gossip. If create is set, it generates a missing one.
+func gossipKey(path string, create bool) (string, error) {
 	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) && make {
+	if errors.Is(err, os.ErrNotExist) && create {
 		key := serf.GenerateKey()
 		if err := localfile.Replace(path, []byte(key+"\n")); err != nil {
 			return "", inventory.Errorf(inventory.KindUnavailable, "the gossip key cannot be kept: %w", err)

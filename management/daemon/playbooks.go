@@ -302,7 +302,7 @@ func lastError(output string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {

@@ -597,7 +597,8 @@ func (b *bench) job(id string) job.Job {
 	return j
 }
 
-// end waits for the end of a job, and checks how it ended: "Complete", "Errored failed", …
+// end waits for the end of a job and checks its status and cause, such as "Complete" or
+// "Errored failed".
 func (b *bench) end(id, how string) job.Job {
 	b.t.Helper()
 	b.until("job "+id+" has ended", func(v *state.View) bool {

@@ -791,7 +791,8 @@ func TestRefusedSubmit(t *testing.T) {
 
 	b.must(ask(good))
 
-	if got := b.books.parsed[len(b.books.parsed)-1]; got != "tree-1:site.yml,cleanup.yml:service-master,service-worker" {
+	got := b.books.parsed[len(b.books.parsed)-1]
+	if got != "tree-1:site.yml,cleanup.yml:service-master,service-worker" {
 		t.Errorf("checked %s", got)
 	}
 }

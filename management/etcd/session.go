@@ -153,7 +153,7 @@ func (n *Session) remaining(ctx context.Context, lease clientv3.LeaseID) (int64,
 	return resp.TTL, nil
 }
 
-func (n *Session) heldBy(holder state.Instance) error {
+func (n *Session) heldBy(holder state.Instance) *inventory.Error {
 	return inventory.Errorf(inventory.KindRefused,
 		"another clusterm keeps its data here and is alive: %s, instance %s, version %s, since %s",
 		holder.Node, holder.ID, holder.Version, holder.Started.Format(time.RFC3339)).
@@ -297,7 +297,7 @@ func (n *Session) renew(ctx context.Context) error {
 	case kv.ModRevision != n.store.token.Load() && holder.ID == n.self.ID && holder.Started.Equal(n.self.Started):
 		return n.enter(ctx, kv) // the answer to an earlier attempt was lost
 	case kv.ModRevision != n.store.token.Load():
-		e := n.heldBy(holder).(*inventory.Error)
+		e := n.heldBy(holder)
 		e.Message = "this instance was taken for dead: " + e.Message
 
 		return e

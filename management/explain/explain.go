@@ -576,6 +576,7 @@ func ExplainJob(f Facts, j job.Job) JobExplanation {
 			"put right what it names, then: clusterctl job retry "+j.ID,
 			"when its turn came it was no longer legal; it touched nothing",
 		)
+
 		return e
 	case job.CauseDeadline:
 		add(

@@ -3,6 +3,7 @@
 package job_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -83,8 +84,15 @@ func TestAcceptRefuses(t *testing.T) {
 		"fresh - Unallocated Unknown",
 	}
 
-	const commission, update, maintenance, decommission, clear, discover = inventory.VerbCommission, inventory.VerbUpdate,
-		inventory.VerbMaintenance, inventory.VerbDecommission, inventory.VerbClear, inventory.VerbDiscover
+	const (
+		commission   = inventory.VerbCommission
+		update       = inventory.VerbUpdate
+		maintenance  = inventory.VerbMaintenance
+		decommission = inventory.VerbDecommission
+		clearNodes   = inventory.VerbClear
+		discover     = inventory.VerbDiscover
+	)
+
 	for _, tt := range []struct {
 		name  string
 		nodes []string
@@ -150,7 +158,7 @@ func TestAcceptRefuses(t *testing.T) {
 			inventory.KindRefused, []string{"m-1 is Disappeared"},
 		},
 		{
-			"clear of what is not quarantined", usual, request(clear, "free", ""), inventory.KindRefused,
+			"clear of what is not quarantined", usual, request(clearNodes, "free", ""), inventory.KindRefused,
 			[]string{"clear takes nodes that are Quarantined"},
 		},
 		{
@@ -190,16 +198,16 @@ func TestAcceptRefuses(t *testing.T) {
 			inventory.KindInvalid, []string{"force makes no sense"},
 		},
 		{
-			"clear by force without a reason", usual, Request{Verb: clear, Nodes: jobtest.Names("bad"), Force: true},
+			"clear by force without a reason", usual, Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), Force: true},
 			inventory.KindInvalid, []string{"--reason"},
 		},
 		{
 			"an endless reason", usual,
-			Request{Verb: clear, Nodes: jobtest.Names("bad"), Reason: strings.Repeat("x", 1025)},
+			Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), Reason: strings.Repeat("x", 1025)},
 			inventory.KindTooLarge, []string{"1024"},
 		},
 		{
-			"a negative timeout", usual, Request{Verb: clear, Nodes: jobtest.Names("bad"), Timeout: -1},
+			"a negative timeout", usual, Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), Timeout: -1},
 			inventory.KindInvalid, []string{"negative"},
 		},
 		{"discover of nothing", usual, Request{Verb: discover}, inventory.KindInvalid, []string{"no address is named"}},
@@ -309,7 +317,12 @@ func TestDefaultGroupFollowsTheQueue(t *testing.T) {
 // TestAcceptProjects checks requests against what the nodes will be.
 func TestAcceptProjects(t *testing.T) {
 	t.Parallel()
-	const commission, decommission, update, forget = inventory.VerbCommission, inventory.VerbDecommission, inventory.VerbUpdate, inventory.VerbForget
+	const (
+		commission   = inventory.VerbCommission
+		decommission = inventory.VerbDecommission
+		update       = inventory.VerbUpdate
+		forget       = inventory.VerbForget
+	)
 
 	m, w := inventory.GroupMaster, inventory.GroupWorker
 	for _, tt := range []struct {
@@ -427,7 +440,7 @@ func TestFirstGenerationHalfRefused(t *testing.T) {
 	before := fmt.Sprintf("%+v", jobtest.Records(v))
 
 	_, err := Accept(*v, inventory.DefaultGroups(), request(inventory.VerbCommission, "a b c", inventory.GroupWorker))
-	if e, ok := err.(*inventory.Error); !ok || e.Kind != inventory.KindRefused ||
+	if e, ok := errors.AsType[*inventory.Error](err); !ok || e.Kind != inventory.KindRefused ||
 		!slices.Equal(e.Nodes, []string{"b-1"}) {
 		t.Errorf("%v", err)
 	}
@@ -452,7 +465,7 @@ func TestTogether(t *testing.T) {
 		)
 	}
 
-	err := Combine(refusals).(*inventory.Error)
+	err, _ := errors.AsType[*inventory.Error](Combine(refusals))
 	if want := "; n-7 is still Discovered; and 992 more"; !strings.HasSuffix(err.Message, want) ||
 		len(err.Nodes) != 1000 ||
 		err.Remedy != "repeat with --force" {

@@ -81,7 +81,8 @@ func TestPlan(t *testing.T) {
 			reason: site.yml failed on b: task "Install": no such package
 			a: Unallocated | site.yml failed on b: task "Install": no such package
 			b: Unallocated | task "Install": no such package`},
-		{"commission fails on one host, which alone is cleaned", onlyFailed(jobtest.Planned(inventory.VerbCommission, m, two...)), nobodyMinds, `
+		{"commission fails on one host, which alone is cleaned",
+			onlyFailed(jobtest.Planned(inventory.VerbCommission, m, two...)), nobodyMinds, `
 			configure site.yml a:service-master b:service-master
 			> failed a=done b=unreachable
 			undo cleanup.yml b:service-master
@@ -89,7 +90,8 @@ func TestPlan(t *testing.T) {
 			Errored failed
 			a: Allocated service-master 5
 			b: Quarantined service-master | unreachable: timed out; the cleanup failed: unreachable: timed out`},
-		{"commission is cancelled, with only failed nodes to be cleaned", onlyFailed(jobtest.Planned(inventory.VerbCommission, m, two...)), nobodyMinds, `
+		{"commission is cancelled, with only failed nodes to be cleaned",
+			onlyFailed(jobtest.Planned(inventory.VerbCommission, m, two...)), nobodyMinds, `
 			configure site.yml a:service-master b:service-master
 			cancel
 			> cancelled a=done b=begun
@@ -106,7 +108,8 @@ func TestPlan(t *testing.T) {
 			Errored failed
 			a: Unallocated | site.yml failed on b: task "Install": no such package
 			b: Quarantined service-master | task "Install": no such package; the cleanup failed: task "Install": no such package`},
-		{"commission that ansible-playbook breaks off", jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
+		{"commission that ansible-playbook breaks off",
+			jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
 			configure site.yml a:service-master b:service-master
 			> aborted
 			undo cleanup.yml a:service-master b:service-master
@@ -114,7 +117,8 @@ func TestPlan(t *testing.T) {
 			Errored failed
 			a: Unallocated | site.yml broke off: ERROR! no vault secrets found
 			b: Unallocated | site.yml broke off: ERROR! no vault secrets found`},
-		{"commission that ansible-playbook breaks off after a host has failed", jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
+		{"commission that ansible-playbook breaks off after a host has failed",
+			jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
 			configure site.yml a:service-master b:service-master
 			> aborted b=failed
 			undo cleanup.yml a:service-master b:service-master
@@ -122,7 +126,8 @@ func TestPlan(t *testing.T) {
 			Errored failed
 			a: Unallocated | site.yml failed on b: task "Install": no such package
 			b: Unallocated | task "Install": no such package`},
-		{"commission is cancelled before it begins", jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
+		{"commission is cancelled before it begins",
+			jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
 			cancel
 			Cancelled cancelled
 			a: Unallocated | cancelled by anna
@@ -136,7 +141,8 @@ func TestPlan(t *testing.T) {
 			reason: cancelled by anna
 			a: Quarantined service-master | cancelled by anna; the cleanup was skipped by a second cancel
 			b: Quarantined service-master | cancelled by anna; the cleanup was skipped by a second cancel`},
-		{"the first cancel lets the cleanup go on, the second ends it", jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
+		{"the first cancel lets the cleanup go on, the second ends it",
+			jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
 			configure site.yml a:service-master
 			> failed a=failed
 			cancel
@@ -145,7 +151,8 @@ func TestPlan(t *testing.T) {
 			> cancelled a=begun
 			Errored failed
 			a: Quarantined service-master | task "Install": no such package; the cleanup was skipped by a second cancel`},
-		{"commission whose runner does not start", jobtest.Planned(inventory.VerbCommission, m, "a Decommissioned - x y"), nobodyMinds, `
+		{"commission whose runner does not start",
+			jobtest.Planned(inventory.VerbCommission, m, "a Decommissioned - x y"), nobodyMinds, `
 			residue cleanup.yml a:x
 			> done
 			residue cleanup.yml a:y
@@ -171,14 +178,16 @@ func TestPlan(t *testing.T) {
 			Errored deadline
 			reason: it ran longer than 1h0m0s
 			a: Unallocated | it ran longer than 1h0m0s`},
-		{"commission is done at the last moment", jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
+		{"commission is done at the last moment",
+			jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
 			configure site.yml a:service-master
 			> done
 			late
 			cancel
 			Complete
 			a: Allocated service-master 5`},
-		{"the runner of a commission is killed, and that of its cleanup once", jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
+		{"the runner of a commission is killed, and that of its cleanup once",
+			jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
 			configure site.yml a:service-master
 			> interrupted a=begun
 			undo cleanup.yml a:service-master
@@ -187,7 +196,8 @@ func TestPlan(t *testing.T) {
 			> done
 			Errored interrupted
 			a: Unallocated | site.yml ended with status 0`},
-		{"the runner of the cleanup is killed again and again", jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
+		{"the runner of the cleanup is killed again and again",
+			jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
 			configure site.yml a:service-master
 			> interrupted a=begun
 			undo cleanup.yml a:service-master
@@ -196,12 +206,14 @@ func TestPlan(t *testing.T) {
 			> interrupted
 			Errored interrupted
 			a: Quarantined service-master | site.yml ended with status 0; the cleanup failed: it did not reach the end`},
-		{"a cleanup that would break a rule", jobtest.Planned(inventory.VerbUpdate, m, "a Allocated service-master"), refuses, `
+		{"a cleanup that would break a rule",
+			jobtest.Planned(inventory.VerbUpdate, m, "a Allocated service-master"), refuses, `
 			cleanup cleanup.yml a:service-master
 			> failed a=failed
 			Errored failed
 			a: Quarantined service-master | task "Install": no such package; the cleanup was not run: it would leave b alone`},
-		{"residue is cleaned first, round by round", jobtest.Planned(inventory.VerbCommission, w, "a Decommissioned - service-master x", "b Unallocated -", "c Decommissioned - y"), nobodyMinds, `
+		{"residue is cleaned first, round by round",
+			jobtest.Planned(inventory.VerbCommission, w, "a Decommissioned - service-master x", "b Unallocated -", "c Decommissioned - y"), nobodyMinds, `
 			residue cleanup.yml a:service-master c:y
 			> done
 			residue cleanup.yml a:x
@@ -212,7 +224,8 @@ func TestPlan(t *testing.T) {
 			a: Allocated service-worker 5
 			b: Allocated service-worker 5
 			c: Allocated service-worker 5`},
-		{"residue cannot be cleaned", jobtest.Planned(inventory.VerbCommission, w, "a Decommissioned - service-master x", "b Unallocated -", "c Decommissioned - y"), nobodyMinds, `
+		{"residue cannot be cleaned",
+			jobtest.Planned(inventory.VerbCommission, w, "a Decommissioned - service-master x", "b Unallocated -", "c Decommissioned - y"), nobodyMinds, `
 			residue cleanup.yml a:service-master c:y
 			> failed a=done c=failed
 			Errored failed
@@ -227,7 +240,8 @@ func TestPlan(t *testing.T) {
 			Complete
 			a: Allocated service-master 5
 			b: Allocated service-master 5`},
-		{"update fails in the cleanup of one node, the other not begun", jobtest.Planned(inventory.VerbUpdate, "", served...), nobodyMinds, `
+		{"update fails in the cleanup of one node, the other not begun",
+			jobtest.Planned(inventory.VerbUpdate, "", served...), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker b:service-worker
 			> failed a=failed
 			undo cleanup.yml a:service-worker
@@ -272,14 +286,16 @@ func TestPlan(t *testing.T) {
 			Complete
 			a: Allocated service-worker 5
 			b: Allocated service-worker 5`},
-		{"a failed upgrade cleans nothing", jobtest.Planned(inventory.VerbMaintenance, "", "a Allocated service-master", "b Allocated service-master", "c Allocated service-master"), nobodyMinds, `
+		{"a failed upgrade cleans nothing",
+			jobtest.Planned(inventory.VerbMaintenance, "", "a Allocated service-master", "b Allocated service-master", "c Allocated service-master"), nobodyMinds, `
 			upgrade rolling-upgrade.yml a:service-master b:service-master c:service-master
 			> failed a=done b=failed
 			Errored failed
 			a: Allocated service-master 5
 			b: Allocated service-master | task "Install": no such package
 			c: Allocated service-master 3 | not upgraded: rolling-upgrade.yml failed on b: task "Install": no such package`},
-		{"upgrade is cancelled before it begins", jobtest.Planned(inventory.VerbMaintenance, "", served[0]), nobodyMinds, `
+		{"upgrade is cancelled before it begins",
+			jobtest.Planned(inventory.VerbMaintenance, "", served[0]), nobodyMinds, `
 			cancel
 			Cancelled cancelled
 			a: Allocated service-worker 3 | not upgraded: cancelled by anna`},
@@ -303,10 +319,12 @@ func TestPlan(t *testing.T) {
 			> cancelled a=begun
 			Cancelled cancelled
 			a: Decommissioned +service-worker | not cleaned: cancelled by anna`},
-		{"decommission of a quarantined node without a group", jobtest.Planned(inventory.VerbDecommission, "", "a Quarantined -"), nobodyMinds, `
+		{"decommission of a quarantined node without a group",
+			jobtest.Planned(inventory.VerbDecommission, "", "a Quarantined -"), nobodyMinds, `
 			Complete
 			a: Decommissioned`},
-		{"clear", jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master", "b Quarantined -"), nobodyMinds, `
+		{"clear",
+			jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master", "b Quarantined -"), nobodyMinds, `
 			cleanup cleanup.yml a:service-master
 			> done
 			cleanup cleanup.yml a:service-worker
@@ -315,21 +333,25 @@ func TestPlan(t *testing.T) {
 			Complete
 			a: Unallocated
 			b: Unallocated`},
-		{"clear fails", jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker", "b Quarantined service-worker", "c Quarantined service-worker service-master"), nobodyMinds, `
+		{"clear fails",
+			jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker", "b Quarantined service-worker", "c Quarantined service-worker service-master"), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker b:service-worker c:service-master
 			> failed a=done b=failed c=done
 			Errored failed
 			a: Unallocated
 			b: Quarantined service-worker | task "Install": no such package
 			c: Quarantined service-worker +service-master | cleanup.yml failed on b: task "Install": no such package`},
-		{"clear is cancelled before it begins", jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master"), nobodyMinds, `
+		{"clear is cancelled before it begins",
+			jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master"), nobodyMinds, `
 			cancel
 			Cancelled cancelled
 			a: Quarantined service-worker +service-master | cancelled by anna`},
-		{"clear by force", forced(jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master")), nobodyMinds, `
+		{"clear by force",
+			forced(jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master")), nobodyMinds, `
 			Complete
 			a: Unallocated +service-master+service-worker`},
-		{"forget with the agent", jobtest.Planned(inventory.VerbForget, "", "a Decommissioned - x", "b Unallocated -"), nobodyMinds, `
+		{"forget with the agent",
+			jobtest.Planned(inventory.VerbForget, "", "a Decommissioned - x", "b Unallocated -"), nobodyMinds, `
 			cleanup cleanup.yml a:cluster-node b:cluster-node
 			> failed a=failed b=done
 			Errored failed
@@ -346,21 +368,24 @@ func TestPlan(t *testing.T) {
 			> failed 10.0.0.1=unreachable
 			Errored failed
 			reason: site.yml failed on 10.0.0.1: unreachable: timed out`},
-		{"discover of two fails on one: the other is waited for all the same", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+		{"discover of two fails on one: the other is waited for all the same",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
 			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
 			> failed 10.0.0.1=done 10.0.0.2=unreachable
 			appear  10.0.0.1:cluster-node
 			> done
 			Errored failed
 			reason: site.yml failed on 10.0.0.2: unreachable: timed out`},
-		{"discover of two fails on one, and the other does not appear", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+		{"discover of two fails on one, and the other does not appear",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
 			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
 			> failed 10.0.0.1=done 10.0.0.2=unreachable
 			appear  10.0.0.1:cluster-node
 			> absent
 			Errored absent
 			reason: site.yml failed on 10.0.0.2: unreachable: timed out;  ended with status 0`},
-		{"a playbook that has nothing for hosts being prepared", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+		{"a playbook that has nothing for hosts being prepared",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
 			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
 			> done 10.0.0.1=none
 			Errored failed

@@ -28,8 +28,14 @@ func ended(v *Snapshot, verb inventory.Verb, status Status, at time.Time, labels
 
 func TestTurn(t *testing.T) {
 	t.Parallel()
-	const commission, decommission, maintenance, clear, discover = inventory.VerbCommission, inventory.VerbDecommission, inventory.VerbMaintenance,
-		inventory.VerbClear, inventory.VerbDiscover
+	const (
+		commission   = inventory.VerbCommission
+		decommission = inventory.VerbDecommission
+		maintenance  = inventory.VerbMaintenance
+		clearNodes   = inventory.VerbClear
+		discover     = inventory.VerbDiscover
+	)
+
 	m, w := inventory.GroupMaster, inventory.GroupWorker
 	three := []string{"a - Unallocated Discovered", "b - Unallocated Discovered", "c - Unallocated Discovered"}
 	masters := []string{
@@ -140,7 +146,7 @@ func TestTurn(t *testing.T) {
 				v.Nodes[1].Residue = []string{inventory.GroupMaster}
 			}, 4, want{claim: true, helpers: "a-1"}},
 		{"clear of a quarantined master needs help", []string{"a m Allocated Discovered", "b m Quarantined Discovered"},
-			nil, "", request(clear, "b", ""), nil, 4,
+			nil, "", request(clearNodes, "b", ""), nil, 4,
 			want{claim: true, helpers: "a-1"}},
 		{"the same address twice", nil, []Request{{Verb: discover, Addrs: []string{"10.0.0.9"}}}, "1",
 			Request{Verb: discover, Addrs: []string{"10.0.0.8", "10.0.0.9"}}, nil, 4,

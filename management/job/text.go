@@ -35,6 +35,7 @@ func Jobs(ids []string) string {
 // Shorten cuts text to a number of bytes and marks the cut.
 func Shorten(text string, limit int) string {
 	const mark = " …"
+
 	if len(text) <= limit {
 		return text
 	}

@@ -185,6 +185,7 @@ func badJSON(body []byte, at int64, why string) error {
 // wrong is an error at a place in the body.
 func wrong(body []byte, at int64, format string, args ...any) *inventory.Error {
 	line, column := position(body, at)
+
 	return inventory.Errorf(
 		inventory.KindInvalid,
 		"%s, at line %d, column %d",

@@ -118,7 +118,8 @@ func TestLegacyChanges(t *testing.T) {
 
 		{
 			name: "event", path: "/monitor/event",
-			body: `{"monitor_event":{"name":"discovered","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"},{"label":"b","serial":"1","addr":"10.0.0.2"}]}}`,
+			body: `{"monitor_event":{"name":"discovered","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"},` +
+				`{"label":"b","serial":"1","addr":"10.0.0.2"}]}}`,
 			call: "observe post 2",
 		},
 		{
@@ -143,7 +144,8 @@ func TestLegacyChanges(t *testing.T) {
 		},
 		{
 			name: "a bad one among good ones", path: "/monitor/event",
-			body: `{"monitor_event":{"name":"discovered","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"},{"label":"","serial":"","addr":""}]}}`,
+			body: `{"monitor_event":{"name":"discovered","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"},` +
+				`{"label":"","serial":"","addr":""}]}}`,
 			call: "observe post 2", reason: "label is empty; give one\n",
 		},
 		{

@@ -273,14 +273,19 @@ func TestFields(t *testing.T) {
 
 	s := serve(t)
 	for path, want := range map[string]string{
-		"/v1/nodes?limit=1&fields=status,name":                `{"items":[{"name":"a-1","status":"Unallocated"}],"continue":"…","total":3,"revision":10}`,
-		"/v1/nodes?limit=1&fields=name,group,job":             `{"items":[{"name":"a-1"}],"continue":"…","total":3,"revision":10}`,
-		"/v1/nodes?name=a-1&fields=connection,revision":       `{"items":[{"connection":{"user":"admin","port":2222},"revision":7}],"total":1,"revision":10}`,
-		"/v1/nodes?name=a-1&fields=created":                   `{"items":[{"created":"0001-01-01T00:00:00Z"}],"total":1,"revision":10}`,
-		"/v1/nodes/a-1/history?fields=seq,verb,group&limit=1": `{"items":[{"seq":2,"verb":"commission"}],"continue":"…","total":2,"revision":10}`,
-		"/v1/jobs?fields=id":                                  `{"items":[],"total":0,"revision":10}`,
-		"/v1/groups?fields=needs&limit=1":                     `{"items":[{}],"continue":"…","total":2,"revision":10}`,
-		"/v1/instances?fields=id":                             `{"items":[],"total":0,"revision":10}`,
+		"/v1/nodes?limit=1&fields=status,name": `{"items":[{"name":"a-1","status":"Unallocated"}],` +
+			`"continue":"…","total":3,"revision":10}`,
+		"/v1/nodes?limit=1&fields=name,group,job": `{"items":[{"name":"a-1"}],"continue":"…",` +
+			`"total":3,"revision":10}`,
+		"/v1/nodes?name=a-1&fields=connection,revision": `{"items":[{"connection":{"user":"admin",` +
+			`"port":2222},"revision":7}],"total":1,"revision":10}`,
+		"/v1/nodes?name=a-1&fields=created": `{"items":[{"created":"0001-01-01T00:00:00Z"}],` +
+			`"total":1,"revision":10}`,
+		"/v1/nodes/a-1/history?fields=seq,verb,group&limit=1": `{"items":[{"seq":2,"verb":"commission"}],` +
+			`"continue":"…","total":2,"revision":10}`,
+		"/v1/jobs?fields=id":              `{"items":[],"total":0,"revision":10}`,
+		"/v1/groups?fields=needs&limit=1": `{"items":[{}],"continue":"…","total":2,"revision":10}`,
+		"/v1/instances?fields=id":         `{"items":[],"total":0,"revision":10}`,
 	} {
 		status, text := s.request(t, "GET", path, "")
 		if before, after, ok := strings.Cut(text, `"continue":"`); ok {

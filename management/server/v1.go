@@ -469,6 +469,7 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	c := caller(r)
+
 	c.Precondition, err = condition(r, name, func(v *state.View) (int64, error) {
 		n, err := v.Node(name)
 		return n.Revision, err
@@ -1017,6 +1018,7 @@ func (s *Server) changeVars(scopeOf func(*http.Request) (state.Scope, error), ch
 		mention(r, "vars", slices.Sorted(maps.Keys(vars)))
 
 		c := caller(r)
+
 		c.Precondition, err = condition(r, "the variables of "+string(scope), func(v *state.View) (int64, error) {
 			return v.VariablesAt[scope], nil
 		})
@@ -1078,6 +1080,7 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 	mention(r, "keys", slices.Sorted(maps.Keys(patch)))
 
 	c := caller(r)
+
 	c.Precondition, err = condition(r, "the configuration",
 		func(v *state.View) (int64, error) { return v.ConfigAt, nil })
 	if err != nil {
