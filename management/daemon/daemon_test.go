@@ -536,7 +536,8 @@ func TestLastError(t *testing.T) {
 			"but no vault secrets found",
 		strings.Repeat("x\n", 10000) +
 			"ERROR! first\nERROR! Syntax Error\n\nThe error appears to be in 'a'\n": "ERROR! Syntax Error",
-		"[ERROR]: Attempting to decrypt\nOrigin: a\n  ERROR! not this\n":                 "[ERROR]: Attempting to decrypt",
+		"[ERROR]: Attempting to decrypt\nOrigin: a\n  ERROR! not this\n": "[ERROR]: Attempting to decrypt",
+
 		"ERROR! long ago\n" + strings.Repeat("ok: [a-1] => \"ERROR! not this\"\n", 1000): "",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

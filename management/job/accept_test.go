@@ -198,7 +198,8 @@ func TestAcceptRefuses(t *testing.T) {
 			inventory.KindInvalid, []string{"force makes no sense"},
 		},
 		{
-			"clear by force without a reason", usual, Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), Force: true},
+			"clear by force without a reason", usual,
+			Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), Force: true},
 			inventory.KindInvalid, []string{"--reason"},
 		},
 		{

@@ -213,7 +213,9 @@ func TestPlan(t *testing.T) {
 			Errored failed
 			a: Quarantined service-master | task "Install": no such package; the cleanup was not run: it would leave b alone`},
 		{"residue is cleaned first, round by round",
-			jobtest.Planned(inventory.VerbCommission, w, "a Decommissioned - service-master x", "b Unallocated -", "c Decommissioned - y"), nobodyMinds, `
+			jobtest.Planned(inventory.VerbCommission, w, "a Decommissioned - service-master x", "b Unallocated -",
+				"c Decommissioned - y"),
+			nobodyMinds, `
 			residue cleanup.yml a:service-master c:y
 			> done
 			residue cleanup.yml a:x
@@ -225,7 +227,9 @@ func TestPlan(t *testing.T) {
 			b: Allocated service-worker 5
 			c: Allocated service-worker 5`},
 		{"residue cannot be cleaned",
-			jobtest.Planned(inventory.VerbCommission, w, "a Decommissioned - service-master x", "b Unallocated -", "c Decommissioned - y"), nobodyMinds, `
+			jobtest.Planned(inventory.VerbCommission, w, "a Decommissioned - service-master x", "b Unallocated -",
+				"c Decommissioned - y"),
+			nobodyMinds, `
 			residue cleanup.yml a:service-master c:y
 			> failed a=done c=failed
 			Errored failed
@@ -287,7 +291,9 @@ func TestPlan(t *testing.T) {
 			a: Allocated service-worker 5
 			b: Allocated service-worker 5`},
 		{"a failed upgrade cleans nothing",
-			jobtest.Planned(inventory.VerbMaintenance, "", "a Allocated service-master", "b Allocated service-master", "c Allocated service-master"), nobodyMinds, `
+			jobtest.Planned(inventory.VerbMaintenance, "", "a Allocated service-master", "b Allocated service-master",
+				"c Allocated service-master"),
+			nobodyMinds, `
 			upgrade rolling-upgrade.yml a:service-master b:service-master c:service-master
 			> failed a=done b=failed
 			Errored failed
@@ -324,7 +330,8 @@ func TestPlan(t *testing.T) {
 			Complete
 			a: Decommissioned`},
 		{"clear",
-			jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master", "b Quarantined -"), nobodyMinds, `
+			jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master", "b Quarantined -"),
+			nobodyMinds, `
 			cleanup cleanup.yml a:service-master
 			> done
 			cleanup cleanup.yml a:service-worker
@@ -334,7 +341,9 @@ func TestPlan(t *testing.T) {
 			a: Unallocated
 			b: Unallocated`},
 		{"clear fails",
-			jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker", "b Quarantined service-worker", "c Quarantined service-worker service-master"), nobodyMinds, `
+			jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker", "b Quarantined service-worker",
+				"c Quarantined service-worker service-master"),
+			nobodyMinds, `
 			cleanup cleanup.yml a:service-worker b:service-worker c:service-master
 			> failed a=done b=failed c=done
 			Errored failed
@@ -347,7 +356,8 @@ func TestPlan(t *testing.T) {
 			Cancelled cancelled
 			a: Quarantined service-worker +service-master | cancelled by anna`},
 		{"clear by force",
-			forced(jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master")), nobodyMinds, `
+			forced(jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master")),
+			nobodyMinds, `
 			Complete
 			a: Unallocated +service-master+service-worker`},
 		{"forget with the agent",
