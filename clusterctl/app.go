@@ -100,9 +100,7 @@ func (a *app) root() *cli.Command {
 		ErrWriter:       a.Stderr,
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
 		Flags:           rootFlags(),
-		Commands: []*cli.Command{
-			a.nodes(),
-			a.discover(),
+		Commands: slices.Concat([]*cli.Command{a.nodes()}, a.verbs(takesAddrs), []*cli.Command{
 			a.job(),
 			a.vars(),
 			a.global(),
@@ -114,7 +112,7 @@ func (a *app) root() *cli.Command {
 			a.completion(),
 			a.man(),
 			a.help(),
-		},
+		}),
 	}
 	// The help shows one example for each step of the main job.
 	root.Metadata = map[string]any{metaExamples: []string{

@@ -130,6 +130,33 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// TestVerbsHaveCommands requires a command with help for every row of the
+// lifecycle table, and an option for each field of its request.
+func TestVerbsHaveCommands(t *testing.T) {
+	for _, row := range inventory.Lifecycle {
+		for _, o := range row.Options {
+			if fieldFlags[o.Field] == nil {
+				t.Errorf("%s accepts %s without an option of the command line", row.Verb, o.Field)
+			}
+		}
+
+		path := "clusterctl nodes " + string(row.Verb)
+		if row.TakesAddrs {
+			path = "clusterctl " + string(row.Verb)
+		}
+
+		if !strings.Contains(string(Reference()), "\n## "+path+"\n") {
+			t.Errorf("there is no command %q", path)
+		}
+	}
+
+	for verb := range verbHelps {
+		if _, ok := inventory.TransitionOf(verb); !ok {
+			t.Errorf("help for %q, which has no row in the lifecycle table", verb)
+		}
+	}
+}
+
 // TestCompletions requires a completion for every command with arguments.
 func TestCompletions(t *testing.T) {
 	left := maps.Clone(completions)

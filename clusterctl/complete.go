@@ -530,25 +530,20 @@ type positional func(ctx context.Context, c *completer, current string) []candid
 
 // completions holds the completion of the positional arguments of each command;
 // nil: there is none. A command without arguments has no entry.
-var completions = map[string]positional{
-	"nodes get":          anyNodes,
-	"nodes watch":        anyNodes,
-	"nodes explain":      oneNode,
-	"nodes history":      oneNode,
-	"nodes set":          oneNode,
-	"nodes label":        oneNode,
-	"nodes commission":   nodesFor(inventory.VerbCommission),
-	"nodes decommission": nodesFor(inventory.VerbDecommission),
-	"nodes update":       nodesFor(inventory.VerbUpdate),
-	"nodes maintenance":  nodesFor(inventory.VerbMaintenance),
-	"nodes clear":        nodesFor(inventory.VerbClear),
-	"nodes forget":       anyNodes,
-	"discover":           nil,
-	"job get":            jobsThat(nil, "active", "last"),
-	"job why":            jobsThat(nil, "active", "last"),
-	"job logs":           jobsThat(nil, "active", "last"),
-	"job wait":           jobsThat(func(j api.Job) bool { return !j.Status.Ended() }, "active"),
-	"job cancel":         jobsThat(func(j api.Job) bool { return !j.Status.Ended() }, "active"),
+var completions = withVerbs(map[string]positional{
+	"nodes get":     anyNodes,
+	"nodes watch":   anyNodes,
+	"nodes explain": oneNode,
+	"nodes history": oneNode,
+	"nodes set":     oneNode,
+	"nodes label":   oneNode,
+	"nodes forget":  anyNodes,
+	"discover":      nil,
+	"job get":       jobsThat(nil, "active", "last"),
+	"job why":       jobsThat(nil, "active", "last"),
+	"job logs":      jobsThat(nil, "active", "last"),
+	"job wait":      jobsThat(func(j api.Job) bool { return !j.Status.Ended() }, "active"),
+	"job cancel":    jobsThat(func(j api.Job) bool { return !j.Status.Ended() }, "active"),
 	"job retry": jobsThat(
 		func(j api.Job) bool { return j.Status.Ended() && j.Status != api.Complete },
 		"last",
@@ -568,6 +563,18 @@ var completions = map[string]positional{
 
 		return keys
 	},
+})
+
+// withVerbs adds the commands of the lifecycle table that have no entry of their own.
+func withVerbs(m map[string]positional) map[string]positional {
+	for _, row := range inventory.Lifecycle {
+		path := "nodes " + string(row.Verb)
+		if _, special := m[path]; !special && takesNodes(row) {
+			m[path] = nodesFor(row)
+		}
+	}
+
+	return m
 }
 
 // anyNodes completes several nodes.
@@ -583,9 +590,7 @@ func oneNode(ctx context.Context, c *completer, _ string) []candidate {
 }
 
 // nodesFor returns the nodes whose current status permits the verb.
-func nodesFor(v inventory.Verb) positional {
-	t, _ := inventory.TransitionOf(v)
-
+func nodesFor(t inventory.Transition) positional {
 	return func(ctx context.Context, c *completer, _ string) []candidate {
 		return c.nodes(ctx, func(n api.Node) bool { return n.Check(t) == nil })
 	}

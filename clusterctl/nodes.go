@@ -20,20 +20,11 @@ import (
 func (a *app) nodes() *cli.Command {
 	return &cli.Command{
 		Name: "nodes", Aliases: []string{"node"}, Usage: "list nodes, and manage their life cycle",
-		Commands: []*cli.Command{
-			a.nodesGet(),
-			a.nodesWatch(),
-			a.nodesCommission(),
-			a.nodesDecommission(),
-			a.nodesUpdate(),
-			a.nodesMaintenance(),
-			a.nodesClear(),
-			a.nodesForget(),
-			a.nodesExplain(),
-			a.nodesHistory(),
-			a.nodesSet(),
-			a.nodesLabel(),
-		},
+		Commands: slices.Concat(
+			[]*cli.Command{a.nodesGet(), a.nodesWatch()},
+			a.verbs(takesNodes),
+			[]*cli.Command{a.nodesExplain(), a.nodesHistory(), a.nodesSet(), a.nodesLabel()},
+		),
 	}
 }
 
@@ -90,105 +81,6 @@ func (a *app) nodesWatch() *cli.Command {
 			o := client.WatchOptions{Names: c.args, Groups: values(c, "group"), Selector: c.String("selector")}
 			return follow.Nodes(ctx, c.manager, o, c.format == print.FormatJSON, c.output())
 		},
-	})
-}
-
-func (a *app) nodesCommission() *cli.Command {
-	return a.verb(inventory.VerbCommission, leaf{
-		usage: "configure nodes and bring them into service",
-		about: "Without --host-group the manager chooses a group, and reports it: the first node becomes a master.\n" +
-			"The nodes form a batch: if one fails, the manager cleans up all of them, and you can commission them " +
-			"again.",
-		flags: []cli.Flag{
-			hostGroupFlag("the host `GROUP` to join, e.g. service-master"),
-			extraVarsFlag("variables for this commission only"),
-			&cli.StringFlag{
-				Name: "on-failure",
-				Usage: "the `SCOPE` of the cleanup if a node fails: batch (all nodes of the request, the default) " +
-					"or failed",
-			},
-		},
-		examples: []string{
-			"clusterctl nodes commission web-1-AB12 -g service-master",
-			"clusterctl nodes commission web-2-CD34 web-3-EF56 -g service-worker -e @vars.yml",
-			"clusterctl nodes commission web-4-GH78 --on-failure failed --no-wait",
-		},
-	})
-}
-
-func (a *app) nodesDecommission() *cli.Command {
-	return a.verb(inventory.VerbDecommission, leaf{
-		usage:    "take nodes out of service and clean them",
-		about:    "A dead host is decommissioned, too; its record then keeps the uncleaned group as residue.",
-		flags:    []cli.Flag{extraVarsFlag("variables for the cleanup")},
-		examples: []string{"clusterctl nodes decommission web-1-AB12"},
-	})
-}
-
-func (a *app) nodesUpdate() *cli.Command {
-	return a.verb(inventory.VerbUpdate, leaf{
-		usage: "clean nodes and configure them again, optionally in another group",
-		flags: []cli.Flag{
-			hostGroupFlag("the host `GROUP` to move to (default: the current group)"),
-			extraVarsFlag("variables for this update only"),
-		},
-		examples: []string{
-			"clusterctl nodes update web-1-AB12",
-			"clusterctl nodes update web-2-CD34 -g service-master",
-		},
-	})
-}
-
-func (a *app) nodesMaintenance() *cli.Command {
-	return a.verb(inventory.VerbMaintenance, leaf{
-		usage: "upgrade nodes in place",
-		about: "The job runs rolling-upgrade.yml. If it fails, the nodes stay in service and keep the error in " +
-			"their record.",
-		flags:    []cli.Flag{extraVarsFlag("variables for the upgrade")},
-		examples: []string{"clusterctl nodes maintenance web-1-AB12 -e '{\"version\": \"2.1\"}'"},
-	})
-}
-
-func (a *app) nodesClear() *cli.Command {
-	return a.verb(inventory.VerbClear, leaf{
-		usage: "clean quarantined nodes and make them available again",
-		flags: []cli.Flag{
-			extraVarsFlag("variables for the cleanup"),
-			&cli.BoolFlag{
-				Name:  "force",
-				Usage: "skip the cleanup, for hosts that you have cleaned yourself; needs --reason",
-			},
-		},
-		examples: []string{
-			"clusterctl nodes clear web-1-AB12",
-			"clusterctl nodes clear web-1-AB12 --force --reason 'reinstalled by hand'",
-		},
-	})
-}
-
-func (a *app) nodesForget() *cli.Command {
-	flags := []cli.Flag{
-		selectorFlag(),
-		yesFlag(),
-		&cli.BoolFlag{Name: "force", Usage: "include nodes that are still Discovered"},
-		&cli.BoolFlag{Name: "remove-agent", Usage: "first remove the agent from the hosts, with a job"},
-	}
-
-	return a.leaf(leaf{
-		name:    string(inventory.VerbForget),
-		args:    "NAME…",
-		min:     1,
-		max:     -1,
-		usage:   "remove the records of nodes",
-		about:   "A forgotten node that appears again is Quarantined until you clear it.\n" + chooseHelp,
-		selects: true,
-		flags:   append(flags, jobFlags()...),
-		examples: []string{
-			"clusterctl nodes forget web-9-ZZ00",
-			"clusterctl nodes forget web-9-ZZ00 --remove-agent",
-			"clusterctl nodes forget web-9-ZZ00 --force --reason 'sold'",
-		},
-		run: forgetNodes,
 	})
 }
 
@@ -272,10 +164,6 @@ func (a *app) nodesLabel() *cli.Command {
 		},
 		run: labelNode,
 	})
-}
-
-func hostGroupFlag(usage string) cli.Flag {
-	return &cli.StringFlag{Name: "host-group", Aliases: []string{"g"}, Usage: usage}
 }
 
 func groupFilterFlag() cli.Flag {
@@ -412,7 +300,7 @@ func watchNodes(ctx context.Context, c *call, layout print.Layout[api.Node], fil
 	}.Follow(ctx, c.manager, c.output())
 }
 
-func forgetNodes(ctx context.Context, c *call) error {
+func forgetNodes(ctx context.Context, c *call, row inventory.Transition) error {
 	// Removing the agent takes a job, and forgetting alone does not.
 	if c.Bool("remove-agent") {
 		if c.Bool("force") {
@@ -420,10 +308,10 @@ func forgetNodes(ctx context.Context, c *call) error {
 				Try("drop --force: the agent can be removed only from a Discovered node")
 		}
 
-		return c.submit(ctx, inventory.VerbForget)
+		return c.submit(ctx, row)
 	}
 
-	for _, flag := range []string{"timeout", "no-wait"} {
+	for _, flag := range []string{"timeout", "no-wait", "extra-vars"} {
 		if c.IsSet(flag) {
 			return exit.Usagef("--%s needs a job, and only --remove-agent starts one", flag).
 				Try("drop it, or add --remove-agent")
@@ -431,7 +319,7 @@ func forgetNodes(ctx context.Context, c *call) error {
 	}
 
 	// The selector is resolved here, so that the operator confirms exact names.
-	if err := c.choose(ctx, "forget"); err != nil {
+	if err := c.choose(ctx, string(row.Verb)); err != nil {
 		return err
 	}
 

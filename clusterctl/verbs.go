@@ -13,22 +13,140 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// verb is a leaf that requests a job.
-func (a *app) verb(verb inventory.Verb, l leaf) *cli.Command {
-	l.name = string(verb)
-	l.min, l.max = 1, -1
+// verbHelp is the part of a verb's command that the lifecycle table does not
+// provide. A verb without an entry still has a complete command.
+type verbHelp struct {
+	about    string
+	examples []string
+	flags    []cli.Flag // besides those of the table
+	// run replaces the request for a job. nil: call.submit.
+	run func(ctx context.Context, c *call, row inventory.Transition) error
+}
 
-	if verb != inventory.VerbDiscover {
-		l.args = "NAME…"
-		l.selects = true
-		l.about += "\n" + chooseHelp
+var verbHelps = map[inventory.Verb]verbHelp{
+	inventory.VerbDiscover: {
+		about: "The job installs the agent over ssh at each address (IPv4, IPv6 or host name), and is complete once " +
+			"every host has appeared as a Discovered node.",
+		examples: []string{
+			"clusterctl discover 192.168.2.11 192.168.2.12",
+			"clusterctl discover fd00::11 -e '{\"agent_interface\": \"eth1\"}'",
+		},
+	},
+	inventory.VerbCommission: {
+		about: "Without --host-group the manager chooses a group, and reports it: the first node becomes a master.\n" +
+			"The nodes form a batch: if one fails, the manager cleans up all of them, and you can commission them " +
+			"again.",
+		examples: []string{
+			"clusterctl nodes commission web-1-AB12 -g service-master",
+			"clusterctl nodes commission web-2-CD34 web-3-EF56 -g service-worker -e @vars.yml",
+			"clusterctl nodes commission web-4-GH78 --on-failure failed --no-wait",
+		},
+	},
+	inventory.VerbUpdate: {
+		examples: []string{
+			"clusterctl nodes update web-1-AB12",
+			"clusterctl nodes update web-2-CD34 -g service-master",
+		},
+	},
+	inventory.VerbMaintenance: {
+		about: "The job runs rolling-upgrade.yml. If it fails, the nodes stay in service and keep the error in " +
+			"their record.",
+		examples: []string{"clusterctl nodes maintenance web-1-AB12 -e '{\"version\": \"2.1\"}'"},
+	},
+	inventory.VerbDecommission: {
+		about:    "A dead host is decommissioned, too; its record then keeps the uncleaned group as residue.",
+		examples: []string{"clusterctl nodes decommission web-1-AB12"},
+	},
+	inventory.VerbClear: {
+		examples: []string{
+			"clusterctl nodes clear web-1-AB12",
+			"clusterctl nodes clear web-1-AB12 --force --reason 'reinstalled by hand'",
+		},
+	},
+	inventory.VerbForget: {
+		about: "A forgotten node that appears again is Quarantined until you clear it. Only the removal of the " +
+			"agent takes a job.",
+		examples: []string{
+			"clusterctl nodes forget web-9-ZZ00",
+			"clusterctl nodes forget web-9-ZZ00 --remove-agent",
+			"clusterctl nodes forget web-9-ZZ00 --force --reason 'sold'",
+		},
+		flags: []cli.Flag{
+			&cli.BoolFlag{Name: "force", Usage: "include nodes that are still Discovered"},
+			&cli.BoolFlag{Name: "remove-agent", Usage: "first remove the agent from the hosts, with a job"},
+		},
+		run: forgetNodes,
+	},
+}
+
+// fieldFlags builds the option for each optional field of a request from the
+// field's meaning in the lifecycle table.
+var fieldFlags = map[inventory.Field]func(meaning string) cli.Flag{
+	inventory.FieldGroup: func(meaning string) cli.Flag {
+		return &cli.StringFlag{Name: "host-group", Aliases: []string{"g"}, Usage: valueName(meaning, "group")}
+	},
+	inventory.FieldOnFailure: func(meaning string) cli.Flag {
+		return &cli.StringFlag{Name: "on-failure", Usage: valueName(meaning, "scope")}
+	},
+	inventory.FieldForce: func(meaning string) cli.Flag {
+		return &cli.BoolFlag{Name: "force", Usage: meaning + " (--reason)"}
+	},
+	inventory.FieldExtraVars: extraVarsFlag,
+}
+
+// valueName marks the word in a usage as the name of the option's value.
+func valueName(usage, word string) string {
+	return strings.Replace(usage, word, "`"+strings.ToUpper(word)+"`", 1)
+}
+
+func takesNodes(row inventory.Transition) bool { return !row.TakesAddrs }
+func takesAddrs(row inventory.Transition) bool { return row.TakesAddrs }
+
+// verbs returns the commands of the selected rows of the lifecycle table.
+func (a *app) verbs(selected func(inventory.Transition) bool) []*cli.Command {
+	var commands []*cli.Command
+	for _, row := range inventory.Lifecycle {
+		if selected(row) {
+			commands = append(commands, a.verb(row))
+		}
+	}
+
+	return commands
+}
+
+// verb returns the command that requests a job of the verb.
+func (a *app) verb(row inventory.Transition) *cli.Command {
+	help := verbHelps[row.Verb]
+	l := leaf{name: string(row.Verb), usage: row.Meaning, min: 1, max: -1, examples: help.examples}
+
+	for _, o := range row.Options {
+		l.flags = append(l.flags, fieldFlags[o.Field](o.Meaning))
+	}
+
+	l.flags = append(l.flags, help.flags...)
+	about := []string{help.about}
+	example := "clusterctl nodes " + l.name + " web-1-AB12"
+
+	if row.TakesAddrs {
+		l.args, example = "ADDR…", "clusterctl "+l.name+" 192.168.2.11"
+	} else {
+		l.args, l.selects = "NAME…", true
 		l.flags = append(l.flags, selectorFlag(), yesFlag())
+		about = append(about, chooseHelp)
 	}
 
 	// The common parts of the help follow the description of the verb.
-	l.about = strings.TrimSpace(l.about + "\n\n" + waitHelp)
+	l.about = strings.TrimSpace(strings.Join(about, "\n") + "\n\n" + waitHelp)
 	l.flags = append(l.flags, jobFlags()...)
-	l.run = func(ctx context.Context, c *call) error { return c.submit(ctx, verb) }
+
+	if len(l.examples) == 0 {
+		l.examples = []string{example}
+	}
+
+	l.run = func(ctx context.Context, c *call) error { return c.submit(ctx, row) }
+	if help.run != nil {
+		l.run = func(ctx context.Context, c *call) error { return help.run(ctx, c, row) }
+	}
 
 	return a.leaf(l)
 }
@@ -45,25 +163,11 @@ func jobFlags() []cli.Flag {
 	}
 }
 
-func (a *app) discover() *cli.Command {
-	return a.verb(inventory.VerbDiscover, leaf{
-		args:  "ADDR…",
-		usage: "prepare hosts by address, so that they appear as nodes",
-		about: "The job installs the agent over ssh at each address (IPv4, IPv6 or host name), and is complete once " +
-			"every " +
-			"host has appeared as a Discovered node.",
-		flags: []cli.Flag{extraVarsFlag("variables for the preparation")},
-		examples: []string{
-			"clusterctl discover 192.168.2.11 192.168.2.12",
-			"clusterctl discover fd00::11 -e '{\"agent_interface\": \"eth1\"}'",
-		},
-	})
-}
-
 // submit requests the job that the command line describes, and waits for it.
-func (c *call) submit(ctx context.Context, verb inventory.Verb) error {
-	if verb != inventory.VerbDiscover {
-		if err := c.choose(ctx, string(verb)); err != nil {
+func (c *call) submit(ctx context.Context, row inventory.Transition) error {
+	// The operator confirms names, so that a selector cannot surprise.
+	if takesNodes(row) {
+		if err := c.choose(ctx, string(row.Verb)); err != nil {
 			return err
 		}
 	}
@@ -74,7 +178,7 @@ func (c *call) submit(ctx context.Context, verb inventory.Verb) error {
 	}
 
 	r := api.JobRequest{
-		Verb:      verb,
+		Verb:      row.Verb,
 		Group:     c.String("host-group"),
 		OnFailure: c.String("on-failure"),
 		Force:     c.Bool("force"),
@@ -85,7 +189,7 @@ func (c *call) submit(ctx context.Context, verb inventory.Verb) error {
 	}
 
 	// Hosts have no names before their discovery.
-	if verb == inventory.VerbDiscover {
+	if row.TakesAddrs {
 		r.Addrs = c.args
 	} else {
 		r.Nodes = c.args

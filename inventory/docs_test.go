@@ -29,6 +29,7 @@ func TestLifecycleDocument(t *testing.T) {
 		"statuses": statusTable,
 		"states":   stateTable,
 		"table":    verbTable,
+		"requests": requestTable,
 	} {
 		begin, end := "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->"
 		head, rest, hasBegin := strings.Cut(text, begin)
@@ -82,21 +83,48 @@ func stateTable() string {
 
 func verbTable() string {
 	var b strings.Builder
-	b.WriteString("| verb | effect | from | needs `Discovered` | through | success | failure or cancel |\n")
-	b.WriteString("|---|---|---|---|---|---|---|\n")
+	b.WriteString("| verb | effect | from | needs `Discovered` | through | serves meanwhile | success ")
+	b.WriteString("| failure or cancel |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|\n")
 
 	for _, r := range Lifecycle {
-		needs, success := "", "`"+string(r.Success)+"`"
+		if !r.ChangesStatus() {
+			continue
+		}
+
+		needs, serves, success := "", "", "`"+string(r.Success)+"`"
 		if r.NeedsDiscover {
 			needs = "yes"
+		}
+
+		if r.KeepsService {
+			serves = "yes"
 		}
 
 		if r.Success == "" {
 			success = "removed"
 		}
 
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s | `%s` | %s | %s |\n",
-			r.Verb, r.Meaning, joinWords(r.From, "`, `"), needs, r.Through, success, r.Failure)
+		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s | `%s` | %s | %s | %s |\n",
+			r.Verb, r.Meaning, joinWords(r.From, "`, `"), needs, r.Through, serves, success, r.Failure)
+	}
+
+	return b.String()
+}
+
+func requestTable() string {
+	var b strings.Builder
+	b.WriteString("| verb | takes | option | meaning |\n|---|---|---|---|\n")
+
+	for _, r := range Lifecycle {
+		takes := "nodes"
+		if r.TakesAddrs {
+			takes = "addresses"
+		}
+
+		for _, o := range r.Options {
+			fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", r.Verb, takes, o.Field, o.Meaning)
+		}
 	}
 
 	return b.String()

@@ -107,66 +107,127 @@ const (
 	VerbForget       Verb = "forget"       // remove the record of a node, leaving a tombstone
 )
 
-// Transition is one row of the lifecycle table: a verb that a job carries out.
+// Transition is one row of the lifecycle table: a verb that a job carries out, with its request and its effect on
+// the status of nodes.
 type Transition struct {
-	Verb    Verb
-	From    []Status // legal statuses before
-	Through Status   // the in-progress status while the job runs
-	Success Status   // the status after success; empty: the record is removed
+	Verb Verb
+
+	// From lists the legal statuses before. It is empty, like all statuses of the row, if the verb changes the status
+	// of no node.
+	From    []Status
+	Through Status // the in-progress status while the job runs
+	Success Status // the status after success; empty: the record is removed
 	// Failed is the status after a failure if the cleanup succeeded or none was
 	// needed. Empty restores the status before the job.
 	Failed Status
 	// Dirty is the status after a failure if the cleanup failed or was skipped. It
 	// equals Failed for verbs without cleanup.
 	Dirty         Status
-	NeedsDiscover bool   // legal only for a Discovered node
-	Failure       string // describes the failure path, for the documentation
-	Meaning       string // describes the verb, for the documentation
+	NeedsDiscover bool // legal only for a Discovered node
+	KeepsService  bool // the node serves while the job runs
+
+	// TakesAddrs: a request names addresses of hosts instead of nodes.
+	TakesAddrs bool
+	// Options are the optional fields that a request may set, besides those of every request.
+	Options []Option
+
+	Meaning string // describes the verb, for help and documentation
+	Failure string // describes the failure path, for explanations and documentation
 }
 
-// Lifecycle is the table of all verbs that jobs carry out on nodes. Nothing else
-// decides on the legality of a verb; the documentation and the tests are
-// derived from it.
+// Field is the name of an optional field of a request.
+type Field string
+
+// The optional fields.
+const (
+	FieldGroup     Field = "group"
+	FieldOnFailure Field = "on_failure"
+	FieldForce     Field = "force"
+	FieldExtraVars Field = "extra_vars"
+)
+
+// Option is an optional field of a request that a verb accepts.
+type Option struct {
+	Field   Field
+	Meaning string // for help and documentation
+}
+
+// Lifecycle is the table of all verbs that jobs carry out. Nothing else decides
+// on the legality of a verb. The commands of clusterctl, the documentation and
+// the tests are derived from it.
 var Lifecycle = []Transition{
+	{
+		Verb: VerbDiscover, TakesAddrs: true,
+		Options: []Option{{FieldExtraVars, "variables for the preparation"}},
+		Meaning: "prepare hosts by address, so that they appear as nodes",
+		Failure: "the hosts that appear become nodes; the others stay unknown",
+	},
 	{
 		Verb: VerbCommission, From: []Status{Unallocated, Decommissioned}, Through: Provisioning, Success: Allocated,
 		Failed: Unallocated, Dirty: Quarantined, NeedsDiscover: true,
-		Meaning: "configure a node and bring it into service",
+		Options: []Option{
+			{FieldGroup, "the host group to join, e.g. service-master"},
+			{FieldExtraVars, "variables for this commission only"},
+			{
+				FieldOnFailure,
+				"the scope of the cleanup if a node fails: batch (all nodes of the request, the default) or failed",
+			},
+		},
+		Meaning: "configure nodes and bring them into service",
 		Failure: "the nodes of the batch (with `on_failure: failed` only the failed ones) are cleaned up and become" +
 			" Unallocated, or Quarantined if the cleanup fails too",
 	},
 	{
 		Verb: VerbUpdate, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
 		Failed: Unallocated, Dirty: Quarantined, NeedsDiscover: true,
-		Meaning: "provision a node again, optionally in another group",
+		Options: []Option{
+			{FieldGroup, "the host group to move to (default: the current group)"},
+			{FieldExtraVars, "variables for this update only"},
+		},
+		Meaning: "clean nodes and configure them again, optionally in another group",
 		Failure: "nodes with a begun cleanup are cleaned up and become Unallocated, or Quarantined if that fails;" +
 			" the others stay Allocated",
 	},
 	{
 		Verb: VerbMaintenance, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
-		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true,
-		Meaning: "upgrade a node in place",
+		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true,
+		Options: []Option{{FieldExtraVars, "variables for the upgrade"}},
+		Meaning: "upgrade nodes in place",
 		Failure: "Allocated, with `last_error` set and the applied configuration unknown; nothing is cleaned up",
 	},
 	{
 		Verb: VerbDecommission, From: []Status{Allocated, Quarantined}, Through: Decommissioning,
 		Success: Decommissioned, Failed: Decommissioned, Dirty: Decommissioned,
-		Meaning: "take a node out of service and clean it",
+		Options: []Option{{FieldExtraVars, "variables for the cleanup"}},
+		Meaning: "take nodes out of service and clean them",
 		Failure: "Decommissioned nevertheless; configuration left on the node is recorded as `residue`",
 	},
 	{
 		Verb: VerbClear, From: []Status{Quarantined}, Through: Decommissioning, Success: Unallocated,
 		Failed: Quarantined, Dirty: Quarantined,
-		Meaning: "clean a quarantined node (`--force --reason` skips the cleanup) and trust it again",
+		Options: []Option{
+			{FieldExtraVars, "variables for the cleanup"},
+			{FieldForce, "skip the cleanup, for hosts that you have cleaned yourself; needs a reason"},
+		},
+		Meaning: "clean quarantined nodes and make them available again",
 		Failure: "Quarantined",
 	},
 	{
 		// Removing the record alone takes no job, see Node.CheckForget.
 		Verb: VerbForget, From: []Status{Unallocated, Decommissioned, Quarantined}, Through: Decommissioning,
 		NeedsDiscover: true,
-		Meaning:       "with `--remove-agent`: remove the agent from a node, then its record, leaving a tombstone",
+		Options:       []Option{{FieldExtraVars, "variables for the removal of the agent"}},
+		Meaning:       "remove the records of nodes, optionally with the agents of their hosts",
 		Failure:       "back to the status before",
 	},
+}
+
+// ChangesStatus reports whether the verb moves nodes through the lifecycle.
+func (t Transition) ChangesStatus() bool { return t.Through != "" }
+
+// Accepts reports whether a request may set the field.
+func (t Transition) Accepts(f Field) bool {
+	return slices.ContainsFunc(t.Options, func(o Option) bool { return o.Field == f })
 }
 
 // TransitionOf returns the row of the verb in the lifecycle table.

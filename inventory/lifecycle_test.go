@@ -20,14 +20,18 @@ var table = []struct {
 	verb                           Verb
 	from                           string
 	through, success, clean, dirty Status
-	discovered                     bool
+	discovered, serves             bool
 }{
-	{VerbCommission, "Unallocated Decommissioned", Provisioning, Allocated, Unallocated, Quarantined, true},
-	{VerbUpdate, "Allocated", Maintenance, Allocated, Unallocated, Quarantined, true},
-	{VerbMaintenance, "Allocated", Maintenance, Allocated, Allocated, Allocated, true},
-	{VerbDecommission, "Allocated Quarantined", Decommissioning, Decommissioned, Decommissioned, Decommissioned, false},
-	{VerbClear, "Quarantined", Decommissioning, Unallocated, Quarantined, Quarantined, false},
-	{VerbForget, "Unallocated Decommissioned Quarantined", Decommissioning, "", "", "", true},
+	{VerbDiscover, "", "", "", "", "", false, false},
+	{VerbCommission, "Unallocated Decommissioned", Provisioning, Allocated, Unallocated, Quarantined, true, false},
+	{VerbUpdate, "Allocated", Maintenance, Allocated, Unallocated, Quarantined, true, false},
+	{VerbMaintenance, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true},
+	{
+		VerbDecommission, "Allocated Quarantined",
+		Decommissioning, Decommissioned, Decommissioned, Decommissioned, false, false,
+	},
+	{VerbClear, "Quarantined", Decommissioning, Unallocated, Quarantined, Quarantined, false, false},
+	{VerbForget, "Unallocated Decommissioned Quarantined", Decommissioning, "", "", "", true, false},
 }
 
 func TestLifecycle(t *testing.T) {
@@ -48,7 +52,7 @@ func TestLifecycle(t *testing.T) {
 		wantStatuses := []Status{want.through, want.success, want.clean, want.dirty}
 
 		if joinWords(got.From, " ") != want.from || !slices.Equal(statuses, wantStatuses) ||
-			got.NeedsDiscover != want.discovered {
+			got.NeedsDiscover != want.discovered || got.KeepsService != want.serves {
 			t.Errorf("%s: got %+v, want %+v", want.verb, got, want)
 		}
 
@@ -57,9 +61,9 @@ func TestLifecycle(t *testing.T) {
 		}
 	}
 
-	for _, v := range []Verb{VerbDiscovered, VerbDisappeared, VerbDiscover, "", "Commission"} {
+	for _, v := range []Verb{VerbDiscovered, VerbDisappeared, "", "Commission"} {
 		if _, ok := TransitionOf(v); ok {
-			t.Errorf("%q has a row, but no job carries it out on nodes", v)
+			t.Errorf("%q has a row, but no job carries it out", v)
 		}
 	}
 }
@@ -75,6 +79,14 @@ func TestLifecycleIsConsistent(t *testing.T) {
 
 	reached := map[Status]bool{Unallocated: true, Quarantined: true} // by the first observation
 	for _, r := range Lifecycle {
+		if !r.ChangesStatus() {
+			if statuses := []Status{r.Success, r.Failed, r.Dirty}; len(r.From) > 0 || slices.Max(statuses) != "" {
+				t.Errorf("%s changes no status, but its row has some: %+v", r.Verb, r)
+			}
+
+			continue
+		}
+
 		if !r.Through.InProgress() {
 			t.Errorf("%s goes through %s, which is not in progress", r.Verb, r.Through)
 		}
@@ -242,6 +254,10 @@ func TestRelease(t *testing.T) {
 		Group: "g", Applied: "10", Residue: []string{"r"}, Error: "it broke", Reason: "in words",
 	}
 	for _, tr := range Lifecycle {
+		if !tr.ChangesStatus() {
+			continue
+		}
+
 		for _, to := range []Status{tr.Success, tr.Failed, tr.Dirty} {
 			if to == "" {
 				continue

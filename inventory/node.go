@@ -101,11 +101,16 @@ type Tombstone struct {
 	Reason   string    `json:"reason,omitempty"`
 }
 
-// Commissioned reports whether the node serves: it is Allocated, or is being
-// upgraded in place. An update removes the configuration first, so a node that
-// is being updated does not serve.
+// Commissioned reports whether the node serves: it is Allocated, or held by a
+// verb that keeps its service, such as an upgrade in place.
 func (n Node) Commissioned() bool {
-	return n.Status == Allocated || n.Status == Maintenance && n.Verb != VerbUpdate
+	if n.Status == Allocated {
+		return true
+	}
+
+	row, held := TransitionOf(n.Verb)
+
+	return held && row.KeepsService && n.Status == row.Through
 }
 
 // InService reports whether the node depends on the group that its own needs.

@@ -79,7 +79,7 @@ var jobStatuses = []job.Status{
 
 // jobVerbs are the verbs that jobs carry out.
 func jobVerbs() []inventory.Verb {
-	verbs := []inventory.Verb{inventory.VerbDiscover}
+	var verbs []inventory.Verb
 	for _, t := range inventory.Lifecycle {
 		verbs = append(verbs, t.Verb)
 	}

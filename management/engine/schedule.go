@@ -145,7 +145,7 @@ func (e *Engine) claim(ctx context.Context, v *state.View, j job.Job) error {
 // reserve returns the writes that take the job's nodes into the in-progress status.
 func reserve(v *state.View, j job.Job, now time.Time) ([]state.NodeWrite, error) {
 	verb, err := job.VerbOf(j.Verb)
-	if err != nil || verb.Row == nil {
+	if err != nil || !verb.Row.ChangesStatus() {
 		return nil, err
 	}
 
@@ -163,7 +163,7 @@ func reserve(v *state.View, j job.Job, now time.Time) ([]state.NodeWrite, error)
 
 		trigger := inventory.Trigger{Actor: j.Actor, Job: j.ID, Reason: j.Reason, Time: now}
 
-		held, entry, err := n.Hold(*verb.Row, group, trigger)
+		held, entry, err := n.Hold(verb.Row, group, trigger)
 		if err != nil {
 			return nil, err
 		}

@@ -391,7 +391,7 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 		spec.Hosts = append(spec.Hosts, target(v, j, run, i, in, agent, name))
 	}
 
-	if !verb.TakesAddrs {
+	if !verb.Row.TakesAddrs {
 		spec.Hosts = append(spec.Hosts, peers(v, settings, j)...)
 	}
 

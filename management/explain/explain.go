@@ -499,7 +499,7 @@ func (f Facts) nextIn(j job.Job) string {
 			verb.Row.Failed, verb.Row.Dirty)
 	case j.Cancel > 0:
 		return fmt.Sprintf("job %s stops its playbook and takes its failure path", j.ID)
-	case verb.Row == nil:
+	case !verb.Row.ChangesStatus():
 		return fmt.Sprintf("job %s %s", j.ID, verb.Next)
 	}
 
@@ -642,11 +642,11 @@ func ExplainJob(f Facts, j job.Job) JobExplanation {
 
 // retriable tells whether the lifecycle allows the job's verb on all these targets now.
 func (f Facts) retriable(j job.Job, names []string) bool {
-	t, known := inventory.TransitionOf(j.Verb)
+	t, _ := inventory.TransitionOf(j.Verb)
 
 	return !slices.ContainsFunc(names, func(name string) bool {
 		n, ok := f.View.Lookup(name)
-		return known && (!ok || t.Check(n) != nil)
+		return t.ChangesStatus() && (!ok || t.Check(n) != nil)
 	})
 }
 

@@ -48,7 +48,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 		return Job{}, err
 	}
 
-	if v.TakesAddrs {
+	if v.Row.TakesAddrs {
 		for _, addr := range names {
 			j.Targets = append(j.Targets, Target{Name: addr, Addr: addr, Group: inventory.GroupPrepare})
 		}
@@ -97,7 +97,7 @@ func (s Snapshot) project(seq uint64) []*inventory.Node {
 
 	for _, j := range s.Jobs {
 		row := j.verb().Row
-		if j.Status.Ended() || seq != 0 && j.Seq() >= seq || row == nil {
+		if j.Status.Ended() || seq != 0 && j.Seq() >= seq || !row.ChangesStatus() {
 			continue
 		}
 
@@ -108,7 +108,7 @@ func (s Snapshot) project(seq uint64) []*inventory.Node {
 			}
 
 			if n != nil {
-				later[n.Name] = j.projectNode(*n, *row, target)
+				later[n.Name] = j.projectNode(*n, row, target)
 			}
 		}
 	}
@@ -178,15 +178,15 @@ func CanonicalAddr(addr string) string {
 // checkOptions refuses options the verb does not understand and bad values.
 func (v Verb) checkOptions(j Job) error {
 	switch {
-	case j.Group != "" && !v.takes(OptionGroup):
-		return v.refuseOption(OptionGroup)
-	case j.OnFailure != "" && !v.takes(OptionOnFailure):
-		return v.refuseOption(OptionOnFailure)
+	case j.Group != "" && !v.Row.Accepts(inventory.FieldGroup):
+		return v.refuseField(inventory.FieldGroup)
+	case j.OnFailure != "" && !v.Row.Accepts(inventory.FieldOnFailure):
+		return v.refuseField(inventory.FieldOnFailure)
 	case j.OnFailure != "" && j.OnFailure != OnFailureBatch && j.OnFailure != OnFailureFailed:
 		return inventory.Errorf(inventory.KindInvalid, "on_failure is %q", j.OnFailure).
 			Do("use %q or %q", OnFailureBatch, OnFailureFailed)
-	case j.Force && !v.takes(OptionForce):
-		return v.refuseOption(OptionForce)
+	case j.Force && !v.Row.Accepts(inventory.FieldForce):
+		return v.refuseField(inventory.FieldForce)
 	case j.Force && j.Reason == "":
 		return inventory.Errorf(inventory.KindInvalid, "to clear without a cleanup a reason is needed").
 			Do("add --reason TEXT (in the API the field reason)")
@@ -203,7 +203,7 @@ func (v Verb) checkOptions(j Job) error {
 // targetNames returns the node names or canonical addresses of the request,
 // checked against their grammar.
 func (v Verb) targetNames(r Request) ([]string, error) {
-	if !v.TakesAddrs {
+	if !v.Row.TakesAddrs {
 		if len(r.Addrs) > 0 {
 			return nil, inventory.Errorf(inventory.KindInvalid, "%s takes nodes, not addresses", v.Name).
 				Do("put them into nodes")
@@ -259,7 +259,7 @@ func CheckNames(kind string, names []string, check func(string) error) error {
 // nodes, which are sorted by name. It fills in the job's targets.
 func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 	v := j.verb()
-	if v.Row == nil {
+	if !v.Row.ChangesStatus() {
 		return identify(nodes, j)
 	}
 

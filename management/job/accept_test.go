@@ -180,12 +180,12 @@ func TestAcceptRefuses(t *testing.T) {
 		},
 		{
 			"a group where none belongs", usual, request(decommission, "worker", inventory.GroupWorker),
-			inventory.KindInvalid, []string{"a host group makes no sense for decommission"},
+			inventory.KindInvalid, []string{"decommission does not accept group"},
 		},
 		{
 			"on_failure where it does not belong", usual,
 			Request{Verb: update, Nodes: jobtest.Names("worker"), OnFailure: OnFailureBatch}, inventory.KindInvalid,
-			[]string{"on_failure makes no sense"},
+			[]string{"does not accept on_failure"},
 		},
 		{
 			"on_failure of another word", usual,
@@ -195,7 +195,7 @@ func TestAcceptRefuses(t *testing.T) {
 		{
 			"force where it does not belong", usual,
 			Request{Verb: decommission, Nodes: jobtest.Names("worker"), Force: true, Reason: "x"},
-			inventory.KindInvalid, []string{"force makes no sense"},
+			inventory.KindInvalid, []string{"does not accept force"},
 		},
 		{
 			"clear by force without a reason", usual,

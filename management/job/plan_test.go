@@ -510,19 +510,11 @@ func TestPlanAlwaysEnds(t *testing.T) {
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 func anyJob(r *rand.Rand) Job {
-	verb := pick(
-		r,
-		inventory.VerbCommission,
-		inventory.VerbUpdate,
-		inventory.VerbMaintenance,
-		inventory.VerbDecommission,
-		inventory.VerbClear,
-		inventory.VerbForget,
-		inventory.VerbDiscover,
-	)
+	row := pick(r, inventory.Lifecycle...)
+	verb := row.Verb
 
 	from := []inventory.Status{""}
-	if row, ok := inventory.TransitionOf(verb); ok {
+	if row.ChangesStatus() {
 		from = row.From
 	}
 
@@ -690,24 +682,27 @@ func checkEnd(j Job, s Step) error {
 		return fmt.Errorf("everything was done, yet it ended %s %s", s.Status, s.Cause)
 	}
 
-	if j.Verb == inventory.VerbDiscover {
+	row, _ := inventory.TransitionOf(j.Verb)
+	if !row.ChangesStatus() {
 		return nil
 	}
 
-	row, _ := inventory.TransitionOf(j.Verb)
 	for _, target := range j.Targets {
 		o, ok := s.Outcomes[target.Name]
 		if !ok {
 			return fmt.Errorf("%s has no outcome", target.Name)
 		}
 
-		legal := []inventory.Status{row.Success, row.Failed, row.Dirty}
-		if j.Verb == inventory.VerbForget {
-			legal = []inventory.Status{"", target.From}
+		// An empty status after a failure restores the status before.
+		legal := []inventory.Status{
+			row.Success, cmp.Or(row.Failed, target.From), cmp.Or(row.Dirty, target.From),
+		}
+		if !slices.Contains(legal, o.Status) {
+			return fmt.Errorf("%s ends %q, but the row of %s has %q", target.Name, o.Status, j.Verb, legal)
 		}
 
-		if !slices.Contains(legal, o.Status) {
-			return fmt.Errorf("%s ends %q, which the table does not know for %s", target.Name, o.Status, j.Verb)
+		if o.Error == "" && o.Status != row.Success {
+			return fmt.Errorf("%s ends %q without an error, want %q", target.Name, o.Status, row.Success)
 		}
 
 		if err := checkOutcome(j, s, target, o); err != nil {

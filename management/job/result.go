@@ -41,7 +41,7 @@ func (j Job) TargetResult(name string) TargetResult {
 	if o, ok := j.Outcomes[name]; ok {
 		row := j.verb().Row
 		result.Status, result.Error = o.Status, o.Error
-		result.OK = o.Error == "" && (row == nil || o.Status == row.Success)
+		result.OK = o.Error == "" && (!row.ChangesStatus() || o.Status == row.Success)
 
 		if !result.OK && result.Error == "" {
 			result.Error = cmp.Or(problem, o.Reason, j.Message)

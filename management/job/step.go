@@ -52,9 +52,7 @@ func Plan(j Job, now time.Time, mayLeave func(names []string) error) Step {
 	}
 
 	v := j.verb()
-	if v.Row != nil {
-		p.row = *v.Row
-	}
+	p.row = v.Row
 
 	return v.plan(&p)
 }

@@ -3,7 +3,6 @@
 package job
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
@@ -17,18 +16,15 @@ const (
 	PlaybookUpgrade = "rolling-upgrade.yml"
 )
 
-// Verb is a kind of job as a value: what a request may contain, which playbooks
-// run, which rules apply and how the job proceeds. Adding a verb means adding
-// one value to verbs and one row to inventory.Lifecycle.
+// Verb is a kind of job as a value: which playbooks run, which rules apply and
+// how the job proceeds. Its row of the lifecycle table holds the rest: the
+// targets and options of a request and the effect on the status of nodes.
+//
+// To add a verb, add a row to inventory.Lifecycle and a file that registers one value.
 type Verb struct {
 	Name inventory.Verb
-	// Row is the verb's row of the lifecycle table, or nil if the job changes
-	// the status of no node.
-	Row *inventory.Transition
-	// TakesAddrs: the request names addresses of hosts instead of nodes.
-	TakesAddrs bool
-	// Options are the optional fields of a request that the verb understands.
-	Options []Option
+	// Row is the verb's row of the lifecycle table. register sets it.
+	Row inventory.Transition
 	// Playbooks are the files the verb may run. All must parse at acceptance.
 	Playbooks []string
 
@@ -56,37 +52,46 @@ type Verb struct {
 	defaultGroup bool
 	// plan returns the next step of a running job.
 	plan func(*planner) Step
-	// Next describes, for a verb without a row, how a running job ends.
+	// Next describes, for a verb that changes no status, how a running job ends.
 	Next string
 }
 
-// verbs is the table of all verbs, in the order of the documentation.
-var verbs []Verb
+// verbs holds the registered verbs by name.
+var verbs = map[inventory.Verb]Verb{}
 
-// The table refers to plans that refer to the table, hence init.
-func init() {
-	verbs = []Verb{discover, commission, update, maintenance, decommission, clearQuarantine, forget}
-	for i := range verbs {
-		if row, ok := inventory.TransitionOf(verbs[i].Name); ok {
-			verbs[i].Row = &row
-		}
+// register adds a verb during the initialization of the package. It panics if
+// the lifecycle table has no row for the verb.
+func register(v Verb) {
+	row, ok := inventory.TransitionOf(v.Name)
+	if !ok {
+		panic("job: no row in inventory.Lifecycle for the verb " + string(v.Name))
 	}
+
+	v.Row = row
+	verbs[v.Name] = v
 }
 
-// Verbs returns every verb, in the order of the documentation.
-func Verbs() []Verb { return slices.Clone(verbs) }
-
-// VerbOf returns the verb of that name, or KindInvalid with the names there are.
-func VerbOf(name inventory.Verb) (Verb, error) {
-	for _, v := range verbs {
-		if v.Name == name {
-			return v, nil
+// Verbs returns every verb, in the order of the lifecycle table.
+func Verbs() []Verb {
+	all := make([]Verb, 0, len(verbs))
+	for _, row := range inventory.Lifecycle {
+		if v, ok := verbs[row.Verb]; ok {
+			all = append(all, v)
 		}
 	}
 
-	names := make([]string, len(verbs))
-	for i, v := range verbs {
-		names[i] = string(v.Name)
+	return all
+}
+
+// VerbOf returns the verb of that name, or KindInvalid with the registered names.
+func VerbOf(name inventory.Verb) (Verb, error) {
+	if v, ok := verbs[name]; ok {
+		return v, nil
+	}
+
+	var names []string
+	for _, v := range Verbs() {
+		names = append(names, string(v.Name))
 	}
 
 	return Verb{}, inventory.Errorf(inventory.KindInvalid, "there is no verb %q for a job", name).
@@ -101,34 +106,21 @@ func (j Job) verb() Verb {
 }
 
 // TakesAddrs reports whether the targets of the job are addresses, not nodes.
-func (j Job) TakesAddrs() bool { return j.verb().TakesAddrs }
+func (j Job) TakesAddrs() bool { return j.verb().Row.TakesAddrs }
 
-// Option is an optional field of a request.
-type Option string
-
-// The options.
-const (
-	OptionGroup     Option = "a host group"
-	OptionOnFailure Option = "on_failure"
-	OptionForce     Option = "force"
-)
-
-// takes reports whether the verb understands the option.
-func (v Verb) takes(o Option) bool { return slices.Contains(v.Options, o) }
-
-// refuseOption returns the error for an option the verb does not understand.
-func (v Verb) refuseOption(o Option) error {
+// refuseField returns the error for a field the verb does not accept.
+func (v Verb) refuseField(f inventory.Field) error {
 	var owners []string
-	for _, other := range verbs {
-		if other.takes(o) {
-			owners = append(owners, string(other.Name))
+	for _, row := range inventory.Lifecycle {
+		if row.Accepts(f) {
+			owners = append(owners, string(row.Verb))
 		}
 	}
 
 	remedy := strings.Join(owners, " and ")
-	if o == OptionForce {
+	if f == inventory.FieldForce {
 		remedy += ", and to forgetting a record without its agent"
 	}
 
-	return inventory.Errorf(inventory.KindInvalid, "%s makes no sense for %s", o, v.Name).Do("it belongs to %s", remedy)
+	return inventory.Errorf(inventory.KindInvalid, "%s does not accept %s", v.Name, f).Do("it belongs to %s", remedy)
 }

@@ -4,14 +4,15 @@ package job
 
 import "github.com/contiv/cluster/inventory"
 
-// clearQuarantine cleans quarantined nodes and trusts them again. Force skips
-// the cleanup and needs the operator's reason.
-var clearQuarantine = Verb{
-	Name:      inventory.VerbClear,
-	Options:   []Option{OptionForce},
-	Playbooks: []string{PlaybookCleanup},
-	Helps:     true,
-	plan:      (*planner).clear,
+func init() {
+	// Clear cleans quarantined nodes and trusts them again. Force skips
+	// the cleanup and needs the operator's reason.
+	register(Verb{
+		Name:      inventory.VerbClear,
+		Playbooks: []string{PlaybookCleanup},
+		Helps:     true,
+		plan:      (*planner).clear,
+	})
 }
 
 func (p *planner) clear() Step {

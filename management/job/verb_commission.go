@@ -8,23 +8,24 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// commission configures nodes and brings them into service. A batch is one
-// operation: if one node fails, all are cleaned, unless OnFailure limits that.
-var commission = Verb{
-	Name:         inventory.VerbCommission,
-	Options:      []Option{OptionGroup, OptionOnFailure},
-	Playbooks:    []string{PlaybookSite, PlaybookCleanup},
-	Joins:        true,
-	Helps:        true,
-	GroupAtClaim: true,
-	groupAfter:   func(j Job, _ inventory.Node) string { return j.Group },
-	defaultGroup: true,
-	defaults: func(j *Job) {
-		if j.OnFailure == "" {
-			j.OnFailure = OnFailureBatch
-		}
-	},
-	plan: (*planner).commission,
+func init() {
+	// Commission configures nodes and brings them into service. A batch is one
+	// operation: if one node fails, all are cleaned, unless OnFailure limits that.
+	register(Verb{
+		Name:         inventory.VerbCommission,
+		Playbooks:    []string{PlaybookSite, PlaybookCleanup},
+		Joins:        true,
+		Helps:        true,
+		GroupAtClaim: true,
+		groupAfter:   func(j Job, _ inventory.Node) string { return j.Group },
+		defaultGroup: true,
+		defaults: func(j *Job) {
+			if j.OnFailure == "" {
+				j.OnFailure = OnFailureBatch
+			}
+		},
+		plan: (*planner).commission,
+	})
 }
 
 func (p *planner) commission() Step {

@@ -4,14 +4,16 @@ package job
 
 import "github.com/contiv/cluster/inventory"
 
-// decommission takes nodes out of service and cleans them. The cleanup is best
-// effort: a dead host can be decommissioned, and its residue is remembered.
-var decommission = Verb{
-	Name:      inventory.VerbDecommission,
-	Playbooks: []string{PlaybookCleanup},
-	Leaves:    true,
-	Helps:     true,
-	plan:      (*planner).decommission,
+func init() {
+	// Decommission takes nodes out of service and cleans them. The cleanup is best
+	// effort: a dead host can be decommissioned, and its residue is remembered.
+	register(Verb{
+		Name:      inventory.VerbDecommission,
+		Playbooks: []string{PlaybookCleanup},
+		Leaves:    true,
+		Helps:     true,
+		plan:      (*planner).decommission,
+	})
 }
 
 func (p *planner) decommission() Step {

@@ -8,14 +8,15 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// discover prepares hosts by address and waits until they appear as nodes.
-var discover = Verb{
-	Name:          inventory.VerbDiscover,
-	TakesAddrs:    true,
-	Playbooks:     []string{PlaybookSite},
-	InstallsAgent: true,
-	plan:          (*planner).discover,
-	Next:          "ends when every address has appeared as a Discovered node, or when its time is over",
+func init() {
+	// Discover prepares hosts by address and waits until they appear as nodes.
+	register(Verb{
+		Name:          inventory.VerbDiscover,
+		Playbooks:     []string{PlaybookSite},
+		InstallsAgent: true,
+		plan:          (*planner).discover,
+		Next:          "ends when every address has appeared as a Discovered node, or when its time is over",
+	})
 }
 
 func (p *planner) discover() Step {

@@ -4,14 +4,16 @@ package job
 
 import "github.com/contiv/cluster/inventory"
 
-// forget removes the agent from nodes, then their records. Records alone are
-// removed without a job.
-var forget = Verb{
-	Name:         inventory.VerbForget,
-	Playbooks:    []string{PlaybookCleanup},
-	Helps:        true,
-	RemovesAgent: true,
-	plan:         (*planner).forget,
+func init() {
+	// Forget removes the agent from nodes, then their records. Records alone are
+	// removed without a job.
+	register(Verb{
+		Name:         inventory.VerbForget,
+		Playbooks:    []string{PlaybookCleanup},
+		Helps:        true,
+		RemovesAgent: true,
+		plan:         (*planner).forget,
+	})
 }
 
 func (p *planner) forget() Step {

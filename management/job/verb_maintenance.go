@@ -4,12 +4,14 @@ package job
 
 import "github.com/contiv/cluster/inventory"
 
-// maintenance upgrades nodes in place. A failure cleans nothing.
-var maintenance = Verb{
-	Name:       inventory.VerbMaintenance,
-	Playbooks:  []string{PlaybookUpgrade},
-	groupAfter: func(_ Job, n inventory.Node) string { return n.Group },
-	plan:       (*planner).maintenance,
+func init() {
+	// Maintenance upgrades nodes in place. A failure cleans nothing.
+	register(Verb{
+		Name:       inventory.VerbMaintenance,
+		Playbooks:  []string{PlaybookUpgrade},
+		groupAfter: func(_ Job, n inventory.Node) string { return n.Group },
+		plan:       (*planner).maintenance,
+	})
 }
 
 func (p *planner) maintenance() Step {

@@ -4,23 +4,24 @@ package job
 
 import "github.com/contiv/cluster/inventory"
 
-// update cleans nodes in service and configures them again, perhaps in another
-// group.
-var update = Verb{
-	Name:      inventory.VerbUpdate,
-	Options:   []Option{OptionGroup},
-	Playbooks: []string{PlaybookSite, PlaybookCleanup},
-	Joins:     true,
-	Leaves:    true,
-	Helps:     true,
-	groupAfter: func(j Job, n inventory.Node) string {
-		if j.Group != "" {
-			return j.Group
-		}
+func init() {
+	// Update cleans nodes in service and configures them again, perhaps in another
+	// group.
+	register(Verb{
+		Name:      inventory.VerbUpdate,
+		Playbooks: []string{PlaybookSite, PlaybookCleanup},
+		Joins:     true,
+		Leaves:    true,
+		Helps:     true,
+		groupAfter: func(j Job, n inventory.Node) string {
+			if j.Group != "" {
+				return j.Group
+			}
 
-		return n.Group
-	},
-	plan: (*planner).update,
+			return n.Group
+		},
+		plan: (*planner).update,
+	})
 }
 
 func (p *planner) update() Step {

@@ -53,8 +53,8 @@ var fields = []field{
 		return s, err
 	}},
 	{"verb", func(n *inventory.Node) string { return string(n.Verb) }, func(s string) (string, error) {
-		_, ok := inventory.TransitionOf(inventory.Verb(s))
-		if !ok {
+		t, _ := inventory.TransitionOf(inventory.Verb(s))
+		if !t.ChangesStatus() {
 			return "", fmt.Errorf("%q is not a verb of a job", s)
 		}
 
@@ -216,7 +216,9 @@ var remedies = func() map[string]string {
 	}
 
 	for _, row := range inventory.Lifecycle {
-		verbs = append(verbs, string(row.Verb))
+		if row.ChangesStatus() {
+			verbs = append(verbs, string(row.Verb))
+		}
 	}
 
 	return map[string]string{

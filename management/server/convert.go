@@ -87,7 +87,7 @@ func jobOf(j job.Job) api.Job {
 		Phase: string(j.Phase()), Cancel: j.Cancel, CancelBy: j.CancelBy, PlaybookDigest: j.PlaybookDigest,
 		Revision: j.Revision,
 	}
-	if j.Verb == inventory.VerbDiscover {
+	if j.TakesAddrs() {
 		out.Addrs = j.Names()
 	} else {
 		out.Nodes = j.Names()

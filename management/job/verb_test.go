@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/inventory"
+	. "github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
+)
+
+// TestEveryRowHasAVerb compares the registered verbs with the lifecycle table.
+func TestEveryRowHasAVerb(t *testing.T) {
+	t.Parallel()
+
+	verbs := Verbs()
+	if len(verbs) != len(inventory.Lifecycle) {
+		t.Errorf("%d verbs are registered, the lifecycle has %d rows", len(verbs), len(inventory.Lifecycle))
+	}
+
+	for _, row := range inventory.Lifecycle {
+		v, err := VerbOf(row.Verb)
+		if err != nil || v.Row.Verb != row.Verb {
+			t.Errorf("%s has no verb: %+v, %v", row.Verb, v, err)
+			continue
+		}
+
+		if !row.ChangesStatus() && v.Next == "" {
+			t.Errorf("%s changes no status and does not describe how it ends", row.Verb)
+		}
+
+		if len(v.Playbooks) == 0 {
+			t.Errorf("%s runs no playbook", row.Verb)
+		}
+	}
+}
+
+// TestOutcomesFollowTheLifecycle walks every verb from every legal status
+// through every end of every run, with and without cancels, and compares the
+// outcomes with the verb's row.
+func TestOutcomesFollowTheLifecycle(t *testing.T) {
+	t.Parallel()
+
+	exits := []string{
+		ExitDone, "failed n=failed", "interrupted n=begun", "internal n=none", "deadline n=begun", "never",
+	}
+
+	for _, row := range inventory.Lifecycle {
+		for _, from := range row.From {
+			for cancel := range 3 {
+				name := fmt.Sprintf("%s from %s, %d cancels", row.Verb, from, cancel)
+				j := jobtest.Planned(row.Verb, inventory.GroupWorker, targetIn(from))
+				walkOutcomes(t, name, j, cancel, exits)
+			}
+		}
+	}
+}
+
+// targetIn returns a target for jobtest.Planned that a node of the status can be.
+func targetIn(from inventory.Status) string {
+	switch from {
+	case inventory.Allocated:
+		return "n Allocated service-worker"
+	case inventory.Unallocated:
+		return "n Unallocated -"
+	}
+
+	return fmt.Sprintf("n %s - service-master", from)
+}
+
+// walkOutcomes plans the job to its end once for every combination of exits.
+// The cancels arrive after the first run.
+func walkOutcomes(t *testing.T, name string, j Job, cancel int, exits []string) {
+	t.Helper()
+
+	if len(j.Runs) == 1 {
+		j.Cancel = cancel
+	}
+
+	step := Plan(j, jobtest.Noon, nobodyMinds)
+	if step.Kind == "" {
+		if err := checkEnd(j, step); err != nil {
+			t.Errorf("%s: %v, after %+v", name, err, j.Runs)
+		}
+
+		return
+	}
+
+	for _, exit := range exits {
+		next := j
+		next.Runs = slices.Clone(j.Runs)
+		jobtest.Record(&next, step, exit)
+		walkOutcomes(t, name, next, cancel, exits)
+	}
+}
+
+// singleVerb lists the files that may name a single verb, with the reason. Any
+// other code takes the verb as a value, so that a new verb needs no change there.
+var singleVerb = map[string]string{
+	"inventory/lifecycle.go":            "the table itself",
+	"management/job/verb_*.go":          "the registration of the verb",
+	"management/job/jobtest/*.go":       "fixtures of tests",
+	"management/server/legacy.go":       "the fixed contract of the first generation",
+	"management/server/v1.go":           "the log entry of a forget without a job",
+	"management/client/client.go":       "an example in a comment",
+	"clusterctl/verbs.go":               "help and examples beside the table",
+	"vagrant/bench/*.go":                "benchmarks of particular verbs",
+	"management/engine/enginetest/*.go": "fixtures of tests",
+}
+
+// TestOnlyTheTableNamesVerbs finds code that depends on a single verb.
+func TestOnlyTheTableNamesVerbs(t *testing.T) {
+	t.Parallel()
+
+	verbs := map[string]bool{} // e.g. VerbCommission
+	for _, row := range inventory.Lifecycle {
+		name := string(row.Verb)
+		verbs["Verb"+strings.ToUpper(name[:1])+name[1:]] = true
+	}
+
+	const root = "../.."
+
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+
+		for pattern := range singleVerb {
+			if ok, err := path.Match(pattern, filepath.ToSlash(rel)); ok || err != nil {
+				return err
+			}
+		}
+
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+
+		ast.Inspect(f, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok && verbs[id.Name] {
+				t.Errorf("%s names %s: put the difference into the verb's row or value", rel, id.Name)
+			}
+
+			return true
+		})
+
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
