@@ -296,7 +296,7 @@ func TestLiveBoard(t *testing.T) {
 		return slices.ContainsFunc(alerts.Alerts, func(a alert) bool {
 			return a.Labels["alertname"] == "ClustermJobsFail" && a.State == "firing" &&
 				a.Labels["instance"] == instances[0] &&
-				a.Annotations["summary"] == "a maintenance has ended: failed"
+				a.Annotations["summary"] == "a maintenance job ended: failed"
 		})
 	})
 
