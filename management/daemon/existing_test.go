@@ -506,10 +506,10 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 			tls + ", prefix: /site/a", inventory.KindUnavailable, "the store refuses clusterm",
 		},
 		"another prefix": {
-			tls + ", prefix: /site/b, " + user, inventory.KindUnavailable, "read and write below etcd.prefix",
+			tls + ", prefix: /site/b, " + user, inventory.KindUnavailable, "read and write access below etcd.prefix",
 		},
 		"a prefix that begins alike": {
-			tls + ", prefix: /site/abc, " + user, inventory.KindUnavailable, "read and write below etcd.prefix",
+			tls + ", prefix: /site/abc, " + user, inventory.KindUnavailable, "read and write access below etcd.prefix",
 		},
 		"another authority": {
 			"ca_file: " + others.file + ", cert_file: " + cert + ", key_file: " + key + ", prefix: /site/a, " + user,
