@@ -284,8 +284,8 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, From: n.Status, FromGroup: n.Group,
 			Residue: slices.Clone(n.Residue), Applied: n.Applied,
 		}
-		if v.groupAfter != nil {
-			target.Group = v.groupAfter(*j, *n)
+		if v.GroupAfter != nil {
+			target.Group = v.GroupAfter(*j, *n)
 		}
 	}
 

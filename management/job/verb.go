@@ -43,9 +43,9 @@ type Verb struct {
 	// GroupAtClaim: a node enters its new group when the job claims it, not
 	// only when the job succeeds.
 	GroupAtClaim bool
+	// GroupAfter returns the group of a node after success. nil: none.
+	GroupAfter func(Job, inventory.Node) string
 
-	// groupAfter returns the group of a node after success. nil: none.
-	groupAfter func(Job, inventory.Node) string
 	// defaults fills in options the request left open. May be nil.
 	defaults func(*Job)
 	// defaultGroup: a request without a group gets the one the rules suggest.

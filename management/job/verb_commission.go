@@ -17,7 +17,7 @@ func init() {
 		Joins:        true,
 		Helps:        true,
 		GroupAtClaim: true,
-		groupAfter:   func(j Job, _ inventory.Node) string { return j.Group },
+		GroupAfter:   func(j Job, _ inventory.Node) string { return j.Group },
 		defaultGroup: true,
 		defaults: func(j *Job) {
 			if j.OnFailure == "" {

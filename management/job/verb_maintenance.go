@@ -9,7 +9,7 @@ func init() {
 	register(Verb{
 		Name:       inventory.VerbMaintenance,
 		Playbooks:  []string{PlaybookUpgrade},
-		groupAfter: func(_ Job, n inventory.Node) string { return n.Group },
+		GroupAfter: func(_ Job, n inventory.Node) string { return n.Group },
 		plan:       (*planner).maintenance,
 	})
 }

@@ -109,7 +109,6 @@ func walkOutcomes(t *testing.T, name string, j Job, cancel int, exits []string) 
 var singleVerb = map[string]string{
 	"inventory/lifecycle.go":            "the table itself",
 	"management/job/verb_*.go":          "the registration of the verb",
-	"management/job/jobtest/*.go":       "fixtures of tests",
 	"management/server/legacy.go":       "the fixed contract of the first generation",
 	"management/server/v1.go":           "the log entry of a forget without a job",
 	"management/client/client.go":       "an example in a comment",

@@ -13,7 +13,7 @@ func init() {
 		Joins:     true,
 		Leaves:    true,
 		Helps:     true,
-		groupAfter: func(j Job, n inventory.Node) string {
+		GroupAfter: func(j Job, n inventory.Node) string {
 			if j.Group != "" {
 				return j.Group
 			}

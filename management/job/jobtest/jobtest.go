@@ -4,7 +4,6 @@
 package jobtest
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -80,7 +79,12 @@ func Planned(verb inventory.Verb, group string, targets ...string) job.Job {
 		Timeout:  time.Hour,
 		Deadline: Noon.Add(time.Hour),
 	}
-	if verb == inventory.VerbCommission {
+	v, err := job.VerbOf(verb)
+	if err != nil {
+		panic(err)
+	}
+
+	if v.Row.Accepts(inventory.FieldOnFailure) {
 		j.OnFailure = job.OnFailureBatch
 	}
 
@@ -97,15 +101,12 @@ func Planned(verb inventory.Verb, group string, targets ...string) job.Job {
 		}
 
 		target.Residue = f[3:]
-		switch verb {
-		case inventory.VerbCommission:
-			target.Group = group
-		case inventory.VerbUpdate:
-			target.Group = cmp.Or(group, target.FromGroup)
-		case inventory.VerbMaintenance:
-			target.Group = target.FromGroup
-		case inventory.VerbDiscover:
+
+		switch {
+		case v.Row.TakesAddrs:
 			target.Group = inventory.GroupPrepare
+		case v.GroupAfter != nil:
+			target.Group = v.GroupAfter(j, inventory.Node{Group: target.FromGroup})
 		}
 
 		j.Targets = append(j.Targets, target)
