@@ -123,7 +123,7 @@ install: build ## install binaries, systemd units and example configurations (PR
 	install -d -m 0755 $(DESTDIR)/etc/systemd/system
 	for unit in clusterm clusterm-monitor; do \
 	  sed 's#/usr/local/bin#$(PREFIX)/bin#' cmd/clusterm/$$unit.service > $(DESTDIR)/etc/systemd/system/$$unit.service; done
-	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/doc/clusterm management/daemon/clusterm.yaml monitor/report/monitor.yaml
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/doc/clusterm management/setting/clusterm.yaml monitor/report/monitor.yaml
 	install -m 0755 monitor/serf/handler/serf-handler.sh $(DESTDIR)$(PREFIX)/share/doc/clusterm/serf-handler.sh
 
 .PHONY: uninstall

@@ -206,7 +206,7 @@ func TestContract(t *testing.T) {
 
 	ok("/config", `{"config":{"jobs.limit":2}}`)
 
-	if got := s.settings().JobLimit; got != 2 {
+	if got := s.settings.Engine().JobLimit; got != 2 {
 		t.Errorf("jobs.limit is %d", got)
 	}
 

@@ -5,24 +5,16 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
-	"reflect"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
@@ -31,26 +23,23 @@ import (
 	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/explain"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
 
-// stopBudget is how long a stop may take in all.
+// stopBudget limits the time of a stop, all parts together.
 const stopBudget = 30 * time.Second
 
-// observer is the name under which the gossip's word is kept with a node.
-const observer = inventory.ObserverGossip
-
-// Options are what a daemon is started with.
+// Options are the parameters of a Daemon.
 type Options struct {
-	// ConfigPath is the configuration file. Where it is "" the file UsualPath
-	// counts if it exists, else the defaults. Reload looks again.
+	// ConfigPath is the configuration file. If it is empty, the file UsualPath is
+	// used if it exists, and the defaults otherwise. Reload looks again.
 	ConfigPath string
 	UsualPath  string
 	// Command is the argv of this binary: its subcommands runner and etcd are
@@ -58,10 +47,10 @@ type Options struct {
 	Command []string
 	// InProcess runs the embedded etcd in this process, without fsync. For tests.
 	InProcess bool
-	// StaleAfter is how long the store may say nothing before reads are marked
-	// stale; 0: that of management/etcd. For tests.
+	// StaleAfter is the silence of the store after which reads are marked stale;
+	// 0: the default of management/etcd. For tests.
 	StaleAfter time.Duration
-	// Timing of the gossip; zero: that of a LAN. For tests.
+	// Timing of the gossip; zero: timing for a LAN. For tests.
 	Timing  serf.Timing
 	Version api.Version
 	Logger  *logrus.Logger
@@ -69,48 +58,42 @@ type Options struct {
 	Ready func()
 }
 
-// Daemon is one clusterm.
+// Daemon is one clusterm. New makes it; Start sets the fields below file.
 type Daemon struct {
-	opts  Options
-	node  monitor.Identity // in force
-	etcd  *etcd.Client
-	store *store.Store
+	opts   Options
+	file   setting.File // as read at the start
+	failed chan error   // failures that end the daemon
+
+	node     monitor.Identity // of this host, complete
+	etcd     *etcd.Client
+	embedded *etcd.Server // nil: an existing etcd is used
+	store    *store.Store
+	id       string // of this instance
+	addrs    []net.Addr
 
 	session   *store.Session // by which this is the instance that runs the jobs
+	settings  *setting.Settings
 	nodes     *node.Nodes
 	variables *variable.Variables
 	engine    *engine.Engine
 	audit     access.Auditor
-	server    *server.Server
-	source    gossiper     // nil: none
-	agent     *serf.Agent  // the source where it is the agent inside
-	remote    *serf.Remote // the source where it is an existing agent
-	key       string       // of the gossip
-	self      string       // the executable, for hosts being prepared
-	book      *playbooks
-	meters    *meters
-	inside    *etcd.Server // nil: an existing etcd is used
-	id        string       // of this instance
-	addrs     []net.Addr
+	gossip    *gossip
+	runner    *runner
 
-	mu       sync.Mutex
-	file     Config          // as read from the file
-	named    map[string]bool // the keys that the file names
-	overlay  map[string]any  // the overlay that effective was made with
-	current  Config          // in force
-	refused  error           // why the overlay is not in force
-	reread   chan struct{}   // holds one token where the store is to be told what the file says
+	instruments *instruments
+
+	mu       sync.Mutex // guards server, which a changed configuration may reach before it exists
+	server   *server.Server
 	teardown []cleanup
-	failed   chan error
 }
 
-// cleanup is one step of the teardown, by name.
+// cleanup is a named step of the teardown.
 type cleanup struct {
 	name string
 	do   func(context.Context) error
 }
 
-// Path is the configuration file as of now; "" the defaults.
+// Path returns the configuration file to read now, or "" for the defaults.
 func (o Options) Path() string {
 	if o.ConfigPath == "" && o.UsualPath != "" {
 		if _, err := os.Stat(o.UsualPath); err == nil {
@@ -121,33 +104,27 @@ func (o Options) Path() string {
 	return o.ConfigPath
 }
 
-// New reads and checks the configuration. It touches nothing.
+// New reads and checks the configuration. It changes nothing on the host.
 func New(o Options) (*Daemon, error) {
-	file, named, err := LoadConfig(o.Path())
+	file, err := setting.Load(o.Path(), adapters{})
 	if err != nil {
 		return nil, err
 	}
 
 	o.StaleAfter = cmp.Or(o.StaleAfter, store.StaleAfter)
-	d := &Daemon{
-		opts:    o,
-		file:    file,
-		named:   named,
-		current: file,
-		failed:  make(chan error, 4),
-		reread:  make(chan struct{}, 1),
-	}
-	d.setLevel(file)
+	d := &Daemon{opts: o, file: file, failed: make(chan error, 4)}
+	d.apply(file.Config)
 
 	return d, nil
 }
 
+// onStop adds a step to the teardown. Stop runs the steps in reverse order.
 func (d *Daemon) onStop(name string, do func(context.Context) error) {
 	d.teardown = append(d.teardown, cleanup{name, do})
 }
 
-// Start brings everything up, in an order in which each part finds what it
-// needs, and returns when the API is served. After an error nothing is left.
+// Start starts every part after the parts that it needs, and returns when the
+// API is served. If it fails, it stops the parts that it started.
 func (d *Daemon) Start(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -155,177 +132,192 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		}
 	}()
 
-	c, log := d.file, d.opts.Logger
-	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
-		return inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", c.DataDir, err).
-			Do("run as root, or configure another data_dir")
-	}
-
-	if d.node, err = identify(c.Node, !c.Gossip.Off && c.Gossip.RPC == ""); err != nil {
+	if err := d.prepareHost(); err != nil {
 		return err
 	}
 
-	if d.self, err = os.Executable(); err != nil {
-		return err
-	}
-
-	// A taken address is found before anything else is started.
-	listeners, err := d.listen(c)
+	// Bind first: a taken address is an error before any other part has started.
+	listeners, err := d.listen()
 	if err != nil {
 		return err
 	}
 
-	if d.etcd, err = d.dial(ctx, c); err != nil {
+	if err := d.openStore(ctx); err != nil {
+		return err
+	}
+
+	if err := d.openRunner(ctx); err != nil {
+		return err
+	}
+
+	if err := d.enter(ctx, d.file.Config); err != nil {
+		return err
+	}
+
+	d.wireUseCases()
+	d.settings.Start(ctx, d.id)
+	d.onStop("settings", func(context.Context) error { d.settings.Stop(); return nil })
+
+	if err := d.startGossip(ctx); err != nil {
+		return err
+	}
+
+	d.engine.Start(ctx)
+	d.onStop("jobs", func(context.Context) error { d.engine.Stop(); return nil })
+
+	d.serve(listeners)
+	d.checkRunner(ctx)
+
+	return nil
+}
+
+// prepareHost makes the data directory and completes the identity of this host.
+func (d *Daemon) prepareHost() error {
+	dir := d.file.DataDir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return inventory.Errorf(inventory.KindUnavailable, "the data directory %s cannot be made: %w", dir, err).
+			Do("run as root, or configure another data_dir")
+	}
+
+	executable, err := os.Executable()
+	if err != nil {
+		return err
+	}
+
+	runsAgent := !d.file.Gossip.Off && d.file.Gossip.RPC == ""
+	if d.node, err = identify(d.file.Node, runsAgent); err != nil {
+		return err
+	}
+
+	d.gossip = &gossip{config: d.file.Gossip, node: d.node, executable: executable}
+
+	return nil
+}
+
+// listen binds the addresses of the API.
+func (d *Daemon) listen() ([]net.Listener, error) {
+	socket, err := server.ListenUnix(d.file.Socket)
+	if err != nil {
+		return nil, err
+	}
+
+	d.onStop("socket", func(context.Context) error { return ignoreClosed(socket.Close()) })
+
+	listeners := []net.Listener{socket}
+	if d.file.PlainHTTP != "" {
+		port, err := server.ListenLoopback(d.file.PlainHTTP)
+		if err != nil {
+			return nil, err
+		}
+
+		d.onStop("port", func(context.Context) error { return ignoreClosed(port.Close()) })
+		listeners = append(listeners, port)
+	}
+
+	for _, l := range listeners {
+		d.addrs = append(d.addrs, l.Addr())
+	}
+
+	return listeners, nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+
+	return err
+}
+
+// openStore connects to etcd and loads the view and the settings.
+func (d *Daemon) openStore(ctx context.Context) (err error) {
+	if d.file.Etcd.Used() {
+		d.etcd, err = d.dialExisting(ctx)
+	} else {
+		d.etcd, err = d.startEmbedded(ctx)
+	}
+
+	if err != nil {
 		return err
 	}
 
 	d.onStop("connection to etcd", func(context.Context) error { return d.etcd.Close() })
 
-	if d.store, err = store.Open(ctx, d.etcd, log, d.opts.StaleAfter); err != nil {
+	if d.store, err = store.Open(ctx, d.etcd, d.opts.Logger, d.opts.StaleAfter); err != nil {
 		return err
 	}
 
-	d.meters = newMeters(d.opts.Version)
-	d.store.OnAsk(d.meters.asked)
+	d.instruments = newInstruments(d.opts.Version)
+	d.store.OnAsk(d.instruments.roundTripEnded)
 	d.onStop("view", func(context.Context) error { d.store.Close(); return nil })
 
-	if d.book, err = openPlaybooks(
-		ctx,
-		c.DataDir,
-		slices.Concat(d.opts.Command, []string{"runner"}),
-		d.effective,
-		d.meters,
-		log,
-	); err != nil {
-		return err
-	}
-
-	if err := d.enter(ctx, c); err != nil {
-		return err
-	}
-
-	audit := auditLog{log}
-	d.audit = audit
-	d.nodes = node.New(node.Options{
-		State: d.store, Store: d.store, Settings: d.nodeSettings, Audit: audit, Logger: log,
+	d.audit = auditLog{d.opts.Logger}
+	d.settings = setting.New(setting.Options{
+		File: d.file, Path: d.opts.Path, Node: d.node, State: d.store, Store: d.store, Adapters: adapters{},
+		Membership: d.gossip, Apply: d.apply, Audit: d.audit, Logger: d.opts.Logger,
 	})
-	d.variables = variable.New(variable.Options{
-		State: d.store, Store: d.store, Settings: d.variableSettings, Audit: audit,
-	})
-	d.engine = engine.New(engine.Options{
-		State: d.store, Store: measuredStore{d.store, d.meters}, Runner: d.book, Playbooks: d.book,
-		Settings: d.settings, Instance: d.node.Name(), Authority: d.session.Valid, Audit: audit, Logger: log,
-	})
-	d.noteFile(ctx)
-
-	if err := d.gossip(ctx, c); err != nil {
-		return err
-	}
-
-	d.meters.registry.MustRegister(metrics.Snapshot(d.snapshot))
-	d.server = server.New(server.Options{
-		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Variables: d.variables,
-		Explain: explain.New(d.store, d.explainSettings), Settings: d,
-		Health: d.health, Version: d.version, Logger: log,
-		Metrics: d.meters.handler(), Registerer: d.meters.registry,
-	})
-	d.server.SetBodyLimit(d.effective().MaxBody)
-	d.engine.Start(ctx)
-	d.onStop("jobs", func(context.Context) error { d.engine.Stop(); return nil })
-
-	serving := make(chan struct{})
-	go func() {
-		defer close(serving)
-
-		if err := d.server.Serve(listeners...); err != nil {
-			d.failed <- fmt.Errorf("the API: %w", err)
-		}
-	}()
-	d.onStop("API", func(ctx context.Context) error {
-		// What waits for a store that is gone waits in vain.
-		patience := d.knownGone()
-		if !d.store.View().Stale {
-			patience += d.opts.StaleAfter
-		}
-
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer time.AfterFunc(patience, func() {
-			if d.store.View().Stale {
-				cancel()
-			}
-		}).Stop()
-		err := d.server.Shutdown(ctx)
-		<-serving
-
-		return err
-	})
-
-	for _, l := range listeners {
-		log.WithField("addr", l.Addr()).Info("the API is served")
-	}
-
-	// Nothing else waits for it: it takes as long as all that was done so far.
-	checking, cancel := context.WithCancel(context.WithoutCancel(ctx))
-
-	checked := make(chan struct{})
-	go func() {
-		defer close(checked)
-
-		if err := d.book.Check(checking); err != nil && checking.Err() == nil {
-			log.WithError(err).Warn("no job can run yet")
-		}
-	}()
-	d.onStop("check of ansible-playbook", func(context.Context) error { cancel(); <-checked; return nil })
 
 	return nil
 }
 
-// dial starts the embedded etcd and connects to it, or connects to an existing one.
-func (d *Daemon) dial(ctx context.Context, c Config) (*etcd.Client, error) {
-	dir, log := filepath.Join(c.DataDir, "etcd"), d.opts.Logger
-	if c.Etcd.Used() {
-		// The rest of the data directory is for one daemon as well.
-		lock, err := etcd.LockDir(ctx, dir, log)
-		if err != nil {
-			return nil, err
-		}
+// dialExisting connects to the configured etcd.
+func (d *Daemon) dialExisting(ctx context.Context) (*etcd.Client, error) {
+	dir, log := filepath.Join(d.file.DataDir, "etcd"), d.opts.Logger
 
-		d.onStop("data directory", func(context.Context) error { return lock.Close() })
-
-		if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
-			log.Warnf("%s has data of the embedded etcd; with etcd.endpoints it is not looked at", c.DataDir)
-		}
-
-		return etcd.DialExisting(ctx, c.Etcd, log)
+	// The embedded etcd would lock the data directory; the other files in it
+	// belong to one daemon as well.
+	lock, err := etcd.LockDir(ctx, dir, log)
+	if err != nil {
+		return nil, err
 	}
 
-	so := etcd.ServerOptions{Dir: dir, NoSync: d.opts.InProcess, Log: log}
+	d.onStop("data directory", func(context.Context) error { return lock.Close() })
+
+	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
+		log.Warnf("%s has data of the embedded etcd; they are ignored because etcd.endpoints is set", d.file.DataDir)
+	}
+
+	return etcd.DialExisting(ctx, etcd.Existing(d.file.Etcd), log)
+}
+
+// startEmbedded starts the embedded etcd and connects to it.
+func (d *Daemon) startEmbedded(ctx context.Context) (*etcd.Client, error) {
+	so := etcd.ServerOptions{
+		Dir: filepath.Join(d.file.DataDir, "etcd"), NoSync: d.opts.InProcess, Log: d.opts.Logger,
+	}
 	if !d.opts.InProcess {
 		so.Command = slices.Concat(d.opts.Command, []string{"etcd"})
 	}
 
 	var err error
-	if d.inside, err = etcd.StartServer(ctx, so); err != nil {
+	if d.embedded, err = etcd.StartServer(ctx, so); err != nil {
 		return nil, err
 	}
 
-	d.onStop("etcd", func(context.Context) error { return d.inside.Close() })
+	d.onStop("etcd", func(context.Context) error { return d.embedded.Close() })
 
-	client, err := etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.inside.Endpoint())
-	if ended := d.inside.Ended(); err != nil && ended != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable,
-			"the embedded etcd did not start, the last time because of: %w", ended).
-			Do("free some space if the disk is full, end what else uses %s; restore it from a backup only where "+
-				"etcd says that the data are damaged",
-				c.DataDir)
+	client, err := etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.embedded.Endpoint())
+	if ended := d.embedded.Ended(); err != nil && ended != nil {
+		return nil, inventory.Errorf(inventory.KindUnavailable, "the embedded etcd did not start; its last error: %w", ended).
+			Do("if the disk is full, free some space; end other processes that use %s; "+
+				"restore it from a backup only if etcd reports damaged data", d.file.DataDir)
 	}
 
 	return client, err
 }
 
+// openRunner opens the folders of playbooks and runs.
+func (d *Daemon) openRunner(ctx context.Context) (err error) {
+	d.runner, err = newRunner(ctx, runnerOptions{
+		dataDir: d.file.DataDir, command: slices.Concat(d.opts.Command, []string{"runner"}),
+		config: d.settings.Current, instruments: d.instruments, log: d.opts.Logger,
+	})
+
+	return err
+}
+
 // enter makes this the instance that runs the jobs.
-func (d *Daemon) enter(ctx context.Context, c Config) error {
+func (d *Daemon) enter(ctx context.Context, c setting.Config) error {
 	var err error
 	if d.id, err = instanceID(c.DataDir); err != nil {
 		return err
@@ -367,41 +359,111 @@ func (d *Daemon) alive() error {
 		Do("it goes on by itself when the store answers")
 }
 
-func (d *Daemon) listen(c Config) (listeners []net.Listener, err error) {
-	l, err := server.ListenUnix(c.Socket)
-	if err != nil {
-		return nil, err
+// wireUseCases makes the use cases and the server, and starts none of them.
+func (d *Daemon) wireUseCases() {
+	log := d.opts.Logger
+	d.nodes = node.New(node.Options{
+		State: d.store, Store: d.store, Settings: d.settings.Nodes, Audit: d.audit, Logger: log,
+	})
+	d.variables = variable.New(variable.Options{
+		State: d.store, Store: d.store, Settings: d.settings.Variables, Audit: d.audit,
+	})
+	d.engine = engine.New(engine.Options{
+		State: d.store, Store: countingStore{d.store, d.instruments}, Runner: d.runner, Playbooks: d.runner,
+		Settings: d.settings.Engine, Instance: d.node.Name(), Authority: d.session.Valid, Audit: d.audit, Logger: log,
+	})
+
+	d.instruments.registry.MustRegister(metrics.Snapshot(d.snapshot))
+
+	api := server.New(server.Options{
+		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Variables: d.variables,
+		Explain: explain.New(d.store, d.settings.Explain), Settings: settingsAPI{d.settings},
+		Health: d.health, Version: d.version, Logger: log,
+		Metrics: d.instruments.handler(), Registerer: d.instruments.registry,
+	})
+
+	d.mu.Lock()
+	d.server = api
+	d.mu.Unlock()
+
+	d.apply(d.settings.Current())
+}
+
+// apply puts the parts of a configuration into force that no use case reads.
+func (d *Daemon) apply(c setting.Config) {
+	if level, err := logrus.ParseLevel(c.LogLevel); err == nil {
+		d.opts.Logger.SetLevel(level)
 	}
 
-	d.onStop("socket", func(context.Context) error { return ignoreClosed(l.Close()) })
+	d.mu.Lock()
+	defer d.mu.Unlock()
 
-	listeners = append(listeners, l)
-	if c.PlainHTTP != "" {
-		l, err := server.ListenLoopback(c.PlainHTTP)
-		if err != nil {
-			return nil, err
+	if d.server != nil {
+		d.server.SetBodyLimit(c.MaxBody)
+	}
+}
+
+// serve serves the API on the listeners until Stop.
+func (d *Daemon) serve(listeners []net.Listener) {
+	stopped := make(chan struct{})
+
+	go func() {
+		defer close(stopped)
+
+		if err := d.server.Serve(listeners...); err != nil {
+			d.failed <- fmt.Errorf("the API: %w", err)
 		}
+	}()
+	d.onStop("API", func(ctx context.Context) error {
+		err := d.shutdownAPI(ctx)
+		<-stopped
 
-		d.onStop("port", func(context.Context) error { return ignoreClosed(l.Close()) })
-		listeners = append(listeners, l)
-	}
+		return err
+	})
 
 	for _, l := range listeners {
-		d.addrs = append(d.addrs, l.Addr())
+		d.opts.Logger.WithField("addr", l.Addr()).Info("the API is served")
 	}
-
-	return listeners, nil
 }
 
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
+// shutdownAPI waits for the open requests, unless the store is gone: requests
+// that wait for it would wait in vain.
+func (d *Daemon) shutdownAPI(ctx context.Context) error {
+	grace := d.outageTimeout()
+	if !d.store.View().Stale {
+		grace += d.opts.StaleAfter
 	}
 
-	return err
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	cancelIfStale := func() {
+		if d.store.View().Stale {
+			cancel()
+		}
+	}
+	defer time.AfterFunc(grace, cancelIfStale).Stop()
+
+	return d.server.Shutdown(ctx)
 }
 
-// Addrs are the addresses that the API is served at, the Unix socket first.
+// checkRunner warns if no job can run. It does not block: the check takes as
+// long as the rest of the start, and no part waits for it.
+func (d *Daemon) checkRunner(ctx context.Context) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	checked := make(chan struct{})
+
+	go func() {
+		defer close(checked)
+
+		if err := d.runner.Check(ctx); err != nil && ctx.Err() == nil {
+			d.opts.Logger.WithError(err).Warn("no job can run yet")
+		}
+	}()
+	d.onStop("check of ansible-playbook", func(context.Context) error { cancel(); <-checked; return nil })
+}
+
+// Addrs returns the addresses of the API, the Unix socket first.
 func (d *Daemon) Addrs() []net.Addr { return d.addrs }
 
 // Engine returns the daemon's job engine, for tests.
@@ -410,8 +472,12 @@ func (d *Daemon) Engine() *engine.Engine { return d.engine }
 // View returns the daemon's newest view, for tests.
 func (d *Daemon) View() *state.View { return d.store.View() }
 
-// Stop ends everything in reverse order of its start. Runners go on: the next
-// daemon adopts them.
+// Reload reads the configuration file again. It takes effect as a whole, or is
+// refused with the reason and changes nothing.
+func (d *Daemon) Reload() error { return d.settings.Reload(context.Background()) }
+
+// Stop ends all parts in the reverse order of their start, within 30 seconds.
+// Runners go on: the next daemon adopts them.
 func (d *Daemon) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopBudget)
 	defer cancel()
@@ -420,6 +486,7 @@ func (d *Daemon) Stop(ctx context.Context) error {
 	for _, step := range slices.Backward(d.teardown) {
 		d.opts.Logger.WithField("part", step.name).Debug("stopping")
 
+		// A step that ignores ctx must not keep the others from their turn.
 		done := make(chan error, 1)
 		go func() { done <- step.do(ctx) }()
 
@@ -439,8 +506,8 @@ func (d *Daemon) Stop(ctx context.Context) error {
 }
 
 // Run starts the daemon, serves until ctx ends or a part fails for good, and
-// stops it. That ctx ends during the start is no error. Every value on reload
-// has it read its configuration file again.
+// stops it. The end of ctx during the start is no error. Each value on reload
+// makes it read its configuration file again.
 func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	if err := d.Start(ctx); err != nil {
 		return serf.StartError(ctx, err, d.opts.Logger)
@@ -465,425 +532,4 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 			}
 		}
 	}
-}
-
-// Reload reads the configuration file again. It takes effect whole, or is
-// refused with the reason and changes nothing.
-func (d *Daemon) Reload() error {
-	file, named, err := LoadConfig(d.opts.Path())
-	if err != nil {
-		return err
-	}
-
-	d.mu.Lock()
-	old := d.file
-	d.mu.Unlock()
-	var fixed []string
-
-	before := keys(old)
-	for _, k := range keys(file) {
-		i := slices.IndexFunc(before, func(b keyed) bool { return b.key == k.key })
-		if isFileKey(k.key) && (i < 0 || !reflect.DeepEqual(before[i].value, k.value)) {
-			fixed = append(fixed, k.key)
-		}
-	}
-
-	if len(fixed) > 0 {
-		return inventory.Errorf(inventory.KindRefused, "%s cannot change while clusterm runs",
-			strings.Join(fixed, ", ")).
-			Do("restart it: systemctl restart clusterm")
-	}
-
-	overlay := d.store.View().Overlay
-
-	merged, err := overlaid(file, overlay)
-	if err != nil {
-		return err
-	}
-
-	if err := d.usable(context.Background(), merged); err != nil {
-		return err
-	}
-
-	d.mu.Lock()
-	d.file, d.named = file, named
-	d.overlay, d.current, d.refused = overlay, merged, nil // a newer overlay counts from the next look on (effective)
-	d.mu.Unlock()
-	d.apply(merged)
-
-	select {
-	case d.reread <- struct{}{}:
-	default: // it will be told the newest anyway
-	}
-
-	return nil
-}
-
-// noteBackOff returns the delays before retrying a failed write of the file's digest.
-func noteBackOff() *backoff.ExponentialBackOff {
-	return &backoff.ExponentialBackOff{
-		InitialInterval: time.Second, Multiplier: 2, MaxInterval: 10 * time.Second, RandomizationFactor: 0.5,
-	}
-}
-
-// noteFile has the store know what the configuration file says, now and after
-// every Reload, so that the configuration's tag and those who watch it know of
-// a change. It is in force whether the store answers or not.
-func (d *Daemon) noteFile(ctx context.Context) {
-	if err := d.store.NoteFile(ctx, d.id, d.fileDigest()); err != nil {
-		d.reread <- struct{}{}
-	}
-
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-d.reread:
-			}
-
-			// Retry without an end: only the note makes the reload a change of the
-			// configuration, so its readers would miss it.
-			_, _ = backoff.Retry(ctx, func() (struct{}, error) {
-				return struct{}{}, d.store.NoteFile(ctx, d.id, d.fileDigest())
-			}, backoff.WithBackOff(noteBackOff()), backoff.WithMaxElapsedTime(0))
-		}
-	}()
-	d.onStop("file", func(context.Context) error { cancel(); <-ended; return nil })
-}
-
-// fileDigest tells what is shown of the file's configuration from what it was.
-func (d *Daemon) fileDigest() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	shown, err := json.Marshal(d.shown(d.file, nil))
-	if err != nil {
-		return err.Error()
-	}
-
-	return fmt.Sprintf("%x", sha256.Sum256(shown))
-}
-
-// usable refuses what only a look at this host, or at the nodes, can tell.
-func (d *Daemon) usable(ctx context.Context, c Config) error {
-	old := d.effective()
-	if err := c.usable(ctx, old); err != nil {
-		return err
-	}
-
-	var orphans []string
-	for _, n := range d.store.View().Nodes {
-		if _, err := c.Groups.Get(n.Group); n.Group != "" && err != nil {
-			orphans = append(orphans, fmt.Sprintf("%s is in %s", n.Name, n.Group))
-		}
-	}
-
-	if len(orphans) > 0 {
-		return inventory.Errorf(inventory.KindRefused, "groups: nodes are in groups that would be gone: %s",
-			strings.Join(orphans, ", ")).
-			Do("decommission them, or keep the groups")
-	}
-
-	return nil
-}
-
-// apply has parts outside the use cases follow a changed configuration.
-func (d *Daemon) apply(c Config) {
-	d.setLevel(c)
-
-	if d.server != nil {
-		d.server.SetBodyLimit(c.MaxBody)
-	}
-}
-
-func (d *Daemon) setLevel(c Config) {
-	if level, err := logrus.ParseLevel(c.LogLevel); err == nil {
-		d.opts.Logger.SetLevel(level)
-	}
-}
-
-// effective is the configuration in force: the file's with the overlay over it.
-func (d *Daemon) effective() Config {
-	overlay := d.store.View().Overlay
-	d.mu.Lock()
-	if len(overlay) == 0 && len(d.overlay) == 0 || reflect.DeepEqual(overlay, d.overlay) {
-		defer d.mu.Unlock()
-		return d.current
-	}
-
-	merged, err := overlaid(d.file, overlay)
-
-	d.overlay, d.refused = overlay, err
-	if err != nil {
-		// The file has changed so that the overlay no longer fits.
-		merged = d.file
-		d.opts.Logger.WithError(err).Error("the overlay of the configuration is not in force")
-	}
-
-	d.current = merged
-	d.mu.Unlock()
-	d.apply(merged)
-
-	return merged
-}
-
-// settings are what the use cases need of the configuration in force.
-func (d *Daemon) settings() engine.Settings {
-	c := d.effective()
-	s := engine.Settings{
-		Settings: c.variableSettings(),
-		JobLimit: c.Jobs.Limit, Timeout: time.Duration(c.Jobs.Timeout), Appear: time.Duration(c.Jobs.Appear),
-		Lease:      time.Duration(c.Jobs.RunnerLease),
-		Retention:  job.Retention{Count: c.Jobs.Keep, Age: time.Duration(c.Jobs.KeepFor), Bytes: c.Jobs.KeepBytes},
-		EventLimit: c.Jobs.OutputLimit,
-		Own:        d.own(),
-	}
-	s.AgentVars, s.NoAgents = d.agentVars(c.Gossip)
-
-	return s
-}
-
-func (c Config) variableSettings() variable.Settings {
-	return variable.Settings{
-		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Connection: c.SSH, Connections: c.GroupSSH,
-	}
-}
-
-func (d *Daemon) variableSettings() variable.Settings { return d.effective().variableSettings() }
-
-func (d *Daemon) nodeSettings() node.Settings {
-	return node.Settings{Groups: d.effective().Groups, Own: d.own()}
-}
-
-func (d *Daemon) explainSettings() explain.Settings {
-	c := d.effective()
-	return explain.Settings{Groups: c.Groups, JobLimit: c.Jobs.Limit}
-}
-
-// Groups returns the configured groups.
-func (d *Daemon) Groups() inventory.Groups { return d.effective().Groups }
-
-// Config shows the configuration in force with the origin of every key.
-func (d *Daemon) Config() api.Config {
-	c := d.effective()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	overlay := d.overlay
-	if d.refused != nil {
-		overlay = nil
-	}
-
-	return d.shown(c, overlay)
-}
-
-// shown is a configuration as it is shown, with the overlay that is in it. The
-// caller holds the lock.
-func (d *Daemon) shown(c Config, overlay map[string]any) api.Config {
-	out := api.Config{}
-
-	found := map[string]string{"node.label": d.node.Label, "node.serial": d.node.Serial, "node.addr": d.node.Addr}
-	for _, k := range keys(c) {
-		origin := "default"
-		if d.named[k.key] {
-			origin = "file"
-		}
-
-		if _, ok := overlay[k.key]; ok {
-			origin = "overlay"
-		}
-
-		if own, ok := found[k.key]; ok && k.value == "" {
-			k.value, origin = own, "found"
-		}
-
-		if k.key == "vars" {
-			k.value = c.SecretVars.HideVars(c.Vars)
-		}
-
-		out[k.key] = api.Setting{Value: k.value, Origin: origin, Settable: !isFileKey(k.key)}
-	}
-
-	return out
-}
-
-// Patch sets keys in the overlay; a null takes a key out of it. The
-// outcome is in force when it returns, or refused as a whole.
-func (d *Daemon) Patch(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
-	record := access.Record{Action: "settings.patch", Targets: slices.Sorted(maps.Keys(patch))}
-
-	err := access.Audited(ctx, d.audit, c, record, func(*access.Record) error { return d.patch(ctx, c, patch) })
-	if err != nil {
-		return nil, err
-	}
-
-	return d.Config(), nil
-}
-
-func (d *Daemon) patch(ctx context.Context, caller access.Caller, patch map[string]any) error {
-	if len(patch) == 0 {
-		return inventory.Errorf(inventory.KindInvalid, "no key is named").Do("see clusterctl config get")
-	}
-
-	v, err := caller.Precondition.Check(ctx, d.store, d.store.View())
-	if err != nil {
-		return err
-	}
-
-	overlay := map[string]any{}
-	maps.Copy(overlay, v.Overlay)
-
-	if vars, ok := patch["vars"].(map[string]any); ok {
-		c := d.effective()
-
-		restored, err := c.SecretVars.Restore(vars, c.Vars)
-		if err != nil {
-			return err
-		}
-
-		patch = maps.Clone(patch)
-		patch["vars"] = map[string]any(restored)
-	}
-
-	for key, value := range patch {
-		if value == nil {
-			if isFileKey(key) {
-				return inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).
-					Do("change it there and restart clusterm")
-			}
-
-			// What an older version knew, and set, can still be taken back.
-			if _, set := overlay[key]; !set &&
-				!slices.ContainsFunc(keys(d.effective()), func(k keyed) bool { return k.key == key }) {
-				return noKey(key)
-			}
-
-			delete(overlay, key)
-			continue
-		}
-
-		overlay[key] = value
-	}
-
-	d.mu.Lock()
-	file := d.file
-	d.mu.Unlock()
-
-	merged, err := overlaid(file, overlay)
-	if err != nil {
-		return err
-	}
-
-	if err := d.usable(ctx, merged); err != nil {
-		return err
-	}
-
-	if _, err := d.store.PutOverlay(ctx, v.Revision, overlay); err != nil {
-		return err
-	}
-
-	return nil
-}
-
-// knownGone is how long is waited for a store that has said nothing for long,
-// in case it is just back.
-func (d *Daemon) knownGone() time.Duration { return d.opts.StaleAfter / 3 }
-
-// leastRoom is how much room the data directory needs, in bytes: that of the
-// next segment of the etcd's log, which is taken in advance.
-const leastRoom = 64 << 20
-
-// roomIn is an error where the file system of the directory has less room.
-func roomIn(dir string, least uint64) error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return fmt.Errorf("the room in %s cannot be found out: %w", dir, err)
-	}
-
-	// What is kept for root is left out: it is not there for long.
-	if left := fs.Bavail * uint64(fs.Frsize); left < least {
-		return fmt.Errorf(
-			"only %d bytes left on the file system of %s, and less than %d MiB is too little for jobs and records; "+
-				"free some space",
-			left,
-			dir,
-			least>>20,
-		)
-	}
-
-	return nil
-}
-
-// health looks at every part.
-func (d *Daemon) health(ctx context.Context) api.Health {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	v := d.store.View()
-
-	asking, enough := ctx, context.CancelFunc(func() {})
-	if v.Stale {
-		asking, enough = context.WithTimeout(ctx, d.knownGone())
-	}
-
-	defer enough()
-	h := api.Health{
-		Status: api.HealthOK, Instance: d.engine.Instance(), Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes),
-		Checks: map[string]string{}, Jobs: map[api.JobStatus]int{},
-	}
-	check := func(part string, err error) {
-		h.Checks[part] = "ok"
-		if err != nil {
-			h.Checks[part], h.Status = err.Error(), api.HealthDegraded
-		}
-	}
-	_, warning, problem := d.etcd.Server()
-	check("store", errors.Join(d.store.Sync(asking), problem))
-	check("instance", d.alive())
-
-	if warning != "" {
-		h.Warnings = append(h.Warnings, warning)
-	}
-
-	check("ansible", d.book.Check(ctx))
-
-	if d.source == nil {
-		h.Checks["gossip"] = "off"
-	} else {
-		check("gossip", d.source.Err())
-	}
-
-	current := d.effective()
-	check("disk", roomIn(current.DataDir, leastRoom))
-	d.mu.Lock()
-	refused := d.refused
-	d.mu.Unlock()
-
-	if refused == nil {
-		refused = current.present(Default())
-	}
-
-	check("configuration", refused)
-
-	for _, j := range v.Jobs {
-		if !j.Status.Ended() {
-			h.Jobs[api.JobStatus(j.Status)]++
-		}
-	}
-
-	return h
-}
-
-func (d *Daemon) version(ctx context.Context) api.Version {
-	v := d.opts.Version
-	v.Go = runtime.Version()
-	v.Etcd, _, _ = d.etcd.Server()
-	v.Ansible, _ = d.book.Version(ctx) // where it cannot be run, health says so
-
-	return v
 }

@@ -586,7 +586,7 @@ func TestHealthVersionMetrics(t *testing.T) {
 	}
 
 	// A data directory without room shows before jobs fail of it.
-	if err := roomIn(
+	if err := checkFreeSpace(
 		s.dir,
 		1<<63,
 	); err == nil ||
@@ -594,7 +594,7 @@ func TestHealthVersionMetrics(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	if err := roomIn(filepath.Join(s.dir, "nope"), 1); err == nil {
+	if err := checkFreeSpace(filepath.Join(s.dir, "nope"), 1); err == nil {
 		t.Error("there is room where nothing is")
 	}
 
@@ -860,7 +860,7 @@ func TestFirstGenerationGracefulLeave(t *testing.T) {
 		},
 		Bind:    "127.0.0.1:0",
 		KeyFile: s.dir + "/d/gossip.key",
-		Join:    []string{s.Daemon.agent.Addr()},
+		Join:    []string{s.gossip.agent.Addr()},
 		Timing:  serf.Loopback(),
 		Log:     log,
 	})
@@ -878,10 +878,10 @@ func TestFirstGenerationGracefulLeave(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 
-	key := s.key
+	key := s.gossip.key
 	s.restart()
 
-	if s.key != key {
+	if s.gossip.key != key {
 		t.Error("the gossip key has changed")
 	}
 
@@ -936,7 +936,7 @@ func TestRun(t *testing.T) {
 	reload <- unix.SIGHUP // refused
 	reload <- unix.SIGHUP
 
-	if got := d.Config()["jobs.limit"]; fmt.Sprint(got.Value) != "9" || got.Origin != "file" {
+	if got := d.settings.Values()["jobs.limit"]; fmt.Sprint(got.Value) != "9" || got.Origin != "file" {
 		t.Errorf("%+v", got)
 	}
 
@@ -961,7 +961,7 @@ func TestStopWithoutStore(t *testing.T) {
 	t.Cleanup(s.down)
 
 	closed := make(chan error, 1)
-	go func() { closed <- s.inside.Close() }() // it takes its time, and serves nobody meanwhile
+	go func() { closed <- s.embedded.Close() }() // it takes its time, and serves nobody meanwhile
 	s.eventually("stale", func() bool { return s.store.View().Stale })
 
 	answered := make(chan error, 1)
@@ -975,7 +975,7 @@ func TestStopWithoutStore(t *testing.T) {
 		}
 	}()
 	s.eventually("a request waits", func() bool {
-		families, err := s.meters.registry.Gather()
+		families, err := s.instruments.registry.Gather()
 		s.must(err)
 		i := slices.IndexFunc(
 			families,

@@ -324,10 +324,10 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 	case "ansible":
 		path := filepath.Join(w.dir, "ansible-playbook")
 		w.must(os.Rename(path, path+".away"))
-		w.book.mu.Lock()
-		w.book.path = "" // it was found a moment ago, which would do for a while
+		w.runner.mu.Lock()
+		w.runner.path = "" // it was found a moment ago, which would do for a while
 
-		w.book.mu.Unlock()
+		w.runner.mu.Unlock()
 		defer func() { w.must(os.Rename(path+".away", path)) }()
 	case "":
 	default:
@@ -338,7 +338,7 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 		rec := httptest.NewRecorder()
 		server.New(server.Options{
 			State: w.store, Jobs: broken{w.engine, err}, Logs: w.engine, Nodes: w.nodes, Variables: w.variables,
-			Settings: w.Daemon,
+			Settings: settingsAPI{w.settings},
 		}).ServeHTTP(rec, req)
 
 		return rec.Code, rec.Body.String()

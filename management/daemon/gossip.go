@@ -10,96 +10,144 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
 
-// gossiper tells who is there.
-type gossiper interface {
-	Err() error // what is wrong with it; nil: nothing
+// observer is the name under which observations of the gossip are stored.
+const observer = inventory.ObserverGossip
+
+// gossipSource is a running source of membership.
+type gossipSource interface {
+	// Err returns the reason why the source does not observe now, or nil.
+	Err() error
 	Stats() serf.Stats
 	Close() error
 }
 
-// gossip starts the agent inside, or watches an existing one, unless the
-// configuration keeps out of it.
-func (d *Daemon) gossip(ctx context.Context, c Config) (err error) {
+// gossip is the daemon's part in the gossip. It implements setting.Membership.
+type gossip struct {
+	config     setting.Gossip
+	node       monitor.Identity
+	executable string // for hosts that are being prepared
+
+	// Observations arrive before the start of the source returns, so their
+	// goroutines read these fields while the start writes them.
+	mu     sync.Mutex
+	source gossipSource // nil: none
+	agent  *serf.Agent  // the source, if it is the agent inside
+	remote *serf.Remote // the source, if it is an existing agent
+	key    string
+}
+
+// startGossip starts the agent inside, or watches an existing one, unless the
+// configuration turns the gossip off.
+func (d *Daemon) startGossip(ctx context.Context) error {
 	sink := node.Sink{Nodes: d.nodes, Observer: observer}
 
-	g := c.Gossip
-	if g.Off {
-		// What an earlier daemon saw by gossip, nobody sees any more.
+	switch g := d.file.Gossip; {
+	case g.Off:
+		// The observations of an earlier daemon are void: nobody renews them.
 		return sink.Observe(ctx, monitor.Report{Full: true})
+	case g.RPC != "":
+		return d.watchAgent(ctx, sink)
+	default:
+		return d.startAgent(ctx, sink)
+	}
+}
+
+// watchAgent watches an existing serf agent.
+func (d *Daemon) watchAgent(ctx context.Context, sink monitor.Sink) error {
+	c := d.gossip.config
+	key := ""
+
+	if c.KeyFile != "" {
+		var err error
+		if key, err = readGossipKey(c.KeyFile, false); err != nil {
+			return err
+		}
 	}
 
-	if g.RPC != "" {
-		if g.KeyFile != "" {
-			if d.key, err = gossipKey(g.KeyFile, false); err != nil {
-				return err
-			}
-		}
-
-		d.remote, err = serf.WatchRemote(ctx, serf.RemoteOptions{
-			Addr: g.RPC, AuthFile: g.RPCAuthFile, Sinks: []monitor.Sink{sink}, Before: d.seen(),
-			Timing: d.opts.Timing, Log: d.opts.Logger,
-		})
-		if err != nil {
-			return inventory.Errorf(inventory.KindInvalid, "gossip.rpc: %w", err)
-		}
-
-		d.source = d.remote
-		d.onStop("gossip", func(context.Context) error { return d.remote.Close() })
-
-		return nil
+	remote, err := serf.WatchRemote(ctx, serf.RemoteOptions{
+		Addr: c.RPC, AuthFile: c.RPCAuthFile, Sinks: []monitor.Sink{sink}, Before: d.observedNodes(),
+		Timing: d.opts.Timing, Log: d.opts.Logger,
+	})
+	if err != nil {
+		return inventory.Errorf(inventory.KindInvalid, "gossip.rpc: %w", err)
 	}
 
-	path := cmp.Or(g.KeyFile, filepath.Join(c.DataDir, "gossip.key"))
-	if d.key, err = gossipKey(path, g.KeyFile == ""); err != nil {
+	d.gossip.set(func(g *gossip) { g.source, g.remote, g.key = remote, remote, key })
+	d.onStop("gossip", func(context.Context) error { return remote.Close() })
+
+	return nil
+}
+
+// startAgent starts the agent inside.
+func (d *Daemon) startAgent(ctx context.Context, sink monitor.Sink) error {
+	c := d.gossip.config
+
+	keyPath := cmp.Or(c.KeyFile, filepath.Join(d.file.DataDir, "gossip.key"))
+
+	key, err := readGossipKey(keyPath, c.KeyFile == "")
+	if err != nil {
 		return err
 	}
 
-	_, port, _ := net.SplitHostPort(g.Bind)
+	bind, advertise := agentAddrs(c, d.node.Addr)
 
-	advertise := g.Advertise
-	if advertise == "" && port != "0" {
-		advertise = net.JoinHostPort(d.node.Addr, port)
-	}
-
-	bind := g.Bind
-	if bind == serf.DefaultBind && strings.Contains(d.node.Addr, ":") {
-		bind = net.JoinHostPort("::", port)
-	}
-
-	d.agent, err = serf.Start(ctx, serf.Options{
+	agent, err := serf.Start(ctx, serf.Options{
 		Node: d.node,
-		Bind: bind, Advertise: advertise, KeyFile: path, Join: g.Join, DataDir: filepath.Join(c.DataDir, "gossip"),
-		Timing: d.opts.Timing, Log: d.opts.Logger, Sinks: []monitor.Sink{sink},
+		Bind: bind, Advertise: advertise, KeyFile: keyPath, Join: c.Join,
+		DataDir: filepath.Join(d.file.DataDir, "gossip"),
+		Timing:  d.opts.Timing, Log: d.opts.Logger, Sinks: []monitor.Sink{sink},
 	})
 	if err != nil {
 		return err
 	}
 
-	d.source = d.agent
-	// The daemon's host does not leave the cluster when its daemon restarts: the
-	// agent ends without a word, and is back before the others take it for dead,
-	// or is rightly taken for dead.
-	d.onStop("gossip", func(context.Context) error { return d.agent.Close() })
-	go func() {
-		<-d.agent.Done()
+	d.gossip.set(func(g *gossip) { g.source, g.agent, g.key = agent, agent, key })
 
-		if err := d.agent.Err(); err != nil {
-			d.failed <- fmt.Errorf("the gossip: %w", err)
+	// A restart of the daemon is no leave of its host. So the agent ends without
+	// a leave message, and returns before the other members count it as failed.
+	d.onStop("gossip", func(context.Context) error { return agent.Close() })
+
+	go func() {
+		<-agent.Done()
+
+		if err := agent.Err(); err != nil {
+			d.failed <- fmt.Errorf("the gossip agent ended: %w", err)
 		}
 	}()
 
 	return nil
 }
 
-// seen names the nodes that were alive by the last word of the gossip.
-func (d *Daemon) seen() []string {
+// agentAddrs returns the addresses that an agent on a host binds to and
+// advertises.
+func agentAddrs(c setting.Gossip, host string) (bind, advertise string) {
+	_, port, _ := net.SplitHostPort(c.Bind)
+
+	bind, advertise = c.Bind, c.Advertise
+	if advertise == "" && port != "0" {
+		advertise = net.JoinHostPort(host, port)
+	}
+
+	// The default covers all IPv4 addresses, which is no use to an IPv6 host.
+	if bind == serf.DefaultBind && strings.Contains(host, ":") {
+		bind = net.JoinHostPort("::", port)
+	}
+
+	return bind, advertise
+}
+
+// observedNodes returns the names of the nodes that were alive in the last
+// observations of the gossip.
+func (d *Daemon) observedNodes() []string {
 	var names []string
 	for _, n := range d.store.View().Nodes {
 		if n.Seen[observer] {
@@ -112,61 +160,58 @@ func (d *Daemon) seen() []string {
 	return names
 }
 
-// own is the name of the node that this host is; "" for none.
-func (d *Daemon) own() string {
-	if d.source == nil {
+func (g *gossip) set(change func(*gossip)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	change(g)
+}
+
+func (g *gossip) running() gossipSource {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	return g.source
+}
+
+// off reports whether there is no source.
+func (g *gossip) off() bool { return g.running() == nil }
+
+// Err returns the reason why the source does not observe now, or nil. It must
+// not be called if the gossip is off.
+func (g *gossip) Err() error { return g.running().Err() }
+
+// Own returns the name of this host's node, or "" if it has none.
+func (g *gossip) Own() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if g.source == nil {
 		return ""
 	}
 
-	if d.remote != nil {
-		if n := d.remote.Node(); n != (monitor.Identity{}) {
+	// An existing agent may have an identity other than the configured one.
+	if g.remote != nil {
+		if n := g.remote.Node(); n != (monitor.Identity{}) {
 			return n.Name()
 		}
 	}
 
-	return d.node.Name()
+	return g.node.Name()
 }
 
-// agentVars is what hosts need to take part in the gossip, or why they cannot
-// be given it.
-func (d *Daemon) agentVars(g serf.SourceConfig) (map[string]any, error) {
-	at, join := "", g.Join
-	switch {
-	case d.agent != nil:
-		at = d.agent.Addr()
-		join = []string{at}
-	case d.remote == nil:
-		return nil, inventory.Errorf(inventory.KindRefused,
-			"this manager takes no part in the gossip (gossip: off), so hosts prepared by it would have nobody to "+
-				"join").
-			Do("install the agents yourself, and report them to POST /monitor/event")
-	case d.key == "":
-		return nil, inventory.Errorf(inventory.KindRefused,
-			"this manager watches an existing serf agent (gossip.rpc) and was not told the key of its gossip, which "+
-				"hosts that it prepares need").
-			Do("write the agent's encrypt_key into a file, name that in gossip.key_file, and restart clusterm; or " +
-				"install the agents yourself")
-	default:
-		self, err := d.remote.Self()
-		if err != nil {
-			return nil, inventory.Errorf(inventory.KindUnavailable, "%w", err).
-				Do("see clusterctl health; the hosts would not be seen")
-		}
+// AgentVars returns the variables for hosts that join the gossip, or the reason
+// why hosts cannot join.
+func (g *gossip) AgentVars() (map[string]any, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 
-		if !self.Encrypted {
-			return nil, inventory.Errorf(inventory.KindRefused,
-				"the gossip of the serf agent at %s is not encrypted; agents of clusterm take part in an encrypted "+
-					"one only",
-				g.RPC).
-				Do("run the serf agents with encrypt_key; or install stock agents yourself")
-		}
-
-		if at = self.Addr; len(join) == 0 {
-			join = []string{at}
-		}
+	addr, join, err := g.contact()
+	if err != nil {
+		return nil, err
 	}
 
-	_, port, _ := net.SplitHostPort(at)
+	_, port, _ := net.SplitHostPort(addr)
 
 	peers := make([]any, len(join))
 	for i, j := range join {
@@ -174,9 +219,48 @@ func (d *Daemon) agentVars(g serf.SourceConfig) (map[string]any, error) {
 	}
 
 	return map[string]any{
-		"clusterm_binary":      d.self,
-		"clusterm_gossip_key":  d.key,
+		"clusterm_binary":      g.executable,
+		"clusterm_gossip_key":  g.key,
 		"clusterm_gossip_join": peers,
 		"clusterm_gossip_port": port,
 	}, nil
+}
+
+// contact returns the address of this host's agent, and the members for new
+// hosts to join. The caller holds the lock.
+func (g *gossip) contact() (addr string, join []string, err error) {
+	switch {
+	case g.agent != nil:
+		addr = g.agent.Addr()
+		return addr, []string{addr}, nil
+	case g.remote == nil:
+		return "", nil, inventory.Errorf(inventory.KindRefused,
+			"cannot prepare hosts: this manager is outside the gossip (gossip: off), so they would have no member to join").
+			Do("install the agents yourself, and report their hosts to POST /monitor/event")
+	case g.key == "":
+		return "", nil, inventory.Errorf(inventory.KindRefused,
+			"cannot prepare hosts: they need the key of the gossip, and this manager, which watches an existing "+
+				"serf agent (gossip.rpc), has none").
+			Do("write the agent's encrypt_key into a file, set gossip.key_file to its path, and restart clusterm; " +
+				"or install the agents yourself")
+	}
+
+	self, err := g.remote.Self()
+	if err != nil {
+		return "", nil, inventory.Errorf(inventory.KindUnavailable, "%w", err).
+			Do("see clusterctl health; new hosts would not be observed")
+	}
+
+	if !self.Encrypted {
+		return "", nil, inventory.Errorf(inventory.KindRefused,
+			"the gossip of the serf agent at %s is not encrypted; agents of clusterm join encrypted gossip only",
+			g.config.RPC).
+			Do("run the serf agents with encrypt_key; or install stock agents yourself")
+	}
+
+	if len(g.config.Join) > 0 {
+		return self.Addr, g.config.Join, nil
+	}
+
+	return self.Addr, []string{self.Addr}, nil
 }

@@ -86,7 +86,7 @@ func TestExistingAgent(t *testing.T) {
 	s.write(gossip(", key_file: " + file("gossip.key", key+"\n")))
 	s.up()
 
-	vars := s.settings().AgentVars
+	vars := s.settings.Engine().AgentVars
 	if vars["clusterm_gossip_key"] != key || vars["clusterm_gossip_join"].([]any)[0] != hub.Bound ||
 		vars["clusterm_gossip_port"] != hub.Bound[strings.LastIndexByte(hub.Bound, ':')+1:] {
 		t.Errorf("%v", vars)
@@ -106,7 +106,7 @@ func TestExistingAgent(t *testing.T) {
 	}
 
 	s.restart()
-	wait(t, "a full report", func() bool { return s.source.Stats().Observer.Reports > 0 })
+	wait(t, "a full report", func() bool { return s.gossip.running().Stats().Observer.Reports > 0 })
 
 	if n, err := s.store.View().
 		Node("other-1"); err != nil || n.Entries != before || n.Seen[inventory.ObserverPost] ||

@@ -18,16 +18,18 @@ import (
 	"github.com/contiv/cluster/monitor/serf"
 )
 
-// serialBytes is how much of the machine id makes a serial number: enough to be
-// unique in any fleet, short enough to read. It is the same rule as the agent
-// role's.
+// serialBytes is the length of a serial number taken from the machine id: unique
+// in any fleet, and short enough to read. The Ansible role of the agent has the
+// same rule.
 const serialBytes = 12
 
-var outside = regexp.MustCompile(`[^a-z0-9-]+`)
+// notInLabel matches characters that a label must not contain.
+var notInLabel = regexp.MustCompile(`[^a-z0-9-]+`)
 
-// identify completes the identity of this host. The address is needed only by
-// a member of the gossip.
-func identify(n monitor.Identity, member bool) (monitor.Identity, error) {
+// identify completes the identity of this host: the label from the host name, the
+// serial number from the machine id, and, for a host that runs an agent, the
+// address from the network interfaces.
+func identify(n monitor.Identity, runsAgent bool) (monitor.Identity, error) {
 	if n.Label == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -35,7 +37,7 @@ func identify(n monitor.Identity, member bool) (monitor.Identity, error) {
 		}
 
 		host, _, _ = strings.Cut(strings.ToLower(host), ".")
-		n.Label = strings.Trim(outside.ReplaceAllString(host, "-"), "-")
+		n.Label = strings.Trim(notInLabel.ReplaceAllString(host, "-"), "-")
 	}
 
 	if n.Serial == "" {
@@ -49,7 +51,7 @@ func identify(n monitor.Identity, member bool) (monitor.Identity, error) {
 		n.Serial = string(id[:serialBytes])
 	}
 
-	if n.Addr == "" && member {
+	if n.Addr == "" && runsAgent {
 		addr, err := ownAddr()
 		if err != nil {
 			return n, err
@@ -68,15 +70,15 @@ func identify(n monitor.Identity, member bool) (monitor.Identity, error) {
 	return n, nil
 }
 
-// ownAddr is the first address by which other hosts can reach this one: IPv4
-// before IPv6, in the order of the interfaces.
+// ownAddr returns the first global unicast address of this host: IPv4 before
+// IPv6, in the order of the interfaces.
 func ownAddr() (string, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return "", err
 	}
 
-	var six string
+	var ipv6 string
 	for _, i := range interfaces {
 		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 {
 			continue
@@ -97,27 +99,27 @@ func ownAddr() (string, error) {
 				return ip.IP.String(), nil
 			}
 
-			if six == "" {
-				six = ip.IP.String()
+			if ipv6 == "" {
+				ipv6 = ip.IP.String()
 			}
 		}
 	}
 
-	if six == "" {
-		return "", inventory.Errorf(inventory.KindInvalid, "this host has no address that other hosts could reach").
+	if ipv6 == "" {
+		return "", inventory.Errorf(inventory.KindInvalid, "this host has no address that other hosts can reach").
 			Do("configure node.addr, or write gossip: off")
 	}
 
-	return six, nil
+	return ipv6, nil
 }
 
-// gossipKey reads the key of the gossip. If create is set, it generates a missing one.
-func gossipKey(path string, create bool) (string, error) {
+// readGossipKey reads the key of the gossip. If create is set, it generates a missing one.
+func readGossipKey(path string, create bool) (string, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) && create {
 		key := serf.GenerateKey()
 		if err := localfile.Replace(path, []byte(key+"\n")); err != nil {
-			return "", inventory.Errorf(inventory.KindUnavailable, "the gossip key cannot be kept: %w", err)
+			return "", inventory.Errorf(inventory.KindUnavailable, "the gossip key cannot be written: %w", err)
 		}
 
 		return key, nil
@@ -136,10 +138,12 @@ func gossipKey(path string, create bool) (string, error) {
 	return key, nil
 }
 
+// instanceIDs matches a valid identity.
 var instanceIDs = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// instanceID is the identity of the daemon with this data directory, made at
-// the first start: by it a daemon that starts again knows its own traces.
+// instanceID returns the identity of the daemon with this data directory, which
+// the first start generates. It survives restarts, so that a daemon recognizes
+// its own records.
 func instanceID(dataDir string) (string, error) {
 	path := filepath.Join(dataDir, "instance.id")
 
@@ -150,7 +154,7 @@ func instanceID(dataDir string) (string, error) {
 
 		id := hex.EncodeToString(b[:])
 		if err := localfile.Replace(path, []byte(id+"\n")); err != nil {
-			return "", inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be kept: %w",
+			return "", inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be written: %w",
 				err).
 				Do("check owner, mode and free space of %s", dataDir)
 		}
@@ -165,8 +169,8 @@ func instanceID(dataDir string) (string, error) {
 
 	id := strings.TrimSpace(string(data))
 	if !instanceIDs.MatchString(id) {
-		return "", inventory.Errorf(inventory.KindInvalid, "%s holds no identity", path).
-			Do("remove it; a new one is made")
+		return "", inventory.Errorf(inventory.KindInvalid, "%s holds no valid identity", path).
+			Do("remove it; the next start generates a new one")
 	}
 
 	return id, nil

@@ -24,12 +24,12 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// etcdPatience bounds how long a scrape waits for an endpoint of the store.
-const etcdPatience = time.Second
+// etcdTimeout limits the wait of a scrape for an endpoint of the store.
+const etcdTimeout = time.Second
 
-// meters are what the daemon counts as it happens. What can be looked up, a
-// scrape looks up (snapshot).
-type meters struct {
+// instruments count events as they happen. Metrics of the present state are read
+// by each scrape instead; see snapshot.
+type instruments struct {
 	registry *prometheus.Registry
 
 	processes                        prometheus.Gauge
@@ -44,24 +44,22 @@ type meters struct {
 	unanswered prometheus.Counter
 }
 
-// done is the cause of what simply succeeded.
-const done = job.ExitDone
+// succeeded is the cause label of a success.
+const succeeded = job.ExitDone
 
 var jobCauses = []string{
-	done,
+	succeeded,
 	string(job.CauseFailed),
 	string(job.CauseCancelled),
 	string(job.CauseDeadline),
-	string(
-		job.CauseInterrupted,
-	),
+	string(job.CauseInterrupted),
 	string(job.CausePrecondition),
 	string(job.CauseAbsent),
 	string(job.CauseInternal),
 }
 
 var runCauses = []string{
-	done,
+	succeeded,
 	string(job.CauseFailed),
 	string(job.CauseCancelled),
 	string(job.CauseDeadline),
@@ -77,7 +75,7 @@ var jobStatuses = []job.Status{
 	job.Cancelled,
 }
 
-// jobVerbs are the verbs that jobs carry out.
+// jobVerbs returns the verbs of jobs.
 func jobVerbs() []inventory.Verb {
 	var verbs []inventory.Verb
 	for _, t := range inventory.Lifecycle {
@@ -87,8 +85,8 @@ func jobVerbs() []inventory.Verb {
 	return verbs
 }
 
-func newMeters(v api.Version) *meters {
-	m := &meters{registry: prometheus.NewRegistry()}
+func newInstruments(v api.Version) *instruments {
+	m := &instruments{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -107,8 +105,9 @@ func newMeters(v api.Version) *meters {
 	m.roundTrip = register(m, metrics.NewHistogram("clusterm_etcd_round_trip_seconds")).WithLabelValues()
 	m.unanswered = counter("clusterm_etcd_unanswered_total").WithLabelValues()
 	register(m, metrics.NewGauge("clusterm_build_info")).WithLabelValues(v.Version, v.Commit, runtime.Version()).Set(1)
-	// Counters and histograms begin at 0, or the first of its kind would not show as
-	// an increase.
+
+	// Create each series at 0: without a sample before it, the first event would
+	// not be an increase.
 	for _, s := range []job.Stream{job.StreamText, job.StreamEvents} {
 		for _, vec := range []*prometheus.CounterVec{m.bytes, m.lines, m.truncated} {
 			vec.WithLabelValues(string(s))
@@ -132,38 +131,38 @@ func newMeters(v api.Version) *meters {
 	return m
 }
 
-func register[C prometheus.Collector](m *meters, c C) C {
+func register[C prometheus.Collector](m *instruments, c C) C {
 	m.registry.MustRegister(c)
 	return c
 }
 
-func (m *meters) handler() http.Handler {
+func (m *instruments) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// asked counts a question to the store on how far it is.
-func (m *meters) asked(took time.Duration, err error) {
+// roundTripEnded counts a round trip to the store.
+func (m *instruments) roundTripEnded(took time.Duration, err error) {
 	switch {
 	case err == nil:
 		m.roundTrip.Observe(took.Seconds())
-	case !errors.Is(err, context.Canceled): // which is the daemon's own stop
+	case !errors.Is(err, context.Canceled): // a stop of the daemon is no failure of the store
 		m.unanswered.Inc()
 	}
 }
 
-// taken counts output of a run.
-func (m *meters) taken(s job.Stream, chunk []byte) {
+// emitted counts output of a run.
+func (m *instruments) emitted(s job.Stream, chunk []byte) {
 	m.bytes.WithLabelValues(string(s)).Add(float64(len(chunk)))
 	m.lines.WithLabelValues(string(s)).Add(float64(bytes.Count(chunk, []byte{'\n'})))
 }
 
-func (m *meters) runEnded(e engine.RunExit, text, events bool) {
+func (m *instruments) runEnded(e engine.RunExit, text, events bool) {
 	cause := string(e.Cause)
 	switch {
 	case cause == "" && e.Code != 0:
 		cause = string(job.CauseFailed)
 	case cause == "":
-		cause = done
+		cause = succeeded
 	}
 
 	m.ends.WithLabelValues(cause).Inc()
@@ -177,24 +176,20 @@ func (m *meters) runEnded(e engine.RunExit, text, events bool) {
 	}
 }
 
-// measuredStore counts the jobs that end.
-type measuredStore struct {
+// countingStore counts the jobs that end.
+type countingStore struct {
 	*store.Store
-	meters *meters
+	instruments *instruments
 }
 
-// Finish writes that a job has ended, and counts it.
-func (s measuredStore) Finish(
-	ctx context.Context,
-	j job.Job,
-	writes []state.NodeWrite,
-) (job.Job, error) {
+// Finish writes the end of a job and counts it.
+func (s countingStore) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite) (job.Job, error) {
 	out, err := s.Store.Finish(ctx, j, writes)
 	if err == nil {
-		s.meters.jobsEnded.WithLabelValues(string(out.Verb), cmp.Or(string(out.Cause), done)).Inc()
+		s.instruments.jobsEnded.WithLabelValues(string(out.Verb), cmp.Or(string(out.Cause), succeeded)).Inc()
 
 		if !out.Started.IsZero() {
-			s.meters.jobDuration.WithLabelValues(string(out.Verb), string(out.Status)).
+			s.instruments.jobDuration.WithLabelValues(string(out.Verb), string(out.Status)).
 				Observe(out.Ended.Sub(out.Started).Seconds())
 		}
 	}
@@ -202,19 +197,20 @@ func (s measuredStore) Finish(
 	return out, err
 }
 
-// snapshot is what a scrape looks up.
+// snapshot emits the metrics of the present state.
 func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string)) {
 	v := d.store.View()
 	nodeMetrics(v, emit)
-	jobMetrics(v, d.effective().Jobs.Forks, time.Now(), emit)
+	jobMetrics(v, d.settings.Current().Jobs.Forks, time.Now(), emit)
 	emit("clusterm_view_revision", float64(v.Revision))
 	emit("clusterm_view_staleness_seconds", d.store.Silence().Seconds())
-	emit("clusterm_view_stale", truth(v.Stale))
+	emit("clusterm_view_stale", gaugeOf(v.Stale))
 	d.etcdMetrics(emit)
 	d.gossipMetrics(emit)
 }
 
-func truth(b bool) float64 {
+// gaugeOf returns 1 for true and 0 for false.
+func gaugeOf(b bool) float64 {
 	if b {
 		return 1
 	}
@@ -247,12 +243,8 @@ func nodeMetrics(v *state.View, emit func(string, float64, ...string)) {
 
 	for _, status := range inventory.Statuses {
 		for _, state := range inventory.States {
-			emit(
-				"clusterm_nodes",
-				float64(count[kind{status.Status, state.State}]),
-				string(status.Status),
-				string(state.State),
-			)
+			n := count[kind{status.Status, state.State}]
+			emit("clusterm_nodes", float64(n), string(status.Status), string(state.State))
 		}
 	}
 
@@ -298,11 +290,11 @@ func jobMetrics(v *state.View, limit int, now time.Time, emit func(string, float
 }
 
 func (d *Daemon) etcdMetrics(emit func(string, float64, ...string)) {
-	ctx, cancel := context.WithTimeout(context.Background(), etcdPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), etcdTimeout)
 	defer cancel()
 
 	for endpoint, s := range d.store.Sizes(ctx) {
-		emit("clusterm_etcd_up", truth(s.Err == nil), endpoint)
+		emit("clusterm_etcd_up", gaugeOf(s.Err == nil), endpoint)
 
 		if s.Err != nil {
 			continue
@@ -316,18 +308,19 @@ func (d *Daemon) etcdMetrics(emit func(string, float64, ...string)) {
 		}
 	}
 
-	if d.inside != nil {
-		emit("clusterm_etcd_restarts_total", float64(d.inside.Restarts()))
+	if d.embedded != nil {
+		emit("clusterm_etcd_restarts_total", float64(d.embedded.Restarts()))
 	}
 }
 
 func (d *Daemon) gossipMetrics(emit func(string, float64, ...string)) {
-	if d.source == nil {
+	source := d.gossip.running()
+	if source == nil {
 		return
 	}
 
-	s := d.source.Stats()
-	emit("clusterm_gossip_connected", truth(d.source.Err() == nil))
+	s := source.Stats()
+	emit("clusterm_gossip_connected", gaugeOf(source.Err() == nil))
 	emit("clusterm_gossip_members", float64(s.Alive), "alive")
 	emit("clusterm_gossip_members", float64(s.Failed), "failed")
 	emit("clusterm_gossip_members", float64(s.Left), "left")

@@ -76,7 +76,7 @@ func TestSecrets(t *testing.T) {
 	s.must(err)
 	s.must(second(s.Client.PatchConfig(s.ctx(), map[string]any{"vars": config["vars"].Value})))
 
-	if got := s.effective().Vars["file_password"]; got != secret {
+	if got := s.settings.Current().Vars["file_password"]; got != secret {
 		t.Errorf("the configuration written back: %v", got)
 	}
 

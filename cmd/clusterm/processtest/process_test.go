@@ -104,7 +104,7 @@ func TestCommands(t *testing.T) {
 	good := write(t, filepath.Join(d, "good.yaml"), "gossip: off\n")
 	bad := write(t, filepath.Join(d, "bad.yaml"), "gossip: off\nnonsense: 1\n")
 
-	example, watch := "../../../management/daemon/clusterm.yaml", "../../../monitor/report/monitor.yaml"
+	example, watch := "../../../management/setting/clusterm.yaml", "../../../monitor/report/monitor.yaml"
 	for _, tt := range []struct {
 		args   string
 		status int

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+
+	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/monitor/serf"
+)
+
+// Example is a configuration file with every key at its default, and a comment
+// on each.
+var Example = setting.Example
+
+// CheckFile refuses a configuration file that a daemon on this host would refuse
+// or could not work with. It runs the configured Ansible and blocks until it
+// answers. An empty path is the default configuration.
+func CheckFile(ctx context.Context, path string) error {
+	f, err := setting.Load(path, adapters{})
+	if err != nil {
+		return err
+	}
+
+	return f.CheckHost(ctx, setting.Default(), adapters{})
+}
+
+// adapters implements setting.Adapters.
+type adapters struct{}
+
+// CheckSections refuses invalid values of the sections gossip and etcd.
+func (adapters) CheckSections(gossip setting.Gossip, section setting.Etcd) error {
+	if err := serf.SourceConfig(gossip).Check(); err != nil {
+		return err
+	}
+
+	if err := etcd.Existing(section).Check(); err != nil {
+		return inventory.Errorf(inventory.KindInvalid, "%w", err)
+	}
+
+	return nil
+}
+
+// CheckAnsible refuses an ansible-playbook that is missing or too old.
+func (adapters) CheckAnsible(ctx context.Context, path string) error {
+	_, err := ansible.Check(ctx, path)
+	return err
+}
+
+// settingsAPI implements server.Settings: it converts values to their wire type.
+type settingsAPI struct{ *setting.Settings }
+
+// Config returns the configuration in force.
+func (s settingsAPI) Config() api.Config { return wireConfig(s.Values()) }
+
+// Patch sets keys of the overlay and returns the configuration then in force.
+func (s settingsAPI) Patch(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
+	values, err := s.Settings.Patch(ctx, c, patch)
+	if err != nil {
+		return nil, err
+	}
+
+	return wireConfig(values), nil
+}
+
+func wireConfig(values setting.Values) api.Config {
+	out := make(api.Config, len(values))
+	for key, v := range values {
+		out[key] = api.Setting(v)
+	}
+
+	return out
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/cluster/management/api"
+)
+
+// healthTimeout limits all checks of one health report.
+const healthTimeout = 5 * time.Second
+
+// minFreeSpace is the space that the data directory needs, in bytes: etcd
+// allocates the next segment of its log in advance.
+const minFreeSpace = 64 << 20
+
+// health checks every part. It blocks for healthTimeout at most.
+func (d *Daemon) health(ctx context.Context) api.Health {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+
+	v := d.store.View()
+	h := api.Health{
+		Status: api.HealthOK, Instance: d.engine.Instance(), Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes),
+		Checks: map[string]string{}, Jobs: map[api.JobStatus]int{},
+	}
+	check := func(part string, err error) {
+		h.Checks[part] = "ok"
+		if err != nil {
+			h.Checks[part], h.Status = err.Error(), api.HealthDegraded
+		}
+	}
+
+	_, warning, problem := d.etcd.Server()
+	if warning != "" {
+		h.Warnings = append(h.Warnings, warning)
+	}
+
+	check("store", errors.Join(d.probeStore(ctx, v.Stale), problem))
+	check("instance", d.alive())
+	check("ansible", d.runner.Check(ctx))
+	check("disk", checkFreeSpace(d.file.DataDir, minFreeSpace))
+	check("configuration", d.settings.Problem())
+
+	if d.gossip.off() {
+		h.Checks["gossip"] = "off"
+	} else {
+		check("gossip", d.gossip.Err())
+	}
+
+	for _, j := range v.Jobs {
+		if !j.Status.Ended() {
+			h.Jobs[api.JobStatus(j.Status)]++
+		}
+	}
+
+	return h
+}
+
+// probeStore makes a round trip to the store.
+func (d *Daemon) probeStore(ctx context.Context, stale bool) error {
+	if stale {
+		// The store has not answered for long; wait only in case it is just back.
+		var cancel context.CancelFunc
+
+		ctx, cancel = context.WithTimeout(ctx, d.outageTimeout())
+		defer cancel()
+	}
+
+	return d.store.Sync(ctx)
+}
+
+// outageTimeout is how long to wait for a store that has not answered for long.
+func (d *Daemon) outageTimeout() time.Duration { return d.opts.StaleAfter / 3 }
+
+// checkFreeSpace refuses a directory whose file system has less free space, in
+// bytes.
+func checkFreeSpace(dir string, minimum uint64) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("cannot read the free space of %s: %w", dir, err)
+	}
+
+	// Blocks reserved for root are not counted: they are the last resort.
+	free := fs.Bavail * uint64(fs.Frsize)
+	if free < minimum {
+		return fmt.Errorf("only %d bytes left on the file system of %s; clusterm needs %d MiB for jobs and records, "+
+			"so free some space", free, dir, minimum>>20)
+	}
+
+	return nil
+}
+
+// version returns the versions of all programs. That of ansible-playbook is
+// empty if it cannot run; health reports the reason.
+func (d *Daemon) version(ctx context.Context) api.Version {
+	v := d.opts.Version
+	v.Go = runtime.Version()
+	v.Etcd, _, _ = d.etcd.Server()
+	v.Ansible, _ = d.runner.Version(ctx)
+
+	return v
+}

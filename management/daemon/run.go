@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/job"
+)
+
+// run implements engine.Run with a run of Ansible.
+type run struct {
+	*ansible.Run
+
+	instruments *instruments
+}
+
+// Wait blocks until the run has ended and no process of it is left.
+func (r run) Wait(ctx context.Context) (engine.RunExit, error) {
+	r.instruments.processes.Inc()
+	defer r.instruments.processes.Dec()
+
+	exit, err := r.Run.Wait(ctx)
+	if err != nil {
+		return engine.RunExit{}, err
+	}
+
+	out := runExit(exit, r.Output())
+	r.instruments.runEnded(out, r.Truncated(r.Output()), r.Truncated(r.Events()))
+
+	return out, nil
+}
+
+// runExit converts the end of a run; output is the path of its text.
+func runExit(exit ansible.Exit, output string) engine.RunExit {
+	out := engine.RunExit{Code: exit.Code}
+
+	switch exit.Reason {
+	case ansible.Done:
+		if exit.Signal != "" {
+			out.Cause, out.Message = job.CauseInterrupted, "ansible-playbook was ended by "+exit.Signal
+		} else if exit.Code != 0 {
+			out.Message = lastError(output)
+		}
+	case ansible.Cancelled:
+		out.Cause = job.CauseCancelled
+	case ansible.DeadlineExceeded:
+		out.Cause, out.Message = job.CauseDeadline, "it ran longer than it may"
+	case ansible.LeaseLost:
+		out.Cause = job.CauseInterrupted
+		out.Message = "clusterm did not renew the lease of its runner within jobs.runner_lease, so the runner ended it"
+	case ansible.Vanished:
+		out.Cause, out.Message = job.CauseInterrupted, "its runner is gone: it was killed, or the machine went down"
+	default:
+		out.NotBegun = true
+		out.Cause = job.CauseInternal
+		out.Message = fmt.Sprintf("ansible-playbook could not be run (%s): %s", exit.Reason, exit.Error)
+	}
+
+	return out
+}
+
+// lastError returns the last error line of ansible-playbook itself in the output
+// file, e.g. about a missing vault password, or "" if there is none. Lines that
+// hosts printed do not count.
+func lastError(output string) string {
+	const (
+		tailSize = 8 << 10 // bytes of the output to search
+		maxLine  = 400     // bytes of the line to return
+	)
+
+	f, err := os.Open(output)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return ""
+	}
+
+	text, err := io.ReadAll(io.NewSectionReader(f, max(end-tailSize, 0), tailSize))
+	if err != nil {
+		return ""
+	}
+
+	last := ""
+	for line := range strings.Lines(string(text)) {
+		// The second form is that of ansible-core 2.19 and later.
+		if strings.HasPrefix(line, "ERROR! ") || strings.HasPrefix(line, "[ERROR]: ") {
+			line = strings.TrimSpace(line)
+			last = strings.ToValidUTF8(line[:min(len(line), maxLine)], "")
+		}
+	}
+
+	return last
+}
+
+// Cancel asks the runner to end all its processes.
+func (r run) Cancel(ctx context.Context) error {
+	r.instruments.cancellations.Inc()
+	return r.Run.Cancel(ctx)
+}
+
+// Tail emits the stream from the offset on, until the run has ended and
+// everything is emitted.
+func (r run) Tail(ctx context.Context, s job.Stream, offset int64, emit func([]byte) error) error {
+	path := r.Output()
+	if s == job.StreamEvents {
+		path = r.Events()
+	}
+
+	_, err := r.Follow(ctx, path, offset, func(_ int64, chunk []byte) error {
+		r.instruments.emitted(s, chunk)
+		return emit(chunk)
+	})
+
+	return err
+}
+
+// Results returns the result on each host, after the end.
+func (r run) Results() (map[string]job.HostResult, error) {
+	var sum configuration.Summary
+	var stream configuration.EventStream
+
+	add := func(_ int64, chunk []byte) error {
+		for _, e := range stream.Write(chunk) {
+			sum.Add(e)
+		}
+
+		return nil
+	}
+	ended := func() bool { return true }
+	_, err := ansible.Tail(context.Background(), r.Events(), 0, ended, add)
+
+	out := map[string]job.HostResult{}
+	for host, h := range sum.Results() {
+		out[host] = job.HostResult{
+			Begun: h.Begun, OK: h.OK, Changed: h.Changed, Failed: h.Failed, Unreachable: h.Unreachable > 0,
+			Task: h.Task, Message: h.Message, Done: h.Good(),
+		}
+	}
+
+	return out, err
+}
+
+// HostKeys returns the ssh host keys recorded at a first contact.
+func (r run) HostKeys() (map[string][]string, error) { return ansible.NewHostKeys(r.Dir()) }

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	bundled "github.com/contiv/cluster/ansible"
+	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/configuration/repository"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/setting"
+)
+
+// ansibleMaxAge is how long the result of a check of ansible-playbook is reused.
+const ansibleMaxAge = time.Minute
+
+// keepUnused is how long unused playbooks are kept, so that the next job need
+// not copy and check them again.
+const keepUnused = 24 * time.Hour
+
+// runner implements engine.Runner and engine.Playbooks with Ansible. It keeps
+// copies of playbooks in DATA_DIR/playbooks, and runs in DATA_DIR/runs.
+type runner struct {
+	config      func() setting.Config
+	playbooks   *repository.Store
+	ansible     ansible.Runner
+	runs        string // folder of run directories
+	bundled     string // digest of the playbooks in the binary
+	instruments *instruments
+	log         logrus.FieldLogger
+
+	mu      sync.Mutex
+	mine    map[string]bool // ids of the runs that this process has started or adopted
+	checked time.Time
+	path    string                 // of the ansible-playbook that was checked
+	version string                 // its version
+	syntax  *ansible.SyntaxChecker // with the ansible-playbook of the current configuration
+}
+
+var (
+	_ engine.Playbooks = (*runner)(nil)
+	_ engine.Runner    = (*runner)(nil)
+)
+
+// runnerOptions are the dependencies of a runner.
+type runnerOptions struct {
+	dataDir     string
+	command     []string // argv of the process that supervises one run
+	config      func() setting.Config
+	instruments *instruments
+	log         logrus.FieldLogger
+}
+
+// newRunner makes the folders, and copies the playbooks of the binary there.
+func newRunner(ctx context.Context, o runnerOptions) (*runner, error) {
+	r := &runner{
+		config:      o.config,
+		runs:        filepath.Join(o.dataDir, "runs"),
+		ansible:     ansible.Runner{Self: o.command},
+		instruments: o.instruments,
+		log:         o.log,
+		mine:        map[string]bool{},
+		playbooks:   &repository.Store{Dir: filepath.Join(o.dataDir, "playbooks")},
+	}
+	if err := os.MkdirAll(r.runs, 0o700); err != nil {
+		return nil, err
+	}
+
+	var err error
+	r.bundled, err = r.playbooks.Keep(ctx, bundled.FS())
+
+	return r, err
+}
+
+// bundledDir returns the path of a folder of the playbooks in the binary.
+func (r *runner) bundledDir(folder string) string {
+	return filepath.Join(r.playbooks.Path(r.bundled), folder)
+}
+
+// Check refuses if ansible-playbook is missing or too old. It may run it, and
+// block until it answers.
+func (r *runner) Check(ctx context.Context) error {
+	path := r.config().Ansible
+
+	r.mu.Lock()
+	fresh := r.path == path && time.Since(r.checked) < ansibleMaxAge
+	r.mu.Unlock()
+
+	if fresh {
+		return nil
+	}
+
+	version, err := ansible.Check(ctx, path)
+	if err != nil {
+		// Refused, not unavailable: a retry does not install Ansible.
+		refused := inventory.Errorf(inventory.KindRefused, "no job can run: %w", err)
+		if e, ok := errors.AsType[*inventory.Error](err); ok {
+			refused.Message, refused.Remedy = "no job can run: "+e.Message, e.Remedy
+		}
+
+		return refused
+	}
+
+	r.mu.Lock()
+	r.path, r.version, r.checked = path, version.String(), time.Now()
+	r.mu.Unlock()
+
+	return nil
+}
+
+// Version returns the version of ansible-playbook.
+func (r *runner) Version(ctx context.Context) (string, error) {
+	if err := r.Check(ctx); err != nil {
+		return "", err
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return r.version, nil
+}
+
+// Pin keeps a copy of the configured playbooks as they are now.
+func (r *runner) Pin(ctx context.Context) (digest string, err error) {
+	if dir := r.config().Playbooks; dir != "" {
+		return r.playbooks.KeepDir(ctx, dir)
+	}
+
+	return r.bundled, nil
+}
+
+// Kept reports whether the copy with that digest is on this host.
+func (r *runner) Kept(digest string) bool { return r.playbooks.Has(digest) }
+
+// Parse refuses playbooks that are missing from the copy or do not parse.
+func (r *runner) Parse(ctx context.Context, digest string, files, groups []string) error {
+	path := r.config().Ansible
+
+	// The checker caches results, which hold for one ansible-playbook.
+	r.mu.Lock()
+	if r.syntax == nil || r.syntax.AnsiblePlaybook != path {
+		r.syntax = &ansible.SyntaxChecker{AnsiblePlaybook: path}
+	}
+
+	syntax := r.syntax
+	r.mu.Unlock()
+
+	dir, roles := r.playbooks.Path(digest), r.bundledDir(bundled.RolesDir)
+
+	for _, file := range files {
+		if err := syntax.Check(ctx, dir, file, roles, groups...); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// Start starts a run, which outlives this process.
+func (r *runner) Start(ctx context.Context, spec engine.RunSpec) (engine.Run, error) {
+	c := r.config()
+
+	started, err := r.ansible.Start(ctx, ansible.Spec{
+		ID: spec.ID, Dir: r.dir(spec.ID), Playbooks: r.playbooks.Path(spec.PlaybookDigest), Playbook: spec.Playbook,
+		BundledRoles: r.bundledDir(bundled.RolesDir), CallbackDir: r.bundledDir(bundled.CallbackDir),
+		Hosts: spec.Hosts, ExtraVars: spec.Extra, Forks: c.Jobs.Forks, Deadline: spec.Deadline, Lease: spec.Lease,
+		OutputLimit: c.Jobs.OutputLimit, AnsiblePlaybook: c.Ansible,
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	r.instruments.starts.Inc()
+	r.adopt(spec.ID)
+
+	return run{started, r.instruments}, nil
+}
+
+// Attach returns a run that was started before, or engine.ErrNeverStarted.
+func (r *runner) Attach(id string) (engine.Run, error) {
+	found, err := ansible.Attach(r.dir(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, engine.ErrNeverStarted
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	if found.Alive() && r.adopt(id) {
+		r.instruments.adoptions.Inc()
+	}
+
+	return run{found, r.instruments}, nil
+}
+
+// adopt adds a run to those of this process, and reports whether it is new.
+func (r *runner) adopt(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if r.mine[id] {
+		return false
+	}
+
+	r.mine[id] = true
+
+	return true
+}
+
+func (r *runner) dir(id string) string { return filepath.Join(r.runs, id) }
+
+// Prune removes the directories of ended runs and the copies of playbooks,
+// except those that keep returns. It ends runs that belong to no job.
+func (r *runner) Prune(ctx context.Context, keep func() (runs, digests []string)) error {
+	// List before keep: a run started meanwhile is not in the list.
+	entries, err := os.ReadDir(r.runs)
+	runs, digests := keep()
+
+	_, pruneErr := r.playbooks.Prune(append(digests, r.bundled), keepUnused)
+	errs := []error{err, pruneErr}
+
+	for _, e := range entries {
+		if !slices.Contains(runs, e.Name()) {
+			errs = append(errs, r.remove(ctx, e.Name()))
+		}
+	}
+
+	return errors.Join(errs...)
+}
+
+// remove removes the directory of an ended run, or ends a run that goes on. The
+// next call removes that one's directory.
+func (r *runner) remove(ctx context.Context, id string) error {
+	if orphan, err := ansible.Attach(r.dir(id)); err == nil && orphan.Alive() {
+		r.log.WithField("run", id).Warn("ending a run that belongs to no job")
+		return orphan.Cancel(ctx)
+	}
+
+	r.mu.Lock()
+	delete(r.mine, id)
+	r.mu.Unlock()
+
+	return os.RemoveAll(r.dir(id))
+}

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/monitor/serf"
+)
+
+// TestSectionDefaults compares the defaults of the sections with those of their
+// adapters.
+func TestSectionDefaults(t *testing.T) {
+	t.Parallel()
+
+	if setting.DefaultBind != serf.DefaultBind {
+		t.Errorf("gossip.bind is %s, the adapter has %s", setting.DefaultBind, serf.DefaultBind)
+	}
+
+	if setting.DefaultPrefix != etcd.DefaultPrefix {
+		t.Errorf("etcd.prefix is %s, the adapter has %s", setting.DefaultPrefix, etcd.DefaultPrefix)
+	}
+
+	if setting.DefaultSocket != api.DefaultSocket {
+		t.Errorf("socket is %s, the clients have %s", setting.DefaultSocket, api.DefaultSocket)
+	}
+}
+
+// TestSectionsRefused checks that the adapters check their sections.
+func TestSectionsRefused(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join(t.TempDir(), "clusterm.yaml")
+	for text, want := range map[string]string{
+		"gossip: {bind: nonsense}\n":          "gossip",
+		"gossip: {rpc: \"192.0.2.1:7373\"}\n": "gossip.rpc: \"192.0.2.1:7373\" is not a loopback address and port",
+		"gossip: {rpc: localhost}\n":          "gossip.rpc:",
+		"gossip: {rpc: \"127.0.0.1:7373\", bind: \"0.0.0.0:7946\"}\n": "gossip.bind: gossip.rpc names an " +
+			"existing serf agent",
+		"gossip: {rpc: \"127.0.0.1:7373\", advertise: \"192.0.2.1:7946\"}\n": "gossip.advertise:",
+		"gossip: {rpc: \"127.0.0.1:7373\", rpc_auth_file: relative}\n": "gossip.rpc_auth_file: \"relative\" " +
+			"is not an absolute path",
+		"gossip: {rpc: \"127.0.0.1:7373\", join: [\"nonsense:x\"]}\n": "gossip.join:",
+		"gossip: {rpc_auth_file: /etc/clusterm/rpc.key}\n": "gossip.rpc_auth_file: it is the key of an " +
+			"existing serf agent",
+		"etcd: {user: a}\n": "etcd.user: it is for an existing etcd",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		_, err := setting.Load(path, adapters{})
+		kind(t, err, inventory.KindInvalid, want, path, "clusterm example")
+	}
+}
+
+// TestCheckFile: `clusterm check` finds what only a look at the host can tell.
+func TestCheckFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+
+	path := filepath.Join(dir, "clusterm.yaml")
+	for text, says := range map[string]string{
+		"log_level: debug\n":                  "",
+		"playbooks: " + dir + "\n":            "playbooks: there is no site.yml in " + dir,
+		"ssh: {key_file: " + dir + "/none}\n": "ssh.key_file cannot be read",
+		"group_ssh: {service-worker: {key_file: " + dir +
+			"/none}}\n": "group_ssh.service-worker.key_file cannot be read",
+		"ansible_playbook: " + dir +
+			"/none\n": "ansible_playbook: ansible-playbook cannot be run",
+		"ansible_playbook: " + dir + "/none\nlog_level: debug\nx: [1]\n": "line 3: key x not found",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		err := CheckFile(t.Context(), path)
+		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%s: %v, want %q", text, err, says)
+		}
+	}
+}
+
+// TestFirstGenerationConfig: a config reload changed only what was shown. Here
+// what is set is in force at once, is shown with its origin, survives a restart,
+// and can be taken back.
+func TestFirstGenerationConfig(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "jobs: {limit: 3}")
+	s.report("a")
+	origin := func(key string) string {
+		t.Helper()
+		c, err := s.Client.Config(s.ctx())
+		s.must(err)
+
+		return fmt.Sprintf("%v %s %v", c[key].Value, c[key].Origin, c[key].Settable)
+	}
+	want := func(key, value string) {
+		t.Helper()
+
+		if got := origin(key); got != value {
+			t.Errorf("%s is %s, want %s", key, got, value)
+		}
+	}
+	set := func(patch map[string]any) error { _, err := s.Client.PatchConfig(s.ctx(), patch); return err }
+	want("jobs.limit", "3 file true")
+	want("jobs.forks", "50 default true")
+	want("data_dir", s.dir+"/d file false")
+	want("gossip", "off file false")
+
+	s.must(
+		set(
+			map[string]any{
+				"jobs.limit":   5,
+				"jobs.timeout": "2h",
+				"max_body":     2048,
+				"vars":         map[string]any{"site": "lab"},
+			},
+		),
+	)
+	want("jobs.limit", "5 overlay true")
+
+	if got := s.settings.Engine(); got.JobLimit != 5 || got.Timeout.String() != "2h0m0s" {
+		t.Errorf("not in force: %+v", got)
+	}
+
+	if code, text := s.post(
+		api.LegacyMonitorEvent,
+		strings.Repeat(" ", 3000)+"{}",
+	); code != 500 ||
+		!strings.Contains(text, "2048") {
+		t.Errorf("the limit of bodies is not in force: %d %s", code, text)
+	}
+
+	if vars, err := s.Client.MergedVars(s.ctx(), "a-1"); err != nil || fmt.Sprint(vars["site"]) != "{lab config}" {
+		t.Errorf("%v, %v", vars, err)
+	}
+
+	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+	if got := j.Deadline.Sub(*j.Started).String(); got != "2h0m0s" {
+		t.Errorf("the deadline is %s after the start", got)
+	}
+
+	// Refused as a whole, with the reason, and nothing changes.
+	for _, tt := range []struct {
+		patch map[string]any
+		kind  inventory.Kind
+		says  string
+	}{
+		{map[string]any{}, inventory.KindInvalid, "the request has no key"},
+		{map[string]any{"jobs.limit": 7, "jobs.nope": 1}, inventory.KindInvalid, `no key "jobs.nope"`},
+		{map[string]any{"jobs.limit": nil, "jobs.nope": nil}, inventory.KindInvalid, `no key "jobs.nope"`},
+		{map[string]any{"jobs.limit": 7, "jobs.keep": 0}, inventory.KindInvalid, "jobs.keep: 0 is not within"},
+		{
+			map[string]any{"jobs.limit": 7, "data_dir": "/x"}, inventory.KindRefused,
+			"data_dir belongs to the configuration file",
+		},
+		{
+			map[string]any{"jobs.limit": 7, "plain_http": nil}, inventory.KindRefused,
+			"plain_http belongs to the configuration file",
+		},
+		{map[string]any{"jobs.limit": 7, "node.label": "x"}, inventory.KindRefused, "node.label belongs"},
+		{map[string]any{"jobs.limit": 7, "playbooks": "/nope"}, inventory.KindInvalid, "/nope"},
+		{
+			map[string]any{"jobs.limit": 7, "groups": []any{map[string]any{"name": "other"}}}, inventory.KindRefused,
+			"a-1 is in service-master",
+		},
+		{
+			map[string]any{"jobs.limit": 7, "vars": map[string]any{"ansible_user": "x"}}, inventory.KindInvalid,
+			"ansible_user",
+		},
+		{
+			map[string]any{"jobs.limit": "many"}, inventory.KindInvalid,
+			"the value of jobs.limit does not fit: `many` is not a whole number",
+		},
+		{
+			map[string]any{"vars": []any{1}}, inventory.KindInvalid,
+			"the value of vars does not fit: variables must be an object",
+		},
+	} {
+		kind(t, set(tt.patch), tt.kind, tt.says)
+		want("jobs.limit", "5 overlay true")
+	}
+
+	// A reload of the file goes under the overlay, and takes effect as a whole.
+	s.write("jobs: {limit: 4, forks: 7, runner_lease: 20m}")
+	s.must(s.Reload())
+	want("jobs.limit", "5 overlay true")
+	want("jobs.forks", "7 file true")
+
+	if got := s.settings.Engine(); got.Lease.String() != "20m0s" || got.JobLimit != 5 {
+		t.Errorf("not in force: %+v", got)
+	}
+
+	for text, says := range map[string]string{
+		"jobs: {forks: 0}": "jobs.forks", "nonsense: 1": "nonsense",
+		"data_dir: /elsewhere": "data_dir cannot change while clusterm runs",
+		"socket: /elsewhere":   "socket", "gossip: {bind: 127.0.0.1:0}": "gossip", "plain_http: \"\"": "plain_http",
+		"playbooks: /nope":        "/nope",
+		"groups: [{name: other}]": "a-1 is in service-master", "node: {label: other, serial: \"1\"}": "node.label",
+	} {
+		s.write("jobs: {limit: 4, forks: 8}", text)
+
+		if err := s.Reload(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", text, err)
+		}
+
+		want("jobs.forks", "7 file true")
+	}
+
+	s.write("jobs: {limit: 4, forks: 8}")
+
+	s.restart()
+	want("jobs.limit", "5 overlay true")
+	want("jobs.forks", "8 file true")
+	s.must(set(map[string]any{"jobs.limit": nil, "jobs.timeout": nil, "max_body": nil, "vars": nil}))
+	want("jobs.limit", "4 file true")
+	want("jobs.timeout", "1h0m0s default true")
+
+	if got := s.settings.Engine(); got.JobLimit != 4 || len(got.Vars) != 0 {
+		t.Errorf("not in force: %+v", got)
+	}
+}
+
+// TestOverlayKeepsNumbers: what is set at run time reaches playbooks digit by
+// digit, at once and after a restart.
+func TestOverlayKeepsNumbers(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+
+	const vars = `{"big":12345678901234567890,"deep":{"list":[9007199254740993,1.0]},"id":1234567890,` +
+		`"neg":-9007199254740993,"ratio":1.50,"text":"1.0"}`
+	if code, text := s.post(api.LegacyConfig, `{"config":{"vars":`+vars+`}}`); code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+
+	for range 2 {
+		if got, err := json.Marshal(s.settings.Engine().Vars); err != nil || string(got) != vars {
+			t.Errorf("%s, %v", got, err)
+		}
+
+		if _, text := s.get(api.LegacyConfig); !strings.Contains(text, `"vars":`+vars) {
+			t.Errorf("%s", text)
+		}
+
+		s.restart()
+	}
+}
+
+// TestOverlayThatNoLongerFits: the file was changed at a restart so that the
+// overlay makes no sense over it. The daemon serves by the file, and says so.
+func TestOverlayThatNoLongerFits(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	_, err := s.Client.PatchConfig(
+		s.ctx(),
+		map[string]any{"group_ssh": map[string]any{"service-worker": map[string]any{"user": "x"}}, "jobs.limit": 9},
+	)
+	s.must(err)
+	s.write("groups: [{name: other}]")
+	s.restart()
+
+	if got := s.settings.Engine(); got.JobLimit != 4 || got.Groups[0].Name != "other" {
+		t.Errorf("%+v", got)
+	}
+
+	h, err := s.Health(s.ctx())
+	if err != nil || h.Status != api.HealthDegraded || !strings.Contains(h.Checks["configuration"], "group_ssh") {
+		t.Errorf("%+v, %v", h, err)
+	}
+
+	if c, err := s.Client.Config(s.ctx()); err != nil || c["jobs.limit"].Origin == "overlay" {
+		t.Errorf("%+v, %v", c["jobs.limit"], err)
+	}
+
+	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"group_ssh": nil})
+	s.must(err)
+
+	if got := s.settings.Engine(); got.JobLimit != 9 {
+		t.Errorf("what is left of the overlay is not in force: %+v", got)
+	}
+}
+
+// TestAnsiblePlaybookIsSwitched: a changed ansible_playbook is the one that
+// checks and runs from then on.
+func TestAnsiblePlaybookIsSwitched(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.report("a")
+	original, err := os.ReadFile("testdata/fake/ansible-playbook")
+	s.must(err)
+	other := filepath.Join(s.dir, "other-playbook")
+	s.must(writeProgram(other, strings.Replace(string(original), "PLAY RECAP", "RECAP OF THE OTHER", 1)))
+	old := filepath.Join(s.dir, "old-playbook")
+	s.must(writeProgram(old, "#!/bin/sh\necho 'ansible-playbook 2.9.6'\n"))
+	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": other})
+	s.must(err)
+
+	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+	if _, text := s.get("/info/logs/" + j.ID); !strings.Contains(text, "RECAP OF THE OTHER") {
+		t.Errorf("%s", text)
+	}
+
+	if _, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": old}); err == nil {
+		_, err = s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"a-1"}})
+	}
+
+	if err == nil || !strings.Contains(err.Error(), "2.9.6, which is too old") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestReloadMeetsAPatch: what is set while a reload looks at the new file is in
+// force afterwards, over that file.
+func TestReloadMeetsAPatch(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	asked, gate := s.fifo("asked"), s.fifo("gate")
+	slow := filepath.Join(s.dir, "slow-playbook")
+	s.must(writeProgram(slow, "#!/bin/sh\n: <"+asked+"\n: <"+gate+"\necho 'ansible-playbook [core 2.16.3]'\n"))
+	s.write("ansible_playbook: "+slow, "jobs: {forks: 7}")
+
+	reloaded := make(chan error, 1)
+	go func() { reloaded <- s.Reload() }()
+	s.release(asked) // the new file is read, and its ansible-playbook looked at
+	_, err := s.Client.PatchConfig(s.ctx(), map[string]any{"jobs.limit": 9})
+	s.must(err)
+	s.release(gate)
+	s.must(<-reloaded)
+
+	if got := s.settings.Current().Jobs; got.Limit != 9 || got.Forks != 7 {
+		t.Errorf("limit %d of the overlay, forks %d of the file", got.Limit, got.Forks)
+	}
+}

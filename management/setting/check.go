@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setting
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+)
+
+// Check refuses invalid values. It reads nothing outside c, and leaves the
+// sections of the adapters to Adapters. Errors are of inventory.KindInvalid and
+// begin with the key.
+func (c *Config) Check() error {
+	checks := []func() error{
+		c.checkPaths, c.checkNode, c.checkGroups, c.checkVars, c.checkConnections, c.checkNumbers, c.checkDurations,
+	}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+
+	if _, err := logrus.ParseLevel(c.LogLevel); err != nil {
+		return invalid("log_level", "%q is not error, warning, info or debug", c.LogLevel)
+	}
+
+	return nil
+}
+
+func invalid(key, format string, args ...any) *inventory.Error {
+	return inventory.Errorf(inventory.KindInvalid, "%s: %w", key, fmt.Errorf(format, args...))
+}
+
+func (c *Config) checkPaths() error {
+	for _, p := range []struct{ key, path string }{{"data_dir", c.DataDir}, {"socket", c.Socket}} {
+		if !filepath.IsAbs(p.path) {
+			return invalid(p.key, "%q is not an absolute path", p.path)
+		}
+	}
+
+	if c.Playbooks != "" && !filepath.IsAbs(c.Playbooks) {
+		return invalid("playbooks", "%q is not an absolute path", c.Playbooks)
+	}
+
+	if c.Ansible == "" {
+		return invalid("ansible_playbook", "it is empty")
+	}
+
+	if c.PlainHTTP == "" {
+		return nil
+	}
+
+	addr, err := netip.ParseAddrPort(c.PlainHTTP)
+	if err != nil || !addr.Addr().IsLoopback() {
+		return invalid("plain_http", "%q is not a loopback address and port; plain HTTP has no authentication, "+
+			"so write 127.0.0.1:PORT or [::1]:PORT", c.PlainHTTP)
+	}
+
+	return nil
+}
+
+func (c *Config) checkNode() error {
+	for _, field := range []struct {
+		key, value string
+		check      func(string) error
+	}{
+		{"node.label", c.Node.Label, inventory.CheckLabel},
+		{"node.serial", c.Node.Serial, inventory.CheckSerial},
+		{"node.addr", c.Node.Addr, inventory.CheckAddr},
+	} {
+		if field.value == "" {
+			continue
+		}
+
+		if err := field.check(field.value); err != nil {
+			return invalid(field.key, "%w", err)
+		}
+	}
+
+	return nil
+}
+
+func (c *Config) checkGroups() error {
+	if err := c.Groups.Check(); err != nil {
+		return invalid("groups", "%w", err)
+	}
+
+	return nil
+}
+
+func (c *Config) checkVars() error {
+	if err := configuration.CheckVars(c.Vars); err != nil {
+		return invalid("vars", "%w", err)
+	}
+
+	if err := c.SecretVars.Check(); err != nil {
+		return invalid("secret_vars", "%w", err)
+	}
+
+	return nil
+}
+
+func (c *Config) checkConnections() error {
+	if err := c.SSH.Check(); err != nil {
+		return invalid("ssh", "%w", err)
+	}
+
+	for group, ssh := range c.GroupSSH {
+		// Hosts that are being prepared are in a group of their own, which is not configured.
+		if _, err := c.Groups.Get(group); err != nil && group != inventory.GroupPrepare {
+			return invalid("group_ssh", "%w", err)
+		}
+
+		if err := ssh.Check(); err != nil {
+			return invalid("group_ssh."+group, "%w", err)
+		}
+	}
+
+	return nil
+}
+
+func (c *Config) checkNumbers() error {
+	for _, n := range []struct {
+		key              string
+		value, low, high int64
+	}{
+		{"jobs.limit", int64(c.Jobs.Limit), 1, 1000},
+		{"jobs.forks", int64(c.Jobs.Forks), 1, 1000},
+		{"jobs.keep", int64(c.Jobs.Keep), 1, 100_000},
+		{"jobs.keep_bytes", c.Jobs.KeepBytes, 1 << 20, 1 << 40},
+		{"jobs.output_limit", c.Jobs.OutputLimit, 64 << 10, 1 << 30},
+		{"max_body", c.MaxBody, 1 << 10, 1 << 30},
+	} {
+		if n.value < n.low || n.value > n.high {
+			return invalid(n.key, "%d is not within %d and %d", n.value, n.low, n.high)
+		}
+	}
+
+	return nil
+}
+
+func (c *Config) checkDurations() error {
+	const day = 24 * time.Hour
+
+	for _, d := range []struct {
+		key       string
+		value     Duration
+		low, high time.Duration
+	}{
+		{"jobs.timeout", c.Jobs.Timeout, time.Second, 7 * day},
+		{"jobs.appear", c.Jobs.Appear, time.Second, time.Hour},
+		{"jobs.runner_lease", c.Jobs.RunnerLease, 10 * time.Second, day},
+		{"jobs.keep_for", c.Jobs.KeepFor, time.Hour, 100 * 365 * day},
+	} {
+		if v := time.Duration(d.value); v < d.low || v > d.high {
+			return invalid(d.key, "%s is not within %s and %s", v, d.low, d.high)
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setting
+
+import (
+	_ "embed" // for the example file
+	"fmt"
+	"reflect"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/yamlfile"
+	"github.com/contiv/cluster/monitor"
+)
+
+// Example is a configuration file with every key at its default, and a comment
+// on each.
+//
+//go:embed clusterm.yaml
+var Example []byte
+
+// Config is the configuration of a daemon. Its yaml tags are the keys, in the
+// order of the example file, which documents them.
+type Config struct {
+	DataDir   string             `yaml:"data_dir"`
+	Socket    string             `yaml:"socket"`
+	PlainHTTP string             `yaml:"plain_http"`
+	Node      monitor.Identity   `yaml:"node"` // of the daemon's own host
+	Gossip    Gossip             `yaml:"gossip"`
+	Etcd      Etcd               `yaml:"etcd"`
+	Groups    inventory.Groups   `yaml:"groups"`
+	Playbooks string             `yaml:"playbooks"`
+	Ansible   string             `yaml:"ansible_playbook"`
+	Vars      configuration.Vars `yaml:"vars"`
+
+	SecretVars configuration.Secrets `yaml:"secret_vars"`
+
+	SSH      configuration.Connection            `yaml:"ssh"`
+	GroupSSH map[string]configuration.Connection `yaml:"group_ssh"`
+	Jobs     Jobs                                `yaml:"jobs"`
+	MaxBody  int64                               `yaml:"max_body"` // bytes
+	LogLevel string                              `yaml:"log_level"`
+}
+
+// Gossip selects the source of membership: an agent inside the process, an
+// existing serf agent (RPC), or none (Off). Its adapter checks the values.
+type Gossip struct {
+	Off         bool     `yaml:"-"`
+	Bind        string   `yaml:"bind"`
+	Advertise   string   `yaml:"advertise"`
+	KeyFile     string   `yaml:"key_file"`
+	Join        []string `yaml:"join"`
+	RPC         string   `yaml:"rpc"`
+	RPCAuthFile string   `yaml:"rpc_auth_file"`
+}
+
+// Etcd selects an existing etcd, or the embedded one if there are no endpoints.
+// Its adapter checks the values.
+type Etcd struct {
+	Endpoints    []string `yaml:"endpoints"`
+	CAFile       string   `yaml:"ca_file"`
+	CertFile     string   `yaml:"cert_file"`
+	KeyFile      string   `yaml:"key_file"`
+	User         string   `yaml:"user"`
+	PasswordFile string   `yaml:"password_file"`
+	Prefix       string   `yaml:"prefix"`
+}
+
+// Used reports whether an existing etcd is configured.
+func (e Etcd) Used() bool { return len(e.Endpoints) > 0 }
+
+// Jobs limits jobs and their retention.
+type Jobs struct {
+	Limit       int      `yaml:"limit"` // jobs that run at a time
+	Timeout     Duration `yaml:"timeout"`
+	Forks       int      `yaml:"forks"` // hosts of one job at a time
+	Appear      Duration `yaml:"appear"`
+	RunnerLease Duration `yaml:"runner_lease"`
+	Keep        int      `yaml:"keep"` // ended jobs
+	KeepFor     Duration `yaml:"keep_for"`
+	KeepBytes   int64    `yaml:"keep_bytes"`   // of all logs
+	OutputLimit int64    `yaml:"output_limit"` // bytes per stream of one job
+}
+
+// The defaults of the adapters' sections.
+const (
+	DefaultBind   = "0.0.0.0:7946"
+	DefaultPrefix = "/clusterm"
+	DefaultSocket = "/run/clusterm/clusterm.sock"
+)
+
+// Default returns the configuration without a file.
+func Default() Config {
+	return Config{
+		DataDir:    "/var/lib/clusterm",
+		Socket:     DefaultSocket,
+		Gossip:     Gossip{Bind: DefaultBind, Join: []string{}},
+		Etcd:       Etcd{Endpoints: []string{}, Prefix: DefaultPrefix},
+		Groups:     inventory.DefaultGroups(),
+		Ansible:    "ansible-playbook",
+		Vars:       configuration.Vars{},
+		SecretVars: configuration.DefaultSecrets(),
+		GroupSSH:   map[string]configuration.Connection{},
+		Jobs: Jobs{
+			Limit: 4, Timeout: Duration(time.Hour), Forks: 50, Appear: Duration(2 * time.Minute),
+			RunnerLease: Duration(10 * time.Minute), Keep: 1000, KeepFor: Duration(30 * 24 * time.Hour),
+			KeepBytes: 256 << 20, OutputLimit: 16 << 20,
+		},
+		MaxBody:  1 << 20,
+		LogLevel: "info",
+	}
+}
+
+// UnmarshalYAML accepts a mapping, or the word off.
+func (g *Gossip) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		if n.Value == "off" || n.Tag == "!!bool" && n.Value == "false" {
+			g.Off = true
+			return nil
+		}
+
+		return fmt.Errorf("line %d: gossip is %q; write off, or a mapping", n.Line, n.Value)
+	}
+
+	// Decode of a node is not strict, so unknown keys are refused here.
+	if err := yamlfile.CheckKeys(n, reflect.TypeFor[Gossip](), "gossip"); err != nil {
+		return err
+	}
+
+	// A type without this method, so that Decode does not recurse.
+	type plain Gossip
+	decoded := plain(*g)
+
+	// The default address applies to an agent inside only.
+	defaultBind := decoded.Bind
+	decoded.Bind = ""
+
+	if err := n.Decode(&decoded); err != nil {
+		return err
+	}
+
+	if decoded.Bind == "" && decoded.RPC == "" {
+		decoded.Bind = defaultBind
+	}
+
+	*g = Gossip(decoded)
+	g.Off = false
+
+	return nil
+}
+
+// Duration is a time.Duration in the form "1h30m" in YAML and JSON.
+type Duration time.Duration
+
+// MarshalText returns the form of time.Duration.String.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText accepts the forms of time.ParseDuration, without negative values.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil || v < 0 {
+		return inventory.Errorf(inventory.KindInvalid, "%q is not a duration", b).Do("write it like 90s, 15m or 1h30m")
+	}
+
+	*d = Duration(v)
+
+	return nil
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setting
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/yamlfile"
+	"github.com/contiv/cluster/management/job"
+)
+
+// Adapters checks the values that only their adapters understand. Errors are of
+// inventory.KindInvalid and begin with the key.
+type Adapters interface {
+	// CheckSections refuses invalid values of the sections gossip and etcd. It
+	// reads no file.
+	CheckSections(Gossip, Etcd) error
+	// CheckAnsible runs the ansible-playbook to get its version, and refuses one
+	// that is missing or too old. It blocks until then.
+	CheckAnsible(ctx context.Context, path string) error
+}
+
+// File is a configuration file as read. It is immutable.
+type File struct {
+	Config
+
+	named map[string]bool // the dotted keys in the file
+}
+
+// remedy completes every error of a configuration file.
+const remedy = "'clusterm example' prints every key with its meaning"
+
+// Load reads a configuration file strictly: an unknown key and an invalid value
+// are errors of inventory.KindInvalid, with the line if there is one. An empty
+// path is the default configuration.
+func Load(path string, adapters Adapters) (File, error) {
+	f := File{Config: Default(), named: map[string]bool{}}
+	if path == "" {
+		return f, f.check(adapters)
+	}
+
+	top, err := yamlfile.Load(path, &f.Config, remedy)
+	if err != nil {
+		return File{}, err
+	}
+
+	if top != nil {
+		walk(top, "", func(key string) { f.named[key] = true })
+	}
+
+	if err := f.check(adapters); err != nil {
+		return File{}, yamlfile.Invalid(path, err, remedy)
+	}
+
+	return f, nil
+}
+
+func (f *File) check(adapters Adapters) error {
+	if err := f.Check(); err != nil {
+		return err
+	}
+
+	return adapters.CheckSections(f.Gossip, f.Etcd)
+}
+
+// walk calls found with the dotted key of each entry of the mapping.
+func walk(n *yaml.Node, prefix string, found func(string)) {
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+
+	// A mapping node holds keys and values in turn.
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := prefix + n.Content[i].Value
+		found(key)
+		walk(n.Content[i+1], key+".", found)
+	}
+}
+
+// CheckHost refuses values that this host cannot serve: a missing Ansible, folder
+// of playbooks or private key. It skips values that are the same in old. It runs
+// the Ansible and blocks until it answers.
+func (c *Config) CheckHost(ctx context.Context, old Config, adapters Adapters) error {
+	if c.Ansible != old.Ansible {
+		if err := adapters.CheckAnsible(ctx, c.Ansible); err != nil {
+			return invalid("ansible_playbook", "%w", err)
+		}
+	}
+
+	return c.checkFiles(old)
+}
+
+// checkFiles is the part of CheckHost that runs no program.
+func (c *Config) checkFiles(old Config) error {
+	for _, group := range slices.Sorted(maps.Keys(c.GroupSSH)) {
+		if err := checkKeyFile("group_ssh."+group, c.GroupSSH[group].KeyFile, old.GroupSSH[group].KeyFile); err != nil {
+			return err
+		}
+	}
+
+	if err := checkKeyFile("ssh", c.SSH.KeyFile, old.SSH.KeyFile); err != nil {
+		return err
+	}
+
+	if c.Playbooks == "" || c.Playbooks == old.Playbooks {
+		return nil
+	}
+
+	if _, err := os.Stat(filepath.Join(c.Playbooks, job.PlaybookSite)); err != nil {
+		return invalid("playbooks", "there is no %s in %s", job.PlaybookSite, c.Playbooks).
+			Do("put your playbooks there, or leave the key empty for the playbooks that come with clusterm")
+	}
+
+	return nil
+}
+
+// checkKeyFile refuses a new private key that cannot be read.
+func checkKeyFile(section, path, old string) error {
+	if path == "" || path == old {
+		return nil
+	}
+
+	f, err := os.Open(path)
+	if err != nil {
+		return inventory.Errorf(inventory.KindInvalid, "%s.key_file cannot be read: %w", section, err).
+			Do("give the path of a private key on this host")
+	}
+
+	return f.Close()
+}

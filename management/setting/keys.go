@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setting
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/yamlfile"
+	"github.com/contiv/cluster/monitor"
+)
+
+// The origins of a value, the weakest first. A found value was detected on the
+// host, because neither file nor overlay sets it.
+const (
+	OriginDefault = "default"
+	OriginFound   = "found"
+	OriginFile    = "file"
+	OriginOverlay = "overlay"
+)
+
+// Value is the value of one key. Its JSON is part of the digest of a file.
+type Value struct {
+	Value  any    `json:"value"`
+	Origin string `json:"origin"`
+	// Settable is set if the overlay may contain the key; only the file sets others.
+	Settable bool `json:"settable"`
+}
+
+// Values is a configuration by dotted key, without secrets.
+type Values map[string]Value
+
+// fileKeys are the keys that only the file sets. They are read once, at the start.
+var fileKeys = []string{"data_dir", "socket", "plain_http", "node", "gossip", "etcd"}
+
+// isFileKey reports whether only the file sets the key.
+func isFileKey(key string) bool {
+	top, _, _ := strings.Cut(key, ".")
+	return slices.Contains(fileKeys, top)
+}
+
+// entry is one key of a configuration.
+type entry struct {
+	key   string
+	value any
+}
+
+// entries lists every key with its value, in the order of the example. A struct
+// has an entry per field; a map or a list is one value.
+func entries(c Config) []entry {
+	var out []entry
+
+	var visit func(prefix string, v reflect.Value)
+	visit = func(prefix string, v reflect.Value) {
+		for _, f := range yamlfile.Fields(v.Type()) {
+			key, value := prefix+yamlfile.Key(f), v.FieldByIndex(f.Index)
+
+			if gossip, ok := value.Interface().(Gossip); ok && gossip.Off {
+				out = append(out, entry{key, "off"})
+				continue
+			}
+
+			if f.Type.Kind() == reflect.Struct {
+				visit(key+".", value)
+				continue
+			}
+
+			out = append(out, entry{key, value.Interface()})
+		}
+	}
+	visit("", reflect.ValueOf(c))
+
+	return out
+}
+
+// exists reports whether the configuration has the key.
+func exists(c Config, key string) bool {
+	return slices.ContainsFunc(entries(c), func(e entry) bool { return e.key == key })
+}
+
+// errUnknown refuses a key that does not exist.
+func errUnknown(key string) error {
+	return inventory.Errorf(inventory.KindInvalid, "there is no key %q in the configuration", key).
+		Do("see clusterctl config get")
+}
+
+// errFileKey refuses a change of a key that only the file sets.
+func errFileKey(key string) error {
+	return inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).
+		Do("change it there and restart clusterm")
+}
+
+// values returns the configuration with the origin of each key. named are the
+// keys of the file; overlay holds those that are set at run time.
+func values(c Config, named map[string]bool, overlay map[string]any, own monitor.Identity) Values {
+	found := map[string]string{"node.label": own.Label, "node.serial": own.Serial, "node.addr": own.Addr}
+	out := Values{}
+
+	for _, e := range entries(c) {
+		v := Value{Value: e.value, Origin: OriginDefault, Settable: !isFileKey(e.key)}
+		if named[e.key] {
+			v.Origin = OriginFile
+		}
+
+		if _, ok := overlay[e.key]; ok {
+			v.Origin = OriginOverlay
+		}
+
+		if detected, ok := found[e.key]; ok && e.value == "" {
+			v.Value, v.Origin = detected, OriginFound
+		}
+
+		if e.key == "vars" {
+			v.Value = c.SecretVars.HideVars(c.Vars)
+		}
+
+		out[e.key] = v
+	}
+
+	return out
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setting
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// settable has a value for every key that the overlay may contain, none of them
+// the default.
+var settable = map[string]any{
+	"groups":            []any{map[string]any{"name": "service-master"}, map[string]any{"name": "service-worker"}},
+	"playbooks":         "/srv/playbooks",
+	"ansible_playbook":  "/usr/local/bin/ansible-playbook",
+	"vars":              map[string]any{"a": "b"},
+	"secret_vars":       []any{"*_pin"},
+	"ssh.user":          "root",
+	"ssh.key_file":      "/etc/key",
+	"ssh.port":          2222,
+	"ssh.become":        true,
+	"ssh.become_user":   "admin",
+	"ssh.jump":          "gate",
+	"ssh.python":        "/usr/bin/python3",
+	"group_ssh":         map[string]any{"service-worker": map[string]any{"user": "worker"}},
+	"jobs.limit":        9,
+	"jobs.timeout":      "2h",
+	"jobs.forks":        5,
+	"jobs.appear":       "5m",
+	"jobs.runner_lease": "20m",
+	"jobs.keep":         10,
+	"jobs.keep_for":     "24h",
+	"jobs.keep_bytes":   1 << 21,
+	"jobs.output_limit": 1 << 17,
+	"max_body":          4096,
+	"log_level":         "debug",
+}
+
+// TestOverlay sets every settable key, alone and together. The value is in
+// force, the file's configuration is unchanged, and without the overlay it is
+// back.
+func TestOverlay(t *testing.T) {
+	t.Parallel()
+
+	no := false
+	file := Default()
+	file.SSH.Become = &no
+	file.Vars = map[string]any{"file": "x"}
+	file.GroupSSH["service-master"] = file.SSH
+
+	before := fmt.Sprintf("%+v", entries(file))
+	unchanged := func() bool { return fmt.Sprintf("%+v", entries(file)) == before && !no }
+
+	for _, e := range entries(file) {
+		if isFileKey(e.key) {
+			_, err := overlaid(file, map[string]any{e.key: "x"})
+			checkError(t, err, inventory.KindRefused, e.key+" belongs to the configuration file")
+
+			continue
+		}
+
+		value, ok := settable[e.key]
+		if !ok {
+			t.Errorf("the test has no value for %s", e.key)
+			continue
+		}
+
+		c, err := overlaid(file, map[string]any{e.key: value})
+		if err != nil {
+			t.Errorf("%s: %v", e.key, err)
+			continue
+		}
+
+		for i, got := range entries(c) {
+			if changed := !reflect.DeepEqual(got.value, entries(file)[i].value); changed != (got.key == e.key) {
+				t.Errorf("with %s set, %s is %v", e.key, got.key, got.value)
+			}
+		}
+
+		if !unchanged() {
+			t.Fatalf("setting %s changed the file's configuration", e.key)
+		}
+	}
+
+	c, err := overlaid(file, settable)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Maps are replaced, not merged.
+	if c.Vars["file"] != nil || len(c.GroupSSH) != 1 || c.GroupSSH["service-worker"].User != "worker" {
+		t.Errorf("vars %v, group_ssh %v", c.Vars, c.GroupSSH)
+	}
+
+	if !*c.SSH.Become || c.DataDir != file.DataDir {
+		t.Errorf("ssh.become is %v, data_dir %s", *c.SSH.Become, c.DataDir)
+	}
+
+	if !unchanged() {
+		t.Error("setting all keys changed the file's configuration")
+	}
+
+	if again, err := overlaid(file, nil); err != nil || fmt.Sprintf("%+v", entries(again)) != before {
+		t.Errorf("without the overlay: %v, %v", again, err)
+	}
+}
+
+// TestOverlayRefuses checks that an invalid overlay changes nothing.
+func TestOverlayRefuses(t *testing.T) {
+	t.Parallel()
+
+	no := false
+	file := Default()
+	file.SSH.Become = &no
+	before := fmt.Sprintf("%+v", entries(file))
+
+	for key, value := range map[string]any{
+		"nope":       1,
+		"jobs":       map[string]any{"limit": 1},
+		"jobs.nope":  1,
+		"jobs.limit": "many",
+		"jobs.keep":  0,
+		"groups":     []any{},
+		"vars":       map[string]any{"ansible_user": "x"},
+		"ssh.become": "perhaps",
+		"group_ssh":  map[string]any{"nope": map[string]any{"user": "x"}},
+		"log_level":  "loud",
+		"max_body":   -1,
+		"ssh":        map[string]any{"user": "x"},
+	} {
+		_, err := overlaid(file, map[string]any{key: value, "jobs.forks": 7, "ssh.become": value})
+		checkError(t, err, inventory.KindInvalid)
+
+		if fmt.Sprintf("%+v", entries(file)) != before || no {
+			t.Fatalf("refusing %s changed the file's configuration", key)
+		}
+	}
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setting
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
+	"github.com/contiv/cluster/monitor"
+)
+
+// Store writes the overlay and the digests of files. Every method may block
+// until its context ends, and returns once the view shows the write.
+type Store interface {
+	// PutOverlay replaces the overlay, unless it was changed after the revision:
+	// then it returns KindConflict.
+	PutOverlay(ctx context.Context, revision int64, overlay map[string]any) (int64, error)
+	// NoteFile stores the digest of an instance's file. A new digest is a change
+	// of the configuration; the same digest is no write.
+	NoteFile(ctx context.Context, instance, digest string) error
+}
+
+// Membership is this daemon's part in the gossip. Its methods do not block.
+type Membership interface {
+	// Own returns the name of the daemon's own node, or "" if it has none.
+	Own() string
+	// AgentVars returns the variables for hosts that join the gossip, or the
+	// reason why hosts cannot join.
+	AgentVars() (map[string]any, error)
+}
+
+// Options are the dependencies of Settings.
+type Options struct {
+	File       File          // as loaded at the start
+	Path       func() string // of the file to reload; "": none
+	Node       monitor.Identity
+	State      state.Reader
+	Store      Store
+	Adapters   Adapters
+	Membership Membership
+	// Apply puts a changed configuration into force outside the use cases, e.g.
+	// the log level. It must not block or call Settings.
+	Apply  func(Config)
+	Audit  access.Auditor
+	Logger logrus.FieldLogger
+}
+
+// Settings is the configuration in force. All methods may be called at once.
+type Settings struct {
+	path       func() string
+	node       monitor.Identity
+	state      state.Reader
+	store      Store
+	adapters   Adapters
+	membership Membership
+	applyHook  func(Config)
+	audit      access.Auditor
+	log        logrus.FieldLogger
+
+	note fileNote
+
+	mu      sync.Mutex
+	file    File
+	overlay map[string]any // the overlay that current was made with
+	current Config
+	refused error // the reason why the overlay is not in force
+}
+
+// New returns the settings of the file. The overlay comes into force with the
+// first look at the configuration.
+func New(o Options) *Settings {
+	return &Settings{
+		path: o.Path, node: o.Node, state: o.State, store: o.Store, adapters: o.Adapters, membership: o.Membership,
+		applyHook: o.Apply, audit: o.Audit, log: o.Logger,
+		note: fileNote{changed: make(chan struct{}, 1)},
+		file: o.File, current: o.File.Config,
+	}
+}
+
+// Current returns the configuration in force: the file's with the overlay of the
+// newest view over it. If the overlay no longer fits the file, it is the file's
+// alone; see Problem. The caller must not change it.
+func (s *Settings) Current() Config {
+	overlay := s.state.View().Overlay
+
+	s.mu.Lock()
+	if len(overlay) == 0 && len(s.overlay) == 0 || reflect.DeepEqual(overlay, s.overlay) {
+		defer s.mu.Unlock()
+		return s.current
+	}
+
+	merged, err := overlaid(s.file.Config, overlay)
+	if err != nil {
+		// The file was changed so that the overlay no longer fits it.
+		merged = s.file.Config
+		s.log.WithError(err).Error("the overlay does not fit the configuration file; running without the overlay")
+	}
+
+	s.overlay, s.current, s.refused = overlay, merged, err
+	s.mu.Unlock()
+
+	s.applyHook(merged)
+
+	return merged
+}
+
+// Problem returns the reason why the overlay is not in force, or a file of the
+// configuration that is missing on this host; nil if there is no problem.
+func (s *Settings) Problem() error {
+	current := s.Current()
+
+	s.mu.Lock()
+	refused := s.refused
+	s.mu.Unlock()
+
+	if refused != nil {
+		return refused
+	}
+
+	return current.checkFiles(Default())
+}
+
+// Values returns the configuration in force with the origin of every key.
+func (s *Settings) Values() Values {
+	c := s.Current()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	overlay := s.overlay
+	if s.refused != nil {
+		overlay = nil
+	}
+
+	return values(c, s.file.named, overlay, s.node)
+}
+
+// Reload reads the configuration file again. It takes effect as a whole, or is
+// refused with the reason and changes nothing. It blocks while a changed
+// ansible-playbook is checked.
+func (s *Settings) Reload(ctx context.Context) error {
+	file, err := Load(s.path(), s.adapters)
+	if err != nil {
+		return err
+	}
+
+	s.mu.Lock()
+	old := s.file
+	s.mu.Unlock()
+
+	if fixed := changedFileKeys(old.Config, file.Config); len(fixed) > 0 {
+		return inventory.Errorf(inventory.KindRefused,
+			"%s cannot change while clusterm runs", strings.Join(fixed, ", ")).
+			Do("restart it: systemctl restart clusterm")
+	}
+
+	overlay := s.state.View().Overlay
+
+	merged, err := overlaid(file.Config, overlay)
+	if err != nil {
+		return err
+	}
+
+	if err := s.check(ctx, merged); err != nil {
+		return err
+	}
+
+	// The overlay may have changed during the check. Then it differs from
+	// s.overlay, and the next call of Current merges it.
+	s.mu.Lock()
+	s.file, s.overlay, s.current, s.refused = file, overlay, merged, nil
+	s.mu.Unlock()
+
+	s.applyHook(merged)
+	s.note.request()
+
+	return nil
+}
+
+// changedFileKeys returns the keys that only a restart can change, and that
+// differ.
+func changedFileKeys(old, c Config) []string {
+	before := map[string]any{}
+	for _, e := range entries(old) {
+		before[e.key] = e.value
+	}
+
+	var changed []string
+	for _, e := range entries(c) {
+		value, existed := before[e.key]
+		if isFileKey(e.key) && (!existed || !reflect.DeepEqual(value, e.value)) {
+			changed = append(changed, e.key)
+		}
+	}
+
+	return changed
+}
+
+// check refuses a configuration that this host cannot serve, or that lacks the
+// group of a node.
+func (s *Settings) check(ctx context.Context, c Config) error {
+	if err := c.CheckHost(ctx, s.Current(), s.adapters); err != nil {
+		return err
+	}
+
+	var orphans []string
+	for _, n := range s.state.View().Nodes {
+		if _, err := c.Groups.Get(n.Group); n.Group != "" && err != nil {
+			orphans = append(orphans, fmt.Sprintf("%s is in %s", n.Name, n.Group))
+		}
+	}
+
+	if len(orphans) == 0 {
+		return nil
+	}
+
+	return inventory.Errorf(inventory.KindRefused,
+		"groups: the new configuration lacks the groups of some nodes: %s", strings.Join(orphans, ", ")).
+		Do("decommission the nodes, or keep the groups")
+}
+
+// Patch sets keys of the overlay; a nil value removes one. The change takes
+// effect as a whole before Patch returns, or is refused with the reason. Patch
+// returns the configuration then in force.
+func (s *Settings) Patch(ctx context.Context, c access.Caller, patch map[string]any) (Values, error) {
+	record := access.Record{Action: "settings.patch", Targets: slices.Sorted(maps.Keys(patch))}
+
+	err := access.Audited(ctx, s.audit, c, record, func(*access.Record) error { return s.patch(ctx, c, patch) })
+	if err != nil {
+		return nil, err
+	}
+
+	return s.Values(), nil
+}
+
+func (s *Settings) patch(ctx context.Context, caller access.Caller, patch map[string]any) error {
+	if len(patch) == 0 {
+		return inventory.Errorf(inventory.KindInvalid, "the request has no key").Do("see clusterctl config get")
+	}
+
+	v, err := caller.Precondition.Check(ctx, s.state, s.state.View())
+	if err != nil {
+		return err
+	}
+
+	overlay, err := s.patched(v.Overlay, patch)
+	if err != nil {
+		return err
+	}
+
+	s.mu.Lock()
+	file := s.file
+	s.mu.Unlock()
+
+	merged, err := overlaid(file.Config, overlay)
+	if err != nil {
+		return err
+	}
+
+	if err := s.check(ctx, merged); err != nil {
+		return err
+	}
+
+	// The revision of v guards the write: another change since then is a conflict.
+	_, err = s.store.PutOverlay(ctx, v.Revision, overlay)
+
+	return err
+}
+
+// patched returns a copy of the overlay with the patch applied.
+func (s *Settings) patched(overlay, patch map[string]any) (map[string]any, error) {
+	current := s.Current()
+	out := map[string]any{}
+	maps.Copy(out, overlay)
+
+	for key, value := range patch {
+		if value != nil {
+			out[key] = value
+			continue
+		}
+
+		if isFileKey(key) {
+			return nil, errFileKey(key)
+		}
+
+		// A key that only an older version had can still be removed.
+		if _, set := out[key]; !set && !exists(current, key) {
+			return nil, errUnknown(key)
+		}
+
+		delete(out, key)
+	}
+
+	// A hidden secret that is written back keeps its value.
+	if vars, ok := patch["vars"].(map[string]any); ok {
+		restored, err := current.SecretVars.Restore(vars, current.Vars)
+		if err != nil {
+			return nil, err
+		}
+
+		out["vars"] = map[string]any(restored)
+	}
+
+	return out, nil
+}
+
+// Groups returns the configured groups.
+func (s *Settings) Groups() inventory.Groups { return s.Current().Groups }
+
+// Engine returns the settings of the job engine.
+func (s *Settings) Engine() engine.Settings {
+	c := s.Current()
+	out := engine.Settings{
+		Settings:   c.variables(),
+		JobLimit:   c.Jobs.Limit,
+		Timeout:    time.Duration(c.Jobs.Timeout),
+		Appear:     time.Duration(c.Jobs.Appear),
+		Lease:      time.Duration(c.Jobs.RunnerLease),
+		Retention:  job.Retention{Count: c.Jobs.Keep, Age: time.Duration(c.Jobs.KeepFor), Bytes: c.Jobs.KeepBytes},
+		EventLimit: c.Jobs.OutputLimit,
+		Own:        s.membership.Own(),
+	}
+	out.AgentVars, out.NoAgents = s.membership.AgentVars()
+
+	return out
+}
+
+// Variables returns the settings of the variables.
+func (s *Settings) Variables() variable.Settings { return s.Current().variables() }
+
+func (c Config) variables() variable.Settings {
+	return variable.Settings{
+		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Connection: c.SSH, Connections: c.GroupSSH,
+	}
+}
+
+// Nodes returns the settings of the nodes.
+func (s *Settings) Nodes() node.Settings {
+	return node.Settings{Groups: s.Current().Groups, Own: s.membership.Own()}
+}
+
+// Explain returns the settings of the explanations.
+func (s *Settings) Explain() explain.Settings {
+	c := s.Current()
+	return explain.Settings{Groups: c.Groups, JobLimit: c.Jobs.Limit}
+}
