@@ -298,7 +298,8 @@ func (d *Daemon) startEmbedded(ctx context.Context) (*etcd.Client, error) {
 
 	client, err := etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.embedded.Endpoint())
 	if ended := d.embedded.Ended(); err != nil && ended != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the embedded etcd did not start; its last error: %w", ended).
+		return nil, inventory.Errorf(inventory.KindUnavailable,
+			"the embedded etcd did not start; its last error: %w", ended).
 			Do("if the disk is full, free some space; end other processes that use %s; "+
 				"restore it from a backup only if etcd reports damaged data", d.file.DataDir)
 	}

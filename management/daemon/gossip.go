@@ -235,7 +235,7 @@ func (g *gossip) contact() (addr string, join []string, err error) {
 		return addr, []string{addr}, nil
 	case g.remote == nil:
 		return "", nil, inventory.Errorf(inventory.KindRefused,
-			"cannot prepare hosts: this manager is outside the gossip (gossip: off), so they would have no member to join").
+			"cannot prepare hosts: this manager is outside the gossip (gossip: off), so they have no member to join").
 			Do("install the agents yourself, and report their hosts to POST /monitor/event")
 	case g.key == "":
 		return "", nil, inventory.Errorf(inventory.KindRefused,

@@ -154,8 +154,8 @@ func instanceID(dataDir string) (string, error) {
 
 		id := hex.EncodeToString(b[:])
 		if err := localfile.Replace(path, []byte(id+"\n")); err != nil {
-			return "", inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be written: %w",
-				err).
+			return "", inventory.Errorf(inventory.KindUnavailable,
+				"the identity of this instance cannot be written: %w", err).
 				Do("check owner, mode and free space of %s", dataDir)
 		}
 
