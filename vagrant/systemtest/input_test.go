@@ -48,7 +48,7 @@ func TestBadInput(t *testing.T) {
 		{5, words("FREE|Discovered|--force"), cmd("nodes|forget|FREE")},
 		{2, words("port"), cmd("nodes|set|FREE|--port|99999")},
 		{2, words("key"), cmd("nodes|set|FREE|--key-file|relative")},
-		{2, words("needs something"), cmd("nodes|set|FREE")},
+		{2, words("needs a setting"), cmd("nodes|set|FREE")},
 		// groups, options
 		{4, words("nonsense|service-master|service-worker"), cmd("nodes|commission|FREE|-g|nonsense")},
 		{2, words("on_failure|batch|failed"), cmd("nodes|commission|FREE|-g|service-worker|--on-failure|nothing")},
