@@ -111,6 +111,7 @@ func New(o Options) (*Daemon, error) {
 		return nil, err
 	}
 
+	// health and shutdownAPI derive their timeouts from it.
 	o.StaleAfter = cmp.Or(o.StaleAfter, store.StaleAfter)
 	d := &Daemon{opts: o, file: file, failed: make(chan error, 4)}
 	d.apply(file.Config)
@@ -155,6 +156,8 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	}
 
 	d.wireUseCases()
+
+	// Before the API: its first answer carries the entity tag of this file.
 	d.settings.Start(ctx, d.id)
 	d.onStop("settings", func(context.Context) error { d.settings.Stop(); return nil })
 
@@ -162,6 +165,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return err
 	}
 
+	// After the gossip: a step that waits for hosts needs current observations.
 	d.engine.Start(ctx)
 	d.onStop("jobs", func(context.Context) error { d.engine.Stop(); return nil })
 
@@ -179,11 +183,13 @@ func (d *Daemon) prepareHost() error {
 			Do("run as root, or configure another data_dir")
 	}
 
+	// Playbooks copy this program to hosts that are being prepared.
 	executable, err := os.Executable()
 	if err != nil {
 		return err
 	}
 
+	// Only an agent needs an address that other hosts can reach.
 	runsAgent := !d.file.Gossip.Off && d.file.Gossip.RPC == ""
 	if d.node, err = identify(d.file.Node, runsAgent); err != nil {
 		return err
@@ -285,6 +291,7 @@ func (d *Daemon) startEmbedded(ctx context.Context) (*etcd.Client, error) {
 	so := etcd.ServerOptions{
 		Dir: filepath.Join(d.file.DataDir, "etcd"), NoSync: d.opts.InProcess, Log: d.opts.Logger,
 	}
+	// A process of its own: etcd ends its process when its disk fails.
 	if !d.opts.InProcess {
 		so.Command = slices.Concat(d.opts.Command, []string{"etcd"})
 	}
@@ -297,6 +304,7 @@ func (d *Daemon) startEmbedded(ctx context.Context) (*etcd.Client, error) {
 	d.onStop("etcd", func(context.Context) error { return d.embedded.Close() })
 
 	client, err := etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.embedded.Endpoint())
+	// The error of the server explains more than the timeout of its client.
 	if ended := d.embedded.Ended(); err != nil && ended != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable,
 			"the embedded etcd did not start; its last error: %w", ended).
@@ -387,6 +395,7 @@ func (d *Daemon) wireUseCases() {
 	d.server = api
 	d.mu.Unlock()
 
+	// The overlay may have set the body limit before the server existed.
 	d.apply(d.settings.Current())
 }
 
@@ -524,6 +533,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 			d.opts.Logger.Info("stopping")
 			return d.Stop(context.WithoutCancel(ctx))
 		case err := <-d.failed:
+			// A supervisor restarts the process, which is safer than half a daemon.
 			return errors.Join(err, d.Stop(context.WithoutCancel(ctx)))
 		case <-reload:
 			if err := d.Reload(); err != nil {

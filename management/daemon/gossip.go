@@ -64,6 +64,7 @@ func (d *Daemon) startGossip(ctx context.Context) error {
 // watchAgent watches an existing serf agent.
 func (d *Daemon) watchAgent(ctx context.Context, sink monitor.Sink) error {
 	c := d.gossip.config
+	// Without the key, nodes are observed, but no host can be prepared.
 	key := ""
 
 	if c.KeyFile != "" {
@@ -213,6 +214,7 @@ func (g *gossip) AgentVars() (map[string]any, error) {
 
 	_, port, _ := net.SplitHostPort(addr)
 
+	// Variables hold the types of JSON.
 	peers := make([]any, len(join))
 	for i, j := range join {
 		peers[i] = j
@@ -251,6 +253,7 @@ func (g *gossip) contact() (addr string, join []string, err error) {
 			Do("see clusterctl health; new hosts would not be observed")
 	}
 
+	// The Ansible role starts agents with encryption only.
 	if !self.Encrypted {
 		return "", nil, inventory.Errorf(inventory.KindRefused,
 			"the gossip of the serf agent at %s is not encrypted; agents of clusterm join encrypted gossip only",

@@ -38,6 +38,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 		}
 	}
 
+	// A warning, e.g. about an old server, does not degrade the health.
 	_, warning, problem := d.etcd.Server()
 	if warning != "" {
 		h.Warnings = append(h.Warnings, warning)

@@ -36,6 +36,7 @@ func identify(n monitor.Identity, runsAgent bool) (monitor.Identity, error) {
 			return n, err
 		}
 
+		// The label is the host name without its domain.
 		host, _, _ = strings.Cut(strings.ToLower(host), ".")
 		n.Label = strings.Trim(notInLabel.ReplaceAllString(host, "-"), "-")
 	}
@@ -84,6 +85,7 @@ func ownAddr() (string, error) {
 			continue
 		}
 
+		// An interface may disappear during the loop.
 		addrs, err := i.Addrs()
 		if err != nil {
 			continue

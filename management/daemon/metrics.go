@@ -159,6 +159,7 @@ func (m *instruments) emitted(s job.Stream, chunk []byte) {
 func (m *instruments) runEnded(e engine.RunExit, text, events bool) {
 	cause := string(e.Cause)
 	switch {
+	// The engine derives the same cause from the code.
 	case cause == "" && e.Code != 0:
 		cause = string(job.CauseFailed)
 	case cause == "":
@@ -188,6 +189,7 @@ func (s countingStore) Finish(ctx context.Context, j job.Job, writes []state.Nod
 	if err == nil {
 		s.instruments.jobsEnded.WithLabelValues(string(out.Verb), cmp.Or(string(out.Cause), succeeded)).Inc()
 
+		// A job that was cancelled in the queue has no duration.
 		if !out.Started.IsZero() {
 			s.instruments.jobDuration.WithLabelValues(string(out.Verb), string(out.Status)).
 				Observe(out.Ended.Sub(out.Started).Seconds())
@@ -296,6 +298,7 @@ func (d *Daemon) etcdMetrics(emit func(string, float64, ...string)) {
 	for endpoint, s := range d.store.Sizes(ctx) {
 		emit("clusterm_etcd_up", gaugeOf(s.Err == nil), endpoint)
 
+		// Without an answer there is no size to emit; clusterm_etcd_up is 0.
 		if s.Err != nil {
 			continue
 		}

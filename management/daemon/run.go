@@ -82,6 +82,7 @@ func lastError(output string) string {
 	}
 	defer f.Close()
 
+	// The error is at the end; the output may be large.
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return ""
@@ -138,6 +139,7 @@ func (r run) Results() (map[string]job.HostResult, error) {
 
 		return nil
 	}
+	// The run has ended, so do not wait for more events.
 	ended := func() bool { return true }
 	_, err := ansible.Tail(context.Background(), r.Events(), 0, ended, add)
 

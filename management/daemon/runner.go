@@ -198,6 +198,7 @@ func (r *runner) Attach(id string) (engine.Run, error) {
 		return nil, err
 	}
 
+	// The engine attaches to one run several times; count it once.
 	if found.Alive() && r.adopt(id) {
 		r.instruments.adoptions.Inc()
 	}

@@ -57,6 +57,7 @@ func (c *Config) checkPaths() error {
 		return nil
 	}
 
+	// A name such as localhost is refused: its address can change.
 	addr, err := netip.ParseAddrPort(c.PlainHTTP)
 	if err != nil || !addr.Addr().IsLoopback() {
 		return invalid("plain_http", "%q is not a loopback address and port; plain HTTP has no authentication, "+
@@ -75,6 +76,7 @@ func (c *Config) checkNode() error {
 		{"node.serial", c.Node.Serial, inventory.CheckSerial},
 		{"node.addr", c.Node.Addr, inventory.CheckAddr},
 	} {
+		// An empty value is detected on the host at the start.
 		if field.value == "" {
 			continue
 		}

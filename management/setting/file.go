@@ -99,6 +99,7 @@ func (c *Config) CheckHost(ctx context.Context, old Config, adapters Adapters) e
 
 // checkFiles is the part of CheckHost that runs no program.
 func (c *Config) checkFiles(old Config) error {
+	// In order, so that the same file always gets the same error.
 	for _, group := range slices.Sorted(maps.Keys(c.GroupSSH)) {
 		if err := checkKeyFile("group_ssh."+group, c.GroupSSH[group].KeyFile, old.GroupSSH[group].KeyFile); err != nil {
 			return err

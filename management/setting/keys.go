@@ -57,6 +57,7 @@ func entries(c Config) []entry {
 		for _, f := range yamlfile.Fields(v.Type()) {
 			key, value := prefix+yamlfile.Key(f), v.FieldByIndex(f.Index)
 
+			// Without gossip, its keys have no meaning.
 			if gossip, ok := value.Interface().(Gossip); ok && gossip.Off {
 				out = append(out, entry{key, "off"})
 				continue
@@ -112,6 +113,7 @@ func values(c Config, named map[string]bool, overlay map[string]any, own monitor
 			v.Value, v.Origin = detected, OriginFound
 		}
 
+		// Secrets stay out of the API and of the digest.
 		if e.key == "vars" {
 			v.Value = c.SecretVars.HideVars(c.Vars)
 		}

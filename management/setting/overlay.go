@@ -23,8 +23,10 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 		return file, nil
 	}
 
+	// A snapshot of the file stays valid: its readers hold no lock.
 	c := copyForWrite(file)
 
+	// In order, so that the same overlay always gets the same error.
 	for _, key := range slices.Sorted(maps.Keys(overlay)) {
 		if isFileKey(key) {
 			return Config{}, errFileKey(key)
@@ -68,6 +70,7 @@ func (c *Config) set(key string, value any) error {
 		c.GroupSSH = nil
 	}
 
+	// The decoder of the file checks the value: types and keys have one definition.
 	document := yamlValue(value)
 	for _, part := range slices.Backward(strings.Split(key, ".")) {
 		document = map[string]any{part: document}

@@ -115,6 +115,7 @@ func (s *Settings) Current() Config {
 	s.overlay, s.current, s.refused = overlay, merged, err
 	s.mu.Unlock()
 
+	// Outside the lock: the hook takes locks of its own.
 	s.applyHook(merged)
 
 	return merged
@@ -219,6 +220,7 @@ func (s *Settings) check(ctx context.Context, c Config) error {
 		return err
 	}
 
+	// Without its group, a node would have no rule and no variables.
 	var orphans []string
 	for _, n := range s.state.View().Nodes {
 		if _, err := c.Groups.Get(n.Group); n.Group != "" && err != nil {
@@ -254,6 +256,7 @@ func (s *Settings) patch(ctx context.Context, caller access.Caller, patch map[st
 		return inventory.Errorf(inventory.KindInvalid, "the request has no key").Do("see clusterctl config get")
 	}
 
+	// Decide on the view that met the precondition, not on a newer one.
 	v, err := caller.Precondition.Check(ctx, s.state, s.state.View())
 	if err != nil {
 		return err
