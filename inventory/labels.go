@@ -4,7 +4,6 @@ package inventory
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 )
@@ -55,18 +54,13 @@ func isLabelPrefix(s string) bool {
 	return len(s) <= MaxLabelPrefix && hostname.MatchString(s) && s == strings.ToLower(s)
 }
 
-// nodeFields lists the JSON names of a node's fields, including the two that the
-// API adds to the record.
-var nodeFields = func() []string {
-	names := []string{"connection", "revision"}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Node]()) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
-			names = append(names, name)
-		}
-	}
-
-	return names
-}()
+// nodeFields lists the names of a node's fields in selectors and in the API,
+// including the connection, which the API adds to the record.
+var nodeFields = []string{
+	"name", "label", "serial", "addr", "status", "prev_status", "state", "prev_state", "group", "residue",
+	"applied", "last_error", "job", "verb", "before", "labels", "seen", "duplicates", "host_keys", "entries",
+	"created", "updated", "revision", "connection",
+}
 
 // Relabel returns a copy of the node with the patch applied to its labels: a value
 // sets a label, nil removes it. It returns an error of KindInvalid for a key or

@@ -4,8 +4,10 @@ package inventory_test
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -34,12 +36,31 @@ func TestLabelKey(t *testing.T) {
 		}
 	}
 
-	for _, key := range []string{"name", "status", "group", "labels", "connection", "revision", "seen", "updated"} {
+	fields := []string{"connection"}
+	for field := range reflect.TypeFor[inventory.Node]().Fields() {
+		fields = append(fields, snakeCase(field.Name))
+	}
+
+	for _, key := range fields {
 		err := inventory.CheckLabelKey(key)
 		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), "a field of every node") {
 			t.Errorf("the field name %q as a key: got %v", key, err)
 		}
 	}
+}
+
+// snakeCase returns the name of a Go field as the API spells it.
+func snakeCase(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if i > 0 && unicode.IsUpper(r) {
+			b.WriteByte('_')
+		}
+
+		b.WriteRune(unicode.ToLower(r))
+	}
+
+	return b.String()
 }
 
 func TestLabelValue(t *testing.T) {

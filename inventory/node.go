@@ -10,79 +10,79 @@ import (
 
 // Node is the record of one host.
 type Node struct {
-	Name   string `json:"name"`   // LABEL-SERIAL
-	Label  string `json:"label"`  // as reported by its agent
-	Serial string `json:"serial"` // as reported by its agent
-	Addr   string `json:"addr"`   // the address for Ansible: IPv4, IPv6 or a host name
+	Name   string // LABEL-SERIAL
+	Label  string // as reported by its agent
+	Serial string // as reported by its agent
+	Addr   string // the address for Ansible: IPv4, IPv6 or a host name
 
-	Status     Status `json:"status"`
-	PrevStatus Status `json:"prev_status,omitempty"`
-	State      State  `json:"state"`
-	PrevState  State  `json:"prev_state,omitempty"`
+	Status     Status
+	PrevStatus Status
+	State      State
+	PrevState  State
 
 	// Group is the host group of a commissioned node, the target group during a
 	// commission, and the last group of a Quarantined node. Empty otherwise.
-	Group string `json:"group,omitempty"`
+	Group string
 	// Residue names groups with configuration left on the node after a failed
 	// cleanup.
-	Residue []string `json:"residue,omitempty"`
+	Residue []string
 	// Applied is the id of the job that configured the node; empty if nothing is
 	// applied, or if a failure left that unknown.
-	Applied string `json:"applied,omitempty"`
+	Applied string
 	// LastError is the error of the last verb. The next verb clears it.
-	LastError string `json:"last_error,omitempty"`
+	LastError string
 
-	Job  string `json:"job,omitempty"`  // id of the job that holds the node
-	Verb Verb   `json:"verb,omitempty"` // the verb of that job
+	Job  string // id of the job that holds the node
+	Verb Verb   // the verb of that job
 	// Before is the node before that job reserved it. Until the job commits its
 	// reservation (it is still Queued) the reservation counts as absent and
 	// Unreserved returns the node as it stands.
-	Before *Before `json:"before,omitempty"`
+	Before *Before
 
 	// Labels are set by operators, for selectors; see Relabel. Verbs keep them.
-	Labels map[string]string `json:"labels,omitempty"`
+	Labels map[string]string
 
 	// Seen is the latest report of each observer: true for alive.
-	Seen map[string]bool `json:"seen,omitempty"`
+	Seen map[string]bool
 	// Duplicates are the addresses of other live members with the same identity.
-	Duplicates []string `json:"duplicates,omitempty"`
+	Duplicates []string
 	// HostKeys are the ssh host keys recorded at the first contact, each in the
 	// format of known_hosts without the host field ("ssh-ed25519 AAAA…").
-	HostKeys []string `json:"host_keys,omitempty"`
+	HostKeys []string
 
-	Entries uint64    `json:"entries"` // history entries so far, pruned ones included
-	Created time.Time `json:"created"`
-	Updated time.Time `json:"updated"`
+	Entries uint64 // history entries so far, pruned ones included
+	Created time.Time
+	Updated time.Time
 
 	// Revision is the store's revision of this record; it is not part of the record.
-	Revision int64 `json:"-"`
+	Revision int64
 }
 
 // Before is the part of a node that a reservation changes.
 type Before struct {
-	Status     Status   `json:"status"`
-	PrevStatus Status   `json:"prev_status,omitempty"`
-	Group      string   `json:"group,omitempty"`
-	LastError  string   `json:"last_error,omitempty"`
-	Applied    string   `json:"applied,omitempty"`
-	Residue    []string `json:"residue,omitempty"`
-	Entries    uint64   `json:"entries"`
+	Status     Status
+	PrevStatus Status
+	Group      string
+	LastError  string
+	Applied    string
+	Residue    []string
+	Entries    uint64
 }
 
 // HistoryEntry is one transition, or one change of state, in a node's history.
 type HistoryEntry struct {
-	Seq    uint64    `json:"seq"` // increases from 1; a withdrawn reservation leaves a gap
-	Time   time.Time `json:"time"`
-	Verb   Verb      `json:"verb"`
-	From   Status    `json:"from,omitempty"`
-	To     Status    `json:"to"`
-	State  State     `json:"state"` // the state after the change
-	Group  string    `json:"group,omitempty"`
-	Actor  string    `json:"actor,omitempty"`
-	Job    string    `json:"job,omitempty"`
-	Reason string    `json:"reason,omitempty"`
+	Seq    uint64 // increases from 1; a withdrawn reservation leaves a gap
+	Time   time.Time
+	Verb   Verb
+	From   Status
+	To     Status
+	State  State // the state after the change
+	Group  string
+	Actor  string
+	Job    string
+	Reason string
 	// Read is the revision of the record on which the transition was decided.
-	Read int64 `json:"read_revision,omitempty"`
+	Read int64
 }
 
 // HistoryLimit is the number of history entries kept per node.
@@ -91,14 +91,14 @@ const HistoryLimit = 1000
 // Tombstone is the remainder of a forgotten node. A node that reappears under a
 // name with a tombstone starts Quarantined instead of Unallocated.
 type Tombstone struct {
-	Name     string    `json:"name"`
-	Label    string    `json:"label"`
-	Serial   string    `json:"serial"`
-	HostKeys []string  `json:"host_keys,omitempty"`
-	Residue  []string  `json:"residue,omitempty"` // groups with configuration possibly left on the host
-	Time     time.Time `json:"time"`
-	Actor    string    `json:"actor,omitempty"`
-	Reason   string    `json:"reason,omitempty"`
+	Name     string
+	Label    string
+	Serial   string
+	HostKeys []string
+	Residue  []string // groups with configuration possibly left on the host
+	Time     time.Time
+	Actor    string
+	Reason   string
 }
 
 // Commissioned reports whether the node serves: it is Allocated, or held by a
@@ -209,12 +209,12 @@ func (n Node) Unreserved() Node {
 
 // Outcome is the result of a verb for one node.
 type Outcome struct {
-	Status  Status   `json:"status"`
-	Group   string   `json:"group,omitempty"`
-	Applied string   `json:"applied,omitempty"`
-	Residue []string `json:"residue,omitempty"`
-	Error   string   `json:"error,omitempty"` // becomes LastError
-	Reason  string   `json:"reason,omitempty"`
+	Status  Status
+	Group   string
+	Applied string
+	Residue []string
+	Error   string // becomes LastError
+	Reason  string
 }
 
 // Release ends the verb with the outcome and frees the node of its job.

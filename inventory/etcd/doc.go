@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package etcd runs the embedded etcd and connects to it, or to an existing etcd.
-// It also builds the guarded writes of node records (keys.go).
+// It has no keys of the manager: management/etcd builds its transactions from Ops.
 //
 // The embedded server listens on Unix sockets below its data directory, which
 // only its owner can enter, so no other host or user can reach it. It runs as a

@@ -19,7 +19,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -495,76 +494,5 @@ func TestRecordTooLarge(t *testing.T) {
 	_, err := c.Put(within(t, testTimeout), "/t/key", strings.Repeat("x", 5<<20))
 	if err = Error(err); inventory.KindOf(err) != inventory.KindTooLarge {
 		t.Errorf("got %v, want a too-large error", err)
-	}
-}
-
-// TestPutNode checks the bound of the history and the precondition of every write.
-func TestPutNode(t *testing.T) {
-	t.Parallel()
-
-	c := dial(t, start(t, ServerOptions{Dir: shortDir(t), NoSync: true}), "/t")
-	ctx := within(t, testTimeout)
-
-	// commit returns the new revision, or 0 if the precondition failed.
-	commit := func(ops Ops, err error) int64 {
-		t.Helper()
-
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		resp, err := c.Txn(ctx).If(ops.If...).Then(ops.Then...).Commit()
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		if !resp.Succeeded {
-			return 0
-		}
-
-		return resp.Header.Revision
-	}
-
-	n := inventory.Node{Name: "a-1"}
-	for seq := uint64(0); seq < inventory.HistoryLimit+5; {
-		var entries []inventory.HistoryEntry
-		for range 15 {
-			seq++
-			entries = append(entries, inventory.HistoryEntry{Seq: seq})
-		}
-
-		if n.Revision = commit(c.PutNode(n, entries)); n.Revision == 0 {
-			t.Fatalf("the write of entry %d failed its precondition", seq)
-		}
-	}
-
-	kept, err := c.Get(ctx, c.HistoryPrefix("a-1"), clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil || len(kept.Kvs) != inventory.HistoryLimit || string(kept.Kvs[0].Key) != c.HistoryKey("a-1", 6) {
-		t.Errorf("%d entries are left, %v, want %d", len(kept.Kvs), err, inventory.HistoryLimit)
-	}
-
-	stale := n
-	stale.Revision--
-
-	if commit(c.PutNode(stale, nil)) != 0 || commit(c.DeleteNode(stale), nil) != 0 ||
-		commit(c.PutNode(inventory.Node{Name: "a-1"}, nil)) != 0 {
-		t.Error("a write on a stale revision was committed")
-	}
-
-	if commit(c.PutNode(inventory.Node{Name: "a-10"}, []inventory.HistoryEntry{{Seq: 1}})) == 0 ||
-		commit(c.DeleteNode(n), nil) == 0 {
-		t.Error("a write on the current revision failed its precondition")
-	}
-
-	left, err := c.Get(ctx, "/t/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-
-	var keys []string
-	for _, kv := range left.Kvs {
-		keys = append(keys, string(kv.Key))
-	}
-
-	want := "/t/schema /t/v/nodes/a-10 /t/x/history/a-10/0000000000000001"
-	if err != nil || strings.Join(keys, " ") != want {
-		t.Errorf("the keys %v are left, %v, want %s", keys, err, want)
 	}
 }

@@ -29,11 +29,11 @@ type Key struct {
 
 // Result is the stored result of a mutation with a key.
 type Result struct {
-	Request string    `json:"request"`
-	Job     string    `json:"job,omitempty"` // the job that was made or changed
-	Time    time.Time `json:"time"`
+	Request string
+	Job     string // the job that was made or changed
+	Time    time.Time
 	// Revision is the revision of the transaction; it is not stored.
-	Revision int64 `json:"-"`
+	Revision int64
 }
 
 // Results reads stored results by quorum.

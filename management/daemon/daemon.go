@@ -254,7 +254,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 	}
 
 	d.instruments = newInstruments(d.opts.Version)
-	d.store.OnAsk(d.instruments.roundTripEnded)
+	d.store.OnProbe(d.instruments.roundTripEnded)
 	d.onStop("view", func(context.Context) error { d.store.Close(); return nil })
 
 	d.audit = auditLog{d.opts.Logger}

@@ -205,7 +205,7 @@ func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string
 	nodeMetrics(v, emit)
 	jobMetrics(v, d.settings.Current().Jobs.Forks, time.Now(), emit)
 	emit("clusterm_view_revision", float64(v.Revision))
-	emit("clusterm_view_staleness_seconds", d.store.Silence().Seconds())
+	emit("clusterm_view_staleness_seconds", d.store.Staleness().Seconds())
 	emit("clusterm_view_stale", gaugeOf(v.Stale))
 	d.etcdMetrics(emit)
 	d.gossipMetrics(emit)

@@ -11,74 +11,78 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// The bounds of what is kept for those who watch. At 100 transitions per second
-// it is a good minute, which is more than a broken connection takes.
+// The limits of the changes kept for watches. At 100 transitions per second they cover
+// a good minute, which is longer than a client takes to reconnect.
 const (
 	feedCount = 16 << 10
 	feedBytes = 16 << 20
 )
 
-// subject is something that a change is about.
+// subject identifies a changed record.
 type subject struct {
 	kind state.ChangeKind
 	name string
 }
 
-// pending is what changes in the revision that is being applied. Only when all
-// of the revision is applied is it known what a node counts as.
+// pending collects the changes of the revision that is being applied. The effective
+// node is certain only after the whole revision, because a job in the same revision
+// may commit its reservation.
 type pending struct {
 	revision int64
 	order    []subject
-	was      map[subject]*inventory.Node // what a node counted as before; nil: it was not there
-	size     map[subject]int             // bytes, about
-	told     []state.Change              // of revisions that are complete
-	off      bool                        // everything is being read anew, in any order
+	before   map[subject]*inventory.Node // the effective node before the revision; nil: none
+	size     map[subject]int             // the size of the records, in bytes
+	complete []state.Change              // the changes of earlier revisions, not published yet
+	disabled bool                        // all records are being read again, in any order
 }
 
-// note says that something is about to change, by a record of so many bytes.
-func (v *view) note(kind state.ChangeKind, name string, size int) {
-	if v.pending.off {
+// markChanged notes that a subject is about to change with a record of that size.
+func (v *view) markChanged(kind state.ChangeKind, name string, size int) {
+	if v.pending.disabled {
 		return
 	}
 
 	s := subject{kind, name}
-	if _, noted := v.pending.size[s]; !noted {
+	if _, marked := v.pending.size[s]; !marked {
 		if v.pending.size == nil {
-			v.pending.was, v.pending.size = map[subject]*inventory.Node{}, map[subject]int{}
+			v.pending.before, v.pending.size = map[subject]*inventory.Node{}, map[subject]int{}
 		}
 
 		v.pending.order = append(v.pending.order, s)
 		if kind == state.ChangeNodes {
-			v.pending.was[s], _ = v.shown(name)
+			v.pending.before[s], _ = v.effective(name)
 		}
 	}
 
 	v.pending.size[s] += size
 }
 
-// begin begins to apply a change of the revision.
-func (v *view) begin(revision int64) {
+// beginRevision ends the previous revision if the event belongs to a new one.
+func (v *view) beginRevision(revision int64) {
 	if revision != v.pending.revision {
-		v.settle()
+		v.endRevision()
 		v.pending.revision = revision
 	}
 }
 
-// settle ends a revision: what was noted has changed to what the view shows now.
-func (v *view) settle() {
+// endRevision makes a change of each marked subject.
+func (v *view) endRevision() {
 	p := &v.pending
 
-	const own = 512 // of a record, beside what is stored
+	// A change takes about this many bytes beside the record.
+	const overhead = 512
+
 	for _, s := range p.order {
-		c := state.Change{Revision: p.revision, Kind: s.kind, Name: s.name, Size: own + p.size[s]}
+		c := state.Change{Revision: p.revision, Kind: s.kind, Name: s.name, Size: overhead + p.size[s]}
+
 		switch s.kind {
 		case state.ChangeNodes:
-			c.Was = p.was[s]
-			if c.Node, _ = v.shown(s.name); c.Node == nil && c.Was == nil {
-				continue // a connection that was set for no node
+			c.Was = p.before[s]
+			if c.Node, _ = v.effective(s.name); c.Node == nil && c.Was == nil {
+				continue // the connection of a node that does not exist
 			}
 
-			if conn, ok := v.conns.m[s.name]; ok && c.Node != nil {
+			if conn, ok := v.connections.m[s.name]; ok && c.Node != nil {
 				c.Connection = &conn
 			}
 		case state.ChangeJobs:
@@ -86,100 +90,99 @@ func (v *view) settle() {
 				c.Job = &j
 			}
 		case state.ChangeVars:
-			c.Vars = v.settings.m[state.Scope(s.name)]
+			c.Vars = v.variables.m[state.Scope(s.name)]
 		}
 
-		p.told = append(p.told, c)
+		p.complete = append(p.complete, c)
 	}
 
 	p.order = p.order[:0]
-	clear(p.was)
+	clear(p.before)
 	clear(p.size)
 }
 
-// tell publishes what has settled.
-func (v *view) tell() {
-	v.settle()
+// publishChanges ends the revision and publishes all changes so far.
+func (v *view) publishChanges() {
+	v.endRevision()
 
 	if v.feed != nil {
-		v.feed.Publish(v.revision, v.pending.told)
+		v.feed.Publish(v.revision, v.pending.complete)
 	}
 
-	v.pending.told = nil
+	v.pending.complete = nil
 }
 
-// contents is what the view shows of that which can be watched.
+// contents is the part of a view that watches can follow.
 type contents struct {
-	nodes    map[string]*inventory.Node
-	conns    map[string]configuration.Connection
-	jobs     map[string]job.Job
-	settings map[state.Scope]configuration.Vars
-	config   int64
+	nodes       map[string]*inventory.Node
+	connections map[string]configuration.Connection
+	jobs        map[string]job.Job
+	variables   map[state.Scope]configuration.Vars
+	configAt    int64
 }
 
 func (v *view) contents() contents {
 	c := contents{
-		nodes:    make(map[string]*inventory.Node, len(v.nodes)),
-		conns:    v.conns.give(),
-		jobs:     v.jobs,
-		settings: v.settings.give(),
-		config:   v.config,
+		nodes:       make(map[string]*inventory.Node, len(v.nodes)),
+		connections: v.connections.share(),
+		jobs:        v.jobs,
+		variables:   v.variables.share(),
+		configAt:    v.configAt,
 	}
 	for name := range v.nodes {
-		c.nodes[name], _ = v.shown(name)
+		c.nodes[name], _ = v.effective(name)
 	}
 
 	return c
 }
 
-// compare notes, when everything has been read anew, how that differs from what was
-// known: to those who watch it is one change.
-func (v *view) compare(old contents, revision int64) {
+// markDifferences marks all differences to the old contents as changes of one
+// revision, after all records were read again. The first load starts the feed.
+func (v *view) markDifferences(old contents, revision int64) {
 	v.pending = pending{revision: revision}
 	if v.feed == nil {
 		v.feed = state.NewFeed(revision, feedCount, feedBytes)
 		return
 	}
 
+	mark := func(kind state.ChangeKind, name string) { v.markChanged(kind, name, 0) }
 	now := v.contents()
-	note := func(kind state.ChangeKind, name string) { v.note(kind, name, 0) }
-	each(old.nodes, now.nodes, func(name string) {
-		if !reflect.DeepEqual(old.nodes[name], now.nodes[name]) ||
-			!reflect.DeepEqual(old.conns[name], now.conns[name]) {
-			note(state.ChangeNodes, name)
-			v.pending.was[subject{state.ChangeNodes, name}] = old.nodes[name]
+
+	eachKey(old.nodes, now.nodes, func(name string) {
+		sameNode := reflect.DeepEqual(old.nodes[name], now.nodes[name])
+		sameConnection := reflect.DeepEqual(old.connections[name], now.connections[name])
+
+		if !sameNode || !sameConnection {
+			mark(state.ChangeNodes, name)
+			// The maps hold the new records already, so markChanged saw the new node.
+			v.pending.before[subject{state.ChangeNodes, name}] = old.nodes[name]
 		}
 	})
-	each(old.jobs, now.jobs, func(id string) {
+	eachKey(old.jobs, now.jobs, func(id string) {
 		if old.jobs[id].Revision != now.jobs[id].Revision {
-			note(state.ChangeJobs, id)
+			mark(state.ChangeJobs, id)
 		}
 	})
-	each(old.settings, now.settings, func(s state.Scope) {
-		if !reflect.DeepEqual(old.settings[s], now.settings[s]) {
-			note(state.ChangeVars, string(s))
+	eachKey(old.variables, now.variables, func(scope state.Scope) {
+		if !reflect.DeepEqual(old.variables[scope], now.variables[scope]) {
+			mark(state.ChangeVars, string(scope))
 		}
 	})
 
-	if old.config != now.config {
-		note(state.ChangeConfig, "")
+	if old.configAt != now.configAt {
+		mark(state.ChangeConfig, "")
 	}
 }
 
-// each calls f with every key of both maps, once.
-func each[K comparable, V any](a, b map[K]V, f func(K)) {
+// eachKey calls f once for every key of the two maps.
+func eachKey[K comparable, V any](a, b map[K]V, f func(K)) {
 	for k := range a {
 		f(k)
 	}
 
 	for k := range b {
-		if _, done := a[k]; !done {
+		if _, visited := a[k]; !visited {
 			f(k)
 		}
 	}
-}
-
-// Changes are what the views after that revision show differently.
-func (s *Store) Changes(revision int64, limit int) (state.Changes, error) {
-	return s.view.feed.Since(revision, limit)
 }

@@ -284,7 +284,7 @@ func TestReadAnew(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	seen(t, s, 12)
 	cut := &Store{client: s.client}
-	cut.view.empty(s.client, silent(), StaleAfter)
+	cut.view.init(s.client, silent(), StaleAfter)
 	read := func() {
 		t.Helper()
 		_, err := cut.view.load(within(t, patience))

@@ -5,12 +5,9 @@ package etcd
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"path"
 	"strconv"
 
-	"github.com/klauspost/compress/zstd"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory"
@@ -18,26 +15,9 @@ import (
 	"github.com/contiv/cluster/management/job"
 )
 
-// A chunk of a log is kept as four bytes with the length of its content, big
-// endian, and the content compressed by zstd (RFC 8878).
-
-var (
-	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
-)
-
-func compress(data []byte) []byte {
-	out := binary.BigEndian.AppendUint32(make([]byte, 0, len(data)/4+64), uint32(len(data)))
-	return encoder.EncodeAll(data, out)
-}
-
-func expand(chunk []byte) ([]byte, error) {
-	if len(chunk) < 4 {
-		return nil, errors.New("a stored chunk is damaged")
-	}
-
-	return decoder.DecodeAll(chunk[4:], make([]byte, 0, min(binary.BigEndian.Uint32(chunk), 64<<20)))
-}
+// A log is a series of chunks. Each is compressed and stored under the offset of its
+// first byte. The size of the log, in decimal, has a key of its own: an append tests
+// it, and a reader at the end of the log needs no search through the chunks.
 
 func (s *Store) logPrefix(job string, stream job.Stream) string {
 	return s.key("/x/log/%s/%s/", job, stream)
@@ -47,13 +27,13 @@ func (s *Store) logKey(job string, stream job.Stream, offset int64) string {
 	return s.key("/x/log/%s/%s/%016x", job, stream, offset)
 }
 
-// The end of a log is kept beside its chunks, so that neither an append nor a
-// follower that has read everything has to look through them.
-func (s *Store) tailKey(job string, stream job.Stream) string {
+func (s *Store) logSizeKey(job string, stream job.Stream) string {
 	return s.key("/x/tail/%s/%s", job, stream)
 }
 
-// AppendLog stores bytes of a job's log. Repeating it is no error.
+// AppendLog stores bytes of a job's log. offset must be the size of the log, or of an
+// earlier append of the same bytes, which succeeds again. It is KindConflict
+// otherwise, and if another instance has the right to run jobs.
 func (s *Store) AppendLog(ctx context.Context, job string, stream job.Stream, offset int64, data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -61,17 +41,20 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream job.Stream, of
 
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
-	key, tail := s.logKey(job, stream, offset), s.tailKey(job, stream)
 
-	guard := clientv3.Compare(clientv3.Value(tail), "=", strconv.FormatInt(offset, 10))
+	key, sizeKey := s.logKey(job, stream, offset), s.logSizeKey(job, stream)
+	newSize := strconv.FormatInt(offset+int64(len(data)), 10)
+
+	atEnd := clientv3.Compare(clientv3.Value(sizeKey), "=", strconv.FormatInt(offset, 10))
 	if offset == 0 {
-		guard = atRevision(tail, 0)
+		atEnd = atRevision(sizeKey, 0)
 	}
 
-	resp, err := s.client.Txn(ctx).If(append(s.fence(), guard)...).
-		Then(clientv3.OpPut(key, string(compress(data))),
-			clientv3.OpPut(tail, strconv.FormatInt(offset+int64(len(data)), 10))).
-		Else(clientv3.OpGet(key)).Commit()
+	resp, err := s.client.Txn(ctx).
+		If(append(s.fence(), atEnd)...).
+		Then(clientv3.OpPut(key, string(compress(data))), clientv3.OpPut(sizeKey, newSize)).
+		Else(clientv3.OpGet(key)).
+		Commit()
 	if err != nil {
 		return etcd.Error(err)
 	}
@@ -80,25 +63,25 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream job.Stream, of
 		return nil
 	}
 
+	// The answer to an earlier attempt may have been lost. The chunk is then stored.
 	if kvs := resp.Responses[0].GetResponseRange().Kvs; len(kvs) == 1 {
-		if there, err := expand(kvs[0].Value); err != nil || bytes.Equal(there, data) {
+		if stored, err := expand(kvs[0].Value); err != nil || bytes.Equal(stored, data) {
 			return err
 		}
 	}
 
-	return inventory.Errorf(
-		inventory.KindConflict,
-		"the log of job %s does not end at offset %d, or is another instance's to write",
-		job,
-		offset,
-	)
+	return inventory.Errorf(inventory.KindConflict,
+		"cannot append to the log of job %s: it does not end at offset %d, or another instance runs the job now",
+		job, offset)
 }
 
-// ReadLog returns bytes from the offset on; none where there are none yet.
+// ReadLog returns bytes from the offset on, up to the end of a stored chunk; none at
+// the end of the log.
 func (s *Store) ReadLog(ctx context.Context, job string, stream job.Stream, offset int64) ([]byte, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
 
+	// A reader that follows the log asks for the start of a chunk: one small read.
 	exact, err := s.client.Get(ctx, s.logKey(job, stream, offset))
 	if err != nil {
 		return nil, etcd.Error(err)
@@ -113,14 +96,16 @@ func (s *Store) ReadLog(ctx context.Context, job string, stream job.Stream, offs
 		return nil, err
 	}
 
-	// The offset is inside a chunk: the last one that does not begin after it,
-	// which may be one that was appended just now.
-	keys, err := s.client.Get(
-		ctx,
-		s.logPrefix(job, stream),
-		clientv3.WithRange(s.logKey(job, stream, offset+1)),
-		clientv3.WithKeysOnly(),
-	)
+	return s.readInsideChunk(ctx, job, stream, offset)
+}
+
+// readInsideChunk returns bytes from an offset below the size of the log.
+func (s *Store) readInsideChunk(ctx context.Context, job string, stream job.Stream, offset int64) ([]byte, error) {
+	// The range includes the offset itself: an append since the first read may have
+	// stored a chunk there.
+	upToOffset := clientv3.WithRange(s.logKey(job, stream, offset+1))
+
+	keys, err := s.client.Get(ctx, s.logPrefix(job, stream), upToOffset, clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, etcd.Error(err)
 	}
@@ -149,12 +134,12 @@ func (s *Store) ReadLog(ctx context.Context, job string, stream job.Stream, offs
 	return data[offset-start:], nil
 }
 
-// LogSize is the number of bytes that a log has.
+// LogSize returns the size of a log in bytes.
 func (s *Store) LogSize(ctx context.Context, job string, stream job.Stream) (int64, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
 
-	resp, err := s.client.Get(ctx, s.tailKey(job, stream))
+	resp, err := s.client.Get(ctx, s.logSizeKey(job, stream))
 	if err != nil || len(resp.Kvs) == 0 {
 		return 0, etcd.Error(err)
 	}

@@ -31,23 +31,23 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestOnAsk: every question is told of.
-func TestOnAsk(t *testing.T) {
+// TestOnProbe: every question is told of.
+func TestOnProbe(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	asked := make(chan time.Duration, 10)
-	s.OnAsk(func(took time.Duration, err error) {
+	s.OnProbe(func(took time.Duration, err error) {
 		if err == nil {
 			asked <- took
 		}
 	})
-	s.view.ask(within(t, patience))
+	s.view.probe(within(t, patience))
 
 	if took := <-asked; took <= 0 {
 		t.Errorf("it took %s", took)
 	}
 
-	if s.Silence() <= 0 {
-		t.Errorf("silent for %s", s.Silence())
+	if s.Staleness() <= 0 {
+		t.Errorf("silent for %s", s.Staleness())
 	}
 }

@@ -4,7 +4,6 @@ package etcd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -171,7 +170,7 @@ func (s *Store) holder(ctx context.Context) (state.Instance, *mvccpb.KeyValue, e
 		return in, nil, etcd.Error(err)
 	}
 
-	if err := json.Unmarshal(resp.Kvs[0].Value, &in); err != nil {
+	if in, err = decodeInstance(resp.Kvs[0].Value); err != nil {
 		return in, nil, inventory.Errorf(inventory.KindInternal, "the record of who runs the jobs cannot be read: %w",
 			err).
 			Do("remove it: etcdctl del %s", s.holderKey())
@@ -191,7 +190,7 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 		return etcd.Error(err)
 	}
 
-	record, err := json.Marshal(n.self)
+	record, err := encodeInstance(n.self)
 	if err != nil {
 		return err
 	}

@@ -682,7 +682,7 @@ func reach(t *testing.T, s *Store, name string, c configuration.Connection) {
 // process that dies in between.
 func abandoned(t *testing.T, s *Store, writes []state.NodeWrite) {
 	t.Helper()
-	parts, err := s.parts(writes)
+	parts, err := s.nodeOps(writes)
 	must(t, err)
 
 	for _, ops := range pack(parts, 2) {
@@ -1046,7 +1046,7 @@ func TestBadRecord(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 	names := seen(t, s, 2)
-	resp, err := s.client.Put(ctx, s.client.NodeKey("broken-1"), "{nonsense")
+	resp, err := s.client.Put(ctx, s.nodeKey("broken-1"), "{nonsense")
 	must(t, err)
 	must(t, s.Wait(ctx, resp.Header.Revision))
 
@@ -1082,15 +1082,15 @@ func TestBehind(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	late := &Store{client: s.client}
-	late.view.empty(s.client, silent(), StaleAfter)
+	late.view.init(s.client, silent(), StaleAfter)
 	revision, err := late.view.load(t.Context())
 	must(t, err)
 
 	ask := func() bool {
 		late.view.mu.Lock()
-		late.view.heard = time.Time{}
+		late.view.confirmed = time.Time{}
 		late.view.mu.Unlock()
-		late.view.ask(t.Context())
+		late.view.probe(t.Context())
 
 		return !late.View().Stale
 	}
@@ -1112,7 +1112,7 @@ func TestBehind(t *testing.T) {
 	within, stop := context.WithCancel(t.Context())
 	late.stop = stop
 
-	late.done.Go(func() { late.view.follow(within, revision) })
+	late.done.Go(func() { late.view.watchLoop(within, revision) })
 	defer late.Close()
 	must(t, late.Sync(t.Context()))
 
@@ -1164,11 +1164,11 @@ func TestCompaction(t *testing.T) {
 	must(t, err)
 	other.Close()
 	late := &Store{client: s.client}
-	late.view.empty(s.client, silent(), StaleAfter)
+	late.view.init(s.client, silent(), StaleAfter)
 	within, stop := context.WithCancel(ctx)
 	late.stop = stop
 
-	late.done.Go(func() { late.view.follow(within, behind) })
+	late.done.Go(func() { late.view.watchLoop(within, behind) })
 	defer late.Close()
 	must(t, late.Wait(ctx, s.View().Revision))
 
@@ -1298,7 +1298,7 @@ func TestIdle(t *testing.T) {
 	t.Parallel()
 	s := impatient(t, dial(t, own(t), "/t"))
 	s.view.mu.Lock()
-	s.view.heard = time.Time{} // as if for a long time
+	s.view.confirmed = time.Time{} // as if for a long time
 	s.view.mu.Unlock()
 	s.View()
 	awaitStale(t, s, false)

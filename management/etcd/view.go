@@ -5,9 +5,7 @@ package etcd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -26,89 +24,94 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// StaleAfter is how long the store may say nothing before a view is stale.
+// StaleAfter is the time without a confirmation by etcd after which a view is stale.
 const StaleAfter = 3 * time.Second
 
-// view is what the watch has told so far, and the snapshot made of it on demand.
+// view holds the decoded records below /v and the snapshots made of them on demand.
 type view struct {
 	client *etcd.Client
 	log    logrus.FieldLogger
 
-	staleAfter    time.Duration // without a word of the store
-	progressEvery time.Duration // the store is asked how far it is
+	staleAfter time.Duration
+	probeEvery time.Duration
 
-	mu        sync.Mutex
-	nodes     map[string]*inventory.Node // as stored, reservations included; the records never change
-	jobs      map[string]job.Job
-	settings  lent[state.Scope, configuration.Vars]
-	settled   lent[state.Scope, int64] // the revisions of the settings
-	conns     lent[string, configuration.Connection]
-	graves    lent[string, inventory.Tombstone]
-	overlay   map[string]any // replaced as a whole, never changed
-	files     map[string]string
-	config    int64 // the revision of the newest of overlay and files
-	instances map[string]state.Instance
-	seq       uint64
-	ground    int64
-	revision  int64
-	heard     time.Time                           // when the store last said anything
-	asked     func(took time.Duration, err error) // may be nil
+	mu          sync.Mutex
+	nodes       map[string]*inventory.Node // as stored, with reservations; each record is immutable
+	jobs        map[string]job.Job
+	variables   copyOnWrite[state.Scope, configuration.Vars]
+	variablesAt copyOnWrite[state.Scope, int64] // the revision of each scope
+	connections copyOnWrite[string, configuration.Connection]
+	tombstones  copyOnWrite[string, inventory.Tombstone]
+	overlay     map[string]any // replaced as a whole
+	files       map[string]string
+	configAt    int64 // the newest revision of the overlay and the files
+	instances   map[string]state.Instance
+	seq         uint64
+	generation  int64
+	revision    int64
+	confirmed   time.Time // when the view was last proven current
+	onProbe     func(took time.Duration, err error)
 
-	reserved   map[string]map[string]bool // the nodes that a job has reserved, by the job's id
-	snapshot   *state.View                // nil: to be made
-	shownNodes []*inventory.Node          // of the newest snapshot
-	shownJobs  []job.Job
-	newNodes   map[string]bool // the names of those that may differ from it
-	newJobs    map[string]bool
-	changed    chan struct{} // closed when something is applied
-	pending    pending
-	feed       *state.Feed // made by the first load
+	reserved     map[string]map[string]bool // the names of reserved nodes by job
+	snapshot     *state.View                // nil: a record changed since the last one
+	nodeList     []*inventory.Node          // of the newest snapshot
+	jobList      []job.Job                  // of the newest snapshot
+	changedNodes map[string]bool            // names that may differ from nodeList
+	changedJobs  map[string]bool            // ids that may differ from jobList
+	changed      chan struct{}              // closed at the next change
+	pending      pending
+	feed         *state.Feed // nil until the first load
 }
 
-// empty makes the view one of nothing.
-func (v *view) empty(client *etcd.Client, log logrus.FieldLogger, staleAfter time.Duration) {
+func (v *view) init(client *etcd.Client, log logrus.FieldLogger, staleAfter time.Duration) {
 	v.client, v.log, v.changed = client, log, make(chan struct{})
-	v.staleAfter, v.progressEvery = staleAfter, staleAfter/3
+	v.staleAfter, v.probeEvery = staleAfter, staleAfter/3
 	v.reset()
 }
 
+// reset forgets all records.
 func (v *view) reset() {
 	v.nodes, v.jobs = map[string]*inventory.Node{}, map[string]job.Job{}
-	v.settings, v.conns = lent[state.Scope, configuration.Vars]{}, lent[string, configuration.Connection]{}
-	v.graves, v.overlay, v.instances = lent[string, inventory.Tombstone]{}, nil, map[string]state.Instance{}
-	v.settled, v.files, v.config = lent[state.Scope, int64]{}, map[string]string{}, 0
-	v.seq, v.ground = 0, 0
-	v.reserved, v.newNodes, v.newJobs = map[string]map[string]bool{}, map[string]bool{}, map[string]bool{}
-	v.shownNodes, v.shownJobs = []*inventory.Node{}, []job.Job{}
+	v.variables = copyOnWrite[state.Scope, configuration.Vars]{}
+	v.variablesAt = copyOnWrite[state.Scope, int64]{}
+	v.connections = copyOnWrite[string, configuration.Connection]{}
+	v.tombstones = copyOnWrite[string, inventory.Tombstone]{}
+	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
+	v.instances = map[string]state.Instance{}
+	v.seq, v.generation = 0, 0
+
+	v.reserved = map[string]map[string]bool{}
+	v.changedNodes, v.changedJobs = map[string]bool{}, map[string]bool{}
+	v.nodeList, v.jobList = []*inventory.Node{}, []job.Job{}
 }
 
-// lent is a map that snapshots share: it is copied before the first change that
-// follows one.
-type lent[K comparable, V any] struct {
-	m     map[K]V
-	given bool
+// copyOnWrite is a map that snapshots share. The first change after a snapshot copies
+// it.
+type copyOnWrite[K comparable, V any] struct {
+	m      map[K]V
+	shared bool
 }
 
-// give is the map for a snapshot, which will not change.
-func (l *lent[K, V]) give() map[K]V {
-	l.given = true
-	return l.m
+// share returns the map for a snapshot. It never changes again.
+func (c *copyOnWrite[K, V]) share() map[K]V {
+	c.shared = true
+	return c.m
 }
 
-// own is the map for a change.
-func (l *lent[K, V]) own() map[K]V {
-	if l.m == nil {
-		l.m = map[K]V{}
+// writable returns the map for a change.
+func (c *copyOnWrite[K, V]) writable() map[K]V {
+	if c.m == nil {
+		c.m = map[K]V{}
 	}
 
-	if l.given {
-		l.m, l.given = maps.Clone(l.m), false
+	if c.shared {
+		c.m, c.shared = maps.Clone(c.m), false
 	}
 
-	return l.m
+	return c.m
 }
 
-// load reads everything anew and returns the revision it was read at.
+// load reads all records and returns their revision.
 func (v *view) load(ctx context.Context) (int64, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
@@ -120,29 +123,33 @@ func (v *view) load(ctx context.Context) (int64, error) {
 
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	old := v.contents()
 	v.reset()
 
-	v.pending = pending{off: true}
+	// Keys arrive in alphabetical order, so a node may appear before the job that
+	// commits its reservation. Changes are marked once everything is applied.
+	v.pending = pending{disabled: true}
 	for _, kv := range resp.Kvs {
 		v.apply(&clientv3.Event{Type: mvccpb.Event_PUT, Kv: kv})
 	}
 
-	v.compare(old, resp.Header.Revision)
+	v.markDifferences(old, resp.Header.Revision)
 	v.publish(resp.Header.Revision)
 
 	return resp.Header.Revision, nil
 }
 
-// follow keeps the view up to date until ctx ends.
-func (v *view) follow(ctx context.Context, revision int64) {
+// watchLoop keeps the view current until ctx ends. It reads all records again when
+// the watch breaks, because the missed events may be compacted.
+func (v *view) watchLoop(ctx context.Context, revision int64) {
 	for ctx.Err() == nil {
 		err := v.watch(ctx, revision)
 		if ctx.Err() != nil {
 			return
 		}
 
-		v.log.WithError(err).Warn("the watch on the store has ended; reading everything again")
+		v.log.WithError(err).Warn("the watch on etcd has ended; reading all records again")
 
 		for {
 			if revision, err = v.load(ctx); err == nil {
@@ -152,13 +159,13 @@ func (v *view) follow(ctx context.Context, revision int64) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(v.progressEvery):
+			case <-time.After(v.probeEvery):
 			}
 		}
 	}
 }
 
-// watch applies what changes from the revision on, until the watch ends.
+// watch applies all changes after the revision until the watch or ctx ends.
 func (v *view) watch(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -177,26 +184,30 @@ func (v *view) watch(ctx context.Context, revision int64) error {
 				return err
 			}
 
-			if len(resp.Events) == 0 {
-				continue
+			if len(resp.Events) > 0 {
+				v.applyAll(resp.Events)
 			}
-
-			v.mu.Lock()
-			for _, e := range resp.Events {
-				v.apply(e)
-			}
-
-			// The header's revision may be ahead of events that are still to come.
-			v.publish(resp.Events[len(resp.Events)-1].Kv.ModRevision)
-			v.mu.Unlock()
 		}
 	}
 }
 
-// listen asks the store again and again how far it is, until ctx ends, and wakes
-// who waits for changes when the view becomes stale or is so no longer.
-func (v *view) listen(ctx context.Context) {
-	tick := time.NewTicker(v.progressEvery)
+// applyAll applies the events of one watch response.
+func (v *view) applyAll(events []*clientv3.Event) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	for _, e := range events {
+		v.apply(e)
+	}
+
+	// The revision in the response's header may be ahead of events still to come.
+	v.publish(events[len(events)-1].Kv.ModRevision)
+}
+
+// probeLoop probes etcd until ctx ends. It wakes the waiters when the view becomes
+// stale or current again.
+func (v *view) probeLoop(ctx context.Context) {
+	tick := time.NewTicker(v.probeEvery)
 	defer tick.Stop()
 
 	for {
@@ -206,48 +217,50 @@ func (v *view) listen(ctx context.Context) {
 		case <-tick.C:
 		}
 
-		v.ask(ctx)
-		v.mu.Lock()
-		v.feed.SetStale(time.Since(v.heard) > v.staleAfter)
-
-		if v.snapshot != nil && v.snapshot.Stale != (time.Since(v.heard) > v.staleAfter) {
-			v.wake()
-		}
-
-		v.mu.Unlock()
+		v.probe(ctx)
+		v.updateStale()
 	}
 }
 
-// ask learns, by quorum, whether the view is up to date.
-func (v *view) ask(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, v.progressEvery)
+func (v *view) updateStale() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	stale := v.isStale()
+	v.feed.SetStale(stale)
+
+	if v.snapshot != nil && v.snapshot.Stale != stale {
+		v.notify()
+	}
+}
+
+// isStale reports whether the last confirmation is too old. The caller holds the lock.
+func (v *view) isStale() bool { return time.Since(v.confirmed) > v.staleAfter }
+
+// probe confirms the view if it has reached the newest revision, read by quorum.
+func (v *view) probe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, v.probeEvery)
 	defer cancel()
+
 	begun := time.Now()
 	head, err := v.head(ctx)
-	v.mu.Lock()
-	asked := v.asked
-	v.mu.Unlock()
-
-	if asked != nil {
-		asked(time.Since(begun), err)
-	}
-
-	if err != nil {
-		return
-	}
+	took := time.Since(begun)
 
 	v.mu.Lock()
-	if v.revision >= head {
-		v.heard = time.Now()
-	}
+	onProbe := v.onProbe
 
+	if err == nil && v.revision >= head {
+		v.confirmed = time.Now()
+	}
 	v.mu.Unlock()
+
+	// Without the lock, because the function may read the store.
+	if onProbe != nil {
+		onProbe(took, err)
+	}
 }
 
-// headKey is written with every write to the view.
-func headKey(prefix string) string { return prefix + "/v/head" }
-
-// head is the revision of the last write to the view.
+// head returns the revision of the last write to the view, by quorum.
 func (v *view) head(ctx context.Context) (int64, error) {
 	resp, err := v.client.Get(ctx, headKey(v.client.Prefix), clientv3.WithKeysOnly())
 	if err != nil || len(resp.Kvs) == 0 {
@@ -257,27 +270,30 @@ func (v *view) head(ctx context.Context) (int64, error) {
 	return resp.Kvs[0].ModRevision, nil
 }
 
-// publish marks the view as being at the revision. The caller holds the lock.
+// publish ends the application of all events up to the revision. The caller holds the
+// lock.
 func (v *view) publish(revision int64) {
 	v.revision = max(v.revision, revision)
-	v.heard = time.Now()
-	v.tell()
-	v.wake()
+	v.confirmed = time.Now()
+	v.publishChanges()
+	v.notify()
 }
 
-func (v *view) wake() {
+// notify drops the snapshot and wakes the waiters.
+func (v *view) notify() {
 	v.snapshot = nil
 	close(v.changed)
 	v.changed = make(chan struct{})
 }
 
-// apply takes one change in. What does not parse is logged and left out: one
-// bad record must not take the others away.
+// apply applies one event. A record that cannot be decoded is logged and left out, so
+// that it does not take the others away.
 func (v *view) apply(e *clientv3.Event) {
 	key := strings.TrimPrefix(string(e.Kv.Key), v.client.Prefix+"/v/")
 	kind, name, _ := strings.Cut(key, "/")
 	deleted := e.Type == mvccpb.Event_DELETE
-	v.begin(e.Kv.ModRevision)
+
+	v.beginRevision(e.Kv.ModRevision)
 
 	var err error
 	switch kind {
@@ -286,56 +302,44 @@ func (v *view) apply(e *clientv3.Event) {
 	case "jobs":
 		err = v.applyJob(name, deleted, e.Kv)
 	case "vars":
-		v.note(state.ChangeVars, name, len(e.Kv.Value))
-
-		if err = take(v.settings.own(), state.Scope(name), deleted, e.Kv); deleted {
-			delete(v.settled.own(), state.Scope(name))
-		} else if err == nil {
-			v.settled.own()[state.Scope(name)] = e.Kv.ModRevision
-		}
+		err = v.applyVariables(state.Scope(name), deleted, e.Kv)
 	case "connections":
-		v.note(state.ChangeNodes, name, 0)
-		err = take(v.conns.own(), name, deleted, e.Kv)
-	case "graves":
-		err = take(v.graves.own(), name, deleted, e.Kv)
+		v.markChanged(state.ChangeNodes, name, 0)
+		err = update(v.connections.writable(), name, deleted, e.Kv, connectionRecord.connection)
+	case "tombstones":
+		err = update(v.tombstones.writable(), name, deleted, e.Kv, tombstoneRecord.tombstone)
 	case "overlay":
-		v.note(state.ChangeConfig, "", 0)
-
-		v.overlay, v.config = nil, max(v.config, e.Kv.ModRevision)
-		if !deleted {
-			var keys configuration.Vars // its numbers keep every digit
-			err = json.Unmarshal(e.Kv.Value, &keys)
-			v.overlay = keys
-		}
+		err = v.applyOverlay(deleted, e.Kv)
 	case "files":
-		v.note(state.ChangeConfig, "", 0)
-		v.config = max(v.config, e.Kv.ModRevision)
-		err = take(v.files, name, deleted, e.Kv)
+		v.markChanged(state.ChangeConfig, "", 0)
+		v.configAt = max(v.configAt, e.Kv.ModRevision)
+		err = update(v.files, name, deleted, e.Kv, fileRecord.digest)
 	case "instances":
-		err = take(v.instances, name, deleted, e.Kv)
+		err = update(v.instances, name, deleted, e.Kv, instanceRecord.instance)
 	case "seq":
 		v.seq, err = strconv.ParseUint(string(e.Kv.Value), 10, 64)
-	case "ground":
-		v.ground = e.Kv.ModRevision
+	case "generation":
+		v.generation = e.Kv.ModRevision
 	}
 
 	if err != nil {
-		v.log.WithError(err).WithField("key", key).Error("a stored record cannot be read")
+		v.log.WithError(err).WithField("key", key).Error("cannot decode a record in etcd; continuing without it")
 	}
 }
 
-func take[K comparable, V any](m map[K]V, name K, deleted bool, kv *mvccpb.KeyValue) error {
+// update applies an event to a map of values decoded from records of type R.
+func update[K comparable, R, V any](m map[K]V, key K, deleted bool, kv *mvccpb.KeyValue, convert func(R) V) error {
 	if deleted {
-		delete(m, name)
+		delete(m, key)
 		return nil
 	}
 
-	var value V
-	if err := json.Unmarshal(kv.Value, &value); err != nil {
+	record, err := decode[R](kv.Value)
+	if err != nil {
 		return err
 	}
 
-	m[name] = value
+	m[key] = convert(record)
 
 	return nil
 }
@@ -343,73 +347,39 @@ func take[K comparable, V any](m map[K]V, name K, deleted bool, kv *mvccpb.KeyVa
 func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
 	var n *inventory.Node
 	if !deleted {
-		n = &inventory.Node{}
-		if err := json.Unmarshal(kv.Value, n); err != nil {
+		var err error
+		if n, err = decodeNode(name, kv); err != nil {
 			return err
 		}
-
-		if n.Name != name {
-			return fmt.Errorf("the record is of node %q", n.Name)
-		}
-
-		n.Revision = kv.ModRevision
 	}
 
-	v.note(state.ChangeNodes, name, len(kv.Value))
+	v.markChanged(state.ChangeNodes, name, len(kv.Value))
+	v.indexReservation(v.nodes[name], n)
+	v.changedNodes[name] = true
 
-	if old := v.nodes[name]; old != nil && old.Before != nil {
-		delete(v.reserved[old.Job], name)
-
-		if len(v.reserved[old.Job]) == 0 {
-			delete(v.reserved, old.Job)
-		}
-	}
-
-	v.newNodes[name] = true
 	if deleted {
 		delete(v.nodes, name)
 		return nil
 	}
 
 	v.nodes[name] = n
-	if n.Before != nil {
-		if v.reserved[n.Job] == nil {
-			v.reserved[n.Job] = map[string]bool{}
-		}
-
-		v.reserved[n.Job][name] = true
-	}
 
 	return nil
 }
 
-// applyJob takes a change of a job in. When the job comes to hold its nodes, or
-// does no longer, what these count as changes with it.
 func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 	var j job.Job
 	if !deleted {
 		var err error
-		if j, err = readJob(kv.Value); err != nil {
+		if j, err = decodeJob(id, kv); err != nil {
 			return err
 		}
-
-		if j.ID != id {
-			return fmt.Errorf("the record is of job %q", j.ID)
-		}
-
-		j.Revision = kv.ModRevision
 	}
 
-	if (v.jobs[id].Status == job.Running) != (j.Status == job.Running) {
-		for name := range v.reserved[id] {
-			v.note(state.ChangeNodes, name, 0)
-			v.newNodes[name] = true
-		}
-	}
+	v.markReserved(id, j.Status)
+	v.markChanged(state.ChangeJobs, id, len(kv.Value))
+	v.changedJobs[id] = true
 
-	v.note(state.ChangeJobs, id, len(kv.Value))
-
-	v.newJobs[id] = true
 	if deleted {
 		delete(v.jobs, id)
 		return nil
@@ -420,12 +390,43 @@ func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 	return nil
 }
 
+func (v *view) applyVariables(scope state.Scope, deleted bool, kv *mvccpb.KeyValue) error {
+	v.markChanged(state.ChangeVars, string(scope), len(kv.Value))
+
+	if err := update(v.variables.writable(), scope, deleted, kv, variablesRecord.variables); err != nil {
+		return err
+	}
+
+	if deleted {
+		delete(v.variablesAt.writable(), scope)
+		return nil
+	}
+
+	v.variablesAt.writable()[scope] = kv.ModRevision
+
+	return nil
+}
+
+func (v *view) applyOverlay(deleted bool, kv *mvccpb.KeyValue) error {
+	v.markChanged(state.ChangeConfig, "", 0)
+
+	v.overlay, v.configAt = nil, max(v.configAt, kv.ModRevision)
+	if deleted {
+		return nil
+	}
+
+	record, err := decode[overlayRecord](kv.Value)
+	v.overlay = record.overlay()
+
+	return err
+}
+
 // current returns the newest snapshot.
 func (v *view) current() *state.View {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
-	stale := time.Since(v.heard) > v.staleAfter
+	stale := v.isStale()
 	if v.snapshot != nil && v.snapshot.Stale == stale {
 		return v.snapshot
 	}
@@ -438,33 +439,23 @@ func (v *view) current() *state.View {
 		return v.snapshot
 	}
 
-	v.shownNodes = merged(
-		v.shownNodes,
-		v.newNodes,
-		strings.Compare,
-		func(n *inventory.Node) string { return n.Name },
-		v.shown,
-	)
-	v.shownJobs = merged(
-		v.shownJobs,
-		v.newJobs,
-		compareIDs,
-		func(j job.Job) string { return j.ID },
-		func(id string) (job.Job, bool) {
-			j, ok := v.jobs[id]
-			return j, ok
-		},
-	)
+	nodeName := func(n *inventory.Node) string { return n.Name }
+	v.nodeList = replaceChanged(v.nodeList, v.changedNodes, strings.Compare, nodeName, v.effective)
+
+	jobID := func(j job.Job) string { return j.ID }
+	storedJob := func(id string) (job.Job, bool) { j, ok := v.jobs[id]; return j, ok }
+	v.jobList = replaceChanged(v.jobList, v.changedJobs, compareIDs, jobID, storedJob)
+
 	v.snapshot = &state.View{
-		Snapshot:    job.Snapshot{Nodes: v.shownNodes, Jobs: v.shownJobs, Seq: v.seq},
+		Snapshot:    job.Snapshot{Nodes: v.nodeList, Jobs: v.jobList, Seq: v.seq},
 		Revision:    v.revision,
 		Stale:       stale,
-		Generation:  v.ground,
-		Variables:   v.settings.give(),
-		VariablesAt: v.settled.give(),
-		ConfigAt:    v.config,
-		Connections: v.conns.give(),
-		Tombstones:  v.graves.give(),
+		Generation:  v.generation,
+		Variables:   v.variables.share(),
+		VariablesAt: v.variablesAt.share(),
+		ConfigAt:    v.configAt,
+		Connections: v.connections.share(),
+		Tombstones:  v.tombstones.share(),
 		Overlay:     v.overlay,
 		Instances: slices.SortedFunc(maps.Values(v.instances), func(a, b state.Instance) int {
 			return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
@@ -474,27 +465,29 @@ func (v *view) current() *state.View {
 	return v.snapshot
 }
 
-// merged returns the sorted list with what has changed in it, in one pass that
-// looks at nothing else, and empties the set of changes. The old list stays as it is.
-func merged[E any](
-	old []E,
+// replaceChanged returns a copy of the sorted list with the changed keys inserted,
+// replaced or removed, and clears the set of changed keys. It looks at changed
+// elements only and copies the others. Without a change it returns the list itself.
+func replaceChanged[E any](
+	list []E,
 	changed map[string]bool,
 	compare func(a, b string) int,
-	name func(E) string,
-	now func(string) (E, bool),
+	keyOf func(E) string,
+	lookup func(key string) (E, bool),
 ) []E {
 	if len(changed) == 0 {
-		return old
+		return list
 	}
 
-	out := make([]E, 0, len(old)+len(changed))
+	out := make([]E, 0, len(list)+len(changed))
 
-	rest := old
+	rest := list
 	for _, key := range slices.SortedFunc(maps.Keys(changed), compare) {
-		i, found := slices.BinarySearchFunc(rest, key, func(e E, key string) int { return compare(name(e), key) })
+		compareKey := func(e E, key string) int { return compare(keyOf(e), key) }
+		i, found := slices.BinarySearchFunc(rest, key, compareKey)
 
 		out = append(out, rest[:i]...)
-		if e, ok := now(key); ok {
+		if e, ok := lookup(key); ok {
 			out = append(out, e)
 		}
 
@@ -510,42 +503,26 @@ func merged[E any](
 	return append(out, rest...)
 }
 
-// compareIDs orders jobs by their numbers.
+// compareIDs orders the ids of jobs by number.
 func compareIDs(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
-// shown is the node as it counts.
-func (v *view) shown(name string) (*inventory.Node, bool) {
-	n, ok := v.nodes[name]
-	if ok && v.uncommitted(n) {
-		free := n.Unreserved()
-		return &free, true
-	}
-
-	return n, ok
-}
-
-// uncommitted tells whether the node was reserved by a job that never came to
-// hold it: that counts as absent.
-func (v *view) uncommitted(n *inventory.Node) bool {
-	return n.Before != nil && v.jobs[n.Job].Status != job.Running
-}
-
-// wait returns when the view has reached the revision.
+// wait blocks until the view has reached the revision.
 func (v *view) wait(ctx context.Context, revision int64) error {
 	for {
 		v.mu.Lock()
-		reached, changed := v.revision >= revision, v.changed
+		current, changed := v.revision, v.changed
 		v.mu.Unlock()
 
-		if reached {
+		if current >= revision {
 			return nil
 		}
 
 		select {
 		case <-ctx.Done():
-			return inventory.Errorf(inventory.KindUnavailable, "revision %d was not reached: %w", revision, ctx.Err()).
+			return inventory.Errorf(inventory.KindUnavailable,
+				"the view is at revision %d and did not reach %d in time: %w", current, revision, ctx.Err()).
 				Do("try again")
 		case <-changed:
 		}

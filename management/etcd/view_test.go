@@ -21,23 +21,24 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// told is a view without a store, which is told things.
-func told(t *testing.T) (v *view, tell func(key string, value any)) {
+// applier returns a view without etcd, and a function that applies the write of a
+// record, or its deletion if the record is nil, at the next revision.
+func applier(t *testing.T) (v *view, apply func(key string, record any)) {
 	t.Helper()
 	log, _ := test.NewNullLogger()
 	v = &view{}
-	v.empty(&etcd.Client{Prefix: "/p"}, log, StaleAfter)
+	v.init(&etcd.Client{Prefix: "/p"}, log, StaleAfter)
 	revision := int64(0)
 
-	return v, func(key string, value any) {
+	return v, func(key string, record any) {
 		revision++
 
 		e := &clientv3.Event{
 			Type: mvccpb.Event_DELETE,
 			Kv:   &mvccpb.KeyValue{Key: []byte("/p/v/" + key), ModRevision: revision},
 		}
-		if value != nil {
-			b, err := json.Marshal(value)
+		if record != nil {
+			b, err := json.Marshal(record)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,15 +46,12 @@ func told(t *testing.T) (v *view, tell func(key string, value any)) {
 			e.Type, e.Kv.Value = mvccpb.Event_PUT, b
 		}
 
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.apply(e)
-		v.publish(revision)
+		v.applyAll([]*clientv3.Event{e})
 	}
 }
 
-// naive is what the view should show, made from nothing.
-func naive(v *view) (nodes []inventory.Node, jobs []string) {
+// rebuilt returns the nodes and job ids of a snapshot made from nothing.
+func rebuilt(v *view) (nodes []inventory.Node, jobs []string) {
 	for _, n := range v.nodes {
 		m := *n
 		if n.Before != nil && v.jobs[n.Job].Status != job.Running {
@@ -80,48 +78,47 @@ func naive(v *view) (nodes []inventory.Node, jobs []string) {
 	return nodes, jobs
 }
 
-// TestViewFollows: whatever comes in whatever order, and however much between
-// two looks, the view shows what one made from nothing would; and no view that
-// was handed out ever changes.
-func TestViewFollows(t *testing.T) {
+// TestIncrementalSnapshots applies random events in random batches. Each snapshot must
+// equal one made from nothing, and no earlier snapshot may change.
+func TestIncrementalSnapshots(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	v, tell := told(t)
-	type old struct {
+	v, apply := applier(t)
+	type earlier struct {
 		view *state.View
 		text string
 	}
 
-	var olds []old
+	var snapshots []earlier
 	for round := range 400 {
 		for range r.IntN(4) {
 			name, id := "n-"+strconv.Itoa(r.IntN(40)), strconv.Itoa(1+r.IntN(12))
 			switch r.IntN(5) {
 			case 0:
-				tell("nodes/"+name, nil)
+				apply("nodes/"+name, nil)
 			case 1:
-				tell("nodes/"+name, inventory.Node{Name: name, Status: inventory.Unallocated, Entries: uint64(round)})
+				apply("nodes/"+name, nodeRecord{Name: name, Status: inventory.Unallocated, Entries: uint64(round)})
 			case 2:
-				tell("nodes/"+name, inventory.Node{
+				apply("nodes/"+name, nodeRecord{
 					Name:   name,
 					Status: inventory.Provisioning,
 					Job:    id,
-					Before: &inventory.Before{Status: inventory.Unallocated},
+					Before: &beforeRecord{Status: inventory.Unallocated},
 				})
 			case 3:
 				status := []job.Status{job.Queued, job.Running, job.Complete}[r.IntN(3)]
-				tell("jobs/"+id, job.Job{ID: id, Status: status})
+				apply("jobs/"+id, jobRecord{ID: id, Status: status})
 			case 4:
 				if r.IntN(4) == 0 {
-					tell("jobs/"+id, nil)
+					apply("jobs/"+id, nil)
 				} else {
-					tell("connections/"+name, map[string]any{"user": strconv.Itoa(round)})
+					apply("connections/"+name, connectionRecord{User: strconv.Itoa(round)})
 				}
 			}
 		}
 
 		got := v.current()
-		nodes, jobs := naive(v)
+		nodes, jobs := rebuilt(v)
 
 		shown := []inventory.Node(nil)
 		for _, n := range got.Nodes {
@@ -134,13 +131,13 @@ func TestViewFollows(t *testing.T) {
 		}
 
 		if got.Nodes == nil || !reflect.DeepEqual(shown, nodes) || !slices.Equal(ids, jobs) {
-			t.Fatalf("round %d: it shows\n%+v %v\nand should\n%+v %v", round, shown, ids, nodes, jobs)
+			t.Fatalf("round %d: got\n%+v %v\nwant\n%+v %v", round, shown, ids, nodes, jobs)
 		}
 
-		olds = append(olds, old{got, fmt.Sprintf("%+v %v %v", shown, ids, got.Connections)})
+		snapshots = append(snapshots, earlier{got, fmt.Sprintf("%+v %v %v", shown, ids, got.Connections)})
 	}
 
-	for i, o := range olds {
+	for i, o := range snapshots {
 		var nodes []inventory.Node
 		for _, n := range o.view.Nodes {
 			nodes = append(nodes, *n)
@@ -152,41 +149,41 @@ func TestViewFollows(t *testing.T) {
 		}
 
 		if text := fmt.Sprintf("%+v %v %v", nodes, ids, o.view.Connections); text != o.text {
-			t.Fatalf("view %d was\n%s\nand has become\n%s", i, o.text, text)
+			t.Fatalf("snapshot %d was\n%s\nand is now\n%s", i, o.text, text)
 		}
 	}
 }
 
-// TestViewShares: what has not changed is the same record in the next view, and
-// a list in which nothing has is the same list.
-func TestViewShares(t *testing.T) {
+// TestSnapshotsShare checks that the next snapshot shares unchanged records and
+// unchanged lists.
+func TestSnapshotsShare(t *testing.T) {
 	t.Parallel()
 
-	v, tell := told(t)
+	v, apply := applier(t)
 	for i := range 100 {
 		name := fmt.Sprintf("n-%02d", i)
-		tell("nodes/"+name, inventory.Node{Name: name})
+		apply("nodes/"+name, nodeRecord{Name: name})
 	}
 
-	tell("jobs/1", job.Job{ID: "1", Status: job.Queued})
+	apply("jobs/1", jobRecord{ID: "1", Status: job.Queued})
 	before := v.current()
-	tell("nodes/n-50", inventory.Node{Name: "n-50", Addr: "10.0.0.1"})
+	apply("nodes/n-50", nodeRecord{Name: "n-50", Addr: "10.0.0.1"})
 
 	after := v.current()
 	for i := range after.Nodes {
 		if same := after.Nodes[i] == before.Nodes[i]; same != (i != 50) {
-			t.Errorf("node %d: the same record: %t", i, same)
+			t.Errorf("node %d: shared %t", i, same)
 		}
 	}
 
 	if &before.Jobs[0] != &after.Jobs[0] {
-		t.Error("the jobs were copied")
+		t.Error("the list of jobs was copied")
 	}
 
-	// A record under the name of another is refused: the order would be lost.
-	tell("nodes/n-51", inventory.Node{Name: "x"})
+	// A record under the key of another node would break the order of the list.
+	apply("nodes/n-51", nodeRecord{Name: "x"})
 
 	if v.current().Nodes[51] != before.Nodes[51] {
-		t.Error("a record of another node was taken")
+		t.Error("a record under the key of another node was applied")
 	}
 }

@@ -61,15 +61,15 @@ const (
 
 // Target is a node as the job found it when it was accepted or claimed.
 type Target struct {
-	Name      string           `json:"name"` // node name; for a discover, the address
-	Addr      string           `json:"addr"`
-	Label     string           `json:"label,omitempty"`
-	Serial    string           `json:"serial,omitempty"`
-	From      inventory.Status `json:"from,omitempty"`
-	FromGroup string           `json:"from_group,omitempty"` // its group before the job
-	Group     string           `json:"group,omitempty"`      // its group after success; empty: none
-	Residue   []string         `json:"residue,omitempty"`    // groups to clean first
-	Applied   string           `json:"applied,omitempty"`    // the job whose configuration the node carried
+	Name      string // node name; for a discover, the address
+	Addr      string
+	Label     string
+	Serial    string
+	From      inventory.Status
+	FromGroup string   // its group before the job
+	Group     string   // its group after success; empty: none
+	Residue   []string // groups to clean first
+	Applied   string   // the job whose configuration the node carried
 }
 
 // Node returns the name of the target's node, or "" for an address without a
@@ -84,14 +84,14 @@ func (t Target) Node() string {
 
 // HostResult is the result of one run on one host.
 type HostResult struct {
-	Begun       bool   `json:"begun,omitempty"` // at least one task was started
-	OK          int    `json:"ok,omitempty"`    // tasks
-	Changed     int    `json:"changed,omitempty"`
-	Failed      int    `json:"failed,omitempty"`
-	Unreachable bool   `json:"unreachable,omitempty"`
-	Done        bool   `json:"done,omitempty"` // the play reached its end without a failure
-	Task        string `json:"task,omitempty"` // the task that failed
-	Message     string `json:"message,omitempty"`
+	Begun       bool // at least one task was started
+	OK          int  // tasks
+	Changed     int
+	Failed      int
+	Unreachable bool
+	Done        bool   // the play reached its end without a failure
+	Task        string // the task that failed
+	Message     string
 }
 
 // ExitDone is the Run.Exit of a run that succeeded on every host.
@@ -100,64 +100,64 @@ const ExitDone = "done"
 // Run is one step of a job that was begun: a run of ansible-playbook, or a wait
 // for hosts to appear.
 type Run struct {
-	Kind     StepKind              `json:"kind,omitempty"`
-	Phase    Phase                 `json:"phase"`
-	Playbook string                `json:"playbook"`
-	Hosts    []string              `json:"hosts"`
-	Groups   []string              `json:"groups,omitempty"` // parallel to Hosts: the group of each for this run
-	Started  time.Time             `json:"started"`
-	Ended    time.Time             `json:"ended,omitzero"`
-	Exit     string                `json:"exit,omitempty"` // ExitDone or a Cause; empty: still running
-	Code     int                   `json:"code,omitempty"` // exit status of ansible-playbook
-	Message  string                `json:"message,omitempty"`
-	Results  map[string]HostResult `json:"results,omitempty"`
+	Kind     StepKind
+	Phase    Phase
+	Playbook string
+	Hosts    []string
+	Groups   []string // parallel to Hosts: the group of each for this run
+	Started  time.Time
+	Ended    time.Time
+	Exit     string // ExitDone or a Cause; empty: still running
+	Code     int    // exit status of ansible-playbook
+	Message  string
+	Results  map[string]HostResult
 	// NotBegun: ansible-playbook was never started, so no host was touched.
-	NotBegun bool `json:"not_begun,omitempty"`
+	NotBegun bool
 	// Text and Events are the offsets in the job's logs where the output of
 	// this run begins, in bytes.
-	Text   int64 `json:"text"`
-	Events int64 `json:"events"`
+	Text   int64
+	Events int64
 }
 
 // Job is the durable record of one job. Its inputs and its logs are stored
 // beside it.
 type Job struct {
-	ID             string         `json:"id"`
-	Verb           inventory.Verb `json:"verb"`
-	Status         Status         `json:"status"`
-	Cause          Cause          `json:"cause,omitempty"`
-	Message        string         `json:"message,omitempty"` // the outcome in words
-	Targets        []Target       `json:"targets"`
-	Helpers        []string       `json:"helpers,omitempty"`
-	Group          string         `json:"group,omitempty"`
-	OnFailure      string         `json:"on_failure,omitempty"`
-	Force          bool           `json:"force,omitempty"`
-	Reason         string         `json:"reason,omitempty"` // the operator's
-	Actor          string         `json:"actor,omitempty"`
-	Note           string         `json:"note,omitempty"`     // a choice that the manager made
-	RetryOf        string         `json:"retry_of,omitempty"` // the job that supplied the inputs
-	Warnings       []string       `json:"warnings,omitempty"`
-	PlaybookDigest string         `json:"playbook_digest,omitempty"`
-	Timeout        time.Duration  `json:"timeout"`
+	ID             string
+	Verb           inventory.Verb
+	Status         Status
+	Cause          Cause
+	Message        string // the outcome in words
+	Targets        []Target
+	Helpers        []string
+	Group          string
+	OnFailure      string
+	Force          bool
+	Reason         string // the operator's
+	Actor          string
+	Note           string // a choice that the manager made
+	RetryOf        string // the job that supplied the inputs
+	Warnings       []string
+	PlaybookDigest string
+	Timeout        time.Duration
 
-	Instance string    `json:"instance,omitempty"` // the instance that runs the job
-	Accepted time.Time `json:"accepted"`
-	Started  time.Time `json:"started,omitzero"`
-	Ended    time.Time `json:"ended,omitzero"`
+	Instance string // the instance that runs the job
+	Accepted time.Time
+	Started  time.Time
+	Ended    time.Time
 	// Deadline ends the verb's own phases. The failure path gets another Timeout.
-	Deadline time.Time `json:"deadline,omitzero"`
+	Deadline time.Time
 
-	Cancel   int    `json:"cancel,omitempty"` // cancel requests, at most 2
-	CancelBy string `json:"cancel_by,omitempty"`
-	Runs     []Run  `json:"runs,omitempty"`
+	Cancel   int // cancel requests, at most 2
+	CancelBy string
+	Runs     []Run
 	// Outcomes are set once the end is decided and only has to be written to
 	// the nodes.
-	Outcomes map[string]inventory.Outcome `json:"outcomes,omitempty"`
+	Outcomes map[string]inventory.Outcome
 	// LogBytes is the uncompressed size of both logs, set at the end.
-	LogBytes int64 `json:"log_bytes,omitempty"`
+	LogBytes int64
 
 	// Revision is the store's revision of this record; it is not stored.
-	Revision int64 `json:"-"`
+	Revision int64
 }
 
 // Seq returns the job's number.
@@ -227,11 +227,11 @@ func (j Job) Due() time.Time {
 // Inputs are the values a job was accepted with. Later edits do not change them.
 type Inputs struct {
 	// Vars are the merged variables of each target, without those of the request.
-	Vars map[string]map[string]configuration.Var `json:"vars"`
+	Vars map[string]map[string]configuration.Var
 	// Connections are the ssh parameters of each target.
-	Connections map[string]configuration.Connection `json:"connections"`
+	Connections map[string]configuration.Connection
 	// Extra are the variables of the request. They override all others.
-	Extra configuration.Vars `json:"extra,omitempty"`
+	Extra configuration.Vars
 }
 
 // Request asks for a job.

@@ -55,12 +55,12 @@ func (v *View) Connection(node string) *configuration.Connection {
 
 // Instance is a live daemon. Its record disappears soon after the daemon does.
 type Instance struct {
-	ID      string    `json:"id"`      // stable over restarts
-	Node    string    `json:"node"`    // name of the instance's own node
-	Addr    string    `json:"addr"`    // of its host; empty: unknown
-	API     []string  `json:"api"`     // URLs of its API
-	Version string    `json:"version"` // of clusterm
-	Started time.Time `json:"started"`
+	ID      string   // stable over restarts
+	Node    string   // name of the instance's own node
+	Addr    string   // of its host; empty: unknown
+	API     []string // URLs of its API
+	Version string   // of clusterm
+	Started time.Time
 }
 
 // NodeWrite writes a node and adds to its history. The write is refused unless

@@ -4,7 +4,6 @@ package etcd
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,17 +12,33 @@ import (
 	"github.com/contiv/cluster/management/access"
 )
 
+// resultRecord is the result of a mutation with an idempotency key.
+type resultRecord struct {
+	Request string    `json:"request"`
+	Job     string    `json:"job,omitempty"`
+	Time    time.Time `json:"time"`
+}
+
+func newResultRecord(r access.Result) resultRecord {
+	return resultRecord{Request: r.Request, Job: r.Job, Time: r.Time}
+}
+
+func (r resultRecord) result(revision int64) access.Result {
+	return access.Result{Request: r.Request, Job: r.Job, Time: r.Time, Revision: revision}
+}
+
 func (s *Store) resultKey(id string) string { return s.key("/x/results/%s", id) }
 
-// storeResult adds the result of a mutation to its transaction, guarded so that
-// no other result is stored under the key.
-func (s *Store) storeResult(ops *etcd.Ops, key *access.Key, job string) error {
+// addResult adds the result of a mutation to its transaction, on condition that no
+// result is stored under the key yet.
+func (s *Store) addResult(ops *etcd.Ops, key *access.Key, job string) error {
 	if key == nil {
 		return nil
 	}
 
 	path := s.resultKey(key.ID)
-	record, err := put(path, access.Result{Request: key.Request, Job: job, Time: time.Now()})
+	result := access.Result{Request: key.Request, Job: job, Time: time.Now()}
+	record, err := put(path, newResultRecord(result))
 	ops.Add(etcd.Ops{If: []clientv3.Cmp{atRevision(path, 0)}, Then: []clientv3.Op{record}})
 
 	return err
@@ -39,18 +54,18 @@ func (s *Store) Result(ctx context.Context, key string) (*access.Result, error) 
 		return nil, etcd.Error(err)
 	}
 
-	var result access.Result
-	if err := json.Unmarshal(resp.Kvs[0].Value, &result); err != nil {
+	record, err := decode[resultRecord](resp.Kvs[0].Value)
+	if err != nil {
 		return nil, err
 	}
 
-	result.Revision = resp.Kvs[0].ModRevision
+	result := record.result(resp.Kvs[0].ModRevision)
 
 	return &result, nil
 }
 
-// DropResults removes the oldest results, a transaction at a time, until the
-// rest is neither too old nor too many.
+// DropResults removes results, the oldest first, until none is older than before
+// and no more than limit are left. Each transaction removes a bounded number.
 func (s *Store) DropResults(ctx context.Context, before time.Time, limit int) error {
 	for {
 		more, err := s.dropResults(ctx, before, limit)
@@ -64,19 +79,20 @@ func (s *Store) dropResults(ctx context.Context, before time.Time, limit int) (m
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
 
-	resp, err := s.client.Get(ctx, s.resultKey(""), clientv3.WithPrefix(),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(etcd.MaxOps))
+	oldestFirst := clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)
+
+	resp, err := s.client.Get(ctx, s.resultKey(""), clientv3.WithPrefix(), oldestFirst, clientv3.WithLimit(etcd.MaxOps))
 	if err != nil {
 		return false, etcd.Error(err)
 	}
 
 	var drop []clientv3.Op
 	for i, kv := range resp.Kvs {
-		var result access.Result
-
 		// A result that cannot be decoded is dropped as well.
-		decoded := json.Unmarshal(kv.Value, &result) == nil
-		if decoded && !result.Time.Before(before) && resp.Count-int64(i) <= int64(limit) {
+		record, err := decode[resultRecord](kv.Value)
+		withinLimit := resp.Count-int64(i) <= int64(limit)
+
+		if err == nil && !record.Time.Before(before) && withinLimit {
 			break
 		}
 
@@ -87,7 +103,7 @@ func (s *Store) dropResults(ctx context.Context, before time.Time, limit int) (m
 		return false, nil
 	}
 
-	// Results are not in the view, so there is nothing to wait for.
+	// Results are not in the view, so there is no revision to wait for.
 	if _, err := s.client.Txn(ctx).Then(drop...).Commit(); err != nil {
 		return false, etcd.Error(err)
 	}

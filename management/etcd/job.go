@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+)
+
+// jobRecord is a job without its inputs and logs, which have keys of their own.
+type jobRecord struct {
+	ID             string                   `json:"id"`
+	Verb           inventory.Verb           `json:"verb"`
+	Status         job.Status               `json:"status"`
+	Cause          job.Cause                `json:"cause,omitempty"`
+	Message        string                   `json:"message,omitempty"`
+	Targets        []targetRecord           `json:"targets"`
+	Helpers        []string                 `json:"helpers,omitempty"`
+	Group          string                   `json:"group,omitempty"`
+	OnFailure      string                   `json:"on_failure,omitempty"`
+	Force          bool                     `json:"force,omitempty"`
+	Reason         string                   `json:"reason,omitempty"`
+	Actor          string                   `json:"actor,omitempty"`
+	Note           string                   `json:"note,omitempty"`
+	RetryOf        string                   `json:"retry_of,omitempty"`
+	Warnings       []string                 `json:"warnings,omitempty"`
+	PlaybookDigest string                   `json:"playbook_digest,omitempty"`
+	Timeout        time.Duration            `json:"timeout"` // nanoseconds
+	Instance       string                   `json:"instance,omitempty"`
+	Accepted       time.Time                `json:"accepted"`
+	Started        time.Time                `json:"started,omitzero"`
+	Ended          time.Time                `json:"ended,omitzero"`
+	Deadline       time.Time                `json:"deadline,omitzero"`
+	Cancel         int                      `json:"cancel,omitempty"`
+	CancelBy       string                   `json:"cancel_by,omitempty"`
+	Runs           []runRecord              `json:"runs,omitempty"`
+	Outcomes       map[string]outcomeRecord `json:"outcomes,omitempty"`
+	LogBytes       int64                    `json:"log_bytes,omitempty"`
+}
+
+// targetRecord is a node as the job found it.
+type targetRecord struct {
+	Name      string           `json:"name"`
+	Addr      string           `json:"addr"`
+	Label     string           `json:"label,omitempty"`
+	Serial    string           `json:"serial,omitempty"`
+	From      inventory.Status `json:"from,omitempty"`
+	FromGroup string           `json:"from_group,omitempty"`
+	Group     string           `json:"group,omitempty"`
+	Residue   []string         `json:"residue,omitempty"`
+	Applied   string           `json:"applied,omitempty"`
+}
+
+// runRecord is one step of a job that was begun.
+type runRecord struct {
+	Kind     job.StepKind                `json:"kind,omitempty"`
+	Phase    job.Phase                   `json:"phase"`
+	Playbook string                      `json:"playbook"`
+	Hosts    []string                    `json:"hosts"`
+	Groups   []string                    `json:"groups,omitempty"`
+	Started  time.Time                   `json:"started"`
+	Ended    time.Time                   `json:"ended,omitzero"`
+	Exit     string                      `json:"exit,omitempty"`
+	Code     int                         `json:"code,omitempty"`
+	Message  string                      `json:"message,omitempty"`
+	Results  map[string]hostResultRecord `json:"results,omitempty"`
+	NotBegun bool                        `json:"not_begun,omitempty"`
+	Text     int64                       `json:"text"`
+	Events   int64                       `json:"events"`
+}
+
+// hostResultRecord is the result of one run on one host.
+type hostResultRecord struct {
+	Begun       bool   `json:"begun,omitempty"`
+	OK          int    `json:"ok,omitempty"`
+	Changed     int    `json:"changed,omitempty"`
+	Failed      int    `json:"failed,omitempty"`
+	Unreachable bool   `json:"unreachable,omitempty"`
+	Done        bool   `json:"done,omitempty"`
+	Task        string `json:"task,omitempty"`
+	Message     string `json:"message,omitempty"`
+}
+
+// outcomeRecord is the result of the job for one node.
+type outcomeRecord struct {
+	Status  inventory.Status `json:"status"`
+	Group   string           `json:"group,omitempty"`
+	Applied string           `json:"applied,omitempty"`
+	Residue []string         `json:"residue,omitempty"`
+	Error   string           `json:"error,omitempty"`
+	Reason  string           `json:"reason,omitempty"`
+}
+
+func newTargetRecord(t job.Target) targetRecord             { return targetRecord(t) }
+func (r targetRecord) target() job.Target                   { return job.Target(r) }
+func newHostResultRecord(h job.HostResult) hostResultRecord { return hostResultRecord(h) }
+func (r hostResultRecord) hostResult() job.HostResult       { return job.HostResult(r) }
+func newOutcomeRecord(o inventory.Outcome) outcomeRecord    { return outcomeRecord(o) }
+func (r outcomeRecord) outcome() inventory.Outcome          { return inventory.Outcome(r) }
+
+func newRunRecord(r job.Run) runRecord {
+	return runRecord{
+		Kind:     r.Kind,
+		Phase:    r.Phase,
+		Playbook: r.Playbook,
+		Hosts:    r.Hosts,
+		Groups:   r.Groups,
+		Started:  r.Started,
+		Ended:    r.Ended,
+		Exit:     r.Exit,
+		Code:     r.Code,
+		Message:  r.Message,
+		Results:  convertMap(r.Results, newHostResultRecord),
+		NotBegun: r.NotBegun,
+		Text:     r.Text,
+		Events:   r.Events,
+	}
+}
+
+func (r runRecord) run() job.Run {
+	return job.Run{
+		Kind:     r.Kind,
+		Phase:    r.Phase,
+		Playbook: r.Playbook,
+		Hosts:    r.Hosts,
+		Groups:   r.Groups,
+		Started:  r.Started,
+		Ended:    r.Ended,
+		Exit:     r.Exit,
+		Code:     r.Code,
+		Message:  r.Message,
+		Results:  convertMap(r.Results, hostResultRecord.hostResult),
+		NotBegun: r.NotBegun,
+		Text:     r.Text,
+		Events:   r.Events,
+	}
+}
+
+func newJobRecord(j job.Job) jobRecord {
+	return jobRecord{
+		ID:             j.ID,
+		Verb:           j.Verb,
+		Status:         j.Status,
+		Cause:          j.Cause,
+		Message:        j.Message,
+		Targets:        convertSlice(j.Targets, newTargetRecord),
+		Helpers:        j.Helpers,
+		Group:          j.Group,
+		OnFailure:      j.OnFailure,
+		Force:          j.Force,
+		Reason:         j.Reason,
+		Actor:          j.Actor,
+		Note:           j.Note,
+		RetryOf:        j.RetryOf,
+		Warnings:       j.Warnings,
+		PlaybookDigest: j.PlaybookDigest,
+		Timeout:        j.Timeout,
+
+		Instance: j.Instance,
+		Accepted: j.Accepted,
+		Started:  j.Started,
+		Ended:    j.Ended,
+		Deadline: j.Deadline,
+
+		Cancel:   j.Cancel,
+		CancelBy: j.CancelBy,
+		Runs:     convertSlice(j.Runs, newRunRecord),
+		Outcomes: convertMap(j.Outcomes, newOutcomeRecord),
+		LogBytes: j.LogBytes,
+	}
+}
+
+func (r *jobRecord) job(revision int64) job.Job {
+	return job.Job{
+		ID:             r.ID,
+		Verb:           r.Verb,
+		Status:         r.Status,
+		Cause:          r.Cause,
+		Message:        r.Message,
+		Targets:        convertSlice(r.Targets, targetRecord.target),
+		Helpers:        r.Helpers,
+		Group:          r.Group,
+		OnFailure:      r.OnFailure,
+		Force:          r.Force,
+		Reason:         r.Reason,
+		Actor:          r.Actor,
+		Note:           r.Note,
+		RetryOf:        r.RetryOf,
+		Warnings:       r.Warnings,
+		PlaybookDigest: r.PlaybookDigest,
+		Timeout:        r.Timeout,
+
+		Instance: r.Instance,
+		Accepted: r.Accepted,
+		Started:  r.Started,
+		Ended:    r.Ended,
+		Deadline: r.Deadline,
+
+		Cancel:   r.Cancel,
+		CancelBy: r.CancelBy,
+		Runs:     convertSlice(r.Runs, runRecord.run),
+		Outcomes: convertMap(r.Outcomes, outcomeRecord.outcome),
+		LogBytes: r.LogBytes,
+
+		Revision: revision,
+	}
+}
+
+func (s *Store) jobKey(id string) string { return s.key("/v/jobs/%s", id) }
+func (s *Store) seqKey() string          { return s.key("/v/seq") }
+
+// compressJobAt is the size of a job's record, in bytes, above which it is stored
+// compressed. With thousands of nodes it would exceed etcd's limit of a request.
+const compressJobAt = 64 << 10
+
+func (s *Store) putJob(j job.Job) (clientv3.Op, error) {
+	b, err := json.Marshal(newJobRecord(j))
+	if len(b) > compressJobAt {
+		b = compress(b)
+	}
+
+	return clientv3.OpPut(s.jobKey(j.ID), string(b)), err
+}
+
+// decodeJob parses the record under the key of the job.
+func decodeJob(id string, kv *mvccpb.KeyValue) (job.Job, error) {
+	value := kv.Value
+
+	// A compressed record starts with its length, whose first byte is never '{'
+	// within maxExpanded.
+	if len(value) > 0 && value[0] != '{' {
+		var err error
+		if value, err = expand(value); err != nil {
+			return job.Job{}, err
+		}
+	}
+
+	record, err := decode[jobRecord](value)
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	if record.ID != id {
+		return job.Job{}, fmt.Errorf("the record names job %q", record.ID)
+	}
+
+	return record.job(kv.ModRevision), nil
+}
+
+// Accept stores a Queued job and its inputs under the number seq+1. It is
+// KindConflict if seq is no longer the newest number.
+func (s *Store) Accept(
+	ctx context.Context, seq uint64, j job.Job, in job.Inputs, key *access.Key,
+) (job.Job, error) {
+	j.ID = strconv.FormatUint(seq+1, 10)
+
+	record, err := s.putJob(j)
+	if err != nil {
+		return j, err
+	}
+
+	inputs, err := s.putInputs(j.ID, in)
+	if err != nil {
+		return j, err
+	}
+
+	newest := clientv3.Compare(clientv3.Value(s.seqKey()), "=", strconv.FormatUint(seq, 10))
+	if seq == 0 {
+		newest = atRevision(s.seqKey(), 0)
+	}
+
+	ops := etcd.Ops{
+		If:   []clientv3.Cmp{newest},
+		Then: []clientv3.Op{clientv3.OpPut(s.seqKey(), j.ID), record, inputs},
+	}
+	if err := s.addResult(&ops, key, j.ID); err != nil {
+		return j, err
+	}
+
+	j.Revision, err = s.commit(ctx, ops)
+
+	return j, err
+}
+
+// PutJob stores the job if it is still at j.Revision.
+func (s *Store) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
+	record, err := s.putJob(j)
+	if err != nil {
+		return j, err
+	}
+
+	revision, err := s.commit(ctx, etcd.Ops{
+		If:   append(s.fence(), atRevision(s.jobKey(j.ID), j.Revision)),
+		Then: []clientv3.Op{record},
+	})
+	if err == nil {
+		j.Revision = revision
+	}
+
+	return j, err
+}
+
+// Cancel stores a job with a cancel request, or one cancelled in the queue, if it is
+// still at j.Revision.
+func (s *Store) Cancel(ctx context.Context, j job.Job, key *access.Key) (job.Job, error) {
+	var ops etcd.Ops
+	if err := s.addResult(&ops, key, j.ID); err != nil {
+		return j, err
+	}
+
+	return s.commitJob(ctx, j, ops)
+}
+
+// DropJobs removes ended jobs with their inputs and logs.
+func (s *Store) DropJobs(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		_, err := s.commit(ctx, etcd.Ops{Then: []clientv3.Op{
+			clientv3.OpDelete(s.key("/x/log/%s/", id), clientv3.WithPrefix()),
+			clientv3.OpDelete(s.key("/x/tail/%s/", id), clientv3.WithPrefix()),
+			clientv3.OpDelete(s.inputsKey(id)),
+			clientv3.OpDelete(s.jobKey(id)),
+		}})
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+)
+
+// TestNodeOps checks the bound of the history and the precondition of every write.
+func TestNodeOps(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	ctx := within(t, patience)
+
+	// commit returns the new revision, or 0 if the precondition failed.
+	commit := func(ops etcd.Ops, err error) int64 {
+		t.Helper()
+		must(t, err)
+
+		resp, err := s.client.Txn(ctx).If(ops.If...).Then(ops.Then...).Commit()
+		must(t, err)
+
+		if !resp.Succeeded {
+			return 0
+		}
+
+		return resp.Header.Revision
+	}
+
+	n := inventory.Node{Name: "a-1"}
+	for seq := uint64(0); seq < inventory.HistoryLimit+5; {
+		var entries []inventory.HistoryEntry
+		for range 15 {
+			seq++
+			entries = append(entries, inventory.HistoryEntry{Seq: seq})
+		}
+
+		if n.Revision = commit(s.putNodeOps(n, entries)); n.Revision == 0 {
+			t.Fatalf("the write of entry %d failed its precondition", seq)
+		}
+	}
+
+	kept, err := s.client.Get(ctx, s.historyPrefix("a-1"), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	must(t, err)
+
+	if len(kept.Kvs) != inventory.HistoryLimit || string(kept.Kvs[0].Key) != s.historyKey("a-1", 6) {
+		t.Errorf("%d entries are left, want %d", len(kept.Kvs), inventory.HistoryLimit)
+	}
+
+	stale := n
+	stale.Revision--
+
+	tombstone := inventory.Tombstone{Name: "a-1"}
+
+	wrote := commit(s.putNodeOps(stale, nil)) != 0
+	forgot := commit(s.forgetOps(stale, tombstone)) != 0
+	created := commit(s.putNodeOps(inventory.Node{Name: "a-1"}, nil)) != 0
+
+	if wrote || forgot || created {
+		t.Error("a write on a stale revision was committed")
+	}
+
+	// The name of the other node begins with the name of the forgotten one.
+	other := commit(s.putNodeOps(inventory.Node{Name: "a-10"}, []inventory.HistoryEntry{{Seq: 1}}))
+	if other == 0 || commit(s.forgetOps(n, tombstone)) == 0 {
+		t.Error("a write on the current revision failed its precondition")
+	}
+
+	left, err := s.client.Get(ctx, s.client.Prefix+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	must(t, err)
+
+	var keys []string
+	for _, kv := range left.Kvs {
+		keys = append(keys, strings.TrimPrefix(string(kv.Key), s.client.Prefix))
+	}
+
+	want := "/schema /v/nodes/a-10 /v/tombstones/a-1 /x/history/a-10/0000000000000001"
+	if got := strings.Join(keys, " "); got != want {
+		t.Errorf("the keys %s are left, want %s", got, want)
+	}
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+)
+
+// This file holds the whole reservation protocol; README.md explains why it is safe.
+//
+// A claim writes a reservation for each node, in chunks: the node in its new status,
+// with the job's id in Job and the replaced fields in Before. The last chunk also
+// writes the job as Running. That is the commit point. A reservation whose job is not
+// Running counts as absent: the view shows the node from Before.
+
+// generationKey is written by every claim, cancel, end of a job and forget.
+func (s *Store) generationKey() string { return s.key("/v/generation") }
+
+// jobOps is the number of conditions that commitJob and Claim add to a chunk.
+const jobOps = 3
+
+// Claim reserves the nodes and makes the job Running, or does neither. It is
+// KindConflict if a node, the job or the generation changed since the decision.
+func (s *Store) Claim(
+	ctx context.Context, generation int64, j job.Job, writes []state.NodeWrite,
+) (job.Job, error) {
+	parts, err := s.nodeOps(writes)
+	if err != nil {
+		return j, err
+	}
+
+	chunks := pack(parts, jobOps)
+	last := len(chunks) - 1
+
+	reserved, err := s.commitChunks(ctx, chunks[:last])
+	if err == nil {
+		// Rules about nodes outside of the claim hold as long as the generation does.
+		commitPoint := chunks[last]
+		commitPoint.If = append(commitPoint.If, atRevision(s.generationKey(), generation))
+		j, err = s.commitJob(ctx, j, commitPoint)
+	}
+
+	if err != nil && reserved > 0 {
+		s.withdraw(ctx, writes)
+	}
+
+	return j, err
+}
+
+// Finish releases the nodes of a job in chunks and writes the end of the job with the
+// last of them. A failure leaves the job Running with the remaining nodes, so it may
+// be repeated.
+func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite) (job.Job, error) {
+	parts, err := s.nodeOps(writes)
+	if err != nil {
+		return j, err
+	}
+
+	chunks := pack(parts, jobOps)
+	last := len(chunks) - 1
+
+	if _, err := s.commitChunks(ctx, chunks[:last]); err != nil {
+		return j, err
+	}
+
+	return s.commitJob(ctx, j, chunks[last])
+}
+
+// commitChunks writes the chunks in order under the fencing token. It stops at the
+// first failure and returns the number of chunks written.
+func (s *Store) commitChunks(ctx context.Context, chunks []etcd.Ops) (int, error) {
+	for i, ops := range chunks {
+		ops.If = append(ops.If, s.fence()...)
+		if _, err := s.commit(ctx, ops); err != nil {
+			return i, err
+		}
+	}
+
+	return len(chunks), nil
+}
+
+// commitJob writes the job together with the operations, under the fencing token,
+// and changes the generation. It returns the job at its new revision.
+func (s *Store) commitJob(ctx context.Context, j job.Job, ops etcd.Ops) (job.Job, error) {
+	record, err := s.putJob(j)
+	if err != nil {
+		return j, err
+	}
+
+	ops.Add(etcd.Ops{
+		If:   append(s.fence(), atRevision(s.jobKey(j.ID), j.Revision)),
+		Then: []clientv3.Op{record, clientv3.OpPut(s.generationKey(), j.ID)},
+	})
+
+	revision, err := s.commit(ctx, ops)
+	if err == nil {
+		j.Revision = revision
+	}
+
+	return j, err
+}
+
+// withdraw removes the uncommitted reservations of a failed claim, with their history
+// entries. A failure does no harm, because they count as absent.
+func (s *Store) withdraw(ctx context.Context, writes []state.NodeWrite) {
+	for _, w := range writes {
+		reserved, jobRevision, ok := s.view.reservation(w.Node.Name, w.Node.Job)
+		if !ok {
+			continue
+		}
+
+		ops, err := s.putNodeOps(reserved.Unreserved(), nil)
+		if err != nil {
+			return
+		}
+
+		// The job's revision protects a commit with a lost answer. The fencing token
+		// protects the reservations of another instance for the same job.
+		ops.If = append(ops.If, atRevision(s.jobKey(reserved.Job), jobRevision))
+		ops.If = append(ops.If, s.fence()...)
+
+		for _, e := range w.Entries {
+			ops.Then = append(ops.Then, clientv3.OpDelete(s.historyKey(w.Node.Name, e.Seq)))
+		}
+
+		if _, err := s.commit(ctx, ops); err != nil && inventory.KindOf(err) != inventory.KindConflict {
+			return
+		}
+	}
+}
+
+// keepReservation returns the record to write for a changed node. The caller decided
+// on the node without its uncommitted reservation. If the job may still commit, the
+// reservation stays and takes over the fields that a job does not change.
+func (s *Store) keepReservation(n inventory.Node) inventory.Node {
+	s.view.mu.Lock()
+	defer s.view.mu.Unlock()
+
+	stored, ok := s.view.nodes[n.Name]
+	if !ok || stored.Revision != n.Revision || n.Before != nil {
+		return n
+	}
+
+	mayCommit := s.view.uncommitted(stored) && !s.view.jobs[stored.Job].Status.Ended()
+	if !mayCommit {
+		return n
+	}
+
+	m := stored.Clone()
+	m.Addr, m.State, m.PrevState, m.Seen, m.Duplicates = n.Addr, n.State, n.PrevState, n.Seen, n.Duplicates
+	m.HostKeys, m.Labels, m.Entries, m.Updated = n.HostKeys, n.Labels, n.Entries, n.Updated
+
+	return m
+}
+
+// uncommitted reports whether the record is a reservation that counts as absent.
+// Like all methods of view below, it needs the lock unless it takes it.
+func (v *view) uncommitted(n *inventory.Node) bool {
+	return n.Before != nil && v.jobs[n.Job].Status != job.Running
+}
+
+// effective returns the node without an uncommitted reservation.
+func (v *view) effective(name string) (*inventory.Node, bool) {
+	n, ok := v.nodes[name]
+	if ok && v.uncommitted(n) {
+		unreserved := n.Unreserved()
+		return &unreserved, true
+	}
+
+	return n, ok
+}
+
+// reservation returns the uncommitted reservation of a node by the job, and the
+// revision of the job's record. It takes the lock.
+func (v *view) reservation(name, id string) (n *inventory.Node, jobRevision int64, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	n, ok = v.nodes[name]
+	if !ok || n.Job != id || !v.uncommitted(n) {
+		return nil, 0, false
+	}
+
+	return n, v.jobs[id].Revision, true
+}
+
+// indexReservation replaces the record of a node in the index of reservations by job;
+// nil: there was, or is, none.
+func (v *view) indexReservation(before, after *inventory.Node) {
+	if before != nil && before.Before != nil {
+		delete(v.reserved[before.Job], before.Name)
+
+		if len(v.reserved[before.Job]) == 0 {
+			delete(v.reserved, before.Job)
+		}
+	}
+
+	if after != nil && after.Before != nil {
+		if v.reserved[after.Job] == nil {
+			v.reserved[after.Job] = map[string]bool{}
+		}
+
+		v.reserved[after.Job][after.Name] = true
+	}
+}
+
+// markReserved marks the reserved nodes of a job as changed if its new status commits
+// its reservations, or ends that.
+func (v *view) markReserved(id string, status job.Status) {
+	wasRunning, isRunning := v.jobs[id].Status == job.Running, status == job.Running
+	if wasRunning == isRunning {
+		return
+	}
+
+	for name := range v.reserved[id] {
+		v.markChanged(state.ChangeNodes, name, 0)
+		v.changedNodes[name] = true
+	}
+}
+
+// dropUncommitted removes the entries of claims that were never committed from a
+// history, newest first. A job claims a node once and, unless it still runs, releases
+// it once; any other entry of a claim is left over from a failed attempt.
+func dropUncommitted(v *state.View, entries []inventory.HistoryEntry) []inventory.HistoryEntry {
+	claimed, released := map[string]bool{}, map[string]bool{} // by job
+	kept := entries[:0]
+
+	for _, e := range entries {
+		// A release proves the commit even when the job's record is gone.
+		if e.To.InProgress() && !released[e.Job] {
+			if j, err := v.Job(e.Job); err != nil || j.Started.IsZero() {
+				continue
+			}
+		}
+
+		switch from, to := e.From.InProgress(), e.To.InProgress(); {
+		case from && !to:
+			released[e.Job] = true
+		case !from && to:
+			if claimed[e.Job] {
+				continue
+			}
+
+			claimed[e.Job] = true
+		}
+
+		kept = append(kept, e)
+	}
+
+	return kept
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/state"
+)
+
+// tombstoneRecord is the remainder of a forgotten node.
+type tombstoneRecord struct {
+	Name     string    `json:"name"`
+	Label    string    `json:"label"`
+	Serial   string    `json:"serial"`
+	HostKeys []string  `json:"host_keys,omitempty"`
+	Residue  []string  `json:"residue,omitempty"`
+	Time     time.Time `json:"time"`
+	Actor    string    `json:"actor,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+}
+
+func newTombstoneRecord(t inventory.Tombstone) tombstoneRecord { return tombstoneRecord(t) }
+func (r tombstoneRecord) tombstone() inventory.Tombstone       { return inventory.Tombstone(r) }
+
+func (s *Store) tombstoneKey(node string) string { return s.key("/v/tombstones/%s", node) }
+
+// forgetOps returns the operations that replace a node and everything stored under
+// its name by a tombstone, on condition that the record is still at its revision.
+func (s *Store) forgetOps(n inventory.Node, t inventory.Tombstone) (etcd.Ops, error) {
+	tombstone, err := put(s.tombstoneKey(n.Name), newTombstoneRecord(t))
+	if err != nil {
+		return etcd.Ops{}, err
+	}
+
+	return etcd.Ops{
+		If: []clientv3.Cmp{atRevision(s.nodeKey(n.Name), n.Revision)},
+		Then: []clientv3.Op{
+			clientv3.OpDelete(s.nodeKey(n.Name)),
+			clientv3.OpDelete(s.historyPrefix(n.Name), clientv3.WithPrefix()),
+			clientv3.OpDelete(s.variablesKey(state.ScopeNode(n.Name))),
+			clientv3.OpDelete(s.connectionKey(n.Name)),
+			tombstone,
+		},
+	}, nil
+}
+
+// Forget replaces nodes by tombstones and returns the revision of the last
+// transaction. It is KindConflict if a node or the generation changed. A request
+// beyond one transaction is written in chunks: a failure leaves the nodes of the
+// remaining chunks untouched.
+func (s *Store) Forget(
+	ctx context.Context, generation int64, writes []state.NodeWrite, key *access.Key,
+) (int64, error) {
+	parts, err := s.nodeOps(writes)
+	if err != nil {
+		return 0, err
+	}
+
+	// The result goes into the last chunk: a retry after a partial failure must
+	// not find the request carried out.
+	chunks := pack(parts, jobOps)
+	if err := s.addResult(&chunks[len(chunks)-1], key, ""); err != nil {
+		return 0, err
+	}
+
+	// The first chunk itself changes the generation, so the others cannot test it.
+	chunks[0].If = append(chunks[0].If, atRevision(s.generationKey(), generation))
+
+	var revision int64
+	for _, ops := range chunks {
+		ops.Then = append(ops.Then, clientv3.OpPut(s.generationKey(), "forget"))
+		if revision, err = s.commit(ctx, ops); err != nil {
+			return 0, err
+		}
+	}
+
+	return revision, nil
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+)
+
+// headKey is the key that every write to the view writes as well, so one small read
+// shows whether the view is current.
+func headKey(prefix string) string { return prefix + "/v/head" }
+
+// commit writes the operations if all conditions hold, and returns the revision once
+// the view has reached it. It is KindConflict if a condition failed.
+func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
+	bounded, cancel := etcd.Bounded(ctx)
+	defer cancel()
+
+	then := append(slices.Clip(ops.Then), clientv3.OpPut(headKey(s.client.Prefix), ""))
+
+	resp, err := s.client.Txn(bounded).If(ops.If...).Then(then...).Commit()
+	if err != nil {
+		return 0, etcd.Error(err)
+	}
+
+	if !resp.Succeeded {
+		return 0, inventory.Errorf(inventory.KindConflict, "it was changed by somebody else meanwhile").
+			Do("read it again and repeat")
+	}
+
+	return resp.Header.Revision, s.view.wait(bounded, resp.Header.Revision)
+}
+
+// commitUnchanged writes one key if it did not change after the revision; 0 skips
+// that check.
+func (s *Store) commitUnchanged(ctx context.Context, key string, revision int64, op clientv3.Op) (int64, error) {
+	ops := etcd.Ops{Then: []clientv3.Op{op}}
+	if revision > 0 {
+		ops.If = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "<", revision+1)}
+	}
+
+	return s.commit(ctx, ops)
+}
+
+// atRevision is the condition that a key last changed at the revision; 0: that it
+// does not exist.
+func atRevision(key string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+}
+
+// fence is the condition of every write of jobs: this instance still has the right
+// to run them. Another instance may have it before this one notices.
+func (s *Store) fence() []clientv3.Cmp {
+	if token := s.token.Load(); token != 0 {
+		return []clientv3.Cmp{atRevision(s.holderKey(), token)}
+	}
+
+	return nil
+}
+
+// headOps is the number of operations that commit adds.
+const headOps = 1
+
+// pack distributes parts over as few transactions as etcd's limits allow. It never
+// splits a part, and leaves room for spare operations in each transaction. It
+// returns at least one transaction.
+func pack(parts []etcd.Ops, spare int) []etcd.Ops {
+	var chunks []etcd.Ops
+	var chunk etcd.Ops
+
+	limit := etcd.MaxOps - spare - headOps
+
+	bytes := 0
+	for _, p := range parts {
+		size := p.Bytes()
+		bytes += size
+
+		full := chunk.Size()+p.Size() > limit || bytes > etcd.MaxBytes
+		if len(chunk.Then) > 0 && full {
+			chunks = append(chunks, chunk)
+			chunk, bytes = etcd.Ops{}, size
+		}
+
+		chunk.Add(p)
+	}
+
+	return append(chunks, chunk)
+}
