@@ -99,6 +99,21 @@ var mayImport = map[string][]string{
 		"management/state",
 		"management/variable",
 	},
+	// The HTTP kit contains no use case, so that every API family can use it.
+	"management/server/rest":                  {"inventory", "management/api"},
+	"management/server/nodelist":              {"inventory", "management/api", "management/state"},
+	"management/server/nodelist/nodelisttest": {"configuration", "inventory", "management/state", "management/variable"},
+	"management/server/legacy": {
+		"inventory",
+		"configuration",
+		"management/access",
+		"management/api",
+		"management/job",
+		"management/server/nodelist",
+		"management/server/rest",
+		"management/state",
+		"management/variable",
+	},
 	"management/server": {
 		"inventory",
 		"configuration",
@@ -109,6 +124,9 @@ var mayImport = map[string][]string{
 		"management/metrics",
 		"management/node",
 		"management/selector",
+		"management/server/legacy",
+		"management/server/nodelist",
+		"management/server/rest",
 		"management/state",
 		"management/variable",
 	},
@@ -172,7 +190,7 @@ var homes = []struct {
 	in     []string
 	why    string
 }{
-	{"github.com/gorilla/mux", []string{"management/server"}, "one home per dependency"},
+	{"github.com/gorilla/mux", []string{"management/server/rest"}, "one home per dependency: handlers depend on rest, not on the router"},
 	{
 		"github.com/urfave/cli",
 		[]string{"clusterctl", "cmd/clusterctl", "cmd/clusterm"},
@@ -194,6 +212,7 @@ var homes = []struct {
 	{module + "/management/openapi", []string{"management/contract"}, "only tests and make docs need it"},
 	{module + "/management/contract", nil, "it is for tests"},
 	{module + "/management/job/jobtest", nil, "it is for tests"},
+	{module + "/management/server/nodelist/nodelisttest", nil, "it is for tests"},
 	{module + "/monitor/serf/serftest", nil, "it is for tests"},
 	{module + "/cmd/clusterm/processtest", nil, "it is for tests"},
 	{
@@ -235,6 +254,7 @@ var homes = []struct {
 			"management/engine", "management/node", "management/setting",
 			"management/etcd",
 			"management/server",
+			"management/server/rest",
 			"management/daemon",
 		},
 		"the pure packages and the command line log nothing",

@@ -3,64 +3,167 @@
 package server
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
+	"context"
 	"net"
 	"net/http"
+	"os/user"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
 )
 
-// caller returns the caller of a request, without precondition or key.
-func caller(r *http.Request) access.Caller { return access.Caller{Principal: noteIn(r).actor} }
+// peer is the process at the other end of a connection.
+type peer struct {
+	unix bool
+	uid  uint32
+	name string // the account of a Unix socket, or the TCP address
+}
 
-// idempotencyKey returns the key of a request with a digest of its body, or nil
-// if the request has none. Keys of different principals and paths are distinct.
-func idempotencyKey(r *http.Request, body any) (*access.Key, error) {
-	keys := r.Header.Values(api.HeaderIdempotencyKey)
-	if len(keys) == 0 {
-		return nil, nil
+type peerKey struct{}
+
+// withPeer stores the peer of a connection in the context of its requests.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, peerKey{}, peerOfConn(c))
+}
+
+func peerOf(r *http.Request) peer {
+	if p, ok := r.Context().Value(peerKey{}).(peer); ok {
+		return p
 	}
 
-	key := keys[0]
-	if len(keys) > 1 || key == "" || len(key) > api.MaxIdempotencyKey ||
-		strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the header %s is no key", api.HeaderIdempotencyKey).
-			Do("give one key of at most %d printable characters without spaces, e.g. a UUID", api.MaxIdempotencyKey)
+	return peer{name: r.RemoteAddr} // a test calls ServeHTTP directly
+}
+
+// peerOfConn reads the account of a Unix socket's peer from the kernel.
+func peerOfConn(c net.Conn) peer {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return peer{name: c.RemoteAddr().String()}
 	}
 
-	request, err := json.Marshal(body)
+	// Without credentials the peer must not be taken for root, which is uid 0.
+	p := peer{unix: true, uid: ^uint32(0), name: "unknown"}
+
+	raw, err := u.SyscallConn()
 	if err != nil {
-		return nil, err
+		return p
 	}
 
-	who := noteIn(r).actor
-	if p := peerIn(r); !p.unix {
-		// The port is the connection's, not the client's.
+	var cred *syscall.Ucred
+
+	controlErr := raw.Control(func(fd uintptr) {
+		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if controlErr != nil || err != nil || cred == nil {
+		return p
+	}
+
+	p.uid, p.name = cred.Uid, accountName(cred.Uid)
+
+	return p
+}
+
+func accountName(uid uint32) string {
+	if uid == 0 {
+		return "root"
+	}
+
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+
+	return "uid " + id
+}
+
+// authenticate returns the principal of a request: the account at the other end
+// of the Unix socket, or the person that root names in X-Clusterm-Actor. Over TCP
+// only the address is available.
+func authenticate(r *http.Request) (string, error) {
+	if err := refuseBrowsers(r); err != nil {
+		return "", err
+	}
+
+	p := peerOf(r)
+	if !p.unix {
+		return "http:" + p.name, nil
+	}
+
+	claimed := r.Header.Get(api.HeaderActor)
+	if claimed == "" || p.uid != 0 {
+		return p.name, nil
+	}
+
+	printable := !strings.ContainsFunc(claimed, func(c rune) bool { return c <= ' ' || c > '~' })
+	if len(claimed) > api.MaxActor || !printable {
+		return "", inventory.Errorf(inventory.KindInvalid, "the header %s is not a valid name", api.HeaderActor).
+			Do("write a name of at most %d printable characters", api.MaxActor)
+	}
+
+	return claimed, nil
+}
+
+// remote returns the other end of the connection for the access log.
+func remote(r *http.Request) string {
+	p := peerOf(r)
+	if p.unix {
+		return "uid " + strconv.FormatUint(uint64(p.uid), 10)
+	}
+
+	return p.name
+}
+
+// caller returns the caller of a request, without precondition or key.
+func caller(r *http.Request) access.Caller { return access.Caller{Principal: rest.Principal(r)} }
+
+// idempotencyKey returns the key of a request, or nil if the request has none.
+func idempotencyKey(r *http.Request, body any) (*access.Key, error) {
+	client := rest.Principal(r)
+	if p := peerOf(r); !p.unix {
+		// A retry over a new connection has another port.
 		if host, _, err := net.SplitHostPort(p.name); err == nil {
-			who = "http:" + host
+			client = "http:" + host
 		}
 	}
 
-	return &access.Key{
-		ID:      digest(who, r.Method, r.URL.EscapedPath(), key),
-		Request: digest(string(request)),
-	}, nil
-}
+	key, err := rest.IdempotencyKey(r, client, body)
+	if key == nil || err != nil {
+		return nil, err
+	}
 
-func digest(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
-	return hex.EncodeToString(sum[:])
+	return &access.Key{ID: key.ID, Request: key.Request}, nil
 }
 
 // showReplayed marks the answer as the stored result of an earlier request.
 func showReplayed(w http.ResponseWriter, r *http.Request, c access.Caller) {
 	if c.Replayed() {
 		w.Header().Set(api.HeaderReplayed, "true")
-		mention(r, "replayed", true)
+		rest.Note(r, "replayed", true)
 	}
+}
+
+// precondition returns the precondition in the headers of a change. revision
+// reads the revision of the record in a view; name is used in the error.
+func precondition(
+	r *http.Request, name string, revision func(*state.View) (int64, error),
+) (access.Precondition, error) {
+	check, err := rest.PreconditionOf(r)
+	if err != nil || check == nil {
+		return nil, err
+	}
+
+	return func(v *state.View) error {
+		current, err := revision(v)
+		if err != nil {
+			return err
+		}
+
+		return check(name, func(t rest.Tags) bool { return t.MatchRecord(current) })
+	}, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/contract"
-	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/server/rest"
 )
 
 // TestContract: what is served is in openapi.yaml, and what is in openapi.yaml
@@ -19,7 +19,7 @@ func TestContract(t *testing.T) {
 	served := serve(t).Routes()
 	type row struct{ method, path string }
 
-	routes := map[row]server.Route{}
+	routes := map[row]rest.Route{}
 	for _, rt := range served {
 		routes[row{rt.Method, rt.Path}] = rt
 	}
@@ -59,7 +59,8 @@ func TestContract(t *testing.T) {
 			)
 		}
 
-		for header, taken := range map[string]bool{"If-Match": route.Tagged, api.HeaderIdempotencyKey: route.Once} {
+		accepted := map[string]bool{"If-Match": route.Conditional, api.HeaderIdempotencyKey: route.Idempotent}
+		for header, taken := range accepted {
 			if documented := slices.Contains(headers, header); documented != taken {
 				t.Errorf(
 					"%s %s takes the header %s: %t; in the document: %t",

@@ -19,8 +19,8 @@ func nodeOf(v *state.View, n inventory.Node) api.Node {
 	return nodeWith(n, v.Connection(n.Name))
 }
 
-// nodeWith returns the wire form of a node. Slices and maps are shared with the
-// record, which is never changed in place.
+// nodeWith returns the wire form of a node. It shares slices and maps with the
+// record, which is copy-on-write.
 func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 	return api.Node{
 		Name: n.Name, Label: n.Label, Serial: n.Serial, Addr: n.Addr,
@@ -77,15 +77,33 @@ func instanceOf(in state.Instance) api.Instance {
 	}
 }
 
-// jobOf is the job on the wire, as a list shows it.
+// jobOf returns the wire form of a job in a list.
 func jobOf(j job.Job) api.Job {
 	out := api.Job{
-		ID: j.ID, Verb: j.Verb, Status: api.JobStatus(j.Status), Message: j.Message, Cause: string(j.Cause),
-		Helpers: j.Helpers, Group: j.Group, OnFailure: j.OnFailure, Force: j.Force, Reason: j.Reason,
-		Actor: j.Actor, RetryOf: j.RetryOf, Instance: j.Instance, Note: j.Note, Warnings: j.Warnings,
-		Accepted: j.Accepted, Started: when(j.Started), Ended: when(j.Ended), Deadline: when(j.Due()),
-		Phase: string(j.Phase()), Cancel: j.Cancel, CancelBy: j.CancelBy, PlaybookDigest: j.PlaybookDigest,
-		Revision: j.Revision,
+		ID:             j.ID,
+		Verb:           j.Verb,
+		Status:         api.JobStatus(j.Status),
+		Message:        j.Message,
+		Cause:          string(j.Cause),
+		Helpers:        j.Helpers,
+		Group:          j.Group,
+		OnFailure:      j.OnFailure,
+		Force:          j.Force,
+		Reason:         j.Reason,
+		Actor:          j.Actor,
+		RetryOf:        j.RetryOf,
+		Instance:       j.Instance,
+		Note:           j.Note,
+		Warnings:       j.Warnings,
+		Accepted:       j.Accepted,
+		Started:        optionalTime(j.Started),
+		Ended:          optionalTime(j.Ended),
+		Deadline:       optionalTime(j.Due()),
+		Phase:          string(j.Phase()),
+		Cancel:         j.Cancel,
+		CancelBy:       j.CancelBy,
+		PlaybookDigest: j.PlaybookDigest,
+		Revision:       j.Revision,
 	}
 	if j.TakesAddrs() {
 		out.Addrs = j.Names()
@@ -96,18 +114,18 @@ func jobOf(j job.Job) api.Job {
 	return out
 }
 
-// waits says what a Queued job waits for.
-func (s *Server) waits(v *state.View, j job.Job, out *api.Job) {
+// addWaits adds the place of a Queued job and the jobs ahead of it.
+func (s *Server) addWaits(v *state.View, j job.Job, out *api.Job) {
 	if j.Status == job.Queued {
 		out.Position = v.Position(j)
 		out.WaitsFor, out.WaitReason = s.Jobs.Waits(v, j)
 	}
 }
 
-// wholeJob is the job on the wire with all that is known of it.
+// wholeJob returns the wire form of a single job, with its runs and results.
 func (s *Server) wholeJob(ctx context.Context, v *state.View, j job.Job, withVars bool) (api.Job, error) {
 	out := jobOf(j)
-	s.waits(v, j, &out)
+	s.addWaits(v, j, &out)
 
 	for _, r := range j.Runs {
 		out.Runs = append(out.Runs, runOf(r))
@@ -144,7 +162,7 @@ func runOf(r job.Run) api.Run {
 		Hosts:    r.Hosts,
 		Groups:   r.Groups,
 		Started:  r.Started,
-		Ended:    when(r.Ended),
+		Ended:    optionalTime(r.Ended),
 		Exit:     r.Exit,
 		Code:     r.Code,
 		Message:  r.Message,
@@ -166,8 +184,8 @@ func summaryOf(j job.Job, name string) api.HostSummary {
 	return api.HostSummary{Host: name, Status: f.Status, OK: f.OK, Changed: f.Changed, Error: f.Error}
 }
 
-// pinnedVars are the variables of each target as its runs get them: the
-// request's win.
+// pinnedVars returns the variables of each target in its runs. Those of the
+// request override the others.
 func pinnedVars(j job.Job, in job.Inputs) map[string]api.MergedVars {
 	out := make(map[string]api.MergedVars, len(j.Targets))
 	for _, t := range j.Targets {
@@ -217,7 +235,8 @@ func findingsOf(findings []explain.Finding) []api.Finding {
 	return out
 }
 
-func when(t time.Time) *time.Time {
+// optionalTime returns nil for the zero time, which is omitted on the wire.
+func optionalTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

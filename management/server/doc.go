@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server serves the API over HTTP: the versioned one under /v1, and the
-// contract of the first generation.
+// Package server serves the HTTP API: the versioned API under /v1, one file per
+// noun, and, by package legacy, the contract of the first generation.
 //
-// A handler parses, calls the manager, and returns an error or writes an
-// answer. One adapter (handle.go) does the rest for all of them: it turns kinds
-// of error into statuses, recovers panics, and writes the record of every
-// request that changes something. Nothing here decides what is legal.
+// A handler parses the request, calls a use case, and formats its result.
+// Package rest does the work that all handlers have in common. No rule about
+// nodes or jobs is decided here.
 //
-// The package knows two kinds of listener. Over a Unix socket the kernel says
-// who is there. Over TCP nobody is known, so such a listener is on a loopback
-// address only, and what a browser was talked into sending is refused.
+// The server accepts two kinds of listener. On a Unix socket the kernel
+// authenticates the client. A TCP listener has no authentication, so it is bound
+// to a loopback address, and requests that a browser sends for another site are
+// refused.
 package server

@@ -3,14 +3,11 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"net"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -18,13 +15,13 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// maxSocketPath is what fits into a socket address (sockaddr_un), less its end.
+// maxSocketPath is the longest path in a socket address (sockaddr_un), in bytes.
 const maxSocketPath = 107
 
 // ListenUnix listens on a Unix socket that only the owner of this process can
-// open. What an earlier process left at the path is replaced; a socket that
-// somebody answers on, or anything that is no socket, is refused. The folder
-// is made, for its owner only, where it does not exist.
+// open. It replaces the socket of an earlier process, and returns KindRefused if
+// a process answers on the socket, or if the file is no socket. It creates a
+// missing folder, for its owner only.
 func ListenUnix(path string) (net.Listener, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -33,7 +30,7 @@ func ListenUnix(path string) (net.Listener, error) {
 
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the folder of the socket cannot be made: %w", err)
+		return nil, inventory.Errorf(inventory.KindUnavailable, "cannot create the folder of the socket: %w", err)
 	}
 
 	switch info, err := os.Lstat(path); {
@@ -53,12 +50,12 @@ func ListenUnix(path string) (net.Listener, error) {
 		}
 	}
 
-	// The socket is made in a folder that nobody else can enter and moved to
-	// its place when its mode is set, so that there is no moment in which
-	// another user could open it.
+	// A socket is created with the mode of the umask. Creating it in a private
+	// folder and moving it with its final mode leaves other users no moment in
+	// which they could open it.
 	private, err := os.MkdirTemp(folder, ".s")
 	if err != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the socket %s cannot be made: %w", path, err)
+		return nil, inventory.Errorf(inventory.KindUnavailable, "cannot create the socket %s: %w", path, err)
 	}
 
 	defer func() { _ = os.RemoveAll(private) }()
@@ -71,7 +68,7 @@ func ListenUnix(path string) (net.Listener, error) {
 
 	l, err := net.Listen("unix", fresh)
 	if err != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the socket %s cannot be made: %w", path, err)
+		return nil, inventory.Errorf(inventory.KindUnavailable, "cannot create the socket %s: %w", path, err)
 	}
 
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
@@ -87,24 +84,24 @@ func ListenUnix(path string) (net.Listener, error) {
 
 	if err != nil {
 		_ = l.Close()
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the socket %s cannot be made: %w", path, err)
+		return nil, inventory.Errorf(inventory.KindUnavailable, "cannot create the socket %s: %w", path, err)
 	}
 
-	return &socket{Listener: l, path: path, made: info}, nil
+	return &socket{Listener: l, path: path, file: info}, nil
 }
 
-// socket removes its file when it is closed, unless somebody else has put
-// another one there.
+// socket removes its file when it is closed, unless another process has replaced
+// the file.
 type socket struct {
 	net.Listener
 	path string
-	made fs.FileInfo
+	file fs.FileInfo
 	once sync.Once
 }
 
 func (l *socket) Close() error {
 	l.once.Do(func() {
-		if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.made) {
+		if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.file) {
 			_ = os.Remove(l.path)
 		}
 	})
@@ -112,15 +109,15 @@ func (l *socket) Close() error {
 	return l.Listener.Close()
 }
 
-// Addr is the address of the socket where it can be opened.
+// Addr returns the path under which clients open the socket.
 func (l *socket) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
-// ListenLoopback listens on a TCP port of a loopback address: HOST:PORT. Port 0
-// takes a free one.
+// ListenLoopback listens on a TCP port of a loopback address, HOST:PORT. Port 0
+// selects a free port.
 func ListenLoopback(addr string) (net.Listener, error) {
-	bad := func(why string) error {
+	bad := func(reason string) error {
 		return inventory.Errorf(inventory.KindInvalid,
-			"%q %s: plain HTTP knows no users, so only this host may reach it", addr, why).
+			"%q %s: plain HTTP has no authentication, so it serves this host only", addr, reason).
 			Do("write 127.0.0.1:PORT or [::1]:PORT")
 	}
 
@@ -139,68 +136,14 @@ func ListenLoopback(addr string) (net.Listener, error) {
 		return nil, inventory.Errorf(inventory.KindRefused, "another process listens on %s: %w", addr, err).
 			Do("choose another port, or stop that process: ss -ltnp")
 	case err != nil:
-		return nil, inventory.Errorf(inventory.KindUnavailable, "nothing can listen on %s: %w", addr, err)
+		return nil, inventory.Errorf(inventory.KindUnavailable, "cannot listen on %s: %w", addr, err)
 	}
 
-	// A name is believed only when it has turned out to mean this host.
+	// A name such as localhost may resolve to another address.
 	if tcp, ok := l.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		_ = l.Close()
-		return nil, bad("turns out not to be a loopback address")
+		return nil, bad("does not resolve to a loopback address")
 	}
 
 	return l, nil
-}
-
-// peer is who is at the other end of a connection.
-type peer struct {
-	unix bool
-	uid  uint32
-	name string // unix: the account's name; else the address
-}
-
-type peerKey struct{}
-
-// withPeer asks the kernel who has opened a connection.
-func withPeer(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, peerOf(c))
-}
-
-func peerOf(c net.Conn) peer {
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		return peer{name: c.RemoteAddr().String()}
-	}
-
-	p := peer{unix: true, uid: ^uint32(0), name: "unknown"}
-
-	raw, err := u.SyscallConn()
-	if err != nil {
-		return p
-	}
-
-	var cred *syscall.Ucred
-
-	cerr := raw.Control(func(fd uintptr) {
-		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-	})
-	if cerr != nil || err != nil || cred == nil {
-		return p
-	}
-
-	p.uid, p.name = cred.Uid, accountName(cred.Uid)
-
-	return p
-}
-
-func accountName(uid uint32) string {
-	if uid == 0 {
-		return "root"
-	}
-
-	id := strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(id); err == nil {
-		return u.Username
-	}
-
-	return "uid " + id
 }

@@ -9,22 +9,33 @@ import (
 
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/server/rest"
 )
 
-// getLog serves one of the two logs of a job.
-func (s *Server) getLog(stream job.Stream, contentType string) handler {
+func (s *Server) logRoutes() []rest.Route {
+	query := []string{"offset", "follow"}
+	text, events := s.getLog(job.StreamText, api.TypeText), s.getLog(job.StreamEvents, api.TypeLines)
+
+	return []rest.Route{
+		{Method: http.MethodGet, Path: api.PathLog, Serve: text, Query: query, Streams: true},
+		{Method: http.MethodGet, Path: api.PathEvents, Serve: events, Query: query, Streams: true},
+	}
+}
+
+// getLog serves the text or the events of a job.
+func (s *Server) getLog(stream job.Stream, contentType string) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		v, q, ref, err := s.readOne(w, r, "id")
 		if err != nil {
 			return err
 		}
 
-		offset, _, err := number(q, "offset")
+		offset, _, err := rest.Number(q, "offset")
 		if err != nil {
 			return err
 		}
 
-		follow, err := truth(q, "follow", false)
+		follow, err := rest.Bool(q, "follow", false)
 		if err != nil {
 			return err
 		}
@@ -48,24 +59,17 @@ func (s *Server) getLog(stream job.Stream, contentType string) handler {
 			return nil
 		}
 
-		return s.stream(w, r, j.ID, stream, offset, follow)
+		return s.streamLog(w, r, j.ID, stream, offset, follow)
 	}
 }
 
-// stream copies a log to the client, each piece as it comes. The header goes
-// out at once, so that a client knows that it is connected before there is any
-// output. The end of the answer is the end of the log; whatever else ends it
-// breaks the connection, so that nobody takes a part for the whole. A client
-// that does not read delays its own connection only: the manager is asked for
-// the next piece when this one is gone, and a piece that is not gone in time
-// ends the stream (recorder).
-func (s *Server) stream(
-	w http.ResponseWriter,
-	r *http.Request,
-	job string,
-	stream job.Stream,
-	offset int64,
-	follow bool,
+// streamLog copies a log to the client as it grows. It sends the header at once,
+// to distinguish a connected stream without output from a slow server. A complete
+// answer is a complete log; every failure breaks the connection instead. A client
+// that does not read delays its own connection only, until package rest ends the
+// stalled write.
+func (s *Server) streamLog(
+	w http.ResponseWriter, r *http.Request, id string, stream job.Stream, offset int64, follow bool,
 ) error {
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
@@ -75,7 +79,8 @@ func (s *Server) stream(
 	defer context.AfterFunc(s.draining, cancel)()
 
 	rc := http.NewResponseController(w)
-	// The deadline of the last piece stays on the connection.
+	// The deadline of the last piece remains on the connection, so no further
+	// request may use it.
 	w.Header().Set("Connection", "close")
 	w.Header().Set("Trailer", api.HeaderNextOffset)
 	w.WriteHeader(http.StatusOK)
@@ -86,7 +91,7 @@ func (s *Server) stream(
 
 	next := offset
 
-	err := s.Logs.Log(ctx, job, stream, offset, follow, func(at int64, data []byte) error {
+	err := s.Logs.Log(ctx, id, stream, offset, follow, func(at int64, data []byte) error {
 		if _, err := w.Write(data); err != nil {
 			return err
 		}

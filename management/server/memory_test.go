@@ -667,7 +667,7 @@ func soon(t *testing.T) context.Context {
 func (m *memoryManager) options(config *memoryConfig) server.Options {
 	return server.Options{
 		State: m, Jobs: m, Logs: m, Nodes: m, Variables: memoryVariables{m}, Explain: memoryExplainer{m},
-		Settings: config,
+		Settings: config, StreamGrace: 100 * time.Millisecond,
 	}
 }
 

@@ -10,9 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	table "github.com/contiv/cluster/management/metrics"
+	"github.com/contiv/cluster/management/server/rest"
 )
 
-// metrics count requests by route, never by path: a path may hold anything.
+// metrics count requests by route. A path would create a series for every node.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -27,9 +28,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	watches, dropped := table.NewGauge("clusterm_http_watches"), table.NewCounter("clusterm_http_watches_dropped_total")
 
 	m := &metrics{
-		requests: table.NewCounter(
-			"clusterm_http_requests_total",
-		),
+		requests: table.NewCounter("clusterm_http_requests_total"),
 		seconds:  table.NewHistogram("clusterm_http_request_duration_seconds"),
 		inFlight: inFlight.WithLabelValues(),
 		streams:  streams.WithLabelValues(),
@@ -43,7 +42,14 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) count(r *http.Request, route string, status int, took time.Duration, lasting bool) {
+// Begin counts a request in flight.
+func (m *metrics) Begin() { m.inFlight.Inc() }
+
+// End counts the answer of a request. Streams are left out of the histogram of
+// durations: they last as long as their clients want.
+func (m *metrics) End(r *http.Request, rt rest.Route, status int, took time.Duration) {
+	m.inFlight.Dec()
+
 	method := r.Method
 	switch method {
 	case http.MethodGet,
@@ -54,13 +60,13 @@ func (m *metrics) count(r *http.Request, route string, status int, took time.Dur
 		http.MethodDelete,
 		http.MethodOptions:
 	default:
-		method = "other" // it is the client's word
+		method = "other" // a client could create any number of series
 	}
 
 	code := strconv.Itoa(status)
-	m.requests.WithLabelValues(method, route, code).Inc()
+	m.requests.WithLabelValues(method, rt.Path, code).Inc()
 
-	if !lasting {
-		m.seconds.WithLabelValues(method, route, code).Observe(took.Seconds())
+	if !rt.Streams {
+		m.seconds.WithLabelValues(method, rt.Path, code).Observe(took.Seconds())
 	}
 }

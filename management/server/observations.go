@@ -10,21 +10,22 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/server/rest"
 )
 
 // postObservations records the report of a monitor under the monitor's name.
 func (s *Server) postObservations(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r); err != nil {
+	if err := rest.NoQuery(r); err != nil {
 		return err
 	}
 
 	var body api.Report
-	if err := s.readJSON(w, r, &body); err != nil {
+	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err
 	}
 
-	mention(r, "observer", body.Observer)
-	mention(r, "observations", len(body.Observations))
+	rest.Note(r, "observer", body.Observer)
+	rest.Note(r, "observations", len(body.Observations))
 
 	observations, err := observationsOf(body)
 	if err != nil {
@@ -36,11 +37,12 @@ func (s *Server) postObservations(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 
-	s.settle(w, r, revision)
+	s.awaitView(w, r, revision)
 
-	return writeJSON(w, http.StatusOK, api.Reported{Revision: revision, Refused: refusalsOf(refused)})
+	return rest.WriteJSON(w, http.StatusOK, api.Reported{Revision: revision, Refused: refusalsOf(refused)})
 }
 
+// observationsOf validates a report and returns its observations.
 func observationsOf(body api.Report) ([]inventory.Observation, error) {
 	if err := inventory.CheckObserver(body.Observer); err != nil {
 		return nil, err
@@ -68,7 +70,7 @@ func observationsOf(body api.Report) ([]inventory.Observation, error) {
 	return all, nil
 }
 
-// refusalsOf converts errors by index of their observation.
+// refusalsOf converts errors by observation, in the order of the observations.
 func refusalsOf(refused map[int]error) []api.Refusal {
 	var all []api.Refusal
 	for _, i := range slices.Sorted(maps.Keys(refused)) {

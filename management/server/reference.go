@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/server/rest"
 )
 
 // referencePage is openapi.yaml rendered by make docs.
@@ -35,10 +36,24 @@ var reference = sync.OnceValues(func() (map[string][]byte, error) {
 	}, nil
 })
 
+func (s *Server) referenceRoutes() []rest.Route {
+	get := http.MethodGet
+
+	return []rest.Route{
+		{Method: get, Path: api.PathOpenAPI, Serve: getReference(api.PathOpenAPI, api.TypeYAML)},
+		{Method: get, Path: api.PathOpenAPIJSON, Serve: getReference(api.PathOpenAPIJSON, api.TypeJSON)},
+		{Method: get, Path: api.PathDocs, Serve: getReference(api.PathDocs, api.TypeHTML)},
+	}
+}
+
+// pagePolicy lets the page use its own style sheet and load nothing else.
+const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; " +
+	"frame-ancestors 'none'"
+
 // getReference serves one form of the API document.
-func (s *Server) getReference(path, contentType string) handler {
+func getReference(path, contentType string) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if _, err := query(r); err != nil {
+		if err := rest.NoQuery(r); err != nil {
 			return err
 		}
 
@@ -48,17 +63,13 @@ func (s *Server) getReference(path, contentType string) handler {
 		}
 
 		w.Header().Set("Content-Type", contentType)
-		// The page brings its style along and needs nothing else.
-		w.Header().
-			Set("Content-Security-Policy",
-				"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "+
-					"frame-ancestors 'none'")
+		w.Header().Set("Content-Security-Policy", pagePolicy)
 
-		if done, err := unchanged(w, r, tagOf(0, forms[path])); done || err != nil {
+		if done, err := rest.NotModified(w, r, rest.Tag(0, forms[path])); done || err != nil {
 			return err
 		}
 
-		write(w, http.StatusOK, forms[path])
+		rest.Write(w, http.StatusOK, forms[path])
 
 		return nil
 	}

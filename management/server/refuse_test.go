@@ -11,8 +11,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -489,45 +487,6 @@ func TestServeFails(t *testing.T) {
 		_ = c.Close()
 		t.Error("the other listener is still open")
 	}
-}
-
-var place = regexp.MustCompile(`at line (\d+), column (\d+)`)
-
-// FuzzBodies: whatever the body, it is read or refused with a place inside it.
-func FuzzBodies(f *testing.F) {
-	for _, seed := range []string{
-		``, `{}`, `{"verb":"commission","nodes":["a-1"],"timeout":"1h"}`, "{\n\n  \"verb\": 7}",
-		`{"nodes":[1,2,{"a":null}]}`, `{"verb":"a","verb":"b"}`,
-		"{\"v\u00e9rb\":\n\"\xff\"}", `{"extra_vars":{"a":{"a":[{}]}}} x`, `[[[[`, `"\ud800"`, `{"force":tru}`,
-		`{"x":1e999}`,
-	} {
-		f.Add([]byte(seed))
-	}
-
-	f.Fuzz(func(t *testing.T, body []byte) {
-		lines := strings.Split(string(body), "\n")
-		for _, strict := range []bool{true, false} {
-			var into api.JobRequest
-
-			err := server.Decode(body, &into, strict)
-			if err == nil {
-				continue
-			}
-
-			if inventory.KindOf(err) != inventory.KindInvalid {
-				t.Fatalf("%q: %v", body, err)
-			}
-
-			if m := place.FindStringSubmatch(err.Error()); m != nil {
-				line, _ := strconv.Atoi(m[1])
-
-				column, _ := strconv.Atoi(m[2])
-				if line < 1 || line > len(lines) || column < 1 || column > len(lines[line-1])+1 {
-					t.Fatalf("%q: %v", body, err)
-				}
-			}
-		}
-	})
 }
 
 // TestMethods: every path says which methods it serves, serves HEAD wherever it

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -12,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
@@ -23,23 +23,25 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/server/legacy"
+	"github.com/contiv/cluster/management/server/nodelist"
+	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
 
-// State gives access to the newest view, see state.Reader. All methods may be
-// called at once; those with a context may block until it ends.
+// State reads the view; see state.Reader. Its methods may be called concurrently.
+// Those with a context may block until it ends.
 type State interface {
-	// View returns the newest view, never nil. Nobody may change it.
+	// View returns the newest view, never nil. It must not be modified.
 	View() *state.View
 	// Wait blocks until the view has reached the revision.
 	Wait(ctx context.Context, revision int64) error
 	// Sync blocks until the view shows everything that any instance acknowledged
-	// before the call. It returns KindUnavailable if that cannot be known.
+	// before the call. It returns KindUnavailable without a quorum of the store.
 	Sync(ctx context.Context) error
-	// Changes returns the changes after the revision, about limit at most and
-	// whole revisions, or KindExpired if they are no longer kept. It does not
-	// block.
+	// Changes returns about limit changes after the revision, in whole revisions,
+	// or KindExpired if they are no longer kept. It does not block.
 	Changes(revision int64, limit int) (state.Changes, error)
 }
 
@@ -49,16 +51,16 @@ type Jobs interface {
 	Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error)
 	// Retry submits an ended job again with the same inputs.
 	Retry(ctx context.Context, c access.Caller, id string, failed bool) (job.Job, error)
-	// Waits returns the jobs a Queued job waits for, and why.
+	// Waits returns the jobs ahead of a Queued job, and the reason to wait for them.
 	Waits(v *state.View, j job.Job) (ids []string, reason string)
-	// Inputs returns the inputs a job was accepted with, secrets hidden.
+	// Inputs returns the pinned inputs of a job, secrets hidden.
 	Inputs(ctx context.Context, id string) (job.Inputs, error)
 }
 
 // Logs reads the logs of jobs.
 type Logs interface {
 	LogSize(ctx context.Context, id string, s job.Stream) (int64, error)
-	// Log emits a log from the offset on, without gaps; with follow until the
+	// Log emits a log from the offset on, without gaps, and with follow until the
 	// job has ended. emit may block, and must not keep data.
 	Log(ctx context.Context, id string, s job.Stream, offset int64, follow bool,
 		emit func(offset int64, data []byte) error) error
@@ -69,20 +71,20 @@ type Nodes interface {
 	// Observe records all observations, or none if it refuses one.
 	Observe(ctx context.Context, observer string, observations []inventory.Observation) error
 	// Report records the report of an observer, except for the observations in
-	// refused, by index. A full report also counts each node that the observer
-	// saw before and that is missing as lost.
+	// refused, by index. A full report also marks each node as lost that the
+	// observer saw before and that is missing.
 	Report(ctx context.Context, observer string, full bool, observations []inventory.Observation) (
 		refused map[int]error, revision int64, err error)
 	Patch(ctx context.Context, c access.Caller, name string, p node.Patch) (inventory.Node, error)
 	Forget(ctx context.Context, c access.Caller, r node.ForgetRequest) (revision int64, err error)
-	// History returns the newest entries of a node, oldest first; limit 0: all.
+	// History returns the newest entries of a node, oldest first. Limit 0 is all.
 	History(ctx context.Context, name string, limit int) ([]inventory.HistoryEntry, error)
 }
 
-// Variables sets and reads variables. Secrets are hidden in everything it returns.
+// Variables sets and reads variables. Secrets are hidden in its results.
 type Variables interface {
 	Set(ctx context.Context, c access.Caller, s state.Scope, v configuration.Vars) (variable.Changed, error)
-	// Patch sets the variables in patch; nil removes one.
+	// Patch sets the variables in patch. A nil value removes a variable.
 	Patch(ctx context.Context, c access.Caller, s state.Scope, patch configuration.Vars) (variable.Changed, error)
 	// Get returns the variables of the scope itself, or KindNotFound if there is
 	// no such group or node.
@@ -93,7 +95,7 @@ type Variables interface {
 	Hide(changes []state.Change) []state.Change
 }
 
-// Explainer answers why a node or a job is as it is.
+// Explainer explains the condition of nodes and jobs.
 type Explainer interface {
 	Node(ctx context.Context, v *state.View, name string) (explain.NodeExplanation, error)
 	Job(v *state.View, j job.Job) explain.JobExplanation
@@ -102,17 +104,17 @@ type Explainer interface {
 // Settings shows and changes the configuration.
 type Settings interface {
 	Config() api.Config
-	// Patch sets keys of the overlay; a nil value removes one. It returns the
-	// configuration then in force.
+	// Patch sets keys of the overlay and returns the resulting configuration. A
+	// nil value removes a key from the overlay.
 	Patch(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error)
 	Groups() inventory.Groups
 }
 
-// DefaultBodyLimit is the size in bytes of the largest body of a request,
-// unless SetBodyLimit says otherwise.
+// DefaultBodyLimit is the initial size in bytes of the largest request body; see
+// SetBodyLimit.
 const DefaultBodyLimit = 1 << 20
 
-// Options are what a Server is made of.
+// Options are the use cases and limits of a Server.
 type Options struct {
 	State     State
 	Jobs      Jobs
@@ -121,57 +123,47 @@ type Options struct {
 	Variables Variables
 	Explain   Explainer
 	Settings  Settings
-	// Health says how the daemon is; it may take its time until ctx ends.
+	// Health returns the health of the daemon. It may block until ctx ends.
 	Health func(ctx context.Context) api.Health
-	// Version says what runs; it may take its time until ctx ends.
+	// Version returns the running versions. It may block until ctx ends.
 	Version func(ctx context.Context) api.Version
-	// Metrics answers /metrics; nil: there is no such path.
+	// Metrics serves /metrics. With nil there is no such path.
 	Metrics http.Handler
-	// Registerer gets the server's own metrics; nil: they are not counted.
+	// Registerer receives the metrics of the server itself. It may be nil.
 	Registerer prometheus.Registerer
 	Logger     logrus.FieldLogger
-	// Stall bounds one write to a client; one that does not read for so long
-	// is dropped. 0: 30 s.
+	// Stall limits one write to a client. A client that does not read for this
+	// long is disconnected. 0 is 30 s.
 	Stall time.Duration
-	// Heartbeat is after how long without a change a watch is told that there
-	// was none. 0: 10 s.
+	// StreamGrace limits the last write of a stream when the server stops. 0 is 1 s.
+	StreamGrace time.Duration
+	// Heartbeat is how often an idle watch receives a progress event. 0 is 10 s.
 	Heartbeat time.Duration
-	// Watches is how many watches there may be at once. 0: 256.
+	// Watches limits the number of open watches. 0 is 256.
 	Watches int
 }
 
-// Server serves the API. It is an http.Handler for tests; Serve serves it on
-// listeners.
+// Server serves the API on listeners. It is also an http.Handler, for tests.
 type Server struct {
 	Options
-	router    *mux.Router
-	routes    []route
-	http      *http.Server
-	metrics   *metrics
-	bodyLimit atomic.Int64
-	nodes     encoded[nodeEncoder]
-	infos     encoded[infoEncoder]
-	watches   atomic.Int64 // that are open
+	router  *rest.Router
+	http    *http.Server
+	metrics *metrics
+	nodes   nodelist.Cache[nodeEncoder]
+	watches atomic.Int64 // open ones
 
-	base     context.Context // ends when requests must not go on
+	base     context.Context // ends when requests must be given up
 	stop     context.CancelFunc
-	draining context.Context // ends when streams must not go on
+	draining context.Context // ends earlier, when streams must end
 	drain    context.CancelFunc
 }
 
-// New returns a server that listens nowhere yet.
+// New returns a server without listeners.
 func New(o Options) *Server {
-	if o.Stall == 0 {
-		o.Stall = 30 * time.Second
-	}
-
-	if o.Heartbeat == 0 {
-		o.Heartbeat = 10 * time.Second
-	}
-
-	if o.Watches == 0 {
-		o.Watches = 256
-	}
+	o.Stall = cmp.Or(o.Stall, 30*time.Second)
+	o.StreamGrace = cmp.Or(o.StreamGrace, time.Second)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
+	o.Watches = cmp.Or(o.Watches, 256)
 
 	if o.Logger == nil {
 		silent := logrus.New()
@@ -180,11 +172,13 @@ func New(o Options) *Server {
 	}
 
 	s := &Server{Options: o, metrics: newMetrics(o.Registerer)}
-	s.bodyLimit.Store(DefaultBodyLimit)
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.base)
-	s.routes = append(s.v1(), s.legacy()...)
-	s.router = s.newRouter()
+	s.router = rest.NewRouter(rest.Options{
+		Authenticate: authenticate, Remote: remote, Meter: s.metrics, Logger: o.Logger, Stopping: s.base,
+		BodyLimit: DefaultBodyLimit, Stall: o.Stall, StreamGrace: o.StreamGrace,
+	}, append(s.versioned(), s.legacy().Routes()...))
+
 	s.http = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -193,23 +187,33 @@ func New(o Options) *Server {
 		BaseContext:       func(net.Listener) context.Context { return s.base },
 		ConnContext:       withPeer,
 		ErrorLog:          log.New(debugWriter{o.Logger}, "", 0),
-		// No WriteTimeout: streams last as long as their jobs. Every write has
-		// a deadline of its own instead (recorder).
+		// There is no WriteTimeout: streams last as long as their jobs. Instead,
+		// package rest sets a deadline for every write.
 	}
 
 	return s
 }
 
-// SetBodyLimit sets the size in bytes of the largest body of a request from
-// now on.
-func (s *Server) SetBodyLimit(bytes int64) { s.bodyLimit.Store(bytes) }
+// legacy returns the contract of the first generation on top of the same use cases.
+func (s *Server) legacy() *legacy.API {
+	return legacy.New(legacy.Options{
+		View: s.State.View, Jobs: s.Jobs, Nodes: s.Nodes, Variables: s.Variables, Settings: s.Settings,
+		AwaitView: s.awaitView,
+		StreamLog: func(w http.ResponseWriter, r *http.Request, id string) error {
+			return s.streamLog(w, r, id, job.StreamText, 0, true)
+		},
+	})
+}
+
+// SetBodyLimit sets the size in bytes of the largest body of later requests.
+func (s *Server) SetBodyLimit(bytes int64) { s.router.SetBodyLimit(bytes) }
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.router.ServeHTTP(w, r) }
 
-// Serve answers requests on the listeners and closes them in the end. It
-// returns nil after Shutdown, and an error as soon as one listener fails; then
-// the others are closed as well.
+// Serve answers requests on the listeners and closes them at the end. It blocks
+// until Shutdown, and then returns nil. If one listener fails, Serve closes the
+// others and returns the error.
 func (s *Server) Serve(listeners ...net.Listener) error {
 	ended := make(chan error, len(listeners))
 	for _, l := range listeners {
@@ -219,6 +223,7 @@ func (s *Server) Serve(listeners ...net.Listener) error {
 	var failed error
 	for range listeners {
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) && failed == nil {
+			// The daemon cannot serve without one of its listeners: end the others too.
 			failed = err
 			s.stop()
 			_ = s.http.Close()
@@ -228,14 +233,16 @@ func (s *Server) Serve(listeners ...net.Listener) error {
 	return failed
 }
 
-// lastWords is how long requests have to be answered that the manager is stopping.
-const lastWords = time.Second
+// refuseTime limits how long the server answers the remaining requests with an
+// error when it stops.
+const refuseTime = time.Second
 
 // Shutdown closes the listeners, ends streams at once, and waits for the other
-// requests until ctx ends. What still waits then is answered that the manager is
-// stopping, and what takes no answer is cut off.
+// requests until ctx ends. It then answers the remaining requests with
+// KindUnavailable, and closes the connections that do not read the answer.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain()
+
 	err := s.http.Shutdown(ctx)
 	s.stop()
 
@@ -243,7 +250,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	}
 
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refuseTime)
 	defer cancel()
 
 	if err = s.http.Shutdown(ctx); err != nil {
@@ -253,7 +260,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// debugWriter takes what net/http has to say: broken connections and the like.
+// debugWriter logs the messages of net/http, most of them about broken connections.
 type debugWriter struct{ logger logrus.FieldLogger }
 
 func (d debugWriter) Write(p []byte) (int, error) {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -18,58 +17,56 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/selector"
+	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 )
 
-// watchBatch is about how many changes are taken from the feed at a time.
+// watchBatch is the approximate number of changes that a watch reads at a time.
 const watchBatch = 256
 
-// getWatch tells what changes, as it changes, for as long as the client reads.
-// A client that does not read delays nobody: it is told from the feed when it
-// gets to it, and dropped when the feed no longer reaches back to it, or when
-// one write takes too long (recorder).
+func (s *Server) watchRoutes() []rest.Route {
+	return []rest.Route{{
+		Method: http.MethodGet, Path: api.PathWatch, Serve: s.getWatch,
+		Query: []string{"kinds", "name", "group", "selector", "since"}, Streams: true,
+	}}
+}
+
+// getWatch streams changes until the client disconnects. Each watch reads from
+// the shared feed at its own pace, so a client that does not read delays nobody:
+// it is disconnected when the feed no longer reaches back to its position, or
+// when a write stalls.
 func (s *Server) getWatch(w http.ResponseWriter, r *http.Request) error {
 	v, q, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
 
-	chosen, err := s.chosen(v, q)
+	selected, err := s.selectionOf(v, q)
 	if err != nil {
 		return err
 	}
 
-	since, resumes, err := resumption(r, q)
+	since, resumes, err := resumeRevision(r, q)
 	if err != nil {
 		return err
 	}
 
-	if s.watches.Add(1) > int64(s.Watches) {
-		s.watches.Add(-1)
-
-		return inventory.Errorf(inventory.KindUnavailable, "%s open, and no more are served at once",
-			inventory.Count(s.Watches, "watch is", "watches are")).
-			Do("end some, or try again later")
+	release, err := s.acquireWatch()
+	if err != nil {
+		return err
 	}
+	defer release()
 
-	s.metrics.watches.Inc()
-	defer func() {
-		s.watches.Add(-1)
-		s.metrics.watches.Dec()
-	}()
-
-	t := &teller{Server: s, w: w, chosen: chosen, at: v.Revision}
+	position := v.Revision
 	if resumes {
-		t.at = since
-		if err := s.reach(r.Context(), since); err != nil {
+		position = since
+
+		if err := s.checkResume(r.Context(), since); err != nil {
 			return err
 		}
 	}
 
-	w.Header().Set("Content-Type", api.TypeEventStream)
-	w.Header().Set("Connection", "close") // the deadline of the last piece stays on it
-	w.WriteHeader(http.StatusOK)
+	events := &eventWriter{Server: s, out: rest.NewEventWriter(w), selected: selected, position: position}
 
 	if r.Method == http.MethodHead {
 		return nil
@@ -77,41 +74,60 @@ func (s *Server) getWatch(w http.ResponseWriter, r *http.Request) error {
 
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+
+	// When the server stops, also the write in progress must end.
 	defer context.AfterFunc(s.draining, func() {
 		cancel()
-
-		if rec, ok := w.(*recorder); ok {
-			rec.cut()
-		}
+		rest.EndStream(w)
 	})()
 
 	if !resumes {
-		if err := t.present(v); err != nil {
+		if err := events.writeState(v); err != nil {
 			return err
 		}
 	}
 
-	err = t.follow(ctx, !resumes)
+	err = events.follow(ctx, !resumes)
+
 	switch {
 	case s.draining.Err() != nil:
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		s.metrics.dropped.Inc() // and cannot be told
+		s.metrics.dropped.Inc() // the client does not read, so no event can reach it
 	case ctx.Err() != nil:
-		return nil // the client has gone
+		return nil // the client has disconnected
 	}
 
 	return err
 }
 
-// resumption is the revision that a watch goes on after, and whether there is one.
-func resumption(r *http.Request, q url.Values) (int64, bool, error) {
-	last := r.Header.Get(api.HeaderLastEventID)
-	if last == "" {
-		return number(q, "since")
+// acquireWatch reserves one of the limited number of watches.
+func (s *Server) acquireWatch() (release func(), err error) {
+	if s.watches.Add(1) > int64(s.Watches) {
+		s.watches.Add(-1)
+
+		return nil, inventory.
+			Errorf(inventory.KindUnavailable, "all %s in use", inventory.Count(s.Watches, "watch is", "watches are")).
+			Do("end some, or try again later")
 	}
 
-	since, err := strconv.ParseInt(last, 10, 64)
+	s.metrics.watches.Inc()
+
+	return func() {
+		s.watches.Add(-1)
+		s.metrics.watches.Dec()
+	}, nil
+}
+
+// resumeRevision returns the revision after which a watch resumes. A reconnecting
+// client sends Last-Event-ID, which takes precedence over the query.
+func resumeRevision(r *http.Request, q url.Values) (since int64, resumes bool, err error) {
+	last := r.Header.Get(api.HeaderLastEventID)
+	if last == "" {
+		return rest.Number(q, "since")
+	}
+
+	since, err = strconv.ParseInt(last, 10, 64)
 	if err != nil || since < 0 {
 		return 0, false, inventory.Errorf(inventory.KindInvalid, "the header %s is %q", api.HeaderLastEventID, last).
 			Do("send the id of an event of a watch")
@@ -120,100 +136,106 @@ func resumption(r *http.Request, q url.Values) (int64, bool, error) {
 	return since, true, nil
 }
 
-// reach refuses to go on after a revision that is no longer kept, or that the
-// store does not come to: it was put back to an older state, perhaps.
-func (s *Server) reach(ctx context.Context, revision int64) error {
+// checkResume returns KindExpired if the changes after the revision are no longer
+// kept, or if the store does not reach the revision, as after a restore.
+func (s *Server) checkResume(ctx context.Context, revision int64) error {
 	c, err := s.State.Changes(revision, 1)
 	if err != nil || c.Revision >= revision {
 		return err
 	}
 
+	// The event may come from an instance that is ahead of this one.
 	ctx, cancel := context.WithTimeout(ctx, revisionTime)
 	defer cancel()
 
 	if err := s.State.Wait(ctx, revision); err != nil {
-		return inventory.Errorf(inventory.KindExpired, "the store is at revision %d only, not at %d", c.Revision,
-			revision).
-			Do("begin anew with the present state: leave the revision out")
+		return inventory.
+			Errorf(inventory.KindExpired, "the store is at revision %d, before revision %d", c.Revision, revision).
+			Do("begin again with the current state: leave the revision out")
 	}
 
 	return nil
 }
 
-// selection is what a watch is about.
+// selection is the part of the state that a watch shows.
 type selection struct {
-	kinds         []api.WatchKind
-	names, groups []string // of nodes; empty: any
-	selector      selector.Selector
+	kinds []api.WatchKind
+	nodes nodeFilter
 }
 
-func (s *Server) chosen(v *state.View, q url.Values) (selection, error) {
-	c := selection{names: q["name"], groups: q["group"]}
+func (s *Server) selectionOf(v *state.View, q url.Values) (selection, error) {
+	selected := selection{nodes: nodeFilter{names: q["name"], groups: q["group"]}}
+
 	for _, text := range q["kinds"] {
-		for word := range strings.SplitSeq(text, ",") {
-			kind := api.WatchKind(word)
+		for name := range strings.SplitSeq(text, ",") {
+			kind := api.WatchKind(name)
 			if !slices.Contains(api.WatchKinds, kind) {
-				return c, inventory.Errorf(inventory.KindInvalid, "%q is not a kind of what can be watched", word).
-					Do("the kinds are %s",
-						words(api.WatchKinds, func(i int) string { return string(api.WatchKinds[i]) }))
+				kinds := rest.Names(api.WatchKinds, func(i int) string { return string(api.WatchKinds[i]) })
+
+				return selected, inventory.Errorf(inventory.KindInvalid, "%q cannot be watched", name).
+					Do("the kinds are %s", kinds)
 			}
 
-			c.kinds = append(c.kinds, kind)
+			selected.kinds = append(selected.kinds, kind)
 		}
 	}
 
-	text, chosen, err := s.selected(v, q)
+	text, parsed, err := s.parseSelector(v, q)
 	if err != nil {
-		return c, err
+		return selected, err
 	}
 
-	c.selector = chosen
+	selected.nodes.selector = parsed
 
-	onlyNodes := len(c.names) > 0 || len(c.groups) > 0 || text != ""
+	// A filter for nodes implies the kind nodes, and excludes the others.
+	filtered := len(q["name"]) > 0 || len(q["group"]) > 0 || text != ""
+	onlyNodes := []api.WatchKind{api.WatchNodes}
+
 	switch {
-	case len(c.kinds) == 0 && onlyNodes:
-		c.kinds = []api.WatchKind{api.WatchNodes}
-	case len(c.kinds) == 0:
-		c.kinds = api.WatchKinds
-	case onlyNodes && !slices.Equal(c.kinds, []api.WatchKind{api.WatchNodes}):
-		return c, inventory.Errorf(inventory.KindInvalid,
-			"name, group and selector choose among nodes, and other kinds are to be watched as well").
+	case len(selected.kinds) == 0 && filtered:
+		selected.kinds = onlyNodes
+	case len(selected.kinds) == 0:
+		selected.kinds = api.WatchKinds
+	case filtered && !slices.Equal(selected.kinds, onlyNodes):
+		return selected, inventory.
+			Errorf(inventory.KindInvalid, "name, group and selector filter nodes, but other kinds are watched too").
 			Do("watch only the kind %s, or leave them out", api.WatchNodes)
 	}
 
-	return c, nil
+	return selected, nil
 }
 
-func (c selection) has(kind api.WatchKind) bool { return slices.Contains(c.kinds, kind) }
+func (s selection) has(kind api.WatchKind) bool { return slices.Contains(s.kinds, kind) }
 
-// node tells whether the node is there and chosen.
-func (c selection) node(n *inventory.Node) bool {
-	return n != nil && oneOf(n.Name, c.names) && oneOf(n.Group, c.groups) && c.selector.Matches(n)
-}
+// hasNode reports whether the node exists and is selected.
+func (s selection) hasNode(n *inventory.Node) bool { return n != nil && s.nodes.accepts(n) }
 
-// teller writes the events of one watch.
-type teller struct {
+// eventWriter writes the events of one watch.
+type eventWriter struct {
 	*Server
-	w      http.ResponseWriter
-	chosen selection
-	at     int64 // every change up to here was told
-	stale  bool  // as it was told last
-	buf    bytes.Buffer
+	out      *rest.EventWriter
+	selected selection
+	position int64 // every change up to this revision is written
+	stale    bool  // as last written
 }
 
-// present tells the state that a watch begins with.
-func (t *teller) present(v *state.View) error {
+// write buffers an event. The watch can be resumed after it unless id is 0.
+func (e *eventWriter) write(c api.Change, id int64) error { return e.out.Write(string(c.Type), id, c) }
+
+// writeState writes the selected state of a view, followed by a sync event.
+func (e *eventWriter) writeState(v *state.View) error {
 	put := func(kind api.WatchKind, name string, object any) error {
 		c, err := putOf(kind, name, v.Revision, object)
 		if err != nil {
 			return err
 		}
 
-		return t.write(c, 0)
+		return e.write(c, 0)
 	}
-	if t.chosen.has(api.WatchNodes) {
+
+	if e.selected.has(api.WatchNodes) {
 		for _, n := range v.Nodes {
-			if !t.chosen.node(n) {
+			if !e.selected.hasNode(n) {
 				continue
 			}
 
@@ -223,7 +245,7 @@ func (t *teller) present(v *state.View) error {
 		}
 	}
 
-	if t.chosen.has(api.WatchJobs) {
+	if e.selected.has(api.WatchJobs) {
 		for _, j := range v.Jobs {
 			if err := put(api.WatchJobs, j.ID, jobOf(j)); err != nil {
 				return err
@@ -231,10 +253,11 @@ func (t *teller) present(v *state.View) error {
 		}
 	}
 
-	if t.chosen.has(api.WatchVars) {
+	if e.selected.has(api.WatchVars) {
 		for _, scope := range slices.Sorted(maps.Keys(v.Variables)) {
-			// As they are read, secrets hidden; what differs by now is told next.
-			vars, err := t.Variables.Get(scope)
+			// Get hides secrets. Its result may be newer than v; the next change
+			// event then repeats it.
+			vars, err := e.Variables.Get(scope)
 			if err != nil || len(vars) == 0 {
 				continue
 			}
@@ -245,61 +268,65 @@ func (t *teller) present(v *state.View) error {
 		}
 	}
 
-	if t.chosen.has(api.WatchConfig) {
-		if err := put(api.WatchConfig, "", t.Settings.Config()); err != nil {
+	if e.selected.has(api.WatchConfig) {
+		if err := put(api.WatchConfig, "", e.Settings.Config()); err != nil {
 			return err
 		}
 	}
 
-	return t.sync(v.Stale)
+	return e.writeMark(api.ChangeSync, v.Stale)
 }
 
-// sync says that everything was told.
-func (t *teller) sync(stale bool) error {
-	t.stale = stale
-	return t.write(api.Change{Type: api.ChangeSync, Revision: t.at, Stale: stale}, t.at)
+// writeMark writes a sync or progress event: every change up to the position is
+// written.
+func (e *eventWriter) writeMark(kind api.ChangeType, stale bool) error {
+	e.stale = stale
+
+	return e.write(api.Change{Type: kind, Revision: e.position, Stale: stale}, e.position)
 }
 
-// follow tells changes until ctx ends or the feed is no longer there for it.
-func (t *teller) follow(ctx context.Context, synced bool) error {
-	beat := time.NewTimer(t.Heartbeat)
-	defer beat.Stop()
+// follow writes changes until ctx ends, or until the feed no longer reaches back
+// to the position. Unless synced, a sync event marks the end of the first changes.
+func (e *eventWriter) follow(ctx context.Context, synced bool) error {
+	heartbeat := time.NewTimer(e.Heartbeat)
+	defer heartbeat.Stop()
 
 	due := false
 	for ctx.Err() == nil {
-		c, err := t.State.Changes(t.at, watchBatch)
+		c, err := e.State.Changes(e.position, watchBatch)
 		if inventory.KindOf(err) == inventory.KindExpired {
-			return t.drop()
+			return e.writeDropped()
 		}
 
 		if err != nil {
 			return err
 		}
 
-		if err := t.tell(t.Variables.Hide(c.List)); err != nil {
+		if err := e.writeChanges(e.Variables.Hide(c.List)); err != nil {
 			return err
 		}
 
-		t.at = c.Revision
+		e.position = c.Revision
+
 		switch {
 		case c.More:
 		case !synced:
-			err, synced = t.sync(c.Stale), true
-		case due, c.Stale != t.stale:
-			t.stale = c.Stale
-			err = t.write(api.Change{Type: api.ChangeProgress, Revision: t.at, Stale: c.Stale}, t.at)
+			err, synced = e.writeMark(api.ChangeSync, c.Stale), true
+		case due, c.Stale != e.stale:
+			err = e.writeMark(api.ChangeProgress, c.Stale)
 		}
 
 		if err != nil {
 			return err
 		}
 
-		if t.buf.Len() > 0 {
-			if err := t.flush(); err != nil {
+		// A progress event is due only after a time without any other event.
+		if e.out.Buffered() {
+			if err := e.out.Flush(); err != nil {
 				return err
 			}
 
-			beat.Reset(t.Heartbeat)
+			heartbeat.Reset(e.Heartbeat)
 		}
 
 		due = false
@@ -310,9 +337,10 @@ func (t *teller) follow(ctx context.Context, synced bool) error {
 
 		select {
 		case <-c.Woken:
-		case <-beat.C:
+		case <-heartbeat.C:
 			due = true
-			beat.Reset(t.Heartbeat)
+
+			heartbeat.Reset(e.Heartbeat)
 		case <-ctx.Done():
 		}
 	}
@@ -320,73 +348,76 @@ func (t *teller) follow(ctx context.Context, synced bool) error {
 	return nil
 }
 
-// drop tells a client that it was too slow.
-func (t *teller) drop() error {
-	t.metrics.dropped.Inc()
+// writeDropped ends the watch of a client that has fallen behind the feed.
+func (e *eventWriter) writeDropped() error {
+	e.metrics.dropped.Inc()
 
-	err := t.write(api.Change{
+	err := e.write(api.Change{
 		Type:     api.ChangeDropped,
-		Revision: t.at,
-		Reason:   "what changed after this revision is no longer kept: it was read too slowly",
+		Revision: e.position,
+		Reason:   "the client read too slowly: the changes after this revision are no longer kept",
 	}, 0)
 	if err != nil {
 		return err
 	}
 
-	return t.flush()
+	return e.out.Flush()
 }
 
-// tell writes changes. The last event of each revision gets its id: a client
-// that resumes after an id has not missed a part of a revision.
-func (t *teller) tell(list []state.Change) error {
-	var held *api.Change
+// writeChanges writes the selected changes. Only the last event of a revision
+// has an id: a client that resumes after an id has received whole revisions.
+func (e *eventWriter) writeChanges(list []state.Change) error {
+	var pending *api.Change
 	for i := range list {
-		e, err := t.event(&list[i])
+		next, err := e.eventOf(&list[i])
 		if err != nil {
 			return err
 		}
 
-		if e == nil {
+		if next == nil {
 			continue
 		}
 
-		if held != nil {
-			id := held.Revision
-			if e.Revision == id {
+		if pending != nil {
+			id := pending.Revision
+			if next.Revision == id {
 				id = 0
 			}
 
-			if err := t.write(*held, id); err != nil {
+			if err := e.write(*pending, id); err != nil {
 				return err
 			}
 		}
 
-		held = e
+		pending = next
 	}
 
-	if held == nil {
+	if pending == nil {
 		return nil
 	}
 
-	return t.write(*held, held.Revision)
+	return e.write(*pending, pending.Revision)
 }
 
-// event is what the client is told of a change; nil: nothing.
-func (t *teller) event(c *state.Change) (*api.Change, error) {
+// eventOf returns the event of a change, or nil if the change is not selected.
+func (e *eventWriter) eventOf(c *state.Change) (*api.Change, error) {
 	kind := api.WatchKind(c.Kind)
-	if !t.chosen.has(kind) {
+	if !e.selected.has(kind) {
 		return nil, nil
 	}
 
 	var object any
+
 	switch c.Kind {
 	case state.ChangeNodes:
 		switch {
-		case t.chosen.node(c.Node):
+		case e.selected.hasNode(c.Node):
 			object = nodeWith(*c.Node, c.Connection)
-		case !t.chosen.node(c.Was):
+		case !e.selected.hasNode(c.Was):
 			return nil, nil
 		}
+
+		// A node that leaves the selection is deleted for this watch.
 	case state.ChangeJobs:
 		if c.Job != nil {
 			object = jobOf(*c.Job)
@@ -396,54 +427,21 @@ func (t *teller) event(c *state.Change) (*api.Change, error) {
 			object = c.Vars
 		}
 	case state.ChangeConfig:
-		object = t.Settings.Config()
+		object = e.Settings.Config()
 	}
 
 	if object == nil {
 		return &api.Change{Type: api.ChangeDelete, Kind: kind, Name: c.Name, Revision: c.Revision}, nil
 	}
 
-	e, err := putOf(kind, c.Name, c.Revision, object)
+	put, err := putOf(kind, c.Name, c.Revision, object)
 
-	return &e, err
+	return &put, err
 }
 
 func putOf(kind api.WatchKind, name string, revision int64, object any) (api.Change, error) {
-	data, err := compact(object)
+	data, err := rest.EncodeJSON(object)
+	data = bytes.TrimSuffix(data, []byte("\n"))
+
 	return api.Change{Type: api.ChangePut, Kind: kind, Name: name, Revision: revision, Object: data}, err
-}
-
-// compact writes JSON as one line.
-func compact(v any) ([]byte, error) {
-	b, err := encodeJSON(v)
-	return bytes.TrimSuffix(b, []byte("\n")), err
-}
-
-// write adds an event. id 0: a watch cannot be resumed after it.
-func (t *teller) write(c api.Change, id int64) error {
-	data, err := compact(c)
-	if err != nil {
-		return err
-	}
-
-	if id > 0 {
-		fmt.Fprintf(&t.buf, "id: %d\n", id)
-	}
-
-	fmt.Fprintf(&t.buf, "event: %s\ndata: %s\n\n", c.Type, data)
-
-	if t.buf.Len() >= 64<<10 {
-		_, err = t.buf.WriteTo(t.w)
-	}
-
-	return err
-}
-
-// flush sends what was written.
-func (t *teller) flush() error {
-	if _, err := t.buf.WriteTo(t.w); err != nil {
-		return err
-	}
-
-	return http.NewResponseController(t.w).Flush()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package rest
 
 import (
 	"bytes"
@@ -21,22 +21,27 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// maxDepth bounds how deep a body nests.
-const maxDepth = 64
+const (
+	// maxDepth limits the nesting of a body.
+	maxDepth = 64
+	// bodyTime limits the time in which a client must send its body.
+	bodyTime = 30 * time.Second
+)
 
-// bodyTime bounds how long a client may take to send a body.
-const bodyTime = 30 * time.Second
-
-// readBody reads the whole body, within the limit.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	limit := s.bodyLimit.Load()
+// ReadBody reads the whole body, up to the limit of the router. It blocks until
+// the client has sent it, for bodyTime at most.
+func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	limit := noteOf(r).bodyLimit
 
 	tooLarge := func() error {
 		return inventory.Errorf(inventory.KindTooLarge, "the body is larger than the limit of %d bytes", limit).
 			Do("split the request, or raise the limit (max_body in the configuration)")
 	}
+
 	if r.ContentLength > limit {
-		w.Header().Set("Connection", "close") // what is not read would be taken for the next request
+		// The unread body would be parsed as the next request.
+		w.Header().Set("Connection", "close")
+
 		return nil, tooLarge()
 	}
 
@@ -50,19 +55,21 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	}
 
 	if err != nil {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the body did not arrive: %w", err)
+		return nil, inventory.Errorf(inventory.KindInvalid, "cannot read the body: %w", err)
 	}
 
 	return body, nil
 }
 
-// checkType refuses bodies that do not say that they are JSON, or say nothing.
-// (Forms are what a page of another site can send.)
-func checkType(r *http.Request, also ...string) error {
-	unsupported := func(what, got string) error {
-		return inventory.Errorf(inventory.KindUnsupported, "the %s %q is not read here", what, got).
+// CheckType refuses bodies with a content type other than JSON, or one of also.
+// A missing type is accepted. Forms are refused: a page of another site can make
+// a browser send them.
+func CheckType(r *http.Request, also ...string) error {
+	unsupported := func(header, got string) error {
+		return inventory.Errorf(inventory.KindUnsupported, "the %s %q is not supported", header, got).
 			Do("send plain JSON in UTF-8, with the header Content-Type: %s", api.TypeJSON)
 	}
+
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return unsupported("content encoding", enc)
 	}
@@ -77,26 +84,28 @@ func checkType(r *http.Request, also ...string) error {
 		return unsupported("content type", header)
 	}
 
-	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") &&
-		!strings.EqualFold(charset, "us-ascii") {
+	charset := params["charset"]
+	utf8Compatible := charset == "" || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "us-ascii")
+
+	if !utf8Compatible {
 		return unsupported("charset", charset)
 	}
 
 	return nil
 }
 
-// readJSON reads a body that has to be there into what into points to, strictly.
-func (s *Server) readJSON(w http.ResponseWriter, r *http.Request, into any) error {
+// ReadJSON strictly decodes a required JSON body into v; see Decode.
+func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	var also []string
 	if r.Method == http.MethodPatch {
 		also = []string{"application/merge-patch+json"}
 	}
 
-	if err := checkType(r, also...); err != nil {
+	if err := CheckType(r, also...); err != nil {
 		return err
 	}
 
-	body, err := s.readBody(w, r)
+	body, err := ReadBody(w, r)
 	if err != nil {
 		return err
 	}
@@ -105,23 +114,23 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request, into any) erro
 		return inventory.Errorf(inventory.KindInvalid, "the request has no body").Do("send a JSON object")
 	}
 
-	return decode(body, into, true)
+	return Decode(body, v, true)
 }
 
-// readNothing refuses a body that says anything.
-func (s *Server) readNothing(w http.ResponseWriter, r *http.Request) error {
-	body, err := s.readBody(w, r)
+// ReadEmpty refuses a body other than nothing or an empty object.
+func ReadEmpty(w http.ResponseWriter, r *http.Request) error {
+	body, err := ReadBody(w, r)
 	if err != nil || len(bytes.TrimSpace(body)) == 0 {
 		return err
 	}
 
-	return decode(body, &struct{}{}, true)
+	return Decode(body, &struct{}{}, true)
 }
 
-// decode reads JSON. Every error says where. Strictly read, names that the
-// destination does not have, names given twice and null where a value belongs
-// are refused; otherwise the JSON package's habits hold.
-func decode(body []byte, into any, strict bool) error {
+// Decode decodes JSON into v. Errors have KindInvalid and name the line and
+// column. In strict mode unknown names, names in another case, repeated names
+// and misplaced nulls are errors; otherwise the rules of encoding/json apply.
+func Decode(body []byte, v any, strict bool) error {
 	if at := invalidUTF8(body); at >= 0 {
 		return badJSON(body, int64(at), "it is not UTF-8 text")
 	}
@@ -139,28 +148,30 @@ func decode(body []byte, into any, strict bool) error {
 		c := checker{body: body, dec: json.NewDecoder(bytes.NewReader(body))}
 		c.dec.UseNumber()
 
-		if err := c.value(reflect.TypeOf(into), "", 0); err != nil {
+		if err := c.value(reflect.TypeOf(v), "", 0); err != nil {
 			return err
 		}
 	}
 
-	err := json.Unmarshal(body, into)
+	err := json.Unmarshal(body, v)
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		what := "the body"
+		name := "the body"
 		if e.Field != "" {
-			what = e.Field
+			name = e.Field
 		}
 
-		return wrong(body, max(e.Offset-1, 0), "%s cannot be a %s", what, e.Value)
+		return errorAt(body, max(e.Offset-1, 0), "%s cannot be a %s", name, e.Value)
 	}
 
+	// A type with its own UnmarshalJSON returns errors that are complete.
 	if _, ok := errors.AsType[*inventory.Error](err); ok || err == nil {
 		return err
 	}
 
-	return inventory.Errorf(inventory.KindInvalid, "the body cannot be read: %w", err)
+	return inventory.Errorf(inventory.KindInvalid, "cannot decode the body: %w", err)
 }
 
+// invalidUTF8 returns the offset of the first byte that is not UTF-8, or -1.
 func invalidUTF8(b []byte) int {
 	if utf8.Valid(b) {
 		return -1
@@ -178,25 +189,21 @@ func invalidUTF8(b []byte) int {
 	return -1
 }
 
-func badJSON(body []byte, at int64, why string) error {
-	return wrong(body, at, "the body is not JSON: %s", why)
+func badJSON(body []byte, at int64, reason string) error {
+	return errorAt(body, at, "the body is not JSON: %s", reason)
 }
 
-// wrong is an error at a place in the body.
-func wrong(body []byte, at int64, format string, args ...any) *inventory.Error {
+// errorAt returns an error with its line and column in the body.
+func errorAt(body []byte, at int64, format string, args ...any) *inventory.Error {
 	line, column := position(body, at)
 
-	return inventory.Errorf(
-		inventory.KindInvalid,
-		"%s, at line %d, column %d",
-		fmt.Sprintf(format, args...),
-		line,
-		column,
-	)
+	message := fmt.Sprintf(format, args...)
+
+	return inventory.Errorf(inventory.KindInvalid, "%s, at line %d, column %d", message, line, column)
 }
 
-// position is the line and the column, both from 1, of a byte; columns count
-// characters.
+// position returns the line and the column of a byte, both from 1. Columns
+// count characters.
 func position(body []byte, at int64) (line, column int) {
 	before := body[:min(at, int64(len(body)))]
 	start := bytes.LastIndexByte(before, '\n') + 1
@@ -204,8 +211,7 @@ func position(body []byte, at int64) (line, column int) {
 	return bytes.Count(before, []byte{'\n'}) + 1, utf8.RuneCount(before[start:]) + 1
 }
 
-// checker walks over JSON that is known to parse, next to the type that it is
-// for.
+// checker compares valid JSON with the type that it will be decoded into.
 type checker struct {
 	body []byte
 	dec  *json.Decoder
@@ -216,7 +222,7 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// start is where the next token begins.
+// start returns the offset of the next token.
 func (c *checker) start() int64 {
 	at := c.dec.InputOffset()
 	for at < int64(len(c.body)) && strings.IndexByte(" \t\r\n,:", c.body[at]) >= 0 {
@@ -226,11 +232,11 @@ func (c *checker) start() int64 {
 	return at
 }
 
-// value checks the next value against the type; nil: anything goes.
+// value compares the next value with the type; nil accepts any value.
 func (c *checker) value(t reflect.Type, path string, depth int) error {
 	nullable := false
 	for t != nil && t.Kind() == reflect.Pointer {
-		nullable = path != "" // of the destination itself the pointer is ours
+		nullable = path != "" // the pointer to the destination is the caller's
 		t = t.Elem()
 	}
 
@@ -238,32 +244,32 @@ func (c *checker) value(t reflect.Type, path string, depth int) error {
 	if t != nil {
 		switch {
 		case reflect.PointerTo(t).Implements(jsonUnmarshaler):
-			t = nil // it judges for itself
+			t = nil // the type validates its own JSON
 		case reflect.PointerTo(t).Implements(textUnmarshaler):
 			want, text = "a string", true
 		default:
-			want = wanted(t)
+			want = jsonType(t)
 			nullable = nullable || t.Kind() == reflect.Slice || t.Kind() == reflect.Map || t.Kind() == reflect.Interface
 		}
 	}
 
 	at := c.start()
 	if depth > maxDepth {
-		return wrong(c.body, at, "the body is nested more than %d deep", maxDepth)
+		return errorAt(c.body, at, "the body is nested more than %d deep", maxDepth)
 	}
 
 	token, err := c.dec.Token()
 	if err != nil {
-		return inventory.Errorf(inventory.KindInvalid, "the body cannot be read: %w", err)
+		return inventory.Errorf(inventory.KindInvalid, "cannot decode the body: %w", err)
 	}
 
 	mismatch := func(got string) error {
-		what := path
-		if what == "" {
-			what = "the body"
+		name := path
+		if name == "" {
+			name = "the body"
 		}
 
-		return wrong(c.body, at, "%s has to be %s, not %s", what, want, got)
+		return errorAt(c.body, at, "%s has to be %s, not %s", name, want, got)
 	}
 
 	is := func(kinds ...reflect.Kind) bool {
@@ -317,7 +323,7 @@ func (c *checker) list(t reflect.Type, path string, depth int) error {
 		}
 	}
 
-	_, err := c.dec.Token() // the end
+	_, err := c.dec.Token() // the closing delimiter
 
 	return err
 }
@@ -340,7 +346,7 @@ func (c *checker) object(t reflect.Type, path string, depth int) error {
 
 		full := strings.TrimPrefix(path+"."+name, ".")
 		if seen[name] {
-			return wrong(c.body, at, "the name %q is given twice", full)
+			return errorAt(c.body, at, "the name %q is given twice", full)
 		}
 
 		seen[name] = true
@@ -366,18 +372,21 @@ func (c *checker) object(t reflect.Type, path string, depth int) error {
 		}
 	}
 
-	_, err := c.dec.Token() // the end
+	_, err := c.dec.Token() // the closing delimiter
 
 	return err
 }
 
+// unknownName returns an error that suggests the most similar field.
 func unknownName(body []byte, at int64, full, name string, fields []field) error {
-	e := wrong(body, at, "there is no field %q here", full)
+	e := errorAt(body, at, "there is no field %q here", full)
 
 	names := make([]string, len(fields))
 	for i, f := range fields {
 		names[i] = f.name
-		if strings.EqualFold(f.name, name) || inventory.Distance(f.name, name) <= 2 && len(name) > 3 {
+		similar := len(name) > 3 && inventory.Distance(f.name, name) <= 2
+
+		if similar || strings.EqualFold(f.name, name) {
 			return e.Do("did you mean %q?", f.name)
 		}
 	}
@@ -394,8 +403,8 @@ type field struct {
 	of   reflect.Type
 }
 
-// fieldsOf are the names that encoding/json knows a struct's fields by. (None
-// of the structs that are read embeds another.)
+// fieldsOf returns the fields of a struct under their names in encoding/json.
+// Embedded structs are not supported: no request embeds one.
 func fieldsOf(t reflect.Type) []field {
 	var out []field
 	for i := range t.NumField() {
@@ -416,8 +425,8 @@ func fieldsOf(t reflect.Type) []field {
 	return out
 }
 
-// wanted says in words what JSON a type is read from.
-func wanted(t reflect.Type) string {
+// jsonType describes the JSON that a type is decoded from.
+func jsonType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/server/rest"
+)
+
+func (s *Server) getNodeExplanation(w http.ResponseWriter, r *http.Request) error {
+	v, _, name, err := s.readOne(w, r, "name")
+	if err != nil {
+		return err
+	}
+
+	e, err := s.Explain.Node(r.Context(), v, name)
+	if err != nil {
+		return err
+	}
+
+	out := api.NodeExplanation{
+		Node: nodeOf(v, e.Node), Ready: e.Ready, Summary: e.Summary,
+		StatusSince: optionalTime(e.StatusSince), StatusBy: e.StatusBy, StateSince: optionalTime(e.StateSince),
+		Rule: e.Rule, Failures: failuresOf(e.Failures), Findings: findingsOf(e.Findings), Next: e.Next,
+	}
+
+	for _, j := range e.Jobs {
+		item := jobOf(j)
+		s.addWaits(v, j, &item)
+		out.Jobs = append(out.Jobs, item)
+	}
+
+	return rest.WriteTagged(w, r, e.Node.Revision, out)
+}
+
+func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request) error {
+	v, _, ref, err := s.readOne(w, r, "id")
+	if err != nil {
+		return err
+	}
+
+	j, err := v.Job(ref)
+	if err != nil {
+		return err
+	}
+
+	e := s.Explain.Job(v, j)
+	out := api.JobExplanation{
+		Job: jobOf(j), Summary: e.Summary, Failures: failuresOf(e.Failures), Steps: e.Steps,
+		Findings: findingsOf(e.Findings), Next: e.Next,
+	}
+	s.addWaits(v, j, &out.Job)
+
+	return rest.WriteTagged(w, r, j.Revision, out)
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/server/rest"
+)
+
+func (s *Server) healthRoutes() []rest.Route {
+	return []rest.Route{
+		{Method: http.MethodGet, Path: api.PathHealth, Serve: s.getHealth},
+		{Method: http.MethodGet, Path: api.PathVersion, Serve: s.getVersion},
+	}
+}
+
+func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	h := s.Health(r.Context())
+
+	status := http.StatusOK
+	if h.Status != api.HealthOK {
+		status = http.StatusServiceUnavailable
+	}
+
+	return rest.WriteJSON(w, status, h)
+}
+
+func (s *Server) getVersion(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	return rest.WriteTagged(w, r, 0, s.Version(r.Context()))
+}

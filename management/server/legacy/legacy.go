@@ -1,0 +1,636 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package legacy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/server/nodelist"
+	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
+)
+
+// Jobs accepts jobs.
+type Jobs interface {
+	Submit(ctx context.Context, c access.Caller, r job.Request) (job.Job, error)
+}
+
+// Nodes records observations.
+type Nodes interface {
+	// Observe records all observations, or none if it refuses one.
+	Observe(ctx context.Context, observer string, observations []inventory.Observation) error
+}
+
+// Variables sets and reads variables. Secrets are hidden in its results.
+type Variables interface {
+	Get(s state.Scope) (configuration.Vars, error)
+	Set(ctx context.Context, c access.Caller, s state.Scope, v configuration.Vars) (variable.Changed, error)
+	Merger(v *state.View) variable.Merger
+}
+
+// Settings shows and changes the configuration.
+type Settings interface {
+	Config() api.Config
+	Patch(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error)
+}
+
+// Options are the use cases behind the contract. All fields are required.
+type Options struct {
+	View      func() *state.View
+	Jobs      Jobs
+	Nodes     Nodes
+	Variables Variables
+	Settings  Settings
+	// AwaitView blocks until the view shows a revision, or for some seconds.
+	AwaitView func(w http.ResponseWriter, r *http.Request, revision int64)
+	// StreamLog answers with the log of a job until the job ends.
+	StreamLog func(w http.ResponseWriter, r *http.Request, job string) error
+}
+
+// API serves the contract of the first generation.
+type API struct {
+	o     Options
+	infos nodelist.Cache[infoEncoder]
+}
+
+// New returns the contract on top of the use cases.
+func New(o Options) *API { return &API{o: o} }
+
+// family answers failures as the first generation did.
+var family = &rest.Family{WriteError: writeError}
+
+// writeError answers with 500 and the reason as text. The kind is added in a
+// header, which clients of the first generation ignore.
+func writeError(w http.ResponseWriter, f rest.Failure) {
+	w.Header().Set(api.HeaderProblem, string(f.Err.Kind))
+
+	// The contract answers every failure with 500. Access control precedes it, and
+	// an error with a status of HTTP itself (405) is outside of it.
+	denied := f.Err.Kind == inventory.KindUnauthenticated || f.Err.Kind == inventory.KindForbidden
+	if !f.FixedStatus && !denied {
+		f.Problem.Status = http.StatusInternalServerError
+	}
+
+	rest.WriteTextError(w, f)
+}
+
+// Routes returns the routes of the contract. Unknown names in a body or a query
+// are ignored, as the first generation did.
+func (a *API) Routes() []rest.Route {
+	get, post := http.MethodGet, http.MethodPost
+	extra := []string{"extra_vars"}
+
+	routes := []rest.Route{
+		{Method: get, Path: api.LegacyNodes, Serve: a.getNodes},
+		{Method: post, Path: api.LegacyNodes, Serve: a.getNodes, ReadOnly: true},
+		{Method: get, Path: api.LegacyNode, Serve: a.getNode},
+		{Method: get, Path: api.LegacyGlobals, Serve: a.getGlobals},
+		{Method: get, Path: api.LegacyJob, Serve: a.getJob},
+		{Method: get, Path: api.LegacyLogs, Serve: a.getLog, Streams: true},
+		{Method: post, Path: api.LegacySetGlobals, Serve: a.setGlobals, Query: extra},
+		{Method: post, Path: api.LegacyMonitorEvent, Serve: a.postEvent},
+		{Method: post, Path: api.LegacyMonitorNamed, Serve: a.postMembers},
+		{Method: post, Path: api.LegacyMonitorNode, Serve: a.postMember},
+		{Method: get, Path: api.LegacyConfig, Serve: a.getConfig},
+		{Method: post, Path: api.LegacyConfig, Serve: a.setConfig},
+		{Method: post, Path: api.LegacyDiscover, Serve: a.submit(inventory.VerbDiscover), Query: extra},
+		{Method: post, Path: api.LegacyUpdate, Serve: a.submit(inventory.VerbUpdate), Query: extra},
+	}
+
+	for _, paths := range []struct {
+		one, many string
+		verb      inventory.Verb
+	}{
+		{api.LegacyCommissionOne, api.LegacyCommission, inventory.VerbCommission},
+		{api.LegacyDecommissionOne, api.LegacyDecommission, inventory.VerbDecommission},
+		{api.LegacyMaintenanceOne, api.LegacyMaintenance, inventory.VerbMaintenance},
+	} {
+		routes = append(routes,
+			rest.Route{Method: post, Path: paths.many, Serve: a.submit(paths.verb), Query: extra},
+			rest.Route{Method: post, Path: paths.one, Serve: a.submit(paths.verb), Query: extra},
+		)
+	}
+
+	for i := range routes {
+		routes[i].Family = family
+	}
+
+	return routes
+}
+
+func caller(r *http.Request) access.Caller { return access.Caller{Principal: rest.Principal(r)} }
+
+// read leniently decodes an optional body into v.
+func read(w http.ResponseWriter, r *http.Request, v any) error {
+	if r.Method == http.MethodPost {
+		if err := rest.CheckType(r); err != nil {
+			return err
+		}
+	}
+
+	body, err := rest.ReadBody(w, r)
+	if err != nil || len(bytes.TrimSpace(body)) == 0 {
+		return err
+	}
+
+	return rest.Decode(body, v, false)
+}
+
+// extraVarsOf returns the variables in the body or in the query, and whether
+// the request has any, an empty object included.
+func extraVarsOf(r *http.Request, body json.RawMessage) (vars configuration.Vars, given bool, err error) {
+	raw := bytes.TrimSpace(body)
+	if string(raw) == "null" {
+		raw = nil
+	}
+
+	if asked := r.URL.Query()["extra_vars"]; len(asked) > 0 {
+		if len(asked) > 1 || len(raw) > 0 {
+			return nil, false, inventory.Errorf(inventory.KindInvalid, "extra_vars is given more than once").
+				Do("put it into the body or into the query")
+		}
+
+		if raw, err = json.Marshal(asked[0]); err != nil {
+			return nil, false, err
+		}
+	}
+
+	vars, err = ExtraVars(raw)
+
+	return vars, len(raw) > 0, err
+}
+
+// ExtraVars parses extra_vars: an object, or a string that contains an object as
+// JSON or YAML. The versioned API accepts the same forms.
+func ExtraVars(raw json.RawMessage) (configuration.Vars, error) {
+	raw = bytes.TrimSpace(raw)
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return nil, nil
+	case raw[0] == '"':
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, inventory.Errorf(inventory.KindInvalid, "cannot decode extra_vars: %w", err)
+		}
+
+		raw = []byte(text)
+	case raw[0] != '{':
+		return nil, inventory.
+			Errorf(inventory.KindInvalid, "extra_vars is neither an object nor a string that contains one").
+			Do(`write it like {"name": "value"}`)
+	}
+
+	vars, err := configuration.ParseVars(raw)
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
+		within := *e
+		within.Message = "extra_vars: " + e.Message
+
+		return nil, &within
+	}
+
+	return vars, err
+}
+
+func (a *API) submit(verb inventory.Verb) rest.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var body api.LegacyRequest
+		if err := read(w, r, &body); err != nil {
+			return err
+		}
+
+		name, err := rest.Param(r, "name")
+		if err != nil {
+			return err
+		}
+
+		if name != "" {
+			body.Nodes = append(body.Nodes, name)
+		}
+
+		rest.Note(r, "verb", verb)
+		addrs := slices.Concat(body.Addrs, body.Addresses, body.Addressess)
+
+		request := job.Request{Verb: verb, Nodes: body.Nodes}
+		switch verb { // the contract ignores fields that the verb does not have
+		case inventory.VerbDiscover:
+			request.Nodes, request.Addrs = nil, addrs
+		case inventory.VerbCommission, inventory.VerbUpdate:
+			request.Group = body.HostGroup
+		}
+
+		rest.Note(r, "nodes", slices.Concat(request.Nodes, request.Addrs))
+
+		if request.Extra, _, err = extraVarsOf(r, body.ExtraVars); err != nil {
+			return err
+		}
+
+		j, err := a.o.Jobs.Submit(r.Context(), caller(r), request)
+		if err != nil {
+			return err
+		}
+
+		rest.Note(r, "job", j.ID)
+
+		return nil
+	}
+}
+
+func (a *API) getNodes(w http.ResponseWriter, r *http.Request) error {
+	var body api.LegacyRequest
+	if err := read(w, r, &body); err != nil {
+		return err
+	}
+
+	v := a.o.View()
+
+	nodes := v.Nodes
+	if len(body.Nodes) > 0 {
+		nodes = nil
+		for _, n := range v.Nodes {
+			if slices.Contains(body.Nodes, n.Name) {
+				nodes = append(nodes, n)
+			}
+		}
+	}
+
+	texts, err := a.infos.Of(v, nodes, infoEncoder{a.o.Variables.Merger(v)})
+	if err != nil {
+		return err
+	}
+
+	nodelist.Write(w, []byte("{"), texts, []byte("}\n"))
+
+	return nil
+}
+
+func (a *API) getNode(w http.ResponseWriter, r *http.Request) error {
+	name, err := rest.Param(r, "name")
+	if err != nil {
+		return err
+	}
+
+	v := a.o.View()
+
+	n, err := v.Node(name)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, infoOf(a.o.Variables.Merger(v), &n))
+}
+
+func infoOf(m variable.Merger, n *inventory.Node) api.LegacyNodeInfo {
+	var out api.LegacyNodeInfo
+	out.Monitoring.Label, out.Monitoring.Serial, out.Monitoring.Addr = n.Label, n.Serial, n.Addr
+	out.Inventory.Name = n.Name
+	out.Inventory.Status, out.Inventory.PrevStatus = statusOf(n.Status), statusOf(n.PrevStatus)
+	out.Inventory.State, out.Inventory.PrevState = string(n.State), string(n.PrevState)
+	out.Configuration.Name, out.Configuration.Group, out.Configuration.Addr = n.Name, n.Group, n.Addr
+
+	out.Configuration.Vars = map[string]any{}
+	for name, v := range m.Of(n) {
+		out.Configuration.Vars[name] = v.Value
+	}
+
+	out.Configuration.Vars["node_name"], out.Configuration.Vars["node_addr"] = n.Name, n.Addr
+
+	return out
+}
+
+// statusOf returns the name of a status in the contract, in which a node that is
+// being decommissioned is Cancelled.
+func statusOf(s inventory.Status) string {
+	if s == inventory.Decommissioning {
+		return "Cancelled"
+	}
+
+	return string(s)
+}
+
+// infoEncoder encodes nodes as members of the object that /info/nodes returns.
+type infoEncoder struct{ merger variable.Merger }
+
+func (e infoEncoder) Alike(older infoEncoder) func(*inventory.Node) bool {
+	return e.merger.Alike(older.merger)
+}
+
+func (e infoEncoder) Encode(n *inventory.Node) ([]byte, error) {
+	b, err := rest.EncodeJSON(map[string]api.LegacyNodeInfo{n.Name: infoOf(e.merger, n)})
+	if err != nil {
+		return nil, err
+	}
+
+	return bytes.TrimSuffix(bytes.TrimPrefix(b, []byte("{")), []byte("}\n")), nil
+}
+
+func (a *API) getGlobals(w http.ResponseWriter, _ *http.Request) error {
+	vars, err := a.o.Variables.Get(state.ScopeGlobal)
+	if err != nil {
+		return err
+	}
+
+	if vars == nil {
+		vars = configuration.Vars{}
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, map[string]any{"extra_vars": vars})
+}
+
+func (a *API) setGlobals(w http.ResponseWriter, r *http.Request) error {
+	var body api.LegacyRequest
+	if err := read(w, r, &body); err != nil {
+		return err
+	}
+
+	vars, given, err := extraVarsOf(r, body.ExtraVars)
+	if err != nil {
+		return err
+	}
+
+	if !given {
+		return inventory.Errorf(inventory.KindInvalid, "the request has no extra_vars").
+			Do(`send {"extra_vars": {}} to remove all globals`)
+	}
+
+	if vars == nil {
+		vars = configuration.Vars{}
+	}
+
+	rest.Note(r, "scope", state.ScopeGlobal)
+	rest.Note(r, "vars", slices.Sorted(maps.Keys(vars)))
+
+	changed, err := a.o.Variables.Set(r.Context(), caller(r), state.ScopeGlobal, vars)
+	if err == nil {
+		a.o.AwaitView(w, r, changed.Revision)
+	}
+
+	return err
+}
+
+func (a *API) getJob(w http.ResponseWriter, r *http.Request) error {
+	j, err := a.jobOf(r)
+	if err != nil {
+		return err
+	}
+
+	out := api.LegacyJobInfo{
+		ID:      j.ID,
+		Task:    string(j.Verb),
+		Desc:    string(j.Verb) + " of " + strings.Join(j.Names(), ", "),
+		Status:  string(j.Status),
+		Nodes:   j.Names(),
+		Started: j.Started,
+		Ended:   j.Ended,
+	}
+	if j.Group != "" {
+		out.Desc += " in " + j.Group
+	}
+
+	if j.Status == job.Cancelled {
+		out.Status = string(job.Errored) // the contract has no status Cancelled
+	}
+
+	if j.Status != job.Complete {
+		out.Error = j.Message
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, out)
+}
+
+func (a *API) jobOf(r *http.Request) (job.Job, error) {
+	ref, err := rest.Param(r, "job")
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	return a.o.View().Job(ref)
+}
+
+func (a *API) getLog(w http.ResponseWriter, r *http.Request) error {
+	j, err := a.jobOf(r)
+	if err != nil {
+		return err
+	}
+
+	w.Header().Set("Content-Type", api.TypeText)
+
+	if r.Method == http.MethodHead {
+		return nil
+	}
+
+	return a.o.StreamLog(w, r, j.ID)
+}
+
+func (a *API) postEvent(w http.ResponseWriter, r *http.Request) error {
+	var body api.LegacyRequest
+	if err := read(w, r, &body); err != nil {
+		return err
+	}
+
+	if body.Event == nil {
+		return inventory.Errorf(inventory.KindInvalid, "the request has no monitor_event").
+			Do(`send {"monitor_event": {"name": "discovered", "nodes": [{"label": "", "serial": "", "addr": ""}]}}`)
+	}
+
+	members := make([]api.LegacyMember, len(body.Event.Nodes))
+	for i, n := range body.Event.Nodes {
+		members[i] = api.LegacyMember(n)
+	}
+
+	return a.observe(r, body.Event.Name, members)
+}
+
+func (a *API) postMembers(w http.ResponseWriter, r *http.Request) error {
+	var members []api.LegacyMember
+	if err := read(w, r, &members); err != nil {
+		return err
+	}
+
+	event, err := rest.Param(r, "event")
+	if err != nil {
+		return err
+	}
+
+	return a.observe(r, event, members)
+}
+
+func (a *API) postMember(w http.ResponseWriter, r *http.Request) error {
+	var member api.LegacyMember
+	if err := read(w, r, &member); err != nil {
+		return err
+	}
+
+	event, err := rest.Param(r, "event")
+	if err != nil {
+		return err
+	}
+
+	node, err := rest.Param(r, "node")
+	if err != nil {
+		return err
+	}
+
+	if name := inventory.NodeName(member.Label, member.Serial); name != node {
+		return inventory.Errorf(inventory.KindInvalid, "the path names the node %q, the body names %q", node, name).
+			Do("send Node-Label and Node-Serial of that node").About(node)
+	}
+
+	return a.observe(r, event, []api.LegacyMember{member})
+}
+
+// observe records observations under the shared observer of anonymous posts.
+func (a *API) observe(r *http.Request, event string, members []api.LegacyMember) error {
+	var alive bool
+	switch {
+	case strings.EqualFold(event, string(inventory.VerbDiscovered)):
+		alive = true
+	case strings.EqualFold(event, string(inventory.VerbDisappeared)):
+	default:
+		return inventory.Errorf(inventory.KindInvalid, "there is no monitor event %q", event).
+			Do("use discovered or disappeared")
+	}
+
+	if len(members) == 0 {
+		return inventory.Errorf(inventory.KindInvalid, "the event names no node").Do("name at least one")
+	}
+
+	observations := make([]inventory.Observation, len(members))
+
+	names := make([]string, len(members))
+	for i, m := range members {
+		observations[i] = inventory.Observation{
+			Observer: inventory.ObserverPost,
+			Label:    m.Label,
+			Serial:   m.Serial,
+			Addr:     m.Addr,
+			Alive:    alive,
+		}
+		names[i] = inventory.NodeName(m.Label, m.Serial)
+	}
+
+	rest.Note(r, "verb", strings.ToLower(event))
+	rest.Note(r, "nodes", names)
+
+	return a.o.Nodes.Observe(r.Context(), inventory.ObserverPost, observations)
+}
+
+func (a *API) getConfig(w http.ResponseWriter, _ *http.Request) error {
+	return rest.WriteJSON(w, http.StatusOK, map[string]any{"config": nested(a.o.Settings.Config())})
+}
+
+// setConfig accepts a complete configuration, as GET returns it, or a part of
+// one. Values that are already in force are ignored, also those of the file.
+func (a *API) setConfig(w http.ResponseWriter, r *http.Request) error {
+	var body api.LegacyRequest
+	if err := read(w, r, &body); err != nil {
+		return err
+	}
+
+	if raw := bytes.TrimSpace(body.Config); len(raw) == 0 || raw[0] != '{' {
+		return inventory.Errorf(inventory.KindInvalid, "the request has no config that is an object").
+			Do(`send {"config": {…}}`)
+	}
+
+	wanted, err := configuration.ParseVars(body.Config)
+	if err != nil {
+		return err
+	}
+
+	now := a.o.Settings.Config()
+	patch := map[string]any{}
+	flatten(now, "", wanted, patch)
+
+	for key, value := range patch {
+		if have, ok := now[key]; ok && sameJSON(have.Value, value) {
+			delete(patch, key)
+		}
+	}
+
+	rest.Note(r, "keys", slices.Sorted(maps.Keys(patch)))
+
+	if len(patch) == 0 {
+		return nil
+	}
+
+	_, err = a.o.Settings.Patch(r.Context(), caller(r), patch)
+
+	return err
+}
+
+// nested converts dotted keys to nested objects.
+func nested(c api.Config) map[string]any {
+	type branch map[string]any
+
+	root := branch{}
+	for _, key := range slices.Sorted(maps.Keys(c)) {
+		at, rest := root, key
+		for {
+			head, tail, more := strings.Cut(rest, ".")
+			if !more {
+				break
+			}
+
+			if at[head] == nil {
+				at[head] = branch{}
+			}
+
+			next, ok := at[head].(branch)
+			if !ok {
+				break // the prefix has a value itself, so the rest of the key stays dotted
+			}
+
+			at, rest = next, tail
+		}
+
+		at[rest] = c[key].Value
+	}
+
+	return root
+}
+
+// flatten converts nested objects to dotted keys in patch. Unknown keys are kept,
+// so that the configuration refuses them.
+func flatten(known api.Config, prefix string, objects map[string]any, patch map[string]any) {
+	for name, value := range objects {
+		key := prefix + name
+		object, isObject := value.(map[string]any)
+
+		_, isKey := known[key]
+		if !isKey && isObject && isPrefix(known, key+".") {
+			flatten(known, key+".", object, patch)
+			continue
+		}
+
+		patch[key] = value
+	}
+}
+
+func isPrefix(c api.Config, prefix string) bool {
+	for key := range c {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+
+	return false
+}
+
+func sameJSON(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}

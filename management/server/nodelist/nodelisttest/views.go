@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodelisttest generates sequences of views for tests of encoded lists.
+package nodelisttest
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
+)
+
+// rounds is the number of views in a sequence.
+const rounds = 100
+
+// Round is one view of a sequence, and a list to encode.
+type Round struct {
+	Number   int
+	View     *state.View // sometimes older than that of an earlier round
+	Nodes    []*inventory.Node
+	Settings variable.Settings
+}
+
+// Rounds calls test with a sequence of views. Between two views nodes, connections,
+// variables or settings change; Nodes are all nodes, a part, or another order.
+func Rounds(test func(Round)) {
+	r := rand.New(rand.NewPCG(3, 4))
+	newest := &state.View{}
+	settings := variable.Settings{Vars: configuration.Vars{"a": "<&>"}}
+
+	for round := range rounds {
+		previous := newest
+		newest = nextView(r, previous, round)
+		settings = nextSettings(r, settings, round)
+
+		v := newest
+		if r.IntN(10) == 0 {
+			v = previous // of a slow request
+		}
+
+		if len(v.Nodes) == 0 {
+			v = newest
+		}
+
+		test(Round{Number: round, View: v, Nodes: someNodes(r, v.Nodes), Settings: settings})
+	}
+}
+
+func byName(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) }
+
+// nextView returns a view with up to two nodes and one other record changed.
+func nextView(r *rand.Rand, v *state.View, round int) *state.View {
+	next := *v
+	next.Revision++
+	next.Nodes = slices.Clone(v.Nodes)
+
+	for range r.IntN(3) {
+		n := &inventory.Node{
+			Name:      fmt.Sprintf("n-%03d", r.IntN(400)),
+			LastError: fmt.Sprintf("<%d> & \"quoted\" \u2028 é", round),
+			Group:     []string{"", "x", "y"}[r.IntN(3)],
+			Revision:  int64(round),
+		}
+
+		i, found := slices.BinarySearchFunc(next.Nodes, n, byName)
+
+		switch {
+		case !found:
+			next.Nodes = slices.Insert(next.Nodes, i, n)
+		case r.IntN(3) == 0:
+			next.Nodes = slices.Delete(next.Nodes, i, i+1)
+		default:
+			next.Nodes[i] = n
+		}
+	}
+
+	if round == 0 {
+		// More nodes than one goroutine encodes.
+		for i := range 300 {
+			next.Nodes = append(next.Nodes, &inventory.Node{Name: fmt.Sprintf("n-%03d", i)})
+		}
+
+		slices.SortFunc(next.Nodes, byName)
+		next.Nodes = slices.CompactFunc(next.Nodes, func(a, b *inventory.Node) bool { return a.Name == b.Name })
+	}
+
+	some := next.Nodes[r.IntN(len(next.Nodes))].Name
+
+	switch r.IntN(6) {
+	case 0:
+		next.Connections = maps.Clone(v.Connections)
+		if next.Connections == nil {
+			next.Connections = map[string]configuration.Connection{}
+		}
+
+		next.Connections[some] = configuration.Connection{Port: round + 1}
+	case 1:
+		next.Connections = nil
+	case 2, 3:
+		next.Variables = maps.Clone(v.Variables)
+		if next.Variables == nil {
+			next.Variables = map[state.Scope]configuration.Vars{}
+		}
+
+		scope := []state.Scope{state.ScopeGlobal, state.ScopeGroup("x"), state.ScopeNode(some)}[r.IntN(3)]
+		next.Variables[scope] = configuration.Vars{"v": fmt.Sprint(round), "my_token": "t"}
+	}
+
+	return &next
+}
+
+func nextSettings(r *rand.Rand, settings variable.Settings, round int) variable.Settings {
+	switch r.IntN(8) {
+	case 0:
+		settings.Vars = configuration.Vars{"a": fmt.Sprint(round)}
+	case 1:
+		settings.Secrets = [][]string{nil, {"*token"}}[r.IntN(2)]
+	}
+
+	return settings
+}
+
+// someNodes returns all nodes, a part of them, another order of them, or one.
+func someNodes(r *rand.Rand, all []*inventory.Node) []*inventory.Node {
+	switch r.IntN(4) {
+	case 0:
+		return slices.DeleteFunc(slices.Clone(all), func(*inventory.Node) bool { return r.IntN(3) == 0 })
+	case 1:
+		shuffled := slices.Clone(all)
+		r.Shuffle(len(shuffled), func(i, k int) { shuffled[i], shuffled[k] = shuffled[k], shuffled[i] })
+
+		return shuffled
+	case 2:
+		return all[:1]
+	}
+
+	return all
+}

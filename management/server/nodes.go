@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/selector"
+	"github.com/contiv/cluster/management/server/nodelist"
+	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
+)
+
+func (s *Server) nodeRoutes() []rest.Route {
+	return []rest.Route{
+		{
+			Method: http.MethodGet, Path: api.PathNodes, Serve: s.getNodes,
+			Query: listQuery("name", "status", "state", "group", "selector"),
+		},
+		{Method: http.MethodGet, Path: api.PathNode, Serve: s.getNode},
+		{Method: http.MethodPatch, Path: api.PathNode, Serve: s.patchNode, Conditional: true},
+		{Method: http.MethodGet, Path: api.PathHistory, Serve: s.getHistory, Query: listQuery()},
+		{Method: http.MethodGet, Path: api.PathExplain, Serve: s.getNodeExplanation},
+		{Method: http.MethodPost, Path: api.PathForget, Serve: s.postForget, Idempotent: true},
+		{Method: http.MethodPost, Path: api.PathObservations, Serve: s.postObservations},
+	}
+}
+
+var nodeListing = rest.Listing[*inventory.Node]{
+	Key: "name", Default: "name",
+	Fields: map[string]func(*inventory.Node) string{
+		"name":     func(n *inventory.Node) string { return n.Name },
+		"label":    func(n *inventory.Node) string { return n.Label },
+		"serial":   func(n *inventory.Node) string { return n.Serial },
+		"addr":     func(n *inventory.Node) string { return rest.SortAddr(n.Addr) },
+		"status":   func(n *inventory.Node) string { return string(n.Status) },
+		"state":    func(n *inventory.Node) string { return string(n.State) },
+		"group":    func(n *inventory.Node) string { return n.Group },
+		"job":      func(n *inventory.Node) string { return rest.SortNumber(n.Job) },
+		"verb":     func(n *inventory.Node) string { return string(n.Verb) },
+		"created":  func(n *inventory.Node) string { return rest.SortTime(n.Created) },
+		"updated":  func(n *inventory.Node) string { return rest.SortTime(n.Updated) },
+		"revision": func(n *inventory.Node) string { return rest.SortNumber(strconv.FormatInt(n.Revision, 10)) },
+	},
+}
+
+var historyListing = rest.Listing[inventory.HistoryEntry]{
+	Key: "seq", Default: "-seq",
+	Fields: map[string]func(inventory.HistoryEntry) string{
+		"seq":  func(e inventory.HistoryEntry) string { return rest.SortNumber(strconv.FormatUint(e.Seq, 10)) },
+		"time": func(e inventory.HistoryEntry) string { return rest.SortTime(e.Time) },
+		"verb": func(e inventory.HistoryEntry) string { return string(e.Verb) },
+		"to":   func(e inventory.HistoryEntry) string { return string(e.To) },
+	},
+}
+
+// nodeFilter selects nodes of a list. Empty fields accept every node.
+type nodeFilter struct {
+	names    []string
+	statuses []inventory.Status
+	states   []inventory.State
+	groups   []string
+	selector selector.Selector
+	all      bool // no filter is set
+}
+
+func (f nodeFilter) accepts(n *inventory.Node) bool {
+	return emptyOrContains(f.names, n.Name) && emptyOrContains(f.statuses, n.Status) &&
+		emptyOrContains(f.states, n.State) && emptyOrContains(f.groups, n.Group) && f.selector.Matches(n)
+}
+
+// emptyOrContains reports whether the list is empty or contains the value.
+func emptyOrContains[T comparable](list []T, value T) bool {
+	return len(list) == 0 || slices.Contains(list, value)
+}
+
+func (s *Server) nodeFilterOf(v *state.View, q url.Values) (nodeFilter, error) {
+	f := nodeFilter{names: q["name"], groups: q["group"]}
+
+	statuses := rest.Names(inventory.Statuses, func(i int) string { return string(inventory.Statuses[i].Status) })
+	states := rest.Names(inventory.States, func(i int) string { return string(inventory.States[i].State) })
+
+	var err error
+	if f.statuses, err = rest.ParseEach(q["status"], inventory.ParseStatus, "the statuses are "+statuses); err != nil {
+		return f, err
+	}
+
+	if f.states, err = rest.ParseEach(q["state"], inventory.ParseState, "the states are "+states); err != nil {
+		return f, err
+	}
+
+	var text string
+	if text, f.selector, err = s.parseSelector(v, q); err != nil {
+		return f, err
+	}
+
+	f.all = len(f.names)+len(f.statuses)+len(f.states)+len(f.groups) == 0 && text == ""
+
+	return f, checkNames(v, f.names)
+}
+
+// checkNames returns KindNotFound with every name that is not a node's.
+func checkNames(v *state.View, names []string) error {
+	var missing []string
+	for _, name := range names {
+		if _, err := v.Node(name); err != nil && !slices.Contains(missing, name) {
+			missing = append(missing, name)
+		}
+	}
+
+	if len(missing) == 0 {
+		return nil
+	}
+
+	return inventory.Errorf(inventory.KindNotFound, "no such node: %s", strings.Join(missing, ", ")).
+		Do("see clusterctl nodes get").About(missing...)
+}
+
+// parseSelector checks the query parameter group, and returns the text of the
+// parameter selector with its parsed form.
+func (s *Server) parseSelector(v *state.View, q url.Values) (string, selector.Selector, error) {
+	checkGroup := func(group string) error {
+		_, err := s.Settings.Groups().Get(group)
+		inGroup := func(n *inventory.Node) bool { return n.Group == group }
+
+		// A group that was removed from the configuration may still have nodes.
+		if err != nil && slices.ContainsFunc(v.Nodes, inGroup) {
+			return nil
+		}
+
+		return err
+	}
+
+	for _, group := range q["group"] {
+		if err := checkGroup(group); err != nil {
+			return "", selector.Selector{}, err
+		}
+	}
+
+	text, err := rest.Single(q, "selector")
+	if err != nil {
+		return "", selector.Selector{}, err
+	}
+
+	parsed, err := selector.Parse(text, checkGroup)
+
+	return text, parsed, err
+}
+
+func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
+	v, q, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+
+	filter, err := s.nodeFilterOf(v, q)
+	if err != nil {
+		return err
+	}
+
+	// The whole list is passed on as it is: the cache recognizes it.
+	nodes := v.Nodes
+	if !filter.all {
+		nodes = nil
+		for _, n := range v.Nodes {
+			if filter.accepts(n) {
+				nodes = append(nodes, n)
+			}
+		}
+	}
+
+	at := snapshotOf(v)
+	if q.Has("fields") {
+		return rest.WriteList(w, r, q, nodeListing, rest.Contents[*inventory.Node, api.Node]{
+			At: at, Tag: at.Tag(), Items: nodes, Show: func(n *inventory.Node) api.Node { return nodeOf(v, *n) },
+		})
+	}
+
+	page, list, err := rest.Page[*inventory.Node, api.Node](r, q, nodeListing, at, nodes)
+	if err != nil {
+		return err
+	}
+
+	if done, err := rest.NotModified(w, r, at.Tag()); done || err != nil {
+		return err
+	}
+
+	return s.writeNodes(w, v, page, list)
+}
+
+// nodeEncoder encodes nodes for /v1.
+type nodeEncoder struct{ view *state.View }
+
+// Encode returns the wire form of a node.
+func (e nodeEncoder) Encode(n *inventory.Node) ([]byte, error) {
+	b, err := rest.EncodeJSON(nodeOf(e.view, *n))
+	return bytes.TrimSuffix(b, []byte("\n")), err
+}
+
+// Alike compares the connection settings, the only part outside the record.
+func (e nodeEncoder) Alike(older nodeEncoder) func(*inventory.Node) bool {
+	switch {
+	case older.view == nil:
+		return func(*inventory.Node) bool { return false }
+	case state.SameMap(e.view.Connections, older.view.Connections):
+		return nil
+	}
+
+	return func(n *inventory.Node) bool {
+		a, b := e.view.Connection(n.Name), older.view.Connection(n.Name)
+		return a == nil && b == nil || a != nil && b != nil && *a == *b
+	}
+}
+
+// writeNodes answers with list, filled with these nodes of the view.
+func (s *Server) writeNodes(
+	w http.ResponseWriter, v *state.View, nodes []*inventory.Node, list api.List[api.Node],
+) error {
+	texts, err := s.nodes.Of(v, nodes, nodeEncoder{v})
+	if err != nil {
+		return err
+	}
+
+	frame, err := rest.EncodeJSON(list)
+	if err != nil {
+		return err
+	}
+
+	// The empty list is the frame: the nodes belong between its brackets.
+	const items = `"items":[`
+	at := bytes.Index(frame, []byte(items)) + len(items)
+	nodelist.Write(w, frame[:at], texts, frame[at:])
+
+	return nil
+}
+
+func (s *Server) getNode(w http.ResponseWriter, r *http.Request) error {
+	v, _, name, err := s.readOne(w, r, "name")
+	if err != nil {
+		return err
+	}
+
+	n, err := v.Node(name)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteTagged(w, r, n.Revision, nodeOf(v, n))
+}
+
+func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
+	name, err := changeOne(r, "name")
+	if err != nil {
+		return err
+	}
+
+	rest.Note(r, "nodes", []string{name})
+
+	var body api.NodePatch
+	if err := rest.ReadJSON(w, r, &body); err != nil {
+		return err
+	}
+
+	patch := node.Patch{ForgetHostKey: body.ForgetHostKey, Labels: body.Labels}
+	if body.Connection != nil {
+		c := connectionFrom(*body.Connection)
+		patch.Connection = &c
+	}
+
+	c := caller(r)
+
+	c.Precondition, err = precondition(r, name, func(v *state.View) (int64, error) {
+		n, err := v.Node(name)
+		return n.Revision, err
+	})
+	if err != nil {
+		return err
+	}
+
+	n, err := s.Nodes.Patch(r.Context(), c, name, patch)
+	if err != nil {
+		return err
+	}
+
+	v := s.State.View()
+	rest.ShowRevision(w, v.Revision)
+	w.Header().Set("ETag", rest.RecordTag(n.Revision))
+
+	return rest.WriteJSON(w, http.StatusOK, nodeOf(v, n))
+}
+
+func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
+	v, q, name, err := s.readOne(w, r, "name")
+	if err != nil {
+		return err
+	}
+
+	entries, err := s.Nodes.History(r.Context(), name, 0)
+	if err != nil {
+		return err
+	}
+
+	at := snapshotOf(v)
+
+	return rest.WriteList(w, r, q, historyListing, rest.Contents[inventory.HistoryEntry, api.HistoryEntry]{
+		At: at, Tag: at.Tag(), Items: entries, Show: historyEntryOf,
+	})
+}
+
+func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	var body api.Forget
+	if err := rest.ReadJSON(w, r, &body); err != nil {
+		return err
+	}
+
+	rest.Note(r, "verb", inventory.VerbForget)
+	rest.Note(r, "nodes", body.Nodes)
+
+	c := caller(r)
+
+	var err error
+	if c.Key, err = idempotencyKey(r, body); err != nil {
+		return err
+	}
+
+	revision, err := s.Nodes.Forget(r.Context(), c, node.ForgetRequest{
+		Nodes: body.Nodes, Force: body.Force, Reason: body.Reason,
+	})
+	if err != nil {
+		return err
+	}
+
+	showReplayed(w, r, c)
+	s.awaitView(w, r, revision)
+
+	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: revision})
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// withStatus is an error with a status that differs from that of its kind.
+type withStatus struct {
+	status int
+	err    error
+}
+
+func (e withStatus) Error() string { return e.err.Error() }
+func (e withStatus) Unwrap() error { return e.err }
+
+// showable converts err to an error that clients may see. An error without a
+// known kind may contain secrets: the log receives it in full under an incident
+// number, and the client receives the number only.
+func (router *Router) showable(r *http.Request, err error) *inventory.Error {
+	e, ok := errors.AsType[*inventory.Error](err)
+	if ok && e.Kind != inventory.KindInternal && slices.Contains(inventory.Kinds, e.Kind) {
+		return e
+	}
+
+	switch {
+	case router.options.Stopping.Err() != nil:
+		return inventory.Errorf(inventory.KindUnavailable, "the manager is stopping").
+			Do("repeat the request after the restart")
+	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
+		return inventory.Errorf(inventory.KindUnavailable, "the client cancelled the request")
+	case errors.Is(err, context.DeadlineExceeded):
+		return inventory.Errorf(inventory.KindUnavailable, "the request timed out").
+			Do("repeat the request; if it times out again, see clusterctl version and the daemon's log")
+	}
+
+	var random [4]byte
+
+	_, _ = rand.Read(random[:])
+	incident := hex.EncodeToString(random[:])
+
+	router.options.Logger.
+		WithFields(logrus.Fields{"incident": incident, "method": r.Method, "path": r.URL.Path}).
+		WithError(err).
+		Error("request failed with an internal error")
+
+	return inventory.Errorf(inventory.KindInternal, "internal error, incident %s", incident).
+		Do("find the details in the log: journalctl -u clusterm | grep %s", incident)
+}
+
+// writeProblem answers with an RFC 9457 problem.
+func writeProblem(w http.ResponseWriter, f Failure) {
+	if f.Problem.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+
+	body, err := json.Marshal(f.Problem)
+	if err != nil {
+		body = []byte("{}")
+	}
+
+	w.Header().Set("Content-Type", api.TypeProblem)
+	Write(w, f.Problem.Status, append(body, '\n'))
+}
+
+// WriteTextError answers with the error and its remedy as one line of text.
+func WriteTextError(w http.ResponseWriter, f Failure) {
+	text := f.Problem.Detail
+	if f.Problem.Remedy != "" {
+		text += "; " + f.Problem.Remedy
+	}
+
+	w.Header().Set("Content-Type", api.TypeText)
+	Write(w, f.Problem.Status, []byte(text+"\n"))
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// Handler answers a request, or returns the error to answer with.
+type Handler func(w http.ResponseWriter, r *http.Request) error
+
+// Route is one method of one path.
+type Route struct {
+	Method string
+	Path   string // a gorilla/mux template, e.g. "/v1/nodes/{name}"
+	Serve  Handler
+	Family *Family
+	// Query lists the accepted query parameters; Query refuses others.
+	Query []string
+	// ReadOnly marks a POST that changes nothing.
+	ReadOnly bool
+	// Idempotent routes accept an Idempotency-Key.
+	Idempotent bool
+	// Conditional routes accept If-Match and If-None-Match on a change.
+	Conditional bool
+	// Streams excludes the route from the histogram of durations: it lasts as
+	// long as its client wants.
+	Streams bool
+
+	unserved bool // the route of an answer 404 or 405
+}
+
+// Mutates reports whether the route changes state.
+func (rt Route) Mutates() bool {
+	return !rt.ReadOnly && !rt.unserved && rt.Method != http.MethodGet && rt.Method != http.MethodHead
+}
+
+// Family is an API family: routes with the same strictness and form of errors.
+type Family struct {
+	// Strict families refuse preconditions and idempotency keys on routes that
+	// would ignore them.
+	Strict bool
+	// WriteError answers with a failure.
+	WriteError func(w http.ResponseWriter, f Failure)
+}
+
+// Failure is an error that is ready to be shown to a client.
+type Failure struct {
+	Err     *inventory.Error
+	Problem api.Problem // Err on the wire, with its status
+	// FixedStatus is set if the status belongs to HTTP itself, such as 405, and
+	// not to the kind of the error.
+	FixedStatus bool
+}
+
+// Versioned is the family of /v1: RFC 9457 problems with the status of their kind.
+var Versioned = &Family{Strict: true, WriteError: writeProblem}
+
+// Plain is the family of paths outside any contract: errors are text with the
+// status of their kind.
+var Plain = &Family{WriteError: WriteTextError}
+
+// nearest returns the served path with the smallest edit distance to path, or
+// "" if no path is close.
+func nearest(routes []Route, path string) string {
+	asked := strings.Split(strings.TrimSuffix(path, "/"), "/")
+
+	best, cost := "", 4
+	for _, rt := range routes {
+		served := strings.Split(rt.Path, "/")
+		if len(served) != len(asked) {
+			continue
+		}
+
+		sum := 0
+		for i, part := range served {
+			// Any text but the empty one fits a parameter.
+			if !strings.HasPrefix(part, "{") || asked[i] == "" {
+				sum += inventory.Distance(part, asked[i])
+			}
+		}
+
+		if sum < cost {
+			best, cost = rt.Path, sum
+		}
+	}
+
+	return best
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/mux"
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// Meter counts requests. Its methods may be called concurrently.
+type Meter interface {
+	// Begin counts a request in flight.
+	Begin()
+	// End counts its answer.
+	End(r *http.Request, rt Route, status int, took time.Duration)
+}
+
+// Options configure a Router. All fields are required.
+type Options struct {
+	// Authenticate returns the principal of a request, or refuses the request
+	// before anything else of it is read.
+	Authenticate func(r *http.Request) (principal string, err error)
+	// Remote returns the other end of the connection, for the access log.
+	Remote func(r *http.Request) string
+	Meter  Meter
+	Logger logrus.FieldLogger
+	// Stopping ends when requests in flight must be given up.
+	Stopping context.Context
+	// BodyLimit is the size in bytes of the largest body; see SetBodyLimit.
+	BodyLimit int64
+	// Stall bounds one write to a client. A client that does not read for this
+	// long is disconnected.
+	Stall time.Duration
+	// StreamGrace bounds the last write of a stream after EndStream.
+	StreamGrace time.Duration
+}
+
+// Router serves routes and does for each of them the work that all have in
+// common: authentication, errors, metrics and the access log.
+type Router struct {
+	options   Options
+	routes    []Route
+	mux       *mux.Router
+	bodyLimit atomic.Int64
+}
+
+// NewRouter returns a router that serves the routes. Paths are matched as they
+// were sent: no redirects, and an escaped slash is part of a name.
+func NewRouter(o Options, routes []Route) *Router {
+	router := &Router{options: o, routes: routes, mux: mux.NewRouter().SkipClean(true).UseEncodedPath()}
+	router.SetBodyLimit(o.BodyLimit)
+
+	byPath := map[string][]Route{}
+	for _, rt := range routes {
+		byPath[rt.Path] = append(byPath[rt.Path], rt)
+	}
+
+	for _, rt := range routes {
+		methods, ok := byPath[rt.Path]
+		if !ok {
+			continue // registered with the first method of the path
+		}
+
+		delete(byPath, rt.Path)
+		router.mux.Path(rt.Path).Handler(router.methods(methods))
+	}
+
+	router.mux.NotFoundHandler = http.HandlerFunc(router.notFound)
+
+	return router
+}
+
+// Routes returns every served route. The caller must not modify them.
+func (router *Router) Routes() []Route { return router.routes }
+
+// SetBodyLimit sets the size in bytes of the largest body of later requests.
+func (router *Router) SetBodyLimit(bytes int64) { router.bodyLimit.Store(bytes) }
+
+// ServeHTTP answers one request.
+func (router *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) { router.mux.ServeHTTP(w, r) }
+
+// methods serves the methods of one path.
+func (router *Router) methods(routes []Route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		method := r.Method
+		if method == http.MethodHead {
+			method = http.MethodGet // net/http omits the body
+		}
+
+		for _, rt := range routes {
+			if rt.Method == method {
+				router.handle(w, r, rt)
+				return
+			}
+		}
+
+		router.handle(w, r, methodNotAllowed(r.Method, routes))
+	})
+}
+
+// methodNotAllowed returns a route that answers OPTIONS, and refuses every
+// other method that the routes of the path do not have.
+func methodNotAllowed(method string, routes []Route) Route {
+	var allowed []string
+	for _, rt := range routes {
+		allowed = append(allowed, rt.Method)
+		if rt.Method == http.MethodGet {
+			allowed = append(allowed, http.MethodHead)
+		}
+	}
+
+	path := routes[0].Path
+
+	return Route{
+		Method: method, Path: path, Family: routes[0].Family, unserved: true,
+		Serve: func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
+
+			if r.Method == http.MethodOptions {
+				w.WriteHeader(http.StatusNoContent)
+				return nil
+			}
+
+			err := inventory.Errorf(inventory.KindUnsupported, "%s is not served at %s", r.Method, path).
+				Do("use %s", strings.Join(allowed, " or "))
+
+			return withStatus{http.StatusMethodNotAllowed, err}
+		},
+	}
+}
+
+// notFound answers requests for paths that are not served.
+func (router *Router) notFound(w http.ResponseWriter, r *http.Request) {
+	rt := Route{Method: r.Method, Path: "unknown", Family: Plain, unserved: true}
+	if strings.HasPrefix(r.URL.Path, "/v1") {
+		rt.Family = Versioned
+	}
+
+	rt.Serve = func(_ http.ResponseWriter, r *http.Request) error {
+		path := r.URL.EscapedPath()
+
+		err := inventory.Errorf(inventory.KindNotFound, "there is no path %s", path)
+		if near := nearest(router.routes, path); near != "" {
+			return err.Do("did you mean %s?", near)
+		}
+
+		return err.Do("the paths begin with /v1; GET %s describes them", api.PathDocs)
+	}
+
+	router.handle(w, r, rt)
+}
+
+// handle runs one handler, writes its error, and counts and logs the request.
+func (router *Router) handle(w http.ResponseWriter, r *http.Request, rt Route) {
+	started := time.Now()
+
+	router.options.Meter.Begin()
+
+	rec := &recorder{ResponseWriter: w, stall: router.options.Stall, grace: router.options.StreamGrace}
+	n := &note{route: rt, bodyLimit: router.bodyLimit.Load(), fields: logrus.Fields{}}
+	r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
+	rec.Header().Set("Cache-Control", "no-store")
+	rec.Header().Set("X-Content-Type-Options", "nosniff")
+
+	err := router.attempt(rec, r, n)
+
+	broken := false
+
+	switch {
+	case err == nil && rec.status == 0:
+		rec.WriteHeader(http.StatusOK)
+	case err != nil && rec.status == 0:
+		err = router.writeError(rec, r, rt.Family, err)
+	case err != nil:
+		// The status is on the wire already. Breaking the connection is the only
+		// way left to show the client that the answer is incomplete.
+		broken = true
+
+		router.options.Logger.WithError(err).WithField("path", r.URL.Path).Debug("broke off an incomplete answer")
+	}
+
+	took := time.Since(started)
+	router.options.Meter.End(r, rt, rec.status, took)
+
+	if rt.Mutates() {
+		router.logAccess(r, n, rec.status, took, err)
+	}
+
+	if broken {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// attempt authenticates the request, calls its handler, and returns a panic of
+// the handler as an error.
+func (router *Router) attempt(w http.ResponseWriter, r *http.Request, n *note) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it in the same way
+				err = http.ErrAbortHandler
+				return
+			}
+
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+
+	if n.principal, err = router.options.Authenticate(r); err != nil {
+		return err
+	}
+
+	if n.route.Family.Strict && !n.route.unserved {
+		if err := checkHeaders(r, n.route); err != nil {
+			return err
+		}
+	}
+
+	return n.route.Serve(w, r)
+}
+
+// writeError answers with the form of err that clients may see, and returns it.
+func (router *Router) writeError(w http.ResponseWriter, r *http.Request, family *Family, err error) error {
+	shown := router.showable(r, err)
+	f := Failure{Err: shown, Problem: api.ProblemOf(shown)}
+
+	if own, ok := errors.AsType[withStatus](err); ok {
+		f.Problem.Status, f.FixedStatus = own.status, true
+	}
+
+	family.WriteError(w, f)
+
+	return shown
+}
+
+// logAccess logs a request that changes state, or failed to. The audit record
+// of the mutation itself is made below HTTP, by access.Audited.
+func (router *Router) logAccess(r *http.Request, n *note, status int, took time.Duration, err error) {
+	fields := logrus.Fields{
+		"actor": n.principal, "method": r.Method, "path": r.URL.Path, "status": status,
+		"duration": took.Round(time.Microsecond).String(), "remote": router.options.Remote(r),
+	}
+	for name, value := range n.fields {
+		fields[name] = value
+	}
+
+	if err != nil {
+		fields["error"] = err.Error()
+	}
+
+	router.options.Logger.WithFields(fields).Info("request")
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/server/rest"
+)
+
+// versioned returns the routes of /v1, and /metrics.
+func (s *Server) versioned() []rest.Route {
+	routes := slices.Concat(
+		s.nodeRoutes(),
+		s.jobRoutes(),
+		s.logRoutes(),
+		s.variableRoutes(),
+		s.settingRoutes(),
+		s.instanceRoutes(),
+		s.watchRoutes(),
+	)
+
+	// Reads of the view accept the parameters that set how recent it must be.
+	for i := range routes {
+		if routes[i].Method == http.MethodGet {
+			routes[i].Query = append(slices.Clone(routes[i].Query), rest.ViewQuery...)
+		}
+	}
+
+	routes = slices.Concat(routes, s.healthRoutes(), s.referenceRoutes())
+	for i := range routes {
+		routes[i].Family = rest.Versioned
+	}
+
+	if s.Metrics != nil {
+		routes = append(routes, rest.Route{
+			Method: http.MethodGet, Path: api.PathMetrics, Family: rest.Plain,
+			Serve: func(w http.ResponseWriter, r *http.Request) error {
+				s.Metrics.ServeHTTP(w, r)
+				return nil
+			},
+		})
+	}
+
+	return routes
+}
+
+// listQuery returns the query parameters of a list with these filters.
+func listQuery(filters ...string) []string { return slices.Concat(filters, rest.ListQuery) }
