@@ -79,6 +79,7 @@ func Planned(verb inventory.Verb, group string, targets ...string) job.Job {
 		Timeout:  time.Hour,
 		Deadline: Noon.Add(time.Hour),
 	}
+
 	v, err := job.VerbOf(verb)
 	if err != nil {
 		panic(err)
