@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/explain"
@@ -68,7 +69,7 @@ type Daemon struct {
 	etcd     *etcd.Client
 	embedded *etcd.Server // nil: an existing etcd is used
 	store    *store.Store
-	id       string // of this instance
+	identity cluster.Identity
 	addrs    []net.Addr
 
 	session   *store.Session // by which this is the instance that runs the jobs
@@ -158,7 +159,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.wireUseCases()
 
 	// Before the API: its first answer carries the entity tag of this file.
-	d.settings.Start(ctx, d.id)
+	d.settings.Start(ctx, d.identity.ID)
 	d.onStop("settings", func(context.Context) error { d.settings.Stop(); return nil })
 
 	if err := d.startGossip(ctx); err != nil {
@@ -327,13 +328,15 @@ func (d *Daemon) openRunner(ctx context.Context) (err error) {
 
 // enter makes this the instance that runs the jobs.
 func (d *Daemon) enter(ctx context.Context, c setting.Config) error {
-	var err error
-	if d.id, err = instanceID(c.DataDir); err != nil {
+	id, err := instanceID(c.DataDir)
+	if err != nil {
 		return err
 	}
 
+	d.identity = cluster.Identity{ID: id, Node: d.node.Name()}
+
 	self := state.Instance{
-		ID: d.id, Node: d.node.Name(), Addr: d.node.Addr, API: []string{"unix://" + c.Socket},
+		Identity: d.identity, Addr: d.node.Addr, API: []string{"unix://" + c.Socket},
 		Version: d.opts.Version.Version, Started: time.Now().UTC(),
 	}
 	for _, addr := range d.addrs {
@@ -344,8 +347,8 @@ func (d *Daemon) enter(ctx context.Context, c setting.Config) error {
 
 	d.session, err = d.store.Enter(
 		ctx,
-		store.Entry{Self: self, TTL: store.SessionTTL, Log: d.opts.Logger, Lost: func(err error) {
-			d.failed <- fmt.Errorf("the jobs are another instance's: %w", err)
+		store.SessionOptions{Self: self, TTL: store.SessionTTL, Log: d.opts.Logger, Lost: func(err error) {
+			d.failed <- fmt.Errorf("another instance runs the jobs: %w", err)
 		}},
 	)
 	if err != nil {
@@ -357,15 +360,15 @@ func (d *Daemon) enter(ctx context.Context, c setting.Config) error {
 	return nil
 }
 
-// alive is why no job is begun or continued now.
+// alive returns the reason why no job starts now, or nil.
 func (d *Daemon) alive() error {
-	if d.session.Valid() {
+	if d.session.Leads() {
 		return nil
 	}
 
 	return inventory.Errorf(inventory.KindUnavailable,
-		"the store may take this instance for dead, so it begins no job").
-		Do("it goes on by itself when the store answers")
+		"the lease of this instance has expired, so it starts no job").
+		Do("it continues by itself when the store answers")
 }
 
 // wireUseCases makes the use cases and the server, and starts none of them.
@@ -379,7 +382,7 @@ func (d *Daemon) wireUseCases() {
 	})
 	d.engine = engine.New(engine.Options{
 		State: d.store, Store: countingStore{d.store, d.instruments}, Runner: d.runner, Playbooks: d.runner,
-		Settings: d.settings.Engine, Instance: d.node.Name(), Authority: d.session.Valid, Audit: d.audit, Logger: log,
+		Settings: d.settings.Engine, Self: d.identity, Membership: d.session, Audit: d.audit, Logger: log,
 	})
 
 	d.instruments.registry.MustRegister(metrics.Snapshot(d.snapshot))

@@ -28,7 +28,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 
 	v := d.store.View()
 	h := api.Health{
-		Status: api.HealthOK, Instance: d.engine.Instance(), Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes),
+		Status: api.HealthOK, Instance: d.identity.Node, Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes),
 		Checks: map[string]string{}, Jobs: map[api.JobStatus]int{},
 	}
 	check := func(part string, err error) {

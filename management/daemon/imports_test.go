@@ -52,9 +52,10 @@ var mayImport = map[string][]string{
 	"management/client":        {"inventory", "management/api"},
 	"management/metrics":       {},
 	"management/selector":      {"inventory"},
+	"management/cluster":       {},
 	"management/job":           {"inventory", "configuration"},
 	"management/job/jobtest":   {"inventory", "management/job"},
-	"management/state":         {"inventory", "configuration", "management/job"},
+	"management/state":         {"inventory", "configuration", "management/cluster", "management/job"},
 	"management/access":        {"inventory", "management/job", "management/state"},
 	"management/variable":      {"inventory", "configuration", "management/access", "management/state"},
 	"management/node": {
@@ -70,6 +71,7 @@ var mayImport = map[string][]string{
 		"inventory",
 		"configuration",
 		"management/access",
+		"management/cluster",
 		"management/job",
 		"management/node",
 		"management/state",
@@ -93,6 +95,7 @@ var mayImport = map[string][]string{
 		"configuration",
 		"inventory/etcd",
 		"management/access",
+		"management/cluster",
 		"management/engine",
 		"management/job",
 		"management/node",
@@ -136,6 +139,7 @@ var mayImport = map[string][]string{
 		"monitor",
 		"configuration",
 		"management/access",
+		"management/cluster",
 		"management/engine",
 		"management/explain",
 		"management/job",
@@ -222,7 +226,15 @@ var homes = []struct {
 	},
 	{
 		"github.com/cenkalti/backoff",
-		[]string{"inventory/etcd", "management/client", "management/setting", "monitor", "monitor/serf"},
+		[]string{
+			"inventory/etcd",
+			"management/client",
+			"management/engine",
+			"management/setting",
+			"management/state",
+			"monitor",
+			"monitor/serf",
+		},
 		"these packages retry; the pure ones leave time to their callers",
 	},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
@@ -264,12 +276,13 @@ var homes = []struct {
 // onlyStandard are packages that use nothing but the standard library, and what
 // else they may.
 var onlyStandard = map[string][]string{
-	"inventory":         {},
-	"monitor":           {"github.com/cenkalti/backoff/v5"}, // delays only: it never sleeps by itself
-	"management/api":    {},
-	"management/client": {"github.com/cenkalti/backoff/v5"},
-	"ansible":           {},
-	"configuration":     {"go.yaml.in/yaml/v3"},
+	"inventory":          {},
+	"management/cluster": {},
+	"monitor":            {"github.com/cenkalti/backoff/v5"}, // delays only: it never sleeps by itself
+	"management/api":     {},
+	"management/client":  {"github.com/cenkalti/backoff/v5"},
+	"ansible":            {},
+	"configuration":      {"go.yaml.in/yaml/v3"},
 }
 
 // source is one package as it is written, without its tests.

@@ -102,8 +102,13 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("the oldest queued job is %v s old", age)
 	}
 
-	s.restart() // the runner is adopted
+	s.restart()
 	s.until(j.ID, "it runs", func(j api.Job) bool { return j.Status == api.Running })
+
+	// A run that ends before the daemon owns its job again is not adopted.
+	s.eventually("the run is adopted", func() bool {
+		return value(s.scrape(), "clusterm_runner_adoptions_total") == 1
+	})
 	s.release(fifo)
 	_, err = s.Client.WaitJob(s.ctx(), behind.ID)
 	s.must(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
@@ -92,12 +93,12 @@ type Options struct {
 	Runner    Runner
 	Playbooks Playbooks
 	Settings  func() Settings
-	Instance  string
-	// Authority reports whether this instance may begin and continue jobs now.
-	// It is called often. nil: always.
-	Authority func() bool
-	Audit     access.Auditor
-	Logger    logrus.FieldLogger
+	Self      cluster.Identity // the instance the engine runs jobs for
+	// Membership grants the authority to schedule the queue and to run jobs.
+	// nil: cluster.Alone.
+	Membership cluster.Membership
+	Audit      access.Auditor
+	Logger     logrus.FieldLogger
 }
 
 // Engine runs jobs. All methods may be called at once.
@@ -107,13 +108,12 @@ type Engine struct {
 	runner    Runner
 	playbooks Playbooks
 	settings  func() Settings
-	instance  string
-	authority func() bool
+	self      cluster.Identity
+	members   cluster.Membership
 	audit     access.Auditor
 	log       logrus.FieldLogger
 
 	executors map[job.StepKind]executor
-	started   time.Time // since when this process may run jobs
 
 	jobBackoff   time.Duration // first delay before a failed job is continued
 	writeBackoff time.Duration // first delay before a failed write is repeated
@@ -123,8 +123,8 @@ type Engine struct {
 	accepting chan struct{}
 
 	mu       sync.Mutex
-	running  map[string]bool // jobs with a goroutine here
-	appended chan struct{}   // closed when a log grows
+	running  map[string]time.Time // jobs with a goroutine here, and since when this instance owns them
+	appended chan struct{}        // closed when a log grows
 	tasks    sync.WaitGroup
 	stop     context.CancelFunc
 }
@@ -133,12 +133,12 @@ type Engine struct {
 func New(o Options) *Engine {
 	e := &Engine{
 		state: o.State, store: o.Store, runner: o.Runner, playbooks: o.Playbooks, settings: o.Settings,
-		instance: o.Instance, authority: o.Authority, audit: o.Audit, log: o.Logger,
+		self: o.Self, members: o.Membership, audit: o.Audit, log: o.Logger,
 		jobBackoff: time.Second, writeBackoff: 100 * time.Millisecond,
-		running: map[string]bool{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1),
+		running: map[string]time.Time{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1),
 	}
-	if e.authority == nil {
-		e.authority = func() bool { return true }
+	if e.members == nil {
+		e.members = cluster.Alone{}
 	}
 
 	e.executors = map[job.StepKind]executor{
@@ -153,7 +153,6 @@ func New(o Options) *Engine {
 // then those of the queue. They run until Stop.
 func (e *Engine) Start(ctx context.Context) {
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
-	e.started = time.Now()
 	e.tasks.Go(func() { e.schedule(ctx) })
 	e.tasks.Go(func() { e.retain(ctx) })
 }
@@ -167,9 +166,6 @@ func (e *Engine) Stop() {
 
 	e.tasks.Wait()
 }
-
-// Instance returns the name of the instance that the engine runs jobs for.
-func (e *Engine) Instance() string { return e.instance }
 
 // Waits returns the jobs a Queued job waits for, and why.
 func (e *Engine) Waits(v *state.View, j job.Job) (ids []string, reason string) {

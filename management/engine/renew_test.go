@@ -9,46 +9,66 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
 
-// TestRenewOnlyWithAuthority: an instance that may have lost the right to run
-// jobs must let the leases of its runners end, because the instance that has the
-// right waits for that.
-func TestRenewOnlyWithAuthority(t *testing.T) {
+// TestRenewOnlyWhileOwned: an instance that has lost a job, or that may have lost
+// it because the store does not answer, must let the lease of the runner expire:
+// the next owner waits for that.
+func TestRenewOnlyWhileOwned(t *testing.T) {
 	t.Parallel()
 
-	for _, authorized := range []bool{true, false} {
-		ctx, cancel := context.WithCancel(t.Context())
-		run := &renewed{done: cancel}
-		e := New(Options{
-			State:    still{},
-			Logger:   logrus.New(),
-			Settings: func() Settings { return Settings{Lease: time.Hour} },
-			Authority: func() bool {
-				if !authorized {
-					cancel()
-				}
+	for _, c := range []struct {
+		name         string
+		lost, stale  bool
+		wantRenewals bool
+	}{
+		{name: "owned", wantRenewals: true},
+		{name: "ownership lost", lost: true},
+		{name: "store does not answer", stale: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 
-				return authorized
-			},
+			owned, end := context.WithCancelCause(t.Context())
+			if c.lost {
+				end(cluster.ErrOwnershipLost)
+			}
+
+			run := &renewed{done: func() { end(nil) }}
+			endSoon := func() { time.AfterFunc(10*time.Millisecond, func() { end(nil) }) }
+			e := New(Options{
+				State:    idleState{stale: c.stale, read: endSoon},
+				Logger:   logrus.New(),
+				Settings: func() Settings { return Settings{Lease: time.Hour} },
+			})
+			e.renew(owned, "1", job.Run{}, run)
+
+			if run.times > 0 != c.wantRenewals {
+				t.Errorf("renewed %d times", run.times)
+			}
 		})
-		e.renew(ctx, "1", job.Run{}, run)
-
-		if run.times > 0 != authorized {
-			t.Errorf("authorized %t: renewed %d times", authorized, run.times)
-		}
 	}
 }
 
-// still is a state in which nothing happens.
-type still struct{ state.Reader }
+// idleState is a state without changes.
+type idleState struct {
+	state.Reader
 
-func (still) View() *state.View        { return &state.View{} }
-func (still) Changed() <-chan struct{} { return nil }
+	stale bool
+	read  func() // called by View
+}
 
-// renewed is a run of which only the lease matters.
+func (s idleState) View() *state.View {
+	s.read()
+	return &state.View{Stale: s.stale}
+}
+
+func (idleState) Changed() <-chan struct{} { return nil }
+
+// renewed is a run that counts the renewals of its lease.
 type renewed struct {
 	Run
 

@@ -15,14 +15,16 @@ import (
 // retentionInterval is the time between two applications of the retention.
 const retentionInterval = time.Minute
 
-// retain applies the retention until ctx ends.
+// retain applies the retention until ctx ends, while this instance leads.
 func (e *Engine) retain(ctx context.Context) {
 	tick := time.NewTicker(retentionInterval)
 	defer tick.Stop()
 
 	for {
-		if err := e.prune(ctx); err != nil && ctx.Err() == nil {
-			e.log.WithError(err).Warnf("old jobs could not be removed; retrying in %s", retentionInterval)
+		if e.members.Leads() {
+			if err := e.prune(ctx); err != nil && ctx.Err() == nil {
+				e.log.WithError(err).Warnf("old jobs could not be removed; retrying in %s", retentionInterval)
+			}
 		}
 
 		select {

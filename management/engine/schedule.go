@@ -4,13 +4,16 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -20,7 +23,8 @@ const (
 	maxJobBackoff    = 30 * time.Second // longest delay before a failed job is continued
 )
 
-// schedule claims jobs and runs them until ctx ends. A job that is Running but
+// schedule claims jobs and runs them until ctx ends, while this instance leads.
+// A job that is Running but
 // has no goroutine here belongs to an earlier process, or the answer to its
 // claim was lost: it is continued first.
 func (e *Engine) schedule(ctx context.Context) {
@@ -30,7 +34,7 @@ func (e *Engine) schedule(ctx context.Context) {
 	for {
 		changed := e.state.Changed()
 
-		if e.authority() {
+		if e.members.Leads() {
 			e.resume(ctx)
 
 			if e.advance(ctx) {
@@ -124,7 +128,7 @@ func (e *Engine) end(ctx context.Context, j job.Job, failed error) error {
 // claim takes all nodes of the job into the in-progress status, or none.
 func (e *Engine) claim(ctx context.Context, v *state.View, j job.Job) error {
 	now := time.Now()
-	j.Status, j.Instance, j.Started, j.Deadline = job.Running, e.instance, now, now.Add(j.Timeout)
+	j.Status, j.Instance, j.Started, j.Deadline = job.Running, e.self.Node, now, now.Add(j.Timeout)
 
 	writes, err := reserve(v, j, now)
 	if err != nil {
@@ -180,11 +184,11 @@ func (e *Engine) launch(ctx context.Context, j job.Job) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	if e.running[j.ID] {
+	if _, launched := e.running[j.ID]; launched {
 		return false
 	}
 
-	e.running[j.ID] = true
+	e.running[j.ID] = time.Time{}
 	e.tasks.Go(func() {
 		defer func() {
 			e.mu.Lock()
@@ -201,23 +205,46 @@ func (e *Engine) launch(ctx context.Context, j job.Job) bool {
 // persevere executes a job until it has ended or ctx ends, with exponential
 // backoff between failures.
 func (e *Engine) persevere(ctx context.Context, id string) {
-	delay := e.jobBackoff
-	for {
-		err := e.executeRecovered(ctx, id)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-
-		e.log.WithField("job", id).WithError(err).Error("the job could not be continued; retrying")
-
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(delay):
-		}
-
-		delay = min(2*delay, maxJobBackoff)
+	log := e.log.WithField("job", id)
+	delays := &backoff.ExponentialBackOff{
+		InitialInterval: e.jobBackoff, Multiplier: 2, MaxInterval: maxJobBackoff, RandomizationFactor: 0.2,
 	}
+
+	notify := func(err error, _ time.Duration) {
+		switch {
+		case errors.Is(err, cluster.ErrOwnershipLost):
+			delays.Reset() // the job itself has not failed
+			log.Warn("the ownership of the job was lost; its run goes on, and so does the job if it is regained")
+		case inventory.KindOf(err) == inventory.KindRefused:
+			log.WithError(err).Warn("the job cannot be continued here; retrying")
+		default:
+			log.WithError(err).Error("the job could not be continued; retrying")
+		}
+	}
+
+	_, _ = backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, e.executeOwned(ctx, id) },
+		backoff.WithBackOff(delays), backoff.WithMaxElapsedTime(0), backoff.WithNotify(notify))
+}
+
+// executeOwned executes a job as its owner. It returns ErrOwnershipLost if the
+// ownership was lost before the job ended.
+func (e *Engine) executeOwned(ctx context.Context, id string) error {
+	owned, release, err := e.members.Own(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	e.mu.Lock()
+	e.running[id] = time.Now()
+	e.mu.Unlock()
+
+	err = e.executeRecovered(owned, id)
+	if lost := context.Cause(owned); err != nil && errors.Is(lost, cluster.ErrOwnershipLost) {
+		return lost // err is only its consequence
+	}
+
+	return err
 }
 
 // executeRecovered is execute with a panic turned into an error: a fault in one

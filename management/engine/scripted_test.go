@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/cluster"
 	. "github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/explain"
@@ -366,6 +367,7 @@ type bench struct {
 	variables *variable.Variables
 	explainer *explain.Explainer
 	instance  string
+	members   cluster.Membership
 	mu        sync.Mutex
 	settings  Settings
 }
@@ -470,8 +472,9 @@ func (b *bench) up() {
 	audit := noAudit{}
 
 	b.Engine = New(Options{
-		State: b.store, Store: s, Runner: b.books, Playbooks: b.books, Instance: b.instance, Audit: audit,
-		Logger: silent(), Settings: settings,
+		State: b.store, Store: s, Runner: b.books, Playbooks: b.books, Settings: settings,
+		Self:       cluster.Identity{ID: "id-" + b.instance, Node: b.instance},
+		Membership: b.members, Audit: audit, Logger: silent(),
 	})
 	b.nodes = node.New(node.Options{
 		State: b.store, Store: b.store, Audit: audit, Logger: silent(),

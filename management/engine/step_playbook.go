@@ -47,7 +47,7 @@ func (e *Engine) startOrAttach(ctx context.Context, j *job.Job, index int) (Run,
 		return active, notStarted(err), nil
 	}
 
-	elsewhere := j.Instance != e.instance
+	elsewhere := j.Instance != e.self.Node
 	if elsewhere {
 		if *j, err = e.takeOver(ctx, *j); err != nil {
 			return nil, nil, err
@@ -68,6 +68,11 @@ func (e *Engine) startOrAttach(ctx context.Context, j *job.Job, index int) (Run,
 		return nil, notStarted(err), nil
 	}
 
+	// Another instance may own the job by now.
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err()
+	}
+
 	// A stop of the daemon must not interrupt a start: the runner outlives the
 	// daemon, and the start has a deadline of its own.
 	active, err = e.runner.Start(context.WithoutCancel(ctx), spec)
@@ -85,10 +90,12 @@ func notStarted(err error) *RunExit {
 }
 
 // takeOver makes a job of another instance this one's. Its runner on the other
-// host may still be alive: it ends when its lease does, and nobody has renewed
-// the lease since this instance may run jobs.
+// host may still be alive. It ends with its lease, and nothing has renewed the
+// lease since this instance owns the job.
 func (e *Engine) takeOver(ctx context.Context, j job.Job) (job.Job, error) {
-	over := e.started.Add(e.settings().Lease)
+	e.mu.Lock()
+	over := e.running[j.ID].Add(e.settings().Lease)
+	e.mu.Unlock()
 
 	if wait := time.Until(over); wait > 0 {
 		line := fmt.Sprintf("# job %s was run by %s; it goes on here at %s, when what was started there has ended "+
@@ -108,7 +115,7 @@ func (e *Engine) takeOver(ctx context.Context, j job.Job) (job.Job, error) {
 		}
 	}
 
-	return e.update(ctx, j.ID, func(j *job.Job) { j.Instance = e.instance })
+	return e.update(ctx, j.ID, func(j *job.Job) { j.Instance = e.self.Node })
 }
 
 // supervise renews the lease of a run, ships its output and records its end.
@@ -144,8 +151,8 @@ func (e *Engine) supervise(ctx context.Context, j job.Job, index int, active Run
 	return e.recordExit(ctx, j, index, exit, active)
 }
 
-// renew extends the runner's lease as long as the store answers and this
-// instance may run jobs, and passes a cancel on, until ctx ends.
+// renew extends the runner's lease as long as the store answers, and passes a
+// cancel on, until ctx ends. ctx ends with the ownership of the job.
 func (e *Engine) renew(ctx context.Context, id string, run job.Run, active Run) {
 	lease := e.settings().Lease
 
@@ -160,9 +167,9 @@ func (e *Engine) renew(ctx context.Context, id string, run job.Run, active Run) 
 	for {
 		changed, v := e.state.Changed(), e.state.View()
 
-		// Without the right to run jobs the lease must run out: another instance
-		// waits for that.
-		if !v.Stale && e.authority() {
+		// While the store does not answer, the job may get another owner, which
+		// waits for the lease to expire.
+		if !v.Stale && ctx.Err() == nil {
 			if err := active.Renew(time.Now().Add(lease)); err != nil {
 				log.WithError(err).Warn("the runner's lease could not be renewed")
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -20,8 +21,18 @@ type instanceRecord struct {
 	Started time.Time `json:"started"`
 }
 
-func newInstanceRecord(i state.Instance) instanceRecord { return instanceRecord(i) }
-func (r instanceRecord) instance() state.Instance       { return state.Instance(r) }
+func newInstanceRecord(i state.Instance) instanceRecord {
+	return instanceRecord{
+		ID: i.ID, Node: i.Node, Addr: i.Addr, API: i.API, Version: i.Version, Started: i.Started,
+	}
+}
+
+func (r instanceRecord) instance() state.Instance {
+	return state.Instance{
+		Identity: cluster.Identity{ID: r.ID, Node: r.Node}, Addr: r.Addr, API: r.API, Version: r.Version,
+		Started: r.Started,
+	}
+}
 
 func encodeInstance(i state.Instance) ([]byte, error) { return json.Marshal(newInstanceRecord(i)) }
 

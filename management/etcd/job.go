@@ -301,7 +301,7 @@ func (s *Store) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
 	}
 
 	revision, err := s.commit(ctx, etcd.Ops{
-		If:   append(s.fence(), atRevision(s.jobKey(j.ID), j.Revision)),
+		If:   append(s.fence(ctx), atRevision(s.jobKey(j.ID), j.Revision)),
 		Then: []clientv3.Op{record},
 	})
 	if err == nil {

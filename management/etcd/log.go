@@ -51,7 +51,7 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream job.Stream, of
 	}
 
 	resp, err := s.client.Txn(ctx).
-		If(append(s.fence(), atEnd)...).
+		If(append(s.fence(ctx), atEnd)...).
 		Then(clientv3.OpPut(key, string(compress(data))), clientv3.OpPut(sizeKey, newSize)).
 		Else(clientv3.OpGet(key)).
 		Commit()

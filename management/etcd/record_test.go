@@ -68,6 +68,10 @@ func TestRecordsMatchDomain(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newInstanceRecord, instanceRecord.instance, nil)
 	})
+	t.Run("owner", func(t *testing.T) {
+		t.Parallel()
+		checkRecord(t, newOwnerRecord, ownerRecord.owner, nil)
+	})
 	t.Run("result", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newResultRecord, func(r resultRecord) access.Result { return r.result(0) }, revision)
@@ -157,7 +161,7 @@ func TestRecordsHaveJSONNames(t *testing.T) {
 	for _, record := range []any{
 		nodeRecord{}, beforeRecord{}, historyRecord{}, tombstoneRecord{}, connectionRecord{}, variablesRecord{},
 		overlayRecord{}, fileRecord{}, jobRecord{}, targetRecord{}, runRecord{}, hostResultRecord{},
-		outcomeRecord{}, inputsRecord{}, instanceRecord{}, resultRecord{},
+		outcomeRecord{}, inputsRecord{}, instanceRecord{}, ownerRecord{}, resultRecord{},
 	} {
 		for field := range reflect.TypeOf(record).Fields() {
 			if name := field.Tag.Get("json"); name == "" || name[0] == ',' || name == "-" {

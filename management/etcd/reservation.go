@@ -77,7 +77,7 @@ func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite)
 // first failure and returns the number of chunks written.
 func (s *Store) commitChunks(ctx context.Context, chunks []etcd.Ops) (int, error) {
 	for i, ops := range chunks {
-		ops.If = append(ops.If, s.fence()...)
+		ops.If = append(ops.If, s.fence(ctx)...)
 		if _, err := s.commit(ctx, ops); err != nil {
 			return i, err
 		}
@@ -95,7 +95,7 @@ func (s *Store) commitJob(ctx context.Context, j job.Job, ops etcd.Ops) (job.Job
 	}
 
 	ops.Add(etcd.Ops{
-		If:   append(s.fence(), atRevision(s.jobKey(j.ID), j.Revision)),
+		If:   append(s.fence(ctx), atRevision(s.jobKey(j.ID), j.Revision)),
 		Then: []clientv3.Op{record, clientv3.OpPut(s.generationKey(), j.ID)},
 	})
 
@@ -124,7 +124,7 @@ func (s *Store) withdraw(ctx context.Context, writes []state.NodeWrite) {
 		// The job's revision protects a commit with a lost answer. The fencing token
 		// protects the reservations of another instance for the same job.
 		ops.If = append(ops.If, atRevision(s.jobKey(reserved.Job), jobRevision))
-		ops.If = append(ops.If, s.fence()...)
+		ops.If = append(ops.If, s.fence(ctx)...)
 
 		for _, e := range w.Entries {
 			ops.Then = append(ops.Then, clientv3.OpDelete(s.historyKey(w.Node.Name, e.Seq)))

@@ -18,16 +18,21 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// SessionTTL is how long an instance that says nothing counts as alive.
+// SessionTTL is how long an instance counts as alive without renewing its lease.
 const SessionTTL = 15 * time.Second
 
-// Session is an instance's presence: a record under a lease that the instance
-// renews. With it goes the right to run jobs, which one instance has at a time:
-// the key of the holder, written once for each time that the right is gained.
-// The revision of that write is the fencing token, which only grows; all
-// writes of jobs are guarded by it.
+// Session is the presence of an instance: a record under a lease that the
+// instance renews. With it goes the right to run jobs, which one instance has at
+// a time: the holder key, written once each time the right is gained. The
+// revision of that write is the fencing token, which only grows. It guards all
+// writes of jobs.
 //
-// Taking the jobs of others over would begin where Enter refuses.
+// The session renews its lease itself, unlike the ownership of a job, which
+// leaves that to concurrency.Session: each renewal also checks the holder key,
+// and the lease expires here by a clock that starts before the request. So this
+// instance never counts its lease as alive for longer than etcd does.
+//
+// To run jobs on several instances, begin where Enter refuses.
 type Session struct {
 	store *Store
 	log   logrus.FieldLogger
@@ -35,77 +40,81 @@ type Session struct {
 	ttl   time.Duration
 	lost  func(error)
 
-	mu    sync.Mutex
-	lease clientv3.LeaseID
-	until time.Time // the lease is alive until then, whatever becomes of the store
+	mu      sync.Mutex
+	lease   clientv3.LeaseID
+	expires time.Time // the lease is alive until then, even if etcd does not answer
 
-	stop context.CancelFunc
-	done sync.WaitGroup
+	ended   chan struct{} // closed by end
+	endOnce sync.Once
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
 }
 
 func (s *Store) instanceKey(id string) string { return s.key("/v/instances/%s", id) }
 func (s *Store) holderKey() string            { return s.key("/v/holder") }
 
-// Entry says who enters.
-type Entry struct {
+// SessionOptions are the parameters of Enter.
+type SessionOptions struct {
 	Self state.Instance
-	// TTL is SessionTTL, but in tests; at least 2 s.
+	// TTL is SessionTTL except in tests; at least 2 s.
 	TTL time.Duration
-	// Lost is called, once, when another instance has the right to run jobs.
+	// Lost is called once, if another instance gains the right to run jobs.
 	Lost func(error)
 	Log  logrus.FieldLogger
 
-	ticks <-chan time.Time // when the lease is renewed; nil: three times in TTL
+	ticks <-chan time.Time // when to renew the lease; nil: three times in TTL
 }
 
-// Enter registers the instance and gains the right to run jobs. An earlier
-// process of the same instance is replaced at once. Another instance is waited
-// for as long as it may be gone; one that is alive is a refusal.
-func (s *Store) Enter(ctx context.Context, e Entry) (*Session, error) {
-	n := &Session{store: s, log: e.Log, self: e.Self, ttl: e.TTL, lost: e.Lost}
+// Enter registers the instance and gains the right to run jobs. It replaces an
+// earlier process of the same instance at once. If another instance has the
+// right, Enter blocks until the lease of that one expires, and returns
+// KindRefused if that one renews its lease.
+func (s *Store) Enter(ctx context.Context, o SessionOptions) (*Session, error) {
+	n := &Session{store: s, log: o.Log, self: o.Self, ttl: o.TTL, lost: o.Lost, ended: make(chan struct{})}
 	if err := n.gain(ctx); err != nil {
 		return nil, err
 	}
 
-	var within context.Context
-	within, n.stop = context.WithCancel(context.WithoutCancel(ctx))
-	n.done.Go(func() {
+	ctx, n.stop = context.WithCancel(context.WithoutCancel(ctx))
+	n.tasks.Go(func() {
 		tick := time.NewTicker(n.ttl / 3)
 		defer tick.Stop()
 
-		if e.ticks == nil {
-			e.ticks = tick.C
+		if o.ticks == nil {
+			o.ticks = tick.C
 		}
 
-		n.keep(within, e.ticks)
+		n.supervise(ctx, o.ticks)
 	})
 
 	return n, nil
 }
 
-// gain waits until nobody else is there, and enters.
+// gain waits until no other instance has the right to run jobs, and enters.
 func (n *Session) gain(ctx context.Context) error {
-	// The store takes its time to notice that a lease is over. Each request has
-	// a bound of its own: one that is slow is no sign that somebody else is alive.
+	// etcd takes its time to expire a lease. The waiting time is bounded as a
+	// whole, because a slow request is no sign that the other instance is alive.
 	patience := time.NewTimer(n.ttl + n.ttl/3 + 2*time.Second)
 	defer patience.Stop()
-	var seen clientv3.LeaseID // of the instance that is waited for
 
-	var left int64 // seconds that it had when it was last looked at
+	var (
+		awaited clientv3.LeaseID // of the other instance
+		left    int64            // seconds of it at the last look
+	)
+
 	for {
 		holder, kv, err := n.store.holder(ctx)
 		if err != nil {
 			return err
 		}
 
-		// The name as well: a data directory may have been copied to another host.
-		if kv == nil || holder.ID == n.self.ID && holder.Node == n.self.Node {
+		if kv == nil || holder.Identity == n.self.Identity {
 			err := n.enter(ctx, kv)
 			if inventory.KindOf(err) != inventory.KindConflict {
 				return err
 			}
 
-			continue // somebody was faster
+			continue // another instance was faster
 		}
 
 		lease := clientv3.LeaseID(kv.Lease)
@@ -116,18 +125,14 @@ func (n *Session) gain(ctx context.Context) error {
 		}
 
 		switch {
-		case lease != seen:
-			n.log.Warnf(
-				"the instance %s on %s runs the jobs here; waiting for up to %s in case it is gone",
-				holder.ID,
-				holder.Node,
-				n.ttl,
-			)
-		case remaining > left:
+		case lease != awaited:
+			n.log.Warnf("the instance %s on %s runs the jobs; waiting up to %s for its lease to expire",
+				holder.ID, holder.Node, n.ttl)
+		case remaining > left: // it was renewed
 			return n.heldBy(holder)
 		}
 
-		seen, left = lease, remaining
+		awaited, left = lease, remaining
 
 		select {
 		case <-ctx.Done():
@@ -139,7 +144,8 @@ func (n *Session) gain(ctx context.Context) error {
 	}
 }
 
-// remaining is how many seconds the lease has left; not above 0: it is over.
+// remaining returns the seconds until the lease expires. An expired lease has
+// none, or a negative number.
 func (n *Session) remaining(ctx context.Context, lease clientv3.LeaseID) (int64, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
@@ -154,40 +160,43 @@ func (n *Session) remaining(ctx context.Context, lease clientv3.LeaseID) (int64,
 
 func (n *Session) heldBy(holder state.Instance) *inventory.Error {
 	return inventory.Errorf(inventory.KindRefused,
-		"another clusterm keeps its data here and is alive: %s, instance %s, version %s, since %s",
+		"another clusterm uses this etcd prefix and is alive: %s, instance %s, version %s, since %s",
 		holder.Node, holder.ID, holder.Version, holder.Started.Format(time.RFC3339)).
 		Do("stop that one first (systemctl stop clusterm on its host), or configure another etcd.prefix for this one")
 }
 
-// holder is who has the right to run jobs, and its key; nil where nobody has.
+// holder returns the instance with the right to run jobs, and its key. The key
+// is nil if there is none.
 func (s *Store) holder(ctx context.Context) (state.Instance, *mvccpb.KeyValue, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
-	var in state.Instance
+
+	var holder state.Instance
 
 	resp, err := s.client.Get(ctx, s.holderKey())
 	if err != nil || len(resp.Kvs) == 0 {
-		return in, nil, etcd.Error(err)
+		return holder, nil, etcd.Error(err)
 	}
 
-	if in, err = decodeInstance(resp.Kvs[0].Value); err != nil {
-		return in, nil, inventory.Errorf(inventory.KindInternal, "the record of who runs the jobs cannot be read: %w",
-			err).
+	if holder, err = decodeInstance(resp.Kvs[0].Value); err != nil {
+		return holder, nil, inventory.Errorf(inventory.KindInternal,
+			"cannot read the record of the instance that runs the jobs: %w", err).
 			Do("remove it: etcdctl del %s", s.holderKey())
 	}
 
-	return in, resp.Kvs[0], nil
+	return holder, resp.Kvs[0], nil
 }
 
-// enter writes both keys under a new lease, if the holder's is still as found.
+// enter writes both keys under a new lease, if the holder's key is still as found.
 func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
-	bounded, cancel := etcd.Bounded(ctx)
+	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
+
 	begun := time.Now()
 
-	lease, err := n.store.client.Grant(bounded, int64(n.ttl/time.Second))
+	lease, err := n.grant(ctx)
 	if err != nil {
-		return etcd.Error(err)
+		return err
 	}
 
 	record, err := encodeInstance(n.self)
@@ -195,48 +204,62 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 		return err
 	}
 
-	guard := atRevision(n.store.holderKey(), 0)
+	foundAt := int64(0)
 	if found != nil {
-		guard = atRevision(n.store.holderKey(), found.ModRevision)
+		foundAt = found.ModRevision
 	}
 
-	revision, err := n.store.commit(bounded, etcd.Ops{If: []clientv3.Cmp{guard}, Then: []clientv3.Op{
-		clientv3.OpPut(n.store.holderKey(), string(record), clientv3.WithLease(lease.ID)),
-		clientv3.OpPut(n.store.instanceKey(n.self.ID), string(record), clientv3.WithLease(lease.ID)),
-	}})
+	revision, err := n.store.commit(ctx, etcd.Ops{
+		If: []clientv3.Cmp{atRevision(n.store.holderKey(), foundAt)},
+		Then: []clientv3.Op{
+			clientv3.OpPut(n.store.holderKey(), string(record), clientv3.WithLease(lease)),
+			clientv3.OpPut(n.store.instanceKey(n.self.ID), string(record), clientv3.WithLease(lease)),
+		},
+	})
 	if err != nil && revision == 0 {
-		n.revoke(lease.ID, revokeWithin) // in vain where the store does not answer: it ends by itself
+		n.revoke(lease, revokeTimeout) // if this fails, the lease expires by itself
 		return err
 	}
 
 	n.mu.Lock()
-	n.lease, n.until = lease.ID, begun.Add(n.ttl)
+	n.lease, n.expires = lease, begun.Add(n.ttl)
 	n.mu.Unlock()
 	n.store.token.Store(revision)
 
 	if found != nil && found.Lease != 0 {
-		n.revoke(clientv3.LeaseID(found.Lease), revokeWithin)
+		n.revoke(clientv3.LeaseID(found.Lease), revokeTimeout)
 	}
 
 	return nil
 }
 
-// revokeWithin bounds the end of a lease that would end by itself, and
-// revokeSilent where the store is known to be silent.
+// Time limits of the revocation of a lease. It is an optimization, because every
+// lease expires by itself.
 const (
-	revokeWithin = 2 * time.Second
-	revokeSilent = 300 * time.Millisecond
+	revokeTimeout      = 2 * time.Second
+	revokeTimeoutStale = 300 * time.Millisecond // when etcd is known not to answer
 )
 
-func (n *Session) revoke(lease clientv3.LeaseID, within time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+func (n *Session) revokeTimeout() time.Duration {
+	if n.store.View().Stale {
+		return revokeTimeoutStale
+	}
+
+	return revokeTimeout
+}
+
+func (n *Session) revoke(lease clientv3.LeaseID, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+
 	_, _ = n.store.client.Revoke(ctx, lease)
 }
 
-// keep renews the lease until ctx ends or another instance has the right.
-func (n *Session) keep(ctx context.Context, ticks <-chan time.Time) {
-	silent := false
+// supervise renews the lease until ctx ends or another instance has the right
+// to run jobs.
+func (n *Session) supervise(ctx context.Context, ticks <-chan time.Time) {
+	failing := false
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -245,38 +268,40 @@ func (n *Session) keep(ctx context.Context, ticks <-chan time.Time) {
 		}
 
 		err := n.renew(ctx)
+
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			if silent {
-				n.log.Info("the store knows again that this instance is alive")
+			if failing {
+				n.log.Info("the lease of this instance is renewed again")
 			}
 
-			silent = false
+			failing = false
 		case inventory.KindOf(err) == inventory.KindRefused:
-			n.mu.Lock()
-			n.until = time.Time{}
-			n.mu.Unlock()
+			n.end()
 			n.lost(err)
 
 			return
-		case !silent:
-			silent = true
+		case !failing:
+			failing = true
+
 			n.log.WithError(err).
-				Warn("the store cannot be told that this instance is alive; no job is begun if that takes longer")
+				Warn("cannot renew the lease of this instance; retrying; no job starts once the lease has expired")
 		}
 	}
 }
 
-// renew tells the store that this instance is alive. Where it was taken for
-// dead meanwhile it enters again, unless somebody else has: KindRefused.
+// renew extends the lease. If the lease has expired, it enters again, unless
+// another instance has entered: KindRefused.
 func (n *Session) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(n.ttl/3, 2*time.Second))
 	defer cancel()
+
 	n.mu.Lock()
 	lease := n.lease
 	n.mu.Unlock()
+
 	begun := time.Now()
 
 	_, err := n.store.client.KeepAliveOnce(ctx, lease)
@@ -284,54 +309,67 @@ func (n *Session) renew(ctx context.Context) error {
 		return etcd.Error(err)
 	}
 
-	gone := err != nil
+	expired := err != nil
 
 	holder, kv, err := n.store.holder(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case kv == nil:
-		n.log.Warn("this instance was taken for dead; entering again")
+	}
+
+	if kv == nil {
+		n.log.Warn("the lease of this instance expired; entering again")
 		return n.enter(ctx, nil)
-	case kv.ModRevision != n.store.token.Load() && holder.ID == n.self.ID && holder.Started.Equal(n.self.Started):
-		return n.enter(ctx, kv) // the answer to an earlier attempt was lost
-	case kv.ModRevision != n.store.token.Load():
+	}
+
+	if kv.ModRevision != n.store.token.Load() {
+		// This process wrote the key if the answer to an earlier attempt was lost.
+		if holder.Identity == n.self.Identity && holder.Started.Equal(n.self.Started) {
+			return n.enter(ctx, kv)
+		}
+
 		e := n.heldBy(holder)
-		e.Message = "this instance was taken for dead: " + e.Message
+		e.Message = "the lease of this instance expired meanwhile: " + e.Message
 
 		return e
-	case gone: // the key is about to go with it
-		return inventory.Errorf(inventory.KindUnavailable, "the lease is over")
+	}
+
+	if expired { // etcd is about to delete the key
+		return inventory.Errorf(inventory.KindUnavailable, "the lease has expired")
 	}
 
 	n.mu.Lock()
-	n.until = begun.Add(n.ttl)
+	n.expires = begun.Add(n.ttl)
 	n.mu.Unlock()
 
 	return nil
 }
 
-// Valid tells whether nobody else can have the right to run jobs.
-func (n *Session) Valid() bool {
+// Leads reports whether no other instance can have the right to run jobs.
+func (n *Session) Leads() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	return time.Now().Before(n.until)
+	return time.Now().Before(n.expires)
 }
 
-// Close leaves: the record goes, and another instance may enter at once.
-func (n *Session) Close() {
-	n.stop()
-	n.done.Wait()
+// end gives up the right to run jobs, and ends the ownership of all jobs.
+func (n *Session) end() {
 	n.mu.Lock()
-	lease := n.lease
-	n.until = time.Time{}
+	n.expires = time.Time{}
 	n.mu.Unlock()
 
-	within := revokeWithin
-	if n.store.View().Stale {
-		within = revokeSilent
-	}
+	n.endOnce.Do(func() { close(n.ended) })
+}
 
-	n.revoke(lease, within)
+// Close leaves: it removes the record, so another instance may enter at once.
+func (n *Session) Close() {
+	n.stop()
+	n.tasks.Wait()
+	n.end()
+
+	n.mu.Lock()
+	lease := n.lease
+	n.mu.Unlock()
+
+	n.revoke(lease, n.revokeTimeout())
 }

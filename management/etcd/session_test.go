@@ -12,59 +12,57 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
 
 func instance(id string) state.Instance {
 	return state.Instance{
-		ID:      id,
-		Node:    "host-" + id,
-		Version: "v1",
-		API:     []string{"unix:///s"},
-		Started: time.Now().UTC().Round(0),
+		Identity: cluster.Identity{ID: id, Node: "host-" + id},
+		Version:  "v1",
+		API:      []string{"unix:///s"},
+		Started:  time.Now().UTC().Round(0),
 	}
 }
 
-// entered is a session and what it says of its loss.
-type entered struct {
+// testSession is a session that reports its loss on a channel.
+type testSession struct {
 	*Session
 	lost chan error
 }
 
 func enter(
-	t *testing.T,
-	s *Store,
-	self state.Instance,
-	ttl time.Duration,
-	adjust ...func(*Entry),
-) (*entered, error) {
+	t *testing.T, s *Store, self state.Instance, ttl time.Duration, adjust ...func(*SessionOptions),
+) (*testSession, error) {
 	t.Helper()
-	e := &entered{lost: make(chan error, 1)}
 
-	entry := Entry{Self: self, TTL: ttl, Log: silent(), Lost: func(err error) { e.lost <- err }}
+	lost := make(chan error, 1)
+
+	options := SessionOptions{Self: self, TTL: ttl, Log: silent(), Lost: func(err error) { lost <- err }}
 	for _, f := range adjust {
-		f(&entry)
+		f(&options)
 	}
 
-	n, err := s.Enter(within(t, patience), entry)
+	n, err := s.Enter(within(t, patience), options)
 	if err != nil {
 		return nil, err
 	}
 
-	e.Session = n
 	t.Cleanup(n.Close)
 
-	return e, nil
+	return &testSession{n, lost}, nil
 }
 
-// ticked has the lease renewed only when the channel says so.
-func ticked(ticks <-chan time.Time) func(*Entry) { return func(e *Entry) { e.ticks = ticks } }
+// renewedBy makes a session renew its lease at each tick of the channel only.
+func renewedBy(ticks <-chan time.Time) func(*SessionOptions) {
+	return func(o *SessionOptions) { o.ticks = ticks }
+}
 
-// killed ends a session as kill -9 would.
-func (e *entered) killed() {
-	e.stop()
-	e.done.Wait()
+// kill stops the renewals, as kill -9 would.
+func (n *testSession) kill() {
+	n.stop()
+	n.tasks.Wait()
 }
 
 func ids(v *state.View) string {
@@ -76,24 +74,24 @@ func ids(v *state.View) string {
 	return strings.Join(out, " ")
 }
 
-// await waits until it is so.
-func await(t *testing.T, what string, so func() bool) {
+// await waits until the condition holds.
+func await(t *testing.T, condition string, holds func() bool) {
 	t.Helper()
 
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 
-	for ctx := within(t, patience); !so(); {
+	for ctx := within(t, patience); !holds(); {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("not so: %s", what)
+			t.Fatalf("timed out waiting for: %s", condition)
 		}
 	}
 }
 
-// TestSession: an instance is listed with all that it says of itself, and gone
-// from the list when it leaves; then another one may enter at once.
+// TestSession: an instance is in the list with its whole record until it
+// leaves. Then another one may enter at once.
 func TestSession(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -101,46 +99,51 @@ func TestSession(t *testing.T) {
 	a, err := enter(t, s, self, SessionTTL)
 	must(t, err)
 
-	if v := s.View(); len(v.Instances) != 1 || !v.Instances[0].Started.Equal(self.Started) ||
-		v.Instances[0].Node != "host-a" ||
-		v.Instances[0].API[0] != "unix:///s" ||
-		!a.Valid() {
-		t.Errorf("%+v", v.Instances)
+	instances := s.View().Instances
+	if len(instances) != 1 || !instances[0].Started.Equal(self.Started) || instances[0].Node != "host-a" ||
+		instances[0].API[0] != "unix:///s" {
+		t.Errorf("the list of instances: %+v", instances)
+	}
+
+	if !a.Leads() {
+		t.Error("the only instance does not lead")
 	}
 
 	if other := open(t, s.client); ids(other.View()) != "a" {
-		t.Errorf("a store that is opened later shows %q", ids(other.View()))
+		t.Errorf("a store opened later shows the instances %q", ids(other.View()))
 	}
 
 	a.Close()
 
-	if a.Valid() {
-		t.Error("valid after its end")
+	if a.Leads() {
+		t.Error("the instance leads after it has left")
 	}
 
 	b, err := enter(t, open(t, s.client), instance("b"), SessionTTL)
 	must(t, err)
 	await(t, "b alone", func() bool { return ids(s.View()) == "b" })
 
-	if !b.Valid() {
-		t.Error("the next one is not valid")
+	if !b.Leads() {
+		t.Error("the next instance does not lead")
 	}
 }
 
-// TestSessionIsRefused: an instance that is alive keeps its right, and is named.
+// TestSessionIsRefused: a live instance keeps the right to run jobs, and the
+// refusal of another one names it.
 func TestSessionIsRefused(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	// The seconds that are left tell that a lease was renewed: one has to go by.
+	// A renewal shows in the remaining whole seconds of the lease, so at least one
+	// second must pass between renewals.
 	tick := time.NewTicker(1400 * time.Millisecond)
 	defer tick.Stop()
-	a, err := enter(t, s, instance("a"), time.Hour, ticked(tick.C))
+	a, err := enter(t, s, instance("a"), time.Hour, renewedBy(tick.C))
 	must(t, err)
 	other := open(t, s.client)
-	copied := instance("a") // a data directory that was copied to another host
+	copied := instance("a") // its data directory was copied to another host
 	copied.Node = "host-b"
 
-	refused := make(chan error, 2) // they wait at the same time
+	refused := make(chan error, 2) // both wait at the same time
 	for _, self := range []state.Instance{instance("b"), copied} {
 		go func() {
 			_, err := enter(t, other, self, SessionTTL)
@@ -163,46 +166,46 @@ func TestSessionIsRefused(t *testing.T) {
 
 	select {
 	case err := <-a.lost:
-		t.Errorf("the first one is disturbed: %v", err)
+		t.Errorf("the first instance lost its right: %v", err)
 	default:
 	}
 
-	if !a.Valid() || ids(other.View()) != "a" {
-		t.Errorf("the first one is disturbed: %v %s", a.Valid(), ids(other.View()))
+	if !a.Leads() || ids(other.View()) != "a" {
+		t.Errorf("the first instance leads: %t; instances: %s", a.Leads(), ids(other.View()))
 	}
 }
 
-// TestSessionAfterAKill: a daemon that starts again after kill -9 goes on at
-// once; another one, when the lease of the first is over.
+// TestSessionAfterAKill: an instance that restarts after kill -9 enters at once;
+// another one enters when the lease of the first has expired.
 func TestSessionAfterAKill(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	a, err := enter(t, s, instance("a"), time.Hour)
 	must(t, err)
-	a.killed()
+	a.kill()
 	again, err := enter(t, open(t, s.client), instance("a"), time.Hour)
 	must(t, err)
 
 	if _, err := s.client.KeepAliveOnce(t.Context(), a.lease); err == nil {
-		t.Error("the lease of the earlier process goes on")
+		t.Error("the lease of the earlier process is still alive")
 	}
 
-	again.killed()
+	again.kill()
 	b := open(t, s.client)
 	log, warned := logtest.NewNullLogger()
 
 	ended := make(chan error, 1)
 	go func() {
-		_, err := enter(t, b, instance("b"), 6*time.Second, func(e *Entry) { e.Log = log })
+		_, err := enter(t, b, instance("b"), 6*time.Second, func(o *SessionOptions) { o.Log = log })
 		ended <- err
 	}()
 	await(t, "b waits", func() bool { return len(warned.AllEntries()) > 0 })
-	// All that a has ends with its lease, which is over an hour later, or now.
+	// Both keys of a expire with its lease: in an hour, or by the revocation below.
 	lease, err := s.client.TimeToLive(t.Context(), again.lease, clientv3.WithAttachedKeys())
 	must(t, err)
 
 	if len(lease.Keys) != 2 || lease.GrantedTTL != 3600 || ids(b.View()) != "a" {
-		t.Errorf("%q for %d s, and there is %q", lease.Keys, lease.GrantedTTL, ids(b.View()))
+		t.Errorf("the lease holds the keys %q for %d s; instances: %q", lease.Keys, lease.GrantedTTL, ids(b.View()))
 	}
 
 	must(t, second(s.client.Revoke(t.Context(), again.lease)))
@@ -210,15 +213,15 @@ func TestSessionAfterAKill(t *testing.T) {
 	await(t, "b alone", func() bool { return ids(b.View()) == "b" })
 }
 
-// TestSessionIsLost: an instance whose lease is over, while another one has
-// entered, learns that, and from the moment of the other's entry on writes no
-// job any more, and no node for one.
+// TestSessionIsLost: once another instance has entered after the lease of the
+// first expired, the first can write neither jobs nor their nodes, and reports
+// the loss at its next renewal.
 func TestSessionIsLost(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	names := seen(t, s, 100) // more than one transaction takes
 	ticks := make(chan time.Time)
-	a, err := enter(t, s, instance("a"), time.Hour, ticked(ticks))
+	a, err := enter(t, s, instance("a"), time.Hour, renewedBy(ticks))
 	must(t, err)
 	j := accepted(t, s, names)
 	_, err = s.client.Revoke(t.Context(), a.lease)
@@ -239,19 +242,19 @@ func TestSessionIsLost(t *testing.T) {
 
 	select {
 	case err := <-a.lost:
-		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "taken for dead") ||
+		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "expired") ||
 			!strings.Contains(err.Error(), "host-b") {
-			t.Errorf("%v", err)
+			t.Errorf("the loss is reported as: %v", err)
 		}
 	case <-time.After(patience):
-		t.Fatal("it does not notice")
+		t.Fatal("the loss is not reported")
 	}
 
-	if a.Valid() {
-		t.Error("it still counts as valid")
+	if a.Leads() {
+		t.Error("the first instance still leads")
 	}
 
-	// Whoever has the right may, and what is no job is written by all.
+	// The new holder can write jobs, and both can write everything else.
 	must(t, other.Sync(t.Context()))
 	running, err = other.Claim(t.Context(), other.View().Generation, running, writes)
 	must(t, err)
@@ -263,36 +266,36 @@ func TestSessionIsLost(t *testing.T) {
 	must(t, other.Sync(t.Context()))
 
 	if got := statuses(other.View()); got[inventory.Provisioning] != len(names) {
-		t.Errorf("the job that runs elsewhere has lost nodes: %v", got)
+		t.Errorf("the job of the other instance lost nodes: %v", got)
 	}
 
 	_, err = s.PutVars(t.Context(), 0, state.ScopeGlobal, configuration.Vars{"a": "b"})
 	must(t, err)
 
-	if !b.Valid() {
-		t.Error("the other one is not valid")
+	if !b.Leads() {
+		t.Error("the other instance does not lead")
 	}
 }
 
-// TestSessionEntersAgain: where nobody else has entered, an instance that was
-// taken for dead, or whose record was removed, is back by itself.
+// TestSessionEntersAgain: an instance enters again by itself after its lease
+// expired or its record was removed, unless another one has entered.
 func TestSessionEntersAgain(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	names := seen(t, s, 1)
 	ticks := make(chan time.Time)
-	a, err := enter(t, s, instance("a"), time.Hour, ticked(ticks))
+	a, err := enter(t, s, instance("a"), time.Hour, renewedBy(ticks))
 	must(t, err)
 
 	for name, harm := range map[string]func() error{
-		"a lease that is over": func() error {
+		"an expired lease": func() error {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 
 			return second(s.client.Revoke(t.Context(), a.lease))
 		},
-		"a record that was removed": func() error { return second(s.client.Delete(t.Context(), s.holderKey())) },
-		"an entry whose answer was lost": func() error {
+		"a removed record": func() error { return second(s.client.Delete(t.Context(), s.holderKey())) },
+		"an entry with a lost answer": func() error {
 			return second(s.client.Put(t.Context(), s.holderKey(),
 				string(must2(s.client.Get(t.Context(), s.holderKey())).Kvs[0].Value)))
 		},
@@ -302,8 +305,8 @@ func TestSessionEntersAgain(t *testing.T) {
 		ticks <- time.Now()
 		await(t, name, func() bool { return s.token.Load() > before && ids(s.View()) == "a" })
 
-		if !a.Valid() {
-			t.Errorf("%s: not valid", name)
+		if !a.Leads() {
+			t.Errorf("%s: the instance does not lead", name)
 		}
 	}
 
@@ -314,24 +317,24 @@ func TestSessionEntersAgain(t *testing.T) {
 
 	select {
 	case err := <-a.lost:
-		t.Errorf("%v", err)
+		t.Errorf("the instance lost its right: %v", err)
 	default:
 	}
 }
 
-// TestSessionWithoutAStore: the right to run jobs ends by the instance's own
-// clock when the store does not answer, and is back when it does.
+// TestSessionWithoutAStore: while etcd does not answer, the right to run jobs
+// expires by the instance's own clock. It returns with etcd.
 func TestSessionWithoutAStore(t *testing.T) {
 	t.Parallel()
 	server, signal := child(t)
 	s := open(t, dial(t, server, "/t"))
 	a, err := enter(t, s, instance("a"), time.Second)
 	must(t, err)
-	await(t, "valid", a.Valid)
+	await(t, "the instance leads", a.Leads)
 	signal("STOP")
-	await(t, "no longer valid", func() bool { return !a.Valid() })
+	await(t, "the instance no longer leads", func() bool { return !a.Leads() })
 	signal("CONT")
-	await(t, "valid again", a.Valid)
+	await(t, "the instance leads again", a.Leads)
 }
 
 func second[T any](_ T, err error) error { return err }

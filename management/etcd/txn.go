@@ -54,16 +54,6 @@ func atRevision(key string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
 }
 
-// fence is the condition of every write of jobs: this instance still has the right
-// to run them. Another instance may have it before this one notices.
-func (s *Store) fence() []clientv3.Cmp {
-	if token := s.token.Load(); token != 0 {
-		return []clientv3.Cmp{atRevision(s.holderKey(), token)}
-	}
-
-	return nil
-}
-
 // headOps is the number of operations that commit adds.
 const headOps = 1
 

@@ -56,6 +56,9 @@ var conversions = []conversion{
 	{
 		domain: state.Instance{},
 		wire:   func(in any) any { return instanceOf(in.(state.Instance)) },
+		internal: map[string]string{
+			"Identity": "its fields ID and Node are on the wire",
+		},
 	},
 	{
 		domain: explain.Failure{},

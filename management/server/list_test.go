@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -191,8 +192,8 @@ func TestSmallLists(t *testing.T) {
 	s.manager.change(func(v *state.View) {
 		for i, id := range []string{"c", "a", "b"} {
 			v.Instances = append(v.Instances, state.Instance{
-				ID:      id,
-				Node:    "m-" + strconv.Itoa(3-i),
+				Identity: cluster.Identity{ID: id, Node: "m-" + strconv.Itoa(3-i)},
+
 				Addr:    fmt.Sprintf("10.0.0.%d", 9+i),
 				Version: "v1",
 				API:     []string{},

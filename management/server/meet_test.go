@@ -30,6 +30,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/contract"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/explain"
@@ -354,7 +355,10 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	s.manager.change(func(v *state.View) {
 		v.Instances = []state.Instance{
-			{ID: "i1", Node: "m-1", API: []string{"unix:///s"}, Version: "v1", Started: noon},
+			{
+				Identity: cluster.Identity{ID: "i1", Node: "m-1"}, API: []string{"unix:///s"}, Version: "v1",
+				Started: noon,
+			},
 		}
 	})
 	instances := check[api.List[api.Instance]](t)(c.Instances(ctx))

@@ -6,6 +6,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/contiv/cluster/inventory"
 )
 
@@ -47,22 +49,24 @@ const maxBackoff = 5 * time.Second
 
 // RetryUnavailable retries a write, with exponential backoff from the given
 // delay, as long as it returns KindUnavailable and ctx has not ended. It calls
-// warn before each retry.
+// warn before each retry, and returns the cause of ctx if that ends first.
 func RetryUnavailable(ctx context.Context, delay time.Duration, warn func(error), write func() error) error {
-	for {
+	attempt := func() (struct{}, error) {
 		err := write()
-		if inventory.KindOf(err) != inventory.KindUnavailable {
-			return err
+		if err != nil && inventory.KindOf(err) != inventory.KindUnavailable {
+			err = backoff.Permanent(err)
 		}
 
-		warn(err)
-
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(delay):
-		}
-
-		delay = min(2*delay, maxBackoff)
+		return struct{}{}, err
 	}
+	delays := &backoff.ExponentialBackOff{
+		InitialInterval: delay, Multiplier: 2, MaxInterval: maxBackoff, RandomizationFactor: 0.2,
+	}
+
+	_, err := backoff.Retry(ctx, attempt,
+		backoff.WithBackOff(delays),
+		backoff.WithMaxElapsedTime(0), // ctx ends the attempts
+		backoff.WithNotify(func(err error, _ time.Duration) { warn(err) }))
+
+	return err
 }

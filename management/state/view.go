@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 )
 
@@ -55,8 +56,8 @@ func (v *View) Connection(node string) *configuration.Connection {
 
 // Instance is a live daemon. Its record disappears soon after the daemon does.
 type Instance struct {
-	ID      string   // stable over restarts
-	Node    string   // name of the instance's own node
+	cluster.Identity
+
 	Addr    string   // of its host; empty: unknown
 	API     []string // URLs of its API
 	Version string   // of clusterm

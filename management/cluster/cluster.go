@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+)
+
+// Identity identifies an instance. Two values are equal if they denote the same
+// instance on the same host: a data directory that was copied to another host
+// has the ID of the original, but another node name.
+type Identity struct {
+	ID   string // random, kept in the data directory: stable over restarts
+	Node string // name of the instance's own node
+}
+
+// ErrOwnershipLost is the cause with which the context of a job ends when this
+// instance no longer owns the job.
+var ErrOwnershipLost = errors.New("this instance no longer owns the job")
+
+// Membership is the authority of this instance among all instances. All methods
+// may be called at once.
+type Membership interface {
+	// Leads reports whether this instance does the singleton duties now: it
+	// schedules the queue and applies the retention. It does not block.
+	Leads() bool
+
+	// Own makes this instance the owner of the job. The returned context ends
+	// with ErrOwnershipLost as its cause when the ownership is lost. Work on the
+	// job, including all its writes, runs under that context. The caller must
+	// call release, which ends the context and gives the job up; it may block for
+	// a few seconds.
+	//
+	// Own blocks while the store is slow. It returns KindRefused if another live
+	// instance owns the job, and KindUnavailable if the store does not answer.
+	Own(ctx context.Context, jobID string) (owned context.Context, release func(), err error)
+}
+
+// Alone is the membership of an instance without others: it always leads, and
+// never loses a job.
+type Alone struct{}
+
+var _ Membership = Alone{}
+
+// Leads returns true.
+func (Alone) Leads() bool { return true }
+
+// Own returns a child of ctx that ends with release.
+func (Alone) Own(ctx context.Context, _ string) (context.Context, func(), error) {
+	owned, release := context.WithCancel(ctx)
+	return owned, release, nil
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/cluster"
+	"github.com/contiv/cluster/management/job"
+)
+
+// owners returns the number of owners of a job in etcd.
+func owners(t *testing.T, s *Store, id string) int {
+	t.Helper()
+	return len(must2(s.client.Get(t.Context(), s.ownerKey(id))).Kvs)
+}
+
+// awaitEnd waits until the context of an ownership ends, and returns the cause.
+func awaitEnd(t *testing.T, owned context.Context) error {
+	t.Helper()
+
+	select {
+	case <-owned.Done():
+		return context.Cause(owned)
+	case <-time.After(patience):
+		t.Fatal("the context of the ownership does not end")
+		return nil
+	}
+}
+
+// rival enters a second instance beside the first. Enter refuses that today, so
+// the holder key of the first is removed.
+func rival(t *testing.T, s *Store) *testSession {
+	t.Helper()
+	must(t, second(s.client.Delete(t.Context(), s.holderKey())))
+
+	b, err := enter(t, open(t, s.client), instance("b"), SessionTTL)
+	must(t, err)
+
+	return b
+}
+
+// TestOwn: two instances on one etcd cannot own the same job at a time.
+func TestOwn(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	a, err := enter(t, s, instance("a"), time.Hour, renewedBy(make(chan time.Time)))
+	must(t, err)
+
+	owned, release, err := a.Own(t.Context(), "7")
+	must(t, err)
+
+	b := rival(t, s)
+
+	_, _, err = b.Own(t.Context(), "7")
+	if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "host-a") {
+		t.Errorf("the second owner got: %v", err)
+	}
+
+	if owned.Err() != nil {
+		t.Errorf("the first owner lost the job: %v", context.Cause(owned))
+	}
+
+	release()
+	release() // repeating it is no error
+
+	if cause := awaitEnd(t, owned); !errors.Is(cause, context.Canceled) || owners(t, s, "7") != 0 {
+		t.Errorf("after the release: %v, %d owners", cause, owners(t, s, "7"))
+	}
+
+	_, release, err = b.Own(t.Context(), "7")
+	must(t, err)
+	release()
+
+	// The rival has the right to run jobs, so the first cannot own any.
+	_, _, err = a.Own(t.Context(), "8")
+	conflict(t, err)
+}
+
+// TestOwnAfterARestart: a process owns the jobs of an earlier process of the same
+// instance at once. The leases of the earlier one end.
+func TestOwnAfterARestart(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	a, err := enter(t, s, instance("a"), time.Hour)
+	must(t, err)
+	before, release, err := a.Own(t.Context(), "7")
+	must(t, err)
+
+	defer release()
+
+	a.kill()
+	again, err := enter(t, open(t, s.client), instance("a"), time.Hour)
+	must(t, err)
+
+	owned, releaseAgain, err := again.Own(t.Context(), "7")
+	must(t, err)
+
+	defer releaseAgain()
+
+	// The context of the earlier process still lives: only the fence stops it.
+	j := accepted(t, s, seen(t, s, 1))
+	_, err = s.PutJob(before, j)
+	conflict(t, err)
+	must(t, again.store.Sync(t.Context()))
+	_, err = again.store.PutJob(owned, j)
+	must(t, err)
+}
+
+// TestOwnershipIsLost: the context of a job ends with its lease. From then on the
+// writes under it are refused, and the job can be regained.
+func TestOwnershipIsLost(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	j := accepted(t, s, seen(t, s, 1))
+	a, err := enter(t, s, instance("a"), 3*time.Second)
+	must(t, err)
+	owned, release, err := a.Own(t.Context(), j.ID)
+	must(t, err)
+
+	defer release()
+
+	j, err = s.PutJob(owned, j)
+	must(t, err)
+	must(t, s.AppendLog(owned, j.ID, job.StreamText, 0, []byte("x")))
+
+	key := must2(s.client.Get(t.Context(), s.ownerKey(j.ID))).Kvs[0]
+	must(t, second(s.client.Revoke(t.Context(), clientv3.LeaseID(key.Lease))))
+
+	// The fence acts before the instance has noticed.
+	late := context.WithoutCancel(owned)
+	_, err = s.PutJob(late, j)
+	conflict(t, err)
+	conflict(t, s.AppendLog(late, j.ID, job.StreamText, 1, []byte("y")))
+
+	if cause := awaitEnd(t, owned); !errors.Is(cause, cluster.ErrOwnershipLost) {
+		t.Errorf("the context ended with: %v", cause)
+	}
+
+	regained, releaseAgain, err := a.Own(t.Context(), j.ID)
+	must(t, err)
+
+	defer releaseAgain()
+
+	_, err = s.PutJob(regained, j)
+	must(t, err)
+}
+
+// TestOwnershipEndsWithTheSession: an instance that leaves, or that another one
+// has replaced, owns no job.
+func TestOwnershipEndsWithTheSession(t *testing.T) {
+	t.Parallel()
+
+	for name, end := range map[string]func(*testing.T, *testSession, chan time.Time){
+		"leaves": func(_ *testing.T, a *testSession, _ chan time.Time) { a.Close() },
+		"is replaced": func(t *testing.T, a *testSession, ticks chan time.Time) {
+			rival(t, a.store)
+			ticks <- time.Now()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ticks := make(chan time.Time)
+			a, err := enter(t, store(t), instance("a"), time.Hour, renewedBy(ticks))
+			must(t, err)
+			owned, release, err := a.Own(t.Context(), "7")
+			must(t, err)
+			end(t, a, ticks)
+
+			if cause := awaitEnd(t, owned); !errors.Is(cause, cluster.ErrOwnershipLost) {
+				t.Errorf("the context ended with: %v", cause)
+			}
+
+			release()
+
+			if n := owners(t, a.store, "7"); n != 0 {
+				t.Errorf("%d owners after the release", n)
+			}
+		})
+	}
+}
