@@ -23,17 +23,17 @@ import (
 	"github.com/contiv/cluster/monitor/serf/serftest"
 )
 
-// watchman is a Prometheus of the distribution's that scrapes a daemon.
-type watchman struct {
-	t    *testing.T
-	addr string
-	done chan struct{}
-	said string
+// prometheusServer is a Prometheus of the distribution that scrapes a daemon.
+type prometheusServer struct {
+	t       *testing.T
+	addr    string
+	done    chan struct{}
+	logFile string
 }
 
 // startPrometheus starts one with the configuration and the rules of docs/, but for
 // the daemon's address, and more often.
-func startPrometheus(t *testing.T, target string) *watchman {
+func startPrometheus(t *testing.T, target string) *prometheusServer {
 	t.Helper()
 	dir := t.TempDir()
 
@@ -56,14 +56,14 @@ func startPrometheus(t *testing.T, target string) *watchman {
 		t.Fatal(err)
 	}
 
-	p := &watchman{
-		t:    t,
-		addr: serftest.Free(t, "127.0.0.1"),
-		done: make(chan struct{}),
-		said: filepath.Join(dir, "log"),
+	p := &prometheusServer{
+		t:       t,
+		addr:    serftest.Free(t, "127.0.0.1"),
+		done:    make(chan struct{}),
+		logFile: filepath.Join(dir, "log"),
 	}
 
-	log, err := os.Create(p.said)
+	log, err := os.Create(p.logFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func startPrometheus(t *testing.T, target string) *watchman {
 		<-p.done
 	})
 	wait(t, "Prometheus listens", func() bool {
-		p.lives()
+		p.checkAlive()
 
 		c, err := net.Dial("tcp", p.addr)
 		if err == nil {
@@ -103,22 +103,22 @@ func startPrometheus(t *testing.T, target string) *watchman {
 	return p
 }
 
-func (p *watchman) lives() {
+func (p *prometheusServer) checkAlive() {
 	p.t.Helper()
 
 	select {
 	case <-p.done:
-		text, err := os.ReadFile(p.said)
+		text, err := os.ReadFile(p.logFile)
 		p.t.Fatalf("Prometheus has ended: %s, %v", text, err)
 	default:
 	}
 }
 
-// ask asks its API, and tells whether there was an answer: it begins to listen
-// before it can give one.
-func (p *watchman) ask(path string, query url.Values, data any) bool {
+// ask decodes an answer of its API, and reports whether there was one: it listens
+// before it can answer.
+func (p *prometheusServer) ask(path string, query url.Values, data any) bool {
 	p.t.Helper()
-	p.lives()
+	p.checkAlive()
 
 	resp, err := http.Get("http://" + p.addr + "/api/v1/" + path + "?" + query.Encode())
 	if err != nil {
@@ -158,8 +158,8 @@ func (s sample) value() float64 {
 	return v
 }
 
-// query evaluates an expression now; what is no number is left out.
-func (p *watchman) query(expr string) []sample {
+// query evaluates an expression now, and leaves out results that are no number.
+func (p *prometheusServer) query(expr string) []sample {
 	p.t.Helper()
 	var data struct{ Result []sample }
 	p.ask("query", url.Values{"query": {expr}}, &data)
@@ -167,8 +167,8 @@ func (p *watchman) query(expr string) []sample {
 	return slices.DeleteFunc(data.Result, func(s sample) bool { return math.IsNaN(s.value()) })
 }
 
-// TestLiveBoard: after some work, every panel of the Grafana board has something to
-// show of it, under the names that it promises, and the alerts say what went wrong.
+// TestLiveBoard checks that, after some work, every panel of the Grafana board shows
+// a series under its name, and that an alert reports the failure.
 func TestLiveBoard(t *testing.T) {
 	if os.Getenv("CLUSTERM_LAB") != "1" {
 		t.Skip("waits for the real Prometheus; set CLUSTERM_LAB=1, as make system does")
@@ -181,13 +181,13 @@ func TestLiveBoard(t *testing.T) {
 	p := startPrometheus(t, strings.TrimPrefix(s.url, "http://"))
 	wait(t, "a first scrape", func() bool { return len(p.query("clusterm_nodes")) > 0 })
 
-	if j := s.carry(
+	if j := s.runJob(
 		api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: "service-master"},
 	); j.Status != api.Complete {
 		t.Fatalf("%+v", j)
 	}
 
-	if j := s.carry(
+	if j := s.runJob(
 		api.JobRequest{
 			Verb:      inventory.VerbMaintenance,
 			Nodes:     []string{"a-1"},

@@ -50,17 +50,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// waitTogether has more tests wait at a time than there are processors, unless
-// the command line says otherwise.
+// waitTogether lets more tests wait at a time than there are processors, unless a
+// flag sets the number.
 func waitTogether() {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 }
 
-// keepInMemory has the folders of the tests in memory where there is room: what
-// is in them need not outlive anything, and syncing it would take more time than
-// the tests do.
+// keepInMemory puts the folders of the tests into memory if there is room. They need
+// not outlive the tests, and syncing them would take longer than the tests.
 func keepInMemory() {
 	wal.SegmentSizeBytes = 1 << 20 // of 64 MB, which are taken in advance
 	const dir, room = "/dev/shm", 512 << 20
@@ -76,9 +75,8 @@ func keepInMemory() {
 	}
 }
 
-// writeProgram writes a file that is executed next. Nothing is forked meanwhile:
-// a child would hold the file open for writing until it executes its own program,
-// and what is open for writing cannot be executed.
+// writeProgram writes a file to execute next. It prevents forks meanwhile: a child
+// would hold the file open for writing, and an open file cannot be executed.
 func writeProgram(path, text string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -86,12 +84,11 @@ func writeProgram(path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o700)
 }
 
-// patience bounds every wait; one that is fulfilled ends at once. Debian's serf
-// may tell a change only when members compare what they know, every quarter of a
-// minute: few messages are sent of it, to few.
+// patience limits every wait. Debian's serf may spread a change only when members
+// exchange their full state, every 15 seconds.
 const patience = 2 * time.Minute
 
-// site is a daemon with everything in folders of its own, and a client of it.
+// site is a daemon with folders of its own, and a client for it.
 type site struct {
 	t    *testing.T
 	dir  string
@@ -100,16 +97,16 @@ type site struct {
 	*client.Client
 	url        string        // of plain HTTP
 	staleAfter time.Duration // 0: as usual; that is less than a busy machine may stand still
-	log        lastWords
+	log        logTail
 }
 
-// lastWords keeps the end of what is written to it.
-type lastWords struct {
+// logTail keeps the end of a log.
+type logTail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-func (l *lastWords) Write(p []byte) (int, error) {
+func (l *logTail) Write(p []byte) (int, error) {
 	const enough = 32 << 10
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +118,7 @@ func (l *lastWords) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (l *lastWords) String() string {
+func (l *logTail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -141,7 +138,7 @@ func prepare(t *testing.T, yaml ...string) *site {
 	s := &site{t: t, dir: dir, file: filepath.Join(dir, "clusterm.yaml"), staleAfter: 30 * time.Second}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the daemon said:\n%s", &s.log)
+			t.Logf("the log of the daemon ends:\n%s", &s.log)
 		}
 	})
 
@@ -226,7 +223,8 @@ func (s *site) try(limit time.Duration) error {
 	return err
 }
 
-// checked is a client of the socket that holds everything against openapi.yaml.
+// checked returns an HTTP client for the socket that validates every answer against
+// openapi.yaml.
 func (s *site) checked() *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", s.dir+"/s")
@@ -259,7 +257,7 @@ func (s *site) down() {
 
 func (s *site) restart() { s.t.Helper(); s.down(); s.up() }
 
-// begin starts a daemon that the end of the test stops.
+// begin starts a daemon and stops it at the end of the test.
 func begin(t *testing.T, yaml ...string) *site {
 	t.Helper()
 	s := prepare(t, yaml...)
@@ -284,7 +282,7 @@ func (s *site) must(err error) {
 	}
 }
 
-// post sends a body to plain HTTP, and get asks there; the answer is status and text.
+// post and get send a request over plain HTTP, and return status and text.
 func (s *site) post(path, body string) (int, string) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.ctx(), http.MethodPost, s.url+path, strings.NewReader(body))
@@ -331,8 +329,8 @@ func (s *site) report(labels string) {
 	}
 }
 
-// carry submits a job and waits for its end.
-func (s *site) carry(r api.JobRequest) api.Job {
+// runJob submits a job and waits for its end.
+func (s *site) runJob(r api.JobRequest) api.Job {
 	s.t.Helper()
 	j, err := s.Client.Submit(s.ctx(), r)
 	s.must(err)
@@ -350,8 +348,8 @@ func (s *site) status(name string) string {
 	return strings.TrimSpace(string(n.Status) + " " + n.Group)
 }
 
-// kind checks that an error is of the kind and holds the words.
-func kind(t *testing.T, err error, want inventory.Kind, words ...string) {
+// checkError checks the kind of an error, and that its text contains all parts.
+func checkError(t *testing.T, err error, want inventory.Kind, words ...string) {
 	t.Helper()
 
 	if inventory.KindOf(err) != want {
@@ -366,7 +364,8 @@ func kind(t *testing.T, err error, want inventory.Kind, words ...string) {
 	}
 }
 
-// goroutines of this project and of what it uses, by their innermost function.
+// goroutines counts the goroutines of the daemon and its libraries, and returns their
+// stacks.
 func goroutines() (int, string) {
 	buf := make([]byte, 4<<20)
 	stacks := string(buf[:runtime.Stack(buf, true)])
@@ -376,7 +375,7 @@ func goroutines() (int, string) {
 	for _, g := range strings.Split(stacks, "\n\n") {
 		if strings.Contains(g, "testing.") && !strings.Contains(g, "created by github.com") ||
 			strings.Contains(g, "runtime.Stack") ||
-			// Connections that net/http keeps for later, and what ends by itself.
+			// Idle connections of net/http, and goroutines that end without help.
 			strings.Contains(g, "net/http.(*persistConn)") ||
 			strings.Contains(g, "os/signal") {
 			continue
@@ -389,10 +388,10 @@ func goroutines() (int, string) {
 	return count, strings.Join(out, "\n\n")
 }
 
-// TestStopLeavesNothing: neither goroutines nor files that others look at.
+// TestStopLeavesNothing checks that a stop leaves no goroutines and no socket.
 func TestStopLeavesNothing(t *testing.T) {
 	s := prepare(t, "gossip: {bind: 127.0.0.1:0}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`)
-	s.up() // once, so that what is made once is there
+	s.up() // a first time, so that files made at the first start exist
 	s.down()
 	http.DefaultClient.CloseIdleConnections()
 	before, _ := goroutines()
@@ -445,7 +444,7 @@ func TestFirstGenerationTakenPort(t *testing.T) {
 	}
 	defer l.Close()
 	s := prepare(t, "plain_http: "+l.Addr().String())
-	kind(t, s.try(patience), inventory.KindRefused, "another process listens on "+l.Addr().String())
+	checkError(t, s.try(patience), inventory.KindRefused, "another process listens on "+l.Addr().String())
 
 	if _, err := os.Stat(s.dir + "/s"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
@@ -472,9 +471,9 @@ func TestStartRefuses(t *testing.T) {
 
 	s := begin(t)
 	for name, tt := range map[string]struct {
-		yaml []string
-		kind inventory.Kind
-		says string
+		yaml    []string
+		kind    inventory.Kind
+		message string
 	}{
 		"a data directory in use": {
 			[]string{"data_dir: " + s.dir + "/d"}, inventory.KindUnavailable, "in use by another clusterm",
@@ -506,7 +505,7 @@ func TestStartRefuses(t *testing.T) {
 		}
 
 		err := other.try(limit)
-		kind(t, err, tt.kind, tt.says)
+		checkError(t, err, tt.kind, tt.message)
 
 		if err == nil {
 			t.Errorf("%s: started", name)
@@ -519,8 +518,8 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
-// TestLastError: why ansible-playbook gave up is the last that it says, not
-// what a host has printed.
+// TestLastError checks that the last error line comes from ansible-playbook itself,
+// not from the output of a host.
 func TestLastError(t *testing.T) {
 	t.Parallel()
 
@@ -617,7 +616,7 @@ func TestHealthVersionMetrics(t *testing.T) {
 
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"playbooks": nil})
 	s.must(err)
-	// Without ansible-playbook it serves all the same, says so, and refuses jobs.
+	// Without ansible-playbook the daemon serves, reports the reason, and refuses jobs.
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": "/nope/ansible-playbook"})
 	if err == nil {
 		h, err = s.Health(s.ctx())
@@ -647,7 +646,7 @@ func TestFirstGenerationLife(t *testing.T) {
 		second(s.Client.PatchConfig(s.ctx(), map[string]any{"jobs.limit": 7})),
 	))
 
-	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+	j := s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 	if j.Status != api.Complete || j.Group != inventory.GroupMaster || s.status("a-1") != "Allocated service-master" {
 		t.Fatalf("%+v", j)
 	}
@@ -702,7 +701,8 @@ func TestFirstGenerationLife(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestRestartDuringAJob: the runner goes on without a daemon, and is adopted.
+// TestRestartDuringAJob checks that a runner continues without a daemon, and that the
+// next daemon adopts it.
 func TestRestartDuringAJob(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -717,7 +717,7 @@ func TestRestartDuringAJob(t *testing.T) {
 		},
 	)
 	s.must(err)
-	s.said(j.ID, "waiting\n")
+	s.waitOutput(j.ID, "waiting\n")
 	s.restart()
 
 	if got, err := s.Job(s.ctx(), j.ID); err != nil || got.Status != api.Running || len(got.Runs) != 1 {
@@ -738,7 +738,7 @@ func TestRestartDuringAJob(t *testing.T) {
 	}
 }
 
-// TestCancelWithARunner ends a real process, and cleans up.
+// TestCancelWithARunner checks that a cancel ends a real process and cleans up.
 func TestCancelWithARunner(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -753,7 +753,7 @@ func TestCancelWithARunner(t *testing.T) {
 		},
 	)
 	s.must(err)
-	s.said(j.ID, "waiting\n")
+	s.waitOutput(j.ID, "waiting\n")
 	_, err = s.Client.Cancel(s.ctx(), "active")
 	s.must(err)
 	s.until(j.ID, "the cleanup waits", func(j api.Job) bool { return j.Phase == "undo" })
@@ -777,7 +777,7 @@ func TestCancelWithARunner(t *testing.T) {
 	}
 }
 
-// fifo makes a FIFO that a fake playbook can wait at.
+// fifo makes a FIFO for a fake playbook to wait at.
 func (s *site) fifo(name string) string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
@@ -786,7 +786,7 @@ func (s *site) fifo(name string) string {
 	return path
 }
 
-// release lets the playbook that waits at the FIFO, or will, go on.
+// release lets the playbook continue that waits at the FIFO now or later.
 func (s *site) release(fifo string) {
 	s.t.Helper()
 
@@ -808,8 +808,8 @@ func (s *site) release(fifo string) {
 	}
 }
 
-// said follows a job's output until it holds the words.
-func (s *site) said(id, words string) {
+// waitOutput follows the output of a job until it contains the text.
+func (s *site) waitOutput(id, words string) {
 	s.t.Helper()
 	found := errors.New("found")
 	var text string
@@ -844,8 +844,8 @@ func (s *site) until(id, what string, is func(api.Job) bool) {
 	}
 }
 
-// TestFirstGenerationGracefulLeave: a graceful leave was ignored. The daemon's
-// own host and its peers are nodes, and whoever leaves has disappeared.
+// TestFirstGenerationGracefulLeave: a graceful leave was ignored. Now the daemon's own
+// host and its peers are nodes, and a member that leaves is Disappeared.
 func TestFirstGenerationGracefulLeave(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "gossip: {bind: 127.0.0.1:0}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`)
@@ -888,7 +888,7 @@ func TestFirstGenerationGracefulLeave(t *testing.T) {
 	s.state("manager-1", inventory.Discovered)
 }
 
-// state waits until a node is in that state.
+// state waits until the node has that state.
 func (s *site) state(name string, want inventory.State) {
 	s.t.Helper()
 
@@ -908,7 +908,7 @@ func (s *site) state(name string, want inventory.State) {
 	}
 }
 
-// TestRun is the daemon as main runs it.
+// TestRun runs the daemon as main does.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	s := prepare(t)
@@ -951,8 +951,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestStopWithoutStore: with an etcd that is gone, a stop does not wait for what
-// waits for it.
+// TestStopWithoutStore checks that a stop without etcd does not wait for requests that
+// wait for etcd.
 func TestStopWithoutStore(t *testing.T) {
 	t.Parallel()
 	s := prepare(t)
@@ -985,8 +985,8 @@ func TestStopWithoutStore(t *testing.T) {
 		return families[i].GetMetric()[0].GetGauge().GetValue() == 1
 	})
 	s.down()
-	// By itself it would have said that the store does not answer.
-	kind(t, <-answered, inventory.KindUnavailable, "the manager is stopping")
+	// Without the stop, the answer would be the outage of the store.
+	checkError(t, <-answered, inventory.KindUnavailable, "the manager is stopping")
 	s.must(<-closed)
 }
 
@@ -1049,7 +1049,7 @@ func TestManyNodes(t *testing.T) {
 	}
 }
 
-// TestPlaybooks: what is wrong with the folder is said before a job is accepted.
+// TestPlaybooks checks that a defect of the folder is reported before a job is accepted.
 func TestPlaybooks(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -1062,9 +1062,9 @@ func TestPlaybooks(t *testing.T) {
 	good, err := os.ReadFile(site)
 	s.must(err)
 	s.must(os.WriteFile(site, append(good, "# broken\n"...), 0o600))
-	kind(t, ask(), inventory.KindInvalid, "site.yml does not parse", "is broken")
+	checkError(t, ask(), inventory.KindInvalid, "site.yml does not parse", "is broken")
 	s.must(os.Remove(site))
-	kind(t, ask(), inventory.KindInvalid, "site.yml")
+	checkError(t, ask(), inventory.KindInvalid, "site.yml")
 	s.must(os.WriteFile(site, good, 0o600))
 	s.must(ask())
 
@@ -1102,14 +1102,14 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// onWarning calls the function at every warning that is logged.
+// onWarning calls the function for every logged warning.
 type onWarning func()
 
 func (onWarning) Levels() []logrus.Level     { return []logrus.Level{logrus.WarnLevel} }
 func (f onWarning) Fire(*logrus.Entry) error { f(); return nil }
 
-// TestStopWhileItStarts: who stops a daemon that waits for an earlier one is
-// told of no failure, and nothing of it is left.
+// TestStopWhileItStarts stops a daemon that waits for an earlier one. That is no
+// failure, and leaves nothing behind.
 func TestStopWhileItStarts(t *testing.T) {
 	t.Parallel()
 	s := prepare(t)

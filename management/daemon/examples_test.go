@@ -136,7 +136,7 @@ func newWorld(t *testing.T) *world {
 		nodes = append(nodes, fmt.Sprintf(`{"label":"host%d","serial":%q,"addr":"10.0.0.%d"}`, i+2, serial, i+2))
 	}
 
-	say := func(event string, nodes ...string) {
+	postEvent := func(event string, nodes ...string) {
 		t.Helper()
 
 		if code, text := s.post(
@@ -146,7 +146,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatalf("%d: %s", code, text)
 		}
 	}
-	say("discovered", nodes...)
+	postEvent("discovered", nodes...)
 	_, err = s.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"env": "prod", "dns": []string{"10.0.0.2", "10.0.0.3"}})
 	s.must(err)
 	_, err = s.SetVars(s.ctx(), client.ScopeGroup(inventory.GroupWorker), api.Vars{"proxy": "http://10.0.0.2:3128"})
@@ -159,15 +159,15 @@ func newWorld(t *testing.T) *world {
 		s.must(err)
 	}
 
-	carry := func(want api.JobStatus, r api.JobRequest) {
+	runJob := func(want api.JobStatus, r api.JobRequest) {
 		t.Helper()
 
-		if j := s.carry(r); j.Status != want {
+		if j := s.runJob(r); j.Status != want {
 			t.Fatalf("job %s is %s: %s", j.ID, j.Status, j.Message)
 		}
 	}
-	carry(api.Complete, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host2-04f4"}})
-	carry(
+	runJob(api.Complete, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"host2-04f4"}})
+	runJob(
 		api.Complete,
 		api.JobRequest{
 			Verb:      inventory.VerbCommission,
@@ -176,7 +176,7 @@ func newWorld(t *testing.T) *world {
 			ExtraVars: []byte(`{"fleet":"blue"}`),
 		},
 	)
-	carry(
+	runJob(
 		api.Errored,
 		api.JobRequest{
 			Verb:      inventory.VerbMaintenance,
@@ -184,14 +184,14 @@ func newWorld(t *testing.T) *world {
 			ExtraVars: []byte(`{"fails_on":"host3-35a0"}`),
 		},
 	)
-	carry(
+	runJob(
 		api.Complete,
 		api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"host4-6d21"}, Reason: "needs a new disk"},
 	)
-	say("disappeared", nodes[4])
+	postEvent("disappeared", nodes[4])
 	_, err = s.Forget(s.ctx(), api.Forget{Nodes: []string{"host7-8e2d"}, Force: true, Reason: "sold"})
 	s.must(err)
-	say("discovered", nodes[5])
+	postEvent("discovered", nodes[5])
 	fifo := s.fifo("gate")
 	// This one runs until the end, and since one runs at a time all others wait.
 	running, err := s.Submit(
@@ -204,7 +204,7 @@ func newWorld(t *testing.T) *world {
 		},
 	)
 	s.must(err)
-	s.said(running.ID, "waiting\n")
+	s.waitOutput(running.ID, "waiting\n")
 	_, err = s.IdempotencyKey("7c9e6679-7425-40de-944b-e07fc1f90ae7").
 		Submit(s.ctx(), api.JobRequest{
 			Verb: inventory.VerbMaintenance, Nodes: []string{"host5-9c1e"}, Reason: "new kernel",
@@ -286,7 +286,7 @@ func (w *world) example(o openapi.Operation, c openapi.Case, answers map[int]str
 	)
 }
 
-// end has no job left.
+// end ends all jobs.
 func (w *world) end() {
 	w.t.Helper()
 	list, err := w.Jobs(w.ctx(), client.JobFilter{Status: []api.JobStatus{api.Queued}})
@@ -302,7 +302,7 @@ func (w *world) end() {
 	w.must(err)
 }
 
-// send makes the request, while what the fault names is broken.
+// send makes the request with the named fault in place.
 func (w *world) send(fault string, req *http.Request) (int, string) {
 	w.t.Helper()
 
@@ -359,7 +359,7 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 	return res.StatusCode, string(text)
 }
 
-// untilSync reads a watch until it has told what there is.
+// untilSync reads a watch up to the sync event, which follows the present objects.
 func untilSync(r io.Reader) string {
 	var text strings.Builder
 
@@ -376,7 +376,7 @@ func untilSync(r io.Reader) string {
 	return text.String()
 }
 
-// broken is a manager whose store fails when a job is to be kept.
+// broken is a manager whose store fails to accept a job.
 type broken struct {
 	*engine.Engine
 	err error
@@ -386,8 +386,8 @@ func (b broken) Submit(context.Context, access.Caller, job.Request) (job.Job, er
 	return job.Job{}, b.err
 }
 
-// vague are the parts of texts that differ from run to run, and what stands for
-// them.
+// vague matches the parts of texts that differ from run to run, with their
+// placeholders.
 var vague = []struct {
 	what *regexp.Regexp
 	as   string
@@ -399,10 +399,10 @@ var vague = []struct {
 	{regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m\d+s)\b`), "DURATION"},
 }
 
-// loose are the fields whose values differ from run to run.
+// loose lists the fields whose values differ from run to run.
 var loose = []string{"revision", "read_revision", "continue", "go", "etcd"}
 
-// differ says where an answer is not what the document shows; "": it is.
+// differ returns the path at which an answer differs from the document, or "".
 func differ(path string, want, got any, part bool) string {
 	switch want := want.(type) {
 	case map[string]any:
@@ -495,7 +495,7 @@ func plainNumber(v any) any {
 	return v
 }
 
-// written is an answer as it is written into the document.
+// written returns an answer in the form for the document.
 func written(t *testing.T, text string, got any) string {
 	t.Helper()
 
@@ -529,7 +529,7 @@ func written(t *testing.T, text string, got any) string {
 
 var fraction = regexp.MustCompile(`(T\d\d:\d\d:\d\d)\.\d+Z`)
 
-// tidy has what is short on one line, and times without fractions.
+// tidy puts short values on one line, and removes fractions of times.
 func tidy(n *yaml.Node) {
 	n.Style = 0
 

@@ -33,8 +33,7 @@ import (
 	"github.com/contiv/cluster/monitor/serf/serftest"
 )
 
-// peers are members of a real etcd, of the distribution's package, with its
-// default limits.
+// peers are members of the distribution's etcd, with its default limits.
 type peers struct {
 	t       *testing.T
 	ca      *authority // nil: plain http
@@ -50,8 +49,7 @@ type peer struct {
 	gone chan struct{}
 }
 
-// startPeers starts as many members on addresses of their own, and waits until
-// they have a leader.
+// startPeers starts members on addresses of their own, and waits for their leader.
 func startPeers(t *testing.T, count int, ca *authority) *peers {
 	t.Helper()
 
@@ -138,7 +136,7 @@ func (m *peer) kill() {
 // signal sends STOP or CONT.
 func (m *peer) signal(s unix.Signal) { _ = m.cmd.Process.Signal(s) }
 
-// admin is a client beside the daemon's.
+// admin returns an etcd client besides the daemon's.
 func (p *peers) admin(user, password string) *clientv3.Client {
 	p.t.Helper()
 
@@ -161,7 +159,7 @@ func (p *peers) admin(user, password string) *clientv3.Client {
 	return c
 }
 
-// yaml is the configuration for it, with further keys.
+// yaml returns the section etcd for the members, with further keys.
 func (p *peers) yaml(more ...string) string {
 	var urls []string
 	for _, m := range p.members {
@@ -259,8 +257,8 @@ func (a *authority) client(t *testing.T, name string) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool}
 }
 
-// seen reports nodes n-0000… in one event.
-func (s *site) seen(count int) (names []string) {
+// reportMany reports nodes n-0000, n-0001 and so on in one event, and returns their names.
+func (s *site) reportMany(count int) (names []string) {
 	s.t.Helper()
 
 	var nodes []string
@@ -279,7 +277,7 @@ func (s *site) seen(count int) (names []string) {
 	return names
 }
 
-// eventually waits until it is so.
+// eventually waits until the condition holds.
 func (s *site) eventually(what string, so func() bool) {
 	s.t.Helper()
 
@@ -298,8 +296,8 @@ func (s *site) eventually(what string, so func() bool) {
 	}
 }
 
-// TestExistingEtcd is the daemon on three members of the distribution's etcd,
-// with default limits, which are taken away and given back in the middle of a job.
+// TestExistingEtcd runs the daemon on three members of the distribution's etcd with
+// default limits, and takes the members away and back in the middle of a job.
 func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	p := startPeers(t, 3, nil)
 	s := prepare(t, p.yaml())
@@ -320,7 +318,7 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 		t.Errorf("%+v", v)
 	}
 
-	names := s.seen(1000)
+	names := s.reportMany(1000)
 	fifo := s.fifo("gate")
 	// Every reason and every variable is in as many records as there are nodes.
 	j, err := s.Client.Submit(
@@ -333,7 +331,7 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	// One of three is killed while the nodes are being claimed: everything goes on.
 	p.members[0].kill()
 	s.until(j.ID, "it runs", func(j api.Job) bool { return j.Status == api.Running })
-	s.said(j.ID, "waiting\n")
+	s.waitOutput(j.ID, "waiting\n")
 
 	list, err := s.Nodes(s.ctx(), client.NodeFilter{Status: []inventory.Status{inventory.Provisioning}})
 	if err != nil || len(list.Items) != 1000 {
@@ -345,7 +343,7 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 		return err == nil
 	})
 
-	// Most are gone: what is known is served and marked, changes fail and say why.
+	// Without a quorum, reads are served and marked as stale; changes fail with the reason.
 	p.members[1].kill()
 	s.eventually("marked as stale", func() bool {
 		list, err := s.Nodes(s.ctx(), client.NodeFilter{})
@@ -353,7 +351,7 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	})
 	begun := time.Now()
 	_, err = s.Client.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"two": "down"})
-	kind(t, err, inventory.KindUnavailable, "the store does not answer")
+	checkError(t, err, inventory.KindUnavailable, "the store does not answer")
 	t.Logf("a change without a quorum: %v, after %s", err, time.Since(begun).Round(time.Millisecond))
 
 	h, err = s.Health(s.ctx())
@@ -382,7 +380,7 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 		t.Errorf("%+v, %v", l, err)
 	}
 
-	// All hosts fail, with much to say: the record is still taken.
+	// All hosts fail with long messages; the record still fits into etcd.
 	playbook := filepath.Join(s.dir, "fails")
 	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'ansible-playbook [core 2.16.3]'; exit; }\ncase \"$*\" " +
 		"in *--syntax-check*) exit 0;; esac\n" +
@@ -404,9 +402,8 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	}
 }
 
-// TestExistingEtcdHangs: members that stand still without a word are found out,
-// and the daemon goes on with the others; without a quorum for longer than its
-// lease it is back by itself.
+// TestExistingEtcdHangs suspends members. The daemon continues with a quorum, and
+// recovers without help after an outage longer than its lease.
 func TestExistingEtcdHangs(t *testing.T) { // several servers: not beside other tests
 	p := startPeers(t, 3, nil)
 	s := prepare(t, p.yaml())
@@ -433,7 +430,7 @@ func TestExistingEtcdHangs(t *testing.T) { // several servers: not beside other 
 		return err == nil
 	})
 
-	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+	j := s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 	if j.Status != api.Complete || s.instance() != before {
 		t.Errorf("%+v", j)
 	}
@@ -451,8 +448,8 @@ func (s *site) instance() string {
 	return l.Items[0].ID
 }
 
-// TestExistingEtcdAccess: TLS with client certificates, a user with rights on
-// its prefix alone, and what is wrong with them.
+// TestExistingEtcdAccess checks TLS with client certificates and a user with rights on
+// its prefix only, and the errors of wrong credentials.
 func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other tests
 	ca := newAuthority(t)
 	p := startPeers(t, 3, ca)
@@ -490,9 +487,9 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 
 	user := "user: clusterm, password_file: " + good
 	for name, tt := range map[string]struct {
-		yaml string
-		kind inventory.Kind
-		says string
+		yaml    string
+		kind    inventory.Kind
+		message string
 	}{
 		"a wrong password": {
 			tls + ", prefix: /site/a, user: clusterm, password_file: " + wrong, inventory.KindUnavailable,
@@ -528,7 +525,7 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 		begun := time.Now()
 		err := other.try(patience)
 		t.Logf("%s, after %s: %v", name, time.Since(begun).Round(time.Millisecond), err)
-		kind(t, err, tt.kind, tt.says)
+		checkError(t, err, tt.kind, tt.message)
 
 		if err == nil {
 			other.down()
@@ -537,8 +534,8 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 
 	s := begin(t, p.yaml(tls, "prefix: /site/a", user))
 
-	names := s.seen(200)
-	if j := s.carry(
+	names := s.reportMany(200)
+	if j := s.runJob(
 		api.JobRequest{Verb: inventory.VerbCommission, Nodes: names, Group: inventory.GroupMaster},
 	); j.Status != api.Complete {
 		t.Errorf("%+v", j)
@@ -555,7 +552,7 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 		return err == nil
 	})
 
-	if j := s.carry(api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: names}); j.Status != api.Complete {
+	if j := s.runJob(api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: names}); j.Status != api.Complete {
 		t.Errorf("%+v", j)
 	}
 
@@ -577,9 +574,9 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 	}
 }
 
-// TestExistingEtcdShared: with prefixes of their own they do not see each
-// other; with the same one the second is refused, and may take over when the
-// first has ended.
+// TestExistingEtcdShared runs managers on one etcd. With prefixes of their own they
+// are independent. With the same prefix the second is refused, and may take over after
+// the end of the first.
 func TestExistingEtcdShared(t *testing.T) { // several servers: not beside other tests
 	p := startPeers(t, 1, nil)
 	a := begin(t, p.yaml("prefix: /a"))
@@ -599,7 +596,8 @@ func TestExistingEtcdShared(t *testing.T) { // several servers: not beside other
 
 	c := prepare(t, p.yaml("prefix: /a"), `node: {label: third, serial: "1"}`)
 	begun := time.Now()
-	kind(t, c.try(patience), inventory.KindRefused, "manager-1", "is alive", "systemctl stop clusterm", "etcd.prefix")
+	err := c.try(patience)
+	checkError(t, err, inventory.KindRefused, "manager-1", "is alive", "systemctl stop clusterm", "etcd.prefix")
 	t.Logf("refused after %s", time.Since(begun).Round(time.Millisecond))
 
 	if h, err := a.Health(a.ctx()); err != nil || h.Status != api.HealthOK {
@@ -623,9 +621,9 @@ func TestExistingEtcdShared(t *testing.T) { // several servers: not beside other
 		t.Error("the next one does not know the nodes")
 	}
 
-	// One whose record somebody else has taken ends, and says why.
+	// An instance ends with the reason when another one has replaced its record.
 	admin := p.admin("", "")
-	_, err := admin.Put(
+	_, err = admin.Put(
 		c.ctx(),
 		"/a/v1/v/holder",
 		`{"id":"ffffffffffffffff","node":"fourth-1","version":"x","started":"2026-01-02T03:04:05Z"}`,
@@ -634,7 +632,7 @@ func TestExistingEtcdShared(t *testing.T) { // several servers: not beside other
 
 	select {
 	case err := <-c.Daemon.failed:
-		kind(t, err, inventory.KindRefused, "fourth-1")
+		checkError(t, err, inventory.KindRefused, "fourth-1")
 	case <-c.ctx().Done():
 		t.Error("it does not notice")
 	}
@@ -644,16 +642,16 @@ func TestExistingEtcdShared(t *testing.T) { // several servers: not beside other
 	}
 }
 
-// TestDataDirectoryInUse: whoever starts a second daemon on a data directory
-// hears at once why it takes so long, with an embedded etcd or an existing one.
+// TestDataDirectoryInUse starts a second daemon on a data directory. It logs at once
+// why it waits, with an embedded etcd and with an existing one.
 func TestDataDirectoryInUse(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	const words = "in use by another clusterm"
 
-	second := func(yaml ...string) (*Daemon, *said) {
+	second := func(yaml ...string) (*Daemon, *logWaiter) {
 		options := prepare(t, append(yaml, "data_dir: "+s.dir+"/d")...).options()
-		log := &said{words: words + "; waiting for up to 15s", heard: make(chan struct{})}
+		log := &logWaiter{words: words + "; waiting for up to 15s", found: make(chan struct{})}
 		options.Logger.SetOutput(log)
 		d, err := New(options)
 		s.must(err)
@@ -668,16 +666,16 @@ func TestDataDirectoryInUse(t *testing.T) {
 		go func() { ended <- d.Start(ctx) }()
 
 		select {
-		case <-log.heard:
+		case <-log.found:
 			cancel()
-			kind(t, <-ended, inventory.KindUnavailable, words)
+			checkError(t, <-ended, inventory.KindUnavailable, words)
 		case err := <-ended:
 			cancel()
 			t.Errorf("%s: %v", etcd, err)
 		}
 	}
 
-	// As main runs it, a stop during the start is said, and is no failure.
+	// As in main: a stop during the start is logged, and is no failure.
 	d, log := second()
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -687,7 +685,7 @@ func TestDataDirectoryInUse(t *testing.T) {
 	go func() { ended <- d.Run(ctx, nil) }()
 
 	select {
-	case <-log.heard:
+	case <-log.found:
 		cancel()
 	case err := <-ended:
 		t.Fatalf("it did not wait: %v", err)
@@ -701,29 +699,29 @@ func TestDataDirectoryInUse(t *testing.T) {
 	}
 }
 
-// said waits for words.
-type said struct {
+// logWaiter closes found when the log contains the text.
+type logWaiter struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
 	words string
-	heard chan struct{}
+	found chan struct{}
 }
 
-func (s *said) Write(p []byte) (int, error) {
+func (s *logWaiter) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text.Write(p)
 
 	if s.words != "" && strings.Contains(s.text.String(), s.words) {
 		s.words = ""
-		close(s.heard)
+		close(s.found)
 	}
 
 	return len(p), nil
 }
 
-// TestInstance: the record of an instance outlives a restart, and a damaged
-// identity is a refusal.
+// TestInstance checks that the record of an instance survives a restart, and that a
+// damaged identity is refused.
 func TestInstance(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -746,7 +744,7 @@ func TestInstance(t *testing.T) {
 	s.down()
 	path := filepath.Join(s.dir, "d", "instance.id")
 	s.must(os.WriteFile(path, []byte("../x\n"), 0o600))
-	kind(t, s.try(patience), inventory.KindInvalid, path, "remove it")
+	checkError(t, s.try(patience), inventory.KindInvalid, path, "remove it")
 	s.must(errors.Join(os.Remove(path)))
 	s.up()
 }

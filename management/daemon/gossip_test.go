@@ -21,8 +21,8 @@ import (
 
 var wait = serftest.Eventually
 
-// TestExistingAgent is a manager whose nodes are seen by a serf agent of the
-// distribution, which goes and comes.
+// TestExistingAgent runs a manager that observes nodes through a serf agent of the
+// distribution, which stops and restarts.
 func TestExistingAgent(t *testing.T) {
 	serftest.NeedLab(t)
 	t.Parallel()
@@ -53,19 +53,19 @@ func TestExistingAgent(t *testing.T) {
 	}
 	s := prepare(t, gossip(""))
 
-	// The wrong key keeps nobody from starting; health says what is the matter.
+	// The daemon starts with a wrong key, and health reports the reason.
 	s.up()
 	t.Cleanup(s.down)
-	says := func(status, words string) {
+	waitHealth := func(status, words string) {
 		t.Helper()
 		wait(t, words, func() bool {
 			h, err := s.Health(s.ctx())
 			return err == nil && h.Status == status && strings.Contains(h.Checks["gossip"], words)
 		})
 	}
-	says(api.HealthDegraded, "it refuses the key")
+	waitHealth(api.HealthDegraded, "it refuses the key")
 	file("rpc.key", "open sesame\n")
-	says(api.HealthOK, "ok")
+	waitHealth(api.HealthOK, "ok")
 	s.state("hub-1", inventory.Discovered)
 	s.state("other-1", inventory.Discovered)
 
@@ -73,10 +73,10 @@ func TestExistingAgent(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 
-	// Hosts can be prepared once it is known how they take part.
+	// Preparing hosts needs the key of the gossip.
 	discover := api.JobRequest{Verb: inventory.VerbDiscover, Addrs: []string{"127.0.3.9"}}
-	kind(t, second(s.Submit(s.ctx(), discover)), inventory.KindRefused, "gossip.key_file")
-	kind(
+	checkError(t, second(s.Submit(s.ctx(), discover)), inventory.KindRefused, "gossip.key_file")
+	checkError(
 		t,
 		second(s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbForget, Nodes: []string{"hub-1"}})),
 		inventory.KindRefused,
@@ -114,10 +114,10 @@ func TestExistingAgent(t *testing.T) {
 		t.Errorf("%+v, %v", n, err)
 	}
 
-	// While the agent is away, what it said holds; then what happened is seen.
+	// Without the agent, the last observations hold; afterwards the changes show.
 	hub.Kill()
-	says(api.HealthDegraded, "is not connected since")
-	kind(t, second(s.Submit(s.ctx(), discover)), inventory.KindUnavailable, "not connected")
+	waitHealth(api.HealthDegraded, "is not connected since")
+	checkError(t, second(s.Submit(s.ctx(), discover)), inventory.KindUnavailable, "not connected")
 
 	if n, err := s.store.View().Node("other-1"); err != nil || n.State != inventory.Discovered {
 		t.Errorf("%+v, %v", n, err)
@@ -133,7 +133,7 @@ func TestExistingAgent(t *testing.T) {
 	s.state("newcomer-1", inventory.Discovered)
 	s.state("other-1", inventory.Disappeared)
 	s.state("hub-1", inventory.Discovered)
-	says(api.HealthOK, "ok")
+	waitHealth(api.HealthOK, "ok")
 	newcomer.Ask("tags", "-set", "NodeAddr=127.0.3.7")
 	wait(t, "its new address", func() bool {
 		n, err := s.store.View().Node("newcomer-1")
@@ -141,7 +141,7 @@ func TestExistingAgent(t *testing.T) {
 	})
 }
 
-// TestPlainGossip: hosts cannot be prepared for a gossip that is not encrypted.
+// TestPlainGossip checks that hosts are not prepared for gossip without encryption.
 func TestPlainGossip(t *testing.T) {
 	t.Parallel()
 	hub := serftest.Start(t, "hub", "127.0.3.11", serftest.Tags("hub", "1", "127.0.3.11")...)
@@ -153,7 +153,7 @@ func TestPlainGossip(t *testing.T) {
 
 	s := begin(t, `gossip: {rpc: "`+hub.RPC+`", key_file: `+path+`}`)
 	s.state("hub-1", inventory.Discovered)
-	kind(
+	checkError(
 		t,
 		second(s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbDiscover, Addrs: []string{"127.0.3.9"}})),
 		inventory.KindRefused,
@@ -170,7 +170,7 @@ func TestPlainGossip(t *testing.T) {
 	}
 }
 
-// TestOpenGossipKey: a key that other users can read lets them into the gossip.
+// TestOpenGossipKey checks the warning about a key that other users can read.
 func TestOpenGossipKey(t *testing.T) {
 	t.Parallel()
 	s := prepare(t)

@@ -23,9 +23,8 @@ const (
 	root   = "../.."
 )
 
-// mayImport is the direction of the project: what each package may import of
-// it. What is missing here may import nothing of it, and is a new package that
-// wants a line.
+// mayImport lists, for each package, the packages of the project that it may import. A
+// new package needs a row.
 var mayImport = map[string][]string{
 	"inventory":             {},
 	"inventory/etcd":        {"inventory", "inventory/localfile"},
@@ -188,7 +187,7 @@ var mayImport = map[string][]string{
 	"vagrant/systemtest":       {"inventory", "management/api", "management/client"},
 }
 
-// homes are the only packages that may import what begins with the prefix.
+// homes lists the only packages that may import paths with the prefix.
 var homes = []struct {
 	prefix string
 	in     []string
@@ -273,8 +272,8 @@ var homes = []struct {
 	},
 }
 
-// onlyStandard are packages that use nothing but the standard library, and what
-// else they may.
+// onlyStandard lists packages that use only the standard library and the listed
+// exceptions.
 var onlyStandard = map[string][]string{
 	"inventory":          {},
 	"management/cluster": {},
@@ -397,7 +396,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestCommandLineLinksNoDaemon follows what clusterctl imports to the end.
+// TestCommandLineLinksNoDaemon follows the imports of clusterctl to the end.
 func TestCommandLineLinksNoDaemon(t *testing.T) {
 	t.Parallel()
 	packages := sources(t)
@@ -441,7 +440,7 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// TestLicence: every source file says in its first lines what it may be used for.
+// TestLicence checks that every source file has its licence in its first lines.
 func TestLicence(t *testing.T) {
 	t.Parallel()
 	sources := []string{".go", ".py", ".sh", ".yml", ".yaml", ".service", ".rb"}
@@ -494,8 +493,8 @@ func TestLicence(t *testing.T) {
 	}
 }
 
-// TestNoSleeping: a test waits for what it waits for. Time that passes by itself
-// is the business of testing/synctest.
+// TestNoSleeping checks that tests sleep only in bubbles of testing/synctest. Elsewhere
+// they wait for an event.
 func TestNoSleeping(t *testing.T) {
 	t.Parallel()
 	files := token.NewFileSet()
@@ -515,7 +514,7 @@ func TestNoSleeping(t *testing.T) {
 	})
 }
 
-// TestSleeps: what TestNoSleeping goes by.
+// TestSleeps tests the analysis behind TestNoSleeping.
 func TestSleeps(t *testing.T) {
 	t.Parallel()
 	files := token.NewFileSet()
@@ -552,9 +551,9 @@ func TestWaitElsewhere(t *testing.T) {
 	}
 }
 
-// sleeps are the uses of time.Sleep that may happen outside a bubble: those that
-// are neither in a function that is given to synctest.Test, directly or by a
-// helper of the file, nor beside synctest.Wait, which panics elsewhere.
+// sleeps returns the uses of time.Sleep that may run outside a bubble. Inside are
+// functions passed to synctest.Test, directly or by a helper of the file, and functions
+// with synctest.Wait, which panics elsewhere.
 func sleeps(f *ast.File) []token.Pos {
 	is := func(n ast.Node, pkg, name string) bool {
 		s, ok := n.(*ast.SelectorExpr)
@@ -623,8 +622,8 @@ func sleeps(f *ast.File) []token.Pos {
 	return out
 }
 
-// firstGeneration is what the first-generation manager got wrong, and the tests
-// that hold this one to do better.
+// firstGeneration lists the errors of the first-generation manager, with the tests that
+// hold this one to better behaviour.
 var firstGeneration = []struct{ sentence, tests string }{
 	{
 		"a restart lost groups, globals, jobs, logs and every node that serf did not report at that moment",
@@ -701,7 +700,7 @@ var firstGeneration = []struct{ sentence, tests string }{
 	},
 }
 
-// TestFirstGeneration: each of these errors has a test, which can be found.
+// TestFirstGeneration checks that the test for each of these errors exists.
 func TestFirstGeneration(t *testing.T) {
 	t.Parallel()
 

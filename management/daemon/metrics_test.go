@@ -36,8 +36,7 @@ func (s *site) scrape() map[string]*dto.MetricFamily {
 	return families
 }
 
-// value is one number of a scrape: of a histogram, how often it was observed.
-// Labels are written as name=value; those that are left out are summed over.
+// value returns one number of a scrape; of a histogram, the number of observations.
 func value(families map[string]*dto.MetricFamily, name string, labels ...string) float64 {
 	sum := 0.0
 	for _, m := range families[name].GetMetric() {
@@ -54,8 +53,8 @@ func value(families map[string]*dto.MetricFamily, name string, labels ...string)
 	return sum
 }
 
-// TestMetrics: after some work a daemon shows every metric of the table, and no
-// other of ours, and the numbers are those of the work.
+// TestMetrics checks that, after some work, a daemon shows exactly the metrics of the
+// table, with the numbers of that work.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "gossip: {bind: 127.0.0.1:0}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`)
@@ -68,7 +67,7 @@ func TestMetrics(t *testing.T) {
 			ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)},
 	)
 	s.must(err)
-	s.said(j.ID, "waiting\n")
+	s.waitOutput(j.ID, "waiting\n")
 	behind, err := s.Client.Submit(
 		s.ctx(),
 		api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"b-1"}, Group: "service-worker"},
@@ -113,7 +112,7 @@ func TestMetrics(t *testing.T) {
 	_, err = s.Client.WaitJob(s.ctx(), behind.ID)
 	s.must(err)
 
-	if j := s.carry(
+	if j := s.runJob(
 		api.JobRequest{
 			Verb:      inventory.VerbMaintenance,
 			Nodes:     []string{"b-1"},
@@ -189,7 +188,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// inTable holds a scrape and the table against each other, in both directions.
+// inTable compares a scrape with the table, in both directions.
 func inTable(t *testing.T, families map[string]*dto.MetricFamily) {
 	t.Helper()
 

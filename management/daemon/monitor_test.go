@@ -88,8 +88,8 @@ func watch(t *testing.T, gossip serf.SourceConfig, to ...string) *watcher {
 	return w
 }
 
-// TestMonitor: two managers outside the gossip learn who is there, although each
-// of them, the monitor and the nodes go and come.
+// TestMonitor runs two managers outside the gossip. They follow the membership through
+// restarts of managers, monitor and nodes.
 func TestMonitor(t *testing.T) {
 	t.Parallel()
 
@@ -194,7 +194,7 @@ func TestMonitor(t *testing.T) {
 	}
 
 	err := report.Run(t.Context(), w.options(), nil)
-	kind(t, err, inventory.KindUnavailable, "in use by another clusterm monitor")
+	checkError(t, err, inventory.KindUnavailable, "in use by another clusterm monitor")
 }
 
 // TestLiveMonitor watches Debian's serf for a manager outside the gossip.
@@ -243,7 +243,7 @@ func TestLiveMonitor(t *testing.T) {
 	s.state("crasher-1", inventory.Disappeared)
 }
 
-// TestLiveEventHandler: the script reports what serf tells it, by HTTP or
+// TestLiveEventHandler checks that the script reports the events of serf, by HTTP and
 // through the socket.
 func TestLiveEventHandler(t *testing.T) {
 	serftest.NeedLab(t)

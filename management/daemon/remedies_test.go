@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestRemediesHoldForBoth: a remedy that names an option of clusterctl says as
-// well what a client of the API sends.
+// TestRemediesHoldForBoth checks that a remedy with an option of clusterctl also has
+// the field for a client of the API.
 func TestRemediesHoldForBoth(t *testing.T) {
 	t.Parallel()
 	option := regexp.MustCompile(`--[a-z]`)

@@ -15,9 +15,9 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// TestSecrets sets a secret at every level of variables and looks for it in
-// every answer that shows variables, through both doors. What is hidden can be
-// written back, and playbooks get the values.
+// TestSecrets sets a secret at every level of variables, and looks for it in every
+// answer with variables, of both API families. A hidden value can be written back, and
+// playbooks get the values.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cr3t"
@@ -34,7 +34,7 @@ func TestSecrets(t *testing.T) {
 	extra, err := json.Marshal(vars("request"))
 	s.must(err)
 
-	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, ExtraVars: extra})
+	j := s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, ExtraVars: extra})
 	if j.Status != api.Complete {
 		t.Fatalf("%+v", j)
 	}
@@ -51,7 +51,8 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 
-	// The playbooks' inputs have the values, and so has what is written back.
+	// Inputs of playbooks have the values. A hidden value that is written back keeps its
+	// value.
 	in, err := s.store.Inputs(s.ctx(), j.ID)
 	s.must(err)
 
@@ -84,9 +85,9 @@ func TestSecrets(t *testing.T) {
 	before := s.store.View().Revision
 	mark := map[string]any{"new_token": configuration.Hidden}
 	_, err = s.Client.PatchVars(s.ctx(), client.ScopeGlobal, mark)
-	kind(t, err, inventory.KindInvalid, "new_token")
+	checkError(t, err, inventory.KindInvalid, "new_token")
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"vars": mark})
-	kind(t, err, inventory.KindInvalid, "new_token")
+	checkError(t, err, inventory.KindInvalid, "new_token")
 	_, err = s.Client.Submit(
 		s.ctx(),
 		api.JobRequest{
@@ -95,7 +96,7 @@ func TestSecrets(t *testing.T) {
 			ExtraVars: json.RawMessage(`{"new_token": "(hidden)"}`),
 		},
 	)
-	kind(t, err, inventory.KindInvalid, "new_token")
+	checkError(t, err, inventory.KindInvalid, "new_token")
 
 	if after := s.store.View().Revision; after != before {
 		t.Errorf("the revision was %d and is %d", before, after)

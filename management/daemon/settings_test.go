@@ -59,17 +59,17 @@ func TestSectionsRefused(t *testing.T) {
 		}
 
 		_, err := setting.Load(path, adapters{})
-		kind(t, err, inventory.KindInvalid, want, path, "clusterm example")
+		checkError(t, err, inventory.KindInvalid, want, path, "clusterm example")
 	}
 }
 
-// TestCheckFile: `clusterm check` finds what only a look at the host can tell.
+// TestCheckFile checks that `clusterm check` finds files that are missing on this host.
 func TestCheckFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 
 	path := filepath.Join(dir, "clusterm.yaml")
-	for text, says := range map[string]string{
+	for text, message := range map[string]string{
 		"log_level: debug\n":                  "",
 		"playbooks: " + dir + "\n":            "playbooks: there is no site.yml in " + dir,
 		"ssh: {key_file: " + dir + "/none}\n": "ssh.key_file cannot be read",
@@ -84,15 +84,14 @@ func TestCheckFile(t *testing.T) {
 		}
 
 		err := CheckFile(t.Context(), path)
-		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
-			t.Errorf("%s: %v, want %q", text, err, says)
+		if message == "" && err != nil || message != "" && (err == nil || !strings.Contains(err.Error(), message)) {
+			t.Errorf("%s: %v, want %q", text, err, message)
 		}
 	}
 }
 
-// TestFirstGenerationConfig: a config reload changed only what was shown. Here
-// what is set is in force at once, is shown with its origin, survives a restart,
-// and can be taken back.
+// TestFirstGenerationConfig: a reload changed only the visible configuration. Now a
+// change is in force at once, has an origin, survives a restart, and can be undone.
 func TestFirstGenerationConfig(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "jobs: {limit: 3}")
@@ -145,16 +144,16 @@ func TestFirstGenerationConfig(t *testing.T) {
 		t.Errorf("%v, %v", vars, err)
 	}
 
-	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+	j := s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 	if got := j.Deadline.Sub(*j.Started).String(); got != "2h0m0s" {
 		t.Errorf("the deadline is %s after the start", got)
 	}
 
 	// Refused as a whole, with the reason, and nothing changes.
 	for _, tt := range []struct {
-		patch map[string]any
-		kind  inventory.Kind
-		says  string
+		patch   map[string]any
+		kind    inventory.Kind
+		message string
 	}{
 		{map[string]any{}, inventory.KindInvalid, "the request has no key"},
 		{map[string]any{"jobs.limit": 7, "jobs.nope": 1}, inventory.KindInvalid, `no key "jobs.nope"`},
@@ -187,7 +186,7 @@ func TestFirstGenerationConfig(t *testing.T) {
 			"the value of vars does not fit: variables must be an object",
 		},
 	} {
-		kind(t, set(tt.patch), tt.kind, tt.says)
+		checkError(t, set(tt.patch), tt.kind, tt.message)
 		want("jobs.limit", "5 overlay true")
 	}
 
@@ -201,7 +200,7 @@ func TestFirstGenerationConfig(t *testing.T) {
 		t.Errorf("not in force: %+v", got)
 	}
 
-	for text, says := range map[string]string{
+	for text, message := range map[string]string{
 		"jobs: {forks: 0}": "jobs.forks", "nonsense: 1": "nonsense",
 		"data_dir: /elsewhere": "data_dir cannot change while clusterm runs",
 		"socket: /elsewhere":   "socket", "gossip: {bind: 127.0.0.1:0}": "gossip", "plain_http: \"\"": "plain_http",
@@ -210,7 +209,7 @@ func TestFirstGenerationConfig(t *testing.T) {
 	} {
 		s.write("jobs: {limit: 4, forks: 8}", text)
 
-		if err := s.Reload(); err == nil || !strings.Contains(err.Error(), says) {
+		if err := s.Reload(); err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("%s: %v", text, err)
 		}
 
@@ -231,7 +230,7 @@ func TestFirstGenerationConfig(t *testing.T) {
 	}
 }
 
-// TestOverlayKeepsNumbers: what is set at run time reaches playbooks digit by
+// TestOverlayKeepsNumbers checks that numbers in the overlay reach playbooks with every
 // digit, at once and after a restart.
 func TestOverlayKeepsNumbers(t *testing.T) {
 	t.Parallel()
@@ -256,8 +255,8 @@ func TestOverlayKeepsNumbers(t *testing.T) {
 	}
 }
 
-// TestOverlayThatNoLongerFits: the file was changed at a restart so that the
-// overlay makes no sense over it. The daemon serves by the file, and says so.
+// TestOverlayThatNoLongerFits changes the file so that the overlay no longer fits it.
+// The daemon runs with the file alone, and health reports the reason.
 func TestOverlayThatNoLongerFits(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -290,8 +289,8 @@ func TestOverlayThatNoLongerFits(t *testing.T) {
 	}
 }
 
-// TestAnsiblePlaybookIsSwitched: a changed ansible_playbook is the one that
-// checks and runs from then on.
+// TestAnsiblePlaybookIsSwitched checks that a changed ansible_playbook runs the next
+// checks and jobs.
 func TestAnsiblePlaybookIsSwitched(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -305,7 +304,7 @@ func TestAnsiblePlaybookIsSwitched(t *testing.T) {
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": other})
 	s.must(err)
 
-	j := s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+	j := s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 	if _, text := s.get("/info/logs/" + j.ID); !strings.Contains(text, "RECAP OF THE OTHER") {
 		t.Errorf("%s", text)
 	}
@@ -319,8 +318,8 @@ func TestAnsiblePlaybookIsSwitched(t *testing.T) {
 	}
 }
 
-// TestReloadMeetsAPatch: what is set while a reload looks at the new file is in
-// force afterwards, over that file.
+// TestReloadMeetsAPatch patches the overlay during a reload. Afterwards both are in
+// force.
 func TestReloadMeetsAPatch(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

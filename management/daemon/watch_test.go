@@ -17,14 +17,14 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-// follower has what it was told by a watch.
+// follower keeps the objects received from a watch.
 type follower struct {
 	t    *testing.T
 	ctx  context.Context
 	mu   sync.Mutex
 	file string            // the socket it connects to
 	have map[string]string // object by kind/name
-	sync int               // how often everything was told
+	sync int               // number of sync events
 	lost int
 	news chan struct{} // holds one token where there is something new
 }
@@ -70,7 +70,7 @@ func (s *site) follow() *follower {
 	return f
 }
 
-// mayConnect says whether the follower finds the daemon.
+// mayConnect allows or prevents new connections of the follower.
 func (f *follower) mayConnect(may bool) {
 	f.t.Helper()
 
@@ -121,7 +121,7 @@ func (f *follower) until(what string, holds func() bool) {
 	}
 }
 
-// agrees waits until the follower has exactly what reads show.
+// agrees waits until the follower has exactly the objects that reads return.
 func (f *follower) agrees(s *site) {
 	f.t.Helper()
 	want := map[string]string{}
@@ -154,8 +154,8 @@ func (f *follower) agrees(s *site) {
 	f.until("it agrees with what is read", func() bool { return reflect.DeepEqual(f.have, want) })
 }
 
-// TestWatchThroughRestarts: whoever follows a watch has what the manager has,
-// also when the manager was away, and whatever has changed before it was back.
+// TestWatchThroughRestarts checks that a follower converges after restarts of the
+// manager, and after changes while it was cut off.
 func TestWatchThroughRestarts(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -164,7 +164,7 @@ func TestWatchThroughRestarts(t *testing.T) {
 	s.report("a b c")
 	_, err := s.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"motd": "hello", "db_password": "x"})
 	s.must(err)
-	s.carry(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: inventory.GroupMaster})
+	s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: inventory.GroupMaster})
 	f.agrees(s)
 
 	if f.have["vars/global"] != `{"db_password":"(hidden)","motd":"hello"}` {
@@ -184,14 +184,14 @@ func TestWatchThroughRestarts(t *testing.T) {
 	s.must(err)
 	_, err = s.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{})
 	s.must(err)
-	s.carry(api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"a-1"}})
+	s.runJob(api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"a-1"}})
 	f.until("it is cut off", func() bool { return f.sync == 2 && f.lost > 1 })
 	f.mayConnect(true)
 	f.agrees(s)
 }
 
-// TestFileInTagAndWatch: a file that is read anew is a change of the
-// configuration, if it says something else.
+// TestFileInTagAndWatch checks that a reload of a changed file changes the entity tag
+// and reaches watches.
 func TestFileInTagAndWatch(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -208,7 +208,7 @@ func TestFileInTagAndWatch(t *testing.T) {
 	defer stop()
 	defer cancel()
 
-	told := func() any {
+	nextForks := func() any {
 		t.Helper()
 
 		for {
@@ -223,7 +223,7 @@ func TestFileInTagAndWatch(t *testing.T) {
 			}
 		}
 	}
-	if got := told(); got != 50.0 {
+	if got := nextForks(); got != 50.0 {
 		t.Fatalf("at first %v", got)
 	}
 
@@ -231,7 +231,7 @@ func TestFileInTagAndWatch(t *testing.T) {
 	s.write("jobs: {forks: 8}")
 	s.must(s.Reload())
 
-	if got := told(); got != 8.0 {
+	if got := nextForks(); got != 8.0 {
 		t.Fatalf("reloaded: %v", got)
 	}
 
@@ -241,11 +241,11 @@ func TestFileInTagAndWatch(t *testing.T) {
 	}
 
 	second := tag()
-	s.must(s.Reload()) // says nothing new
+	s.must(s.Reload()) // the file is unchanged
 	_, err = s.IfMatch(second).PatchConfig(s.ctx(), map[string]any{"jobs.limit": 3})
 	s.must(err)
 
-	if got := told(); got != 8.0 {
+	if got := nextForks(); got != 8.0 {
 		t.Errorf("%v", got)
 	}
 
