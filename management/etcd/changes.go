@@ -96,6 +96,7 @@ func (v *view) endRevision() {
 		p.complete = append(p.complete, c)
 	}
 
+	// Cleared and kept, because the next revision needs them again.
 	p.order = p.order[:0]
 	clear(p.before)
 	clear(p.size)

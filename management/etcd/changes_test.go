@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// copied is what somebody has who saw a view and every change after it.
-type copied struct {
+// replica is a copy of a view that follows it by its changes alone.
+type replica struct {
 	revision int64
 	nodes    map[string]inventory.Node
 	conns    map[string]configuration.Connection
@@ -24,8 +24,8 @@ type copied struct {
 	settings map[state.Scope]configuration.Vars
 }
 
-func copyOf(v *state.View) *copied {
-	c := &copied{
+func copyOf(v *state.View) *replica {
+	c := &replica{
 		v.Revision,
 		map[string]inventory.Node{},
 		map[string]configuration.Connection{},
@@ -50,8 +50,8 @@ func copyOf(v *state.View) *copied {
 	return c
 }
 
-// follow takes in what has changed since, and returns how many changes that were.
-func (c *copied) follow(t *testing.T, f *state.Feed) int {
+// follow applies all changes since and returns their number.
+func (c *replica) follow(t *testing.T, f *state.Feed) int {
 	t.Helper()
 
 	count := 0
@@ -60,7 +60,7 @@ func (c *copied) follow(t *testing.T, f *state.Feed) int {
 		must(t, err)
 
 		for _, ch := range changes.List {
-			c.take(t, ch)
+			c.apply(t, ch)
 		}
 
 		count += len(changes.List)
@@ -72,14 +72,14 @@ func (c *copied) follow(t *testing.T, f *state.Feed) int {
 	}
 }
 
-func (c *copied) take(t *testing.T, ch state.Change) {
+func (c *replica) apply(t *testing.T, ch state.Change) {
 	t.Helper()
 
 	switch ch.Kind {
 	case state.ChangeNodes:
 		was, ok := c.nodes[ch.Name]
 		if ok != (ch.Was != nil) || ok && !reflect.DeepEqual(was, *ch.Was) {
-			t.Fatalf("revision %d: %s was %+v, and is told to have been %+v", ch.Revision, ch.Name, was, ch.Was)
+			t.Fatalf("revision %d: %s was %+v, but the change has %+v", ch.Revision, ch.Name, was, ch.Was)
 		}
 
 		delete(c.nodes, ch.Name)
@@ -106,19 +106,19 @@ func (c *copied) take(t *testing.T, ch state.Change) {
 	}
 }
 
-func (c *copied) same(t *testing.T, v *state.View) {
+func (c *replica) same(t *testing.T, v *state.View) {
 	t.Helper()
 	want := copyOf(v)
 
 	want.revision = c.revision
 	if !reflect.DeepEqual(c, want) {
-		t.Fatalf("at revision %d the changes make\n%+v\nand the view has\n%+v", v.Revision, c, want)
+		t.Fatalf("at revision %d the replica has\n%+v\nthe view has\n%+v", v.Revision, c, want)
 	}
 }
 
-// disturb does something to the store at random, and returns what; "" where
-// there was nothing to do it to.
-func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
+// disturb makes one random change and returns its name, or "" if the chosen change was
+// not possible.
+func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 	t.Helper()
 	ctx := within(t, patience)
 	v := s.View()
@@ -141,13 +141,13 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 	}
 	switch r.IntN(12) {
 	case 0, 1:
-		touch(t, s, v.Nodes[r.IntN(len(v.Nodes))].Name)
-		return "touch"
+		changeAddr(t, s, v.Nodes[r.IntN(len(v.Nodes))].Name)
+		return "address"
 	case 2:
-		reach(t, s, v.Nodes[r.IntN(len(v.Nodes))].Name, configuration.Connection{User: fmt.Sprint(i)})
-		return "reach"
+		setConnection(t, s, v.Nodes[r.IntN(len(v.Nodes))].Name, configuration.Connection{User: fmt.Sprint(i)})
+		return "connection"
 	case 3:
-		var vars configuration.Vars // removes them
+		var vars configuration.Vars // nil removes them
 		if r.IntN(2) == 0 {
 			vars = configuration.Vars{"i": fmt.Sprint(i)}
 		}
@@ -162,17 +162,17 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 			return "accept"
 		}
 
-	case 5: // a reservation that is not committed to
+	case 5: // an uncommitted reservation
 		if j, ok := newest(job.Queued); ok {
-			_, writes := heldFree(t, v, j)
-			abandoned(t, s, writes)
+			_, writes := claimOfFree(t, v, j)
+			reserveOnly(t, s, writes)
 
 			return "abandon"
 		}
 
-	case 6, 7: // one that is, in the same revision or in an earlier one
+	case 6, 7: // a claim, after an abandoned one or not
 		if j, ok := newest(job.Queued); ok {
-			running, writes := heldFree(t, v, j)
+			running, writes := claimOfFree(t, v, j)
 			_, err := s.Claim(ctx, v.Generation, running, writes)
 			must(t, err)
 
@@ -221,7 +221,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 			return "drop"
 		}
 
-	case 11: // as of a claim of several transactions: its last one
+	case 11: // the commit point after an uncommitted reservation
 		if j, ok := newest(job.Queued); ok && len(s.view.reserved[j.ID]) > 0 {
 			j.Status, j.Started = job.Running, noon
 			_, err := s.PutJob(ctx, j)
@@ -234,8 +234,8 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (did string) {
 	return ""
 }
 
-// heldFree is held for those of the job's nodes that are there and free.
-func heldFree(t *testing.T, v *state.View, j job.Job) (job.Job, []state.NodeWrite) {
+// claimOfFree returns the claim of those nodes of the job that are free.
+func claimOfFree(t *testing.T, v *state.View, j job.Job) (job.Job, []state.NodeWrite) {
 	t.Helper()
 	j.Targets = slices.DeleteFunc(slices.Clone(j.Targets), func(target job.Target) bool {
 		n, err := v.Node(target.Name)
@@ -245,67 +245,66 @@ func heldFree(t *testing.T, v *state.View, j job.Job) (job.Job, []state.NodeWrit
 	return held(t, v, j)
 }
 
-// TestChangesMakeTheView: a view and the changes after it make the next view,
-// whatever happens: reservations that nobody has committed to count in neither.
+// TestChangesMakeTheView checks that a view and the changes after it make the next view,
+// and that uncommitted reservations appear in neither.
 func TestChangesMakeTheView(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	r := rand.New(rand.NewPCG(7, 8))
 	seen(t, s, 12)
 
-	c, did := copyOf(s.View()), map[string]int{}
+	c, counts := copyOf(s.View()), map[string]int{}
 	for i := range 300 {
-		did[disturb(t, s, r, i)]++
+		counts[disturb(t, s, r, i)]++
 		c.follow(t, s.view.feed)
 		c.same(t, s.View())
 	}
 
-	for _, what := range []string{
-		"touch", "reach", "vars", "accept", "abandon", "commit", "claim", "finish", "cancel", "forget", "drop",
+	for _, change := range []string{
+		"address", "connection", "vars", "accept", "abandon", "commit", "claim", "finish", "cancel", "forget", "drop",
 	} {
-		if did[what] == 0 {
-			t.Errorf("%s was never done", what)
+		if counts[change] == 0 {
+			t.Errorf("the test never made the change %q", change)
 		}
 	}
 
-	touch(t, s, s.View().Nodes[0].Name)
+	changeAddr(t, s, s.View().Nodes[0].Name)
 
 	late := open(t, s.client)
 	if _, err := late.Changes(c.revision, 10); inventory.KindOf(err) != inventory.KindExpired {
-		t.Errorf("what came before a restart: %v", err)
+		t.Errorf("the changes before a restart: %v", err)
 	}
 }
 
-// TestReadAnew: where the watch on the store was cut off, all that was missed is
-// one change, and no more than it is.
-func TestReadAnew(t *testing.T) {
+// TestReload checks that reading all records again publishes exactly the missed changes.
+func TestReload(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	r := rand.New(rand.NewPCG(9, 10))
 	seen(t, s, 12)
-	cut := &Store{client: s.client}
-	cut.view.init(s.client, silent(), StaleAfter)
-	read := func() {
+	late := &Store{client: s.client}
+	late.view.init(s.client, silent(), StaleAfter)
+	reload := func() {
 		t.Helper()
-		_, err := cut.view.load(within(t, patience))
+		_, err := late.view.load(within(t, patience))
 		must(t, err)
 	}
-	read()
+	reload()
 
-	c := copyOf(cut.View())
+	c := copyOf(late.View())
 	for i := range 20 {
 		for k := range 10 {
 			disturb(t, s, r, 10*i+k)
 		}
 
-		read()
-		c.follow(t, cut.view.feed)
-		c.same(t, cut.View())
+		reload()
+		c.follow(t, late.view.feed)
+		c.same(t, late.View())
 	}
 
-	read()
+	reload()
 
-	if n := c.follow(t, cut.view.feed); n != 0 {
-		t.Errorf("%d changes where there was none", n)
+	if n := c.follow(t, late.view.feed); n != 0 {
+		t.Errorf("%d changes without a write", n)
 	}
 }

@@ -82,6 +82,7 @@ func (s *Store) History(ctx context.Context, node string, limit int) ([]inventor
 		entries = append(entries, record.entry())
 	}
 
+	// The filter needs the release of a job before its claim, so it runs newest first.
 	entries = dropUncommitted(s.View(), entries)
 	slices.Reverse(entries)
 

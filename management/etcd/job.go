@@ -237,8 +237,8 @@ func (s *Store) putJob(j job.Job) (clientv3.Op, error) {
 func decodeJob(id string, kv *mvccpb.KeyValue) (job.Job, error) {
 	value := kv.Value
 
-	// A compressed record starts with its length, whose first byte is never '{'
-	// within maxExpanded.
+	// A compressed record starts with its length. Below maxExpanded, the first byte of a
+	// length is never '{'.
 	if len(value) > 0 && value[0] != '{' {
 		var err error
 		if value, err = expand(value); err != nil {
@@ -275,6 +275,7 @@ func (s *Store) Accept(
 		return j, err
 	}
 
+	// Two requests decided on the same queue must not both be accepted.
 	newest := clientv3.Compare(clientv3.Value(s.seqKey()), "=", strconv.FormatUint(seq, 10))
 	if seq == 0 {
 		newest = atRevision(s.seqKey(), 0)
@@ -325,6 +326,7 @@ func (s *Store) Cancel(ctx context.Context, j job.Job, key *access.Key) (job.Job
 // DropJobs removes ended jobs with their inputs and logs.
 func (s *Store) DropJobs(ctx context.Context, ids []string) error {
 	for _, id := range ids {
+		// The record goes in the same transaction, so no job remains without its log.
 		_, err := s.commit(ctx, etcd.Ops{Then: []clientv3.Op{
 			clientv3.OpDelete(s.key("/x/log/%s/", id), clientv3.WithPrefix()),
 			clientv3.OpDelete(s.key("/x/tail/%s/", id), clientv3.WithPrefix()),

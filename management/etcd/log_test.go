@@ -50,7 +50,7 @@ func TestLog(t *testing.T) {
 
 	for offset := 0; offset <= len(want)+1; offset += 1 + r.IntN(9) {
 		if got := readAll(t, s, "1", int64(offset)); !bytes.Equal(got, want[min(offset, len(want)):]) {
-			t.Fatalf("from %d on it is %q, want %q", offset, got, want[min(offset, len(want)):])
+			t.Fatalf("from offset %d: got %q, want %q", offset, got, want[min(offset, len(want)):])
 		}
 	}
 
@@ -68,7 +68,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestReadWhileItGrows: a follower never meets a gap, however close to the end.
+// TestReadWhileItGrows checks that a reader close to the end of the log never finds a gap.
 func TestReadWhileItGrows(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -93,7 +93,8 @@ func TestReadWhileItGrows(t *testing.T) {
 	writer.Wait()
 }
 
-// TestAppendOnlyAtTheEnd: a repeated append is none, any other is refused.
+// TestAppendOnlyAtTheEnd checks that a repeated append succeeds without an effect, and
+// that any other append before or after the end is refused.
 func TestAppendOnlyAtTheEnd(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -107,7 +108,7 @@ func TestAppendOnlyAtTheEnd(t *testing.T) {
 	must(t, add(0, "one\n"))
 	must(t, add(4, "two\n"))
 	must(t, add(4, "two\n"))
-	must(t, add(0, "one\n")) // however late
+	must(t, add(0, "one\n")) // after a later append
 	conflict(t, add(0, "other"))
 	conflict(t, add(4, "two\nand more"))
 	conflict(t, add(2, "inside"))
@@ -118,8 +119,8 @@ func TestAppendOnlyAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestLongLog: ten megabytes, in chunks as they come from a runner; from any
-// offset the answer is bounded by a chunk.
+// TestLongLog appends ten megabytes in chunks of the size a runner sends. A read returns
+// one chunk at most.
 func TestLongLog(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -142,8 +143,8 @@ func TestLongLog(t *testing.T) {
 	}
 }
 
-// TestFirstGenerationLongLine: a log line over 64 KiB hung the job. To the log
-// lines mean nothing.
+// TestFirstGenerationLongLine appends a line of 3 MiB. The first cluster manager hung at
+// lines over 64 KiB; this log has no notion of lines.
 func TestFirstGenerationLongLine(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -157,6 +158,7 @@ func TestFirstGenerationLongLine(t *testing.T) {
 	}
 }
 
+// TestDamagedChunk expects an internal error for a chunk that cannot be expanded.
 func TestDamagedChunk(t *testing.T) {
 	t.Parallel()
 	s := store(t)

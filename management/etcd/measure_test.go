@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// TestSizes asks an endpoint that answers and one that does not.
+// TestSizes requests the sizes from an endpoint that answers and one that does not.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	const nobody = "unix:///nonexistent/client.sock"
-	s.client.SetEndpoints(shared.Endpoint(), nobody)
+	const unreachable = "unix:///nonexistent/client.sock"
+	s.client.SetEndpoints(shared.Endpoint(), unreachable)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 
 	sizes := s.Sizes(ctx)
-	if len(sizes) != 2 || sizes[nobody].Err == nil {
+	if len(sizes) != 2 || sizes[unreachable].Err == nil {
 		t.Errorf("%+v", sizes)
 	}
 
@@ -31,23 +31,23 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestOnProbe: every question is told of.
+// TestOnProbe checks that each probe is reported with its duration.
 func TestOnProbe(t *testing.T) {
 	t.Parallel()
 	s := store(t)
-	asked := make(chan time.Duration, 10)
+	probes := make(chan time.Duration, 10)
 	s.OnProbe(func(took time.Duration, err error) {
 		if err == nil {
-			asked <- took
+			probes <- took
 		}
 	})
 	s.view.probe(within(t, patience))
 
-	if took := <-asked; took <= 0 {
-		t.Errorf("it took %s", took)
+	if took := <-probes; took <= 0 {
+		t.Errorf("the probe took %s", took)
 	}
 
 	if s.Staleness() <= 0 {
-		t.Errorf("silent for %s", s.Staleness())
+		t.Errorf("staleness %s", s.Staleness())
 	}
 }

@@ -118,6 +118,7 @@ func decodeNode(name string, kv *mvccpb.KeyValue) (*inventory.Node, error) {
 		return nil, err
 	}
 
+	// Snapshots are sorted by name; a wrong one would break every search.
 	if record.Name != name {
 		return nil, fmt.Errorf("the record names node %q", record.Name)
 	}
@@ -188,11 +189,13 @@ func (s *Store) PutNodes(ctx context.Context, writes []state.NodeWrite) (conflic
 		}
 	}
 
+	// A slot is free as soon as a chunk is written, so a slow one holds up no other.
 	chunks := pack(parts, 0)
 	conflicting, errs := make([][]string, len(chunks)), make([]error, len(chunks))
 	slots := make(chan struct{}, parallelChunks)
 
 	var writers sync.WaitGroup
+
 	var failed atomic.Bool
 	for i, ops := range chunks {
 		// Each write has exactly one condition, so they count the writes of a chunk.
@@ -232,6 +235,7 @@ func (s *Store) putChunk(ctx context.Context, chunk []state.NodeWrite, ops etcd.
 		return []string{chunk[0].Node.Name}, nil
 	}
 
+	// Node by node, the nodes without a conflict are written.
 	for _, w := range chunk {
 		more, err := s.PutNodes(ctx, []state.NodeWrite{w})
 		if err != nil {

@@ -110,6 +110,7 @@ func (s *Store) commitJob(ctx context.Context, j job.Job, ops etcd.Ops) (job.Job
 // withdraw removes the uncommitted reservations of a failed claim, with their history
 // entries. A failure does no harm, because they count as absent.
 func (s *Store) withdraw(ctx context.Context, writes []state.NodeWrite) {
+	// One transaction a node: a conflict on one must not keep the others reserved.
 	for _, w := range writes {
 		reserved, jobRevision, ok := s.view.reservation(w.Node.Name, w.Node.Job)
 		if !ok {
@@ -143,6 +144,7 @@ func (s *Store) keepReservation(n inventory.Node) inventory.Node {
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
 
+	// The caller saw another record, or (with Before) a reservation that is committed.
 	stored, ok := s.view.nodes[n.Name]
 	if !ok || stored.Revision != n.Revision || n.Before != nil {
 		return n

@@ -59,6 +59,7 @@ func (s *Store) Result(ctx context.Context, key string) (*access.Result, error) 
 		return nil, err
 	}
 
+	// Callers wait for this revision, so that a retry sees the effect of the mutation.
 	result := record.result(resp.Kvs[0].ModRevision)
 
 	return &result, nil

@@ -51,6 +51,7 @@ func (s *Store) PutOverlay(ctx context.Context, revision int64, overlay map[stri
 // NoteFile stores the digest of an instance's configuration file. A new digest is a
 // change of the configuration, like a change of the overlay.
 func (s *Store) NoteFile(ctx context.Context, instance, digest string) error {
+	// A restart with the same file is no change of the configuration.
 	s.view.mu.Lock()
 	unchanged := s.view.files[instance] == digest
 	s.view.mu.Unlock()

@@ -56,6 +56,7 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 
+	// The loops outlive ctx, which may have the deadline of the start.
 	var loops context.Context
 	loops, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.done.Go(func() { s.view.watchLoop(loops, revision) })
@@ -137,6 +138,7 @@ func (s *Store) Sizes(ctx context.Context) map[string]Size {
 	sizes := map[string]Size{}
 	for _, endpoint := range s.client.Endpoints() {
 		requests.Go(func() {
+			// An endpoint without an answer must not hide the sizes of the others.
 			resp, err := s.client.Status(ctx, endpoint)
 
 			size := Size{Err: etcd.Error(err)}

@@ -33,20 +33,20 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// shared is the server of all tests that neither stop nor compact it; each has
-// a prefix of its own.
+// shared is the server of all tests that neither stop nor compact it. Each test has its
+// own prefix.
 var shared *etcd.Server
 
-// prefixes gives every test keys of its own, also when it is repeated.
+// prefixes counts the prefixes, so that a repeated test gets a new one.
 var prefixes atomic.Int64
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == "etcd" { // a server that can be taken away
+	if len(os.Args) == 3 && os.Args[1] == "etcd" { // a server in a child process
 		os.Exit(etcd.Main(os.Args[2]))
 	}
 
-	debug.SetGCPercent(400) // the tests end before much has to be collected
-	waitTogether()
+	debug.SetGCPercent(400) // the process ends before it needs much memory
+	raiseParallel()
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "cm")
 		if err != nil {
@@ -67,9 +67,9 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// waitTogether has more tests wait at a time than there are processors, unless
-// the command line says otherwise.
-func waitTogether() {
+// raiseParallel runs more tests at a time than there are processors, because most of
+// them wait for etcd.
+func raiseParallel() {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
@@ -82,7 +82,7 @@ func silent() *logrus.Logger {
 	return log
 }
 
-// patience bounds every wait; one that is fulfilled ends at once.
+// patience bounds every wait of a test that fails.
 const patience = time.Minute
 
 func within(t *testing.T, d time.Duration) context.Context {
@@ -118,8 +118,8 @@ func open(t *testing.T, c *etcd.Client) *Store {
 	return s
 }
 
-// impatient is a store whose view becomes stale early.
-func impatient(t *testing.T, c *etcd.Client) *Store {
+// openStale returns a store with a view that becomes stale early.
+func openStale(t *testing.T, c *etcd.Client) *Store {
 	t.Helper()
 	s, err := Open(within(t, patience), c, silent(), 600*time.Millisecond)
 	must(t, err)
@@ -149,7 +149,7 @@ func conflict(t *testing.T, err error) {
 	}
 }
 
-// seen puts nodes n-0000… into the store, as the monitor would.
+// seen stores the nodes n-0000… as a monitor does at their first observation.
 func seen(t *testing.T, s *Store, count int) []string {
 	t.Helper()
 	var writes []state.NodeWrite
@@ -179,7 +179,7 @@ func seen(t *testing.T, s *Store, count int) []string {
 	return names
 }
 
-// accepted queues a commission of the nodes.
+// accepted stores a queued commission of the nodes.
 func accepted(t *testing.T, s *Store, names []string) job.Job {
 	t.Helper()
 
@@ -201,7 +201,7 @@ func accepted(t *testing.T, s *Store, names []string) job.Job {
 	return j
 }
 
-// held are the writes that a claim makes, from the view.
+// held returns the Running job and the writes of its claim, decided on the view.
 func held(t *testing.T, v *state.View, j job.Job) (job.Job, []state.NodeWrite) {
 	t.Helper()
 	row, _ := inventory.TransitionOf(j.Verb)
@@ -219,6 +219,7 @@ func held(t *testing.T, v *state.View, j job.Job) (job.Job, []state.NodeWrite) {
 	return j, writes
 }
 
+// released returns the ended job and the writes that release its nodes.
 func released(t *testing.T, v *state.View, j job.Job) (job.Job, []state.NodeWrite) {
 	t.Helper()
 	j.Status, j.Ended = job.Complete, noon
@@ -242,6 +243,7 @@ func released(t *testing.T, v *state.View, j job.Job) (job.Job, []state.NodeWrit
 	return j, writes
 }
 
+// statuses counts the nodes of each status.
 func statuses(v *state.View) map[inventory.Status]int {
 	out := map[inventory.Status]int{}
 	for _, n := range v.Nodes {
@@ -251,8 +253,8 @@ func statuses(v *state.View) map[inventory.Status]int {
 	return out
 }
 
-// touch changes a node as a monitor that reports another address does.
-func touch(t *testing.T, s *Store, name string) {
+// changeAddr changes a node as a monitor does that reports a new address.
+func changeAddr(t *testing.T, s *Store, name string) {
 	t.Helper()
 	n, err := s.View().Node(name)
 	must(t, err)
@@ -267,8 +269,8 @@ func touch(t *testing.T, s *Store, name string) {
 	}
 }
 
-// TestRoundTrip: whatever is written is in the view at once, and in that of a
-// store that is opened anew.
+// TestRoundTrip checks that the view shows every write at once, and that a second store
+// reads the same view.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -287,7 +289,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	reach(t, s, names[1], configuration.Connection{User: "root", Port: 2222, Become: &yes})
+	setConnection(t, s, names[1], configuration.Connection{User: "root", Port: 2222, Become: &yes})
 	_, err = s.PutOverlay(ctx, 0, map[string]any{"log_level": "debug"})
 	must(t, err)
 	inputs := job.Inputs{
@@ -350,7 +352,7 @@ func TestRoundTrip(t *testing.T) {
 
 	again.Revision = first.Revision
 	if !reflect.DeepEqual(*first, again) {
-		t.Errorf("opened anew it is\n%+v\nit was\n%+v", again, *first)
+		t.Errorf("the second store has\n%+v\nwant\n%+v", again, *first)
 	}
 
 	if got, err := first.Job("1"); err != nil || !reflect.DeepEqual(got, j) {
@@ -368,13 +370,13 @@ func TestRoundTrip(t *testing.T) {
 
 	if first.VariablesAt[state.ScopeGlobal] != rev || first.VariablesAt[state.ScopeNode(names[0])] <= rev ||
 		first.ConfigAt == 0 {
-		t.Errorf("set at %v, configuration at %d", first.VariablesAt, first.ConfigAt)
+		t.Errorf("variables at %v, configuration at %d", first.VariablesAt, first.ConfigAt)
 	}
 
-	// And it can be taken away again.
+	// Remove all of it again.
 	_, err = s.PutVars(ctx, s.View().Revision, state.ScopeGlobal, nil)
 	must(t, err)
-	reach(t, s, names[1], configuration.Connection{})
+	setConnection(t, s, names[1], configuration.Connection{})
 	_, err = s.PutOverlay(ctx, s.View().Revision, nil)
 	must(t, err)
 
@@ -386,10 +388,10 @@ func TestRoundTrip(t *testing.T) {
 	}
 
 	if first.Vars(state.ScopeGlobal) == nil {
-		t.Error("an older view has changed")
+		t.Error("a snapshot changed")
 	}
 
-	// What an instance reads from its file is a part of the configuration.
+	// A new digest of an instance's file is a change of the configuration.
 	for _, step := range []struct {
 		digest string
 		news   bool
@@ -412,9 +414,9 @@ func TestConflicts(t *testing.T) {
 	ctx := within(t, patience)
 	names := seen(t, s, 2)
 	old := s.View()
-	touch(t, s, names[0])
+	changeAddr(t, s, names[0])
 
-	// A node that changed is left alone; the others of the same call are written.
+	// A conflict on one node does not keep the call from writing the others.
 	var writes []state.NodeWrite
 	for _, name := range names {
 		n, _ := old.Node(name)
@@ -435,7 +437,7 @@ func TestConflicts(t *testing.T) {
 		t.Errorf("%+v, %+v", a, b)
 	}
 
-	// A node that is new for two.
+	// Two callers create the same node.
 	n, _ := old.Node(names[0])
 
 	n.Revision = 0
@@ -468,14 +470,15 @@ func TestConflicts(t *testing.T) {
 	conflict(t, err)
 }
 
-// TestConflictsInAChunk: one node that changed does not keep its neighbours back.
+// TestConflictsInAChunk checks that conflicting nodes do not hold back the other nodes
+// of their chunk.
 func TestConflictsInAChunk(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	names := seen(t, s, 100)
 	old := s.View()
-	touch(t, s, names[7])
-	touch(t, s, names[70])
+	changeAddr(t, s, names[7])
+	changeAddr(t, s, names[70])
 
 	var writes []state.NodeWrite
 	for _, n := range old.Nodes {
@@ -496,11 +499,11 @@ func TestConflictsInAChunk(t *testing.T) {
 	}
 
 	if gone != 98 {
-		t.Errorf("%d are gone", gone)
+		t.Errorf("%d nodes disappeared, want 98", gone)
 	}
 }
 
-// TestClaim takes batches of any size, and gives them back.
+// TestClaim claims and releases batches of one chunk and of many.
 func TestClaim(t *testing.T) {
 	t.Parallel()
 
@@ -511,7 +514,7 @@ func TestClaim(t *testing.T) {
 			ctx := within(t, patience)
 			names := seen(t, s, count)
 			j := accepted(t, s, names)
-			halves := watchForHalves(t, s, count)
+			stopWatching := watchForPartialClaims(t, s, count)
 			v := s.View()
 			running, writes := held(t, v, j)
 			j, err := s.Claim(ctx, v.Generation, running, writes)
@@ -526,7 +529,7 @@ func TestClaim(t *testing.T) {
 				j.ID,
 			); got.Status != job.Running || got.Revision != j.Revision ||
 				v.Generation != j.Revision {
-				t.Errorf("%+v, ground %d", got, v.Generation)
+				t.Errorf("%+v, generation %d", got, v.Generation)
 			}
 
 			ending, writes := released(t, v, j)
@@ -538,7 +541,7 @@ func TestClaim(t *testing.T) {
 				t.Errorf("%v", got)
 			}
 
-			halves()
+			stopWatching()
 
 			for _, name := range []string{names[0], names[count-1]} {
 				h, err := s.History(ctx, name, 10)
@@ -551,9 +554,10 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// watchForHalves looks at every view until the returned function is called: a
-// job that is Queued holds nothing, and one that runs held everything at first.
-func watchForHalves(t *testing.T, s *Store, count int) (end func()) {
+// watchForPartialClaims fails the test if a view shows a part of a claim: a Queued job
+// holds no node, and a Running one starts with all of them. It watches until the
+// returned function is called.
+func watchForPartialClaims(t *testing.T, s *Store, count int) (end func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -565,7 +569,7 @@ func watchForHalves(t *testing.T, s *Store, count int) (end func()) {
 
 			queued := slices.ContainsFunc(v.Jobs, func(j job.Job) bool { return j.Status == job.Queued })
 			if queued && in[inventory.Unallocated] != count || !queued && in[inventory.Unallocated] != 0 {
-				t.Errorf("half a claim is seen: queued %v, %v", queued, in)
+				t.Errorf("the view shows a part of a claim: queued %v, %v", queued, in)
 			}
 
 			select {
@@ -579,17 +583,19 @@ func watchForHalves(t *testing.T, s *Store, count int) (end func()) {
 	return func() { close(stop); <-stopped }
 }
 
-// TestClaimRefused: where anything has changed meanwhile, in whichever chunk,
-// nothing has happened.
+// TestClaimRefused checks that a change since the decision, in any chunk of the claim,
+// leaves every node as it was.
 func TestClaimRefused(t *testing.T) {
 	t.Parallel()
 
-	for name, disturb := range map[string]func(t *testing.T, s *Store, names []string, j *job.Job, ground *int64){
-		"the first node": func(t *testing.T, s *Store, names []string, _ *job.Job, _ *int64) { touch(t, s, names[0]) },
-		"the last node": func(t *testing.T, s *Store, names []string, _ *job.Job, _ *int64) {
-			touch(t, s, names[len(names)-1])
+	for name, disturb := range map[string]func(t *testing.T, s *Store, names []string, j *job.Job, generation *int64){
+		"the first node": func(t *testing.T, s *Store, names []string, _ *job.Job, _ *int64) {
+			changeAddr(t, s, names[0])
 		},
-		"the ground":       func(_ *testing.T, _ *Store, _ []string, _ *job.Job, ground *int64) { *ground = 1 },
+		"the last node": func(t *testing.T, s *Store, names []string, _ *job.Job, _ *int64) {
+			changeAddr(t, s, names[len(names)-1])
+		},
+		"the generation":   func(_ *testing.T, _ *Store, _ []string, _ *job.Job, generation *int64) { *generation = 1 },
 		"the job":          func(_ *testing.T, _ *Store, _ []string, j *job.Job, _ *int64) { j.Revision-- },
 		"the job is ended": cancelled,
 	} {
@@ -601,19 +607,19 @@ func TestClaimRefused(t *testing.T) {
 			j := accepted(t, s, names)
 			v := s.View()
 			running, writes := held(t, v, j)
-			ground := v.Generation
-			disturb(t, s, names, &running, &ground)
+			generation := v.Generation
+			disturb(t, s, names, &running, &generation)
 			before := s.View()
-			_, err := s.Claim(ctx, ground, running, writes)
+			_, err := s.Claim(ctx, generation, running, writes)
 			conflict(t, err)
 
 			after := s.View()
 			for i := range after.Nodes {
 				n, want := *after.Nodes[i], *before.Nodes[i]
-				// The record may be newer, and its numbers may have a gap.
+				// A withdrawn reservation leaves a newer record and a gap in the numbers.
 				n.Revision, n.Entries, n.Updated, want.Updated = want.Revision, want.Entries, time.Time{}, time.Time{}
 				if !reflect.DeepEqual(n, want) {
-					t.Fatalf("it was\n%+v\nand is\n%+v", want, n)
+					t.Fatalf("before\n%+v\nafter\n%+v", want, n)
 				}
 			}
 
@@ -623,7 +629,7 @@ func TestClaimRefused(t *testing.T) {
 				}
 			}
 
-			// What another process reads is the same.
+			// Another process reads the same.
 			for _, n := range open(t, s.client).View().Nodes {
 				if n.Status != inventory.Unallocated || n.Job != "" || n.Before != nil {
 					t.Fatalf("%+v", n)
@@ -634,7 +640,7 @@ func TestClaimRefused(t *testing.T) {
 				return
 			}
 
-			// And once more, as the queue would do it.
+			// The scheduler decides again and succeeds.
 			v = s.View()
 			j, err = v.Job(j.ID)
 			must(t, err)
@@ -655,6 +661,36 @@ func TestClaimRefused(t *testing.T) {
 	}
 }
 
+// TestWithdrawWithoutNode withdraws a claim although one of its nodes is gone.
+func TestWithdrawWithoutNode(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, patience)
+	names := seen(t, s, 150)
+	v := s.View()
+	running, writes := held(t, v, accepted(t, s, names))
+
+	gone, err := v.Node(names[149])
+	must(t, err)
+
+	tombstone := &inventory.Tombstone{Name: gone.Name, Time: noon}
+	_, err = s.Forget(ctx, v.Generation, []state.NodeWrite{{Node: gone, Tombstone: tombstone}}, nil)
+	must(t, err)
+
+	_, err = s.Claim(ctx, v.Generation, running, writes)
+	conflict(t, err)
+
+	s.view.mu.Lock()
+	defer s.view.mu.Unlock()
+
+	for name, n := range s.view.nodes {
+		if n.Before != nil {
+			t.Errorf("the reservation of %s is left", name)
+		}
+	}
+}
+
+// cancelled ends the job before its claim.
 func cancelled(t *testing.T, s *Store, _ []string, j *job.Job, _ *int64) {
 	over, err := s.View().Job(j.ID)
 	must(t, err)
@@ -663,8 +699,8 @@ func cancelled(t *testing.T, s *Store, _ []string, j *job.Job, _ *int64) {
 	must(t, err)
 }
 
-// reach sets how a node is reached.
-func reach(t *testing.T, s *Store, name string, c configuration.Connection) {
+// setConnection sets the ssh parameters of a node.
+func setConnection(t *testing.T, s *Store, name string, c configuration.Connection) {
 	t.Helper()
 	n, err := s.View().Node(name)
 	must(t, err)
@@ -678,9 +714,9 @@ func reach(t *testing.T, s *Store, name string, c configuration.Connection) {
 	}
 }
 
-// abandoned reserves nodes for a job and stops short of its commit, like a
+// reserveOnly writes the reservations of a claim without its commit point, like a
 // process that dies in between.
-func abandoned(t *testing.T, s *Store, writes []state.NodeWrite) {
+func reserveOnly(t *testing.T, s *Store, writes []state.NodeWrite) {
 	t.Helper()
 	parts, err := s.nodeOps(writes)
 	must(t, err)
@@ -691,8 +727,8 @@ func abandoned(t *testing.T, s *Store, writes []state.NodeWrite) {
 	}
 }
 
-// TestAbandonedReservation: a reservation without its commit counts as absent,
-// whatever is written to the node, and until somebody else takes it.
+// TestAbandonedReservation checks that an uncommitted reservation counts as absent
+// through observations, the end of its job, another claim and a restart.
 func TestAbandonedReservation(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -700,7 +736,7 @@ func TestAbandonedReservation(t *testing.T) {
 	names := seen(t, s, 2)
 	first := accepted(t, s, names)
 	_, writes := held(t, s.View(), first)
-	abandoned(t, s, writes)
+	reserveOnly(t, s, writes)
 	before, err := s.View().Node(names[0])
 	must(t, err)
 
@@ -708,8 +744,7 @@ func TestAbandonedReservation(t *testing.T) {
 		t.Fatalf("%+v", before)
 	}
 
-	// The monitor writes meanwhile. The reservation stays, in case that its
-	// commit is on its way.
+	// An observation keeps the reservation, because the claim may still commit.
 	m, e, _ := before.Observe(inventory.Observation{Observer: "gossip", Label: "n", Serial: "0000"}, noon)
 	m.Labels = map[string]string{"rack": "r1"}
 	_, err = s.PutNodes(ctx, []state.NodeWrite{{Node: m, Entries: []inventory.HistoryEntry{*e}}})
@@ -727,9 +762,9 @@ func TestAbandonedReservation(t *testing.T) {
 		t.Errorf("the reservation is lost: %+v", raw)
 	}
 
-	touch(t, s, names[0])
+	changeAddr(t, s, names[0])
 
-	// Its job ends without ever having begun, and another one takes the nodes.
+	// The job is cancelled before it begins, and another one claims the nodes.
 	first.Status, first.Ended = job.Cancelled, noon
 	_, err = s.Finish(ctx, first, nil)
 	must(t, err)
@@ -751,13 +786,14 @@ func TestAbandonedReservation(t *testing.T) {
 		t.Errorf("%+v, %v", h, err)
 	}
 
-	must(t, s.DropJobs(ctx, []string{first.ID})) // nor does it come back when the job is kept no longer
+	// The history omits the abandoned claim even without the record of its job.
+	must(t, s.DropJobs(ctx, []string{first.ID}))
 
 	if h, err := s.History(ctx, names[1], 10); err != nil || len(h) != 2 || h[1].Job != second.ID {
 		t.Errorf("%+v, %v", h, err)
 	}
 
-	// After a restart it is the same.
+	// A restart reads the same.
 	for _, n := range open(t, s.client).View().Nodes {
 		if n.Job != second.ID {
 			t.Errorf("%+v", n)
@@ -765,8 +801,8 @@ func TestAbandonedReservation(t *testing.T) {
 	}
 }
 
-// TestReservedAgain: a job whose first reservation was abandoned, and which begins
-// later, has claimed its nodes once.
+// TestReservedAgain checks that the history shows one claim of a job that succeeded at
+// its second attempt.
 func TestReservedAgain(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -774,7 +810,7 @@ func TestReservedAgain(t *testing.T) {
 	names := seen(t, s, 1)
 	j := accepted(t, s, names)
 	_, writes := held(t, s.View(), j)
-	abandoned(t, s, writes)
+	reserveOnly(t, s, writes)
 	v := s.View()
 	running, writes := held(t, v, j)
 	_, err := s.Claim(ctx, v.Generation, running, writes)
@@ -787,8 +823,8 @@ func TestReservedAgain(t *testing.T) {
 	}
 }
 
-// TestMonitorDuringAJob: what the monitor sees while a job holds a node is kept,
-// and the job's end keeps that.
+// TestMonitorDuringAJob checks that a claimed node keeps observations, also beyond the
+// end of the job.
 func TestMonitorDuringAJob(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -799,7 +835,7 @@ func TestMonitorDuringAJob(t *testing.T) {
 	j, err := s.Claim(ctx, s.View().Generation, running, writes)
 	must(t, err)
 	ending, stale := released(t, s.View(), j)
-	touch(t, s, names[0])
+	changeAddr(t, s, names[0])
 
 	if n, _ := s.View().
 		Node(names[0]); n.Status != inventory.Provisioning || n.Addr != "10.9.9.9" || n.Job != j.ID ||
@@ -820,7 +856,7 @@ func TestMonitorDuringAJob(t *testing.T) {
 	}
 }
 
-// TestFinishAgain: an end that was written in part is written again.
+// TestFinishAgain repeats the end of a job after a partial failure.
 func TestFinishAgain(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -831,12 +867,12 @@ func TestFinishAgain(t *testing.T) {
 	j, err := s.Claim(ctx, s.View().Generation, running, writes)
 	must(t, err)
 	ending, writes := released(t, s.View(), j)
-	touch(t, s, names[149]) // the last chunk conflicts
+	changeAddr(t, s, names[149]) // the last chunk conflicts
 	_, err = s.Finish(ctx, ending, writes)
 	conflict(t, err)
 
 	if got := statuses(s.View()); got[inventory.Allocated] == 0 || got[inventory.Provisioning] == 0 {
-		t.Fatalf("it was to be written in part: %v", got)
+		t.Fatalf("the end was not written in part: %v", got)
 	}
 
 	if got, _ := s.View().Job(j.ID); got.Status != job.Running {
@@ -860,7 +896,8 @@ func TestFinishAgain(t *testing.T) {
 	}
 }
 
-// TestViewNeverGoesBack: readers and writers at once.
+// TestViewNeverGoesBack reads and writes in parallel: revisions only grow, and each
+// writer reads its own writes.
 func TestViewNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -935,8 +972,8 @@ func TestForget(t *testing.T) {
 	names := seen(t, s, 60)
 	_, err := s.PutVars(ctx, 0, state.ScopeNode(names[0]), configuration.Vars{"a": "b"})
 	must(t, err)
-	reach(t, s, names[0], configuration.Connection{User: "u"})
-	buried := func(count int) (writes []state.NodeWrite) {
+	setConnection(t, s, names[0], configuration.Connection{User: "u"})
+	forgets := func(count int) (writes []state.NodeWrite) {
 		for _, n := range s.View().Nodes[:count] {
 			writes = append(
 				writes,
@@ -949,19 +986,19 @@ func TestForget(t *testing.T) {
 
 		return writes
 	}
-	ground := s.View().Generation
-	writes := buried(2)
-	touch(t, s, names[1])
-	_, err = s.Forget(ctx, ground, writes, nil)
+	generation := s.View().Generation
+	writes := forgets(2)
+	changeAddr(t, s, names[1])
+	_, err = s.Forget(ctx, generation, writes, nil)
 	conflict(t, err)
 
 	if len(s.View().Nodes) != 60 || len(s.View().Tombstones) != 0 {
-		t.Error("a part was forgotten")
+		t.Error("a refused request forgot nodes")
 	}
 
-	_, err = s.Forget(ctx, ground+1, buried(1), nil)
+	_, err = s.Forget(ctx, generation+1, forgets(1), nil)
 	conflict(t, err)
-	rev, err := s.Forget(ctx, ground, buried(59), &access.Key{ID: "k", Request: "r"})
+	rev, err := s.Forget(ctx, generation, forgets(59), &access.Key{ID: "k", Request: "r"})
 	must(t, err)
 
 	if d, err := s.Result(ctx, "k"); err != nil || d == nil || d.Request != "r" || d.Revision != rev {
@@ -973,7 +1010,7 @@ func TestForget(t *testing.T) {
 		v.Vars(state.ScopeNode(names[0])) != nil ||
 		v.Connection(names[0]) != nil ||
 		v.Generation != rev {
-		t.Errorf("%d nodes, %d graves, ground %d at %d", len(v.Nodes), len(v.Tombstones), v.Generation, rev)
+		t.Errorf("%d nodes, %d tombstones, generation %d at %d", len(v.Nodes), len(v.Tombstones), v.Generation, rev)
 	}
 
 	if h, err := s.History(ctx, names[0], 10); err != nil || len(h) != 0 {
@@ -981,7 +1018,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestForgetAtTheEndOfAJob: the job's end takes nodes away as well.
+// TestForgetAtTheEndOfAJob forgets a node with the end of its job.
 func TestForgetAtTheEndOfAJob(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -1040,7 +1077,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestBadRecord: one record that cannot be read does not take the others away.
+// TestBadRecord checks that a damaged record does not hide the others.
 func TestBadRecord(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -1058,7 +1095,7 @@ func TestBadRecord(t *testing.T) {
 		t.Errorf("%d nodes after a restart", got)
 	}
 
-	touch(t, s, names[0])
+	changeAddr(t, s, names[0])
 }
 
 func TestWaitGivesUp(t *testing.T) {
@@ -1076,8 +1113,8 @@ func TestWaitGivesUp(t *testing.T) {
 	}
 }
 
-// TestBehind: a view that does not follow is waited for, and does not count as
-// fresh because the store answers.
+// TestBehind checks that Sync waits for a view that lags, and that a probe does not
+// confirm it.
 func TestBehind(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -1086,7 +1123,7 @@ func TestBehind(t *testing.T) {
 	revision, err := late.view.load(t.Context())
 	must(t, err)
 
-	ask := func() bool {
+	confirmed := func() bool {
 		late.view.mu.Lock()
 		late.view.confirmed = time.Time{}
 		late.view.mu.Unlock()
@@ -1094,19 +1131,19 @@ func TestBehind(t *testing.T) {
 
 		return !late.View().Stale
 	}
-	if !ask() {
-		t.Error("nothing was written, and it is stale")
+	if !confirmed() {
+		t.Error("the view is stale although nothing was written")
 	}
 
 	_, err = s.PutVars(t.Context(), 0, state.ScopeGlobal, configuration.Vars{"a": "b"})
 	must(t, err)
 
 	if err := late.Sync(within(t, 200*time.Millisecond)); inventory.KindOf(err) != inventory.KindUnavailable {
-		t.Errorf("it does not wait: %v", err)
+		t.Errorf("Sync did not wait: %v", err)
 	}
 
-	if ask() {
-		t.Error("it is behind, and not stale")
+	if confirmed() {
+		t.Error("a probe confirmed a view that lags")
 	}
 
 	within, stop := context.WithCancel(t.Context())
@@ -1116,13 +1153,13 @@ func TestBehind(t *testing.T) {
 	defer late.Close()
 	must(t, late.Sync(t.Context()))
 
-	if !ask() || late.View().Vars(state.ScopeGlobal)["a"] != "b" {
-		t.Error("it does not catch up")
+	if !confirmed() || late.View().Vars(state.ScopeGlobal)["a"] != "b" {
+		t.Error("the view does not catch up")
 	}
 }
 
-// TestSync: what another one has written is there after a Sync, and what is
-// written outside the view is not waited for.
+// TestSync checks that the view shows the writes of another store after a Sync, and that
+// Sync does not wait for writes outside of the view.
 func TestSync(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -1142,15 +1179,15 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// TestCompaction: a view that was cut off until what it missed was compacted
-// away reads everything anew.
+// TestCompaction checks that a view reads all records again if the events it missed are
+// compacted.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
 	server := own(t)
 	s := open(t, dial(t, server, "/t"))
 	ctx := within(t, patience)
 	seen(t, s, 3)
-	behind := s.View().Revision - 2 // the watch begins before what will be compacted
+	behind := s.View().Revision - 2 // the compaction removes the events after it
 	other := open(t, s.client)
 	n, _ := s.View().Node("n-0001")
 	_, err := s.Forget(
@@ -1176,10 +1213,11 @@ func TestCompaction(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 
-	touch(t, s, "n-0000")
+	changeAddr(t, s, "n-0000")
 	must(t, late.Wait(ctx, s.View().Revision))
 }
 
+// own starts a server for one test.
 func own(t *testing.T) *etcd.Server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cm")
@@ -1191,8 +1229,7 @@ func own(t *testing.T) *etcd.Server {
 	return server
 }
 
-// child starts a server in a process of its own, and returns what sends that a
-// signal.
+// child starts a server in a child process and returns a function that signals it.
 func child(t *testing.T) (*etcd.Server, func(sig string)) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cm")
@@ -1230,25 +1267,24 @@ func awaitStale(t *testing.T, s *Store, stale bool) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("the view does not become stale: %v", stale)
+			t.Fatalf("the view did not become stale=%v", stale)
 		}
 	}
 }
 
-// TestStale: a view that hears nothing says so and wakes who waits, a write
-// fails in a bounded time, and all is well when the store answers again, even
-// if nobody writes.
+// TestStale suspends etcd: the view becomes stale and wakes its waiters, and a write
+// fails in time. The view becomes current again without any write.
 func TestStale(t *testing.T) {
 	t.Parallel()
 	server, signal := child(t)
-	s := impatient(t, dial(t, server, "/t"))
+	s := openStale(t, dial(t, server, "/t"))
 	seen(t, s, 2)
 	s.View()
 	signal("STOP")
 	awaitStale(t, s, true)
 
 	if len(s.View().Nodes) != 2 {
-		t.Error("a stale view is still a view")
+		t.Error("a stale view lost its nodes")
 	}
 
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -1262,19 +1298,19 @@ func TestStale(t *testing.T) {
 	); inventory.KindOf(
 		err,
 	) != inventory.KindUnavailable {
-		t.Errorf("a write without a store: %v", err)
+		t.Errorf("a write without etcd: %v", err)
 	}
 
 	if err := s.Sync(short); inventory.KindOf(err) != inventory.KindUnavailable {
-		t.Errorf("what is newest, without a store: %v", err)
+		t.Errorf("Sync without etcd: %v", err)
 	}
 
 	signal("CONT")
 	awaitStale(t, s, false)
-	touch(t, s, "n-0001")
+	changeAddr(t, s, "n-0001")
 }
 
-// TestStoreIsKilled: the view goes on when the store has come back.
+// TestStoreIsKilled checks that the view continues after a restart of etcd.
 func TestStoreIsKilled(t *testing.T) {
 	t.Parallel()
 	server, signal := child(t)
@@ -1285,26 +1321,26 @@ func TestStoreIsKilled(t *testing.T) {
 	ctx := within(t, patience)
 	for s.Sync(ctx) != nil {
 		if ctx.Err() != nil {
-			t.Fatal("the store does not come back")
+			t.Fatal("etcd does not come back")
 		}
 	}
 
-	touch(t, s, "n-0001")
+	changeAddr(t, s, "n-0001")
 	awaitStale(t, s, false)
 }
 
-// TestIdle: a view of a store in which nothing happens is not stale.
+// TestIdle checks that a probe confirms the view when there are no writes.
 func TestIdle(t *testing.T) {
 	t.Parallel()
-	s := impatient(t, dial(t, own(t), "/t"))
+	s := openStale(t, dial(t, own(t), "/t"))
 	s.view.mu.Lock()
-	s.view.confirmed = time.Time{} // as if for a long time
+	s.view.confirmed = time.Time{} // long ago
 	s.view.mu.Unlock()
 	s.View()
 	awaitStale(t, s, false)
 }
 
-// TestDropJobs removes everything of a job.
+// TestDropJobs checks that no key of a dropped job is left.
 func TestDropJobs(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -1337,12 +1373,12 @@ func TestDropJobs(t *testing.T) {
 	}
 
 	if j := accepted(t, s, nil); j.ID != "4" {
-		t.Errorf("a number is used twice: %s", j.ID)
+		t.Errorf("a job got the number of a dropped one: %s", j.ID)
 	}
 }
 
-// TestLargeJob: the record of a job with thousands of nodes is one that an etcd
-// with its default limits takes, and reads back as it was.
+// TestLargeJob checks that the record of a job with 10 000 nodes fits etcd's default
+// limits and survives a round trip.
 func TestLargeJob(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -1372,7 +1408,7 @@ func TestLargeJob(t *testing.T) {
 		"the view": s.View(), "a store that is opened later": open(t, s.client).View(),
 	} {
 		if got, err := v.Job(j.ID); err != nil || !reflect.DeepEqual(got, j) {
-			t.Errorf("%s has another job: %v", what, err)
+			t.Errorf("%s has a different job: %v", what, err)
 		}
 	}
 
@@ -1384,7 +1420,7 @@ func TestLargeJob(t *testing.T) {
 	}
 }
 
-// TestPackBytes: what is large is distributed over several transactions.
+// TestPackBytes checks the limit of bytes per transaction.
 func TestPackBytes(t *testing.T) {
 	t.Parallel()
 
@@ -1403,11 +1439,11 @@ func TestPackBytes(t *testing.T) {
 	}
 
 	if count != len(parts) {
-		t.Errorf("%d operations are left", count)
+		t.Errorf("%d operations in all chunks", count)
 	}
 
 	one := []etcd.Ops{{Then: []clientv3.Op{clientv3.OpPut("/key", strings.Repeat("x", 2<<20))}}}
 	if got := pack(one, 2); len(got) != 1 || len(got[0].Then) != 1 {
-		t.Error("what is too large by itself is left for etcd to refuse")
+		t.Error("a part beyond the limit must get a chunk of its own, for etcd to refuse")
 	}
 }

@@ -151,6 +151,7 @@ func (v *view) watchLoop(ctx context.Context, revision int64) {
 
 		v.log.WithError(err).Warn("the watch on etcd has ended; reading all records again")
 
+		// The old view remains readable meanwhile, and becomes stale.
 		for {
 			if revision, err = v.load(ctx); err == nil {
 				break
@@ -170,6 +171,7 @@ func (v *view) watch(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 
+	// Without a leader the watch ends, so that a partitioned member is left for another.
 	events := v.client.Watch(ctx, v.client.Prefix+"/v/", clientv3.WithPrefix(), clientv3.WithRev(revision+1))
 	for {
 		select {
@@ -252,6 +254,7 @@ func (v *view) probe(ctx context.Context) {
 	if err == nil && v.revision >= head {
 		v.confirmed = time.Now()
 	}
+
 	v.mu.Unlock()
 
 	// Without the lock, because the function may read the store.
@@ -376,6 +379,7 @@ func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 		}
 	}
 
+	// The old effective nodes are needed, so this comes before the new record.
 	v.markReserved(id, j.Status)
 	v.markChanged(state.ChangeJobs, id, len(kv.Value))
 	v.changedJobs[id] = true
@@ -393,12 +397,14 @@ func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 func (v *view) applyVariables(scope state.Scope, deleted bool, kv *mvccpb.KeyValue) error {
 	v.markChanged(state.ChangeVars, string(scope), len(kv.Value))
 
+	// A scope with a damaged record keeps its last values and their revision.
 	if err := update(v.variables.writable(), scope, deleted, kv, variablesRecord.variables); err != nil {
 		return err
 	}
 
 	if deleted {
 		delete(v.variablesAt.writable(), scope)
+
 		return nil
 	}
 
@@ -411,6 +417,7 @@ func (v *view) applyOverlay(deleted bool, kv *mvccpb.KeyValue) error {
 	v.markChanged(state.ChangeConfig, "", 0)
 
 	v.overlay, v.configAt = nil, max(v.configAt, kv.ModRevision)
+
 	if deleted {
 		return nil
 	}
@@ -431,6 +438,7 @@ func (v *view) current() *state.View {
 		return v.snapshot
 	}
 
+	// Only the flag changed. Callers may hold the old snapshot, so it is copied.
 	if v.snapshot != nil {
 		s := *v.snapshot
 		s.Stale = stale
@@ -511,6 +519,7 @@ func compareIDs(a, b string) int {
 // wait blocks until the view has reached the revision.
 func (v *view) wait(ctx context.Context, revision int64) error {
 	for {
+		// Taken under one lock: a change in between would be missed otherwise.
 		v.mu.Lock()
 		current, changed := v.revision, v.changed
 		v.mu.Unlock()
