@@ -28,9 +28,10 @@ type Auditor interface {
 	Record(ctx context.Context, r Record)
 }
 
-// Audited carries out a mutation and leaves its audit record. mutate may fill in
-// what is known only afterwards, e.g. the job.
+// Audited carries out a mutation and leaves its audit record. mutate may complete
+// the record, e.g. with the id of the new job.
 func Audited(ctx context.Context, a Auditor, c Caller, r Record, mutate func(*Record) error) error {
+	// A refusal is part of the trail, so the error does not end this function.
 	err := mutate(&r)
 
 	r.Time, r.Principal, r.Err = time.Now(), c.Principal, err

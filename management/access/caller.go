@@ -11,7 +11,7 @@ import (
 
 // Caller is the origin of a mutation and the terms it sets.
 type Caller struct {
-	// Principal names who asks: an account, "http:ADDRESS", "monitor:OBSERVER",
+	// Principal is the identity behind the request: an account, "http:ADDRESS", "monitor:OBSERVER",
 	// or Manager for a decision of the manager itself.
 	Principal string
 	// Precondition must hold for the change to be made. nil: none.
@@ -29,7 +29,7 @@ const Manager = "clusterm"
 type Precondition func(*state.View) error
 
 // Check evaluates the precondition on v, and once more on the newest view if it
-// fails: v may be older than what the client has read from another instance. It
+// fails: v may be older than an answer of another instance to the client. It
 // returns the view that meets the precondition.
 func (p Precondition) Check(ctx context.Context, r state.Reader, v *state.View) (*state.View, error) {
 	if p == nil {
@@ -45,6 +45,7 @@ func (p Precondition) Check(ctx context.Context, r state.Reader, v *state.View) 
 		return v, err
 	}
 
+	// The write is guarded by this view, so the decision must use it too.
 	v = r.View()
 
 	return v, p(v)

@@ -59,6 +59,7 @@ func (c Caller) Replay(ctx context.Context, results Results, r state.Reader) (*R
 		return nil, err
 	}
 
+	// One key for two requests is a fault of the client. Neither may be guessed.
 	if result.Request != c.Key.Request {
 		return nil, inventory.Errorf(inventory.KindKeyReused,
 			"the Idempotency-Key was already used for a different request at %s",

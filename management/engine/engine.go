@@ -18,8 +18,8 @@ import (
 )
 
 // Store keeps jobs, their logs and their inputs. Every method may block until
-// its context ends, and all may be called at once. A write whose guard does not
-// hold returns KindConflict and changes nothing. A write returns once the view
+// its context ends, and all may be called at once. If the guard of a write
+// fails, the write returns KindConflict and changes nothing. A write returns once the view
 // shows it.
 type Store interface {
 	JobStore
@@ -57,7 +57,7 @@ type LogStore interface {
 	LogSize(ctx context.Context, id string, s job.Stream) (int64, error)
 }
 
-// Archive keeps what belongs to jobs beside their records and logs.
+// Archive keeps the inputs of jobs, and drops expired jobs and results.
 type Archive interface {
 	// Inputs returns the inputs a job was accepted with, or KindNotFound.
 	Inputs(ctx context.Context, id string) (job.Inputs, error)
@@ -186,6 +186,7 @@ func (e *Engine) Inputs(ctx context.Context, id string) (job.Inputs, error) {
 		return job.Inputs{}, err
 	}
 
+	// Inputs leave the engine for people. Runs read them from the store.
 	secrets := e.settings().Secrets
 	in.Extra = secrets.HideVars(in.Extra)
 

@@ -31,10 +31,12 @@ func (e *Engine) execute(ctx context.Context, id string) error {
 			return err
 		}
 
+		// The end is decided, perhaps by an earlier process.
 		if j.Outcomes != nil || len(j.Runs) == 0 && len(j.Targets) == 0 {
 			return e.finish(ctx, id)
 		}
 
+		// A run without an exit was begun, and may still be alive.
 		if run := j.LastRun(); run != nil && run.Exit == "" {
 			if err := e.executeStep(ctx, j, run.Kind); err != nil {
 				return err
@@ -95,6 +97,7 @@ func (e *Engine) update(ctx context.Context, id string, change func(*job.Job)) (
 
 // begin records that a step is about to start.
 func (e *Engine) begin(ctx context.Context, j job.Job, step job.Step) error {
+	// The headline belongs to the output before the run, so write it first.
 	if err := e.logLine(ctx, j.ID, headline(j, step)); err != nil {
 		return err
 	}
@@ -149,6 +152,7 @@ func headline(j job.Job, step job.Step) string {
 
 // decide makes the end of the job durable before any node is released.
 func (e *Engine) decide(ctx context.Context, j job.Job, step job.Step) error {
+	// Outcomes that are not nil mark the job as decided.
 	outcomes := step.Outcomes
 	if outcomes == nil {
 		outcomes = map[string]inventory.Outcome{}
@@ -170,7 +174,7 @@ func (e *Engine) decide(ctx context.Context, j job.Job, step job.Step) error {
 	return err
 }
 
-// finish releases the nodes of a job whose outcomes are decided, and ends it.
+// finish releases the nodes of a decided job with their outcomes, and ends it.
 func (e *Engine) finish(ctx context.Context, id string) error {
 	var ended job.Job
 
@@ -183,6 +187,7 @@ func (e *Engine) finish(ctx context.Context, id string) error {
 
 			now := time.Now()
 
+			// The retention counts the bytes of both logs.
 			j.LogBytes = 0
 			for _, stream := range []job.Stream{job.StreamText, job.StreamEvents} {
 				size, err := e.store.LogSize(ctx, id, stream)
@@ -229,6 +234,7 @@ func release(v *state.View, j job.Job, now time.Time) []state.NodeWrite {
 			continue
 		}
 
+		// No status: the verb removes the record.
 		if o.Status == "" {
 			writes = append(writes, node.Tombstone(n, j.Actor, j.Reason, now))
 			continue
@@ -253,6 +259,7 @@ func (e *Engine) recordKeys(ctx context.Context, keys map[string][]string) error
 			var writes []state.NodeWrite
 			for name, k := range keys {
 				n, ok := v.Lookup(name)
+				// Never replace a recorded key: a change of it is an alarm.
 				if !ok || len(n.HostKeys) > 0 {
 					continue
 				}

@@ -56,7 +56,7 @@ type Output interface {
 	HostKeys() (map[string][]string, error)
 }
 
-// ErrNeverStarted is returned by Attach for a run whose runner never began.
+// ErrNeverStarted is returned by Attach for a run without a runner.
 var ErrNeverStarted = errors.New("the run was never started")
 
 // Runner runs playbooks. A run outlives the process that started it.

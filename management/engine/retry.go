@@ -15,8 +15,7 @@ import (
 
 // Retry submits an ended job again with the inputs it was accepted with:
 // playbooks, merged and extra variables, group and options. Only the ssh
-// parameters are taken as they are now, because they are often what was
-// corrected. failed leaves out the targets that succeeded. The new job is
+// parameters are taken as they are now: they are often the correction. failed leaves out the targets that succeeded. The new job is
 // checked like any other.
 func (e *Engine) Retry(ctx context.Context, c access.Caller, ref string, failed bool) (job.Job, error) {
 	settings := e.settings()
@@ -42,6 +41,7 @@ func (e *Engine) Retry(ctx context.Context, c access.Caller, ref string, failed 
 		names = unfinished
 	}
 
+	// A retry repeats the job as it was accepted, even if the configuration has changed.
 	in, err := e.keptInputs(ctx, old, names)
 	if err != nil {
 		return job.Job{}, err
@@ -57,6 +57,7 @@ func (e *Engine) Retry(ctx context.Context, c access.Caller, ref string, failed 
 	j, err := e.queue(ctx, c, "jobs.retry", settings, r, digest, pin)
 
 	if refusal, ok := errors.AsType[*inventory.Error](err); ok && refusal.Kind == inventory.KindRefused {
+		// The lifecycle refuses to repeat a success. Name the option that leaves it out.
 		succeeded := func(name string) bool {
 			return slices.Contains(names, name) && !slices.Contains(unfinished, name)
 		}
@@ -128,6 +129,7 @@ func retryInputs(
 	now := inputs(v, settings, *j, r)
 
 	for _, t := range j.Targets {
+		// Variables of the former group do not fit the new one.
 		was, _ := old.Target(t.Name)
 		if t.Group != was.Group {
 			return job.Inputs{}, inventory.Errorf(inventory.KindRefused,

@@ -32,6 +32,7 @@ func (e *Engine) schedule(ctx context.Context) {
 	defer retry.Stop()
 
 	for {
+		// Take the channel first: a change during the work must wake the wait.
 		changed := e.state.Changed()
 
 		if e.members.Leads() {
@@ -60,8 +61,8 @@ func (e *Engine) resume(ctx context.Context) {
 	}
 }
 
-// advance takes the first queued job whose turn has come one step further. It
-// reports whether the queue changed.
+// advance claims or ends the first queued job that need not wait. It reports whether
+// the queue changed.
 func (e *Engine) advance(ctx context.Context) bool {
 	v, settings := e.state.View(), e.settings()
 
@@ -95,6 +96,7 @@ func (e *Engine) advance(ctx context.Context) bool {
 		case "":
 			return true
 		case inventory.KindConflict:
+			// Look again only at a newer view, or the loop would spin.
 			return e.state.Sync(ctx) == nil && e.state.View().Revision > v.Revision
 		case inventory.KindUnavailable: // the same would happen to the other jobs
 			log.Warn("the job could not be claimed; retrying")
@@ -135,6 +137,7 @@ func (e *Engine) claim(ctx context.Context, v *state.View, j job.Job) error {
 		return err
 	}
 
+	// The generation guards the group rules: they depend on nodes outside the job.
 	claimed, err := e.store.Claim(ctx, v.Generation, j, writes)
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 func (e *Engine) awaitAppearance(ctx context.Context, j job.Job, index int) error {
 	run := j.Runs[index]
 
+	// Count from the recorded start, so that a restart does not prolong the wait.
 	until := run.Started.Add(e.settings().Appear)
 	if j.Deadline.Before(until) {
 		until = j.Deadline
@@ -85,6 +86,7 @@ func appeared(v *state.View, j job.Job, run job.Run) (seen map[string]string, ab
 func (e *Engine) recordAppearance(
 	ctx context.Context, j job.Job, index int, seen map[string]string, exit RunExit,
 ) error {
+	// After a takeover, the run before and its keys are on another host.
 	keys := map[string][]string{}
 	if configured, err := e.runner.Attach(runID(j, index-1)); err == nil {
 		if keys, err = configured.HostKeys(); err != nil {
@@ -92,6 +94,7 @@ func (e *Engine) recordAppearance(
 		}
 	}
 
+	// Keys are recorded by address. The nodes have names now.
 	named := map[string][]string{}
 	for _, addr := range slices.Sorted(maps.Keys(seen)) {
 		name := seen[addr]

@@ -54,11 +54,13 @@ func (e *Engine) startOrAttach(ctx context.Context, j *job.Job, index int) (Run,
 		}
 	}
 
+	// A runner on another host may have touched hosts before its lease ended.
 	if j.Cancels(run) {
 		message := "cancelled before it began here"
 		return nil, &RunExit{Cause: job.CauseCancelled, Message: message, NotBegun: !elsewhere}, nil
 	}
 
+	// An outage of the store is no fault of the job, within its deadline.
 	spec, err := e.spec(ctx, *j, run, id)
 	if err != nil {
 		if inventory.KindOf(err) == inventory.KindUnavailable && time.Now().Before(j.Deadline) {
@@ -80,7 +82,7 @@ func (e *Engine) startOrAttach(ctx context.Context, j *job.Job, index int) (Run,
 	return active, notStarted(err), nil
 }
 
-// notStarted returns the exit of a run whose runner did not start, or nil.
+// notStarted returns the exit to record for a failed start, or nil.
 func notStarted(err error) *RunExit {
 	if err == nil {
 		return nil
@@ -137,6 +139,7 @@ func (e *Engine) supervise(ctx context.Context, j job.Job, index int, active Run
 		tasks.Go(func() { shipped <- e.ship(within, j, run, stream, active) })
 	}
 
+	// Ship everything before the exit is recorded: a follower stops at the end of the job.
 	exit, err := active.Wait(ctx)
 	if err != nil {
 		return err
@@ -198,7 +201,7 @@ func (e *Engine) renew(ctx context.Context, id string, run job.Run, active Run) 
 	}
 }
 
-// truncated is the last event of a job whose events have reached the limit.
+// truncated is the last event of a job after its events have reached the limit.
 const truncated = "\n{\"event\":\"truncated\",\"message\":\"further events of this job are not kept\"}\n"
 
 // ship copies a stream of the run into the job's log, from the end of the log on.
@@ -246,6 +249,7 @@ func (e *Engine) shipped(
 		return 0, false, err
 	}
 
+	// After a restart the mark in the log shows that the limit was reached.
 	if n := int64(len(truncated)); limit > 0 && offset >= base+n {
 		end, err := e.store.ReadLog(ctx, id, s, offset-n)
 		if err != nil {
@@ -288,7 +292,7 @@ func (e *Engine) recordExit(ctx context.Context, j job.Job, index int, exit RunE
 		// cancelled the job, so the phase is run again.
 		if exit.Cause == job.CauseCancelled && !j.Cancels(*run) {
 			exit.Cause = job.CauseInterrupted
-			exit.Message = "its runner was told to end, and by no cancel: " +
+			exit.Message = "its runner got a signal to end, without a cancel: " +
 				"the machine was shut down, or somebody sent it a signal"
 		}
 
@@ -326,6 +330,7 @@ func hostResults(j job.Job, hosts []string, exit RunExit, results map[string]job
 			r.Done = true
 		}
 
+		// The end of a broken run may be missing from the results.
 		if brokeOff {
 			r.Done = false
 		}
@@ -398,6 +403,7 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 		spec.Hosts = append(spec.Hosts, target(v, j, run, i, in, agent, name))
 	}
 
+	// Hosts that are being prepared belong to no group, so they need no peers.
 	if !verb.Row.TakesAddrs {
 		spec.Hosts = append(spec.Hosts, peers(v, settings, j)...)
 	}
@@ -421,6 +427,7 @@ func target(
 		return h
 	}
 
+	// The address of a node may have changed since the job was accepted.
 	h.HostKeys = n.HostKeys
 	if !j.TakesAddrs() {
 		h.Addr = n.Addr

@@ -39,12 +39,14 @@ func (e *Engine) queue(
 	err := access.Audited(ctx, e.audit, c, record, func(record *access.Record) (err error) {
 		defer func() { record.Job = accepted.ID }()
 
+		// Take the view before the look-up, see access.Caller.Replay.
 		v := e.state.View()
 		if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
 			accepted = orZero(j)
 			return err
 		}
 
+		// Refuse a wrong request before the playbooks are copied and parsed.
 		r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
 		if err := e.checkRequest(v, settings, r); err != nil {
 			return err
@@ -82,6 +84,7 @@ func (e *Engine) checkRequest(v *state.View, settings Settings, r job.Request) e
 		return settings.NoAgents
 	}
 
+	// The manager's host has no agent to remove but the manager.
 	if verb.RemovesAgent {
 		for _, name := range r.Nodes {
 			if err := node.CheckNotOwn(name, settings.Own); err != nil {
@@ -130,6 +133,7 @@ func (e *Engine) accept(
 
 	var accepted job.Job
 
+	// Parsing took seconds: check key and request again on the newest view.
 	err := e.retryConflict(ctx, func(v *state.View) error {
 		if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
 			accepted = orZero(j)

@@ -26,6 +26,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 			Do("wait for some to end, or cancel some: clusterctl job list")
 	}
 
+	// Check the request by itself first, so that its errors do not depend on the nodes.
 	v, err := VerbOf(r.Verb)
 	if err != nil {
 		return Job{}, err
@@ -48,6 +49,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 		return Job{}, err
 	}
 
+	// Addresses without a node have no status to check.
 	if v.Row.TakesAddrs {
 		for _, addr := range names {
 			j.Targets = append(j.Targets, Target{Name: addr, Addr: addr, Group: inventory.GroupPrepare})
@@ -61,6 +63,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 			Do("see clusterctl nodes get").About(missing...)
 	}
 
+	// The job runs after those ahead, so the default group depends on their success.
 	nodes := s.project(0)
 	if v.defaultGroup && j.Group == "" {
 		j.Group = groups.Default(nodes)
@@ -77,6 +80,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 // checkProjected checks the job against the projected nodes. A refusal that
 // does not hold for the nodes as they are now names the jobs it depends on.
 func (s Snapshot) checkProjected(projected []*inventory.Node, groups inventory.Groups, j *Job) error {
+	// legal fills in the targets, hence a copy for the second opinion.
 	now := *j
 	now.Targets = slices.Clone(j.Targets)
 
@@ -101,6 +105,7 @@ func (s Snapshot) project(seq uint64) []*inventory.Node {
 			continue
 		}
 
+		// A node may be the target of several jobs ahead: project one on the other.
 		for _, target := range j.Targets {
 			n, changed := later[target.Name]
 			if !changed {
@@ -113,6 +118,7 @@ func (s Snapshot) project(seq uint64) []*inventory.Node {
 		}
 	}
 
+	// Most decisions have no job ahead. Do not copy the nodes for them.
 	if len(later) == 0 {
 		return s.Nodes
 	}
@@ -143,6 +149,7 @@ func (j Job) projectNode(n inventory.Node, row inventory.Transition, target Targ
 		n.Status, n.Group = o.Status, o.Group
 	}
 
+	// After its end the job holds the node no longer.
 	n.Job, n.Verb, n.Before = "", "", nil
 
 	return &n
@@ -217,6 +224,7 @@ func (v Verb) targetNames(r Request) ([]string, error) {
 			Do("put them into addrs")
 	}
 
+	// Two spellings of one address must count as a duplicate.
 	addrs := slices.Clone(r.Addrs)
 	for i, addr := range addrs {
 		addrs[i] = CanonicalAddr(addr)
@@ -263,6 +271,7 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 		return identify(nodes, j)
 	}
 
+	// Collect every refusal: an operator corrects a batch once, not node by node.
 	var refusals []*inventory.Error
 	for i := range j.Targets {
 		target := &j.Targets[i]
@@ -280,6 +289,7 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 			continue
 		}
 
+		// Pin the node as it is, because the job changes it.
 		*target = Target{
 			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, From: n.Status, FromGroup: n.Group,
 			Residue: slices.Clone(n.Residue), Applied: n.Applied,
@@ -309,6 +319,7 @@ func (v Verb) checkGroups(nodes []*inventory.Node, groups inventory.Groups, j Jo
 		return nil
 	}
 
+	// An update may send its targets to several groups.
 	var checked []string
 	for _, t := range j.Targets {
 		if slices.Contains(checked, t.Group) {
@@ -324,7 +335,7 @@ func (v Verb) checkGroups(nodes []*inventory.Node, groups inventory.Groups, j Jo
 	return nil
 }
 
-// identify finds the known nodes behind the addresses of a job. It refuses
+// identify finds the nodes at the addresses of a job. It refuses
 // nodes that a job holds, and nodes that are Discovered and need no preparation.
 func identify(nodes []*inventory.Node, j *Job) error {
 	var refusals []*inventory.Error
@@ -375,6 +386,7 @@ func Combine(refusals []*inventory.Error) error {
 			messages = append(messages, r.Message)
 		}
 
+		// A remedy for one node may not help another.
 		if r.Remedy != all.Remedy {
 			all.Remedy = "correct or leave out the nodes named, then repeat"
 		}

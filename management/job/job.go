@@ -69,11 +69,11 @@ type Target struct {
 	FromGroup string   // its group before the job
 	Group     string   // its group after success; empty: none
 	Residue   []string // groups to clean first
-	Applied   string   // the job whose configuration the node carried
+	Applied   string   // the job that had configured the node
 }
 
 // Node returns the name of the target's node, or "" for an address without a
-// known node.
+// node.
 func (t Target) Node() string {
 	if t.Label == "" {
 		return ""

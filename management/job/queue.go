@@ -26,10 +26,12 @@ type Turn struct {
 func TurnOf(s Snapshot, groups inventory.Groups, limit int, j Job) Turn {
 	ahead, running := s.ahead(j)
 
+	// Jobs that share a node run in the order of their acceptance.
 	if ids, shared := overlap(j, ahead); len(ids) > 0 {
 		return Turn{Job: j, WaitsFor: ids, Reason: fmt.Sprintf("%s needed by %s", join(shared), Jobs(ids))}
 	}
 
+	// legal fills in the targets as they are now. The queued record must not change.
 	j.Targets = slices.Clone(j.Targets)
 	if err := legal(s.Nodes, groups, &j); err != nil {
 		return s.notLegalYet(groups, j, ahead, err)
@@ -78,6 +80,7 @@ func (s Snapshot) notLegalYet(groups inventory.Groups, j Job, ahead []Job, err e
 		}
 	}
 
+	// The jobs ahead may make it legal, e.g. a commission of the group it needs.
 	future := j
 	future.Targets = slices.Clone(j.Targets)
 
@@ -98,6 +101,7 @@ func (s Snapshot) notLegalYet(groups inventory.Groups, j Job, ahead []Job, err e
 // overlap returns the jobs ahead that hold or want a target of j, and the names
 // both want.
 func overlap(j Job, ahead []Job) (ids, shared []string) {
+	// A discover names a host by address, and another job the same host by node.
 	wanted := map[string]bool{}
 	for _, t := range j.Targets {
 		wanted[t.Name] = true
@@ -112,6 +116,7 @@ func overlap(j Job, ahead []Job) (ids, shared []string) {
 			}
 		}
 
+		// A helper takes part in the job ahead, so its configuration must not change.
 		for _, h := range a.Helpers {
 			if wanted[h] {
 				both = append(both, h)
@@ -199,6 +204,7 @@ func (s Snapshot) blame(j Job, err error) error {
 		touches := slices.ContainsFunc(other.Targets, func(t Target) bool {
 			return slices.Contains(e.Nodes, t.Name) || slices.Contains(e.Nodes, t.Addr)
 		})
+		// A job ahead that failed may have left a need of j unmet.
 		failedAhead := other.Status != Complete && other.Seq() < j.Seq()
 		newer := culprit == nil || !other.Ended.Before(culprit.Ended)
 
@@ -207,6 +213,7 @@ func (s Snapshot) blame(j Job, err error) error {
 		}
 	}
 
+	// E.g. the node disappeared, or an operator changed a rule.
 	if culprit == nil {
 		return e
 	}

@@ -41,6 +41,7 @@ func (j Job) TargetResult(name string) TargetResult {
 	if o, ok := j.Outcomes[name]; ok {
 		row := j.verb().Row
 		result.Status, result.Error = o.Status, o.Error
+		// A best-effort verb reaches its status with an error, too.
 		result.OK = o.Error == "" && (!row.ChangesStatus() || o.Status == row.Success)
 
 		if !result.OK && result.Error == "" {

@@ -80,6 +80,7 @@ func (s Snapshot) Job(ref string) (Job, error) {
 		}
 	}
 
+	// A number up to the newest was a job once: it has expired.
 	if n := (Job{ID: ref}).Seq(); n > 0 && n <= s.Seq {
 		return Job{}, inventory.Errorf(
 			inventory.KindNotFound, "job %s is no longer kept, nor are its inputs and its output", ref).

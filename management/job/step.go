@@ -51,6 +51,7 @@ func Plan(j Job, now time.Time, mayLeave func(names []string) error) Step {
 		p.stop, p.stopMessage = CauseDeadline, fmt.Sprintf("it ran longer than %s", j.Timeout)
 	}
 
+	// A plan takes its statuses from the row, so that the table stays true.
 	v := j.verb()
 	p.row = v.Row
 
@@ -117,11 +118,13 @@ func (p *planner) failure(r *Run) (Cause, string) {
 		return p.stop, p.stopMessage
 	}
 
+	// A run without an exit was lost by a fault of the manager.
 	cause := Cause(r.Exit)
 	if cause == "" {
 		cause = CauseInternal
 	}
 
+	// A run that obeyed the stop failed because of it.
 	stopped := cause == p.stop && (cause == CauseCancelled || cause == CauseDeadline)
 	switch {
 	case stopped:
@@ -136,7 +139,7 @@ func (p *planner) failure(r *Run) (Cause, string) {
 // describeFailure names the hosts on which the run failed. The results of the
 // hosts explain more than the exit status does.
 func (r *Run) describeFailure() string {
-	const most = 5
+	const most = 5 // hosts in one message
 
 	var parts []string
 	for _, h := range r.Hosts {
@@ -244,6 +247,7 @@ func (p *planner) undo(
 		}
 
 		return step
+	// A cleanup is idempotent, so one that a restart interrupted may run again.
 	case cleanup.Exit == string(CauseInterrupted) && p.count(PhaseUndo) < undoAttempts:
 		return step
 	}
@@ -258,6 +262,7 @@ func (p *planner) undo(
 			return inventory.Outcome{Status: p.row.Failed, Error: why, Reason: message}
 		}
 
+		// The operator needs both reasons: the failure, and the state of the host.
 		detail := skipped
 		if detail == "" && cleanup != nil {
 			general := cleanup.Message
@@ -274,13 +279,12 @@ func (p *planner) undo(
 	}))
 }
 
-// carried returns the groups whose configuration the target may carry.
+// carried returns the groups with configuration that the target may carry.
 func carried(t Target) []string {
 	return inventory.Node{Residue: t.Residue, Group: t.FromGroup}.Carries()
 }
 
-// cleanup returns the next round of cleaning what the targets carry, one group
-// of each target at a time. The step has no hosts once every round was run.
+// cleanup returns the next round of cleaning: one group of each target at a time. The step has no hosts once every round was run.
 func (p *planner) cleanup() Step {
 	round := p.count(PhaseCleanup)
 
@@ -299,6 +303,7 @@ func (p *planner) uncleaned(t Target) []string {
 			continue
 		}
 
+		// The n-th cleanup run removed the n-th group of the target.
 		if round < len(groups) && !r.succeeded(t.Name) {
 			left = append(left, groups[round])
 		}

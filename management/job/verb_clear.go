@@ -16,6 +16,7 @@ func init() {
 }
 
 func (p *planner) clear() Step {
+	// The operator has cleaned the host. The record keeps the residue nevertheless.
 	if p.Force {
 		return p.end("", "", p.each(func(t Target) inventory.Outcome {
 			return inventory.Outcome{
@@ -35,6 +36,7 @@ func (p *planner) clear() Step {
 	dirty := false
 
 	outcomes := p.each(func(t Target) inventory.Outcome {
+		// A target that carries nothing is clean without a run, unless the job was stopped.
 		cleaned := len(p.uncleaned(t)) == 0 && (cleanup != nil || p.stop == "")
 		if cleaned {
 			return inventory.Outcome{Status: p.row.Success}
@@ -48,6 +50,7 @@ func (p *planner) clear() Step {
 		}
 	})
 
+	// A stop after the last cleanup changes nothing.
 	if !dirty {
 		return p.end("", "", outcomes)
 	}

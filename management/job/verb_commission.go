@@ -41,6 +41,7 @@ func (p *planner) commission() Step {
 		return p.notConfigured(configured)
 	}
 
+	// Only a failure of some hosts may spare the others. A stop cleans all.
 	succeeded := func(t Target) bool {
 		return p.OnFailure == OnFailureFailed && failedOn(configured) && configured.succeeded(t.Name)
 	}
@@ -51,6 +52,7 @@ func (p *planner) commission() Step {
 // beforeConfigure cleans residue of earlier verbs, group by group, and then
 // configures the targets.
 func (p *planner) beforeConfigure() Step {
+	// Residue of another group would break the new configuration.
 	last := p.last(PhaseResidue)
 	if last != nil && !done(last) {
 		return p.notConfigured(last)

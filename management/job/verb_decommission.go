@@ -19,6 +19,7 @@ func init() {
 func (p *planner) decommission() Step {
 	cleanup := p.worstCleanup()
 
+	// Best effort: the failure of one round does not spare the next.
 	if p.stop == "" && (cleanup == nil || done(cleanup) || failedOn(cleanup)) {
 		if step := p.cleanup(); len(step.Hosts) > 0 {
 			return step
@@ -44,6 +45,7 @@ func (p *planner) decommission() Step {
 	case !dirty:
 		return p.end("", "", outcomes) // a stop came after the end
 	case cause == CauseFailed:
+		// The nodes are out of service, so the job is complete.
 		step := p.end("", "", outcomes)
 		step.Message = "not everything could be cleaned: " + message
 

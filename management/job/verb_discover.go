@@ -29,12 +29,14 @@ func (p *planner) discover() Step {
 		return p.end(p.stop, p.stopMessage, nil)
 	}
 
+	// Waiting is pointless if nothing has installed the agent.
 	if idle := idleHosts(configured); len(idle) > 0 {
 		return p.end(CauseFailed, fmt.Sprintf(
 			"%s ran no task on %s; it needs a play for the group %s that installs the agent (the bundled role agent)",
 			PlaybookSite, join(idle), inventory.GroupPrepare), nil)
 	}
 
+	// After a stop or a broken run no host can be trusted to appear.
 	cause, message := p.failure(configured)
 	partly := cause == "" || failedOn(configured)
 

@@ -19,7 +19,7 @@ func init() {
 func (p *planner) forget() Step {
 	removed := p.last(PhaseCleanup)
 	if removed == nil && p.stop == "" {
-		// In this group cleanup.yml undoes what site.yml did to prepare the host.
+		// In this group cleanup.yml undoes the preparation of the host by site.yml.
 		return p.run(PhaseCleanup, PlaybookCleanup, prepareGroup, everyTarget)
 	}
 
@@ -33,6 +33,7 @@ func (p *planner) forget() Step {
 			return inventory.Outcome{Status: p.row.Success}
 		}
 
+		// The host still announces itself, so the record must stay.
 		why := "its agent was not removed: " + hostFailure(removed, t.Name, message)
 
 		return inventory.Outcome{

@@ -27,7 +27,7 @@ func init() {
 func (p *planner) update() Step {
 	cleaned, configured := p.last(PhaseCleanup), p.last(PhaseConfigure)
 
-	// A target whose cleanup has not begun stays in service.
+	// A target stays in service until its cleanup begins.
 	stays := func(t Target) inventory.Outcome {
 		_, message := p.failure(cleaned)
 
@@ -42,8 +42,10 @@ func (p *planner) update() Step {
 	case cleaned == nil:
 		return p.run(PhaseCleanup, PlaybookCleanup, formerGroup, everyTarget)
 	case !done(cleaned):
+		// A half-done cleanup left a broken node: finish it.
 		return p.undo(cleaned, formerGroup, func(t Target) bool { return cleaned.Results[t.Name].Begun }, stays)
 	case configured == nil && p.stop != "":
+		// Every target is clean, but the failure path ends the job by one rule.
 		return p.undo(cleaned, formerGroup, everyTarget, nil)
 	case configured == nil:
 		return p.run(PhaseConfigure, PlaybookSite, newGroup, everyTarget)

@@ -91,6 +91,7 @@ func (ns *Nodes) Forget(ctx context.Context, c access.Caller, r ForgetRequest) (
 	record := access.Record{Action: "nodes.forget", Targets: r.Nodes, Reason: r.Reason}
 	err = access.Audited(ctx, ns.audit, c, record, func(*access.Record) error {
 		return state.RetryConflict(ctx, ns.state, func(v *state.View) error {
+			// After a success, a retry would find no node to forget.
 			result, err := c.Replay(ctx, ns.store, ns.state)
 			if err != nil {
 				return err
@@ -106,6 +107,7 @@ func (ns *Nodes) Forget(ctx context.Context, c access.Caller, r ForgetRequest) (
 				return err
 			}
 
+			// An earlier attempt of this call removed them all.
 			if len(writes) == 0 {
 				revision = v.Revision
 				return nil
@@ -152,6 +154,7 @@ func (ns *Nodes) tombstones(v *state.View, f *forgetting) ([]state.NodeWrite, er
 		refusals []*inventory.Error
 	)
 
+	// Collect every refusal, so that the operator corrects the request once.
 	own := ns.settings().Own
 	for _, name := range f.left {
 		n, _ := v.Lookup(name)
@@ -269,6 +272,7 @@ func (p Patch) apply(n inventory.Node) (inventory.Node, error) {
 		return n, err
 	}
 
+	// A running playbook relies on the recorded key.
 	if p.ForgetHostKey {
 		if n.Job != "" {
 			return n, inventory.Errorf(inventory.KindRefused, "%s is held by job %s", n.Name, n.Job).
@@ -286,6 +290,7 @@ func (p Patch) apply(n inventory.Node) (inventory.Node, error) {
 // History returns the newest entries of a node's history, oldest first. A limit
 // of 0 returns all that are kept.
 func (ns *Nodes) History(ctx context.Context, name string, limit int) ([]inventory.HistoryEntry, error) {
+	// A wrong name is an error, not an empty history.
 	if _, err := ns.state.View().Node(name); err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ func (r *report) check(o inventory.Observation) error {
 	name := inventory.NodeName(o.Label, o.Serial)
 	n, known := r.view.Lookup(name)
 
+	// A node that is new in this report is not in the view yet.
 	earlier, repeated := r.accepted[name]
 	if repeated {
 		n.Label, n.Serial = earlier.Label, earlier.Serial
@@ -74,6 +75,7 @@ func (ns *Nodes) Observe(ctx context.Context, observer string, observations []in
 		return inventory.Errorf(inventory.KindInvalid, "the event names no node").Do("name at least one")
 	}
 
+	// One spelling of each address, or a report would change it back and forth.
 	observations = slices.Clone(observations)
 	for i := range observations {
 		observations[i].Observer = observer
@@ -136,6 +138,7 @@ func (ns *Nodes) record(v *state.View, observations []inventory.Observation) []s
 		news   news
 	)
 
+	// Log at the end: the number of lines decides between a list and a summary.
 	defer func() { news.log(ns.log) }()
 
 	at, index := time.Now(), map[string]int{}
@@ -143,6 +146,7 @@ func (ns *Nodes) record(v *state.View, observations []inventory.Observation) []s
 		name := inventory.NodeName(o.Label, o.Serial)
 		i, repeated := index[name]
 
+		// Continue with the result of the earlier observation.
 		n, known := v.Lookup(name)
 		if repeated {
 			n, known = writes[i].Node, true
@@ -173,6 +177,7 @@ func (ns *Nodes) observeOne(
 			return n, nil, false // an unknown node has no state to lose
 		}
 
+		// A host that was forgotten comes back Quarantined.
 		var tombstone *inventory.Tombstone
 		if t, ok := v.Tombstones[inventory.NodeName(o.Label, o.Serial)]; ok {
 			tombstone = &t
@@ -221,6 +226,7 @@ func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
 		}
 	}
 
+	// A refused member stays refused, so there is no error to retry.
 	refused, _, err := s.Nodes.Report(ctx, s.Observer, r.Full, observations)
 	if err != nil {
 		return err
@@ -241,7 +247,7 @@ func (ns *Nodes) Report(
 ) (refused map[int]error, revision int64, err error) {
 	err = state.RetryConflict(ctx, ns.state, func(v *state.View) error {
 		checked := report{view: v, accepted: map[string]inventory.Observation{}}
-		refused = map[int]error{}
+		refused = map[int]error{} // of this attempt only
 
 		var accepted []inventory.Observation
 		for i, o := range observations {
@@ -260,6 +266,7 @@ func (ns *Nodes) Report(
 			accepted = append(accepted, o)
 		}
 
+		// The absence of a node from a full report is an observation as well.
 		if full {
 			accepted = append(accepted, checked.missing(observer)...)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 )
 
-// ChangeKind is what a change is about.
+// ChangeKind is the kind of record that changed.
 type ChangeKind string
 
 // The kinds of change.
@@ -22,40 +22,40 @@ const (
 	ChangeConfig ChangeKind = "config" // the overlay
 )
 
-// Change is one thing that a View shows differently from some revision on. What
-// it points to never changes.
+// Change is the change of one record in the View, from its Revision on. The
+// values it points to are immutable.
 type Change struct {
 	Revision int64
 	Kind     ChangeKind
 	Name     string // of the node, the id of the job, the scope of variables
 
-	// Node is the node as it counts now, and Was as it counted before. nil: it
-	// is gone, or was not there.
+	// Node is the node after the change, and Was before it; reservations that are
+	// not committed count as absent. nil: the node does not exist.
 	Node, Was  *inventory.Node
-	Connection *configuration.Connection // what is set for Node
+	Connection *configuration.Connection // the ssh parameters set for Node
 	Job        *job.Job                  // nil: it is gone
 	Vars       configuration.Vars        // nil: none are set
 
-	// Size is about how many bytes it takes, for the bound of what is kept.
+	// Size is the approximate size in bytes, for the limit of the feed.
 	Size int
 }
 
-// Changes are what is different after some revision.
+// Changes is a part of the feed.
 type Changes struct {
 	// List is in the order of revisions. It ends with the end of a revision.
 	List []Change
-	// Revision is how far they reach: there is no further change up to it.
+	// Revision is the end of the part: List is complete up to it.
 	Revision int64
-	// More: there are changes after Revision already.
+	// More: the feed has changes after Revision.
 	More bool
-	// Stale: the store has said nothing for 3 seconds.
+	// Stale: the store has not answered for 3 seconds.
 	Stale bool
-	// Woken is closed when there is something new: a change, or another Stale.
+	// Woken is closed by the next change, and when Stale changes.
 	Woken <-chan struct{}
 }
 
-// Feed keeps the newest changes of the view for those who watch it: each reads
-// at its own speed, and none holds up another or the view. All methods may be
+// Feed buffers the newest changes of the view for watchers. Each watcher reads at
+// its own speed and delays neither the others nor the view. All methods may be
 // called at once, and none blocks.
 type Feed struct {
 	maxCount, maxBytes int
@@ -76,8 +76,8 @@ func NewFeed(revision int64, count, bytes int) *Feed {
 	return &Feed{maxCount: count, maxBytes: bytes, floor: revision, revision: revision, woken: make(chan struct{})}
 }
 
-// Publish adds changes, in the order of their revisions, and says that there
-// are no others up to the revision. What was published before is passed over.
+// Publish adds changes, in the order of their revisions, and completes the feed
+// up to the revision. It skips changes that were published before.
 func (f *Feed) Publish(revision int64, changes []Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,6 +89,7 @@ func (f *Feed) Publish(revision int64, changes []Change) {
 		}
 	}
 
+	// The revision grows without changes, too: the store holds keys outside the feed.
 	f.revision = max(f.revision, revision)
 	if n := len(f.changes); n > 0 {
 		f.revision = max(f.revision, f.changes[n-1].Revision)
@@ -101,10 +102,11 @@ func (f *Feed) Publish(revision int64, changes []Change) {
 	}
 }
 
-// trim drops the oldest changes, whole revisions at a time, until what is left
-// is within the bounds.
+// trim drops the oldest changes, whole revisions at a time, until the rest is
+// within the limits.
 func (f *Feed) trim() {
 	for f.head < len(f.changes) && (len(f.changes)-f.head > f.maxCount || f.bytes > f.maxBytes) {
+		// Half a revision would be an inconsistent state.
 		f.floor = f.changes[f.head].Revision
 		for f.head < len(f.changes) && f.changes[f.head].Revision == f.floor {
 			f.bytes -= f.changes[f.head].Size
@@ -113,7 +115,8 @@ func (f *Feed) trim() {
 		}
 	}
 
-	if f.head > len(f.changes)/2 { // seldom enough to cost nothing
+	// Copy only after half of the list is dropped: amortized, each change moves once.
+	if f.head > len(f.changes)/2 {
 		n := copy(f.changes, f.changes[f.head:])
 		clear(f.changes[n:])
 		f.changes, f.head = f.changes[:n], 0
@@ -125,7 +128,7 @@ func (f *Feed) wake() {
 	f.woken = make(chan struct{})
 }
 
-// SetStale says whether the store is silent.
+// SetStale records whether the store has stopped answering.
 func (f *Feed) SetStale(stale bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,22 +139,23 @@ func (f *Feed) SetStale(stale bool) {
 	}
 }
 
-// Since returns what changed after the revision: about limit changes at most,
-// and whole revisions. It is KindExpired where not everything that did is still
-// kept. A revision in the future has no changes.
+// Since returns the changes after the revision: about limit changes, and whole
+// revisions. It returns KindExpired if some of them were dropped. A revision in
+// the future has no changes.
 func (f *Feed) Since(revision int64, limit int) (Changes, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
 	if revision < f.floor {
 		return Changes{}, inventory.Errorf(inventory.KindExpired,
-			"what changed after revision %d is no longer kept; the oldest is after %d", revision, f.floor).
+			"the changes after revision %d are no longer kept; the oldest is after %d", revision, f.floor).
 			Do("begin anew with the present state: leave the revision out")
 	}
 
 	kept := f.changes[f.head:]
 	first := sort.Search(len(kept), func(i int) bool { return kept[i].Revision > revision })
 
+	// Do not split a revision at the limit.
 	last := min(first+limit, len(kept))
 	for last > first && last < len(kept) && kept[last].Revision == kept[last-1].Revision {
 		last++

@@ -36,6 +36,7 @@ func RetryConflict(ctx context.Context, r Reader, decide func(*View) error) erro
 			return err
 		}
 
+		// The view lags behind the write that conflicted.
 		if err := r.Sync(ctx); err != nil {
 			return err
 		}

@@ -13,8 +13,8 @@ import (
 )
 
 // View is everything that is read often, as of one revision of the store. It is
-// immutable: nobody may change anything it refers to. The next view shares each
-// record that has not changed.
+// immutable, with everything it refers to. The next view shares each record that
+// has not changed.
 type View struct {
 	job.Snapshot
 

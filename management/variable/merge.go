@@ -93,6 +93,7 @@ func (m Merger) Alike(older Merger) func(n *inventory.Node) bool {
 		return never
 	}
 
+	// Thousands of nodes share a few groups.
 	groups := map[string]bool{}
 
 	return func(n *inventory.Node) bool {

@@ -100,6 +100,7 @@ func (vs *Variables) change(
 				return err
 			}
 
+			// Check the result, not the patch: the limits apply to the whole scope.
 			vars := apply(v.Vars(scope), restored)
 			if err := configuration.CheckVars(vars); err != nil {
 				return err
@@ -170,6 +171,7 @@ func (vs *Variables) Merger(v *state.View) Merger { return NewMerger(v, vs.setti
 
 // Hide returns the changes with the secrets in variables hidden.
 func (vs *Variables) Hide(changes []state.Change) []state.Change {
+	// The feed shares its changes with other watchers.
 	changes = slices.Clone(changes)
 	for i, c := range changes {
 		if c.Vars != nil {
