@@ -15,8 +15,8 @@ import (
 
 // Retry submits an ended job again with the inputs it was accepted with:
 // playbooks, merged and extra variables, group and options. Only the ssh
-// parameters are taken as they are now: they are often the correction. failed leaves out the targets that succeeded. The new job is
-// checked like any other.
+// parameters are taken as they are now: they are often the correction. failed
+// leaves out the targets that succeeded. The new job is checked like any other.
 func (e *Engine) Retry(ctx context.Context, c access.Caller, ref string, failed bool) (job.Job, error) {
 	settings := e.settings()
 	if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {

@@ -284,7 +284,8 @@ func carried(t Target) []string {
 	return inventory.Node{Residue: t.Residue, Group: t.FromGroup}.Carries()
 }
 
-// cleanup returns the next round of cleaning: one group of each target at a time. The step has no hosts once every round was run.
+// cleanup returns the next round of cleaning: one group of each target at a
+// time. The step has no hosts once every round was run.
 func (p *planner) cleanup() Step {
 	round := p.count(PhaseCleanup)
 
