@@ -35,7 +35,13 @@ var conversions = []conversion{
 	{
 		domain: inventory.Node{},
 		wire:   func(n any) any { return nodeWith(n.(inventory.Node), nil) },
-		added:  map[string]string{"Connection": "a record of its own"},
+		internal: map[string]string{
+			"Before": "a type of its own: see the next row",
+		},
+		added: map[string]string{
+			"Before":     "a type of its own: see the next row",
+			"Connection": "a record of its own",
+		},
 	},
 	{
 		domain: inventory.Before{},
