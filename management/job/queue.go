@@ -21,8 +21,8 @@ type Turn struct {
 	Reason   string
 }
 
-// TurnOf decides what happens to a Queued job now. limit is the number of jobs
-// that may run at a time.
+// TurnOf decides whether a Queued job is claimed, ended or waits now. limit is
+// the number of jobs that may run at a time.
 func TurnOf(s Snapshot, groups inventory.Groups, limit int, j Job) Turn {
 	ahead, running := s.ahead(j)
 

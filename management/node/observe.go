@@ -211,8 +211,8 @@ type Sink struct {
 	Observer string
 }
 
-// Observe records a report. A member whose identity cannot be recorded is logged
-// and skipped, so that one bad member does not hide the others.
+// Observe records a report. It logs and skips a member without a valid identity,
+// so that one bad member does not hide the others.
 func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
 	observations := make([]inventory.Observation, len(r.Sightings))
 	for i, m := range r.Sightings {
