@@ -669,7 +669,7 @@ var firstGeneration = []struct{ sentence, tests string }{
 	},
 	{
 		"a stalled follower stalled the job",
-		"management/engine/service_test.go:TestLog management/server/meet_test.go:TestStalledFollower",
+		"management/engine/service_test.go:TestLog management/server/server_test.go:TestStalledFollower",
 	},
 	{"a taken port hung the daemon", "management/daemon/daemon_test.go:TestFirstGenerationTakenPort"},
 	{

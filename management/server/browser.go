@@ -24,10 +24,12 @@ func refuseBrowsers(r *http.Request) error {
 		return inventory.Errorf(inventory.KindForbidden, format, args...).
 			Do("use plain HTTP from programs on this host, by its loopback address")
 	}
+	// A DNS name of another site may resolve to the loopback address.
 	if r.Host != "" && !isOwnHost(r.Host) {
 		return refuse("the request is addressed to %q, which is not this host", r.Host)
 	}
 
+	// Browsers send Origin with every cross-site POST.
 	if origin := r.Header.Get("Origin"); origin != "" {
 		u, err := url.Parse(origin)
 		if err != nil || u.Host == "" || u.Host != r.Host {

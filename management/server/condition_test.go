@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// tagged are examples of every read that has a tag, and whether it is a weak one.
+// tagged are examples of every read with an entity tag, and whether the tag is weak.
 var tagged = map[string]bool{
 	"/v1/nodes":                      true,
 	"/v1/nodes?fields=name":          true,
@@ -41,11 +41,11 @@ var tagged = map[string]bool{
 	api.PathDocs:                     false,
 }
 
-// TestEveryReadIsTagged: what is read under /v1 has a tag, but for what streams,
-// and for health, which is to be looked at each time.
+// TestEveryReadIsTagged expects a tag on every read under /v1 except streams and
+// health, which must not be cached.
 func TestEveryReadIsTagged(t *testing.T) {
 	t.Parallel()
-	c := check[*contract.Contract](t)(contract.Load())
+	c := must[*contract.Contract](t)(contract.Load())
 
 	examples := map[string]bool{api.PathLog: true, api.PathEvents: true, api.PathWatch: true, api.PathHealth: true}
 	for path := range tagged {
@@ -56,19 +56,19 @@ func TestEveryReadIsTagged(t *testing.T) {
 
 	for _, rt := range serve(t).Routes() {
 		if rt.Method == "GET" && strings.HasPrefix(rt.Path, "/v1/") && !examples[rt.Path] {
-			t.Errorf("%s is not known to have a tag", rt.Path)
+			t.Errorf("%s has no example in tagged", rt.Path)
 		}
 	}
 }
 
-// TestTags: what has a read's tag still is not sent again.
+// TestTags expects 304 for a read whose answer has not changed.
 func TestTags(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	check[api.Job](
+	must[api.Job](
 		t,
 	)(
-		s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
+		s.client(t).Submit(testCtx(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
 	)
 
 	asIs := map[string]bool{
@@ -76,7 +76,7 @@ func TestTags(t *testing.T) {
 		api.PathOpenAPI:     true,
 		api.PathOpenAPIJSON: true,
 		api.PathDocs:        true,
-	} // nothing of the view
+	} // independent of the view
 	for path, weak := range tagged {
 		if path == "/v1/jobs/active" {
 			s.manager.setJob("1", func(j *job.Job) { j.Status = job.Running })
@@ -119,7 +119,7 @@ func TestTags(t *testing.T) {
 		}
 	}
 
-	// What is not served is said as such, whatever the condition.
+	// A path or method that is not served is reported first.
 	for request, status := range map[string]int{"DELETE /v1/nodes/a-1": 405, "PATCH /v1/node/a-1": 404} {
 		method, path, _ := strings.Cut(request, " ")
 		if res, text := s.exchange(t, method, path, "", "If-Match", `"17"`); res.StatusCode != status {
@@ -127,7 +127,7 @@ func TestTags(t *testing.T) {
 		}
 	}
 
-	// What an answer shows beside the record changes its tag, too.
+	// Fields outside the record change the tag, too.
 	res, _ := s.exchange(t, "GET", "/v1/jobs/1", "")
 	tag := res.Header.Get("ETag")
 	s.manager.write("1", job.StreamText, "more")
@@ -152,7 +152,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// TestIfMatch: a change is made only if the record is as the headers say.
+// TestIfMatch expects a change only if the record meets the preconditions.
 func TestIfMatch(t *testing.T) {
 	t.Parallel()
 
@@ -166,10 +166,10 @@ func TestIfMatch(t *testing.T) {
 	} {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
 			s := serve(t)
-			check[api.Job](
+			must[api.Job](
 				t,
 			)(
-				s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
+				s.client(t).Submit(testCtx(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
 			)
 			s.manager.change(func(v *state.View) { v.ConfigAt = 5 })
 			res, _ := s.exchange(t, "GET", c.read, "")
@@ -230,7 +230,7 @@ func TestIfMatch(t *testing.T) {
 			}
 
 			if c.path == "/v1/config" {
-				return // the fake's revision stays
+				return // the revision of the fake is constant
 			}
 
 			if res, _ := s.exchange(t, c.method, c.path, c.body, right...); res.StatusCode != 412 {
@@ -256,28 +256,28 @@ func TestIfMatch(t *testing.T) {
 	}
 }
 
-func TestIfMatchByTheClient(t *testing.T) {
+func TestClientIfMatch(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := s.client(t)
-	n := check[api.Node](t)(c.Node(soon(t), "a-1"))
+	n := must[api.Node](t)(c.Node(testCtx(t), "a-1"))
 	r1 := "r1"
 	patch := api.NodePatch{Labels: map[string]*string{"rack": &r1}}
-	changed := check[api.Node](t)(c.IfMatch(client.Tag(n.Revision)).PatchNode(soon(t), "a-1", patch))
-	_, err := c.IfMatch(client.Tag(n.Revision)).PatchNode(soon(t), "a-1", patch)
-	equal(t, "changed meanwhile", inventory.KindOf(err), inventory.KindPrecondition)
-	check[api.Node](t)(c.IfMatch(client.Tag(changed.Revision)).PatchNode(soon(t), "a-1", patch))
+	changed := must[api.Node](t)(c.IfMatch(client.Tag(n.Revision)).PatchNode(testCtx(t), "a-1", patch))
+	_, err := c.IfMatch(client.Tag(n.Revision)).PatchNode(testCtx(t), "a-1", patch)
+	expect(t, "changed meanwhile", inventory.KindOf(err), inventory.KindPrecondition)
+	must[api.Node](t)(c.IfMatch(client.Tag(changed.Revision)).PatchNode(testCtx(t), "a-1", patch))
 
-	_, tag, err := c.TaggedVars(soon(t), client.ScopeGlobal)
+	_, tag, err := c.TaggedVars(testCtx(t), client.ScopeGlobal)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	check[api.Changed](t)(c.IfMatch(tag).SetVars(soon(t), client.ScopeGlobal, api.Vars{"a": "b"}))
-	_, err = c.IfMatch(tag).SetVars(soon(t), client.ScopeGlobal, api.Vars{"a": "c"})
-	equal(t, "set meanwhile", inventory.KindOf(err), inventory.KindPrecondition)
+	must[api.Changed](t)(c.IfMatch(tag).SetVars(testCtx(t), client.ScopeGlobal, api.Vars{"a": "b"}))
+	_, err = c.IfMatch(tag).SetVars(testCtx(t), client.ScopeGlobal, api.Vars{"a": "c"})
+	expect(t, "set meanwhile", inventory.KindOf(err), inventory.KindPrecondition)
 
-	if _, tag, err = c.TaggedConfig(soon(t)); err != nil || tag == "" {
+	if _, tag, err = c.TaggedConfig(testCtx(t)); err != nil || tag == "" {
 		t.Error(fmt.Sprint(tag, err))
 	}
 }

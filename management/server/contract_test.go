@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/cluster/management/server/rest"
 )
 
-// TestContract: what is served is in openapi.yaml, and what is in openapi.yaml
-// is served: methods, paths, and the parameters of both.
+// TestContract expects the same methods, paths and parameters in the router and
+// in openapi.yaml.
 func TestContract(t *testing.T) {
-	c := check[*contract.Contract](t)(contract.Load())
+	c := must[*contract.Contract](t)(contract.Load())
 	served := serve(t).Routes()
 	type row struct{ method, path string }
 
@@ -29,7 +29,7 @@ func TestContract(t *testing.T) {
 
 		route, ok := routes[at]
 		if !ok {
-			t.Errorf("%s %s is in the document, and is not served", o.Method, o.Path)
+			t.Errorf("%s %s is documented, but not served", o.Method, o.Path)
 			continue
 		}
 
@@ -85,13 +85,13 @@ func TestContract(t *testing.T) {
 	}
 
 	for at := range routes {
-		t.Errorf("%s %s is served, and is not in the document", at.method, at.path)
+		t.Errorf("%s %s is served, but not documented", at.method, at.path)
 	}
 }
 
 var braces = regexp.MustCompile(`\{([^}]*)\}`)
 
-// parameters are the names of a path's parameters.
+// parameters returns the names of the parameters of a path.
 func parameters(path string) []string {
 	var out []string
 	for _, m := range braces.FindAllStringSubmatch(path, -1) {

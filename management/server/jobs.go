@@ -159,6 +159,7 @@ func (s *Server) writeAccepted(w http.ResponseWriter, r *http.Request, j job.Job
 		return err
 	}
 
+	// The job is accepted, not done: clients follow it at its location.
 	w.Header().Set("Location", location)
 	rest.ShowRevision(w, j.Revision)
 

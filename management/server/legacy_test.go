@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/cluster/management/job"
 )
 
-// TestLegacyChanges: what existing clients post, what it makes the manager do,
-// and what they get: 200 and nothing, or 500 and the reason.
+// TestLegacyChanges sends the requests of existing clients, and expects the call of
+// the use case and the answer: 200 without a body, or 500 with the reason.
 func TestLegacyChanges(t *testing.T) {
 	t.Parallel()
 	const member = `{"Node-Label":"a","Node-Serial":"1","Node-Mgmt-Address":"10.0.0.1"}`
@@ -25,7 +25,7 @@ func TestLegacyChanges(t *testing.T) {
 	for _, c := range []struct {
 		name, path, body string
 		headers          []string
-		call             string // empty: nothing may have been called
+		call             string // empty: no use case is called
 		reason           string // empty: success
 	}{
 		{name: "commission", path: "/commission/nodes",
@@ -196,21 +196,21 @@ func TestLegacyChanges(t *testing.T) {
 			}
 
 			if c.reason != "" && !strings.Contains(text, "; ") {
-				t.Errorf("%q does not say what to do", text)
+				t.Errorf("%q has no remedy", text)
 			}
 
 			if c.call == "" && s.manager.count() > 0 || !strings.HasPrefix(s.manager.last(), c.call) {
 				t.Errorf("called %q, want %q", s.manager.last(), c.call)
 			}
 
-			if c.reason != "" && len(s.manager.words) > 0 {
-				t.Errorf("a refused event was recorded: %v", s.manager.words)
+			if c.reason != "" && len(s.manager.observations) > 0 {
+				t.Errorf("a refused event was recorded: %v", s.manager.observations)
 			}
 		})
 	}
 }
 
-// TestLegacyReads: the shapes that existing clients parse.
+// TestLegacyReads expects the answers that existing clients parse.
 func TestLegacyReads(t *testing.T) {
 	s := serve(t)
 	get := func(method, path, body string) map[string]any {
@@ -231,13 +231,13 @@ func TestLegacyReads(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
 	}
-	equal(t, "all", len(get("GET", "/info/nodes", "")), 3)
-	equal(t, "all of none", len(get("POST", "/info/nodes", `{"nodes":[]}`)), 3)
+	expect(t, "all", len(get("GET", "/info/nodes", "")), 3)
+	expect(t, "all of none", len(get("POST", "/info/nodes", `{"nodes":[]}`)), 3)
 
 	for _, method := range []string{"GET", "POST"} {
 		some := get(method, "/info/nodes", `{"nodes":["bb-1","nosuch-1"]}`)
-		equal(t, "some", len(some), 1)
-		equal(t, "one", some["bb-1"], any(map[string]any{
+		expect(t, "some", len(some), 1)
+		expect(t, "one", some["bb-1"], any(map[string]any{
 			"monitoring_state": map[string]any{
 				"label":              "bb",
 				"serial_number":      "1",
@@ -264,20 +264,20 @@ func TestLegacyReads(t *testing.T) {
 		}))
 	}
 
-	equal(t, "node", get("GET", "/info/node/a-1", "")["inventory_state"].(map[string]any)["name"], any("a-1"))
+	expect(t, "node", get("GET", "/info/node/a-1", "")["inventory_state"].(map[string]any)["name"], any("a-1"))
 	refuse("/info/node/nosuch-1", "nosuch-1")
-	equal(
+	expect(
 		t,
 		"globals",
 		get("GET", "/info/globals", ""),
 		map[string]any{"extra_vars": map[string]any{"motd": "hello", "port": 8080.0}},
 	)
-	equal(t, "config", get("GET", "/config", ""), map[string]any{"config": map[string]any{
+	expect(t, "config", get("GET", "/config", ""), map[string]any{"config": map[string]any{
 		"data_dir": "/var/lib/clusterm",
 		"gossip":   "on",
 		"jobs":     map[string]any{"limit": 4.0, "groups": map[string]any{"x": "y"}},
 	}})
-	// What was read can be posted again, edited.
+	// The answer of GET can be edited and posted.
 	_, text := s.request(t, "GET", "/config", "")
 	if status, text := s.request(t, "POST", "/config", text); status != 200 {
 		t.Errorf("the same configuration: %s", text)
@@ -292,8 +292,8 @@ func TestLegacyReads(t *testing.T) {
 		t.Errorf("the edited configuration: %s", text)
 	}
 
-	equal(t, "edited", s.config.Config()["jobs.limit"].Origin, "overlay")
-	equal(t, "not edited", s.config.Config()["jobs.groups"].Origin, "file")
+	expect(t, "edited", s.config.Config()["jobs.limit"].Origin, "overlay")
+	expect(t, "not edited", s.config.Config()["jobs.groups"].Origin, "file")
 
 	refuse("/info/job/active", "no job is running")
 	refuse("/info/logs/last", "no job has ended")
@@ -303,7 +303,7 @@ func TestLegacyReads(t *testing.T) {
 		func(j *job.Job) { j.Status, j.Started = job.Running, time.Unix(1700000001, 0).UTC() },
 	)
 	active := get("GET", "/info/job/active", "")
-	equal(t, "active", active, map[string]any{
+	expect(t, "active", active, map[string]any{
 		"id":      "1",
 		"task":    "commission",
 		"desc":    "commission of a-1, bb-1 in service-master",
@@ -336,26 +336,27 @@ func TestLegacyReads(t *testing.T) {
 		j.Status, j.Message, j.Cause = job.Cancelled, "cancelled by bob", job.CauseCancelled
 	})
 
-	if text := <-res; text != "one\ntwo\n" && !strings.Contains(text, "no job is running") { // it may have ended first
+	if text := <-res; text != "one\ntwo\n" &&
+		!strings.Contains(text, "no job is running") { // already ended
 		t.Errorf("log: %q", text)
 	}
 
 	_, log := s.request(t, "GET", "/info/logs/1", "")
-	equal(t, "log read later", log, "one\ntwo\n")
+	expect(t, "log read later", log, "one\ntwo\n")
 	last := get("GET", "/info/job/last", "")
-	equal(t, "a cancelled job", []any{last["status"], last["error"]}, []any{"Errored", "cancelled by bob"})
+	expect(t, "a cancelled job", []any{last["status"], last["error"]}, []any{"Errored", "cancelled by bob"})
 
-	s.manager.words = nil
+	s.manager.observations = nil
 	s.request(
 		t,
 		"POST",
 		"/monitor/event",
 		`{"monitor_event":{"name":"Disappeared","nodes":[{"label":"a","serial":"1","addr":"10.0.0.1"}]}}`,
 	)
-	equal(
+	expect(
 		t,
-		"word",
-		s.manager.words,
+		"observation",
+		s.manager.observations,
 		[]inventory.Observation{{Observer: inventory.ObserverPost, Label: "a", Serial: "1", Addr: "10.0.0.1"}},
 	)
 }

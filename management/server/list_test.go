@@ -21,7 +21,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// list reads a list as it is on the wire.
+// list reads a list in its wire form.
 func (s *site) list(t *testing.T, path string) api.List[map[string]any] {
 	t.Helper()
 	status, text := s.request(t, "GET", path, "")
@@ -34,7 +34,7 @@ func (s *site) list(t *testing.T, path string) api.List[map[string]any] {
 	return out
 }
 
-// values are one field of all items.
+// values joins one field of all items.
 func values(l api.List[map[string]any], field string) string {
 	var out []string
 	for _, item := range l.Items {
@@ -44,8 +44,8 @@ func values(l api.List[map[string]any], field string) string {
 	return strings.Join(out, " ")
 }
 
-// many puts nodes into the view: n-000 and so on, in groups of four.
-func (s *site) many(count int) {
+// fill replaces the nodes of the view: n000-1 and so on, in four groups.
+func (s *site) fill(count int) {
 	s.manager.change(func(v *state.View) {
 		v.Nodes = []*inventory.Node{}
 		for i := range count {
@@ -57,14 +57,14 @@ func (s *site) many(count int) {
 	})
 }
 
-// TestPagesUnderChange: whatever comes and goes between the pages, an item that
-// does not change is on exactly one of them, and in its place.
+// TestPagesUnderChange expects every unchanged item on exactly one page, while
+// other items change between the pages.
 func TestPagesUnderChange(t *testing.T) {
 	t.Parallel()
 
 	s := serve(t)
 	for _, sort := range []string{"", "-name", "group", "-updated,addr", "status,-group,name"} {
-		s.many(60)
+		s.fill(60)
 		seed := rand.Uint64()
 		random := rand.New(rand.NewPCG(seed, 1))
 		touched := map[string]bool{}
@@ -96,16 +96,16 @@ func TestPagesUnderChange(t *testing.T) {
 
 					touched[n.Name] = true
 					switch random.IntN(3) {
-					case 0: // goes
+					case 0: // remove it
 						v.Nodes = slices.Delete(v.Nodes, i, i+1)
-					case 1: // changes its place
+					case 1: // change its position
 						n.Group, n.Updated, n.Status = "g"+strconv.Itoa(
 							random.IntN(9),
 						), n.Updated.Add(
 							time.Hour,
 						), inventory.Allocated
 						v.Nodes[i] = &n
-					case 2: // comes
+					case 2: // add another
 						n.Name += "x"
 
 						touched[n.Name] = true
@@ -132,7 +132,7 @@ func TestPagesUnderChange(t *testing.T) {
 func TestSorting(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.many(6)
+	s.fill(6)
 	s.manager.change(func(v *state.View) {
 		six := *v.Nodes[5]
 		six.Addr = "fd00::1"
@@ -185,7 +185,7 @@ func TestSorting(t *testing.T) {
 	}
 }
 
-// TestSmallLists: groups and instances are lists like the others.
+// TestSmallLists expects groups and instances to have order and pages.
 func TestSmallLists(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -235,18 +235,18 @@ func TestSmallLists(t *testing.T) {
 	}
 
 	c := s.client(t)
-	page := check[api.List[api.Instance]](t)(c.Instances(soon(t), client.Page{Sort: []string{"-id"}, Limit: 2}))
-	equal(t, "total", page.Total, 3)
-	page = check[api.List[api.Instance]](
+	page := must[api.List[api.Instance]](t)(c.Instances(testCtx(t), client.Page{Sort: []string{"-id"}, Limit: 2}))
+	expect(t, "total", page.Total, 3)
+	page = must[api.List[api.Instance]](
 		t,
 	)(
-		c.Instances(soon(t), client.Page{Sort: []string{"-id"}, Limit: 2, Continue: page.Continue}),
+		c.Instances(testCtx(t), client.Page{Sort: []string{"-id"}, Limit: 2, Continue: page.Continue}),
 	)
-	equal(t, "last", page.Items[0].ID, "a")
-	groups := check[api.List[api.Group]](t)(c.Groups(soon(t), client.Page{Limit: 1}))
-	equal(t, "first", groups.Items, []api.Group{{Name: inventory.GroupMaster}})
-	_, err := c.Groups(soon(t), client.Page{Limit: -1})
-	equal(t, "limit", inventory.KindOf(err), inventory.KindInvalid)
+	expect(t, "last", page.Items[0].ID, "a")
+	groups := must[api.List[api.Group]](t)(c.Groups(testCtx(t), client.Page{Limit: 1}))
+	expect(t, "first", groups.Items, []api.Group{{Name: inventory.GroupMaster}})
+	_, err := c.Groups(testCtx(t), client.Page{Limit: -1})
+	expect(t, "limit", inventory.KindOf(err), inventory.KindInvalid)
 }
 
 // pages reads a list one item at a time, and returns a field of each.
@@ -352,15 +352,15 @@ func TestListRefusals(t *testing.T) {
 	}
 }
 
-// TestPagesByTheClient: pages are put together by the client, the newest last.
-func TestPagesByTheClient(t *testing.T) {
+// TestClientPages expects the client to join pages, the newest job last.
+func TestClientPages(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := s.client(t)
-	s.many(23)
+	s.fill(23)
 
 	var names []string
-	for n, err := range c.EachNode(soon(t), client.NodeFilter{
+	for n, err := range c.EachNode(testCtx(t), client.NodeFilter{
 		Sort: []string{"-name"}, Limit: 10, Selector: "group!=g3",
 	}) {
 		if err != nil {
@@ -374,16 +374,20 @@ func TestPagesByTheClient(t *testing.T) {
 		t.Errorf("%v", names)
 	}
 
-	for _, err := range c.EachNode(soon(t), client.NodeFilter{Selector: "status=nope"}) {
-		equal(t, "an error", inventory.KindOf(err), inventory.KindInvalid)
+	for _, err := range c.EachNode(testCtx(t), client.NodeFilter{Selector: "status=nope"}) {
+		expect(t, "an error", inventory.KindOf(err), inventory.KindInvalid)
 	}
 
 	for range 3 {
-		check[api.Job](t)(c.Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"n001-1"}}))
+		must[api.Job](
+			t,
+		)(
+			c.Submit(testCtx(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"n001-1"}}),
+		)
 	}
 
-	page := check[api.List[api.Job]](t)(c.Jobs(soon(t), client.JobFilter{Limit: 2}))
-	equal(t, "newest", []string{page.Items[0].ID, page.Items[1].ID}, []string{"2", "3"})
-	page = check[api.List[api.Job]](t)(c.Jobs(soon(t), client.JobFilter{Limit: 2, Continue: page.Continue}))
-	equal(t, "older", page.Items[0].ID, "1")
+	page := must[api.List[api.Job]](t)(c.Jobs(testCtx(t), client.JobFilter{Limit: 2}))
+	expect(t, "newest", []string{page.Items[0].ID, page.Items[1].ID}, []string{"2", "3"})
+	page = must[api.List[api.Job]](t)(c.Jobs(testCtx(t), client.JobFilter{Limit: 2, Continue: page.Continue}))
+	expect(t, "older", page.Items[0].ID, "1")
 }

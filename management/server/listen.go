@@ -33,6 +33,7 @@ func ListenUnix(path string) (net.Listener, error) {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "cannot create the folder of the socket: %w", err)
 	}
 
+	// Only a dead socket may be replaced. Lstat does not follow a symbolic link.
 	switch info, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -71,6 +72,7 @@ func ListenUnix(path string) (net.Listener, error) {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "cannot create the socket %s: %w", path, err)
 	}
 
+	// The listener would remove the path of its creation, not the final one.
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 
 	if err = os.Chmod(fresh, 0o600); err == nil {

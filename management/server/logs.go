@@ -48,6 +48,7 @@ func (s *Server) getLog(stream job.Stream, contentType string) rest.Handler {
 		w.Header().Set(api.HeaderJob, j.ID)
 		w.Header().Set("Content-Type", contentType)
 
+		// HEAD returns the size, so that a client can read the end of a long log.
 		if r.Method == http.MethodHead {
 			size, err := s.Logs.LogSize(r.Context(), j.ID, stream)
 			if err != nil {
@@ -82,6 +83,7 @@ func (s *Server) streamLog(
 	// The deadline of the last piece remains on the connection, so no further
 	// request may use it.
 	w.Header().Set("Connection", "close")
+	// The next offset is final only after the last piece.
 	w.Header().Set("Trailer", api.HeaderNextOffset)
 	w.WriteHeader(http.StatusOK)
 

@@ -178,6 +178,7 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	at := snapshotOf(v)
+	// The cache holds complete nodes, so a choice of fields cannot use it.
 	if q.Has("fields") {
 		return rest.WriteList(w, r, q, nodeListing, rest.Contents[*inventory.Node, api.Node]{
 			At: at, Tag: at.Tag(), Items: nodes, Show: func(n *inventory.Node) api.Node { return nodeOf(v, *n) },

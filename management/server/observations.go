@@ -53,6 +53,7 @@ func observationsOf(body api.Report) ([]inventory.Observation, error) {
 		return nil, inventory.Errorf(
 			inventory.KindTooLarge, "the report has %d observations, the limit is %d", n, api.MaxObservations,
 		).Do("send the changes in several reports, none of them full")
+	// An empty full report is valid: the observer sees no node.
 	case n == 0 && !body.Full:
 		return nil, inventory.Errorf(inventory.KindInvalid, "the report has no observation").
 			Do("name at least one node, or set full for an observer that sees none")

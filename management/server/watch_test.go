@@ -29,7 +29,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// wire is a watch as it is on the wire.
+// wire is a watch in its wire form.
 type wire struct {
 	t *testing.T
 	*http.Response
@@ -39,7 +39,7 @@ type wire struct {
 func (s *site) watch(t *testing.T, query string, header ...string) *wire {
 	t.Helper()
 
-	req, err := http.NewRequestWithContext(soon(t), http.MethodGet, s.url+api.PathWatch+query, nil)
+	req, err := http.NewRequestWithContext(testCtx(t), http.MethodGet, s.url+api.PathWatch+query, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +60,8 @@ func (s *site) watch(t *testing.T, query string, header ...string) *wire {
 	return w
 }
 
-// next is the next event, as "ID EVENT KIND NAME REVISION"; "end" when there
-// will be no more.
+// next returns the next event as "ID EVENT KIND NAME REVISION", "end" after the
+// last one, or "broken" after a failure.
 func (w *wire) next() string {
 	w.t.Helper()
 
@@ -83,7 +83,7 @@ func (w *wire) next() string {
 				w.t.Fatalf("%.200s: %v", value, err)
 			}
 
-			equal(w.t, "type", string(c.Type), event)
+			expect(w.t, "type", string(c.Type), event)
 
 			out := fmt.Sprintf("%s %s %s %s %d", id, event, c.Kind, c.Name, c.Revision)
 			if c.Stale {
@@ -112,7 +112,7 @@ func (w *wire) wants(want ...string) {
 }
 
 // put changes nodes in one revision.
-func (m *memoryManager) put(nodes ...inventory.Node) int64 {
+func (m *fakeManager) put(nodes ...inventory.Node) int64 {
 	return m.change(func(v *state.View) {
 		for _, n := range nodes {
 			n.Revision = v.Revision
@@ -131,11 +131,11 @@ func grouped(label, group string) inventory.Node {
 	return n
 }
 
-func TestWatchBeginsWithWhatThereIs(t *testing.T) {
+func TestWatchBeginsWithState(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	w := s.watch(t, "")
-	equal(t, "content type", w.Header.Get("Content-Type"), api.TypeEventStream)
+	expect(t, "content type", w.Header.Get("Content-Type"), api.TypeEventStream)
 	w.wants(
 		"- put nodes a-1 10",
 		"- put nodes bb-1 10",
@@ -155,8 +155,8 @@ func TestWatchBeginsWithWhatThereIs(t *testing.T) {
 	w.wants("12 delete nodes a-1 12")
 }
 
-// TestWatchResumes: only the last event of a revision can be resumed after, and
-// what has left the selection is told as gone.
+// TestWatchResumes expects an id on the last event of each revision only, and a
+// delete event for a node that leaves the selection.
 func TestWatchResumes(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -186,11 +186,11 @@ func TestWatchResumes(t *testing.T) {
 	for i, e := range got {
 		if strings.HasPrefix(e, "11 ") {
 			ids++
-			equal(t, "the event with the id", i, 2)
+			expect(t, "the event with the id", i, 2)
 		}
 	}
 
-	equal(t, "events of revision 11 with an id", ids, 1)
+	expect(t, "events of revision 11 with an id", ids, 1)
 	all.wants("12 put nodes bb-1 12", "13 put vars global 13", "14 put nodes bb-1 14", "14 sync 14")
 
 	masters := s.watch(t, "?group=service-master&since=11")
@@ -211,7 +211,7 @@ func TestWatchHeartbeat(t *testing.T) {
 	s := serve(t, func(o *server.Options) { o.Heartbeat = 10 * time.Millisecond })
 	w := s.watch(t, "?kinds=jobs")
 	w.wants("10 sync 10", "10 progress 10")
-	s.manager.put(grouped("a", "x")) // not chosen, but so far the watch has come
+	s.manager.put(grouped("a", "x")) // not selected, but the position moves on
 
 	for i := 0; ; i++ {
 		if got := w.next(); got == "11 progress 11" {
@@ -274,7 +274,7 @@ func TestWatchRefuses(t *testing.T) {
 		}
 	}
 
-	req, err := http.NewRequestWithContext(soon(t), http.MethodHead, s.url+api.PathWatch, nil)
+	req, err := http.NewRequestWithContext(testCtx(t), http.MethodHead, s.url+api.PathWatch, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,18 +285,18 @@ func TestWatchRefuses(t *testing.T) {
 	}
 
 	_ = res.Body.Close()
-	equal(t, "HEAD", res.StatusCode, 200)
+	expect(t, "HEAD", res.StatusCode, 200)
 }
 
-func TestWatchesHaveACap(t *testing.T) {
+func TestWatchLimit(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(o *server.Options) { o.Watches = 2 })
 	one, two := s.watch(t, "?kinds=jobs"), s.watch(t, "?kinds=jobs")
 	one.wants("10 sync 10")
 	two.wants("10 sync 10")
 	w := s.watch(t, "?kinds=jobs")
-	equal(t, "one too many", w.StatusCode, 503)
-	equal(t, "retry after", w.Header.Get("Retry-After"), "1")
+	expect(t, "one too many", w.StatusCode, 503)
+	expect(t, "retry after", w.Header.Get("Retry-After"), "1")
 
 	_ = two.Body.Close()
 	for w = s.watch(t, "?kinds=jobs"); w.StatusCode == 503; w = s.watch(t, "?kinds=jobs") {
@@ -306,7 +306,7 @@ func TestWatchesHaveACap(t *testing.T) {
 	w.wants("10 sync 10")
 }
 
-// big is a node with a record of some size.
+// big returns a node with a large record.
 func big(i int) inventory.Node {
 	n := *aNode("a")
 	n.LastError = fmt.Sprint(i, strings.Repeat("x", 8<<10))
@@ -314,8 +314,8 @@ func big(i int) inventory.Node {
 	return n
 }
 
-// TestSlowReaderIsDropped: who reads too slowly is told, has missed nothing
-// before that, and has held up nobody.
+// TestSlowReaderIsDropped expects a slow reader to receive every event up to a
+// dropped event, without delaying others.
 func TestSlowReaderIsDropped(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -339,8 +339,8 @@ func TestSlowReaderIsDropped(t *testing.T) {
 			continue
 		}
 
-		equal(t, "after revision", got, fmt.Sprintf("- dropped %d", revision))
-		equal(t, "after that", slow.next(), "end")
+		expect(t, "after revision", got, fmt.Sprintf("- dropped %d", revision))
+		expect(t, "after that", slow.next(), "end")
 
 		return
 	}
@@ -348,7 +348,7 @@ func TestSlowReaderIsDropped(t *testing.T) {
 	t.Error("it was never dropped")
 }
 
-// TestStalledReaderIsCutOff: a connection that takes nothing does not last.
+// TestStalledReaderIsCutOff expects a connection that is not read to be closed.
 func TestStalledReaderIsCutOff(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(o *server.Options) { o.Stall = 50 * time.Millisecond })
@@ -363,7 +363,7 @@ func TestStalledReaderIsCutOff(t *testing.T) {
 
 	for got := w.next(); got != "broken"; got = w.next() {
 		if got == "end" {
-			t.Fatal("a part looks like the whole")
+			t.Fatal("an incomplete stream ended without an error")
 		}
 	}
 }
@@ -372,7 +372,7 @@ func TestStalledReaderIsCutOff(t *testing.T) {
 func (s *site) gauge(t *testing.T, name string, want float64) {
 	t.Helper()
 
-	ctx := soon(t)
+	ctx := testCtx(t)
 	for {
 		families, err := s.registry.Gather()
 		if err != nil {
@@ -398,8 +398,8 @@ func (s *site) gauge(t *testing.T, name string, want float64) {
 	}
 }
 
-// TestShutdownEndsWatches: also that of a client that does not read, and does
-// not wait until that is cut off for it.
+// TestShutdownEndsWatches expects the shutdown to end every watch at once, also a
+// stalled one.
 func TestShutdownEndsWatches(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(o *server.Options) { o.Stall = time.Hour })
@@ -411,17 +411,17 @@ func TestShutdownEndsWatches(t *testing.T) {
 		w.wants(fmt.Sprintf("%d put nodes a-1 %d", rev, rev))
 	}
 
-	if err := s.Shutdown(soon(t)); err != nil {
+	if err := s.Shutdown(testCtx(t)); err != nil {
 		t.Fatal(err)
 	}
 
-	equal(t, "a watch", w.next(), "end")
+	expect(t, "a watch", w.next(), "end")
 
 	for got := stalled.next(); got != "broken" && got != "end"; got = stalled.next() {
 	}
 }
 
-// breaker passes connections on to a socket, and breaks each after some bytes.
+// breaker forwards connections to a socket, and breaks each after some bytes.
 type breaker struct {
 	net.Listener
 	mu      sync.Mutex
@@ -488,10 +488,10 @@ func (b *breaker) pass(c net.Conn, socket string) {
 	}
 }
 
-// replica is what a client makes of a watch.
+// replica is the state that a client builds from a watch.
 type replica map[string]string
 
-func (r replica) take(c api.Change) {
+func (r replica) apply(c api.Change) {
 	key := string(c.Kind) + "/" + c.Name
 	switch c.Type {
 	case api.ChangePut:
@@ -501,9 +501,9 @@ func (r replica) take(c api.Change) {
 	}
 }
 
-// TestWatchThroughDisconnects: a client that follows a watch whose connection
-// breaks at any byte, and whose manager forgets what has changed from time to
-// time, ends with exactly what a read shows.
+// TestWatchThroughDisconnects breaks the connection of a watch at random bytes and
+// expires the feed now and then. The client must end with the state that a read
+// returns.
 func TestWatchThroughDisconnects(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -513,10 +513,10 @@ func TestWatchThroughDisconnects(t *testing.T) {
 		o.Patience = patience
 	})
 
-	ctx, cancel := context.WithCancel(soon(t))
+	ctx, cancel := context.WithCancel(testCtx(t))
 	defer cancel()
 	r, last, lost := replica{}, int64(0), 0
-	told := make(chan int64, 1)
+	received := make(chan int64, 1)
 
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -532,17 +532,17 @@ func TestWatchThroughDisconnects(t *testing.T) {
 				return
 			}
 
-			r.take(change)
+			r.apply(change)
 
 			if change.Type == api.ChangeSync || change.Type == api.ChangePut || change.Type == api.ChangeDelete {
 				last = max(last, change.Revision)
 
 				select {
-				case <-told:
+				case <-received:
 				default:
 				}
 
-				told <- last
+				received <- last
 			}
 		}
 	})
@@ -555,12 +555,12 @@ func TestWatchThroughDisconnects(t *testing.T) {
 			old := s.manager.feed
 			s.manager.feed = state.NewFeed(s.manager.view.Revision, 100, 1<<20)
 			s.manager.mu.Unlock()
-			old.SetStale(true) // wakes who waits
+			old.SetStale(true) // wakes the waiting watches
 			_, _ = s.manager.Forget(ctx, access.Caller{}, node.ForgetRequest{Nodes: []string{aName(random)}})
 		case n < 4:
 			_, _ = s.manager.Forget(ctx, access.Caller{}, node.ForgetRequest{Nodes: []string{aName(random)}})
 		case n < 6:
-			_, _ = memoryVariables{s.manager}.Set(ctx, access.Caller{}, "global", configuration.Vars{"i": int64(i)})
+			_, _ = fakeVariables{s.manager}.Set(ctx, access.Caller{}, "global", configuration.Vars{"i": int64(i)})
 		default:
 			var nodes []inventory.Node
 			for range 1 + random.IntN(3) {
@@ -570,11 +570,11 @@ func TestWatchThroughDisconnects(t *testing.T) {
 			s.manager.put(nodes...)
 		}
 
-		if i%10 == 0 { // now and then the watch is let to come close
+		if i%10 == 0 { // let the watch catch up now and then
 			select {
-			case <-told:
+			case <-received:
 			case <-ctx.Done():
-				t.Fatal("nothing is told")
+				t.Fatal("the watch receives nothing")
 			}
 		}
 	}
@@ -586,9 +586,9 @@ func TestWatchThroughDisconnects(t *testing.T) {
 	revision := s.manager.put(grouped("end", "end"))
 	for got := int64(0); got < revision; {
 		select {
-		case got = <-told:
+		case got = <-received:
 		case <-ctx.Done():
-			t.Fatalf("the end, revision %d, was not told; %d was", revision, got)
+			t.Fatalf("the watch received revision %d, but not the last, %d", got, revision)
 		}
 	}
 
@@ -598,12 +598,12 @@ func TestWatchThroughDisconnects(t *testing.T) {
 	want := replica{}
 
 	direct := s.client(t)
-	for _, n := range check[api.List[api.Node]](t)(direct.Nodes(soon(t), client.NodeFilter{})).Items {
-		data := check[[]byte](t)(json.Marshal(n))
+	for _, n := range must[api.List[api.Node]](t)(direct.Nodes(testCtx(t), client.NodeFilter{})).Items {
+		data := must[[]byte](t)(json.Marshal(n))
 		want["nodes/"+n.Name] = string(data)
 	}
 
-	data := check[[]byte](t)(json.Marshal(check[api.Vars](t)(direct.Vars(soon(t), client.ScopeGlobal))))
+	data := must[[]byte](t)(json.Marshal(must[api.Vars](t)(direct.Vars(testCtx(t), client.ScopeGlobal))))
 
 	want["vars/global"] = string(data)
 	if !reflect.DeepEqual(r, want) {
@@ -611,9 +611,9 @@ func TestWatchThroughDisconnects(t *testing.T) {
 	}
 
 	if b.cuts < 5 || lost < 5 {
-		t.Errorf("only %d connections were cut, and %d times it was told", b.cuts, lost)
+		t.Errorf("only %d connections were cut, and the client lost its place %d times", b.cuts, lost)
 	}
 }
 
-// aName is the name of a node that may exist.
+// aName returns the name of a node that may exist.
 func aName(random *rand.Rand) string { return strings.Repeat("a", 1+random.IntN(9)) + "-1" }

@@ -216,6 +216,7 @@ func (a *API) submit(verb inventory.Verb) rest.Handler {
 			return err
 		}
 
+		// Early clients put a single node into the path.
 		if name != "" {
 			body.Nodes = append(body.Nodes, name)
 		}
@@ -256,6 +257,7 @@ func (a *API) getNodes(w http.ResponseWriter, r *http.Request) error {
 
 	v := a.o.View()
 
+	// Unknown names are ignored, as in the first generation.
 	nodes := v.Nodes
 	if len(body.Nodes) > 0 {
 		nodes = nil
@@ -305,6 +307,7 @@ func infoOf(m variable.Merger, n *inventory.Node) api.LegacyNodeInfo {
 		out.Configuration.Vars[name] = v.Value
 	}
 
+	// The first generation listed these two among the variables.
 	out.Configuration.Vars["node_name"], out.Configuration.Vars["node_addr"] = n.Name, n.Addr
 
 	return out
@@ -360,6 +363,7 @@ func (a *API) setGlobals(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
+	// A misspelled name would remove all globals.
 	if !given {
 		return inventory.Errorf(inventory.KindInvalid, "the request has no extra_vars").
 			Do(`send {"extra_vars": {}} to remove all globals`)
@@ -483,6 +487,7 @@ func (a *API) postMember(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
+	// The path and the body both name the node; guessing could change the wrong one.
 	if name := inventory.NodeName(member.Label, member.Serial); name != node {
 		return inventory.Errorf(inventory.KindInvalid, "the path names the node %q, the body names %q", node, name).
 			Do("send Node-Label and Node-Serial of that node").About(node)
@@ -553,6 +558,7 @@ func (a *API) setConfig(w http.ResponseWriter, r *http.Request) error {
 	patch := map[string]any{}
 	flatten(now, "", wanted, patch)
 
+	// Most keys of a posted GET belong to the file and must not be set.
 	for key, value := range patch {
 		if have, ok := now[key]; ok && sameJSON(have.Value, value) {
 			delete(patch, key)
@@ -574,6 +580,7 @@ func (a *API) setConfig(w http.ResponseWriter, r *http.Request) error {
 func nested(c api.Config) map[string]any {
 	type branch map[string]any
 
+	// In sorted order a prefix with a value of its own precedes its longer keys.
 	root := branch{}
 	for _, key := range slices.Sorted(maps.Keys(c)) {
 		at, rest := root, key
@@ -608,6 +615,7 @@ func flatten(known api.Config, prefix string, objects map[string]any, patch map[
 		key := prefix + name
 		object, isObject := value.(map[string]any)
 
+		// A key may have an object as its value, which must stay whole.
 		_, isKey := known[key]
 		if !isKey && isObject && isPrefix(known, key+".") {
 			flatten(known, key+".", object, patch)

@@ -152,6 +152,7 @@ func (c *Cache[E]) find(n *inventory.Node, hint int) int {
 // gather copies texts into one run of memory, with commas between them, unless
 // they are few runs already.
 func gather(texts [][]byte) {
+	// A copied block for each changed node would cost more than an extra write.
 	runs, size := 1, 0
 	for i, t := range texts {
 		size += len(t) + 1
@@ -190,6 +191,7 @@ func sameList(a, b []*inventory.Node) bool {
 // encodeAll encodes the nodes at the missing indexes into texts, many of them on
 // all processors.
 func encodeAll[E Encoder[E]](nodes []*inventory.Node, missing []int, texts [][]byte, by E) error {
+	// Small shares keep all processors busy to the end.
 	const share = 256
 	errs := make([]error, (len(missing)+share-1)/share)
 	free := make(chan struct{}, runtime.GOMAXPROCS(0))

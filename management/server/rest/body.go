@@ -45,6 +45,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, tooLarge()
 	}
 
+	// The server has no read timeout, because answers may stream. Bodies need one.
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTime))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
@@ -144,6 +145,8 @@ func Decode(body []byte, v any, strict bool) error {
 		return inventory.Errorf(inventory.KindInvalid, "the body is not JSON: %w", err)
 	}
 
+	// encoding/json silently accepts repeated names and other cases. Compare the
+	// JSON with the type before decoding it.
 	if strict {
 		c := checker{body: body, dec: json.NewDecoder(bytes.NewReader(body))}
 		c.dec.UseNumber()

@@ -82,6 +82,7 @@ func tagsIn(r *http.Request, header string) (Tags, error) {
 		rest = strings.TrimSpace(rest)
 		body, weak := strings.CutPrefix(rest, "W/")
 
+		// A quoted tag may contain commas, so the header cannot be split at them.
 		end := -1
 		if strings.HasPrefix(body, `"`) {
 			end = strings.IndexByte(body[1:], '"')

@@ -36,6 +36,7 @@ func IdempotencyKey(r *http.Request, client string, body any) (*Key, error) {
 			Do("give one key of at most %d printable characters without spaces, e.g. a UUID", api.MaxIdempotencyKey)
 	}
 
+	// A retry may spell the same body differently.
 	request, err := json.Marshal(body)
 	if err != nil {
 		return nil, err

@@ -238,9 +238,11 @@ func (l Listing[T]) page(r *http.Request, q url.Values, items []T) (out []T, nex
 		}
 	}
 
+	// Sort before cutting the page: the view may have changed since the last page.
 	items = l.sorted(items, by)
 
 	if here.After != nil {
+		// The last item may be gone; its position still separates the pages.
 		first := sort.Search(len(items), func(i int) bool {
 			return comparePlaces(l.place(items[i], by), here.After, by) > 0
 		})
@@ -386,6 +388,7 @@ func picker[W any](q url.Values) (func(reflect.Value) (json.RawMessage, error), 
 		wanted[name] = true
 	}
 
+	// The fields keep the order of the whole object, not that of the query.
 	all = slices.DeleteFunc(all, func(c column) bool { return !wanted[c.name] })
 
 	return func(item reflect.Value) (json.RawMessage, error) { return encodeColumns(item, all) }, nil

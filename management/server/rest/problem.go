@@ -66,6 +66,7 @@ func writeProblem(w http.ResponseWriter, f Failure) {
 		w.Header().Set("Retry-After", "1")
 	}
 
+	// The status remains useful even if the problem cannot be encoded.
 	body, err := json.Marshal(f.Problem)
 	if err != nil {
 		body = []byte("{}")

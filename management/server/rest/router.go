@@ -67,6 +67,7 @@ func NewRouter(o Options, routes []Route) *Router {
 		byPath[rt.Path] = append(byPath[rt.Path], rt)
 	}
 
+	// One handler per path, so that a wrong method is a 405 with the right ones.
 	for _, rt := range routes {
 		methods, ok := byPath[rt.Path]
 		if !ok {
@@ -217,6 +218,7 @@ func (router *Router) attempt(w http.ResponseWriter, r *http.Request, n *note) (
 		}
 	}()
 
+	// Authenticate first: the answer to a refused request reveals nothing else.
 	if n.principal, err = router.options.Authenticate(r); err != nil {
 		return err
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// TestBadInput: every refusal under /v1 is a problem that says what, why and
-// what to do, and nothing was called.
+// TestBadInput expects every refusal under /v1 to be a problem with a remedy, and
+// no call of a use case.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 
@@ -245,7 +245,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestGoodInput: what is unusual, and accepted.
+// TestGoodInput covers unusual requests that are accepted.
 func TestGoodInput(t *testing.T) {
 	s := serve(t)
 	for _, c := range []struct {
@@ -301,12 +301,12 @@ func TestGoodInput(t *testing.T) {
 	}
 }
 
-// TestChunkedBodyOverTheLimit has no length to refuse it by.
+// TestChunkedBodyOverTheLimit sends a body without a Content-Length.
 func TestChunkedBodyOverTheLimit(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 
-	c := check[net.Conn](t)(net.Dial("unix", s.socket))
+	c := must[net.Conn](t)(net.Dial("unix", s.socket))
 	defer func() { _ = c.Close() }()
 
 	go func() {
@@ -326,7 +326,7 @@ func TestChunkedBodyOverTheLimit(t *testing.T) {
 	}
 }
 
-// TestBrowsers: what a page of another site makes a browser send is refused.
+// TestBrowsers expects requests to be refused that another site made a browser send.
 func TestBrowsers(t *testing.T) {
 	s := serve(t)
 
@@ -360,10 +360,10 @@ func TestBrowsers(t *testing.T) {
 	}
 }
 
-// TestActor: only root may speak for others, and only over the socket.
+// TestActor expects only root to name another actor, and only over the socket.
 func TestActor(t *testing.T) {
 	s := serve(t)
-	ctx := soon(t)
+	ctx := testCtx(t)
 	named := func(name string) func(*client.Options) { return func(o *client.Options) { o.Actor = name } }
 	submit := func(c *client.Client) (string, error) {
 		_, err := c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
@@ -372,12 +372,12 @@ func TestActor(t *testing.T) {
 		return who, err
 	}
 
-	who := check[string](t)(submit(s.client(t, named("alice"))))
+	who := must[string](t)(submit(s.client(t, named("alice"))))
 	if os.Getuid() == 0 && who != "alice" || os.Getuid() != 0 && who == "alice" {
 		t.Errorf("over the socket: %q", who)
 	}
 
-	if who := check[string](
+	if who := must[string](
 		t,
 	)(
 		submit(s.client(t, overTCP(s), named("alice"))),
@@ -391,13 +391,13 @@ func TestActor(t *testing.T) {
 	if os.Getuid() == 0 {
 		for _, name := range []string{"al ice", strings.Repeat("a", 65), "al\x01ice"} {
 			if _, err := submit(s.client(t, named(name))); err == nil {
-				t.Errorf("%q was believed", name)
+				t.Errorf("%q was accepted", name)
 			}
 		}
 	}
 }
 
-// TestListen: sockets and ports that are free, taken, stale, or something else.
+// TestListen covers free, taken, stale and invalid sockets and ports.
 func TestListen(t *testing.T) {
 	dir := shortTemp(t)
 	path := filepath.Join(dir, "run", "s.sock")
@@ -413,12 +413,12 @@ func TestListen(t *testing.T) {
 		}
 	}
 
-	l := check[net.Listener](t)(server.ListenUnix(path))
-	if info := check[os.FileInfo](t)(os.Stat(path)); info.Mode().Perm() != 0o600 {
+	l := must[net.Listener](t)(server.ListenUnix(path))
+	if info := must[os.FileInfo](t)(os.Stat(path)); info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %s", info.Mode())
 	}
 
-	if info := check[os.FileInfo](t)(os.Stat(filepath.Dir(path))); info.Mode().Perm() != 0o700 {
+	if info := must[os.FileInfo](t)(os.Stat(filepath.Dir(path))); info.Mode().Perm() != 0o700 {
 		t.Errorf("mode of the folder: %s", info.Mode())
 	}
 
@@ -434,21 +434,21 @@ func TestListen(t *testing.T) {
 		t.Error("the socket was left behind")
 	}
 
-	stale := check[*net.UnixListener](t)(net.ListenUnix("unix", &net.UnixAddr{Name: path}))
+	stale := must[*net.UnixListener](t)(net.ListenUnix("unix", &net.UnixAddr{Name: path}))
 	stale.SetUnlinkOnClose(false)
 	_ = stale.Close()
-	first := check[net.Listener](t)(server.ListenUnix(path))
+	first := must[net.Listener](t)(server.ListenUnix(path))
 	_ = os.Remove(path)
-	second := check[net.Listener](t)(server.ListenUnix(path))
+	second := must[net.Listener](t)(server.ListenUnix(path))
 	_ = first.Close()
 
 	if _, err := os.Stat(path); err != nil {
-		t.Error("closing removed somebody else's socket")
+		t.Error("closing removed the socket of another process")
 	}
 
 	_ = second.Close()
 
-	if left := check[[]os.DirEntry](t)(os.ReadDir(filepath.Dir(path))); len(left) > 0 {
+	if left := must[[]os.DirEntry](t)(os.ReadDir(filepath.Dir(path))); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 
@@ -461,7 +461,7 @@ func TestListen(t *testing.T) {
 	long, err := server.ListenUnix(filepath.Join(dir, strings.Repeat("x", 120)))
 	refused("long", inventory.KindInvalid, long, err)
 
-	port := check[net.Listener](t)(server.ListenLoopback("127.0.0.1:0"))
+	port := must[net.Listener](t)(server.ListenLoopback("127.0.0.1:0"))
 	defer func() { _ = port.Close() }()
 	taken, err = server.ListenLoopback(port.Addr().String())
 	refused("taken port", inventory.KindRefused, taken, err)
@@ -472,11 +472,11 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestServeFails: a listener that breaks ends Serve with an error.
+// TestServeFails expects Serve to return the error of a broken listener.
 func TestServeFails(t *testing.T) {
-	s := server.New(newMemory().options(newMemoryConfig()))
-	a := check[net.Listener](t)(server.ListenLoopback("127.0.0.1:0"))
-	b := check[net.Listener](t)(server.ListenLoopback("127.0.0.1:0"))
+	s := server.New(newFakeManager().options(newFakeSettings()))
+	a := must[net.Listener](t)(server.ListenLoopback("127.0.0.1:0"))
+	b := must[net.Listener](t)(server.ListenLoopback("127.0.0.1:0"))
 
 	_ = a.Close()
 	if err := s.Serve(a, b); err == nil {
@@ -489,8 +489,8 @@ func TestServeFails(t *testing.T) {
 	}
 }
 
-// TestMethods: every path says which methods it serves, serves HEAD wherever it
-// serves GET, and refuses the others.
+// TestMethods expects every path to list its methods, to serve HEAD with GET, and
+// to refuse other methods.
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -509,7 +509,7 @@ func TestMethods(t *testing.T) {
 			Replace(path)
 		allow := strings.Join(append(methods, "OPTIONS"), ", ")
 
-		res, err := http.DefaultClient.Do(must(http.NewRequest("OPTIONS", s.url+asked, nil)))
+		res, err := http.DefaultClient.Do(mustRequest(http.NewRequest("OPTIONS", s.url+asked, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -519,7 +519,7 @@ func TestMethods(t *testing.T) {
 			t.Errorf("OPTIONS %s: %d %q, not %q", asked, res.StatusCode, res.Header.Get("Allow"), allow)
 		}
 
-		res, err = http.DefaultClient.Do(must(http.NewRequest("DELETE", s.url+asked, nil)))
+		res, err = http.DefaultClient.Do(mustRequest(http.NewRequest("DELETE", s.url+asked, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -546,7 +546,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-func must[T any](value T, err error) T {
+func mustRequest[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
 	}

@@ -23,7 +23,7 @@ func TestIdempotencyKey(t *testing.T) {
 		return s.exchange(t, "POST", "/v1/jobs", body, api.HeaderIdempotencyKey, key)
 	}
 	first, text := post(body, "k1")
-	// The same is the same, however it is written.
+	// The digest is of the decoded body, so the spelling is of no consequence.
 	again, same := post(" {\"nodes\": [\"a-1\"],\n \"verb\": \"commission\"} ", "k1")
 	if first.StatusCode != 202 || again.StatusCode != 202 || text != same ||
 		first.Header.Get(api.HeaderReplayed) != "" ||
@@ -66,30 +66,30 @@ func TestIdempotencyKey(t *testing.T) {
 		t.Errorf("a change that may be repeated: %d %s", res.StatusCode, text)
 	}
 
-	// Keys of other clients have nothing to do with it.
-	if me(t) != "" {
+	// Another client may use the same key.
+	if ownAccount(t) != "" {
 		res, _ := s.exchange(t, "POST", "/v1/jobs", body, api.HeaderIdempotencyKey, "k1")
 
-		j := check[api.Job](
+		j := must[api.Job](
 			t,
 		)(
 			s.client(t).
 				IdempotencyKey("k1").
-				Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
+				Submit(testCtx(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
 		)
 		if res.Header.Get("Location") == "/v1/jobs/"+j.ID {
-			t.Errorf("job %s was somebody else's", j.ID)
+			t.Errorf("job %s belongs to another client", j.ID)
 		}
 	}
 }
 
-// breaking loses the answers to the first few POSTs, after they have arrived.
-type breaking struct {
+// lossyTransport loses the answers to the first few POSTs.
+type lossyTransport struct {
 	http.RoundTripper
 	left atomic.Int32
 }
 
-func (b *breaking) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b *lossyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := b.RoundTripper.RoundTrip(r)
 	if err == nil && r.Method == http.MethodPost && b.left.Add(-1) >= 0 {
 		_, _ = io.Copy(io.Discard, res.Body)
@@ -101,12 +101,11 @@ func (b *breaking) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// TestSubmitOverABrokenConnection: the client sends again what may have
-// arrived, and there is one job.
-func TestSubmitOverABrokenConnection(t *testing.T) {
+// TestSubmitOverLossyConnection expects one job although the client retries.
+func TestSubmitOverLossyConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	way := &breaking{RoundTripper: http.DefaultTransport}
+	way := &lossyTransport{RoundTripper: http.DefaultTransport}
 
 	c, err := client.New(client.Options{URL: s.url, HTTPClient: &http.Client{Transport: way}})
 	if err != nil {
@@ -115,15 +114,15 @@ func TestSubmitOverABrokenConnection(t *testing.T) {
 
 	ask := api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}
 	way.left.Store(2)
-	j := check[api.Job](t)(c.Submit(soon(t), ask))
-	equal(t, "job", j.ID, "1")
-	equal(t, "jobs", len(s.manager.View().Jobs), 1)
-	equal(t, "another", check[api.Job](t)(c.Submit(soon(t), ask)).ID, "2")
-	equal(t, "with a key", check[api.Job](t)(c.IdempotencyKey("k").Submit(soon(t), ask)).ID, "3")
-	equal(t, "with the same key", check[api.Job](t)(c.IdempotencyKey("k").Submit(soon(t), ask)).ID, "3")
+	j := must[api.Job](t)(c.Submit(testCtx(t), ask))
+	expect(t, "job", j.ID, "1")
+	expect(t, "jobs", len(s.manager.View().Jobs), 1)
+	expect(t, "another", must[api.Job](t)(c.Submit(testCtx(t), ask)).ID, "2")
+	expect(t, "with a key", must[api.Job](t)(c.IdempotencyKey("k").Submit(testCtx(t), ask)).ID, "3")
+	expect(t, "with the same key", must[api.Job](t)(c.IdempotencyKey("k").Submit(testCtx(t), ask)).ID, "3")
 	ask.Nodes = []string{"bb-1"}
-	_, err = c.IdempotencyKey("k").Submit(soon(t), ask)
-	equal(t, "for another", inventory.KindOf(err), inventory.KindKeyReused)
+	_, err = c.IdempotencyKey("k").Submit(testCtx(t), ask)
+	expect(t, "for another", inventory.KindOf(err), inventory.KindKeyReused)
 
 	way.left.Store(1 << 30)
 
@@ -132,8 +131,8 @@ func TestSubmitOverABrokenConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	_, err = c.Submit(soon(t), ask)
-	equal(t, "without patience", inventory.KindOf(err), inventory.KindUnavailable)
+	_, err = c.Submit(testCtx(t), ask)
+	expect(t, "without patience", inventory.KindOf(err), inventory.KindUnavailable)
 
 	if log := bytes.Count([]byte(err.Error()), []byte("closed the connection")); log != 1 {
 		t.Error(err)

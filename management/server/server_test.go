@@ -50,21 +50,20 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	// More tests wait at a time than there are processors, unless the command
-	// line says otherwise.
+	// The tests mostly wait, so more of them run at a time than there are processors.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 
-	debug.SetGCPercent(400) // the tests end before much has to be collected
+	debug.SetGCPercent(400) // the tests end before much garbage exists
 	os.Exit(m.Run())
 }
 
 // site is a server on a real socket and a real port.
 type site struct {
 	*server.Server
-	manager  *memoryManager
-	config   *memoryConfig
+	manager  *fakeManager
+	config   *fakeSettings
 	health   *api.Health
 	registry *prometheus.Registry
 	log      *logtest.Hook
@@ -77,7 +76,7 @@ func serve(t *testing.T, adjust ...func(*server.Options)) *site {
 	logger, hook := logtest.NewNullLogger()
 	logger.SetLevel(logrus.DebugLevel)
 	s := &site{
-		manager: newMemory(), config: newMemoryConfig(), log: hook, registry: prometheus.NewRegistry(),
+		manager: newFakeManager(), config: newFakeSettings(), log: hook, registry: prometheus.NewRegistry(),
 		health: &api.Health{Status: api.HealthOK, Instance: "one"},
 	}
 
@@ -124,7 +123,7 @@ func serve(t *testing.T, adjust ...func(*server.Options)) *site {
 	return s
 }
 
-// shortTemp is a folder with a path short enough for sockets.
+// shortTemp returns a folder with a path that is short enough for sockets.
 func shortTemp(t *testing.T) string {
 	t.Helper()
 
@@ -159,7 +158,7 @@ func (s *site) client(t *testing.T, adjust ...func(*client.Options)) *client.Cli
 	return c
 }
 
-// dialing connects to the socket, or where that is empty to what the URL says.
+// dialing returns a transport to the socket, or to the host of the URL without one.
 func dialing(socket string) http.RoundTripper {
 	transport := &http.Transport{}
 	if socket != "" {
@@ -175,8 +174,8 @@ func overTCP(s *site) func(*client.Options) {
 	return func(o *client.Options) { o.Socket, o.URL = "", s.url }
 }
 
-// me is who the server takes this process for.
-func me(t *testing.T) string {
+// ownAccount returns the principal of this process on the socket.
+func ownAccount(t *testing.T) string {
 	t.Helper()
 
 	u, err := user.Current()
@@ -187,7 +186,7 @@ func me(t *testing.T) string {
 	return u.Username
 }
 
-func check[T any](t *testing.T) func(got T, err error) T {
+func must[T any](t *testing.T) func(got T, err error) T {
 	return func(got T, err error) T {
 		t.Helper()
 
@@ -199,7 +198,7 @@ func check[T any](t *testing.T) func(got T, err error) T {
 	}
 }
 
-func equal[T any](t *testing.T, what string, got, want T) {
+func expect[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 
 	if !reflect.DeepEqual(got, want) {
@@ -207,8 +206,8 @@ func equal[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// TestEveryRoute calls every method of the client, over the socket and over
-// TCP, and compares what was called with what is served.
+// TestEveryRoute calls every method of the client, over the socket and over TCP,
+// and expects every served route to be used.
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
 
@@ -225,7 +224,7 @@ func TestEveryRoute(t *testing.T) {
 
 			used := map[string]bool{}
 
-			families := check[[]string](t)(routesUsed(s.registry))
+			families := must[[]string](t)(routesUsed(s.registry))
 			for _, f := range families {
 				used[f] = true
 			}
@@ -264,30 +263,30 @@ func routesUsed(r *prometheus.Registry) ([]string, error) {
 }
 
 func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
-	ctx := soon(t)
+	ctx := testCtx(t)
 	actor := func(call string) string {
 		_, who, _ := strings.Cut(call, "actor=")
 		return who
 	}
-	checkActor := func() {
+	expectActor := func() {
 		t.Helper()
 
 		switch who := actor(s.manager.last()); {
-		case known && who != me(t):
-			t.Errorf("actor: %q, want %q", who, me(t))
+		case known && who != ownAccount(t):
+			t.Errorf("actor: %q, want %q", who, ownAccount(t))
 		case !known && !strings.HasPrefix(who, "http:127.0.0.1:"):
 			t.Errorf("actor: %q", who)
 		}
 	}
 
-	nodes := check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{}))
-	equal(t, "nodes", len(nodes.Items), 3)
-	equal(t, "revision", nodes.Revision, 10)
+	nodes := must[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{}))
+	expect(t, "nodes", len(nodes.Items), 3)
+	expect(t, "revision", nodes.Revision, 10)
 	a := nodes.Items[0]
-	equal(t, "name", a.Name, "a-1")
-	equal(t, "node revision", a.Revision, 7)
-	equal(t, "connection", a.Connection, &api.Connection{User: "admin", Port: 2222})
-	some := check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{
+	expect(t, "name", a.Name, "a-1")
+	expect(t, "node revision", a.Revision, 7)
+	expect(t, "connection", a.Connection, &api.Connection{User: "admin", Port: 2222})
+	some := must[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{
 		Names: []string{
 			"bb-1",
 			"a-1",
@@ -295,52 +294,52 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		Status: []inventory.Status{inventory.Unallocated},
 		State:  []inventory.State{inventory.Discovered},
 	}))
-	equal(t, "two nodes", len(some.Items), 2)
-	none := check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{Group: []string{inventory.GroupMaster}}))
-	equal(t, "no masters", len(none.Items), 0)
+	expect(t, "two nodes", len(some.Items), 2)
+	none := must[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{Group: []string{inventory.GroupMaster}}))
+	expect(t, "no masters", len(none.Items), 0)
 	_, err := c.Nodes(ctx, client.NodeFilter{Names: []string{"x-1", "a-1", "y-2"}})
-	equal(t, "unknown nodes", inventory.KindOf(err), inventory.KindNotFound)
+	expect(t, "unknown nodes", inventory.KindOf(err), inventory.KindNotFound)
 
 	if !strings.Contains(err.Error(), "x-1, y-2") {
 		t.Errorf("not all named: %v", err)
 	}
 
-	var told *inventory.Error
-	if errors.As(err, &told) {
-		equal(t, "about", told.Nodes, []string{"x-1", "y-2"})
+	var refusal *inventory.Error
+	if errors.As(err, &refusal) {
+		expect(t, "about", refusal.Nodes, []string{"x-1", "y-2"})
 	}
 
-	equal(t, "node", check[api.Node](t)(c.Node(ctx, "bb-1")).Addr, "10.0.0.2")
+	expect(t, "node", must[api.Node](t)(c.Node(ctx, "bb-1")).Addr, "10.0.0.2")
 	yes := true
-	patched := check[api.Node](
+	patched := must[api.Node](
 		t,
 	)(
 		c.PatchNode(ctx, "bb-1", api.NodePatch{Connection: &api.Connection{Become: &yes}, ForgetHostKey: true}),
 	)
-	equal(t, "become", *patched.Connection.Become, true)
-	checkActor()
+	expect(t, "become", *patched.Connection.Become, true)
+	expectActor()
 	r1 := "r1"
-	equal(
+	expect(
 		t,
 		"labels",
-		check[api.Node](
+		must[api.Node](
 			t,
 		)(
 			c.PatchNode(ctx, "a-1", api.NodePatch{Labels: map[string]*string{"rack": &r1, "old": nil}}),
 		).Labels,
 		map[string]string{"rack": "r1"},
 	)
-	chosen := check[api.List[api.Node]](
+	chosen := must[api.List[api.Node]](
 		t,
 	)(
 		c.Nodes(ctx, client.NodeFilter{Selector: "rack in (r1,r2),status!=Allocated"}),
 	)
-	equal(t, "chosen", len(chosen.Items), 1)
-	equal(
+	expect(t, "chosen", len(chosen.Items), 1)
+	expect(
 		t,
 		"without a rack",
 		len(
-			check[api.List[api.Node]](
+			must[api.List[api.Node]](
 				t,
 			)(
 				c.Nodes(ctx, client.NodeFilter{Selector: "!rack", Names: []string{"a-1", "bb-1"}}),
@@ -348,9 +347,9 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		),
 		1,
 	)
-	equal(t, "history", len(check[api.List[api.HistoryEntry]](t)(c.History(ctx, "a-1", 0)).Items), 2)
-	equal(t, "newest entry", check[api.List[api.HistoryEntry]](t)(c.History(ctx, "a-1", 1)).Items[0].Seq, 2)
-	equal(t, "groups", check[api.List[api.Group]](t)(c.Groups(ctx)).Items[1].Needs, inventory.GroupMaster)
+	expect(t, "history", len(must[api.List[api.HistoryEntry]](t)(c.History(ctx, "a-1", 0)).Items), 2)
+	expect(t, "newest entry", must[api.List[api.HistoryEntry]](t)(c.History(ctx, "a-1", 1)).Items[0].Seq, 2)
+	expect(t, "groups", must[api.List[api.Group]](t)(c.Groups(ctx)).Items[1].Needs, inventory.GroupMaster)
 
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	s.manager.change(func(v *state.View) {
@@ -361,48 +360,48 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 			},
 		}
 	})
-	instances := check[api.List[api.Instance]](t)(c.Instances(ctx))
-	equal(
+	instances := must[api.List[api.Instance]](t)(c.Instances(ctx))
+	expect(
 		t,
 		"instance",
 		instances.Items,
 		[]api.Instance{{ID: "i1", Node: "m-1", API: []string{"unix:///s"}, Version: "v1", Started: noon}},
 	)
 
-	j := check[api.Job](t)(c.Submit(ctx, api.JobRequest{
+	j := must[api.Job](t)(c.Submit(ctx, api.JobRequest{
 		Verb:      inventory.VerbCommission,
 		Nodes:     []string{"a-1"},
 		Group:     inventory.GroupMaster,
 		ExtraVars: json.RawMessage(`{"big": 9007199254740993}`),
 		Timeout:   api.Duration(90 * time.Minute),
 	}))
-	equal(t, "job", [3]string{j.ID, string(j.Status), j.WaitReason}, [3]string{"1", "Queued", "job 99 holds a-1"})
-	checkActor()
+	expect(t, "job", [3]string{j.ID, string(j.Status), j.WaitReason}, [3]string{"1", "Queued", "job 99 holds a-1"})
+	expectActor()
 
 	if !strings.Contains(s.manager.last(), "extra=map[big:9007199254740993]") {
 		t.Errorf("variables were changed on the way: %s", s.manager.last())
 	}
 
-	whole := check[api.Job](t)(c.Job(ctx, "1"))
-	equal(t, "vars", whole.Vars, map[string]api.MergedVars{"a-1": {
+	whole := must[api.Job](t)(c.Job(ctx, "1"))
+	expect(t, "vars", whole.Vars, map[string]api.MergedVars{"a-1": {
 		"big": {Value: int64(9007199254740993), Origin: "request"}, "motd": {Value: "hello", Origin: "global"},
 	}})
-	list := check[api.List[api.Job]](
+	list := must[api.List[api.Job]](
 		t,
 	)(
 		c.Jobs(ctx, client.JobFilter{Status: []api.JobStatus{api.Queued}, Node: "a-1", Limit: 5}),
 	)
-	equal(t, "jobs", len(list.Items), 1)
-	equal(t, "waits for", list.Items[0].WaitsFor, []string{"99"})
-	equal(t, "no jobs", len(check[api.List[api.Job]](t)(c.Jobs(ctx, client.JobFilter{Node: "bb-1"})).Items), 0)
+	expect(t, "jobs", len(list.Items), 1)
+	expect(t, "waits for", list.Items[0].WaitsFor, []string{"99"})
+	expect(t, "no jobs", len(must[api.List[api.Job]](t)(c.Jobs(ctx, client.JobFilter{Node: "bb-1"})).Items), 0)
 
 	s.manager.write("1", job.StreamText, "PLAY [all]\nok\n")
 	s.manager.write("1", job.StreamEvents, `{"event":"task","task":"x","time":1700000000.5}`+"\nnonsense\n")
-	log := check[*client.Stream](t)(c.Log(ctx, "1", 5, false))
-	text := check[[]byte](t)(io.ReadAll(log))
+	log := must[*client.Stream](t)(c.Log(ctx, "1", 5, false))
+	text := must[[]byte](t)(io.ReadAll(log))
 	_ = log.Close()
-	equal(t, "log", string(text), "[all]\nok\n")
-	equal(t, "offset", log.Offset(), 14)
+	expect(t, "log", string(text), "[all]\nok\n")
+	expect(t, "offset", log.Offset(), 14)
 
 	var events []api.Event
 	if err := c.Events(
@@ -415,62 +414,62 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		t.Fatal(err)
 	}
 
-	equal(
+	expect(
 		t,
 		"events",
 		[]string{events[0].Task, events[1].Event, events[1].Message},
 		[]string{"x", api.EventUnreadable, "nonsense"},
 	)
-	equal(t, "log bytes", check[api.Job](t)(c.Job(ctx, "1")).LogBytes, 14)
+	expect(t, "log bytes", must[api.Job](t)(c.Job(ctx, "1")).LogBytes, 14)
 
-	cancelled := check[api.Job](t)(c.Cancel(ctx, "1"))
-	equal(t, "cancelled", cancelled.Status, api.Cancelled)
-	checkActor()
-	equal(t, "ended", check[api.Job](t)(c.WaitJob(ctx, "last")).ID, "1")
-	retried := check[api.Job](t)(c.Retry(ctx, "last", api.Retry{Failed: true}))
-	equal(
+	cancelled := must[api.Job](t)(c.Cancel(ctx, "1"))
+	expect(t, "cancelled", cancelled.Status, api.Cancelled)
+	expectActor()
+	expect(t, "ended", must[api.Job](t)(c.WaitJob(ctx, "last")).ID, "1")
+	retried := must[api.Job](t)(c.Retry(ctx, "last", api.Retry{Failed: true}))
+	expect(
 		t,
 		"retried",
 		[3]string{retried.ID, retried.RetryOf, retried.Group},
 		[3]string{"2", "1", inventory.GroupMaster},
 	)
-	equal(t, "place", retried.Position, 1)
-	checkActor()
-	why := check[api.JobExplanation](t)(c.ExplainJob(ctx, "2"))
-	equal(t, "why", why.Summary, "it is queued: place 1 of 1 in the queue, and its turn has come")
-	explained := check[api.NodeExplanation](t)(c.Explain(ctx, "a-1"))
-	equal(
+	expect(t, "place", retried.Position, 1)
+	expectActor()
+	why := must[api.JobExplanation](t)(c.ExplainJob(ctx, "2"))
+	expect(t, "why", why.Summary, "it is queued: place 1 of 1 in the queue, and its turn has come")
+	explained := must[api.NodeExplanation](t)(c.Explain(ctx, "a-1"))
+	expect(
 		t,
 		"explained",
 		[3]string{explained.Node.Name, explained.Jobs[0].ID, explained.Findings[0].About},
 		[3]string{"a-1", "2", "queue"},
 	)
-	equal(t, "not ready", explained.Ready, false)
+	expect(t, "not ready", explained.Ready, false)
 
 	for _, scope := range []client.Scope{
 		client.ScopeGlobal, client.ScopeGroup(inventory.GroupWorker), client.ScopeNode("a-1"),
 	} {
-		set := check[api.Changed](t)(c.SetVars(ctx, scope, api.Vars{"x": 1, "t": "{{ y }}"}))
-		equal(t, "warnings", set.Warnings, []string{"t looks like a template"})
-		checkActor()
-		check[api.Changed](t)(c.PatchVars(ctx, scope, api.Vars{"t": nil, "z": []any{1.5, "a", json.Number("1.0")}}))
-		equal(
+		set := must[api.Changed](t)(c.SetVars(ctx, scope, api.Vars{"x": 1, "t": "{{ y }}"}))
+		expect(t, "warnings", set.Warnings, []string{"t looks like a template"})
+		expectActor()
+		must[api.Changed](t)(c.PatchVars(ctx, scope, api.Vars{"t": nil, "z": []any{1.5, "a", json.Number("1.0")}}))
+		expect(
 			t,
 			"vars",
-			check[api.Vars](t)(c.Vars(ctx, scope)),
+			must[api.Vars](t)(c.Vars(ctx, scope)),
 			api.Vars{"x": int64(1), "z": []any{1.5, "a", json.Number("1.0")}},
 		)
 	}
 
-	merged := check[api.MergedVars](t)(c.MergedVars(ctx, "a-1"))
-	equal(t, "merged", merged["x"], api.MergedVar{Value: int64(1), Origin: "node"})
+	merged := must[api.MergedVars](t)(c.MergedVars(ctx, "a-1"))
+	expect(t, "merged", merged["x"], api.MergedVar{Value: int64(1), Origin: "node"})
 
-	config := check[api.Config](t)(c.Config(ctx))
-	equal(t, "config", config["jobs.limit"], api.Setting{Value: int64(4), Origin: "default", Settable: true})
-	config = check[api.Config](t)(c.PatchConfig(ctx, map[string]any{"jobs.limit": 7}))
-	equal(t, "overlay", config["jobs.limit"], api.Setting{Value: int64(7), Origin: "overlay", Settable: true})
+	config := must[api.Config](t)(c.Config(ctx))
+	expect(t, "config", config["jobs.limit"], api.Setting{Value: int64(4), Origin: "default", Settable: true})
+	config = must[api.Config](t)(c.PatchConfig(ctx, map[string]any{"jobs.limit": 7}))
+	expect(t, "overlay", config["jobs.limit"], api.Setting{Value: int64(7), Origin: "overlay", Settable: true})
 	_, err = c.PatchConfig(ctx, map[string]any{"data_dir": "/tmp"})
-	equal(t, "data_dir", inventory.KindOf(err), inventory.KindRefused)
+	expect(t, "data_dir", inventory.KindOf(err), inventory.KindRefused)
 
 	var kinds []string
 	for change, err := range c.Watch(ctx, client.WatchOptions{}) {
@@ -484,16 +483,16 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		}
 	}
 
-	equal(t, "watch", slices.Compact(kinds), []string{"putnodes", "putjobs", "putvars", "putconfig", "sync"})
+	expect(t, "watch", slices.Compact(kinds), []string{"putnodes", "putjobs", "putvars", "putconfig", "sync"})
 	s.gauge(t, "clusterm_http_requests_in_flight", 0) // a watch is counted when the server has noticed its end
 
-	equal(t, "health", check[api.Health](t)(c.Health(ctx)).Instance, "one")
+	expect(t, "health", must[api.Health](t)(c.Health(ctx)).Instance, "one")
 	s.health.Status = api.HealthDegraded
-	equal(t, "degraded", check[api.Health](t)(c.Health(ctx)).Status, api.HealthDegraded)
+	expect(t, "degraded", must[api.Health](t)(c.Health(ctx)).Status, api.HealthDegraded)
 	s.health.Status = api.HealthOK
-	equal(t, "version", check[api.Version](t)(c.Version(ctx)).Version, "1.2.3")
+	expect(t, "version", must[api.Version](t)(c.Version(ctx)).Version, "1.2.3")
 
-	if text := check[string](t)(c.Metrics(ctx)); !strings.Contains(text, "\n# TYPE ") {
+	if text := must[string](t)(c.Metrics(ctx)); !strings.Contains(text, "\n# TYPE ") {
 		t.Errorf("metrics: %q", text)
 	}
 
@@ -501,22 +500,22 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		t.Error(err)
 	}
 
-	equal(
+	expect(
 		t,
-		"words",
-		s.manager.words,
+		"observations",
+		s.manager.observations,
 		[]inventory.Observation{
 			{Observer: inventory.ObserverPost, Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true},
 		},
 	)
 
-	s.manager.words = nil
-	reported := check[api.Reported](t)(c.Observe(ctx,
+	s.manager.observations = nil
+	reported := must[api.Reported](t)(c.Observe(ctx,
 		api.Report{Observer: "rack1", Full: true, Observations: []api.Observation{
 			{Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true, Joined: true, Others: []string{"10.0.0.5"}},
 			{Label: "no label", Serial: "1", Addr: "10.0.0.6", Alive: true},
 		}}))
-	equal(t, "the reported observations", s.manager.words, []inventory.Observation{{
+	expect(t, "the reported observations", s.manager.observations, []inventory.Observation{{
 		Observer: "rack1", Label: "d", Serial: "1", Addr: "10.0.0.4", Alive: true, Joined: true,
 		Others: []string{"10.0.0.5"},
 	}})
@@ -526,16 +525,16 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		t.Errorf("refused: %+v", reported.Refused)
 	}
 
-	forgotten := check[api.Changed](t)(c.Forget(ctx, api.Forget{Nodes: []string{"ccc-1"}, Force: true, Reason: "gone"}))
-	checkActor()
-	equal(
+	forgotten := must[api.Changed](t)(c.Forget(ctx, api.Forget{Nodes: []string{"ccc-1"}, Force: true, Reason: "gone"}))
+	expectActor()
+	expect(
 		t,
 		"left",
-		len(check[api.List[api.Node]](t)(c.At(forgotten.Revision).Nodes(ctx, client.NodeFilter{})).Items),
+		len(must[api.List[api.Node]](t)(c.At(forgotten.Revision).Nodes(ctx, client.NodeFilter{})).Items),
 		2,
 	)
 	_, err = c.Node(ctx, "")
-	equal(t, "no name", inventory.KindOf(err), inventory.KindInvalid)
+	expect(t, "no name", inventory.KindOf(err), inventory.KindInvalid)
 
 	_, err = c.Node(ctx, "a/b c")
 	if inventory.KindOf(err) != inventory.KindNotFound || !strings.Contains(err.Error(), `"a/b c"`) {
@@ -546,7 +545,7 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 // TestKindsBothWays sends an error of every kind through both ends.
 func TestKindsBothWays(t *testing.T) {
 	s := serve(t)
-	// The contract does not have all of them where they are made here.
+	// The contract does not list every kind for every operation.
 	c := s.client(t, func(o *client.Options) { o.HTTPClient = &http.Client{Transport: dialing(o.Socket)} })
 	for _, kind := range inventory.Kinds {
 		want := inventory.Errorf(kind, "the %s one: %w", kind, errors.New("secret cause")).
@@ -554,14 +553,14 @@ func TestKindsBothWays(t *testing.T) {
 			About("a-1", "bb-1")
 		want.Message = "the " + string(kind) + " one"
 		s.manager.fail = want
-		_, err := c.Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+		_, err := c.Submit(testCtx(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 
 		var got *inventory.Error
 		if !errors.As(err, &got) {
 			t.Fatalf("%s: %v", kind, err)
 		}
 
-		equal(t, "kind", got.Kind, kind)
+		expect(t, "kind", got.Kind, kind)
 
 		if kind == inventory.KindInternal {
 			if strings.Contains(err.Error(), "one") || !strings.Contains(err.Error(), "incident") {
@@ -571,11 +570,11 @@ func TestKindsBothWays(t *testing.T) {
 			continue
 		}
 
-		// The first generation's door has one status for all: the kind is beside it.
-		err = c.Report(soon(t), false, []api.LegacyEventNode{{Label: "d", Serial: "1", Addr: "10.0.0.4"}})
-		equal(t, "kind of a report", inventory.KindOf(err), kind)
-		equal(t, "error of a report", err.Error(), want.Error())
-		equal(
+		// The first contract has one status for all errors: a header names the kind.
+		err = c.Report(testCtx(t), false, []api.LegacyEventNode{{Label: "d", Serial: "1", Addr: "10.0.0.4"}})
+		expect(t, "kind of a report", inventory.KindOf(err), kind)
+		expect(t, "error of a report", err.Error(), want.Error())
+		expect(
 			t,
 			"error",
 			[3]any{got.Message, got.Remedy, strings.Join(got.Nodes, " ")},
@@ -584,9 +583,9 @@ func TestKindsBothWays(t *testing.T) {
 	}
 }
 
-// TestFaultsStayInside: what is no known kind, and a panic, are logged in full
-// under the number that is shown.
-func TestFaultsStayInside(t *testing.T) {
+// TestInternalErrorsAreHidden expects an error without a kind, and a panic, in the
+// log under the incident number that the client receives.
+func TestInternalErrorsAreHidden(t *testing.T) {
 	s := serve(t)
 	for _, fault := range []any{errors.New("password is hunter2"), "password is hunter2"} {
 		s.manager.fail = fault
@@ -609,13 +608,13 @@ func TestFaultsStayInside(t *testing.T) {
 			}
 
 			if !found {
-				t.Errorf("%s: the log does not explain %s", path, body)
+				t.Errorf("%s: the log has no entry for %s", path, body)
 			}
 		}
 	}
 
 	s.manager.fail = nil
-	if _, err := s.client(t).Nodes(soon(t), client.NodeFilter{}); err != nil {
+	if _, err := s.client(t).Nodes(testCtx(t), client.NodeFilter{}); err != nil {
 		t.Errorf("after a panic: %v", err)
 	}
 }
@@ -631,7 +630,7 @@ func (s *site) request(t *testing.T, method, path, body string, headers ...strin
 func (s *site) exchange(t *testing.T, method, path, body string, headers ...string) (*http.Response, string) {
 	t.Helper()
 
-	req, err := http.NewRequestWithContext(soon(t), method, s.url+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(testCtx(t), method, s.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -664,24 +663,24 @@ func (s *site) exchange(t *testing.T, method, path, body string, headers ...stri
 	return res, string(text)
 }
 
-// TestReads: revisions, waiting for one, and giving up.
+// TestReads covers revisions, waiting for one, and cancelling the wait.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := s.client(t)
 	res, _ := s.exchange(t, "GET", api.PathNodes, "")
-	equal(t, "revision", res.Header.Get(api.HeaderRevision), "10")
+	expect(t, "revision", res.Header.Get(api.HeaderRevision), "10")
 
 	s.manager.change(func(v *state.View) { v.Revision, v.Stale = 10, true })
 
 	res, text := s.exchange(t, "GET", api.PathNodes, "")
 	if res.Header.Get(api.HeaderStale) != "true" || !strings.Contains(text, `"stale":true`) {
-		t.Errorf("old news are not marked: %v", res.Header)
+		t.Errorf("a stale answer is not marked: %v", res.Header)
 	}
 
 	got := make(chan error, 1)
 	go func() {
-		list, err := c.At(12).Nodes(soon(t), client.NodeFilter{})
+		list, err := c.At(12).Nodes(testCtx(t), client.NodeFilter{})
 		if err == nil && list.Revision < 12 {
 			err = errors.New("too old an answer")
 		}
@@ -697,7 +696,7 @@ func TestReads(t *testing.T) {
 		t.Error(err)
 	}
 
-	ctx, cancel := context.WithCancel(soon(t))
+	ctx, cancel := context.WithCancel(testCtx(t))
 	go func() {
 		_, err := c.At(1000).Nodes(ctx, client.NodeFilter{})
 		got <- err
@@ -709,15 +708,15 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestLinearizable: every read of the view is as new as the store says, or says
-// that nobody knows.
+// TestLinearizable expects every linearizable read to show the newest revision of
+// the store, or to fail.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	check[api.Job](
+	must[api.Job](
 		t,
 	)(
-		s.client(t).Submit(soon(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
+		s.client(t).Submit(testCtx(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
 	)
 
 	for _, route := range s.Routes() {
@@ -754,10 +753,10 @@ func TestLinearizable(t *testing.T) {
 		}
 	}
 
-	// Where the store is known to be silent it is not waited for as long.
+	// With a stale view the read waits for a shorter time.
 	for stale, patience := range map[bool]time.Duration{false: 10 * time.Second, true: time.Second} {
 		s.manager.change(func(v *state.View) { v.Stale = stale })
-		var least, most time.Duration // from the moment when it began to wait, which is between these
+		var least, most time.Duration // bounds of the timeout, seen from both ends of the call
 		begun := time.Now()
 		s.manager.sync = func(ctx context.Context) error {
 			deadline, _ := ctx.Deadline()
@@ -773,12 +772,12 @@ func TestLinearizable(t *testing.T) {
 		}
 	}
 
-	_, err := s.client(t).Newest().Nodes(soon(t), client.NodeFilter{})
-	equal(t, "without a store", inventory.KindOf(err), inventory.KindUnavailable)
-	check[api.Version](t)(s.client(t).Newest().At(1 << 40).Version(soon(t)))
+	_, err := s.client(t).Newest().Nodes(testCtx(t), client.NodeFilter{})
+	expect(t, "without a store", inventory.KindOf(err), inventory.KindUnavailable)
+	must[api.Version](t)(s.client(t).Newest().At(1 << 40).Version(testCtx(t)))
 }
 
-// TestShutdownAnswers: a request that still waits when the time is over is told why.
+// TestShutdownAnswers expects an error for a request that outlasts the shutdown.
 func TestShutdownAnswers(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -792,7 +791,9 @@ func TestShutdownAnswers(t *testing.T) {
 
 	answered := make(chan error, 1)
 	go func() {
-		_, err := s.client(t, func(o *client.Options) { o.Patience = -1 }).Newest().Nodes(soon(t), client.NodeFilter{})
+		_, err := s.client(t, func(o *client.Options) { o.Patience = -1 }).
+			Newest().
+			Nodes(testCtx(t), client.NodeFilter{})
 		answered <- err
 	}()
 	<-waits
@@ -809,13 +810,13 @@ func TestShutdownAnswers(t *testing.T) {
 	}
 }
 
-// TestWaitJob follows a job's record to its end.
+// TestWaitJob follows the record of a job to its end.
 func TestWaitJob(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := s.client(t)
-	ctx := soon(t)
-	check[api.Job](t)(c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1", "bb-1"}}))
+	ctx := testCtx(t)
+	must[api.Job](t)(c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1", "bb-1"}}))
 	seen := make(chan api.Job, 10)
 
 	ended := make(chan api.Job, 1)
@@ -827,10 +828,10 @@ func TestWaitJob(t *testing.T) {
 
 		ended <- j
 	}()
-	equal(t, "first", (<-seen).Status, api.Queued)
-	s.manager.change(func(*state.View) {}) // of no interest
+	expect(t, "first", (<-seen).Status, api.Queued)
+	s.manager.change(func(*state.View) {}) // irrelevant to the job
 	s.manager.setJob("1", func(j *job.Job) { j.Status = job.Running })
-	equal(t, "then", (<-seen).Status, api.Running)
+	expect(t, "then", (<-seen).Status, api.Running)
 	s.manager.setJob("1", func(j *job.Job) {
 		j.Status, j.Cause, j.Message = job.Errored, job.CauseFailed, "site.yml failed on a-1"
 		j.Runs = []job.Run{
@@ -868,12 +869,12 @@ func TestWaitJob(t *testing.T) {
 		}
 	})
 	j := <-ended
-	equal(t, "hosts", j.Hosts, []api.HostSummary{
+	expect(t, "hosts", j.Hosts, []api.HostSummary{
 		{Host: "a-1", Status: inventory.Unallocated, Changed: 3, Error: `task "install": no space`},
 		{Host: "bb-1", Status: inventory.Unallocated, Changed: 4, Error: "site.yml failed on a-1"},
 	})
-	equal(t, "runs", len(j.Runs), 2)
-	equal(
+	expect(t, "runs", len(j.Runs), 2)
+	expect(
 		t,
 		"result",
 		j.Runs[0].Results[0],
@@ -881,16 +882,16 @@ func TestWaitJob(t *testing.T) {
 	)
 
 	if j.Vars != nil {
-		t.Error("nobody asked for variables")
+		t.Error("the waiter received variables")
 	}
 }
 
-// TestFollow: two followers see the same bytes as a later reader, byte for byte.
+// TestFollow expects two followers to receive the same bytes as a later reader.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	ctx := soon(t)
-	check[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+	ctx := testCtx(t)
+	must[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
 	s.manager.setJob("1", func(j *job.Job) { j.Status, j.Started = job.Running, time.Now() })
 	var followers sync.WaitGroup
 	texts := make([]string, 2)
@@ -934,37 +935,37 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestStalledFollower: a client that stops reading is dropped, and meanwhile
-// nobody else notices.
+// TestStalledFollower expects a client that stops reading to be disconnected
+// without delaying others.
 func TestStalledFollower(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(o *server.Options) { o.Stall = 300 * time.Millisecond })
-	dropped := make(chan error, 1) // the first one; on a machine that stands still others are too, and come back
+	dropped := make(chan error, 1) // the first one; on a slow machine others are dropped too, and reconnect
 	s.manager.onEmit = func(err error) {
 		select {
 		case dropped <- err:
 		default:
 		}
 	}
-	ctx := soon(t)
-	check[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+	ctx := testCtx(t)
+	must[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
 	s.manager.setJob("1", func(j *job.Job) { j.Status = job.Running })
 
-	stalled := check[net.Conn](t)(net.Dial("unix", s.socket))
+	stalled := must[net.Conn](t)(net.Dial("unix", s.socket))
 	defer func() { _ = stalled.Close() }()
 
 	if _, err := io.WriteString(stalled, "GET /v1/jobs/1/log?follow=true HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 
-	big := strings.Repeat("0123456789abcdef", 1<<20) // 16 MiB: more than any buffer on the way
+	big := strings.Repeat("0123456789abcdef", 1<<20) // 16 MiB: more than all buffers of a connection
 	s.manager.write("1", job.StreamText, big)
 	s.manager.setJob("1", func(j *job.Job) { j.Status = job.Complete })
 
-	log := check[*client.Stream](t)(s.client(t).Log(ctx, "1", 0, true))
-	n := check[int64](t)(io.Copy(io.Discard, log))
+	log := must[*client.Stream](t)(s.client(t).Log(ctx, "1", 0, true))
+	n := must[int64](t)(io.Copy(io.Discard, log))
 	_ = log.Close()
-	equal(t, "bytes that others got", n, int64(len(big)))
+	expect(t, "bytes that others got", n, int64(len(big)))
 
 	select {
 	case err := <-dropped:
@@ -976,15 +977,15 @@ func TestStalledFollower(t *testing.T) {
 	}
 }
 
-// TestRestart: a follower and a waiter go on where they were when the daemon
-// comes back, and shutdown does not wait for them.
+// TestRestart expects a follower and a waiter to continue after a restart of the
+// server, and the shutdown not to wait for them.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	manager, config := newMemory(), newMemoryConfig()
+	manager, config := newFakeManager(), newFakeSettings()
 	path := filepath.Join(shortTemp(t), "s.sock")
 	start := func() (stop func()) {
 		srv := server.New(manager.options(config))
-		l := check[net.Listener](t)(server.ListenUnix(path))
+		l := must[net.Listener](t)(server.ListenUnix(path))
 
 		ended := make(chan error, 1)
 		go func() { ended <- srv.Serve(l) }()
@@ -1003,11 +1004,11 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	stop := start()
-	c := check[*client.Client](t)(client.New(client.Options{Socket: path, Patience: patience}))
-	ctx := soon(t)
-	check[api.Job](t)(c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+	c := must[*client.Client](t)(client.New(client.Options{Socket: path, Patience: patience}))
+	ctx := testCtx(t)
+	must[api.Job](t)(c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
 	manager.setJob("1", func(j *job.Job) { j.Status, j.Started = job.Running, time.Now() })
-	stream := check[*client.Stream](t)(c.Log(ctx, "active", 0, true))
+	stream := must[*client.Stream](t)(c.Log(ctx, "active", 0, true))
 	manager.write("1", job.StreamText, "before ")
 
 	first := make([]byte, 7)
@@ -1035,24 +1036,24 @@ func TestRestart(t *testing.T) {
 	stop = start()
 	manager.write("1", job.StreamText, "after")
 	manager.setJob("1", func(j *job.Job) { j.Status = job.Complete })
-	rest := check[[]byte](t)(io.ReadAll(stream))
-	equal(t, "log", string(first)+string(rest), "before meanwhile after")
-	equal(t, "waited", (<-waited).Status, api.Complete)
+	rest := must[[]byte](t)(io.ReadAll(stream))
+	expect(t, "log", string(first)+string(rest), "before meanwhile after")
+	expect(t, "waited", (<-waited).Status, api.Complete)
 
 	stop()
-	impatient := check[*client.Client](t)(client.New(client.Options{Socket: path, Patience: -1}))
+	impatient := must[*client.Client](t)(client.New(client.Options{Socket: path, Patience: -1}))
 	_, err := impatient.WaitJob(ctx, "1")
-	equal(t, "gone", inventory.KindOf(err), inventory.KindUnavailable)
+	expect(t, "gone", inventory.KindOf(err), inventory.KindUnavailable)
 }
 
-// TestBrokenOff: what ends in the middle is not taken for the whole.
+// TestBrokenOff expects an incomplete log to end with an error.
 func TestBrokenOff(t *testing.T) {
 	s := serve(t)
-	ctx := soon(t)
-	check[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
+	ctx := testCtx(t)
+	must[api.Job](t)(s.client(t).Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}))
 	s.manager.setJob("1", func(j *job.Job) { j.Status = job.Running })
 	s.manager.write("1", job.StreamText, "half")
-	log := check[*client.Stream](t)(s.client(t, func(o *client.Options) { o.Patience = -1 }).Log(ctx, "1", 0, true))
+	log := must[*client.Stream](t)(s.client(t, func(o *client.Options) { o.Patience = -1 }).Log(ctx, "1", 0, true))
 
 	half := make([]byte, 4)
 	if _, err := io.ReadFull(log, half); err != nil {
@@ -1067,20 +1068,20 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
-// TestAccessLog: every request that changes something, or tries to, leaves a line,
-// and none holds a value.
+// TestAccessLog expects a log line for every mutating request, without values of
+// variables.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := s.client(t, func(o *client.Options) { o.Actor = "alice" })
-	ctx := soon(t)
+	ctx := testCtx(t)
 
 	who := "alice"
 	if os.Getuid() != 0 {
-		who = me(t) // only root may speak for others
+		who = ownAccount(t) // only root may name another actor
 	}
 
-	check[api.Changed](t)(c.PatchVars(ctx, client.ScopeGlobal, api.Vars{"token": "s3cret"}))
+	must[api.Changed](t)(c.PatchVars(ctx, client.ScopeGlobal, api.Vars{"token": "s3cret"}))
 	_, _ = c.Submit(
 		ctx,
 		api.JobRequest{
@@ -1089,7 +1090,7 @@ func TestAccessLog(t *testing.T) {
 			ExtraVars: json.RawMessage(`{"t":"s3cret"}`),
 		},
 	)
-	check[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{}))
+	must[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{}))
 	s.request(t, "POST", api.LegacyDecommission+"?extra_vars=%7B%22t%22%3A%22s3cret%22%7D", `{"nodes":["a-1"]}`)
 	s.request(t, "POST", api.LegacyNodes, "")
 
@@ -1108,19 +1109,19 @@ func TestAccessLog(t *testing.T) {
 		t.Fatalf("%d lines, want 3", len(lines))
 	}
 
-	equal(
+	expect(
 		t,
 		"vars",
 		[3]any{lines[0].Data["actor"], lines[0].Data["vars"], lines[0].Data["status"]},
 		[3]any{who, []string{"token"}, 200},
 	)
-	equal(
+	expect(
 		t,
 		"refused",
 		[3]any{lines[1].Data["verb"], lines[1].Data["nodes"], lines[1].Data["status"]},
 		[3]any{inventory.VerbCommission, []string{"a-1", "zz-9"}, 404},
 	)
-	equal(t, "legacy", [2]any{lines[2].Data["verb"], lines[2].Data["job"]}, [2]any{inventory.VerbDecommission, "1"})
+	expect(t, "legacy", [2]any{lines[2].Data["verb"], lines[2].Data["job"]}, [2]any{inventory.VerbDecommission, "1"})
 
 	for _, field := range []string{"duration", "remote", "method", "path"} {
 		if lines[0].Data[field] == nil {
@@ -1129,11 +1130,11 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// TestAtOnce hammers one server from many clients; -race watches.
-func TestAtOnce(t *testing.T) {
+// TestConcurrentClients runs many clients at a time, for the race detector.
+func TestConcurrentClients(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	ctx := soon(t)
+	ctx := testCtx(t)
 
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -1182,17 +1183,17 @@ func TestAtOnce(t *testing.T) {
 	}
 
 	all.Wait()
-	equal(t, "jobs", len(s.manager.View().Jobs), 80)
+	expect(t, "jobs", len(s.manager.View().Jobs), 80)
 }
 
-// TestSummaries covers how a job ended for a host, without a client.
+// TestSummaries covers the result of a job for a host.
 func TestSummaries(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := s.client(t)
 	ended := func(j job.Job) []api.HostSummary {
 		s.manager.change(func(v *state.View) { v.Jobs = []job.Job{j} })
-		return check[api.Job](t)(c.Job(soon(t), j.ID)).Hosts
+		return must[api.Job](t)(c.Job(testCtx(t), j.ID)).Hosts
 	}
 	target := func(names ...string) (out []job.Target) {
 		for _, n := range names {
@@ -1201,7 +1202,7 @@ func TestSummaries(t *testing.T) {
 
 		return out
 	}
-	equal(
+	expect(
 		t,
 		"never begun",
 		ended(
@@ -1215,7 +1216,7 @@ func TestSummaries(t *testing.T) {
 		),
 		[]api.HostSummary{{Host: "a-1", Error: "cancelled by bob"}},
 	)
-	equal(
+	expect(
 		t,
 		"best effort",
 		ended(job.Job{
@@ -1233,7 +1234,7 @@ func TestSummaries(t *testing.T) {
 			{Host: "bb-1", Status: inventory.Decommissioned, Error: "not cleaned: unreachable"},
 		},
 	)
-	equal(
+	expect(
 		t,
 		"discover",
 		ended(

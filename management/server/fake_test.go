@@ -25,23 +25,23 @@ import (
 	"github.com/contiv/cluster/management/variable"
 )
 
-// memoryManager keeps everything in memory, accepts every job whose nodes it
-// knows, and runs none: tests move jobs and logs along themselves.
-type memoryManager struct {
-	mu      sync.Mutex
-	view    *state.View
-	feed    *state.Feed
-	changed chan struct{} // closed when view or logs change
-	inputs  map[string]job.Inputs
-	logs    map[string][]byte // job/stream
-	calls   []string
-	words   []inventory.Observation
-	once    map[string]access.Result
-	// sync, where given, is what Sync does.
+// fakeManager implements the use cases in memory. It accepts every job on known
+// nodes and runs none: tests change jobs and logs themselves.
+type fakeManager struct {
+	mu           sync.Mutex
+	view         *state.View
+	feed         *state.Feed
+	changed      chan struct{} // closed when view or logs change
+	inputs       map[string]job.Inputs
+	logs         map[string][]byte // job/stream
+	calls        []string
+	observations []inventory.Observation
+	results      map[string]access.Result
+	// sync replaces Sync, if set.
 	sync func(ctx context.Context) error
-	// fail is returned by every change, and panics where it is a string.
+	// fail is the error of every change; a string panics.
 	fail any
-	// onEmit sees every error that a reader of a log returns.
+	// onEmit receives the errors of the readers of logs.
 	onEmit func(error)
 }
 
@@ -59,8 +59,8 @@ func aNode(label string) *inventory.Node {
 	}
 }
 
-func newMemory() *memoryManager {
-	return &memoryManager{
+func newFakeManager() *fakeManager {
+	return &fakeManager{
 		view: &state.View{
 			Revision: 10,
 			Snapshot: job.Snapshot{Nodes: []*inventory.Node{aNode("a"), aNode("bb"), aNode("ccc")}},
@@ -71,12 +71,12 @@ func newMemory() *memoryManager {
 		},
 		feed:    state.NewFeed(10, 10_000, 10_000_000),
 		changed: make(chan struct{}), inputs: map[string]job.Inputs{}, logs: map[string][]byte{},
-		once: map[string]access.Result{},
+		results: map[string]access.Result{},
 	}
 }
 
 // change replaces the view by a newer one.
-func (m *memoryManager) change(f func(v *state.View)) int64 {
+func (m *fakeManager) change(f func(v *state.View)) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v := *m.view
@@ -91,7 +91,7 @@ func (m *memoryManager) change(f func(v *state.View)) int64 {
 	return v.Revision
 }
 
-// changesOf is what the newer view shows differently.
+// changesOf returns the differences between two views.
 func changesOf(old, v *state.View) []state.Change {
 	var out []state.Change
 	add := func(kind state.ChangeKind, name string, was, now any, c state.Change) {
@@ -133,7 +133,7 @@ func changesOf(old, v *state.View) []state.Change {
 	return out
 }
 
-func (m *memoryManager) Changes(revision int64, limit int) (state.Changes, error) {
+func (m *fakeManager) Changes(revision int64, limit int) (state.Changes, error) {
 	m.mu.Lock()
 	feed := m.feed
 	m.mu.Unlock()
@@ -141,12 +141,12 @@ func (m *memoryManager) Changes(revision int64, limit int) (state.Changes, error
 	return feed.Since(revision, limit)
 }
 
-func (m *memoryManager) wake() {
+func (m *fakeManager) wake() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-func (m *memoryManager) called(format string, args ...any) error {
+func (m *fakeManager) called(format string, args ...any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -161,8 +161,8 @@ func (m *memoryManager) called(format string, args ...any) error {
 	return nil
 }
 
-// last is the latest call.
-func (m *memoryManager) last() string {
+// last returns the latest call.
+func (m *fakeManager) last() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -173,21 +173,21 @@ func (m *memoryManager) last() string {
 	return m.calls[len(m.calls)-1]
 }
 
-func (m *memoryManager) count() int {
+func (m *fakeManager) count() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	return len(m.calls)
 }
 
-func (m *memoryManager) View() *state.View {
+func (m *fakeManager) View() *state.View {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	return m.view
 }
 
-func (m *memoryManager) Wait(ctx context.Context, revision int64) error {
+func (m *fakeManager) Wait(ctx context.Context, revision int64) error {
 	for {
 		m.mu.Lock()
 		reached, changed := m.view.Revision >= revision, m.changed
@@ -205,7 +205,7 @@ func (m *memoryManager) Wait(ctx context.Context, revision int64) error {
 	}
 }
 
-func (m *memoryManager) Sync(ctx context.Context) error {
+func (m *fakeManager) Sync(ctx context.Context) error {
 	if m.sync != nil {
 		return m.sync(ctx)
 	}
@@ -213,11 +213,11 @@ func (m *memoryManager) Sync(ctx context.Context) error {
 	return nil
 }
 
-func (m *memoryManager) Waits(*state.View, job.Job) ([]string, string) {
+func (m *fakeManager) Waits(*state.View, job.Job) ([]string, string) {
 	return []string{"99"}, "job 99 holds a-1"
 }
 
-func (m *memoryManager) History(_ context.Context, name string, limit int) ([]inventory.HistoryEntry, error) {
+func (m *fakeManager) History(_ context.Context, name string, limit int) ([]inventory.HistoryEntry, error) {
 	if _, err := m.View().Node(name); err != nil {
 		return nil, err
 	}
@@ -239,14 +239,14 @@ func (m *memoryManager) History(_ context.Context, name string, limit int) ([]in
 	return all, nil
 }
 
-// memoryExplainer explains with fixed settings.
-type memoryExplainer struct{ *memoryManager }
+// fakeExplainer explains with fixed settings.
+type fakeExplainer struct{ *fakeManager }
 
-func (m memoryExplainer) facts(v *state.View) explain.Facts {
+func (m fakeExplainer) facts(v *state.View) explain.Facts {
 	return explain.Facts{View: v, Groups: inventory.DefaultGroups(), JobLimit: 4, Now: time.Unix(1700000000, 0)}
 }
 
-func (m memoryExplainer) Node(ctx context.Context, v *state.View, name string) (explain.NodeExplanation, error) {
+func (m fakeExplainer) Node(ctx context.Context, v *state.View, name string) (explain.NodeExplanation, error) {
 	n, err := v.Node(name)
 	if err != nil {
 		return explain.NodeExplanation{}, err
@@ -257,11 +257,11 @@ func (m memoryExplainer) Node(ctx context.Context, v *state.View, name string) (
 	return explain.ExplainNode(m.facts(v), n, history), err
 }
 
-func (m memoryExplainer) Job(v *state.View, j job.Job) explain.JobExplanation {
+func (m fakeExplainer) Job(v *state.View, j job.Job) explain.JobExplanation {
 	return explain.ExplainJob(m.facts(v), j)
 }
 
-func (m *memoryManager) Retry(ctx context.Context, c access.Caller, id string, failed bool) (job.Job, error) {
+func (m *fakeManager) Retry(ctx context.Context, c access.Caller, id string, failed bool) (job.Job, error) {
 	if err := m.called("retry %s failed=%t actor=%s", id, failed, c.Principal); err != nil {
 		return job.Job{}, err
 	}
@@ -283,12 +283,12 @@ func (m *memoryManager) Retry(ctx context.Context, c access.Caller, id string, f
 	return j, err
 }
 
-// memoryVariables are the variables of the manager in memory.
-type memoryVariables struct{ *memoryManager }
+// fakeVariables implements Variables on the fake manager.
+type fakeVariables struct{ *fakeManager }
 
-func (m memoryVariables) Hide(changes []state.Change) []state.Change { return changes }
+func (m fakeVariables) Hide(changes []state.Change) []state.Change { return changes }
 
-func (m memoryVariables) Get(scope state.Scope) (configuration.Vars, error) {
+func (m fakeVariables) Get(scope state.Scope) (configuration.Vars, error) {
 	if scope == state.ScopeGroup("nosuch") || scope == state.ScopeNode("nosuch-1") {
 		return nil, inventory.Errorf(inventory.KindNotFound, "there is no %s", scope)
 	}
@@ -296,18 +296,18 @@ func (m memoryVariables) Get(scope state.Scope) (configuration.Vars, error) {
 	return m.View().Vars(scope), nil
 }
 
-func (m memoryVariables) Merger(v *state.View) variable.Merger {
+func (m fakeVariables) Merger(v *state.View) variable.Merger {
 	return variable.NewMerger(v, variable.Settings{})
 }
 
-func (m *memoryManager) Inputs(_ context.Context, id string) (job.Inputs, error) {
+func (m *fakeManager) Inputs(_ context.Context, id string) (job.Inputs, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	return m.inputs[id], nil
 }
 
-func (m *memoryManager) Submit(_ context.Context, c access.Caller, r job.Request) (job.Job, error) {
+func (m *fakeManager) Submit(_ context.Context, c access.Caller, r job.Request) (job.Job, error) {
 	if err := m.called(
 		"submit %s %v %v group=%q extra=%v actor=%s",
 		r.Verb,
@@ -322,7 +322,7 @@ func (m *memoryManager) Submit(_ context.Context, c access.Caller, r job.Request
 
 	if c.Key != nil {
 		m.mu.Lock()
-		d, ok := m.once[c.Key.ID]
+		d, ok := m.results[c.Key.ID]
 		m.mu.Unlock()
 
 		if ok && d.Request != c.Key.Request {
@@ -371,7 +371,7 @@ func (m *memoryManager) Submit(_ context.Context, c access.Caller, r job.Request
 	defer m.mu.Unlock()
 
 	if c.Key != nil {
-		m.once[c.Key.ID] = access.Result{Request: c.Key.Request, Job: j.ID}
+		m.results[c.Key.ID] = access.Result{Request: c.Key.Request, Job: j.ID}
 	}
 
 	m.inputs[j.ID] = job.Inputs{Extra: r.Extra, Vars: map[string]map[string]configuration.Var{
@@ -382,7 +382,7 @@ func (m *memoryManager) Submit(_ context.Context, c access.Caller, r job.Request
 }
 
 // setJob changes a job.
-func (m *memoryManager) setJob(id string, f func(*job.Job)) {
+func (m *fakeManager) setJob(id string, f func(*job.Job)) {
 	m.change(func(v *state.View) {
 		for i := range v.Jobs {
 			if v.Jobs[i].ID == id {
@@ -393,7 +393,7 @@ func (m *memoryManager) setJob(id string, f func(*job.Job)) {
 	})
 }
 
-func (m *memoryManager) Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error) {
+func (m *fakeManager) Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error) {
 	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
 		return job.Job{}, err
 	}
@@ -409,7 +409,7 @@ func (m *memoryManager) Cancel(ctx context.Context, c access.Caller, id string) 
 	return m.View().Job(id)
 }
 
-func (m *memoryManager) Forget(_ context.Context, c access.Caller, r node.ForgetRequest) (int64, error) {
+func (m *fakeManager) Forget(_ context.Context, c access.Caller, r node.ForgetRequest) (int64, error) {
 	err := m.called("forget %v force=%t reason=%q actor=%s", r.Nodes, r.Force, r.Reason, c.Principal)
 	if err != nil {
 		return 0, err
@@ -420,7 +420,7 @@ func (m *memoryManager) Forget(_ context.Context, c access.Caller, r node.Forget
 	}), nil
 }
 
-func (m *memoryManager) Patch(
+func (m *fakeManager) Patch(
 	ctx context.Context, c access.Caller, name string, p node.Patch,
 ) (inventory.Node, error) {
 	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
@@ -450,7 +450,7 @@ func (m *memoryManager) Patch(
 	return m.View().Node(name)
 }
 
-func (m memoryVariables) Set(
+func (m fakeVariables) Set(
 	ctx context.Context, c access.Caller, scope state.Scope, vars configuration.Vars,
 ) (variable.Changed, error) {
 	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
@@ -478,7 +478,7 @@ func (m memoryVariables) Set(
 	return variable.Changed{Revision: revision, Warnings: warnings}, nil
 }
 
-func (m memoryVariables) Patch(
+func (m fakeVariables) Patch(
 	ctx context.Context, c access.Caller, scope state.Scope, patch configuration.Vars,
 ) (variable.Changed, error) {
 	vars := configuration.Vars{}
@@ -493,7 +493,7 @@ func (m memoryVariables) Patch(
 	return m.Set(ctx, c, scope, vars)
 }
 
-func (m *memoryManager) Report(
+func (m *fakeManager) Report(
 	_ context.Context, observer string, full bool, observations []inventory.Observation,
 ) (map[int]error, int64, error) {
 	if err := m.called("report %s full=%t %d", observer, full, len(observations)); err != nil {
@@ -508,19 +508,19 @@ func (m *memoryManager) Report(
 		}
 
 		m.mu.Lock()
-		m.words = append(m.words, o)
+		m.observations = append(m.observations, o)
 		m.mu.Unlock()
 	}
 
 	return refused, m.View().Revision, nil
 }
 
-func (m *memoryManager) Observe(_ context.Context, observer string, words []inventory.Observation) error {
-	if err := m.called("observe %s %d", observer, len(words)); err != nil {
+func (m *fakeManager) Observe(_ context.Context, observer string, observations []inventory.Observation) error {
+	if err := m.called("observe %s %d", observer, len(observations)); err != nil {
 		return err
 	}
 
-	for _, w := range words {
+	for _, w := range observations {
 		if err := inventory.CheckLabel(w.Label); err != nil {
 			return err
 		}
@@ -528,7 +528,7 @@ func (m *memoryManager) Observe(_ context.Context, observer string, words []inve
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.words = append(m.words, words...)
+	m.observations = append(m.observations, observations...)
 
 	return nil
 }
@@ -536,21 +536,21 @@ func (m *memoryManager) Observe(_ context.Context, observer string, words []inve
 func logKey(job string, s job.Stream) string { return job + "/" + string(s) }
 
 // write appends to a job's log.
-func (m *memoryManager) write(job string, s job.Stream, data string) {
+func (m *fakeManager) write(job string, s job.Stream, data string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.logs[logKey(job, s)] = append(m.logs[logKey(job, s)], data...)
 	m.wake()
 }
 
-func (m *memoryManager) LogSize(_ context.Context, job string, s job.Stream) (int64, error) {
+func (m *fakeManager) LogSize(_ context.Context, job string, s job.Stream) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	return int64(len(m.logs[logKey(job, s)])), nil
 }
 
-func (m *memoryManager) Log(
+func (m *fakeManager) Log(
 	ctx context.Context,
 	job string,
 	s job.Stream,
@@ -595,14 +595,14 @@ func (m *memoryManager) Log(
 	}
 }
 
-// memoryConfig is a configuration of four keys, of which one may be set.
-type memoryConfig struct {
+// fakeSettings has four keys, two of them settable.
+type fakeSettings struct {
 	mu     sync.Mutex
 	config api.Config
 }
 
-func newMemoryConfig() *memoryConfig {
-	return &memoryConfig{config: api.Config{
+func newFakeSettings() *fakeSettings {
+	return &fakeSettings{config: api.Config{
 		"data_dir":    {Value: "/var/lib/clusterm", Origin: "default"},
 		"jobs.limit":  {Value: 4, Origin: "default", Settable: true},
 		"jobs.groups": {Value: map[string]any{"x": "y"}, Origin: "file", Settable: true},
@@ -610,16 +610,16 @@ func newMemoryConfig() *memoryConfig {
 	}}
 }
 
-func (c *memoryConfig) Config() api.Config {
+func (c *fakeSettings) Config() api.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	return maps.Clone(c.config)
 }
 
-func (c *memoryConfig) Groups() inventory.Groups { return inventory.DefaultGroups() }
+func (c *fakeSettings) Groups() inventory.Groups { return inventory.DefaultGroups() }
 
-func (c *memoryConfig) Patch(_ context.Context, caller access.Caller, patch map[string]any) (api.Config, error) {
+func (c *fakeSettings) Patch(_ context.Context, caller access.Caller, patch map[string]any) (api.Config, error) {
 	if caller.Precondition != nil {
 		if err := caller.Precondition(&state.View{ConfigAt: 5}); err != nil {
 			return nil, err
@@ -651,11 +651,11 @@ func (c *memoryConfig) Patch(_ context.Context, caller access.Caller, patch map[
 	return maps.Clone(next), nil
 }
 
-// patience bounds every wait; one that is fulfilled ends at once.
+// patience limits every wait of a test.
 const patience = time.Minute
 
-// soon ends the test when something that has to happen does not.
-func soon(t *testing.T) context.Context {
+// testCtx returns a context that ends when a test has waited for too long.
+func testCtx(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -663,13 +663,13 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// options are the options of a server on the manager in memory.
-func (m *memoryManager) options(config *memoryConfig) server.Options {
+// options returns the options of a server on the fake manager.
+func (m *fakeManager) options(config *fakeSettings) server.Options {
 	return server.Options{
-		State: m, Jobs: m, Logs: m, Nodes: m, Variables: memoryVariables{m}, Explain: memoryExplainer{m},
+		State: m, Jobs: m, Logs: m, Nodes: m, Variables: fakeVariables{m}, Explain: fakeExplainer{m},
 		Settings: config, StreamGrace: 100 * time.Millisecond,
 	}
 }
 
-// Changed is part of state.Reader, for preconditions.
-func (m *memoryManager) Changed() <-chan struct{} { return nil }
+// Changed completes state.Reader, which preconditions need.
+func (m *fakeManager) Changed() <-chan struct{} { return nil }
