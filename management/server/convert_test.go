@@ -254,9 +254,25 @@ func fill(v reflect.Value, next *int) {
 	*next++
 }
 
-// equalOnWire compares two values by their JSON: the types of both sides differ.
+// equalOnWire compares a domain value with its wire form: structs field by field,
+// other values by their JSON, because the types of both sides differ.
 func equalOnWire(t *testing.T, domain, wire reflect.Value) bool {
 	t.Helper()
+
+	if domain.Kind() == reflect.Pointer && wire.Kind() == reflect.Pointer && domain.Type() != wire.Type() {
+		return equalOnWire(t, domain.Elem(), wire.Elem())
+	}
+
+	if domain.Kind() == reflect.Struct && wire.Kind() == reflect.Struct && domain.Type() != wire.Type() {
+		for _, field := range reflect.VisibleFields(domain.Type()) {
+			onWire := wire.FieldByName(field.Name)
+			if !onWire.IsValid() || !equalOnWire(t, domain.FieldByIndex(field.Index), onWire) {
+				return false
+			}
+		}
+
+		return true
+	}
 
 	texts := make([]string, 2)
 	for i, v := range []reflect.Value{domain, wire} {
