@@ -105,6 +105,7 @@ func (c *Cache[E]) Of(v *state.View, nodes []*inventory.Node, by E) ([][]byte, e
 func (c *Cache[E]) kept(nodes []*inventory.Node, same func(*inventory.Node) bool) (texts [][]byte, missing []int) {
 	texts = make([][]byte, len(nodes))
 
+	// Nodes mostly come in the order of the view, so walk both lists together.
 	next := 0
 	for i, n := range nodes {
 		if next >= len(c.nodes) || c.nodes[next] != n {
@@ -136,6 +137,7 @@ func (c *Cache[E]) find(n *inventory.Node, hint int) int {
 		hint++
 	}
 
+	// The hint is right unless nodes were skipped or reordered.
 	if hint < len(c.nodes) && c.nodes[hint].Name >= n.Name && (hint == 0 || c.nodes[hint-1].Name < n.Name) {
 		return hint
 	}

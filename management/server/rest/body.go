@@ -137,6 +137,7 @@ func Decode(body []byte, v any, strict bool) error {
 	}
 
 	var raw json.RawMessage
+	// Syntax first: the checker expects valid JSON.
 	if err := json.Unmarshal(body, &raw); err != nil {
 		if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 			return badJSON(body, max(e.Offset-1, 0), e.Error())
@@ -336,6 +337,7 @@ func (c *checker) object(t reflect.Type, path string, depth int) error {
 		t = nil
 	}
 
+	// encoding/json would silently prefer the last of two equal names.
 	seen := map[string]bool{}
 	for c.dec.More() {
 		at := c.start()

@@ -117,6 +117,7 @@ type Precondition func(name string, match func(Tags) bool) error
 // PreconditionOf returns the precondition in If-Match and If-None-Match, or nil
 // if neither is set.
 func PreconditionOf(r *http.Request) (Precondition, error) {
+	// If both headers are set, the change needs both.
 	must, err := tagsIn(r, "If-Match")
 	if err != nil {
 		return nil, err

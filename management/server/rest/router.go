@@ -195,6 +195,7 @@ func (router *Router) handle(w http.ResponseWriter, r *http.Request, rt Route) {
 	took := time.Since(started)
 	router.options.Meter.End(r, rt, rec.status, took)
 
+	// Reads are left out: they are frequent and change nothing.
 	if rt.Mutates() {
 		router.logAccess(r, n, rec.status, took, err)
 	}
