@@ -23,8 +23,9 @@ import (
 // generationKey is written by every claim, cancel, end of a job and forget.
 func (s *Store) generationKey() string { return s.key("/v/generation") }
 
-// jobOps is the number of conditions that commitJob and Claim add to a chunk.
-const jobOps = 3
+// jobOps is the number of conditions that commitJob and Claim add to a chunk: the job,
+// the generation, and up to two of the fence.
+const jobOps = 4
 
 // Claim reserves the nodes and makes the job Running, or does neither. It is
 // KindConflict if a node, the job or the generation changed since the decision.
