@@ -102,9 +102,14 @@ var mayImport = map[string][]string{
 		"management/variable",
 	},
 	// The HTTP kit contains no use case, so that every API family can use it.
-	"management/server/rest":                  {"inventory", "management/api"},
-	"management/server/nodelist":              {"inventory", "management/api", "management/state"},
-	"management/server/nodelist/nodelisttest": {"configuration", "inventory", "management/state", "management/variable"},
+	"management/server/rest":     {"inventory", "management/api"},
+	"management/server/nodelist": {"inventory", "management/api", "management/state"},
+	"management/server/nodelist/nodelisttest": {
+		"configuration",
+		"inventory",
+		"management/state",
+		"management/variable",
+	},
 	"management/server/legacy": {
 		"inventory",
 		"configuration",
@@ -193,7 +198,11 @@ var homes = []struct {
 	in     []string
 	why    string
 }{
-	{"github.com/gorilla/mux", []string{"management/server/rest"}, "one home per dependency: handlers depend on rest, not on the router"},
+	{
+		"github.com/gorilla/mux",
+		[]string{"management/server/rest"},
+		"one home per dependency: handlers depend on rest, not on the router",
+	},
 	{
 		"github.com/urfave/cli",
 		[]string{"clusterctl", "cmd/clusterctl", "cmd/clusterm"},
