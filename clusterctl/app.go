@@ -3,6 +3,7 @@
 package clusterctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,14 +55,17 @@ func Run(ctx context.Context, args []string, o Options) int {
 		return a.complete(ctx, args[2:])
 	}
 
-	return report(o.Stderr, a.run(ctx, args))
+	err := a.run(ctx, args)
+
+	return report(o.Stderr, cmp.Or(a.program, "clusterctl"), err)
 }
 
 // app is one run of the command line.
 type app struct {
 	Options
 	outTTY, errTTY bool
-	began          bool // the command line was valid, and a command began
+	began          bool   // the command line was valid, and a command began
+	program        string // the command that reaches the same manager again; empty before a command began
 }
 
 // run runs the command line, and turns errors of the library into usage errors.

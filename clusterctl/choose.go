@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
 
@@ -95,7 +96,7 @@ func (c *call) resolveSelector(ctx context.Context) error {
 		c.args = append(c.args, n.Name)
 	}
 
-	selector := print.ShellQuote(c.String("selector"))
+	selector := api.ShellQuote(c.String("selector"))
 	c.say("%s selects %s: %s", selector, inventory.Count(len(c.args), "node", "nodes"), strings.Join(c.args, ", "))
 
 	return nil
@@ -106,7 +107,7 @@ func (c *call) resolveSelector(ctx context.Context) error {
 func (c *call) hasSelector() bool { return c.String("selector") != "" }
 
 func (c *call) noMatch() error {
-	return exit.Errorf(exit.NotFound, "no node matches the selector %s", print.ShellQuote(c.String("selector"))).
+	return exit.Errorf(exit.NotFound, "no node matches the selector %s", api.ShellQuote(c.String("selector"))).
 		Try("to see fields and labels: clusterctl nodes get -o wide")
 }
 

@@ -204,10 +204,11 @@ func shellWords(line string) []string {
 func TestReport(t *testing.T) {
 	var b bytes.Buffer
 
-	err := inventory.Errorf(inventory.KindRefused, "web-1 is \x1b[31mAllocated").Do("wait\nor cancel")
-	code := report(&b, err)
+	err := inventory.Errorf(inventory.KindRefused, "web-1 is \x1b[31mAllocated").Do("wait\nor cancel").
+		With(inventory.CancelJob("5"))
+	code := report(&b, "clusterctl -u http://host", err)
 
-	if want := "clusterctl: web-1 is Allocated\n  wait\n  or cancel\n"; b.String() != want || code != exit.Refused {
+	if want := "clusterctl: web-1 is Allocated\n  wait\n  or cancel\n  clusterctl -u http://host job cancel 5\n"; b.String() != want || code != exit.Refused {
 		t.Errorf("report = %d, %q", code, b.String())
 	}
 }

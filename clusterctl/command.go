@@ -77,7 +77,7 @@ func (a *app) leaf(l leaf) *cli.Command {
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			c := &call{app: a, Command: cmd, args: cmd.Args().Slice(), format: cmd.String("output")}
 			// From here on, errors are those of the command.
-			a.began = true
+			a.began, a.program = true, c.self()
 
 			if err := c.check(l); err != nil {
 				return err
@@ -170,7 +170,7 @@ func (c *call) self() string {
 		for _, f := range l.Flags {
 			fromFlag := f.Names()[0] == "url" && f.IsSet() && os.Getenv("CLUSTERM_URL") != c.String("url")
 			if fromFlag {
-				return "clusterctl -u " + print.ShellQuote(c.String("url"))
+				return "clusterctl -u " + api.ShellQuote(c.String("url"))
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func (a *app) nodesExplain() *cli.Command {
 				return err
 			}
 
-			return c.show(print.Answer{Wire: e, Table: func(p *print.Printer) { p.NodeExplanation(e) }})
+			return c.show(print.Answer{Wire: e, Table: func(p *print.Printer) { p.NodeExplanation(e, c.self()) }})
 		},
 	})
 }
@@ -53,7 +53,7 @@ func (a *app) jobWhy() *cli.Command {
 				return err
 			}
 
-			return c.show(print.Answer{Wire: e, Table: func(p *print.Printer) { p.JobExplanation(e) }})
+			return c.show(print.Answer{Wire: e, Table: func(p *print.Printer) { p.JobExplanation(e, c.self()) }})
 		},
 	})
 }

@@ -167,12 +167,12 @@ func assignments(args []string) (api.Vars, error) {
 		v, err := value(text)
 		if err != nil {
 			return nil, exit.Usagef("cannot parse the value of %s: %v", key, err).
-				Try("to keep it as text, quote it twice: %s", print.ShellQuote(key+`="…"`))
+				Try("to keep it as text, quote it twice: %s", api.ShellQuote(key+`="…"`))
 		}
 
 		if v == nil {
 			return nil, exit.Usagef("%s cannot be set to null", key).
-				Try("to remove it, use unset; to set the text, quote it twice: %s", print.ShellQuote(key+`="`+text+`"`))
+				Try("to remove it, use unset; to set the text, quote it twice: %s", api.ShellQuote(key+`="`+text+`"`))
 		}
 
 		vars[key] = v

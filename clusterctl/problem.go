@@ -19,13 +19,13 @@ const ExitInterrupted = exit.Interrupted
 var ErrInterrupted = exit.ErrInterrupted
 
 // report prints a problem and its remedy, and returns the exit code. Every error
-// of every command ends here.
-func report(w io.Writer, err error) int {
+// of every command ends here. program is the prefix of the commands in the remedy.
+func report(w io.Writer, program string, err error) int {
 	if err == nil {
 		return exit.Done
 	}
 
-	message, remedy := exit.Explain(err)
+	message, remedy := exit.Explain(program, err)
 	if message != "" {
 		fmt.Fprintf(w, "clusterctl: %s\n", strings.TrimSpace(print.Text(message)))
 

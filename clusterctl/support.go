@@ -65,7 +65,7 @@ func writeBundle(ctx context.Context, c *call) error {
 
 	// The file exists, but a script must notice.
 	if result.Incomplete != nil {
-		message, remedy := exit.Explain(result.Incomplete)
+		message, remedy := exit.Explain(c.self(), result.Incomplete)
 		return exit.Errorf(exit.Unreachable, "the bundle is incomplete: %s", message).Try("%s", remedy)
 	}
 

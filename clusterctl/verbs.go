@@ -198,7 +198,7 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 	if c.IsSet("timeout") {
 		// One grammar of durations for the API and the command line.
 		if err := r.Timeout.UnmarshalText([]byte(c.String("timeout"))); err != nil {
-			message, remedy := exit.Explain(err)
+			message, remedy := exit.Explain(c.self(), err)
 			return exit.Usagef("--timeout: %s", message).Try("%s", remedy)
 		}
 	}

@@ -59,7 +59,7 @@ func (c *call) wait(ctx context.Context, j api.Job) error {
 		return exit.Errorf(exit.Interrupted, "detached; job %s continues", j.ID).
 			Try("to follow it: %[1]s job wait %[2]s\nto cancel it: %[1]s job cancel %[2]s", c.self(), j.ID)
 	case err != nil && exit.Code(err) == exit.Unreachable:
-		message, remedy := exit.Explain(err)
+		message, remedy := exit.Explain(c.self(), err)
 
 		return exit.Errorf(exit.Unreachable, "%s; job %s may still be running", message, j.ID).
 			Try("%s\nto follow it again: %s job wait %s", remedy, c.self(), j.ID)

@@ -131,7 +131,7 @@ func TestExplainFailure(t *testing.T) {
 		denied  = "root@10.0.0.1: Permission denied (publickey,password)."
 		closed  = `Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached over ssh: ` +
 			"kex_exchange_identification: Connection closed by remote host\r\n"
-		forget = "clusterctl nodes set web-1 --forget-host-key"
+		forget = "forget the recorded key"
 	)
 
 	for _, c := range []struct {
@@ -142,7 +142,7 @@ func TestExplainFailure(t *testing.T) {
 		{unknown, "web-1", forget, true},
 		{"Host key verification failed.", "web-1", "jump host", true},
 		{denied, "web-1", "access as root@10.0.0.1 was denied", false},
-		{denied, "web-1", "clusterctl nodes set web-1 --user", false},
+		{denied, "web-1", "the node's connection", false},
 		{denied, "", "ssh.user and ssh.key_file of the configuration", false},
 		{
 			"ssh: connect to host 10.0.0.1 port 22: Connection timed out", "",
@@ -167,12 +167,16 @@ func TestExplainFailure(t *testing.T) {
 			t.Errorf("%q: AboutHostKey is %t, want %t", got, !c.aboutKey, c.aboutKey)
 		}
 
-		if c.node == "" && strings.Contains(got, "clusterctl nodes set") {
+		if c.node == "" && strings.Contains(got, "the node's connection") {
 			t.Errorf("%q: the remedy for an address is one for nodes: %q", c.message, got)
 		}
 	}
 
-	if got := ExplainFailure(changed, ""); !AboutHostKey(got) || strings.Contains(got, "clusterctl") {
+	if got := ExplainFailure(denied, "web-1"); !AboutAccess(got) || AboutAccess("permission denied") {
+		t.Errorf("AboutAccess misjudges %q", got)
+	}
+
+	if got := ExplainFailure(changed, ""); !AboutHostKey(got) || strings.Contains(got, forget) {
 		t.Errorf("the remedy for an address is one for nodes: %q", got)
 	}
 }

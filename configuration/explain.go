@@ -24,17 +24,18 @@ const (
 	notVerified = "the ssh host key could not be verified"
 )
 
+// Every message about credentials begins with this phrase.
+const accessDenied = "ssh access as "
+
 // AboutHostKey reports whether a message of ExplainFailure is about a host key
 // that ssh did not accept.
 func AboutHostKey(message string) bool {
 	return strings.Contains(message, notRecorded) || strings.Contains(message, notVerified)
 }
 
-// ForgetHostKey returns the command that makes the next contact with a node
-// record its host key anew.
-func ForgetHostKey(node string) string {
-	return fmt.Sprintf("clusterctl nodes set %s --forget-host-key (in the API forget_host_key: true)", node)
-}
+// AboutAccess reports whether a message of ExplainFailure is about credentials
+// that the host did not accept.
+func AboutAccess(message string) bool { return strings.Contains(message, accessDenied) }
 
 // ExplainFailure turns the message of a failed task into one that an operator
 // can act on. An error of ssh becomes one sentence with its remedy; any other
@@ -43,7 +44,7 @@ func ForgetHostKey(node string) string {
 func ExplainFailure(message, node string) string {
 	remedy := ""
 	if node != "" {
-		remedy = "; if that is expected: " + ForgetHostKey(node)
+		remedy = "; if that is expected, forget the recorded key"
 	}
 
 	// The order matters: ssh reports a host key that it refuses in several lines,
@@ -63,7 +64,7 @@ func ExplainFailure(message, node string) string {
 	}
 
 	if m := permission.FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("ssh access as %s was denied (%s): check %s, and that the public key is authorized "+
+		return fmt.Sprintf(accessDenied+"%s was denied (%s): check %s, and that the public key is authorized "+
 			"on the host", m[1], m[2], credentials(node))
 	}
 
@@ -87,11 +88,10 @@ func ExplainFailure(message, node string) string {
 // credentials names the settings of the account and key for a host.
 func credentials(node string) string {
 	if node == "" {
-		return "ssh.user and ssh.key_file of the configuration (clusterctl config get ssh)"
+		return "ssh.user and ssh.key_file of the configuration"
 	}
 
-	return fmt.Sprintf("user and key_file of the node's connection "+
-		"(clusterctl nodes set %s --user … --key-file …; in the API the field connection)", node)
+	return "user and key_file of the node's connection"
 }
 
 func lower(message string) string { return strings.ToLower(strings.TrimSpace(message)) }

@@ -49,7 +49,8 @@ var Kinds = []Kind{
 type Error struct {
 	Kind    Kind
 	Message string   // the operation that failed and the reason, in one or a few sentences
-	Remedy  string   // the next step for the operator; may be empty
+	Remedy  string   // the next step for the operator, in words; may be empty
+	Actions []Action // that carry the remedy out; may be empty
 	Nodes   []string // names of the nodes concerned; may be empty
 	Err     error    // the cause, for the log only; clients never see it
 }
@@ -75,6 +76,12 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 // Do sets the remedy of e and returns e.
 func (e *Error) Do(format string, args ...any) *Error {
 	e.Remedy = fmt.Sprintf(format, args...)
+	return e
+}
+
+// With adds actions that carry the remedy out, and returns e.
+func (e *Error) With(actions ...Action) *Error {
+	e.Actions = append(e.Actions, actions...)
 	return e
 }
 

@@ -141,7 +141,8 @@ func (gs Groups) CheckJoin(nodes []*Node, batch []string, group string) error {
 
 	return Errorf(KindRefused, "%s cannot join %s: no commissioned, Discovered %s exists outside this request",
 		strings.Join(batch, ", "), g.Name, g.Needs).
-		Do("commission a %s first: clusterctl nodes commission NAME -g %s", g.Needs, g.Needs).
+		Do("commission a %s first", g.Needs).
+		With(Submit(VerbCommission).Joining(g.Needs)).
 		About(batch...)
 }
 

@@ -246,7 +246,8 @@ func (t Transition) Check(n Node) error {
 	switch {
 	case n.Status.InProgress():
 		return Errorf(KindRefused, "%s is %s: job %s holds it", n.Name, n.Status, n.Job).
-			Do("wait for the job (clusterctl job logs -f %s) or cancel it (clusterctl job cancel %s)", n.Job, n.Job).
+			Do("wait for the job, or cancel it").
+			With(WaitForJob(n.Job), CancelJob(n.Job)).
 			About(n.Name)
 	case !slices.Contains(t.From, n.Status):
 		// Dead ends do not exist: every status has a legal verb to suggest.
@@ -256,7 +257,8 @@ func (t Transition) Check(n Node) error {
 			About(n.Name)
 	case t.NeedsDiscover && n.State != Discovered:
 		return Errorf(KindRefused, "%s is %s, and %s needs it Discovered", n.Name, n.State, t.Verb).
-			Do("start its agent, or prepare it again: clusterctl discover %s", n.Addr).
+			Do("start its agent, or prepare it again").
+			With(Discover(n.Addr)).
 			About(n.Name)
 	case t.NeedsDiscover && len(n.Duplicates) > 0:
 		// Ansible would reach only one of the hosts, and not reliably the same one.

@@ -333,11 +333,13 @@ func (n Node) CheckForget(force bool) error {
 	switch {
 	case n.Status.InProgress():
 		return Errorf(KindRefused, "%s is %s: job %s holds it", n.Name, n.Status, n.Job).
-			Do("wait for the job, or cancel it: clusterctl job cancel %s", n.Job).
+			Do("wait for the job, or cancel it").
+			With(WaitForJob(n.Job), CancelJob(n.Job)).
 			About(n.Name)
 	case n.State != Disappeared && !force:
 		return Errorf(KindRefused, "%s is still %s", n.Name, n.State).
-			Do("stop its agent first, or repeat with --force (in the API force: true)").
+			Do("stop its agent first, or forget it by force").
+			With(ForgetNodes(n.Name).Forced()).
 			About(n.Name)
 	}
 

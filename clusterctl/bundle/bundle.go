@@ -121,7 +121,7 @@ func (b *archive) add(name, description string, v any, err error) error {
 			b.unreachable = err
 		}
 
-		message, _ := exit.Explain(err)
+		message := exit.Message(err)
 		b.leftOut = append(b.leftOut, name+": "+print.Line(message))
 
 		return nil

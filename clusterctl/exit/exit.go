@@ -8,8 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 )
 
 // The exit codes. Scripts depend on them: a code never changes its meaning.
@@ -100,9 +102,17 @@ func Code(err error) int {
 	return Failed
 }
 
-// Explain splits err into a message and a remedy; the remedy may be empty. Every
-// error that clusterctl prints passes through here, the manager's included.
-func Explain(err error) (message, remedy string) {
+// Message returns the message of err without its remedy.
+func Message(err error) string {
+	message, _ := Explain("", err)
+	return message
+}
+
+// Explain splits err into a message and a remedy, which has the command of each
+// action on a line of its own and may be empty. program is the command that
+// reaches the manager, with its options. Every error that clusterctl prints passes
+// through here, the manager's included.
+func Explain(program string, err error) (message, remedy string) {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Message, e.Remedy
 	}
@@ -112,10 +122,21 @@ func Explain(err error) (message, remedy string) {
 	}
 
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
-		return e.Message, e.Remedy
+		return e.Message, Remedy(program, e.Remedy, e.Actions)
 	}
 
 	return err.Error(), ""
+}
+
+// Remedy returns a remedy in words, followed by the command of each action, one
+// line each.
+func Remedy(program, words string, actions []inventory.Action) string {
+	lines := api.CommandsOf(program, actions)
+	if words != "" {
+		lines = append([]string{words}, lines...)
+	}
+
+	return strings.Join(lines, "\n")
 }
 
 func interrupted(err error) bool {

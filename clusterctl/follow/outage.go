@@ -40,7 +40,7 @@ func (o *outage) over() {
 func (o *outage) begin(err error) {
 	if o.since.IsZero() {
 		o.since = time.Now()
-		message, _ := exit.Explain(err)
+		message := exit.Message(err)
 		o.note(message + "; retrying for up to " + print.Duration(Patience) + o.suffix)
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/management/api"
 )
 
-// NodeExplanation prints why a node is, or is not, in service.
-func (p *Printer) NodeExplanation(e api.NodeExplanation) {
+// NodeExplanation prints why a node is, or is not, in service. program is the
+// prefix of the commands in remedies.
+func (p *Printer) NodeExplanation(e api.NodeExplanation, program string) {
 	n := e.Node
 
 	inService := p.Paint.Good("yes")
@@ -42,7 +44,7 @@ func (p *Printer) NodeExplanation(e api.NodeExplanation) {
 		{"Host key", keys},
 		{"Next", Line(e.Next)},
 	})
-	p.findings(e.Findings)
+	p.findings(e.Findings, program)
 	p.failures(e.Failures)
 }
 
@@ -81,8 +83,9 @@ func (p *Printer) jobOfNode(j api.Job) string {
 	return line
 }
 
-// JobExplanation prints why a job waits, runs on or has failed.
-func (p *Printer) JobExplanation(e api.JobExplanation) {
+// JobExplanation prints why a job waits, runs on or has failed. program is the
+// prefix of the commands in remedies.
+func (p *Printer) JobExplanation(e api.JobExplanation, program string) {
 	steps := make([]string, len(e.Steps))
 	for i, s := range e.Steps {
 		steps[i] = Line(s)
@@ -96,12 +99,12 @@ func (p *Printer) JobExplanation(e api.JobExplanation) {
 		{"Steps", strings.Join(steps, "\n")},
 		{"Next", Line(e.Next)},
 	})
-	p.findings(e.Findings)
+	p.findings(e.Findings, program)
 	p.failures(e.Failures)
 }
 
-// findings prints each finding with its remedy below it.
-func (p *Printer) findings(findings []api.Finding) {
+// findings prints each finding, with its remedy and the commands below it.
+func (p *Printer) findings(findings []api.Finding, program string) {
 	if len(findings) == 0 {
 		return
 	}
@@ -111,8 +114,13 @@ func (p *Printer) findings(findings []api.Finding) {
 	for _, f := range findings {
 		p.Printf("- %s\n", hang(f.Message, "  "))
 
-		if f.Remedy != "" {
-			p.Printf("    %s\n", p.Paint.Busy(Line(f.Remedy)))
+		remedy := exit.Remedy(program, f.Remedy, api.RestoreActions(f.Actions))
+		if remedy == "" {
+			continue
+		}
+
+		for line := range strings.Lines(Text(remedy)) {
+			p.Printf("    %s\n", p.Paint.Busy(strings.TrimSpace(line)))
 		}
 	}
 }

@@ -40,19 +40,6 @@ m: |-
 	}
 }
 
-func TestShellQuote(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                   "''",
-		"unix:///run/a.sock": "unix:///run/a.sock",
-		"a b":                "'a b'",
-		"it's":               `'it'\''s'`,
-	} {
-		if got := ShellQuote(text); got != want {
-			t.Errorf("ShellQuote(%q) = %s, want %s", text, got, want)
-		}
-	}
-}
-
 // fill sets every field below v to a distinct value.
 func fill(v reflect.Value, n *int) {
 	switch v.Kind() {

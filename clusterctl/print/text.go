@@ -134,18 +134,6 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// ShellQuote quotes s unless a shell reads it as one plain word.
-func ShellQuote(s string) string {
-	plain := func(r rune) bool {
-		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:@%+=,", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
 func positive(n int) string {
 	if n == 0 {
 		return ""

@@ -413,7 +413,7 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 	r := results["web-2"]
 
 	explanation := configuration.ExplainFailure(r.Message, "web-2")
-	if r.Unreachable != 1 || !strings.Contains(explanation, "clusterctl nodes set web-2 --forget-host-key") {
+	if r.Unreachable != 1 || !strings.Contains(explanation, "forget the recorded key") {
 		t.Errorf("the host with another key: %+v", r)
 	}
 

@@ -84,7 +84,8 @@ func (c Caller) ReplayJob(ctx context.Context, results Results, r state.Reader) 
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindExpired,
 			"the request was carried out, as job %s, which is no longer kept", result.Job).
-			Do("see what there is with clusterctl job list; to do it once more, make a new Idempotency-Key")
+			Do("list the jobs that are kept; to do it once more, make a new Idempotency-Key").
+			With(inventory.ListJobs())
 	}
 
 	return &j, nil

@@ -204,10 +204,15 @@ type Retry struct {
 // Finding is one reason for the current situation.
 type Finding struct {
 	// About is the subject: job, queue, quarantine, tombstone, state, duplicates,
-	// host-key, failure, refusal, residue, rule, applied, idle.
-	About   string `json:"about"`
-	Message string `json:"message"`
-	Remedy  string `json:"remedy,omitempty"` // the recommended action, with a command
+	// host-key, access, failure, refusal, residue, rule, applied, idle.
+	About   string     `json:"about"`
+	Job     string     `json:"job,omitempty"`   // the id of the job concerned
+	Nodes   []string   `json:"nodes,omitempty"` // the nodes and addresses concerned
+	Group   string     `json:"group,omitempty"` // the group that is missing a node
+	Since   *time.Time `json:"since,omitempty"` // the start of the situation
+	Message string     `json:"message"`         // all of this in words
+	Remedy  string     `json:"remedy,omitempty"`
+	Actions []Action   `json:"actions,omitempty"` // carry the remedy out
 }
 
 // Failure is the failure of one run of a job on one host.

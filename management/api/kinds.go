@@ -127,8 +127,10 @@ type Problem struct {
 	Title  string   `json:"title"` // the kind in words
 	Status int      `json:"status"`
 	Detail string   `json:"detail"`           // the failure and its reason
-	Remedy string   `json:"remedy,omitempty"` // the recommended action
+	Remedy string   `json:"remedy,omitempty"` // the recommended action, in words
 	Nodes  []string `json:"nodes,omitempty"`  // the nodes with the problem
+	// Actions carry the remedy out.
+	Actions []Action `json:"actions,omitempty"`
 }
 
 // ProblemBase is the prefix of every Problem.Type.
@@ -138,7 +140,7 @@ const ProblemBase = "urn:clusterm:problem:"
 func ProblemOf(e *inventory.Error) Problem {
 	p := Problem{
 		Type: ProblemBase + string(e.Kind), Status: StatusOf(e.Kind),
-		Detail: e.Message, Remedy: e.Remedy, Nodes: e.Nodes,
+		Detail: e.Message, Remedy: e.Remedy, Nodes: e.Nodes, Actions: ActionsOf(e.Actions),
 	}
 
 	for _, row := range KindTable {
@@ -155,7 +157,13 @@ func ProblemOf(e *inventory.Error) Problem {
 // Restore returns the error behind the problem, without its wrapped cause. The
 // status decides on the kind of a problem with an unknown type.
 func (p Problem) Restore() *inventory.Error {
-	e := &inventory.Error{Kind: KindOfStatus(p.Status), Message: p.Detail, Remedy: p.Remedy, Nodes: p.Nodes}
+	e := &inventory.Error{
+		Kind:    KindOfStatus(p.Status),
+		Message: p.Detail,
+		Remedy:  p.Remedy,
+		Actions: RestoreActions(p.Actions),
+		Nodes:   p.Nodes,
+	}
 	if kind, ok := strings.CutPrefix(p.Type, ProblemBase); ok {
 		for _, row := range KindTable {
 			if string(row.Kind) == kind {

@@ -236,7 +236,7 @@ func Example_errors() {
 		log.Fatal(err)
 	}
 
-	// Output: invalid request: no such node: host77-x; see clusterctl nodes get
+	// Output: invalid request: no such node: host77-x; check the name
 }
 
 // With IfMatch a change fails if the record has changed since the read.

@@ -232,6 +232,7 @@ var types = map[string]any{
 	"NodeExplanation": api.NodeExplanation{},
 	"JobExplanation":  api.JobExplanation{},
 	"Finding":         api.Finding{},
+	"Action":          api.Action{},
 	"Failure":         api.Failure{},
 	"Event":           api.Event{},
 	"HostStat":        api.HostStat{},

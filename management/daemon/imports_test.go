@@ -171,7 +171,7 @@ var mayImport = map[string][]string{
 		"management/api",
 		"management/client",
 	},
-	"clusterctl/exit":   {"inventory"},
+	"clusterctl/exit":   {"inventory", "management/api"},
 	"clusterctl/print":  {"clusterctl/exit", "inventory", "management/api"},
 	"clusterctl/follow": {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},
 	"clusterctl/bundle": {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},

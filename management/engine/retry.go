@@ -33,10 +33,10 @@ func (e *Engine) Retry(ctx context.Context, c access.Caller, ref string, failed 
 	switch {
 	case !old.Status.Ended():
 		return job.Job{}, inventory.Errorf(inventory.KindRefused, "job %s has not ended: it is %s", old.ID, old.Status).
-			Do("wait for it (clusterctl job wait %s), or cancel it (clusterctl job cancel %s)", old.ID, old.ID)
+			Do("wait for it, or cancel it").With(inventory.WaitForJob(old.ID), inventory.CancelJob(old.ID))
 	case len(unfinished) == 0:
 		return job.Job{}, inventory.Errorf(inventory.KindRefused, "nothing failed in job %s", old.ID).
-			Do("to do the same again, ask for it: %s", command(old, names))
+			Do("to do the same again, submit a new job").With(anew(old, names))
 	case failed:
 		names = unfinished
 	}
@@ -62,7 +62,8 @@ func (e *Engine) Retry(ctx context.Context, c access.Caller, ref string, failed 
 			return slices.Contains(names, name) && !slices.Contains(unfinished, name)
 		}
 		if slices.ContainsFunc(refusal.Nodes, succeeded) {
-			return job.Job{}, refusal.Do("leave out what succeeded: clusterctl job retry %s%s", old.ID, job.FailedOnly)
+			refusal.Actions = nil
+			return job.Job{}, refusal.Do("leave out the nodes that succeeded").With(inventory.RetryJob(old.ID, true))
 		}
 	}
 
@@ -75,7 +76,7 @@ func (e *Engine) keptInputs(ctx context.Context, old job.Job, names []string) (j
 	in, err := e.store.Inputs(ctx, old.ID)
 	if inventory.KindOf(err) == inventory.KindNotFound || err == nil && in.Vars == nil {
 		return in, inventory.Errorf(inventory.KindRefused, "the inputs of job %s are no longer kept", old.ID).
-			Do("ask for it anew, with the playbooks and variables of today: %s", command(old, names))
+			Do("submit a new job, with the playbooks and variables of today").With(anew(old, names))
 	}
 
 	if err != nil {
@@ -87,8 +88,8 @@ func (e *Engine) keptInputs(ctx context.Context, old job.Job, names []string) (j
 		err = inventory.Errorf(inventory.KindRefused,
 			"the playbooks that job %s was accepted with are no longer kept on this host, "+
 				"and the folder of playbooks is not as it was then", old.ID).
-			Do("put the folder back to what it was, or ask for it anew, with the playbooks and variables of today: %s",
-				command(old, names))
+			Do("restore the folder, or submit a new job, with the playbooks and variables of today").
+			With(anew(old, names))
 	}
 
 	return in, err
@@ -134,7 +135,7 @@ func retryInputs(
 		if t.Group != was.Group {
 			return job.Inputs{}, inventory.Errorf(inventory.KindRefused,
 				"%s is in group %s now, and job %s was for group %s", t.Name, t.Group, old.ID, was.Group).
-				Do("ask for it anew: %s", command(old, j.Names())).About(t.Name)
+				Do("submit a new job").With(anew(old, j.Names())).About(t.Name)
 		}
 
 		now.Vars[t.Name] = in.Vars[t.Name]
@@ -143,25 +144,11 @@ func retryInputs(
 	return now, nil
 }
 
-// command returns the command line that asks for the same job on the names.
-func command(old job.Job, names []string) string {
-	line := "clusterctl "
-	if !old.TakesAddrs() {
-		line += "nodes "
+// anew returns the action that submits the same job for the names as a new one.
+func anew(old job.Job, names []string) inventory.Action {
+	if old.TakesAddrs() {
+		return inventory.Discover(names...)
 	}
 
-	line += string(old.Verb)
-	for _, n := range names {
-		line += " " + n
-	}
-
-	if verb, err := job.VerbOf(old.Verb); err == nil && verb.RemovesAgent {
-		line += " --remove-agent"
-	}
-
-	if old.Group != "" {
-		line += " -g " + old.Group
-	}
-
-	return line
+	return inventory.Submit(old.Verb, names...).Joining(old.Group)
 }

@@ -47,7 +47,7 @@ func TestRetry(t *testing.T) {
 
 	// All of it: a is in service already.
 	_, err = b.Retry(ctx, first.ID, false, "ben", nil)
-	b.refused(err, inventory.KindRefused, "a-1 is Allocated", "clusterctl job retry 1 --failed")
+	b.refused(err, inventory.KindRefused, "a-1 is Allocated", "[retry-job job=1 failed]")
 	b.books.on(job.PlaybookSite, succeeds)
 	again, err := b.Retry(ctx, "last", true, "ben", nil)
 	b.must(err)
@@ -79,7 +79,7 @@ func TestRetry(t *testing.T) {
 		err,
 		inventory.KindRefused,
 		"nothing failed in job 2",
-		"clusterctl nodes commission b-1 -g service-master",
+		"submit verb=commission nodes=b-1 group=service-master",
 	)
 	_, err = b.Retry(ctx, first.ID, true, "ben", nil)
 	b.refused(err, inventory.KindRefused, "b-1 is Allocated")
@@ -97,7 +97,7 @@ func TestRetry(t *testing.T) {
 	b.refused(err, inventory.KindInvalid, "no such folder")
 	folder(true, "tree-3", nil)
 	_, err = b.Retry(ctx, upgrade.ID, false, "ben", nil)
-	b.refused(err, inventory.KindRefused, "no longer kept on this host", "clusterctl nodes maintenance a-1")
+	b.refused(err, inventory.KindRefused, "no longer kept on this host", "submit verb=maintenance nodes=a-1")
 	folder(true, "tree-2", nil) // the copy is gone, and the folder is as it was
 	g := newGate()
 	b.books.on(job.PlaybookUpgrade, g.script)
@@ -105,7 +105,7 @@ func TestRetry(t *testing.T) {
 	b.must(err)
 	b.begun(g)
 	_, err = b.Retry(ctx, running.ID, false, "ben", nil)
-	b.refused(err, inventory.KindRefused, "has not ended", "clusterctl job cancel 4")
+	b.refused(err, inventory.KindRefused, "has not ended", "cancel-job job=4")
 	g.open <- succeeds
 	b.end(running.ID, "Complete")
 

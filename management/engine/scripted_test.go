@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -690,9 +691,14 @@ func (b *bench) refused(err error, kind inventory.Kind, words ...string) {
 		return
 	}
 
+	text := err.Error()
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
+		text += fmt.Sprint(e.Actions)
+	}
+
 	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			b.t.Errorf("%q is not in: %v", w, err)
+		if !strings.Contains(text, w) {
+			b.t.Errorf("%q is not in: %s", w, text)
 		}
 	}
 }

@@ -1274,7 +1274,7 @@ func TestRetention(t *testing.T) {
 	_, err := b.Inputs(t.Context(), "1")
 	b.refused(err, inventory.KindNotFound)
 	_, err = b.View().Job("1")
-	b.refused(err, inventory.KindNotFound, "job 1 is no longer kept", "clusterctl config get jobs")
+	b.refused(err, inventory.KindNotFound, "job 1 is no longer kept", "[show-settings key=jobs]")
 	_, err = b.Retry(t.Context(), "1", false, "anna", nil)
 	b.refused(err, inventory.KindNotFound, "nor are its inputs")
 	_, err = b.View().Job("6")

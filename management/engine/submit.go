@@ -226,7 +226,7 @@ func (e *Engine) Cancel(ctx context.Context, c access.Caller, id string) (job.Jo
 
 			if j.Status.Ended() {
 				return inventory.Errorf(inventory.KindRefused, "job %s has ended: %s", j.ID, j.Status).
-					Do("see clusterctl job get %s", j.ID)
+					Do("see its result").With(inventory.ShowJob(j.ID))
 			}
 
 			cancelled, err = e.store.Cancel(ctx, withCancel(j, c.Principal), c.Key)

@@ -17,6 +17,9 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
+// maxTimeout is the largest value that the configuration accepts for jobs.timeout.
+const maxTimeout = 7 * 24 * time.Hour
+
 // About is what a Finding is about, one word that clients can act on.
 type About string
 
@@ -29,6 +32,7 @@ const (
 	AboutState      About = "state"      // no observer sees the node
 	AboutDuplicates About = "duplicates" // several live hosts claim to be the node
 	AboutHostKey    About = "host-key"   // ssh does not accept the host
+	AboutAccess     About = "access"     // the host does not accept the manager's credentials
 	AboutFailure    About = "failure"    // a task, or the whole job, failed
 	AboutRefusal    About = "refusal"    // a job was not begun, because it was no longer legal
 	AboutResidue    About = "residue"    // configuration that could not be removed
@@ -37,11 +41,52 @@ const (
 	AboutIdle       About = "idle"       // nobody has asked for the node to be commissioned
 )
 
-// Finding is one thing that answers "why".
+// Finding is one reason for the current situation: its subject and facts, the
+// same in words, and a remedy.
 type Finding struct {
 	About   About
+	Job     string    // the id of the job concerned; may be empty
+	Nodes   []string  // the nodes and addresses concerned; may be empty
+	Group   string    // the group that is missing a node; may be empty
+	Since   time.Time // the start of the situation; zero if unknown
 	Message string
-	Remedy  string // what to do about it, with the command that helps; may be empty
+	Remedy  string             // the next step for the operator, in words; may be empty
+	Actions []inventory.Action // that carry the remedy out; may be empty
+}
+
+// finding returns a finding about a subject, with its message.
+func finding(about About, format string, args ...any) Finding {
+	return Finding{About: about, Message: fmt.Sprintf(format, args...)}
+}
+
+// of sets the job that the finding concerns.
+func (f Finding) of(j job.Job) Finding {
+	f.Job = j.ID
+	return f
+}
+
+// on sets the nodes that the finding concerns.
+func (f Finding) on(nodes ...string) Finding {
+	f.Nodes = nodes
+	return f
+}
+
+// since sets the start of the situation.
+func (f Finding) since(t time.Time) Finding {
+	f.Since = t
+	return f
+}
+
+// do sets the remedy in words.
+func (f Finding) do(format string, args ...any) Finding {
+	f.Remedy = fmt.Sprintf(format, args...)
+	return f
+}
+
+// with adds actions that carry the remedy out.
+func (f Finding) with(actions ...inventory.Action) Finding {
+	f.Actions = append(f.Actions, actions...)
+	return f
 }
 
 // Failure is how one run of a job failed on one host.
@@ -152,9 +197,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 		Jobs: f.about(n),
 	}
 	e.since(history)
-	add := func(about About, remedy, format string, args ...any) {
-		e.Findings = append(e.Findings, Finding{about, fmt.Sprintf(format, args...), remedy})
-	}
+	add := func(f Finding) { e.Findings = append(e.Findings, f) }
 
 	culprit := f.culprit(n)
 	if culprit != nil {
@@ -163,37 +206,30 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 
 	for _, j := range e.Jobs {
 		if j.ID == n.Job {
-			add(
-				AboutJob,
-				fmt.Sprintf("to watch it: clusterctl job wait %[1]s; to stop it: clusterctl job cancel %[1]s", j.ID),
-				"job %s holds it: %s",
-				j.ID,
-				f.doing(j),
-			)
+			add(finding(AboutJob, "job %s holds it: %s", j.ID, f.doing(j)).of(j).
+				do("follow it, or cancel it").
+				with(inventory.WaitForJob(j.ID), inventory.CancelJob(j.ID)))
 		}
 	}
 
 	if n.Status == inventory.Quarantined {
-		remedy := "make sure of the host, then: clusterctl nodes clear " + n.Name
-		why := cmp.Or(n.LastError, "nothing says why")
-		grave, buried := f.View.Tombstones[n.Name]
-		add(AboutQuarantine, remedy, "it is fenced until an operator clears it: %s", why)
+		reason := cmp.Or(n.LastError, "the reason is not recorded")
+		add(finding(AboutQuarantine, "it is fenced until an operator clears it: %s", reason).
+			on(n.Name).since(e.StatusSince).
+			do("inspect the host, then clear it").
+			with(inventory.Submit(inventory.VerbClear, n.Name)))
 
-		if buried {
-			add(
-				AboutTombstone,
-				"",
-				"it was forgotten on %s by %s%s",
-				stamp(grave.Time),
-				job.OrSomebody(grave.Actor),
-				because(grave.Reason),
-			)
+		if t, ok := f.View.Tombstones[n.Name]; ok {
+			add(finding(AboutTombstone, "it was forgotten on %s by %s%s",
+				stamp(t.Time), job.OrSomebody(t.Actor), because(t.Reason)).
+				on(n.Name).since(t.Time))
 		}
 	}
 
 	if len(n.Duplicates) > 0 {
-		add(AboutDuplicates, "give each host a serial number of its own, and restart its agent",
-			"several live hosts claim to be it: %s", join(append([]string{n.Addr}, n.Duplicates...)))
+		hosts := append([]string{n.Addr}, n.Duplicates...)
+		add(finding(AboutDuplicates, "several live hosts claim to be it: %s", join(hosts)).on(hosts...).
+			do("give each host a serial number of its own, and restart its agent"))
 	}
 
 	if n.State != inventory.Discovered {
@@ -202,80 +238,70 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 			seen = join(slices.Sorted(maps.Keys(n.Seen))) + " lost it"
 		}
 
-		add(
-			AboutState,
-			fmt.Sprintf(
-				"see 'systemctl status clusterm-agent' on %s, or prepare the host again: clusterctl discover %[1]s",
-				n.Addr,
-			),
-			"it is %s: %s%s",
-			n.State,
-			seen,
-			since(e.StateSince),
-		)
+		add(finding(AboutState, "it is %s: %s%s", n.State, seen, since(e.StateSince)).
+			on(n.Name).since(e.StateSince).
+			do("see 'systemctl status clusterm-agent' on %s, or prepare the host again", n.Addr).
+			with(inventory.Discover(n.Addr)))
 	}
 
 	for _, j := range e.Jobs {
 		switch {
 		case j.Status == job.Queued:
-			add(AboutQueue, "clusterctl job why "+j.ID, "job %s (%s) waits for it: %s", j.ID, j.Verb, f.waiting(j))
+			add(finding(AboutQueue, "job %s (%s) waits for it: %s", j.ID, j.Verb, f.waiting(j)).of(j).
+				with(inventory.ExplainJob(j.ID)))
 		case helps(j, n):
-			add(
-				AboutJob,
-				"to watch it: clusterctl job wait "+j.ID,
-				"job %s needs its help, and others wait as long: %s",
-				j.ID,
-				f.doing(j),
-			)
+			add(finding(AboutJob, "job %s needs its help, and others wait as long: %s", j.ID, f.doing(j)).of(j).
+				do("follow it").with(inventory.WaitForJob(j.ID)))
 		case j.ID != n.Job:
-			add(AboutJob, "to watch it: clusterctl job wait "+j.ID, "job %s prepares its host: %s", j.ID, f.doing(j))
+			add(finding(AboutJob, "job %s prepares its host: %s", j.ID, f.doing(j)).of(j).
+				do("follow it").with(inventory.WaitForJob(j.ID)))
 		}
 	}
 
 	if g, err := f.Groups.Get(n.Group); err == nil && g.Needs != "" && n.InService() {
 		e.Rule = fmt.Sprintf("a %s needs a commissioned, Discovered %s", g.Name, g.Needs)
 		if f.Groups.CheckJoin(f.View.Nodes, []string{n.Name}, g.Name) != nil {
-			add(
-				AboutRule,
-				fmt.Sprintf("bring one back, or commission one: clusterctl nodes commission NAME -g %s", g.Needs),
-				"its group %s needs a commissioned, Discovered %s, and there is none",
-				g.Name,
-				g.Needs,
-			)
+			missing := finding(AboutRule, "its group %s needs a commissioned, Discovered %s, and there is none",
+				g.Name, g.Needs).
+				do("bring one back, or commission one").
+				with(inventory.Submit(inventory.VerbCommission).Joining(g.Needs))
+			missing.Group = g.Needs
+			add(missing)
 			e.Ready = false
 		}
 	}
 
 	if n.Status == inventory.Decommissioned && len(e.Jobs) == 0 {
-		add(
-			AboutIdle,
-			"to bring it back: clusterctl nodes commission "+n.Name,
-			"it was taken out of service%s%s",
-			by(e.StatusBy),
-			on(e.StatusSince),
-		)
+		add(finding(AboutIdle, "it was taken out of service%s%s", by(e.StatusBy), on(e.StatusSince)).
+			on(n.Name).since(e.StatusSince).
+			do("commission it again").
+			with(inventory.Submit(inventory.VerbCommission, n.Name)))
 	}
 
 	if n.LastError != "" && n.Status != inventory.Quarantined {
-		remedy := ""
+		failed := finding(AboutFailure, "the last verb failed: %s", n.LastError).on(n.Name)
 		if culprit != nil {
-			remedy = retryRemedy(*culprit, n)
+			failed = retryRemedy(failed.of(*culprit), *culprit, n)
 		}
 
-		add(AboutFailure, remedy, "the last verb failed: %s", n.LastError)
+		add(failed)
 	}
 
-	if slices.ContainsFunc(e.Failures, func(f Failure) bool { return configuration.AboutHostKey(f.Message) }) ||
-		configuration.AboutHostKey(n.LastError) {
-		add(
-			AboutHostKey,
-			"if its host key was changed on purpose: "+configuration.ForgetHostKey(n.Name),
-			"ssh does not accept its host key",
-		)
+	if e.failedAbout(configuration.AboutHostKey) {
+		add(finding(AboutHostKey, "ssh does not accept its host key").on(n.Name).
+			do("if its host key was changed on purpose, forget the recorded one").
+			with(inventory.ForgetHostKey(n.Name)))
+	}
+
+	if e.failedAbout(configuration.AboutAccess) {
+		add(finding(AboutAccess, "it does not accept the credentials for ssh").on(n.Name).
+			do("correct its user and key_file, or authorize the public key on the host").
+			with(inventory.SetConnection(n.Name)))
 	}
 
 	if j := f.newest(n); j != nil && j.Cause == job.CausePrecondition && !e.Ready {
-		add(AboutRefusal, "clusterctl job why "+j.ID, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.Message)
+		add(finding(AboutRefusal, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.Message).of(*j).
+			with(inventory.ExplainJob(j.ID)))
 	}
 
 	if len(n.Residue) > 0 {
@@ -284,19 +310,20 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 			remedy = "clearing it cleans it"
 		}
 
-		add(AboutResidue, remedy, "it may still carry the configuration of %s", join(n.Residue))
+		add(finding(AboutResidue, "it may still carry the configuration of %s", join(n.Residue)).on(n.Name).
+			do("%s", remedy))
 	}
 
 	if n.Status == inventory.Allocated && n.Applied == "" {
-		add(
-			AboutApplied,
-			"clusterctl nodes maintenance "+n.Name,
-			"an upgrade broke off on it: which configuration it carries is not known",
-		)
+		add(finding(AboutApplied, "an upgrade broke off on it: which configuration it carries is not known").
+			on(n.Name).
+			do("upgrade it again").
+			with(inventory.Submit(inventory.VerbMaintenance, n.Name)))
 	}
 
 	if n.Status == inventory.Unallocated && len(e.Jobs) == 0 {
-		add(AboutIdle, "clusterctl nodes commission "+n.Name, "it is not commissioned")
+		add(finding(AboutIdle, "it is not commissioned").on(n.Name).
+			with(inventory.Submit(inventory.VerbCommission, n.Name)))
 	}
 
 	e.Summary = "it is in service"
@@ -307,6 +334,13 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	e.Next = f.nextOf(n, e.Jobs)
 
 	return e
+}
+
+// failedAbout reports whether a failure or the last error of the node is about
+// the given subject.
+func (e *NodeExplanation) failedAbout(subject func(message string) bool) bool {
+	return subject(e.Node.LastError) ||
+		slices.ContainsFunc(e.Failures, func(f Failure) bool { return subject(f.Message) })
 }
 
 // since finds out when the status and the state began.
@@ -520,24 +554,18 @@ func (f Facts) nextIn(j job.Job) string {
 func ExplainJob(f Facts, j job.Job) JobExplanation {
 	e := JobExplanation{Job: j, Failures: failuresOf(j, ""), Steps: stepsOf(j)}
 
-	add := func(about About, remedy, format string, args ...any) {
-		e.Findings = append(e.Findings, Finding{about, fmt.Sprintf(format, args...), remedy})
-	}
+	add := func(f Finding) { e.Findings = append(e.Findings, f) }
 	switch j.Status {
 	case job.Queued:
 		e.Summary, e.Next = "it is queued: "+f.waiting(j), f.nextIn(j)
 		for _, id := range f.turn(j).WaitsFor {
 			if other, err := f.View.Job(id); err == nil && other.Status == job.Running {
-				add(AboutJob, "to watch it: clusterctl job wait "+id, "job %s runs: %s", id, f.doing(other))
+				add(finding(AboutJob, "job %s runs: %s", id, f.doing(other)).of(other).
+					do("follow it").with(inventory.WaitForJob(id)))
 			} else if err == nil {
-				add(
-					AboutQueue,
-					"clusterctl job why "+id,
-					"job %s (%s of %s) is queued itself",
-					id,
-					other.Verb,
-					job.ShortList(other.Names()),
-				)
+				add(finding(AboutQueue, "job %s (%s of %s) is queued itself",
+					id, other.Verb, job.ShortList(other.Names())).of(other).
+					with(inventory.ExplainJob(id)))
 			}
 		}
 
@@ -545,12 +573,9 @@ func ExplainJob(f Facts, j job.Job) JobExplanation {
 	case job.Running:
 		e.Summary, e.Next = "it runs: "+f.doing(j), f.nextIn(j)
 		if len(e.Failures) > 0 {
-			add(
-				AboutFailure,
-				"to read on: clusterctl job logs -f "+j.ID,
-				"it has failed on %s",
-				join(hostsOf(e.Failures)),
-			)
+			hosts := hostsOf(e.Failures)
+			add(finding(AboutFailure, "it has failed on %s", join(hosts)).of(j).on(hosts...).
+				do("read its output").with(inventory.FollowLog(j.ID)))
 		}
 
 		return e
@@ -571,39 +596,38 @@ func ExplainJob(f Facts, j job.Job) JobExplanation {
 
 	switch j.Cause {
 	case job.CausePrecondition:
-		add(
-			AboutRefusal,
-			"put right what it names, then: clusterctl job retry "+j.ID,
-			"when its turn came it was no longer legal; it touched nothing",
-		)
+		add(finding(AboutRefusal, "when its turn came it was no longer legal; it touched nothing").of(j).
+			do("correct the cause that it names, then retry it").
+			with(inventory.RetryJob(j.ID, false)))
 
 		return e
 	case job.CauseDeadline:
-		add(
-			AboutFailure,
-			"if it needs longer: --timeout of the verb (in the API the field timeout), or clusterctl config set "+
-				"jobs.timeout=…",
-			"its deadline was %s after its start",
-			j.Timeout,
-		)
+		add(finding(AboutFailure, "its deadline was %s after its start", j.Timeout).of(j).
+			do("if it needs longer, submit it with a longer timeout, or raise the default").
+			with(inventory.SetSetting("jobs.timeout", min(2*j.Timeout, maxTimeout).String())))
 	case job.CauseInterrupted:
-		add(
-			AboutFailure,
-			"see the daemon's log for a restart or a kill: journalctl -u clusterm",
-			"its runner went away before it had ended",
-		)
+		add(finding(AboutFailure, "its runner went away before it had ended").of(j).
+			do("see the daemon's log for a restart or a kill: journalctl -u clusterm"))
 	case job.CauseInternal:
-		add(AboutFailure, "see the daemon's log: journalctl -u clusterm", "the manager itself could not go on")
+		add(finding(AboutFailure, "the manager itself could not go on").of(j).
+			do("see the daemon's log: journalctl -u clusterm"))
 	}
 
 	for _, failure := range e.Failures {
-		if configuration.AboutHostKey(failure.Message) && !j.TakesAddrs() {
-			add(
-				AboutHostKey,
-				"if its host key was changed on purpose: "+configuration.ForgetHostKey(failure.Host),
-				"ssh does not accept the host key of %s",
-				failure.Host,
-			)
+		if j.TakesAddrs() {
+			continue
+		}
+
+		if configuration.AboutHostKey(failure.Message) {
+			add(finding(AboutHostKey, "ssh does not accept the host key of %s", failure.Host).on(failure.Host).
+				do("if its host key was changed on purpose, forget the recorded one").
+				with(inventory.ForgetHostKey(failure.Host)))
+		}
+
+		if configuration.AboutAccess(failure.Message) {
+			add(finding(AboutAccess, "%s does not accept the credentials for ssh", failure.Host).on(failure.Host).
+				do("correct its user and key_file, or authorize the public key on the host").
+				with(inventory.SetConnection(failure.Host)))
 		}
 	}
 
@@ -615,26 +639,24 @@ func ExplainJob(f Facts, j job.Job) JobExplanation {
 	}
 
 	if len(fenced) > 0 {
-		add(
-			AboutQuarantine,
-			"make sure of them, then: clusterctl nodes clear "+strings.Join(fenced, " "),
-			"%s: Quarantined until an operator clears it",
-			job.ShortList(fenced),
-		)
+		add(finding(AboutQuarantine, "%s: Quarantined until an operator clears it", job.ShortList(fenced)).
+			on(fenced...).
+			do("inspect the hosts, then clear them").
+			with(inventory.Submit(inventory.VerbClear, fenced...)))
 	}
 
 	if len(left) > 0 && len(j.Runs) > 0 {
-		remedy := "to read its output: clusterctl job logs " + j.ID
+		failed := finding(AboutFailure, "not as the verb wants it: %s", job.ShortList(left)).of(j).on(left...).
+			do("read its output").with(inventory.ReadLog(j.ID))
 		if f.retriable(j, left) {
-			remedy += "; once the cause is corrected: clusterctl job retry " + j.ID
-			if len(left) < len(j.Targets) {
-				remedy += job.FailedOnly
-			}
+			failed = failed.do("read its output; once the cause is corrected, retry it").
+				with(inventory.RetryJob(j.ID, len(left) < len(j.Targets)))
 		}
 
-		add(AboutFailure, remedy, "not as the verb wants it: %s", job.ShortList(left))
+		add(failed)
 	} else if len(left) > 0 {
-		add(AboutFailure, "to ask again: clusterctl job retry "+j.ID, "no playbook was run, and no host touched")
+		add(finding(AboutFailure, "no playbook was run, and no host touched").of(j).
+			do("retry it").with(inventory.RetryJob(j.ID, false)))
 	}
 
 	return e
@@ -650,17 +672,17 @@ func (f Facts) retriable(j job.Job, names []string) bool {
 	})
 }
 
-// retryRemedy is what helps after a job has failed on the node.
-func retryRemedy(j job.Job, n inventory.Node) string {
-	text := "to read on: clusterctl job why " + j.ID
-	if t, ok := inventory.TransitionOf(j.Verb); ok && slices.Contains(t.From, n.Status) {
-		text += "; once the cause is corrected: clusterctl job retry " + j.ID
-		if len(j.Unfinished()) < len(j.Targets) {
-			text += job.FailedOnly
-		}
+// retryRemedy adds the remedy for a job that failed on the node.
+func retryRemedy(failed Finding, j job.Job, n inventory.Node) Finding {
+	failed = failed.do("see the explanation of job %s", j.ID).with(inventory.ExplainJob(j.ID))
+
+	t, ok := inventory.TransitionOf(j.Verb)
+	if !ok || !slices.Contains(t.From, n.Status) {
+		return failed
 	}
 
-	return text
+	return failed.do("see the explanation of job %s; once the cause is corrected, retry it", j.ID).
+		with(inventory.RetryJob(j.ID, len(j.Unfinished()) < len(j.Targets)))
 }
 
 // stepsOf says what was done in a job, run by run, and what became of its targets.

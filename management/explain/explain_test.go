@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +84,7 @@ func TestExplainNode(t *testing.T) {
 			}},
 		{name: "nobody asked", nodes: []string{"a - Unallocated Discovered"}, about: "idle",
 			summary: "it is not commissioned",
-			has:     []string{"clusterctl nodes commission a-1"}},
+			has:     []string{"submit verb=commission nodes=a-1"}},
 		{name: "taken out", nodes: []string{"a - Decommissioned Discovered"}, about: "idle residue",
 			summary: "it was taken out of service by anna",
 			set:     func(_ *state.View, a *inventory.Node) { a.Residue = []string{"service-worker"} },
@@ -111,7 +112,7 @@ func TestExplainNode(t *testing.T) {
 					Time: jobtest.Noon.Add(time.Minute),
 				},
 			},
-			has: []string{"clusterctl discover 10.0.0.1", "Discovered again as soon as"}},
+			has: []string{"submit verb=discover addrs=10.0.0.1", "Discovered again as soon as"}},
 		{
 			name: "never seen", nodes: []string{"a - Unallocated Unknown"}, about: "state idle",
 			summary: "no observer has said anything",
@@ -130,32 +131,32 @@ func TestExplainNode(t *testing.T) {
 				v.Tombstones = map[string]inventory.Tombstone{
 					"a-1": {Time: jobtest.Noon, Actor: "anna", Reason: "sold"},
 				}
-			}, has: []string{"forgotten on 2026-01-02T12:00:00Z by anna: sold", "clusterctl nodes clear a-1"}},
+			}, has: []string{"forgotten on 2026-01-02T12:00:00Z by anna: sold", "submit verb=clear nodes=a-1"}},
 		{name: "failed and fenced", nodes: []string{"a m Quarantined Discovered", "b - Unallocated Discovered"},
 			about: "quarantine", summary: "no space left",
 			set: func(v *state.View, a *inventory.Node) {
 				put(v, failed("failed a-1=failed b-1=done", inventory.Quarantined), "5", job.Errored)
 				a.LastError = "task \"etcd : install\": no space left"
-			}, has: []string{"on /dev/sda1", "undo", "clusterctl nodes clear a-1"}},
+			}, has: []string{"on /dev/sda1", "undo", "submit verb=clear nodes=a-1"}},
 		{name: "failed and cleaned", nodes: []string{"a - Unallocated Discovered", "b - Unallocated Discovered"},
 			about: "failure idle", summary: "the last verb failed: task",
 			set: func(v *state.View, a *inventory.Node) {
 				put(v, failed("done", inventory.Unallocated), "5", job.Errored)
 				a.LastError = "task \"etcd : install\": no space left"
-			}, has: []string{"on /dev/sda1", "clusterctl job why 5", "clusterctl job retry 5"}},
+			}, has: []string{"on /dev/sda1", "explain-job job=5", "retry-job job=5"}},
 		{name: "its host key changed", nodes: []string{"a m Allocated Discovered"}, about: "failure host-key applied",
 			ready: true, summary: "it is in service",
 			set: func(_ *state.View, a *inventory.Node) {
 				a.LastError = "the ssh host key of a-1 is not the one recorded at the first contact"
 			},
 			has: []string{
-				"clusterctl nodes set a-1 --forget-host-key", "an upgrade broke off",
-				"clusterctl nodes maintenance a-1",
+				"forget-host-key nodes=a-1", "an upgrade broke off",
+				"submit verb=maintenance nodes=a-1",
 			}},
 		{name: "a worker without masters", nodes: []string{"a w Allocated Discovered", "b m Allocated Disappeared"},
 			about: "rule", summary: "needs a commissioned, Discovered service-master",
 			set: func(_ *state.View, a *inventory.Node) { a.Applied = "1" }, has: []string{
-				"clusterctl nodes commission NAME -g service-master",
+				"submit verb=commission group=service-master",
 			}},
 		{name: "taken out, not clean", nodes: []string{"a - Decommissioned Discovered"}, about: "idle failure residue",
 			summary: "it was taken out of service",
@@ -172,7 +173,7 @@ func TestExplainNode(t *testing.T) {
 			summary: "job 5 holds it: commission of a-1, configure (site.yml) since 2026-01-02T12:00:00Z; its " +
 				"deadline is 2026-01-02T13:00:00Z, in 50m0s",
 			set: func(v *state.View, _ *inventory.Node) { put(v, running, "5", job.Running) },
-			has: []string{"clusterctl job cancel 5", "when job 5 succeeds, its nodes become Allocated; when it fails"}},
+			has: []string{"cancel-job job=5", "when job 5 succeeds, its nodes become Allocated; when it fails"}},
 		{name: "held by a cancelled job that cleans up",
 			nodes: []string{"a m Provisioning Discovered", "b m Provisioning Discovered"}, about: "job",
 			summary: "being cancelled by anna",
@@ -195,7 +196,7 @@ func TestExplainNode(t *testing.T) {
 				put(v, other, "6", job.Running)
 				put(v, jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -"), "7",
 					job.Queued)
-			}, has: []string{"clusterctl job why 7", "job 7 begins when it need not wait for job 6"}},
+			}, has: []string{"explain-job job=7", "job 7 begins when it need not wait for job 6"}},
 		{name: "being prepared", nodes: []string{"a - Unallocated Disappeared"}, about: "state job",
 			summary: "it is Disappeared",
 			set: func(v *state.View, _ *inventory.Node) {
@@ -210,14 +211,14 @@ func TestExplainNode(t *testing.T) {
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "b-1 Unallocated -")
 				j.Helpers = []string{"a-1"}
 				put(v, j, "5", job.Running)
-			}, has: []string{"job 5 needs its help", "clusterctl job wait 5", "nothing, until an operator"}},
+			}, has: []string{"job 5 needs its help", "wait-for-job job=5", "nothing, until an operator"}},
 		{name: "not begun", nodes: []string{"a - Unallocated Discovered"}, about: "refusal idle",
 			summary: "job 5 (commission) was not begun: the ground changed",
 			set: func(v *state.View, _ *inventory.Node) {
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 				j.Cause, j.Message = job.CausePrecondition, "the ground changed"
 				put(v, j, "5", job.Errored)
-			}, has: []string{"clusterctl job why 5"}},
+			}, has: []string{"explain-job job=5"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := &state.View{Snapshot: *jobtest.Snapshot(t, c.nodes...)}
@@ -230,7 +231,7 @@ func TestExplainNode(t *testing.T) {
 			var about, text []string
 			for _, f := range e.Findings {
 				about = append(about, string(f.About))
-				text = append(text, f.Message, f.Remedy)
+				text = append(text, f.Message, f.Remedy, fmt.Sprint(f.Actions))
 			}
 
 			for _, f := range e.Failures {
@@ -288,7 +289,7 @@ func TestExplainJob(t *testing.T) {
 			},
 			about: "job queue", summary: "it is queued: place 2 of 2 in the queue, a-1 needed by jobs 3, 4",
 			has: []string{
-				"clusterctl job wait 3", "clusterctl job why 4",
+				"wait-for-job job=3", "explain-job job=4",
 			}},
 		{name: "queued and hopeless", status: job.Queued, nodes: []string{"a m Allocated Discovered"},
 			job: func() job.Job {
@@ -299,7 +300,7 @@ func TestExplainJob(t *testing.T) {
 			nodes: []string{"a m Provisioning Discovered", "b m Provisioning Discovered"}, about: "failure",
 			job:     func() job.Job { j := failed("done", ""); j.Outcomes = nil; j.Runs[1].Exit = ""; return j },
 			summary: "it runs: commission of a-1, b-1, undo (cleanup.yml)", has: []string{
-				"configure (site.yml) failed on a-1", "undo (cleanup.yml) runs on a-1, b-1", "clusterctl job logs -f 5",
+				"configure (site.yml) failed on a-1", "undo (cleanup.yml) runs on a-1, b-1", "follow-log job=5",
 			}},
 		{name: "failed and cleaned", status: job.Errored,
 			nodes: []string{"a - Unallocated Discovered", "b - Unallocated Discovered"}, about: "failure",
@@ -307,19 +308,19 @@ func TestExplainJob(t *testing.T) {
 			summary: "it ended Errored: site.yml failed on a-1",
 			has: []string{"configure (site.yml) failed on a-1", "undo (cleanup.yml) succeeded on a-1, b-1",
 				"ended as Unallocated: a-1, b-1",
-				"clusterctl job retry 5", "no space left\non /dev/sda1", "not as the verb wants it: a-1, b-1"}},
+				"retry-job job=5", "no space left\non /dev/sda1", "not as the verb wants it: a-1, b-1"}},
 		{name: "failed, not cleaned", status: job.Errored,
 			nodes: []string{"a m Quarantined Discovered", "b m Quarantined Discovered"}, about: "quarantine failure",
 			job:     func() job.Job { return failed("failed a-1=failed b-1=failed", inventory.Quarantined) },
 			summary: "it ended Errored",
-			has:     []string{"clusterctl nodes clear a-1 b-1", "ended as Quarantined: a-1, b-1"}},
+			has:     []string{"submit verb=clear nodes=a-1,b-1", "ended as Quarantined: a-1, b-1"}},
 		{name: "precondition", status: job.Errored, nodes: []string{"a - Unallocated Discovered"}, about: "refusal",
 			job: func() job.Job {
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 				j.Cause, j.Message = job.CausePrecondition, "a-1 is gone"
 
 				return j
-			}, summary: "it ended Errored: a-1 is gone", has: []string{"it touched nothing", "clusterctl job retry 5"}},
+			}, summary: "it ended Errored: a-1 is gone", has: []string{"it touched nothing", "retry-job job=5"}},
 		{name: "deadline", status: job.Errored, nodes: []string{"a m Allocated Discovered"}, about: "failure failure",
 			job: func() job.Job {
 				j := jobtest.Planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")
@@ -333,7 +334,7 @@ func TestExplainJob(t *testing.T) {
 
 				return j
 			}, summary: "longer than 1h0m0s", has: []string{
-				"--timeout", "upgrade (rolling-upgrade.yml) ended (deadline) on a-1", "clusterctl job retry 5",
+				"set-setting key=jobs.timeout", "upgrade (rolling-upgrade.yml) ended (deadline) on a-1", "retry-job job=5",
 			}},
 		{name: "cancelled in the queue", status: job.Cancelled, nodes: []string{"a - Unallocated Discovered"},
 			about: "failure",
@@ -343,7 +344,7 @@ func TestExplainJob(t *testing.T) {
 
 				return j
 			}, summary: "it ended Cancelled: cancelled by anna", has: []string{
-				"no host touched", "clusterctl job retry 5",
+				"no host touched", "retry-job job=5",
 			}},
 		{name: "complete", status: job.Complete, nodes: []string{"a m Allocated Discovered"},
 			job: func() job.Job {
@@ -362,7 +363,7 @@ func TestExplainJob(t *testing.T) {
 			var about, text []string
 			for _, f := range e.Findings {
 				about = append(about, string(f.About))
-				text = append(text, f.Message, f.Remedy)
+				text = append(text, f.Message, f.Remedy, fmt.Sprint(f.Actions))
 			}
 
 			for _, f := range e.Failures {

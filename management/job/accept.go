@@ -23,7 +23,7 @@ const (
 func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 	if queued := s.Queued(); queued >= maxQueued {
 		return Job{}, inventory.Errorf(inventory.KindRefused, "%d jobs are queued already", queued).
-			Do("wait for some to end, or cancel some: clusterctl job list")
+			Do("wait for some to end, or cancel some").With(inventory.ListJobs())
 	}
 
 	// Check the request by itself first, so that its errors do not depend on the nodes.
@@ -60,7 +60,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 
 	if missing := s.Missing(names); len(missing) > 0 {
 		return Job{}, inventory.Errorf(inventory.KindNotFound, "no such node: %s", join(missing)).
-			Do("see clusterctl nodes get").About(missing...)
+			Do("check the name").With(inventory.ListNodes()).About(missing...)
 	}
 
 	// The job runs after those ahead, so the default group depends on their success.
@@ -196,7 +196,7 @@ func (v Verb) checkOptions(j Job) error {
 		return v.refuseField(inventory.FieldForce)
 	case j.Force && j.Reason == "":
 		return inventory.Errorf(inventory.KindInvalid, "to clear without a cleanup a reason is needed").
-			Do("add --reason TEXT (in the API the field reason)")
+			Do("give a reason")
 	case len(j.Reason) > maxReason:
 		return inventory.Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is %d", len(j.Reason),
 			maxReason)
@@ -351,7 +351,7 @@ func identify(nodes []*inventory.Node, j *Job) error {
 			case n.Job != "":
 				refusals = append(refusals, inventory.Errorf(inventory.KindRefused,
 					"%s is node %s, which job %s holds", target.Addr, n.Name, n.Job).
-					Do("wait for the job: clusterctl job logs -f %s", n.Job).About(n.Name))
+					Do("wait for the job").With(inventory.WaitForJob(n.Job)).About(n.Name))
 			case n.State == inventory.Discovered:
 				refusals = append(refusals, inventory.Errorf(inventory.KindRefused,
 					"%s is node %s, which is Discovered already", target.Addr, n.Name).
@@ -366,7 +366,7 @@ func identify(nodes []*inventory.Node, j *Job) error {
 }
 
 // Combine returns one error for several refusals, or nil for none. It explains
-// the first few and names all nodes.
+// the first few, with their actions, and names all nodes.
 func Combine(refusals []*inventory.Error) error {
 	const explained = 8
 
@@ -384,6 +384,7 @@ func Combine(refusals []*inventory.Error) error {
 	for i, r := range refusals {
 		if i < explained {
 			messages = append(messages, r.Message)
+			all.Actions = inventory.MergeActions(all.Actions, r.Actions)
 		}
 
 		// A remedy for one node may not help another.

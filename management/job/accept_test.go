@@ -111,7 +111,7 @@ func TestAcceptRefuses(t *testing.T) {
 		},
 		{
 			"not Discovered", usual, request(commission, "gone", ""), inventory.KindRefused,
-			[]string{"gone-1 is Disappeared", "clusterctl discover 10.0.0.2"},
+			[]string{"gone-1 is Disappeared", "submit verb=discover addrs=10.0.0.2"},
 		},
 		{"never seen", usual, request(commission, "fresh", ""), inventory.KindRefused, []string{"fresh-1 is Unknown"}},
 		{"several refusals together", usual, request(commission, "gone worker busy free", ""), inventory.KindRefused,
@@ -200,7 +200,7 @@ func TestAcceptRefuses(t *testing.T) {
 		{
 			"clear by force without a reason", usual,
 			Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), Force: true},
-			inventory.KindInvalid, []string{"--reason"},
+			inventory.KindInvalid, []string{"give a reason"},
 		},
 		{
 			"an endless reason", usual,
@@ -249,9 +249,14 @@ func TestAcceptRefuses(t *testing.T) {
 			t.Errorf("%s: no job is ahead: %v", tt.name, err)
 		}
 
+		text := err.Error()
+		if e, ok := errors.AsType[*inventory.Error](err); ok {
+			text += fmt.Sprint(e.Actions)
+		}
+
 		for _, s := range tt.says {
-			if !strings.Contains(err.Error(), s) {
-				t.Errorf("%s: %q is not in: %v", tt.name, s, err)
+			if !strings.Contains(text, s) {
+				t.Errorf("%s: %q is not in: %s", tt.name, s, text)
 			}
 		}
 	}
@@ -461,7 +466,8 @@ func TestTogether(t *testing.T) {
 		refusals = append(
 			refusals,
 			inventory.Errorf(inventory.KindRefused, "%s is still Discovered", name).
-				Do("repeat with --force").
+				Do("repeat by force").
+				With(inventory.ForgetNodes(name).Forced()).
 				About(name),
 		)
 	}
@@ -469,8 +475,13 @@ func TestTogether(t *testing.T) {
 	err, _ := errors.AsType[*inventory.Error](Combine(refusals))
 	if want := "; n-7 is still Discovered; and 992 more"; !strings.HasSuffix(err.Message, want) ||
 		len(err.Nodes) != 1000 ||
-		err.Remedy != "repeat with --force" {
+		err.Remedy != "repeat by force" {
 		t.Errorf("%s\n%d nodes\n%s", err.Message, len(err.Nodes), err.Remedy)
+	}
+
+	// The explained refusals have the same action, on eight nodes.
+	if got := fmt.Sprint(err.Actions); got != "[forget-nodes nodes=n-0,n-1,n-2,n-3,n-4,n-5,n-6,n-7 force]" {
+		t.Errorf("the actions are %s", got)
 	}
 
 	if refusals[0].Message != "n-0 is still Discovered" || len(refusals[0].Nodes) != 1 {

@@ -28,7 +28,7 @@ func (s Snapshot) Node(name string) (inventory.Node, error) {
 	}
 
 	return inventory.Node{}, inventory.Errorf(inventory.KindNotFound, "there is no node %q", name).
-		Do("see clusterctl nodes get").About(name)
+		Do("check the name").With(inventory.ListNodes()).About(name)
 }
 
 // Lookup returns the node of that name and whether it exists.
@@ -84,10 +84,11 @@ func (s Snapshot) Job(ref string) (Job, error) {
 	if n := (Job{ID: ref}).Seq(); n > 0 && n <= s.Seq {
 		return Job{}, inventory.Errorf(
 			inventory.KindNotFound, "job %s is no longer kept, nor are its inputs and its output", ref).
-			Do("how much is kept: clusterctl config get jobs")
+			Do("see how many jobs are kept").With(inventory.ShowSettings("jobs"))
 	}
 
-	return Job{}, inventory.Errorf(inventory.KindNotFound, "there is no job %q", ref).Do("see clusterctl job list")
+	return Job{}, inventory.Errorf(inventory.KindNotFound, "there is no job %q", ref).
+		Do("check the id").With(inventory.ListJobs())
 }
 
 func (s Snapshot) active() (Job, error) {
@@ -101,7 +102,7 @@ func (s Snapshot) active() (Job, error) {
 
 	if found == nil {
 		return Job{}, inventory.Errorf(inventory.KindNotFound, "no job is running").
-			Do("see clusterctl job list, or ask for the job %q", "last")
+			Do("list the jobs, or ask for the job %q", "last").With(inventory.ListJobs())
 	}
 
 	return *found, nil
@@ -117,7 +118,8 @@ func (s Snapshot) last() (Job, error) {
 	}
 
 	if found == nil {
-		return Job{}, inventory.Errorf(inventory.KindNotFound, "no job has ended yet").Do("see clusterctl job list")
+		return Job{}, inventory.Errorf(inventory.KindNotFound, "no job has ended yet").
+			Do("list the jobs").With(inventory.ListJobs())
 	}
 
 	return *found, nil

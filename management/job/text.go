@@ -54,7 +54,3 @@ func Message(err error) string {
 
 // OrSomebody returns the actor, or "somebody" for an unknown one.
 func OrSomebody(actor string) string { return cmp.Or(actor, "somebody") }
-
-// FailedOnly is the option of a retry that leaves out the targets that
-// succeeded, as an operator writes it.
-const FailedOnly = " --failed (in the API failed: true)"

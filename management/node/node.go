@@ -142,7 +142,7 @@ func (ns *Nodes) tombstones(v *state.View, f *forgetting) ([]state.NodeWrite, er
 	})
 	if missing := v.Missing(f.left); len(missing) > 0 {
 		return nil, inventory.Errorf(inventory.KindNotFound, "no such node: %s", strings.Join(missing, ", ")).
-			Do("see clusterctl nodes get").About(missing...)
+			Do("check the name").With(inventory.ListNodes()).About(missing...)
 	}
 
 	if len(f.left) == 0 {
@@ -184,7 +184,7 @@ func checkNotHelper(v *state.View, name string) []*inventory.Error {
 	for _, j := range v.Jobs {
 		if j.Status == job.Running && slices.Contains(j.Helpers, name) {
 			refusals = append(refusals, inventory.Errorf(inventory.KindRefused, "%s helps job %s", name, j.ID).
-				Do("wait for the job: clusterctl job logs -f %s", j.ID).About(name))
+				Do("wait for the job").With(inventory.WaitForJob(j.ID)).About(name))
 		}
 	}
 

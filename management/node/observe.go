@@ -59,7 +59,7 @@ func (r *report) check(o inventory.Observation) error {
 	case !known && !repeated:
 		if r.unknown++; len(r.view.Nodes)+r.unknown > maxNodes {
 			return inventory.Errorf(inventory.KindRefused, "%d nodes are known already", len(r.view.Nodes)).
-				Do("forget some: clusterctl nodes forget")
+				Do("forget some").With(inventory.ForgetNodes())
 		}
 	}
 

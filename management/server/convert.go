@@ -229,7 +229,16 @@ func failuresOf(failures []explain.Failure) []api.Failure {
 func findingsOf(findings []explain.Finding) []api.Finding {
 	var out []api.Finding
 	for _, f := range findings {
-		out = append(out, api.Finding{About: string(f.About), Message: f.Message, Remedy: f.Remedy})
+		out = append(out, api.Finding{
+			About:   string(f.About),
+			Job:     f.Job,
+			Nodes:   f.Nodes,
+			Group:   f.Group,
+			Since:   optionalTime(f.Since),
+			Message: f.Message,
+			Remedy:  f.Remedy,
+			Actions: api.ActionsOf(f.Actions),
+		})
 	}
 
 	return out

@@ -73,6 +73,21 @@ var conversions = []conversion{
 	{
 		domain: explain.Finding{},
 		wire:   func(f any) any { return findingsOf([]explain.Finding{f.(explain.Finding)})[0] },
+		internal: map[string]string{
+			"Actions": "a conversion of its own, inventory.Action",
+		},
+		added: map[string]string{"Actions": "Actions of the domain, with their requests"},
+	},
+	{
+		domain:   inventory.Action{},
+		wire:     func(a any) any { return api.ActionsOf([]inventory.Action{a.(inventory.Action)})[0] },
+		internal: map[string]string{"Name": "the member action on the wire"},
+		added: map[string]string{
+			"Action": "Name of the domain",
+			"Method": "the request of the action",
+			"Path":   "the request of the action",
+			"Body":   "the request of the action",
+		},
 	},
 	{
 		domain: job.Run{},

@@ -351,7 +351,8 @@ func (m *fakeManager) Submit(_ context.Context, c access.Caller, r job.Request) 
 
 	if len(missing) > 0 {
 		return job.Job{}, inventory.Errorf(inventory.KindNotFound, "no such node: %v", missing).
-			Do("see clusterctl nodes get").
+			Do("check the name").
+			With(inventory.ListNodes()).
 			About(missing...)
 	}
 

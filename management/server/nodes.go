@@ -121,7 +121,7 @@ func checkNames(v *state.View, names []string) error {
 	}
 
 	return inventory.Errorf(inventory.KindNotFound, "no such node: %s", strings.Join(missing, ", ")).
-		Do("see clusterctl nodes get").About(missing...)
+		Do("check the name").With(inventory.ListNodes()).About(missing...)
 }
 
 // parseSelector checks the query parameter group, and returns the text of the

@@ -128,8 +128,8 @@ func (s *Server) sync(request context.Context) error {
 
 	unavailable := inventory.
 		Errorf(inventory.KindUnavailable, "cannot serve a linearizable read: the store %s", reason).
-		Do("repeat without consistency=linearizable to read the last known state; " +
-			"GET /v1/health (clusterctl health) shows the cause")
+		Do("repeat without consistency=linearizable to read the last known state; the health shows the cause").
+		With(inventory.ShowHealth())
 	unavailable.Err = err
 
 	return unavailable

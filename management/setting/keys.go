@@ -84,7 +84,7 @@ func exists(c Config, key string) bool {
 // errUnknown refuses a key that does not exist.
 func errUnknown(key string) error {
 	return inventory.Errorf(inventory.KindInvalid, "there is no key %q in the configuration", key).
-		Do("see clusterctl config get")
+		Do("list the settings").With(inventory.ShowSettings(""))
 }
 
 // errFileKey refuses a change of a key that only the file sets.

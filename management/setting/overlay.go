@@ -88,7 +88,7 @@ func (c *Config) set(key string, value any) error {
 		reason := lineNumber.ReplaceAllString(yamlfile.Plain(err), "")
 
 		return inventory.Errorf(inventory.KindInvalid, "the value of %s does not fit: %s", key, reason).
-			Do("see clusterctl config get %s, and 'clusterm example'", key)
+			Do("see its value, and 'clusterm example'").With(inventory.ShowSettings(key))
 	}
 
 	return nil

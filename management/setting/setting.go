@@ -253,7 +253,8 @@ func (s *Settings) Patch(ctx context.Context, c access.Caller, patch map[string]
 
 func (s *Settings) patch(ctx context.Context, caller access.Caller, patch map[string]any) error {
 	if len(patch) == 0 {
-		return inventory.Errorf(inventory.KindInvalid, "the request has no key").Do("see clusterctl config get")
+		return inventory.Errorf(inventory.KindInvalid, "the request has no key").
+			Do("list the settings").With(inventory.ShowSettings(""))
 	}
 
 	// Decide on the view that met the precondition, not on a newer one.

@@ -267,13 +267,17 @@ func TestChangedHostKey(t *testing.T) {
 	remedy := "clusterctl nodes set " + w.name("host2") + " --forget-host-key"
 
 	j, stderr := w.doFails("nodes", "maintenance", w.name("host2"))
-	if !strings.Contains(stderr, remedy) || !strings.Contains(j.Message, "host key") {
-		t.Errorf("the message lacks the remedy (%s): %q; %s", remedy, j.Message, stderr)
+	if !strings.Contains(stderr, "forget the recorded key") || !strings.Contains(j.Message, "host key") {
+		t.Errorf("the message lacks the remedy: %q; %s", j.Message, stderr)
+	}
+
+	if why := w.ctl("job", "why", j.ID); !strings.Contains(why.stdout, remedy) {
+		t.Errorf("the explanation lacks %s: %s", remedy, why)
 	}
 
 	w.wantNode("host2", inventory.Allocated, master)
 
-	if n := w.node("host2"); !strings.Contains(n.LastError, remedy) {
+	if n := w.node("host2"); !strings.Contains(n.LastError, "forget the recorded key") {
 		t.Errorf("the last error is %q", n.LastError)
 	}
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 
@@ -43,7 +44,8 @@ func (router *Router) showable(r *http.Request, err error) *inventory.Error {
 		return inventory.Errorf(inventory.KindUnavailable, "the client cancelled the request")
 	case errors.Is(err, context.DeadlineExceeded):
 		return inventory.Errorf(inventory.KindUnavailable, "the request timed out").
-			Do("repeat the request; if it times out again, see clusterctl version and the daemon's log")
+			Do("repeat the request; if it times out again, check the manager and its log").
+			With(inventory.ShowVersion(), inventory.ShowHealth())
 	}
 
 	var random [4]byte
@@ -78,11 +80,23 @@ func writeProblem(w http.ResponseWriter, f Failure) {
 
 // WriteTextError answers with the error and its remedy as one line of text.
 func WriteTextError(w http.ResponseWriter, f Failure) {
-	text := f.Problem.Detail
-	if f.Problem.Remedy != "" {
-		text += "; " + f.Problem.Remedy
+	w.Header().Set("Content-Type", api.TypeText)
+	Write(w, f.Problem.Status, []byte(plainText(f.Problem)+"\n"))
+}
+
+// plainText returns the problem as text. Text has no field for actions, so it
+// contains their commands.
+func plainText(p api.Problem) string {
+	remedy := strings.Join(api.CommandsOf("clusterctl", api.RestoreActions(p.Actions)), " or ")
+
+	switch {
+	case p.Remedy == "" && remedy == "":
+		return p.Detail
+	case remedy == "":
+		remedy = p.Remedy
+	case p.Remedy != "":
+		remedy = p.Remedy + ": " + remedy
 	}
 
-	w.Header().Set("Content-Type", api.TypeText)
-	Write(w, f.Problem.Status, []byte(text+"\n"))
+	return p.Detail + "; " + remedy
 }

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"slices"
+	"strings"
+)
+
+// ActionName identifies an operation that a remedy recommends. Names cross the
+// API and never change their meaning.
+type ActionName string
+
+// The names of actions. Actions has the meaning of each.
+const (
+	ActionListNodes     ActionName = "list-nodes"
+	ActionSubmit        ActionName = "submit"
+	ActionForgetNodes   ActionName = "forget-nodes"
+	ActionForgetHostKey ActionName = "forget-host-key"
+	ActionSetConnection ActionName = "set-connection"
+	ActionListJobs      ActionName = "list-jobs"
+	ActionShowJob       ActionName = "show-job"
+	ActionWaitForJob    ActionName = "wait-for-job"
+	ActionExplainJob    ActionName = "explain-job"
+	ActionReadLog       ActionName = "read-log"
+	ActionFollowLog     ActionName = "follow-log"
+	ActionCancelJob     ActionName = "cancel-job"
+	ActionRetryJob      ActionName = "retry-job"
+	ActionShowSettings  ActionName = "show-settings"
+	ActionSetSetting    ActionName = "set-setting"
+	ActionShowHealth    ActionName = "show-health"
+	ActionShowVersion   ActionName = "show-version"
+)
+
+// Actions lists every action with its meaning, in the order of the documentation.
+var Actions = []struct {
+	Name    ActionName
+	Meaning string
+}{
+	{ActionListNodes, "list the nodes"},
+	{ActionSubmit, "submit a job: verb with nodes or addrs, and group; without nodes, the operator names them"},
+	{ActionForgetNodes, "remove the records of nodes; without nodes, the operator names them"},
+	{ActionForgetHostKey, "record the ssh host key of nodes anew at the next contact"},
+	{ActionSetConnection, "change the ssh parameters of nodes; the operator enters them"},
+	{ActionListJobs, "list the jobs"},
+	{ActionShowJob, "show a job"},
+	{ActionWaitForJob, "follow a job until it ends"},
+	{ActionExplainJob, "explain why a job waits, runs on or failed"},
+	{ActionReadLog, "read the output of a job"},
+	{ActionFollowLog, "read the output of a job until it ends"},
+	{ActionCancelJob, "cancel a job"},
+	{ActionRetryJob, "submit a job again with the same inputs; failed: only for the nodes that did not succeed"},
+	{ActionShowSettings, "show the settings whose key begins with key; without key, all"},
+	{ActionSetSetting, "set the setting key to value"},
+	{ActionShowHealth, "show the health of the manager"},
+	{ActionShowVersion, "show the version of the manager"},
+}
+
+// Action is one operation that a remedy recommends, with its arguments. Each
+// client renders it in its own form: a command line, a request, a button.
+type Action struct {
+	Name   ActionName
+	Verb   Verb     // of a job to submit
+	Nodes  []string // by name; empty where the operator names them
+	Addrs  []string // in place of nodes, for VerbDiscover
+	Group  string   // that the nodes are to join
+	Job    string   // the id
+	Failed bool     // only the nodes on which the job did not succeed
+	Force  bool
+	Key    string // of a setting
+	Value  string // of a setting
+}
+
+// ListNodes returns the action that lists the nodes.
+func ListNodes() Action { return Action{Name: ActionListNodes} }
+
+// Submit returns the action that submits a job of a verb that takes nodes.
+func Submit(v Verb, nodes ...string) Action { return Action{Name: ActionSubmit, Verb: v, Nodes: nodes} }
+
+// Discover returns the action that prepares the hosts at the addresses.
+func Discover(addrs ...string) Action {
+	return Action{Name: ActionSubmit, Verb: VerbDiscover, Addrs: addrs}
+}
+
+// Joining returns a with the group that its nodes are to join.
+func (a Action) Joining(group string) Action {
+	a.Group = group
+	return a
+}
+
+// ForgetNodes returns the action that removes the records of nodes.
+func ForgetNodes(nodes ...string) Action { return Action{Name: ActionForgetNodes, Nodes: nodes} }
+
+// Forced returns a without the check of the node's state.
+func (a Action) Forced() Action {
+	a.Force = true
+	return a
+}
+
+// ForgetHostKey returns the action that drops the recorded ssh host key of a node.
+func ForgetHostKey(node string) Action {
+	return Action{Name: ActionForgetHostKey, Nodes: []string{node}}
+}
+
+// SetConnection returns the action that changes the ssh parameters of a node.
+func SetConnection(node string) Action {
+	return Action{Name: ActionSetConnection, Nodes: []string{node}}
+}
+
+// ListJobs returns the action that lists the jobs.
+func ListJobs() Action { return Action{Name: ActionListJobs} }
+
+// ShowJob returns the action that shows a job.
+func ShowJob(id string) Action { return Action{Name: ActionShowJob, Job: id} }
+
+// WaitForJob returns the action that follows a job until it ends.
+func WaitForJob(id string) Action { return Action{Name: ActionWaitForJob, Job: id} }
+
+// ExplainJob returns the action that explains the status of a job.
+func ExplainJob(id string) Action { return Action{Name: ActionExplainJob, Job: id} }
+
+// ReadLog returns the action that reads the output of a job.
+func ReadLog(id string) Action { return Action{Name: ActionReadLog, Job: id} }
+
+// FollowLog returns the action that reads the output of a job until it ends.
+func FollowLog(id string) Action { return Action{Name: ActionFollowLog, Job: id} }
+
+// CancelJob returns the action that cancels a job.
+func CancelJob(id string) Action { return Action{Name: ActionCancelJob, Job: id} }
+
+// RetryJob returns the action that submits a job again. With failed it leaves
+// out the nodes that succeeded.
+func RetryJob(id string, failed bool) Action {
+	return Action{Name: ActionRetryJob, Job: id, Failed: failed}
+}
+
+// ShowSettings returns the action that shows the settings whose key begins with
+// the given one, or all.
+func ShowSettings(key string) Action { return Action{Name: ActionShowSettings, Key: key} }
+
+// SetSetting returns the action that sets one setting.
+func SetSetting(key, value string) Action {
+	return Action{Name: ActionSetSetting, Key: key, Value: value}
+}
+
+// ShowHealth returns the action that shows the health of the manager.
+func ShowHealth() Action { return Action{Name: ActionShowHealth} }
+
+// ShowVersion returns the action that shows the version of the manager.
+func ShowVersion() Action { return Action{Name: ActionShowVersion} }
+
+// String returns the name and the arguments of the action, for logs and tests.
+func (a Action) String() string {
+	words := []string{string(a.Name)}
+	for _, argument := range []struct{ name, value string }{
+		{"verb", string(a.Verb)},
+		{"nodes", strings.Join(a.Nodes, ",")},
+		{"addrs", strings.Join(a.Addrs, ",")},
+		{"group", a.Group},
+		{"job", a.Job},
+		{"key", a.Key},
+		{"value", a.Value},
+	} {
+		if argument.value != "" {
+			words = append(words, argument.name+"="+argument.value)
+		}
+	}
+
+	if a.Failed {
+		words = append(words, "failed")
+	}
+
+	if a.Force {
+		words = append(words, "force")
+	}
+
+	return strings.Join(words, " ")
+}
+
+// Equal reports whether both actions do the same.
+func (a Action) Equal(b Action) bool { return a.String() == b.String() }
+
+// MergeActions returns the actions of both lists, each once. Actions that differ
+// only in their nodes or addresses become one.
+func MergeActions(first, second []Action) []Action {
+	merged := slices.Clone(first)
+	for _, a := range second {
+		i := slices.IndexFunc(merged, a.combines)
+		if i < 0 {
+			merged = append(merged, a)
+			continue
+		}
+
+		merged[i].Nodes = union(merged[i].Nodes, a.Nodes)
+		merged[i].Addrs = union(merged[i].Addrs, a.Addrs)
+	}
+
+	return merged
+}
+
+// combines reports whether the two actions can be one action on the nodes and
+// addresses of both.
+func (a Action) combines(b Action) bool {
+	// The operator names the nodes of an action without any: names would narrow it.
+	if (len(a.Nodes) == 0) != (len(b.Nodes) == 0) || (len(a.Addrs) == 0) != (len(b.Addrs) == 0) {
+		return false
+	}
+
+	// These requests concern a single node.
+	single := a.Name == ActionForgetHostKey || a.Name == ActionSetConnection
+	if single && !slices.Equal(a.Nodes, b.Nodes) {
+		return false
+	}
+
+	a.Nodes, a.Addrs, b.Nodes, b.Addrs = nil, nil, nil, nil
+
+	return a.Equal(b)
+}
+
+func union(first, second []string) []string {
+	all := slices.Clone(first)
+	for _, name := range second {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+
+	return all
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// Action is an operation that a remedy recommends: its name and arguments, and
+// the request that carries it out. A client with commands or buttons of its own
+// renders the name and the arguments.
+type Action struct {
+	Action string         `json:"action"` // inventory.Actions has every name with its meaning
+	Verb   inventory.Verb `json:"verb,omitempty"`
+	Nodes  []string       `json:"nodes,omitempty"`
+	Addrs  []string       `json:"addrs,omitempty"`
+	Group  string         `json:"group,omitempty"`
+	Job    string         `json:"job,omitempty"`
+	Failed bool           `json:"failed,omitempty"`
+	Force  bool           `json:"force,omitempty"`
+	Key    string         `json:"key,omitempty"`
+	Value  string         `json:"value,omitempty"`
+
+	// The request. A body without nodes is for the operator to complete.
+	Method string          `json:"method"`
+	Path   string          `json:"path"`
+	Body   json.RawMessage `json:"body,omitempty"`
+}
+
+// ActionsOf returns the wire form of actions, with the request of each.
+func ActionsOf(actions []inventory.Action) []Action {
+	var out []Action
+	for _, a := range actions {
+		method, path, body := request(a)
+		out = append(out, Action{
+			Action: string(a.Name),
+			Verb:   a.Verb,
+			Nodes:  a.Nodes,
+			Addrs:  a.Addrs,
+			Group:  a.Group,
+			Job:    a.Job,
+			Failed: a.Failed,
+			Force:  a.Force,
+			Key:    a.Key,
+			Value:  a.Value,
+			Method: method,
+			Path:   path,
+			Body:   body,
+		})
+	}
+
+	return out
+}
+
+// RestoreActions returns the actions behind their wire form. It keeps names that
+// this version does not have, for they have a request.
+func RestoreActions(actions []Action) []inventory.Action {
+	var out []inventory.Action
+	for _, a := range actions {
+		out = append(out, inventory.Action{
+			Name:   inventory.ActionName(a.Action),
+			Verb:   a.Verb,
+			Nodes:  a.Nodes,
+			Addrs:  a.Addrs,
+			Group:  a.Group,
+			Job:    a.Job,
+			Failed: a.Failed,
+			Force:  a.Force,
+			Key:    a.Key,
+			Value:  a.Value,
+		})
+	}
+
+	return out
+}
+
+// request returns the request that carries the action out; all are empty for an
+// unknown action. body is nil for a request without one.
+func request(a inventory.Action) (method, path string, body json.RawMessage) {
+	switch a.Name {
+	case inventory.ActionListNodes:
+		return http.MethodGet, PathNodes, nil
+	case inventory.ActionSubmit:
+		return http.MethodPost, PathJobs,
+			encode(JobRequest{Verb: a.Verb, Nodes: a.Nodes, Addrs: a.Addrs, Group: a.Group, Force: a.Force})
+	case inventory.ActionForgetNodes:
+		return http.MethodPost, PathForget, encode(Forget{Nodes: append([]string{}, a.Nodes...), Force: a.Force})
+	case inventory.ActionForgetHostKey:
+		return http.MethodPatch, pathOf(PathNode, a.Nodes...), encode(NodePatch{ForgetHostKey: true})
+	case inventory.ActionSetConnection:
+		// The operator fills the settings in.
+		return http.MethodPatch, pathOf(PathNode, a.Nodes...), encode(NodePatch{Connection: &Connection{}})
+	case inventory.ActionListJobs:
+		return http.MethodGet, PathJobs, nil
+	case inventory.ActionShowJob:
+		return http.MethodGet, pathOf(PathJob, a.Job), nil
+	case inventory.ActionWaitForJob:
+		return http.MethodGet, pathOf(PathJob, a.Job) + "?wait=30s", nil
+	case inventory.ActionExplainJob:
+		return http.MethodGet, pathOf(PathExplainJob, a.Job), nil
+	case inventory.ActionReadLog:
+		return http.MethodGet, pathOf(PathLog, a.Job), nil
+	case inventory.ActionFollowLog:
+		return http.MethodGet, pathOf(PathLog, a.Job) + "?follow=true", nil
+	case inventory.ActionCancelJob:
+		return http.MethodPost, pathOf(PathCancel, a.Job), nil
+	case inventory.ActionRetryJob:
+		return http.MethodPost, pathOf(PathRetry, a.Job), encode(Retry{Failed: a.Failed})
+	case inventory.ActionShowSettings:
+		return http.MethodGet, PathConfig, nil
+	case inventory.ActionSetSetting:
+		return http.MethodPatch, PathConfig, encode(map[string]string{a.Key: a.Value})
+	case inventory.ActionShowHealth:
+		return http.MethodGet, PathHealth, nil
+	case inventory.ActionShowVersion:
+		return http.MethodGet, PathVersion, nil
+	}
+
+	return "", "", nil
+}
+
+// pathOf returns the path of an action. An empty parameter leaves the pattern.
+func pathOf(pattern string, params ...string) string {
+	path, err := Path(pattern, params...)
+	if err != nil {
+		return pattern
+	}
+
+	return path
+}
+
+// encode returns the body of a request, all of whose types have an encoding.
+func encode(body any) json.RawMessage {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil
+	}
+
+	return b
+}

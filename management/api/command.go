@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// CommandsOf returns the command lines of clusterctl that carry the actions out,
+// each quoted for a shell. program is the command with its options, e.g.
+// "clusterctl". Words in capitals are for the operator to replace. It leaves out
+// actions that this version does not have.
+//
+// Both programs print these lines: clusterctl below a message, and clusterm in
+// the plain text of the first generation's contract.
+func CommandsOf(program string, actions []inventory.Action) []string {
+	var lines []string
+	for _, a := range actions {
+		words := command(a)
+		if words == nil {
+			continue
+		}
+
+		line := program
+		for _, w := range words {
+			line += " " + ShellQuote(w)
+		}
+
+		lines = append(lines, line)
+	}
+
+	return lines
+}
+
+// command returns the arguments of clusterctl for the action, or nil for an
+// unknown one.
+func command(a inventory.Action) []string {
+	switch a.Name {
+	case inventory.ActionListNodes:
+		return []string{"nodes", "get"}
+	case inventory.ActionSubmit:
+		return submitCommand(a)
+	case inventory.ActionForgetNodes:
+		return forced(a, append([]string{"nodes", "forget"}, orName(a.Nodes)...))
+	case inventory.ActionForgetHostKey:
+		return append(append([]string{"nodes", "set"}, orName(a.Nodes)...), "--forget-host-key")
+	case inventory.ActionSetConnection:
+		return append(append([]string{"nodes", "set"}, orName(a.Nodes)...), "--user", "USER", "--key-file", "PATH")
+	case inventory.ActionListJobs:
+		return []string{"job", "list"}
+	case inventory.ActionShowJob:
+		return []string{"job", "get", a.Job}
+	case inventory.ActionWaitForJob:
+		return []string{"job", "wait", a.Job}
+	case inventory.ActionExplainJob:
+		return []string{"job", "why", a.Job}
+	case inventory.ActionReadLog:
+		return []string{"job", "logs", a.Job}
+	case inventory.ActionFollowLog:
+		return []string{"job", "logs", "-f", a.Job}
+	case inventory.ActionCancelJob:
+		return []string{"job", "cancel", a.Job}
+	case inventory.ActionRetryJob:
+		if a.Failed {
+			return []string{"job", "retry", a.Job, "--failed"}
+		}
+
+		return []string{"job", "retry", a.Job}
+	case inventory.ActionShowSettings:
+		if a.Key == "" {
+			return []string{"config", "get"}
+		}
+
+		return []string{"config", "get", a.Key}
+	case inventory.ActionSetSetting:
+		return []string{"config", "set", a.Key + "=" + a.Value}
+	case inventory.ActionShowHealth:
+		return []string{"health"}
+	case inventory.ActionShowVersion:
+		return []string{"version"}
+	}
+
+	return nil
+}
+
+func submitCommand(a inventory.Action) []string {
+	row, _ := inventory.TransitionOf(a.Verb)
+	if row.TakesAddrs {
+		return append([]string{string(a.Verb)}, a.Addrs...)
+	}
+
+	words := append([]string{"nodes", string(a.Verb)}, orName(a.Nodes)...)
+	// A job that removes records exists only to remove the agents first.
+	if row.Success == "" {
+		words = append(words, "--remove-agent")
+	}
+
+	if a.Group != "" {
+		words = append(words, "-g", a.Group)
+	}
+
+	return forced(a, words)
+}
+
+func forced(a inventory.Action, words []string) []string {
+	if a.Force {
+		words = append(words, "--force")
+	}
+
+	return words
+}
+
+// orName returns the nodes, or a word for the operator to replace.
+func orName(nodes []string) []string {
+	if len(nodes) == 0 {
+		return []string{"NAME"}
+	}
+
+	return nodes
+}
+
+// ShellQuote quotes s unless a shell reads it as one plain word.
+func ShellQuote(s string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:@%+=,", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
