@@ -208,7 +208,8 @@ func TestReport(t *testing.T) {
 		With(inventory.CancelJob("5"))
 	code := report(&b, "clusterctl -u http://host", err)
 
-	if want := "clusterctl: web-1 is Allocated\n  wait\n  or cancel\n  clusterctl -u http://host job cancel 5\n"; b.String() != want || code != exit.Refused {
+	want := "clusterctl: web-1 is Allocated\n  wait\n  or cancel\n  clusterctl -u http://host job cancel 5\n"
+	if b.String() != want || code != exit.Refused {
 		t.Errorf("report = %d, %q", code, b.String())
 	}
 }

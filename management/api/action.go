@@ -81,6 +81,7 @@ func RestoreActions(actions []Action) []inventory.Action {
 // unknown action. body is nil for a request without one.
 func request(a inventory.Action) (method, path string, body json.RawMessage) {
 	switch a.Name {
+	// Nodes
 	case inventory.ActionListNodes:
 		return http.MethodGet, PathNodes, nil
 	case inventory.ActionSubmit:
@@ -93,6 +94,8 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 	case inventory.ActionSetConnection:
 		// The operator fills the settings in.
 		return http.MethodPatch, pathOf(PathNode, a.Nodes...), encode(NodePatch{Connection: &Connection{}})
+
+	// Jobs
 	case inventory.ActionListJobs:
 		return http.MethodGet, PathJobs, nil
 	case inventory.ActionShowJob:
@@ -109,6 +112,8 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodPost, pathOf(PathCancel, a.Job), nil
 	case inventory.ActionRetryJob:
 		return http.MethodPost, pathOf(PathRetry, a.Job), encode(Retry{Failed: a.Failed})
+
+	// The manager
 	case inventory.ActionShowSettings:
 		return http.MethodGet, PathConfig, nil
 	case inventory.ActionSetSetting:

@@ -3,8 +3,12 @@
 package api_test
 
 import (
+	"encoding/json"
+	"reflect"
+	"strings"
 	"testing"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -17,6 +21,35 @@ func TestShellQuote(t *testing.T) {
 	} {
 		if got := api.ShellQuote(text); got != want {
 			t.Errorf("ShellQuote(%q) = %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestActionRoundTrip expects a request for every action, and the same action
+// after its way over the wire.
+func TestActionRoundTrip(t *testing.T) {
+	for _, row := range inventory.Actions {
+		a := inventory.Action{
+			Name: row.Name, Verb: inventory.VerbUpdate, Nodes: []string{"web-1"}, Addrs: []string{"10.0.0.1"},
+			Group: "g", Job: "5", Failed: true, Force: true, Key: "k", Value: "v",
+		}
+
+		text, err := json.Marshal(api.ActionsOf([]inventory.Action{a}))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		var wire []api.Action
+		if err := json.Unmarshal(text, &wire); err != nil {
+			t.Fatal(err)
+		}
+
+		if wire[0].Method == "" || !strings.HasPrefix(wire[0].Path, "/v1/") || strings.Contains(wire[0].Path, "{") {
+			t.Errorf("%s has the request %q %q", row.Name, wire[0].Method, wire[0].Path)
+		}
+
+		if got := api.RestoreActions(wire); !reflect.DeepEqual(got, []inventory.Action{a}) {
+			t.Errorf("%s arrives as %s", a, got)
 		}
 	}
 }

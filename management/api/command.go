@@ -39,6 +39,7 @@ func CommandsOf(program string, actions []inventory.Action) []string {
 // unknown one.
 func command(a inventory.Action) []string {
 	switch a.Name {
+	// Nodes
 	case inventory.ActionListNodes:
 		return []string{"nodes", "get"}
 	case inventory.ActionSubmit:
@@ -49,6 +50,8 @@ func command(a inventory.Action) []string {
 		return append(append([]string{"nodes", "set"}, orName(a.Nodes)...), "--forget-host-key")
 	case inventory.ActionSetConnection:
 		return append(append([]string{"nodes", "set"}, orName(a.Nodes)...), "--user", "USER", "--key-file", "PATH")
+
+	// Jobs
 	case inventory.ActionListJobs:
 		return []string{"job", "list"}
 	case inventory.ActionShowJob:
@@ -69,6 +72,8 @@ func command(a inventory.Action) []string {
 		}
 
 		return []string{"job", "retry", a.Job}
+
+	// The manager
 	case inventory.ActionShowSettings:
 		if a.Key == "" {
 			return []string{"config", "get"}

@@ -39,7 +39,7 @@ var domain = []string{
 // commandLineAllowed lists the exceptions by file and a part of the text, with
 // their reason.
 var commandLineAllowed = []struct{ file, text, reason string }{
-	{"management/server/rest/problem.go", "clusterctl", "the plain text of the first generation has commands, not actions"},
+	{"management/server/rest/problem.go", "clusterctl", "the first generation answers with text, not actions"},
 	{"monitor/report/config.go", "clusterm monitor --example", "an agent has only its own program, and no API"},
 	{"management/node/node.go", "systemctl", "the manager cannot end itself on request"},
 	{"configuration/ansible/check.go", "--version", "an option of ansible-playbook"},

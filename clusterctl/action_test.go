@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// actionSamples returns every action with all arguments, and a submission of
+// every verb.
+func actionSamples() []inventory.Action {
+	var samples []inventory.Action
+	for _, row := range inventory.Actions {
+		switch row.Name {
+		case inventory.ActionSubmit:
+			for _, verb := range inventory.Lifecycle {
+				a := inventory.Submit(verb.Verb, "web-1", "web-2")
+				if verb.TakesAddrs {
+					a = inventory.Discover("10.0.0.1", "fd00::2")
+				}
+
+				samples = append(samples, a)
+			}
+
+			samples = append(samples, inventory.Submit(inventory.VerbCommission).Joining("service-worker"))
+		case inventory.ActionForgetNodes:
+			samples = append(samples, inventory.ForgetNodes(), inventory.ForgetNodes("web-1", "web-2").Forced())
+		case inventory.ActionRetryJob:
+			samples = append(samples, inventory.RetryJob("5", false), inventory.RetryJob("5", true))
+		default:
+			samples = append(samples, inventory.Action{
+				Name: row.Name, Nodes: []string{"web-1"}, Job: "5", Key: "jobs.timeout", Value: "2h0m0s",
+			})
+		}
+	}
+
+	return samples
+}
+
+// TestActionCommands runs the command of every action. Each is a valid command
+// line, and sends the request that the API has for the same action.
+func TestActionCommands(t *testing.T) {
+	for _, a := range actionSamples() {
+		t.Run(a.String(), func(t *testing.T) {
+			var (
+				mu       sync.Mutex
+				requests []string
+			)
+
+			// A refusal ends every command at its first request.
+			manager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+
+				requests = append(requests, r.Method+" "+r.URL.Path)
+
+				w.Header().Set("Content-Type", api.TypeProblem)
+				w.WriteHeader(http.StatusConflict)
+				_ = json.NewEncoder(w).Encode(api.ProblemOf(inventory.Errorf(inventory.KindRefused, "refused")))
+			}))
+			defer manager.Close()
+
+			actions := []inventory.Action{a}
+
+			lines := api.CommandsOf("clusterctl -u "+manager.URL, actions)
+			if len(lines) != 1 {
+				t.Fatalf("the commands are %q", lines)
+			}
+
+			var out, problems bytes.Buffer
+
+			code := Run(t.Context(), strings.Fields(lines[0]),
+				Options{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &problems})
+			if code == exit.Usage {
+				t.Fatalf("%s: %s", lines[0], &problems)
+			}
+
+			wire := api.ActionsOf(actions)[0]
+			path, _, _ := strings.Cut(wire.Path, "?")
+
+			method := wire.Method
+			// The settings that stay are read before the others are written.
+			if a.Name == inventory.ActionSetConnection {
+				method = http.MethodGet
+			}
+
+			if want := method + " " + path; !slices.Contains(requests, want) {
+				t.Errorf("%s sends %q, which lacks %q", lines[0], requests, want)
+			}
+		})
+	}
+}
+
+// TestUnknownAction expects no command for an action of a later version.
+func TestUnknownAction(t *testing.T) {
+	later := []inventory.Action{{Name: "of-the-future"}}
+	if lines := api.CommandsOf("clusterctl", later); len(lines) != 0 {
+		t.Errorf("the commands are %q", lines)
+	}
+}

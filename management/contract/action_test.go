@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract_test
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/contract"
+)
+
+// TestActions expects a documented name and a valid request for every action. The
+// server's own test compares the documented requests with its routes.
+func TestActions(t *testing.T) {
+	c, err := contract.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	schema := c.Components.Schemas["Action"]
+	if names := schema.Value.Properties["action"].Value.Enum; len(names) != len(inventory.Actions) {
+		t.Errorf("%d names are documented, there are %d actions", len(names), len(inventory.Actions))
+	}
+
+	for _, row := range inventory.Actions {
+		a := inventory.Action{
+			Name: row.Name, Verb: inventory.VerbMaintenance, Nodes: []string{"web-1"}, Job: "5", Failed: true,
+			Key: "jobs.timeout", Value: "2h0m0s",
+		}
+		wire := api.ActionsOf([]inventory.Action{a})[0]
+
+		text, err := json.Marshal(wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := contract.Check(schema, text); err != nil {
+			t.Errorf("%s: %v", a, err)
+		}
+
+		r := httptest.NewRequest(wire.Method, wire.Path, strings.NewReader(string(wire.Body)))
+		if len(wire.Body) > 0 {
+			r.Header.Set("Content-Type", api.TypeJSON)
+		}
+
+		if err := c.Request(r, wire.Body); err != nil {
+			t.Errorf("%s sends %s %s %s: %v", a, wire.Method, wire.Path, wire.Body, err)
+		}
+	}
+}
