@@ -200,6 +200,12 @@ func (e *Engine) Inputs(ctx context.Context, id string) (job.Inputs, error) {
 	return in, nil
 }
 
+// decideItself carries out a decision of the manager and leaves its audit record.
+func (e *Engine) decideItself(ctx context.Context, r access.Record, carryOut func() error) error {
+	self := access.Caller{Principal: access.Manager}
+	return access.Audited(ctx, e.audit, self, r, func(*access.Record) error { return carryOut() })
+}
+
 // retryConflict and retryUnavailable repeat writes, see package state.
 func (e *Engine) retryConflict(ctx context.Context, decide func(*state.View) error) error {
 	return state.RetryConflict(ctx, e.state, decide)

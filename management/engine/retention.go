@@ -40,8 +40,13 @@ func (e *Engine) prune(ctx context.Context) error {
 	now := time.Now()
 	expired := e.settings().Retention.Expired(e.state.View().Jobs, now)
 
-	if err := e.store.DropJobs(ctx, expired); err != nil {
-		return err
+	if len(expired) > 0 {
+		record := access.Record{Action: "jobs.expire", Targets: expired, Reason: "outside the configured retention"}
+
+		err := e.decideItself(ctx, record, func() error { return e.store.DropJobs(ctx, expired) })
+		if err != nil {
+			return err
+		}
 	}
 
 	if err := e.store.DropResults(ctx, now.Add(-access.ResultAge), access.ResultLimit); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
@@ -122,9 +123,12 @@ func (e *Engine) end(ctx context.Context, j job.Job, failed error) error {
 		return err
 	}
 
-	_, err := e.store.Finish(ctx, j, nil)
+	record := access.Record{Action: "jobs.end", Targets: j.Names(), Job: j.ID, Reason: j.Message}
 
-	return err
+	return e.decideItself(ctx, record, func() error {
+		_, err := e.store.Finish(ctx, j, nil)
+		return err
+	})
 }
 
 // claim takes all nodes of the job into the in-progress status, or none.

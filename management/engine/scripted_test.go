@@ -367,6 +367,7 @@ type bench struct {
 	nodes     *node.Nodes
 	variables *variable.Variables
 	explainer *explain.Explainer
+	audit     auditTrail
 	instance  string
 	members   cluster.Membership
 	mu        sync.Mutex
@@ -430,6 +431,7 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 		prefix:   fmt.Sprintf("/%d", prefixes.Add(1)),
 		books:    newPlaybooks(),
 		instance: "bench-1",
+		audit:    auditTrail{written: make(chan struct{}, 1)},
 		settings: Settings{
 			Settings: variable.Settings{Groups: inventory.DefaultGroups()}, JobLimit: 4, Timeout: time.Hour,
 			Appear: time.Minute, Lease: time.Minute,
@@ -470,7 +472,7 @@ func (b *bench) up() {
 
 		return b.settings
 	}
-	audit := noAudit{}
+	audit := &b.audit
 
 	b.Engine = New(Options{
 		State: b.store, Store: s, Runner: b.books, Playbooks: b.books, Settings: settings,
@@ -782,10 +784,60 @@ func (b *bench) Explain(ctx context.Context, v *state.View, name string) (explai
 	return b.explainer.Node(ctx, v, name)
 }
 
-// noAudit drops audit records.
-type noAudit struct{}
+// auditTrail keeps audit records.
+type auditTrail struct {
+	mu      sync.Mutex
+	records []access.Record
+	written chan struct{} // holds a token after a record
+}
 
-func (noAudit) Record(context.Context, access.Record) {}
+func (a *auditTrail) Record(_ context.Context, r access.Record) {
+	a.mu.Lock()
+	a.records = append(a.records, r)
+	a.mu.Unlock()
+
+	select {
+	case a.written <- struct{}{}:
+	default: // the reader has not taken the last token yet
+	}
+}
+
+// wait blocks until there are count records, and takes them.
+func (a *auditTrail) wait(ctx context.Context, count int) []string {
+	var lines []string
+	for {
+		lines = append(lines, a.take()...)
+		if len(lines) >= count {
+			return lines
+		}
+
+		select {
+		case <-ctx.Done():
+			return lines
+		case <-a.written:
+		}
+	}
+}
+
+// take returns the records since the last call: "principal action targets [kind]".
+func (a *auditTrail) take() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	var lines []string
+	for _, r := range a.records {
+		line := r.Principal + " " + r.Action + " " + strings.Join(r.Targets, ",")
+		if r.Err != nil {
+			line += " " + string(inventory.KindOf(r.Err))
+		}
+
+		lines = append(lines, line)
+	}
+
+	a.records = nil
+
+	return lines
+}
 
 func (b *bench) Report(
 	ctx context.Context, observer string, full bool, o []inventory.Observation,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -117,7 +118,15 @@ func (e *Engine) takeOver(ctx context.Context, j job.Job) (job.Job, error) {
 		}
 	}
 
-	return e.update(ctx, j.ID, func(j *job.Job) { j.Instance = e.self.Node })
+	var taken job.Job
+
+	record := access.Record{Action: "jobs.takeover", Targets: j.Names(), Job: j.ID, Reason: "run by " + j.Instance}
+	err := e.decideItself(ctx, record, func() (err error) {
+		taken, err = e.update(ctx, j.ID, func(j *job.Job) { j.Instance = e.self.Node })
+		return err
+	})
+
+	return taken, err
 }
 
 // supervise renews the lease of a run, ships its output and records its end.

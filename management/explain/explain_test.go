@@ -115,7 +115,7 @@ func TestExplainNode(t *testing.T) {
 			has: []string{"submit verb=discover addrs=10.0.0.1", "Discovered again as soon as"}},
 		{
 			name: "never seen", nodes: []string{"a - Unallocated Unknown"}, about: "state idle",
-			summary: "no observer has said anything",
+			summary: "no observer has reported it yet",
 		},
 		{name: "claimed twice", nodes: []string{"a m Allocated Discovered"}, about: "duplicates",
 			summary: "10.0.0.1, 10.0.0.9",
@@ -334,8 +334,13 @@ func TestExplainJob(t *testing.T) {
 
 				return j
 			}, summary: "longer than 1h0m0s", has: []string{
+<<<<<<< HEAD
 				"set-setting key=jobs.timeout",
 				"upgrade (rolling-upgrade.yml) ended (deadline) on a-1", "retry-job job=5",
+=======
+				"set-setting key=jobs.timeout", "upgrade (rolling-upgrade.yml) ended (deadline) on a-1",
+				"retry-job job=5",
+>>>>>>> 56b9520 (access: record the manager's own decisions and reports in the audit trail)
 			}},
 		{name: "cancelled in the queue", status: job.Cancelled, nodes: []string{"a - Unallocated Discovered"},
 			about: "failure",
@@ -350,7 +355,7 @@ func TestExplainJob(t *testing.T) {
 		{name: "complete", status: job.Complete, nodes: []string{"a m Allocated Discovered"},
 			job: func() job.Job {
 				return jobtest.Planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")
-			}, summary: "it did what it was asked for", has: []string{"nothing: it has ended"}},
+			}, summary: "it succeeded", has: []string{"nothing: it has ended"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := &state.View{Snapshot: *jobtest.Snapshot(t, c.nodes...)}

@@ -245,9 +245,11 @@ func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
 func (ns *Nodes) Report(
 	ctx context.Context, observer string, full bool, observations []inventory.Observation,
 ) (refused map[int]error, revision int64, err error) {
+	var changed []string
+
 	err = state.RetryConflict(ctx, ns.state, func(v *state.View) error {
 		checked := report{view: v, accepted: map[string]inventory.Observation{}}
-		refused = map[int]error{} // of this attempt only
+		refused, changed = map[int]error{}, nil // of this attempt only
 
 		var accepted []inventory.Observation
 		for i, o := range observations {
@@ -271,8 +273,20 @@ func (ns *Nodes) Report(
 			accepted = append(accepted, checked.missing(observer)...)
 		}
 
-		return PutNodes(ctx, ns.store, ns.record(v, accepted))
+		writes := ns.record(v, accepted)
+		for _, w := range writes {
+			changed = append(changed, w.Node.Name)
+		}
+
+		return PutNodes(ctx, ns.store, writes)
 	})
+
+	// A report that changes nothing arrives every minute and is no mutation.
+	if err != nil || len(changed) > 0 {
+		caller := access.Caller{Principal: observerPrincipal(observer)}
+		record := access.Record{Action: "nodes.observe", Targets: changed}
+		err = access.Audited(ctx, ns.audit, caller, record, func(*access.Record) error { return err })
+	}
 
 	return refused, ns.state.View().Revision, err
 }

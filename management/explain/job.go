@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// maxTimeout is the largest value of the setting jobs.timeout.
+const maxTimeout = 7 * 24 * time.Hour
+
+// ExplainJob explains a job from the facts.
+func ExplainJob(f Facts, j job.Job) JobExplanation {
+	e := jobExplainer{Facts: f, JobExplanation: JobExplanation{
+		Job: j, Failures: failuresOf(j, ""), Steps: stepsOf(j),
+	}}
+
+	switch {
+	case j.Status == job.Queued:
+		e.queued()
+	case j.Status == job.Running:
+		e.running()
+	default:
+		e.ended()
+	}
+
+	return e.JobExplanation
+}
+
+// jobExplainer collects the findings about one job.
+type jobExplainer struct {
+	Facts
+	JobExplanation
+}
+
+func (e *jobExplainer) add(f Finding) { e.Findings = append(e.Findings, f) }
+
+func (e *jobExplainer) queued() {
+	e.Summary, e.Next = "it is queued: "+e.waiting(e.Job), e.nextOfJob(e.Job)
+
+	for _, id := range e.turn(e.Job).WaitsFor {
+		other, err := e.View.Job(id)
+
+		switch {
+		case err != nil: // no longer kept
+		case other.Status == job.Running:
+			e.add(finding(AboutJob, "job %s runs: %s", id, e.progress(other)).of(other).
+				do("follow it").with(inventory.WaitForJob(id)))
+		default:
+			e.add(finding(AboutQueue, "job %s (%s of %s) is queued itself",
+				id, other.Verb, job.ShortList(other.Names())).of(other).
+				with(inventory.ExplainJob(id)))
+		}
+	}
+}
+
+func (e *jobExplainer) running() {
+	j := e.Job
+	e.Summary, e.Next = "it runs: "+e.progress(j), e.nextOfJob(j)
+
+	if hosts := hostsOf(e.Failures); len(hosts) > 0 {
+		e.add(finding(AboutFailure, "it has failed on %s", join(hosts)).of(j).on(hosts...).
+			do("read its output").with(inventory.FollowLog(j.ID)))
+	}
+}
+
+func (e *jobExplainer) ended() {
+	j := e.Job
+	e.Next = "nothing: it has ended"
+
+	switch {
+	case j.Status == job.Complete && j.Message == "":
+		e.Summary = "it succeeded"
+		return
+	case j.Status == job.Complete:
+		e.Summary = "it is complete, but " + j.Message
+	default:
+		e.Summary = fmt.Sprintf("it ended %s: %s", j.Status, cmp.Or(j.Message, string(j.Cause)))
+	}
+
+	// Nothing else is worth a look: no step was begun.
+	if j.Cause == job.CausePrecondition {
+		e.add(finding(AboutRefusal, "when its turn came it was no longer legal; it touched nothing").of(j).
+			do("correct the cause that it names, then retry it").
+			with(inventory.RetryJob(j.ID, false)))
+
+		return
+	}
+
+	e.cause()
+	e.connection()
+	e.fenced()
+	e.unfinished()
+}
+
+// cause reports a cause outside the playbook.
+func (e *jobExplainer) cause() {
+	j := e.Job
+
+	switch j.Cause {
+	case job.CauseDeadline:
+		e.add(finding(AboutFailure, "its deadline was %s after its start", j.Timeout).of(j).
+			do("if it needs longer, submit it with a longer timeout, or raise the default").
+			with(inventory.SetSetting("jobs.timeout", min(2*j.Timeout, maxTimeout).String())))
+	case job.CauseInterrupted:
+		e.add(finding(AboutFailure, "its runner went away before it had ended").of(j).
+			do("see the daemon's log for a restart or a kill: journalctl -u clusterm"))
+	case job.CauseInternal:
+		e.add(finding(AboutFailure, "the manager itself could not go on").of(j).
+			do("see the daemon's log: journalctl -u clusterm"))
+	}
+}
+
+// connection reports the hosts that ssh cannot connect to. An address has no
+// record whose key or parameters could be corrected.
+func (e *jobExplainer) connection() {
+	if e.Job.TakesAddrs() {
+		return
+	}
+
+	for _, f := range e.Failures {
+		if configuration.AboutHostKey(f.Message) {
+			e.add(hostKeyFinding("ssh does not accept the host key of "+f.Host, f.Host))
+		}
+
+		if configuration.AboutAccess(f.Message) {
+			e.add(accessFinding(f.Host+" does not accept the credentials for ssh", f.Host))
+		}
+	}
+}
+
+func hostKeyFinding(message, node string) Finding {
+	return finding(AboutHostKey, "%s", message).on(node).
+		do("if its host key was changed on purpose, forget the recorded one").
+		with(inventory.ForgetHostKey(node))
+}
+
+func accessFinding(message, node string) Finding {
+	return finding(AboutAccess, "%s", message).on(node).
+		do("correct its user and key_file, or authorize the public key on the host").
+		with(inventory.SetConnection(node))
+}
+
+// fenced reports the targets that are Quarantined.
+func (e *jobExplainer) fenced() {
+	var fenced []string
+	for _, name := range e.Job.Names() {
+		if n, ok := e.View.Lookup(name); ok && n.Status == inventory.Quarantined {
+			fenced = append(fenced, name)
+		}
+	}
+
+	if len(fenced) > 0 {
+		e.add(finding(AboutQuarantine, "%s: Quarantined until an operator clears it", job.ShortList(fenced)).
+			on(fenced...).
+			do("inspect the hosts, then clear them").
+			with(inventory.Submit(inventory.VerbClear, fenced...)))
+	}
+}
+
+// unfinished reports the targets that are not as the verb wants them.
+func (e *jobExplainer) unfinished() {
+	j := e.Job
+
+	left := j.Unfinished()
+	if len(left) == 0 {
+		return
+	}
+
+	// Without a run there is no output to read.
+	if len(j.Runs) == 0 {
+		e.add(finding(AboutFailure, "no playbook was run, and no host touched").of(j).
+			do("retry it").with(inventory.RetryJob(j.ID, false)))
+
+		return
+	}
+
+	failed := finding(AboutFailure, "not as the verb wants it: %s", job.ShortList(left)).of(j).on(left...).
+		do("read its output").with(inventory.ReadLog(j.ID))
+	if e.retriable(j, left) {
+		failed = failed.do("read its output; once the cause is corrected, retry it").
+			with(inventory.RetryJob(j.ID, len(left) < len(j.Targets)))
+	}
+
+	e.add(failed)
+}
+
+// failuresOf returns the failures in the runs of a job, on one host or, for "", on all.
+func failuresOf(j job.Job, host string) []Failure {
+	var failures []Failure
+	for _, r := range j.Runs {
+		for _, h := range r.Hosts {
+			res, ok := r.Results[h]
+
+			failed := res.Failed > 0 || res.Unreachable || r.Kind == job.StepAppear && !res.Done
+			if !ok || !failed || host != "" && h != host {
+				continue
+			}
+
+			failures = append(failures, Failure{j.ID, r.Phase, r.Playbook, h, res.Task, res.Message, res.Unreachable})
+		}
+	}
+
+	return failures
+}
+
+// progress describes the progress of a Running job.
+func (f Facts) progress(j job.Job) string {
+	text := fmt.Sprintf("%s of %s", j.Verb, job.ShortList(j.Names()))
+	switch run := j.LastRun(); {
+	case j.Outcomes != nil:
+		text += ", about to end"
+	case run == nil:
+		text += ", about to begin"
+	default:
+		text += ", " + string(run.Phase)
+		if run.Playbook != "" {
+			text += " (" + run.Playbook + ")"
+		}
+
+		if run.Exit == "" {
+			text += since(run.Started)
+		}
+	}
+
+	if j.Cancel > 0 {
+		text += ", being cancelled by " + job.OrSomebody(j.CancelBy)
+	}
+
+	if due := j.Due(); !due.IsZero() {
+		text += "; its deadline is " + stamp(due)
+		if left := due.Sub(f.Now); left > 0 {
+			text += ", in " + left.Round(time.Second).String()
+		} else {
+			text += ", which has passed"
+		}
+	}
+
+	return text
+}
+
+// waiting describes the place of a Queued job in the queue, and the jobs ahead.
+func (f Facts) waiting(j job.Job) string {
+	text := fmt.Sprintf("place %d of %d in the queue", f.View.Position(j), f.View.Queued())
+	switch t := f.turn(j); {
+	case t.Err != nil:
+		text += ", and it will not be begun: " + job.Message(t.Err)
+	case t.Claim:
+		text += ", and its turn has come"
+	case t.Reason != "":
+		text += ", " + t.Reason
+	}
+
+	return text
+}
+
+// nextOfJob returns the next event of a job that has not ended.
+func (f Facts) nextOfJob(j job.Job) string {
+	if j.Status == job.Queued {
+		switch t := f.turn(j); {
+		case t.Err != nil:
+			return fmt.Sprintf("job %s ends Errored without touching a node", j.ID)
+		case len(t.WaitsFor) > 0:
+			return fmt.Sprintf("job %s begins when it need not wait for %s any more, and is checked again then",
+				j.ID, job.Jobs(t.WaitsFor))
+		}
+
+		return fmt.Sprintf("job %s begins", j.ID)
+	}
+
+	// A record of another version may name a verb that this one does not have.
+	verb, err := job.VerbOf(j.Verb)
+	if err != nil {
+		return fmt.Sprintf("job %s cannot go on: %s", j.ID, job.Message(err))
+	}
+
+	run := j.LastRun()
+
+	switch {
+	case j.Outcomes != nil:
+		return fmt.Sprintf("job %s releases its nodes and ends", j.ID)
+	case run != nil && run.Phase == job.PhaseUndo:
+		return fmt.Sprintf("when the cleanup ends, its nodes become %s, or %s where it fails",
+			verb.Row.Failed, verb.Row.Dirty)
+	case j.Cancel > 0:
+		return fmt.Sprintf("job %s stops its playbook and takes its failure path", j.ID)
+	case !verb.Row.ChangesStatus():
+		return fmt.Sprintf("job %s %s", j.ID, verb.Next)
+	}
+
+	success := fmt.Sprintf("its nodes become %s", verb.Row.Success)
+	if verb.Row.Success == "" {
+		success = "its nodes are forgotten"
+	}
+
+	// The row is written for the documentation, in markdown.
+	failure := strings.ReplaceAll(verb.Row.Failure, "`", "")
+
+	return fmt.Sprintf("when job %s succeeds, %s; when it fails, is cancelled or runs into its deadline: %s",
+		j.ID, success, failure)
+}
+
+// retriable reports whether the lifecycle allows the job's verb on all these targets now.
+func (f Facts) retriable(j job.Job, names []string) bool {
+	t, _ := inventory.TransitionOf(j.Verb)
+
+	return !slices.ContainsFunc(names, func(name string) bool {
+		n, ok := f.View.Lookup(name)
+		return t.ChangesStatus() && (!ok || t.Check(n) != nil)
+	})
+}
+
+// retryRemedy adds the remedy for a job that failed on the node.
+func retryRemedy(failed Finding, j job.Job, n inventory.Node) Finding {
+	failed = failed.do("see the explanation of job %s", j.ID).with(inventory.ExplainJob(j.ID))
+
+	t, ok := inventory.TransitionOf(j.Verb)
+	if !ok || !slices.Contains(t.From, n.Status) {
+		return failed
+	}
+
+	return failed.do("see the explanation of job %s; once the cause is corrected, retry it", j.ID).
+		with(inventory.RetryJob(j.ID, len(j.Unfinished()) < len(j.Targets)))
+}
+
+// stepsOf describes each run of a job, and the statuses it left its targets in.
+func stepsOf(j job.Job) []string {
+	var steps []string
+	for _, r := range j.Runs {
+		steps = append(steps, describeRun(r))
+	}
+
+	if !j.Status.Ended() {
+		return steps
+	}
+
+	for _, row := range inventory.Statuses {
+		var names []string
+		for _, t := range j.Targets {
+			if o, ok := j.Outcomes[t.Name]; ok && o.Status == row.Status {
+				names = append(names, t.Name)
+			}
+		}
+
+		if len(names) > 0 {
+			steps = append(steps, fmt.Sprintf("ended as %s: %s", row.Status, job.ShortList(names)))
+		}
+	}
+
+	return steps
+}
+
+// hostsOf returns the hosts of failures, each once.
+func hostsOf(failures []Failure) []string {
+	var out []string
+	for _, f := range failures {
+		if !slices.Contains(out, f.Host) {
+			out = append(out, f.Host)
+		}
+	}
+
+	return out
+}
+
+// describeRun returns a run with its result in one line. Of a run that failed on
+// some hosts, it names those.
+func describeRun(r job.Run) string {
+	step := string(r.Phase)
+	if r.Playbook != "" {
+		step += " (" + r.Playbook + ")"
+	}
+
+	hosts, result := r.Hosts, "runs on"
+
+	switch {
+	case r.Exit == job.ExitDone:
+		result = "succeeded on"
+	case r.NotBegun:
+		result = "was not begun on"
+	case r.Exit == string(job.CauseFailed):
+		result = "failed on"
+
+		if failed := hostsOf(failuresOf(job.Job{Runs: []job.Run{r}}, "")); len(failed) > 0 {
+			hosts = failed
+		}
+	case r.Exit != "":
+		result = "ended (" + r.Exit + ") on"
+	}
+
+	return fmt.Sprintf("%s %s %s", step, result, job.ShortList(hosts))
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// ExplainNode explains a node from the facts and the newest entries of its
+// history, oldest first.
+func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) NodeExplanation {
+	e := nodeExplainer{Facts: f, NodeExplanation: NodeExplanation{
+		Node:  n,
+		Ready: n.Status == inventory.Allocated && n.State == inventory.Discovered && len(n.Duplicates) == 0,
+		Jobs:  f.jobsOf(n),
+	}}
+
+	e.readHistory(history)
+
+	if e.culprit = f.culpritOf(n); e.culprit != nil {
+		e.Failures = failuresOf(*e.culprit, n.Name)
+	}
+
+	// The order is the order of importance: the first finding is the summary of
+	// a node that is not in service.
+	for _, find := range []func(){
+		e.holder, e.quarantine, e.duplicates, e.unseen, e.otherJobs, e.rule, e.decommissioned, e.lastError,
+		e.connection, e.refusal, e.residue, e.unknownConfiguration, e.idle,
+	} {
+		find()
+	}
+
+	e.Summary = "it is in service"
+	if !e.Ready && len(e.Findings) > 0 {
+		e.Summary = e.Findings[0].Message
+	}
+
+	e.Next = f.nextOfNode(n, e.Jobs)
+
+	return e.NodeExplanation
+}
+
+// nodeExplainer collects the findings about one node.
+type nodeExplainer struct {
+	Facts
+	NodeExplanation
+
+	culprit *job.Job // the job of the failures, or nil
+}
+
+func (e *nodeExplainer) add(f Finding) { e.Findings = append(e.Findings, f) }
+
+// readHistory finds the start of the current status and state.
+func (e *nodeExplainer) readHistory(history []inventory.HistoryEntry) {
+	for _, entry := range slices.Backward(history) {
+		observed := entry.Verb == inventory.VerbDiscovered || entry.Verb == inventory.VerbDisappeared
+		if e.StateSince.IsZero() && observed {
+			e.StateSince = entry.Time
+		}
+
+		if e.StatusSince.IsZero() && entry.From != entry.To && entry.To == e.Node.Status {
+			e.StatusSince, e.StatusBy = entry.Time, entry.Actor
+		}
+	}
+}
+
+// holder reports the job that holds the node.
+func (e *nodeExplainer) holder() {
+	for _, j := range e.Jobs {
+		if j.ID == e.Node.Job {
+			e.add(finding(AboutJob, "job %s holds it: %s", j.ID, e.progress(j)).of(j).
+				do("follow it, or cancel it").
+				with(inventory.WaitForJob(j.ID), inventory.CancelJob(j.ID)))
+		}
+	}
+}
+
+func (e *nodeExplainer) quarantine() {
+	n := e.Node
+	if n.Status != inventory.Quarantined {
+		return
+	}
+
+	reason := cmp.Or(n.LastError, "the reason is not recorded")
+	e.add(finding(AboutQuarantine, "it is fenced until an operator clears it: %s", reason).
+		on(n.Name).since(e.StatusSince).
+		do("inspect the host, then clear it").
+		with(inventory.Submit(inventory.VerbClear, n.Name)))
+
+	// A forgotten node that appears again is fenced because of its tombstone.
+	if t, ok := e.View.Tombstones[n.Name]; ok {
+		e.add(finding(AboutTombstone, "it was forgotten on %s by %s%s",
+			stamp(t.Time), job.OrSomebody(t.Actor), because(t.Reason)).
+			on(n.Name).since(t.Time))
+	}
+}
+
+func (e *nodeExplainer) duplicates() {
+	if len(e.Node.Duplicates) == 0 {
+		return
+	}
+
+	// The current address is as suspect as the others.
+	hosts := append([]string{e.Node.Addr}, e.Node.Duplicates...)
+	e.add(finding(AboutDuplicates, "several live hosts claim to be it: %s", join(hosts)).on(hosts...).
+		do("give each host a serial number of its own, and restart its agent"))
+}
+
+// unseen reports that no observer sees the node.
+func (e *nodeExplainer) unseen() {
+	n := e.Node
+	if n.State == inventory.Discovered {
+		return
+	}
+
+	seen := "no observer has reported it yet"
+	if len(n.Seen) > 0 {
+		seen = join(slices.Sorted(maps.Keys(n.Seen))) + " lost it"
+	}
+
+	e.add(finding(AboutState, "it is %s: %s%s", n.State, seen, since(e.StateSince)).
+		on(n.Name).since(e.StateSince).
+		do("see 'systemctl status clusterm-agent' on %s, or prepare the host again", n.Addr).
+		with(inventory.Discover(n.Addr)))
+}
+
+// otherJobs reports the jobs that want the node, its help, or its host.
+func (e *nodeExplainer) otherJobs() {
+	for _, j := range e.Jobs {
+		switch {
+		case j.Status == job.Queued:
+			e.add(finding(AboutQueue, "job %s (%s) waits for it: %s", j.ID, j.Verb, e.waiting(j)).of(j).
+				with(inventory.ExplainJob(j.ID)))
+		case helps(j, e.Node):
+			e.add(finding(AboutJob, "job %s needs its help, and others wait as long: %s", j.ID, e.progress(j)).of(j).
+				do("follow it").with(inventory.WaitForJob(j.ID)))
+		case j.ID != e.Node.Job:
+			e.add(finding(AboutJob, "job %s prepares its host: %s", j.ID, e.progress(j)).of(j).
+				do("follow it").with(inventory.WaitForJob(j.ID)))
+		}
+	}
+}
+
+// rule reports that the node's group lacks a provider.
+func (e *nodeExplainer) rule() {
+	n := e.Node
+
+	g, err := e.Groups.Get(n.Group)
+	if err != nil || g.Needs == "" || !n.InService() {
+		return
+	}
+
+	// The rule is shown even if it is met.
+	e.Rule = fmt.Sprintf("a %s needs a commissioned, Discovered %s", g.Name, g.Needs)
+	if e.Groups.CheckJoin(e.View.Nodes, []string{n.Name}, g.Name) == nil {
+		return
+	}
+
+	missing := finding(
+		AboutRule,
+		"its group %s needs a commissioned, Discovered %s, and there is none",
+		g.Name,
+		g.Needs,
+	).
+		do("bring one back, or commission one").
+		with(inventory.Submit(inventory.VerbCommission).Joining(g.Needs))
+	missing.Group = g.Needs
+	e.add(missing)
+
+	e.Ready = false
+}
+
+func (e *nodeExplainer) decommissioned() {
+	if e.Node.Status != inventory.Decommissioned || len(e.Jobs) > 0 {
+		return
+	}
+
+	e.add(finding(AboutIdle, "it was taken out of service%s%s", by(e.StatusBy), on(e.StatusSince)).
+		on(e.Node.Name).since(e.StatusSince).
+		do("commission it again").
+		with(inventory.Submit(inventory.VerbCommission, e.Node.Name)))
+}
+
+func (e *nodeExplainer) lastError() {
+	n := e.Node
+	if n.LastError == "" || n.Status == inventory.Quarantined {
+		return
+	}
+
+	failed := finding(AboutFailure, "the last verb failed: %s", n.LastError).on(n.Name)
+	if e.culprit != nil {
+		failed = retryRemedy(failed.of(*e.culprit), *e.culprit, n)
+	}
+
+	e.add(failed)
+}
+
+// connection reports the reasons for which ssh cannot connect.
+func (e *nodeExplainer) connection() {
+	name := e.Node.Name
+	if e.failedAbout(configuration.AboutHostKey) {
+		e.add(hostKeyFinding("ssh does not accept its host key", name))
+	}
+
+	if e.failedAbout(configuration.AboutAccess) {
+		e.add(accessFinding("it does not accept the credentials for ssh", name))
+	}
+}
+
+// failedAbout reports whether a failure or the last error of the node is about
+// the given subject.
+func (e *nodeExplainer) failedAbout(subject func(message string) bool) bool {
+	return subject(e.Node.LastError) ||
+		slices.ContainsFunc(e.Failures, func(f Failure) bool { return subject(f.Message) })
+}
+
+// refusal reports that the newest job on the node was not begun.
+func (e *nodeExplainer) refusal() {
+	j := e.newestJob(e.Node)
+	if j == nil || j.Cause != job.CausePrecondition || e.Ready {
+		return
+	}
+
+	e.add(finding(AboutRefusal, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.Message).of(*j).
+		with(inventory.ExplainJob(j.ID)))
+}
+
+func (e *nodeExplainer) residue() {
+	n := e.Node
+	if len(n.Residue) == 0 {
+		return
+	}
+
+	remedy := "the next commission cleans it first"
+	if n.Status == inventory.Quarantined {
+		remedy = "clearing it cleans it"
+	}
+
+	e.add(finding(AboutResidue, "it may still carry the configuration of %s", join(n.Residue)).on(n.Name).
+		do("%s", remedy))
+}
+
+func (e *nodeExplainer) unknownConfiguration() {
+	n := e.Node
+	if n.Status != inventory.Allocated || n.Applied != "" {
+		return
+	}
+
+	e.add(finding(AboutApplied, "an upgrade broke off on it: its configuration is unknown").on(n.Name).
+		do("upgrade it again").
+		with(inventory.Submit(inventory.VerbMaintenance, n.Name)))
+}
+
+func (e *nodeExplainer) idle() {
+	if e.Node.Status != inventory.Unallocated || len(e.Jobs) > 0 {
+		return
+	}
+
+	e.add(finding(AboutIdle, "it is not commissioned").on(e.Node.Name).
+		with(inventory.Submit(inventory.VerbCommission, e.Node.Name)))
+}
+
+// jobsOf returns the jobs that have not ended and hold the node, want it,
+// prepare its host, or get its help.
+func (f Facts) jobsOf(n inventory.Node) []job.Job {
+	var jobs []job.Job
+	for _, j := range f.View.Jobs {
+		targeted := slices.ContainsFunc(j.Targets, func(t job.Target) bool {
+			return t.Name == n.Name || j.TakesAddrs() && t.Addr == n.Addr
+		})
+		if !j.Status.Ended() && (helps(j, n) || targeted) {
+			jobs = append(jobs, j)
+		}
+	}
+
+	return jobs
+}
+
+// helps reports whether a Running job holds the node as a helper.
+func helps(j job.Job, n inventory.Node) bool {
+	return j.Status == job.Running && slices.Contains(j.Helpers, n.Name)
+}
+
+// newestJob returns the newest job with the node as a target, or nil.
+func (f Facts) newestJob(n inventory.Node) *job.Job {
+	for _, j := range slices.Backward(f.View.Jobs) {
+		if _, ok := j.Target(n.Name); ok {
+			return &j
+		}
+	}
+
+	return nil
+}
+
+// culpritOf returns the job that holds the node, else the job that set its last
+// error, or nil.
+func (f Facts) culpritOf(n inventory.Node) *job.Job {
+	var culprit *job.Job
+	for _, j := range f.View.Jobs {
+		if n.Job != "" {
+			if j.ID == n.Job {
+				return &j
+			}
+
+			continue
+		}
+
+		setError := n.LastError != "" && j.Status.Ended() && j.Outcomes[n.Name].Error == n.LastError
+		newer := culprit == nil || !j.Ended.Before(culprit.Ended)
+
+		if setError && newer {
+			culprit = &j
+		}
+	}
+
+	return culprit
+}
+
+// nextOfNode returns the next event for the node without an operator.
+func (f Facts) nextOfNode(n inventory.Node, jobs []job.Job) string {
+	for _, j := range jobs {
+		if j.ID == n.Job {
+			return f.nextOfJob(j)
+		}
+	}
+
+	// A job that only holds the node as a helper does not change it.
+	for _, j := range jobs {
+		if !helps(j, n) {
+			return f.nextOfJob(j)
+		}
+	}
+
+	if n.State != inventory.Discovered {
+		return "it is Discovered again as soon as an observer sees it; " +
+			"its status stays until an operator asks for something"
+	}
+
+	return "nothing, until an operator asks for something"
+}
