@@ -334,13 +334,8 @@ func TestExplainJob(t *testing.T) {
 
 				return j
 			}, summary: "longer than 1h0m0s", has: []string{
-<<<<<<< HEAD
 				"set-setting key=jobs.timeout",
 				"upgrade (rolling-upgrade.yml) ended (deadline) on a-1", "retry-job job=5",
-=======
-				"set-setting key=jobs.timeout", "upgrade (rolling-upgrade.yml) ended (deadline) on a-1",
-				"retry-job job=5",
->>>>>>> 56b9520 (access: record the manager's own decisions and reports in the audit trail)
 			}},
 		{name: "cancelled in the queue", status: job.Cancelled, nodes: []string{"a - Unallocated Discovered"},
 			about: "failure",
