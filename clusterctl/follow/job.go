@@ -70,7 +70,7 @@ func Job(ctx context.Context, c Clients, j api.Job, s Screen) (api.Job, error) {
 
 // awaitEnd blocks until the job has ended, across outages of the manager.
 func awaitEnd(ctx context.Context, m Jobs, id string, s Screen) (api.Job, error) {
-	o := outage{note: s.Note, suffix: "; the job continues"}
+	o := newOutage(s.Note, "; the job continues")
 	for {
 		end, err := m.WaitJob(ctx, id, func(j api.Job) {
 			o.over()
@@ -88,23 +88,23 @@ func awaitEnd(ctx context.Context, m Jobs, id string, s Screen) (api.Job, error)
 
 // streamEvents shows each event of the job once, until the stream ends or ctx is done.
 func streamEvents(ctx context.Context, m Jobs, id string, s Screen) {
-	shown, backoff := 0, minBackoff
+	shown, delays := 0, newBackoff()
 	for {
 		n := 0
 		err := m.Events(ctx, id, 0, true, func(e api.Event) error {
 			// A retry reads the stream from its beginning.
 			if n++; n > shown {
-				shown, backoff = n, minBackoff
+				shown = n
+
+				delays.Reset()
 				s.Event(e)
 			}
 
 			return nil
 		})
 		// A broken stream is not an error of the job: awaitEnd decides about its end.
-		if err == nil || errors.Is(err, context.Canceled) || sleep(ctx, backoff) != nil {
+		if err == nil || errors.Is(err, context.Canceled) || sleep(ctx, delays.NextBackOff()) != nil {
 			return
 		}
-
-		backoff = min(2*backoff, maxBackoff)
 	}
 }

@@ -31,7 +31,7 @@ type LogSource interface {
 // line. With follow it blocks until the job has ended, and each attempt after an
 // outage continues at the position of the previous one.
 func Log(ctx context.Context, from LogSource, id string, events, follow bool, out Output) error {
-	o := &outage{note: func(s string) { out.Say("%s", s) }}
+	o := newOutage(func(s string) { out.Say("%s", s) }, "")
 	r := &logReader{from: from, id: id, follow: follow, out: out, outage: o}
 
 	read := r.text

@@ -6,6 +6,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
@@ -15,16 +17,31 @@ const (
 	// Patience is how long an outage of the manager may last.
 	Patience = 5 * time.Minute
 
-	minBackoff = 250 * time.Millisecond
-	maxBackoff = 3 * time.Second
+	minBackoff = 250 * time.Millisecond // before jitter
+	maxBackoff = 3 * time.Second        // with jitter
+	jitter     = 0.5                    // of a delay, in both directions
 )
+
+// newBackoff returns the delays between attempts: exponential, with jitter.
+func newBackoff() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = minBackoff, time.Duration(float64(maxBackoff)/(1+jitter))
+	b.RandomizationFactor, b.Multiplier = jitter, 2
+	b.Reset()
+
+	return b
+}
 
 // outage reports the beginning and the end of each outage, and paces the retries.
 type outage struct {
 	note    func(string)
 	suffix  string    // of the note at the beginning
 	since   time.Time // zero: the manager is reachable
-	backoff time.Duration
+	backoff *backoff.ExponentialBackOff
+}
+
+func newOutage(note func(string), suffix string) *outage {
+	return &outage{note: note, suffix: suffix, backoff: newBackoff()}
 }
 
 // over ends the outage, if there is one: the manager answered.
@@ -33,7 +50,8 @@ func (o *outage) over() {
 		o.note("reconnected to the manager")
 	}
 
-	o.since, o.backoff = time.Time{}, 0
+	o.since = time.Time{}
+	o.backoff.Reset()
 }
 
 // begin starts an outage unless there is one already.
@@ -59,10 +77,7 @@ func (o *outage) retry(ctx context.Context, err error) error {
 		return err
 	}
 
-	// Exponential backoff, which over resets.
-	o.backoff = min(max(2*o.backoff, minBackoff), maxBackoff)
-
-	return sleep(ctx, o.backoff)
+	return sleep(ctx, o.backoff.NextBackOff())
 }
 
 // sleep blocks for d, or until ctx is done and then returns its cause.

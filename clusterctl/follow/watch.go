@@ -24,7 +24,7 @@ type Watcher interface {
 type watch struct {
 	options client.WatchOptions
 	out     Output
-	outage  outage
+	outage  *outage
 	synced  bool // the initial state is complete
 	stale   bool
 	seen    []string // names in the initial state
@@ -36,7 +36,7 @@ func each(ctx context.Context, from Watcher, o client.WatchOptions, out Output, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	w := &watch{options: o, out: out, outage: outage{note: func(s string) { out.Say("%s", s) }}}
+	w := &watch{options: o, out: out, outage: newOutage(func(s string) { out.Say("%s", s) }, "")}
 	w.options.Lost = func(err error) {
 		// Without a first answer there is nothing to resume.
 		if !w.synced {

@@ -235,6 +235,7 @@ var homes = []struct {
 	{
 		"github.com/cenkalti/backoff",
 		[]string{
+			"clusterctl/follow",
 			"inventory/etcd",
 			"management/client",
 			"management/engine",
