@@ -165,6 +165,10 @@ func jobFlags() []cli.Flag {
 
 // submit requests the job that the command line describes, and waits for it.
 func (c *call) submit(ctx context.Context, row inventory.Transition) error {
+	if row.Accepts(inventory.FieldForce) && c.Bool("force") && c.String("reason") == "" {
+		return exit.Usagef("%s --force needs a reason for the history", short(c.FullName())).Try("add --reason TEXT")
+	}
+
 	// The operator confirms names, so that a selector cannot surprise.
 	if takesNodes(row) {
 		if err := c.choose(ctx, string(row.Verb)); err != nil {
