@@ -24,7 +24,7 @@ import (
 )
 
 // Schema is the version of the stored data that this build reads and writes.
-const Schema = "1"
+const Schema = "2"
 
 const (
 	requestTimeout = 10 * time.Second // of every request to the store

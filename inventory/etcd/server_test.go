@@ -433,13 +433,13 @@ func TestSchema(t *testing.T) {
 	c := dial(t, s, "/t")
 	dial(t, s, "/t") // stores no version a second time
 
-	if _, err := c.Put(ctx, "/t/schema", "2"); err != nil {
+	if _, err := c.Put(ctx, "/t/schema", "3"); err != nil {
 		t.Fatal(err)
 	}
 
 	_, err := Dial(ctx, "/t", s.Endpoint())
 	if inventory.KindOf(err) != inventory.KindRefused ||
-		!strings.Contains(err.Error(), "version 2, this clusterm supports version 1") ||
+		!strings.Contains(err.Error(), "version 3, this clusterm supports version 2") ||
 		!strings.Contains(err.Error(), "newer one") {
 		t.Errorf("got %v, want a refused error with both versions", err)
 	}
