@@ -21,13 +21,14 @@ func TestRenewOnlyWhileOwned(t *testing.T) {
 	t.Parallel()
 
 	for _, c := range []struct {
-		name         string
-		lost, stale  bool
-		wantRenewals bool
+		name                 string
+		lost, stale, deposed bool
+		wantRenewals         bool
 	}{
 		{name: "owned", wantRenewals: true},
 		{name: "ownership lost", lost: true},
 		{name: "store does not answer", stale: true},
+		{name: "the right to run jobs is lost", deposed: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -43,6 +44,8 @@ func TestRenewOnlyWhileOwned(t *testing.T) {
 				State:    idleState{stale: c.stale, read: endSoon},
 				Logger:   logrus.New(),
 				Settings: func() Settings { return Settings{Lease: time.Hour} },
+
+				Membership: follower{leads: !c.deposed},
 			})
 			e.renew(owned, "1", job.Run{}, run)
 
@@ -52,6 +55,15 @@ func TestRenewOnlyWhileOwned(t *testing.T) {
 		})
 	}
 }
+
+// follower owns its jobs, and leads or not.
+type follower struct {
+	cluster.Alone
+
+	leads bool
+}
+
+func (f follower) Leads() bool { return f.leads }
 
 // idleState is a state without changes.
 type idleState struct {

@@ -180,8 +180,9 @@ func (e *Engine) renew(ctx context.Context, id string, run job.Run, active Run) 
 		changed, v := e.state.Changed(), e.state.View()
 
 		// While the store does not answer, the job may get another owner, which
-		// waits for the lease to expire.
-		if !v.Stale && ctx.Err() == nil {
+		// waits for the lease to expire. Leads is asked as well, because after a
+		// pause of this process it notices the lost right before ctx ends.
+		if !v.Stale && e.members.Leads() && ctx.Err() == nil {
 			if err := active.Renew(time.Now().Add(lease)); err != nil {
 				log.WithError(err).Warn("the runner's lease could not be renewed")
 			}
@@ -323,7 +324,7 @@ const (
 
 // hostResults returns the result of each host of a run.
 func hostResults(j job.Job, hosts []string, exit RunExit, results map[string]job.HostResult) map[string]job.HostResult {
-	limit := max(messageBytes/len(hosts), messageLeast)
+	limit := max(messageBytes/max(len(hosts), 1), messageLeast)
 	succeeded := exit.Cause == "" && exit.Code == 0
 	brokeOff := exit.Cause != "" && exit.Cause != job.CauseFailed
 
