@@ -59,6 +59,10 @@ func TestEveryMutationIsAudited(t *testing.T) {
 	b.refused(err, inventory.KindNotFound)
 	expect("a refused job", "anna jobs.submit.commission x-1 not-found")
 
+	_, err = b.Engine.Retry(ctx, anna(), "77", false)
+	b.refused(err, inventory.KindNotFound)
+	expect("a refused retry", "anna jobs.retry 77 not-found")
+
 	hold := newGate()
 	b.books.on("site.yml", hold.script)
 

@@ -18,6 +18,16 @@ import (
 // parameters are taken as they are now: they are often the correction. failed
 // leaves out the targets that succeeded. The new job is checked like any other.
 func (e *Engine) Retry(ctx context.Context, c access.Caller, ref string, failed bool) (job.Job, error) {
+	record := access.Record{Action: "jobs.retry", Targets: []string{ref}}
+
+	return e.audited(ctx, c, record, func(record *access.Record) (job.Job, error) {
+		return e.retry(ctx, c, ref, failed, record)
+	})
+}
+
+func (e *Engine) retry(
+	ctx context.Context, c access.Caller, ref string, failed bool, record *access.Record,
+) (job.Job, error) {
 	settings := e.settings()
 	if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
 		return orZero(j), err
@@ -48,13 +58,15 @@ func (e *Engine) Retry(ctx context.Context, c access.Caller, ref string, failed 
 	}
 
 	r := retryRequest(old, names, in)
+	record.Action, record.Targets, record.Reason = record.Action+"."+string(r.Verb), names, r.Reason
+
 	pin := func(v *state.View, j *job.Job) (job.Inputs, error) {
 		j.RetryOf = old.ID
 		return retryInputs(v, settings, old, j, r, in)
 	}
 	digest := func(context.Context) (string, error) { return old.PlaybookDigest, nil }
 
-	j, err := e.queue(ctx, c, "jobs.retry", settings, r, digest, pin)
+	j, err := e.queue(ctx, c, settings, r, digest, pin)
 
 	if refusal, ok := errors.AsType[*inventory.Error](err); ok && refusal.Kind == inventory.KindRefused {
 		// The lifecycle refuses to repeat a success. Name the option that leaves it out.

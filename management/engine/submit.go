@@ -22,47 +22,58 @@ func (e *Engine) Submit(ctx context.Context, c access.Caller, r job.Request) (jo
 	settings := e.settings()
 	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
 
-	return e.queue(ctx, c, "jobs.submit", settings, r, e.playbooks.Pin, pin)
+	record := access.Record{
+		Action: "jobs.submit." + string(r.Verb), Targets: slices.Concat(r.Nodes, r.Addrs), Reason: r.Reason,
+	}
+
+	return e.audited(ctx, c, record, func(*access.Record) (job.Job, error) {
+		return e.queue(ctx, c, settings, r, e.playbooks.Pin, pin)
+	})
 }
 
-// queue accepts a request. digest returns the digest of the playbooks, once the
-// request itself is found right. pin returns the inputs of the accepted job.
-func (e *Engine) queue(
-	ctx context.Context, c access.Caller, action string, settings Settings, r job.Request,
-	digest func(context.Context) (string, error), pin func(*state.View, *job.Job) (job.Inputs, error),
+// audited carries out a request for a job and leaves its audit record, which
+// names the job if there is one.
+func (e *Engine) audited(
+	ctx context.Context, c access.Caller, r access.Record, request func(*access.Record) (job.Job, error),
 ) (job.Job, error) {
 	var accepted job.Job
 
-	record := access.Record{
-		Action: action + "." + string(r.Verb), Targets: slices.Concat(r.Nodes, r.Addrs), Reason: r.Reason,
-	}
-	err := access.Audited(ctx, e.audit, c, record, func(record *access.Record) (err error) {
-		defer func() { record.Job = accepted.ID }()
-
-		// Take the view before the look-up, see access.Caller.Replay.
-		v := e.state.View()
-		if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
-			accepted = orZero(j)
-			return err
+	err := access.Audited(ctx, e.audit, c, r, func(record *access.Record) (err error) {
+		// After an error the job may have the number of somebody else's.
+		if accepted, err = request(record); err == nil {
+			record.Job = accepted.ID
 		}
-
-		// Refuse a wrong request before the playbooks are copied and parsed.
-		r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
-		if err := e.checkRequest(v, settings, r); err != nil {
-			return err
-		}
-
-		pinned, err := e.preparePlaybooks(ctx, settings, r, digest)
-		if err != nil {
-			return err
-		}
-
-		accepted, err = e.accept(ctx, c, settings, r, pinned, pin)
 
 		return err
 	})
 
 	return accepted, err
+}
+
+// queue accepts a request. digest returns the digest of the playbooks, once the
+// request itself is found right. pin returns the inputs of the accepted job.
+func (e *Engine) queue(
+	ctx context.Context, c access.Caller, settings Settings, r job.Request,
+	digest func(context.Context) (string, error), pin func(*state.View, *job.Job) (job.Inputs, error),
+) (job.Job, error) {
+	// Take the view before the look-up, see access.Caller.Replay.
+	v := e.state.View()
+	if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
+		return orZero(j), err
+	}
+
+	// Refuse a wrong request before the playbooks are copied and parsed.
+	r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
+	if err := e.checkRequest(v, settings, r); err != nil {
+		return job.Job{}, err
+	}
+
+	pinned, err := e.preparePlaybooks(ctx, settings, r, digest)
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	return e.accept(ctx, c, settings, r, pinned, pin)
 }
 
 // checkRequest refuses a request that is wrong in itself, before any costly step.
