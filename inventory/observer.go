@@ -10,8 +10,8 @@ import (
 // ObserverGossip is the observer of the manager's own gossip.
 const ObserverGossip = "gossip"
 
-// maxOthers bounds the further addresses in one observation.
-const maxOthers = 16
+// MaxOthers bounds the further addresses in one observation.
+const MaxOthers = 16
 
 // CheckObserver validates the name of an observer outside the manager: a word
 // (see CheckLabel) that is not reserved for an observer of the manager's own.
@@ -27,8 +27,8 @@ func CheckObserver(name string) error {
 // CheckOthers validates the addresses of other claimants in an observation: each
 // an address (see CheckAddr) or the ip:port of a gossip.
 func CheckOthers(others []string) error {
-	if len(others) > maxOthers {
-		return Errorf(KindInvalid, "%d other addresses are reported, the limit is %d", len(others), maxOthers)
+	if len(others) > MaxOthers {
+		return Errorf(KindInvalid, "%d other addresses are reported, the limit is %d", len(others), MaxOthers)
 	}
 
 	for _, addr := range others {

@@ -28,7 +28,7 @@ func TestCheckOthers(t *testing.T) {
 		t.Error(err)
 	}
 
-	for _, others := range [][]string{{"a b"}, {""}, slices.Repeat([]string{"10.0.0.1"}, maxOthers+1)} {
+	for _, others := range [][]string{{"a b"}, {""}, slices.Repeat([]string{"10.0.0.1"}, MaxOthers+1)} {
 		if err := CheckOthers(others); KindOf(err) != KindInvalid {
 			t.Errorf("%q: %v, want KindInvalid", others, err)
 		}

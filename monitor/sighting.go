@@ -36,6 +36,20 @@ type Sighting struct {
 // Name is the name of the node: its label, a hyphen, its serial.
 func (s Sighting) Name() string { return inventory.NodeName(s.Label, s.Serial) }
 
+// OtherClaimants returns the addresses of a duplicate without its own, the first
+// inventory.MaxOthers of them; nil if the sighting is no duplicate. The conflict
+// matters, not the number of hosts in it.
+func (s Sighting) OtherClaimants() []string {
+	if !s.Duplicate {
+		return nil
+	}
+
+	isOwn := func(addr string) bool { return addr == s.Addr }
+	others := slices.DeleteFunc(slices.Clone(s.Others), isOwn)
+
+	return others[:min(len(others), inventory.MaxOthers)]
+}
+
 // same compares everything but Joined.
 func (s Sighting) same(o Sighting) bool {
 	return s.Label == o.Label && s.Serial == o.Serial && s.Addr == o.Addr &&

@@ -229,6 +229,21 @@ func TestSink(t *testing.T) {
 	tell(false, twin)
 	_, err := b.Submit(t.Context(), job.Request{Verb: commission, Nodes: names("b"), Group: master})
 	b.refused(err, inventory.KindRefused, "b-1 is claimed by several live hosts: 10.0.0.2, 10.0.0.9")
+
+	// A fleet of clones: the node stays Discovered, with as many rivals as are kept.
+	for i := range 30 {
+		twin.Others = append(twin.Others, fmt.Sprintf("10.0.1.%d", i))
+	}
+
+	tell(true, twin)
+
+	n, err := b.View().Node("b-1")
+	b.must(err)
+
+	if n.State != inventory.Discovered || len(n.Duplicates) != inventory.MaxOthers {
+		t.Errorf("with 31 rivals the node is %s and has %d duplicates", n.State, len(n.Duplicates))
+	}
+
 	tell(true, sighting("b", "10.0.0.2", true))
 	b.do(commission, "b", master, "Complete")
 	// An empty full report: the whole network is gone, and no node changes its status.

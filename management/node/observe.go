@@ -218,11 +218,7 @@ func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
 	for i, m := range r.Sightings {
 		observations[i] = inventory.Observation{
 			Label: m.Label, Serial: m.Serial, Addr: m.Addr, Alive: m.Alive, Joined: m.Joined,
-		}
-		if m.Duplicate {
-			// A sighting lists all claimants, an observation only the others.
-			isOwn := func(addr string) bool { return addr == m.Addr }
-			observations[i].Others = slices.DeleteFunc(slices.Clone(m.Others), isOwn)
+			Others: m.OtherClaimants(),
 		}
 	}
 
@@ -255,9 +251,11 @@ func (ns *Nodes) Report(
 		for i, o := range observations {
 			o.Observer, o.Addr = observer, job.CanonicalAddr(o.Addr)
 
-			err := inventory.CheckOthers(o.Others)
+			// The node is seen, even if its other claimants cannot be recorded:
+			// check comes first, so that it is not missing from a full report.
+			err := checked.check(o)
 			if err == nil {
-				err = checked.check(o)
+				err = inventory.CheckOthers(o.Others)
 			}
 
 			if err != nil {

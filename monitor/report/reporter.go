@@ -65,14 +65,9 @@ func (r *reporter) Observe(ctx context.Context, rep monitor.Report) error {
 }
 
 func observationOf(s monitor.Sighting) api.Observation {
-	o := api.Observation{Label: s.Label, Serial: s.Serial, Addr: s.Addr, Alive: s.Alive, Joined: s.Joined}
-	if s.Duplicate {
-		// A sighting lists all claimants, an observation only the others.
-		isOwn := func(addr string) bool { return addr == s.Addr }
-		o.Others = slices.DeleteFunc(slices.Clone(s.Others), isOwn)
+	return api.Observation{
+		Label: s.Label, Serial: s.Serial, Addr: s.Addr, Alive: s.Alive, Joined: s.Joined, Others: s.OtherClaimants(),
 	}
-
-	return o
 }
 
 func nameOf(o api.Observation) string { return inventory.NodeName(o.Label, o.Serial) }
