@@ -164,18 +164,21 @@ func (a *app) prepare(c *cli.Command, path []string) {
 	path = append(slices.Clone(path), c.Name)
 	// A value of -e contains commas.
 	c.DisableSliceFlagSeparator = true
+	takeOnce(c.Flags)
 	c.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 		return a.flagError(cmd, path, err)
 	}
 
-	// Every command accepts --help, even with missing or invalid arguments.
+	// Every command accepts --help, even with missing or invalid arguments. The word
+	// after a group of commands is a command, though, and not an argument.
 	action := c.Action
 	if action == nil {
 		action = a.group
 	}
 
 	c.Action = func(ctx context.Context, cmd *cli.Command) error {
-		if cmd.Bool("help") {
+		unknown := len(cmd.Commands) > 0 && cmd.Args().Present() && cmd.Args().First() != "help"
+		if cmd.Bool("help") && !unknown {
 			a.began = true
 			return a.printHelp(cmd)
 		}
@@ -184,6 +187,21 @@ func (a *app) prepare(c *cli.Command, path []string) {
 	}
 	for _, sub := range c.Commands {
 		a.prepare(sub, path)
+	}
+}
+
+// takeOnce refuses the repetition of every option that has room for one value: the
+// library otherwise keeps the last value and drops the others without a message.
+func takeOnce(flags []cli.Flag) {
+	for _, f := range flags {
+		switch f := f.(type) {
+		case *cli.StringFlag:
+			f.OnlyOnce = true
+		case *cli.BoolFlag:
+			f.OnlyOnce = true
+		case *cli.BoolWithInverseFlag:
+			f.OnlyOnce = true
+		}
 	}
 }
 
@@ -208,14 +226,17 @@ func (a *app) group(_ context.Context, c *cli.Command) error {
 		return exit.Usagef("%s needs a command", short(path)).Try("%s", remedy)
 	}
 
-	word := c.Args().First()
+	return unknownCommand(path, c.Args().First(), all).Try("%s", remedy)
+}
 
+// unknownCommand returns the error about a word after path that is none of names.
+func unknownCommand(path, word string, names []string) *exit.Error {
 	err := exit.Usagef("unknown command %q", strings.TrimPrefix(path+" "+word, "clusterctl "))
-	if near := inventory.Closest(word, all); near != "" {
+	if near := inventory.Closest(word, names); near != "" {
 		err.Message += fmt.Sprintf("; did you mean %q?", near)
 	}
 
-	return err.Try("%s", remedy)
+	return err
 }
 
 // short returns the path of a command without the program's name, which starts
@@ -229,7 +250,7 @@ func short(path string) string {
 }
 
 // badValue matches the library's error about a value that does not parse.
-var badValue = regexp.MustCompile(`^invalid value "(.*)" for flag -(?:no-)?([^:]*): (.*)$`)
+var badValue = regexp.MustCompile(`^invalid value "(.*)" for flag -([^:]*): (.*)$`)
 
 // flagError translates an error of the library about an option.
 func (a *app) flagError(c *cli.Command, path []string, err error) error {
@@ -249,8 +270,8 @@ func (a *app) flagError(c *cli.Command, path []string, err error) error {
 		}
 	} else if flag, ok := strings.CutPrefix(text, "flag needs an argument: "); ok {
 		e = exit.Usagef("the option %s needs a value", dashed(strings.TrimLeft(flag, "-")))
-	} else if m := badValue.FindStringSubmatch(text); m != nil && strings.Contains(m[3], "cannot set both") {
-		e = exit.Usagef("%s and --no-%s exclude each other", dashed(m[2]), m[2])
+	} else if m := badValue.FindStringSubmatch(text); m != nil && strings.Contains(m[3], "duplicate") {
+		e = a.repeated(c, m[2])
 	} else if m != nil {
 		e = exit.Usagef("%q is not a valid value for %s", m[1], dashed(m[2]))
 	} else {
@@ -258,6 +279,19 @@ func (a *app) flagError(c *cli.Command, path []string, err error) error {
 	}
 
 	return e.Try("see: %s --help", name)
+}
+
+// repeated returns the error about an option given more than once.
+func (a *app) repeated(c *cli.Command, name string) *exit.Error {
+	for _, l := range c.Lineage() {
+		for _, f := range l.Flags {
+			if inverse, ok := f.(*cli.BoolWithInverseFlag); ok && slices.Contains(f.Names(), name) {
+				return exit.Usagef("--%[1]s and --no-%[1]s exclude each other, and each is given once", inverse.Name)
+			}
+		}
+	}
+
+	return exit.Usagef("the option %s is given more than once", dashed(name))
 }
 
 // optionNames returns the options of a command and of the commands above it.

@@ -130,6 +130,53 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// TestOptionsAreNeverDropped gives each option of each command twice: an option with
+// room for one value is refused by name, and any other takes both values.
+func TestOptionsAreNeverDropped(t *testing.T) {
+	t.Setenv("CLUSTERM_URL", "unix://"+filepath.Join(t.TempDir(), "missing"))
+	root := tree(t)
+
+	check := func(path string, f cli.Flag) {
+		if _, several := f.(*cli.StringSliceFlag); several {
+			return
+		}
+
+		var words []string
+
+		names := f.Names()
+		for _, name := range []string{names[0], names[len(names)-1]} {
+			words = append(words, dashed(name))
+			if takesValue(f) {
+				words = append(words, "1")
+			}
+		}
+
+		var errs bytes.Buffer
+
+		o := Options{Stdin: strings.NewReader(""), Stdout: &bytes.Buffer{}, Stderr: &errs}
+		args := append(strings.Fields(path), words...)
+
+		code := Run(t.Context(), args, o)
+		if named := strings.Contains(errs.String(), words[len(words)/2]); code != exit.Usage || !named {
+			t.Errorf("%s: exit code %d, want a usage error that names the option\n%s", args, code, errs.String())
+		}
+	}
+
+	for _, f := range root.Flags {
+		check("clusterctl", f)
+	}
+
+	leaves(root, "clusterctl", func(c *cli.Command, path string) {
+		for _, f := range slices.Concat(c.Flags, root.Flags) {
+			if local, ok := f.(cli.LocalFlag); ok && local.IsLocal() && slices.Contains(root.Flags, f) {
+				continue
+			}
+
+			check(path, f)
+		}
+	})
+}
+
 // TestVerbsHaveCommands requires a command with help for every row of the
 // lifecycle table, and an option for each field of its request.
 func TestVerbsHaveCommands(t *testing.T) {

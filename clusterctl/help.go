@@ -30,8 +30,12 @@ func (a *app) help() *cli.Command {
 			for _, word := range c.Args().Slice() {
 				next := at.Command(word)
 				if next == nil {
-					return exit.Usagef("%s has no command %q", at.FullName(), word).
-						Try("see: %s --help", at.FullName())
+					var names []string
+					for _, sub := range at.VisibleCommands() {
+						names = append(names, sub.Names()...)
+					}
+
+					return unknownCommand(at.FullName(), word, names).Try("see: %s --help", at.FullName())
 				}
 
 				at = next

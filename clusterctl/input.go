@@ -29,7 +29,8 @@ func extraVarsFlag(usage string) cli.Flag {
 	return &cli.StringSliceFlag{
 		Name:    "extra-vars",
 		Aliases: []string{"e"},
-		Usage:   usage + ": an `OBJECT` in JSON or YAML, @FILE, or @- for stdin; if repeated, later keys win",
+		Usage: usage + ": `KEY=VALUE`, an object in JSON or YAML, @FILE, or @- for stdin; if repeated, later keys " +
+			"win",
 	}
 }
 
@@ -56,8 +57,19 @@ func (c *call) extraVars(ctx context.Context) (api.Vars, error) {
 	return merged, nil
 }
 
+// variable matches the start of KEY=VALUE, and severalVariables a value that goes
+// on with another variable, as ansible-playbook reads it: a=1 b=2.
+var (
+	variable         = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	severalVariables = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=[^"'\[{\s]*\s+[A-Za-z_][A-Za-z0-9_]*=`)
+)
+
 // object reads one value of -e. It returns nil for empty text, as opposed to {}.
 func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
+	if variable.MatchString(arg) {
+		return assigned(arg)
+	}
+
 	text, source, err := c.objectText(ctx, arg)
 	if err != nil {
 		return nil, err
@@ -65,14 +77,8 @@ func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
 
 	vars, err := configuration.ParseVars([]byte(text))
 	if err != nil {
-		problem := exit.Usagef("%s: %s", source, strings.TrimSpace(err.Error()))
-
-		looksLikeAssignment := strings.Contains(text, "=") && !strings.ContainsAny(text, ":{")
-		if looksLikeAssignment {
-			return nil, problem.Try("write KEY: VALUE or {\"KEY\": \"VALUE\"} instead of KEY=VALUE")
-		}
-
-		return nil, problem.Try("give an object: -e '{\"KEY\": \"VALUE\"}' or -e 'KEY: VALUE'")
+		return nil, exit.Usagef("%s: %s", source, strings.TrimSpace(err.Error())).
+			Try("give -e KEY=VALUE, or an object: -e '{\"KEY\": \"VALUE\"}' or -e 'KEY: VALUE'")
 	}
 
 	if len(vars) > 0 {
@@ -87,6 +93,32 @@ func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
 	}
 
 	return nil, nil
+}
+
+// assigned reads -e KEY=VALUE. In contrast to `vars set`, the value may be null.
+func assigned(arg string) (api.Vars, error) {
+	key, text, _ := strings.Cut(arg, "=")
+
+	// ansible-playbook takes several variables here, and this grammar only one:
+	// refuse to guess.
+	if severalVariables.MatchString(arg) {
+		return nil, exit.Usagef("-e %s looks like several variables", api.ShellQuote(arg)).
+			Try("repeat -e for each variable, or quote the value twice: -e %s", api.ShellQuote(key+`="`+text+`"`))
+	}
+
+	v, err := value(text)
+	if err != nil {
+		return nil, malformed(key, err)
+	}
+
+	return api.Vars{key: v}, nil
+}
+
+// malformed returns the error about a value that looks like YAML but does not
+// parse, which is hardly meant as text.
+func malformed(key string, err error) error {
+	return exit.Usagef("cannot parse the value of %s: %v", key, err).
+		Try("to keep it as text, quote it twice: %s", api.ShellQuote(key+`="…"`))
 }
 
 // objectText returns the text of one value of -e, and its source for messages.
@@ -163,11 +195,9 @@ func assignments(args []string) (api.Vars, error) {
 			return nil, exit.Usagef("%s is given twice", key)
 		}
 
-		// A value that looks like YAML but does not parse is hardly meant as text.
 		v, err := value(text)
 		if err != nil {
-			return nil, exit.Usagef("cannot parse the value of %s: %v", key, err).
-				Try("to keep it as text, quote it twice: %s", api.ShellQuote(key+`="…"`))
+			return nil, malformed(key, err)
 		}
 
 		if v == nil {

@@ -49,11 +49,11 @@ func (a *app) vars() *cli.Command {
 				max:   -1,
 				usage: "set variables, and keep the others",
 				about: valueHelp,
-				flags: append(scopeFlags(), extraVarsFlag("variables to set")),
+				flags: append(scopesFlags(), extraVarsFlag("variables to set")),
 				examples: []string{
 					"clusterctl vars set --global proxy=http://proxy:3128 retries=3",
 					"clusterctl vars set --group service-worker -e '{\"env\": {\"tier\": \"back\"}}'",
-					"clusterctl vars set --node web-1-AB12 -e @vars.yml",
+					"clusterctl vars set --node web-1-AB12 --node web-2-CD34 -e @vars.yml",
 				},
 				run: varsSet,
 			}),
@@ -64,7 +64,7 @@ func (a *app) vars() *cli.Command {
 				max:      -1,
 				usage:    "remove variables",
 				about:    "If one of the keys is not set, the command removes none and fails (exit code 4).",
-				flags:    scopeFlags(),
+				flags:    scopesFlags(),
 				examples: []string{"clusterctl vars unset --node web-1-AB12 proxy retries"},
 				run:      varsUnset,
 			}),
@@ -133,15 +133,33 @@ func globalSet(ctx context.Context, c *call) error {
 	return c.changed(done, slices.Sorted(maps.Keys(v)), "the global variables are now: %s", keys(v))
 }
 
+// The options that name a level of variables.
+const (
+	groupUsage = "the variables of the host group `GROUP`"
+	nodeUsage  = "the variables of the node `NAME`"
+)
+
+var groupAliases, nodeAliases = []string{"host-group", "g"}, []string{"n"}
+
+func globalFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "global", Usage: "the variables of every node"}
+}
+
+// scopeFlags are the options of a command about one level.
 func scopeFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "global", Usage: "the variables of every node"},
-		&cli.StringFlag{
-			Name:    "group",
-			Aliases: []string{"host-group", "g"},
-			Usage:   "the variables of the host group `GROUP`",
-		},
-		&cli.StringFlag{Name: "node", Aliases: []string{"n"}, Usage: "the variables of the node `NAME`"},
+		globalFlag(),
+		&cli.StringFlag{Name: "group", Aliases: groupAliases, Usage: groupUsage},
+		&cli.StringFlag{Name: "node", Aliases: nodeAliases, Usage: nodeUsage},
+	}
+}
+
+// scopesFlags are the options of a command about one level or several.
+func scopesFlags() []cli.Flag {
+	return []cli.Flag{
+		globalFlag(),
+		&cli.StringSliceFlag{Name: "group", Aliases: groupAliases, Usage: groupUsage + "; may be repeated"},
+		&cli.StringSliceFlag{Name: "node", Aliases: nodeAliases, Usage: nodeUsage + "; may be repeated"},
 	}
 }
 
@@ -152,28 +170,65 @@ type scope struct {
 	title string
 }
 
-// scope reads --global, --group and --node, and requires exactly one of them.
+// scope reads the level of a command about one level.
 func (c *call) scope() (scope, error) {
-	// No level is the default: a change of the wrong level affects other nodes.
+	all, err := c.scopes()
+
+	switch {
+	case err != nil:
+		return scope{}, err
+	case len(all) > 1:
+		return scope{}, c.needsLevel()
+	}
+
+	return all[0], nil
+}
+
+// scopes reads --global, --group and --node, and requires at least one level. A
+// level given twice counts once.
+func (c *call) scopes() ([]scope, error) {
 	var given []scope
+
+	add := func(s scope) {
+		if !slices.ContainsFunc(given, func(other scope) bool { return other.title == s.title }) {
+			given = append(given, s)
+		}
+	}
+
+	// No level is the default: a change of the wrong level affects other nodes.
 	if c.Bool("global") {
-		given = append(given, scope{Scope: client.ScopeGlobal, title: "every node"})
+		add(scope{Scope: client.ScopeGlobal, title: "every node"})
 	}
 
-	if g := c.String("group"); g != "" {
-		given = append(given, scope{Scope: client.ScopeGroup(g), title: "group " + g})
+	for _, g := range c.texts("group") {
+		add(scope{Scope: client.ScopeGroup(g), title: "group " + g})
 	}
 
-	if n := c.String("node"); n != "" {
-		given = append(given, scope{Scope: client.ScopeNode(n), node: n, title: "node " + n})
+	for _, n := range c.texts("node") {
+		add(scope{Scope: client.ScopeNode(n), node: n, title: "node " + n})
 	}
 
-	if len(given) != 1 {
-		return scope{}, exit.Usagef("%s needs one of --global, --group GROUP and --node NAME", short(c.FullName())).
-			Try("see: %s --help", c.FullName())
+	// Every node and some nodes at once is hardly the intention.
+	if len(given) == 0 || c.Bool("global") && len(given) > 1 {
+		return nil, c.needsLevel()
 	}
 
-	return given[0], nil
+	return given, nil
+}
+
+func (c *call) needsLevel() error {
+	return exit.Usagef("%s needs one of --global, --group GROUP and --node NAME", short(c.FullName())).
+		Try("see: %s --help", c.FullName())
+}
+
+// texts returns the values of an option that takes one or several, without empty ones.
+func (c *call) texts(flag string) []string {
+	all := c.StringSlice(flag)
+	if one := c.String(flag); one != "" {
+		all = []string{one}
+	}
+
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == "" })
 }
 
 func varsGet(ctx context.Context, c *call) error {
@@ -267,7 +322,7 @@ func keys[V any](m map[string]V) string {
 }
 
 func varsSet(ctx context.Context, c *call) error {
-	s, err := c.scope()
+	scopes, err := c.scopes()
 	if err != nil {
 		return err
 	}
@@ -308,28 +363,63 @@ func varsSet(ctx context.Context, c *call) error {
 			Try("to remove a variable: clusterctl vars unset")
 	}
 
-	done, err := c.manager.PatchVars(ctx, s.Scope, v)
-	if err != nil {
-		return err
+	return c.patchVars(ctx, scopes, v, "set")
+}
+
+// patchVars changes the variables of every level, and reports the change. A level
+// that cannot be read, such as that of an unknown node, prevents all changes.
+func (c *call) patchVars(ctx context.Context, scopes []scope, patch api.Vars, verb string) error {
+	if len(scopes) > 1 {
+		for _, s := range scopes {
+			if _, err := c.manager.Vars(ctx, s.Scope); err != nil {
+				return err
+			}
+		}
 	}
 
-	return c.changed(done, slices.Sorted(maps.Keys(v)), "set for %s: %s", s.title, keys(v))
+	var (
+		all    api.Changed
+		titles []string
+	)
+
+	for _, s := range scopes {
+		done, err := c.manager.PatchVars(ctx, s.Scope, patch)
+		if err != nil {
+			if len(titles) > 0 {
+				c.say("%s for %s before the failure: %s", verb, strings.Join(titles, ", "), keys(patch))
+			}
+
+			return err
+		}
+
+		all.Revision = done.Revision
+		all.Warnings = append(all.Warnings, done.Warnings...)
+		titles = append(titles, s.title)
+	}
+
+	// The levels share the patch, and so its warnings.
+	all.Warnings = slices.Compact(slices.Sorted(slices.Values(all.Warnings)))
+
+	return c.changed(all, slices.Sorted(maps.Keys(patch)), "%s for %s: %s", verb, strings.Join(titles, ", "),
+		keys(patch))
 }
 
 func varsUnset(ctx context.Context, c *call) error {
-	s, err := c.scope()
+	scopes, err := c.scopes()
 	if err != nil {
 		return err
 	}
 
-	set, err := c.manager.Vars(ctx, s.Scope)
-	if err != nil {
-		return err
-	}
+	for _, s := range scopes {
+		set, err := c.manager.Vars(ctx, s.Scope)
+		if err != nil {
+			return err
+		}
 
-	// A key that is not set is probably misspelt.
-	if _, err := pick(set, c.args, s.title); err != nil {
-		return err
+		// A key that is not set is probably misspelt.
+		if _, err := pick(set, c.args, s.title); err != nil {
+			return err
+		}
 	}
 
 	patch := api.Vars{}
@@ -337,12 +427,7 @@ func varsUnset(ctx context.Context, c *call) error {
 		patch[k] = nil
 	}
 
-	done, err := c.manager.PatchVars(ctx, s.Scope, patch)
-	if err != nil {
-		return err
-	}
-
-	return c.changed(done, slices.Sorted(maps.Keys(patch)), "unset for %s: %s", s.title, keys(patch))
+	return c.patchVars(ctx, scopes, patch, "unset")
 }
 
 // changed reports a change: as a sentence on stderr, or as an object on stdout.

@@ -18,7 +18,7 @@ import (
 type verbHelp struct {
 	about    string
 	examples []string
-	flags    []cli.Flag // besides those of the table
+	flags    func() []cli.Flag // besides those of the table; new ones for each command line, which they keep
 	// run replaces the request for a job. nil: call.submit.
 	run func(ctx context.Context, c *call, row inventory.Transition) error
 }
@@ -71,9 +71,11 @@ var verbHelps = map[inventory.Verb]verbHelp{
 			"clusterctl nodes forget web-9-ZZ00 --remove-agent",
 			"clusterctl nodes forget web-9-ZZ00 --force --reason 'sold'",
 		},
-		flags: []cli.Flag{
-			&cli.BoolFlag{Name: "force", Usage: "include nodes that are still Discovered"},
-			&cli.BoolFlag{Name: "remove-agent", Usage: "first remove the agent from the hosts, with a job"},
+		flags: func() []cli.Flag {
+			return []cli.Flag{
+				&cli.BoolFlag{Name: "force", Usage: "include nodes that are still Discovered"},
+				&cli.BoolFlag{Name: "remove-agent", Usage: "first remove the agent from the hosts, with a job"},
+			}
 		},
 		run: forgetNodes,
 	},
@@ -123,7 +125,10 @@ func (a *app) verb(row inventory.Transition) *cli.Command {
 		l.flags = append(l.flags, fieldFlags[o.Field](o.Meaning))
 	}
 
-	l.flags = append(l.flags, help.flags...)
+	if help.flags != nil {
+		l.flags = append(l.flags, help.flags()...)
+	}
+
 	about := []string{help.about}
 	example := "clusterctl nodes " + l.name + " web-1-AB12"
 
