@@ -48,6 +48,14 @@ var verbHelps = map[inventory.Verb]verbHelp{
 			"clusterctl nodes update web-2-CD34 -g service-master",
 		},
 	},
+	inventory.VerbApply: {
+		about: "The job runs site.yml on nodes in service: the usual way to bring a change of playbooks or variables " +
+			"to them. If it fails, the nodes stay in service and keep the error in their record.",
+		examples: []string{
+			"clusterctl nodes apply web-1-AB12",
+			"clusterctl nodes apply -l group=service-worker --yes -e '{\"release\": \"2.1\"}'",
+		},
+	},
 	inventory.VerbMaintenance: {
 		about: "The job runs rolling-upgrade.yml. If it fails, the nodes stay in service and keep the error in " +
 			"their record.",

@@ -17,7 +17,7 @@ const (
 	Unallocated     Status = "Unallocated"     // ready to be commissioned
 	Provisioning    Status = "Provisioning"    // being configured by a commission
 	Allocated       Status = "Allocated"       // commissioned, in service
-	Maintenance     Status = "Maintenance"     // being updated or upgraded
+	Maintenance     Status = "Maintenance"     // being updated, or configured or upgraded in place
 	Decommissioning Status = "Decommissioning" // being decommissioned, cleared or forgotten
 	Decommissioned  Status = "Decommissioned"  // configuration removed; may be commissioned again
 	Quarantined     Status = "Quarantined"     // possibly unclean, or another host under this name
@@ -32,7 +32,7 @@ var Statuses = []struct {
 	{Unallocated, "ready to be commissioned", false},
 	{Provisioning, "being configured by a commission", true},
 	{Allocated, "commissioned, in service", false},
-	{Maintenance, "being updated (provisioned again) or upgraded in place", true},
+	{Maintenance, "being updated (provisioned again), or configured or upgraded in place", true},
 	{Decommissioning, "being decommissioned, cleared or forgotten", true},
 	{Decommissioned, "configuration removed; may be commissioned again", false},
 	{Quarantined, "possibly unclean, or another host under this name; fenced until an operator clears it", false},
@@ -101,6 +101,7 @@ const (
 	VerbDiscover     Verb = "discover"     // prepare hosts, by address, for discovery
 	VerbCommission   Verb = "commission"   // configure a node and bring it into service
 	VerbUpdate       Verb = "update"       // provision a node again, optionally in another group
+	VerbApply        Verb = "apply"        // configure a node again in place
 	VerbMaintenance  Verb = "maintenance"  // upgrade a node in place
 	VerbDecommission Verb = "decommission" // take a node out of service and clean it, best effort
 	VerbClear        Verb = "clear"        // clean a quarantined node and trust it again
@@ -187,6 +188,13 @@ var Lifecycle = []Transition{
 		Meaning: "clean nodes and configure them again, optionally in another group",
 		Failure: "nodes with a begun cleanup are cleaned up and become Unallocated, or Quarantined if that fails;" +
 			" the others stay Allocated",
+	},
+	{
+		Verb: VerbApply, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
+		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true,
+		Options: []Option{{FieldExtraVars, "variables for this run only"}},
+		Meaning: "configure nodes again in place, without a cleanup first",
+		Failure: "Allocated, with `last_error` set and the applied configuration unknown; nothing is cleaned up",
 	},
 	{
 		Verb: VerbMaintenance, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,

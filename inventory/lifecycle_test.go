@@ -25,6 +25,7 @@ var table = []struct {
 	{VerbDiscover, "", "", "", "", "", false, false},
 	{VerbCommission, "Unallocated Decommissioned", Provisioning, Allocated, Unallocated, Quarantined, true, false},
 	{VerbUpdate, "Allocated", Maintenance, Allocated, Unallocated, Quarantined, true, false},
+	{VerbApply, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true},
 	{VerbMaintenance, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true},
 	{
 		VerbDecommission, "Allocated Quarantined",

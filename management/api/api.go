@@ -94,7 +94,7 @@ const (
 
 // JobRequest is a request for a job.
 type JobRequest struct {
-	// Verb is commission, decommission, update, maintenance, clear, discover, or
+	// Verb is commission, decommission, update, apply, maintenance, clear, discover, or
 	// forget, which also removes the agent.
 	Verb  inventory.Verb `json:"verb"`
 	Nodes []string       `json:"nodes,omitempty"` // every verb except discover

@@ -253,9 +253,17 @@ func (e *nodeExplainer) unknownConfiguration() {
 		return
 	}
 
-	e.add(finding(AboutApplied, "an upgrade broke off on it: its configuration is unknown").on(n.Name).
-		do("upgrade it again").
-		with(inventory.Submit(inventory.VerbMaintenance, n.Name)))
+	// Only a verb on a node in service leaves that unknown. Its job may have expired.
+	verb := inventory.VerbApply
+	if j := e.newestJob(n); j != nil {
+		if row, ok := inventory.TransitionOf(j.Verb); ok && row.KeepsService {
+			verb = j.Verb
+		}
+	}
+
+	e.add(finding(AboutApplied, "a job broke off on it: its configuration is unknown").on(n.Name).
+		do("configure it again").
+		with(inventory.Submit(verb, n.Name)))
 }
 
 func (e *nodeExplainer) idle() {

@@ -48,6 +48,7 @@ const (
 	PhaseResidue   Phase = "residue"   // cleanup.yml for the residue of an earlier decommission
 	PhaseConfigure Phase = "configure" // site.yml
 	PhaseCleanup   Phase = "cleanup"   // cleanup.yml as a part of the verb
+	PhaseApply     Phase = "apply"     // site.yml on nodes in service
 	PhaseUpgrade   Phase = "upgrade"   // rolling-upgrade.yml
 	PhaseUndo      Phase = "undo"      // cleanup.yml after a failure
 	PhaseAppear    Phase = "appear"    // wait until the hosts of a discover are observed

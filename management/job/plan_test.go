@@ -300,6 +300,53 @@ func TestPlan(t *testing.T) {
 			a: Allocated service-master 5
 			b: Allocated service-master | task "Install": no such package
 			c: Allocated service-master 3 | not upgraded: rolling-upgrade.yml failed on b: task "Install": no such package`},
+		{"apply", jobtest.Planned(inventory.VerbApply, "", served...), nobodyMinds, `
+			apply site.yml a:service-worker b:service-worker
+			> done
+			cancel
+			Complete
+			a: Allocated service-worker 5
+			b: Allocated service-worker 5`},
+		{"apply fails on one host, and nothing is cleaned",
+			jobtest.Planned(inventory.VerbApply, "", append(served, "c Allocated service-worker")...), nobodyMinds, `
+			apply site.yml a:service-worker b:service-worker c:service-worker
+			> failed a=done b=failed
+			Errored failed
+			reason: site.yml failed on b: task "Install": no such package
+			a: Allocated service-worker 5
+			b: Allocated service-worker | task "Install": no such package
+			c: Allocated service-worker 3 | not configured again: site.yml failed on b: task "Install": no such package`},
+		{"apply is cancelled while it runs", jobtest.Planned(inventory.VerbApply, "", served...), nobodyMinds, `
+			apply site.yml a:service-worker b:service-worker
+			cancel
+			> cancelled a=begun
+			Cancelled cancelled
+			a: Allocated service-worker | not configured again: cancelled by anna
+			b: Allocated service-worker 3 | not configured again: cancelled by anna`},
+		{"apply is cancelled before it begins", jobtest.Planned(inventory.VerbApply, "", served...), nobodyMinds, `
+			cancel
+			Cancelled cancelled
+			a: Allocated service-worker 3 | not configured again: cancelled by anna
+			b: Allocated service-worker 3 | not configured again: cancelled by anna`},
+		{"apply runs too long", jobtest.Planned(inventory.VerbApply, "", served...), nobodyMinds, `
+			apply site.yml a:service-worker b:service-worker
+			late
+			> deadline a=done b=begun
+			Errored deadline
+			a: Allocated service-worker 5
+			b: Allocated service-worker | not configured again: it ran longer than 1h0m0s`},
+		{"the runner of an apply is killed", jobtest.Planned(inventory.VerbApply, "", served...), nobodyMinds, `
+			apply site.yml a:service-worker b:service-worker
+			> interrupted a=begun
+			Errored interrupted
+			a: Allocated service-worker | not configured again: site.yml ended with status 0
+			b: Allocated service-worker 3 | not configured again: site.yml ended with status 0`},
+		{"the runner of an apply does not start", jobtest.Planned(inventory.VerbApply, "", served...), nobodyMinds, `
+			apply site.yml a:service-worker b:service-worker
+			> never
+			Errored internal
+			a: Allocated service-worker 3 | not configured again: the runner did not start
+			b: Allocated service-worker 3 | not configured again: the runner did not start`},
 		{"upgrade is cancelled before it begins",
 			jobtest.Planned(inventory.VerbMaintenance, "", served[0]), nobodyMinds, `
 			cancel
@@ -478,7 +525,9 @@ func tell(t *testing.T, j Job, leave func([]string) error, story string) {
 func TestFirstCancelNeverEndsTheCleanup(t *testing.T) {
 	t.Parallel()
 
-	for _, phase := range []Phase{PhaseResidue, PhaseConfigure, PhaseCleanup, PhaseUpgrade, PhaseUndo, PhaseAppear} {
+	for _, phase := range []Phase{
+		PhaseResidue, PhaseConfigure, PhaseCleanup, PhaseApply, PhaseUpgrade, PhaseUndo, PhaseAppear,
+	} {
 		for cancel := range 3 {
 			want := cancel > 0
 			if phase == PhaseUndo {

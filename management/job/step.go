@@ -279,6 +279,37 @@ func (p *planner) undo(
 	}))
 }
 
+// inPlace is the plan of verbs that run one playbook on nodes in service. Every
+// target stays in service. undone begins the error of a target without a failure
+// of its own.
+func (p *planner) inPlace(phase Phase, playbook, undone string) Step {
+	run := p.last(phase)
+	if run == nil && p.stop == "" {
+		return p.run(phase, playbook, newGroup, everyTarget)
+	}
+
+	cause, message := p.failure(run)
+	if done(run) {
+		cause, message = "", "" // the stop came after the end
+	}
+
+	return p.end(cause, message, p.each(func(t Target) inventory.Outcome {
+		if run != nil && run.succeeded(t.Name) {
+			return inventory.Outcome{Status: p.row.Success, Group: t.FromGroup, Applied: p.ID}
+		}
+
+		o := inventory.Outcome{Status: p.row.Failed, Group: t.FromGroup, Applied: t.Applied, Reason: message}
+		o.Error = hostFailure(run, t.Name, undone+": "+message)
+
+		// A playbook that broke off leaves an unknown configuration.
+		if run != nil && run.Results[t.Name].Begun {
+			o.Applied = ""
+		}
+
+		return o
+	}))
+}
+
 // carried returns the groups with configuration that the target may carry.
 func carried(t Target) []string {
 	return inventory.Node{Residue: t.Residue, Group: t.FromGroup}.Carries()

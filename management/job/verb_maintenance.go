@@ -10,34 +10,8 @@ func init() {
 		Name:       inventory.VerbMaintenance,
 		Playbooks:  []string{PlaybookUpgrade},
 		GroupAfter: func(_ Job, n inventory.Node) string { return n.Group },
-		plan:       (*planner).maintenance,
+		plan: func(p *planner) Step {
+			return p.inPlace(PhaseUpgrade, PlaybookUpgrade, "not upgraded")
+		},
 	})
-}
-
-func (p *planner) maintenance() Step {
-	upgraded := p.last(PhaseUpgrade)
-	if upgraded == nil && p.stop == "" {
-		return p.run(PhaseUpgrade, PlaybookUpgrade, newGroup, everyTarget)
-	}
-
-	cause, message := p.failure(upgraded)
-	if done(upgraded) {
-		cause, message = "", "" // the stop came after the end
-	}
-
-	return p.end(cause, message, p.each(func(t Target) inventory.Outcome {
-		if upgraded != nil && upgraded.succeeded(t.Name) {
-			return inventory.Outcome{Status: p.row.Success, Group: t.FromGroup, Applied: p.ID}
-		}
-
-		o := inventory.Outcome{Status: p.row.Failed, Group: t.FromGroup, Applied: t.Applied, Reason: message}
-		o.Error = hostFailure(upgraded, t.Name, "not upgraded: "+message)
-
-		// A half-done upgrade leaves an unknown configuration.
-		if upgraded != nil && upgraded.Results[t.Name].Begun {
-			o.Applied = ""
-		}
-
-		return o
-	}))
 }

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import "github.com/contiv/cluster/inventory"
+
+func init() {
+	// Apply configures nodes in service again, without a cleanup first. A failure
+	// cleans nothing.
+	register(Verb{
+		Name:       inventory.VerbApply,
+		Playbooks:  []string{PlaybookSite},
+		Helps:      true,
+		GroupAfter: func(_ Job, n inventory.Node) string { return n.Group },
+		plan: func(p *planner) Step {
+			return p.inPlace(PhaseApply, PlaybookSite, "not configured again")
+		},
+	})
+}
