@@ -290,10 +290,10 @@ func TestValue(t *testing.T) {
 		"{{ x }}":    `"{{ x }}"`,
 
 		// Quoted text, lists and objects
-		`"42"`:        `"42"`,
-		`'it''s'`:     `"it's"`,
-		"[1, a]":      `[1,"a"]`,
-		"{k: {v: 1}}": `{"k":{"v":1}}`,
+		`"42"`:            `"42"`,
+		`'it''s'`:         `"it's"`,
+		`[1, "a"]`:        `[1,"a"]`,
+		`{"k": {"v": 1}}`: `{"k":{"v":1}}`,
 	} {
 		v, err := value(text)
 		if err != nil {
@@ -306,7 +306,7 @@ func TestValue(t *testing.T) {
 		}
 	}
 
-	for _, text := range []string{"[1", "{a: ", `"x`} {
+	for _, text := range []string{"[1", "{a: ", `"x`, `{"a":}`, "[1, a]", "{k: 1}", `{"a":1} b`} {
 		if v, err := value(text); err == nil {
 			t.Errorf("value(%q) = %v, want an error", text, v)
 		}

@@ -218,8 +218,8 @@ var (
 	yamlNull   = regexp.MustCompile(`^(null|Null|NULL|~)$`)
 )
 
-// value parses the VALUE of KEY=VALUE like YAML: true, false, null, a number, a
-// quoted string, a list in [] or an object in {}. Everything else is text, so that
+// value parses the VALUE of KEY=VALUE: true, false, null, a number, a quoted
+// string, and a list or an object in JSON. Everything else is text, so that
 // an address, a path or a time needs no quotes. A number that JSON cannot carry
 // unchanged, such as 007, is text as well.
 func value(text string) (any, error) {
@@ -236,8 +236,7 @@ func value(text string) (any, error) {
 	case jsonNumber.MatchString(text):
 		return json.Number(text), nil
 	case structured:
-		vars, err := configuration.ParseVars([]byte("value: " + text))
-		return vars["value"], err
+		return configuration.ParseValue([]byte(text))
 	}
 
 	return text, nil

@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-const valueHelp = "A VALUE is read as YAML: true, 42, 1.5, \"text\", [a, b], {k: v}; everything else is text.\n" +
-	"To keep a number or a boolean as text, quote it twice: 'release=\"1.10\"'."
+const valueHelp = "A VALUE is true, a number, or JSON such as \"text\", [\"a\", 2] or {\"k\": 1}; everything else is " +
+	"text.\nTo keep a number or a boolean as text, quote it twice: 'release=\"1.10\"'."
 
 func (a *app) vars() *cli.Command {
 	return &cli.Command{

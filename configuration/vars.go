@@ -38,11 +38,33 @@ const (
 // other integers, floats, slices and maps with string keys.
 type Vars map[string]any
 
-// ParseVars parses a JSON or YAML object. Empty input and null give the empty
-// set. Errors are of kind invalid and contain line and column. As in Ansible, a
-// plain yes, no, on or off in YAML is a boolean.
-func ParseVars(data []byte) (Vars, error) {
-	v, err := parseVars(data)
+// ParseVars parses a JSON or YAML object. Text that begins like JSON is JSON or
+// refused: YAML reads {"a":} as null, which would replace a value. Empty input
+// and null give the empty set. Errors are of kind invalid and contain line and
+// column. As in Ansible, a plain yes, no, on or off in YAML is a boolean.
+func ParseVars(data []byte) (Vars, error) { return asInvalid(parseVars(data)) }
+
+// ParseJSONVars parses a JSON object. Empty input and null give the empty set.
+// Errors are those of ParseVars.
+func ParseJSONVars(data []byte) (Vars, error) { return asInvalid(parseJSONVars(data)) }
+
+// ParseValue parses one value in JSON or YAML, with the rules of ParseVars.
+func ParseValue(data []byte) (any, error) {
+	if LooksLikeJSON(data) {
+		v, err := parseJSON(data)
+		if err != nil {
+			return nil, inventory.Errorf(inventory.KindInvalid, "%w", asJSON(err))
+		}
+
+		return v, nil
+	}
+
+	vars, err := ParseVars(append([]byte("value: "), data...))
+
+	return vars["value"], err
+}
+
+func asInvalid(v Vars, err error) (Vars, error) {
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "%w", err)
 	}
@@ -60,21 +82,39 @@ func parseVars(data []byte) (Vars, error) {
 		return nil, errors.New("variables are not UTF-8 text")
 	}
 
-	if looksLikeJSON(data) {
-		v, jsonErr := parseJSON(data)
-		if jsonErr == nil {
-			return asVars(v, 1)
-		}
-
-		// {a: 1} is valid YAML. If neither parses, the error of JSON is the better one.
-		if n, err := parseYAML(data); err == nil {
-			return n, nil
-		}
-
-		return nil, jsonErr
+	if LooksLikeJSON(data) {
+		v, err := parseJSONVars(data)
+		return v, asJSON(err)
 	}
 
 	return parseYAML(data)
+}
+
+func parseJSONVars(data []byte) (Vars, error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return Vars{}, nil
+	}
+
+	// encoding/json would replace invalid bytes without an error.
+	if !utf8.Valid(data) {
+		return nil, errors.New("variables are not UTF-8 text")
+	}
+
+	v, err := parseJSON(data)
+	if err != nil {
+		return nil, err
+	}
+
+	return asVars(v, 1)
+}
+
+// asJSON adds the reason why text was not read as YAML.
+func asJSON(err error) error {
+	if err == nil {
+		return nil
+	}
+
+	return fmt.Errorf(`%w (text that begins with {, [ or " is read as JSON)`, err)
 }
 
 // UnmarshalJSON parses a JSON object into the normal form. It keeps 64-bit
@@ -152,10 +192,13 @@ func kindOf(x any) string {
 	}
 }
 
-// looksLikeJSON reports whether text begins like a JSON object or list.
-func looksLikeJSON(data []byte) bool {
-	t := bytes.TrimSpace(data)
-	return t[0] == '{' || t[0] == '['
+// byteOrderMark begins the files of some editors. YAML skips it, JSON does not.
+var byteOrderMark = []byte("\ufeff")
+
+// LooksLikeJSON reports whether text begins like a JSON object, list or string.
+func LooksLikeJSON(data []byte) bool {
+	t := bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(data), byteOrderMark))
+	return len(t) > 0 && strings.IndexByte(`{["`, t[0]) >= 0
 }
 
 func parseJSON(data []byte) (any, error) {
@@ -286,6 +329,12 @@ func parseYAML(data []byte) (Vars, error) {
 		}
 
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+
+	// A comment or --- may precede text that its author means as JSON.
+	root := doc.Content[0]
+	if len(root.Content) > 0 && root.Style&yaml.FlowStyle != 0 {
+		return nil, asJSON(yamlErrorf(root, "JSON has no comments and no document marks"))
 	}
 
 	var second yaml.Node
@@ -451,7 +500,12 @@ func normal(v any) (any, error) {
 		return v, nil
 	case json.Number:
 		if !json.Valid([]byte(v)) || len(v) == 0 || v[0] == '"' {
-			return nil, fmt.Errorf("%q is not a number", v.String())
+			return nil, fmt.Errorf("%.40q is not a number", v.String())
+		}
+
+		// Python refuses longer integers, and reads 1e999 as infinite.
+		if f, err := v.Float64(); err != nil || math.IsInf(f, 0) {
+			return nil, fmt.Errorf("the number %.40s… is too large; put it in quotes", v.String())
 		}
 
 		return number(v), nil

@@ -25,7 +25,7 @@ func TestParseVars(t *testing.T) {
 			`{"a": 1, "b": [1.50, true, null, "x"], "c": {"d": "\ud83d\ude00"}}`,
 			`{"a":1,"b":[1.50,true,null,"x"],"c":{"d":"😀"}}`,
 		},
-		{"{a: 1, b: two}", `{"a":1,"b":"two"}`},
+		{"a: {b: 1, c: [two]}", `{"a":{"b":1,"c":["two"]}}`},
 		{"a: yes\nb: 'yes'\nc: off\nd: ~\n", `{"a":true,"b":"yes","c":false,"d":null}`},
 		{
 			"big: 123456789012345678901234567890\nhex: 0x1F\nday: 2001-01-01\nf: 1.10\n",
@@ -65,6 +65,15 @@ func TestParseVarsRefuses(t *testing.T) {
 		{`"x"`, "must be an object"},
 		{"just words", "must be an object"},
 		{"{\"a\": 1,\n \"b\" 2}", "line 2, column"},
+		// YAML reads these, but their author hardly meant the same.
+		{`{"foo":}`, "line 1, column 7"},
+		{"{a: 1, b: two}", "is read as JSON"},
+		{`{'a': 1}`, "is read as JSON"},
+		{`{"a": 1,}`, "is read as JSON"},
+		{"\ufeff{\"foo\":}", "is read as JSON"},
+		{"# comment\n{\"foo\":}", "is read as JSON"},
+		{"---\n{\"foo\":}", "is read as JSON"},
+		{"\"foo\": 1", "is read as JSON"},
 		{`{"a": 1} {"b": 2}`, "line 1, column"},
 		{`{"a": 1`, "ends before"},
 		{`{"a": 1, "a": 2}`, `"a" is given twice`},
@@ -139,6 +148,8 @@ func TestCheckVars(t *testing.T) {
 		"":             1,
 		"ok":           1,
 		"inf":          math.Inf(1),
+		"huge":         json.Number("1e999"),
+		"long":         json.Number(strings.Repeat("9", 5000)),
 		"fn":           func() {},
 		"bytes":        "\xff",
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
@@ -127,7 +128,7 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 	rest.Note(r, "verb", body.Verb)
 	rest.Note(r, "nodes", slices.Concat(body.Nodes, body.Addrs))
 
-	extra, err := legacy.ExtraVars(body.ExtraVars)
+	extra, err := legacy.ExtraVars(body.ExtraVars, configuration.ParseVars)
 	if err != nil {
 		return err
 	}

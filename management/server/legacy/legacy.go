@@ -168,14 +168,30 @@ func extraVarsOf(r *http.Request, body json.RawMessage) (vars configuration.Vars
 		}
 	}
 
-	vars, err = ExtraVars(raw)
+	vars, err = ExtraVars(raw, configuration.ParseJSONVars)
 
-	return vars, len(raw) > 0, err
+	return vars, !isBlank(raw), err
 }
 
-// ExtraVars parses extra_vars: an object, or a string that contains an object as
-// JSON or YAML. The versioned API accepts the same forms.
-func ExtraVars(raw json.RawMessage) (configuration.Vars, error) {
+// isBlank reports whether extra_vars is absent, or a string without an object.
+func isBlank(raw json.RawMessage) bool {
+	if len(raw) == 0 || raw[0] != '"' {
+		return len(raw) == 0
+	}
+
+	var text string
+
+	err := json.Unmarshal(raw, &text)
+	text = strings.TrimSpace(text)
+
+	return err == nil && (text == "" || text == "null")
+}
+
+// ExtraVars parses extra_vars: an object, or a string that contains an object,
+// which parse reads. The first generation reads JSON, the versioned API also YAML.
+func ExtraVars(
+	raw json.RawMessage, parse func([]byte) (configuration.Vars, error),
+) (configuration.Vars, error) {
 	raw = bytes.TrimSpace(raw)
 	switch {
 	case len(raw) == 0 || string(raw) == "null":
@@ -193,7 +209,7 @@ func ExtraVars(raw json.RawMessage) (configuration.Vars, error) {
 			Do(`write it like {"name": "value"}`)
 	}
 
-	vars, err := configuration.ParseVars(raw)
+	vars, err := parse(raw)
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
 		within := *e
 		within.Message = "extra_vars: " + e.Message
@@ -549,7 +565,7 @@ func (a *API) setConfig(w http.ResponseWriter, r *http.Request) error {
 			Do(`send {"config": {…}}`)
 	}
 
-	wanted, err := configuration.ParseVars(body.Config)
+	wanted, err := configuration.ParseJSONVars(body.Config)
 	if err != nil {
 		return err
 	}

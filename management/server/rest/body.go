@@ -129,8 +129,8 @@ func ReadEmpty(w http.ResponseWriter, r *http.Request) error {
 }
 
 // Decode decodes JSON into v. Errors have KindInvalid and name the line and
-// column. In strict mode unknown names, names in another case, repeated names
-// and misplaced nulls are errors; otherwise the rules of encoding/json apply.
+// column. Repeated names and deep nesting are errors. In strict mode unknown
+// names, names in another case and misplaced nulls are errors too.
 func Decode(body []byte, v any, strict bool) error {
 	if at := invalidUTF8(body); at >= 0 {
 		return badJSON(body, int64(at), "it is not UTF-8 text")
@@ -146,15 +146,18 @@ func Decode(body []byte, v any, strict bool) error {
 		return inventory.Errorf(inventory.KindInvalid, "the body is not JSON: %w", err)
 	}
 
-	// encoding/json silently accepts repeated names and other cases. Compare the
-	// JSON with the type before decoding it.
-	if strict {
-		c := checker{body: body, dec: json.NewDecoder(bytes.NewReader(body))}
-		c.dec.UseNumber()
+	// encoding/json silently accepts repeated names and other cases.
+	c := checker{body: body, dec: json.NewDecoder(bytes.NewReader(body))}
+	c.dec.UseNumber()
 
-		if err := c.value(reflect.TypeOf(v), "", 0); err != nil {
-			return err
-		}
+	// Without a type the checker compares names only with each other.
+	var want reflect.Type
+	if strict {
+		want = reflect.TypeOf(v)
+	}
+
+	if err := c.value(want, "", 0); err != nil {
+		return err
 	}
 
 	err := json.Unmarshal(body, v)
