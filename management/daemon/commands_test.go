@@ -14,7 +14,7 @@ var (
 	spanPattern    = regexp.MustCompile("`([^`]+)`")
 	promptPattern  = regexp.MustCompile(`^(# |\$ |host\d\$ |host\d# )`)
 	optionPattern  = regexp.MustCompile("^\\| `(-[^`]*)` \\|")
-	placeholder    = regexp.MustCompile(` [A-Z][A-Z@:]*$`)
+	placeholder    = regexp.MustCompile(` [A-Z][A-Z@:=]*$`)
 	targetPattern  = regexp.MustCompile(`(?m)^([a-z-]+):.*##`)
 	endOfCommand   = regexp.MustCompile(`[|;&<>]| +# |\$\(|\)`)
 	sectionPattern = regexp.MustCompile(`^## (clusterctl .*)$`)
