@@ -43,23 +43,23 @@ func errNotEntered() error {
 // lease of its own. It replaces the ownership of an earlier process of the same
 // instance.
 func (n *Session) Own(ctx context.Context, job string) (context.Context, func(), error) {
-	var err error
+	// A job rarely has an owner already, so only a conflict is a reason to read it.
+	owned, release, err := n.own(ctx, job, nil)
+
 	for range ownAttempts {
-		var found *mvccpb.KeyValue
-		if found, err = n.ownable(ctx, job); err != nil {
-			return nil, nil, err
+		if inventory.KindOf(err) != inventory.KindConflict {
+			break
 		}
 
-		var owned context.Context
-		var release func()
+		found, unowned := n.ownable(ctx, job)
+		if unowned != nil {
+			return nil, nil, unowned
+		}
 
 		owned, release, err = n.own(ctx, job, found)
-		if inventory.KindOf(err) != inventory.KindConflict {
-			return owned, release, err
-		}
 	}
 
-	return nil, nil, err
+	return owned, release, err
 }
 
 // ownable returns the key of the job's present owner, or nil if there is none.
@@ -87,10 +87,10 @@ func (n *Session) ownable(ctx context.Context, job string) (*mvccpb.KeyValue, er
 	return resp.Kvs[0], nil
 }
 
-// own writes the ownership under a new lease, if the key is still as found and
-// this instance still has the right to run jobs.
+// own writes the ownership under a lease that no other job uses, if the key is still
+// as found and this instance still has the right to run jobs.
 func (n *Session) own(ctx context.Context, job string, found *mvccpb.KeyValue) (context.Context, func(), error) {
-	lease, err := n.grant(ctx)
+	lease, err := n.lend(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -102,37 +102,35 @@ func (n *Session) own(ctx context.Context, job string, found *mvccpb.KeyValue) (
 
 	record, err := json.Marshal(newOwnerRecord(n.self.Identity))
 	if err != nil {
+		n.reuse(lease)
 		return nil, nil, err
 	}
 
 	revision, err := n.store.commit(ctx, etcd.Ops{
 		If:   append(n.store.holderFence(), atRevision(key, foundAt)),
-		Then: []clientv3.Op{clientv3.OpPut(key, string(record), clientv3.WithLease(lease))},
+		Then: []clientv3.Op{clientv3.OpPut(key, string(record), clientv3.WithLease(lease.Lease()))},
 	})
-	if err != nil {
-		n.revoke(lease, n.revokeTimeout())
+
+	switch {
+	case inventory.KindOf(err) == inventory.KindConflict:
+		n.reuse(lease)
+		return nil, nil, err
+	case err != nil: // the key may exist nevertheless
+		n.discard(lease)
 		return nil, nil, err
 	}
 
 	if found != nil && found.Lease != 0 {
-		n.revoke(clientv3.LeaseID(found.Lease), revokeTimeout)
+		_ = n.revoke(clientv3.LeaseID(found.Lease), revokeTimeout)
 	}
 
 	return n.hold(ctx, lease, fencingToken{key, revision})
 }
 
-// hold keeps the lease alive and returns the context of the ownership.
+// hold returns the context of the ownership, and its release.
 func (n *Session) hold(
-	ctx context.Context, lease clientv3.LeaseID, token fencingToken,
+	ctx context.Context, lease *concurrency.Session, token fencingToken,
 ) (context.Context, func(), error) {
-	// The lease outlives ctx until release revokes it.
-	alive, err := concurrency.NewSession(n.store.client.Client,
-		concurrency.WithLease(lease), concurrency.WithContext(context.WithoutCancel(ctx)))
-	if err != nil {
-		n.revoke(lease, n.revokeTimeout())
-		return nil, nil, etcd.Error(err)
-	}
-
 	owned, end := context.WithCancelCause(context.WithValue(ctx, fencingKey{}, token))
 
 	// The job goes with its lease, and with the session of the instance.
@@ -140,7 +138,7 @@ func (n *Session) hold(
 	watching.Go(func() {
 		select {
 		case <-owned.Done():
-		case <-alive.Done():
+		case <-lease.Done():
 			end(cluster.ErrOwnershipLost)
 		case <-n.ended:
 			end(cluster.ErrOwnershipLost)
@@ -150,8 +148,7 @@ func (n *Session) hold(
 	release := sync.OnceFunc(func() {
 		end(nil)
 		watching.Wait()
-		alive.Orphan()
-		n.revoke(lease, n.revokeTimeout())
+		n.disown(lease, token)
 	})
 
 	select {
@@ -161,6 +158,96 @@ func (n *Session) hold(
 	default:
 		return owned, release, nil
 	}
+}
+
+// disown removes the ownership. It keeps the lease for another job only if the
+// ownership lasted until now.
+func (n *Session) disown(lease *concurrency.Session, token fencingToken) {
+	ctx, cancel := context.WithTimeout(context.Background(), n.revokeTimeout())
+	defer cancel()
+
+	resp, err := n.store.client.Txn(ctx).
+		If(atRevision(token.key, token.revision)).
+		Then(clientv3.OpDelete(token.key)).Commit()
+	if err != nil || !resp.Succeeded {
+		n.discard(lease)
+		return
+	}
+
+	n.reuse(lease)
+}
+
+// idleLeases bounds the leases that are kept for later jobs.
+const idleLeases = 64
+
+// lend returns a lease that nothing else uses. A lease of an earlier job saves the
+// two writes that grant and revoke one.
+func (n *Session) lend(ctx context.Context) (*concurrency.Session, error) {
+	for {
+		lease := n.idle()
+		if lease == nil {
+			break
+		}
+
+		select {
+		case <-lease.Done(): // it expired meanwhile
+		default:
+			return lease, nil
+		}
+	}
+
+	id, err := n.grant(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	// The lease outlives ctx until it is discarded.
+	lease, err := concurrency.NewSession(n.store.client.Client,
+		concurrency.WithLease(id), concurrency.WithContext(context.WithoutCancel(ctx)))
+	if err != nil {
+		_ = n.revoke(id, n.revokeTimeout())
+		return nil, etcd.Error(err)
+	}
+
+	return lease, nil
+}
+
+// idle removes and returns a lease of an earlier job, or nil if there is none.
+func (n *Session) idle() *concurrency.Session {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	last := len(n.leases) - 1
+	if last < 0 {
+		return nil
+	}
+
+	lease := n.leases[last]
+	n.leases = n.leases[:last]
+
+	return lease
+}
+
+// reuse keeps a lease without keys for a later job.
+func (n *Session) reuse(lease *concurrency.Session) {
+	n.mu.Lock()
+
+	keep := !n.closed && len(n.leases) < idleLeases
+	if keep {
+		n.leases = append(n.leases, lease)
+	}
+
+	n.mu.Unlock()
+
+	if !keep {
+		n.discard(lease)
+	}
+}
+
+// discard revokes a lease and with it the key under it, if there is one.
+func (n *Session) discard(lease *concurrency.Session) {
+	lease.Orphan()
+	_ = n.revoke(lease.Lease(), n.revokeTimeout())
 }
 
 // grant returns a new lease with the TTL of the session.

@@ -186,3 +186,59 @@ func TestOwnershipEndsWithTheSession(t *testing.T) {
 		})
 	}
 }
+
+// TestLeaseOfAnEarlierJob: a job takes the lease of an earlier one, two jobs at a time
+// have two, a revoked one is not used again, and the end of the session revokes all.
+func TestLeaseOfAnEarlierJob(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	a, err := enter(t, s, instance("a"), time.Hour)
+	must(t, err)
+
+	leaseOf := func(job string) clientv3.LeaseID {
+		return clientv3.LeaseID(must2(s.client.Get(t.Context(), s.ownerKey(job))).Kvs[0].Lease)
+	}
+
+	_, release7, err := a.Own(t.Context(), "7")
+	must(t, err)
+	_, release8, err := a.Own(t.Context(), "8")
+	must(t, err)
+
+	first, second := leaseOf("7"), leaseOf("8")
+	if first == second {
+		t.Errorf("two running jobs share the lease %x", first)
+	}
+
+	release7()
+
+	_, release9, err := a.Own(t.Context(), "9")
+	must(t, err)
+
+	if got := leaseOf("9"); got != first {
+		t.Errorf("job 9 has the lease %x, want %x of the earlier job", got, first)
+	}
+
+	must(t, a.revoke(first, time.Minute))
+	release9()
+
+	_, release10, err := a.Own(t.Context(), "10")
+	must(t, err)
+
+	last := leaseOf("10")
+	if last == first {
+		t.Error("job 10 has a revoked lease")
+	}
+
+	release8()
+	release10()
+	a.Close()
+
+	for _, lease := range []clientv3.LeaseID{first, second, last} {
+		ttl, err := s.client.TimeToLive(t.Context(), lease)
+		must(t, err)
+
+		if ttl.TTL > 0 {
+			t.Errorf("the lease %x is left", lease)
+		}
+	}
+}

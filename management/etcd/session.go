@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
@@ -42,7 +43,9 @@ type Session struct {
 
 	mu      sync.Mutex
 	lease   clientv3.LeaseID
-	expires time.Time // the lease is alive until then, even if etcd does not answer
+	expires time.Time              // the lease is alive until then, even if etcd does not answer
+	leases  []*concurrency.Session // of earlier jobs, each without a key
+	closed  bool                   // no further lease is kept
 
 	ended   chan struct{} // closed by end
 	endOnce sync.Once
@@ -217,7 +220,7 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 		},
 	})
 	if err != nil && revision == 0 {
-		n.revoke(lease, revokeTimeout) // if this fails, the lease expires by itself
+		_ = n.revoke(lease, revokeTimeout) // if this fails, the lease expires by itself
 		return err
 	}
 
@@ -227,7 +230,7 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 	n.store.token.Store(revision)
 
 	if found != nil && found.Lease != 0 {
-		n.revoke(clientv3.LeaseID(found.Lease), revokeTimeout)
+		_ = n.revoke(clientv3.LeaseID(found.Lease), revokeTimeout)
 	}
 
 	return nil
@@ -248,11 +251,14 @@ func (n *Session) revokeTimeout() time.Duration {
 	return revokeTimeout
 }
 
-func (n *Session) revoke(lease clientv3.LeaseID, timeout time.Duration) {
+// revoke is an optimization, so most callers ignore its error.
+func (n *Session) revoke(lease clientv3.LeaseID, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 
-	_, _ = n.store.client.Revoke(ctx, lease)
+	_, err := n.store.client.Revoke(ctx, lease)
+
+	return err
 }
 
 // supervise renews the lease until ctx ends or another instance has the right
@@ -368,8 +374,20 @@ func (n *Session) Close() {
 	n.end()
 
 	n.mu.Lock()
-	lease := n.lease
+	lease, idle := n.lease, n.leases
+	n.leases, n.closed = nil, true
 	n.mu.Unlock()
 
-	n.revoke(lease, n.revokeTimeout())
+	for _, l := range idle {
+		l.Orphan()
+	}
+
+	// A lease without a key may expire by itself if etcd does not answer in time.
+	_ = n.revoke(lease, n.revokeTimeout())
+
+	for _, l := range idle {
+		if n.revoke(l.Lease(), n.revokeTimeout()) != nil {
+			break
+		}
+	}
 }
