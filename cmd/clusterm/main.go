@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/daemon"
 	"github.com/contiv/cluster/monitor/report"
 	"github.com/contiv/cluster/monitor/serf"
@@ -40,8 +41,11 @@ const (
 	defaultMonitor = "/etc/clusterm/monitor.yaml"
 )
 
-// exitUsage is the exit status for an invalid command line.
-const exitUsage = 2
+// The exit statuses besides 0 and 1. The second is EX_CONFIG of sysexits(3).
+const (
+	exitUsage  = 2  // an invalid command line
+	exitConfig = 78 // the daemon cannot start: its configuration is invalid
+)
 
 func main() {
 	// The first signal stops the process in order; a second one ends it at once.
@@ -74,6 +78,10 @@ func run(ctx context.Context, args []string) int {
 			return exitUsage
 		}
 
+		if _, ok := errors.AsType[configError](err); ok {
+			return exitConfig
+		}
+
 		return 1
 	}
 
@@ -96,6 +104,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			"   clusterm agent [--config FILE]\n" +
 			"   clusterm monitor [--config FILE]\n" +
 			"   clusterm check [--config FILE]\n" +
+			"   clusterm reload [--config FILE]\n" +
 			"   clusterm example > clusterm.yaml",
 		Description: "Without a command it is the manager's daemon: it serves the API, runs jobs and is a member of\n" +
 			"the gossip until SIGTERM. On SIGHUP it reloads its configuration file. clusterctl is its command line.",
@@ -113,6 +122,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			agentCommand(),
 			monitorCommand(),
 			checkCommand(config),
+			reloadCommand(config),
 			exampleCommand(),
 			versionCommand(),
 			childCommand("runner", "one run of ansible-playbook; started by the daemon", ansible.Main, setStatus),
@@ -214,6 +224,35 @@ func checkCommand(config cli.Flag) *cli.Command {
 	}
 }
 
+func reloadCommand(config cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name:      "reload",
+		Usage:     "have the running daemon read its configuration file again",
+		UsageText: "clusterm reload [--config FILE]",
+		Description: "It waits for the result, and fails if the daemon refuses the file; the former configuration\n" +
+			"then stays in force. systemctl reload clusterm runs it. FILE names the socket of the daemon; the\n" +
+			"daemon reads the file that it was started with. SIGHUP to the daemon does the same, with the result\n" +
+			"in its log.",
+		Flags: []cli.Flag{config},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			path := daemon.Options{ConfigPath: c.String("config"), UsualPath: defaultConfig}.Path()
+
+			m, err := client.New(client.Options{Socket: daemon.Socket(path), UserAgent: "clusterm/" + version})
+			if err != nil {
+				return err
+			}
+
+			if _, err := m.ReloadConfig(ctx); err != nil {
+				return err
+			}
+
+			fmt.Fprintln(os.Stderr, "ok: the configuration was reloaded")
+
+			return nil
+		},
+	}
+}
+
 func exampleCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "example",
@@ -258,9 +297,15 @@ func withoutArguments(action cli.ActionFunc) cli.ActionFunc {
 // usageError marks an invalid command line.
 type usageError struct{ error }
 
-// printError writes the error, and its remedy on a second line.
+// configError marks an invalid configuration of the daemon.
+type configError struct{ error }
+
+func (e configError) Unwrap() error { return e.error }
+
+// printError writes the error, and its remedy on a second line. In the journal it is
+// one line, because systemctl status shows the last lines only.
 func printError(err error) {
-	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Remedy != "" {
+	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Remedy != "" && !inJournal() {
 		fmt.Fprintf(os.Stderr, "clusterm: %s\n  %s\n", e.Message, e.Remedy)
 		return
 	}
@@ -273,18 +318,19 @@ func printError(err error) {
 }
 
 func logger() *logrus.Logger {
-	// The journal has timestamps of its own.
-	inJournal := os.Getenv("JOURNAL_STREAM") != ""
-
 	log := logrus.New()
 	log.SetFormatter(&logrus.TextFormatter{
 		DisableColors:    true,
-		FullTimestamp:    !inJournal,
-		DisableTimestamp: inJournal,
+		FullTimestamp:    !inJournal(),
+		DisableTimestamp: inJournal(),
 	})
 
 	return log
 }
+
+// inJournal reports whether the output goes to the journal, which has timestamps of
+// its own.
+func inJournal() bool { return os.Getenv("JOURNAL_STREAM") != "" }
 
 // ready reports to systemd that the service has started.
 func ready() { notify(sd.SdNotifyReady) }
@@ -299,23 +345,28 @@ func serve(ctx context.Context, path string) error {
 		return err
 	}
 
-	d, err := daemon.New(daemon.Options{
+	hup := make(chan os.Signal, 1)
+
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+
+	err = daemon.Main(ctx, daemon.Options{
 		ConfigPath: path,
 		UsualPath:  defaultConfig,
 		Command:    []string{self},
 		Logger:     logger(),
 		Version:    api.Version{Version: version, Commit: commit},
 		Ready:      ready,
-	})
-	if err != nil {
-		return err
+		Status:     func(text string) { notify("STATUS=" + text) },
+	}, hup)
+	if inventory.KindOf(err) == inventory.KindInvalid {
+		return configError{err}
 	}
 
-	hup := make(chan os.Signal, 1)
+	// After a failure, systemd keeps the reason as the status.
+	if err == nil {
+		notify(sd.SdNotifyStopping)
+	}
 
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
-	defer notify(sd.SdNotifyStopping)
-
-	return d.Run(ctx, hup)
+	return err
 }

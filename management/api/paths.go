@@ -34,6 +34,7 @@ const (
 	PathGroupVars  = "/v1/vars/groups/{name}"       // the same
 	PathNodeVars   = "/v1/vars/nodes/{name}"        // the same; GET ?merged=true: MergedVars
 	PathConfig     = "/v1/config"                   // GET: Config; PATCH an object (null removes a key): Config
+	PathReload     = "/v1/config/reload"            // POST: Config, as the file on disk makes it
 	PathInstances  = "/v1/instances"                // GET: List[Instance], oldest first
 	PathWatch      = "/v1/watch"                    // GET ?kinds=…&name=…&selector=…&since=REVISION: Change events
 	PathHealth     = "/v1/health"                   // GET: Health, 200 if ok, else 503

@@ -67,6 +67,7 @@ type Options struct {
 type Client struct {
 	http     *http.Client
 	base     string // without a trailing slash
+	socket   string // empty: TCP
 	where    string // the URL or socket, for messages
 	opt      Options
 	revision int64  // minimum revision of reads; 0: none
@@ -111,7 +112,7 @@ func New(o Options) (*Client, error) {
 	c.base, c.where = base, base
 	if socket != "" {
 		// HTTP requires a host name; the socket ignores it.
-		c.base, c.where = "http://clusterm", socket
+		c.base, c.where, c.socket = "http://clusterm", socket, socket
 	}
 
 	// A redirect would send the request to another program.
@@ -481,10 +482,14 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return fail("cannot open %s: permission denied", c.where).Do("only root can open it: use sudo")
-	case errors.Is(err, fs.ErrNotExist):
-		return fail("the socket %s does not exist", c.where).Do(running)
+	case errors.Is(err, fs.ErrNotExist), c.socket != "" && errors.Is(err, syscall.ECONNREFUSED):
+		return c.notRunning(err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fail("%s refused the connection", c.where).Do(running)
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return fail("there is no route to %s", c.where).Do("check the address, and the network of this host")
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOTSOCK), errors.Is(err, syscall.EPROTOTYPE):
+		return fail("%s is no socket of clusterm", c.where).Do("check the path")
 	case errors.Is(err, context.DeadlineExceeded), isNet && timeout.Timeout():
 		return fail("%s did not answer in time", c.where).Do(running)
 	case errors.Is(err, io.EOF),
@@ -498,7 +503,44 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		return e
 	}
 
+	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
+		return fail("the host name %s cannot be resolved: %s", lookup.Name, lookup.Err).Do("check the address")
+	}
+
+	// Without "dial tcp", which names no step of an operator.
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		cause = op.Err
+	}
+
 	return fail("cannot reach %s: %v", c.where, cause).Do(running)
+}
+
+// notRunning returns the error for a socket that no daemon serves. It has the
+// reason of the daemon's last failure if there was one.
+func (c *Client) notRunning(err error) error {
+	last, unread := api.ReadFailure(c.socket)
+	if unread != nil {
+		state := "does not exist"
+		if !errors.Is(err, fs.ErrNotExist) {
+			state = "refused the connection"
+		}
+
+		out := inventory.Errorf(inventory.KindUnavailable, "clusterm is not running: its socket %s %s", c.where, state).
+			Do("systemctl status clusterm shows the service; to start it: systemctl start clusterm")
+		out.Err = err
+
+		return out
+	}
+
+	out := inventory.Errorf(inventory.KindUnavailable, "clusterm is not running; it failed at %s: %s",
+		last.Time.Local().Format(time.DateTime), last.Message)
+	out.Remedy, out.Err = last.Remedy, err
+
+	if out.Remedy == "" {
+		out.Remedy = "systemctl status clusterm shows the service, journalctl -u clusterm its log"
+	}
+
+	return out
 }
 
 // native replaces the numbers of decoded JSON by int64 or float64. A number stays

@@ -103,7 +103,7 @@ func TestUnreachable(t *testing.T) {
 			"no socket", Options{Socket: filepath.Join(dir, "none.sock")},
 			[]string{"does not exist", "none.sock", "systemctl status clusterm"},
 		},
-		{"dead socket", Options{Socket: dead}, []string{"refused the connection", "dead.sock", "is clusterm running"}},
+		{"dead socket", Options{Socket: dead}, []string{"refused the connection", "dead.sock", "systemctl start"}},
 		{"closed port", Options{URL: closed}, []string{"refused the connection", closed, "is clusterm running"}},
 		{
 			"hangs", Options{URL: hangs.URL, Timeout: 50 * time.Millisecond},
@@ -282,5 +282,63 @@ func TestGivesUp(t *testing.T) {
 
 	if _, err := c.WaitJob(context.Background(), "1"); inventory.KindOf(err) != inventory.KindUnavailable {
 		t.Errorf("a stopped daemon: %v", err)
+	}
+}
+
+// TestNotRunning: an error of the connection has a cause and a remedy for an
+// operator, and the reason of the daemon's last failure.
+func TestNotRunning(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	file := filepath.Join(dir, "file")
+
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	version := func(o Options) string {
+		t.Helper()
+
+		o.Patience = -1
+
+		c, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_, err = c.Version(t.Context())
+		if inventory.KindOf(err) != inventory.KindUnavailable {
+			t.Errorf("%v is %s", err, inventory.KindOf(err))
+		}
+
+		return err.Error()
+	}
+
+	for _, tt := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Socket: socket}, "clusterm is not running: its socket " + socket + " does not exist; systemctl"},
+		{Options{Socket: file}, "clusterm is not running: its socket " + file + " refused the connection"},
+		{Options{Socket: dir + "/" + strings.Repeat("long", 40)}, "is no socket of clusterm"},
+		{Options{URL: "127.0.0.1:1"}, "http://127.0.0.1:1 refused the connection"},
+		{Options{URL: "http://nowhere.invalid:9007"}, "the host name nowhere.invalid cannot be resolved"},
+	} {
+		if got := version(tt.o); !strings.Contains(got, tt.want) || strings.Contains(got, "dial") {
+			t.Errorf("%+v: %s, want %s", tt.o, got, tt.want)
+		}
+	}
+
+	failure := `{"time":"2026-03-01T10:00:00Z","message":"the configuration /x is wrong: line 2","remedy":"mend it"}`
+	if err := os.WriteFile(api.FailurePath(socket), []byte(failure), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	got := version(Options{Socket: socket})
+	if !strings.Contains(got, "clusterm is not running; it failed at 2026-03-01 ") ||
+		!strings.HasSuffix(got, ": the configuration /x is wrong: line 2; mend it") {
+		t.Error(got)
 	}
 }

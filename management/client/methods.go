@@ -389,6 +389,13 @@ func (c *Client) PatchConfig(ctx context.Context, patch map[string]any) (api.Con
 	return c.config(ctx, call{method: http.MethodPatch, path: api.PathConfig, in: patch})
 }
 
+// ReloadConfig makes the daemon read its configuration file again, and returns the
+// effective configuration after that. A file that is wrong, or that changes a key
+// for which the daemon must restart, is KindRefused and changes nothing.
+func (c *Client) ReloadConfig(ctx context.Context) (api.Config, error) {
+	return c.config(ctx, call{method: http.MethodPost, path: api.PathReload})
+}
+
 func (c *Client) config(ctx context.Context, k call) (api.Config, error) {
 	out := api.Config{}
 

@@ -18,6 +18,10 @@ import (
 // on each.
 var Example = setting.Example
 
+// Socket returns the socket that a configuration file sets, even if a daemon would
+// refuse the file. An empty path is the default configuration.
+func Socket(path string) string { return setting.Socket(path) }
+
 // CheckFile refuses a configuration file that a daemon on this host would refuse
 // or could not work with. It runs the configured Ansible and blocks until it
 // answers. An empty path is the default configuration.
@@ -53,7 +57,10 @@ func (adapters) CheckAnsible(ctx context.Context, path string) error {
 }
 
 // settingsAPI implements server.Settings: it converts values to their wire type.
-type settingsAPI struct{ *setting.Settings }
+type settingsAPI struct {
+	*setting.Settings
+	reload func(context.Context, access.Caller) error
+}
 
 // Config returns the configuration in force.
 func (s settingsAPI) Config() api.Config { return wireConfig(s.Values()) }
@@ -66,6 +73,16 @@ func (s settingsAPI) Patch(ctx context.Context, c access.Caller, patch map[strin
 	}
 
 	return wireConfig(values), nil
+}
+
+// Reload reads the configuration file again and returns the configuration then in
+// force.
+func (s settingsAPI) Reload(ctx context.Context, c access.Caller) (api.Config, error) {
+	if err := s.reload(ctx, c); err != nil {
+		return nil, err
+	}
+
+	return wireConfig(s.Values()), nil
 }
 
 func wireConfig(values setting.Values) api.Config {

@@ -57,6 +57,9 @@ type Options struct {
 	Logger  *logrus.Logger
 	// Ready is called when the daemon serves. It may be nil.
 	Ready func()
+	// Status receives a line about the condition of the daemon when that changes.
+	// It may be nil.
+	Status func(string)
 }
 
 // Daemon is one clusterm. New makes it; Start sets the fields below file.
@@ -389,7 +392,7 @@ func (d *Daemon) wireUseCases() {
 
 	api := server.New(server.Options{
 		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Variables: d.variables,
-		Explain: explain.New(d.store, d.settings.Explain), Settings: settingsAPI{d.settings},
+		Explain: explain.New(d.store, d.settings.Explain), Settings: settingsAPI{d.settings, d.reload},
 		Health: d.health, Version: d.version, Logger: log,
 		Metrics: d.instruments.handler(), Registerer: d.instruments.registry,
 	})
@@ -485,9 +488,40 @@ func (d *Daemon) Engine() *engine.Engine { return d.engine }
 // View returns the daemon's newest view, for tests.
 func (d *Daemon) View() *state.View { return d.store.View() }
 
+// signalPrincipal is the principal of a reload by SIGHUP. The kernel does not
+// record the sender of a signal.
+const signalPrincipal = "signal:SIGHUP"
+
 // Reload reads the configuration file again. It takes effect as a whole, or is
 // refused with the reason and changes nothing.
-func (d *Daemon) Reload() error { return d.settings.Reload(context.Background()) }
+func (d *Daemon) Reload() error {
+	return d.reload(context.Background(), access.Caller{Principal: signalPrincipal})
+}
+
+func (d *Daemon) reload(ctx context.Context, c access.Caller) error {
+	err := d.settings.Reload(ctx, c)
+	if err != nil {
+		d.opts.Logger.WithError(err).Error("the configuration was not reloaded; the old one stays in force")
+		d.status("serving with the former configuration; the reload was refused: " + oneLine(err))
+
+		return err
+	}
+
+	d.opts.Logger.Info("the configuration was reloaded")
+	d.status(serving)
+
+	return nil
+}
+
+// serving is the status of a daemon that serves its API.
+const serving = "serving"
+
+// status reports a status to the supervisor of the process.
+func (d *Daemon) status(text string) {
+	if d.opts.Status != nil {
+		d.opts.Status(text)
+	}
+}
 
 // Stop ends all parts in the reverse order of their start, within 30 seconds.
 // Runners go on: the next daemon adopts them.
@@ -530,6 +564,8 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 		d.opts.Ready()
 	}
 
+	d.status(serving)
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -539,11 +575,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 			// A supervisor restarts the process, which is safer than half a daemon.
 			return errors.Join(err, d.Stop(context.WithoutCancel(ctx)))
 		case <-reload:
-			if err := d.Reload(); err != nil {
-				d.opts.Logger.WithError(err).Error("the configuration was not reloaded; the old one stays in force")
-			} else {
-				d.opts.Logger.Info("the configuration was reloaded")
-			}
+			_ = d.Reload() // it logs the result
 		}
 	}
 }

@@ -115,6 +115,8 @@ func newWorld(t *testing.T) *world {
 			"ansible-playbook",
 			s.dir+"/s",
 			"/run/clusterm/clusterm.sock",
+			s.file,
+			"/etc/clusterm/clusterm.yaml",
 			s.url,
 			"http://127.0.0.1:9007",
 			`"actor":"`+me.Username+`"`,
@@ -329,6 +331,12 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 
 		w.runner.mu.Unlock()
 		defer func() { w.must(os.Rename(path+".away", path)) }()
+	case "configuration":
+		text, readErr := os.ReadFile(w.file)
+		w.must(readErr)
+		w.must(os.WriteFile(w.file, append(slices.Clone(text), "jobs.limit: 8\n"...), 0o600))
+
+		defer func() { w.must(os.WriteFile(w.file, text, 0o600)) }()
 	case "":
 	default:
 		w.t.Fatalf("there is no fault %q", fault)
@@ -338,7 +346,7 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 		rec := httptest.NewRecorder()
 		server.New(server.Options{
 			State: w.store, Jobs: broken{w.engine, err}, Logs: w.engine, Nodes: w.nodes, Variables: w.variables,
-			Settings: settingsAPI{w.settings},
+			Settings: settingsAPI{w.settings, w.reload},
 		}).ServeHTTP(rec, req)
 
 		return rec.Code, rec.Body.String()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,7 +49,15 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	check("instance", d.alive())
 	check("ansible", d.runner.Check(ctx))
 	check("disk", checkFreeSpace(d.file.DataDir, minFreeSpace))
-	check("configuration", d.settings.Problem())
+
+	invalid := d.settings.Problem()
+	check("configuration", invalid)
+
+	if keys := d.settings.Pending(); invalid == nil && len(keys) > 0 {
+		h.Warnings = append(h.Warnings, fmt.Sprintf(
+			"the configuration file on disk has changes that are not in force: %s; "+
+				"to apply them: systemctl reload clusterm", strings.Join(keys, ", ")))
+	}
 
 	if d.gossip.off() {
 		h.Checks["gossip"] = "off"

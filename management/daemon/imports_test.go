@@ -183,6 +183,7 @@ var mayImport = map[string][]string{
 		"monitor/serf",
 		"configuration/ansible",
 		"management/api",
+		"management/client",
 		"management/daemon",
 	},
 	"cmd/clusterm/processtest": {},

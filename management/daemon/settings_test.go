@@ -318,6 +318,66 @@ func TestAnsiblePlaybookIsSwitched(t *testing.T) {
 	}
 }
 
+// TestFileThatIsNotInForce: health names a file on disk that does not run, and the
+// reason, whether or not a reload was tried.
+func TestFileThatIsNotInForce(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "jobs: {limit: 3}")
+	s.report("a")
+	s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+
+	healthy := func(check, warning string) {
+		t.Helper()
+		h, err := s.Health(s.ctx())
+		s.must(err)
+
+		if got := h.Checks["configuration"]; !strings.Contains(got, check) || (check == "ok") != (got == "ok") {
+			t.Errorf("configuration: %s, want %s", got, check)
+		}
+
+		if got := strings.Join(h.Warnings, "\n"); !strings.Contains(got, warning) || warning == "" && got != "" {
+			t.Errorf("the warnings are %q, want %q", got, warning)
+		}
+	}
+	refused := func(message string) {
+		t.Helper()
+
+		_, err := s.ReloadConfig(s.ctx())
+		checkError(t, err, inventory.KindRefused, message)
+	}
+	healthy("ok", "")
+
+	s.write("jobs: {limit: 4}")
+	healthy("ok", "not in force: jobs.limit")
+	_, err := s.ReloadConfig(s.ctx())
+	s.must(err)
+	healthy("ok", "")
+
+	s.write("jobs: {limit: 5}", "nonsense: 1")
+	healthy("the file on disk is not in force: the configuration "+s.file+" is wrong: line ", "")
+	healthy("key nonsense not found", "")
+	refused("key nonsense not found")
+	healthy("a restart would fail", "")
+
+	s.write("jobs: {limit: 5}", "data_dir: /elsewhere")
+	healthy("data_dir cannot change while clusterm runs", "")
+
+	// Only a reload finds out that nodes lack their group.
+	s.write("groups: [{name: other}]")
+	healthy("ok", "not in force: groups")
+	refused("a-1 is in service-master")
+	healthy("a-1 is in service-master", "")
+
+	s.write("jobs: {limit: 4}")
+	healthy("ok", "")
+
+	if err := os.Remove(s.file); err != nil {
+		t.Fatal(err)
+	}
+
+	healthy("cannot be read", "")
+}
+
 // TestReloadMeetsAPatch patches the overlay during a reload. Afterwards both are in
 // force.
 func TestReloadMeetsAPatch(t *testing.T) {

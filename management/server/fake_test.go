@@ -620,6 +620,10 @@ func (c *fakeSettings) Config() api.Config {
 
 func (c *fakeSettings) Groups() inventory.Groups { return inventory.DefaultGroups() }
 
+func (c *fakeSettings) Reload(context.Context, access.Caller) (api.Config, error) {
+	return c.Config(), nil
+}
+
 func (c *fakeSettings) Patch(_ context.Context, caller access.Caller, patch map[string]any) (api.Config, error) {
 	if caller.Precondition != nil {
 		if err := caller.Precondition(&state.View{ConfigAt: 5}); err != nil {

@@ -468,6 +468,8 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	expect(t, "config", config["jobs.limit"], api.Setting{Value: int64(4), Origin: "default", Settable: true})
 	config = must[api.Config](t)(c.PatchConfig(ctx, map[string]any{"jobs.limit": 7}))
 	expect(t, "overlay", config["jobs.limit"], api.Setting{Value: int64(7), Origin: "overlay", Settable: true})
+	expect(t, "after a reload", must[api.Config](t)(c.ReloadConfig(ctx)), config)
+
 	_, err = c.PatchConfig(ctx, map[string]any{"data_dir": "/tmp"})
 	expect(t, "data_dir", inventory.KindOf(err), inventory.KindRefused)
 

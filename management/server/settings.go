@@ -18,6 +18,7 @@ func (s *Server) settingRoutes() []rest.Route {
 	return []rest.Route{
 		{Method: http.MethodGet, Path: api.PathConfig, Serve: s.getConfig},
 		{Method: http.MethodPatch, Path: api.PathConfig, Serve: s.patchConfig, Conditional: true},
+		{Method: http.MethodPost, Path: api.PathReload, Serve: s.reloadConfig},
 		{Method: http.MethodGet, Path: api.PathGroups, Serve: s.getGroups, Query: listQuery()},
 	}
 }
@@ -95,6 +96,25 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	config, err := s.Settings.Patch(r.Context(), c, patch)
+	if err != nil {
+		return err
+	}
+
+	rest.ShowRevision(w, s.State.View().Revision)
+
+	return rest.WriteJSON(w, http.StatusOK, config)
+}
+
+func (s *Server) reloadConfig(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	if err := rest.ReadEmpty(w, r); err != nil {
+		return err
+	}
+
+	config, err := s.Settings.Reload(r.Context(), caller(r))
 	if err != nil {
 		return err
 	}

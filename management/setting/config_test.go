@@ -187,3 +187,26 @@ func TestLoadRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestSocket: a file that Load refuses still names its socket.
+func TestSocket(t *testing.T) {
+	t.Parallel()
+
+	for text, want := range map[string]string{
+		"":                                      DefaultSocket,
+		"socket: /srv/s\n":                      "/srv/s",
+		"nonsense: 1\nsocket: /srv/s\n":         "/srv/s",
+		"jobs: {limit: many}\nsocket: /srv/s\n": "/srv/s",
+		"socket: relative\n":                    DefaultSocket,
+		"socket: [/srv/s]\n":                    DefaultSocket,
+		"socket: /srv/s\n\tx\n":                 DefaultSocket,
+	} {
+		if got := Socket(write(t, text)); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+
+	if got := Socket(filepath.Join(t.TempDir(), "none")); got != DefaultSocket {
+		t.Errorf("without a file: %s", got)
+	}
+}

@@ -62,6 +62,24 @@ func Load(path string, adapters Adapters) (File, error) {
 	return f, nil
 }
 
+// Socket returns the socket that a configuration file sets. A file that Load
+// refuses still names its socket if it is YAML.
+func Socket(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return DefaultSocket
+	}
+
+	var c struct {
+		Socket string `yaml:"socket"`
+	}
+	if err := yaml.Unmarshal(data, &c); err != nil || !filepath.IsAbs(c.Socket) {
+		return DefaultSocket
+	}
+
+	return c.Socket
+}
+
 func (f *File) check(adapters Adapters) error {
 	if err := f.Check(); err != nil {
 		return err

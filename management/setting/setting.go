@@ -4,6 +4,7 @@ package setting
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -80,6 +81,13 @@ type Settings struct {
 	overlay map[string]any // the overlay that current was made with
 	current Config
 	refused error // the reason why the overlay is not in force
+	reload  refusal
+}
+
+// refusal is a file that the last reload refused, and the reason.
+type refusal struct {
+	file File
+	err  error // nil: the last reload succeeded
 }
 
 // New returns the settings of the file. The overlay comes into force with the
@@ -121,8 +129,9 @@ func (s *Settings) Current() Config {
 	return merged
 }
 
-// Problem returns the reason why the overlay is not in force, or a file of the
-// configuration that is missing on this host; nil if there is no problem.
+// Problem returns the reason why the overlay or the file on disk is not in force,
+// or a file of the configuration that is missing on this host; nil if there is no
+// problem. It reads the file.
 func (s *Settings) Problem() error {
 	current := s.Current()
 
@@ -134,7 +143,63 @@ func (s *Settings) Problem() error {
 		return refused
 	}
 
+	if err := s.fileProblem(); err != nil {
+		return err
+	}
+
 	return current.checkFiles(Default())
+}
+
+// fileProblem returns the reason why a reload of the file on disk would fail, as
+// far as the file itself or the last reload shows it.
+func (s *Settings) fileProblem() error {
+	file, err := Load(s.path(), s.adapters)
+	if err != nil {
+		return notInForce(err, "until then the former file stays in force, and a restart would fail")
+	}
+
+	s.mu.Lock()
+	running, last := s.file, s.reload
+	s.mu.Unlock()
+
+	if fixed := changedFileKeys(running.Config, file.Config); len(fixed) > 0 {
+		return notInForce(errNeedsRestart(fixed), "")
+	}
+
+	if last.err != nil && reflect.DeepEqual(last.file, file) {
+		return notInForce(last.err, "until then the former file stays in force")
+	}
+
+	return nil
+}
+
+// notInForce returns the error for a file on disk that does not run.
+func notInForce(err error, until string) error {
+	out := inventory.Errorf(inventory.KindRefused, "the file on disk is not in force: %s", err)
+
+	e, ok := errors.AsType[*inventory.Error](err)
+	if !ok {
+		return out.Do("%s", until)
+	}
+
+	out.Message = "the file on disk is not in force: " + e.Message
+
+	return out.Do("%s", strings.TrimSuffix(e.Remedy+"; "+until, "; "))
+}
+
+// Pending returns the keys of the file on disk that differ from the file in force:
+// a reload would change them. It reads the file.
+func (s *Settings) Pending() []string {
+	file, err := Load(s.path(), s.adapters)
+	if err != nil {
+		return nil
+	}
+
+	s.mu.Lock()
+	running := s.file
+	s.mu.Unlock()
+
+	return changedKeys(running.Config, file.Config)
 }
 
 // Values returns the configuration in force with the origin of every key.
@@ -155,20 +220,39 @@ func (s *Settings) Values() Values {
 // Reload reads the configuration file again. It takes effect as a whole, or is
 // refused with the reason and changes nothing. It blocks while a changed
 // ansible-playbook is checked.
-func (s *Settings) Reload(ctx context.Context) error {
-	file, err := Load(s.path(), s.adapters)
-	if err != nil {
-		return err
-	}
+func (s *Settings) Reload(ctx context.Context, c access.Caller) error {
+	record := access.Record{Action: "settings.reload", Targets: []string{s.path()}}
 
+	return access.Audited(ctx, s.audit, c, record, func(*access.Record) error {
+		file, err := Load(s.path(), s.adapters)
+		if err == nil {
+			err = s.replace(ctx, file)
+		}
+
+		s.mu.Lock()
+		s.reload = refusal{file, err}
+		s.mu.Unlock()
+
+		// The request to reload is valid; the file is not.
+		if e, ok := errors.AsType[*inventory.Error](err); ok && e.Kind == inventory.KindInvalid {
+			refused := *e
+			refused.Kind = inventory.KindRefused
+
+			return &refused
+		}
+
+		return err
+	})
+}
+
+// replace puts a file into force.
+func (s *Settings) replace(ctx context.Context, file File) error {
 	s.mu.Lock()
 	old := s.file
 	s.mu.Unlock()
 
 	if fixed := changedFileKeys(old.Config, file.Config); len(fixed) > 0 {
-		return inventory.Errorf(inventory.KindRefused,
-			"%s cannot change while clusterm runs", strings.Join(fixed, ", ")).
-			Do("restart it: systemctl restart clusterm")
+		return errNeedsRestart(fixed)
 	}
 
 	overlay := s.state.View().Overlay
@@ -194,9 +278,18 @@ func (s *Settings) Reload(ctx context.Context) error {
 	return nil
 }
 
-// changedFileKeys returns the keys that only a restart can change, and that
-// differ.
+func errNeedsRestart(keys []string) error {
+	return inventory.Errorf(inventory.KindRefused, "%s cannot change while clusterm runs", strings.Join(keys, ", ")).
+		Do("restart it: systemctl restart clusterm")
+}
+
+// changedFileKeys returns the keys that differ, and that only a restart can change.
 func changedFileKeys(old, c Config) []string {
+	return slices.DeleteFunc(changedKeys(old, c), func(key string) bool { return !isFileKey(key) })
+}
+
+// changedKeys returns the keys of c that differ in old.
+func changedKeys(old, c Config) []string {
 	before := map[string]any{}
 	for _, e := range entries(old) {
 		before[e.key] = e.value
@@ -204,8 +297,7 @@ func changedFileKeys(old, c Config) []string {
 
 	var changed []string
 	for _, e := range entries(c) {
-		value, existed := before[e.key]
-		if isFileKey(e.key) && (!existed || !reflect.DeepEqual(value, e.value)) {
+		if value, existed := before[e.key]; !existed || !reflect.DeepEqual(value, e.value) {
 			changed = append(changed, e.key)
 		}
 	}

@@ -119,7 +119,9 @@ func TestCommands(t *testing.T) {
 		{"check -c " + bad, 1, "", "line 2: key nonsense not found\n  'clusterm example' prints"},
 		{"check -c /nope", 1, "", "cannot be read"},
 		{"check " + good, 2, "", "takes no argument"},
-		{"--config " + bad, 1, "", "line 2: key nonsense not found"},
+		{"--config " + bad, 78, "", "line 2: key nonsense not found"},
+		{"reload --help", 0, "clusterm reload [--config FILE]", ""},
+		{"reload extra", 2, "", "takes no argument"},
 		{"agent --config /nope", 1, "", "/nope"},
 		{"agent extra", 2, "", "takes no argument"},
 		{"monitor --help", 0, "ssh -N -L", ""},
@@ -319,9 +321,28 @@ func TestDaemon(t *testing.T) {
 	reload()
 	p.awaitOutput("the configuration was not reloaded", 1)
 
+	// The command behind systemctl reload fails with the reason.
+	if status, _, stderr := clusterm(t, "reload", "-c", d+"/clusterm.yaml"); status != 1 ||
+		!strings.Contains(stderr, "jobs.limit: 0 is not within") {
+		t.Errorf("reload of a broken file: %d %s", status, stderr)
+	}
+
+	config("jobs: {limit: 8}")
+
+	if status, _, stderr := clusterm(t, "reload", "-c", d+"/clusterm.yaml"); status != 0 ||
+		stderr != "ok: the configuration was reloaded\n" {
+		t.Errorf("reload: %d %s", status, stderr)
+	}
+
+	if got, err := c.Config(t.Context()); err != nil || fmt.Sprint(got["jobs.limit"].Value) != "8" {
+		t.Errorf("%+v, %v", got["jobs.limit"], err)
+	}
+
+	config("jobs: {limit: 0}")
+
 	// A second daemon is refused, and does not disturb the first.
 	status, _, stderr := clusterm(t, "--config", d+"/clusterm.yaml")
-	if status != 1 || !strings.Contains(stderr, "jobs.limit") {
+	if status != 78 || !strings.Contains(stderr, "jobs.limit") {
 		t.Errorf("%d %s", status, stderr)
 	}
 
@@ -359,7 +380,8 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
-// TestReady: the daemon notifies systemd once it serves.
+// TestReady: the daemon notifies systemd once it serves, and of the reason why it
+// does not.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
@@ -369,16 +391,16 @@ func TestReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	p := launchWith(t, []string{"NOTIFY_SOCKET=" + d + "/notify"}, "--config", write(
-		t,
-		d+"/clusterm.yaml",
-		fmt.Sprintf(
-			"data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\nnode: {label: m, serial: \"1\"}\n",
-			d,
-			d,
-		),
-	))
-	notified := func(want string) {
+	good := fmt.Sprintf(
+		"data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\nnode: {label: m, serial: \"1\"}\n", d, d)
+	begin := func(config string) *process {
+		t.Helper()
+
+		env := []string{"NOTIFY_SOCKET=" + d + "/notify", "JOURNAL_STREAM=8:1"}
+
+		return launchWith(t, env, "--config", write(t, d+"/clusterm.yaml", config))
+	}
+	notified := func(p *process, want string) {
 		t.Helper()
 
 		if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -392,7 +414,40 @@ func TestReady(t *testing.T) {
 			t.Fatalf("%q, %v, want %s\n%s", buf[:n], err, want, p.output())
 		}
 	}
-	notified("READY=1")
+
+	// A start that fails shows its cause: to systemd, in the last line of the journal,
+	// and to clients.
+	const cause = "line 6: key nonsense not found"
+	p := begin(good + "nonsense: 1\n")
+	notified(p, "STATUS=the configuration "+d+"/clusterm.yaml is wrong: "+cause+"; 'clusterm example'")
+	<-p.over
+
+	if status := p.cmd.ProcessState.ExitCode(); status != 78 {
+		t.Errorf("it ended with %d", status)
+	}
+
+	if lines := strings.Split(strings.TrimSpace(p.output()), "\n"); !strings.Contains(lines[len(lines)-1], cause) {
+		t.Errorf("the log ends with %s", lines[len(lines)-1])
+	}
+
+	down, err := client.New(client.Options{Socket: d + "/s"})
+	if err == nil {
+		_, err = down.Version(t.Context())
+	}
+
+	if err == nil || !strings.Contains(err.Error(), "clusterm is not running; it failed at ") ||
+		!strings.Contains(err.Error(), cause) {
+		t.Errorf("a client got %v", err)
+	}
+
+	p = begin(good)
+	notified(p, "STATUS=starting; the last start failed: the configuration ")
+	notified(p, "READY=1")
+	notified(p, "STATUS=serving")
+
+	if _, err := os.Stat(api.FailurePath(d + "/s")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the cause is still there: %v", err)
+	}
 
 	c, err := client.New(client.Options{Socket: d + "/s"})
 	if err == nil {
@@ -403,11 +458,24 @@ func TestReady(t *testing.T) {
 		t.Errorf("no answer after READY=1: %v", err)
 	}
 
+	write(t, d+"/clusterm.yaml", good+"jobs: {limit: 0}\n")
+
+	if status, _, stderr := clusterm(t, "reload", "-c", d+"/clusterm.yaml"); status != 1 {
+		t.Errorf("reload of a broken file: %d %s", status, stderr)
+	}
+
+	notified(p, "STATUS=serving with the former configuration; the reload was refused: ")
+
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
 
-	notified("STOPPING=1")
+	notified(p, "STOPPING=1")
+
+	_, err = down.Version(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "its socket "+d+"/s does not exist") {
+		t.Errorf("a client of a stopped daemon got %v", err)
+	}
 }
 
 // TestAgent runs the process of every node.
