@@ -135,6 +135,12 @@ type Options struct {
 	// Registerer receives the metrics of the server itself. It may be nil.
 	Registerer prometheus.Registerer
 	Logger     logrus.FieldLogger
+	// HeaderTime limits the arrival of a request's header. 0 is 10 s.
+	HeaderTime time.Duration
+	// BodyTime limits the arrival of a request's body. 0 is 30 s.
+	BodyTime time.Duration
+	// IdleTime limits how long a connection stays open between requests. 0 is 2 min.
+	IdleTime time.Duration
 	// Stall limits one write to a client. A client that does not read for this
 	// long is disconnected. 0 is 30 s.
 	Stall time.Duration
@@ -163,6 +169,9 @@ type Server struct {
 
 // New returns a server without listeners.
 func New(o Options) *Server {
+	o.HeaderTime = cmp.Or(o.HeaderTime, 10*time.Second)
+	o.BodyTime = cmp.Or(o.BodyTime, 30*time.Second)
+	o.IdleTime = cmp.Or(o.IdleTime, 2*time.Minute)
 	o.Stall = cmp.Or(o.Stall, 30*time.Second)
 	o.StreamGrace = cmp.Or(o.StreamGrace, time.Second)
 	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
@@ -179,19 +188,19 @@ func New(o Options) *Server {
 	s.draining, s.drain = context.WithCancel(s.base)
 	s.router = rest.NewRouter(rest.Options{
 		Authenticate: authenticate, Remote: remote, Meter: s.metrics, Logger: o.Logger, Stopping: s.base,
-		BodyLimit: DefaultBodyLimit, Stall: o.Stall, StreamGrace: o.StreamGrace,
+		BodyLimit: DefaultBodyLimit, BodyTime: o.BodyTime, Stall: o.Stall, StreamGrace: o.StreamGrace,
 	}, append(s.versioned(), s.legacy().Routes()...))
 
 	s.http = &http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+		ReadHeaderTimeout: o.HeaderTime,
+		IdleTimeout:       o.IdleTime,
 		MaxHeaderBytes:    64 << 10,
 		BaseContext:       func(net.Listener) context.Context { return s.base },
 		ConnContext:       withPeer,
 		ErrorLog:          log.New(debugWriter{o.Logger}, "", 0),
-		// There is no WriteTimeout: streams last as long as their jobs. Instead,
-		// package rest sets a deadline for every write.
+		// There is no ReadTimeout and no WriteTimeout: streams last as long as their
+		// jobs. Instead, package rest sets a deadline for every body and every write.
 	}
 
 	return s

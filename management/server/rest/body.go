@@ -11,25 +11,21 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
-const (
-	// maxDepth limits the nesting of a body.
-	maxDepth = 64
-	// bodyTime limits the time in which a client must send its body.
-	bodyTime = 30 * time.Second
-)
+// maxDepth limits the nesting of a body.
+const maxDepth = 64
 
 // ReadBody reads the whole body, up to the limit of the router. It blocks until
-// the client has sent it, for bodyTime at most.
+// the client has sent it, or until the deadline of the router.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	limit := noteOf(r).bodyLimit
 
@@ -39,20 +35,19 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 
 	if r.ContentLength > limit {
-		// The unread body would be parsed as the next request.
-		w.Header().Set("Connection", "close")
-
 		return nil, tooLarge()
 	}
 
-	// The server has no read timeout, because answers may stream. Bodies need one.
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(bodyTime))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	_ = rc.SetReadDeadline(time.Time{})
-
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge()
+	}
+
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err := inventory.Errorf(inventory.KindInvalid, "the body did not arrive in time: %d bytes came", len(body)).
+			Do("send the body together with the header, and a right Content-Length")
+
+		return nil, withStatus{http.StatusRequestTimeout, err}
 	}
 
 	if err != nil {

@@ -17,6 +17,7 @@ type recorder struct {
 	http.ResponseWriter
 	stall  time.Duration
 	grace  time.Duration
+	body   *arrival // of the request; nil if it has none
 	status int
 
 	mu    sync.Mutex
@@ -30,6 +31,7 @@ func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= http.StatusOK {
 		w.status = status
+		w.body.giveUp(w.Header())
 	}
 
 	w.extend()

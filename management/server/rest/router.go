@@ -40,6 +40,8 @@ type Options struct {
 	Stopping context.Context
 	// BodyLimit is the size in bytes of the largest body; see SetBodyLimit.
 	BodyLimit int64
+	// BodyTime bounds the arrival of a body.
+	BodyTime time.Duration
 	// Stall bounds one write to a client. A client that does not read for this
 	// long is disconnected.
 	Stall time.Duration
@@ -172,6 +174,8 @@ func (router *Router) handle(w http.ResponseWriter, r *http.Request, rt Route) {
 	rec := &recorder{ResponseWriter: w, stall: router.options.Stall, grace: router.options.StreamGrace}
 	n := &note{route: rt, bodyLimit: router.bodyLimit.Load(), fields: logrus.Fields{}}
 	r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
+	rec.body = awaitBody(w, r, router.options.BodyTime)
+
 	rec.Header().Set("Cache-Control", "no-store")
 	rec.Header().Set("X-Content-Type-Options", "nosniff")
 
