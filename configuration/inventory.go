@@ -27,11 +27,12 @@ type Role string
 // The roles of hosts.
 const (
 	RoleTarget Role = "target" // a node of the job: plays act on it
-	RoleHelper Role = "helper" // reserved by the job: plays act on it
+	RoleHelper Role = "helper" // reserved by the job: plays that name HelpersGroup act on it
 	RolePeer   Role = "peer"   // templates may refer to it; no play acts on it
 )
 
-// Inventory groups of a run's hosts by role. Plays act on these groups only.
+// Inventory groups of a run's hosts by role. Plays act on the targets only, and
+// those that name HelpersGroup in their hosts act on the helpers as well.
 const (
 	TargetsGroup = "job_targets"
 	HelpersGroup = "job_helpers"

@@ -269,7 +269,7 @@ func (p *Printer) run(r api.Run) {
 	rows := make([][]string, len(r.Results))
 	for i, h := range r.Results {
 		rows[i] = []string{
-			Line(h.Host),
+			resultHost(h),
 			fmt.Sprint(h.OK),
 			fmt.Sprint(h.Changed),
 			fmt.Sprint(h.Failed),
@@ -280,6 +280,15 @@ func (p *Printer) run(r api.Run) {
 	}
 
 	p.Rows([]string{"HOST", "OK", "CHANGED", "FAILED", "UNREACHABLE", "FAILED TASK", "MESSAGE"}, rows)
+}
+
+// resultHost returns the host of a result, marked if the request does not name it.
+func resultHost(h api.HostResult) string {
+	if h.Helper {
+		return Line(h.Host) + " (helper)"
+	}
+
+	return Line(h.Host)
 }
 
 // pinnedVars prints the variables that a job was accepted with.
@@ -302,7 +311,7 @@ func (p *Printer) pinnedVars(vars map[string]api.MergedVars) {
 }
 
 // totals sums the results of one host over all runs of a job.
-type totals struct{ ok, failed, unreachable int }
+type totals struct{ ok, changed, failed, unreachable int }
 
 func totalsByHost(j api.Job) map[string]totals {
 	all := map[string]totals{}
@@ -310,6 +319,7 @@ func totalsByHost(j api.Job) map[string]totals {
 		for _, h := range r.Results {
 			t := all[h.Host]
 			t.ok += h.OK
+			t.changed += h.Changed
 			t.failed += h.Failed
 
 			if h.Unreachable {
@@ -357,7 +367,31 @@ func (p *Printer) Summary(j api.Job) {
 	}
 
 	p.gap()
-	p.Rows([]string{"HOST", "STATUS", "RESULT", "OK", "CHANGED", "FAILED", "UNREACHABLE", "ERROR"}, rows)
+	p.Rows([]string{"HOST", "STATUS", "RESULT", "OK", "CHANGED", "FAILED", "UNREACHABLE", "ERROR"},
+		append(rows, p.helperRows(j, counts)...))
+}
+
+// helperRows returns the rows of the helpers on which a play has acted.
+func (p *Printer) helperRows(j api.Job, counts map[string]totals) [][]string {
+	var rows [][]string
+	for _, name := range j.Helpers {
+		t, acted := counts[name]
+		if !acted {
+			continue
+		}
+
+		result := p.Paint.Good("helped")
+		if t.failed+t.unreachable > 0 {
+			result = p.Paint.Bad("failed")
+		}
+
+		rows = append(rows, []string{
+			Line(name), "", result, fmt.Sprint(t.ok), fmt.Sprint(t.changed), fmt.Sprint(t.failed),
+			positive(t.unreachable), "",
+		})
+	}
+
+	return rows
 }
 
 // Failures returns one line for each task of a job that failed.
@@ -381,7 +415,7 @@ func failureLine(r api.Run, h api.HostResult) string {
 		return fmt.Sprintf("%s: %s (%s)", Line(h.Host), Line(h.Message), Line(r.Phase))
 	}
 
-	line := Line(h.Host) + ": " + failureKind(h.Unreachable)
+	line := resultHost(h) + ": " + failureKind(h.Unreachable)
 	if h.Task != "" {
 		line += fmt.Sprintf(" at the task %q", Line(h.Task))
 	}

@@ -185,7 +185,7 @@ func TestCompleteRun(t *testing.T) {
 	expectContains(t, "the output", out,
 		"to stdout\n",
 		"to stderr\n",
-		"--limit job_targets:job_helpers",
+		"--limit job_targets /",
 		"@"+s.Dir+"/extra-vars.yml",
 		s.Playbooks+"/site.yml",
 	)

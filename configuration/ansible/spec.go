@@ -41,7 +41,9 @@ type Spec struct {
 	Playbooks    string // absolute path of a folder that does not change during the run
 	Playbook     string // path within Playbooks
 	BundledRoles string // folder of roles that every playbook may use; may be empty
-	CallbackDir  string // folder of the callback plugin clusterm_events; empty: the run reports no events
+	// CallbackDir is the folder of the callback plugin clusterm_events. Without it,
+	// the run reports no events, and no play acts on a helper.
+	CallbackDir string
 
 	Hosts     []configuration.Host
 	ExtraVars configuration.Vars // of the request
@@ -282,24 +284,19 @@ func (s Spec) launch() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
+// args returns the arguments of ansible-playbook. The limit excludes the helpers:
+// the callback plugin admits them to the plays that name them, so no play reaches
+// a helper without the plugin.
 func (s Spec) args() []string {
-	isHelper := func(h configuration.Host) bool { return h.Role == configuration.RoleHelper }
-
-	// Ansible refuses a limit to a group that does not exist.
-	limit := configuration.TargetsGroup
-	if slices.ContainsFunc(s.Hosts, isHelper) {
-		limit += ":" + configuration.HelpersGroup
-	}
-
 	return []string{
 		"-i", filepath.Join(s.Dir, fileInventory),
 		"-e", "@" + filepath.Join(s.Dir, fileExtraVars),
-		"--limit", limit,
+		"--limit", configuration.TargetsGroup,
 		filepath.Join(s.Playbooks, s.Playbook),
 	}
 }
 
-// activeHosts counts the hosts that plays act on.
+// activeHosts counts the hosts that plays may act on.
 func (s Spec) activeHosts() int {
 	n := 0
 	for _, h := range s.Hosts {

@@ -176,6 +176,7 @@ type Run struct {
 // HostResult is the result of one run on one host, in numbers of tasks.
 type HostResult struct {
 	Host        string `json:"host"`
+	Helper      bool   `json:"helper,omitempty"` // a helper of the job: its playbooks name job_helpers
 	OK          int    `json:"ok"`
 	Changed     int    `json:"changed"`
 	Failed      int    `json:"failed,omitempty"`

@@ -598,6 +598,32 @@ func TestPrecondition(t *testing.T) {
 	}
 }
 
+// TestHelperResults: the record has the results of a helper, and the message of
+// the job its failure, which leaves the nodes of the job as they are.
+func TestHelperResults(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b")
+	b.do(commission, "a b", master, "Complete")
+	b.books.on(job.PlaybookCleanup, failsOn("a-1"))
+
+	j := b.ask(decommission, "b", "")
+	b.end(j.ID, "Complete")
+
+	ended := b.job(j.ID)
+	if r := ended.Runs[0].Results["a-1"]; r.Failed != 1 || r.Done || r.Task != "Install" {
+		t.Errorf("the result of the helper is %+v", r)
+	}
+
+	if want := `cleanup.yml failed on a-1: task "Install": no space left`; ended.Message != want {
+		t.Errorf("the message is %q, want %q", ended.Message, want)
+	}
+
+	if got := ended.Runs[0].Helped(); !slices.Equal(got, names("a")) {
+		t.Errorf("helped: %v", got)
+	}
+}
+
 // TestHelpers: a surviving master does its part, and is held meanwhile.
 func TestHelpers(t *testing.T) {
 	t.Parallel()

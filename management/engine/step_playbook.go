@@ -309,6 +309,7 @@ func (e *Engine) recordExit(ctx context.Context, j job.Job, index int, exit RunE
 		run.Ended, run.Code, run.Message, run.NotBegun = time.Now(), exit.Code, exit.Message, exit.NotBegun
 		run.Results = hostResults(*j, run.Hosts, exit, results)
 		run.Exit = exitOf(exit, run.Results)
+		maps.Copy(run.Results, helperResults(*j, results))
 	})
 
 	return err
@@ -345,6 +346,24 @@ func hostResults(j job.Job, hosts []string, exit RunExit, results map[string]job
 			r.Done = false
 		}
 
+		out[h] = r
+	}
+
+	return out
+}
+
+// helperResults returns the results of the helpers on which a play of the run
+// has acted. The hosts of the run decide its exit, not the helpers.
+func helperResults(j job.Job, results map[string]job.HostResult) map[string]job.HostResult {
+	out := map[string]job.HostResult{}
+	for _, h := range j.Helpers {
+		r, ok := results[h]
+		if !ok {
+			continue
+		}
+
+		r.Message = job.Shorten(configuration.ExplainFailure(r.Message, h), messageLeast)
+		r.Done = r.Failed == 0 && !r.Unreachable
 		out[h] = r
 	}
 
@@ -448,7 +467,7 @@ func target(
 
 // peers returns the hosts that are named in the inventory but are no targets:
 // the commissioned nodes of groups that others need, so that templates can refer
-// to them, and the helpers. Only helpers are acted on.
+// to them, and the helpers. Only helpers are acted on, by plays that name them.
 func peers(v *state.View, settings Settings, j job.Job) []configuration.Host {
 	var hosts []configuration.Host
 	for _, n := range v.Nodes {

@@ -197,7 +197,7 @@ func (e *jobExplainer) unfinished() {
 func failuresOf(j job.Job, host string) []Failure {
 	var failures []Failure
 	for _, r := range j.Runs {
-		for _, h := range r.Hosts {
+		for _, h := range slices.Concat(r.Hosts, r.Helped()) {
 			res, ok := r.Results[h]
 
 			failed := res.Failed > 0 || res.Unreachable || r.Kind == job.StepAppear && !res.Done

@@ -3,6 +3,7 @@
 package job
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -111,7 +112,9 @@ type Run struct {
 	Exit     string // ExitDone or a Cause; empty: still running
 	Code     int    // exit status of ansible-playbook
 	Message  string
-	Results  map[string]HostResult
+	// Results has an entry for each of Hosts, and for each helper on which a play
+	// has acted.
+	Results map[string]HostResult
 	// NotBegun: ansible-playbook was never started, so no host was touched.
 	NotBegun bool
 	// Text and Events are the offsets in the job's logs where the output of
@@ -185,6 +188,18 @@ func (j Job) Target(name string) (Target, bool) {
 	}
 
 	return j.Targets[i], true
+}
+
+// Helped returns the helpers on which a play of the run has acted, sorted.
+func (r Run) Helped() []string {
+	var helped []string
+	for _, name := range slices.Sorted(maps.Keys(r.Results)) {
+		if !slices.Contains(r.Hosts, name) {
+			helped = append(helped, name)
+		}
+	}
+
+	return helped
 }
 
 // LastRun returns the newest run, or nil before the first.

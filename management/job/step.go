@@ -4,6 +4,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,7 +143,7 @@ func (r *Run) describeFailure() string {
 	const most = 5 // hosts in one message
 
 	var parts []string
-	for _, h := range r.Hosts {
+	for _, h := range slices.Concat(r.Hosts, r.Helped()) {
 		if res := r.Results[h]; !res.Done && (res.Failed > 0 || res.Unreachable) {
 			parts = append(parts, h+": "+describe(res))
 		}

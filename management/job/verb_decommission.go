@@ -42,6 +42,12 @@ func (p *planner) decommission() Step {
 	})
 
 	switch {
+	case !dirty && cause == CauseFailed:
+		// The nodes are clean, so a helper has failed.
+		step := p.end("", "", outcomes)
+		step.Message = message
+
+		return step
 	case !dirty:
 		return p.end("", "", outcomes) // a stop came after the end
 	case cause == CauseFailed:

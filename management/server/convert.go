@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -167,11 +168,12 @@ func runOf(r job.Run) api.Run {
 		Code:     r.Code,
 		Message:  r.Message,
 	}
-	for _, host := range r.Hosts {
+
+	for i, host := range slices.Concat(r.Hosts, r.Helped()) {
 		if res, ok := r.Results[host]; ok {
 			out.Results = append(out.Results, api.HostResult{
-				Host: host, OK: res.OK, Changed: res.Changed, Failed: res.Failed, Unreachable: res.Unreachable,
-				Task: res.Task, Message: res.Message,
+				Host: host, Helper: i >= len(r.Hosts), OK: res.OK, Changed: res.Changed, Failed: res.Failed,
+				Unreachable: res.Unreachable, Task: res.Task, Message: res.Message,
 			})
 		}
 	}

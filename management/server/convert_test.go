@@ -111,7 +111,10 @@ var conversions = []conversion{
 			"Begun": "used only to decide on a cleanup",
 			"Done":  "used only to decide on the outcome of the job",
 		},
-		added: map[string]string{"Host": "the key of the domain's map"},
+		added: map[string]string{
+			"Host":   "the key of the domain's map",
+			"Helper": "the domain's run names its hosts: TestRunResults",
+		},
 	},
 	{
 		domain: job.Job{},
@@ -212,16 +215,21 @@ func TestConnectionRoundTrip(t *testing.T) {
 	}
 }
 
-// TestRunResults expects the results of a run in the order of its hosts.
+// TestRunResults expects the results of a run in the order of its hosts, and then
+// those of helpers.
 func TestRunResults(t *testing.T) {
 	t.Parallel()
 
 	run := runOf(job.Run{
 		Hosts:   []string{"b-1", "c-1", "a-1"},
-		Results: map[string]job.HostResult{"a-1": {OK: 1}, "b-1": {OK: 2}},
+		Results: map[string]job.HostResult{"a-1": {OK: 1}, "b-1": {OK: 2}, "h-2": {OK: 3}, "h-1": {OK: 4}},
 	})
 
-	if want := []api.HostResult{{Host: "b-1", OK: 2}, {Host: "a-1", OK: 1}}; !slices.Equal(run.Results, want) {
+	want := []api.HostResult{
+		{Host: "b-1", OK: 2}, {Host: "a-1", OK: 1},
+		{Host: "h-1", Helper: true, OK: 4}, {Host: "h-2", Helper: true, OK: 3},
+	}
+	if !slices.Equal(run.Results, want) {
 		t.Errorf("got %v, want %v", run.Results, want)
 	}
 }

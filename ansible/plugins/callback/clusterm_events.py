@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports a run of ansible-playbook as events, one JSON object per line."""
+"""Reports a run of ansible-playbook as events, one JSON object per line, and admits helpers to their plays."""
 
 import datetime
 import functools
 import json
 import os
+import re
+import sys
 import time
 
 from ansible.plugins.callback import CallbackBase
@@ -18,6 +20,8 @@ DOCUMENTATION = """
       - An event never contains the arguments or the whole result of a task. The event of a failure contains its message
         and the end of its output; for a task with C(no_log), neither.
       - An error of the file ends the events, but never the run.
+      - In a run with the limit C(job_targets), a play whose own C(hosts) names C(job_helpers) acts on that group as
+        well. Every other play stays within the limit. The run ends if that cannot be ensured.
     requirements:
       - enabled by name, as in ANSIBLE_CALLBACKS_ENABLED=clusterm_events
 """
@@ -27,6 +31,9 @@ ITEM_BYTES = 256
 OUTPUT_LINES = 20  # of stdout and of stderr, in a message
 CUT = "…"
 HIDDEN = "the result is hidden by no_log"
+TARGETS = "job_targets"
+HELPERS = "job_helpers"
+EXIT_LIMIT = 97  # exit status of a run whose limit cannot be ensured
 
 
 def shorten(text, limit):
@@ -100,6 +107,76 @@ def never_fails(method):
     return guarded
 
 
+def names_helpers(hosts):
+    """Report whether the hosts of a play, as written in the playbook, name the group of the helpers."""
+    for pattern in hosts if isinstance(hosts, (list, tuple)) else [hosts]:
+        pattern = str(pattern)
+        if "{{" in pattern and HELPERS in pattern:
+            return True
+        if any(re.match(r"&?%s(\[|$)" % HELPERS, part.strip()) for part in re.split("[:,]", pattern)):
+            return True
+    return False
+
+
+class HelperLimit:
+    """Admits the helpers to the plays that name them.
+
+    The run begins with the limit job_targets. Each play gets its limit right
+    before Ansible resolves its hosts: wider for a play that names the helpers,
+    else the targets alone. So a helper is out of reach without this class, and
+    an exception in it must end the run, because Ansible would continue.
+    """
+
+    def __init__(self):
+        self.helpers = set()
+        self.wide = set()  # plays that name the helpers
+
+    def begin(self, plays):
+        """Prepare the plays of the run."""
+        inventory = plays[0].get_variable_manager()._inventory if plays else None
+        if inventory is None or inventory._subset != [TARGETS] or HELPERS not in inventory.groups:
+            return
+        self.helpers = {host.get_name() for host in inventory.groups[HELPERS].get_hosts()}
+        self.wide = {play._uuid for play in plays if names_helpers(play.hosts)}
+        if self.wide:
+            for play in plays:
+                self.limit(inventory, play)
+
+    def limit(self, inventory, play):
+        """Let the play set its limit when Ansible completes its attributes, which precedes the look-up of hosts."""
+        limit = TARGETS + ":" + HELPERS if play._uuid in self.wide else TARGETS
+        complete = play.post_validate
+
+        def post_validate(*args, **kwargs):
+            inventory.subset(limit)
+            return complete(*args, **kwargs)
+
+        play.post_validate = post_validate
+
+    def check(self, play):
+        """Raise an exception if the play is about to act on a helper that it does not name."""
+        if not self.helpers or play._uuid in self.wide:
+            return
+        names = play.get_variable_manager().get_vars(play=play)
+        reached = self.helpers & {*(names.get("ansible_play_hosts_all") or ()), *(names.get("ansible_play_batch") or ())}
+        if reached:
+            raise RuntimeError(
+                "the play %r would act on %s, and its hosts do not name %s"
+                % (play.get_name(), ", ".join(sorted(reached)), HELPERS)
+            )
+
+
+def or_exit(method, *args):
+    """Call the method, and end the whole process if it fails: Ansible only warns of an exception in a callback."""
+    try:
+        method(*args)
+    except BaseException as error:  # pylint: disable=broad-except
+        sys.stdout.flush()
+        sys.stderr.write("clusterm ends the run, because it cannot limit its plays: %s\n" % error)
+        sys.stderr.flush()
+        os._exit(EXIT_LIMIT)
+
+
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "notification"
@@ -109,6 +186,7 @@ class CallbackModule(CallbackBase):
 
     def __init__(self, display=None):
         super().__init__(display=display)
+        self.helper_limit = HelperLimit()
         self.events = None  # file descriptor
         self.play = None
         self.started = {}  # (host, task): start time
@@ -162,13 +240,21 @@ class CallbackModule(CallbackBase):
 
     # Callbacks of the run and its plays.
 
-    @never_fails
     def v2_playbook_on_start(self, playbook):
+        or_exit(self.helper_limit.begin, list(playbook.get_plays()))
+        self.playbook_begins(playbook)
+
+    def v2_playbook_on_play_start(self, play):
+        or_exit(self.helper_limit.check, play)
+        self.play_begins(play)
+
+    @never_fails
+    def playbook_begins(self, playbook):
         self.plays = list(playbook.get_plays())
         self.emit("playbook")
 
     @never_fails
-    def v2_playbook_on_play_start(self, play):
+    def play_begins(self, play):
         self.play = play
         self.started.clear()
         self.abandoned = False
