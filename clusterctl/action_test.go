@@ -80,7 +80,13 @@ func TestActionCommands(t *testing.T) {
 
 			var out, problems bytes.Buffer
 
-			code := Run(t.Context(), strings.Fields(lines[0]),
+			// A person who pastes the command confirms it at the terminal.
+			words := strings.Fields(lines[0])
+			if takesNodes := slices.Contains(words, "web-2"); takesNodes {
+				words = append(words, "--yes")
+			}
+
+			code := Run(t.Context(), words,
 				Options{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &problems})
 			if code == exit.Usage {
 				t.Fatalf("%s: %s", lines[0], &problems)

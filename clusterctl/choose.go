@@ -20,11 +20,17 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-const chooseHelp = "Give the names of nodes, or choose them with --selector. The chosen nodes are printed before " +
-	"anything " +
-	"happens; a selector without a match is an error (exit code 4). On a terminal, a command about more than one " +
-	"node " +
-	"asks for confirmation first unless --yes is given; any answer but yes ends it without a change (exit code 1)."
+// confirmHelp is the one rule about confirmation.
+const confirmHelp = "A command that changes more than one node asks for confirmation at a terminal, with the names " +
+	"of the nodes; any answer but yes ends it without a change (exit code 1). Without a terminal it needs --yes " +
+	"(exit code 2)."
+
+const chooseHelp = "Give the names of nodes, or choose them with --selector; a selector without a match is an error " +
+	"(exit code 4). " + abbreviationHelp + "\n" + confirmHelp
+
+// abbreviationHelp is the one rule about abbreviated names.
+const abbreviationHelp = "At a terminal, the label of a node or the beginning of its name is enough if it fits one " +
+	"node only; scripts give whole names."
 
 func selectorFlag() cli.Flag {
 	return &cli.StringFlag{
@@ -43,8 +49,8 @@ func yesFlag() cli.Flag {
 	}
 }
 
-// choose resolves --selector to c.args, and asks the operator to confirm a
-// command about several nodes.
+// choose resolves --selector to c.args, and has the operator confirm a command
+// about several nodes or about a node with an abbreviated name.
 func (c *call) choose(ctx context.Context, verb string) error {
 	if c.hasSelector() {
 		if err := c.resolveSelector(ctx); err != nil {
@@ -52,19 +58,31 @@ func (c *call) choose(ctx context.Context, verb string) error {
 		}
 	}
 
-	if len(c.args) < 2 || c.Bool("yes") || !isTerminal(c.Stdin) {
-		return nil
-	}
+	name, nodes := short(c.FullName()), inventory.Count(len(c.args), "node", "nodes")
 
-	if slices.Contains(c.StringSlice("extra-vars"), "@-") {
+	switch {
+	case c.Bool("yes"), len(c.args) < 2 && !c.abbreviated:
+		return nil
+	case !c.atTerminal():
+		return exit.Usagef("%s concerns %s and needs a confirmation, which takes a terminal", name, nodes).
+			Try("to confirm it here: add --yes")
+	case slices.Contains(c.StringSlice("extra-vars"), "@-"):
 		return exit.Usagef("cannot ask for confirmation: stdin is in use for the variables").Try("add --yes")
 	}
 
-	question := fmt.Sprintf("%s %d nodes", verb, len(c.args))
-	if !c.hasSelector() { // the nodes of a selector are printed already
-		question += ": " + strings.Join(c.args, ", ")
+	question := verb + " " + strings.Join(c.args, ", ")
+	if len(c.args) > 1 {
+		question = verb + " " + nodes
+		if !c.hasSelector() { // the nodes of a selector are printed already
+			question += ": " + strings.Join(c.args, ", ")
+		}
 	}
 
+	return c.confirm(ctx, question)
+}
+
+// confirm asks a question, and returns an error unless the answer is yes.
+func (c *call) confirm(ctx context.Context, question string) error {
 	fmt.Fprintf(c.Stderr, "%s? [y/N] ", print.Inline(question))
 
 	answer, err := c.readLine(ctx)
@@ -78,6 +96,71 @@ func (c *call) choose(ctx context.Context, verb string) error {
 	}
 
 	return exit.Errorf(exit.Failed, "not confirmed; nothing was changed").Try("answer y, or add --yes")
+}
+
+// atTerminal reports whether a person types the commands and reads the answers.
+func (a *app) atTerminal() bool { return isTerminal(a.Stdin) && a.outTTY && a.errTTY }
+
+// expand replaces abbreviated names of nodes by whole ones. Scripts get no
+// abbreviations: a node that joins later would change their meaning.
+func (c *call) expand(ctx context.Context, words []string) ([]string, error) {
+	if len(words) == 0 || !c.atTerminal() {
+		return words, nil
+	}
+
+	nodes, err := c.manager.Nodes(ctx, client.NodeFilter{})
+	if err != nil {
+		return nil, err
+	}
+
+	names := make([]string, len(words))
+	for i, word := range words {
+		if names[i], err = wholeName(word, nodes.Items); err != nil {
+			return nil, err
+		}
+
+		c.abbreviated = c.abbreviated || names[i] != word
+	}
+
+	return names, nil
+}
+
+// wholeName returns the name of the node that word names: its exact name first,
+// then its label, then the beginning of its name. A word without a match stays as it
+// is, for the manager to refuse.
+func wholeName(word string, nodes []api.Node) (string, error) {
+	var labelled, begun []string
+	for _, n := range nodes {
+		switch {
+		case n.Name == word:
+			return word, nil
+		case n.Label == word:
+			labelled = append(labelled, n.Name)
+		case word != "" && strings.HasPrefix(n.Name, word):
+			begun = append(begun, n.Name)
+		}
+	}
+
+	matches := labelled
+	if len(matches) == 0 {
+		matches = begun
+	}
+
+	switch len(matches) {
+	case 0:
+		return word, nil
+	case 1:
+		return matches[0], nil
+	}
+
+	const shown = 10
+
+	list := strings.Join(matches[:min(len(matches), shown)], ", ")
+	if len(matches) > shown {
+		list += ", …"
+	}
+
+	return "", exit.Usagef("%q fits %d nodes: %s", word, len(matches), list).Try("give more of the name")
 }
 
 // resolveSelector replaces c.args by the names of the nodes that match.

@@ -48,6 +48,7 @@ type leaf struct {
 	aliases     []string
 	hidden      bool
 	selects     bool // --selector can replace the arguments
+	names       bool // the arguments are names of nodes
 	run         func(ctx context.Context, c *call) error
 }
 
@@ -58,6 +59,8 @@ type call struct {
 	manager *client.Client
 	args    []string
 	format  string
+
+	abbreviated bool // the operator did not type the whole name of a node
 }
 
 func (a *app) leaf(l leaf) *cli.Command {
@@ -89,6 +92,12 @@ func (a *app) leaf(l leaf) *cli.Command {
 			}
 
 			c.manager = m
+
+			if l.names {
+				if c.args, err = c.expand(ctx, c.args); err != nil {
+					return err
+				}
+			}
 
 			return l.run(ctx, c)
 		},

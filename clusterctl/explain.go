@@ -16,6 +16,7 @@ func (a *app) nodesExplain() *cli.Command {
 		args:  "NAME",
 		min:   1,
 		max:   1,
+		names: true,
 		usage: "explain why a node is, or is not, in service, with remedies",
 		about: "The explanation shows since when the node has its status and state, the requirements of its group, " +
 			"the jobs " +

@@ -3,6 +3,7 @@
 package clusterctl
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -43,9 +44,10 @@ func (a *app) nodesGet() *cli.Command {
 		max:   -1,
 		usage: "list nodes: all, or the named ones",
 		about: "A filter accepts several values, repeated or separated by commas; a node must match one value of " +
-			"each " +
-			"filter. A selector without a match is an error (exit code 4).",
+			"each filter. A selector without a match is an error (exit code 4). If some of the named nodes do not " +
+			"exist, the others are printed all the same, and the exit code is 1. " + abbreviationHelp,
 		selects: true,
+		names:   true,
 		formats: tableFormats,
 		flags:   append(flags, columnFlags(print.NodeColumns.Names())...),
 		examples: []string{
@@ -70,6 +72,7 @@ func (a *app) nodesWatch() *cli.Command {
 		about: "The watch ends with Ctrl-C (exit code 130), and continues after a restart of the manager.\n" +
 			"-o json prints the events of GET /v1/watch, one per line: the initial state, then sync, then changes.",
 		selects: true,
+		names:   true,
 		formats: []string{print.FormatJSON},
 		flags:   []cli.Flag{selectorFlag(), groupFilterFlag()},
 		examples: []string{
@@ -90,6 +93,7 @@ func (a *app) nodesHistory() *cli.Command {
 		args:    "NAME",
 		min:     1,
 		max:     1,
+		names:   true,
 		usage:   "show the history of a node, oldest first",
 		flags:   []cli.Flag{&cli.StringFlag{Name: "limit", Usage: "at most the last `N` entries"}},
 		formats: namelessFormats,
@@ -119,14 +123,15 @@ func (a *app) nodesHistory() *cli.Command {
 
 func (a *app) nodesSet() *cli.Command {
 	return a.leaf(leaf{
-		name:  "set",
-		args:  "NAME",
-		min:   1,
-		max:   1,
-		usage: "change the ssh connection settings of a node",
+		name:    "set",
+		args:    "NAME…",
+		min:     1,
+		max:     -1,
+		selects: true,
+		names:   true,
+		usage:   "change the ssh connection settings of nodes",
 		about: "Settings that are not given stay as they are. An empty value removes a setting; that of the group " +
-			"applies " +
-			"then, or that of the site.",
+			"applies then, or that of the site.\n" + chooseHelp,
 		flags: []cli.Flag{
 			&cli.StringFlag{Name: "user", Usage: "the login `USER`"},
 			&cli.StringFlag{Name: "port", Usage: "the `PORT` of sshd"},
@@ -140,29 +145,34 @@ func (a *app) nodesSet() *cli.Command {
 				Name:  "forget-host-key",
 				Usage: "forget the recorded ssh host key; the next connection records a new one",
 			},
+			selectorFlag(),
+			yesFlag(),
 		},
 		examples: []string{
 			"clusterctl nodes set web-1-AB12 --port 2222 --user admin",
-			"clusterctl nodes set web-1-AB12 --jump ops@gate.example:22",
+			"clusterctl nodes set -l rack=r1 --jump ops@gate.example:22",
 			"clusterctl nodes set web-1-AB12 --forget-host-key",
 		},
-		run: setNode,
+		run: setNodes,
 	})
 }
 
 func (a *app) nodesLabel() *cli.Command {
 	return a.leaf(leaf{
 		name:  "label",
-		args:  "NAME KEY=VALUE… KEY-…",
-		min:   2,
+		args:  "NAME… KEY=VALUE… KEY-…",
+		min:   1,
 		max:   -1,
-		usage: "set labels of a node, or remove them (KEY-)",
-		about: "Selectors match labels as well as fields. Jobs never change labels; forget removes them with the node.",
+		usage: "set labels of nodes, or remove them (KEY-)",
+		about: "Selectors match labels as well as fields, and playbooks find them in node_labels. Jobs never change " +
+			"labels; forget removes them with the node.\n" + chooseHelp,
+		flags: []cli.Flag{selectorFlag(), yesFlag()},
 		examples: []string{
 			"clusterctl nodes label web-1-AB12 rack=r1 zone=north",
-			"clusterctl nodes label web-1-AB12 rack=r2 zone-",
+			"clusterctl nodes label web-1-AB12 web-2-CD34 rack=r2 zone- --yes",
+			"clusterctl nodes label -l group=service-worker tier=back",
 		},
-		run: labelNode,
+		run: labelNodes,
 	})
 }
 
@@ -202,7 +212,7 @@ func listNodes(ctx context.Context, c *call) error {
 		return watchNodes(ctx, c, layout, filter)
 	}
 
-	nodes, err := c.manager.Nodes(ctx, filter)
+	nodes, missing, err := c.knownNodes(ctx, filter)
 	if err != nil {
 		return err
 	}
@@ -210,6 +220,12 @@ func listNodes(ctx context.Context, c *call) error {
 	// A selector without a match is more likely a mistake than an empty filter is.
 	if len(nodes.Items) == 0 && c.hasSelector() {
 		return c.noMatch()
+	}
+
+	var unknown error
+	if len(missing) > 0 {
+		unknown = exit.Errorf(exit.Failed, "no such node: %s", strings.Join(missing, ", ")).
+			Try("to list the nodes: %s nodes get", c.self())
 	}
 
 	// A program gets an empty list.
@@ -220,7 +236,7 @@ func listNodes(ctx context.Context, c *call) error {
 			c.say("no nodes yet: start an agent on a host, or prepare hosts with clusterctl discover ADDR…")
 		}
 
-		return nil
+		return unknown
 	}
 
 	layout.Sort(nodes.Items)
@@ -238,7 +254,43 @@ func listNodes(ctx context.Context, c *call) error {
 		answer.Names = append(answer.Names, n.Name)
 	}
 
-	return c.show(answer)
+	return cmp.Or(c.show(answer), unknown)
+}
+
+// knownNodes returns the nodes of a filter, and the names in it that do not exist.
+// It is an error if none exists.
+func (c *call) knownNodes(ctx context.Context, filter client.NodeFilter) (
+	known api.List[api.Node], missing []string, err error,
+) {
+	known, err = c.manager.Nodes(ctx, filter)
+	if inventory.KindOf(err) != inventory.KindNotFound || len(filter.Names) < 2 {
+		return known, nil, err
+	}
+
+	// The manager refuses the request as a whole: ask again for those that exist.
+	all, listErr := c.manager.Nodes(ctx, client.NodeFilter{})
+	if listErr != nil {
+		return known, nil, listErr
+	}
+
+	var names []string
+
+	for _, name := range filter.Names {
+		if slices.ContainsFunc(all.Items, func(n api.Node) bool { return n.Name == name }) {
+			names = append(names, name)
+		} else if !slices.Contains(missing, name) {
+			missing = append(missing, name)
+		}
+	}
+
+	if len(names) == 0 {
+		return known, nil, err
+	}
+
+	filter.Names = names
+	known, err = c.manager.Nodes(ctx, filter)
+
+	return known, missing, err
 }
 
 // nodeFilter reads the arguments and filters of `nodes get`.
@@ -334,43 +386,102 @@ func forgetNodes(ctx context.Context, c *call, row inventory.Transition) error {
 // setAttempts bounds the retries of a change that conflicts with another one.
 const setAttempts = 5
 
-func setNode(ctx context.Context, c *call) error {
+func setNodes(ctx context.Context, c *call) error {
 	// Without a setting there is nothing to change.
 	hasSettings := slices.ContainsFunc(connectionFlags, c.IsSet)
 	if !hasSettings && !c.Bool("forget-host-key") {
 		return exit.Usagef("%s needs a setting", short(c.FullName())).Try("see: %s --help", c.FullName())
 	}
 
-	n, err := c.patchConnection(ctx, hasSettings)
-	for range setAttempts - 1 {
-		if inventory.KindOf(err) != inventory.KindPrecondition {
-			break
-		}
-
-		// The node changed between the read and the write.
-		n, err = c.patchConnection(ctx, hasSettings)
-	}
-
-	if err != nil {
+	// A value that does not parse changes no node.
+	if err := setConnection(c, &api.Connection{}); err != nil {
 		return err
 	}
 
-	if c.Bool("forget-host-key") {
-		c.say("forgot the host key of %s; the next connection records a new one", n.Name)
-	}
+	return c.changeNodes(ctx, "set the connection of",
+		func(ctx context.Context, name string) (api.Node, error) {
+			n, err := c.patchConnection(ctx, name, hasSettings)
+			for range setAttempts - 1 {
+				if inventory.KindOf(err) != inventory.KindPrecondition {
+					break
+				}
 
-	return c.show(print.Answer{
-		Wire: n, Names: []string{n.Name},
-		Table: func(p *print.Printer) {
-			p.Fields(append([]print.Field{{Name: "Name", Value: n.Name}}, print.Connection(n.Connection)...))
+				// The node changed between the read and the write.
+				n, err = c.patchConnection(ctx, name, hasSettings)
+			}
+
+			if err == nil && c.Bool("forget-host-key") {
+				c.say("forgot the host key of %s; the next connection records a new one", n.Name)
+			}
+
+			return n, err
 		},
-		Long: func(p *print.Printer) { p.Node(n) },
-	})
+		func(n api.Node) []print.Field { return print.Connection(n.Connection) },
+	)
 }
 
-// patchConnection changes the connection settings of the node once.
-func (c *call) patchConnection(ctx context.Context, hasSettings bool) (api.Node, error) {
-	name := c.args[0]
+// changeNodes changes the chosen nodes one by one, and prints each with the fields
+// of the change. verb completes the question "VERB 2 nodes?". A node that does not
+// exist prevents all changes.
+func (c *call) changeNodes(
+	ctx context.Context,
+	verb string,
+	change func(ctx context.Context, name string) (api.Node, error),
+	fields func(api.Node) []print.Field,
+) error {
+	alone := len(c.args) == 1 && !c.hasSelector()
+	if err := c.choose(ctx, verb); err != nil {
+		return err
+	}
+
+	if !alone {
+		if _, err := c.manager.Nodes(ctx, client.NodeFilter{Names: c.args}); err != nil {
+			return err
+		}
+	}
+
+	list := api.List[api.Node]{}
+	names := []string{}
+
+	for _, name := range c.args {
+		n, err := change(ctx, name)
+		if err != nil {
+			if len(names) > 0 {
+				c.say("changed before the failure: %s", strings.Join(names, ", "))
+			}
+
+			return err
+		}
+
+		list.Items = append(list.Items, n)
+		names = append(names, name)
+		list.Total, list.Revision = len(names), n.Revision
+	}
+
+	answer := print.Answer{
+		Wire: list, Names: names,
+		Table: func(p *print.Printer) {
+			for _, n := range list.Items {
+				p.Fields(append([]print.Field{{Name: "Name", Value: n.Name}}, fields(n)...))
+			}
+		},
+		Long: func(p *print.Printer) {
+			for _, n := range list.Items {
+				p.Node(n)
+			}
+		},
+	}
+
+	// One name has one node as its answer, and a choice of nodes a list.
+	if alone {
+		answer.Wire = list.Items[0]
+	}
+
+	return c.show(answer)
+}
+
+// patchConnection changes the connection settings of a node once.
+func (c *call) patchConnection(ctx context.Context, name string, hasSettings bool) (api.Node, error) {
 	patch := api.NodePatch{ForgetHostKey: c.Bool("forget-host-key")}
 
 	if !hasSettings {
@@ -438,40 +549,75 @@ func setConnection(c *call, conn *api.Connection) error {
 	return nil
 }
 
-func labelNode(ctx context.Context, c *call) error {
-	patch := api.NodePatch{Labels: map[string]*string{}}
-	for _, word := range c.args[1:] {
-		key, value, set := strings.Cut(word, "=")
-		if !set {
-			var remove bool
-			if key, remove = strings.CutSuffix(word, "-"); !remove {
-				return exit.Usagef("%q neither sets nor removes a label", word).
-					Try("write KEY=VALUE to set a label, or KEY- to remove one")
-			}
-		}
-
-		// zone=a zone- has no meaningful result.
-		if _, twice := patch.Labels[key]; twice {
-			return exit.Usagef("the label %q is given twice", key)
-		}
-
-		// nil removes the label.
-		patch.Labels[key] = nil
-		if set {
-			patch.Labels[key] = &value
-		}
-	}
-
-	n, err := c.manager.PatchNode(ctx, c.args[0], patch)
+func labelNodes(ctx context.Context, c *call) error {
+	names, labels, err := labelArgs(c.args)
 	if err != nil {
 		return err
 	}
 
-	return c.show(print.Answer{
-		Wire: n, Names: []string{n.Name},
-		Table: func(p *print.Printer) {
-			p.Fields([]print.Field{{Name: "Name", Value: n.Name}, {Name: "Labels", Value: print.Labels(n.Labels)}})
+	c.args = names
+
+	switch {
+	case c.IsSet("selector"):
+		if err := c.checkSelector(); err != nil {
+			return err
+		}
+	case len(names) == 0:
+		return exit.Usagef("%s needs at least one NAME, or --selector", short(c.FullName())).
+			Try("see: %s --help", c.FullName())
+	}
+
+	if len(labels) == 0 {
+		return exit.Usagef("%s needs a label to set or to remove", short(c.FullName())).
+			Try("write KEY=VALUE to set a label, or KEY- to remove one")
+	}
+
+	if c.args, err = c.expand(ctx, c.args); err != nil {
+		return err
+	}
+
+	return c.changeNodes(ctx, "label",
+		func(ctx context.Context, name string) (api.Node, error) {
+			return c.manager.PatchNode(ctx, name, api.NodePatch{Labels: labels})
 		},
-		Long: func(p *print.Printer) { p.Node(n) },
-	})
+		func(n api.Node) []print.Field {
+			return []print.Field{{Name: "Labels", Value: print.Labels(n.Labels)}}
+		},
+	)
+}
+
+// labelArgs splits the arguments of `nodes label` into names of nodes, which come
+// first, and changes of labels; nil removes a label. The end of a name is never "-",
+// and no name contains "=".
+func labelArgs(words []string) (names []string, labels map[string]*string, err error) {
+	labels = map[string]*string{}
+
+	for _, word := range words {
+		key, value, set := strings.Cut(word, "=")
+		if !set {
+			var remove bool
+			if key, remove = strings.CutSuffix(word, "-"); !remove {
+				if len(labels) == 0 {
+					names = append(names, word)
+					continue
+				}
+
+				return nil, nil, exit.Usagef("%q neither sets nor removes a label", word).
+					Try("write KEY=VALUE to set a label, or KEY- to remove one; names of nodes come first")
+			}
+		}
+
+		// zone=a zone- has no meaningful result.
+		if _, twice := labels[key]; twice {
+			return nil, nil, exit.Usagef("the label %q is given twice", key)
+		}
+
+		// nil removes the label.
+		labels[key] = nil
+		if set {
+			labels[key] = &value
+		}
+	}
+
+	return names, labels, nil
 }

@@ -171,8 +171,8 @@ type scope struct {
 }
 
 // scope reads the level of a command about one level.
-func (c *call) scope() (scope, error) {
-	all, err := c.scopes()
+func (c *call) scope(ctx context.Context) (scope, error) {
+	all, err := c.scopes(ctx)
 
 	switch {
 	case err != nil:
@@ -186,7 +186,7 @@ func (c *call) scope() (scope, error) {
 
 // scopes reads --global, --group and --node, and requires at least one level. A
 // level given twice counts once.
-func (c *call) scopes() ([]scope, error) {
+func (c *call) scopes(ctx context.Context) ([]scope, error) {
 	var given []scope
 
 	add := func(s scope) {
@@ -204,7 +204,12 @@ func (c *call) scopes() ([]scope, error) {
 		add(scope{Scope: client.ScopeGroup(g), title: "group " + g})
 	}
 
-	for _, n := range c.texts("node") {
+	nodes, err := c.expand(ctx, c.texts("node"))
+	if err != nil {
+		return nil, err
+	}
+
+	for _, n := range nodes {
 		add(scope{Scope: client.ScopeNode(n), node: n, title: "node " + n})
 	}
 
@@ -232,7 +237,7 @@ func (c *call) texts(flag string) []string {
 }
 
 func varsGet(ctx context.Context, c *call) error {
-	s, err := c.scope()
+	s, err := c.scope(ctx)
 	if err != nil {
 		return err
 	}
@@ -322,7 +327,7 @@ func keys[V any](m map[string]V) string {
 }
 
 func varsSet(ctx context.Context, c *call) error {
-	scopes, err := c.scopes()
+	scopes, err := c.scopes(ctx)
 	if err != nil {
 		return err
 	}
@@ -405,7 +410,7 @@ func (c *call) patchVars(ctx context.Context, scopes []scope, patch api.Vars, ve
 }
 
 func varsUnset(ctx context.Context, c *call) error {
-	scopes, err := c.scopes()
+	scopes, err := c.scopes(ctx)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ var verbHelps = map[inventory.Verb]verbHelp{
 			"again.",
 		examples: []string{
 			"clusterctl nodes commission web-1-AB12 -g service-master",
-			"clusterctl nodes commission web-2-CD34 web-3-EF56 -g service-worker -e @vars.yml",
+			"clusterctl nodes commission web-2-CD34 web-3-EF56 -g service-worker -e @vars.yml --yes",
 			"clusterctl nodes commission web-4-GH78 --on-failure failed --no-wait",
 		},
 	},
@@ -143,7 +143,7 @@ func (a *app) verb(row inventory.Transition) *cli.Command {
 	if row.TakesAddrs {
 		l.args, example = "ADDR…", "clusterctl "+l.name+" 192.168.2.11"
 	} else {
-		l.args, l.selects = "NAME…", true
+		l.args, l.selects, l.names = "NAME…", true, true
 		l.flags = append(l.flags, selectorFlag(), yesFlag())
 		about = append(about, chooseHelp)
 	}

@@ -42,8 +42,8 @@ const holdTask = "TASK [Wait to be released]"
 func TestCancel(t *testing.T) {
 	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
 	both := w.nodeNames("host2", "host3")
-	commission := append([]string{"nodes", "commission", "-g", master}, both...)
-	operator := w.start("host1", nil, append([]string{"clusterctl"}, append(commission, "-e", "hold: go")...)...)
+	commission := []string{"clusterctl", "nodes", "commission", "--yes", "-g", master, "-e", "hold: go"}
+	operator := w.start("host1", nil, append(commission, both...)...)
 
 	await(t, time.Minute, "the job runs", func() (bool, string) {
 		jobs := w.jobs()

@@ -396,10 +396,25 @@ func (w *world) write(host, path, content string) {
 	}
 }
 
-// tryCtl runs clusterctl on host1.
+// tryCtl runs clusterctl on host1. It confirms changes of several nodes with --yes,
+// as every script has to.
 func (w *world) tryCtl(args ...string) result {
 	w.t.Helper()
-	return w.run(nil, append([]string{"exec", "host1", "clusterctl"}, args...)...)
+	return w.run(nil, append([]string{"exec", "host1", "clusterctl"}, confirmed(args)...)...)
+}
+
+// confirmed inserts --yes into a command that changes nodes.
+func confirmed(args []string) []string {
+	if len(args) < 2 || args[0] != "nodes" {
+		return args
+	}
+
+	_, isVerb := inventory.TransitionOf(inventory.Verb(args[1]))
+	if isVerb || args[1] == "set" || args[1] == "label" {
+		return slices.Insert(slices.Clone(args), 2, "--yes")
+	}
+
+	return args
 }
 
 // ctl runs clusterctl on host1 and requires success.
