@@ -333,7 +333,7 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 		" -F "+first.Dir+"/ssh_config ",
 		"UserKnownHostsFile="+first.Dir+"/known_hosts ",
 		"StrictHostKeyChecking=accept-new ",
-		"/"+socketPrefix,
+		"ControlPath=\""+socketDir(first.Dir)+"/",
 	)
 
 	if strings.Contains(output, "\x1b[") || strings.Contains(output, secret) ||

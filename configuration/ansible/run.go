@@ -30,9 +30,14 @@ const (
 	Cancelled        Reason = "cancelled"   // Cancel or SIGTERM ended it
 	DeadlineExceeded Reason = "deadline"    // the deadline passed
 	LeaseLost        Reason = "lease-lost"  // the lease expired
-	NotStarted       Reason = "not-started" // ansible-playbook could not be started
+	NotStarted       Reason = "not-started" // ansible-playbook could not be executed
+	GivenUp          Reason = "given-up"    // the runner was not allowed to execute ansible-playbook any more
 	Vanished         Reason = "vanished"    // the runner left no exit record: it was killed, or the machine went down
 )
+
+// NotExecuted reports whether the run is known to have never executed
+// ansible-playbook.
+func (r Reason) NotExecuted() bool { return r == NotStarted || r == GivenUp }
 
 // Exit is the result of a run.
 type Exit struct {
@@ -73,84 +78,129 @@ type Run struct{ dir string }
 // startTimeout bounds the time until a runner has started ansible-playbook.
 const startTimeout = 30 * time.Second
 
-// startedReply is the runner's message that ansible-playbook has started. Any
-// other message is an error.
-const startedReply = "ok"
-
 // Start prepares the run and starts its runner, in a session of its own and
 // without the open files of this process. It blocks until ansible-playbook has
 // started, at most 30 seconds; the run continues after ctx ends. The directory
 // is locked from before the runner exists until it has ended, so Attach never
 // reports a run that is being started as vanished.
+//
+// If ansible-playbook was not executed and never will be, the error is a
+// *NotBegunError. After any other error it may have been executed. A runner that
+// stands still after it got the permit is killed; Start returns its run, and Wait
+// returns the end.
 func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 	if len(r.Self) == 0 {
-		return nil, errors.New("the command of the runner is not set")
+		return nil, notBegun(errors.New("the command of the runner is not set"))
 	}
 
 	if err := s.check(); err != nil {
-		return nil, err
+		return nil, notBegun(err)
 	}
 
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return nil, err
+		return nil, notBegun(err)
 	}
 
 	held, err := lock(s.Dir)
 	if err != nil {
-		return nil, err
+		return nil, err // perhaps of an active runner
 	}
 	defer held.Close() // the runner has its own copy
 
-	if err := s.prepare(); err != nil {
+	if err := refuseBegun(ctx, s.Dir); err != nil {
 		return nil, err
+	}
+
+	if err := s.prepare(); err != nil {
+		return nil, notBegun(err)
 	}
 
 	alive, err := os.OpenFile(filepath.Join(s.Dir, fileAlive), os.O_RDWR, 0)
 	if err != nil {
-		return nil, err
+		return nil, notBegun(err)
 	}
 	defer alive.Close() // the runner has its own copy
 
-	reply, replyTo, err := os.Pipe()
+	shake, err := newHandshake()
 	if err != nil {
-		return nil, err
+		return nil, notBegun(err)
 	}
-	defer reply.Close()
-	defer replyTo.Close() // closed below as well
+	defer shake.close()
 
-	pid, err := r.launch(s, held.File(), alive, replyTo)
+	pid, err := r.launch(s, held.File(), alive, shake)
 	if err != nil {
-		return nil, err
+		return nil, notBegun(err)
 	}
 
-	// With our copy open, the pipe would not end with the runner.
-	replyTo.Close() // nothing was written
+	run := &Run{s.Dir}
 
-	message, err := readReply(ctx, reply)
-	if err != nil {
-		// Our copies go first, or Wait would wait for this process.
+	end := shake.begin(ctx)
+	if end == nil {
+		return run, nil
+	}
+
+	if end.late {
 		_ = unix.Kill(-pid, unix.SIGKILL)
-		closed := errors.Join(held.Close(), alive.Close())
-
-		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-		defer cancel()
-		_, ended := (&Run{s.Dir}).Wait(wait)
-
-		return nil, fmt.Errorf("the runner did not begin in time: %w", errors.Join(err, closed, ended))
 	}
 
-	switch message {
-	case startedReply:
-		return &Run{s.Dir}, nil
-	case "":
-		return nil, fmt.Errorf("the runner ended before it began: %s", lastLine(filepath.Join(s.Dir, fileRunnerLog)))
-	default:
-		return nil, fmt.Errorf("the run did not begin: %s", message)
+	// Our copies go first, or Wait would wait for this process.
+	if err := errors.Join(held.Close(), alive.Close()); err != nil {
+		return nil, err
+	}
+
+	if end.permitted && end.refusal == "" {
+		// A full disk costs the explanation only.
+		_ = localfile.Replace(filepath.Join(s.Dir, fileGivenUp), []byte(end.describe(s.Dir)))
+
+		return run, nil
+	}
+
+	// The runner is gone, or cannot begin without the permit.
+	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+
+	exit, waitErr := run.Wait(wait)
+
+	return nil, &NotBegunError{
+		Err:         errors.Join(errors.New(end.describe(s.Dir)), waitErr),
+		Interrupted: end.refusal == "" || exit.Reason == GivenUp,
 	}
 }
 
+// NotBegunError is the error of a run that never executed ansible-playbook and
+// never will.
+type NotBegunError struct {
+	Err error
+	// Interrupted: the runner was killed or stood still, or it got a signal to end.
+	Interrupted bool
+}
+
+func notBegun(err error) error { return &NotBegunError{Err: err} }
+
+func (e *NotBegunError) Error() string { return e.Err.Error() }
+func (e *NotBegunError) Unwrap() error { return e.Err }
+
+// refuseBegun refuses a directory with the traces of a run. Processes of a run
+// that lost its directory are ended. The caller holds the lock.
+func refuseBegun(ctx context.Context, dir string) error {
+	if err := checkUnused(dir); err != nil {
+		return err
+	}
+
+	left := marked(dir, "")
+	if len(left) == 0 {
+		return nil
+	}
+
+	if err := killMarked(ctx, dir, ""); err != nil {
+		return err
+	}
+
+	return fmt.Errorf("processes %v of a run in %s were found, but not its files; they were ended", left, dir)
+}
+
 // launch starts the runner process with the files that inheritFiles expects.
-func (r Runner) launch(s Spec, held, alive, replyTo *os.File) (pid int, err error) {
+func (r Runner) launch(s Spec, held, alive *os.File, shake *handshake) (pid int, err error) {
 	log, err := os.OpenFile(filepath.Join(s.Dir, fileRunnerLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 0, err
@@ -161,7 +211,7 @@ func (r Runner) launch(s Spec, held, alive, replyTo *os.File) (pid int, err erro
 	cmd.Dir = s.Dir
 	cmd.Env = append(runEnv(s.Env), inherits+"=1", marker+"="+s.Dir)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{held, alive, replyTo}
+	cmd.ExtraFiles = []*os.File{held, alive, shake.replyTo, shake.permit}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 
 	if err := cmd.Start(); err != nil {
@@ -172,21 +222,6 @@ func (r Runner) launch(s Spec, held, alive, replyTo *os.File) (pid int, err erro
 	go cmd.Wait() //nolint:errcheck // the exit record has the result
 
 	return cmd.Process.Pid, nil
-}
-
-// readReply reads the pipe to its end, for at most startTimeout.
-func readReply(ctx context.Context, f *os.File) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-
-	defer interruptRead(ctx, f)()
-
-	b, err := io.ReadAll(io.LimitReader(f, 16<<10))
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-
-	return string(b), err
 }
 
 // interruptRead makes reads of a pipe or a FIFO fail once ctx ends, until stop
@@ -231,15 +266,26 @@ func lock(dir string) (*localfile.FileLock, error) {
 }
 
 // Attach returns the run in dir, whether it is active, has ended or has
-// vanished. If no run was prepared in dir, the error is fs.ErrNotExist.
+// vanished, and even if some of its files are lost. If no run was prepared in
+// dir, the error is fs.ErrNotExist.
 func Attach(dir string) (*Run, error) {
-	if _, err := readLaunch(dir); err != nil {
-		return nil, fmt.Errorf("no run in %s: %w", dir, err)
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
 	}
 
-	dir, err := filepath.Abs(dir)
+	for _, name := range []string{fileSpec, fileRunner, fileExit} {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		if err == nil {
+			return &Run{dir}, nil
+		}
 
-	return &Run{dir}, err
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+
+	return nil, fmt.Errorf("no run in %s: %w", dir, fs.ErrNotExist)
 }
 
 // Dir returns the run's directory.
@@ -270,8 +316,13 @@ func (r *Run) Alive() bool {
 
 // Wait blocks until the run has ended and its runner is gone, and returns the
 // result. The error is ctx's, or the run's files cannot be read. If the runner
-// vanished, Wait kills the processes that it left behind and records the end.
+// vanished, Wait kills the processes that it left behind and records the end. It
+// kills a runner that stands still past its deadline.
 func (r *Run) Wait(ctx context.Context) (Exit, error) {
+	if left, ok := r.untilOverdue(); ok {
+		defer time.AfterFunc(left, func() { r.kill(ctx) }).Stop()
+	}
+
 	for {
 		if !r.Alive() {
 			if e, err := r.exit(); !errors.Is(err, fs.ErrNotExist) {
@@ -291,16 +342,19 @@ func (r *Run) Wait(ctx context.Context) (Exit, error) {
 	}
 }
 
+// exit reads the exit record. A damaged one is that of a runner that vanished.
 func (r *Run) exit() (Exit, error) {
 	var e Exit
 
-	b, err := os.ReadFile(filepath.Join(r.dir, fileExit))
+	path := filepath.Join(r.dir, fileExit)
+
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return e, err
 	}
 
-	if err := json.Unmarshal(b, &e); err != nil {
-		return e, fmt.Errorf("%s: %w", filepath.Join(r.dir, fileExit), err)
+	if err := json.Unmarshal(b, &e); err != nil || e.Reason == "" {
+		return Exit{Code: -1, Reason: Vanished, Error: "the exit record " + path + " is damaged"}, nil
 	}
 
 	return e, nil
@@ -354,23 +408,53 @@ func (r *Run) vanished(ctx context.Context) (Exit, error) {
 		return e, err
 	}
 
-	e, sockets := Exit{Code: -1, Reason: Vanished, Ended: time.Now().UTC()}, ""
+	e, sockets := Exit{Code: -1, Reason: Vanished, Ended: time.Now().UTC()}, socketDir(r.dir)
 	if info, err := r.runnerInfo(); err == nil {
 		e.Started = info.Started
-		if strings.HasPrefix(filepath.Base(info.Sockets), socketPrefix) {
-			sockets = info.Sockets
-		}
+	}
+
+	if reason, err := os.ReadFile(filepath.Join(r.dir, fileGivenUp)); err == nil {
+		e.Error = string(reason)
 	}
 
 	if err := killMarked(ctx, r.dir, sockets); err != nil {
 		return Exit{}, err
 	}
 
-	if sockets != "" {
-		os.RemoveAll(sockets) // a leftover is harmless
-	}
+	// Leftovers are harmless.
+	os.RemoveAll(sockets)
+	os.RemoveAll(filepath.Join(r.dir, dirTmp))
 
 	return e, writeJSON(filepath.Join(r.dir, fileExit), e)
+}
+
+// overdueAfter is how long after the deadline and both graces of its run a
+// runner is taken for one that stands still.
+const overdueAfter = killTimeout + time.Minute
+
+// untilOverdue returns the time until the runner should have ended for sure. It is
+// measured on the clock of the runner, which cannot be set.
+func (r *Run) untilOverdue() (time.Duration, bool) {
+	info, err := r.runnerInfo()
+	l, lerr := readLaunch(r.dir)
+
+	if err != nil || lerr != nil {
+		return 0, false // its lease ends it
+	}
+
+	return info.Deadline + l.GraceInt + l.GraceTerm + overdueAfter - sinceBoot(), true
+}
+
+// kill ends the runner. Its playbook dies with it.
+func (r *Run) kill(ctx context.Context) {
+	info, err := r.runnerInfo()
+	if err == nil {
+		err = info.signal(unix.SIGKILL)
+	}
+
+	if err != nil {
+		_ = killMarked(ctx, r.dir, socketDir(r.dir)) // Wait goes on until the runner is gone
+	}
 }
 
 func (r *Run) runnerInfo() (runnerInfo, error) {
@@ -386,17 +470,18 @@ func (r *Run) runnerInfo() (runnerInfo, error) {
 
 // Cancel asks the runner to end the run: it sends SIGINT, SIGTERM and SIGKILL
 // with the pauses of the spec. Cancel does not wait for the end. It waits up to
-// five seconds for a runner that is being started. Cancelling a run that has
-// ended does nothing.
+// five seconds for a runner that is being started. It kills a run with a runner
+// that cannot be found. Cancelling a run that has ended does nothing.
 func (r *Run) Cancel(ctx context.Context) error {
 	for attempt := 0; r.Alive(); attempt++ {
 		info, err := r.runnerInfo()
 		if err == nil {
-			return info.signal(unix.SIGTERM)
+			// A stopped runner acts on SIGTERM once it continues.
+			return errors.Join(info.signal(unix.SIGTERM), info.signal(unix.SIGCONT))
 		}
 
 		if !errors.Is(err, fs.ErrNotExist) || attempt == 50 {
-			return fmt.Errorf("cannot cancel the run in %s: %w", r.dir, err)
+			return killMarked(ctx, r.dir, socketDir(r.dir))
 		}
 
 		select {

@@ -3,9 +3,12 @@
 package ansible
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"os"
 	"os/signal"
@@ -22,7 +25,8 @@ import (
 )
 
 // inherits marks a runner that Start has started: descriptor 3 is the lock, 4
-// the FIFO alive, open for writing, and 5 the pipe for the reply to Start.
+// the FIFO alive, open for writing, 5 the pipe for replies to Start, and 6 the
+// pipe for the permit.
 const inherits = "CLUSTERM_RUNNER_INHERITS"
 
 const (
@@ -31,16 +35,16 @@ const (
 	killRetry      = 100 * time.Millisecond // between SIGKILLs
 	killTimeout    = 30 * time.Second       // then processes that cannot be killed are left
 	drainTimeout   = 5 * time.Second        // then output that does not end is cut
-	socketPrefix   = "clusterm-"            // of directories for ssh's control sockets
 	outputPipeSize = 1 << 20
 )
 
 // runnerInfo is the content of runner.json.
 type runnerInfo struct {
-	PID     int       `json:"pid"`
-	Start   uint64    `json:"start"` // of the process, in clock ticks since boot
-	Started time.Time `json:"started"`
-	Sockets string    `json:"sockets"` // directory of ssh's control sockets
+	PID      int           `json:"pid"`
+	Start    uint64        `json:"start"` // of the process, in clock ticks since boot
+	Started  time.Time     `json:"started"`
+	Deadline time.Duration `json:"deadline"` // of the run, on the clock since boot
+	Sockets  string        `json:"sockets"`  // directory of ssh's control sockets
 }
 
 // runner is the state of the runner process.
@@ -50,6 +54,7 @@ type runner struct {
 	spec    launch
 	info    runnerInfo
 	replyTo *os.File    // nil after the reply
+	permit  *os.File    // nil if nobody is to be asked
 	held    []io.Closer // keeps the lock and the FIFO alive open
 	signals chan os.Signal
 	exit    *os.File // reserved space for the exit record
@@ -87,13 +92,13 @@ func Main(dir string) int {
 	return 0
 }
 
-// reply reports to Start whether ansible-playbook has started.
+// reply reports to Start whether ansible-playbook was executed.
 func (r *runner) reply(err error) {
 	if r.replyTo == nil {
 		return
 	}
 
-	message := startedReply
+	message := executedReply
 	if err != nil {
 		message = err.Error()
 	}
@@ -128,12 +133,12 @@ func (r *runner) hold() error {
 
 // inheritFiles takes over the files from Start.
 func (r *runner) inheritFiles() error {
-	for fd := 3; fd <= 5; fd++ {
+	for fd := 3; fd <= 6; fd++ {
 		unix.CloseOnExec(fd)
 	}
 
 	r.held = []io.Closer{os.NewFile(3, fileLock), os.NewFile(4, fileAlive)}
-	r.replyTo = os.NewFile(5, "reply")
+	r.replyTo, r.permit = os.NewFile(5, "reply"), os.NewFile(6, "permit")
 
 	return os.Unsetenv(inherits)
 }
@@ -160,10 +165,11 @@ func (r *runner) run() (err error) {
 		return err
 	}
 
-	sockets, err := socketDir()
-	if err != nil {
+	sockets := socketDir(r.dir)
+	if err := makePrivate(sockets); err != nil {
 		return err
 	}
+
 	defer os.RemoveAll(sockets) // a leftover is harmless
 
 	_, _, start, err := procStat(os.Getpid())
@@ -171,7 +177,10 @@ func (r *runner) run() (err error) {
 		return err
 	}
 
-	r.info = runnerInfo{PID: os.Getpid(), Start: start, Started: time.Now().UTC(), Sockets: sockets}
+	r.info = runnerInfo{
+		PID: os.Getpid(), Start: start, Started: time.Now().UTC(), Sockets: sockets,
+		Deadline: sinceBoot() + time.Until(r.spec.Deadline),
+	}
 	if err := writeJSON(r.path(fileRunner), r.info); err != nil {
 		return err
 	}
@@ -179,6 +188,9 @@ func (r *runner) run() (err error) {
 	exit, err := r.supervise()
 	if err != nil {
 		exit = Exit{Code: -1, Reason: NotStarted, Error: err.Error()}
+		if errors.Is(err, errGivenUp) {
+			exit.Reason = GivenUp
+		}
 	}
 
 	exit.Started, exit.Ended = r.info.Started, time.Now().UTC()
@@ -188,16 +200,52 @@ func (r *runner) run() (err error) {
 	return errors.Join(err, r.record(exit))
 }
 
-// socketDir creates a directory for ssh's control sockets. A socket's path is
-// limited to 107 bytes, and the path of the run's directory may be longer.
-func socketDir() (string, error) {
-	for _, base := range []string{"/run", "/tmp"} {
-		if dir, err := os.MkdirTemp(base, socketPrefix); err == nil {
-			return dir, nil
-		}
+// maxSocketDir is the longest path of a directory for ssh's control sockets. The
+// path of a socket is limited to 107 bytes. Its name has 49, and ssh appends 17
+// more while it creates a socket.
+const maxSocketDir = 107 - len("/") - 49 - 17
+
+// socketDir returns the directory for ssh's control sockets of the run in dir. It
+// is below dir, unless that path is too long.
+func socketDir(dir string) string {
+	// Ansible resolves links as well.
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
 	}
 
-	return os.MkdirTemp("", socketPrefix)
+	sockets := filepath.Join(dir, dirSockets)
+	if len(sockets) <= maxSocketDir {
+		return sockets
+	}
+
+	base := "/run"
+	if unix.Access(base, unix.W_OK) != nil {
+		base = "/tmp"
+	}
+
+	sum := sha256.Sum256([]byte(dir))
+
+	return filepath.Join(base, "clusterm-"+hex.EncodeToString(sum[:8]))
+}
+
+// makePrivate creates a directory that only this account can use. It refuses one
+// of another account, because the path may be predictable.
+func makePrivate(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return err
+	}
+
+	if st.Mode != unix.S_IFDIR|0o700 || int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s exists and is not a private directory of this account; remove it", dir)
+	}
+
+	return nil
 }
 
 // supervise starts ansible-playbook, waits until it and all its descendants
@@ -227,6 +275,10 @@ func (r *runner) supervise() (Exit, error) {
 
 	eventsHeld, err := os.OpenFile(r.path(filePlugin), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
+		return Exit{}, err
+	}
+
+	if err := r.awaitPermit(); err != nil {
 		return Exit{}, err
 	}
 
@@ -357,8 +409,6 @@ func (r *runner) reap() {
 // watch waits until ansible-playbook has ended. It ends ansible-playbook on a
 // signal, at the deadline and when the lease expires.
 func (r *runner) watch() Exit {
-	deadline := sinceBoot() + time.Until(r.spec.Deadline)
-
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 
@@ -372,7 +422,11 @@ func (r *runner) watch() Exit {
 		case <-r.escalate:
 			r.nextStep()
 		case <-timer.C:
-			left := r.checkLimits(deadline)
+			left, passed := r.timeLeft()
+			if left <= 0 {
+				r.stop(passed)
+			}
+
 			if r.stopReason == "" {
 				timer.Reset(min(max(left, time.Millisecond), checkInterval))
 			}
@@ -394,26 +448,17 @@ func (r *runner) result(status unix.WaitStatus) Exit {
 	return exit
 }
 
-// checkLimits stops the run if its deadline or its lease has passed, and
-// returns the time left.
-func (r *runner) checkLimits(deadline time.Duration) time.Duration {
+// timeLeft returns the time until the deadline or the expiry of the lease, and the
+// one that comes first.
+func (r *runner) timeLeft() (time.Duration, Reason) {
 	now := sinceBoot()
 
-	left := deadline - now
-	if left <= 0 {
-		r.stop(DeadlineExceeded)
+	left := r.info.Deadline - now
+	if until, leased := r.lease(); leased && until-now < left && left > 0 {
+		return until - now, LeaseLost
 	}
 
-	until, leased := r.lease()
-	if !leased {
-		return left
-	}
-
-	if until <= now {
-		r.stop(LeaseLost)
-	}
-
-	return min(left, until-now)
+	return left, DeadlineExceeded
 }
 
 // lease reads the expiry of the lease; ok is false if the run needs no lease.

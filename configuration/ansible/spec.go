@@ -76,8 +76,10 @@ const (
 	fileRunner     = "runner.json"
 	fileRunnerLog  = "runner.log"
 	fileExit       = "exit.json"
+	fileGivenUp    = "given-up" // why the runner was killed after it got the permit
 	dirTmp         = "tmp"
 	dirHome        = "home"
+	dirSockets     = "ssh" // ssh's control sockets
 )
 
 // launch is the content of spec.json: the input of the runner, without secrets.
@@ -215,9 +217,15 @@ func (s Spec) makeDir() error {
 		return err
 	}
 
+	return checkUnused(s.Dir)
+}
+
+// checkUnused refuses a directory in which a runner has begun.
+func checkUnused(dir string) error {
 	for _, f := range []string{fileRunner, fileExit} {
-		if _, err := os.Lstat(filepath.Join(s.Dir, f)); err == nil {
-			return fmt.Errorf("a run has already begun in %s; give every run a directory of its own", s.Dir)
+		if _, err := os.Lstat(filepath.Join(dir, f)); !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(
+				fmt.Errorf("a run has already begun in %s; give every run a directory of its own", dir), err)
 		}
 	}
 

@@ -26,6 +26,7 @@ const maxPassed = 1000
 // passed. Its methods may be called concurrently; checks run one at a time.
 type SyntaxChecker struct {
 	AnsiblePlaybook string // path or name; empty: ansible-playbook in PATH
+	TempDir         string // folder for the files of a check; empty: that of the system
 
 	mu     sync.Mutex
 	passed map[syntaxKey]struct{}
@@ -83,7 +84,7 @@ func (c *SyntaxChecker) parse(ctx context.Context, key syntaxKey, groups []strin
 		return err
 	}
 
-	dir, err := os.MkdirTemp("", "clusterm-check-")
+	dir, err := os.MkdirTemp(c.TempDir, "clusterm-check-")
 	if err != nil {
 		return err
 	}

@@ -3,8 +3,8 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -33,6 +33,7 @@ func (r run) Wait(ctx context.Context) (engine.RunExit, error) {
 	}
 
 	out := runExit(exit, r.Output())
+	out.Incomplete = out.Incomplete || exit.Reason != ansible.Done && r.Truncated(r.Events())
 	r.instruments.runEnded(out, r.Truncated(r.Output()), r.Truncated(r.Events()))
 
 	return out, nil
@@ -40,7 +41,7 @@ func (r run) Wait(ctx context.Context) (engine.RunExit, error) {
 
 // runExit converts the end of a run; output is the path of its text.
 func runExit(exit ansible.Exit, output string) engine.RunExit {
-	out := engine.RunExit{Code: exit.Code}
+	out := engine.RunExit{Code: exit.Code, Incomplete: exit.Error != "" && !exit.Reason.NotExecuted()}
 
 	switch exit.Reason {
 	case ansible.Done:
@@ -56,12 +57,16 @@ func runExit(exit ansible.Exit, output string) engine.RunExit {
 	case ansible.LeaseLost:
 		out.Cause = job.CauseInterrupted
 		out.Message = "clusterm did not renew the lease of its runner within jobs.runner_lease, so the runner ended it"
-	case ansible.Vanished:
-		out.Cause, out.Message = job.CauseInterrupted, "its runner is gone: it was killed, or the machine went down"
-	default:
+	case ansible.GivenUp:
 		out.NotBegun = true
-		out.Cause = job.CauseInternal
-		out.Message = fmt.Sprintf("ansible-playbook could not be run (%s): %s", exit.Reason, exit.Error)
+		out.Cause, out.Message = job.CauseInterrupted, exit.Error
+	case ansible.NotStarted:
+		out.NotBegun = true
+		out.Cause, out.Message = job.CauseInternal, "ansible-playbook could not be run: "+exit.Error
+	default:
+		// Vanished, or a record of another version: anything may have happened.
+		const gone = "its runner is gone: it was killed, or the machine went down"
+		out.Cause, out.Message, out.Incomplete = job.CauseInterrupted, cmp.Or(exit.Error, gone), true
 	}
 
 	return out

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/setting"
 )
 
@@ -30,12 +31,14 @@ const ansibleMaxAge = time.Minute
 const keepUnused = 24 * time.Hour
 
 // runner implements engine.Runner and engine.Playbooks with Ansible. It keeps
-// copies of playbooks in DATA_DIR/playbooks, and runs in DATA_DIR/runs.
+// copies of playbooks in DATA_DIR/playbooks, runs in DATA_DIR/runs, and files that
+// no later process needs in DATA_DIR/tmp.
 type runner struct {
 	config      func() setting.Config
 	playbooks   *repository.Store
 	ansible     ansible.Runner
 	runs        string // folder of run directories
+	temp        string // emptied at the start
 	bundled     string // digest of the playbooks in the binary
 	instruments *instruments
 	log         logrus.FieldLogger
@@ -67,14 +70,22 @@ func newRunner(ctx context.Context, o runnerOptions) (*runner, error) {
 	r := &runner{
 		config:      o.config,
 		runs:        filepath.Join(o.dataDir, "runs"),
+		temp:        filepath.Join(o.dataDir, "tmp"),
 		ansible:     ansible.Runner{Self: o.command},
 		instruments: o.instruments,
 		log:         o.log,
 		mine:        map[string]bool{},
 		playbooks:   &repository.Store{Dir: filepath.Join(o.dataDir, "playbooks")},
 	}
-	if err := os.MkdirAll(r.runs, 0o700); err != nil {
+	// The data directory belongs to one daemon at a time, so all of it is dead.
+	if err := os.RemoveAll(r.temp); err != nil {
 		return nil, err
+	}
+
+	for _, dir := range []string{r.runs, r.temp} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
 	}
 
 	var err error
@@ -150,7 +161,7 @@ func (r *runner) Parse(ctx context.Context, digest string, files, groups []strin
 	// The checker caches results, which hold for one ansible-playbook.
 	r.mu.Lock()
 	if r.syntax == nil || r.syntax.AnsiblePlaybook != path {
-		r.syntax = &ansible.SyntaxChecker{AnsiblePlaybook: path}
+		r.syntax = &ansible.SyntaxChecker{AnsiblePlaybook: path, TempDir: r.temp}
 	}
 
 	syntax := r.syntax
@@ -178,13 +189,28 @@ func (r *runner) Start(ctx context.Context, spec engine.RunSpec) (engine.Run, er
 		OutputLimit: c.Jobs.OutputLimit, AnsiblePlaybook: c.Ansible,
 	})
 	if err != nil {
-		return nil, err
+		return nil, startError(err)
 	}
 
 	r.instruments.starts.Inc()
 	r.adopt(spec.ID)
 
 	return run{started, r.instruments}, nil
+}
+
+// startError converts an error of ansible.Runner.Start.
+func startError(err error) error {
+	e, ok := errors.AsType[*ansible.NotBegunError](err)
+	if !ok {
+		return err
+	}
+
+	cause := job.CauseInternal
+	if e.Interrupted {
+		cause = job.CauseInterrupted
+	}
+
+	return &engine.NotBegunError{Cause: cause, Err: err}
 }
 
 // Attach returns a run that was started before, or engine.ErrNeverStarted.

@@ -29,8 +29,10 @@ type RunExit struct {
 	// deadline, interrupted or internal, and Message explains it.
 	Cause   job.Cause
 	Message string
-	// NotBegun: ansible-playbook was never started.
+	// NotBegun: ansible-playbook is known to have never been executed.
 	NotBegun bool
+	// Incomplete: events may be missing, so every host may have been touched.
+	Incomplete bool
 }
 
 // Run is a run that was started, perhaps by an earlier process.
@@ -59,11 +61,22 @@ type Output interface {
 // ErrNeverStarted is returned by Attach for a run without a runner.
 var ErrNeverStarted = errors.New("the run was never started")
 
+// NotBegunError is the error of a run that never executed ansible-playbook and
+// never will, so that no host was touched.
+type NotBegunError struct {
+	Cause job.Cause // internal or interrupted
+	Err   error
+}
+
+func (e *NotBegunError) Error() string { return e.Err.Error() }
+func (e *NotBegunError) Unwrap() error { return e.Err }
+
 // Runner runs playbooks. A run outlives the process that started it.
 type Runner interface {
 	// Check refuses if ansible-playbook is missing or too old.
 	Check(ctx context.Context) error
-	// Start starts a run. It returns soon and ignores the end of ctx.
+	// Start starts a run. It returns soon and ignores the end of ctx. After any
+	// error other than a NotBegunError the playbook may have been executed.
 	Start(ctx context.Context, spec RunSpec) (Run, error)
 	// Attach returns a run that was started before, or ErrNeverStarted.
 	Attach(id string) (Run, error)

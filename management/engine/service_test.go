@@ -341,18 +341,55 @@ func TestWhatHostsSayIsText(t *testing.T) {
 	}
 }
 
+// TestRunnerDoesNotStart: only a run that is known to have never begun leaves its
+// node without a cleanup.
 func TestRunnerDoesNotStart(t *testing.T) {
+	fault := errors.New("fork: out of memory")
+
+	for _, tt := range []struct {
+		name  string
+		start error
+		ends  string
+		node  string
+	}{
+		{"a fault", &NotBegunError{job.CauseInternal, fault}, "Errored internal", "a Unallocated"},
+		{"killed", &NotBegunError{job.CauseInterrupted, fault}, "Errored interrupted", "a Unallocated"},
+		{"not known", fault, "Errored interrupted", "a Quarantined service-master"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.see("a")
+			b.books.start = tt.start
+
+			j := b.do(commission, "a", master, tt.ends)
+			if !strings.Contains(j.Message, "fork: out of memory") {
+				t.Errorf("%s", j.Message)
+			}
+
+			b.are(tt.node)
+		})
+	}
+}
+
+// TestEventsAreIncomplete: a node of a run whose last events are lost may have been
+// touched, so it does not stay in service.
+func TestEventsAreIncomplete(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.see("a")
-	b.books.start = errors.New("fork: out of memory")
+	b.do(commission, "a", master, "Complete")
+	b.books.on(job.PlaybookCleanup, func(r *scriptedRun) {
+		if strings.HasSuffix(r.spec.ID, "-0") {
+			r.ends(RunExit{Code: -1, Cause: job.CauseInterrupted, Incomplete: true}, nil)
+			return
+		}
 
-	j := b.do(commission, "a", master, "Errored internal")
-	if !strings.Contains(j.Message, "fork: out of memory") {
-		t.Errorf("%s", j.Message)
-	}
+		succeeds(r)
+	})
 
-	b.are("a Unallocated") // nothing was touched
+	b.do(update, "a", master, "Errored interrupted")
+	b.are("a Unallocated")
 }
 
 // TestRestart stops the Service in every phase, and starts another one that

@@ -44,21 +44,31 @@ func (e *Engine) startOrAttach(ctx context.Context, j *job.Job, index int) (Run,
 	run, id := j.Runs[index], runID(*j, index)
 
 	active, err := e.runner.Attach(id)
-	if !errors.Is(err, ErrNeverStarted) {
-		return active, notStarted(err), nil
+	if err == nil {
+		return active, nil, nil
 	}
 
-	elsewhere := j.Instance != e.self.Node
-	if elsewhere {
-		if *j, err = e.takeOver(ctx, *j); err != nil {
+	// The run may go on, so a failure to read its files is no end of it.
+	if !errors.Is(err, ErrNeverStarted) {
+		if time.Now().Before(j.Due()) {
 			return nil, nil, err
 		}
+
+		return nil, interrupted("its files cannot be read: " + err.Error()), nil
 	}
 
 	// A runner on another host may have touched hosts before its lease ended.
+	if j.Instance != e.self.Node {
+		if *j, err = e.takeOver(ctx, *j, index); err != nil {
+			return nil, nil, err
+		}
+
+		run = j.Runs[index]
+	}
+
 	if j.Cancels(run) {
-		message := "cancelled before it began here"
-		return nil, &RunExit{Cause: job.CauseCancelled, Message: message, NotBegun: !elsewhere}, nil
+		exit := &RunExit{Cause: job.CauseCancelled, Message: "cancelled before it began here"}
+		return nil, exit.notBegun(run), nil
 	}
 
 	// An outage of the store is no fault of the job, within its deadline.
@@ -68,7 +78,7 @@ func (e *Engine) startOrAttach(ctx context.Context, j *job.Job, index int) (Run,
 			return nil, nil, err
 		}
 
-		return nil, notStarted(err), nil
+		return nil, startFailed(&NotBegunError{job.CauseInternal, err}, run), nil
 	}
 
 	// Another instance may own the job by now.
@@ -79,23 +89,41 @@ func (e *Engine) startOrAttach(ctx context.Context, j *job.Job, index int) (Run,
 	// A stop of the daemon must not interrupt a start: the runner outlives the
 	// daemon, and the start has a deadline of its own.
 	active, err = e.runner.Start(context.WithoutCancel(ctx), spec)
-
-	return active, notStarted(err), nil
-}
-
-// notStarted returns the exit to record for a failed start, or nil.
-func notStarted(err error) *RunExit {
-	if err == nil {
-		return nil
+	if err != nil {
+		return nil, startFailed(err, run), nil
 	}
 
-	return &RunExit{Cause: job.CauseInternal, Message: "the runner did not start: " + err.Error(), NotBegun: true}
+	return active, nil, nil
+}
+
+// startFailed returns the exit to record for a failed start. Unless it is known
+// that the playbook was not executed, the run was interrupted.
+func startFailed(err error, run job.Run) *RunExit {
+	message := "the runner did not start: " + err.Error()
+
+	e, known := errors.AsType[*NotBegunError](err)
+	if !known {
+		return interrupted(message)
+	}
+
+	return (&RunExit{Cause: e.Cause, Message: message}).notBegun(run)
+}
+
+func interrupted(message string) *RunExit {
+	return &RunExit{Cause: job.CauseInterrupted, Message: message, Incomplete: true}
+}
+
+// notBegun marks the exit of a run that did not begin here. It may have begun
+// before another instance lost the job.
+func (x *RunExit) notBegun(run job.Run) *RunExit {
+	x.NotBegun, x.Incomplete = !run.TakenOver, run.TakenOver
+	return x
 }
 
 // takeOver makes a job of another instance this one's. Its runner on the other
 // host may still be alive. It ends with its lease, and nothing has renewed the
 // lease since this instance owns the job.
-func (e *Engine) takeOver(ctx context.Context, j job.Job) (job.Job, error) {
+func (e *Engine) takeOver(ctx context.Context, j job.Job, index int) (job.Job, error) {
 	e.mu.Lock()
 	over := e.running[j.ID].Add(e.settings().Lease)
 	e.mu.Unlock()
@@ -122,7 +150,7 @@ func (e *Engine) takeOver(ctx context.Context, j job.Job) (job.Job, error) {
 
 	record := access.Record{Action: "jobs.takeover", Targets: j.Names(), Job: j.ID, Reason: "run by " + j.Instance}
 	err := e.decideItself(ctx, record, func() (err error) {
-		taken, err = e.update(ctx, j.ID, func(j *job.Job) { j.Instance = e.self.Node })
+		taken, err = e.update(ctx, j.ID, func(j *job.Job) { j.Instance, j.Runs[index].TakenOver = e.self.Node, true })
 		return err
 	})
 
@@ -345,6 +373,8 @@ func hostResults(j job.Job, hosts []string, exit RunExit, results map[string]job
 		if brokeOff {
 			r.Done = false
 		}
+
+		r.Begun = r.Begun || exit.Incomplete && !r.Done
 
 		out[h] = r
 	}

@@ -64,20 +64,21 @@ type targetRecord struct {
 
 // runRecord is one step of a job that was begun.
 type runRecord struct {
-	Kind     job.StepKind                `json:"kind,omitempty"`
-	Phase    job.Phase                   `json:"phase"`
-	Playbook string                      `json:"playbook"`
-	Hosts    []string                    `json:"hosts"`
-	Groups   []string                    `json:"groups,omitempty"`
-	Started  time.Time                   `json:"started"`
-	Ended    time.Time                   `json:"ended,omitzero"`
-	Exit     string                      `json:"exit,omitempty"`
-	Code     int                         `json:"code,omitempty"`
-	Message  string                      `json:"message,omitempty"`
-	Results  map[string]hostResultRecord `json:"results,omitempty"`
-	NotBegun bool                        `json:"not_begun,omitempty"`
-	Text     int64                       `json:"text"`
-	Events   int64                       `json:"events"`
+	Kind      job.StepKind                `json:"kind,omitempty"`
+	Phase     job.Phase                   `json:"phase"`
+	Playbook  string                      `json:"playbook"`
+	Hosts     []string                    `json:"hosts"`
+	Groups    []string                    `json:"groups,omitempty"`
+	Started   time.Time                   `json:"started"`
+	Ended     time.Time                   `json:"ended,omitzero"`
+	Exit      string                      `json:"exit,omitempty"`
+	Code      int                         `json:"code,omitempty"`
+	Message   string                      `json:"message,omitempty"`
+	Results   map[string]hostResultRecord `json:"results,omitempty"`
+	NotBegun  bool                        `json:"not_begun,omitempty"`
+	TakenOver bool                        `json:"taken_over,omitempty"`
+	Text      int64                       `json:"text"`
+	Events    int64                       `json:"events"`
 }
 
 // hostResultRecord is the result of one run on one host.
@@ -111,39 +112,41 @@ func (r outcomeRecord) outcome() inventory.Outcome          { return inventory.O
 
 func newRunRecord(r job.Run) runRecord {
 	return runRecord{
-		Kind:     r.Kind,
-		Phase:    r.Phase,
-		Playbook: r.Playbook,
-		Hosts:    r.Hosts,
-		Groups:   r.Groups,
-		Started:  r.Started,
-		Ended:    r.Ended,
-		Exit:     r.Exit,
-		Code:     r.Code,
-		Message:  r.Message,
-		Results:  convertMap(r.Results, newHostResultRecord),
-		NotBegun: r.NotBegun,
-		Text:     r.Text,
-		Events:   r.Events,
+		Kind:      r.Kind,
+		Phase:     r.Phase,
+		Playbook:  r.Playbook,
+		Hosts:     r.Hosts,
+		Groups:    r.Groups,
+		Started:   r.Started,
+		Ended:     r.Ended,
+		Exit:      r.Exit,
+		Code:      r.Code,
+		Message:   r.Message,
+		Results:   convertMap(r.Results, newHostResultRecord),
+		NotBegun:  r.NotBegun,
+		TakenOver: r.TakenOver,
+		Text:      r.Text,
+		Events:    r.Events,
 	}
 }
 
 func (r runRecord) run() job.Run {
 	return job.Run{
-		Kind:     r.Kind,
-		Phase:    r.Phase,
-		Playbook: r.Playbook,
-		Hosts:    r.Hosts,
-		Groups:   r.Groups,
-		Started:  r.Started,
-		Ended:    r.Ended,
-		Exit:     r.Exit,
-		Code:     r.Code,
-		Message:  r.Message,
-		Results:  convertMap(r.Results, hostResultRecord.hostResult),
-		NotBegun: r.NotBegun,
-		Text:     r.Text,
-		Events:   r.Events,
+		Kind:      r.Kind,
+		Phase:     r.Phase,
+		Playbook:  r.Playbook,
+		Hosts:     r.Hosts,
+		Groups:    r.Groups,
+		Started:   r.Started,
+		Ended:     r.Ended,
+		Exit:      r.Exit,
+		Code:      r.Code,
+		Message:   r.Message,
+		Results:   convertMap(r.Results, hostResultRecord.hostResult),
+		NotBegun:  r.NotBegun,
+		TakenOver: r.TakenOver,
+		Text:      r.Text,
+		Events:    r.Events,
 	}
 }
 

@@ -115,8 +115,11 @@ type Run struct {
 	// Results has an entry for each of Hosts, and for each helper on which a play
 	// has acted.
 	Results map[string]HostResult
-	// NotBegun: ansible-playbook was never started, so no host was touched.
+	// NotBegun: ansible-playbook is known to have never been executed, so no host
+	// was touched.
 	NotBegun bool
+	// TakenOver: another instance may have begun this run on its host.
+	TakenOver bool
 	// Text and Events are the offsets in the job's logs where the output of
 	// this run begins, in bytes.
 	Text   int64

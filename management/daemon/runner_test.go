@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/job"
+)
+
+// TestRunExit: not begun is only what is known not to have begun.
+func TestRunExit(t *testing.T) {
+	for _, tt := range []struct {
+		exit       ansible.Exit
+		cause      job.Cause
+		notBegun   bool
+		incomplete bool
+	}{
+		{ansible.Exit{Reason: ansible.Done}, "", false, false},
+		{ansible.Exit{Reason: ansible.Done, Code: 2}, "", false, false},
+		{ansible.Exit{Reason: ansible.Done, Code: 2, Error: "no space left"}, "", false, true},
+		{ansible.Exit{Reason: ansible.Done, Signal: "SIGKILL"}, job.CauseInterrupted, false, false},
+		{ansible.Exit{Reason: ansible.Cancelled}, job.CauseCancelled, false, false},
+		{ansible.Exit{Reason: ansible.DeadlineExceeded}, job.CauseDeadline, false, false},
+		{ansible.Exit{Reason: ansible.LeaseLost}, job.CauseInterrupted, false, false},
+		{ansible.Exit{Reason: ansible.NotStarted, Error: "exec format error"}, job.CauseInternal, true, false},
+		{ansible.Exit{Reason: ansible.GivenUp, Error: "no permit"}, job.CauseInterrupted, true, false},
+		{ansible.Exit{Reason: ansible.Vanished}, job.CauseInterrupted, false, true},
+		{ansible.Exit{Reason: "of the next version"}, job.CauseInterrupted, false, true},
+		{ansible.Exit{}, job.CauseInterrupted, false, true},
+	} {
+		got := runExit(tt.exit, os.DevNull)
+		if got.Cause != tt.cause || got.NotBegun != tt.notBegun || got.Incomplete != tt.incomplete {
+			t.Errorf("%+v: %+v", tt.exit, got)
+		}
+
+		if got.Cause != "" && got.Cause != job.CauseCancelled && got.Message == "" {
+			t.Errorf("%+v: no message", tt.exit)
+		}
+	}
+}
+
+func TestStartError(t *testing.T) {
+	fault := errors.New("a fault")
+
+	for err, want := range map[error]job.Cause{
+		fault:                              "",
+		&ansible.NotBegunError{Err: fault}: job.CauseInternal,
+		&ansible.NotBegunError{Err: fault, Interrupted: true}: job.CauseInterrupted,
+	} {
+		got := startError(err)
+
+		e, ok := errors.AsType[*engine.NotBegunError](got)
+		if ok != (want != "") || ok && e.Cause != want || !errors.Is(got, fault) {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
+
+// TestKilledRunner checks that the job of a killed runner is interrupted, that its
+// node is cleaned up, and that no folder is left.
+func TestKilledRunner(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.report("a")
+
+	fifo := s.fifo("gate")
+	dead := filepath.Join(s.dir, "d", "tmp", "clusterm-check-dead")
+
+	j, err := s.Client.Submit(s.ctx(), api.JobRequest{
+		Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`),
+	})
+	s.must(err)
+	s.waitOutput(j.ID, "waiting\n")
+
+	run := filepath.Join(s.dir, "d", "runs", j.ID+"-0")
+
+	b, err := os.ReadFile(filepath.Join(run, "runner.json"))
+	s.must(err)
+
+	var info struct {
+		PID     int
+		Sockets string
+	}
+
+	s.must(json.Unmarshal(b, &info))
+	s.must(unix.Kill(info.PID, unix.SIGKILL))
+	s.until(j.ID, "the cleanup waits", func(j api.Job) bool { return j.Phase == "undo" })
+	s.release(fifo) // of the cleanup
+
+	j, err = s.Client.WaitJob(s.ctx(), j.ID)
+	s.must(err)
+
+	if j.Cause != string(job.CauseInterrupted) || s.status("a-1") != "Unallocated" || len(j.Runs) != 2 {
+		t.Errorf("%+v", j)
+	}
+
+	if _, err := os.Stat(info.Sockets); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the sockets are left: %v", err)
+	}
+
+	s.must(os.MkdirAll(dead, 0o700))
+	s.restart()
+
+	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left: %v", strings.TrimPrefix(dead, s.dir), err)
+	}
+}
