@@ -124,7 +124,7 @@ func (a *app) root() *cli.Command {
 		"clusterctl nodes get",
 		"clusterctl nodes commission web-1-AB12 -g service-master -e '{\"env\": {\"proxy\": \"http://proxy:3128\"}}'",
 		"clusterctl nodes maintenance web-1-AB12 --no-wait",
-		"clusterctl job logs -f last",
+		"clusterctl job logs -f",
 	}}
 	root.Action = func(ctx context.Context, c *cli.Command) error {
 		if c.Bool("version") && !c.Args().Present() {

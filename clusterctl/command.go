@@ -49,6 +49,8 @@ type leaf struct {
 	hidden      bool
 	selects     bool // --selector can replace the arguments
 	names       bool // the arguments are names of nodes
+	readsJob    bool // the argument is a job, by default the newest one
+	changesJob  bool // the argument is a job, and its number needs no confirmation
 	run         func(ctx context.Context, c *call) error
 }
 
@@ -93,15 +95,27 @@ func (a *app) leaf(l leaf) *cli.Command {
 
 			c.manager = m
 
-			if l.names {
-				if c.args, err = c.expand(ctx, c.args); err != nil {
-					return err
-				}
+			if err := c.resolve(ctx, l); err != nil {
+				return err
 			}
 
 			return l.run(ctx, c)
 		},
 	}
+}
+
+// resolve replaces words in the arguments by the objects that they stand for.
+func (c *call) resolve(ctx context.Context, l leaf) (err error) {
+	switch {
+	case l.names:
+		c.args, err = c.expand(ctx, c.args)
+	case l.readsJob:
+		err = c.resolveJob(ctx)
+	case l.changesJob:
+		err = c.chooseJob(ctx)
+	}
+
+	return err
 }
 
 // check refuses a wrong number of arguments and an unsupported format.

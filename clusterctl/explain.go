@@ -38,16 +38,16 @@ func (a *app) nodesExplain() *cli.Command {
 
 func (a *app) jobWhy() *cli.Command {
 	return a.leaf(leaf{
-		name:  "why",
-		args:  "ID",
-		min:   1,
-		max:   1,
-		usage: "explain why a job waits, still runs or has failed, with remedies",
-		about: jobIDs + "\nThe explanation shows the position of the job in the queue and its obstacle, the failed " +
+		name:     "why",
+		args:     "[ID]",
+		max:      1,
+		readsJob: true,
+		usage:    "explain why a job waits, still runs or has failed, with remedies",
+		about: readJobHelp + "\nThe explanation shows the position of the job in the queue and its obstacle, the failed " +
 			"hosts with " +
 			"task and output, the steps that the manager took, and a command for every problem.",
 		formats:  namelessFormats,
-		examples: []string{"clusterctl job why last", "clusterctl job why 12 -o json"},
+		examples: []string{"clusterctl job why", "clusterctl job why 12 -o json"},
 		run: func(ctx context.Context, c *call) error {
 			e, err := c.manager.ExplainJob(ctx, c.args[0])
 			if err != nil {

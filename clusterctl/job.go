@@ -18,7 +18,15 @@ import (
 )
 
 const (
-	jobIDs = "ID is the number of a job, active (the running job that started last) or last (the job that ended last)."
+	jobIDs = "ID is the number of a job, active (the running job that started last) or last (the newest job, which may " +
+		"still be queued)."
+	readJobHelp   = jobIDs + " Without ID, the command is about the newest job."
+	changeJobHelp = jobIDs + " Only a number needs no confirmation: for active and last, the command asks at a " +
+		"terminal, and needs --yes in a script."
+
+	// jobActive and jobLast stand for the number of a job.
+	jobActive = "active"
+	jobLast   = "last"
 
 	// defaultJobs is the default of job list --limit.
 	defaultJobs = 20
@@ -69,12 +77,12 @@ func (a *app) jobList() *cli.Command {
 func (a *app) jobGet() *cli.Command {
 	return a.leaf(leaf{
 		name:     "get",
-		args:     "ID",
-		min:      1,
+		args:     "[ID]",
 		max:      1,
+		readsJob: true,
 		usage:    "show one job",
-		about:    jobIDs + " -o long includes its variables.",
-		examples: []string{"clusterctl job get last", "clusterctl job get 12 -o long"},
+		about:    readJobHelp + " -o long includes its variables.",
+		examples: []string{"clusterctl job get", "clusterctl job get 12 -o long"},
 		run: func(ctx context.Context, c *call) error {
 			j, err := c.manager.Job(ctx, c.args[0])
 			if err != nil {
@@ -88,13 +96,13 @@ func (a *app) jobGet() *cli.Command {
 
 func (a *app) jobLogs() *cli.Command {
 	return a.leaf(leaf{
-		name:    "logs",
-		aliases: []string{"log"},
-		args:    "ID",
-		min:     1,
-		max:     1,
-		usage:   "print the output of a job",
-		about:   jobIDs,
+		name:     "logs",
+		aliases:  []string{"log"},
+		args:     "[ID]",
+		max:      1,
+		readsJob: true,
+		usage:    "print the output of a job",
+		about:    readJobHelp,
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue until the job ends"},
 			&cli.BoolFlag{Name: "events", Usage: "the results per host and task instead of the text, one JSON " +
@@ -102,8 +110,8 @@ func (a *app) jobLogs() *cli.Command {
 		},
 		formats: []string{},
 		examples: []string{
-			"clusterctl job logs last",
-			"clusterctl job logs -f active",
+			"clusterctl job logs",
+			"clusterctl job logs -f",
 			"clusterctl job logs --events 12",
 		},
 		run: func(ctx context.Context, c *call) error {
@@ -121,12 +129,12 @@ func (a *app) jobLogs() *cli.Command {
 func (a *app) jobWait() *cli.Command {
 	return a.leaf(leaf{
 		name:     "wait",
-		args:     "ID",
-		min:      1,
+		args:     "[ID]",
 		max:      1,
+		readsJob: true,
 		usage:    "follow the progress of a job until it ends",
-		about:    jobIDs + " The exit code is 3 if the job fails.",
-		examples: []string{"clusterctl job wait active"},
+		about:    readJobHelp + " The exit code is 3 if the job fails.",
+		examples: []string{"clusterctl job wait", "clusterctl job wait 12"},
 		run: func(ctx context.Context, c *call) error {
 			j, err := c.manager.Job(ctx, c.args[0])
 			if err != nil {
@@ -142,21 +150,23 @@ func (a *app) jobWait() *cli.Command {
 
 func (a *app) jobRetry() *cli.Command {
 	return a.leaf(leaf{
-		name:  "retry",
-		args:  "ID",
-		min:   1,
-		max:   1,
-		usage: "repeat a job that failed or was cancelled, with the same inputs",
-		about: jobIDs + "\nThe new job has the playbooks, merged and extra variables, group and options of the " +
+		name:       "retry",
+		args:       "ID",
+		min:        1,
+		max:        1,
+		changesJob: true,
+		usage:      "repeat a job that failed or was cancelled, with the same inputs",
+		about: changeJobHelp + "\nThe new job has the playbooks, merged and extra variables, group and options of the " +
 			"original, even if " +
 			"they have changed since. It uses the current connection settings (nodes set, ssh in the " +
 			"configuration), and is " +
 			"checked like any other request. A job without a failure is refused.\n\n" + waitHelp,
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "failed", Usage: "only the nodes on which the job failed"},
+			yesFlag(),
 			&cli.BoolFlag{Name: "no-wait", Usage: "print the id of the new job, and do not wait"},
 		},
-		examples: []string{"clusterctl job retry last", "clusterctl job retry 12 --failed"},
+		examples: []string{"clusterctl job retry 12", "clusterctl job retry 12 --failed"},
 		run: func(ctx context.Context, c *call) error {
 			j, err := c.manager.Retry(ctx, c.args[0], api.Retry{Failed: c.Bool("failed")})
 			return c.accepted(ctx, j, err)
@@ -166,17 +176,72 @@ func (a *app) jobRetry() *cli.Command {
 
 func (a *app) jobCancel() *cli.Command {
 	return a.leaf(leaf{
-		name:  "cancel",
-		args:  "ID",
-		min:   1,
-		max:   1,
-		usage: "cancel a job",
-		about: jobIDs + "\nA queued job ends at once. A running job stops and cleans up. To skip the cleanup, " +
+		name:       "cancel",
+		args:       "ID",
+		min:        1,
+		max:        1,
+		changesJob: true,
+		usage:      "cancel a job",
+		about: changeJobHelp + "\nA queued job ends at once. A running job stops and cleans up. To skip the cleanup, " +
 			"cancel again; " +
 			"the nodes of the job are then Quarantined.",
-		examples: []string{"clusterctl job cancel 12", "clusterctl job cancel active"},
+		flags:    []cli.Flag{yesFlag()},
+		examples: []string{"clusterctl job cancel 12", "clusterctl job cancel active --yes"},
 		run:      cancelJob,
 	})
+}
+
+// resolveJob replaces "last", or a missing argument, by the number of the newest
+// job. The API's own "last" is the job that ended last, but the operator's last job
+// is the one of the last request.
+func (c *call) resolveJob(ctx context.Context) error {
+	if len(c.args) > 0 && c.args[0] != jobLast {
+		return nil
+	}
+
+	jobs, err := c.manager.Jobs(ctx, client.JobFilter{Limit: 1})
+	if err != nil {
+		return err
+	}
+
+	if len(jobs.Items) == 0 {
+		return exit.Errorf(exit.NotFound, "there are no jobs yet").Try("to list the nodes: %s nodes get", c.self())
+	}
+
+	c.args = []string{jobs.Items[0].ID}
+
+	return nil
+}
+
+// chooseJob replaces "active" and "last" by the number of a job, after the operator
+// has confirmed it: another job may have started since the last look.
+func (c *call) chooseJob(ctx context.Context) error {
+	if word := c.args[0]; word != jobActive && word != jobLast {
+		return nil
+	}
+
+	if err := c.resolveJob(ctx); err != nil {
+		return err
+	}
+
+	j, err := c.manager.Job(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+
+	c.args = []string{j.ID}
+	name := short(c.FullName())
+
+	switch {
+	case c.Bool("yes"):
+		return nil
+	case !c.atTerminal():
+		return exit.Usagef("%s needs the number of a job, or a confirmation, which takes a terminal", name).
+			Try("now it is job %[1]s, %[2]s: %[3]s %[1]s\nto confirm any job here: add --yes",
+				j.ID, print.Title(j), c.FullName())
+	}
+
+	return c.confirm(ctx, fmt.Sprintf("%s %s, %s", strings.TrimPrefix(name, "job "), "job "+j.ID, print.Title(j)))
 }
 
 func listJobs(ctx context.Context, c *call) error {
