@@ -118,8 +118,8 @@ type Engine struct {
 	jobBackoff   time.Duration // first delay before a failed job is continued
 	writeBackoff time.Duration // first delay before a failed write is repeated
 
-	// accepting serializes acceptance: numbers are assigned one after another,
-	// so concurrent attempts would only conflict.
+	// accepting serializes acceptance in the order of arrival. Numbers are
+	// assigned one after another, so concurrent attempts would only conflict.
 	accepting chan struct{}
 
 	mu       sync.Mutex

@@ -44,6 +44,7 @@ type scriptedPlaybooks struct {
 	check, pin, parse,
 	start error
 	parsed []string
+	held   func()      // called by Parse, without a lock
 	kept   [2][]string // what the last Prune was told to keep
 	pruned func()      // called by the next Prune
 	lost   bool        // no tree is kept
@@ -100,6 +101,10 @@ func (p *scriptedPlaybooks) Kept(string) bool {
 }
 
 func (p *scriptedPlaybooks) Parse(_ context.Context, digest string, playbooks, groups []string) error {
+	if p.held != nil {
+		p.held()
+	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.parsed = append(p.parsed, digest+":"+strings.Join(playbooks, ",")+":"+strings.Join(groups, ","))

@@ -56,6 +56,16 @@ func (e *Engine) queue(
 	ctx context.Context, c access.Caller, settings Settings, r job.Request,
 	digest func(context.Context) (string, error), pin func(*state.View, *job.Job) (job.Inputs, error),
 ) (job.Job, error) {
+	// Requests are judged in the order of their arrival: the first one that needs
+	// a folder parses it for seconds, and those behind it must not overtake it.
+	// Go serves blocked senders first come, first served.
+	select {
+	case e.accepting <- struct{}{}:
+		defer func() { <-e.accepting }()
+	case <-ctx.Done():
+		return job.Job{}, ctx.Err()
+	}
+
 	// Take the view before the look-up, see access.Caller.Replay.
 	v := e.state.View()
 	if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
@@ -135,13 +145,6 @@ func (e *Engine) accept(
 	ctx context.Context, c access.Caller, settings Settings, r job.Request, digest string,
 	pin func(*state.View, *job.Job) (job.Inputs, error),
 ) (job.Job, error) {
-	select {
-	case e.accepting <- struct{}{}:
-		defer func() { <-e.accepting }()
-	case <-ctx.Done():
-		return job.Job{}, ctx.Err()
-	}
-
 	var accepted job.Job
 
 	// Parsing took seconds: check key and request again on the newest view.

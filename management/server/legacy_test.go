@@ -298,6 +298,7 @@ func TestLegacyReads(t *testing.T) {
 	refuse("/info/job/active", "no job is running")
 	refuse("/info/logs/last", "no job has ended")
 	s.request(t, "POST", "/commission/nodes", `{"nodes":["a-1","bb-1"],"host_group":"service-master"}`)
+	expect(t, "accepted", get("GET", "/info/job/active", "")["status"], any("Queued"))
 	s.manager.setJob(
 		"1",
 		func(j *job.Job) { j.Status, j.Started = job.Running, time.Unix(1700000001, 0).UTC() },
@@ -345,6 +346,12 @@ func TestLegacyReads(t *testing.T) {
 	expect(t, "log read later", log, "one\ntwo\n")
 	last := get("GET", "/info/job/last", "")
 	expect(t, "a cancelled job", []any{last["status"], last["error"]}, []any{"Errored", "cancelled by bob"})
+
+	const incomplete = "not everything could be cleaned: a-1: unreachable"
+
+	s.manager.setJob("1", func(j *job.Job) { j.Status, j.Message, j.Cause = job.Complete, incomplete, "" })
+	last = get("GET", "/info/job/last", "")
+	expect(t, "an incomplete cleanup", []any{last["status"], last["error"]}, []any{"Complete", incomplete})
 
 	s.manager.observations = nil
 	s.request(

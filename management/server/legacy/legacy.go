@@ -260,6 +260,8 @@ func (a *API) submit(verb inventory.Verb) rest.Handler {
 		}
 
 		rest.Note(r, "job", j.ID)
+		// The job is active at once.
+		a.o.AwaitView(w, r, j.Revision)
 
 		return nil
 	}
@@ -411,6 +413,7 @@ func (a *API) getJob(w http.ResponseWriter, r *http.Request) error {
 		Task:    string(j.Verb),
 		Desc:    string(j.Verb) + " of " + strings.Join(j.Names(), ", "),
 		Status:  string(j.Status),
+		Error:   j.Message, // a job that is complete may have left residue
 		Nodes:   j.Names(),
 		Started: j.Started,
 		Ended:   j.Ended,
@@ -423,10 +426,6 @@ func (a *API) getJob(w http.ResponseWriter, r *http.Request) error {
 		out.Status = string(job.Errored) // the contract has no status Cancelled
 	}
 
-	if j.Status != job.Complete {
-		out.Error = j.Message
-	}
-
 	return rest.WriteJSON(w, http.StatusOK, out)
 }
 
@@ -436,7 +435,27 @@ func (a *API) jobOf(r *http.Request) (job.Job, error) {
 		return job.Job{}, err
 	}
 
-	return a.o.View().Job(ref)
+	v := a.o.View()
+	if ref == "active" {
+		if j := newest(v.Jobs); j != nil {
+			return *j, nil
+		}
+	}
+
+	return v.Job(ref)
+}
+
+// newest returns the job accepted last of those that have not ended, or nil. The
+// first generation knew one job at a time, which was active as soon as its
+// request was answered.
+func newest(jobs []job.Job) *job.Job {
+	for i := range slices.Backward(jobs) {
+		if !jobs[i].Status.Ended() {
+			return &jobs[i]
+		}
+	}
+
+	return nil
 }
 
 func (a *API) getLog(w http.ResponseWriter, r *http.Request) error {
