@@ -46,6 +46,7 @@ var verbHelps = map[inventory.Verb]verbHelp{
 		examples: []string{
 			"clusterctl nodes update web-1-AB12",
 			"clusterctl nodes update web-2-CD34 -g service-master",
+			"clusterctl nodes update -l group=service-worker --serial 1",
 		},
 	},
 	inventory.VerbApply: {
@@ -53,7 +54,7 @@ var verbHelps = map[inventory.Verb]verbHelp{
 			"to them. If it fails, the nodes stay in service and keep the error in their record.",
 		examples: []string{
 			"clusterctl nodes apply web-1-AB12",
-			"clusterctl nodes apply -l group=service-worker --yes -e '{\"release\": \"2.1\"}'",
+			"clusterctl nodes apply -l group=service-worker --serial 25% --max-failures 2 -e release=2.1",
 		},
 	},
 	inventory.VerbMaintenance: {
@@ -102,6 +103,12 @@ var fieldFlags = map[inventory.Field]func(meaning string) cli.Flag{
 		return &cli.BoolFlag{Name: "force", Usage: meaning + " (--reason)"}
 	},
 	inventory.FieldExtraVars: extraVarsFlag,
+	inventory.FieldSerial: func(meaning string) cli.Flag {
+		return &cli.StringFlag{Name: "serial", Usage: valueName(meaning, "size")}
+	},
+	inventory.FieldMaxFailures: func(meaning string) cli.Flag {
+		return &cli.StringFlag{Name: "max-failures", Usage: valueName(meaning, "number")}
+	},
 }
 
 // valueName marks the word in a usage as the name of the option's value.
@@ -198,9 +205,18 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 		Verb:      row.Verb,
 		Group:     c.String("host-group"),
 		OnFailure: c.String("on-failure"),
+		Serial:    c.String("serial"),
 		Force:     c.Bool("force"),
 		Reason:    c.String("reason"),
 	}
+	if c.IsSet("serial") && r.Serial == "" {
+		return exit.Usagef("--serial is empty").Try("give the size of a batch, such as 2 or 25%%")
+	}
+
+	if r.MaxFailures, err = number(c, "max-failures", 0); err != nil {
+		return err
+	}
+
 	if r.ExtraVars, err = raw(vars); err != nil {
 		return err
 	}

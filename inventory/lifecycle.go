@@ -141,10 +141,23 @@ type Field string
 
 // The optional fields.
 const (
-	FieldGroup     Field = "group"
-	FieldOnFailure Field = "on_failure"
-	FieldForce     Field = "force"
-	FieldExtraVars Field = "extra_vars"
+	FieldGroup       Field = "group"
+	FieldOnFailure   Field = "on_failure"
+	FieldForce       Field = "force"
+	FieldExtraVars   Field = "extra_vars"
+	FieldSerial      Field = "serial"
+	FieldMaxFailures Field = "max_failures"
+)
+
+// The options of verbs that can take their nodes batch by batch.
+var (
+	optionSerial = Option{
+		FieldSerial,
+		"the size of a batch: a number of nodes such as 2, or a share such as 25% (default: all nodes at once)",
+	}
+	optionMaxFailures = Option{
+		FieldMaxFailures, "the number of failed nodes with which the next batch still begins (default: 0)",
+	}
 )
 
 // Option is an optional field of a request that a verb accepts.
@@ -184,6 +197,7 @@ var Lifecycle = []Transition{
 		Options: []Option{
 			{FieldGroup, "the host group to move to (default: the current group)"},
 			{FieldExtraVars, "variables for this update only"},
+			optionSerial, optionMaxFailures,
 		},
 		Meaning: "clean nodes and configure them again, optionally in another group",
 		Failure: "nodes with a begun cleanup are cleaned up and become Unallocated, or Quarantined if that fails;" +
@@ -192,14 +206,14 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbApply, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
 		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true,
-		Options: []Option{{FieldExtraVars, "variables for this run only"}},
+		Options: []Option{{FieldExtraVars, "variables for this run only"}, optionSerial, optionMaxFailures},
 		Meaning: "configure nodes again in place, without a cleanup first",
 		Failure: "Allocated, with `last_error` set and the applied configuration unknown; nothing is cleaned up",
 	},
 	{
 		Verb: VerbMaintenance, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
 		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true,
-		Options: []Option{{FieldExtraVars, "variables for the upgrade"}},
+		Options: []Option{{FieldExtraVars, "variables for the upgrade"}, optionSerial, optionMaxFailures},
 		Meaning: "upgrade nodes in place",
 		Failure: "Allocated, with `last_error` set and the applied configuration unknown; nothing is cleaned up",
 	},

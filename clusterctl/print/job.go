@@ -200,6 +200,8 @@ func jobDetails(j api.Job) []Field {
 		{"Waits for jobs", List(j.WaitsFor)},
 		{"Phase", Line(j.Phase)},
 		{"On failure", Line(j.OnFailure)},
+		{"Serial", Line(j.Serial)},
+		{"Max failures", positive(j.MaxFailures)},
 		{"Force", yesIf(j.Force)},
 		{"Deadline", timeOf(j.Deadline)},
 		{"Instance", Line(j.Instance)},

@@ -103,9 +103,14 @@ type JobRequest struct {
 	// ExtraVars is an object, or a string with one as JSON or YAML.
 	ExtraVars json.RawMessage `json:"extra_vars,omitempty"`
 	OnFailure string          `json:"on_failure,omitempty"` // commission: batch or failed
-	Timeout   Duration        `json:"timeout,omitempty"`    // from the start of the job; 0: the configured limit
-	Force     bool            `json:"force,omitempty"`      // clear: skip the cleanup; needs a reason
-	Reason    string          `json:"reason,omitempty"`
+	// Serial is the size of a batch for update, apply and maintenance: a number of
+	// nodes, or a share such as 25%. Empty: all nodes at once.
+	Serial string `json:"serial,omitempty"`
+	// MaxFailures is the number of failed nodes with which the next batch still begins.
+	MaxFailures int      `json:"max_failures,omitempty"`
+	Timeout     Duration `json:"timeout,omitempty"` // from the start of the job; 0: the configured limit
+	Force       bool     `json:"force,omitempty"`   // clear: skip the cleanup; needs a reason
+	Reason      string   `json:"reason,omitempty"`
 }
 
 // Job is one job on the wire.
@@ -124,13 +129,18 @@ type Job struct {
 	Helpers   []string `json:"helpers,omitempty"` // further nodes that the job holds because its playbooks use them
 	Group     string   `json:"group,omitempty"`
 	OnFailure string   `json:"on_failure,omitempty"`
-	Force     bool     `json:"force,omitempty"`  // clear: skips the cleanup
-	Reason    string   `json:"reason,omitempty"` // the operator's reason
-	Actor     string   `json:"actor,omitempty"`
-	RetryOf   string   `json:"retry_of,omitempty"` // the job that this one retries
-	Instance  string   `json:"instance,omitempty"` // the instance that runs the job
-	Note      string   `json:"note,omitempty"`     // a decision of the manager, e.g. the chosen group
-	Warnings  []string `json:"warnings,omitempty"` // e.g. about values with the syntax of templates
+	// Serial is the size of a batch, and MaxFailures the number of failed nodes with
+	// which the next batch still begins; empty: all nodes at once.
+	Serial      string `json:"serial,omitempty"`
+	MaxFailures int    `json:"max_failures,omitempty"`
+
+	Force    bool     `json:"force,omitempty"`  // clear: skips the cleanup
+	Reason   string   `json:"reason,omitempty"` // the operator's reason
+	Actor    string   `json:"actor,omitempty"`
+	RetryOf  string   `json:"retry_of,omitempty"` // the job that this one retries
+	Instance string   `json:"instance,omitempty"` // the instance that runs the job
+	Note     string   `json:"note,omitempty"`     // a decision of the manager, e.g. the chosen group
+	Warnings []string `json:"warnings,omitempty"` // e.g. about values with the syntax of templates
 
 	Position   int      `json:"position,omitempty"`    // Queued: position in the queue, from 1
 	WaitsFor   []string `json:"waits_for,omitempty"`   // Queued: the jobs ahead of it

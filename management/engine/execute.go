@@ -45,9 +45,7 @@ func (e *Engine) execute(ctx context.Context, id string) error {
 			continue
 		}
 
-		step := job.Plan(j, time.Now(), func(names []string) error {
-			return e.settings().Groups.CheckLeave(v.Nodes, names)
-		})
+		step := job.Plan(j, time.Now(), job.RulesOf(j, v.Nodes, e.settings().Groups))
 		if step.Kind == "" {
 			if err := e.decide(ctx, j, step); err != nil {
 				return err
@@ -145,6 +143,10 @@ func headline(j job.Job, step job.Step) string {
 	line := fmt.Sprintf("# job %s, %s of %s: %s", j.ID, j.Verb, job.ShortList(step.Hosts), step.Phase)
 	if step.Playbook != "" {
 		line += " (" + step.Playbook + ")"
+	}
+
+	if number, of := j.BatchOf(step.Hosts[0]); number > 0 {
+		line += fmt.Sprintf(", batch %d of %d", number, of)
 	}
 
 	return line

@@ -122,7 +122,8 @@ func (e *Engine) keepPlaybooks(ctx context.Context, digest string) (bool, error)
 
 func retryRequest(old job.Job, names []string, in job.Inputs) job.Request {
 	r := job.Request{
-		Verb: old.Verb, Group: old.Group, Extra: in.Extra, OnFailure: old.OnFailure, Timeout: old.Timeout,
+		Verb: old.Verb, Group: old.Group, Extra: in.Extra, OnFailure: old.OnFailure, Serial: old.Serial,
+		MaxFailures: old.MaxFailures, Timeout: old.Timeout,
 		Force: old.Force, Reason: old.Reason,
 	}
 	if old.TakesAddrs() {

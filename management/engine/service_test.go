@@ -25,6 +25,7 @@ import (
 const (
 	commission   = inventory.VerbCommission
 	update       = inventory.VerbUpdate
+	apply        = inventory.VerbApply
 	maintenance  = inventory.VerbMaintenance
 	decommission = inventory.VerbDecommission
 	clearing     = inventory.VerbClear

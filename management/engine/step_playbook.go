@@ -337,7 +337,7 @@ func (e *Engine) recordExit(ctx context.Context, j job.Job, index int, exit RunE
 		run.Ended, run.Code, run.Message, run.NotBegun = time.Now(), exit.Code, exit.Message, exit.NotBegun
 		run.Results = hostResults(*j, run.Hosts, exit, results)
 		run.Exit = exitOf(exit, run.Results)
-		maps.Copy(run.Results, helperResults(*j, results))
+		maps.Copy(run.Results, helperResults(*j, *run, results))
 	})
 
 	return err
@@ -384,11 +384,12 @@ func hostResults(j job.Job, hosts []string, exit RunExit, results map[string]job
 
 // helperResults returns the results of the helpers on which a play of the run
 // has acted. The hosts of the run decide its exit, not the helpers.
-func helperResults(j job.Job, results map[string]job.HostResult) map[string]job.HostResult {
+func helperResults(
+	j job.Job, run job.Run, results map[string]job.HostResult,
+) map[string]job.HostResult {
 	out := map[string]job.HostResult{}
-	for _, h := range j.Helpers {
-		r, ok := results[h]
-		if !ok {
+	for h, r := range results {
+		if !j.MayHelp(run, h) {
 			continue
 		}
 
@@ -464,7 +465,7 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 
 	// Hosts that are being prepared belong to no group, so they need no peers.
 	if !verb.Row.TakesAddrs {
-		spec.Hosts = append(spec.Hosts, peers(v, settings, j)...)
+		spec.Hosts = append(spec.Hosts, peers(v, settings, j, run)...)
 	}
 
 	return spec, nil
@@ -498,13 +499,16 @@ func target(
 // peers returns the hosts that are named in the inventory but are no targets:
 // the commissioned nodes of groups that others need, so that templates can refer
 // to them, and the helpers. Only helpers are acted on, by plays that name them.
-func peers(v *state.View, settings Settings, j job.Job) []configuration.Host {
+func peers(v *state.View, settings Settings, j job.Job, run job.Run) []configuration.Host {
+	serving := j.Serving(v.Nodes)
+	helpers := j.HelpersOf(run, serving, settings.Groups)
+
 	var hosts []configuration.Host
-	for _, n := range v.Nodes {
-		helper := slices.Contains(j.Helpers, n.Name)
+	for _, n := range serving {
+		helper := slices.Contains(helpers, n.Name)
 		provider := n.Commissioned() && settings.Groups.Needed(n.Group)
 
-		if _, target := j.Target(n.Name); target || !helper && !provider {
+		if j.Occupies(run, n.Name) || !helper && !provider {
 			continue
 		}
 

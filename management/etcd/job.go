@@ -29,6 +29,8 @@ type jobRecord struct {
 	Helpers        []string                 `json:"helpers,omitempty"`
 	Group          string                   `json:"group,omitempty"`
 	OnFailure      string                   `json:"on_failure,omitempty"`
+	Serial         string                   `json:"serial,omitempty"`
+	MaxFailures    int                      `json:"max_failures,omitempty"`
 	Force          bool                     `json:"force,omitempty"`
 	Reason         string                   `json:"reason,omitempty"`
 	Actor          string                   `json:"actor,omitempty"`
@@ -161,6 +163,8 @@ func newJobRecord(j job.Job) jobRecord {
 		Helpers:        j.Helpers,
 		Group:          j.Group,
 		OnFailure:      j.OnFailure,
+		Serial:         j.Serial,
+		MaxFailures:    j.MaxFailures,
 		Force:          j.Force,
 		Reason:         j.Reason,
 		Actor:          j.Actor,
@@ -195,6 +199,8 @@ func (r *jobRecord) job(revision int64) job.Job {
 		Helpers:        r.Helpers,
 		Group:          r.Group,
 		OnFailure:      r.OnFailure,
+		Serial:         r.Serial,
+		MaxFailures:    r.MaxFailures,
 		Force:          r.Force,
 		Reason:         r.Reason,
 		Actor:          r.Actor,

@@ -87,7 +87,7 @@ func (e *jobExplainer) ended() {
 	}
 
 	// Nothing else is worth a look: no step was begun.
-	if j.Cause == job.CausePrecondition {
+	if j.Cause == job.CausePrecondition && len(j.Runs) == 0 {
 		e.add(finding(AboutRefusal, "when its turn came it was no longer legal; it touched nothing").of(j).
 			do("correct the cause that it names, then retry it").
 			with(inventory.RetryJob(j.ID, false)))
@@ -224,6 +224,12 @@ func (f Facts) progress(j job.Job) string {
 		text += ", " + string(run.Phase)
 		if run.Playbook != "" {
 			text += " (" + run.Playbook + ")"
+		}
+
+		if len(run.Hosts) > 0 {
+			if number, of := j.BatchOf(run.Hosts[0]); number > 0 {
+				text += fmt.Sprintf(", batch %d of %d", number, of)
+			}
 		}
 
 		if run.Exit == "" {

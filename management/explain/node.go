@@ -224,7 +224,7 @@ func (e *nodeExplainer) failedAbout(subject func(message string) bool) bool {
 // refusal reports that the newest job on the node was not begun.
 func (e *nodeExplainer) refusal() {
 	j := e.newestJob(e.Node)
-	if j == nil || j.Cause != job.CausePrecondition || e.Ready {
+	if j == nil || j.Cause != job.CausePrecondition || len(j.Runs) > 0 || e.Ready {
 		return
 	}
 

@@ -33,8 +33,8 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 	}
 
 	j := Job{
-		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Force: r.Force, Reason: r.Reason,
-		Timeout: r.Timeout,
+		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Serial: r.Serial,
+		MaxFailures: r.MaxFailures, Force: r.Force, Reason: r.Reason, Timeout: r.Timeout,
 	}
 	if err := v.checkOptions(j); err != nil {
 		return Job{}, err
@@ -204,7 +204,7 @@ func (v Verb) checkOptions(j Job) error {
 		return inventory.Errorf(inventory.KindInvalid, "the timeout is negative")
 	}
 
-	return nil
+	return v.checkSerial(j)
 }
 
 // targetNames returns the node names or canonical addresses of the request,
@@ -303,7 +303,7 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 		return Combine(refusals)
 	}
 
-	return v.checkGroups(nodes, groups, *j)
+	return v.checkBatches(nodes, groups, *j)
 }
 
 // checkGroups checks the rules of the groups that the targets leave and enter.

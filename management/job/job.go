@@ -32,13 +32,14 @@ type Cause string
 
 // The causes.
 const (
-	CauseFailed       Cause = "failed"       // ansible-playbook failed on a host
-	CauseCancelled    Cause = "cancelled"    // an operator cancelled the job
-	CauseDeadline     Cause = "deadline"     // the job exceeded its timeout
-	CauseInterrupted  Cause = "interrupted"  // the runner died or got a signal without a cancel, e.g. at a shutdown
-	CausePrecondition Cause = "precondition" // no longer legal at the head of the queue; no node was touched
-	CauseAbsent       Cause = "absent"       // discover: an address never appeared
-	CauseInternal     Cause = "internal"     // a fault of the manager
+	CauseFailed      Cause = "failed"      // ansible-playbook failed on a host
+	CauseCancelled   Cause = "cancelled"   // an operator cancelled the job
+	CauseDeadline    Cause = "deadline"    // the job exceeded its timeout
+	CauseInterrupted Cause = "interrupted" // the runner died or got a signal without a cancel, e.g. at a shutdown
+	// CausePrecondition: the job, or its next batch, was no longer legal when its turn came.
+	CausePrecondition Cause = "precondition"
+	CauseAbsent       Cause = "absent"   // discover: an address never appeared
+	CauseInternal     Cause = "internal" // a fault of the manager
 )
 
 // Phase is the purpose of one run.
@@ -138,6 +139,8 @@ type Job struct {
 	Helpers        []string
 	Group          string
 	OnFailure      string
+	Serial         string // the size of a batch, see Batches; empty: all targets at once
+	MaxFailures    int    // failed targets with which the next batch still begins
 	Force          bool
 	Reason         string // the operator's
 	Actor          string
@@ -261,9 +264,12 @@ type Request struct {
 	Group     string
 	Extra     configuration.Vars
 	OnFailure string
-	Timeout   time.Duration // 0: the configured default
-	Force     bool
-	Reason    string // the operator's
+	// Serial is the size of a batch: a number, or a share such as 25%.
+	Serial      string
+	MaxFailures int           // failed targets with which the next batch still begins
+	Timeout     time.Duration // 0: the configured default
+	Force       bool
+	Reason      string // the operator's
 }
 
 // Stream is one of the two logs of a job.

@@ -17,7 +17,14 @@ import (
 	"github.com/contiv/cluster/management/job/jobtest"
 )
 
-func nobodyMinds([]string) error { return nil }
+// rules answers for the rules of the groups: whether nodes may leave, and whether a
+// batch may begin.
+type rules struct{ leave, begin error }
+
+func (r rules) MayLeave([]string) error { return r.leave }
+func (r rules) MayBegin([]Target) error { return r.begin }
+
+var nobodyMinds = rules{}
 
 func show(s Step) string {
 	if s.Phase != "" {
@@ -63,7 +70,7 @@ func TestPlan(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		job   Job
-		leave func([]string) error
+		leave Rules
 		story string
 	}{
 		{"commission", jobtest.Planned(inventory.VerbCommission, m, two...), nobodyMinds, `
@@ -466,15 +473,13 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func refuses([]string) error {
-	return inventory.Errorf(inventory.KindRefused, "it would leave b alone").Do("mind b")
-}
+var refuses = rules{leave: inventory.Errorf(inventory.KindRefused, "it would leave b alone").Do("mind b")}
 
 func onlyFailed(j Job) Job { j.OnFailure = OnFailureFailed; return j }
 
 func forced(j Job) Job { j.Force, j.Reason = true, "re-installed"; return j }
 
-func tell(t *testing.T, j Job, leave func([]string) error, story string) {
+func tell(t *testing.T, j Job, leave Rules, story string) {
 	now := jobtest.Noon
 	step := Plan(j, now, leave)
 

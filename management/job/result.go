@@ -5,6 +5,7 @@ package job
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -26,7 +27,8 @@ func (j Job) TargetResult(name string) TargetResult {
 
 	for _, r := range j.Runs {
 		res, ok := r.Results[name]
-		if !ok {
+		// In batches, a target may have helped another batch.
+		if !ok || j.Serial != "" && !slices.Contains(r.Hosts, name) {
 			continue
 		}
 

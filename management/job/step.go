@@ -39,11 +39,18 @@ type Step struct {
 // undoAttempts limits how often an interrupted cleanup is started again.
 const undoAttempts = 2
 
-// Plan returns the next step of a Running job. It decides from the record alone,
-// so any instance can continue the job. Every run in j.Runs must have ended.
-// mayLeave returns an error if cleaning the named nodes would break a group rule.
-func Plan(j Job, now time.Time, mayLeave func(names []string) error) Step {
-	p := planner{Job: j, mayLeave: mayLeave}
+// Rules are the rules of the groups, on the nodes as they are now.
+type Rules interface {
+	// MayLeave returns an error if a cleanup of the named nodes would break a rule.
+	MayLeave(names []string) error
+	// MayBegin returns an error if a batch of targets would break a rule.
+	MayBegin(batch []Target) error
+}
+
+// Plan returns the next step of a Running job. It decides from the record and the
+// rules alone, so any instance can continue the job. Every run in j.Runs must have ended.
+func Plan(j Job, now time.Time, rules Rules) Step {
+	p := planner{Job: j, rules: rules}
 
 	switch {
 	case j.Cancel > 0:
@@ -56,6 +63,10 @@ func Plan(j Job, now time.Time, mayLeave func(names []string) error) Step {
 	v := j.verb()
 	p.row = v.Row
 
+	if j.Serial != "" {
+		return p.inBatches(v)
+	}
+
 	return v.plan(&p)
 }
 
@@ -63,7 +74,7 @@ func Plan(j Job, now time.Time, mayLeave func(names []string) error) Step {
 type planner struct {
 	Job
 	row         inventory.Transition
-	mayLeave    func([]string) error
+	rules       Rules
 	stop        Cause // set if the verb's own phases must not go on
 	stopMessage string
 }
@@ -242,7 +253,7 @@ func (p *planner) undo(
 	case p.Cancel > 1:
 		skipped = "the cleanup was skipped by a second cancel"
 	case cleanup == nil:
-		if err := p.mayLeave(step.Hosts); err != nil {
+		if err := p.rules.MayLeave(step.Hosts); err != nil {
 			skipped = "the cleanup was not run: " + Message(err)
 			break
 		}

@@ -89,6 +89,8 @@ func jobOf(j job.Job) api.Job {
 		Helpers:        j.Helpers,
 		Group:          j.Group,
 		OnFailure:      j.OnFailure,
+		Serial:         j.Serial,
+		MaxFailures:    j.MaxFailures,
 		Force:          j.Force,
 		Reason:         j.Reason,
 		Actor:          j.Actor,

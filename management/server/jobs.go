@@ -140,7 +140,8 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 
 	j, err := s.Jobs.Submit(r.Context(), c, job.Request{
 		Verb: body.Verb, Nodes: body.Nodes, Addrs: body.Addrs, Group: body.Group, Extra: extra,
-		OnFailure: body.OnFailure, Timeout: time.Duration(body.Timeout), Force: body.Force, Reason: body.Reason,
+		OnFailure: body.OnFailure, Serial: body.Serial, MaxFailures: body.MaxFailures,
+		Timeout: time.Duration(body.Timeout), Force: body.Force, Reason: body.Reason,
 	})
 	if err != nil {
 		return err
