@@ -4,9 +4,11 @@ package clusterctl
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -50,8 +52,9 @@ func yesFlag() cli.Flag {
 }
 
 // choose resolves --selector to c.args, and has the operator confirm a command
-// about several nodes or about a node with an abbreviated name.
-func (c *call) choose(ctx context.Context, verb string) error {
+// about several nodes or about a node with an abbreviated name. warn prints the
+// consequences before the question; it may be nil.
+func (c *call) choose(ctx context.Context, verb string, warn func(context.Context)) error {
 	if c.hasSelector() {
 		if err := c.resolveSelector(ctx); err != nil {
 			return err
@@ -78,7 +81,44 @@ func (c *call) choose(ctx context.Context, verb string) error {
 		}
 	}
 
+	if warn != nil {
+		warn(ctx)
+	}
+
 	return c.confirm(ctx, question)
+}
+
+// warnOfInterruption names the nodes that the verb takes out of service, with
+// their groups, and the gentler ways.
+func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition) {
+	// The manager refuses a wrong name with its reason, so the names alone will do.
+	nodes, err := c.manager.Nodes(ctx, client.NodeFilter{Names: c.args})
+
+	names := map[string][]string{}
+	for _, n := range nodes.Items {
+		names[n.Group] = append(names[n.Group], n.Name)
+	}
+
+	groups := c.args
+	if err == nil {
+		groups = nil
+		for _, group := range slices.Sorted(maps.Keys(names)) {
+			groups = append(groups, fmt.Sprintf("%s: %s", cmp.Or(group, "no group"), strings.Join(names[group], ", ")))
+		}
+	}
+
+	extent := fmt.Sprintf("all %d nodes out of service at once", len(c.args))
+	if size := c.String("serial"); size != "" {
+		extent = fmt.Sprintf("%d nodes out of service, in batches of %s,", len(c.args), size)
+	}
+
+	c.say("%s takes %s and cleans them first (%s)", row.Verb, extent, strings.Join(groups, "; "))
+
+	if c.String("serial") == "" {
+		c.say("  to take them one by one:                    add --serial 1")
+	}
+
+	c.say("  to configure them in place, while they serve: %s nodes %s", c.self(), inventory.VerbApply)
 }
 
 // confirm asks a question, and returns an error unless the answer is yes.

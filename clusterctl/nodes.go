@@ -371,7 +371,7 @@ func forgetNodes(ctx context.Context, c *call, row inventory.Transition) error {
 	}
 
 	// The selector is resolved here, so that the operator confirms exact names.
-	if err := c.choose(ctx, string(row.Verb)); err != nil {
+	if err := c.choose(ctx, string(row.Verb), nil); err != nil {
 		return err
 	}
 
@@ -430,7 +430,7 @@ func (c *call) changeNodes(
 	fields func(api.Node) []print.Field,
 ) error {
 	alone := len(c.args) == 1 && !c.hasSelector()
-	if err := c.choose(ctx, verb); err != nil {
+	if err := c.choose(ctx, verb, nil); err != nil {
 		return err
 	}
 

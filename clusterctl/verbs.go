@@ -43,6 +43,9 @@ var verbHelps = map[inventory.Verb]verbHelp{
 		},
 	},
 	inventory.VerbUpdate: {
+		about: "The job takes its nodes out of service, all at once unless --serial is given, cleans them " +
+			"(cleanup.yml), and configures them again (site.yml). After a failure they are cleaned and stay out of " +
+			"service. To bring a change of playbooks or variables to nodes that go on serving, use nodes apply.",
 		examples: []string{
 			"clusterctl nodes update web-1-AB12",
 			"clusterctl nodes update web-2-CD34 -g service-master",
@@ -191,7 +194,12 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 
 	// The operator confirms names, so that a selector cannot surprise.
 	if takesNodes(row) {
-		if err := c.choose(ctx, string(row.Verb)); err != nil {
+		var warn func(context.Context)
+		if row.Interrupts() {
+			warn = func(ctx context.Context) { c.warnOfInterruption(ctx, row) }
+		}
+
+		if err := c.choose(ctx, string(row.Verb), warn); err != nil {
 			return err
 		}
 	}

@@ -247,6 +247,12 @@ var Lifecycle = []Transition{
 // ChangesStatus reports whether the verb moves nodes through the lifecycle.
 func (t Transition) ChangesStatus() bool { return t.Through != "" }
 
+// Interrupts reports whether the verb takes nodes out of service until it
+// succeeds.
+func (t Transition) Interrupts() bool {
+	return t.Success == Allocated && !t.KeepsService && slices.Contains(t.From, Allocated)
+}
+
 // Accepts reports whether a request may set the field.
 func (t Transition) Accepts(f Field) bool {
 	return slices.ContainsFunc(t.Options, func(o Option) bool { return o.Field == f })
