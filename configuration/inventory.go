@@ -42,16 +42,19 @@ const (
 type Host struct {
 	// Name of the node, or the address of a host that has no name yet. It is also
 	// the name in the inventory and the alias of the ssh host key.
-	Name         string         `json:"name"`
-	Addr         string         `json:"addr"`
-	Label        string         `json:"label"`
-	Serial       string         `json:"serial"`
-	Group        string         `json:"group,omitempty"`
-	Commissioned bool           `json:"commissioned,omitempty"`
-	Role         Role           `json:"role"`
-	Vars         map[string]Var `json:"vars,omitempty"`      // merged; Inventory omits those of a request
-	Extra        map[string]any `json:"extra,omitempty"`     // of the manager, named clusterm_…; may be secret
-	Connection   Connection     `json:"connection,omitzero"` // merged from site, group and node
+	Name         string `json:"name"`
+	Addr         string `json:"addr"`
+	Label        string `json:"label"`
+	Serial       string `json:"serial"`
+	Group        string `json:"group,omitempty"`
+	Commissioned bool   `json:"commissioned,omitempty"`
+	// Labels are those of the node, set by operators. There are none before the
+	// first discover.
+	Labels     map[string]string `json:"labels,omitempty"`
+	Role       Role              `json:"role"`
+	Vars       map[string]Var    `json:"vars,omitempty"`      // merged; Inventory omits those of a request
+	Extra      map[string]any    `json:"extra,omitempty"`     // of the manager, named clusterm_…; may be secret
+	Connection Connection        `json:"connection,omitzero"` // merged from site, group and node
 	// HostKeys are lines of known_hosts without the name ("ssh-ed25519 AAAA…").
 	// There are none before the first contact.
 	HostKeys []string `json:"host_keys,omitempty"`
@@ -175,7 +178,8 @@ func shortHash(s string) string {
 // trusted variables. The same hosts give the same bytes.
 //
 // Each host has the variables node_name, node_addr, node_label, node_serial,
-// node_group (may be empty) and node_commissioned.
+// node_group (may be empty), node_commissioned and node_labels (an object, maybe
+// without keys).
 func Inventory(hosts []Host) ([]byte, error) {
 	if err := CheckHosts(hosts); err != nil {
 		return nil, err
@@ -274,9 +278,15 @@ func hostVars(h Host) (*yaml.Node, error) {
 func managerVars(h Host) map[string]any {
 	c := h.Connection
 
+	// An empty object, so that node_labels.get('rack') works on every host.
+	labels := h.Labels
+	if labels == nil {
+		labels = map[string]string{}
+	}
+
 	vars := map[string]any{
 		"node_name": h.Name, "node_addr": h.Addr, "node_label": h.Label, "node_serial": h.Serial,
-		"node_group": h.Group, "node_commissioned": h.Commissioned,
+		"node_group": h.Group, "node_commissioned": h.Commissioned, "node_labels": labels,
 		"ansible_connection": "ssh",
 		"ansible_host":       h.Addr,
 		// One ssh master per node, even if two nodes claim the same address. ssh

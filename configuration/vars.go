@@ -584,7 +584,9 @@ func normalMap(r reflect.Value) (any, error) {
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // managerNames are host variables that the manager sets.
-var managerNames = []string{"node_name", "node_addr", "node_label", "node_serial", "node_group", "node_commissioned"}
+var managerNames = []string{
+	"node_name", "node_addr", "node_label", "node_serial", "node_group", "node_commissioned", "node_labels",
+}
 
 // magicNames are set by Ansible for every host. A variable of that name would
 // have no effect, without an error.

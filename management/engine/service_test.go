@@ -1116,8 +1116,17 @@ func TestLabels(t *testing.T) {
 	b.do(commission, "a", master, "Complete")
 	labels("map[rack:r2]")
 
+	// A run has the labels of its start.
+	b.do(maintenance, "a", "", "Complete")
+
+	for i, want := range []string{"map[old:r1 rack:r1]", "map[rack:r2]"} {
+		if got := b.books.started()[i].Hosts[0].Labels; fmt.Sprint(got) != want {
+			t.Errorf("run %d has the labels %v, want %s", i, got, want)
+		}
+	}
+
 	h, err := b.History(t.Context(), "a-1", 0)
-	if err != nil || len(h) != 3 {
+	if err != nil || len(h) != 5 {
 		t.Errorf("labels are no transition: %v, %v", h, err)
 	}
 

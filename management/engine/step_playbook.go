@@ -488,7 +488,7 @@ func target(
 	}
 
 	// The address of a node may have changed since the job was accepted.
-	h.HostKeys = n.HostKeys
+	h.HostKeys, h.Labels = n.HostKeys, n.Labels
 	if !j.TakesAddrs() {
 		h.Addr = n.Addr
 	}
@@ -515,7 +515,7 @@ func peers(v *state.View, settings Settings, j job.Job, run job.Run) []configura
 		h := configuration.Host{
 			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Group: n.Group,
 			Role: configuration.RolePeer, Commissioned: true, Vars: settings.Merge(v, n.Group, n.Name),
-			Connection: settings.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys,
+			Connection: settings.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys, Labels: n.Labels,
 		}
 		if helper {
 			h.Role = configuration.RoleHelper
