@@ -616,22 +616,6 @@ func TestHealthVersionMetrics(t *testing.T) {
 
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"playbooks": nil})
 	s.must(err)
-	// Without ansible-playbook the daemon serves, reports the reason, and refuses jobs.
-	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": "/nope/ansible-playbook"})
-	if err == nil {
-		h, err = s.Health(s.ctx())
-		if err != nil || h.Status != api.HealthDegraded ||
-			!strings.Contains(h.Checks["ansible"], "/nope/ansible-playbook") {
-			t.Errorf("%+v, %v", h, err)
-		}
-
-		if _, err = s.Client.Submit(
-			s.ctx(),
-			api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}},
-		); err == nil {
-			t.Error("a job is accepted without an ansible-playbook")
-		}
-	}
 }
 
 // TestFirstGenerationLife: a restart lost groups, globals, jobs, logs and nodes.

@@ -390,8 +390,8 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 		250,
 	) + "\"; i=$((i+1)); done >\"$CLUSTERM_EVENTS\"\nexit 2\n"
 	s.must(writeProgram(playbook, script))
-	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"ansible_playbook": playbook})
-	s.must(err)
+	s.write(p.yaml(), "ansible_playbook: "+playbook)
+	s.must(s.Reload())
 	j, err = s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: names})
 	s.must(err)
 	j, err = s.Client.WaitJob(s.ctx(), j.ID)

@@ -32,13 +32,20 @@ type Value struct {
 // Values is a configuration by dotted key, without secrets.
 type Values map[string]Value
 
-// fileKeys are the keys that only the file sets. They are read once, at the start.
-var fileKeys = []string{"data_dir", "socket", "plain_http", "node", "gossip", "etcd"}
+// startKeys are the keys that are read once, at the start. Only the file sets them.
+var startKeys = []string{"data_dir", "socket", "plain_http", "node", "gossip", "etcd"}
+
+// programKeys are the keys that name a program to execute as root. Only the file
+// sets them, so that a right to change settings is no right to run programs.
+var programKeys = []string{"ansible_playbook"}
 
 // isFileKey reports whether only the file sets the key.
-func isFileKey(key string) bool {
+func isFileKey(key string) bool { return isStartKey(key) || slices.Contains(programKeys, key) }
+
+// isStartKey reports whether only a restart changes the key.
+func isStartKey(key string) bool {
 	top, _, _ := strings.Cut(key, ".")
-	return slices.Contains(fileKeys, top)
+	return slices.Contains(startKeys, top)
 }
 
 // entry is one key of a configuration.
@@ -89,8 +96,12 @@ func errUnknown(key string) error {
 
 // errFileKey refuses a change of a key that only the file sets.
 func errFileKey(key string) error {
-	return inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key).
-		Do("change it there and restart clusterm")
+	refused := inventory.Errorf(inventory.KindRefused, "%s belongs to the configuration file", key)
+	if isStartKey(key) {
+		return refused.Do("change it there and restart clusterm")
+	}
+
+	return refused.Do("change it there and reload clusterm: systemctl reload clusterm")
 }
 
 // values returns the configuration with the origin of each key. named are the

@@ -15,7 +15,6 @@ import (
 var settable = map[string]any{
 	"groups":            []any{map[string]any{"name": "service-master"}, map[string]any{"name": "service-worker"}},
 	"playbooks":         "/srv/playbooks",
-	"ansible_playbook":  "/usr/local/bin/ansible-playbook",
 	"vars":              map[string]any{"a": "b"},
 	"secret_vars":       []any{"*_pin"},
 	"ssh.user":          "root",

@@ -162,7 +162,7 @@ func (s *Settings) fileProblem() error {
 	running, last := s.file, s.reload
 	s.mu.Unlock()
 
-	if fixed := changedFileKeys(running.Config, file.Config); len(fixed) > 0 {
+	if fixed := changedStartKeys(running.Config, file.Config); len(fixed) > 0 {
 		return notInForce(errNeedsRestart(fixed), "")
 	}
 
@@ -251,7 +251,7 @@ func (s *Settings) replace(ctx context.Context, file File) error {
 	old := s.file
 	s.mu.Unlock()
 
-	if fixed := changedFileKeys(old.Config, file.Config); len(fixed) > 0 {
+	if fixed := changedStartKeys(old.Config, file.Config); len(fixed) > 0 {
 		return errNeedsRestart(fixed)
 	}
 
@@ -283,9 +283,9 @@ func errNeedsRestart(keys []string) error {
 		Do("restart it: systemctl restart clusterm")
 }
 
-// changedFileKeys returns the keys that differ, and that only a restart can change.
-func changedFileKeys(old, c Config) []string {
-	return slices.DeleteFunc(changedKeys(old, c), func(key string) bool { return !isFileKey(key) })
+// changedStartKeys returns the keys that differ, and that only a restart can change.
+func changedStartKeys(old, c Config) []string {
+	return slices.DeleteFunc(changedKeys(old, c), func(key string) bool { return !isStartKey(key) })
 }
 
 // changedKeys returns the keys of c that differ in old.
@@ -391,12 +391,14 @@ func (s *Settings) patched(overlay, patch map[string]any) (map[string]any, error
 			continue
 		}
 
-		if isFileKey(key) {
-			return nil, errFileKey(key)
-		}
+		// A key that only an older version had, or took, can still be removed.
+		_, set := out[key]
 
-		// A key that only an older version had can still be removed.
-		if _, set := out[key]; !set && !exists(current, key) {
+		switch {
+		case set:
+		case isFileKey(key):
+			return nil, errFileKey(key)
+		case !exists(current, key):
 			return nil, errUnknown(key)
 		}
 
