@@ -5,10 +5,16 @@ package access
 import (
 	"context"
 	"time"
+
+	"github.com/contiv/cluster/inventory"
 )
 
-// maxTargets limits the targets of one audit record.
-const maxTargets = 100
+// Bounds of an audit record: a refused request may be as large as the largest body.
+const (
+	maxTargets = 100
+	maxTarget  = 128     // bytes
+	maxText    = 1 << 10 // bytes of action and reason
+)
 
 // Record is the audit record of one mutation, successful or refused.
 type Record struct {
@@ -36,7 +42,8 @@ func Audited(ctx context.Context, a Auditor, c Caller, r Record, mutate func(*Re
 
 	r.Time, r.Principal, r.Err = time.Now(), c.Principal, err
 	r.Replayed = c.Replayed()
-	r.Targets = r.Targets[:min(len(r.Targets), maxTargets)]
+	r.Action, r.Reason = inventory.Shorten(r.Action, maxText), inventory.Shorten(r.Reason, maxText)
+	r.Targets = inventory.ShortenAll(r.Targets, maxTargets, maxTarget)
 	a.Record(ctx, r)
 
 	return err

@@ -11,6 +11,9 @@ import (
 	"github.com/contiv/cluster/management/access"
 )
 
+// maxAuditError bounds the error in an audit record, in bytes.
+const maxAuditError = 4 << 10
+
 // auditLog writes audit records to the daemon's log.
 type auditLog struct{ log logrus.FieldLogger }
 
@@ -31,7 +34,9 @@ func (a auditLog) Record(_ context.Context, r access.Record) {
 
 	if r.Err != nil {
 		fields["kind"] = inventory.KindOf(r.Err)
-		a.log.WithFields(fields).WithError(r.Err).Warn("mutation refused")
+		// The error may quote the request.
+		fields[logrus.ErrorKey] = inventory.Shorten(r.Err.Error(), maxAuditError)
+		a.log.WithFields(fields).Warn("mutation refused")
 
 		return
 	}

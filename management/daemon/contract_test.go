@@ -212,3 +212,45 @@ func TestContract(t *testing.T) {
 
 	fails("/config", `{"config":{"data_dir":"/x"}}`, "data_dir")
 }
+
+// TestLogOfLargeRequests: a request fills no more than a page of the log, however
+// large it is.
+func TestLogOfLargeRequests(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.report("a")
+
+	large := strings.Repeat("x", 900<<10)
+	names := `["` + strings.Repeat("a-1\",\"b", 100_000) + `"]`
+
+	for _, r := range []struct{ path, body string }{
+		{"/commission/nodes", `{"nodes":["` + large + `"]}`},
+		{"/commission/nodes", `{"nodes":` + names + `}`},
+		{"/commission/nodes", `{"nodes":["a-1"],"host_group":"` + large + `"}`},
+		{"/commission/nodes", `{"nodes":["a-1"],"extra_vars":{"` + large + `":1}}`},
+		{"/commission/nodes", `{"nodes":["a-1"],"extra_vars":"` + large + `"}`},
+		{"/globals", `{"extra_vars":{"` + large + `":1}}`},
+		{"/discover/nodes", `{"addrs":["` + large + `"]}`},
+		{"/monitor/event", `{"monitor_event":{"name":"` + large + `"}}`},
+		{"/monitor/event", `{"monitor_event":{"name":"discovered","nodes":[{"label":"` + large + `","serial":"1"}]}}`},
+		{"/config", `{"config":{"` + large + `":1}}`},
+		{"/v1/jobs", `{"verb":"` + large + `","nodes":["a-1"]}`},
+		{"/v1/jobs", `{"verb":"clear","nodes":["a-1"],"force":true,"reason":"` + large + `"}`},
+		{"/v1/jobs", `{"` + large + `":1}`},
+		{"/v1/observations", `{"observer":"` + large + `","observations":[]}`},
+		{"/commission/node/" + large[:60<<10], ``},
+		{"/" + large[:60<<10], ``},
+		{"/globals?extra_vars=" + large[:60<<10], ``},
+	} {
+		if code, text := s.post(r.path, r.body); code < 400 {
+			t.Errorf("%.40s %.60s: %d %s", r.path, r.body, code, text)
+		}
+	}
+
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+
+	if limit := 16 << 10; s.log.longest > limit {
+		t.Errorf("a line of the log has %d bytes, more than %d", s.log.longest, limit)
+	}
+}

@@ -102,14 +102,17 @@ type site struct {
 
 // logTail keeps the end of a log.
 type logTail struct {
-	mu   sync.Mutex
-	text []byte
+	mu      sync.Mutex
+	text    []byte
+	longest int // bytes of a line
 }
 
 func (l *logTail) Write(p []byte) (int, error) {
 	const enough = 32 << 10
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
+	l.longest = max(l.longest, len(p))
 
 	if l.text = append(l.text, p...); len(l.text) > 2*enough {
 		l.text = append(l.text[:0], l.text[len(l.text)-enough:]...)

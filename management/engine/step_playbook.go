@@ -361,7 +361,7 @@ func hostResults(j job.Job, hosts []string, exit RunExit, results map[string]job
 	for _, h := range hosts {
 		r := results[h]
 		t, _ := j.Target(h)
-		r.Message = job.Shorten(configuration.ExplainFailure(r.Message, t.Node()), limit)
+		r.Message = inventory.Shorten(configuration.ExplainFailure(r.Message, t.Node()), limit)
 
 		// The exit status of ansible-playbook decides: the summary of a host may
 		// be cut off, or no play was for that host.
@@ -393,7 +393,7 @@ func helperResults(
 			continue
 		}
 
-		r.Message = job.Shorten(configuration.ExplainFailure(r.Message, h), messageLeast)
+		r.Message = inventory.Shorten(configuration.ExplainFailure(r.Message, h), messageLeast)
 		r.Done = r.Failed == 0 && !r.Unreachable
 		out[h] = r
 	}

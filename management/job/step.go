@@ -177,7 +177,7 @@ func describe(r HostResult) string {
 	const limit = 300 // bytes; the whole message is in the events
 
 	msg, _, _ := strings.Cut(r.Message, "\n")
-	msg = Shorten(msg, limit)
+	msg = inventory.Shorten(msg, limit)
 
 	switch {
 	case r.Unreachable:

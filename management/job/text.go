@@ -32,17 +32,6 @@ func Jobs(ids []string) string {
 	return "jobs " + join(ids)
 }
 
-// Shorten cuts text to a number of bytes and marks the cut.
-func Shorten(text string, limit int) string {
-	const mark = " …"
-
-	if len(text) <= limit {
-		return text
-	}
-
-	return strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
-}
-
 // Message returns the message of an error without its remedy.
 func Message(err error) string {
 	if e, ok := errors.AsType[*inventory.Error](err); ok {

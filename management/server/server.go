@@ -276,6 +276,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 type debugWriter struct{ logger logrus.FieldLogger }
 
 func (d debugWriter) Write(p []byte) (int, error) {
-	d.logger.WithField("from", "net/http").Debug(string(p))
+	d.logger.WithField("from", "net/http").Debug(inventory.Shorten(string(p), 1<<10))
 	return len(p), nil
 }

@@ -4,8 +4,11 @@ package rest
 
 import (
 	"net/http"
+	"reflect"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 // note carries the state of one request through its context.
@@ -20,9 +23,33 @@ type noteKey struct{}
 
 func noteOf(r *http.Request) *note { return r.Context().Value(noteKey{}).(*note) }
 
+// Bounds of the values in the log: a refused request may be as large as the
+// largest body.
+const (
+	maxLogged   = 1 << 10 // bytes of a text
+	maxNames    = 32      // in a list
+	maxName     = 128     // bytes
+	maxIncident = 64 << 10
+)
+
 // Note adds a field to the access log of the request. value must not contain
-// secrets.
-func Note(r *http.Request, field string, value any) { noteOf(r).fields[field] = value }
+// secrets. A long text or list is cut.
+func Note(r *http.Request, field string, value any) { noteOf(r).fields[field] = loggable(value) }
+
+func loggable(value any) any {
+	if names, ok := value.([]string); ok {
+		return inventory.ShortenAll(names, maxNames, maxName)
+	}
+
+	if v := reflect.ValueOf(value); v.Kind() == reflect.String && v.Len() > maxLogged {
+		return inventory.Shorten(v.String(), maxLogged)
+	}
+
+	return value
+}
+
+// loggablePath returns the path of a request for the log.
+func loggablePath(r *http.Request) string { return inventory.Shorten(r.URL.Path, maxLogged) }
 
 // Principal returns the authenticated principal of the request.
 func Principal(r *http.Request) string { return noteOf(r).principal }

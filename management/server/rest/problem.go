@@ -54,8 +54,8 @@ func (router *Router) showable(r *http.Request, err error) *inventory.Error {
 	incident := hex.EncodeToString(random[:])
 
 	router.options.Logger.
-		WithFields(logrus.Fields{"incident": incident, "method": r.Method, "path": r.URL.Path}).
-		WithError(err).
+		WithFields(logrus.Fields{"incident": incident, "method": loggable(r.Method), "path": loggablePath(r)}).
+		WithField("error", inventory.Shorten(err.Error(), maxIncident)).
 		Error("request failed with an internal error")
 
 	return inventory.Errorf(inventory.KindInternal, "internal error, incident %s", incident).

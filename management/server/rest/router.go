@@ -193,7 +193,7 @@ func (router *Router) handle(w http.ResponseWriter, r *http.Request, rt Route) {
 		// way left to show the client that the answer is incomplete.
 		broken = true
 
-		router.options.Logger.WithError(err).WithField("path", r.URL.Path).Debug("broke off an incomplete answer")
+		router.options.Logger.WithError(err).WithField("path", loggablePath(r)).Debug("broke off an incomplete answer")
 	}
 
 	took := time.Since(started)
@@ -255,7 +255,7 @@ func (router *Router) writeError(w http.ResponseWriter, r *http.Request, family 
 // of the mutation itself is made below HTTP, by access.Audited.
 func (router *Router) logAccess(r *http.Request, n *note, status int, took time.Duration, err error) {
 	fields := logrus.Fields{
-		"actor": n.principal, "method": r.Method, "path": r.URL.Path, "status": status,
+		"actor": n.principal, "method": loggable(r.Method), "path": loggablePath(r), "status": status,
 		"duration": took.Round(time.Microsecond).String(), "remote": router.options.Remote(r),
 	}
 	for name, value := range n.fields {
@@ -263,7 +263,7 @@ func (router *Router) logAccess(r *http.Request, n *note, status int, took time.
 	}
 
 	if err != nil {
-		fields["error"] = err.Error()
+		fields["error"] = loggable(err.Error())
 	}
 
 	router.options.Logger.WithFields(fields).Info("request")

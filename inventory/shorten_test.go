@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestShorten(t *testing.T) {
+	t.Parallel()
+
+	if got := Shorten("short", 200); got != "short" {
+		t.Error(got)
+	}
+
+	for size := 195; size < 260; size++ {
+		got := Shorten(strings.Repeat("ä€x", size), 200)
+		if len(got) > 200 || !utf8.ValidString(got) || !strings.HasSuffix(got, " …") ||
+			!strings.HasPrefix(got, "ä€xä€x") {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
+func TestShortenAll(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct{ in, want []string }{
+		{nil, []string{}},
+		{[]string{"a", "b"}, []string{"a", "b"}},
+		{[]string{"a", "b", "c", "d"}, []string{"a", "b", "and 2 more"}},
+		{[]string{strings.Repeat("x", 30)}, []string{"xxxxxx …"}},
+	} {
+		if got := ShortenAll(c.in, 2, 10); !slices.Equal(got, c.want) {
+			t.Errorf("%q gives %q, want %q", c.in, got, c.want)
+		}
+	}
+}
