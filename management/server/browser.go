@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
@@ -24,8 +25,10 @@ func refuseBrowsers(r *http.Request) error {
 		return inventory.Errorf(inventory.KindForbidden, format, args...).
 			Do("use plain HTTP from programs on this host, by its loopback address")
 	}
-	// A DNS name of another site may resolve to the loopback address.
-	if r.Host != "" && !isOwnHost(r.Host) {
+	// A DNS name of another site may resolve to the loopback address. Clients of the
+	// first generation write the address that the manager listened on: 0.0.0.0.
+	own := isOwnHost(r.Host) || isUnspecified(r.Host) && !isBrowser(r)
+	if r.Host != "" && !own {
 		return refuse("the request is addressed to %q, which is not this host", r.Host)
 	}
 
@@ -45,14 +48,34 @@ func refuseBrowsers(r *http.Request) error {
 	}
 }
 
-// isOwnHost reports whether a Host header names the loopback interface.
-func isOwnHost(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
+// isBrowser reports whether a browser seems to have sent the request. A page of
+// another site can address 0.0.0.0, which reaches this host.
+func isBrowser(r *http.Request) bool {
+	for name := range r.Header {
+		if strings.HasPrefix(name, "Sec-") || slices.Contains([]string{"Origin", "Referer", "Cookie"}, name) {
+			return true
+		}
 	}
 
-	return isLoopback(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
+	return strings.HasPrefix(r.UserAgent(), "Mozilla/")
+}
+
+// isOwnHost reports whether a Host header names the loopback interface.
+func isOwnHost(host string) bool { return isLoopback(nameOf(host)) }
+
+// isUnspecified reports whether a Host header names the unspecified address.
+func isUnspecified(host string) bool {
+	ip, err := netip.ParseAddr(nameOf(host))
+	return err == nil && ip.IsUnspecified()
+}
+
+// nameOf returns a Host header without its port.
+func nameOf(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
 // isLoopback reports whether a name or an address is of the loopback interface.
