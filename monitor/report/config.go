@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/monitor/serf"
 )
@@ -36,7 +37,9 @@ type Config struct {
 // Load reads a configuration file. Its errors name the file, and are of
 // inventory.KindInvalid.
 func Load(path string) (Config, error) {
-	c := Config{DataDir: "/var/lib/clusterm-monitor", LogLevel: "info"}
+	c := Config{
+		ReportTo: []string{"unix://" + api.DefaultSocket}, DataDir: "/var/lib/clusterm-monitor", LogLevel: "info",
+	}
 
 	const remedy = "'clusterm monitor --example' prints every key with its meaning"
 	if _, err := yamlfile.Load(path, &c, remedy); err != nil {

@@ -256,7 +256,8 @@ func TestConfig(t *testing.T) {
 	put(string(Example))
 
 	c, err := Load(path)
-	if err != nil || !slices.Equal(c.ReportTo, []string{"http://127.0.0.1:9007"}) || c.Gossip.RPC != "127.0.0.1:7373" ||
+	if err != nil || !slices.Equal(c.ReportTo, []string{"unix:///run/clusterm/clusterm.sock"}) ||
+		c.Gossip.RPC != "127.0.0.1:7373" ||
 		c.DataDir != "/var/lib/clusterm-monitor" {
 		t.Fatalf("%+v, %v", c, err)
 	}
@@ -270,11 +271,17 @@ func TestConfig(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 
+	// Without report_to, it is the socket that a manager on this host serves by default.
+	put("gossip: {rpc: \"127.0.0.1:7373\"}\n")
+
+	if c, err := Load(path); err != nil || !slices.Equal(c.ReportTo, []string{"unix://" + api.DefaultSocket}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+
 	const to, rpc = "report_to: [\"http://127.0.0.1:9007\"]\n", "gossip: {rpc: \"127.0.0.1:7373\"}\n"
 	for text, words := range map[string]string{
-		rpc:                                "report_to: it is empty",
-		"report_to: []\n" + rpc:            "report_to: it is empty",
-		"report_to: [\"ftp://x\"]\n" + rpc: "neither unix:///PATH nor http://",
+		"report_to: []\n" + rpc:                                               "report_to: it is empty",
+		"report_to: [\"ftp://x\"]\n" + rpc:                                    "neither unix:///PATH nor http://",
 		"report_to: [\"127.0.0.1:9007\"]\n" + rpc:                             "neither unix:///PATH nor http://",
 		"report_to: [\"https://manager\"]\n" + rpc:                            "neither unix:///PATH nor http://",
 		"report_to: [\"http://192.0.2.1:9007\"]\n" + rpc:                      "ssh -N -L",
