@@ -69,6 +69,7 @@ func TestEveryFileIsEmbedded(t *testing.T) {
 		ansible.RolesDir + "/etcd/filter_plugins/etcd.py",
 		ansible.RolesDir + "/etcd/templates/member.env.j2",
 		ansible.RolesDir + "/agent/files/clusterm-agent.service",
+		ansible.RolesDir + "/agent/filter_plugins/agent.py",
 	} {
 		if info, err := fs.Stat(ansible.FS(), name); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)

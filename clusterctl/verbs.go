@@ -26,10 +26,12 @@ type verbHelp struct {
 var verbHelps = map[inventory.Verb]verbHelp{
 	inventory.VerbDiscover: {
 		about: "The job installs the agent over ssh at each address (IPv4, IPv6 or host name), and is complete once " +
-			"every host has appeared as a Discovered node.",
+			"every host has appeared as a Discovered node. A host of another manager is refused without --take-over. " +
+			"A host on which the job fails is restored to its state before.",
 		examples: []string{
 			"clusterctl discover 192.168.2.11 192.168.2.12",
 			"clusterctl discover fd00::11 -e '{\"agent_interface\": \"eth1\"}'",
+			"clusterctl discover 192.168.2.11 --take-over --reason 'its manager is gone'",
 		},
 	},
 	inventory.VerbCommission: {
@@ -104,6 +106,9 @@ var fieldFlags = map[inventory.Field]func(meaning string) cli.Flag{
 	},
 	inventory.FieldForce: func(meaning string) cli.Flag {
 		return &cli.BoolFlag{Name: "force", Usage: meaning + " (--reason)"}
+	},
+	inventory.FieldTakeOver: func(meaning string) cli.Flag {
+		return &cli.BoolFlag{Name: "take-over", Usage: meaning + " (--reason)"}
 	},
 	inventory.FieldExtraVars: extraVarsFlag,
 	inventory.FieldSerial: func(meaning string) cli.Flag {
@@ -192,6 +197,11 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 		return exit.Usagef("%s --force needs a reason for the history", short(c.FullName())).Try("add --reason TEXT")
 	}
 
+	if c.Bool("take-over") && c.String("reason") == "" {
+		return exit.Usagef("%s --take-over needs a reason for the history", short(c.FullName())).
+			Try("add --reason TEXT")
+	}
+
 	// The operator confirms names, so that a selector cannot surprise.
 	if takesNodes(row) {
 		var warn func(context.Context)
@@ -215,6 +225,7 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 		OnFailure: c.String("on-failure"),
 		Serial:    c.String("serial"),
 		Force:     c.Bool("force"),
+		TakeOver:  c.Bool("take-over"),
 		Reason:    c.String("reason"),
 	}
 	if c.IsSet("serial") && r.Serial == "" {

@@ -147,6 +147,7 @@ const (
 	FieldExtraVars   Field = "extra_vars"
 	FieldSerial      Field = "serial"
 	FieldMaxFailures Field = "max_failures"
+	FieldTakeOver    Field = "take_over"
 )
 
 // The options of verbs that can take their nodes batch by batch.
@@ -172,9 +173,12 @@ type Option struct {
 var Lifecycle = []Transition{
 	{
 		Verb: VerbDiscover, TakesAddrs: true,
-		Options: []Option{{FieldExtraVars, "variables for the preparation"}},
+		Options: []Option{
+			{FieldExtraVars, "variables for the preparation"},
+			{FieldTakeOver, "also take hosts that belong to another manager; needs a reason"},
+		},
 		Meaning: "prepare hosts by address, so that they appear as nodes",
-		Failure: "the hosts that appear become nodes; the others stay unknown",
+		Failure: "the hosts that appear become nodes; the others are restored to their state before the job",
 	},
 	{
 		Verb: VerbCommission, From: []Status{Unallocated, Decommissioned}, Through: Provisioning, Success: Allocated,

@@ -229,6 +229,12 @@ func (n Node) Release(o Outcome, t Trigger) (Node, HistoryEntry) {
 	return m, m.log(n.Verb, n.Status, t)
 }
 
+// Note returns n with an entry in its history that changes nothing else.
+func (n Node) Note(v Verb, t Trigger) (Node, HistoryEntry) {
+	m := n.Clone()
+	return m, m.log(v, n.Status, t)
+}
+
 // Observation is the report of one observer on one node.
 type Observation struct {
 	Observer string

@@ -21,10 +21,71 @@ def load(path):
 
 events = load("plugins/callback/clusterm_events.py")
 etcd = load("roles/etcd/filter_plugins/etcd.py")
+agent = load("roles/agent/filter_plugins/agent.py")
 
 
 def result(no_log=False, **values):
     return types.SimpleNamespace(_result=values, _task=types.SimpleNamespace(no_log=no_log))
+
+
+class Owner(unittest.TestCase):
+    ME = {"id": "00000000000000aa", "name": "host1-1", "addr": "10.0.0.1"}
+    OURS = 'agent={"id": "00000000000000aa", "name": "host1-1", "addr": "10.0.0.1"}'
+    THEIRS = 'agent={"id": "00000000000000bb", "name": "host9-1", "addr": "10.0.0.9"}'
+    # The digest of the key "secret".
+    KEY = "key=2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
+
+    def owner(self, *lines):
+        found = agent.agent_owner(list(lines), self.ME, "secret\n")
+        return found["kind"], found["text"]
+
+    def kind(self, *lines):
+        return self.owner(*lines)[0]
+
+    def test_kinds(self):
+        idle = ("active=inactive", "enabled=disabled")
+        for want, lines in (
+            ("none", ()),
+            ("none", ("active=inactive", "enabled=")),
+            ("own", (*idle, self.OURS)),
+            ("own", (*idle, self.KEY, "joins=[10.0.0.1:7946]")),
+            # The identity of the store outlives a change of the gossip key.
+            ("own", (*idle, self.OURS, "key=00")),
+            ("foreign", (*idle, self.THEIRS)),
+            ("foreign", (*idle, self.THEIRS, self.KEY)),
+            ("foreign", (*idle, "key=00")),
+            ("foreign", (*idle, "joins=[10.0.0.9:7946]")),
+            ("foreign", (*idle, "agent=", self.KEY)),
+            ("foreign", (*idle, "agent=[]")),
+            ("foreign", (*idle, 'agent={"id": "{{ 1 }}"}')),
+            ("manager", ("active=active", "enabled=disabled")),
+            ("manager", ("active=activating", "enabled=enabled")),
+            ("manager", ("active=inactive", "enabled=enabled")),
+            ("manager", ("active=inactive", "enabled=enabled-runtime", self.OURS)),
+            ("manager", (*idle, "data=/var/lib/clusterm")),
+            ("manager", (*idle, "data=/var/lib/clusterm", self.THEIRS)),
+            ("own", (*idle, "data=/var/lib/clusterm", self.OURS)),
+            ("self", ("active=active", self.OURS.replace("agent", "manager"))),
+            ("manager", ("active=inactive", "enabled=enabled", self.OURS.replace("agent", "manager"))),
+        ):
+            self.assertEqual(self.kind(*lines), want, lines)
+
+    def test_the_owner_is_named(self):
+        self.assertEqual(
+            self.owner(self.THEIRS)[1], "its agent belongs to the manager host9-1 at 10.0.0.9 (id 00000000000000bb)"
+        )
+        self.assertIn("joins 10.0.0.9:7946, fd00::9", self.owner("key=00", 'joins=["10.0.0.9:7946", "[fd00::9]:7946"]')[1])
+        text = self.owner("active=active", "enabled=enabled", self.THEIRS.replace("agent", "manager"))[1]
+        self.assertIn("host9-1", text)
+        self.assertIn("clusterm.service runs", text)
+
+    def test_hostile_values_stay_out(self):
+        for line in (
+            'agent={"id": "00000000000000bb", "name": "{{ lookup(1) }}", "addr": "\\u001b[2J"}',
+            "joins=[{{ lookup(1) }}]",
+            'agent={"id": "00000000000000bb\\n", "name": {"a": 1}}',
+        ):
+            self.assertRegex(self.owner(line)[1], r"\A[A-Za-z0-9 .,:()-]*\Z", line)
 
 
 class Cause(unittest.TestCase):

@@ -203,6 +203,7 @@ func jobDetails(j api.Job) []Field {
 		{"Serial", Line(j.Serial)},
 		{"Max failures", positive(j.MaxFailures)},
 		{"Force", yesIf(j.Force)},
+		{"Take over", yesIf(j.TakeOver)},
 		{"Deadline", timeOf(j.Deadline)},
 		{"Instance", Line(j.Instance)},
 		{"Playbook digest", Line(j.PlaybookDigest)},

@@ -108,8 +108,9 @@ type JobRequest struct {
 	Serial string `json:"serial,omitempty"`
 	// MaxFailures is the number of failed nodes with which the next batch still begins.
 	MaxFailures int      `json:"max_failures,omitempty"`
-	Timeout     Duration `json:"timeout,omitempty"` // from the start of the job; 0: the configured limit
-	Force       bool     `json:"force,omitempty"`   // clear: skip the cleanup; needs a reason
+	Timeout     Duration `json:"timeout,omitempty"`   // from the start of the job; 0: the configured limit
+	Force       bool     `json:"force,omitempty"`     // clear: skip the cleanup; needs a reason
+	TakeOver    bool     `json:"take_over,omitempty"` // discover: also hosts of another manager; needs a reason
 	Reason      string   `json:"reason,omitempty"`
 }
 
@@ -134,8 +135,9 @@ type Job struct {
 	Serial      string `json:"serial,omitempty"`
 	MaxFailures int    `json:"max_failures,omitempty"`
 
-	Force    bool     `json:"force,omitempty"`  // clear: skips the cleanup
-	Reason   string   `json:"reason,omitempty"` // the operator's reason
+	Force    bool     `json:"force,omitempty"`     // clear: skips the cleanup
+	TakeOver bool     `json:"take_over,omitempty"` // discover: also takes hosts of another manager
+	Reason   string   `json:"reason,omitempty"`    // the operator's reason
 	Actor    string   `json:"actor,omitempty"`
 	RetryOf  string   `json:"retry_of,omitempty"` // the job that this one retries
 	Instance string   `json:"instance,omitempty"` // the instance that runs the job

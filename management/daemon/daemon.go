@@ -159,6 +159,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return err
 	}
 
+	d.identifyManager(ctx)
 	d.wireUseCases()
 
 	// Before the API: its first answer carries the entity tag of this file.

@@ -43,6 +43,9 @@ type gossip struct {
 	agent  *serf.Agent  // the source, if it is the agent inside
 	remote *serf.Remote // the source, if it is an existing agent
 	key    string
+
+	manager   manager // of the hosts that are being prepared
+	noManager error   // the reason why there is none
 }
 
 // startGossip starts the agent inside, or watches an existing one, unless the
@@ -212,7 +215,17 @@ func (g *gossip) AgentVars() (map[string]any, error) {
 		return nil, err
 	}
 
-	_, port, _ := net.SplitHostPort(addr)
+	if g.manager.ID == "" {
+		return nil, inventory.Errorf(inventory.KindUnavailable,
+			"cannot prepare hosts: this manager has no identity: %w", g.noManager).
+			Do("restart clusterm when the store accepts writes")
+	}
+
+	host, port, _ := net.SplitHostPort(addr)
+
+	// A manager that watches an existing agent may have no address of its own.
+	identity := g.manager
+	identity.Addr = cmp.Or(identity.Addr, host)
 
 	// Variables hold the types of JSON.
 	peers := make([]any, len(join))
@@ -225,6 +238,7 @@ func (g *gossip) AgentVars() (map[string]any, error) {
 		"clusterm_gossip_key":  g.key,
 		"clusterm_gossip_join": peers,
 		"clusterm_gossip_port": port,
+		"clusterm_manager":     identity.vars(),
 	}, nil
 }
 

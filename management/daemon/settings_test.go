@@ -35,6 +35,36 @@ func TestSectionDefaults(t *testing.T) {
 	}
 }
 
+// TestManagerIdentity: hosts get the identity of the store, and the data directory
+// has it for other managers. A restart keeps it.
+func TestManagerIdentity(t *testing.T) {
+	t.Parallel()
+	s := begin(t, `gossip: {bind: "127.0.3.30:0"}`, `node: {label: manager, serial: "1", addr: 127.0.3.30}`)
+
+	read := func() (m manager) {
+		t.Helper()
+
+		text, err := os.ReadFile(filepath.Join(s.dir, "d", "manager.json"))
+		s.must(err)
+		s.must(json.Unmarshal(text, &m))
+
+		return m
+	}
+
+	vars := s.settings.Engine().AgentVars["clusterm_manager"]
+
+	before := read()
+	if len(before.ID) != 16 || before.Name == "" || fmt.Sprint(vars) != fmt.Sprint(before.vars()) {
+		t.Errorf("the file has %+v, hosts get %v", before, vars)
+	}
+
+	s.restart()
+
+	if after := read(); after != before {
+		t.Errorf("the identity is %+v after a restart, before %+v", after, before)
+	}
+}
+
 // TestSectionsRefused checks that the adapters check their sections.
 func TestSectionsRefused(t *testing.T) {
 	t.Parallel()

@@ -469,3 +469,65 @@ func TestDiscoverIsDisturbed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestHostOfAnotherManager: the reason of a take-over is in the job, in the audit trail and in
+// the history of the node, and the playbook gets the request.
+func TestHostOfAnotherManager(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+
+	r := job.Request{Verb: discover, Addrs: []string{"10.0.0.1"}, TakeOver: true, Reason: "its manager is gone"}
+	j, err := b.Submit(b.within(patience), r)
+	b.must(err)
+	b.until("the host is waited for", func(v *state.View) bool {
+		j, err := v.Job(j.ID)
+		return err == nil && j.Phase() == job.PhaseAppear
+	})
+
+	if vars := b.books.started()[0].Hosts[0].Extra; vars["clusterm_take_over"] != true ||
+		vars["clusterm_job"] != j.ID ||
+		vars["clusterm_undo"] != false {
+		t.Errorf("the playbook gets %v", vars)
+	}
+
+	b.see("a")
+
+	if j = b.end(j.ID, "Complete"); !j.TakeOver || j.Reason != r.Reason {
+		t.Errorf("%+v", j)
+	}
+
+	entries, err := b.History(t.Context(), "a-1", 0)
+	b.must(err)
+
+	if last := entries[len(entries)-1]; last.Verb != discover || last.Job != j.ID ||
+		last.Reason != "take-over: its manager is gone" || last.From != last.To {
+		t.Errorf("%+v", last)
+	}
+}
+
+// TestDiscoverRestores: a host that the job has changed and that does not appear
+// is restored, also without a gossip.
+func TestDiscoverRestores(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.set(func(s *Settings) { s.Appear = 50 * time.Millisecond })
+	b.books.on(job.PlaybookSite, func(r *scriptedRun) {
+		b.set(func(s *Settings) { s.AgentVars, s.NoAgents = nil, inventory.Errorf(inventory.KindUnavailable, "away") })
+		r.ends(RunExit{}, map[string]job.HostResult{"10.0.0.8": {Begun: true, Done: true, Changed: 5}})
+	})
+
+	j, err := b.Submit(b.within(patience), job.Request{Verb: discover, Addrs: []string{"10.0.0.8"}})
+	b.must(err)
+
+	if j = b.end(j.ID, "Errored absent"); phases(j) != "configure:done appear:absent undo:done" {
+		t.Errorf("%s: %s", phases(j), j.Message)
+	}
+
+	specs := b.books.started()
+
+	last := specs[len(specs)-1]
+	if h := last.Hosts[0]; last.Playbook != job.PlaybookCleanup || h.Group != inventory.GroupPrepare ||
+		h.Extra["clusterm_undo"] != true || h.Extra["clusterm_job"] != j.ID {
+		t.Errorf("%+v", last)
+	}
+}

@@ -124,7 +124,7 @@ func retryRequest(old job.Job, names []string, in job.Inputs) job.Request {
 	r := job.Request{
 		Verb: old.Verb, Group: old.Group, Extra: in.Extra, OnFailure: old.OnFailure, Serial: old.Serial,
 		MaxFailures: old.MaxFailures, Timeout: old.Timeout,
-		Force: old.Force, Reason: old.Reason,
+		Force: old.Force, TakeOver: old.TakeOver, Reason: old.Reason,
 	}
 	if old.TakesAddrs() {
 		r.Addrs = names

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -111,6 +112,10 @@ func (e *Engine) recordAppearance(
 		return err
 	}
 
+	if err := e.noteTakeOver(ctx, j, slices.Sorted(maps.Values(seen))); err != nil {
+		return err
+	}
+
 	_, err := e.update(ctx, j.ID, func(j *job.Job) {
 		run := &j.Runs[index]
 		run.Ended, run.Message, run.Exit = time.Now(), exit.Message, string(exit.Cause)
@@ -133,4 +138,28 @@ func (e *Engine) recordAppearance(
 	})
 
 	return err
+}
+
+// noteTakeOver records in the histories of the nodes that the job may have taken
+// them from another manager.
+func (e *Engine) noteTakeOver(ctx context.Context, j job.Job, names []string) error {
+	if !j.TakeOver {
+		return nil
+	}
+
+	trigger := inventory.Trigger{Actor: j.Actor, Job: j.ID, Reason: "take-over: " + j.Reason, Time: time.Now()}
+
+	return e.retryUnavailable(ctx, func() error {
+		return e.retryConflict(ctx, func(v *state.View) error {
+			var writes []state.NodeWrite
+			for _, name := range names {
+				if n, ok := v.Lookup(name); ok {
+					noted, entry := n.Note(j.Verb, trigger)
+					writes = append(writes, state.NodeWrite{Node: noted, Entries: []inventory.HistoryEntry{entry}})
+				}
+			}
+
+			return node.PutNodes(ctx, e.store, writes)
+		})
+	})
 }

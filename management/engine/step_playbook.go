@@ -451,12 +451,18 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 
 	var agent map[string]any
 	if verb.InstallsAgent {
-		if settings.AgentVars == nil {
+		// The undo needs no gossip.
+		undo := run.Phase == job.PhaseUndo
+		if settings.AgentVars == nil && !undo {
 			return RunSpec{}, settings.NoAgents
 		}
 
-		agent = maps.Clone(settings.AgentVars)
+		agent = map[string]any{}
+		maps.Copy(agent, settings.AgentVars)
 		agent["clusterm_taken"] = namesInUse(v)
+		agent["clusterm_take_over"] = j.TakeOver
+		agent["clusterm_job"] = j.ID
+		agent["clusterm_undo"] = undo
 	}
 
 	for i, name := range run.Hosts {

@@ -32,6 +32,7 @@ type jobRecord struct {
 	Serial         string                   `json:"serial,omitempty"`
 	MaxFailures    int                      `json:"max_failures,omitempty"`
 	Force          bool                     `json:"force,omitempty"`
+	TakeOver       bool                     `json:"take_over,omitempty"`
 	Reason         string                   `json:"reason,omitempty"`
 	Actor          string                   `json:"actor,omitempty"`
 	Note           string                   `json:"note,omitempty"`
@@ -166,6 +167,7 @@ func newJobRecord(j job.Job) jobRecord {
 		Serial:         j.Serial,
 		MaxFailures:    j.MaxFailures,
 		Force:          j.Force,
+		TakeOver:       j.TakeOver,
 		Reason:         j.Reason,
 		Actor:          j.Actor,
 		Note:           j.Note,
@@ -202,6 +204,7 @@ func (r *jobRecord) job(revision int64) job.Job {
 		Serial:         r.Serial,
 		MaxFailures:    r.MaxFailures,
 		Force:          r.Force,
+		TakeOver:       r.TakeOver,
 		Reason:         r.Reason,
 		Actor:          r.Actor,
 		Note:           r.Note,

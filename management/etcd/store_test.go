@@ -1447,3 +1447,30 @@ func TestPackBytes(t *testing.T) {
 		t.Error("a part beyond the limit must get a chunk of its own, for etcd to refuse")
 	}
 }
+
+// TestIdentity: the identity of a store is made once, also by two daemons at a time.
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	other := open(t, s.client)
+
+	ids := make([]string, 8)
+
+	var all sync.WaitGroup
+	for i := range ids {
+		all.Go(func() {
+			id, err := []*Store{s, other}[i%2].Identity(within(t, patience))
+			if err != nil {
+				t.Error(err)
+			}
+
+			ids[i] = id
+		})
+	}
+
+	all.Wait()
+
+	if slices.Sort(ids); len(ids[0]) != 16 || ids[0] != ids[len(ids)-1] {
+		t.Errorf("the store has the identities %q", ids)
+	}
+}

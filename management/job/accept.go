@@ -34,7 +34,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 
 	j := Job{
 		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Serial: r.Serial,
-		MaxFailures: r.MaxFailures, Force: r.Force, Reason: r.Reason, Timeout: r.Timeout,
+		MaxFailures: r.MaxFailures, Force: r.Force, TakeOver: r.TakeOver, Reason: r.Reason, Timeout: r.Timeout,
 	}
 	if err := v.checkOptions(j); err != nil {
 		return Job{}, err
@@ -196,6 +196,11 @@ func (v Verb) checkOptions(j Job) error {
 		return v.refuseField(inventory.FieldForce)
 	case j.Force && j.Reason == "":
 		return inventory.Errorf(inventory.KindInvalid, "to clear without a cleanup a reason is needed").
+			Do("give a reason")
+	case j.TakeOver && !v.Row.Accepts(inventory.FieldTakeOver):
+		return v.refuseField(inventory.FieldTakeOver)
+	case j.TakeOver && j.Reason == "":
+		return inventory.Errorf(inventory.KindInvalid, "to take hosts over from another manager a reason is needed").
 			Do("give a reason")
 	case len(j.Reason) > maxReason:
 		return inventory.Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is %d", len(j.Reason),

@@ -211,6 +211,16 @@ func TestAcceptRefuses(t *testing.T) {
 			"a negative timeout", usual, Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), Timeout: -1},
 			inventory.KindInvalid, []string{"negative"},
 		},
+		{
+			"a take-over without a reason", usual,
+			Request{Verb: discover, Addrs: []string{"10.0.0.9"}, TakeOver: true}, inventory.KindInvalid,
+			[]string{"a reason is needed"},
+		},
+		{
+			"a take-over by another verb", usual,
+			Request{Verb: commission, Nodes: jobtest.Names("free"), TakeOver: true, Reason: "x"},
+			inventory.KindInvalid, []string{"commission does not accept take_over", "it belongs to discover"},
+		},
 		{"discover of nothing", usual, Request{Verb: discover}, inventory.KindInvalid, []string{"no address is named"}},
 		{
 			"discover of nodes", usual, Request{Verb: discover, Nodes: jobtest.Names("free")}, inventory.KindInvalid,

@@ -142,6 +142,7 @@ type Job struct {
 	Serial         string // the size of a batch, see Batches; empty: all targets at once
 	MaxFailures    int    // failed targets with which the next batch still begins
 	Force          bool
+	TakeOver       bool   // discover: also hosts of another manager
 	Reason         string // the operator's
 	Actor          string
 	Note           string // a choice that the manager made
@@ -269,6 +270,7 @@ type Request struct {
 	MaxFailures int           // failed targets with which the next batch still begins
 	Timeout     time.Duration // 0: the configured default
 	Force       bool
+	TakeOver    bool
 	Reason      string // the operator's
 }
 

@@ -459,6 +459,58 @@ func TestPlan(t *testing.T) {
 			> done
 			cancel
 			Cancelled cancelled`},
+		{"discover restores what it changed on a host where it fails",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -", "10.0.0.3 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node 10.0.0.3:cluster-node
+			> failed 10.0.0.1=changed 10.0.0.2=half-way 10.0.0.3=failed
+			appear  10.0.0.1:cluster-node
+			> done
+			undo cleanup.yml 10.0.0.2:cluster-node
+			> done
+			Errored failed
+			reason: site.yml failed on 10.0.0.2: task "Install": no such package; 10.0.0.3: task "Install": no such package`},
+		{"a host that discover refuses is left alone",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node
+			> failed 10.0.0.1=failed
+			Errored failed`},
+		{"discover restores a host that does not appear",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node
+			> done 10.0.0.1=changed
+			appear  10.0.0.1:cluster-node
+			> absent
+			undo cleanup.yml 10.0.0.1:cluster-node
+			> failed 10.0.0.1=unreachable
+			Errored absent
+			reason:  ended with status 0; not restored to the state before: 10.0.0.1: unreachable: timed out`},
+		{"a discover that is interrupted restores every host that it may have changed",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> interrupted 10.0.0.1=begun 10.0.0.2=unreachable
+			undo cleanup.yml 10.0.0.1:cluster-node
+			> interrupted
+			undo cleanup.yml 10.0.0.1:cluster-node
+			> done
+			Errored interrupted`},
+		{"the second cancel of a discover skips the restoration",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node
+			cancel
+			> cancelled 10.0.0.1=half-way
+			undo cleanup.yml 10.0.0.1:cluster-node
+			cancel
+			> cancelled
+			Cancelled cancelled
+			reason: cancelled by anna; not restored to the state before: 10.0.0.1: the second cancel skipped it`},
+		{"a folder that cannot restore a host",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			configure site.yml 10.0.0.1:cluster-node
+			> failed 10.0.0.1=half-way
+			undo cleanup.yml 10.0.0.1:cluster-node
+			> done 10.0.0.1=none
+			Errored failed
+			reason: site.yml failed on 10.0.0.1: task "Install": no such package; not restored to the state before: 10.0.0.1: cleanup.yml has no play for the group cluster-node`},
 		{"an address does not appear", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
 			configure site.yml 10.0.0.1:cluster-node
 			> done
@@ -665,13 +717,13 @@ func anyExit(r *rand.Rand, j Job, s Step, now time.Time) string {
 		return exit
 	}
 
-	results := []string{"failed", "unreachable", "begun", "none"}
+	results := []string{"failed", "unreachable", "begun", "none", "half-way"}
 
 	out := exit
 	for i, h := range s.Hosts {
 		how := pick(r, results...)
 		if exit == "failed" && i > 0 { // at least one host is not done
-			how = pick(r, append(results, "done", "done")...)
+			how = pick(r, append(results, "done", "changed")...)
 		}
 
 		out += " " + h + "=" + how

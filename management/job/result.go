@@ -23,7 +23,7 @@ type TargetResult struct {
 // nodes) it uses the runs.
 func (j Job) TargetResult(name string) TargetResult {
 	result := TargetResult{}
-	problem, reached := "", false
+	problem, appeared := "", false
 
 	for _, r := range j.Runs {
 		res, ok := r.Results[name]
@@ -33,7 +33,7 @@ func (j Job) TargetResult(name string) TargetResult {
 		}
 
 		result.Changed += res.Changed
-		reached = res.Done
+		appeared = appeared || r.Kind == StepAppear && res.Done
 
 		if !res.Done && problem == "" {
 			problem = describeProblem(r.Kind, res)
@@ -54,9 +54,6 @@ func (j Job) TargetResult(name string) TargetResult {
 	}
 
 	// A host that appeared is fine even if the job failed on others.
-	last := j.LastRun()
-	appeared := last != nil && last.Kind == StepAppear && reached
-
 	if result.OK = j.Status == Complete || appeared; !result.OK {
 		result.Error = cmp.Or(problem, j.Message)
 	}

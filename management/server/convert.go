@@ -92,6 +92,7 @@ func jobOf(j job.Job) api.Job {
 		Serial:         j.Serial,
 		MaxFailures:    j.MaxFailures,
 		Force:          j.Force,
+		TakeOver:       j.TakeOver,
 		Reason:         j.Reason,
 		Actor:          j.Actor,
 		RetryOf:        j.RetryOf,

@@ -3,6 +3,7 @@
 package systemtest
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -398,17 +399,113 @@ func TestDiscover(t *testing.T) {
 		t.Error("the agent's data is left on host3")
 	}
 
-	// With gossip blocked and ssh open, the host is prepared but does not appear.
-	w.sh("host4", "iptables -A INPUT -p tcp --dport 7946 -j DROP; iptables -A INPUT -p udp --dport 7946 -j DROP; "+
-		"iptables -A OUTPUT -p tcp --dport 7946 -j DROP; iptables -A OUTPUT -p udp --dport 7946 -j DROP")
+	// With gossip blocked and ssh open, the host is prepared but does not appear. It
+	// is restored.
+	before = w.files("host4")
+	w.sh("host4", blockGossip)
 
 	j, stderr = w.doFails("discover", addr("host4"))
 	if j.Cause != "absent" || !strings.Contains(stderr, addr("host4")) {
 		t.Errorf("the cause of the failure is %q: %s", j.Cause, stderr)
 	}
 
+	w.wantFiles("host4", before)
 	w.sh("host4", "iptables -F")
+
+	// The host of another manager is refused and left alone.
+	w.write("host4", "/etc/clusterm/manager.json", `{"id":"00000000000000bb","name":"other-1","addr":"10.77.0.200"}`)
+	before = w.files("host4")
+
+	j, _ = w.doFails("discover", addr("host4"))
+	if !strings.Contains(j.Message, "other-1 at 10.77.0.200") || !strings.Contains(j.Message, "--take-over") {
+		t.Errorf("the message does not name the other manager: %q", j.Message)
+	}
+
+	w.wantFiles("host4", before)
+	w.do("discover", addr("host4"), "--take-over", "--reason", "its manager is gone")
 	w.awaitState(inventory.Discovered, "host4")
+}
+
+const blockGossip = "iptables -A INPUT -p tcp --dport 7946 -j DROP; iptables -A INPUT -p udp --dport 7946 -j DROP; " +
+	"iptables -A OUTPUT -p tcp --dport 7946 -j DROP; iptables -A OUTPUT -p udp --dport 7946 -j DROP"
+
+// TestHostOfAnotherManager: the host of another manager is refused, survives a reboot
+// with an agent beside the manager, is restored after a failed take-over, and taken over
+// after all.
+func TestHostOfAnotherManager(t *testing.T) {
+	w := newWorld(t, setup{noAgents: true, testPlaybooks: true, hosts: 2, config: "jobs: {appear: 5s}"})
+
+	files := []file{
+		w.read("/usr/local/bin/clusterm", 0o755, filepath.Join(suite.bin, "clusterm")),
+		w.read("/etc/systemd/system/clusterm.service", 0o644, repoFile("cmd/clusterm/clusterm.service")),
+	}
+	if r := w.install("host2", files, "systemctl enable --quiet --now clusterm"); r.code != 0 {
+		t.Fatal(r)
+	}
+
+	wantManager := func(when string) {
+		t.Helper()
+
+		const script = "systemctl is-active clusterm; systemctl is-enabled clusterm; systemctl is-active clusterm-agent"
+		await(t, time.Minute, "the manager of host2 runs without an agent "+when, func() (bool, string) {
+			out := w.try("host2", script).stdout
+			return out == "active\nenabled\ninactive\n", out
+		})
+	}
+	wantManager("at first")
+
+	key := w.sh("host2", "cat "+dataDir+"/gossip.key").stdout
+
+	j, _ := w.doFails("discover", addr("host2"))
+	if !strings.Contains(j.Message, w.name("host2")) || !strings.Contains(j.Message, "clusterm.service runs") {
+		t.Errorf("the message does not name the other manager: %q", j.Message)
+	}
+
+	wantManager("after the refusal")
+
+	// An agent beside the manager does not take its port, also after a reboot.
+	w.installAgent("host2", "host2", w.serial("host2"), strings.TrimSpace(key))
+	wantManager("beside an agent")
+	w.labDo("reboot", "host2")
+	wantManager("after a reboot")
+	w.sh("host2", "systemctl disable --quiet clusterm-agent; rm -r /etc/clusterm "+
+		"/etc/systemd/system/clusterm-agent.service; systemctl daemon-reload")
+
+	takeOver := []string{"discover", addr("host2"), "--take-over", "--reason", "its manager is gone"}
+
+	w.sh("host2", blockGossip)
+
+	if j, _ = w.doFails(takeOver...); j.Cause != "absent" {
+		t.Errorf("the take-over failed for another reason: %s: %s", j.Cause, j.Message)
+	}
+
+	wantManager("after a failed take-over")
+
+	if now := w.sh("host2", "cat "+dataDir+"/gossip.key").stdout; now != key || w.hasFile("host2", "/etc/clusterm") {
+		t.Error("the failed take-over left files or changed the key")
+	}
+
+	w.sh("host2", "iptables -F")
+	w.do(takeOver...)
+	w.awaitState(inventory.Discovered, "host2")
+
+	if out := w.try(
+		"host2",
+		"systemctl is-active clusterm clusterm-agent; systemctl is-enabled clusterm",
+	).stdout; out !=
+		"inactive\nactive\ndisabled\n" {
+		t.Errorf("after the take-over the units are %q", out)
+	}
+
+	if last := w.history("host2"); !strings.Contains(last[len(last)-1].Reason, "its manager is gone") {
+		t.Errorf("the history lacks the reason: %+v", last)
+	}
+
+	w.do("nodes", "forget", w.name("host2"), "--remove-agent")
+
+	if w.hasFile("host2", "/etc/clusterm/manager.json") {
+		t.Error("the identity file is left on host2")
+	}
 }
 
 // TestDuplicateIdentity: two hosts with one identity are reported and cannot be

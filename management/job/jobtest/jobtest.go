@@ -117,7 +117,8 @@ func Planned(verb inventory.Verb, group string, targets ...string) job.Job {
 }
 
 // Record adds how the step's run ended: "exit host=result…", where a result is
-// done, failed, unreachable, begun or none. Hosts that are not named are done
+// done, failed, unreachable, begun, none, changed (done with changes) or half-way
+// (failed after changes). Hosts that are not named are done
 // after a run that is, and untouched after any other.
 func Record(j *job.Job, s job.Step, exit string) {
 	f := strings.Fields(exit)
@@ -153,6 +154,8 @@ func Record(j *job.Job, s job.Step, exit string) {
 				Begun: true, Done: true,
 			}, "failed": {Begun: true, Failed: 1, Task: "Install", Message: "no such package\nat all"},
 			"unreachable": {Begun: true, Unreachable: true, Message: "timed out"}, "begun": {Begun: true}, "none": {},
+			"changed":  {Begun: true, Done: true, Changed: 3},
+			"half-way": {Begun: true, Changed: 1, Failed: 1, Task: "Install", Message: "no such package"},
 		}[how]
 	}
 
