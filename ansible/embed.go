@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ansible embeds the bundled playbooks: playbooks, roles, and the
-// callback plugin that reports a run of ansible-playbook as events. The files
+// Package ansible embeds the bundled playbooks: playbooks, roles, and the plugins
+// that report a run of ansible-playbook as events and keep its facts. The files
 // are part of the program, so that it needs no others installed. They also
 // work from a checkout.
 //
@@ -17,13 +17,15 @@ import (
 const (
 	// CallbackDir is the folder of the callback plugin clusterm_events.
 	CallbackDir = "plugins/callback"
+	// CacheDir is the folder of the cache plugin clusterm_facts.
+	CacheDir = "plugins/cache"
 	// RolesDir is the folder of the roles.
 	RolesDir = "roles"
 )
 
 // The patterns do not match __pycache__.
 //
-//go:embed *.yml plugins/callback/*.py
+//go:embed *.yml plugins/callback/*.py plugins/cache/*.py
 //go:embed roles/*/defaults roles/*/files roles/*/meta roles/*/tasks roles/*/templates roles/*/vars
 //go:embed roles/*/filter_plugins/*.py
 var files embed.FS

@@ -66,6 +66,7 @@ func TestEveryFileIsEmbedded(t *testing.T) {
 	for _, name := range []string{
 		"site.yml", "cleanup.yml", "verify.yml", "rolling-upgrade.yml",
 		ansible.CallbackDir + "/clusterm_events.py",
+		ansible.CacheDir + "/clusterm_facts.py",
 		ansible.RolesDir + "/etcd/filter_plugins/etcd.py",
 		ansible.RolesDir + "/etcd/templates/member.env.j2",
 		ansible.RolesDir + "/agent/files/clusterm-agent.service",

@@ -232,6 +232,24 @@ func Inventory(hosts []Host) ([]byte, error) {
 	return document(root)
 }
 
+// ReservedNames returns the names of all variables in the inventory of the hosts,
+// sorted. No fact may have one of them: in Ansible, facts of a host replace
+// variables of the inventory.
+func ReservedNames(hosts []Host) []string {
+	names := map[string]bool{}
+	for _, h := range hosts {
+		for name := range h.Vars {
+			names[name] = true
+		}
+
+		for name := range managerVars(h) {
+			names[name] = true
+		}
+	}
+
+	return slices.Sorted(maps.Keys(names))
+}
+
 // hostVars returns the mapping of a host's variables.
 func hostVars(h Host) (*yaml.Node, error) {
 	values := map[string]*yaml.Node{}

@@ -20,6 +20,7 @@ def load(path):
 
 
 events = load("plugins/callback/clusterm_events.py")
+facts = load("plugins/cache/clusterm_facts.py")
 etcd = load("roles/etcd/filter_plugins/etcd.py")
 agent = load("roles/agent/filter_plugins/agent.py")
 
@@ -86,6 +87,28 @@ class Owner(unittest.TestCase):
             'agent={"id": "00000000000000bb\\n", "name": {"a": 1}}',
         ):
             self.assertRegex(self.owner(line)[1], r"\A[A-Za-z0-9 .,:()-]*\Z", line)
+
+
+class Facts(unittest.TestCase):
+    def test_reserved_names_are_refused(self):
+        kept, refused = facts.without_reserved(
+            {"node_name": "evil", "clusterm_taken": {}, "ansible_os": "x", "ntp": "evil"}, {"node_name", "ntp"}
+        )
+        self.assertEqual(kept, {"ansible_os": "x"})
+        self.assertEqual(refused, ["clusterm_taken", "node_name", "ntp"])
+
+
+class Hostile(unittest.TestCase):
+    def test_addresses_are_checked(self):
+        self.assertEqual(etcd.etcd_url("fd00::1", 2379), "http://[fd00::1]:2379")
+        for addr in ("10.0.0.1 evil", "10.0.0.1\nevil", "a,b", ""):
+            with self.assertRaises(ValueError):
+                etcd.etcd_url(addr, 2379)
+
+    def test_members_are_checked(self):
+        for name, url in (("a b", "http://10.0.0.1:2380"), ("a", "http://10.0.0.1:2380,b=http://x"), ("a\n", "http://a")):
+            with self.assertRaises(ValueError):
+                etcd.etcd_members(json.dumps({"members": [{"ID": 1, "name": name, "peerURLs": [url]}]}))
 
 
 class Cause(unittest.TestCase):

@@ -740,6 +740,7 @@ func TestConfig(t *testing.T) {
 		Playbooks:    "/t",
 		BundledRoles: "/b",
 		CallbackDir:  "/c",
+		CacheDir:     "/f",
 		Forks:        3,
 		Hosts:        make([]configuration.Host, 10),
 	}
@@ -747,6 +748,7 @@ func TestConfig(t *testing.T) {
 		"forks = 3\n",
 		"roles_path = /t/roles:/b\n",
 		"callback_plugins = /c\n",
+		"cache_plugins = /f\nfact_caching = clusterm_facts\nfact_caching_connection = /d/reserved-facts.json\n",
 		"home = /d/home\n",
 		"enable_plugins = ansible.builtin.yaml\n",
 		"-F /d/ssh_config",

@@ -44,6 +44,9 @@ type Spec struct {
 	// CallbackDir is the folder of the callback plugin clusterm_events. Without it,
 	// the run reports no events, and no play acts on a helper.
 	CallbackDir string
+	// CacheDir is the folder of the cache plugin clusterm_facts. Without it, facts of
+	// a host may replace its variables.
+	CacheDir string
 
 	Hosts     []configuration.Host
 	ExtraVars configuration.Vars // of the request
@@ -67,6 +70,7 @@ const (
 	fileConfig     = "ansible.cfg"
 	fileSSHConfig  = "ssh_config"
 	fileKnownHosts = "known_hosts"
+	fileReserved   = "reserved-facts.json"
 	fileLock       = "lock"        // the runner locks it while it exists
 	fileAlive      = "alive"       // FIFO, open for writing while the runner exists
 	filePlugin     = "events.fifo" // FIFO from the callback plugin
@@ -118,6 +122,7 @@ func (s Spec) check() error {
 	add(configuration.CheckPath("the playbook folder", s.Playbooks))
 	checkOptional("the folder of bundled roles", s.BundledRoles)
 	checkOptional("the folder of the callback plugin", s.CallbackDir)
+	checkOptional("the folder of the cache plugin", s.CacheDir)
 
 	if s.Deadline.IsZero() {
 		add(errors.New("the run has no deadline"))
@@ -249,12 +254,18 @@ func (s Spec) files() (map[string][]byte, error) {
 		return nil, err
 	}
 
+	reserved, err := json.Marshal(configuration.ReservedNames(s.Hosts))
+	if err != nil {
+		return nil, err
+	}
+
 	files := map[string][]byte{
 		fileInventory:  inv,
 		fileExtraVars:  vars,
 		fileConfig:     s.config(),
 		fileSSHConfig:  sshConfig(s.Hosts),
 		fileKnownHosts: configuration.KnownHosts(s.Hosts),
+		fileReserved:   reserved,
 		fileOutput:     nil,
 		fileEvents:     nil,
 		fileSpec:       spec,
@@ -339,13 +350,20 @@ func (s Spec) config() []byte {
 		"interpreter_python = auto_silent",
 		"force_valid_group_names = ignore",
 		"localhost_warning = False",
-		"fact_caching = memory",
 		"stdout_callback = default",
 	}
 
 	defaults = append(defaults, searchPaths(s.Dir, s.Playbooks, s.BundledRoles)...)
 	if s.CallbackDir != "" {
 		defaults = append(defaults, "callback_plugins = "+s.CallbackDir, "callbacks_enabled = clusterm_events")
+	}
+
+	if s.CacheDir != "" {
+		defaults = append(defaults,
+			"cache_plugins = "+s.CacheDir, "fact_caching = clusterm_facts",
+			"fact_caching_connection = "+filepath.Join(s.Dir, fileReserved))
+	} else {
+		defaults = append(defaults, "fact_caching = memory")
 	}
 
 	section("defaults", defaults...)

@@ -185,7 +185,8 @@ func (r *runner) Start(ctx context.Context, spec engine.RunSpec) (engine.Run, er
 	started, err := r.ansible.Start(ctx, ansible.Spec{
 		ID: spec.ID, Dir: r.dir(spec.ID), Playbooks: r.playbooks.Path(spec.PlaybookDigest), Playbook: spec.Playbook,
 		BundledRoles: r.bundledDir(bundled.RolesDir), CallbackDir: r.bundledDir(bundled.CallbackDir),
-		Hosts: spec.Hosts, ExtraVars: spec.Extra, Forks: c.Jobs.Forks, Deadline: spec.Deadline, Lease: spec.Lease,
+		CacheDir: r.bundledDir(bundled.CacheDir),
+		Hosts:    spec.Hosts, ExtraVars: spec.Extra, Forks: c.Jobs.Forks, Deadline: spec.Deadline, Lease: spec.Lease,
 		OutputLimit: c.Jobs.OutputLimit, AnsiblePlaybook: c.Ansible,
 	})
 	if err != nil {

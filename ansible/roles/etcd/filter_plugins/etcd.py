@@ -2,10 +2,18 @@
 """Filters for the addresses and member lists of etcd."""
 
 import json
+import re
+
+# Addresses, names and URLs come from other hosts, and go into arguments and files.
+ADDR = re.compile(r"[A-Za-z0-9.:-]+\Z")
+NAME = re.compile(r"[A-Za-z0-9._-]*\Z")
+URL = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+\Z")
 
 
 def etcd_url(addr, port):
     """Return the URL of a port at an address: etcd_url("fd00::1", 2379) is http://[fd00::1]:2379."""
+    if not ADDR.match(addr):
+        raise ValueError("%r is not an address" % addr)
     return ("http://[%s]:%s" if ":" in addr else "http://%s:%s") % (addr, port)
 
 
@@ -13,9 +21,10 @@ def etcd_members(text):
     """Parse the output of `etcdctl member list --write-out=json` into a list of members.
 
     A member has id (in etcdctl's format), name (empty until its first start),
-    peer_urls, client_urls and learner (true while it has no vote).
+    peer_urls, client_urls and learner (true while it has no vote). A name or URL
+    with unexpected characters is an error.
     """
-    return [
+    members = [
         {
             "id": "%x" % member["ID"],
             "name": member.get("name", ""),
@@ -25,6 +34,11 @@ def etcd_members(text):
         }
         for member in json.loads(text)["members"]
     ]
+    for member in members:
+        for value, pattern in [(member["name"], NAME)] + [(u, URL) for u in member["peer_urls"] + member["client_urls"]]:
+            if not pattern.match(value):
+                raise ValueError("the member list of etcd has the name or URL %r, which is not valid" % value)
+    return members
 
 
 def etcd_select(members, names, peer_urls, match=True):
