@@ -322,7 +322,12 @@ func (a *app) say(format string, args ...any) {
 // write writes to stdout in one call. A failure to write is an error of its own:
 // a script must not take a truncated answer for a complete one.
 func (a *app) write(b []byte) error {
-	if _, err := a.Stdout.Write(b); err != nil {
+	_, err := a.Stdout.Write(b)
+	return wrote(err)
+}
+
+func wrote(err error) error {
+	if err != nil {
 		return exit.Errorf(exit.Failed, "cannot write to stdout: %v", err)
 	}
 

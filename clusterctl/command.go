@@ -218,7 +218,17 @@ func (c *call) show(a print.Answer) error {
 
 // output returns the destination of everything that is followed.
 func (c *call) output() follow.Output {
-	return follow.Output{Write: c.write, Say: c.say, Paint: c.outPaint()}
+	out := follow.Output{Write: c.write, Text: c.write, Say: c.say, Paint: c.outPaint()}
+
+	if c.outTTY {
+		safe := print.Terminal(c.Stdout)
+		out.Text = func(text []byte) error {
+			_, err := safe.Write(text)
+			return wrote(err)
+		}
+	}
+
+	return out
 }
 
 // dial returns a client of the manager at --url. patience bounds its retries

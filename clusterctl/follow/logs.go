@@ -15,6 +15,7 @@ import (
 // Output is the destination of everything that is followed.
 type Output struct {
 	Write func([]byte) error               // stdout
+	Text  func([]byte) error               // stdout, for output of hosts; safe for a terminal if that is one
 	Say   func(format string, args ...any) // one line on stderr
 	Paint print.Paint
 }
@@ -27,9 +28,9 @@ type LogSource interface {
 	Events(ctx context.Context, id string, offset int64, follow bool, each func(api.Event) error) error
 }
 
-// Log prints the output of a job unchanged, or its events as one JSON object per
-// line. With follow it blocks until the job has ended, and each attempt after an
-// outage continues at the position of the previous one.
+// Log prints the output of a job, or its events as one JSON object per line. With
+// follow it blocks until the job has ended, and each attempt after an outage
+// continues at the position of the previous one.
 func Log(ctx context.Context, from LogSource, id string, events, follow bool, out Output) error {
 	o := newOutage(func(s string) { out.Say("%s", s) }, "")
 	r := &logReader{from: from, id: id, follow: follow, out: out, outage: o}
@@ -80,7 +81,7 @@ func (r *logReader) text(ctx context.Context) error {
 	for {
 		n, err := log.Read(buf)
 		if n > 0 {
-			if err := r.out.Write(buf[:n]); err != nil {
+			if err := r.out.Text(buf[:n]); err != nil {
 				return err
 			}
 

@@ -60,14 +60,7 @@ func (a Answer) Render(format string, paint Paint) ([]byte, error) {
 	return p.Bytes(), nil
 }
 
-func indented(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := newEncoder(&b)
-	e.SetIndent("", "  ")
-	err := e.Encode(v)
-
-	return b.Bytes(), err
-}
+func indented(v any) ([]byte, error) { return encode(v, "  ") }
 
 // toYAML converts a JSON document to block-style YAML and keeps the order of keys.
 func toYAML(doc []byte) ([]byte, error) {
@@ -84,13 +77,14 @@ func toYAML(doc []byte) ([]byte, error) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
-	err := e.Encode(&n)
+	err := errors.Join(e.Encode(&n), e.Close())
 
-	return b.Bytes(), errors.Join(err, e.Close())
+	return escapeUnsafe(b.Bytes()), err
 }
 
 // blockStyle removes the flow style and the quotes from n. A string stays quoted
-// if a YAML 1.1 reader such as Ansible would read another type: yes, on, 12:30.
+// if a YAML 1.1 reader such as Ansible would read another type, as with yes, on and
+// 12:30, or if it needs escapes.
 func blockStyle(n *yaml.Node) error {
 	n.Style = 0
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
@@ -99,7 +93,7 @@ func blockStyle(n *yaml.Node) error {
 			return err
 		}
 
-		if alone[0] == '"' {
+		if alone[0] == '"' || Text(n.Value) != n.Value {
 			n.Style = yaml.DoubleQuotedStyle
 		}
 	}

@@ -41,13 +41,17 @@ func sanitize(s string, keepLines bool) string {
 			return r
 		case r == '\n' || r == '\t' || r == '\r':
 			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+		case isUnsafe(r):
 			return '\uFFFD'
 		}
 
 		return r
 	}, escapes.ReplaceAllString(s, ""))
 }
+
+// isUnsafe reports whether a rune may change the meaning of the text around it: a
+// control character, or one that changes the direction of writing.
+func isUnsafe(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // isPlain reports whether s consists of printable ASCII characters from lowest on.
 func isPlain(s string, lowest byte) bool {
@@ -82,27 +86,47 @@ func Scalar(v any) string {
 	}
 
 	// JSON distinguishes the text "1" from the number 1.
-	var b bytes.Buffer
-	if err := newEncoder(&b).Encode(v); err != nil {
-		return fmt.Sprint(v)
+	b, err := Compact(v)
+	if err != nil {
+		return Line(fmt.Sprint(v))
 	}
 
-	return strings.TrimSpace(b.String())
+	return strings.TrimSpace(string(b))
 }
 
 // Compact returns v as one line of JSON, with a line break at the end.
-func Compact(v any) ([]byte, error) {
-	var b bytes.Buffer
-	err := newEncoder(&b).Encode(v)
+func Compact(v any) ([]byte, error) { return encode(v, "") }
 
-	return b.Bytes(), err
+// encode returns v as JSON without raw control characters.
+func encode(v any, indent string) ([]byte, error) {
+	var b bytes.Buffer
+
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	err := e.Encode(v)
+
+	return escapeUnsafe(b.Bytes()), err
 }
 
-func newEncoder(b *bytes.Buffer) *json.Encoder {
-	e := json.NewEncoder(b)
-	e.SetEscapeHTML(false)
+// escapeUnsafe replaces unsafe characters in strings of JSON, or of YAML in double
+// quotes, by their escapes. The encoders leave some of them as they are.
+func escapeUnsafe(doc []byte) []byte {
+	raw := func(r rune) bool { return r != '\n' && r != '\t' && isUnsafe(r) }
+	if !bytes.ContainsFunc(doc, raw) {
+		return doc
+	}
 
-	return e
+	var out bytes.Buffer
+	for _, r := range string(doc) {
+		if raw(r) {
+			fmt.Fprintf(&out, "\\u%04x", r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+
+	return out.Bytes()
 }
 
 // Time formats t in the local time zone, and a zero t as "".
