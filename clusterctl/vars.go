@@ -68,6 +68,8 @@ func (a *app) vars() *cli.Command {
 				examples: []string{"clusterctl vars unset --node web-1-AB12 proxy retries"},
 				run:      varsUnset,
 			}),
+			a.varsHistory(),
+			a.varsUndo(),
 		},
 	}
 }

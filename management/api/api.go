@@ -269,6 +269,22 @@ type JobExplanation struct {
 // Vars is an object of variables.
 type Vars = map[string]any
 
+// VarsChange is one change of the variables of a scope. Secrets are hidden.
+type VarsChange struct {
+	Seq      uint64    `json:"seq"`      // counts the changes of the scope from 1
+	Revision int64     `json:"revision"` // of the store after the change; for VarsUndo
+	Time     time.Time `json:"time"`
+	Actor    string    `json:"actor,omitempty"`
+	Action   string    `json:"action"`           // set, patch or undo
+	Before   Vars      `json:"before,omitempty"` // changed and removed variables, with their former values
+	After    Vars      `json:"after,omitempty"`  // changed and added variables, with their new values
+}
+
+// VarsUndo sets the variables of a scope to their values as of a revision.
+type VarsUndo struct {
+	To int64 `json:"to"`
+}
+
 // MergedVar is one variable of a host after the merge of all scopes.
 type MergedVar struct {
 	Value  any    `json:"value"`

@@ -41,6 +41,10 @@ const (
 	PathVersion    = "/v1/version"                  // GET: Version
 	PathMetrics    = "/metrics"                     // GET, Prometheus text format
 
+	// Each of the three paths of variables has a history and an undo.
+	SuffixHistory = "/history" // GET: List[VarsChange], newest first
+	SuffixUndo    = "/undo"    // POST VarsUndo: Changed
+
 	// The contract.
 	PathOpenAPI     = "/v1/openapi.yaml" // GET
 	PathOpenAPIJSON = "/v1/openapi.json" // GET

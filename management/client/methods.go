@@ -357,6 +357,36 @@ func (c *Client) PatchVars(ctx context.Context, s Scope, patch api.Vars) (api.Ch
 	return out, c.do(ctx, call{method: http.MethodPatch, path: s.path, params: s.params, in: patch}, &out)
 }
 
+// VarsHistory returns the newest recorded changes of the scope's variables, newest
+// last; all of them with limit 0. Secrets are hidden.
+func (c *Client) VarsHistory(ctx context.Context, s Scope, limit int) (api.List[api.VarsChange], error) {
+	q, err := paged(nil, limit, "")
+	if err != nil {
+		return api.List[api.VarsChange]{}, err
+	}
+
+	var out api.List[api.VarsChange]
+	err = c.do(ctx, call{method: http.MethodGet, path: s.path + api.SuffixHistory, params: s.params, query: q}, &out)
+	slices.Reverse(out.Items)
+
+	for _, change := range out.Items {
+		native(change.Before)
+		native(change.After)
+	}
+
+	return out, err
+}
+
+// UndoVars sets the scope's variables to their values as of the revision, which
+// VarsHistory lists. To undo a change, use its revision less one.
+func (c *Client) UndoVars(ctx context.Context, s Scope, to int64) (api.Changed, error) {
+	var out api.Changed
+
+	in := api.VarsUndo{To: to}
+
+	return out, c.do(ctx, call{method: http.MethodPost, path: s.path + api.SuffixUndo, params: s.params, in: in}, &out)
+}
+
 // MergedVars returns all variables of a node with their origin.
 func (c *Client) MergedVars(ctx context.Context, node string) (api.MergedVars, error) {
 	out := api.MergedVars{}

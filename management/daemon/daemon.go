@@ -392,7 +392,7 @@ func (d *Daemon) wireUseCases() {
 	d.instruments.registry.MustRegister(metrics.Snapshot(d.snapshot))
 
 	api := server.New(server.Options{
-		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Variables: d.variables,
+		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Variables: d.variables, VarsPast: d.variables,
 		Explain: explain.New(d.store, d.settings.Explain), Settings: settingsAPI{d.settings, d.reload},
 		Health: d.health, Version: d.version, Logger: log,
 		Metrics: d.instruments.handler(), Registerer: d.instruments.registry,

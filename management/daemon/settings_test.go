@@ -13,7 +13,9 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor/serf"
 )
 
@@ -432,5 +434,40 @@ func TestReloadMeetsAPatch(t *testing.T) {
 
 	if got := s.settings.Current().Jobs; got.Limit != 9 || got.Forks != 7 {
 		t.Errorf("limit %d of the overlay, forks %d of the file", got.Limit, got.Forks)
+	}
+}
+
+// TestUndoneSecret: the history hides secrets, and an undo brings back their values.
+func TestUndoneSecret(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+
+	for _, password := range []string{"first", "second"} {
+		_, err := s.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"db": api.Vars{"password": password}})
+		s.must(err)
+	}
+
+	history, err := s.VarsHistory(s.ctx(), client.ScopeGlobal, 0)
+	s.must(err)
+
+	if text := fmt.Sprint(history); len(history.Items) != 2 || strings.Contains(text, "first") ||
+		!strings.Contains(text, "(hidden)") {
+		t.Errorf("the history is %s", text)
+	}
+
+	_, err = s.UndoVars(s.ctx(), client.ScopeGlobal, history.Items[0].Revision)
+	s.must(err)
+
+	if vars := fmt.Sprint(s.View().Vars(state.ScopeGlobal)); vars != "map[db:map[password:first]]" {
+		t.Errorf("the variables are %s", vars)
+	}
+
+	// The history survives a restart.
+	s.restart()
+	history, err = s.VarsHistory(s.ctx(), client.ScopeGlobal, 1)
+	s.must(err)
+
+	if last := history.Items[0]; last.Action != "undo" || last.Seq != 3 || history.Total != 3 {
+		t.Errorf("the last change is %+v of %d", last, history.Total)
 	}
 }

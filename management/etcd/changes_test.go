@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 // replica is a copy of a view that follows it by its changes alone.
@@ -152,7 +153,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 			vars = configuration.Vars{"i": fmt.Sprint(i)}
 		}
 
-		_, err := s.PutVars(ctx, 0, state.ScopeNode(v.Nodes[0].Name), vars)
+		_, err := s.PutVars(ctx, 0, state.ScopeNode(v.Nodes[0].Name), vars, variable.Change{})
 		must(t, err)
 
 		return "vars"

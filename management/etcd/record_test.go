@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/variable"
 )
 
 // inKey is the reason not to store a revision.
@@ -47,6 +48,11 @@ func TestRecordsMatchDomain(t *testing.T) {
 	t.Run("variables", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newVariablesRecord, variablesRecord.variables, nil)
+	})
+	t.Run("change of variables", func(t *testing.T) {
+		t.Parallel()
+		checkRecord(t, newVariablesChangeRecord,
+			func(r variablesChangeRecord) variable.Change { return r.change(0) }, revision)
 	})
 	t.Run("overlay", func(t *testing.T) {
 		t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 func instance(id string) state.Instance {
@@ -269,7 +270,7 @@ func TestSessionIsLost(t *testing.T) {
 		t.Errorf("the job of the other instance lost nodes: %v", got)
 	}
 
-	_, err = s.PutVars(t.Context(), 0, state.ScopeGlobal, configuration.Vars{"a": "b"})
+	_, err = s.PutVars(t.Context(), 0, state.ScopeGlobal, configuration.Vars{"a": "b"}, variable.Change{})
 	must(t, err)
 
 	if !b.Leads() {

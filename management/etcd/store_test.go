@@ -29,6 +29,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -282,10 +283,17 @@ func TestRoundTrip(t *testing.T) {
 		0,
 		state.ScopeGlobal,
 		configuration.Vars{"a": 1.5, "deep": map[string]any{"list": []any{"x", nil, true}}},
+		variable.Change{},
 	)
 	must(t, err)
 
-	if _, err = s.PutVars(ctx, rev, state.ScopeNode(names[0]), configuration.Vars{"b": "c"}); err != nil {
+	if _, err = s.PutVars(
+		ctx,
+		rev,
+		state.ScopeNode(names[0]),
+		configuration.Vars{"b": "c"},
+		variable.Change{},
+	); err != nil {
 		t.Fatal(err)
 	}
 
@@ -374,7 +382,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 
 	// Remove all of it again.
-	_, err = s.PutVars(ctx, s.View().Revision, state.ScopeGlobal, nil)
+	_, err = s.PutVars(ctx, s.View().Revision, state.ScopeGlobal, nil, variable.Change{})
 	must(t, err)
 	setConnection(t, s, names[1], configuration.Connection{})
 	_, err = s.PutOverlay(ctx, s.View().Revision, nil)
@@ -458,11 +466,11 @@ func TestConflicts(t *testing.T) {
 	_, err = s.Finish(ctx, later, nil)
 	must(t, err)
 
-	rev, err := s.PutVars(ctx, s.View().Revision, state.ScopeGlobal, configuration.Vars{"a": "1"})
+	rev, err := s.PutVars(ctx, s.View().Revision, state.ScopeGlobal, configuration.Vars{"a": "1"}, variable.Change{})
 	must(t, err)
-	_, err = s.PutVars(ctx, rev-1, state.ScopeGlobal, configuration.Vars{"a": "2"})
+	_, err = s.PutVars(ctx, rev-1, state.ScopeGlobal, configuration.Vars{"a": "2"}, variable.Change{})
 	conflict(t, err)
-	_, err = s.PutVars(ctx, rev-1, state.ScopeGroup("g"), configuration.Vars{"a": "2"})
+	_, err = s.PutVars(ctx, rev-1, state.ScopeGroup("g"), configuration.Vars{"a": "2"}, variable.Change{})
 	must(t, err)
 	_, err = s.PutOverlay(ctx, s.View().Revision, map[string]any{"a": "b"})
 	must(t, err)
@@ -970,7 +978,7 @@ func TestForget(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 	names := seen(t, s, 60)
-	_, err := s.PutVars(ctx, 0, state.ScopeNode(names[0]), configuration.Vars{"a": "b"})
+	_, err := s.PutVars(ctx, 0, state.ScopeNode(names[0]), configuration.Vars{"a": "b"}, variable.Change{})
 	must(t, err)
 	setConnection(t, s, names[0], configuration.Connection{User: "u"})
 	forgets := func(count int) (writes []state.NodeWrite) {
@@ -1135,7 +1143,7 @@ func TestBehind(t *testing.T) {
 		t.Error("the view is stale although nothing was written")
 	}
 
-	_, err = s.PutVars(t.Context(), 0, state.ScopeGlobal, configuration.Vars{"a": "b"})
+	_, err = s.PutVars(t.Context(), 0, state.ScopeGlobal, configuration.Vars{"a": "b"}, variable.Change{})
 	must(t, err)
 
 	if err := late.Sync(within(t, 200*time.Millisecond)); inventory.KindOf(err) != inventory.KindUnavailable {
@@ -1167,7 +1175,7 @@ func TestSync(t *testing.T) {
 
 	other := open(t, s.client)
 	for i := range 200 {
-		rev, err := other.PutVars(t.Context(), 0, state.ScopeGlobal, configuration.Vars{"a": i})
+		rev, err := other.PutVars(t.Context(), 0, state.ScopeGlobal, configuration.Vars{"a": i}, variable.Change{})
 		must(t, err)
 		_, err = s.client.Put(t.Context(), s.client.Prefix+"/elsewhere", "")
 		must(t, err)
@@ -1295,6 +1303,7 @@ func TestStale(t *testing.T) {
 		0,
 		state.ScopeGlobal,
 		configuration.Vars{"a": "b"},
+		variable.Change{},
 	); inventory.KindOf(
 		err,
 	) != inventory.KindUnavailable {

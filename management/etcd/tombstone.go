@@ -45,6 +45,7 @@ func (s *Store) forgetOps(n inventory.Node, t inventory.Tombstone) (etcd.Ops, er
 			clientv3.OpDelete(s.nodeKey(n.Name)),
 			clientv3.OpDelete(s.historyPrefix(n.Name), clientv3.WithPrefix()),
 			clientv3.OpDelete(s.variablesKey(state.ScopeNode(n.Name))),
+			clientv3.OpDelete(s.variablesHistoryPrefix(state.ScopeNode(n.Name)), clientv3.WithPrefix()),
 			clientv3.OpDelete(s.connectionKey(n.Name)),
 			tombstone,
 		},

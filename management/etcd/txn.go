@@ -42,10 +42,15 @@ func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
 func (s *Store) commitUnchanged(ctx context.Context, key string, revision int64, op clientv3.Op) (int64, error) {
 	ops := etcd.Ops{Then: []clientv3.Op{op}}
 	if revision > 0 {
-		ops.If = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "<", revision+1)}
+		ops.If = []clientv3.Cmp{unchanged(key, revision)}
 	}
 
 	return s.commit(ctx, ops)
+}
+
+// unchanged is the condition that a key did not change after the revision.
+func unchanged(key string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "<", revision+1)
 }
 
 // atRevision is the condition that a key last changed at the revision; 0: that it

@@ -4,11 +4,14 @@ package etcd
 
 import (
 	"context"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 // variablesRecord holds the variables of a scope. configuration.Vars has the codec
@@ -20,22 +23,148 @@ type variablesRecord struct {
 func newVariablesRecord(v configuration.Vars) variablesRecord { return variablesRecord{v} }
 func (r variablesRecord) variables() configuration.Vars       { return r.Vars }
 
+// variablesChangeRecord is one change of the variables of a scope.
+type variablesChangeRecord struct {
+	Seq    uint64             `json:"seq"`
+	Time   time.Time          `json:"time"`
+	Actor  string             `json:"actor,omitempty"`
+	Action string             `json:"action"`
+	Before configuration.Vars `json:"before,omitempty"`
+	After  configuration.Vars `json:"after,omitempty"`
+}
+
+func newVariablesChangeRecord(c variable.Change) variablesChangeRecord {
+	return variablesChangeRecord{
+		Seq: c.Seq, Time: c.Time, Actor: c.Actor, Action: c.Action, Before: c.Before, After: c.After,
+	}
+}
+
+func (r variablesChangeRecord) change(revision int64) variable.Change {
+	return variable.Change{
+		Seq:      r.Seq,
+		Revision: revision,
+		Time:     r.Time,
+		Actor:    r.Actor,
+		Action:   r.Action,
+		Before:   r.Before,
+		After:    r.After,
+	}
+}
+
 func (s *Store) variablesKey(scope state.Scope) string { return s.key("/v/vars/%s", scope) }
 
-// PutVars replaces the variables of a scope, or removes them if vars is empty. It is
-// KindConflict if the scope changed after the revision; 0 skips that check.
+// variablesHistoryPrefix returns the prefix of all recorded changes of a scope.
+func (s *Store) variablesHistoryPrefix(scope state.Scope) string { return s.key("/x/vars/%s/", scope) }
+
+// variablesHistoryKey returns the key of a recorded change. The keys of a scope sort
+// by age.
+func (s *Store) variablesHistoryKey(scope state.Scope, seq uint64) string {
+	return s.key("/x/vars/%s/%016x", scope, seq)
+}
+
+// PutVars replaces the variables of a scope, or removes them if vars is empty, and
+// records the change, unless it is empty. It is KindConflict if the scope changed
+// after the revision; 0 skips that check.
 func (s *Store) PutVars(
-	ctx context.Context, revision int64, scope state.Scope, vars configuration.Vars,
+	ctx context.Context, revision int64, scope state.Scope, vars configuration.Vars, c variable.Change,
 ) (int64, error) {
 	key := s.variablesKey(scope)
-	if len(vars) == 0 {
-		return s.commitUnchanged(ctx, key, revision, clientv3.OpDelete(key))
+
+	write := clientv3.OpDelete(key)
+	if len(vars) > 0 {
+		var err error
+		if write, err = put(key, newVariablesRecord(vars)); err != nil {
+			return 0, err
+		}
 	}
 
-	op, err := put(key, newVariablesRecord(vars))
+	if c.Empty() {
+		return s.commitUnchanged(ctx, key, revision, write)
+	}
+
+	ops, err := s.recordOps(ctx, scope, c)
 	if err != nil {
 		return 0, err
 	}
 
-	return s.commitUnchanged(ctx, key, revision, op)
+	ops.Then = append(ops.Then, write)
+	if revision > 0 {
+		ops.If = append(ops.If, unchanged(key, revision))
+	}
+
+	return s.commit(ctx, ops)
+}
+
+// recordOps returns the operations that append a change to the history of a scope, and
+// drop the oldest changes beyond its limits.
+func (s *Store) recordOps(ctx context.Context, scope state.Scope, c variable.Change) (etcd.Ops, error) {
+	bounded, cancel := etcd.Bounded(ctx)
+	defer cancel()
+
+	prefix := s.variablesHistoryPrefix(scope)
+
+	resp, err := s.client.Get(bounded, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return etcd.Ops{}, etcd.Error(err)
+	}
+
+	c.Seq = 1
+
+	if n := len(resp.Kvs); n > 0 {
+		newest, err := decode[variablesChangeRecord](resp.Kvs[n-1].Value)
+		if err != nil {
+			return etcd.Ops{}, err
+		}
+
+		c.Seq = newest.Seq + 1
+	}
+
+	key := s.variablesHistoryKey(scope, c.Seq)
+
+	entry, err := put(key, newVariablesChangeRecord(c))
+	if err != nil {
+		return etcd.Ops{}, err
+	}
+
+	// Two changes at a time would get the same number.
+	ops := etcd.Ops{If: []clientv3.Cmp{atRevision(key, 0)}, Then: []clientv3.Op{entry}}
+
+	bytes, kept := len(entry.ValueBytes()), 1
+	for i := len(resp.Kvs) - 1; i >= 0; i-- {
+		bytes += len(resp.Kvs[i].Value)
+		kept++
+
+		if kept > variable.HistoryLimit || bytes > variable.HistoryBytes {
+			// The end of a range is exclusive.
+			past := clientv3.WithRange(string(resp.Kvs[i].Key) + "\x00")
+			ops.Then = append(ops.Then, clientv3.OpDelete(prefix, past))
+
+			break
+		}
+	}
+
+	return ops, nil
+}
+
+// VarsHistory returns the recorded changes of a scope, oldest first.
+func (s *Store) VarsHistory(ctx context.Context, scope state.Scope) ([]variable.Change, error) {
+	bounded, cancel := etcd.Bounded(ctx)
+	defer cancel()
+
+	resp, err := s.client.Get(bounded, s.variablesHistoryPrefix(scope), clientv3.WithPrefix())
+	if err != nil {
+		return nil, etcd.Error(err)
+	}
+
+	history := make([]variable.Change, len(resp.Kvs))
+	for i, kv := range resp.Kvs {
+		record, err := decode[variablesChangeRecord](kv.Value)
+		if err != nil {
+			return nil, err
+		}
+
+		history[i] = record.change(kv.ModRevision)
+	}
+
+	return history, nil
 }

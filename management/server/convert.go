@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 // nodeOf returns the wire form of a node with the connection settings of the view.
@@ -67,6 +68,18 @@ func historyEntryOf(e inventory.HistoryEntry) api.HistoryEntry {
 	return api.HistoryEntry{
 		Seq: e.Seq, Time: e.Time, Verb: e.Verb, From: e.From, To: e.To, State: e.State, Group: e.Group,
 		Actor: e.Actor, Job: e.Job, Reason: e.Reason, Read: e.Read,
+	}
+}
+
+func varsChangeOf(c variable.Change) api.VarsChange {
+	return api.VarsChange{
+		Seq:      c.Seq,
+		Revision: c.Revision,
+		Time:     c.Time,
+		Actor:    c.Actor,
+		Action:   c.Action,
+		Before:   c.Before,
+		After:    c.After,
 	}
 }
 

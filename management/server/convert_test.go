@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 // conversion pairs a domain type with its wire type.
@@ -54,6 +55,10 @@ var conversions = []conversion{
 	{
 		domain: inventory.HistoryEntry{},
 		wire:   func(e any) any { return historyEntryOf(e.(inventory.HistoryEntry)) },
+	},
+	{
+		domain: variable.Change{},
+		wire:   func(c any) any { return varsChangeOf(c.(variable.Change)) },
 	},
 	{
 		domain: inventory.Group{},
@@ -265,6 +270,8 @@ func fill(v reflect.Value, next *int) {
 		v.SetMapIndex(key, value)
 	case reflect.String:
 		v.SetString(fmt.Sprintf("text %d", *next))
+	case reflect.Interface:
+		v.Set(reflect.ValueOf(fmt.Sprintf("value %d", *next)))
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.Int, reflect.Int64:

@@ -494,6 +494,23 @@ func (m fakeVariables) Patch(
 	return m.Set(ctx, c, scope, vars)
 }
 
+func (m fakeVariables) History(_ context.Context, scope state.Scope) ([]variable.Change, error) {
+	if _, err := m.Get(scope); err != nil {
+		return nil, err
+	}
+
+	return []variable.Change{
+		{Seq: 1, Revision: 5, Actor: "ann", Action: "set", After: configuration.Vars{"motd": "hello"}},
+		{Seq: 2, Revision: 7, Actor: "bob", Action: "patch", Before: configuration.Vars{"port": int64(80)}},
+	}, nil
+}
+
+func (m fakeVariables) Undo(
+	ctx context.Context, c access.Caller, scope state.Scope, to int64,
+) (variable.Changed, error) {
+	return m.Set(ctx, c, scope, configuration.Vars{"undone": to})
+}
+
 func (m *fakeManager) Report(
 	_ context.Context, observer string, full bool, observations []inventory.Observation,
 ) (map[int]error, int64, error) {
@@ -671,8 +688,15 @@ func testCtx(t *testing.T) context.Context {
 // options returns the options of a server on the fake manager.
 func (m *fakeManager) options(config *fakeSettings) server.Options {
 	return server.Options{
-		State: m, Jobs: m, Logs: m, Nodes: m, Variables: fakeVariables{m}, Explain: fakeExplainer{m},
-		Settings: config, StreamGrace: 100 * time.Millisecond,
+		State:       m,
+		Jobs:        m,
+		Logs:        m,
+		Nodes:       m,
+		Variables:   fakeVariables{m},
+		VarsPast:    fakeVariables{m},
+		Explain:     fakeExplainer{m},
+		Settings:    config,
+		StreamGrace: 100 * time.Millisecond,
 	}
 }
 

@@ -95,6 +95,15 @@ type Variables interface {
 	Hide(changes []state.Change) []state.Change
 }
 
+// VariableHistory reads and reverses recorded changes of variables.
+type VariableHistory interface {
+	// History returns the recorded changes of the scope, oldest first, secrets
+	// hidden.
+	History(ctx context.Context, s state.Scope) ([]variable.Change, error)
+	// Undo sets the variables of the scope to their values as of the revision.
+	Undo(ctx context.Context, c access.Caller, s state.Scope, to int64) (variable.Changed, error)
+}
+
 // Explainer explains the condition of nodes and jobs.
 type Explainer interface {
 	Node(ctx context.Context, v *state.View, name string) (explain.NodeExplanation, error)
@@ -124,6 +133,7 @@ type Options struct {
 	Logs      Logs
 	Nodes     Nodes
 	Variables Variables
+	VarsPast  VariableHistory
 	Explain   Explainer
 	Settings  Settings
 	// Health returns the health of the daemon. It may block until ctx ends.

@@ -461,6 +461,23 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		)
 	}
 
+	past := must[api.List[api.VarsChange]](t)(c.VarsHistory(ctx, client.ScopeNode("a-1"), 0)).Items
+	expect(t, "history of variables", past[1].Before, api.Vars{"port": int64(80)})
+
+	for _, scope := range []client.Scope{client.ScopeGlobal, client.ScopeGroup(inventory.GroupWorker)} {
+		expect(t, "newest", must[api.List[api.VarsChange]](t)(c.VarsHistory(ctx, scope, 1)).Items[0].Actor, "bob")
+		must[api.Changed](t)(c.UndoVars(ctx, scope, 4))
+		expect(t, "undone", must[api.Vars](t)(c.Vars(ctx, scope)), api.Vars{"undone": int64(4)})
+		expectActor()
+	}
+
+	vars, tag, err := c.TaggedVars(ctx, client.ScopeNode("a-1"))
+	expect(t, "undone", err, nil)
+	_, err = c.IfMatch(client.Tag(1)).UndoVars(ctx, client.ScopeNode("a-1"), 4)
+	expect(t, "an undo of other variables", inventory.KindOf(err), inventory.KindPrecondition)
+	must[api.Changed](t)(c.IfMatch(tag).UndoVars(ctx, client.ScopeNode("a-1"), 4))
+	must[api.Changed](t)(c.SetVars(ctx, client.ScopeNode("a-1"), vars))
+
 	merged := must[api.MergedVars](t)(c.MergedVars(ctx, "a-1"))
 	expect(t, "merged", merged["x"], api.MergedVar{Value: int64(1), Origin: "node"})
 

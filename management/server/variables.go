@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -35,10 +36,18 @@ func (s *Server) variableRoutes() []rest.Route {
 		{api.PathNodeVars, namedScope(state.ScopeNode), []string{"merged"}},
 	} {
 		set, patch := s.changeVars(row.scope, s.Variables.Set), s.changeVars(row.scope, s.Variables.Patch)
+		past := s.getVarsHistory(row.scope)
 		routes = append(routes,
 			rest.Route{Method: http.MethodGet, Path: row.path, Serve: s.getVars(row.scope), Query: row.query},
 			rest.Route{Method: http.MethodPut, Path: row.path, Serve: set, Conditional: true},
 			rest.Route{Method: http.MethodPatch, Path: row.path, Serve: patch, Conditional: true},
+			rest.Route{Method: http.MethodGet, Path: row.path + api.SuffixHistory, Serve: past, Query: listQuery()},
+			rest.Route{
+				Method:      http.MethodPost,
+				Path:        row.path + api.SuffixUndo,
+				Serve:       s.undoVars(row.scope),
+				Conditional: true,
+			},
 		)
 	}
 
@@ -133,11 +142,7 @@ func (s *Server) changeVars(scopeOf scopeOf, change varsChange) rest.Handler {
 		// Log the names only: values may be secrets.
 		rest.Note(r, "vars", slices.Sorted(maps.Keys(vars)))
 
-		c := caller(r)
-
-		c.Precondition, err = precondition(r, "the variables of "+string(scope), func(v *state.View) (int64, error) {
-			return v.VariablesAt[scope], nil
-		})
+		c, err := varsCaller(r, scope)
 		if err != nil {
 			return err
 		}
@@ -147,9 +152,95 @@ func (s *Server) changeVars(scopeOf scopeOf, change varsChange) rest.Handler {
 			return err
 		}
 
-		s.awaitView(w, r, changed.Revision)
+		return s.writeChanged(w, r, changed)
+	}
+}
 
-		return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: changed.Revision, Warnings: changed.Warnings})
+// varsCaller returns the caller of a change of variables, with its precondition.
+func varsCaller(r *http.Request, scope state.Scope) (access.Caller, error) {
+	c := caller(r)
+
+	var err error
+
+	c.Precondition, err = precondition(r, "the variables of "+string(scope), func(v *state.View) (int64, error) {
+		return v.VariablesAt[scope], nil
+	})
+
+	return c, err
+}
+
+func (s *Server) writeChanged(w http.ResponseWriter, r *http.Request, changed variable.Changed) error {
+	s.awaitView(w, r, changed.Revision)
+
+	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: changed.Revision, Warnings: changed.Warnings})
+}
+
+var varsHistoryListing = rest.Listing[variable.Change]{
+	Key: "seq", Default: "-seq",
+	Fields: map[string]func(variable.Change) string{
+		"seq":    func(c variable.Change) string { return rest.SortNumber(strconv.FormatUint(c.Seq, 10)) },
+		"time":   func(c variable.Change) string { return rest.SortTime(c.Time) },
+		"actor":  func(c variable.Change) string { return c.Actor },
+		"action": func(c variable.Change) string { return c.Action },
+	},
+}
+
+func (s *Server) getVarsHistory(scopeOf scopeOf) rest.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		v, q, err := s.read(w, r)
+		if err != nil {
+			return err
+		}
+
+		scope, err := scopeOf(r)
+		if err != nil {
+			return err
+		}
+
+		history, err := s.VarsPast.History(r.Context(), scope)
+		if err != nil {
+			return err
+		}
+
+		at := snapshotOf(v)
+
+		return rest.WriteList(w, r, q, varsHistoryListing, rest.Contents[variable.Change, api.VarsChange]{
+			At: at, Tag: at.Tag(), Items: history, Show: varsChangeOf,
+		})
+	}
+}
+
+func (s *Server) undoVars(scopeOf scopeOf) rest.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := rest.NoQuery(r); err != nil {
+			return err
+		}
+
+		scope, err := scopeOf(r)
+		if err != nil {
+			return err
+		}
+
+		rest.Note(r, "scope", scope)
+
+		var undo api.VarsUndo
+		if err := rest.ReadJSON(w, r, &undo); err != nil {
+			return err
+		}
+
+		rest.Note(r, "to", undo.To)
+
+		c, err := varsCaller(r, scope)
+		if err != nil {
+			return err
+		}
+
+		changed, err := s.VarsPast.Undo(r.Context(), c, scope, undo.To)
+		if err != nil {
+			return err
+		}
+
+		return s.writeChanged(w, r, changed)
 	}
 }
 

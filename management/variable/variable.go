@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -14,12 +15,14 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// Store writes variables.
+// Store writes variables and their history.
 type Store interface {
-	// PutVars replaces the variables of a scope, unless the scope was changed
-	// after the revision: then it returns KindConflict. nil removes them. It
-	// returns once the view shows the write.
-	PutVars(ctx context.Context, revision int64, s state.Scope, v configuration.Vars) (int64, error)
+	// PutVars replaces the variables of a scope and records the change, unless the
+	// scope was changed after the revision: then it returns KindConflict. nil
+	// removes them. It returns once the view shows the write.
+	PutVars(ctx context.Context, revision int64, s state.Scope, v configuration.Vars, c Change) (int64, error)
+	// VarsHistory returns the recorded changes of a scope, oldest first, by quorum.
+	VarsHistory(ctx context.Context, s state.Scope) ([]Change, error)
 }
 
 // Options are the dependencies of Variables.
@@ -52,15 +55,14 @@ type Changed struct {
 // Set replaces the variables of the scope.
 func (vs *Variables) Set(ctx context.Context, c access.Caller, s state.Scope,
 	vars configuration.Vars) (Changed, error) {
-	return vs.change(ctx, c, "variables.set", s, vars,
-		func(_, given configuration.Vars) configuration.Vars { return given })
+	return vs.give(ctx, c, ActionSet, s, vars, func(_, given configuration.Vars) configuration.Vars { return given })
 }
 
 // Patch sets the variables in patch, and removes those that are null in it.
 func (vs *Variables) Patch(
 	ctx context.Context, c access.Caller, s state.Scope, patch configuration.Vars,
 ) (Changed, error) {
-	return vs.change(ctx, c, "variables.patch", s, patch, func(old, given configuration.Vars) configuration.Vars {
+	return vs.give(ctx, c, ActionPatch, s, patch, func(old, given configuration.Vars) configuration.Vars {
 		vars := configuration.Vars{}
 		maps.Copy(vars, old)
 
@@ -76,13 +78,46 @@ func (vs *Variables) Patch(
 	})
 }
 
-func (vs *Variables) change(
+// give changes the variables of a scope by variables of a request.
+func (vs *Variables) give(
 	ctx context.Context, c access.Caller, action string, scope state.Scope, given configuration.Vars,
 	apply func(old, given configuration.Vars) configuration.Vars,
 ) (Changed, error) {
+	out, err := vs.change(
+		ctx,
+		c,
+		action,
+		scope,
+		func(_ *state.View, old configuration.Vars) (configuration.Vars, error) {
+			// A hidden secret that is written back keeps its value.
+			restored, err := vs.settings().Secrets.Restore(given, old)
+			if err != nil {
+				return nil, err
+			}
+
+			return apply(old, restored), nil
+		},
+	)
+	if err != nil {
+		return out, err
+	}
+
+	for _, path := range configuration.LooksLikeTemplate(given) {
+		out.Warnings = append(out.Warnings, TemplateWarning(path))
+	}
+
+	return out, nil
+}
+
+// change replaces the variables of a scope by those that decide returns for a view,
+// and records the change.
+func (vs *Variables) change(
+	ctx context.Context, c access.Caller, action string, scope state.Scope,
+	decide func(v *state.View, old configuration.Vars) (configuration.Vars, error),
+) (Changed, error) {
 	var out Changed
 
-	record := access.Record{Action: action, Targets: []string{string(scope)}}
+	record := access.Record{Action: "variables." + action, Targets: []string{string(scope)}}
 	err := access.Audited(ctx, vs.audit, c, record, func(*access.Record) error {
 		return state.RetryConflict(ctx, vs.state, func(v *state.View) error {
 			v, err := c.Precondition.Check(ctx, vs.state, v)
@@ -94,24 +129,26 @@ func (vs *Variables) change(
 				return err
 			}
 
-			// A hidden secret that is written back keeps its value.
-			restored, err := vs.settings().Secrets.Restore(given, v.Vars(scope))
+			vars, err := decide(v, v.Vars(scope))
 			if err != nil {
 				return err
 			}
 
-			// Check the result, not the patch: the limits apply to the whole scope.
-			vars := apply(v.Vars(scope), restored)
+			// Check the result, not the request: the limits apply to the whole scope.
 			if err := configuration.CheckVars(vars); err != nil {
 				return err
 			}
 
-			out.Warnings = nil
-			for _, path := range configuration.LooksLikeTemplate(given) {
-				out.Warnings = append(out.Warnings, TemplateWarning(path))
+			made := newChange(v.Vars(scope), vars)
+			made.Time, made.Actor, made.Action = time.Now().UTC(), c.Principal, action
+
+			// An undo that is repeated has nothing left to undo.
+			if action == ActionUndo && made.Empty() {
+				out.Revision = v.Revision
+				return nil
 			}
 
-			out.Revision, err = vs.store.PutVars(ctx, v.Revision, scope, vars)
+			out.Revision, err = vs.store.PutVars(ctx, v.Revision, scope, vars, made)
 
 			return err
 		})
