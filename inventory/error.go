@@ -53,6 +53,7 @@ type Error struct {
 	Actions []Action // that carry the remedy out; may be empty
 	Nodes   []string // names of the nodes concerned; may be empty
 	Err     error    // the cause, for the log only; clients never see it
+	Shown   bool     // clients may see a KindInternal error too, because it contains no secrets
 }
 
 // Error returns the message, followed by the remedy if there is one.

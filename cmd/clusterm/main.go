@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string) int {
 
 	for _, c := range root.Commands {
 		c.OnUsageError = root.OnUsageError
-		if !c.Hidden {
+		if !c.Hidden && len(c.Commands) == 0 {
 			c.Action = withoutArguments(c.Action)
 		}
 	}
@@ -105,18 +105,27 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			"   clusterm monitor [--config FILE]\n" +
 			"   clusterm check [--config FILE]\n" +
 			"   clusterm reload [--config FILE]\n" +
+			"   clusterm store check|compact|defragment|disarm|remove [--config FILE]\n" +
 			"   clusterm example > clusterm.yaml",
 		Description: "Without a command it is the manager's daemon: it serves the API, runs jobs and is a member of\n" +
 			"the gossip until SIGTERM. On SIGHUP it reloads its configuration file. clusterctl is its command line.",
 		Version:     version,
 		HideVersion: true,
-		Flags:       []cli.Flag{config},
+		Flags: []cli.Flag{
+			config,
+			&cli.BoolFlag{
+				Name:  "accept-empty-store",
+				Local: true,
+				Usage: "begin with no nodes and no jobs although the data directory belongs to a former store; " +
+					"without it, a missing store is an error",
+			},
+		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Present() {
 				return usageError{fmt.Errorf("there is no command %q", c.Args().First())}
 			}
 
-			return serve(ctx, c.String("config"))
+			return serve(ctx, c.String("config"), c.Bool("accept-empty-store"))
 		},
 		Commands: []*cli.Command{
 			agentCommand(),
@@ -124,6 +133,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			checkCommand(config),
 			reloadCommand(config),
 			exampleCommand(),
+			storeCommand(),
 			versionCommand(),
 			childCommand("runner", "one run of ansible-playbook; started by the daemon", ansible.Main, setStatus),
 			childCommand("etcd", "the embedded etcd; started by the daemon", etcd.Main, setStatus),
@@ -339,7 +349,7 @@ func ready() { notify(sd.SdNotifyReady) }
 func notify(state string) { _, _ = sd.SdNotify(false, state) }
 
 // serve runs the daemon. An empty path means the default file, if it exists.
-func serve(ctx context.Context, path string) error {
+func serve(ctx context.Context, path string, acceptEmpty bool) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -351,13 +361,14 @@ func serve(ctx context.Context, path string) error {
 	defer signal.Stop(hup)
 
 	err = daemon.Main(ctx, daemon.Options{
-		ConfigPath: path,
-		UsualPath:  defaultConfig,
-		Command:    []string{self},
-		Logger:     logger(),
-		Version:    api.Version{Version: version, Commit: commit},
-		Ready:      ready,
-		Status:     func(text string) { notify("STATUS=" + text) },
+		ConfigPath:       path,
+		UsualPath:        defaultConfig,
+		Command:          []string{self},
+		AcceptEmptyStore: acceptEmpty,
+		Logger:           logger(),
+		Version:          api.Version{Version: version, Commit: commit},
+		Ready:            ready,
+		Status:           func(text string) { notify("STATUS=" + text) },
 	}, hup)
 	if inventory.KindOf(err) == inventory.KindInvalid {
 		return configError{err}

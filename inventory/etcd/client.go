@@ -37,6 +37,7 @@ type Client struct {
 	Prefix string // starts with a slash, ends without one
 
 	auth   *clientv3.Client // requests tokens; nil without a user
+	empty  bool             // set by checkSchema
 	mu     sync.Mutex
 	server serverVersion // guarded by mu
 	stop   context.CancelFunc
@@ -240,25 +241,24 @@ func accessRemedy(err error) string {
 	return ""
 }
 
-// checkSchema stores the schema version if there is none yet, and refuses any other
-// than Schema.
+func (c *Client) schemaKey() string { return c.Prefix + "/schema" }
+
+// checkSchema refuses any other schema version than Schema. It writes nothing, so that
+// a full store can be opened.
 func (c *Client) checkSchema(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
 	defer cancel()
 
-	key := c.Prefix + "/schema"
-
-	resp, err := c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, Schema)).Else(clientv3.OpGet(key)).Commit()
+	resp, err := c.Get(ctx, c.schemaKey())
 	if err != nil {
 		return Error(err)
 	}
 
-	if resp.Succeeded {
-		return nil // the prefix was empty
+	if c.empty = len(resp.Kvs) == 0; c.empty {
+		return nil
 	}
 
-	stored := string(resp.Responses[0].GetResponseRange().Kvs[0].Value)
+	stored := string(resp.Kvs[0].Value)
 	if stored != Schema {
 		return inventory.Errorf(inventory.KindRefused,
 			"the stored data has version %s, this clusterm supports version %s", stored, Schema).
@@ -266,6 +266,19 @@ func (c *Client) checkSchema(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// Empty reports whether the prefix held no store when the client connected.
+func (c *Client) Empty() bool { return c.empty }
+
+// Initialize makes a store of the empty prefix: it stores the schema version.
+func (c *Client) Initialize(ctx context.Context) error {
+	ctx, cancel := Bounded(ctx)
+	defer cancel()
+
+	_, err := c.Put(ctx, c.schemaKey(), Schema)
+
+	return Error(err)
 }
 
 // Bounded returns a context for one request to the store.
@@ -290,8 +303,13 @@ func Error(err error) error {
 			"the transaction has more operations than the store allows: %w", err).
 			Do("raise max-txn-ops of the etcd servers to %d", MaxOps)
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return inventory.Errorf(inventory.KindUnavailable, "the store has no space left: %w", err).
-			Do("lower the retention of jobs, compact and defragment etcd, then disarm its alarm")
+		return inventory.Errorf(inventory.KindUnavailable,
+			"the store is full, so etcd accepts only deletions (alarm %s): %w", AlarmNoSpace, err).
+			Do("see the check \"space\" of the health for the way out").With(inventory.ShowHealth())
+	case errors.Is(err, rpctypes.ErrCorrupt):
+		return inventory.Errorf(inventory.KindUnavailable,
+			"etcd found damaged data and refuses every change (alarm %s): %w", AlarmCorrupt, err).
+			Do("see the check \"space\" of the health for the way out").With(inventory.ShowHealth())
 	case status.Code(err) == codes.ResourceExhausted:
 		// A message over gRPC's own limit has no error value, only this code.
 		return inventory.Errorf(inventory.KindTooLarge, "the record exceeds the size limit of the store: %w", err)

@@ -243,7 +243,7 @@ func TestLowestVersion(t *testing.T) {
 	}
 }
 
-// fakeServer implements as much of etcd as a version check and the first write need.
+// fakeServer implements as much of etcd as a version check and the first read need.
 type fakeServer struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedClusterServer
@@ -251,7 +251,7 @@ type fakeServer struct {
 
 	version atomic.Pointer[string] // nil: the status request fails
 	members []string
-	written atomic.Bool
+	read    atomic.Bool
 	cluster uint64
 }
 
@@ -263,9 +263,9 @@ func newFakeServer(cluster uint64, version string, members ...string) *fakeServe
 	return s
 }
 
-func (s *fakeServer) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
-	s.written.Store(true)
-	return &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: true}, nil
+func (s *fakeServer) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
+	s.read.Store(true)
+	return &pb.RangeResponse{Header: &pb.ResponseHeader{}}, nil
 }
 
 func (s *fakeServer) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberListResponse, error) {
@@ -341,8 +341,8 @@ func TestServerVersion(t *testing.T) {
 					t.Errorf("got %v, want a refused error with %q", err, tt.want)
 				}
 
-				if first.written.Load() {
-					t.Error("the refused server was written to")
+				if first.read.Load() {
+					t.Error("the records of the refused server were read")
 				}
 
 				return

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -36,11 +37,15 @@ const (
 	stopTimeout     = 15 * time.Second // until the child process is killed
 	lockTimeout     = 15 * time.Second // for an earlier process to release the directory
 	maxSocketPath   = 100              // bytes; sun_path has 108
-	backendQuota    = 4 << 30          // bytes
 	compactInterval = "30m"
 	snapshotEntries = 10_000
 	maxRequestSize  = 4 << 20 // bytes
 )
+
+// DefaultQuota is the size in bytes at which the embedded etcd refuses writes: the
+// largest that etcd recommends. docs/operating/store.md calculates the limits of all
+// records from it.
+const DefaultQuota = 8 << 30
 
 // ServerOptions configure the embedded server.
 type ServerOptions struct {
@@ -52,9 +57,15 @@ type ServerOptions struct {
 	// Pause is the delay before a child process that exited by itself is restarted;
 	// 0 means one second.
 	Pause time.Duration
+	// MustExist refuses a directory without data (ErrNoData).
+	MustExist bool
 	// NoSync disables fsync. For tests only: a power failure loses data.
 	NoSync bool
-	Log    logrus.FieldLogger
+	// Quota of a server in this process; 0: DefaultQuota. For tests.
+	Quota int64
+	// SnapshotEntries of a server in this process; 0: as usual. For tests.
+	SnapshotEntries uint64
+	Log             logrus.FieldLogger
 }
 
 // Server is a running etcd with a single member.
@@ -67,13 +78,15 @@ type Server struct {
 	tasks    sync.WaitGroup
 	restarts atomic.Int64
 	exitErr  atomic.Pointer[error]
+	damaged  context.Context // ends when the child process finds damaged data
+	damage   context.CancelFunc
 	close    func() error
 }
 
 func (o ServerOptions) socket(name string) string { return filepath.Join(o.Dir, name+".sock") }
 
 // Endpoint returns the endpoint for clients.
-func (s *Server) Endpoint() string { return "unix://" + s.opts.socket("client") }
+func (s *Server) Endpoint() string { return Endpoint(s.opts.Dir) }
 
 // Restarts returns how often the child process exited by itself.
 func (s *Server) Restarts() int64 { return s.restarts.Load() }
@@ -111,12 +124,18 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 			Do("run as root")
 	}
 
+	if err := o.checkData(ctx); err != nil {
+		lock.Close()
+		return nil, err
+	}
+
 	s := &Server{opts: o, lock: lock}
+	s.damaged, s.damage = context.WithCancel(context.Background())
 	s.close = sync.OnceValue(s.shutDown)
 
 	if len(o.Command) == 0 {
 		// Warnings of an in-process server would end up in the output of the tests.
-		s.inside, err = serve(ctx, o.Dir, o.NoSync, zap.NewAtomicLevelAt(zapcore.ErrorLevel))
+		s.inside, err = serve(ctx, o, zap.NewAtomicLevelAt(zapcore.ErrorLevel))
 		if err != nil {
 			lock.Close()
 			return nil, err
@@ -133,6 +152,38 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
+// Dial connects to the server, waits up to a minute until it responds, and refuses
+// data of another schema. It gives up early if the child process finds damaged data.
+func (s *Server) Dial(ctx context.Context, prefix string) (*Client, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	stop := context.AfterFunc(s.damaged, cancel)
+	defer stop()
+
+	client, err := Dial(ctx, prefix, s.Endpoint())
+
+	// The error of the server explains more than the timeout of its client.
+	ended := s.Ended()
+
+	switch {
+	case err == nil || ended == nil:
+		return client, err
+	case s.damaged.Err() != nil:
+		return nil, damaged(s.opts.dataDir(), databaseFile, ended)
+	}
+
+	return nil, inventory.Errorf(inventory.KindUnavailable,
+		"the embedded etcd did not start; its last error: %w", ended).
+		Do("if the disk is full, free some space; end other processes that use %s", s.opts.Dir)
+}
+
+// damage matches the last words of an etcd with an unreadable page in its database,
+// which Inspect does not read.
+var damage = regexp.MustCompile(
+	`assertion failed|invalid (database|page|freelist)|checksum error|unexpected fault address|` +
+		`page \d+: |cannot access page|failed to (open database|recover v3 backend|read WAL|unmarshal)`)
+
 // LockDir creates the directory with mode 0700 if needed and locks it for this
 // process until the returned lock is released. If another daemon has the lock,
 // LockDir logs a warning and waits up to 15 s.
@@ -147,6 +198,12 @@ func LockDir(ctx context.Context, dir string, log logrus.FieldLogger) (*localfil
 			dir, lockTimeout)
 	})
 }
+
+// Running reports whether a daemon uses the directory.
+func Running(dir string) (bool, error) { return localfile.Locked(filepath.Join(dir, "lock")) }
+
+// Endpoint returns the endpoint of the server in the directory.
+func Endpoint(dir string) string { return "unix://" + ServerOptions{Dir: dir}.socket("client") }
 
 // lockDir locks the named file in dir. It calls waiting once if it has to wait.
 func lockDir(ctx context.Context, dir, name string, waiting func()) (*localfile.FileLock, error) {
@@ -189,6 +246,11 @@ func (s *Server) supervise(ctx context.Context) {
 
 		s.exitErr.Store(&err)
 		s.restarts.Add(1)
+
+		if damage.MatchString(err.Error()) {
+			s.damage()
+		}
+
 		s.opts.Log.WithError(err).Error("the embedded etcd has exited; restarting it")
 
 		select {
@@ -299,6 +361,8 @@ func relay(r *io.PipeReader, log logrus.FieldLogger) (lastError string) {
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) shutDown() error {
+	s.damage()
+
 	if s.inside != nil {
 		s.inside.Close()
 	}
@@ -325,7 +389,7 @@ func Main(dir string) int {
 
 	level := zap.NewAtomicLevelAt(zapcore.WarnLevel)
 
-	e, err := serve(context.Background(), dir, false, level)
+	e, err := serve(context.Background(), ServerOptions{Dir: dir}, level)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -389,8 +453,8 @@ func anyLocked(dir string) bool {
 }
 
 // serve starts etcd in this process and waits until it serves.
-func serve(ctx context.Context, dir string, noSync bool, level zap.AtomicLevel) (*embed.Etcd, error) {
-	cfg := serverConfig(dir, noSync, level)
+func serve(ctx context.Context, o ServerOptions, level zap.AtomicLevel) (*embed.Etcd, error) {
+	cfg := o.serverConfig(level)
 
 	// The sockets of a killed process remain, and etcd would not replace them.
 	for _, u := range slices.Concat(cfg.ListenClientUrls, cfg.ListenPeerUrls) {
@@ -406,7 +470,7 @@ func serve(ctx context.Context, dir string, noSync bool, level zap.AtomicLevel) 
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the embedded etcd did not start: %w", err).
-			Do("see its lines in the log; a damaged %s can be restored from a backup", cfg.Dir)
+			Do("see its lines in the log; if they report damaged data, restore a backup of %s", o.Dir)
 	}
 
 	timer := time.NewTimer(startTimeout)
@@ -427,20 +491,20 @@ func serve(ctx context.Context, dir string, noSync bool, level zap.AtomicLevel) 
 	return nil, inventory.Errorf(inventory.KindUnavailable, "the embedded etcd did not start: %w", err)
 }
 
-func serverConfig(dir string, noSync bool, level zap.AtomicLevel) *embed.Config {
-	at := func(name string) []url.URL {
-		return []url.URL{{Scheme: "unix", Path: filepath.Join(dir, name+".sock")}}
-	}
+func (o ServerOptions) dataDir() string { return filepath.Join(o.Dir, "data") }
+
+func (o ServerOptions) serverConfig(level zap.AtomicLevel) *embed.Config {
+	at := func(name string) []url.URL { return []url.URL{{Scheme: "unix", Path: o.socket(name)}} }
 
 	cfg := embed.NewConfig()
 	cfg.Name = "clusterm"
-	cfg.Dir = filepath.Join(dir, "data")
+	cfg.Dir = o.dataDir()
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = at("client"), at("client")
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = at("peer"), at("peer")
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, compactInterval
-	cfg.QuotaBackendBytes, cfg.SnapshotCount, cfg.MaxRequestBytes = backendQuota, snapshotEntries, maxRequestSize
-	cfg.UnsafeNoFsync = noSync
+	cfg.QuotaBackendBytes, cfg.SnapshotCount = cmp.Or(o.Quota, DefaultQuota), cmp.Or(o.SnapshotEntries, snapshotEntries)
+	cfg.MaxRequestBytes, cfg.UnsafeNoFsync = maxRequestSize, o.NoSync
 	// A restarted single member elects itself after this time. The defaults, made for
 	// a network between members, would only delay it.
 	cfg.TickMs, cfg.ElectionMs = 25, 250

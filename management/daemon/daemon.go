@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -48,9 +47,16 @@ type Options struct {
 	Command []string
 	// InProcess runs the embedded etcd in this process, without fsync. For tests.
 	InProcess bool
+	// AcceptEmptyStore lets the daemon begin with an empty store although its data
+	// directory belongs to a former one.
+	AcceptEmptyStore bool
 	// StaleAfter is the silence of the store after which reads are marked stale;
 	// 0: the default of management/etcd. For tests.
 	StaleAfter time.Duration
+	// Quota of an embedded etcd in this process, in bytes, and the time between two
+	// looks at its size; 0: as usual. For tests.
+	Quota       int64
+	UpkeepEvery time.Duration
 	// Timing of the gossip; zero: timing for a LAN. For tests.
 	Timing  serf.Timing
 	Version api.Version
@@ -75,7 +81,7 @@ type Daemon struct {
 	identity cluster.Identity
 	addrs    []net.Addr
 
-	session   *store.Session // by which this is the instance that runs the jobs
+	member    *membership // by which this is the instance that runs the jobs
 	settings  *setting.Settings
 	nodes     *node.Nodes
 	variables *variable.Variables
@@ -174,6 +180,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.engine.Start(ctx)
 	d.onStop("jobs", func(context.Context) error { d.engine.Stop(); return nil })
 
+	d.startUpkeep(ctx)
 	d.serve(listeners)
 	d.checkRunner(ctx)
 
@@ -240,86 +247,6 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// openStore connects to etcd and loads the view and the settings.
-func (d *Daemon) openStore(ctx context.Context) (err error) {
-	if d.file.Etcd.Used() {
-		d.etcd, err = d.dialExisting(ctx)
-	} else {
-		d.etcd, err = d.startEmbedded(ctx)
-	}
-
-	if err != nil {
-		return err
-	}
-
-	d.onStop("connection to etcd", func(context.Context) error { return d.etcd.Close() })
-
-	if d.store, err = store.Open(ctx, d.etcd, d.opts.Logger, d.opts.StaleAfter); err != nil {
-		return err
-	}
-
-	d.instruments = newInstruments(d.opts.Version)
-	d.store.OnProbe(d.instruments.roundTripEnded)
-	d.onStop("view", func(context.Context) error { d.store.Close(); return nil })
-
-	d.audit = auditLog{d.opts.Logger}
-	d.settings = setting.New(setting.Options{
-		File: d.file, Path: d.opts.Path, Node: d.node, State: d.store, Store: d.store, Adapters: adapters{},
-		Membership: d.gossip, Apply: d.apply, Audit: d.audit, Logger: d.opts.Logger,
-	})
-
-	return nil
-}
-
-// dialExisting connects to the configured etcd.
-func (d *Daemon) dialExisting(ctx context.Context) (*etcd.Client, error) {
-	dir, log := filepath.Join(d.file.DataDir, "etcd"), d.opts.Logger
-
-	// The embedded etcd would lock the data directory; the other files in it
-	// belong to one daemon as well.
-	lock, err := etcd.LockDir(ctx, dir, log)
-	if err != nil {
-		return nil, err
-	}
-
-	d.onStop("data directory", func(context.Context) error { return lock.Close() })
-
-	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
-		log.Warnf("%s has data of the embedded etcd; they are ignored because etcd.endpoints is set", d.file.DataDir)
-	}
-
-	return etcd.DialExisting(ctx, etcd.Existing(d.file.Etcd), log)
-}
-
-// startEmbedded starts the embedded etcd and connects to it.
-func (d *Daemon) startEmbedded(ctx context.Context) (*etcd.Client, error) {
-	so := etcd.ServerOptions{
-		Dir: filepath.Join(d.file.DataDir, "etcd"), NoSync: d.opts.InProcess, Log: d.opts.Logger,
-	}
-	// A process of its own: etcd ends its process when its disk fails.
-	if !d.opts.InProcess {
-		so.Command = slices.Concat(d.opts.Command, []string{"etcd"})
-	}
-
-	var err error
-	if d.embedded, err = etcd.StartServer(ctx, so); err != nil {
-		return nil, err
-	}
-
-	d.onStop("etcd", func(context.Context) error { return d.embedded.Close() })
-
-	client, err := etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), d.embedded.Endpoint())
-	// The error of the server explains more than the timeout of its client.
-	if ended := d.embedded.Ended(); err != nil && ended != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable,
-			"the embedded etcd did not start; its last error: %w", ended).
-			Do("if the disk is full, free some space; end other processes that use %s; "+
-				"restore it from a backup only if etcd reports damaged data", d.file.DataDir)
-	}
-
-	return client, err
-}
-
 // openRunner opens the folders of playbooks and runs.
 func (d *Daemon) openRunner(ctx context.Context) (err error) {
 	d.runner, err = newRunner(ctx, runnerOptions{
@@ -328,51 +255,6 @@ func (d *Daemon) openRunner(ctx context.Context) (err error) {
 	})
 
 	return err
-}
-
-// enter makes this the instance that runs the jobs.
-func (d *Daemon) enter(ctx context.Context, c setting.Config) error {
-	id, err := instanceID(c.DataDir)
-	if err != nil {
-		return err
-	}
-
-	d.identity = cluster.Identity{ID: id, Node: d.node.Name()}
-
-	self := state.Instance{
-		Identity: d.identity, Addr: d.node.Addr, API: []string{"unix://" + c.Socket},
-		Version: d.opts.Version.Version, Started: time.Now().UTC(),
-	}
-	for _, addr := range d.addrs {
-		if addr.Network() == "tcp" {
-			self.API = append(self.API, "http://"+addr.String())
-		}
-	}
-
-	d.session, err = d.store.Enter(
-		ctx,
-		store.SessionOptions{Self: self, TTL: store.SessionTTL, Log: d.opts.Logger, Lost: func(err error) {
-			d.failed <- fmt.Errorf("another instance runs the jobs: %w", err)
-		}},
-	)
-	if err != nil {
-		return err
-	}
-
-	d.onStop("instance", func(context.Context) error { d.session.Close(); return nil })
-
-	return nil
-}
-
-// alive returns the reason why no job starts now, or nil.
-func (d *Daemon) alive() error {
-	if d.session.Leads() {
-		return nil
-	}
-
-	return inventory.Errorf(inventory.KindUnavailable,
-		"the lease of this instance has expired, so it starts no job").
-		Do("it continues by itself when the store answers")
 }
 
 // wireUseCases makes the use cases and the server, and starts none of them.
@@ -386,7 +268,7 @@ func (d *Daemon) wireUseCases() {
 	})
 	d.engine = engine.New(engine.Options{
 		State: d.store, Store: countingStore{d.store, d.instruments}, Runner: d.runner, Playbooks: d.runner,
-		Settings: d.settings.Engine, Self: d.identity, Membership: d.session, Audit: d.audit, Logger: log,
+		Settings: d.settings.Engine, Self: d.identity, Membership: d.member, Audit: d.audit, Logger: log,
 	})
 
 	d.instruments.registry.MustRegister(metrics.Snapshot(d.snapshot))

@@ -95,8 +95,9 @@ type site struct {
 	file string // the configuration
 	*Daemon
 	*client.Client
-	url        string        // of plain HTTP
-	staleAfter time.Duration // 0: as usual; that is less than a busy machine may stand still
+	url        string         // of plain HTTP
+	staleAfter time.Duration  // 0: as usual; that is less than a busy machine may stand still
+	tune       func(*Options) // may be nil
 	log        logTail
 }
 
@@ -188,7 +189,7 @@ func (s *site) options() Options {
 	log := logrus.New()
 	log.SetOutput(&s.log)
 
-	return Options{
+	o := Options{
 		// Under the race detector a process would linger for a second at its end.
 		ConfigPath: s.file,
 		Command:    []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0]},
@@ -198,6 +199,11 @@ func (s *site) options() Options {
 		Logger:     log,
 		Version:    api.Version{Version: "test"},
 	}
+	if s.tune != nil {
+		s.tune(&o)
+	}
+
+	return o
 }
 
 // try starts the daemon.

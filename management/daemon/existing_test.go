@@ -422,7 +422,7 @@ func TestExistingEtcdHangs(t *testing.T) { // several servers: not beside other 
 		return err == nil && !l.Stale
 	})
 	p.members[2].signal(unix.SIGSTOP)
-	s.eventually("no right to run jobs", func() bool { return !s.session.Leads() })
+	s.eventually("no right to run jobs", func() bool { return !s.member.Leads() })
 	p.members[1].signal(unix.SIGCONT)
 	p.members[2].signal(unix.SIGCONT)
 	s.eventually("a write with a quorum", func() bool {
@@ -637,7 +637,7 @@ func TestExistingEtcdShared(t *testing.T) { // several servers: not beside other
 		t.Error("it does not notice")
 	}
 
-	if c.session.Leads() {
+	if c.member.Leads() {
 		t.Error("it still begins jobs")
 	}
 }

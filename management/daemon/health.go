@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +47,12 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 		h.Warnings = append(h.Warnings, warning)
 	}
 
+	warnings, spaceProblem := d.spaceHealth(ctx)
+	h.Warnings = append(h.Warnings, warnings...)
+
 	check("store", errors.Join(d.probeStore(ctx, v.Stale), problem))
+	check("space", spaceProblem)
+	check("records", unreadableRecords(v.Unreadable))
 	check("instance", d.alive())
 	check("ansible", d.runner.Check(ctx))
 	check("disk", checkFreeSpace(d.file.DataDir, minFreeSpace))
@@ -72,6 +79,29 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	}
 
 	return h
+}
+
+// maxUnreadable is the number of unreadable records that the health names.
+const maxUnreadable = 10
+
+// unreadableRecords reports the records that cannot be read, by their keys and reasons.
+func unreadableRecords(reasons map[string]string) error {
+	if len(reasons) == 0 {
+		return nil
+	}
+
+	var named []string
+	for _, key := range slices.Sorted(maps.Keys(reasons)) {
+		if len(named) == maxUnreadable {
+			named = append(named, "and others")
+			break
+		}
+
+		named = append(named, fmt.Sprintf("%s (%s)", key, reasons[key]))
+	}
+
+	return fmt.Errorf("%d records in the store cannot be read: %s; restore the data directory from a backup, or "+
+		"remove each of them with clusterm store remove KEY", len(reasons), strings.Join(named, ", "))
 }
 
 // probeStore makes a round trip to the store.

@@ -140,6 +140,9 @@ func readGossipKey(path string, create bool) (string, error) {
 	return key, nil
 }
 
+// instanceFile contains the identity, in the data directory.
+const instanceFile = "instance.id"
+
 // instanceIDs matches a valid identity.
 var instanceIDs = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
@@ -147,7 +150,7 @@ var instanceIDs = regexp.MustCompile(`^[0-9a-f]{16}$`)
 // the first start generates. It survives restarts, so that a daemon recognizes
 // its own records.
 func instanceID(dataDir string) (string, error) {
-	path := filepath.Join(dataDir, "instance.id")
+	path := filepath.Join(dataDir, instanceFile)
 
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

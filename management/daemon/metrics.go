@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
@@ -42,6 +43,7 @@ type instruments struct {
 
 	roundTrip  prometheus.Observer
 	unanswered prometheus.Counter
+	upkeep     *prometheus.CounterVec
 }
 
 // succeeded is the cause label of a success.
@@ -104,6 +106,7 @@ func newInstruments(v api.Version) *instruments {
 	m.jobDuration = register(m, metrics.NewHistogram("clusterm_job_duration_seconds"))
 	m.roundTrip = register(m, metrics.NewHistogram("clusterm_etcd_round_trip_seconds")).WithLabelValues()
 	m.unanswered = counter("clusterm_etcd_unanswered_total").WithLabelValues()
+	m.upkeep = counter("clusterm_etcd_upkeep_total")
 	register(m, metrics.NewGauge("clusterm_build_info")).WithLabelValues(v.Version, v.Commit, runtime.Version()).Set(1)
 
 	// Create each series at 0: without a sample before it, the first event would
@@ -116,6 +119,10 @@ func newInstruments(v api.Version) *instruments {
 
 	for _, cause := range runCauses {
 		m.ends.WithLabelValues(cause)
+	}
+
+	for _, action := range etcd.UpkeepActions {
+		m.upkeep.WithLabelValues(string(action))
 	}
 
 	for _, verb := range jobVerbs() {
@@ -149,6 +156,9 @@ func (m *instruments) roundTripEnded(took time.Duration, err error) {
 		m.unanswered.Inc()
 	}
 }
+
+// upkeepDone counts an action of the upkeep.
+func (m *instruments) upkeepDone(a etcd.UpkeepAction) { m.upkeep.WithLabelValues(string(a)).Inc() }
 
 // emitted counts output of a run.
 func (m *instruments) emitted(s job.Stream, chunk []byte) {
@@ -295,7 +305,8 @@ func (d *Daemon) etcdMetrics(emit func(string, float64, ...string)) {
 	ctx, cancel := context.WithTimeout(context.Background(), etcdTimeout)
 	defer cancel()
 
-	for endpoint, s := range d.store.Sizes(ctx) {
+	for _, s := range d.etcd.Spaces(ctx) {
+		endpoint := s.Endpoint
 		emit("clusterm_etcd_up", gaugeOf(s.Err == nil), endpoint)
 
 		// Without an answer there is no size to emit; clusterm_etcd_up is 0.
@@ -308,6 +319,10 @@ func (d *Daemon) etcdMetrics(emit func(string, float64, ...string)) {
 
 		if s.Quota > 0 {
 			emit("clusterm_etcd_db_quota_bytes", float64(s.Quota), endpoint)
+		}
+
+		for _, alarm := range etcd.Alarms {
+			emit("clusterm_etcd_alarm", gaugeOf(s.Raised(alarm)), endpoint, string(alarm))
 		}
 	}
 

@@ -22,7 +22,7 @@ func (e *Engine) retain(ctx context.Context) {
 
 	for {
 		if e.members.Leads() {
-			if err := e.prune(ctx); err != nil && ctx.Err() == nil {
+			if err := e.Prune(ctx); err != nil && ctx.Err() == nil {
 				e.log.WithError(err).Warnf("old jobs could not be removed; retrying in %s", retentionInterval)
 			}
 		}
@@ -35,8 +35,9 @@ func (e *Engine) retain(ctx context.Context) {
 	}
 }
 
-// prune removes expired jobs, stored results, and the files of both.
-func (e *Engine) prune(ctx context.Context) error {
+// Prune removes jobs outside the retention, stored results, and the files of both. It
+// only deletes, so it works in a full store.
+func (e *Engine) Prune(ctx context.Context) error {
 	now := time.Now()
 	expired := e.settings().Retention.Expired(e.state.View().Jobs, now)
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/configuration"
@@ -59,9 +60,17 @@ func (s *Store) Inputs(ctx context.Context, id string) (in job.Inputs, err error
 		return in, inventory.Errorf(inventory.KindNotFound, "the inputs of job %s are no longer stored", id)
 	}
 
-	b, err := expand(resp.Kvs[0].Value)
+	if in, err = decodeInputs(resp.Kvs[0]); err != nil {
+		return in, job.UnreadableRecord("x/inputs/"+id, err.Error())
+	}
+
+	return in, nil
+}
+
+func decodeInputs(kv *mvccpb.KeyValue) (job.Inputs, error) {
+	b, err := expand(kv.Value)
 	if err != nil {
-		return in, err
+		return job.Inputs{}, err
 	}
 
 	record, err := decode[inputsRecord](b)

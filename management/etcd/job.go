@@ -339,12 +339,12 @@ func (s *Store) Cancel(ctx context.Context, j job.Job, key *access.Key) (job.Job
 func (s *Store) DropJobs(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		// The record goes in the same transaction, so no job remains without its log.
-		_, err := s.commit(ctx, etcd.Ops{Then: []clientv3.Op{
+		err := s.delete(ctx,
 			clientv3.OpDelete(s.key("/x/log/%s/", id), clientv3.WithPrefix()),
 			clientv3.OpDelete(s.key("/x/tail/%s/", id), clientv3.WithPrefix()),
 			clientv3.OpDelete(s.inputsKey(id)),
 			clientv3.OpDelete(s.jobKey(id)),
-		}})
+		)
 		if err != nil {
 			return err
 		}

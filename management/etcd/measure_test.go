@@ -3,33 +3,9 @@
 package etcd
 
 import (
-	"context"
 	"testing"
 	"time"
 )
-
-// TestSizes requests the sizes from an endpoint that answers and one that does not.
-func TestSizes(t *testing.T) {
-	t.Parallel()
-	s := store(t)
-	const unreachable = "unix:///nonexistent/client.sock"
-	s.client.SetEndpoints(shared.Endpoint(), unreachable)
-
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-
-	sizes := s.Sizes(ctx)
-	if len(sizes) != 2 || sizes[unreachable].Err == nil {
-		t.Errorf("%+v", sizes)
-	}
-
-	s.client.SetEndpoints(shared.Endpoint())
-
-	got := s.Sizes(within(t, patience))[shared.Endpoint()]
-	if got.Err != nil || got.InUse <= 0 || got.File < got.InUse || got.Quota <= got.File {
-		t.Errorf("%+v", got)
-	}
-}
 
 // TestOnProbe checks that each probe is reported with its duration.
 func TestOnProbe(t *testing.T) {

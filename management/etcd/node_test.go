@@ -81,7 +81,7 @@ func TestNodeOps(t *testing.T) {
 		keys = append(keys, strings.TrimPrefix(string(kv.Key), s.client.Prefix))
 	}
 
-	want := "/schema /v/nodes/a-10 /v/tombstones/a-1 /x/history/a-10/0000000000000001"
+	want := "/v/nodes/a-10 /v/tombstones/a-1 /x/history/a-10/0000000000000001"
 	if got := strings.Join(keys, " "); got != want {
 		t.Errorf("the keys %s are left, want %s", got, want)
 	}

@@ -120,39 +120,3 @@ func (s *Store) Sync(ctx context.Context) error {
 
 	return s.view.wait(bounded, head)
 }
-
-// Size is the size of the database of one endpoint, in bytes.
-type Size struct {
-	File  int64
-	InUse int64 // the part of File that holds data
-	Quota int64 // the size at which etcd refuses writes; 0: unknown (etcd before 3.6)
-	Err   error // the error of an endpoint without an answer
-}
-
-// Sizes requests the sizes from all endpoints in parallel and returns them by
-// endpoint. It blocks until each has answered or ctx has ended.
-func (s *Store) Sizes(ctx context.Context) map[string]Size {
-	var requests sync.WaitGroup
-	var mu sync.Mutex
-
-	sizes := map[string]Size{}
-	for _, endpoint := range s.client.Endpoints() {
-		requests.Go(func() {
-			// An endpoint without an answer must not hide the sizes of the others.
-			resp, err := s.client.Status(ctx, endpoint)
-
-			size := Size{Err: etcd.Error(err)}
-			if err == nil {
-				size = Size{File: resp.DbSize, InUse: resp.DbSizeInUse, Quota: resp.DbSizeQuota}
-			}
-
-			mu.Lock()
-			defer mu.Unlock()
-			sizes[endpoint] = size
-		})
-	}
-
-	requests.Wait()
-
-	return sizes
-}

@@ -37,6 +37,32 @@ func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
 	return resp.Header.Revision, s.view.wait(bounded, resp.Header.Revision)
 }
 
+// delete carries out deletions, the last one of a record of the view, and waits until
+// the view has reached their revision. A full store accepts no transaction with a
+// write, so it then leaves out the head key: until the next write, a view that missed
+// the deletions passes for current.
+func (s *Store) delete(ctx context.Context, deletions ...clientv3.Op) error {
+	_, err := s.commit(ctx, etcd.Ops{Then: deletions})
+	if !etcd.IsFull(err) {
+		return err
+	}
+
+	bounded, cancel := etcd.Bounded(ctx)
+	defer cancel()
+
+	resp, err := s.client.Txn(bounded).Then(deletions...).Commit()
+	if err != nil {
+		return etcd.Error(err)
+	}
+
+	// Without a deletion there is no new revision, and nothing to wait for.
+	if resp.Responses[len(deletions)-1].GetResponseDeleteRange().Deleted == 0 {
+		return nil
+	}
+
+	return s.view.wait(bounded, resp.Header.Revision)
+}
+
 // commitUnchanged writes one key if it did not change after the revision; 0 skips
 // that check.
 func (s *Store) commitUnchanged(ctx context.Context, key string, revision int64, op clientv3.Op) (int64, error) {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +51,8 @@ type view struct {
 	confirmed   time.Time // when the view was last proven current
 	onProbe     func(took time.Duration, err error)
 
+	unreadable copyOnWrite[string, string] // reasons by key below the prefix
+
 	reserved     map[string]map[string]bool // the names of reserved nodes by job
 	snapshot     *state.View                // nil: a record changed since the last one
 	nodeList     []*inventory.Node          // of the newest snapshot
@@ -79,6 +80,7 @@ func (v *view) reset() {
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.instances = map[string]state.Instance{}
 	v.seq, v.generation = 0, 0
+	v.unreadable = copyOnWrite[string, string]{}
 
 	v.reserved = map[string]map[string]bool{}
 	v.changedNodes, v.changedJobs = map[string]bool{}, map[string]bool{}
@@ -320,13 +322,26 @@ func (v *view) apply(e *clientv3.Event) {
 	case "instances":
 		err = update(v.instances, name, deleted, e.Kv, instanceRecord.instance)
 	case "seq":
-		v.seq, err = strconv.ParseUint(string(e.Kv.Value), 10, 64)
+		if v.seq = 0; !deleted {
+			v.seq, err = decodeNumber(e.Kv)
+		}
 	case "generation":
 		v.generation = e.Kv.ModRevision
 	}
 
-	if err != nil {
+	v.noteUnreadable("v/"+key, err)
+}
+
+// noteUnreadable remembers why a record cannot be decoded, until it is replaced.
+func (v *view) noteUnreadable(key string, err error) {
+	_, was := v.unreadable.m[key]
+
+	switch {
+	case err != nil:
 		v.log.WithError(err).WithField("key", key).Error("cannot decode a record in etcd; continuing without it")
+		v.unreadable.writable()[key] = err.Error()
+	case was:
+		delete(v.unreadable.writable(), key)
 	}
 }
 
@@ -455,7 +470,9 @@ func (v *view) current() *state.View {
 	v.jobList = replaceChanged(v.jobList, v.changedJobs, compareIDs, jobID, storedJob)
 
 	v.snapshot = &state.View{
-		Snapshot:    job.Snapshot{Nodes: v.nodeList, Jobs: v.jobList, Seq: v.seq},
+		Snapshot: job.Snapshot{
+			Nodes: v.nodeList, Jobs: v.jobList, Seq: v.seq, Unreadable: v.unreadable.share(),
+		},
 		Revision:    v.revision,
 		Stale:       stale,
 		Generation:  v.generation,

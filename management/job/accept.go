@@ -26,6 +26,10 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 			Do("wait for some to end, or cancel some").With(inventory.ListJobs())
 	}
 
+	if err := s.unreadableInputs(); err != nil {
+		return Job{}, err
+	}
+
 	// Check the request by itself first, so that its errors do not depend on the nodes.
 	v, err := VerbOf(r.Verb)
 	if err != nil {
@@ -59,8 +63,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 	}
 
 	if missing := s.Missing(names); len(missing) > 0 {
-		return Job{}, inventory.Errorf(inventory.KindNotFound, "no such node: %s", join(missing)).
-			Do("check the name").With(inventory.ListNodes()).About(missing...)
+		return Job{}, s.MissingNodes(missing)
 	}
 
 	// The job runs after those ahead, so the default group depends on their success.

@@ -3,6 +3,8 @@
 package job
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,6 +21,9 @@ type Snapshot struct {
 	Jobs []Job
 	// Seq is the number of the newest job ever accepted.
 	Seq uint64
+	// Unreadable are the reasons why records cannot be read, by their key in the
+	// store: v/nodes/NAME, v/jobs/ID and others.
+	Unreadable map[string]string
 }
 
 // Node returns the node of that name, or KindNotFound.
@@ -27,8 +32,64 @@ func (s Snapshot) Node(name string) (inventory.Node, error) {
 		return *n, nil
 	}
 
+	if err := s.UnreadableNode(name); err != nil {
+		return inventory.Node{}, err
+	}
+
 	return inventory.Node{}, inventory.Errorf(inventory.KindNotFound, "there is no node %q", name).
 		Do("check the name").With(inventory.ListNodes()).About(name)
+}
+
+// UnreadableNode returns an error if the record of the node cannot be read. The node
+// exists then, or did, but nothing else is known about it.
+func (s Snapshot) UnreadableNode(name string) error {
+	return cmp.Or(s.unreadable("v/nodes/"+name), s.unreadable("v/tombstones/"+name))
+}
+
+// inputKinds are the beginnings of the keys of records that every job depends on. A
+// job must not run with a part of its variables.
+var inputKinds = []string{"v/vars/", "v/connections/", "v/overlay", "v/seq"}
+
+// unreadableInputs returns an error if a record that jobs depend on cannot be read.
+func (s Snapshot) unreadableInputs() error {
+	for _, key := range slices.Sorted(maps.Keys(s.Unreadable)) {
+		if slices.ContainsFunc(inputKinds, func(kind string) bool { return strings.HasPrefix(key, kind) }) {
+			return s.unreadable(key)
+		}
+	}
+
+	return nil
+}
+
+func (s Snapshot) unreadable(key string) error {
+	reason, ok := s.Unreadable[key]
+	if !ok {
+		return nil
+	}
+
+	return UnreadableRecord(key, reason)
+}
+
+// UnreadableRecord returns the error for a request that needs a record that cannot
+// be read.
+func UnreadableRecord(key, reason string) error {
+	err := inventory.Errorf(inventory.KindInternal, "the record %s in the store cannot be read: %s", key, reason).
+		Do("restore the data directory from a backup, or remove the record: clusterm store remove %s", key)
+	err.Shown = true
+
+	return err
+}
+
+// MissingNodes returns the error for names without a node.
+func (s Snapshot) MissingNodes(missing []string) error {
+	for _, name := range missing {
+		if err := s.UnreadableNode(name); err != nil {
+			return err
+		}
+	}
+
+	return inventory.Errorf(inventory.KindNotFound, "no such node: %s", join(missing)).
+		Do("check the name").With(inventory.ListNodes()).About(missing...)
 }
 
 // Lookup returns the node of that name and whether it exists.
@@ -78,6 +139,10 @@ func (s Snapshot) Job(ref string) (Job, error) {
 		if j.ID == ref {
 			return j, nil
 		}
+	}
+
+	if err := s.unreadable("v/jobs/" + ref); err != nil {
+		return Job{}, err
 	}
 
 	// A number up to the newest was a job once: it has expired.

@@ -274,6 +274,19 @@ var Table = []Room{
 				Absent:  "while the endpoint does not respond, and before etcd 3.6",
 			},
 			{
+				Name:    "clusterm_etcd_alarm",
+				Type:    Gauge,
+				Labels:  []string{"endpoint", "alarm"},
+				Meaning: "1 if etcd refuses changes because of this alarm, `NOSPACE` or `CORRUPT`, else 0",
+				Absent:  "while the endpoint does not respond",
+			},
+			{
+				Name:    "clusterm_etcd_upkeep_total",
+				Type:    Counter,
+				Labels:  []string{"action"},
+				Meaning: "upkeep of the embedded etcd's database: `compact` before its time, `defragment`, `disarm`",
+			},
+			{
 				Name:    "clusterm_etcd_restarts_total",
 				Type:    Counter,
 				Meaning: "restarts of the embedded etcd after it exited",

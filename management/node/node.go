@@ -141,8 +141,7 @@ func (ns *Nodes) tombstones(v *state.View, f *forgetting) ([]state.NodeWrite, er
 		return removed && !exists && t.Actor == f.caller.Principal && !t.Time.Before(f.begun)
 	})
 	if missing := v.Missing(f.left); len(missing) > 0 {
-		return nil, inventory.Errorf(inventory.KindNotFound, "no such node: %s", strings.Join(missing, ", ")).
-			Do("check the name").With(inventory.ListNodes()).About(missing...)
+		return nil, v.MissingNodes(missing)
 	}
 
 	if len(f.left) == 0 {

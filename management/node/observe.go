@@ -42,6 +42,11 @@ func (r *report) check(o inventory.Observation) error {
 	name := inventory.NodeName(o.Label, o.Serial)
 	n, known := r.view.Lookup(name)
 
+	// A repetition of the report would meet the same record again.
+	if err := r.view.UnreadableNode(name); err != nil && !known {
+		return inventory.Errorf(inventory.KindRefused, "%w", err).About(name)
+	}
+
 	// A node that is new in this report is not in the view yet.
 	earlier, repeated := r.accepted[name]
 	if repeated {

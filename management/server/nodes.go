@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -120,8 +119,7 @@ func checkNames(v *state.View, names []string) error {
 		return nil
 	}
 
-	return inventory.Errorf(inventory.KindNotFound, "no such node: %s", strings.Join(missing, ", ")).
-		Do("check the name").With(inventory.ListNodes()).About(missing...)
+	return v.MissingNodes(missing)
 }
 
 // parseSelector checks the query parameter group, and returns the text of the

@@ -4,6 +4,7 @@ package state
 
 import (
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -39,6 +40,11 @@ type View struct {
 	// Generation changes with every claim, end of a job and forget. A claim
 	// decided on an older generation is refused.
 	Generation int64
+}
+
+// Busy reports whether a job is queued or runs.
+func (v *View) Busy() bool {
+	return slices.ContainsFunc(v.Jobs, func(j job.Job) bool { return !j.Status.Ended() })
 }
 
 // Vars returns the variables of the scope, or nil.

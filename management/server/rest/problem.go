@@ -36,6 +36,11 @@ func (router *Router) showable(r *http.Request, err error) *inventory.Error {
 		return e
 	}
 
+	if ok && e.Shown {
+		router.options.Logger.WithField("path", r.URL.Path).WithError(err).Error("request failed")
+		return e
+	}
+
 	switch {
 	case router.options.Stopping.Err() != nil:
 		return inventory.Errorf(inventory.KindUnavailable, "the manager is stopping").

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+const mib = 1 << 20
+
+// TestSpaces requests the state of an endpoint that answers and one that does not.
+func TestSpaces(t *testing.T) {
+	t.Parallel()
+
+	s := start(t, ServerOptions{Dir: shortDir(t), NoSync: true})
+	c := dial(t, s, "/t")
+
+	const unreachable = "unix:///nonexistent/client.sock"
+	c.SetEndpoints(unreachable, s.Endpoint())
+
+	// The timeout is for the endpoint that never answers.
+	spaces := c.Spaces(within(t, time.Second))
+	if len(spaces) != 2 || spaces[0].Endpoint != unreachable || spaces[0].Err == nil {
+		t.Errorf("got %+v, want an error of %s", spaces, unreachable)
+	}
+
+	c.SetEndpoints(s.Endpoint())
+
+	got := c.Spaces(within(t, testTimeout))[0]
+	if got.Err != nil || got.InUse <= 0 || got.File < got.InUse || got.Quota != DefaultQuota || len(got.Alarms) > 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestCompactRevision(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name         string
+		file, before int64
+		want         int64
+	}{
+		{"enough room", 59, 100, 0},
+		{"scarce room", 60, 100, 100},
+		{"no look before", 60, 0, 0},
+		{"no change since", 60, 200, 0},
+	} {
+		s := Space{File: tt.file, Quota: 100, Revision: 200}
+		if got := compactRevision(s, look{revision: tt.before}); got != tt.want {
+			t.Errorf("%s: got %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestDefragments(t *testing.T) {
+	t.Parallel()
+
+	full := []Alarm{AlarmNoSpace}
+	data := Space{File: 1000 * mib, InUse: 999 * mib, Quota: 1000 * mib, Alarms: full}
+
+	for _, tt := range []struct {
+		name  string
+		space Space
+		since time.Duration
+		want  bool
+	}{
+		{"much is free", Space{File: 100 * mib, InUse: 40 * mib, Quota: 1000 * mib}, time.Hour, true},
+		{"little is free", Space{File: 100 * mib, InUse: 60 * mib, Quota: 1000 * mib}, time.Hour, false},
+		{"a small file", Space{File: 60 * mib, InUse: 1 * mib, Quota: 1000 * mib}, time.Hour, false},
+		{"just done", Space{File: 100 * mib, InUse: 40 * mib, Quota: 1000 * mib}, time.Minute, false},
+		{"crowded", Space{File: 600 * mib, InUse: 400 * mib, Quota: 1000 * mib}, time.Hour, true},
+		{"crowded with data", Space{File: 600 * mib, InUse: 500 * mib, Quota: 1000 * mib}, time.Hour, false},
+		{"full", Space{File: 1000 * mib, InUse: 900 * mib, Quota: 1000 * mib, Alarms: full}, time.Second, true},
+		{"full with data", data, time.Minute, false},
+		{"long full with data", data, time.Hour, true},
+	} {
+		if got := defragments(tt.space, tt.since); got != tt.want {
+			t.Errorf("%s: got %t, want %t", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestIsIdle(t *testing.T) {
+	t.Parallel()
+
+	now := time.Now()
+	for _, tt := range []struct {
+		before  look
+		changes int64
+		want    bool
+	}{
+		{look{}, 0, false},
+		{look{now.Add(-time.Minute), 100}, 60, true},
+		{look{now.Add(-time.Minute), 100}, 6000, false},
+	} {
+		if got := isIdle(tt.before, look{now, tt.before.revision + tt.changes}); got != tt.want {
+			t.Errorf("%d changes since %v: got %t, want %t", tt.changes, tt.before, got, tt.want)
+		}
+	}
+}
+
+// filled counts the keys of fill.
+var filled atomic.Int64
+
+// fill writes until the store is full: new keys, or new revisions of a few.
+func fill(t *testing.T, c *Client, overwrite bool) {
+	t.Helper()
+
+	value := strings.Repeat("x", mib/8)
+	for i := range 1000 {
+		key := fmt.Sprintf("/t/%d", i%3)
+		if !overwrite {
+			key = fmt.Sprintf("/t/%d", filled.Add(1))
+		}
+
+		_, err := c.Put(within(t, testTimeout), key, value)
+		if IsFull(err) {
+			return
+		}
+
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	t.Fatal("the store is not full")
+}
+
+// TestUpkeepOfAFullStore expects room by compaction and defragmentation, and by
+// deletions where the records themselves fill the store.
+func TestUpkeepOfAFullStore(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		overwrite, deletes, want bool
+	}{
+		"old revisions":          {true, false, true},
+		"records to delete":      {false, true, true},
+		"records that must stay": {false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := start(t, ServerOptions{Dir: shortDir(t), NoSync: true, Quota: 8 * mib})
+			c := dial(t, s, "/t")
+			ctx := within(t, testTimeout)
+
+			fill(t, c, tt.overwrite)
+
+			// A file that is full has free pages, so it takes several turns.
+			for !tt.overwrite {
+				if err := c.DefragmentAll(ctx); err != nil {
+					t.Fatal(err)
+				}
+
+				if c.Spaces(ctx)[0].Share() > 0.95 {
+					break
+				}
+
+				if err := c.Disarm(ctx, AlarmNoSpace); err != nil {
+					t.Fatal(err)
+				}
+
+				fill(t, c, false)
+			}
+
+			var done []UpkeepAction
+
+			u := &Upkeep{
+				Client: c, Log: discardLog(),
+				Idle: func() bool { return false },
+				Done: func(a UpkeepAction) { done = append(done, a) },
+				MakeRoom: func(ctx context.Context) error {
+					if !tt.deletes {
+						return nil
+					}
+
+					_, err := c.Delete(ctx, "/t/", clientv3.WithPrefix())
+
+					return err
+				},
+			}
+			if err := u.work(ctx); err != nil {
+				t.Fatal(err)
+			}
+
+			_, err := c.Put(ctx, "/t/more", "x")
+			if got := err == nil; got != tt.want {
+				t.Errorf("after %v the store accepts changes: %t (%v), want %t", done, got, err, tt.want)
+			}
+
+			if slices.Contains(done, UpkeepDisarm) != tt.want || !slices.Contains(done, UpkeepCompact) {
+				t.Errorf("the upkeep did %v", done)
+			}
+		})
+	}
+}
+
+// TestUpkeepOfACrowdedStore expects an early compaction and, while the store is idle, a
+// defragmentation, long before an alarm.
+func TestUpkeepOfACrowdedStore(t *testing.T) {
+	t.Parallel()
+
+	s := start(t, ServerOptions{Dir: shortDir(t), NoSync: true, Quota: 8 * mib})
+	c := dial(t, s, "/t")
+	ctx := within(t, testTimeout)
+
+	var done []UpkeepAction
+
+	idle := false
+	u := &Upkeep{
+		Client: c, Log: discardLog(),
+		Idle:     func() bool { return idle },
+		Done:     func(a UpkeepAction) { done = append(done, a) },
+		MakeRoom: func(context.Context) error { return errors.New("the store is not full") },
+	}
+
+	work := func() Space {
+		t.Helper()
+
+		if err := u.work(ctx); err != nil {
+			t.Fatal(err)
+		}
+
+		return c.Spaces(ctx)[0]
+	}
+
+	for s := c.Spaces(ctx)[0]; s.Share() < WarnShare; s = c.Spaces(ctx)[0] {
+		if _, err := c.Put(ctx, "/t/key", strings.Repeat("x", mib/8)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if work(); len(done) > 0 {
+		t.Errorf("at the first look the upkeep did %v", done)
+	}
+
+	if _, err := c.Put(ctx, "/t/key", "x"); err != nil {
+		t.Fatal(err)
+	}
+
+	if work(); !slices.Equal(done, []UpkeepAction{UpkeepCompact}) {
+		t.Errorf("under load the upkeep did %v", done)
+	}
+
+	// etcd counts the pages as free at its next commit.
+	for c.Spaces(ctx)[0].Free() < crowdedFree {
+		if _, err := c.Put(ctx, "/t/key", "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// As if the last look was long ago.
+	idle, u.last.at = true, time.Now().Add(-time.Hour)
+
+	if s := work(); !slices.Contains(done, UpkeepDefragment) || s.Share() >= WarnShare {
+		t.Errorf("idle, the upkeep did %v; the share is %.2f", done, s.Share())
+	}
+}
+
+// TestUpkeepLeavesCorruption expects no action while etcd reports damaged data.
+func TestUpkeepLeavesCorruption(t *testing.T) {
+	t.Parallel()
+
+	s := start(t, ServerOptions{Dir: shortDir(t), NoSync: true})
+	c := dial(t, s, "/t")
+	ctx := within(t, testTimeout)
+	raise(t, c)
+
+	if got := c.Spaces(ctx)[0]; !got.Raised(AlarmCorrupt) {
+		t.Errorf("got %+v", got)
+	}
+
+	u := &Upkeep{Client: c, Log: discardLog(), Done: func(a UpkeepAction) { t.Errorf("did %s", a) }}
+	if err := u.work(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	_, err := dial(t, s, "/t").Put(ctx, "/t/key", "x")
+	if err = Error(err); inventory.KindOf(err) != inventory.KindUnavailable ||
+		!strings.Contains(err.Error(), string(AlarmCorrupt)) {
+		t.Errorf("got %v, want the alarm", err)
+	}
+
+	if err := c.Disarm(ctx, AlarmCorrupt); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := c.Put(ctx, "/t/key", "x"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOpeningWritesNothing dials a store twice and compares the revisions.
+func TestOpeningWritesNothing(t *testing.T) {
+	t.Parallel()
+
+	s := start(t, ServerOptions{Dir: shortDir(t), NoSync: true})
+	c := dial(t, s, "/t")
+	ctx := within(t, testTimeout)
+
+	if !c.Empty() {
+		t.Error("a new prefix is not empty")
+	}
+
+	if err := c.Initialize(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	before := c.Spaces(ctx)[0].Revision
+
+	if c := dial(t, s, "/t"); c.Empty() {
+		t.Error("the prefix is empty")
+	}
+
+	if after := c.Spaces(ctx)[0].Revision; after != before {
+		t.Errorf("opening a store wrote %d revisions", after-before)
+	}
+}
+
+// raise raises AlarmCorrupt.
+func raise(t *testing.T, c *Client) {
+	t.Helper()
+
+	ctx := within(t, testTimeout)
+
+	members, err := c.MemberList(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
+		Action: pb.AlarmRequest_ACTIVATE, MemberID: members.Members[0].ID, Alarm: pb.AlarmType_CORRUPT,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	store "github.com/contiv/cluster/management/etcd"
+	"github.com/contiv/cluster/management/setting"
+)
+
+// openStore connects to etcd and loads the view and the settings.
+func (d *Daemon) openStore(ctx context.Context) (err error) {
+	if d.file.Etcd.Used() {
+		d.etcd, err = d.dialExisting(ctx)
+	} else {
+		d.etcd, err = d.startEmbedded(ctx)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	d.onStop("connection to etcd", func(context.Context) error { return d.etcd.Close() })
+
+	if err := d.initializeStore(ctx); err != nil {
+		return err
+	}
+
+	if d.store, err = store.Open(ctx, d.etcd, d.opts.Logger, d.opts.StaleAfter); err != nil {
+		return err
+	}
+
+	d.instruments = newInstruments(d.opts.Version)
+	d.store.OnProbe(d.instruments.roundTripEnded)
+	d.onStop("view", func(context.Context) error { d.store.Close(); return nil })
+
+	d.audit = auditLog{d.opts.Logger}
+	d.settings = setting.New(setting.Options{
+		File: d.file, Path: d.opts.Path, Node: d.node, State: d.store, Store: d.store, Adapters: adapters{},
+		Membership: d.gossip, Apply: d.apply, Audit: d.audit, Logger: d.opts.Logger,
+	})
+
+	return nil
+}
+
+// dialExisting connects to the configured etcd.
+func (d *Daemon) dialExisting(ctx context.Context) (*etcd.Client, error) {
+	dir, log := d.storeDir(), d.opts.Logger
+
+	// The embedded etcd would lock the data directory; the other files in it
+	// belong to one daemon as well.
+	lock, err := etcd.LockDir(ctx, dir, log)
+	if err != nil {
+		return nil, err
+	}
+
+	d.onStop("data directory", func(context.Context) error { return lock.Close() })
+
+	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
+		log.Warnf("%s has data of the embedded etcd; they are ignored because etcd.endpoints is set", d.file.DataDir)
+	}
+
+	return etcd.DialExisting(ctx, etcd.Existing(d.file.Etcd), log)
+}
+
+// storeDir is the directory of the embedded etcd.
+func (d *Daemon) storeDir() string { return filepath.Join(d.file.DataDir, "etcd") }
+
+// startEmbedded starts the embedded etcd and connects to it.
+func (d *Daemon) startEmbedded(ctx context.Context) (*etcd.Client, error) {
+	so := etcd.ServerOptions{
+		Dir: d.storeDir(), NoSync: d.opts.InProcess, Log: d.opts.Logger, Quota: d.opts.Quota,
+		MustExist: len(former(d.file.DataDir)) > 0 && !d.opts.AcceptEmptyStore,
+	}
+	// A process of its own: etcd ends its process when its disk fails.
+	if !d.opts.InProcess {
+		so.Command = slices.Concat(d.opts.Command, []string{"etcd"})
+	}
+
+	var err error
+
+	d.embedded, err = etcd.StartServer(ctx, so)
+	if errors.Is(err, etcd.ErrNoData) {
+		return nil, d.storeMissing(filepath.Join(so.Dir, "data"))
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	d.onStop("etcd", func(context.Context) error { return d.embedded.Close() })
+
+	return d.embedded.Dial(ctx, etcd.Keys(etcd.DefaultPrefix))
+}
+
+// former names the traces of a former store in the data directory: the identity of
+// the instance, which follows the first write to a new store, and the playbooks of
+// its jobs.
+func former(dataDir string) []string {
+	if _, err := os.Stat(filepath.Join(dataDir, instanceFile)); err != nil {
+		return nil
+	}
+
+	traces := []string{instanceFile}
+
+	pinned, err := os.ReadDir(filepath.Join(dataDir, "playbooks"))
+	if err == nil && len(pinned) > 0 {
+		traces = append(traces, fmt.Sprintf("the playbooks of its jobs (%d in playbooks)", len(pinned)))
+	}
+
+	return traces
+}
+
+// storeMissing refuses to begin with an empty store.
+func (d *Daemon) storeMissing(where string) error {
+	traces := former(d.file.DataDir)
+
+	return inventory.Errorf(inventory.KindRefused,
+		"the store is missing: %s contains no records, but %s of a former store is still in %s",
+		where, strings.Join(traces, ", and "), d.file.DataDir).
+		Do("restore the data directory from a backup; or, to begin with no nodes and no jobs, run " +
+			"clusterm --accept-empty-store once, end it with Ctrl-C, and start the service")
+}
+
+// initializeStore makes a store of an empty prefix. In an existing store it writes
+// nothing.
+func (d *Daemon) initializeStore(ctx context.Context) error {
+	if !d.etcd.Empty() {
+		return nil
+	}
+
+	if len(former(d.file.DataDir)) > 0 {
+		where := d.storeDir()
+		if d.file.Etcd.Used() {
+			where = "the prefix " + d.file.Etcd.Prefix + " of etcd"
+		}
+
+		if !d.opts.AcceptEmptyStore {
+			return d.storeMissing(where)
+		}
+
+		d.opts.Logger.Warnf("%s contains no records; beginning with an empty store, as asked", where)
+	}
+
+	return d.etcd.Initialize(ctx)
+}
+
+// startUpkeep supervises the database of the embedded etcd. An existing etcd is left
+// to its operators.
+func (d *Daemon) startUpkeep(ctx context.Context) {
+	if d.embedded == nil {
+		return
+	}
+
+	upkeep := &etcd.Upkeep{
+		Client: d.etcd, Every: cmp.Or(d.opts.UpkeepEvery, etcd.UpkeepEvery),
+		Idle:     func() bool { return !d.store.View().Busy() },
+		MakeRoom: d.engine.Prune,
+		Done:     d.instruments.upkeepDone,
+		Log:      d.opts.Logger,
+	}
+
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+
+	go func() {
+		defer close(ended)
+
+		upkeep.Run(ctx)
+	}()
+	d.onStop("upkeep of etcd", func(context.Context) error { cancel(); <-ended; return nil })
+}
+
+// spaceHealth rates the size of the database against its quota, and the alarms of
+// etcd. A database below etcd.CheckShare is worth a warning only.
+func (d *Daemon) spaceHealth(ctx context.Context) (warnings []string, problem error) {
+	for _, s := range d.etcd.Spaces(ctx) {
+		switch {
+		case s.Err != nil: // the check of the store reports it
+		case s.Raised(etcd.AlarmCorrupt):
+			problem = errors.Join(problem, fmt.Errorf("etcd found damaged data and refuses every change (alarm %s): "+
+				"run clusterm store check and restore a backup; only if it finds no damage, run clusterm store disarm",
+				etcd.AlarmCorrupt))
+		case s.Raised(etcd.AlarmNoSpace):
+			problem = errors.Join(problem, fmt.Errorf("the store is full: %s; etcd accepts only deletions (alarm %s), "+
+				"so every change is refused; %s", s, etcd.AlarmNoSpace, d.fullRemedy()))
+		case s.Share() >= etcd.CheckShare:
+			problem = errors.Join(problem, fmt.Errorf("the store is almost full: %s; at 100 %% etcd refuses every "+
+				"change; %s", s, crowdedRemedy))
+		case s.Share() >= etcd.WarnShare:
+			warnings = append(warnings, fmt.Sprintf("the store fills up: %s; at 100 %% etcd refuses every change; %s",
+				s, crowdedRemedy))
+		}
+	}
+
+	return warnings, problem
+}
+
+// crowdedRemedy is the remedy while changes are accepted.
+const crowdedRemedy = "lower jobs.keep_bytes or jobs.keep (clusterctl config set), then run clusterm store compact " +
+	"and clusterm store defragment"
+
+// fullRemedy is the remedy under etcd.AlarmNoSpace. It needs no change.
+func (d *Daemon) fullRemedy() string {
+	if d.embedded == nil {
+		return "run clusterm store compact, clusterm store defragment and clusterm store disarm with a user that " +
+			"has the role root, or do the same with etcdctl"
+	}
+
+	return "clusterm removes jobs outside the retention, compacts, defragments and accepts changes again by itself; " +
+		"if that does not suffice, lower jobs.keep or jobs.keep_bytes in the configuration file and reload it " +
+		"(systemctl reload clusterm), or accept changes for a while with clusterm store disarm"
+}

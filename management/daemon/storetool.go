@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	store "github.com/contiv/cluster/management/etcd"
+	"github.com/contiv/cluster/management/setting"
+)
+
+// StoreTool works on the store of a configuration, beside its daemon or without it.
+// Close it after use.
+type StoreTool struct {
+	client *etcd.Client
+	server *etcd.Server // nil: a daemon or others run the servers
+	where  string
+}
+
+// OpenStoreTool connects to the store. If no daemon uses the embedded one, it checks
+// the files and runs the server until Close.
+func OpenStoreTool(ctx context.Context, o Options) (*StoreTool, error) {
+	file, err := setting.Load(o.Path(), adapters{})
+	if err != nil {
+		return nil, err
+	}
+
+	if file.Etcd.Used() {
+		client, err := etcd.DialExisting(ctx, etcd.Existing(file.Etcd), o.Logger)
+		where := fmt.Sprintf("%s of %s", file.Etcd.Prefix, strings.Join(file.Etcd.Endpoints, ", "))
+
+		return &StoreTool{client: client, where: where}, err
+	}
+
+	t, dir := &StoreTool{}, filepath.Join(file.DataDir, "etcd")
+
+	running, err := etcd.Running(dir)
+	if err != nil {
+		return nil, inventory.Errorf(inventory.KindUnavailable, "cannot open the store in %s: %w", dir, err).
+			Do("run as root")
+	}
+
+	if running {
+		t.where = dir + ", served by the running daemon"
+		t.client, err = etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), etcd.Endpoint(dir))
+
+		return t, err
+	}
+
+	// Before anything is created in a directory without a store.
+	if err := etcd.Inspect(dir); err != nil {
+		return nil, err
+	}
+
+	so := etcd.ServerOptions{Dir: dir, MustExist: true, Log: o.Logger, NoSync: o.InProcess, Quota: o.Quota}
+	if !o.InProcess {
+		so.Command = slices.Concat(o.Command, []string{"etcd"})
+	}
+
+	if t.server, err = etcd.StartServer(ctx, so); err != nil {
+		return nil, err
+	}
+
+	t.where = dir + ", no daemon runs"
+	if t.client, err = t.server.Dial(ctx, etcd.Keys(etcd.DefaultPrefix)); err != nil {
+		return nil, errors.Join(err, t.server.Close())
+	}
+
+	return t, nil
+}
+
+// Close ends the connection, and the server if this tool runs it.
+func (t *StoreTool) Close() error {
+	err := t.client.Close()
+	if t.server != nil {
+		err = errors.Join(err, t.server.Close())
+	}
+
+	return err
+}
+
+// StoreReport is the result of a check.
+type StoreReport struct {
+	Where      string // the place of the store
+	Spaces     []etcd.Space
+	Records    int
+	Unreadable []store.Unreadable
+}
+
+// Problem returns the reason why the store needs attention, or nil.
+func (r StoreReport) Problem() error {
+	var problems []string
+	for _, s := range r.Spaces {
+		switch {
+		case s.Err != nil:
+			problems = append(problems, fmt.Sprintf("%s does not answer: %v", s.Endpoint, s.Err))
+		case len(s.Alarms) > 0:
+			problems = append(problems, fmt.Sprintf("etcd refuses every change (alarm %s)", s.Alarms[0]))
+		case s.Share() >= etcd.CheckShare:
+			problems = append(problems, "the store is almost full")
+		}
+	}
+
+	if n := len(r.Unreadable); n > 0 {
+		problems = append(problems, fmt.Sprintf("%d records cannot be read", n))
+	}
+
+	if len(problems) == 0 {
+		return nil
+	}
+
+	return errors.New(strings.Join(problems, "; "))
+}
+
+// Check reads the state of the databases and all records. It changes nothing.
+func (t *StoreTool) Check(ctx context.Context) (StoreReport, error) {
+	r := StoreReport{Where: t.where, Spaces: t.client.Spaces(ctx)}
+
+	var err error
+	r.Records, r.Unreadable, err = store.CheckRecords(ctx, t.client)
+
+	return r, err
+}
+
+// Spaces returns the state of the databases.
+func (t *StoreTool) Spaces(ctx context.Context) []etcd.Space { return t.client.Spaces(ctx) }
+
+// Compact discards all old revisions.
+func (t *StoreTool) Compact(ctx context.Context) error {
+	newest := int64(0)
+	for _, s := range t.client.Spaces(ctx) {
+		newest = max(newest, s.Revision)
+	}
+
+	return t.client.CompactTo(ctx, newest)
+}
+
+// Defragment gives free pages back to the file system, one member at a time.
+func (t *StoreTool) Defragment(ctx context.Context) error { return t.client.DefragmentAll(ctx) }
+
+// Disarm clears the alarms of etcd and returns those that were raised.
+func (t *StoreTool) Disarm(ctx context.Context) ([]etcd.Alarm, error) {
+	var cleared []etcd.Alarm
+	for _, alarm := range etcd.Alarms {
+		raised := func(s etcd.Space) bool { return s.Raised(alarm) }
+		if !slices.ContainsFunc(t.client.Spaces(ctx), raised) {
+			continue
+		}
+
+		if err := t.client.Disarm(ctx, alarm); err != nil {
+			return cleared, err
+		}
+
+		cleared = append(cleared, alarm)
+	}
+
+	return cleared, nil
+}
+
+// Remove removes an unreadable record by its key below the prefix.
+func (t *StoreTool) Remove(ctx context.Context, key string) error {
+	return store.RemoveUnreadable(ctx, t.client, key)
+}
