@@ -152,8 +152,10 @@ func rootFlags() []cli.Flag {
 			Name:    "output",
 			Aliases: []string{"o"},
 			Value:   print.FormatTable,
-			Usage:   "output `FORMAT`: table, wide (more columns, for lists), long (everything), json, yaml or name",
+			Usage: "output `FORMAT`: table, wide (more columns and whole text, for lists), long (everything), json, " +
+				"yaml or name",
 		},
+		&cli.BoolFlag{Name: "no-headers", Usage: "tables without the line of headers"},
 		&cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help; after a command, for that command"},
 		&cli.BoolFlag{Name: "version", Local: true, Usage: "print the version of clusterctl"},
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/follow"
@@ -208,7 +209,7 @@ func (c *call) show(a print.Answer) error {
 	}
 
 	// Render everything first: an error must not leave half an answer on stdout.
-	b, err := a.Render(c.format, c.outPaint())
+	b, err := a.Render(c.format, c.outStyle())
 	if err != nil {
 		return err
 	}
@@ -216,9 +217,27 @@ func (c *call) show(a print.Answer) error {
 	return c.write(b)
 }
 
+// outStyle returns the style of stdout. A terminal gets rows that fit it, and -o wide
+// whole text everywhere.
+func (c *call) outStyle() print.Style {
+	s := print.Style{Paint: c.outPaint(), NoHeaders: c.Bool("no-headers")}
+
+	f, isFile := c.Stdout.(*os.File)
+	if !isFile || !c.outTTY || c.format == print.FormatWide {
+		return s
+	}
+
+	// Some serial consoles have no known size: their rows have no limit.
+	if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
+		s.Width = columns
+	}
+
+	return s
+}
+
 // output returns the destination of everything that is followed.
 func (c *call) output() follow.Output {
-	out := follow.Output{Write: c.write, Text: c.write, Say: c.say, Paint: c.outPaint()}
+	out := follow.Output{Write: c.write, Text: c.write, Say: c.say, Style: c.outStyle()}
 
 	if c.outTTY {
 		safe := print.Terminal(c.Stdout)

@@ -43,7 +43,8 @@ func (a *app) jobWhy() *cli.Command {
 		max:      1,
 		readsJob: true,
 		usage:    "explain why a job waits, still runs or has failed, with remedies",
-		about: readJobHelp + "\nThe explanation shows the position of the job in the queue and its obstacle, the failed " +
+		about: readJobHelp + "\nThe explanation shows the position of the job in the queue and its obstacle, the " +
+			"failed " +
 			"hosts with " +
 			"task and output, the steps that the manager took, and a command for every problem.",
 		formats:  namelessFormats,

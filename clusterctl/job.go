@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	jobIDs = "ID is the number of a job, active (the running job that started last) or last (the newest job, which may " +
-		"still be queued)."
+	jobIDs = "ID is the number of a job, active (the running job that started last) or last (the newest job, which " +
+		"may still be queued)."
 	readJobHelp   = jobIDs + " Without ID, the command is about the newest job."
 	changeJobHelp = jobIDs + " Only a number needs no confirmation: for active and last, the command asks at a " +
 		"terminal, and needs --yes in a script."
@@ -157,7 +157,8 @@ func (a *app) jobRetry() *cli.Command {
 		max:        1,
 		changesJob: true,
 		usage:      "repeat a job that failed or was cancelled, with the same inputs",
-		about: changeJobHelp + "\nThe new job has the playbooks, merged and extra variables, group and options of the " +
+		about: changeJobHelp + "\nThe new job has the playbooks, merged and extra variables, group and options of " +
+			"the " +
 			"original, even if " +
 			"they have changed since. It uses the current connection settings (nodes set, ssh in the " +
 			"configuration), and is " +

@@ -17,7 +17,7 @@ type Output struct {
 	Write func([]byte) error               // stdout
 	Text  func([]byte) error               // stdout, for output of hosts; safe for a terminal if that is one
 	Say   func(format string, args ...any) // one line on stderr
-	Paint print.Paint
+	print.Style
 }
 
 // LogSource gives access to the output of a job. Its methods fail at once while

@@ -26,12 +26,12 @@ type Table[T any] struct {
 
 // Follow prints the table until ctx is cancelled.
 func (t Table[T]) Follow(ctx context.Context, from Watcher, out Output) error {
+	t.Layout = t.Layout.Lasting()
 	f := &following[T]{
 		Table:   t,
 		out:     out,
 		initial: map[string]T{},
 		printed: map[string][]string{},
-		widths:  make([]int, len(t.Layout.Header())),
 	}
 
 	return each(ctx, from, t.Options, out, f.show)
@@ -89,16 +89,22 @@ func (f *following[T]) begin() error {
 		items = items[len(items)-f.Limit:]
 	}
 
+	f.Layout = f.Layout.Narrow(f.out.Style, items)
 	f.Layout.Sort(items)
+	f.widths = make([]int, len(f.Layout.Header()))
 
-	table := [][]string{f.Layout.Header()}
+	var table [][]string
+	if !f.out.NoHeaders {
+		table = append(table, f.Layout.Header())
+	}
+
 	for _, v := range items {
 		row := f.Layout.Cells(f.out.Paint, &v)
 		f.printed[f.Name(v)] = row
 		table = append(table, row)
 	}
 
-	return f.out.Write([]byte(print.Align(f.widths, table...)))
+	return f.out.Write([]byte(f.out.Align(f.Layout.Header(), f.widths, table...)))
 }
 
 // update prints the row of an item if the row changed.
@@ -118,5 +124,5 @@ func (f *following[T]) update(name string, v T) error {
 		f.printed[name] = row
 	}
 
-	return f.out.Write([]byte(print.Align(f.widths, row)))
+	return f.out.Write([]byte(f.out.Align(f.Layout.Header(), f.widths, row)))
 }

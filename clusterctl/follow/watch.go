@@ -142,7 +142,7 @@ type nodeChanges struct {
 }
 
 func (n *nodeChanges) show(change api.Change) error {
-	p := &print.Printer{Paint: n.out.Paint}
+	p := &print.Printer{Style: n.out.Style}
 
 	switch change.Type {
 	case api.ChangePut:

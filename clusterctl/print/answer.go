@@ -30,7 +30,7 @@ type Answer struct {
 }
 
 // Render returns the answer in a format.
-func (a Answer) Render(format string, paint Paint) ([]byte, error) {
+func (a Answer) Render(format string, style Style) ([]byte, error) {
 	switch format {
 	case FormatJSON:
 		return indented(a.Wire)
@@ -50,7 +50,7 @@ func (a Answer) Render(format string, paint Paint) ([]byte, error) {
 		return b.Bytes(), nil
 	}
 
-	p := &Printer{Paint: paint}
+	p := &Printer{Style: style}
 	if format == FormatLong && a.Long != nil {
 		a.Long(p)
 	} else {

@@ -15,10 +15,13 @@ import (
 
 // Column is one column of a table of T.
 type Column[T any] struct {
-	Name  string // for --columns and --sort; in capitals, the header
-	Wide  bool   // shown only with -o wide, or on request
-	Cell  func(p Paint, v *T) string
-	Order func(a, b *T) int // nil: by the text of the cell
+	Name string // for --columns and --sort; in capitals, the header
+	Wide bool   // shown only with -o wide, or on request
+	// Passing marks a cell that changes with the time. A table that grows by a row
+	// for each change leaves it out.
+	Passing bool
+	Cell    func(p Paint, v *T) string
+	Order   func(a, b *T) int // nil: by the text of the cell
 }
 
 // Columns are all columns of a table, in the order of display.
@@ -120,6 +123,43 @@ func (l Layout[T]) Everything(all Columns[T]) Layout[T] {
 	return l
 }
 
+// Lasting returns the layout without the cells that change with the time.
+func (l Layout[T]) Lasting() Layout[T] {
+	l.shown = slices.DeleteFunc(slices.Clone(l.shown), func(c Column[T]) bool { return c.Passing })
+	return l
+}
+
+// Narrow returns the layout without the columns that a narrow terminal leaves out of
+// a table of items. Further rows are appended to that table, with longer notes.
+func (l Layout[T]) Narrow(s Style, items []T) Layout[T] {
+	rows := make([][]string, len(items))
+	for i := range items {
+		rows[i] = l.Cells(false, &items[i])
+	}
+
+	header := l.Header()
+
+	widths := columnWidths(header, rows, true)
+	for i, name := range header {
+		if slices.Contains(cut, name) {
+			widths[i] = max(widths[i], cutTo)
+		}
+	}
+
+	fitted, _ := fit(header, widths, s.Width, l.literal)
+
+	shown := l.shown
+	l.shown = nil
+
+	for i, c := range shown {
+		if fitted[i] > 0 {
+			l.shown = append(l.shown, c)
+		}
+	}
+
+	return l
+}
+
 // Sort orders items stably by the columns of --sort.
 func (l Layout[T]) Sort(items []T) {
 	if len(l.order) == 0 {
@@ -145,7 +185,7 @@ func (l Layout[T]) Print(p *Printer, items []T) {
 	}
 
 	p.began = true
-	p.buf.WriteString(grid(l.Header(), rows, l.literal))
+	p.buf.WriteString(p.grid(l.Header(), rows, l.literal))
 }
 
 // Header returns the headers of the columns shown.
@@ -224,6 +264,19 @@ func timeColumn[T any](name string, at func(v *T) time.Time) Column[T] {
 		Name:  name,
 		Order: byTime(at),
 		Cell:  func(_ Paint, v *T) string { return Time(at(v)) },
+	}
+}
+
+// ageColumn is a column with the time since a moment. Its order begins with the
+// youngest.
+func ageColumn[T any](at func(v *T) time.Time) Column[T] {
+	order := byTime(at)
+
+	return Column[T]{
+		Name:    "age",
+		Passing: true,
+		Order:   func(a, b *T) int { return order(b, a) },
+		Cell:    func(_ Paint, v *T) string { return Age(at(v)) },
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 const columnGap = "   "
 
 // grid lays a table out. A cell may have several lines, and colours. A column
-// without text is left out unless keepEmpty is set.
-func grid(header []string, rows [][]string, keepEmpty bool) string {
-	widths := columnWidths(header, rows, keepEmpty)
-	if header != nil {
+// without text is left out unless literal is set.
+func (s Style) grid(header []string, rows [][]string, literal bool) string {
+	widths, gap := fit(header, columnWidths(header, rows, literal), s.Width, literal)
+	if header != nil && !s.NoHeaders {
 		rows = append([][]string{header}, rows...)
 	}
 
@@ -24,7 +24,7 @@ func grid(header []string, rows [][]string, keepEmpty bool) string {
 	for _, r := range rows {
 		// Each pass writes one line of the row's cells.
 		for len(r) > 0 {
-			r = gridLine(&b, r, widths)
+			r = gridLine(&b, r, widths, len(gap))
 		}
 	}
 
@@ -60,7 +60,7 @@ func columnWidths(header []string, rows [][]string, keepEmpty bool) []int {
 
 // gridLine writes the first line of every cell, and returns the cells with the
 // remaining lines, or nil.
-func gridLine(b *strings.Builder, cells []string, widths []int) (rest []string) {
+func gridLine(b *strings.Builder, cells []string, widths []int, gap int) (rest []string) {
 	pending := 0 // spaces due before the next cell; trailing ones are never written
 	for i, cell := range cells {
 		if widths[i] == 0 {
@@ -75,6 +75,8 @@ func gridLine(b *strings.Builder, cells []string, widths []int) (rest []string) 
 			cell, rest[i] = first, others
 		}
 
+		cell = clipCell(cell, widths[i])
+
 		if cell != "" {
 			b.WriteString(strings.Repeat(" ", pending))
 			b.WriteString(cell)
@@ -82,7 +84,7 @@ func gridLine(b *strings.Builder, cells []string, widths []int) (rest []string) 
 			pending = 0
 		}
 
-		pending += widths[i] - width(cell) + len(columnGap)
+		pending += widths[i] - width(cell) + gap
 	}
 
 	b.WriteByte('\n')
@@ -91,22 +93,20 @@ func gridLine(b *strings.Builder, cells []string, widths []int) (rest []string) 
 }
 
 // Align lays out rows that are appended to a table already printed. It widens
-// widths where a cell needs more room.
-func Align(widths []int, rows ...[]string) string {
+// widths where a cell needs more room; a row that no longer fits a terminal is cut.
+func (s Style) Align(header []string, widths []int, rows ...[]string) string {
 	for _, row := range rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], width(cell))
 		}
 	}
 
+	// Every column keeps its place: the header is above, far away.
+	fitted, gap := fit(header, widths, s.Width, true)
+
 	var b strings.Builder
 	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			line.WriteString(cell + strings.Repeat(" ", widths[i]-width(cell)) + columnGap)
-		}
-
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		gridLine(&b, row, fitted, len(gap))
 	}
 
 	return b.String()

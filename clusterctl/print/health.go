@@ -18,7 +18,8 @@ var InstanceColumns = Columns[api.Instance]{
 	textColumn("node", func(in *api.Instance) string { return in.Node }),
 	textColumn("addr", func(in *api.Instance) string { return in.Addr }),
 	textColumn("version", func(in *api.Instance) string { return in.Version }),
-	timeColumn("started", func(in *api.Instance) time.Time { return in.Started }),
+	ageColumn(func(in *api.Instance) time.Time { return in.Started }),
+	timeColumn("started", func(in *api.Instance) time.Time { return in.Started }).wide(),
 	textColumn("api", func(in *api.Instance) string { return strings.Join(in.API, " ") }).wide(),
 }
 

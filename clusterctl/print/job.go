@@ -26,10 +26,11 @@ var JobColumns = Columns[api.Job]{
 		Order: func(a, b *api.Job) int { return cmp.Compare(a.Position, b.Position) },
 		Cell:  func(_ Paint, j *api.Job) string { return positive(j.Position) },
 	},
-	{Name: "nodes", Cell: func(_ Paint, j *api.Job) string { return Clip(List(Targets(*j)), namesWidth) }},
+	{Name: "nodes", Cell: func(_ Paint, j *api.Job) string { return List(Targets(*j)) }},
 	textColumn("group", func(j *api.Job) string { return j.Group }),
 	textColumn("actor", func(j *api.Job) string { return j.Actor }),
-	timeColumn("accepted", func(j *api.Job) time.Time { return j.Accepted }),
+	ageColumn(func(j *api.Job) time.Time { return j.Accepted }),
+	timeColumn("accepted", func(j *api.Job) time.Time { return j.Accepted }).wide(),
 	timeColumn("started", func(j *api.Job) time.Time { return deref(j.Started) }).wide(),
 	timeColumn("ended", func(j *api.Job) time.Time { return deref(j.Ended) }).wide(),
 	timeColumn("deadline", func(j *api.Job) time.Time { return deref(j.Deadline) }).wide(),
@@ -47,10 +48,10 @@ var JobColumns = Columns[api.Job]{
 // jobMessage returns how a job ended or, while it is queued, its obstacle.
 func jobMessage(_ Paint, j *api.Job) string {
 	if j.Status == api.Queued {
-		return Clip(WaitReason(*j), messageWidth)
+		return WaitReason(*j)
 	}
 
-	return Clip(Line(j.Message), messageWidth)
+	return Line(j.Message)
 }
 
 // runTime returns how long a job ran, and 0 before its end.
@@ -232,11 +233,11 @@ func (p *Printer) runs(runs []api.Run) {
 			Line(r.Phase),
 			Line(r.Kind),
 			Line(r.Playbook),
-			Clip(List(r.Hosts), namesWidth),
+			List(r.Hosts),
 			Time(r.Started),
 			Elapsed(&r.Started, r.Ended),
 			exit,
-			Clip(Line(r.Message), messageWidth),
+			Line(r.Message),
 		}
 	}
 
@@ -365,7 +366,7 @@ func (p *Printer) Summary(j api.Job) {
 			fmt.Sprint(h.Changed),
 			fmt.Sprint(t.failed),
 			positive(t.unreachable),
-			Clip(Line(h.Error), errorWidth),
+			Line(h.Error),
 		}
 	}
 

@@ -13,12 +13,10 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// The widths at which a table cuts long text, in terminal columns.
+// The widths at which a line of text cuts a message, in terminal columns.
 const (
-	messageWidth = 72
-	namesWidth   = 40
-	errorWidth   = 100
-	taskWidth    = 400
+	errorWidth = 200
+	taskWidth  = 400
 )
 
 // NodeColumns are the columns of a table of nodes.
@@ -29,13 +27,14 @@ var NodeColumns = Columns[api.Node]{
 	{Name: "state", Cell: func(p Paint, n *api.Node) string { return p.State(n.State) }},
 	textColumn("group", func(n *api.Node) string { return n.Group }),
 	{Name: "job", Order: ByNumber(func(n *api.Node) string { return n.Job }), Cell: nodeJob},
+	ageColumn(func(n *api.Node) time.Time { return n.Created }),
 	{Name: "labels", Wide: true, Cell: func(_ Paint, n *api.Node) string { return LabelLine(n.Labels) }},
 	numberColumn("applied", func(n *api.Node) string { return n.Applied }).wide(),
 	textColumn("previous", func(n *api.Node) string { return string(n.PrevStatus) }).wide(),
 	{Name: "seen-by", Wide: true, Cell: nodeSeenBy},
 	timeColumn("created", func(n *api.Node) time.Time { return n.Created }).wide(),
 	timeColumn("updated", func(n *api.Node) time.Time { return n.Updated }).wide(),
-	{Name: "note", Cell: func(_ Paint, n *api.Node) string { return Clip(nodeNote(n), messageWidth) }},
+	{Name: "note", Cell: func(_ Paint, n *api.Node) string { return nodeNote(n) }},
 }
 
 func nodeSeenBy(_ Paint, n *api.Node) string { return strings.Join(observers(n, true), ",") }
@@ -229,7 +228,7 @@ func (p *Printer) NodeChanges(before, after api.Node) []string {
 	case after.LastError == "":
 		out = append(out, "error cleared")
 	default:
-		out = append(out, "error: "+p.Paint.Bad(Clip(Line(after.LastError), 2*errorWidth)))
+		out = append(out, "error: "+p.Paint.Bad(Clip(Line(after.LastError), errorWidth)))
 	}
 
 	return out
@@ -237,7 +236,7 @@ func (p *Printer) NodeChanges(before, after api.Node) []string {
 
 // Change prints one line of a watch.
 func (p *Printer) Change(name string, changes ...string) {
-	p.Printf("%s  %s  %s\n", time.Now().Format("15:04:05"), Line(name), strings.Join(changes, "; "))
+	p.Printf("%s  %s  %s\n", Time(time.Now()), Line(name), strings.Join(changes, "; "))
 }
 
 // History prints the history of a node as a table.
@@ -252,7 +251,7 @@ func (p *Printer) History(entries []api.HistoryEntry) {
 			Line(e.Group),
 			Line(e.Job),
 			Line(e.Actor),
-			Clip(Line(e.Reason), messageWidth),
+			Line(e.Reason),
 		}
 	}
 
@@ -272,7 +271,7 @@ func (p *Printer) HistoryLong(entries []api.HistoryEntry) {
 	for _, e := range entries {
 		p.Fields([]Field{
 			{"Entry", fmt.Sprint(e.Seq)},
-			{"Time", e.Time.Local().Format(time.RFC3339)},
+			{"Time", Time(e.Time)},
 			{"Verb", Line(string(e.Verb))},
 			{"Status", p.transition(e)},
 			{"State", Line(string(e.State))},

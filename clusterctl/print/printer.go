@@ -11,7 +11,7 @@ import (
 // Printer collects an answer for people: tables and blocks of fields, with an
 // empty line between blocks.
 type Printer struct {
-	Paint Paint
+	Style
 
 	buf   bytes.Buffer
 	began bool
@@ -35,7 +35,7 @@ func (p *Printer) gap() {
 // Rows prints a table without lines. Columns that are empty in every row are left out.
 func (p *Printer) Rows(header []string, rows [][]string) {
 	p.began = true
-	p.buf.WriteString(grid(header, rows, false))
+	p.buf.WriteString(p.grid(header, rows, false))
 }
 
 // Field is one line of a block: a name and its value.

@@ -79,7 +79,7 @@ func TestFormatsEscape(t *testing.T) {
 
 	answer := Answer{Wire: map[string]any{"k" + evil: evil, "list": []string{evil}}}
 	for _, format := range []string{FormatJSON, FormatYAML} {
-		out, err := answer.Render(format, false)
+		out, err := answer.Render(format, Style{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -158,6 +158,26 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
+// Age formats the time since t in its largest unit: 5s, 12m, 3h, 4d.
+func Age(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+
+	const day = 24 * time.Hour
+
+	switch d := max(0, time.Since(t)); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < day:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	default:
+		return fmt.Sprintf("%dd", d/day)
+	}
+}
+
 func positive(n int) string {
 	if n == 0 {
 		return ""

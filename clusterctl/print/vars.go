@@ -20,7 +20,7 @@ func (p *Printer) VarsHistory(changes []api.VarsChange) {
 			Time(c.Time),
 			Line(c.Actor),
 			Line(c.Action),
-			Clip(strings.Join(differences(c), "; "), messageWidth),
+			strings.Join(differences(c), "; "),
 		}
 	}
 

@@ -148,14 +148,22 @@ var masks = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), constant("YYYY-MM-DDThh:mm:ssZ")},
 	{regexp.MustCompile(`([Rr]evision"?:? +)\d+`), func(m []string) string { return m[1] + "N" }},
 	{regexp.MustCompile(`\b[0-9a-f]{12,}\b`), constant("DIGEST")},
-	{regexp.MustCompile(`(?m)( )(?:\d+(?:\.\d+)?(?:ms|[hms]))+( +|\b)`), func(m []string) string {
-		width := max(len(m[0]), len(" Ns"))
-		if m[2] == "" {
-			width = len(" Ns")
-		}
+	// Twice, for durations in neighbouring columns: a match takes the spaces of the next.
+	{duration, sameWidth},
+	{duration, sameWidth},
+}
 
-		return fmt.Sprintf("%-*s", width, " Ns")
-	}},
+// duration matches a duration with the space before and the spaces after it.
+var duration = regexp.MustCompile(`(?m)( )(?:\d+(?:\.\d+)?(?:ms|[dhms]))+( +|\b)`)
+
+// sameWidth replaces a duration without a change of the columns after it.
+func sameWidth(m []string) string {
+	width := max(len(m[0]), len(" Ns"))
+	if m[2] == "" {
+		width = len(" Ns")
+	}
+
+	return fmt.Sprintf("%-*s", width, " Ns")
 }
 
 func constant(text string) func([]string) string { return func([]string) string { return text } }
