@@ -102,7 +102,8 @@ func (a *app) jobLogs() *cli.Command {
 		max:      1,
 		readsJob: true,
 		usage:    "print the output of a job",
-		about: readJobHelp + "\nAt a terminal, control characters that a host printed are replaced. A file or a pipe gets " +
+		about: readJobHelp + "\nAt a terminal, control characters that a host printed are replaced. A file or a pipe " +
+			"gets " +
 			"the output as it was.",
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue until the job ends"},
