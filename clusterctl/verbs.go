@@ -68,8 +68,12 @@ var verbHelps = map[inventory.Verb]verbHelp{
 		examples: []string{"clusterctl nodes maintenance web-1-AB12 -e '{\"version\": \"2.1\"}'"},
 	},
 	inventory.VerbDecommission: {
-		about:    "A dead host is decommissioned, too; its record then keeps the uncleaned group as residue.",
-		examples: []string{"clusterctl nodes decommission web-1-AB12"},
+		about: "A dead host is decommissioned, too; its record then keeps the uncleaned group as residue.\n" +
+			"Each node is cleaned with the playbooks that configured it, even if the folder has changed since.",
+		examples: []string{
+			"clusterctl nodes decommission web-1-AB12",
+			"clusterctl nodes decommission web-1-AB12 --playbooks current",
+		},
 	},
 	inventory.VerbClear: {
 		examples: []string{
@@ -116,6 +120,9 @@ var fieldFlags = map[inventory.Field]func(meaning string) cli.Flag{
 	},
 	inventory.FieldMaxFailures: func(meaning string) cli.Flag {
 		return &cli.StringFlag{Name: "max-failures", Usage: valueName(meaning, "number")}
+	},
+	inventory.FieldPlaybooks: func(meaning string) cli.Flag {
+		return &cli.StringFlag{Name: "playbooks", Usage: valueName(meaning, "playbooks")}
 	},
 }
 
@@ -224,6 +231,7 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 		Group:     c.String("host-group"),
 		OnFailure: c.String("on-failure"),
 		Serial:    c.String("serial"),
+		Playbooks: c.String("playbooks"),
 		Force:     c.Bool("force"),
 		TakeOver:  c.Bool("take-over"),
 		Reason:    c.String("reason"),

@@ -148,6 +148,7 @@ const (
 	FieldSerial      Field = "serial"
 	FieldMaxFailures Field = "max_failures"
 	FieldTakeOver    Field = "take_over"
+	FieldPlaybooks   Field = "playbooks"
 )
 
 // The options of verbs that can take their nodes batch by batch.
@@ -160,6 +161,12 @@ var (
 		FieldMaxFailures, "the number of failed nodes with which the next batch still begins (default: 0)",
 	}
 )
+
+// optionPlaybooks is the option of verbs that clean nodes.
+var optionPlaybooks = Option{
+	FieldPlaybooks,
+	"the playbooks of the cleanup: current for the configured folder (default: those that configured each node)",
+}
 
 // Option is an optional field of a request that a verb accepts.
 type Option struct {
@@ -190,6 +197,7 @@ var Lifecycle = []Transition{
 				FieldOnFailure,
 				"the scope of the cleanup if a node fails: batch (all nodes of the request, the default) or failed",
 			},
+			optionPlaybooks,
 		},
 		Meaning: "configure nodes and bring them into service",
 		Failure: "the nodes of the batch (with `on_failure: failed` only the failed ones) are cleaned up and become" +
@@ -202,6 +210,7 @@ var Lifecycle = []Transition{
 			{FieldGroup, "the host group to move to (default: the current group)"},
 			{FieldExtraVars, "variables for this update only"},
 			optionSerial, optionMaxFailures,
+			optionPlaybooks,
 		},
 		Meaning: "clean nodes and configure them again, optionally in another group",
 		Failure: "nodes with a begun cleanup are cleaned up and become Unallocated, or Quarantined if that fails;" +
@@ -224,7 +233,7 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbDecommission, From: []Status{Allocated, Quarantined}, Through: Decommissioning,
 		Success: Decommissioned, Failed: Decommissioned, Dirty: Decommissioned,
-		Options: []Option{{FieldExtraVars, "variables for the cleanup"}},
+		Options: []Option{{FieldExtraVars, "variables for the cleanup"}, optionPlaybooks},
 		Meaning: "take nodes out of service and clean them",
 		Failure: "Decommissioned nevertheless; configuration left on the node is recorded as `residue`",
 	},
@@ -233,6 +242,7 @@ var Lifecycle = []Transition{
 		Failed: Quarantined, Dirty: Quarantined,
 		Options: []Option{
 			{FieldExtraVars, "variables for the cleanup"},
+			optionPlaybooks,
 			{FieldForce, "skip the cleanup, for hosts that you have cleaned yourself; needs a reason"},
 		},
 		Meaning: "clean quarantined nodes and make them available again",

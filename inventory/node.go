@@ -29,6 +29,10 @@ type Node struct {
 	// Applied is the id of the job that configured the node; empty if nothing is
 	// applied, or if a failure left that unknown.
 	Applied string
+	// Playbooks are the digests of the playbooks that configured the node, by each
+	// group that it carries. A group without an entry was configured before there
+	// was a record of it.
+	Playbooks map[string]string
 	// LastError is the error of the last verb. The next verb clears it.
 	LastError string
 
@@ -96,9 +100,11 @@ type Tombstone struct {
 	Serial   string
 	HostKeys []string
 	Residue  []string // groups with configuration possibly left on the host
-	Time     time.Time
-	Actor    string
-	Reason   string
+	// Playbooks are the digests of the playbooks that configured those groups.
+	Playbooks map[string]string
+	Time      time.Time
+	Actor     string
+	Reason    string
 }
 
 // Commissioned reports whether the node serves: it is Allocated, or held by a
@@ -124,6 +130,7 @@ func (n Node) Clone() Node {
 	n.Duplicates = slices.Clone(n.Duplicates)
 	n.HostKeys = slices.Clone(n.HostKeys)
 	n.Labels = maps.Clone(n.Labels)
+	n.Playbooks = maps.Clone(n.Playbooks)
 	n.Seen = maps.Clone(n.Seen)
 
 	if n.Before != nil {
@@ -209,19 +216,20 @@ func (n Node) Unreserved() Node {
 
 // Outcome is the result of a verb for one node.
 type Outcome struct {
-	Status  Status
-	Group   string
-	Applied string
-	Residue []string
-	Error   string // becomes LastError
-	Reason  string
+	Status    Status
+	Group     string
+	Applied   string
+	Playbooks map[string]string
+	Residue   []string
+	Error     string // becomes LastError
+	Reason    string
 }
 
 // Release ends the verb with the outcome and frees the node of its job.
 func (n Node) Release(o Outcome, t Trigger) (Node, HistoryEntry) {
 	m := n.Clone()
 	m.PrevStatus, m.Status = n.Status, o.Status
-	m.Group, m.Applied, m.Residue, m.LastError = o.Group, o.Applied, o.Residue, o.Error
+	m.Group, m.Applied, m.Playbooks, m.Residue, m.LastError = o.Group, o.Applied, o.Playbooks, o.Residue, o.Error
 	m.Job, m.Verb, m.Before = "", "", nil
 
 	t.Reason = o.Reason
@@ -263,6 +271,7 @@ func NewNode(o Observation, tomb *Tombstone, at time.Time) (Node, HistoryEntry) 
 	if tomb != nil {
 		n.Status = Quarantined
 		n.HostKeys, n.Residue = slices.Clone(tomb.HostKeys), slices.Clone(tomb.Residue)
+		n.Playbooks = maps.Clone(tomb.Playbooks)
 		n.LastError = "it was forgotten on " + tomb.Time.UTC().Format(time.RFC3339) + " and is seen again"
 		trigger.Reason = n.LastError
 	}

@@ -274,6 +274,7 @@ func TestClone(t *testing.T) {
 	n := nodeIn(Provisioning, Discovered)
 	n.Duplicates, n.HostKeys, n.Before.Residue = []string{"a"}, []string{"k"}, []string{"r"}
 	n.Labels = map[string]string{"l": "v"}
+	n.Playbooks = map[string]string{"g": "d"}
 
 	want, err := json.Marshal(n)
 	if err != nil {
@@ -283,7 +284,7 @@ func TestClone(t *testing.T) {
 	m := n.Clone()
 	m.Residue[0], m.Duplicates[0], m.HostKeys[0] = "x", "x", "x"
 	m.Before.Residue[0], m.Before.Status = "x", "x"
-	m.Labels["l"], m.Seen["gossip"] = "x", false
+	m.Labels["l"], m.Playbooks["g"], m.Seen["gossip"] = "x", "x", false
 
 	if got, _ := json.Marshal(n); string(got) != string(want) {
 		t.Errorf("changing the copy changed the original to %s", got)
@@ -297,8 +298,8 @@ func TestClone(t *testing.T) {
 		}
 	}
 
-	if references != 6 {
-		t.Errorf("Node has %d reference fields, want 6: add the new one to Clone and to this test", references)
+	if references != 7 {
+		t.Errorf("Node has %d reference fields, want 7: add the new one to Clone and to this test", references)
 	}
 }
 

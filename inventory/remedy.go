@@ -38,7 +38,10 @@ var Actions = []struct {
 	Meaning string
 }{
 	{ActionListNodes, "list the nodes"},
-	{ActionSubmit, "submit a job: verb with nodes or addrs, and group; without nodes, the operator names them"},
+	{
+		ActionSubmit,
+		"submit a job: verb with nodes or addrs, group and playbooks; without nodes, the operator names them",
+	},
 	{ActionForgetNodes, "remove the records of nodes; without nodes, the operator names them"},
 	{ActionForgetHostKey, "record the ssh host key of nodes anew at the next contact"},
 	{ActionSetConnection, "change the ssh parameters of nodes; the operator enters them"},
@@ -59,16 +62,18 @@ var Actions = []struct {
 // Action is one operation that a remedy recommends, with its arguments. Each
 // client renders it in its own form: a command line, a request, a button.
 type Action struct {
-	Name   ActionName
-	Verb   Verb     // of a job to submit
-	Nodes  []string // by name; empty where the operator names them
-	Addrs  []string // in place of nodes, for VerbDiscover
-	Group  string   // that the nodes are to join
-	Job    string   // the id
-	Failed bool     // only the nodes on which the job did not succeed
-	Force  bool
-	Key    string // of a setting
-	Value  string // of a setting
+	Name  ActionName
+	Verb  Verb     // of a job to submit
+	Nodes []string // by name; empty where the operator names them
+	Addrs []string // in place of nodes, for VerbDiscover
+	Group string   // that the nodes are to join
+	// Playbooks is "current" for a cleanup with the configured folder.
+	Playbooks string
+	Job       string // the id
+	Failed    bool   // only the nodes on which the job did not succeed
+	Force     bool
+	Key       string // of a setting
+	Value     string // of a setting
 }
 
 // ListNodes returns the action that lists the nodes.
@@ -85,6 +90,12 @@ func Discover(addrs ...string) Action {
 // Joining returns a with the group that its nodes are to join.
 func (a Action) Joining(group string) Action {
 	a.Group = group
+	return a
+}
+
+// Cleaning returns a with the playbooks of the cleanup.
+func (a Action) Cleaning(playbooks string) Action {
+	a.Playbooks = playbooks
 	return a
 }
 
@@ -157,6 +168,7 @@ func (a Action) String() string {
 		{"nodes", strings.Join(a.Nodes, ",")},
 		{"addrs", strings.Join(a.Addrs, ",")},
 		{"group", a.Group},
+		{"playbooks", a.Playbooks},
 		{"job", a.Job},
 		{"key", a.Key},
 		{"value", a.Value},

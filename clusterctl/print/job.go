@@ -124,7 +124,7 @@ func (p *Printer) Job(j api.Job, everything bool) {
 
 	if everything {
 		for _, r := range j.Runs {
-			p.run(r)
+			p.run(j, r)
 		}
 
 		p.pinnedVars(j.Vars)
@@ -149,6 +149,7 @@ func (p *Printer) jobFields(j api.Job) []Field {
 		{"Addresses", List(j.Addrs)},
 		{"Helpers", List(j.Helpers)},
 		{"Group", Line(j.Group)},
+		{"Playbooks", Line(j.Playbooks)},
 		{"Note", Text(j.Note)},
 		{"Warnings", Text(strings.Join(j.Warnings, "\n"))},
 		{"Actor", Line(j.Actor)},
@@ -245,7 +246,7 @@ func (p *Printer) runs(runs []api.Run) {
 }
 
 // run prints one run with the results of its hosts.
-func (p *Printer) run(r api.Run) {
+func (p *Printer) run(j api.Job, r api.Run) {
 	hosts := make([]string, len(r.Hosts))
 	for i, h := range r.Hosts {
 		hosts[i] = h
@@ -255,9 +256,16 @@ func (p *Printer) run(r api.Run) {
 		}
 	}
 
+	// Those that configured the hosts, if they are not the job's.
+	own := ""
+	if r.PlaybookDigest != j.PlaybookDigest {
+		own = Line(r.PlaybookDigest)
+	}
+
 	p.Fields([]Field{
 		{"Run", Line(r.Phase)},
 		{"Playbook", Line(r.Playbook)},
+		{"Playbooks", own},
 		{"Hosts", List(hosts)},
 		{"Started", Time(r.Started)},
 		{"Ended", timeOf(r.Ended)},

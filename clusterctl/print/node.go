@@ -94,6 +94,16 @@ func Labels(of map[string]string) string {
 // LabelLine formats labels on one line.
 func LabelLine(of map[string]string) string { return strings.ReplaceAll(Labels(of), "\n", ",") }
 
+// playbooks returns the playbooks that configured a node, a line for each group.
+func playbooks(digests map[string]string) string {
+	var lines []string
+	for _, group := range slices.Sorted(maps.Keys(digests)) {
+		lines = append(lines, Line(digests[group])+" ("+Line(group)+")")
+	}
+
+	return strings.Join(lines, "\n")
+}
+
 // Node prints everything about one node.
 func (p *Printer) Node(n api.Node) {
 	seen := make([]string, 0, len(n.Seen))
@@ -118,6 +128,7 @@ func (p *Printer) Node(n api.Node) {
 		{"State", withPrevious(p.Paint.State(n.State), string(n.State), string(n.PrevState))},
 		{"Group", Line(n.Group)},
 		{"Applied by job", Line(n.Applied)},
+		{"Playbooks", playbooks(n.Playbooks)},
 		{"Residue of", List(n.Residue)},
 		{"Last error", Text(n.LastError)},
 		{"Claimed by job", Line(n.Job)},

@@ -37,6 +37,10 @@ const (
 	prefixDamaged = ".damaged-" // a copy that no longer matched its digest
 )
 
+// manifestName is the file in a copy with the lines that its digest covers. It is
+// no part of the content.
+const manifestName = ".clusterm-manifest"
+
 // Store keeps copies of folders of playbooks, each in a directory named for the
 // digest of its content. Its methods may be called concurrently; only one
 // process may use Dir.
@@ -49,14 +53,40 @@ type Store struct {
 }
 
 // Path returns the directory of the playbooks with that digest. It need not
-// exist, see Has.
+// exist, see Intact.
 func (s *Store) Path(digest string) string { return filepath.Join(s.Dir, digest) }
 
-// Has reports whether the playbooks with that digest are kept. It does not
-// verify their content.
-func (s *Store) Has(digest string) bool {
-	info, err := os.Stat(s.Path(digest))
-	return err == nil && info.IsDir()
+// Intact reports whether the playbooks with that digest are kept, with everything
+// that belongs to them. Files that a run has added to the copy do no harm.
+func (s *Store) Intact(ctx context.Context, digest string) bool {
+	if !digestPattern.MatchString(digest) {
+		return false
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	found, err := s.walk(ctx, os.DirFS(s.Path(digest)), nil)
+	if err != nil {
+		return false
+	}
+
+	if digestOf(found) == digest {
+		return true
+	}
+
+	manifest, err := os.ReadFile(filepath.Join(s.Path(digest), manifestName))
+	if err != nil {
+		return false
+	}
+
+	lines := strings.Split(string(manifest), "\n")
+	isMissing := func(line string) bool {
+		_, ok := slices.BinarySearch(found, line)
+		return !ok
+	}
+
+	return digestOf(lines) == digest && !slices.ContainsFunc(lines, isMissing)
 }
 
 // KeepDir keeps a copy of a directory, see Keep. Links out of the directory are
@@ -91,12 +121,12 @@ func (s *Store) Keep(ctx context.Context, src fs.FS) (digest string, err error) 
 		return "", err
 	}
 
-	digest, err = s.walk(ctx, src, nil)
+	lines, err := s.walk(ctx, src, nil)
 	if err != nil {
 		return "", err
 	}
 
-	if s.reuse(ctx, digest) {
+	if digest = digestOf(lines); s.reuse(ctx, digest) {
 		return digest, nil
 	}
 
@@ -112,10 +142,10 @@ func (s *Store) reuse(ctx context.Context, digest string) bool {
 	}
 
 	// The account may have edited the copy, which a digest must not hide.
-	actual, err := s.walk(ctx, os.DirFS(dir), nil)
+	lines, err := s.walk(ctx, os.DirFS(dir), nil)
 	now := time.Now()
 
-	return err == nil && actual == digest && os.Chtimes(dir, now, now) == nil
+	return err == nil && digestOf(lines) == digest && os.Chtimes(dir, now, now) == nil
 }
 
 // copy copies src into the store and returns the digest of the copy.
@@ -133,13 +163,18 @@ func (s *Store) copy(ctx context.Context, src fs.FS) (digest string, err error) 
 	defer dst.Close() // walk has synced it
 
 	// src may have changed since the first walk, so the copy's own digest counts.
-	digest, err = s.walk(ctx, src, dst)
+	lines, err := s.walk(ctx, src, dst)
 	if err != nil {
 		return "", err
 	}
 
-	if s.reuse(ctx, digest) {
+	if digest = digestOf(lines); s.reuse(ctx, digest) {
 		return digest, nil
+	}
+
+	manifest := []byte(strings.Join(lines, "\n"))
+	if err := localfile.Replace(filepath.Join(tmp, manifestName), manifest); err != nil {
+		return "", err
 	}
 
 	if err := os.Chmod(tmp, 0o755); err != nil {
@@ -200,9 +235,15 @@ func (s *Store) Prune(keep []string, unused time.Duration) (removed []string, er
 	return removed, errors.Join(errs...)
 }
 
-// walk returns the digest of src. If dst is not nil, it also copies src there,
-// durably.
-func (s *Store) walk(ctx context.Context, src fs.FS, dst *os.Root) (string, error) {
+// digestOf returns the digest of a folder from the sorted lines of its description.
+func digestOf(lines []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return hex.EncodeToString(sum[:])
+}
+
+// walk returns the description of src: a line for each entry, sorted. If dst is not
+// nil, it also copies src there, durably.
+func (s *Store) walk(ctx context.Context, src fs.FS, dst *os.Root) ([]string, error) {
 	w := &walker{
 		src:      src,
 		dst:      dst,
@@ -223,19 +264,18 @@ func (s *Store) walk(ctx context.Context, src fs.FS, dst *os.Root) (string, erro
 		return w.visit(name, d)
 	})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 
 	if dst != nil {
 		if err := w.finish(); err != nil {
-			return "", refusef("%w", err)
+			return nil, refusef("%w", err)
 		}
 	}
 
 	slices.Sort(w.lines)
-	sum := sha256.Sum256([]byte(strings.Join(w.lines, "\n")))
 
-	return hex.EncodeToString(sum[:]), nil
+	return w.lines, nil
 }
 
 func refusef(format string, args ...any) error {
@@ -287,7 +327,8 @@ func omitted(d fs.DirEntry) bool {
 	}
 
 	// .git is a file in a worktree and in a submodule.
-	return name == ".git" || strings.HasSuffix(name, ".pyc") || strings.HasSuffix(name, ".retry")
+	return name == ".git" || name == manifestName ||
+		strings.HasSuffix(name, ".pyc") || strings.HasSuffix(name, ".retry")
 }
 
 func (w *walker) dir(name string) error {

@@ -75,7 +75,7 @@ func TestKeepCopiesContentLinksAndModes(t *testing.T) {
 	digest := keep(t, store, playbookDir(t))
 	dir := store.Path(digest)
 
-	if !store.Has(digest) || store.Has(strings.Repeat("0", 64)) {
+	if !store.Intact(t.Context(), digest) || store.Intact(t.Context(), strings.Repeat("0", 64)) {
 		t.Error("Has does not match the content of the store")
 	}
 
@@ -118,6 +118,51 @@ func TestKeepReusesAnIntactCopy(t *testing.T) {
 	}
 
 	expectContent(t, copied, "- hosts: all\n")
+}
+
+// TestIntact: a copy is intact if everything that was copied is there, whatever else
+// a run has left in it.
+func TestIntact(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name   string
+		change func(dir string) error
+		want   bool
+	}{
+		{"untouched", func(string) error { return nil }, true},
+		{"a file of a run", func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "roles", "fetched.json"), nil, 0o644)
+		}, true},
+		{"a changed file", func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "site.yml"), []byte("- hosts: none\n"), 0o644)
+		}, false},
+		{"a missing file", func(dir string) error {
+			return os.Remove(filepath.Join(dir, "roles/a/tasks/main.yml"))
+		}, false},
+		{"another mode", func(dir string) error { return os.Chmod(filepath.Join(dir, "bin/tool"), 0o644) }, false},
+		{"a file of a run, and no manifest", func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, manifestName)),
+				os.WriteFile(filepath.Join(dir, "x"), nil, 0o644))
+		}, false},
+		{"a change with its manifest", func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, "site.yml")), os.WriteFile(
+				filepath.Join(dir, manifestName), []byte(`dir "bin"`), 0o644))
+		}, false},
+		{"missing", os.RemoveAll, false},
+	} {
+		store := &Store{Dir: filepath.Join(t.TempDir(), "playbooks")}
+		digest := keep(t, store, playbookDir(t))
+		must(t, tt.change(store.Path(digest)))
+
+		if got := store.Intact(t.Context(), digest); got != tt.want {
+			t.Errorf("%s: intact is %v", tt.name, got)
+		}
+	}
+
+	if (&Store{Dir: t.TempDir()}).Intact(t.Context(), "") {
+		t.Error("no digest is intact")
+	}
 }
 
 func TestEveryEditChangesTheDigest(t *testing.T) {

@@ -13,16 +13,17 @@ import (
 // the request that carries it out. A client with commands or buttons of its own
 // renders the name and the arguments.
 type Action struct {
-	Action string         `json:"action"` // inventory.Actions has every name with its meaning
-	Verb   inventory.Verb `json:"verb,omitempty"`
-	Nodes  []string       `json:"nodes,omitempty"`
-	Addrs  []string       `json:"addrs,omitempty"`
-	Group  string         `json:"group,omitempty"`
-	Job    string         `json:"job,omitempty"`
-	Failed bool           `json:"failed,omitempty"`
-	Force  bool           `json:"force,omitempty"`
-	Key    string         `json:"key,omitempty"`
-	Value  string         `json:"value,omitempty"`
+	Action    string         `json:"action"` // inventory.Actions has every name with its meaning
+	Verb      inventory.Verb `json:"verb,omitempty"`
+	Nodes     []string       `json:"nodes,omitempty"`
+	Addrs     []string       `json:"addrs,omitempty"`
+	Group     string         `json:"group,omitempty"`
+	Playbooks string         `json:"playbooks,omitempty"`
+	Job       string         `json:"job,omitempty"`
+	Failed    bool           `json:"failed,omitempty"`
+	Force     bool           `json:"force,omitempty"`
+	Key       string         `json:"key,omitempty"`
+	Value     string         `json:"value,omitempty"`
 
 	// The request. A body without nodes is for the operator to complete.
 	Method string          `json:"method"`
@@ -36,19 +37,20 @@ func ActionsOf(actions []inventory.Action) []Action {
 	for _, a := range actions {
 		method, path, body := request(a)
 		out = append(out, Action{
-			Action: string(a.Name),
-			Verb:   a.Verb,
-			Nodes:  a.Nodes,
-			Addrs:  a.Addrs,
-			Group:  a.Group,
-			Job:    a.Job,
-			Failed: a.Failed,
-			Force:  a.Force,
-			Key:    a.Key,
-			Value:  a.Value,
-			Method: method,
-			Path:   path,
-			Body:   body,
+			Action:    string(a.Name),
+			Verb:      a.Verb,
+			Nodes:     a.Nodes,
+			Addrs:     a.Addrs,
+			Group:     a.Group,
+			Playbooks: a.Playbooks,
+			Job:       a.Job,
+			Failed:    a.Failed,
+			Force:     a.Force,
+			Key:       a.Key,
+			Value:     a.Value,
+			Method:    method,
+			Path:      path,
+			Body:      body,
 		})
 	}
 
@@ -61,16 +63,17 @@ func RestoreActions(actions []Action) []inventory.Action {
 	var out []inventory.Action
 	for _, a := range actions {
 		out = append(out, inventory.Action{
-			Name:   inventory.ActionName(a.Action),
-			Verb:   a.Verb,
-			Nodes:  a.Nodes,
-			Addrs:  a.Addrs,
-			Group:  a.Group,
-			Job:    a.Job,
-			Failed: a.Failed,
-			Force:  a.Force,
-			Key:    a.Key,
-			Value:  a.Value,
+			Name:      inventory.ActionName(a.Action),
+			Verb:      a.Verb,
+			Nodes:     a.Nodes,
+			Addrs:     a.Addrs,
+			Group:     a.Group,
+			Playbooks: a.Playbooks,
+			Job:       a.Job,
+			Failed:    a.Failed,
+			Force:     a.Force,
+			Key:       a.Key,
+			Value:     a.Value,
 		})
 	}
 
@@ -85,8 +88,9 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 	case inventory.ActionListNodes:
 		return http.MethodGet, PathNodes, nil
 	case inventory.ActionSubmit:
-		return http.MethodPost, PathJobs,
-			encode(JobRequest{Verb: a.Verb, Nodes: a.Nodes, Addrs: a.Addrs, Group: a.Group, Force: a.Force})
+		return http.MethodPost, PathJobs, encode(JobRequest{
+			Verb: a.Verb, Nodes: a.Nodes, Addrs: a.Addrs, Group: a.Group, Playbooks: a.Playbooks, Force: a.Force,
+		})
 	case inventory.ActionForgetNodes:
 		return http.MethodPost, PathForget, encode(Forget{Nodes: append([]string{}, a.Nodes...), Force: a.Force})
 	case inventory.ActionForgetHostKey:

@@ -107,11 +107,14 @@ type JobRequest struct {
 	// nodes, or a share such as 25%. Empty: all nodes at once.
 	Serial string `json:"serial,omitempty"`
 	// MaxFailures is the number of failed nodes with which the next batch still begins.
-	MaxFailures int      `json:"max_failures,omitempty"`
-	Timeout     Duration `json:"timeout,omitempty"`   // from the start of the job; 0: the configured limit
-	Force       bool     `json:"force,omitempty"`     // clear: skip the cleanup; needs a reason
-	TakeOver    bool     `json:"take_over,omitempty"` // discover: also hosts of another manager; needs a reason
-	Reason      string   `json:"reason,omitempty"`
+	MaxFailures int `json:"max_failures,omitempty"`
+	// Playbooks is "current" to clean with the configured folder, or empty: each
+	// node is cleaned with the playbooks that configured it.
+	Playbooks string   `json:"playbooks,omitempty"`
+	Timeout   Duration `json:"timeout,omitempty"`   // from the start of the job; 0: the configured limit
+	Force     bool     `json:"force,omitempty"`     // clear: skip the cleanup; needs a reason
+	TakeOver  bool     `json:"take_over,omitempty"` // discover: also hosts of another manager; needs a reason
+	Reason    string   `json:"reason,omitempty"`
 }
 
 // Job is one job on the wire.
@@ -135,14 +138,15 @@ type Job struct {
 	Serial      string `json:"serial,omitempty"`
 	MaxFailures int    `json:"max_failures,omitempty"`
 
-	Force    bool     `json:"force,omitempty"`     // clear: skips the cleanup
-	TakeOver bool     `json:"take_over,omitempty"` // discover: also takes hosts of another manager
-	Reason   string   `json:"reason,omitempty"`    // the operator's reason
-	Actor    string   `json:"actor,omitempty"`
-	RetryOf  string   `json:"retry_of,omitempty"` // the job that this one retries
-	Instance string   `json:"instance,omitempty"` // the instance that runs the job
-	Note     string   `json:"note,omitempty"`     // a decision of the manager, e.g. the chosen group
-	Warnings []string `json:"warnings,omitempty"` // e.g. about values with the syntax of templates
+	Playbooks string   `json:"playbooks,omitempty"` // current, or empty; see JobRequest
+	Force     bool     `json:"force,omitempty"`     // clear: skips the cleanup
+	TakeOver  bool     `json:"take_over,omitempty"` // discover: also takes hosts of another manager
+	Reason    string   `json:"reason,omitempty"`    // the operator's reason
+	Actor     string   `json:"actor,omitempty"`
+	RetryOf   string   `json:"retry_of,omitempty"` // the job that this one retries
+	Instance  string   `json:"instance,omitempty"` // the instance that runs the job
+	Note      string   `json:"note,omitempty"`     // a decision of the manager, e.g. the chosen group
+	Warnings  []string `json:"warnings,omitempty"` // e.g. about values with the syntax of templates
 
 	Position   int      `json:"position,omitempty"`    // Queued: position in the queue, from 1
 	WaitsFor   []string `json:"waits_for,omitempty"`   // Queued: the jobs ahead of it
@@ -170,13 +174,15 @@ type Job struct {
 
 // Run is one run of ansible-playbook for a job.
 type Run struct {
-	Kind     string     `json:"kind"` // playbook, or appear: the wait for hosts to be observed
-	Phase    string     `json:"phase"`
-	Playbook string     `json:"playbook"`
-	Hosts    []string   `json:"hosts"`
-	Groups   []string   `json:"groups,omitempty"` // parallel to Hosts: the group of each host in this run
-	Started  time.Time  `json:"started"`
-	Ended    *time.Time `json:"ended,omitempty"`
+	Kind     string `json:"kind"` // playbook, or appear: the wait for hosts to be observed
+	Phase    string `json:"phase"`
+	Playbook string `json:"playbook"`
+	// PlaybookDigest is the digest of the playbooks of this run.
+	PlaybookDigest string     `json:"playbook_digest,omitempty"`
+	Hosts          []string   `json:"hosts"`
+	Groups         []string   `json:"groups,omitempty"` // parallel to Hosts: the group of each host in this run
+	Started        time.Time  `json:"started"`
+	Ended          *time.Time `json:"ended,omitempty"`
 	// Exit is done, failed, cancelled, deadline, interrupted, absent or internal;
 	// empty before the end.
 	Exit    string       `json:"exit,omitempty"`

@@ -107,6 +107,10 @@ func submitCommand(a inventory.Action) []string {
 		words = append(words, "-g", a.Group)
 	}
 
+	if a.Playbooks != "" {
+		words = append(words, "--playbooks", a.Playbooks)
+	}
+
 	return forced(a, words)
 }
 

@@ -29,6 +29,9 @@ type Node struct {
 	// Applied is the id of the job that configured the node; empty if it is
 	// unknown or the node carries no configuration.
 	Applied string `json:"applied,omitempty"`
+	// Playbooks are the digests of the playbooks that configured the node, by group.
+	// They clean the node, too.
+	Playbooks map[string]string `json:"playbooks,omitempty"`
 	// LastError is the reason for the last failed verb; the next verb clears it.
 	LastError string `json:"last_error,omitempty"`
 

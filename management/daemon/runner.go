@@ -151,8 +151,10 @@ func (r *runner) Pin(ctx context.Context) (digest string, err error) {
 	return r.bundled, nil
 }
 
-// Kept reports whether the copy with that digest is on this host.
-func (r *runner) Kept(digest string) bool { return r.playbooks.Has(digest) }
+// Kept reports whether the copy with that digest is on this host, undamaged.
+func (r *runner) Kept(ctx context.Context, digest string) bool {
+	return r.playbooks.Intact(ctx, digest)
+}
 
 // Parse refuses playbooks that are missing from the copy or do not parse.
 func (r *runner) Parse(ctx context.Context, digest string, files, groups []string) error {

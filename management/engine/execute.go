@@ -101,8 +101,8 @@ func (e *Engine) begin(ctx context.Context, j job.Job, step job.Step) error {
 	}
 
 	run := job.Run{
-		Kind: step.Kind, Phase: step.Phase, Playbook: step.Playbook, Hosts: step.Hosts, Groups: step.Groups,
-		Started: time.Now(),
+		Kind: step.Kind, Phase: step.Phase, Playbook: step.Playbook, PlaybookDigest: step.PlaybookDigest,
+		Hosts: step.Hosts, Groups: step.Groups, Started: time.Now(),
 	}
 
 	err := e.retryUnavailable(ctx, func() (err error) {

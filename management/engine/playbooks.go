@@ -88,8 +88,8 @@ type Playbooks interface {
 	Pin(ctx context.Context) (digest string, err error)
 	// Parse refuses playbooks that are missing from the copy or do not parse.
 	Parse(ctx context.Context, digest string, playbooks []string, groups []string) error
-	// Kept reports whether the copy with that digest is on this host.
-	Kept(digest string) bool
+	// Kept reports whether the copy with that digest is on this host, undamaged.
+	Kept(ctx context.Context, digest string) bool
 	// Prune removes the remains of runs, and copies, except those that keep
 	// returns. It calls keep after it has listed them, so that a run started
 	// meanwhile is not touched.

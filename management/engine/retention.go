@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -58,11 +59,27 @@ func (e *Engine) Prune(ctx context.Context) error {
 }
 
 // inUse returns the runs of jobs that have not ended, and the playbooks of all
-// jobs: an ended job can be retried.
+// jobs, because an ended job can be retried, and those that configured a node,
+// because they clean it.
 func (e *Engine) inUse() (runs, digests []string) {
-	for _, j := range e.state.View().Jobs {
-		if !slices.Contains(digests, j.PlaybookDigest) {
-			digests = append(digests, j.PlaybookDigest)
+	v := e.state.View()
+	kept := map[string]bool{}
+
+	for _, n := range v.Nodes {
+		for _, digest := range n.Playbooks {
+			kept[digest] = true
+		}
+	}
+
+	for _, t := range v.Tombstones {
+		for _, digest := range t.Playbooks {
+			kept[digest] = true
+		}
+	}
+
+	for _, j := range v.Jobs {
+		for _, digest := range j.InUse() {
+			kept[digest] = true
 		}
 
 		if j.Status.Ended() {
@@ -74,7 +91,7 @@ func (e *Engine) inUse() (runs, digests []string) {
 		}
 	}
 
-	return runs, digests
+	return runs, slices.Sorted(maps.Keys(kept))
 }
 
 // runID returns the id of a run. It is never reused.

@@ -95,6 +95,11 @@ func (e *Engine) keptInputs(ctx context.Context, old job.Job, names []string) (j
 		return in, err
 	}
 
+	// A job that cleans with the playbooks of its nodes may have none of its own.
+	if old.PlaybookDigest == "" {
+		return in, nil
+	}
+
 	kept, err := e.keepPlaybooks(ctx, old.PlaybookDigest)
 	if err == nil && !kept {
 		err = inventory.Errorf(inventory.KindRefused,
@@ -111,7 +116,7 @@ func (e *Engine) keptInputs(ctx context.Context, old job.Job, names []string) (j
 // If they are not, it copies the configured folder as it is now: the same
 // content has the same digest.
 func (e *Engine) keepPlaybooks(ctx context.Context, digest string) (bool, error) {
-	if e.playbooks.Kept(digest) {
+	if e.playbooks.Kept(ctx, digest) {
 		return true, nil
 	}
 
@@ -124,7 +129,7 @@ func retryRequest(old job.Job, names []string, in job.Inputs) job.Request {
 	r := job.Request{
 		Verb: old.Verb, Group: old.Group, Extra: in.Extra, OnFailure: old.OnFailure, Serial: old.Serial,
 		MaxFailures: old.MaxFailures, Timeout: old.Timeout,
-		Force: old.Force, TakeOver: old.TakeOver, Reason: old.Reason,
+		Playbooks: old.Playbooks, Force: old.Force, TakeOver: old.TakeOver, Reason: old.Reason,
 	}
 	if old.TakesAddrs() {
 		r.Addrs = names

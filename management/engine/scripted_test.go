@@ -48,6 +48,7 @@ type scriptedPlaybooks struct {
 	kept   [2][]string // what the last Prune was told to keep
 	pruned func()      // called by the next Prune
 	lost   bool        // no tree is kept
+	gone   []string    // trees that are not kept
 }
 
 // scriptedRun is one run of a scripted playbook.
@@ -93,11 +94,11 @@ func (p *scriptedPlaybooks) Pin(context.Context) (string, error) {
 	return p.pinned, p.pin
 }
 
-func (p *scriptedPlaybooks) Kept(string) bool {
+func (p *scriptedPlaybooks) Kept(_ context.Context, digest string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	return !p.lost
+	return !p.lost && digest != "" && (!slices.Contains(p.gone, digest) || p.pinned == digest)
 }
 
 func (p *scriptedPlaybooks) Parse(_ context.Context, digest string, playbooks, groups []string) error {

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -437,9 +438,15 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 	now := time.Now()
 
 	spec := RunSpec{
-		ID: id, PlaybookDigest: j.PlaybookDigest, Playbook: run.Playbook, Extra: in.Extra, Deadline: j.Deadline,
-		Lease: now.Add(settings.Lease),
+		ID: id, PlaybookDigest: cmp.Or(run.PlaybookDigest, j.PlaybookDigest), Playbook: run.Playbook,
+		Extra: in.Extra, Deadline: j.Deadline, Lease: now.Add(settings.Lease),
 	}
+
+	// Those that configured a node may have been removed from this host since.
+	if kept, err := e.keepPlaybooks(ctx, spec.PlaybookDigest); !kept {
+		return RunSpec{}, errPlaybooksGone(j, spec.PlaybookDigest, run.Hosts, err)
+	}
+
 	if run.Phase == job.PhaseUndo {
 		spec.Deadline = now.Add(j.Timeout)
 	}

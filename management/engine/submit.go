@@ -5,6 +5,8 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -74,11 +76,13 @@ func (e *Engine) queue(
 
 	// Refuse a wrong request before the playbooks are copied and parsed.
 	r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
-	if err := e.checkRequest(v, settings, r); err != nil {
+
+	j, err := e.checkRequest(v, settings, r)
+	if err != nil {
 		return job.Job{}, err
 	}
 
-	pinned, err := e.preparePlaybooks(ctx, settings, r, digest)
+	pinned, err := e.preparePlaybooks(ctx, settings, j, digest)
 	if err != nil {
 		return job.Job{}, err
 	}
@@ -86,58 +90,118 @@ func (e *Engine) queue(
 	return e.accept(ctx, c, settings, r, pinned, pin)
 }
 
-// checkRequest refuses a request that is wrong in itself, before any costly step.
-func (e *Engine) checkRequest(v *state.View, settings Settings, r job.Request) error {
+// checkRequest refuses a request that is wrong in itself, before any costly step. It
+// returns the job as the nodes are now.
+func (e *Engine) checkRequest(v *state.View, settings Settings, r job.Request) (job.Job, error) {
 	if err := configuration.CheckVars(r.Extra); err != nil {
-		return err
+		return job.Job{}, err
 	}
 
 	if _, err := settings.Secrets.Restore(r.Extra, nil); err != nil {
-		return err
+		return job.Job{}, err
 	}
 
 	verb, err := job.VerbOf(r.Verb)
 	if err != nil {
-		return err
+		return job.Job{}, err
 	}
 
 	if verb.InstallsAgent && settings.AgentVars == nil {
-		return settings.NoAgents
+		return job.Job{}, settings.NoAgents
 	}
 
 	// The manager's host has no agent to remove but the manager.
 	if verb.RemovesAgent {
 		for _, name := range r.Nodes {
 			if err := node.CheckNotOwn(name, settings.Own); err != nil {
-				return err
+				return job.Job{}, err
 			}
 		}
 	}
 
-	_, err = job.Accept(v.Snapshot, settings.Groups, r)
-
-	return err
+	return job.Accept(v.Snapshot, settings.Groups, r)
 }
 
-// preparePlaybooks returns the digest of playbooks that can run.
+// preparePlaybooks returns the digest of the job's playbooks, once all that the
+// job may need can run: its own, and those that configured the nodes it cleans.
 func (e *Engine) preparePlaybooks(
-	ctx context.Context, settings Settings, r job.Request, digest func(context.Context) (string, error),
+	ctx context.Context, settings Settings, j job.Job, digest func(context.Context) (string, error),
 ) (string, error) {
 	if err := e.runner.Check(ctx); err != nil {
 		return "", err
 	}
 
+	// A broken folder must not keep nodes from a cleanup that does not need it.
+	own, needed := j.Own()
 	pinned, err := digest(ctx)
-	if err != nil || r.Force { // a forced job runs no playbook
-		return pinned, err
-	}
 
-	verb, err := job.VerbOf(r.Verb)
-	if err != nil {
+	switch {
+	case err != nil && (needed || ctx.Err() != nil):
 		return "", err
+	case j.Force: // a forced job runs no playbook
+		return pinned, nil
 	}
 
-	return pinned, e.playbooks.Parse(ctx, pinned, verb.Playbooks, settings.Groups.Names())
+	if needed {
+		verb, err := job.VerbOf(j.Verb)
+		if err != nil {
+			return "", err
+		}
+
+		if err := e.playbooks.Parse(ctx, pinned, verb.Playbooks, settings.Groups.Names()); err != nil {
+			return "", err
+		}
+	}
+
+	for _, digest := range slices.Sorted(maps.Keys(own)) {
+		if err := e.checkOwn(ctx, settings, j, digest, own[digest]); err != nil {
+			return "", err
+		}
+	}
+
+	return pinned, nil
+}
+
+// checkOwn refuses a job if the playbooks that configured the nodes cannot clean
+// them.
+func (e *Engine) checkOwn(ctx context.Context, settings Settings, j job.Job, digest string, nodes []string) error {
+	if kept, err := e.keepPlaybooks(ctx, digest); !kept {
+		return errPlaybooksGone(j, digest, nodes, err)
+	}
+
+	err := e.playbooks.Parse(ctx, digest, []string{job.PlaybookCleanup}, settings.Groups.Names())
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
+		return cleanWithCurrent(j, nodes, inventory.Errorf(inventory.KindRefused,
+			"the playbooks that configured %s cannot clean: %s", job.ShortList(nodes), e.Message))
+	}
+
+	return err
+}
+
+// errPlaybooksGone returns the error for playbooks that are not on this host. err
+// is the reason that the folder of today cannot be read, or nil.
+func errPlaybooksGone(j job.Job, digest string, nodes []string, err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+
+	short := digest[:min(len(digest), 12)]
+	if digest == j.PlaybookDigest {
+		return inventory.Errorf(inventory.KindRefused,
+			"the playbooks of job %s (digest %s) are missing or damaged on this host", j.ID, short)
+	}
+
+	return cleanWithCurrent(j, nodes, inventory.Errorf(inventory.KindRefused,
+		"the playbooks that configured %s (digest %s) are missing or damaged on this host, "+
+			"and the folder of playbooks is not as it was then", job.ShortList(nodes), short))
+}
+
+// cleanWithCurrent adds the remedies for nodes without the playbooks that
+// configured them.
+func cleanWithCurrent(j job.Job, nodes []string, e *inventory.Error) error {
+	return e.Do("restore the folder as it was, or clean with the playbooks of today").
+		With(inventory.Submit(j.Verb, j.Names()...).Joining(j.Group).Cleaning(job.PlaybooksCurrent)).
+		About(nodes...)
 }
 
 // accept decides on the newest view and stores the job.

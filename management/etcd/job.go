@@ -39,6 +39,7 @@ type jobRecord struct {
 	RetryOf        string                   `json:"retry_of,omitempty"`
 	Warnings       []string                 `json:"warnings,omitempty"`
 	PlaybookDigest string                   `json:"playbook_digest,omitempty"`
+	Playbooks      string                   `json:"playbooks,omitempty"`
 	Timeout        time.Duration            `json:"timeout"` // nanoseconds
 	Instance       string                   `json:"instance,omitempty"`
 	Accepted       time.Time                `json:"accepted"`
@@ -54,34 +55,36 @@ type jobRecord struct {
 
 // targetRecord is a node as the job found it.
 type targetRecord struct {
-	Name      string           `json:"name"`
-	Addr      string           `json:"addr"`
-	Label     string           `json:"label,omitempty"`
-	Serial    string           `json:"serial,omitempty"`
-	From      inventory.Status `json:"from,omitempty"`
-	FromGroup string           `json:"from_group,omitempty"`
-	Group     string           `json:"group,omitempty"`
-	Residue   []string         `json:"residue,omitempty"`
-	Applied   string           `json:"applied,omitempty"`
+	Name      string            `json:"name"`
+	Addr      string            `json:"addr"`
+	Label     string            `json:"label,omitempty"`
+	Serial    string            `json:"serial,omitempty"`
+	From      inventory.Status  `json:"from,omitempty"`
+	FromGroup string            `json:"from_group,omitempty"`
+	Group     string            `json:"group,omitempty"`
+	Residue   []string          `json:"residue,omitempty"`
+	Applied   string            `json:"applied,omitempty"`
+	Playbooks map[string]string `json:"playbooks,omitempty"`
 }
 
 // runRecord is one step of a job that was begun.
 type runRecord struct {
-	Kind      job.StepKind                `json:"kind,omitempty"`
-	Phase     job.Phase                   `json:"phase"`
-	Playbook  string                      `json:"playbook"`
-	Hosts     []string                    `json:"hosts"`
-	Groups    []string                    `json:"groups,omitempty"`
-	Started   time.Time                   `json:"started"`
-	Ended     time.Time                   `json:"ended,omitzero"`
-	Exit      string                      `json:"exit,omitempty"`
-	Code      int                         `json:"code,omitempty"`
-	Message   string                      `json:"message,omitempty"`
-	Results   map[string]hostResultRecord `json:"results,omitempty"`
-	NotBegun  bool                        `json:"not_begun,omitempty"`
-	TakenOver bool                        `json:"taken_over,omitempty"`
-	Text      int64                       `json:"text"`
-	Events    int64                       `json:"events"`
+	Kind           job.StepKind                `json:"kind,omitempty"`
+	Phase          job.Phase                   `json:"phase"`
+	Playbook       string                      `json:"playbook"`
+	PlaybookDigest string                      `json:"playbook_digest,omitempty"`
+	Hosts          []string                    `json:"hosts"`
+	Groups         []string                    `json:"groups,omitempty"`
+	Started        time.Time                   `json:"started"`
+	Ended          time.Time                   `json:"ended,omitzero"`
+	Exit           string                      `json:"exit,omitempty"`
+	Code           int                         `json:"code,omitempty"`
+	Message        string                      `json:"message,omitempty"`
+	Results        map[string]hostResultRecord `json:"results,omitempty"`
+	NotBegun       bool                        `json:"not_begun,omitempty"`
+	TakenOver      bool                        `json:"taken_over,omitempty"`
+	Text           int64                       `json:"text"`
+	Events         int64                       `json:"events"`
 }
 
 // hostResultRecord is the result of one run on one host.
@@ -98,12 +101,13 @@ type hostResultRecord struct {
 
 // outcomeRecord is the result of the job for one node.
 type outcomeRecord struct {
-	Status  inventory.Status `json:"status"`
-	Group   string           `json:"group,omitempty"`
-	Applied string           `json:"applied,omitempty"`
-	Residue []string         `json:"residue,omitempty"`
-	Error   string           `json:"error,omitempty"`
-	Reason  string           `json:"reason,omitempty"`
+	Status    inventory.Status  `json:"status"`
+	Group     string            `json:"group,omitempty"`
+	Applied   string            `json:"applied,omitempty"`
+	Playbooks map[string]string `json:"playbooks,omitempty"`
+	Residue   []string          `json:"residue,omitempty"`
+	Error     string            `json:"error,omitempty"`
+	Reason    string            `json:"reason,omitempty"`
 }
 
 func newTargetRecord(t job.Target) targetRecord             { return targetRecord(t) }
@@ -115,41 +119,43 @@ func (r outcomeRecord) outcome() inventory.Outcome          { return inventory.O
 
 func newRunRecord(r job.Run) runRecord {
 	return runRecord{
-		Kind:      r.Kind,
-		Phase:     r.Phase,
-		Playbook:  r.Playbook,
-		Hosts:     r.Hosts,
-		Groups:    r.Groups,
-		Started:   r.Started,
-		Ended:     r.Ended,
-		Exit:      r.Exit,
-		Code:      r.Code,
-		Message:   r.Message,
-		Results:   convertMap(r.Results, newHostResultRecord),
-		NotBegun:  r.NotBegun,
-		TakenOver: r.TakenOver,
-		Text:      r.Text,
-		Events:    r.Events,
+		Kind:           r.Kind,
+		Phase:          r.Phase,
+		Playbook:       r.Playbook,
+		PlaybookDigest: r.PlaybookDigest,
+		Hosts:          r.Hosts,
+		Groups:         r.Groups,
+		Started:        r.Started,
+		Ended:          r.Ended,
+		Exit:           r.Exit,
+		Code:           r.Code,
+		Message:        r.Message,
+		Results:        convertMap(r.Results, newHostResultRecord),
+		NotBegun:       r.NotBegun,
+		TakenOver:      r.TakenOver,
+		Text:           r.Text,
+		Events:         r.Events,
 	}
 }
 
 func (r runRecord) run() job.Run {
 	return job.Run{
-		Kind:      r.Kind,
-		Phase:     r.Phase,
-		Playbook:  r.Playbook,
-		Hosts:     r.Hosts,
-		Groups:    r.Groups,
-		Started:   r.Started,
-		Ended:     r.Ended,
-		Exit:      r.Exit,
-		Code:      r.Code,
-		Message:   r.Message,
-		Results:   convertMap(r.Results, hostResultRecord.hostResult),
-		NotBegun:  r.NotBegun,
-		TakenOver: r.TakenOver,
-		Text:      r.Text,
-		Events:    r.Events,
+		Kind:           r.Kind,
+		Phase:          r.Phase,
+		Playbook:       r.Playbook,
+		PlaybookDigest: r.PlaybookDigest,
+		Hosts:          r.Hosts,
+		Groups:         r.Groups,
+		Started:        r.Started,
+		Ended:          r.Ended,
+		Exit:           r.Exit,
+		Code:           r.Code,
+		Message:        r.Message,
+		Results:        convertMap(r.Results, hostResultRecord.hostResult),
+		NotBegun:       r.NotBegun,
+		TakenOver:      r.TakenOver,
+		Text:           r.Text,
+		Events:         r.Events,
 	}
 }
 
@@ -174,6 +180,7 @@ func newJobRecord(j job.Job) jobRecord {
 		RetryOf:        j.RetryOf,
 		Warnings:       j.Warnings,
 		PlaybookDigest: j.PlaybookDigest,
+		Playbooks:      j.Playbooks,
 		Timeout:        j.Timeout,
 
 		Instance: j.Instance,
@@ -211,6 +218,7 @@ func (r *jobRecord) job(revision int64) job.Job {
 		RetryOf:        r.RetryOf,
 		Warnings:       r.Warnings,
 		PlaybookDigest: r.PlaybookDigest,
+		Playbooks:      r.Playbooks,
 		Timeout:        r.Timeout,
 
 		Instance: r.Instance,

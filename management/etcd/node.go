@@ -31,6 +31,7 @@ type nodeRecord struct {
 	Group      string            `json:"group,omitempty"`
 	Residue    []string          `json:"residue,omitempty"`
 	Applied    string            `json:"applied,omitempty"`
+	Playbooks  map[string]string `json:"playbooks,omitempty"`
 	LastError  string            `json:"last_error,omitempty"`
 	Job        string            `json:"job,omitempty"`
 	Verb       inventory.Verb    `json:"verb,omitempty"`
@@ -68,6 +69,7 @@ func newNodeRecord(n inventory.Node) nodeRecord {
 		Group:      n.Group,
 		Residue:    n.Residue,
 		Applied:    n.Applied,
+		Playbooks:  n.Playbooks,
 		LastError:  n.LastError,
 		Job:        n.Job,
 		Verb:       n.Verb,
@@ -96,6 +98,7 @@ func (r *nodeRecord) node(revision int64) *inventory.Node {
 		Group:      r.Group,
 		Residue:    r.Residue,
 		Applied:    r.Applied,
+		Playbooks:  r.Playbooks,
 		LastError:  r.LastError,
 		Job:        r.Job,
 		Verb:       r.Verb,

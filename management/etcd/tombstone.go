@@ -16,14 +16,15 @@ import (
 
 // tombstoneRecord is the remainder of a forgotten node.
 type tombstoneRecord struct {
-	Name     string    `json:"name"`
-	Label    string    `json:"label"`
-	Serial   string    `json:"serial"`
-	HostKeys []string  `json:"host_keys,omitempty"`
-	Residue  []string  `json:"residue,omitempty"`
-	Time     time.Time `json:"time"`
-	Actor    string    `json:"actor,omitempty"`
-	Reason   string    `json:"reason,omitempty"`
+	Name      string            `json:"name"`
+	Label     string            `json:"label"`
+	Serial    string            `json:"serial"`
+	HostKeys  []string          `json:"host_keys,omitempty"`
+	Residue   []string          `json:"residue,omitempty"`
+	Playbooks map[string]string `json:"playbooks,omitempty"`
+	Time      time.Time         `json:"time"`
+	Actor     string            `json:"actor,omitempty"`
+	Reason    string            `json:"reason,omitempty"`
 }
 
 func newTombstoneRecord(t inventory.Tombstone) tombstoneRecord { return tombstoneRecord(t) }

@@ -5,6 +5,7 @@ package job
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -38,7 +39,8 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 
 	j := Job{
 		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Serial: r.Serial,
-		MaxFailures: r.MaxFailures, Force: r.Force, TakeOver: r.TakeOver, Reason: r.Reason, Timeout: r.Timeout,
+		MaxFailures: r.MaxFailures, Force: r.Force, TakeOver: r.TakeOver, Reason: r.Reason,
+		Playbooks: r.Playbooks, Timeout: r.Timeout,
 	}
 	if err := v.checkOptions(j); err != nil {
 		return Job{}, err
@@ -148,6 +150,15 @@ func (j Job) projectNode(n inventory.Node, row inventory.Transition, target Targ
 	}
 
 	n.Status, n.Group = row.Success, target.Group
+	if target.Group != "" {
+		n.Playbooks = maps.Clone(n.Playbooks)
+		if n.Playbooks == nil {
+			n.Playbooks = map[string]string{}
+		}
+
+		n.Playbooks[target.Group] = j.PlaybookDigest
+	}
+
 	if o, ok := j.Outcomes[n.Name]; ok {
 		n.Status, n.Group = o.Status, o.Group
 	}
@@ -195,6 +206,11 @@ func (v Verb) checkOptions(j Job) error {
 	case j.OnFailure != "" && j.OnFailure != OnFailureBatch && j.OnFailure != OnFailureFailed:
 		return inventory.Errorf(inventory.KindInvalid, "on_failure is %q", j.OnFailure).
 			Do("use %q or %q", OnFailureBatch, OnFailureFailed)
+	case j.Playbooks != "" && !v.Row.Accepts(inventory.FieldPlaybooks):
+		return v.refuseField(inventory.FieldPlaybooks)
+	case j.Playbooks != "" && j.Playbooks != PlaybooksCurrent:
+		return inventory.Errorf(inventory.KindInvalid, "playbooks is %q", j.Playbooks).
+			Do("use %q, or leave it out to clean each node with the playbooks that configured it", PlaybooksCurrent)
 	case j.Force && !v.Row.Accepts(inventory.FieldForce):
 		return v.refuseField(inventory.FieldForce)
 	case j.Force && j.Reason == "":
@@ -300,7 +316,7 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 		// Pin the node as it is, because the job changes it.
 		*target = Target{
 			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, From: n.Status, FromGroup: n.Group,
-			Residue: slices.Clone(n.Residue), Applied: n.Applied,
+			Residue: slices.Clone(n.Residue), Applied: n.Applied, Playbooks: maps.Clone(n.Playbooks),
 		}
 		if v.GroupAfter != nil {
 			target.Group = v.GroupAfter(*j, *n)

@@ -62,6 +62,10 @@ const (
 	OnFailureFailed = "failed" // only the nodes that failed
 )
 
+// PlaybooksCurrent is the value of Job.Playbooks to clean with the configured
+// folder instead of the playbooks that configured a node.
+const PlaybooksCurrent = "current"
+
 // Target is a node as the job found it when it was accepted or claimed.
 type Target struct {
 	Name      string // node name; for a discover, the address
@@ -73,6 +77,9 @@ type Target struct {
 	Group     string   // its group after success; empty: none
 	Residue   []string // groups to clean first
 	Applied   string   // the job that had configured the node
+	// Playbooks are the digests of the playbooks that had configured the node, by
+	// each group that it carried.
+	Playbooks map[string]string
 }
 
 // Node returns the name of the target's node, or "" for an address without a
@@ -106,13 +113,16 @@ type Run struct {
 	Kind     StepKind
 	Phase    Phase
 	Playbook string
-	Hosts    []string
-	Groups   []string // parallel to Hosts: the group of each for this run
-	Started  time.Time
-	Ended    time.Time
-	Exit     string // ExitDone or a Cause; empty: still running
-	Code     int    // exit status of ansible-playbook
-	Message  string
+	// PlaybookDigest is the digest of the folder of the run; empty: that of the job.
+	PlaybookDigest string
+
+	Hosts   []string
+	Groups  []string // parallel to Hosts: the group of each for this run
+	Started time.Time
+	Ended   time.Time
+	Exit    string // ExitDone or a Cause; empty: still running
+	Code    int    // exit status of ansible-playbook
+	Message string
 	// Results has an entry for each of Hosts, and for each helper on which a play
 	// has acted.
 	Results map[string]HostResult
@@ -130,26 +140,30 @@ type Run struct {
 // Job is the durable record of one job. Its inputs and its logs are stored
 // beside it.
 type Job struct {
-	ID             string
-	Verb           inventory.Verb
-	Status         Status
-	Cause          Cause
-	Message        string // the outcome in words
-	Targets        []Target
-	Helpers        []string
-	Group          string
-	OnFailure      string
-	Serial         string // the size of a batch, see Batches; empty: all targets at once
-	MaxFailures    int    // failed targets with which the next batch still begins
-	Force          bool
-	TakeOver       bool   // discover: also hosts of another manager
-	Reason         string // the operator's
-	Actor          string
-	Note           string // a choice that the manager made
-	RetryOf        string // the job that supplied the inputs
-	Warnings       []string
+	ID          string
+	Verb        inventory.Verb
+	Status      Status
+	Cause       Cause
+	Message     string // the outcome in words
+	Targets     []Target
+	Helpers     []string
+	Group       string
+	OnFailure   string
+	Serial      string // the size of a batch, see Batches; empty: all targets at once
+	MaxFailures int    // failed targets with which the next batch still begins
+	Force       bool
+	TakeOver    bool   // discover: also hosts of another manager
+	Reason      string // the operator's
+	Actor       string
+	Note        string // a choice that the manager made
+	RetryOf     string // the job that supplied the inputs
+	Warnings    []string
+	// PlaybookDigest is the digest of the configured folder at the acceptance.
 	PlaybookDigest string
-	Timeout        time.Duration
+	// Playbooks is PlaybooksCurrent, or empty: each node is cleaned with the
+	// playbooks that configured it.
+	Playbooks string
+	Timeout   time.Duration
 
 	Instance string // the instance that runs the job
 	Accepted time.Time
@@ -268,6 +282,7 @@ type Request struct {
 	// Serial is the size of a batch: a number, or a share such as 25%.
 	Serial      string
 	MaxFailures int           // failed targets with which the next batch still begins
+	Playbooks   string        // PlaybooksCurrent, or empty
 	Timeout     time.Duration // 0: the configured default
 	Force       bool
 	TakeOver    bool

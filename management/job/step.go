@@ -3,6 +3,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,8 +27,10 @@ type Step struct {
 	Kind     StepKind // empty: the job ends
 	Phase    Phase
 	Playbook string // StepPlaybook
-	Hosts    []string
-	Groups   []string // parallel to Hosts
+	// PlaybookDigest is the digest of the playbooks: one step has one.
+	PlaybookDigest string
+	Hosts          []string
+	Groups         []string // parallel to Hosts
 
 	// The outcome, set at the end.
 	Status   Status
@@ -109,18 +112,85 @@ func done(r *Run) bool                { return r != nil && r.Exit == ExitDone }
 func failedOn(r *Run) bool            { return r != nil && r.Exit == string(CauseFailed) }
 func (r Run) succeeded(n string) bool { return r.Results[n].Done }
 
-// run returns a step that runs the playbook on the selected targets, each in the
-// group that group returns.
+// run returns a step that runs the job's playbook on the selected targets, each in
+// the group that group returns.
 func (p *planner) run(phase Phase, playbook string, group func(Target) string, selected func(Target) bool) Step {
+	return p.runOf(p.pinned, phase, playbook, group, selected)
+}
+
+// runOf is run with the playbooks that digest returns for a target in its group.
+// The step has the selected targets with the digest of the first; the others
+// need further steps.
+func (p *planner) runOf(
+	digest func(Target, string) string, phase Phase, playbook string,
+	group func(Target) string, selected func(Target) bool,
+) Step {
 	s := Step{Kind: StepPlaybook, Phase: phase, Playbook: playbook}
 	for _, t := range p.Targets {
-		if selected(t) {
+		if !selected(t) {
+			continue
+		}
+
+		g := group(t)
+
+		d := digest(t, g)
+		if len(s.Hosts) == 0 {
+			s.PlaybookDigest = d
+		}
+
+		if d == s.PlaybookDigest {
 			s.Hosts = append(s.Hosts, t.Name)
-			s.Groups = append(s.Groups, group(t))
+			s.Groups = append(s.Groups, g)
 		}
 	}
 
 	return s
+}
+
+// pinned returns the playbooks that the job was accepted with.
+func (p *planner) pinned(Target, string) string { return p.PlaybookDigest }
+
+// own returns the playbooks that clean the target of the group.
+func (p *planner) own(t Target, group string) string { return p.CleansWith(t, group) }
+
+// attempts returns the runs of the phase with the target in the group, oldest
+// first.
+func (p *planner) attempts(phase Phase, t Target, group string) []*Run {
+	var runs []*Run
+	for i := range p.Runs {
+		r := &p.Runs[i]
+		if r.Phase != phase {
+			continue
+		}
+
+		if at := slices.Index(r.Hosts, t.Name); at >= 0 && r.Groups[at] == group {
+			runs = append(runs, r)
+		}
+	}
+
+	return runs
+}
+
+// cleaned reports whether a run of the phase has cleaned the target of the group.
+func (p *planner) cleaned(phase Phase, t Target, group string) bool {
+	return slices.ContainsFunc(p.attempts(phase, t, group), func(r *Run) bool { return r.succeeded(t.Name) })
+}
+
+// clean returns the next step of cleaning in the phase: each target that carries
+// a group without an attempt, in the first such group. The step has no hosts
+// once everything was attempted.
+func (p *planner) clean(phase Phase, groups func(Target) []string) Step {
+	next := func(t Target) string {
+		for _, g := range groups(t) {
+			if len(p.attempts(phase, t, g)) == 0 {
+				return g
+			}
+		}
+
+		return ""
+	}
+
+	return p.runOf(p.own, phase, PlaybookCleanup, next, func(t Target) bool { return next(t) != "" })
 }
 
 // failure returns why the job does not go on: the failure of the run, or else
@@ -211,6 +281,12 @@ func hostFailure(r *Run, name, message string) string {
 func (p *planner) end(cause Cause, message string, outcomes map[string]inventory.Outcome) Step {
 	s := Step{Status: Complete, Cause: cause, Message: message, Outcomes: outcomes}
 
+	for name, o := range outcomes {
+		t, _ := p.Target(name)
+		o.Playbooks = p.playbooksAfter(t, o)
+		outcomes[name] = o
+	}
+
 	switch {
 	case cause == CauseCancelled:
 		s.Status = Cancelled
@@ -219,6 +295,34 @@ func (p *planner) end(cause Cause, message string, outcomes map[string]inventory
 	}
 
 	return s
+}
+
+// playbooksAfter returns the digests of the playbooks that configured the target,
+// by each group that it carries with the outcome.
+func (p *planner) playbooksAfter(t Target, o inventory.Outcome) map[string]string {
+	digests := map[string]string{}
+	for _, g := range (inventory.Node{Residue: o.Residue, Group: o.Group}).Carries() {
+		d := t.Playbooks[g]
+
+		for _, phase := range []Phase{PhaseConfigure, PhaseApply, PhaseUpgrade} {
+			for _, r := range p.attempts(phase, t, g) {
+				// A run that broke off has left its traces, too.
+				if !r.NotBegun && (phase == PhaseConfigure || r.Results[t.Name].Begun) {
+					d = cmp.Or(r.PlaybookDigest, p.PlaybookDigest)
+				}
+			}
+		}
+
+		if d != "" {
+			digests[g] = d
+		}
+	}
+
+	if len(digests) == 0 {
+		return nil
+	}
+
+	return digests
 }
 
 // each returns an outcome for every target.
@@ -237,36 +341,57 @@ func (p *planner) inService(t Target) inventory.Outcome {
 }
 
 // undo is the failure path of verbs that clean up. The dirty targets are
-// cleaned and get the row's Failed status, or its Dirty status if the cleanup
-// fails, is skipped by a second cancel, or would break a group rule. The other
-// targets get the outcome that others returns.
+// cleaned, with the playbooks that digest returns, and get the row's Failed
+// status, or its Dirty status if the cleanup fails, is skipped by a second cancel,
+// or would break a group rule. The other targets get the outcome that others
+// returns.
 func (p *planner) undo(
-	failed *Run, group func(Target) string, dirty func(Target) bool, others func(Target) inventory.Outcome,
+	failed *Run, group func(Target) string, digest func(Target, string) string,
+	dirty func(Target) bool, others func(Target) inventory.Outcome,
 ) Step {
 	cause, message := p.failure(failed)
-	step := p.run(PhaseUndo, PlaybookCleanup, group, dirty)
-	cleanup := p.last(PhaseUndo)
+	undone := func(t Target) []*Run { return p.attempts(PhaseUndo, t, group(t)) }
 	skipped := ""
 
+	var unclean []string
+	for _, t := range p.Targets {
+		if dirty(t) {
+			unclean = append(unclean, t.Name)
+		}
+	}
+
+	step := p.runOf(digest, PhaseUndo, PlaybookCleanup, group, func(t Target) bool {
+		runs := undone(t)
+		// A cleanup is idempotent, so one that a restart interrupted may run again.
+		again := len(runs) == 0 ||
+			runs[len(runs)-1].Exit == string(CauseInterrupted) && len(runs) < undoAttempts
+
+		return dirty(t) && again
+	})
+
 	switch {
-	case len(step.Hosts) == 0:
+	case len(unclean) == 0:
 	case p.Cancel > 1:
 		skipped = "the cleanup was skipped by a second cancel"
-	case cleanup == nil:
-		if err := p.rules.MayLeave(step.Hosts); err != nil {
+	case p.last(PhaseUndo) != nil && len(step.Hosts) > 0:
+		return step
+	case p.last(PhaseUndo) == nil:
+		if err := p.rules.MayLeave(unclean); err != nil {
 			skipped = "the cleanup was not run: " + Message(err)
 			break
 		}
 
-		return step
-	// A cleanup is idempotent, so one that a restart interrupted may run again.
-	case cleanup.Exit == string(CauseInterrupted) && p.count(PhaseUndo) < undoAttempts:
 		return step
 	}
 
 	return p.end(cause, message, p.each(func(t Target) inventory.Outcome {
 		if !dirty(t) {
 			return others(t)
+		}
+
+		var cleanup *Run
+		if runs := undone(t); len(runs) > 0 {
+			cleanup = runs[len(runs)-1]
 		}
 
 		why := hostFailure(failed, t.Name, message)
@@ -327,35 +452,9 @@ func carried(t Target) []string {
 	return inventory.Node{Residue: t.Residue, Group: t.FromGroup}.Carries()
 }
 
-// cleanup returns the next round of cleaning: one group of each target at a
-// time. The step has no hosts once every round was run.
-func (p *planner) cleanup() Step {
-	round := p.count(PhaseCleanup)
-
-	return p.run(PhaseCleanup, PlaybookCleanup,
-		func(t Target) string { return carried(t)[round] },
-		func(t Target) bool { return len(carried(t)) > round })
-}
-
-// uncleaned returns the groups the target still carries after the rounds so far.
+// uncleaned returns the groups the target still carries after the runs so far.
 func (p *planner) uncleaned(t Target) []string {
-	groups, round := carried(t), 0
-
-	var left []string
-	for _, r := range p.Runs {
-		if r.Phase != PhaseCleanup {
-			continue
-		}
-
-		// The n-th cleanup run removed the n-th group of the target.
-		if round < len(groups) && !r.succeeded(t.Name) {
-			left = append(left, groups[round])
-		}
-
-		round++
-	}
-
-	return append(left, groups[min(round, len(groups)):]...)
+	return slices.DeleteFunc(carried(t), func(g string) bool { return p.cleaned(PhaseCleanup, t, g) })
 }
 
 // worstCleanup returns the first cleanup that failed, else the last one.

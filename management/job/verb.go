@@ -40,6 +40,9 @@ type Verb struct {
 	// RemovesAgent: the job removes the agent, so it never takes the manager's
 	// own host.
 	RemovesAgent bool
+	// Cleans: the job cleans its targets of the configuration that they carry, with
+	// the playbooks that configured them.
+	Cleans bool
 	// GroupAtClaim: a node enters its new group when the job claims it, not
 	// only when the job succeeds.
 	GroupAtClaim bool

@@ -11,6 +11,7 @@ func init() {
 		Name:      inventory.VerbClear,
 		Playbooks: []string{PlaybookCleanup},
 		Helps:     true,
+		Cleans:    true,
 		plan:      (*planner).clear,
 	})
 }
@@ -27,7 +28,7 @@ func (p *planner) clear() Step {
 
 	cleanup := p.worstCleanup()
 	if p.stop == "" && (cleanup == nil || done(cleanup)) {
-		if step := p.cleanup(); len(step.Hosts) > 0 {
+		if step := p.clean(PhaseCleanup, carried); len(step.Hosts) > 0 {
 			return step
 		}
 	}

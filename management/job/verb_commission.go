@@ -16,6 +16,7 @@ func init() {
 		Playbooks:    []string{PlaybookSite, PlaybookCleanup},
 		Joins:        true,
 		Helps:        true,
+		Cleans:       true,
 		GroupAtClaim: true,
 		GroupAfter:   func(j Job, _ inventory.Node) string { return j.Group },
 		defaultGroup: true,
@@ -46,7 +47,7 @@ func (p *planner) commission() Step {
 		return p.OnFailure == OnFailureFailed && failedOn(configured) && configured.succeeded(t.Name)
 	}
 
-	return p.undo(configured, newGroup, func(t Target) bool { return !succeeded(t) }, p.inService)
+	return p.undo(configured, newGroup, p.pinned, func(t Target) bool { return !succeeded(t) }, p.inService)
 }
 
 // beforeConfigure cleans residue of earlier verbs, group by group, and then
@@ -62,12 +63,7 @@ func (p *planner) beforeConfigure() Step {
 		return p.notConfigured(nil)
 	}
 
-	round := p.count(PhaseResidue)
-
-	step := p.run(PhaseResidue, PlaybookCleanup,
-		func(t Target) string { return t.Residue[round] },
-		func(t Target) bool { return len(t.Residue) > round })
-	if len(step.Hosts) > 0 {
+	if step := p.clean(PhaseResidue, residue); len(step.Hosts) > 0 {
 		return step
 	}
 
@@ -88,14 +84,9 @@ func (p *planner) notConfigured(failed *Run) Step {
 	}))
 }
 
+func residue(t Target) []string { return t.Residue }
+
 // residueLeft returns the residue the target still carries.
 func (p *planner) residueLeft(t Target) []string {
-	cleaned := 0
-	for _, r := range p.Runs {
-		if r.Phase == PhaseResidue && r.succeeded(t.Name) {
-			cleaned++
-		}
-	}
-
-	return slices.Clone(t.Residue[min(cleaned, len(t.Residue)):])
+	return slices.DeleteFunc(slices.Clone(t.Residue), func(g string) bool { return p.cleaned(PhaseResidue, t, g) })
 }

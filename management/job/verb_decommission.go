@@ -12,6 +12,7 @@ func init() {
 		Playbooks: []string{PlaybookCleanup},
 		Leaves:    true,
 		Helps:     true,
+		Cleans:    true,
 		plan:      (*planner).decommission,
 	})
 }
@@ -21,7 +22,7 @@ func (p *planner) decommission() Step {
 
 	// Best effort: the failure of one round does not spare the next.
 	if p.stop == "" && (cleanup == nil || done(cleanup) || failedOn(cleanup)) {
-		if step := p.cleanup(); len(step.Hosts) > 0 {
+		if step := p.clean(PhaseCleanup, carried); len(step.Hosts) > 0 {
 			return step
 		}
 	}

@@ -2,7 +2,11 @@
 
 package job
 
-import "github.com/contiv/cluster/inventory"
+import (
+	"slices"
+
+	"github.com/contiv/cluster/inventory"
+)
 
 func init() {
 	// Update cleans nodes in service and configures them again, perhaps in another
@@ -13,6 +17,7 @@ func init() {
 		Joins:     true,
 		Leaves:    true,
 		Helps:     true,
+		Cleans:    true,
 		GroupAfter: func(j Job, n inventory.Node) string {
 			if j.Group != "" {
 				return j.Group
@@ -25,7 +30,7 @@ func init() {
 }
 
 func (p *planner) update() Step {
-	cleaned, configured := p.last(PhaseCleanup), p.last(PhaseConfigure)
+	cleaned, configured := p.worstCleanup(), p.last(PhaseConfigure)
 
 	// A target stays in service until its cleanup begins.
 	stays := func(t Target) inventory.Outcome {
@@ -35,18 +40,27 @@ func (p *planner) update() Step {
 			Status: t.From, Group: t.FromGroup, Applied: t.Applied, Error: message, Reason: message,
 		}
 	}
+	begun := func(t Target) bool {
+		return slices.ContainsFunc(p.attempts(PhaseCleanup, t, t.FromGroup), func(r *Run) bool {
+			return done(r) || r.Results[t.Name].Begun
+		})
+	}
 
 	switch {
 	case cleaned == nil && p.stop != "":
 		return p.end(p.stop, p.stopMessage, p.each(stays))
-	case cleaned == nil:
-		return p.run(PhaseCleanup, PlaybookCleanup, formerGroup, everyTarget)
-	case !done(cleaned):
-		// A half-done cleanup left a broken node: finish it.
-		return p.undo(cleaned, formerGroup, func(t Target) bool { return cleaned.Results[t.Name].Begun }, stays)
-	case configured == nil && p.stop != "":
-		// Every target is clean, but the failure path ends the job by one rule.
-		return p.undo(cleaned, formerGroup, everyTarget, nil)
+	case cleaned != nil && !done(cleaned), configured == nil && p.stop != "":
+		// A half-done cleanup left a broken node: finish it. Clean targets go the
+		// same way, so that the failure path ends the job by one rule.
+		return p.undo(cleaned, formerGroup, p.own, begun, stays)
+	}
+
+	// Targets that different playbooks configured are cleaned one after the other.
+	step := p.clean(PhaseCleanup, func(t Target) []string { return []string{t.FromGroup} })
+
+	switch {
+	case configured == nil && len(step.Hosts) > 0:
+		return step
 	case configured == nil:
 		return p.run(PhaseConfigure, PlaybookSite, newGroup, everyTarget)
 	case done(configured):
@@ -61,5 +75,5 @@ func (p *planner) update() Step {
 		}))
 	}
 
-	return p.undo(configured, newGroup, everyTarget, nil)
+	return p.undo(configured, newGroup, p.pinned, everyTarget, nil)
 }

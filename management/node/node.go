@@ -193,14 +193,15 @@ func checkNotHelper(v *state.View, name string) []*inventory.Error {
 // Tombstone returns the write that replaces the node by its tombstone.
 func Tombstone(n inventory.Node, actor, reason string, at time.Time) state.NodeWrite {
 	return state.NodeWrite{Node: n, Tombstone: &inventory.Tombstone{
-		Name:     n.Name,
-		Label:    n.Label,
-		Serial:   n.Serial,
-		HostKeys: n.HostKeys,
-		Residue:  n.Carries(),
-		Time:     at,
-		Actor:    actor,
-		Reason:   reason,
+		Name:      n.Name,
+		Label:     n.Label,
+		Serial:    n.Serial,
+		HostKeys:  n.HostKeys,
+		Residue:   n.Carries(),
+		Playbooks: n.Playbooks,
+		Time:      at,
+		Actor:     actor,
+		Reason:    reason,
 	}}
 }
 

@@ -27,7 +27,7 @@ func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 	return api.Node{
 		Name: n.Name, Label: n.Label, Serial: n.Serial, Addr: n.Addr,
 		Status: n.Status, PrevStatus: n.PrevStatus, State: n.State, PrevState: n.PrevState,
-		Group: n.Group, Residue: n.Residue, Applied: n.Applied, LastError: n.LastError,
+		Group: n.Group, Residue: n.Residue, Applied: n.Applied, Playbooks: n.Playbooks, LastError: n.LastError,
 		Job: n.Job, Verb: n.Verb, Before: beforeOf(n.Before),
 		Labels: n.Labels, Seen: n.Seen, Duplicates: n.Duplicates, HostKeys: n.HostKeys,
 		Entries: n.Entries, Created: n.Created, Updated: n.Updated,
@@ -104,6 +104,7 @@ func jobOf(j job.Job) api.Job {
 		OnFailure:      j.OnFailure,
 		Serial:         j.Serial,
 		MaxFailures:    j.MaxFailures,
+		Playbooks:      j.Playbooks,
 		Force:          j.Force,
 		TakeOver:       j.TakeOver,
 		Reason:         j.Reason,
@@ -173,16 +174,17 @@ func (s *Server) wholeJob(ctx context.Context, v *state.View, j job.Job, withVar
 
 func runOf(r job.Run) api.Run {
 	out := api.Run{
-		Kind:     string(r.Kind),
-		Phase:    string(r.Phase),
-		Playbook: r.Playbook,
-		Hosts:    r.Hosts,
-		Groups:   r.Groups,
-		Started:  r.Started,
-		Ended:    optionalTime(r.Ended),
-		Exit:     r.Exit,
-		Code:     r.Code,
-		Message:  r.Message,
+		Kind:           string(r.Kind),
+		Phase:          string(r.Phase),
+		Playbook:       r.Playbook,
+		PlaybookDigest: r.PlaybookDigest,
+		Hosts:          r.Hosts,
+		Groups:         r.Groups,
+		Started:        r.Started,
+		Ended:          optionalTime(r.Ended),
+		Exit:           r.Exit,
+		Code:           r.Code,
+		Message:        r.Message,
 	}
 
 	for i, host := range slices.Concat(r.Hosts, r.Helped()) {

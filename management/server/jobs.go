@@ -141,7 +141,7 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 	j, err := s.Jobs.Submit(r.Context(), c, job.Request{
 		Verb: body.Verb, Nodes: body.Nodes, Addrs: body.Addrs, Group: body.Group, Extra: extra,
 		OnFailure: body.OnFailure, Serial: body.Serial, MaxFailures: body.MaxFailures,
-		Timeout: time.Duration(body.Timeout), Force: body.Force, TakeOver: body.TakeOver,
+		Playbooks: body.Playbooks, Timeout: time.Duration(body.Timeout), Force: body.Force, TakeOver: body.TakeOver,
 		Reason: body.Reason,
 	})
 	if err != nil {
