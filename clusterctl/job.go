@@ -103,8 +103,7 @@ func (a *app) jobLogs() *cli.Command {
 		readsJob: true,
 		usage:    "print the output of a job",
 		about: readJobHelp + "\nAt a terminal, control characters that a host printed are replaced. A file or a pipe " +
-			"gets " +
-			"the output as it was.",
+			"gets the output as it was.",
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue until the job ends"},
 			&cli.BoolFlag{Name: "events", Usage: "the results per host and task instead of the text, one JSON " +

@@ -241,6 +241,12 @@ func listNodes(ctx context.Context, c *call) error {
 
 	layout.Sort(nodes.Items)
 
+	if c.forPeople() {
+		for _, shared := range print.SharedAddrs(nodes.Items) {
+			c.say("%s", shared)
+		}
+	}
+
 	answer := print.Answer{
 		Wire: nodes, Stale: nodes.Stale,
 		Table: func(p *print.Printer) { layout.Print(p, nodes.Items) },

@@ -67,6 +67,41 @@ func nodeNote(n *api.Node) string {
 	return strings.Join(notes, "; ")
 }
 
+// SharedAddrs returns a sentence for each address that several of the nodes have,
+// with the same port and jump host. It skips nodes that are neither seen nor
+// configured.
+func SharedAddrs(nodes []api.Node) []string {
+	type endpoint struct {
+		addr, jump string
+		port       int
+	}
+
+	names := map[endpoint][]string{}
+
+	var shared []endpoint
+	for _, n := range nodes {
+		if n.State != inventory.Discovered && n.Group == "" && len(n.Residue) == 0 {
+			continue
+		}
+
+		at := endpoint{addr: n.Addr}
+		if n.Connection != nil {
+			at.jump, at.port = n.Connection.Jump, n.Connection.Port
+		}
+
+		if names[at] = append(names[at], n.Name); len(names[at]) == 2 {
+			shared = append(shared, at)
+		}
+	}
+
+	sentences := make([]string, len(shared))
+	for i, at := range shared {
+		sentences[i] = fmt.Sprintf("several nodes have the address %s: %s", Line(at.addr), List(names[at]))
+	}
+
+	return sentences
+}
+
 // observers returns the observers that see the node, or those that have lost it.
 func observers(n *api.Node, seeing bool) []string {
 	var names []string

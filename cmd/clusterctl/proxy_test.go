@@ -177,10 +177,19 @@ func (p *proxy) report(state, name string, n int) error {
 func proxyOf(ts *testscript.TestScript) *proxy { return ts.Value("proxy").(*proxy) }
 
 // cmdDiscover is `discover NAME…`: it reports the nodes as discovered. The first
-// one gets the address 10.0.0.1, the second one 10.0.0.2.
+// one gets the address 10.0.0.1, the second one 10.0.0.2. NAME=7 gets 10.0.0.7.
 func cmdDiscover(ts *testscript.TestScript, _ bool, args []string) {
-	for i, name := range args {
-		ts.Check(proxyOf(ts).report("discovered", name, i+1))
+	for i, arg := range args {
+		at := i + 1
+
+		name, addr, given := strings.Cut(arg, "=")
+		if given {
+			var err error
+			at, err = strconv.Atoi(addr)
+			ts.Check(err)
+		}
+
+		ts.Check(proxyOf(ts).report("discovered", name, at))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -528,6 +529,10 @@ func (b *bench) within(d time.Duration) context.Context {
 
 func word(label string, alive bool) inventory.Observation {
 	addr := "10.0.0." + fmt.Sprint(label[0]-'a'+1)
+	if n, err := strconv.Atoi(label[1:]); err == nil {
+		addr = fmt.Sprintf("10.0.%d.%d", n+1, label[0]-'a'+1)
+	}
+
 	return inventory.Observation{Label: label, Serial: "1", Addr: addr, Alive: alive}
 }
 

@@ -119,7 +119,7 @@ func (e *Engine) checkRequest(v *state.View, settings Settings, r job.Request) (
 		}
 	}
 
-	return job.Accept(v.Snapshot, settings.Groups, r)
+	return acceptRequest(v, settings, r)
 }
 
 // preparePlaybooks returns the digest of the job's playbooks, once all that the
@@ -218,7 +218,7 @@ func (e *Engine) accept(
 			return err
 		}
 
-		j, err := job.Accept(v.Snapshot, settings.Groups, r)
+		j, err := acceptRequest(v, settings, r)
 		if err != nil {
 			return err
 		}

@@ -23,6 +23,7 @@ const (
 	AboutTombstone  About = "tombstone"  // the node was forgotten before
 	AboutState      About = "state"      // no observer sees the node
 	AboutDuplicates About = "duplicates" // several live hosts claim to be the node
+	AboutAddress    About = "address"    // another node has the same address
 	AboutHostKey    About = "host-key"   // ssh does not accept the host's key
 	AboutAccess     About = "access"     // the host does not accept the manager's credentials
 	AboutFailure    About = "failure"    // a task, or the whole job, failed

@@ -31,8 +31,8 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	// The order is the order of importance: the first finding is the summary of
 	// a node that is not in service.
 	for _, find := range []func(){
-		e.holder, e.quarantine, e.duplicates, e.unseen, e.otherJobs, e.rule, e.decommissioned, e.lastError,
-		e.connection, e.refusal, e.residue, e.unknownConfiguration, e.idle,
+		e.holder, e.quarantine, e.duplicates, e.sharedAddr, e.unseen, e.otherJobs, e.rule, e.decommissioned,
+		e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration, e.idle,
 	} {
 		find()
 	}
@@ -111,6 +111,18 @@ func (e *nodeExplainer) duplicates() {
 	hosts := append([]string{e.Node.Addr}, e.Node.Duplicates...)
 	e.add(finding(AboutDuplicates, "several live hosts claim to be it: %s", join(hosts)).on(hosts...).
 		do("give each host a serial number of its own, and restart its agent"))
+}
+
+// sharedAddr reports other nodes with the address of this one.
+func (e *nodeExplainer) sharedAddr() {
+	others := e.View.AddrRivals(e.Node.Name)[e.Node.Name]
+	if len(others) == 0 {
+		return
+	}
+
+	e.add(finding(AboutAddress, "its address %s is also that of %s, so the playbooks may reach the wrong host",
+		e.Node.Addr, join(others)).on(append(others, e.Node.Name)...).
+		do("give each host an address of its own; if one of the nodes is gone, decommission and forget it"))
 }
 
 // unseen reports that no observer sees the node.

@@ -60,6 +60,43 @@ func (v *View) Connection(node string) *configuration.Connection {
 	return &c
 }
 
+// AddrRivals returns, for each of the names, the other nodes under the same
+// address, port and jump host that are Discovered or carry configuration. Ansible
+// could not reach one of them for sure.
+func (v *View) AddrRivals(names ...string) map[string][]string {
+	type endpoint struct {
+		addr, jump string
+		port       int
+	}
+
+	at := func(n *inventory.Node) endpoint {
+		c := v.Connections[n.Name]
+		return endpoint{job.CanonicalAddr(n.Addr), c.Jump, c.Port}
+	}
+
+	wanted := map[endpoint][]string{}
+	for _, name := range names {
+		if n := job.Find(v.Nodes, name); n != nil {
+			wanted[at(n)] = append(wanted[at(n)], name)
+		}
+	}
+
+	rivals := map[string][]string{}
+	for _, n := range v.Nodes {
+		if n.State != inventory.Discovered && len(n.Carries()) == 0 {
+			continue
+		}
+
+		for _, name := range wanted[at(n)] {
+			if name != n.Name {
+				rivals[name] = append(rivals[name], n.Name)
+			}
+		}
+	}
+
+	return rivals
+}
+
 // Instance is a live daemon. Its record disappears soon after the daemon does.
 type Instance struct {
 	cluster.Identity
