@@ -77,10 +77,16 @@ type Server struct {
 	cancel   context.CancelFunc
 	tasks    sync.WaitGroup
 	restarts atomic.Int64
-	exitErr  atomic.Pointer[error]
+	exit     atomic.Pointer[serverExit]
 	damaged  context.Context // ends when the child process finds damaged data
 	damage   context.CancelFunc
 	close    func() error
+}
+
+// serverExit is an exit of the child process by itself.
+type serverExit struct {
+	err error
+	at  time.Time
 }
 
 func (o ServerOptions) socket(name string) string { return filepath.Join(o.Dir, name+".sock") }
@@ -93,12 +99,17 @@ func (s *Server) Restarts() int64 { return s.restarts.Load() }
 
 // Ended returns the error with which the child process last exited by itself, or
 // nil if it never did.
-func (s *Server) Ended() error {
-	if err := s.exitErr.Load(); err != nil {
-		return *err
+func (s *Server) Ended() error { return s.EndedSince(time.Time{}) }
+
+// EndedSince returns the error with which the child process last exited by itself, or
+// nil if it did not since the time.
+func (s *Server) EndedSince(since time.Time) error {
+	exit := s.exit.Load()
+	if exit == nil || exit.at.Before(since) {
+		return nil
 	}
 
-	return nil
+	return fmt.Errorf("the embedded etcd has exited: %w", exit.err)
 }
 
 // StartServer starts the server. An in-process server serves on return; a child
@@ -170,11 +181,11 @@ func (s *Server) Dial(ctx context.Context, prefix string) (*Client, error) {
 	case err == nil || ended == nil:
 		return client, err
 	case s.damaged.Err() != nil:
-		return nil, damaged(s.opts.dataDir(), databaseFile, ended)
+		return nil, damaged(s.opts.dataDir(), databaseFile, s.exit.Load().err)
 	}
 
 	return nil, inventory.Errorf(inventory.KindUnavailable,
-		"the embedded etcd did not start; its last error: %w", ended).
+		"the embedded etcd did not start: %w", s.exit.Load().err).
 		Do("if the disk is full, free some space; end other processes that use %s", s.opts.Dir)
 }
 
@@ -244,7 +255,7 @@ func (s *Server) supervise(ctx context.Context) {
 			return
 		}
 
-		s.exitErr.Store(&err)
+		s.exit.Store(&serverExit{err, time.Now()})
 		s.restarts.Add(1)
 
 		if damage.MatchString(err.Error()) {

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -423,6 +424,15 @@ func TestExistingEtcdHangs(t *testing.T) { // several servers: not beside other 
 	})
 	p.members[2].signal(unix.SIGSTOP)
 	s.eventually("no right to run jobs", func() bool { return !s.member.Leads() })
+
+	begun := time.Now()
+	status, text := s.post("/globals", `{"extra_vars":{"one":"two"}}`)
+
+	if took := time.Since(begun); status != http.StatusInternalServerError || took > 2*time.Second ||
+		!strings.Contains(text, "the store does not answer, for ") {
+		t.Errorf("after %s: %d: %s", took, status, text)
+	}
+
 	p.members[1].signal(unix.SIGCONT)
 	p.members[2].signal(unix.SIGCONT)
 	s.eventually("a write with a quorum", func() bool {

@@ -42,6 +42,11 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 
 	d.instruments = newInstruments(d.opts.Version)
 	d.store.OnProbe(d.instruments.roundTripEnded)
+
+	if d.embedded != nil {
+		d.store.ExplainOutage(d.embedded.EndedSince)
+	}
+
 	d.onStop("view", func(context.Context) error { d.store.Close(); return nil })
 
 	d.audit = auditLog{d.opts.Logger}

@@ -10,7 +10,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/inventory/etcd"
 )
 
 // historyRecord is one entry of a node's history.
@@ -61,7 +60,7 @@ func (s *Store) historyOps(node string, entries []inventory.HistoryEntry) ([]cli
 // History returns the newest entries of a node, at most limit, oldest first. It
 // omits the entries of claims that were never committed.
 func (s *Store) History(ctx context.Context, node string, limit int) ([]inventory.HistoryEntry, error) {
-	bounded, cancel := etcd.Bounded(ctx)
+	bounded, cancel := s.bounded(ctx)
 	defer cancel()
 
 	newestFirst := clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)
@@ -69,7 +68,7 @@ func (s *Store) History(ctx context.Context, node string, limit int) ([]inventor
 	resp, err := s.client.Get(bounded, s.historyPrefix(node), clientv3.WithPrefix(), newestFirst,
 		clientv3.WithLimit(int64(limit)))
 	if err != nil {
-		return nil, etcd.Error(err)
+		return nil, s.failure(bounded, err)
 	}
 
 	entries := make([]inventory.HistoryEntry, 0, len(resp.Kvs))

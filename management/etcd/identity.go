@@ -8,8 +8,6 @@ import (
 	"encoding/hex"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/contiv/cluster/inventory/etcd"
 )
 
 func (s *Store) identityKey() string { return s.key("/identity") }
@@ -18,12 +16,12 @@ func (s *Store) identityKey() string { return s.key("/identity") }
 // instances that share the store have the same one, and a restored backup keeps
 // it. The first call generates it; later calls write nothing.
 func (s *Store) Identity(ctx context.Context) (string, error) {
-	ctx, cancel := etcd.Bounded(ctx)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 
 	resp, err := s.client.Get(ctx, s.identityKey())
 	if err != nil {
-		return "", etcd.Error(err)
+		return "", s.failure(ctx, err)
 	}
 
 	if len(resp.Kvs) > 0 {
@@ -38,7 +36,7 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	txn, err := s.client.Txn(ctx).If(atRevision(s.identityKey(), 0)).
 		Then(clientv3.OpPut(s.identityKey(), id)).Else(clientv3.OpGet(s.identityKey())).Commit()
 	if err != nil {
-		return "", etcd.Error(err)
+		return "", s.failure(ctx, err)
 	}
 
 	if !txn.Succeeded {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
 )
 
@@ -48,12 +47,12 @@ func (s *Store) putInputs(job string, in job.Inputs) (clientv3.Op, error) {
 
 // Inputs returns the inputs a job was accepted with, or KindNotFound.
 func (s *Store) Inputs(ctx context.Context, id string) (in job.Inputs, err error) {
-	ctx, cancel := etcd.Bounded(ctx)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 
 	resp, err := s.client.Get(ctx, s.inputsKey(id))
 	if err != nil {
-		return in, etcd.Error(err)
+		return in, s.failure(ctx, err)
 	}
 
 	if len(resp.Kvs) == 0 {

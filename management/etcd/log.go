@@ -11,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
 )
 
@@ -39,7 +38,7 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream job.Stream, of
 		return nil
 	}
 
-	ctx, cancel := etcd.Bounded(ctx)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 
 	key, sizeKey := s.logKey(job, stream, offset), s.logSizeKey(job, stream)
@@ -56,7 +55,7 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream job.Stream, of
 		Else(clientv3.OpGet(key)).
 		Commit()
 	if err != nil {
-		return etcd.Error(err)
+		return s.failure(ctx, err)
 	}
 
 	if resp.Succeeded {
@@ -78,13 +77,13 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream job.Stream, of
 // ReadLog returns bytes from the offset on, up to the end of a stored chunk; none at
 // the end of the log.
 func (s *Store) ReadLog(ctx context.Context, job string, stream job.Stream, offset int64) ([]byte, error) {
-	ctx, cancel := etcd.Bounded(ctx)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 
 	// A reader that follows the log asks for the start of a chunk: one small read.
 	exact, err := s.client.Get(ctx, s.logKey(job, stream, offset))
 	if err != nil {
-		return nil, etcd.Error(err)
+		return nil, s.failure(ctx, err)
 	}
 
 	if len(exact.Kvs) == 1 {
@@ -107,7 +106,7 @@ func (s *Store) readInsideChunk(ctx context.Context, job string, stream job.Stre
 
 	keys, err := s.client.Get(ctx, s.logPrefix(job, stream), upToOffset, clientv3.WithKeysOnly())
 	if err != nil {
-		return nil, etcd.Error(err)
+		return nil, s.failure(ctx, err)
 	}
 
 	if len(keys.Kvs) == 0 {
@@ -123,7 +122,7 @@ func (s *Store) readInsideChunk(ctx context.Context, job string, stream job.Stre
 
 	chunk, err := s.client.Get(ctx, key)
 	if err != nil || len(chunk.Kvs) == 0 {
-		return nil, etcd.Error(err)
+		return nil, s.failure(ctx, err)
 	}
 
 	data, err := expand(chunk.Kvs[0].Value)
@@ -136,12 +135,12 @@ func (s *Store) readInsideChunk(ctx context.Context, job string, stream job.Stre
 
 // LogSize returns the size of a log in bytes.
 func (s *Store) LogSize(ctx context.Context, job string, stream job.Stream) (int64, error) {
-	ctx, cancel := etcd.Bounded(ctx)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 
 	resp, err := s.client.Get(ctx, s.logSizeKey(job, stream))
 	if err != nil || len(resp.Kvs) == 0 {
-		return 0, etcd.Error(err)
+		return 0, s.failure(ctx, err)
 	}
 
 	return strconv.ParseInt(string(resp.Kvs[0].Value), 10, 64)

@@ -46,12 +46,12 @@ func (s *Store) addResult(ops *etcd.Ops, key *access.Key, job string) error {
 
 // Result returns, by quorum, the result stored under the key, or nil.
 func (s *Store) Result(ctx context.Context, key string) (*access.Result, error) {
-	ctx, cancel := etcd.Bounded(ctx)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 
 	resp, err := s.client.Get(ctx, s.resultKey(key))
 	if err != nil || len(resp.Kvs) == 0 {
-		return nil, etcd.Error(err)
+		return nil, s.failure(ctx, err)
 	}
 
 	record, err := decode[resultRecord](resp.Kvs[0].Value)
@@ -77,14 +77,14 @@ func (s *Store) DropResults(ctx context.Context, before time.Time, limit int) er
 }
 
 func (s *Store) dropResults(ctx context.Context, before time.Time, limit int) (more bool, err error) {
-	ctx, cancel := etcd.Bounded(ctx)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 
 	oldestFirst := clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)
 
 	resp, err := s.client.Get(ctx, s.resultKey(""), clientv3.WithPrefix(), oldestFirst, clientv3.WithLimit(etcd.MaxOps))
 	if err != nil {
-		return false, etcd.Error(err)
+		return false, s.failure(ctx, err)
 	}
 
 	var drop []clientv3.Op
@@ -106,7 +106,7 @@ func (s *Store) dropResults(ctx context.Context, before time.Time, limit int) (m
 
 	// Results are not in the view, so there is no revision to wait for.
 	if _, err := s.client.Txn(ctx).Then(drop...).Commit(); err != nil {
-		return false, etcd.Error(err)
+		return false, s.failure(ctx, err)
 	}
 
 	return len(drop) == len(resp.Kvs) && resp.Count > int64(len(drop)), nil

@@ -110,13 +110,13 @@ func (s *Store) Wait(ctx context.Context, revision int64) error { return s.view.
 // Sync reads the newest revision from etcd, by quorum, and blocks until the view has
 // reached it.
 func (s *Store) Sync(ctx context.Context) error {
-	bounded, cancel := etcd.Bounded(ctx)
+	bounded, cancel := s.bounded(ctx)
 	defer cancel()
 
 	head, err := s.view.head(bounded)
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.view.wait(bounded, head)
 	}
 
-	return s.view.wait(bounded, head)
+	return s.explained(bounded, err)
 }

@@ -1319,6 +1319,47 @@ func TestStale(t *testing.T) {
 	changeAddr(t, s, "n-0001")
 }
 
+// TestOutage suspends etcd during a write, and writes again while etcd is known to be
+// away: both fail soon, with the reason, and so do the reads of records outside the
+// view.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	server, signal := child(t)
+	s := openStale(t, dial(t, server, "/t"))
+	seen(t, s, 1)
+
+	write := func() error {
+		_, err := s.PutVars(within(t, patience), 0, state.ScopeGlobal, configuration.Vars{"a": "b"}, variable.Change{})
+		return err
+	}
+	must(t, write())
+	s.ExplainOutage(func(time.Time) error { return errors.New("its disk is gone") })
+	signal("STOP")
+
+	for name, request := range map[string]func() error{
+		"a write": write,
+		"a read":  func() error { return errorOf(s.Result(within(t, patience), "key")) },
+		"a sync":  func() error { return s.Sync(within(t, patience)) },
+	} {
+		begun := time.Now()
+		err := request()
+		took := time.Since(begun)
+
+		if inventory.KindOf(err) != inventory.KindUnavailable || !strings.Contains(err.Error(), "its disk is gone") {
+			t.Errorf("%s: got %v, want the reason", name, err)
+		}
+
+		// The probes of this view are five times as frequent as usual.
+		if took > 4*time.Second {
+			t.Errorf("%s took %s", name, took)
+		}
+	}
+
+	signal("CONT")
+	awaitStale(t, s, false)
+	must(t, write())
+}
+
 // TestStoreIsKilled checks that the view continues after a restart of etcd.
 func TestStoreIsKilled(t *testing.T) {
 	t.Parallel()

@@ -19,14 +19,14 @@ func headKey(prefix string) string { return prefix + "/v/head" }
 // commit writes the operations if all conditions hold, and returns the revision once
 // the view has reached it. It is KindConflict if a condition failed.
 func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
-	bounded, cancel := etcd.Bounded(ctx)
+	bounded, cancel := s.bounded(ctx)
 	defer cancel()
 
 	then := append(slices.Clip(ops.Then), clientv3.OpPut(headKey(s.client.Prefix), ""))
 
 	resp, err := s.client.Txn(bounded).If(ops.If...).Then(then...).Commit()
 	if err != nil {
-		return 0, etcd.Error(err)
+		return 0, s.failure(bounded, err)
 	}
 
 	if !resp.Succeeded {
@@ -34,7 +34,7 @@ func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
 			Do("read it again and repeat")
 	}
 
-	return resp.Header.Revision, s.view.wait(bounded, resp.Header.Revision)
+	return resp.Header.Revision, s.explained(bounded, s.view.wait(bounded, resp.Header.Revision))
 }
 
 // delete carries out deletions, the last one of a record of the view, and waits until
@@ -47,12 +47,12 @@ func (s *Store) delete(ctx context.Context, deletions ...clientv3.Op) error {
 		return err
 	}
 
-	bounded, cancel := etcd.Bounded(ctx)
+	bounded, cancel := s.bounded(ctx)
 	defer cancel()
 
 	resp, err := s.client.Txn(bounded).Then(deletions...).Commit()
 	if err != nil {
-		return etcd.Error(err)
+		return s.failure(bounded, err)
 	}
 
 	// Without a deletion there is no new revision, and nothing to wait for.
@@ -60,7 +60,7 @@ func (s *Store) delete(ctx context.Context, deletions ...clientv3.Op) error {
 		return nil
 	}
 
-	return s.view.wait(bounded, resp.Header.Revision)
+	return s.explained(bounded, s.view.wait(bounded, resp.Header.Revision))
 }
 
 // commitUnchanged writes one key if it did not change after the revision; 0 skips

@@ -36,6 +36,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/owners":      decodes[ownerRecord],
 	"v/seq":         func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
 	"x/history":     decodes[historyRecord],
+	"x/vars":        decodes[variablesChangeRecord],
 	"x/results":     decodes[resultRecord],
 	"x/inputs":      func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeInputs(kv)) },
 	"x/log":         func(_ string, kv *mvccpb.KeyValue) error { return errorOf(expand(kv.Value)) },

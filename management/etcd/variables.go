@@ -98,14 +98,14 @@ func (s *Store) PutVars(
 // recordOps returns the operations that append a change to the history of a scope, and
 // drop the oldest changes beyond its limits.
 func (s *Store) recordOps(ctx context.Context, scope state.Scope, c variable.Change) (etcd.Ops, error) {
-	bounded, cancel := etcd.Bounded(ctx)
+	bounded, cancel := s.bounded(ctx)
 	defer cancel()
 
 	prefix := s.variablesHistoryPrefix(scope)
 
 	resp, err := s.client.Get(bounded, prefix, clientv3.WithPrefix())
 	if err != nil {
-		return etcd.Ops{}, etcd.Error(err)
+		return etcd.Ops{}, s.failure(bounded, err)
 	}
 
 	c.Seq = 1
@@ -148,12 +148,12 @@ func (s *Store) recordOps(ctx context.Context, scope state.Scope, c variable.Cha
 
 // VarsHistory returns the recorded changes of a scope, oldest first.
 func (s *Store) VarsHistory(ctx context.Context, scope state.Scope) ([]variable.Change, error) {
-	bounded, cancel := etcd.Bounded(ctx)
+	bounded, cancel := s.bounded(ctx)
 	defer cancel()
 
 	resp, err := s.client.Get(bounded, s.variablesHistoryPrefix(scope), clientv3.WithPrefix())
 	if err != nil {
-		return nil, etcd.Error(err)
+		return nil, s.failure(bounded, err)
 	}
 
 	history := make([]variable.Change, len(resp.Kvs))

@@ -50,6 +50,7 @@ type view struct {
 	revision    int64
 	confirmed   time.Time // when the view was last proven current
 	onProbe     func(took time.Duration, err error)
+	outage      outage
 
 	unreadable copyOnWrite[string, string] // reasons by key below the prefix
 
@@ -66,7 +67,7 @@ type view struct {
 
 func (v *view) init(client *etcd.Client, log logrus.FieldLogger, staleAfter time.Duration) {
 	v.client, v.log, v.changed = client, log, make(chan struct{})
-	v.staleAfter, v.probeEvery = staleAfter, staleAfter/3
+	v.staleAfter, v.probeEvery, v.outage = staleAfter, staleAfter/3, newOutage()
 	v.reset()
 }
 
@@ -252,6 +253,7 @@ func (v *view) probe(ctx context.Context) {
 
 	v.mu.Lock()
 	onProbe := v.onProbe
+	v.outage.note(begun, err == nil)
 
 	if err == nil && v.revision >= head {
 		v.confirmed = time.Now()
