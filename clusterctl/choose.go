@@ -115,7 +115,7 @@ func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition)
 	c.say("%s takes %s and cleans them first (%s)", row.Verb, extent, strings.Join(groups, "; "))
 
 	if c.String("serial") == "" {
-		c.say("  to take them one by one:                    add --serial 1")
+		c.say("  to take them one by one:                      add --serial 1")
 	}
 
 	c.say("  to configure them in place, while they serve: %s nodes %s", c.self(), inventory.VerbApply)

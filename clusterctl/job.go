@@ -152,25 +152,35 @@ func (a *app) jobWait() *cli.Command {
 func (a *app) jobRetry() *cli.Command {
 	return a.leaf(leaf{
 		name:       "retry",
-		args:       "ID",
+		args:       "ID [NAME…]",
 		min:        1,
-		max:        1,
+		max:        -1,
 		changesJob: true,
-		usage:      "repeat a job that failed or was cancelled, with the same inputs",
-		about: changeJobHelp + "\nThe new job has the playbooks, merged and extra variables, group and options of " +
-			"the " +
-			"original, even if " +
-			"they have changed since. It uses the current connection settings (nodes set, ssh in the " +
-			"configuration), and is " +
-			"checked like any other request. A job without a failure is refused.\n\n" + waitHelp,
+		usage:      "repeat a failed job, with the playbooks and variables of today",
+		about: changeJobHelp + "\nThe new job has the verb, group, extra variables and options of the original. " +
+			"Everything else is as today, because that is where causes are corrected; the differences are printed: " +
+			"playbooks, names of changed variables, groups, and nodes that cannot be retried. With --pinned the new " +
+			"job has the playbooks and variables of the original, even if they have changed since.\n" +
+			"Nodes that a failed update has taken out of service are commissioned, into the group of the update. " +
+			"NAME limits the new job to these nodes of the original. A job without a failure is refused.\n\n" +
+			waitHelp,
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "failed", Usage: "only the nodes on which the job failed"},
+			&cli.BoolFlag{Name: "pinned", Usage: "with the playbooks and variables of the original"},
 			yesFlag(),
 			&cli.BoolFlag{Name: "no-wait", Usage: "print the id of the new job, and do not wait"},
 		},
-		examples: []string{"clusterctl job retry 12", "clusterctl job retry 12 --failed"},
+		examples: []string{
+			"clusterctl job retry 12",
+			"clusterctl job retry 12 --failed",
+			"clusterctl job retry 12 web-1-AB12",
+			"clusterctl job retry 12 --pinned",
+		},
 		run: func(ctx context.Context, c *call) error {
-			j, err := c.manager.Retry(ctx, c.args[0], api.Retry{Failed: c.Bool("failed")})
+			j, err := c.manager.Retry(ctx, c.args[0], api.Retry{
+				Failed: c.Bool("failed"), Nodes: c.args[1:], Pinned: c.Bool("pinned"),
+			})
+
 			return c.accepted(ctx, j, err)
 		},
 	})
@@ -210,7 +220,7 @@ func (c *call) resolveJob(ctx context.Context) error {
 		return exit.Errorf(exit.NotFound, "there are no jobs yet").Try("to list the nodes: %s nodes get", c.self())
 	}
 
-	c.args = []string{jobs.Items[0].ID}
+	c.args = append([]string{jobs.Items[0].ID}, c.args[min(1, len(c.args)):]...)
 
 	return nil
 }
@@ -231,7 +241,7 @@ func (c *call) chooseJob(ctx context.Context) error {
 		return err
 	}
 
-	c.args = []string{j.ID}
+	c.args[0] = j.ID
 	name := short(c.FullName())
 
 	switch {

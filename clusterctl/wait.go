@@ -33,6 +33,10 @@ func (c *call) accepted(ctx context.Context, j api.Job, err error) error {
 		c.say("warning: %s", w)
 	}
 
+	for _, d := range j.Differences {
+		c.say("differs from job %s: %s", j.RetryOf, d)
+	}
+
 	if c.Bool("no-wait") {
 		if c.format == print.FormatTable {
 			c.format = print.FormatName

@@ -52,7 +52,11 @@ var Actions = []struct {
 	{ActionReadLog, "read the output of a job"},
 	{ActionFollowLog, "read the output of a job until it ends"},
 	{ActionCancelJob, "cancel a job"},
-	{ActionRetryJob, "submit a job again with the same inputs; failed: only for the nodes that did not succeed"},
+	{
+		ActionRetryJob,
+		"submit a job again, with the playbooks and variables of today; failed: only for the nodes that did not " +
+			"succeed; nodes: only for these",
+	},
 	{ActionShowSettings, "show the settings whose key begins with key; without key, all"},
 	{ActionSetSetting, "set the setting key to value"},
 	{ActionShowHealth, "show the health of the manager"},
@@ -143,6 +147,12 @@ func CancelJob(id string) Action { return Action{Name: ActionCancelJob, Job: id}
 // out the nodes that succeeded.
 func RetryJob(id string, failed bool) Action {
 	return Action{Name: ActionRetryJob, Job: id, Failed: failed}
+}
+
+// On returns a for the named nodes only.
+func (a Action) On(nodes ...string) Action {
+	a.Nodes = nodes
+	return a
 }
 
 // ShowSettings returns the action that shows the settings whose key begins with

@@ -145,6 +145,7 @@ func (p *Printer) jobFields(j api.Job) []Field {
 		{"Message", Text(j.Message)},
 		{"Wait reason", waitReason},
 		{"Retry of", Line(j.RetryOf)},
+		{"Differs in", List(j.Differences)},
 		{"Nodes", List(j.Nodes)},
 		{"Addresses", List(j.Addrs)},
 		{"Helpers", List(j.Helpers)},

@@ -115,7 +115,7 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 	case inventory.ActionCancelJob:
 		return http.MethodPost, pathOf(PathCancel, a.Job), nil
 	case inventory.ActionRetryJob:
-		return http.MethodPost, pathOf(PathRetry, a.Job), encode(Retry{Failed: a.Failed})
+		return http.MethodPost, pathOf(PathRetry, a.Job), encode(Retry{Failed: a.Failed, Nodes: a.Nodes})
 
 	// The manager
 	case inventory.ActionShowSettings:

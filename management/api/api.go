@@ -138,15 +138,18 @@ type Job struct {
 	Serial      string `json:"serial,omitempty"`
 	MaxFailures int    `json:"max_failures,omitempty"`
 
-	Playbooks string   `json:"playbooks,omitempty"` // current, or empty; see JobRequest
-	Force     bool     `json:"force,omitempty"`     // clear: skips the cleanup
-	TakeOver  bool     `json:"take_over,omitempty"` // discover: also takes hosts of another manager
-	Reason    string   `json:"reason,omitempty"`    // the operator's reason
-	Actor     string   `json:"actor,omitempty"`
-	RetryOf   string   `json:"retry_of,omitempty"` // the job that this one retries
-	Instance  string   `json:"instance,omitempty"` // the instance that runs the job
-	Note      string   `json:"note,omitempty"`     // a decision of the manager, e.g. the chosen group
-	Warnings  []string `json:"warnings,omitempty"` // e.g. about values with the syntax of templates
+	Playbooks string `json:"playbooks,omitempty"` // current, or empty; see JobRequest
+	Force     bool   `json:"force,omitempty"`     // clear: skips the cleanup
+	TakeOver  bool   `json:"take_over,omitempty"` // discover: also takes hosts of another manager
+	Reason    string `json:"reason,omitempty"`    // the operator's reason
+	Actor     string `json:"actor,omitempty"`
+	RetryOf   string `json:"retry_of,omitempty"` // the job that this one retries
+	// Differences describe how it differs from that job: playbooks, names of
+	// variables, groups, and nodes left out.
+	Differences []string `json:"differences,omitempty"`
+	Instance    string   `json:"instance,omitempty"` // the instance that runs the job
+	Note        string   `json:"note,omitempty"`     // a decision of the manager, e.g. the chosen group
+	Warnings    []string `json:"warnings,omitempty"` // e.g. about values with the syntax of templates
 
 	Position   int      `json:"position,omitempty"`    // Queued: position in the queue, from 1
 	WaitsFor   []string `json:"waits_for,omitempty"`   // Queued: the jobs ahead of it
@@ -212,12 +215,15 @@ type HostSummary struct {
 	Error   string           `json:"error,omitempty"`
 }
 
-// Retry is a request to repeat an ended job with its pinned inputs: playbooks,
-// merged and extra variables, group, options. The new job uses the current
-// connection settings.
+// Retry is a request to repeat an ended job, with the playbooks and variables of
+// today. Verb, extra variables and options are those of the job.
 type Retry struct {
 	// Failed selects only the nodes that did not succeed.
 	Failed bool `json:"failed,omitempty"`
+	// Nodes selects only these nodes or addresses of the job.
+	Nodes []string `json:"nodes,omitempty"`
+	// Pinned takes the playbooks and the merged variables of the old job.
+	Pinned bool `json:"pinned,omitempty"`
 }
 
 // Finding is one reason for the current situation.

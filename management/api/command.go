@@ -67,11 +67,12 @@ func command(a inventory.Action) []string {
 	case inventory.ActionCancelJob:
 		return []string{"job", "cancel", a.Job}
 	case inventory.ActionRetryJob:
+		words := append([]string{"job", "retry", a.Job}, a.Nodes...)
 		if a.Failed {
-			return []string{"job", "retry", a.Job, "--failed"}
+			words = append(words, "--failed")
 		}
 
-		return []string{"job", "retry", a.Job}
+		return words
 
 	// The manager
 	case inventory.ActionShowSettings:

@@ -59,14 +59,14 @@ func TestEveryMutationIsAudited(t *testing.T) {
 	b.refused(err, inventory.KindNotFound)
 	expect("a refused job", "anna jobs.submit.commission x-1 not-found")
 
-	_, err = b.Engine.Retry(ctx, anna(), "77", false)
+	_, err = b.Engine.Retry(ctx, anna(), "77", job.RetryRequest{})
 	b.refused(err, inventory.KindNotFound)
 	expect("a refused retry", "anna jobs.retry 77 not-found")
 
 	hold := newGate()
 	b.books.on("site.yml", hold.script)
 
-	retried, err := b.Engine.Retry(ctx, anna(), "1", false)
+	retried, err := b.Engine.Retry(ctx, anna(), "1", job.RetryRequest{})
 	b.must(err)
 	b.begun(hold)
 	expect("a retry", "anna jobs.retry.commission a-1")

@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/contiv/cluster/inventory"
@@ -13,91 +12,94 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// Retry submits an ended job again with the inputs it was accepted with:
-// playbooks, merged and extra variables, group and options. Only the ssh
-// parameters are taken as they are now: they are often the correction. failed
-// leaves out the targets that succeeded. The new job is checked like any other.
-func (e *Engine) Retry(ctx context.Context, c access.Caller, ref string, failed bool) (job.Job, error) {
+// Retry submits an ended job again: its targets, extra variables, group and
+// options, with the playbooks and variables of now. They are often the
+// correction; the new job lists the differences. A pinned retry takes the
+// playbooks and variables of the old job, and only the ssh parameters of now.
+// The new job is checked like any other.
+func (e *Engine) Retry(
+	ctx context.Context, c access.Caller, ref string, r job.RetryRequest,
+) (job.Job, error) {
 	record := access.Record{Action: "jobs.retry", Targets: []string{ref}}
 
 	return e.audited(ctx, c, record, func(record *access.Record) (job.Job, error) {
-		return e.retry(ctx, c, ref, failed, record)
+		return e.retry(ctx, c, ref, r, record)
 	})
 }
 
 func (e *Engine) retry(
-	ctx context.Context, c access.Caller, ref string, failed bool, record *access.Record,
+	ctx context.Context, c access.Caller, ref string, retry job.RetryRequest, record *access.Record,
 ) (job.Job, error) {
 	settings := e.settings()
 	if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
 		return orZero(j), err
 	}
 
-	old, err := e.state.View().Job(ref)
+	v := e.state.View()
+
+	old, err := v.Job(ref)
 	if err != nil {
 		return job.Job{}, err
 	}
 
-	names, unfinished := old.Names(), old.Unfinished()
-
-	switch {
-	case !old.Status.Ended():
-		return job.Job{}, inventory.Errorf(inventory.KindRefused, "job %s has not ended: it is %s", old.ID, old.Status).
-			Do("wait for it, or cancel it").With(inventory.WaitForJob(old.ID), inventory.CancelJob(old.ID))
-	case len(unfinished) == 0:
-		return job.Job{}, inventory.Errorf(inventory.KindRefused, "nothing failed in job %s", old.ID).
-			Do("to do the same again, submit a new job").With(anew(old, names))
-	case failed:
-		names = unfinished
-	}
-
-	// A retry repeats the job as it was accepted, even if the configuration has changed.
-	in, err := e.keptInputs(ctx, old, names)
+	r, differences, err := v.Retry(old, retry)
 	if err != nil {
 		return job.Job{}, err
 	}
 
-	r := retryRequest(old, names, in)
+	names := slices.Concat(r.Nodes, r.Addrs)
+
+	then, err := e.keptInputs(ctx, old, names)
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	r.Extra = then.Extra
 	record.Action, record.Targets, record.Reason = record.Action+"."+string(r.Verb), names, r.Reason
 
-	pin := func(v *state.View, j *job.Job) (job.Inputs, error) {
-		j.RetryOf = old.ID
-		return retryInputs(v, settings, old, j, r, in)
-	}
-	digest := func(context.Context) (string, error) { return old.PlaybookDigest, nil }
-
-	j, err := e.queue(ctx, c, settings, r, digest, pin)
-
-	if refusal, ok := errors.AsType[*inventory.Error](err); ok && refusal.Kind == inventory.KindRefused {
-		// The lifecycle refuses to repeat a success. Name the option that leaves it out.
-		succeeded := func(name string) bool {
-			return slices.Contains(names, name) && !slices.Contains(unfinished, name)
+	// The digest is known once the request itself is found right.
+	digest := ""
+	choose := func(ctx context.Context) (_ string, err error) {
+		if retry.Pinned {
+			digest = old.PlaybookDigest
+			return digest, e.checkKept(ctx, old, names)
 		}
-		if slices.ContainsFunc(refusal.Nodes, succeeded) {
-			refusal.Actions = nil
-			return job.Job{}, refusal.Do("leave out the nodes that succeeded").With(inventory.RetryJob(old.ID, true))
+
+		digest, err = e.playbooks.Pin(ctx)
+
+		return digest, err
+	}
+	pin := func(v *state.View, j *job.Job) (now job.Inputs, err error) {
+		if now = inputs(v, settings, *j, r); retry.Pinned {
+			now, err = pinnedInputs(now, old, *j, then)
 		}
+
+		j.RetryOf, j.PlaybookDigest = old.ID, digest
+		j.Differences = slices.Concat(differences, job.DifferentInputs(old, *j, then, now))
+
+		return now, err
 	}
 
-	return j, err
+	return e.queue(ctx, c, settings, r, choose, pin)
 }
 
-// keptInputs returns the inputs of an ended job, or refuses if they or its
-// playbooks are no longer kept.
+// keptInputs returns the inputs of an ended job, or refuses if they are no longer
+// kept.
 func (e *Engine) keptInputs(ctx context.Context, old job.Job, names []string) (job.Inputs, error) {
 	in, err := e.store.Inputs(ctx, old.ID)
 	if inventory.KindOf(err) == inventory.KindNotFound || err == nil && in.Vars == nil {
 		return in, inventory.Errorf(inventory.KindRefused, "the inputs of job %s are no longer kept", old.ID).
-			Do("submit a new job, with the playbooks and variables of today").With(anew(old, names))
+			Do("submit a new job, with its extra variables").With(job.Anew(old, names))
 	}
 
-	if err != nil {
-		return in, err
-	}
+	return in, err
+}
 
+// checkKept refuses a pinned retry if the playbooks of the job are no longer kept.
+func (e *Engine) checkKept(ctx context.Context, old job.Job, names []string) error {
 	// A job that cleans with the playbooks of its nodes may have none of its own.
 	if old.PlaybookDigest == "" {
-		return in, nil
+		return nil
 	}
 
 	kept, err := e.keepPlaybooks(ctx, old.PlaybookDigest)
@@ -105,11 +107,11 @@ func (e *Engine) keptInputs(ctx context.Context, old job.Job, names []string) (j
 		err = inventory.Errorf(inventory.KindRefused,
 			"the playbooks that job %s was accepted with are no longer kept on this host, "+
 				"and the folder of playbooks is not as it was then", old.ID).
-			Do("restore the folder, or submit a new job, with the playbooks and variables of today").
-			With(anew(old, names))
+			Do("restore the folder, or retry with the playbooks and variables of today").
+			With(inventory.RetryJob(old.ID, false).On(names...))
 	}
 
-	return in, err
+	return err
 }
 
 // keepPlaybooks reports whether the playbooks with that digest are on this host.
@@ -125,48 +127,21 @@ func (e *Engine) keepPlaybooks(ctx context.Context, digest string) (bool, error)
 	return err == nil && now == digest, err
 }
 
-func retryRequest(old job.Job, names []string, in job.Inputs) job.Request {
-	r := job.Request{
-		Verb: old.Verb, Group: old.Group, Extra: in.Extra, OnFailure: old.OnFailure, Serial: old.Serial,
-		MaxFailures: old.MaxFailures, Timeout: old.Timeout,
-		Playbooks: old.Playbooks, Force: old.Force, TakeOver: old.TakeOver, Reason: old.Reason,
-	}
-	if old.TakesAddrs() {
-		r.Addrs = names
-	} else {
-		r.Nodes = names
-	}
-
-	return r
-}
-
-// retryInputs returns the old job's variables with the ssh parameters of now. It
+// pinnedInputs returns the old job's variables with the ssh parameters of now. It
 // refuses a target that is meant for another group by now.
-func retryInputs(
-	v *state.View, settings Settings, old job.Job, j *job.Job, r job.Request, in job.Inputs,
-) (job.Inputs, error) {
-	now := inputs(v, settings, *j, r)
-
-	for _, t := range j.Targets {
+func pinnedInputs(now job.Inputs, old, again job.Job, then job.Inputs) (job.Inputs, error) {
+	for _, t := range again.Targets {
 		// Variables of the former group do not fit the new one.
 		was, _ := old.Target(t.Name)
 		if t.Group != was.Group {
 			return job.Inputs{}, inventory.Errorf(inventory.KindRefused,
 				"%s is in group %s now, and job %s was for group %s", t.Name, t.Group, old.ID, was.Group).
-				Do("submit a new job").With(anew(old, j.Names())).About(t.Name)
+				Do("retry it with the variables of today").
+				With(inventory.RetryJob(old.ID, false).On(again.Names()...)).About(t.Name)
 		}
 
-		now.Vars[t.Name] = in.Vars[t.Name]
+		now.Vars[t.Name] = then.Vars[t.Name]
 	}
 
 	return now, nil
-}
-
-// anew returns the action that submits the same job for the names as a new one.
-func anew(old job.Job, names []string) inventory.Action {
-	if old.TakesAddrs() {
-		return inventory.Discover(names...)
-	}
-
-	return inventory.Submit(old.Verb, names...).Joining(old.Group)
 }

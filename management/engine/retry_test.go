@@ -5,19 +5,21 @@ package engine_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
 )
 
-// TestRetry asks once more for what failed: with the inputs of then, whatever
+// TestPinnedRetry asks once more for what failed: with the inputs of then, whatever
 // was changed since, but over the connections of now.
-func TestRetry(t *testing.T) {
+func TestPinnedRetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.see("a b")
@@ -45,14 +47,21 @@ func TestRetry(t *testing.T) {
 	_, err = b.PatchNode(ctx, "b-1", node.Patch{Connection: &configuration.Connection{User: "admin"}}, "anna", nil)
 	b.must(err)
 
-	// All of it: a is in service already.
-	_, err = b.Retry(ctx, first.ID, false, "ben", nil)
-	b.refused(err, inventory.KindRefused, "a-1 is Allocated", "[retry-job job=1 failed]")
+	pinned := func(id string) (job.Job, error) {
+		return b.Engine.Retry(ctx, access.Caller{Principal: "ben"}, id, job.RetryRequest{Pinned: true})
+	}
+
+	// All of it: a is in service already, and left out.
 	b.books.on(job.PlaybookSite, succeeds)
-	again, err := b.Retry(ctx, "last", true, "ben", nil)
+	again, err := pinned("last")
 	b.must(err)
 	done := b.end(again.ID, "Complete")
 	b.are("a Allocated service-master, b Allocated service-master")
+
+	if got := strings.Join(done.Differences, "; "); !strings.HasPrefix(got, "left out: a-1 is Allocated") ||
+		strings.Contains(got, "variables") {
+		t.Errorf("the differences are %q", got)
+	}
 
 	if done.RetryOf != "1" || done.PlaybookDigest != "tree-1" || done.Group != master ||
 		done.OnFailure != job.OnFailureFailed ||
@@ -75,14 +84,9 @@ func TestRetry(t *testing.T) {
 	// What cannot be retried.
 	before := b.View().Seq
 	_, err = b.Retry(ctx, again.ID, false, "ben", nil)
-	b.refused(
-		err,
-		inventory.KindRefused,
-		"nothing failed in job 2",
-		"submit verb=commission nodes=b-1 group=service-master",
-	)
+	b.refused(err, inventory.KindRefused, "nothing failed in job 2", "there is nothing to repeat")
 	_, err = b.Retry(ctx, first.ID, true, "ben", nil)
-	b.refused(err, inventory.KindRefused, "b-1 is Allocated")
+	b.refused(err, inventory.KindRefused, "nothing is left to repeat of job 1")
 	_, err = b.Retry(ctx, "77", false, "ben", nil)
 	b.refused(err, inventory.KindNotFound, `no job "77"`)
 	b.books.on(job.PlaybookUpgrade, failsOn("a-1"))
@@ -93,15 +97,15 @@ func TestRetry(t *testing.T) {
 		b.books.lost, b.books.pinned, b.books.pin = lost, tree, err
 	}
 	folder(true, "", inventory.Errorf(inventory.KindInvalid, "no such folder")) // whether it is as it was, nobody knows
-	_, err = b.Retry(ctx, upgrade.ID, false, "ben", nil)
+	_, err = pinned(upgrade.ID)
 	b.refused(err, inventory.KindInvalid, "no such folder")
 	folder(true, "tree-3", nil)
-	_, err = b.Retry(ctx, upgrade.ID, false, "ben", nil)
-	b.refused(err, inventory.KindRefused, "no longer kept on this host", "submit verb=maintenance nodes=a-1")
+	_, err = pinned(upgrade.ID)
+	b.refused(err, inventory.KindRefused, "no longer kept on this host", "retry-job nodes=a-1 job=3")
 	folder(true, "tree-2", nil) // the copy is gone, and the folder is as it was
 	g := newGate()
 	b.books.on(job.PlaybookUpgrade, g.script)
-	running, err := b.Retry(ctx, upgrade.ID, true, "ben", nil)
+	running, err := pinned(upgrade.ID)
 	b.must(err)
 	b.begun(g)
 	_, err = b.Retry(ctx, running.ID, false, "ben", nil)
@@ -112,6 +116,115 @@ func TestRetry(t *testing.T) {
 	if got := b.View().Seq; got != before+2 {
 		t.Errorf("the newest job is %d, want %d", got, before+2)
 	}
+}
+
+// TestRetry repeats a job with the playbooks and variables of today, and lists the
+// differences by name.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.see("a b")
+
+	ctx := t.Context()
+	set := func(vars configuration.Vars) {
+		t.Helper()
+
+		_, _, err := b.SetVars(ctx, state.ScopeGlobal, vars, "anna", nil)
+		b.must(err)
+	}
+
+	set(configuration.Vars{"release": "one", "kept": "k", "old": "o"})
+	b.books.on(job.PlaybookSite, failsOn("a-1", "b-1"))
+
+	extra := configuration.Vars{"size": int64(3)}
+	asked, err := b.Submit(ctx, job.Request{Verb: commission, Nodes: names("a b"), Group: master, Extra: extra})
+	b.must(err)
+	b.end(asked.ID, "Errored failed")
+
+	set(configuration.Vars{"release": "secret two", "kept": "k", "new": "n"})
+	b.books.mu.Lock()
+	b.books.pinned = "tree-2-with-a-long-name"
+	b.books.mu.Unlock()
+	b.books.on(job.PlaybookSite, succeeds)
+
+	again, err := b.Retry(ctx, asked.ID, true, "ben", nil)
+	b.must(err)
+
+	done := b.end(again.ID, "Complete")
+	b.are("a Allocated service-master, b Allocated service-master")
+
+	want := []string{"playbooks: tree-2-with- now, tree-1 then", "variables: new, old, release changed"}
+	if !slices.Equal(done.Differences, want) || done.PlaybookDigest != "tree-2-with-a-long-name" ||
+		done.RetryOf != "1" {
+		t.Errorf("%q, %+v", done.Differences, done)
+	}
+
+	specs := b.books.started()
+	last := specs[len(specs)-1]
+
+	if got := fmt.Sprintf("%v %v", last.Hosts[0].Vars["release"].Value, last.Extra["size"]); got != "secret two 3" {
+		t.Errorf("the retry ran with %s", got)
+	}
+}
+
+// TestRetryOfAnUpdate commissions the nodes that an update has taken out of
+// service, into the group of the update, and leaves the others to a retry of
+// their own.
+func TestRetryOfAnUpdate(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.inService("m", "a b c d")
+
+	ctx := t.Context()
+	request := job.Request{
+		Verb: update, Nodes: names("a b c d"), Group: master, Serial: "1", Extra: configuration.Vars{"size": int64(3)},
+	}
+	b.books.on(job.PlaybookSite, where("b-1", failsOn("b-1")))
+
+	asked, err := b.Submit(ctx, request)
+	b.must(err)
+	b.end(asked.ID, "Errored failed")
+	b.are("a Allocated service-master, b Unallocated, c Allocated service-worker, d Allocated service-worker")
+	b.books.on(job.PlaybookSite, succeeds)
+
+	_, err = b.Retry(ctx, asked.ID, true, "ben", nil)
+	b.refused(err, inventory.KindRefused, "need 2 jobs now: b-1 (commission as service-master); c-1, d-1 (update)",
+		"retry-job nodes=b-1 job=3", "retry-job nodes=c-1,d-1 job=3")
+
+	on := func(labels, how string) job.Job {
+		t.Helper()
+
+		j, err := b.Engine.Retry(ctx, anna(), asked.ID, job.RetryRequest{Nodes: names(labels)})
+		b.must(err)
+
+		return b.end(j.ID, how)
+	}
+
+	_, err = b.Engine.Retry(ctx, anna(), asked.ID, job.RetryRequest{Nodes: []string{"m-1"}})
+	b.refused(err, inventory.KindInvalid, "m-1 is no target of job 3")
+	_, err = b.Engine.Retry(ctx, anna(), asked.ID, job.RetryRequest{Failed: true, Nodes: []string{"a-1"}})
+	b.refused(err, inventory.KindRefused, "job 3 did not fail on a-1")
+
+	j := on("b", "Complete")
+	b.are("b Allocated service-master")
+
+	if got := strings.Join(j.Differences, "; "); j.Verb != commission ||
+		got != "commission as service-master in place of update: b-1 is out of service; "+
+			"all nodes at once: commission takes no batches" {
+		t.Errorf("%s %q", j.Verb, got)
+	}
+
+	if j := on("d c", "Complete"); !slices.Equal(j.Names(), names("c d")) || j.Serial != "1" || j.Group != master {
+		t.Errorf("%+v", j)
+	}
+
+	b.are("c Allocated service-master, d Allocated service-master")
+
+	// Another retry would take nodes out of service that are as the update wants them.
+	_, err = b.Retry(ctx, asked.ID, true, "ben", nil)
+	b.refused(err, inventory.KindRefused, "nothing is left to repeat of job 3")
 }
 
 // TestExplainForgotten: what was forgotten is explained as such, also when it

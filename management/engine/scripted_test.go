@@ -747,7 +747,8 @@ func (b *bench) Cancel(
 }
 
 func (b *bench) Retry(ctx context.Context, id string, failed bool, actor string, key *access.Key) (job.Job, error) {
-	return b.Engine.Retry(ctx, access.Caller{Principal: actor, Key: key}, id, failed)
+	r := job.RetryRequest{Failed: failed}
+	return b.Engine.Retry(ctx, access.Caller{Principal: actor, Key: key}, id, r)
 }
 
 func (b *bench) Forget(

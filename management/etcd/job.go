@@ -37,6 +37,7 @@ type jobRecord struct {
 	Actor          string                   `json:"actor,omitempty"`
 	Note           string                   `json:"note,omitempty"`
 	RetryOf        string                   `json:"retry_of,omitempty"`
+	Differences    []string                 `json:"differences,omitempty"`
 	Warnings       []string                 `json:"warnings,omitempty"`
 	PlaybookDigest string                   `json:"playbook_digest,omitempty"`
 	Playbooks      string                   `json:"playbooks,omitempty"`
@@ -178,6 +179,7 @@ func newJobRecord(j job.Job) jobRecord {
 		Actor:          j.Actor,
 		Note:           j.Note,
 		RetryOf:        j.RetryOf,
+		Differences:    j.Differences,
 		Warnings:       j.Warnings,
 		PlaybookDigest: j.PlaybookDigest,
 		Playbooks:      j.Playbooks,
@@ -216,6 +218,7 @@ func (r *jobRecord) job(revision int64) job.Job {
 		Actor:          r.Actor,
 		Note:           r.Note,
 		RetryOf:        r.RetryOf,
+		Differences:    r.Differences,
 		Warnings:       r.Warnings,
 		PlaybookDigest: r.PlaybookDigest,
 		Playbooks:      r.Playbooks,

@@ -185,9 +185,8 @@ func (e *jobExplainer) unfinished() {
 
 	failed := finding(AboutFailure, "not as the verb wants it: %s", job.ShortList(left)).of(j).on(left...).
 		do("read its output").with(inventory.ReadLog(j.ID))
-	if e.retriable(j, left) {
-		failed = failed.do("read its output; once the cause is corrected, retry it").
-			with(inventory.RetryJob(j.ID, len(left) < len(j.Targets)))
+	if actions := e.retryActions(j, left...); len(actions) > 0 {
+		failed = failed.do("read its output; once the cause is corrected, retry it").with(actions...)
 	}
 
 	e.add(failed)
@@ -314,27 +313,42 @@ func (f Facts) nextOfJob(j job.Job) string {
 		j.ID, success, failure)
 }
 
-// retriable reports whether the lifecycle allows the job's verb on all these targets now.
-func (f Facts) retriable(j job.Job, names []string) bool {
-	t, _ := inventory.TransitionOf(j.Verb)
+// retryActions returns the actions that repeat the job if they concern one of the
+// names and are legal now.
+func (f Facts) retryActions(j job.Job, names ...string) []inventory.Action {
+	left := f.View.Left(j)
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(left, name) })
 
-	return !slices.ContainsFunc(names, func(name string) bool {
-		n, ok := f.View.Lookup(name)
-		return t.ChangesStatus() && (!ok || t.Check(n) != nil)
-	})
+	retries, _ := f.View.Retries(j, names)
+	for _, r := range retries {
+		row, _ := inventory.TransitionOf(r.Verb)
+
+		illegal := func(name string) bool {
+			n, ok := f.View.Lookup(name)
+			return row.ChangesStatus() && (!ok || row.Check(n) != nil)
+		}
+		if slices.ContainsFunc(r.Names, illegal) {
+			return nil
+		}
+	}
+
+	if len(retries) == 0 {
+		return nil
+	}
+
+	return f.View.RetryActions(j)
 }
 
 // retryRemedy adds the remedy for a job that failed on the node.
-func retryRemedy(failed Finding, j job.Job, n inventory.Node) Finding {
+func (f Facts) retryRemedy(failed Finding, j job.Job, n inventory.Node) Finding {
 	failed = failed.do("see the explanation of job %s", j.ID).with(inventory.ExplainJob(j.ID))
 
-	t, ok := inventory.TransitionOf(j.Verb)
-	if !ok || !slices.Contains(t.From, n.Status) {
+	actions := f.retryActions(j, n.Name)
+	if len(actions) == 0 {
 		return failed
 	}
 
-	return failed.do("see the explanation of job %s; once the cause is corrected, retry it", j.ID).
-		with(inventory.RetryJob(j.ID, len(j.Unfinished()) < len(j.Targets)))
+	return failed.do("see the explanation of job %s; once the cause is corrected, retry it", j.ID).with(actions...)
 }
 
 // stepsOf describes each run of a job, and the statuses it left its targets in.

@@ -52,7 +52,8 @@ type nodeExplainer struct {
 	Facts
 	NodeExplanation
 
-	culprit *job.Job // the job of the failures, or nil
+	culprit   *job.Job // the job of the failures, or nil
+	lastGroup string   // the newest group in the history
 }
 
 func (e *nodeExplainer) add(f Finding) { e.Findings = append(e.Findings, f) }
@@ -64,6 +65,8 @@ func (e *nodeExplainer) readHistory(history []inventory.HistoryEntry) {
 		if e.StateSince.IsZero() && observed {
 			e.StateSince = entry.Time
 		}
+
+		e.lastGroup = cmp.Or(e.lastGroup, entry.Group)
 
 		if e.StatusSince.IsZero() && entry.From != entry.To && entry.To == e.Node.Status {
 			e.StatusSince, e.StatusBy = entry.Time, entry.Actor
@@ -197,7 +200,23 @@ func (e *nodeExplainer) decommissioned() {
 	e.add(finding(AboutIdle, "it was taken out of service%s%s", by(e.StatusBy), on(e.StatusSince)).
 		on(e.Node.Name).since(e.StatusSince).
 		do("commission it again").
-		with(inventory.Submit(inventory.VerbCommission, e.Node.Name)))
+		with(e.commission()))
+}
+
+// commission returns the action that brings the node into service: into the group
+// for which it was meant last, if there is one.
+func (e *nodeExplainer) commission() inventory.Action {
+	group := e.lastGroup
+	if j := e.newestJob(e.Node); j != nil {
+		t, _ := j.Target(e.Node.Name)
+		group = cmp.Or(t.Group, t.FromGroup, group)
+	}
+
+	if _, err := e.Groups.Get(group); err != nil {
+		group = ""
+	}
+
+	return inventory.Submit(inventory.VerbCommission, e.Node.Name).Joining(group)
 }
 
 func (e *nodeExplainer) lastError() {
@@ -208,7 +227,7 @@ func (e *nodeExplainer) lastError() {
 
 	failed := finding(AboutFailure, "the last verb failed: %s", n.LastError).on(n.Name)
 	if e.culprit != nil {
-		failed = retryRemedy(failed.of(*e.culprit), *e.culprit, n)
+		failed = e.retryRemedy(failed.of(*e.culprit), *e.culprit, n)
 	}
 
 	e.add(failed)
@@ -283,8 +302,7 @@ func (e *nodeExplainer) idle() {
 		return
 	}
 
-	e.add(finding(AboutIdle, "it is not commissioned").on(e.Node.Name).
-		with(inventory.Submit(inventory.VerbCommission, e.Node.Name)))
+	e.add(finding(AboutIdle, "it is not commissioned").on(e.Node.Name).with(e.commission()))
 }
 
 // jobsOf returns the jobs that have not ended and hold the node, want it,

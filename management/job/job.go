@@ -156,7 +156,9 @@ type Job struct {
 	Reason      string // the operator's
 	Actor       string
 	Note        string // a choice that the manager made
-	RetryOf     string // the job that supplied the inputs
+	RetryOf     string // the job that this one repeats
+	// Differences describe how the job differs from the one that it repeats.
+	Differences []string
 	Warnings    []string
 	// PlaybookDigest is the digest of the configured folder at the acceptance.
 	PlaybookDigest string

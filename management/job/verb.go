@@ -46,6 +46,9 @@ type Verb struct {
 	// GroupAtClaim: a node enters its new group when the job claims it, not
 	// only when the job succeeds.
 	GroupAtClaim bool
+	// RetryAs is the verb that brings a node that a failure has taken out of service
+	// into the group of its target. Empty: the same verb.
+	RetryAs inventory.Verb
 	// GroupAfter returns the group of a node after success. nil: none.
 	GroupAfter func(Job, inventory.Node) string
 

@@ -18,6 +18,7 @@ func init() {
 		Leaves:    true,
 		Helps:     true,
 		Cleans:    true,
+		RetryAs:   inventory.VerbCommission,
 		GroupAfter: func(j Job, n inventory.Node) string {
 			if j.Group != "" {
 				return j.Group

@@ -110,6 +110,7 @@ func jobOf(j job.Job) api.Job {
 		Reason:         j.Reason,
 		Actor:          j.Actor,
 		RetryOf:        j.RetryOf,
+		Differences:    j.Differences,
 		Instance:       j.Instance,
 		Note:           j.Note,
 		Warnings:       j.Warnings,

@@ -261,8 +261,8 @@ func (m fakeExplainer) Job(v *state.View, j job.Job) explain.JobExplanation {
 	return explain.ExplainJob(m.facts(v), j)
 }
 
-func (m *fakeManager) Retry(ctx context.Context, c access.Caller, id string, failed bool) (job.Job, error) {
-	if err := m.called("retry %s failed=%t actor=%s", id, failed, c.Principal); err != nil {
+func (m *fakeManager) Retry(ctx context.Context, c access.Caller, id string, r job.RetryRequest) (job.Job, error) {
+	if err := m.called("retry %s failed=%t actor=%s", id, r.Failed, c.Principal); err != nil {
 		return job.Job{}, err
 	}
 

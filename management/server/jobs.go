@@ -203,7 +203,9 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 
 	rest.Note(r, "retry_of", ref)
 
-	j, err := s.Jobs.Retry(r.Context(), c, ref, body.Failed)
+	j, err := s.Jobs.Retry(r.Context(), c, ref, job.RetryRequest{
+		Failed: body.Failed, Nodes: body.Nodes, Pinned: body.Pinned,
+	})
 	if err != nil {
 		return err
 	}

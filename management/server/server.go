@@ -49,8 +49,8 @@ type State interface {
 type Jobs interface {
 	Submit(ctx context.Context, c access.Caller, r job.Request) (job.Job, error)
 	Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error)
-	// Retry submits an ended job again with the same inputs.
-	Retry(ctx context.Context, c access.Caller, id string, failed bool) (job.Job, error)
+	// Retry submits an ended job again.
+	Retry(ctx context.Context, c access.Caller, id string, r job.RetryRequest) (job.Job, error)
 	// Waits returns the jobs ahead of a Queued job, and the reason to wait for them.
 	Waits(v *state.View, j job.Job) (ids []string, reason string)
 	// Inputs returns the pinned inputs of a job, secrets hidden.

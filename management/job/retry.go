@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+)
+
+// RetryRequest asks for an ended job again.
+type RetryRequest struct {
+	Failed bool     // only the targets that the job left other than its verb wants them
+	Nodes  []string // only these targets; nil: all
+	Pinned bool     // with the playbooks and variables of the old job, not those of today
+}
+
+// Retry is one job that brings targets of an ended job to where its verb wants
+// them.
+type Retry struct {
+	Verb  inventory.Verb
+	Group string // for verbs that join a group
+	Names []string
+}
+
+// Retries returns the jobs that repeat the ended job on the named targets, and for
+// each target that no job can repeat the reason. A target that a failure has taken
+// out of service needs another verb than before, see Verb.RetryAs.
+func (s Snapshot) Retries(old Job, names []string) (retries []Retry, left []*inventory.Error) {
+	v := old.verb()
+	if !v.Row.ChangesStatus() {
+		return []Retry{{Verb: old.Verb, Group: old.Group, Names: names}}, nil
+	}
+
+	for _, name := range names {
+		n := Find(s.Nodes, name)
+		if n == nil {
+			left = append(left, inventory.Errorf(inventory.KindRefused, "%s is no longer known", name).About(name))
+			continue
+		}
+
+		verb, group := old.Verb, old.Group
+		if t, _ := old.Target(name); v.outOfService(*n) {
+			verb, group = v.RetryAs, t.Group
+		}
+
+		row, _ := inventory.TransitionOf(verb)
+		// A node that is held or unseen can be retried later: acceptance refuses it now.
+		if !n.Status.InProgress() && !slices.Contains(row.From, n.Status) {
+			left = append(left, ineligible(row, *n))
+			continue
+		}
+
+		same := func(r Retry) bool { return r.Verb == verb && r.Group == group }
+		if i := slices.IndexFunc(retries, same); i >= 0 {
+			retries[i].Names = append(retries[i].Names, name)
+		} else {
+			retries = append(retries, Retry{Verb: verb, Group: group, Names: []string{name}})
+		}
+	}
+
+	return retries, left
+}
+
+// outOfService reports whether the node needs the verb's RetryAs.
+func (v Verb) outOfService(n inventory.Node) bool {
+	row, ok := inventory.TransitionOf(v.RetryAs)
+	return ok && slices.Contains(row.From, n.Status)
+}
+
+// ineligible returns why the verb is not legal for the node, and the way to where
+// it is.
+func ineligible(row inventory.Transition, n inventory.Node) *inventory.Error {
+	e, ok := errors.AsType[*inventory.Error](row.Check(n))
+	if !ok {
+		return inventory.Errorf(inventory.KindRefused, "%s is %s", n.Name, n.Status).About(n.Name)
+	}
+
+	if n.Status == inventory.Quarantined {
+		return e.Do("inspect the host, clear it, then retry again").With(inventory.Submit(inventory.VerbClear, n.Name))
+	}
+
+	return e
+}
+
+// Left returns the targets that an ended job left other than its verb wants them,
+// without those that a retry of it has mended.
+func (s Snapshot) Left(old Job) []string {
+	left := old.Unfinished()
+	repeats := map[string]bool{old.ID: true}
+
+	for _, j := range s.Jobs {
+		if j.RetryOf == "" || !repeats[j.RetryOf] {
+			continue
+		}
+
+		repeats[j.ID] = true
+		left = slices.DeleteFunc(left, func(name string) bool {
+			_, target := j.Target(name)
+			return target && j.Status.Ended() && j.TargetResult(name).OK
+		})
+	}
+
+	return left
+}
+
+// RetryActions returns the actions that repeat the ended job for its unfinished
+// targets: one, or several if they need different jobs; none if no job helps.
+func (s Snapshot) RetryActions(old Job) []inventory.Action {
+	left := s.Left(old)
+
+	retries, _ := s.Retries(old, left)
+	if len(retries) == 1 {
+		return []inventory.Action{inventory.RetryJob(old.ID, len(left) < len(old.Targets))}
+	}
+
+	var actions []inventory.Action
+	for _, r := range retries {
+		actions = append(actions, inventory.RetryJob(old.ID, false).On(r.Names...))
+	}
+
+	return actions
+}
+
+// Retry returns the request that repeats the ended job, and the differences in its
+// targets and its verb. The inputs are for the caller to add.
+func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
+	names, err := s.retryNames(old, r)
+	if err != nil {
+		return Request{}, nil, err
+	}
+
+	retries, left := s.Retries(old, names)
+	if len(retries) == 0 {
+		return Request{}, nil, Combine(left)
+	}
+
+	if len(retries) > 1 {
+		return Request{}, nil, s.refuseSeveral(old, retries)
+	}
+
+	var differences []string
+	for _, e := range left {
+		differences = append(differences, "left out: "+e.Message)
+	}
+
+	again := retries[0]
+	row, _ := inventory.TransitionOf(again.Verb)
+
+	request := Request{
+		Verb: again.Verb, Nodes: again.Names, Group: again.Group, OnFailure: old.OnFailure,
+		Serial: old.Serial, MaxFailures: old.MaxFailures, Timeout: old.Timeout,
+		Playbooks: old.Playbooks, Force: old.Force, TakeOver: old.TakeOver, Reason: old.Reason,
+	}
+	if row.TakesAddrs {
+		request.Nodes, request.Addrs = nil, again.Names
+	}
+
+	if again.Verb != old.Verb {
+		differences = append(differences, fmt.Sprintf("%s as %s in place of %s: %s out of service",
+			again.Verb, again.Group, old.Verb, areOrIs(again.Names)))
+	}
+
+	// A node out of service has nothing left to clean with other playbooks.
+	if !row.Accepts(inventory.FieldPlaybooks) {
+		request.Playbooks = ""
+	}
+
+	if request.Serial != "" && !row.Accepts(inventory.FieldSerial) {
+		differences = append(differences, "all nodes at once: "+string(again.Verb)+" takes no batches")
+		request.Serial, request.MaxFailures = "", 0
+	}
+
+	return request, differences, nil
+}
+
+func areOrIs(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " is"
+	}
+
+	return ShortList(names) + " are"
+}
+
+// retryNames returns the targets of the old job that the request selects.
+func (s Snapshot) retryNames(old Job, r RetryRequest) ([]string, error) {
+	names, left := old.Names(), s.Left(old)
+
+	switch {
+	case !old.Status.Ended():
+		return nil, inventory.Errorf(inventory.KindRefused, "job %s has not ended: it is %s", old.ID, old.Status).
+			Do("wait for it, or cancel it").With(inventory.WaitForJob(old.ID), inventory.CancelJob(old.ID))
+	case len(left) == 0:
+		return nil, s.nothingFailed(old)
+	case r.Failed:
+		names = left
+	}
+
+	if r.Nodes == nil {
+		return names, nil
+	}
+
+	for _, name := range r.Nodes {
+		if _, ok := old.Target(name); !ok {
+			return nil, inventory.Errorf(inventory.KindInvalid, "%s is no target of job %s", name, old.ID).
+				Do("see its targets").With(inventory.ShowJob(old.ID)).About(name)
+		}
+	}
+
+	// The order of the job is that of its batches.
+	named := func(name string) bool { return slices.Contains(r.Nodes, name) }
+	if names = slices.DeleteFunc(names, func(name string) bool { return !named(name) }); len(names) == 0 {
+		return nil, inventory.Errorf(inventory.KindRefused, "job %s did not fail on %s", old.ID, ShortList(r.Nodes)).
+			Do("see its results").With(inventory.ShowJob(old.ID)).About(r.Nodes...)
+	}
+
+	return names, nil
+}
+
+// nothingFailed refuses the retry of a success. The same again is a new job, where
+// its verb is still legal.
+func (s Snapshot) nothingFailed(old Job) error {
+	if len(old.Unfinished()) > 0 {
+		return inventory.Errorf(inventory.KindRefused, "nothing is left to repeat of job %s", old.ID).
+			Do("its retries have succeeded")
+	}
+
+	e := inventory.Errorf(inventory.KindRefused, "nothing failed in job %s", old.ID)
+
+	retries, left := s.Retries(old, old.Names())
+	if len(retries) == 1 && len(left) == 0 && retries[0].Verb == old.Verb && !old.TakesAddrs() {
+		return e.Do("to do the same again, submit a new job").With(Anew(old, old.Names()))
+	}
+
+	return e.Do("there is nothing to repeat")
+}
+
+// refuseSeveral refuses a retry that needs several jobs, and names each.
+func (s Snapshot) refuseSeveral(old Job, retries []Retry) error {
+	var parts, names []string
+	for _, r := range retries {
+		part := string(r.Verb)
+		if r.Verb != old.Verb {
+			part += " as " + r.Group
+		}
+
+		parts = append(parts, fmt.Sprintf("%s (%s)", ShortList(r.Names), part))
+		names = append(names, r.Names...)
+	}
+
+	return inventory.Errorf(inventory.KindRefused, "the nodes of job %s need %d jobs now: %s",
+		old.ID, len(retries), strings.Join(parts, "; ")).
+		Do("retry them apart").With(s.RetryActions(old)...).About(names...)
+}
+
+// Anew returns the action that submits the same job for the names as a new one.
+func Anew(old Job, names []string) inventory.Action {
+	if old.TakesAddrs() {
+		return inventory.Discover(names...)
+	}
+
+	return inventory.Submit(old.Verb, names...).Joining(old.Group)
+}
+
+// DifferentInputs describes, in names only, how the inputs of a job differ from
+// those of the job that it retries.
+func DifferentInputs(old, again Job, then, now Inputs) []string {
+	var differences []string
+
+	// A job that cleans with the playbooks of its nodes may have none of its own.
+	if old.PlaybookDigest != again.PlaybookDigest && old.PlaybookDigest != "" && again.PlaybookDigest != "" {
+		differences = append(differences, fmt.Sprintf("playbooks: %s now, %s then",
+			shortDigest(again.PlaybookDigest), shortDigest(old.PlaybookDigest)))
+	}
+
+	changed := map[string]bool{}
+
+	for _, t := range again.Targets {
+		if was, ok := old.Target(t.Name); ok && was.Group != t.Group {
+			differences = append(differences, fmt.Sprintf("%s: group %s now, %s then", t.Name, t.Group, was.Group))
+		}
+
+		for _, key := range differentKeys(then.Vars[t.Name], now.Vars[t.Name]) {
+			changed[key] = true
+		}
+	}
+
+	if len(changed) > 0 {
+		differences = append(differences, "variables: "+ShortList(slices.Sorted(maps.Keys(changed)))+" changed")
+	}
+
+	return differences
+}
+
+// shortDigest is enough of a digest for a person to tell two apart.
+func shortDigest(digest string) string { return digest[:min(len(digest), 12)] }
+
+// differentKeys returns the keys with other values, or in one map only.
+func differentKeys(then, now map[string]configuration.Var) []string {
+	var keys []string
+	for key, v := range now {
+		if old, ok := then[key]; !ok || !reflect.DeepEqual(v.Value, old.Value) {
+			keys = append(keys, key)
+		}
+	}
+
+	for key := range then {
+		if _, ok := now[key]; !ok {
+			keys = append(keys, key)
+		}
+	}
+
+	return keys
+}
