@@ -60,6 +60,10 @@ func run(ctx context.Context, args []string) int {
 
 	for _, c := range root.Commands {
 		c.OnUsageError = root.OnUsageError
+		for _, sub := range c.Commands {
+			sub.OnUsageError = root.OnUsageError
+		}
+
 		if !c.Hidden && len(c.Commands) == 0 {
 			c.Action = withoutArguments(c.Action)
 		}
@@ -106,6 +110,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			"   clusterm check [--config FILE]\n" +
 			"   clusterm reload [--config FILE]\n" +
 			"   clusterm store check|compact|defragment|disarm|remove [--config FILE]\n" +
+			"   clusterm playbooks export|check DIR\n" +
 			"   clusterm example > clusterm.yaml",
 		Description: "Without a command it is the manager's daemon: it serves the API, runs jobs and is a member of\n" +
 			"the gossip until SIGTERM. On SIGHUP it reloads its configuration file. clusterctl is its command line.",
@@ -132,9 +137,11 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			monitorCommand(),
 			checkCommand(config),
 			reloadCommand(config),
+			playbooksCommand(config),
 			exampleCommand(),
 			storeCommand(),
 			versionCommand(),
+			manCommand(),
 			childCommand("runner", "one run of ansible-playbook; started by the daemon", ansible.Main, setStatus),
 			childCommand("etcd", "the embedded etcd; started by the daemon", etcd.Main, setStatus),
 		},
@@ -270,6 +277,23 @@ func exampleCommand() *cli.Command {
 		UsageText: "clusterm example > /etc/clusterm/clusterm.yaml",
 		Action: func(context.Context, *cli.Command) error {
 			_, err := os.Stdout.Write(daemon.Example)
+			return err
+		},
+	}
+}
+
+// manCommand is for the build of the packages.
+func manCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "man",
+		Hidden: true,
+		Usage:  "print the manual page clusterm.yaml(5)",
+		Action: func(context.Context, *cli.Command) error {
+			page, err := daemon.ManualPage()
+			if err == nil {
+				_, err = os.Stdout.Write(page)
+			}
+
 			return err
 		},
 	}

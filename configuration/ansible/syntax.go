@@ -58,7 +58,17 @@ func (c *SyntaxChecker) Check(ctx context.Context, folder, playbook, bundledRole
 		return nil
 	}
 
-	if err := c.parse(ctx, key, groups); err != nil {
+	hosts := map[string][]string{}
+	for _, g := range groups {
+		hosts[g] = []string{"syntax-check"}
+	}
+
+	inv, err := listInventory(hosts)
+	if err != nil {
+		return err
+	}
+
+	if _, err := c.parse(ctx, key, inv, "--syntax-check"); err != nil {
 		return err
 	}
 
@@ -71,48 +81,43 @@ func (c *SyntaxChecker) Check(ctx context.Context, folder, playbook, bundledRole
 	return nil
 }
 
-// parse runs ansible-playbook --syntax-check with a configuration of its own,
-// so that the account's ansible.cfg has no effect.
-func (c *SyntaxChecker) parse(ctx context.Context, key syntaxKey, groups []string) error {
+// parse runs ansible-playbook with an option that runs no task, and a configuration
+// of its own, so that the account's ansible.cfg has no effect. It returns the output.
+func (c *SyntaxChecker) parse(ctx context.Context, key syntaxKey, inv []byte, option string) ([]byte, error) {
 	command, err := lookPath(c.AnsiblePlaybook)
 	if err != nil {
-		return err
-	}
-
-	inv, err := syntaxInventory(groups)
-	if err != nil {
-		return err
+		return nil, err
 	}
 
 	dir, err := os.MkdirTemp(c.TempDir, "clusterm-check-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(dir) // a leftover is harmless
 
 	settings := syntaxConfig(dir, key.folder, key.bundledRoles)
 	for name, content := range map[string][]byte{fileConfig: settings, fileInventory: inv} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			return err
+			return nil, err
 		}
 	}
 
 	env := []string{"ANSIBLE_CONFIG=" + filepath.Join(dir, fileConfig)}
 	args := []string{
 		"-i", filepath.Join(dir, fileInventory),
-		"--syntax-check", filepath.Join(key.folder, key.playbook),
+		option, filepath.Join(key.folder, key.playbook),
 	}
 
 	out, err := runShort(ctx, key.folder, env, command, args...)
 	if err == nil {
-		return nil
+		return out, nil
 	}
 
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 
-	return syntaxError(key, out, err)
+	return nil, syntaxError(key, out, err)
 }
 
 // syntaxError reports Ansible's message without the path of the copy, which an
@@ -143,14 +148,18 @@ func syntaxConfig(dir, folder, bundledRoles string) []byte {
 		"\n\n[inventory]\n" + strings.Join(inventorySettings, "\n") + "\n")
 }
 
-// syntaxInventory has one host, which is never contacted, in every group.
-func syntaxInventory(groups []string) ([]byte, error) {
-	hosts := map[string]any{"syntax-check": nil}
+// listInventory has the groups with their hosts, none of which is contacted.
+func listInventory(groups map[string][]string) ([]byte, error) {
+	all, children := map[string]any{}, map[string]any{}
 
-	children := map[string]any{}
-	for _, g := range groups {
+	for g, names := range groups {
 		if err := inventory.CheckGroup(g); err != nil {
 			return nil, err
+		}
+
+		hosts := map[string]any{}
+		for _, name := range names {
+			hosts[name], all[name] = nil, nil
 		}
 
 		children[g] = map[string]any{"hosts": hosts}
@@ -158,7 +167,7 @@ func syntaxInventory(groups []string) ([]byte, error) {
 
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
-	err := enc.Encode(map[string]any{"all": map[string]any{"hosts": hosts, "children": children}})
+	err := enc.Encode(map[string]any{"all": map[string]any{"hosts": all, "children": children}})
 
 	return b.Bytes(), errors.Join(err, enc.Close())
 }

@@ -18,6 +18,9 @@ import (
 // on each.
 var Example = setting.Example
 
+// ManualPage returns the manual page clusterm.yaml(5).
+func ManualPage() ([]byte, error) { return setting.ManualPage() }
+
 // Socket returns the socket that a configuration file sets, even if a daemon would
 // refuse the file. An empty path is the default configuration.
 func Socket(path string) string { return setting.Socket(path) }

@@ -107,7 +107,10 @@ func checkFiles(t *testing.T, packager, list, zshCompletion string) {
 		"/usr/share/bash-completion/completions/clusterctl",
 		"/usr/share/fish/vendor_completions.d/clusterctl.fish",
 		"/usr/share/man/man1/clusterctl.1.gz",
+		"/usr/share/man/man5/clusterm.yaml.5.gz",
 		"/usr/share/man/man8/clusterm.8.gz",
+		"/usr/share/clusterm/playbooks/site.yml",
+		"/usr/share/clusterm/playbooks/roles/etcd/tasks/main.yml",
 		"/usr/share/doc/clusterm/README.md",
 		"/usr/share/doc/clusterm/docs/operating/README.md",
 		"/usr/share/doc/clusterm/copyright",
@@ -139,7 +142,9 @@ func checkFileFlags(t *testing.T, rpm string) {
 		"l -rw-r--r-- /usr/share/doc/clusterm/licenses.gz",
 		"d -rw-r--r-- /usr/share/doc/clusterm/README.md",
 		"d -rw-r--r-- /usr/share/man/man1/clusterctl.1.gz",
+		"d -rw-r--r-- /usr/share/man/man5/clusterm.yaml.5.gz",
 		"d -rw-r--r-- /usr/share/man/man8/clusterm.8.gz",
+		" -rw-r--r-- /usr/share/clusterm/playbooks/site.yml",
 		" -rwxr-xr-x /usr/share/doc/clusterm/serf-handler.sh",
 	} {
 		if !strings.Contains("\n"+flags, "\n"+want+"\n") {

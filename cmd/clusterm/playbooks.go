@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/management/daemon"
+)
+
+// errPlaybooks ends a check that found errors, which it has printed.
+var errPlaybooks = errors.New("the playbooks have errors")
+
+func playbooksCommand(config cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name:  "playbooks",
+		Usage: "export the bundled playbooks, and check a folder of playbooks",
+		UsageText: "clusterm playbooks export DIR\n" +
+			"   clusterm playbooks check [DIR]",
+		Description: "They need no manager. docs/playbooks.md describes what a folder of playbooks contains.",
+		Commands:    []*cli.Command{exportPlaybooksCommand(), checkPlaybooksCommand(config)},
+		Action: func(_ context.Context, c *cli.Command) error {
+			if c.Args().Present() {
+				return usageError{fmt.Errorf("there is no command %q", "playbooks "+c.Args().First())}
+			}
+
+			return usageError{errors.New("playbooks needs a command: export or check")}
+		},
+	}
+}
+
+func exportPlaybooksCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "export",
+		Usage:     "write the bundled playbooks into a folder, to edit them",
+		UsageText: "clusterm playbooks export [--force] DIR",
+		Flags: []cli.Flag{&cli.BoolFlag{
+			Name: "force", Usage: "write into a folder that is not empty, and replace files of the same name",
+		}},
+		Action: func(_ context.Context, c *cli.Command) error {
+			if c.Args().Len() != 1 {
+				return usageError{errors.New("playbooks export takes one folder")}
+			}
+
+			folder, err := filepath.Abs(c.Args().First())
+			if err != nil {
+				return err
+			}
+
+			files, err := daemon.ExportPlaybooks(folder, c.Bool("force"))
+			if err != nil {
+				return err
+			}
+
+			fmt.Fprintf(os.Stderr, "ok: wrote %d files to %[2]s\n"+
+				"  edit them, then check them:    clusterm playbooks check %[2]s\n"+
+				"  have the manager use them:     clusterctl config set playbooks=%[2]s\n", files, folder)
+
+			return nil
+		},
+	}
+}
+
+func checkPlaybooksCommand(config cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name:      "check",
+		Usage:     "check a folder of playbooks as the manager would use it; contacts no host",
+		UsageText: "clusterm playbooks check [-o json] [--config FILE] [DIR]",
+		Description: "It checks the syntax with ansible-playbook, lists the plays with the groups of the\n" +
+			"configuration that they act on, and names missing files and risky permissions. Without DIR it checks\n" +
+			"the folder of the configuration, or the bundled playbooks. It fails if the manager would refuse the\n" +
+			"folder.",
+		Flags: []cli.Flag{config, &cli.StringFlag{
+			Name: "output", Aliases: []string{"o"}, Value: "text", Usage: "`FORMAT`: text or json",
+		}},
+		Action: checkPlaybooks,
+	}
+}
+
+func checkPlaybooks(ctx context.Context, c *cli.Command) error {
+	format := c.String("output")
+	if format != "text" && format != "json" {
+		return usageError{fmt.Errorf("the format is text or json, not %q", format)}
+	}
+
+	if c.Args().Len() > 1 {
+		return usageError{errors.New("playbooks check takes one folder")}
+	}
+
+	folder := c.Args().First()
+	if folder != "" {
+		var err error
+		if folder, err = filepath.Abs(folder); err != nil {
+			return err
+		}
+	}
+
+	path := daemon.Options{ConfigPath: c.String("config"), UsualPath: defaultConfig}.Path()
+
+	report, err := daemon.CheckPlaybooks(ctx, path, folder)
+	if err != nil {
+		return err
+	}
+
+	if format == "json" {
+		out := json.NewEncoder(os.Stdout)
+		out.SetIndent("", "  ")
+		err = out.Encode(report)
+	} else {
+		err = printPlaybooks(os.Stdout, report)
+	}
+
+	if err == nil && !report.OK {
+		err = errPlaybooks
+	}
+
+	return err
+}
+
+// printPlaybooks prints a report for people.
+func printPlaybooks(w io.Writer, r daemon.PlaybookReport) error {
+	var b strings.Builder
+
+	for _, p := range r.Playbooks {
+		if p.Missing {
+			fmt.Fprintf(&b, "%s: missing\n", p.File)
+			continue
+		}
+
+		fmt.Fprintf(&b, "%s:\n", p.File)
+
+		for _, play := range p.Plays {
+			acts := strings.Join(play.Groups, ", ")
+			if play.Helpers {
+				acts = strings.TrimPrefix(acts+", the helper of a job", ", ")
+			}
+
+			fmt.Fprintf(&b, "  %s (acts on %s)\n", oneLine(play.Name), cmp.Or(acts, "nothing"))
+		}
+	}
+
+	b.WriteString("groups of the configuration:\n")
+
+	for _, g := range r.Groups {
+		fmt.Fprintf(&b, "  %s: %s\n", g.Name, cmp.Or(strings.Join(g.Playbooks, ", "), "no playbook acts on it"))
+	}
+
+	for _, p := range r.Problems {
+		fmt.Fprintf(&b, "%s: %s: %s\n", p.Severity, cmp.Or(p.File, "the folder"), oneLine(p.Message))
+
+		if p.Remedy != "" {
+			fmt.Fprintf(&b, "  %s\n", p.Remedy)
+		}
+	}
+
+	if r.OK {
+		fmt.Fprintf(&b, "ok: %s\n", cmp.Or(r.Folder, "the bundled playbooks"))
+	}
+
+	_, err := io.WriteString(w, b.String())
+
+	return err
+}
+
+// oneLine joins the lines of a text, and drops what could control a terminal.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+
+		return r
+	}, text)
+}

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	bundled "github.com/contiv/cluster/ansible"
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/configuration/repository"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/setting"
+)
+
+// PlaybookReport is the result of a check of a folder of playbooks. Its JSON is the
+// output of a command and only grows.
+type PlaybookReport struct {
+	Folder    string            `json:"folder"` // empty: the bundled playbooks
+	OK        bool              `json:"ok"`     // no problem is an error
+	Playbooks []CheckedPlaybook `json:"playbooks"`
+	Groups    []CheckedGroup    `json:"groups"`
+	Problems  []PlaybookProblem `json:"problems"`
+}
+
+// CheckedPlaybook is one of the playbooks that the manager runs.
+type CheckedPlaybook struct {
+	File    string        `json:"file"`
+	Missing bool          `json:"missing,omitempty"`
+	Plays   []CheckedPlay `json:"plays"`
+}
+
+// CheckedPlay is one play.
+type CheckedPlay struct {
+	Name    string   `json:"name"`
+	Hosts   []string `json:"hosts"`   // the pattern
+	Groups  []string `json:"groups"`  // that it acts on
+	Helpers bool     `json:"helpers"` // it names job_helpers, so it acts on the helper of a job
+}
+
+// CheckedGroup is a group of the configuration with the playbooks that act on it.
+type CheckedGroup struct {
+	Name      string   `json:"name"`
+	Playbooks []string `json:"playbooks"`
+}
+
+// PlaybookProblem is an error, with which jobs would be refused or fail, or a
+// warning.
+type PlaybookProblem struct {
+	Severity string `json:"severity"` // SeverityError or SeverityWarning
+	File     string `json:"file,omitempty"`
+	Message  string `json:"message"`
+	Remedy   string `json:"remedy,omitempty"`
+}
+
+// The severities of a PlaybookProblem.
+const (
+	SeverityError   = "error"
+	SeverityWarning = "warning"
+)
+
+// playbookUses lists the playbooks that the manager runs. A missing one is an error
+// if the manager runs it in every life of a node.
+var playbookUses = []struct {
+	file, use string
+	required  bool
+}{
+	{job.PlaybookSite, "commission, apply, update and discover", true},
+	{job.PlaybookCleanup, "decommission, clear, update, and after failures", true},
+	{job.PlaybookUpgrade, "maintenance", false},
+	{job.PlaybookVerify, "", false},
+}
+
+// CheckPlaybooks checks a folder of playbooks without a manager and without hosts,
+// for the configuration in a file. An empty folder is that of the configuration, or
+// the bundled one. The error is that of a check that cannot be made; it is
+// KindInvalid for a folder that the manager could not copy.
+func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookReport, error) {
+	f, err := setting.Load(configPath, adapters{})
+	if err != nil {
+		return PlaybookReport{}, err
+	}
+
+	if _, err := ansible.Check(ctx, f.Ansible); err != nil {
+		return PlaybookReport{}, err
+	}
+
+	if folder == "" {
+		folder = f.Playbooks
+	}
+
+	temp, err := os.MkdirTemp("", "clusterm-playbooks-")
+	if err != nil {
+		return PlaybookReport{}, err
+	}
+	defer os.RemoveAll(temp)
+
+	// The same copies as for a job.
+	store := repository.Store{Dir: filepath.Join(temp, "kept")}
+
+	own, err := store.Keep(ctx, bundled.FS())
+	if err != nil {
+		return PlaybookReport{}, err
+	}
+
+	digest := own
+	if folder != "" {
+		if digest, err = store.KeepDir(ctx, folder); err != nil {
+			return PlaybookReport{}, err
+		}
+	}
+
+	c := playbookCheck{
+		report: PlaybookReport{Folder: folder, Problems: []PlaybookProblem{}},
+		dir:    store.Path(digest), roles: filepath.Join(store.Path(own), bundled.RolesDir),
+		syntax: ansible.SyntaxChecker{AnsiblePlaybook: f.Ansible, TempDir: temp},
+	}
+	for _, g := range f.Groups {
+		c.groups = append(c.groups, g.Name)
+	}
+
+	c.groups = append(c.groups, inventory.GroupPrepare)
+
+	if err := c.playbooks(ctx); err != nil {
+		return PlaybookReport{}, err
+	}
+
+	c.coverage()
+
+	if folder != "" {
+		if err := c.files(folder); err != nil {
+			return PlaybookReport{}, err
+		}
+	}
+
+	c.report.OK = !slices.ContainsFunc(c.report.Problems, func(p PlaybookProblem) bool {
+		return p.Severity == SeverityError
+	})
+
+	return c.report, nil
+}
+
+// playbookCheck is a check under way.
+type playbookCheck struct {
+	report PlaybookReport
+	dir    string // the copy
+	roles  string // the bundled roles
+	groups []string
+	syntax ansible.SyntaxChecker
+}
+
+func (c *playbookCheck) add(severity, file, message, remedy string) {
+	c.report.Problems = append(c.report.Problems, PlaybookProblem{severity, file, message, remedy})
+}
+
+// playbooks checks each playbook that the manager runs, and lists its plays.
+func (c *playbookCheck) playbooks(ctx context.Context) error {
+	for _, p := range playbookUses {
+		checked := CheckedPlaybook{File: p.file, Plays: []CheckedPlay{}}
+
+		if _, err := os.Stat(filepath.Join(c.dir, p.file)); errors.Is(err, fs.ErrNotExist) {
+			checked.Missing = true
+			c.missing(p.file, p.use, p.required)
+		} else if err := c.plays(ctx, &checked); err != nil {
+			e, ok := errors.AsType[*inventory.Error](err)
+			if !ok || e.Kind != inventory.KindInvalid {
+				return err
+			}
+
+			c.add(SeverityError, p.file, e.Message, "correct it")
+		}
+
+		c.report.Playbooks = append(c.report.Playbooks, checked)
+	}
+
+	return nil
+}
+
+func (c *playbookCheck) missing(file, use string, required bool) {
+	switch {
+	case required:
+		c.add(SeverityError, file, "it is missing; the manager runs it for "+use, "add it")
+	case use != "":
+		c.add(SeverityWarning, file, "it is missing; without it, the manager refuses "+use, "add it, if you need that")
+	}
+}
+
+// plays checks the syntax of a playbook and lists its plays. The inventory has one
+// host in each group, and another one as the helper.
+func (c *playbookCheck) plays(ctx context.Context, p *CheckedPlaybook) error {
+	if err := c.syntax.Check(ctx, c.dir, p.File, c.roles, c.groups...); err != nil {
+		return err
+	}
+
+	const helper, prefix = "the-helper", "a-host-of-"
+
+	groups := map[string][]string{configuration.HelpersGroup: {helper}}
+	for _, g := range c.groups {
+		groups[g] = []string{prefix + g}
+		groups[configuration.TargetsGroup] = append(groups[configuration.TargetsGroup], prefix+g)
+	}
+
+	plays, err := c.syntax.Plays(ctx, c.dir, p.File, c.roles, groups)
+	if err != nil {
+		return err
+	}
+
+	for _, play := range plays {
+		checked := CheckedPlay{Name: play.Name, Hosts: play.Pattern, Groups: []string{}}
+		for _, g := range c.groups {
+			if slices.Contains(play.Hosts, prefix+g) {
+				checked.Groups = append(checked.Groups, g)
+			}
+		}
+
+		checked.Helpers = strings.Contains(strings.Join(play.Pattern, " "), configuration.HelpersGroup)
+		p.Plays = append(p.Plays, checked)
+
+		if len(checked.Groups) == 0 && !checked.Helpers {
+			c.add(
+				SeverityWarning,
+				p.File,
+				fmt.Sprintf(
+					"the play %q (hosts: %s) acts on no host of a job",
+					play.Name,
+					strings.Join(play.Pattern, ","),
+				),
+				"name groups of the configuration; for work on the manager's host, use delegate_to: localhost",
+			)
+		}
+	}
+
+	return nil
+}
+
+// coverage lists the playbooks that act on each group, and warns about a group that
+// no play of a required playbook acts on.
+func (c *playbookCheck) coverage() {
+	for _, g := range c.groups {
+		checked := CheckedGroup{Name: g, Playbooks: []string{}}
+
+		for _, p := range c.report.Playbooks {
+			if slices.ContainsFunc(p.Plays, func(play CheckedPlay) bool { return slices.Contains(play.Groups, g) }) {
+				checked.Playbooks = append(checked.Playbooks, p.File)
+			}
+		}
+
+		c.report.Groups = append(c.report.Groups, checked)
+
+		for i, p := range playbookUses {
+			// A playbook that is missing or does not parse is a problem already.
+			listed := len(c.report.Playbooks[i].Plays) > 0
+			if p.required && listed && !slices.Contains(checked.Playbooks, p.file) {
+				c.add(SeverityWarning, p.file, fmt.Sprintf("no play acts on the group %s", g), notCovered(g, p.file))
+			}
+		}
+	}
+}
+
+func notCovered(group, file string) string {
+	switch {
+	case group == inventory.GroupPrepare && file == job.PlaybookSite:
+		return "hosts cannot be discovered with it; add a play with the role agent"
+	case group == inventory.GroupPrepare:
+		return "the agent of a host cannot be removed with it; add a play with the role agent"
+	case file == job.PlaybookSite:
+		return "its nodes cannot be configured; add a play, or remove the group from the configuration"
+	default:
+		return "its nodes are not cleaned; add a play, or remove the group from the configuration"
+	}
+}
+
+// files warns about files of the folder that do not behave as their author may
+// expect.
+func (c *playbookCheck) files(folder string) error {
+	if _, err := os.Stat(filepath.Join(folder, "ansible.cfg")); err == nil {
+		c.add(SeverityWarning, "ansible.cfg", "the manager does not use it",
+			"set variables, connections and jobs.forks in the configuration of the manager")
+	}
+
+	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+
+		if d.IsDir() && d.Name() == ".git" {
+			return fs.SkipDir
+		}
+
+		info, err := d.Info()
+		if err != nil || d.Type()&fs.ModeSymlink != 0 {
+			return err
+		}
+
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+
+		c.owner(name, info)
+
+		if d.Type().IsRegular() && info.Mode()&0o111 == 0 && isScript(path) {
+			c.add(SeverityWarning, name, "it is a script without the permission to execute it",
+				"chmod +x, if a task runs it in place")
+		}
+
+		return nil
+	})
+}
+
+// owner warns about a file that others than root may write: they could run commands
+// as root on every node.
+func (c *playbookCheck) owner(name string, info fs.FileInfo) {
+	if info.Mode()&0o022 != 0 {
+		c.add(SeverityWarning, name, fmt.Sprintf("others may write it (mode %04o)", info.Mode().Perm()), "chmod go-w")
+	}
+
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != os.Getuid() {
+		c.add(SeverityWarning, name, fmt.Sprintf("it belongs to the user with the number %d", stat.Uid), "chown root")
+	}
+}
+
+// isScript reports whether a file begins like a script. Modules, plugins and templates,
+// which Ansible loads, need no permission.
+func isScript(path string) bool {
+	if ext := filepath.Ext(path); ext == ".py" || ext == ".j2" {
+		return false
+	}
+
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+
+	start := make([]byte, 3)
+	n, _ := f.Read(start)
+
+	return bytes.Equal(start[:n], []byte("#!/"))
+}
+
+// ExportPlaybooks writes the bundled playbooks into a folder, which must be empty or
+// missing unless force is set. It returns the number of files. With force, it
+// replaces files of the same name and leaves the others.
+func ExportPlaybooks(folder string, force bool) (files int, err error) {
+	entries, err := os.ReadDir(folder)
+
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return 0, inventory.Errorf(inventory.KindInvalid, "the folder cannot be read: %w", err).Do("give another one")
+	case len(entries) > 0 && !force:
+		return 0, inventory.Errorf(inventory.KindRefused, "%s is not empty; nothing was written", folder).
+			Do("give an empty or a new folder; --force replaces files of the same name")
+	}
+
+	err = fs.WalkDir(bundled.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+
+		target := filepath.Join(folder, path)
+		if d.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+
+		content, err := fs.ReadFile(bundled.FS(), path)
+		if err != nil {
+			return err
+		}
+
+		files++
+
+		return os.WriteFile(target, content, 0o644)
+	})
+	if err != nil {
+		return files, inventory.Errorf(inventory.KindUnavailable, "the playbooks cannot be written: %w", err).
+			Do("check the permissions and the free space")
+	}
+
+	return files, nil
+}
