@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"strings"
 )
 
 var safePath = regexp.MustCompile(`^/[A-Za-z0-9._/@+=,-]*$`)
@@ -19,4 +20,25 @@ func CheckPath(what, path string) error {
 	}
 
 	return nil
+}
+
+var vaultID = regexp.MustCompile(`^([A-Za-z0-9_-]+@)?/[A-Za-z0-9._/+=-]*$`)
+
+// CheckVaultID accepts PATH or ID@PATH: a password of Ansible Vault, as in its
+// vault_identity_list.
+func CheckVaultID(id string) error {
+	if path := VaultPath(id); !vaultID.MatchString(id) || filepath.Clean(path) != path {
+		return fmt.Errorf("%q is not PATH or ID@PATH, with an absolute path of letters, digits and ._/+=-", id)
+	}
+
+	return nil
+}
+
+// VaultPath returns the path of a vault id.
+func VaultPath(id string) string {
+	if _, path, ok := strings.Cut(id, "@"); ok {
+		return path
+	}
+
+	return id
 }

@@ -51,6 +51,8 @@ type Spec struct {
 	Hosts     []configuration.Host
 	ExtraVars configuration.Vars // of the request
 
+	VaultIDs []string // passwords of Ansible Vault: PATH or ID@PATH
+
 	Forks       int           // largest number of hosts at a time; 0: DefaultForks
 	Deadline    time.Time     // ends the run; required
 	Lease       time.Time     // the first lease; zero: the run needs none until the first Renew
@@ -130,6 +132,10 @@ func (s Spec) check() error {
 
 	for _, name := range s.Env {
 		add(checkEnv(name))
+	}
+
+	for _, id := range s.VaultIDs {
+		add(configuration.CheckVaultID(id))
 	}
 
 	add(configuration.CheckHosts(s.Hosts))
@@ -354,6 +360,8 @@ func (s Spec) config() []byte {
 	}
 
 	defaults = append(defaults, searchPaths(s.Dir, s.Playbooks, s.BundledRoles)...)
+	defaults = append(defaults, vaultSettings(s.VaultIDs)...)
+
 	if s.CallbackDir != "" {
 		defaults = append(defaults, "callback_plugins = "+s.CallbackDir, "callbacks_enabled = clusterm_events")
 	}
@@ -379,6 +387,15 @@ func (s Spec) config() []byte {
 	)
 
 	return []byte(strings.TrimSuffix(b.String(), "\n"))
+}
+
+// vaultSettings names the files with passwords, so that no command line does.
+func vaultSettings(ids []string) []string {
+	if len(ids) == 0 {
+		return nil
+	}
+
+	return []string{"vault_identity_list = " + strings.Join(ids, ",")}
 }
 
 var inventorySettings = []string{

@@ -26,6 +26,7 @@ const maxPassed = 1000
 // passed. Its methods may be called concurrently; checks run one at a time.
 type SyntaxChecker struct {
 	AnsiblePlaybook string // path or name; empty: ansible-playbook in PATH
+	VaultIDs        []string
 	TempDir         string // folder for the files of a check; empty: that of the system
 
 	mu     sync.Mutex
@@ -95,7 +96,7 @@ func (c *SyntaxChecker) parse(ctx context.Context, key syntaxKey, inv []byte, op
 	}
 	defer os.RemoveAll(dir) // a leftover is harmless
 
-	settings := syntaxConfig(dir, key.folder, key.bundledRoles)
+	settings := c.config(dir, key)
 	for name, content := range map[string][]byte{fileConfig: settings, fileInventory: inv} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			return nil, err
@@ -137,12 +138,13 @@ func syntaxError(key syntaxKey, out []byte, err error) error {
 		Do("correct it and repeat the request")
 }
 
-func syntaxConfig(dir, folder, bundledRoles string) []byte {
-	defaults := append(searchPaths(dir, folder, bundledRoles),
+func (c *SyntaxChecker) config(dir string, key syntaxKey) []byte {
+	defaults := append(searchPaths(dir, key.folder, key.bundledRoles),
 		"localhost_warning = False",
 		"force_valid_group_names = ignore",
 		"retry_files_enabled = False",
 	)
+	defaults = append(defaults, vaultSettings(c.VaultIDs)...)
 
 	return []byte("[defaults]\n" + strings.Join(defaults, "\n") +
 		"\n\n[inventory]\n" + strings.Join(inventorySettings, "\n") + "\n")

@@ -158,12 +158,12 @@ func (r *runner) Kept(ctx context.Context, digest string) bool {
 
 // Parse refuses playbooks that are missing from the copy or do not parse.
 func (r *runner) Parse(ctx context.Context, digest string, files, groups []string) error {
-	path := r.config().Ansible
+	c := r.config()
 
-	// The checker caches results, which hold for one ansible-playbook.
+	// The checker caches results, which hold for one ansible-playbook and its passwords.
 	r.mu.Lock()
-	if r.syntax == nil || r.syntax.AnsiblePlaybook != path {
-		r.syntax = &ansible.SyntaxChecker{AnsiblePlaybook: path, TempDir: r.temp}
+	if r.syntax == nil || r.syntax.AnsiblePlaybook != c.Ansible || !slices.Equal(r.syntax.VaultIDs, c.VaultIDs) {
+		r.syntax = &ansible.SyntaxChecker{AnsiblePlaybook: c.Ansible, VaultIDs: c.VaultIDs, TempDir: r.temp}
 	}
 
 	syntax := r.syntax
@@ -189,7 +189,7 @@ func (r *runner) Start(ctx context.Context, spec engine.RunSpec) (engine.Run, er
 		BundledRoles: r.bundledDir(bundled.RolesDir), CallbackDir: r.bundledDir(bundled.CallbackDir),
 		CacheDir: r.bundledDir(bundled.CacheDir),
 		Hosts:    spec.Hosts, ExtraVars: spec.Extra, Forks: c.Jobs.Forks, Deadline: spec.Deadline, Lease: spec.Lease,
-		OutputLimit: c.Jobs.OutputLimit, AnsiblePlaybook: c.Ansible,
+		OutputLimit: c.Jobs.OutputLimit, AnsiblePlaybook: c.Ansible, VaultIDs: c.VaultIDs,
 	})
 	if err != nil {
 		return nil, startError(err)

@@ -53,6 +53,12 @@ func (c *Config) checkPaths() error {
 		return invalid("ansible_playbook", "it is empty")
 	}
 
+	for _, id := range c.VaultIDs {
+		if err := configuration.CheckVaultID(id); err != nil {
+			return invalid("vault_ids", "%w", err)
+		}
+	}
+
 	if c.PlainHTTP == "" {
 		return nil
 	}

@@ -34,6 +34,7 @@ type Config struct {
 	Groups    inventory.Groups   `yaml:"groups"`
 	Playbooks string             `yaml:"playbooks"`
 	Ansible   string             `yaml:"ansible_playbook"`
+	VaultIDs  []string           `yaml:"vault_ids"`
 	Vars      configuration.Vars `yaml:"vars"`
 
 	SecretVars configuration.Secrets `yaml:"secret_vars"`
@@ -101,6 +102,7 @@ func Default() Config {
 		Etcd:       Etcd{Endpoints: []string{}, Prefix: DefaultPrefix},
 		Groups:     inventory.DefaultGroups(),
 		Ansible:    "ansible-playbook",
+		VaultIDs:   []string{},
 		Vars:       configuration.Vars{},
 		SecretVars: configuration.DefaultSecrets(),
 		GroupSSH:   map[string]configuration.Connection{},

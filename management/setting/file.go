@@ -4,6 +4,7 @@ package setting
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
 	"github.com/contiv/cluster/management/job"
@@ -112,7 +114,34 @@ func (c *Config) CheckHost(ctx context.Context, old Config, adapters Adapters) e
 		}
 	}
 
+	if !slices.Equal(c.VaultIDs, old.VaultIDs) {
+		for _, id := range c.VaultIDs {
+			if err := checkVaultFile(configuration.VaultPath(id)); err != nil {
+				return invalid("vault_ids", "%w", err)
+			}
+		}
+	}
+
 	return c.checkFiles(old)
+}
+
+// checkVaultFile refuses a file that is missing, that others can read, or that
+// others can change: it may be run as root.
+func checkVaultFile(path string) error {
+	info, err := os.Stat(path)
+
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a file", path)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s can be changed by others; chmod go-w %[1]s", path)
+	case info.Mode().Perm()&0o111 == 0 && info.Mode().Perm()&0o044 != 0:
+		return fmt.Errorf("the password in %s can be read by others; chmod 600 %[1]s", path)
+	}
+
+	return nil
 }
 
 // checkFiles is the part of CheckHost that runs no program.
