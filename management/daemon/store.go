@@ -189,6 +189,10 @@ func (d *Daemon) startUpkeep(ctx context.Context) {
 // spaceHealth rates the size of the database against its quota, and the alarms of
 // etcd. A database below etcd.CheckShare is worth a warning only.
 func (d *Daemon) spaceHealth(ctx context.Context) (warnings []string, problem error) {
+	if d.embedded != nil {
+		warnings = checkLogs(d.settings.Current().Jobs)
+	}
+
 	for _, s := range d.etcd.Spaces(ctx) {
 		switch {
 		case s.Err != nil: // the check of the store reports it
@@ -209,6 +213,23 @@ func (d *Daemon) spaceHealth(ctx context.Context) (warnings []string, problem er
 	}
 
 	return warnings, problem
+}
+
+// logRoom is the space in the quota for the logs of jobs, in bytes, in a manager at all
+// its other limits.
+const logRoom = 1536 << 20
+
+// checkLogs returns a warning if the configuration allows for more logs than the store
+// of a large manager has room for.
+func checkLogs(j setting.Jobs) (warnings []string) {
+	// Each running job has output and events.
+	allowed := j.KeepBytes + 2*int64(j.Limit)*j.OutputLimit
+	if allowed <= logRoom {
+		return nil
+	}
+
+	return []string{fmt.Sprintf("jobs.keep_bytes and jobs.limit × jobs.output_limit allow for %d MiB of logs; the store "+
+		"of a large manager has room for %d MiB", allowed>>20, logRoom>>20)}
 }
 
 // crowdedRemedy is the remedy while changes are accepted.

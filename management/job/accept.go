@@ -13,16 +13,16 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-const (
-	maxQueued = 1000 // jobs; protects the store from a runaway script
-	maxReason = 1024 // bytes
-)
+// MaxQueued limits the queue. It protects the store from a runaway script.
+const MaxQueued = 1000
+
+const maxReason = 1024 // bytes
 
 // Accept decides whether a request can become a job, and returns the job as it
 // is to be queued, without its id. The request is checked against the nodes as
 // they will be if every job ahead succeeds.
 func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
-	if queued := s.Queued(); queued >= maxQueued {
+	if queued := s.Queued(); queued >= MaxQueued {
 		return Job{}, inventory.Errorf(inventory.KindRefused, "%d jobs are queued already", queued).
 			Do("wait for some to end, or cancel some").With(inventory.ListJobs())
 	}

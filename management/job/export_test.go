@@ -3,9 +3,6 @@
 package job
 
 // What the tests need of the inside.
-const (
-	MaxQueued    = maxQueued
-	UndoAttempts = undoAttempts
-)
+const UndoAttempts = undoAttempts
 
 var Describe = describe

@@ -18,10 +18,12 @@ import (
 	"github.com/contiv/cluster/monitor"
 )
 
-const (
-	maxNodes  = 50_000 // limits the growth of the inventory by gossip and events
-	maxLogged = 50     // nodes of one report that are logged one by one
-)
+// MaxNodes limits the growth of the inventory by gossip and events. At this number,
+// all records fit the quota of the store; see docs/operating/store.md.
+const MaxNodes = 10_000
+
+// maxLogged is the number of nodes of one report that are logged one by one.
+const maxLogged = 50
 
 // report checks the observations of one report against the view and each other.
 type report struct {
@@ -62,7 +64,7 @@ func (r *report) check(o inventory.Observation) error {
 		return inventory.Errorf(inventory.KindInvalid, "%s is reported at %s and at %s", name, earlier.Addr, o.Addr).
 			Do("report each node once").About(name)
 	case !known && !repeated:
-		if r.unknown++; len(r.view.Nodes)+r.unknown > maxNodes {
+		if r.unknown++; len(r.view.Nodes)+r.unknown > MaxNodes {
 			return inventory.Errorf(inventory.KindRefused, "%d nodes are known already", len(r.view.Nodes)).
 				Do("forget some").With(inventory.ForgetNodes())
 		}
