@@ -131,8 +131,8 @@ func (d *Daemon) storeMissing(where string) error {
 	traces := former(d.file.DataDir)
 
 	return inventory.Errorf(inventory.KindRefused,
-		"the store is missing: %s contains no records, but %s of a former store is still in %s",
-		where, strings.Join(traces, ", and "), d.file.DataDir).
+		"the store is missing: %s contains no records, but %s has traces of a former one: %s",
+		where, d.file.DataDir, strings.Join(traces, ", ")).
 		Do("restore the data directory from a backup; or, to begin with no nodes and no jobs, run " +
 			"clusterm --accept-empty-store once, end it with Ctrl-C, and start the service")
 }
@@ -228,8 +228,8 @@ func checkLogs(j setting.Jobs) (warnings []string) {
 		return nil
 	}
 
-	return []string{fmt.Sprintf("jobs.keep_bytes and jobs.limit × jobs.output_limit allow for %d MiB of logs; the store "+
-		"of a large manager has room for %d MiB", allowed>>20, logRoom>>20)}
+	return []string{fmt.Sprintf("jobs.keep_bytes and jobs.limit × jobs.output_limit allow for %d MiB of logs; "+
+		"the store of a large manager has room for %d MiB", allowed>>20, logRoom>>20)}
 }
 
 // crowdedRemedy is the remedy while changes are accepted.
