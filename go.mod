@@ -34,9 +34,13 @@ require (
 	k8s.io/apimachinery v0.37.2
 )
 
-require go.etcd.io/bbolt v1.5.0
+require (
+	github.com/PaesslerAG/jsonpath v0.1.1
+	go.etcd.io/bbolt v1.5.0
+)
 
 require (
+	github.com/PaesslerAG/gval v1.0.0 // indirect
 	github.com/VividCortex/ewma v1.2.0 // indirect
 	github.com/acarl005/stripansi v0.0.0-20180116102854-5a71ef0e047d // indirect
 	github.com/beorn7/perks v1.0.1 // indirect

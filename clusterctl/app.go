@@ -106,6 +106,7 @@ func (a *app) root() *cli.Command {
 		Flags:           rootFlags(),
 		Commands: slices.Concat([]*cli.Command{a.nodes()}, a.verbs(takesAddrs), []*cli.Command{
 			a.job(),
+			a.events(),
 			a.vars(),
 			a.global(),
 			a.config(),
@@ -153,8 +154,9 @@ func rootFlags() []cli.Flag {
 			Aliases: []string{"o"},
 			Value:   print.FormatTable,
 			Usage: "output `FORMAT`: table, wide (more columns and whole text, for lists), long (everything), json, " +
-				"yaml or name",
+				"yaml, name, jsonpath=PATH or go-template=TEMPLATE (parts of json)",
 		},
+		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each request on stderr, without its body"},
 		&cli.BoolFlag{Name: "no-headers", Usage: "tables without the line of headers"},
 		&cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help; after a command, for that command"},
 		&cli.BoolFlag{Name: "version", Local: true, Usage: "print the version of clusterctl"},

@@ -4,6 +4,7 @@ package clusterctl
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -134,6 +135,11 @@ func (c *call) check(l leaf) error {
 		return err
 	}
 
+	// Each command that prints JSON can print parts of it.
+	if print.IsExtract(c.format) && slices.Contains(l.formats, print.FormatJSON) && l.name != "watch" {
+		return print.CheckExtract(c.format)
+	}
+
 	// Every command can print a table.
 	if c.format != print.FormatTable && !slices.Contains(l.formats, c.format) {
 		formats := append([]string{print.FormatTable}, l.formats...)
@@ -258,7 +264,24 @@ func (c *call) dial(patience time.Duration) (*client.Client, error) {
 		Actor:     actor(),
 		UserAgent: "clusterctl/" + c.app.Version.Version,
 		Patience:  patience,
+		Observe:   c.observer(),
 	})
+}
+
+// observer returns the function that shows each request with --verbose, or nil.
+func (c *call) observer() func(client.Exchange) {
+	if !c.Bool("verbose") {
+		return nil
+	}
+
+	return func(e client.Exchange) {
+		result := fmt.Sprint(e.Status)
+		if e.Err != nil {
+			result = "no answer"
+		}
+
+		c.say("%s %s: %s, %d ms", e.Method, e.URI, result, e.Took.Milliseconds())
+	}
 }
 
 // actor returns the person behind root, as sudo reports it, or "".

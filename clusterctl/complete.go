@@ -534,6 +534,7 @@ var completions = withVerbs(map[string]positional{
 	"nodes get":     anyNodes,
 	"nodes watch":   anyNodes,
 	"nodes explain": oneNode,
+	"nodes wait":    anyNodes,
 	"nodes history": oneNode,
 	"nodes set":     anyNodes,
 	"nodes label":   anyNodes,

@@ -24,7 +24,7 @@ func (a *app) nodes() *cli.Command {
 		Commands: slices.Concat(
 			[]*cli.Command{a.nodesGet(), a.nodesWatch()},
 			a.verbs(takesNodes),
-			[]*cli.Command{a.nodesExplain(), a.nodesHistory(), a.nodesSet(), a.nodesLabel()},
+			[]*cli.Command{a.nodesExplain(), a.nodesHistory(), a.nodesWait(), a.nodesSet(), a.nodesLabel()},
 		),
 	}
 }
@@ -303,25 +303,43 @@ func (c *call) knownNodes(ctx context.Context, filter client.NodeFilter) (
 func nodeFilter(c *call) (client.NodeFilter, error) {
 	f := client.NodeFilter{Names: c.args, Group: values(c, "group"), Selector: c.String("selector")}
 	for _, word := range values(c, "status") {
-		s, err := inventory.ParseStatus(word)
+		s, err := parseStatus(word)
 		if err != nil {
-			return f, exit.Usagef("%q is not a status of a node", word).Try("the statuses are %s", statusNames())
+			return f, err
 		}
 
 		f.Status = append(f.Status, s)
 	}
 
 	for _, word := range values(c, "state") {
-		s, err := inventory.ParseState(word)
+		s, err := parseState(word)
 		if err != nil {
-			return f, exit.Usagef("%q is not a state of a node", word).
-				Try("the states are %s, %s and %s", inventory.Discovered, inventory.Disappeared, inventory.Unknown)
+			return f, err
 		}
 
 		f.State = append(f.State, s)
 	}
 
 	return f, nil
+}
+
+func parseStatus(word string) (inventory.Status, error) {
+	s, err := inventory.ParseStatus(word)
+	if err != nil {
+		return s, exit.Usagef("%q is not a status of a node", word).Try("the statuses are %s", statusNames())
+	}
+
+	return s, nil
+}
+
+func parseState(word string) (inventory.State, error) {
+	s, err := inventory.ParseState(word)
+	if err != nil {
+		return s, exit.Usagef("%q is not a state of a node", word).
+			Try("the states are %s, %s and %s", inventory.Discovered, inventory.Disappeared, inventory.Unknown)
+	}
+
+	return s, nil
 }
 
 func statusNames() string {

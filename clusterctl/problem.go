@@ -27,7 +27,7 @@ func report(w io.Writer, program string, err error) int {
 
 	message, remedy := exit.Explain(program, err)
 	if message != "" {
-		fmt.Fprintf(w, "clusterctl: %s\n", strings.TrimSpace(print.Text(message)))
+		fmt.Fprintf(w, "clusterctl: %s\n", strings.TrimSpace(print.Text(print.LocalTimes(message))))
 
 		if remedy != "" {
 			fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(print.Text(remedy), "\n", "\n  "))

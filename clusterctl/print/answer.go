@@ -50,6 +50,10 @@ func (a Answer) Render(format string, style Style) ([]byte, error) {
 		return b.Bytes(), nil
 	}
 
+	if IsExtract(format) {
+		return a.extracted(format)
+	}
+
 	p := &Printer{Style: style}
 	if format == FormatLong && a.Long != nil {
 		a.Long(p)

@@ -15,9 +15,10 @@ import (
 func (p *Printer) NodeExplanation(e api.NodeExplanation, program string) {
 	n := e.Node
 
-	inService := p.Paint.Good("yes")
+	// No job checks a node in service again yet.
+	inService := p.Paint.Good("yes") + ", never verified"
 	if !e.Ready {
-		inService = p.Paint.Bad("no: ") + Line(e.Summary)
+		inService = p.Paint.Bad("no: ") + Line(LocalTimes(e.Summary))
 	}
 
 	jobs := make([]string, len(e.Jobs))
@@ -42,7 +43,7 @@ func (p *Printer) NodeExplanation(e api.NodeExplanation, program string) {
 		{"Duplicates", List(n.Duplicates)},
 		{"Applied by", withPrefix("job ", Line(n.Applied))},
 		{"Host key", keys},
-		{"Next", Line(e.Next)},
+		{"Next", Line(LocalTimes(e.Next))},
 	})
 	p.findings(e.Findings, program)
 	p.failures(e.Failures)
@@ -88,16 +89,16 @@ func (p *Printer) jobOfNode(j api.Job) string {
 func (p *Printer) JobExplanation(e api.JobExplanation, program string) {
 	steps := make([]string, len(e.Steps))
 	for i, s := range e.Steps {
-		steps[i] = Line(s)
+		steps[i] = Line(LocalTimes(s))
 	}
 
 	p.Fields([]Field{
 		{"Job", Line(e.Job.ID) + ", " + Title(e.Job)},
 		{"Retry of", withPrefix("job ", Line(e.Job.RetryOf))},
 		{"Status", p.jobStatus(e.Job)},
-		{"Summary", Line(e.Summary)},
+		{"Summary", Line(LocalTimes(e.Summary))},
 		{"Steps", strings.Join(steps, "\n")},
-		{"Next", Line(e.Next)},
+		{"Next", Line(LocalTimes(e.Next))},
 	})
 	p.findings(e.Findings, program)
 	p.failures(e.Failures)
@@ -112,7 +113,7 @@ func (p *Printer) findings(findings []api.Finding, program string) {
 	p.gap()
 
 	for _, f := range findings {
-		p.Printf("- %s\n", hang(f.Message, "  "))
+		p.Printf("- %s\n", hang(LocalTimes(f.Message), "  "))
 
 		remedy := exit.Remedy(program, f.Remedy, api.RestoreActions(f.Actions))
 		if remedy == "" {

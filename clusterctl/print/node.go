@@ -160,6 +160,7 @@ func (p *Printer) Node(n api.Node) {
 		{"Serial", Line(n.Serial)},
 		{"Address", Line(n.Addr)},
 		{"Status", withPrevious(p.Paint.Status(n.Status), string(n.Status), string(n.PrevStatus))},
+		{"Verified", verified(n)},
 		{"State", withPrevious(p.Paint.State(n.State), string(n.State), string(n.PrevState))},
 		{"Group", Line(n.Group)},
 		{"Applied by job", Line(n.Applied)},
@@ -182,6 +183,16 @@ func (p *Printer) Node(n api.Node) {
 		Field{"Revision", fmt.Sprint(n.Revision)},
 	)
 	p.Fields(fields)
+}
+
+// verified returns the time of the last check of a node in service. Nothing checks
+// one again after its job yet.
+func verified(n api.Node) string {
+	if n.Status != inventory.Allocated {
+		return ""
+	}
+
+	return "never, since it is in service"
 }
 
 func withPrevious(shown, now, previous string) string {

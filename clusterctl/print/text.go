@@ -138,6 +138,22 @@ func Time(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
+// stamp matches a time in a sentence of the manager.
+var stamp = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\b`)
+
+// LocalTimes puts the times in a sentence of the manager into the one format for
+// people.
+func LocalTimes(s string) string {
+	return stamp.ReplaceAllStringFunc(s, func(text string) string {
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return text
+		}
+
+		return Time(t)
+	})
+}
+
 func timeOf(t *time.Time) string { return Time(deref(t)) }
 
 // Elapsed formats the time between two moments, or "" if either is missing.

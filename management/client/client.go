@@ -59,8 +59,21 @@ type Options struct {
 	// unreachable daemon, since its last response. Default one minute; negative
 	// disables retries.
 	Patience time.Duration
+	// Observe, unless nil, is called after the header of each answer, or after the
+	// failure to get one. It may be called concurrently.
+	Observe func(Exchange)
 	// HTTPClient replaces the client's own. It excludes Socket and unix:// URLs.
 	HTTPClient *http.Client
+}
+
+// Exchange is one request with its answer, without bodies and headers: both may
+// hold secrets.
+type Exchange struct {
+	Method string
+	URI    string // path and query
+	Status int    // 0 without an answer
+	Took   time.Duration
+	Err    error // nil with an answer
 }
 
 // Client calls the API of one daemon. It is safe for concurrent use.
@@ -385,7 +398,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		req.Header.Set("If-Match", c.match)
 	}
 
-	res, err := c.http.Do(req)
+	res, err := c.exchange(req)
 	if err != nil {
 		return nil, err
 	}
@@ -426,6 +439,23 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	}
 
 	return nil, c.foreign(res, text)
+}
+
+// exchange sends the request, and reports it to the observer.
+func (c *Client) exchange(req *http.Request) (*http.Response, error) {
+	began := time.Now()
+	res, err := c.http.Do(req)
+
+	if c.opt.Observe != nil {
+		e := Exchange{Method: req.Method, URI: req.URL.RequestURI(), Took: time.Since(began), Err: err}
+		if res != nil {
+			e.Status = res.StatusCode
+		}
+
+		c.opt.Observe(e)
+	}
+
+	return res, err
 }
 
 func isType(res *http.Response, want string) bool {

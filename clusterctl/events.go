@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/follow"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// waitTime is the default of nodes wait --timeout.
+const waitTime = 10 * time.Minute
+
+func (a *app) events() *cli.Command {
+	var kinds []string
+	for _, k := range api.WatchKinds {
+		kinds = append(kinds, string(k))
+	}
+
+	return a.leaf(leaf{
+		name:  "events",
+		usage: "print every change in the cluster as it happens, one per line",
+		about: "Changes of nodes and jobs come with their content, changes of variables and configuration with the " +
+			"names of the keys. The command ends with Ctrl-C (exit code 130), and continues after a restart of the " +
+			"manager. For the past, see `nodes history`, `job list` and `vars history`.\n" +
+			"-o json prints the events of GET /v1/watch, one per line.",
+		formats: []string{print.FormatJSON},
+		flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "kind", Usage: "only changes of this `KIND`: " + strings.Join(kinds, ", ")},
+		},
+		examples: []string{"clusterctl events", "clusterctl events --kind jobs,config", "clusterctl events -o json"},
+		run: func(ctx context.Context, c *call) error {
+			var chosen []api.WatchKind
+			for _, word := range values(c, "kind") {
+				k := api.WatchKind(word)
+				if !slices.Contains(api.WatchKinds, k) {
+					return exit.Usagef("%q is not a kind of change", word).
+						Try("the kinds are %s", strings.Join(kinds, ", "))
+				}
+
+				chosen = append(chosen, k)
+			}
+
+			return follow.Events(ctx, c.manager, chosen, c.format == print.FormatJSON, c.output())
+		},
+	})
+}
+
+func (a *app) nodesWait() *cli.Command {
+	return a.leaf(leaf{
+		name:    "wait",
+		args:    "NAME…",
+		min:     1,
+		max:     -1,
+		selects: true,
+		names:   true,
+		usage:   "wait until nodes have a status or a state",
+		about: "Every condition of --for must hold for every node. A named node that does not exist yet is awaited, " +
+			"too. After the time limit the exit code is 1, and the command names the nodes that lack the condition.",
+		flags: []cli.Flag{
+			&cli.StringSliceFlag{
+				Name:  "for",
+				Usage: "the `CONDITION`: status=STATUS or state=STATE; if repeated, all must hold",
+			},
+			&cli.StringFlag{
+				Name: "timeout",
+				Usage: "the time limit: a `DURATION` such as 90s, 15m or 1h30m (default: " +
+					print.Duration(waitTime) + ")",
+			},
+			selectorFlag(),
+		},
+		formats: []string{},
+		examples: []string{
+			"clusterctl nodes wait web-1-AB12 --for state=Discovered --timeout 5m",
+			"clusterctl nodes wait -l group=service-worker --for status=Allocated --for state=Discovered",
+		},
+		run: waitNodes,
+	})
+}
+
+// condition is one --for: the words of the operator, and its check.
+type condition struct {
+	text  string
+	holds func(api.Node) bool
+}
+
+// conditions reads --for.
+func conditions(words []string) ([]condition, error) {
+	var all []condition
+	for _, word := range words {
+		field, value, _ := strings.Cut(word, "=")
+
+		switch field {
+		case "status":
+			s, err := parseStatus(value)
+			if err != nil {
+				return nil, err
+			}
+
+			all = append(all, condition{"status=" + string(s), func(n api.Node) bool { return n.Status == s }})
+		case "state":
+			s, err := parseState(value)
+			if err != nil {
+				return nil, err
+			}
+
+			all = append(all, condition{"state=" + string(s), func(n api.Node) bool { return n.State == s }})
+		default:
+			return nil, exit.Usagef("%q is not a condition", word).
+				Try("write status=STATUS or state=STATE, for example: --for status=Allocated")
+		}
+	}
+
+	if len(all) == 0 {
+		return nil, exit.Usagef("nodes wait needs a condition").Try("for example: --for status=Allocated")
+	}
+
+	return all, nil
+}
+
+func waitNodes(ctx context.Context, c *call) error {
+	all, err := conditions(c.StringSlice("for"))
+	if err != nil {
+		return err
+	}
+
+	limit := waitTime
+	if c.IsSet("timeout") {
+		if limit, err = time.ParseDuration(c.String("timeout")); err != nil || limit <= 0 {
+			return exit.Usagef("--timeout needs a duration such as 90s or 15m, not %q", c.String("timeout"))
+		}
+	}
+
+	if c.hasSelector() {
+		if err := c.resolveSelector(ctx); err != nil {
+			return err
+		}
+	}
+
+	var texts []string
+	for _, one := range all {
+		texts = append(texts, one.text)
+	}
+
+	holds := func(n api.Node) bool {
+		return !slices.ContainsFunc(all, func(one condition) bool { return !one.holds(n) })
+	}
+
+	wanted := strings.Join(texts, " and ")
+	// The API reports each node once.
+	names := slices.Compact(slices.Sorted(slices.Values(c.args)))
+
+	late := exit.Errorf(exit.Failed, "after %s, not every node has %s", print.Duration(limit), wanted)
+
+	bounded, cancel := context.WithTimeoutCause(ctx, limit, late)
+	defer cancel()
+
+	nodes, err := follow.Await(bounded, c.manager, names, holds, c.output())
+	if err == nil {
+		c.say("%s: %s", inventory.Count(len(names), "node", "nodes")+" with "+wanted, strings.Join(names, ", "))
+		return nil
+	}
+
+	// Another failure than the limit has its own words.
+	if !errors.Is(context.Cause(bounded), late) {
+		return err
+	}
+
+	var pending []string
+
+	remedy := "to list the nodes: " + c.self() + " nodes get"
+
+	for _, name := range names {
+		n, exists := nodes[name]
+		switch {
+		case !exists:
+			pending = append(pending, name+" does not exist")
+		case !holds(n):
+			pending = append(pending, fmt.Sprintf("%s is %s and %s", name, n.Status, n.State))
+			remedy = "to see why: " + c.self() + " nodes explain " + name
+		}
+	}
+
+	return late.Try("%s\n%s", strings.Join(pending, "\n"), remedy)
+}
