@@ -219,7 +219,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("delegated: %+v", e)
 	}
 
-	const wantMessage = "non-zero return code\nrc=3\nstderr: the cause\nstdout: out of it"
+	const wantMessage = "the cause\nnon-zero return code\nrc=3\nstdout: out of it"
 	if e := find("failed", "Ignored", "one"); !e.Ignored || e.Message != wantMessage {
 		t.Errorf("ignored: %+v", e)
 	}
@@ -239,7 +239,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("a long message has %d bytes and ends with %q", len(message), message[max(0, len(message)-8):])
 	}
 
-	if e := find("retry", "Retried", "one"); !strings.HasPrefix(e.Message, "attempt 1 of 2: non-zero return code") {
+	if e := find("retry", "Retried", "one"); !strings.HasPrefix(e.Message, "attempt 1 of 2: ") {
 		t.Errorf("retry: %+v", e)
 	}
 
@@ -254,7 +254,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("items: %+v", items)
 	}
 
-	if e := find("failed", "Loop", "two"); e.Ignored || !strings.HasSuffix(e.Message, "stderr: no b") {
+	if e := find("failed", "Loop", "two"); e.Ignored || !strings.HasPrefix(e.Message, "no b\n") {
 		t.Errorf("loop: %+v", e)
 	}
 

@@ -114,7 +114,14 @@ class Hostile(unittest.TestCase):
 class Cause(unittest.TestCase):
     def test_command(self):
         text = events.cause(result(msg="non-zero return code", rc=3, stderr="err", stdout="out", cmd="hunter2"))
-        self.assertEqual(text, "non-zero return code\nrc=3\nstderr: err\nstdout: out")
+        self.assertEqual(text, "err\nnon-zero return code\nrc=3\nstdout: out")
+
+    def test_the_last_line_of_the_output_is_first(self):
+        text = events.cause(result(msg="non-zero return code", rc=1, stderr="context\nE: no package etcd\n\n"))
+        self.assertEqual(text, "E: no package etcd\nnon-zero return code\nrc=1\nstderr: context\nE: no package etcd")
+        text = events.cause(result(msg="MODULE FAILURE\nSee stdout/stderr", rc=1, module_stdout="ImportError: x"))
+        self.assertTrue(text.startswith("ImportError: x\nMODULE FAILURE"), text)
+        self.assertEqual(events.cause(result(msg="non-zero return code", rc=2)), "non-zero return code\nrc=2")
 
     def test_current_ansible(self):
         modern = types.SimpleNamespace(result={"msg": "new"}, task=types.SimpleNamespace(no_log=False))

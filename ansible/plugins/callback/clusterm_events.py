@@ -56,6 +56,15 @@ def tail(text, limit):
     return short if len(short) == len(text) else CUT + short
 
 
+def last_line(values):
+    """Return the last line with text of stderr, or else of stdout."""
+    for name in ("stderr", "module_stderr", "stdout", "module_stdout"):
+        lines = [line.strip() for line in str(values.get(name) or "").splitlines() if line.strip()]
+        if lines:
+            return shorten(lines[-1], ITEM_BYTES)
+    return ""
+
+
 def attribute(result, name):
     """Return an attribute of a task result: result.task in current Ansible, result._task in earlier versions."""
     return getattr(result, name if hasattr(result, name) else "_" + name)
@@ -82,12 +91,18 @@ def cause(result):
     message = values.get("msg") or values.get("reason") or values.get("exception") or ""
     if isinstance(message, (list, tuple)):
         message = "\n".join(str(m) for m in message)
-    parts = [str(message).strip()]
+    message = str(message).strip()
+    parts = [message]
+    # These messages name no cause. The end of the output does.
+    if message.startswith(("non-zero return code", "MODULE FAILURE")):
+        last = last_line(values)
+        if last:
+            parts.insert(0, last)
     if isinstance(values.get("rc"), int) and values["rc"] != 0:
         parts.append("rc=%d" % values["rc"])
     for name in ("stderr", "module_stderr", "stdout", "module_stdout"):
         text = str(values.get(name) or "").strip()
-        if text and text not in message:
+        if text and text not in message and text != parts[0]:
             parts.append("%s: %s" % (name.replace("module_", ""), tail(text, MESSAGE_BYTES // 4)))
     return shorten("\n".join(p for p in parts if p) or "failed without a message", MESSAGE_BYTES)
 
