@@ -37,6 +37,15 @@ func AboutHostKey(message string) bool {
 // that the host did not accept.
 func AboutAccess(message string) bool { return strings.Contains(message, accessDenied) }
 
+// notConnected begins every message about a connection that was never made.
+const notConnected = "no ssh connection to "
+
+// NeverConnected reports whether a message of ExplainFailure is about a host that
+// ssh did not get into at all.
+func NeverConnected(message string) bool {
+	return strings.HasPrefix(message, notConnected) || AboutHostKey(message) || AboutAccess(message)
+}
+
 // ExplainFailure turns the message of a failed task into one that an operator
 // can act on. An error of ssh becomes one sentence with its remedy; any other
 // message is returned trimmed. node is empty if the host is not a node, but
@@ -69,11 +78,11 @@ func ExplainFailure(message, node string) string {
 	}
 
 	if m := connect.FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("no ssh connection to %s, port %s: %s", m[1], m[2], lower(m[3]))
+		return fmt.Sprintf(notConnected+"%s, port %s: %s", m[1], m[2], lower(m[3]))
 	}
 
 	if m := closed.FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("no ssh connection to %s: it was closed before the login (%s); check that an sshd "+
+		return fmt.Sprintf(notConnected+"%s: it was closed before the login (%s); check that an sshd "+
 			"listens at that port, and that the jump host, if there is one, is reachable",
 			m[1], strings.TrimSpace(m[2]))
 	}

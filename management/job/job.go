@@ -104,6 +104,13 @@ type HostResult struct {
 	Message     string
 }
 
+// mayHaveChanged reports whether a task may have changed the host. A host that
+// refused the connection before any task changed it is as it was.
+func (r HostResult) mayHaveChanged() bool {
+	refused := r.Unreachable && configuration.NeverConnected(r.Message)
+	return r.Begun && (!refused || r.Changed > 0 || r.Failed > 0)
+}
+
 // ExitDone is the Run.Exit of a run that succeeded on every host.
 const ExitDone = "done"
 

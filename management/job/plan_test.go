@@ -307,6 +307,14 @@ func TestPlan(t *testing.T) {
 			a: Allocated service-master 5
 			b: Allocated service-master | task "Install": no such package
 			c: Allocated service-master 3 | not upgraded: rolling-upgrade.yml failed on b: task "Install": no such package`},
+		{"an upgrade that reaches no task leaves the configuration known",
+			jobtest.Planned(inventory.VerbMaintenance, "", "a Allocated service-master", "b Allocated service-master"),
+			nobodyMinds, `
+			upgrade rolling-upgrade.yml a:service-master b:service-master
+			> failed a=closed b=unreachable
+			Errored failed
+			a: Allocated service-master 3 | unreachable: no ssh connection to a, port 22: connection refused
+			b: Allocated service-master | unreachable: timed out`},
 		{"apply", jobtest.Planned(inventory.VerbApply, "", served...), nobodyMinds, `
 			apply site.yml a:service-worker b:service-worker
 			> done

@@ -439,7 +439,7 @@ func (p *planner) inPlace(phase Phase, playbook, undone string) Step {
 		o.Error = hostFailure(run, t.Name, undone+": "+message)
 
 		// A playbook that broke off leaves an unknown configuration.
-		if run != nil && run.Results[t.Name].Begun {
+		if run != nil && run.Results[t.Name].mayHaveChanged() {
 			o.Applied = ""
 		}
 

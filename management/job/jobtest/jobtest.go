@@ -154,6 +154,9 @@ func Record(j *job.Job, s job.Step, exit string) {
 				Begun: true, Done: true,
 			}, "failed": {Begun: true, Failed: 1, Task: "Install", Message: "no such package\nat all"},
 			"unreachable": {Begun: true, Unreachable: true, Message: "timed out"}, "begun": {Begun: true}, "none": {},
+			"closed": {
+				Begun: true, Unreachable: true, Message: "no ssh connection to a, port 22: connection refused",
+			},
 			"changed":  {Begun: true, Done: true, Changed: 3},
 			"half-way": {Begun: true, Changed: 1, Failed: 1, Task: "Install", Message: "no such package"},
 		}[how]
