@@ -106,13 +106,14 @@ func (a *app) jobLogs() *cli.Command {
 			"gets the output as it was.",
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue until the job ends"},
+			&cli.StringFlag{Name: "tail", Usage: "only the last `N` lines of the output so far"},
 			&cli.BoolFlag{Name: "events", Usage: "the results per host and task instead of the text, one JSON " +
 				"object per line"},
 		},
 		formats: []string{},
 		examples: []string{
 			"clusterctl job logs",
-			"clusterctl job logs -f",
+			"clusterctl job logs -f --tail 20",
 			"clusterctl job logs --events 12",
 		},
 		run: func(ctx context.Context, c *call) error {
@@ -122,7 +123,18 @@ func (a *app) jobLogs() *cli.Command {
 				return err
 			}
 
-			return follow.Log(ctx, m, c.args[0], c.Bool("events"), c.Bool("follow"), c.output())
+			tail, err := number(c, "tail", 1)
+			if err != nil {
+				return err
+			}
+
+			if tail > 0 && c.Bool("events") {
+				return exit.Usagef("--tail and --events exclude each other").Try("drop one of the two options")
+			}
+
+			o := follow.LogOptions{Follow: c.Bool("follow"), Events: c.Bool("events"), Tail: tail}
+
+			return follow.Log(ctx, m, c.args[0], o, c.output())
 		},
 	})
 }

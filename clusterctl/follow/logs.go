@@ -3,6 +3,7 @@
 package follow
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -28,16 +29,27 @@ type LogSource interface {
 	Events(ctx context.Context, id string, offset int64, follow bool, each func(api.Event) error) error
 }
 
+// LogOptions select the output of a job.
+type LogOptions struct {
+	Follow bool // block until the job has ended
+	Events bool // one JSON object per event instead of the text
+	Tail   int  // only the last lines of the output so far; 0: all
+}
+
 // Log prints the output of a job, or its events as one JSON object per line. With
-// follow it blocks until the job has ended, and each attempt after an outage
-// continues at the position of the previous one.
-func Log(ctx context.Context, from LogSource, id string, events, follow bool, out Output) error {
+// Follow each attempt after an outage continues at the position of the previous one.
+func Log(ctx context.Context, from LogSource, id string, lo LogOptions, out Output) error {
 	o := newOutage(func(s string) { out.Say("%s", s) }, "")
-	r := &logReader{from: from, id: id, follow: follow, out: out, outage: o}
+	r := &logReader{from: from, id: id, follow: lo.Follow, out: out, outage: o}
 
 	read := r.text
-	if events {
+	switch {
+	case lo.Events:
 		read = r.events
+	case lo.Tail > 0:
+		if err := r.tail(ctx, lo.Tail); err != nil || !lo.Follow {
+			return err
+		}
 	}
 
 	for {
@@ -96,6 +108,36 @@ func (r *logReader) text(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// tail prints the last lines of the output so far, which it reads as a whole: the
+// API reads from an offset only. A further read continues behind them.
+func (r *logReader) tail(ctx context.Context, lines int) error {
+	log, err := r.from.Log(ctx, r.id, 0, false)
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = log.Close() }()
+
+	r.began, r.id = true, log.Job()
+
+	text, err := io.ReadAll(log)
+	if err != nil {
+		return err
+	}
+
+	r.offset = int64(len(text))
+
+	// The end of the last line is not the end of another one.
+	from := len(bytes.TrimSuffix(text, []byte("\n")))
+	for range lines {
+		if from = bytes.LastIndexByte(text[:from], '\n'); from < 0 {
+			break
+		}
+	}
+
+	return r.out.Text(text[from+1:])
 }
 
 func (r *logReader) events(ctx context.Context) error {
