@@ -121,10 +121,6 @@ func (c *call) showResult(j api.Job) error {
 		return nil
 	}
 
-	for _, line := range print.Failures(j) {
-		c.say("%s", line)
-	}
-
 	// Without a message, the cause is the next best explanation.
 	message := print.Line(j.Message)
 	if message == "" {

@@ -360,6 +360,8 @@ func (p *Printer) Summary(j api.Job) {
 		result := p.Paint.Good("done")
 		switch {
 		case h.OK:
+		case onlyCleaned(j, h.Host):
+			result = p.Paint.Changed("cleaned")
 		case j.Status == api.Cancelled:
 			result = p.Paint.Changed("cancelled")
 		default:
@@ -375,13 +377,44 @@ func (p *Printer) Summary(j api.Job) {
 			fmt.Sprint(h.Changed),
 			fmt.Sprint(t.failed),
 			positive(t.unreachable),
-			Line(h.Error),
+			Line(ownError(j, h)),
 		}
 	}
 
 	p.gap()
 	p.Rows([]string{"HOST", "STATUS", "RESULT", "OK", "CHANGED", "FAILED", "UNREACHABLE", "ERROR"},
 		append(rows, p.helperRows(j, counts)...))
+}
+
+// onlyCleaned reports whether the job cleaned up a host on which nothing failed.
+func onlyCleaned(j api.Job, host string) bool {
+	cleaned := false
+
+	for _, r := range j.Runs {
+		for _, h := range r.Results {
+			if h.Host != host {
+				continue
+			}
+
+			if h.Failed > 0 || h.Unreachable {
+				return false
+			}
+
+			cleaned = r.Phase == "undo" && r.Exit == "done"
+		}
+	}
+
+	return cleaned
+}
+
+// ownError returns the error of a host, unless it is that of the whole job, which
+// is printed once.
+func ownError(j api.Job, h api.HostSummary) string {
+	if h.Error == j.Message {
+		return ""
+	}
+
+	return h.Error
 }
 
 // helperRows returns the rows of the helpers on which a play has acted.

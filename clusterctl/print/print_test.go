@@ -181,7 +181,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		Accepted: now,
 		Started:  &now,
 		Ended:    &now,
-		Hosts:    []api.HostSummary{{Host: node.Name, Status: node.Status, Error: long}},
+		Hosts:    []api.HostSummary{{Host: node.Name, Status: node.Status, Error: "here: " + long}},
 		Runs: []api.Run{
 			{Phase: "configure", Kind: "playbook", Playbook: "rolling-upgrade.yml", Hosts: []string{node.Name}},
 		},
