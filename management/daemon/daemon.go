@@ -54,7 +54,7 @@ type Options struct {
 	// 0: the default of management/etcd. For tests.
 	StaleAfter time.Duration
 	// Quota of an embedded etcd in this process, in bytes, and the time between two
-	// looks at its size; 0: as usual. For tests.
+	// looks at its size (negative: none); 0: as usual. For tests.
 	Quota       int64
 	UpkeepEvery time.Duration
 	// Timing of the gossip; zero: timing for a LAN. For tests.

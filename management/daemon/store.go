@@ -163,7 +163,7 @@ func (d *Daemon) initializeStore(ctx context.Context) error {
 // startUpkeep supervises the database of the embedded etcd. An existing etcd is left
 // to its operators.
 func (d *Daemon) startUpkeep(ctx context.Context) {
-	if d.embedded == nil {
+	if d.embedded == nil || d.opts.UpkeepEvery < 0 {
 		return
 	}
 
