@@ -18,6 +18,7 @@ import (
 type verbHelp struct {
 	about    string
 	examples []string
+	aliases  []string
 	flags    func() []cli.Flag // besides those of the table; new ones for each command line, which they keep
 	// run replaces the request for a job. nil: call.submit.
 	run func(ctx context.Context, c *call, row inventory.Transition) error
@@ -63,8 +64,9 @@ var verbHelps = map[inventory.Verb]verbHelp{
 		},
 	},
 	inventory.VerbMaintenance: {
-		about: "The job runs rolling-upgrade.yml. If it fails, the nodes stay in service and keep the error in " +
-			"their record.",
+		aliases: []string{"upgrade"},
+		about: "Its plain name is nodes upgrade. The job runs rolling-upgrade.yml. If it fails, the nodes stay in " +
+			"service and keep the error in their record.",
 		examples: []string{"clusterctl nodes maintenance web-1-AB12 -e '{\"version\": \"2.1\"}'"},
 	},
 	inventory.VerbDecommission: {
@@ -149,7 +151,9 @@ func (a *app) verbs(selected func(inventory.Transition) bool) []*cli.Command {
 // verb returns the command that requests a job of the verb.
 func (a *app) verb(row inventory.Transition) *cli.Command {
 	help := verbHelps[row.Verb]
-	l := leaf{name: string(row.Verb), usage: row.Meaning, min: 1, max: -1, examples: help.examples}
+	l := leaf{
+		name: string(row.Verb), aliases: help.aliases, usage: row.Meaning, min: 1, max: -1, examples: help.examples,
+	}
 
 	for _, o := range row.Options {
 		l.flags = append(l.flags, fieldFlags[o.Field](o.Meaning))

@@ -71,6 +71,10 @@ func (c *call) wait(ctx context.Context, j api.Job) error {
 		return err
 	}
 
+	if end.Note != j.Note {
+		c.say("job %s: %s", end.ID, end.Note)
+	}
+
 	return c.showResult(end)
 }
 

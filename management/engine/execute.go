@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -171,6 +172,7 @@ func (e *Engine) decide(ctx context.Context, j job.Job, step job.Step) error {
 
 	_, err := e.update(ctx, j.ID, func(j *job.Job) {
 		j.Outcomes, j.Cause, j.Message = outcomes, step.Cause, step.Message
+		j.Note = cmp.Or(step.Note, j.Note)
 	})
 
 	return err

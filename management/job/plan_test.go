@@ -586,6 +586,26 @@ func tell(t *testing.T, j Job, leave Rules, story string) {
 	}
 }
 
+// TestClearDescribesTheCleanup expects the groups of which each node was cleaned.
+func TestClearDescribesTheCleanup(t *testing.T) {
+	t.Parallel()
+
+	j := jobtest.Planned(inventory.VerbClear, "",
+		"a Quarantined service-worker service-master", "b Quarantined -", "c Quarantined service-worker")
+	for _, exit := range []string{ExitDone, "failed c=failed a=done"} {
+		step := Plan(j, jobtest.Noon, nobodyMinds)
+		if step.Kind != "" {
+			jobtest.Record(&j, step, exit)
+		}
+	}
+
+	got := Plan(j, jobtest.Noon, nobodyMinds).Note
+	if got != "a was cleaned of service-master and service-worker; b carried no configuration; "+
+		"c was cleaned of service-worker" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestFirstCancelNeverEndsTheCleanup holds for every phase.
 func TestFirstCancelNeverEndsTheCleanup(t *testing.T) {
 	t.Parallel()

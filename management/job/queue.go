@@ -95,7 +95,7 @@ func (s Snapshot) notLegalYet(groups inventory.Groups, j Job, ahead []Job, err e
 		return Turn{Job: j, WaitsFor: ids, Reason: reason}
 	}
 
-	return Turn{Job: j, Err: s.blame(j, err)}
+	return Turn{Job: j, Err: s.blame(groups, j, err)}
 }
 
 // overlap returns the jobs ahead that hold or want a target of j, and the names
@@ -188,7 +188,7 @@ func (s Snapshot) chooseHelper(group string, j Job, ahead []Job) (helper string,
 }
 
 // blame adds to the error the job that made j illegal after its acceptance.
-func (s Snapshot) blame(j Job, err error) error {
+func (s Snapshot) blame(groups inventory.Groups, j Job, err error) error {
 	e, ok := errors.AsType[*inventory.Error](err)
 	if !ok {
 		return err
@@ -201,14 +201,11 @@ func (s Snapshot) blame(j Job, err error) error {
 			continue
 		}
 
-		touches := slices.ContainsFunc(other.Targets, func(t Target) bool {
-			return slices.Contains(e.Nodes, t.Name) || slices.Contains(e.Nodes, t.Addr)
-		})
 		// A job ahead that failed may have left a need of j unmet.
-		failedAhead := other.Status != Complete && other.Seq() < j.Seq()
+		failedAhead := other.Status != Complete && other.Seq() < j.Seq() && other.leftUnmet(groups, j, e.Nodes)
 		newer := culprit == nil || !other.Ended.Before(culprit.Ended)
 
-		if (touches || failedAhead) && newer {
+		if (s.changedGround(*other, j, e.Nodes) || failedAhead) && newer {
 			culprit = other
 		}
 	}
@@ -223,4 +220,48 @@ func (s Snapshot) blame(j Job, err error) error {
 		e.Message, culprit.ID, culprit.Verb, join(culprit.Names()), culprit.Status)
 
 	return &blamed
+}
+
+// changedGround reports whether the ended job changed the status or the group of
+// one of the nodes that a refusal of j names. A job that left a node as it was, and
+// the state of a node, are no change of a job.
+func (s Snapshot) changedGround(other, j Job, nodes []string) bool {
+	row := j.verb().Row
+
+	return slices.ContainsFunc(other.Targets, func(t Target) bool {
+		if !slices.Contains(nodes, t.Name) && !slices.Contains(nodes, t.Addr) {
+			return false
+		}
+
+		o, decided := other.Outcomes[t.Name]
+		if !decided {
+			return other.Status == Complete
+		}
+
+		n := Find(s.Nodes, t.Name)
+		unseen := n != nil && slices.Contains(row.From, n.Status) && row.NeedsDiscover &&
+			n.State != inventory.Discovered
+
+		return !unseen && (o.Status != t.From || o.Group != t.FromGroup)
+	})
+}
+
+// leftUnmet reports whether the failure of j left a need of later unmet: its
+// targets should have changed, or provided a group that a target of later needs.
+func (j Job) leftUnmet(groups inventory.Groups, later Job, nodes []string) bool {
+	needed := map[string]bool{}
+
+	for _, t := range later.Targets {
+		if g, err := groups.Get(t.Group); err == nil && g.Needs != "" {
+			needed[g.Needs] = true
+		}
+	}
+
+	if g, err := groups.Get(later.Group); err == nil && g.Needs != "" {
+		needed[g.Needs] = true
+	}
+
+	return slices.ContainsFunc(j.Targets, func(t Target) bool {
+		return needed[t.Group] || slices.Contains(nodes, t.Name) || slices.Contains(nodes, t.Addr)
+	})
 }

@@ -112,6 +112,16 @@ func TestTurn(t *testing.T) {
 			says: "a-1 is Decommissioned; maintenance takes nodes that are Allocated (since job 2, a decommission " +
 				"of a-1, ended Complete)",
 		}},
+		{"a later job that changed nothing", masters, nil, "", request(maintenance, "a", ""), func(v *Snapshot) {
+			ended(v, decommission, Complete, jobtest.Noon.Add(time.Minute), "a")
+			ended(v, maintenance, Errored, jobtest.Noon.Add(2*time.Minute), "a")
+			v.Nodes[0].Status = inventory.Decommissioned
+		}, 4, want{says: "(since job 2, a decommission of a-1, ended Complete)"}},
+		{"an unrelated failure ahead", masters, []Request{request(maintenance, "b", "")}, "",
+			request(maintenance, "a", ""), func(v *Snapshot) {
+				v.Jobs[0].Status, v.Jobs[0].Ended = Errored, jobtest.Noon.Add(time.Minute)
+				v.Nodes[0].Status = inventory.Unallocated
+			}, 4, want{says: "takes nodes that are Allocated; legal now: commission, forget"}},
 		{"nobody is to blame", masters, nil, "", request(maintenance, "a", ""), func(v *Snapshot) {
 			v.Nodes[0].State = inventory.Disappeared
 		}, 4, want{says: "a-1 is Disappeared, and maintenance needs it Discovered"}},

@@ -36,6 +36,7 @@ type Step struct {
 	Status   Status
 	Cause    Cause
 	Message  string
+	Note     string // the result in detail, if there is something to add
 	Outcomes map[string]inventory.Outcome
 }
 

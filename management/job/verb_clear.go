@@ -2,7 +2,11 @@
 
 package job
 
-import "github.com/contiv/cluster/inventory"
+import (
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+)
 
 func init() {
 	// Clear cleans quarantined nodes and trusts them again. Force skips
@@ -53,8 +57,33 @@ func (p *planner) clear() Step {
 
 	// A stop after the last cleanup changes nothing.
 	if !dirty {
-		return p.end("", "", outcomes)
+		cause, message = "", ""
 	}
 
-	return p.end(cause, message, outcomes)
+	step := p.end(cause, message, outcomes)
+	step.Note = p.describeCleared(outcomes)
+
+	return step
+}
+
+// describeCleared lists the groups of which each cleared target was cleaned.
+func (p *planner) describeCleared(outcomes map[string]inventory.Outcome) string {
+	const most = 8 // targets in one note
+
+	var parts []string
+	for _, t := range p.Targets {
+		switch groups := carried(t); {
+		case outcomes[t.Name].Error != "":
+		case len(groups) == 0:
+			parts = append(parts, t.Name+" carried no configuration")
+		default:
+			parts = append(parts, t.Name+" was cleaned of "+strings.Join(groups, " and "))
+		}
+	}
+
+	if more := len(parts) - most; more > 0 {
+		parts = append(parts[:most], "and "+inventory.Count(more, "more node", "more nodes"))
+	}
+
+	return strings.Join(parts, "; ")
 }
