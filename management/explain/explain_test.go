@@ -78,8 +78,9 @@ func TestExplainNode(t *testing.T) {
 		summary string   // a part of it
 		has     []string // parts of findings, remedies, failures, next
 	}{
-		{name: "in service", nodes: []string{"a m Allocated Discovered"}, ready: true, summary: "it is in service",
-			set: func(_ *state.View, a *inventory.Node) { a.Applied = "1" }, has: []string{
+		{name: "in service", nodes: []string{"a m Allocated Discovered"}, ready: true,
+			summary: "it is in service; that was never verified",
+			set:     func(_ *state.View, a *inventory.Node) { a.Applied = "1" }, has: []string{
 				"nothing, until an operator",
 			}},
 		{name: "nobody asked", nodes: []string{"a - Unallocated Discovered"}, about: "idle",
@@ -145,7 +146,7 @@ func TestExplainNode(t *testing.T) {
 				a.LastError = "task \"etcd : install\": no space left"
 			}, has: []string{"on /dev/sda1", "explain-job job=5", "retry-job job=5"}},
 		{name: "its host key changed", nodes: []string{"a m Allocated Discovered"}, about: "failure host-key applied",
-			ready: true, summary: "it is in service",
+			ready: true, summary: "it is in service; that was never verified",
 			set: func(_ *state.View, a *inventory.Node) {
 				a.LastError = "the ssh host key of a-1 is not the one recorded at the first contact"
 			},
@@ -205,7 +206,7 @@ func TestExplainNode(t *testing.T) {
 				put(v, j, "8", job.Running)
 			}, has: []string{"job 8 prepares its host", "when every address has appeared"}},
 		{name: "in service, and helping", nodes: []string{"a m Allocated Discovered", "b m Provisioning Discovered"},
-			about: "job", ready: true, summary: "it is in service",
+			about: "job", ready: true, summary: "it is in service; that was never verified",
 			set: func(v *state.View, a *inventory.Node) {
 				a.Applied = "1"
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "b-1 Unallocated -")

@@ -37,7 +37,8 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 		find()
 	}
 
-	e.Summary = "it is in service"
+	// No job checks a service after its configuration so far.
+	e.Summary = "it is in service; that was never verified"
 	if !e.Ready && len(e.Findings) > 0 {
 		e.Summary = e.Findings[0].Message
 	}
