@@ -79,7 +79,7 @@ func TestChaos(t *testing.T) {
 			note("a runner is killed: %q", w.sh("host1", "pkill -KILL -e -o -f '^"+runnerProcess+"' || true").stdout)
 			kills++
 		case 2:
-			note("%s", w.tryCtl("job", "cancel", "active").stderr)
+			note("%s", w.tryCtl("job", "cancel", "active", "--yes").stderr)
 		default:
 			args := request()
 			r := w.tryCtl(args...)

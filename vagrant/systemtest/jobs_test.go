@@ -58,7 +58,7 @@ func TestCancel(t *testing.T) {
 
 	w.wantHeld("host2", inventory.Provisioning, id)
 
-	w.ctl("job", "cancel", "active")
+	w.ctl("job", "cancel", id)
 	j := w.awaitJob(id)
 	w.wantNoJobProcesses()
 
