@@ -42,8 +42,9 @@ const holdTask = "TASK [Wait to be released]"
 func TestCancel(t *testing.T) {
 	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
 	both := w.nodeNames("host2", "host3")
-	commission := []string{"clusterctl", "nodes", "commission", "--yes", "-g", master, "-e", "hold: go"}
-	operator := w.start("host1", nil, append(commission, both...)...)
+	commission := append([]string{"nodes", "commission", "-g", master}, both...)
+	command := append([]string{"clusterctl"}, commission...)
+	operator := w.start("host1", nil, append(command, "--yes", "-e", "hold: go")...)
 
 	await(t, time.Minute, "the job runs", func() (bool, string) {
 		jobs := w.jobs()
