@@ -85,6 +85,10 @@ func TestExamples(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 
+	if err := os.WriteFile(filepath.Join(dir, "hosts.txt"), []byte("192.0.2.1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
 	for _, name := range []string{"vars.yml", "globals.yml"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("a: 1\n"), 0o600); err != nil {
 			t.Fatal(err)

@@ -26,11 +26,16 @@ type verbHelp struct {
 
 var verbHelps = map[inventory.Verb]verbHelp{
 	inventory.VerbDiscover: {
-		about: "The job installs the agent over ssh at each address (IPv4, IPv6 or host name), and is complete once " +
-			"every host has appeared as a Discovered node. A host of another manager is refused without --take-over. " +
-			"A host on which the job fails is restored to its state before.",
+		about: "ADDR is an IPv4 or IPv6 address, a host name, a range FIRST-LAST or a network in CIDR notation (at " +
+			"most 1024 addresses). The job first tries an ssh login at each address. An address without an answer " +
+			"fails the job, or is skipped if it is from a range or a network; the others go on.\n" +
+			"Then the job installs the agent over ssh, and is complete once every host has appeared as a Discovered " +
+			"node. A host of another manager is refused without --take-over. A host on which the job fails is " +
+			"restored to its state before.",
 		examples: []string{
 			"clusterctl discover 192.168.2.11 192.168.2.12",
+			"clusterctl discover 192.168.2.20-192.168.2.40 192.168.3.0/24",
+			"clusterctl discover -f hosts.txt",
 			"clusterctl discover fd00::11 -e '{\"agent_interface\": \"eth1\"}'",
 			"clusterctl discover 192.168.2.11 --take-over --reason 'its manager is gone'",
 		},
@@ -168,6 +173,8 @@ func (a *app) verb(row inventory.Transition) *cli.Command {
 
 	if row.TakesAddrs {
 		l.args, example = "ADDR…", "clusterctl "+l.name+" 192.168.2.11"
+		l.min = 0 // --file may name all of them
+		l.flags = append(l.flags, addrFileFlag())
 	} else {
 		l.args, l.selects, l.names = "NAME…", true, true
 		l.flags = append(l.flags, selectorFlag(), yesFlag())
@@ -254,7 +261,9 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 
 	// Hosts have no names before their discovery.
 	if row.TakesAddrs {
-		r.Addrs = c.args
+		if r.Addrs, r.Ranges, err = c.addresses(ctx); err != nil {
+			return err
+		}
 	} else {
 		r.Nodes = c.args
 	}

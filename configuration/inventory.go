@@ -310,7 +310,7 @@ func managerVars(h Host) map[string]any {
 		// One ssh master per node, even if two nodes claim the same address. ssh
 		// expands %C to a hash of user, host and port.
 		"ansible_control_path":    "%(directory)s/" + shortHash(h.Name) + "-%%C",
-		"ansible_ssh_common_args": strings.Join(sshArgs(h), " "),
+		"ansible_ssh_common_args": strings.Join(SSHArgs(h), " "),
 	}
 	maps.Copy(vars, h.Extra)
 
@@ -336,9 +336,9 @@ func managerVars(h Host) map[string]any {
 	return vars
 }
 
-// sshArgs returns the options of ssh for one host. CheckHosts has checked every
+// SSHArgs returns the options of ssh for one host. CheckHosts has checked every
 // part.
-func sshArgs(h Host) []string {
+func SSHArgs(h Host) []string {
 	// The first contact records the key; later ones must match it.
 	strict := "accept-new"
 	if len(h.HostKeys) > 0 {

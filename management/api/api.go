@@ -99,7 +99,10 @@ type JobRequest struct {
 	Verb  inventory.Verb `json:"verb"`
 	Nodes []string       `json:"nodes,omitempty"` // every verb except discover
 	Addrs []string       `json:"addrs,omitempty"` // discover
-	Group string         `json:"group,omitempty"` // commission, update
+	// Ranges are further addresses for discover, as FIRST-LAST or NETWORK/BITS. Those
+	// that do not answer are skipped.
+	Ranges []string `json:"ranges,omitempty"`
+	Group  string   `json:"group,omitempty"` // commission, update
 	// ExtraVars is an object, or a string with one as JSON or YAML.
 	ExtraVars json.RawMessage `json:"extra_vars,omitempty"`
 	OnFailure string          `json:"on_failure,omitempty"` // commission: batch or failed
@@ -177,7 +180,7 @@ type Job struct {
 
 // Run is one run of ansible-playbook for a job.
 type Run struct {
-	Kind     string `json:"kind"` // playbook, or appear: the wait for hosts to be observed
+	Kind     string `json:"kind"` // playbook; probe: a try of ssh logins; appear: the wait for hosts to be observed
 	Phase    string `json:"phase"`
 	Playbook string `json:"playbook"`
 	// PlaybookDigest is the digest of the playbooks of this run.

@@ -37,6 +37,7 @@ type runner struct {
 	config      func() setting.Config
 	playbooks   *repository.Store
 	ansible     ansible.Runner
+	prober      *ansible.Prober
 	runs        string // folder of run directories
 	temp        string // emptied at the start
 	bundled     string // digest of the playbooks in the binary
@@ -71,6 +72,7 @@ func newRunner(ctx context.Context, o runnerOptions) (*runner, error) {
 		config:      o.config,
 		runs:        filepath.Join(o.dataDir, "runs"),
 		temp:        filepath.Join(o.dataDir, "tmp"),
+		prober:      &ansible.Prober{Dir: filepath.Join(o.dataDir, "tmp")},
 		ansible:     ansible.Runner{Self: o.command},
 		instruments: o.instruments,
 		log:         o.log,

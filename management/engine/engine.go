@@ -92,6 +92,7 @@ type Options struct {
 	Store     Store
 	Runner    Runner
 	Playbooks Playbooks
+	Prober    Prober
 	Settings  func() Settings
 	Self      cluster.Identity // the instance the engine runs jobs for
 	// Membership grants the authority to schedule the queue and to run jobs.
@@ -107,6 +108,7 @@ type Engine struct {
 	store     Store
 	runner    Runner
 	playbooks Playbooks
+	prober    Prober
 	settings  func() Settings
 	self      cluster.Identity
 	members   cluster.Membership
@@ -132,8 +134,9 @@ type Engine struct {
 // New returns an engine that accepts jobs. Start makes it run them.
 func New(o Options) *Engine {
 	e := &Engine{
-		state: o.State, store: o.Store, runner: o.Runner, playbooks: o.Playbooks, settings: o.Settings,
-		self: o.Self, members: o.Membership, audit: o.Audit, log: o.Logger,
+		state: o.State, store: o.Store, runner: o.Runner, playbooks: o.Playbooks, prober: o.Prober,
+		settings: o.Settings,
+		self:     o.Self, members: o.Membership, audit: o.Audit, log: o.Logger,
 		jobBackoff: time.Second, writeBackoff: 100 * time.Millisecond,
 		running: map[string]time.Time{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1),
 	}
@@ -144,6 +147,7 @@ func New(o Options) *Engine {
 	e.executors = map[job.StepKind]executor{
 		job.StepPlaybook: e.runPlaybook,
 		job.StepAppear:   e.awaitAppearance,
+		job.StepProbe:    e.probe,
 	}
 
 	return e

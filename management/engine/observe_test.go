@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	. "github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
@@ -321,7 +322,7 @@ func TestDiscover(t *testing.T) {
 	b.must(b.Observe(t.Context(), "gossip", []inventory.Observation{at("b", "1", "FD00:0::2", true)}))
 
 	j = b.end(j.ID, "Complete")
-	if phases(j) != "configure:done appear:done" {
+	if phases(j) != "probe:done configure:done appear:done" {
 		t.Errorf("%s", phases(j))
 	}
 
@@ -376,7 +377,7 @@ func TestDiscoverFails(t *testing.T) {
 		t.Errorf("%s", j.Message)
 	}
 
-	if r := j.Runs[1].Results; !r["10.0.0.1"].Done || r["10.0.0.8"].Done {
+	if r := j.Runs[2].Results; !r["10.0.0.1"].Done || r["10.0.0.8"].Done {
 		t.Errorf("%+v", r)
 	}
 
@@ -387,7 +388,7 @@ func TestDiscoverFails(t *testing.T) {
 	if j = b.end(
 		j.ID,
 		"Errored failed",
-	); phases(j) != "configure:failed" ||
+	); phases(j) != "probe:done configure:failed" ||
 		!strings.Contains(j.Message, "no space left") {
 		t.Errorf("%s: %s", phases(j), j.Message)
 	}
@@ -424,14 +425,14 @@ func TestDiscoverWaits(t *testing.T) {
 
 	for _, j := range waiting {
 		b.until("it has begun",
-			func(v *state.View) bool { j, err := v.Job(j.ID); return err == nil && len(j.Runs) == 1 })
+			func(v *state.View) bool { j, err := v.Job(j.ID); return err == nil && len(j.Runs) == 2 })
 	}
 
 	_, err := b.Cancel(t.Context(), waiting[0].ID, "berta", nil, nil)
 	b.must(err)
 	b.end(waiting[0].ID, "Cancelled cancelled")
 
-	if j := b.job(waiting[1].ID); j.Status != job.Running || j.Runs[0].Exit != "" {
+	if j := b.job(waiting[1].ID); j.Status != job.Running || j.Runs[1].Exit != "" {
 		t.Errorf("it does not wait: %+v", j)
 	}
 
@@ -457,7 +458,7 @@ func TestDiscoverIsDisturbed(t *testing.T) {
 	b.restart()
 	b.see("a")
 
-	if j = b.end(j.ID, "Complete"); phases(j) != "configure:done appear:done" {
+	if j = b.end(j.ID, "Complete"); phases(j) != "probe:done configure:done appear:done" {
 		t.Errorf("%s", phases(j))
 	}
 
@@ -519,7 +520,7 @@ func TestDiscoverRestores(t *testing.T) {
 	j, err := b.Submit(b.within(patience), job.Request{Verb: discover, Addrs: []string{"10.0.0.8"}})
 	b.must(err)
 
-	if j = b.end(j.ID, "Errored absent"); phases(j) != "configure:done appear:absent undo:done" {
+	if j = b.end(j.ID, "Errored absent"); phases(j) != "probe:done configure:done appear:absent undo:done" {
 		t.Errorf("%s: %s", phases(j), j.Message)
 	}
 
@@ -529,5 +530,92 @@ func TestDiscoverRestores(t *testing.T) {
 	if h := last.Hosts[0]; last.Playbook != job.PlaybookCleanup || h.Group != inventory.GroupPrepare ||
 		h.Extra["clusterm_undo"] != true || h.Extra["clusterm_job"] != j.ID {
 		t.Errorf("%+v", last)
+	}
+}
+
+// TestDiscoverProbes: hosts that cannot be reached do not hold the others up, and
+// the silent addresses of a range are skipped.
+func TestDiscoverProbes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("b") // 10.0.0.2
+	b.prober.results = map[string]configuration.Reach{
+		"10.0.0.3": {Port: "no answer", Silent: true}, "10.0.0.9": {Port: "no ssh server answers there"},
+		"10.0.0.8": {Login: "denied"},
+	}
+
+	request := func(r job.Request) job.Job {
+		t.Helper()
+
+		r.Verb = discover
+		j, err := b.Submit(b.within(patience), r)
+		b.must(err)
+
+		return j
+	}
+
+	j := b.end(request(job.Request{Addrs: []string{"10.0.0.9"}}).ID, "Errored failed")
+	if phases(j) != "probe:failed" || j.Message != "not reachable by ssh: 10.0.0.9: no ssh server answers there" {
+		t.Errorf("%s: %s", phases(j), j.Message)
+	}
+
+	j = request(job.Request{Ranges: []string{"10.0.0.1-10.0.0.3"}})
+	if !slices.Equal(j.Names(), []string{"10.0.0.1", "10.0.0.3"}) || !strings.Contains(j.Note, "10.0.0.2 (b-1)") {
+		t.Errorf("%v: %s", j.Names(), j.Note)
+	}
+
+	// Seen any sooner, the node would be left out.
+	b.until("the host is waited for", func(v *state.View) bool {
+		j, err := v.Job(j.ID)
+		return err == nil && j.Phase() == job.PhaseAppear
+	})
+	b.see("a")
+	j = b.end(j.ID, "Complete")
+
+	if r := j.TargetResult("10.0.0.3"); r.OK || r.Error != "skipped: no answer" || !j.TargetResult("10.0.0.1").OK {
+		t.Errorf("%+v", r)
+	}
+
+	if text := b.log(
+		j.ID,
+		job.StreamText,
+	); !strings.Contains(
+		text,
+		"# skipped 1 address without an answer: 10.0.0.3\n",
+	) {
+		t.Errorf("%q", text)
+	}
+
+	// A range of nodes has nothing to discover.
+	_, err := b.Submit(t.Context(), job.Request{Verb: discover, Ranges: []string{"10.0.0.1-10.0.0.2"}})
+	b.refused(err, inventory.KindRefused, "every address of the range is a node already")
+
+	// A retry of what was skipped skips it again.
+	j, err = b.Retry(t.Context(), j.ID, false, "anna", nil)
+	b.must(err)
+
+	if j = b.end(j.ID, "Errored absent"); !slices.Equal(j.Names(), []string{"10.0.0.3"}) {
+		t.Errorf("%v: %s", j.Names(), j.Message)
+	}
+}
+
+// TestCancelOfAProbe ends it at once.
+func TestCancelOfAProbe(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.prober.hold = make(chan struct{})
+
+	j, err := b.Submit(b.within(patience), job.Request{Verb: discover, Addrs: []string{"10.0.0.8"}})
+	b.must(err)
+	b.until("it probes", func(v *state.View) bool {
+		j, err := v.Job(j.ID)
+		return err == nil && j.Phase() == job.PhaseProbe
+	})
+
+	_, err = b.Cancel(t.Context(), j.ID, "berta", nil, nil)
+	b.must(err)
+
+	if j = b.end(j.ID, "Cancelled cancelled"); phases(j) != "probe:cancelled" || len(b.books.started()) > 0 {
+		t.Errorf("%s", phases(j))
 	}
 }

@@ -68,6 +68,33 @@ type scriptedRun struct {
 	leases    []time.Time
 }
 
+// scriptedProber reaches every host but those with a result of their own.
+type scriptedProber struct {
+	mu      sync.Mutex
+	results map[string]configuration.Reach // by name
+	hold    chan struct{}                  // if set: a probe waits for it, or for the end of its context
+}
+
+func (p *scriptedProber) Probe(ctx context.Context, hosts []configuration.Host) []configuration.Reach {
+	p.mu.Lock()
+	hold, reached := p.hold, make([]configuration.Reach, len(hosts))
+
+	for i, h := range hosts {
+		reached[i] = p.results[h.Name]
+	}
+
+	p.mu.Unlock()
+
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+		}
+	}
+
+	return reached
+}
+
 // prefixes gives every test keys of its own, also when it is repeated.
 var prefixes atomic.Int64
 
@@ -362,6 +389,7 @@ func (g gate) script(r *scriptedRun) {
 
 // bench is a Service on a store that is real, with playbooks that are not.
 type bench struct {
+	prober scriptedProber
 	t      *testing.T
 	server *etcd.Server
 	prefix string
@@ -482,7 +510,7 @@ func (b *bench) up() {
 	audit := &b.audit
 
 	b.Engine = New(Options{
-		State: b.store, Store: s, Runner: b.books, Playbooks: b.books, Settings: settings,
+		State: b.store, Store: s, Runner: b.books, Playbooks: b.books, Prober: &b.prober, Settings: settings,
 		Self:       cluster.Identity{ID: "id-" + b.instance, Node: b.instance},
 		Membership: b.members, Audit: audit, Logger: silent(),
 	})

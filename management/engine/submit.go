@@ -25,7 +25,7 @@ func (e *Engine) Submit(ctx context.Context, c access.Caller, r job.Request) (jo
 	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
 
 	record := access.Record{
-		Action: "jobs.submit." + string(r.Verb), Targets: slices.Concat(r.Nodes, r.Addrs), Reason: r.Reason,
+		Action: "jobs.submit." + string(r.Verb), Targets: slices.Concat(r.Nodes, r.Addrs, r.Ranges), Reason: r.Reason,
 	}
 
 	return e.audited(ctx, c, record, func(*access.Record) (job.Job, error) {

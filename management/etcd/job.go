@@ -66,6 +66,7 @@ type targetRecord struct {
 	Residue   []string          `json:"residue,omitempty"`
 	Applied   string            `json:"applied,omitempty"`
 	Playbooks map[string]string `json:"playbooks,omitempty"`
+	Ranged    bool              `json:"ranged,omitempty"`
 }
 
 // runRecord is one step of a job that was begun.

@@ -50,18 +50,18 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 		v.defaults(&j)
 	}
 
-	names, err := v.targetNames(r)
-	if err != nil {
-		return Job{}, err
-	}
-
 	// Addresses without a node have no status to check.
 	if v.Row.TakesAddrs {
-		for _, addr := range names {
-			j.Targets = append(j.Targets, Target{Name: addr, Addr: addr, Group: inventory.GroupPrepare})
+		if j.Targets, err = addrTargets(v, r); err != nil {
+			return Job{}, err
 		}
 
 		return j, identify(s.Nodes, &j)
+	}
+
+	names, err := v.nodeNames(r)
+	if err != nil {
+		return Job{}, err
 	}
 
 	if missing := s.Missing(names); len(missing) > 0 {
@@ -231,18 +231,20 @@ func (v Verb) checkOptions(j Job) error {
 	return v.checkSerial(j)
 }
 
-// targetNames returns the node names or canonical addresses of the request,
-// checked against their grammar.
-func (v Verb) targetNames(r Request) ([]string, error) {
-	if !v.Row.TakesAddrs {
-		if len(r.Addrs) > 0 {
-			return nil, inventory.Errorf(inventory.KindInvalid, "%s takes nodes, not addresses", v.Name).
-				Do("put them into nodes")
-		}
-
-		return r.Nodes, CheckNames("node", r.Nodes, inventory.CheckName)
+// nodeNames returns the node names of the request, checked against their grammar.
+func (v Verb) nodeNames(r Request) ([]string, error) {
+	if len(r.Addrs)+len(r.Ranges) > 0 {
+		return nil, inventory.Errorf(inventory.KindInvalid, "%s takes nodes, not addresses", v.Name).
+			Do("put them into nodes")
 	}
 
+	return r.Nodes, CheckNames("node", r.Nodes, inventory.CheckName)
+}
+
+// addrTargets returns a target for each address of the request: the named ones
+// first, then those of the ranges. An address that is there twice is a target
+// once, unless it is named twice.
+func addrTargets(v Verb, r Request) ([]Target, error) {
 	if len(r.Nodes) > 0 {
 		return nil, inventory.Errorf(inventory.KindInvalid, "%s takes addresses, not nodes", v.Name).
 			Do("put them into addrs")
@@ -254,7 +256,62 @@ func (v Verb) targetNames(r Request) ([]string, error) {
 		addrs[i] = CanonicalAddr(addr)
 	}
 
-	return addrs, CheckNames("address", addrs, inventory.CheckAddr)
+	// A request may have nothing but ranges.
+	if len(addrs) > 0 || len(r.Ranges) == 0 {
+		if err := CheckNames("address", addrs, inventory.CheckAddr); err != nil {
+			return nil, err
+		}
+	}
+
+	ranged, err := expandRanges(r.Ranges, addrs)
+	if err != nil {
+		return nil, err
+	}
+
+	var targets []Target
+	for i, addr := range slices.Concat(addrs, ranged) {
+		targets = append(targets, Target{
+			Name: addr, Addr: addr, Group: inventory.GroupPrepare, Ranged: i >= len(addrs),
+		})
+	}
+
+	return targets, nil
+}
+
+// expandRanges returns the addresses of the ranges, each once and without the
+// named ones.
+func expandRanges(ranges, named []string) ([]string, error) {
+	seen := map[string]bool{}
+	for _, addr := range named {
+		seen[addr] = true
+	}
+
+	var addrs []string
+	for _, r := range ranges {
+		expanded, err := inventory.ParseRange(r)
+		if err != nil {
+			return nil, err
+		}
+
+		for _, addr := range expanded {
+			if err := inventory.CheckAddr(addr); err != nil {
+				return nil, err
+			}
+
+			if !seen[addr] {
+				addrs = append(addrs, addr)
+			}
+
+			seen[addr] = true
+		}
+	}
+
+	if len(addrs) > inventory.MaxRange {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the ranges have %d addresses, the limit is %d", len(addrs),
+			inventory.MaxRange).Do("split them into several requests")
+	}
+
+	return addrs, nil
 }
 
 // CheckNames refuses an empty list, names outside the grammar that check holds,
@@ -359,18 +416,31 @@ func (v Verb) checkGroups(nodes []*inventory.Node, groups inventory.Groups, j Jo
 	return nil
 }
 
-// identify finds the nodes at the addresses of a job. It refuses
-// nodes that a job holds, and nodes that are Discovered and need no preparation.
+// identify finds the nodes at the addresses of a job. It refuses nodes that a
+// job holds, and nodes that are Discovered and need no preparation. In a range it
+// leaves them out instead.
 func identify(nodes []*inventory.Node, j *Job) error {
-	var refusals []*inventory.Error
-	for i := range j.Targets {
-		target := &j.Targets[i]
+	at := map[string][]*inventory.Node{}
+	for _, n := range nodes {
+		at[n.Addr] = append(at[n.Addr], n)
+	}
 
-		for _, n := range nodes {
-			if n.Addr != target.Addr {
-				continue
-			}
+	var (
+		refusals []*inventory.Error
+		targets  []Target
+		left     []string
+	)
 
+	for _, target := range j.Targets {
+		busy := slices.ContainsFunc(at[target.Addr], func(n *inventory.Node) bool {
+			return n.Job != "" || n.State == inventory.Discovered
+		})
+		if busy && target.Ranged {
+			left = append(left, target.Addr+" ("+at[target.Addr][0].Name+")")
+			continue
+		}
+
+		for _, n := range at[target.Addr] {
 			switch {
 			case n.Job != "":
 				refusals = append(refusals, inventory.Errorf(inventory.KindRefused,
@@ -384,6 +454,18 @@ func identify(nodes []*inventory.Node, j *Job) error {
 				target.Label, target.Serial = n.Label, n.Serial
 			}
 		}
+
+		targets = append(targets, target)
+	}
+
+	if len(targets) == 0 {
+		return inventory.Errorf(inventory.KindRefused, "every address of the range is a node already: %s",
+			ShortList(left)).Do("there is nothing to discover").With(inventory.ListNodes())
+	}
+
+	j.Targets = targets
+	if len(left) > 0 {
+		j.Note = "left out of the range, because they are nodes already: " + ShortList(left)
 	}
 
 	return Combine(refusals)

@@ -54,6 +54,7 @@ const (
 	PhaseUpgrade   Phase = "upgrade"   // rolling-upgrade.yml
 	PhaseUndo      Phase = "undo"      // cleanup.yml after a failure
 	PhaseAppear    Phase = "appear"    // wait until the hosts of a discover are observed
+	PhaseProbe     Phase = "probe"     // try to reach the hosts of a discover by ssh
 )
 
 // The values of Job.OnFailure: the nodes that a failed commission cleans.
@@ -80,6 +81,7 @@ type Target struct {
 	// Playbooks are the digests of the playbooks that had configured the node, by
 	// each group that it carried.
 	Playbooks map[string]string
+	Ranged    bool // discover: an address of a range, skipped if it is silent
 }
 
 // Node returns the name of the target's node, or "" for an address without a
@@ -285,6 +287,7 @@ type Request struct {
 	Verb      inventory.Verb
 	Nodes     []string // for verbs that take nodes
 	Addrs     []string // for verbs that take addresses
+	Ranges    []string // of addresses, besides Addrs
 	Group     string
 	Extra     configuration.Vars
 	OnFailure string

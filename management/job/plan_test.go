@@ -430,18 +430,24 @@ func TestPlan(t *testing.T) {
 			a: Decommissioned +x | its agent was not removed: task "Install": no such package
 			b:`},
 		{"discover", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node
 			> done
 			appear  10.0.0.1:cluster-node
 			> done
 			Complete`},
 		{"discover fails", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node
 			> failed 10.0.0.1=unreachable
 			Errored failed
 			reason: site.yml failed on 10.0.0.1: unreachable: timed out`},
 		{"discover of two fails on one: the other is waited for all the same",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
 			> failed 10.0.0.1=done 10.0.0.2=unreachable
 			appear  10.0.0.1:cluster-node
@@ -450,6 +456,8 @@ func TestPlan(t *testing.T) {
 			reason: site.yml failed on 10.0.0.2: unreachable: timed out`},
 		{"discover of two fails on one, and the other does not appear",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
 			> failed 10.0.0.1=done 10.0.0.2=unreachable
 			appear  10.0.0.1:cluster-node
@@ -458,17 +466,23 @@ func TestPlan(t *testing.T) {
 			reason: site.yml failed on 10.0.0.2: unreachable: timed out;  ended with status 0`},
 		{"a playbook that has nothing for hosts being prepared",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
 			> done 10.0.0.1=none
 			Errored failed
 			reason: site.yml ran no task on 10.0.0.1; it needs a play for the group cluster-node that installs the agent (the bundled role agent)`},
 		{"discover is cancelled between", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node
 			> done
 			cancel
 			Cancelled cancelled`},
 		{"discover restores what it changed on a host where it fails",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -", "10.0.0.3 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node 10.0.0.3:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node 10.0.0.3:cluster-node
 			> failed 10.0.0.1=changed 10.0.0.2=half-way 10.0.0.3=failed
 			appear  10.0.0.1:cluster-node
@@ -479,11 +493,15 @@ func TestPlan(t *testing.T) {
 			reason: site.yml failed on 10.0.0.2: task "Install": no such package; 10.0.0.3: task "Install": no such package`},
 		{"a host that discover refuses is left alone",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node
 			> failed 10.0.0.1=failed
 			Errored failed`},
 		{"discover restores a host that does not appear",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node
 			> done 10.0.0.1=changed
 			appear  10.0.0.1:cluster-node
@@ -494,6 +512,8 @@ func TestPlan(t *testing.T) {
 			reason:  ended with status 0; not restored to the state before: 10.0.0.1: unreachable: timed out`},
 		{"a discover that is interrupted restores every host that it may have changed",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
 			> interrupted 10.0.0.1=begun 10.0.0.2=unreachable
 			undo cleanup.yml 10.0.0.1:cluster-node
@@ -503,6 +523,8 @@ func TestPlan(t *testing.T) {
 			Errored interrupted`},
 		{"the second cancel of a discover skips the restoration",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node
 			cancel
 			> cancelled 10.0.0.1=half-way
@@ -513,13 +535,60 @@ func TestPlan(t *testing.T) {
 			reason: cancelled by anna; not restored to the state before: 10.0.0.1: the second cancel skipped it`},
 		{"a folder that cannot restore a host",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node
 			> failed 10.0.0.1=half-way
 			undo cleanup.yml 10.0.0.1:cluster-node
 			> done 10.0.0.1=none
 			Errored failed
 			reason: site.yml failed on 10.0.0.1: task "Install": no such package; not restored to the state before: 10.0.0.1: cleanup.yml has no play for the group cluster-node`},
+		{"discover does not wait for a host that is not reachable",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> failed 10.0.0.1=done 10.0.0.2=unreachable
+			configure site.yml 10.0.0.1:cluster-node
+			> done
+			appear  10.0.0.1:cluster-node
+			> done
+			Errored failed
+			reason: not reachable by ssh: 10.0.0.2: timed out`},
+		{"discover of a range skips silent addresses, and not a refused login",
+			ranged(jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -", "10.0.0.3 - -")),
+			nobodyMinds, `
+			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node 10.0.0.3:cluster-node
+			> failed 10.0.0.1=done 10.0.0.2=unreachable 10.0.0.3=failed
+			configure site.yml 10.0.0.1:cluster-node
+			> failed 10.0.0.1=half-way
+			undo cleanup.yml 10.0.0.1:cluster-node
+			> done
+			Errored failed
+			reason: not reachable by ssh: 10.0.0.3: no such package; site.yml failed on 10.0.0.1: task "Install": no such package`},
+		{"discover of a range with one host",
+			ranged(jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -")), nobodyMinds, `
+			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> done 10.0.0.2=unreachable
+			configure site.yml 10.0.0.1:cluster-node
+			> done
+			appear  10.0.0.1:cluster-node
+			> done
+			Complete`},
+		{"discover of a range without a host",
+			ranged(jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -")), nobodyMinds, `
+			probe  10.0.0.1:cluster-node
+			> done 10.0.0.1=unreachable
+			Errored absent
+			reason: no address of the range accepts ssh connections`},
+		{"discover is cancelled while it probes",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node
+			cancel
+			> cancelled
+			Cancelled cancelled
+			reason: cancelled by anna`},
 		{"an address does not appear", jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node
+			> done
 			configure site.yml 10.0.0.1:cluster-node
 			> done
 			appear  10.0.0.1:cluster-node
@@ -536,6 +605,14 @@ func TestPlan(t *testing.T) {
 var refuses = rules{leave: inventory.Errorf(inventory.KindRefused, "it would leave b alone").Do("mind b")}
 
 func onlyFailed(j Job) Job { j.OnFailure = OnFailureFailed; return j }
+
+func ranged(j Job) Job {
+	for i := range j.Targets {
+		j.Targets[i].Ranged = true
+	}
+
+	return j
+}
 
 func forced(j Job) Job { j.Force, j.Reason = true, "re-installed"; return j }
 
@@ -771,7 +848,7 @@ func checkStep(j Job, s Step, now time.Time) error {
 		}
 	}
 
-	if !slices.Contains(playbooksOf(j.Verb), s.Playbook) && s.Phase != PhaseAppear {
+	if !slices.Contains(playbooksOf(j.Verb), s.Playbook) && s.Kind == StepPlaybook {
 		return fmt.Errorf("%s was not checked when the job was accepted", s.Playbook)
 	}
 

@@ -35,6 +35,10 @@ func (j Job) TargetResult(name string) TargetResult {
 		result.Changed += res.Changed
 		appeared = appeared || r.Kind == StepAppear && res.Done
 
+		if t, _ := j.Target(name); r.Kind == StepProbe && t.Skips(res) {
+			return TargetResult{Error: "skipped: " + res.Message}
+		}
+
 		if !res.Done && problem == "" {
 			problem = describeProblem(r.Kind, res)
 		}
@@ -64,7 +68,7 @@ func (j Job) TargetResult(name string) TargetResult {
 // describeProblem returns the failure of a run on one host, or "".
 func describeProblem(kind StepKind, r HostResult) string {
 	switch {
-	case kind == StepAppear:
+	case kind == StepAppear, kind == StepProbe:
 		return r.Message
 	case r.Unreachable:
 		return "unreachable: " + r.Message

@@ -159,7 +159,8 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 		Playbooks: old.Playbooks, Force: old.Force, TakeOver: old.TakeOver, Reason: old.Reason,
 	}
 	if row.TakesAddrs {
-		request.Nodes, request.Addrs = nil, again.Names
+		request.Nodes = nil
+		request.Addrs, request.Ranges = old.splitRanged(again.Names)
 	}
 
 	if again.Verb != old.Verb {
@@ -221,6 +222,20 @@ func (s Snapshot) retryNames(old Job, r RetryRequest) ([]string, error) {
 	}
 
 	return names, nil
+}
+
+// splitRanged separates the addresses that a discover was given from those of its
+// ranges: a retry skips a silent address of a range as well.
+func (j Job) splitRanged(addrs []string) (named, ranged []string) {
+	for _, addr := range addrs {
+		if t, _ := j.Target(addr); t.Ranged {
+			ranged = append(ranged, addr)
+		} else {
+			named = append(named, addr)
+		}
+	}
+
+	return named, ranged
 }
 
 // nothingFailed refuses the retry of a success. The same again is a new job, where

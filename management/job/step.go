@@ -19,6 +19,7 @@ type StepKind string
 const (
 	StepPlaybook StepKind = "playbook" // run a playbook on the hosts
 	StepAppear   StepKind = "appear"   // wait until the hosts are observed as nodes
+	StepProbe    StepKind = "probe"    // try an ssh login on the hosts
 )
 
 // Step is the next thing a Running job does: a step for an executor, or the end

@@ -11,8 +11,9 @@ import (
 )
 
 func init() {
-	// Discover prepares hosts by address and waits until they appear as nodes. It
-	// restores the hosts that it has changed and that do not appear.
+	// Discover tries to reach hosts by address, prepares those that accept a login,
+	// and waits until they appear as nodes. It restores the hosts that it has changed
+	// and that do not appear.
 	register(Verb{
 		Name:          inventory.VerbDiscover,
 		Playbooks:     []string{PlaybookSite, PlaybookCleanup},
@@ -23,13 +24,24 @@ func init() {
 }
 
 func (p *planner) discover() Step {
-	configured, appeared := p.last(PhaseConfigure), p.last(PhaseAppear)
+	probed, configured, appeared := p.last(PhaseProbe), p.last(PhaseConfigure), p.last(PhaseAppear)
 
+	// A record of an earlier version may have no probe.
 	switch {
-	case configured == nil && p.stop == "":
-		return p.run(PhaseConfigure, PlaybookSite, newGroup, everyTarget)
-	case configured == nil:
+	case probed == nil && configured == nil && p.stop == "":
+		step := p.run(PhaseProbe, "", newGroup, everyTarget)
+		step.Kind = StepProbe
+
+		return step
+	case probed == nil && configured == nil:
 		return p.end(p.stop, p.stopMessage, nil)
+	case probed != nil && !done(probed) && !failedOn(probed):
+		cause, message := p.failure(probed)
+		return p.end(cause, message, nil)
+	}
+
+	if configured == nil {
+		return p.configureReachable(probed)
 	}
 
 	// Waiting is pointless if nothing has installed the agent.
@@ -55,24 +67,87 @@ func (p *planner) discover() Step {
 
 	if appeared != nil && !done(appeared) {
 		late, why := p.failure(appeared)
-		if message != "" {
-			why = message + "; " + why
-		}
-
-		return p.endDiscover(late, why)
+		return p.endDiscover(late, also(message, why))
 	}
 
 	if cause == "" || appeared != nil && done(configured) {
-		return p.end("", "", nil)
+		return p.endDiscover("", "")
 	}
 
 	return p.endDiscover(cause, message)
 }
 
-// endDiscover is the failure path: it restores the hosts that the job has changed
+// configureReachable returns the step that configures the hosts that accept a
+// login, or the end of the job if there is none.
+func (p *planner) configureReachable(probed *Run) Step {
+	if p.stop != "" {
+		return p.end(p.stop, p.stopMessage, nil)
+	}
+
+	step := p.run(PhaseConfigure, PlaybookSite, newGroup, func(t Target) bool { return probed.succeeded(t.Name) })
+	if len(step.Hosts) > 0 {
+		return step
+	}
+
+	if message := p.unreachable(probed); message != "" {
+		return p.end(CauseFailed, message, nil)
+	}
+
+	return p.end(CauseAbsent, "no address of the range accepts ssh connections", nil)
+}
+
+// unreachable names the hosts that the probe could not log in to, with the
+// reasons, or returns "". Silent addresses of a range do not count.
+func (p *planner) unreachable(probed *Run) string {
+	const most = 5 // hosts in one message
+
+	var parts []string
+	for _, t := range p.Targets {
+		if probed == nil || probed.succeeded(t.Name) || t.Skips(probed.Results[t.Name]) {
+			continue
+		}
+
+		parts = append(parts, t.Name+": "+cmp.Or(firstLine(probed.Results[t.Name].Message), "not probed"))
+	}
+
+	if len(parts) == 0 {
+		return ""
+	}
+
+	if more := len(parts) - most; more > 0 {
+		parts = append(parts[:most], "and "+inventory.Count(more, "more host", "more hosts"))
+	}
+
+	return "not reachable by ssh: " + strings.Join(parts, "; ")
+}
+
+// Skips reports whether a discover goes on without the target after that result
+// of the probe: it is a silent address of a range.
+func (t Target) Skips(probed HostResult) bool { return t.Ranged && probed.Unreachable }
+
+// firstLine returns the first line of a message.
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// also joins two messages, of which either may be empty.
+func also(first, second string) string {
+	if first == "" || second == "" {
+		return first + second
+	}
+
+	return first + "; " + second
+}
+
+// endDiscover ends the job. After a failure it restores the hosts that the job has changed
 // and that have not appeared. cleanup.yml restores only what the same job has
 // recorded there, so a second run, or one on an unchanged host, does nothing.
 func (p *planner) endDiscover(cause Cause, message string) Step {
+	if unreachable := p.unreachable(p.last(PhaseProbe)); unreachable != "" {
+		cause, message = cmp.Or(cause, CauseFailed), also(unreachable, message)
+	}
+
 	step := p.run(PhaseUndo, PlaybookCleanup, prepareGroup, p.leftPrepared)
 	restored := p.last(PhaseUndo)
 
@@ -97,7 +172,7 @@ func (p *planner) endDiscover(cause Cause, message string) Step {
 	}
 
 	if len(left) > 0 {
-		message = strings.TrimPrefix(message+"; not restored to the state before: "+strings.Join(left, "; "), "; ")
+		message = also(message, "not restored to the state before: "+strings.Join(left, "; "))
 	}
 
 	return p.end(cause, message, nil)

@@ -126,7 +126,7 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	rest.Note(r, "verb", body.Verb)
-	rest.Note(r, "nodes", slices.Concat(body.Nodes, body.Addrs))
+	rest.Note(r, "nodes", slices.Concat(body.Nodes, body.Addrs, body.Ranges))
 
 	extra, err := legacy.ExtraVars(body.ExtraVars, configuration.ParseVars)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	j, err := s.Jobs.Submit(r.Context(), c, job.Request{
-		Verb: body.Verb, Nodes: body.Nodes, Addrs: body.Addrs, Group: body.Group, Extra: extra,
+		Verb: body.Verb, Nodes: body.Nodes, Addrs: body.Addrs, Ranges: body.Ranges, Group: body.Group, Extra: extra,
 		OnFailure: body.OnFailure, Serial: body.Serial, MaxFailures: body.MaxFailures,
 		Playbooks: body.Playbooks, Timeout: time.Duration(body.Timeout), Force: body.Force, TakeOver: body.TakeOver,
 		Reason: body.Reason,

@@ -72,7 +72,8 @@ func TestBadInput(t *testing.T) {
 		// addresses
 		{2, words("address"), cmd("discover|10.77.0.300")},
 		{2, words("address"), cmd("discover|host name")},
-		{2, words("more than once"), cmd("discover|10.77.0.99|10.77.0.99")},
+		{2, words("before its first"), cmd("discover|10.77.0.99-10.77.0.90")},
+		{2, words("1024"), cmd("discover|10.0.0.0/8")},
 		{5, words("FREE|Discovered"), cmd("discover|" + addr("host3"))},
 		// jobs
 		{4, words("job"), cmd("job|get|99")},

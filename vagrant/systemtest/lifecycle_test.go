@@ -422,7 +422,8 @@ func TestDiscover(t *testing.T) {
 	}
 
 	w.wantFiles("host4", before)
-	w.do("discover", addr("host4"), "--take-over", "--reason", "its manager is gone")
+	// Silent addresses of a range are skipped.
+	w.do("discover", "10.77.0.14-10.77.0.16", "--take-over", "--reason", "its manager is gone")
 	w.awaitState(inventory.Discovered, "host4")
 }
 

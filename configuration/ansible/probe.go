@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ansible
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+)
+
+// Limits of a probe.
+const (
+	// probes is the number of hosts that are probed at a time, and logins of these
+	// the number of ssh processes.
+	probes = 128
+	logins = 16
+
+	// portTimeout bounds the connection and the greeting of the server, each.
+	portTimeout = 3 * time.Second
+	// loginTimeout bounds one login.
+	loginTimeout = 15 * time.Second
+
+	maxBanner = 4 << 10 // bytes; a server may send other lines before its version
+)
+
+// Prober tries to reach hosts by ssh, with the settings of a run. It changes
+// nothing on them and records no host key. Its methods may be called at once.
+type Prober struct {
+	Dir string // for temporary files; made if it is missing
+	SSH string // path or name of ssh; empty: ssh in PATH
+
+	once  sync.Once
+	slots chan struct{} // bounds the logins of all calls together
+}
+
+// Probe tries a connection to the ssh port and then a login on each host, and
+// returns a result for each, in order. It blocks until all have answered or have
+// run into a timeout, or ctx ends.
+func (p *Prober) Probe(ctx context.Context, hosts []configuration.Host) []configuration.Reach {
+	p.once.Do(func() { p.slots = make(chan struct{}, logins) })
+
+	results := make([]configuration.Reach, len(hosts))
+	next := make(chan int)
+
+	var workers sync.WaitGroup
+	for range min(probes, len(hosts)) {
+		workers.Go(func() {
+			for i := range next {
+				results[i] = p.probe(ctx, hosts[i])
+			}
+		})
+	}
+
+	for i := range hosts {
+		next <- i
+	}
+
+	close(next)
+	workers.Wait()
+
+	return results
+}
+
+func (p *Prober) probe(ctx context.Context, h configuration.Host) configuration.Reach {
+	// Behind a jump host, only ssh reaches the port.
+	if h.Connection.Jump == "" {
+		if r := probePort(ctx, h); r.Port != "" {
+			return r
+		}
+	}
+
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-ctx.Done():
+		return configuration.Reach{Login: "no attempt: " + ctx.Err().Error()}
+	}
+
+	return p.probeLogin(ctx, h)
+}
+
+// probePort connects to the ssh port of a host and reads the version of the server.
+func probePort(ctx context.Context, h configuration.Host) configuration.Reach {
+	port := strconv.Itoa(cmp.Or(h.Connection.Port, 22))
+
+	dialer := net.Dialer{Timeout: portTimeout}
+
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(h.Addr, port))
+	if err != nil {
+		return configuration.Reach{Port: explainDial(err, port), Silent: !isResolver(err)}
+	}
+	defer conn.Close()
+
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+
+	_ = conn.SetReadDeadline(time.Now().Add(portTimeout))
+
+	var banner []byte
+	for buffer := make([]byte, 512); len(banner) < maxBanner; {
+		n, err := conn.Read(buffer)
+
+		banner = append(banner, buffer[:n]...)
+		if bytes.HasPrefix(banner, []byte("SSH-")) || bytes.Contains(banner, []byte("\nSSH-")) {
+			return configuration.Reach{}
+		}
+
+		if err != nil {
+			break
+		}
+	}
+
+	return configuration.Reach{Port: "port " + port + " accepts connections, and no ssh server answers there"}
+}
+
+// isResolver reports whether an address is a name that does not resolve.
+func isResolver(err error) bool {
+	_, ok := errors.AsType[*net.DNSError](err)
+	return ok
+}
+
+// explainDial returns the reason of a failed connection in words.
+func explainDial(err error, port string) string {
+	var timeout net.Error
+
+	switch {
+	case isResolver(err):
+		return "its name does not resolve"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "port " + port + " refuses connections"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "no route to the host"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Sprintf("no answer from port %s within %s", port, portTimeout)
+	}
+
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		err = e.Err
+	}
+
+	return "no connection to port " + port + ": " + err.Error()
+}
+
+// probeLogin runs the command true on a host.
+func (p *Prober) probeLogin(ctx context.Context, h configuration.Host) configuration.Reach {
+	ctx, cancel := context.WithTimeout(ctx, loginTimeout)
+	defer cancel()
+
+	failed := func(err error) configuration.Reach {
+		return configuration.Reach{Login: "no login could be tried: " + err.Error()}
+	}
+
+	if err := os.MkdirAll(p.Dir, 0o700); err != nil {
+		return failed(err)
+	}
+
+	dir, err := os.MkdirTemp(p.Dir, "clusterm-probe-")
+	if err != nil {
+		return failed(err)
+	}
+	defer os.RemoveAll(dir)
+
+	hosts := []configuration.Host{h}
+	for name, content := range map[string][]byte{
+		fileSSHConfig: sshConfig(hosts), fileKnownHosts: configuration.KnownHosts(hosts),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return failed(err)
+		}
+	}
+
+	var stderr messages
+
+	cmd := exec.CommandContext(ctx, cmp.Or(p.SSH, "ssh"), loginArgs(dir, h)...)
+	cmd.Stderr = &stderr
+	cmd.WaitDelay = time.Second
+
+	// ssh to a jump host is a child of ssh.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+	err = cmd.Run()
+
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil, ended && exit.ExitCode() != sshFailed && ctx.Err() == nil:
+		// Another status than ssh's own is that of the command, after a login.
+		return configuration.Reach{}
+	case ctx.Err() != nil:
+		return configuration.Reach{Login: fmt.Sprintf("the login was not complete within %s", loginTimeout)}
+	case !ended:
+		return failed(err)
+	}
+
+	text := stderr.String()
+
+	return configuration.Reach{
+		Login:  cmp.Or(explainLogin(text, h), "ssh failed without a message"),
+		Silent: h.Connection.Jump != "" && isSilent(text),
+	}
+}
+
+// sshFailed is the exit status of ssh for its own failures.
+const sshFailed = 255
+
+// loginArgs returns the arguments of ssh for a login with the settings of a run.
+func loginArgs(dir string, h configuration.Host) []string {
+	args := []string{
+		"-F", filepath.Join(dir, fileSSHConfig), "-T", "-n",
+		"-o", "UserKnownHostsFile=" + filepath.Join(dir, fileKnownHosts), "-o", "GlobalKnownHostsFile=/dev/null",
+		"-o", "ControlMaster=no", "-o", "ControlPath=none", "-o", "NumberOfPasswordPrompts=0",
+		"-o", "ConnectTimeout=" + strconv.Itoa(int(loginTimeout.Seconds())/2),
+	}
+	args = append(args, configuration.SSHArgs(h)...)
+
+	c := h.Connection
+	if c.User != "" {
+		args = append(args, "-l", c.User)
+	}
+
+	if c.KeyFile != "" {
+		args = append(args, "-i", c.KeyFile)
+	}
+
+	if c.Port != 0 {
+		args = append(args, "-p", strconv.Itoa(c.Port))
+	}
+
+	return append(args, "--", h.Addr, "true")
+}
+
+// explainLogin returns the reason of a failed login in one line.
+func explainLogin(stderr string, h configuration.Host) string {
+	node := ""
+	if h.Label != "" {
+		node = h.Name
+	}
+
+	explained := configuration.ExplainFailure(stderr, node)
+	if explained != strings.TrimSpace(stderr) {
+		return explained
+	}
+
+	lines := strings.Split(explained, "\n")
+
+	return strings.TrimSpace(lines[len(lines)-1])
+}
+
+// isSilent reports whether a jump host could not connect to the host.
+func isSilent(stderr string) bool {
+	return strings.Contains(stderr, "connect failed:") || strings.Contains(stderr, "stdio forwarding failed")
+}
+
+// messages keeps the beginning of what ssh writes.
+type messages struct{ bytes.Buffer }
+
+func (b *messages) Write(data []byte) (int, error) {
+	const limit = 8 << 10
+	if room := limit - b.Len(); room > 0 {
+		b.Buffer.Write(data[:min(room, len(data))])
+	}
+
+	return len(data), nil
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package configuration
+
+import "cmp"
+
+// Reach is the result of an attempt to reach a host by ssh. The zero value is a
+// successful login.
+type Reach struct {
+	// Port is the reason why no ssh server answers; empty if one does, and for a
+	// host behind a jump host.
+	Port string
+	// Login is the reason why the login failed. It is empty as well if there was
+	// no attempt, because of Port.
+	Login string
+	// Silent: nothing accepts connections at the address and port.
+	Silent bool
+}
+
+// OK reports whether the login succeeded.
+func (r Reach) OK() bool { return r.Port == "" && r.Login == "" }
+
+// Reason returns why the login failed or was not attempted, or "".
+func (r Reach) Reason() string { return cmp.Or(r.Port, r.Login) }
