@@ -44,8 +44,8 @@ func TestChaos(t *testing.T) {
 		args := append([]string{"nodes", verb, "--no-wait"}, names...)
 		if verb == "commission" || verb == "update" {
 			group := pick(master, worker, worker)
-			vars := pick("steps: 20", "steps: 60", "{steps: 20, fail_on: host3}",
-				"{steps: 5, fail_on: host4, fail_cleanup_on: host4}")
+			vars := pick("steps: 20", "steps: 60", "steps: 20\nfail_on: host3",
+				"steps: 5\nfail_on: host4\nfail_cleanup_on: host4")
 			args = append(args, "-g", group, "-e", vars)
 		}
 

@@ -89,7 +89,7 @@ func TestFailedCleanup(t *testing.T) {
 		t.Error("host2 must be configured, and host3 must not")
 	}
 
-	w.doFails("nodes", "commission", "-g", worker, "-e", "{fail_on: host3, fail_cleanup_on: host4}",
+	w.doFails("nodes", "commission", "-g", worker, "-e", "fail_on: host3\nfail_cleanup_on: host4",
 		w.name("host3"), w.name("host4"))
 	w.wantNode("host3", inventory.Unallocated, "")
 	w.wantNode("host4", inventory.Quarantined, worker)

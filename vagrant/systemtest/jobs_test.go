@@ -81,7 +81,7 @@ func TestCancel(t *testing.T) {
 		}
 	}
 
-	id = w.submit(append(commission, "-e", "{hold: go, hold_cleanup: go}")...)
+	id = w.submit(append(commission, "-e", "hold: go\nhold_cleanup: go")...)
 	w.awaitLog(id, holdTask)
 	w.ctl("job", "cancel", id)
 	w.awaitPhase(id, "undo")
@@ -135,7 +135,7 @@ func (w *world) wantHeld(host string, status inventory.Status, job string) {
 // cleanup too.
 func TestPlaybooksEditedDuringJob(t *testing.T) {
 	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
-	id := w.submit("nodes", "commission", "-g", master, "-e", "{hold: go, fail_on: host3}",
+	id := w.submit("nodes", "commission", "-g", master, "-e", "hold: go\nfail_on: host3",
 		w.name("host2"), w.name("host3"))
 	w.awaitLog(id, holdTask)
 	w.write("host1", testPlaybooks+"/cleanup.yml",
@@ -214,7 +214,7 @@ func TestConcurrentJobs(t *testing.T) {
 	}
 
 	// The maintenance is legal if the commission before it succeeds, which it does not.
-	d := w.submit("nodes", "commission", "-g", worker, "-e", "{hold: d, fail_on: host4}", w.name("host4"))
+	d := w.submit("nodes", "commission", "-g", worker, "-e", "hold: d\nfail_on: host4", w.name("host4"))
 	e := w.submit("nodes", "maintenance", w.name("host4"))
 	f := w.submit("nodes", "decommission", w.name("host4"))
 	w.awaitLog(d, holdTask)
@@ -269,7 +269,7 @@ func TestConcurrentJobs(t *testing.T) {
 func TestLogFollowers(t *testing.T) {
 	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
 
-	const muchOutput = "{lines: 10000, long: 100000}"
+	const muchOutput = "lines: 10000\nlong: 100000"
 
 	took := func(j api.Job) time.Duration { return j.Ended.Sub(*j.Started) }
 	alone := took(w.do("nodes", "commission", "-g", master, "-e", muchOutput, w.name("host2")))

@@ -122,7 +122,7 @@ func TestRestartWhileIdle(t *testing.T) {
 	w.ctl("vars", "set", "--node", w.name("host2"), "-e", `{"list": [1, "two"]}`)
 	w.ctl("config", "set", "jobs.forks=7")
 	w.commission(master, "host2")
-	w.doFails("nodes", "commission", "-g", worker, "-e", "{fail_on: host3, fail_cleanup_on: host3}", w.name("host3"))
+	w.doFails("nodes", "commission", "-g", worker, "-e", "fail_on: host3\nfail_cleanup_on: host3", w.name("host3"))
 	// The view includes a Disappeared node.
 	w.labDo("kill", "host4")
 	w.awaitState(inventory.Disappeared, "host4")
@@ -180,7 +180,7 @@ func TestRestartWhileIdle(t *testing.T) {
 func TestRestartDuringJob(t *testing.T) {
 	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
 	operator := w.start("host1", nil,
-		"clusterctl", "nodes", "commission", "-g", master, "-e", "{steps: 400, lines: 100, hold: go}", w.name("host2"))
+		"clusterctl", "nodes", "commission", "-g", master, "-e", "steps: 400\nlines: 100\nhold: go", w.name("host2"))
 	await(t, time.Minute, "the job runs", func() (bool, string) {
 		jobs := w.jobs()
 		return len(jobs) == 1 && jobs[0].Status == api.Running, fmt.Sprint(len(jobs))
