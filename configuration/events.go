@@ -202,6 +202,11 @@ func (s *Summary) Add(e Event) {
 		s.playing = nil
 	case EventPlay:
 		s.playing = e.Hosts
+
+		// A play may have no task for its hosts.
+		for _, h := range e.Hosts {
+			s.host(h)
+		}
 	case EventTask:
 		for _, h := range s.playing {
 			s.host(h).Begun = true

@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	bundled "github.com/contiv/cluster/ansible"
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
@@ -156,6 +157,11 @@ func (r *runner) Pin(ctx context.Context) (digest string, err error) {
 // Kept reports whether the copy with that digest is on this host, undamaged.
 func (r *runner) Kept(ctx context.Context, digest string) bool {
 	return r.playbooks.Intact(ctx, digest)
+}
+
+// Plays returns the plays of a playbook in the copy, as far as its text shows them.
+func (r *runner) Plays(digest, playbook string) []configuration.Play {
+	return r.playbooks.Plays(digest, playbook)
 }
 
 // Parse refuses playbooks that are missing from the copy or do not parse.

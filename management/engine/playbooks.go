@@ -88,6 +88,8 @@ type Playbooks interface {
 	Pin(ctx context.Context) (digest string, err error)
 	// Parse refuses playbooks that are missing from the copy or do not parse.
 	Parse(ctx context.Context, digest string, playbooks []string, groups []string) error
+	// Plays returns the plays of a playbook in the copy, as far as its text shows them.
+	Plays(digest, playbook string) []configuration.Play
 	// Kept reports whether the copy with that digest is on this host, undamaged.
 	Kept(ctx context.Context, digest string) bool
 	// Prune removes the remains of runs, and copies, except those that keep

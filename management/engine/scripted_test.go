@@ -50,6 +50,7 @@ type scriptedPlaybooks struct {
 	pruned func()      // called by the next Prune
 	lost   bool        // no tree is kept
 	gone   []string    // trees that are not kept
+	hosts  []string    // of the only play of every playbook
 }
 
 // scriptedRun is one run of a scripted playbook.
@@ -127,6 +128,13 @@ func (p *scriptedPlaybooks) Kept(_ context.Context, digest string) bool {
 	defer p.mu.Unlock()
 
 	return !p.lost && digest != "" && (!slices.Contains(p.gone, digest) || p.pinned == digest)
+}
+
+func (p *scriptedPlaybooks) Plays(string, string) []configuration.Play {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	return []configuration.Play{{Hosts: p.hosts}}
 }
 
 func (p *scriptedPlaybooks) Parse(_ context.Context, digest string, playbooks, groups []string) error {

@@ -336,7 +336,7 @@ func (e *Engine) recordExit(ctx context.Context, j job.Job, index int, exit RunE
 		}
 
 		run.Ended, run.Code, run.Message, run.NotBegun = time.Now(), exit.Code, exit.Message, exit.NotBegun
-		run.Results = hostResults(*j, run.Hosts, exit, results)
+		run.Results = hostResults(*j, *run, exit, results)
 		run.Exit = exitOf(exit, run.Results)
 		maps.Copy(run.Results, helperResults(*j, *run, results))
 	})
@@ -353,21 +353,30 @@ const (
 )
 
 // hostResults returns the result of each host of a run.
-func hostResults(j job.Job, hosts []string, exit RunExit, results map[string]job.HostResult) map[string]job.HostResult {
-	limit := max(messageBytes/max(len(hosts), 1), messageLeast)
+func hostResults(
+	j job.Job, run job.Run, exit RunExit, results map[string]job.HostResult,
+) map[string]job.HostResult {
+	limit := max(messageBytes/max(len(run.Hosts), 1), messageLeast)
 	succeeded := exit.Cause == "" && exit.Code == 0
 	brokeOff := exit.Cause != "" && exit.Cause != job.CauseFailed
 
 	out := map[string]job.HostResult{}
-	for _, h := range hosts {
-		r := results[h]
+	for i, h := range run.Hosts {
+		r, touched := results[h]
 		t, _ := j.Target(h)
 		r.Message = inventory.Shorten(configuration.ExplainFailure(r.Message, t.Node()), limit)
 
-		// The exit status of ansible-playbook decides: the summary of a host may
-		// be cut off, or no play was for that host.
+		// The exit status of ansible-playbook decides, because the summary of a host
+		// may be cut off.
 		if succeeded && r.Failed == 0 && !r.Unreachable {
 			r.Done = true
+		}
+
+		// A host without a play is not configured, whatever the exit status.
+		if r.Done && !touched && run.Phase.Configures() && !j.TakesAddrs() {
+			r.Done = false
+			r.Message = fmt.Sprintf("no play of %s acted on it, so it is not configured; its group in this run is %s",
+				run.Playbook, run.Groups[i])
 		}
 
 		// The end of a broken run may be missing from the results.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -151,6 +152,10 @@ func (e *Engine) preparePlaybooks(
 		if err := e.playbooks.Parse(ctx, pinned, verb.Playbooks, settings.Groups.Names()); err != nil {
 			return "", err
 		}
+
+		if err := e.checkPlays(pinned, verb, j); err != nil {
+			return "", err
+		}
 	}
 
 	for _, digest := range slices.Sorted(maps.Keys(own)) {
@@ -160,6 +165,55 @@ func (e *Engine) preparePlaybooks(
 	}
 
 	return pinned, nil
+}
+
+// checkPlays refuses a job whose playbook configures a group without a play for it:
+// its nodes would count as configured.
+func (e *Engine) checkPlays(digest string, verb job.Verb, j job.Job) error {
+	for _, playbook := range verb.Playbooks {
+		if playbook != job.PlaybookSite && playbook != job.PlaybookUpgrade {
+			continue
+		}
+
+		plays := e.playbooks.Plays(digest, playbook)
+
+		var idle, groups []string
+		for _, t := range j.Targets {
+			acts := func(p configuration.Play) bool { return p.Matches(t.Name, t.Group) != configuration.No }
+			if slices.ContainsFunc(plays, acts) {
+				continue
+			}
+
+			idle = append(idle, t.Name)
+			if !slices.Contains(groups, t.Group) {
+				groups = append(groups, t.Group)
+			}
+		}
+
+		if len(idle) > 0 {
+			return inventory.Errorf(inventory.KindRefused, "no play of %s is for the group %s of %s: %s",
+				playbook, strings.Join(groups, " and "), job.ShortList(idle), describePlays(plays)).
+				Do("add a play for the group to the playbook, or choose another group").About(idle...)
+		}
+	}
+
+	return nil
+}
+
+// describePlays names the hosts of plays.
+func describePlays(plays []configuration.Play) string {
+	var hosts []string
+	for _, p := range plays {
+		if text := strings.Join(p.Hosts, ","); !slices.Contains(hosts, text) {
+			hosts = append(hosts, text)
+		}
+	}
+
+	if len(hosts) == 0 {
+		return "it has no play"
+	}
+
+	return "its plays have the hosts " + job.ShortList(hosts)
 }
 
 // checkOwn refuses a job if the playbooks that configured the nodes cannot clean

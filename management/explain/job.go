@@ -199,7 +199,7 @@ func failuresOf(j job.Job, host string) []Failure {
 		for _, h := range slices.Concat(r.Hosts, r.Helped()) {
 			res, ok := r.Results[h]
 
-			failed := res.Failed > 0 || res.Unreachable || r.Kind == job.StepAppear && !res.Done
+			failed := res.Bad() || r.Kind == job.StepAppear && !res.Done
 			if !ok || !failed || host != "" && h != host {
 				continue
 			}

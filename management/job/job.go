@@ -57,6 +57,9 @@ const (
 	PhaseProbe     Phase = "probe"     // try to reach the hosts of a discover by ssh
 )
 
+// Configures reports whether a run of the phase puts a configuration on its hosts.
+func (p Phase) Configures() bool { return p == PhaseConfigure || p == PhaseApply || p == PhaseUpgrade }
+
 // The values of Job.OnFailure: the nodes that a failed commission cleans.
 const (
 	OnFailureBatch  = "batch"  // every node of the job
@@ -111,6 +114,12 @@ type HostResult struct {
 func (r HostResult) mayHaveChanged() bool {
 	refused := r.Unreachable && configuration.NeverConnected(r.Message)
 	return r.Begun && (!refused || r.Changed > 0 || r.Failed > 0)
+}
+
+// Bad reports whether the result shows a failure of the host itself: a task failed,
+// it was unreachable, or no play acted on it.
+func (r HostResult) Bad() bool {
+	return !r.Done && (r.Failed > 0 || r.Unreachable || !r.Begun && r.Message != "")
 }
 
 // ExitDone is the Run.Exit of a run that succeeded on every host.

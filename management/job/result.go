@@ -74,7 +74,7 @@ func describeProblem(kind StepKind, r HostResult) string {
 		return "unreachable: " + r.Message
 	case r.Failed > 0 && r.Task != "":
 		return fmt.Sprintf("task %q: %s", r.Task, r.Message)
-	case r.Failed > 0:
+	case r.Bad():
 		return r.Message
 	}
 

@@ -227,7 +227,7 @@ func (r *Run) describeFailure() string {
 
 	var parts []string
 	for _, h := range slices.Concat(r.Hosts, r.Helped()) {
-		if res := r.Results[h]; !res.Done && (res.Failed > 0 || res.Unreachable) {
+		if res := r.Results[h]; res.Bad() {
 			parts = append(parts, h+": "+describe(res))
 		}
 	}
@@ -271,7 +271,7 @@ func describe(r HostResult) string {
 // host has none of its own.
 func hostFailure(r *Run, name, message string) string {
 	if r != nil {
-		if res, ok := r.Results[name]; ok && !res.Done && (res.Failed > 0 || res.Unreachable) {
+		if res, ok := r.Results[name]; ok && res.Bad() {
 			return describe(res)
 		}
 	}
@@ -306,12 +306,14 @@ func (p *planner) playbooksAfter(t Target, o inventory.Outcome) map[string]strin
 	for _, g := range (inventory.Node{Residue: o.Residue, Group: o.Group}).Carries() {
 		d := t.Playbooks[g]
 
-		for _, phase := range []Phase{PhaseConfigure, PhaseApply, PhaseUpgrade} {
-			for _, r := range p.attempts(phase, t, g) {
-				// A run that broke off has left its traces, too.
-				if !r.NotBegun && (phase == PhaseConfigure || r.Results[t.Name].Begun) {
-					d = cmp.Or(r.PlaybookDigest, p.PlaybookDigest)
-				}
+		for i := range p.Runs {
+			r := &p.Runs[i]
+			at := slices.Index(r.Hosts, t.Name)
+
+			// A run that broke off has left its traces, too.
+			traces := !r.NotBegun && (r.Phase == PhaseConfigure || r.Results[t.Name].mayHaveChanged())
+			if at >= 0 && r.Groups[at] == g && r.Phase.Configures() && traces {
+				d = cmp.Or(r.PlaybookDigest, p.PlaybookDigest)
 			}
 		}
 

@@ -132,7 +132,8 @@ func (w *world) wantHeld(host string, status inventory.Status, job string) {
 }
 
 // TestPlaybooksEditedDuringJob: a job runs the playbooks as of its acceptance, for its
-// cleanup too.
+// cleanup too. A node is cleaned with those that configured it, and no play acts on a
+// node that the request does not name.
 func TestPlaybooksEditedDuringJob(t *testing.T) {
 	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
 	id := w.submit("nodes", "commission", "-g", master, "-e", "hold: go\nfail_on: host3",
@@ -160,6 +161,26 @@ func TestPlaybooksEditedDuringJob(t *testing.T) {
 	j = w.commission(master, "host2")
 	if log := w.ctl("job", "logs", j.ID).stdout; !strings.Contains(log, "The new site") {
 		t.Errorf("the next job still runs the old playbooks: %s", log)
+	}
+
+	// The helper is within "all", and the play does not name it.
+	w.write("host1", testPlaybooks+"/cleanup.yml",
+		"- {hosts: all, gather_facts: false, tasks: [{name: The third cleanup, command: touch /etc/cleaned}]}\n")
+	w.commission(master, "host3")
+
+	j = w.do("nodes", "decommission", w.name("host3"))
+	if !slices.Equal(j.Helpers, []string{w.name("host2")}) {
+		t.Errorf("the helpers are %v", j.Helpers)
+	}
+
+	if !w.hasFile("host3", "/etc/cleaned") || w.hasFile("host2", "/etc/cleaned") {
+		t.Error("the cleanup did not run on host3 alone")
+	}
+
+	// The folder has changed since host2 was configured.
+	j = w.do("nodes", "decommission", w.name("host2"))
+	if !strings.Contains(j.Message, "The new cleanup") {
+		t.Errorf("host2 was cleaned with other playbooks than it was configured with: %q", j.Message)
 	}
 
 	// A playbook that does not parse is refused before a job is accepted.

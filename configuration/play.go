@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package configuration
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Play is a play of a playbook, as far as its text shows the hosts it acts on.
+type Play struct {
+	Hosts []string // the patterns, as written
+	// Unknown: the play is behind an import that only Ansible can resolve.
+	Unknown bool
+}
+
+// Match is the answer of a play's text to the question of whether it acts on a host.
+type Match int
+
+// The answers. Maybe depends on a template, or on the order of hosts.
+const (
+	No Match = iota
+	Maybe
+	Yes
+)
+
+// Matches reports whether the play acts on a target of a run with that name, in
+// that group.
+func (p Play) Matches(name, group string) Match {
+	if p.Unknown {
+		return Maybe
+	}
+
+	names := []string{name, group, "all", TargetsGroup}
+	positive, others := false, Yes
+	some := No
+
+	for _, pattern := range p.Hosts {
+		for _, part := range splitPattern(pattern) {
+			switch {
+			case strings.HasPrefix(part, "!"):
+				others = min(others, Yes-matchPart(part[1:], names))
+			case strings.HasPrefix(part, "&"):
+				others = min(others, matchPart(part[1:], names))
+			default:
+				positive = true
+				some = max(some, matchPart(part, names))
+			}
+		}
+	}
+
+	// Ansible takes all hosts if there are only conditions.
+	if !positive {
+		some = Yes
+	}
+
+	return min(some, others)
+}
+
+// splitPattern returns the parts of a pattern, which Ansible separates by colons or
+// commas.
+func splitPattern(pattern string) []string {
+	// A template may contain any character.
+	if strings.Contains(pattern, "{") {
+		return []string{pattern}
+	}
+
+	var parts []string
+	for _, part := range strings.FieldsFunc(pattern, func(r rune) bool { return r == ':' || r == ',' }) {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+
+	return parts
+}
+
+// subscript selects one host of a group; a range has a colon, which splits it.
+var subscript = regexp.MustCompile(`^([^\[*?]+)\[-?[0-9]+\]$`)
+
+// matchPart matches one part of a pattern without its sign.
+func matchPart(part string, names []string) Match {
+	switch {
+	case strings.Contains(part, "{"):
+		return Maybe
+	case strings.HasPrefix(part, "~"):
+		// Ansible's regular expressions are Python's.
+		expression, err := regexp.Compile("^(?:" + part[1:] + ")")
+		if err != nil {
+			return Maybe
+		}
+
+		return matchIf(slices.ContainsFunc(names, expression.MatchString))
+	case strings.ContainsAny(part, "[]"):
+		if m := subscript.FindStringSubmatch(part); m != nil && !slices.Contains(names, m[1]) {
+			return No
+		}
+
+		return Maybe
+	case strings.ContainsAny(part, "*?"):
+		return matchIf(slices.ContainsFunc(names, func(name string) bool {
+			matched, err := path.Match(part, name)
+			return matched && err == nil
+		}))
+	}
+
+	return matchIf(slices.Contains(names, part))
+}
+
+func matchIf(matched bool) Match {
+	if matched {
+		return Yes
+	}
+
+	return No
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package repository
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/configuration"
+)
+
+// maxImports bounds the depth of playbooks that import others.
+const maxImports = 20
+
+// Plays returns the plays of a playbook in the copy with that digest, those of
+// imported playbooks included. A part that only Ansible can resolve, such as an
+// import with a template, is an unknown play.
+func (s *Store) Plays(digest, playbook string) []configuration.Play {
+	return plays(os.DirFS(s.Path(digest)), playbook, 0)
+}
+
+var unknown = []configuration.Play{{Unknown: true}}
+
+func plays(src fs.FS, file string, depth int) []configuration.Play {
+	data, err := fs.ReadFile(src, file)
+	if err != nil || depth > maxImports {
+		return unknown
+	}
+
+	var entries []yaml.Node
+	if yaml.Unmarshal(data, &entries) != nil {
+		return unknown
+	}
+
+	var found []configuration.Play
+	for i := range entries {
+		entry := fields(&entries[i])
+
+		switch imported := importOf(entry); {
+		case imported != nil:
+			// Paths are relative to the playbook that imports.
+			name := path.Join(path.Dir(file), strings.Trim(imported.Value, `"'`))
+			if imported.Kind != yaml.ScalarNode || strings.Contains(name, "{") || path.IsAbs(imported.Value) {
+				found = append(found, unknown...)
+				continue
+			}
+
+			found = append(found, plays(src, name, depth+1)...)
+		case entry["hosts"] != nil:
+			found = append(found, play(entry["hosts"]))
+		default:
+			found = append(found, unknown...)
+		}
+	}
+
+	return found
+}
+
+// fields returns the values of a mapping by key.
+func fields(n *yaml.Node) map[string]*yaml.Node {
+	n = resolve(n)
+	out := map[string]*yaml.Node{}
+
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		out[n.Content[i].Value] = resolve(n.Content[i+1])
+	}
+
+	return out
+}
+
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+
+	return n
+}
+
+// importOf returns the value of the entry's import, or nil.
+func importOf(entry map[string]*yaml.Node) *yaml.Node {
+	for _, collection := range []string{"", "ansible.builtin.", "ansible.legacy."} {
+		if value := entry[collection+"import_playbook"]; value != nil {
+			return value
+		}
+	}
+
+	return nil
+}
+
+// play returns the play with those hosts: a pattern, or a list of patterns.
+func play(hosts *yaml.Node) configuration.Play {
+	patterns := []*yaml.Node{hosts}
+	if hosts.Kind == yaml.SequenceNode {
+		patterns = hosts.Content
+	}
+
+	var p configuration.Play
+	for _, pattern := range patterns {
+		pattern = resolve(pattern)
+		if pattern.Kind != yaml.ScalarNode {
+			return unknown[0]
+		}
+
+		p.Hosts = append(p.Hosts, pattern.Value)
+	}
+
+	return p
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package repository
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+
+	"github.com/contiv/cluster/ansible"
+)
+
+func TestPlays(t *testing.T) {
+	t.Parallel()
+
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+
+	store := &Store{Dir: filepath.Join(t.TempDir(), "playbooks")}
+	digest, err := store.Keep(t.Context(), fstest.MapFS{
+		"site.yml": file(`
+- name: one
+  hosts: &masters service-master:&job_targets
+  vars: {secret: !vault "x"}
+- hosts: [a, b]
+- {hosts: *masters, roles: [x]}
+- import_playbook: parts/more.yml
+- ansible.builtin.import_playbook: "{{ which }}.yml"
+- import_playbook: company.collection.site
+- nothing: here
+`),
+		"parts/more.yml": file("- import_playbook: last.yml\n"),
+		"parts/last.yml": file("- hosts: '{{ x }}'\n"),
+		"loop.yml":       file("- import_playbook: loop.yml\n"),
+		"vault.yml":      file("$ANSIBLE_VAULT;1.1;AES256\n6162\n"),
+		"broken.yml":     file("- hosts: [a\n"),
+		"empty.yml":      file("[]\n"),
+	})
+	must(t, err)
+
+	const masters = "{[service-master:&job_targets] false}"
+
+	const dynamic = "{[] true}"
+
+	for playbook, want := range map[string]string{
+		"site.yml": "[" + masters + " {[a b] false} " + masters + " {[{{ x }}] false} " +
+			dynamic + " " + dynamic + " " + dynamic + "]",
+		"loop.yml":    "[" + dynamic + "]",
+		"vault.yml":   "[" + dynamic + "]",
+		"broken.yml":  "[" + dynamic + "]",
+		"missing.yml": "[" + dynamic + "]",
+		"empty.yml":   "[]",
+	} {
+		if got := fmt.Sprint(store.Plays(digest, playbook)); got != want {
+			t.Errorf("%s: got %s, want %s", playbook, got, want)
+		}
+	}
+
+	// The bundled playbooks have no dynamic parts.
+	bundled, err := store.Keep(t.Context(), ansible.FS())
+	must(t, err)
+
+	for _, playbook := range []string{"site.yml", "cleanup.yml", "rolling-upgrade.yml"} {
+		for _, p := range store.Plays(bundled, playbook) {
+			if p.Unknown || len(p.Hosts) != 1 {
+				t.Errorf("%s has the play %v", playbook, p)
+			}
+		}
+	}
+}
