@@ -186,7 +186,7 @@ func TestPlaybooksEditedDuringJob(t *testing.T) {
 	// A playbook that does not parse is refused before a job is accepted.
 	w.write("host1", testPlaybooks+"/site.yml", "- hosts: all\n  tasks: nonsense\n")
 	w.wantUnchanged(func() {
-		w.wantRefused(2, []string{"site.yml"}, "nodes", "commission", "-g", worker, w.name("host3"))
+		w.wantRefused(2, []string{"site.yml"}, "nodes", "commission", "-g", master, w.name("host3"))
 	})
 }
 
