@@ -147,7 +147,9 @@ func TestBadInput(t *testing.T) {
 		// The configuration refuses unusable values.
 		w.wantUnchanged(func() {
 			w.wantRefused(2, []string{"site.yml", "/root/empty"}, "config", "set", "playbooks=/root/empty")
-			w.wantRefused(5, []string{"ansible_playbook", "file"}, "config", "set", "ansible_playbook=/root/old-ansible")
+
+			inFileOnly := []string{"ansible_playbook", "file"}
+			w.wantRefused(5, inFileOnly, "config", "set", "ansible_playbook=/root/old-ansible")
 		})
 		// Playbooks that are removed later are missed before a job is accepted.
 		w.sh("host1", "mv "+testPlaybooks+" /root/moved")
