@@ -135,6 +135,7 @@ func (a *app) root() *cli.Command {
 
 		return a.group(ctx, c)
 	}
+	addFormer(root, root.Name)
 	a.prepare(root, nil)
 
 	return root
@@ -222,7 +223,7 @@ func (a *app) group(_ context.Context, c *cli.Command) error {
 	var names, all []string
 	for _, sub := range c.VisibleCommands() {
 		names = append(names, sub.Name)
-		all = append(all, sub.Names()...)
+		all = append(append(all, sub.Name), shownAliases(sub)...)
 	}
 
 	remedy := fmt.Sprintf("the commands are %s; see: %s --help", strings.Join(names, ", "), path)

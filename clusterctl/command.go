@@ -82,7 +82,7 @@ func (a *app) leaf(l leaf) *cli.Command {
 		Hidden:      l.hidden,
 		Metadata:    map[string]any{metaExamples: l.examples, metaFormats: l.formats},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			c := &call{app: a, Command: cmd, args: cmd.Args().Slice(), format: cmd.String("output")}
+			c := &call{app: a, Command: cmd, args: cmd.Args().Slice(), format: formatOf(cmd)}
 			// From here on, errors are those of the command.
 			a.began, a.program = true, c.self()
 

@@ -275,6 +275,10 @@ func (c *completer) flags(line []*cli.Command) []candidate {
 	var out []candidate
 	for _, cmd := range slices.Backward(line) {
 		for _, f := range cmd.Flags {
+			if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
+				continue
+			}
+
 			// --version, for example, is an option of the program only.
 			if local, ok := f.(cli.LocalFlag); ok && local.IsLocal() && cmd != c.command {
 				continue

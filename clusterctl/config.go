@@ -44,6 +44,11 @@ func (a *app) config() *cli.Command {
 				about:    "A value set here overrides the configuration file, and survives restarts.\n" + valueHelp,
 				examples: []string{"clusterctl config set jobs.limit=8 jobs.timeout=2h"},
 				run: func(ctx context.Context, c *call) error {
+					// The first generation took a file, or - for stdin.
+					if len(c.args) == 1 && isFileOrStdin(c.args[0]) {
+						return c.formerConfig(ctx, c.args[0])
+					}
+
 					v, err := assignments(c.args)
 					if err != nil {
 						return err

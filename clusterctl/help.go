@@ -32,7 +32,7 @@ func (a *app) help() *cli.Command {
 				if next == nil {
 					var names []string
 					for _, sub := range at.VisibleCommands() {
-						names = append(names, sub.Names()...)
+						names = append(append(names, sub.Name), shownAliases(sub)...)
 					}
 
 					return unknownCommand(at.FullName(), word, names).Try("see: %s --help", at.FullName())
@@ -54,8 +54,8 @@ func (a *app) printHelp(c *cli.Command) error {
 	path, subs := c.FullName(), c.VisibleCommands()
 	fmt.Fprintf(&b, "%s - %s\n\nUsage:\n  %s\n", path, c.Usage, synopsis(c, path))
 
-	if len(c.Aliases) > 0 {
-		fmt.Fprintf(&b, "\nAliases: %s\n", strings.Join(c.Aliases, ", "))
+	if aliases := shownAliases(c); len(aliases) > 0 {
+		fmt.Fprintf(&b, "\nAliases: %s\n", strings.Join(aliases, ", "))
 	}
 
 	if c.Description != "" {

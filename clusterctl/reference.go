@@ -190,8 +190,8 @@ func Man(v api.Version) map[string][]byte {
 			}
 		}
 
-		if len(c.Aliases) > 0 {
-			fmt.Fprintf(&b, "Aliases: %s\n", roff(strings.Join(c.Aliases, ", ")))
+		if aliases := shownAliases(c); len(aliases) > 0 {
+			fmt.Fprintf(&b, "Aliases: %s\n", roff(strings.Join(aliases, ", ")))
 		}
 
 		// A group lists all commands below it.

@@ -4,6 +4,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"iter"
 	"net/http"
@@ -143,6 +144,14 @@ func (c *Client) Report(ctx context.Context, discovered bool, nodes []api.Legacy
 	in := api.LegacyRequest{Event: &event}
 
 	return c.do(ctx, call{method: http.MethodPost, path: api.LegacyMonitorEvent, in: in}, nil)
+}
+
+// SetFormerConfig sends a configuration with keys of the first generation. The
+// daemon translates those with an equivalent and refuses others.
+func (c *Client) SetFormerConfig(ctx context.Context, config json.RawMessage) error {
+	in := api.LegacyRequest{Config: config}
+
+	return c.do(ctx, call{method: http.MethodPost, path: api.LegacyConfig, in: in}, nil)
 }
 
 // Page selects a part of a list.

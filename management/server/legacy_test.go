@@ -276,6 +276,12 @@ func TestLegacyReads(t *testing.T) {
 		"data_dir": "/var/lib/clusterm",
 		"gossip":   "on",
 		"jobs":     map[string]any{"limit": 4.0, "groups": map[string]any{"x": "y"}},
+		"ansible": map[string]any{
+			"configure_playbook": "site.yml", "cleanup_playbook": "cleanup.yml",
+			"upgrade_playbook": "rolling-upgrade.yml", "playbook_location": "", "user": "", "priv_key_file": "",
+			"extra_variables": "",
+		},
+		"manager": map[string]any{"addr": ""},
 	}})
 	// The answer of GET can be edited and posted.
 	_, text := s.request(t, "GET", "/config", "")

@@ -568,7 +568,14 @@ func (a *API) observe(r *http.Request, event string, members []api.LegacyMember)
 }
 
 func (a *API) getConfig(w http.ResponseWriter, _ *http.Request) error {
-	return rest.WriteJSON(w, http.StatusOK, map[string]any{"config": nested(a.o.Settings.Config())})
+	now := a.o.Settings.Config()
+
+	config, err := withFormer(nested(now), now)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, map[string]any{"config": config})
 }
 
 // setConfig accepts a complete configuration, as GET returns it, or a part of
@@ -590,6 +597,7 @@ func (a *API) setConfig(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	now := a.o.Settings.Config()
+	former := cutFormer(wanted)
 	patch := map[string]any{}
 	flatten(now, "", wanted, patch)
 
@@ -598,6 +606,10 @@ func (a *API) setConfig(w http.ResponseWriter, r *http.Request) error {
 		if have, ok := now[key]; ok && sameJSON(have.Value, value) {
 			delete(patch, key)
 		}
+	}
+
+	if err := translate(former, now, patch); err != nil {
+		return err
 	}
 
 	rest.Note(r, "keys", slices.Sorted(maps.Keys(patch)))

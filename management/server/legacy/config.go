@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package legacy
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
+)
+
+// formerKey is a key in the configuration of the first generation.
+type formerKey struct {
+	section, name string
+	now           string // the key of today; empty: there is none
+	fixed         string // the only value, of a key without one of today
+	encoded       bool   // the value is an object in a string
+}
+
+// formerKeys are the keys with an equivalent, or with a value that did not change.
+var formerKeys = []formerKey{
+	{section: "ansible", name: "configure_playbook", fixed: job.PlaybookSite},
+	{section: "ansible", name: "cleanup_playbook", fixed: job.PlaybookCleanup},
+	{section: "ansible", name: "upgrade_playbook", fixed: job.PlaybookUpgrade},
+	{section: "ansible", name: "playbook_location", now: "playbooks"},
+	{section: "ansible", name: "user", now: "ssh.user"},
+	{section: "ansible", name: "priv_key_file", now: "ssh.key_file"},
+	{section: "ansible", name: "extra_variables", now: "vars", encoded: true},
+	{section: "manager", name: "addr", now: "plain_http"},
+}
+
+// formerSections are the sections of the first generation. None of them is a key
+// of today.
+var formerSections = []string{"ansible", "inventory", "manager", "serf"}
+
+// withFormer adds the sections of the first generation to a nested configuration.
+func withFormer(nested map[string]any, now api.Config) (map[string]any, error) {
+	for _, k := range formerKeys {
+		section, ok := nested[k.section].(map[string]any)
+		if !ok {
+			section = map[string]any{}
+			nested[k.section] = section
+		}
+
+		value, err := k.show(now)
+		if err != nil {
+			return nil, err
+		}
+
+		section[k.name] = value
+	}
+
+	return nested, nil
+}
+
+// show returns the value of the key in the form of the first generation.
+func (k formerKey) show(now api.Config) (string, error) {
+	if k.fixed != "" {
+		return k.fixed, nil
+	}
+
+	value := now[k.now].Value
+	if text, ok := value.(string); ok || value == nil || !k.encoded {
+		return text, nil
+	}
+
+	text, err := json.Marshal(value)
+
+	return string(text), err
+}
+
+// cutFormer removes the sections of the first generation from a posted
+// configuration and returns them.
+func cutFormer(posted map[string]any) map[string]any {
+	former := map[string]any{}
+	for _, name := range formerSections {
+		if section, given := posted[name]; given {
+			former[name] = section
+			delete(posted, name)
+		}
+	}
+
+	return former
+}
+
+// translate adds the values of the first generation's sections to a patch of
+// today's keys. A value that is in force already is left out. A key without an
+// equivalent is refused by its name.
+func translate(former map[string]any, now api.Config, patch map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(former)) {
+		section, ok := former[name].(map[string]any)
+		if !ok {
+			return inventory.Errorf(inventory.KindInvalid, "%s is not an object", name).
+				Do("leave it out, or send an object")
+		}
+
+		for _, key := range slices.Sorted(maps.Keys(section)) {
+			if err := translateKey(name, key, section[key], now, patch); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+func translateKey(section, key string, value any, now api.Config, patch map[string]any) error {
+	// The spelling of the names changed within the first generation.
+	name := strings.ReplaceAll(key, "-", "_")
+	i := slices.IndexFunc(formerKeys, func(k formerKey) bool { return k.section == section && k.name == name })
+
+	if i < 0 {
+		return inventory.Errorf(inventory.KindRefused, "%s.%s has no equivalent in this manager", section, key).
+			Do("leave it out; docs/compatibility.md lists the keys")
+	}
+
+	k := formerKeys[i]
+
+	shown, err := k.show(now)
+	if err != nil {
+		return err
+	}
+
+	if value == shown {
+		return nil
+	}
+
+	if k.fixed != "" {
+		return inventory.
+			Errorf(inventory.KindRefused, "%s.%s cannot change: the playbook is named %s", section, key, k.fixed).
+			Do("give the playbook that name in its folder")
+	}
+
+	text, ok := value.(string)
+	if !ok {
+		return inventory.Errorf(inventory.KindInvalid, "%s.%s is not a string", section, key).
+			Do("send it as the first generation did")
+	}
+
+	if _, both := patch[k.now]; both {
+		return inventory.
+			Errorf(inventory.KindInvalid, "%s.%s and %s are given with different values", section, key, k.now).
+			Do("give one of them")
+	}
+
+	if !k.encoded {
+		patch[k.now] = text
+		return nil
+	}
+
+	vars, err := configuration.ParseJSONVars([]byte(text))
+	if err != nil {
+		return inventory.Errorf(inventory.KindInvalid, "%s.%s: %w", section, key, err).
+			Do(`send an object in a string: "{\"name\": \"value\"}"`)
+	}
+
+	// An empty string was the first generation's empty object.
+	if !sameJSON(now[k.now].Value, vars) {
+		patch[k.now] = map[string]any(vars)
+	}
+
+	return nil
+}
