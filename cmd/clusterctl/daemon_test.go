@@ -57,8 +57,9 @@ func (d *testDaemon) start(ctx context.Context) error {
 		return err
 	}
 
-	playbooks, err := filepath.Abs("../../management/daemon/testdata/playbooks")
-	if err != nil {
+	// In the folder of the test only its account can write, as the manager wants it.
+	playbooks := filepath.Join(d.dir, "playbooks")
+	if err := os.CopyFS(playbooks, os.DirFS("../../management/daemon/testdata/playbooks")); err != nil {
 		return err
 	}
 

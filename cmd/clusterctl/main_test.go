@@ -19,12 +19,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/cluster/management/api"
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/cluster/management/api"
 )
 
 func TestMain(m *testing.M) {
 	runnerCommand()
+	unix.Umask(0o022) // the manager refuses playbooks that a group can write
 
 	// A background job of a shell ignores SIGINT, and its children inherit that. A
 	// caught signal is reset in children, so catch it here.

@@ -278,7 +278,7 @@ func (s *Store) walk(ctx context.Context, src fs.FS, dst *os.Root) ([]string, er
 	return w.lines, nil
 }
 
-func refusef(format string, args ...any) error {
+func refusef(format string, args ...any) *inventory.Error {
 	return inventory.Errorf(inventory.KindInvalid, "the playbook folder cannot be used: "+format, args...)
 }
 

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/contiv/cluster/cmd/clusterm/processtest"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -22,6 +24,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	unix.Umask(0o022) // the manager refuses playbooks that a group can write
+
 	var cancel context.CancelFunc
 	all, cancel = context.WithTimeout(context.Background(), 5*time.Minute)
 

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
@@ -58,6 +59,9 @@ func (adapters) CheckAnsible(ctx context.Context, path string) error {
 	_, err := ansible.Check(ctx, path)
 	return err
 }
+
+// CheckPlaybooks refuses a folder that others than root may change.
+func (adapters) CheckPlaybooks(dir string) error { return repository.CheckOwned(dir) }
 
 // settingsAPI implements server.Settings: it converts values to their wire type.
 type settingsAPI struct {

@@ -220,7 +220,8 @@ var scenarios = []scenario{
 	}},
 	{name: "Commission nodes, one of them in service: refused, none changes", run: func(f oldClient) {
 		f.commission(formerMaster, "a-1")
-		f.fails("/commission/nodes", formerRequest{Nodes: []string{"b-1", "a-1"}, HostGroup: formerMaster}, "a-1", "Allocated")
+		both := formerRequest{Nodes: []string{"b-1", "a-1"}, HostGroup: formerMaster}
+		f.fails("/commission/nodes", both, "a-1", "Allocated")
 		f.is("a-1", "Allocated")
 		f.is("b-1", "Unallocated")
 	}},
@@ -412,7 +413,8 @@ var scenarios = []scenario{
 		ansible, _ = config["ansible"].(map[string]any)
 		ssh, _ := config["ssh"].(map[string]any)
 
-		if ansible["user"] != "operator" || ssh["user"] != "operator" || ansible["extra_variables"] != `{"env":"prod"}` {
+		if ansible["user"] != "operator" || ssh["user"] != "operator" ||
+			ansible["extra_variables"] != `{"env":"prod"}` {
 			f.t.Errorf("%v %v", ansible, ssh)
 		}
 	}},
@@ -553,7 +555,8 @@ func TestFormerConfiguration(t *testing.T) {
 	f.must(os.WriteFile(key, []byte("x"), 0o600))
 
 	values := map[string]string{
-		"playbooks": filepath.Join(f.dir, "playbooks"), "ssh.user": "operator", "ssh.key_file": key, "vars": `{"a":"b"}`,
+		"playbooks": filepath.Join(f.dir, "playbooks"), "ssh.user": "operator", "ssh.key_file": key,
+		"vars": `{"a":"b"}`,
 	}
 
 	for _, row := range rows {

@@ -318,11 +318,11 @@ func (c *playbookCheck) files(folder string) error {
 	})
 }
 
-// owner warns about a file that others than root may write: they could run commands
-// as root on every node.
+// owner reports a file that others than root may write: they could run commands as
+// root on every node, so the manager refuses the folder.
 func (c *playbookCheck) owner(name string, info fs.FileInfo) {
 	if info.Mode()&0o022 != 0 {
-		c.add(SeverityWarning, name, fmt.Sprintf("others may write it (mode %04o)", info.Mode().Perm()), "chmod go-w")
+		c.add(SeverityError, name, fmt.Sprintf("others may write it (mode %04o)", info.Mode().Perm()), "chmod go-w")
 	}
 
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != os.Getuid() {

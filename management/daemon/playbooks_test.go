@@ -102,7 +102,7 @@ error: cleanup.yml: it is missing; the manager runs it for decommission, clear, 
 warning: rolling-upgrade.yml: the play "Here" (hosts: localhost) acts on no host of a job
 warning: ansible.cfg: the manager does not use it
 warning: files/run: it is a script without the permission to execute it
-warning: verify.yml: others may write it (mode 0666)`
+error: verify.yml: others may write it (mode 0666)`
 	if got := problems(r); got != want || r.OK {
 		t.Errorf("ok %t, with the problems\n%s\nwant\n%s", r.OK, got, want)
 	}

@@ -148,10 +148,16 @@ func (r *runner) Version(ctx context.Context) (string, error) {
 // Pin keeps a copy of the configured playbooks as they are now.
 func (r *runner) Pin(ctx context.Context) (digest string, err error) {
 	if dir := r.config().Playbooks; dir != "" {
+		// Playbooks run as root.
+		if err := repository.CheckOwned(dir); err != nil {
+			return "", err
+		}
+
 		return r.playbooks.KeepDir(ctx, dir)
 	}
 
-	return r.bundled, nil
+	// A copy that was edited is replaced.
+	return r.playbooks.Keep(ctx, bundled.FS())
 }
 
 // Kept reports whether the copy with that digest is on this host, undamaged.

@@ -19,6 +19,7 @@ type acceptAll struct{}
 
 func (acceptAll) CheckSections(Gossip, Etcd) error           { return nil }
 func (acceptAll) CheckAnsible(context.Context, string) error { return nil }
+func (acceptAll) CheckPlaybooks(string) error                { return nil }
 
 // write writes a configuration file and returns its path.
 func write(t *testing.T, text string) string {

@@ -27,6 +27,8 @@ type Adapters interface {
 	// CheckAnsible runs the ansible-playbook to get its version, and refuses one
 	// that is missing or too old. It blocks until then.
 	CheckAnsible(ctx context.Context, path string) error
+	// CheckPlaybooks refuses a folder that others than root may change.
+	CheckPlaybooks(dir string) error
 }
 
 // File is a configuration file as read. It is immutable.
@@ -122,7 +124,7 @@ func (c *Config) CheckHost(ctx context.Context, old Config, adapters Adapters) e
 		}
 	}
 
-	return c.checkFiles(old)
+	return c.checkFiles(old, adapters)
 }
 
 // checkVaultFile refuses a file that is missing, that others can read, or that
@@ -145,7 +147,7 @@ func checkVaultFile(path string) error {
 }
 
 // checkFiles is the part of CheckHost that runs no program.
-func (c *Config) checkFiles(old Config) error {
+func (c *Config) checkFiles(old Config, adapters Adapters) error {
 	// In order, so that the same file always gets the same error.
 	for _, group := range slices.Sorted(maps.Keys(c.GroupSSH)) {
 		if err := checkKeyFile("group_ssh."+group, c.GroupSSH[group].KeyFile, old.GroupSSH[group].KeyFile); err != nil {
@@ -164,6 +166,10 @@ func (c *Config) checkFiles(old Config) error {
 	if _, err := os.Stat(filepath.Join(c.Playbooks, job.PlaybookSite)); err != nil {
 		return invalid("playbooks", "there is no %s in %s", job.PlaybookSite, c.Playbooks).
 			Do("put your playbooks there, or leave the key empty for the playbooks that come with clusterm")
+	}
+
+	if err := adapters.CheckPlaybooks(c.Playbooks); err != nil {
+		return invalid("playbooks", "%w", err)
 	}
 
 	return nil

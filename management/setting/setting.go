@@ -147,7 +147,7 @@ func (s *Settings) Problem() error {
 		return err
 	}
 
-	return current.checkFiles(Default())
+	return current.checkFiles(Default(), s.adapters)
 }
 
 // fileProblem returns the reason why a reload of the file on disk would fail, as
