@@ -162,7 +162,6 @@ func (f faults) begin(r api.JobRequest, cancel bool) api.Job {
 	j, err := f.Client.Submit(f.ctx(), r)
 	f.must(err)
 	f.waitOutput(j.ID, "waiting")
-	f.correct()
 
 	_, err = f.Client.Cancel(f.ctx(), j.ID)
 	f.must(err)
