@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
 # Prints which manager a host belongs to, one KEY=VALUE per line. It changes
 # nothing. ROOT is a prefix of all paths, for tests.
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
 # Restores the state of a host before a discover that failed, from the record of
 # record.sh. It does nothing without a record of that job.
 # Arguments: the job, then the files that the role writes.
