@@ -125,7 +125,7 @@ const (
 )
 
 // TestUndoOfDiscover: a failed discover leaves a host as it was before, and the
-// undo of another job leaves it alone.
+// undo of another job leaves it alone, also that of another manager with its number.
 func TestUndoOfDiscover(t *testing.T) {
 	t.Parallel()
 
@@ -148,7 +148,7 @@ func TestUndoOfDiscover(t *testing.T) {
 			h := newHost(t, before)
 			was := h.files()
 
-			h.run("record.sh", append([]string{"17"}, touched...)...)
+			h.run("record.sh", append([]string{"aa-17"}, touched...)...)
 
 			// The role installs the agent and stops another manager.
 			h.write(map[string]string{program: "new", unitFile: "new", identity: "new"})
@@ -177,18 +177,22 @@ func TestUndoOfDiscover(t *testing.T) {
 			}
 
 			// The same job again must not record its own files.
-			h.run("record.sh", append([]string{"17"}, touched...)...)
+			h.run("record.sh", append([]string{"aa-17"}, touched...)...)
 
 			installed := h.files()
-			if out := h.run("restore.sh", append([]string{"16"}, touched...)...); out != "" {
-				t.Errorf("the undo of another job printed %q", out)
+			for _, other := range []string{"aa-16", "bb-17"} {
+				if out := h.run("restore.sh", append([]string{other}, touched...)...); out != "" {
+					t.Errorf("the undo of %s printed %q", other, out)
+				}
 			}
 
 			if now := h.files(); !maps.Equal(now, installed) {
 				t.Errorf("the undo of another job changed the host: %v, before %v", now, installed)
 			}
 
-			h.run("restore.sh", append([]string{"17"}, touched...)...)
+			if out := h.run("restore.sh", append([]string{"aa-17"}, touched...)...); out != "restored\n" {
+				t.Errorf("the undo printed %q", out)
+			}
 
 			if now := h.files(); !maps.Equal(now, was) {
 				t.Errorf("the host has %v, before %v", now, was)

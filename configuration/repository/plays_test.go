@@ -60,7 +60,7 @@ func TestPlays(t *testing.T) {
 	bundled, err := store.Keep(t.Context(), ansible.FS())
 	must(t, err)
 
-	for _, playbook := range []string{"site.yml", "cleanup.yml", "rolling-upgrade.yml"} {
+	for _, playbook := range []string{"site.yml", "cleanup.yml", "rolling-upgrade.yml", "discover-undo.yml"} {
 		for _, p := range store.Plays(bundled, playbook) {
 			if p.Unknown || len(p.Hosts) != 1 {
 				t.Errorf("%s has the play %v", playbook, p)

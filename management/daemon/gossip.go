@@ -204,6 +204,14 @@ func (g *gossip) Own() string {
 	return g.node.Name()
 }
 
+// Manager returns the identity of the manager, or "" if it is not known.
+func (g *gossip) Manager() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	return g.manager.ID
+}
+
 // AgentVars returns the variables for hosts that join the gossip, or the reason
 // why hosts cannot join.
 func (g *gossip) AgentVars() (map[string]any, error) {

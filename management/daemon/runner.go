@@ -198,8 +198,13 @@ func (r *runner) Parse(ctx context.Context, digest string, files, groups []strin
 func (r *runner) Start(ctx context.Context, spec engine.RunSpec) (engine.Run, error) {
 	c := r.config()
 
+	playbooks, err := r.folder(ctx, spec.PlaybookDigest)
+	if err != nil {
+		return nil, &engine.NotBegunError{Cause: job.CauseInternal, Err: err}
+	}
+
 	started, err := r.ansible.Start(ctx, ansible.Spec{
-		ID: spec.ID, Dir: r.dir(spec.ID), Playbooks: r.playbooks.Path(spec.PlaybookDigest), Playbook: spec.Playbook,
+		ID: spec.ID, Dir: r.dir(spec.ID), Playbooks: playbooks, Playbook: spec.Playbook,
 		BundledRoles: r.bundledDir(bundled.RolesDir), CallbackDir: r.bundledDir(bundled.CallbackDir),
 		CacheDir: r.bundledDir(bundled.CacheDir),
 		Hosts:    spec.Hosts, ExtraVars: spec.Extra, Forks: c.Jobs.Forks, Deadline: spec.Deadline, Lease: spec.Lease,
@@ -213,6 +218,18 @@ func (r *runner) Start(ctx context.Context, spec engine.RunSpec) (engine.Run, er
 	r.adopt(spec.ID)
 
 	return run{started, r.instruments}, nil
+}
+
+// folder returns the path of the copy with that digest.
+func (r *runner) folder(ctx context.Context, digest string) (string, error) {
+	if digest != job.PlaybooksBundled {
+		return r.playbooks.Path(digest), nil
+	}
+
+	// A copy that was edited is replaced.
+	digest, err := r.playbooks.Keep(ctx, bundled.FS())
+
+	return r.playbooks.Path(digest), err
 }
 
 // startError converts an error of ansible.Runner.Start.

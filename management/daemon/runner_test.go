@@ -5,6 +5,7 @@ package daemon
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,11 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	bundled "github.com/contiv/cluster/ansible"
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/setting"
 )
 
 // TestRunExit: not begun is only what is known not to have begun.
@@ -64,6 +67,48 @@ func TestStartError(t *testing.T) {
 		e, ok := errors.AsType[*engine.NotBegunError](got)
 		if ok != (want != "") || ok && e.Cause != want || !errors.Is(got, fault) {
 			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
+
+// TestBundledFolder: the undo of a discover comes from the program, also where the
+// configured folder has a file of that name, and after an edit of the copy.
+func TestBundledFolder(t *testing.T) {
+	t.Parallel()
+
+	site := t.TempDir()
+	for _, file := range []string{job.PlaybookCleanup, job.PlaybookDiscoverUndo} {
+		if err := os.WriteFile(filepath.Join(site, file), []byte("- hosts: all\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	r, err := newRunner(t.Context(), runnerOptions{
+		dataDir: t.TempDir(), config: func() setting.Config { return setting.Config{Playbooks: site} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want, err := fs.ReadFile(bundled.FS(), job.PlaybookDiscoverUndo)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for range 2 {
+		folder, err := r.folder(t.Context(), job.PlaybooksBundled)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		file := filepath.Join(folder, job.PlaybookDiscoverUndo)
+		if got, err := os.ReadFile(file); err != nil || string(got) != string(want) {
+			t.Fatalf("%s has %q (%v)", file, got, err)
+		}
+
+		_ = os.Remove(file)
+		if err := os.WriteFile(file, []byte("- hosts: all\n"), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

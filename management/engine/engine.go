@@ -84,6 +84,7 @@ type Settings struct {
 	// hosts cannot be prepared, for the reason NoAgents.
 	AgentVars map[string]any
 	NoAgents  error
+	Manager   string // identity of the manager; empty: not known
 }
 
 // Options are the dependencies of an Engine.

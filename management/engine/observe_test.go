@@ -486,8 +486,7 @@ func TestHostOfAnotherManager(t *testing.T) {
 	})
 
 	if vars := b.books.started()[0].Hosts[0].Extra; vars["clusterm_take_over"] != true ||
-		vars["clusterm_job"] != j.ID ||
-		vars["clusterm_undo"] != false {
+		vars["clusterm_job"] != "manager-1-"+j.ID {
 		t.Errorf("the playbook gets %v", vars)
 	}
 
@@ -527,9 +526,44 @@ func TestDiscoverRestores(t *testing.T) {
 	specs := b.books.started()
 
 	last := specs[len(specs)-1]
-	if h := last.Hosts[0]; last.Playbook != job.PlaybookCleanup || h.Group != inventory.GroupPrepare ||
-		h.Extra["clusterm_undo"] != true || h.Extra["clusterm_job"] != j.ID {
+	if h := last.Hosts[0]; last.Playbook != job.PlaybookDiscoverUndo || last.PlaybookDigest != job.PlaybooksBundled ||
+		h.Group != inventory.GroupPrepare || h.Extra["clusterm_job"] != "manager-1-"+j.ID {
 		t.Errorf("%+v", last)
+	}
+
+	// A cleanup.yml of the site may remove services from a node in the range.
+	if slices.ContainsFunc(specs, func(s RunSpec) bool { return s.Playbook == job.PlaybookCleanup }) {
+		t.Error("the discover ran the site's cleanup.yml")
+	}
+}
+
+// TestDiscoverKeepsNodes: a host that is a node by the time of a cancel stays one,
+// and the others are restored.
+func TestDiscoverKeepsNodes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.books.on(job.PlaybookSite, func(r *scriptedRun) {
+		b.see("a") // 10.0.0.1
+		<-r.cancelled
+		r.ends(RunExit{Cause: job.CauseCancelled}, map[string]job.HostResult{
+			"10.0.0.1": {Begun: true, Changed: 5}, "10.0.0.8": {Begun: true, Changed: 5},
+		})
+	})
+
+	j, err := b.Submit(b.within(patience), job.Request{Verb: discover, Addrs: []string{"10.0.0.1", "10.0.0.8"}})
+	b.must(err)
+	b.until("the node has appeared", func(v *state.View) bool { _, known := v.Lookup("a-1"); return known })
+
+	_, err = b.Cancel(t.Context(), j.ID, "berta", nil, nil)
+	b.must(err)
+
+	if j = b.end(j.ID, "Cancelled cancelled"); phases(j) !=
+		"probe:done configure:cancelled appear:cancelled undo:done" {
+		t.Errorf("%s: %s", phases(j), j.Message)
+	}
+
+	if restored := j.Runs[3].Hosts; !slices.Equal(restored, []string{"10.0.0.8"}) || !j.TargetResult("10.0.0.1").OK {
+		t.Errorf("restored %v", restored)
 	}
 }
 

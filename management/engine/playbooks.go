@@ -14,7 +14,7 @@ import (
 // RunSpec describes one run of a playbook.
 type RunSpec struct {
 	ID             string // JOB-N, never reused
-	PlaybookDigest string // of the pinned playbooks
+	PlaybookDigest string // of the pinned playbooks, or job.PlaybooksBundled
 	Playbook       string
 	Hosts          []configuration.Host
 	Extra          configuration.Vars

@@ -478,7 +478,7 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 		settings: Settings{
 			Settings: variable.Settings{Groups: inventory.DefaultGroups()}, JobLimit: 4, Timeout: time.Hour,
 			Appear: time.Minute, Lease: time.Minute,
-			AgentVars: map[string]any{"clusterm_gossip_port": "7946"},
+			AgentVars: map[string]any{"clusterm_gossip_port": "7946"}, Manager: "manager-1",
 		},
 	}
 	for _, c := range change {

@@ -18,7 +18,7 @@ import (
 
 // awaitAppearance is the executor of StepAppear. It waits until every address
 // belongs to a Discovered node, and gives the nodes the host keys that the run
-// before has recorded.
+// before has recorded. It does not wait if that run broke off.
 func (e *Engine) awaitAppearance(ctx context.Context, j job.Job, index int) error {
 	run := j.Runs[index]
 
@@ -27,6 +27,9 @@ func (e *Engine) awaitAppearance(ctx context.Context, j job.Job, index int) erro
 	if j.Deadline.Before(until) {
 		until = j.Deadline
 	}
+
+	before := j.Runs[index-1].Exit
+	broken := before != job.ExitDone && before != string(job.CauseFailed)
 
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -46,6 +49,13 @@ func (e *Engine) awaitAppearance(ctx context.Context, j job.Job, index int) erro
 			return e.recordAppearance(ctx, j, index, seen, RunExit{Cause: job.CauseCancelled})
 		case len(absent) == 0:
 			return e.recordAppearance(ctx, j, index, seen, RunExit{})
+		case !time.Now().Before(j.Deadline):
+			return e.recordAppearance(ctx, j, index, seen, RunExit{Cause: job.CauseDeadline})
+		case broken:
+			return e.recordAppearance(ctx, j, index, seen, RunExit{
+				Cause:   job.CauseAbsent,
+				Message: "not seen when the run before broke off: " + strings.Join(absent, ", "),
+			})
 		case !time.Now().Before(until):
 			return e.recordAppearance(ctx, j, index, seen, RunExit{Cause: job.CauseAbsent, Message: fmt.Sprintf(
 				"configured, but not seen within %s: %s; see 'journalctl -u clusterm-agent' there, "+

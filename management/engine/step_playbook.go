@@ -452,8 +452,10 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 	}
 
 	// Those that configured a node may have been removed from this host since.
-	if kept, err := e.keepPlaybooks(ctx, spec.PlaybookDigest); !kept {
-		return RunSpec{}, errPlaybooksGone(j, spec.PlaybookDigest, run.Hosts, err)
+	if spec.PlaybookDigest != job.PlaybooksBundled {
+		if kept, err := e.keepPlaybooks(ctx, spec.PlaybookDigest); !kept {
+			return RunSpec{}, errPlaybooksGone(j, spec.PlaybookDigest, run.Hosts, err)
+		}
 	}
 
 	if run.Phase == job.PhaseUndo {
@@ -468,17 +470,21 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 	var agent map[string]any
 	if verb.InstallsAgent {
 		// The undo needs no gossip.
-		undo := run.Phase == job.PhaseUndo
-		if settings.AgentVars == nil && !undo {
+		if settings.AgentVars == nil && run.Phase != job.PhaseUndo {
 			return RunSpec{}, settings.NoAgents
+		}
+
+		// The job keys the record on the host, and other managers have the same numbers.
+		if settings.Manager == "" {
+			return RunSpec{}, inventory.Errorf(inventory.KindUnavailable, "this manager has no identity").
+				Do("restart clusterm when the store accepts writes")
 		}
 
 		agent = map[string]any{}
 		maps.Copy(agent, settings.AgentVars)
 		agent["clusterm_taken"] = namesInUse(v)
 		agent["clusterm_take_over"] = j.TakeOver
-		agent["clusterm_job"] = j.ID
-		agent["clusterm_undo"] = undo
+		agent["clusterm_job"] = settings.Manager + "-" + j.ID
 	}
 
 	for i, name := range run.Hosts {

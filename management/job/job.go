@@ -52,7 +52,7 @@ const (
 	PhaseCleanup   Phase = "cleanup"   // cleanup.yml as a part of the verb
 	PhaseApply     Phase = "apply"     // site.yml on nodes in service
 	PhaseUpgrade   Phase = "upgrade"   // rolling-upgrade.yml
-	PhaseUndo      Phase = "undo"      // cleanup.yml after a failure
+	PhaseUndo      Phase = "undo"      // cleanup.yml, or discover-undo.yml, after a failure
 	PhaseAppear    Phase = "appear"    // wait until the hosts of a discover are observed
 	PhaseProbe     Phase = "probe"     // try to reach the hosts of a discover by ssh
 )
@@ -131,7 +131,8 @@ type Run struct {
 	Kind     StepKind
 	Phase    Phase
 	Playbook string
-	// PlaybookDigest is the digest of the folder of the run; empty: that of the job.
+	// PlaybookDigest is the digest of the folder of the run, or PlaybooksBundled;
+	// empty: that of the job.
 	PlaybookDigest string
 
 	Hosts   []string

@@ -478,7 +478,33 @@ func TestPlan(t *testing.T) {
 			configure site.yml 10.0.0.1:cluster-node
 			> done
 			cancel
-			Cancelled cancelled`},
+			appear  10.0.0.1:cluster-node
+			> cancelled
+			Cancelled cancelled
+			reason: cancelled by anna`},
+		{"a discover that is cancelled after its hosts have appeared leaves them alone",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -", "10.0.0.3 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node 10.0.0.3:cluster-node
+			> done
+			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node 10.0.0.3:cluster-node
+			cancel
+			> cancelled 10.0.0.1=half-way 10.0.0.2=begun 10.0.0.3=unreachable
+			appear  10.0.0.1:cluster-node 10.0.0.2:cluster-node
+			> cancelled 10.0.0.1=done
+			undo discover-undo.yml 10.0.0.2:cluster-node
+			> done
+			Cancelled cancelled
+			reason: cancelled by anna`},
+		{"a discover that runs out of time leaves the hosts alone that have appeared",
+			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
+			probe  10.0.0.1:cluster-node
+			> done
+			configure site.yml 10.0.0.1:cluster-node
+			late
+			> deadline 10.0.0.1=half-way
+			appear  10.0.0.1:cluster-node
+			> done
+			Errored deadline`},
 		{"discover restores what it changed on a host where it fails",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -", "10.0.0.3 - -"), nobodyMinds, `
 			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node 10.0.0.3:cluster-node
@@ -487,7 +513,7 @@ func TestPlan(t *testing.T) {
 			> failed 10.0.0.1=changed 10.0.0.2=half-way 10.0.0.3=failed
 			appear  10.0.0.1:cluster-node
 			> done
-			undo cleanup.yml 10.0.0.2:cluster-node
+			undo discover-undo.yml 10.0.0.2:cluster-node
 			> done
 			Errored failed
 			reason: site.yml failed on 10.0.0.2: task "Install": no such package; 10.0.0.3: task "Install": no such package`},
@@ -506,7 +532,7 @@ func TestPlan(t *testing.T) {
 			> done 10.0.0.1=changed
 			appear  10.0.0.1:cluster-node
 			> absent
-			undo cleanup.yml 10.0.0.1:cluster-node
+			undo discover-undo.yml 10.0.0.1:cluster-node
 			> failed 10.0.0.1=unreachable
 			Errored absent
 			reason:  ended with status 0; not restored to the state before: 10.0.0.1: unreachable: timed out`},
@@ -516,9 +542,11 @@ func TestPlan(t *testing.T) {
 			> done
 			configure site.yml 10.0.0.1:cluster-node 10.0.0.2:cluster-node
 			> interrupted 10.0.0.1=begun 10.0.0.2=unreachable
-			undo cleanup.yml 10.0.0.1:cluster-node
+			appear  10.0.0.1:cluster-node
+			> absent
+			undo discover-undo.yml 10.0.0.1:cluster-node
 			> interrupted
-			undo cleanup.yml 10.0.0.1:cluster-node
+			undo discover-undo.yml 10.0.0.1:cluster-node
 			> done
 			Errored interrupted`},
 		{"the second cancel of a discover skips the restoration",
@@ -528,21 +556,23 @@ func TestPlan(t *testing.T) {
 			configure site.yml 10.0.0.1:cluster-node
 			cancel
 			> cancelled 10.0.0.1=half-way
-			undo cleanup.yml 10.0.0.1:cluster-node
+			appear  10.0.0.1:cluster-node
+			> cancelled
+			undo discover-undo.yml 10.0.0.1:cluster-node
 			cancel
 			> cancelled
 			Cancelled cancelled
 			reason: cancelled by anna; not restored to the state before: 10.0.0.1: the second cancel skipped it`},
-		{"a folder that cannot restore a host",
+		{"a host without a record of the job is not restored",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
 			probe  10.0.0.1:cluster-node
 			> done
 			configure site.yml 10.0.0.1:cluster-node
 			> failed 10.0.0.1=half-way
-			undo cleanup.yml 10.0.0.1:cluster-node
-			> done 10.0.0.1=none
+			undo discover-undo.yml 10.0.0.1:cluster-node
+			> failed 10.0.0.1=failed
 			Errored failed
-			reason: site.yml failed on 10.0.0.1: task "Install": no such package; not restored to the state before: 10.0.0.1: cleanup.yml has no play for the group cluster-node`},
+			reason: site.yml failed on 10.0.0.1: task "Install": no such package; not restored to the state before: 10.0.0.1: task "Install": no such package`},
 		{"discover does not wait for a host that is not reachable",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
 			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node
@@ -560,7 +590,7 @@ func TestPlan(t *testing.T) {
 			> failed 10.0.0.1=done 10.0.0.2=unreachable 10.0.0.3=failed
 			configure site.yml 10.0.0.1:cluster-node
 			> failed 10.0.0.1=half-way
-			undo cleanup.yml 10.0.0.1:cluster-node
+			undo discover-undo.yml 10.0.0.1:cluster-node
 			> done
 			Errored failed
 			reason: not reachable by ssh: 10.0.0.3: no such package; site.yml failed on 10.0.0.1: task "Install": no such package`},
@@ -848,11 +878,13 @@ func checkStep(j Job, s Step, now time.Time) error {
 		}
 	}
 
-	if !slices.Contains(playbooksOf(j.Verb), s.Playbook) && s.Kind == StepPlaybook {
+	bundled := s.PlaybookDigest == PlaybooksBundled && s.Playbook == PlaybookDiscoverUndo
+	if !slices.Contains(playbooksOf(j.Verb), s.Playbook) && s.Kind == StepPlaybook && !bundled {
 		return fmt.Errorf("%s was not checked when the job was accepted", s.Playbook)
 	}
 
-	if s.Phase != PhaseUndo && (j.Cancel > 0 || now.After(j.Deadline)) {
+	// A discover records the hosts that are nodes by now, without a wait.
+	if s.Phase != PhaseUndo && s.Kind != StepAppear && (j.Cancel > 0 || now.After(j.Deadline)) {
 		return fmt.Errorf("%s begins although the job is to stop", s.Phase)
 	}
 

@@ -28,7 +28,8 @@ type Step struct {
 	Kind     StepKind // empty: the job ends
 	Phase    Phase
 	Playbook string // StepPlaybook
-	// PlaybookDigest is the digest of the playbooks: one step has one.
+	// PlaybookDigest is the digest of the playbooks, or PlaybooksBundled: one step
+	// has one.
 	PlaybookDigest string
 	Hosts          []string
 	Groups         []string // parallel to Hosts

@@ -16,6 +16,14 @@ const (
 	PlaybookUpgrade = "rolling-upgrade.yml"
 )
 
+// PlaybookDiscoverUndo is a bundled playbook that is never run from the configured
+// folder. PlaybooksBundled takes the place of the digest of its folder: each
+// instance runs its own copy.
+const (
+	PlaybookDiscoverUndo = "discover-undo.yml"
+	PlaybooksBundled     = "bundled"
+)
+
 // Verb is a kind of job as a value: which playbooks run, which rules apply and
 // how the job proceeds. Its row of the lifecycle table holds the rest: the
 // targets and options of a request and the effect on the status of nodes.

@@ -16,7 +16,7 @@ func init() {
 	// and that do not appear.
 	register(Verb{
 		Name:          inventory.VerbDiscover,
-		Playbooks:     []string{PlaybookSite, PlaybookCleanup},
+		Playbooks:     []string{PlaybookSite},
 		InstallsAgent: true,
 		plan:          (*planner).discover,
 		Next:          "ends when every address has appeared as a Discovered node, or when its time is over",
@@ -51,13 +51,14 @@ func (p *planner) discover() Step {
 			PlaybookSite, join(idle), inventory.GroupPrepare))
 	}
 
-	// After a stop or a broken run no host can be trusted to appear.
-	cause, message := p.failure(configured)
-	partly := cause == "" || failedOn(configured)
-
-	if appeared == nil && p.stop == "" && partly {
-		// Wait for the hosts that were prepared, even if others failed.
-		step := p.run(PhaseAppear, "", newGroup, func(t Target) bool { return configured.succeeded(t.Name) })
+	if appeared == nil {
+		// Wait for the hosts that were prepared, even if others failed. After a stop or
+		// a broken run the step does not wait: it records the hosts that are nodes by
+		// now, which the undo must not touch.
+		prepared := func(t Target) bool {
+			return configured.succeeded(t.Name) || brokeOff(configured) && p.leftPrepared(t)
+		}
+		step := p.run(PhaseAppear, "", newGroup, prepared)
 		step.Kind = StepAppear
 
 		if len(step.Hosts) > 0 {
@@ -65,13 +66,18 @@ func (p *planner) discover() Step {
 		}
 	}
 
-	if appeared != nil && !done(appeared) {
-		late, why := p.failure(appeared)
-		return p.endDiscover(late, also(message, why))
+	cause, message := p.failure(configured)
+
+	switch {
+	case appeared == nil || brokeOff(configured):
+		return p.endDiscover(cause, message)
+	case done(configured):
+		cause, message = "", "" // a stop since then is the failure of the wait
 	}
 
-	if cause == "" || appeared != nil && done(configured) {
-		return p.endDiscover("", "")
+	if !done(appeared) {
+		late, why := p.failure(appeared)
+		return p.endDiscover(late, also(message, why))
 	}
 
 	return p.endDiscover(cause, message)
@@ -140,15 +146,21 @@ func also(first, second string) string {
 	return first + "; " + second
 }
 
-// endDiscover ends the job. After a failure it restores the hosts that the job has changed
-// and that have not appeared. cleanup.yml restores only what the same job has
-// recorded there, so a second run, or one on an unchanged host, does nothing.
+// brokeOff reports whether the run ended before its playbook did, so that its
+// results may be incomplete.
+func brokeOff(r *Run) bool { return !done(r) && !failedOn(r) }
+
+// endDiscover ends the job. After a failure it restores the hosts that the job has
+// changed and that have not appeared. The playbook is always the bundled one: a
+// cleanup.yml of the site may act on services of a node that is in the range. It
+// restores what the same job has recorded there, and nothing else.
 func (p *planner) endDiscover(cause Cause, message string) Step {
 	if unreachable := p.unreachable(p.last(PhaseProbe)); unreachable != "" {
 		cause, message = cmp.Or(cause, CauseFailed), also(unreachable, message)
 	}
 
-	step := p.run(PhaseUndo, PlaybookCleanup, prepareGroup, p.leftPrepared)
+	bundled := func(Target, string) string { return PlaybooksBundled }
+	step := p.runOf(bundled, PhaseUndo, PlaybookDiscoverUndo, prepareGroup, p.leftPrepared)
 	restored := p.last(PhaseUndo)
 
 	switch {
@@ -164,8 +176,6 @@ func (p *planner) endDiscover(cause Cause, message string) Step {
 		switch {
 		case restored == nil || p.Cancel > 1 && !restored.succeeded(h):
 			left = append(left, h+": the second cancel skipped it")
-		case done(restored) && !restored.Results[h].Begun:
-			left = append(left, h+": "+PlaybookCleanup+" has no play for the group "+inventory.GroupPrepare)
 		case !restored.succeeded(h):
 			left = append(left, h+": "+hostFailure(restored, h, cmp.Or(restored.Message, "it did not reach the end")))
 		}
@@ -188,9 +198,8 @@ func (p *planner) leftPrepared(t Target) bool {
 
 	// The results of a broken run may lack its last task.
 	r := configured.Results[t.Name]
-	broken := !done(configured) && !failedOn(configured)
 
-	return r.Changed > 0 || broken && !r.Unreachable
+	return r.Changed > 0 || brokeOff(configured) && !r.Unreachable
 }
 
 // idleHosts returns the hosts on which a successful run did nothing at all.

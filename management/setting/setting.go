@@ -44,6 +44,8 @@ type Membership interface {
 	// AgentVars returns the variables for hosts that join the gossip, or the
 	// reason why hosts cannot join.
 	AgentVars() (map[string]any, error)
+	// Manager returns the identity of the manager, or "" if it is not known.
+	Manager() string
 }
 
 // Options are the dependencies of Settings.
@@ -433,6 +435,7 @@ func (s *Settings) Engine() engine.Settings {
 		Retention:  job.Retention{Count: c.Jobs.Keep, Age: time.Duration(c.Jobs.KeepFor), Bytes: c.Jobs.KeepBytes},
 		EventLimit: c.Jobs.OutputLimit,
 		Own:        s.membership.Own(),
+		Manager:    s.membership.Manager(),
 	}
 	out.AgentVars, out.NoAgents = s.membership.AgentVars()
 

@@ -475,6 +475,10 @@ func TestHostOfAnotherManager(t *testing.T) {
 	takeOver := []string{"discover", addr("host2"), "--take-over", "--reason", "its manager is gone"}
 
 	w.sh("host2", blockGossip)
+	// It must not run: the undo is that of the program.
+	cleanup := w.sh("host1", "cat "+testPlaybooks+"/cleanup.yml").stdout
+	w.write("host1", testPlaybooks+"/cleanup.yml",
+		"- {hosts: all, gather_facts: false, tasks: [{name: Clean all, command: touch /etc/cleaned}]}\n")
 
 	if j, _ = w.doFails(takeOver...); j.Cause != "absent" {
 		t.Errorf("the take-over failed for another reason: %s: %s", j.Cause, j.Message)
@@ -486,6 +490,11 @@ func TestHostOfAnotherManager(t *testing.T) {
 		t.Error("the failed take-over left files or changed the key")
 	}
 
+	if w.hasFile("host2", "/etc/cleaned") {
+		t.Error("the failed take-over ran cleanup.yml of the site")
+	}
+
+	w.write("host1", testPlaybooks+"/cleanup.yml", cleanup)
 	w.sh("host2", "iptables -F")
 	w.do(takeOver...)
 	w.awaitState(inventory.Discovered, "host2")

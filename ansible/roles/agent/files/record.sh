@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 # Records the state of a host before a discover, for restore.sh.
-# Arguments: the job, then the files that the role writes.
+# Arguments: MANAGER-JOB, then the files that the role writes.
 # ROOT is a prefix of all paths, for tests.
 set -e
 

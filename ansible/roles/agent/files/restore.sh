@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 # Restores the state of a host before a discover that failed, from the record of
-# record.sh. It does nothing without a record of that job.
-# Arguments: the job, then the files that the role writes.
+# record.sh. It does nothing without a record of that job of that manager.
+# Arguments: MANAGER-JOB, then the files that the role writes.
 # ROOT is a prefix of all paths, for tests.
 set -e
 
