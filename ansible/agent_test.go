@@ -232,3 +232,46 @@ key=2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b
 		t.Errorf("the host prints\n%s\nwant\n%s", out, want)
 	}
 }
+
+// TestAgentBesideManager: the agent starts, unless a manager is enabled that takes
+// part in the gossip, with whatever data directory.
+func TestAgentBesideManager(t *testing.T) {
+	t.Parallel()
+
+	const enabled = "/etc/systemd/system/multi-user.target.wants/clusterm.service"
+
+	content, err := fs.ReadFile(ansible.FS(), ansible.RolesDir+"/agent/files/clusterm-agent.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// As systemd reads it.
+	_, script, _ := strings.Cut(strings.ReplaceAll(string(content), "\\\n", " "), "\nExecCondition=+/bin/sh -c '")
+	script, _, _ = strings.Cut(script, "'\n")
+	script = strings.ReplaceAll(script, "$$", "$")
+
+	for name, tt := range map[string]struct {
+		files  map[string]string
+		starts bool
+	}{
+		"no manager":             {map[string]string{"/etc/hostname": "a"}, true},
+		"a manager of old":       {map[string]string{"/srv/m/gossip/snapshot": ""}, true},
+		"a manager":              {map[string]string{enabled: "", "/srv/m/gossip/snapshot": ""}, false},
+		"a manager off gossip":   {map[string]string{enabled: "", "/srv/m/instance.id": ""}, true},
+		"a manager without data": {map[string]string{enabled: ""}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			h := newHost(t, tt.files)
+			h.write(map[string]string{
+				"/etc/clusterm/clusterm.yaml": "log_level: info\ndata_dir: \"" + h.root + "/srv/m\" # ours\n",
+			})
+
+			rooted := strings.ReplaceAll(script, "/etc/", h.root+"/etc/")
+			if err := exec.CommandContext(t.Context(), "/bin/sh", "-c", rooted).Run(); (err == nil) != tt.starts {
+				t.Errorf("the condition %q: %v", rooted, err)
+			}
+		})
+	}
+}
