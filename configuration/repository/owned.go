@@ -9,31 +9,20 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
-// CheckOwned refuses a folder of playbooks that another account than root and
-// that of this process may change: the folder, anything in it, and the folders
-// above it. Its playbooks run with the rights of the manager. A folder above with
-// the sticky bit, such as /tmp, is accepted: others cannot replace entries of it.
-func CheckOwned(dir string) error {
-	folder, err := filepath.EvalSymlinks(dir)
+// CheckOwned returns the path of a folder of playbooks without links, which the
+// caller must use in place of dir. It refuses a folder that another account than
+// root and that of this process may change: the folder, anything in it, and every
+// folder and link on the way to it. Its playbooks run with the rights of the manager.
+// A folder on the way with the sticky bit, such as /tmp, is accepted: others cannot
+// replace entries of it.
+func CheckOwned(dir string) (resolved string, err error) {
+	folder, err := withoutLinks(dir)
 	if err != nil {
-		return refusef("%w", err)
-	}
-
-	// A link to the folder can be replaced where the link is.
-	for _, path := range []string{filepath.Clean(dir), folder} {
-		for at := filepath.Dir(path); ; at = filepath.Dir(at) {
-			if problem := writable(at, true); problem != "" {
-				return refusef("%s", problem).
-					Do("move the playbooks below folders that only root can write, such as /etc/clusterm/playbooks")
-			}
-
-			if at == filepath.Dir(at) {
-				break
-			}
-		}
+		return "", err
 	}
 
 	problem := ""
@@ -54,15 +43,84 @@ func CheckOwned(dir string) error {
 		return nil
 	})
 	if err != nil {
-		return refusef("%w", err)
+		return "", refusef("%w", err)
 	}
 
 	if problem != "" {
-		return refusef("%s", problem).
+		return "", refusef("%s", problem).
 			Do("let only root write it: chown -R root: %[1]s && chmod -R go-w %[1]s", folder)
 	}
 
-	return nil
+	return folder, nil
+}
+
+// withoutLinks returns the path of a folder without links. It refuses a path through a
+// folder or a link that another account can change. Each folder is checked before
+// an entry of it is read, so that nobody can replace one in between.
+func withoutLinks(dir string) (string, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return "", refusef("%w", err)
+	}
+
+	// As many links as Linux follows.
+	const maxLinks = 40
+
+	at, rest, links := "/", strings.Split(path, "/"), 0
+
+	for len(rest) > 0 {
+		name := rest[0]
+		rest = rest[1:]
+
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+
+		next := filepath.Join(at, name)
+
+		info, err := os.Lstat(next)
+		if err != nil {
+			return "", refusef("%w", err)
+		}
+
+		isLink := info.Mode().Type() == fs.ModeSymlink
+
+		problem := writable(at, true)
+		if problem == "" && isLink {
+			problem = writable(next, true)
+		}
+
+		if problem != "" {
+			return "", refusef("%s", problem).
+				Do("move the playbooks below folders that only root can write, such as /etc/clusterm/playbooks")
+		}
+
+		if !isLink {
+			at = next
+			continue
+		}
+
+		if links++; links > maxLinks {
+			return "", refusef("%s leads through too many links", dir).Do("give the folder itself")
+		}
+
+		target, err := os.Readlink(next)
+		if err != nil {
+			return "", refusef("%w", err)
+		}
+
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+
+	return at, nil
 }
 
 // writable describes how another account can change the file, or is empty.

@@ -67,9 +67,14 @@ func TestCheckOwned(t *testing.T) {
 			}
 
 			for _, dir := range []string{"a/books", "link"} {
-				err := CheckOwned(filepath.Join(top, dir))
+				resolved, err := CheckOwned(filepath.Join(top, dir))
 				if c.want == "" {
 					must(err)
+
+					if resolved != filepath.Join(top, "a/books") {
+						t.Errorf("%s is %s", dir, resolved)
+					}
+
 					continue
 				}
 
@@ -86,7 +91,86 @@ func TestCheckOwned(t *testing.T) {
 		})
 	}
 
-	if err := CheckOwned("/nope/books"); inventory.KindOf(err) != inventory.KindInvalid {
+	if _, err := CheckOwned("/nope/books"); inventory.KindOf(err) != inventory.KindInvalid {
 		t.Errorf("a missing folder: %v", err)
+	}
+}
+
+// TestCheckOwnedLinks follows a chain of links, each of which is in a folder of its
+// own: another account must not be able to turn any of them elsewhere.
+func TestCheckOwnedLinks(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		name, path string
+		mode       os.FileMode // of a folder
+		owner      int         // of a folder or a link
+		want       string      // "": accepted
+	}{
+		{name: "as it is"},
+		{name: "the folder of the first link", path: "etc", mode: 0o777, want: "/etc (mode 0777)"},
+		{name: "the folder of an intermediate link", path: "deploy", mode: 0o777, want: "/deploy (mode 0777)"},
+		{name: "another owner of that folder", path: "deploy", owner: 4711, want: "deploy belongs to uid 4711"},
+		{name: "another owner of that link", path: "deploy/current", owner: 4711, want: "current belongs to uid 4711"},
+		{name: "the folder of the target", path: "deploy/releases", mode: 0o777, want: "/releases (mode 0777)"},
+		{name: "a folder beside", path: "beside", mode: 0o777},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+
+			if c.owner != 0 && os.Geteuid() != 0 {
+				t.Skip("only root can give a file away")
+			}
+
+			// The path to the top itself must not have links.
+			top, err := filepath.EvalSymlinks(t.TempDir())
+			must := func(err error) {
+				t.Helper()
+
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			must(err)
+
+			for _, dir := range []string{"etc", "deploy/releases/7/books", "beside"} {
+				must(os.MkdirAll(filepath.Join(top, dir), 0o755))
+			}
+
+			must(os.Symlink(filepath.Join(top, "deploy/current/books"), filepath.Join(top, "etc/books")))
+			must(os.Symlink("../deploy/releases/7", filepath.Join(top, "deploy/current")))
+
+			if c.mode != 0 {
+				must(os.Chmod(filepath.Join(top, c.path), c.mode))
+			}
+
+			if c.owner != 0 {
+				must(os.Lchown(filepath.Join(top, c.path), c.owner, -1))
+			}
+
+			resolved, err := CheckOwned(filepath.Join(top, "etc/books"))
+			if c.want == "" {
+				must(err)
+
+				if resolved != filepath.Join(top, "deploy/releases/7/books") {
+					t.Errorf("it is %s", resolved)
+				}
+
+				return
+			}
+
+			if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%q, %v, want %q", resolved, err, c.want)
+			}
+		})
+	}
+
+	loop := filepath.Join(t.TempDir(), "loop")
+	if err := os.Symlink("loop", loop); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := CheckOwned(loop); err == nil || !strings.Contains(err.Error(), "too many links") {
+		t.Errorf("a loop: %v", err)
 	}
 }

@@ -61,7 +61,10 @@ func (adapters) CheckAnsible(ctx context.Context, path string) error {
 }
 
 // CheckPlaybooks refuses a folder that others than root may change.
-func (adapters) CheckPlaybooks(dir string) error { return repository.CheckOwned(dir) }
+func (adapters) CheckPlaybooks(dir string) error {
+	_, err := repository.CheckOwned(dir)
+	return err
+}
 
 // settingsAPI implements server.Settings: it converts values to their wire type.
 type settingsAPI struct {

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	bundled "github.com/contiv/cluster/ansible"
 	"github.com/contiv/cluster/configuration"
@@ -138,6 +137,8 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookRep
 	c.coverage()
 
 	if folder != "" {
+		c.owned(folder)
+
 		if err := c.files(folder); err != nil {
 			return PlaybookReport{}, err
 		}
@@ -280,6 +281,27 @@ func notCovered(group, file string) string {
 	}
 }
 
+// owned reports a folder that others than root may change, which the manager refuses.
+// Another account may check its own draft: the folder changes hands later.
+func (c *playbookCheck) owned(folder string) {
+	_, err := repository.CheckOwned(folder)
+	if err == nil {
+		return
+	}
+
+	severity := SeverityWarning
+	if os.Geteuid() == 0 {
+		severity = SeverityError
+	}
+
+	message, remedy := err.Error(), ""
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
+		message, remedy = e.Message, e.Remedy
+	}
+
+	c.add(severity, "", message, remedy)
+}
+
 // files warns about files of the folder that do not behave as their author may
 // expect.
 func (c *playbookCheck) files(folder string) error {
@@ -307,8 +329,6 @@ func (c *playbookCheck) files(folder string) error {
 			return err
 		}
 
-		c.owner(name, info)
-
 		if d.Type().IsRegular() && info.Mode()&0o111 == 0 && isScript(path) {
 			c.add(SeverityWarning, name, "it is a script without the permission to execute it",
 				"chmod +x, if a task runs it in place")
@@ -316,18 +336,6 @@ func (c *playbookCheck) files(folder string) error {
 
 		return nil
 	})
-}
-
-// owner reports a file that others than root may write: they could run commands as
-// root on every node, so the manager refuses the folder.
-func (c *playbookCheck) owner(name string, info fs.FileInfo) {
-	if info.Mode()&0o022 != 0 {
-		c.add(SeverityError, name, fmt.Sprintf("others may write it (mode %04o)", info.Mode().Perm()), "chmod go-w")
-	}
-
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != os.Getuid() {
-		c.add(SeverityWarning, name, fmt.Sprintf("it belongs to the user with the number %d", stat.Uid), "chown root")
-	}
 }
 
 // isScript reports whether a file begins like a script. Modules, plugins and templates,

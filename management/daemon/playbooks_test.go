@@ -97,12 +97,19 @@ func TestCheckPlaybooks(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// The tests may run as another account, which gets a warning.
+	severity := SeverityWarning
+	if os.Geteuid() == 0 {
+		severity = SeverityError
+	}
+
 	want := `error: site.yml: the playbook site.yml does not parse: ERROR! a line of site.yml is broken
 error: cleanup.yml: it is missing; the manager runs it for decommission, clear, update, and after failures
 warning: rolling-upgrade.yml: the play "Here" (hosts: localhost) acts on no host of a job
+` + severity + ": : the playbook folder cannot be used: others than its owner can write " + folder +
+		`/verify.yml (mode 0666)
 warning: ansible.cfg: the manager does not use it
-warning: files/run: it is a script without the permission to execute it
-error: verify.yml: others may write it (mode 0666)`
+warning: files/run: it is a script without the permission to execute it`
 	if got := problems(r); got != want || r.OK {
 		t.Errorf("ok %t, with the problems\n%s\nwant\n%s", r.OK, got, want)
 	}

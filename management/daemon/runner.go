@@ -149,11 +149,13 @@ func (r *runner) Version(ctx context.Context) (string, error) {
 func (r *runner) Pin(ctx context.Context) (digest string, err error) {
 	if dir := r.config().Playbooks; dir != "" {
 		// Playbooks run as root.
-		if err := repository.CheckOwned(dir); err != nil {
+		resolved, err := repository.CheckOwned(dir)
+		if err != nil {
 			return "", err
 		}
 
-		return r.playbooks.KeepDir(ctx, dir)
+		// The folder that was checked, wherever links lead by now.
+		return r.playbooks.KeepDir(ctx, resolved)
 	}
 
 	// A copy that was edited is replaced.
