@@ -66,6 +66,13 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 				"to apply them: systemctl reload clusterm", strings.Join(keys, ", ")))
 	}
 
+	if keys := d.settings.Misplaced(); len(keys) > 0 {
+		h.Warnings = append(h.Warnings, fmt.Sprintf(
+			"settings that were set at run time have no effect, because they belong to the configuration file "+
+				"now: %s; move them to the file, then remove them: clusterctl config unset %s",
+			strings.Join(keys, ", "), strings.Join(keys, " ")))
+	}
+
 	if d.gossip.off() {
 		h.Checks["gossip"] = "off"
 	} else {

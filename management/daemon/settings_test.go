@@ -288,10 +288,11 @@ func TestOverlayKeepsNumbers(t *testing.T) {
 }
 
 // TestOverlayThatNoLongerFits changes the file so that the overlay no longer fits it.
-// The daemon runs with the file alone, and health reports the reason.
+// The daemon runs with the file alone and accepts no job, and health reports the reason.
 func TestOverlayThatNoLongerFits(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
+	s.report("a")
 	_, err := s.Client.PatchConfig(
 		s.ctx(),
 		map[string]any{"group_ssh": map[string]any{"service-worker": map[string]any{"user": "x"}}, "jobs.limit": 9},
@@ -313,11 +314,51 @@ func TestOverlayThatNoLongerFits(t *testing.T) {
 		t.Errorf("%+v, %v", c["jobs.limit"], err)
 	}
 
+	request := api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: "other"}
+	_, err = s.Client.Submit(s.ctx(), request)
+	checkError(t, err, inventory.KindRefused, "no job is accepted", "group_ssh", "(config unset group_ssh)")
+
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"group_ssh": nil})
 	s.must(err)
 
-	if got := s.settings.Engine(); got.JobLimit != 9 {
+	if got := s.settings.Engine(); got.JobLimit != 9 || got.Incomplete != nil {
 		t.Errorf("what is left of the overlay is not in force: %+v", got)
+	}
+
+	if _, err := s.Client.Submit(s.ctx(), request); inventory.KindOf(err) == inventory.KindRefused &&
+		strings.Contains(err.Error(), "no job is accepted") {
+		t.Error(err)
+	}
+}
+
+// TestOverlayWithKeysOfTheFile: an older version took keys that only the file sets by
+// now. They have no effect, health names them, and the others stay in force.
+func TestOverlayWithKeysOfTheFile(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+
+	_, err := s.store.PutOverlay(
+		s.ctx(), s.View().Revision, map[string]any{"ansible_playbook": "/nope", "jobs.limit": 9})
+	s.must(err)
+
+	if got := s.settings.Current(); got.Jobs.Limit != 9 || got.Ansible == "/nope" {
+		t.Errorf("%+v", got)
+	}
+
+	h, err := s.Health(s.ctx())
+	if err != nil || h.Checks["configuration"] != "ok" ||
+		!strings.Contains(strings.Join(h.Warnings, "\n"), "clusterctl config unset ansible_playbook") {
+		t.Errorf("%+v, %v", h, err)
+	}
+
+	// Other settings can be changed, and the key removed.
+	for _, patch := range []map[string]any{{"jobs.limit": 8}, {"ansible_playbook": nil}} {
+		_, err = s.Client.PatchConfig(s.ctx(), patch)
+		s.must(err)
+	}
+
+	if h, err := s.Health(s.ctx()); err != nil || len(h.Warnings) > 0 || s.settings.Current().Jobs.Limit != 8 {
+		t.Errorf("%+v, %v", h, err)
 	}
 }
 

@@ -80,6 +80,9 @@ type Settings struct {
 	Retention  job.Retention
 	EventLimit int64  // bytes of events kept of one job
 	Own        string // name of the manager's own node; empty: it has none
+	// Incomplete is the reason why these are not the settings that the operator
+	// chose, or nil. Until then no job is accepted, and none expires.
+	Incomplete error
 	// AgentVars are the variables for hosts that are being prepared, or nil if
 	// hosts cannot be prepared, for the reason NoAgents.
 	AgentVars map[string]any

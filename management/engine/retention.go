@@ -37,10 +37,16 @@ func (e *Engine) retain(ctx context.Context) {
 }
 
 // Prune removes jobs outside the retention, stored results, and the files of both. It
-// only deletes, so it works in a full store.
+// only deletes, so it works in a full store. Under incomplete settings it keeps all
+// jobs: the operator may have chosen to keep more.
 func (e *Engine) Prune(ctx context.Context) error {
 	now := time.Now()
-	expired := e.settings().Retention.Expired(e.state.View().Jobs, now)
+	settings := e.settings()
+
+	var expired []string
+	if settings.Incomplete == nil {
+		expired = settings.Retention.Expired(e.state.View().Jobs, now)
+	}
 
 	if len(expired) > 0 {
 		record := access.Record{Action: "jobs.expire", Targets: expired, Reason: "outside the configured retention"}

@@ -1369,6 +1369,38 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+// TestIncompleteSettings: while the settings are not those that the operator chose,
+// no job is accepted, and none expires.
+func TestIncompleteSettings(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a")
+	b.do(commission, "a", master, "Complete")
+	b.do(maintenance, "a", "", "Complete")
+	b.set(func(s *Settings) {
+		s.Retention.Count = 1
+		s.Incomplete = inventory.Errorf(inventory.KindRefused, "jobs.keep does not fit").Do("config unset jobs.keep")
+	})
+
+	request := job.Request{Verb: maintenance, Nodes: names("a")}
+	_, err := b.Submit(t.Context(), request)
+	b.refused(err, inventory.KindRefused, "no job is accepted: jobs.keep does not fit", "config unset jobs.keep")
+	b.must(b.Engine.Prune(t.Context()))
+
+	if v := b.View(); len(v.Jobs) != 2 {
+		t.Errorf("%+v", v.Jobs)
+	}
+
+	b.set(func(s *Settings) { s.Incomplete = nil })
+	b.must(b.Engine.Prune(t.Context()))
+
+	if v := b.View(); len(v.Jobs) != 1 {
+		t.Errorf("%+v", v.Jobs)
+	}
+
+	b.do(maintenance, "a", "", "Complete")
+}
+
 // TestLog follows a job's log with readers that come early, late, slowly, in the
 // middle, and not at all.
 func TestLog(t *testing.T) {

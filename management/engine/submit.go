@@ -75,6 +75,10 @@ func (e *Engine) queue(
 		return orZero(j), err
 	}
 
+	if err := settings.refuse(); err != nil {
+		return job.Job{}, err
+	}
+
 	// Refuse a wrong request before the playbooks are copied and parsed.
 	r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
 
@@ -89,6 +93,21 @@ func (e *Engine) queue(
 	}
 
 	return e.accept(ctx, c, settings, r, pinned, pin)
+}
+
+// refuse returns the error for a job under incomplete settings, or nil: it would run
+// with other playbooks and variables than the operator chose.
+func (s Settings) refuse() error {
+	if s.Incomplete == nil {
+		return nil
+	}
+
+	refused := inventory.Errorf(inventory.KindRefused, "no job is accepted: %w", s.Incomplete)
+	if e, ok := errors.AsType[*inventory.Error](s.Incomplete); ok {
+		refused.Message, refused.Remedy, refused.Actions = "no job is accepted: "+e.Message, e.Remedy, e.Actions
+	}
+
+	return refused
 }
 
 // checkRequest refuses a request that is wrong in itself, before any costly step. It

@@ -116,7 +116,7 @@ func values(c Config, named map[string]bool, overlay map[string]any, own monitor
 			v.Origin = OriginFile
 		}
 
-		if _, ok := overlay[e.key]; ok {
+		if _, ok := overlay[e.key]; ok && v.Settable {
 			v.Origin = OriginOverlay
 		}
 

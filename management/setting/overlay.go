@@ -5,6 +5,7 @@ package setting
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"regexp"
 	"slices"
@@ -17,7 +18,8 @@ import (
 )
 
 // overlaid returns the configuration of the file with the keys of the overlay
-// over it, checked. It does not change file.
+// over it, checked. It does not change file. It skips keys that only the file sets:
+// an overlay of an older version may contain them, see misplaced.
 func overlaid(file Config, overlay map[string]any) (Config, error) {
 	if len(overlay) == 0 {
 		return file, nil
@@ -29,7 +31,7 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 	// In order, so that the same overlay always gets the same error.
 	for _, key := range slices.Sorted(maps.Keys(overlay)) {
 		if isFileKey(key) {
-			return Config{}, errFileKey(key)
+			continue
 		}
 
 		if !exists(file, key) {
@@ -42,6 +44,41 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 	}
 
 	return c, c.Check()
+}
+
+// misplaced returns the keys of the overlay that only the file sets. They have no
+// effect.
+func misplaced(overlay map[string]any) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(overlay)), func(key string) bool { return !isFileKey(key) })
+}
+
+// misfit returns the error for a stored overlay that does not fit the file. It names
+// the keys to remove: those that do not fit alone, or else all.
+func misfit(err error, file Config, overlay map[string]any) error {
+	all := slices.Sorted(maps.Keys(overlay))
+	unfit := slices.DeleteFunc(slices.Clone(all), func(key string) bool {
+		_, err := overlaid(file, map[string]any{key: overlay[key]})
+		return err == nil
+	})
+
+	if len(unfit) == 0 {
+		unfit = all
+	}
+
+	return inventory.Errorf(inventory.KindRefused,
+		"the settings that were set at run time do not fit the configuration file, so none of them is in force: %s",
+		message(err)).
+		Do("correct the file and reload it (systemctl reload clusterm), or remove what does not fit (config unset %s)",
+			strings.Join(unfit, " "))
+}
+
+// message returns an error without its remedy.
+func message(err error) string {
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
+		return e.Message
+	}
+
+	return err.Error()
 }
 
 // copyForWrite copies the parts of a configuration that a decoder would

@@ -5,9 +5,12 @@ package setting
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/monitor"
 )
 
 // settable has a value for every key that the overlay may contain, none of them
@@ -38,6 +41,11 @@ var settable = map[string]any{
 	"log_level":         "debug",
 }
 
+// noOverlay is a store without an overlay.
+type noOverlay struct{ state.Reader }
+
+func (noOverlay) View() *state.View { return &state.View{} }
+
 // TestOverlay sets every settable key, alone and together. The value is in
 // force, the file's configuration is unchanged, and without the overlay it is
 // back.
@@ -55,7 +63,25 @@ func TestOverlay(t *testing.T) {
 
 	for _, e := range entries(file) {
 		if isFileKey(e.key) {
-			_, err := overlaid(file, map[string]any{e.key: "x"})
+			// An older version may have stored it.
+			stored := map[string]any{e.key: "x", "jobs.limit": 9}
+
+			c, err := overlaid(file, stored)
+			if err != nil || c.Jobs.Limit != 9 || !slices.Equal(misplaced(stored), []string{e.key}) {
+				t.Errorf("%s: %v, %d, %v", e.key, err, c.Jobs.Limit, misplaced(stored))
+			}
+
+			c.Jobs.Limit = file.Jobs.Limit
+			if !reflect.DeepEqual(c, file) {
+				t.Errorf("%s of the overlay is in force", e.key)
+			}
+
+			v := values(c, nil, stored, monitor.Identity{})
+			if v[e.key].Origin == OriginOverlay || v["jobs.limit"].Origin != OriginOverlay {
+				t.Errorf("%s: %+v, %+v", e.key, v[e.key], v["jobs.limit"])
+			}
+
+			_, err = (&Settings{state: noOverlay{}, current: file}).patched(nil, stored)
 			checkError(t, err, inventory.KindRefused, e.key+" belongs to the configuration file")
 
 			continue

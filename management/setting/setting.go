@@ -105,21 +105,28 @@ func New(o Options) *Settings {
 
 // Current returns the configuration in force: the file's with the overlay of the
 // newest view over it. If the overlay no longer fits the file, it is the file's
-// alone; see Problem. The caller must not change it.
+// alone, and Engine accepts no job; see Problem. The caller must not change it.
 func (s *Settings) Current() Config {
+	c, _ := s.inForce()
+	return c
+}
+
+// inForce returns the configuration in force, and the reason why the overlay is no
+// part of it, or nil.
+func (s *Settings) inForce() (Config, error) {
 	overlay := s.state.View().Overlay
 
 	s.mu.Lock()
 	if len(overlay) == 0 && len(s.overlay) == 0 || reflect.DeepEqual(overlay, s.overlay) {
 		defer s.mu.Unlock()
-		return s.current
+		return s.current, s.refused
 	}
 
 	merged, err := overlaid(s.file.Config, overlay)
 	if err != nil {
 		// The file was changed so that the overlay no longer fits it.
-		merged = s.file.Config
-		s.log.WithError(err).Error("the overlay does not fit the configuration file; running without the overlay")
+		merged, err = s.file.Config, misfit(err, s.file.Config, overlay)
+		s.log.WithError(err).Error("the overlay does not fit the configuration file; no job is accepted until it does")
 	}
 
 	s.overlay, s.current, s.refused = overlay, merged, err
@@ -128,19 +135,14 @@ func (s *Settings) Current() Config {
 	// Outside the lock: the hook takes locks of its own.
 	s.applyHook(merged)
 
-	return merged
+	return merged, err
 }
 
 // Problem returns the reason why the overlay or the file on disk is not in force,
 // or a file of the configuration that is missing on this host; nil if there is no
 // problem. It reads the file.
 func (s *Settings) Problem() error {
-	current := s.Current()
-
-	s.mu.Lock()
-	refused := s.refused
-	s.mu.Unlock()
-
+	current, refused := s.inForce()
 	if refused != nil {
 		return refused
 	}
@@ -203,6 +205,10 @@ func (s *Settings) Pending() []string {
 
 	return changedKeys(running.Config, file.Config)
 }
+
+// Misplaced returns the keys that are set at run time and that only the file sets by
+// now. They have no effect.
+func (s *Settings) Misplaced() []string { return misplaced(s.state.View().Overlay) }
 
 // Values returns the configuration in force with the origin of every key.
 func (s *Settings) Values() Values {
@@ -387,9 +393,14 @@ func (s *Settings) patched(overlay, patch map[string]any) (map[string]any, error
 	out := map[string]any{}
 	maps.Copy(out, overlay)
 
-	for key, value := range patch {
-		if value != nil {
+	for _, key := range slices.Sorted(maps.Keys(patch)) {
+		if value := patch[key]; value != nil {
+			if isFileKey(key) {
+				return nil, errFileKey(key)
+			}
+
 			out[key] = value
+
 			continue
 		}
 
@@ -425,7 +436,7 @@ func (s *Settings) Groups() inventory.Groups { return s.Current().Groups }
 
 // Engine returns the settings of the job engine.
 func (s *Settings) Engine() engine.Settings {
-	c := s.Current()
+	c, refused := s.inForce()
 	out := engine.Settings{
 		Settings:   c.variables(),
 		JobLimit:   c.Jobs.Limit,
@@ -436,6 +447,7 @@ func (s *Settings) Engine() engine.Settings {
 		EventLimit: c.Jobs.OutputLimit,
 		Own:        s.membership.Own(),
 		Manager:    s.membership.Manager(),
+		Incomplete: refused,
 	}
 	out.AgentVars, out.NoAgents = s.membership.AgentVars()
 
