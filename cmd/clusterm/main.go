@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -108,7 +109,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			"   clusterm agent [--config FILE]\n" +
 			"   clusterm monitor [--config FILE]\n" +
 			"   clusterm check [--config FILE]\n" +
-			"   clusterm reload [--config FILE]\n" +
+			"   clusterm reload [--config FILE] [--socket PATH]\n" +
 			"   clusterm store check|compact|defragment|disarm|remove [--config FILE]\n" +
 			"   clusterm playbooks export|check DIR\n" +
 			"   clusterm example > clusterm.yaml",
@@ -245,22 +246,26 @@ func reloadCommand(config cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name:      "reload",
 		Usage:     "have the running daemon read its configuration file again",
-		UsageText: "clusterm reload [--config FILE]",
+		UsageText: "clusterm reload [--config FILE] [--socket PATH]",
 		Description: "It waits for the result, and fails if the daemon refuses the file; the former configuration\n" +
-			"then stays in force. systemctl reload clusterm runs it. FILE names the socket of the daemon; the\n" +
-			"daemon reads the file that it was started with. SIGHUP to the daemon does the same, with the result\n" +
-			"in its log.",
-		Flags: []cli.Flag{config},
+			"then stays in force. systemctl reload clusterm runs it. FILE names the socket of the daemon, unless\n" +
+			"--socket does; the daemon reads the file that it was started with. SIGHUP to the daemon does the\n" +
+			"same, with the result in its log.",
+		Flags: []cli.Flag{config, &cli.StringFlag{
+			Name: "socket", Usage: "the `PATH` of the daemon's socket (default: as in FILE)",
+		}},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			path := daemon.Options{ConfigPath: c.String("config"), UsualPath: defaultConfig}.Path()
 
-			m, err := client.New(client.Options{Socket: daemon.Socket(path), UserAgent: "clusterm/" + version})
+			socket := cmp.Or(c.String("socket"), daemon.Socket(path))
+
+			m, err := client.New(client.Options{Socket: socket, UserAgent: "clusterm/" + version})
 			if err != nil {
 				return err
 			}
 
 			if _, err := m.ReloadConfig(ctx); err != nil {
-				return err
+				return notReloaded(err)
 			}
 
 			fmt.Fprintln(os.Stderr, "ok: the configuration was reloaded")
@@ -268,6 +273,25 @@ func reloadCommand(config cli.Flag) *cli.Command {
 			return nil
 		},
 	}
+}
+
+// notReloaded returns the error of a reload. If nothing answers at the socket, the file
+// may name another one than the daemon was started with.
+func notReloaded(err error) error {
+	dial, ok := errors.AsType[*net.OpError](err)
+	if !ok || dial.Op != "dial" {
+		return err
+	}
+
+	e, ok := errors.AsType[*inventory.Error](err)
+	if !ok {
+		return err
+	}
+
+	out := *e
+
+	return out.Do("%s; if it runs, it has another configuration file or was started before the key socket changed: "+
+		"to reload it: systemctl kill -s HUP clusterm; for another socket: systemctl restart clusterm", e.Remedy)
 }
 
 func exampleCommand() *cli.Command {

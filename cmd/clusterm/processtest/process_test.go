@@ -120,7 +120,8 @@ func TestCommands(t *testing.T) {
 		{"check -c /nope", 1, "", "cannot be read"},
 		{"check " + good, 2, "", "takes no argument"},
 		{"--config " + bad, 78, "", "line 2: key nonsense not found"},
-		{"reload --help", 0, "clusterm reload [--config FILE]", ""},
+		{"reload --help", 0, "clusterm reload [--config FILE] [--socket PATH]", ""},
+		{"reload --socket " + d + "/none", 1, "", "systemctl kill -s HUP clusterm; for another socket: systemctl"},
 		{"reload extra", 2, "", "takes no argument"},
 		{"agent --config /nope", 1, "", "/nope"},
 		{"agent extra", 2, "", "takes no argument"},
@@ -336,7 +337,8 @@ func TestDaemon(t *testing.T) {
 
 	config("jobs: {limit: 8}")
 
-	if status, _, stderr := clusterm(t, "reload", "-c", d+"/clusterm.yaml"); status != 0 ||
+	// Another file, or a changed one, may name another socket.
+	if status, _, stderr := clusterm(t, "reload", "-c", "/nope", "--socket", d+"/s"); status != 0 ||
 		stderr != "ok: the configuration was reloaded\n" {
 		t.Errorf("reload: %d %s", status, stderr)
 	}
