@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -48,6 +49,9 @@ func actionSamples() []inventory.Action {
 	return samples
 }
 
+// capitals matches a word in capitals, which an operator would have to replace.
+var capitals = regexp.MustCompile(`\b[A-Z]{2,}\b`)
+
 // TestActionCommands runs the command of every action. Each is a valid command
 // line, and sends the request that the API has for the same action.
 func TestActionCommands(t *testing.T) {
@@ -82,7 +86,7 @@ func TestActionCommands(t *testing.T) {
 
 			// A person who pastes the command confirms it at the terminal.
 			words := strings.Fields(lines[0])
-			if takesNodes := slices.Contains(words, "web-2"); takesNodes {
+			if slices.Contains(words, "web-2") {
 				words = append(words, "--yes")
 			}
 
@@ -92,13 +96,20 @@ func TestActionCommands(t *testing.T) {
 				t.Fatalf("%s: %s", lines[0], &problems)
 			}
 
+			if capitals.MatchString(lines[0]) {
+				t.Errorf("%s has words to replace", lines[0])
+			}
+
 			wire := api.ActionsOf(actions)[0]
+			method := wire.Method
 			path, _, _ := strings.Cut(wire.Path, "?")
 
-			method := wire.Method
-			// The settings that stay are read before the others are written.
-			if a.Name == inventory.ActionSetConnection {
-				method = http.MethodGet
+			// Where the operator chooses, the command shows the nodes.
+			unnamed := a.Name == inventory.ActionSubmit || a.Name == inventory.ActionForgetNodes
+			unnamed = unnamed && len(a.Nodes) == 0 && len(a.Addrs) == 0
+
+			if unnamed || a.Name == inventory.ActionSetConnection {
+				method, path = http.MethodGet, api.PathNodes
 			}
 
 			if want := method + " " + path; !slices.Contains(requests, want) {

@@ -11,8 +11,9 @@ import (
 
 // CommandsOf returns the command lines of clusterctl that carry the actions out,
 // each quoted for a shell. program is the command with its options, e.g.
-// "clusterctl". Words in capitals are for the operator to replace. It leaves out
-// actions that this version does not have.
+// "clusterctl". Every line can be run as it is: where the operator chooses nodes or
+// values, it shows the present ones. It leaves out actions that this version does not
+// have.
 //
 // Both programs print these lines: clusterctl below a message, and clusterm in
 // the plain text of the first generation's contract.
@@ -35,21 +36,28 @@ func CommandsOf(program string, actions []inventory.Action) []string {
 	return lines
 }
 
+// listNodes are the arguments of clusterctl that list the nodes to choose from.
+var listNodes = []string{"nodes", "get"}
+
 // command returns the arguments of clusterctl for the action, or nil for an
 // unknown one.
 func command(a inventory.Action) []string {
 	switch a.Name {
 	// Nodes
 	case inventory.ActionListNodes:
-		return []string{"nodes", "get"}
+		return listNodes
 	case inventory.ActionSubmit:
 		return submitCommand(a)
 	case inventory.ActionForgetNodes:
-		return forced(a, append([]string{"nodes", "forget"}, orName(a.Nodes)...))
+		if len(a.Nodes) == 0 {
+			return listNodes
+		}
+
+		return forced(a, append([]string{"nodes", "forget"}, a.Nodes...))
 	case inventory.ActionForgetHostKey:
-		return append(append([]string{"nodes", "set"}, orName(a.Nodes)...), "--forget-host-key")
+		return append(append([]string{"nodes", "set"}, a.Nodes...), "--forget-host-key")
 	case inventory.ActionSetConnection:
-		return append(append([]string{"nodes", "set"}, orName(a.Nodes)...), "--user", "USER", "--key-file", "PATH")
+		return append(append([]string{"nodes", "get"}, a.Nodes...), "-o", "long")
 
 	// Jobs
 	case inventory.ActionListJobs:
@@ -98,7 +106,11 @@ func submitCommand(a inventory.Action) []string {
 		return append([]string{string(a.Verb)}, a.Addrs...)
 	}
 
-	words := append([]string{"nodes", string(a.Verb)}, orName(a.Nodes)...)
+	if len(a.Nodes) == 0 {
+		return listNodes
+	}
+
+	words := append([]string{"nodes", string(a.Verb)}, a.Nodes...)
 	// A job that removes records exists only to remove the agents first.
 	if row.Success == "" {
 		words = append(words, "--remove-agent")
@@ -121,15 +133,6 @@ func forced(a inventory.Action, words []string) []string {
 	}
 
 	return words
-}
-
-// orName returns the nodes, or a word for the operator to replace.
-func orName(nodes []string) []string {
-	if len(nodes) == 0 {
-		return []string{"NAME"}
-	}
-
-	return nodes
 }
 
 // ShellQuote quotes s unless a shell reads it as one plain word.
