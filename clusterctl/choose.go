@@ -53,7 +53,7 @@ func yesFlag() cli.Flag {
 
 // choose resolves --selector to c.args, and has the operator confirm a command
 // about several nodes or about a node with an abbreviated name. warn prints the
-// consequences before the question; it may be nil.
+// consequences, also if there is no question; it may be nil.
 func (c *call) choose(ctx context.Context, verb string, warn func(context.Context)) error {
 	if c.hasSelector() {
 		if err := c.resolveSelector(ctx); err != nil {
@@ -61,10 +61,15 @@ func (c *call) choose(ctx context.Context, verb string, warn func(context.Contex
 		}
 	}
 
+	if warn == nil {
+		warn = func(context.Context) {}
+	}
+
 	name, nodes := short(c.FullName()), inventory.Count(len(c.args), "node", "nodes")
 
 	switch {
 	case c.Bool("yes"), len(c.args) < 2 && !c.abbreviated:
+		warn(ctx)
 		return nil
 	case !c.atTerminal():
 		return exit.Usagef("%s concerns %s and needs a confirmation, which takes a terminal", name, nodes).
@@ -81,9 +86,7 @@ func (c *call) choose(ctx context.Context, verb string, warn func(context.Contex
 		}
 	}
 
-	if warn != nil {
-		warn(ctx)
-	}
+	warn(ctx)
 
 	return c.confirm(ctx, question)
 }
@@ -107,14 +110,16 @@ func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition)
 		}
 	}
 
-	extent := fmt.Sprintf("all %d nodes out of service at once", len(c.args))
-	if size := c.String("serial"); size != "" {
+	extent, them := fmt.Sprintf("all %d nodes out of service at once", len(c.args)), "them"
+	if len(c.args) == 1 {
+		extent, them = "1 node out of service", "it"
+	} else if size := c.String("serial"); size != "" {
 		extent = fmt.Sprintf("%d nodes out of service, in batches of %s,", len(c.args), size)
 	}
 
-	c.say("%s takes %s and cleans them first (%s)", row.Verb, extent, strings.Join(groups, "; "))
+	c.say("%s takes %s and cleans %s first (%s)", row.Verb, extent, them, strings.Join(groups, "; "))
 
-	if c.String("serial") == "" {
+	if c.String("serial") == "" && len(c.args) > 1 {
 		c.say("  to take them one by one:                      add --serial 1")
 	}
 
