@@ -1647,3 +1647,30 @@ func TestTakeOver(t *testing.T) {
 		})
 	}
 }
+
+// TestTakenOverNotBegun: a run that did not begin on this host may have begun on
+// that of the former instance, so its hosts are cleaned.
+func TestTakenOverNotBegun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(b *bench) { b.settings.Lease = 500 * time.Millisecond })
+	b.see("a")
+
+	g := newGate()
+	b.books.on(job.PlaybookSite, g.script)
+	j := b.ask(commission, "a", master)
+	b.begun(g)
+	b.down()
+
+	b.books, b.instance = newPlaybooks(), "bench-2"
+	b.books.on(job.PlaybookSite, func(r *scriptedRun) {
+		r.ends(RunExit{Cause: job.CauseInternal, Message: "no such program", NotBegun: true}, nil)
+	})
+	b.up()
+
+	j = b.end(j.ID, "Errored internal")
+	if got := phases(j); got != "configure:internal undo:done" || j.Runs[0].NotBegun || !j.Runs[0].TakenOver {
+		t.Errorf("%s: %+v", got, j.Runs[0])
+	}
+
+	g.open <- succeeds // the end of the first host's run
+}

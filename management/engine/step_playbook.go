@@ -335,6 +335,11 @@ func (e *Engine) recordExit(ctx context.Context, j job.Job, index int, exit RunE
 				"the machine was shut down, or somebody sent it a signal"
 		}
 
+		// It was not begun here, but another instance may have begun it.
+		if exit.NotBegun && run.TakenOver {
+			exit.NotBegun, exit.Incomplete = false, true
+		}
+
 		run.Ended, run.Code, run.Message, run.NotBegun = time.Now(), exit.Code, exit.Message, exit.NotBegun
 		run.Results = hostResults(*j, *run, exit, results)
 		run.Exit = exitOf(exit, run.Results)
