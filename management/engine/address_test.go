@@ -44,3 +44,32 @@ func TestSharedAddress(t *testing.T) {
 	b.do(maintenance, "a", "", "Complete")
 	b.do(commission, "c", inventory.GroupWorker, "Complete")
 }
+
+// TestSharedAddressAtTheClaim: a node that got the address of another one while its
+// job was queued does not enter service either.
+func TestSharedAddressAtTheClaim(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(b *bench) { b.settings.JobLimit = 1 })
+	b.see("a b")
+	b.do(commission, "a", master, "Complete")
+
+	g := newGate()
+	b.books.on(job.PlaybookUpgrade, g.script)
+	first := b.ask(maintenance, "a", "")
+	b.begun(g)
+
+	queued := b.ask(commission, "b", master)
+	thief := word("b", true)
+	thief.Addr = word("a", true).Addr
+	b.must(b.Observe(b.within(patience), "gossip", []inventory.Observation{thief}))
+
+	g.open <- succeeds
+	b.end(first.ID, "Complete")
+
+	j := b.end(queued.ID, "Errored precondition")
+	if !strings.Contains(j.Message, "b-1 has the address "+thief.Addr+", and so has a-1") || len(j.Runs) > 0 {
+		t.Errorf("%q after %d runs", j.Message, len(j.Runs))
+	}
+
+	b.are("b Unallocated")
+}

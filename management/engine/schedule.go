@@ -133,6 +133,11 @@ func (e *Engine) end(ctx context.Context, j job.Job, failed error) error {
 
 // claim takes all nodes of the job into the in-progress status, or none.
 func (e *Engine) claim(ctx context.Context, v *state.View, j job.Job) error {
+	// A node may have got the address of another one since the acceptance.
+	if err := checkAddrs(v, j); err != nil {
+		return err
+	}
+
 	now := time.Now()
 	j.Status, j.Instance, j.Started, j.Deadline = job.Running, e.self.Node, now, now.Add(j.Timeout)
 
