@@ -174,10 +174,13 @@ func (a *app) jobRetry() *cli.Command {
 			"playbooks, names of changed variables, groups, and nodes that cannot be retried. With --pinned the new " +
 			"job has the playbooks and variables of the original, even if they have changed since.\n" +
 			"Nodes that a failed update has taken out of service are commissioned, into the group of the update. " +
+			"The nodes on which an update succeeded are left out and named, because a second update would take them " +
+			"out of service again; --all includes them. " +
 			"NAME limits the new job to these nodes of the original. A job without a failure is refused.\n\n" +
 			waitHelp,
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "failed", Usage: "only the nodes on which the job failed"},
+			&cli.BoolFlag{Name: "all", Usage: "all nodes, also those on which an update succeeded"},
 			&cli.BoolFlag{Name: "pinned", Usage: "with the playbooks and variables of the original"},
 			yesFlag(),
 			&cli.BoolFlag{Name: "no-wait", Usage: "print the id of the new job, and do not wait"},
@@ -190,7 +193,7 @@ func (a *app) jobRetry() *cli.Command {
 		},
 		run: func(ctx context.Context, c *call) error {
 			j, err := c.manager.Retry(ctx, c.args[0], api.Retry{
-				Failed: c.Bool("failed"), Nodes: c.args[1:], Pinned: c.Bool("pinned"),
+				Failed: c.Bool("failed"), All: c.Bool("all"), Nodes: c.args[1:], Pinned: c.Bool("pinned"),
 			})
 
 			return c.accepted(ctx, j, err)

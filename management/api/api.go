@@ -223,6 +223,9 @@ type HostSummary struct {
 type Retry struct {
 	// Failed selects only the nodes that did not succeed.
 	Failed bool `json:"failed,omitempty"`
+	// All selects also the nodes of an update that succeeded: without it, a retry
+	// does not take them out of service again.
+	All bool `json:"all,omitempty"`
 	// Nodes selects only these nodes or addresses of the job.
 	Nodes []string `json:"nodes,omitempty"`
 	// Pinned takes the playbooks and the merged variables of the old job.

@@ -227,6 +227,36 @@ func TestRetryOfAnUpdate(t *testing.T) {
 	b.refused(err, inventory.KindRefused, "nothing is left to repeat of job 3")
 }
 
+// TestRetrySparesSuccess: a retry does not take nodes out of service again on which
+// the update has succeeded, unless the request names them.
+func TestRetrySparesSuccess(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.inService("m", "a b")
+	b.books.on(job.PlaybookSite, where("b-1", failsOn("b-1")))
+
+	id := b.askInBatches(update, "a b", 0)
+	b.end(id, "Errored failed")
+	b.are("a Allocated service-worker, b Unallocated")
+	b.books.on(job.PlaybookSite, succeeds)
+
+	retry := func(r job.RetryRequest) (job.Job, error) { return b.Engine.Retry(t.Context(), anna(), id, r) }
+
+	_, err := retry(job.RetryRequest{All: true})
+	b.refused(err, inventory.KindRefused, "need 2 jobs now: a-1 (update); b-1 (commission as service-worker)")
+	_, err = retry(job.RetryRequest{All: true, Failed: true})
+	b.refused(err, inventory.KindInvalid, "all excludes failed and nodes")
+
+	j, err := retry(job.RetryRequest{})
+	b.must(err)
+
+	if j = b.end(j.ID, "Complete"); !slices.Equal(j.Names(), names("b")) ||
+		!slices.Contains(j.Differences, "left out, because the job succeeded on them: a-1") {
+		t.Errorf("%v %q", j.Names(), j.Differences)
+	}
+}
+
 // TestExplainForgotten: what was forgotten is explained as such, also when it
 // is seen again.
 func TestExplainForgotten(t *testing.T) {

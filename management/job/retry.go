@@ -17,7 +17,8 @@ import (
 // RetryRequest asks for an ended job again.
 type RetryRequest struct {
 	Failed bool     // only the targets that the job left other than its verb wants them
-	Nodes  []string // only these targets; nil: all
+	All    bool     // also the targets in service of a verb that interrupts
+	Nodes  []string // only these targets; nil: all, or those of Failed if the verb interrupts
 	Pinned bool     // with the playbooks and variables of the old job, not those of today
 }
 
@@ -146,6 +147,10 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 	}
 
 	var differences []string
+	if spared := old.spared(r, names); len(spared) > 0 {
+		differences = append(differences, "left out, because the job succeeded on them: "+ShortList(spared))
+	}
+
 	for _, e := range left {
 		differences = append(differences, "left out: "+e.Message)
 	}
@@ -181,6 +186,21 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 	return request, differences, nil
 }
 
+// narrows reports whether the request leaves out the targets on which the job has
+// succeeded: another run of its verb would interrupt them for nothing.
+func (j Job) narrows(r RetryRequest) bool {
+	return r.Nodes == nil && !r.All && !r.Failed && j.verb().Row.Interrupts()
+}
+
+// spared returns the targets that the request leaves out of its own accord.
+func (j Job) spared(r RetryRequest, names []string) []string {
+	if !j.narrows(r) {
+		return nil
+	}
+
+	return slices.DeleteFunc(j.Names(), func(name string) bool { return slices.Contains(names, name) })
+}
+
 func areOrIs(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " is"
@@ -197,9 +217,11 @@ func (s Snapshot) retryNames(old Job, r RetryRequest) ([]string, error) {
 	case !old.Status.Ended():
 		return nil, inventory.Errorf(inventory.KindRefused, "job %s has not ended: it is %s", old.ID, old.Status).
 			Do("wait for it, or cancel it").With(inventory.WaitForJob(old.ID), inventory.CancelJob(old.ID))
+	case r.All && (r.Failed || r.Nodes != nil):
+		return nil, inventory.Errorf(inventory.KindInvalid, "all excludes failed and nodes").Do("leave out all")
 	case len(left) == 0:
 		return nil, s.nothingFailed(old)
-	case r.Failed:
+	case r.Failed, old.narrows(r):
 		names = left
 	}
 

@@ -204,7 +204,7 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 	rest.Note(r, "retry_of", ref)
 
 	j, err := s.Jobs.Retry(r.Context(), c, ref, job.RetryRequest{
-		Failed: body.Failed, Nodes: body.Nodes, Pinned: body.Pinned,
+		Failed: body.Failed, All: body.All, Nodes: body.Nodes, Pinned: body.Pinned,
 	})
 	if err != nil {
 		return err
