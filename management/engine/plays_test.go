@@ -3,6 +3,8 @@
 package engine_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
@@ -46,8 +48,16 @@ func TestNoPlayForTheGroup(t *testing.T) {
 
 	_, err = b.Submit(t.Context(), job.Request{Verb: maintenance, Nodes: names("a b")})
 	b.refused(err, inventory.KindRefused, "no play of rolling-upgrade.yml is for the group service-master of a-1")
-	b.do(decommission, "b", "", "Complete")
-	b.do(decommission, "a", "", "Complete")
+
+	if j := b.do(decommission, "b", "", "Complete"); len(j.Warnings) > 0 {
+		t.Errorf("the warnings are %q", j.Warnings)
+	}
+
+	if j := b.do(decommission, "a", "", "Complete"); !slices.Equal(j.Warnings, []string{
+		"a-1: no play of cleanup.yml is for the group service-master, so nothing is cleaned of it",
+	}) {
+		t.Errorf("the warnings are %q", j.Warnings)
+	}
 }
 
 // actsOn succeeds, and acts on some of the hosts only.
@@ -94,8 +104,57 @@ func TestUntouched(t *testing.T) {
 	if n, _ := b.View().Lookup("a-1"); n.Applied != "1" {
 		t.Errorf("a is configured by job %q", n.Applied)
 	}
+}
 
-	// A cleanup has nothing to act on in many groups.
+// TestUncleaned: a target on which no play of the cleanup acted carries its group
+// still, whatever the exit status.
+func TestUncleaned(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.see("a b")
+	b.do(commission, "a", master, "Complete")
 	b.books.on(job.PlaybookCleanup, actsOn())
-	b.do(decommission, "a", "", "Complete")
+
+	const why = "no play of cleanup.yml acted on it, so it is not cleaned; its group in this run is service-master"
+	errorOf := func(label, want string) {
+		t.Helper()
+
+		if n, _ := b.View().Lookup(label + "-1"); !strings.Contains(n.LastError, want) {
+			t.Errorf("the error of %s is %q", label, n.LastError)
+		}
+	}
+
+	// Nothing was touched, so an update leaves the node in service.
+	b.do(update, "a", "", "Errored failed")
+	b.are("a Allocated service-master")
+	errorOf("a", why)
+
+	b.books.on(job.PlaybookSite, failsOn("b-1"))
+	b.do(commission, "b", master, "Errored failed")
+	b.are("b Quarantined service-master")
+	errorOf("b", "the cleanup failed: "+why)
+	b.do(clearing, "b", "", "Errored failed")
+	b.are("b Quarantined service-master")
+
+	if j := b.do(decommission, "a b", "", "Complete"); !strings.Contains(j.Message, why) {
+		t.Errorf("the message is %q", j.Message)
+	}
+
+	for _, name := range names("a b") {
+		n, _ := b.View().Lookup(name)
+		if n.Status != inventory.Decommissioned || !slices.Equal(n.Residue, []string{master}) {
+			t.Errorf("%s is %s with the residue %v", name, n.Status, n.Residue)
+		}
+	}
+
+	b.books.on(job.PlaybookSite, succeeds)
+	b.do(commission, "a", master, "Errored failed")
+	b.books.on(job.PlaybookCleanup, succeeds)
+	b.do(commission, "a", master, "Complete")
+	b.are("a Allocated service-master")
+
+	if n, _ := b.View().Lookup("a-1"); len(n.Residue) > 0 {
+		t.Errorf("a has the residue %v", n.Residue)
+	}
 }

@@ -377,11 +377,17 @@ func hostResults(
 			r.Done = true
 		}
 
-		// A host without a play is not configured, whatever the exit status.
-		if r.Done && !touched && run.Phase.Configures() && !j.TakesAddrs() {
+		// A host without a play is neither configured nor cleaned, whatever the exit
+		// status.
+		if r.Done && !touched && !j.TakesAddrs() {
+			aim := "cleaned"
+			if run.Phase.Configures() {
+				aim = "configured"
+			}
+
 			r.Done = false
-			r.Message = fmt.Sprintf("no play of %s acted on it, so it is not configured; its group in this run is %s",
-				run.Playbook, run.Groups[i])
+			r.Message = fmt.Sprintf("no play of %s acted on it, so it is not %s; its group in this run is %s",
+				run.Playbook, aim, run.Groups[i])
 		}
 
 		// The end of a broken run may be missing from the results.

@@ -82,7 +82,7 @@ func (e *Engine) queue(
 	// Refuse a wrong request before the playbooks are copied and parsed.
 	r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
 
-	j, err := e.checkRequest(v, settings, r)
+	j, err := e.checkRequest(ctx, v, settings, r)
 	if err != nil {
 		return job.Job{}, err
 	}
@@ -112,7 +112,9 @@ func (s Settings) refuse() error {
 
 // checkRequest refuses a request that is wrong in itself, before any costly step. It
 // returns the job as the nodes are now.
-func (e *Engine) checkRequest(v *state.View, settings Settings, r job.Request) (job.Job, error) {
+func (e *Engine) checkRequest(
+	ctx context.Context, v *state.View, settings Settings, r job.Request,
+) (job.Job, error) {
 	if err := configuration.CheckVars(r.Extra); err != nil {
 		return job.Job{}, err
 	}
@@ -139,7 +141,19 @@ func (e *Engine) checkRequest(v *state.View, settings Settings, r job.Request) (
 		}
 	}
 
-	return acceptRequest(v, settings, r)
+	j, err := acceptRequest(v, settings, r)
+	if err == nil {
+		e.recall(ctx, v, &j)
+	}
+
+	return j, err
+}
+
+// acts reports whether one of the plays may act on the node of the group.
+func acts(plays []configuration.Play, name, group string) bool {
+	return slices.ContainsFunc(plays, func(p configuration.Play) bool {
+		return p.Matches(name, group) != configuration.No
+	})
 }
 
 // preparePlaybooks returns the digest of the job's playbooks, once all that the
@@ -198,8 +212,7 @@ func (e *Engine) checkPlays(digest string, verb job.Verb, j job.Job) error {
 
 		var idle, groups []string
 		for _, t := range j.Targets {
-			acts := func(p configuration.Play) bool { return p.Matches(t.Name, t.Group) != configuration.No }
-			if slices.ContainsFunc(plays, acts) {
+			if acts(plays, t.Name, t.Group) {
 				continue
 			}
 
@@ -296,6 +309,8 @@ func (e *Engine) accept(
 			return err
 		}
 
+		unknown := e.recall(ctx, v, &j)
+
 		in, err := pin(v, &j)
 		if err != nil {
 			return err
@@ -306,6 +321,8 @@ func (e *Engine) accept(
 		}
 
 		j.Actor, j.PlaybookDigest, j.Accepted = c.Principal, digest, time.Now()
+		j.Warnings = append(j.Warnings, e.cleanWarnings(j, unknown)...)
+
 		accepted, err = e.store.Accept(ctx, v.Seq, j, in, c.Key)
 
 		return err

@@ -370,10 +370,17 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 			continue
 		}
 
+		// The queued job may have found the playbooks of a node without a record of
+		// them, see Snapshot.Recall.
+		playbooks := maps.Clone(n.Playbooks)
+		if len(playbooks) == 0 && n.Applied != "" && n.Applied == target.Applied {
+			playbooks = target.Playbooks
+		}
+
 		// Pin the node as it is, because the job changes it.
 		*target = Target{
 			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, From: n.Status, FromGroup: n.Group,
-			Residue: slices.Clone(n.Residue), Applied: n.Applied, Playbooks: maps.Clone(n.Playbooks),
+			Residue: slices.Clone(n.Residue), Applied: n.Applied, Playbooks: playbooks,
 		}
 		if v.GroupAfter != nil {
 			target.Group = v.GroupAfter(*j, *n)

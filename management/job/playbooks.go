@@ -18,6 +18,61 @@ func (j Job) CleansWith(t Target, group string) string {
 	return j.PlaybookDigest
 }
 
+// CleansOf returns the groups of which the job may clean the target.
+func (j Job) CleansOf(t Target) []string {
+	if !j.verb().Cleans || j.Force {
+		return nil
+	}
+
+	return carried(t)
+}
+
+// Recall completes the targets that are without the playbooks that configured
+// them: the record of the job that configured a node has them too. It returns the
+// targets whose playbooks are on no record that is kept.
+func (s Snapshot) Recall(j *Job, kept func(digest string) bool) (unknown []string) {
+	if j.Playbooks == PlaybooksCurrent {
+		return nil
+	}
+
+	for i := range j.Targets {
+		t := &j.Targets[i]
+
+		// A job ahead may be about to configure the node.
+		n := Find(s.Nodes, t.Name)
+		if n == nil {
+			continue
+		}
+
+		for _, group := range j.CleansOf(*t) {
+			if t.Playbooks[group] != "" || !slices.Contains(n.Carries(), group) {
+				continue
+			}
+
+			digest := ""
+
+			at := slices.IndexFunc(s.Jobs, func(old Job) bool { return old.ID == n.Applied })
+			if at >= 0 && group == n.Group {
+				digest = s.Jobs[at].PlaybookDigest
+			}
+
+			switch {
+			case digest != "" && kept(digest):
+				t.Playbooks = maps.Clone(t.Playbooks)
+				if t.Playbooks == nil {
+					t.Playbooks = map[string]string{}
+				}
+
+				t.Playbooks[group] = digest
+			case !slices.Contains(unknown, t.Name):
+				unknown = append(unknown, t.Name)
+			}
+		}
+	}
+
+	return unknown
+}
+
 // Own returns the targets by the digest of playbooks other than the job's with
 // which the job will clean them. others reports whether the job also runs its own
 // playbooks.

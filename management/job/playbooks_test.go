@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/cluster/inventory"
 	. "github.com/contiv/cluster/management/job"
@@ -229,5 +230,65 @@ func TestOwnPlaybooksOfAJob(t *testing.T) {
 	if own, others := configuredBy(inventory.VerbUpdate, "", "a Allocated service-worker v1").Own(); !others ||
 		!reflect.DeepEqual(own, map[string][]string{"v1": {"a"}}) {
 		t.Errorf("update: own %v, others %v", own, others)
+	}
+}
+
+// TestRecall: the job that configured a node has the playbooks of which the node has
+// no record.
+func TestRecall(t *testing.T) {
+	t.Parallel()
+
+	v := jobtest.Snapshot(t, "a w Allocated Discovered", "b w Allocated Discovered", "c w Allocated Discovered",
+		"d w Allocated Discovered", "e m Allocated Discovered")
+	for i, applied := range []string{"1", "2", "3", "", "1"} {
+		v.Nodes[i].Applied = applied
+	}
+
+	v.Nodes[4].Playbooks = map[string]string{inventory.GroupMaster: "own"}
+	v.Jobs = []Job{
+		{ID: "1", Status: Complete, PlaybookDigest: "old"},
+		{ID: "2", Status: Complete, PlaybookDigest: "gone"},
+	}
+	kept := func(digest string) bool { return digest == "old" }
+
+	accept := func(r Request) Job {
+		t.Helper()
+
+		r.Nodes, r.Timeout = jobtest.Names("a b c d e"), time.Hour
+
+		j, err := Accept(*v, inventory.DefaultGroups(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return j
+	}
+
+	j := accept(Request{Verb: inventory.VerbDecommission})
+	unknown := v.Recall(&j, kept)
+
+	var digests []string
+	for _, target := range j.Targets {
+		digests = append(digests, fmt.Sprint(target.Playbooks[target.FromGroup]))
+	}
+
+	if got := strings.Join(digests, ","); got != "old,,,,own" || !slices.Equal(unknown, jobtest.Names("b c d")) {
+		t.Errorf("%s, unknown %v", got, unknown)
+	}
+
+	// The claim takes the nodes as they are, and keeps the find.
+	j.ID = "9"
+	if turn := TurnOf(*v, inventory.DefaultGroups(), 4, j); !turn.Claim ||
+		turn.Job.Targets[0].Playbooks[inventory.GroupWorker] != "old" {
+		t.Errorf("%+v", turn)
+	}
+
+	current := accept(Request{Verb: inventory.VerbDecommission, Playbooks: PlaybooksCurrent})
+	upgrade := accept(Request{Verb: inventory.VerbMaintenance})
+
+	for _, j := range []Job{current, upgrade} {
+		if unknown := v.Recall(&j, kept); len(unknown) > 0 || len(j.Targets[0].Playbooks) > 0 {
+			t.Errorf("%s: %v, unknown %v", j.Verb, j.Targets[0].Playbooks, unknown)
+		}
 	}
 }
