@@ -59,11 +59,16 @@ func Inspect(dir string) error {
 	_, err = os.Stat(database)
 	hasDatabase := err == nil
 
-	switch {
-	case len(logs) == 0 && !hasDatabase:
+	if len(logs) == 0 {
+		// etcd makes its database before its log. A first start that was interrupted in
+		// between has committed nothing.
+		if hasDatabase {
+			if applied, err := inspectDatabase(database, false); err != nil || applied > 0 {
+				return damaged(dir, logFolder, errors.New("it is missing, and the database is of no use alone"))
+			}
+		}
+
 		return inventory.Errorf(inventory.KindRefused, "the store in %s is missing: %w", dir, ErrNoData)
-	case len(logs) == 0:
-		return damaged(dir, logFolder, errors.New("it is missing, and the database beside it is of no use alone"))
 	}
 
 	for _, path := range logs {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/contiv/cluster/inventory"
 )
 
@@ -110,6 +112,46 @@ func TestDamage(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestInterruptedFirstStart starts a server on the database of a first start that ended
+// before etcd made its log. Only a directory that must have data is refused.
+func TestInterruptedFirstStart(t *testing.T) {
+	t.Parallel()
+
+	for name, make := range map[string]func(path string) error{
+		"a database": func(path string) error {
+			db, err := bolt.Open(path, 0o600, nil)
+			if err != nil {
+				return err
+			}
+
+			return db.Close()
+		},
+		"an empty file": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			o := ServerOptions{Dir: shortDir(t), NoSync: true, MustExist: true, Log: discardLog()}
+			path := filepath.Join(o.Dir, "data", databaseFile)
+
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), make(path)); err != nil {
+				t.Fatal(err)
+			}
+
+			if _, err := StartServer(within(t, testTimeout), o); !errors.Is(err, ErrNoData) {
+				t.Errorf("got %v, want ErrNoData", err)
+			}
+
+			o.MustExist = false
+			c := dial(t, start(t, o), "/t")
+
+			if _, err := c.Put(within(t, testTimeout), "/t/one", "1"); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
