@@ -190,10 +190,12 @@ func (s *Server) Dial(ctx context.Context, prefix string) (*Client, error) {
 }
 
 // damage matches the last words of an etcd with an unreadable page in its database,
-// which Inspect does not read.
+// which Inspect does not read. A database that cannot be opened for another reason,
+// such as a lack of memory or a permission, is no damage.
 var damage = regexp.MustCompile(
 	`assertion failed|invalid (database|page|freelist)|checksum error|unexpected fault address|` +
-		`page \d+: |cannot access page|failed to (open database|recover v3 backend|read WAL|unmarshal)`)
+		`page \d+: |cannot access page|failed to (read WAL|unmarshal)|` +
+		`failed to (open database|recover v3 backend).*version mismatch`)
 
 // LockDir creates the directory with mode 0700 if needed and locks it for this
 // process until the returned lock is released. If another daemon has the lock,

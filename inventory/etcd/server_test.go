@@ -314,6 +314,27 @@ func TestRelay(t *testing.T) {
 	}
 }
 
+// TestDamageIsProven checks the last words of an etcd: only proof of damage leads to the
+// advice to restore a backup.
+func TestDamageIsProven(t *testing.T) {
+	t.Parallel()
+
+	for words, want := range map[string]bool{
+		`panic failed to open database {"path": "/d/db", "error": "invalid database"}`:       true,
+		`panic failed to open database {"path": "/d/db", "error": "checksum error"}`:         true,
+		`panic failed to open database {"path": "/d/db", "error": "version mismatch"}`:       true,
+		`panic failed to open database {"path": "/d/db", "error": "cannot allocate memory"}`: false,
+		`panic failed to open database {"path": "/d/db", "error": "permission denied"}`:      false,
+		`panic failed to open database {"path": "/d/db", "error": "too many open files"}`:    false,
+		`fatal failed to recover v3 backend from snapshot {"error": "no space left"}`:        false,
+		`panic: assertion failed: Page expected to be: 7, but self identifies as 0`:          true,
+	} {
+		if got := damage.MatchString(words); got != want {
+			t.Errorf("%s: damage %t, want %t", words, got, want)
+		}
+	}
+}
+
 func TestServerRefuses(t *testing.T) {
 	t.Parallel()
 
