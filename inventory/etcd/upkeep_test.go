@@ -145,10 +145,12 @@ func TestUpkeepOfAFullStore(t *testing.T) {
 
 	for name, tt := range map[string]struct {
 		overwrite, deletes, want bool
+		fails                    error
 	}{
-		"old revisions":          {true, false, true},
-		"records to delete":      {false, true, true},
-		"records that must stay": {false, false, false},
+		"old revisions":                   {true, false, true, nil},
+		"old revisions, deletions failed": {true, false, true, errors.New("a file is in use")},
+		"records to delete":               {false, true, true, nil},
+		"records that must stay":          {false, false, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -184,7 +186,7 @@ func TestUpkeepOfAFullStore(t *testing.T) {
 				Done: func(a UpkeepAction) { done = append(done, a) },
 				MakeRoom: func(ctx context.Context) error {
 					if !tt.deletes {
-						return nil
+						return tt.fails
 					}
 
 					_, err := c.Delete(ctx, "/t/", clientv3.WithPrefix())
