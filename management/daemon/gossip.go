@@ -226,7 +226,7 @@ func (g *gossip) AgentVars() (map[string]any, error) {
 	if g.manager.ID == "" {
 		return nil, inventory.Errorf(inventory.KindUnavailable,
 			"cannot prepare hosts: this manager has no identity: %w", g.noManager).
-			Do("restart clusterm when the store accepts writes")
+			Do("see clusterctl health; it works again soon after the store accepts writes")
 	}
 
 	host, port, _ := net.SplitHostPort(addr)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/contiv/cluster/inventory/localfile"
+	"github.com/contiv/cluster/management/state"
 )
 
 // manager is the identity of a manager as its hosts carry it, so that another
@@ -25,18 +26,47 @@ func (m manager) vars() map[string]any {
 	return map[string]any{"id": m.ID, "name": m.Name, "addr": m.Addr}
 }
 
-// identifyManager reads the identity of the store, and writes it into the data
-// directory: other managers recognize the host by it. A failure keeps hosts from
-// being prepared and nothing else.
+// identifyManager identifies the manager. It tries again in the background while the
+// store accepts no writes. Until then no host can be prepared; all else works.
 func (d *Daemon) identifyManager(ctx context.Context) {
+	err := d.identifyOnce(ctx)
+	if err == nil {
+		return
+	}
+
+	d.opts.Logger.WithError(err).Warn("the identity of the manager cannot be read; no host can be prepared yet")
+
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+
+	go func() {
+		defer close(ended)
+
+		warn := func(error) {} // a request to prepare a host gets the reason
+
+		err := state.RetryUnavailable(ctx, enterRetry, warn, func() error { return d.identifyOnce(ctx) })
+
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			d.opts.Logger.WithError(err).Error("the identity of the manager cannot be read; no host can be prepared")
+		default:
+			d.opts.Logger.Info("the manager has its identity: hosts can be prepared")
+		}
+	}()
+	d.onStop("identity of the manager", func(context.Context) error { cancel(); <-ended; return nil })
+}
+
+// identifyOnce reads the identity of the store, and writes it into the data directory:
+// other managers recognize the host by it.
+func (d *Daemon) identifyOnce(ctx context.Context) error {
 	id, err := d.store.Identity(ctx)
 	d.gossip.set(func(g *gossip) {
 		g.manager, g.noManager = manager{ID: id, Name: d.node.Name(), Addr: d.node.Addr}, err
 	})
 
 	if err != nil {
-		d.opts.Logger.WithError(err).Warn("the identity of the manager cannot be read; no host can be prepared")
-		return
+		return err
 	}
 
 	// A struct of strings always has a JSON form.
@@ -45,10 +75,12 @@ func (d *Daemon) identifyManager(ctx context.Context) {
 
 	path := filepath.Join(d.file.DataDir, "manager.json")
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
-		return
+		return nil
 	}
 
 	if err := localfile.Replace(path, content); err != nil {
 		d.opts.Logger.WithError(err).Warn("the identity of the manager cannot be written")
 	}
+
+	return nil
 }

@@ -89,6 +89,9 @@ func (d *Daemon) enter(ctx context.Context, c setting.Config) error {
 	}}
 	d.member = &membership{}
 
+	// Before a late entry: its wait must have ended when the session is closed.
+	d.onStop("instance", func(context.Context) error { d.member.close(); return nil })
+
 	d.member.session, err = d.store.Enter(ctx, options)
 	if etcd.IsFull(err) {
 		d.opts.Logger.WithError(err).Error("the store is full: only reads are served until there is room")
@@ -97,13 +100,7 @@ func (d *Daemon) enter(ctx context.Context, c setting.Config) error {
 		err = nil
 	}
 
-	if err != nil {
-		return err
-	}
-
-	d.onStop("instance", func(context.Context) error { d.member.close(); return nil })
-
-	return nil
+	return err
 }
 
 // enterLater enters once the store has room.

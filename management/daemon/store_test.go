@@ -34,6 +34,12 @@ func (s *site) fill() {
 	s.t.Fatal("the store is not full")
 }
 
+// managerID returns the identity that prepared hosts would get.
+func (s *site) managerID() (id string) {
+	s.gossip.set(func(g *gossip) { id = g.manager.ID })
+	return id
+}
+
 func (s *site) space() string {
 	s.t.Helper()
 	h, err := s.Health(s.ctx())
@@ -80,8 +86,24 @@ func TestFullStore(t *testing.T) {
 		t.Error("no metric of the alarm")
 	}
 
+	// Without the identity, the next start has to write one.
+	_, err := s.etcd.Delete(s.ctx(), s.etcd.Prefix+"/identity")
+	s.must(err)
+
 	s.restart()
 	checkRefused()
+
+	if s.managerID() != "" {
+		t.Error("a full store has accepted an identity")
+	}
+
+	// The wait for room ends before the session is closed: steps run in reverse order.
+	at := func(name string) int {
+		return slices.IndexFunc(s.teardown, func(c cleanup) bool { return c.name == name })
+	}
+	if session, wait := at("instance"), at("wait for room in the store"); session < 0 || wait < session {
+		t.Errorf("the session is step %d, the wait for it is step %d", session, wait)
+	}
 
 	if s.member.Leads() {
 		t.Error("an instance without a lease leads")
@@ -108,6 +130,7 @@ func TestFullStore(t *testing.T) {
 		return err == nil
 	})
 	s.eventually("the right to run jobs", s.member.Leads)
+	s.eventually("the identity of the manager", func() bool { return s.managerID() != "" })
 
 	if got := s.space(); got != "ok" {
 		t.Errorf("the health reports %q", got)
@@ -265,7 +288,8 @@ func TestUnreadableRecords(t *testing.T) {
 
 	s.report("a")
 
-	if status, text := s.get(api.PathNodes + "/a-1"); status != http.StatusOK {
+	status, text = s.get(api.PathNodes + "/a-1")
+	if status != http.StatusOK || !strings.Contains(text, string(inventory.Quarantined)) {
 		t.Errorf("%d: %s", status, text)
 	}
 }
