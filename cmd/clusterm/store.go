@@ -155,7 +155,8 @@ func storeRemoveCommand() *cli.Command {
 		Usage:     "remove a record that cannot be read; refuses any other",
 		UsageText: "clusterm store remove KEY [--config FILE]",
 		Description: "'clusterm store check' and the check \"records\" of 'clusterctl health' list the keys. A node\n" +
-			"without its record is unknown until it is seen again; a backup is better, if there is one:\n\n" +
+			"without its record is unknown until it is seen again, and then Quarantined, like the nodes that a\n" +
+			"removed job held; a backup is better, if there is one:\n\n" +
 			"   clusterm store remove v/nodes/web-1",
 		Action: withStore(func(ctx context.Context, t *daemon.StoreTool, c *cli.Command) error {
 			if c.Args().Len() != 1 {

@@ -61,6 +61,11 @@ func (e *Engine) Prune(ctx context.Context) error {
 		return err
 	}
 
+	// A run of an unreadable job may go on. The health names the record.
+	if e.state.View().UnreadableFiles() != nil {
+		return nil
+	}
+
 	return e.playbooks.Prune(ctx, e.inUse)
 }
 

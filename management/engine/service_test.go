@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	. "github.com/contiv/cluster/management/engine"
+	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
@@ -1399,6 +1400,41 @@ func TestIncompleteSettings(t *testing.T) {
 	}
 
 	b.do(maintenance, "a", "", "Complete")
+}
+
+// TestRetentionWithUnreadableRecord expects that no file is removed while it may be in
+// use by the subject of a record that cannot be read.
+func TestRetentionWithUnreadableRecord(t *testing.T) {
+	t.Parallel()
+
+	for _, key := range []string{"v/nodes/x-1", "v/jobs/7", "v/tombstones/x-1"} {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+
+			_, err := b.client.Put(t.Context(), b.client.Prefix+"/"+key, "{nonsense")
+			b.must(err)
+			b.down()
+
+			var pruned atomic.Bool
+
+			b.books.pruned = func() { pruned.Store(true) }
+			b.up()
+			b.must(b.Prune(t.Context()))
+
+			if pruned.Load() {
+				t.Error("files were removed")
+			}
+
+			b.must(store.RemoveUnreadable(t.Context(), b.client, key))
+			b.must(b.store.Sync(b.within(patience)))
+			b.must(b.Prune(t.Context()))
+
+			if !pruned.Load() {
+				t.Error("nothing was removed without an unreadable record")
+			}
+		})
+	}
 }
 
 // TestLog follows a job's log with readers that come early, late, slowly, in the

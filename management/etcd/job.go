@@ -351,16 +351,20 @@ func (s *Store) Cancel(ctx context.Context, j job.Job, key *access.Key) (job.Job
 func (s *Store) DropJobs(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		// The record goes in the same transaction, so no job remains without its log.
-		err := s.delete(ctx,
-			clientv3.OpDelete(s.key("/x/log/%s/", id), clientv3.WithPrefix()),
-			clientv3.OpDelete(s.key("/x/tail/%s/", id), clientv3.WithPrefix()),
-			clientv3.OpDelete(s.inputsKey(id)),
-			clientv3.OpDelete(s.jobKey(id)),
-		)
-		if err != nil {
+		if err := s.delete(ctx, s.dropJobOps(id)...); err != nil {
 			return err
 		}
 	}
 
 	return nil
+}
+
+// dropJobOps returns the operations that remove a job with its inputs and logs.
+func (s *Store) dropJobOps(id string) []clientv3.Op {
+	return []clientv3.Op{
+		clientv3.OpDelete(s.key("/x/log/%s/", id), clientv3.WithPrefix()),
+		clientv3.OpDelete(s.key("/x/tail/%s/", id), clientv3.WithPrefix()),
+		clientv3.OpDelete(s.inputsKey(id)),
+		clientv3.OpDelete(s.jobKey(id)),
+	}
 }

@@ -18,7 +18,8 @@ import (
 // A claim writes a reservation for each node, in chunks: the node in its new status,
 // with the job's id in Job and the replaced fields in Before. The last chunk also
 // writes the job as Running. That is the commit point. A reservation whose job is not
-// Running counts as absent: the view shows the node from Before.
+// Running counts as absent: the view shows the node from Before. A job with an
+// unreadable record may be Running, so its reservations count.
 
 // generationKey is written by every claim, cancel, end of a job and forget.
 func (s *Store) generationKey() string { return s.key("/v/generation") }
@@ -166,7 +167,15 @@ func (s *Store) keepReservation(n inventory.Node) inventory.Node {
 // uncommitted reports whether the record is a reservation that counts as absent.
 // Like all methods of view below, it needs the lock unless it takes it.
 func (v *view) uncommitted(n *inventory.Node) bool {
-	return n.Before != nil && v.jobs[n.Job].Status != job.Running
+	return n.Before != nil && !v.holds(n.Job)
+}
+
+// holds reports whether the job holds the nodes that it reserved: it is Running, or
+// may be, because its record cannot be read.
+func (v *view) holds(id string) bool {
+	_, unreadable := v.unreadable.m["v/jobs/"+id]
+
+	return unreadable || v.jobs[id].Status == job.Running
 }
 
 // effective returns the node without an uncommitted reservation.
@@ -214,11 +223,10 @@ func (v *view) indexReservation(before, after *inventory.Node) {
 	}
 }
 
-// markReserved marks the reserved nodes of a job as changed if its new status commits
+// markReserved marks the reserved nodes of a job as changed if its new record commits
 // its reservations, or ends that.
-func (v *view) markReserved(id string, status job.Status) {
-	wasRunning, isRunning := v.jobs[id].Status == job.Running, status == job.Running
-	if wasRunning == isRunning {
+func (v *view) markReserved(id string, holds bool) {
+	if v.holds(id) == holds {
 		return
 	}
 
@@ -238,7 +246,9 @@ func dropUncommitted(v *state.View, entries []inventory.HistoryEntry) []inventor
 	for _, e := range entries {
 		// A release proves the commit even when the job's record is gone.
 		if e.To.InProgress() && !released[e.Job] {
-			if j, err := v.Job(e.Job); err != nil || j.Started.IsZero() {
+			// The job holds its nodes while its record cannot be read.
+			j, err := v.Job(e.Job)
+			if v.UnreadableJob(e.Job) == nil && (err != nil || j.Started.IsZero()) {
 				continue
 			}
 		}

@@ -1106,6 +1106,119 @@ func TestBadRecord(t *testing.T) {
 	changeAddr(t, s, names[0])
 }
 
+// damage replaces a record below the prefix by one that cannot be read.
+func damage(t *testing.T, s *Store, key string) {
+	t.Helper()
+	resp, err := s.client.Put(within(t, patience), s.key("/%s", key), "{nonsense")
+	must(t, err)
+	must(t, s.Wait(within(t, patience), resp.Header.Revision))
+}
+
+// removeUnreadable removes a record and waits for the view.
+func removeUnreadable(t *testing.T, s *Store, key string) {
+	t.Helper()
+	must(t, RemoveUnreadable(within(t, patience), s.client, key))
+	must(t, s.Sync(within(t, patience)))
+}
+
+// TestUnreadableJob damages the record of a running job. The job holds its nodes until
+// the record is removed, also after a restart; then they are Quarantined.
+func TestUnreadableJob(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, patience)
+
+	const count = 150 // more than one transaction
+
+	names := seen(t, s, count)
+	running, writes := held(t, s.View(), accepted(t, s, names[1:]))
+	_, err := s.Claim(ctx, s.View().Generation, running, writes)
+	must(t, err)
+
+	key := "v/jobs/" + running.ID
+	damage(t, s, key)
+
+	for when, v := range map[string]*state.View{"at once": s.View(), "after a restart": open(t, s.client).View()} {
+		if got := statuses(v)[inventory.Provisioning]; got != count-1 {
+			t.Errorf("%s, %d nodes are held, want %d", when, got, count-1)
+		}
+
+		if v.UnreadableJob(running.ID) == nil || v.UnreadableFiles() == nil {
+			t.Errorf("%s, the record is not reported", when)
+		}
+	}
+
+	if h, err := s.History(ctx, names[1], 10); err != nil || len(h) != 2 {
+		t.Errorf("%+v, %v", h, err)
+	}
+
+	removeUnreadable(t, s, key)
+
+	if got := statuses(s.View()); got[inventory.Quarantined] != count-1 || got[inventory.Unallocated] != 1 {
+		t.Errorf("after the removal, the nodes are %v", got)
+	}
+
+	n, err := s.View().Node(names[1])
+	must(t, err)
+
+	if n.Job != "" || n.Before != nil || n.Group != inventory.GroupMaster || !strings.Contains(n.LastError, "unknown") {
+		t.Errorf("%+v", n)
+	}
+
+	if h, err := s.History(ctx, names[1], 10); err != nil || len(h) != 3 || h[2].To != inventory.Quarantined {
+		t.Errorf("%+v, %v", h, err)
+	}
+
+	for _, key := range []string{s.inputsKey(running.ID), s.jobKey(running.ID)} {
+		if resp, err := s.client.Get(ctx, key); err != nil || len(resp.Kvs) > 0 {
+			t.Errorf("%s is left: %v, %v", key, resp, err)
+		}
+	}
+}
+
+// TestUnreadableNode removes the record of a node. Its host comes back Quarantined, with
+// the groups of its history as residue, and begins a new history.
+func TestUnreadableNode(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, patience)
+	name := seen(t, s, 1)[0]
+	label, serial := s.View().Nodes[0].Label, s.View().Nodes[0].Serial
+
+	running, writes := held(t, s.View(), accepted(t, s, []string{name}))
+	j, err := s.Claim(ctx, s.View().Generation, running, writes)
+	must(t, err)
+
+	ended, writes := released(t, s.View(), j)
+	_, err = s.Finish(ctx, ended, writes)
+	must(t, err)
+
+	damage(t, s, "v/nodes/"+name)
+	removeUnreadable(t, s, "v/nodes/"+name)
+
+	tomb, ok := s.View().Tombstones[name]
+	if !ok || tomb.Reason != "unreadable record removed" || !slices.Equal(tomb.Residue, []string{running.Group}) {
+		t.Fatalf("%+v", tomb)
+	}
+
+	if h, err := s.History(ctx, name, 10); err != nil || len(h) > 0 {
+		t.Errorf("%+v, %v", h, err)
+	}
+
+	// A tombstone that cannot be read is replaced by another one.
+	damage(t, s, "v/tombstones/"+name)
+	removeUnreadable(t, s, "v/tombstones/"+name)
+
+	if tomb, ok = s.View().Tombstones[name]; !ok || s.View().UnreadableNode(name) != nil {
+		t.Errorf("%+v, %v", tomb, s.View().Unreadable)
+	}
+
+	o := inventory.Observation{Observer: "gossip", Label: label, Serial: serial, Addr: "10.0.0.1", Alive: true}
+	if n, _ := inventory.NewNode(o, &tomb, noon); n.Status != inventory.Quarantined {
+		t.Errorf("%+v", n)
+	}
+}
+
 func TestWaitGivesUp(t *testing.T) {
 	t.Parallel()
 	s := store(t)

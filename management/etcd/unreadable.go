@@ -4,8 +4,10 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -101,16 +103,14 @@ func CheckRecords(ctx context.Context, client *etcd.Client) (count int, unreadab
 }
 
 // RemoveUnreadable removes the record under a key below the prefix, if it cannot be
-// decoded. It refuses to remove any other record.
+// decoded. It refuses to remove any other record. The host of a removed node may carry
+// configuration, so a tombstone stays; the nodes of a removed job become Quarantined.
 func RemoveUnreadable(ctx context.Context, client *etcd.Client, key string) error {
-	ctx, cancel := etcd.Bounded(ctx)
-	defer cancel()
-
 	full := client.Prefix + "/" + key
 
-	resp, err := client.Get(ctx, full)
+	resp, err := get(ctx, client, full)
 	if err != nil {
-		return etcd.Error(err)
+		return err
 	}
 
 	if len(resp.Kvs) == 0 {
@@ -124,20 +124,143 @@ func RemoveUnreadable(ctx context.Context, client *etcd.Client, key string) erro
 			Do("list the unreadable records: clusterm store check")
 	}
 
-	repair := clientv3.OpDelete(full)
-	if key == "v/seq" {
-		if repair, err = restoreSeq(ctx, client, full); err != nil {
-			return err
+	chunks, err := repairs(ctx, client, key)
+	if err != nil {
+		return err
+	}
+
+	// The last chunk removes the record, so a failure before it can be repeated.
+	for _, ops := range chunks {
+		ops.Add(etcd.Ops{
+			If: []clientv3.Cmp{atRevision(full, kv.ModRevision)},
+			Then: []clientv3.Op{
+				clientv3.OpPut(client.Prefix+"/v/generation", "remove"),
+				clientv3.OpPut(headKey(client.Prefix), ""),
+			},
+		})
+
+		bounded, cancel := etcd.Bounded(ctx)
+		txn, err := client.Txn(bounded).If(ops.If...).Then(ops.Then...).Commit()
+
+		cancel()
+
+		if err != nil {
+			return etcd.Error(err)
+		}
+
+		if !txn.Succeeded {
+			return inventory.Errorf(inventory.KindConflict, "the record %s, or a node of it, changed meanwhile", key).
+				Do("try again")
 		}
 	}
 
-	txn, err := client.Txn(ctx).If(atRevision(full, kv.ModRevision)).
-		Then(repair, clientv3.OpPut(headKey(client.Prefix), "")).Commit()
-	if err == nil && !txn.Succeeded {
-		return inventory.Errorf(inventory.KindConflict, "the record %s changed meanwhile", key).Do("try again")
+	return nil
+}
+
+// get reads one key, or all below a prefix.
+func get(
+	ctx context.Context, client *etcd.Client, key string, opts ...clientv3.OpOption,
+) (*clientv3.GetResponse, error) {
+	ctx, cancel := etcd.Bounded(ctx)
+	defer cancel()
+
+	resp, err := client.Get(ctx, key, opts...)
+
+	return resp, etcd.Error(err)
+}
+
+// repairOps is the number of operations that RemoveUnreadable adds to a chunk, without
+// the head key.
+const repairOps = 1
+
+// repairs returns the transactions that remove a record with everything that is of no
+// use without it.
+func repairs(ctx context.Context, client *etcd.Client, key string) ([]etcd.Ops, error) {
+	s := &Store{client: client}
+	full := client.Prefix + "/" + key
+
+	below, _ := strings.CutPrefix(key, "v/") // the keys below /x have other kinds
+
+	switch kind, name, _ := strings.Cut(below, "/"); {
+	case key == "v/seq":
+		restore, err := restoreSeq(ctx, client, full)
+		return []etcd.Ops{{Then: []clientv3.Op{restore}}}, err
+	case kind == "nodes":
+		tombstone, err := s.unknownTombstone(ctx, name)
+		forget, history := clientv3.OpDelete(full), clientv3.OpDelete(s.historyPrefix(name), clientv3.WithPrefix())
+
+		return []etcd.Ops{{Then: []clientv3.Op{forget, history, tombstone}}}, err
+	case kind == "tombstones":
+		tombstone, err := s.unknownTombstone(ctx, name)
+		return []etcd.Ops{{Then: []clientv3.Op{tombstone}}}, err
+	case kind == "jobs":
+		return s.removeJob(ctx, name)
 	}
 
-	return etcd.Error(err)
+	return []etcd.Ops{{Then: []clientv3.Op{clientv3.OpDelete(full)}}}, nil
+}
+
+// remover is the actor of the changes by RemoveUnreadable.
+const remover = "clusterm store remove"
+
+// unknownTombstone returns the write of a tombstone for a node with an unknown residue.
+// The host can carry no other groups than those of the history.
+func (s *Store) unknownTombstone(ctx context.Context, name string) (clientv3.Op, error) {
+	resp, err := get(ctx, s.client, s.historyPrefix(name), clientv3.WithPrefix())
+	if err != nil {
+		return clientv3.Op{}, err
+	}
+
+	t := inventory.Tombstone{
+		Name: name, Time: time.Now(), Actor: remover, Reason: "unreadable record removed",
+	}
+
+	for _, kv := range resp.Kvs {
+		e, err := decode[historyRecord](kv.Value)
+		if err == nil && e.Group != "" && !slices.Contains(t.Residue, e.Group) {
+			t.Residue = append(t.Residue, e.Group)
+		}
+	}
+
+	return put(s.tombstoneKey(name), newTombstoneRecord(t))
+}
+
+// removeJob returns the transactions that remove a job with its inputs and logs, and
+// quarantine the nodes that it holds.
+func (s *Store) removeJob(ctx context.Context, id string) ([]etcd.Ops, error) {
+	prefix := s.nodeKey("")
+
+	resp, err := get(ctx, s.client, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, err
+	}
+
+	reason := "the unreadable record of job " + id + " was removed, so its effect on the host is unknown"
+	trigger := inventory.Trigger{Actor: remover, Job: id, Time: time.Now()}
+
+	var parts []etcd.Ops
+	for _, kv := range resp.Kvs {
+		n, err := decodeNode(strings.TrimPrefix(string(kv.Key), prefix), kv)
+		if err != nil || n.Job != id || n.Before == nil {
+			continue
+		}
+
+		// The host may carry its group before the job as well.
+		residue := slices.DeleteFunc(n.Unreserved().Carries(), func(group string) bool { return group == n.Group })
+		m, e := n.Release(inventory.Outcome{
+			Status: inventory.Quarantined, Group: n.Group, Playbooks: n.Playbooks, Residue: residue,
+			Error: reason, Reason: reason,
+		}, trigger)
+
+		ops, err := s.putNodeOps(m, []inventory.HistoryEntry{e})
+		if err != nil {
+			return nil, err
+		}
+
+		parts = append(parts, ops)
+	}
+
+	return pack(append(parts, etcd.Ops{Then: s.dropJobOps(id)}), repairOps), nil
 }
 
 // restoreSeq returns the write of the number of the newest job that is left. Without
@@ -145,9 +268,9 @@ func RemoveUnreadable(ctx context.Context, client *etcd.Client, key string) erro
 func restoreSeq(ctx context.Context, client *etcd.Client, key string) (clientv3.Op, error) {
 	jobs := client.Prefix + "/v/jobs/"
 
-	resp, err := client.Get(ctx, jobs, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	resp, err := get(ctx, client, jobs, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
-		return clientv3.Op{}, etcd.Error(err)
+		return clientv3.Op{}, err
 	}
 
 	newest := uint64(0)

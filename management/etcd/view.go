@@ -388,16 +388,21 @@ func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
 }
 
 func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
-	var j job.Job
+	var (
+		j   job.Job
+		err error
+	)
 	if !deleted {
-		var err error
-		if j, err = decodeJob(id, kv); err != nil {
-			return err
-		}
+		j, err = decodeJob(id, kv)
 	}
 
 	// The old effective nodes are needed, so this comes before the new record.
-	v.markReserved(id, j.Status)
+	v.markReserved(id, err != nil || j.Status == job.Running)
+
+	if err != nil {
+		return err
+	}
+
 	v.markChanged(state.ChangeJobs, id, len(kv.Value))
 	v.changedJobs[id] = true
 

@@ -54,7 +54,9 @@ func applier(t *testing.T) (v *view, apply func(key string, record any)) {
 func rebuilt(v *view) (nodes []inventory.Node, jobs []string) {
 	for _, n := range v.nodes {
 		m := *n
-		if n.Before != nil && v.jobs[n.Job].Status != job.Running {
+
+		_, unreadable := v.unreadable.m["v/jobs/"+n.Job]
+		if n.Before != nil && !unreadable && v.jobs[n.Job].Status != job.Running {
 			m = n.Unreserved()
 		}
 
@@ -106,8 +108,12 @@ func TestIncrementalSnapshots(t *testing.T) {
 					Before: &beforeRecord{Status: inventory.Unallocated},
 				})
 			case 3:
-				status := []job.Status{job.Queued, job.Running, job.Complete}[r.IntN(3)]
-				apply("jobs/"+id, jobRecord{ID: id, Status: status})
+				status := []job.Status{job.Queued, job.Running, job.Complete, ""}[r.IntN(4)]
+				if status == "" {
+					apply("jobs/"+id, "no job")
+				} else {
+					apply("jobs/"+id, jobRecord{ID: id, Status: status})
+				}
 			case 4:
 				if r.IntN(4) == 0 {
 					apply("jobs/"+id, nil)

@@ -175,6 +175,12 @@ func TestExplainNode(t *testing.T) {
 				"deadline is 2026-01-02T13:00:00Z, in 50m0s",
 			set: func(v *state.View, _ *inventory.Node) { put(v, running, "5", job.Running) },
 			has: []string{"cancel-job job=5", "when job 5 succeeds, its nodes become Allocated; when it fails"}},
+		{name: "held by a job that cannot be read", nodes: []string{"a m Provisioning Discovered"}, about: "job",
+			summary: "job 5 holds it: the record v/jobs/5 in the store cannot be read: it is cut",
+			set: func(v *state.View, a *inventory.Node) {
+				a.Job, v.Unreadable = "5", map[string]string{"v/jobs/5": "it is cut"}
+			},
+			has: []string{"clusterm store remove v/jobs/5"}},
 		{name: "held by a cancelled job that cleans up",
 			nodes: []string{"a m Provisioning Discovered", "b m Provisioning Discovered"}, about: "job",
 			summary: "being cancelled by anna",

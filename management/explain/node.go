@@ -82,7 +82,13 @@ func (e *nodeExplainer) holder() {
 			e.add(finding(AboutJob, "job %s holds it: %s", j.ID, e.progress(j)).of(j).
 				do("follow it, or cancel it").
 				with(inventory.WaitForJob(j.ID), inventory.CancelJob(j.ID)))
+
+			return
 		}
+	}
+
+	if err := e.View.UnreadableJob(e.Node.Job); err != nil {
+		e.add(finding(AboutJob, "job %s holds it: %s", e.Node.Job, err.Error()))
 	}
 }
 

@@ -46,14 +46,29 @@ func (s Snapshot) UnreadableNode(name string) error {
 	return cmp.Or(s.unreadable("v/nodes/"+name), s.unreadable("v/tombstones/"+name))
 }
 
+// UnreadableJob returns an error if the record of the job cannot be read. The job holds
+// its nodes then, because its playbook may still run.
+func (s Snapshot) UnreadableJob(id string) error { return s.unreadable("v/jobs/" + id) }
+
 // inputKinds are the beginnings of the keys of records that every job depends on. A
 // job must not run with a part of its variables.
 var inputKinds = []string{"v/vars/", "v/connections/", "v/overlay", "v/seq"}
 
 // unreadableInputs returns an error if a record that jobs depend on cannot be read.
-func (s Snapshot) unreadableInputs() error {
+func (s Snapshot) unreadableInputs() error { return s.unreadableOf(inputKinds) }
+
+// fileKinds are the beginnings of the keys of records that name runs, and copies of
+// playbooks.
+var fileKinds = []string{"v/nodes/", "v/jobs/", "v/tombstones/"}
+
+// UnreadableFiles returns an error if a record that names runs or copies of playbooks
+// cannot be read: any of them may be in use.
+func (s Snapshot) UnreadableFiles() error { return s.unreadableOf(fileKinds) }
+
+// unreadableOf returns an error if a record of one of the kinds cannot be read.
+func (s Snapshot) unreadableOf(kinds []string) error {
 	for _, key := range slices.Sorted(maps.Keys(s.Unreadable)) {
-		if slices.ContainsFunc(inputKinds, func(kind string) bool { return strings.HasPrefix(key, kind) }) {
+		if slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasPrefix(key, kind) }) {
 			return s.unreadable(key)
 		}
 	}
@@ -141,7 +156,7 @@ func (s Snapshot) Job(ref string) (Job, error) {
 		}
 	}
 
-	if err := s.unreadable("v/jobs/" + ref); err != nil {
+	if err := s.UnreadableJob(ref); err != nil {
 		return Job{}, err
 	}
 
