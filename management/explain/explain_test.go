@@ -272,6 +272,19 @@ func TestExplainNode(t *testing.T) {
 	}
 }
 
+// TestNextOfADiscoverThatRestoresHosts: a discover changes no status, so none is named.
+func TestNextOfADiscoverThatRestoresHosts(t *testing.T) {
+	t.Parallel()
+
+	j := jobtest.Planned(inventory.VerbDiscover, "", "a-1 Unallocated -")
+	j.Runs = append(j.Runs, job.Run{Phase: job.PhaseUndo})
+
+	want := "job 5 restores the hosts that did not become nodes, and ends"
+	if got := (Facts{}).nextOfJob(j); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestExplainJob(t *testing.T) {
 	t.Parallel()
 

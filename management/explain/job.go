@@ -292,6 +292,8 @@ func (f Facts) nextOfJob(j job.Job) string {
 	switch {
 	case j.Outcomes != nil:
 		return fmt.Sprintf("job %s releases its nodes and ends", j.ID)
+	case run != nil && run.Phase == job.PhaseUndo && !verb.Row.ChangesStatus():
+		return fmt.Sprintf("job %s restores the hosts that did not become nodes, and ends", j.ID)
 	case run != nil && run.Phase == job.PhaseUndo:
 		return fmt.Sprintf("when the cleanup ends, its nodes become %s, or %s where it fails",
 			verb.Row.Failed, verb.Row.Dirty)
