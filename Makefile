@@ -7,6 +7,7 @@ SHELL       := /bin/bash
 PREFIX  ?= /usr/local
 DESTDIR ?=
 BENCH   ?=
+FUZZTIME ?= 10s
 BENCH_JSON ?= bin/bench.json
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
@@ -14,7 +15,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 LABCTL  := vagrant/lab/lab
 
 # Shell scripts whose name does not end in .sh.
-SCRIPTS := .ci/run .ci/stages cmd/clusterm/package/build cmd/clusterm/package/man \
+SCRIPTS := .ci/fuzz .ci/reproducible .ci/run .ci/stages .ci/vulncheck cmd/clusterm/package/build cmd/clusterm/package/man \
   vagrant/demo vagrant/deps vagrant/flow vagrant/provision vagrant/lab/lab vagrant/lab/recipe vagrant/lab/test
 
 export CGO_ENABLED ?= 0
@@ -47,6 +48,10 @@ unit: ## the tests that need neither root, Ansible nor the lab
 race: ## the unit tests under the race detector
 	CGO_ENABLED=1 go test -race ./... ./.ci/textmeasure
 
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (default 10s); make unit runs their corpora
+	.ci/fuzz $(FUZZTIME)
+
 .PHONY: lint
 lint: bin/golangci-lint ## linters, shellcheck, the figures of the text, and a build for arm64
 	bin/golangci-lint run ./... ./.ci/textmeasure
@@ -60,6 +65,17 @@ text: ## how the Go text reads, in figures; fails where one is out of bounds
 
 bin/golangci-lint: .ci/lint/go.mod
 	go -C .ci/lint build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: vuln
+vuln: build bin/govulncheck ## known vulnerabilities of the programs; fails, with the reason, where it cannot check
+	.ci/vulncheck
+
+bin/govulncheck: .ci/vuln/go.mod
+	go -C .ci/vuln build -o $(CURDIR)/$@ golang.org/x/vuln/cmd/govulncheck
+
+.PHONY: reproducible
+reproducible: ## build the programs in two folders and compare their bytes
+	.ci/reproducible "$(LDFLAGS)"
 
 .PHONY: lab-test
 lab-test: lab-deps ## the lab's own test
@@ -99,7 +115,7 @@ lab-deps:
 
 .PHONY: docs
 docs: ## regenerate the references and tables in docs/
-	go test -count=1 ./inventory ./management/metrics ./management/openapi ./clusterctl -run Document -update
+	go test -count=1 ./inventory ./management/access ./management/metrics ./management/openapi ./clusterctl -run Document -update
 
 .PHONY: man
 man: bin/clusterctl ## generate clusterctl's manual pages in bin/man/

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory"
@@ -38,7 +39,8 @@ func actionSamples() []inventory.Action {
 		case inventory.ActionForgetNodes:
 			samples = append(samples, inventory.ForgetNodes(), inventory.ForgetNodes("web-1", "web-2").Forced())
 		case inventory.ActionRetryJob:
-			samples = append(samples, inventory.RetryJob("5", false), inventory.RetryJob("5", true))
+			samples = append(samples, inventory.RetryJob("5", false),
+				inventory.RetryJob("5", true).Cleaning("current").Within(2*time.Hour))
 		default:
 			samples = append(samples, inventory.Action{
 				Name: row.Name, Nodes: []string{"web-1"}, Job: "5", Key: "jobs.timeout", Value: "2h0m0s",

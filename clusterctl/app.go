@@ -96,7 +96,8 @@ func (a *app) root() *cli.Command {
 		Name:  "clusterctl",
 		Usage: "commission and maintain the hosts of a cluster",
 		Description: "clusterctl talks to clusterm, the cluster manager: through the Unix socket " + api.DefaultSocket +
-			", or through the URL given with --url. Nodes are named LABEL-SERIAL; `clusterctl nodes get` lists them.",
+			", or to a manager on another host after clusterctl login. Nodes are named LABEL-SERIAL; " +
+			"`clusterctl nodes get` lists them.",
 		HideHelp:        true,
 		HideHelpCommand: true,
 		HideVersion:     true,
@@ -110,7 +111,11 @@ func (a *app) root() *cli.Command {
 			a.vars(),
 			a.global(),
 			a.config(),
+			a.login(),
+			a.logout(),
+			a.context(),
 			a.instance(),
+			a.token(),
 			a.health(),
 			a.version(),
 			a.supportBundle(),
@@ -147,8 +152,17 @@ func rootFlags() []cli.Flag {
 			Name:    "url",
 			Aliases: []string{"u"},
 			Sources: cli.EnvVars("CLUSTERM_URL"),
-			Usage: "the `URL` of the manager: http://HOST:PORT, HOST:PORT or unix:///PATH (default: the Unix socket " +
-				api.DefaultSocket + ")",
+			Usage: "the `URL` of the manager: https://HOST:PORT, http://HOST:PORT or unix:///PATH (default: the " +
+				"context in use, else the Unix socket " + api.DefaultSocket + ")",
+		},
+		&cli.StringFlag{
+			Name:  "context",
+			Usage: "the `NAME` of a manager of clusterctl login; see clusterctl context list [$" + envContext + "]",
+		},
+		&cli.StringFlag{
+			Name: "token-file",
+			Usage: "a `FILE` with a token for the manager (default: the variable " + tokenEnv +
+				", or none: root on the socket needs none)",
 		},
 		&cli.StringFlag{
 			Name:    "output",

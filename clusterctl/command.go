@@ -52,6 +52,7 @@ type leaf struct {
 	selects     bool // --selector can replace the arguments
 	names       bool // the arguments are names of nodes
 	readsJob    bool // the argument is a job, by default the newest one
+	local       bool // the command needs no manager
 	changesJob  bool // the argument is a job, and its number needs no confirmation
 	run         func(ctx context.Context, c *call) error
 }
@@ -88,6 +89,10 @@ func (a *app) leaf(l leaf) *cli.Command {
 
 			if err := c.check(l); err != nil {
 				return err
+			}
+
+			if l.local {
+				return l.run(ctx, c)
 			}
 
 			m, err := c.dial(follow.Patience)
@@ -195,17 +200,25 @@ func (c *call) forPeople() bool {
 
 // self returns the command prefix that reaches the same manager again.
 func (c *call) self() string {
-	// The environment variable applies to the next command as well.
+	program := "clusterctl"
+
+	// The environment variables apply to the next command as well.
 	for _, l := range c.Lineage() {
 		for _, f := range l.Flags {
-			fromFlag := f.Names()[0] == "url" && f.IsSet() && os.Getenv("CLUSTERM_URL") != c.String("url")
-			if fromFlag {
-				return "clusterctl -u " + api.ShellQuote(c.String("url"))
+			switch name := f.Names()[0]; {
+			case name == "url" && f.IsSet() && urlOnCommandLine(c.String("url")):
+				program = "clusterctl -u " + api.ShellQuote(c.String("url"))
+			case name == "context" && f.IsSet():
+				program = "clusterctl --context " + api.ShellQuote(c.String("context"))
 			}
 		}
 	}
 
-	return "clusterctl"
+	if file := c.String("token-file"); file != "" {
+		program += " --token-file " + api.ShellQuote(file)
+	}
+
+	return program
 }
 
 // show prints an answer in the requested format.
@@ -228,17 +241,27 @@ func (c *call) show(a print.Answer) error {
 func (c *call) outStyle() print.Style {
 	s := print.Style{Paint: c.outPaint(), NoHeaders: c.Bool("no-headers")}
 
-	f, isFile := c.Stdout.(*os.File)
-	if !isFile || !c.outTTY || c.format == print.FormatWide {
-		return s
-	}
-
-	// Some serial consoles have no known size: their rows have no limit.
-	if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
-		s.Width = columns
+	if c.format != print.FormatWide {
+		s.Width = c.columns()
 	}
 
 	return s
+}
+
+// columns returns the width of the terminal at stdout; 0 if stdout is no terminal, or one
+// without a known size, such as some serial consoles.
+func (a *app) columns() int {
+	f, isFile := a.Stdout.(*os.File)
+	if !isFile || !a.outTTY {
+		return 0
+	}
+
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+
+	return columns
 }
 
 // output returns the destination of everything that is followed.
@@ -256,16 +279,24 @@ func (c *call) output() follow.Output {
 	return out
 }
 
-// dial returns a client of the manager at --url. patience bounds its retries
+// dial returns a client of the selected manager. patience bounds its retries
 // after a connection breaks in the middle of a stream.
 func (c *call) dial(patience time.Duration) (*client.Client, error) {
-	return client.New(client.Options{
-		URL:       c.String("url"),
-		Actor:     actor(),
-		UserAgent: "clusterctl/" + c.app.Version.Version,
-		Patience:  patience,
-		Observe:   c.observer(),
-	})
+	url := c.String("url")
+
+	o, err := place(url, c.String("context"), urlOnCommandLine(url))
+	if err != nil {
+		return nil, err
+	}
+
+	if err := useBearer(&o, c.String("token-file")); err != nil {
+		return nil, err
+	}
+
+	o.Actor, o.UserAgent, o.Patience = actor(), "clusterctl/"+c.app.Version.Version, patience
+	o.Observe = c.observer()
+
+	return client.New(o)
 }
 
 // observer returns the function that shows each request with --verbose, or nil.

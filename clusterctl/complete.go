@@ -60,6 +60,7 @@ func (a *app) completion() *cli.Command {
 			name:     shell.name,
 			usage:    "print the script for " + shell.name,
 			examples: []string{shell.example},
+			local:    true,
 			formats:  []string{},
 			run:      func(_ context.Context, c *call) error { return c.write([]byte(shell.script)) },
 		}))
@@ -210,11 +211,11 @@ func (a *app) candidates(ctx context.Context, words []string) []candidate {
 	}
 
 	// An invalid URL only costs the names: everything else completes without a manager.
-	c.manager, _ = client.New(client.Options{
-		URL:       url,
-		UserAgent: "clusterctl/" + a.Version.Version,
-		Patience:  impatient,
-	})
+	o, err := place(url, c.options["context"], c.options["url"] != "")
+	if err == nil && useBearer(&o, c.options["token-file"]) == nil {
+		o.UserAgent, o.Patience = "clusterctl/"+a.Version.Version, impatient
+		c.manager, _ = client.New(o)
+	}
 
 	// In order: the value of an option, an option, a subcommand, an argument.
 	switch {
@@ -353,6 +354,8 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 			names = print.JobColumns.Names()
 		case strings.HasPrefix(c.path, "instance"):
 			names = print.InstanceColumns.Names()
+		case strings.HasPrefix(c.path, "token"):
+			names = print.TokenColumns.Names()
 		}
 
 		out := words(names...)
@@ -361,6 +364,8 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		}
 
 		return several(current, out)
+	case "role":
+		return words("viewer", "monitor", "operator", "admin")
 	case "on-failure":
 		return []candidate{
 			{api.OnFailureBatch, "clean up all nodes of the request"},
@@ -368,6 +373,10 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		}
 	case "selector":
 		return c.selector(ctx, current)
+	case "context":
+		return words(contextNames()...)
+	case "ca-file", "token-file":
+		return files(current)
 	case "extra-vars":
 		if path, ok := strings.CutPrefix(current, "@"); ok {
 			return prefixed("@", files(path))
@@ -540,6 +549,7 @@ var completions = withVerbs(map[string]positional{
 	"nodes explain": oneNode,
 	"nodes wait":    anyNodes,
 	"nodes history": oneNode,
+	"nodes ping":    anyNodes,
 	"nodes set":     anyNodes,
 	"nodes label":   anyNodes,
 	"nodes forget":  anyNodes,
@@ -553,6 +563,10 @@ var completions = withVerbs(map[string]positional{
 		func(j api.Job) bool { return j.Status.Ended() && j.Status != api.Complete },
 		"last",
 	),
+	"login":          nil,
+	"context use":    func(context.Context, *completer, string) []candidate { return words(contextNames()...) },
+	"context remove": func(context.Context, *completer, string) []candidate { return words(contextNames()[1:]...) },
+	"token revoke":   tokenNames,
 	"vars get":       varKeys,
 	"vars unset":     varKeys,
 	"vars set":       nil,
@@ -580,6 +594,25 @@ func withVerbs(m map[string]positional) map[string]positional {
 	}
 
 	return m
+}
+
+// tokenNames completes the names of tokens.
+func tokenNames(ctx context.Context, c *completer, _ string) []candidate {
+	if c.manager == nil {
+		return nil
+	}
+
+	tokens, err := c.manager.Tokens(ctx)
+	if err != nil {
+		return nil
+	}
+
+	var out []candidate
+	for _, t := range tokens.Items {
+		out = append(out, candidate{t.Name, t.Role})
+	}
+
+	return out
 }
 
 // anyNodes completes several nodes.

@@ -4,6 +4,7 @@ package clusterctl
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -36,12 +37,13 @@ func (a *app) config() *cli.Command {
 				run: configGet,
 			}),
 			a.leaf(leaf{
-				name:     "set",
-				args:     "KEY=VALUE…",
-				min:      1,
-				max:      -1,
-				usage:    "change the configuration at once",
-				about:    "A value set here overrides the configuration file, and survives restarts.\n" + valueHelp,
+				name:  "set",
+				args:  "KEY=VALUE…",
+				min:   1,
+				max:   -1,
+				usage: "change the configuration at once",
+				about: "A value set here overrides the configuration file, and survives restarts. After a change of " +
+					"playbooks, the command lists the nodes that are still cleaned with the former ones.\n" + valueHelp,
 				examples: []string{"clusterctl config set jobs.limit=8 jobs.timeout=2h"},
 				run: func(ctx context.Context, c *call) error {
 					// The first generation took a file, or - for stdin.
@@ -89,7 +91,11 @@ func configGet(ctx context.Context, c *call) error {
 	}
 
 	// jobs and jobs. both select jobs.limit, but job does not.
-	key := c.args[0]
+	key, err := c.formerConfigKey(c.args[0])
+	if err != nil {
+		return err
+	}
+
 	prefix := strings.TrimSuffix(key, ".") + "."
 
 	matches := api.Config{}
@@ -113,6 +119,11 @@ func configGet(ctx context.Context, c *call) error {
 
 // patchConfig changes the configuration, and shows the new values.
 func (c *call) patchConfig(ctx context.Context, patch api.Vars, verb string) error {
+	patch, err := c.formerConfigKeys(patch)
+	if err != nil {
+		return err
+	}
+
 	now, err := c.manager.PatchConfig(ctx, patch)
 	if err != nil {
 		return err
@@ -139,7 +150,26 @@ func (c *call) patchConfig(ctx context.Context, patch api.Vars, verb string) err
 		c.say("%s: %s is now %s (%s)", verb, k, value, changed[k].Origin)
 	}
 
+	c.showFormer(changed["playbooks"].Former)
+
 	return nil
+}
+
+// maxFormer is the number of names that showFormer prints.
+const maxFormer = 5
+
+// showFormer prints the nodes that are cleaned with other playbooks than the new ones.
+func (c *call) showFormer(names []string) {
+	if len(names) == 0 {
+		return
+	}
+
+	text := print.List(names[:min(len(names), maxFormer)])
+	if more := len(names) - maxFormer; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+
+	c.say("  still cleaned with the playbooks that configured them, until 'nodes %s': %s", inventory.VerbApply, text)
 }
 
 func (c *call) showConfig(cfg api.Config) error {

@@ -33,13 +33,20 @@ func (a *app) events() *cli.Command {
 		usage: "print every change in the cluster as it happens, one per line",
 		about: "Changes of nodes and jobs come with their content, changes of variables and configuration with the " +
 			"names of the keys. The command ends with Ctrl-C (exit code 130), and continues after a restart of the " +
-			"manager. For the past, see `nodes history`, `job list` and `vars history`.\n" +
+			"manager. --since begins with the past of nodes and jobs, as far as the manager keeps it; see also " +
+			"`nodes history`, `job list` and `vars history`.\n" +
 			"-o json prints the events of GET /v1/watch, one per line.",
 		formats: []string{print.FormatJSON},
 		flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "kind", Usage: "only changes of this `KIND`: " + strings.Join(kinds, ", ")},
+			sinceFlag("first the recorded changes of nodes and jobs"),
 		},
-		examples: []string{"clusterctl events", "clusterctl events --kind jobs,config", "clusterctl events -o json"},
+		examples: []string{
+			"clusterctl events",
+			"clusterctl events --since 10m",
+			"clusterctl events --kind jobs,config",
+			"clusterctl events -o json",
+		},
 		run: func(ctx context.Context, c *call) error {
 			var chosen []api.WatchKind
 			for _, word := range values(c, "kind") {
@@ -52,7 +59,27 @@ func (a *app) events() *cli.Command {
 				chosen = append(chosen, k)
 			}
 
-			return follow.Events(ctx, c.manager, chosen, c.format == print.FormatJSON, c.output())
+			o := follow.EventOptions{Kinds: chosen, JSON: c.format == print.FormatJSON}
+
+			var err error
+			if o.Since, err = c.since(); err != nil {
+				return err
+			}
+
+			hasPast := len(chosen) == 0 ||
+				slices.Contains(chosen, api.WatchNodes) || slices.Contains(chosen, api.WatchJobs)
+
+			switch {
+			case o.Since.IsZero():
+			case o.JSON:
+				return exit.Usagef("--since and -o json exclude each other").
+					Try("the past of jobs in JSON: %s job list -o json", c.self())
+			case !hasPast:
+				return exit.Usagef("--since shows the past of nodes and jobs, and --kind leaves out both").
+					Try("for that of the global variables: %s vars history --global", c.self())
+			}
+
+			return follow.Events(ctx, c.manager, o, c.output())
 		},
 	})
 }

@@ -5,7 +5,9 @@ package clusterctl
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -13,6 +15,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/management/api"
 )
 
 // formerNames are the names that the first generation had for commands. They work
@@ -108,4 +111,43 @@ func (c *call) formerConfig(ctx context.Context, name string) error {
 	c.say("set: the keys of %s are in force", source)
 
 	return nil
+}
+
+// formerConfigKey returns the key of today for a key of the first generation, or the
+// key itself. Without an equivalent, the error names the way of today.
+func (c *call) formerConfigKey(key string) (string, error) {
+	k, former := api.FindFormerKey(key)
+
+	switch {
+	case !former:
+		return key, nil
+	case k.Fixed != "":
+		return "", exit.Errorf(exit.Refused, "%s is always %s", key, k.Fixed).
+			Try("give the playbook that name in its folder")
+	case k.Instead != "":
+		return "", exit.Errorf(exit.Refused, "%s has no equivalent in this manager", key).Try("%s", k.Instead)
+	}
+
+	c.say("%s of the first generation is %s", key, k.Now)
+
+	return k.Now, nil
+}
+
+// formerConfigKeys replaces the keys of the first generation in a patch.
+func (c *call) formerConfigKeys(patch api.Vars) (api.Vars, error) {
+	out := api.Vars{}
+	for _, key := range slices.Sorted(maps.Keys(patch)) {
+		now, err := c.formerConfigKey(key)
+		if err != nil {
+			return nil, err
+		}
+
+		if _, twice := out[now]; twice {
+			return nil, exit.Usagef("%s is given twice, once under its former name", now).Try("give it once")
+		}
+
+		out[now] = patch[key]
+	}
+
+	return out, nil
 }

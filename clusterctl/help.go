@@ -14,9 +14,10 @@ import (
 	"github.com/contiv/cluster/clusterctl/exit"
 )
 
-// The widths of help and reference, in columns.
+// The widths of help and reference, in columns. Help is narrower on a narrow terminal.
 const (
-	helpWidth     = 98
+	helpWidth     = 100
+	leastWidth    = 60
 	termWidth     = 28
 	markdownWidth = 118
 )
@@ -51,7 +52,12 @@ func (a *app) help() *cli.Command {
 // printHelp prints the help of a command to stdout.
 func (a *app) printHelp(c *cli.Command) error {
 	var b bytes.Buffer
-	path, subs := c.FullName(), c.VisibleCommands()
+	path, subs, width := c.FullName(), c.VisibleCommands(), helpWidth
+
+	if columns := a.columns(); columns > 0 {
+		width = max(leastWidth, min(width, columns))
+	}
+
 	fmt.Fprintf(&b, "%s - %s\n\nUsage:\n  %s\n", path, c.Usage, synopsis(c, path))
 
 	if aliases := shownAliases(c); len(aliases) > 0 {
@@ -62,7 +68,7 @@ func (a *app) printHelp(c *cli.Command) error {
 		b.WriteByte('\n')
 
 		for line := range strings.SplitSeq(strings.TrimSpace(c.Description), "\n") {
-			fmt.Fprintln(&b, fold(line, helpWidth))
+			fmt.Fprintln(&b, fold(line, width-2))
 		}
 	}
 
@@ -76,15 +82,15 @@ func (a *app) printHelp(c *cli.Command) error {
 			}
 		}
 
-		section(&b, "Commands", rows)
+		section(&b, "Commands", rows, width)
 	}
 
 	// Global options and exit codes appear once, in the help of the program.
 	if c == c.Root() {
-		section(&b, "Global options", flagRows(c.Flags))
-		section(&b, "Exit codes", exitRows())
+		section(&b, "Global options", flagRows(c.Flags), width)
+		section(&b, "Exit codes", exitRows(), width)
 	} else {
-		section(&b, "Options", flagRows(c.Flags))
+		section(&b, "Options", flagRows(c.Flags), width)
 	}
 
 	if examples := examplesOf(c); len(examples) > 0 {
@@ -182,32 +188,33 @@ func placeholder(usage string) (text, value string) {
 	return before + value + after, value
 }
 
-// section writes a titled list of terms and texts in two columns.
-func section(b *bytes.Buffer, title string, rows [][2]string) {
+// section writes a titled list of terms and texts in two columns, in lines of at most
+// width columns.
+func section(b *bytes.Buffer, title string, rows [][2]string, width int) {
 	if len(rows) == 0 {
 		return
 	}
 
-	width := 0
+	terms := 0
 	for _, r := range rows {
-		width = max(width, min(runewidth.StringWidth(r[0]), termWidth))
+		terms = max(terms, min(runewidth.StringWidth(r[0]), termWidth))
 	}
 
 	fmt.Fprintf(b, "\n%s:\n", title)
 
 	for _, r := range rows {
-		lines := strings.Split(fold(r[1], helpWidth-2-width), "\n")
+		lines := strings.Split(fold(r[1], width-4-terms), "\n")
 
 		// A long term gets a line of its own.
-		if runewidth.StringWidth(r[0]) > width {
+		if runewidth.StringWidth(r[0]) > terms {
 			fmt.Fprintf(b, "  %s\n", r[0])
 		} else {
-			fmt.Fprintf(b, "  %s  %s\n", runewidth.FillRight(r[0], width), lines[0])
+			fmt.Fprintf(b, "  %s  %s\n", runewidth.FillRight(r[0], terms), lines[0])
 			lines = lines[1:]
 		}
 
 		for _, l := range lines {
-			fmt.Fprintf(b, "  %s  %s\n", strings.Repeat(" ", width), l)
+			fmt.Fprintf(b, "  %s  %s\n", strings.Repeat(" ", terms), l)
 		}
 	}
 }

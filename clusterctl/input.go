@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
 
@@ -106,6 +108,10 @@ func assigned(arg string) (api.Vars, error) {
 			Try("repeat -e for each variable, or quote the value twice: -e %s", api.ShellQuote(key+`="`+text+`"`))
 	}
 
+	if !utf8.ValidString(arg) {
+		return nil, notText(arg)
+	}
+
 	v, err := value(text)
 	if err != nil {
 		return nil, malformed(key, err)
@@ -119,6 +125,11 @@ func assigned(arg string) (api.Vars, error) {
 func malformed(key string, err error) error {
 	return exit.Usagef("cannot parse the value of %s: %v", key, err).
 		Try("to keep it as text, quote it twice: %s", api.ShellQuote(key+`="…"`))
+}
+
+// notText returns the error about bytes that JSON would replace without a word.
+func notText(arg string) error {
+	return exit.Usagef("%q is not UTF-8 text", arg).Try("to set binary data, encode it, for example with base64")
 }
 
 // objectText returns the text of one value of -e, and its source for messages.
@@ -195,6 +206,10 @@ func assignments(args []string) (api.Vars, error) {
 			return nil, exit.Usagef("%s is given twice", key)
 		}
 
+		if !utf8.ValidString(arg) {
+			return nil, notText(arg)
+		}
+
 		v, err := value(text)
 		if err != nil {
 			return nil, malformed(key, err)
@@ -269,4 +284,40 @@ func number(c *call, flag string, low int) (int, error) {
 	}
 
 	return n, nil
+}
+
+// sinceFlag returns the option --since. Its usage begins with the things.
+func sinceFlag(things string) cli.Flag {
+	return &cli.StringFlag{
+		Name:  "since",
+		Usage: things + " since `TIME`: an age such as 10m, or a time such as 2026-01-02T15:04:05Z",
+	}
+}
+
+// since returns the value of --since, or the zero time.
+func (c *call) since() (time.Time, error) {
+	if !c.IsSet("since") {
+		return time.Time{}, nil
+	}
+
+	return parseSince(c.String("since"), time.Now())
+}
+
+// parseSince parses an age before now, a time in RFC 3339, or a local time in the
+// format of every table.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if age, err := time.ParseDuration(text); err == nil && age > 0 {
+		return now.Add(-age), nil
+	}
+
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+
+	if t, err := time.ParseInLocation(time.DateTime, text, now.Location()); err == nil {
+		return t, nil
+	}
+
+	return time.Time{}, exit.Usagef("--since needs an age or a time, not %q", text).
+		Try("for example: --since 10m, --since 2026-01-02T15:04:05Z or --since '2026-01-02 15:04:05'")
 }

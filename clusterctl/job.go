@@ -103,17 +103,24 @@ func (a *app) jobLogs() *cli.Command {
 		readsJob: true,
 		usage:    "print the output of a job",
 		about: readJobHelp + "\nAt a terminal, control characters that a host printed are replaced. A file or a pipe " +
-			"gets the output as it was.",
+			"gets the output as it was.\n" +
+			"The output has no times. --timestamps prints instead one line for each result of a host and task, with " +
+			"its time, and --since only the later ones of these lines.",
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue until the job ends"},
 			&cli.StringFlag{Name: "tail", Usage: "only the last `N` lines of the output so far"},
 			&cli.BoolFlag{Name: "events", Usage: "the results per host and task instead of the text, one JSON " +
 				"object per line"},
+			&cli.BoolFlag{Name: "timestamps", Usage: "the results per host and task instead of the text, one line " +
+				"each, with its time"},
+			sinceFlag("as --timestamps (or --events), but only the results"),
 		},
 		formats: []string{},
 		examples: []string{
 			"clusterctl job logs",
 			"clusterctl job logs -f --tail 20",
+			"clusterctl job logs --timestamps 12",
+			"clusterctl job logs -f --since 10m",
 			"clusterctl job logs --events 12",
 		},
 		run: func(ctx context.Context, c *call) error {
@@ -128,11 +135,25 @@ func (a *app) jobLogs() *cli.Command {
 				return err
 			}
 
-			if tail > 0 && c.Bool("events") {
-				return exit.Usagef("--tail and --events exclude each other").Try("drop one of the two options")
+			since, err := c.since()
+			if err != nil {
+				return err
 			}
 
-			o := follow.LogOptions{Follow: c.Bool("follow"), Events: c.Bool("events"), Tail: tail}
+			events, timed := c.Bool("events"), c.Bool("timestamps")
+
+			switch {
+			case events && timed:
+				return exit.Usagef("--events and --timestamps exclude each other").
+					Try("drop --timestamps: each event has its time")
+			case tail > 0 && (events || timed || !since.IsZero()):
+				return exit.Usagef("--tail excludes --events, --timestamps and --since").
+					Try("drop --tail, or choose the latest results with --since")
+			}
+
+			o := follow.LogOptions{
+				Follow: c.Bool("follow"), Events: events, Timed: timed || !since.IsZero(), Tail: tail, Since: since,
+			}
 
 			return follow.Log(ctx, m, c.args[0], o, c.output())
 		},
@@ -182,6 +203,12 @@ func (a *app) jobRetry() *cli.Command {
 			&cli.BoolFlag{Name: "failed", Usage: "only the nodes on which the job failed"},
 			&cli.BoolFlag{Name: "all", Usage: "all nodes, also those on which an update succeeded"},
 			&cli.BoolFlag{Name: "pinned", Usage: "with the playbooks and variables of the original"},
+			&cli.StringFlag{
+				Name: "playbooks",
+				Usage: "the `PLAYBOOKS` of the cleanup: current for the configured folder (default: as in the " +
+					"original)",
+			},
+			timeoutFlag("that of the original"),
 			yesFlag(),
 			&cli.BoolFlag{Name: "no-wait", Usage: "print the id of the new job, and do not wait"},
 		},
@@ -190,10 +217,17 @@ func (a *app) jobRetry() *cli.Command {
 			"clusterctl job retry 12 --failed",
 			"clusterctl job retry 12 web-1-AB12",
 			"clusterctl job retry 12 --pinned",
+			"clusterctl job retry 12 --timeout 2h",
 		},
 		run: func(ctx context.Context, c *call) error {
+			timeout, err := c.timeout()
+			if err != nil {
+				return err
+			}
+
 			j, err := c.manager.Retry(ctx, c.args[0], api.Retry{
 				Failed: c.Bool("failed"), All: c.Bool("all"), Nodes: c.args[1:], Pinned: c.Bool("pinned"),
+				Playbooks: c.String("playbooks"), Timeout: timeout,
 			})
 
 			return c.accepted(ctx, j, err)

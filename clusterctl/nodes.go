@@ -24,7 +24,14 @@ func (a *app) nodes() *cli.Command {
 		Commands: slices.Concat(
 			[]*cli.Command{a.nodesGet(), a.nodesWatch()},
 			a.verbs(takesNodes),
-			[]*cli.Command{a.nodesExplain(), a.nodesHistory(), a.nodesWait(), a.nodesSet(), a.nodesLabel()},
+			[]*cli.Command{
+				a.nodesExplain(),
+				a.nodesHistory(),
+				a.nodesPing(),
+				a.nodesWait(),
+				a.nodesSet(),
+				a.nodesLabel(),
+			},
 		),
 	}
 }
@@ -241,7 +248,14 @@ func listNodes(ctx context.Context, c *call) error {
 
 	layout.Sort(nodes.Items)
 
-	if c.forPeople() {
+	switch {
+	case !c.forPeople():
+	case len(c.args) > 0:
+		// A list of some nodes does not show whether others have their addresses.
+		if err := c.addAddrRivals(ctx, nodes.Items); err != nil {
+			return err
+		}
+	default:
 		for _, shared := range print.SharedAddrs(nodes.Items) {
 			c.say("%s", shared)
 		}
@@ -256,11 +270,31 @@ func listNodes(ctx context.Context, c *call) error {
 			}
 		},
 	}
-	for _, n := range nodes.Items {
-		answer.Names = append(answer.Names, n.Name)
+
+	answer.Names = make([]string, len(nodes.Items))
+	for i := range nodes.Items {
+		answer.Names[i] = nodes.Items[i].Name
 	}
 
 	return cmp.Or(c.show(answer), unknown)
+}
+
+// addAddrRivals marks the nodes with an address that other nodes have, too.
+func (c *call) addAddrRivals(ctx context.Context, nodes []api.Node) error {
+	for i := range nodes {
+		n, err := c.manager.Node(ctx, nodes[i].Name)
+		if inventory.KindOf(err) == inventory.KindNotFound {
+			continue // forgotten meanwhile
+		}
+
+		if err != nil {
+			return err
+		}
+
+		nodes[i].AddrRivals = n.AddrRivals
+	}
+
+	return nil
 }
 
 // knownNodes returns the nodes of a filter, and the names in it that do not exist.
@@ -387,7 +421,7 @@ func forgetNodes(ctx context.Context, c *call, row inventory.Transition) error {
 		return c.submit(ctx, row)
 	}
 
-	for _, flag := range []string{"timeout", "no-wait", "extra-vars"} {
+	for _, flag := range []string{"timeout", "no-wait", "extra-vars", "diff", "ansible-verbosity"} {
 		if c.IsSet(flag) {
 			return exit.Usagef("--%s needs a job, and only --remove-agent starts one", flag).
 				Try("drop it, or add --remove-agent")

@@ -25,14 +25,17 @@ func (a *app) man() *cli.Command {
 		max:      1,
 		usage:    "write the manual page of every command to a directory",
 		hidden:   true,
+		local:    true,
 		formats:  []string{},
 		examples: []string{"clusterctl man /usr/share/man/man1"},
 		run: func(_ context.Context, c *call) error {
+			//nolint:gosec // manual pages are for everybody
 			if err := os.MkdirAll(c.args[0], 0o755); err != nil {
 				return exit.Errorf(exit.Failed, "cannot create the directory: %v", err)
 			}
 
 			for name, page := range Man(c.app.Version) {
+				//nolint:gosec // manual pages are for everybody
 				if err := os.WriteFile(filepath.Join(c.args[0], name), page, 0o644); err != nil {
 					return exit.Errorf(exit.Failed, "cannot write the page: %v", err)
 				}

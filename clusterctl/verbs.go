@@ -24,6 +24,13 @@ type verbHelp struct {
 	run func(ctx context.Context, c *call, row inventory.Transition) error
 }
 
+// inPlaceHelp describes the options that only verbs in place accept.
+const inPlaceHelp = "With --check the job changes nothing: the nodes, and their records, stay as they are, and the " +
+	"job shows how many tasks would change each. Its failure is no error of the node. Only tasks with check_mode: " +
+	"false are executed, and the job names the nodes that they changed. After --tags or --skip-tags the applied " +
+	"configuration counts as unknown, until an apply of everything; a node without a selected task has failed."
+
+// verbHelps has an entry for most verbs.
 var verbHelps = map[inventory.Verb]verbHelp{
 	inventory.VerbDiscover: {
 		about: "ADDR is an IPv4 or IPv6 address, a host name, a range FIRST-LAST or a network in CIDR notation (at " +
@@ -62,17 +69,22 @@ var verbHelps = map[inventory.Verb]verbHelp{
 	},
 	inventory.VerbApply: {
 		about: "The job runs site.yml on nodes in service: the usual way to bring a change of playbooks or variables " +
-			"to them. If it fails, the nodes stay in service and keep the error in their record.",
+			"to them. If it fails, the nodes stay in service and keep the error in their record.\n" + inPlaceHelp,
 		examples: []string{
 			"clusterctl nodes apply web-1-AB12",
 			"clusterctl nodes apply -l group=service-worker --serial 25% --max-failures 2 -e release=2.1",
+			"clusterctl nodes apply web-1-AB12 --check --diff",
+			"clusterctl nodes apply web-1-AB12 --tags config,certificates",
 		},
 	},
 	inventory.VerbMaintenance: {
 		aliases: []string{"upgrade"},
 		about: "Its plain name is nodes upgrade. The job runs rolling-upgrade.yml. If it fails, the nodes stay in " +
-			"service and keep the error in their record.",
-		examples: []string{"clusterctl nodes maintenance web-1-AB12 -e '{\"version\": \"2.1\"}'"},
+			"service and keep the error in their record.\n" + inPlaceHelp,
+		examples: []string{
+			"clusterctl nodes maintenance web-1-AB12 -e '{\"version\": \"2.1\"}'",
+			"clusterctl nodes maintenance web-1-AB12 --check --diff",
+		},
 	},
 	inventory.VerbDecommission: {
 		about: "A dead host is decommissioned, too; its record then keeps the uncleaned group as residue.\n" +
@@ -127,6 +139,13 @@ var fieldFlags = map[inventory.Field]func(meaning string) cli.Flag{
 	},
 	inventory.FieldMaxFailures: func(meaning string) cli.Flag {
 		return &cli.StringFlag{Name: "max-failures", Usage: valueName(meaning, "number")}
+	},
+	inventory.FieldCheck: func(meaning string) cli.Flag { return &cli.BoolFlag{Name: "check", Usage: meaning} },
+	inventory.FieldTags: func(meaning string) cli.Flag {
+		return &cli.StringSliceFlag{Name: "tags", Usage: valueName(meaning, "tags")}
+	},
+	inventory.FieldSkipTags: func(meaning string) cli.Flag {
+		return &cli.StringSliceFlag{Name: "skip-tags", Usage: valueName(meaning, "tags")}
 	},
 	inventory.FieldPlaybooks: func(meaning string) cli.Flag {
 		return &cli.StringFlag{Name: "playbooks", Usage: valueName(meaning, "playbooks")}
@@ -200,13 +219,37 @@ func (a *app) verb(row inventory.Transition) *cli.Command {
 // jobFlags are the options of every command that requests a job.
 func jobFlags() []cli.Flag {
 	return []cli.Flag{
+		timeoutFlag("as configured"),
+		&cli.BoolFlag{Name: "diff", Usage: "show the differences in files, in the output of the job"},
 		&cli.StringFlag{
-			Name:  "timeout",
-			Usage: "the time limit of the job: a `DURATION` such as 90s, 15m or 1h30m (default: as configured)",
+			Name:  "ansible-verbosity",
+			Usage: "the verbosity `LEVEL` of ansible-playbook, from 0 to 4: the number of v in its -v",
 		},
 		&cli.StringFlag{Name: "reason", Usage: "the `REASON` for the history"},
 		&cli.BoolFlag{Name: "no-wait", Usage: "print the id of the job, and do not wait"},
 	}
+}
+
+func timeoutFlag(otherwise string) cli.Flag {
+	return &cli.StringFlag{
+		Name:  "timeout",
+		Usage: "the time limit of the job: a `DURATION` such as 90s, 15m or 1h30m (default: " + otherwise + ")",
+	}
+}
+
+// timeout returns the value of --timeout, or 0 without the option.
+func (c *call) timeout() (d api.Duration, err error) {
+	if !c.IsSet("timeout") {
+		return 0, nil
+	}
+
+	// One grammar of durations for the API and the command line.
+	if err := d.UnmarshalText([]byte(c.String("timeout"))); err != nil {
+		message, remedy := exit.Explain(c.self(), err)
+		return 0, exit.Usagef("--timeout: %s", message).Try("%s", remedy)
+	}
+
+	return d, nil
 }
 
 // submit requests the job that the command line describes, and waits for it.
@@ -246,9 +289,17 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 		Force:     c.Bool("force"),
 		TakeOver:  c.Bool("take-over"),
 		Reason:    c.String("reason"),
+		Check:     c.Bool("check"),
+		Diff:      c.Bool("diff"),
+		Tags:      values(c, "tags"),
+		SkipTags:  values(c, "skip-tags"),
 	}
 	if c.IsSet("serial") && r.Serial == "" {
 		return exit.Usagef("--serial is empty").Try("give the size of a batch, such as 2 or 25%%")
+	}
+
+	if r.Verbosity, err = number(c, "ansible-verbosity", 0); err != nil {
+		return err
 	}
 
 	if r.MaxFailures, err = number(c, "max-failures", 0); err != nil {
@@ -268,12 +319,8 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 		r.Nodes = c.args
 	}
 
-	if c.IsSet("timeout") {
-		// One grammar of durations for the API and the command line.
-		if err := r.Timeout.UnmarshalText([]byte(c.String("timeout"))); err != nil {
-			message, remedy := exit.Explain(c.self(), err)
-			return exit.Usagef("--timeout: %s", message).Try("%s", remedy)
-		}
+	if r.Timeout, err = c.timeout(); err != nil {
+		return err
 	}
 
 	j, err := c.manager.Submit(ctx, r)

@@ -118,8 +118,13 @@ func (c *call) showResult(j api.Job) error {
 	if j.Status == api.Complete {
 		c.say("job %s is %s%s", j.ID, j.Status, after)
 
-		if j.Message != "" {
+		switch {
+		case j.Message == "":
+		case j.Check: // the sentence is the result
+			c.say("%s", print.Line(j.Message))
+		default:
 			c.say("warning: %s", print.Line(j.Message))
+			c.say("to see the cause and a remedy: %s job why %s", c.self(), j.ID)
 		}
 
 		return nil

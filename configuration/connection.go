@@ -5,7 +5,6 @@ package configuration
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -28,8 +27,8 @@ type Connection struct {
 // The patterns are strict, because the values become arguments and settings of
 // ssh: no white space, quotes, braces or percent signs, and no leading dash.
 var (
-	userName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}$`)
-	filePath = regexp.MustCompile(`^/[A-Za-z0-9._/@+=,-]{1,255}$`)
+	userName = lazy(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}$`)
+	filePath = lazy(`^/[A-Za-z0-9._/@+=,-]{1,255}$`)
 )
 
 // Check refuses values that are not safe as arguments of ssh. Its error is of
@@ -39,15 +38,15 @@ func (c Connection) Check() error {
 
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	if c.User != "" && !userName.MatchString(c.User) {
+	if c.User != "" && !userName().MatchString(c.User) {
 		add("connection: user %q is not an account name", c.User)
 	}
 
-	if c.BecomeUser != "" && !userName.MatchString(c.BecomeUser) {
+	if c.BecomeUser != "" && !userName().MatchString(c.BecomeUser) {
 		add("connection: become_user %q is not an account name", c.BecomeUser)
 	}
 
-	if c.KeyFile != "" && !filePath.MatchString(c.KeyFile) {
+	if c.KeyFile != "" && !filePath().MatchString(c.KeyFile) {
 		add("connection: key_file %q is not an absolute path of letters, digits and ._/@+=,-", c.KeyFile)
 	}
 
@@ -63,7 +62,7 @@ func (c Connection) Check() error {
 
 	// Ansible looks for the interpreter itself in the auto modes.
 	isAuto := c.Python == "auto" || c.Python == "auto_silent"
-	if c.Python != "" && !isAuto && !filePath.MatchString(c.Python) {
+	if c.Python != "" && !isAuto && !filePath().MatchString(c.Python) {
 		add("connection: python %q is neither an absolute path of letters, digits and ._/@+=,- nor auto", c.Python)
 	}
 
@@ -109,7 +108,7 @@ func ParseJump(s string) (Jump, error) {
 	rest := s
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		j.User, rest = rest[:at], rest[at+1:]
-		if !userName.MatchString(j.User) {
+		if !userName().MatchString(j.User) {
 			return invalid("the user is not an account name")
 		}
 	}

@@ -27,20 +27,24 @@ const (
 
 // Event is an event of a playbook run. Fields that do not apply are empty.
 type Event struct {
-	Time    time.Time        `json:"time,omitzero"`
-	Event   EventKind        `json:"event"`
-	Play    string           `json:"play,omitempty"`
-	Task    string           `json:"task,omitempty"`
-	Role    string           `json:"role,omitempty"`
-	Action  string           `json:"action,omitempty"` // the module
-	Host    string           `json:"host,omitempty"`
-	Changed bool             `json:"changed,omitempty"`
-	Ignored bool             `json:"ignored,omitempty"` // the playbook ignores the failure
-	Item    string           `json:"item,omitempty"`    // of a loop; JSON unless it is a string
-	Message string           `json:"message,omitempty"`
-	Seconds float64          `json:"seconds,omitempty"` // duration of the task on Host
-	Hosts   []string         `json:"hosts,omitempty"`
-	Stats   map[string]Stats `json:"stats,omitempty"` // by host
+	Time    time.Time `json:"time,omitzero"`
+	Event   EventKind `json:"event"`
+	Play    string    `json:"play,omitempty"`
+	Task    string    `json:"task,omitempty"`
+	Role    string    `json:"role,omitempty"`
+	Action  string    `json:"action,omitempty"` // the module
+	Host    string    `json:"host,omitempty"`
+	Changed bool      `json:"changed,omitempty"`
+	// Unselected: none of the chosen tags selects the task. It runs all the same, as one with the tag always does.
+	Unselected bool `json:"unselected,omitempty"`
+	// Executed: the task runs in spite of a check, because it has check_mode: false.
+	Executed bool             `json:"executed,omitempty"`
+	Ignored  bool             `json:"ignored,omitempty"` // the playbook ignores the failure
+	Item     string           `json:"item,omitempty"`    // of a loop; JSON unless it is a string
+	Message  string           `json:"message,omitempty"`
+	Seconds  float64          `json:"seconds,omitempty"` // duration of the task on Host
+	Hosts    []string         `json:"hosts,omitempty"`
+	Stats    map[string]Stats `json:"stats,omitempty"` // by host
 	// Unfinished hosts have not failed, but have not had all their plays: the run
 	// stopped early because of other hosts.
 	Unfinished []string `json:"unfinished,omitempty"`
@@ -156,18 +160,22 @@ type HostResult struct {
 	Host string `json:"host"`
 	// Begun is true once a task may have acted on the host: the host returned a
 	// result, or a task began in one of its plays.
-	Begun       bool   `json:"begun,omitempty"`
-	OK          int    `json:"ok,omitempty"` // successful task results, including changed ones
-	Changed     int    `json:"changed,omitempty"`
-	Failed      int    `json:"failed,omitempty"` // neither ignored nor rescued
-	Unreachable int    `json:"unreachable,omitempty"`
-	Skipped     int    `json:"skipped,omitempty"`
-	Ignored     int    `json:"ignored,omitempty"`
-	Unfinished  bool   `json:"unfinished,omitempty"` // the run stopped before the host had all its plays
-	Final       bool   `json:"final,omitempty"`      // the counts are Ansible's, at the end of the run
-	Task        string `json:"task,omitempty"`       // the last one with a failure that is not ignored
-	Item        string `json:"item,omitempty"`       // of a loop in that task
-	Message     string `json:"message,omitempty"`    // of that failure
+	Begun       bool `json:"begun,omitempty"`
+	OK          int  `json:"ok,omitempty"` // successful task results, including changed ones
+	Changed     int  `json:"changed,omitempty"`
+	Failed      int  `json:"failed,omitempty"` // neither ignored nor rescued
+	Unreachable int  `json:"unreachable,omitempty"`
+	Skipped     int  `json:"skipped,omitempty"`
+	Ignored     int  `json:"ignored,omitempty"`
+	// Selected: there is a result of a task that the chosen tags select.
+	Selected bool `json:"selected,omitempty"`
+	// Executed counts the tasks that a check executed, and that changed the host or failed.
+	Executed   int    `json:"executed,omitempty"`
+	Unfinished bool   `json:"unfinished,omitempty"` // the run stopped before the host had all its plays
+	Final      bool   `json:"final,omitempty"`      // the counts are Ansible's, at the end of the run
+	Task       string `json:"task,omitempty"`       // the last one with a failure that is not ignored
+	Item       string `json:"item,omitempty"`       // of a loop in that task
+	Message    string `json:"message,omitempty"`    // of that failure
 }
 
 // Good reports whether the run ended, the host had all its plays and nothing
@@ -243,6 +251,11 @@ func (s *Summary) addStats(e Event) {
 // add adds an event of this host.
 func (r *HostResult) add(e Event) {
 	r.Begun = true
+	r.Selected = r.Selected || !e.Unselected
+
+	if e.Executed && (e.Changed || e.Event == EventFailed) {
+		r.Executed++
+	}
 
 	switch e.Event {
 	case EventOK:

@@ -53,18 +53,22 @@ func TestSummarize(t *testing.T) {
 
 		want := map[string]HostResult{
 			"a": {
-				Host:    "a",
-				Begun:   true,
-				OK:      1,
-				Changed: 1,
-				Ignored: 1,
-				Skipped: 1,
-				Failed:  1,
-				Task:    "risky",
-				Message: "boom",
+				Host:     "a",
+				Begun:    true,
+				Selected: true,
+				OK:       1,
+				Changed:  1,
+				Ignored:  1,
+				Skipped:  1,
+				Failed:   1,
+				Task:     "risky",
+				Message:  "boom",
 			},
-			"b": {Host: "b", Begun: true, Failed: 1, Task: "install", Item: `{"pkg":"x"}`, Message: "no such package"},
-			"c": {Host: "c", Begun: true, Unreachable: 1, Task: "facts", Message: `["odd"]`},
+			"b": {
+				Host: "b", Begun: true, Selected: true, Failed: 1, Task: "install", Item: `{"pkg":"x"}`,
+				Message: "no such package",
+			},
+			"c": {Host: "c", Begun: true, Selected: true, Unreachable: 1, Task: "facts", Message: `["odd"]`},
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v", got)
@@ -101,6 +105,28 @@ func TestHostHasBegunWithoutAResult(t *testing.T) {
 		{Event: EventPlay, Hosts: []string{"b"}},
 	})
 	if !got["a"].Begun || got["b"].Begun || got["a"].Good() {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestSelectedAndExecuted: a task that runs for its tag always is no selected task, and
+// one that a check executed counts if it changed the host or failed.
+func TestSelectedAndExecuted(t *testing.T) {
+	t.Parallel()
+
+	got := Summarize([]Event{
+		{Event: EventPlay, Hosts: []string{"a", "b", "c"}},
+		{Event: EventOK, Host: "a", Unselected: true, Changed: true},
+		{Event: EventOK, Host: "b", Unselected: true},
+		{Event: EventSkipped, Host: "b"},
+		{Event: EventOK, Host: "b", Executed: true},
+		{Event: EventOK, Host: "b", Executed: true, Changed: true},
+		{Event: EventFailed, Host: "b", Executed: true},
+		{Event: EventOK, Host: "b", Changed: true},
+	})
+
+	if a, b, c := got["a"], got["b"], got["c"]; a.Selected || !b.Selected || c.Selected || b.Executed != 2 ||
+		a.Executed != 0 {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -4,18 +4,17 @@ package configuration
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
 var (
 	// Messages of OpenSSH.
-	keyChanged   = regexp.MustCompile(`Host key for (\S+) has changed and you have requested strict checking`)
-	keyUnknown   = regexp.MustCompile(`No (\S+) host key is known for (\S+) and you have requested strict checking`)
-	permission   = regexp.MustCompile(`(\S+@\S+): Permission denied \(([^)]*)\)`)
-	connect      = regexp.MustCompile(`connect to host (\S+) port (\d+): ([A-Za-z ]+)`)
-	closed       = regexp.MustCompile(`remote host "(\S+)".*: kex_exchange_identification: (.*)`)
-	unresolvable = regexp.MustCompile(`Could not resolve hostname (\S+): ([A-Za-z ]+)`)
+	keyChanged   = lazy(`Host key for (\S+) has changed and you have requested strict checking`)
+	keyUnknown   = lazy(`No (\S+) host key is known for (\S+) and you have requested strict checking`)
+	permission   = lazy(`(\S+@\S+): Permission denied \(([^)]*)\)`)
+	connect      = lazy(`connect to host (\S+) port (\d+): ([A-Za-z ]+)`)
+	closed       = lazy(`remote host "(\S+)".*: kex_exchange_identification: (.*)`)
+	unresolvable = lazy(`Could not resolve hostname (\S+): ([A-Za-z ]+)`)
 )
 
 // Every message about a host key contains one of these phrases.
@@ -32,6 +31,10 @@ const accessDenied = "ssh access as "
 func AboutHostKey(message string) bool {
 	return strings.Contains(message, notRecorded) || strings.Contains(message, notVerified)
 }
+
+// AboutRecordedKey reports whether a message of ExplainFailure is about a host that
+// has another key than the recorded one.
+func AboutRecordedKey(message string) bool { return strings.Contains(message, notRecorded) }
 
 // AboutAccess reports whether a message of ExplainFailure is about credentials
 // that the host did not accept.
@@ -58,12 +61,12 @@ func ExplainFailure(message, node string) string {
 
 	// The order matters: ssh reports a host key that it refuses in several lines,
 	// and the general one is last.
-	if m := keyChanged.FindStringSubmatch(message); m != nil {
+	if m := keyChanged().FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("the ssh host key of %s is %s: another machine answers under its address, "+
 			"or it was installed anew%s", m[1], notRecorded, remedy)
 	}
 
-	if m := keyUnknown.FindStringSubmatch(message); m != nil {
+	if m := keyUnknown().FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("%s shows a %s host key, which is %s%s", m[2], m[1], notRecorded, remedy)
 	}
 
@@ -72,22 +75,22 @@ func ExplainFailure(message, node string) string {
 			"of the account clusterm runs as"
 	}
 
-	if m := permission.FindStringSubmatch(message); m != nil {
+	if m := permission().FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf(accessDenied+"%s was denied (%s): check %s, and that the public key is authorized "+
 			"on the host", m[1], m[2], credentials(node))
 	}
 
-	if m := connect.FindStringSubmatch(message); m != nil {
+	if m := connect().FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf(notConnected+"%s, port %s: %s", m[1], m[2], lower(m[3]))
 	}
 
-	if m := closed.FindStringSubmatch(message); m != nil {
+	if m := closed().FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf(notConnected+"%s: it was closed before the login (%s); check that an sshd "+
 			"listens at that port, and that the jump host, if there is one, is reachable",
 			m[1], strings.TrimSpace(m[2]))
 	}
 
-	if m := unresolvable.FindStringSubmatch(message); m != nil {
+	if m := unresolvable().FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("the host name %s cannot be resolved: %s", m[1], lower(m[2]))
 	}
 

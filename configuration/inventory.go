@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +59,7 @@ type Host struct {
 	HostKeys []string `json:"host_keys,omitempty"`
 }
 
-var hostKey = regexp.MustCompile(`^[a-z0-9][a-z0-9@.-]{2,63} [A-Za-z0-9+/]{16,}={0,2}$`)
+var hostKey = lazy(`^[a-z0-9][a-z0-9@.-]{2,63} [A-Za-z0-9+/]{16,}={0,2}$`)
 
 // checkHostName accepts the name of a node, and the address of a host that has
 // no name yet.
@@ -133,7 +132,7 @@ func (h Host) problems() []string {
 	}
 
 	for _, k := range h.HostKeys {
-		if !hostKey.MatchString(k) {
+		if !hostKey().MatchString(k) {
 			add("host key %q is not of the form \"ssh-ed25519 AAAA…\"", k)
 		}
 	}
@@ -145,7 +144,7 @@ func (h Host) problems() []string {
 	}
 
 	for _, n := range slices.Sorted(maps.Keys(h.Extra)) {
-		if !strings.HasPrefix(n, "clusterm_") || !identifier.MatchString(n) {
+		if !strings.HasPrefix(n, "clusterm_") || !identifier().MatchString(n) {
 			add("the manager's own variable %q does not begin with clusterm_", n)
 		}
 	}
@@ -390,7 +389,7 @@ func KnownHosts(hosts []Host) []byte {
 		}
 
 		for _, k := range h.HostKeys {
-			if hostKey.MatchString(k) {
+			if hostKey().MatchString(k) {
 				fmt.Fprintf(&b, "%s %s\n", h.Name, k)
 			}
 		}
@@ -407,7 +406,7 @@ func ParseKnownHosts(data []byte) map[string][]string {
 		name, key, ok := strings.Cut(strings.TrimSpace(line), " ")
 		name = strings.ToLower(name)
 
-		isEntry := ok && checkHostName(name) == nil && hostKey.MatchString(key)
+		isEntry := ok && checkHostName(name) == nil && hostKey().MatchString(key)
 		if isEntry && !slices.Contains(keys[name], key) {
 			keys[name] = append(keys[name], key)
 		}
@@ -500,17 +499,17 @@ func node(x any, str func(string) *yaml.Node) *yaml.Node {
 }
 
 var (
-	wholeNumber   = regexp.MustCompile(`^-?[0-9]+$`)
-	decimalNumber = regexp.MustCompile(`^-?[0-9]+\.[0-9]+$`)
+	wholeNumber   = lazy(`^-?[0-9]+$`)
+	decimalNumber = lazy(`^-?[0-9]+\.[0-9]+$`)
 )
 
 // yamlNumber converts the literal of a JSON number to one of YAML 1.1, which
 // needs a point in the mantissa and a sign in the exponent.
 func yamlNumber(lit string) (tag, value string) {
 	switch {
-	case wholeNumber.MatchString(lit):
+	case wholeNumber().MatchString(lit):
 		return "!!int", lit
-	case decimalNumber.MatchString(lit):
+	case decimalNumber().MatchString(lit):
 		return "!!float", lit
 	}
 

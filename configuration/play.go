@@ -78,7 +78,7 @@ func splitPattern(pattern string) []string {
 }
 
 // subscript selects one host of a group; a range has a colon, which splits it.
-var subscript = regexp.MustCompile(`^([^\[*?]+)\[-?[0-9]+\]$`)
+var subscript = lazy(`^([^\[*?]+)\[-?[0-9]+\]$`)
 
 // matchPart matches one part of a pattern without its sign.
 func matchPart(part string, names []string) Match {
@@ -94,7 +94,7 @@ func matchPart(part string, names []string) Match {
 
 		return matchIf(slices.ContainsFunc(names, expression.MatchString))
 	case strings.ContainsAny(part, "[]"):
-		if m := subscript.FindStringSubmatch(part); m != nil && !slices.Contains(names, m[1]) {
+		if m := subscript().FindStringSubmatch(part); m != nil && !slices.Contains(names, m[1]) {
 			return No
 		}
 

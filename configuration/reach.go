@@ -2,7 +2,10 @@
 
 package configuration
 
-import "cmp"
+import (
+	"cmp"
+	"time"
+)
 
 // Reach is the result of an attempt to reach a host by ssh. The zero value is a
 // successful login.
@@ -15,6 +18,9 @@ type Reach struct {
 	Login string
 	// Silent: nothing accepts connections at the address and port.
 	Silent bool
+	// Took is the time from the first connection to the result, without the wait for
+	// a turn.
+	Took time.Duration
 }
 
 // OK reports whether the login succeeded.

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -473,7 +472,15 @@ func yamlInt(n *yaml.Node) (any, error) {
 	return nil, yamlErrorf(n, "the number %s is too large; put it in quotes", n.Value)
 }
 
+// padded matches digits with zeros in front that are not octal.
+var padded = lazy(`^[-+]?0[0-9]+$`)
+
 func yamlFloat(n *yaml.Node) (any, error) {
+	// Ansible reads 008 as text. The library reads it as 8, and 007 as octal.
+	if padded().MatchString(n.Value) {
+		return n.Value, nil
+	}
+
 	var f float64
 	if err := n.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
 		return nil, yamlErrorf(n, "%s is not a finite number; put it in quotes", n.Value)
@@ -484,7 +491,7 @@ func yamlFloat(n *yaml.Node) (any, error) {
 		return json.Number(n.Value), nil
 	}
 
-	return json.Number(strconv.FormatFloat(f, 'g', -1, 64)), nil
+	return number(json.Number(strconv.FormatFloat(f, 'g', -1, 64))), nil
 }
 
 // normal converts a value built in Go to the normal form of Vars.
@@ -581,7 +588,7 @@ func normalMap(r reflect.Value) (any, error) {
 	return m, nil
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+var identifier = lazy(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // managerNames are host variables that the manager sets.
 var managerNames = []string{
@@ -649,7 +656,7 @@ func checkSize(v Vars) error {
 func nameProblem(name string) string {
 	lower := strings.ToLower(name)
 	switch {
-	case !identifier.MatchString(name):
+	case !identifier().MatchString(name):
 		return "is not a variable name; use letters, digits and underscores, beginning with a letter or an underscore"
 	case slices.Contains(pythonKeywords, name):
 		return "is a keyword that Ansible does not accept as a variable name"
@@ -710,7 +717,7 @@ func LooksLikeTemplate(v Vars) []string {
 		case map[string]any:
 			for _, k := range slices.Sorted(maps.Keys(x)) {
 				sub := path + "[" + strconv.Quote(k) + "]"
-				if identifier.MatchString(k) {
+				if identifier().MatchString(k) {
 					sub = strings.TrimPrefix(path+"."+k, ".")
 				}
 

@@ -10,11 +10,11 @@ import "strings"
 const maxCompared = 128
 
 // Closest returns the candidate that text is most likely a misspelling of, or ""
-// if none is close: one edit is allowed, and another one per three letters of
-// text. Upper case letters in text count as lower case. Candidates of a single
+// if none is close: one edit per three letters of text is allowed, and one edit in
+// a shorter text. Upper case letters in text count as lower case. Candidates of a single
 // letter never match.
 func Closest(text string, candidates []string) string {
-	best, limit := "", 1+len([]rune(text))/3
+	best, limit := "", max(1, len([]rune(text))/3)
 	for _, candidate := range candidates {
 		if len([]rune(candidate)) < 2 {
 			continue

@@ -10,7 +10,9 @@ import (
 func TestClosest(t *testing.T) {
 	t.Parallel()
 
-	commands := []string{"commission", "decommission", "discover", "maintenance", "forget", "get", "update", "w"}
+	commands := []string{
+		"commission", "decommission", "discover", "maintenance", "forget", "get", "update", "w", "version",
+	}
 	for text, want := range map[string]string{
 		"comission":      "commission",
 		"decomission":    "decommission",
@@ -27,6 +29,10 @@ func TestClosest(t *testing.T) {
 		"something":      "",
 		"reboot":         "",
 		"commissionings": "commission",
+		"reason":         "", // three edits from version
+		"versionn":       "version",
+		"vresoin":        "version",
+		"gott":           "", // two edits in four letters
 	} {
 		if got := Closest(text, commands); got != want {
 			t.Errorf("Closest(%q) = %q, want %q", text, got, want)

@@ -55,11 +55,11 @@ func isLabelPrefix(s string) bool {
 }
 
 // nodeFields lists the names of a node's fields in selectors and in the API,
-// including the connection, which the API adds to the record.
+// including the connection and the rivals, which the API adds to the record.
 var nodeFields = []string{
 	"name", "label", "serial", "addr", "status", "prev_status", "state", "prev_state", "group", "residue", "playbooks",
 	"applied", "last_error", "job", "verb", "before", "labels", "seen", "duplicates", "host_keys", "entries",
-	"created", "updated", "revision", "connection",
+	"created", "updated", "revision", "connection", "addr_rivals",
 }
 
 // Relabel returns a copy of the node with the patch applied to its labels: a value

@@ -149,6 +149,9 @@ const (
 	FieldMaxFailures Field = "max_failures"
 	FieldTakeOver    Field = "take_over"
 	FieldPlaybooks   Field = "playbooks"
+	FieldCheck       Field = "check"
+	FieldTags        Field = "tags"
+	FieldSkipTags    Field = "skip_tags"
 )
 
 // The options of verbs that can take their nodes batch by batch.
@@ -166,6 +169,16 @@ var (
 var optionPlaybooks = Option{
 	FieldPlaybooks,
 	"the playbooks of the cleanup: current for the configured folder (default: those that configured each node)",
+}
+
+// optionsInPlace are the options of verbs that leave a node in service, whatever happens: only there may a run leave
+// out changes.
+var optionsInPlace = []Option{
+	{FieldExtraVars, "variables for this run only"},
+	optionSerial, optionMaxFailures,
+	{FieldCheck, "change nothing, and report what would change"},
+	{FieldTags, "run only the tasks with one of these tags; the applied configuration is unknown then"},
+	{FieldSkipTags, "leave out the tasks with one of these tags; the applied configuration is unknown then"},
 }
 
 // Option is an optional field of a request that a verb accepts.
@@ -219,14 +232,14 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbApply, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
 		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true,
-		Options: []Option{{FieldExtraVars, "variables for this run only"}, optionSerial, optionMaxFailures},
+		Options: optionsInPlace,
 		Meaning: "configure nodes again in place, without a cleanup first",
 		Failure: "Allocated, with `last_error` set and the applied configuration unknown; nothing is cleaned up",
 	},
 	{
 		Verb: VerbMaintenance, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
 		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true,
-		Options: []Option{{FieldExtraVars, "variables for the upgrade"}, optionSerial, optionMaxFailures},
+		Options: optionsInPlace,
 		Meaning: "upgrade nodes in place",
 		Failure: "Allocated, with `last_error` set and the applied configuration unknown; nothing is cleaned up",
 	},

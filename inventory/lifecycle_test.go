@@ -247,6 +247,35 @@ func TestHoldSetsTheGroup(t *testing.T) {
 	}
 }
 
+// TestReleaseAsBefore: a verb that has left the node as it was shows only in its history.
+func TestReleaseAsBefore(t *testing.T) {
+	t.Parallel()
+
+	row, _ := TransitionOf(VerbApply)
+	n := nodeIn(Allocated, Discovered)
+	n.Group, n.Applied, n.LastError, n.PrevStatus = "g", "3", "an earlier error", Provisioning
+	n.Playbooks = map[string]string{"g": "digest"}
+
+	held, _, err := n.Hold(row, "", Trigger{Job: "10", Time: noon})
+	if err != nil || held.LastError != "" {
+		t.Fatalf("%+v, %v", held, err)
+	}
+
+	outcome := Outcome{Status: Allocated, Error: "the check failed", Reason: "in words", AsBefore: true}
+	free, entry := held.Release(outcome, Trigger{Job: "10", Time: noon.Add(time.Minute)})
+
+	want := n.Clone()
+	want.Entries, want.Updated = free.Entries, noon.Add(time.Minute)
+
+	if !same(free, want) {
+		t.Errorf("released\n%+v, want\n%+v", free, want)
+	}
+
+	if entry.From != Maintenance || entry.To != Allocated || entry.Reason != "in words" || entry.Job != "10" {
+		t.Errorf("%+v", entry)
+	}
+}
+
 // TestRelease ends every verb in every status of its row.
 func TestRelease(t *testing.T) {
 	t.Parallel()
@@ -350,6 +379,21 @@ func TestCheckForget(t *testing.T) {
 					t.Errorf("forget of %s, %s: got %v, want a refused error", s.Status, st.State, err)
 				}
 			}
+		}
+	}
+}
+
+// TestForgetInService: the remedy takes a node out of service; it does not leave its
+// services without a record.
+func TestForgetInService(t *testing.T) {
+	t.Parallel()
+
+	for _, st := range []State{Discovered, Unknown} {
+		n := nodeIn(Allocated, st)
+
+		e, ok := errors.AsType[*Error](n.CheckForget(false))
+		if !ok || len(e.Actions) != 1 || !e.Actions[0].Equal(Submit(VerbDecommission, n.Name)) {
+			t.Errorf("%s: %+v", st, e)
 		}
 	}
 }

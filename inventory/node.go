@@ -162,6 +162,18 @@ func (n Node) Carries() []string {
 	return groups
 }
 
+// CarriesOther reports whether the node carries configuration from other playbooks
+// than those with the digest, as far as they are on record.
+func (n Node) CarriesOther(digest string) bool {
+	for _, carried := range n.Playbooks {
+		if carried != digest {
+			return true
+		}
+	}
+
+	return false
+}
+
 // log counts a history entry, dates the record and returns the entry.
 func (n *Node) log(v Verb, from Status, t Trigger) HistoryEntry {
 	n.Entries++
@@ -221,15 +233,23 @@ type Outcome struct {
 	Applied   string
 	Playbooks map[string]string
 	Residue   []string
-	Error     string // becomes LastError
-	Reason    string
+	// AsBefore: the job has left the node as it was. All other fields are those of the job alone.
+	AsBefore bool
+	Error    string // becomes LastError
+	Reason   string
 }
 
 // Release ends the verb with the outcome and frees the node of its job.
 func (n Node) Release(o Outcome, t Trigger) (Node, HistoryEntry) {
 	m := n.Clone()
-	m.PrevStatus, m.Status = n.Status, o.Status
-	m.Group, m.Applied, m.Playbooks, m.Residue, m.LastError = o.Group, o.Applied, o.Playbooks, o.Residue, o.Error
+	if b := n.Before; o.AsBefore && b != nil {
+		m.Status, m.PrevStatus, m.Group, m.LastError = b.Status, b.PrevStatus, b.Group, b.LastError
+		m.Applied, m.Residue = b.Applied, slices.Clone(b.Residue)
+	} else {
+		m.PrevStatus, m.Status = n.Status, o.Status
+		m.Group, m.Applied, m.Playbooks, m.Residue, m.LastError = o.Group, o.Applied, o.Playbooks, o.Residue, o.Error
+	}
+
 	m.Job, m.Verb, m.Before = "", "", nil
 
 	t.Reason = o.Reason
@@ -241,6 +261,15 @@ func (n Node) Release(o Outcome, t Trigger) (Node, HistoryEntry) {
 func (n Node) Note(v Verb, t Trigger) (Node, HistoryEntry) {
 	m := n.Clone()
 	return m, m.log(v, n.Status, t)
+}
+
+// NameRange is the nodes with names after After, up to and including Until, in the
+// order of the bytes. An empty bound is no limit.
+type NameRange struct{ After, Until string }
+
+// Contains reports whether the name is in the range.
+func (r NameRange) Contains(name string) bool {
+	return name > r.After && (r.Until == "" || name <= r.Until)
 }
 
 // Observation is the report of one observer on one node.
@@ -350,6 +379,11 @@ func (n Node) CheckForget(force bool) error {
 		return Errorf(KindRefused, "%s is %s: job %s holds it", n.Name, n.Status, n.Job).
 			Do("wait for the job, or cancel it").
 			With(WaitForJob(n.Job), CancelJob(n.Job)).
+			About(n.Name)
+	case n.State != Disappeared && !force && n.Status == Allocated:
+		return Errorf(KindRefused, "%s is %s and still %s", n.Name, n.Status, n.State).
+			Do("decommission it first: forgotten by force, its services would run on").
+			With(Submit(VerbDecommission, n.Name)).
 			About(n.Name)
 	case n.State != Disappeared && !force:
 		return Errorf(KindRefused, "%s is still %s", n.Name, n.State).

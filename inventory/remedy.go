@@ -5,6 +5,7 @@ package inventory
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // ActionName identifies an operation that a remedy recommends. Names cross the
@@ -28,6 +29,7 @@ const (
 	ActionRetryJob      ActionName = "retry-job"
 	ActionShowSettings  ActionName = "show-settings"
 	ActionSetSetting    ActionName = "set-setting"
+	ActionUnsetSetting  ActionName = "unset-setting"
 	ActionShowHealth    ActionName = "show-health"
 	ActionShowVersion   ActionName = "show-version"
 )
@@ -55,10 +57,11 @@ var Actions = []struct {
 	{
 		ActionRetryJob,
 		"submit a job again, with the playbooks and variables of today; failed: only for the nodes that did not " +
-			"succeed; nodes: only for these",
+			"succeed; nodes: only for these; playbooks: of its cleanup; timeout: its time limit",
 	},
 	{ActionShowSettings, "show the settings whose key begins with key; without key, all"},
 	{ActionSetSetting, "set the setting key to value"},
+	{ActionUnsetSetting, "remove the value of the setting key that was set at run time"},
 	{ActionShowHealth, "show the health of the manager"},
 	{ActionShowVersion, "show the version of the manager"},
 }
@@ -76,8 +79,9 @@ type Action struct {
 	Job       string // the id
 	Failed    bool   // only the nodes on which the job did not succeed
 	Force     bool
-	Key       string // of a setting
-	Value     string // of a setting
+	Timeout   time.Duration // of a job to submit again; 0: as before
+	Key       string        // of a setting
+	Value     string        // of a setting
 }
 
 // ListNodes returns the action that lists the nodes.
@@ -94,6 +98,12 @@ func Discover(addrs ...string) Action {
 // Joining returns a with the group that its nodes are to join.
 func (a Action) Joining(group string) Action {
 	a.Group = group
+	return a
+}
+
+// Within returns a with the time limit of its job.
+func (a Action) Within(timeout time.Duration) Action {
+	a.Timeout = timeout
 	return a
 }
 
@@ -164,6 +174,10 @@ func SetSetting(key, value string) Action {
 	return Action{Name: ActionSetSetting, Key: key, Value: value}
 }
 
+// UnsetSetting returns the action that removes the value of one setting that was
+// set at run time.
+func UnsetSetting(key string) Action { return Action{Name: ActionUnsetSetting, Key: key} }
+
 // ShowHealth returns the action that shows the health of the manager.
 func ShowHealth() Action { return Action{Name: ActionShowHealth} }
 
@@ -186,6 +200,10 @@ func (a Action) String() string {
 		if argument.value != "" {
 			words = append(words, argument.name+"="+argument.value)
 		}
+	}
+
+	if a.Timeout != 0 {
+		words = append(words, "timeout="+a.Timeout.String())
 	}
 
 	if a.Failed {

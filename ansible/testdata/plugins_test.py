@@ -116,9 +116,15 @@ class Cause(unittest.TestCase):
         text = events.cause(result(msg="non-zero return code", rc=3, stderr="err", stdout="out", cmd="hunter2"))
         self.assertEqual(text, "err\nnon-zero return code\nrc=3\nstdout: out")
 
-    def test_the_last_line_of_the_output_is_first(self):
+    def test_the_end_of_the_output_is_first(self):
         text = events.cause(result(msg="non-zero return code", rc=1, stderr="context\nE: no package etcd\n\n"))
-        self.assertEqual(text, "E: no package etcd\nnon-zero return code\nrc=1\nstderr: context\nE: no package etcd")
+        self.assertEqual(text, "context / E: no package etcd\nnon-zero return code\nrc=1")
+        text = events.cause(result(msg="non-zero return code", rc=1, stderr="one\ntwo\n---\nthree\n\nfour\n^^^^"))
+        self.assertEqual(text.split("\n")[0], "two / three / four")
+        self.assertIn("stderr: one\ntwo", text)
+        text = events.cause(result(msg="non-zero return code", rc=1, stderr="x" * 300 + "\n" + "y" * 200))
+        self.assertEqual(text.split("\n")[0], "y" * 200)
+
         text = events.cause(result(msg="MODULE FAILURE\nSee stdout/stderr", rc=1, module_stdout="ImportError: x"))
         self.assertTrue(text.startswith("ImportError: x\nMODULE FAILURE"), text)
         self.assertEqual(events.cause(result(msg="non-zero return code", rc=2)), "non-zero return code\nrc=2")

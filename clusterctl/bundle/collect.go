@@ -269,7 +269,7 @@ func (b *archive) config(ctx context.Context) (api.Config, error) {
 	for key, setting := range config {
 		variables := key == "vars" || strings.HasPrefix(key, "vars.")
 		// secret_vars holds names of variables, and no secret.
-		secret := key != "secret_vars" && secretName.MatchString(key)
+		secret := key != "secret_vars" && secretName().MatchString(key)
 
 		if !variables && !secret {
 			continue
@@ -302,6 +302,7 @@ func journal(ctx context.Context) (string, error) {
 
 	ctx, cancel := context.WithTimeout(ctx, journalTime)
 	defer cancel()
+	//nolint:gosec // path is the journalctl of PATH
 	cmd := exec.CommandContext(ctx, path, "--unit=clusterm", "--lines=5000", "--no-pager", "--output=short-iso")
 	cmd.WaitDelay = time.Second
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // redacted replaces a secret.
@@ -15,6 +16,7 @@ const redacted = "[redacted]"
 // The parts of the patterns below: names, values, and the separators between
 // them. A value may be quoted; within a quoted text, its quotes are escaped.
 const (
+	//nolint:gosec // these are patterns
 	secretWord  = `(?:passw(?:or)?d|passphrase|secret|token|credential|(?:api|private|access|encrypt)[_-]?key)`
 	secretWords = `[\w.-]*` + secretWord + `[\w.-]*`
 	quoted      = `"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\\+"[^"\n]*"|\\+'[^'\n]*'`
@@ -24,45 +26,45 @@ const (
 )
 
 var (
-	secretName = regexp.MustCompile(`(?i)` + secretWord)
+	secretName = lazy(`(?i)` + secretWord)
 	// secretPair matches NAME=VALUE, NAME: VALUE and "NAME": "VALUE" in text; the
 	// value may be a list or an object.
-	secretPair = regexp.MustCompile(
+	secretPair = lazy(
 		`(?i)(` + secretWords + `\\*["']?\s*[:=]\s*)(` + quoted + `|\[[^\]\n]*\]?|\{[^}\n]*\}?|[^\s,;"'})\]]+)`,
 	)
 	// secretOption matches --NAME VALUE, also as two items of a list. A leading
 	// dash marks the next option instead of a value.
-	secretOption = regexp.MustCompile(
+	secretOption = lazy(
 		`(?i)((?:^|[\s"'\[(])--?` + secretWords + `(?:` + blank + `|\\*["'],\s*))` +
 			`(` + quoted + `|[^\s"',;)\]}-][^\s"']*)`,
 	)
 	// quotedOption matches "--NAME=VALUE", quoted as a whole; itemOption matches
 	// the same as an item of a list.
 	quotedOption = inQuotes("", `(?:--?`+secretWords+`=|(?:-u|--user=)`+userName+`)`)
-	itemOption   = regexp.MustCompile(`(?is)^(--?` + secretWords + `=|(?:-u|--user=)` + userName + `).+`)
-	optionName   = regexp.MustCompile(`(?i)^--?` + secretWords + `$`)
+	itemOption   = lazy(`(?is)^(--?` + secretWords + `=|(?:-u|--user=)` + userName + `).+`)
+	optionName   = lazy(`(?i)^--?` + secretWords + `$`)
 	// secretWordValue matches NAME VALUE if the value contains a digit: otherwise
 	// it is probably the next word of a sentence.
-	secretWordValue = regexp.MustCompile(`(?i)(\b` + secretWord + blank + `)([^\s"',;)\]}]*\d[^\s"',;)\]}]*)`)
+	secretWordValue = lazy(`(?i)(\b` + secretWord + blank + `)([^\s"',;)\]}]*\d[^\s"',;)\]}]*)`)
 	// sshpass and userPair match options of well-known programs with a short name.
-	sshpass  = regexp.MustCompile(`(\bsshpass` + blank + `-p` + `[ \t]*)(` + quoted + `|[^\s"']+)`)
-	userPair = regexp.MustCompile(`(` + userOption + userName + `)(` + quoted + `|[^\s"']+)`)
+	sshpass  = lazy(`(\bsshpass` + blank + `-p` + `[ \t]*)(` + quoted + `|[^\s"']+)`)
+	userPair = lazy(`(` + userOption + userName + `)(` + quoted + `|[^\s"']+)`)
 	// quotedPair matches userPair in quotes; userItem matches its option as an item
 	// of a list.
 	quotedPair = inQuotes(userOption, `[^:"'\n]*:`)
-	userItem   = regexp.MustCompile(`^(?:-u|--user)$`)
+	userItem   = lazy(`^(?:-u|--user)$`)
 	// bearer matches the credential of an HTTP header, userinfo that of a URL.
-	bearer     = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}`)
-	userinfo   = regexp.MustCompile(`://[^/\s:@"']*:[^/\s"']+@`)
-	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`)
+	bearer     = lazy(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}`)
+	userinfo   = lazy(`://[^/\s:@"']*:[^/\s"']+@`)
+	privateKey = lazy(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`)
 	// keyEnd matches the end of a key that began before the text.
-	keyEnd = regexp.MustCompile(`(?s)^.*-----END [A-Z ]*PRIVATE KEY-----`)
+	keyEnd = lazy(`(?s)^.*-----END [A-Z ]*PRIVATE KEY-----`)
 )
 
 // inQuotes returns a pattern for the text before, a quote, inside, and a secret
 // up to the closing quote. The quotes may be escaped. Everything but the secret is
 // in one of the four groups, one for each form of quote.
-func inQuotes(before, inside string) *regexp.Regexp {
+func inQuotes(before, inside string) func() *regexp.Regexp {
 	var forms []string
 	for _, q := range []string{`"`, `'`} {
 		forms = append(forms,
@@ -70,7 +72,13 @@ func inQuotes(before, inside string) *regexp.Regexp {
 			`(`+before+`\\+`+q+inside+`)[^\n`+q+`]*[^\\\n`+q+`]`)
 	}
 
-	return regexp.MustCompile(`(?i)` + strings.Join(forms, "|"))
+	return lazy(`(?i)` + strings.Join(forms, "|"))
+}
+
+// lazy returns the regular expression, compiled at its first use: only a support
+// bundle needs it.
+func lazy(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
 // redactionRules documents redactText in the README of a bundle.
@@ -91,21 +99,21 @@ Read the files before you send them.
 // redactText redacts the secrets in text; redactionRules documents the patterns.
 func redactText(s string) string {
 	// A log is cut at its start and at its end, and either can cut a key.
-	s = privateKey.ReplaceAllString(s, redacted)
-	s = keyEnd.ReplaceAllString(s, redacted)
+	s = privateKey().ReplaceAllString(s, redacted)
+	s = keyEnd().ReplaceAllString(s, redacted)
 
-	for _, e := range []*regexp.Regexp{quotedOption, quotedPair} {
+	for _, e := range []func() *regexp.Regexp{quotedOption, quotedPair} {
 		// One of the four groups matched, and the others are empty.
-		s = e.ReplaceAllString(s, "${1}${2}${3}${4}"+redacted)
+		s = e().ReplaceAllString(s, "${1}${2}${3}${4}"+redacted)
 	}
 
-	for _, e := range []*regexp.Regexp{secretPair, secretOption, secretWordValue, sshpass, userPair} {
-		s = e.ReplaceAllString(s, "${1}"+redacted)
+	for _, e := range []func() *regexp.Regexp{secretPair, secretOption, secretWordValue, sshpass, userPair} {
+		s = e().ReplaceAllString(s, "${1}"+redacted)
 	}
 
-	s = bearer.ReplaceAllString(s, "${1} "+redacted)
+	s = bearer().ReplaceAllString(s, "${1} "+redacted)
 
-	return userinfo.ReplaceAllString(s, "://"+redacted+"@")
+	return userinfo().ReplaceAllString(s, "://"+redacted+"@")
 }
 
 // redactJSON redacts the secrets in a JSON document.
@@ -145,7 +153,7 @@ func redactValue(v any) any {
 		for k, value := range v {
 			switch value.(type) {
 			case string, json.Number:
-				if secretName.MatchString(k) {
+				if secretName().MatchString(k) {
 					v[k] = redacted
 					continue
 				}
@@ -161,12 +169,12 @@ func redactValue(v any) any {
 
 			user, _, isPair := strings.Cut(text, ":")
 			switch {
-			case isText && optionName.MatchString(name) && !strings.HasPrefix(text, "-"):
+			case isText && optionName().MatchString(name) && !strings.HasPrefix(text, "-"):
 				v[i] = redacted
-			case isPair && userItem.MatchString(name):
+			case isPair && userItem().MatchString(name):
 				v[i] = user + ":" + redacted
-			case itemOption.MatchString(text):
-				v[i] = itemOption.ReplaceAllString(text, "${1}"+redacted)
+			case itemOption().MatchString(text):
+				v[i] = itemOption().ReplaceAllString(text, "${1}"+redacted)
 			default:
 				v[i] = redactValue(v[i])
 			}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
@@ -17,11 +18,27 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
+// Recorder opens a watch, and returns the records of the past.
+type Recorder interface {
+	Watcher
+	// History returns at most limit entries of a node, oldest first; 0: all.
+	History(ctx context.Context, name string, limit int) (api.List[api.HistoryEntry], error)
+}
+
+// EventOptions select the changes of Events.
+type EventOptions struct {
+	Kinds []api.WatchKind // empty: all
+	JSON  bool            // one JSON object per change instead of a line
+	// Since, unless zero, begins with the recorded past of nodes and jobs since then.
+	// It has no effect on JSON.
+	Since time.Time
+}
+
 // Events prints every change of nodes, jobs, variables and configuration as one
 // line, or as a JSON object per line, until ctx is cancelled.
-func Events(ctx context.Context, from Watcher, kinds []api.WatchKind, asJSON bool, out Output) error {
-	o := client.WatchOptions{Kinds: kinds}
-	if asJSON {
+func Events(ctx context.Context, from Recorder, eo EventOptions, out Output) error {
+	o := client.WatchOptions{Kinds: eo.Kinds}
+	if eo.JSON {
 		return each(ctx, from, o, out, func(change api.Change) error { return writeJSON(change, out) })
 	}
 
@@ -32,7 +49,15 @@ func Events(ctx context.Context, from Watcher, kinds []api.WatchKind, asJSON boo
 		objects: map[string]map[string]json.RawMessage{},
 	}
 
-	return each(ctx, from, o, out, e.show)
+	return each(ctx, from, o, out, func(change api.Change) error {
+		if change.Type == api.ChangeSync && !e.synced && !eo.Since.IsZero() {
+			if err := e.showPast(ctx, from, eo.Since); err != nil {
+				return err
+			}
+		}
+
+		return e.show(change)
+	})
 }
 
 // events prints the differences between successive records of all kinds.
@@ -40,7 +65,7 @@ type events struct {
 	out     Output
 	nodes   map[string]api.Node
 	jobs    map[string]api.Job
-	objects map[string]map[string]json.RawMessage // variables and configuration, by kind and name
+	objects map[string]map[string]json.RawMessage
 	synced  bool
 }
 
@@ -56,7 +81,7 @@ func (e *events) show(change api.Change) error {
 
 		// The initial state is not a change.
 		if e.synced && len(changes) > 0 {
-			p.Change(subject, changes...)
+			p.Change(time.Now(), subject, changes...)
 		}
 	case api.ChangeSync:
 		// A second sync follows an outage.

@@ -7,6 +7,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
+	"time"
+
+	"github.com/mattn/go-runewidth"
 
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
@@ -34,17 +38,29 @@ type LogOptions struct {
 	Follow bool // block until the job has ended
 	Events bool // one JSON object per event instead of the text
 	Tail   int  // only the last lines of the output so far; 0: all
+
+	// Timed prints one line with a time for each result of a host, instead of the
+	// text, which has no times.
+	Timed bool
+	// Since leaves out earlier events. An event without a time counts as of the
+	// event before it.
+	Since time.Time
 }
 
-// Log prints the output of a job, or its events as one JSON object per line. With
-// Follow each attempt after an outage continues at the position of the previous one.
+// Log prints the output of a job, or its events, as lines with times or as one JSON
+// object per line. With Follow each attempt after an outage continues at the position
+// of the previous one.
 func Log(ctx context.Context, from LogSource, id string, lo LogOptions, out Output) error {
 	o := newOutage(func(s string) { out.Say("%s", s) }, "")
-	r := &logReader{from: from, id: id, follow: lo.Follow, out: out, outage: o}
+	r := &logReader{from: from, id: id, follow: lo.Follow, since: lo.Since, out: out, outage: o}
 
 	read := r.text
 	switch {
 	case lo.Events:
+		r.line = func(e api.Event) ([]byte, error) { return print.Compact(e) }
+		read = r.events
+	case lo.Timed:
+		r.line = r.timedLine
 		read = r.events
 	case lo.Tail > 0:
 		if err := r.tail(ctx, lo.Tail); err != nil || !lo.Follow {
@@ -69,12 +85,16 @@ type logReader struct {
 	from   LogSource
 	id     string
 	follow bool
+	since  time.Time                       // of the first event to print
+	line   func(api.Event) ([]byte, error) // of an event; nil: no line
 	out    Output
 	outage *outage
 
-	began  bool  // the manager answered at least once
-	offset int64 // of the text, in bytes
-	shown  int   // events
+	began  bool      // the manager answered at least once
+	offset int64     // of the text, in bytes
+	shown  int       // events
+	latest time.Time // of the events so far; zero without a time
+	width  int       // of the longest host name so far
 }
 
 func (r *logReader) text(ctx context.Context) error {
@@ -149,6 +169,10 @@ func (r *logReader) events(ctx context.Context) error {
 		}
 
 		r.id, r.began = j.ID, true
+
+		for _, name := range slices.Concat(j.Nodes, j.Addrs, j.Helpers) {
+			r.width = max(r.width, runewidth.StringWidth(print.Line(name)))
+		}
 	}
 
 	n := 0
@@ -162,11 +186,33 @@ func (r *logReader) events(ctx context.Context) error {
 
 		r.shown = n
 
-		line, err := print.Compact(e)
-		if err != nil {
+		if !e.Time.IsZero() {
+			r.latest = e.Time
+		}
+
+		// Without any time so far, an event could be recent.
+		if !r.latest.IsZero() && r.latest.Before(r.since) {
+			return nil
+		}
+
+		line, err := r.line(e)
+		if err != nil || line == nil {
 			return err
 		}
 
 		return r.out.Write(line)
 	})
+}
+
+// timedLine formats an event with its time. It returns nil for an event of no
+// interest.
+func (r *logReader) timedLine(e api.Event) ([]byte, error) {
+	r.width = max(r.width, runewidth.StringWidth(print.Line(e.Host)))
+
+	text := eventLine(e, r.width, r.out.Paint)
+	if text == "" {
+		return nil, nil
+	}
+
+	return []byte(print.Pad(print.Time(r.latest), len(time.DateTime)) + "  " + text + "\n"), nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
@@ -165,11 +166,11 @@ func (n *nodeChanges) show(change api.Change) error {
 		}
 
 		if len(changes) > 0 {
-			p.Change(now.Name, changes...)
+			p.Change(time.Now(), now.Name, changes...)
 		}
 	case api.ChangeDelete:
 		delete(n.nodes, change.Name)
-		p.Change(change.Name, p.Paint.Bad(n.deleted))
+		p.Change(time.Now(), change.Name, p.Paint.Bad(n.deleted))
 	case api.ChangeSync:
 		// A second sync follows an outage.
 		if n.synced {

@@ -23,6 +23,23 @@ var InstanceColumns = Columns[api.Instance]{
 	textColumn("api", func(in *api.Instance) string { return strings.Join(in.API, " ") }).wide(),
 }
 
+// TokenColumns are the columns of a table of bearer tokens.
+var TokenColumns = Columns[api.Token]{
+	textColumn("id", func(t *api.Token) string { return t.ID }),
+	textColumn("name", func(t *api.Token) string { return t.Name }),
+	textColumn("role", func(t *api.Token) string { return t.Role }),
+	timeColumn("expires", func(t *api.Token) time.Time { return t.Expires }),
+	timeColumn("used", func(t *api.Token) time.Time {
+		if t.Used == nil {
+			return time.Time{}
+		}
+
+		return *t.Used
+	}),
+	timeColumn("created", func(t *api.Token) time.Time { return t.Created }).wide(),
+	textColumn("by", func(t *api.Token) string { return t.CreatedBy }).wide(),
+}
+
 // Health prints the health of the manager.
 func (p *Printer) Health(h api.Health) {
 	var jobs []string

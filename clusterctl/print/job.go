@@ -84,6 +84,14 @@ func Title(j api.Job) string {
 		text += " as " + j.Group
 	}
 
+	if j.Check {
+		text += ", as a check"
+	}
+
+	if len(j.Tags)+len(j.SkipTags) > 0 {
+		text += ", only some tasks"
+	}
+
 	if j.RetryOf != "" {
 		text += " (retry of job " + j.RetryOf + ")"
 	}
@@ -151,6 +159,11 @@ func (p *Printer) jobFields(j api.Job) []Field {
 		{"Helpers", List(j.Helpers)},
 		{"Group", Line(j.Group)},
 		{"Playbooks", Line(j.Playbooks)},
+		{"Check", checkOf(j)},
+		{"Diff", yesIf(j.Diff)},
+		{"Tags", List(j.Tags)},
+		{"Skip tags", List(j.SkipTags)},
+		{"Ansible verbosity", positive(j.Verbosity)},
 		{"Note", Text(j.Note)},
 		{"Warnings", Text(strings.Join(j.Warnings, "\n"))},
 		{"Actor", Line(j.Actor)},
@@ -176,6 +189,14 @@ func (p *Printer) jobStatus(j api.Job) string {
 	}
 
 	return status
+}
+
+func checkOf(j api.Job) string {
+	if !j.Check {
+		return ""
+	}
+
+	return "yes: its counts of changes are those that a run would make"
 }
 
 func cancellation(j api.Job) string {
@@ -359,6 +380,10 @@ func (p *Printer) Summary(j api.Job) {
 	for i, h := range j.Hosts {
 		result := p.Paint.Good("done")
 		switch {
+		case h.OK && j.Check:
+			result = p.Paint.Good("checked")
+		case h.OK && len(j.Tags)+len(j.SkipTags) > 0:
+			result = p.Paint.Changed("done in part")
 		case h.OK:
 		case onlyCleaned(j, h.Host):
 			result = p.Paint.Changed("cleaned")
@@ -382,8 +407,17 @@ func (p *Printer) Summary(j api.Job) {
 	}
 
 	p.gap()
-	p.Rows([]string{"HOST", "STATUS", "RESULT", "OK", "CHANGED", "FAILED", "UNREACHABLE", "ERROR"},
+	p.Rows([]string{"HOST", "STATUS", "RESULT", "OK", changedHeader(j), "FAILED", "UNREACHABLE", "ERROR"},
 		append(rows, p.helperRows(j, counts)...))
+}
+
+// changedHeader is the header of the numbers of changed tasks.
+func changedHeader(j api.Job) string {
+	if j.Check {
+		return "WOULD CHANGE"
+	}
+
+	return "CHANGED"
 }
 
 // onlyCleaned reports whether the job cleaned up a host on which nothing failed.

@@ -56,6 +56,10 @@ func nodeNote(n *api.Node) string {
 		notes = append(notes, "also claimed by "+List(n.Duplicates))
 	}
 
+	if len(n.AddrRivals) > 0 {
+		notes = append(notes, "address also of "+List(n.AddrRivals))
+	}
+
 	if len(n.Residue) > 0 {
 		notes = append(notes, "residue of "+List(n.Residue))
 	}
@@ -76,10 +80,12 @@ func SharedAddrs(nodes []api.Node) []string {
 		port       int
 	}
 
-	names := map[endpoint][]string{}
+	first := make(map[endpoint]int, len(nodes)) // the index of the first node at an address
+	names := map[endpoint][]string{}            // of the nodes at a shared address
 
 	var shared []endpoint
-	for _, n := range nodes {
+	for i := range nodes {
+		n := &nodes[i]
 		if n.State != inventory.Discovered && n.Group == "" && len(n.Residue) == 0 {
 			continue
 		}
@@ -89,9 +95,18 @@ func SharedAddrs(nodes []api.Node) []string {
 			at.jump, at.port = n.Connection.Jump, n.Connection.Port
 		}
 
-		if names[at] = append(names[at], n.Name); len(names[at]) == 2 {
-			shared = append(shared, at)
+		earlier, known := first[at]
+		if !known {
+			first[at] = i
+			continue
 		}
+
+		if names[at] == nil {
+			shared = append(shared, at)
+			names[at] = []string{nodes[earlier].Name}
+		}
+
+		names[at] = append(names[at], n.Name)
 	}
 
 	sentences := make([]string, len(shared))
@@ -158,7 +173,7 @@ func (p *Printer) Node(n api.Node) {
 		{"Name", Line(n.Name)},
 		{"Label", Line(n.Label)},
 		{"Serial", Line(n.Serial)},
-		{"Address", Line(n.Addr)},
+		{"Address", Line(n.Addr) + withPrefix(", also of ", List(n.AddrRivals))},
 		{"Status", withPrevious(p.Paint.Status(n.Status), string(n.Status), string(n.PrevStatus))},
 		{"Verified", verified(n)},
 		{"State", withPrevious(p.Paint.State(n.State), string(n.State), string(n.PrevState))},
@@ -291,9 +306,22 @@ func (p *Printer) NodeChanges(before, after api.Node) []string {
 	return out
 }
 
-// Change prints one line of a watch.
-func (p *Printer) Change(name string, changes ...string) {
-	p.Printf("%s  %s  %s\n", Time(time.Now()), Line(name), strings.Join(changes, "; "))
+// EntryChanges returns an entry of a history in words.
+func (p *Printer) EntryChanges(e api.HistoryEntry) []string {
+	out := []string{Line(string(e.Verb)), "status " + p.transition(e)}
+
+	for _, f := range []Field{{"group", e.Group}, {"job", e.Job}, {"by", e.Actor}, {"reason:", e.Reason}} {
+		if f.Value != "" {
+			out = append(out, f.Name+" "+Clip(Line(f.Value), errorWidth))
+		}
+	}
+
+	return out
+}
+
+// Change prints one line about the changes of an object at a time.
+func (p *Printer) Change(at time.Time, name string, changes ...string) {
+	p.Printf("%s  %s  %s\n", Time(at), Line(name), strings.Join(changes, "; "))
 }
 
 // History prints the history of a node as a table.

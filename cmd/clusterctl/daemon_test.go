@@ -72,6 +72,7 @@ func (d *testDaemon) start(ctx context.Context) error {
 	text := fmt.Sprintf(`data_dir: %[1]s/d
 socket: %[1]s/daemon
 plain_http: 127.0.0.1:0
+plain_http_role: operator
 gossip: off
 node: {label: manager, serial: "1"}
 playbooks: %[2]s

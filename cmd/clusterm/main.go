@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
@@ -76,7 +77,12 @@ func run(ctx context.Context, args []string) int {
 		ctx = context.WithoutCancel(ctx)
 	}
 
-	if err := root.Run(ctx, args); err != nil {
+	err := unknownCommand(root, args[1:])
+	if err == nil {
+		err = root.Run(ctx, args)
+	}
+
+	if err != nil {
 		printError(err)
 
 		if _, ok := errors.AsType[usageError](err); ok {
@@ -111,7 +117,9 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			"   clusterm check [--config FILE]\n" +
 			"   clusterm reload [--config FILE] [--socket PATH]\n" +
 			"   clusterm store check|compact|defragment|disarm|remove [--config FILE]\n" +
+			"   clusterm audit [verify] [--config FILE]\n" +
 			"   clusterm playbooks export|check DIR\n" +
+			"   clusterm ca fingerprint|show|issue [--config FILE]\n" +
 			"   clusterm example > clusterm.yaml",
 		Description: "Without a command it is the manager's daemon: it serves the API, runs jobs and is a member of\n" +
 			"the gossip until SIGTERM. On SIGHUP it reloads its configuration file. clusterctl is its command line.",
@@ -127,10 +135,6 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if c.Args().Present() {
-				return usageError{fmt.Errorf("there is no command %q", c.Args().First())}
-			}
-
 			return serve(ctx, c.String("config"), c.Bool("accept-empty-store"))
 		},
 		Commands: []*cli.Command{
@@ -141,6 +145,8 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			playbooksCommand(config),
 			exampleCommand(),
 			storeCommand(),
+			caCommand(config),
+			auditCommand(),
 			versionCommand(),
 			manCommand(),
 			childCommand("runner", "one run of ansible-playbook; started by the daemon", ansible.Main, setStatus),
@@ -151,6 +157,44 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 		Writer:         os.Stdout,
 		ErrWriter:      io.Discard,
 	}
+}
+
+// unknownCommand returns an error for a word in the place of a command that does not
+// exist. The library would search help for it instead if --help is given too.
+func unknownCommand(c *cli.Command, args []string) error {
+	path := ""
+
+	for i := 0; i < len(args) && len(c.Commands) > 0; i++ {
+		word := args[i]
+
+		switch {
+		case word == "--config" || word == "-c":
+			i++ // its value
+			continue
+		case strings.HasPrefix(word, "-") || word == "help" || word == "h":
+			continue
+		}
+
+		sub := c.Command(word)
+		if sub == nil {
+			names := make([]string, 0, len(c.Commands))
+			for _, known := range c.Commands {
+				if !known.Hidden {
+					names = append(names, known.Name)
+				}
+			}
+
+			if near := inventory.Closest(word, names); near != "" {
+				return usageError{fmt.Errorf("there is no command %q; did you mean %q?", path+word, path+near)}
+			}
+
+			return usageError{fmt.Errorf("there is no command %q", path+word)}
+		}
+
+		c, path = sub, path+sub.Name+" "
+	}
+
+	return nil
 }
 
 // childCommand is a hidden command that the daemon runs as a child process. Its exit
@@ -190,11 +234,14 @@ func monitorCommand() *cli.Command {
 			"   clusterm monitor --example > " + defaultMonitor,
 		Description: "It watches a serf agent on this host, or has an agent of its own join the gossip, and reports\n" +
 			"the nodes to the managers in report_to, until SIGTERM. Those need no gossip (gossip: off).\n\n" +
-			"Report the members of the serf agent on this host to the manager on HOST, through an ssh tunnel:\n\n" +
-			"   ssh -N -L 127.0.0.1:9007:127.0.0.1:9007 root@HOST &      # there: plain_http: 127.0.0.1:9007\n" +
-			"   printf 'report_to: [\"http://127.0.0.1:9007\"]\\ngossip: {rpc: \"127.0.0.1:7373\"}\\n' > " +
-			defaultMonitor + "\n" +
-			"   clusterm monitor\n\n" +
+			"Report the members of the serf agent on this host to the manager on HOST, with a certificate that\n" +
+			"`clusterm ca issue --role monitor rack1 rack1.pem` made there. " + defaultMonitor + ":\n\n" +
+			"   report_to:\n" +
+			"     - manager: https://HOST:9443\n" +
+			"       fingerprint: sha256:…            # there: clusterm ca fingerprint\n" +
+			"       cert_file: /etc/clusterm/rack1.pem\n" +
+			"   observer: rack1                      # the name of the certificate\n" +
+			"   gossip: {rpc: \"127.0.0.1:7373\"}\n\n" +
 			"The same with an agent of its own:\n\n" +
 			"   gossip: {key_file: /etc/clusterm/gossip.key, join: [\"192.0.2.10:7946\"]}",
 		Flags: []cli.Flag{
@@ -214,7 +261,12 @@ func monitorCommand() *cli.Command {
 			}
 
 			if c.Bool("check") {
+				if err := cfg.CheckFiles(); err != nil {
+					return err
+				}
+
 				fmt.Fprintln(os.Stderr, "ok:", c.String("config"))
+
 				return nil
 			}
 
@@ -264,11 +316,18 @@ func reloadCommand(config cli.Flag) *cli.Command {
 				return err
 			}
 
-			if _, err := m.ReloadConfig(ctx); err != nil {
+			now, err := m.ReloadConfig(ctx)
+			if err != nil {
 				return notReloaded(err)
 			}
 
 			fmt.Fprintln(os.Stderr, "ok: the configuration was reloaded")
+
+			if former := now["playbooks"].Former; len(former) > 0 {
+				fmt.Fprintf(os.Stderr,
+					"  still cleaned with the playbooks that configured them, until 'clusterctl nodes %s': %s\n",
+					inventory.VerbApply, oneLine(strings.Join(former, ", ")))
+			}
 
 			return nil
 		},

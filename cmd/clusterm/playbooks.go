@@ -29,11 +29,7 @@ func playbooksCommand(config cli.Flag) *cli.Command {
 			"   clusterm playbooks check [DIR]",
 		Description: "They need no manager. docs/playbooks.md describes what a folder of playbooks contains.",
 		Commands:    []*cli.Command{exportPlaybooksCommand(), checkPlaybooksCommand(config)},
-		Action: func(_ context.Context, c *cli.Command) error {
-			if c.Args().Present() {
-				return usageError{fmt.Errorf("there is no command %q", "playbooks "+c.Args().First())}
-			}
-
+		Action: func(context.Context, *cli.Command) error {
 			return usageError{errors.New("playbooks needs a command: export or check")}
 		},
 	}
@@ -77,9 +73,9 @@ func checkPlaybooksCommand(config cli.Flag) *cli.Command {
 		Usage:     "check a folder of playbooks as the manager would use it; contacts no host",
 		UsageText: "clusterm playbooks check [-o json] [--config FILE] [DIR]",
 		Description: "It checks the syntax with ansible-playbook, lists the plays with the groups of the\n" +
-			"configuration that they act on, and names missing files and risky permissions. Without DIR it checks\n" +
-			"the folder of the configuration, or the bundled playbooks. It fails if the manager would refuse the\n" +
-			"folder.",
+			"configuration that they act on, and names missing files, risky permissions, and encrypted variables\n" +
+			"without a password in vault_ids. Without DIR it checks the folder of the configuration,\n" +
+			"or the bundled playbooks. It fails if the manager would refuse the folder.",
 		Flags: []cli.Flag{config, &cli.StringFlag{
 			Name: "output", Aliases: []string{"o"}, Value: "text", Usage: "`FORMAT`: text or json",
 		}},

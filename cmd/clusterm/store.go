@@ -42,11 +42,7 @@ func storeCommand() *cli.Command {
 			storeDisarmCommand(),
 			storeRemoveCommand(),
 		},
-		Action: func(_ context.Context, c *cli.Command) error {
-			if word := c.Args().First(); word != "" {
-				return usageError{fmt.Errorf("there is no command \"store %s\"", word)}
-			}
-
+		Action: func(context.Context, *cli.Command) error {
 			return usageError{errors.New("store needs a command: check, compact, defragment, disarm or remove")}
 		},
 	}

@@ -98,15 +98,23 @@ func lookPath(command string) (string, error) {
 	return path, nil
 }
 
-// runShort runs a command for at most shortCommandTimeout and returns its
-// stdout. The command's process group is killed when ctx ends. If the command
-// fails with output on stderr, the error is a commandError.
+// runShort is runFor with shortCommandTimeout.
 func runShort(ctx context.Context, dir string, env []string, path string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, shortCommandTimeout)
+	return runFor(ctx, shortCommandTimeout, dir, env, path, args...)
+}
+
+// runFor runs a command for at most a time and returns its stdout. The command's
+// process group is killed when ctx ends. If the command fails with output on
+// stderr, the error is a commandError.
+func runFor(
+	ctx context.Context, limit time.Duration, dir string, env []string, path string, args ...string,
+) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
 	var stdout, stderr bytes.Buffer
 
+	//nolint:gosec // path is set in the configuration file only
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = dir
 	cmd.Env = append(runEnv(nil), env...)

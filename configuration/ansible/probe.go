@@ -75,21 +75,44 @@ func (p *Prober) Probe(ctx context.Context, hosts []configuration.Host) []config
 }
 
 func (p *Prober) probe(ctx context.Context, h configuration.Host) configuration.Reach {
+	if ctx.Err() != nil {
+		return noAttempt(ctx)
+	}
+
+	began := time.Now()
+
 	// Behind a jump host, only ssh reaches the port.
 	if h.Connection.Jump == "" {
 		if r := probePort(ctx, h); r.Port != "" {
+			r.Took = time.Since(began)
 			return r
 		}
 	}
+
+	queued := time.Now()
 
 	select {
 	case p.slots <- struct{}{}:
 		defer func() { <-p.slots }()
 	case <-ctx.Done():
-		return configuration.Reach{Login: "no attempt: " + ctx.Err().Error()}
+		return noAttempt(ctx)
 	}
 
-	return p.probeLogin(ctx, h)
+	began = began.Add(time.Since(queued))
+	r := p.probeLogin(ctx, h)
+	r.Took = time.Since(began)
+
+	return r
+}
+
+// noAttempt returns the result for a host whose turn never came.
+func noAttempt(ctx context.Context) configuration.Reach {
+	reason := "the probe was stopped before its turn"
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		reason = "the time was over before its turn"
+	}
+
+	return configuration.Reach{Login: "no login was tried: " + reason}
 }
 
 // probePort connects to the ssh port of a host and reads the version of the server.
@@ -184,6 +207,7 @@ func (p *Prober) probeLogin(ctx context.Context, h configuration.Host) configura
 
 	var stderr messages
 
+	//nolint:gosec // CheckHosts has checked every part of the arguments
 	cmd := exec.CommandContext(ctx, cmp.Or(p.SSH, "ssh"), loginArgs(dir, h)...)
 	cmd.Stderr = &stderr
 	cmd.WaitDelay = time.Second

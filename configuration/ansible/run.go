@@ -207,6 +207,7 @@ func (r Runner) launch(s Spec, held, alive *os.File, shake *handshake) (pid int,
 	}
 	defer log.Close() // the runner writes it
 
+	//nolint:gosec // it is this program
 	cmd := exec.Command(r.Self[0], append(append([]string{}, r.Self[1:]...), s.Dir)...)
 	cmd.Dir = s.Dir
 	cmd.Env = append(runEnv(s.Env), inherits+"=1", marker+"="+s.Dir)

@@ -3,12 +3,10 @@
 package ansible
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log"
 	"os"
 	"os/signal"
@@ -21,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory/localfile"
 )
 
@@ -166,7 +165,7 @@ func (r *runner) run() (err error) {
 	}
 
 	sockets := socketDir(r.dir)
-	if err := makePrivate(sockets); err != nil {
+	if err := makeSockets(r.dir, sockets); err != nil {
 		return err
 	}
 
@@ -200,66 +199,27 @@ func (r *runner) run() (err error) {
 	return errors.Join(err, r.record(exit))
 }
 
-// maxSocketDir is the longest path of a directory for ssh's control sockets. The
-// path of a socket is limited to 107 bytes. Its name has 49, and ssh appends 17
-// more while it creates a socket.
-const maxSocketDir = 107 - len("/") - 49 - 17
-
-// socketDir returns the directory for ssh's control sockets of the run in dir. It
-// is below dir, unless that path is too long.
-func socketDir(dir string) string {
-	// Ansible resolves links as well.
-	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = resolved
-	}
-
-	sockets := filepath.Join(dir, dirSockets)
-	if len(sockets) <= maxSocketDir {
-		return sockets
-	}
-
-	base := "/run"
-	if unix.Access(base, unix.W_OK) != nil {
-		base = "/tmp"
-	}
-
-	sum := sha256.Sum256([]byte(dir))
-
-	return filepath.Join(base, "clusterm-"+hex.EncodeToString(sum[:8]))
-}
-
-// makePrivate creates a directory that only this account can use. It refuses one
-// of another account, because the path may be predictable.
-func makePrivate(dir string) error {
-	err := os.Mkdir(dir, 0o700)
-	if !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-
-	var st unix.Stat_t
-	if err := unix.Lstat(dir, &st); err != nil {
-		return err
-	}
-
-	if st.Mode != unix.S_IFDIR|0o700 || int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s exists and is not a private directory of this account; remove it", dir)
-	}
-
-	return nil
-}
-
 // supervise starts ansible-playbook, waits until it and all its descendants
 // have ended, and returns the result. An error means that it did not start.
 func (r *runner) supervise() (Exit, error) {
+	secrets, err := r.secrets()
+	if err != nil {
+		return Exit{}, err
+	}
+
 	output, err := r.stream(fileOutput, "[clusterm] ", "")
 	if err != nil {
 		return Exit{}, err
 	}
 
+	output.mask = configuration.NewMask(output.bounded, secrets)
+
 	events, err := r.stream(fileEvents, `{"event":"truncated","message":"`, `"}`)
 	if err != nil {
 		return Exit{}, err
 	}
+
+	events.mask = configuration.NewEventMask(events.bounded, secrets)
 
 	outputFrom, outputTo, err := outputPipe()
 	if err != nil {
@@ -334,8 +294,9 @@ func outputPipe() (from, to *os.File, err error) {
 
 // stream is a bounded file in the run's directory.
 type stream struct {
-	f *os.File
-	*bounded
+	f       *os.File
+	bounded *bounded
+	mask    io.WriteCloser // in front of bounded
 }
 
 func (r *runner) stream(name, markBegin, markEnd string) (*stream, error) {
@@ -344,15 +305,26 @@ func (r *runner) stream(name, markBegin, markEnd string) (*stream, error) {
 		return nil, err
 	}
 
-	return &stream{f, newBounded(f, r.spec.OutputLimit, markBegin, markEnd)}, nil
+	return &stream{f: f, bounded: newBounded(f, r.spec.OutputLimit, markBegin, markEnd)}, nil
+}
+
+// secrets returns the values that output and events hide. A file that cannot be read
+// ends the run before it begins, because they would be shown.
+func (r *runner) secrets() (secrets []string, err error) {
+	b, err := os.ReadFile(r.path(fileSecrets))
+	if err != nil {
+		return nil, err
+	}
+
+	return secrets, json.Unmarshal(b, &secrets)
 }
 
 // copyFrom reads to the end, even if writing fails, and closes both files.
 func (s *stream) copyFrom(from *os.File) error {
 	// The wrappers hide ReadFrom and WriteTo, which would not use the buffer.
-	_, err := io.CopyBuffer(struct{ io.Writer }{s.bounded}, struct{ io.Reader }{from}, make([]byte, 256<<10))
+	_, err := io.CopyBuffer(struct{ io.Writer }{s.mask}, struct{ io.Reader }{from}, make([]byte, 256<<10))
 
-	return errors.Join(err, s.bounded.Close(), s.f.Sync(), s.f.Close(), from.Close())
+	return errors.Join(err, s.mask.Close(), s.bounded.Close(), s.f.Sync(), s.f.Close(), from.Close())
 }
 
 func (r *runner) start(output *os.File) error {

@@ -50,6 +50,9 @@ type Spec struct {
 
 	Hosts     []configuration.Host
 	ExtraVars configuration.Vars // of the request
+	Options   configuration.AnsibleOptions
+
+	Secrets []string // texts to hide in the output and in the events
 
 	VaultIDs []string // passwords of Ansible Vault: PATH or ID@PATH
 
@@ -73,10 +76,11 @@ const (
 	fileSSHConfig  = "ssh_config"
 	fileKnownHosts = "known_hosts"
 	fileReserved   = "reserved-facts.json"
-	fileLock       = "lock"        // the runner locks it while it exists
-	fileAlive      = "alive"       // FIFO, open for writing while the runner exists
-	filePlugin     = "events.fifo" // FIFO from the callback plugin
-	fileLease      = "lease"       // expiry of the lease, on the clock since boot
+	fileSecrets    = "secrets.json" // values that output and events hide
+	fileLock       = "lock"         // the runner locks it while it exists
+	fileAlive      = "alive"        // FIFO, open for writing while the runner exists
+	filePlugin     = "events.fifo"  // FIFO from the callback plugin
+	fileLease      = "lease"        // expiry of the lease, on the clock since boot
 	fileOutput     = "output"
 	fileEvents     = "events"
 	fileRunner     = "runner.json"
@@ -138,6 +142,7 @@ func (s Spec) check() error {
 		add(configuration.CheckVaultID(id))
 	}
 
+	add(s.Options.Validate())
 	add(configuration.CheckHosts(s.Hosts))
 
 	for _, h := range s.Hosts {
@@ -224,6 +229,7 @@ func (s Spec) makeDir() error {
 		}
 	}
 
+	//nolint:gosec // a directory needs its x bit
 	if err := os.Chmod(s.Dir, 0o700); err != nil {
 		return err
 	}
@@ -265,7 +271,15 @@ func (s Spec) files() (map[string][]byte, error) {
 		return nil, err
 	}
 
+	isEmpty := func(text string) bool { return text == "" }
+
+	secrets, err := json.Marshal(slices.DeleteFunc(slices.Clone(s.Secrets), isEmpty))
+	if err != nil {
+		return nil, err
+	}
+
 	files := map[string][]byte{
+		fileSecrets:    secrets,
 		fileInventory:  inv,
 		fileExtraVars:  vars,
 		fileConfig:     s.config(),
@@ -313,12 +327,40 @@ func (s Spec) launch() ([]byte, error) {
 // the callback plugin admits them to the plays that name them, so no play reaches
 // a helper without the plugin.
 func (s Spec) args() []string {
-	return []string{
+	args := []string{
 		"-i", filepath.Join(s.Dir, fileInventory),
 		"-e", "@" + filepath.Join(s.Dir, fileExtraVars),
 		"--limit", configuration.TargetsGroup,
-		filepath.Join(s.Playbooks, s.Playbook),
 	}
+
+	return append(append(args, optionArgs(s.Options)...), filepath.Join(s.Playbooks, s.Playbook))
+}
+
+// optionArgs returns the arguments for the options. A tag cannot become an option of
+// its own.
+func optionArgs(o configuration.AnsibleOptions) []string {
+	var args []string
+	if o.Check {
+		args = append(args, "--check")
+	}
+
+	if o.Diff {
+		args = append(args, "--diff")
+	}
+
+	if len(o.Tags) > 0 {
+		args = append(args, "--tags="+strings.Join(o.Tags, ","))
+	}
+
+	if len(o.SkipTags) > 0 {
+		args = append(args, "--skip-tags="+strings.Join(o.SkipTags, ","))
+	}
+
+	if o.Verbosity > 0 {
+		args = append(args, "-"+strings.Repeat("v", o.Verbosity))
+	}
+
+	return args
 }
 
 // activeHosts counts the hosts that plays may act on.

@@ -283,6 +283,54 @@ func TestDamagedExitRecord(t *testing.T) {
 	}
 }
 
+// TestSweepSockets: directories for sockets of dead runs go, those of active runs, of
+// other managers and of others stay.
+func TestSweepSockets(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("long-", 20))
+	runs, others := filepath.Join(long, "runs"), filepath.Join(long, "others")
+
+	sockets := map[string]string{}
+
+	for _, dir := range []string{
+		filepath.Join(runs, "dead"), filepath.Join(runs, "gone"), filepath.Join(runs, "active"),
+		filepath.Join(others, "dead"),
+	} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+
+		s := socketDir(dir)
+		if err := makeSockets(dir, s); err != nil {
+			t.Fatal(err)
+		}
+
+		t.Cleanup(func() { os.RemoveAll(s) })
+
+		sockets[strings.TrimPrefix(dir, long+"/")] = s
+	}
+
+	held, err := lock(filepath.Join(runs, "active"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+
+	if err := os.RemoveAll(filepath.Join(runs, "gone")); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := SweepSockets(runs); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, s := range sockets {
+		_, err := os.Lstat(s)
+		if left, stays := err == nil, name == "runs/active" || name == "others/dead"; left != stays {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestSocketDir: sockets are below the run's directory, unless their paths would
 // be too long for ssh.
 func TestSocketDir(t *testing.T) {

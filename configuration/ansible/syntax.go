@@ -134,8 +134,13 @@ func syntaxError(key syntaxKey, out []byte, err error) error {
 	message = strings.ReplaceAll(message, key.folder+"/", "")
 	message = firstBytes([]byte(cmp.Or(message, err.Error())), 2048)
 
+	remedy := "correct it and repeat the request"
+	if strings.Contains(message, vaultMissing) {
+		remedy = remedyVault
+	}
+
 	return inventory.Errorf(inventory.KindInvalid, "the playbook %s does not parse: %s", key.playbook, message).
-		Do("correct it and repeat the request")
+		Do("%s", remedy)
 }
 
 func (c *SyntaxChecker) config(dir string, key syntaxKey) []byte {

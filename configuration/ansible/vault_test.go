@@ -3,6 +3,8 @@
 package ansible
 
 import (
+	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,5 +111,137 @@ func TestLiveVault(t *testing.T) {
 	s.VaultIDs = []string{"not a path"}
 	if err := Prepare(s); inventory.KindOf(err) != inventory.KindInvalid {
 		t.Errorf("a bad vault id: %v", err)
+	}
+}
+
+// vaultFolders are folders with the files that CheckEncrypted names, for the group web
+// and the host web-1. In a file, VAULT is an encrypted mapping.
+var vaultFolders = []struct {
+	name  string
+	files map[string]string
+	want  string
+}{
+	{"nothing", map[string]string{"group_vars/all": "a: 1"}, ""},
+	{"all", map[string]string{"group_vars/all": "VAULT"}, "group_vars/all"},
+	{"an extension", map[string]string{"group_vars/all.yaml": "VAULT"}, "group_vars/all.yaml"},
+	{"a folder", map[string]string{"group_vars/all/a/b.json": "VAULT", "group_vars/all/c": "a: 1"},
+		"group_vars/all/a/b.json"},
+	{"a group", map[string]string{"group_vars/web.yml": "VAULT"}, "group_vars/web.yml"},
+	{"the group of the targets", map[string]string{"group_vars/job_targets.yml": "VAULT"},
+		"group_vars/job_targets.yml"},
+	{"a host", map[string]string{"host_vars/web-1/a.yml": "VAULT"}, "host_vars/web-1/a.yml"},
+	{"another group", map[string]string{"group_vars/web2": "VAULT"}, ""},
+	{"another host", map[string]string{"host_vars/web-2": "VAULT"}, ""},
+	{"a file behind a folder", map[string]string{"group_vars/all/a": "a: 1", "group_vars/all.yml": "VAULT"}, ""},
+	{"files that are not loaded", map[string]string{
+		"group_vars/all/.a": "VAULT", "group_vars/all/a~": "VAULT", "group_vars/all/a.txt": "VAULT",
+		"group_vars/all.txt": "VAULT",
+	}, ""},
+	{"a file for a task", map[string]string{"files/key": "VAULT"}, ""},
+	{"a value", map[string]string{"group_vars/all": "a: !vault |\n  VALUE"}, ""},
+}
+
+// writeVaultFolder writes the files with two texts, and a playbook.
+func writeVaultFolder(t *testing.T, files map[string]string, mapping, value string) (folder string) {
+	t.Helper()
+
+	folder = t.TempDir()
+	value = strings.ReplaceAll(strings.TrimSpace(value), "\n", "\n  ")
+
+	for name, text := range files {
+		text = strings.NewReplacer("VAULT", mapping, "VALUE", value).Replace(text)
+		path := filepath.Join(folder, name)
+
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	return folder
+}
+
+func TestCheckEncrypted(t *testing.T) {
+	const mark = "$ANSIBLE_VAULT;1.1;AES256\n3133\n"
+
+	for _, tt := range vaultFolders {
+		err := CheckEncrypted(writeVaultFolder(t, tt.files, mark, mark), []string{"web"}, []string{"web-1"})
+
+		if tt.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+
+			continue
+		}
+
+		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), ": "+tt.want+";") {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+
+	many := map[string]string{}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		many["group_vars/all/"+name] = "VAULT"
+	}
+
+	err := CheckEncrypted(writeVaultFolder(t, many, mark, mark), nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "all/a, group_vars/all/b, group_vars/all/c and 2 more files") {
+		t.Errorf("many files: %v", err)
+	}
+
+	// A link to a folder above ends.
+	loop := writeVaultFolder(t, map[string]string{"group_vars/all/a": "a: 1"}, "", "")
+	if err := os.Symlink("..", filepath.Join(loop, "group_vars/all/loop")); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := CheckEncrypted(loop, nil, nil); err != nil {
+		t.Errorf("a loop: %v", err)
+	}
+}
+
+// TestLiveEncrypted: the real ansible-playbook breaks off for want of a password with
+// those folders that CheckEncrypted refuses, and with no other.
+func TestLiveEncrypted(t *testing.T) {
+	t.Parallel()
+	needAnsible(t)
+
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("open sesame\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	mapping, value := string(encrypt(t, password, "a: 1\n")), string(encrypt(t, password, "1"))
+
+	for _, tt := range vaultFolders {
+		t.Run(tt.name, func(t *testing.T) {
+			files := maps.Clone(tt.files)
+			files["site.yml"] = "- hosts: all\n  connection: local\n  gather_facts: false\n  tasks: [{meta: noop}]\n"
+
+			s := fakeSpec(t, "prints-and-fails")
+			s.AnsiblePlaybook, s.Playbooks = "", writeVaultFolder(t, files, mapping, value)
+			s.Hosts = []configuration.Host{
+				{Name: "web-1", Addr: "127.0.0.1", Group: "web", Role: configuration.RoleTarget},
+			}
+
+			run := start(t, s)
+			exit, out := wait(t, run), read(t, run.Output())
+
+			if exit.OK() != (tt.want == "") || !exit.OK() && !strings.Contains(out, vaultMissing) {
+				t.Errorf("exit %+v:\n%s", exit, out)
+			}
+		})
+	}
+
+	// The syntax check finds the files of vars_files.
+	files := map[string]string{"site.yml": "- hosts: all\n  vars_files: [a.yml]\n", "a.yml": "VAULT"}
+	err := (&SyntaxChecker{}).Check(t.Context(), writeVaultFolder(t, files, mapping, value), "site.yml", "")
+
+	if e, ok := errors.AsType[*inventory.Error](err); !ok || e.Remedy != remedyVault {
+		t.Errorf("an encrypted file of vars_files: %v", err)
 	}
 }

@@ -177,6 +177,7 @@ func (s *Store) copy(ctx context.Context, src fs.FS) (digest string, err error) 
 		return "", err
 	}
 
+	//nolint:gosec // the data directory above it is closed; become users read roles
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return "", err
 	}
@@ -249,6 +250,7 @@ func (s *Store) walk(ctx context.Context, src fs.FS, dst *os.Root) ([]string, er
 		dst:      dst,
 		maxFiles: cmp.Or(s.MaxFiles, DefaultMaxFiles),
 		maxBytes: cmp.Or(s.MaxBytes, DefaultMaxBytes),
+		buffer:   make([]byte, 32<<10),
 	}
 	w.bytesLeft = w.maxBytes
 
@@ -290,6 +292,7 @@ type walker struct {
 	maxFiles  int
 	maxBytes  int64
 	bytesLeft int64
+	buffer    []byte // for the content of one file after the other
 
 	lines []string
 	links []string
@@ -414,7 +417,7 @@ func (w *walker) copyFile(name string, from io.Reader, mode fs.FileMode) (sum []
 	}
 
 	// One byte more than allowed shows that the file is too large.
-	n, err := io.Copy(to, io.LimitReader(from, w.bytesLeft+1))
+	n, err := io.CopyBuffer(to, io.LimitReader(from, w.bytesLeft+1), w.buffer)
 	if out != nil {
 		err = errors.Join(err, out.Chmod(mode), out.Sync(), out.Close())
 	}

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,6 +48,10 @@ const (
 // records from it.
 const DefaultQuota = 8 << 30
 
+// quotaVariable is the environment variable with the quota of a child process, in
+// bytes. It lets system tests fill a store in seconds.
+const quotaVariable = "CLUSTERM_TEST_ETCD_QUOTA"
+
 // ServerOptions configure the embedded server.
 type ServerOptions struct {
 	// Dir contains all files of the server. It is created with mode 0700.
@@ -61,7 +66,8 @@ type ServerOptions struct {
 	MustExist bool
 	// NoSync disables fsync. For tests only: a power failure loses data.
 	NoSync bool
-	// Quota of a server in this process; 0: DefaultQuota. For tests.
+	// Quota of a server in this process; 0: DefaultQuota. For tests. A child takes it
+	// from the environment.
 	Quota int64
 	// SnapshotEntries of a server in this process; 0: as usual. For tests.
 	SnapshotEntries uint64
@@ -127,6 +133,7 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 		return nil, err
 	}
 
+	//nolint:gosec // a directory needs its x bit
 	if err := os.Chmod(o.Dir, 0o700); err != nil {
 		lock.Close()
 
@@ -278,6 +285,7 @@ func (s *Server) supervise(ctx context.Context) {
 // exits when its standard input closes, so it never outlives this process.
 func (s *Server) runChild(ctx context.Context) error {
 	argv := append(slices.Clone(s.opts.Command), s.opts.Dir)
+	//nolint:gosec // it is this program
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 
 	stdin, err := cmd.StdinPipe()
@@ -402,7 +410,10 @@ func Main(dir string) int {
 
 	level := zap.NewAtomicLevelAt(zapcore.WarnLevel)
 
-	e, err := serve(context.Background(), ServerOptions{Dir: dir}, level)
+	// Without a number in it, the quota is the default.
+	quota, _ := strconv.ParseInt(os.Getenv(quotaVariable), 10, 64)
+
+	e, err := serve(context.Background(), ServerOptions{Dir: dir, Quota: quota}, level)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -196,6 +196,20 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// TestQuotaOfAChild: a child process takes its quota from the environment.
+func TestQuotaOfAChild(t *testing.T) {
+	t.Parallel()
+
+	for value, want := range map[string]int64{"1048576": 1 << 20, "": DefaultQuota} {
+		command := []string{"env", quotaVariable + "=" + value, os.Args[0], "etcd"}
+		s := start(t, ServerOptions{Dir: shortDir(t), Command: command, NoSync: true})
+
+		if got := dial(t, s, "/t").Spaces(within(t, testTimeout))[0]; got.Quota != want {
+			t.Errorf("%q: the quota is %d, want %d: %v", value, got.Quota, want, got.Err)
+		}
+	}
+}
+
 // TestServerWaitsForSharedLocks simulates a process that was forked while a server
 // ran and shares its locks until it executes its program.
 func TestServerWaitsForSharedLocks(t *testing.T) {

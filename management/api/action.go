@@ -5,6 +5,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -22,6 +23,7 @@ type Action struct {
 	Job       string         `json:"job,omitempty"`
 	Failed    bool           `json:"failed,omitempty"`
 	Force     bool           `json:"force,omitempty"`
+	Timeout   Duration       `json:"timeout,omitempty"`
 	Key       string         `json:"key,omitempty"`
 	Value     string         `json:"value,omitempty"`
 
@@ -46,6 +48,7 @@ func ActionsOf(actions []inventory.Action) []Action {
 			Job:       a.Job,
 			Failed:    a.Failed,
 			Force:     a.Force,
+			Timeout:   Duration(a.Timeout),
 			Key:       a.Key,
 			Value:     a.Value,
 			Method:    method,
@@ -72,6 +75,7 @@ func RestoreActions(actions []Action) []inventory.Action {
 			Job:       a.Job,
 			Failed:    a.Failed,
 			Force:     a.Force,
+			Timeout:   time.Duration(a.Timeout),
 			Key:       a.Key,
 			Value:     a.Value,
 		})
@@ -115,13 +119,17 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 	case inventory.ActionCancelJob:
 		return http.MethodPost, pathOf(PathCancel, a.Job), nil
 	case inventory.ActionRetryJob:
-		return http.MethodPost, pathOf(PathRetry, a.Job), encode(Retry{Failed: a.Failed, Nodes: a.Nodes})
+		return http.MethodPost, pathOf(PathRetry, a.Job), encode(Retry{
+			Failed: a.Failed, Nodes: a.Nodes, Playbooks: a.Playbooks, Timeout: Duration(a.Timeout),
+		})
 
 	// The manager
 	case inventory.ActionShowSettings:
 		return http.MethodGet, PathConfig, nil
 	case inventory.ActionSetSetting:
 		return http.MethodPatch, PathConfig, encode(map[string]string{a.Key: a.Value})
+	case inventory.ActionUnsetSetting:
+		return http.MethodPatch, PathConfig, encode(map[string]*string{a.Key: nil})
 	case inventory.ActionShowHealth:
 		return http.MethodGet, PathHealth, nil
 	case inventory.ActionShowVersion:

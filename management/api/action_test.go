@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -31,7 +32,7 @@ func TestActionRoundTrip(t *testing.T) {
 	for _, row := range inventory.Actions {
 		a := inventory.Action{
 			Name: row.Name, Verb: inventory.VerbUpdate, Nodes: []string{"web-1"}, Addrs: []string{"10.0.0.1"},
-			Group: "g", Job: "5", Failed: true, Force: true, Key: "k", Value: "v",
+			Group: "g", Job: "5", Timeout: 2 * time.Hour, Failed: true, Force: true, Key: "k", Value: "v",
 		}
 
 		text, err := json.Marshal(api.ActionsOf([]inventory.Action{a}))

@@ -68,6 +68,28 @@ type Forget struct {
 	Reason string   `json:"reason,omitempty"`
 }
 
+// MaxPing is the maximum number of nodes in one Ping.
+const MaxPing = 64
+
+// Ping tries an ssh login on nodes.
+type Ping struct {
+	Nodes []string `json:"nodes"`
+}
+
+// PingResult is the answer of one node, or the reason why there is none.
+type PingResult struct {
+	Node     string `json:"node"`
+	Addr     string `json:"addr"`
+	Answered bool   `json:"answered"`
+	// HostKeyVerified is set if the host has the recorded key. An answer without it
+	// comes from a host that has no key recorded.
+	HostKeyVerified bool     `json:"host_key_verified,omitempty"`
+	Took            Duration `json:"took,omitempty"`
+	Message         string   `json:"message,omitempty"` // why the node did not answer
+	Remedy          string   `json:"remedy,omitempty"`
+	Actions         []Action `json:"actions,omitempty"`
+}
+
 // JobStatus is the status of a job.
 type JobStatus string
 
@@ -113,11 +135,21 @@ type JobRequest struct {
 	MaxFailures int `json:"max_failures,omitempty"`
 	// Playbooks is "current" to clean with the configured folder, or empty: each
 	// node is cleaned with the playbooks that configured it.
-	Playbooks string   `json:"playbooks,omitempty"`
-	Timeout   Duration `json:"timeout,omitempty"`   // from the start of the job; 0: the configured limit
-	Force     bool     `json:"force,omitempty"`     // clear: skip the cleanup; needs a reason
-	TakeOver  bool     `json:"take_over,omitempty"` // discover: also hosts of another manager; needs a reason
-	Reason    string   `json:"reason,omitempty"`
+	Playbooks string `json:"playbooks,omitempty"`
+	// Check (--check) changes nothing, and reports what would change. Tags and
+	// SkipTags (--tags, --skip-tags) choose the tasks. All three: apply and maintenance.
+	Check    bool     `json:"check,omitempty"`
+	Tags     []string `json:"tags,omitempty"`
+	SkipTags []string `json:"skip_tags,omitempty"`
+	// Diff (--diff) shows the differences in files in the output, and Verbosity, from 0
+	// to 4, is the number of v in -v.
+	Diff      bool `json:"diff,omitempty"`
+	Verbosity int  `json:"verbosity,omitempty"`
+
+	Timeout  Duration `json:"timeout,omitempty"`   // from the start of the job; 0: the configured limit
+	Force    bool     `json:"force,omitempty"`     // clear: skip the cleanup; needs a reason
+	TakeOver bool     `json:"take_over,omitempty"` // discover: also hosts of another manager; needs a reason
+	Reason   string   `json:"reason,omitempty"`
 }
 
 // Job is one job on the wire.
@@ -142,11 +174,19 @@ type Job struct {
 	MaxFailures int    `json:"max_failures,omitempty"`
 
 	Playbooks string `json:"playbooks,omitempty"` // current, or empty; see JobRequest
-	Force     bool   `json:"force,omitempty"`     // clear: skips the cleanup
-	TakeOver  bool   `json:"take_over,omitempty"` // discover: also takes hosts of another manager
-	Reason    string `json:"reason,omitempty"`    // the operator's reason
-	Actor     string `json:"actor,omitempty"`
-	RetryOf   string `json:"retry_of,omitempty"` // the job that this one retries
+	// Options of ansible-playbook, see JobRequest. After a check, the counts of
+	// changes are those of the changes that a run would make.
+	Check     bool     `json:"check,omitempty"`
+	Diff      bool     `json:"diff,omitempty"`
+	Tags      []string `json:"tags,omitempty"`
+	SkipTags  []string `json:"skip_tags,omitempty"`
+	Verbosity int      `json:"verbosity,omitempty"`
+
+	Force    bool   `json:"force,omitempty"`     // clear: skips the cleanup
+	TakeOver bool   `json:"take_over,omitempty"` // discover: also takes hosts of another manager
+	Reason   string `json:"reason,omitempty"`    // the operator's reason
+	Actor    string `json:"actor,omitempty"`
+	RetryOf  string `json:"retry_of,omitempty"` // the job that this one retries
 	// Differences describe how it differs from that job: playbooks, names of
 	// variables, groups, and nodes left out.
 	Differences []string `json:"differences,omitempty"`
@@ -230,6 +270,11 @@ type Retry struct {
 	Nodes []string `json:"nodes,omitempty"`
 	// Pinned takes the playbooks and the merged variables of the old job.
 	Pinned bool `json:"pinned,omitempty"`
+	// Playbooks is "current" to clean with the configured folder; empty: as the old
+	// job did.
+	Playbooks string `json:"playbooks,omitempty"`
+	// Timeout is the time limit; 0: that of the old job.
+	Timeout Duration `json:"timeout,omitempty"`
 }
 
 // Finding is one reason for the current situation.
@@ -318,10 +363,37 @@ type Setting struct {
 	Origin string `json:"origin"` // default, file, overlay; found: detected on the host
 	// Settable is set if the overlay may contain the key; only the file sets others.
 	Settable bool `json:"settable"`
+	// Former names the nodes that are still cleaned with other playbooks, sorted. Only
+	// the answer to a change of playbooks has it, and only for that key.
+	Former []string `json:"former,omitempty"`
 }
 
 // Config is the effective configuration by dotted key, without secrets.
 type Config map[string]Setting
+
+// Token is a bearer token without its secret.
+type Token struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	Role      string     `json:"role"`
+	Created   time.Time  `json:"created"`
+	CreatedBy string     `json:"created_by"`
+	Expires   time.Time  `json:"expires"`
+	Used      *time.Time `json:"used,omitempty"` // to the minute; nil: never
+}
+
+// TokenRequest describes a new token.
+type TokenRequest struct {
+	Role    string `json:"role"`
+	Name    string `json:"name,omitempty"`    // empty: the id
+	Expires string `json:"expires,omitempty"` // a duration; empty: 720h
+}
+
+// NewToken is a new token with its secret, which no other answer has.
+type NewToken struct {
+	Token  string `json:"token"`
+	Record Token  `json:"record"`
+}
 
 // Instance is one live clusterm. A crashed instance stays in the list for 15
 // seconds.

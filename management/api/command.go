@@ -80,6 +80,14 @@ func command(a inventory.Action) []string {
 			words = append(words, "--failed")
 		}
 
+		if a.Playbooks != "" {
+			words = append(words, "--playbooks", a.Playbooks)
+		}
+
+		if a.Timeout != 0 {
+			words = append(words, "--timeout", a.Timeout.String())
+		}
+
 		return words
 
 	// The manager
@@ -91,6 +99,8 @@ func command(a inventory.Action) []string {
 		return []string{"config", "get", a.Key}
 	case inventory.ActionSetSetting:
 		return []string{"config", "set", a.Key + "=" + a.Value}
+	case inventory.ActionUnsetSetting:
+		return []string{"config", "unset", a.Key}
 	case inventory.ActionShowHealth:
 		return []string{"health"}
 	case inventory.ActionShowVersion:

@@ -42,6 +42,10 @@ type Node struct {
 	Labels     map[string]string `json:"labels,omitempty"`     // set by operators; no verb changes them
 	Seen       map[string]bool   `json:"seen,omitempty"`       // by observer: its latest report
 	Duplicates []string          `json:"duplicates,omitempty"` // addresses of further live hosts with this identity
+	// AddrRivals are the other nodes under the same address, port and jump host that
+	// are Discovered or carry configuration. Ansible could not reach one of them for
+	// sure. Only the answers about a single node have them.
+	AddrRivals []string `json:"addr_rivals,omitempty"`
 	// HostKeys are the ssh host keys recorded at the first contact, in the
 	// format of known_hosts without the host field ("ssh-ed25519 AAAA…").
 	HostKeys []string `json:"host_keys,omitempty"`

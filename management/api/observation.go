@@ -19,6 +19,12 @@ type Report struct {
 	// is missing counts as lost.
 	Full bool `json:"full,omitempty"`
 
+	// After and Until limit a full report to the nodes with names after After, up to
+	// and including Until, in the order of the bytes; empty: no limit. A view of more
+	// than MaxObservations nodes consists of several such reports.
+	After string `json:"after,omitempty"`
+	Until string `json:"until,omitempty"`
+
 	Observations []Observation `json:"observations"`
 }
 

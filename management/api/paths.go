@@ -22,6 +22,7 @@ const (
 	PathHistory    = "/v1/nodes/{name}/history"     // GET: List[HistoryEntry], newest first
 	PathExplain    = "/v1/nodes/{name}/explanation" // GET: NodeExplanation
 	PathForget     = "/v1/forget"                   // POST Forget: Changed
+	PathPing       = "/v1/ping"                     // POST Ping: List[PingResult], in the order of the names
 	PathGroups     = "/v1/groups"                   // GET: List[Group], in configuration order
 	PathJobs       = "/v1/jobs"                     // GET ?status=…&node=…: List[Job]; POST JobRequest: 202 Job
 	PathJob        = "/v1/jobs/{id}"                // GET ?wait=30s&after=REVISION&vars=false: Job
@@ -36,6 +37,8 @@ const (
 	PathConfig     = "/v1/config"                   // GET: Config; PATCH an object (null removes a key): Config
 	PathReload     = "/v1/config/reload"            // POST: Config, as the file on disk makes it
 	PathInstances  = "/v1/instances"                // GET: List[Instance], oldest first
+	PathTokens     = "/v1/tokens"                   // GET: List[Token]; POST TokenRequest: NewToken
+	PathToken      = PathTokens + "/{id}"           // DELETE: Changed; an id or a name
 	PathWatch      = "/v1/watch"                    // GET ?kinds=…&name=…&selector=…&since=REVISION: Change events
 	PathHealth     = "/v1/health"                   // GET: Health, 200 if ok, else 503
 	PathVersion    = "/v1/version"                  // GET: Version

@@ -43,8 +43,13 @@ import (
 // Options select and configure the connection. The zero value connects to the
 // daemon on this host.
 type Options struct {
-	// URL is http://HOST:PORT, HOST:PORT or unix:///PATH.
+	// URL is https://HOST:PORT, http://HOST:PORT, HOST:PORT (http) or unix:///PATH.
 	URL string
+	// Trust has the CA of the manager and the client certificate, for https.
+	Trust Trust
+	// Token is a bearer token. It is sent over https, to a socket, and to a loopback
+	// address only, and never to the target of a redirect.
+	Token string
 	// Socket is the path of a Unix socket, used if URL is empty. Default
 	// api.DefaultSocket.
 	Socket string
@@ -117,6 +122,10 @@ func New(o Options) (*Client, error) {
 		}
 	}
 
+	if err := checkToken(o.Token, base); err != nil {
+		return nil, err
+	}
+
 	if o.HTTPClient != nil && socket != "" && o.URL != "" {
 		return nil, inventory.Errorf(inventory.KindInvalid, "an HTTPClient cannot open the socket %s", o.URL).
 			Do("set an http:// URL")
@@ -128,13 +137,21 @@ func New(o Options) (*Client, error) {
 		c.base, c.where, c.socket = "http://clusterm", socket, socket
 	}
 
-	// A redirect would send the request to another program.
 	if c.http == nil {
-		c.http = &http.Client{
-			Transport:     transport(socket),
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		t := transport(socket)
+		if strings.HasPrefix(c.base, "https://") {
+			if t.TLSClientConfig, err = o.Trust.config(c.base); err != nil {
+				return nil, err
+			}
 		}
+
+		c.http = &http.Client{Transport: t}
 	}
+
+	// A redirect would send the request, and its token, to another program.
+	own := *c.http
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.http = &own
 
 	return c, nil
 }
@@ -161,7 +178,7 @@ func transport(socket string) *http.Transport {
 func parse(s string) (socket, base string, err error) {
 	bad := func(problem string) (string, string, error) {
 		return "", "", inventory.Errorf(inventory.KindInvalid, "the URL %q %s", s, problem).
-			Do("write http://127.0.0.1:9007, 127.0.0.1:9007 or unix:///run/clusterm/clusterm.sock")
+			Do("write https://HOST:9443, http://127.0.0.1:9007 or unix:///run/clusterm/clusterm.sock")
 	}
 
 	if s == "" {
@@ -359,8 +376,9 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	}
 
 	target := c.base + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
+	// A parameter without a value has no text.
+	if text := query.Encode(); text != "" {
+		target += "?" + text
 	}
 
 	var body io.Reader
@@ -384,6 +402,10 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 
 	if c.opt.UserAgent != "" {
 		req.Header.Set("User-Agent", c.opt.UserAgent)
+	}
+
+	if c.opt.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.opt.Token)
 	}
 
 	if c.opt.Actor != "" {
@@ -472,6 +494,11 @@ func drain(body io.ReadCloser) {
 // foreign returns the error for an answer of something other than clusterm.
 func (c *Client) foreign(res *http.Response, body []byte) error {
 	text := strings.TrimSpace(string(body))
+	if text == "Client sent an HTTP request to an HTTPS server." {
+		return inventory.Errorf(inventory.KindUnavailable, "%s speaks TLS, and the URL is of plain HTTP", c.where).
+			Do("write https:// in front of the address")
+	}
+
 	if len(text) > 200 {
 		text = text[:200] + "…"
 	}
@@ -506,6 +533,10 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		return e
 	}
 	const running = "is clusterm running? systemctl status clusterm"
+
+	if e := c.tlsError(err); e != nil {
+		return e
+	}
 
 	// Each case matches one mistake with its own remedy.
 	timeout, isNet := errors.AsType[net.Error](err)

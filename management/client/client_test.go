@@ -44,7 +44,7 @@ func TestAddresses(t *testing.T) {
 		if _, err := New(
 			Options{URL: bad},
 		); inventory.KindOf(err) != inventory.KindInvalid ||
-			!strings.Contains(err.Error(), "write http://") {
+			!strings.Contains(err.Error(), "write https://") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -56,6 +56,33 @@ func TestAddresses(t *testing.T) {
 	c, err := New(Options{})
 	if err != nil || c.Where() != api.DefaultSocket {
 		t.Errorf("by default: %v %v", c, err)
+	}
+}
+
+// TestEmptyQuery sends no question mark for parameters without a value.
+func TestEmptyQuery(t *testing.T) {
+	manager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"items":[]}`)
+	}))
+	defer manager.Close()
+
+	var uri string
+
+	c, err := New(Options{URL: manager.URL, Observe: func(e Exchange) { uri = e.URI }})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, tt := range []struct {
+		filter NodeFilter
+		want   string
+	}{
+		{NodeFilter{}, "/v1/nodes"},
+		{NodeFilter{Names: []string{"a-1"}}, "/v1/nodes?name=a-1"},
+	} {
+		if _, err := c.Nodes(t.Context(), tt.filter); err != nil || uri != tt.want {
+			t.Errorf("the request is %q (%v), want %q", uri, err, tt.want)
+		}
 	}
 }
 

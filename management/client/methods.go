@@ -131,6 +131,19 @@ func (c *Client) Forget(ctx context.Context, f api.Forget) (api.Changed, error) 
 	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathForget, in: f, idempotent: true}, &out)
 }
 
+// Ping tries an ssh login on nodes, at most api.MaxPing, and returns the results in
+// their order. It changes nothing.
+func (c *Client) Ping(ctx context.Context, nodes ...string) (api.List[api.PingResult], error) {
+	var out api.List[api.PingResult]
+
+	return out, c.do(ctx, call{
+		method: http.MethodPost, path: api.PathPing, in: api.Ping{Nodes: nodes}, extra: pingTime,
+	}, &out)
+}
+
+// pingTime is the manager's limit for one ping.
+const pingTime = 90 * time.Second
+
 // Report reports nodes as discovered or disappeared. The daemon records all of
 // them or, after an error, none. The report belongs to no observer: it is valid
 // until the next such report about the same node.
@@ -450,6 +463,23 @@ func (c *Client) config(ctx context.Context, k call) (api.Config, error) {
 // Instances returns the live daemons, or a page of them, by default oldest first.
 func (c *Client) Instances(ctx context.Context, page ...Page) (api.List[api.Instance], error) {
 	return listed[api.Instance](ctx, c, api.PathInstances, page)
+}
+
+// Tokens returns the bearer tokens, or a page of them, by default by name.
+func (c *Client) Tokens(ctx context.Context, page ...Page) (api.List[api.Token], error) {
+	return listed[api.Token](ctx, c, api.PathTokens, page)
+}
+
+// CreateToken makes a bearer token. No other answer shows its secret again.
+func (c *Client) CreateToken(ctx context.Context, r api.TokenRequest) (api.NewToken, error) {
+	var out api.NewToken
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathTokens, in: r}, &out)
+}
+
+// RevokeToken ends the token with the id or the name, and its open requests.
+func (c *Client) RevokeToken(ctx context.Context, ref string) (api.Changed, error) {
+	var out api.Changed
+	return out, c.do(ctx, call{method: http.MethodDelete, path: api.PathToken, params: []string{ref}}, &out)
 }
 
 // Health returns the health of the daemon. A degraded daemon is not an error.

@@ -69,7 +69,9 @@ func (adapters) CheckPlaybooks(dir string) error {
 // settingsAPI implements server.Settings: it converts values to their wire type.
 type settingsAPI struct {
 	*setting.Settings
-	reload func(context.Context, access.Caller) error
+	// reload also returns the nodes of former, if the folder of playbooks has changed.
+	reload func(context.Context, access.Caller) ([]string, error)
+	former func(context.Context) []string
 }
 
 // Config returns the configuration in force.
@@ -82,23 +84,42 @@ func (s settingsAPI) Patch(ctx context.Context, c access.Caller, patch map[strin
 		return nil, err
 	}
 
-	return wireConfig(values), nil
+	config := wireConfig(values)
+	if _, ok := patch[keyPlaybooks]; ok {
+		setFormer(config, s.former(ctx))
+	}
+
+	return config, nil
 }
 
 // Reload reads the configuration file again and returns the configuration then in
 // force.
 func (s settingsAPI) Reload(ctx context.Context, c access.Caller) (api.Config, error) {
-	if err := s.reload(ctx, c); err != nil {
+	former, err := s.reload(ctx, c)
+	if err != nil {
 		return nil, err
 	}
 
-	return wireConfig(s.Values()), nil
+	config := wireConfig(s.Values())
+	setFormer(config, former)
+
+	return config, nil
+}
+
+// keyPlaybooks is the key of the folder of playbooks.
+const keyPlaybooks = "playbooks"
+
+// setFormer adds the nodes that carry former playbooks to the key of the folder.
+func setFormer(config api.Config, nodes []string) {
+	entry := config[keyPlaybooks]
+	entry.Former = nodes
+	config[keyPlaybooks] = entry
 }
 
 func wireConfig(values setting.Values) api.Config {
 	out := make(api.Config, len(values))
 	for key, v := range values {
-		out[key] = api.Setting(v)
+		out[key] = api.Setting{Value: v.Value, Origin: v.Origin, Settable: v.Settable}
 	}
 
 	return out

@@ -4,22 +4,35 @@ package daemon
 
 import (
 	"context"
+	"path/filepath"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/audit"
+	"github.com/contiv/cluster/management/setting"
 )
 
 // maxAuditError bounds the error in an audit record, in bytes.
 const maxAuditError = 4 << 10
 
-// auditLog writes audit records to the daemon's log.
-type auditLog struct{ log logrus.FieldLogger }
+// auditor writes audit records to the audit trail and to the daemon's log.
+type auditor struct {
+	trail *audit.Log
+	log   logrus.FieldLogger
+}
 
-// Record writes the record at level info, or warning for a refusal.
-func (a auditLog) Record(_ context.Context, r access.Record) {
+// Record returns once the record of a change is synced. A refusal does not wait, so
+// that a flood of refused requests costs no syncs.
+func (a auditor) Record(ctx context.Context, r access.Record) {
+	entry := audit.Entry{
+		Time: r.Time, Principal: r.Principal, Credential: access.IdentityOf(ctx).Credential, Action: r.Action,
+		Targets: r.Targets, Job: r.Job, Reason: r.Reason, Replayed: r.Replayed,
+	}
 	fields := logrus.Fields{"audit": r.Action, "principal": r.Principal, "targets": r.Targets}
+
 	if r.Job != "" {
 		fields["job"] = r.Job
 	}
@@ -33,13 +46,59 @@ func (a auditLog) Record(_ context.Context, r access.Record) {
 	}
 
 	if r.Err != nil {
-		fields["kind"] = inventory.KindOf(r.Err)
 		// The error may quote the request.
-		fields[logrus.ErrorKey] = inventory.Shorten(r.Err.Error(), maxAuditError)
-		a.log.WithFields(fields).Warn("mutation refused")
-
-		return
+		entry.Kind = string(inventory.KindOf(r.Err))
+		entry.Error = inventory.Shorten(r.Err.Error(), maxAuditError)
+		fields["kind"], fields[logrus.ErrorKey] = entry.Kind, entry.Error
 	}
 
-	a.log.WithFields(fields).Info("mutation")
+	if err := a.trail.Append(ctx, entry, r.Err == nil); err != nil {
+		a.log.WithFields(fields).WithError(err).Error("the audit trail has no entry for this")
+	}
+
+	if r.Err != nil {
+		a.log.WithFields(fields).Warn("mutation refused")
+	} else {
+		a.log.WithFields(fields).Info("mutation")
+	}
+}
+
+// openAudit continues the audit trail.
+func (d *Daemon) openAudit() error {
+	trail, err := audit.Open(audit.Options{
+		Dir: auditDir(d.file.Config), Instance: d.node.Name(), Keep: d.file.Audit.Keep,
+		KeepFor: time.Duration(d.file.Audit.KeepFor), Logger: d.opts.Logger,
+	})
+	if err != nil {
+		return inventory.Errorf(inventory.KindUnavailable, "%w", err).
+			Do("make %s writable, with space for it, or restore it", auditDir(d.file.Config))
+	}
+
+	d.onStop("audit trail", func(context.Context) error { return trail.Close() })
+	d.audit = auditor{trail, d.opts.Logger}
+
+	return nil
+}
+
+func auditDir(c setting.Config) string { return filepath.Join(c.DataDir, "audit") }
+
+// VerifyAudit checks the audit trail of the configuration in a file, with or without a
+// running daemon.
+func VerifyAudit(configPath string) (audit.Report, error) {
+	f, err := setting.Load(configPath, adapters{})
+	if err != nil {
+		return audit.Report{}, err
+	}
+
+	return audit.Verify(auditDir(f.Config))
+}
+
+// ReadAudit calls emit with the selected entries of the audit trail, the oldest first.
+func ReadAudit(configPath string, filter audit.Filter, emit func(audit.Entry) error) error {
+	f, err := setting.Load(configPath, adapters{})
+	if err != nil {
+		return err
+	}
+
+	return audit.Read(auditDir(f.Config), filter, emit)
 }

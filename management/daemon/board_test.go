@@ -47,7 +47,7 @@ func startPrometheus(t *testing.T, target string) *prometheusServer {
 		t.Fatal(err)
 	}
 
-	config := "global: {evaluation_interval: 1s}\n" + strings.NewReplacer("127.0.0.1:9007", target,
+	config := "global: {evaluation_interval: 1s}\n" + strings.NewReplacer("127.0.0.1:9009", target,
 		"scrape_interval: 15s", "scrape_interval: 1s\n    scrape_timeout: 1s", "alerts.yml", rules).
 		Replace(string(data))
 
@@ -175,7 +175,8 @@ func TestLiveBoard(t *testing.T) {
 	}
 
 	t.Parallel()
-	s := begin(t, "gossip: {bind: 127.0.0.1:0}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`)
+	s := begin(t, "gossip: {bind: 127.0.0.1:0}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`,
+		"listen: 127.0.0.1:0")
 	s.state("manager-1", inventory.Discovered)
 	s.report("a b")
 	p := startPrometheus(t, strings.TrimPrefix(s.url, "http://"))

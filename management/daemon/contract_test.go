@@ -17,7 +17,7 @@ import (
 // as its clients do: any success is 200, any failure 500 with the reason.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	s := begin(t)
+	s := begin(t, "plain_http_role: admin")
 	ok := func(path, body string) {
 		t.Helper()
 

@@ -23,8 +23,10 @@ import (
 	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/pki"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/state"
@@ -58,9 +60,12 @@ type Options struct {
 	Quota       int64
 	UpkeepEvery time.Duration
 	// Timing of the gossip; zero: timing for a LAN. For tests.
-	Timing  serf.Timing
-	Version api.Version
-	Logger  *logrus.Logger
+	Timing serf.Timing
+	// Certificates has the lifetimes and the clock of the certificates; zero: as
+	// usual. For tests.
+	Certificates pki.Options
+	Version      api.Version
+	Logger       *logrus.Logger
 	// Ready is called when the daemon serves. It may be nil.
 	Ready func()
 	// Status receives a line about the condition of the daemon when that changes.
@@ -87,8 +92,11 @@ type Daemon struct {
 	variables *variable.Variables
 	engine    *engine.Engine
 	audit     access.Auditor
+	tokens    *access.Tokens
 	gossip    *gossip
 	runner    *runner
+
+	certificates *pki.Keeper // nil: no HTTPS
 
 	instruments *instruments
 
@@ -180,6 +188,9 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.engine.Start(ctx)
 	d.onStop("jobs", func(context.Context) error { d.engine.Stop(); return nil })
 
+	d.tokens.Start(ctx)
+	d.onStop("tokens", func(context.Context) error { d.tokens.Stop(); return nil })
+
 	d.startUpkeep(ctx)
 	d.serve(listeners)
 	d.checkRunner(ctx)
@@ -222,6 +233,7 @@ func (d *Daemon) listen() ([]net.Listener, error) {
 	d.onStop("socket", func(context.Context) error { return ignoreClosed(socket.Close()) })
 
 	listeners := []net.Listener{socket}
+
 	if d.file.PlainHTTP != "" {
 		port, err := server.ListenLoopback(d.file.PlainHTTP)
 		if err != nil {
@@ -229,6 +241,31 @@ func (d *Daemon) listen() ([]net.Listener, error) {
 		}
 
 		d.onStop("port", func(context.Context) error { return ignoreClosed(port.Close()) })
+		listeners = append(listeners, port)
+	}
+
+	// Behind the socket: a second daemon with this data directory has failed by now.
+	if d.file.Listen != "" {
+		if err := d.openCertificates(); err != nil {
+			return nil, err
+		}
+
+		port, err := server.ListenTLS(d.file.Listen, d.certificates.ServerConfig())
+		if err != nil {
+			return nil, err
+		}
+
+		d.onStop("HTTPS", func(context.Context) error { return ignoreClosed(port.Close()) })
+		listeners = append(listeners, port)
+	}
+
+	if d.file.Metrics != "" {
+		port, err := server.ListenMetrics(d.file.Metrics)
+		if err != nil {
+			return nil, err
+		}
+
+		d.onStop("metrics", func(context.Context) error { return ignoreClosed(port.Close()) })
 		listeners = append(listeners, port)
 	}
 
@@ -261,7 +298,12 @@ func (d *Daemon) openRunner(ctx context.Context) (err error) {
 func (d *Daemon) wireUseCases() {
 	log := d.opts.Logger
 	d.nodes = node.New(node.Options{
-		State: d.store, Store: d.store, Settings: d.settings.Nodes, Audit: d.audit, Logger: log,
+		State:    d.store,
+		Store:    d.store,
+		Prober:   d.runner.pinger,
+		Settings: d.settings.Nodes,
+		Audit:    d.audit,
+		Logger:   log,
 	})
 	d.variables = variable.New(variable.Options{
 		State: d.store, Store: d.store, Settings: d.settings.Variables, Audit: d.audit,
@@ -272,12 +314,16 @@ func (d *Daemon) wireUseCases() {
 		Logger: log,
 	})
 
+	d.tokens = access.NewTokens(d.store, d.store, d.audit)
+
 	d.instruments.registry.MustRegister(metrics.Snapshot(d.snapshot))
 
 	api := server.New(server.Options{
-		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Variables: d.variables, VarsPast: d.variables,
-		Explain: explain.New(d.store, d.settings.Explain), Settings: settingsAPI{d.settings, d.reload},
-		Health: d.health, Version: d.version, Logger: log,
+		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Ping: d.nodes,
+		Variables: d.variables, VarsPast: d.variables,
+		Explain: explain.New(d.store, d.settings.Explain), Settings: settingsAPI{d.settings, d.reload, d.former},
+		Health: d.health, Version: d.version, Logger: log, PlainHTTPRole: access.Role(d.file.PlainRole),
+		CertificateRole: certificateRole, Tokens: d.tokens,
 		Metrics: d.instruments.handler(), Registerer: d.instruments.registry,
 	})
 
@@ -363,7 +409,8 @@ func (d *Daemon) checkRunner(ctx context.Context) {
 	d.onStop("check of ansible-playbook", func(context.Context) error { cancel(); <-checked; return nil })
 }
 
-// Addrs returns the addresses of the API, the Unix socket first.
+// Addrs returns the addresses of the Unix socket, and then of plain HTTP, HTTPS and
+// the metrics, as far as they are configured.
 func (d *Daemon) Addrs() []net.Addr { return d.addrs }
 
 // Engine returns the daemon's job engine, for tests.
@@ -379,22 +426,66 @@ const signalPrincipal = "signal:SIGHUP"
 // Reload reads the configuration file again. It takes effect as a whole, or is
 // refused with the reason and changes nothing.
 func (d *Daemon) Reload() error {
-	return d.reload(context.Background(), access.Caller{Principal: signalPrincipal})
+	_, err := d.reload(context.Background(), access.Caller{Principal: signalPrincipal})
+	return err
 }
 
-func (d *Daemon) reload(ctx context.Context, c access.Caller) error {
-	err := d.settings.Reload(ctx, c)
+// reload returns the nodes of former, if the folder of playbooks has changed.
+func (d *Daemon) reload(ctx context.Context, c access.Caller) (former []string, err error) {
+	folder := d.settings.Current().Playbooks
+
+	err = d.settings.Reload(ctx, c)
 	if err != nil {
 		d.opts.Logger.WithError(err).Error("the configuration was not reloaded; the old one stays in force")
 		d.status("serving with the former configuration; the reload was refused: " + oneLine(err))
 
-		return err
+		return nil, err
+	}
+
+	// A file of the site that cannot be used shows in health.
+	if d.certificates != nil {
+		d.logCertificates(d.certificates.Refresh())
 	}
 
 	d.opts.Logger.Info("the configuration was reloaded")
 	d.status(serving)
 
-	return nil
+	if d.settings.Current().Playbooks == folder {
+		return nil, nil
+	}
+
+	if former = d.former(ctx); len(former) > 0 {
+		d.opts.Logger.Infof("still cleaned with the playbooks that configured them: %s", job.ShortList(former))
+	}
+
+	return former, nil
+}
+
+// formerTimeout bounds the copy of the folder of playbooks for former.
+const formerTimeout = time.Minute
+
+// former returns the nodes that other playbooks than the configured ones clean,
+// because those configured them. It is called after a change that has taken effect, so
+// a folder that cannot be read is logged only.
+func (d *Daemon) former(ctx context.Context) (names []string) {
+	ctx, cancel := context.WithTimeout(ctx, formerTimeout)
+	defer cancel()
+
+	digest, err := d.runner.Pin(ctx)
+	if err != nil {
+		d.opts.Logger.WithError(err).Warn("the nodes with other playbooks than the configured ones are unknown")
+		return nil
+	}
+
+	for _, n := range d.store.View().Nodes {
+		if n.CarriesOther(digest) {
+			names = append(names, n.Name)
+		}
+	}
+
+	slices.Sort(names)
+
+	return names
 }
 
 // serving is the status of a daemon that serves its API.

@@ -168,6 +168,7 @@ func (s *site) write(yaml ...string) {
 		"data_dir: " + s.dir + "/d",
 		"socket: " + s.dir + "/s",
 		"plain_http: 127.0.0.1:0",
+		"plain_http_role: operator",
 		"gossip: off",
 		"log_level: debug",
 		"node: {label: manager, serial: \"1\"}",

@@ -12,8 +12,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -22,9 +23,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
@@ -32,6 +35,7 @@ import (
 	"github.com/contiv/cluster/management/contract"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server"
 )
@@ -125,6 +129,8 @@ func newWorld(t *testing.T) *world {
 			`"cancel_by":"root"`,
 			`"status_by":"`+me.Username+`"`,
 			`"status_by":"root"`,
+			`"created_by":"`+me.Username+`"`,
+			`"created_by":"root"`,
 			` by `+me.Username+`: `,
 			` by root: `,
 			` by `+me.Username+` `,
@@ -194,6 +200,9 @@ func newWorld(t *testing.T) *world {
 	_, err = s.Forget(s.ctx(), api.Forget{Nodes: []string{"host7-8e2d"}, Force: true, Reason: "sold"})
 	s.must(err)
 	postEvent("discovered", nodes[5])
+	_, err = s.CreateToken(s.ctx(), api.TokenRequest{Role: "viewer", Name: "backup"})
+	s.must(err)
+
 	fifo := s.fifo("gate")
 	// This one runs until the end, and since one runs at a time all others wait.
 	running, err := s.Submit(
@@ -316,11 +325,12 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 	case "unavailable":
 		err = inventory.Errorf(inventory.KindUnavailable, "the store does not answer: %w", context.DeadlineExceeded).
 			Do("see the log of clusterm and the state of etcd")
-	case "unauthenticated":
-		err = inventory.Errorf(inventory.KindUnauthenticated, "the bearer token is unknown or has expired")
 	case "over-tcp":
-		// The recorder below counts as a TCP connection, and the guard refuses first.
-		err = errors.New("a request over TCP passed the guard")
+		u, parseErr := url.Parse(w.url)
+		w.must(parseErr)
+		req.URL.Host, req.Host = u.Host, ""
+
+		return w.answer(http.DefaultClient, req)
 	case "internal":
 		err = errors.New("a node of job 7 is of no group")
 	case "ansible":
@@ -337,22 +347,56 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 		w.must(os.WriteFile(w.file, append(slices.Clone(text), "jobs.limit: 8\n"...), 0o600))
 
 		defer func() { w.must(os.WriteFile(w.file, text, 0o600)) }()
+	case "silent":
+		return w.sendTo(server.Options{
+			Ping: node.New(node.Options{State: w.store, Prober: silence{}, Settings: w.settings.Nodes}), Jobs: w.engine,
+		}, req)
 	case "":
 	default:
 		w.t.Fatalf("there is no fault %q", fault)
 	}
 
 	if err != nil {
-		rec := httptest.NewRecorder()
-		server.New(server.Options{
-			State: w.store, Jobs: broken{w.engine, err}, Logs: w.engine, Nodes: w.nodes, Variables: w.variables,
-			Settings: settingsAPI{w.settings, w.reload},
-		}).ServeHTTP(rec, req)
-
-		return rec.Code, rec.Body.String()
+		return w.sendTo(server.Options{Jobs: broken{w.engine, err}, Ping: w.nodes}, req)
 	}
 
-	res, err := w.http.Do(req)
+	return w.answer(w.http, req)
+}
+
+// sendTo makes the request to a server of its own, with the jobs and the ping of the
+// options.
+func (w *world) sendTo(o server.Options, req *http.Request) (int, string) {
+	w.t.Helper()
+
+	o.State, o.Logs, o.Nodes, o.Variables = w.store, w.engine, w.nodes, w.variables
+	o.Settings = settingsAPI{w.settings, w.reload, w.former}
+	o.Tokens = w.tokens
+	s := server.New(o)
+	path := filepath.Join(w.dir, "broken")
+	l, err := server.ListenUnix(path)
+	w.must(err)
+
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+
+	defer func() {
+		w.must(s.Shutdown(w.ctx()))
+		w.must(<-ended)
+	}()
+
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}
+	defer transport.CloseIdleConnections()
+
+	return w.answer(&http.Client{Transport: transport}, req)
+}
+
+// answer makes the request, and returns its status and body.
+func (w *world) answer(c *http.Client, req *http.Request) (int, string) {
+	w.t.Helper()
+
+	res, err := c.Do(req)
 	w.must(err)
 
 	defer res.Body.Close()
@@ -392,6 +436,18 @@ type broken struct {
 
 func (b broken) Submit(context.Context, access.Caller, job.Request) (job.Job, error) {
 	return job.Job{}, b.err
+}
+
+// silence reaches no host.
+type silence struct{}
+
+func (silence) Probe(_ context.Context, hosts []configuration.Host) []configuration.Reach {
+	all := make([]configuration.Reach, len(hosts))
+	for i := range all {
+		all[i] = configuration.Reach{Port: "no answer from port 22 within 3s", Silent: true, Took: 3 * time.Second}
+	}
+
+	return all
 }
 
 // vague matches the parts of texts that differ from run to run, with their

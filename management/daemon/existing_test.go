@@ -425,6 +425,12 @@ func TestExistingEtcdHangs(t *testing.T) { // several servers: not beside other 
 	p.members[2].signal(unix.SIGSTOP)
 	s.eventually("no right to run jobs", func() bool { return !s.member.Leads() })
 
+	// The first member to stop may have cost that right already, before the outage.
+	s.eventually("a known outage", func() bool {
+		l, err := s.Nodes(s.ctx(), client.NodeFilter{})
+		return err == nil && l.Stale
+	})
+
 	begun := time.Now()
 	status, text := s.post("/globals", `{"extra_vars":{"one":"two"}}`)
 

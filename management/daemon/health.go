@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -50,12 +51,26 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	warnings, spaceProblem := d.spaceHealth(ctx)
 	h.Warnings = append(h.Warnings, warnings...)
 
+	warning, unsafe := d.runner.templateHealth()
+	if warning != "" {
+		h.Warnings = append(h.Warnings, warning)
+	}
+
 	check("store", errors.Join(d.probeStore(ctx, v.Stale), problem))
 	check("space", spaceProblem)
 	check("records", unreadableRecords(v.Unreadable))
 	check("instance", d.alive())
-	check("ansible", d.runner.Check(ctx))
+	check("ansible", errors.Join(d.runner.checkVersion(ctx), unsafe))
 	check("disk", checkFreeSpace(d.file.DataDir, minFreeSpace))
+
+	if d.certificates != nil {
+		warning, problem := d.certificates.Check()
+		if warning != "" {
+			h.Warnings = append(h.Warnings, warning)
+		}
+
+		check("certificate", problem)
+	}
 
 	invalid := d.settings.Problem()
 	check("configuration", invalid)
@@ -71,6 +86,11 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 			"settings that were set at run time have no effect, because they belong to the configuration file "+
 				"now: %s; move them to the file, then remove them: clusterctl config unset %s",
 			strings.Join(keys, ", "), strings.Join(keys, " ")))
+	}
+
+	if d.file.PlainHTTP != "" && access.Role(d.file.PlainRole) == access.RoleAdmin {
+		h.Warnings = append(h.Warnings, "plain_http_role is admin, so every program on this host controls all nodes; "+
+			"set it to viewer or operator in the configuration file, and restart clusterm")
 	}
 
 	if d.gossip.off() {
@@ -136,6 +156,7 @@ func checkFreeSpace(dir string, minimum uint64) error {
 	}
 
 	// Blocks reserved for root are not counted: they are the last resort.
+	//nolint:gosec // a block size is positive
 	free := fs.Bavail * uint64(fs.Frsize)
 	if free < minimum {
 		return fmt.Errorf("only %d bytes left on the file system of %s; clusterm needs %d MiB for jobs and records, "+

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
@@ -19,12 +20,20 @@ import (
 	"github.com/contiv/cluster/management/variable"
 )
 
-// Sizes of records with their keys, in bytes, for the calculation of the limits.
+// Sizes of records with their keys, in bytes, for the calculation of the limits. The
+// operating guide states the assumed ones beside the result.
 const (
 	nodeBytes    = 2 << 10
-	historyBytes = 420 // TestHistorySize measures it
+	nodeVarBytes = 4 << 10 // the variables of one node
+	historyBytes = 420     // TestHistorySize measures it
 	jobBytes     = 64 << 10
 	resultBytes  = 512
+
+	// sharedScopes is the assumed number of groups with variables, and the globals.
+	sharedScopes = 100
+	// sharedBytes is the most that one of them takes: its variables, and its history, of
+	// which the newest change is kept in any size, with the values before and after.
+	sharedBytes = 3*configuration.MaxVarsBytes + variable.HistoryBytes
 )
 
 // limit is a bound on one kind of record.
@@ -43,8 +52,10 @@ func limits() []limit {
 		{"nodes", "", node.MaxNodes, nodeBytes},
 		{"history of nodes", fmt.Sprintf("%d entries of each node", inventory.HistoryLimit),
 			node.MaxNodes * inventory.HistoryLimit, historyBytes},
-		{"variables with their history", "each node", node.MaxNodes, variable.HistoryBytes},
-		{"jobs", "`jobs.keep`, and the queue", int64(jobs.Keep) + job.MaxQueued, jobBytes},
+		{"variables of nodes", "each node", node.MaxNodes, nodeVarBytes},
+		{"history of the variables of nodes", "each node", node.MaxNodes, variable.HistoryBytes},
+		{"variables of groups and globals, with their history", "each group", sharedScopes, sharedBytes},
+		{"jobs with their inputs", "`jobs.keep`, and the queue", int64(jobs.Keep) + job.MaxQueued, jobBytes},
 		{"logs of ended jobs", "`jobs.keep_bytes`", 1, jobs.KeepBytes},
 		{"logs of running jobs", "`jobs.limit`, output and events", 2 * int64(jobs.Limit), jobs.OutputLimit},
 		{"results of idempotency keys", "", access.ResultLimit, resultBytes},

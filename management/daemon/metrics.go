@@ -219,6 +219,12 @@ func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string
 	emit("clusterm_view_stale", gaugeOf(v.Stale))
 	d.etcdMetrics(emit)
 	d.gossipMetrics(emit)
+
+	if d.certificates != nil {
+		server, ca := d.certificates.Expiry()
+		emit("clusterm_certificate_expiry_timestamp_seconds", float64(server.Unix()), "server")
+		emit("clusterm_certificate_expiry_timestamp_seconds", float64(ca.Unix()), "ca")
+	}
 }
 
 // gaugeOf returns 1 for true and 0 for false.

@@ -57,7 +57,8 @@ func value(families map[string]*dto.MetricFamily, name string, labels ...string)
 // table, with the numbers of that work.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	s := begin(t, "gossip: {bind: 127.0.0.1:0}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`)
+	s := begin(t, "gossip: {bind: 127.0.0.1:0}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`,
+		"listen: 127.0.0.1:0")
 	s.state("manager-1", inventory.Discovered)
 	s.report("a b")
 	fifo := s.fifo("gate")

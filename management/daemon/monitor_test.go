@@ -8,11 +8,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/report"
 	"github.com/contiv/cluster/monitor/serf"
@@ -30,12 +33,16 @@ func silent() *logrus.Logger {
 type watcher struct {
 	t    *testing.T
 	c    report.Config
+	log  logTail
 	stop context.CancelFunc
 	done chan error
 }
 
 func (w *watcher) options() report.Options {
-	return report.Options{Config: w.c, Timing: serf.Loopback(), Log: silent()}
+	log := logrus.New()
+	log.SetOutput(&w.log)
+
+	return report.Options{Config: w.c, Timing: serf.Loopback(), Log: log}
 }
 
 func (w *watcher) start() {
@@ -74,10 +81,21 @@ func (w *watcher) end() {
 func watch(t *testing.T, gossip serf.SourceConfig, to ...string) *watcher {
 	t.Helper()
 
-	w := &watcher{
-		t: t,
-		c: report.Config{ReportTo: to, DataDir: filepath.Join(t.TempDir(), "m"), Gossip: gossip, LogLevel: "debug"},
+	managers := make([]report.Manager, len(to))
+	for i, url := range to {
+		managers[i].URL = url
 	}
+
+	return watchWith(t, gossip, report.Config{ReportTo: managers})
+}
+
+// watchWith starts a monitor with the managers and the observer of a configuration.
+func watchWith(t *testing.T, gossip serf.SourceConfig, c report.Config) *watcher {
+	t.Helper()
+
+	c.DataDir, c.Gossip, c.LogLevel = filepath.Join(t.TempDir(), "m"), gossip, "debug"
+
+	w := &watcher{t: t, c: c}
 	if err := w.c.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -195,6 +213,118 @@ func TestMonitor(t *testing.T) {
 
 	err := report.Run(t.Context(), w.options(), nil)
 	checkError(t, err, inventory.KindUnavailable, "in use by another clusterm monitor")
+}
+
+// TestMonitorHTTPS: a monitor reports over the network with a certificate of its
+// own. Its log has the reason of each failure, and no credential.
+func TestMonitorHTTPS(t *testing.T) {
+	t.Parallel()
+
+	s, other := secureSite(t), secureSite(t)
+	key := filepath.Join(t.TempDir(), "gossip.key")
+	s.must(os.WriteFile(key, []byte(serf.GenerateKey()), 0o600))
+
+	member, err := serf.Start(t.Context(), serf.Options{
+		Node: monitor.Identity{Label: "a", Serial: "1", Addr: "10.0.0.1"},
+		Bind: "127.0.4.1:0", KeyFile: key, Timing: serf.Loopback(), Log: silent(),
+	})
+	s.must(err)
+	t.Cleanup(func() { member.Close() })
+
+	gossip := serf.SourceConfig{Bind: "127.0.4.1:0", KeyFile: key, Join: []string{member.Addr()}}
+
+	ca, err := OpenCA(s.options().ConfigPath)
+	s.must(err)
+	foreign, err := OpenCA(other.options().ConfigPath)
+	s.must(err)
+
+	caFile := filepath.Join(t.TempDir(), "ca.pem")
+	s.must(os.WriteFile(caFile, ca.PEM(), 0o644))
+
+	issue := func(ca CA, role string, life time.Duration) string {
+		content, err := ca.Issue("rack1", role, life)
+		s.must(err)
+
+		path := filepath.Join(t.TempDir(), "rack1.pem")
+		s.must(os.WriteFile(path, content, 0o600))
+
+		return path
+	}
+
+	token := filepath.Join(t.TempDir(), "token")
+	s.must(os.WriteFile(token, []byte("geheim"), 0o600))
+
+	good := issue(ca, "monitor", time.Hour)
+	for name, tt := range map[string]struct {
+		observer string
+		m        report.Manager
+		words    string // in the log
+	}{
+		"another CA":      {"rack1", report.Manager{Fingerprint: foreign.Fingerprint(), CertFile: good}, "another CA"},
+		"no CA":           {"rack1", report.Manager{CertFile: good}, "does not trust"},
+		"expired":         {"rack1", report.Manager{CertFile: issue(ca, "monitor", -time.Minute)}, "expired"},
+		"certificate":     {"rack1", report.Manager{CertFile: issue(foreign, "monitor", time.Hour)}, "refused"},
+		"role":            {"rack1", report.Manager{CertFile: issue(ca, "viewer", time.Hour)}, "viewer"},
+		"name":            {"rack10", report.Manager{CertFile: good}, "reports as"},
+		"a token unknown": {"rack1", report.Manager{TokenFile: token}, "token"},
+	} {
+		tt.m.URL = s.secureURL()
+		if tt.m.Fingerprint == "" && name != "no CA" {
+			tt.m.CAFile = caFile
+		}
+
+		w := watchWith(t, gossip, report.Config{Observer: tt.observer, ReportTo: []report.Manager{tt.m}})
+		wait(t, "the refusal of "+name, func() bool { return strings.Contains(w.log.String(), tt.words) })
+		w.end()
+
+		if text := w.log.String(); strings.Contains(text, "geheim") || strings.Contains(text, "PRIVATE KEY") {
+			t.Errorf("%s: the log holds a credential", name)
+		}
+	}
+
+	if nodes := s.store.View().Nodes; len(nodes) > 0 {
+		t.Fatalf("a refused report counted: %v", nodes)
+	}
+
+	w := watchWith(t, gossip, report.Config{Observer: "rack1", ReportTo: []report.Manager{
+		{URL: s.secureURL(), Fingerprint: ca.Fingerprint(), CertFile: good},
+	}})
+	s.state("a-1", inventory.Discovered)
+
+	if n, err := s.store.View().Node("a-1"); err != nil || !n.Seen["rack1"] {
+		t.Errorf("%+v, %v", n, err)
+	}
+
+	w.end()
+
+	// The same with a token.
+	made, err := s.CreateToken(t.Context(), api.TokenRequest{Role: "monitor", Name: "rack2"})
+	s.must(err)
+	s.must(os.WriteFile(token, []byte(made.Token+"\n"), 0o600))
+
+	w = watchWith(t, gossip, report.Config{Observer: "rack2", ReportTo: []report.Manager{
+		{URL: s.secureURL(), CAFile: caFile, TokenFile: token},
+	}})
+	wait(t, "the report with a token", func() bool {
+		n, err := s.store.View().Node("a-1")
+		return err == nil && n.Seen["rack2"]
+	})
+	s.must(member.Leave(t.Context()))
+	wait(t, "the loss with a token", func() bool {
+		n, err := s.store.View().Node("a-1")
+		return err == nil && !n.Seen["rack2"]
+	})
+	w.end()
+
+	if strings.Contains(w.log.String(), made.Token) {
+		t.Error("the log holds the token")
+	}
+
+	// The events of the first generation have no observer of their own.
+	err = s.remote("monitor").Report(t.Context(), true, []api.LegacyEventNode{
+		{Label: "b", Serial: "1", Addr: "10.0.0.2"},
+	})
+	checkError(t, err, inventory.KindForbidden, "reports as")
 }
 
 // TestLiveMonitor watches Debian's serf for a manager outside the gossip.

@@ -124,6 +124,8 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookRep
 		dir:    store.Path(digest), roles: filepath.Join(store.Path(own), bundled.RolesDir),
 		syntax: ansible.SyntaxChecker{AnsiblePlaybook: f.Ansible, TempDir: temp},
 	}
+	c.passwords(f.VaultIDs)
+
 	for _, g := range f.Groups {
 		c.groups = append(c.groups, g.Name)
 	}
@@ -135,6 +137,12 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookRep
 	}
 
 	c.coverage()
+
+	if len(f.VaultIDs) == 0 {
+		if err := c.encrypted(); err != nil {
+			return PlaybookReport{}, err
+		}
+	}
 
 	if folder != "" {
 		c.owned(folder)
@@ -164,6 +172,36 @@ func (c *playbookCheck) add(severity, file, message, remedy string) {
 	c.report.Problems = append(c.report.Problems, PlaybookProblem{severity, file, message, remedy})
 }
 
+// passwords takes the vault passwords that this account can read.
+func (c *playbookCheck) passwords(ids []string) {
+	for _, id := range ids {
+		f, err := os.Open(configuration.VaultPath(id))
+		if err != nil {
+			c.add(SeverityWarning, "", fmt.Sprintf("a password of vault_ids cannot be read: %v", err), "check as root")
+			continue
+		}
+
+		f.Close() // it was opened to see that it can be
+
+		c.syntax.VaultIDs = append(c.syntax.VaultIDs, id)
+	}
+}
+
+// encrypted reports variables that the manager refuses without a vault password, those
+// of every host.
+func (c *playbookCheck) encrypted() error {
+	hosts, err := ansible.HostsWithVars(c.dir)
+	if err != nil {
+		return err
+	}
+
+	if e, ok := errors.AsType[*inventory.Error](ansible.CheckEncrypted(c.dir, c.groups, hosts)); ok {
+		c.add(SeverityError, "", e.Message, e.Remedy)
+	}
+
+	return nil
+}
+
 // playbooks checks each playbook that the manager runs, and lists its plays.
 func (c *playbookCheck) playbooks(ctx context.Context) error {
 	for _, p := range playbookUses {
@@ -178,7 +216,7 @@ func (c *playbookCheck) playbooks(ctx context.Context) error {
 				return err
 			}
 
-			c.add(SeverityError, p.file, e.Message, "correct it")
+			c.add(SeverityError, p.file, e.Message, strings.TrimSuffix(e.Remedy, " and repeat the request"))
 		}
 
 		c.report.Playbooks = append(c.report.Playbooks, checked)
@@ -378,6 +416,7 @@ func ExportPlaybooks(folder string, force bool) (files int, err error) {
 
 		target := filepath.Join(folder, path)
 		if d.IsDir() {
+			//nolint:gosec // public playbooks, to edit
 			return os.MkdirAll(target, 0o755)
 		}
 
@@ -388,6 +427,7 @@ func ExportPlaybooks(folder string, force bool) (files int, err error) {
 
 		files++
 
+		//nolint:gosec // public playbooks, to edit
 		return os.WriteFile(target, content, 0o644)
 	})
 	if err != nil {

@@ -148,6 +148,44 @@ warning: site.yml: no play acts on the group cluster-node`
 		t.Errorf("the groups are %s", got)
 	}
 
+	// Variables that need a password: an error without one, a warning if this account
+	// cannot read it.
+	for _, name := range []string{"group_vars/all.yml", "host_vars/web-1.yml"} {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := os.WriteFile(path, []byte("$ANSIBLE_VAULT;1.1;AES256\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	r, err = CheckPlaybooks(t.Context(), config, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	encrypted := "error: : variables in the playbook folder are encrypted with Ansible Vault, " +
+		"and no password is configured: group_vars/all.yml, host_vars/web-1.yml"
+	if got := problems(r); got != want+"\n"+encrypted || r.OK {
+		t.Errorf("ok %t, with the problems\n%s", r.OK, got)
+	}
+
+	if err := os.WriteFile(config, []byte(text+"vault_ids: [/nonexistent/password]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	r, err = CheckPlaybooks(t.Context(), config, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	unread := "warning: : a password of vault_ids cannot be read: open /nonexistent/password: no such file or directory"
+	if got := problems(r); got != unread+"\n"+want || !r.OK {
+		t.Errorf("ok %t, with the problems\n%s", r.OK, got)
+	}
+
 	// A folder that the manager could not copy.
 	if err := os.Symlink("/etc", filepath.Join(folder, "out")); err != nil {
 		t.Fatal(err)

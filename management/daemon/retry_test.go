@@ -3,17 +3,27 @@
 package daemon
 
 import (
-	"encoding/json"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/cluster/clusterctl"
+	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/job"
 )
 
 // faults are playbooks that fail on the hosts of a file, or wait at a FIFO.
@@ -63,108 +73,328 @@ func (f faults) correct() {
 	for _, cause := range causes {
 		f.must(os.Remove(cause))
 	}
+
+	name := filepath.Join(f.dir, "playbooks", job.PlaybookCleanup)
+	text, err := os.ReadFile(name)
+	f.must(err)
+	f.must(os.WriteFile(name, bytes.TrimPrefix(text, []byte("# idle\n")), 0o600))
+}
+
+// idle gives cleanup.yml no play for any host, as a folder does that lacks one for a
+// group.
+func (f faults) idle() {
+	f.t.Helper()
+
+	name := filepath.Join(f.dir, "playbooks", job.PlaybookCleanup)
+	text, err := os.ReadFile(name)
+	f.must(err)
+	f.must(os.WriteFile(name, append([]byte("# idle\n"), text...), 0o600))
+}
+
+// The ways in which a job of the grid ends that waits.
+const (
+	byCancel   = "cancel"
+	bySecond   = "second cancel"
+	byDeadline = "deadline"
+	byKill     = "kill"
+)
+
+// The statuses in the grid of failures.
+const (
+	asMaster       = "Allocated service-master"
+	asUnallocated  = "Unallocated"
+	asQuarantined  = "Quarantined service-master"
+	asDecommission = "Decommissioned"
+	asForgotten    = "forgotten"
+)
+
+// failure is a row of the grid: a job that fails in one way.
+type failure struct {
+	verb  inventory.Verb
+	from  string // the status before; empty: as reported
+	fails string // the playbooks that fail on the first node
+	waits string // the playbooks that wait until the job ends in the way of end
+	end   string
+	idle  bool // the cleanup.yml that configured the nodes has no play for them
+	two   bool // the job has two nodes
+	want  string
+}
+
+func (c failure) String() string {
+	words := []string{string(c.verb), c.fails, c.waits, c.end}
+	if c.idle {
+		words = append(words, "idle")
+	}
+
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", ")
+}
+
+// discovered is the address of host-1, the host in the rows of discover.
+const discovered = "127.0.3.9"
+
+var failures = []failure{
+	{verb: inventory.VerbCommission, fails: "site.yml", want: asMaster},
+	{verb: inventory.VerbCommission, fails: "site.yml cleanup.yml", two: true, want: asMaster},
+	{verb: inventory.VerbCommission, fails: "site.yml", idle: true, want: asMaster},
+	{verb: inventory.VerbCommission, from: asDecommission, idle: true, want: asMaster},
+	{verb: inventory.VerbCommission, waits: "site.yml", end: byCancel, want: asMaster},
+	{verb: inventory.VerbCommission, waits: "site.yml cleanup.yml", end: bySecond, want: asMaster},
+	{verb: inventory.VerbCommission, waits: "site.yml", end: byKill, want: asMaster},
+	{verb: inventory.VerbUpdate, from: asMaster, fails: "site.yml", want: asMaster},
+	{verb: inventory.VerbUpdate, from: asMaster, fails: "cleanup.yml", want: asMaster},
+	{verb: inventory.VerbUpdate, from: asMaster, idle: true, want: asMaster},
+	{verb: inventory.VerbUpdate, from: asMaster, waits: "site.yml", end: byCancel, want: asMaster},
+	{verb: inventory.VerbUpdate, from: asMaster, waits: "site.yml", end: byKill, want: asMaster},
+	{verb: inventory.VerbApply, from: asMaster, fails: "site.yml", two: true, want: asMaster},
+	{verb: inventory.VerbApply, from: asMaster, waits: "site.yml", end: byCancel, want: asMaster},
+	{verb: inventory.VerbApply, from: asMaster, waits: "site.yml", end: byDeadline, want: asMaster},
+	{verb: inventory.VerbApply, from: asMaster, waits: "site.yml", end: byKill, want: asMaster},
+	{verb: inventory.VerbMaintenance, from: asMaster, fails: "rolling-upgrade.yml", want: asMaster},
+	{verb: inventory.VerbMaintenance, from: asMaster, waits: "rolling-upgrade.yml", end: byCancel, want: asMaster},
+	{verb: inventory.VerbDecommission, from: asMaster, fails: "cleanup.yml", two: true, want: asDecommission},
+	{verb: inventory.VerbDecommission, from: asMaster, waits: "cleanup.yml", end: byCancel, want: asDecommission},
+	{verb: inventory.VerbDecommission, from: asMaster, idle: true, want: asDecommission},
+	{verb: inventory.VerbClear, from: asQuarantined, fails: "cleanup.yml", want: asUnallocated},
+	{verb: inventory.VerbClear, from: asQuarantined, waits: "cleanup.yml", end: byKill, want: asUnallocated},
+	{verb: inventory.VerbClear, from: asQuarantined, idle: true, want: asUnallocated},
+	{verb: inventory.VerbForget, fails: "cleanup.yml", want: asForgotten},
+	{verb: inventory.VerbForget, waits: "cleanup.yml", end: byCancel, want: asForgotten},
+	{verb: inventory.VerbDiscover, fails: "site.yml", want: asUnallocated},
+	{verb: inventory.VerbDiscover, waits: "site.yml", end: byKill, want: asUnallocated},
 }
 
 // TestRemediesLeadToSuccess lets jobs of each verb fail in each way, corrects the
-// cause, and carries out the remedies in the explanations as printed. The nodes
-// end as the verb wanted them, in their group.
+// cause, and runs the command lines of clusterctl in the explanation of the job as
+// printed. The nodes end as the verb wanted them, in their group.
 func TestRemediesLeadToSuccess(t *testing.T) {
 	t.Parallel()
 
-	const (
-		master    = "Allocated service-master"
-		site      = "site.yml"
-		cleanup   = "cleanup.yml"
-		upgrade   = "rolling-upgrade.yml"
-		quarantee = "Quarantined"
-	)
+	f := beginFaults(t)
+	for i, c := range failures {
+		nodes, id := f.suffer(c, i)
 
-	s := prepare(t)
-	f := prepareFaults(s)
-	s.up()
-	t.Cleanup(s.down)
+		f.follow(c, func() (findings []api.Finding, shown string) {
+			e, err := f.Client.ExplainJob(f.ctx(), id)
+			f.must(err)
 
-	// From now on a commission without a group makes workers.
-	s.report("a")
-	s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: inventory.GroupMaster})
+			return e.Findings, f.command("job", "why", id)
+		})
+		f.expect(c, nodes, c.want, true)
 
-	for i, tt := range []struct {
-		verb  inventory.Verb
-		from  string // the status before: Unallocated, or service-master, or Quarantined
-		fails string // the playbooks that fail on the first node
-		waits string // the playbook that waits until the job is cancelled
-		want  string
-	}{
-		{inventory.VerbCommission, "", site, "", master},
-		{inventory.VerbCommission, "", site + " " + cleanup, "", master},
-		{inventory.VerbCommission, "", "", site, master},
-		{inventory.VerbUpdate, master, site, "", master},
-		{inventory.VerbUpdate, master, cleanup, "", master},
-		{inventory.VerbUpdate, master, "", site, master},
-		{inventory.VerbApply, master, site, "", master},
-		{inventory.VerbApply, master, "", site, master},
-		{inventory.VerbMaintenance, master, upgrade, "", master},
-		{inventory.VerbMaintenance, master, "", upgrade, master},
-		{inventory.VerbClear, quarantee, cleanup, "", "Unallocated"},
-	} {
-		label := string(rune('b' + i))
-		name := label + "-1"
-		what := strings.Join([]string{string(tt.verb), tt.fails, tt.waits}, " ")
-		s.report(label)
-
-		group := ""
-		if tt.verb == inventory.VerbCommission {
-			group = inventory.GroupMaster
-		}
-
-		if tt.from == master || tt.from == quarantee {
-			request := api.JobRequest{
-				Verb: inventory.VerbCommission, Nodes: []string{name}, Group: inventory.GroupMaster,
-			}
-			if tt.from == quarantee {
-				f.fail(name, site, cleanup)
-			}
-
-			s.runJob(request)
-			f.correct()
-		}
-
-		f.fail(name, strings.Fields(tt.fails)...)
-
-		if tt.waits != "" {
-			f.wait(tt.waits)
-		}
-
-		failed := f.begin(api.JobRequest{Verb: tt.verb, Nodes: []string{name}, Group: group}, tt.waits != "")
-		f.correct()
-
-		if failed.Status == api.Complete {
-			t.Fatalf("%s: job %s did not fail", what, failed.ID)
-		}
-
-		f.follow(what, failed.ID)
-
-		if got := s.status(name); got != tt.want {
-			t.Errorf("%s: after its remedies %s is %s, want %s", what, name, got, tt.want)
+		// The next discover takes a host that is known, and gone.
+		if c.verb == inventory.VerbDiscover {
+			f.lose("host", discovered)
 		}
 	}
 }
 
-// begin submits a job that fails, or is cancelled while it waits, and returns its
-// end.
-func (f faults) begin(r api.JobRequest, cancel bool) api.Job {
+// TestRemediesOfNodes follows the explanation of the first node of a failed job as
+// long as there is a next step. It leads into service, but for a node that
+// was to be forgotten.
+func TestRemediesOfNodes(t *testing.T) {
+	t.Parallel()
+
+	f := beginFaults(t)
+	for i, c := range failures {
+		// Of the jobs that were ended, the node has the same to show as its job.
+		if c.waits != "" || c.verb == inventory.VerbDiscover {
+			continue
+		}
+
+		nodes, _ := f.suffer(c, i)
+
+		want := asMaster
+		if c.want == asForgotten {
+			want = c.want
+		}
+
+		f.follow(c, func() (findings []api.Finding, shown string) {
+			e, err := f.Client.Explain(f.ctx(), nodes[0])
+			if inventory.KindOf(err) == inventory.KindNotFound && want == asForgotten {
+				return nil, ""
+			}
+
+			f.must(err)
+
+			return e.Findings, f.command("nodes", "explain", nodes[0])
+		})
+		f.expect(c, nodes[:1], want, true)
+	}
+}
+
+// beginFaults starts a daemon with faulty playbooks, a node in service, and a host
+// that accepts every login.
+func beginFaults(t *testing.T) faults {
+	t.Helper()
+
+	s := prepareHost(t)
+	f := prepareFaults(s)
+	s.upWithHost()
+
+	// From now on a commission without a group makes workers.
+	f.see("first", "10.0.1.1")
+	s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"first-1"}, Group: inventory.GroupMaster})
+
+	return f
+}
+
+// prepareHost prepares a daemon that can discover the host at the address discovered.
+func prepareHost(t *testing.T) *site {
+	t.Helper()
+
+	sshd, err := net.Listen("tcp", net.JoinHostPort(discovered, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var greeters sync.WaitGroup
+	greeters.Go(func() {
+		for {
+			c, err := sshd.Accept()
+			if err != nil {
+				return
+			}
+
+			_, _ = c.Write([]byte("SSH-2.0-test\r\n"))
+			_ = c.Close()
+		}
+	})
+	t.Cleanup(func() { _ = sshd.Close(); greeters.Wait() })
+
+	_, port, _ := net.SplitHostPort(sshd.Addr().String())
+
+	return prepare(t, "gossip: {bind: 127.0.0.1:0}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`,
+		"ssh: {port: "+port+"}")
+}
+
+// upWithHost starts the daemon with an ssh to which every host is open.
+func (s *site) upWithHost() {
+	s.t.Helper()
+	s.up()
+	s.t.Cleanup(s.down)
+
+	ssh := filepath.Join(s.dir, "ssh")
+	s.must(writeProgram(ssh, "#!/bin/sh\n"))
+	s.Daemon.runner.prober.SSH = ssh
+}
+
+// see reports a node as discovered, and lose reports it as disappeared.
+func (f faults) see(label, addr string)  { f.t.Helper(); f.observe("discovered", label, addr) }
+func (f faults) lose(label, addr string) { f.t.Helper(); f.observe("disappeared", label, addr) }
+
+func (f faults) observe(name, label, addr string) {
 	f.t.Helper()
 
-	if !cancel {
-		return f.runJob(r)
+	event := fmt.Sprintf(`{"monitor_event":{"name":%q,"nodes":[{"label":%q,"serial":"1","addr":%q}]}}`,
+		name, label, addr)
+	if status, text := f.post(api.LegacyMonitorEvent, event); status != http.StatusOK {
+		f.t.Fatalf("%d: %s", status, text)
+	}
+}
+
+// suffer lets a job fail as the row wants it, and corrects the cause. It returns
+// the nodes and the id of the job.
+func (f faults) suffer(c failure, row int) (nodes []string, id string) {
+	f.t.Helper()
+
+	labels := []string{fmt.Sprintf("n%d", row)}
+	if c.two {
+		labels = append(labels, fmt.Sprintf("m%d", row))
+	}
+
+	r := api.JobRequest{Verb: c.verb}
+
+	for i, label := range labels {
+		if c.verb != inventory.VerbDiscover {
+			f.see(label, fmt.Sprintf("10.0.%d.%d", 2+i, 1+row))
+		}
+
+		nodes = append(nodes, label+"-1")
+	}
+
+	host := nodes[0]
+	if r.Nodes = nodes; c.verb == inventory.VerbDiscover {
+		nodes, host = []string{"host-1"}, discovered
+		r.Nodes, r.Addrs = nil, []string{discovered}
+	}
+
+	if c.idle {
+		f.idle()
+	}
+
+	f.bring(c, nodes)
+
+	if c.verb == inventory.VerbCommission {
+		r.Group = inventory.GroupMaster
+	}
+
+	f.fail(host, strings.Fields(c.fails)...)
+
+	for _, playbook := range strings.Fields(c.waits) {
+		f.wait(playbook)
+	}
+
+	failed := f.end(c, r)
+	f.correct()
+
+	if failed.Status == api.Complete && failed.Message == "" {
+		f.t.Fatalf("%s: job %s did not fail", c, failed.ID)
+	}
+
+	return nodes, failed.ID
+}
+
+// bring brings the nodes to the status before the job of the row.
+func (f faults) bring(c failure, nodes []string) {
+	f.t.Helper()
+
+	if c.from == "" {
+		return
+	}
+
+	if c.from == asQuarantined {
+		f.fail(nodes[0], "site.yml", "cleanup.yml")
+	}
+
+	f.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: nodes, Group: inventory.GroupMaster})
+	f.must(os.RemoveAll(f.path("site.yml")))
+	f.must(os.RemoveAll(f.path("cleanup.yml")))
+
+	if c.from == asDecommission {
+		f.runJob(api.JobRequest{Verb: inventory.VerbDecommission, Nodes: nodes})
+	}
+
+	f.expect(c, nodes, c.from, false)
+}
+
+// end submits the job of the row, ends it where it waits, and returns it.
+func (f faults) end(c failure, r api.JobRequest) api.Job {
+	f.t.Helper()
+
+	if c.end == byDeadline {
+		r.Timeout = api.Duration(5 * time.Second)
 	}
 
 	j, err := f.Client.Submit(f.ctx(), r)
 	f.must(err)
-	f.waitOutput(j.ID, "waiting")
 
-	_, err = f.Client.Cancel(f.ctx(), j.ID)
-	f.must(err)
+	cancel := func() {
+		_, err := f.Client.Cancel(f.ctx(), j.ID)
+		f.must(err)
+	}
+
+	switch c.end {
+	case byCancel:
+		f.waitOutput(j.ID, "waiting")
+		cancel()
+	case bySecond:
+		f.waitOutput(j.ID, "waiting")
+		cancel()
+		cancel()
+	case byKill:
+		f.waitOutput(j.ID, "waiting")
+		f.killRunner(j.ID)
+	}
 
 	j, err = f.Client.WaitJob(f.ctx(), j.ID)
 	f.must(err)
@@ -172,54 +402,171 @@ func (f faults) begin(r api.JobRequest, cancel bool) api.Job {
 	return j
 }
 
-// follow carries out the first remedy of the job until it has none.
-func (f faults) follow(what, id string) {
+// expect expects the status and group of the nodes; clean: without residue.
+func (f faults) expect(c failure, nodes []string, want string, clean bool) {
 	f.t.Helper()
 
-	for range 4 {
-		action := f.remedy(id)
-		if action == nil {
-			return
+	for _, name := range nodes {
+		n, err := f.Client.Node(f.ctx(), name)
+		if want == asForgotten {
+			checkError(f.t, err, inventory.KindNotFound, name)
+			continue
 		}
 
-		status, text := f.post(action.Path, string(action.Body))
-
-		var j api.Job
-		if err := json.Unmarshal([]byte(text), &j); status != http.StatusAccepted || err != nil {
-			f.t.Fatalf("%s: %s %s is answered with %d: %s", what, action.Path, action.Body, status, text)
-		}
-
-		j, err := f.Client.WaitJob(f.ctx(), j.ID)
 		f.must(err)
 
-		if j.Status != api.Complete {
-			f.t.Fatalf("%s: the remedy %s %s ended %s: %s", what, action.Path, action.Body, j.Status, j.Message)
+		if got := strings.TrimSpace(string(n.Status) + " " + n.Group); got != want {
+			f.t.Errorf("%s: %s is %s, want %s: %s", c, name, got, want, n.LastError)
+		}
+
+		if clean && len(n.Residue) > 0 {
+			f.t.Errorf("%s: %s has the residue %v", c, name, n.Residue)
 		}
 	}
-
-	f.t.Fatalf("%s: the remedies of job %s do not end", what, id)
 }
 
-// remedy returns the first action of the job's explanation that changes something,
-// or nil.
-func (f faults) remedy(id string) *api.Action {
+// follow runs the command lines of an explanation, in order, up to the first one
+// that changes something, and begins again until none does. Each ends with success.
+func (f faults) follow(c failure, explain func() (findings []api.Finding, shown string)) {
 	f.t.Helper()
 
-	e, err := f.Client.ExplainJob(f.ctx(), id)
-	f.must(err)
+	for range 5 {
+		findings, shown := explain()
+		if !f.step(c, findings, shown) {
+			return
+		}
+	}
 
-	for _, finding := range e.Findings {
+	f.t.Fatalf("%s: the remedies do not end", c)
+}
+
+// step runs the command lines up to the first one that changes something, and
+// reports whether there is one.
+func (f faults) step(c failure, findings []api.Finding, shown string) bool {
+	f.t.Helper()
+
+	for _, finding := range findings {
 		for _, a := range finding.Actions {
-			line := api.CommandsOf("clusterctl", api.RestoreActions([]api.Action{a}))
+			line := api.CommandsOf(f.program(), api.RestoreActions([]api.Action{a}))
 			if len(line) != 1 || strings.ContainsAny(line[0], "…<>|;'") {
-				f.t.Errorf("the remedy %+v cannot be pasted: %q", a, line)
+				f.t.Fatalf("%s: the remedy %+v cannot be pasted: %q", c, a, line)
 			}
 
-			if a.Method == http.MethodPost && (a.Path == api.PathJobs || strings.HasSuffix(a.Path, "/retry")) {
-				return &a
+			if !strings.Contains(shown, line[0]) {
+				f.t.Errorf("%s: %q is not printed in\n%s", c, line[0], shown)
+			}
+
+			changes := a.Method != http.MethodGet
+			shown := f.paste(c, line[0], changes && c.verb == inventory.VerbDiscover)
+
+			// A question comes with several nodes only.
+			if asked := strings.Contains(shown, "[y/N]"); asked != (changes && len(a.Nodes) > 1) {
+				f.t.Errorf("%s: %q asks a question: %t", c, line[0], asked)
+			}
+
+			if changes {
+				return true
 			}
 		}
 	}
 
-	return nil
+	return false
+}
+
+// program returns the command that reaches the daemon.
+func (f faults) program() string { return "clusterctl -u unix://" + f.dir + "/s" }
+
+// command returns the output of clusterctl at a terminal.
+func (f faults) command(args ...string) string {
+	f.t.Helper()
+
+	return f.paste(failure{}, f.program()+" "+strings.Join(args, " "), false)
+}
+
+// paste runs a command line at a terminal, confirms it if it asks, and expects its
+// success. The host of a discover appears while it runs.
+func (f faults) paste(c failure, line string, appears bool) string {
+	f.t.Helper()
+
+	master, slave, err := openTerminal()
+	f.must(err)
+
+	defer master.Close()
+
+	var shown bytes.Buffer
+
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(&shown, master) // ends with EIO once the terminal is closed
+	}()
+
+	// A terminal keeps the line until a question is asked.
+	_, err = master.WriteString("y\n")
+	f.must(err)
+
+	code := make(chan int, 1)
+	go func() {
+		code <- clusterctl.Run(f.ctx(), strings.Fields(line),
+			clusterctl.Options{Stdin: slave, Stdout: slave, Stderr: slave})
+	}()
+
+	if appears {
+		f.appear()
+	}
+
+	got := <-code
+	_ = slave.Close()
+	<-read
+
+	if got != exit.Done {
+		f.t.Errorf("%s: %q ends with status %d:\n%s", c, line, got, &shown)
+	}
+
+	return shown.String()
+}
+
+// appear reports the host of a discover once the newest job waits for it.
+func (f faults) appear() {
+	f.t.Helper()
+
+	f.awaitAppear()
+	f.see("host", discovered)
+}
+
+// awaitAppear waits until the newest job waits for its host.
+func (s *site) awaitAppear() {
+	s.t.Helper()
+	s.eventually("the discover waits for its host", func() bool {
+		jobs, err := s.Client.Jobs(s.ctx(), client.JobFilter{Limit: 1})
+		s.must(err)
+
+		return jobs.Items[0].Phase == string(job.PhaseAppear)
+	})
+}
+
+// openTerminal returns both ends of a terminal.
+func openTerminal() (master, slave *os.File, err error) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	master = os.NewFile(uintptr(fd), "/dev/ptmx")
+
+	number, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+
+	if err == nil {
+		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+
+	if err != nil {
+		_ = master.Close()
+		return nil, nil, err
+	}
+
+	return master, slave, nil
 }

@@ -152,7 +152,7 @@ func (r run) Results() (map[string]job.HostResult, error) {
 	for host, h := range sum.Results() {
 		out[host] = job.HostResult{
 			Begun: h.Begun, OK: h.OK, Changed: h.Changed, Failed: h.Failed, Unreachable: h.Unreachable > 0,
-			Task: h.Task, Message: h.Message, Done: h.Good(),
+			Task: h.Task, Message: h.Message, Done: h.Good(), Selected: h.Selected, Executed: h.Executed,
 		}
 	}
 

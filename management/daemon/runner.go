@@ -39,17 +39,21 @@ type runner struct {
 	playbooks   *repository.Store
 	ansible     ansible.Runner
 	prober      *ansible.Prober
-	runs        string // folder of run directories
-	temp        string // emptied at the start
-	bundled     string // digest of the playbooks in the binary
+	pinger      *ansible.Prober // for operators: their pings delay no job
+	runs        string          // folder of run directories
+	temp        string          // emptied at the start
+	bundled     string          // digest of the playbooks in the binary
 	instruments *instruments
 	log         logrus.FieldLogger
+
+	probing chan struct{} // full while ansible-playbook is probed
 
 	mu      sync.Mutex
 	mine    map[string]bool // ids of the runs that this process has started or adopted
 	checked time.Time
-	path    string                 // of the ansible-playbook that was checked
-	version string                 // its version
+	path    string // of the ansible-playbook that was checked
+	version string // its version
+	probed  probed
 	syntax  *ansible.SyntaxChecker // with the ansible-playbook of the current configuration
 }
 
@@ -69,15 +73,18 @@ type runnerOptions struct {
 
 // newRunner makes the folders, and copies the playbooks of the binary there.
 func newRunner(ctx context.Context, o runnerOptions) (*runner, error) {
+	temp := filepath.Join(o.dataDir, "tmp")
 	r := &runner{
 		config:      o.config,
 		runs:        filepath.Join(o.dataDir, "runs"),
-		temp:        filepath.Join(o.dataDir, "tmp"),
-		prober:      &ansible.Prober{Dir: filepath.Join(o.dataDir, "tmp")},
+		temp:        temp,
+		prober:      &ansible.Prober{Dir: temp},
+		pinger:      &ansible.Prober{Dir: temp},
 		ansible:     ansible.Runner{Self: o.command},
 		instruments: o.instruments,
 		log:         o.log,
 		mine:        map[string]bool{},
+		probing:     make(chan struct{}, 1),
 		playbooks:   &repository.Store{Dir: filepath.Join(o.dataDir, "playbooks")},
 	}
 	// The data directory belongs to one daemon at a time, so all of it is dead.
@@ -91,6 +98,11 @@ func newRunner(ctx context.Context, o runnerOptions) (*runner, error) {
 		}
 	}
 
+	// Where the path of the data directory is too long, sockets are elsewhere.
+	if err := ansible.SweepSockets(r.runs); err != nil {
+		r.log.WithError(err).Warn("folders for sockets of former runs could not be removed")
+	}
+
 	var err error
 	r.bundled, err = r.playbooks.Keep(ctx, bundled.FS())
 
@@ -102,9 +114,18 @@ func (r *runner) bundledDir(folder string) string {
 	return filepath.Join(r.playbooks.Path(r.bundled), folder)
 }
 
-// Check refuses if ansible-playbook is missing or too old. It may run it, and
-// block until it answers.
+// Check refuses if ansible-playbook is missing or too old, or if it evaluates text of
+// hosts as templates. It may run it, and block until it answers.
 func (r *runner) Check(ctx context.Context) error {
+	if err := r.checkVersion(ctx); err != nil {
+		return err
+	}
+
+	return r.checkTemplates(ctx)
+}
+
+// checkVersion refuses if ansible-playbook is missing or too old. It may run it.
+func (r *runner) checkVersion(ctx context.Context) error {
 	path := r.config().Ansible
 
 	r.mu.Lock()
@@ -135,7 +156,7 @@ func (r *runner) Check(ctx context.Context) error {
 
 // Version returns the version of ansible-playbook.
 func (r *runner) Version(ctx context.Context) (string, error) {
-	if err := r.Check(ctx); err != nil {
+	if err := r.checkVersion(ctx); err != nil {
 		return "", err
 	}
 
@@ -158,7 +179,16 @@ func (r *runner) Pin(ctx context.Context) (digest string, err error) {
 		return r.playbooks.KeepDir(ctx, resolved)
 	}
 
-	// A copy that was edited is replaced.
+	return r.keepBundled(ctx)
+}
+
+// keepBundled keeps a copy of the playbooks in the binary. A copy that was edited is
+// replaced.
+func (r *runner) keepBundled(ctx context.Context) (digest string, err error) {
+	if r.playbooks.Intact(ctx, r.bundled) {
+		return r.bundled, nil
+	}
+
 	return r.playbooks.Keep(ctx, bundled.FS())
 }
 
@@ -172,8 +202,9 @@ func (r *runner) Plays(digest, playbook string) []configuration.Play {
 	return r.playbooks.Plays(digest, playbook)
 }
 
-// Parse refuses playbooks that are missing from the copy or do not parse.
-func (r *runner) Parse(ctx context.Context, digest string, files, groups []string) error {
+// Parse refuses playbooks that are missing from the copy or do not parse, and a copy
+// with variables for the groups or the hosts that cannot be decrypted.
+func (r *runner) Parse(ctx context.Context, digest string, files, groups, hosts []string) error {
 	c := r.config()
 
 	// The checker caches results, which hold for one ansible-playbook and its passwords.
@@ -193,6 +224,11 @@ func (r *runner) Parse(ctx context.Context, digest string, files, groups []strin
 		}
 	}
 
+	// The syntax check does not load these variables.
+	if len(c.VaultIDs) == 0 {
+		return ansible.CheckEncrypted(dir, groups, hosts)
+	}
+
 	return nil
 }
 
@@ -209,8 +245,10 @@ func (r *runner) Start(ctx context.Context, spec engine.RunSpec) (engine.Run, er
 		ID: spec.ID, Dir: r.dir(spec.ID), Playbooks: playbooks, Playbook: spec.Playbook,
 		BundledRoles: r.bundledDir(bundled.RolesDir), CallbackDir: r.bundledDir(bundled.CallbackDir),
 		CacheDir: r.bundledDir(bundled.CacheDir),
-		Hosts:    spec.Hosts, ExtraVars: spec.Extra, Forks: c.Jobs.Forks, Deadline: spec.Deadline, Lease: spec.Lease,
+		Hosts:    spec.Hosts, ExtraVars: spec.Extra, Options: spec.Ansible, Forks: c.Jobs.Forks,
+		Deadline: spec.Deadline, Lease: spec.Lease,
 		OutputLimit: c.Jobs.OutputLimit, AnsiblePlaybook: c.Ansible, VaultIDs: c.VaultIDs,
+		Secrets: spec.Secrets,
 	})
 	if err != nil {
 		return nil, startError(err)
@@ -228,8 +266,7 @@ func (r *runner) folder(ctx context.Context, digest string) (string, error) {
 		return r.playbooks.Path(digest), nil
 	}
 
-	// A copy that was edited is replaced.
-	digest, err := r.playbooks.Keep(ctx, bundled.FS())
+	digest, err := r.keepBundled(ctx)
 
 	return r.playbooks.Path(digest), err
 }

@@ -5,6 +5,7 @@ package daemon
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -113,6 +114,74 @@ func TestBundledFolder(t *testing.T) {
 	}
 }
 
+// TestParseEncrypted: variables that no password opens are refused before a job is
+// accepted, whatever the cached syntax check found, and accepted with vault_ids.
+func TestParseEncrypted(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	if err := writeProgram(dir+"/ansible-playbook", listingPlaybook); err != nil {
+		t.Fatal(err)
+	}
+
+	c := setting.Config{Ansible: dir + "/ansible-playbook", Playbooks: folderOf(t, map[string]string{
+		"site.yml":           "- hosts: web",
+		"group_vars/web.yml": "$ANSIBLE_VAULT;1.1;AES256\n",
+		"host_vars/m-1":      "$ANSIBLE_VAULT;",
+	})}
+
+	r, err := newRunner(t.Context(), runnerOptions{dataDir: t.TempDir(), config: func() setting.Config { return c }})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	digest, err := r.playbooks.KeepDir(t.Context(), c.Playbooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	parse := func(group, host string) error {
+		return r.Parse(t.Context(), digest, []string{"site.yml"}, []string{group}, []string{host})
+	}
+
+	if err := parse("db", "m-2"); err != nil {
+		t.Error(err)
+	}
+
+	checkError(t, parse("web", "m-2"), inventory.KindRefused, "group_vars/web.yml", "set vault_ids")
+	checkError(t, parse("db", "m-1"), inventory.KindRefused, "host_vars/m-1", "set vault_ids")
+
+	c.VaultIDs = []string{"/etc/password"}
+
+	if err := parse("web", "m-1"); err != nil {
+		t.Error(err)
+	}
+}
+
+// killRunner kills the runner of the job's newest run, and returns the folder of its
+// sockets.
+func (s *site) killRunner(id string) (sockets string) {
+	s.t.Helper()
+
+	j, err := s.Job(s.ctx(), id)
+	s.must(err)
+
+	run := fmt.Sprintf("%s-%d", id, len(j.Runs)-1)
+
+	b, err := os.ReadFile(filepath.Join(s.dir, "d", "runs", run, "runner.json"))
+	s.must(err)
+
+	var info struct {
+		PID     int
+		Sockets string
+	}
+
+	s.must(json.Unmarshal(b, &info))
+	s.must(unix.Kill(info.PID, unix.SIGKILL))
+
+	return info.Sockets
+}
+
 // TestKilledRunner checks that the job of a killed runner is interrupted, that its
 // node is cleaned up, and that no folder is left.
 func TestKilledRunner(t *testing.T) {
@@ -129,18 +198,7 @@ func TestKilledRunner(t *testing.T) {
 	s.must(err)
 	s.waitOutput(j.ID, "waiting\n")
 
-	run := filepath.Join(s.dir, "d", "runs", j.ID+"-0")
-
-	b, err := os.ReadFile(filepath.Join(run, "runner.json"))
-	s.must(err)
-
-	var info struct {
-		PID     int
-		Sockets string
-	}
-
-	s.must(json.Unmarshal(b, &info))
-	s.must(unix.Kill(info.PID, unix.SIGKILL))
+	sockets := s.killRunner(j.ID)
 	s.until(j.ID, "the cleanup waits", func(j api.Job) bool { return j.Phase == "undo" })
 	s.release(fifo) // of the cleanup
 
@@ -151,7 +209,7 @@ func TestKilledRunner(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 
-	if _, err := os.Stat(info.Sockets); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(sockets); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the sockets are left: %v", err)
 	}
 

@@ -49,7 +49,10 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 
 	d.onStop("view", func(context.Context) error { d.store.Close(); return nil })
 
-	d.audit = auditLog{d.opts.Logger}
+	if err := d.openAudit(); err != nil {
+		return err
+	}
+
 	d.settings = setting.New(setting.Options{
 		File: d.file, Path: d.opts.Path, Node: d.node, State: d.store, Store: d.store, Adapters: adapters{},
 		Membership: d.gossip, Apply: d.apply, Audit: d.audit, Logger: d.opts.Logger,

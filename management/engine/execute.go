@@ -146,6 +146,10 @@ func headline(j job.Job, step job.Step) string {
 		line += " (" + step.Playbook + ")"
 	}
 
+	if options := j.Ansible.String(); options != "" {
+		line += ", " + options
+	}
+
 	if number, of := j.BatchOf(step.Hosts[0]); number > 0 {
 		line += fmt.Sprintf(", batch %d of %d", number, of)
 	}
@@ -187,6 +191,12 @@ func (e *Engine) finish(ctx context.Context, id string) error {
 			j, err := v.Job(id)
 			if err != nil {
 				return err
+			}
+
+			// The answer to an earlier attempt was lost.
+			if j.Status.Ended() {
+				ended = j
+				return nil
 			}
 
 			now := time.Now()

@@ -25,8 +25,9 @@ import (
 // and every first answer of its kind says that the store does not answer.
 type answerLoser struct {
 	Store
-	mu   sync.Mutex
-	lost map[string]int
+	mu       sync.Mutex
+	lost     map[string]int
+	finished map[string]int // by job
 }
 
 func (s *answerLoser) lose(what string) error {
@@ -61,6 +62,10 @@ func (s *answerLoser) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
 func (s *answerLoser) Finish(ctx context.Context, j job.Job, w []state.NodeWrite) (job.Job, error) {
 	out, err := s.Store.Finish(ctx, j, w)
 	if err == nil {
+		s.mu.Lock()
+		s.finished[j.ID]++
+		s.mu.Unlock()
+
 		err = s.lose("finish")
 	}
 
@@ -80,8 +85,13 @@ func (s *answerLoser) AppendLog(ctx context.Context, id string, stream job.Strea
 // that what was written is written.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
+
+	loser := &answerLoser{lost: map[string]int{}, finished: map[string]int{}}
 	b := newBench(t, func(b *bench) {
-		b.wrap = func(s Store) Store { return &answerLoser{Store: s, lost: map[string]int{}} }
+		b.wrap = func(s Store) Store {
+			loser.Store = s
+			return loser
+		}
 	})
 	b.see("a b c")
 	b.do(commission, "a", master, "Complete")
@@ -106,6 +116,16 @@ func TestLostAnswers(t *testing.T) {
 			}
 		}
 	}
+
+	// The end of a job ends its ownership, so a second one would conflict for ever.
+	loser.mu.Lock()
+	for id, times := range loser.finished {
+		if times != 1 {
+			t.Errorf("job %s was finished %d times", id, times)
+		}
+	}
+
+	loser.mu.Unlock()
 
 	h, err := b.History(t.Context(), "a-1", 0)
 	if err != nil || len(h) != 3 {

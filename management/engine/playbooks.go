@@ -18,6 +18,8 @@ type RunSpec struct {
 	Playbook       string
 	Hosts          []configuration.Host
 	Extra          configuration.Vars
+	Ansible        configuration.AnsibleOptions
+	Secrets        []string // texts to hide in the output and in the events
 	Deadline       time.Time
 	Lease          time.Time // the runner ends its processes at this time unless the lease is renewed
 }
@@ -86,8 +88,9 @@ type Runner interface {
 type Playbooks interface {
 	// Pin keeps a copy of the configured playbooks as they are now.
 	Pin(ctx context.Context) (digest string, err error)
-	// Parse refuses playbooks that are missing from the copy or do not parse.
-	Parse(ctx context.Context, digest string, playbooks []string, groups []string) error
+	// Parse refuses playbooks that are missing from the copy or do not parse, and a
+	// copy with variables for the groups or the hosts that cannot be decrypted.
+	Parse(ctx context.Context, digest string, playbooks, groups, hosts []string) error
 	// Plays returns the plays of a playbook in the copy, as far as its text shows them.
 	Plays(digest, playbook string) []configuration.Play
 	// Kept reports whether the copy with that digest is on this host, undamaged.

@@ -67,3 +67,30 @@ func TestReport(t *testing.T) {
 		t.Errorf("a repeated report wrote: revision %d after %d", now, before)
 	}
 }
+
+// TestReportRange: a full report on a range of names loses no node outside of it.
+func TestReportRange(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	report := func(names inventory.NameRange, observations ...inventory.Observation) {
+		t.Helper()
+
+		_, _, err := b.nodes.Report(t.Context(), "one", &names, observations)
+		b.must(err)
+		b.must(b.store.Sync(t.Context()))
+	}
+
+	report(inventory.NameRange{}, word("a", true), word("b", true), word("c", true), word("d", true))
+	report(inventory.NameRange{After: "a-1", Until: "c-1"}, word("c", true))
+
+	if got := b.states(); got != "a-1 Discovered, b-1 Disappeared, c-1 Discovered, d-1 Discovered" {
+		t.Errorf("after the middle: %s", got)
+	}
+
+	report(inventory.NameRange{Until: "b-1"})
+	report(inventory.NameRange{After: "c-1"})
+
+	if got := b.states(); got != "a-1 Disappeared, b-1 Disappeared, c-1 Discovered, d-1 Disappeared" {
+		t.Errorf("after both ends: %s", got)
+	}
+}

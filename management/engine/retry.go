@@ -89,7 +89,7 @@ func (e *Engine) keptInputs(ctx context.Context, old job.Job, names []string) (j
 	in, err := e.store.Inputs(ctx, old.ID)
 	if inventory.KindOf(err) == inventory.KindNotFound || err == nil && in.Vars == nil {
 		return in, inventory.Errorf(inventory.KindRefused, "the inputs of job %s are no longer kept", old.ID).
-			Do("submit a new job, with its extra variables").With(job.Anew(old, names))
+			Do("submit a new job, with its extra variables").With(job.Anew(old, names)...)
 	}
 
 	return in, err

@@ -137,14 +137,16 @@ func (p *scriptedPlaybooks) Plays(string, string) []configuration.Play {
 	return []configuration.Play{{Hosts: p.hosts}}
 }
 
-func (p *scriptedPlaybooks) Parse(_ context.Context, digest string, playbooks, groups []string) error {
+func (p *scriptedPlaybooks) Parse(_ context.Context, digest string, playbooks, groups, hosts []string) error {
 	if p.held != nil {
 		p.held()
 	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.parsed = append(p.parsed, digest+":"+strings.Join(playbooks, ",")+":"+strings.Join(groups, ","))
+	p.parsed = append(p.parsed, strings.Join([]string{
+		digest, strings.Join(playbooks, ","), strings.Join(groups, ","), strings.Join(hosts, ","),
+	}, ":"))
 
 	return p.parse
 }
@@ -890,5 +892,9 @@ func (a *auditTrail) take() []string {
 func (b *bench) Report(
 	ctx context.Context, observer string, full bool, o []inventory.Observation,
 ) (map[int]error, int64, error) {
-	return b.nodes.Report(ctx, observer, full, o)
+	if !full {
+		return b.nodes.Report(ctx, observer, nil, o)
+	}
+
+	return b.nodes.Report(ctx, observer, &inventory.NameRange{}, o)
 }

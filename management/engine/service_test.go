@@ -169,16 +169,18 @@ func TestForcedClear(t *testing.T) {
 	b.books.on(job.PlaybookSite, failsOn("a-1"))
 	b.books.on(job.PlaybookCleanup, failsOn("a-1"))
 	b.do(commission, "a", master, "Errored failed")
+	// It needs neither Ansible nor the folder.
 	b.books.parse = errors.New("not to be asked")
+	b.books.check = errors.New("not to be asked")
 	j, err := b.Submit(
 		t.Context(),
 		job.Request{Verb: clearing, Nodes: names("a"), Force: true, Reason: "re-installed by hand"},
 	)
 	b.must(err)
 
-	b.books.parse = nil
-	if j = b.end(j.ID, "Complete"); len(j.Runs) != 0 {
-		t.Errorf("%+v", j.Runs)
+	b.books.parse, b.books.check = nil, nil
+	if j = b.end(j.ID, "Complete"); len(j.Runs) != 0 || j.PlaybookDigest != "" {
+		t.Errorf("%+v with %q", j.Runs, j.PlaybookDigest)
 	}
 
 	n, _ := b.View().Node("a-1")
@@ -857,7 +859,7 @@ func TestRefusedSubmit(t *testing.T) {
 	b.must(ask(good))
 
 	got := b.books.parsed[len(b.books.parsed)-1]
-	if got != "tree-1:site.yml,cleanup.yml:service-master,service-worker" {
+	if got != "tree-1:site.yml,cleanup.yml:service-master,service-worker:a-1" {
 		t.Errorf("checked %s", got)
 	}
 }
@@ -1256,7 +1258,8 @@ func TestForget(t *testing.T) {
 	b.refused(lose("x y c", true), inventory.KindNotFound, "x-1, y-1")
 	b.refused(lose("", true), inventory.KindInvalid)
 	b.refused(lose("c c", true), inventory.KindInvalid)
-	b.refused(lose("b c", false), inventory.KindRefused, "b-1 is still Discovered", "c-1 is still Discovered")
+	b.refused(lose("b c", false), inventory.KindRefused,
+		"b-1 is Allocated and still Discovered", "c-1 is still Discovered")
 	b.lose("a")
 	b.refused(lose("a", false), inventory.KindRefused, "without a-1", "b-1")
 	b.lose("b")

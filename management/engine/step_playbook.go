@@ -380,14 +380,22 @@ func hostResults(
 		// A host without a play is neither configured nor cleaned, whatever the exit
 		// status.
 		if r.Done && !touched && !j.TakesAddrs() {
-			aim := "cleaned"
+			aim, remedy := "cleaned", "; add a play for that, and clean with the playbooks of today"
 			if run.Phase.Configures() {
-				aim = "configured"
+				aim, remedy = "configured", ""
 			}
 
 			r.Done = false
-			r.Message = fmt.Sprintf("no play of %s acted on it, so it is not %s; its group in this run is %s",
-				run.Playbook, aim, run.Groups[i])
+			r.Message = fmt.Sprintf("no play of %s acted on it, so it is not %s; its group in this run is %s%s",
+				run.Playbook, aim, run.Groups[i], remedy)
+		}
+
+		// Plays begin on their hosts even if the tags select no task.
+		if r.Done && j.Ansible.Partial() && !r.Selected {
+			r.Done = false
+			r.Begun = r.Changed > 0
+			r.Message = fmt.Sprintf("no task of %s for it is selected (%s), so nothing was done", run.Playbook,
+				j.Ansible.Selection())
 		}
 
 		// The end of a broken run may be missing from the results.
@@ -459,7 +467,7 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 
 	spec := RunSpec{
 		ID: id, PlaybookDigest: cmp.Or(run.PlaybookDigest, j.PlaybookDigest), Playbook: run.Playbook,
-		Extra: in.Extra, Deadline: j.Deadline, Lease: now.Add(settings.Lease),
+		Extra: in.Extra, Ansible: j.Ansible, Deadline: j.Deadline, Lease: now.Add(settings.Lease),
 	}
 
 	// Those that configured a node may have been removed from this host since.
@@ -507,7 +515,29 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 		spec.Hosts = append(spec.Hosts, peers(v, settings, j, run)...)
 	}
 
+	spec.Secrets = secretsOf(settings.Secrets, spec)
+
 	return spec, nil
+}
+
+// secretsOf returns the texts of the secrets among the variables of the run.
+func secretsOf(secrets configuration.Secrets, spec RunSpec) []string {
+	texts := secrets.Values(spec.Extra)
+
+	for _, h := range spec.Hosts {
+		texts = append(texts, secrets.Values(h.Extra)...)
+
+		vars := make(map[string]any, len(h.Vars))
+		for name, v := range h.Vars {
+			vars[name] = v.Value
+		}
+
+		texts = append(texts, secrets.Values(vars)...)
+	}
+
+	slices.Sort(texts)
+
+	return slices.Compact(texts)
 }
 
 // target returns a host that the run acts on.

@@ -161,6 +161,11 @@ func acts(plays []configuration.Play, name, group string) bool {
 func (e *Engine) preparePlaybooks(
 	ctx context.Context, settings Settings, j job.Job, digest func(context.Context) (string, error),
 ) (string, error) {
+	// A forced job runs no playbook.
+	if j.Force {
+		return "", nil
+	}
+
 	if err := e.runner.Check(ctx); err != nil {
 		return "", err
 	}
@@ -169,11 +174,8 @@ func (e *Engine) preparePlaybooks(
 	own, needed := j.Own()
 	pinned, err := digest(ctx)
 
-	switch {
-	case err != nil && (needed || ctx.Err() != nil):
+	if err != nil && (needed || ctx.Err() != nil) {
 		return "", err
-	case j.Force: // a forced job runs no playbook
-		return pinned, nil
 	}
 
 	if needed {
@@ -182,7 +184,7 @@ func (e *Engine) preparePlaybooks(
 			return "", err
 		}
 
-		if err := e.playbooks.Parse(ctx, pinned, verb.Playbooks, settings.Groups.Names()); err != nil {
+		if err := e.playbooks.Parse(ctx, pinned, verb.Playbooks, settings.Groups.Names(), j.Names()); err != nil {
 			return "", err
 		}
 
@@ -255,8 +257,8 @@ func (e *Engine) checkOwn(ctx context.Context, settings Settings, j job.Job, dig
 		return errPlaybooksGone(j, digest, nodes, err)
 	}
 
-	err := e.playbooks.Parse(ctx, digest, []string{job.PlaybookCleanup}, settings.Groups.Names())
-	if e, ok := errors.AsType[*inventory.Error](err); ok {
+	err := e.playbooks.Parse(ctx, digest, []string{job.PlaybookCleanup}, settings.Groups.Names(), nodes)
+	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Kind == inventory.KindInvalid {
 		return cleanWithCurrent(j, nodes, inventory.Errorf(inventory.KindRefused,
 			"the playbooks that configured %s cannot clean: %s", job.ShortList(nodes), e.Message))
 	}

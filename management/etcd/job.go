@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
@@ -41,6 +42,7 @@ type jobRecord struct {
 	Warnings       []string                 `json:"warnings,omitempty"`
 	PlaybookDigest string                   `json:"playbook_digest,omitempty"`
 	Playbooks      string                   `json:"playbooks,omitempty"`
+	Ansible        ansibleRecord            `json:"ansible,omitzero"`
 	Timeout        time.Duration            `json:"timeout"` // nanoseconds
 	Instance       string                   `json:"instance,omitempty"`
 	Accepted       time.Time                `json:"accepted"`
@@ -52,6 +54,15 @@ type jobRecord struct {
 	Runs           []runRecord              `json:"runs,omitempty"`
 	Outcomes       map[string]outcomeRecord `json:"outcomes,omitempty"`
 	LogBytes       int64                    `json:"log_bytes,omitempty"`
+}
+
+// ansibleRecord are the options of ansible-playbook of a job.
+type ansibleRecord struct {
+	Check     bool     `json:"check,omitempty"`
+	Diff      bool     `json:"diff,omitempty"`
+	Tags      []string `json:"tags,omitempty"`
+	SkipTags  []string `json:"skip_tags,omitempty"`
+	Verbosity int      `json:"verbosity,omitempty"`
 }
 
 // targetRecord is a node as the job found it.
@@ -97,6 +108,8 @@ type hostResultRecord struct {
 	Failed      int    `json:"failed,omitempty"`
 	Unreachable bool   `json:"unreachable,omitempty"`
 	Done        bool   `json:"done,omitempty"`
+	Selected    bool   `json:"selected,omitempty"`
+	Executed    int    `json:"executed,omitempty"`
 	Task        string `json:"task,omitempty"`
 	Message     string `json:"message,omitempty"`
 }
@@ -108,6 +121,7 @@ type outcomeRecord struct {
 	Applied   string            `json:"applied,omitempty"`
 	Playbooks map[string]string `json:"playbooks,omitempty"`
 	Residue   []string          `json:"residue,omitempty"`
+	AsBefore  bool              `json:"as_before,omitempty"`
 	Error     string            `json:"error,omitempty"`
 	Reason    string            `json:"reason,omitempty"`
 }
@@ -184,6 +198,7 @@ func newJobRecord(j job.Job) jobRecord {
 		Warnings:       j.Warnings,
 		PlaybookDigest: j.PlaybookDigest,
 		Playbooks:      j.Playbooks,
+		Ansible:        ansibleRecord(j.Ansible),
 		Timeout:        j.Timeout,
 
 		Instance: j.Instance,
@@ -223,6 +238,7 @@ func (r *jobRecord) job(revision int64) job.Job {
 		Warnings:       r.Warnings,
 		PlaybookDigest: r.PlaybookDigest,
 		Playbooks:      r.Playbooks,
+		Ansible:        configuration.AnsibleOptions(r.Ansible),
 		Timeout:        r.Timeout,
 
 		Instance: r.Instance,
@@ -249,12 +265,18 @@ func (s *Store) seqKey() string          { return s.key("/v/seq") }
 const compressJobAt = 64 << 10
 
 func (s *Store) putJob(j job.Job) (clientv3.Op, error) {
+	b, err := encodeJob(j)
+	return clientv3.OpPut(s.jobKey(j.ID), string(b)), err
+}
+
+// encodeJob returns the stored value of a job.
+func encodeJob(j job.Job) ([]byte, error) {
 	b, err := json.Marshal(newJobRecord(j))
 	if len(b) > compressJobAt {
 		b = compress(b)
 	}
 
-	return clientv3.OpPut(s.jobKey(j.ID), string(b)), err
+	return b, err
 }
 
 // decodeJob parses the record under the key of the job.

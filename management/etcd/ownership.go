@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -76,7 +77,7 @@ func (n *Session) ownable(ctx context.Context, job string) (*mvccpb.KeyValue, er
 	record, err := decode[ownerRecord](resp.Kvs[0].Value)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInternal, "cannot read the owner of job %s: %w", job, err).
-			Do("remove the record: etcdctl del %s", n.store.ownerKey(job))
+			Do("remove the record: clusterm store remove %s", n.store.below(n.store.ownerKey(job)))
 	}
 
 	if owner := record.owner(); owner != n.self.Identity {
@@ -124,12 +125,12 @@ func (n *Session) own(ctx context.Context, job string, found *mvccpb.KeyValue) (
 		_ = n.revoke(clientv3.LeaseID(found.Lease), revokeTimeout)
 	}
 
-	return n.hold(ctx, lease, fencingToken{key, revision})
+	return n.hold(ctx, lease, &fencingToken{key: key, revision: revision})
 }
 
 // hold returns the context of the ownership, and its release.
 func (n *Session) hold(
-	ctx context.Context, lease *concurrency.Session, token fencingToken,
+	ctx context.Context, lease *concurrency.Session, token *fencingToken,
 ) (context.Context, func(), error) {
 	owned, end := context.WithCancelCause(context.WithValue(ctx, fencingKey{}, token))
 
@@ -160,9 +161,14 @@ func (n *Session) hold(
 	}
 }
 
-// disown removes the ownership. It keeps the lease for another job only if the
-// ownership lasted until now.
-func (n *Session) disown(lease *concurrency.Session, token fencingToken) {
+// disown removes the ownership, unless the end of the job did. It keeps the lease for
+// another job only if the ownership lasted until then.
+func (n *Session) disown(lease *concurrency.Session, token *fencingToken) {
+	if token.ended.Load() {
+		n.reuse(lease)
+		return
+	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), n.revokeTimeout())
 	defer cancel()
 
@@ -267,9 +273,16 @@ func (n *Session) grant(ctx context.Context) (clientv3.LeaseID, error) {
 type fencingToken struct {
 	key      string
 	revision int64
+	ended    atomic.Bool // the end of the job removed the key
 }
 
-// fencingKey is the key of a fencingToken in the context of an owned job.
+// tokenOf returns the token of the owned job of the context, or nil.
+func tokenOf(ctx context.Context) *fencingToken {
+	token, _ := ctx.Value(fencingKey{}).(*fencingToken)
+	return token
+}
+
+// fencingKey is the key of a *fencingToken in the context of an owned job.
 type fencingKey struct{}
 
 // fence guards the writes of jobs: by the right to run jobs and, under the
@@ -277,7 +290,7 @@ type fencingKey struct{}
 // without having noticed.
 func (s *Store) fence(ctx context.Context) []clientv3.Cmp {
 	guards := s.holderFence()
-	if token, ok := ctx.Value(fencingKey{}).(fencingToken); ok {
+	if token := tokenOf(ctx); token != nil {
 		guards = append(guards, atRevision(token.key, token.revision))
 	}
 

@@ -187,6 +187,51 @@ func TestOwnershipEndsWithTheSession(t *testing.T) {
 	}
 }
 
+// TestFinishEndsTheOwnership: the end of a job removes its ownership in the same
+// transaction, so the release removes nothing and the next job takes the lease. Later
+// writes of the job are refused, in a repeated end too.
+func TestFinishEndsTheOwnership(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	a, err := enter(t, s, instance("a"), time.Hour)
+	must(t, err)
+
+	j := accepted(t, s, seen(t, s, 1))
+	owned, release, err := a.Own(t.Context(), j.ID)
+	must(t, err)
+
+	lease := must2(s.client.Get(t.Context(), s.ownerKey(j.ID))).Kvs[0].Lease
+	j.Status = job.Running
+	j, err = s.PutJob(owned, j)
+	must(t, err)
+
+	over := j
+	over.Status = job.Complete
+	over, err = s.Finish(owned, over, nil)
+	must(t, err)
+
+	if n := owners(t, s, j.ID); n != 0 {
+		t.Errorf("%d owners after the end of the job", n)
+	}
+
+	_, err = s.Finish(owned, over, nil)
+	conflict(t, err)
+	_, err = s.PutJob(owned, over)
+	conflict(t, err)
+	conflict(t, s.AppendLog(owned, j.ID, job.StreamText, 0, []byte("late")))
+
+	release()
+
+	_, releaseNext, err := a.Own(t.Context(), "8")
+	must(t, err)
+
+	defer releaseNext()
+
+	if got := must2(s.client.Get(t.Context(), s.ownerKey("8"))).Kvs[0].Lease; got != lease {
+		t.Errorf("the next job has the lease %x, want %x of the ended job", got, lease)
+	}
+}
+
 // TestLeaseOfAnEarlierJob: a job takes the lease of an earlier one, two jobs at a time
 // have two, a revoked one is not used again, and the end of the session revokes all.
 func TestLeaseOfAnEarlierJob(t *testing.T) {
@@ -241,4 +286,48 @@ func TestLeaseOfAnEarlierJob(t *testing.T) {
 			t.Errorf("the lease %x is left", lease)
 		}
 	}
+}
+
+// TestUnreadableOwners damages the record of the instance that runs the jobs, and the
+// owner of a job. The remedy of each error removes the record, and leads on.
+func TestUnreadableOwners(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+
+	// remedied carries out the remedy of the error that the call returns, and calls
+	// again.
+	remedied := func(call func() error) {
+		t.Helper()
+
+		err := call()
+		if inventory.KindOf(err) != inventory.KindInternal {
+			t.Fatalf("%v", err)
+		}
+
+		_, key, found := strings.Cut(err.Error(), "clusterm store remove ")
+		if !found {
+			t.Fatalf("no remedy: %v", err)
+		}
+
+		removeUnreadable(t, s, key)
+		must(t, call())
+	}
+
+	var a *testSession
+
+	damage(t, s, "v/holder")
+	remedied(func() (err error) {
+		a, err = enter(t, s, instance("a"), SessionTTL)
+		return err
+	})
+
+	damage(t, s, "v/owners/7")
+	remedied(func() error {
+		_, release, err := a.Own(t.Context(), "7")
+		if err == nil {
+			release()
+		}
+
+		return err
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -20,6 +21,9 @@ import (
 func (s *Store) key(format string, args ...any) string {
 	return s.client.Prefix + fmt.Sprintf(format, args...)
 }
+
+// below returns the part of a key below the prefix, as RemoveUnreadable takes it.
+func (s *Store) below(key string) string { return strings.TrimPrefix(key, s.client.Prefix+"/") }
 
 // put returns the operation that writes a record as JSON.
 func put(key string, record any) (clientv3.Op, error) {
@@ -77,6 +81,7 @@ const lengthBytes = 4
 // compress returns the length of data, four bytes big endian, followed by data
 // compressed with zstd (RFC 8878).
 func compress(data []byte) []byte {
+	//nolint:gosec // a value is below 4 GiB
 	out := binary.BigEndian.AppendUint32(make([]byte, 0, len(data)/4+64), uint32(len(data)))
 	return encoder.EncodeAll(data, out)
 }

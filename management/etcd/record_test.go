@@ -54,6 +54,10 @@ func TestRecordsMatchDomain(t *testing.T) {
 		checkRecord(t, newVariablesChangeRecord,
 			func(r variablesChangeRecord) variable.Change { return r.change(0) }, revision)
 	})
+	t.Run("token", func(t *testing.T) {
+		t.Parallel()
+		checkRecord(t, newTokenRecord, tokenRecord.token, map[string]string{"Used": "a record of its own"})
+	})
 	t.Run("overlay", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newOverlayRecord, overlayRecord.overlay, nil)

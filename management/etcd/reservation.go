@@ -25,7 +25,8 @@ import (
 func (s *Store) generationKey() string { return s.key("/v/generation") }
 
 // jobOps is the number of conditions that commitJob and Claim add to a chunk: the job,
-// the generation, and up to two of the fence.
+// the generation, and up to two of the fence. Finish adds fewer conditions, and three
+// operations.
 const jobOps = 4
 
 // Claim reserves the nodes and makes the job Running, or does neither. It is
@@ -58,7 +59,9 @@ func (s *Store) Claim(
 
 // Finish releases the nodes of a job in chunks and writes the end of the job with the
 // last of them. A failure leaves the job Running with the remaining nodes, so it may
-// be repeated.
+// be repeated. Under the context of an owned job, the last chunk ends the ownership
+// too: every later write under that context is KindConflict, also a repetition of a
+// Finish with a lost answer.
 func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite) (job.Job, error) {
 	parts, err := s.nodeOps(writes)
 	if err != nil {
@@ -72,7 +75,17 @@ func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite)
 		return j, err
 	}
 
-	return s.commitJob(ctx, j, chunks[last])
+	token := tokenOf(ctx)
+	if token != nil {
+		chunks[last].Then = append(chunks[last].Then, clientv3.OpDelete(token.key))
+	}
+
+	ended, err := s.commitJob(ctx, j, chunks[last])
+	if token != nil && err == nil {
+		token.ended.Store(true)
+	}
+
+	return ended, err
 }
 
 // commitChunks writes the chunks in order under the fencing token. It stops at the

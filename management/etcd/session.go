@@ -184,7 +184,7 @@ func (s *Store) holder(ctx context.Context) (state.Instance, *mvccpb.KeyValue, e
 	if holder, err = decodeInstance(resp.Kvs[0].Value); err != nil {
 		return holder, nil, inventory.Errorf(inventory.KindInternal,
 			"cannot read the record of the instance that runs the jobs: %w", err).
-			Do("remove it: etcdctl del %s", s.holderKey())
+			Do("remove it: clusterm store remove %s", s.below(s.holderKey()))
 	}
 
 	return holder, resp.Kvs[0], nil

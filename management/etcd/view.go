@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -41,6 +42,8 @@ type view struct {
 	variablesAt copyOnWrite[state.Scope, int64] // the revision of each scope
 	connections copyOnWrite[string, configuration.Connection]
 	tombstones  copyOnWrite[string, inventory.Tombstone]
+	tokens      copyOnWrite[string, access.Token]
+	tokenUses   copyOnWrite[string, time.Time]
 	overlay     map[string]any // replaced as a whole
 	files       map[string]string
 	configAt    int64 // the newest revision of the overlay and the files
@@ -78,6 +81,7 @@ func (v *view) reset() {
 	v.variablesAt = copyOnWrite[state.Scope, int64]{}
 	v.connections = copyOnWrite[string, configuration.Connection]{}
 	v.tombstones = copyOnWrite[string, inventory.Tombstone]{}
+	v.tokens, v.tokenUses = copyOnWrite[string, access.Token]{}, copyOnWrite[string, time.Time]{}
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.instances = map[string]state.Instance{}
 	v.seq, v.generation = 0, 0
@@ -315,6 +319,10 @@ func (v *view) apply(e *clientv3.Event) {
 		err = update(v.connections.writable(), name, deleted, e.Kv, connectionRecord.connection)
 	case "tombstones":
 		err = update(v.tombstones.writable(), name, deleted, e.Kv, tombstoneRecord.tombstone)
+	case "tokens":
+		err = update(v.tokens.writable(), name, deleted, e.Kv, tokenRecord.token)
+	case "token-uses":
+		err = update(v.tokenUses.writable(), name, deleted, e.Kv, tokenUseRecord.time)
 	case "overlay":
 		err = v.applyOverlay(deleted, e.Kv)
 	case "files":

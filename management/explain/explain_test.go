@@ -61,6 +61,21 @@ func failed(undo string, outcome inventory.Status) job.Job {
 	return j
 }
 
+// untouched is a job of which no play of the cleanup acted on a; b was cleaned.
+func untouched(verb inventory.Verb) job.Job {
+	j := jobtest.Planned(verb, inventory.GroupMaster, "a-1 Allocated service-master", "b-1 Allocated service-master")
+	jobtest.Record(&j, job.Step{
+		Phase: job.PhaseUndo, Playbook: job.PlaybookCleanup, Hosts: j.Names(), Groups: []string{"m", "m"},
+	}, "failed b-1=done")
+	j.Runs[0].Results["a-1"] = job.HostResult{Message: "no play of cleanup.yml acted on it"}
+	j.Outcomes = map[string]inventory.Outcome{
+		"a-1": {Status: inventory.Decommissioned, Error: "its cleanup did nothing"},
+		"b-1": {Status: inventory.Decommissioned},
+	}
+
+	return j
+}
+
 func TestExplainNode(t *testing.T) {
 	t.Parallel()
 	running := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
@@ -145,6 +160,23 @@ func TestExplainNode(t *testing.T) {
 				put(v, failed("done", inventory.Unallocated), "5", job.Errored)
 				a.LastError = "task \"etcd : install\": no space left"
 			}, has: []string{"on /dev/sda1", "explain-job job=5", "retry-job job=5"}},
+		{name: "fenced, and no play of its cleanup is for it",
+			nodes: []string{"a m Quarantined Discovered", "b m Quarantined Discovered"}, about: "quarantine",
+			summary: "it is fenced",
+			set: func(v *state.View, a *inventory.Node) {
+				put(v, untouched(inventory.VerbCommission), "5", job.Errored)
+				a.LastError = "its cleanup did nothing"
+			}, has: []string{"submit verb=clear nodes=a-1 playbooks=current"}},
+		{name: "out of service, and no play of its cleanup is for it",
+			nodes: []string{"a - Decommissioned Discovered", "b - Decommissioned Discovered"}, about: "idle residue",
+			summary: "it was taken out of service",
+			set: func(v *state.View, a *inventory.Node) {
+				put(v, untouched(inventory.VerbDecommission), "5", job.Complete)
+				a.Residue = []string{"service-master"}
+			}, has: []string{
+				"no play of its cleanup.yml is for it",
+				"submit verb=commission nodes=a-1 group=service-master playbooks=current",
+			}},
 		{name: "its host key changed", nodes: []string{"a m Allocated Discovered"}, about: "failure host-key applied",
 			ready: true, summary: "it is in service; that was never verified",
 			set: func(_ *state.View, a *inventory.Node) {
@@ -334,6 +366,29 @@ func TestExplainJob(t *testing.T) {
 			job:     func() job.Job { return failed("failed a-1=failed b-1=failed", inventory.Quarantined) },
 			summary: "it ended Errored",
 			has:     []string{"submit verb=clear nodes=a-1,b-1", "ended as Quarantined: a-1, b-1"}},
+		{name: "not cleaned, for want of a play", status: job.Errored,
+			nodes: []string{"a m Quarantined Discovered", "b m Quarantined Discovered"}, about: "quarantine failure",
+			job: func() job.Job {
+				j := untouched(inventory.VerbCommission)
+				j.Cause, j.Message = job.CauseFailed, "site.yml failed"
+
+				return j
+			}, summary: "it ended Errored",
+			has: []string{"[submit verb=clear nodes=b-1 submit verb=clear nodes=a-1 playbooks=current]"}},
+		{name: "out of service, not cleaned", status: job.Complete,
+			nodes: []string{"a - Decommissioned Discovered", "b - Decommissioned Discovered"}, about: "failure residue",
+			job: func() job.Job {
+				j := untouched(inventory.VerbDecommission)
+				j.Message = "not everything could be cleaned"
+
+				return j
+			},
+			before:  func(v *state.View) { v.Nodes[0].Residue = []string{"service-master"} },
+			summary: "it is complete, but not everything could be cleaned",
+			has: []string{
+				"the next commission cleans it first",
+				"submit verb=commission nodes=a-1 group=service-master playbooks=current",
+			}},
 		{name: "precondition", status: job.Errored, nodes: []string{"a - Unallocated Discovered"}, about: "refusal",
 			job: func() job.Job {
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
@@ -354,8 +409,8 @@ func TestExplainJob(t *testing.T) {
 
 				return j
 			}, summary: "longer than 1h0m0s", has: []string{
-				"set-setting key=jobs.timeout",
-				"upgrade (rolling-upgrade.yml) ended (deadline) on a-1", "retry-job job=5",
+				"show-settings key=jobs.timeout",
+				"upgrade (rolling-upgrade.yml) ended (deadline) on a-1", "retry-job job=5 timeout=2h0m0s",
 			}},
 		{name: "cancelled in the queue", status: job.Cancelled, nodes: []string{"a - Unallocated Discovered"},
 			about: "failure",

@@ -5,6 +5,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,9 +14,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 )
-
-// maxTimeout is the largest value of the setting jobs.timeout.
-const maxTimeout = 7 * 24 * time.Hour
 
 // ExplainJob explains a job from the facts.
 func ExplainJob(f Facts, j job.Job) JobExplanation {
@@ -80,6 +78,9 @@ func (e *jobExplainer) ended() {
 	case j.Status == job.Complete && j.Message == "":
 		e.Summary = "it succeeded"
 		return
+	case j.Status == job.Complete && j.Ansible.Check:
+		e.Summary = "it is complete: " + strings.Join(nonEmpty(j.Message, j.Note), "; ")
+		return
 	case j.Status == job.Complete:
 		e.Summary = "it is complete, but " + j.Message
 	default:
@@ -108,8 +109,8 @@ func (e *jobExplainer) cause() {
 	switch j.Cause {
 	case job.CauseDeadline:
 		e.add(finding(AboutFailure, "its deadline was %s after its start", j.Timeout).of(j).
-			do("if it needs longer, submit it with a longer timeout, or raise the default").
-			with(inventory.SetSetting("jobs.timeout", min(2*j.Timeout, maxTimeout).String())))
+			do("if it needs longer, retry it with more time, or raise the default for all jobs").
+			with(inventory.ShowSettings("jobs.timeout")))
 	case job.CauseInterrupted:
 		e.add(finding(AboutFailure, "its runner went away before it had ended").of(j).
 			do("see the daemon's log for a restart or a kill: journalctl -u clusterm"))
@@ -162,7 +163,7 @@ func (e *jobExplainer) fenced() {
 		e.add(finding(AboutQuarantine, "%s: Quarantined until an operator clears it", job.ShortList(fenced)).
 			on(fenced...).
 			do("inspect the hosts, then clear them").
-			with(inventory.Submit(inventory.VerbClear, fenced...)))
+			with(e.View.ClearActions(fenced...)...))
 	}
 }
 
@@ -190,6 +191,27 @@ func (e *jobExplainer) unfinished() {
 	}
 
 	e.add(failed)
+	e.residue()
+}
+
+// residue reports the targets that are out of service with configuration left on
+// them. Another cleanup is no job of its own: it is the first part of a commission.
+func (e *jobExplainer) residue() {
+	names := map[string][]string{} // by the group of the residue
+	for _, t := range e.Job.Targets {
+		n, ok := e.View.Lookup(t.Name)
+		if ok && n.Status == inventory.Decommissioned && len(n.Residue) > 0 {
+			group := n.Residue[len(n.Residue)-1]
+			names[group] = append(names[group], n.Name)
+		}
+	}
+
+	for _, group := range slices.Sorted(maps.Keys(names)) {
+		e.add(finding(AboutResidue, "%s: may still carry the configuration of %s", job.ShortList(names[group]), group).
+			on(names[group]...).
+			do("out of service, it stays there; the next commission cleans it first").
+			with(e.View.CommissionActions(group, names[group]...)...))
+	}
 }
 
 // failuresOf returns the failures in the runs of a job, on one host or, for "", on all.
@@ -303,6 +325,10 @@ func (f Facts) nextOfJob(j job.Job) string {
 		return fmt.Sprintf("job %s %s", j.ID, verb.Next)
 	}
 
+	if j.Ansible.Check {
+		return fmt.Sprintf("when job %s ends, its nodes are as they were: it is a check, which changes nothing", j.ID)
+	}
+
 	success := fmt.Sprintf("its nodes become %s", verb.Row.Success)
 	if verb.Row.Success == "" {
 		success = "its nodes are forgotten"
@@ -353,11 +379,15 @@ func (f Facts) retryRemedy(failed Finding, j job.Job, n inventory.Node) Finding 
 	return failed.do("see the explanation of job %s; once the cause is corrected, retry it", j.ID).with(actions...)
 }
 
+func nonEmpty(parts ...string) []string {
+	return slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+}
+
 // stepsOf describes each run of a job, and the statuses it left its targets in.
 func stepsOf(j job.Job) []string {
 	var steps []string
 	for _, r := range j.Runs {
-		steps = append(steps, describeRun(r))
+		steps = append(steps, describeRun(j, r))
 	}
 
 	if !j.Status.Ended() {
@@ -394,10 +424,10 @@ func hostsOf(failures []Failure) []string {
 
 // describeRun returns a run with its result in one line. Of a run that failed on
 // some hosts, it names those.
-func describeRun(r job.Run) string {
+func describeRun(j job.Job, r job.Run) string {
 	step := string(r.Phase)
 	if r.Playbook != "" {
-		step += " (" + r.Playbook + ")"
+		step += " (" + strings.Join(nonEmpty(r.Playbook, j.Ansible.String()), ", ") + ")"
 	}
 
 	hosts, result := r.Hosts, "runs on"

@@ -102,7 +102,7 @@ func (e *nodeExplainer) quarantine() {
 	e.add(finding(AboutQuarantine, "it is fenced until an operator clears it: %s", reason).
 		on(n.Name).since(e.StatusSince).
 		do("inspect the host, then clear it").
-		with(inventory.Submit(inventory.VerbClear, n.Name)))
+		with(e.View.ClearActions(n.Name)...))
 
 	// A forgotten node that appears again is fenced because of its tombstone.
 	if t, ok := e.View.Tombstones[n.Name]; ok {
@@ -207,12 +207,12 @@ func (e *nodeExplainer) decommissioned() {
 	e.add(finding(AboutIdle, "it was taken out of service%s%s", by(e.StatusBy), on(e.StatusSince)).
 		on(e.Node.Name).since(e.StatusSince).
 		do("commission it again").
-		with(e.commission()))
+		with(e.commission()...))
 }
 
 // commission returns the action that brings the node into service: into the group
 // for which it was meant last, if there is one.
-func (e *nodeExplainer) commission() inventory.Action {
+func (e *nodeExplainer) commission() []inventory.Action {
 	group := e.lastGroup
 	if j := e.newestJob(e.Node); j != nil {
 		t, _ := j.Target(e.Node.Name)
@@ -223,7 +223,7 @@ func (e *nodeExplainer) commission() inventory.Action {
 		group = ""
 	}
 
-	return inventory.Submit(inventory.VerbCommission, e.Node.Name).Joining(group)
+	return e.View.CommissionActions(group, e.Node.Name)
 }
 
 func (e *nodeExplainer) lastError() {
@@ -276,13 +276,17 @@ func (e *nodeExplainer) residue() {
 		return
 	}
 
-	remedy := "the next commission cleans it first"
+	remedy, clean := "the next commission cleans it first", e.commission()
 	if n.Status == inventory.Quarantined {
-		remedy = "clearing it cleans it"
+		remedy, clean = "clearing it cleans it", e.View.ClearActions(n.Name)
+	}
+
+	if e.View.LacksCleanup(n.Name) {
+		remedy += "; no play of its cleanup.yml is for it: add one, and clean with the playbooks of today"
 	}
 
 	e.add(finding(AboutResidue, "it may still carry the configuration of %s", join(n.Residue)).on(n.Name).
-		do("%s", remedy))
+		do("%s", remedy).with(clean...))
 }
 
 func (e *nodeExplainer) unknownConfiguration() {
@@ -299,7 +303,12 @@ func (e *nodeExplainer) unknownConfiguration() {
 		}
 	}
 
-	e.add(finding(AboutApplied, "a job broke off on it: its configuration is unknown").on(n.Name).
+	why := "a job broke off on it"
+	if j := e.newestJob(n); j != nil && j.Ansible.Partial() && j.Outcomes[n.Name].Error == "" {
+		why = fmt.Sprintf("job %s ran only a part of the tasks on it (%s)", j.ID, j.Ansible.Selection())
+	}
+
+	e.add(finding(AboutApplied, "%s: its configuration is unknown", why).on(n.Name).
 		do("configure it again").
 		with(inventory.Submit(verb, n.Name)))
 }
@@ -309,7 +318,7 @@ func (e *nodeExplainer) idle() {
 		return
 	}
 
-	e.add(finding(AboutIdle, "it is not commissioned").on(e.Node.Name).with(e.commission()))
+	e.add(finding(AboutIdle, "it is not commissioned").on(e.Node.Name).with(e.commission()...))
 }
 
 // jobsOf returns the jobs that have not ended and hold the node, want it,
@@ -357,7 +366,8 @@ func (f Facts) culpritOf(n inventory.Node) *job.Job {
 			continue
 		}
 
-		setError := n.LastError != "" && j.Status.Ended() && j.Outcomes[n.Name].Error == n.LastError
+		o := j.Outcomes[n.Name]
+		setError := n.LastError != "" && j.Status.Ended() && o.Error == n.LastError && !o.AsBefore
 		newer := culprit == nil || !j.Ended.Before(culprit.Ended)
 
 		if setError && newer {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 )
 
@@ -40,7 +41,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 	j := Job{
 		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Serial: r.Serial,
 		MaxFailures: r.MaxFailures, Force: r.Force, TakeOver: r.TakeOver, Reason: r.Reason,
-		Playbooks: r.Playbooks, Timeout: r.Timeout,
+		Playbooks: r.Playbooks, Ansible: r.Ansible, Timeout: r.Timeout,
 	}
 	if err := v.checkOptions(j); err != nil {
 		return Job{}, err
@@ -150,7 +151,7 @@ func (j Job) projectNode(n inventory.Node, row inventory.Transition, target Targ
 	}
 
 	n.Status, n.Group = row.Success, target.Group
-	if target.Group != "" {
+	if target.Group != "" && !j.Ansible.Check {
 		n.Playbooks = maps.Clone(n.Playbooks)
 		if n.Playbooks == nil {
 			n.Playbooks = map[string]string{}
@@ -228,7 +229,36 @@ func (v Verb) checkOptions(j Job) error {
 		return inventory.Errorf(inventory.KindInvalid, "the timeout is negative")
 	}
 
+	if err := v.checkAnsible(j.Ansible); err != nil {
+		return err
+	}
+
 	return v.checkSerial(j)
+}
+
+// checkAnsible refuses options of ansible-playbook that the verb does not accept, and bad values.
+func (v Verb) checkAnsible(o configuration.AnsibleOptions) error {
+	for _, option := range []struct {
+		field inventory.Field
+		set   bool
+	}{
+		{inventory.FieldCheck, o.Check},
+		{inventory.FieldTags, len(o.Tags) > 0},
+		{inventory.FieldSkipTags, len(o.SkipTags) > 0},
+	} {
+		if !option.set || v.Row.Accepts(option.field) {
+			continue
+		}
+
+		err := v.refuseField(option.field)
+		if e, ok := errors.AsType[*inventory.Error](err); ok {
+			e.Message += ": a host without all of its tasks would count as if it had had them"
+		}
+
+		return err
+	}
+
+	return o.Validate()
 }
 
 // nodeNames returns the node names of the request, checked against their grammar.

@@ -105,6 +105,8 @@ type HostResult struct {
 	Failed      int
 	Unreachable bool
 	Done        bool   // the play reached its end without a failure
+	Selected    bool   // a task acted that the job's tags select
+	Executed    int    // tasks that a check executed, with a change or a failure
 	Task        string // the task that failed
 	Message     string
 }
@@ -119,7 +121,12 @@ func (r HostResult) mayHaveChanged() bool {
 // Bad reports whether the result shows a failure of the host itself: a task failed,
 // it was unreachable, or no play acted on it.
 func (r HostResult) Bad() bool {
-	return !r.Done && (r.Failed > 0 || r.Unreachable || !r.Begun && r.Message != "")
+	return !r.Done && (r.Failed > 0 || r.Unreachable || r.untouched())
+}
+
+// untouched reports whether no play of the playbook acted on the host.
+func (r HostResult) untouched() bool {
+	return !r.Done && !r.Begun && r.Failed == 0 && !r.Unreachable && r.Message != ""
 }
 
 // ExitDone is the Run.Exit of a run that succeeded on every host.
@@ -184,6 +191,7 @@ type Job struct {
 	// Playbooks is PlaybooksCurrent, or empty: each node is cleaned with the
 	// playbooks that configured it.
 	Playbooks string
+	Ansible   configuration.AnsibleOptions
 	Timeout   time.Duration
 
 	Instance string // the instance that runs the job
@@ -303,8 +311,9 @@ type Request struct {
 	OnFailure string
 	// Serial is the size of a batch: a number, or a share such as 25%.
 	Serial      string
-	MaxFailures int           // failed targets with which the next batch still begins
-	Playbooks   string        // PlaybooksCurrent, or empty
+	MaxFailures int    // failed targets with which the next batch still begins
+	Playbooks   string // PlaybooksCurrent, or empty
+	Ansible     configuration.AnsibleOptions
 	Timeout     time.Duration // 0: the configured default
 	Force       bool
 	TakeOver    bool

@@ -3,12 +3,15 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -20,6 +23,9 @@ type RetryRequest struct {
 	All    bool     // also the targets in service of a verb that interrupts
 	Nodes  []string // only these targets; nil: all, or those of Failed if the verb interrupts
 	Pinned bool     // with the playbooks and variables of the old job, not those of today
+
+	Playbooks string        // of the cleanup: PlaybooksCurrent, or empty for those of the old job
+	Timeout   time.Duration // 0: that of the old job
 }
 
 // Retry is one job that brings targets of an ended job to where its verb wants
@@ -54,7 +60,7 @@ func (s Snapshot) Retries(old Job, names []string) (retries []Retry, left []*inv
 		row, _ := inventory.TransitionOf(verb)
 		// A node that is held or unseen can be retried later: acceptance refuses it now.
 		if !n.Status.InProgress() && !slices.Contains(row.From, n.Status) {
-			left = append(left, ineligible(row, *n))
+			left = append(left, s.ineligible(row, *n))
 			continue
 		}
 
@@ -77,14 +83,14 @@ func (v Verb) outOfService(n inventory.Node) bool {
 
 // ineligible returns why the verb is not legal for the node, and the way to where
 // it is.
-func ineligible(row inventory.Transition, n inventory.Node) *inventory.Error {
+func (s Snapshot) ineligible(row inventory.Transition, n inventory.Node) *inventory.Error {
 	e, ok := errors.AsType[*inventory.Error](row.Check(n))
 	if !ok {
 		return inventory.Errorf(inventory.KindRefused, "%s is %s", n.Name, n.Status).About(n.Name)
 	}
 
 	if n.Status == inventory.Quarantined {
-		return e.Do("inspect the host, clear it, then retry again").With(inventory.Submit(inventory.VerbClear, n.Name))
+		return e.Do("inspect the host, clear it, then retry again").With(s.ClearActions(n.Name)...)
 	}
 
 	return e
@@ -116,17 +122,105 @@ func (s Snapshot) Left(old Job) []string {
 func (s Snapshot) RetryActions(old Job) []inventory.Action {
 	left := s.Left(old)
 
+	var actions []inventory.Action
+
 	retries, _ := s.Retries(old, left)
-	if len(retries) == 1 {
-		return []inventory.Action{inventory.RetryJob(old.ID, len(left) < len(old.Targets))}
+	for _, r := range retries {
+		verb, _ := VerbOf(r.Verb)
+		for playbooks, names := range s.byCleanup(r.Names) {
+			if len(names) == 0 {
+				continue
+			}
+
+			if !verb.Cleans {
+				playbooks = ""
+			}
+
+			actions = append(actions, inventory.RetryJob(old.ID, false).On(names...).Cleaning(playbooks))
+		}
 	}
 
-	var actions []inventory.Action
-	for _, r := range retries {
-		actions = append(actions, inventory.RetryJob(old.ID, false).On(r.Names...))
+	if len(actions) == 1 {
+		actions[0].Nodes, actions[0].Failed = nil, len(left) < len(old.Targets)
+	}
+
+	// The same time again would lead to the same end.
+	for i := range actions {
+		if old.Cause == CauseDeadline {
+			actions[i] = actions[i].Within(2 * old.Timeout)
+		}
 	}
 
 	return actions
+}
+
+// ClearActions returns the actions that clear the named nodes: one, or two if a
+// part of them can be cleaned with the playbooks of today only.
+func (s Snapshot) ClearActions(names ...string) []inventory.Action {
+	return s.cleaning(inventory.Submit(inventory.VerbClear), names)
+}
+
+// CommissionActions returns the actions that commission the named nodes into the
+// group, or a group that the manager chooses. They clean residue first.
+func (s Snapshot) CommissionActions(group string, names ...string) []inventory.Action {
+	return s.cleaning(inventory.Submit(inventory.VerbCommission).Joining(group), names)
+}
+
+// cleaning returns the action for the named nodes, with the playbooks that can clean
+// them.
+func (s Snapshot) cleaning(a inventory.Action, names []string) []inventory.Action {
+	var actions []inventory.Action
+	for playbooks, part := range s.byCleanup(names) {
+		if len(part) > 0 {
+			actions = append(actions, a.On(part...).Cleaning(playbooks))
+		}
+	}
+
+	return actions
+}
+
+// byCleanup yields the named nodes by the playbooks that can clean them: first those
+// with the playbooks that configured them, then those with PlaybooksCurrent.
+func (s Snapshot) byCleanup(names []string) iter.Seq2[string, []string] {
+	own := slices.DeleteFunc(slices.Clone(names), s.LacksCleanup)
+	current := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !s.LacksCleanup(name) })
+
+	return func(yield func(string, []string) bool) {
+		_ = yield("", own) && yield(PlaybooksCurrent, current)
+	}
+}
+
+// LacksCleanup reports whether the node carries configuration, and no play of its
+// last cleanup acted on it. The playbooks that configured it cannot clean it then.
+func (s Snapshot) LacksCleanup(name string) bool {
+	n := Find(s.Nodes, name)
+	if n == nil || len(n.Carries()) == 0 {
+		return false
+	}
+
+	for _, j := range slices.Backward(s.Jobs) {
+		if untouched, cleaned := j.untouched(name); cleaned && j.Status.Ended() {
+			return untouched
+		}
+	}
+
+	return false
+}
+
+// untouched reports whether no play of the job's last cleanup acted on the target.
+// cleaned is false if the job has not run one on it.
+func (j Job) untouched(name string) (untouched, cleaned bool) {
+	if !j.verb().Cleans {
+		return false, false
+	}
+
+	for _, r := range slices.Backward(j.Runs) {
+		if r.Playbook == PlaybookCleanup && slices.Contains(r.Hosts, name) {
+			return r.Results[name].untouched(), true
+		}
+	}
+
+	return false, false
 }
 
 // Retry returns the request that repeats the ended job, and the differences in its
@@ -160,8 +254,9 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 
 	request := Request{
 		Verb: again.Verb, Nodes: again.Names, Group: again.Group, OnFailure: old.OnFailure,
-		Serial: old.Serial, MaxFailures: old.MaxFailures, Timeout: old.Timeout,
-		Playbooks: old.Playbooks, Force: old.Force, TakeOver: old.TakeOver, Reason: old.Reason,
+		Serial: old.Serial, MaxFailures: old.MaxFailures, Timeout: cmp.Or(r.Timeout, old.Timeout),
+		Playbooks: cmp.Or(r.Playbooks, old.Playbooks), Ansible: old.Ansible,
+		Force: old.Force, TakeOver: old.TakeOver, Reason: old.Reason,
 	}
 	if row.TakesAddrs {
 		request.Nodes = nil
@@ -173,9 +268,10 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 			again.Verb, again.Group, old.Verb, areOrIs(again.Names)))
 	}
 
-	// A node out of service has nothing left to clean with other playbooks.
+	// A node out of service has nothing left to clean with other playbooks. An
+	// explicit choice is for the acceptance to refuse.
 	if !row.Accepts(inventory.FieldPlaybooks) {
-		request.Playbooks = ""
+		request.Playbooks = r.Playbooks
 	}
 
 	if request.Serial != "" && !row.Accepts(inventory.FieldSerial) {
@@ -272,7 +368,7 @@ func (s Snapshot) nothingFailed(old Job) error {
 
 	retries, left := s.Retries(old, old.Names())
 	if len(retries) == 1 && len(left) == 0 && retries[0].Verb == old.Verb && !old.TakesAddrs() {
-		return e.Do("to do the same again, submit a new job").With(Anew(old, old.Names()))
+		return e.Do("to do the same again, submit a new job%s", old.optionsAgain()).With(Anew(old, old.Names())...)
 	}
 
 	return e.Do("there is nothing to repeat")
@@ -296,13 +392,26 @@ func (s Snapshot) refuseSeveral(old Job, retries []Retry) error {
 		Do("retry them apart").With(s.RetryActions(old)...).About(names...)
 }
 
-// Anew returns the action that submits the same job for the names as a new one.
-func Anew(old Job, names []string) inventory.Action {
-	if old.TakesAddrs() {
-		return inventory.Discover(names...)
+// optionsAgain returns the options of ansible-playbook that a new job needs to do the same, in words.
+func (j Job) optionsAgain() string {
+	if !j.Ansible.Check && !j.Ansible.Partial() {
+		return ""
 	}
 
-	return inventory.Submit(old.Verb, names...).Joining(old.Group)
+	return " with the same options of ansible-playbook (" + j.Ansible.String() + ")"
+}
+
+// Anew returns the action that submits the same job for the names as a new one. There is none for a job that
+// leaves out changes: an action without its options would make them.
+func Anew(old Job, names []string) []inventory.Action {
+	switch {
+	case old.Ansible.Check, old.Ansible.Partial():
+		return nil
+	case old.TakesAddrs():
+		return []inventory.Action{inventory.Discover(names...)}
+	}
+
+	return []inventory.Action{inventory.Submit(old.Verb, names...).Joining(old.Group)}
 }
 
 // DifferentInputs describes, in names only, how the inputs of a job differ from

@@ -286,8 +286,22 @@ func (p *planner) end(cause Cause, message string, outcomes map[string]inventory
 
 	for name, o := range outcomes {
 		t, _ := p.Target(name)
-		o.Playbooks = p.playbooksAfter(t, o)
-		outcomes[name] = o
+		outcomes[name] = p.ansibleOutcome(t, o)
+	}
+
+	if p.Ansible.Check {
+		described, note := p.describeCheck()
+		s.Message, s.Note = cmp.Or(message, described), note
+
+		// A failure of a check is no failure of the node.
+		if message != "" {
+			s.Note = strings.TrimSuffix(described+"; "+note, "; ")
+		}
+	}
+
+	if p.Ansible.Partial() && !p.Ansible.Check {
+		s.Message = cmp.Or(message, fmt.Sprintf("only a part of the tasks ran (%s), so the applied configuration is "+
+			"unknown until all of them are applied", p.Ansible.Selection()))
 	}
 
 	switch {

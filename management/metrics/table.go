@@ -50,6 +50,18 @@ var Table = []Room{
 		},
 	},
 	{
+		"TLS",
+		[]Metric{
+			{
+				Name:    "clusterm_certificate_expiry_timestamp_seconds",
+				Type:    Gauge,
+				Labels:  []string{"certificate"},
+				Meaning: "the end of a certificate in Unix time; certificate is server or ca",
+				Absent:  "without `listen`",
+			},
+		},
+	},
+	{
 		"API",
 		[]Metric{
 			{

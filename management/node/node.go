@@ -36,12 +36,15 @@ type Settings struct {
 	Groups inventory.Groups
 	// Own is the name of the manager's own node; empty: it has none.
 	Own string
+	// Connect merges the ssh parameters of site, group and node.
+	Connect func(v *state.View, group, node string) configuration.Connection
 }
 
 // Options are the dependencies of Nodes.
 type Options struct {
 	State    state.Reader
 	Store    Store
+	Prober   Prober
 	Settings func() Settings
 	Audit    access.Auditor
 	Logger   logrus.FieldLogger
@@ -51,6 +54,7 @@ type Options struct {
 type Nodes struct {
 	state    state.Reader
 	store    Store
+	prober   Prober
 	settings func() Settings
 	audit    access.Auditor
 	log      logrus.FieldLogger
@@ -58,7 +62,9 @@ type Nodes struct {
 
 // New returns the node use cases.
 func New(o Options) *Nodes {
-	return &Nodes{state: o.State, store: o.Store, settings: o.Settings, audit: o.Audit, log: o.Logger}
+	return &Nodes{
+		state: o.State, store: o.Store, prober: o.Prober, settings: o.Settings, audit: o.Audit, log: o.Logger,
+	}
 }
 
 // CheckNotOwn refuses to forget the manager's own node. own is its name.

@@ -229,8 +229,13 @@ func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
 		}
 	}
 
+	var full *inventory.NameRange
+	if r.Full {
+		full = &inventory.NameRange{}
+	}
+
 	// A refused member stays refused, so there is no error to retry.
-	refused, _, err := s.Nodes.Report(ctx, s.Observer, r.Full, observations)
+	refused, _, err := s.Nodes.Report(ctx, s.Observer, full, observations)
 	if err != nil {
 		return err
 	}
@@ -243,10 +248,11 @@ func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
 }
 
 // Report records the report of one observer, except for observations that it
-// refuses: those are in refused, by index. In a full report, each node that the
-// observer saw before and that is missing counts as lost.
+// refuses: those are in refused, by index. full, unless nil, is the range of a full
+// report: each node in it that the observer saw before and that is missing counts
+// as lost.
 func (ns *Nodes) Report(
-	ctx context.Context, observer string, full bool, observations []inventory.Observation,
+	ctx context.Context, observer string, full *inventory.NameRange, observations []inventory.Observation,
 ) (refused map[int]error, revision int64, err error) {
 	var changed []string
 
@@ -274,8 +280,8 @@ func (ns *Nodes) Report(
 		}
 
 		// The absence of a node from a full report is an observation as well.
-		if full {
-			accepted = append(accepted, checked.missing(observer)...)
+		if full != nil {
+			accepted = append(accepted, checked.missing(observer, *full)...)
 		}
 
 		writes := ns.record(v, accepted)
@@ -297,11 +303,11 @@ func (ns *Nodes) Report(
 }
 
 // missing returns the loss of every node that the observer saw before and that
-// is not in its full report.
-func (r *report) missing(observer string) []inventory.Observation {
+// is not in its full report on the range.
+func (r *report) missing(observer string, full inventory.NameRange) []inventory.Observation {
 	var lost []inventory.Observation
 	for _, n := range r.view.Nodes {
-		if _, reported := r.accepted[n.Name]; n.Seen[observer] && !reported {
+		if _, reported := r.accepted[n.Name]; n.Seen[observer] && !reported && full.Contains(n.Name) {
 			lost = append(lost, inventory.Observation{
 				Observer: observer, Label: n.Label, Serial: n.Serial, Addr: n.Addr,
 			})

@@ -26,6 +26,18 @@ type Operation struct {
 	Path   string // {…} is a parameter
 }
 
+// Roles returns the roles that may use the operation.
+func (o Operation) Roles() []string {
+	listed, _ := o.Extensions["x-roles"].([]any)
+
+	roles := make([]string, 0, len(listed))
+	for _, role := range listed {
+		roles = append(roles, fmt.Sprint(role))
+	}
+
+	return roles
+}
+
 // Answer is a response of an operation.
 type Answer struct {
 	*openapi3.Response

@@ -69,6 +69,10 @@ func (w *writer) operation(o Operation) {
 		w.printf("%s\n\n", strings.TrimSpace(o.Description))
 	}
 
+	if roles := o.Roles(); len(roles) > 0 {
+		w.printf("Roles: %s.\n\n", strings.Join(roles, ", "))
+	}
+
 	if len(o.Parameters) > 0 {
 		w.printf("| parameter | in | type | meaning |\n|---|---|---|---|\n")
 

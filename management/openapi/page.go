@@ -34,8 +34,8 @@ func (d *Document) Page() ([]byte, error) {
 
 	err := pageTemplate.Execute(&out, struct {
 		Title string
-		Body  template.HTML // goldmark drops raw HTML from its input
-	}{d.Info.Title, template.HTML(body.String())})
+		Body  template.HTML
+	}{d.Info.Title, template.HTML(body.String())}) //nolint:gosec // goldmark drops raw HTML from its input
 
 	return out.Bytes(), err
 }

@@ -17,7 +17,7 @@ import (
 // by a DNS name that resolves to this host (a foreign Host), or by a page of
 // another site (a foreign Origin). Programs send neither.
 func refuseBrowsers(r *http.Request) error {
-	if peerOf(r).unix {
+	if peerOf(r).on == onSocket {
 		return nil
 	}
 
@@ -28,7 +28,7 @@ func refuseBrowsers(r *http.Request) error {
 	// A DNS name of another site may resolve to the loopback address. Clients of the
 	// first generation write the address that the manager listened on: 0.0.0.0.
 	own := isOwnHost(r.Host) || isUnspecified(r.Host) && !isBrowser(r)
-	if r.Host != "" && !own {
+	if r.Host != "" && !own && peerOf(r).on != onTLS {
 		return refuse("the request is addressed to %q, which is not this host", r.Host)
 	}
 

@@ -4,24 +4,34 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"os/user"
 	"strconv"
-	"strings"
 	"syscall"
 
-	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 )
 
+// listener is the kind of listener that accepted a connection.
+type listener int
+
+// The zero listener is unknown, and admits no request.
+const (
+	onUnknown listener = iota
+	onSocket           // the Unix socket
+	onPlain            // plain HTTP on a loopback address
+	onTLS              // HTTPS
+)
+
 // peer is the process at the other end of a connection.
 type peer struct {
-	unix bool
-	uid  uint32
+	on   listener
+	uid  uint32 // on the Unix socket
 	name string // the account of a Unix socket, or the TCP address
 }
 
@@ -40,15 +50,24 @@ func peerOf(r *http.Request) peer {
 	return peer{name: r.RemoteAddr} // a test calls ServeHTTP directly
 }
 
-// peerOfConn reads the account of a Unix socket's peer from the kernel.
+// peerOfConn returns the peer of an accepted connection.
 func peerOfConn(c net.Conn) peer {
-	u, ok := c.(*net.UnixConn)
-	if !ok {
+	switch c := c.(type) {
+	case *net.UnixConn:
+		return peerOfSocket(c)
+	case *tls.Conn:
+		return peer{on: onTLS, name: c.RemoteAddr().String()}
+	case *net.TCPConn:
+		return peer{on: onPlain, name: c.RemoteAddr().String()}
+	default:
 		return peer{name: c.RemoteAddr().String()}
 	}
+}
 
+// peerOfSocket reads the account of a Unix socket's peer from the kernel.
+func peerOfSocket(u *net.UnixConn) peer {
 	// Without credentials the peer must not be taken for root, which is uid 0.
-	p := peer{unix: true, uid: ^uint32(0), name: "unknown"}
+	p := peer{on: onSocket, uid: ^uint32(0), name: "unknown"}
 
 	raw, err := u.SyscallConn()
 	if err != nil {
@@ -82,37 +101,10 @@ func accountName(uid uint32) string {
 	return "uid " + id
 }
 
-// authenticate returns the principal of a request: the account at the other end
-// of the Unix socket, or the person that root names in X-Clusterm-Actor. Over TCP
-// only the address is available.
-func authenticate(r *http.Request) (string, error) {
-	if err := refuseBrowsers(r); err != nil {
-		return "", err
-	}
-
-	p := peerOf(r)
-	if !p.unix {
-		return "http:" + p.name, nil
-	}
-
-	claimed := r.Header.Get(api.HeaderActor)
-	if claimed == "" || p.uid != 0 {
-		return p.name, nil
-	}
-
-	printable := !strings.ContainsFunc(claimed, func(c rune) bool { return c <= ' ' || c > '~' })
-	if len(claimed) > api.MaxActor || !printable {
-		return "", inventory.Errorf(inventory.KindInvalid, "the header %s is not a valid name", api.HeaderActor).
-			Do("write a name of at most %d printable characters", api.MaxActor)
-	}
-
-	return claimed, nil
-}
-
 // remote returns the other end of the connection for the access log.
 func remote(r *http.Request) string {
 	p := peerOf(r)
-	if p.unix {
+	if p.on == onSocket {
 		return "uid " + strconv.FormatUint(uint64(p.uid), 10)
 	}
 
@@ -124,20 +116,31 @@ func caller(r *http.Request) access.Caller { return access.Caller{Principal: res
 
 // idempotencyKey returns the key of a request, or nil if the request has none.
 func idempotencyKey(r *http.Request, body any) (*access.Key, error) {
-	client := rest.Principal(r)
-	if p := peerOf(r); !p.unix {
-		// A retry over a new connection has another port.
-		if host, _, err := net.SplitHostPort(p.name); err == nil {
-			client = "http:" + host
-		}
-	}
-
-	key, err := rest.IdempotencyKey(r, client, body)
+	key, err := rest.IdempotencyKey(r, clientOf(r), body)
 	if key == nil || err != nil {
 		return nil, err
 	}
 
 	return &access.Key{ID: key.ID, Request: key.Request}, nil
+}
+
+// clientOf identifies the sender of a request and of its retries.
+func clientOf(r *http.Request) string {
+	id := access.IdentityOf(r.Context())
+
+	switch id.Credential {
+	case access.CredentialSocket:
+		return id.Principal
+	case access.CredentialPlainHTTP:
+		// A retry over a new connection has another port.
+		if host, _, err := net.SplitHostPort(peerOf(r).name); err == nil {
+			return "http:" + host
+		}
+
+		return id.Principal
+	default:
+		return id.Credential
+	}
 }
 
 // showReplayed marks the answer as the stored result of an earlier request.

@@ -25,6 +25,7 @@ var tagged = map[string]bool{
 	"/v1/groups":                             true,
 	"/v1/groups?fields=name":                 true,
 	"/v1/instances":                          true,
+	"/v1/tokens":                             true,
 	"/v1/nodes/a-1":                          false,
 	"/v1/jobs/1":                             false,
 	"/v1/jobs/active":                        false,
@@ -282,5 +283,30 @@ func TestClientIfMatch(t *testing.T) {
 
 	if _, tag, err = c.TaggedConfig(testCtx(t)); err != nil || tag == "" {
 		t.Error(fmt.Sprint(tag, err))
+	}
+}
+
+// TestAddrRivals names the nodes under the same address in the answer about a single
+// node only. Their change alters the tag of the answer.
+func TestAddrRivals(t *testing.T) {
+	t.Parallel()
+
+	s := serve(t)
+	c, ctx := s.client(t), testCtx(t)
+
+	before := must[api.Node](t)(c.Node(ctx, "bb-1"))
+	expect(t, "rivals of an address of its own", len(before.AddrRivals), 0)
+
+	s.manager.change(func(v *state.View) {
+		rival := aNode("dddd")
+		rival.Addr = before.Addr
+		v.Nodes = append(v.Nodes, rival)
+	})
+
+	expect(t, "rivals", must[api.Node](t)(c.Node(ctx, "bb-1")).AddrRivals, []string{"dddd-1"})
+	expect(t, "rivals of the other", must[api.Node](t)(c.Node(ctx, "dddd-1")).AddrRivals, []string{"bb-1"})
+
+	for _, n := range must[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{})).Items {
+		expect(t, "rivals in a list", len(n.AddrRivals), 0)
 	}
 }

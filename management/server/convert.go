@@ -9,9 +9,11 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -19,6 +21,14 @@ import (
 // nodeOf returns the wire form of a node with the connection settings of the view.
 func nodeOf(v *state.View, n inventory.Node) api.Node {
 	return nodeWith(n, v.Connection(n.Name))
+}
+
+// oneNodeOf returns the wire form of a node in an answer about it alone.
+func oneNodeOf(v *state.View, n inventory.Node) api.Node {
+	out := nodeOf(v, n)
+	out.AddrRivals = v.AddrRivals(n.Name)[n.Name]
+
+	return out
 }
 
 // nodeWith returns the wire form of a node. It shares slices and maps with the
@@ -85,6 +95,14 @@ func varsChangeOf(c variable.Change) api.VarsChange {
 
 func groupOf(g inventory.Group) api.Group { return api.Group{Name: g.Name, Needs: g.Needs} }
 
+// tokenOf returns the wire form of a token.
+func tokenOf(t access.Token) api.Token {
+	return api.Token{
+		ID: t.ID, Name: t.Name, Role: string(t.Role), Created: t.Created, CreatedBy: t.CreatedBy, Expires: t.Expires,
+		Used: optionalTime(t.Used),
+	}
+}
+
 func instanceOf(in state.Instance) api.Instance {
 	return api.Instance{
 		ID: in.ID, Node: in.Node, Addr: in.Addr, API: in.API, Version: in.Version, Started: in.Started,
@@ -105,6 +123,11 @@ func jobOf(j job.Job) api.Job {
 		Serial:         j.Serial,
 		MaxFailures:    j.MaxFailures,
 		Playbooks:      j.Playbooks,
+		Check:          j.Ansible.Check,
+		Diff:           j.Ansible.Diff,
+		Tags:           j.Ansible.Tags,
+		SkipTags:       j.Ansible.SkipTags,
+		Verbosity:      j.Ansible.Verbosity,
 		Force:          j.Force,
 		TakeOver:       j.TakeOver,
 		Reason:         j.Reason,
@@ -263,6 +286,15 @@ func findingsOf(findings []explain.Finding) []api.Finding {
 	}
 
 	return out
+}
+
+// pingOf returns the wire form of the result of a ping.
+func pingOf(p node.PingResult) api.PingResult {
+	return api.PingResult{
+		Node: p.Node, Addr: p.Addr, Answered: p.Answered, HostKeyVerified: p.HostKeyVerified,
+		Took:    api.Duration(p.Took),
+		Message: p.Message, Remedy: p.Remedy, Actions: api.ActionsOf(p.Actions),
+	}
 }
 
 // optionalTime returns nil for the zero time, which is omitted on the wire.

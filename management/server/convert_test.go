@@ -13,9 +13,11 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -42,6 +44,7 @@ var conversions = []conversion{
 		added: map[string]string{
 			"Before":     "a type of its own: see the next row",
 			"Connection": "a record of its own",
+			"AddrRivals": "other records of the view: TestAddrRivals",
 		},
 	},
 	{
@@ -69,6 +72,25 @@ var conversions = []conversion{
 		wire:   func(in any) any { return instanceOf(in.(state.Instance)) },
 		internal: map[string]string{
 			"Identity": "its fields ID and Node are on the wire",
+		},
+	},
+	{
+		domain: node.PingResult{},
+		wire:   func(p any) any { return pingOf(p.(node.PingResult)) },
+		internal: map[string]string{
+			"Actions": "a conversion of its own, inventory.Action",
+			"Took":    "text on the wire",
+		},
+		added: map[string]string{
+			"Actions": "Actions of the domain, with their requests",
+			"Took":    "Took of the domain as text",
+		},
+	},
+	{
+		domain: access.Token{},
+		wire:   func(in any) any { return tokenOf(in.(access.Token)) },
+		internal: map[string]string{
+			"Hash": "it proves the token, and nothing needs it outside",
 		},
 	},
 	{
@@ -114,8 +136,10 @@ var conversions = []conversion{
 			return runOf(job.Run{Hosts: []string{"a-1"}, Results: results}).Results[0]
 		},
 		internal: map[string]string{
-			"Begun": "used only to decide on a cleanup",
-			"Done":  "used only to decide on the outcome of the job",
+			"Begun":    "used only to decide on a cleanup",
+			"Done":     "used only to decide on the outcome of the job",
+			"Selected": "used only to decide on the outcome of the job",
+			"Executed": "used only to decide on the outcome of the job",
 		},
 		added: map[string]string{
 			"Host":   "the key of the domain's map",
@@ -127,12 +151,18 @@ var conversions = []conversion{
 		wire:   func(j any) any { return jobOf(j.(job.Job)) },
 		internal: map[string]string{
 			"Targets":  "Nodes or Addrs name them",
+			"Ansible":  "its fields are on the wire: TestAnsibleOptions",
 			"Timeout":  "Deadline is the time that counts",
 			"Runs":     "left out of lists; wholeJob adds them",
 			"Outcomes": "progress of the store's own transaction",
 			"LogBytes": "left out of lists; wholeJob adds the current size",
 		},
 		added: map[string]string{
+			"Check":      "Ansible of the domain",
+			"Diff":       "Ansible of the domain",
+			"Tags":       "Ansible of the domain",
+			"SkipTags":   "Ansible of the domain",
+			"Verbosity":  "Ansible of the domain",
 			"Nodes":      "names of Targets",
 			"Addrs":      "names of Targets of a discover",
 			"Phase":      "of the last run",
@@ -145,6 +175,25 @@ var conversions = []conversion{
 			"LogBytes":   "wholeJob",
 		},
 	},
+}
+
+// TestAnsibleOptions: every option of ansible-playbook is on the wire under its name.
+func TestAnsibleOptions(t *testing.T) {
+	t.Parallel()
+
+	var options configuration.AnsibleOptions
+
+	next := 1
+	fill(reflect.ValueOf(&options).Elem(), &next)
+
+	wire := reflect.ValueOf(jobOf(job.Job{Ansible: options}))
+
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(options)) {
+		value := reflect.ValueOf(options).FieldByIndex(field.Index)
+		if onWire := wire.FieldByName(field.Name); !onWire.IsValid() || !equalOnWire(t, value, onWire) {
+			t.Errorf("%s is not on the wire", field.Name)
+		}
+	}
 }
 
 // TestConversions fills every field of each domain type and expects its value
@@ -303,6 +352,11 @@ func equalOnWire(t *testing.T, domain, wire reflect.Value) bool {
 		}
 
 		return true
+	}
+
+	// A duration is a text on the wire.
+	if wire.Type() == reflect.TypeFor[api.Duration]() {
+		return domain.Int() == wire.Int()
 	}
 
 	texts := make([]string, 2)

@@ -410,6 +410,35 @@ func (m *fakeManager) Cancel(ctx context.Context, c access.Caller, id string) (j
 	return m.View().Job(id)
 }
 
+// Ping answers for every known node but the second one of a request.
+func (m *fakeManager) Ping(_ context.Context, names []string) ([]node.PingResult, error) {
+	v := m.View()
+	if missing := v.Missing(names); len(missing) > 0 {
+		return nil, v.MissingNodes(missing)
+	}
+
+	var results []node.PingResult
+	for i, name := range names {
+		r := node.PingResult{
+			Node:            name,
+			Addr:            "10.0.0.1",
+			Answered:        true,
+			HostKeyVerified: true,
+			Took:            12 * time.Millisecond,
+		}
+		if i == 1 {
+			r = node.PingResult{
+				Node: name, Addr: "10.0.0.2", Message: "port 22 refuses connections", Remedy: "check the host",
+				Actions: []inventory.Action{inventory.SetConnection(name)},
+			}
+		}
+
+		results = append(results, r)
+	}
+
+	return results, nil
+}
+
 func (m *fakeManager) Forget(_ context.Context, c access.Caller, r node.ForgetRequest) (int64, error) {
 	err := m.called("forget %v force=%t reason=%q actor=%s", r.Nodes, r.Force, r.Reason, c.Principal)
 	if err != nil {
@@ -512,9 +541,9 @@ func (m fakeVariables) Undo(
 }
 
 func (m *fakeManager) Report(
-	_ context.Context, observer string, full bool, observations []inventory.Observation,
+	_ context.Context, observer string, full *inventory.NameRange, observations []inventory.Observation,
 ) (map[int]error, int64, error) {
-	if err := m.called("report %s full=%t %d", observer, full, len(observations)); err != nil {
+	if err := m.called("report %s full=%t %d", observer, full != nil, len(observations)); err != nil {
 		return nil, 0, err
 	}
 
@@ -687,11 +716,15 @@ func testCtx(t *testing.T) context.Context {
 
 // options returns the options of a server on the fake manager.
 func (m *fakeManager) options(config *fakeSettings) server.Options {
+	store := newFakeTokens()
+
 	return server.Options{
+		Tokens:      access.NewTokens(store, store, noAudit{}),
 		State:       m,
 		Jobs:        m,
 		Logs:        m,
 		Nodes:       m,
+		Ping:        m,
 		Variables:   fakeVariables{m},
 		VarsPast:    fakeVariables{m},
 		Explain:     fakeExplainer{m},

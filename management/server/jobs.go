@@ -143,6 +143,9 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 		OnFailure: body.OnFailure, Serial: body.Serial, MaxFailures: body.MaxFailures,
 		Playbooks: body.Playbooks, Timeout: time.Duration(body.Timeout), Force: body.Force, TakeOver: body.TakeOver,
 		Reason: body.Reason,
+		Ansible: configuration.AnsibleOptions{
+			Check: body.Check, Diff: body.Diff, Tags: body.Tags, SkipTags: body.SkipTags, Verbosity: body.Verbosity,
+		},
 	})
 	if err != nil {
 		return err
@@ -205,6 +208,7 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 
 	j, err := s.Jobs.Retry(r.Context(), c, ref, job.RetryRequest{
 		Failed: body.Failed, All: body.All, Nodes: body.Nodes, Pinned: body.Pinned,
+		Playbooks: body.Playbooks, Timeout: time.Duration(body.Timeout),
 	})
 	if err != nil {
 		return err

@@ -29,6 +29,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 		{Method: http.MethodGet, Path: api.PathHistory, Serve: s.getHistory, Query: listQuery()},
 		{Method: http.MethodGet, Path: api.PathExplain, Serve: s.getNodeExplanation},
 		{Method: http.MethodPost, Path: api.PathForget, Serve: s.postForget, Idempotent: true},
+		{Method: http.MethodPost, Path: api.PathPing, Serve: s.postPing},
 		{Method: http.MethodPost, Path: api.PathObservations, Serve: s.postObservations},
 	}
 }
@@ -252,7 +253,7 @@ func (s *Server) getNode(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	return rest.WriteTagged(w, r, n.Revision, nodeOf(v, n))
+	return rest.WriteTagged(w, r, n.Revision, oneNodeOf(v, n))
 }
 
 func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
@@ -293,7 +294,7 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 	rest.ShowRevision(w, v.Revision)
 	w.Header().Set("ETag", rest.RecordTag(n.Revision))
 
-	return rest.WriteJSON(w, http.StatusOK, nodeOf(v, n))
+	return rest.WriteJSON(w, http.StatusOK, oneNodeOf(v, n))
 }
 
 func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
@@ -345,4 +346,35 @@ func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
 	s.awaitView(w, r, revision)
 
 	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: revision})
+}
+
+func (s *Server) postPing(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	var body api.Ping
+	if err := rest.ReadJSON(w, r, &body); err != nil {
+		return err
+	}
+
+	rest.Note(r, "nodes", body.Nodes)
+
+	results, err := s.Ping.Ping(r.Context(), body.Nodes)
+	if err != nil {
+		return err
+	}
+
+	v := s.State.View()
+	out := api.List[api.PingResult]{
+		Items: make([]api.PingResult, len(results)), Total: len(results), Revision: v.Revision, Stale: v.Stale,
+	}
+
+	for i, p := range results {
+		out.Items[i] = pingOf(p)
+	}
+
+	rest.ShowRevision(w, v.Revision)
+
+	return rest.WriteJSON(w, http.StatusOK, out)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/server/rest"
 )
@@ -32,7 +33,11 @@ func (s *Server) postObservations(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 
-	refused, revision, err := s.Nodes.Report(r.Context(), body.Observer, body.Full, observations)
+	if err := access.CheckObserver(access.IdentityOf(r.Context()), body.Observer); err != nil {
+		return err
+	}
+
+	refused, revision, err := s.Nodes.Report(r.Context(), body.Observer, fullOf(body), observations)
 	if err != nil {
 		return err
 	}
@@ -52,11 +57,20 @@ func observationsOf(body api.Report) ([]inventory.Observation, error) {
 	case n > api.MaxObservations:
 		return nil, inventory.Errorf(
 			inventory.KindTooLarge, "the report has %d observations, the limit is %d", n, api.MaxObservations,
-		).Do("send the changes in several reports, none of them full")
+		).Do("send it in several reports, and limit each full one with after and until")
 	// An empty full report is valid: the observer sees no node.
 	case n == 0 && !body.Full:
 		return nil, inventory.Errorf(inventory.KindInvalid, "the report has no observation").
 			Do("name at least one node, or set full for an observer that sees none")
+	}
+
+	switch {
+	case !body.Full && (body.After != "" || body.Until != ""):
+		return nil, inventory.Errorf(inventory.KindInvalid, "after and until limit a full report, this one is partial").
+			Do("set full, or leave both out")
+	case body.Until != "" && body.After >= body.Until:
+		return nil, inventory.Errorf(inventory.KindInvalid, "the report covers no name: after is not before until").
+			Do("set after to a name before until, in the order of the bytes")
 	}
 
 	all := make([]inventory.Observation, len(body.Observations))
@@ -69,6 +83,15 @@ func observationsOf(body api.Report) ([]inventory.Observation, error) {
 	}
 
 	return all, nil
+}
+
+// fullOf returns the range of a full report, or nil.
+func fullOf(body api.Report) *inventory.NameRange {
+	if !body.Full {
+		return nil
+	}
+
+	return &inventory.NameRange{After: body.After, Until: body.Until}
 }
 
 // refusalsOf converts errors by observation, in the order of the observations.

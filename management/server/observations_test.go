@@ -25,6 +25,11 @@ func TestObservationsOf(t *testing.T) {
 		"a bad observer":  {api.Report{Observer: "a b", Observations: one}, inventory.KindInvalid},
 		"reserved post":   {api.Report{Observer: "post", Observations: one}, inventory.KindInvalid},
 		"reserved gossip": {api.Report{Observer: "gossip", Observations: one}, inventory.KindInvalid},
+		"range":           {api.Report{Observer: "rack1", Full: true, After: "a-1", Until: "b-1"}, ""},
+		"first range":     {api.Report{Observer: "rack1", Full: true, Until: "b-1"}, ""},
+		"last range":      {api.Report{Observer: "rack1", Full: true, After: "b-1"}, ""},
+		"partial range":   {api.Report{Observer: "rack1", After: "b-1", Observations: one}, inventory.KindInvalid},
+		"empty range":     {api.Report{Observer: "rack1", Full: true, After: "b", Until: "b"}, inventory.KindInvalid},
 		"too many": {
 			api.Report{Observer: "rack1", Observations: make([]api.Observation, api.MaxObservations+1)},
 			inventory.KindTooLarge,

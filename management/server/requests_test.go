@@ -529,14 +529,14 @@ func TestMethods(t *testing.T) {
 			t.Errorf("OPTIONS %s: %d %q, not %q", asked, res.StatusCode, res.Header.Get("Allow"), allow)
 		}
 
-		res, err = http.DefaultClient.Do(mustRequest(http.NewRequest("DELETE", s.url+asked, nil)))
+		res, err = http.DefaultClient.Do(mustRequest(http.NewRequest("TRACE", s.url+asked, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		_ = res.Body.Close()
 		if res.StatusCode != 405 || res.Header.Get("Allow") != allow {
-			t.Errorf("DELETE %s: %d %q, not %q", asked, res.StatusCode, res.Header.Get("Allow"), allow)
+			t.Errorf("TRACE %s: %d %q, not %q", asked, res.StatusCode, res.Header.Get("Allow"), allow)
 		}
 	}
 

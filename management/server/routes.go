@@ -19,6 +19,7 @@ func (s *Server) versioned() []rest.Route {
 		s.variableRoutes(),
 		s.settingRoutes(),
 		s.instanceRoutes(),
+		s.tokenRoutes(),
 		s.watchRoutes(),
 	)
 
@@ -34,17 +35,13 @@ func (s *Server) versioned() []rest.Route {
 		routes[i].Family = rest.Versioned
 	}
 
-	if s.Metrics != nil {
-		routes = append(routes, rest.Route{
-			Method: http.MethodGet, Path: api.PathMetrics, Family: rest.Plain,
-			Serve: func(w http.ResponseWriter, r *http.Request) error {
-				s.Metrics.ServeHTTP(w, r)
-				return nil
-			},
-		})
-	}
-
-	return routes
+	return append(routes, rest.Route{
+		Method: http.MethodGet, Path: api.PathMetrics, Family: rest.Plain,
+		Serve: func(w http.ResponseWriter, r *http.Request) error {
+			s.Metrics.ServeHTTP(w, r)
+			return nil
+		},
+	})
 }
 
 // listQuery returns the query parameters of a list with these filters.

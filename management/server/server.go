@@ -5,6 +5,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"io"
 	"log"
@@ -71,14 +72,19 @@ type Nodes interface {
 	// Observe records all observations, or none if it refuses one.
 	Observe(ctx context.Context, observer string, observations []inventory.Observation) error
 	// Report records the report of an observer, except for the observations in
-	// refused, by index. A full report also marks each node as lost that the
-	// observer saw before and that is missing.
-	Report(ctx context.Context, observer string, full bool, observations []inventory.Observation) (
-		refused map[int]error, revision int64, err error)
+	// refused, by index. full, unless nil, is the range of a full report, which also
+	// marks each node in it as lost that the observer saw before and that is missing.
+	Report(ctx context.Context, observer string, full *inventory.NameRange,
+		observations []inventory.Observation) (refused map[int]error, revision int64, err error)
 	Patch(ctx context.Context, c access.Caller, name string, p node.Patch) (inventory.Node, error)
 	Forget(ctx context.Context, c access.Caller, r node.ForgetRequest) (revision int64, err error)
 	// History returns the newest entries of a node, oldest first. Limit 0 is all.
 	History(ctx context.Context, name string, limit int) ([]inventory.HistoryEntry, error)
+}
+
+// Pinger tries logins on nodes and changes nothing. It may block for minutes.
+type Pinger interface {
+	Ping(ctx context.Context, names []string) ([]node.PingResult, error)
 }
 
 // Variables sets and reads variables. Secrets are hidden in its results.
@@ -122,6 +128,21 @@ type Settings interface {
 	Groups() inventory.Groups
 }
 
+// Tokens creates, revokes and verifies bearer tokens.
+type Tokens interface {
+	// Authenticate returns the identity behind a token, or KindUnauthenticated. It
+	// does not block.
+	Authenticate(ctx context.Context, token string) (access.Identity, error)
+	// Follow returns a context that ends when the token of the identity is no
+	// longer valid, with the reason as its cause.
+	Follow(ctx context.Context, id access.Identity) context.Context
+	Create(ctx context.Context, c access.Caller, by access.Identity, r access.TokenRequest) (
+		made access.Token, token string, err error)
+	List() []access.Token
+	// Revoke removes the token with the id or the name.
+	Revoke(ctx context.Context, c access.Caller, ref string) (revision int64, err error)
+}
+
 // DefaultBodyLimit is the initial size in bytes of the largest request body; see
 // SetBodyLimit.
 const DefaultBodyLimit = 1 << 20
@@ -132,6 +153,7 @@ type Options struct {
 	Jobs      Jobs
 	Logs      Logs
 	Nodes     Nodes
+	Ping      Pinger
 	Variables Variables
 	VarsPast  VariableHistory
 	Explain   Explainer
@@ -140,7 +162,14 @@ type Options struct {
 	Health func(ctx context.Context) api.Health
 	// Version returns the running versions. It may block until ctx ends.
 	Version func(ctx context.Context) api.Version
-	// Metrics serves /metrics. With nil there is no such path.
+	// PlainHTTPRole is the role of every request over plain HTTP. Empty: every such
+	// request is denied.
+	PlainHTTPRole access.Role
+	// CertificateRole returns the name and the role in a client certificate that the
+	// handshake verified, or refuses it. With nil no certificate is a credential.
+	CertificateRole func(*x509.Certificate) (name string, role access.Role, err error)
+	Tokens          Tokens
+	// Metrics serves /metrics. With nil the path has nothing to show.
 	Metrics http.Handler
 	// Registerer receives the metrics of the server itself. It may be nil.
 	Registerer prometheus.Registerer
@@ -167,6 +196,7 @@ type Server struct {
 	Options
 	router  *rest.Router
 	http    *http.Server
+	public  *http.Server // of ListenMetrics
 	metrics *metrics
 	nodes   nodelist.Cache[nodeEncoder]
 	watches atomic.Int64 // open ones
@@ -177,7 +207,8 @@ type Server struct {
 	drain    context.CancelFunc
 }
 
-// New returns a server without listeners.
+// New returns a server without listeners. It panics if a route has no row in the
+// table of permissions, or a row no route.
 func New(o Options) *Server {
 	o.HeaderTime = cmp.Or(o.HeaderTime, 10*time.Second)
 	o.BodyTime = cmp.Or(o.BodyTime, 30*time.Second)
@@ -186,6 +217,10 @@ func New(o Options) *Server {
 	o.StreamGrace = cmp.Or(o.StreamGrace, time.Second)
 	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
 	o.Watches = cmp.Or(o.Watches, 256)
+
+	if o.Metrics == nil {
+		o.Metrics = http.NotFoundHandler()
+	}
 
 	if o.Logger == nil {
 		silent := logrus.New()
@@ -196,24 +231,35 @@ func New(o Options) *Server {
 	s := &Server{Options: o, metrics: newMetrics(o.Registerer)}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.base)
-	s.router = rest.NewRouter(rest.Options{
-		Authenticate: authenticate, Remote: remote, Meter: s.metrics, Logger: o.Logger, Stopping: s.base,
-		BodyLimit: DefaultBodyLimit, BodyTime: o.BodyTime, Stall: o.Stall, StreamGrace: o.StreamGrace,
-	}, append(s.versioned(), s.legacy().Routes()...))
 
-	s.http = &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: o.HeaderTime,
-		IdleTimeout:       o.IdleTime,
+	routes := append(s.versioned(), s.legacy().Routes()...)
+	if err := checkPermissions(routes); err != nil {
+		panic(err) // a fault of the code: no default is safe
+	}
+
+	router := rest.Options{
+		Admit: s.admit, Remote: remote, Meter: s.metrics, Logger: o.Logger, Stopping: s.base,
+		BodyLimit: DefaultBodyLimit, BodyTime: o.BodyTime, Stall: o.Stall, StreamGrace: o.StreamGrace,
+	}
+	s.router = rest.NewRouter(router, routes)
+	s.http, s.public = s.newHTTP(s), s.newPublic(router)
+
+	return s
+}
+
+// newHTTP returns a server with the limits of the options.
+func (s *Server) newHTTP(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: s.HeaderTime, // of the TLS handshake, too
+		IdleTimeout:       s.IdleTime,
 		MaxHeaderBytes:    64 << 10,
 		BaseContext:       func(net.Listener) context.Context { return s.base },
 		ConnContext:       withPeer,
-		ErrorLog:          log.New(debugWriter{o.Logger}, "", 0),
+		ErrorLog:          log.New(debugWriter{s.Logger}, "", 0),
 		// There is no ReadTimeout and no WriteTimeout: streams last as long as their
 		// jobs. Instead, package rest sets a deadline for every body and every write.
 	}
-
-	return s
 }
 
 // legacy returns the contract of the first generation on top of the same use cases.
@@ -231,7 +277,11 @@ func (s *Server) legacy() *legacy.API {
 func (s *Server) SetBodyLimit(bytes int64) { s.router.SetBodyLimit(bytes) }
 
 // ServeHTTP answers one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.router.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !serveProfile(w, r) {
+		s.router.ServeHTTP(w, r)
+	}
+}
 
 // Serve answers requests on the listeners and closes them at the end. It blocks
 // until Shutdown, and then returns nil. If one listener fails, Serve closes the
@@ -239,7 +289,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.router.Se
 func (s *Server) Serve(listeners ...net.Listener) error {
 	ended := make(chan error, len(listeners))
 	for _, l := range listeners {
-		go func() { ended <- s.http.Serve(l) }()
+		go func() { ended <- s.serverOf(l).Serve(l) }()
 	}
 
 	var failed error
@@ -248,7 +298,7 @@ func (s *Server) Serve(listeners ...net.Listener) error {
 			// The daemon cannot serve without one of its listeners: end the others too.
 			failed = err
 			s.stop()
-			_ = s.http.Close()
+			_ = errors.Join(s.http.Close(), s.public.Close())
 		}
 	}
 
@@ -265,7 +315,7 @@ const refuseTime = time.Second
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain()
 
-	err := s.http.Shutdown(ctx)
+	err := errors.Join(s.public.Shutdown(ctx), s.http.Shutdown(ctx))
 	s.stop()
 
 	if err == nil {
@@ -275,8 +325,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refuseTime)
 	defer cancel()
 
-	if err = s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close()
+	if err = errors.Join(s.public.Shutdown(ctx), s.http.Shutdown(ctx)); err != nil {
+		_ = errors.Join(s.http.Close(), s.public.Close())
 	}
 
 	return err

@@ -28,6 +28,7 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/cluster"
@@ -84,6 +85,7 @@ func serve(t *testing.T, adjust ...func(*server.Options)) *site {
 	o.Logger, o.Registerer = logger, s.registry
 	o.Health = func(context.Context) api.Health { return *s.health }
 	o.Version = func(context.Context) api.Version { return api.Version{Version: "1.2.3", Go: "go1"} }
+	o.PlainHTTPRole = access.RoleAdmin
 	o.Metrics = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{})
 
 	for _, f := range adjust {
@@ -368,6 +370,10 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		[]api.Instance{{ID: "i1", Node: "m-1", API: []string{"unix:///s"}, Version: "v1", Started: noon}},
 	)
 
+	made := must[api.NewToken](t)(c.CreateToken(ctx, api.TokenRequest{Role: "viewer", Name: "ci"}))
+	expect(t, "tokens", must[api.List[api.Token]](t)(c.Tokens(ctx)).Items, []api.Token{made.Record})
+	must[api.Changed](t)(c.RevokeToken(ctx, "ci"))
+
 	j := must[api.Job](t)(c.Submit(ctx, api.JobRequest{
 		Verb:      inventory.VerbCommission,
 		Nodes:     []string{"a-1"},
@@ -543,6 +549,8 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		reported.Refused[0].Remedy == "" {
 		t.Errorf("refused: %+v", reported.Refused)
 	}
+
+	pings(ctx, t, c)
 
 	forgotten := must[api.Changed](t)(c.Forget(ctx, api.Forget{Nodes: []string{"ccc-1"}, Force: true, Reason: "gone"}))
 	expectActor()
@@ -1287,4 +1295,32 @@ func TestSummaries(t *testing.T) {
 		),
 		[]api.HostSummary{{Host: "10.0.0.8", OK: true, Changed: 2}, {Host: "10.0.0.9", Error: "not seen"}},
 	)
+}
+
+// pings pings nodes, of which the second one does not answer.
+func pings(ctx context.Context, t *testing.T, c *client.Client) {
+	t.Helper()
+
+	if node.MaxPing != api.MaxPing {
+		t.Errorf("the API has the limit %d, the use case %d", api.MaxPing, node.MaxPing)
+	}
+
+	list := must[api.List[api.PingResult]](t)(c.Ping(ctx, "a-1", "bb-1"))
+	if len(list.Items) != 2 || list.Total != 2 || list.Revision == 0 {
+		t.Fatalf("%+v", list)
+	}
+
+	first, second := list.Items[0], list.Items[1]
+	if !first.Answered || !first.HostKeyVerified || time.Duration(first.Took) != 12*time.Millisecond {
+		t.Errorf("%+v", first)
+	}
+
+	if second.Answered || second.Message == "" || len(second.Actions) != 1 ||
+		second.Actions[0].Path != "/v1/nodes/bb-1" {
+		t.Errorf("%+v", second)
+	}
+
+	if _, err := c.Ping(ctx, "x-9"); inventory.KindOf(err) != inventory.KindNotFound {
+		t.Error(err)
+	}
 }

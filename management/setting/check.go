@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 )
 
 // Check refuses invalid values. It reads nothing outside c, and leaves the
@@ -19,7 +21,14 @@ import (
 // begin with the key.
 func (c *Config) Check() error {
 	checks := []func() error{
-		c.checkPaths, c.checkNode, c.checkGroups, c.checkVars, c.checkConnections, c.checkNumbers, c.checkDurations,
+		c.checkPaths,
+		c.checkListen,
+		c.checkNode,
+		c.checkGroups,
+		c.checkVars,
+		c.checkConnections,
+		c.checkNumbers,
+		c.checkDurations,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -59,6 +68,10 @@ func (c *Config) checkPaths() error {
 		}
 	}
 
+	if _, err := access.ParseRole(c.PlainRole); err != nil {
+		return invalid("plain_http_role", "%w", err)
+	}
+
 	if c.PlainHTTP == "" {
 		return nil
 	}
@@ -71,6 +84,51 @@ func (c *Config) checkPaths() error {
 	}
 
 	return nil
+}
+
+func (c *Config) checkListen() error {
+	for _, l := range []struct{ key, addr string }{{"listen", c.Listen}, {"metrics_listen", c.Metrics}} {
+		if l.addr == "" {
+			continue
+		}
+
+		// A name is refused: its address can change.
+		if _, err := netip.ParseAddrPort(l.addr); err != nil {
+			return invalid(l.key, "%q is not an IP address and port; write one such as 0.0.0.0:9443", l.addr)
+		}
+	}
+
+	for _, f := range []struct{ key, path string }{
+		{"tls.cert_file", c.TLS.CertFile}, {"tls.key_file", c.TLS.KeyFile}, {"tls.client_ca_file", c.TLS.ClientCAFile},
+	} {
+		if f.path != "" && !filepath.IsAbs(f.path) {
+			return invalid(f.key, "%q is not an absolute path", f.path)
+		}
+	}
+
+	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
+		return invalid("tls", "cert_file and key_file belong together; set both or none")
+	}
+
+	for _, name := range c.TLS.Names {
+		if !isHostName(name) {
+			return invalid("tls.names", "%q is neither a host name nor an IP address", name)
+		}
+	}
+
+	return nil
+}
+
+// hostNames matches a host name in a certificate. The first label may be a wildcard.
+var hostNames = regexp.MustCompile(`^(?i)(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+
+// isHostName reports whether a certificate may be for the name.
+func isHostName(name string) bool {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+
+	return len(name) <= 253 && hostNames.MatchString(name)
 }
 
 func (c *Config) checkNode() error {
@@ -144,6 +202,7 @@ func (c *Config) checkNumbers() error {
 		{"jobs.keep", int64(c.Jobs.Keep), 1, 100_000},
 		{"jobs.keep_bytes", c.Jobs.KeepBytes, 1 << 20, 1 << 40},
 		{"jobs.output_limit", c.Jobs.OutputLimit, 64 << 10, 1 << 30},
+		{"audit.keep", int64(c.Audit.Keep), 1000, 10_000_000},
 		{"max_body", c.MaxBody, 1 << 10, 1 << 30},
 	} {
 		if n.value < n.low || n.value > n.high {
@@ -166,6 +225,7 @@ func (c *Config) checkDurations() error {
 		{"jobs.appear", c.Jobs.Appear, time.Second, time.Hour},
 		{"jobs.runner_lease", c.Jobs.RunnerLease, 10 * time.Second, day},
 		{"jobs.keep_for", c.Jobs.KeepFor, time.Hour, 100 * 365 * day},
+		{"audit.keep_for", c.Audit.KeepFor, day, 100 * 365 * day},
 	} {
 		if v := time.Duration(d.value); v < d.low || v > d.high {
 			return invalid(d.key, "%s is not within %s and %s", v, d.low, d.high)

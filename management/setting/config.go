@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -25,17 +26,23 @@ var Example []byte
 // Config is the configuration of a daemon. Its yaml tags are the keys, in the
 // order of the example file, which documents them.
 type Config struct {
-	DataDir   string             `yaml:"data_dir"`
-	Socket    string             `yaml:"socket"`
-	PlainHTTP string             `yaml:"plain_http"`
-	Node      monitor.Identity   `yaml:"node"` // of the daemon's own host
-	Gossip    Gossip             `yaml:"gossip"`
-	Etcd      Etcd               `yaml:"etcd"`
-	Groups    inventory.Groups   `yaml:"groups"`
-	Playbooks string             `yaml:"playbooks"`
-	Ansible   string             `yaml:"ansible_playbook"`
-	VaultIDs  []string           `yaml:"vault_ids"`
-	Vars      configuration.Vars `yaml:"vars"`
+	DataDir   string           `yaml:"data_dir"`
+	Socket    string           `yaml:"socket"`
+	Listen    string           `yaml:"listen"`
+	TLS       TLS              `yaml:"tls"`
+	Metrics   string           `yaml:"metrics_listen"`
+	PlainHTTP string           `yaml:"plain_http"`
+	PlainRole string           `yaml:"plain_http_role"`
+	Node      monitor.Identity `yaml:"node"` // of the daemon's own host
+	Gossip    Gossip           `yaml:"gossip"`
+	Etcd      Etcd             `yaml:"etcd"`
+	Groups    inventory.Groups `yaml:"groups"`
+	Playbooks string           `yaml:"playbooks"`
+	Ansible   string           `yaml:"ansible_playbook"`
+	// AcceptVulnerable runs jobs with an ansible-playbook that evaluates text of hosts.
+	AcceptVulnerable bool               `yaml:"accept_vulnerable_ansible"`
+	VaultIDs         []string           `yaml:"vault_ids"`
+	Vars             configuration.Vars `yaml:"vars"`
 
 	SecretVars configuration.Secrets `yaml:"secret_vars"`
 
@@ -43,7 +50,17 @@ type Config struct {
 	GroupSSH map[string]configuration.Connection `yaml:"group_ssh"`
 	Jobs     Jobs                                `yaml:"jobs"`
 	MaxBody  int64                               `yaml:"max_body"` // bytes
+	Audit    Audit                               `yaml:"audit"`
 	LogLevel string                              `yaml:"log_level"`
+}
+
+// TLS names a site's own certificate and client CA for Listen. Empty files: those
+// of the manager.
+type TLS struct {
+	Names        []string `yaml:"names"` // more host names and addresses in the manager's certificate
+	CertFile     string   `yaml:"cert_file"`
+	KeyFile      string   `yaml:"key_file"`
+	ClientCAFile string   `yaml:"client_ca_file"`
 }
 
 // Gossip selects the source of membership: an agent inside the process, an
@@ -86,6 +103,12 @@ type Jobs struct {
 	OutputLimit int64    `yaml:"output_limit"` // bytes per stream of one job
 }
 
+// Audit bounds the audit trail.
+type Audit struct {
+	Keep    int      `yaml:"keep"` // entries
+	KeepFor Duration `yaml:"keep_for"`
+}
+
 // The defaults of the adapters' sections.
 const (
 	DefaultBind   = "0.0.0.0:7946"
@@ -98,6 +121,8 @@ func Default() Config {
 	return Config{
 		DataDir:    "/var/lib/clusterm",
 		Socket:     DefaultSocket,
+		PlainRole:  string(access.RoleViewer),
+		TLS:        TLS{Names: []string{}},
 		Gossip:     Gossip{Bind: DefaultBind, Join: []string{}},
 		Etcd:       Etcd{Endpoints: []string{}, Prefix: DefaultPrefix},
 		Groups:     inventory.DefaultGroups(),
@@ -112,6 +137,7 @@ func Default() Config {
 			KeepBytes: 256 << 20, OutputLimit: 16 << 20,
 		},
 		MaxBody:  1 << 20,
+		Audit:    Audit{Keep: 100_000, KeepFor: Duration(365 * 24 * time.Hour)},
 		LogLevel: "info",
 	}
 }

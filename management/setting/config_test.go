@@ -136,6 +136,14 @@ func TestLoadRefuses(t *testing.T) {
 		"ansible_playbook: \"\"\n":          "ansible_playbook:",
 		"plain_http: 0.0.0.0:9007\n":        "plain_http: \"0.0.0.0:9007\" is not a loopback address",
 		"plain_http: localhost:9007\n":      "plain_http:",
+		"listen: manager:9443\n":            "listen: \"manager:9443\" is not an IP address and port",
+		"listen: 0.0.0.0\n":                 "listen:",
+		"metrics_listen: :9009\n":           "metrics_listen:",
+		"tls: {cert_file: c.pem}\n":         "tls.cert_file: \"c.pem\" is not an absolute path",
+		"tls: {cert_file: /c.pem}\n":        "tls: cert_file and key_file belong together",
+		"tls: {key_file: /k.pem}\n":         "tls: cert_file and key_file belong together",
+		"tls: {client_ca_file: ca.pem}\n":   "tls.client_ca_file:",
+		"tls: {names: [\"a b\"]}\n":         "tls.names: \"a b\" is neither a host name nor an IP address",
 		"plain_http: 127.0.0.1\n":           "plain_http:",
 		"gossip: on\n":                      "gossip",
 		"gossip: {rpc: \"127.0.0.1:7373\", rpc_auth_key: secret}\n": "line 1: key rpc_auth_key not found in gossip",
@@ -181,7 +189,9 @@ func TestLoadRefuses(t *testing.T) {
 	_, err := Load(filepath.Join(t.TempDir(), "nope.yaml"), acceptAll{})
 	checkError(t, err, inventory.KindInvalid, "cannot be read", "clusterm example")
 
-	valid := []string{"", "# only a comment\n", "gossip: off\n", "gossip: false\n", "vars:\n", "jobs: {}\n"}
+	valid := []string{"", "# only a comment\n", "gossip: off\n", "gossip: false\n", "vars:\n", "jobs: {}\n",
+		"listen: 0.0.0.0:9443\ntls: {names: [\"*.example.org\", a.example.org, \"2001:db8::1\"]}\n",
+	}
 	for _, text := range valid {
 		if _, err := Load(write(t, text), acceptAll{}); err != nil {
 			t.Errorf("%q: %v", text, err)

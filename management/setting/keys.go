@@ -33,11 +33,14 @@ type Value struct {
 type Values map[string]Value
 
 // startKeys are the keys that are read once, at the start. Only the file sets them.
-var startKeys = []string{"data_dir", "socket", "plain_http", "node", "gossip", "etcd"}
+var startKeys = []string{
+	"data_dir", "socket", "listen", "tls", "metrics_listen", "plain_http", "plain_http_role", "node", "gossip", "etcd",
+	"audit",
+}
 
-// programKeys are the keys that may name a program to execute as root. Only the file
+// programKeys are the keys that may name a program to execute as root, or decide about one. Only the file
 // sets them, so that a right to change settings is no right to run programs.
-var programKeys = []string{"ansible_playbook", "vault_ids"}
+var programKeys = []string{"ansible_playbook", "accept_vulnerable_ansible", "vault_ids"}
 
 // isFileKey reports whether only the file sets the key.
 func isFileKey(key string) bool { return isStartKey(key) || slices.Contains(programKeys, key) }

@@ -65,11 +65,16 @@ func misfit(err error, file Config, overlay map[string]any) error {
 		unfit = all
 	}
 
+	remove := make([]inventory.Action, len(unfit))
+	for i, key := range unfit {
+		remove[i] = inventory.UnsetSetting(key)
+	}
+
 	return inventory.Errorf(inventory.KindRefused,
 		"the settings that were set at run time do not fit the configuration file, so none of them is in force: %s",
 		message(err)).
-		Do("correct the file and reload it (systemctl reload clusterm), or remove what does not fit (config unset %s)",
-			strings.Join(unfit, " "))
+		Do("correct the file and reload it (systemctl reload clusterm), or remove what does not fit").
+		With(remove...)
 }
 
 // message returns an error without its remedy.

@@ -465,7 +465,8 @@ func (c Config) variables() variable.Settings {
 
 // Nodes returns the settings of the nodes.
 func (s *Settings) Nodes() node.Settings {
-	return node.Settings{Groups: s.Current().Groups, Own: s.membership.Own()}
+	c := s.Current()
+	return node.Settings{Groups: c.Groups, Own: s.membership.Own(), Connect: c.variables().Connect}
 }
 
 // Explain returns the settings of the explanations.

@@ -5,8 +5,6 @@ package report
 import (
 	_ "embed" // for the example file
 	"fmt"
-	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +14,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/monitor/serf"
 )
 
@@ -27,7 +24,7 @@ var Example []byte
 
 // Config is the configuration of `clusterm monitor`; Example describes its keys.
 type Config struct {
-	ReportTo []string          `yaml:"report_to"`
+	ReportTo []Manager         `yaml:"report_to"`
 	Observer string            `yaml:"observer"` // empty: the host's name
 	DataDir  string            `yaml:"data_dir"`
 	Gossip   serf.SourceConfig `yaml:"gossip"`
@@ -38,7 +35,9 @@ type Config struct {
 // inventory.KindInvalid.
 func Load(path string) (Config, error) {
 	c := Config{
-		ReportTo: []string{"unix://" + api.DefaultSocket}, DataDir: "/var/lib/clusterm-monitor", LogLevel: "info",
+		ReportTo: []Manager{{URL: "unix://" + api.DefaultSocket}},
+		DataDir:  "/var/lib/clusterm-monitor",
+		LogLevel: "info",
 	}
 
 	const remedy = "'clusterm monitor --example' prints every key with its meaning"
@@ -95,6 +94,28 @@ func (c *Config) observer() string {
 	return host
 }
 
+// urls lists the managers.
+func (c *Config) urls() []string {
+	urls := make([]string, len(c.ReportTo))
+	for i, m := range c.ReportTo {
+		urls[i] = m.URL
+	}
+
+	return urls
+}
+
+// CheckFiles reads the credentials and the CAs of the managers, and refuses a
+// secret that others may read. It opens no connection.
+func (c *Config) CheckFiles() error {
+	for _, m := range c.ReportTo {
+		if _, err := m.connect(); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
 func (c *Config) checkManagers() error {
 	if len(c.ReportTo) == 0 {
 		return invalid(
@@ -103,43 +124,17 @@ func (c *Config) checkManagers() error {
 		)
 	}
 
-	for i, u := range c.ReportTo {
-		if slices.Contains(c.ReportTo[:i], u) {
-			return invalid("report_to", "%s is there twice", u)
+	for i, m := range c.ReportTo {
+		if slices.Contains(c.urls()[:i], m.URL) {
+			return invalid("report_to", "%s is there twice", m.URL)
 		}
 
-		if err := checkManager(u); err != nil {
+		if err := m.check(); err != nil {
 			return invalid("report_to", "%w", err)
 		}
 	}
 
 	return nil
-}
-
-// checkManager refuses a URL that a client cannot use, and one that would carry
-// reports over the network in the clear.
-func checkManager(s string) error {
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "unix" && u.Scheme != "http" {
-		return fmt.Errorf("%q is neither unix:///PATH nor http://ADDRESS:PORT", s)
-	}
-
-	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
-		return fmt.Errorf(
-			"%s is not on this host, and plain HTTP is not protected; use a tunnel: "+
-				"ssh -N -L 127.0.0.1:9007:127.0.0.1:9007 root@HOST, and http://127.0.0.1:9007",
-			s,
-		)
-	}
-
-	_, err = client.New(client.Options{URL: s})
-
-	return err
-}
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // checkGossip refuses keys of a source that cannot observe anything.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/localfile"
-	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
@@ -82,19 +81,19 @@ func Run(ctx context.Context, o Options, ready func()) error {
 func (o Options) start(ctx context.Context) (serf.Source, error) {
 	c := o.Config
 
-	reported, err := openReported(filepath.Join(c.DataDir, "reported.json"), c.ReportTo)
+	reported, err := openReported(filepath.Join(c.DataDir, "reported.json"), c.urls())
 	if err != nil {
 		return nil, err
 	}
 
 	var sinks []monitor.Sink
-	for _, url := range c.ReportTo {
-		manager, err := client.New(client.Options{URL: url, UserAgent: "clusterm-monitor"})
+	for _, m := range c.ReportTo {
+		manager, err := m.connect()
 		if err != nil {
 			return nil, err
 		}
 
-		sinks = append(sinks, newReporter(manager, url, c.observer(), reported, o.Log.WithField("manager", url)))
+		sinks = append(sinks, newReporter(manager, m.URL, c.observer(), reported, o.Log.WithField("manager", m.URL)))
 	}
 
 	if c.Gossip.RPC != "" {

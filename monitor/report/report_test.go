@@ -49,17 +49,9 @@ func (m *fakeManager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		json.NewEncoder(w).Encode(v)
 	}
 
-	if r.Method == http.MethodGet {
-		list := api.List[api.Node]{Items: []api.Node{}}
-		for name, alive := range m.alive {
-			label, serial, _ := strings.Cut(name, "-")
-			list.Items = append(list.Items, api.Node{
-				Name: name, Label: label, Serial: serial, Addr: "10.0.0.1", Seen: map[string]bool{observer: alive},
-			})
-		}
-
-		answer(list)
-
+	// The role monitor may not read.
+	if r.Method != http.MethodPost {
+		w.WriteHeader(http.StatusForbidden)
 		return
 	}
 
@@ -86,8 +78,13 @@ func (m *fakeManager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (m *fakeManager) record(rep api.Report) api.Reported {
 	line := "some"
 	if rep.Full {
+		names := inventory.NameRange{After: rep.After, Until: rep.Until}
+		maps.DeleteFunc(m.alive, func(name string, _ bool) bool { return names.Contains(name) })
+
 		line = "full"
-		clear(m.alive)
+		if names != (inventory.NameRange{}) {
+			line = "full(" + names.After + "," + names.Until + "]"
+		}
 	}
 
 	var result api.Reported
@@ -216,16 +213,19 @@ func TestReporter(t *testing.T) {
 	}
 }
 
-// TestReporterParts: a report beyond the limit of a request, or of the manager,
-// is sent in parts, with the lost nodes.
+// TestReporterParts: a full report beyond the limit of a request, or of the
+// manager, is sent in ranges of names. Together they cover every name, so that the
+// manager misses the lost nodes, and the monitor reads nothing.
 func TestReporterParts(t *testing.T) {
 	t.Parallel()
 
 	for name, limit := range map[string]struct{ observations, body int }{
 		"observations": {observations: 2},
-		"body":         {observations: 100, body: 220},
+		"body":         {observations: 100, body: 230},
 	} {
-		m := &fakeManager{alive: map[string]bool{"lost-1": true}, maxBody: limit.body}
+		m := &fakeManager{maxBody: limit.body, alive: map[string]bool{
+			"0-1": true, "b-1": true, "bb-1": true, "d-10": true, "lost-1": true,
+		}}
 		r := connect(t, m, filepath.Join(t.TempDir(), "reported.json"), silent())
 		r.limit = limit.observations
 
@@ -234,12 +234,17 @@ func TestReporterParts(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 
-		want := map[string]bool{"a-1": true, "b-1": true, "c-1": true, "d-1": true, "e-1": true, "lost-1": false}
+		want := map[string]bool{"a-1": true, "b-1": true, "c-1": true, "d-1": true, "e-1": true}
 		posts := m.take()
 
-		inParts := strings.Contains(posts, ";") && !strings.Contains(posts, "full")
-		if !maps.Equal(m.alive, want) || !inParts {
+		if !maps.Equal(m.alive, want) || posts != "full(,b-1] a-1 b-1; full(b-1,c-1] c-1; full(c-1,] d-1 e-1" {
 			t.Errorf("%s: %v after %s", name, m.alive, posts)
+		}
+
+		// A partial report has no ranges.
+		err = r.Observe(t.Context(), monitor.Report{Sightings: sightings("a! b! c!")})
+		if posts := m.take(); err != nil || posts != "some a-1!; some b-1! c-1!" && posts != "some a-1! b-1! c-1!" {
+			t.Errorf("%s: %v after %s", name, err, posts)
 		}
 	}
 }
@@ -256,7 +261,7 @@ func TestConfig(t *testing.T) {
 	put(string(Example))
 
 	c, err := Load(path)
-	if err != nil || !slices.Equal(c.ReportTo, []string{"unix:///run/clusterm/clusterm.sock"}) ||
+	if err != nil || !slices.Equal(c.urls(), []string{"unix:///run/clusterm/clusterm.sock"}) ||
 		c.Gossip.RPC != "127.0.0.1:7373" ||
 		c.DataDir != "/var/lib/clusterm-monitor" {
 		t.Fatalf("%+v, %v", c, err)
@@ -274,17 +279,17 @@ func TestConfig(t *testing.T) {
 	// Without report_to, it is the socket that a manager on this host serves by default.
 	put("gossip: {rpc: \"127.0.0.1:7373\"}\n")
 
-	if c, err := Load(path); err != nil || !slices.Equal(c.ReportTo, []string{"unix://" + api.DefaultSocket}) {
+	if c, err := Load(path); err != nil || !slices.Equal(c.urls(), []string{"unix://" + api.DefaultSocket}) {
 		t.Errorf("%+v, %v", c, err)
 	}
 
 	const to, rpc = "report_to: [\"http://127.0.0.1:9007\"]\n", "gossip: {rpc: \"127.0.0.1:7373\"}\n"
 	for text, words := range map[string]string{
 		"report_to: []\n" + rpc:                                               "report_to: it is empty",
-		"report_to: [\"ftp://x\"]\n" + rpc:                                    "neither unix:///PATH nor http://",
-		"report_to: [\"127.0.0.1:9007\"]\n" + rpc:                             "neither unix:///PATH nor http://",
-		"report_to: [\"https://manager\"]\n" + rpc:                            "neither unix:///PATH nor http://",
-		"report_to: [\"http://192.0.2.1:9007\"]\n" + rpc:                      "ssh -N -L",
+		"report_to: [\"ftp://x\"]\n" + rpc:                                    "none of https://HOST:PORT",
+		"report_to: [\"127.0.0.1:9007\"]\n" + rpc:                             "none of https://HOST:PORT",
+		"report_to: [\"https://manager\"]\n" + rpc:                            "needs a credential",
+		"report_to: [\"http://192.0.2.1:9007\"]\n" + rpc:                      "plain HTTP is not protected",
 		"report_to: [\"unix://relative\"]\n" + rpc:                            "names no socket",
 		"report_to: [\"http://127.0.0.1:1\", \"http://127.0.0.1:1\"]\n" + rpc: "is there twice",
 		to:                                    "gossip: name the rpc of a serf agent",
@@ -323,5 +328,102 @@ func TestConfig(t *testing.T) {
 	if err := Run(t.Context(), Options{Config: c, Log: silent()}, nil); err == nil ||
 		!strings.Contains(err.Error(), "data directory") {
 		t.Error(err)
+	}
+}
+
+// TestManagers: managers on other hosts have https, and a credential in a file.
+func TestManagers(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "monitor.yaml")
+	load := func(manager string) (Config, error) {
+		text := "report_to: [" + manager + "]\ngossip: {rpc: \"127.0.0.1:7373\"}\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		return Load(path)
+	}
+
+	pin := "sha256:" + strings.Repeat("0a", 32)
+
+	c, err := load("unix:///s, {manager: \"https://m:1\", fingerprint: \"" + pin + "\", cert_file: /c, key_file: /k}")
+	want := []Manager{{URL: "unix:///s"}, {URL: "https://m:1", Fingerprint: pin, CertFile: "/c", KeyFile: "/k"}}
+
+	if err != nil || !slices.Equal(c.ReportTo, want) {
+		t.Errorf("%+v, %v", c.ReportTo, err)
+	}
+
+	for manager, words := range map[string]string{
+		`{manager: "https://m:1"}`:                                                "needs a credential",
+		`{manager: "https://m:1", token_file: /t, cert_file: /c}`:                 "both token_file",
+		`{manager: "https://m:1", token_file: /t, key_file: /k}`:                  "key_file without",
+		`{manager: "https://m:1", token_file: t}`:                                 "is not an absolute path",
+		`{manager: "https://m:1", token_file: /t, ca_file: c}`:                    "is not an absolute path",
+		`{manager: "https://m:1", token_file: /t, ca_file: /c, fingerprint: abc}`: "both fingerprint",
+		`{manager: "https://m:1", token_file: /t, fingerprint: abc}`:              "is not a fingerprint",
+		`{manager: "https://u:p@m:1", token_file: /t}`:                            "more than an address",
+		`{manager: "http://192.0.2.1:1", token_file: /t}`:                         "plain HTTP is not protected",
+		`{manager: "http://127.0.0.1:9007", token_file: /t}`:                      "takes neither CA",
+		`{manager: "unix:///s", cert_file: /c}`:                                   "takes neither CA",
+		`{token_file: /t}`:                                                        "none of https",
+		`{manager: "https://m:1", token: geheim}`:                                 "token not found",
+		`["https://m:1"]`: "is not a mapping",
+		`{manager: "https://m:1", token_file: [1]}`: "report_to",
+	} {
+		_, err := load(manager)
+		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), words) &&
+			words != "report_to" || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: %v, want %q", manager, err, words)
+		}
+	}
+}
+
+// TestCredentialFiles: a secret that others may read is refused, and no error holds
+// it.
+func TestCredentialFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	put := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+
+		return path
+	}
+
+	good := put("good", "geheim\n", 0o600)
+	for name, tt := range map[string]struct {
+		m     Manager
+		words string // of the error; empty: none
+	}{
+		"token":          {Manager{TokenFile: good}, ""},
+		"readable token": {Manager{TokenFile: put("open", "geheim", 0o640)}, "may read the token"},
+		"missing token":  {Manager{TokenFile: filepath.Join(dir, "none")}, "cannot be read"},
+		"empty token":    {Manager{TokenFile: put("empty", " \n", 0o600)}, "is empty"},
+		"long token":     {Manager{TokenFile: put("long", strings.Repeat("geheim", 1000), 0o600)}, "larger than"},
+		"two tokens":     {Manager{TokenFile: put("two", "geheim geheim", 0o600)}, "malformed"},
+		"a folder":       {Manager{TokenFile: dir}, "token"},
+		"readable key":   {Manager{CertFile: put("key", "geheim", 0o604)}, "may read the private key"},
+		"no certificate": {Manager{CertFile: good}, "client certificate cannot be used"},
+		"missing CA":     {Manager{TokenFile: good, CAFile: "/nope/ca.pem"}, "/nope/ca.pem"},
+		"no CA":          {Manager{TokenFile: good, CAFile: good}, "holds no certificate"},
+	} {
+		tt.m.URL = "https://127.0.0.1:1"
+		c := Config{ReportTo: []Manager{tt.m}}
+		err := c.CheckFiles()
+
+		if tt.words == "" && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+
+		if tt.words != "" && (inventory.KindOf(err) != inventory.KindInvalid ||
+			!strings.Contains(err.Error(), tt.words) || strings.Contains(err.Error(), "geheim")) {
+			t.Errorf("%s: %v, want %q", name, err, tt.words)
+		}
 	}
 }

@@ -5,7 +5,6 @@ package report
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/sirupsen/logrus"
@@ -53,7 +52,7 @@ func (r *reporter) Observe(ctx context.Context, rep monitor.Report) error {
 		r.forgetUnlisted(observations)
 	}
 
-	if err := r.send(ctx, rep.Full, observations); err != nil {
+	if err := r.send(ctx, part{full: rep.Full, observations: observations}); err != nil {
 		return fmt.Errorf("%s: %w", r.url, err)
 	}
 
@@ -72,58 +71,50 @@ func observationOf(s monitor.Sighting) api.Observation {
 
 func nameOf(o api.Observation) string { return inventory.NodeName(o.Label, o.Serial) }
 
-// send reports in one request if the manager takes that many, else in parts.
-func (r *reporter) send(ctx context.Context, full bool, observations []api.Observation) error {
-	fits := len(observations) <= r.limit
-	if fits {
-		err := r.post(ctx, full, observations)
-		if inventory.KindOf(err) != inventory.KindTooLarge {
-			return err
-		}
-	}
-
-	// No part is a full report, so the nodes that this monitor has lost have to be
-	// observations of their own.
-	if full {
-		lost, err := r.lost(ctx, observations)
-		if err != nil {
-			return err
-		}
-
-		observations = append(observations, lost...)
-	}
-
-	for part := range slices.Chunk(observations, r.limit) {
-		if err := r.postParts(ctx, part); err != nil {
-			return err
-		}
-	}
-
-	return nil
+// part is a report of one request.
+type part struct {
+	full bool
+	// names limits a full report.
+	names        inventory.NameRange
+	observations []api.Observation // sorted by name
 }
 
-// postParts halves a partial report until the manager accepts its size.
-func (r *reporter) postParts(ctx context.Context, part []api.Observation) error {
-	err := r.post(ctx, false, part)
-	if inventory.KindOf(err) != inventory.KindTooLarge || len(part) == 1 {
+// send reports in one request if the manager accepts its size, else in halves.
+func (r *reporter) send(ctx context.Context, p part) error {
+	if len(p.observations) <= r.limit {
+		err := r.post(ctx, p)
+		if inventory.KindOf(err) != inventory.KindTooLarge || len(p.observations) < 2 {
+			return err
+		}
+	}
+
+	// Each half of a full report covers the names up to or after the middle, so
+	// that the manager misses the lost nodes in it.
+	half := len(p.observations) / 2
+	middle := nameOf(p.observations[half-1])
+	first, second := p, p
+	first.names.Until, first.observations = middle, p.observations[:half]
+	second.names.After, second.observations = middle, p.observations[half:]
+
+	if err := r.send(ctx, first); err != nil {
 		return err
 	}
 
-	half := len(part) / 2
-	if err := r.postParts(ctx, part[:half]); err != nil {
-		return err
-	}
-
-	return r.postParts(ctx, part[half:])
+	return r.send(ctx, second)
 }
 
 // post sends one request and logs new refusals.
-func (r *reporter) post(ctx context.Context, full bool, observations []api.Observation) error {
-	if len(observations) == 0 && !full {
+func (r *reporter) post(ctx context.Context, p part) error {
+	if len(p.observations) == 0 && !p.full {
 		return nil
 	}
 
-	result, err := r.manager.Observe(ctx, api.Report{Observer: r.observer, Full: full, Observations: observations})
+	report := api.Report{Observer: r.observer, Full: p.full, Observations: p.observations}
+	if p.full {
+		report.After, report.Until = p.names.After, p.names.Until
+	}
+
+	result, err := r.manager.Observe(ctx, report)
 	if err != nil {
 		return err
 	}
@@ -133,7 +124,7 @@ func (r *reporter) post(ctx context.Context, full bool, observations []api.Obser
 		refused[refusal.Index] = refusal
 	}
 
-	for i, o := range observations {
+	for i, o := range p.observations {
 		name := nameOf(o)
 
 		refusal, isRefused := refused[i]
@@ -152,28 +143,6 @@ func (r *reporter) post(ctx context.Context, full bool, observations []api.Obser
 	}
 
 	return nil
-}
-
-// lost returns the nodes that the manager has as alive for this observer and that
-// the observations omit.
-func (r *reporter) lost(ctx context.Context, observations []api.Observation) ([]api.Observation, error) {
-	listed := map[string]bool{}
-	for _, o := range observations {
-		listed[nameOf(o)] = true
-	}
-
-	var lost []api.Observation
-	for n, err := range r.manager.EachNode(ctx, client.NodeFilter{}) {
-		if err != nil {
-			return nil, err
-		}
-
-		if n.Seen[r.observer] && !listed[n.Name] {
-			lost = append(lost, api.Observation{Label: n.Label, Serial: n.Serial, Addr: n.Addr})
-		}
-	}
-
-	return lost, nil
 }
 
 // logDuplicate warns once per set of hosts that claim one identity.

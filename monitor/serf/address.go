@@ -106,6 +106,7 @@ func resolve(ctx context.Context, s string) ([]netip.AddrPort, error) {
 
 	all := make([]netip.AddrPort, 0, len(ips))
 	for _, ip := range ips {
+		//nolint:gosec // splitAddr bounds the port
 		all = append(all, netip.AddrPortFrom(ip.Unmap(), uint16(port)))
 	}
 
@@ -129,6 +130,7 @@ func (o *Options) advertised(ctx context.Context, bind string, bound int) (netip
 
 		ap := all[0]
 		if ap.Port() == 0 {
+			//nolint:gosec // the kernel chose the port
 			ap = netip.AddrPortFrom(ap.Addr(), uint16(bound))
 		}
 
@@ -136,6 +138,7 @@ func (o *Options) advertised(ctx context.Context, bind string, bound int) (netip
 	}
 
 	at := func(ip netip.Addr) (netip.AddrPort, error) {
+		//nolint:gosec // the kernel chose the port
 		return netip.AddrPortFrom(ip.Unmap(), uint16(bound)), nil
 	}
 

@@ -112,13 +112,17 @@ func dialRPC(ctx context.Context, addr string) (*rpc, error) {
 		return nil, err
 	}
 
+	return newRPC(conn), nil
+}
+
+func newRPC(conn net.Conn) *rpc {
 	// The encoding of serf's own server and client.
 	h := &codec.MsgpackHandle{WriteExt: true}
 	h.TimeNotBuiltin = true
 	c := &rpc{conn: conn, in: &limited{r: conn}, out: bufio.NewWriter(conn), ended: make(chan struct{})}
 	c.dec, c.enc = codec.NewDecoder(bufio.NewReader(c.in), h), codec.NewEncoder(c.out, h)
 
-	return c, nil
+	return c
 }
 
 // close closes the connection; read returns soon after, with the error that

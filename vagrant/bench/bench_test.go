@@ -7,10 +7,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/contiv/cluster/cmd/clusterm/processtest"
 )
+
+// TestMain serves as the helper processes of the rows.
+func TestMain(m *testing.M) {
+	if status, ok := helper(os.Args[1:]); ok {
+		os.Exit(status)
+	}
+
+	os.Exit(m.Run())
+}
 
 // TestMissesAreMeasuredAgain: the table has both results, and the second one counts.
 func TestMissesAreMeasuredAgain(t *testing.T) {
@@ -123,6 +137,54 @@ func TestStaleAnswersAreFound(t *testing.T) {
 
 	if err := b.check(nil, required); err == nil {
 		t.Error("an empty answer passed")
+	}
+}
+
+// TestRowsWithJobs measures the rows that run a playbook in miniature: on a stand-in for
+// ansible-playbook, which fails in a plain run with anything of the manager's plugins.
+func TestRowsWithJobs(t *testing.T) {
+	t.Parallel()
+
+	dir, err := os.MkdirTemp("", "bench") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { os.RemoveAll(dir) })
+
+	program, err := processtest.Build(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	b := &bench{dir: dir, bin: filepath.Dir(program), nodes: 10, lines: 500, rounds: 2, out: &report{}}
+	if err := logs(t.Context(), b); err != nil {
+		t.Error(err)
+	}
+
+	const check = `if [ -z "$CLUSTERM_EVENTS" ] && grep clusterm_ "$ANSIBLE_CONFIG"; then exit 250; fi`
+
+	script, err := b.playbookScript(check, 1, filepath.Join(dir, "times"), name(0), name(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := b.jobOn(t.Context(), "ansible_playbook: "+script+"\n", 2, 4); err != nil {
+		t.Error(err)
+	}
+
+	var measured []string
+	for _, r := range b.out.Rows {
+		measured = append(measured, r.Name)
+
+		if r.Product <= 0 || r.Baseline <= 0 || r.Rounds != 2 {
+			t.Errorf("%+v", r)
+		}
+	}
+
+	want := []string{"log read, 4 followers and a stalled one", "job, 2 hosts, 4 lines", "job, 2 hosts, 4 lines"}
+	if !slices.Equal(measured, want) {
+		t.Errorf("the rows are %q, want %q", measured, want)
 	}
 }
 

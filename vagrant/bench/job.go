@@ -88,7 +88,7 @@ func job(ctx context.Context, b *bench) (err error) {
 
 	for _, lines := range []int{10, 10_000} {
 		for _, hosts := range []int{1, labHosts} {
-			if err := b.jobOn(ctx, key, hosts, lines); err != nil {
+			if err := b.jobOn(ctx, "ssh: {user: root, key_file: "+key+"}\n", hosts, lines, labTool, "run"); err != nil {
 				return err
 			}
 		}
@@ -97,7 +97,9 @@ func job(ctx context.Context, b *bench) (err error) {
 	return nil
 }
 
-func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
+// jobOn measures jobs on the first hosts. extra is added to the configuration of
+// clusterm; through is a command that runs it, and the baseline.
+func (b *bench) jobOn(ctx context.Context, extra string, hosts, lines int, through ...string) error {
 	play := filepath.Join(b.dir, fmt.Sprintf("playbooks-%d-%d", hosts, lines))
 	if err := os.MkdirAll(play, 0o700); err != nil {
 		return err
@@ -112,7 +114,7 @@ func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
 	}
 
 	// This process is outside the lab's network, so it uses the API's Unix socket.
-	w, err := b.world(ctx, fmt.Sprintf("playbooks: %s\nssh: {user: root, key_file: %s}\n", play, key), labTool, "run")
+	w, err := b.world(ctx, "playbooks: "+play+"\n"+extra, through...)
 	if err != nil {
 		return err
 	}
@@ -178,7 +180,7 @@ func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
 		rounds:   3,
 		floor:    atMost(1.03, 0.3, "<= 1.03 x + 0.3 s"),
 		product:  product,
-		baseline: func(ctx context.Context) (float64, error) { return b.plain(ctx, keep, model, false) },
+		baseline: func(ctx context.Context) (float64, error) { return b.plain(ctx, keep, model, false, through) },
 	})
 	if err != nil || hosts == 1 {
 		return err
@@ -191,7 +193,7 @@ func (b *bench) jobOn(ctx context.Context, key string, hosts, lines int) error {
 		rounds:   3,
 		floor:    atMost(0.25, 0, "<= 0.25 x"),
 		product:  product,
-		baseline: func(ctx context.Context) (float64, error) { return b.plain(ctx, keep, model, true) },
+		baseline: func(ctx context.Context) (float64, error) { return b.plain(ctx, keep, model, true, through) },
 	})
 }
 
@@ -225,8 +227,9 @@ func copyRun(from, to string) error {
 }
 
 // plain runs ansible-playbook with the input of a copied run and returns the seconds it
-// took. It uses a directory of its own, so that it opens its own connections.
-func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (float64, error) {
+// took. It uses a directory of its own, so that it opens its own connections, and none
+// of the manager's plugins.
+func (b *bench) plain(ctx context.Context, keep, model string, defaults bool, through []string) (float64, error) {
 	dir, err := os.MkdirTemp(b.dir, "plain")
 	if err != nil {
 		return 0, err
@@ -257,7 +260,7 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 		return os.WriteFile(path, []byte(out.String()), 0o600)
 	}
 	if err := errors.Join(
-		move("ansible.cfg", "callback_plugins", "callbacks_enabled"),
+		move("ansible.cfg", "callback_plugins", "callbacks_enabled", "cache_plugins", "fact_caching"),
 		move("spec.json"),
 		move("inventory.yml"),
 		move("ssh_config"),
@@ -290,11 +293,6 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 		}
 	}
 
-	here, err := filepath.Abs(labTool)
-	if err != nil {
-		return 0, err
-	}
-
 	// No run starts with open connections of another one. Paths of sockets must be
 	// short.
 	sockets, err := os.MkdirTemp("/tmp", "cp")
@@ -303,10 +301,21 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool) (f
 	}
 	defer closeConnections(sockets)
 
-	command := []string{
-		"run", "env", "ANSIBLE_CONFIG=" + config, "ANSIBLE_SSH_CONTROL_PATH_DIR=" + sockets, spec.Path,
+	command := slices.Concat(through, []string{
+		"env", "ANSIBLE_CONFIG=" + config, "ANSIBLE_SSH_CONTROL_PATH_DIR=" + sockets, spec.Path,
+	}, spec.Args)
+
+	// The command runs in the folder of the playbooks.
+	program, err := exec.LookPath(command[0])
+	if err == nil {
+		program, err = filepath.Abs(program)
 	}
-	cmd := exec.CommandContext(ctx, here, append(command, spec.Args...)...)
+
+	if err != nil {
+		return 0, err
+	}
+
+	cmd := exec.CommandContext(ctx, program, command[1:]...)
 	cmd.Dir = spec.Cwd
 
 	out, err := os.Create(filepath.Join(dir, "out"))

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,17 +22,19 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-const (
-	logLines  = 200_000
-	followers = 4
-)
+const followers = 4
 
 // emit stands in for a playbook with much output. It prints count lines as fast as they
 // are read, and writes two figures to a file: the seconds in all, and those of the
-// slowest single write.
-func emit(count, file string) int {
+// slowest single write. For a run of clusterm it reports the hosts as done.
+func emit(count, file string, hosts []string) int {
 	n, err := strconv.Atoi(count)
+	if err == nil {
+		err = reportRun(os.Getenv("CLUSTERM_EVENTS"), hosts)
+	}
+
 	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
 
@@ -55,6 +58,67 @@ func emit(count, file string) int {
 	return 0
 }
 
+// reportRun writes the events of a play with one task on the hosts, in the form of the
+// callback plugin clusterm_events. An empty path is a run without that plugin.
+func reportRun(path string, hosts []string) error {
+	if path == "" {
+		return nil
+	}
+
+	events := []map[string]any{
+		{"event": "playbook"},
+		{"event": "play", "play": "bench", "hosts": hosts},
+		{"event": "task", "play": "bench", "task": "print", "action": "debug"},
+	}
+
+	stats := map[string]any{}
+	for _, host := range hosts {
+		events = append(events, map[string]any{
+			"event": "ok", "host": host, "play": "bench", "task": "print", "action": "debug",
+		})
+		stats[host] = map[string]int{"ok": 1}
+	}
+
+	events = append(events, map[string]any{"event": "stats", "stats": stats})
+
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+
+	encoder := json.NewEncoder(out)
+	for _, event := range events {
+		event["time"] = time.Now().UTC()
+		if err := encoder.Encode(event); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// playbookScript writes a stand-in for ansible-playbook whose runs are emit, with the
+// check before it, a line of shell. It returns its path.
+func (b *bench) playbookScript(check string, lines int, times string, hosts ...string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+
+	text := fmt.Sprintf(`#!/bin/sh
+case " $* " in
+*' --version '*) echo 'ansible-playbook [core 2.16.3]'; exit 0;;
+*' --syntax-check '*) exit 0;;
+esac
+%s
+exec %s emit %d %s %s
+`, check, self, lines, times, strings.Join(hosts, " "))
+	script := filepath.Join(b.dir, "ansible-playbook")
+
+	return script, os.WriteFile(script, []byte(text), 0o700)
+}
+
 // slowest is a writer that measures its slowest write.
 type slowest struct {
 	to      io.Writer
@@ -76,19 +140,10 @@ func logs(ctx context.Context, b *bench) error {
 		return err
 	}
 
-	// The script stands in for ansible-playbook in runs; the real one answers the
-	// checks before.
-	script := filepath.Join(b.dir, "ansible-playbook")
 	times := filepath.Join(b.dir, "times")
 
-	text := fmt.Sprintf(`#!/bin/sh
-case " $* " in
-*' --version '*) exec ansible-playbook "$@";;
-*' --syntax-check '*) exit 0;;
-esac
-exec %s emit %d %s
-`, self, logLines, times)
-	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+	script, err := b.playbookScript("", b.lines, times, name(0))
+	if err != nil {
 		return err
 	}
 
@@ -118,7 +173,7 @@ exec %s emit %d %s
 			return 0, fmt.Errorf("the playbook was blocked for %.1f s", longest)
 		}
 
-		return logLines / seconds, nil
+		return float64(b.lines) / seconds, nil
 	}
 
 	verb := inventory.VerbCommission
@@ -152,7 +207,7 @@ exec %s emit %d %s
 
 		var all sync.WaitGroup
 		for i := range followers {
-			all.Go(func() { errs[i] = w.followAll(ctx, j.ID) })
+			all.Go(func() { errs[i] = w.followAll(ctx, j.ID, b.lines) })
 		}
 
 		if j, err = w.WaitJob(ctx, j.ID); err == nil && j.Status != api.Complete {
@@ -170,7 +225,7 @@ exec %s emit %d %s
 	}
 
 	baseline := func(ctx context.Context) (float64, error) {
-		cmd := exec.CommandContext(ctx, self, "emit", strconv.Itoa(logLines), times)
+		cmd := exec.CommandContext(ctx, self, "emit", strconv.Itoa(b.lines), times)
 
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -208,14 +263,14 @@ exec %s emit %d %s
 	if err == nil {
 		b.out.Rows[len(b.out.Rows)-1].Note = fmt.Sprintf(
 			"%d lines; every follower had all of them at most %.1f s after the request; "+
-				"no write of the playbook took a second", logLines, latest.Seconds())
+				"no write of the playbook took a second", b.lines, latest.Seconds())
 	}
 
 	return err
 }
 
-// followAll reads a log until its job has ended.
-func (w *world) followAll(ctx context.Context, id string) error {
+// followAll reads a log until its job has ended, and requires all lines of the playbook.
+func (w *world) followAll(ctx context.Context, id string, lines int) error {
 	s, err := w.Log(ctx, id, 0, true)
 	if err != nil {
 		return err
@@ -240,8 +295,8 @@ func (w *world) followAll(ctx context.Context, id string) error {
 		}
 	}
 
-	if count != logLines {
-		return fmt.Errorf("a follower has %d lines of %d", count, logLines)
+	if count != lines {
+		return fmt.Errorf("a follower has %d lines of %d", count, lines)
 	}
 
 	return nil

@@ -25,7 +25,10 @@ type bench struct {
 	dir   string // scratch, removed at the end
 	bin   string // directory of the built clusterm and clusterctl
 	nodes int    // number of nodes in a full world
-	out   *report
+	lines int    // of the playbook in the row log
+	// rounds replaces the rounds of every row, and no row is measured again; 0: as the row says.
+	rounds int
+	out    *report
 }
 
 // group is a set of rows that are measured together. BENCH= selects groups by name.
@@ -39,6 +42,7 @@ var groups = []group{
 	{"list", "lists of all nodes", list},
 	{"transitions", "transitions of 64 nodes at once", transitions},
 	{"discover", "nodes discovered through POST /monitor/event", discover},
+	{"report", "reports of one node to a request", reported},
 	{"watch", "from an event to a watch", watch},
 	{"log", "output of a job", logs},
 	{"start", "start with all nodes in the store", start},
@@ -50,13 +54,8 @@ var groups = []group{
 func main() { os.Exit(run()) }
 
 func run() int {
-	// Some rows start this program again as a helper process.
-	if len(os.Args) > 1 && os.Args[1] == "serve-bytes" {
-		return serveBytes()
-	}
-
-	if len(os.Args) > 3 && os.Args[1] == "emit" {
-		return emit(os.Args[2], os.Args[3])
+	if status, ok := helper(os.Args[1:]); ok {
+		return status
 	}
 
 	rows := flag.String("rows", "", "the rows to measure, comma-separated; empty: all ("+names()+")")
@@ -89,7 +88,7 @@ func run() int {
 	}
 	defer os.RemoveAll(dir)
 
-	b := &bench{dir: dir, bin: filepath.Join(dir, "bin"), nodes: *nodes, out: &report{
+	b := &bench{dir: dir, bin: filepath.Join(dir, "bin"), nodes: *nodes, lines: 200_000, out: &report{
 		Time: time.Now().UTC().Truncate(time.Second), Machine: machine(), Nodes: *nodes,
 	}}
 	if err := b.build(ctx); err != nil {
@@ -132,6 +131,19 @@ func run() int {
 	}
 
 	return 0
+}
+
+// helper is this program as a helper process of a row. It reports whether the
+// arguments ask for one.
+func helper(args []string) (status int, ok bool) {
+	switch {
+	case len(args) > 0 && args[0] == "serve-bytes":
+		return serveBytes(), true
+	case len(args) > 2 && args[0] == "emit":
+		return emit(args[1], args[2], args[3:]), true
+	}
+
+	return 0, false
 }
 
 func names() string {
@@ -286,9 +298,14 @@ func (b *bench) compare(ctx context.Context, c comparison) error {
 		summarize = median
 	}
 
-	for attempt := range 2 {
+	rounds, attempts := c.rounds, 2
+	if b.rounds > 0 {
+		rounds, attempts = b.rounds, 1
+	}
+
+	for attempt := range attempts {
 		var product, baseline []float64
-		for round := range c.rounds {
+		for round := range rounds {
 			sides := []struct {
 				do  side
 				out *[]float64
@@ -311,7 +328,7 @@ func (b *bench) compare(ctx context.Context, c comparison) error {
 		r := row{
 			Name:     c.name,
 			Unit:     c.unit,
-			Rounds:   c.rounds,
+			Rounds:   rounds,
 			Product:  summarize(product),
 			Against:  c.against,
 			Baseline: summarize(baseline),

@@ -50,6 +50,7 @@ const keys = "/clusterm/v1"
 const settings = `data_dir: %[1]s/data
 socket: %[1]s/api.sock
 plain_http: 127.0.0.1:%[2]d
+plain_http_role: operator
 node: {label: bench, serial: "1", addr: 127.0.0.1}
 gossip: off
 max_body: 16777216

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -436,5 +437,39 @@ func TestSecrets(t *testing.T) {
 
 	if got := w.sh("host2", "cat /etc/systemtest").stdout; !strings.Contains(got, secret) {
 		t.Errorf("the variable did not reach the host: %s", got)
+	}
+
+	w.checksAnApply("host2")
+}
+
+// checksAnApply expects that a check shows a change, without the value of a secret
+// variable, and changes neither host nor record.
+func (w *world) checksAnApply(host string) {
+	w.t.Helper()
+
+	const secret = "s3cr3t-of-the-check"
+	show := func() (record api.Node, file string) {
+		n := w.node(host)
+		record = api.Node{
+			Status: n.Status, PrevStatus: n.PrevStatus, Group: n.Group, Applied: n.Applied, Playbooks: n.Playbooks,
+			LastError: n.LastError, Job: n.Job,
+		}
+
+		return record, w.sh(host, "stat -c '%y' /etc/systemtest; cat /etc/systemtest").stdout
+	}
+	record, file := show()
+
+	j := w.do("nodes", "apply", "--check", "--diff", "-e", "note="+secret, "-e", "db_password="+secret, w.name(host))
+	if j.Message != "checked; nothing was changed" || len(j.Hosts) != 1 || j.Hosts[0].Changed != 1 {
+		w.t.Errorf("the check: %q, %+v", j.Message, j.Hosts)
+	}
+
+	if after, now := show(); !reflect.DeepEqual(after, record) || now != file {
+		w.t.Errorf("the check has changed %s:\n%+v\n%s\nbefore\n%+v\n%s", host, after, now, record, file)
+	}
+
+	log := w.ctl("job", "logs", j.ID).stdout
+	if !strings.Contains(log, "+"+master+" (hidden)") || strings.Contains(log, secret) {
+		w.t.Errorf("the output of the check: %s", log)
 	}
 }

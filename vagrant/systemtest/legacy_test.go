@@ -10,7 +10,7 @@ import (
 
 // TestFirstGenerationScript: a script for the first generation's contract works.
 func TestFirstGenerationScript(t *testing.T) {
-	w := newWorld(t, setup{testPlaybooks: true, hosts: 3, config: "plain_http: 127.0.0.1:9007"})
+	w := newWorld(t, setup{testPlaybooks: true, hosts: 3, config: "plain_http: 127.0.0.1:9007\nplain_http_role: admin"})
 	w.labDo("cp", "testdata/legacy.sh", "host1:/root/legacy.sh")
 	r := w.sh("host1", "bash /root/legacy.sh "+w.name("host2")+" "+w.name("host3"))
 	t.Log(r.stdout)

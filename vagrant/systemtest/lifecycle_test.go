@@ -4,6 +4,7 @@ package systemtest
 
 import (
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -267,6 +268,8 @@ func TestChangedHostKey(t *testing.T) {
 	newKey("host2")
 	remedy := "clusterctl nodes set " + w.name("host2") + " --forget-host-key"
 
+	w.pings(remedy)
+
 	j, stderr := w.doFails("nodes", "maintenance", w.name("host2"))
 	if !strings.Contains(stderr, "forget the recorded key") || !strings.Contains(j.Message, "host key") {
 		t.Errorf("the message lacks the remedy: %q; %s", j.Message, stderr)
@@ -293,6 +296,40 @@ func TestChangedHostKey(t *testing.T) {
 	// The new key is checked too.
 	newKey("host2")
 	w.doFails("nodes", "maintenance", w.name("host2"))
+}
+
+// pings pings host1, which answers, host2, which has another host key, and host3
+// without its sshd. Nothing changes.
+func (w *world) pings(remedy string) {
+	w.t.Helper()
+	w.sh("host3", "systemctl stop ssh.socket ssh 2>/dev/null || systemctl stop ssh")
+
+	before := w.nodes()
+	r := w.wantRefused(
+		1,
+		[]string{"2 of 3 nodes did not answer", "not the one recorded", remedy, "refuses connections"},
+		"nodes",
+		"ping",
+		w.name("host1"),
+		w.name("host2"),
+		w.name("host3"),
+	)
+
+	for host, result := range map[string]string{"host1": "answered", "host2": "no answer", "host3": "no answer"} {
+		row := regexp.MustCompile("(?m)^" + w.name(host) + " .* " + result)
+		if !row.MatchString(r.stdout) {
+			w.t.Errorf("the row of %s lacks %q: %s", host, result, r)
+		}
+	}
+
+	w.sh("host3", "systemctl start ssh")
+	w.ctl("nodes", "ping", w.name("host3"))
+
+	for name, n := range w.nodes() {
+		if n.Revision != before[name].Revision {
+			w.t.Errorf("the ping changed %s: %+v", name, n)
+		}
+	}
 }
 
 // TestForgetAndDiscoverAgain: a forgotten node that reappears is Quarantined, and a

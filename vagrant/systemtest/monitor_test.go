@@ -64,7 +64,7 @@ func TestExternalMonitor(t *testing.T) {
 	}
 
 	// The manager on host3 is outside the gossip. The monitor is on host1.
-	w.write("host3", configFile, "gossip: off\nplain_http: 127.0.0.1:9007\n")
+	w.write("host3", configFile, "gossip: off\nplain_http: 127.0.0.1:9007\nplain_http_role: monitor\n")
 	w.sh("host3", "systemctl enable --quiet --now clusterm")
 	w.labDo("cp", repoFile("cmd/clusterm/clusterm-monitor.service"), "host1:/etc/systemd/system/")
 	w.write("host1", "/etc/clusterm/monitor.yaml",

@@ -9,6 +9,7 @@ import re
 import sys
 import time
 
+from ansible import context
 from ansible.plugins.callback import CallbackBase
 
 DOCUMENTATION = """
@@ -19,6 +20,7 @@ DOCUMENTATION = """
       - Appends to the file or FIFO in the environment variable CLUSTERM_EVENTS. Without the variable, it does nothing.
       - An event never contains the arguments or the whole result of a task. The event of a failure contains its message
         and the end of its output; for a task with C(no_log), neither.
+      - The event of a task has C(unselected) if only its tag C(always) lets it run, and C(executed) if it runs in a check.
       - An error of the file ends the events, but never the run.
       - In a run with the limit C(job_targets), a play whose own C(hosts) names C(job_helpers) acts on that group as
         well. Every other play stays within the limit. The run ends if that cannot be ensured.
@@ -27,12 +29,15 @@ DOCUMENTATION = """
 """
 
 MESSAGE_BYTES = 4096
+HEADLINE_BYTES = 240
+HEADLINE_LINES = 3
 ITEM_BYTES = 256
 OUTPUT_LINES = 20  # of stdout and of stderr, in a message
 CUT = "…"
 HIDDEN = "the result is hidden by no_log"
 TARGETS = "job_targets"
 HELPERS = "job_helpers"
+FACTS = ("gather_facts", "ansible.builtin.gather_facts", "ansible.legacy.gather_facts")
 EXIT_LIMIT = 97  # exit status of a run whose limit cannot be ensured
 
 
@@ -56,12 +61,20 @@ def tail(text, limit):
     return short if len(short) == len(text) else CUT + short
 
 
-def last_line(values):
-    """Return the last line with text of stderr, or else of stdout."""
+def last_lines(values):
+    """Return the end of stderr, or else of stdout, as one line: the last lines with words, HEADLINE_LINES at most."""
     for name in ("stderr", "module_stderr", "stdout", "module_stdout"):
-        lines = [line.strip() for line in str(values.get(name) or "").splitlines() if line.strip()]
+        lines = [line.strip() for line in str(values.get(name) or "").splitlines()]
+        lines = [line for line in lines if any(c.isalnum() for c in line)]
         if lines:
-            return shorten(lines[-1], ITEM_BYTES)
+            # The last line matters most, so the room is for it first.
+            head = shorten(lines[-1], HEADLINE_BYTES)
+            for line in reversed(lines[-HEADLINE_LINES:-1]):
+                longer = line + " / " + head
+                if len(longer.encode()) > HEADLINE_BYTES:
+                    break
+                head = longer
+            return head
     return ""
 
 
@@ -74,6 +87,23 @@ def is_hidden(result, values):
     """Report whether no_log hides the result."""
     no_log = getattr(attribute(result, "task"), "no_log", False) or values.get("_ansible_no_log")
     return bool(no_log or "censored" in values)
+
+
+def unselected(task):
+    """Report whether the tags of the command line do not select the task, so that it runs only by the tag always."""
+    if "always" not in (task.tags or ()):
+        return False
+    chosen = set(context.CLIARGS.get("tags") or ())
+    if not chosen or "all" in chosen:
+        # Without tags, only the facts that a play gathers by itself are nobody's choice.
+        return task.action in FACTS and list(task.tags) == ["always"]
+    return not chosen & {*task.tags, "tagged"}
+
+
+def executed(task):
+    """Report whether the run is a check, and the task is executed all the same."""
+    # An expression is not evaluated here, so it counts as executed.
+    return bool(context.CLIARGS.get("check")) and getattr(task, "check_mode", True) is not True
 
 
 def cause(result):
@@ -95,14 +125,14 @@ def cause(result):
     parts = [message]
     # These messages name no cause. The end of the output does.
     if message.startswith(("non-zero return code", "MODULE FAILURE")):
-        last = last_line(values)
+        last = last_lines(values)
         if last:
             parts.insert(0, last)
     if isinstance(values.get("rc"), int) and values["rc"] != 0:
         parts.append("rc=%d" % values["rc"])
     for name in ("stderr", "module_stderr", "stdout", "module_stdout"):
         text = str(values.get(name) or "").strip()
-        if text and text not in message and text != parts[0]:
+        if text and text not in message and " / ".join(text.split("\n")) != parts[0]:
             parts.append("%s: %s" % (name.replace("module_", ""), tail(text, MESSAGE_BYTES // 4)))
     return shorten("\n".join(p for p in parts if p) or "failed without a message", MESSAGE_BYTES)
 
@@ -251,6 +281,7 @@ class CallbackModule(CallbackBase):
         start = self.started.get((host, task._uuid))
         if start is not None:
             fields["seconds"] = round(time.monotonic() - start, 3)
+        fields.update(unselected=unselected(task), executed=executed(task))
         self.emit(event, host=host, **self.task_fields(task), **fields)
 
     # Callbacks of the run and its plays.

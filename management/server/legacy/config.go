@@ -11,28 +11,23 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/job"
 )
 
-// formerKey is a key in the configuration of the first generation.
-type formerKey struct {
-	section, name string
-	now           string // the key of today; empty: there is none
-	fixed         string // the only value, of a key without one of today
-	encoded       bool   // the value is an object in a string
-}
+// formerKey is a key of the first generation with an equivalent, or with a value that
+// did not change.
+type formerKey api.FormerKey
 
-// formerKeys are the keys with an equivalent, or with a value that did not change.
-var formerKeys = []formerKey{
-	{section: "ansible", name: "configure_playbook", fixed: job.PlaybookSite},
-	{section: "ansible", name: "cleanup_playbook", fixed: job.PlaybookCleanup},
-	{section: "ansible", name: "upgrade_playbook", fixed: job.PlaybookUpgrade},
-	{section: "ansible", name: "playbook_location", now: "playbooks"},
-	{section: "ansible", name: "user", now: "ssh.user"},
-	{section: "ansible", name: "priv_key_file", now: "ssh.key_file"},
-	{section: "ansible", name: "extra_variables", now: "vars", encoded: true},
-	{section: "manager", name: "addr", now: "plain_http"},
-}
+// formerKeys are the keys that GET /config shows and POST /config takes.
+var formerKeys = func() []formerKey {
+	var keys []formerKey
+	for _, k := range api.FormerKeys {
+		if k.Instead == "" {
+			keys = append(keys, formerKey(k))
+		}
+	}
+
+	return keys
+}()
 
 // formerSections are the sections of the first generation. None of them is a key
 // of today.
@@ -41,10 +36,10 @@ var formerSections = []string{"ansible", "inventory", "manager", "serf"}
 // withFormer adds the sections of the first generation to a nested configuration.
 func withFormer(nested map[string]any, now api.Config) (map[string]any, error) {
 	for _, k := range formerKeys {
-		section, ok := nested[k.section].(map[string]any)
+		section, ok := nested[k.Section].(map[string]any)
 		if !ok {
 			section = map[string]any{}
-			nested[k.section] = section
+			nested[k.Section] = section
 		}
 
 		value, err := k.show(now)
@@ -52,7 +47,7 @@ func withFormer(nested map[string]any, now api.Config) (map[string]any, error) {
 			return nil, err
 		}
 
-		section[k.name] = value
+		section[k.Name] = value
 	}
 
 	return nested, nil
@@ -60,12 +55,12 @@ func withFormer(nested map[string]any, now api.Config) (map[string]any, error) {
 
 // show returns the value of the key in the form of the first generation.
 func (k formerKey) show(now api.Config) (string, error) {
-	if k.fixed != "" {
-		return k.fixed, nil
+	if k.Fixed != "" {
+		return k.Fixed, nil
 	}
 
-	value := now[k.now].Value
-	if text, ok := value.(string); ok || value == nil || !k.encoded {
+	value := now[k.Now].Value
+	if text, ok := value.(string); ok || value == nil || !k.Encoded {
 		return text, nil
 	}
 
@@ -112,7 +107,7 @@ func translate(former map[string]any, now api.Config, patch map[string]any) erro
 func translateKey(section, key string, value any, now api.Config, patch map[string]any) error {
 	// The spelling of the names changed within the first generation.
 	name := strings.ReplaceAll(key, "-", "_")
-	i := slices.IndexFunc(formerKeys, func(k formerKey) bool { return k.section == section && k.name == name })
+	i := slices.IndexFunc(formerKeys, func(k formerKey) bool { return k.Section == section && k.Name == name })
 
 	if i < 0 {
 		return inventory.Errorf(inventory.KindRefused, "%s.%s has no equivalent in this manager", section, key).
@@ -130,9 +125,9 @@ func translateKey(section, key string, value any, now api.Config, patch map[stri
 		return nil
 	}
 
-	if k.fixed != "" {
+	if k.Fixed != "" {
 		return inventory.
-			Errorf(inventory.KindRefused, "%s.%s cannot change: the playbook is named %s", section, key, k.fixed).
+			Errorf(inventory.KindRefused, "%s.%s cannot change: the playbook is named %s", section, key, k.Fixed).
 			Do("give the playbook that name in its folder")
 	}
 
@@ -142,14 +137,14 @@ func translateKey(section, key string, value any, now api.Config, patch map[stri
 			Do("send it as the first generation did")
 	}
 
-	if _, both := patch[k.now]; both {
+	if _, both := patch[k.Now]; both {
 		return inventory.
-			Errorf(inventory.KindInvalid, "%s.%s and %s are given with different values", section, key, k.now).
+			Errorf(inventory.KindInvalid, "%s.%s and %s are given with different values", section, key, k.Now).
 			Do("give one of them")
 	}
 
-	if !k.encoded {
-		patch[k.now] = text
+	if !k.Encoded {
+		patch[k.Now] = text
 		return nil
 	}
 
@@ -160,8 +155,8 @@ func translateKey(section, key string, value any, now api.Config, patch map[stri
 	}
 
 	// An empty string was the first generation's empty object.
-	if !sameJSON(now[k.now].Value, vars) {
-		patch[k.now] = map[string]any(vars)
+	if !sameJSON(now[k.Now].Value, vars) {
+		patch[k.Now] = map[string]any(vars)
 	}
 
 	return nil

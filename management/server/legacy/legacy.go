@@ -564,6 +564,11 @@ func (a *API) observe(r *http.Request, event string, members []api.LegacyMember)
 	rest.Note(r, "verb", strings.ToLower(event))
 	rest.Note(r, "nodes", names)
 
+	// These events have no observer of their own, so a named monitor may not send them.
+	if err := access.CheckObserver(access.IdentityOf(r.Context()), inventory.ObserverPost); err != nil {
+		return err
+	}
+
 	return a.o.Nodes.Observe(r.Context(), inventory.ObserverPost, observations)
 }
 

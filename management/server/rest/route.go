@@ -34,6 +34,10 @@ type Route struct {
 	unserved bool // the route of an answer 404 or 405
 }
 
+// Served reports whether the path has the method. Every caller may learn that a
+// route is not served, and nothing else about it.
+func (rt Route) Served() bool { return !rt.unserved }
+
 // Mutates reports whether the route changes state.
 func (rt Route) Mutates() bool {
 	return !rt.ReadOnly && !rt.unserved && rt.Method != http.MethodGet && rt.Method != http.MethodHead

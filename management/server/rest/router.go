@@ -29,9 +29,11 @@ type Meter interface {
 
 // Options configure a Router. All fields are required.
 type Options struct {
-	// Authenticate returns the principal of a request, or refuses the request
-	// before anything else of it is read.
-	Authenticate func(r *http.Request) (principal string, err error)
+	// Admit authenticates the caller of a request, and decides whether it may use
+	// the route, before anything else of the request is read. It returns the
+	// principal, and the context of the handler. A refusal returns the principal
+	// too, if it is known.
+	Admit func(r *http.Request, rt Route) (ctx context.Context, principal string, err error)
 	// Remote returns the other end of the connection, for the access log.
 	Remote func(r *http.Request) string
 	Meter  Meter
@@ -50,7 +52,7 @@ type Options struct {
 }
 
 // Router serves routes and does for each of them the work that all have in
-// common: authentication, errors, metrics and the access log.
+// common: admission, errors, metrics and the access log.
 type Router struct {
 	options   Options
 	routes    []Route
@@ -223,10 +225,13 @@ func (router *Router) attempt(w http.ResponseWriter, r *http.Request, n *note) (
 		}
 	}()
 
-	// Authenticate first: the answer to a refused request reveals nothing else.
-	if n.principal, err = router.options.Authenticate(r); err != nil {
+	// Admit first: the answer to a refused request reveals nothing else.
+	var ctx context.Context
+	if ctx, n.principal, err = router.options.Admit(r, n.route); err != nil {
 		return err
 	}
+
+	r = r.WithContext(ctx)
 
 	if n.route.Family.Strict && !n.route.unserved {
 		if err := checkHeaders(r, n.route); err != nil {
@@ -234,7 +239,14 @@ func (router *Router) attempt(w http.ResponseWriter, r *http.Request, n *note) (
 		}
 	}
 
-	return n.route.Serve(w, r)
+	err = n.route.Serve(w, r)
+
+	// The credentials of the caller may have become invalid meanwhile.
+	if cause, ok := errors.AsType[*inventory.Error](context.Cause(ctx)); ok && err != nil {
+		return cause
+	}
+
+	return err
 }
 
 // writeError answers with the form of err that clients may see, and returns it.
@@ -244,6 +256,10 @@ func (router *Router) writeError(w http.ResponseWriter, r *http.Request, family 
 
 	if own, ok := errors.AsType[withStatus](err); ok {
 		f.Problem.Status, f.FixedStatus = own.status, true
+	}
+
+	if shown.Kind == inventory.KindUnauthenticated {
+		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 
 	family.WriteError(w, f)

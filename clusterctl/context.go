@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"cmp"
+	"context"
+	"os"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/contexts"
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+)
+
+// contextHelp is the one rule about the choice of a manager.
+const contextHelp = "The first of these selects the manager: --url or --context, the environment variables " +
+	"CLUSTERM_URL and CLUSTERCTL_CONTEXT, the context in use, the Unix socket " + api.DefaultSocket + " of this " +
+	"host, which has the context name " + contexts.Local + ". Contexts are in " +
+	"~/.config/clusterctl/config.yaml (mode 0600)."
+
+// envContext is the environment variable with the name of a context.
+const envContext = "CLUSTERCTL_CONTEXT"
+
+// place returns the connection that the options and the environment select, by the
+// values of --url and --context. urlFlag is set if --url is on the command line.
+func place(url, name string, urlFlag bool) (client.Options, error) {
+	if name != "" && urlFlag {
+		return client.Options{}, exit.Usagef("--url and --context exclude each other").
+			Try("drop one of the two options")
+	}
+
+	// An option has precedence over the environment.
+	if url != "" && name == "" {
+		return client.Options{URL: url}, nil
+	}
+
+	path, err := contexts.Path()
+	if err != nil && cmp.Or(name, os.Getenv(envContext)) == "" {
+		return client.Options{}, nil // a service without a home has no contexts
+	}
+
+	if err != nil {
+		return client.Options{}, err
+	}
+
+	if name = cmp.Or(name, os.Getenv(envContext)); name == contexts.Local {
+		return client.Options{}, nil
+	}
+
+	f, err := contexts.Load(path)
+	if err != nil {
+		return client.Options{}, err
+	}
+
+	if name = cmp.Or(name, f.Current, contexts.Local); name == contexts.Local {
+		return client.Options{}, nil
+	}
+
+	c, err := f.Get(name)
+	if err != nil {
+		return client.Options{}, err
+	}
+
+	return client.Options{
+		URL: c.URL, Trust: client.Trust{Fingerprint: c.Fingerprint, CA: []byte(c.CA)}, Token: c.Token,
+	}, nil
+}
+
+// urlOnCommandLine reports whether --url has a value that is not from the
+// environment.
+func urlOnCommandLine(url string) bool { return url != "" && url != os.Getenv("CLUSTERM_URL") }
+
+func (a *app) context() *cli.Command {
+	return &cli.Command{
+		Name:    "context",
+		Aliases: []string{"contexts"},
+		Usage:   "list, select and remove the managers of clusterctl login",
+		Commands: []*cli.Command{
+			a.leaf(leaf{
+				name:     "list",
+				usage:    "list the managers",
+				about:    contextHelp,
+				local:    true,
+				examples: []string{"clusterctl context list", "clusterctl context list -o name"},
+				run:      contextList,
+			}),
+			a.leaf(leaf{
+				name:     "use",
+				args:     "NAME",
+				min:      1,
+				max:      1,
+				usage:    "select the manager for commands without --context and --url",
+				about:    "NAME " + contexts.Local + " is the manager on this host.\n" + contextHelp,
+				local:    true,
+				formats:  []string{},
+				examples: []string{"clusterctl context use prod", "clusterctl context use " + contexts.Local},
+				run: func(_ context.Context, c *call) error {
+					name := c.args[0]
+
+					return updateContexts(func(f *contexts.File) error {
+						if name == contexts.Local {
+							f.Current = ""
+							return nil
+						}
+
+						_, err := f.Get(name)
+						f.Current = name
+
+						return err
+					}, func() { c.say("commands now reach %s", name) })
+				},
+			}),
+			a.leaf(leaf{
+				name:     "remove",
+				args:     "NAME",
+				min:      1,
+				max:      1,
+				usage:    "remove a manager, with its pinned CA and its token",
+				about:    "The token stays valid at the manager: an admin revokes it there.",
+				local:    true,
+				formats:  []string{},
+				examples: []string{"clusterctl context remove lab"},
+				run: func(_ context.Context, c *call) error {
+					name := c.args[0]
+
+					return updateContexts(func(f *contexts.File) error {
+						_, err := f.Get(name)
+						f.Remove(name)
+
+						return err
+					}, func() { c.say("removed: %s", name) })
+				},
+			}),
+		},
+	}
+}
+
+// updateContexts changes the file with the contexts, and then calls done.
+func updateContexts(change func(*contexts.File) error, done func()) error {
+	path, err := contexts.Path()
+	if err != nil {
+		return err
+	}
+
+	if err := contexts.Update(path, change); err != nil {
+		return err
+	}
+
+	done()
+
+	return nil
+}
+
+// contextRow is a context without its secrets.
+type contextRow struct {
+	Name        string `json:"name"`
+	Current     bool   `json:"current"`
+	URL         string `json:"url"`
+	Fingerprint string `json:"ca_fingerprint,omitempty"`
+	HasToken    bool   `json:"has_token"`
+}
+
+func contextList(_ context.Context, c *call) error {
+	path, err := contexts.Path()
+	if err != nil {
+		return err
+	}
+
+	f, err := contexts.Load(path)
+	if err != nil {
+		return err
+	}
+
+	current := cmp.Or(f.Current, contexts.Local)
+	list := []contextRow{{Name: contexts.Local, Current: current == contexts.Local, URL: "unix://" + api.DefaultSocket}}
+
+	for _, name := range f.Names()[1:] {
+		x, err := f.Get(name)
+		if err != nil {
+			return err
+		}
+
+		list = append(list, contextRow{name, name == current, x.URL, x.Fingerprint, x.Token != ""})
+	}
+
+	var rows, longRows [][]string
+	for _, x := range list {
+		mark := ""
+		if x.Current {
+			mark = "*"
+		}
+
+		row := []string{mark, x.Name, print.Line(x.URL), print.YesNo(x.HasToken)}
+		rows = append(rows, row)
+		longRows = append(longRows, append(row[:len(row):len(row)], print.Line(x.Fingerprint)))
+	}
+
+	return c.show(print.Answer{
+		Wire: map[string]any{"items": list}, Names: f.Names(),
+		Table: func(p *print.Printer) { p.Rows([]string{"USED", "NAME", "URL", "TOKEN"}, rows) },
+		Long:  func(p *print.Printer) { p.Rows([]string{"USED", "NAME", "URL", "TOKEN", "CA"}, longRows) },
+	})
+}
+
+// contextNames returns the names of all contexts, the local one first.
+func contextNames() []string {
+	path, err := contexts.Path()
+	if err != nil {
+		return []string{contexts.Local}
+	}
+
+	// A file that cannot be read only costs the candidates.
+	f, _ := contexts.Load(path)
+
+	return f.Names()
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	"github.com/contiv/cluster/clusterctl/contexts"
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/client"
+)
+
+// maxToken bounds the size of a token, in bytes.
+const maxToken = 4 << 10
+
+func (a *app) login() *cli.Command {
+	return a.leaf(leaf{
+		name:  "login",
+		args:  "URL",
+		min:   1,
+		max:   1,
+		usage: "log in to a manager on another host, and use it from now on",
+		about: "URL is https://HOST:PORT, with the port of the key listen in the manager's clusterm.yaml. Compare " +
+			"the fingerprint with the output of `clusterm ca fingerprint` on the manager's host. Without a terminal, " +
+			"--fingerprint and --token-file are needed.\n" + contextHelp,
+		local: true,
+		flags: []cli.Flag{
+			&cli.StringFlag{Name: "fingerprint", Usage: "pin the CA of the manager with this SHA-256 `FINGERPRINT`"},
+			&cli.StringFlag{Name: "ca-file", Usage: "trust the CAs of the site in this `FILE` (PEM) instead"},
+			&cli.StringFlag{Name: "token-file", Usage: "read the token from this `FILE`, or from stdin with -"},
+		},
+		formats: []string{},
+		examples: []string{
+			"clusterctl login https://manager:9443",
+			"clusterctl login https://manager:9443 --context prod --fingerprint sha256:… --token-file token",
+		},
+		run: login,
+	})
+}
+
+func login(ctx context.Context, c *call) error {
+	address, name, err := c.loginTarget()
+	if err != nil {
+		return err
+	}
+
+	entry := contexts.Context{Name: name, URL: address}
+	if err := c.trust(ctx, &entry); err != nil {
+		return err
+	}
+
+	if entry.Token, err = c.token(ctx); err != nil {
+		return err
+	}
+
+	// A context with a token that does not work helps nobody.
+	m, err := client.New(client.Options{
+		URL: address, Trust: client.Trust{Fingerprint: entry.Fingerprint, CA: []byte(entry.CA)}, Token: entry.Token,
+		UserAgent: "clusterctl/" + c.app.Version.Version, Patience: impatient, Observe: c.observer(),
+	})
+	if err != nil {
+		return err
+	}
+
+	v, err := m.Version(ctx)
+	if err != nil {
+		return err
+	}
+
+	return updateContexts(func(f *contexts.File) error {
+		f.Set(entry)
+		f.Current = name
+
+		return nil
+	}, func() { c.say("logged in to clusterm %s at %s as context %s", v.Version, address, name) })
+}
+
+// loginTarget returns the URL to log in to, and the name of its context.
+func (c *call) loginTarget() (address, name string, err error) {
+	address = c.args[0]
+	if !strings.Contains(address, "://") {
+		address = "https://" + address
+	}
+
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
+		return "", "", exit.Usagef("%q is not the URL of a manager", print.Inline(c.args[0])).
+			Try("write https://HOST:PORT, with the port of the key listen in the manager's clusterm.yaml")
+	}
+
+	if urlOnCommandLine(c.String("url")) {
+		return "", "", exit.Usagef("login takes its URL as an argument, and no --url").Try("drop --url")
+	}
+
+	name = cmp.Or(c.String("context"), u.Hostname())
+
+	return strings.TrimSuffix(address, "/"), name, contexts.CheckName(name)
+}
+
+// trust sets the CA of the manager: that of an option, that of this host, or the
+// presented one after a person has compared its fingerprint.
+func (c *call) trust(ctx context.Context, entry *contexts.Context) error {
+	pin, file := c.String("fingerprint"), c.String("ca-file")
+
+	switch {
+	case pin != "" && file != "":
+		return exit.Usagef("--fingerprint and --ca-file exclude each other").Try("drop one of the two options")
+	case pin != "":
+		var err error
+		entry.Fingerprint, err = client.ParseFingerprint(pin)
+
+		return err
+	case file != "":
+		pem, err := readFile(file)
+		if err != nil {
+			return exit.Usagef("cannot read the CA: %v", err)
+		}
+
+		entry.CA = string(pem)
+
+		return nil
+	}
+
+	ca, trusted, err := client.Certificate(ctx, entry.URL)
+	if err != nil || trusted {
+		return err
+	}
+
+	entry.Fingerprint = client.Fingerprint(ca)
+	c.say("the CA of %s has the fingerprint\n  %s", entry.URL, entry.Fingerprint)
+	c.warnOfNewCA(*entry)
+
+	if !c.atTerminal() {
+		return exit.Usagef("the fingerprint of the CA needs a confirmation, which takes a terminal").
+			Try("compare it with `clusterm ca fingerprint` on the manager's host; then add --fingerprint %s",
+				entry.Fingerprint)
+	}
+
+	fmt.Fprint(c.Stderr, "is it the output of `clusterm ca fingerprint` on the manager's host? [y/N] ")
+
+	answer, err := c.readLine(ctx)
+	if err != nil {
+		return err
+	}
+
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+
+	return exit.Errorf(exit.Failed, "not confirmed; nothing was sent or stored").
+		Try("if the fingerprints differ, the connection is intercepted, or the address is that of another host")
+}
+
+// warnOfNewCA warns if the context pinned another CA so far.
+func (c *call) warnOfNewCA(entry contexts.Context) {
+	path, err := contexts.Path()
+	if err != nil {
+		return
+	}
+
+	f, err := contexts.Load(path)
+	if err != nil {
+		return
+	}
+
+	old, err := f.Get(entry.Name)
+	if err == nil && old.Fingerprint != "" && old.Fingerprint != entry.Fingerprint {
+		c.say("warning: the context %s pinned another CA so far:\n  %s", entry.Name, old.Fingerprint)
+	}
+}
+
+// token reads the token from the file, from stdin, or from a terminal without echo.
+// It is never an argument, which other accounts of this host could see.
+func (c *call) token(ctx context.Context) (string, error) {
+	var text []byte
+	var err error
+
+	switch name := c.String("token-file"); {
+	case name == "-":
+		text, err = c.readStdin(ctx)
+	case name != "":
+		text, err = readToken(name)
+	case c.atTerminal():
+		text, err = c.typeToken(ctx)
+	default:
+		return "", exit.Usagef("the token needs a terminal").
+			Try("give --token-file FILE, or --token-file - for stdin")
+	}
+
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+
+	if err != nil {
+		if _, ok := err.(*exit.Error); ok { //nolint:errorlint // made by readToken, and not wrapped
+			return "", err
+		}
+
+		return "", exit.Usagef("cannot read the token: %v", err)
+	}
+
+	token := strings.TrimSpace(string(text))
+	if token == "" || len(token) > maxToken {
+		return "", exit.Usagef("the token is empty, or longer than %d bytes", maxToken).
+			Try("an admin makes one on the manager's host: clusterctl token create --role operator")
+	}
+
+	return token, nil
+}
+
+// readToken reads a file that only its owner may read. A pipe has no other readers.
+func readToken(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+
+	if info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+		return nil, exit.Usagef("others than the owner may read the token in %s", name).
+			Try("chmod 600 %s; if others had access to it, revoke the token", name)
+	}
+
+	return io.ReadAll(io.LimitReader(f, maxToken+1))
+}
+
+// typeToken reads a line from the terminal without echo.
+func (c *call) typeToken(ctx context.Context) ([]byte, error) {
+	f, ok := c.Stdin.(*os.File)
+	if !ok {
+		return nil, os.ErrInvalid
+	}
+
+	state, err := term.GetState(int(f.Fd()))
+	if err != nil {
+		return nil, err
+	}
+
+	fmt.Fprint(c.Stderr, "token: ")
+
+	type result struct {
+		text []byte
+		err  error
+	}
+
+	typed := make(chan result, 1)
+	go func() {
+		text, err := term.ReadPassword(int(f.Fd()))
+		typed <- result{text, err}
+	}()
+
+	select {
+	case r := <-typed:
+		fmt.Fprintln(c.Stderr)
+		return r.text, r.err
+	case <-ctx.Done():
+		// The read goes on until the process ends, so it cannot restore the echo.
+		_ = term.Restore(int(f.Fd()), state)
+
+		fmt.Fprintln(c.Stderr)
+
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (a *app) logout() *cli.Command {
+	return a.leaf(leaf{
+		name:  "logout",
+		usage: "remove the token of a context",
+		about: "It is the context in use, or that of --context. Its pinned CA stays. The token stays valid at the " +
+			"manager: an admin revokes it there.",
+		local:    true,
+		formats:  []string{},
+		examples: []string{"clusterctl logout", "clusterctl logout --context prod"},
+		run: func(_ context.Context, c *call) error {
+			name := cmp.Or(c.String("context"), os.Getenv(envContext))
+
+			return updateContexts(func(f *contexts.File) error {
+				if name = cmp.Or(name, f.Current, contexts.Local); name == contexts.Local {
+					return exit.Usagef("the manager on this host has no token").
+						Try("name a context: clusterctl logout --context NAME")
+				}
+
+				entry, err := f.Get(name)
+				if err != nil {
+					return err
+				}
+
+				entry.Token = ""
+				f.Set(entry)
+
+				return nil
+			}, func() { c.say("logged out of %s", name) })
+		},
+	})
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/clusterctl/contexts"
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/pki"
+)
+
+const goodToken = "canary-token-0123456789"
+
+// remoteManager is a manager over TLS that accepts one token.
+type remoteManager struct {
+	*testing.T
+	url, pin, home string
+}
+
+// remote begins a manager, and gives the test a home of its own.
+func remote(t *testing.T) *remoteManager {
+	t.Helper()
+
+	k, err := pki.Open(pki.Options{
+		Dir: filepath.Join(t.TempDir(), "pki"), Names: func() []string { return []string{"127.0.0.1"} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer "+goodToken {
+			w.Header().Set("Content-Type", api.TypeJSON)
+			_, _ = io.WriteString(w, `{"version":"1","commit":"c"}`)
+
+			return
+		}
+
+		w.Header().Set("Content-Type", api.TypeProblem)
+		w.WriteHeader(http.StatusUnauthorized)
+
+		kind := string(inventory.KindUnauthenticated)
+		_, _ = io.WriteString(w, `{"type":"`+api.ProblemBase+kind+`","detail":"the bearer token is not valid"}`)
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	addr := s.Listener.Addr().String()
+	s.Listener = tls.NewListener(s.Listener, k.ServerConfig())
+	s.Start()
+	t.Cleanup(s.Close)
+
+	m := &remoteManager{t, "https://" + addr, k.Fingerprint(), t.TempDir()}
+	t.Setenv("XDG_CONFIG_HOME", m.home)
+	t.Setenv("CLUSTERM_URL", "")
+	t.Setenv(envContext, "")
+
+	return m
+}
+
+func (m *remoteManager) path() string { return filepath.Join(m.home, "clusterctl", "config.yaml") }
+
+// ctl runs a command line with input, and expects an exit code, and parts of the
+// output of both kinds. The token must never be in it.
+func (m *remoteManager) ctl(code int, input, line string, want ...string) {
+	m.Helper()
+
+	var out bytes.Buffer
+	o := Options{Stdin: strings.NewReader(input), Stdout: &out, Stderr: &out}
+
+	if got := Run(m.Context(), strings.Fields("clusterctl "+line), o); got != code {
+		m.Errorf("%s: exit code %d, want %d\n%s", line, got, code, &out)
+	}
+
+	for _, part := range want {
+		if !strings.Contains(out.String(), part) {
+			m.Errorf("%s: no %q in\n%s", line, part, &out)
+		}
+	}
+
+	if strings.Contains(out.String(), goodToken) {
+		m.Errorf("%s: the token is in the output", line)
+	}
+}
+
+func TestLogin(t *testing.T) {
+	m := remote(t)
+	file := filepath.Join(m.home, "token")
+	write := func(mode os.FileMode) {
+		t.Helper()
+
+		_ = os.Remove(file)
+		if err := os.WriteFile(file, []byte(goodToken+"\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0o600)
+
+	pinned := "login " + m.url + " --fingerprint " + m.pin
+
+	// Each of these stores nothing.
+	m.ctl(exit.Usage, "", "login "+m.url, m.pin, "needs a confirmation", "--fingerprint sha256:")
+	m.ctl(exit.Usage, "", pinned, "the token needs a terminal", "--token-file")
+	m.ctl(exit.Usage, "", pinned+" --token-file -", "the token is empty")
+	m.ctl(exit.Usage, "two words", pinned+" --token-file -", "the token is malformed")
+	m.ctl(exit.Usage, "", pinned+" --token-file "+m.home+"/none", "cannot read the token")
+	m.ctl(exit.Usage, "", pinned+" --ca-file x", "exclude each other")
+	m.ctl(exit.Usage, "", "login http://127.0.0.1:9007", "https://HOST:PORT")
+	m.ctl(exit.Usage, "", pinned+" --context local --token-file "+file, "the manager on this host")
+	m.ctl(exit.Refused, "wrong-token", pinned+" --token-file -", "not valid")
+	m.ctl(exit.Refused, "", "login "+m.url+" --fingerprint "+strings.Repeat("0", 64)+" --token-file "+file,
+		"another CA than the pinned one", "intercepted")
+	write(0o644)
+	m.ctl(exit.Usage, "", pinned+" --token-file "+file, "others than the owner", "chmod 600")
+	write(0o600)
+
+	if _, err := os.Stat(m.path()); err == nil {
+		t.Error("a refused login stored something")
+	}
+
+	m.ctl(exit.Done, goodToken, pinned+" --token-file - --context lab", "as context lab")
+	m.ctl(exit.Done, "", pinned+" --token-file "+file, "as context 127.0.0.1")
+
+	if st, err := os.Stat(m.path()); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st, err)
+	}
+
+	m.ctl(exit.Done, "", "context list -o long", "lab", m.url, m.pin)
+	m.ctl(exit.Done, "", "context list -o json", `"has_token": true`)
+	m.ctl(exit.Done, "", "version -v", "GET /v1/version: 200")
+
+	m.ctl(exit.Done, "", "logout", "logged out of 127.0.0.1")
+	m.ctl(exit.Refused, "", "version", "not valid")
+	m.ctl(exit.Done, "", "version --context lab")
+	m.ctl(exit.Done, "", "context remove lab", "removed: lab")
+	m.ctl(exit.NotFound, "", "version --context lab", "there is no context")
+
+	if err := os.Chmod(m.path(), 0o640); err != nil {
+		t.Fatal(err)
+	}
+
+	m.ctl(exit.Refused, "", "version", "which holds tokens", "chmod 600")
+	m.ctl(exit.Refused, "", pinned+" --token-file "+file, "which holds tokens")
+}
+
+// TestSelection expects the order of the ways to select a manager.
+func TestSelection(t *testing.T) {
+	m := remote(t)
+
+	if err := contexts.Update(m.path(), func(f *contexts.File) error {
+		f.Contexts = []contexts.Context{
+			{Name: "a", URL: "https://a", Fingerprint: m.pin, Token: "ta"}, {Name: "b", URL: "https://b"},
+		}
+		f.Current = "a"
+
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, c := range []struct{ url, context, envURL, envContext, want, token string }{
+		{"", "", "", "", "https://a", "ta"},
+		{"", "", "", "b", "https://b", ""},
+		{"", "", "", "local", "", ""},
+		{"", "", "https://e", "b", "https://e", ""},
+		{"", "b", "https://e", "a", "https://b", ""},
+		{"", "local", "", "", "", ""},
+		{"https://u", "", "https://e", "b", "https://u", ""},
+		{"https://a", "", "", "", "https://a", ""}, // a URL has no token
+	} {
+		t.Setenv("CLUSTERM_URL", c.envURL)
+		t.Setenv(envContext, c.envContext)
+
+		url := c.url
+		if url == "" {
+			url = c.envURL // as the library does
+		}
+
+		o, err := place(url, c.context, urlOnCommandLine(url))
+		if err != nil || o.URL != c.want || o.Token != c.token {
+			t.Errorf("%+v: %q, token %q, %v", c, o.URL, o.Token, err)
+		}
+	}
+
+	if _, err := place("https://u", "b", true); exit.Code(err) != exit.Usage {
+		t.Errorf("both: %v", err)
+	}
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+)
+
+// tokenEnv is the environment variable with a token.
+const tokenEnv = "CLUSTERCTL_TOKEN" //nolint:gosec // a name, not a token
+
+// maxTokenFile bounds the file of a token, in bytes.
+const maxTokenFile = 4 << 10
+
+func (a *app) token() *cli.Command {
+	return &cli.Command{
+		Name: "token", Usage: "create and revoke tokens for programs and remote operators",
+		Commands: []*cli.Command{
+			a.leaf(leaf{
+				name:  "create",
+				usage: "create a token and print it, once",
+				about: "Only the hash of the token is stored, so it cannot be shown again. Give the token to " +
+					"a program in a file (--token-file) or in " + tokenEnv + "; a command line is visible to " +
+					"other users.\n" +
+					"Roles: viewer reads; monitor reports observations; operator also runs jobs and changes " +
+					"nodes and variables; admin does everything.",
+				flags: []cli.Flag{
+					&cli.StringFlag{Name: "role", Usage: "viewer, monitor, operator or admin", Required: true},
+					&cli.StringFlag{Name: "name", Usage: "a unique name for lists and the audit log (default: the id)"},
+					&cli.StringFlag{Name: "expires", Value: "720h", Usage: "`TIME` to the end of the token"},
+				},
+				examples: []string{
+					"clusterctl token create --role operator --name pipeline --expires 168h > pipeline.token",
+					"clusterctl token create --role viewer -o json",
+				},
+				run: tokenCreate,
+			}),
+			a.leaf(leaf{
+				name:  "list",
+				usage: "list the tokens, without their secrets",
+				about: "The last use is shown to the minute. Tokens that have expired stay in the list until you " +
+					"revoke them.",
+				formats: tableFormats,
+				flags:   columnFlags(print.TokenColumns.Names()),
+				examples: []string{
+					"clusterctl token list",
+					"clusterctl token list --sort used",
+				},
+				run: tokenList,
+			}),
+			a.leaf(leaf{
+				name:  "revoke",
+				args:  "TOKEN…",
+				min:   1,
+				max:   -1,
+				usage: "revoke tokens, by id or name",
+				about: "The token is refused at once, on open connections as well, and its open streams end.",
+				examples: []string{
+					"clusterctl token revoke pipeline",
+				},
+				run: tokenRevoke,
+			}),
+		},
+	}
+}
+
+func tokenCreate(ctx context.Context, c *call) error {
+	made, err := c.manager.CreateToken(ctx, api.TokenRequest{
+		Role: c.String("role"), Name: c.String("name"), Expires: c.String("expires"),
+	})
+	if err != nil {
+		return err
+	}
+
+	c.say("the token %s of the role %s expires at %s; it is not shown again",
+		made.Record.Name, made.Record.Role, made.Record.Expires.Format("2006-01-02 15:04:05 MST"))
+
+	// A table is for people: only the token itself goes to a file.
+	whole := func(p *print.Printer) { p.Printf("%s\n", made.Token) }
+
+	return c.show(print.Answer{Wire: made, Names: []string{made.Record.ID}, Table: whole, Long: whole})
+}
+
+func tokenList(ctx context.Context, c *call) error {
+	layout, err := layoutOf(c, print.TokenColumns)
+	if err != nil {
+		return err
+	}
+
+	l, err := c.manager.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+
+	layout.Sort(l.Items)
+
+	answer := print.Answer{
+		Wire: l, Stale: l.Stale,
+		Table: func(p *print.Printer) { layout.Print(p, l.Items) },
+		Long:  func(p *print.Printer) { layout.Everything(print.TokenColumns).Print(p, l.Items) },
+	}
+	for _, token := range l.Items {
+		answer.Names = append(answer.Names, token.ID)
+	}
+
+	return c.show(answer)
+}
+
+func tokenRevoke(ctx context.Context, c *call) error {
+	for _, ref := range c.args {
+		if _, err := c.manager.RevokeToken(ctx, ref); err != nil {
+			return err
+		}
+
+		c.say("the token %s is revoked", ref)
+	}
+
+	return nil
+}
+
+// useBearer sets the token to send: that of --token-file, or of the environment, or
+// else that of the context.
+func useBearer(o *client.Options, path string) error {
+	if path == "" {
+		o.Token = cmp.Or(os.Getenv(tokenEnv), o.Token)
+		return nil
+	}
+
+	f, err := os.Open(path)
+	if err != nil {
+		return exit.Usagef("cannot read the token: %v", err)
+	}
+	defer f.Close()
+
+	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
+	if err != nil {
+		return exit.Usagef("cannot read the token: %v", err)
+	}
+
+	o.Token = strings.TrimSpace(string(text))
+	if o.Token == "" || len(text) > maxTokenFile {
+		return exit.Usagef("the file %s holds no token", path).
+			Try("write the output of clusterctl token create to it")
+	}
+
+	return nil
+}

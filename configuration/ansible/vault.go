@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ansible
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+)
+
+const (
+	vaultMark     = "$ANSIBLE_VAULT;"
+	vaultMissing  = "no vault secrets found" // Ansible's message
+	remedyVault   = "set vault_ids in the configuration file of the manager and reload it: systemctl reload clusterm"
+	maxNamedFiles = 3
+	maxVarsDepth  = 20
+)
+
+// CheckEncrypted refuses a folder of playbooks with encrypted variables that a run
+// without a vault password loads: ansible-playbook would break off before the first
+// task, in the cleanup as well. Those are the files in group_vars and host_vars for
+// the groups, for all hosts and for the hosts. A task, not the run, fails with other
+// encrypted files, and the syntax check loads those of roles and vars_files.
+func CheckEncrypted(folder string, groups, hosts []string) error {
+	usual := []string{
+		"all", "ungrouped", inventory.GroupPrepare, configuration.TargetsGroup, configuration.HelpersGroup,
+	}
+
+	var found []string
+	for dir, names := range map[string][]string{"group_vars": slices.Concat(usual, groups), "host_vars": hosts} {
+		for _, name := range names {
+			found = append(found, encryptedVars(folder, filepath.Join(dir, name))...)
+		}
+	}
+
+	if len(found) == 0 {
+		return nil
+	}
+
+	slices.Sort(found)
+	found = slices.Compact(found)
+
+	named := strings.Join(found[:min(len(found), maxNamedFiles)], ", ")
+	if more := len(found) - maxNamedFiles; more > 0 {
+		named += " and " + inventory.Count(more, "more file", "more files")
+	}
+
+	return inventory.Errorf(inventory.KindRefused,
+		"variables in the playbook folder are encrypted with Ansible Vault, and no password is configured: %s", named).
+		Do(remedyVault)
+}
+
+// encryptedVars returns the encrypted files that Ansible loads for a name, such as
+// group_vars/all: the first one of a file or folder, and the file with each extension.
+func encryptedVars(folder, name string) []string {
+	for _, extension := range []string{"", ".yml", ".yaml", ".json"} {
+		info, err := os.Stat(filepath.Join(folder, name+extension))
+
+		switch {
+		case err != nil:
+			continue
+		case info.IsDir() && extension == "":
+			return encryptedIn(folder, name, 0)
+		case info.Mode().IsRegular() && isEncrypted(filepath.Join(folder, name+extension)):
+			return []string{name + extension}
+		default:
+			return nil
+		}
+	}
+
+	return nil
+}
+
+// encryptedIn returns the encrypted files of variables in a folder and below it. A
+// link may lead back to a folder above.
+func encryptedIn(folder, dir string, depth int) (found []string) {
+	entries, err := os.ReadDir(filepath.Join(folder, dir))
+	if err != nil || depth > maxVarsDepth {
+		return nil // Ansible reports it
+	}
+
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		if strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), "~") {
+			continue
+		}
+
+		info, err := os.Stat(filepath.Join(folder, name))
+
+		switch {
+		case err != nil:
+		case info.IsDir():
+			found = append(found, encryptedIn(folder, name, depth+1)...)
+		case isVarsFile(e.Name()) && info.Mode().IsRegular() && isEncrypted(filepath.Join(folder, name)):
+			found = append(found, name)
+		}
+	}
+
+	return found
+}
+
+func isVarsFile(name string) bool {
+	return slices.Contains([]string{"", ".yml", ".yaml", ".json"}, filepath.Ext(name))
+}
+
+func isEncrypted(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+
+	start := make([]byte, len(vaultMark))
+	_, err = io.ReadFull(f, start)
+
+	return err == nil && bytes.Equal(start, []byte(vaultMark))
+}
+
+// HostsWithVars returns the names for which the folder has variables in host_vars.
+func HostsWithVars(folder string) (names []string, err error) {
+	entries, err := fs.Glob(os.DirFS(folder), "host_vars/*")
+	for _, e := range entries {
+		name := filepath.Base(e)
+		if isVarsFile(name) {
+			name = strings.TrimSuffix(name, filepath.Ext(name))
+		}
+
+		names = append(names, name)
+	}
+
+	return names, err
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package configuration
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSecretsValues(t *testing.T) {
+	t.Parallel()
+
+	got := DefaultSecrets().Values(map[string]any{
+		"db_password":  "hunter2",
+		"motd":         "shown",
+		"my_token":     map[string]any{"id": json.Number("123456"), "list": []any{`a "quoted" one`, true}},
+		"deep":         map[string]any{"api_key": "deep-value", "name": "shown"},
+		"private_key":  "-----BEGIN-----\nAAAA\n  BBBB\nab\n",
+		"has_password": "true",
+		"pin_password": "123",
+	})
+
+	want := []string{
+		"-----BEGIN-----", "123456", "AAAA", "BBBB", `a "quoted" one`, `a \"quoted\" one`, "deep-value", "hunter2",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestMask masks a stream in writes of every size.
+func TestMask(t *testing.T) {
+	t.Parallel()
+
+	secrets := []string{"abab", "ababcd", "key-1", "xyzzy"}
+	// A secret within another one, one after half of itself, and one that never ends.
+	const (
+		text = "ab xabab ababcd abababcd key-key-1, nothing, xyzzyxyzzy xyzz"
+		want = "ab x(hidden) (hidden) (hidden)abcd key-(hidden), nothing, (hidden)(hidden) xyzz"
+	)
+
+	for size := 1; size <= len(text); size++ {
+		var out strings.Builder
+
+		m := NewMask(&out, secrets)
+		for part := range slices.Chunk([]byte(text), size) {
+			if n, err := m.Write(part); n != len(part) || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+
+		if err := m.Close(); err != nil || out.String() != want {
+			t.Errorf("writes of %d bytes: %q, %v", size, out.String(), err)
+		}
+	}
+}
+
+// TestEventMask: a secret hides texts of an event, never the fields on which results
+// depend.
+func TestEventMask(t *testing.T) {
+	t.Parallel()
+
+	const lines = `{"event":"ok","host":"failed-1","changed":true}` + "\n" +
+		`{"event":"failed","host":"failed-1","message":"login as \"failed\" <a>","item":"x"}` + "\n" + "failed\n"
+
+	for size := 1; size <= len(lines); size++ {
+		var out strings.Builder
+
+		m := NewEventMask(&out, []string{"failed", "true"})
+		for part := range slices.Chunk([]byte(lines), size) {
+			if _, err := m.Write(part); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		var stream EventStream
+
+		events := stream.Write([]byte(out.String()))
+		if len(events) != 2 || !events[0].Changed || events[0].Host != "failed-1" || events[1].Event != EventFailed ||
+			events[1].Message != `login as "(hidden)" <a>` || !strings.HasSuffix(out.String(), "\n(hidden)\n") {
+			t.Fatalf("writes of %d bytes: %q", size, out.String())
+		}
+	}
+}

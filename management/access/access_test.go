@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// TestPermissionsTable expects one row per route, known roles in their order,
+// and an admin who may use every route.
+func TestPermissionsTable(t *testing.T) {
+	t.Parallel()
+
+	if len(permitted) != len(Permissions) {
+		t.Errorf("the table has %d rows for %d routes", len(Permissions), len(permitted))
+	}
+
+	for _, p := range Permissions {
+		known := slices.DeleteFunc(slices.Clone(Roles), func(r Role) bool { return !slices.Contains(p.Roles, r) })
+		if !slices.Equal(p.Roles, known) || !slices.Contains(p.Roles, RoleAdmin) {
+			t.Errorf("%s: the roles are %v", p.Route, p.Roles)
+		}
+
+		changes := p.Method != http.MethodGet && p.Path != "/info/nodes"
+		if changes && slices.Contains(p.Roles, RoleViewer) {
+			t.Errorf("%s: a viewer may change something", p.Route)
+		}
+	}
+}
+
+// TestAuthorize expects every role to be denied by default.
+func TestAuthorize(t *testing.T) {
+	t.Parallel()
+
+	jobs := Route{http.MethodPost, "/v1/jobs"}
+
+	for _, tt := range []struct {
+		name  string
+		id    Identity
+		route Route
+		want  string // in the error; empty: permitted
+	}{
+		{"permitted", Identity{Role: RoleOperator}, jobs, ""},
+		{"a scope", Identity{Role: RoleAdmin, Scope: Scope{Groups: []string{"a"}}}, jobs, "cannot be enforced"},
+		{"no role", Identity{}, jobs, `the role "" may not use POST /v1/jobs`},
+		{"an unknown role", Identity{Role: "root"}, jobs, `the role "root"`},
+		{"a role that may not", Identity{Role: RoleViewer}, jobs, "of the role operator or admin"},
+		{
+			"plain HTTP", Identity{Role: RoleViewer, Credential: CredentialPlainHTTP}, jobs,
+			"set plain_http_role in the configuration file to operator or admin",
+		},
+		{"an unknown path", Identity{Role: RoleAdmin}, Route{http.MethodPost, "/v1/spare"}, "may not use"},
+		{"another method", Identity{Role: RoleAdmin}, Route{http.MethodDelete, "/v1/jobs"}, "may not use"},
+	} {
+		err := Authorize(tt.id, tt.route)
+
+		switch {
+		case tt.want == "" && err != nil:
+			t.Errorf("%s: %v", tt.name, err)
+		case tt.want == "":
+		case inventory.KindOf(err) != inventory.KindForbidden || !strings.Contains(err.Error(), tt.want):
+			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// TestCheckRoutes expects routes and rows without a counterpart to be named.
+func TestCheckRoutes(t *testing.T) {
+	t.Parallel()
+
+	var served []Route
+	for _, p := range Permissions {
+		served = append(served, p.Route)
+	}
+
+	if err := CheckRoutes(served); err != nil {
+		t.Errorf("all routes: %v", err)
+	}
+
+	missing := served[1:]
+	if err := CheckRoutes(missing); err == nil || !strings.Contains(err.Error(), served[0].String()+", which is not") {
+		t.Errorf("a row without a route: %v", err)
+	}
+
+	more := append(slices.Clone(served), Route{http.MethodGet, "/v1/spare"})
+	if err := CheckRoutes(more); err == nil || !strings.Contains(err.Error(), "GET /v1/spare has no row") {
+		t.Errorf("a route without a row: %v", err)
+	}
+}
+
+func TestParseRole(t *testing.T) {
+	t.Parallel()
+
+	for _, role := range Roles {
+		if got, err := ParseRole(string(role)); got != role || err != nil {
+			t.Errorf("%s: got %q, %v", role, got, err)
+		}
+	}
+
+	_, err := ParseRole("Admin")
+	if err == nil || !strings.Contains(err.Error(), "use viewer, monitor, operator or admin") {
+		t.Errorf("an unknown role: %v", err)
+	}
+}
+
+// TestCheckObserver: a monitor reports under the name of its credential only.
+func TestCheckObserver(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		id   Identity
+		want inventory.Kind
+	}{
+		"certificate": {Identity{Principal: "certificate:rack1", Credential: "certificate:ff"}, ""},
+		"token":       {Identity{Principal: "token:rack1", Credential: "token:ff"}, ""},
+		"plain HTTP":  {Identity{Principal: "http:127.0.0.1:1", Credential: CredentialPlainHTTP}, ""},
+		"another":     {Identity{Principal: "token:rack10", Credential: "token:ff"}, inventory.KindForbidden},
+		"prefix":      {Identity{Principal: "token:rack", Credential: "token:ff"}, inventory.KindForbidden},
+		"no name":     {Identity{Principal: "rack1", Credential: "token:ff"}, inventory.KindForbidden},
+		"empty name":  {Identity{Principal: "token:", Credential: "token:ff"}, inventory.KindForbidden},
+		"none":        {Identity{Principal: "rack1"}, inventory.KindForbidden},
+	} {
+		tt.id.Role = RoleMonitor
+		if err := CheckObserver(tt.id, "rack1"); inventory.KindOf(err) != tt.want {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+
+		tt.id.Role = RoleOperator
+		if err := CheckObserver(tt.id, "rack1"); err != nil {
+			t.Errorf("%s, as operator: %v", name, err)
+		}
+	}
+}

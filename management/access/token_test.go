@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// memory keeps tokens in memory.
+type memory struct {
+	mu      sync.Mutex
+	tokens  map[string]Token
+	uses    map[string]time.Time
+	notes   int
+	changed chan struct{}
+	records []Record
+}
+
+func newMemory() *memory {
+	return &memory{tokens: map[string]Token{}, uses: map[string]time.Time{}, changed: make(chan struct{})}
+}
+
+func (m *memory) Tokens() map[string]Token {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	return maps.Clone(m.tokens)
+}
+
+func (m *memory) TokenUses() map[string]time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	return maps.Clone(m.uses)
+}
+
+func (m *memory) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	return m.changed
+}
+
+func (m *memory) change(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	change()
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+func (m *memory) AddToken(_ context.Context, t Token) (int64, error) {
+	m.change(func() { m.tokens[t.ID] = t })
+	return 1, nil
+}
+
+func (m *memory) RemoveToken(_ context.Context, id string) (int64, error) {
+	m.change(func() { delete(m.tokens, id) })
+	return 2, nil
+}
+
+func (m *memory) NoteTokenUse(_ context.Context, id string, at time.Time) error {
+	m.change(func() { m.uses[id], m.notes = at, m.notes+1 })
+	return nil
+}
+
+func (m *memory) Record(_ context.Context, r Record) { m.records = append(m.records, r) }
+
+var (
+	admin = Identity{Principal: "root", Role: RoleAdmin, Credential: CredentialSocket}
+	root  = Caller{Principal: "root"}
+)
+
+// TestTokenLife creates, uses and revokes a token, in fake time.
+func TestTokenLife(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		tokens := NewTokens(m, m, m)
+
+		tokens.Start(t.Context())
+		defer tokens.Stop()
+
+		made, token, err := tokens.Create(t.Context(), root, admin, TokenRequest{Name: "ci", Role: RoleOperator})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		age := made.Expires.Sub(made.Created)
+		if !tokenForm.MatchString(token) || made.CreatedBy != "root" || age != DefaultTokenAge {
+			t.Errorf("made %+v, %d bytes", made, len(token))
+		}
+
+		for _, kept := range m.tokens {
+			if strings.Contains(token, kept.Hash) || kept.Hash != hashOf(token) {
+				t.Error("the stored token is no hash")
+			}
+		}
+
+		id, err := tokens.Authenticate(t.Context(), token)
+		if err != nil || id.Principal != "token:ci" || id.Role != RoleOperator || id.Credential != "token:"+made.ID {
+			t.Fatalf("%+v, %v", id, err)
+		}
+
+		// Many uses within a minute are one note.
+		for range 100 {
+			_, _ = tokens.Authenticate(t.Context(), token)
+		}
+
+		synctest.Wait()
+
+		if m.notes != 1 || tokens.List()[0].Used.IsZero() {
+			t.Errorf("%d notes of the use: %+v", m.notes, tokens.List())
+		}
+
+		time.Sleep(noteEvery)
+
+		_, _ = tokens.Authenticate(t.Context(), token)
+
+		synctest.Wait()
+
+		if m.notes != 2 {
+			t.Errorf("%d notes after a minute", m.notes)
+		}
+
+		open := tokens.Follow(t.Context(), id)
+		if tokens.Follow(t.Context(), admin) != t.Context() {
+			t.Error("a caller without a token is followed")
+		}
+
+		if _, err := tokens.Revoke(t.Context(), root, "ci"); err != nil {
+			t.Fatal(err)
+		}
+
+		synctest.Wait()
+
+		if inventory.KindOf(context.Cause(open)) != inventory.KindUnauthenticated || len(tokens.served) != 0 {
+			t.Errorf("an open request: %v, %d followed", context.Cause(open), len(tokens.served))
+		}
+
+		if late := tokens.Follow(t.Context(), id); late.Err() == nil {
+			t.Error("a request that arrived before the revocation goes on")
+		}
+
+		if _, err := tokens.Authenticate(t.Context(), token); inventory.KindOf(err) != inventory.KindUnauthenticated {
+			t.Errorf("a revoked token: %v", err)
+		}
+
+		if _, err := tokens.Revoke(t.Context(), root, "ci"); inventory.KindOf(err) != inventory.KindNotFound {
+			t.Errorf("a token that is revoked already: %v", err)
+		}
+
+		for _, r := range m.records {
+			if strings.Contains(strings.Join(r.Targets, " "), token) {
+				t.Errorf("the audit record has the token: %+v", r)
+			}
+		}
+
+		if len(m.records) != 3 || m.records[0].Action != "tokens.create" || m.records[2].Err == nil {
+			t.Errorf("audit records: %+v", m.records)
+		}
+	})
+}
+
+// TestTokenExpires expects a token and its open requests to end in time.
+func TestTokenExpires(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		tokens := NewTokens(m, m, m)
+
+		_, token, err := tokens.Create(t.Context(), root, admin, TokenRequest{Role: RoleViewer, Expires: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		id, err := tokens.Authenticate(t.Context(), token)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		open := tokens.Follow(t.Context(), id)
+
+		time.Sleep(time.Hour + time.Second)
+		synctest.Wait()
+
+		if inventory.KindOf(context.Cause(open)) != inventory.KindUnauthenticated {
+			t.Errorf("an open request: %v", context.Cause(open))
+		}
+
+		_, err = tokens.Authenticate(t.Context(), token)
+		if err == nil || !strings.Contains(err.Error(), "expired at") {
+			t.Errorf("an expired token: %v", err)
+		}
+	})
+}
+
+// TestTokenRefused expects bad requests, and roles beyond the caller's, to be refused.
+func TestTokenRefused(t *testing.T) {
+	t.Parallel()
+
+	m := newMemory()
+	tokens := NewTokens(m, m, m)
+
+	if _, _, err := tokens.Create(t.Context(), root, admin, TokenRequest{Name: "ci", Role: RoleViewer}); err != nil {
+		t.Fatal(err)
+	}
+
+	scoped, long := Identity{Role: RoleAdmin, Scope: Scope{Groups: []string{"a"}}}, strings.Repeat("a", 64)
+
+	for name, tt := range map[string]struct {
+		by   Identity
+		r    TokenRequest
+		want inventory.Kind
+	}{
+		"no role":           {admin, TokenRequest{}, inventory.KindInvalid},
+		"an unknown role":   {admin, TokenRequest{Role: "root"}, inventory.KindInvalid},
+		"a bad name":        {admin, TokenRequest{Role: RoleViewer, Name: "a\nb"}, inventory.KindInvalid},
+		"a long name":       {admin, TokenRequest{Role: RoleViewer, Name: long}, inventory.KindInvalid},
+		"a used name":       {admin, TokenRequest{Role: RoleViewer, Name: "ci"}, inventory.KindRefused},
+		"too short":         {admin, TokenRequest{Role: RoleViewer, Expires: time.Second}, inventory.KindInvalid},
+		"in the past":       {admin, TokenRequest{Role: RoleViewer, Expires: -time.Hour}, inventory.KindInvalid},
+		"too long":          {admin, TokenRequest{Role: RoleViewer, Expires: 2 * MaxTokenAge}, inventory.KindInvalid},
+		"a higher role":     {Identity{Role: RoleOperator}, TokenRequest{Role: RoleAdmin}, inventory.KindForbidden},
+		"another role":      {Identity{Role: RoleViewer}, TokenRequest{Role: RoleMonitor}, inventory.KindForbidden},
+		"no identity":       {Identity{}, TokenRequest{Role: RoleViewer}, inventory.KindForbidden},
+		"beyond the scope":  {scoped, TokenRequest{Role: RoleViewer}, inventory.KindForbidden},
+		"a role of no name": {admin, TokenRequest{Role: "viewer "}, inventory.KindInvalid},
+	} {
+		_, token, err := tokens.Create(t.Context(), root, tt.by, tt.r)
+		if inventory.KindOf(err) != tt.want || token != "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	if len(m.tokens) != 1 {
+		t.Errorf("%d tokens exist", len(m.tokens))
+	}
+}

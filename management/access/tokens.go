@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// The limits of tokens.
+const (
+	DefaultTokenAge = 720 * time.Hour
+	MaxTokenAge     = 10 * 365 * 24 * time.Hour
+	MaxTokens       = 1000
+	maxTokenName    = 63
+)
+
+// noteEvery is the least time between two notes of the use of a token.
+const noteEvery = time.Minute
+
+// TokenStore keeps tokens. Its methods may be called concurrently.
+type TokenStore interface {
+	// Tokens returns the tokens of the newest view by id, without Used. It does not
+	// block, and the map must not be modified.
+	Tokens() map[string]Token
+	// TokenUses returns the times of last use by id, likewise.
+	TokenUses() map[string]time.Time
+	// Changed returns a channel that is closed when a newer view exists.
+	Changed() <-chan struct{}
+}
+
+// TokenWriter changes the stored tokens. Its methods return once the view shows
+// the change.
+type TokenWriter interface {
+	// AddToken stores a new token. It is KindConflict if the id exists.
+	AddToken(ctx context.Context, t Token) (revision int64, err error)
+	// RemoveToken removes a token and its use.
+	RemoveToken(ctx context.Context, id string) (revision int64, err error)
+	// NoteTokenUse stores the time of the last use of a token that exists.
+	NoteTokenUse(ctx context.Context, id string, at time.Time) error
+}
+
+// TokenRequest describes a new token.
+type TokenRequest struct {
+	Name    string // empty: the id
+	Role    Role
+	Expires time.Duration // after now; 0: DefaultTokenAge
+}
+
+// Tokens creates, lists, revokes and verifies bearer tokens. Start it before use,
+// and Stop it.
+type Tokens struct {
+	store  TokenStore
+	writer TokenWriter
+	audit  Auditor
+	uses   chan string // ids to note
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+
+	mu     sync.Mutex
+	noted  map[string]time.Time                             // the last note by id
+	served map[string]map[*context.CancelCauseFunc]struct{} // open requests by id
+}
+
+// NewTokens returns the use cases of tokens.
+func NewTokens(store TokenStore, writer TokenWriter, audit Auditor) *Tokens {
+	return &Tokens{
+		store: store, writer: writer, audit: audit, uses: make(chan string, 64),
+		noted: map[string]time.Time{}, served: map[string]map[*context.CancelCauseFunc]struct{}{},
+	}
+}
+
+// Start begins to note uses, and to end the requests of revoked tokens.
+func (t *Tokens) Start(ctx context.Context) {
+	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
+	t.done.Go(func() { t.endRevoked(ctx) })
+	t.done.Go(func() { t.noteUses(ctx) })
+}
+
+// Stop ends the work that Start began.
+func (t *Tokens) Stop() {
+	t.stop()
+	t.done.Wait()
+}
+
+// Create makes a token for a caller with the identity. The token is returned here
+// only. Its role has no permission that the caller lacks.
+func (t *Tokens) Create(
+	ctx context.Context, c Caller, by Identity, r TokenRequest,
+) (made Token, token string, err error) {
+	r.Expires = cmp.Or(r.Expires, DefaultTokenAge)
+	now := time.Now().UTC().Truncate(time.Second)
+
+	made.ID, token = newToken()
+	made.Name, made.Role, made.Hash = cmp.Or(r.Name, made.ID), r.Role, hashOf(token)
+	made.Created, made.CreatedBy, made.Expires = now, c.Principal, now.Add(r.Expires)
+
+	record := Record{Action: "tokens.create", Targets: []string{made.ID, r.Name, string(r.Role)}}
+
+	err = Audited(ctx, t.audit, c, record, func(*Record) error {
+		if err := t.check(made, by, r.Expires); err != nil {
+			return err
+		}
+
+		_, err := t.writer.AddToken(ctx, made)
+
+		return err
+	})
+	if err != nil {
+		return Token{}, "", err
+	}
+
+	return made, token, nil
+}
+
+// check refuses an invalid token, and one with more permissions than its maker.
+func (t *Tokens) check(made Token, by Identity, age time.Duration) error {
+	if _, err := ParseRole(string(made.Role)); err != nil {
+		return err
+	}
+
+	if len(made.Name) > maxTokenName || inventory.CheckLabel(made.Name) != nil {
+		return inventory.Errorf(inventory.KindInvalid, "%q cannot be the name of a token", made.Name).
+			Do("use letters, digits, '.', '_' and '-', at most %d bytes", maxTokenName)
+	}
+
+	if age < time.Minute || age > MaxTokenAge {
+		return inventory.Errorf(inventory.KindInvalid, "a token cannot expire after %s", age).
+			Do("choose a time between %s and %s", time.Minute, MaxTokenAge)
+	}
+
+	if !covers(by.Role, made.Role) || !by.Scope.All() {
+		return inventory.Errorf(inventory.KindForbidden, "the role %q cannot give the role %q", by.Role, made.Role).
+			Do("choose a role with fewer permissions, or ask an admin")
+	}
+
+	tokens := t.store.Tokens()
+	if len(tokens) >= MaxTokens {
+		return inventory.Errorf(inventory.KindRefused, "there are %d tokens already", len(tokens)).
+			Do("revoke those that have expired or are not in use")
+	}
+
+	for _, other := range tokens {
+		if other.Name == made.Name {
+			return inventory.Errorf(inventory.KindRefused, "the token %s has the name %s", other.ID, made.Name).
+				Do("choose another name, or revoke that token first")
+		}
+	}
+
+	return nil
+}
+
+// covers reports whether a role has every permission of another one.
+func covers(role, other Role) bool {
+	return !slices.ContainsFunc(Permissions, func(p Permission) bool {
+		return slices.Contains(p.Roles, other) && !slices.Contains(p.Roles, role)
+	})
+}
+
+// List returns all tokens by id, those that have expired included.
+func (t *Tokens) List() []Token {
+	tokens, uses := t.store.Tokens(), t.store.TokenUses()
+
+	list := slices.SortedFunc(maps.Values(tokens), func(a, b Token) int { return strings.Compare(a.ID, b.ID) })
+	for i := range list {
+		list[i].Used = uses[list[i].ID]
+	}
+
+	return list
+}
+
+// Revoke removes the token with the id or the name, and returns the revision. The
+// open requests of the token end.
+func (t *Tokens) Revoke(ctx context.Context, c Caller, ref string) (revision int64, err error) {
+	record := Record{Action: "tokens.revoke", Targets: []string{ref}}
+	err = Audited(ctx, t.audit, c, record, func(record *Record) error {
+		for _, token := range t.store.Tokens() {
+			if ref == token.ID || ref == token.Name {
+				record.Targets = []string{token.ID, token.Name}
+				revision, err = t.writer.RemoveToken(ctx, token.ID)
+
+				return err
+			}
+		}
+
+		return inventory.Errorf(inventory.KindNotFound, "there is no token %q", ref).
+			Do("list the tokens: the id and the name are accepted")
+	})
+
+	return revision, err
+}
+
+// Authenticate returns the identity behind a token, or KindUnauthenticated. It
+// reads the view only.
+func (t *Tokens) Authenticate(_ context.Context, token string) (Identity, error) {
+	now := time.Now()
+
+	id, err := verify(t.store.Tokens(), token, now)
+	if err != nil {
+		return Identity{}, err
+	}
+
+	t.noteUse(strings.TrimPrefix(id.Credential, credentialOf("")), now)
+
+	return id, nil
+}
+
+// noteUse queues a note of the use of a token, unless the last note is recent.
+func (t *Tokens) noteUse(id string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if now.Sub(t.noted[id]) < noteEvery {
+		return
+	}
+
+	// A note is for information: with a full queue, the next use makes it.
+	select {
+	case t.uses <- id:
+		t.noted[id] = now
+	default:
+	}
+}
+
+// noteUses stores the queued notes until ctx ends.
+func (t *Tokens) noteUses(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case id := <-t.uses:
+			// Without the store there is no note, and the next one follows in a minute.
+			_ = t.writer.NoteTokenUse(ctx, id, time.Now().UTC().Truncate(time.Minute))
+		}
+	}
+}
+
+// Follow returns a context that ends when the token behind the identity expires or
+// is revoked. For other identities it is ctx itself.
+func (t *Tokens) Follow(ctx context.Context, id Identity) context.Context {
+	tokenID, isToken := strings.CutPrefix(id.Credential, credentialOf(""))
+	if !isToken {
+		return ctx
+	}
+
+	followed, cancel := context.WithCancelCause(ctx)
+
+	t.mu.Lock()
+	if t.served[tokenID] == nil {
+		t.served[tokenID] = map[*context.CancelCauseFunc]struct{}{}
+	}
+
+	t.served[tokenID][&cancel] = struct{}{}
+	t.mu.Unlock()
+
+	context.AfterFunc(followed, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+
+		delete(t.served[tokenID], &cancel)
+
+		if len(t.served[tokenID]) == 0 {
+			delete(t.served, tokenID)
+		}
+	})
+
+	// The token may have been revoked since it was verified.
+	token, ok := t.store.Tokens()[tokenID]
+	if !ok {
+		cancel(errInvalidToken)
+		return followed
+	}
+
+	limited, release := context.WithDeadlineCause(followed, token.Expires, errInvalidToken)
+	context.AfterFunc(limited, release)
+
+	return limited
+}
+
+// endRevoked ends the open requests of tokens that no longer exist, until ctx ends.
+func (t *Tokens) endRevoked(ctx context.Context) {
+	for {
+		// Taken before the look, so that no change in between is missed.
+		changed := t.store.Changed()
+		tokens := t.store.Tokens()
+
+		var revoked []context.CancelCauseFunc
+
+		t.mu.Lock()
+		for id, open := range t.served {
+			if _, ok := tokens[id]; ok {
+				continue
+			}
+
+			for cancel := range open {
+				revoked = append(revoked, *cancel)
+			}
+		}
+
+		t.mu.Unlock()
+
+		// Without the lock, which the end of a request takes.
+		for _, cancel := range revoked {
+			cancel(errInvalidToken)
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}

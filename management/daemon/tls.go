@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"crypto/x509"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/pki"
+)
+
+// pkiDir is the folder of the CA and the server certificate, in the data directory.
+const pkiDir = "pki"
+
+// maxCertificateAddrs bounds the addresses of this host in its certificate: a host
+// of many containers may have thousands.
+const maxCertificateAddrs = 256
+
+// openCertificates opens the certificates of the API over HTTPS. The first start
+// with HTTPS makes them.
+func (d *Daemon) openCertificates() (err error) {
+	o := d.opts.Certificates
+	o.Dir, o.Names = filepath.Join(d.file.DataDir, pkiDir), d.hostNames
+	o.Site = pki.Site{
+		CertFile: d.file.TLS.CertFile, KeyFile: d.file.TLS.KeyFile, ClientCAFile: d.file.TLS.ClientCAFile,
+	}
+
+	if d.certificates, err = pki.Open(o); err != nil {
+		return err
+	}
+
+	if pin := d.certificates.Fingerprint(); pin != "" {
+		d.opts.Logger.WithField("fingerprint", pin).Info("clients pin the CA of this manager by its fingerprint")
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+
+	go func() {
+		defer close(ended)
+
+		d.certificates.Run(ctx, d.logCertificates)
+	}()
+	d.onStop("certificates", func(context.Context) error { cancel(); <-ended; return nil })
+
+	return nil
+}
+
+// certificateRole returns the name and the role in a client certificate.
+func certificateRole(c *x509.Certificate) (string, access.Role, error) {
+	name, text, err := pki.Role(c, time.Now())
+	if err != nil {
+		return "", "", err
+	}
+
+	role, err := access.ParseRole(text)
+	if err != nil {
+		return "", "", inventory.Errorf(inventory.KindForbidden, "the client certificate: %w", err)
+	}
+
+	return name, role, nil
+}
+
+// logCertificates logs the result of a refresh.
+func (d *Daemon) logCertificates(changes []string, err error) {
+	for _, change := range changes {
+		d.opts.Logger.Info(change)
+	}
+
+	if err != nil {
+		d.opts.Logger.WithError(err).Warn("the certificates were not refreshed; the former ones stay in force")
+	}
+}
+
+// hostNames returns the names and addresses under which clients may reach this
+// manager.
+func (d *Daemon) hostNames() []string {
+	names := slices.Concat([]string{"localhost", d.node.Label}, d.file.TLS.Names)
+	if host, err := os.Hostname(); err == nil {
+		names = append(names, host)
+	}
+
+	if d.node.Addr != "" {
+		names = append(names, d.node.Addr)
+	}
+
+	if listen, err := netip.ParseAddrPort(d.file.Listen); err == nil && !listen.Addr().IsUnspecified() {
+		names = append(names, listen.Addr().WithZone("").String())
+	}
+
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return names
+	}
+
+	for i, a := range addrs {
+		ip, ok := a.(*net.IPNet)
+		if ok && i < maxCertificateAddrs && !ip.IP.IsLinkLocalUnicast() && !ip.IP.IsMulticast() {
+			names = append(names, ip.IP.String())
+		}
+	}
+
+	return names
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// ansibleOutcome adjusts the outcome of a target to the options of ansible-playbook: a
+// check leaves the node as it was, and the result of some tasks is no configuration
+// of a job.
+func (p *planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcome {
+	o.AsBefore = p.Ansible.Check && !p.executedOn(t.Name)
+
+	switch {
+	case o.AsBefore:
+		o.Status, o.Group, o.Residue = t.From, t.FromGroup, t.Residue
+		o.Applied, o.Playbooks = t.Applied, t.Playbooks
+
+		return o
+	case p.Ansible.Check, p.Ansible.Partial() && o.Applied == p.ID:
+		o.Applied = ""
+	}
+
+	o.Playbooks = p.playbooksAfter(t, o)
+
+	return o
+}
+
+// executedOn reports whether a task of a check was executed on the host, because it
+// has check_mode: false, and may have changed it.
+func (p *planner) executedOn(host string) bool {
+	for _, r := range p.Runs {
+		if r.Results[host].Executed > 0 {
+			return true
+		}
+	}
+
+	return false
+}
+
+// describeCheck returns the message of a check that succeeded, and a note with the
+// number of tasks that would change each host.
+func (p *planner) describeCheck() (message, note string) {
+	var executed, would []string
+
+	for _, t := range p.Targets {
+		if p.executedOn(t.Name) {
+			executed = append(executed, t.Name)
+		}
+
+		changed, run := 0, false
+		for _, r := range p.Runs {
+			if res, ok := r.Results[t.Name]; ok {
+				changed, run = changed+res.Changed, true
+			}
+		}
+
+		if run {
+			would = append(would, fmt.Sprintf("%s: %s", t.Name, inventory.Count(changed, "task", "tasks")))
+		}
+	}
+
+	message = "checked; nothing was changed"
+	if len(executed) > 0 {
+		message = "checked; but tasks with check_mode: false were executed, and may have changed " +
+			ShortList(executed) + "; the configuration there is unknown now"
+	}
+
+	if len(would) > 0 {
+		note = "would change " + strings.Join(shorten(would), "; ")
+	}
+
+	return message, note
+}
+
+// shorten returns the first few of the parts, and the number of the others.
+func shorten(parts []string) []string {
+	const most = 20
+	if more := len(parts) - most; more > 0 {
+		return append(parts[:most:most], fmt.Sprintf("and %d more", more))
+	}
+
+	return parts
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/server/rest"
+)
+
+func (s *Server) tokenRoutes() []rest.Route {
+	return []rest.Route{
+		{Method: http.MethodGet, Path: api.PathTokens, Serve: s.getTokens, Query: listQuery()},
+		{Method: http.MethodPost, Path: api.PathTokens, Serve: s.postToken},
+		{Method: http.MethodDelete, Path: api.PathToken, Serve: s.deleteToken},
+	}
+}
+
+var tokenListing = rest.Listing[access.Token]{
+	Key: "id", Default: "name",
+	Fields: map[string]func(access.Token) string{
+		"id":      func(t access.Token) string { return t.ID },
+		"name":    func(t access.Token) string { return t.Name },
+		"role":    func(t access.Token) string { return string(t.Role) },
+		"created": func(t access.Token) string { return rest.SortTime(t.Created) },
+		"expires": func(t access.Token) string { return rest.SortTime(t.Expires) },
+		"used":    func(t access.Token) string { return rest.SortTime(t.Used) },
+	},
+}
+
+func (s *Server) getTokens(w http.ResponseWriter, r *http.Request) error {
+	v, q, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+
+	at := snapshotOf(v)
+
+	return rest.WriteList(w, r, q, tokenListing, rest.Contents[access.Token, api.Token]{
+		At: at, Tag: at.Tag(), Items: s.Tokens.List(), Show: tokenOf,
+	})
+}
+
+func (s *Server) postToken(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	var body api.TokenRequest
+	if err := rest.ReadJSON(w, r, &body); err != nil {
+		return err
+	}
+
+	rest.Note(r, "token", body.Name)
+	rest.Note(r, "role", body.Role)
+
+	request := access.TokenRequest{Name: body.Name, Role: access.Role(body.Role)}
+
+	if body.Expires != "" {
+		var err error
+		if request.Expires, err = time.ParseDuration(body.Expires); err != nil || request.Expires <= 0 {
+			return inventory.Errorf(inventory.KindInvalid, "expires: %q is not a duration", body.Expires).
+				Do("write it like 90s, 15m or 720h")
+		}
+	}
+
+	made, token, err := s.Tokens.Create(r.Context(), caller(r), access.IdentityOf(r.Context()), request)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, api.NewToken{Token: token, Record: tokenOf(made)})
+}
+
+func (s *Server) deleteToken(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	id, err := rest.Param(r, "id")
+	if err != nil {
+		return err
+	}
+
+	rest.Note(r, "token", id)
+
+	revision, err := s.Tokens.Revoke(r.Context(), caller(r), id)
+	if err != nil {
+		return err
+	}
+
+	s.awaitView(w, r, revision)
+
+	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: revision})
+}

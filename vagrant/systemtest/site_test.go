@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package systemtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// siteFolder is a folder of playbooks with an encrypted variable. The hosts in the
+// variable broken fail after they have been changed.
+var siteFolder = map[string]string{
+	"site.yml": `
+- name: Nodes get the release
+  hosts: service-master:service-worker:&job_targets
+  gather_facts: false
+  tasks:
+    - name: Write the release
+      ansible.builtin.copy: {dest: /etc/systemtest, content: "{{ release }} {{ token }}\n", mode: "0600"}
+    - name: Mount the storage
+      ansible.builtin.fail: {msg: "the storage of {{ node_label }} does not answer"}
+      when: node_label in broken
+`,
+	"cleanup.yml": `
+- name: Nodes lose the release
+  hosts: job_targets
+  gather_facts: false
+  tasks:
+    - ansible.builtin.file: {path: /etc/systemtest, state: absent}
+`,
+	"group_vars/all/broken.yml":  "broken: []\n",
+	"group_vars/all/secrets.yml": "token: s3cret\n",
+}
+
+// TestSiteFolder: a folder with an encrypted file; an apply in batches that stops at its
+// limit of failures, and its retry after the correction; the undo of a variable; a
+// cleanup with the folder of today, which names all hosts.
+func TestSiteFolder(t *testing.T) {
+	const folder, password = "/root/site/", "/etc/clusterm/vault-password"
+
+	w := newWorld(t, setup{})
+	for name, content := range siteFolder {
+		w.write("host1", folder+name, content)
+	}
+
+	w.write("host1", password, "open sesame\n")
+	w.sh("host1", "ansible-vault encrypt --vault-id "+password+" "+folder+"group_vars/all/secrets.yml")
+
+	all := []string{"host2", "host3", "host4"}
+	wantRelease := func(releases ...string) {
+		t.Helper()
+
+		for i, h := range all {
+			if got := w.sh(h, "cat /etc/systemtest").stdout; got != releases[i]+" s3cret\n" {
+				t.Errorf("%s has the release %q, want %s", h, got, releases[i])
+			}
+		}
+	}
+	request := func(verb string, args ...string) []string {
+		return append(append([]string{"nodes", verb}, args...), w.nodeNames(all...)...)
+	}
+
+	w.write("host1", configFile, "playbooks: /root/site\nvault_ids: ["+password+"]\n")
+	w.sh("host1", "systemctl reload clusterm")
+	w.ctl("vars", "set", "--global", "release=1")
+	w.commission(master, all...)
+	wantRelease("1", "1", "1")
+
+	// The second failure is beyond the limit, so the third batch does not begin.
+	w.ctl("vars", "set", "--global", "release=2")
+	w.write("host1", folder+"group_vars/all/broken.yml", "broken: [host2, host3]\n")
+
+	failed, stderr := w.doFails(request("apply", "--serial", "1", "--max-failures", "1")...)
+	if !strings.Contains(stderr, "the storage of host2 does not answer") || failed.Cause != "failed" {
+		t.Errorf("the job failed with %q: %s", failed.Cause, stderr)
+	}
+
+	wantRelease("2", "2", "1")
+
+	for _, h := range all {
+		w.wantNode(h, inventory.Allocated, master)
+
+		if n := w.node(h); strings.Contains(n.LastError, "the storage of "+h) != (h != "host4") {
+			t.Errorf("%s has the last error %q", h, n.LastError)
+		}
+	}
+
+	if got := touched(failed); strings.Contains(got, w.name("host4")) || !strings.Contains(got, w.name("host3")) {
+		t.Errorf("the job names the nodes %s in its results", got)
+	}
+
+	w.write("host1", folder+"group_vars/all/broken.yml", siteFolder["group_vars/all/broken.yml"])
+	w.do("job", "retry", failed.ID)
+	wantRelease("2", "2", "2")
+
+	for _, h := range all {
+		if n := w.node(h); n.LastError != "" {
+			t.Errorf("after the retry, %s still has the error %q", h, n.LastError)
+		}
+	}
+
+	w.ctl("vars", "undo", "--global")
+	w.do("nodes", "apply", w.name("host4"))
+	wantRelease("2", "2", "1")
+
+	// One of the masters that stay is the helper of the job.
+	w.write("host1", folder+"cleanup.yml",
+		"- {hosts: all, gather_facts: false, tasks: [{name: The cleanup of today, command: touch /etc/cleaned}]}\n")
+
+	j := w.do("nodes", "decommission", w.name("host4"), "--playbooks", "current")
+	if got := touched(j); got != w.name("host4") || len(j.Helpers) != 1 {
+		t.Errorf("the job acted on %s, with the helpers %v", got, j.Helpers)
+	}
+
+	if !w.hasFile("host4", "/etc/cleaned") || w.hasFile("host2", "/etc/cleaned") || w.hasFile("host3", "/etc/cleaned") {
+		t.Error("the cleanup did not run on host4 alone")
+	}
+}
+
+// touched lists the nodes with results, in the order of a job's runs.
+func touched(j api.Job) string {
+	var names []string
+
+	for _, r := range j.Runs {
+		for _, result := range r.Results {
+			names = append(names, result.Host)
+		}
+	}
+
+	return strings.Join(names, " ")
+}
+
+// hostilePython takes the place of the interpreter of a host. It adds facts, a warning
+// and a line on standard error to the result of each module.
+const hostilePython = `#!/usr/bin/python3.real
+import json, subprocess, sys
+
+run = subprocess.run(["/usr/bin/python3.real"] + sys.argv[1:], stdout=subprocess.PIPE)
+out = run.stdout
+try:
+    result = json.loads(out)
+    facts = {"node_name": "evil", "node_addr": "6.6.6.6", "node_group": "evil", "ansible_host": "6.6.6.6",
+             "note": "evil", "base_known_nodes": ["evil"], "groups": {"service-master": ["evil"]}}
+    result.setdefault("ansible_facts", {}).update(facts)
+    result["warnings"] = ["\x1b[2J\x1b]0;evil\x07a warning"]
+    out = json.dumps(result).encode()
+except ValueError:
+    pass
+sys.stdout.buffer.write(out)
+sys.stdout.flush()
+sys.stderr.write("\x1b[31mevil\x1b[0m\n")
+sys.exit(run.returncode)
+`
+
+// hostilePlaybook runs the role that writes values of all masters into /etc/hosts, and
+// shows the variables of all masters as a play sees them.
+const hostilePlaybook = `
+- name: Nodes get the common base
+  hosts: service-master:service-worker:&job_targets
+  gather_facts: false
+  roles:
+    - role: base
+
+- name: The site's own last step
+  hosts: service-master:service-worker:&job_targets
+  gather_facts: true
+  tasks:
+    - name: Write the site's file
+      ansible.builtin.copy:
+        dest: /etc/site
+        content: |
+          {% for host in groups['service-master'] | sort %}
+          {{ hostvars[host].node_name }} {{ hostvars[host].node_addr }} {{ hostvars[host].note }}
+          {% endfor %}
+          {{ node_name }} {{ node_addr }} {{ note }}
+    - name: Show a name
+      ansible.builtin.debug: {msg: "I am {{ node_name }}"}
+`
+
+// TestHostileHost: the interpreter and the facts of a host claim other names, addresses and
+// variables, and write escape sequences. Neither other hosts nor terminals receive them.
+func TestHostileHost(t *testing.T) {
+	w := newWorld(t, setup{hosts: 3})
+	w.labDo("cp", repoFile("ansible"), "host1:/root/site")
+	w.write("host1", "/root/site/site.yml", hostilePlaybook)
+	w.ctl("config", "set", "playbooks=/root/site")
+	w.ctl("vars", "set", "--global", "note=of-the-operator")
+
+	w.write("host3", "/root/python", hostilePython)
+	w.sh("host3", "p=$(readlink -f /usr/bin/python3) && mv $p /usr/bin/python3.real && "+
+		"install -m 755 /root/python $p")
+	w.write("host3", "/etc/ansible/facts.d/node.fact", `{"node_name": "evil", "node_addr": "6.6.6.6", "note": "evil"}`)
+
+	j := w.commission(master, "host2", "host3")
+
+	lines := func(note string) string {
+		return w.name("host2") + " " + addr("host2") + note + "\n" + w.name("host3") + " " + addr("host3") + note + "\n"
+	}
+	hosts := "# BEGIN clusterm\n" + addr("host2") + " " + w.name("host2") + "\n" +
+		addr("host3") + " " + w.name("host3") + "\n# END clusterm\n"
+
+	for _, h := range []string{"host2", "host3"} {
+		if got := w.sh(h, "sed -n '/BEGIN clusterm/,/END clusterm/p' /etc/hosts").stdout; got != hosts {
+			t.Errorf("/etc/hosts of %s has\n%swant\n%s", h, got, hosts)
+		}
+
+		own := w.name(h) + " " + addr(h) + " of-the-operator\n"
+		if got := w.sh(h, "cat /etc/site").stdout; got != lines(" of-the-operator")+own {
+			t.Errorf("the site's file on %s has\n%s", h, got)
+		}
+	}
+
+	if n := w.node("host3"); n.Addr != addr("host3") || n.Group != master {
+		t.Errorf("%+v", n)
+	}
+
+	// Only a terminal needs protection; a pipe gets the output as it is.
+	for _, command := range []string{
+		"job logs " + j.ID, "job logs --events " + j.ID, "job get " + j.ID, "job why " + j.ID, "nodes get",
+		"nodes history " + w.name("host3"),
+	} {
+		out := w.sh("host1", "script -qec 'clusterctl "+command+"' /dev/null").stdout
+		if strings.Contains(out, "\x1b[2J") || strings.ContainsAny(out, "\a\u009b\u009d") || out == "" {
+			t.Errorf("clusterctl %s prints escape sequences of the host: %.2000q", command, out)
+		}
+	}
+
+	if out := w.ctl("job", "logs", j.ID).stdout; !strings.Contains(out, "\x1b]0;evil") {
+		t.Error("the log lacks the warning: the host was not hostile")
+	}
+}
