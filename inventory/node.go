@@ -341,6 +341,36 @@ func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry,
 	return m, nil, changed
 }
 
+// Withdraw returns a copy without the report of an observer, which has fallen
+// silent. entry is nil unless the state changed, and then has the reason.
+func (n Node) Withdraw(observer, reason string, at time.Time) (m Node, entry *HistoryEntry) {
+	m = n.Clone()
+	delete(m.Seen, observer)
+	m.Updated = at
+
+	if m.State = m.sighted(); m.State == n.State {
+		return m, nil
+	}
+
+	m.PrevState, m.Duplicates = n.State, nil
+	e := m.log(VerbDisappeared, n.Status, Trigger{
+		Actor: "monitor:" + observer, Job: n.Job, Reason: reason, Time: at,
+	})
+
+	return m, &e
+}
+
+// sighted returns the state that follows from the reports of all observers.
+func (n *Node) sighted() State {
+	for _, alive := range n.Seen {
+		if alive {
+			return Discovered
+		}
+	}
+
+	return Disappeared
+}
+
 // apply records the observation and derives address, duplicates and state from it.
 func (n *Node) apply(o Observation) {
 	// A fresh join outdates every report by POST: those have no lease to end them.
@@ -363,12 +393,7 @@ func (n *Node) apply(o Observation) {
 		n.Duplicates = nil
 	}
 
-	n.State = Disappeared
-	for _, alive := range n.Seen {
-		if alive {
-			n.State = Discovered
-		}
-	}
+	n.State = n.sighted()
 }
 
 // CheckForget returns an error of KindRefused if a job holds the node, or if the

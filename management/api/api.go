@@ -280,7 +280,7 @@ type Retry struct {
 // Finding is one reason for the current situation.
 type Finding struct {
 	// About is the subject: job, queue, quarantine, tombstone, state, duplicates, address,
-	// host-key, access, failure, refusal, residue, rule, applied, idle.
+	// host-key, observers, access, failure, refusal, residue, rule, applied, idle.
 	About   string     `json:"about"`
 	Job     string     `json:"job,omitempty"`   // the id of the job concerned
 	Nodes   []string   `json:"nodes,omitempty"` // the nodes and addresses concerned

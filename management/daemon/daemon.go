@@ -188,6 +188,10 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.engine.Start(ctx)
 	d.onStop("jobs", func(context.Context) error { d.engine.Stop(); return nil })
 
+	d.background(ctx, "watch of the monitors", func(ctx context.Context) {
+		d.nodes.WatchMonitors(ctx, d.member.Leads)
+	})
+
 	d.tokens.Start(ctx)
 	d.onStop("tokens", func(context.Context) error { d.tokens.Stop(); return nil })
 
@@ -396,17 +400,25 @@ func (d *Daemon) shutdownAPI(ctx context.Context) error {
 // checkRunner warns if no job can run. It does not block: the check takes as
 // long as the rest of the start, and no part waits for it.
 func (d *Daemon) checkRunner(ctx context.Context) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	checked := make(chan struct{})
-
-	go func() {
-		defer close(checked)
-
+	d.background(ctx, "check of ansible-playbook", func(ctx context.Context) {
 		if err := d.runner.Check(ctx); err != nil && ctx.Err() == nil {
 			d.opts.Logger.WithError(err).Warn("no job can run yet")
 		}
+	})
+}
+
+// background runs a part of the daemon that ends with its context. Stop ends it,
+// not ctx, and waits for it.
+func (d *Daemon) background(ctx context.Context, name string, run func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+
+	go func() {
+		defer close(ended)
+
+		run(ctx)
 	}()
-	d.onStop("check of ansible-playbook", func(context.Context) error { cancel(); <-checked; return nil })
+	d.onStop(name, func(context.Context) error { cancel(); <-ended; return nil })
 }
 
 // Addrs returns the addresses of the Unix socket, and then of plain HTTP, HTTPS and

@@ -178,15 +178,7 @@ func (d *Daemon) startUpkeep(ctx context.Context) {
 		Log:      d.opts.Logger,
 	}
 
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-
-	go func() {
-		defer close(ended)
-
-		upkeep.Run(ctx)
-	}()
-	d.onStop("upkeep of etcd", func(context.Context) error { cancel(); <-ended; return nil })
+	d.background(ctx, "upkeep of etcd", upkeep.Run)
 }
 
 // spaceHealth rates the size of the database against its quota, and the alarms of

@@ -22,6 +22,7 @@ const (
 	AboutQuarantine About = "quarantine" // the node is fenced
 	AboutTombstone  About = "tombstone"  // the node was forgotten before
 	AboutState      About = "state"      // no observer sees the node
+	AboutObservers  About = "observers"  // observers contradict each other
 	AboutDuplicates About = "duplicates" // several live hosts claim to be the node
 	AboutAddress    About = "address"    // another node has the same address
 	AboutHostKey    About = "host-key"   // ssh does not accept the host's key
@@ -111,6 +112,7 @@ type NodeExplanation struct {
 	StatusSince time.Time
 	StatusBy    string
 	StateSince  time.Time // the same for the state
+	StateReason string    // of the last change of the state; mostly empty
 	Rule        string    // the rule of the node's group, in words; empty: none
 	Jobs        []job.Job // jobs that hold the node or wait for it, in the order of the queue
 	Failures    []Failure // of the job that holds the node or set its last error, oldest first

@@ -117,6 +117,19 @@ func TestExplainNode(t *testing.T) {
 			has: []string{
 				"taken out of service by anna on 2026-01-02T12:00:00Z", "the next commission cleans it first",
 			}},
+		{name: "observers disagree", nodes: []string{"a m Allocated Discovered"}, ready: true, about: "observers",
+			summary: "it is in service",
+			set: func(_ *state.View, a *inventory.Node) {
+				a.Applied, a.Seen = "1", map[string]bool{"gossip": false, "rack1": true}
+			},
+			has: []string{"gossip lost it, and rack1 still sees it", "check the network between both"}},
+		{name: "silent monitor", nodes: []string{"a m Allocated Disappeared"}, about: "state",
+			summary: "it is Disappeared: the monitor rack1 has been silent for 5m0s",
+			set:     func(_ *state.View, a *inventory.Node) { a.Applied, a.Seen = "1", nil },
+			history: []inventory.HistoryEntry{{
+				Verb: inventory.VerbDisappeared, From: inventory.Allocated, To: inventory.Allocated,
+				Reason: "the monitor rack1 has been silent for 5m0s", Time: jobtest.Noon,
+			}}},
 		{name: "gone", nodes: []string{"a m Allocated Disappeared"}, about: "state",
 			summary: "it is Disappeared: gossip, post lost it since 2026-01-02T12:01:00Z",
 			set: func(_ *state.View, a *inventory.Node) {

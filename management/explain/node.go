@@ -33,6 +33,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	for _, find := range []func(){
 		e.holder, e.quarantine, e.duplicates, e.sharedAddr, e.unseen, e.otherJobs, e.rule, e.decommissioned,
 		e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration, e.idle,
+		e.contradiction,
 	} {
 		find()
 	}
@@ -64,7 +65,7 @@ func (e *nodeExplainer) readHistory(history []inventory.HistoryEntry) {
 	for _, entry := range slices.Backward(history) {
 		observed := entry.Verb == inventory.VerbDiscovered || entry.Verb == inventory.VerbDisappeared
 		if e.StateSince.IsZero() && observed {
-			e.StateSince = entry.Time
+			e.StateSince, e.StateReason = entry.Time, entry.Reason
 		}
 
 		e.lastGroup = cmp.Or(e.lastGroup, entry.Group)
@@ -147,10 +148,40 @@ func (e *nodeExplainer) unseen() {
 		seen = join(slices.Sorted(maps.Keys(n.Seen))) + " lost it"
 	}
 
+	if n.State == inventory.Disappeared && e.StateReason != "" {
+		seen = e.StateReason
+	}
+
 	e.add(finding(AboutState, "it is %s: %s%s", n.State, seen, since(e.StateSince)).
 		on(n.Name).since(e.StateSince).
 		do("see 'systemctl status clusterm-agent' on %s, or prepare the host again", n.Addr).
 		with(inventory.Discover(n.Addr)))
+}
+
+// contradiction reports that observers do not agree on whether the node is alive.
+func (e *nodeExplainer) contradiction() {
+	var seen, lost []string
+
+	for _, observer := range slices.Sorted(maps.Keys(e.Node.Seen)) {
+		if e.Node.Seen[observer] {
+			seen = append(seen, observer)
+		} else {
+			lost = append(lost, observer)
+		}
+	}
+
+	if len(seen) == 0 || len(lost) == 0 {
+		return
+	}
+
+	e.add(finding(
+		AboutObservers,
+		"%s lost it, and %s still sees it: it counts as Discovered while any observer sees it",
+		join(lost),
+		join(seen),
+	).
+		on(e.Node.Name).
+		do("if %s should see it, check the network between both, and the agent on %s", join(lost), e.Node.Addr))
 }
 
 // otherJobs reports the jobs that want the node, its help, or its host.

@@ -36,6 +36,8 @@ type Settings struct {
 	Groups inventory.Groups
 	// Own is the name of the manager's own node; empty: it has none.
 	Own string
+	// MonitorTimeout is the silence after which the reports of a monitor are void.
+	MonitorTimeout time.Duration
 	// Connect merges the ssh parameters of site, group and node.
 	Connect func(v *state.View, group, node string) configuration.Connection
 }
@@ -58,12 +60,14 @@ type Nodes struct {
 	settings func() Settings
 	audit    access.Auditor
 	log      logrus.FieldLogger
+	monitors monitors
 }
 
 // New returns the node use cases.
 func New(o Options) *Nodes {
 	return &Nodes{
 		state: o.State, store: o.Store, prober: o.Prober, settings: o.Settings, audit: o.Audit, log: o.Logger,
+		monitors: monitors{silent: map[string]int{}},
 	}
 }
 

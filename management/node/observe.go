@@ -256,6 +256,8 @@ func (ns *Nodes) Report(
 ) (refused map[int]error, revision int64, err error) {
 	var changed []string
 
+	ns.monitors.hear(observer)
+
 	err = state.RetryConflict(ctx, ns.state, func(v *state.View) error {
 		checked := report{view: v, accepted: map[string]inventory.Observation{}}
 		refused, changed = map[int]error{}, nil // of this attempt only

@@ -221,6 +221,7 @@ func (c *Config) checkDurations() error {
 		value     Duration
 		low, high time.Duration
 	}{
+		{"monitor_timeout", c.MonitorTimeout, 2 * time.Minute, day},
 		{"jobs.timeout", c.Jobs.Timeout, time.Second, 7 * day},
 		{"jobs.appear", c.Jobs.Appear, time.Second, time.Hour},
 		{"jobs.runner_lease", c.Jobs.RunnerLease, 10 * time.Second, day},

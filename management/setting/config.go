@@ -35,10 +35,12 @@ type Config struct {
 	PlainRole string           `yaml:"plain_http_role"`
 	Node      monitor.Identity `yaml:"node"` // of the daemon's own host
 	Gossip    Gossip           `yaml:"gossip"`
-	Etcd      Etcd             `yaml:"etcd"`
-	Groups    inventory.Groups `yaml:"groups"`
-	Playbooks string           `yaml:"playbooks"`
-	Ansible   string           `yaml:"ansible_playbook"`
+	// MonitorTimeout is the silence after which the reports of a monitor are void.
+	MonitorTimeout Duration         `yaml:"monitor_timeout"`
+	Etcd           Etcd             `yaml:"etcd"`
+	Groups         inventory.Groups `yaml:"groups"`
+	Playbooks      string           `yaml:"playbooks"`
+	Ansible        string           `yaml:"ansible_playbook"`
 	// AcceptVulnerable runs jobs with an ansible-playbook that evaluates text of hosts.
 	AcceptVulnerable bool               `yaml:"accept_vulnerable_ansible"`
 	VaultIDs         []string           `yaml:"vault_ids"`
@@ -119,18 +121,19 @@ const (
 // Default returns the configuration without a file.
 func Default() Config {
 	return Config{
-		DataDir:    "/var/lib/clusterm",
-		Socket:     DefaultSocket,
-		PlainRole:  string(access.RoleViewer),
-		TLS:        TLS{Names: []string{}},
-		Gossip:     Gossip{Bind: DefaultBind, Join: []string{}},
-		Etcd:       Etcd{Endpoints: []string{}, Prefix: DefaultPrefix},
-		Groups:     inventory.DefaultGroups(),
-		Ansible:    "ansible-playbook",
-		VaultIDs:   []string{},
-		Vars:       configuration.Vars{},
-		SecretVars: configuration.DefaultSecrets(),
-		GroupSSH:   map[string]configuration.Connection{},
+		DataDir:        "/var/lib/clusterm",
+		Socket:         DefaultSocket,
+		PlainRole:      string(access.RoleViewer),
+		TLS:            TLS{Names: []string{}},
+		Gossip:         Gossip{Bind: DefaultBind, Join: []string{}},
+		MonitorTimeout: Duration(5 * time.Minute),
+		Etcd:           Etcd{Endpoints: []string{}, Prefix: DefaultPrefix},
+		Groups:         inventory.DefaultGroups(),
+		Ansible:        "ansible-playbook",
+		VaultIDs:       []string{},
+		Vars:           configuration.Vars{},
+		SecretVars:     configuration.DefaultSecrets(),
+		GroupSSH:       map[string]configuration.Connection{},
 		Jobs: Jobs{
 			Limit: 4, Timeout: Duration(time.Hour), Forks: 50, Appear: Duration(2 * time.Minute),
 			RunnerLease: Duration(10 * time.Minute), Keep: 1000, KeepFor: Duration(30 * 24 * time.Hour),

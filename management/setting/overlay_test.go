@@ -38,6 +38,7 @@ var settable = map[string]any{
 	"jobs.keep_bytes":   1 << 21,
 	"jobs.output_limit": 1 << 17,
 	"max_body":          4096,
+	"monitor_timeout":   "10m",
 	"log_level":         "debug",
 }
 

@@ -466,7 +466,10 @@ func (c Config) variables() variable.Settings {
 // Nodes returns the settings of the nodes.
 func (s *Settings) Nodes() node.Settings {
 	c := s.Current()
-	return node.Settings{Groups: c.Groups, Own: s.membership.Own(), Connect: c.variables().Connect}
+	return node.Settings{
+		Groups: c.Groups, Own: s.membership.Own(), MonitorTimeout: time.Duration(c.MonitorTimeout),
+		Connect: c.variables().Connect,
+	}
 }
 
 // Explain returns the settings of the explanations.

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"context"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/state"
+)
+
+// memory is a store of nodes in memory, and the view on it.
+type memory struct {
+	fixed
+	node.Store
+
+	mu      sync.Mutex
+	nodes   map[string]*inventory.Node
+	history []inventory.HistoryEntry
+	records []access.Record
+}
+
+func (m *memory) View() *state.View {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	v := &state.View{}
+	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
+		v.Nodes = append(v.Nodes, m.nodes[name])
+	}
+
+	return v
+}
+
+func (m *memory) PutNodes(_ context.Context, writes []state.NodeWrite) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	for _, w := range writes {
+		m.nodes[w.Node.Name] = &w.Node
+		m.history = append(m.history, w.Entries...)
+	}
+
+	return nil, nil
+}
+
+func (m *memory) Record(_ context.Context, r access.Record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	m.records = append(m.records, r)
+}
+
+// state returns the state of a node, and its observers with their reports.
+func (m *memory) state(name string) (inventory.State, map[string]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	return m.nodes[name].State, m.nodes[name].Seen
+}
+
+// TestSilentMonitor: the reports of a monitor are void once it is silent, and only
+// those. It counts again with its next report.
+func TestSilentMonitor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := logrus.New()
+		log.SetOutput(io.Discard)
+
+		const timeout = 5 * time.Minute
+
+		m := &memory{nodes: map[string]*inventory.Node{}}
+		nodes := node.New(node.Options{
+			State: m, Store: m, Audit: m, Logger: log,
+			Settings: func() node.Settings { return node.Settings{MonitorTimeout: timeout} },
+		})
+		report := func(observer string, alive bool, labels ...string) {
+			var all []inventory.Observation
+			for _, label := range labels {
+				all = append(all, inventory.Observation{Label: label, Serial: "1", Addr: "10.0.0.1", Alive: alive})
+			}
+
+			if refused, _, err := nodes.Report(t.Context(), observer, nil, all); err != nil || len(refused) > 0 {
+				t.Fatal(refused, err)
+			}
+		}
+
+		report("rack1", true, "a", "b", "c", "d")
+		report("rack2", true, "b")
+		report(inventory.ObserverGossip, true, "c")
+		report(inventory.ObserverPost, true, "d")
+
+		// A former process recorded this observer, which never reports again.
+		report("retired", false, "a")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		var leads atomic.Bool
+
+		leads.Store(true)
+
+		go func() { defer close(done); nodes.WatchMonitors(ctx, leads.Load) }()
+
+		for range 10 {
+			time.Sleep(time.Minute)
+			report("rack1", true, "a") // partial, and unchanged
+		}
+
+		synctest.Wait()
+
+		for name, want := range map[string]map[string]bool{
+			"a-1": {"rack1": true},
+			"b-1": {"rack1": true}, // rack2 is silent
+			"c-1": {"rack1": true, inventory.ObserverGossip: true},
+			"d-1": {"rack1": true, inventory.ObserverPost: true},
+		} {
+			if s, seen := m.state(name); s != inventory.Discovered || !maps.Equal(seen, want) {
+				t.Errorf("%s is %s, reported by %v, not %v", name, s, seen, want)
+			}
+		}
+
+		before := len(m.history)
+
+		time.Sleep(timeout - time.Minute)
+
+		if s, _ := m.state("a-1"); s != inventory.Discovered {
+			t.Errorf("after a short silence a-1 is %s", s)
+		}
+
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+
+		for name, want := range map[string]inventory.State{
+			"a-1": inventory.Disappeared, "b-1": inventory.Disappeared,
+			"c-1": inventory.Discovered, "d-1": inventory.Discovered,
+		} {
+			if s, seen := m.state(name); s != want || seen["rack1"] {
+				t.Errorf("%s is %s, reported by %v", name, s, seen)
+			}
+		}
+
+		entries := m.history[before:]
+		if len(entries) != 2 || !strings.Contains(entries[0].Reason, "rack1 has been silent for 5m") ||
+			entries[0].Verb != inventory.VerbDisappeared {
+			t.Errorf("the history has %+v", entries)
+		}
+
+		last := m.records[len(m.records)-1]
+		if last.Principal != access.Manager || last.Action != "monitors.expire" || len(last.Targets) != 4 {
+			t.Errorf("the audit trail has %+v", last)
+		}
+
+		report("rack1", true, "a")
+
+		if s, _ := m.state("a-1"); s != inventory.Discovered {
+			t.Errorf("reported again, a-1 is %s", s)
+		}
+
+		// An instance that does not lead changes nothing.
+		leads.Store(false)
+
+		time.Sleep(3 * timeout)
+		synctest.Wait()
+
+		if s, _ := m.state("a-1"); s != inventory.Discovered {
+			t.Errorf("without the lead, a-1 is %s", s)
+		}
+
+		cancel()
+		<-done
+	})
+}
