@@ -140,8 +140,9 @@ func TestStaleAnswersAreFound(t *testing.T) {
 	}
 }
 
-// TestRowsWithJobs measures the rows that run a playbook in miniature: on a stand-in for
-// ansible-playbook, which fails in a plain run with anything of the manager's plugins.
+// TestRowsWithJobs measures the rows with jobs in miniature: those that run a playbook on a
+// stand-in for ansible-playbook, which fails in a plain run with anything of the manager's
+// plugins.
 func TestRowsWithJobs(t *testing.T) {
 	t.Parallel()
 
@@ -160,6 +161,12 @@ func TestRowsWithJobs(t *testing.T) {
 	b := &bench{dir: dir, bin: filepath.Dir(program), nodes: 10, lines: 500, rounds: 2, out: &report{}}
 	if err := logs(t.Context(), b); err != nil {
 		t.Error(err)
+	}
+
+	// A job of 64 nodes needs as many.
+	fleet := &bench{dir: dir, bin: b.bin, nodes: 100, rounds: 2, out: &report{}}
+	if err := accessed(t.Context(), fleet); err != nil || len(fleet.out.Rows) != 3 {
+		t.Errorf("%+v, %v", fleet.out.Rows, err)
 	}
 
 	const check = `if [ -z "$CLUSTERM_EVENTS" ] && grep clusterm_ "$ANSIBLE_CONFIG"; then exit 250; fi`

@@ -41,6 +41,7 @@ type group struct {
 var groups = []group{
 	{"list", "lists of all nodes", list},
 	{"transitions", "transitions of 64 nodes at once", transitions},
+	{"access", "requests over HTTPS with a token", accessed},
 	{"discover", "nodes discovered through POST /monitor/event", discover},
 	{"report", "reports of one node to a request", reported},
 	{"watch", "from an event to a watch", watch},

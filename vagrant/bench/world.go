@@ -309,7 +309,9 @@ func (w *world) overSocket() *http.Client {
 	var d net.Dialer
 
 	return &http.Client{
-		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		Transport: &http.Transport{DisableCompression: true, DialContext: func(
+			ctx context.Context, _, _ string,
+		) (net.Conn, error) {
 			return d.DialContext(ctx, "unix", w.socket)
 		}},
 	}
