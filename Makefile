@@ -73,6 +73,14 @@ vuln: build bin/govulncheck ## known vulnerabilities of the programs; fails, wit
 bin/govulncheck: .ci/vuln/go.mod
 	go -C .ci/vuln build -o $(CURDIR)/$@ golang.org/x/vuln/cmd/govulncheck
 
+.PHONY: sbom
+sbom: build bin/cyclonedx-gomod ## the modules in each program, as CycloneDX JSON in bin/
+	for p in clusterm clusterctl; do \
+	  bin/cyclonedx-gomod bin -json -std -noserial -output-version 1.5 -version $(VERSION) -output bin/$$p.cdx.json bin/$$p; done
+
+bin/cyclonedx-gomod: .ci/sbom/go.mod
+	go -C .ci/sbom build -o $(CURDIR)/$@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
 .PHONY: reproducible
 reproducible: ## build the programs in two folders and compare their bytes
 	.ci/reproducible "$(LDFLAGS)"
