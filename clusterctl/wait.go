@@ -121,9 +121,9 @@ func (c *call) showResult(j api.Job) error {
 		switch {
 		case j.Message == "":
 		case j.Check: // the sentence is the result
-			c.say("%s", print.Line(j.Message))
+			c.say("%s", print.JobMessage(j))
 		default:
-			c.say("warning: %s", print.Line(j.Message))
+			c.say("warning: %s", print.JobMessage(j))
 			c.say("to see the cause and a remedy: %s job why %s", c.self(), j.ID)
 		}
 
@@ -131,7 +131,7 @@ func (c *call) showResult(j api.Job) error {
 	}
 
 	// Without a message, the cause is the next best explanation.
-	message := print.Line(j.Message)
+	message := print.JobMessage(j)
 	if message == "" {
 		message = print.Line(j.Cause)
 	}

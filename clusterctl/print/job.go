@@ -150,7 +150,7 @@ func (p *Printer) jobFields(j api.Job) []Field {
 		{"Job", Line(j.ID)},
 		{"Verb", Line(string(j.Verb))},
 		{"Status", p.jobStatus(j)},
-		{"Message", Text(j.Message)},
+		{"Message", Text(forReader(j, j.Message))},
 		{"Wait reason", waitReason},
 		{"Retry of", Line(j.RetryOf)},
 		{"Differs in", List(j.Differences)},
@@ -205,11 +205,27 @@ func cancellation(j api.Job) string {
 	}
 
 	text := "requested " + inventory.Count(j.Cancel, "time", "times")
-	if j.CancelBy != "" {
+
+	switch {
+	case j.CancelledByYou:
+		text += ", first by you"
+	case j.CancelBy != "":
 		text += ", first by " + Line(j.CancelBy)
 	}
 
 	return text
+}
+
+// JobMessage returns how a job ended, in the words for its reader.
+func JobMessage(j api.Job) string { return Line(forReader(j, j.Message)) }
+
+// forReader returns a message about a job without the name of its reader.
+func forReader(j api.Job, message string) string {
+	if !j.CancelledByYou {
+		return message
+	}
+
+	return strings.Replace(message, "cancelled by "+j.CancelBy, "you cancelled it", 1)
 }
 
 // jobDetails returns the fields that only -o long shows.
@@ -448,7 +464,7 @@ func ownError(j api.Job, h api.HostSummary) string {
 		return ""
 	}
 
-	return h.Error
+	return forReader(j, h.Error)
 }
 
 // helperRows returns the rows of the helpers on which a play has acted.

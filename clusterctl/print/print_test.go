@@ -128,7 +128,7 @@ func TestLongShowsEverything(t *testing.T) {
 
 	var j api.Job
 	fill(reflect.ValueOf(&j).Elem(), &n)
-	j.Status = api.Queued
+	j.Status, j.CancelledByYou = api.Queued, false // else it is "you" in place of a name
 	checkShown(t, "job", j, printed(func(p *Printer) { p.Job(j, true) }))
 
 	var e api.HistoryEntry

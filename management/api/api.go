@@ -203,11 +203,12 @@ type Job struct {
 	Ended    *time.Time `json:"ended,omitempty"`
 	Deadline *time.Time `json:"deadline,omitempty"`
 
-	Phase          string `json:"phase,omitempty"`           // of a Running job, e.g. configure, cleanup
-	Cancel         int    `json:"cancel,omitempty"`          // number of cancel requests; the second skips the cleanup
-	CancelBy       string `json:"cancel_by,omitempty"`       // the user of the first cancel request
-	PlaybookDigest string `json:"playbook_digest,omitempty"` // digest of the pinned playbooks
-	LogBytes       int64  `json:"log_bytes,omitempty"`       // bytes of output so far
+	Phase          string `json:"phase,omitempty"`            // of a Running job, e.g. configure, cleanup
+	Cancel         int    `json:"cancel,omitempty"`           // number of cancel requests; the second skips the cleanup
+	CancelBy       string `json:"cancel_by,omitempty"`        // the user of the first cancel request
+	CancelledByYou bool   `json:"cancelled_by_you,omitempty"` // the reader was that user; lists omit it
+	PlaybookDigest string `json:"playbook_digest,omitempty"`  // digest of the pinned playbooks
+	LogBytes       int64  `json:"log_bytes,omitempty"`        // bytes of output so far
 
 	// Lists omit the following fields.
 

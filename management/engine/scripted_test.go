@@ -831,7 +831,7 @@ func (b *bench) History(ctx context.Context, name string, limit int) ([]inventor
 }
 
 func (b *bench) Explain(ctx context.Context, v *state.View, name string) (explain.NodeExplanation, error) {
-	return b.explainer.Node(ctx, v, name)
+	return b.explainer.Node(ctx, v, name, "")
 }
 
 // auditTrail keeps audit records.

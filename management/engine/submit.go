@@ -412,7 +412,7 @@ func (e *Engine) Cancel(ctx context.Context, c access.Caller, id string) (job.Jo
 func withCancel(j job.Job, principal string) job.Job {
 	if j.Status == job.Queued {
 		j.Status, j.Cause, j.Ended = job.Cancelled, job.CauseCancelled, time.Now()
-		j.Message = "cancelled by " + job.OrSomebody(principal) + " while it was queued"
+		j.Message = job.CancelledWhileQueued(principal)
 		j.Cancel, j.CancelBy = 1, principal
 
 		return j

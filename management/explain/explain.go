@@ -100,6 +100,7 @@ type Facts struct {
 	Groups   inventory.Groups
 	JobLimit int // jobs that run at a time
 	Now      time.Time
+	Reader   string // the principal that asks; empty: unknown
 }
 
 // NodeExplanation answers why a node is, or is not, in service.
@@ -151,8 +152,8 @@ type Explainer struct {
 // New returns an explainer.
 func New(h History, settings func() Settings) *Explainer { return &Explainer{h, settings} }
 
-// Node answers why a node is, or is not, in service.
-func (e *Explainer) Node(ctx context.Context, v *state.View, name string) (NodeExplanation, error) {
+// Node answers the reader, a principal, why a node is, or is not, in service.
+func (e *Explainer) Node(ctx context.Context, v *state.View, name, reader string) (NodeExplanation, error) {
 	n, err := v.Node(name)
 	if t, forgotten := v.Tombstones[name]; err != nil && forgotten {
 		return NodeExplanation{}, inventory.Errorf(inventory.KindNotFound, "%s was forgotten on %s by %s%s",
@@ -169,15 +170,20 @@ func (e *Explainer) Node(ctx context.Context, v *state.View, name string) (NodeE
 		return NodeExplanation{}, err
 	}
 
-	return ExplainNode(e.facts(v), n, history), nil
+	return ExplainNode(e.facts(v, reader), n, history), nil
 }
 
-// Job answers why a job is as it is.
-func (e *Explainer) Job(v *state.View, j job.Job) JobExplanation { return ExplainJob(e.facts(v), j) }
+// Job answers the reader, a principal, why a job is as it is.
+func (e *Explainer) Job(v *state.View, j job.Job, reader string) JobExplanation {
+	return ExplainJob(e.facts(v, reader), j)
+}
 
-func (e *Explainer) facts(v *state.View) Facts {
+func (e *Explainer) facts(v *state.View, reader string) Facts {
 	settings := e.settings()
-	return Facts{View: v, Groups: settings.Groups, JobLimit: settings.JobLimit, Now: time.Now()}
+
+	return Facts{
+		View: v, Groups: settings.Groups, JobLimit: settings.JobLimit, Now: time.Now(), Reader: reader,
+	}
 }
 
 func (f Facts) turn(j job.Job) job.Turn {

@@ -472,3 +472,61 @@ func TestExplainJob(t *testing.T) {
 		})
 	}
 }
+
+// TestExplainToWhoCancelled: who cancelled a job does not read the own name.
+func TestExplainToWhoCancelled(t *testing.T) {
+	t.Parallel()
+
+	ended := func(v *state.View) {
+		j := jobtest.Planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")
+		j.Cause, j.Message, j.Cancel, j.CancelBy = job.CauseCancelled, "cancelled by anna", 1, "anna"
+		lastError := "not upgraded: cancelled by anna"
+		j.Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Allocated, Error: lastError}}
+		put(v, j, "5", job.Cancelled)
+		v.Nodes[0].LastError = lastError
+	}
+	queued := func(v *state.View) {
+		j := jobtest.Planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")
+		j.Cause, j.Cancel, j.CancelBy = job.CauseCancelled, 1, "anna"
+		j.Message = job.CancelledWhileQueued("anna")
+		put(v, j, "5", job.Cancelled)
+	}
+	running := func(v *state.View) {
+		j := jobtest.Planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")
+		j.Cancel, j.CancelBy = 1, "anna"
+		put(v, j, "5", job.Running)
+	}
+
+	for _, c := range []struct {
+		reader   string
+		before   func(*state.View)
+		job, why string // in the explanation of the job and of the node
+	}{
+		{"anna", ended, "it ended Cancelled: you cancelled it", "the last verb failed: not upgraded: you cancelled it"},
+		{"bob", ended, "it ended Cancelled: cancelled by anna", "the last verb failed: not upgraded: cancelled by anna"},
+		{"", ended, "cancelled by anna", "cancelled by anna"},
+		{"anna", queued, "it ended Cancelled: you cancelled it while it was queued", ""},
+		{"bob", queued, "cancelled by anna while it was queued", ""},
+		{"anna", running, ", being cancelled by you", "being cancelled by you"},
+		{"bob", running, ", being cancelled by anna", "being cancelled by anna"},
+	} {
+		v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered")}
+		c.before(v)
+
+		f := facts(v)
+		f.Reader = c.reader
+
+		if got := ExplainJob(f, v.Jobs[0]).Summary; !strings.Contains(got, c.job) {
+			t.Errorf("job, to %q: %q, want %q", c.reader, got, c.job)
+		}
+
+		var why []string
+		for _, found := range ExplainNode(f, *v.Nodes[0], nil).Findings {
+			why = append(why, found.Message)
+		}
+
+		if got := strings.Join(why, "\n"); !strings.Contains(got, c.why) {
+			t.Errorf("node, to %q: %q, want %q", c.reader, got, c.why)
+		}
+	}
+}

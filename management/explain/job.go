@@ -82,9 +82,9 @@ func (e *jobExplainer) ended() {
 		e.Summary = "it is complete: " + strings.Join(nonEmpty(j.Message, j.Note), "; ")
 		return
 	case j.Status == job.Complete:
-		e.Summary = "it is complete, but " + j.Message
+		e.Summary = "it is complete, but " + j.For(e.Reader, j.Message)
 	default:
-		e.Summary = fmt.Sprintf("it ended %s: %s", j.Status, cmp.Or(j.Message, string(j.Cause)))
+		e.Summary = fmt.Sprintf("it ended %s: %s", j.Status, cmp.Or(j.For(e.Reader, j.Message), string(j.Cause)))
 	}
 
 	// Nothing else is worth a look: no step was begun.
@@ -258,7 +258,10 @@ func (f Facts) progress(j job.Job) string {
 		}
 	}
 
-	if j.Cancel > 0 {
+	switch {
+	case j.CancelledBy(f.Reader):
+		text += ", being cancelled by you"
+	case j.Cancel > 0:
 		text += ", being cancelled by " + job.OrSomebody(j.CancelBy)
 	}
 

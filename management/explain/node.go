@@ -99,7 +99,7 @@ func (e *nodeExplainer) quarantine() {
 		return
 	}
 
-	reason := cmp.Or(n.LastError, "the reason is not recorded")
+	reason := cmp.Or(e.lastErrorText(), "the reason is not recorded")
 	e.add(finding(AboutQuarantine, "it is fenced until an operator clears it: %s", reason).
 		on(n.Name).since(e.StatusSince).
 		do("inspect the host, then clear it").
@@ -257,13 +257,22 @@ func (e *nodeExplainer) commission() []inventory.Action {
 	return e.View.CommissionActions(group, e.Node.Name)
 }
 
+// lastErrorText returns the last error of the node for the reader.
+func (e *nodeExplainer) lastErrorText() string {
+	if e.culprit == nil {
+		return e.Node.LastError
+	}
+
+	return e.culprit.For(e.Reader, e.Node.LastError)
+}
+
 func (e *nodeExplainer) lastError() {
 	n := e.Node
 	if n.LastError == "" || n.Status == inventory.Quarantined {
 		return
 	}
 
-	failed := finding(AboutFailure, "the last verb failed: %s", n.LastError).on(n.Name)
+	failed := finding(AboutFailure, "the last verb failed: %s", e.lastErrorText()).on(n.Name)
 	if e.culprit != nil {
 		failed = e.retryRemedy(failed.of(*e.culprit), *e.culprit, n)
 	}
@@ -297,7 +306,7 @@ func (e *nodeExplainer) refusal() {
 		return
 	}
 
-	e.add(finding(AboutRefusal, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.Message).of(*j).
+	e.add(finding(AboutRefusal, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.For(e.Reader, j.Message)).of(*j).
 		with(inventory.ExplainJob(j.ID)))
 }
 

@@ -60,7 +60,7 @@ func Plan(j Job, now time.Time, rules Rules) Step {
 
 	switch {
 	case j.Cancel > 0:
-		p.stop, p.stopMessage = CauseCancelled, "cancelled by "+OrSomebody(j.CancelBy)
+		p.stop, p.stopMessage = CauseCancelled, cancelledBy(j.CancelBy)
 	case !j.Deadline.IsZero() && now.After(j.Deadline):
 		p.stop, p.stopMessage = CauseDeadline, fmt.Sprintf("it ran longer than %s", j.Timeout)
 	}

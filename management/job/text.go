@@ -41,5 +41,26 @@ func Message(err error) string {
 	return err.Error()
 }
 
+// cancelledBy is the message about a cancellation.
+func cancelledBy(actor string) string { return "cancelled by " + OrSomebody(actor) }
+
+// CancelledWhileQueued is the message of a job that was cancelled before its start.
+func CancelledWhileQueued(actor string) string { return cancelledBy(actor) + " while it was queued" }
+
+// For returns a message about the job as its reader, a principal, understands it: who
+// cancelled it is told so.
+func (j Job) For(reader, message string) string {
+	if !j.CancelledBy(reader) {
+		return message
+	}
+
+	return strings.Replace(message, cancelledBy(reader), "you cancelled it", 1)
+}
+
+// CancelledBy reports whether the principal was the first to cancel the job.
+func (j Job) CancelledBy(principal string) bool {
+	return j.Cancel > 0 && principal != "" && j.CancelBy == principal
+}
+
 // OrSomebody returns the actor, or "somebody" for an unknown one.
 func OrSomebody(actor string) string { return cmp.Or(actor, "somebody") }

@@ -173,6 +173,8 @@ var conversions = []conversion{
 			"Hosts":      "wholeJob",
 			"Vars":       "wholeJob, from the inputs",
 			"LogBytes":   "wholeJob",
+
+			"CancelledByYou": "depends on the reader: TestCancelledByYou",
 		},
 	},
 }

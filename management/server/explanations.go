@@ -15,7 +15,7 @@ func (s *Server) getNodeExplanation(w http.ResponseWriter, r *http.Request) erro
 		return err
 	}
 
-	e, err := s.Explain.Node(r.Context(), v, name)
+	e, err := s.Explain.Node(r.Context(), v, name, rest.Principal(r))
 	if err != nil {
 		return err
 	}
@@ -46,12 +46,13 @@ func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 
-	e := s.Explain.Job(v, j)
+	e := s.Explain.Job(v, j, rest.Principal(r))
 	out := api.JobExplanation{
 		Job: jobOf(j), Summary: e.Summary, Failures: failuresOf(e.Failures), Steps: e.Steps,
 		Findings: findingsOf(e.Findings), Next: e.Next,
 	}
 	s.addWaits(v, j, &out.Job)
+	out.Job.CancelledByYou = j.CancelledBy(rest.Principal(r))
 
 	return rest.WriteTagged(w, r, j.Revision, out)
 }

@@ -242,11 +242,15 @@ func (m *fakeManager) History(_ context.Context, name string, limit int) ([]inve
 // fakeExplainer explains with fixed settings.
 type fakeExplainer struct{ *fakeManager }
 
-func (m fakeExplainer) facts(v *state.View) explain.Facts {
-	return explain.Facts{View: v, Groups: inventory.DefaultGroups(), JobLimit: 4, Now: time.Unix(1700000000, 0)}
+func (m fakeExplainer) facts(v *state.View, reader string) explain.Facts {
+	return explain.Facts{
+		View: v, Groups: inventory.DefaultGroups(), JobLimit: 4, Now: time.Unix(1700000000, 0), Reader: reader,
+	}
 }
 
-func (m fakeExplainer) Node(ctx context.Context, v *state.View, name string) (explain.NodeExplanation, error) {
+func (m fakeExplainer) Node(
+	ctx context.Context, v *state.View, name, reader string,
+) (explain.NodeExplanation, error) {
 	n, err := v.Node(name)
 	if err != nil {
 		return explain.NodeExplanation{}, err
@@ -254,11 +258,11 @@ func (m fakeExplainer) Node(ctx context.Context, v *state.View, name string) (ex
 
 	history, err := m.History(ctx, name, 0)
 
-	return explain.ExplainNode(m.facts(v), n, history), err
+	return explain.ExplainNode(m.facts(v, reader), n, history), err
 }
 
-func (m fakeExplainer) Job(v *state.View, j job.Job) explain.JobExplanation {
-	return explain.ExplainJob(m.facts(v), j)
+func (m fakeExplainer) Job(v *state.View, j job.Job, reader string) explain.JobExplanation {
+	return explain.ExplainJob(m.facts(v, reader), j)
 }
 
 func (m *fakeManager) Retry(ctx context.Context, c access.Caller, id string, r job.RetryRequest) (job.Job, error) {
@@ -404,7 +408,8 @@ func (m *fakeManager) Cancel(ctx context.Context, c access.Caller, id string) (j
 	}
 
 	m.setJob(id, func(j *job.Job) {
-		j.Status, j.Cause, j.CancelBy = job.Cancelled, job.CauseCancelled, c.Principal
+		j.Status, j.Cause, j.Cancel, j.CancelBy = job.Cancelled, job.CauseCancelled, 1, c.Principal
+		j.Message = job.CancelledWhileQueued(c.Principal)
 	})
 
 	return m.View().Job(id)

@@ -276,6 +276,8 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
+	out.CancelledByYou = j.CancelledBy(rest.Principal(r))
+
 	rest.ShowRevision(w, v.Revision)
 
 	return rest.WriteTagged(w, r, j.Revision, out)

@@ -563,3 +563,25 @@ func mustRequest[T any](value T, err error) T {
 
 	return value
 }
+
+// TestCancelledByYou: who cancelled a job is told so, anybody else the name.
+func TestCancelledByYou(t *testing.T) {
+	s := serve(t)
+	s.manager.change(func(v *state.View) {
+		v.Jobs = []job.Job{{ID: "1", Verb: inventory.VerbMaintenance, Status: job.Queued}}
+	})
+
+	overSocket := s.client(t)
+	overPlain := must[*client.Client](t)(client.New(client.Options{URL: s.url, Patience: patience}))
+	must[api.Job](t)(overSocket.Cancel(testCtx(t), "1"))
+
+	for reader, c := range map[string]*client.Client{"you": overSocket, "the name": overPlain} {
+		own := reader == "you"
+		j := must[api.Job](t)(c.Job(testCtx(t), "1"))
+		why := must[api.JobExplanation](t)(c.ExplainJob(testCtx(t), "1"))
+
+		expect(t, reader, []bool{
+			j.CancelledByYou, why.Job.CancelledByYou, strings.Contains(why.Summary, "you cancelled it"),
+		}, []bool{own, own, own})
+	}
+}

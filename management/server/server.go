@@ -112,8 +112,9 @@ type VariableHistory interface {
 
 // Explainer explains the condition of nodes and jobs.
 type Explainer interface {
-	Node(ctx context.Context, v *state.View, name string) (explain.NodeExplanation, error)
-	Job(v *state.View, j job.Job) explain.JobExplanation
+	// reader is the principal that asks.
+	Node(ctx context.Context, v *state.View, name, reader string) (explain.NodeExplanation, error)
+	Job(v *state.View, j job.Job, reader string) explain.JobExplanation
 }
 
 // Settings shows and changes the configuration.
