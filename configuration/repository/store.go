@@ -41,6 +41,10 @@ const (
 // no part of the content.
 const manifestName = ".clusterm-manifest"
 
+// rolesName is the folder in a copy with the roles of Store.Roles. It is part of the
+// content.
+const rolesName = ".clusterm-roles"
+
 // Store keeps copies of folders of playbooks, each in a directory named for the
 // digest of its content. Its methods may be called concurrently; only one
 // process may use Dir.
@@ -48,6 +52,9 @@ type Store struct {
 	Dir      string // absolute; created with mode 0700
 	MaxBytes int64  // size of all files of a folder; 0: DefaultMaxBytes
 	MaxFiles int    // number of files, folders and links; 0: DefaultMaxFiles
+	// Roles are added to the copy of every directory, so that its playbooks find them
+	// as they were. nil: none.
+	Roles fs.FS
 
 	mu sync.Mutex // serializes copies and removals
 }
@@ -55,6 +62,17 @@ type Store struct {
 // Path returns the directory of the playbooks with that digest. It need not
 // exist, see Intact.
 func (s *Store) Path(digest string) string { return filepath.Join(s.Dir, digest) }
+
+// RolesPath returns the directory with the roles that were added to the playbooks with
+// that digest, or "" if there are none.
+func (s *Store) RolesPath(digest string) string {
+	dir := filepath.Join(s.Path(digest), rolesName)
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		return ""
+	}
+
+	return dir
+}
 
 // Intact reports whether the playbooks with that digest are kept, with everything
 // that belongs to them. Files that a run has added to the copy do no harm.
@@ -66,7 +84,7 @@ func (s *Store) Intact(ctx context.Context, digest string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	found, err := s.walk(ctx, os.DirFS(s.Path(digest)), nil)
+	found, err := s.walk(ctx, whole(os.DirFS(s.Path(digest))), nil)
 	if err != nil {
 		return false
 	}
@@ -89,8 +107,8 @@ func (s *Store) Intact(ctx context.Context, digest string) bool {
 	return digestOf(lines) == digest && !slices.ContainsFunc(lines, isMissing)
 }
 
-// KeepDir keeps a copy of a directory, see Keep. Links out of the directory are
-// refused.
+// KeepDir keeps a copy of a directory together with the roles of the store, see Keep.
+// The digest covers both. Links out of the directory are refused.
 func (s *Store) KeepDir(ctx context.Context, dir string) (digest string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -98,7 +116,7 @@ func (s *Store) KeepDir(ctx context.Context, dir string) (digest string, err err
 	}
 	defer root.Close()
 
-	return s.Keep(ctx, root.FS())
+	return s.keep(ctx, source{root.FS(), s.Roles})
 }
 
 // Keep copies the playbooks in src and returns the digest of their content.
@@ -110,6 +128,10 @@ func (s *Store) KeepDir(ctx context.Context, dir string) (digest string, err err
 // links that are dangling or leave the folder, anything but files, folders and
 // links, and folders over the bounds, with an error of kind invalid.
 func (s *Store) Keep(ctx context.Context, src fs.FS) (digest string, err error) {
+	return s.keep(ctx, whole(src))
+}
+
+func (s *Store) keep(ctx context.Context, src source) (digest string, err error) {
 	if err := configuration.CheckPath("the directory for playbooks", s.Dir); err != nil {
 		return "", err
 	}
@@ -142,14 +164,14 @@ func (s *Store) reuse(ctx context.Context, digest string) bool {
 	}
 
 	// The account may have edited the copy, which a digest must not hide.
-	lines, err := s.walk(ctx, os.DirFS(dir), nil)
+	lines, err := s.walk(ctx, whole(os.DirFS(dir)), nil)
 	now := time.Now()
 
 	return err == nil && digestOf(lines) == digest && os.Chtimes(dir, now, now) == nil
 }
 
 // copy copies src into the store and returns the digest of the copy.
-func (s *Store) copy(ctx context.Context, src fs.FS) (digest string, err error) {
+func (s *Store) copy(ctx context.Context, src source) (digest string, err error) {
 	tmp, err := os.MkdirTemp(s.Dir, prefixCopying)
 	if err != nil {
 		return "", err
@@ -242,11 +264,19 @@ func digestOf(lines []string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// source is the content of a copy.
+type source struct {
+	folder fs.FS
+	roles  fs.FS // to be added to the folder; nil: none
+}
+
+// whole is a folder that may contain the roles.
+func whole(folder fs.FS) source { return source{folder: folder} }
+
 // walk returns the description of src: a line for each entry, sorted. If dst is not
 // nil, it also copies src there, durably.
-func (s *Store) walk(ctx context.Context, src fs.FS, dst *os.Root) ([]string, error) {
+func (s *Store) walk(ctx context.Context, src source, dst *os.Root) ([]string, error) {
 	w := &walker{
-		src:      src,
 		dst:      dst,
 		maxFiles: cmp.Or(s.MaxFiles, DefaultMaxFiles),
 		maxBytes: cmp.Or(s.MaxBytes, DefaultMaxBytes),
@@ -254,19 +284,14 @@ func (s *Store) walk(ctx context.Context, src fs.FS, dst *os.Root) ([]string, er
 	}
 	w.bytesLeft = w.maxBytes
 
-	err := fs.WalkDir(src, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return refusef("%w", err)
-		}
-
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-
-		return w.visit(name, d)
-	})
-	if err != nil {
+	if err := w.walk(ctx, src.folder, "", src.roles != nil); err != nil {
 		return nil, err
+	}
+
+	if src.roles != nil {
+		if err := w.walk(ctx, src.roles, rolesName, false); err != nil {
+			return nil, err
+		}
 	}
 
 	if dst != nil {
@@ -287,7 +312,8 @@ func refusef(format string, args ...any) *inventory.Error {
 // walker collects the description of a folder, one line per entry, and copies
 // the entries if dst is not nil.
 type walker struct {
-	src       fs.FS
+	src       fs.FS  // that is being walked
+	prefix    string // of its names in the copy, with a slash, or empty
 	dst       *os.Root
 	maxFiles  int
 	maxBytes  int64
@@ -297,6 +323,35 @@ type walker struct {
 	lines []string
 	links []string
 	dirs  []string
+}
+
+// walk visits the entries of src, which is the folder at in the copy. replaced: the
+// roles of a former copy in it are left out.
+func (w *walker) walk(ctx context.Context, src fs.FS, at string, replaced bool) error {
+	w.src, w.prefix = src, ""
+
+	if at != "" {
+		if err := w.dir(at); err != nil {
+			return err
+		}
+
+		w.prefix = at + "/"
+	}
+
+	return fs.WalkDir(src, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return refusef("%w", err)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case replaced && name == rolesName && d.IsDir():
+			return fs.SkipDir
+		case replaced && name == rolesName:
+			return nil
+		}
+
+		return w.visit(name, d)
+	})
 }
 
 func (w *walker) visit(name string, d fs.DirEntry) error {
@@ -335,6 +390,7 @@ func omitted(d fs.DirEntry) bool {
 }
 
 func (w *walker) dir(name string) error {
+	name = w.prefix + name
 	w.lines = append(w.lines, fmt.Sprintf("dir %q", name))
 	w.dirs = append(w.dirs, name)
 
@@ -355,6 +411,7 @@ func (w *walker) link(name string) error {
 		return refusef("the link %s points to %s; links must be relative and stay inside the folder", name, target)
 	}
 
+	name = w.prefix + name
 	w.lines = append(w.lines, fmt.Sprintf("link %q %q", name, target))
 	w.links = append(w.links, name)
 
@@ -386,6 +443,7 @@ func (w *walker) file(name string) error {
 
 	// Without read permission for the owner, the copy could not be verified.
 	mode := info.Mode().Perm() | 0o400
+	name = w.prefix + name
 
 	sum, err := w.copyFile(name, f, mode)
 	if errors.Is(err, errTooLarge) {

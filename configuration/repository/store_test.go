@@ -309,3 +309,55 @@ func TestKeepRefuses(t *testing.T) {
 		t.Error("a store with a relative path was accepted")
 	}
 }
+
+// TestKeepDirAddsTheRoles: a copy has the roles of its time, also after they changed,
+// and its digest covers them. Roles that the folder brought along do not count.
+func TestKeepDirAddsTheRoles(t *testing.T) {
+	t.Parallel()
+
+	const task = "agent/tasks/main.yml"
+
+	roles := func(text string) fs.FS { return fstest.MapFS{task: {Data: []byte(text), Mode: 0o444}} }
+	dir := playbookDir(t)
+	store := &Store{Dir: filepath.Join(t.TempDir(), "playbooks")}
+	bare := keep(t, store, dir)
+
+	if path := store.RolesPath(bare); path != "" {
+		t.Errorf("a copy without roles has them in %s", path)
+	}
+
+	// A copy of a copy has the roles of its own time.
+	brought := filepath.Join(dir, rolesName, "other")
+	must(t, os.MkdirAll(brought, 0o755))
+
+	store.Roles = roles("old")
+	old := keep(t, store, dir)
+	store.Roles = roles("new")
+	now := keep(t, store, dir)
+
+	if old == now || old == bare {
+		t.Errorf("the digests %s, %s and %s do not cover the roles", bare, old, now)
+	}
+
+	expectContent(t, filepath.Join(store.RolesPath(old), task), "old")
+	expectContent(t, filepath.Join(store.RolesPath(now), task), "new")
+	expectEntries(t, store.RolesPath(now), 1)
+	expectContent(t, filepath.Join(store.Path(old), "site.yml"), "- hosts: all\n")
+
+	must(t, os.RemoveAll(brought))
+
+	if again := keep(t, store, dir); again != now {
+		t.Errorf("what the folder brought along changes the digest from %s to %s", now, again)
+	}
+
+	if !store.Intact(t.Context(), old) {
+		t.Error("the copy with former roles does not count as intact")
+	}
+
+	file := filepath.Join(store.RolesPath(old), task)
+	must(t, os.Remove(file))
+
+	if store.Intact(t.Context(), old) {
+		t.Error("a copy without one of its roles counts as intact")
+	}
+}

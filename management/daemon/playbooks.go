@@ -106,6 +106,9 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookRep
 
 	// The same copies as for a job.
 	store := repository.Store{Dir: filepath.Join(temp, "kept")}
+	if store.Roles, err = fs.Sub(bundled.FS(), bundled.RolesDir); err != nil {
+		return PlaybookReport{}, err
+	}
 
 	own, err := store.Keep(ctx, bundled.FS())
 	if err != nil {

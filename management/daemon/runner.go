@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -104,9 +105,19 @@ func newRunner(ctx context.Context, o runnerOptions) (*runner, error) {
 	}
 
 	var err error
+	if r.playbooks.Roles, err = fs.Sub(bundled.FS(), bundled.RolesDir); err != nil {
+		return nil, err
+	}
+
 	r.bundled, err = r.playbooks.Keep(ctx, bundled.FS())
 
 	return r, err
+}
+
+// rolesOf returns the path of the bundled roles for the playbooks with that digest:
+// those that were kept with them.
+func (r *runner) rolesOf(digest string) string {
+	return cmp.Or(r.playbooks.RolesPath(digest), r.bundledDir(bundled.RolesDir))
 }
 
 // bundledDir returns the path of a folder of the playbooks in the binary.
@@ -216,7 +227,7 @@ func (r *runner) Parse(ctx context.Context, digest string, files, groups, hosts 
 	syntax := r.syntax
 	r.mu.Unlock()
 
-	dir, roles := r.playbooks.Path(digest), r.bundledDir(bundled.RolesDir)
+	dir, roles := r.playbooks.Path(digest), r.rolesOf(digest)
 
 	for _, file := range files {
 		if err := syntax.Check(ctx, dir, file, roles, groups...); err != nil {
@@ -243,7 +254,7 @@ func (r *runner) Start(ctx context.Context, spec engine.RunSpec) (engine.Run, er
 
 	started, err := r.ansible.Start(ctx, ansible.Spec{
 		ID: spec.ID, Dir: r.dir(spec.ID), Playbooks: playbooks, Playbook: spec.Playbook,
-		BundledRoles: r.bundledDir(bundled.RolesDir), CallbackDir: r.bundledDir(bundled.CallbackDir),
+		BundledRoles: r.rolesOf(spec.PlaybookDigest), CallbackDir: r.bundledDir(bundled.CallbackDir),
 		CacheDir: r.bundledDir(bundled.CacheDir),
 		Hosts:    spec.Hosts, ExtraVars: spec.Extra, Options: spec.Ansible, Forks: c.Jobs.Forks,
 		Deadline: spec.Deadline, Lease: spec.Lease,

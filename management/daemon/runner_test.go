@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,10 +12,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
+	"time"
 
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	bundled "github.com/contiv/cluster/ansible"
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -111,6 +116,93 @@ func TestBundledFolder(t *testing.T) {
 		if err := os.WriteFile(file, []byte("- hosts: all\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestRolesOfTheirTime: after an upgrade of the program, playbooks that were kept before
+// run and parse with the bundled roles of then.
+func TestRolesOfTheirTime(t *testing.T) {
+	t.Parallel()
+
+	dir, dataDir := t.TempDir(), t.TempDir()
+
+	// It prints the first line of the role that a playbook would get.
+	const shows = `#!/bin/sh
+case "$*" in
+*--version*) echo "ansible-playbook [core 2.16.3]"; exit ;;
+esac
+role=$(sed -n 's/^roles_path = .*://p' "$ANSIBLE_CONFIG")/agent/tasks/main.yml
+case "$*" in
+*--syntax-check*) grep -q "of then" "$role" || { echo "not the role of then" >&2; exit 4; } ;;
+*) head -1 "$role" ;;
+esac
+`
+	if err := writeProgram(dir+"/ansible-playbook", shows); err != nil {
+		t.Fatal(err)
+	}
+
+	c := setting.Config{
+		Ansible: dir + "/ansible-playbook", Playbooks: folderOf(t, map[string]string{"cleanup.yml": "- hosts: all\n"}),
+	}
+	begin := func() *runner {
+		r, err := newRunner(t.Context(), runnerOptions{
+			dataDir: dataDir, config: func() setting.Config { return c }, instruments: newInstruments(api.Version{}),
+			command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0], "runner"}, log: logrus.New(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return r
+	}
+
+	before := begin()
+	before.playbooks.Roles = fstest.MapFS{"agent/tasks/main.yml": {Data: []byte("# of then\n")}}
+
+	digest, err := before.Pin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	after := begin()
+
+	if now, err := after.Pin(t.Context()); err != nil || now == digest {
+		t.Errorf("the same folder with other roles has the digest %s, %v", now, err)
+	}
+
+	if !after.Kept(t.Context(), digest) {
+		t.Error("the playbooks of then are not kept")
+	}
+
+	if err := after.Parse(t.Context(), digest, []string{job.PlaybookCleanup}, nil, nil); err != nil {
+		t.Error(err)
+	}
+
+	run, err := after.Start(t.Context(), engine.RunSpec{
+		ID: "1-0", PlaybookDigest: digest, Playbook: job.PlaybookCleanup, Deadline: time.Now().Add(patience),
+		Hosts: []configuration.Host{{
+			Name: "a-1", Addr: "127.0.0.1", Label: "a", Serial: "1", Group: "web", Role: configuration.RoleTarget,
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+
+	exit, err := run.Wait(ctx)
+	if err != nil || exit.Code != 0 {
+		t.Errorf("%+v, %v", exit, err)
+	}
+
+	var out strings.Builder
+	if err := run.Tail(ctx, job.StreamText, 0, func(b []byte) error { _, err := out.Write(b); return err }); err != nil {
+		t.Error(err)
+	}
+
+	if !strings.Contains(out.String(), "# of then") {
+		t.Errorf("the run printed %q", out.String())
 	}
 }
 
