@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
 )
 
 // The widths of help and reference, in columns. Help is narrower on a narrow terminal.
@@ -68,7 +69,7 @@ func (a *app) printHelp(c *cli.Command) error {
 		b.WriteByte('\n')
 
 		for line := range strings.SplitSeq(strings.TrimSpace(c.Description), "\n") {
-			fmt.Fprintln(&b, fold(line, width-2))
+			fmt.Fprintln(&b, print.Fold(line, width-2))
 		}
 	}
 
@@ -203,7 +204,7 @@ func section(b *bytes.Buffer, title string, rows [][2]string, width int) {
 	fmt.Fprintf(b, "\n%s:\n", title)
 
 	for _, r := range rows {
-		lines := strings.Split(fold(r[1], width-4-terms), "\n")
+		lines := strings.Split(print.Fold(r[1], width-4-terms), "\n")
 
 		// A long term gets a line of its own.
 		if runewidth.StringWidth(r[0]) > terms {
@@ -217,29 +218,4 @@ func section(b *bytes.Buffer, title string, rows [][2]string, width int) {
 			fmt.Fprintf(b, "  %s  %s\n", strings.Repeat(" ", terms), l)
 		}
 	}
-}
-
-// fold breaks text between words into lines of at most width columns. A longer
-// word gets a line of its own.
-func fold(text string, width int) string {
-	var b strings.Builder
-
-	used := 0
-	for i, word := range strings.Fields(text) {
-		w := runewidth.StringWidth(word)
-		switch {
-		case i == 0:
-		case used+1+w > width:
-			b.WriteByte('\n')
-			used = 0
-		default:
-			b.WriteByte(' ')
-			used++
-		}
-
-		b.WriteString(word)
-		used += w
-	}
-
-	return b.String()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -141,7 +142,7 @@ func sentence(usage string) string {
 func markdown(text string) string {
 	var out []string
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		if line = fold(line, markdownWidth); line != "" {
+		if line = print.Fold(line, markdownWidth); line != "" {
 			out = append(out, escapeMarkdown(line))
 		}
 	}

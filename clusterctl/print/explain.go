@@ -104,6 +104,9 @@ func (p *Printer) JobExplanation(e api.JobExplanation, program string) {
 	p.failures(e.Failures)
 }
 
+// remedyIndent begins each line of a remedy.
+const remedyIndent = "    "
+
 // findings prints each finding, with its remedy and the commands below it.
 func (p *Printer) findings(findings []api.Finding, program string) {
 	if len(findings) == 0 {
@@ -113,15 +116,14 @@ func (p *Printer) findings(findings []api.Finding, program string) {
 	p.gap()
 
 	for _, f := range findings {
-		p.Printf("- %s\n", hang(LocalTimes(f.Message), "  "))
+		p.hang("- ", "  ", LocalTimes(f.Message))
 
-		remedy := exit.Remedy(program, f.Remedy, api.RestoreActions(f.Actions))
-		if remedy == "" {
-			continue
-		}
+		// A command stays on one line, so that it can be pasted.
+		words := p.fold(Text(f.Remedy), len(remedyIndent))
+		remedy := exit.Remedy(program, words, api.RestoreActions(f.Actions))
 
 		for line := range strings.Lines(Text(remedy)) {
-			p.Printf("    %s\n", p.Paint.Busy(strings.TrimSpace(line)))
+			p.Printf("%s%s\n", remedyIndent, p.Paint.Busy(strings.TrimSpace(line)))
 		}
 	}
 }
@@ -142,15 +144,16 @@ func (p *Printer) failures(failures []api.Failure) {
 		}
 
 		p.gap()
-		p.Printf("%s (job %s, %s)\n", line, Line(f.Job), Line(f.Phase))
+		p.Printf("%s\n", p.fold(fmt.Sprintf("%s (job %s, %s)", line, Line(f.Job), Line(f.Phase)), 0))
 
 		if f.Message != "" {
-			p.Printf("  | %s\n", hang(f.Message, "  | "))
+			p.hang("  | ", "  | ", f.Message)
 		}
 	}
 }
 
-// hang puts prefix before every line of text but the first.
-func hang(text, prefix string) string {
-	return strings.ReplaceAll(strings.TrimSpace(Text(text)), "\n", "\n"+prefix)
+// hang prints text with first before its first line and next before each other line.
+func (p *Printer) hang(first, next, text string) {
+	folded := p.fold(strings.TrimSpace(Text(text)), width(first))
+	p.Printf("%s%s\n", first, strings.ReplaceAll(folded, "\n", "\n"+next))
 }

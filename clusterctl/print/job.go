@@ -127,7 +127,7 @@ func (p *Printer) Job(j api.Job, everything bool) {
 
 	if lines := Failures(j); lines != nil {
 		p.gap()
-		p.Printf("%s\n", strings.Join(lines, "\n"))
+		p.Printf("%s\n", p.fold(strings.Join(lines, "\n"), 0))
 	}
 
 	if everything {

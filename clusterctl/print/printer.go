@@ -38,11 +38,20 @@ func (p *Printer) Rows(header []string, rows [][]string) {
 	p.buf.WriteString(p.grid(header, rows, false))
 }
 
+// fold breaks lines that do not fit the terminal after used columns of it.
+func (p *Printer) fold(text string, used int) string {
+	if p.Width <= 0 {
+		return text
+	}
+
+	return Fold(text, max(p.Width-used, 1))
+}
+
 // Field is one line of a block: a name and its value.
 type Field struct{ Name, Value string }
 
 // Fields prints a block of names and values, without the empty values. Further
-// lines of a value are indented below the first.
+// lines of a value are indented below the first; a terminal gets lines that fit it.
 func (p *Printer) Fields(fields []Field) {
 	p.gap()
 
@@ -60,7 +69,7 @@ func (p *Printer) Fields(fields []Field) {
 		}
 
 		indent := "\n" + strings.Repeat(" ", column)
-		value := strings.ReplaceAll(strings.TrimRight(f.Value, "\n"), "\n", indent)
+		value := strings.ReplaceAll(p.fold(strings.TrimRight(f.Value, "\n"), column), "\n", indent)
 		p.Printf("%s%s\n", Pad(f.Name, column), value)
 	}
 }
