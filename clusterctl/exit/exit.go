@@ -131,12 +131,35 @@ func Explain(program string, err error) (message, remedy string) {
 // Remedy returns a remedy in words, followed by the command of each action, one
 // line each.
 func Remedy(program, words string, actions []inventory.Action) string {
-	lines := api.CommandsOf(program, actions)
+	var lines []string
+	for _, a := range actions {
+		for _, line := range api.CommandsOf(program, []inventory.Action{a}) {
+			lines = append(lines, purpose(a)+line)
+		}
+	}
+
 	if words != "" {
 		lines = append([]string{words}, lines...)
 	}
 
 	return strings.Join(lines, "\n")
+}
+
+// purpose introduces a command that only shows what the operator chooses from, or is
+// to change; empty for one that carries the remedy out itself.
+func purpose(a inventory.Action) string {
+	switch a.Name {
+	case inventory.ActionListNodes:
+		return "to list the nodes: "
+	case inventory.ActionSetConnection:
+		return "to see its settings: "
+	case inventory.ActionSubmit, inventory.ActionForgetNodes:
+		if len(a.Nodes) == 0 && len(a.Addrs) == 0 {
+			return "to choose from the nodes: "
+		}
+	}
+
+	return ""
 }
 
 func interrupted(err error) bool {

@@ -41,3 +41,27 @@ func TestCode(t *testing.T) {
 		}
 	}
 }
+
+// TestRemedy: a command that only shows something says for what, and a command that
+// carries the remedy out stands alone.
+func TestRemedy(t *testing.T) {
+	const program = "clusterctl -u x"
+
+	for want, a := range map[string]inventory.Action{
+		"to list the nodes: clusterctl -u x nodes get":                 inventory.ListNodes(),
+		"to choose from the nodes: clusterctl -u x nodes get":          inventory.Submit(inventory.VerbCommission),
+		"to see its settings: clusterctl -u x nodes get web-1 -o long": inventory.SetConnection("web-1"),
+		"clusterctl -u x nodes commission web-1":                       inventory.Submit(inventory.VerbCommission, "web-1"),
+		"clusterctl -u x nodes set web-1 --forget-host-key":            inventory.ForgetHostKey("web-1"),
+		"clusterctl -u x discover 192.0.2.1":                           inventory.Discover("192.0.2.1"),
+		"clusterctl -u x job list":                                     inventory.ListJobs(),
+	} {
+		if got := Remedy(program, "in words", []inventory.Action{a}); got != "in words\n"+want {
+			t.Errorf("%s: %q, want %q", a, got, want)
+		}
+	}
+
+	if got := Remedy(program, "", nil); got != "" {
+		t.Errorf("no remedy is %q", got)
+	}
+}

@@ -182,7 +182,7 @@ func (s Snapshot) active() (Job, error) {
 
 	if found == nil {
 		return Job{}, inventory.Errorf(inventory.KindNotFound, "no job is running").
-			Do("list the jobs, or ask for the job %q", "last").With(inventory.ListJobs())
+			Do("ask for the job %q, or list the jobs", "last").With(inventory.ListJobs())
 	}
 
 	return *found, nil
