@@ -22,10 +22,10 @@ func auditCommand() *cli.Command {
 		Name:  "audit",
 		Usage: "print the audit trail: changes, refusals, and decisions of the manager",
 		UsageText: "clusterm audit --since 24h\n" +
-			"   clusterm audit --target web-1 --action nodes --json\n" +
-			"   clusterm audit verify",
-		Description: "One line for each entry, the oldest first: time, principal, action, targets, job, and the\n" +
-			"error if it was refused. With --json the entries are JSON lines, to export. Run it as root on the\n" +
+			"clusterm audit --target web-1 --action nodes --json\n" +
+			"clusterm audit verify",
+		Description: "One line for each entry, the oldest first: time, principal, action, targets, job, and the " +
+			"error if it was refused. With --json the entries are JSON lines, to export. Run it as root on the " +
 			"manager's host; the daemon need not run. docs/operating/security.md explains the trail.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Usage: "entries since `TIME`: an age such as 24h, or 2026-01-02T15:04:05Z"},
@@ -119,7 +119,7 @@ func auditVerifyCommand() *cli.Command {
 		Name:      "verify",
 		Usage:     "check the chain of hashes; change nothing",
 		UsageText: "clusterm audit verify [--config FILE]",
-		Description: "Exit status 1 if an entry is missing or was changed. Compare the last number and hash with\n" +
+		Description: "Exit status 1 if an entry is missing or was changed. Compare the last number and hash with " +
 			"those that you have kept elsewhere: the chain alone cannot show entries that were cut off at its end.",
 		Action: func(_ context.Context, c *cli.Command) error {
 			r, err := daemon.VerifyAudit(auditConfig(c))

@@ -23,8 +23,8 @@ func caCommand(config cli.Flag) *cli.Command {
 		Name:  "ca",
 		Usage: "show the CA of the API over HTTPS, and issue client certificates",
 		UsageText: "clusterm ca fingerprint\n" +
-			"   clusterm ca show > ca.pem\n" +
-			"   clusterm ca issue --role monitor NAME FILE",
+			"clusterm ca show > ca.pem\n" +
+			"clusterm ca issue --role monitor NAME FILE",
 		Description: "The first start with the key listen makes the CA. Run these commands as root on its host.",
 		Commands: []*cli.Command{
 			{
@@ -76,7 +76,7 @@ func caIssueCommand(config cli.Flag) *cli.Command {
 		Name:      "issue",
 		Usage:     "write a client certificate and its key to a new file",
 		UsageText: "clusterm ca issue --role ROLE [--days N] NAME FILE",
-		Description: "NAME is recorded with each request. Such a certificate cannot be revoked: prefer a token or\n" +
+		Description: "NAME is recorded with each request. Such a certificate cannot be revoked: prefer a token or " +
 			"few days. A certificate for the monitor on rack1:\n\n" +
 			"   clusterm ca issue --role monitor rack1 rack1.pem",
 		Flags: []cli.Flag{

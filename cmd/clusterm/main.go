@@ -21,6 +21,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
@@ -77,6 +78,10 @@ func run(ctx context.Context, args []string) int {
 		ctx = context.WithoutCancel(ctx)
 	}
 
+	cli.HelpPrinter = func(w io.Writer, template string, data any) {
+		printHelp(w, template, data, min(helpColumns, cmp.Or(columns(os.Stdout), helpColumns)))
+	}
+
 	err := unknownCommand(root, args[1:])
 	if err == nil {
 		err = root.Run(ctx, args)
@@ -112,16 +117,16 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 		Name:  "clusterm",
 		Usage: "take machines from \"a host appeared\" to \"a host in service\", and keep them there",
 		UsageText: "clusterm [--config FILE]\n" +
-			"   clusterm agent [--config FILE]\n" +
-			"   clusterm monitor [--config FILE]\n" +
-			"   clusterm check [--config FILE]\n" +
-			"   clusterm reload [--config FILE] [--socket PATH]\n" +
-			"   clusterm store check|compact|defragment|disarm|remove [--config FILE]\n" +
-			"   clusterm audit [verify] [--config FILE]\n" +
-			"   clusterm playbooks export|check DIR\n" +
-			"   clusterm ca fingerprint|show|issue [--config FILE]\n" +
-			"   clusterm example > clusterm.yaml",
-		Description: "Without a command it is the manager's daemon: it serves the API, runs jobs and is a member of\n" +
+			"clusterm agent [--config FILE]\n" +
+			"clusterm monitor [--config FILE]\n" +
+			"clusterm check [--config FILE]\n" +
+			"clusterm reload [--config FILE] [--socket PATH]\n" +
+			"clusterm store check|compact|defragment|disarm|remove [--config FILE]\n" +
+			"clusterm audit [verify] [--config FILE]\n" +
+			"clusterm playbooks export|check DIR\n" +
+			"clusterm ca fingerprint|show|issue [--config FILE]\n" +
+			"clusterm example > clusterm.yaml",
+		Description: "Without a command it is the manager's daemon: it serves the API, runs jobs and is a member of " +
 			"the gossip until SIGTERM. On SIGHUP it reloads its configuration file. clusterctl is its command line.",
 		Version:     version,
 		HideVersion: true,
@@ -230,11 +235,11 @@ func monitorCommand() *cli.Command {
 		Name:  "monitor",
 		Usage: "report the members of a gossip to managers elsewhere",
 		UsageText: "clusterm monitor [--config FILE]\n" +
-			"   clusterm monitor --check [--config FILE]\n" +
-			"   clusterm monitor --example > " + defaultMonitor,
-		Description: "It watches a serf agent on this host, or has an agent of its own join the gossip, and reports\n" +
+			"clusterm monitor --check [--config FILE]\n" +
+			"clusterm monitor --example > " + defaultMonitor,
+		Description: "It watches a serf agent on this host, or has an agent of its own join the gossip, and reports " +
 			"the nodes to the managers in report_to, until SIGTERM. Those need no gossip (gossip: off).\n\n" +
-			"Report the members of the serf agent on this host to the manager on HOST, with a certificate that\n" +
+			"Report the members of the serf agent on this host to the manager on HOST, with a certificate that " +
 			"`clusterm ca issue --role monitor rack1 rack1.pem` made there. " + defaultMonitor + ":\n\n" +
 			"   report_to:\n" +
 			"     - manager: https://HOST:9443\n" +
@@ -300,8 +305,8 @@ func reloadCommand(config cli.Flag) *cli.Command {
 		Usage:     "have the running daemon read its configuration file again",
 		UsageText: "clusterm reload [--config FILE] [--socket PATH]",
 		Description: "It waits for the result, and fails if the daemon refuses the file; the former configuration\n" +
-			"then stays in force. systemctl reload clusterm runs it. FILE names the socket of the daemon, unless\n" +
-			"--socket does; the daemon reads the file that it was started with. SIGHUP to the daemon does the\n" +
+			"then stays in force. systemctl reload clusterm runs it. FILE names the socket of the daemon, unless " +
+			"--socket does; the daemon reads the file that it was started with. SIGHUP to the daemon does the " +
 			"same, with the result in its log.",
 		Flags: []cli.Flag{config, &cli.StringFlag{
 			Name: "socket", Usage: "the `PATH` of the daemon's socket (default: as in FILE)",
@@ -326,7 +331,7 @@ func reloadCommand(config cli.Flag) *cli.Command {
 			if former := now["playbooks"].Former; len(former) > 0 {
 				fmt.Fprintf(os.Stderr,
 					"  still cleaned with the playbooks that configured them, until 'clusterctl nodes %s': %s\n",
-					inventory.VerbApply, oneLine(strings.Join(former, ", ")))
+					inventory.VerbApply, print.List(former))
 			}
 
 			return nil

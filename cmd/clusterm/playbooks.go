@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/daemon"
 )
 
@@ -26,7 +27,7 @@ func playbooksCommand(config cli.Flag) *cli.Command {
 		Name:  "playbooks",
 		Usage: "export the bundled playbooks, and check a folder of playbooks",
 		UsageText: "clusterm playbooks export DIR\n" +
-			"   clusterm playbooks check [DIR]",
+			"clusterm playbooks check [DIR]",
 		Description: "They need no manager. docs/playbooks.md describes what a folder of playbooks contains.",
 		Commands:    []*cli.Command{exportPlaybooksCommand(), checkPlaybooksCommand(config)},
 		Action: func(context.Context, *cli.Command) error {
@@ -72,9 +73,9 @@ func checkPlaybooksCommand(config cli.Flag) *cli.Command {
 		Name:      "check",
 		Usage:     "check a folder of playbooks as the manager would use it; contacts no host",
 		UsageText: "clusterm playbooks check [-o json] [--config FILE] [DIR]",
-		Description: "It checks the syntax with ansible-playbook, lists the plays with the groups of the\n" +
-			"configuration that they act on, and names missing files, risky permissions, and encrypted variables\n" +
-			"without a password in vault_ids. Without DIR it checks the folder of the configuration,\n" +
+		Description: "It checks the syntax with ansible-playbook, lists the plays with the groups of the " +
+			"configuration that they act on, and names missing files, risky permissions, and encrypted variables " +
+			"without a password in vault_ids. Without DIR it checks the folder of the configuration, " +
 			"or the bundled playbooks. It fails if the manager would refuse the folder.",
 		Flags: []cli.Flag{config, &cli.StringFlag{
 			Name: "output", Aliases: []string{"o"}, Value: "text", Usage: "`FORMAT`: text or json",
@@ -113,7 +114,7 @@ func checkPlaybooks(ctx context.Context, c *cli.Command) error {
 		out.SetIndent("", "  ")
 		err = out.Encode(report)
 	} else {
-		err = printPlaybooks(os.Stdout, report)
+		err = printPlaybooks(os.Stdout, report, columns(os.Stdout))
 	}
 
 	if err == nil && !report.OK {
@@ -123,13 +124,18 @@ func checkPlaybooks(ctx context.Context, c *cli.Command) error {
 	return err
 }
 
-// printPlaybooks prints a report for people.
-func printPlaybooks(w io.Writer, r daemon.PlaybookReport) error {
+// printPlaybooks prints a report for people, in lines that fit a terminal of the width;
+// 0: whole lines.
+func printPlaybooks(w io.Writer, r daemon.PlaybookReport, width int) error {
 	var b strings.Builder
 
 	for _, p := range r.Playbooks {
-		if p.Missing {
+		switch {
+		case p.Missing:
 			fmt.Fprintf(&b, "%s: missing\n", p.File)
+			continue
+		case p.Broken:
+			fmt.Fprintf(&b, "%s: does not parse\n", p.File)
 			continue
 		}
 
@@ -141,7 +147,7 @@ func printPlaybooks(w io.Writer, r daemon.PlaybookReport) error {
 				acts = strings.TrimPrefix(acts+", the helper of a job", ", ")
 			}
 
-			fmt.Fprintf(&b, "  %s (acts on %s)\n", oneLine(play.Name), cmp.Or(acts, "nothing"))
+			fmt.Fprintf(&b, "  %s (acts on %s)\n", print.Line(play.Name), cmp.Or(acts, "nothing"))
 		}
 	}
 
@@ -152,10 +158,20 @@ func printPlaybooks(w io.Writer, r daemon.PlaybookReport) error {
 	}
 
 	for _, p := range r.Problems {
-		fmt.Fprintf(&b, "%s: %s: %s\n", p.Severity, cmp.Or(p.File, "the folder"), oneLine(p.Message))
+		message := fmt.Sprintf("%s: %s: %s", p.Severity, cmp.Or(p.File, "the folder"), print.Text(p.Message))
+
+		// The lines of Ansible show where the error is.
+		for i, line := range strings.Split(strings.TrimSpace(message), "\n") {
+			switch {
+			case i == 0:
+				b.WriteString(strings.TrimSpace(print.Fold("  "+line, width)) + "\n")
+			case strings.TrimSpace(line) != "":
+				b.WriteString(print.Fold("  "+line, width) + "\n")
+			}
+		}
 
 		if p.Remedy != "" {
-			fmt.Fprintf(&b, "  %s\n", p.Remedy)
+			b.WriteString(print.Fold("  "+p.Remedy, width) + "\n")
 		}
 	}
 
@@ -166,17 +182,4 @@ func printPlaybooks(w io.Writer, r daemon.PlaybookReport) error {
 	_, err := io.WriteString(w, b.String())
 
 	return err
-}
-
-// oneLine joins the lines of a text, and drops what could control a terminal.
-func oneLine(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return -1
-		}
-
-		return r
-	}, text)
 }

@@ -23,10 +23,10 @@ func storeCommand() *cli.Command {
 		Name:  "store",
 		Usage: "check the store and make room in it, whether or not the daemon runs",
 		UsageText: "clusterm store check\n" +
-			"   clusterm store compact && clusterm store defragment\n" +
-			"   clusterm store disarm\n" +
-			"   clusterm store remove v/nodes/web-1",
-		Description: "The daemon does all of this by itself where it can. These commands are for the rest: see\n" +
+			"clusterm store compact && clusterm store defragment\n" +
+			"clusterm store disarm\n" +
+			"clusterm store remove v/nodes/web-1",
+		Description: "The daemon does all of this by itself where it can. These commands are for the rest: see " +
 			"docs/operating/store.md. Run them as root on the manager's host.",
 		Commands: []*cli.Command{
 			storeCheckCommand(),
@@ -35,7 +35,7 @@ func storeCommand() *cli.Command {
 					"   clusterm store compact && clusterm store defragment",
 				(*daemon.StoreTool).Compact),
 			storeSizeCommand("defragment", "give free space in the database back to the file system",
-				"One member after another copies its database and answers nothing meanwhile, about a second for\n"+
+				"One member after another copies its database and answers nothing meanwhile, about a second for "+
 					"each 100 MB. The daemon defragments by itself while no job runs. By hand:\n\n"+
 					"   clusterm store compact && clusterm store defragment",
 				(*daemon.StoreTool).Defragment),
@@ -53,7 +53,7 @@ func storeCheckCommand() *cli.Command {
 		Name:      "check",
 		Usage:     "check files, space, alarms and records; change nothing",
 		UsageText: "clusterm store check [--config FILE]",
-		Description: "Exit status 1 if there is a problem. Without the daemon, it checks the files of the embedded\n" +
+		Description: "Exit status 1 if there is a problem. Without the daemon, it checks the files of the embedded " +
 			"etcd first, and runs that for as long:\n\n" +
 			"   systemctl stop clusterm; clusterm store check",
 		Action: withStore(func(ctx context.Context, t *daemon.StoreTool, c *cli.Command) error {
@@ -124,7 +124,7 @@ func storeDisarmCommand() *cli.Command {
 		Name:      "disarm",
 		Usage:     "clear the alarms with which etcd refuses changes",
 		UsageText: "clusterm store disarm [--config FILE]",
-		Description: "The alarm NOSPACE returns as soon as the database reaches its quota again, so make room\n" +
+		Description: "The alarm NOSPACE returns as soon as the database reaches its quota again, so make room " +
 			"first, or right after it:\n\n" +
 			"   clusterm store disarm && clusterctl config set jobs.keep=100\n\n" +
 			"The alarm CORRUPT is raised for damaged data. Clear it only if 'clusterm store check' finds no damage.",
@@ -150,8 +150,8 @@ func storeRemoveCommand() *cli.Command {
 		Name:      "remove",
 		Usage:     "remove a record that cannot be read; refuses any other",
 		UsageText: "clusterm store remove KEY [--config FILE]",
-		Description: "'clusterm store check' and the check \"records\" of 'clusterctl health' list the keys. A node\n" +
-			"without its record is unknown until it is seen again, and then Quarantined, like the nodes that a\n" +
+		Description: "'clusterm store check' and the check \"records\" of 'clusterctl health' list the keys. A node " +
+			"without its record is unknown until it is seen again, and then Quarantined, like the nodes that a " +
 			"removed job held; a backup is better, if there is one:\n\n" +
 			"   clusterm store remove v/nodes/web-1",
 		Action: withStore(func(ctx context.Context, t *daemon.StoreTool, c *cli.Command) error {

@@ -139,7 +139,7 @@ func syntaxError(key syntaxKey, out []byte, err error) error {
 		remedy = remedyVault
 	}
 
-	return inventory.Errorf(inventory.KindInvalid, "the playbook %s does not parse: %s", key.playbook, message).
+	return inventory.Errorf(inventory.KindInvalid, "the playbook %s does not parse:\n%s", key.playbook, message).
 		Do("%s", remedy)
 }
 

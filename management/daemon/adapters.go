@@ -39,7 +39,9 @@ func CheckFile(ctx context.Context, path string) error {
 }
 
 // adapters implements setting.Adapters.
-type adapters struct{}
+type adapters struct {
+	temp string // folder for temporary files, made if it is missing; "": that of the system
+}
 
 // CheckSections refuses invalid values of the sections gossip and etcd.
 func (adapters) CheckSections(gossip setting.Gossip, section setting.Etcd) error {
@@ -60,10 +62,35 @@ func (adapters) CheckAnsible(ctx context.Context, path string) error {
 	return err
 }
 
-// CheckPlaybooks refuses a folder that others than root may change.
-func (adapters) CheckPlaybooks(dir string) error {
+// CheckOwner refuses a folder that others than root may change.
+func (adapters) CheckOwner(dir string) error {
 	_, err := repository.CheckOwned(dir)
 	return err
+}
+
+// CheckPlaybooks refuses a folder that `clusterm playbooks check` finds an error in.
+func (a adapters) CheckPlaybooks(ctx context.Context, config setting.Config) error {
+	// Playbooks run as root: check the folder whose owner was checked.
+	folder, err := repository.CheckOwned(config.Playbooks)
+	if err != nil {
+		return err
+	}
+
+	c, done, err := newPlaybookCheck(ctx, config, folder, a.temp)
+	if err != nil {
+		return err
+	}
+	defer done()
+
+	if err := c.playbooks(ctx, c.parse); err != nil {
+		return err
+	}
+
+	if err := c.variables(); err != nil {
+		return err
+	}
+
+	return c.err(config.Playbooks)
 }
 
 // settingsAPI implements server.Settings: it converts values to their wire type.

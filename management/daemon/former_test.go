@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,5 +79,62 @@ func TestFormerPlaybooks(t *testing.T) {
 
 	if names := s.former(s.ctx()); names != nil {
 		t.Errorf("without a folder: %q", names)
+	}
+}
+
+// TestBrokenPlaybooks: a folder with a playbook that does not parse is refused when it
+// is configured, at run time and by a reload, and the former one stays in force.
+func TestBrokenPlaybooks(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+
+	broken := func(name, file, text string) string {
+		dir := filepath.Join(s.dir, name)
+		s.must(os.CopyFS(dir, os.DirFS(filepath.Join(s.dir, "playbooks"))))
+
+		if text == "" {
+			s.must(os.Remove(filepath.Join(dir, file)))
+		} else {
+			s.must(os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
+			s.must(os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+		}
+
+		return dir
+	}
+	former := filepath.Join(s.dir, "playbooks")
+
+	for _, c := range []struct{ dir, problem string }{
+		{broken("upgrade", "rolling-upgrade.yml", "broken\n"), "playbooks: the playbook rolling-upgrade.yml does not parse"},
+		{broken("verify", "verify.yml", "broken\n"), "verify.yml does not parse"},
+		{broken("cleanup", "cleanup.yml", ""), "cleanup.yml: it is missing"},
+		{broken("vault", "group_vars/service-worker.yml", "$ANSIBLE_VAULT;1.1;AES256\n"), "encrypted with Ansible Vault"},
+	} {
+		_, err := s.PatchConfig(s.ctx(), map[string]any{"playbooks": c.dir})
+		checkError(t, err, inventory.KindInvalid, c.problem, "clusterm playbooks check "+c.dir)
+
+		s.write("playbooks: " + c.dir)
+		_, err = s.ReloadConfig(s.ctx())
+		checkError(t, err, inventory.KindRefused, c.problem)
+		checkError(t, CheckFile(t.Context(), s.file), inventory.KindInvalid, c.problem)
+
+		now, err := s.Config(s.ctx())
+		s.must(err)
+
+		if now["playbooks"].Value != former {
+			t.Errorf("%v is in force", now["playbooks"].Value)
+		}
+
+		if h, err := s.Health(s.ctx()); err != nil || !strings.Contains(fmt.Sprint(h), c.problem) {
+			t.Errorf("health does not name %q: %+v, %v", c.problem, h, err)
+		}
+	}
+
+	// A playbook that the manager can do without may be missing.
+	_, err := s.PatchConfig(s.ctx(), map[string]any{"playbooks": broken("two", "rolling-upgrade.yml", "")})
+	s.must(err)
+
+	left, err := filepath.Glob(filepath.Join(s.dir, "d", "tmp", "*"))
+	if s.must(err); len(left) > 0 {
+		t.Errorf("the checks left %q", left)
 	}
 }

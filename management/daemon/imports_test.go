@@ -183,6 +183,7 @@ var mayImport = map[string][]string{
 	"clusterctl/bundle":   {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},
 	"cmd/clusterctl":      {"clusterctl", "management/api"},
 	"cmd/clusterm": {
+		"clusterctl/print", // text for people fits the terminal
 		"inventory",
 		"inventory/etcd",
 		"inventory/localfile",

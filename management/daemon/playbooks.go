@@ -36,6 +36,7 @@ type PlaybookReport struct {
 type CheckedPlaybook struct {
 	File    string        `json:"file"`
 	Missing bool          `json:"missing,omitempty"`
+	Broken  bool          `json:"broken,omitempty"` // it does not parse
 	Plays   []CheckedPlay `json:"plays"`
 }
 
@@ -98,53 +99,20 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookRep
 		folder = f.Playbooks
 	}
 
-	temp, err := os.MkdirTemp("", "clusterm-playbooks-")
+	c, done, err := newPlaybookCheck(ctx, f.Config, folder, "")
 	if err != nil {
 		return PlaybookReport{}, err
 	}
-	defer os.RemoveAll(temp)
+	defer done()
 
-	// The same copies as for a job.
-	store := repository.Store{Dir: filepath.Join(temp, "kept")}
-	if store.Roles, err = fs.Sub(bundled.FS(), bundled.RolesDir); err != nil {
-		return PlaybookReport{}, err
-	}
-
-	own, err := store.Keep(ctx, bundled.FS())
-	if err != nil {
-		return PlaybookReport{}, err
-	}
-
-	digest := own
-	if folder != "" {
-		if digest, err = store.KeepDir(ctx, folder); err != nil {
-			return PlaybookReport{}, err
-		}
-	}
-
-	c := playbookCheck{
-		report: PlaybookReport{Folder: folder, Problems: []PlaybookProblem{}},
-		dir:    store.Path(digest), roles: filepath.Join(store.Path(own), bundled.RolesDir),
-		syntax: ansible.SyntaxChecker{AnsiblePlaybook: f.Ansible, TempDir: temp},
-	}
-	c.passwords(f.VaultIDs)
-
-	for _, g := range f.Groups {
-		c.groups = append(c.groups, g.Name)
-	}
-
-	c.groups = append(c.groups, inventory.GroupPrepare)
-
-	if err := c.playbooks(ctx); err != nil {
+	if err := c.playbooks(ctx, c.plays); err != nil {
 		return PlaybookReport{}, err
 	}
 
 	c.coverage()
 
-	if len(f.VaultIDs) == 0 {
-		if err := c.encrypted(); err != nil {
-			return PlaybookReport{}, err
-		}
+	if err := c.variables(); err != nil {
+		return PlaybookReport{}, err
 	}
 
 	if folder != "" {
@@ -169,6 +137,82 @@ type playbookCheck struct {
 	roles  string // the bundled roles
 	groups []string
 	syntax ansible.SyntaxChecker
+	open   bool // no vault password is configured
+}
+
+// newPlaybookCheck copies the playbooks as for a job: those of the folder, or the
+// bundled ones. The copy is below temp until done is called.
+func newPlaybookCheck(
+	ctx context.Context, config setting.Config, folder, temp string,
+) (c *playbookCheck, done func(), err error) {
+	if temp != "" {
+		if err := os.MkdirAll(temp, 0o700); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	if temp, err = os.MkdirTemp(temp, "clusterm-playbooks-"); err != nil {
+		return nil, nil, err
+	}
+
+	remove := func() { os.RemoveAll(temp) } // a leftover is harmless
+	defer func() {
+		if err != nil {
+			remove()
+		}
+	}()
+
+	store := repository.Store{Dir: filepath.Join(temp, "kept")}
+	if store.Roles, err = fs.Sub(bundled.FS(), bundled.RolesDir); err != nil {
+		return nil, nil, err
+	}
+
+	digest := ""
+	if folder == "" {
+		digest, err = store.Keep(ctx, bundled.FS())
+	} else {
+		digest, err = store.KeepDir(ctx, folder)
+	}
+
+	if err != nil {
+		return nil, nil, err
+	}
+
+	c = &playbookCheck{
+		report: PlaybookReport{Folder: folder, Problems: []PlaybookProblem{}},
+		dir:    store.Path(digest), roles: store.RolesPath(digest), open: len(config.VaultIDs) == 0,
+		syntax: ansible.SyntaxChecker{AnsiblePlaybook: config.Ansible, TempDir: temp},
+	}
+	c.passwords(config.VaultIDs)
+
+	for _, g := range config.Groups {
+		c.groups = append(c.groups, g.Name)
+	}
+
+	c.groups = append(c.groups, inventory.GroupPrepare)
+
+	return c, remove, nil
+}
+
+// err returns the first error that was found in the folder, or nil.
+func (c *playbookCheck) err(folder string) error {
+	isError := func(p PlaybookProblem) bool { return p.Severity == SeverityError }
+
+	at := slices.IndexFunc(c.report.Problems, isError)
+	if at < 0 {
+		return nil
+	}
+
+	p := c.report.Problems[at]
+	message := p.Message
+
+	// A message about the syntax names its file.
+	if p.File != "" && !strings.Contains(message, p.File) {
+		message = p.File + ": " + message
+	}
+
+	return inventory.Errorf(inventory.KindInvalid, "%s", message).
+		Do("%s; to check the folder: clusterm playbooks check %s", p.Remedy, folder)
 }
 
 func (c *playbookCheck) add(severity, file, message, remedy string) {
@@ -190,9 +234,13 @@ func (c *playbookCheck) passwords(ids []string) {
 	}
 }
 
-// encrypted reports variables that the manager refuses without a vault password, those
+// variables reports variables that the manager refuses without a vault password, those
 // of every host.
-func (c *playbookCheck) encrypted() error {
+func (c *playbookCheck) variables() error {
+	if !c.open {
+		return nil
+	}
+
 	hosts, err := ansible.HostsWithVars(c.dir)
 	if err != nil {
 		return err
@@ -205,20 +253,21 @@ func (c *playbookCheck) encrypted() error {
 	return nil
 }
 
-// playbooks checks each playbook that the manager runs, and lists its plays.
-func (c *playbookCheck) playbooks(ctx context.Context) error {
+// playbooks checks each playbook that the manager runs.
+func (c *playbookCheck) playbooks(ctx context.Context, check func(context.Context, *CheckedPlaybook) error) error {
 	for _, p := range playbookUses {
 		checked := CheckedPlaybook{File: p.file, Plays: []CheckedPlay{}}
 
 		if _, err := os.Stat(filepath.Join(c.dir, p.file)); errors.Is(err, fs.ErrNotExist) {
 			checked.Missing = true
 			c.missing(p.file, p.use, p.required)
-		} else if err := c.plays(ctx, &checked); err != nil {
+		} else if err := check(ctx, &checked); err != nil {
 			e, ok := errors.AsType[*inventory.Error](err)
 			if !ok || e.Kind != inventory.KindInvalid {
 				return err
 			}
 
+			checked.Broken = true
 			c.add(SeverityError, p.file, e.Message, strings.TrimSuffix(e.Remedy, " and repeat the request"))
 		}
 
@@ -237,10 +286,15 @@ func (c *playbookCheck) missing(file, use string, required bool) {
 	}
 }
 
+// parse checks the syntax of a playbook.
+func (c *playbookCheck) parse(ctx context.Context, p *CheckedPlaybook) error {
+	return c.syntax.Check(ctx, c.dir, p.File, c.roles, c.groups...)
+}
+
 // plays checks the syntax of a playbook and lists its plays. The inventory has one
 // host in each group, and another one as the helper.
 func (c *playbookCheck) plays(ctx context.Context, p *CheckedPlaybook) error {
-	if err := c.syntax.Check(ctx, c.dir, p.File, c.roles, c.groups...); err != nil {
+	if err := c.parse(ctx, p); err != nil {
 		return err
 	}
 

@@ -103,7 +103,8 @@ func TestCheckPlaybooks(t *testing.T) {
 		severity = SeverityError
 	}
 
-	want := `error: site.yml: the playbook site.yml does not parse: ERROR! a line of site.yml is broken
+	want := `error: site.yml: the playbook site.yml does not parse:
+ERROR! a line of site.yml is broken
 error: cleanup.yml: it is missing; the manager runs it for decommission, clear, update, and after failures
 warning: rolling-upgrade.yml: the play "Here" (hosts: localhost) acts on no host of a job
 ` + severity + ": : the playbook folder cannot be used: others than its owner can write " + folder +

@@ -72,9 +72,12 @@ type runnerOptions struct {
 	log         logrus.FieldLogger
 }
 
+// tempDir returns the folder for files that no later process needs.
+func tempDir(dataDir string) string { return filepath.Join(dataDir, "tmp") }
+
 // newRunner makes the folders, and copies the playbooks of the binary there.
 func newRunner(ctx context.Context, o runnerOptions) (*runner, error) {
-	temp := filepath.Join(o.dataDir, "tmp")
+	temp := tempDir(o.dataDir)
 	r := &runner{
 		config:      o.config,
 		runs:        filepath.Join(o.dataDir, "runs"),

@@ -54,7 +54,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 	}
 
 	d.settings = setting.New(setting.Options{
-		File: d.file, Path: d.opts.Path, Node: d.node, State: d.store, Store: d.store, Adapters: adapters{},
+		File: d.file, Path: d.opts.Path, Node: d.node, State: d.store, Store: d.store, Adapters: adapters{tempDir(d.file.DataDir)},
 		Membership: d.gossip, Apply: d.apply, Audit: d.audit, Logger: d.opts.Logger,
 	})
 

@@ -17,9 +17,10 @@ import (
 // acceptAll accepts every section and every Ansible.
 type acceptAll struct{}
 
-func (acceptAll) CheckSections(Gossip, Etcd) error           { return nil }
-func (acceptAll) CheckAnsible(context.Context, string) error { return nil }
-func (acceptAll) CheckPlaybooks(string) error                { return nil }
+func (acceptAll) CheckSections(Gossip, Etcd) error             { return nil }
+func (acceptAll) CheckAnsible(context.Context, string) error   { return nil }
+func (acceptAll) CheckOwner(string) error                      { return nil }
+func (acceptAll) CheckPlaybooks(context.Context, Config) error { return nil }
 
 // write writes a configuration file and returns its path.
 func write(t *testing.T, text string) string {

@@ -4,6 +4,7 @@ package setting
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -27,8 +28,11 @@ type Adapters interface {
 	// CheckAnsible runs the ansible-playbook to get its version, and refuses one
 	// that is missing or too old. It blocks until then.
 	CheckAnsible(ctx context.Context, path string) error
-	// CheckPlaybooks refuses a folder that others than root may change.
-	CheckPlaybooks(dir string) error
+	// CheckOwner refuses a folder of playbooks that others than root may change.
+	CheckOwner(dir string) error
+	// CheckPlaybooks refuses a configuration whose folder of playbooks jobs could not
+	// use, e.g. because one does not parse. It runs Ansible and blocks until then.
+	CheckPlaybooks(ctx context.Context, c Config) error
 }
 
 // File is a configuration file as read. It is immutable.
@@ -107,8 +111,8 @@ func walk(n *yaml.Node, prefix string, found func(string)) {
 }
 
 // CheckHost refuses values that this host cannot serve: a missing Ansible, folder
-// of playbooks or private key. It skips values that are the same in old. It runs
-// the Ansible and blocks until it answers.
+// of playbooks or private key, or playbooks that do not parse. It skips values that
+// are the same in old. It runs the Ansible and blocks until it answers.
 func (c *Config) CheckHost(ctx context.Context, old Config, adapters Adapters) error {
 	if c.Ansible != old.Ansible {
 		if err := adapters.CheckAnsible(ctx, c.Ansible); err != nil {
@@ -124,7 +128,28 @@ func (c *Config) CheckHost(ctx context.Context, old Config, adapters Adapters) e
 		}
 	}
 
-	return c.checkFiles(old, adapters)
+	if err := c.checkFiles(old, adapters); err != nil {
+		return err
+	}
+
+	if c.Playbooks == "" || c.Playbooks == old.Playbooks {
+		return nil
+	}
+
+	return about("playbooks", adapters.CheckPlaybooks(ctx, *c))
+}
+
+// about returns an error with the key that it is about.
+func about(key string, err error) error {
+	e, ok := errors.AsType[*inventory.Error](err)
+	if !ok {
+		return err
+	}
+
+	out := *e
+	out.Message = key + ": " + e.Message
+
+	return &out
 }
 
 // checkVaultFile refuses a file that is missing, that others can read, or that
@@ -168,7 +193,7 @@ func (c *Config) checkFiles(old Config, adapters Adapters) error {
 			Do("put your playbooks there, or leave the key empty for the playbooks that come with clusterm")
 	}
 
-	if err := adapters.CheckPlaybooks(c.Playbooks); err != nil {
+	if err := adapters.CheckOwner(c.Playbooks); err != nil {
 		return invalid("playbooks", "%w", err)
 	}
 
