@@ -311,7 +311,7 @@ func (c *call) observer() func(client.Exchange) {
 			result = "no answer"
 		}
 
-		c.say("%s %s: %s, %d ms", e.Method, e.URI, result, e.Took.Milliseconds())
+		c.say("%s %s: %s, %d ms, request %s", e.Method, e.URI, result, e.Took.Milliseconds(), e.RequestID)
 	}
 }
 

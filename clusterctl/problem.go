@@ -32,6 +32,10 @@ func report(w io.Writer, program string, err error) int {
 		if remedy != "" {
 			fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(print.Text(remedy), "\n", "\n  "))
 		}
+
+		if id := exit.Request(err); id != "" {
+			fmt.Fprintf(w, "  (request %s)\n", print.Text(id))
+		}
 	}
 
 	return exit.Code(err)

@@ -53,6 +53,7 @@ type Error struct {
 	Actions []Action // that carry the remedy out; may be empty
 	Nodes   []string // names of the nodes concerned; may be empty
 	Err     error    // the cause, for the log only; clients never see it
+	Request string   // the id of the failed request, on the side of the client; may be empty
 	Shown   bool     // clients may see a KindInternal error too, because it contains no secrets
 }
 

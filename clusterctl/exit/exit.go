@@ -128,6 +128,15 @@ func Explain(program string, err error) (message, remedy string) {
 	return err.Error(), ""
 }
 
+// Request returns the id of the request that failed with err, or "".
+func Request(err error) string {
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
+		return e.Request
+	}
+
+	return ""
+}
+
 // Remedy returns a remedy in words, followed by the command of each action, one
 // line each.
 func Remedy(program, words string, actions []inventory.Action) string {

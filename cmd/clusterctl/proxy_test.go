@@ -133,6 +133,7 @@ func (f faults) RoundTrip(r *http.Request) (*http.Response, error) {
 	header := http.Header{}
 	header.Set("Content-Type", c.contentType)
 	header.Set(api.HeaderRevision, "108")
+	header.Set(api.HeaderRequestID, r.Header.Get(api.HeaderRequestID))
 
 	// openapi.yaml wants one of them, by the kind of the answer.
 	if c.status == http.StatusAccepted {

@@ -25,6 +25,9 @@ type Record struct {
 	Job       string   // the job that was made or changed
 	Reason    string   // the operator's
 	Replayed  bool     // a stored result was returned; nothing changed
+	Request   string   // the id of the request; empty for the manager itself
+	From, Via string   // as in Origin
+	Deferred  bool     // the record may be stored soon after the answer, e.g. that of an observation
 	Err       error    // nil: the mutation was made
 }
 
@@ -42,6 +45,11 @@ func Audited(ctx context.Context, a Auditor, c Caller, r Record, mutate func(*Re
 
 	r.Time, r.Principal, r.Err = time.Now(), c.Principal, err
 	r.Replayed = c.Replayed()
+
+	origin := OriginOf(ctx)
+	origin.recorded.Store(true)
+	r.Request, r.From, r.Via = origin.Request, origin.From, origin.Via
+
 	r.Action, r.Reason = inventory.Shorten(r.Action, maxText), inventory.Shorten(r.Reason, maxText)
 	r.Targets = inventory.ShortenAll(r.Targets, maxTargets, maxTarget)
 	a.Record(ctx, r)

@@ -131,6 +131,8 @@ type Problem struct {
 	Nodes  []string `json:"nodes,omitempty"`  // the nodes with the problem
 	// Actions carry the remedy out.
 	Actions []Action `json:"actions,omitempty"`
+	// RequestID is the id of the failed request, as in HeaderRequestID.
+	RequestID string `json:"request_id,omitempty"`
 }
 
 // ProblemBase is the prefix of every Problem.Type.
@@ -164,6 +166,11 @@ func (p Problem) Restore() *inventory.Error {
 		Actions: RestoreActions(p.Actions),
 		Nodes:   p.Nodes,
 	}
+	// It reaches a terminal, and the other end may be any program.
+	if IsRequestID(p.RequestID) {
+		e.Request = p.RequestID
+	}
+
 	if kind, ok := strings.CutPrefix(p.Type, ProblemBase); ok {
 		for _, row := range KindTable {
 			if string(row.Kind) == kind {

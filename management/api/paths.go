@@ -3,6 +3,8 @@
 package api
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"net/url"
 	"strings"
 
@@ -79,6 +81,10 @@ const (
 	// HeaderActor of a request is the user on behalf of root. The daemon accepts
 	// it only from root on the Unix socket.
 	HeaderActor = "X-Clusterm-Actor"
+	// HeaderRequestID is the id of a request, in its answer, in the logs and in the
+	// audit trail. A client may choose it, as in IsRequestID; the daemon replaces
+	// any other text.
+	HeaderRequestID = "X-Request-Id"
 	// HeaderProblem of a failure of the first generation is the kind of error
 	// (inventory.Kind), because its status is always 500.
 	HeaderProblem = "X-Clusterm-Problem"
@@ -86,6 +92,36 @@ const (
 
 // MaxIdempotencyKey is the maximum length of HeaderIdempotencyKey in bytes.
 const MaxIdempotencyKey = 255
+
+// MaxRequestID is the maximum length of HeaderRequestID in bytes.
+const MaxRequestID = 64
+
+// IsRequestID reports whether a client may choose the id for a request: letters,
+// digits and -._ after a letter or digit. So it is safe in a log, on a terminal and
+// on a command line.
+func IsRequestID(id string) bool {
+	if id == "" || len(id) > MaxRequestID {
+		return false
+	}
+
+	for i, c := range []byte(id) {
+		plain := c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !plain && (i == 0 || strings.IndexByte("-._", c) < 0) {
+			return false
+		}
+	}
+
+	return true
+}
+
+// NewRequestID returns a random id for a request.
+func NewRequestID() string {
+	var random [8]byte
+
+	_, _ = rand.Read(random[:]) // it never fails
+
+	return hex.EncodeToString(random[:])
+}
 
 // MaxActor is the maximum length of HeaderActor in bytes.
 const MaxActor = 64

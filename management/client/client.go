@@ -19,6 +19,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -78,7 +79,9 @@ type Exchange struct {
 	URI    string // path and query
 	Status int    // 0 without an answer
 	Took   time.Duration
-	Err    error // nil with an answer
+	// RequestID is the id of the request: that of the answer, or else the sent one.
+	RequestID string
+	Err       error // nil with an answer
 }
 
 // Client calls the API of one daemon. It is safe for concurrent use.
@@ -400,6 +403,8 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		req.Header.Set("Content-Type", api.TypeJSON)
 	}
 
+	req.Header.Set(api.HeaderRequestID, api.NewRequestID())
+
 	if c.opt.UserAgent != "" {
 		req.Header.Set("User-Agent", c.opt.UserAgent)
 	}
@@ -445,6 +450,8 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 				p.Status = res.StatusCode
 			}
 
+			p.RequestID = cmp.Or(p.RequestID, res.Header.Get(api.HeaderRequestID))
+
 			return nil, p.Restore()
 		}
 	}
@@ -454,7 +461,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		problem := api.Problem{
 			Type:   api.ProblemBase + kind,
 			Status: res.StatusCode,
-			Detail: strings.TrimSpace(string(text)),
+			Detail: strings.TrimSpace(string(text)), RequestID: res.Header.Get(api.HeaderRequestID),
 		}
 
 		return nil, problem.Restore()
@@ -469,9 +476,17 @@ func (c *Client) exchange(req *http.Request) (*http.Response, error) {
 	res, err := c.http.Do(req)
 
 	if c.opt.Observe != nil {
-		e := Exchange{Method: req.Method, URI: req.URL.RequestURI(), Took: time.Since(began), Err: err}
+		e := Exchange{
+			Method: req.Method, URI: req.URL.RequestURI(), Took: time.Since(began),
+			RequestID: req.Header.Get(api.HeaderRequestID), Err: err,
+		}
 		if res != nil {
 			e.Status = res.StatusCode
+		}
+
+		// The other end may be any program, and the id reaches a terminal.
+		if res != nil && api.IsRequestID(res.Header.Get(api.HeaderRequestID)) {
+			e.RequestID = res.Header.Get(api.HeaderRequestID)
 		}
 
 		c.opt.Observe(e)

@@ -322,6 +322,11 @@ func (c *Contract) Response(r *http.Response, body []byte) error {
 func checkHeaders(r *http.Response, documented *openapi3.Response) error {
 	var errs []error
 
+	// The document describes it once for all answers.
+	if !api.IsRequestID(r.Header.Get(api.HeaderRequestID)) {
+		errs = append(errs, fmt.Errorf("the answer has the request id %q", r.Header.Get(api.HeaderRequestID)))
+	}
+
 	known := map[string]bool{}
 
 	for name, header := range documented.Headers {

@@ -122,7 +122,10 @@ func TestRefusals(t *testing.T) {
 
 	const group = `{"items":[{"name":"a"}],"total":1,"revision":2}`
 
-	tagged := http.Header{"Content-Type": {api.TypeJSON}, "X-Clusterm-Revision": {"2"}, "Etag": {`"2"`}}
+	id := []string{"f00d"}
+	tagged := http.Header{
+		"Content-Type": {api.TypeJSON}, "X-Clusterm-Revision": {"2"}, "Etag": {`"2"`}, api.HeaderRequestID: id,
+	}
 	with := func(name, value string) http.Header {
 		h := tagged.Clone()
 		h.Set(name, value)
@@ -130,7 +133,9 @@ func TestRefusals(t *testing.T) {
 		return h
 	}
 
-	streamed := http.Header{"Content-Type": {api.TypeLines}, "X-Clusterm-Revision": {"2"}, "X-Clusterm-Job": {"1"}}
+	streamed := http.Header{
+		"Content-Type": {api.TypeLines}, "X-Clusterm-Revision": {"2"}, "X-Clusterm-Job": {"1"}, api.HeaderRequestID: id,
+	}
 
 	for _, r := range []struct {
 		target string
@@ -146,6 +151,7 @@ func TestRefusals(t *testing.T) {
 		{"/v1/groups", 200, with("Content-Type", api.TypeText), group, "text/plain"},
 		{"/v1/groups", 200, with("X-Clusterm-New", "1"), group, "X-Clusterm-New"},
 		{"/v1/groups", 200, with("X-Clusterm-Revision", "two"), group, "X-Clusterm-Revision"},
+		{"/v1/groups", 200, with(api.HeaderRequestID, ""), group, "request id"},
 		{"/v1/groups", 201, tagged, group, "status 201"},
 		{"/v1/groups", 409, with("Content-Type", api.TypeProblem), `{}`, "status 409"},
 		{"/v1/groups", 500, with("Content-Type", api.TypeProblem), `{}`, "type"},

@@ -95,7 +95,7 @@ func (ns *Nodes) Observe(ctx context.Context, observer string, observations []in
 	}
 
 	caller := access.Caller{Principal: observerPrincipal(observer)}
-	record := access.Record{Action: "nodes.observe", Targets: targets}
+	record := access.Record{Action: "nodes.observe", Targets: targets, Deferred: true}
 
 	return access.Audited(ctx, ns.audit, caller, record, func(*access.Record) error {
 		return state.RetryConflict(ctx, ns.state, func(v *state.View) error {
@@ -297,7 +297,7 @@ func (ns *Nodes) Report(
 	// A report that changes nothing arrives every minute and is no mutation.
 	if err != nil || len(changed) > 0 {
 		caller := access.Caller{Principal: observerPrincipal(observer)}
-		record := access.Record{Action: "nodes.observe", Targets: changed}
+		record := access.Record{Action: "nodes.observe", Targets: changed, Deferred: true}
 		err = access.Audited(ctx, ns.audit, caller, record, func(*access.Record) error { return err })
 	}
 

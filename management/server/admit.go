@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"os"
@@ -28,25 +29,30 @@ func checkPermissions(routes []rest.Route) error {
 }
 
 // admit authenticates the caller of a request, and refuses a caller whose role
-// may not use the route. The context that it returns carries the identity.
+// may not use the route. The context that it returns carries the origin of the
+// request, and the identity of the caller if it is known.
 func (s *Server) admit(r *http.Request, rt rest.Route) (context.Context, string, error) {
+	ctx := access.WithOrigin(r.Context(), &access.Origin{
+		Request: rest.RequestID(r), From: remote(r), Via: peerOf(r).on.String(),
+	})
+
 	if err := refuseBrowsers(r); err != nil {
-		return nil, "", err
+		return ctx, "", err
 	}
 
 	id, err := s.authenticate(r)
 	if err != nil {
-		return nil, "", err
+		return ctx, "", err
 	}
+
+	ctx = access.WithIdentity(ctx, id)
 
 	// Every known caller may learn that a path is not served.
 	if rt.Served() {
 		if err := access.Authorize(id, routeOf(rt)); err != nil {
-			return nil, id.Principal, err
+			return ctx, id.Principal, err
 		}
 	}
-
-	ctx := access.WithIdentity(r.Context(), id)
 
 	// A change is short, and its end would leave its result open.
 	if !rt.Mutates() {
@@ -54,6 +60,28 @@ func (s *Server) admit(r *http.Request, rt rest.Route) (context.Context, string,
 	}
 
 	return ctx, id.Principal, nil
+}
+
+// The audit records of refusals that no use case has recorded.
+const (
+	actionRefused = "requests.refuse"
+	// anonymous is the principal of a caller that is not authenticated.
+	anonymous = "anonymous"
+)
+
+// failed leaves the audit record of a request that was refused before a use case
+// decided on it: one without permission, or a change with an invalid request.
+func (s *Server) failed(r *http.Request, rt rest.Route, err *inventory.Error) {
+	denied := err.Kind == inventory.KindUnauthenticated || err.Kind == inventory.KindForbidden
+
+	ctx := r.Context()
+	if s.Audit == nil || !denied && !rt.Mutates() || access.OriginOf(ctx).Recorded() {
+		return
+	}
+
+	c := access.Caller{Principal: cmp.Or(access.IdentityOf(ctx).Principal, anonymous)}
+	record := access.Record{Action: actionRefused, Targets: []string{r.Method + " " + r.URL.Path}}
+	_ = access.Audited(ctx, s.Audit, c, record, func(*access.Record) error { return err })
 }
 
 // authenticate returns the identity of the caller: that of its bearer token, or

@@ -28,6 +28,20 @@ const (
 	onTLS              // HTTPS
 )
 
+// String returns the name of the listener in audit records.
+func (l listener) String() string {
+	switch l {
+	case onSocket:
+		return access.ViaSocket
+	case onPlain:
+		return access.ViaPlainHTTP
+	case onTLS:
+		return access.ViaHTTPS
+	default:
+		return ""
+	}
+}
+
 // peer is the process at the other end of a connection.
 type peer struct {
 	on   listener

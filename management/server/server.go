@@ -170,6 +170,9 @@ type Options struct {
 	// handshake verified, or refuses it. With nil no certificate is a credential.
 	CertificateRole func(*x509.Certificate) (name string, role access.Role, err error)
 	Tokens          Tokens
+	// Audit receives the records of requests that no use case decides on. With nil
+	// there are none.
+	Audit access.Auditor
 	// Metrics serves /metrics. With nil the path has nothing to show.
 	Metrics http.Handler
 	// Registerer receives the metrics of the server itself. It may be nil.
@@ -239,7 +242,7 @@ func New(o Options) *Server {
 	}
 
 	router := rest.Options{
-		Admit: s.admit, Remote: remote, Meter: s.metrics, Logger: o.Logger, Stopping: s.base,
+		Admit: s.admit, Failed: s.failed, Remote: remote, Meter: s.metrics, Logger: o.Logger, Stopping: s.base,
 		BodyLimit: DefaultBodyLimit, BodyTime: o.BodyTime, Stall: o.Stall, StreamGrace: o.StreamGrace,
 	}
 	s.router = rest.NewRouter(router, routes)

@@ -9,11 +9,13 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 )
 
 // note carries the state of one request through its context.
 type note struct {
 	route     Route
+	id        string // of the request
 	principal string
 	bodyLimit int64 // bytes
 	fields    logrus.Fields
@@ -50,6 +52,18 @@ func loggable(value any) any {
 
 // loggablePath returns the path of a request for the log.
 func loggablePath(r *http.Request) string { return inventory.Shorten(r.URL.Path, maxLogged) }
+
+// RequestID returns the id of the request.
+func RequestID(r *http.Request) string { return noteOf(r).id }
+
+// requestID returns the id that the client chose for a request, or a new one.
+func requestID(r *http.Request) string {
+	if ids := r.Header.Values(api.HeaderRequestID); len(ids) == 1 && api.IsRequestID(ids[0]) {
+		return ids[0]
+	}
+
+	return api.NewRequestID()
+}
 
 // Principal returns the authenticated principal of the request.
 func Principal(r *http.Request) string { return noteOf(r).principal }

@@ -37,7 +37,8 @@ func (router *Router) showable(r *http.Request, err error) *inventory.Error {
 	}
 
 	if ok && e.Shown {
-		router.options.Logger.WithField("path", r.URL.Path).WithError(err).Error("request failed")
+		router.options.Logger.WithFields(logrus.Fields{"path": loggablePath(r), "request": RequestID(r)}).
+			WithError(err).Error("request failed")
 		return e
 	}
 
@@ -59,7 +60,9 @@ func (router *Router) showable(r *http.Request, err error) *inventory.Error {
 	incident := hex.EncodeToString(random[:])
 
 	router.options.Logger.
-		WithFields(logrus.Fields{"incident": incident, "method": loggable(r.Method), "path": loggablePath(r)}).
+		WithFields(logrus.Fields{
+			"incident": incident, "method": loggable(r.Method), "path": loggablePath(r), "request": RequestID(r),
+		}).
 		WithField("error", inventory.Shorten(err.Error(), maxIncident)).
 		Error("request failed with an internal error")
 

@@ -31,9 +31,12 @@ type Meter interface {
 type Options struct {
 	// Admit authenticates the caller of a request, and decides whether it may use
 	// the route, before anything else of the request is read. It returns the
-	// principal, and the context of the handler. A refusal returns the principal
-	// too, if it is known.
+	// principal, and the context of the handler. A refusal returns both too, the
+	// principal if it is known.
 	Admit func(r *http.Request, rt Route) (ctx context.Context, principal string, err error)
+	// Failed receives the error of each request that failed, as its client sees it.
+	// r has the context of Admit.
+	Failed func(r *http.Request, rt Route, err *inventory.Error)
 	// Remote returns the other end of the connection, for the access log.
 	Remote func(r *http.Request) string
 	Meter  Meter
@@ -174,14 +177,15 @@ func (router *Router) handle(w http.ResponseWriter, r *http.Request, rt Route) {
 	router.options.Meter.Begin()
 
 	rec := &recorder{ResponseWriter: w, stall: router.options.Stall, grace: router.options.StreamGrace}
-	n := &note{route: rt, bodyLimit: router.bodyLimit.Load(), fields: logrus.Fields{}}
+	n := &note{route: rt, id: requestID(r), bodyLimit: router.bodyLimit.Load(), fields: logrus.Fields{}}
 	r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
 	rec.body = awaitBody(w, r, router.options.BodyTime)
 
 	rec.Header().Set("Cache-Control", "no-store")
 	rec.Header().Set("X-Content-Type-Options", "nosniff")
+	rec.Header().Set(api.HeaderRequestID, n.id)
 
-	err := router.attempt(rec, r, n)
+	r, err := router.attempt(rec, r, n)
 
 	broken := false
 
@@ -189,7 +193,7 @@ func (router *Router) handle(w http.ResponseWriter, r *http.Request, rt Route) {
 	case err == nil && rec.status == 0:
 		rec.WriteHeader(http.StatusOK)
 	case err != nil && rec.status == 0:
-		err = router.writeError(rec, r, rt.Family, err)
+		err = router.writeError(rec, r, rt, err)
 	case err != nil:
 		// The status is on the wire already. Breaking the connection is the only
 		// way left to show the client that the answer is incomplete.
@@ -212,8 +216,12 @@ func (router *Router) handle(w http.ResponseWriter, r *http.Request, rt Route) {
 }
 
 // attempt authenticates the request, calls its handler, and returns a panic of
-// the handler as an error.
-func (router *Router) attempt(w http.ResponseWriter, r *http.Request, n *note) (err error) {
+// the handler as an error. It returns the request with the context of its caller.
+func (router *Router) attempt(
+	w http.ResponseWriter, r *http.Request, n *note,
+) (admitted *http.Request, err error) {
+	admitted = r
+
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it in the same way
@@ -226,16 +234,17 @@ func (router *Router) attempt(w http.ResponseWriter, r *http.Request, n *note) (
 	}()
 
 	// Admit first: the answer to a refused request reveals nothing else.
-	var ctx context.Context
-	if ctx, n.principal, err = router.options.Admit(r, n.route); err != nil {
-		return err
-	}
+	ctx, principal, err := router.options.Admit(r, n.route)
+	r, n.principal = r.WithContext(ctx), principal
+	admitted = r
 
-	r = r.WithContext(ctx)
+	if err != nil {
+		return r, err
+	}
 
 	if n.route.Family.Strict && !n.route.unserved {
 		if err := checkHeaders(r, n.route); err != nil {
-			return err
+			return r, err
 		}
 	}
 
@@ -243,16 +252,17 @@ func (router *Router) attempt(w http.ResponseWriter, r *http.Request, n *note) (
 
 	// The credentials of the caller may have become invalid meanwhile.
 	if cause, ok := errors.AsType[*inventory.Error](context.Cause(ctx)); ok && err != nil {
-		return cause
+		return r, cause
 	}
 
-	return err
+	return r, err
 }
 
 // writeError answers with the form of err that clients may see, and returns it.
-func (router *Router) writeError(w http.ResponseWriter, r *http.Request, family *Family, err error) error {
+func (router *Router) writeError(w http.ResponseWriter, r *http.Request, rt Route, err error) error {
 	shown := router.showable(r, err)
 	f := Failure{Err: shown, Problem: api.ProblemOf(shown)}
+	f.Problem.RequestID = RequestID(r)
 
 	if own, ok := errors.AsType[withStatus](err); ok {
 		f.Problem.Status, f.FixedStatus = own.status, true
@@ -262,7 +272,9 @@ func (router *Router) writeError(w http.ResponseWriter, r *http.Request, family 
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 
-	family.WriteError(w, f)
+	// The record comes before the answer, so that a reader of the answer finds it.
+	router.options.Failed(r, rt, shown)
+	rt.Family.WriteError(w, f)
 
 	return shown
 }
@@ -272,7 +284,7 @@ func (router *Router) writeError(w http.ResponseWriter, r *http.Request, family 
 func (router *Router) logAccess(r *http.Request, n *note, status int, took time.Duration, err error) {
 	fields := logrus.Fields{
 		"actor": n.principal, "method": loggable(r.Method), "path": loggablePath(r), "status": status,
-		"duration": took.Round(time.Microsecond).String(), "remote": router.options.Remote(r),
+		"duration": took.Round(time.Microsecond).String(), "remote": router.options.Remote(r), "request": n.id,
 	}
 	for name, value := range n.fields {
 		fields[name] = value
