@@ -4,8 +4,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -22,55 +23,67 @@ func auditCommand() *cli.Command {
 		Name:  "audit",
 		Usage: "print the audit trail: changes, refusals, and decisions of the manager",
 		UsageText: "clusterm audit --since 24h\n" +
-			"clusterm audit --target web-1 --action nodes --json\n" +
+			"clusterm audit --node web-1 --verb nodes --json\n" +
 			"clusterm audit verify",
-		Description: "One line for each entry, the oldest first: time, principal, action, targets, job, and the " +
-			"error if it was refused. With --json the entries are JSON lines, to export. Run it as root on the " +
+		Description: "One line for each entry, the oldest first: time, who, verb, targets, job, and the error if it was " +
+			"refused. With --json the entries are JSON lines with their hashes, to export. Run it as root on the " +
 			"manager's host; the daemon need not run. docs/operating/security.md explains the trail.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Usage: "entries since `TIME`: an age such as 24h, or 2026-01-02T15:04:05Z"},
-			&cli.StringFlag{Name: "principal", Usage: "entries of this `NAME`"},
-			&cli.StringFlag{Name: "action", Usage: "entries of this `ACTION`, such as jobs or jobs.cancel"},
-			&cli.StringFlag{Name: "target", Usage: "entries about this `NODE`, job or level of variables"},
+			&cli.StringFlag{Name: "until", Usage: "entries before `TIME`, in the same forms"},
+			&cli.StringFlag{Name: "who", Usage: "entries of this `NAME`"},
+			&cli.StringFlag{Name: "verb", Usage: "entries of this `VERB`, such as jobs or jobs.cancel"},
+			&cli.StringFlag{Name: "node", Usage: "entries about this `NODE`, address, job or level of variables"},
+			&cli.StringFlag{Name: "result", Usage: "entries with this `RESULT`: done, failed, or a kind such as forbidden"},
 			&cli.StringFlag{Name: "job", Usage: "entries about the job `NUMBER`"},
+			&cli.StringFlag{Name: "request", Usage: "entries of the request `ID`"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON lines"},
 		},
 		Commands: []*cli.Command{auditVerifyCommand()},
-		Action: func(_ context.Context, c *cli.Command) error {
-			if word := c.Args().First(); word != "" {
-				return usageError{fmt.Errorf("there is no command \"audit %s\"", word)}
-			}
-
-			since, err := sinceTime(c.String("since"), time.Now())
-			if err != nil {
-				return usageError{err}
-			}
-
-			out := c.Root().Writer
-			encoder := json.NewEncoder(out)
-
-			return daemon.ReadAudit(auditConfig(c), audit.Filter{
-				Since: since, Principal: c.String("principal"), Action: c.String("action"), Target: c.String("target"),
-				Job: c.String("job"),
-			}, func(e audit.Entry) error {
-				if c.Bool("json") {
-					return encoder.Encode(e)
-				}
-
-				_, err := fmt.Fprintln(out, auditLine(e))
-
-				return err
-			})
-		},
+		Action:   printAudit,
 	}
+}
+
+func printAudit(_ context.Context, c *cli.Command) error {
+	if word := c.Args().First(); word != "" {
+		return usageError{fmt.Errorf("there is no command \"audit %s\"", word)}
+	}
+
+	now := time.Now()
+
+	since, err := timeOf("since", c.String("since"), now)
+	if err != nil {
+		return usageError{err}
+	}
+
+	until, err := timeOf("until", c.String("until"), now)
+	if err != nil {
+		return usageError{err}
+	}
+
+	out := c.Root().Writer
+
+	return daemon.ReadAudit(auditConfig(c), audit.Filter{
+		Since: since, Until: until, Who: c.String("who"), Verb: c.String("verb"), Target: c.String("node"),
+		Result: c.String("result"), Job: c.String("job"), Request: c.String("request"),
+	}, func(e audit.Entry) error {
+		if c.Bool("json") {
+			_, err := fmt.Fprintf(out, "%s\n", e.Export())
+			return err
+		}
+
+		_, err := fmt.Fprintln(out, auditLine(e))
+
+		return err
+	})
 }
 
 func auditConfig(c *cli.Command) string {
 	return daemon.Options{ConfigPath: c.String("config"), UsualPath: defaultConfig}.Path()
 }
 
-// sinceTime parses --since: an age or a time. Empty is the zero time.
-func sinceTime(text string, now time.Time) (time.Time, error) {
+// timeOf parses an option: an age or a time. Empty is the zero time.
+func timeOf(option, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -82,7 +95,7 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return time.Time{}, fmt.Errorf(
-			"--since %q is neither an age such as 24h nor a time such as 2026-01-02T15:04:05Z", text)
+			"--%s %q is neither an age such as 24h nor a time such as 2026-01-02T15:04:05Z", option, text)
 	}
 
 	return at, nil
@@ -90,7 +103,7 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 
 // auditLine is an entry for people. The trail holds no control characters.
 func auditLine(e audit.Entry) string {
-	words := []string{e.Time.Local().Format("2006-01-02 15:04:05"), e.Principal, e.Action}
+	words := []string{e.Time.Local().Format("2006-01-02 15:04:05"), e.Who, e.Verb}
 	if len(e.Targets) > 0 {
 		words = append(words, strings.Join(e.Targets, ","))
 	}
@@ -107,8 +120,16 @@ func auditLine(e audit.Entry) string {
 		words = append(words, fmt.Sprintf("reason=%q", e.Reason))
 	}
 
-	if e.Kind != "" {
-		words = append(words, e.Kind+": "+e.Error)
+	if e.Result != audit.Done {
+		words = append(words, e.Result+": "+e.Error)
+	}
+
+	if e.From != "" {
+		words = append(words, "from="+e.From)
+	}
+
+	if e.Request != "" {
+		words = append(words, "request="+e.Request)
 	}
 
 	return strings.Join(words, "  ")
@@ -116,36 +137,66 @@ func auditLine(e audit.Entry) string {
 
 func auditVerifyCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "verify",
-		Usage:     "check the chain of hashes; change nothing",
-		UsageText: "clusterm audit verify [--config FILE]",
+		Name:  "verify",
+		Usage: "check the chain of hashes; change nothing",
+		UsageText: "clusterm audit verify [--config FILE]\n" +
+			"clusterm audit verify --export audit.jsonl",
 		Description: "Exit status 1 if an entry is missing or was changed. Compare the last number and hash with " +
 			"those that you have kept elsewhere: the chain alone cannot show entries that were cut off at its end.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{
+				Name:  "export",
+				Usage: "check a `FILE` of clusterm audit --json instead, on any host",
+			},
+		},
 		Action: func(_ context.Context, c *cli.Command) error {
-			r, err := daemon.VerifyAudit(auditConfig(c))
+			r, err := verifyAudit(c)
 			if err != nil {
 				return err
 			}
 
-			out := c.Root().Writer
-			fmt.Fprintf(out, "entries  %d, from %d to %d\n", r.Entries, r.First, r.Last)
-			fmt.Fprintf(out, "hash     %s\n", r.LastHash)
-
-			if r.Lost > 0 {
-				fmt.Fprintf(out, "gaps     %d, each with the number of its entries: clusterm audit --action %s\n",
-					r.Lost, audit.ActionLost)
-			}
-
-			for _, p := range r.Problems {
-				fmt.Fprintf(out, "problem  %s\n", p)
-			}
-
-			if len(r.Problems) > 0 {
-				return inventory.Errorf(inventory.KindRefused, "the audit trail is damaged").
-					Do("compare it with the journal: journalctl -u clusterm; and keep a copy of data_dir/audit")
-			}
-
-			return nil
+			return printReport(c.Root().Writer, r)
 		},
 	}
+}
+
+func verifyAudit(c *cli.Command) (audit.Report, error) {
+	path := c.String("export")
+	if path == "" {
+		return daemon.VerifyAudit(auditConfig(c))
+	}
+
+	f, err := os.Open(path)
+	if err != nil {
+		return audit.Report{}, usageError{err}
+	}
+	defer f.Close()
+
+	return audit.VerifyExport(f)
+}
+
+// printReport prints the result of a check, and returns an error about a damaged trail.
+func printReport(out io.Writer, r audit.Report) error {
+	fmt.Fprintf(out, "entries  %d, from %d to %d\n", r.Entries, r.First, r.Last)
+	fmt.Fprintf(out, "hash     %s\n", r.LastHash)
+
+	if r.Lost > 0 {
+		fmt.Fprintf(out, "gaps     %d, each with the number of its entries: clusterm audit --verb %s\n",
+			r.Lost, audit.VerbLost)
+	}
+
+	if r.Missing > 0 {
+		fmt.Fprintf(out, "left out %d entries between the first and the last one\n", r.Missing)
+	}
+
+	for _, p := range r.Problems {
+		fmt.Fprintf(out, "problem  %s\n", p)
+	}
+
+	if len(r.Problems) > 0 {
+		return inventory.Errorf(inventory.KindRefused, "the audit trail is damaged").
+			Do("compare it with the journal: journalctl -u clusterm; and keep a copy of data_dir/audit")
+	}
+
+	return nil
 }

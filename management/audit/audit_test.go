@@ -11,12 +11,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	logtest "github.com/sirupsen/logrus/hooks/test"
 )
 
-var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+// noon is the time of the first entry of a test.
+var noon = time.Now().UTC().Truncate(time.Second).Add(-time.Hour)
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -32,7 +34,7 @@ func open(t *testing.T, dir string, adjust ...func(*Options)) *Log {
 
 	logger, _ := logtest.NewNullLogger()
 
-	o := Options{Dir: dir, Instance: "one", Keep: 1000, KeepFor: time.Hour, Logger: logger, fileSize: 400}
+	o := Options{Dir: dir, Instance: "one", Keep: 1000, KeepFor: 100 * time.Hour, Logger: logger, fileSize: 400}
 	for _, f := range adjust {
 		f(&o)
 	}
@@ -49,9 +51,9 @@ func fill(t *testing.T, l *Log, n int) {
 
 	for i := range n {
 		must(t, l.Append(t.Context(), Entry{
-			Time: noon.Add(time.Duration(i) * time.Minute), Principal: "root", Action: "jobs.submit.commission",
+			Time: noon.Add(time.Duration(i) * time.Minute), Who: "root", Verb: "jobs.submit.commission", Result: Done,
 			Targets: []string{fmt.Sprint("node", i)}, Job: fmt.Sprint(i),
-		}, true))
+		}))
 	}
 }
 
@@ -105,7 +107,12 @@ func TestConcurrentEntries(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 50 {
 		all.Go(func() {
-			if err := l.Append(t.Context(), Entry{Time: noon, Action: "x", Job: fmt.Sprint(i)}, i%2 == 0); err != nil {
+			add := l.Append
+			if i%2 == 0 {
+				add = l.Defer
+			}
+
+			if err := add(t.Context(), Entry{Time: noon, Verb: "x", Job: fmt.Sprint(i)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -121,7 +128,7 @@ func TestConcurrentEntries(t *testing.T) {
 		t.Errorf("%+v, %d seen", r, len(seen))
 	}
 
-	if err := l.Append(t.Context(), Entry{}, true); err == nil {
+	if err := l.Append(t.Context(), Entry{}); err == nil {
 		t.Error("a closed trail takes an entry")
 	}
 }
@@ -150,7 +157,7 @@ func TestTampering(t *testing.T) {
 		}), "damaged"},
 		"changed with its hash": {edit(func(lines [][]byte) [][]byte {
 			e, _, _ := parseLine(bytes.TrimSpace(lines[0]))
-			e.Principal = "toor"
+			e.Who = "toor"
 			lines[0], _, _ = e.line()
 
 			return lines
@@ -252,7 +259,7 @@ func TestFailedWrite(t *testing.T) {
 
 	l.file = readOnly
 
-	if err := l.Append(t.Context(), Entry{Action: "x"}, true); err == nil {
+	if err := l.Append(t.Context(), Entry{Verb: "x"}); err == nil {
 		t.Error("an entry that was not written is no error")
 	}
 
@@ -262,10 +269,10 @@ func TestFailedWrite(t *testing.T) {
 
 	var actions []string
 
-	must(t, Read(dir, Filter{}, func(e Entry) error { actions = append(actions, e.Action+e.Reason); return nil }))
+	must(t, Read(dir, Filter{}, func(e Entry) error { actions = append(actions, e.Verb+e.Reason); return nil }))
 
 	want := []string{
-		"jobs.submit.commission", ActionLost + "1 entries were dropped before this one", "jobs.submit.commission",
+		"jobs.submit.commission", VerbLost + "1 entries were dropped before this one", "jobs.submit.commission",
 	}
 	if r := verified(t, dir); !slices.Equal(actions, want) || len(r.Problems) > 0 || r.Lost != 1 {
 		t.Errorf("%q, %+v", actions, r)
@@ -304,25 +311,25 @@ func TestRead(t *testing.T) {
 	l := open(t, dir)
 	fill(t, l, 5)
 	must(t, l.Append(t.Context(), Entry{
-		Time: noon, Principal: "eve\n\x1b[2J\u202e", Action: "nodes.forget", Targets: []string{"node1", "\xff"},
-		Kind: "refused",
-	}, true))
+		Time: noon, Who: "eve\n\x1b[2J\u202e", Verb: "nodes.forget", Targets: []string{"node1", "\xff"},
+		Result: "refused", From: "192.0.2.1:5", Via: "https", Request: "f00d",
+	}))
 	must(t, l.Close())
 
 	for want, f := range map[int]Filter{
 		6: {},
 		2: {Target: "node1"},
-		1: {Target: "node1", Action: "jobs"},
+		1: {Target: "node1", Verb: "jobs"},
 		3: {Since: noon.Add(2 * time.Minute)},
-		5: {Principal: "root"},
-		0: {Action: "job"},
+		5: {Who: "root"},
+		0: {Verb: "job"},
 	} {
 		got := 0
 		must(t, Read(dir, f, func(e Entry) error {
 			got++
 
-			if e.Principal != "root" && e.Principal != "eve\ufffd\ufffd[2J\ufffd" {
-				t.Errorf("the principal %q", e.Principal)
+			if e.Who != "root" && e.Who != "eve\ufffd\ufffd[2J\ufffd" {
+				t.Errorf("the principal %q", e.Who)
 			}
 
 			return nil
@@ -332,4 +339,288 @@ func TestRead(t *testing.T) {
 			t.Errorf("%+v selects %d, want %d", f, got, want)
 		}
 	}
+}
+
+// bubble opens a trail whose time is that of a synctest bubble.
+func bubble(t *testing.T) (*Log, string) {
+	t.Helper()
+
+	dir := t.TempDir()
+
+	return open(t, dir, func(o *Options) { o.fileSize = 1 << 20 }), dir
+}
+
+func read(t *testing.T, dir string, f Filter) (all []Entry) {
+	t.Helper()
+	must(t, Read(dir, f, func(e Entry) error { all = append(all, e); return nil }))
+
+	return all
+}
+
+// TestDeferredEntries: entries that nobody waits for share one sync, which follows
+// within a bounded time, with the next awaited entry, or at the end.
+func TestDeferredEntries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, dir := bubble(t)
+
+		observe := func(n int) {
+			t.Helper()
+
+			began := time.Now()
+			for range n {
+				must(t, l.Defer(t.Context(), Entry{Time: time.Now(), Who: "monitor:rack", Verb: "nodes.observe"}))
+			}
+
+			synctest.Wait()
+
+			if waited := time.Since(began); waited > 0 {
+				t.Errorf("%d observations waited for %s", n, waited)
+			}
+		}
+
+		expect := func(when string, entries, syncs int) {
+			t.Helper()
+
+			if got := len(read(t, dir, Filter{})); got != entries || l.syncs != syncs {
+				t.Errorf("%s: %d entries with %d syncs, want %d with %d", when, got, l.syncs, entries, syncs)
+			}
+		}
+
+		observe(20)
+		expect("at once", 0, 0)
+		time.Sleep(gatherTime)
+		synctest.Wait()
+		expect("at the deadline", 20, 1)
+
+		observe(20)
+		must(t, l.Append(t.Context(), Entry{Time: time.Now(), Who: "root", Verb: "nodes.patch"}))
+		expect("with a mutation", 41, 2)
+
+		observe(5)
+		must(t, l.Sync(t.Context()))
+		expect("after Sync", 46, 3)
+		must(t, l.Sync(t.Context()))
+		expect("after an idle Sync", 46, 3)
+
+		observe(batchLength + 1)
+		expect("with a full batch", 46+batchLength, 4)
+		must(t, l.Close())
+		expect("at the end", 46+batchLength+1, 5)
+
+		if r := verified(t, dir); len(r.Problems) > 0 || r.Lost > 0 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestFloods: the refusals of one source share an entry after the first ones, and
+// those of strangers make a bounded number of entries, however many they are.
+func TestFloods(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, dir := bubble(t)
+
+		refuse := func(who, credential, from, request string) {
+			t.Helper()
+			must(t, l.Refuse(Entry{
+				Time: time.Now(), Who: who, Credential: credential, From: from, Via: "https", Request: request,
+				Verb: "requests.refuse", Result: "unauthenticated", Error: "no",
+			}))
+		}
+
+		for i := range 1000 {
+			refuse("anonymous", "", fmt.Sprintf("192.0.2.1:%d", i), fmt.Sprint("s", i))
+			refuse("token:ci", "token:1", "192.0.2.9:5", fmt.Sprint("t", i))
+			synctest.Wait()
+		}
+
+		time.Sleep(floodTime + 2*sweepTime)
+		synctest.Wait()
+
+		count := func(who string) (entries, refusals uint64, last Entry) {
+			for _, e := range read(t, dir, Filter{Who: who, Result: Failed}) {
+				entries, refusals, last = entries+1, refusals+max(1, e.Count), e
+			}
+
+			return entries, refusals, last
+		}
+
+		entries, refusals, last := count("anonymous")
+		if entries != strangerEntries+1 || refusals != 1000 || last.Request != "s999" ||
+			!strings.HasPrefix(last.Reason, "the last of 997 refusals since ") {
+			t.Errorf("%d entries for %d refusals, the last %+v", entries, refusals, last)
+		}
+
+		if entries, refusals, _ := count("token:ci"); entries != knownEntries+1 || refusals != 1000 {
+			t.Errorf("%d entries for %d refusals of a token", entries, refusals)
+		}
+
+		// From very many addresses, and with the window of before ended.
+		for i := range 5000 {
+			refuse("anonymous", "", fmt.Sprintf("[2001:db8::%x]:1", i), "")
+
+			if i%100 == 0 {
+				synctest.Wait()
+			}
+		}
+
+		must(t, l.Close())
+
+		now, total, _ := count("anonymous")
+		if now-entries > strangerSources*(strangerEntries+1)+1 || total != 6000 {
+			t.Errorf("%d entries for 5000 refusals of strangers, %d in total", now-entries, total)
+		}
+
+		if r := verified(t, dir); len(r.Problems) > 0 || r.Lost > 0 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestFollow returns the entries after each number once, from memory and from files.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	l := open(t, dir)
+	fill(t, l, 5)
+	must(t, l.Close())
+
+	l = open(t, dir, func(o *Options) { o.Keep = 100_000 })
+	defer l.Close()
+
+	follow := func(from uint64) (seqs []uint64, woken <-chan struct{}) {
+		t.Helper()
+
+		for {
+			list, more, err := l.After(from)
+			must(t, err)
+
+			if len(list) == 0 {
+				return seqs, more
+			}
+
+			for _, e := range list {
+				seqs, from = append(seqs, e.Seq), e.Seq
+			}
+		}
+	}
+
+	if l.Last() != 5 {
+		t.Errorf("the last entry is %d", l.Last())
+	}
+
+	got, woken := follow(2)
+	if !slices.Equal(got, []uint64{3, 4, 5}) {
+		t.Errorf("from files: %v", got)
+	}
+
+	fill(t, l, 2)
+	<-woken
+
+	if got, _ := follow(3); !slices.Equal(got, []uint64{4, 5, 6, 7}) {
+		t.Errorf("from both: %v", got)
+	}
+
+	if got, _ := follow(5); !slices.Equal(got, []uint64{6, 7}) {
+		t.Errorf("from memory: %v", got)
+	}
+
+	// More than there is room for in memory.
+	for range 3 * recentLength {
+		must(t, l.Defer(t.Context(), Entry{Time: noon, Verb: "x"}))
+	}
+
+	must(t, l.Sync(t.Context()))
+
+	got, _ = follow(0)
+	for i, seq := range got {
+		if seq != uint64(i+1) {
+			t.Fatalf("entry %d is number %d", i, seq)
+		}
+	}
+
+	if len(got) != 7+3*recentLength {
+		t.Errorf("%d entries", len(got))
+	}
+
+	newest, err := l.Newest(Filter{Who: "root"}, 3)
+	if must(t, err); len(newest) != 3 || newest[0].Seq != 5 || newest[2].Seq != 7 {
+		t.Errorf("the newest ones are %+v", newest)
+	}
+}
+
+// TestExport verifies an export, and each way to change it.
+func TestExport(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	l := open(t, dir)
+	fill(t, l, 6)
+	must(t, l.Append(t.Context(), Entry{Time: noon, Who: "<a&b>", Verb: "x", Error: "q\"uote"}))
+	must(t, l.Close())
+
+	var export []string
+	for _, e := range read(t, dir, Filter{}) {
+		export = append(export, string(e.Export()))
+	}
+
+	check := func(lines ...string) Report {
+		t.Helper()
+
+		r, err := VerifyExport(strings.NewReader(strings.Join(lines, "\n")))
+		must(t, err)
+
+		return r
+	}
+
+	whole := check(export...)
+	if r := verified(t, dir); whole.LastHash != r.LastHash || whole.Entries != 7 || len(whole.Problems) > 0 {
+		t.Errorf("%+v, want %+v", whole, r)
+	}
+
+	if r := check(export[1], export[4], export[5]); r.Missing != 2 || len(r.Problems) > 0 {
+		t.Errorf("a part: %+v", r)
+	}
+
+	for what, lines := range map[string][]string{
+		"changed":  {export[0], strings.Replace(export[1], `"root"`, `"toor"`, 1)},
+		"swapped":  {export[1], export[0]},
+		"repeated": {export[0], export[0]},
+		"no hash":  {strings.Replace(export[0], "hash", "cash", 1)},
+		"cut off":  {export[0][:100]},
+	} {
+		if r := check(lines...); len(r.Problems) == 0 {
+			t.Errorf("%s: %+v", what, r)
+		}
+	}
+
+	e, _, err := parseExport([]byte(export[1]))
+	must(t, err)
+
+	e.Who = "toor"
+	_, e, err = e.line()
+	must(t, err)
+
+	if r := check(export[0], string(e.Export()), export[2]); len(r.Problems) != 1 {
+		t.Errorf("computed anew: %+v", r)
+	}
+}
+
+// TestAge begins a file after a part of the age, so that the age bounds what is kept.
+func TestAge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, dir := bubble(t)
+		fill(t, l, 1)
+		time.Sleep(100*time.Hour/filesPerAge + time.Minute)
+		fill(t, l, 1)
+		must(t, l.Close())
+
+		files, err := filesIn(dir)
+		if must(t, err); len(files) != 2 {
+			t.Errorf("the trail has the files %v", files)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -53,15 +54,20 @@ func filesIn(dir string) ([]named, error) {
 	return files, nil
 }
 
-// lines calls found with each line of a file, without its end.
-func lines(path string, found func(line []byte, complete bool)) error {
+// lines calls found with each line of a file, without its end, until found returns an
+// error.
+func lines(path string, found func(line []byte, complete bool) error) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 
-	r := bufio.NewReaderSize(f, 64<<10)
+	return linesOf(f, found)
+}
+
+func linesOf(from io.Reader, found func(line []byte, complete bool) error) error {
+	r := bufio.NewReaderSize(from, 64<<10)
 
 	for {
 		var line []byte
@@ -74,20 +80,27 @@ func lines(path string, found func(line []byte, complete bool)) error {
 
 		line = append(line, part...)
 		if len(line) > 0 {
-			found(bytes.TrimSuffix(line, []byte("\n")), bytes.HasSuffix(line, []byte("\n")))
+			if err := found(bytes.TrimSuffix(line, []byte("\n")), bytes.HasSuffix(line, []byte("\n"))); err != nil {
+				return err
+			}
 		}
 
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return nil // the end of the file
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return err
 		}
 	}
 }
 
 func lastHash(path string) (hash string, err error) {
-	err = lines(path, func(line []byte, _ bool) {
+	err = lines(path, func(line []byte, _ bool) error {
 		if _, h, err := parseLine(line); err == nil {
 			hash = h
 		}
+
+		return nil
 	})
 
 	return hash, err
@@ -98,117 +111,240 @@ type Report struct {
 	Entries     uint64
 	First, Last uint64 // their numbers; 0: there are none
 	LastHash    string
-	Lost        uint64   // entries of audit.lost
+	Lost        uint64   // entries of VerbLost
+	Missing     uint64   // entries between those of an export that leaves some out
 	Problems    []string // at most maxProblems and a count
+}
+
+// verification checks a chain, entry by entry.
+type verification struct {
+	Report
+	more int // problems beyond maxProblems
+}
+
+func (v *verification) problem(format string, args ...any) {
+	if len(v.Problems) < maxProblems {
+		v.Problems = append(v.Problems, fmt.Sprintf(format, args...))
+	} else {
+		v.more++
+	}
+}
+
+func (v *verification) add(e Entry, hash string) {
+	if v.Entries == 0 {
+		v.First = e.Seq
+	}
+
+	if e.Verb == VerbLost {
+		v.Lost++
+	}
+
+	v.Entries, v.Last, v.LastHash = v.Entries+1, e.Seq, hash
+}
+
+func (v *verification) report() Report {
+	if v.more > 0 {
+		v.Problems = append(v.Problems, fmt.Sprintf("and %d more", v.more))
+	}
+
+	return v.Report
 }
 
 // Verify reads the whole trail and checks its chain. Entries that are appended meanwhile
 // may count. It reports an incomplete last line, which a running manager may just write.
 func Verify(dir string) (Report, error) {
-	var r Report
-
-	more := 0
-	problem := func(format string, args ...any) {
-		if len(r.Problems) < maxProblems {
-			r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
-		} else {
-			more++
-		}
-	}
+	var v verification
 
 	files, err := filesIn(dir)
 	if err != nil {
-		return r, err
+		return v.Report, err
 	}
 
 	for i, f := range files {
 		first := true
 
-		err := lines(filepath.Join(dir, f.name), func(line []byte, complete bool) {
+		err := lines(filepath.Join(dir, f.name), func(line []byte, complete bool) error {
 			e, hash, err := parseLine(line)
 
 			switch {
 			case !complete:
-				problem("%s: the last line is incomplete", f.name)
-				return
+				v.problem("%s: the last line is incomplete", f.name)
+				return nil
 			case err != nil:
-				problem("%s: the entry after %d: %v", f.name, r.Last, err)
-				return
+				v.problem("%s: the entry after %d: %v", f.name, v.Last, err)
+				return nil
 			case first && e.Seq != f.first:
-				problem("%s: it begins with entry %d", f.name, e.Seq)
-			case (i > 0 || !first) && e.Seq != r.Last+1:
-				problem("%s: entry %d follows entry %d", f.name, e.Seq, r.Last)
-			case (i > 0 || !first) && e.Prev != r.LastHash:
-				problem("%s: entry %d does not follow the entry before it: that one was changed", f.name, e.Seq)
+				v.problem("%s: it begins with entry %d", f.name, e.Seq)
+			case (i > 0 || !first) && e.Seq != v.Last+1:
+				v.problem("%s: entry %d follows entry %d", f.name, e.Seq, v.Last)
+			case (i > 0 || !first) && e.Prev != v.LastHash:
+				v.problem("%s: entry %d does not follow the entry before it: that one was changed", f.name, e.Seq)
 			case i == 0 && first && e.Seq == 1 && e.Prev != "":
-				problem("%s: entry 1 follows an entry that is missing", f.name)
+				v.problem("%s: entry 1 follows an entry that is missing", f.name)
 			}
 
-			if r.Entries == 0 {
-				r.First = e.Seq
-			}
+			v.add(e, hash)
 
-			if e.Action == ActionLost {
-				r.Lost++
-			}
+			first = false
 
-			r.Entries, r.Last, r.LastHash, first = r.Entries+1, e.Seq, hash, false
+			return nil
 		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return r, err
+			return v.Report, err
 		}
 	}
 
-	if more > 0 {
-		r.Problems = append(r.Problems, fmt.Sprintf("and %d more", more))
-	}
+	return v.report(), nil
+}
 
-	return r, nil
+// VerifyExport checks lines of Entry.Export, in their order. An export of selected
+// entries leaves some out, which it counts; it checks the hash of each entry then, and
+// the chain where two of them are neighbours.
+func VerifyExport(from io.Reader) (Report, error) {
+	var v verification
+
+	number := 0
+
+	err := linesOf(from, func(line []byte, _ bool) error {
+		number++
+
+		if len(bytes.TrimSpace(line)) == 0 {
+			return nil
+		}
+
+		e, hash, err := parseExport(line)
+
+		switch {
+		case err != nil:
+			v.problem("line %d: %v", number, err)
+			return nil
+		case v.Entries > 0 && e.Seq <= v.Last:
+			v.problem("line %d: entry %d follows entry %d", number, e.Seq, v.Last)
+		case v.Entries > 0 && e.Seq == v.Last+1 && e.Prev != v.LastHash:
+			v.problem("line %d: entry %d does not follow the entry before it: that one was changed", number, e.Seq)
+		case v.Entries > 0:
+			v.Missing += e.Seq - v.Last - 1
+		}
+
+		v.add(e, hash)
+
+		return nil
+	})
+
+	return v.report(), err
 }
 
 // Filter selects entries. A zero field selects all.
 type Filter struct {
-	Since     time.Time
-	Principal string
-	Action    string // or a part of it up to a dot: jobs selects jobs.cancel
-	Target    string
-	Job       string
+	After  uint64    // the number of an entry: only those after it
+	Since  time.Time // not before it
+	Until  time.Time // before it
+	Who    string
+	Verb   string // or a part of it up to a dot: jobs selects jobs.cancel
+	Target string // exactly; as a node, job, address or level of variables
+	// Result is Done, the kind of an error, or Failed for any of them.
+	Result  string
+	Job     string
+	Request string
 }
+
+// Failed as the Result of a Filter selects everything that was not made.
+const Failed = "failed"
 
 func (f Filter) selects(e Entry) bool {
-	return !e.Time.Before(f.Since) &&
-		(f.Principal == "" || e.Principal == f.Principal) &&
-		(f.Action == "" || e.Action == f.Action || strings.HasPrefix(e.Action, f.Action+".")) &&
+	return e.Seq > f.After &&
+		!e.Time.Before(f.Since) && (f.Until.IsZero() || e.Time.Before(f.Until)) &&
+		(f.Who == "" || e.Who == f.Who) &&
+		(f.Verb == "" || e.Verb == f.Verb || strings.HasPrefix(e.Verb, f.Verb+".")) &&
 		(f.Target == "" || slices.Contains(e.Targets, f.Target)) &&
-		(f.Job == "" || e.Job == f.Job || slices.Contains(e.Targets, f.Job))
+		(f.Result == "" || e.Result == f.Result || f.Result == Failed && e.Result != Done) &&
+		(f.Job == "" || e.Job == f.Job || slices.Contains(e.Targets, f.Job)) &&
+		(f.Request == "" || e.Request == f.Request)
 }
 
-// Read calls emit with the selected entries, the oldest first. It skips damaged entries,
-// which Verify reports.
+// Selects reports whether the filter selects an entry.
+func (f Filter) Selects(e Entry) bool { return f.selects(e) }
+
+// Read calls emit with the selected entries, the oldest first, until emit returns an
+// error. It skips damaged entries, which Verify reports.
 func Read(dir string, filter Filter, emit func(Entry) error) error {
 	files, err := filesIn(dir)
 	if err != nil {
 		return err
 	}
 
-	for _, f := range files {
-		var failed error
-
-		err := lines(filepath.Join(dir, f.name), func(line []byte, complete bool) {
-			e, _, err := parseLine(line)
-			if err == nil && complete && failed == nil && filter.selects(e) {
-				failed = emit(e)
-			}
-		})
-		// Retention may remove the file meanwhile.
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+	for i, f := range files {
+		// All its entries come before the selected ones.
+		if i+1 < len(files) && files[i+1].first <= filter.After+1 || isOlder(dir, f, filter.Since) {
+			continue
 		}
 
-		if failed != nil {
-			return failed
+		if err := readFile(dir, f, filter, emit); err != nil {
+			return err
 		}
 	}
 
 	return nil
+}
+
+// Newest returns the newest selected entries, at most the number, the oldest first.
+func Newest(dir string, filter Filter, most int) ([]Entry, error) {
+	files, err := filesIn(dir)
+	if err != nil {
+		return nil, err
+	}
+
+	var newest []Entry
+
+	for i := len(files) - 1; i >= 0 && len(newest) < most; i-- {
+		if isOlder(dir, files[i], filter.Since) {
+			break
+		}
+
+		var found []Entry
+
+		err := readFile(dir, files[i], filter, func(e Entry) error {
+			if found = append(found, e); len(found) > 2*most {
+				found = slices.Clone(found[len(found)-most:])
+			}
+
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+
+		newest = append(found[max(0, len(found)-(most-len(newest))):], newest...)
+	}
+
+	return newest, nil
+}
+
+// isOlder reports whether a file has not changed since a time.
+func isOlder(dir string, f named, since time.Time) bool {
+	if since.IsZero() {
+		return false
+	}
+
+	st, err := os.Stat(filepath.Join(dir, f.name))
+
+	// The clock of a file system may be a little behind.
+	return err == nil && st.ModTime().Before(since.Add(-time.Minute))
+}
+
+func readFile(dir string, f named, filter Filter, emit func(Entry) error) error {
+	err := lines(filepath.Join(dir, f.name), func(line []byte, complete bool) error {
+		e, _, err := parseLine(line)
+		if err != nil || !complete || !filter.selects(e) {
+			return nil
+		}
+
+		return emit(e)
+	})
+	// Retention may remove the file meanwhile.
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	return err
 }

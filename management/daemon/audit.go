@@ -25,13 +25,50 @@ type auditor struct {
 }
 
 // Record returns once the record of a change is synced. A refusal does not wait, so
-// that a flood of refused requests costs no syncs.
+// that a flood of refused requests costs no syncs, nor does a deferred record.
 func (a auditor) Record(ctx context.Context, r access.Record) {
 	entry := audit.Entry{
-		Time: r.Time, Principal: r.Principal, Credential: access.IdentityOf(ctx).Credential, Action: r.Action,
-		Targets: r.Targets, Job: r.Job, Reason: r.Reason, Replayed: r.Replayed,
+		Time: r.Time, Who: r.Principal, Credential: access.IdentityOf(ctx).Credential, From: r.From, Via: r.Via,
+		Request: r.Request, Verb: r.Action, Targets: r.Targets, Job: r.Job, Reason: r.Reason, Replayed: r.Replayed,
+		Result: audit.Done,
 	}
+
+	if r.Err != nil {
+		// The error may quote the request.
+		entry.Result = string(inventory.KindOf(r.Err))
+		entry.Error = inventory.Shorten(r.Err.Error(), maxAuditError)
+	}
+
+	var err error
+
+	switch {
+	case r.Err != nil:
+		err = a.trail.Refuse(entry)
+	case r.Deferred:
+		err = a.trail.Defer(ctx, entry)
+	default:
+		err = a.trail.Append(ctx, entry)
+	}
+
+	log := a.log.WithFields(fieldsOf(r, entry))
+
+	switch {
+	case err != nil:
+		log.WithField("lost", err.Error()).Error("the audit trail has no entry for this")
+	case r.Err != nil:
+		log.Warn("mutation refused")
+	default:
+		log.Info("mutation")
+	}
+}
+
+// fieldsOf returns the fields of a record in the log.
+func fieldsOf(r access.Record, entry audit.Entry) logrus.Fields {
 	fields := logrus.Fields{"audit": r.Action, "principal": r.Principal, "targets": r.Targets}
+
+	if r.Request != "" {
+		fields["request"] = r.Request
+	}
 
 	if r.Job != "" {
 		fields["job"] = r.Job
@@ -46,21 +83,10 @@ func (a auditor) Record(ctx context.Context, r access.Record) {
 	}
 
 	if r.Err != nil {
-		// The error may quote the request.
-		entry.Kind = string(inventory.KindOf(r.Err))
-		entry.Error = inventory.Shorten(r.Err.Error(), maxAuditError)
-		fields["kind"], fields[logrus.ErrorKey] = entry.Kind, entry.Error
+		fields["kind"], fields[logrus.ErrorKey] = entry.Result, entry.Error
 	}
 
-	if err := a.trail.Append(ctx, entry, r.Err == nil); err != nil {
-		a.log.WithFields(fields).WithError(err).Error("the audit trail has no entry for this")
-	}
-
-	if r.Err != nil {
-		a.log.WithFields(fields).Warn("mutation refused")
-	} else {
-		a.log.WithFields(fields).Info("mutation")
-	}
+	return fields
 }
 
 // openAudit continues the audit trail.
@@ -75,7 +101,7 @@ func (d *Daemon) openAudit() error {
 	}
 
 	d.onStop("audit trail", func(context.Context) error { return trail.Close() })
-	d.audit = auditor{trail, d.opts.Logger}
+	d.trail, d.audit = trail, auditor{trail, d.opts.Logger}
 
 	return nil
 }

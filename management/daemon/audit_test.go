@@ -23,9 +23,9 @@ func TestAuditTrail(t *testing.T) {
 	entries := func(f audit.Filter) (found []string) {
 		t.Helper()
 		s.must(ReadAudit(s.file, f, func(e audit.Entry) error {
-			found = append(found, strings.Join([]string{e.Action, strings.Join(e.Targets, ","), e.Job, e.Kind}, " "))
+			found = append(found, strings.Join([]string{e.Verb, strings.Join(e.Targets, ","), e.Job, e.Result}, " "))
 
-			if e.Principal == "" || e.Instance == "" || e.Time.IsZero() {
+			if e.Who == "" || e.Instance == "" || e.Time.IsZero() {
 				t.Errorf("%+v", e)
 			}
 
@@ -37,8 +37,8 @@ func TestAuditTrail(t *testing.T) {
 
 	j := s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 
-	want := fmt.Sprintf("jobs.submit.commission a-1 %s ", j.ID)
-	if got := entries(audit.Filter{Job: j.ID, Action: "jobs.submit"}); !slices.Equal(got, []string{want}) {
+	want := fmt.Sprintf("jobs.submit.commission a-1 %s done", j.ID)
+	if got := entries(audit.Filter{Job: j.ID, Verb: "jobs.submit"}); !slices.Equal(got, []string{want}) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 
@@ -52,8 +52,7 @@ func TestAuditTrail(t *testing.T) {
 	s.restart()
 
 	got := entries(audit.Filter{Target: "nosuch-1"})
-	if len(got) != 1 || !strings.HasPrefix(got[0], "jobs.submit.commission nosuch-1  ") ||
-		strings.HasSuffix(got[0], " ") {
+	if len(got) != 1 || got[0] != "jobs.submit.commission nosuch-1  not-found" {
 		t.Errorf("the refusal is %q", got)
 	}
 

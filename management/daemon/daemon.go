@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/audit"
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
@@ -92,6 +93,7 @@ type Daemon struct {
 	variables *variable.Variables
 	engine    *engine.Engine
 	audit     access.Auditor
+	trail     *audit.Log
 	tokens    *access.Tokens
 	gossip    *gossip
 	runner    *runner
