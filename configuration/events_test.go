@@ -157,15 +157,15 @@ func TestExplainFailure(t *testing.T) {
 		denied  = "root@10.0.0.1: Permission denied (publickey,password)."
 		closed  = `Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached over ssh: ` +
 			"kex_exchange_identification: Connection closed by remote host\r\n"
-		forget = "forget the recorded key"
+		trust = "trust the new key"
 	)
 
 	for _, c := range []struct {
 		message, node, want string
 		aboutKey            bool
 	}{
-		{changed, "web-1", forget, true},
-		{unknown, "web-1", forget, true},
+		{changed, "web-1", trust, true},
+		{unknown, "web-1", trust, true},
 		{"Host key verification failed.", "web-1", "jump host", true},
 		{denied, "web-1", "access as root@10.0.0.1 was denied", false},
 		{denied, "web-1", "the node's connection", false},
@@ -202,7 +202,7 @@ func TestExplainFailure(t *testing.T) {
 		t.Errorf("AboutAccess misjudges %q", got)
 	}
 
-	if got := ExplainFailure(changed, ""); !AboutHostKey(got) || strings.Contains(got, forget) {
+	if got := ExplainFailure(changed, ""); !AboutHostKey(got) || strings.Contains(got, trust) {
 		t.Errorf("the remedy for an address is one for nodes: %q", got)
 	}
 }

@@ -56,7 +56,7 @@ func NeverConnected(message string) bool {
 func ExplainFailure(message, node string) string {
 	remedy := ""
 	if node != "" {
-		remedy = "; if that is expected, forget the recorded key"
+		remedy = "; if that is expected, trust the new key"
 	}
 
 	// The order matters: ssh reports a host key that it refuses in several lines,
@@ -67,7 +67,8 @@ func ExplainFailure(message, node string) string {
 	}
 
 	if m := keyUnknown().FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("%s shows a %s host key, which is %s%s", m[2], m[1], notRecorded, remedy)
+		return fmt.Sprintf("%s shows a %s host key, which is %s, nor certified by a CA of ssh.host_ca%s",
+			m[2], m[1], notRecorded, remedy)
 	}
 
 	if strings.Contains(message, "Host key verification failed") {

@@ -57,9 +57,24 @@ type Host struct {
 	// HostKeys are lines of known_hosts without the name ("ssh-ed25519 AAAA…").
 	// There are none before the first contact.
 	HostKeys []string `json:"host_keys,omitempty"`
+	// HostCAs are the keys of CAs, in the same form. A host without HostKeys must show
+	// a certificate of one of them for its Addr; without HostCAs, its key is accepted
+	// at the first contact.
+	HostCAs []string `json:"host_cas,omitempty"`
 }
 
-var hostKey = lazy(`^[a-z0-9][a-z0-9@.-]{2,63} [A-Za-z0-9+/]{16,}={0,2}$`)
+// certified reports whether ssh checks the certificate of the host.
+func (h Host) certified() bool { return len(h.HostKeys) == 0 && len(h.HostCAs) > 0 }
+
+// alias returns the name under which ssh looks up the key of the host. A certificate
+// names the address, because its host has no other name before the first contact.
+func (h Host) alias() string {
+	if h.certified() {
+		return h.Addr
+	}
+
+	return h.Name
+}
 
 // checkHostName accepts the name of a node, and the address of a host that has
 // no name yet.
@@ -131,7 +146,7 @@ func (h Host) problems() []string {
 		add("the role %q is not one of target, helper and peer", h.Role)
 	}
 
-	for _, k := range h.HostKeys {
+	for _, k := range slices.Concat(h.HostKeys, h.HostCAs) {
 		if !hostKey().MatchString(k) {
 			add("host key %q is not of the form \"ssh-ed25519 AAAA…\"", k)
 		}
@@ -340,11 +355,11 @@ func managerVars(h Host) map[string]any {
 func SSHArgs(h Host) []string {
 	// The first contact records the key; later ones must match it.
 	strict := "accept-new"
-	if len(h.HostKeys) > 0 {
+	if len(h.HostKeys) > 0 || h.certified() {
 		strict = "yes"
 	}
 
-	args := []string{"-o", "HostKeyAlias=" + h.Name, "-o", "StrictHostKeyChecking=" + strict}
+	args := []string{"-o", "HostKeyAlias=" + h.alias(), "-o", "StrictHostKeyChecking=" + strict}
 	if h.Connection.KeyFile != "" {
 		args = append(args, "-o", "IdentitiesOnly=yes")
 	}
@@ -378,19 +393,24 @@ func ExtraVars(v Vars) ([]byte, error) {
 	return document(m)
 }
 
-// KnownHosts returns the lines of known_hosts for hosts with recorded keys, each
-// under the name of the host, which is ssh's HostKeyAlias. It omits malformed
-// keys; ssh then refuses the host.
+// KnownHosts returns the lines of known_hosts for hosts with recorded keys, or with
+// CAs, each under ssh's HostKeyAlias of the host. It omits malformed keys; ssh then
+// refuses the host.
 func KnownHosts(hosts []Host) []byte {
 	var b bytes.Buffer
 	for _, h := range hosts {
-		if checkHostName(h.Name) != nil {
+		keys, marker, check := h.HostKeys, "", checkHostName
+		if h.certified() {
+			keys, marker, check = h.HostCAs, "@cert-authority ", inventory.CheckAddr
+		}
+
+		if check(h.alias()) != nil {
 			continue
 		}
 
-		for _, k := range h.HostKeys {
+		for _, k := range keys {
 			if hostKey().MatchString(k) {
-				fmt.Fprintf(&b, "%s %s\n", h.Name, k)
+				fmt.Fprintf(&b, "%s%s %s\n", marker, h.alias(), k)
 			}
 		}
 	}

@@ -50,11 +50,13 @@ type liveSSH struct {
 	user    string
 	keyFile string // of the client
 	hostKey string // as in known_hosts
+	ca      string // of its certificate, as in known_hosts; empty: it has none
 }
 
 var liveAddrs = []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"}
 
-func startSSHD(t *testing.T) liveSSH {
+// startSSHD starts an sshd. With principals, it shows a certificate for them.
+func startSSHD(t *testing.T, principals ...string) liveSSH {
 	sshd, err := exec.LookPath("/usr/sbin/sshd")
 	if err != nil {
 		t.Skip("no sshd: ", err)
@@ -84,6 +86,20 @@ func startSSHD(t *testing.T) liveSSH {
 		generateKey(t, filepath.Join(dir, k))
 	}
 
+	certificate, ca := "", ""
+	if len(principals) > 0 {
+		generateKey(t, filepath.Join(dir, "ca"))
+
+		sign := exec.Command("ssh-keygen", "-q", "-s", filepath.Join(dir, "ca"), "-I", "host", "-h",
+			"-n", strings.Join(principals, ","), filepath.Join(dir, "host.pub"))
+		if out, err := sign.CombinedOutput(); err != nil {
+			t.Fatalf("ssh-keygen: %v: %s", err, out)
+		}
+
+		certificate = "HostCertificate " + dir + "/host-cert.pub"
+		ca = strings.TrimSpace(read(t, filepath.Join(dir, "ca.pub")))
+	}
+
 	free, err := net.Listen("tcp", liveAddrs[0]+":0")
 	if err != nil {
 		t.Skip("no loopback network: ", err)
@@ -96,6 +112,7 @@ func startSSHD(t *testing.T) liveSSH {
 
 	config := strings.Join([]string{
 		"HostKey " + dir + "/host",
+		certificate,
 		"AuthorizedKeysFile " + dir + "/client.pub",
 		"StrictModes no",
 		"UsePAM " + pam,
@@ -160,7 +177,7 @@ func startSSHD(t *testing.T) liveSSH {
 
 	key := strings.Fields(read(t, filepath.Join(dir, "host.pub")))
 
-	return liveSSH{port, me.Username, filepath.Join(dir, "client"), key[0] + " " + key[1]}
+	return liveSSH{port, me.Username, filepath.Join(dir, "client"), key[0] + " " + key[1], ca}
 }
 
 func (l liveSSH) host(name, addr string) configuration.Host {
@@ -413,7 +430,7 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 	r := results["web-2"]
 
 	explanation := configuration.ExplainFailure(r.Message, "web-2")
-	if r.Unreachable != 1 || !strings.Contains(explanation, "forget the recorded key") {
+	if r.Unreachable != 1 || !strings.Contains(explanation, "trust the new key") {
 		t.Errorf("the host with another key: %+v", r)
 	}
 

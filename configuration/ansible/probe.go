@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -46,11 +47,13 @@ type Prober struct {
 	slots chan struct{} // bounds the logins of all calls together
 }
 
+func (p *Prober) makeSlots() { p.slots = make(chan struct{}, logins) }
+
 // Probe tries a connection to the ssh port and then a login on each host, and
 // returns a result for each, in order. It blocks until all have answered or have
 // run into a timeout, or ctx ends.
 func (p *Prober) Probe(ctx context.Context, hosts []configuration.Host) []configuration.Reach {
-	p.once.Do(func() { p.slots = make(chan struct{}, logins) })
+	p.once.Do(p.makeSlots)
 
 	results := make([]configuration.Reach, len(hosts))
 	next := make(chan int)
@@ -179,44 +182,62 @@ func explainDial(err error, port string) string {
 
 // probeLogin runs the command true on a host.
 func (p *Prober) probeLogin(ctx context.Context, h configuration.Host) configuration.Reach {
-	ctx, cancel := context.WithTimeout(ctx, loginTimeout)
-	defer cancel()
-
-	failed := func(err error) configuration.Reach {
-		return configuration.Reach{Login: "no login could be tried: " + err.Error()}
-	}
-
-	if err := os.MkdirAll(p.Dir, 0o700); err != nil {
-		return failed(err)
-	}
-
-	dir, err := os.MkdirTemp(p.Dir, "clusterm-probe-")
+	dir, remove, err := p.makeDir(h)
 	if err != nil {
-		return failed(err)
+		return configuration.Reach{Login: noLogin + err.Error()}
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
+
+	return p.login(ctx, h, append(loginArgs(dir, h), "--", h.Addr, "true"), nil)
+}
+
+// noLogin begins the reason of a login that was not tried.
+const noLogin = "no login could be tried: "
+
+// makeDir makes a directory with the configuration of ssh for one host.
+func (p *Prober) makeDir(h configuration.Host) (dir string, remove func(), err error) {
+	if err := os.MkdirAll(p.Dir, 0o700); err != nil {
+		return "", nil, err
+	}
+
+	if dir, err = os.MkdirTemp(p.Dir, "clusterm-probe-"); err != nil {
+		return "", nil, err
+	}
+
+	remove = func() { _ = os.RemoveAll(dir) }
 
 	hosts := []configuration.Host{h}
 	for name, content := range map[string][]byte{
 		fileSSHConfig: sshConfig(hosts), fileKnownHosts: configuration.KnownHosts(hosts),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			return failed(err)
+			remove()
+			return "", nil, err
 		}
 	}
+
+	return dir, remove, nil
+}
+
+// login runs ssh, within loginTimeout.
+func (p *Prober) login(
+	ctx context.Context, h configuration.Host, args []string, stdin io.Reader,
+) configuration.Reach {
+	ctx, cancel := context.WithTimeout(ctx, loginTimeout)
+	defer cancel()
 
 	var stderr messages
 
 	//nolint:gosec // CheckHosts has checked every part of the arguments
-	cmd := exec.CommandContext(ctx, cmp.Or(p.SSH, "ssh"), loginArgs(dir, h)...)
-	cmd.Stderr = &stderr
+	cmd := exec.CommandContext(ctx, cmp.Or(p.SSH, "ssh"), args...)
+	cmd.Stdin, cmd.Stderr = stdin, &stderr
 	cmd.WaitDelay = time.Second
 
 	// ssh to a jump host is a child of ssh.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
-	err = cmd.Run()
+	err := cmd.Run()
 
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -226,7 +247,7 @@ func (p *Prober) probeLogin(ctx context.Context, h configuration.Host) configura
 	case ctx.Err() != nil:
 		return configuration.Reach{Login: fmt.Sprintf("the login was not complete within %s", loginTimeout)}
 	case !ended:
-		return failed(err)
+		return configuration.Reach{Login: noLogin + err.Error()}
 	}
 
 	text := stderr.String()
@@ -240,10 +261,11 @@ func (p *Prober) probeLogin(ctx context.Context, h configuration.Host) configura
 // sshFailed is the exit status of ssh for its own failures.
 const sshFailed = 255
 
-// loginArgs returns the arguments of ssh for a login with the settings of a run.
+// loginArgs returns the options of ssh for a login with the settings of a run. The
+// destination and the command follow.
 func loginArgs(dir string, h configuration.Host) []string {
 	args := []string{
-		"-F", filepath.Join(dir, fileSSHConfig), "-T", "-n",
+		"-F", filepath.Join(dir, fileSSHConfig), "-T",
 		"-o", "UserKnownHostsFile=" + filepath.Join(dir, fileKnownHosts), "-o", "GlobalKnownHostsFile=/dev/null",
 		"-o", "ControlMaster=no", "-o", "ControlPath=none", "-o", "NumberOfPasswordPrompts=0",
 		"-o", "ConnectTimeout=" + strconv.Itoa(int(loginTimeout.Seconds())/2),
@@ -263,7 +285,7 @@ func loginArgs(dir string, h configuration.Host) []string {
 		args = append(args, "-p", strconv.Itoa(c.Port))
 	}
 
-	return append(args, "--", h.Addr, "true")
+	return args
 }
 
 // explainLogin returns the reason of a failed login in one line.

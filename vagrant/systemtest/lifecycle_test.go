@@ -271,7 +271,7 @@ func TestChangedHostKey(t *testing.T) {
 	w.pings(remedy)
 
 	j, stderr := w.doFails("nodes", "maintenance", w.name("host2"))
-	if !strings.Contains(stderr, "forget the recorded key") || !strings.Contains(j.Message, "host key") {
+	if !strings.Contains(stderr, "trust the new key") || !strings.Contains(j.Message, "host key") {
 		t.Errorf("the message lacks the remedy: %q; %s", j.Message, stderr)
 	}
 
@@ -281,7 +281,7 @@ func TestChangedHostKey(t *testing.T) {
 
 	w.wantNode("host2", inventory.Allocated, master)
 
-	if n := w.node("host2"); !strings.Contains(n.LastError, "forget the recorded key") {
+	if n := w.node("host2"); !strings.Contains(n.LastError, "trust the new key") {
 		t.Errorf("the last error is %q", n.LastError)
 	}
 
