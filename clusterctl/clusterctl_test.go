@@ -93,6 +93,11 @@ func TestExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	known := "192.168.2.11,192.168.2.12 ssh-ed25519 AAAA\n"
+	if err := os.WriteFile(filepath.Join(dir, "site_known_hosts"), []byte(known), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
 	for _, name := range []string{"vars.yml", "globals.yml"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("a: 1\n"), 0o600); err != nil {
 			t.Fatal(err)

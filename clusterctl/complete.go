@@ -550,6 +550,7 @@ var completions = withVerbs(map[string]positional{
 	"nodes wait":    anyNodes,
 	"nodes history": oneNode,
 	"nodes ping":    anyNodes,
+	"nodes trust":   anyNodes,
 	"nodes set":     anyNodes,
 	"nodes label":   anyNodes,
 	"nodes forget":  anyNodes,

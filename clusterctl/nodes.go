@@ -28,6 +28,7 @@ func (a *app) nodes() *cli.Command {
 				a.nodesExplain(),
 				a.nodesHistory(),
 				a.nodesPing(),
+				a.nodesTrust(),
 				a.nodesWait(),
 				a.nodesSet(),
 				a.nodesLabel(),

@@ -38,14 +38,19 @@ var verbHelps = map[inventory.Verb]verbHelp{
 			"fails the job, or is skipped if it is from a range or a network; the others go on.\n" +
 			"Then the job installs the agent over ssh, and is complete once every host has appeared as a Discovered " +
 			"node. A host of another manager is refused without --take-over. A host on which the job fails is " +
-			"restored to its state before.",
+			"restored to its state before.\n" +
+			"The first contact records the ssh host key that a host shows. With --host-key or --known-hosts, or with " +
+			"a CA in ssh.host_ca, it is verified instead.",
 		examples: []string{
 			"clusterctl discover 192.168.2.11 192.168.2.12",
 			"clusterctl discover 192.168.2.20-192.168.2.40 192.168.3.0/24",
 			"clusterctl discover -f hosts.txt",
 			"clusterctl discover fd00::11 -e '{\"agent_interface\": \"eth1\"}'",
 			"clusterctl discover 192.168.2.11 --take-over --reason 'its manager is gone'",
+			"clusterctl discover 192.168.2.11 --host-key '192.168.2.11=ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI…'",
+			"clusterctl discover 192.168.2.11 192.168.2.12 --known-hosts site_known_hosts",
 		},
+		flags: func() []cli.Flag { return []cli.Flag{knownHostsFlag()} },
 	},
 	inventory.VerbCommission: {
 		about: "Without --host-group the manager chooses a group, and reports it: the first node becomes a master.\n" +
@@ -133,6 +138,7 @@ var fieldFlags = map[inventory.Field]func(meaning string) cli.Flag{
 	inventory.FieldTakeOver: func(meaning string) cli.Flag {
 		return &cli.BoolFlag{Name: "take-over", Usage: meaning + " (--reason)"}
 	},
+	inventory.FieldHostKeys:  hostKeyFlag,
 	inventory.FieldExtraVars: extraVarsFlag,
 	inventory.FieldSerial: func(meaning string) cli.Flag {
 		return &cli.StringFlag{Name: "serial", Usage: valueName(meaning, "size")}
@@ -313,6 +319,10 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 	// Hosts have no names before their discovery.
 	if row.TakesAddrs {
 		if r.Addrs, r.Ranges, err = c.addresses(ctx); err != nil {
+			return err
+		}
+
+		if r.HostKeys, err = c.hostKeys(r.Addrs); err != nil {
 			return err
 		}
 	} else {

@@ -98,6 +98,7 @@ type Verb string
 const (
 	VerbDiscovered   Verb = "discovered"   // the monitor sees the node, for the first time or again
 	VerbDisappeared  Verb = "disappeared"  // the monitor lost the node
+	VerbTrust        Verb = "trust"        // an operator recorded another ssh host key
 	VerbDiscover     Verb = "discover"     // prepare hosts, by address, for discovery
 	VerbCommission   Verb = "commission"   // configure a node and bring it into service
 	VerbUpdate       Verb = "update"       // provision a node again, optionally in another group
@@ -148,6 +149,7 @@ const (
 	FieldSerial      Field = "serial"
 	FieldMaxFailures Field = "max_failures"
 	FieldTakeOver    Field = "take_over"
+	FieldHostKeys    Field = "host_keys"
 	FieldPlaybooks   Field = "playbooks"
 	FieldCheck       Field = "check"
 	FieldTags        Field = "tags"
@@ -196,6 +198,7 @@ var Lifecycle = []Transition{
 		Options: []Option{
 			{FieldExtraVars, "variables for the preparation"},
 			{FieldTakeOver, "also take hosts that belong to another manager; needs a reason"},
+			{FieldHostKeys, "the ssh host keys of addresses, so that the first contact is verified and not trusted"},
 		},
 		Meaning: "prepare hosts by address, so that they appear as nodes",
 		Failure: "the hosts that appear become nodes; the others are restored to their state before the job",

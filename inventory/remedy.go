@@ -17,7 +17,7 @@ const (
 	ActionListNodes     ActionName = "list-nodes"
 	ActionSubmit        ActionName = "submit"
 	ActionForgetNodes   ActionName = "forget-nodes"
-	ActionForgetHostKey ActionName = "forget-host-key"
+	ActionTrustHostKey  ActionName = "trust-host-key"
 	ActionSetConnection ActionName = "set-connection"
 	ActionListJobs      ActionName = "list-jobs"
 	ActionShowJob       ActionName = "show-job"
@@ -45,7 +45,7 @@ var Actions = []struct {
 		"submit a job: verb with nodes or addrs, group and playbooks; without nodes, the operator names them",
 	},
 	{ActionForgetNodes, "remove the records of nodes; without nodes, the operator names them"},
-	{ActionForgetHostKey, "record the ssh host key of nodes anew at the next contact"},
+	{ActionTrustHostKey, "compare the ssh host key that a node shows with the recorded one, and record it"},
 	{ActionSetConnection, "change the ssh parameters of nodes; the operator enters them"},
 	{ActionListJobs, "list the jobs"},
 	{ActionShowJob, "show a job"},
@@ -122,9 +122,9 @@ func (a Action) Forced() Action {
 	return a
 }
 
-// ForgetHostKey returns the action that drops the recorded ssh host key of a node.
-func ForgetHostKey(node string) Action {
-	return Action{Name: ActionForgetHostKey, Nodes: []string{node}}
+// TrustHostKey returns the action that records the ssh host key that a node shows.
+func TrustHostKey(node string) Action {
+	return Action{Name: ActionTrustHostKey, Nodes: []string{node}}
 }
 
 // SetConnection returns the action that changes the ssh parameters of a node.
@@ -247,7 +247,7 @@ func (a Action) combines(b Action) bool {
 	}
 
 	// These requests concern a single node.
-	single := a.Name == ActionForgetHostKey || a.Name == ActionSetConnection
+	single := a.Name == ActionTrustHostKey || a.Name == ActionSetConnection
 	if single && !slices.Equal(a.Nodes, b.Nodes) {
 		return false
 	}

@@ -20,7 +20,7 @@ func TestActions(t *testing.T) {
 
 	// A constructor without a row would make an action that no client renders.
 	for _, a := range []Action{
-		ListNodes(), Submit(VerbClear, "a"), Discover("10.0.0.1"), ForgetNodes("a"), ForgetHostKey("a"),
+		ListNodes(), Submit(VerbClear, "a"), Discover("10.0.0.1"), ForgetNodes("a"), TrustHostKey("a"),
 		SetConnection("a"), ListJobs(), ShowJob("5"), WaitForJob("5"), ExplainJob("5"), ReadLog("5"), FollowLog("5"),
 		CancelJob("5"), RetryJob("5", true), ShowSettings("jobs"), SetSetting("jobs.timeout", "2h"), ShowHealth(),
 		ShowVersion(),
@@ -60,9 +60,9 @@ func TestMergeActions(t *testing.T) {
 		},
 		{
 			"requests on a single node",
-			[]Action{ForgetHostKey("a"), ForgetHostKey("b")},
-			[]Action{ForgetHostKey("b")},
-			"[forget-host-key nodes=a forget-host-key nodes=b]",
+			[]Action{TrustHostKey("a"), TrustHostKey("b")},
+			[]Action{TrustHostKey("b")},
+			"[trust-host-key nodes=a trust-host-key nodes=b]",
 		},
 	} {
 		before := fmt.Sprint(c.first)

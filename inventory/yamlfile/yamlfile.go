@@ -104,16 +104,30 @@ func CheckKeys(n *yaml.Node, t reflect.Type, path string) error {
 	return nil
 }
 
-// Fields lists the fields of a struct type that are keys of the file.
+// Fields lists the fields of a struct type that are keys of the file, with those of
+// its inlined structs.
 func Fields(t reflect.Type) []reflect.StructField {
 	var all []reflect.StructField
 	for i := range t.NumField() {
-		if f := t.Field(i); Key(f) != "-" {
+		f := t.Field(i)
+
+		switch {
+		case isInline(f):
+			for _, inner := range Fields(f.Type) {
+				inner.Index = slices.Concat(f.Index, inner.Index)
+				all = append(all, inner)
+			}
+		case Key(f) != "-":
 			all = append(all, f)
 		}
 	}
 
 	return all
+}
+
+func isInline(f reflect.StructField) bool {
+	_, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	return options == "inline"
 }
 
 // Key is the key of a field in the file.

@@ -40,6 +40,8 @@ var Permissions = []Permission{
 	{Route{http.MethodPatch, "/v1/nodes/{name}"}, operators},
 	{Route{http.MethodGet, "/v1/nodes/{name}/history"}, readers},
 	{Route{http.MethodGet, "/v1/nodes/{name}/explanation"}, readers},
+	{Route{http.MethodPut, "/v1/nodes/{name}/host-keys"}, operators},
+	{Route{http.MethodPost, "/v1/nodes/{name}/host-keys/scan"}, operators},
 	{Route{http.MethodPost, "/v1/forget"}, operators},
 	{Route{http.MethodPost, "/v1/ping"}, operators},
 	{Route{http.MethodPost, "/v1/observations"}, reporters},

@@ -97,8 +97,9 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		})
 	case inventory.ActionForgetNodes:
 		return http.MethodPost, PathForget, encode(Forget{Nodes: append([]string{}, a.Nodes...), Force: a.Force})
-	case inventory.ActionForgetHostKey:
-		return http.MethodPatch, pathOf(PathNode, a.Nodes...), encode(NodePatch{ForgetHostKey: true})
+	case inventory.ActionTrustHostKey:
+		// The operator compares the fingerprints, and then puts one.
+		return http.MethodPost, pathOf(PathScanHostKeys, a.Nodes...), nil
 	case inventory.ActionSetConnection:
 		// The operator fills the settings in.
 		return http.MethodPatch, pathOf(PathNode, a.Nodes...), encode(NodePatch{Connection: &Connection{}})

@@ -68,6 +68,28 @@ type Forget struct {
 	Reason string   `json:"reason,omitempty"`
 }
 
+// HostKey is one ssh host key.
+type HostKey struct {
+	Key         string `json:"key"`         // in the format of known_hosts without the host field
+	Fingerprint string `json:"fingerprint"` // "SHA256:…"
+}
+
+// HostKeys are the ssh host keys of a node.
+type HostKeys struct {
+	Node     string    `json:"node"`
+	Addr     string    `json:"addr"`
+	Recorded []HostKey `json:"recorded"`
+	Shown    []HostKey `json:"shown"` // by the host now, the preferred one first
+}
+
+// HostKeyTrust names the ssh host key of a node to record: by the key or by its
+// fingerprint. The host must show it.
+type HostKeyTrust struct {
+	Key         string `json:"key,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
+	Reason      string `json:"reason,omitempty"`
+}
+
 // MaxPing is the maximum number of nodes in one Ping.
 const MaxPing = 64
 
@@ -81,8 +103,8 @@ type PingResult struct {
 	Node     string `json:"node"`
 	Addr     string `json:"addr"`
 	Answered bool   `json:"answered"`
-	// HostKeyVerified is set if the host has the recorded key. An answer without it
-	// comes from a host that has no key recorded.
+	// HostKeyVerified is set if the host has the recorded key, or a certificate of a CA in
+	// ssh.host_ca. An answer without it comes from a host that has no key recorded.
 	HostKeyVerified bool     `json:"host_key_verified,omitempty"`
 	Took            Duration `json:"took,omitempty"`
 	Message         string   `json:"message,omitempty"` // why the node did not answer
@@ -149,7 +171,10 @@ type JobRequest struct {
 	Timeout  Duration `json:"timeout,omitempty"`   // from the start of the job; 0: the configured limit
 	Force    bool     `json:"force,omitempty"`     // clear: skip the cleanup; needs a reason
 	TakeOver bool     `json:"take_over,omitempty"` // discover: also hosts of another manager; needs a reason
-	Reason   string   `json:"reason,omitempty"`
+	// HostKeys are ssh public keys by address, for discover. The host at the address
+	// must show one of them.
+	HostKeys map[string][]string `json:"host_keys,omitempty"`
+	Reason   string              `json:"reason,omitempty"`
 }
 
 // Job is one job on the wire.

@@ -171,7 +171,7 @@ func TestVerbsInTheDocument(t *testing.T) {
 	enum, _, _ = strings.Cut(enum, "]")
 	documented := strings.Split(enum, ", ")
 
-	want := []string{string(inventory.VerbDiscovered), string(inventory.VerbDisappeared)}
+	want := []string{string(inventory.VerbDiscovered), string(inventory.VerbDisappeared), string(inventory.VerbTrust)}
 
 	for _, row := range inventory.Lifecycle {
 		want = append(want, string(row.Verb))

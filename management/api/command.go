@@ -54,8 +54,8 @@ func command(a inventory.Action) []string {
 		}
 
 		return forced(a, append([]string{"nodes", "forget"}, a.Nodes...))
-	case inventory.ActionForgetHostKey:
-		return append(append([]string{"nodes", "set"}, a.Nodes...), "--forget-host-key")
+	case inventory.ActionTrustHostKey:
+		return append([]string{"nodes", "trust"}, a.Nodes...)
 	case inventory.ActionSetConnection:
 		return append(append([]string{"nodes", "get"}, a.Nodes...), "-o", "long")
 

@@ -23,6 +23,7 @@ const (
 	PathNode       = "/v1/nodes/{name}"             // GET, PATCH NodePatch: Node
 	PathHistory    = "/v1/nodes/{name}/history"     // GET: List[HistoryEntry], newest first
 	PathExplain    = "/v1/nodes/{name}/explanation" // GET: NodeExplanation
+	PathHostKeys   = "/v1/nodes/{name}/host-keys"   // PUT HostKeyTrust: Node
 	PathForget     = "/v1/forget"                   // POST Forget: Changed
 	PathPing       = "/v1/ping"                     // POST Ping: List[PingResult], in the order of the names
 	PathGroups     = "/v1/groups"                   // GET: List[Group], in configuration order
@@ -45,6 +46,8 @@ const (
 	PathHealth     = "/v1/health"                   // GET: Health, 200 if ok, else 503
 	PathVersion    = "/v1/version"                  // GET: Version
 	PathMetrics    = "/metrics"                     // GET, Prometheus text format
+
+	PathScanHostKeys = PathHostKeys + "/scan" // POST: HostKeys, as the node shows them now
 
 	// Each of the three paths of variables has a history and an undo.
 	SuffixHistory = "/history" // GET: List[VarsChange], newest first

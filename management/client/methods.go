@@ -131,6 +131,28 @@ func (c *Client) Forget(ctx context.Context, f api.Forget) (api.Changed, error) 
 	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathForget, in: f, idempotent: true}, &out)
 }
 
+// ScanHostKeys returns the ssh host keys of a node: the recorded ones, and those that
+// its host shows now. It changes nothing.
+func (c *Client) ScanHostKeys(ctx context.Context, name string) (api.HostKeys, error) {
+	var out api.HostKeys
+
+	return out, c.do(ctx, call{
+		method: http.MethodPost, path: api.PathScanHostKeys, params: []string{name}, extra: scanTime,
+	}, &out)
+}
+
+// TrustHostKey records an ssh host key of a node, if its host shows it now.
+func (c *Client) TrustHostKey(ctx context.Context, name string, t api.HostKeyTrust) (api.Node, error) {
+	var out api.Node
+
+	return out, c.do(ctx, call{
+		method: http.MethodPut, path: api.PathHostKeys, params: []string{name}, in: t, extra: scanTime,
+	}, &out)
+}
+
+// scanTime is the manager's limit for one scan of host keys.
+const scanTime = 30 * time.Second
+
 // Ping tries an ssh login on nodes, at most api.MaxPing, and returns the results in
 // their order. It changes nothing.
 func (c *Client) Ping(ctx context.Context, nodes ...string) (api.List[api.PingResult], error) {

@@ -325,7 +325,7 @@ func (d *Daemon) wireUseCases() {
 	d.instruments.registry.MustRegister(metrics.Snapshot(d.snapshot))
 
 	api := server.New(server.Options{
-		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Ping: d.nodes,
+		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Ping: d.nodes, HostKeys: d.nodes,
 		Variables: d.variables, VarsPast: d.variables,
 		Explain: explain.New(d.store, d.settings.Explain), Settings: settingsAPI{d.settings, d.reload, d.former},
 		Health: d.health, Version: d.version, Logger: log, PlainHTTPRole: access.Role(d.file.PlainRole),

@@ -351,6 +351,10 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 		return w.sendTo(server.Options{
 			Ping: node.New(node.Options{State: w.store, Prober: silence{}, Settings: w.settings.Nodes}), Jobs: w.engine,
 		}, req)
+	case "shown":
+		return w.sendTo(server.Options{HostKeys: node.New(node.Options{
+			State: w.store, Store: w.store, Prober: aHost{}, Settings: w.settings.Nodes, Audit: w.audit,
+		})}, req)
 	case "":
 	default:
 		w.t.Fatalf("there is no fault %q", fault)
@@ -438,8 +442,19 @@ func (b broken) Submit(context.Context, access.Caller, job.Request) (job.Job, er
 	return job.Job{}, b.err
 }
 
+// aHost shows one ssh host key, whatever host is asked.
+type aHost struct{ silence }
+
+func (aHost) HostKeys(context.Context, configuration.Host) ([]string, error) {
+	return []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV"}, nil
+}
+
 // silence reaches no host.
 type silence struct{}
+
+func (silence) HostKeys(context.Context, configuration.Host) ([]string, error) {
+	return nil, errors.New("no answer from port 22 within 3s")
+}
 
 func (silence) Probe(_ context.Context, hosts []configuration.Host) []configuration.Reach {
 	all := make([]configuration.Reach, len(hosts))

@@ -88,6 +88,8 @@ type Settings struct {
 	AgentVars map[string]any
 	NoAgents  error
 	Manager   string // identity of the manager; empty: not known
+	// HostCAs are the keys of the CAs for host certificates, see configuration.Host.
+	HostCAs []string
 }
 
 // Options are the dependencies of an Engine.

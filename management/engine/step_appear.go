@@ -109,8 +109,9 @@ func (e *Engine) recordAppearance(
 	named := map[string][]string{}
 	for _, addr := range slices.Sorted(maps.Keys(seen)) {
 		name := seen[addr]
-		if len(keys[addr]) > 0 {
-			named[name] = keys[addr]
+		given, _ := j.Target(addr)
+		if verified := slices.Concat(given.HostKeys, keys[addr]); len(verified) > 0 {
+			named[name] = verified
 		}
 
 		if err := e.logLine(ctx, j.ID, fmt.Sprintf("# %s is node %s", addr, name)); err != nil {

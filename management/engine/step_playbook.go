@@ -507,7 +507,7 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 	}
 
 	for i, name := range run.Hosts {
-		spec.Hosts = append(spec.Hosts, target(v, j, run, i, in, agent, name))
+		spec.Hosts = append(spec.Hosts, target(v, settings, j, run, i, in, agent, name))
 	}
 
 	// Hosts that are being prepared belong to no group, so they need no peers.
@@ -542,13 +542,14 @@ func secretsOf(secrets configuration.Secrets, spec RunSpec) []string {
 
 // target returns a host that the run acts on.
 func target(
-	v *state.View, j job.Job, run job.Run, i int, in job.Inputs, agent map[string]any, name string,
+	v *state.View, settings Settings, j job.Job, run job.Run, i int, in job.Inputs, agent map[string]any, name string,
 ) configuration.Host {
 	t, _ := j.Target(name)
 	h := configuration.Host{
 		Name: t.Name, Addr: t.Addr, Label: t.Label, Serial: t.Serial, Group: run.Groups[i],
 		Role: configuration.RoleTarget, Vars: in.Vars[name], Connection: in.Connections[name], Extra: agent,
 		Commissioned: t.From == inventory.Allocated && run.Phase != job.PhaseConfigure,
+		HostKeys:     t.HostKeys, HostCAs: settings.HostCAs,
 	}
 
 	n, known := v.Lookup(t.Node())
@@ -557,7 +558,11 @@ func target(
 	}
 
 	// The address of a node may have changed since the job was accepted.
-	h.HostKeys, h.Labels = n.HostKeys, n.Labels
+	h.Labels = n.Labels
+	if len(n.HostKeys) > 0 {
+		h.HostKeys = n.HostKeys
+	}
+
 	if !j.TakesAddrs() {
 		h.Addr = n.Addr
 	}
@@ -585,6 +590,7 @@ func peers(v *state.View, settings Settings, j job.Job, run job.Run) []configura
 			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Group: n.Group,
 			Role: configuration.RolePeer, Commissioned: true, Vars: settings.Merge(v, n.Group, n.Name),
 			Connection: settings.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys, Labels: n.Labels,
+			HostCAs: settings.HostCAs,
 		}
 		if helper {
 			h.Role = configuration.RoleHelper

@@ -36,7 +36,7 @@ func (e *Engine) probe(ctx context.Context, j job.Job, index int) error {
 
 	hosts := make([]configuration.Host, len(run.Hosts))
 	for i, name := range run.Hosts {
-		hosts[i] = target(e.state.View(), j, run, i, in, nil, name)
+		hosts[i] = target(e.state.View(), e.settings(), j, run, i, in, nil, name)
 	}
 
 	reached, stopped := e.probeUnlessStopped(ctx, j, hosts)

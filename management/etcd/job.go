@@ -78,6 +78,7 @@ type targetRecord struct {
 	Applied   string            `json:"applied,omitempty"`
 	Playbooks map[string]string `json:"playbooks,omitempty"`
 	Ranged    bool              `json:"ranged,omitempty"`
+	HostKeys  []string          `json:"host_keys,omitempty"`
 }
 
 // runRecord is one step of a job that was begun.

@@ -196,7 +196,7 @@ func TestExplainNode(t *testing.T) {
 				a.LastError = "the ssh host key of a-1 is not the one recorded at the first contact"
 			},
 			has: []string{
-				"forget-host-key nodes=a-1", "a job broke off",
+				"trust-host-key nodes=a-1", "a job broke off",
 				"submit verb=apply nodes=a-1",
 			}},
 		{name: "a worker without masters", nodes: []string{"a w Allocated Discovered", "b m Allocated Disappeared"},

@@ -140,8 +140,8 @@ func (e *jobExplainer) connection() {
 
 func hostKeyFinding(message, node string) Finding {
 	return finding(AboutHostKey, "%s", message).on(node).
-		do("if its host key was changed on purpose, forget the recorded one").
-		with(inventory.ForgetHostKey(node))
+		do("if its host key was changed on purpose, trust the new one").
+		with(inventory.TrustHostKey(node))
 }
 
 func accessFinding(message, node string) Finding {

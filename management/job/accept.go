@@ -47,6 +47,10 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 		return Job{}, err
 	}
 
+	if len(r.HostKeys) > 0 && !v.Row.Accepts(inventory.FieldHostKeys) {
+		return Job{}, v.refuseField(inventory.FieldHostKeys)
+	}
+
 	if v.defaults != nil {
 		v.defaults(&j)
 	}
@@ -54,6 +58,10 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 	// Addresses without a node have no status to check.
 	if v.Row.TakesAddrs {
 		if j.Targets, err = addrTargets(v, r); err != nil {
+			return Job{}, err
+		}
+
+		if err := giveHostKeys(j.Targets, r.HostKeys); err != nil {
 			return Job{}, err
 		}
 
@@ -487,6 +495,11 @@ func identify(nodes []*inventory.Node, j *Job) error {
 				refusals = append(refusals, inventory.Errorf(inventory.KindRefused,
 					"%s is node %s, which is Discovered already", target.Addr, n.Name).
 					Do("leave it out").About(n.Name))
+			case contradicts(target.HostKeys, n.HostKeys):
+				refusals = append(refusals, inventory.Errorf(inventory.KindRefused,
+					"%s is node %s, with another recorded ssh host key than the given one", target.Addr, n.Name).
+					Do("trust the new key first, if it was changed on purpose").
+					With(inventory.TrustHostKey(n.Name)).About(n.Name))
 			default:
 				target.Label, target.Serial = n.Label, n.Serial
 			}

@@ -85,6 +85,9 @@ type Target struct {
 	// each group that it carried.
 	Playbooks map[string]string
 	Ranged    bool // discover: an address of a range, skipped if it is silent
+	// HostKeys are the ssh host keys that the request gave for the address, in the form
+	// of inventory.Node.HostKeys.
+	HostKeys []string
 }
 
 // Node returns the name of the target's node, or "" for an address without a
@@ -317,7 +320,10 @@ type Request struct {
 	Timeout     time.Duration // 0: the configured default
 	Force       bool
 	TakeOver    bool
-	Reason      string // the operator's
+	// HostKeys are ssh public keys of addresses. An address without any shows its key
+	// at the first contact, and that one counts.
+	HostKeys map[string][]string
+	Reason   string // the operator's
 }
 
 // Stream is one of the two logs of a job.

@@ -261,6 +261,7 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 	if row.TakesAddrs {
 		request.Nodes = nil
 		request.Addrs, request.Ranges = old.splitRanged(again.Names)
+		request.HostKeys = old.hostKeys(again.Names)
 	}
 
 	if again.Verb != old.Verb {

@@ -40,6 +40,8 @@ type Settings struct {
 	MonitorTimeout time.Duration
 	// Connect merges the ssh parameters of site, group and node.
 	Connect func(v *state.View, group, node string) configuration.Connection
+	// HostCAs are the keys of the CAs for host certificates, see configuration.Host.
+	HostCAs []string
 }
 
 // Options are the dependencies of Nodes.

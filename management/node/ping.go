@@ -27,6 +27,9 @@ type Prober interface {
 	// Probe returns a result for each host, in order. It blocks until every host
 	// has answered or run into a timeout of some seconds, or ctx ends.
 	Probe(ctx context.Context, hosts []configuration.Host) []configuration.Reach
+	// HostKeys returns the ssh host keys that a host shows, the preferred one first. It
+	// offers no credential. It blocks as Probe does.
+	HostKeys(ctx context.Context, h configuration.Host) ([]string, error)
 }
 
 // PingResult is the answer of one node, or the reason why there is none.
@@ -34,8 +37,8 @@ type PingResult struct {
 	Node     string
 	Addr     string
 	Answered bool
-	// HostKeyVerified: the host has the recorded key. Without a recorded key, any host
-	// at the address may have answered.
+	// HostKeyVerified: the host has the recorded key, or a certificate of the site's CA.
+	// Otherwise any host at the address may have answered.
 	HostKeyVerified bool
 	Took            time.Duration
 	Message         string // why the node did not answer
@@ -79,6 +82,7 @@ func (ns *Nodes) Ping(ctx context.Context, names []string) ([]PingResult, error)
 		h := configuration.Host{
 			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Role: configuration.RoleTarget,
 			Connection: settings.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys,
+			HostCAs: settings.HostCAs,
 		}
 		results[i] = PingResult{Node: n.Name, Addr: n.Addr}
 
@@ -98,7 +102,7 @@ func (ns *Nodes) Ping(ctx context.Context, names []string) ([]PingResult, error)
 	for i, reach := range ns.prober.Probe(ctx, hosts) {
 		r := &results[asked[i]]
 		r.Took, r.Answered = reach.Took, reach.OK()
-		r.HostKeyVerified = r.Answered && len(hosts[i].HostKeys) > 0
+		r.HostKeyVerified = r.Answered && len(hosts[i].HostKeys)+len(hosts[i].HostCAs) > 0
 
 		if !r.Answered {
 			*r = r.failed(silence(v, hosts[i], reach))
@@ -116,7 +120,7 @@ func silence(v *state.View, h configuration.Host, r configuration.Reach) *invent
 	// An explained reason has the remedy in words.
 	switch {
 	case configuration.AboutRecordedKey(reason):
-		return err.With(inventory.ForgetHostKey(h.Name))
+		return err.With(inventory.TrustHostKey(h.Name))
 	case configuration.AboutHostKey(reason): // of a jump host
 		return err
 	case configuration.AboutAccess(reason):

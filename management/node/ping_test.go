@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ type reaches struct {
 	results map[string]configuration.Reach
 	asked   []configuration.Host
 	bounded bool
+	shown   []string // the host keys of every host
 }
 
 func (r *reaches) Probe(ctx context.Context, hosts []configuration.Host) []configuration.Reach {
@@ -40,6 +42,17 @@ func (r *reaches) Probe(ctx context.Context, hosts []configuration.Host) []confi
 	}
 
 	return all
+}
+
+func (r *reaches) HostKeys(ctx context.Context, h configuration.Host) ([]string, error) {
+	_, r.bounded = ctx.Deadline()
+	r.asked = append(r.asked, h)
+
+	if failed := r.results[h.Name].Reason(); failed != "" {
+		return nil, errors.New(failed)
+	}
+
+	return r.shown, nil
 }
 
 const aKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFirst"
@@ -105,7 +118,7 @@ func TestPing(t *testing.T) {
 		"f-1 verified=false 0s | the login was not complete within 15s | " +
 			"try ssh to 127.0.0.1 on the host of the manager, and see the log of its sshd | []",
 		"e-1 verified=false 0s | the ssh host key of e-1 is not the one recorded at the first contact: another " +
-			"machine |  | [forget-host-key nodes=e-1]",
+			"machine |  | [trust-host-key nodes=e-1]",
 		"d-1 verified=false 0s | ssh access as x@127.0.0.1 was denied (publickey): check user |  | " +
 			"[set-connection nodes=d-1]",
 		"c-1 verified=false 0s | port 22 refuses connections | the monitor does not see the node either; check the " +

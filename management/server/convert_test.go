@@ -87,6 +87,18 @@ var conversions = []conversion{
 		},
 	},
 	{
+		domain: node.HostKeys{},
+		wire:   func(k any) any { return hostKeysOf(k.(node.HostKeys)) },
+		internal: map[string]string{
+			"Recorded": "with the fingerprint of each on the wire",
+			"Shown":    "with the fingerprint of each on the wire",
+		},
+		added: map[string]string{
+			"Recorded": "Recorded of the domain, with fingerprints",
+			"Shown":    "Shown of the domain, with fingerprints",
+		},
+	},
+	{
 		domain: access.Token{},
 		wire:   func(in any) any { return tokenOf(in.(access.Token)) },
 		internal: map[string]string{

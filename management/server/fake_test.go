@@ -415,6 +415,42 @@ func (m *fakeManager) Cancel(ctx context.Context, c access.Caller, id string) (j
 	return m.View().Job(id)
 }
 
+// shownKey is the ssh host key that every node of the fake shows.
+const shownKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV"
+
+func (m *fakeManager) ScanHostKeys(_ context.Context, name string) (node.HostKeys, error) {
+	n, err := m.View().Node(name)
+	if err != nil {
+		return node.HostKeys{}, err
+	}
+
+	return node.HostKeys{Node: name, Addr: n.Addr, Recorded: n.HostKeys, Shown: []string{shownKey}}, nil
+}
+
+func (m *fakeManager) TrustHostKey(
+	_ context.Context, c access.Caller, name string, t node.Trust,
+) (inventory.Node, error) {
+	if _, err := m.View().Node(name); err != nil {
+		return inventory.Node{}, err
+	}
+
+	err := m.called("trust %s key=%q fingerprint=%q reason=%q actor=%s", name, t.Key, t.Fingerprint, t.Reason, c.Principal)
+	if err != nil {
+		return inventory.Node{}, err
+	}
+
+	m.change(func(v *state.View) {
+		for i, n := range v.Nodes {
+			if n.Name == name {
+				changed := n.Clone()
+				changed.HostKeys, v.Nodes[i] = []string{shownKey}, &changed
+			}
+		}
+	})
+
+	return m.View().Node(name)
+}
+
 // Ping answers for every known node but the second one of a request.
 func (m *fakeManager) Ping(_ context.Context, names []string) ([]node.PingResult, error) {
 	v := m.View()
@@ -730,6 +766,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Logs:        m,
 		Nodes:       m,
 		Ping:        m,
+		HostKeys:    m,
 		Variables:   fakeVariables{m},
 		VarsPast:    fakeVariables{m},
 		Explain:     fakeExplainer{m},

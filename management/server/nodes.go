@@ -30,6 +30,8 @@ func (s *Server) nodeRoutes() []rest.Route {
 		{Method: http.MethodGet, Path: api.PathExplain, Serve: s.getNodeExplanation},
 		{Method: http.MethodPost, Path: api.PathForget, Serve: s.postForget, Idempotent: true},
 		{Method: http.MethodPost, Path: api.PathPing, Serve: s.postPing},
+		{Method: http.MethodPost, Path: api.PathScanHostKeys, Serve: s.postScanHostKeys},
+		{Method: http.MethodPut, Path: api.PathHostKeys, Serve: s.putHostKeys, Conditional: true},
 		{Method: http.MethodPost, Path: api.PathObservations, Serve: s.postObservations},
 	}
 }

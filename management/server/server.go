@@ -87,6 +87,13 @@ type Pinger interface {
 	Ping(ctx context.Context, names []string) ([]node.PingResult, error)
 }
 
+// HostKeeper compares and records ssh host keys of nodes.
+type HostKeeper interface {
+	// ScanHostKeys changes nothing. It may block for a minute, as TrustHostKey.
+	ScanHostKeys(ctx context.Context, name string) (node.HostKeys, error)
+	TrustHostKey(ctx context.Context, c access.Caller, name string, t node.Trust) (inventory.Node, error)
+}
+
 // Variables sets and reads variables. Secrets are hidden in its results.
 type Variables interface {
 	Set(ctx context.Context, c access.Caller, s state.Scope, v configuration.Vars) (variable.Changed, error)
@@ -155,6 +162,7 @@ type Options struct {
 	Logs      Logs
 	Nodes     Nodes
 	Ping      Pinger
+	HostKeys  HostKeeper
 	Variables Variables
 	VarsPast  VariableHistory
 	Explain   Explainer

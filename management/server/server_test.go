@@ -1320,6 +1320,16 @@ func pings(ctx context.Context, t *testing.T, c *client.Client) {
 		t.Errorf("%+v", second)
 	}
 
+	keys := must[api.HostKeys](t)(c.ScanHostKeys(ctx, "a-1"))
+	if len(keys.Shown) != 1 || keys.Shown[0].Key != shownKey || !strings.HasPrefix(keys.Shown[0].Fingerprint, "SHA256:") {
+		t.Errorf("%+v", keys)
+	}
+
+	trust := api.HostKeyTrust{Fingerprint: keys.Shown[0].Fingerprint, Reason: "reinstalled"}
+	if n := must[api.Node](t)(c.TrustHostKey(ctx, "a-1", trust)); !slices.Equal(n.HostKeys, []string{shownKey}) {
+		t.Errorf("%+v", n)
+	}
+
 	if _, err := c.Ping(ctx, "x-9"); inventory.KindOf(err) != inventory.KindNotFound {
 		t.Error(err)
 	}

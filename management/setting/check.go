@@ -173,9 +173,22 @@ func (c *Config) checkVars() error {
 	return nil
 }
 
+// maxHostCAs bounds the CAs: each is in the files of every run, once for each host.
+const maxHostCAs = 16
+
 func (c *Config) checkConnections() error {
 	if err := c.SSH.Check(); err != nil {
 		return invalid("ssh", "%w", err)
+	}
+
+	for _, key := range c.SSH.HostCA {
+		if _, err := configuration.ParseHostKey(key); err != nil {
+			return invalid("ssh.host_ca", "%w", err)
+		}
+	}
+
+	if len(c.SSH.HostCA) > maxHostCAs {
+		return invalid("ssh.host_ca", "it has %d keys, the limit is %d", len(c.SSH.HostCA), maxHostCAs)
 	}
 
 	for group, ssh := range c.GroupSSH {

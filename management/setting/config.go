@@ -48,12 +48,20 @@ type Config struct {
 
 	SecretVars configuration.Secrets `yaml:"secret_vars"`
 
-	SSH      configuration.Connection            `yaml:"ssh"`
+	SSH      SSH                                 `yaml:"ssh"`
 	GroupSSH map[string]configuration.Connection `yaml:"group_ssh"`
 	Jobs     Jobs                                `yaml:"jobs"`
 	MaxBody  int64                               `yaml:"max_body"` // bytes
 	Audit    Audit                               `yaml:"audit"`
 	LogLevel string                              `yaml:"log_level"`
+}
+
+// SSH holds the ssh parameters of the site.
+type SSH struct {
+	configuration.Connection `yaml:",inline"`
+
+	// HostCA lists the keys of the CAs that sign the host certificates of the site.
+	HostCA []string `yaml:"host_ca"`
 }
 
 // TLS names a site's own certificate and client CA for Listen. Empty files: those
@@ -133,6 +141,7 @@ func Default() Config {
 		VaultIDs:       []string{},
 		Vars:           configuration.Vars{},
 		SecretVars:     configuration.DefaultSecrets(),
+		SSH:            SSH{HostCA: []string{}},
 		GroupSSH:       map[string]configuration.Connection{},
 		Jobs: Jobs{
 			Limit: 4, Timeout: Duration(time.Hour), Forks: 50, Appear: Duration(2 * time.Minute),

@@ -94,6 +94,7 @@ func copyForWrite(c Config) Config {
 		c.SSH.Become = &become
 	}
 
+	c.SSH.HostCA = slices.Clone(c.SSH.HostCA)
 	c.Groups = slices.Clone(c.Groups)
 	c.SecretVars = slices.Clone(c.SecretVars)
 
@@ -108,6 +109,8 @@ func (c *Config) set(key string, value any) error {
 		c.Vars = nil
 	case "secret_vars":
 		c.SecretVars = nil
+	case "ssh.host_ca":
+		c.SSH.HostCA = nil
 	case "group_ssh":
 		c.GroupSSH = nil
 	}

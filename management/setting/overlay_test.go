@@ -16,17 +16,20 @@ import (
 // settable has a value for every key that the overlay may contain, none of them
 // the default.
 var settable = map[string]any{
-	"groups":            []any{map[string]any{"name": "service-master"}, map[string]any{"name": "service-worker"}},
-	"playbooks":         "/srv/playbooks",
-	"vars":              map[string]any{"a": "b"},
-	"secret_vars":       []any{"*_pin"},
-	"ssh.user":          "root",
-	"ssh.key_file":      "/etc/key",
-	"ssh.port":          2222,
-	"ssh.become":        true,
-	"ssh.become_user":   "admin",
-	"ssh.jump":          "gate",
-	"ssh.python":        "/usr/bin/python3",
+	"groups":          []any{map[string]any{"name": "service-master"}, map[string]any{"name": "service-worker"}},
+	"playbooks":       "/srv/playbooks",
+	"vars":            map[string]any{"a": "b"},
+	"secret_vars":     []any{"*_pin"},
+	"ssh.user":        "root",
+	"ssh.key_file":    "/etc/key",
+	"ssh.port":        2222,
+	"ssh.become":      true,
+	"ssh.become_user": "admin",
+	"ssh.jump":        "gate",
+	"ssh.python":      "/usr/bin/python3",
+	"ssh.host_ca": []any{
+		"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV ca",
+	},
 	"group_ssh":         map[string]any{"service-worker": map[string]any{"user": "worker"}},
 	"jobs.limit":        9,
 	"jobs.timeout":      "2h",
@@ -57,7 +60,7 @@ func TestOverlay(t *testing.T) {
 	file := Default()
 	file.SSH.Become = &no
 	file.Vars = map[string]any{"file": "x"}
-	file.GroupSSH["service-master"] = file.SSH
+	file.GroupSSH["service-master"] = file.SSH.Connection
 
 	before := fmt.Sprintf("%+v", entries(file))
 	unchanged := func() bool { return fmt.Sprintf("%+v", entries(file)) == before && !no }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/engine"
@@ -448,6 +449,7 @@ func (s *Settings) Engine() engine.Settings {
 		Own:        s.membership.Own(),
 		Manager:    s.membership.Manager(),
 		Incomplete: refused,
+		HostCAs:    c.hostCAs(),
 	}
 	out.AgentVars, out.NoAgents = s.membership.AgentVars()
 
@@ -459,17 +461,30 @@ func (s *Settings) Variables() variable.Settings { return s.Current().variables(
 
 func (c Config) variables() variable.Settings {
 	return variable.Settings{
-		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Connection: c.SSH, Connections: c.GroupSSH,
+		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Connection: c.SSH.Connection, Connections: c.GroupSSH,
 	}
 }
 
 // Nodes returns the settings of the nodes.
 func (s *Settings) Nodes() node.Settings {
 	c := s.Current()
+
 	return node.Settings{
 		Groups: c.Groups, Own: s.membership.Own(), MonitorTimeout: time.Duration(c.MonitorTimeout),
-		Connect: c.variables().Connect,
+		Connect: c.variables().Connect, HostCAs: c.hostCAs(),
 	}
+}
+
+// hostCAs returns the keys of the CAs for host certificates, without comments.
+func (c Config) hostCAs() []string {
+	keys := make([]string, 0, len(c.SSH.HostCA))
+	for _, text := range c.SSH.HostCA {
+		if key, err := configuration.ParseHostKey(text); err == nil {
+			keys = append(keys, key)
+		}
+	}
+
+	return keys
 }
 
 // Explain returns the settings of the explanations.

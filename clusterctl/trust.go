@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
+)
+
+func (a *app) nodesTrust() *cli.Command {
+	return a.leaf(leaf{
+		name:    "trust",
+		args:    "NAME…",
+		min:     1,
+		max:     -1,
+		selects: true,
+		names:   true,
+		usage:   "record the ssh host key that nodes show now, after a legitimate change",
+		about: "The manager asks the host for its keys, and you compare the fingerprint with that of ssh-keygen -l on the " +
+			"host itself. With --host-key or --fingerprint nothing is asked, and another key is refused. The change " +
+			"is in the history of the node. A node that a job holds keeps its key.",
+		flags: []cli.Flag{
+			&cli.StringFlag{Name: "host-key", Usage: "the public `KEY` that the node must show, as 'ssh-ed25519 AAAA…'"},
+			&cli.StringFlag{Name: "fingerprint", Usage: "the `FINGERPRINT` that the node must show, as SHA256:…"},
+			&cli.StringFlag{Name: "reason", Usage: "the `REASON` for the history"},
+			selectorFlag(),
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "record whatever key the nodes show, without a question"},
+		},
+		formats: tableFormats,
+		examples: []string{
+			"clusterctl nodes trust web-1-AB12",
+			"clusterctl nodes trust web-1-AB12 --fingerprint SHA256:p9s6V+Gr1eaCde02tN2mqA2e1wDrrWssF2TugK8gsV0",
+			"clusterctl nodes trust -l rack=r1 --reason 'reinstalled'",
+		},
+		run: trustNodes,
+	})
+}
+
+func trustNodes(ctx context.Context, c *call) error {
+	if c.hasSelector() {
+		if err := c.resolveSelector(ctx); err != nil {
+			return err
+		}
+	}
+
+	given := api.HostKeyTrust{
+		Key: c.String("host-key"), Fingerprint: c.String("fingerprint"), Reason: c.String("reason"),
+	}
+	isGiven := c.IsSet("host-key") || c.IsSet("fingerprint")
+
+	switch {
+	case c.IsSet("host-key") && c.IsSet("fingerprint"):
+		return exit.Usagef("--host-key and --fingerprint exclude each other").Try("give one of them")
+	case isGiven && len(c.args) > 1:
+		return exit.Usagef("a given key belongs to one node, and %d are named", len(c.args)).
+			Try("repeat the command for each node")
+	}
+
+	list := api.List[api.Node]{Items: []api.Node{}}
+
+	for _, name := range c.args {
+		trust := given
+		if !isGiven {
+			key, err := c.compareHostKey(ctx, name)
+			if err != nil {
+				return err
+			}
+
+			trust.Fingerprint = key
+		}
+
+		n, err := c.trustNode(ctx, name, trust)
+		if err != nil {
+			return err
+		}
+
+		list.Items = append(list.Items, n)
+		list.Total, list.Revision = len(list.Items), n.Revision
+	}
+
+	return c.showTrusted(list)
+}
+
+// compareHostKey shows the recorded and the present keys of a node, and asks. It
+// returns the fingerprint to trust, or "" if the node shows its recorded key.
+func (c *call) compareHostKey(ctx context.Context, name string) (string, error) {
+	keys, err := c.manager.ScanHostKeys(ctx, name)
+	if err != nil {
+		return "", err
+	}
+
+	isRecorded := func(k api.HostKey) bool { return slices.Contains(keys.Recorded, k) }
+	if slices.ContainsFunc(keys.Shown, isRecorded) || len(keys.Shown) == 0 {
+		return "", nil
+	}
+
+	c.say("%s at %s", keys.Node, keys.Addr)
+	c.say("  recorded: %s", fingerprints(keys.Recorded))
+	c.say("  shown:    %s", fingerprints(keys.Shown))
+
+	switch {
+	case c.Bool("yes"):
+	case !c.atTerminal():
+		return "", exit.Errorf(exit.Failed, "the ssh host key of %s was not compared; nothing was changed", keys.Node).
+			Try("if it is the right one: %s nodes trust %s --fingerprint %s",
+				c.self(), keys.Node, keys.Shown[0].Fingerprint)
+	default:
+		if err := c.confirm(ctx, "record "+fingerprints(keys.Shown[:1])+" for "+keys.Node); err != nil {
+			return "", err
+		}
+	}
+
+	return keys.Shown[0].Fingerprint, nil
+}
+
+// trustNode records the key. Without one it returns the node as it is.
+func (c *call) trustNode(ctx context.Context, name string, t api.HostKeyTrust) (api.Node, error) {
+	if t.Key == "" && t.Fingerprint == "" && !c.IsSet("host-key") && !c.IsSet("fingerprint") {
+		c.say("%s shows its recorded host key; nothing was changed", name)
+		return c.manager.Node(ctx, name)
+	}
+
+	return c.manager.TrustHostKey(ctx, name, t)
+}
+
+// fingerprints returns the types and the fingerprints of keys.
+func fingerprints(keys []api.HostKey) string {
+	if len(keys) == 0 {
+		return "none"
+	}
+
+	words := make([]string, len(keys))
+	for i, k := range keys {
+		kind, _, _ := strings.Cut(k.Key, " ")
+		words[i] = kind + " " + k.Fingerprint
+	}
+
+	return strings.Join(words, ", ")
+}
+
+// showTrusted prints the nodes with their recorded keys.
+func (c *call) showTrusted(list api.List[api.Node]) error {
+	answer := print.Answer{
+		Wire: list,
+		Table: func(p *print.Printer) {
+			for _, n := range list.Items {
+				p.Fields([]print.Field{
+					{Name: "Name", Value: print.Line(n.Name)},
+					{Name: "Host keys", Value: print.Text(strings.Join(n.HostKeys, "\n"))},
+				})
+			}
+		},
+		Long: func(p *print.Printer) {
+			for _, n := range list.Items {
+				p.Node(n)
+			}
+		},
+	}
+
+	for _, n := range list.Items {
+		answer.Names = append(answer.Names, n.Name)
+	}
+
+	return c.show(answer)
+}

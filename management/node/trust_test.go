@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/state"
+)
+
+// aTrail keeps the audit records.
+type aTrail struct{ records []access.Record }
+
+func (a *aTrail) Record(_ context.Context, r access.Record) { a.records = append(a.records, r) }
+
+// aStore keeps what is written, and shows it in the view. Any other method panics.
+type aStore struct {
+	Store
+	view   *state.View
+	writes []state.NodeWrite
+}
+
+func (s *aStore) PutNodes(_ context.Context, writes []state.NodeWrite) ([]string, error) {
+	s.writes = append(s.writes, writes...)
+
+	for _, w := range writes {
+		for i, n := range s.view.Nodes {
+			if n.Name == w.Node.Name {
+				s.view.Nodes[i] = &w.Node
+			}
+		}
+	}
+
+	return nil, nil
+}
+
+const (
+	newKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV"
+	rsaKey = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQC7vQ=="
+)
+
+func TestTrustHostKey(t *testing.T) {
+	t.Parallel()
+
+	fingerprint := configuration.Fingerprint(newKey)
+	other := "SHA256:" + strings.Repeat("A", 43)
+
+	for name, c := range map[string]struct {
+		node  string
+		trust Trust
+		kind  inventory.Kind // of the error; empty: the key is recorded
+		text  string         // in the error, or in the history
+	}{
+		"fingerprint": {node: "a-1", trust: Trust{Fingerprint: fingerprint, Reason: "new disk"}, text: "in place of ssh-ed25519 "},
+		"key":         {node: "a-1", trust: Trust{Key: newKey + " root@a"}, text: fingerprint},
+		"first":       {node: "b-1", trust: Trust{Key: newKey}, text: fingerprint},
+		"another":     {node: "a-1", trust: Trust{Fingerprint: other}, kind: inventory.KindRefused, text: fingerprint},
+		"held":        {node: "d-1", trust: Trust{Fingerprint: fingerprint}, kind: inventory.KindRefused, text: "job 7"},
+		"silent":      {node: "e-1", trust: Trust{Fingerprint: fingerprint}, kind: inventory.KindUnavailable, text: "refuses"},
+		"hostile":     {node: "g-1", trust: Trust{Fingerprint: fingerprint}, kind: inventory.KindInvalid, text: "address"},
+		"unknown":     {node: "z-1", trust: Trust{Fingerprint: fingerprint}, kind: inventory.KindNotFound, text: "z-1"},
+		"nothing":     {node: "a-1", kind: inventory.KindInvalid, text: "no ssh host key"},
+		"both":        {node: "a-1", trust: Trust{Key: newKey, Fingerprint: fingerprint}, kind: inventory.KindInvalid, text: "one of them"},
+		"malformed":   {node: "a-1", trust: Trust{Key: "ssh-ed25519 {{ x }}"}, kind: inventory.KindInvalid, text: "public key"},
+		"no print":    {node: "a-1", trust: Trust{Fingerprint: "MD5:00"}, kind: inventory.KindInvalid, text: "fingerprint"},
+		"long": {
+			node: "a-1", trust: Trust{Fingerprint: fingerprint, Reason: strings.Repeat("x", maxReason+1)},
+			kind: inventory.KindTooLarge, text: "limit",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			p := &reaches{shown: []string{newKey, rsaKey}, results: map[string]configuration.Reach{
+				"e-1": {Port: "port 22 refuses connections"},
+			}}
+			ns := pinged(p)
+			trail, store := &aTrail{}, &aStore{view: ns.state.View()}
+			ns.audit, ns.store = trail, store
+
+			n, err := ns.TrustHostKey(t.Context(), access.Caller{Principal: "ann"}, c.node, c.trust)
+			if c.kind != "" {
+				if inventory.KindOf(err) != c.kind || !strings.Contains(errorText(err), c.text) || len(store.writes) > 0 {
+					t.Errorf("%v, want %s with %q; writes %v", err, c.kind, c.text, store.writes)
+				}
+
+				return
+			}
+
+			if err != nil || len(n.HostKeys) != 1 || n.HostKeys[0] != newKey || !p.bounded {
+				t.Fatalf("%v, %v", n.HostKeys, err)
+			}
+
+			entry := store.writes[0].Entries[0]
+			if entry.Verb != inventory.VerbTrust || entry.Actor != "ann" || !strings.Contains(entry.Reason, c.text) ||
+				!strings.Contains(entry.Reason, c.trust.Reason) || entry.From != entry.To {
+				t.Errorf("history: %+v", entry)
+			}
+
+			if r := trail.records[0]; r.Action != "nodes.trust" || r.Reason != entry.Reason || r.Err != nil {
+				t.Errorf("audit: %+v", r)
+			}
+		})
+	}
+}
+
+// errorText returns an error with its remedy.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+
+	text := err.Error()
+	if e, ok := err.(*inventory.Error); ok {
+		text += " " + e.Remedy
+	}
+
+	return text
+}
+
+// TestTrustHostKeyRace: a node that changed since the scan keeps its key.
+func TestTrustHostKeyRace(t *testing.T) {
+	t.Parallel()
+
+	ns := pinged(&reaches{shown: []string{newKey}})
+	store := &aStore{view: ns.state.View()}
+	ns.audit, ns.store = &aTrail{}, store
+
+	scanned := HostKeys{Node: "a-1", Addr: "127.0.0.9", Recorded: []string{aKey}}
+	for _, s := range []HostKeys{scanned, {Node: "a-1", Addr: "127.0.0.1", Recorded: []string{rsaKey}}} {
+		_, err := ns.recordHostKey(t.Context(), access.Caller{}, s, newKey, "")
+		if inventory.KindOf(err) != inventory.KindPrecondition || len(store.writes) > 0 {
+			t.Errorf("%v, writes %v", err, store.writes)
+		}
+	}
+}

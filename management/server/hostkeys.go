@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
+)
+
+func (s *Server) postScanHostKeys(w http.ResponseWriter, r *http.Request) error {
+	name, err := changeOne(r, "name")
+	if err != nil {
+		return err
+	}
+
+	if err := rest.ReadEmpty(w, r); err != nil {
+		return err
+	}
+
+	rest.Note(r, "nodes", []string{name})
+
+	keys, err := s.HostKeys.ScanHostKeys(r.Context(), name)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, hostKeysOf(keys))
+}
+
+func (s *Server) putHostKeys(w http.ResponseWriter, r *http.Request) error {
+	name, err := changeOne(r, "name")
+	if err != nil {
+		return err
+	}
+
+	rest.Note(r, "nodes", []string{name})
+
+	var body api.HostKeyTrust
+	if err := rest.ReadJSON(w, r, &body); err != nil {
+		return err
+	}
+
+	c := caller(r)
+
+	c.Precondition, err = precondition(r, name, func(v *state.View) (int64, error) {
+		n, err := v.Node(name)
+		return n.Revision, err
+	})
+	if err != nil {
+		return err
+	}
+
+	n, err := s.HostKeys.TrustHostKey(r.Context(), c, name, node.Trust{
+		Key: body.Key, Fingerprint: body.Fingerprint, Reason: body.Reason,
+	})
+	if err != nil {
+		return err
+	}
+
+	v := s.State.View()
+	rest.ShowRevision(w, v.Revision)
+	w.Header().Set("ETag", rest.RecordTag(n.Revision))
+
+	return rest.WriteJSON(w, http.StatusOK, oneNodeOf(v, n))
+}
+
+// hostKeysOf returns the wire form of the host keys of a node.
+func hostKeysOf(k node.HostKeys) api.HostKeys {
+	return api.HostKeys{Node: k.Node, Addr: k.Addr, Recorded: keysOf(k.Recorded), Shown: keysOf(k.Shown)}
+}
+
+func keysOf(keys []string) []api.HostKey {
+	all := make([]api.HostKey, len(keys))
+	for i, key := range keys {
+		all[i] = api.HostKey{Key: key, Fingerprint: configuration.Fingerprint(key)}
+	}
+
+	return all
+}
