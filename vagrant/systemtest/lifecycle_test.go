@@ -266,7 +266,7 @@ func TestChangedHostKey(t *testing.T) {
 		w.sh(host, "systemctl restart ssh")
 	}
 	newKey("host2")
-	remedy := "clusterctl nodes set " + w.name("host2") + " --forget-host-key"
+	remedy := "clusterctl nodes trust " + w.name("host2")
 
 	w.pings(remedy)
 
@@ -285,7 +285,23 @@ func TestChangedHostKey(t *testing.T) {
 		t.Errorf("the last error is %q", n.LastError)
 	}
 
-	w.ctl(strings.Fields(remedy)[1:]...)
+	// Nobody has compared the keys; then the wrong one, and the right one.
+	shown := w.fingerprint("host2")
+	trust := strings.Fields(remedy)[1:]
+	w.wantRefused(1, []string{"not compared", "--fingerprint " + shown}, trust...)
+	w.wantRefused(5, []string{"does not show", shown}, append(trust, "--fingerprint", w.fingerprint("host3"))...)
+
+	if now := w.node("host2").HostKeys; !slices.Equal(now, old) {
+		t.Errorf("the recorded key changed by a refusal: %v", now)
+	}
+
+	w.ctl(append(trust, "--fingerprint", shown, "--reason", "a new board")...)
+
+	if h := w.ctl("nodes", "history", w.name("host2"), "-o", "long").stdout; !strings.Contains(h, shown) ||
+		!strings.Contains(h, "a new board") {
+		t.Errorf("the history lacks the new key: %s", h)
+	}
+
 	w.do("nodes", "maintenance", w.name("host2"))
 
 	now := w.node("host2").HostKeys
@@ -296,6 +312,67 @@ func TestChangedHostKey(t *testing.T) {
 	// The new key is checked too.
 	newKey("host2")
 	w.doFails("nodes", "maintenance", w.name("host2"))
+}
+
+// fingerprint returns the fingerprint of the ssh host key, as the host itself shows it.
+func (w *world) fingerprint(host string) string {
+	w.t.Helper()
+	return strings.Fields(w.sh(host, "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").stdout)[1]
+}
+
+// TestFirstContact: the first contact is verified by a given key, and by the CA of the
+// site; a host with another key, or without a certificate, is not prepared.
+func TestFirstContact(t *testing.T) {
+	w := newWorld(t, setup{testPlaybooks: true, hosts: 4, noAgents: true})
+
+	key := func(host string) string {
+		return strings.Join(strings.Fields(w.sh(host, "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout)[:2], " ")
+	}
+
+	// The keys of all hosts are one image's until they get their own.
+	for _, host := range []string{"host2", "host3"} {
+		w.sh(host, "rm /etc/ssh/ssh_host_*; ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key; "+
+			"systemctl restart ssh")
+	}
+
+	w.doFails("discover", addr("host2"), "--host-key", addr("host2")+"="+key("host3"))
+
+	if w.hasFile("host2", "/etc/clusterm") {
+		t.Error("a host with another key was changed")
+	}
+
+	w.write("host1", "/root/known", addr("host2")+" "+key("host2")+"\n")
+	w.do("discover", addr("host2"), "--known-hosts", "/root/known")
+
+	if n := w.node("host2"); !slices.Equal(n.HostKeys, []string{key("host2")}) {
+		t.Errorf("recorded: %v", n.HostKeys)
+	}
+
+	w.sh("host1", "ssh-keygen -q -t ed25519 -N '' -f /root/ca")
+	ca := strings.TrimSpace(w.sh("host1", "cat /root/ca.pub").stdout)
+	w.ctl("config", "set", `ssh.host_ca=["`+ca+`"]`)
+	w.doFails("discover", addr("host3"))
+
+	w.write("host1", "/root/host3.pub", w.sh("host3", "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout)
+	w.sh("host1", "ssh-keygen -q -s /root/ca -I host3 -h -n "+addr("host3")+" /root/host3.pub")
+	w.write("host3", "/etc/ssh/ssh_host_ed25519_key-cert.pub", w.sh("host1", "cat /root/host3-cert.pub").stdout)
+	w.sh("host3", "echo HostCertificate /etc/ssh/ssh_host_ed25519_key-cert.pub >>/etc/ssh/sshd_config; "+
+		"systemctl restart ssh")
+	w.do("discover", addr("host3"))
+
+	if n := w.node("host3"); len(n.HostKeys) > 0 {
+		t.Errorf("recorded beside the certificate: %v", n.HostKeys)
+	}
+
+	// Both go on: one by its key, the other by its certificate.
+	w.commission(master, "host2")
+	w.commission(worker, "host3")
+
+	// Another key with the same certificate authority, and without a certificate.
+	w.sh("host3", "rm /etc/ssh/ssh_host_*; ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key; "+
+		"sed -i /HostCertificate/d /etc/ssh/sshd_config; systemctl restart ssh")
+	w.doFails("nodes", "maintenance", w.name("host3"))
+	w.wantNode("host3", inventory.Allocated, worker)
 }
 
 // pings pings host1, which answers, host2, which has another host key, and host3
