@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hashicorp/memberlist"
 	hserf "github.com/hashicorp/serf/serf"
 	"github.com/sirupsen/logrus"
 
@@ -28,7 +29,10 @@ type Options struct {
 	Bind      string // ip:port to listen on; port 0 takes a free one; ":7946" is all addresses
 	Advertise string // host:port under which the others reach this member; default: derived
 
-	KeyFile string // file of the gossip key in base64: 16, 24 or 32 bytes for AES
+	// KeyFile is the file of the gossip keys in base64, one per line: 16, 24 or 32 bytes
+	// for AES. The first one encrypts. A rotation changes the keyring in DataDir and not
+	// this file; if this file changes, the next start takes its keys.
+	KeyFile string
 
 	// Join lists addresses (host:port) of members. They are tried until one
 	// answers, without a limit, and again whenever no other member is alive,
@@ -72,7 +76,7 @@ func (o *Options) check() error {
 type Agent struct {
 	o      Options
 	t      Timing
-	key    []byte
+	ring   *memberlist.Keyring
 	host   string // the bound host; "" for all addresses
 	serf   *log.Logger
 	store  *store
@@ -98,7 +102,7 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 		return nil, err
 	}
 
-	key, err := o.key()
+	keys, err := o.keys()
 	if err != nil {
 		return nil, err
 	}
@@ -122,10 +126,20 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 		o.Log.Warnf(text, stateFile, damage)
 	}
 
+	ring, damage, err := st.openKeyring(keys)
+	if err != nil {
+		st.close()
+		return nil, err
+	}
+
+	if damage != nil {
+		o.Log.Warnf("gossip: the keyring is damaged; its last copy is used: %v", damage)
+	}
+
 	// ctx bounds the start only; stop ends the agent.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a := &Agent{
-		o: o, t: o.Timing, key: key, host: host, store: st, stop: stop,
+		o: o, t: o.Timing, ring: ring, host: host, store: st, stop: stop,
 		serf:   newLogger(o.Log),
 		rivals: make(chan struct{}, 1),
 		done:   make(chan struct{}),

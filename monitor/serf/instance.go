@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -83,6 +84,11 @@ func (a *Agent) config(in *instance, events chan<- hserf.Event) *hserf.Config {
 	c.EventCh = events
 	c.Merge = in.rivals
 	c.LogOutput, c.Logger = nil, a.serf
+	// serf writes a changed keyring before it confirms the change.
+	if a.o.DataDir != "" {
+		c.KeyringFile = filepath.Join(a.o.DataDir, keyringFile)
+	}
+
 	c.DisableCoordinates = true // nothing uses network distances
 
 	// serf resolves a name conflict by a vote that shuts the loser down. Rivals
@@ -93,7 +99,7 @@ func (a *Agent) config(in *instance, events chan<- hserf.Event) *hserf.Config {
 	m.Transport = in.net
 	m.BindPort = in.port
 	m.AdvertiseAddr, m.AdvertisePort = in.own.Addr().String(), int(in.own.Port())
-	m.SecretKey = a.key
+	m.Keyring = a.ring
 	m.LogOutput, m.Logger = nil, a.serf
 	a.t.apply(c)
 

@@ -46,8 +46,8 @@ func parseKey(s string) ([]byte, error) {
 	)
 }
 
-// key reads the gossip key from its file.
-func (o *Options) key() ([]byte, error) {
+// keys reads the gossip keys from their file.
+func (o *Options) keys() ([]string, error) {
 	if o.KeyFile == "" {
 		return nil, errors.New(
 			"no gossip key is configured, and the gossip requires one: name the file that holds it",
@@ -60,12 +60,12 @@ func (o *Options) key() ([]byte, error) {
 	}
 	defer f.Close()
 
-	b, err := io.ReadAll(io.LimitReader(f, 4096))
+	b, err := io.ReadAll(io.LimitReader(f, maxKeyring))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the gossip key: %w", err)
 	}
 
-	key, err := parseKey(string(b))
+	keys, err := ParseKeys(string(b))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.KeyFile, err)
 	}
@@ -74,7 +74,7 @@ func (o *Options) key() ([]byte, error) {
 		o.Log.Warnf("the gossip key %s is readable by other users; set its mode to 0600", o.KeyFile)
 	}
 
-	return key, nil
+	return keys, nil
 }
 
 // isOpen reports whether users other than the owner may read a file.

@@ -269,7 +269,7 @@ func (l *loop) save() {
 		l.store.Peers = l.in.peers()
 	}
 
-	l.store.Alive = l.watch.alive()
+	l.store.Alive, l.store.Keys = l.watch.alive(), keysOf(l.ring)
 
 	err := l.store.save()
 	switch {

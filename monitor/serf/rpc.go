@@ -78,6 +78,9 @@ type rpc struct {
 	out  *bufio.Writer
 	enc  *codec.Encoder
 
+	// details: an answer about keys has a body even if the agent reports an error.
+	details bool
+
 	requests sync.Mutex // held from a request to its answer
 
 	mu     sync.Mutex
@@ -163,7 +166,9 @@ func (c *rpc) next(handle func(rpcEvent)) error {
 		var err error
 		if h.Error != "" {
 			err = errors.New(h.Error)
-		} else if into != nil {
+		}
+
+		if into != nil && (h.Error == "" || c.details && h.Error != authRequired) {
 			if err := c.dec.Decode(into); err != nil {
 				return fmt.Errorf("cannot decode its answer: %w", err)
 			}
@@ -252,13 +257,15 @@ func (c *rpc) failure() error {
 	return c.err
 }
 
+const authRequired = "Authentication required"
+
 // explain translates the refusal of an agent for an operator. The RPC protocol
 // transmits errors as text only, and serf exports no constants for it.
 func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case err.Error() == "Authentication required":
+	case err.Error() == authRequired:
 		return errors.New("it requires a key: name the file that holds its rpc_auth in rpc_auth_file")
 	case err.Error() == "Invalid authentication token":
 		return errors.New("it refuses the key: put its rpc_auth into the file named in rpc_auth_file")
@@ -269,17 +276,24 @@ func explain(err error) error {
 
 // open starts the session and subscribes to events.
 func (c *rpc) open(ctx context.Context, key string) error {
+	if err := c.login(ctx, key); err != nil {
+		return err
+	}
+
+	return c.call(ctx, "stream", map[string]string{"Type": rpcEvents}, nil)
+}
+
+// login starts the session.
+func (c *rpc) login(ctx context.Context, key string) error {
 	if err := c.call(ctx, "handshake", map[string]int{"Version": rpcVersion}, nil); err != nil {
 		return err
 	}
 
-	if key != "" {
-		if err := c.call(ctx, "auth", map[string]string{"AuthKey": key}, nil); err != nil {
-			return err
-		}
+	if key == "" {
+		return nil
 	}
 
-	return c.call(ctx, "stream", map[string]string{"Type": rpcEvents}, nil)
+	return c.call(ctx, "auth", map[string]string{"AuthKey": key}, nil)
 }
 
 // rpcStats are the numbers of an agent, by topic.

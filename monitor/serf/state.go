@@ -32,6 +32,8 @@ type state struct {
 	Suffix string   `json:"suffix"` // makes the member's name unique
 	Peers  []string `json:"peers"`  // ip:port of the members of the last run
 	Alive  []string `json:"alive"`  // the nodes alive by the last acknowledged report
+	Keys   []string `json:"keys"`   // a copy of the keyring
+	Seed   string   `json:"seed"`   // digest of the key file that the keyring was made from
 }
 
 // store keeps the state in a directory, or in memory only.

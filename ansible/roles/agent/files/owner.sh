@@ -20,7 +20,7 @@ printf 'enabled=%s\n' "$(systemctl is-enabled clusterm.service 2>/dev/null)"
 if [ -e "$etc/agent.yaml" ]; then
 	printf 'joins=%s\n' "$(sed -n 's/^ *join: *//p' "$etc/agent.yaml" | head -n 1 | head -c 200)"
 fi
-# The digest of the gossip key, not the key.
+# The digest of the gossip key in use, not the key. During a rotation the file has two.
 if [ -e "$etc/gossip.key" ]; then
-	printf 'key=%s\n' "$(tr -d '[:space:]' <"$etc/gossip.key" | sha256sum | cut -d ' ' -f 1)"
+	printf 'key=%s\n' "$(head -n 1 "$etc/gossip.key" | tr -d '[:space:]' | sha256sum | cut -d ' ' -f 1)"
 fi

@@ -68,7 +68,7 @@ def agent_owner(lines, manager, key):
 
     # Agents that somebody installed without the role have no identity file.
     if "key" in facts or "joins" in facts:
-        if facts.get("key") == hashlib.sha256(key.strip().encode()).hexdigest():
+        if facts.get("key") in [hashlib.sha256(line.encode()).hexdigest() for line in key.split()]:
             return {"kind": "own", "text": "its agent has the gossip key of this manager"}
         joins = [w for w in re.split(r"[\s\[\]\"',]+", facts.get("joins", "")) if word(w)]
         text = "its agent has another gossip key"
