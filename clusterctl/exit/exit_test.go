@@ -52,7 +52,7 @@ func TestRemedy(t *testing.T) {
 		"to choose from the nodes: clusterctl -u x nodes get":          inventory.Submit(inventory.VerbCommission),
 		"to see its settings: clusterctl -u x nodes get web-1 -o long": inventory.SetConnection("web-1"),
 		"clusterctl -u x nodes commission web-1":                       inventory.Submit(inventory.VerbCommission, "web-1"),
-		"clusterctl -u x nodes set web-1 --forget-host-key":            inventory.ForgetHostKey("web-1"),
+		"clusterctl -u x nodes trust web-1":                            inventory.TrustHostKey("web-1"),
 		"clusterctl -u x discover 192.0.2.1":                           inventory.Discover("192.0.2.1"),
 		"clusterctl -u x job list":                                     inventory.ListJobs(),
 	} {
