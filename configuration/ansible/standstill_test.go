@@ -3,9 +3,11 @@
 package ansible
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,20 +94,45 @@ func TestGivenUpRunnerGoesOn(t *testing.T) {
 	s := fakeSpec(t, "ignores-everything")
 	gate, leader := makeFIFO(t), makeFIFO(t)
 
-	// Outside of the leader's process group, the runner survives SIGKILL to it.
+	// Outside of the leader's process group, the runner survives SIGKILL to it. It
+	// reports that it is there.
 	escapes := fmt.Sprintf(`exec 9>%s
-setsid sh -c 'read go <%s; exec "$0" runner "$1"' "$0" "$1" 9>&- &
+setsid sh -c 'echo up >&9; exec 9>&-; read go <%s; exec "$0" runner "$1"' "$0" "$1" &
 wait`, leader, gate)
 
+	ctx, giveUp := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
+	reports := make(chan *bufio.Reader, 1)
+
 	go func() {
-		_, err := shellRunner(escapes).Start(within(t, 300*time.Millisecond), s)
+		_, err := shellRunner(escapes).Start(ctx, s)
 		ended <- err
 	}()
+	go func() {
+		f, err := os.Open(leader) // waits for the leader
+		if err != nil {
+			t.Error(err)
+		}
 
-	// The FIFO ends with the leader, which Start kills when it gives the run up.
-	if _, err := os.ReadFile(leader); err != nil {
-		t.Fatal(err)
+		t.Cleanup(func() { _ = f.Close() })
+
+		reports <- bufio.NewReader(f)
+	}()
+
+	select {
+	case err := <-ended:
+		t.Fatal("the runner did not start:", err)
+	case report := <-reports:
+		if line, err := report.ReadString('\n'); line != "up\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+
+		giveUp()
+
+		// The FIFO ends with the leader, which Start kills when it gives the run up.
+		if _, err := report.ReadString('\n'); !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
 	}
 
 	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {

@@ -613,7 +613,7 @@ func TestHealthVersionMetrics(t *testing.T) {
 
 	// So does a folder of playbooks that is gone since it was named.
 	folder := t.TempDir()
-	s.must(os.WriteFile(filepath.Join(folder, "site.yml"), nil, 0o600))
+	s.must(os.CopyFS(folder, os.DirFS(filepath.Join(s.dir, "playbooks"))))
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"playbooks": folder})
 	s.must(err)
 	s.must(os.RemoveAll(folder))
