@@ -76,6 +76,14 @@ func untouched(verb inventory.Verb) job.Job {
 	return j
 }
 
+// uncleaned is a job of which a task of the cleanup failed on a; b was cleaned.
+func uncleaned(verb inventory.Verb) job.Job {
+	j := untouched(verb)
+	j.Runs[0].Results["a-1"] = job.HostResult{Begun: true, Failed: 1, Task: "Stop it", Message: "no such service"}
+
+	return j
+}
+
 func TestExplainNode(t *testing.T) {
 	t.Parallel()
 	running := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
@@ -180,6 +188,27 @@ func TestExplainNode(t *testing.T) {
 				put(v, untouched(inventory.VerbCommission), "5", job.Errored)
 				a.LastError = "its cleanup did nothing"
 			}, has: []string{"submit verb=clear nodes=a-1 playbooks=current"}},
+		{name: "fenced, and a task of its cleanup failed",
+			nodes: []string{"a m Quarantined Discovered", "b m Quarantined Discovered"}, about: "quarantine",
+			summary: "it is fenced",
+			set: func(v *state.View, a *inventory.Node) {
+				put(v, uncleaned(inventory.VerbClear), "5", job.Errored)
+				a.LastError = "the cleanup failed"
+			}, has: []string{
+				"inspect the host, then clear it; if its cleanup.yml is at fault, correct that in the folder, and clean with",
+				"[submit verb=clear nodes=a-1 submit verb=clear nodes=a-1 playbooks=current]",
+			}},
+		{name: "out of service, and a task of its cleanup failed",
+			nodes: []string{"a - Decommissioned Discovered", "b - Decommissioned Discovered"}, about: "idle residue",
+			summary: "it was taken out of service",
+			set: func(v *state.View, a *inventory.Node) {
+				put(v, uncleaned(inventory.VerbDecommission), "5", job.Complete)
+				a.Residue = []string{"service-master"}
+			}, has: []string{
+				"if its cleanup.yml is at fault",
+				"[submit verb=commission nodes=a-1 group=service-master " +
+					"submit verb=commission nodes=a-1 group=service-master playbooks=current]",
+			}},
 		{name: "out of service, and no play of its cleanup is for it",
 			nodes: []string{"a - Decommissioned Discovered", "b - Decommissioned Discovered"}, about: "idle residue",
 			summary: "it was taken out of service",
@@ -402,6 +431,45 @@ func TestExplainJob(t *testing.T) {
 				"the next commission cleans it first",
 				"submit verb=commission nodes=a-1 group=service-master playbooks=current",
 			}},
+		{name: "a task of the cleanup failed", status: job.Complete,
+			nodes: []string{"a - Decommissioned Discovered", "b - Decommissioned Discovered"}, about: "failure residue",
+			job: func() job.Job {
+				j := uncleaned(inventory.VerbDecommission)
+				j.Message = "not everything could be cleaned"
+
+				return j
+			},
+			before:  func(v *state.View) { v.Nodes[0].Residue = []string{"service-master"} },
+			summary: "it is complete, but not everything could be cleaned",
+			has: []string{
+				"the next commission cleans it first; if its cleanup.yml is at fault, correct that in the folder",
+				"[submit verb=commission nodes=a-1 group=service-master " +
+					"submit verb=commission nodes=a-1 group=service-master playbooks=current]",
+			}},
+		{name: "not updated, because a task of the cleanup failed", status: job.Errored,
+			nodes: []string{"a m Allocated Discovered", "b m Allocated Discovered"}, about: "failure",
+			job: func() job.Job {
+				j := uncleaned(inventory.VerbUpdate)
+				j.Cause, j.Message = job.CauseFailed, "cleanup.yml failed on a-1"
+				j.Outcomes["a-1"] = inventory.Outcome{Status: inventory.Allocated, Error: "the cleanup failed"}
+				j.Outcomes["b-1"] = inventory.Outcome{Status: inventory.Allocated}
+
+				return j
+			}, summary: "it ended Errored",
+			has: []string{"[read-log job=5 retry-job job=5 failed retry-job playbooks=current job=5 failed]"}},
+		{name: "an upgrade failed after a cleanup of long ago", status: job.Errored,
+			nodes: []string{"a m Allocated Discovered"}, about: "failure",
+			before: func(v *state.View) { put(v, uncleaned(inventory.VerbUpdate), "4", job.Errored) },
+			job: func() job.Job {
+				j := jobtest.Planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")
+				jobtest.Record(&j, job.Step{
+					Phase: job.PhaseUpgrade, Playbook: job.PlaybookUpgrade, Hosts: j.Names(),
+				}, "failed a-1=failed")
+				j.Cause, j.Message = job.CauseFailed, "rolling-upgrade.yml failed"
+				j.Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Allocated, Error: "failed"}}
+
+				return j
+			}, summary: "it ended Errored", has: []string{"[read-log job=5 retry-job job=5]"}},
 		{name: "precondition", status: job.Errored, nodes: []string{"a - Unallocated Discovered"}, about: "refusal",
 			job: func() job.Job {
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")

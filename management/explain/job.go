@@ -163,7 +163,8 @@ func (e *jobExplainer) fenced() {
 		e.add(finding(AboutQuarantine, "%s: Quarantined until an operator clears it", job.ShortList(fenced)).
 			on(fenced...).
 			do("inspect the hosts, then clear them").
-			with(e.View.ClearActions(fenced...)...))
+			with(e.View.ClearActions(fenced...)...).
+			orToday(e.Facts, fenced...))
 	}
 }
 
@@ -187,7 +188,8 @@ func (e *jobExplainer) unfinished() {
 	failed := finding(AboutFailure, "not as the verb wants it: %s", job.ShortList(left)).of(j).on(left...).
 		do("read its output").with(inventory.ReadLog(j.ID))
 	if actions := e.retryActions(j, left...); len(actions) > 0 {
-		failed = failed.do("read its output; once the cause is corrected, retry it").with(actions...)
+		failed = failed.do("read its output; once the cause is corrected, retry it").with(actions...).
+			orToday(e.Facts, left...)
 	}
 
 	e.add(failed)
@@ -210,8 +212,42 @@ func (e *jobExplainer) residue() {
 		e.add(finding(AboutResidue, "%s: may still carry the configuration of %s", job.ShortList(names[group]), group).
 			on(names[group]...).
 			do("out of service, it stays there; the next commission cleans it first").
-			with(e.View.CommissionActions(group, names[group]...)...))
+			with(e.View.CommissionActions(group, names[group]...)...).
+			orToday(e.Facts, names[group]...))
 	}
+}
+
+// orToday adds the actions with today's playbooks for the nodes of which a task of the
+// last cleanup failed: the other actions run the same cleanup again, as it was kept.
+func (f Finding) orToday(facts Facts, nodes ...string) Finding {
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return !facts.View.CleanupFailed(name) })
+
+	var today []inventory.Action
+	for _, a := range f.Actions {
+		verb := a.Verb
+		if a.Name == inventory.ActionRetryJob {
+			old, _ := facts.View.Job(a.Job)
+			verb = old.Verb
+		}
+
+		row, _ := inventory.TransitionOf(verb)
+		cleans := row.Accepts(inventory.FieldPlaybooks)
+
+		isOther := func(name string) bool { return !slices.Contains(nodes, name) }
+		of := slices.DeleteFunc(slices.Clone(a.Nodes), isOther)
+
+		// An action without nodes is for all that the job left.
+		if cleans && a.Playbooks == "" && len(nodes) > 0 && (len(of) > 0 || len(a.Nodes) == 0) {
+			today = append(today, a.On(of...).Cleaning(job.PlaybooksCurrent))
+		}
+	}
+
+	if len(today) == 0 {
+		return f
+	}
+
+	return f.do("%s; if its cleanup.yml is at fault, correct that in the folder, and clean with the playbooks of today",
+		f.Remedy).with(today...)
 }
 
 // failuresOf returns the failures in the runs of a job, on one host or, for "", on all.
@@ -379,7 +415,8 @@ func (f Facts) retryRemedy(failed Finding, j job.Job, n inventory.Node) Finding 
 		return failed
 	}
 
-	return failed.do("see the explanation of job %s; once the cause is corrected, retry it", j.ID).with(actions...)
+	return failed.do("see the explanation of job %s; once the cause is corrected, retry it", j.ID).with(actions...).
+		orToday(f, n.Name)
 }
 
 func nonEmpty(parts ...string) []string {

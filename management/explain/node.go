@@ -103,7 +103,8 @@ func (e *nodeExplainer) quarantine() {
 	e.add(finding(AboutQuarantine, "it is fenced until an operator clears it: %s", reason).
 		on(n.Name).since(e.StatusSince).
 		do("inspect the host, then clear it").
-		with(e.View.ClearActions(n.Name)...))
+		with(e.View.ClearActions(n.Name)...).
+		orToday(e.Facts, n.Name))
 
 	// A forgotten node that appears again is fenced because of its tombstone.
 	if t, ok := e.View.Tombstones[n.Name]; ok {
@@ -326,7 +327,8 @@ func (e *nodeExplainer) residue() {
 	}
 
 	e.add(finding(AboutResidue, "it may still carry the configuration of %s", join(n.Residue)).on(n.Name).
-		do("%s", remedy).with(clean...))
+		do("%s", remedy).with(clean...).
+		orToday(e.Facts, n.Name))
 }
 
 func (e *nodeExplainer) unknownConfiguration() {

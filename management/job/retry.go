@@ -193,34 +193,49 @@ func (s Snapshot) byCleanup(names []string) iter.Seq2[string, []string] {
 // LacksCleanup reports whether the node carries configuration, and no play of its
 // last cleanup acted on it. The playbooks that configured it cannot clean it then.
 func (s Snapshot) LacksCleanup(name string) bool {
+	result, cleaned := s.lastCleanup(name)
+	return cleaned && result.untouched()
+}
+
+// CleanupFailed reports whether the node carries configuration, and a task of its last
+// cleanup failed on it. The playbooks that configured it may be at fault, which no edit
+// of the folder mends.
+func (s Snapshot) CleanupFailed(name string) bool {
+	result, cleaned := s.lastCleanup(name)
+	return cleaned && result.Failed > 0 && !result.Done
+}
+
+// lastCleanup returns the result of the last cleanup of a node that carries
+// configuration.
+func (s Snapshot) lastCleanup(name string) (result HostResult, cleaned bool) {
 	n := Find(s.Nodes, name)
 	if n == nil || len(n.Carries()) == 0 {
-		return false
+		return HostResult{}, false
 	}
 
 	for _, j := range slices.Backward(s.Jobs) {
-		if untouched, cleaned := j.untouched(name); cleaned && j.Status.Ended() {
-			return untouched
+		if result, cleaned := j.cleanupOf(name); cleaned && j.Status.Ended() {
+			return result, true
 		}
 	}
 
-	return false
+	return HostResult{}, false
 }
 
-// untouched reports whether no play of the job's last cleanup acted on the target.
-// cleaned is false if the job has not run one on it.
-func (j Job) untouched(name string) (untouched, cleaned bool) {
+// cleanupOf returns the result of the job's last cleanup of the target, if it has run
+// one.
+func (j Job) cleanupOf(name string) (result HostResult, cleaned bool) {
 	if !j.verb().Cleans {
-		return false, false
+		return HostResult{}, false
 	}
 
 	for _, r := range slices.Backward(j.Runs) {
 		if r.Playbook == PlaybookCleanup && slices.Contains(r.Hosts, name) {
-			return r.Results[name].untouched(), true
+			return r.Results[name], true
 		}
 	}
 
-	return false, false
+	return HostResult{}, false
 }
 
 // Retry returns the request that repeats the ended job, and the differences in its
