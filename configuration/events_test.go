@@ -184,7 +184,7 @@ func TestExplainFailure(t *testing.T) {
 		},
 		{" other text about a host key\n", "web-1", "other text about a host key", false},
 	} {
-		got := ExplainFailure(c.message, c.node)
+		got := ExplainFailure(c.message, hostNamed(c.node))
 		if !strings.Contains(got, c.want) {
 			t.Errorf("%q: got %q, which lacks %q", c.message, got, c.want)
 		}
@@ -198,11 +198,84 @@ func TestExplainFailure(t *testing.T) {
 		}
 	}
 
-	if got := ExplainFailure(denied, "web-1"); !AboutAccess(got) || AboutAccess("permission denied") {
+	if got := ExplainFailure(denied, hostNamed("web-1")); !AboutAccess(got) || AboutAccess("permission denied") {
 		t.Errorf("AboutAccess misjudges %q", got)
 	}
 
-	if got := ExplainFailure(changed, ""); !AboutHostKey(got) || strings.Contains(got, trust) {
+	if got := ExplainFailure(changed, hostNamed("")); !AboutHostKey(got) || strings.Contains(got, trust) {
 		t.Errorf("the remedy for an address is one for nodes: %q", got)
+	}
+}
+
+// hostNamed is a node with that name, or an address without one.
+func hostNamed(name string) Host {
+	label, _, _ := strings.Cut(name, "-")
+	return Host{Name: name, Label: label}
+}
+
+// TestExplainJumpFailure: what ssh reports about a jump host names it, with a remedy for
+// it; the same about the node behind it is about the node.
+func TestExplainJumpFailure(t *testing.T) {
+	t.Parallel()
+
+	const (
+		verification = "\r\nHost key verification failed.\r\nConnection closed by UNKNOWN port 65535"
+		strict       = " has changed and you have requested strict checking."
+	)
+
+	for _, c := range []struct {
+		jump, message, want          string
+		recorded, jumpKey, jumpLogin bool
+	}{
+		{
+			"ops@10.0.0.9", "Host key for 10.0.0.9" + strict + verification,
+			"the ssh host key of the jump host 10.0.0.9 has changed: another machine answers under its address, or it was " +
+				"installed anew; if that is expected, remove its old key as the account that clusterm runs as: " +
+				"ssh-keygen -R '10.0.0.9'", false, true, false,
+		},
+		{
+			"10.0.0.9:2222", "Host key for [10.0.0.9]:2222" + strict + verification,
+			"ssh-keygen -R '[10.0.0.9]:2222'", false, true, false,
+		},
+		{"[fd00::9]:22", "Host key for fd00::9" + strict, "jump host fd00::9 has changed", false, true, false},
+		{"Gate.example", "Host key for gate.example" + strict, "jump host Gate.example has changed", false, true, false},
+		{"10.0.0.9", "Host key for web-1" + strict, "the ssh host key of web-1 is not the one", true, false, false},
+		{"", "Host key for 10.0.0.9" + strict, "the ssh host key of 10.0.0.9 is not the one", true, false, false},
+		{
+			"ops@10.0.0.9", "ops@10.0.0.9: Permission denied (publickey).\r\nConnection closed by UNKNOWN port 65535",
+			"a user of the jump host 10.0.0.9 was denied (publickey; user ops): check the user in the jump", false, false, true,
+		},
+		{"10.0.0.9", "root@10.0.0.1: Permission denied (publickey).", "root@10.0.0.1 was denied", false, false, false},
+		{
+			"10.0.0.9", "ssh: connect to host 10.0.0.9 port 22: Connection refused",
+			"no ssh connection to the jump host 10.0.0.9, port 22: connection refused", false, false, false,
+		},
+		{
+			"10.0.0.9", `Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached over ssh: ` +
+				"kex_exchange_identification: Connection closed by remote host\r\n",
+			"no ssh connection to 10.0.0.1 by the jump host 10.0.0.9: it was closed before the login (Connection closed by " +
+				"remote host); a ping of the node shows which", false, false, false,
+		},
+		{
+			"gate.example", "ssh: Could not resolve hostname gate.example: Name or service not known",
+			"the name of the jump host gate.example cannot be resolved", false, false, false,
+		},
+	} {
+		h := hostNamed("web-1")
+		h.Addr, h.Connection.Jump = "10.0.0.1", c.jump
+
+		got := ExplainFailure(c.message, h)
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%q: got %q, which lacks %q", c.message, got, c.want)
+		}
+
+		if AboutRecordedKey(got) != c.recorded || AboutJumpKey(got) != c.jumpKey || AboutJumpAccess(got) != c.jumpLogin ||
+			c.jumpKey && !AboutHostKey(got) || c.jumpLogin && !AboutAccess(got) {
+			t.Errorf("%q is about the wrong host", got)
+		}
+
+		if resolves := strings.Contains(got, "resolved"); NeverConnected(got) == resolves {
+			t.Errorf("%q: never connected is %t", got, !resolves)
+		}
 	}
 }

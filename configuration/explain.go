@@ -26,19 +26,34 @@ const (
 // Every message about credentials begins with this phrase.
 const accessDenied = "ssh access as "
 
+// Every message about a jump host begins with one of these phrases; the host follows.
+const (
+	jumpKeyChanged  = "the ssh host key of the jump host "
+	jumpDenied      = accessDenied + "a user of the jump host "
+	jumpUnconnected = notConnected + "the jump host "
+)
+
 // AboutHostKey reports whether a message of ExplainFailure is about a host key
 // that ssh did not accept.
 func AboutHostKey(message string) bool {
-	return strings.Contains(message, notRecorded) || strings.Contains(message, notVerified)
+	return AboutRecordedKey(message) || AboutJumpKey(message) || strings.Contains(message, notVerified)
 }
 
 // AboutRecordedKey reports whether a message of ExplainFailure is about a host that
 // has another key than the recorded one.
 func AboutRecordedKey(message string) bool { return strings.Contains(message, notRecorded) }
 
+// AboutJumpKey reports whether a message of ExplainFailure is about the key of a jump
+// host, which is recorded with no node.
+func AboutJumpKey(message string) bool { return strings.Contains(message, jumpKeyChanged) }
+
 // AboutAccess reports whether a message of ExplainFailure is about credentials
-// that the host did not accept.
+// that the host, or its jump host, did not accept.
 func AboutAccess(message string) bool { return strings.Contains(message, accessDenied) }
+
+// AboutJumpAccess reports whether a message of ExplainFailure is about credentials that
+// a jump host did not accept.
+func AboutJumpAccess(message string) bool { return strings.Contains(message, jumpDenied) }
 
 // notConnected begins every message about a connection that was never made.
 const notConnected = "no ssh connection to "
@@ -49,13 +64,17 @@ func NeverConnected(message string) bool {
 	return strings.HasPrefix(message, notConnected) || AboutHostKey(message) || AboutAccess(message)
 }
 
-// ExplainFailure turns the message of a failed task into one that an operator
-// can act on. An error of ssh becomes one sentence with its remedy; any other
-// message is returned trimmed. node is empty if the host is not a node, but
-// only an address.
-func ExplainFailure(message, node string) string {
+// ExplainFailure turns the message of a failed task on a host into one that an operator
+// can act on. An error of ssh becomes one sentence with its remedy; any other message is
+// returned trimmed. A host without a label is not a node, but only an address. Of the
+// connection, only the jump host counts.
+func ExplainFailure(message string, h Host) string {
+	if text := explainJump(message, h); text != "" {
+		return text
+	}
+
 	remedy := ""
-	if node != "" {
+	if h.Label != "" {
 		remedy = "; if that is expected, trust the new key"
 	}
 
@@ -78,7 +97,7 @@ func ExplainFailure(message, node string) string {
 
 	if m := permission().FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf(accessDenied+"%s was denied (%s): check %s, and that the public key is authorized "+
-			"on the host", m[1], m[2], credentials(node))
+			"on the host", m[1], m[2], credentials(h))
 	}
 
 	if m := connect().FindStringSubmatch(message); m != nil {
@@ -87,7 +106,7 @@ func ExplainFailure(message, node string) string {
 
 	if m := closed().FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf(notConnected+"%s: it was closed before the login (%s); check that an sshd "+
-			"listens at that port, and that the jump host, if there is one, is reachable",
+			"listens at that port",
 			m[1], strings.TrimSpace(m[2]))
 	}
 
@@ -98,9 +117,62 @@ func ExplainFailure(message, node string) string {
 	return strings.TrimSpace(message)
 }
 
+// explainJump explains an error of ssh about the jump host, or returns "". What ssh says
+// of the host itself has another name.
+func explainJump(message string, h Host) string {
+	j, err := ParseJump(h.Connection.Jump)
+	if h.Connection.Jump == "" || err != nil {
+		return ""
+	}
+
+	if m := keyChanged().FindStringSubmatch(message); m != nil && j.is(m[1]) {
+		// known_hosts has the port with the name, unless it is the usual one.
+		return fmt.Sprintf("%s%s has changed: another machine answers under its address, or it was installed anew; "+
+			"if that is expected, remove its old key as the account that clusterm runs as: ssh-keygen -R '%s'",
+			jumpKeyChanged, j.Host, m[1])
+	}
+
+	if m := permission().FindStringSubmatch(message); m != nil {
+		if at := strings.LastIndexByte(m[1], '@'); j.is(m[1][at+1:]) {
+			return fmt.Sprintf("%s%s was denied (%s; user %s): check the user in the jump of the connection and its "+
+				"key_file, and that the public key is authorized on the jump host", jumpDenied, j.Host, m[2], m[1][:at])
+		}
+	}
+
+	if m := connect().FindStringSubmatch(message); m != nil && j.is(m[1]) {
+		return fmt.Sprintf("%s%s, port %s: %s", jumpUnconnected, j.Host, m[2], lower(m[3]))
+	}
+
+	if m := unresolvable().FindStringSubmatch(message); m != nil && j.is(m[1]) {
+		return fmt.Sprintf("the name of the jump host %s cannot be resolved: %s", j.Host, lower(m[2]))
+	}
+
+	// Ansible does not show what the ssh to the jump host has written.
+	if m := closed().FindStringSubmatch(message); m != nil {
+		remedy := "check both"
+		if h.Label != "" {
+			remedy = "a ping of the node shows which of the two refuses, and why"
+		}
+
+		return fmt.Sprintf(notConnected+"%s by the jump host %s: it was closed before the login (%s); %s",
+			m[1], j.Host, strings.TrimSpace(m[2]), remedy)
+	}
+
+	return ""
+}
+
+// is reports whether ssh means the jump host by a name, which may have a port.
+func (j Jump) is(name string) bool {
+	if host, _, ok := cutPort(name); ok {
+		name = host
+	}
+
+	return strings.EqualFold(name, j.Host)
+}
+
 // credentials names the settings of the account and key for a host.
-func credentials(node string) string {
-	if node == "" {
+func credentials(h Host) string {
+	if h.Label == "" {
 		return "ssh.user and ssh.key_file of the configuration"
 	}
 

@@ -429,7 +429,7 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 
 	r := results["web-2"]
 
-	explanation := configuration.ExplainFailure(r.Message, "web-2")
+	explanation := configuration.ExplainFailure(r.Message, configuration.Host{Name: "web-2", Label: "web"})
 	if r.Unreachable != 1 || !strings.Contains(explanation, "trust the new key") {
 		t.Errorf("the host with another key: %+v", r)
 	}

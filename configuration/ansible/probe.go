@@ -290,12 +290,7 @@ func loginArgs(dir string, h configuration.Host) []string {
 
 // explainLogin returns the reason of a failed login in one line.
 func explainLogin(stderr string, h configuration.Host) string {
-	node := ""
-	if h.Label != "" {
-		node = h.Name
-	}
-
-	explained := configuration.ExplainFailure(stderr, node)
+	explained := configuration.ExplainFailure(stderr, h)
 	if explained != strings.TrimSpace(stderr) {
 		return explained
 	}

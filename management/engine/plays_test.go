@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	. "github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
 )
 
 // TestNoPlayForTheGroup: a group without a play is a refusal, where the playbook
@@ -156,5 +158,45 @@ func TestUncleaned(t *testing.T) {
 
 	if n, _ := b.View().Lookup("a-1"); len(n.Residue) > 0 {
 		t.Errorf("a has the residue %v", n.Residue)
+	}
+}
+
+// TestJumpHostFailure: the connection of the job decides whether a message of ssh is
+// about the node or about its jump host, also after a change of the node's settings.
+func TestJumpHostFailure(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.see("a b")
+	b.do(commission, "a b", master, "Complete")
+
+	jump := func(host string) {
+		_, err := b.PatchNode(t.Context(), "a-1", node.Patch{Connection: &configuration.Connection{Jump: host}}, "anna", nil)
+		b.must(err)
+	}
+	jump("ops@10.0.0.9")
+	b.books.on(job.PlaybookUpgrade, func(r *scriptedRun) {
+		jump("")
+
+		results := map[string]job.HostResult{}
+		for _, h := range r.acted() {
+			results[h] = job.HostResult{
+				Unreachable: true,
+				Message:     "Host key for 10.0.0.9 has changed and you have requested strict checking.",
+			}
+		}
+
+		r.ends(RunExit{Code: 4}, results)
+	})
+
+	j := b.do(maintenance, "a b", "", "Errored failed")
+
+	for name, want := range map[string]string{
+		"a-1": "the ssh host key of the jump host 10.0.0.9 has changed",
+		"b-1": "the ssh host key of 10.0.0.9 is not the one recorded",
+	} {
+		if got := j.LastRun().Results[name].Message; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
 	}
 }

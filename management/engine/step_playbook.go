@@ -314,6 +314,10 @@ func (e *Engine) recordExit(ctx context.Context, j job.Job, index int, exit RunE
 			log.WithError(err).Warn("the results of the run could not be read")
 		}
 
+		if err := e.explainFailures(ctx, j, results); err != nil {
+			log.WithError(err).Warn("the connections of the hosts could not be read; failures may name a wrong host")
+		}
+
 		keys, err := output.HostKeys()
 		if err != nil {
 			log.WithError(err).Warn("the host keys of the run could not be read")
@@ -357,6 +361,32 @@ const (
 	messageLeast = 200
 )
 
+// explainFailures turns the messages of failures into ones that an operator can act on.
+// An error is about the connections of the job: the messages are explained without them.
+func (e *Engine) explainFailures(ctx context.Context, j job.Job, results map[string]job.HostResult) error {
+	failed := func(r job.HostResult) bool { return r.Message != "" }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(results)), failed) {
+		return nil
+	}
+
+	in, err := e.store.Inputs(ctx, j.ID)
+	view, settings := e.state.View(), e.settings()
+
+	for name, r := range results {
+		h := configuration.Host{Name: name, Connection: in.Connections[name]}
+		if t, ok := j.Target(name); ok {
+			h.Label = t.Label
+		} else if n, ok := view.Lookup(name); ok { // a helper
+			h.Label, h.Connection = n.Label, settings.Connect(view, n.Group, name)
+		}
+
+		r.Message = configuration.ExplainFailure(r.Message, h)
+		results[name] = r
+	}
+
+	return err
+}
+
 // hostResults returns the result of each host of a run.
 func hostResults(
 	j job.Job, run job.Run, exit RunExit, results map[string]job.HostResult,
@@ -368,8 +398,7 @@ func hostResults(
 	out := map[string]job.HostResult{}
 	for i, h := range run.Hosts {
 		r, touched := results[h]
-		t, _ := j.Target(h)
-		r.Message = inventory.Shorten(configuration.ExplainFailure(r.Message, t.Node()), limit)
+		r.Message = inventory.Shorten(r.Message, limit)
 
 		// The exit status of ansible-playbook decides, because the summary of a host
 		// may be cut off.
@@ -422,7 +451,7 @@ func helperResults(
 			continue
 		}
 
-		r.Message = inventory.Shorten(configuration.ExplainFailure(r.Message, h), messageLeast)
+		r.Message = inventory.Shorten(r.Message, messageLeast)
 		r.Done = r.Failed == 0 && !r.Unreachable
 		out[h] = r
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
@@ -101,6 +102,8 @@ type Facts struct {
 	JobLimit int // jobs that run at a time
 	Now      time.Time
 	Reader   string // the principal that asks; empty: unknown
+	// Connect returns the ssh parameters of a node as they are now.
+	Connect func(v *state.View, group, node string) configuration.Connection
 }
 
 // NodeExplanation answers why a node is, or is not, in service.
@@ -141,6 +144,8 @@ type History interface {
 type Settings struct {
 	Groups   inventory.Groups
 	JobLimit int // jobs that run at a time
+	// Connect merges the ssh parameters of site, group and node.
+	Connect func(v *state.View, group, node string) configuration.Connection
 }
 
 // Explainer answers why a node or a job is as it is.
@@ -183,6 +188,7 @@ func (e *Explainer) facts(v *state.View, reader string) Facts {
 
 	return Facts{
 		View: v, Groups: settings.Groups, JobLimit: settings.JobLimit, Now: time.Now(), Reader: reader,
+		Connect: settings.Connect,
 	}
 }
 

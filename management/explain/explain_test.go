@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
@@ -596,5 +597,91 @@ func TestExplainToWhoCancelled(t *testing.T) {
 		if got := strings.Join(why, "\n"); !strings.Contains(got, c.why) {
 			t.Errorf("node, to %q: %q, want %q", c.reader, got, c.why)
 		}
+	}
+}
+
+// TestExplainConnection: a key or a login that a jump host refuses is not a matter of the
+// node's recorded key, and the explanation names the jump host of the settings.
+func TestExplainConnection(t *testing.T) {
+	t.Parallel()
+
+	const jump = "ops@gate.example:2222"
+
+	explained := func(message string) string {
+		h := configuration.Host{Name: "a-1", Label: "a", Addr: "10.0.0.1"}
+		h.Connection.Jump = jump
+
+		return configuration.ExplainFailure(message, h)
+	}
+	connect := func(*state.View, string, string) configuration.Connection {
+		return configuration.Connection{Jump: jump}
+	}
+
+	const changed = " has changed and you have requested strict checking.\nHost key verification failed."
+
+	for _, c := range []struct{ message, job, node, remedy, action string }{
+		{
+			"Host key for [gate.example]:2222" + changed,
+			"ssh does not accept the host key of the jump host gate.example, by which it reaches a-1",
+			"ssh does not accept the host key of the jump host gate.example, by which it reaches it",
+			"it is recorded with no node", "set-connection nodes=a-1",
+		},
+		{
+			"Host key for a-1" + changed, "ssh does not accept the host key of a-1", "ssh does not accept its host key",
+			"trust the new one", "trust-host-key nodes=a-1",
+		},
+		{
+			"Host key verification failed.", "ssh could not verify a host key on the way to a-1",
+			"ssh could not verify a host key on the way to it", "reached by a jump host", "set-connection nodes=a-1",
+		},
+		{
+			"ops@gate.example: Permission denied (publickey).",
+			"the jump host gate.example, by which ssh reaches a-1, does not accept the credentials",
+			"the jump host gate.example, by which ssh reaches it, does not accept the credentials",
+			"authorize the public key on the jump host", "set-connection nodes=a-1",
+		},
+		{
+			"root@10.0.0.1: Permission denied (publickey).", "a-1 does not accept the credentials for ssh",
+			"it does not accept the credentials for ssh", "authorize the public key on the host", "set-connection nodes=a-1",
+		},
+	} {
+		v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered")}
+
+		j := jobtest.Planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")
+		jobtest.Record(&j, job.Step{
+			Phase: job.PhaseUpgrade, Playbook: job.PlaybookUpgrade, Hosts: j.Names(),
+		}, "failed a-1=unreachable")
+
+		message := explained(c.message)
+		j.Cause, j.Message = job.CauseFailed, "rolling-upgrade.yml failed"
+		j.Runs[0].Results["a-1"] = job.HostResult{Unreachable: true, Message: message}
+		j.Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Allocated, Error: message}}
+		put(v, j, "5", job.Errored)
+		v.Nodes[0].LastError = message
+
+		f := facts(v)
+		f.Connect = connect
+
+		check := func(what, want string, findings []Finding) {
+			t.Helper()
+
+			for _, found := range findings {
+				if found.About != AboutHostKey && found.About != AboutAccess {
+					continue
+				}
+
+				actions := fmt.Sprint(found.Actions)
+				if found.Message != want || !strings.Contains(found.Remedy, c.remedy) || actions != "["+c.action+"]" {
+					t.Errorf("%s: %q, %q, %s; want %q, %q, %s", what, found.Message, found.Remedy, actions, want, c.remedy, c.action)
+				}
+
+				return
+			}
+
+			t.Errorf("%s: nothing is said about %q", what, message)
+		}
+
+		check("job", c.job, ExplainJob(f, v.Jobs[0]).Findings)
+		check("node", c.node, ExplainNode(f, *v.Nodes[0], nil).Findings)
 	}
 }

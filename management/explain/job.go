@@ -127,27 +127,78 @@ func (e *jobExplainer) connection() {
 		return
 	}
 
-	for _, f := range e.Failures {
-		if configuration.AboutHostKey(f.Message) {
-			e.add(hostKeyFinding("ssh does not accept the host key of "+f.Host, f.Host))
-		}
+	// A host may have failed in several runs for the same reason.
+	type reason struct{ host, about string }
 
-		if configuration.AboutAccess(f.Message) {
-			e.add(accessFinding(f.Host+" does not accept the credentials for ssh", f.Host))
+	seen := map[reason]bool{}
+
+	for _, f := range e.Failures {
+		for _, found := range e.connectionFindings(f.Host, f.Host, "the host key of "+f.Host, f.Message) {
+			if about := (reason{f.Host, found.Message}); !seen[about] {
+				seen[about] = true
+				e.add(found)
+			}
 		}
 	}
 }
 
-func hostKeyFinding(message, node string) Finding {
-	return finding(AboutHostKey, "%s", message).on(node).
-		do("if its host key was changed on purpose, trust the new one").
-		with(inventory.TrustHostKey(node))
+// connectionFindings returns why ssh cannot connect to the node, as far as the messages
+// show it. who and key are the node and its host key in a sentence.
+func (f Facts) connectionFindings(node, who, key string, messages ...string) []Finding {
+	has := func(subject func(string) bool) bool { return slices.ContainsFunc(messages, subject) }
+
+	var found []Finding
+
+	switch {
+	case has(configuration.AboutJumpKey):
+		found = append(found, finding(AboutHostKey, "ssh does not accept the host key of %s, by which it reaches %s",
+			f.jumpHost(node), who).
+			do("if that key was changed on purpose, remove the old one from the known_hosts file of the account that "+
+				"clusterm runs as; it is recorded with no node").
+			with(inventory.SetConnection(node)))
+	case has(configuration.AboutRecordedKey):
+		found = append(found, finding(AboutHostKey, "ssh does not accept %s", key).
+			do("if its host key was changed on purpose, trust the new one").
+			with(inventory.TrustHostKey(node)))
+	case has(configuration.AboutHostKey):
+		found = append(found, finding(AboutHostKey, "ssh could not verify a host key on the way to %s", who).
+			do("if it is reached by a jump host, the key of that must be in the known_hosts file of the account that "+
+				"clusterm runs as").
+			with(inventory.SetConnection(node)))
+	}
+
+	switch {
+	case has(configuration.AboutJumpAccess):
+		found = append(found, finding(AboutAccess, "%s, by which ssh reaches %s, does not accept the credentials",
+			f.jumpHost(node), who).
+			do("correct the user in its jump and its key_file, or authorize the public key on the jump host").
+			with(inventory.SetConnection(node)))
+	case has(configuration.AboutAccess):
+		found = append(found, finding(AboutAccess, "%s does not accept the credentials for ssh", who).
+			do("correct its user and key_file, or authorize the public key on the host").
+			with(inventory.SetConnection(node)))
+	}
+
+	for i := range found {
+		found[i] = found[i].on(node)
+	}
+
+	return found
 }
 
-func accessFinding(message, node string) Finding {
-	return finding(AboutAccess, "%s", message).on(node).
-		do("correct its user and key_file, or authorize the public key on the host").
-		with(inventory.SetConnection(node))
+// jumpHost names the jump host of a node. What a host says of it does not count.
+func (f Facts) jumpHost(node string) string {
+	n, ok := f.View.Lookup(node)
+	if !ok || f.Connect == nil {
+		return "the jump host"
+	}
+
+	j, err := configuration.ParseJump(f.Connect(f.View, n.Group, node).Jump)
+	if err != nil {
+		return "the jump host"
+	}
+
+	return "the jump host " + j.Host
 }
 
 // fenced reports the targets that are Quarantined.
@@ -188,8 +239,12 @@ func (e *jobExplainer) unfinished() {
 	failed := finding(AboutFailure, "not as the verb wants it: %s", job.ShortList(left)).of(j).on(left...).
 		do("read its output").with(inventory.ReadLog(j.ID))
 	if actions := e.retryActions(j, left...); len(actions) > 0 {
-		failed = failed.do("read its output; once the cause is corrected, retry it").with(actions...).
-			orToday(e.Facts, left...)
+		retry := "once the cause is corrected, retry it"
+		if j.Cause == job.CauseCancelled {
+			retry = "retry it if it is to be done after all"
+		}
+
+		failed = failed.do("read its output; %s", retry).with(actions...).orToday(e.Facts, left...)
 	}
 
 	e.add(failed)

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 )
@@ -283,21 +282,14 @@ func (e *nodeExplainer) lastError() {
 
 // connection reports the reasons for which ssh cannot connect.
 func (e *nodeExplainer) connection() {
-	name := e.Node.Name
-	if e.failedAbout(configuration.AboutHostKey) {
-		e.add(hostKeyFinding("ssh does not accept its host key", name))
+	messages := []string{e.Node.LastError}
+	for _, f := range e.Failures {
+		messages = append(messages, f.Message)
 	}
 
-	if e.failedAbout(configuration.AboutAccess) {
-		e.add(accessFinding("it does not accept the credentials for ssh", name))
+	for _, found := range e.connectionFindings(e.Node.Name, "it", "its host key", messages...) {
+		e.add(found)
 	}
-}
-
-// failedAbout reports whether a failure or the last error of the node is about
-// the given subject.
-func (e *nodeExplainer) failedAbout(subject func(message string) bool) bool {
-	return subject(e.Node.LastError) ||
-		slices.ContainsFunc(e.Failures, func(f Failure) bool { return subject(f.Message) })
 }
 
 // refusal reports that the newest job on the node was not begun.

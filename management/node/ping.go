@@ -122,9 +122,12 @@ func silence(v *state.View, h configuration.Host, r configuration.Reach) *invent
 	case configuration.AboutRecordedKey(reason):
 		return err.With(inventory.TrustHostKey(h.Name))
 	case configuration.AboutHostKey(reason): // of a jump host
-		return err
+		return err.With(inventory.SetConnection(h.Name))
 	case configuration.AboutAccess(reason):
 		return err.With(inventory.SetConnection(h.Name))
+	case !r.Silent && h.Connection.Jump != "":
+		return err.Do("on the host of the manager, try ssh to the jump host, and from there to %s; see the logs of "+
+			"both sshd", h.Addr).With(inventory.SetConnection(h.Name))
 	case !r.Silent:
 		return err.Do("try ssh to %s on the host of the manager, and see the log of its sshd", h.Addr)
 	}

@@ -79,11 +79,18 @@ func pinged(p Prober) *Nodes {
 		node("e", nil),
 		node("f", nil),
 		node("g", func(n *inventory.Node) { n.Addr = "-oProxyCommand=x" }),
+		node("h", nil),
+		node("i", nil),
 	}}}
 
 	return New(Options{State: fixedView{view: v}, Prober: p, Settings: func() Settings {
 		return Settings{Connect: func(_ *state.View, group, node string) configuration.Connection {
-			return configuration.Connection{User: group + "-" + node}
+			c := configuration.Connection{User: group + "-" + node}
+			if node == "h-1" || node == "i-1" {
+				c.Jump = "gate.example"
+			}
+
+			return c
 		}}
 	}})
 }
@@ -97,9 +104,11 @@ func TestPing(t *testing.T) {
 		"d-1": {Login: "ssh access as x@127.0.0.1 was denied (publickey): check user"},
 		"e-1": {Login: "the ssh host key of e-1 is not the one recorded at the first contact: another machine"},
 		"f-1": {Login: "the login was not complete within 15s"},
+		"h-1": {Login: "the ssh host key of the jump host gate.example has changed: another machine"},
+		"i-1": {Login: "no ssh connection to the jump host gate.example, port 22: connection refused"},
 	}}
 
-	results, err := pinged(p).Ping(t.Context(), []string{"f-1", "e-1", "d-1", "c-1", "b-1", "a-1", "g-1"})
+	results, err := pinged(p).Ping(t.Context(), []string{"f-1", "e-1", "d-1", "c-1", "b-1", "a-1", "h-1", "i-1", "g-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,17 +134,22 @@ func TestPing(t *testing.T) {
 			"host, its address and the port of its sshd | [set-connection nodes=c-1]",
 		"b-1 verified=false 0s",
 		"a-1 verified=true 1s",
+		"h-1 verified=false 0s | the ssh host key of the jump host gate.example has changed: another machine |  | " +
+			"[set-connection nodes=h-1]",
+		"i-1 verified=false 0s | no ssh connection to the jump host gate.example, port 22: connection refused | on the " +
+			"host of the manager, try ssh to the jump host, and from there to 127.0.0.1; see the logs of both sshd | " +
+			"[set-connection nodes=i-1]",
 	}
-	if got := strings.Join(lines[:6], "\n"); got != strings.Join(want, "\n") {
+	if got := strings.Join(lines[:8], "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
 
 	// An address that ssh would take for an option reaches no program.
-	if bad := results[6]; bad.Answered || !strings.Contains(bad.Message, "ProxyCommand") {
+	if bad := results[8]; bad.Answered || !strings.Contains(bad.Message, "ProxyCommand") {
 		t.Errorf("%+v", bad)
 	}
 
-	if len(p.asked) != 6 || !p.bounded || p.asked[0].Connection.User != "workers-f-1" ||
+	if len(p.asked) != 8 || !p.bounded || p.asked[0].Connection.User != "workers-f-1" ||
 		p.asked[0].HostKeys[0] != aKey {
 		t.Errorf("bounded %t, asked %+v", p.bounded, p.asked)
 	}

@@ -490,5 +490,5 @@ func (c Config) hostCAs() []string {
 // Explain returns the settings of the explanations.
 func (s *Settings) Explain() explain.Settings {
 	c := s.Current()
-	return explain.Settings{Groups: c.Groups, JobLimit: c.Jobs.Limit}
+	return explain.Settings{Groups: c.Groups, JobLimit: c.Jobs.Limit, Connect: c.variables().Connect}
 }
