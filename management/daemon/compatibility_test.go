@@ -620,3 +620,51 @@ func TestFormerConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// TestFormerConfigurationDuringAJob changes the configuration while a job runs: the
+// change is in force at once, and the job goes on as it was accepted.
+func TestFormerConfigurationDuringAJob(t *testing.T) {
+	t.Parallel()
+	f := oldClient{begin(t, "plain_http_role: admin")}
+	f.report("a b")
+
+	gate := f.fifo("gate")
+	r := one("a-1", formerMaster)
+	r.ExtraVars = `{"waits_at": "` + gate + `"}`
+	f.ok("/commission/nodes", r)
+	f.is("a-1", "Provisioning")
+
+	other := filepath.Join(f.dir, "other")
+	f.must(os.CopyFS(other, os.DirFS(filepath.Join(f.dir, "playbooks"))))
+	f.must(os.WriteFile(filepath.Join(other, "more.yml"), nil, 0o600))
+
+	body, err := json.Marshal(map[string]any{"ansible": map[string]any{"playbook_location": other, "user": "operator"}})
+	f.must(err)
+	f.ok("/config", formerRequest{Config: body})
+
+	if j := f.read("/info/job/active"); j["task"] != "commission" {
+		t.Errorf("the job does not run any more: %v", j)
+	}
+
+	now, err := f.Client.Config(f.ctx())
+	f.must(err)
+
+	if now["playbooks"].Value != other || now["ssh.user"].Value != "operator" {
+		t.Errorf("in force: %v, %v", now["playbooks"].Value, now["ssh.user"].Value)
+	}
+
+	f.release(gate)
+	f.ended("Complete")
+	f.is("a-1", "Allocated")
+	f.commission(formerMaster, "b-1")
+
+	first, err := f.Client.Job(f.ctx(), "1")
+	f.must(err)
+
+	next, err := f.Client.Job(f.ctx(), "2")
+	f.must(err)
+
+	if first.PlaybookDigest == next.PlaybookDigest {
+		t.Error("the next job runs the former playbooks")
+	}
+}
