@@ -108,6 +108,7 @@ func (a *app) root() *cli.Command {
 		Commands: slices.Concat([]*cli.Command{a.nodes()}, a.verbs(takesAddrs), []*cli.Command{
 			a.job(),
 			a.events(),
+			a.audit(),
 			a.vars(),
 			a.global(),
 			a.config(),

@@ -300,12 +300,12 @@ func (c *call) since() (time.Time, error) {
 		return time.Time{}, nil
 	}
 
-	return parseSince(c.String("since"), time.Now())
+	return parseTime("since", c.String("since"), time.Now())
 }
 
-// parseSince parses an age before now, a time in RFC 3339, or a local time in the
+// parseTime parses the value of an option: an age before now, a time in RFC 3339, or a local time in the
 // format of every table.
-func parseSince(text string, now time.Time) (time.Time, error) {
+func parseTime(option, text string, now time.Time) (time.Time, error) {
 	if age, err := time.ParseDuration(text); err == nil && age > 0 {
 		return now.Add(-age), nil
 	}
@@ -318,6 +318,6 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 		return t, nil
 	}
 
-	return time.Time{}, exit.Usagef("--since needs an age or a time, not %q", text).
-		Try("for example: --since 10m, --since 2026-01-02T15:04:05Z or --since '2026-01-02 15:04:05'")
+	return time.Time{}, exit.Usagef("--%s needs an age or a time, not %q", option, text).
+		Try("for example: --%[1]s 10m, --%[1]s 2026-01-02T15:04:05Z or --%[1]s '2026-01-02 15:04:05'", option)
 }

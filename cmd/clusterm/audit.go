@@ -146,7 +146,7 @@ func auditVerifyCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name:  "export",
-				Usage: "check a `FILE` of clusterm audit --json instead, on any host",
+				Usage: "check a `FILE` instead, on any host: the output of clusterctl audit -o jsonl",
 			},
 		},
 		Action: func(_ context.Context, c *cli.Command) error {

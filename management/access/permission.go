@@ -82,6 +82,10 @@ var Permissions = []Permission{
 	{Route{http.MethodPost, "/v1/tokens"}, admins},
 	{Route{http.MethodDelete, "/v1/tokens/{id}"}, admins},
 
+	{Route{http.MethodGet, "/v1/audit"}, admins},
+	{Route{http.MethodGet, "/v1/audit/export"}, admins},
+	{Route{http.MethodGet, "/v1/audit/verification"}, admins},
+
 	{Route{http.MethodGet, "/v1/health"}, everyone},
 	{Route{http.MethodGet, "/v1/version"}, everyone},
 	{Route{http.MethodGet, "/v1/openapi.yaml"}, everyone},

@@ -42,6 +42,9 @@ const (
 	PathInstances  = "/v1/instances"                // GET: List[Instance], oldest first
 	PathTokens     = "/v1/tokens"                   // GET: List[Token]; POST TokenRequest: NewToken
 	PathToken      = PathTokens + "/{id}"           // DELETE: Changed; an id or a name
+	PathAudit      = "/v1/audit"                    // GET ?since=…&who=…&tail=N: AuditList; ?follow=true: AuditEvents
+	PathAuditLines = "/v1/audit/export"             // GET: one AuditEntry per line
+	PathAuditCheck = "/v1/audit/verification"       // GET: AuditReport
 	PathWatch      = "/v1/watch"                    // GET ?kinds=…&name=…&selector=…&since=REVISION: Change events
 	PathHealth     = "/v1/health"                   // GET: Health, 200 if ok, else 503
 	PathVersion    = "/v1/version"                  // GET: Version

@@ -508,14 +508,6 @@ func (r *recent) add(entries []Entry) {
 	r.woken = make(chan struct{})
 }
 
-// Last returns the number of the last entry that is synced; 0: there is none.
-func (l *Log) Last() uint64 {
-	l.recent.mu.Lock()
-	defer l.recent.mu.Unlock()
-
-	return l.recent.last
-}
-
 // After returns the entries after the one with the number, up to the last one that is
 // synced, and a channel that the next one closes. It does not block; it reads files
 // if the entries are not recent.

@@ -129,6 +129,10 @@ func newWorld(t *testing.T) *world {
 			`"cancel_by":"root"`,
 			`"status_by":"`+me.Username+`"`,
 			`"status_by":"root"`,
+			`"who":"`+me.Username+`"`,
+			`"who":"root"`,
+			`"from":"uid `+me.Uid+`"`,
+			`"from":"uid 0"`,
 			`"created_by":"`+me.Username+`"`,
 			`"created_by":"root"`,
 			` by `+me.Username+`: `,
@@ -473,13 +477,14 @@ var vague = []struct {
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME"},
 	{regexp.MustCompile(`\b[0-9a-f]{16,64}\b`), "DIGEST"},
+	{regexp.MustCompile(`"seq":\d+`), "NUMBER"},
 	{regexp.MustCompile(`\b(incident|grep) [0-9a-f]{8}\b`), "$1 NUMBER"},
 	{regexp.MustCompile(`(\b(?:revision|after|at)\b|"revision":|id:) ?\d+\b`), "$1 NUMBER"},
 	{regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m\d+s)\b`), "DURATION"},
 }
 
 // loose lists the fields whose values differ from run to run.
-var loose = []string{"revision", "read_revision", "continue", "go", "etcd"}
+var loose = []string{"seq", "entries", "last", "revision", "read_revision", "continue", "go", "etcd"}
 
 // differ returns the path at which an answer differs from the document, or "".
 func differ(path string, want, got any, part bool) string {

@@ -128,6 +128,7 @@ var mayImport = map[string][]string{
 		"configuration",
 		"management/access",
 		"management/api",
+		"management/audit",
 		"management/explain",
 		"management/job",
 		"management/metrics",

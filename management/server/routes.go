@@ -30,7 +30,7 @@ func (s *Server) versioned() []rest.Route {
 		}
 	}
 
-	routes = slices.Concat(routes, s.healthRoutes(), s.referenceRoutes())
+	routes = slices.Concat(routes, s.healthRoutes(), s.auditRoutes(), s.referenceRoutes())
 	for i := range routes {
 		routes[i].Family = rest.Versioned
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/audit"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
@@ -151,6 +152,22 @@ type Tokens interface {
 	Revoke(ctx context.Context, c access.Caller, ref string) (revision int64, err error)
 }
 
+// Trail reads the audit trail; see audit.Log. Its methods may block while they read
+// files.
+type Trail interface {
+	// Sync returns once the other methods show every record that was made before.
+	Sync(ctx context.Context) error
+	// Read calls emit with the selected entries, the oldest first.
+	Read(f audit.Filter, emit func(audit.Entry) error) error
+	// Newest returns the newest selected entries, the oldest first.
+	Newest(f audit.Filter, most int) ([]audit.Entry, error)
+	// After returns the entries after a number, and a channel that the next one
+	// closes. It does not block for one.
+	After(seq uint64) ([]audit.Entry, <-chan struct{}, error)
+	// Verify checks the chain.
+	Verify() (audit.Report, error)
+}
+
 // DefaultBodyLimit is the initial size in bytes of the largest request body; see
 // SetBodyLimit.
 const DefaultBodyLimit = 1 << 20
@@ -181,6 +198,8 @@ type Options struct {
 	// Audit receives the records of requests that no use case decides on. With nil
 	// there are none.
 	Audit access.Auditor
+	// Trail is the audit trail to read. With nil the routes refuse.
+	Trail Trail
 	// Metrics serves /metrics. With nil the path has nothing to show.
 	Metrics http.Handler
 	// Registerer receives the metrics of the server itself. It may be nil.

@@ -215,7 +215,7 @@ func TestEveryRoute(t *testing.T) {
 
 	for _, way := range []string{"unix", "tcp"} {
 		t.Run(way, func(t *testing.T) {
-			s := serve(t)
+			s := serve(t, func(o *server.Options) { o.Trail = openTrail(t, 3) })
 
 			c := s.client(t)
 			if way == "tcp" {
@@ -373,6 +373,7 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	made := must[api.NewToken](t)(c.CreateToken(ctx, api.TokenRequest{Role: "viewer", Name: "ci"}))
 	expect(t, "tokens", must[api.List[api.Token]](t)(c.Tokens(ctx)).Items, []api.Token{made.Record})
 	must[api.Changed](t)(c.RevokeToken(ctx, "ci"))
+	everyAudit(t, c)
 
 	j := must[api.Job](t)(c.Submit(ctx, api.JobRequest{
 		Verb:      inventory.VerbCommission,

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/follow"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+)
+
+// auditTail is the default of audit --tail.
+const auditTail = 50
+
+func (a *app) audit() *cli.Command {
+	c := a.leaf(leaf{
+		name:  "audit",
+		usage: "print the audit trail: who did what, from where, and what was refused",
+		about: "One line for each change, refusal and decision of the manager, the oldest first; by default the newest " +
+			strconv.Itoa(auditTail) + ". The filters exclude each other's entries: all of them must hold. It needs the " +
+			"role admin. With several instances it shows the trail of the one that answers.\n" +
+			"-o jsonl exports the entries as they are stored, one per line and with their hashes; " +
+			"`clusterm audit verify --export FILE` checks such a file on any host.",
+		formats: []string{print.FormatWide, print.FormatJSON, print.FormatYAML, print.FormatLines},
+		flags: []cli.Flag{
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "wait for new entries, until Ctrl-C"},
+			sinceFlag("all entries"),
+			&cli.StringFlag{Name: "until", Usage: "only entries before `TIME`, in the same forms"},
+			&cli.StringFlag{Name: "who", Usage: "only entries of the principal `NAME`, such as root or token:ci"},
+			&cli.StringFlag{Name: "verb", Usage: "only entries of the `VERB`, or of its beginning: jobs, jobs.cancel"},
+			&cli.StringFlag{Name: "node", Usage: "only entries about the `NODE`, address, job or level of variables"},
+			&cli.StringFlag{
+				Name:  "result",
+				Usage: "only entries with the `RESULT`: done, failed, or a kind of error such as forbidden",
+			},
+			&cli.StringFlag{Name: "job", Usage: "only entries about the job `NUMBER`"},
+			&cli.StringFlag{Name: "request", Usage: "only entries of the request `ID`, which -v and errors show"},
+			&cli.StringFlag{Name: "tail", Usage: "the newest `NUMBER` of entries (default: " + strconv.Itoa(auditTail) + ")"},
+		},
+		examples: []string{
+			"clusterctl audit",
+			"clusterctl audit -f --result failed",
+			"clusterctl audit --since 24h --node web-1-AB12",
+			"clusterctl audit --since 720h -o jsonl > audit.jsonl",
+		},
+		run: showAudit,
+	})
+	c.Commands = []*cli.Command{a.leaf(leaf{
+		name:    "verify",
+		usage:   "check the chain of the audit trail; change nothing",
+		about:   "Exit code 1 if an entry is missing or was changed. Keep the last number and hash on another host: the chain alone cannot show entries that were cut off at its end.",
+		formats: []string{print.FormatJSON, print.FormatYAML},
+		examples: []string{
+			"clusterctl audit verify",
+		},
+		run: verifyAudit,
+	})}
+
+	return c
+}
+
+// auditFilter reads the filters of the command line.
+func auditFilter(c *call) (f client.AuditFilter, err error) {
+	if f.Since, err = c.since(); err != nil {
+		return f, err
+	}
+
+	if c.IsSet("until") {
+		if f.Until, err = parseTime("until", c.String("until"), time.Now()); err != nil {
+			return f, err
+		}
+	}
+
+	f.Who, f.Verb, f.Node, f.Result = c.String("who"), c.String("verb"), c.String("node"), c.String("result")
+	f.Job, f.Request = c.String("job"), c.String("request")
+
+	return f, nil
+}
+
+// auditNumber returns the number of newest entries to show; 0: all.
+func auditNumber(c *call, f client.AuditFilter) (int, error) {
+	switch {
+	case c.IsSet("tail") && !f.Since.IsZero():
+		return 0, exit.Usagef("--tail and --since exclude each other")
+	case c.IsSet("tail"):
+		n, err := strconv.Atoi(c.String("tail"))
+		if err != nil || n < 1 || n > api.MaxAuditPage {
+			return 0, exit.Usagef("--tail needs a number from 1 to %d, not %q", api.MaxAuditPage, c.String("tail"))
+		}
+
+		return n, nil
+	case !f.Since.IsZero():
+		return 0, nil
+	default:
+		return auditTail, nil
+	}
+}
+
+func showAudit(ctx context.Context, c *call) error {
+	f, err := auditFilter(c)
+	if err != nil {
+		return err
+	}
+
+	tail, err := auditNumber(c, f)
+	if err != nil {
+		return err
+	}
+
+	lines := c.format == print.FormatLines
+
+	switch {
+	case c.Bool("follow") && !f.Until.IsZero():
+		return exit.Usagef("--follow and --until exclude each other")
+	case c.Bool("follow") && c.format == print.FormatYAML:
+		return exit.Usagef("--follow cannot print yaml").Try("use -o jsonl")
+	case c.Bool("follow"):
+		o := client.AuditOptions{AuditFilter: f, Tail: tail}
+		return follow.Audit(ctx, c.manager, o, lines || c.format == print.FormatJSON, c.output())
+	case lines && !c.IsSet("tail"):
+		return c.manager.ExportAudit(ctx, f, writerFunc(c.write))
+	}
+
+	list, err := c.manager.Audit(ctx, f, tail)
+	if err != nil {
+		return err
+	}
+
+	if lines {
+		return follow.AuditLines(list.Items, c.output())
+	}
+
+	if len(list.Items) == 0 && c.forPeople() {
+		c.say("no entry matches the filters")
+		return nil
+	}
+
+	answer := print.Answer{Wire: list, Table: func(p *print.Printer) {
+		for _, e := range list.Items {
+			p.AuditEntry(e)
+		}
+	}}
+
+	return c.show(answer)
+}
+
+// writerFunc makes a writer of a function.
+type writerFunc func([]byte) error
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	if err := f(p); err != nil {
+		return 0, err
+	}
+
+	return len(p), nil
+}
+
+func verifyAudit(ctx context.Context, c *call) error {
+	r, err := c.manager.VerifyAudit(ctx)
+	if err != nil {
+		return err
+	}
+
+	if err := c.show(print.Answer{Wire: r, Table: func(p *print.Printer) { p.AuditReport(r) }}); err != nil {
+		return err
+	}
+
+	if len(r.Problems) > 0 {
+		return exit.Errorf(exit.Failed, "the audit trail is damaged").
+			Try("compare it with the log of the manager, and with an export that you have kept")
+	}
+
+	return nil
+}

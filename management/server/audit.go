@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/audit"
+	"github.com/contiv/cluster/management/server/rest"
+)
+
+func (s *Server) auditRoutes() []rest.Route {
+	filters := []string{"since", "until", "who", "verb", "node", "result", "job", "request"}
+	paging := append([]string{"tail", "limit", "continue", "follow", "after"}, filters...)
+
+	return []rest.Route{
+		{Method: http.MethodGet, Path: api.PathAudit, Serve: s.getAudit, Query: paging, Streams: true},
+		{Method: http.MethodGet, Path: api.PathAuditLines, Serve: s.getAuditLines, Query: filters, Streams: true},
+		{Method: http.MethodGet, Path: api.PathAuditCheck, Serve: s.getAuditCheck},
+	}
+}
+
+// auditQuery is what a request selects of the audit trail.
+type auditQuery struct {
+	filter audit.Filter
+	tail   int // the newest entries only; 0: from the oldest one on
+	limit  int // of a page
+	follow bool
+}
+
+// readTrail parses the query, and awaits the entries that were made before the request.
+func (s *Server) readTrail(r *http.Request) (q auditQuery, values url.Values, err error) {
+	if s.Trail == nil {
+		return q, nil, inventory.Errorf(inventory.KindUnavailable, "this manager keeps no audit trail")
+	}
+
+	values, err = rest.Query(r)
+	if err != nil {
+		return q, nil, err
+	}
+
+	if q.filter, err = auditFilter(values); err != nil {
+		return q, nil, err
+	}
+
+	if err := s.Trail.Sync(r.Context()); err != nil {
+		return q, nil, inventory.Errorf(inventory.KindUnavailable, "%w", err).
+			Do("check the disk of the manager").With(inventory.ShowHealth())
+	}
+
+	return q, values, nil
+}
+
+// auditFilter returns the filter in a query.
+func auditFilter(values url.Values) (f audit.Filter, err error) {
+	for name, field := range map[string]*string{
+		"who": &f.Who, "verb": &f.Verb, "node": &f.Target, "result": &f.Result, "job": &f.Job, "request": &f.Request,
+	} {
+		if *field, err = rest.Single(values, name); err != nil {
+			return f, err
+		}
+	}
+
+	for name, field := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
+		text, err := rest.Single(values, name)
+		if err != nil {
+			return f, err
+		}
+
+		if text == "" {
+			continue
+		}
+
+		if *field, err = time.Parse(time.RFC3339, text); err != nil {
+			return f, inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %q", name, text).
+				Do("write a time like 2026-01-02T15:04:05Z")
+		}
+	}
+
+	return f, nil
+}
+
+// place adds the parameters of a page or of a followed trail to the query.
+func (q *auditQuery) place(r *http.Request, values url.Values) error {
+	var err error
+	if q.follow, err = rest.Bool(values, "follow", false); err != nil {
+		return err
+	}
+
+	for name, field := range map[string]*int{"tail": &q.tail, "limit": &q.limit} {
+		n, given, err := rest.Number(values, name)
+		if err != nil {
+			return err
+		}
+
+		if n > api.MaxAuditPage || given && n == 0 {
+			return inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %d", name, n).
+				Do("write a number from 1 to %d", api.MaxAuditPage)
+		}
+
+		*field = int(n)
+	}
+
+	position := "continue"
+	if q.follow {
+		position = "after"
+	}
+
+	for _, name := range []string{"continue", "after"} {
+		if values.Has(name) && name != position || q.tail > 0 && values.Has(name) {
+			return inventory.Errorf(inventory.KindInvalid, "%s does not go with the other query parameters", name).
+				Do("use continue for pages, after with follow=true, and neither with tail")
+		}
+	}
+
+	after, _, err := rest.Number(values, position)
+	if err != nil {
+		return err
+	}
+
+	if q.follow && r.Header.Get(api.HeaderLastEventID) != "" {
+		if after, _, err = resumeRevision(r, values); err != nil {
+			return err
+		}
+	}
+
+	q.filter.After = uint64(after) //nolint:gosec // Number returns none below 0
+
+	return nil
+}
+
+// getAudit answers with a page of the audit trail, or follows it.
+func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
+	q, values, err := s.readTrail(r)
+	if err != nil {
+		return err
+	}
+
+	if err := q.place(r, values); err != nil {
+		return err
+	}
+
+	if q.follow {
+		return s.followAudit(w, r, q)
+	}
+
+	list := api.AuditList{Items: []api.AuditEntry{}}
+
+	if q.tail > 0 {
+		newest, err := s.Trail.Newest(q.filter, q.tail)
+		if err != nil {
+			return err
+		}
+
+		for _, e := range newest {
+			list.Items = append(list.Items, auditEntryOf(e))
+		}
+
+		return rest.WriteJSON(w, http.StatusOK, list)
+	}
+
+	if q.limit == 0 {
+		q.limit = api.MaxAuditPage
+	}
+
+	err = s.Trail.Read(q.filter, func(e audit.Entry) error {
+		// One more shows that there is another page.
+		if len(list.Items) == q.limit {
+			list.Continue = strconv.FormatUint(list.Items[q.limit-1].Seq, 10)
+			return errPageFull
+		}
+
+		list.Items = append(list.Items, auditEntryOf(e))
+
+		return r.Context().Err()
+	})
+	if err != nil && !errors.Is(err, errPageFull) {
+		return err
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, list)
+}
+
+var errPageFull = errors.New("the page is full")
+
+// followAudit streams entries until the client disconnects: those after a number, or
+// the newest ones, and then each new one.
+func (s *Server) followAudit(w http.ResponseWriter, r *http.Request, q auditQuery) error {
+	release, err := s.acquireWatch()
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	resumes := q.filter.After > 0
+
+	// What comes meanwhile is after it, and may be among the newest ones, too.
+	last, err := s.Trail.Newest(audit.Filter{}, 1)
+	if err != nil {
+		return err
+	}
+
+	var first []audit.Entry
+	if q.tail > 0 {
+		if first, err = s.Trail.Newest(q.filter, q.tail); err != nil {
+			return err
+		}
+	}
+
+	f := &auditFollower{Server: s, out: rest.NewEventWriter(w), filter: q.filter, after: q.filter.After}
+	// With a time to begin at, the past comes first.
+	if !resumes && q.filter.Since.IsZero() && len(last) > 0 {
+		f.after = last[0].Seq
+	}
+
+	if r.Method == http.MethodHead {
+		return nil
+	}
+
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+
+	// When the server stops, also the write in progress must end.
+	defer context.AfterFunc(s.draining, func() {
+		cancel()
+		rest.EndStream(w)
+	})()
+
+	if err := f.write(first); err != nil {
+		return err
+	}
+
+	err = f.follow(ctx)
+
+	switch {
+	case s.draining.Err() != nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.metrics.dropped.Inc() // the client does not read, so no event can reach it
+	case ctx.Err() != nil:
+		return nil // the client has disconnected
+	}
+
+	return err
+}
+
+// auditFollower writes the entries of the audit trail to one client.
+type auditFollower struct {
+	*Server
+	out    *rest.EventWriter
+	filter audit.Filter
+	after  uint64 // the number of the last entry that was considered
+}
+
+func (f *auditFollower) follow(ctx context.Context) error {
+	heartbeat := time.NewTicker(f.Heartbeat)
+	defer heartbeat.Stop()
+
+	for ctx.Err() == nil {
+		entries, woken, err := f.Trail.After(f.after)
+		if err != nil {
+			return err
+		}
+
+		if err := f.write(entries); err != nil {
+			return err
+		}
+
+		if len(entries) > 0 {
+			continue
+		}
+
+		select {
+		case <-woken:
+		case <-heartbeat.C:
+			if err := f.out.Write("progress", 0, api.AuditEvent{}); err != nil {
+				return err
+			}
+
+			if err := f.out.Flush(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+		}
+	}
+
+	return nil
+}
+
+// write sends the selected entries.
+func (f *auditFollower) write(entries []audit.Entry) error {
+	for _, e := range entries {
+		f.after = max(f.after, e.Seq)
+
+		// A follower resumes after it, so the number does not select.
+		all := f.filter
+		all.After = 0
+
+		if !all.Selects(e) {
+			continue
+		}
+
+		shown := auditEntryOf(e)
+		if err := f.out.Write("entry", int64(e.Seq), api.AuditEvent{Entry: &shown}); err != nil { //nolint:gosec // from 1
+			return err
+		}
+	}
+
+	return f.out.Flush()
+}
+
+// getAuditLines exports the selected entries, one per line.
+func (s *Server) getAuditLines(w http.ResponseWriter, r *http.Request) error {
+	q, _, err := s.readTrail(r)
+	if err != nil {
+		return err
+	}
+
+	w.Header().Set("Content-Type", api.TypeLines)
+	w.WriteHeader(http.StatusOK)
+
+	if r.Method == http.MethodHead {
+		return nil
+	}
+
+	return s.Trail.Read(q.filter, func(e audit.Entry) error {
+		if s.draining.Err() != nil {
+			return s.draining.Err() // an export that is cut off must not look complete
+		}
+
+		_, err := w.Write(append(e.Export(), '\n'))
+
+		return err
+	})
+}
+
+// getAuditCheck checks the chain of the audit trail.
+func (s *Server) getAuditCheck(w http.ResponseWriter, r *http.Request) error {
+	if _, _, err := s.readTrail(r); err != nil {
+		return err
+	}
+
+	report, err := s.Trail.Verify()
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, api.AuditReport{
+		Entries: report.Entries, First: report.First, Last: report.Last, LastHash: report.LastHash,
+		Lost: report.Lost, Problems: report.Problems,
+	})
+}
+
+func auditEntryOf(e audit.Entry) api.AuditEntry {
+	return api.AuditEntry{
+		Hash: e.Hash(), Seq: e.Seq, Time: e.Time, Instance: e.Instance, Who: e.Who, Credential: e.Credential,
+		From: e.From, Via: e.Via, Request: e.Request, Verb: e.Verb, Targets: e.Targets, Job: e.Job, Reason: e.Reason,
+		Replayed: e.Replayed, Result: e.Result, Error: e.Error, Count: e.Count, Prev: e.Prev,
+	}
+}
