@@ -164,8 +164,9 @@ func New(o Options) (*Client, error) {
 func transport(socket string) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 
+	// The daemon closes an idle connection later, so no request meets that.
 	t := &http.Transport{
-		DialContext: dialer.DialContext, MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
+		DialContext: dialer.DialContext, MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second, DisableCompression: true,
 	}
 	if socket != "" {

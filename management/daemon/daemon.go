@@ -330,7 +330,7 @@ func (d *Daemon) wireUseCases() {
 		Explain: explain.New(d.store, d.settings.Explain), Settings: settingsAPI{d.settings, d.reload, d.former},
 		Health: d.health, Version: d.version, Logger: log, PlainHTTPRole: access.Role(d.file.PlainRole),
 		CertificateRole: certificateRole, Tokens: d.tokens, Audit: d.audit,
-		Trail: d.trail,
+		Trail:   d.trail,
 		Metrics: d.instruments.handler(), Registerer: d.instruments.registry,
 	})
 

@@ -67,6 +67,8 @@ func peerOf(r *http.Request) peer {
 // peerOfConn returns the peer of an accepted connection.
 func peerOfConn(c net.Conn) peer {
 	switch c := c.(type) {
+	case *boundedConn:
+		return peerOfConn(c.Conn)
 	case *net.UnixConn:
 		return peerOfSocket(c)
 	case *tls.Conn:

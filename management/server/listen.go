@@ -89,7 +89,7 @@ func ListenUnix(path string) (net.Listener, error) {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "cannot create the socket %s: %w", path, err)
 	}
 
-	return &socket{Listener: l, path: path, file: info}, nil
+	return bounded(&socket{Listener: l, path: path, file: info}, maxLocalConns, maxLocalConns), nil
 }
 
 // socket removes its file when it is closed, unless another process has replaced
@@ -114,8 +114,8 @@ func (l *socket) Close() error {
 // Addr returns the path under which clients open the socket.
 func (l *socket) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
-// ListenLoopback listens on a TCP port of a loopback address, HOST:PORT. Port 0
-// selects a free port.
+// ListenLoopback listens on a TCP port of a loopback address, HOST:PORT, with a bounded
+// number of connections. Port 0 selects a free port.
 func ListenLoopback(addr string) (net.Listener, error) {
 	bad := func(reason string) error {
 		return inventory.Errorf(inventory.KindInvalid,
@@ -147,5 +147,5 @@ func ListenLoopback(addr string) (net.Listener, error) {
 		return nil, bad("does not resolve to a loopback address")
 	}
 
-	return l, nil
+	return bounded(l, maxLocalConns, maxLocalConns), nil
 }

@@ -209,7 +209,7 @@ type Options struct {
 	HeaderTime time.Duration
 	// BodyTime limits the arrival of a request's body. 0 is 30 s.
 	BodyTime time.Duration
-	// IdleTime limits how long a connection stays open between requests. 0 is 2 min.
+	// IdleTime limits how long a connection stays open between requests. 0 is 45 s.
 	IdleTime time.Duration
 	// Stall limits one write to a client. A client that does not read for this
 	// long is disconnected. 0 is 30 s.
@@ -241,23 +241,7 @@ type Server struct {
 // New returns a server without listeners. It panics if a route has no row in the
 // table of permissions, or a row no route.
 func New(o Options) *Server {
-	o.HeaderTime = cmp.Or(o.HeaderTime, 10*time.Second)
-	o.BodyTime = cmp.Or(o.BodyTime, 30*time.Second)
-	o.IdleTime = cmp.Or(o.IdleTime, 2*time.Minute)
-	o.Stall = cmp.Or(o.Stall, 30*time.Second)
-	o.StreamGrace = cmp.Or(o.StreamGrace, time.Second)
-	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
-	o.Watches = cmp.Or(o.Watches, 256)
-
-	if o.Metrics == nil {
-		o.Metrics = http.NotFoundHandler()
-	}
-
-	if o.Logger == nil {
-		silent := logrus.New()
-		silent.SetOutput(io.Discard)
-		o.Logger = silent
-	}
+	o.setDefaults()
 
 	s := &Server{Options: o, metrics: newMetrics(o.Registerer)}
 	s.base, s.stop = context.WithCancel(context.Background())
@@ -278,6 +262,27 @@ func New(o Options) *Server {
 	return s
 }
 
+// setDefaults replaces the options that are not set.
+func (o *Options) setDefaults() {
+	o.HeaderTime = cmp.Or(o.HeaderTime, 10*time.Second)
+	o.BodyTime = cmp.Or(o.BodyTime, 30*time.Second)
+	o.IdleTime = cmp.Or(o.IdleTime, 45*time.Second)
+	o.Stall = cmp.Or(o.Stall, 30*time.Second)
+	o.StreamGrace = cmp.Or(o.StreamGrace, time.Second)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
+	o.Watches = cmp.Or(o.Watches, 256)
+
+	if o.Metrics == nil {
+		o.Metrics = http.NotFoundHandler()
+	}
+
+	if o.Logger == nil {
+		silent := logrus.New()
+		silent.SetOutput(io.Discard)
+		o.Logger = silent
+	}
+}
+
 // newHTTP returns a server with the limits of the options.
 func (s *Server) newHTTP(h http.Handler) *http.Server {
 	return &http.Server{
@@ -287,6 +292,7 @@ func (s *Server) newHTTP(h http.Handler) *http.Server {
 		MaxHeaderBytes:    64 << 10,
 		BaseContext:       func(net.Listener) context.Context { return s.base },
 		ConnContext:       withPeer,
+		ConnState:         noteState,
 		ErrorLog:          log.New(debugWriter{s.Logger}, "", 0),
 		// There is no ReadTimeout and no WriteTimeout: streams last as long as their
 		// jobs. Instead, package rest sets a deadline for every body and every write.

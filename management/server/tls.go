@@ -6,21 +6,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"sync"
 	"syscall"
 
 	"github.com/contiv/cluster/inventory"
 )
 
-// The bounds of the connections to a listener that other hosts reach. The second
-// leaves room for others beside one address.
-const (
-	maxConns        = 2048
-	maxConnsPerAddr = 256
-)
-
-// ListenTLS listens for HTTPS on ADDR:PORT. It closes connections beyond its
-// bounds at once. A handshake has the time of a request's header.
+// ListenTLS listens for HTTPS on ADDR:PORT, with a bounded number of connections. A
+// handshake has the time of a request's header.
 func ListenTLS(addr string, config *tls.Config) (net.Listener, error) {
 	l, err := listenPort(addr)
 	if err != nil {
@@ -59,74 +51,4 @@ func listenPort(addr string) (net.Listener, error) {
 	}
 
 	return l, nil
-}
-
-// boundedListener bounds its open connections, in total and for each address.
-type boundedListener struct {
-	net.Listener
-	most, mostPerAddr int
-
-	mu    sync.Mutex
-	total int
-	open  map[string]int // by address
-}
-
-func bounded(l net.Listener, most, mostPerAddr int) *boundedListener {
-	return &boundedListener{Listener: l, most: most, mostPerAddr: mostPerAddr, open: map[string]int{}}
-}
-
-// Accept returns the next connection within the bounds.
-func (l *boundedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-
-		addr, _, err := net.SplitHostPort(c.RemoteAddr().String())
-		if err == nil && l.enter(addr) {
-			return &boundedConn{Conn: c, leave: sync.OnceFunc(func() { l.leave(addr) })}, nil
-		}
-
-		_ = c.Close()
-	}
-}
-
-func (l *boundedListener) enter(addr string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	if l.total >= l.most || l.open[addr] >= l.mostPerAddr {
-		return false
-	}
-
-	l.total++
-	l.open[addr]++
-
-	return true
-}
-
-func (l *boundedListener) leave(addr string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	l.total--
-
-	if l.open[addr]--; l.open[addr] == 0 {
-		delete(l.open, addr)
-	}
-}
-
-// boundedConn leaves its listener when it is closed.
-type boundedConn struct {
-	net.Conn
-
-	leave func()
-}
-
-// Close closes the connection.
-func (c *boundedConn) Close() error {
-	defer c.leave()
-
-	return c.Conn.Close()
 }

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -15,7 +16,8 @@ import (
 	"github.com/contiv/cluster/management/pki"
 )
 
-// TestBoundedListener opens more connections than a listener takes.
+// TestBoundedListener opens more connections than a listener takes: at a bound, a new
+// one replaces the longest idle one of the same address, or is closed.
 func TestBoundedListener(t *testing.T) {
 	t.Parallel()
 
@@ -25,9 +27,8 @@ func TestBoundedListener(t *testing.T) {
 	}
 	defer inner.Close()
 
-	for _, c := range []struct{ most, mostPerAddr int }{{2, 9}, {9, 2}} {
+	for _, c := range []struct{ most, mostPerAddr int }{{3, 9}, {9, 3}} {
 		l := bounded(inner, c.most, c.mostPerAddr)
-		accepted := make(chan net.Conn, 9)
 
 		dial := func() net.Conn {
 			t.Helper()
@@ -38,42 +39,82 @@ func TestBoundedListener(t *testing.T) {
 			}
 
 			t.Cleanup(func() { _ = conn.Close() })
+			_ = conn.SetDeadline(time.Now().Add(time.Minute))
 
 			return conn
 		}
-		next := func() {
-			if conn, err := l.Accept(); err == nil {
-				accepted <- conn
+
+		accept := func() net.Conn {
+			t.Helper()
+
+			conn, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			return conn
+		}
+
+		ended := func(what string, conn net.Conn) {
+			t.Helper()
+
+			if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("%+v: %s: %v", c, what, err)
 			}
 		}
 
-		dial()
-		next()
-		dial()
-		next()
-
-		// The third one is closed, and Accept returns the fourth one after a departure.
-		third := dial()
-
-		go next()
-
-		if _, err := third.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("%+v: the connection beyond the bound: %v", c, err)
+		var ours, theirs []net.Conn
+		for range 3 {
+			theirs = append(theirs, dial())
+			ours = append(ours, accept())
 		}
 
-		first := <-accepted
-		_ = first.Close()
-		_ = first.Close() // counts once
+		// The first one serves a request, so the second one is idle the longest.
+		noteState(ours[0], http.StateActive)
 
 		dial()
 
-		for range 2 {
-			_ = (<-accepted).Close()
+		ours = append(ours, accept())
+		ended("the longest idle one", theirs[1])
+
+		for _, busy := range ours {
+			noteState(tls.Server(busy, nil), http.StateActive)
 		}
 
-		if l.total != 0 || len(l.open) != 0 {
-			t.Errorf("%+v: %d connections are counted at the end", c, l.total)
+		// Without an idle one, the new one is closed, and the next departure makes room.
+		refused := dial()
+		next := make(chan net.Conn, 1)
+
+		go func() { next <- accept() }()
+
+		ended("the one beyond the bound", refused)
+
+		_ = ours[0].Close()
+		_ = ours[0].Close() // counts once
+
+		dial()
+
+		for _, conn := range append(ours, <-next) {
+			_ = conn.Close()
 		}
+
+		if len(l.conns) != 0 || len(l.open) != 0 {
+			t.Errorf("%+v: %d connections are counted at the end", c, len(l.conns))
+		}
+	}
+}
+
+// TestDeadlinesOfConnections: by default, no connection without progress lives for a
+// minute, whatever it waits for.
+func TestDeadlinesOfConnections(t *testing.T) {
+	t.Parallel()
+
+	var s Server
+	s.setDefaults()
+
+	const most = time.Minute
+	if s.HeaderTime+s.BodyTime >= most || s.IdleTime >= most || s.Stall >= most {
+		t.Errorf("header %s, body %s, idle %s, stall %s", s.HeaderTime, s.BodyTime, s.IdleTime, s.Stall)
 	}
 }
 
