@@ -5,7 +5,20 @@ package inventory
 import (
 	"fmt"
 	"strings"
+	"unicode"
 )
+
+// Printable replaces whatever is not UTF-8, control characters other than line ends and
+// tabs, and changes of the direction of writing, so that text cannot move a terminal.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
+			return unicode.ReplacementChar
+		}
+
+		return r
+	}, strings.ToValidUTF8(text, string(unicode.ReplacementChar)))
+}
 
 // Shorten cuts text to a number of bytes and marks the cut.
 func Shorten(text string, limit int) string {

@@ -39,3 +39,20 @@ func TestShortenAll(t *testing.T) {
 		}
 	}
 }
+
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+
+	for text, want := range map[string]string{
+		"":                           "",
+		"two lines\n\tand a tab — ü": "two lines\n\tand a tab — ü",
+		"\x1b[2J\r\b\x00\x7f":        "\ufffd[2J\ufffd\ufffd\ufffd\ufffd",
+		"\u009b2J":                   "\ufffd2J",
+		"\u202egpj\u2066.exe\u200f":  "\ufffdgpj\ufffd.exe\ufffd",
+		"not \xff UTF-8":             "not \ufffd UTF-8",
+	} {
+		if got := Printable(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}

@@ -188,7 +188,7 @@ func TestSlowloris(t *testing.T) {
 	t.Parallel()
 
 	const (
-		limit = 200 * time.Millisecond
+		limit = time.Second
 		most  = 20 * time.Second // a busy machine; a byte at a time would last for ever
 	)
 
@@ -209,7 +209,16 @@ func TestSlowloris(t *testing.T) {
 		} {
 			for _, slow := range slowRequests(request.line, request.headers) {
 				all.Go(func() {
+					// On a busy machine a handshake may take too long.
 					c, err := b.dial(way)
+					for range 10 {
+						if err == nil {
+							break
+						}
+
+						c, err = b.dial(way)
+					}
+
 					if err != nil {
 						t.Errorf("%s: %v", way, err)
 						return
@@ -282,8 +291,6 @@ func (*recorded) SetWriteDeadline(time.Time) error { return nil }
 // TestHugeBody sends a body of 10 GB. It is refused early: before it, if its length is
 // announced, else at the limit.
 func TestHugeBody(t *testing.T) {
-	t.Parallel()
-
 	const (
 		size = 10 << 30
 		most = 32 << 20 // bytes that may be on the way before the refusal arrives

@@ -64,6 +64,17 @@ func observationsOf(body api.Report) ([]inventory.Observation, error) {
 			Do("name at least one node, or set full for an observer that sees none")
 	}
 
+	for name, text := range map[string]string{"after": body.After, "until": body.Until} {
+		if text == "" {
+			continue
+		}
+
+		if err := inventory.CheckName(text); err != nil {
+			return nil, inventory.Errorf(inventory.KindInvalid, "%s: %w", name, err).
+				Do("set %s to the name of a node, or leave it out", name)
+		}
+	}
+
 	switch {
 	case !body.Full && (body.After != "" || body.Until != ""):
 		return nil, inventory.Errorf(inventory.KindInvalid, "after and until limit a full report, this one is partial").
@@ -94,6 +105,9 @@ func fullOf(body api.Report) *inventory.NameRange {
 	return &inventory.NameRange{After: body.After, Until: body.Until}
 }
 
+// maxRefusal bounds the message of one refused observation, which may quote it, in bytes.
+const maxRefusal = 1 << 10
+
 // refusalsOf converts errors by observation, in the order of the observations.
 func refusalsOf(refused map[int]error) []api.Refusal {
 	var all []api.Refusal
@@ -102,6 +116,8 @@ func refusalsOf(refused map[int]error) []api.Refusal {
 		if e, ok := errors.AsType[*inventory.Error](refused[i]); ok {
 			refusal.Message, refusal.Remedy = e.Message, e.Remedy
 		}
+
+		refusal.Message = inventory.Printable(inventory.Shorten(refusal.Message, maxRefusal))
 
 		all = append(all, refusal)
 	}

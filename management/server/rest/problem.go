@@ -70,6 +70,29 @@ func (router *Router) showable(r *http.Request, err error) *inventory.Error {
 		Do("find the details in the log: journalctl -u clusterm | grep %s", incident)
 }
 
+// Bounds of a problem, which may quote the largest body.
+const (
+	maxDetail       = 8 << 10 // bytes; of the remedy, too
+	maxProblemNodes = 1000
+	maxProblemNode  = 256 // bytes
+)
+
+// presentable bounds a problem, and replaces what could move a terminal: a problem may
+// quote a request of another program.
+func presentable(p api.Problem) api.Problem {
+	p.Detail = inventory.Printable(inventory.Shorten(p.Detail, maxDetail))
+	p.Remedy = inventory.Printable(inventory.Shorten(p.Remedy, maxDetail))
+
+	nodes := make([]string, 0, min(len(p.Nodes), maxProblemNodes))
+	for _, name := range p.Nodes[:cap(nodes)] {
+		nodes = append(nodes, inventory.Printable(inventory.Shorten(name, maxProblemNode)))
+	}
+
+	p.Nodes = nodes
+
+	return p
+}
+
 // writeProblem answers with an RFC 9457 problem.
 func writeProblem(w http.ResponseWriter, f Failure) {
 	if f.Problem.Status == http.StatusServiceUnavailable {

@@ -261,7 +261,7 @@ func (router *Router) attempt(
 // writeError answers with the form of err that clients may see, and returns it.
 func (router *Router) writeError(w http.ResponseWriter, r *http.Request, rt Route, err error) error {
 	shown := router.showable(r, err)
-	f := Failure{Err: shown, Problem: api.ProblemOf(shown)}
+	f := Failure{Err: shown, Problem: presentable(api.ProblemOf(shown))}
 	f.Problem.RequestID = RequestID(r)
 
 	if own, ok := errors.AsType[withStatus](err); ok {
