@@ -34,14 +34,20 @@ func (a *app) token() *cli.Command {
 					"a program in a file (--token-file) or in " + tokenEnv + "; a command line is visible to " +
 					"other users.\n" +
 					"Roles: viewer reads; monitor reports observations; operator also runs jobs and changes " +
-					"nodes and variables; admin does everything.",
+					"nodes and variables; admin does everything.\n" +
+					"A scope limits a viewer or an operator to some nodes. Other nodes do not exist for the token: " +
+					"neither in lists, watches, logs and jobs, nor for a change.",
 				flags: []cli.Flag{
 					&cli.StringFlag{Name: "role", Usage: "viewer, monitor, operator or admin", Required: true},
 					&cli.StringFlag{Name: "name", Usage: "a unique name for lists and the audit log (default: the id)"},
+					&cli.StringSliceFlag{Name: "scope-group", Usage: "only the nodes of this `GROUP`; may be repeated"},
+					&cli.StringFlag{Name: "scope-selector", Usage: "only the nodes that match `SELECTOR`, e.g. rack=r1"},
 					&cli.StringFlag{Name: "expires", Value: "720h", Usage: "`TIME` to the end of the token"},
 				},
 				examples: []string{
 					"clusterctl token create --role operator --name pipeline --expires 168h > pipeline.token",
+					"clusterctl token create --role operator --name workers --scope-group service-worker > workers.token",
+					"clusterctl token create --role viewer --scope-selector 'rack in (r1,r2)'",
 					"clusterctl token create --role viewer -o json",
 				},
 				run: tokenCreate,
@@ -76,15 +82,24 @@ func (a *app) token() *cli.Command {
 }
 
 func tokenCreate(ctx context.Context, c *call) error {
-	made, err := c.manager.CreateToken(ctx, api.TokenRequest{
-		Role: c.String("role"), Name: c.String("name"), Expires: c.String("expires"),
-	})
+	request := api.TokenRequest{Role: c.String("role"), Name: c.String("name"), Expires: c.String("expires")}
+	// An empty flag, as of an unset variable, must not be every node.
+	if c.IsSet("scope-group") || c.IsSet("scope-selector") {
+		request.Scope = &api.Scope{Groups: c.StringSlice("scope-group"), Selector: c.String("scope-selector")}
+	}
+
+	made, err := c.manager.CreateToken(ctx, request)
 	if err != nil {
 		return err
 	}
 
-	c.say("the token %s of the role %s expires at %s; it is not shown again",
-		made.Record.Name, made.Record.Role, made.Record.Expires.Format("2006-01-02 15:04:05 MST"))
+	scope := ""
+	if made.Record.Scope != nil {
+		scope = " within the scope " + made.Record.Scope.String()
+	}
+
+	c.say("the token %s of the role %s%s expires at %s; it is not shown again",
+		made.Record.Name, made.Record.Role, scope, made.Record.Expires.Format("2006-01-02 15:04:05 MST"))
 
 	// A table is for people: only the token itself goes to a file.
 	whole := func(p *print.Printer) { p.Printf("%s\n", made.Token) }

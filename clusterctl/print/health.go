@@ -28,6 +28,7 @@ var TokenColumns = Columns[api.Token]{
 	textColumn("id", func(t *api.Token) string { return t.ID }),
 	textColumn("name", func(t *api.Token) string { return t.Name }),
 	textColumn("role", func(t *api.Token) string { return t.Role }),
+	textColumn("scope", func(t *api.Token) string { return t.Scope.String() }),
 	timeColumn("expires", func(t *api.Token) time.Time { return t.Expires }),
 	timeColumn("used", func(t *api.Token) time.Time {
 		if t.Used == nil {

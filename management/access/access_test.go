@@ -46,7 +46,11 @@ func TestAuthorize(t *testing.T) {
 		want  string // in the error; empty: permitted
 	}{
 		{"permitted", Identity{Role: RoleOperator}, jobs, ""},
-		{"a scope", Identity{Role: RoleAdmin, Scope: Scope{Groups: []string{"a"}}}, jobs, "cannot be enforced"},
+		{"within a scope", Identity{Role: RoleOperator, Scope: Scope{Groups: []string{"a"}}}, jobs, ""},
+		{
+			"the whole manager", Identity{Principal: "token:x", Role: RoleOperator, Scope: Scope{Selector: "rack=r1"}},
+			Route{http.MethodPut, "/v1/vars/global"}, "token:x has the scope selector rack=r1",
+		},
 		{"no role", Identity{}, jobs, `the role "" may not use POST /v1/jobs`},
 		{"an unknown role", Identity{Role: "root"}, jobs, `the role "root"`},
 		{"a role that may not", Identity{Role: RoleViewer}, jobs, "of the role operator or admin"},

@@ -56,7 +56,7 @@ func permissionTable() string {
 		b.WriteString(" " + string(role) + " |")
 	}
 
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(Roles)) + "\n")
+	b.WriteString(" within a scope |\n|---|" + strings.Repeat("---|", len(Roles)+1) + "\n")
 
 	for _, p := range Permissions {
 		fmt.Fprintf(&b, "| `%s` |", p.Route)
@@ -70,7 +70,12 @@ func permissionTable() string {
 			b.WriteString(" " + mark + " |")
 		}
 
-		b.WriteString("\n")
+		mark := ""
+		if p.Reach == Within {
+			mark = "yes"
+		}
+
+		b.WriteString(" " + mark + " |\n")
 	}
 
 	return b.String()

@@ -5,6 +5,7 @@ package access
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -24,6 +25,8 @@ type Identity struct {
 	// Issuer is the authority that vouches for the credential; empty for the
 	// manager's own.
 	Issuer string
+	// Expires is the end of the credential; zero: none, or that of the connection.
+	Expires time.Time
 }
 
 // The credentials that belong to a listener.
@@ -31,16 +34,6 @@ const (
 	CredentialSocket    = "socket"     // the kernel's peer credentials of the Unix socket
 	CredentialPlainHTTP = "plain_http" // none: every program on the host has it
 )
-
-// Scope limits an identity to the nodes of some groups, to the nodes that match
-// a selector, or to those that meet both. The zero Scope is every node.
-type Scope struct {
-	Groups   []string
-	Selector string
-}
-
-// All reports whether the scope contains every node.
-func (s Scope) All() bool { return len(s.Groups) == 0 && s.Selector == "" }
 
 // Name returns the name of the token or of the certificate behind the identity;
 // empty for an identity without either.

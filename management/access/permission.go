@@ -21,7 +21,21 @@ func (r Route) String() string { return r.Method + " " + r.Path }
 type Permission struct {
 	Route
 	Roles []Role
+	// Reach decides about a caller with a scope.
+	Reach Reach
 }
+
+// Reach decides whether a caller with a scope may use a route.
+type Reach bool
+
+// The reaches of a route. The zero Reach denies.
+const (
+	// Whole: the route concerns the manager as a whole, so only callers without a
+	// scope may use it.
+	Whole Reach = false
+	// Within: a caller with a scope sees and changes what is within it.
+	Within Reach = true
+)
 
 // The sets of roles in the table.
 var (
@@ -35,111 +49,116 @@ var (
 // Permissions is the one table of routes and roles. A route without a row is
 // denied to every role, and the server does not start with it.
 var Permissions = []Permission{
-	{Route{http.MethodGet, "/v1/nodes"}, readers},
-	{Route{http.MethodGet, "/v1/nodes/{name}"}, readers},
-	{Route{http.MethodPatch, "/v1/nodes/{name}"}, operators},
-	{Route{http.MethodGet, "/v1/nodes/{name}/history"}, readers},
-	{Route{http.MethodGet, "/v1/nodes/{name}/explanation"}, readers},
-	{Route{http.MethodPut, "/v1/nodes/{name}/host-keys"}, operators},
-	{Route{http.MethodPost, "/v1/nodes/{name}/host-keys/scan"}, operators},
-	{Route{http.MethodPost, "/v1/forget"}, operators},
-	{Route{http.MethodPost, "/v1/ping"}, operators},
-	{Route{http.MethodPost, "/v1/observations"}, reporters},
-	{Route{http.MethodGet, "/v1/groups"}, readers},
+	{Route{http.MethodGet, "/v1/nodes"}, readers, Within},
+	{Route{http.MethodGet, "/v1/nodes/{name}"}, readers, Within},
+	{Route{http.MethodPatch, "/v1/nodes/{name}"}, operators, Within},
+	{Route{http.MethodGet, "/v1/nodes/{name}/history"}, readers, Within},
+	{Route{http.MethodGet, "/v1/nodes/{name}/explanation"}, readers, Within},
+	{Route{http.MethodPut, "/v1/nodes/{name}/host-keys"}, operators, Within},
+	{Route{http.MethodPost, "/v1/nodes/{name}/host-keys/scan"}, operators, Within},
+	{Route{http.MethodPost, "/v1/forget"}, operators, Within},
+	{Route{http.MethodPost, "/v1/ping"}, operators, Within},
+	{Route{http.MethodPost, "/v1/observations"}, reporters, Whole},
+	{Route{http.MethodGet, "/v1/groups"}, readers, Within},
 
-	{Route{http.MethodGet, "/v1/jobs"}, readers},
-	{Route{http.MethodPost, "/v1/jobs"}, operators},
-	{Route{http.MethodGet, "/v1/jobs/{id}"}, readers},
-	{Route{http.MethodPost, "/v1/jobs/{id}/cancel"}, operators},
-	{Route{http.MethodPost, "/v1/jobs/{id}/retry"}, operators},
-	{Route{http.MethodGet, "/v1/jobs/{id}/explanation"}, readers},
-	{Route{http.MethodGet, "/v1/jobs/{id}/log"}, readers},
-	{Route{http.MethodGet, "/v1/jobs/{id}/events"}, readers},
+	{Route{http.MethodGet, "/v1/jobs"}, readers, Within},
+	{Route{http.MethodPost, "/v1/jobs"}, operators, Within},
+	{Route{http.MethodGet, "/v1/jobs/{id}"}, readers, Within},
+	{Route{http.MethodPost, "/v1/jobs/{id}/cancel"}, operators, Within},
+	{Route{http.MethodPost, "/v1/jobs/{id}/retry"}, operators, Within},
+	{Route{http.MethodGet, "/v1/jobs/{id}/explanation"}, readers, Within},
+	{Route{http.MethodGet, "/v1/jobs/{id}/log"}, readers, Within},
+	{Route{http.MethodGet, "/v1/jobs/{id}/events"}, readers, Within},
 
-	{Route{http.MethodGet, "/v1/vars/global"}, readers},
-	{Route{http.MethodPut, "/v1/vars/global"}, operators},
-	{Route{http.MethodPatch, "/v1/vars/global"}, operators},
-	{Route{http.MethodGet, "/v1/vars/global/history"}, readers},
-	{Route{http.MethodPost, "/v1/vars/global/undo"}, operators},
-	{Route{http.MethodGet, "/v1/vars/groups/{name}"}, readers},
-	{Route{http.MethodPut, "/v1/vars/groups/{name}"}, operators},
-	{Route{http.MethodPatch, "/v1/vars/groups/{name}"}, operators},
-	{Route{http.MethodGet, "/v1/vars/groups/{name}/history"}, readers},
-	{Route{http.MethodPost, "/v1/vars/groups/{name}/undo"}, operators},
-	{Route{http.MethodGet, "/v1/vars/nodes/{name}"}, readers},
-	{Route{http.MethodPut, "/v1/vars/nodes/{name}"}, operators},
-	{Route{http.MethodPatch, "/v1/vars/nodes/{name}"}, operators},
-	{Route{http.MethodGet, "/v1/vars/nodes/{name}/history"}, readers},
-	{Route{http.MethodPost, "/v1/vars/nodes/{name}/undo"}, operators},
+	{Route{http.MethodGet, "/v1/vars/global"}, readers, Whole},
+	{Route{http.MethodPut, "/v1/vars/global"}, operators, Whole},
+	{Route{http.MethodPatch, "/v1/vars/global"}, operators, Whole},
+	{Route{http.MethodGet, "/v1/vars/global/history"}, readers, Whole},
+	{Route{http.MethodPost, "/v1/vars/global/undo"}, operators, Whole},
+	{Route{http.MethodGet, "/v1/vars/groups/{name}"}, readers, Within},
+	{Route{http.MethodPut, "/v1/vars/groups/{name}"}, operators, Within},
+	{Route{http.MethodPatch, "/v1/vars/groups/{name}"}, operators, Within},
+	{Route{http.MethodGet, "/v1/vars/groups/{name}/history"}, readers, Within},
+	{Route{http.MethodPost, "/v1/vars/groups/{name}/undo"}, operators, Within},
+	{Route{http.MethodGet, "/v1/vars/nodes/{name}"}, readers, Within},
+	{Route{http.MethodPut, "/v1/vars/nodes/{name}"}, operators, Within},
+	{Route{http.MethodPatch, "/v1/vars/nodes/{name}"}, operators, Within},
+	{Route{http.MethodGet, "/v1/vars/nodes/{name}/history"}, readers, Within},
+	{Route{http.MethodPost, "/v1/vars/nodes/{name}/undo"}, operators, Within},
 
 	// The configuration names the playbooks and the account that runs them.
-	{Route{http.MethodGet, "/v1/config"}, readers},
-	{Route{http.MethodPatch, "/v1/config"}, admins},
-	{Route{http.MethodPost, "/v1/config/reload"}, admins},
-	{Route{http.MethodGet, "/v1/instances"}, readers},
-	{Route{http.MethodGet, "/v1/watch"}, readers},
-	{Route{http.MethodGet, "/v1/tokens"}, admins},
-	{Route{http.MethodPost, "/v1/tokens"}, admins},
-	{Route{http.MethodDelete, "/v1/tokens/{id}"}, admins},
+	{Route{http.MethodGet, "/v1/config"}, readers, Whole},
+	{Route{http.MethodPatch, "/v1/config"}, admins, Whole},
+	{Route{http.MethodPost, "/v1/config/reload"}, admins, Whole},
+	{Route{http.MethodGet, "/v1/instances"}, readers, Within},
+	{Route{http.MethodGet, "/v1/watch"}, readers, Within},
+	{Route{http.MethodGet, "/v1/tokens"}, admins, Whole},
+	{Route{http.MethodPost, "/v1/tokens"}, admins, Whole},
+	{Route{http.MethodDelete, "/v1/tokens/{id}"}, admins, Whole},
 
-	{Route{http.MethodGet, "/v1/audit"}, admins},
-	{Route{http.MethodGet, "/v1/audit/export"}, admins},
-	{Route{http.MethodGet, "/v1/audit/verification"}, admins},
+	{Route{http.MethodGet, "/v1/audit"}, admins, Whole},
+	{Route{http.MethodGet, "/v1/audit/export"}, admins, Whole},
+	{Route{http.MethodGet, "/v1/audit/verification"}, admins, Whole},
 
-	{Route{http.MethodGet, "/v1/health"}, everyone},
-	{Route{http.MethodGet, "/v1/version"}, everyone},
-	{Route{http.MethodGet, "/v1/openapi.yaml"}, everyone},
-	{Route{http.MethodGet, "/v1/openapi.json"}, everyone},
-	{Route{http.MethodGet, "/v1/docs"}, everyone},
-	{Route{http.MethodGet, "/metrics"}, readers},
+	{Route{http.MethodGet, "/v1/health"}, everyone, Within},
+	{Route{http.MethodGet, "/v1/version"}, everyone, Within},
+	{Route{http.MethodGet, "/v1/openapi.yaml"}, everyone, Within},
+	{Route{http.MethodGet, "/v1/openapi.json"}, everyone, Within},
+	{Route{http.MethodGet, "/v1/docs"}, everyone, Within},
+	{Route{http.MethodGet, "/metrics"}, readers, Whole},
 
 	// The contract of the first generation.
-	{Route{http.MethodGet, "/info/nodes"}, readers},
-	{Route{http.MethodPost, "/info/nodes"}, readers},
-	{Route{http.MethodGet, "/info/node/{name}"}, readers},
-	{Route{http.MethodGet, "/info/globals"}, readers},
-	{Route{http.MethodGet, "/info/job/{job}"}, readers},
-	{Route{http.MethodGet, "/info/logs/{job}"}, readers},
-	{Route{http.MethodPost, "/globals"}, operators},
-	{Route{http.MethodPost, "/monitor/event"}, reporters},
-	{Route{http.MethodPost, "/monitor/event/{event}"}, reporters},
-	{Route{http.MethodPost, "/monitor/{event}/{node}"}, reporters},
-	{Route{http.MethodGet, "/config"}, readers},
-	{Route{http.MethodPost, "/config"}, admins},
-	{Route{http.MethodPost, "/discover/nodes"}, operators},
-	{Route{http.MethodPost, "/update/nodes"}, operators},
-	{Route{http.MethodPost, "/commission/nodes"}, operators},
-	{Route{http.MethodPost, "/commission/node/{name}"}, operators},
-	{Route{http.MethodPost, "/decommission/nodes"}, operators},
-	{Route{http.MethodPost, "/decommission/node/{name}"}, operators},
-	{Route{http.MethodPost, "/maintenance/nodes"}, operators},
-	{Route{http.MethodPost, "/maintenance/node/{name}"}, operators},
+	{Route{http.MethodGet, "/info/nodes"}, readers, Within},
+	{Route{http.MethodPost, "/info/nodes"}, readers, Within},
+	{Route{http.MethodGet, "/info/node/{name}"}, readers, Within},
+	{Route{http.MethodGet, "/info/globals"}, readers, Whole},
+	{Route{http.MethodGet, "/info/job/{job}"}, readers, Within},
+	{Route{http.MethodGet, "/info/logs/{job}"}, readers, Within},
+	{Route{http.MethodPost, "/globals"}, operators, Whole},
+	{Route{http.MethodPost, "/monitor/event"}, reporters, Whole},
+	{Route{http.MethodPost, "/monitor/event/{event}"}, reporters, Whole},
+	{Route{http.MethodPost, "/monitor/{event}/{node}"}, reporters, Whole},
+	{Route{http.MethodGet, "/config"}, readers, Whole},
+	{Route{http.MethodPost, "/config"}, admins, Whole},
+	{Route{http.MethodPost, "/discover/nodes"}, operators, Whole},
+	{Route{http.MethodPost, "/update/nodes"}, operators, Within},
+	{Route{http.MethodPost, "/commission/nodes"}, operators, Within},
+	{Route{http.MethodPost, "/commission/node/{name}"}, operators, Within},
+	{Route{http.MethodPost, "/decommission/nodes"}, operators, Within},
+	{Route{http.MethodPost, "/decommission/node/{name}"}, operators, Within},
+	{Route{http.MethodPost, "/maintenance/nodes"}, operators, Within},
+	{Route{http.MethodPost, "/maintenance/node/{name}"}, operators, Within},
 }
 
-// permitted holds the roles of each route.
-var permitted = func() map[Route][]Role {
-	table := map[Route][]Role{}
+// permitted holds the permission of each route.
+var permitted = func() map[Route]Permission {
+	table := map[Route]Permission{}
 	for _, p := range Permissions {
-		table[p.Route] = p.Roles
+		table[p.Route] = p
 	}
 
 	return table
 }()
 
 // RolesFor returns the roles that may use the route; none for an unknown route.
-func RolesFor(r Route) []Role { return permitted[r] }
+func RolesFor(r Route) []Role { return permitted[r].Roles }
 
-// Authorize returns KindForbidden unless the role of the identity may use the route.
+// ReachOf returns the reach of the route; Whole for an unknown route.
+func ReachOf(r Route) Reach { return permitted[r].Reach }
+
+// Authorize returns KindForbidden unless the identity may use the route: its role
+// must be listed, and an identity with a scope needs a route that is bounded by it.
 func Authorize(id Identity, r Route) error {
-	roles := permitted[r]
-	if slices.Contains(roles, id.Role) && id.Scope.All() {
-		return nil
-	}
+	p := permitted[r]
+	roles := p.Roles
 
-	// Nothing enforces a scope yet, so a limited identity must not pass for an
-	// unlimited one.
-	if slices.Contains(roles, id.Role) {
-		return inventory.Errorf(inventory.KindForbidden, "the scope of %s cannot be enforced", id.Principal)
+	switch known := slices.Contains(roles, id.Role); {
+	case known && (id.Scope.All() || p.Reach == Within):
+		return nil
+	case known:
+		return inventory.Errorf(inventory.KindForbidden,
+			"%s concerns the whole manager, and %s has the scope %s", r, id.Principal, id.Scope).
+			Do("repeat the request with a credential without a scope")
 	}
 
 	refused := inventory.Errorf(inventory.KindForbidden, "the role %q may not use %s", id.Role, r)
@@ -162,7 +181,7 @@ func CheckRoutes(served []Route) error {
 	var errs []error
 
 	for _, r := range served {
-		if len(permitted[r]) == 0 {
+		if len(permitted[r].Roles) == 0 {
 			errs = append(errs, fmt.Errorf("the route %s has no row in the table of permissions", r))
 		}
 	}

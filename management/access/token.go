@@ -18,6 +18,7 @@ type Token struct {
 	ID        string // public, part of the token
 	Name      string // unique; the principal is "token:NAME"
 	Role      Role
+	Scope     Scope
 	Hash      string // SHA-256 of the whole token, in hex
 	Created   time.Time
 	CreatedBy string
@@ -70,7 +71,10 @@ func verify(tokens map[string]Token, token string, now time.Time) (Identity, err
 			known.Name, known.Expires.UTC().Format(time.RFC3339)).Do("ask an admin for a new token")
 	}
 
-	return Identity{Principal: "token:" + known.Name, Role: known.Role, Credential: credentialOf(known.ID)}, nil
+	return Identity{
+		Principal: "token:" + known.Name, Role: known.Role, Scope: known.Scope,
+		Credential: credentialOf(known.ID), Expires: known.Expires,
+	}, nil
 }
 
 var errInvalidToken = inventory.Errorf(inventory.KindUnauthenticated, "the bearer token is unknown or revoked").

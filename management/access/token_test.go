@@ -86,7 +86,7 @@ func TestTokenLife(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		tokens := NewTokens(m, m, m)
+		tokens := NewTokens(m, m, m, inventory.DefaultGroups)
 
 		tokens.Start(t.Context())
 		defer tokens.Stop()
@@ -178,7 +178,7 @@ func TestTokenExpires(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		tokens := NewTokens(m, m, m)
+		tokens := NewTokens(m, m, m, inventory.DefaultGroups)
 
 		_, token, err := tokens.Create(t.Context(), root, admin, TokenRequest{Role: RoleViewer, Expires: time.Hour})
 		if err != nil {
@@ -211,7 +211,7 @@ func TestTokenRefused(t *testing.T) {
 	t.Parallel()
 
 	m := newMemory()
-	tokens := NewTokens(m, m, m)
+	tokens := NewTokens(m, m, m, inventory.DefaultGroups)
 
 	if _, _, err := tokens.Create(t.Context(), root, admin, TokenRequest{Name: "ci", Role: RoleViewer}); err != nil {
 		t.Fatal(err)

@@ -51,6 +51,7 @@ type TokenWriter interface {
 type TokenRequest struct {
 	Name    string // empty: the id
 	Role    Role
+	Scope   Scope
 	Expires time.Duration // after now; 0: DefaultTokenAge
 }
 
@@ -60,6 +61,7 @@ type Tokens struct {
 	store  TokenStore
 	writer TokenWriter
 	audit  Auditor
+	groups func() inventory.Groups
 	uses   chan string // ids to note
 	stop   context.CancelFunc
 	done   sync.WaitGroup
@@ -69,10 +71,11 @@ type Tokens struct {
 	served map[string]map[*context.CancelCauseFunc]struct{} // open requests by id
 }
 
-// NewTokens returns the use cases of tokens.
-func NewTokens(store TokenStore, writer TokenWriter, audit Auditor) *Tokens {
+// NewTokens returns the use cases of tokens. groups returns the configured groups, which
+// scopes name.
+func NewTokens(store TokenStore, writer TokenWriter, audit Auditor, groups func() inventory.Groups) *Tokens {
 	return &Tokens{
-		store: store, writer: writer, audit: audit, uses: make(chan string, 64),
+		store: store, writer: writer, audit: audit, groups: groups, uses: make(chan string, 64),
 		noted: map[string]time.Time{}, served: map[string]map[*context.CancelCauseFunc]struct{}{},
 	}
 }
@@ -99,10 +102,13 @@ func (t *Tokens) Create(
 	now := time.Now().UTC().Truncate(time.Second)
 
 	made.ID, token = newToken()
-	made.Name, made.Role, made.Hash = cmp.Or(r.Name, made.ID), r.Role, hashOf(token)
+	made.Name, made.Role, made.Scope, made.Hash = cmp.Or(r.Name, made.ID), r.Role, r.Scope, hashOf(token)
 	made.Created, made.CreatedBy, made.Expires = now, c.Principal, now.Add(r.Expires)
 
 	record := Record{Action: "tokens.create", Targets: []string{made.ID, r.Name, string(r.Role)}}
+	if !r.Scope.All() {
+		record.Targets = append(record.Targets, r.Scope.String())
+	}
 
 	err = Audited(ctx, t.audit, c, record, func(*Record) error {
 		if err := t.check(made, by, r.Expires); err != nil {
@@ -139,6 +145,14 @@ func (t *Tokens) check(made Token, by Identity, age time.Duration) error {
 	if !covers(by.Role, made.Role) || !by.Scope.All() {
 		return inventory.Errorf(inventory.KindForbidden, "the role %q cannot give the role %q", by.Role, made.Role).
 			Do("choose a role with fewer permissions, or ask an admin")
+	}
+
+	if err := made.Scope.CheckRole(made.Role); err != nil {
+		return err
+	}
+
+	if err := made.Scope.Check(t.groups()); err != nil {
+		return err
 	}
 
 	tokens := t.store.Tokens()

@@ -10,6 +10,7 @@ package api
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -402,15 +403,42 @@ type Token struct {
 	ID        string     `json:"id"`
 	Name      string     `json:"name"`
 	Role      string     `json:"role"`
+	Scope     *Scope     `json:"scope,omitempty"` // nil: every node
 	Created   time.Time  `json:"created"`
 	CreatedBy string     `json:"created_by"`
 	Expires   time.Time  `json:"expires"`
 	Used      *time.Time `json:"used,omitempty"` // to the minute; nil: never
 }
 
+// Scope limits a credential to the nodes of the groups, to those that match the
+// selector, or to those that meet both.
+type Scope struct {
+	Groups   []string `json:"groups,omitempty"`
+	Selector string   `json:"selector,omitempty"`
+}
+
+// String returns the scope in words; empty for nil.
+func (s *Scope) String() string {
+	if s == nil {
+		return ""
+	}
+
+	var parts []string
+	if len(s.Groups) > 0 {
+		parts = append(parts, "group "+strings.Join(s.Groups, ","))
+	}
+
+	if s.Selector != "" {
+		parts = append(parts, "selector "+s.Selector)
+	}
+
+	return strings.Join(parts, ", ")
+}
+
 // TokenRequest describes a new token.
 type TokenRequest struct {
 	Role    string `json:"role"`
+	Scope   *Scope `json:"scope,omitempty"`   // nil: every node
 	Name    string `json:"name,omitempty"`    // empty: the id
 	Expires string `json:"expires,omitempty"` // a duration; empty: 720h
 }

@@ -320,7 +320,7 @@ func (d *Daemon) wireUseCases() {
 		Logger: log,
 	})
 
-	d.tokens = access.NewTokens(d.store, d.store, d.audit)
+	d.tokens = access.NewTokens(d.store, d.store, d.audit, func() inventory.Groups { return d.settings.Current().Groups })
 
 	d.instruments.registry.MustRegister(metrics.Snapshot(d.snapshot))
 

@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"management/job/jobtest":   {"inventory", "management/job"},
 	"management/state":         {"inventory", "configuration", "management/cluster", "management/job"},
 	"management/audit":         {"inventory/localfile"},
-	"management/access":        {"inventory", "management/job", "management/state"},
+	"management/access":        {"inventory", "management/job", "management/selector", "management/state"},
 	"management/variable":      {"inventory", "configuration", "management/access", "management/state"},
 	"management/node": {
 		"inventory",

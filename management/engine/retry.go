@@ -35,7 +35,10 @@ func (e *Engine) retry(
 		return orZero(j), err
 	}
 
-	v := e.state.View()
+	v, err := c.Precondition.Check(ctx, e.state, e.state.View())
+	if err != nil {
+		return job.Job{}, err
+	}
 
 	old, err := v.Job(ref)
 	if err != nil {

@@ -75,6 +75,11 @@ func (e *Engine) queue(
 		return orZero(j), err
 	}
 
+	v, err := c.Precondition.Check(ctx, e.state, v)
+	if err != nil {
+		return job.Job{}, err
+	}
+
 	if err := settings.refuse(); err != nil {
 		return job.Job{}, err
 	}
@@ -303,6 +308,11 @@ func (e *Engine) accept(
 	err := e.retryConflict(ctx, func(v *state.View) error {
 		if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
 			accepted = orZero(j)
+			return err
+		}
+
+		v, err := c.Precondition.Check(ctx, e.state, v)
+		if err != nil {
 			return err
 		}
 

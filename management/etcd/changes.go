@@ -31,6 +31,7 @@ type pending struct {
 	revision int64
 	order    []subject
 	before   map[subject]*inventory.Node // the effective node before the revision; nil: none
+	jobs     map[string]job.Job          // the jobs before the revision, by id
 	size     map[subject]int             // the size of the records, in bytes
 	complete []state.Change              // the changes of earlier revisions, not published yet
 	disabled bool                        // all records are being read again, in any order
@@ -46,11 +47,17 @@ func (v *view) markChanged(kind state.ChangeKind, name string, size int) {
 	if _, marked := v.pending.size[s]; !marked {
 		if v.pending.size == nil {
 			v.pending.before, v.pending.size = map[subject]*inventory.Node{}, map[subject]int{}
+			v.pending.jobs = map[string]job.Job{}
 		}
 
 		v.pending.order = append(v.pending.order, s)
-		if kind == state.ChangeNodes {
+		switch kind {
+		case state.ChangeNodes:
 			v.pending.before[s], _ = v.effective(name)
+		case state.ChangeJobs:
+			if j, ok := v.jobs[name]; ok {
+				v.pending.jobs[name] = j
+			}
 		}
 	}
 
@@ -88,6 +95,8 @@ func (v *view) endRevision() {
 		case state.ChangeJobs:
 			if j, ok := v.jobs[s.name]; ok {
 				c.Job = &j
+			} else if j, ok := p.jobs[s.name]; ok {
+				c.WasJob = &j
 			}
 		case state.ChangeVars:
 			c.Vars = v.variables.m[state.Scope(s.name)]
@@ -99,6 +108,7 @@ func (v *view) endRevision() {
 	// Cleared and kept, because the next revision needs them again.
 	p.order = p.order[:0]
 	clear(p.before)
+	clear(p.jobs)
 	clear(p.size)
 }
 
@@ -162,6 +172,10 @@ func (v *view) markDifferences(old contents, revision int64) {
 	eachKey(old.jobs, now.jobs, func(id string) {
 		if old.jobs[id].Revision != now.jobs[id].Revision {
 			mark(state.ChangeJobs, id)
+
+			if j, ok := old.jobs[id]; ok {
+				v.pending.jobs[id] = j
+			}
 		}
 	})
 	eachKey(old.variables, now.variables, func(scope state.Scope) {

@@ -22,6 +22,8 @@ type tokenRecord struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	Role      string    `json:"role"`
+	Groups    []string  `json:"scope_groups,omitempty"`
+	Selector  string    `json:"scope_selector,omitempty"`
 	Hash      string    `json:"hash"`
 	Created   time.Time `json:"created"`
 	CreatedBy string    `json:"created_by,omitempty"`
@@ -31,6 +33,7 @@ type tokenRecord struct {
 func newTokenRecord(t access.Token) tokenRecord {
 	return tokenRecord{
 		ID: t.ID, Name: t.Name, Role: string(t.Role), Hash: t.Hash,
+		Groups: t.Scope.Groups, Selector: t.Scope.Selector,
 		Created: t.Created, CreatedBy: t.CreatedBy, Expires: t.Expires,
 	}
 }
@@ -38,6 +41,7 @@ func newTokenRecord(t access.Token) tokenRecord {
 func (r tokenRecord) token() access.Token {
 	return access.Token{
 		ID: r.ID, Name: r.Name, Role: access.Role(r.Role), Hash: r.Hash,
+		Scope:   access.Scope{Groups: r.Groups, Selector: r.Selector},
 		Created: r.Created, CreatedBy: r.CreatedBy, Expires: r.Expires,
 	}
 }

@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -19,13 +20,13 @@ func TestTokens(t *testing.T) {
 
 	want := access.Token{
 		ID: "0123456789abcdef", Name: "ci", Role: access.RoleViewer, Hash: "abc", Created: now, CreatedBy: "root",
-		Expires: now.Add(time.Hour),
+		Expires: now.Add(time.Hour), Scope: access.Scope{Groups: []string{"service-worker"}, Selector: "rack=r1"},
 	}
 	if _, err := s.AddToken(ctx, want); err != nil {
 		t.Fatal(err)
 	}
 
-	if got := s.Tokens()[want.ID]; got != want {
+	if got := s.Tokens()[want.ID]; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 

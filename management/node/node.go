@@ -114,6 +114,10 @@ func (ns *Nodes) Forget(ctx context.Context, c access.Caller, r ForgetRequest) (
 				return nil
 			}
 
+			if v, err = c.Precondition.Check(ctx, ns.state, v); err != nil {
+				return err
+			}
+
 			writes, err := ns.tombstones(v, &f)
 			if err != nil {
 				return err

@@ -162,7 +162,7 @@ func TestGate(t *testing.T) {
 	t.Parallel()
 
 	store := newFakeTokens()
-	tokens := access.NewTokens(store, store, noAudit{})
+	tokens := access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups)
 	given := issue(t, tokens, store)
 	admin := "Bearer " + given.valid[access.RoleAdmin]
 
@@ -257,7 +257,7 @@ func TestUnservedRoutes(t *testing.T) {
 	t.Parallel()
 
 	store := newFakeTokens()
-	tokens := access.NewTokens(store, store, noAudit{})
+	tokens := access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups)
 	monitor := "Bearer " + issue(t, tokens, store).valid[access.RoleMonitor]
 	s := serve(t, func(o *server.Options) { o.Tokens = tokens }).Server
 
@@ -286,7 +286,7 @@ func TestRevokedStream(t *testing.T) {
 	t.Parallel()
 
 	store := newFakeTokens()
-	tokens := access.NewTokens(store, store, noAudit{})
+	tokens := access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups)
 	tokens.Start(t.Context())
 	t.Cleanup(tokens.Stop)
 

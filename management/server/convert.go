@@ -98,9 +98,18 @@ func groupOf(g inventory.Group) api.Group { return api.Group{Name: g.Name, Needs
 // tokenOf returns the wire form of a token.
 func tokenOf(t access.Token) api.Token {
 	return api.Token{
-		ID: t.ID, Name: t.Name, Role: string(t.Role), Created: t.Created, CreatedBy: t.CreatedBy, Expires: t.Expires,
-		Used: optionalTime(t.Used),
+		ID: t.ID, Name: t.Name, Role: string(t.Role), Scope: accessScopeOf(t.Scope),
+		Created: t.Created, CreatedBy: t.CreatedBy, Expires: t.Expires, Used: optionalTime(t.Used),
 	}
+}
+
+// accessScopeOf returns the wire form of the scope of a credential; nil for every node.
+func accessScopeOf(s access.Scope) *api.Scope {
+	if s.All() {
+		return nil
+	}
+
+	return &api.Scope{Groups: s.Groups, Selector: s.Selector}
 }
 
 func instanceOf(in state.Instance) api.Instance {

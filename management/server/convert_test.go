@@ -102,8 +102,14 @@ var conversions = []conversion{
 		domain: access.Token{},
 		wire:   func(in any) any { return tokenOf(in.(access.Token)) },
 		internal: map[string]string{
-			"Hash": "it proves the token, and nothing needs it outside",
+			"Hash":  "it proves the token, and nothing needs it outside",
+			"Scope": "a conversion of its own, access.Scope",
 		},
+		added: map[string]string{"Scope": "Scope of the domain, absent for every node"},
+	},
+	{
+		domain: access.Scope{},
+		wire:   func(s any) any { return *accessScopeOf(s.(access.Scope)) },
 	},
 	{
 		domain: explain.Failure{},

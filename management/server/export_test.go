@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
@@ -25,3 +26,6 @@ func OnTLS(ctx context.Context) context.Context {
 
 // Routes returns every served route.
 func (s *Server) Routes() []rest.Route { return s.router.Routes() }
+
+// Within returns the use cases within the bounds.
+func Within(o Options, bounds access.Bounds) Options { return o.within(bounds) }

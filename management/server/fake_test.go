@@ -266,6 +266,10 @@ func (m fakeExplainer) Job(v *state.View, j job.Job, reader string) explain.JobE
 }
 
 func (m *fakeManager) Retry(ctx context.Context, c access.Caller, id string, r job.RetryRequest) (job.Job, error) {
+	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+		return job.Job{}, err
+	}
+
 	if err := m.called("retry %s failed=%t actor=%s", id, r.Failed, c.Principal); err != nil {
 		return job.Job{}, err
 	}
@@ -337,6 +341,10 @@ func (m *fakeManager) Submit(_ context.Context, c access.Caller, r job.Request) 
 		if c.Key.Replayed = ok; ok {
 			return m.View().Job(d.Job)
 		}
+	}
+
+	if _, err := c.Precondition.Check(context.Background(), m, m.View()); err != nil {
+		return job.Job{}, err
 	}
 
 	names := slices.Concat(r.Nodes, r.Addrs)
@@ -480,7 +488,11 @@ func (m *fakeManager) Ping(_ context.Context, names []string) ([]node.PingResult
 	return results, nil
 }
 
-func (m *fakeManager) Forget(_ context.Context, c access.Caller, r node.ForgetRequest) (int64, error) {
+func (m *fakeManager) Forget(ctx context.Context, c access.Caller, r node.ForgetRequest) (int64, error) {
+	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+		return 0, err
+	}
+
 	err := m.called("forget %v force=%t reason=%q actor=%s", r.Nodes, r.Force, r.Reason, c.Principal)
 	if err != nil {
 		return 0, err
@@ -760,7 +772,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 	store := newFakeTokens()
 
 	return server.Options{
-		Tokens:      access.NewTokens(store, store, noAudit{}),
+		Tokens:      access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups),
 		State:       m,
 		Jobs:        m,
 		Logs:        m,

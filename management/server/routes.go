@@ -10,6 +10,9 @@ import (
 	"github.com/contiv/cluster/management/server/rest"
 )
 
+// routes returns every route of the API.
+func (s *Server) routes() []rest.Route { return append(s.versioned(), s.legacy().Routes()...) }
+
 // versioned returns the routes of /v1, and /metrics.
 func (s *Server) versioned() []rest.Route {
 	routes := slices.Concat(

@@ -230,7 +230,7 @@ type Server struct {
 	public  *http.Server // of ListenMetrics
 	metrics *metrics
 	nodes   nodelist.Cache[nodeEncoder]
-	watches atomic.Int64 // open ones
+	watches *atomic.Int64 // open ones
 
 	base     context.Context // ends when requests must be given up
 	stop     context.CancelFunc
@@ -243,13 +243,18 @@ type Server struct {
 func New(o Options) *Server {
 	o.setDefaults()
 
-	s := &Server{Options: o, metrics: newMetrics(o.Registerer)}
+	s := &Server{Options: o, metrics: newMetrics(o.Registerer), watches: &atomic.Int64{}}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.base)
 
-	routes := append(s.versioned(), s.legacy().Routes()...)
+	routes := s.routes()
 	if err := checkPermissions(routes); err != nil {
 		panic(err) // a fault of the code: no default is safe
+	}
+
+	scoped := &scopes{whole: s, servers: map[string]map[access.Route]rest.Handler{}}
+	for i, rt := range routes {
+		routes[i].Serve = scoped.dispatch(rt)
 	}
 
 	router := rest.Options{

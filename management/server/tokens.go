@@ -60,6 +60,17 @@ func (s *Server) postToken(w http.ResponseWriter, r *http.Request) error {
 
 	request := access.TokenRequest{Name: body.Name, Role: access.Role(body.Role)}
 
+	if body.Scope != nil {
+		request.Scope = access.Scope{Groups: body.Scope.Groups, Selector: body.Scope.Selector}
+		rest.Note(r, "scope", request.Scope.String())
+
+		// An empty scope is likely the mistake of a script, and would be every node.
+		if request.Scope.All() {
+			return inventory.Errorf(inventory.KindInvalid, "the scope is empty and would be every node").
+				Do("name groups or write a selector, or leave the scope out")
+		}
+	}
+
 	if body.Expires != "" {
 		var err error
 		if request.Expires, err = time.ParseDuration(body.Expires); err != nil || request.Expires <= 0 {

@@ -268,8 +268,9 @@ func (e *eventWriter) writeState(v *state.View) error {
 		}
 	}
 
-	if e.selected.has(api.WatchConfig) {
-		if err := put(api.WatchConfig, "", e.Settings.Config()); err != nil {
+	// A caller with a scope has no configuration.
+	if config := e.Settings.Config(); config != nil && e.selected.has(api.WatchConfig) {
+		if err := put(api.WatchConfig, "", config); err != nil {
 			return err
 		}
 	}

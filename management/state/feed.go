@@ -34,6 +34,7 @@ type Change struct {
 	Node, Was  *inventory.Node
 	Connection *configuration.Connection // the ssh parameters set for Node
 	Job        *job.Job                  // nil: it is gone
+	WasJob     *job.Job                  // the job that is gone; nil for any other change
 	Vars       configuration.Vars        // nil: none are set
 
 	// Size is the approximate size in bytes, for the limit of the feed.

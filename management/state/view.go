@@ -5,6 +5,7 @@ package state
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -131,6 +132,12 @@ func ScopeGroup(name string) Scope { return Scope("group/" + name) }
 
 // ScopeNode returns the scope of a node's variables.
 func ScopeNode(name string) Scope { return Scope("node/" + name) }
+
+// Split returns the kind of the scope, "global", "group" or "node", and the name.
+func (s Scope) Split() (kind, name string) {
+	kind, name, _ = strings.Cut(string(s), "/")
+	return kind, name
+}
 
 // SameMap reports whether a and b are the same map. Views share maps that have
 // not changed, so identity shows that nothing changed.

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/selector"
+)
+
+// maxScopeGroups is the greatest number of groups of one scope.
+const maxScopeGroups = 64
+
+// Scope limits an identity to the nodes of some groups, to the nodes that match
+// a selector, or to those that meet both. The zero Scope is every node.
+type Scope struct {
+	Groups   []string
+	Selector string
+}
+
+// All reports whether the scope contains every node.
+func (s Scope) All() bool { return len(s.Groups) == 0 && s.Selector == "" }
+
+// String returns the scope as the flags of `clusterctl token create` write it;
+// empty for every node.
+func (s Scope) String() string {
+	var parts []string
+	if len(s.Groups) > 0 {
+		parts = append(parts, "group "+strings.Join(s.Groups, ","))
+	}
+
+	if s.Selector != "" {
+		parts = append(parts, "selector "+s.Selector)
+	}
+
+	return strings.Join(parts, ", ")
+}
+
+// Check returns an error if a group does not exist or is named twice, or the
+// selector is malformed.
+func (s Scope) Check(groups inventory.Groups) error {
+	exists := func(group string) error {
+		_, err := groups.Get(group)
+		return err
+	}
+
+	if len(s.Groups) > maxScopeGroups {
+		return inventory.Errorf(inventory.KindTooLarge, "the scope has %d groups, the limit is %d",
+			len(s.Groups), maxScopeGroups).Do("use a selector, or several tokens")
+	}
+
+	for i, group := range s.Groups {
+		if err := exists(group); err != nil {
+			return err
+		}
+
+		if slices.Contains(s.Groups[:i], group) {
+			return inventory.Errorf(inventory.KindInvalid, "the scope names the group %s twice", group).
+				Do("name each group once")
+		}
+	}
+
+	_, err := selector.Parse(s.Selector, exists)
+
+	return err
+}
+
+// CheckRole returns KindInvalid unless a credential of the role can have the scope.
+// The other roles act on the manager as a whole: an admin changes the configuration,
+// a monitor reports hosts that are no nodes yet.
+func (s Scope) CheckRole(role Role) error {
+	if s.All() || role == RoleViewer || role == RoleOperator {
+		return nil
+	}
+
+	return inventory.Errorf(inventory.KindInvalid, "the role %q has no scope: it concerns the whole manager", role).
+		Do("leave the scope out, or choose the role %s", namesOf([]Role{RoleViewer, RoleOperator}))
+}
+
+// Bounds is a scope that is ready to be compared with nodes. The zero Bounds
+// contains every node.
+type Bounds struct {
+	groups   []string
+	labelled bool // a selector is set
+	selector selector.Selector
+}
+
+// Bounds returns the bounds of the scope, or KindForbidden if its selector is not
+// valid any more. A group that was removed from the configuration has no nodes.
+func (s Scope) Bounds() (Bounds, error) {
+	parsed, err := selector.Parse(s.Selector, func(string) error { return nil })
+	if err != nil {
+		return Bounds{}, inventory.Errorf(inventory.KindForbidden, "the scope of the credential is not valid: %w", err).
+			Do("ask an admin for a new token")
+	}
+
+	return Bounds{groups: s.Groups, labelled: s.Selector != "", selector: parsed}, nil
+}
+
+// Contains reports whether the node is in the scope.
+func (b Bounds) Contains(n *inventory.Node) bool {
+	return n != nil && (len(b.groups) == 0 || slices.Contains(b.groups, n.Group)) && b.selector.Matches(n)
+}
+
+// ContainsTarget reports whether the target of a job is in the scope: n, its node, is,
+// or was in a group of the scope when the job was accepted. A decommission takes its
+// nodes out of their group, and its caller sees the end of it. n is nil if the node
+// does not exist.
+func (b Bounds) ContainsTarget(t job.Target, n *inventory.Node) bool {
+	if b.Contains(n) {
+		return true
+	}
+
+	return slices.Contains(b.groups, t.FromGroup) && (!b.labelled || n != nil && b.selector.Matches(n))
+}
+
+// AllowsGroup reports whether nodes may be brought into the group: no others than
+// those of the scope may become members of its groups, nor its nodes leave them.
+func (b Bounds) AllowsGroup(group string) bool {
+	return len(b.groups) == 0 || slices.Contains(b.groups, group)
+}
+
+// OwnsGroup reports whether the scope contains every node of the group.
+func (b Bounds) OwnsGroup(group string) bool { return !b.labelled && slices.Contains(b.groups, group) }

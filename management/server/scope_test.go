@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/cluster"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/state"
+)
+
+// The nodes of the scope tests. The name of the node inside begins that of the one
+// outside, and nobody has the third.
+const (
+	inside  = "node-1"
+	outside = "node-10"
+	nobody  = "node-19"
+)
+
+// secrets are texts of records outside of the scope.
+var secrets = []string{outside, "hidden", "former-1", "broken-1", "10.0.0.9"}
+
+// isReference reports whether a path is that of the reference, which is the same for
+// everybody and full of examples.
+func isReference(path string) bool {
+	return slices.Contains([]string{api.PathOpenAPI, api.PathOpenAPIJSON, api.PathDocs}, path)
+}
+
+// fillScoped gives the manager a node within the group service-worker and one outside,
+// and names the one outside in every record and text.
+func fillScoped(m *fakeManager) {
+	worker := &inventory.Node{
+		Name: inside, Label: "node", Serial: "1", Addr: "10.0.0.1", Group: inventory.GroupWorker,
+		Status: inventory.Allocated, State: inventory.Discovered, Revision: 7, Labels: map[string]string{"rack": "r1"},
+		LastError: "it waited for " + outside,
+	}
+	master := &inventory.Node{
+		Name: outside, Label: "node", Serial: "10", Addr: "10.0.0.1", Group: inventory.GroupMaster,
+		Status: inventory.Allocated, State: inventory.Discovered, Revision: 8, Labels: map[string]string{"rack": "r2"},
+	}
+	results := map[string]job.HostResult{inside: {OK: 1, Message: "asked " + outside}, outside: {OK: 1}}
+	jobs := []job.Job{
+		{
+			ID: "1", Verb: inventory.VerbUpdate, Status: job.Errored, Targets: []job.Target{{Name: inside}},
+			Message: outside + " failed", Note: "beside " + outside, Warnings: []string{outside + " is slow"},
+			Helpers: []string{outside}, Revision: 8,
+			Runs: []job.Run{{Phase: job.PhaseConfigure, Hosts: []string{inside}, Results: results, Message: outside}},
+		},
+		{ID: "2", Verb: inventory.VerbUpdate, Status: job.Queued, Targets: []job.Target{{Name: outside}}},
+		{
+			ID: "3", Verb: inventory.VerbUpdate, Status: job.Queued,
+			Targets: []job.Target{{Name: inside}, {Name: outside}},
+		},
+		{ID: "4", Verb: inventory.VerbUpdate, Status: job.Queued, Targets: []job.Target{{Name: inside}}},
+		{ID: "5", Verb: inventory.VerbDiscover, Status: job.Complete, Targets: []job.Target{{Name: "10.0.0.9"}}},
+		// The node has left the scope by its decommission.
+		{
+			ID: "6", Verb: inventory.VerbDecommission, Status: job.Complete,
+			Targets: []job.Target{{Name: "gone-1", FromGroup: inventory.GroupWorker}},
+		},
+	}
+
+	m.change(func(v *state.View) {
+		v.Nodes, v.Jobs, v.Seq = []*inventory.Node{worker, master}, jobs, 6
+		v.Variables = map[state.Scope]configuration.Vars{
+			state.ScopeGlobal: {"everywhere": 1}, state.ScopeNode(outside): {"hidden": outside},
+			state.ScopeNode(inside): {"motd": "hi"}, state.ScopeGroup(inventory.GroupMaster): {"hidden": outside},
+			state.ScopeGroup(inventory.GroupWorker): {"motd": "worker"},
+		}
+		v.Connections = map[string]configuration.Connection{inside: {User: "a"}, outside: {User: "hidden"}}
+		v.Tombstones = map[string]inventory.Tombstone{"former-1": {Name: "former-1"}}
+		v.Unreadable = map[string]string{"v/nodes/broken-1": "damaged"}
+		v.Instances = []state.Instance{{Identity: cluster.Identity{ID: "hidden", Node: outside}}}
+	})
+
+	for _, j := range jobs {
+		m.inputs[j.ID] = job.Inputs{}
+	}
+
+	m.write("2", job.StreamText, "hidden")
+}
+
+// scopedBodies are requests of the routes with a body; NODE stands for the name of a
+// node, and GROUP for that of a group.
+var scopedBodies = map[string]string{
+	"PATCH /v1/nodes/{name}":              `{"labels":{"a":"b"}}`,
+	"POST /v1/forget":                     `{"nodes":["NODE"],"force":true,"reason":"x"}`,
+	"POST /v1/ping":                       `{"nodes":["NODE"]}`,
+	"POST /v1/jobs":                       `{"verb":"update","nodes":["NODE"]}`,
+	"POST /v1/jobs/{id}/retry":            `{}`,
+	"PUT /v1/vars/groups/{name}":          `{"a":1}`,
+	"PATCH /v1/vars/groups/{name}":        `{"a":1}`,
+	"POST /v1/vars/groups/{name}/undo":    `{"to":5}`,
+	"PUT /v1/vars/nodes/{name}":           `{"a":1}`,
+	"PATCH /v1/vars/nodes/{name}":         `{"a":1}`,
+	"POST /v1/vars/nodes/{name}/undo":     `{"to":5}`,
+	"POST /info/nodes":                    `{"nodes":["NODE"]}`,
+	"POST /update/nodes":                  `{"nodes":["NODE"]}`,
+	"POST /commission/nodes":              `{"nodes":["NODE"],"host_group":"service-worker"}`,
+	"POST /commission/node/{name}":        `{"host_group":"service-worker"}`,
+	"POST /decommission/nodes":            `{"nodes":["NODE"]}`,
+	"POST /maintenance/nodes":             `{"nodes":["NODE"]}`,
+	"POST /decommission/node/{name}":      ``,
+	"POST /maintenance/node/{name}":       ``,
+	"POST /v1/jobs/{id}/cancel":           ``,
+	"GET /v1/nodes":                       ``,
+	"GET /v1/nodes?name=NODE":             ``,
+	"GET /v1/watch?name=NODE":             ``,
+	"GET /v1/jobs?node=NODE":              ``,
+	"GET /v1/nodes?group=GROUP":           ``,
+	"GET /v1/vars/nodes/{name}?merged=1":  ``,
+	"GET /v1/nodes?selector=serial%3D10":  ``,
+	"GET /v1/nodes?sort=-name&limit=1":    ``,
+	"GET /v1/jobs?sort=id&limit=2":        ``,
+	"GET /v1/watch?kinds=jobs,vars":       ``,
+	"GET /v1/watch?kinds=config":          ``,
+	"GET /v1/jobs/{id}?vars=true&wait=0s": ``,
+}
+
+// named fills in the parameters of a request.
+func named(text, node, group, id string) string {
+	if strings.Contains(text, "/vars/groups/") {
+		text = strings.ReplaceAll(text, "{name}", group)
+	}
+
+	return strings.NewReplacer("{name}", node, "{id}", id, "{job}", id, "NODE", node, "GROUP", group).Replace(text)
+}
+
+// scopedServer returns a server on a filled manager, and sends requests of a caller with
+// a token of the scope. A watch ends after its first events.
+func scopedServer(
+	t *testing.T,
+	scope access.Scope,
+) (*site, func(method, path, body string) *httptest.ResponseRecorder) {
+	t.Helper()
+
+	store := newFakeTokens()
+	tokens := access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups)
+	s := serve(t, func(o *server.Options) { o.Tokens = tokens })
+	fillScoped(s.manager)
+
+	_, token, err := tokens.Create(t.Context(), access.Caller{}, access.Identity{Role: access.RoleAdmin},
+		access.TokenRequest{Role: access.RoleOperator, Scope: scope})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return s, func(method, path, body string) *httptest.ResponseRecorder {
+		ctx, cancel := context.WithCancel(server.OnTLS(testCtx(t)))
+		defer cancel()
+
+		r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+		r.Host = "localhost"
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/json")
+
+		w := httptest.NewRecorder()
+		if strings.HasPrefix(path, api.PathWatch) {
+			s.ServeHTTP(endsOnFlush{w, cancel}, r)
+		} else {
+			s.ServeHTTP(w, r)
+		}
+
+		return w
+	}
+}
+
+// endsOnFlush ends a request after the first events of a watch.
+type endsOnFlush struct {
+	*httptest.ResponseRecorder
+
+	end context.CancelFunc
+}
+
+func (w endsOnFlush) Flush() { w.end() }
+
+// TestScopeHidesNodes sends every route the names of a node outside of the scope and of
+// a node that does not exist: the answers must be the same, and must not contain what
+// is outside.
+func TestScopeHidesNodes(t *testing.T) {
+	t.Parallel()
+
+	for what, scope := range map[string]access.Scope{
+		"groups":   {Groups: []string{inventory.GroupWorker}},
+		"selector": {Selector: "rack=r1"},
+		"both":     {Groups: []string{inventory.GroupWorker}, Selector: "serial in (1)"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+
+			s, send := scopedServer(t, scope)
+			before := s.manager.View()
+
+			requests := map[string]bool{}
+			for _, rt := range s.Routes() {
+				within := access.ReachOf(access.Route{Method: rt.Method, Path: rt.Path}) == access.Within
+				if within && !isReference(rt.Path) {
+					requests[rt.Method+" "+rt.Path] = true
+				}
+			}
+
+			for request := range scopedBodies {
+				requests[request] = true
+			}
+
+			for request := range requests {
+				method, path, _ := strings.Cut(request, " ")
+				ask := func(node, group, id string) (status int, body string) {
+					w := send(method, named(path, node, group, id), named(scopedBodies[request], node, group, id))
+					return w.Code, w.Body.String()
+				}
+
+				// With a selector alone, the nodes of the scope may be in any group.
+				group := inventory.GroupMaster
+				if len(scope.Groups) == 0 && request == "GET /v1/nodes?group=GROUP" {
+					group = "service-nobody"
+				}
+
+				hidden, hiddenBody := ask(outside, group, "2")
+				absent, absentBody := ask(nobody, "service-nobody", "7")
+
+				// The answers may repeat the words of the request.
+				same := strings.NewReplacer(nobody, outside, "service-nobody", group, `\"7\"`, `\"2\"`, `"7"`, `"2"`).
+					Replace(absentBody)
+				if hidden != absent || hiddenBody != absentBody && hiddenBody != same {
+					t.Errorf("%s: outside %d %s\nabsent %d %s", request, hidden, hiddenBody, absent, absentBody)
+				}
+
+				for _, secret := range secrets {
+					if strings.Contains(absentBody, secret) {
+						t.Errorf("%s shows %s: %s", request, secret, absentBody)
+					}
+				}
+			}
+
+			if after := s.manager.View(); after != before {
+				t.Errorf("a change outside of the scope was carried out: %s", s.manager.last())
+			}
+		})
+	}
+}
+
+// TestScopeShowsNodes sends every route the names of what is within the scope.
+func TestScopeShowsNodes(t *testing.T) {
+	t.Parallel()
+
+	for _, rt := range serve(t).Routes() {
+		if access.ReachOf(access.Route{Method: rt.Method, Path: rt.Path}) != access.Within || isReference(rt.Path) {
+			continue
+		}
+
+		_, send := scopedServer(t, access.Scope{Groups: []string{inventory.GroupWorker}})
+		request := rt.Method + " " + rt.Path
+
+		// A job is repeated after its end, and cancelled before.
+		id := "1"
+		if strings.HasSuffix(rt.Path, "/cancel") {
+			id = "4"
+		}
+
+		w := send(rt.Method, named(rt.Path, inside, inventory.GroupWorker, id),
+			named(scopedBodies[request], inside, inventory.GroupWorker, id))
+		if w.Code >= 300 {
+			t.Errorf("%s: %d %s", request, w.Code, w.Body)
+		}
+
+		for _, secret := range secrets {
+			if strings.Contains(w.Body.String(), secret) {
+				t.Errorf("%s shows %s: %s", request, secret, w.Body)
+			}
+		}
+	}
+}
+
+// TestScopeCounts expects lists to count what is within the scope.
+func TestScopeCounts(t *testing.T) {
+	t.Parallel()
+
+	_, send := scopedServer(t, access.Scope{Groups: []string{inventory.GroupWorker}})
+
+	for path, want := range map[string]string{
+		"/v1/nodes":        `"total":1`,
+		"/v1/groups":       `"total":1`,
+		"/v1/jobs?sort=id": `"total":3`, // 1, 4, 6
+		"/v1/instances":    `"total":0`,
+	} {
+		if w := send(http.MethodGet, path, ""); !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %s, want %s", path, w.Body, want)
+		}
+	}
+
+	// Jobs 2 and 3 come first, and nobody may count them.
+	w := send(http.MethodGet, "/v1/jobs/4", "")
+	if !strings.Contains(w.Body.String(), `"position":1`) || strings.Contains(w.Body.String(), `"99"`) {
+		t.Errorf("the place in the queue: %s", w.Body)
+	}
+}
+
+// TestScopeRefusesTheWhole expects every route that concerns the whole manager to be
+// refused, and nothing to be read of its body.
+func TestScopeRefusesTheWhole(t *testing.T) {
+	t.Parallel()
+
+	s, send := scopedServer(t, access.Scope{Selector: "rack=r1"})
+
+	refused := 0
+	for _, rt := range s.Routes() {
+		if access.ReachOf(access.Route{Method: rt.Method, Path: rt.Path}) == access.Within {
+			continue
+		}
+
+		if w := send(rt.Method, named(rt.Path, inside, "service-worker", "1"), "{"); w.Code != http.StatusForbidden {
+			t.Errorf("%s %s: %d %s", rt.Method, rt.Path, w.Code, w.Body)
+		}
+
+		refused++
+	}
+
+	if refused < 10 {
+		t.Errorf("only %d routes concern the whole manager", refused)
+	}
+}
+
+// TestScopeBoundsChanges expects changes that would pass by the scope to be refused.
+func TestScopeBoundsChanges(t *testing.T) {
+	t.Parallel()
+
+	s, send := scopedServer(t, access.Scope{Groups: []string{inventory.GroupWorker}, Selector: "rack=r1"})
+	before := s.manager.View()
+
+	for _, tt := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{http.MethodPost, "/v1/jobs", `{"verb":"update","nodes":["node-1","node-10"]}`, 404},
+		{http.MethodPost, "/v1/jobs", `{"verb":"update","nodes":["node-1"],"group":"service-master"}`, 404},
+		{http.MethodPost, "/v1/jobs", `{"verb":"commission","nodes":["node-1"]}`, 400},
+		{http.MethodPost, "/v1/jobs", `{"verb":"discover","addrs":["10.0.0.9"]}`, 403},
+		{http.MethodPost, "/v1/jobs", `{"verb":"discover","ranges":["10.0.0.0/30"]}`, 403},
+		{http.MethodPost, "/v1/jobs/3/cancel", ``, 404},
+		{http.MethodPost, "/v1/jobs/active/cancel", ``, 404},
+		{http.MethodPost, "/v1/jobs/6/retry", `{}`, 404}, // its node has left the scope
+		{http.MethodPatch, "/v1/nodes/node-1", `{"labels":{"rack":"r2"}}`, 403},
+		{http.MethodPatch, "/v1/nodes/node-1", `{"labels":{"rack":null}}`, 403},
+		{http.MethodPut, "/v1/vars/groups/service-worker", `{"a":1}`, 404}, // others are in the group
+	} {
+		if w := send(tt.method, tt.path, tt.body); w.Code != tt.want {
+			t.Errorf("%s %s %s: %d %s, want %d", tt.method, tt.path, tt.body, w.Code, w.Body, tt.want)
+		}
+	}
+
+	if after := s.manager.View(); after != before {
+		t.Errorf("a change was carried out: %s", s.manager.last())
+	}
+}
+
+// TestScopedWatch expects a watch to show the changes within the scope: a node that
+// leaves it is deleted.
+func TestScopedWatch(t *testing.T) {
+	t.Parallel()
+
+	m := newFakeManager()
+	fillScoped(m)
+
+	bounds := must[access.Bounds](t)(access.Scope{Groups: []string{inventory.GroupWorker}}.Bounds())
+	since := m.View().Revision
+
+	m.change(func(v *state.View) {
+		worker, master := *v.Nodes[0], *v.Nodes[1]
+		worker.Group, master.Labels = inventory.GroupMaster, nil
+		v.Nodes[0], v.Nodes[1] = &worker, &master
+	})
+	m.setJob("2", func(j *job.Job) { j.Status = job.Complete })
+	m.setJob("6", func(j *job.Job) { j.Note = "kept" })
+
+	changes := must[state.Changes](t)(m.Changes(since, 100))
+	// A job that is gone is shown to those who saw it.
+	changes.List = append(changes.List,
+		state.Change{Kind: state.ChangeJobs, Name: "2", WasJob: &m.View().Jobs[1]},
+		state.Change{Kind: state.ChangeJobs, Name: "6", WasJob: &m.View().Jobs[5]},
+		state.Change{Kind: state.ChangeConfig},
+		state.Change{Kind: state.ChangeVars, Name: "global"})
+
+	var shown []string
+	for _, c := range state.NewPart(m.View(), bounds).Changes(changes.List) {
+		what := "put "
+		if c.Node == nil && c.Job == nil {
+			what = "delete "
+		}
+
+		shown = append(shown, what+string(c.Kind)+" "+c.Name)
+	}
+
+	if want := []string{"delete nodes node-1", "put jobs 6", "delete jobs 6"}; !slices.Equal(shown, want) {
+		t.Errorf("got %q, want %q", shown, want)
+	}
+}
+
+// TestScopedUseCases expects every use case of a server to have a decision about
+// scopes: a new one is out of reach until it has.
+func TestScopedUseCases(t *testing.T) {
+	t.Parallel()
+
+	whole := []string{"Tokens", "PlainHTTPRole", "CertificateRole", "Registerer"}
+
+	m := newFakeManager()
+	o := m.options(newFakeSettings())
+	o.Health, o.Version = func(context.Context) api.Health { return api.Health{} }, func(context.Context) api.Version {
+		return api.Version{}
+	}
+	o.HeaderTime, o.BodyTime, o.IdleTime, o.Stall = time.Second, time.Second, time.Second, time.Second
+	o.StreamGrace, o.Heartbeat, o.Watches = time.Second, time.Second, 1
+
+	bounded := reflect.ValueOf(server.Within(o, access.Bounds{}))
+	for i := range bounded.NumField() {
+		name := bounded.Type().Field(i).Name
+		if isWhole := slices.Contains(whole, name); bounded.Field(i).IsZero() != isWhole && name != "Logger" {
+			t.Errorf("the use case %s: bounded %t, want %t", name, !bounded.Field(i).IsZero(), !isWhole)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// Bounds select the part of a view that a caller may see.
+type Bounds interface {
+	// Contains reports whether the node belongs to the part. It is false for nil.
+	Contains(n *inventory.Node) bool
+	// ContainsTarget reports whether the target of a job does; n is its node, or nil.
+	ContainsTarget(t job.Target, n *inventory.Node) bool
+	// OwnsGroup reports whether all nodes of the group do.
+	OwnsGroup(group string) bool
+}
+
+// Part is the part of a view within bounds. A node outside of them is not there: not
+// in its nodes, jobs or variables, and its name in no text.
+type Part struct {
+	*View // of the part
+
+	whole  *View
+	bounds Bounds
+}
+
+// HiddenNode stands in a text for the name of a node outside of the part.
+const HiddenNode = "(a node outside the scope)"
+
+// NewPart returns the part of the view within the bounds. It shares the records with
+// the view.
+func NewPart(v *View, b Bounds) *Part {
+	within := &View{
+		Revision: v.Revision, Stale: v.Stale, ConfigAt: v.ConfigAt, Generation: v.Generation,
+		Variables: map[Scope]configuration.Vars{}, VariablesAt: map[Scope]int64{},
+		Connections: map[string]configuration.Connection{},
+	}
+	p := &Part{View: within, whole: v, bounds: b}
+
+	for _, n := range v.Nodes {
+		if !b.Contains(n) {
+			continue
+		}
+
+		within.Nodes = append(within.Nodes, n)
+
+		if c, ok := v.Connections[n.Name]; ok {
+			within.Connections[n.Name] = c
+		}
+	}
+
+	// The nodes must be complete before a text is compared with them.
+	for i, n := range within.Nodes {
+		within.Nodes[i] = p.Show(n)
+	}
+
+	for i := range v.Jobs {
+		if p.HasJob(&v.Jobs[i]) {
+			within.Jobs = append(within.Jobs, p.Job(v.Jobs[i]))
+		}
+	}
+
+	for scope, vars := range v.Variables {
+		if p.HasVars(scope) {
+			within.Variables[scope] = vars
+		}
+	}
+
+	for scope, at := range v.VariablesAt {
+		if p.HasVars(scope) {
+			within.VariablesAt[scope] = at
+		}
+	}
+
+	for _, in := range v.Instances {
+		if job.Find(within.Nodes, in.Node) != nil {
+			within.Instances = append(within.Instances, in)
+		}
+	}
+
+	return p
+}
+
+// Whole returns the view of which p is a part.
+func (p *Part) Whole() *View { return p.whole }
+
+// HasVars reports whether the variables belong to the part. The globals do not.
+func (p *Part) HasVars(scope Scope) bool {
+	switch kind, name := scope.Split(); kind {
+	case "node":
+		return job.Find(p.Nodes, name) != nil
+	case "group":
+		return p.bounds.OwnsGroup(name)
+	default:
+		return false
+	}
+}
+
+// HasJob reports whether all targets of the job belong to the part. The addresses of
+// a discover are those of no node.
+func (p *Part) HasJob(j *job.Job) bool {
+	outside := func(t job.Target) bool { return !p.bounds.ContainsTarget(t, job.Find(p.whole.Nodes, t.Name)) }
+
+	return !j.TakesAddrs() && !slices.ContainsFunc(j.Targets, outside)
+}
+
+// hides reports whether the name is that of a node outside of the part, or of one that
+// was forgotten.
+func (p *Part) hides(name string) bool {
+	if job.Find(p.Nodes, name) != nil {
+		return false
+	}
+
+	_, forgotten := p.whole.Tombstones[name]
+
+	return forgotten || job.Find(p.whole.Nodes, name) != nil || p.whole.UnreadableNode(name) != nil
+}
+
+// nodeName matches what may be the name of a node in a text.
+var nodeName = regexp.MustCompile(`[A-Za-z0-9][A-Za-z0-9._-]*-[A-Za-z0-9._-]*[A-Za-z0-9]`)
+
+// Text returns the text without the names of nodes outside of the part.
+func (p *Part) Text(text string) string {
+	// Most texts have no name, and the expression is slow.
+	if !strings.Contains(text, "-") {
+		return text
+	}
+
+	return nodeName.ReplaceAllStringFunc(text, func(name string) string {
+		if p.hides(name) {
+			return HiddenNode
+		}
+
+		return name
+	})
+}
+
+// Texts returns the texts without the names of nodes outside of the part.
+func (p *Part) Texts(texts []string) []string {
+	shown := slices.Clone(texts)
+	for i, text := range texts {
+		shown[i] = p.Text(text)
+	}
+
+	return shown
+}
+
+// Names returns those names that are not of nodes outside of the part.
+func (p *Part) Names(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), p.hides)
+}
+
+// Show returns a record within the part, without the names of other nodes in its texts.
+func (p *Part) Show(n *inventory.Node) *inventory.Node {
+	text := p.Text(n.LastError)
+	if text == n.LastError && n.Before == nil {
+		return n
+	}
+
+	shown := *n
+	shown.LastError = text
+
+	if n.Before != nil {
+		before := *n.Before
+		before.LastError = p.Text(before.LastError)
+		shown.Before = &before
+	}
+
+	return &shown
+}
+
+// Job returns a job that belongs to the part, without the names of others: those of
+// its helpers, and those in its texts.
+func (p *Part) Job(j job.Job) job.Job {
+	j.Helpers = p.Names(j.Helpers)
+	j.Message, j.Note, j.Reason = p.Text(j.Message), p.Text(j.Note), p.Text(j.Reason)
+	j.Warnings, j.Differences = p.Texts(j.Warnings), p.Texts(j.Differences)
+
+	runs := slices.Clone(j.Runs)
+	for i, r := range j.Runs {
+		runs[i].Message = p.Text(r.Message)
+		runs[i].Results = maps.Clone(r.Results)
+
+		for host, result := range r.Results {
+			if _, target := j.Target(host); !target && p.hides(host) {
+				delete(runs[i].Results, host)
+				continue
+			}
+
+			result.Message, result.Task = p.Text(result.Message), p.Text(result.Task)
+			runs[i].Results[host] = result
+		}
+	}
+
+	j.Runs = runs
+
+	return j
+}
+
+// Changes returns the changes that the part shows. A node that leaves the part is gone.
+func (p *Part) Changes(list []Change) []Change {
+	var shown []Change
+
+	for _, c := range list {
+		if p.change(&c) {
+			shown = append(shown, c)
+		}
+	}
+
+	return shown
+}
+
+// change reduces a change to the part, and reports whether anything is left of it.
+func (p *Part) change(c *Change) bool {
+	switch c.Kind {
+	case ChangeNodes:
+		if !p.bounds.Contains(c.Was) {
+			c.Was = nil
+		}
+
+		if !p.bounds.Contains(c.Node) {
+			c.Node, c.Connection = nil, nil
+		}
+
+		if c.Node != nil {
+			c.Node = p.Show(c.Node)
+		}
+
+		return c.Node != nil || c.Was != nil
+	case ChangeJobs:
+		if c.Job == nil {
+			return c.WasJob != nil && p.HasJob(c.WasJob)
+		}
+
+		if !p.HasJob(c.Job) {
+			return false
+		}
+
+		j := p.Job(*c.Job)
+		c.Job = &j
+
+		return true
+	case ChangeVars:
+		return p.HasVars(Scope(c.Name))
+	default:
+		return false
+	}
+}
