@@ -117,6 +117,7 @@ func (a *app) root() *cli.Command {
 			a.context(),
 			a.instance(),
 			a.token(),
+			a.auth(),
 			a.health(),
 			a.version(),
 			a.supportBundle(),

@@ -314,7 +314,7 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 	switch option {
 	case "output":
 		return words(append([]string{print.FormatTable}, c.formats()...)...)
-	case "host-group", "group":
+	case "host-group", "group", "scope-group":
 		// A filter accepts several groups, a verb one.
 		if c.path == "nodes get" || c.path == "nodes watch" {
 			return several(current, c.groups(ctx))
@@ -371,7 +371,7 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 			{api.OnFailureBatch, "clean up all nodes of the request"},
 			{api.OnFailureFailed, "clean up the failed nodes"},
 		}
-	case "selector":
+	case "selector", "scope-selector":
 		return c.selector(ctx, current)
 	case "context":
 		return words(contextNames()...)
@@ -568,6 +568,7 @@ var completions = withVerbs(map[string]positional{
 	"context use":    func(context.Context, *completer, string) []candidate { return words(contextNames()...) },
 	"context remove": func(context.Context, *completer, string) []candidate { return words(contextNames()[1:]...) },
 	"token revoke":   tokenNames,
+	"auth can-i":     verbThenNode,
 	"vars get":       varKeys,
 	"vars unset":     varKeys,
 	"vars set":       nil,
@@ -611,6 +612,26 @@ func tokenNames(ctx context.Context, c *completer, _ string) []candidate {
 	var out []candidate
 	for _, t := range tokens.Items {
 		out = append(out, candidate{t.Name, t.Role})
+	}
+
+	return out
+}
+
+// verbThenNode completes a verb of `auth can-i`, and then a node.
+func verbThenNode(ctx context.Context, c *completer, _ string) []candidate {
+	switch len(c.args) {
+	case 0:
+	case 1:
+		return c.nodes(ctx, nil)
+	default:
+		return nil
+	}
+
+	out := words("get", "history", "explain", "ping", "set", "get-vars", "set-vars")
+	for _, row := range inventory.Lifecycle {
+		if takesNodes(row) && row.ChangesStatus() {
+			out = append(out, candidate{string(row.Verb), row.Meaning})
+		}
 	}
 
 	return out

@@ -41,12 +41,15 @@ func (a *app) token() *cli.Command {
 					&cli.StringFlag{Name: "role", Usage: "viewer, monitor, operator or admin", Required: true},
 					&cli.StringFlag{Name: "name", Usage: "a unique name for lists and the audit log (default: the id)"},
 					&cli.StringSliceFlag{Name: "scope-group", Usage: "only the nodes of this `GROUP`; may be repeated"},
-					&cli.StringFlag{Name: "scope-selector", Usage: "only the nodes that match `SELECTOR`, e.g. rack=r1"},
+					&cli.StringFlag{
+						Name:  "scope-selector",
+						Usage: "only the nodes that match `SELECTOR`, e.g. rack=r1",
+					},
 					&cli.StringFlag{Name: "expires", Value: "720h", Usage: "`TIME` to the end of the token"},
 				},
 				examples: []string{
 					"clusterctl token create --role operator --name pipeline --expires 168h > pipeline.token",
-					"clusterctl token create --role operator --name workers --scope-group service-worker > workers.token",
+					"clusterctl token create --role operator --scope-group service-worker > workers.token",
 					"clusterctl token create --role viewer --scope-selector 'rack in (r1,r2)'",
 					"clusterctl token create --role viewer -o json",
 				},

@@ -100,6 +100,8 @@ var Permissions = []Permission{
 	{Route{http.MethodGet, "/v1/audit/export"}, admins, Whole},
 	{Route{http.MethodGet, "/v1/audit/verification"}, admins, Whole},
 
+	{Route{http.MethodGet, "/v1/auth/whoami"}, everyone, Within},
+	{Route{http.MethodGet, "/v1/auth/can-i"}, everyone, Within},
 	{Route{http.MethodGet, "/v1/health"}, everyone, Within},
 	{Route{http.MethodGet, "/v1/version"}, everyone, Within},
 	{Route{http.MethodGet, "/v1/openapi.yaml"}, everyone, Within},

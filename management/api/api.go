@@ -443,6 +443,27 @@ type TokenRequest struct {
 	Expires string `json:"expires,omitempty"` // a duration; empty: 720h
 }
 
+// Identity is the caller of a request, as the manager knows it.
+type Identity struct {
+	Principal  string     `json:"principal"`
+	Role       string     `json:"role"`
+	Scope      *Scope     `json:"scope,omitempty"` // nil: every node
+	Credential string     `json:"credential"`      // socket, plain_http, token, certificate or oidc
+	Issuer     string     `json:"issuer,omitempty"`
+	Expires    *time.Time `json:"expires,omitempty"` // nil: with the connection
+}
+
+// Permission answers whether the caller may apply a verb to a node. It is about the
+// permission only: the status of the node may still forbid the verb.
+type Permission struct {
+	Allowed   bool   `json:"allowed"`
+	Verb      string `json:"verb"`
+	Node      string `json:"node"`
+	Principal string `json:"principal"`
+	Role      string `json:"role"`
+	Reason    string `json:"reason"`
+}
+
 // NewToken is a new token with its secret, which no other answer has.
 type NewToken struct {
 	Token  string `json:"token"`

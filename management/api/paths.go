@@ -45,6 +45,8 @@ const (
 	PathAudit      = "/v1/audit"                    // GET ?since=…&who=…&tail=N: AuditList; ?follow=true: AuditEvents
 	PathAuditLines = "/v1/audit/export"             // GET: one AuditEntry per line
 	PathAuditCheck = "/v1/audit/verification"       // GET: AuditReport
+	PathWhoAmI     = "/v1/auth/whoami"              // GET: Identity
+	PathCanI       = "/v1/auth/can-i"               // GET ?verb=…&node=…: Permission
 	PathWatch      = "/v1/watch"                    // GET ?kinds=…&name=…&selector=…&since=REVISION: Change events
 	PathHealth     = "/v1/health"                   // GET: Health, 200 if ok, else 503
 	PathVersion    = "/v1/version"                  // GET: Version

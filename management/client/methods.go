@@ -487,6 +487,21 @@ func (c *Client) Instances(ctx context.Context, page ...Page) (api.List[api.Inst
 	return listed[api.Instance](ctx, c, api.PathInstances, page)
 }
 
+// WhoAmI returns the caller as the manager knows it.
+func (c *Client) WhoAmI(ctx context.Context) (api.Identity, error) {
+	var out api.Identity
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathWhoAmI}, &out)
+}
+
+// CanI returns whether the caller may apply the verb to the node.
+func (c *Client) CanI(ctx context.Context, verb, node string) (api.Permission, error) {
+	var out api.Permission
+
+	query := url.Values{"verb": {verb}, "node": {node}}
+
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathCanI, query: query}, &out)
+}
+
 // Tokens returns the bearer tokens, or a page of them, by default by name.
 func (c *Client) Tokens(ctx context.Context, page ...Page) (api.List[api.Token], error) {
 	return listed[api.Token](ctx, c, api.PathTokens, page)

@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -100,6 +101,16 @@ func tokenOf(t access.Token) api.Token {
 	return api.Token{
 		ID: t.ID, Name: t.Name, Role: string(t.Role), Scope: accessScopeOf(t.Scope),
 		Created: t.Created, CreatedBy: t.CreatedBy, Expires: t.Expires, Used: optionalTime(t.Used),
+	}
+}
+
+// identityOf returns the wire form of the identity behind a request.
+func identityOf(id access.Identity) api.Identity {
+	kind, _, _ := strings.Cut(id.Credential, ":")
+
+	return api.Identity{
+		Principal: id.Principal, Role: string(id.Role), Scope: accessScopeOf(id.Scope), Credential: kind,
+		Issuer: id.Issuer, Expires: optionalTime(id.Expires),
 	}
 }
 

@@ -33,7 +33,7 @@ func (s *Server) versioned() []rest.Route {
 		}
 	}
 
-	routes = slices.Concat(routes, s.healthRoutes(), s.auditRoutes(), s.referenceRoutes())
+	routes = slices.Concat(routes, s.authRoutes(), s.healthRoutes(), s.auditRoutes(), s.referenceRoutes())
 	for i := range routes {
 		routes[i].Family = rest.Versioned
 	}

@@ -96,38 +96,41 @@ func fillScoped(m *fakeManager) {
 // scopedBodies are requests of the routes with a body; NODE stands for the name of a
 // node, and GROUP for that of a group.
 var scopedBodies = map[string]string{
-	"PATCH /v1/nodes/{name}":              `{"labels":{"a":"b"}}`,
-	"POST /v1/forget":                     `{"nodes":["NODE"],"force":true,"reason":"x"}`,
-	"POST /v1/ping":                       `{"nodes":["NODE"]}`,
-	"POST /v1/jobs":                       `{"verb":"update","nodes":["NODE"]}`,
-	"POST /v1/jobs/{id}/retry":            `{}`,
-	"PUT /v1/vars/groups/{name}":          `{"a":1}`,
-	"PATCH /v1/vars/groups/{name}":        `{"a":1}`,
-	"POST /v1/vars/groups/{name}/undo":    `{"to":5}`,
-	"PUT /v1/vars/nodes/{name}":           `{"a":1}`,
-	"PATCH /v1/vars/nodes/{name}":         `{"a":1}`,
-	"POST /v1/vars/nodes/{name}/undo":     `{"to":5}`,
-	"POST /info/nodes":                    `{"nodes":["NODE"]}`,
-	"POST /update/nodes":                  `{"nodes":["NODE"]}`,
-	"POST /commission/nodes":              `{"nodes":["NODE"],"host_group":"service-worker"}`,
-	"POST /commission/node/{name}":        `{"host_group":"service-worker"}`,
-	"POST /decommission/nodes":            `{"nodes":["NODE"]}`,
-	"POST /maintenance/nodes":             `{"nodes":["NODE"]}`,
-	"POST /decommission/node/{name}":      ``,
-	"POST /maintenance/node/{name}":       ``,
-	"POST /v1/jobs/{id}/cancel":           ``,
-	"GET /v1/nodes":                       ``,
-	"GET /v1/nodes?name=NODE":             ``,
-	"GET /v1/watch?name=NODE":             ``,
-	"GET /v1/jobs?node=NODE":              ``,
-	"GET /v1/nodes?group=GROUP":           ``,
-	"GET /v1/vars/nodes/{name}?merged=1":  ``,
-	"GET /v1/nodes?selector=serial%3D10":  ``,
-	"GET /v1/nodes?sort=-name&limit=1":    ``,
-	"GET /v1/jobs?sort=id&limit=2":        ``,
-	"GET /v1/watch?kinds=jobs,vars":       ``,
-	"GET /v1/watch?kinds=config":          ``,
-	"GET /v1/jobs/{id}?vars=true&wait=0s": ``,
+	"PATCH /v1/nodes/{name}":                   `{"labels":{"a":"b"}}`,
+	"POST /v1/forget":                          `{"nodes":["NODE"],"force":true,"reason":"x"}`,
+	"POST /v1/ping":                            `{"nodes":["NODE"]}`,
+	"POST /v1/jobs":                            `{"verb":"update","nodes":["NODE"]}`,
+	"POST /v1/jobs/{id}/retry":                 `{}`,
+	"PUT /v1/vars/groups/{name}":               `{"a":1}`,
+	"PATCH /v1/vars/groups/{name}":             `{"a":1}`,
+	"POST /v1/vars/groups/{name}/undo":         `{"to":5}`,
+	"PUT /v1/vars/nodes/{name}":                `{"a":1}`,
+	"PATCH /v1/vars/nodes/{name}":              `{"a":1}`,
+	"POST /v1/vars/nodes/{name}/undo":          `{"to":5}`,
+	"POST /info/nodes":                         `{"nodes":["NODE"]}`,
+	"POST /update/nodes":                       `{"nodes":["NODE"]}`,
+	"POST /commission/nodes":                   `{"nodes":["NODE"],"host_group":"service-worker"}`,
+	"POST /commission/node/{name}":             `{"host_group":"service-worker"}`,
+	"POST /decommission/nodes":                 `{"nodes":["NODE"]}`,
+	"POST /maintenance/nodes":                  `{"nodes":["NODE"]}`,
+	"POST /decommission/node/{name}":           ``,
+	"POST /maintenance/node/{name}":            ``,
+	"POST /v1/jobs/{id}/cancel":                ``,
+	"GET /v1/nodes":                            ``,
+	"GET /v1/nodes?name=NODE":                  ``,
+	"GET /v1/watch?name=NODE":                  ``,
+	"GET /v1/jobs?node=NODE":                   ``,
+	"GET /v1/nodes?group=GROUP":                ``,
+	"GET /v1/vars/nodes/{name}?merged=1":       ``,
+	"GET /v1/nodes?selector=serial%3D10":       ``,
+	"GET /v1/nodes?sort=-name&limit=1":         ``,
+	"GET /v1/jobs?sort=id&limit=2":             ``,
+	"GET /v1/watch?kinds=jobs,vars":            ``,
+	"GET /v1/watch?kinds=config":               ``,
+	"GET /v1/jobs/{id}?vars=true&wait=0s":      ``,
+	"GET /v1/auth/can-i":                       ``,
+	"GET /v1/auth/can-i?verb=get&node=NODE":    ``,
+	"GET /v1/auth/can-i?verb=update&node=NODE": ``,
 }
 
 // named fills in the parameters of a request.
@@ -151,6 +154,11 @@ func scopedServer(
 	tokens := access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups)
 	s := serve(t, func(o *server.Options) { o.Tokens = tokens })
 	fillScoped(s.manager)
+
+	s.health.Instance, s.health.Nodes = outside, 2
+	s.health.Jobs = map[api.JobStatus]int{api.Queued: 2}
+	s.health.Checks = map[string]string{"records": "v/nodes/broken-1 cannot be read"}
+	s.health.Warnings = []string{outside + " is slow"}
 
 	_, token, err := tokens.Create(t.Context(), access.Caller{}, access.Identity{Role: access.RoleAdmin},
 		access.TokenRequest{Role: access.RoleOperator, Scope: scope})
@@ -271,7 +279,12 @@ func TestScopeShowsNodes(t *testing.T) {
 			id = "4"
 		}
 
-		w := send(rt.Method, named(rt.Path, inside, inventory.GroupWorker, id),
+		path := rt.Path
+		if path == api.PathCanI {
+			path += "?verb=update&node=NODE"
+		}
+
+		w := send(rt.Method, named(path, inside, inventory.GroupWorker, id),
 			named(scopedBodies[request], inside, inventory.GroupWorker, id))
 		if w.Code >= 300 {
 			t.Errorf("%s: %d %s", request, w.Code, w.Body)
@@ -296,6 +309,7 @@ func TestScopeCounts(t *testing.T) {
 		"/v1/groups":       `"total":1`,
 		"/v1/jobs?sort=id": `"total":3`, // 1, 4, 6
 		"/v1/instances":    `"total":0`,
+		"/v1/health":       `"nodes":1,"jobs":{"Queued":1}`,
 	} {
 		if w := send(http.MethodGet, path, ""); !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %s, want %s", path, w.Body, want)

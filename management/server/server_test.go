@@ -375,6 +375,10 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	must[api.Changed](t)(c.RevokeToken(ctx, "ci"))
 	everyAudit(t, c)
 
+	expect(t, "the caller", must[api.Identity](t)(c.WhoAmI(ctx)).Role, "admin")
+	expect(t, "a permission", must[api.Permission](t)(c.CanI(ctx, "update", "a-1")).Allowed, true)
+	expect(t, "an unknown node", must[api.Permission](t)(c.CanI(ctx, "update", "zz-1")).Allowed, false)
+
 	j := must[api.Job](t)(c.Submit(ctx, api.JobRequest{
 		Verb:      inventory.VerbCommission,
 		Nodes:     []string{"a-1"},

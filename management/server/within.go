@@ -30,7 +30,7 @@ func (o Options) within(bounds access.Bounds) Options {
 		State: confinedState{b}, Jobs: confinedJobs{b}, Logs: confinedLogs{b}, Nodes: confinedNodes{b},
 		Ping: confinedPing{b}, HostKeys: confinedKeys{b}, Variables: confinedVars{b}, VarsPast: confinedVars{b}, Explain: confinedExplain{b},
 		Settings: confinedSettings{b},
-		Health:   o.Health, Version: o.Version, // of the manager itself; metrics_listen shows the health to anybody
+		Health:   b.health, Version: o.Version,
 		Metrics: http.NotFoundHandler(),
 		Logger:  o.Logger, HeaderTime: o.HeaderTime, BodyTime: o.BodyTime, IdleTime: o.IdleTime,
 		Stall: o.Stall, StreamGrace: o.StreamGrace, Heartbeat: o.Heartbeat, Watches: o.Watches,
@@ -144,6 +144,27 @@ func (b *confined) allowGroup(group string) error {
 func errWhole(what string) error {
 	return inventory.Errorf(inventory.KindForbidden, "%s: this concerns the whole manager", what).
 		Do("repeat the request with a credential without a scope")
+}
+
+// health returns the health of the manager with the counts of the part.
+func (b *confined) health(ctx context.Context) api.Health {
+	h, p := b.whole.Health(ctx), b.part()
+
+	h.Nodes, h.Jobs = len(p.Nodes), map[api.JobStatus]int{}
+	for _, j := range p.Jobs {
+		if !j.Status.Ended() {
+			h.Jobs[api.JobStatus(j.Status)]++
+		}
+	}
+
+	checks := map[string]string{}
+	for name, result := range h.Checks {
+		checks[name] = p.Text(result)
+	}
+
+	h.Checks, h.Warnings, h.Instance = checks, p.Texts(h.Warnings), p.Text(h.Instance)
+
+	return h
 }
 
 type confinedState struct{ *confined }
