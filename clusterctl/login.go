@@ -21,7 +21,7 @@ import (
 )
 
 // maxToken bounds the size of a token, in bytes.
-const maxToken = 4 << 10
+const maxToken = 16 << 10
 
 func (a *app) login() *cli.Command {
 	return a.leaf(leaf{

@@ -21,7 +21,7 @@ import (
 const tokenEnv = "CLUSTERCTL_TOKEN" //nolint:gosec // a name, not a token
 
 // maxTokenFile bounds the file of a token, in bytes.
-const maxTokenFile = 4 << 10
+const maxTokenFile = 16 << 10
 
 func (a *app) token() *cli.Command {
 	return &cli.Command{

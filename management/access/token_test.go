@@ -206,6 +206,62 @@ func TestTokenExpires(t *testing.T) {
 	})
 }
 
+// otherIssuer verifies tokens of an issuer outside of the manager.
+type otherIssuer struct{ id Identity }
+
+func (o otherIssuer) Verify(_ context.Context, token string) (Identity, error) {
+	if token != "a.b.c" {
+		return Identity{}, errInvalidToken
+	}
+
+	return o.id, nil
+}
+
+// TestOtherIssuer expects the tokens of an issuer to be verified by it, the manager's
+// own by the manager, and open requests to end with either.
+func TestOtherIssuer(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		tokens := NewTokens(m, m, m, inventory.DefaultGroups)
+
+		_, own, err := tokens.Create(t.Context(), root, admin, TokenRequest{Role: RoleViewer})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if _, err := tokens.Authenticate(t.Context(), "a.b.c"); inventory.KindOf(err) != inventory.KindUnauthenticated {
+			t.Errorf("without an issuer: %v", err)
+		}
+
+		tokens.Trust(otherIssuer{Identity{
+			Principal: "oidc:ann", Role: RoleOperator, Credential: "oidc:1", Expires: time.Now().Add(time.Minute),
+		}})
+
+		for token, want := range map[string]Role{own: RoleViewer, "a.b.c": RoleOperator, "a.b.d": "", "a.b": ""} {
+			id, err := tokens.Authenticate(t.Context(), token)
+			if id.Role != want || (want == "") != (inventory.KindOf(err) == inventory.KindUnauthenticated) {
+				t.Errorf("%s: %+v, %v", token, id, err)
+			}
+		}
+
+		id, err := tokens.Authenticate(t.Context(), "a.b.c")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		open := tokens.Follow(t.Context(), id)
+
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
+
+		if inventory.KindOf(context.Cause(open)) != inventory.KindUnauthenticated {
+			t.Errorf("an open request: %v", context.Cause(open))
+		}
+	})
+}
+
 // TestTokenRefused expects bad requests, and roles beyond the caller's, to be refused.
 func TestTokenRefused(t *testing.T) {
 	t.Parallel()

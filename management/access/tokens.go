@@ -62,6 +62,7 @@ type Tokens struct {
 	writer TokenWriter
 	audit  Auditor
 	groups func() inventory.Groups
+	issuer Verifier    // of other tokens; nil: none
 	uses   chan string // ids to note
 	stop   context.CancelFunc
 	done   sync.WaitGroup
@@ -79,6 +80,16 @@ func NewTokens(store TokenStore, writer TokenWriter, audit Auditor, groups func(
 		noted: map[string]time.Time{}, served: map[string]map[*context.CancelCauseFunc]struct{}{},
 	}
 }
+
+// Verifier verifies the tokens of an issuer outside of the manager.
+type Verifier interface {
+	// Verify returns the identity behind a token. It may block for some seconds.
+	Verify(ctx context.Context, token string) (Identity, error)
+}
+
+// Trust accepts the tokens of an issuer beside those of the manager. Call it before the
+// first request.
+func (t *Tokens) Trust(issuer Verifier) { t.issuer = issuer }
 
 // Start begins to note uses, and to end the requests of revoked tokens.
 func (t *Tokens) Start(ctx context.Context) {
@@ -211,9 +222,14 @@ func (t *Tokens) Revoke(ctx context.Context, c Caller, ref string) (revision int
 	return revision, err
 }
 
-// Authenticate returns the identity behind a token, or KindUnauthenticated. It
-// reads the view only.
-func (t *Tokens) Authenticate(_ context.Context, token string) (Identity, error) {
+// Authenticate returns the identity behind a token, or KindUnauthenticated. It reads
+// the view only, except for a token of another issuer.
+func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, error) {
+	// A token of the manager has no dot, and one of an issuer two.
+	if t.issuer != nil && strings.Count(token, ".") == 2 {
+		return t.issuer.Verify(ctx, token)
+	}
+
 	now := time.Now()
 
 	id, err := verify(t.store.Tokens(), token, now)
@@ -256,12 +272,12 @@ func (t *Tokens) noteUses(ctx context.Context) {
 	}
 }
 
-// Follow returns a context that ends when the token behind the identity expires or
-// is revoked. For other identities it is ctx itself.
+// Follow returns a context that ends when the credential behind the identity expires,
+// or its token is revoked. Without either it is ctx itself.
 func (t *Tokens) Follow(ctx context.Context, id Identity) context.Context {
 	tokenID, isToken := strings.CutPrefix(id.Credential, credentialOf(""))
 	if !isToken {
-		return ctx
+		return until(ctx, id.Expires)
 	}
 
 	followed, cancel := context.WithCancelCause(ctx)
@@ -292,7 +308,16 @@ func (t *Tokens) Follow(ctx context.Context, id Identity) context.Context {
 		return followed
 	}
 
-	limited, release := context.WithDeadlineCause(followed, token.Expires, errInvalidToken)
+	return until(followed, token.Expires)
+}
+
+// until returns a context that ends with its credential; the zero time: never.
+func until(ctx context.Context, expires time.Time) context.Context {
+	if expires.IsZero() {
+		return ctx
+	}
+
+	limited, release := context.WithDeadlineCause(ctx, expires, errInvalidToken)
 	context.AfterFunc(limited, release)
 
 	return limited

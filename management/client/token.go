@@ -11,7 +11,7 @@ import (
 )
 
 // maxToken bounds a token, in bytes.
-const maxToken = 4 << 10
+const maxToken = 16 << 10
 
 // ReadToken reads a bearer token from a file that only its owner may read. Its
 // errors are of inventory.KindInvalid, and do not contain the token.

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/access/oidc"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
 	"github.com/contiv/cluster/management/cluster"
@@ -98,7 +99,8 @@ type Daemon struct {
 	gossip    *gossip
 	runner    *runner
 
-	certificates *pki.Keeper // nil: no HTTPS
+	certificates *pki.Keeper    // nil: no HTTPS
+	issuer       *oidc.Verifier // nil: no tokens of an issuer
 
 	instruments *instruments
 
@@ -226,7 +228,7 @@ func (d *Daemon) prepareHost() error {
 
 	d.gossip = &gossip{config: d.file.Gossip, node: d.node, executable: executable}
 
-	return nil
+	return d.openIssuer()
 }
 
 // listen binds the addresses of the API.
@@ -320,7 +322,16 @@ func (d *Daemon) wireUseCases() {
 		Logger: log,
 	})
 
-	d.tokens = access.NewTokens(d.store, d.store, d.audit, func() inventory.Groups { return d.settings.Current().Groups })
+	d.tokens = access.NewTokens(
+		d.store,
+		d.store,
+		d.audit,
+		func() inventory.Groups { return d.settings.Current().Groups },
+	)
+
+	if d.issuer != nil {
+		d.tokens.Trust(d.issuer)
+	}
 
 	d.instruments.registry.MustRegister(metrics.Snapshot(d.snapshot))
 

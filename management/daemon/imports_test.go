@@ -58,6 +58,7 @@ var mayImport = map[string][]string{
 	"management/state":         {"inventory", "configuration", "management/cluster", "management/job"},
 	"management/audit":         {"inventory/localfile"},
 	"management/access":        {"inventory", "management/job", "management/selector", "management/state"},
+	"management/access/oidc":   {"inventory", "management/access"},
 	"management/variable":      {"inventory", "configuration", "management/access", "management/state"},
 	"management/node": {
 		"inventory",
@@ -146,6 +147,7 @@ var mayImport = map[string][]string{
 		"monitor",
 		"configuration",
 		"management/access",
+		"management/access/oidc",
 		"management/audit",
 		"management/cluster",
 		"management/engine",
@@ -258,6 +260,7 @@ var homes = []struct {
 		"these packages retry; the pure ones leave time to their callers",
 	},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
+	{"github.com/coreos/go-oidc/", []string{"management/access/oidc"}, "one home per dependency"},
 	{
 		"github.com/prometheus/",
 		[]string{"management/metrics", "management/server", "management/daemon"},

@@ -140,7 +140,7 @@ type Settings interface {
 // Tokens creates, revokes and verifies bearer tokens.
 type Tokens interface {
 	// Authenticate returns the identity behind a token, or KindUnauthenticated. It
-	// does not block.
+	// may block for some seconds for a token of another issuer.
 	Authenticate(ctx context.Context, token string) (access.Identity, error)
 	// Follow returns a context that ends when the token of the identity is no
 	// longer valid, with the reason as its cause.

@@ -3,8 +3,10 @@
 package setting
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"time"
@@ -23,6 +25,7 @@ func (c *Config) Check() error {
 	checks := []func() error{
 		c.checkPaths,
 		c.checkListen,
+		c.checkOIDC,
 		c.checkNode,
 		c.checkGroups,
 		c.checkVars,
@@ -117,6 +120,64 @@ func (c *Config) checkListen() error {
 	}
 
 	return nil
+}
+
+func (c *Config) checkOIDC() error {
+	o := c.OIDC
+	if o.Issuer == "" {
+		if o.Audience != "" || o.CAFile != "" || len(o.Rules) > 0 {
+			return invalid("oidc.issuer", "it is empty, and other keys of oidc are set; write the URL of the issuer")
+		}
+
+		return nil
+	}
+
+	// The URL is compared with a claim of the tokens, so it must be as the issuer writes it.
+	u, err := url.Parse(o.Issuer)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return invalid("oidc.issuer", "%q is not a URL such as https://login.example.com", o.Issuer)
+	}
+
+	for _, required := range []struct{ key, value string }{
+		{"oidc.audience", o.Audience}, {"oidc.name_claim", o.NameClaim}, {"oidc.claim", o.Claim},
+	} {
+		if required.value == "" {
+			return invalid(required.key, "it is empty")
+		}
+	}
+
+	if o.CAFile != "" && !filepath.IsAbs(o.CAFile) {
+		return invalid("oidc.ca_file", "%q is not an absolute path", o.CAFile)
+	}
+
+	if len(o.Rules) == 0 {
+		return invalid("oidc.rules", "there is none, so no token would have a role")
+	}
+
+	for _, r := range o.Rules {
+		if err := r.check(c.Groups); err != nil {
+			return invalid("oidc.rules", "the value %q: %w", r.Value, err)
+		}
+	}
+
+	return nil
+}
+
+func (r OIDCRule) check(groups inventory.Groups) error {
+	if r.Value == "" {
+		return errors.New("it is empty")
+	}
+
+	role, err := access.ParseRole(r.Role)
+	if err != nil {
+		return err
+	}
+
+	if err := r.Scope().CheckRole(role); err != nil {
+		return err
+	}
+
+	return r.Scope().Check(groups)
 }
 
 // hostNames matches a host name in a certificate. The first label may be a wildcard.

@@ -33,6 +33,7 @@ type Config struct {
 	Metrics   string           `yaml:"metrics_listen"`
 	PlainHTTP string           `yaml:"plain_http"`
 	PlainRole string           `yaml:"plain_http_role"`
+	OIDC      OIDC             `yaml:"oidc"`
 	Node      monitor.Identity `yaml:"node"` // of the daemon's own host
 	Gossip    Gossip           `yaml:"gossip"`
 	// MonitorTimeout is the silence after which the reports of a monitor are void.
@@ -72,6 +73,28 @@ type TLS struct {
 	KeyFile      string   `yaml:"key_file"`
 	ClientCAFile string   `yaml:"client_ca_file"`
 }
+
+// OIDC names the issuer of bearer tokens outside of the manager, and what they are
+// worth. Without an issuer there are none.
+type OIDC struct {
+	Issuer    string     `yaml:"issuer"` // URL
+	Audience  string     `yaml:"audience"`
+	CAFile    string     `yaml:"ca_file"`
+	NameClaim string     `yaml:"name_claim"`
+	Claim     string     `yaml:"claim"`
+	Rules     []OIDCRule `yaml:"rules"`
+}
+
+// OIDCRule gives a role, perhaps with a scope, to the callers with a value of the claim.
+type OIDCRule struct {
+	Value    string   `json:"value" yaml:"value"`
+	Role     string   `json:"role" yaml:"role"`
+	Groups   []string `json:"groups,omitempty" yaml:"groups,omitempty"`
+	Selector string   `json:"selector,omitempty" yaml:"selector,omitempty"`
+}
+
+// Scope returns the scope of the rule.
+func (r OIDCRule) Scope() access.Scope { return access.Scope{Groups: r.Groups, Selector: r.Selector} }
 
 // Gossip selects the source of membership: an agent inside the process, an
 // existing serf agent (RPC), or none (Off). Its adapter checks the values.
@@ -133,6 +156,7 @@ func Default() Config {
 		Socket:         DefaultSocket,
 		PlainRole:      string(access.RoleViewer),
 		TLS:            TLS{Names: []string{}},
+		OIDC:           OIDC{NameClaim: "sub", Claim: "groups", Rules: []OIDCRule{}},
 		Gossip:         Gossip{Bind: DefaultBind, Join: []string{}},
 		MonitorTimeout: Duration(5 * time.Minute),
 		Etcd:           Etcd{Endpoints: []string{}, Prefix: DefaultPrefix},

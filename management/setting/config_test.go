@@ -103,6 +103,49 @@ func TestExample(t *testing.T) {
 	}
 }
 
+// TestOIDCRefuses expects a section of an issuer to be complete and to name what exists.
+func TestOIDCRefuses(t *testing.T) {
+	t.Parallel()
+
+	const start, rule = `oidc: {issuer: "https://a", audience: a, `, `rules: [{value: a, role: viewer`
+
+	path := filepath.Join(t.TempDir(), "clusterm.yaml")
+	load := func(text string) error {
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		_, err := Load(path, acceptAll{})
+
+		return err
+	}
+
+	if err := load(start + rule + "}]}"); err != nil {
+		t.Fatal(err)
+	}
+
+	for text, want := range map[string]string{
+		`oidc: {issuer: "http://a", audience: a, ` + rule + `}]}`:      "oidc.issuer:",
+		`oidc: {issuer: "https://u:p@a", audience: a, ` + rule + `}]}`: "oidc.issuer:",
+		`oidc: {issuer: "https://a?b", audience: a, ` + rule + `}]}`:   "oidc.issuer:",
+		`oidc: {issuer: "https://a", ` + rule + `}]}`:                  "oidc.audience: it is empty",
+		`oidc: {issuer: "https://a", audience: a}`:                     "oidc.rules: there is none",
+		start + `claim: "", ` + rule + `}]}`:                           "oidc.claim:",
+		start + `name_claim: "", ` + rule + `}]}`:                      "oidc.name_claim:",
+		start + `ca_file: ca.pem, ` + rule + `}]}`:                     "oidc.ca_file:",
+		start + `rules: [{value: a, role: root}]}`:                     "there is no role",
+		start + `rules: [{value: "", role: viewer}]}`:                  "oidc.rules:",
+		start + `rules: [{value: a, role: admin, selector: x}]}`:       "has no scope",
+		start + rule + `, groups: [x]}]}`:                              "there is no group",
+		start + rule + `, selector: "a in ("}]}`:                       "malformed",
+		start + rule + `, rank: 1}]}`:                                  "key rank not found",
+	} {
+		if err := load(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n%v, want %s", text, err, want)
+		}
+	}
+}
+
 // TestLoadRefuses checks that errors give the wrong key, and its line if there
 // is one, in an operator's words.
 func TestLoadRefuses(t *testing.T) {
@@ -144,6 +187,7 @@ func TestLoadRefuses(t *testing.T) {
 		"tls: {cert_file: /c.pem}\n":        "tls: cert_file and key_file belong together",
 		"tls: {key_file: /k.pem}\n":         "tls: cert_file and key_file belong together",
 		"tls: {client_ca_file: ca.pem}\n":   "tls.client_ca_file:",
+		"oidc: {audience: a}\n":             "oidc.issuer: it is empty",
 		"tls: {names: [\"a b\"]}\n":         "tls.names: \"a b\" is neither a host name nor an IP address",
 		"plain_http: 127.0.0.1\n":           "plain_http:",
 		"gossip: on\n":                      "gossip",

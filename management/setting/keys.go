@@ -34,7 +34,17 @@ type Values map[string]Value
 
 // startKeys are the keys that are read once, at the start. Only the file sets them.
 var startKeys = []string{
-	"data_dir", "socket", "listen", "tls", "metrics_listen", "plain_http", "plain_http_role", "node", "gossip", "etcd",
+	"data_dir",
+	"socket",
+	"listen",
+	"tls",
+	"metrics_listen",
+	"plain_http",
+	"plain_http_role",
+	"oidc",
+	"node",
+	"gossip",
+	"etcd",
 	"audit",
 }
 
