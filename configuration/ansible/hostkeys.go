@@ -74,7 +74,7 @@ func (p *Prober) keysOfType(ctx context.Context, h configuration.Host, types str
 	args := append([]string{
 		"-o", "HostKeyAlgorithms=" + types, "-o", "PreferredAuthentications=none", "-o", "PubkeyAuthentication=no",
 	}, loginArgs(dir, h)...)
-	login := p.login(ctx, h, append(args, "--", h.Addr, "true"), nil)
+	login, _ := p.login(ctx, h, append(args, "--", h.Addr, "true"), nil)
 
 	// The login is denied, but ssh has recorded the key before.
 	b, err := os.ReadFile(filepath.Join(dir, fileKnownHosts))

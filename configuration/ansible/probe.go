@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
 )
 
 // Limits of a probe.
@@ -188,7 +189,9 @@ func (p *Prober) probeLogin(ctx context.Context, h configuration.Host) configura
 	}
 	defer remove()
 
-	return p.login(ctx, h, append(loginArgs(dir, h), "--", h.Addr, "true"), nil)
+	r, _ := p.login(ctx, h, append(loginArgs(dir, h), "--", h.Addr, "true"), nil)
+
+	return r
 }
 
 // noLogin begins the reason of a login that was not tried.
@@ -219,10 +222,10 @@ func (p *Prober) makeDir(h configuration.Host) (dir string, remove func(), err e
 	return dir, remove, nil
 }
 
-// login runs ssh, within loginTimeout.
+// login runs ssh, within loginTimeout. failed is the error of the command after a login.
 func (p *Prober) login(
 	ctx context.Context, h configuration.Host, args []string, stdin io.Reader,
-) configuration.Reach {
+) (r configuration.Reach, failed error) {
 	ctx, cancel := context.WithTimeout(ctx, loginTimeout)
 	defer cancel()
 
@@ -241,13 +244,15 @@ func (p *Prober) login(
 
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
-	case err == nil, ended && exit.ExitCode() != sshFailed && ctx.Err() == nil:
+	case err == nil:
+		return configuration.Reach{}, nil
+	case ended && exit.ExitCode() != sshFailed && ctx.Err() == nil:
 		// Another status than ssh's own is that of the command, after a login.
-		return configuration.Reach{}
+		return configuration.Reach{}, commandError(exit.ExitCode(), stderr.String())
 	case ctx.Err() != nil:
-		return configuration.Reach{Login: fmt.Sprintf("the login was not complete within %s", loginTimeout)}
+		return configuration.Reach{Login: fmt.Sprintf("the login was not complete within %s", loginTimeout)}, nil
 	case !ended:
-		return configuration.Reach{Login: noLogin + err.Error()}
+		return configuration.Reach{Login: noLogin + err.Error()}, nil
 	}
 
 	text := stderr.String()
@@ -255,7 +260,23 @@ func (p *Prober) login(
 	return configuration.Reach{
 		Login:  cmp.Or(explainLogin(text, h), "ssh failed without a message"),
 		Silent: h.Connection.Jump != "" && isSilent(text),
-	}
+	}, nil
+}
+
+// commandError returns the error of a command on a host, with the end of its messages in
+// one line of visible text.
+func commandError(code int, stderr string) error {
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+
+	text := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+
+		return r
+	}, inventory.Shorten(lines[len(lines)-1], 200))
+
+	return fmt.Errorf("exit status %d: %s", code, cmp.Or(text, "no message"))
 }
 
 // sshFailed is the exit status of ssh for its own failures.
