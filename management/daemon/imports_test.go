@@ -53,6 +53,7 @@ var mayImport = map[string][]string{
 	"management/selector":      {"inventory"},
 	"management/cluster":       {},
 	"management/pki":           {"inventory", "inventory/localfile"},
+	"management/secret":        {},
 	"management/job":           {"inventory", "configuration"},
 	"management/job/jobtest":   {"inventory", "management/job"},
 	"management/state":         {"inventory", "configuration", "management/cluster", "management/job"},
@@ -101,6 +102,7 @@ var mayImport = map[string][]string{
 		"management/engine",
 		"management/job",
 		"management/node",
+		"management/secret",
 		"management/state",
 		"management/variable",
 	},
@@ -261,6 +263,7 @@ var homes = []struct {
 	},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
 	{"github.com/coreos/go-oidc/", []string{"management/access/oidc"}, "one home per dependency"},
+	{"golang.org/x/crypto", []string{"management/secret"}, "one home per dependency"},
 	{
 		"github.com/prometheus/",
 		[]string{"management/metrics", "management/server", "management/daemon"},
