@@ -471,7 +471,12 @@ func unsafe(s string) *yaml.Node {
 // data returns the node of a value. Its strings, including keys, are unsafe
 // unless the value is trusted.
 func data(v any, trusted bool) (*yaml.Node, error) {
-	x, err := normal(v)
+	plain, err := plainOf(v)
+	if err != nil {
+		return nil, err
+	}
+
+	x, err := normal(plain)
 	if err != nil {
 		return nil, err
 	}

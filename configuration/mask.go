@@ -40,6 +40,8 @@ func (s Secrets) Values(vars map[string]any) []string {
 // is one.
 func (s Secrets) collect(found map[string]bool, value any, secret bool) {
 	switch value := value.(type) {
+	case Secret:
+		s.collect(found, value.value, true)
 	case Vars:
 		s.collect(found, map[string]any(value), secret)
 	case map[string]any:

@@ -63,6 +63,8 @@ func (s Secrets) hides(name string) bool {
 // hide returns a copy of a value without its secrets.
 func (s Secrets) hide(value any) any {
 	switch value := value.(type) {
+	case Secret:
+		return Hidden
 	case Vars:
 		return Vars(s.hideMap(value))
 	case map[string]any:
@@ -132,7 +134,8 @@ func (s Secrets) Restore(given, set Vars) (Vars, error) {
 // restore restores one value. at is its path, for errors; isSet reports whether
 // set is a value, which may be nil.
 func (s Secrets) restore(at, name string, given, set any, isSet bool) (any, error) {
-	if s.hides(name) && given == any(Hidden) {
+	_, marked := set.(Secret)
+	if (marked || s.hides(name)) && given == any(Hidden) {
 		if !isSet {
 			return nil, inventory.Errorf(inventory.KindInvalid,
 				"the value of %s is %q, which stands for the current secret, but none is set", at, Hidden).

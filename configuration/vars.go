@@ -499,6 +499,13 @@ func normal(v any) (any, error) {
 	switch v := v.(type) {
 	case nil, bool, int64:
 		return v, nil
+	case Secret:
+		// What cannot be read now was checked when it was set.
+		if v.locked != nil || v.source {
+			return nil, nil
+		}
+
+		return normal(v.value)
 	case string:
 		if !utf8.ValidString(v) {
 			return nil, errors.New("is not UTF-8 text")
@@ -638,7 +645,16 @@ func CheckVars(v Vars) error {
 }
 
 func checkSize(v Vars) error {
-	b, err := json.Marshal(map[string]any(v))
+	plain := make(map[string]any, len(v))
+	for name, value := range v {
+		if s, ok := value.(Secret); ok {
+			value = s.value
+		}
+
+		plain[name] = value
+	}
+
+	b, err := json.Marshal(plain)
 	if err != nil {
 		return fmt.Errorf("variables cannot be written as JSON: %w", err)
 	}
@@ -788,11 +804,16 @@ func (v *Var) UnmarshalJSON(data []byte) error {
 }
 
 // Merge merges layers in ascending order of precedence. A variable replaces an
-// earlier one of the same name; lists and maps are not merged.
+// earlier one of the same name; lists and maps are not merged. A variable that is
+// Secret in a layer is Secret in those above it.
 func Merge(layers ...Layer) map[string]Var {
 	merged := map[string]Var{}
 	for _, l := range layers {
 		for name, value := range l.Vars {
+			if _, secret := merged[name].Value.(Secret); secret {
+				value = NewSecret(value)
+			}
+
 			merged[name] = Var{Value: value, Origin: l.Origin, Trusted: l.Trusted}
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/secret"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -399,14 +400,15 @@ func (g gate) script(r *scriptedRun) {
 
 // bench is a Service on a store that is real, with playbooks that are not.
 type bench struct {
-	prober scriptedProber
-	t      *testing.T
-	server *etcd.Server
-	prefix string
-	client *etcd.Client
-	store  *store.Store
-	books  *scriptedPlaybooks
-	wrap   func(Store) Store
+	prober  scriptedProber
+	t       *testing.T
+	server  *etcd.Server
+	prefix  string
+	client  *etcd.Client
+	secrets *store.Secrets
+	store   *store.Store
+	books   *scriptedPlaybooks
+	wrap    func(Store) Store
 
 	*Engine
 	nodes     *node.Nodes
@@ -472,6 +474,7 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 
 	b := &bench{
 		t:        t,
+		secrets:  store.NewSecrets(secret.NewRing(secret.NewKey()), nil),
 		server:   shared,
 		prefix:   fmt.Sprintf("/%d", prefixes.Add(1)),
 		books:    newPlaybooks(),
@@ -502,7 +505,7 @@ func (b *bench) up() {
 		b.t.Fatal(err)
 	}
 
-	if b.store, err = store.Open(ctx, b.client, silent(), store.StaleAfter); err != nil {
+	if b.store, err = store.Open(ctx, b.client, b.secrets, silent(), store.StaleAfter); err != nil {
 		b.t.Fatal(err)
 	}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/secret"
 )
 
 // inputsRecord holds the variables and connections of a job, compressed in etcd.
@@ -40,8 +41,23 @@ func (r inputsRecord) inputs() job.Inputs {
 
 func (s *Store) inputsKey(job string) string { return s.key("/x/inputs/%s", job) }
 
+// sealedInputs are the inputs of a job with their secrets in a box.
+type sealedInputs struct {
+	inputsRecord
+
+	Sealed secret.Box `json:"sealed,omitempty"`
+}
+
+// putInputs returns the operation that stores the inputs of a job. The caller holds
+// the secrets until it has committed.
 func (s *Store) putInputs(job string, in job.Inputs) (clientv3.Op, error) {
-	b, err := json.Marshal(newInputsRecord(in))
+	stored, box, err := s.secrets.sealInputs(job, in)
+	if err != nil {
+		return clientv3.Op{}, err
+	}
+
+	b, err := json.Marshal(sealedInputs{newInputsRecord(stored), box})
+
 	return clientv3.OpPut(s.inputsKey(job), string(compress(b))), err
 }
 
@@ -59,20 +75,19 @@ func (s *Store) Inputs(ctx context.Context, id string) (in job.Inputs, err error
 		return in, inventory.Errorf(inventory.KindNotFound, "the inputs of job %s are no longer stored", id)
 	}
 
-	if in, err = decodeInputs(resp.Kvs[0]); err != nil {
+	record, err := decodeInputs(resp.Kvs[0])
+	if err != nil {
 		return in, job.UnreadableRecord("x/inputs/"+id, err.Error())
 	}
 
-	return in, nil
+	return s.secrets.openInputs(id, record.inputs(), record.Sealed), nil
 }
 
-func decodeInputs(kv *mvccpb.KeyValue) (job.Inputs, error) {
+func decodeInputs(kv *mvccpb.KeyValue) (sealedInputs, error) {
 	b, err := expand(kv.Value)
 	if err != nil {
-		return job.Inputs{}, err
+		return sealedInputs{}, err
 	}
 
-	record, err := decode[inputsRecord](b)
-
-	return record.inputs(), err
+	return decode[sealedInputs](b)
 }

@@ -317,6 +317,8 @@ func (s *Store) Accept(
 		return j, err
 	}
 
+	defer s.secrets.hold()()
+
 	inputs, err := s.putInputs(j.ID, in)
 	if err != nil {
 		return j, err

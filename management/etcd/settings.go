@@ -40,7 +40,14 @@ func (s *Store) PutOverlay(ctx context.Context, revision int64, overlay map[stri
 		overlay = map[string]any{}
 	}
 
-	op, err := put(s.overlayKey(), newOverlayRecord(overlay))
+	defer s.secrets.hold()()
+
+	stored, err := s.secrets.sealOverlay(overlay)
+	if err != nil {
+		return 0, err
+	}
+
+	op, err := put(s.overlayKey(), newOverlayRecord(stored))
 	if err != nil {
 		return 0, err
 	}

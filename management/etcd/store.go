@@ -21,11 +21,12 @@ import (
 // methods may be called at once; those with a context may block until it ends. Every
 // write returns once the view shows it. Close the Store after use.
 type Store struct {
-	client *etcd.Client
-	view   view
-	token  atomic.Int64 // the fencing token of the session; 0: none yet
-	stop   context.CancelFunc
-	done   sync.WaitGroup
+	client  *etcd.Client
+	secrets *Secrets
+	view    view
+	token   atomic.Int64 // the fencing token of the session; 0: none yet
+	stop    context.CancelFunc
+	done    sync.WaitGroup
 }
 
 var (
@@ -37,9 +38,12 @@ var (
 
 // Open reads all records of the view and keeps the view current until Close. The view
 // is stale after staleAfter, usually StaleAfter, without a confirmation by etcd. ctx
-// bounds the first read only.
-func Open(ctx context.Context, client *etcd.Client, log logrus.FieldLogger, staleAfter time.Duration) (*Store, error) {
-	s := &Store{client: client}
+// bounds the first read only. secrets encrypts and decrypts the secret variables.
+func Open(
+	ctx context.Context, client *etcd.Client, secrets *Secrets, log logrus.FieldLogger, staleAfter time.Duration,
+) (*Store, error) {
+	s := &Store{client: client, secrets: secrets}
+	s.view.secrets = secrets
 	s.view.init(client, log, staleAfter)
 
 	if err := s.start(ctx); err != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/secret"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -106,10 +107,15 @@ func dial(t *testing.T, s *etcd.Server, prefix string) *etcd.Client {
 	return c
 }
 
+// testKey encrypts the secrets of all stores.
+var testKey = secret.NewKey()
+
+func testSecrets() *Secrets { return NewSecrets(secret.NewRing(testKey), nil) }
+
 func open(t *testing.T, c *etcd.Client) *Store {
 	t.Helper()
 
-	s, err := Open(within(t, patience), c, silent(), StaleAfter)
+	s, err := Open(within(t, patience), c, testSecrets(), silent(), StaleAfter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +128,7 @@ func open(t *testing.T, c *etcd.Client) *Store {
 // openStale returns a store with a view that becomes stale early.
 func openStale(t *testing.T, c *etcd.Client) *Store {
 	t.Helper()
-	s, err := Open(within(t, patience), c, silent(), 600*time.Millisecond)
+	s, err := Open(within(t, patience), c, testSecrets(), silent(), 600*time.Millisecond)
 	must(t, err)
 	t.Cleanup(s.Close)
 

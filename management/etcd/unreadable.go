@@ -41,6 +41,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"x/vars":        decodes[variablesChangeRecord],
 	"x/results":     decodes[resultRecord],
 	"x/inputs":      func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeInputs(kv)) },
+	"x/secrets":     decodes[secretsRecord],
 	"x/log":         func(_ string, kv *mvccpb.KeyValue) error { return errorOf(expand(kv.Value)) },
 	"x/tail":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
 }

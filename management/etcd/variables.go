@@ -68,12 +68,18 @@ func (s *Store) variablesHistoryKey(scope state.Scope, seq uint64) string {
 func (s *Store) PutVars(
 	ctx context.Context, revision int64, scope state.Scope, vars configuration.Vars, c variable.Change,
 ) (int64, error) {
+	defer s.secrets.hold()()
+
 	key := s.variablesKey(scope)
 
 	write := clientv3.OpDelete(key)
 	if len(vars) > 0 {
-		var err error
-		if write, err = put(key, newVariablesRecord(vars)); err != nil {
+		stored, err := s.secrets.sealVars(placeVars(scope), vars, false)
+		if err != nil {
+			return 0, err
+		}
+
+		if write, err = put(key, newVariablesRecord(stored)); err != nil {
 			return 0, err
 		}
 	}
@@ -121,7 +127,12 @@ func (s *Store) recordOps(ctx context.Context, scope state.Scope, c variable.Cha
 
 	key := s.variablesHistoryKey(scope, c.Seq)
 
-	entry, err := put(key, newVariablesChangeRecord(c))
+	stored, err := s.secrets.sealChange(scope, c)
+	if err != nil {
+		return etcd.Ops{}, err
+	}
+
+	entry, err := put(key, newVariablesChangeRecord(stored))
 	if err != nil {
 		return etcd.Ops{}, err
 	}
@@ -163,7 +174,7 @@ func (s *Store) VarsHistory(ctx context.Context, scope state.Scope) ([]variable.
 			return nil, err
 		}
 
-		history[i] = record.change(kv.ModRevision)
+		history[i] = s.secrets.openChange(scope, record.change(kv.ModRevision))
 	}
 
 	return history, nil

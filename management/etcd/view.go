@@ -32,6 +32,8 @@ type view struct {
 	client *etcd.Client
 	log    logrus.FieldLogger
 
+	secrets *Secrets
+
 	staleAfter time.Duration
 	probeEvery time.Duration
 
@@ -428,7 +430,10 @@ func (v *view) applyVariables(scope state.Scope, deleted bool, kv *mvccpb.KeyVal
 	v.markChanged(state.ChangeVars, string(scope), len(kv.Value))
 
 	// A scope with a damaged record keeps its last values and their revision.
-	if err := update(v.variables.writable(), scope, deleted, kv, variablesRecord.variables); err != nil {
+	opened := func(r variablesRecord) configuration.Vars {
+		return v.secrets.openVars(placeVars(scope), r.variables())
+	}
+	if err := update(v.variables.writable(), scope, deleted, kv, opened); err != nil {
 		return err
 	}
 
@@ -453,7 +458,7 @@ func (v *view) applyOverlay(deleted bool, kv *mvccpb.KeyValue) error {
 	}
 
 	record, err := decode[overlayRecord](kv.Value)
-	v.overlay = record.overlay()
+	v.overlay = v.secrets.openOverlay(record.overlay())
 
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/crypto/chacha20poly1305"
@@ -20,9 +21,15 @@ type Box string
 // associated data of the encryption.
 type Place []string
 
+// With returns the place below p with more parts.
+func (p Place) With(parts ...string) Place { return append(slices.Clip(p), parts...) }
+
+// String returns a text that no other valid place has.
+func (p Place) String() string { return strings.Join(p, "\x00") }
+
 // bytes returns an encoding that no other place has: no part contains a zero byte.
 func (p Place) bytes() ([]byte, error) {
-	joined := strings.Join(p, "\x00")
+	joined := p.String()
 	if strings.Count(joined, "\x00") != len(p)-1 {
 		return nil, errors.New("a part of the place of a secret contains a zero byte")
 	}
@@ -43,7 +50,9 @@ var ErrNoKey = errors.New("there is no key")
 // MissingKeyError is the error for a box of a key that the ring lacks.
 type MissingKeyError struct{ ID string }
 
-func (e *MissingKeyError) Error() string { return "it is encrypted with key " + e.ID + ", which is missing" }
+func (e *MissingKeyError) Error() string {
+	return "it is encrypted with key " + e.ID + ", which is missing"
+}
 
 // ErrDamaged is the error for a box that does not open although its key is there: it
 // was changed, or it belongs to another place.

@@ -123,13 +123,13 @@ func TestKeyFile(t *testing.T) {
 	line := strings.Split(string(NewRing(NewKey()).Encode()), "\n")[2]
 
 	for content, want := range map[string]string{
-		"":                      "no key",
-		"# only a comment\n":    "no key",
-		"short\n":               "line 1",
-		"\n" + line + "x\n":     "line 2",
-		line + "\n" + line:      "repeats",
-		"c2hvcnQ=\n":            "line 1",
-		string(many(maxKeys+1)): "more than",
+		"":                        "no key",
+		"# only a comment\n":      "no key",
+		"short\n":                 "line 1",
+		"\n" + line + "x\n":       "line 2",
+		line + "\n" + line:        "repeats",
+		"c2hvcnQ=\n":              "line 1",
+		string(many(maxKeys + 1)): "more than",
 	} {
 		_, err := Parse([]byte(content))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), line) {

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/secret"
+	"github.com/contiv/cluster/management/state"
+)
+
+// secretsRecord names the key that encrypts the secrets of this store. Every instance
+// needs that key.
+type secretsRecord struct {
+	Key      string `json:"key"`
+	Rotating bool   `json:"rotating,omitempty"` // former keys go once nothing needs them
+}
+
+func (s *Store) secretsKey() string { return s.key("/x/secrets") }
+
+// SecretsKey returns the id of the key that encrypts the secrets of the store, "" if it
+// has none yet, and whether a rotation to it is under way. It reads by quorum.
+func (s *Store) SecretsKey(ctx context.Context) (id string, rotating bool, err error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+
+	resp, err := s.client.Get(ctx, s.secretsKey())
+	if err != nil || len(resp.Kvs) == 0 {
+		return "", false, s.failure(ctx, err)
+	}
+
+	record, err := decode[secretsRecord](resp.Kvs[0].Value)
+
+	return record.Key, record.Rotating, err
+}
+
+// NoteSecretsKey stores the id of the key that encrypts the secrets from now on. It is
+// KindConflict unless the store names the key before, or none if that is empty.
+func (s *Store) NoteSecretsKey(ctx context.Context, before, id string, rotating bool) error {
+	key := s.secretsKey()
+
+	bounded, cancel := s.bounded(ctx)
+	defer cancel()
+
+	resp, err := s.client.Get(bounded, key)
+	if err != nil {
+		return s.failure(bounded, err)
+	}
+
+	var old secretsRecord
+
+	revision := int64(0)
+	if len(resp.Kvs) > 0 {
+		revision = resp.Kvs[0].ModRevision
+		if old, err = decode[secretsRecord](resp.Kvs[0].Value); err != nil {
+			return err
+		}
+	}
+
+	if old.Key != before {
+		return inventory.Errorf(inventory.KindConflict, "another instance has changed the key of the secrets to %s",
+			old.Key).Do("copy its key file to this host, and restart clusterm")
+	}
+
+	write, err := put(key, secretsRecord{id, rotating})
+	if err != nil {
+		return err
+	}
+
+	_, err = s.commit(ctx, etcd.Ops{If: []clientv3.Cmp{atRevision(key, revision)}, Then: []clientv3.Op{write}})
+
+	return err
+}
+
+// Secrets returns the encryption of this store.
+func (s *Store) Secrets() *Secrets { return s.secrets }
+
+// Ring returns the keys in use.
+func (s *Secrets) Ring() secret.Ring { return *s.ring.Load() }
+
+// Use replaces the keys, and the reason why they cannot encrypt. It waits until no
+// write is under way whose secrets the former keys have encrypted.
+func (s *Secrets) Use(ring secret.Ring, problem error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+
+	s.ring.Store(&ring)
+	s.setProblem(problem)
+}
+
+// StoredSecrets counts the secrets in the store.
+type StoredSecrets struct {
+	Boxes      map[string]int // that can be read, by the id of their key
+	Plain      int            // values that are to be encrypted, and are not
+	Unreadable []string       // what cannot be decrypted: variables with their scope, and jobs; sorted
+}
+
+// outdated reports whether a secret that can be read is not encrypted with the key that
+// encrypts now.
+func (c StoredSecrets) outdated(ring secret.Ring) bool {
+	for id, count := range c.Boxes {
+		if count > 0 && id != ring.Active() {
+			return true
+		}
+	}
+
+	return c.Plain > 0
+}
+
+func (c *StoredSecrets) add(more StoredSecrets) {
+	for id, count := range more.Boxes {
+		c.Boxes[id] += count
+	}
+
+	c.Plain += more.Plain
+	c.Unreadable = append(c.Unreadable, more.Unreadable...)
+}
+
+// protectedRecord is a kind of record with secrets.
+type protectedRecord struct {
+	prefix string // below the prefix of the store
+	// count counts the secrets of a record. name is its key after the prefix.
+	count func(s *Secrets, name string, kv *mvccpb.KeyValue) (StoredSecrets, error)
+	// encrypt returns the record anew.
+	encrypt func(s *Secrets, name string, kv *mvccpb.KeyValue) ([]byte, error)
+}
+
+var protectedRecords = []protectedRecord{
+	{"/v/vars/", countVariables, encryptVariables},
+	{"/x/vars/", countHistory, encryptHistory},
+	{"/v/overlay", countOverlay, encryptOverlay},
+	{"/x/inputs/", countInputs, encryptInputs},
+}
+
+// scanPage is the number of records that are read at a time. Those of large jobs have
+// about a megabyte.
+const scanPage = 16
+
+// CountSecrets counts the secrets in the store. It reads all records that may have some.
+func (s *Store) CountSecrets(ctx context.Context) (StoredSecrets, error) {
+	total := StoredSecrets{Boxes: map[string]int{}}
+
+	err := s.eachProtected(ctx, func(kind protectedRecord, name string, kv *mvccpb.KeyValue) error {
+		found, err := kind.count(s.secrets, name, kv)
+		total.add(found)
+
+		// The health names records that cannot be decoded.
+		if err != nil {
+			total.Unreadable = append(total.Unreadable, s.below(string(kv.Key)))
+		}
+
+		return nil
+	})
+
+	slices.Sort(total.Unreadable)
+	total.Unreadable = slices.Compact(total.Unreadable)
+
+	return total, err
+}
+
+// eachProtected calls visit for every record that may have secrets.
+func (s *Store) eachProtected(
+	ctx context.Context, visit func(kind protectedRecord, name string, kv *mvccpb.KeyValue) error,
+) error {
+	for _, kind := range protectedRecords {
+		prefix := s.key("%s", kind.prefix)
+		from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+
+		for from != "" {
+			resp, err := s.page(ctx, from, end)
+			if err != nil {
+				return err
+			}
+
+			for _, kv := range resp.Kvs {
+				if err := visit(kind, strings.TrimPrefix(string(kv.Key), prefix), kv); err != nil {
+					return err
+				}
+			}
+
+			if from = ""; resp.More {
+				from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+			}
+		}
+	}
+
+	return nil
+}
+
+func (s *Store) page(ctx context.Context, from, end string) (*clientv3.GetResponse, error) {
+	bounded, cancel := s.bounded(ctx)
+	defer cancel()
+
+	resp, err := s.client.Get(bounded, from, clientv3.WithRange(end), clientv3.WithLimit(scanPage))
+
+	return resp, s.failure(bounded, err)
+}
+
+// maxPasses bounds the attempts to encrypt records that others change meanwhile.
+const maxPasses = 20
+
+// EncryptSecrets encrypts with the key in use every secret that is stored in the clear
+// or with another key of the ring. It returns the number of records that it has written.
+// It leaves alone what it cannot read. It may be interrupted and repeated at any time.
+func (s *Store) EncryptSecrets(ctx context.Context) (written int, err error) {
+	if problem := s.secrets.Problem(); problem != nil {
+		return 0, problem
+	}
+
+	for range maxPasses {
+		count, conflicts, err := s.encryptPass(ctx)
+		written += count
+
+		if err != nil || conflicts == 0 {
+			return written, err
+		}
+	}
+
+	return written, inventory.Errorf(inventory.KindConflict,
+		"variables changed faster than they could be encrypted").Do("try again")
+}
+
+func (s *Store) encryptPass(ctx context.Context) (written, conflicts int, err error) {
+	err = s.eachProtected(ctx, func(kind protectedRecord, name string, kv *mvccpb.KeyValue) error {
+		done, err := s.encryptRecord(ctx, kind, name, kv)
+		if done {
+			written++
+		}
+
+		if inventory.KindOf(err) == inventory.KindConflict {
+			conflicts++
+			return nil
+		}
+
+		return err
+	})
+
+	return written, conflicts, err
+}
+
+// encryptRecord writes a record anew, if its secrets need that.
+func (s *Store) encryptRecord(
+	ctx context.Context, kind protectedRecord, name string, kv *mvccpb.KeyValue,
+) (written bool, err error) {
+	defer s.secrets.hold()()
+
+	found, err := kind.count(s.secrets, name, kv)
+	if err != nil || !found.outdated(s.secrets.Ring()) {
+		return false, nil
+	}
+
+	value, err := kind.encrypt(s.secrets, name, kv)
+	if err != nil {
+		return false, fmt.Errorf("encrypt the secrets in %s: %w", s.below(string(kv.Key)), err)
+	}
+
+	_, err = s.commit(ctx, etcd.Ops{
+		If:   []clientv3.Cmp{atRevision(string(kv.Key), kv.ModRevision)},
+		Then: []clientv3.Op{clientv3.OpPut(string(kv.Key), string(value))},
+	})
+
+	return err == nil, err
+}
+
+// countVars counts the secrets among stored variables. where names their place.
+func (s *Secrets) countVars(at secret.Place, where string, stored configuration.Vars) StoredSecrets {
+	found := StoredSecrets{Boxes: map[string]int{}}
+
+	for _, name := range slices.Sorted(maps.Keys(stored)) {
+		form, content := formOf(stored[name])
+
+		switch form {
+		case formSealed:
+			box, _ := content.(string)
+			if err := s.open(at.With(name), secret.Box(box), &document{}); err != nil {
+				found.Unreadable = append(found.Unreadable, name+" ("+where+")")
+				continue
+			}
+
+			found.Boxes[secret.Box(box).KeyID()]++
+		case formSource, formShared, formLost:
+		default:
+			if s.protects(name, stored[name]) {
+				found.Plain++
+			}
+		}
+	}
+
+	return found
+}
+
+func countVariables(s *Secrets, scope string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
+	record, err := decode[variablesRecord](kv.Value)
+	return s.countVars(placeVars(state.Scope(scope)), scope, record.Vars), err
+}
+
+func encryptVariables(s *Secrets, scope string, kv *mvccpb.KeyValue) ([]byte, error) {
+	record, err := decode[variablesRecord](kv.Value)
+	if err != nil {
+		return nil, err
+	}
+
+	at := placeVars(state.Scope(scope))
+	if record.Vars, err = s.sealVars(at, s.openVars(at, record.Vars), false); err != nil {
+		return nil, err
+	}
+
+	return json.Marshal(record)
+}
+
+// historyScope returns the scope in the name of a history entry, SCOPE/SEQ.
+func historyScope(name string) state.Scope {
+	return state.Scope(name[:max(0, strings.LastIndexByte(name, '/'))])
+}
+
+func countHistory(s *Secrets, name string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
+	record, err := decode[variablesChangeRecord](kv.Value)
+	if err != nil {
+		return StoredSecrets{}, err
+	}
+
+	scope := historyScope(name)
+	at, where := placeHistory(scope, record.Seq), "history of "+string(scope)
+
+	found := s.countVars(at.With("before"), where, record.Before)
+	found.add(s.countVars(at.With("after"), where, record.After))
+
+	return found, nil
+}
+
+func encryptHistory(s *Secrets, name string, kv *mvccpb.KeyValue) ([]byte, error) {
+	record, err := decode[variablesChangeRecord](kv.Value)
+	if err != nil {
+		return nil, err
+	}
+
+	scope := historyScope(name)
+
+	change, err := s.sealChange(scope, s.openChange(scope, record.change(0)))
+	if err != nil {
+		return nil, err
+	}
+
+	return json.Marshal(newVariablesChangeRecord(change))
+}
+
+func countOverlay(s *Secrets, _ string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
+	record, err := decode[overlayRecord](kv.Value)
+	vars, _ := record.Keys[overlayVars].(map[string]any)
+
+	return s.countVars(placeOverlay(), "config", vars), err
+}
+
+func encryptOverlay(s *Secrets, _ string, kv *mvccpb.KeyValue) ([]byte, error) {
+	record, err := decode[overlayRecord](kv.Value)
+	if err != nil {
+		return nil, err
+	}
+
+	overlay, err := s.sealOverlay(s.openOverlay(record.overlay()))
+	if err != nil {
+		return nil, err
+	}
+
+	return json.Marshal(newOverlayRecord(overlay))
+}
+
+func countInputs(s *Secrets, id string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
+	record, err := decodeInputs(kv)
+	if err != nil {
+		return StoredSecrets{}, err
+	}
+
+	found := StoredSecrets{Boxes: map[string]int{}}
+
+	if record.Sealed != "" {
+		// A job without its secrets is left as it is.
+		if err := s.open(placeInputs(id), record.Sealed, &[]document{}); err != nil {
+			found.Unreadable = append(found.Unreadable, "job "+id)
+			return found, nil
+		}
+
+		found.Boxes[record.Sealed.KeyID()]++
+	}
+
+	found.add(s.countVars(nil, "", record.Extra))
+
+	for _, vars := range record.Vars {
+		for name, v := range vars {
+			found.add(s.countVars(nil, "", configuration.Vars{name: v.Value}))
+		}
+	}
+
+	return found, nil
+}
+
+func encryptInputs(s *Secrets, id string, kv *mvccpb.KeyValue) ([]byte, error) {
+	record, err := decodeInputs(kv)
+	if err != nil {
+		return nil, err
+	}
+
+	stored, box, err := s.sealInputs(id, s.openInputs(id, record.inputs(), record.Sealed))
+	if err != nil {
+		return nil, err
+	}
+
+	b, err := json.Marshal(sealedInputs{newInputsRecord(stored), box})
+
+	return compress(b), err
+}

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/secret"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
+)
+
+// canary is in the secrets of these tests, and nowhere else.
+const canary = "canary-7f3a9c"
+
+// openWith opens another store on the same records.
+func openWith(t *testing.T, s *Store, secrets *Secrets) *Store {
+	t.Helper()
+
+	again, err := Open(within(t, patience), s.client, secrets, silent(), StaleAfter)
+	must(t, err)
+	t.Cleanup(again.Close)
+
+	return again
+}
+
+// values returns every value below the prefix of the store, expanded where it is
+// compressed.
+func values(t *testing.T, s *Store) []byte {
+	t.Helper()
+
+	resp, err := s.client.Get(within(t, patience), s.key("/"), clientv3.WithPrefix())
+	must(t, err)
+
+	var all []byte
+	for _, kv := range resp.Kvs {
+		all = append(all, kv.Value...)
+
+		if plain, err := expand(kv.Value); err == nil {
+			all = append(all, plain...)
+		}
+	}
+
+	return all
+}
+
+// secretVars are variables of every kind: secret by mark, by name, by the name of a
+// part, from outside, not at all, and plain ones that look like a stored form.
+func secretVars() configuration.Vars {
+	return configuration.Vars{
+		"db":          configuration.NewSecret(map[string]any{"user": "u", "pin": json.Number("1.50"), "x": canary}),
+		"db_password": canary + "<&>",
+		"env":         map[string]any{"a": []any{map[string]any{"api_token": canary}}},
+		"outside":     configuration.SourcedSecret(),
+		"plain":       "plain",
+		"looks":       map[string]any{"$sealed": "v1.a.b"},
+		"nested":      map[string]any{"$plain": map[string]any{"$lost": true}},
+		"dollar":      map[string]any{"$sealed": "x", "b": int64(1)},
+	}
+}
+
+// storeSecrets stores secret variables in records of every kind.
+func storeSecrets(t *testing.T, s *Store) {
+	t.Helper()
+
+	ctx := within(t, patience)
+	_, err := s.PutVars(ctx, 0, state.ScopeGlobal, secretVars(), variable.Change{
+		Time: noon, Actor: "root", Action: variable.ActionSet, Before: configuration.Vars{"old_token": canary},
+		After: secretVars(),
+	})
+	must(t, err)
+
+	_, err = s.PutOverlay(ctx, 0, map[string]any{"log_level": "debug", "vars": map[string]any(secretVars())})
+	must(t, err)
+
+	_, err = s.Accept(ctx, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, secretInputs(), nil)
+	must(t, err)
+}
+
+func secretInputs() job.Inputs {
+	host := map[string]configuration.Var{}
+	for name, value := range secretVars() {
+		host[name] = configuration.Var{Value: value, Origin: configuration.OriginGlobal}
+	}
+
+	return job.Inputs{
+		Vars:        map[string]map[string]configuration.Var{"a-1": host, "b-2": host},
+		Connections: map[string]configuration.Connection{},
+		Extra:       secretVars(),
+	}
+}
+
+// checkSecrets reads the records of storeSecrets.
+func checkSecrets(t *testing.T, s *Store) {
+	t.Helper()
+
+	ctx := within(t, patience)
+	if got := s.View().Vars(state.ScopeGlobal); !reflect.DeepEqual(got, secretVars()) {
+		t.Errorf("variables: %#v", map[string]any(got))
+	}
+
+	history, err := s.VarsHistory(ctx, state.ScopeGlobal)
+	must(t, err)
+
+	if len(history) != 1 || !reflect.DeepEqual(history[0].After, secretVars()) ||
+		history[0].Before["old_token"] != canary {
+		t.Errorf("history: %+v", history)
+	}
+
+	if got := s.View().Overlay["vars"]; !reflect.DeepEqual(got, map[string]any(secretVars())) {
+		t.Errorf("overlay: %+v", s.View().Overlay)
+	}
+
+	in, err := s.Inputs(ctx, "1")
+	must(t, err)
+
+	if !reflect.DeepEqual(in, secretInputs()) {
+		t.Errorf("inputs: %+v", in)
+	}
+}
+
+// TestSecretsAtRest stores secrets in records of every kind: no value in etcd contains
+// one, and all are read back as they were.
+func TestSecretsAtRest(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	storeSecrets(t, s)
+	checkSecrets(t, s)
+	checkSecrets(t, openWith(t, s, testSecrets()))
+
+	if stored := values(t, s); bytes.Contains(stored, []byte(canary)) || !bytes.Contains(stored, []byte("plain")) {
+		t.Errorf("in etcd: %s", stored)
+	}
+
+	found, err := s.CountSecrets(within(t, patience))
+	must(t, err)
+
+	if found.Boxes[testKey.ID()] != 3+4+3+1 || found.Plain != 0 || found.Unreadable != nil {
+		t.Errorf("%+v", found)
+	}
+}
+
+// TestSharedSecretIsStoredOnce accepts a job with many hosts: the size of its inputs
+// does not grow with the number of hosts that share a secret.
+func TestSharedSecretIsStoredOnce(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	size := func(hosts int) int {
+		in := job.Inputs{Vars: map[string]map[string]configuration.Var{}}
+		for i := range hosts {
+			in.Vars[fmt.Sprint("h-", i)] = map[string]configuration.Var{
+				"db_password": {Value: strings.Repeat(canary, 10), Origin: configuration.OriginGlobal},
+			}
+		}
+
+		op, err := s.putInputs("1", in)
+		must(t, err)
+
+		return len(op.ValueBytes())
+	}
+
+	if one, many := size(1), size(1000); many > one+12_000 {
+		t.Errorf("one host: %d bytes, 1000 hosts: %d", one, many)
+	}
+}
+
+// TestMissingKey opens a store without the key of its secrets: other variables stay
+// readable and writable, also beside secrets, and with the key everything is back.
+func TestMissingKey(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	storeSecrets(t, s)
+
+	missing := inventory.Errorf(inventory.KindRefused, "the key file is missing").Do("restore it")
+	without := openWith(t, s, NewSecrets(secret.Ring{}, missing))
+	ctx := within(t, patience)
+
+	vars := without.View().Vars(state.ScopeGlobal)
+	if vars["plain"] != "plain" {
+		t.Errorf("a plain variable is %v", vars["plain"])
+	}
+
+	for _, name := range []string{"db", "db_password", "env"} {
+		hidden, ok := vars[name].(configuration.Secret)
+		if !ok || !strings.Contains(hidden.Problem(), testKey.ID()) {
+			t.Errorf("%s is %v: %q", name, vars[name], hidden.Problem())
+		}
+	}
+
+	// A change of another variable keeps the secrets.
+	vars["more"] = "1"
+	_, err := without.PutVars(ctx, 0, state.ScopeGlobal, vars, variable.Change{After: configuration.Vars{"more": "1"}})
+	must(t, err)
+
+	// A locked value cannot move to another place.
+	_, err = without.PutVars(ctx, 0, state.ScopeNode("a-1"), vars, variable.Change{})
+	if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), testKey.ID()) {
+		t.Errorf("a locked value was moved: %v", err)
+	}
+
+	_, err = without.PutVars(ctx, 0, state.ScopeGlobal, configuration.Vars{"new_token": canary}, variable.Change{})
+	if err == nil || !strings.Contains(err.Error(), `"new_token" cannot be stored: the key file is missing`) {
+		t.Errorf("a secret was stored without a key: %v", err)
+	}
+
+	in, err := without.Inputs(ctx, "1")
+	must(t, err)
+
+	if err := configuration.CheckReadable(in.Vars["a-1"]); inventory.KindOf(err) != inventory.KindRefused {
+		t.Errorf("the inputs of a job without their key: %v", err)
+	}
+
+	found, err := without.CountSecrets(ctx)
+	must(t, err)
+
+	want := []string{
+		"db (config)", "db (global)", "db (history of global)", "db_password (config)", "db_password (global)",
+		"db_password (history of global)", "env (config)", "env (global)", "env (history of global)", "job 1",
+		"old_token (history of global)",
+	}
+	if !reflect.DeepEqual(found.Unreadable, want) || len(found.Boxes) != 0 {
+		t.Errorf("%+v", found)
+	}
+
+	again := openWith(t, s, testSecrets()).View().Vars(state.ScopeGlobal)
+	if again["db_password"] != canary+"<&>" || again["more"] != "1" {
+		t.Errorf("with the key again: %v", again["db_password"])
+	}
+}
+
+// TestSecretsDoNotMove copies encrypted values to other variables, scopes and jobs: they
+// do not open there.
+func TestSecretsDoNotMove(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	storeSecrets(t, s)
+
+	ctx := within(t, patience)
+	raw, err := s.client.Get(ctx, s.variablesKey(state.ScopeGlobal))
+	must(t, err)
+
+	record, err := decode[variablesRecord](raw.Kvs[0].Value)
+	must(t, err)
+
+	record.Vars["plain"] = record.Vars["db_password"]
+
+	for key, record := range map[string]variablesRecord{
+		s.variablesKey(state.ScopeGlobal): record, s.variablesKey(state.ScopeNode("a-1")): record,
+	} {
+		op, err := put(key, record)
+		must(t, err)
+		_, err = s.client.Do(ctx, op)
+		must(t, err)
+	}
+
+	inputs, err := s.client.Get(ctx, s.inputsKey("1"))
+	must(t, err)
+	_, err = s.client.Put(ctx, s.inputsKey("2"), string(inputs.Kvs[0].Value))
+	must(t, err)
+
+	again := openWith(t, s, testSecrets())
+	in, err := again.Inputs(ctx, "2")
+	must(t, err)
+
+	for place, value := range map[string]any{
+		"another variable": again.View().Vars(state.ScopeGlobal)["plain"],
+		"another scope":    again.View().Vars(state.ScopeNode("a-1"))["db_password"],
+		"another job":      in.Extra["db_password"],
+	} {
+		hidden, ok := value.(configuration.Secret)
+		if !ok || !strings.Contains(hidden.Problem(), "moved") {
+			t.Errorf("%s: it is %v %q", place, value, hidden.Problem())
+		}
+	}
+
+	if again.View().Vars(state.ScopeGlobal)["db_password"] != canary+"<&>" {
+		t.Error("the value at its own place is gone")
+	}
+}
+
+// TestEncryptSecrets stores secrets under patterns that do not match, in the clear. With
+// the patterns they are encrypted; a second time there is nothing left to do.
+func TestEncryptSecrets(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	ctx := within(t, patience)
+
+	s.secrets.UsePatterns(func() configuration.Secrets { return nil })
+	storeSecrets(t, s)
+
+	if !bytes.Contains(values(t, s), []byte(canary)) {
+		t.Fatal("nothing was stored in the clear")
+	}
+
+	s.secrets.UsePatterns(configuration.DefaultSecrets)
+
+	if written, err := s.EncryptSecrets(ctx); err != nil || written != 4 {
+		t.Errorf("%d records, %v", written, err)
+	}
+
+	checkSecrets(t, s)
+
+	if stored := values(t, s); bytes.Contains(stored, []byte(canary)) {
+		t.Errorf("in etcd: %s", stored)
+	}
+
+	if written, err := s.EncryptSecrets(ctx); err != nil || written != 0 {
+		t.Errorf("again: %d records, %v", written, err)
+	}
+}
+
+// TestNewKey encrypts all secrets with a new key. They are readable at any time, and the
+// former key is needed no more.
+func TestNewKey(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	ctx := within(t, patience)
+	storeSecrets(t, s)
+
+	now := secret.NewKey()
+	s.secrets.Use(secret.NewRing(testKey).With(now), nil)
+	checkSecrets(t, s)
+
+	if written, err := s.EncryptSecrets(ctx); err != nil || written != 4 {
+		t.Errorf("%d records, %v", written, err)
+	}
+
+	found, err := s.CountSecrets(ctx)
+	must(t, err)
+
+	if found.Boxes[testKey.ID()] != 0 || found.Boxes[now.ID()] != 11 {
+		t.Errorf("%+v", found)
+	}
+
+	checkSecrets(t, openWith(t, s, NewSecrets(secret.NewRing(now), nil)))
+}
+
+// TestSecretsKey names the key of a store: of two instances that begin at once, one is
+// refused.
+func TestSecretsKey(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	ctx := within(t, patience)
+
+	if id, _, err := s.SecretsKey(ctx); id != "" || err != nil {
+		t.Errorf("an empty store names %q, %v", id, err)
+	}
+
+	must(t, s.NoteSecretsKey(ctx, "", "one", false))
+	conflict(t, s.NoteSecretsKey(ctx, "", "two", false))
+	must(t, s.NoteSecretsKey(ctx, "one", "three", true))
+
+	if id, rotating, err := s.SecretsKey(ctx); id != "three" || !rotating || err != nil {
+		t.Errorf("%q, %v, %v", id, rotating, err)
+	}
+}
