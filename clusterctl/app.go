@@ -118,6 +118,7 @@ func (a *app) root() *cli.Command {
 			a.instance(),
 			a.token(),
 			a.auth(),
+			a.secrets(),
 			a.health(),
 			a.version(),
 			a.supportBundle(),

@@ -19,6 +19,10 @@ import (
 const valueHelp = "A VALUE is true, a number, or JSON such as \"text\", [\"a\", 2] or {\"k\": 1}; everything else is " +
 	"text.\nTo keep a number or a boolean as text, quote it twice: 'release=\"1.10\"'."
 
+const secretHelp = "With --secret, KEY=@FILE and KEY=- read the value from a file or from stdin, so that no other " +
+	"process sees it; every VALUE is text, without a newline at its end. KEY alone makes a variable that is set " +
+	"secret. A secret variable stays secret until it is unset."
+
 func (a *app) vars() *cli.Command {
 	return &cli.Command{
 		Name:  "vars",
@@ -48,10 +52,14 @@ func (a *app) vars() *cli.Command {
 				args:  "[KEY=VALUE…]",
 				max:   -1,
 				usage: "set variables, and keep the others",
-				about: valueHelp,
-				flags: append(scopesFlags(), extraVarsFlag("variables to set")),
+				about: valueHelp + "\n" + secretHelp,
+				flags: append(scopesFlags(), extraVarsFlag("variables to set"), &cli.BoolFlag{
+					Name:  "secret",
+					Usage: "encrypt the variables, and never show their values again",
+				}),
 				examples: []string{
 					"clusterctl vars set --global proxy=http://proxy:3128 retries=3",
+					"clusterctl vars set --global --secret db_pin=@pin.txt",
 					"clusterctl vars set --group service-worker -e '{\"env\": {\"tier\": \"back\"}}'",
 					"clusterctl vars set --node web-1-AB12 --node web-2-CD34 -e @vars.yml",
 				},
@@ -339,7 +347,12 @@ func varsSet(ctx context.Context, c *call) error {
 		return err
 	}
 
-	single, err := assignments(c.args)
+	read := assignments
+	if c.Bool("secret") {
+		read = func(args []string) (api.Vars, error) { return c.secretAssignments(ctx, args) }
+	}
+
+	single, err := read(c.args)
 	if err != nil {
 		return err
 	}
@@ -370,12 +383,20 @@ func varsSet(ctx context.Context, c *call) error {
 			Try("to remove a variable: clusterctl vars unset")
 	}
 
-	return c.patchVars(ctx, scopes, v, "set")
+	var secret []string
+	if c.Bool("secret") {
+		secret = slices.Sorted(maps.Keys(v))
+	}
+
+	return c.patchVars(ctx, scopes, v, "set", secret...)
 }
 
 // patchVars changes the variables of every level, and reports the change. A level
-// that cannot be read, such as that of an unknown node, prevents all changes.
-func (c *call) patchVars(ctx context.Context, scopes []scope, patch api.Vars, verb string) error {
+// that cannot be read, such as that of an unknown node, prevents all changes. The
+// variables named in secret become secret.
+func (c *call) patchVars(
+	ctx context.Context, scopes []scope, patch api.Vars, verb string, secret ...string,
+) error {
 	if len(scopes) > 1 {
 		for _, s := range scopes {
 			if _, err := c.manager.Vars(ctx, s.Scope); err != nil {
@@ -390,7 +411,7 @@ func (c *call) patchVars(ctx context.Context, scopes []scope, patch api.Vars, ve
 	)
 
 	for _, s := range scopes {
-		done, err := c.manager.PatchVars(ctx, s.Scope, patch)
+		done, err := c.manager.PatchSecretVars(ctx, s.Scope, patch, secret...)
 		if err != nil {
 			if len(titles) > 0 {
 				c.say("%s for %s before the failure: %s", verb, strings.Join(titles, ", "), keys(patch))

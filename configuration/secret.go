@@ -131,9 +131,27 @@ func (s Secrets) Restore(given, set Vars) (Vars, error) {
 	return out, nil
 }
 
+// restoreMark returns the value that a request marks as secret: that of the request, or
+// with Hidden the one that is set.
+func (s Secrets) restoreMark(at string, mark Secret, set any, isSet bool) (any, error) {
+	switch {
+	case mark.value != any(Hidden):
+		return mark, nil
+	case isSet:
+		return NewSecret(set), nil
+	}
+
+	return nil, inventory.Errorf(inventory.KindInvalid, "%s is not set, so it cannot become secret", at).
+		Do("give its value")
+}
+
 // restore restores one value. at is its path, for errors; isSet reports whether
 // set is a value, which may be nil.
 func (s Secrets) restore(at, name string, given, set any, isSet bool) (any, error) {
+	if mark, ok := given.(Secret); ok {
+		return s.restoreMark(at, mark, set, isSet)
+	}
+
 	_, marked := set.(Secret)
 	if (marked || s.hides(name)) && given == any(Hidden) {
 		if !isSet {

@@ -20,7 +20,8 @@ import (
 // A folder on the way with the sticky bit, such as /tmp, is accepted: others cannot
 // replace entries of it.
 func CheckOwned(dir string) (resolved string, err error) {
-	folder, err := withoutLinks(dir)
+	folder, err := withoutLinks(dir, "move the playbooks below folders that only root can write, such as "+
+		"/etc/clusterm/playbooks")
 	if err != nil {
 		return "", err
 	}
@@ -54,10 +55,27 @@ func CheckOwned(dir string) (resolved string, err error) {
 	return folder, nil
 }
 
-// withoutLinks returns the path of a folder without links. It refuses a path through a
+// CheckOwnedFile returns the path of a file without links, which the caller must use in
+// place of path. It refuses a file that another account than root and that of this
+// process may change: the file, and every folder and link on the way to it.
+func CheckOwnedFile(path string) (resolved string, err error) {
+	file, err := withoutLinks(path, "move the file below folders that only root can write, such as /etc/clusterm")
+	if err != nil {
+		return "", err
+	}
+
+	if problem := writable(file, false); problem != "" {
+		return "", refusef("%s", problem).Do("let only root write it: chown root: %[1]s && chmod go-w %[1]s", file)
+	}
+
+	return file, nil
+}
+
+// withoutLinks returns the path of a folder or a file without links. move is the remedy
+// for a way to it that others can change. It refuses a path through a
 // folder or a link that another account can change. Each folder is checked before
 // an entry of it is read, so that nobody can replace one in between.
-func withoutLinks(dir string) (string, error) {
+func withoutLinks(dir, move string) (string, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
 		return "", refusef("%w", err)
@@ -95,8 +113,7 @@ func withoutLinks(dir string) (string, error) {
 		}
 
 		if problem != "" {
-			return "", refusef("%s", problem).
-				Do("move the playbooks below folders that only root can write, such as /etc/clusterm/playbooks")
+			return "", refusef("%s", problem).Do("%s", move)
 		}
 
 		if !isLink {
@@ -105,7 +122,7 @@ func withoutLinks(dir string) (string, error) {
 		}
 
 		if links++; links > maxLinks {
-			return "", refusef("%s leads through too many links", dir).Do("give the folder itself")
+			return "", refusef("%s leads through too many links", dir).Do("give the path without links")
 		}
 
 		target, err := os.Readlink(next)

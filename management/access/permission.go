@@ -95,6 +95,8 @@ var Permissions = []Permission{
 	{Route{http.MethodGet, "/v1/tokens"}, admins, Whole},
 	{Route{http.MethodPost, "/v1/tokens"}, admins, Whole},
 	{Route{http.MethodDelete, "/v1/tokens/{id}"}, admins, Whole},
+	{Route{http.MethodGet, "/v1/secrets"}, readers, Whole},
+	{Route{http.MethodPost, "/v1/secrets/rotate"}, admins, Whole},
 
 	{Route{http.MethodGet, "/v1/audit"}, admins, Whole},
 	{Route{http.MethodGet, "/v1/audit/export"}, admins, Whole},

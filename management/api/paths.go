@@ -41,6 +41,8 @@ const (
 	PathReload     = "/v1/config/reload"            // POST: Config, as the file on disk makes it
 	PathInstances  = "/v1/instances"                // GET: List[Instance], oldest first
 	PathTokens     = "/v1/tokens"                   // GET: List[Token]; POST TokenRequest: NewToken
+	PathSecrets    = "/v1/secrets"                  // GET: Secrets
+	PathRotate     = PathSecrets + "/rotate"        // POST SecretsRotation: Secrets
 	PathToken      = PathTokens + "/{id}"           // DELETE: Changed; an id or a name
 	PathAudit      = "/v1/audit"                    // GET ?since=…&who=…&tail=N: AuditList; ?follow=true: AuditEvents
 	PathAuditLines = "/v1/audit/export"             // GET: one AuditEntry per line

@@ -401,6 +401,37 @@ func (c *Client) PatchVars(ctx context.Context, s Scope, patch api.Vars) (api.Ch
 	return out, c.do(ctx, call{method: http.MethodPatch, path: s.path, params: s.params, in: patch}, &out)
 }
 
+// PatchSecretVars sets the variables in the patch and makes the named ones secret: they
+// are encrypted, and no answer shows them. The value "(hidden)" keeps the one that is
+// set.
+func (c *Client) PatchSecretVars(ctx context.Context, s Scope, patch api.Vars, secret ...string) (api.Changed, error) {
+	var out api.Changed
+
+	k := call{method: http.MethodPatch, path: s.path, params: s.params, in: patch}
+	if len(secret) > 0 {
+		k.query = url.Values{"secret": {strings.Join(secret, ",")}}
+	}
+
+	return out, c.do(ctx, k, &out)
+}
+
+// Secrets returns the state of the secret variables, without their values.
+func (c *Client) Secrets(ctx context.Context) (api.Secrets, error) {
+	var out api.Secrets
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathSecrets}, &out)
+}
+
+// RotateSecrets encrypts all secrets with a new key, and removes the former one. The
+// manager completes a rotation whose client gives up. abandon: see
+// api.SecretsRotation.
+func (c *Client) RotateSecrets(ctx context.Context, abandon bool) (api.Secrets, error) {
+	var out api.Secrets
+
+	in := api.SecretsRotation{Abandon: abandon}
+
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathRotate, in: in}, &out)
+}
+
 // VarsHistory returns the newest recorded changes of the scope's variables, newest
 // last; all of them with limit 0. Secrets are hidden.
 func (c *Client) VarsHistory(ctx context.Context, s Scope, limit int) (api.List[api.VarsChange], error) {

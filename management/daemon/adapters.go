@@ -93,6 +93,12 @@ func (a adapters) CheckPlaybooks(ctx context.Context, config setting.Config) err
 	return c.err(config.Playbooks)
 }
 
+// CheckOwned refuses a file that is missing, or that others than root may change.
+func (adapters) CheckOwned(path string) error {
+	_, err := repository.CheckOwnedFile(path)
+	return err
+}
+
 // settingsAPI implements server.Settings: it converts values to their wire type.
 type settingsAPI struct {
 	*setting.Settings

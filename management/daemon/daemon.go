@@ -96,6 +96,7 @@ type Daemon struct {
 	audit     access.Auditor
 	trail     *audit.Log
 	tokens    *access.Tokens
+	secrets   *secrets
 	gossip    *gossip
 	runner    *runner
 
@@ -199,6 +200,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.tokens.Start(ctx)
 	d.onStop("tokens", func(context.Context) error { d.tokens.Stop(); return nil })
 
+	d.startSecrets(ctx)
 	d.startUpkeep(ctx)
 	d.serve(listeners)
 	d.checkRunner(ctx)
@@ -318,7 +320,7 @@ func (d *Daemon) wireUseCases() {
 	})
 	d.engine = engine.New(engine.Options{
 		State: d.store, Store: countingStore{d.store, d.instruments}, Runner: d.runner, Playbooks: d.runner,
-		Prober: d.runner.prober, Settings: d.settings.Engine, Self: d.identity, Membership: d.member, Audit: d.audit,
+		Prober: d.runner.prober, Sources: d.secrets, Settings: d.settings.Engine, Self: d.identity, Membership: d.member, Audit: d.audit,
 		Logger: log,
 	})
 
@@ -341,6 +343,7 @@ func (d *Daemon) wireUseCases() {
 		Explain: explain.New(d.store, d.settings.Explain), Settings: settingsAPI{d.settings, d.reload, d.former},
 		Health: d.health, Version: d.version, Logger: log, PlainHTTPRole: access.Role(d.file.PlainRole),
 		CertificateRole: certificateRole, Tokens: d.tokens, Audit: d.audit,
+		Secrets: d.secrets,
 		Trail:   d.trail,
 		Metrics: d.instruments.handler(), Registerer: d.instruments.registry,
 	})

@@ -59,6 +59,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	check("store", errors.Join(d.probeStore(ctx, v.Stale), problem))
 	check("space", spaceProblem)
 	check("records", unreadableRecords(v.Unreadable))
+	check("secrets", d.store.Secrets().Problem())
 	check("instance", d.alive())
 	check("ansible", errors.Join(d.runner.checkVersion(ctx), unsafe))
 	check("disk", checkFreeSpace(d.file.DataDir, minFreeSpace))

@@ -45,6 +45,7 @@ var mayImport = map[string][]string{
 	"configuration":            {"inventory"},
 	"configuration/ansible":    {"inventory", "inventory/localfile", "configuration"},
 	"configuration/repository": {"inventory", "inventory/localfile", "configuration"},
+	"configuration/source":     {"inventory", "configuration"},
 	"management/api":           {"inventory"},
 	"management/openapi":       {},
 	"management/contract":      {"management/api", "management/openapi"},
@@ -157,6 +158,7 @@ var mayImport = map[string][]string{
 		"management/job",
 		"management/node",
 		"management/pki",
+		"management/secret",
 		"management/setting",
 		"management/state",
 		"management/variable",
@@ -165,6 +167,7 @@ var mayImport = map[string][]string{
 		"monitor/serf",
 		"configuration/ansible",
 		"configuration/repository",
+		"configuration/source",
 		"management/etcd",
 		"management/api",
 		"management/metrics",
@@ -273,14 +276,15 @@ var homes = []struct {
 		"os/exec",
 		[]string{
 			"configuration/ansible",
+			"configuration/source",
 			"inventory/etcd",
 			"clusterctl/bundle",
 			"vagrant/bench",
 			"cmd/clusterm/processtest",
 			"monitor/serf/serftest",
 		},
-		"processes are started by the runner, for the embedded etcd, to be measured, by tests, and to read the " +
-			"journal for a support bundle",
+		"processes are started by the runner, for the embedded etcd, for secrets from outside, to be measured, by " +
+			"tests, and to read the journal for a support bundle",
 	},
 	{
 		"github.com/sirupsen/logrus",

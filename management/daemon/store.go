@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	store "github.com/contiv/cluster/management/etcd"
@@ -36,7 +37,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		return err
 	}
 
-	if d.store, err = store.Open(ctx, d.etcd, d.opts.Logger, d.opts.StaleAfter); err != nil {
+	if d.store, err = store.Open(ctx, d.etcd, d.openSecrets(), d.opts.Logger, d.opts.StaleAfter); err != nil {
 		return err
 	}
 
@@ -57,6 +58,10 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		File: d.file, Path: d.opts.Path, Node: d.node, State: d.store, Store: d.store, Adapters: adapters{tempDir(d.file.DataDir)},
 		Membership: d.gossip, Apply: d.apply, Audit: d.audit, Logger: d.opts.Logger,
 	})
+
+	d.secrets.stored, d.secrets.config, d.secrets.audit = d.store, d.settings.Current, d.audit
+	d.store.Secrets().UsePatterns(func() configuration.Secrets { return d.settings.Current().SecretVars })
+	d.secrets.settleKey(ctx)
 
 	return nil
 }

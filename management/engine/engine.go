@@ -68,6 +68,13 @@ type Archive interface {
 	DropResults(ctx context.Context, before time.Time, limit int) error
 }
 
+// Sources has the values of secret variables from outside.
+type Sources interface {
+	// Secret returns the value of the variable. It may run a program and block until
+	// that ends, for a minute at most. Errors do not contain the value.
+	Secret(ctx context.Context, name string) (string, error)
+}
+
 // Settings is the part of the configuration that the engine depends on. It may
 // change while the engine runs.
 type Settings struct {
@@ -99,6 +106,7 @@ type Options struct {
 	Runner    Runner
 	Playbooks Playbooks
 	Prober    Prober
+	Sources   Sources // nil: no variable has a source outside
 	Settings  func() Settings
 	Self      cluster.Identity // the instance the engine runs jobs for
 	// Membership grants the authority to schedule the queue and to run jobs.
@@ -115,6 +123,7 @@ type Engine struct {
 	runner    Runner
 	playbooks Playbooks
 	prober    Prober
+	sources   Sources
 	settings  func() Settings
 	self      cluster.Identity
 	members   cluster.Membership
@@ -141,8 +150,8 @@ type Engine struct {
 func New(o Options) *Engine {
 	e := &Engine{
 		state: o.State, store: o.Store, runner: o.Runner, playbooks: o.Playbooks, prober: o.Prober,
-		settings: o.Settings,
-		self:     o.Self, members: o.Membership, audit: o.Audit, log: o.Logger,
+		sources: o.Sources, settings: o.Settings,
+		self: o.Self, members: o.Membership, audit: o.Audit, log: o.Logger,
 		jobBackoff: time.Second, writeBackoff: 100 * time.Millisecond,
 		running: map[string]time.Time{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1),
 	}

@@ -544,6 +544,10 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 		spec.Hosts = append(spec.Hosts, peers(v, settings, j, run)...)
 	}
 
+	if err := e.resolveSecrets(ctx, &spec); err != nil {
+		return RunSpec{}, err
+	}
+
 	spec.Secrets = secretsOf(settings.Secrets, spec)
 
 	return spec, nil

@@ -328,6 +328,10 @@ func (e *Engine) accept(
 			return err
 		}
 
+		if err := checkReadable(in); err != nil {
+			return err
+		}
+
 		for _, path := range configuration.LooksLikeTemplate(r.Extra) {
 			j.Warnings = append(j.Warnings, variable.TemplateWarning(path))
 		}
@@ -357,7 +361,36 @@ func inputs(v *state.View, settings Settings, j job.Job, r job.Request) job.Inpu
 		in.Connections[t.Name] = settings.Connect(v, group, t.Node())
 	}
 
+	in.Extra = r.Extra.Mark(func(name string) bool { return secretAnywhere(in.Vars, name) })
+
 	return in
+}
+
+// secretAnywhere reports whether the variable is marked as secret for one of the hosts.
+func secretAnywhere(hosts map[string]map[string]configuration.Var, name string) bool {
+	for _, vars := range hosts {
+		if _, secret := vars[name].Value.(configuration.Secret); secret {
+			return true
+		}
+	}
+
+	return false
+}
+
+// checkReadable refuses inputs with secrets that cannot be read now.
+func checkReadable(in job.Inputs) error {
+	for _, host := range slices.Sorted(maps.Keys(in.Vars)) {
+		if err := configuration.CheckReadable(in.Vars[host]); err != nil {
+			return err
+		}
+	}
+
+	extra := make(map[string]configuration.Var, len(in.Extra))
+	for name, value := range in.Extra {
+		extra[name] = configuration.Var{Value: value, Origin: configuration.OriginRequest}
+	}
+
+	return configuration.CheckReadable(extra)
 }
 
 func hideAll(

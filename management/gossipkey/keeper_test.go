@@ -38,15 +38,15 @@ type host struct {
 
 // site is a gossip with its manager. It fails everything from the operation crash on.
 type site struct {
-	t       *testing.T
-	mu      sync.Mutex // guards ops: pushes are parallel
-	hosts   map[string]*host
-	dup     string // a node with two claimants
-	ops     int
-	crash   int // 0: never
-	saved   []byte
-	stored  string // the key for the next start
-	trail   []access.Record
+	t      *testing.T
+	mu     sync.Mutex // guards ops: pushes are parallel
+	hosts  map[string]*host
+	dup    string // a node with two claimants
+	ops    int
+	crash  int // 0: never
+	saved  []byte
+	stored string // the key for the next start
+	trail  []access.Record
 }
 
 func newSite(t *testing.T) *site {

@@ -773,6 +773,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 
 	return server.Options{
 		Tokens:      access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups),
+		Secrets:     fakeSecrets{},
 		State:       m,
 		Jobs:        m,
 		Logs:        m,
@@ -785,6 +786,24 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Settings:    config,
 		StreamGrace: 100 * time.Millisecond,
 	}
+}
+
+// fakeSecrets has one key. A rotation that abandons it is refused.
+type fakeSecrets struct{}
+
+func (fakeSecrets) Status(context.Context) (api.Secrets, error) {
+	return api.Secrets{
+		KeyFile: "/secrets.key", Key: "5a1f0c8be2d94477", Keys: []api.SecretKey{{ID: "5a1f0c8be2d94477", Secrets: 2}},
+		Sources: []string{"outside"}, Locked: []string{"db (global)"},
+	}, nil
+}
+
+func (f fakeSecrets) Rotate(ctx context.Context, _ access.Caller, abandon bool) (api.Secrets, error) {
+	if abandon {
+		return api.Secrets{}, inventory.Errorf(inventory.KindRefused, "the key is not missing").Do("leave out abandon")
+	}
+
+	return f.Status(ctx)
 }
 
 // Changed completes state.Reader, which preconditions need.

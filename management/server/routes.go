@@ -33,7 +33,9 @@ func (s *Server) versioned() []rest.Route {
 		}
 	}
 
-	routes = slices.Concat(routes, s.authRoutes(), s.healthRoutes(), s.auditRoutes(), s.referenceRoutes())
+	routes = slices.Concat(
+		routes, s.authRoutes(), s.secretRoutes(), s.healthRoutes(), s.auditRoutes(), s.referenceRoutes(),
+	)
 	for i := range routes {
 		routes[i].Family = rest.Versioned
 	}

@@ -137,6 +137,14 @@ type Settings interface {
 	Groups() inventory.Groups
 }
 
+// Secrets has the state of the secret variables, and rotates their key.
+type Secrets interface {
+	// Status reads all stored variables.
+	Status(ctx context.Context) (api.Secrets, error)
+	// Rotate encrypts all secrets with a new key. It may take minutes.
+	Rotate(ctx context.Context, c access.Caller, abandon bool) (api.Secrets, error)
+}
+
 // Tokens creates, revokes and verifies bearer tokens.
 type Tokens interface {
 	// Authenticate returns the identity behind a token, or KindUnauthenticated. It
@@ -195,6 +203,7 @@ type Options struct {
 	// handshake verified, or refuses it. With nil no certificate is a credential.
 	CertificateRole func(*x509.Certificate) (name string, role access.Role, err error)
 	Tokens          Tokens
+	Secrets         Secrets
 	// Audit receives the records of requests that no use case decides on. With nil
 	// there are none.
 	Audit access.Auditor

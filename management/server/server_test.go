@@ -379,6 +379,17 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	expect(t, "a permission", must[api.Permission](t)(c.CanI(ctx, "update", "a-1")).Allowed, true)
 	expect(t, "an unknown node", must[api.Permission](t)(c.CanI(ctx, "update", "zz-1")).Allowed, false)
 
+	if state := must[api.Secrets](t)(c.Secrets(ctx)); state.Key == "" || len(state.Keys) != 1 {
+		t.Errorf("the secrets: %+v", state)
+	}
+
+	must[api.Secrets](t)(c.RotateSecrets(ctx, false))
+	must[api.Changed](t)(c.PatchSecretVars(ctx, client.ScopeGlobal, api.Vars{"pin": "1234"}, "pin"))
+
+	if _, err := c.RotateSecrets(ctx, true); inventory.KindOf(err) != inventory.KindRefused {
+		t.Errorf("a key that is there was abandoned: %v", err)
+	}
+
 	j := must[api.Job](t)(c.Submit(ctx, api.JobRequest{
 		Verb:      inventory.VerbCommission,
 		Nodes:     []string{"a-1"},

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -39,8 +41,12 @@ func (s *Server) variableRoutes() []rest.Route {
 		past := s.getVarsHistory(row.scope)
 		routes = append(routes,
 			rest.Route{Method: http.MethodGet, Path: row.path, Serve: s.getVars(row.scope), Query: row.query},
-			rest.Route{Method: http.MethodPut, Path: row.path, Serve: set, Conditional: true},
-			rest.Route{Method: http.MethodPatch, Path: row.path, Serve: patch, Conditional: true},
+			rest.Route{
+				Method: http.MethodPut, Path: row.path, Serve: set, Conditional: true, Query: []string{querySecret},
+			},
+			rest.Route{
+				Method: http.MethodPatch, Path: row.path, Serve: patch, Conditional: true, Query: []string{querySecret},
+			},
 			rest.Route{Method: http.MethodGet, Path: row.path + api.SuffixHistory, Serve: past, Query: listQuery()},
 			rest.Route{
 				Method:      http.MethodPost,
@@ -121,9 +127,32 @@ type varsChange func(
 	ctx context.Context, c access.Caller, s state.Scope, v configuration.Vars,
 ) (variable.Changed, error)
 
+// querySecret is the query parameter with the names of the variables in the body that
+// become secret, separated by commas.
+const querySecret = "secret"
+
+// markSecrets returns the variables of a request with those marked that the query names.
+func markSecrets(q url.Values, vars configuration.Vars) (configuration.Vars, error) {
+	list, err := rest.Single(q, querySecret)
+	if err != nil || list == "" {
+		return vars, err
+	}
+
+	names := strings.Split(list, ",")
+	for _, name := range names {
+		if vars[name] == nil {
+			return nil, inventory.Errorf(inventory.KindInvalid, "secret: the body sets no variable %q", name).
+				Do("name variables of the body; the value %q makes one that is set secret", configuration.Hidden)
+		}
+	}
+
+	return vars.Mark(func(name string) bool { return slices.Contains(names, name) }), nil
+}
+
 func (s *Server) changeVars(scopeOf scopeOf, change varsChange) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := rest.NoQuery(r); err != nil {
+		q, err := rest.Query(r)
+		if err != nil {
 			return err
 		}
 
@@ -141,6 +170,10 @@ func (s *Server) changeVars(scopeOf scopeOf, change varsChange) rest.Handler {
 
 		// Log the names only: values may be secrets.
 		rest.Note(r, "vars", slices.Sorted(maps.Keys(vars)))
+
+		if vars, err = markSecrets(q, vars); err != nil {
+			return err
+		}
 
 		c, err := varsCaller(r, scope)
 		if err != nil {

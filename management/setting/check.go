@@ -5,10 +5,12 @@ package setting
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -29,6 +31,7 @@ func (c *Config) Check() error {
 		c.checkNode,
 		c.checkGroups,
 		c.checkVars,
+		c.checkSecrets,
 		c.checkConnections,
 		c.checkNumbers,
 		c.checkDurations,
@@ -229,6 +232,30 @@ func (c *Config) checkVars() error {
 
 	if err := c.SecretVars.Check(); err != nil {
 		return invalid("secret_vars", "%w", err)
+	}
+
+	return nil
+}
+
+func (c *Config) checkSecrets() error {
+	if c.Secrets.KeyFile != "" && !filepath.IsAbs(c.Secrets.KeyFile) {
+		return invalid("secrets.key_file", "%q is not an absolute path", c.Secrets.KeyFile)
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(c.Secrets.Sources)) {
+		source, key := c.Secrets.Sources[name], "secrets.sources."+name
+
+		if err := configuration.CheckVars(configuration.Vars{name: ""}); err != nil {
+			return invalid("secrets.sources", "%w", err)
+		}
+
+		if (len(source.Command) > 0) == (source.File != "") {
+			return invalid(key, "give either a command or a file")
+		}
+
+		if !filepath.IsAbs(source.Path()) {
+			return invalid(key, "%q is not an absolute path", source.Path())
+		}
 	}
 
 	return nil

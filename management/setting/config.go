@@ -48,6 +48,7 @@ type Config struct {
 	Vars             configuration.Vars `yaml:"vars"`
 
 	SecretVars configuration.Secrets `yaml:"secret_vars"`
+	Secrets    Secrets               `yaml:"secrets"`
 
 	SSH      SSH                                 `yaml:"ssh"`
 	GroupSSH map[string]configuration.Connection `yaml:"group_ssh"`
@@ -95,6 +96,29 @@ type OIDCRule struct {
 
 // Scope returns the scope of the rule.
 func (r OIDCRule) Scope() access.Scope { return access.Scope{Groups: r.Groups, Selector: r.Selector} }
+
+// Secrets has the key that encrypts secret variables, and the sources of those that are
+// not stored.
+type Secrets struct {
+	KeyFile string                  `yaml:"key_file"` // empty: see clusterm.yaml
+	Sources map[string]SecretSource `yaml:"sources"`  // by variable
+}
+
+// SecretSource is where the value of a secret variable comes from when a run begins:
+// the output of a command, or a file.
+type SecretSource struct {
+	Command []string `yaml:"command" json:"command,omitempty"` // a program with its arguments
+	File    string   `yaml:"file"    json:"file,omitempty"`
+}
+
+// Path returns the file, or the program.
+func (s SecretSource) Path() string {
+	if len(s.Command) > 0 {
+		return s.Command[0]
+	}
+
+	return s.File
+}
 
 // Gossip selects the source of membership: an agent inside the process, an
 // existing serf agent (RPC), or none (Off). Its adapter checks the values.
@@ -165,6 +189,7 @@ func Default() Config {
 		VaultIDs:       []string{},
 		Vars:           configuration.Vars{},
 		SecretVars:     configuration.DefaultSecrets(),
+		Secrets:        Secrets{Sources: map[string]SecretSource{}},
 		SSH:            SSH{HostCA: []string{}},
 		GroupSSH:       map[string]configuration.Connection{},
 		Jobs: Jobs{

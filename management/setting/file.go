@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -33,6 +34,8 @@ type Adapters interface {
 	// CheckPlaybooks refuses a configuration whose folder of playbooks jobs could not
 	// use, e.g. because one does not parse. It runs Ansible and blocks until then.
 	CheckPlaybooks(ctx context.Context, c Config) error
+	// CheckOwned refuses a file that is missing, or that others than root may change.
+	CheckOwned(path string) error
 }
 
 // File is a configuration file as read. It is immutable.
@@ -125,6 +128,17 @@ func (c *Config) CheckHost(ctx context.Context, old Config, adapters Adapters) e
 			if err := checkVaultFile(configuration.VaultPath(id)); err != nil {
 				return invalid("vault_ids", "%w", err)
 			}
+		}
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(c.Secrets.Sources)) {
+		source := c.Secrets.Sources[name]
+		if reflect.DeepEqual(source, old.Secrets.Sources[name]) {
+			continue
+		}
+
+		if err := adapters.CheckOwned(source.Path()); err != nil {
+			return invalid("secrets.sources."+name, "%w", err)
 		}
 	}
 

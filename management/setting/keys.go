@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
 	"github.com/contiv/cluster/monitor"
@@ -46,11 +47,12 @@ var startKeys = []string{
 	"gossip",
 	"etcd",
 	"audit",
+	"secrets.key_file",
 }
 
 // programKeys are the keys that may name a program to execute as root, or decide about one. Only the file
 // sets them, so that a right to change settings is no right to run programs.
-var programKeys = []string{"ansible_playbook", "accept_vulnerable_ansible", "vault_ids"}
+var programKeys = []string{"ansible_playbook", "accept_vulnerable_ansible", "vault_ids", "secrets.sources"}
 
 // isFileKey reports whether only the file sets the key.
 func isFileKey(key string) bool { return isStartKey(key) || slices.Contains(programKeys, key) }
@@ -58,7 +60,7 @@ func isFileKey(key string) bool { return isStartKey(key) || slices.Contains(prog
 // isStartKey reports whether only a restart changes the key.
 func isStartKey(key string) bool {
 	top, _, _ := strings.Cut(key, ".")
-	return slices.Contains(startKeys, top)
+	return slices.Contains(startKeys, top) || slices.Contains(startKeys, key)
 }
 
 // entry is one key of a configuration.
@@ -138,11 +140,29 @@ func values(c Config, named map[string]bool, overlay map[string]any, own monitor
 		}
 
 		// Secrets stay out of the API and of the digest.
-		if e.key == "vars" {
+		switch e.key {
+		case "vars":
 			v.Value = c.SecretVars.HideVars(c.Vars)
+		case "secrets.sources":
+			v.Value = c.Secrets.hideArguments()
 		}
 
 		out[e.key] = v
+	}
+
+	return out
+}
+
+// hideArguments returns the sources without the arguments of their commands, which may
+// be secret.
+func (s Secrets) hideArguments() map[string]SecretSource {
+	out := make(map[string]SecretSource, len(s.Sources))
+	for name, source := range s.Sources {
+		if len(source.Command) > 1 {
+			source.Command = []string{source.Command[0], configuration.Hidden}
+		}
+
+		out[name] = source
 	}
 
 	return out

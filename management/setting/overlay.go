@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
 )
@@ -103,6 +104,9 @@ func copyForWrite(c Config) Config {
 
 // set decodes the value of one dotted key into c.
 func (c *Config) set(key string, value any) error {
+	// A secret that cannot be read has no form in YAML.
+	value, secrets := takeSecrets(key, value)
+
 	// The decoder would merge a map into the present one.
 	switch key {
 	case "vars":
@@ -136,7 +140,36 @@ func (c *Config) set(key string, value any) error {
 			Do("see its value, and 'clusterm example'").With(inventory.ShowSettings(key))
 	}
 
+	if len(secrets) > 0 {
+		vars := configuration.Vars{}
+		maps.Copy(vars, c.Vars)
+		maps.Copy(vars, secrets)
+		c.Vars = vars
+	}
+
 	return nil
+}
+
+// takeSecrets splits the values of the key vars into those that a decoder reads and
+// configuration.Secret. It returns values of other keys as they are.
+func takeSecrets(key string, value any) (rest any, secrets configuration.Vars) {
+	vars, ok := value.(map[string]any)
+	if key != "vars" || !ok {
+		return value, nil
+	}
+
+	plain := map[string]any{}
+	secrets = configuration.Vars{}
+
+	for name, v := range vars {
+		if _, secret := v.(configuration.Secret); secret {
+			secrets[name] = v
+		} else {
+			plain[name] = v
+		}
+	}
+
+	return plain, secrets
 }
 
 // lineNumber matches the position in errors of the YAML library. It would refer

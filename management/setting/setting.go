@@ -461,7 +461,8 @@ func (s *Settings) Variables() variable.Settings { return s.Current().variables(
 
 func (c Config) variables() variable.Settings {
 	return variable.Settings{
-		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Connection: c.SSH.Connection, Connections: c.GroupSSH,
+		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Sources: slices.Sorted(maps.Keys(c.Secrets.Sources)),
+		Connection: c.SSH.Connection, Connections: c.GroupSSH,
 	}
 }
 

@@ -56,6 +56,13 @@ func newChange(old, now configuration.Vars) Change {
 		}
 	}
 
+	// A value that becomes secret was the same secret before.
+	for name := range c.After {
+		if _, secret := c.After[name].(configuration.Secret); secret && c.Before[name] != nil {
+			c.Before[name] = configuration.NewSecret(c.Before[name])
+		}
+	}
+
 	return c
 }
 

@@ -16,6 +16,7 @@ type Settings struct {
 	Groups      inventory.Groups
 	Vars        configuration.Vars // the lowest layer; its values may be templates
 	Secrets     configuration.Secrets
+	Sources     []string                            // names of variables with a source outside, sorted
 	Connection  configuration.Connection            // of the site
 	Connections map[string]configuration.Connection // by group
 }
@@ -25,6 +26,7 @@ type Settings struct {
 func (s Settings) Merge(v *state.View, group, node string) map[string]configuration.Var {
 	layers := []configuration.Layer{
 		{Origin: configuration.OriginConfig, Vars: s.Vars, Trusted: true},
+		{Origin: configuration.OriginConfig, Vars: s.sourced()},
 		{Origin: configuration.OriginGlobal, Vars: v.Vars(state.ScopeGlobal)},
 	}
 	if group != "" {
@@ -38,6 +40,16 @@ func (s Settings) Merge(v *state.View, group, node string) map[string]configurat
 	}
 
 	return configuration.Merge(layers...)
+}
+
+// sourced returns the variables with a source outside.
+func (s Settings) sourced() configuration.Vars {
+	vars := make(configuration.Vars, len(s.Sources))
+	for _, name := range s.Sources {
+		vars[name] = configuration.SourcedSecret()
+	}
+
+	return vars
 }
 
 // Connect returns the ssh parameters of a node in a group.
@@ -79,7 +91,8 @@ func (m Merger) Alike(older Merger) func(n *inventory.Node) bool {
 	never := func(*inventory.Node) bool { return false }
 
 	sameSettings := older.view != nil && state.SameMap(m.settings.Vars, older.settings.Vars) &&
-		slices.Equal(m.settings.Secrets, older.settings.Secrets)
+		slices.Equal(m.settings.Secrets, older.settings.Secrets) &&
+		slices.Equal(m.settings.Sources, older.settings.Sources)
 	if !sameSettings {
 		return never
 	}

@@ -52,7 +52,8 @@ type Changed struct {
 	Warnings []string
 }
 
-// Set replaces the variables of the scope.
+// Set replaces the variables of the scope. A configuration.Secret marks its variable as
+// secret; one with the value configuration.Hidden marks the variable that is set.
 func (vs *Variables) Set(ctx context.Context, c access.Caller, s state.Scope,
 	vars configuration.Vars) (Changed, error) {
 	return vs.give(ctx, c, ActionSet, s, vars, func(_, given configuration.Vars) configuration.Vars { return given })
@@ -88,14 +89,14 @@ func (vs *Variables) give(
 		c,
 		action,
 		scope,
-		func(_ *state.View, old configuration.Vars) (configuration.Vars, error) {
+		func(v *state.View, old configuration.Vars) (configuration.Vars, error) {
 			// A hidden secret that is written back keeps its value.
 			restored, err := vs.settings().Secrets.Restore(given, old)
 			if err != nil {
 				return nil, err
 			}
 
-			return apply(old, restored), nil
+			return apply(old, restored.Mark(marked(v))), nil
 		},
 	)
 	if err != nil {
@@ -107,6 +108,20 @@ func (vs *Variables) give(
 	}
 
 	return out, nil
+}
+
+// marked returns a function that reports whether a variable of that name was marked as
+// secret in any scope. It remains secret there and in all others until it is removed.
+func marked(v *state.View) func(name string) bool {
+	return func(name string) bool {
+		for _, vars := range v.Variables {
+			if _, secret := vars[name].(configuration.Secret); secret {
+				return true
+			}
+		}
+
+		return false
+	}
 }
 
 // change replaces the variables of a scope by those that decide returns for a view,

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/management/api"
+)
+
+func (a *app) secrets() *cli.Command {
+	return &cli.Command{
+		Name: "secrets", Usage: "show the state of secret variables, and rotate their key",
+		Commands: []*cli.Command{
+			a.leaf(leaf{
+				name:  "status",
+				usage: "show the keys of the secrets, and what is locked",
+				about: "It never shows a value. A secret is locked if its key is missing.",
+				examples: []string{
+					"clusterctl secrets status",
+					"clusterctl secrets status -o json",
+				},
+				run: secretsStatus,
+			}),
+			a.leaf(leaf{
+				name:  "rotate",
+				usage: "encrypt all secrets with a new key, and remove the former one",
+				about: "The former key is removed once nothing needs it; keep a copy for backups of the store. If " +
+					"the rotation is interrupted, both keys are kept, and it continues at the next start of clusterm " +
+					"or with this command.",
+				flags: []cli.Flag{&cli.BoolFlag{
+					Name: "abandon",
+					Usage: "begin with a new key although the one of the store is lost; what it has encrypted stays " +
+						"locked until you set it anew",
+				}},
+				examples: []string{"clusterctl secrets rotate"},
+				run:      secretsRotate,
+			}),
+		},
+	}
+}
+
+func secretsStatus(ctx context.Context, c *call) error {
+	status, err := c.manager.Secrets(ctx)
+	if err != nil {
+		return err
+	}
+
+	return c.showSecrets(status)
+}
+
+func secretsRotate(ctx context.Context, c *call) error {
+	status, err := c.manager.RotateSecrets(ctx, c.Bool("abandon"))
+	if err != nil {
+		return err
+	}
+
+	c.say("all secrets are encrypted with key %s; back up %s of the manager's host", status.Key, status.KeyFile)
+
+	if c.forPeople() {
+		return nil
+	}
+
+	return c.showSecrets(status)
+}
+
+func (c *call) showSecrets(status api.Secrets) error {
+	whole := func(p *print.Printer) { p.Secrets(status) }
+	return c.show(print.Answer{Wire: status, Names: []string{status.Key}, Table: whole, Long: whole})
+}
+
+// secretAssignments reads the arguments of a command with --secret: KEY=VALUE,
+// KEY=@FILE, KEY=- and KEY.
+func (c *call) secretAssignments(ctx context.Context, args []string) (api.Vars, error) {
+	vars := api.Vars{}
+	stdin := ""
+
+	for _, arg := range args {
+		key, text, given := strings.Cut(arg, "=")
+		if key == "" {
+			return nil, exit.Usagef("an argument has no KEY").Try("for example: db_pin=@FILE, or db_pin=- for stdin")
+		}
+
+		if _, twice := vars[key]; twice {
+			return nil, exit.Usagef("%s is given twice", key)
+		}
+
+		switch {
+		case !given:
+			vars[key] = configuration.Hidden
+			continue
+		case text == "-" && stdin != "":
+			return nil, exit.Usagef("%s and %s both read stdin", stdin, key)
+		case text == "-":
+			stdin = key
+		}
+
+		value, err := c.secretText(ctx, key, text)
+		if err != nil {
+			return nil, err
+		}
+
+		vars[key] = value
+	}
+
+	return vars, nil
+}
+
+// secretText returns the text of a secret. Errors do not contain it.
+func (c *call) secretText(ctx context.Context, key, text string) (string, error) {
+	var (
+		content []byte
+		err     error
+	)
+
+	name, isFile := strings.CutPrefix(text, "@")
+
+	switch {
+	case text == "-":
+		content, err = c.readStdin(ctx)
+	case isFile:
+		content, err = readFile(name)
+	default:
+		content = []byte(text)
+	}
+
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+
+	if err != nil {
+		return "", exit.Usagef("cannot read the value of %s: %v", key, err).Try("give KEY=@FILE, or KEY=- for stdin")
+	}
+
+	value := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
+
+	switch {
+	case value == "":
+		return "", exit.Usagef("the value of %s is empty", key)
+	case !utf8.ValidString(value):
+		return "", exit.Usagef("the value of %s is not UTF-8 text", key).
+			Try("to set binary data, encode it, for example with base64")
+	}
+
+	return value, nil
+}

@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration/repository"
+	outside "github.com/contiv/cluster/configuration/source"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/localfile"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	store "github.com/contiv/cluster/management/etcd"
+	"github.com/contiv/cluster/management/secret"
+	"github.com/contiv/cluster/management/setting"
+)
+
+// secretsKeyName is the name of the key file in the data directory, and of the systemd
+// credential.
+const secretsKeyName = "secrets.key"
+
+// maxKeyFile bounds a key file, in bytes.
+const maxKeyFile = 16 << 10
+
+// rotateTimeout bounds a rotation. It may be continued after that.
+const rotateTimeout = 10 * time.Minute
+
+// retryEncrypt is the delay before the encryption of stored secrets is tried again.
+const retryEncrypt = time.Minute
+
+// keyFile is the file with the keys of the secrets.
+type keyFile struct {
+	path     string
+	readOnly bool // a systemd credential: the daemon must not write it
+}
+
+// findKeyFile returns the configured file, or the credential, or that of the data
+// directory.
+func findKeyFile(c setting.Config) keyFile {
+	credentials := os.Getenv("CREDENTIALS_DIRECTORY")
+
+	path := c.Secrets.KeyFile
+	if path == "" && credentials != "" {
+		given := filepath.Join(credentials, secretsKeyName)
+		if _, err := os.Lstat(given); err == nil {
+			path = given
+		}
+	}
+
+	if path == "" {
+		path = filepath.Join(c.DataDir, secretsKeyName)
+	}
+
+	isCredential := credentials != "" && strings.HasPrefix(path, filepath.Clean(credentials)+"/")
+
+	return keyFile{path, isCredential}
+}
+
+// read returns the keys; fs.ErrNotExist without a file.
+func (f keyFile) read() (secret.Ring, error) {
+	file, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return secret.Ring{}, err
+	}
+	defer file.Close()
+
+	info, err := file.Stat()
+
+	switch {
+	case err != nil:
+		return secret.Ring{}, err
+	case !info.Mode().IsRegular():
+		return secret.Ring{}, fmt.Errorf("%s is not a file", f.path)
+	case info.Mode().Perm()&0o077 != 0 && !f.readOnly:
+		return secret.Ring{}, inventory.Errorf(inventory.KindRefused, "others can read the key file %s (mode %04o)",
+			f.path, info.Mode().Perm()).Do("chmod 600 %s, then restart clusterm", f.path)
+	}
+
+	content, err := io.ReadAll(io.LimitReader(file, maxKeyFile))
+	if err != nil {
+		return secret.Ring{}, err
+	}
+
+	ring, err := secret.Parse(content)
+	if err != nil {
+		return secret.Ring{}, inventory.Errorf(inventory.KindRefused, "the key file %s is damaged: %w", f.path, err).
+			Do("restore it from its backup, then restart clusterm")
+	}
+
+	return ring, nil
+}
+
+func (f keyFile) write(ring secret.Ring) error { return localfile.Replace(f.path, ring.Encode()) }
+
+// setAside renames a file that is not usable now: a backup may explain it later.
+func (f keyFile) setAside() error {
+	kept := f.path + "." + time.Now().UTC().Format("20060102T150405Z")
+	if err := localfile.Rename(f.path, kept); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+
+	return nil
+}
+
+// secrets keeps the key of the secrets, and reads secrets from outside.
+type secrets struct {
+	file   keyFile
+	config func() setting.Config
+	audit  access.Auditor
+	log    logrus.FieldLogger
+
+	stored *store.Store
+
+	rotating sync.Mutex // held by a rotation, and by the encryption after the start
+}
+
+// openSecrets reads the key file. Without a usable key the daemon starts all the same:
+// only the secrets are locked.
+func (d *Daemon) openSecrets() *store.Secrets {
+	d.secrets = &secrets{file: findKeyFile(d.file.Config), log: d.opts.Logger}
+
+	ring, err := d.secrets.file.read()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+
+	return store.NewSecrets(ring, err)
+}
+
+// settleKey compares the key with the one that the store names. The first start makes
+// both.
+func (s *secrets) settleKey(ctx context.Context) {
+	at := s.stored.Secrets()
+	if at.Problem() != nil {
+		s.log.WithError(at.Problem()).Error("secret variables are locked")
+		return
+	}
+
+	ring, err := s.settle(ctx, at.Ring())
+	if err != nil {
+		s.log.WithError(err).Error("secret variables are locked")
+	}
+
+	at.Use(ring, err)
+}
+
+// settle returns the keys to use, and why they cannot encrypt.
+func (s *secrets) settle(ctx context.Context, ring secret.Ring) (secret.Ring, error) {
+	named, _, err := s.stored.SecretsKey(ctx)
+
+	switch {
+	case err != nil:
+		return ring, fmt.Errorf("the key of the secrets could not be compared with the store: %w", err)
+	case named != "" && !ring.Has(named):
+		return ring, s.errMissing(ring, named)
+	case named != "" && named == ring.Active():
+		return ring, nil
+	case ring.Active() == "":
+		ring = secret.NewRing(secret.NewKey())
+		if err := s.file.write(ring); err != nil {
+			return secret.Ring{}, inventory.Errorf(inventory.KindUnavailable,
+				"the key file of the secrets cannot be written: %w", err).
+				Do("correct secrets.key_file in the configuration file, and restart clusterm")
+		}
+	}
+
+	// Another first line in the file is a rotation, begun by this daemon or by hand.
+	err = s.stored.NoteSecretsKey(ctx, named, ring.Active(), named != "" && !s.file.readOnly)
+	if err != nil {
+		return ring, fmt.Errorf("the key of the secrets could not be noted in the store: %w", err)
+	}
+
+	return ring, nil
+}
+
+// errMissing returns the error for a store whose key is not here.
+func (s *secrets) errMissing(ring secret.Ring, named string) error {
+	problem := "does not exist"
+	if ring.Active() != "" {
+		problem = "has other keys: " + strings.Join(ring.IDs(), ", ")
+	}
+
+	return inventory.Errorf(inventory.KindRefused,
+		"secret variables are locked: they are encrypted with key %s, and the key file %s %s", named, s.file.path,
+		problem).
+		Do("restore the key file from its backup or from the other instance, and restart clusterm; or, if the key is " +
+			"lost, run clusterctl secrets rotate --abandon, and set the secret variables anew")
+}
+
+// startSecrets encrypts what is stored in the clear or with a former key, and continues
+// a rotation. It does not block.
+func (d *Daemon) startSecrets(ctx context.Context) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+
+	go func() {
+		defer close(ended)
+
+		d.secrets.encryptStored(ctx)
+	}()
+	d.onStop("encryption of secrets", func(context.Context) error { cancel(); <-ended; return nil })
+}
+
+// encryptStored brings the stored secrets up to date. It retries until it succeeds or
+// ctx ends.
+func (s *secrets) encryptStored(ctx context.Context) {
+	for s.stored.Secrets().Problem() == nil {
+		written, err := s.finish(ctx)
+		if written > 0 {
+			s.log.WithField("records", written).Info("stored secrets were encrypted")
+		}
+
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+
+		s.log.WithError(err).Warnf("stored secrets could not be encrypted; retrying in %s", retryEncrypt)
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryEncrypt):
+		}
+	}
+}
+
+// finish encrypts all stored secrets with the first key, and then ends a rotation. It
+// may be interrupted at any point and called again.
+func (s *secrets) finish(ctx context.Context) (written int, err error) {
+	s.rotating.Lock()
+	defer s.rotating.Unlock()
+
+	return s.finishLocked(ctx)
+}
+
+func (s *secrets) finishLocked(ctx context.Context) (written int, err error) {
+	written, err = s.stored.EncryptSecrets(ctx)
+	if err != nil {
+		return written, err
+	}
+
+	named, rotating, err := s.stored.SecretsKey(ctx)
+	if err != nil || !rotating {
+		return written, err
+	}
+
+	// A former key is removed only when nothing needs it.
+	at := s.stored.Secrets()
+	ring := at.Ring()
+
+	found, err := s.stored.CountSecrets(ctx)
+	if err != nil {
+		return written, err
+	}
+
+	for _, id := range ring.IDs()[1:] {
+		if found.Boxes[id] > 0 {
+			return written, fmt.Errorf("%d secrets are still encrypted with key %s", found.Boxes[id], id)
+		}
+	}
+
+	if err := s.file.write(ring.OnlyActive()); err != nil {
+		return written, fmt.Errorf("the former keys could not be removed from %s: %w", s.file.path, err)
+	}
+
+	at.Use(ring.OnlyActive(), nil)
+
+	return written, s.stored.NoteSecretsKey(ctx, named, ring.Active(), false)
+}
+
+// Rotate makes a new key, encrypts every secret with it, and removes the former keys.
+// At every moment the key file opens everything in the store, so it may be interrupted;
+// the next start or call continues it. abandon begins with a new key although the one
+// of the store is missing: what it has encrypted stays locked.
+func (s *secrets) Rotate(ctx context.Context, c access.Caller, abandon bool) (api.Secrets, error) {
+	record := access.Record{Action: "secrets.rotate"}
+	if abandon {
+		record.Reason = "the former key is abandoned"
+	}
+
+	err := access.Audited(ctx, s.audit, c, record, func(*access.Record) error {
+		// A client that gives up must not leave two keys behind.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rotateTimeout)
+		defer cancel()
+
+		return s.rotate(ctx, abandon)
+	})
+	if err != nil {
+		return api.Secrets{}, err
+	}
+
+	return s.Status(ctx)
+}
+
+func (s *secrets) rotate(ctx context.Context, abandon bool) error {
+	if !s.rotating.TryLock() {
+		return inventory.Errorf(inventory.KindConflict, "a rotation of the key is under way").Do("wait for its end")
+	}
+	defer s.rotating.Unlock()
+
+	at := s.stored.Secrets()
+
+	switch problem := at.Problem(); {
+	case problem != nil && !abandon:
+		return problem
+	case problem == nil && abandon:
+		return inventory.Errorf(inventory.KindRefused, "the key of the secrets is there, so it is not abandoned").
+			Do("rotate it: clusterctl secrets rotate")
+	}
+
+	if s.file.readOnly {
+		return inventory.Errorf(inventory.KindRefused,
+			"the key is a systemd credential (%s), which clusterm cannot write", s.file.path).
+			Do("put a new key into its first line (head -c 32 /dev/urandom | base64), keep the others, and restart " +
+				"clusterm; remove them once clusterctl secrets status counts no secret of them")
+	}
+
+	named, rotating, err := s.stored.SecretsKey(ctx)
+	if err != nil {
+		return err
+	}
+
+	// An interrupted rotation is continued, not repeated.
+	if !rotating || at.Problem() != nil {
+		if err := s.begin(ctx, named); err != nil {
+			return err
+		}
+	}
+
+	if _, err := s.finishLocked(ctx); err != nil {
+		return inventory.Errorf(inventory.KindUnavailable,
+			"the rotation has begun and is not complete, so the former key is kept: %w", err).
+			Do("repeat it; a restart of clusterm continues it as well")
+	}
+
+	return nil
+}
+
+// begin makes a new key the one that encrypts.
+func (s *secrets) begin(ctx context.Context, named string) error {
+	at := s.stored.Secrets()
+	if at.Problem() != nil {
+		if err := s.file.setAside(); err != nil {
+			return inventory.Errorf(inventory.KindUnavailable, "the former key file cannot be kept: %w", err).
+				Do("correct the cause, and repeat the rotation")
+		}
+	}
+
+	ring := at.Ring().With(secret.NewKey())
+
+	// First the file: a crash from here on leaves both keys in it.
+	if err := s.file.write(ring); err != nil {
+		return inventory.Errorf(inventory.KindUnavailable, "the new key cannot be written: %w", err).
+			Do("correct the cause, and repeat the rotation")
+	}
+
+	at.Use(ring, nil)
+
+	return s.stored.NoteSecretsKey(ctx, named, ring.Active(), true)
+}
+
+// Status returns the state of the stored secrets. It reads all records that may have
+// some.
+func (s *secrets) Status(ctx context.Context) (api.Secrets, error) {
+	found, err := s.stored.CountSecrets(ctx)
+	if err != nil {
+		return api.Secrets{}, err
+	}
+
+	_, rotating, err := s.stored.SecretsKey(ctx)
+	if err != nil {
+		return api.Secrets{}, err
+	}
+
+	at := s.stored.Secrets()
+	ring := at.Ring()
+
+	out := api.Secrets{
+		KeyFile: s.file.path, Key: ring.Active(), Rotating: rotating, Plain: found.Plain, Locked: found.Unreadable,
+		Keys: []api.SecretKey{}, Sources: []string{},
+	}
+
+	for _, id := range ring.IDs() {
+		out.Keys = append(out.Keys, api.SecretKey{ID: id, Secrets: found.Boxes[id]})
+	}
+
+	if problem := at.Problem(); problem != nil {
+		out.Problem = problem.Error()
+	}
+
+	for name := range s.config().Secrets.Sources {
+		out.Sources = append(out.Sources, name)
+	}
+
+	slices.Sort(out.Sources)
+
+	return out, nil
+}
+
+// Secret returns the value of a secret variable from outside.
+func (s *secrets) Secret(ctx context.Context, name string) (string, error) {
+	from, ok := s.config().Secrets.Sources[name]
+	if !ok {
+		return "", inventory.Errorf(inventory.KindRefused, "its source is no longer configured").
+			Do("add it to secrets.sources in the configuration file, or set the variable, and submit a new job")
+	}
+
+	// Whoever can change the program or the file has the rights of the manager.
+	path, err := repository.CheckOwnedFile(from.Path())
+	if err != nil {
+		return "", err
+	}
+
+	if from.File != "" {
+		return outside.File(path)
+	}
+
+	return outside.Command(ctx, path, from.Command[1:]...)
+}
