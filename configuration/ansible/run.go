@@ -129,7 +129,7 @@ func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 
 	pid, err := r.launch(s, held.File(), alive, shake)
 	if err != nil {
-		return nil, notBegun(err)
+		return nil, notBegun(errors.Join(err, removeSecrets(s.Dir)))
 	}
 
 	run := &Run{s.Dir}
@@ -422,9 +422,11 @@ func (r *Run) vanished(ctx context.Context) (Exit, error) {
 		return Exit{}, err
 	}
 
-	// Leftovers are harmless.
-	os.RemoveAll(sockets)
-	os.RemoveAll(filepath.Join(r.dir, dirTmp))
+	os.RemoveAll(sockets) // a leftover is harmless
+
+	if err := removeSecrets(r.dir); err != nil {
+		return Exit{}, err
+	}
 
 	return e, writeJSON(filepath.Join(r.dir, fileExit), e)
 }

@@ -193,8 +193,11 @@ func (r *runner) run() (err error) {
 	}
 
 	exit.Started, exit.Ended = r.info.Started, time.Now().UTC()
-	os.RemoveAll(r.path(dirTmp))  // a leftover is harmless
 	os.Remove(r.path(filePlugin)) // a leftover is harmless
+
+	if cleanErr := removeSecrets(r.dir); cleanErr != nil {
+		r.log.Printf("the files with secrets could not be removed; the daemon removes them: %v", cleanErr)
+	}
 
 	return errors.Join(err, r.record(exit))
 }

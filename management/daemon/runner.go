@@ -107,6 +107,10 @@ func newRunner(ctx context.Context, o runnerOptions) (*runner, error) {
 		r.log.WithError(err).Warn("folders for sockets of former runs could not be removed")
 	}
 
+	if err := ansible.SweepSecrets(r.runs); err != nil {
+		r.log.WithError(err).Warn("files with secrets of former runs could not be removed")
+	}
+
 	var err error
 	if r.playbooks.Roles, err = fs.Sub(bundled.FS(), bundled.RolesDir); err != nil {
 		return nil, err
