@@ -98,7 +98,7 @@ func TestExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, name := range []string{"vars.yml", "globals.yml"} {
+	for _, name := range []string{"vars.yml", "globals.yml", "pin.txt"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("a: 1\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}

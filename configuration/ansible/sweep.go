@@ -55,6 +55,7 @@ func sweepRun(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	defer held.Unlock() //nolint:errcheck // closing the file releases it as well
 
 	// Processes without their runner still use the files: Wait ends them first.

@@ -9,7 +9,7 @@ type Secrets struct {
 	Keys     []SecretKey `json:"keys"`              // all in the key file, the one that encrypts first
 	Rotating bool        `json:"rotating"`          // a rotation has begun and is not complete
 	Plain    int         `json:"plain"`             // secrets that are not encrypted yet
-	Locked   []string    `json:"locked,omitempty"`  // secrets that cannot be decrypted: a variable with its level, or a job
+	Locked   []string    `json:"locked,omitempty"`  // cannot be decrypted: variables with their level, and jobs
 	Sources  []string    `json:"sources"`           // variables that come from outside
 	Problem  string      `json:"problem,omitempty"` // why secrets cannot be stored
 }

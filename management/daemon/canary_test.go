@@ -44,9 +44,11 @@ func leakingSite(t *testing.T) *site {
 	s := prepare(t, "ansible_playbook: "+playbook)
 	file, command := filepath.Join(s.dir, "outside"), filepath.Join(s.dir, "get-secret")
 	s.must(os.WriteFile(file, []byte(canary+"-file\n"), 0o600))
-	s.must(os.WriteFile(command, []byte("#!/bin/sh\necho "+canary+"-command\n"), 0o700)) //nolint:gosec // a program
+	s.must(os.WriteFile(command, []byte("#!/bin/sh\necho "+canary+"-command\n"), 0o700))
 	s.write("ansible_playbook: "+playbook, fmt.Sprintf(
-		"secrets: {sources: {from_file: {file: %s}, from_command: {command: [%s, %s-argument]}}}", file, command, canary))
+		"secrets: {sources: {from_file: {file: %s}, from_command: {command: [%s, %s-argument]}}}",
+		file, command, canary,
+	))
 	s.up()
 	t.Cleanup(s.down)
 	s.report("a")
@@ -273,7 +275,9 @@ func (s *site) checkAnswers() {
 		}
 	}
 
-	for _, path := range []string{"/v1/vars/nodes/a-1?merged=true", "/v1/jobs/1?vars=true", "/v1/nodes?fields=name,vars"} {
+	for _, path := range []string{
+		"/v1/vars/nodes/a-1?merged=true", "/v1/jobs/1?vars=true", "/v1/nodes?fields=name,vars",
+	} {
 		_, text := s.read(path)
 		s.check(path, text)
 	}

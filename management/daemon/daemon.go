@@ -320,8 +320,8 @@ func (d *Daemon) wireUseCases() {
 	})
 	d.engine = engine.New(engine.Options{
 		State: d.store, Store: countingStore{d.store, d.instruments}, Runner: d.runner, Playbooks: d.runner,
-		Prober: d.runner.prober, Sources: d.secrets, Settings: d.settings.Engine, Self: d.identity, Membership: d.member, Audit: d.audit,
-		Logger: log,
+		Prober: d.runner.prober, Sources: d.secrets, Settings: d.settings.Engine, Self: d.identity,
+		Membership: d.member, Audit: d.audit, Logger: log,
 	})
 
 	d.tokens = access.NewTokens(

@@ -56,6 +56,8 @@ func findKeyFile(c setting.Config) keyFile {
 	path := c.Secrets.KeyFile
 	if path == "" && credentials != "" {
 		given := filepath.Join(credentials, secretsKeyName)
+
+		//nolint:gosec // systemd sets the variable
 		if _, err := os.Lstat(given); err == nil {
 			path = given
 		}
@@ -310,6 +312,7 @@ func (s *secrets) rotate(ctx context.Context, abandon bool) error {
 	if !s.rotating.TryLock() {
 		return inventory.Errorf(inventory.KindConflict, "a rotation of the key is under way").Do("wait for its end")
 	}
+
 	defer s.rotating.Unlock()
 
 	at := s.stored.Secrets()

@@ -98,8 +98,8 @@ func TestMarkedSecret(t *testing.T) {
 	}
 
 	for _, path := range []string{
-		"/v1/vars/global", "/v1/vars/nodes/a-1", "/v1/vars/nodes/a-1?merged=true", "/v1/jobs/1?vars=true", "/info/globals",
-		"/info/nodes",
+		"/v1/vars/global", "/v1/vars/nodes/a-1", "/v1/vars/nodes/a-1?merged=true", "/v1/jobs/1?vars=true",
+		"/info/globals", "/info/nodes",
 	} {
 		if code, text := s.get(path); code != 200 || strings.Contains(text, "-1234") {
 			t.Errorf("%s: %d %s", path, code, text)
@@ -364,7 +364,8 @@ func TestSecretFromOutside(t *testing.T) {
 	s.must(os.Chmod(file, 0o600))
 	s.setSecret("outside", "inside-1234")
 
-	if j := s.runJob(api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"a-1"}}); j.Status != api.Complete {
+	j := s.runJob(api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: []string{"a-1"}})
+	if j.Status != api.Complete {
 		t.Errorf("with a value inside: %+v", j)
 	}
 }
@@ -377,7 +378,7 @@ func TestSecretCredential(t *testing.T) {
 	ring := secret.NewRing(secret.NewKey())
 	path := filepath.Join(dir, secretsKeyName)
 
-	if err := os.WriteFile(path, ring.Encode(), 0o440); err != nil { //nolint:gosec // as systemd does
+	if err := os.WriteFile(path, ring.Encode(), 0o440); err != nil {
 		t.Fatal(err)
 	}
 
@@ -402,7 +403,7 @@ func TestSecretCredential(t *testing.T) {
 	now := ring.With(secret.NewKey())
 	s.down()
 
-	if err := os.WriteFile(path, now.Encode(), 0o440); err != nil { //nolint:gosec // as systemd does
+	if err := os.WriteFile(path, now.Encode(), 0o440); err != nil {
 		t.Fatal(err)
 	}
 
