@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -127,13 +126,15 @@ type secrets struct {
 
 	stored *store.Store
 
-	rotating sync.Mutex // held by a rotation, and by the encryption after the start
+	rotating chan struct{} // full during a rotation, and during the encryption after the start
 }
 
 // openSecrets reads the key file. Without a usable key the daemon starts all the same:
 // only the secrets are locked.
 func (d *Daemon) openSecrets() *store.Secrets {
-	d.secrets = &secrets{file: findKeyFile(d.file.Config), log: d.opts.Logger}
+	d.secrets = &secrets{
+		file: findKeyFile(d.file.Config), log: d.opts.Logger, rotating: make(chan struct{}, 1),
+	}
 
 	ring, err := d.secrets.file.read()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -243,11 +244,27 @@ func (s *secrets) encryptStored(ctx context.Context) {
 // finish encrypts all stored secrets with the first key, and then ends a rotation. It
 // may be interrupted at any point and called again.
 func (s *secrets) finish(ctx context.Context) (written int, err error) {
-	s.rotating.Lock()
-	defer s.rotating.Unlock()
+	if err := s.lock(ctx); err != nil {
+		return 0, err
+	}
+
+	defer s.unlock()
 
 	return s.finishLocked(ctx)
 }
+
+// lock waits until no rotation is under way.
+func (s *secrets) lock(ctx context.Context) error {
+	select {
+	case s.rotating <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return inventory.Errorf(inventory.KindUnavailable, "another rotation of the key is under way: %w", ctx.Err()).
+			Do("see clusterctl secrets status")
+	}
+}
+
+func (s *secrets) unlock() { <-s.rotating }
 
 func (s *secrets) finishLocked(ctx context.Context) (written int, err error) {
 	written, err = s.stored.EncryptSecrets(ctx)
@@ -309,11 +326,11 @@ func (s *secrets) Rotate(ctx context.Context, c access.Caller, abandon bool) (ap
 }
 
 func (s *secrets) rotate(ctx context.Context, abandon bool) error {
-	if !s.rotating.TryLock() {
-		return inventory.Errorf(inventory.KindConflict, "a rotation of the key is under way").Do("wait for its end")
+	if err := s.lock(ctx); err != nil {
+		return err
 	}
 
-	defer s.rotating.Unlock()
+	defer s.unlock()
 
 	at := s.stored.Secrets()
 

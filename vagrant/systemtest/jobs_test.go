@@ -442,6 +442,87 @@ func TestSecrets(t *testing.T) {
 	w.checksAnApply("host2")
 }
 
+// TestCanary: secret variables of every origin are found nowhere on the hosts, with the
+// real Ansible, a runner that is killed, and a manager that crashes; only the playbook's
+// own file has the one that it writes.
+func TestCanary(t *testing.T) {
+	w := newWorld(t, setup{
+		testPlaybooks: true, hosts: 2, config: "secrets: {sources: {outside: {file: /root/canary/outside}}}",
+	})
+	const canary = "c4n4ry-77d1e0"
+	w.write("host1", "/root/canary/pin", canary+"-pin\n")
+	w.write("host1", "/root/canary/outside", canary+"-outside\n")
+	w.write("host1", "/root/canary/vars.yml", "note: "+canary+"-note\nhold: go\nrequest_token: "+canary+"-request\n")
+	w.ctl("vars", "set", "--global", "--secret", "pin=@/root/canary/pin", "note=@/root/canary/pin")
+	watch := func(host string) *process {
+		return w.start(host, nil, "bash", "-c", `while [ ! -e /run/enough ]; do
+			for f in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do
+				if grep -qs `+canary[:6]+`'`+canary[6:]+`' "$f"; then echo "$f $(tr '\0' ' ' <"$f")"; fi
+			done
+		done 2>/dev/null`)
+	}
+	watchers := map[string]*process{"host1": watch("host1"), "host2": watch("host2")}
+	find := func(host string) string {
+		return w.sh(host, `grep -rlaF `+canary[:6]+`'`+canary[6:]+`' /etc /root /run /tmp /var 2>/dev/null |
+			grep -v ^/root/canary/ || true`).stdout
+	}
+
+	// The runner is killed: the daemon removes the files of the run in its place.
+	killed := w.submit("nodes", "commission", "-g", master, "-e", "@/root/canary/vars.yml", w.name("host2"))
+	w.awaitLog(killed, holdTask)
+
+	if found := find("host1"); !strings.Contains(found, dataDir+"/runs/") {
+		t.Errorf("the test does not find the secret in the job's files, only in %q", found)
+	}
+
+	w.sh("host1", "kill -KILL $(pgrep -o -f '^"+runnerProcess+"')")
+
+	if j := w.awaitJob(killed); j.Status != api.Errored {
+		t.Errorf("the job with a killed runner is %s: %s", j.Status, j.Message)
+	}
+
+	w.release("go", "host2")
+
+	j := w.do("nodes", "commission", "-g", master, "-e", "@/root/canary/vars.yml", w.name("host2"))
+	if j.Status != api.Complete {
+		t.Errorf("the job is %s: %s", j.Status, j.Message)
+	}
+
+	for host, p := range watchers {
+		w.release("enough", host)
+		p.awaitEnd(t, 20*time.Second)
+
+		if out := p.stdout.String(); out != "" {
+			t.Errorf("the secret is in the process list of %s: %s", host, out)
+		}
+	}
+
+	// A crash prints every goroutine.
+	w.ctl("secrets", "rotate")
+	w.sh("host1", `cd /root && clusterctl support-bundle --journal /tmp/bundle.tar.gz && mkdir /tmp/bundle &&
+		tar -C /tmp/bundle -xzf /tmp/bundle.tar.gz
+		clusterm audit --json >/tmp/audit.jsonl
+		sync`)
+	w.replaceProcess(daemonProcess, "systemctl kill --signal ABRT --kill-who main clusterm")
+	w.sh("host1", "journalctl -u clusterm >/tmp/journal && grep -q 'SIGABRT' /tmp/journal && grep -q goroutine /tmp/journal")
+
+	if found := find("host1"); found != "" {
+		t.Errorf("the secret is on the manager's host in:\n%s", found)
+	}
+
+	if found := strings.TrimSpace(find("host2")); found != "/etc/systemtest" {
+		t.Errorf("the secret is on the other host in:\n%s", found)
+	}
+
+	for _, args := range [][]string{
+		{"vars", "get", "--global"}, {"job", "logs", j.ID}, {"job", "get", j.ID, "-o", "json"},
+	} {
+		if out := w.ctl(args...).stdout; strings.Contains(out, canary) {
+			t.Errorf("clusterctl %s shows the secret:\n%s", strings.Join(args, " "), out)
+		}
+	}
+}
+
 // checksAnApply expects that a check shows a change, without the value of a secret
 // variable, and changes neither host nor record.
 func (w *world) checksAnApply(host string) {

@@ -16,7 +16,7 @@ import (
 // Key is the Idempotency-Key of a request as digests.
 type Key struct {
 	ID      string // of the client, method, path and key
-	Request string // of the decoded body
+	Request string // of the key and the decoded body
 }
 
 // IdempotencyKey returns the key of a request, or nil if the request has none.
@@ -44,7 +44,8 @@ func IdempotencyKey(r *http.Request, client string, body any) (*Key, error) {
 
 	return &Key{
 		ID:      digest(client, r.Method, r.URL.EscapedPath(), key),
-		Request: digest(string(request)),
+		// The key, which is not stored, keeps others from guessing secrets in the body.
+		Request: digest(key, string(request)),
 	}, nil
 }
 
