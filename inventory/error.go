@@ -23,6 +23,7 @@ const (
 	KindPrecondition    Kind = "precondition"    // a precondition of the request failed; read again and decide anew
 	KindKeyReused       Kind = "key-reused"      // the Idempotency-Key was already used for a different request
 	KindTooLarge        Kind = "too-large"       // a body or a value exceeds its limit
+	KindBusy            Kind = "busy"            // the caller has too much open at once; wait for some of it to end
 	KindUnavailable     Kind = "unavailable"     // the store or a peer does not respond; try again later
 	KindUnsupported     Kind = "unsupported"     // the method or the media type is not supported here
 	KindInternal        Kind = "internal"        // a fault of the manager; the daemon's log has the details
@@ -40,6 +41,7 @@ var Kinds = []Kind{
 	KindPrecondition,
 	KindKeyReused,
 	KindTooLarge,
+	KindBusy,
 	KindUnavailable,
 	KindUnsupported,
 	KindInternal,

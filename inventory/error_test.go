@@ -62,7 +62,7 @@ func TestKinds(t *testing.T) {
 		seen[k] = true
 	}
 
-	if len(Kinds) != 13 {
-		t.Errorf("%d kinds are listed, want 13", len(Kinds))
+	if len(Kinds) != 14 {
+		t.Errorf("%d kinds are listed, want 14", len(Kinds))
 	}
 }

@@ -93,7 +93,8 @@ func Code(err error) int {
 		inventory.KindUnauthenticated,
 		inventory.KindForbidden,
 		inventory.KindPrecondition,
-		inventory.KindKeyReused:
+		inventory.KindKeyReused,
+		inventory.KindBusy:
 		return Refused
 	case inventory.KindUnavailable:
 		return Unreachable

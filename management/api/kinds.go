@@ -62,6 +62,7 @@ var KindTable = []KindRow{
 		"use a new key for every request",
 	},
 	{inventory.KindTooLarge, http.StatusRequestEntityTooLarge, "request too large", "split the request"},
+	{inventory.KindBusy, http.StatusTooManyRequests, "too much open at once", "wait until a request has ended"},
 	{inventory.KindUnavailable, http.StatusServiceUnavailable, "temporarily unavailable", "repeat the request later"},
 	{
 		inventory.KindUnsupported,
@@ -109,8 +110,9 @@ func KindOfStatus(status int) inventory.Kind {
 		http.StatusUnsupportedMediaType,
 		http.StatusNotImplemented:
 		return inventory.KindUnsupported
+	case http.StatusTooManyRequests:
+		return inventory.KindBusy
 	case http.StatusRequestTimeout,
-		http.StatusTooManyRequests,
 		http.StatusBadGateway,
 		http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout:

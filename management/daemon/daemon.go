@@ -367,6 +367,7 @@ func (d *Daemon) apply(c setting.Config) {
 
 	if d.server != nil {
 		d.server.SetBodyLimit(c.MaxBody)
+		d.server.SetCallerLimits(c.MaxRequests, c.MaxStreams)
 	}
 }
 

@@ -52,6 +52,7 @@ func startIssuer(t *testing.T) issuer {
 				b64(x),
 				b64(y),
 			)
+
 			return
 		}
 

@@ -241,6 +241,8 @@ type Server struct {
 	nodes   nodelist.Cache[nodeEncoder]
 	watches *atomic.Int64 // open ones
 
+	requests, streams *callerLimit
+
 	base     context.Context // ends when requests must be given up
 	stop     context.CancelFunc
 	draining context.Context // ends earlier, when streams must end
@@ -252,7 +254,10 @@ type Server struct {
 func New(o Options) *Server {
 	o.setDefaults()
 
-	s := &Server{Options: o, metrics: newMetrics(o.Registerer), watches: &atomic.Int64{}}
+	s := &Server{
+		Options: o, metrics: newMetrics(o.Registerer), watches: &atomic.Int64{},
+		requests: newCallerLimit(DefaultRequests), streams: newCallerLimit(DefaultStreams),
+	}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.base)
 
@@ -263,7 +268,8 @@ func New(o Options) *Server {
 
 	scoped := &scopes{whole: s, servers: map[string]map[access.Route]rest.Handler{}}
 	for i, rt := range routes {
-		routes[i].Serve = scoped.dispatch(rt)
+		rt.Serve = scoped.dispatch(rt)
+		routes[i].Serve = s.bound(rt)
 	}
 
 	router := rest.Options{

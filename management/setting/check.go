@@ -305,6 +305,8 @@ func (c *Config) checkNumbers() error {
 		{"jobs.output_limit", c.Jobs.OutputLimit, 64 << 10, 1 << 30},
 		{"audit.keep", int64(c.Audit.Keep), 1000, 10_000_000},
 		{"max_body", c.MaxBody, 1 << 10, 1 << 30},
+		{"max_requests", int64(c.MaxRequests), 2, 10_000},
+		{"max_streams", int64(c.MaxStreams), 2, 256},
 	} {
 		if n.value < n.low || n.value > n.high {
 			return invalid(n.key, "%d is not within %d and %d", n.value, n.low, n.high)

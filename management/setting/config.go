@@ -54,8 +54,11 @@ type Config struct {
 	GroupSSH map[string]configuration.Connection `yaml:"group_ssh"`
 	Jobs     Jobs                                `yaml:"jobs"`
 	MaxBody  int64                               `yaml:"max_body"` // bytes
-	Audit    Audit                               `yaml:"audit"`
-	LogLevel string                              `yaml:"log_level"`
+	// MaxRequests and MaxStreams bound what each caller has open at once.
+	MaxRequests int    `yaml:"max_requests"`
+	MaxStreams  int    `yaml:"max_streams"`
+	Audit       Audit  `yaml:"audit"`
+	LogLevel    string `yaml:"log_level"`
 }
 
 // SSH holds the ssh parameters of the site.
@@ -197,9 +200,12 @@ func Default() Config {
 			RunnerLease: Duration(10 * time.Minute), Keep: 1000, KeepFor: Duration(30 * 24 * time.Hour),
 			KeepBytes: 256 << 20, OutputLimit: 16 << 20,
 		},
-		MaxBody:  1 << 20,
-		Audit:    Audit{Keep: 100_000, KeepFor: Duration(365 * 24 * time.Hour)},
-		LogLevel: "info",
+		MaxBody: 1 << 20,
+
+		MaxRequests: 64,
+		MaxStreams:  64,
+		Audit:       Audit{Keep: 100_000, KeepFor: Duration(365 * 24 * time.Hour)},
+		LogLevel:    "info",
 	}
 }
 

@@ -42,6 +42,8 @@ var settable = map[string]any{
 	"jobs.output_limit": 1 << 17,
 	"max_body":          4096,
 	"monitor_timeout":   "10m",
+	"max_requests":      100,
+	"max_streams":       20,
 	"log_level":         "debug",
 }
 

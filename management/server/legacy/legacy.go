@@ -77,10 +77,10 @@ var family = &rest.Family{WriteError: writeError}
 func writeError(w http.ResponseWriter, f rest.Failure) {
 	w.Header().Set(api.HeaderProblem, string(f.Err.Kind))
 
-	// The contract answers every failure with 500. Access control precedes it, and
-	// an error with a status of HTTP itself (405) is outside of it.
-	denied := f.Err.Kind == inventory.KindUnauthenticated || f.Err.Kind == inventory.KindForbidden
-	if !f.FixedStatus && !denied {
+	// The contract answers every failure with 500. Access control and its limits precede
+	// it, and an error with a status of HTTP itself (405) is outside of it.
+	denied := []inventory.Kind{inventory.KindUnauthenticated, inventory.KindForbidden, inventory.KindBusy}
+	if !f.FixedStatus && !slices.Contains(denied, f.Err.Kind) {
 		f.Problem.Status = http.StatusInternalServerError
 	}
 

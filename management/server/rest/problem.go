@@ -95,7 +95,7 @@ func presentable(p api.Problem) api.Problem {
 
 // writeProblem answers with an RFC 9457 problem.
 func writeProblem(w http.ResponseWriter, f Failure) {
-	if f.Problem.Status == http.StatusServiceUnavailable {
+	if f.Problem.Status == http.StatusServiceUnavailable || f.Problem.Status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
 	}
 
@@ -111,6 +111,10 @@ func writeProblem(w http.ResponseWriter, f Failure) {
 
 // WriteTextError answers with the error and its remedy as one line of text.
 func WriteTextError(w http.ResponseWriter, f Failure) {
+	if f.Problem.Status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+
 	w.Header().Set("Content-Type", api.TypeText)
 	Write(w, f.Problem.Status, []byte(plainText(f.Problem)+"\n"))
 }
