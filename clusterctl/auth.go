@@ -31,8 +31,8 @@ func (a *app) auth() *cli.Command {
 				max:   2,
 				usage: "check whether you may apply a verb to a node",
 				about: "VERB is a verb of a job (commission, update, …), or get, history, explain, ping, set, " +
-					"get-vars, set-vars or forget. The answer is about role and scope only: the status of the node may still " +
-					"forbid the verb. The exit code is 0 for yes and 1 for no; the reason is on stderr.",
+					"get-vars, set-vars or forget. The answer is about role and scope only: the status of the node " +
+					"may still forbid the verb. The exit code is 0 for yes and 1 for no; the reason is on stderr.",
 				formats: objectFormats,
 				examples: []string{
 					"clusterctl auth can-i commission web-1-AB12",

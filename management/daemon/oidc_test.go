@@ -63,6 +63,20 @@ func startIssuer(t *testing.T) issuer {
 	return i
 }
 
+// caFile returns a file with the CA of the issuer.
+func (i issuer) caFile(t *testing.T) string {
+	t.Helper()
+
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	block := &pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw}
+
+	if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	return path
+}
+
 // token returns a token for a person in the groups.
 func (i issuer) token(t *testing.T, audience string, groups ...string) string {
 	t.Helper()
@@ -94,15 +108,8 @@ func TestOIDC(t *testing.T) {
 	t.Parallel()
 
 	i := startIssuer(t)
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	block := &pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw}
-
-	if err := os.WriteFile(ca, pem.EncodeToMemory(block), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
 	s := begin(t, fmt.Sprintf("oidc: {issuer: %q, audience: clusterm, ca_file: %q, name_claim: email, rules: ["+
-		"{value: sre, role: admin}, {value: workers, role: operator, groups: [service-worker]}]}", i.URL, ca))
+		"{value: sre, role: admin}, {value: workers, role: operator, groups: [service-worker]}]}", i.URL, i.caFile(t)))
 	s.report("a")
 
 	with := func(token string) *client.Client {

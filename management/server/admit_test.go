@@ -79,6 +79,7 @@ func (noAudit) Record(context.Context, access.Record) {}
 // issued holds tokens of every kind.
 type issued struct {
 	valid            map[access.Role]string
+	scoped           map[access.Role]string // of the nodes of service-worker
 	expired, revoked string
 }
 
@@ -87,10 +88,12 @@ func issue(t *testing.T, tokens *access.Tokens, store *fakeTokens) issued {
 	t.Helper()
 
 	admin := access.Identity{Role: access.RoleAdmin}
-	create := func(name string, role access.Role) string {
+	create := func(name string, role access.Role, groups ...string) string {
 		t.Helper()
 
-		_, token, err := tokens.Create(t.Context(), access.Caller{}, admin, access.TokenRequest{Name: name, Role: role})
+		_, token, err := tokens.Create(t.Context(), access.Caller{}, admin, access.TokenRequest{
+			Name: name, Role: role, Scope: access.Scope{Groups: groups},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,10 +103,15 @@ func issue(t *testing.T, tokens *access.Tokens, store *fakeTokens) issued {
 
 	out := issued{
 		valid:   map[access.Role]string{},
+		scoped:  map[access.Role]string{},
 		expired: create("expired", access.RoleAdmin), revoked: create("revoked", access.RoleAdmin),
 	}
 	for _, role := range access.Roles {
 		out.valid[role] = create(string(role), role)
+	}
+
+	for _, role := range []access.Role{access.RoleViewer, access.RoleOperator} {
+		out.scoped[role] = create("scoped-"+string(role), role, inventory.GroupWorker)
 	}
 
 	_, _ = store.change(func() {
@@ -234,6 +242,17 @@ func TestGate(t *testing.T) {
 
 		wantPassed("root on the socket", gate(socket, s, rt))
 		wantPassed("the account of the daemon", gate(server.OnSocket(ctx, own, "own"), s, rt))
+
+		for role, token := range given.scoped {
+			within := access.ReachOf(access.Route{Method: rt.Method, Path: rt.Path}) == access.Within
+
+			w := gate(server.OnTLS(ctx), s, rt, "Bearer "+token)
+			if slices.Contains(roles, role) && within {
+				wantPassed("a scoped token of "+string(role), w)
+			} else {
+				want("a scoped token of "+string(role), 403, w)
+			}
+		}
 
 		for _, role := range access.Roles {
 			ways := map[string]*httptest.ResponseRecorder{

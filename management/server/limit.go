@@ -85,6 +85,7 @@ func (s *Server) bound(rt rest.Route) rest.Handler {
 				rest.Principal(r), limit.most.Load(), what).
 				Do("wait until one of them has ended, or let an admin raise %s in the configuration", key)
 		}
+
 		defer limit.leave(caller)
 
 		return rt.Serve(w, r)

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/pki"
+)
+
+// credential is one way to prove an identity over HTTPS.
+type credential struct {
+	what  string
+	token string          // sent as it is; empty: none
+	cert  tls.Certificate // empty: none
+	// allowed reports whether the credential opens a route; nil: none.
+	allowed func(access.Permission) bool
+	// refused is the status of a route that it does not open; 0: the handshake fails.
+	refused int
+}
+
+// role returns the condition that a role opens a route.
+func role(r access.Role) func(access.Permission) bool {
+	return func(p access.Permission) bool { return slices.Contains(p.Roles, r) }
+}
+
+// within returns the condition that a role with a scope opens a route.
+func within(r access.Role) func(access.Permission) bool {
+	return func(p access.Permission) bool { return slices.Contains(p.Roles, r) && p.Reach == access.Within }
+}
+
+// tokenFor returns a new token.
+func (s *site) tokenFor(r api.TokenRequest) string {
+	s.t.Helper()
+
+	made, err := s.CreateToken(s.ctx(), r)
+	s.must(err)
+
+	return made.Token
+}
+
+// expiredToken returns a token that expired a second ago.
+func (s *site) expiredToken() string {
+	s.t.Helper()
+
+	const id = "0123456789abcdef"
+
+	token := "clusterm-" + id + "-" + strings.Repeat("0", 64)
+	sum := sha256.Sum256([]byte(token))
+
+	_, err := s.store.AddToken(s.ctx(), access.Token{
+		ID: id, Name: "expired", Role: access.RoleAdmin, Hash: hex.EncodeToString(sum[:]),
+		Created: time.Now().Add(-time.Hour), Expires: time.Now().Add(-time.Second),
+	})
+	s.must(err)
+
+	return token
+}
+
+// certificate returns a client certificate of the CA in the folder.
+func (s *site) certificate(dir, role string, life time.Duration) tls.Certificate {
+	s.t.Helper()
+
+	text, err := pki.IssueClient(dir, "rack1", role, life)
+	s.must(err)
+	pair, err := tls.X509KeyPair(text, text)
+	s.must(err)
+
+	return pair
+}
+
+// credentials returns good and bad proofs of every kind.
+func (s *site) credentials(i issuer) []credential {
+	s.t.Helper()
+
+	revoked := s.tokenFor(api.TokenRequest{Role: "admin", Name: "revoked"})
+	_, err := s.RevokeToken(s.ctx(), "revoked")
+	s.must(err)
+
+	foreign := filepath.Join(s.t.TempDir(), "pki")
+	_, err = pki.Open(pki.Options{Dir: foreign, Names: func() []string { return []string{"localhost"} }})
+	s.must(err)
+
+	expired := s.certificate(s.pkiDir(), "admin", time.Nanosecond)
+	scope := &api.Scope{Groups: []string{inventory.GroupWorker}}
+
+	all := []credential{
+		{what: "no credentials", refused: 401},
+		{what: "a malformed token", token: "Bearer admin", refused: 401},
+		{what: "no bearer token", token: "Basic YTpi", refused: 401},
+		{what: "an expired token", token: "Bearer " + s.expiredToken(), refused: 401},
+		{what: "a revoked token", token: "Bearer " + revoked, refused: 401},
+		{what: "a malformed token of an issuer", token: "Bearer a.b.c", refused: 401},
+		{what: "a token for others", token: "Bearer " + i.token(s.t, "other", "sre"), refused: 401},
+		{what: "a token without a role", token: "Bearer " + i.token(s.t, "clusterm", "staff"), refused: 403},
+		{what: "a certificate of another CA", cert: s.certificate(foreign, "admin", time.Hour)},
+		{what: "an expired certificate", cert: expired},
+		{what: "a certificate of no role", cert: s.certificate(s.pkiDir(), "king", time.Hour), refused: 403},
+		{
+			what: "a token of an issuer", token: "Bearer " + i.token(s.t, "clusterm", "sre"),
+			allowed: role(access.RoleAdmin), refused: 403,
+		},
+		{
+			what: "a token of an issuer with a scope", token: "Bearer " + i.token(s.t, "clusterm", "workers"),
+			allowed: within(access.RoleOperator), refused: 403,
+		},
+	}
+
+	for _, r := range access.Roles {
+		all = append(all,
+			credential{
+				what: "a token of " + string(r), token: "Bearer " + s.tokenFor(api.TokenRequest{Role: string(r)}),
+				allowed: role(r), refused: 403,
+			},
+			credential{
+				what: "a certificate of " + string(r), cert: s.certificate(s.pkiDir(), string(r), time.Hour),
+				allowed: role(r), refused: 403,
+			})
+	}
+
+	for _, r := range []access.Role{access.RoleViewer, access.RoleOperator} {
+		token := s.tokenFor(api.TokenRequest{Role: string(r), Scope: scope})
+		all = append(all, credential{
+			what: "a scoped token of " + string(r), token: "Bearer " + token, allowed: within(r), refused: 403,
+		})
+	}
+
+	return all
+}
+
+var parameter = regexp.MustCompile(`\{[^}]*\}`)
+
+// knock sends a request of a route without a body, and returns the status; 0: there was
+// no answer.
+func (s *site) knock(c credential, h *http.Client, p access.Permission) int {
+	s.t.Helper()
+
+	ctx, cancel := context.WithCancel(s.ctx())
+	defer cancel() // a watch goes on
+
+	url := s.secureURL() + parameter.ReplaceAllString(p.Path, "x-1")
+
+	r, err := http.NewRequestWithContext(ctx, p.Method, url, http.NoBody)
+	s.must(err)
+
+	if c.token != "" {
+		r.Header.Set("Authorization", c.token)
+	}
+
+	res, err := h.Do(r)
+	if err != nil {
+		return 0
+	}
+	defer res.Body.Close()
+
+	return res.StatusCode
+}
+
+// TestGateOverHTTPS tries every route with every kind of credentials, on a real
+// listener.
+func TestGateOverHTTPS(t *testing.T) {
+	t.Parallel()
+
+	i := startIssuer(t)
+	s := secureSite(t, fmt.Sprintf("oidc: {issuer: %q, audience: clusterm, ca_file: %q, rules: ["+
+		"{value: sre, role: admin}, {value: workers, role: operator, groups: [service-worker]}]}", i.URL, i.caFile(t)))
+
+	opened := 0
+
+	for _, c := range s.credentials(i) {
+		config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the test is about the client
+		if c.cert.Certificate != nil {
+			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return &c.cert, nil
+			}
+		}
+
+		transport := &http.Transport{TLSClientConfig: config}
+		h := &http.Client{Transport: transport}
+
+		for _, p := range access.Permissions {
+			status := s.knock(c, h, p)
+			denied := status == http.StatusUnauthorized || status == http.StatusForbidden || status == 0
+
+			if c.allowed != nil && c.allowed(p) {
+				opened++
+
+				if denied {
+					t.Errorf("%s, %s: %d, and it is allowed", p.Route, c.what, status)
+				}
+			} else if status != c.refused {
+				t.Errorf("%s, %s: %d, want %d", p.Route, c.what, status, c.refused)
+			}
+		}
+
+		transport.CloseIdleConnections()
+	}
+
+	if opened < len(access.Permissions) {
+		t.Errorf("only %d allowed pairs were tried", opened)
+	}
+}
