@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -172,9 +173,13 @@ func hostileManager(t *testing.T) (s *site, kept string) {
 
 	s = prepare(t)
 	program, kept := recordingAnsible(s)
-	s.write("plain_http_role: admin", "ansible_playbook: "+program)
+	s.write(
+		"plain_http_role: admin", "ansible_playbook: "+program,
+		"gossip: {bind: 127.0.0.1:0}", "node: {label: host1, serial: c976, addr: 10.0.0.9}",
+	)
 	s.up()
 	t.Cleanup(s.down)
+	s.state("host1-c976", inventory.Discovered)
 
 	for i, serial := range []string{"1", "10"} {
 		body := fmt.Sprintf(
@@ -526,5 +531,69 @@ func TestNamesMatchWhole(t *testing.T) {
 		if status, text := s.get("/v1/nodes/" + url.PathEscape(name)); status != http.StatusNotFound && status != http.StatusBadRequest {
 			t.Errorf("%q: %d %s", name, status, text)
 		}
+	}
+}
+
+// TestRequestLengths sends more or longer things than a request may have. Each limit is
+// in the answer, or the thing that is too long is named, and nothing changes.
+func TestRequestLengths(t *testing.T) {
+	t.Parallel()
+
+	s, _ := hostileManager(t)
+	before := s.everything()
+
+	// many is a list of texts, from 0 on.
+	many := func(n int, format string) string {
+		texts := make([]string, n)
+		for i := range texts {
+			texts[i] = strconv.Quote(fmt.Sprintf(format, i))
+		}
+
+		return strings.Join(texts, ",")
+	}
+	long := func(n int) string { return strconv.Quote(strings.Repeat("a", n)) }
+
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{"POST", "/v1/jobs", `{"verb":"commission","nodes":[` + many(10_001, "n-%d") + `]}`, 400, "10000"},
+		{"POST", "/v1/jobs", `{"verb":"commission","nodes":["` + strings.Repeat("n-1", 50) + `"]}`, 400, "127"},
+		{"POST", "/v1/jobs", `{"verb":"commission","nodes":["node-1"],"group":` + long(64) + `}`, 404, "service-master"},
+		{"POST", "/v1/jobs", `{"verb":"discover","addrs":[` + many(1025, "h%d.example") + `]}`, 400, "1024"},
+		{"POST", "/v1/jobs", `{"verb":"discover","addrs":["` + strings.Repeat("a.", 200) + `a"]}`, 400, "253"},
+		{"POST", "/v1/jobs", `{"verb":"discover","ranges":[` + many(65, "10.0.%d.0/24") + `]}`, 400, "64"},
+		{"POST", "/v1/jobs", `{"verb":"discover","ranges":["10.0.0.0/16"]}`, 400, "1024"},
+		{"POST", "/v1/jobs", `{"verb":"commission","nodes":["node-1"],"reason":` + long(1025) + `}`, 413, "1024"},
+		{"POST", "/v1/jobs", `{"verb":"apply","nodes":["node-1"],"tags":[` + many(51, "t%d") + `]}`, 400, "50"},
+		{"POST", "/v1/jobs", `{"verb":"apply","nodes":["node-1"],"extra_vars":{"a":` + long(300<<10) + `}}`, 400, "262144"},
+		{"POST", "/v1/forget", `{"nodes":["node-1"],"force":true,"reason":` + long(1025) + `}`, 413, "1024"},
+		{"POST", "/v1/forget", `{"nodes":[` + many(10_001, "n-%d") + `],"force":true}`, 400, "10000"},
+		{"POST", "/v1/ping", `{"nodes":[` + many(65, "n-%d") + `]}`, 400, "64"},
+		{"PATCH", "/v1/nodes/node-1", `{"labels":{` + strings.ReplaceAll(many(65, "l%d"), ",", `:"x",`) + `:"x"}}`, 400, "64"},
+		{"PATCH", "/v1/nodes/node-1", `{"labels":{"a":` + long(64) + `}}`, 400, "63"},
+		{"PATCH", "/v1/nodes/node-1", `{"labels":{` + long(64) + `:"a"}}`, 400, "63"},
+		{"PUT", "/v1/vars/global", `{"a":` + long(300<<10) + `}`, 400, "262144"},
+		{"PUT", "/v1/vars/global", `{"a":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, 400, "32"},
+		{"POST", "/globals", `{"extra_vars":{"a":` + long(300<<10) + `}}`, 500, "262144"},
+		{"POST", "/v1/tokens", `{"role":"viewer","expires":"1h","name":` + long(64) + `}`, 400, "63"},
+		{"POST", "/v1/observations", `{"observer":` + long(64) + `,"observations":[]}`, 400, "63"},
+		{"POST", "/v1/observations", `{"observer":"rack","observations":[` +
+			strings.Repeat(`{"label":"a","serial":"1","addr":"10.0.0.9","alive":true},`, 5000) +
+			`{"label":"a","serial":"1","addr":"10.0.0.9","alive":true}]}`, 413, "5000"},
+		{"PUT", "/v1/vars/global", `{"a":` + long(1<<20) + `}`, 413, "1048576"},
+	} {
+		req, err := http.NewRequestWithContext(s.ctx(), c.method, s.url+c.path, strings.NewReader(c.body))
+		s.must(err)
+		req.Header.Set("Content-Type", api.TypeJSON)
+
+		if status, text := s.do(req); status != c.status || !strings.Contains(text, c.says) || len(text) > 4<<10 {
+			t.Errorf("%s %s %.80s: %d %.500s, want %d and %q", c.method, c.path, c.body, status, text, c.status, c.says)
+		}
+	}
+
+	if after := s.everything(); after != before {
+		t.Errorf("the state changed from\n%s\nto\n%s", before, after)
 	}
 }

@@ -17,7 +17,13 @@ import (
 // MaxQueued limits the queue. It protects the store from a runaway script.
 const MaxQueued = 1000
 
-const maxReason = 1024 // bytes
+// The bounds of one request.
+const (
+	MaxNames  = 10_000 // nodes
+	maxAddrs  = inventory.MaxRange
+	maxRanges = 64
+	maxReason = 1024 // bytes
+)
 
 // Accept decides whether a request can become a job, and returns the job as it
 // is to be queued, without its id. The request is checked against the nodes as
@@ -230,11 +236,12 @@ func (v Verb) checkOptions(j Job) error {
 	case j.TakeOver && j.Reason == "":
 		return inventory.Errorf(inventory.KindInvalid, "to take hosts over from another manager a reason is needed").
 			Do("give a reason")
-	case len(j.Reason) > maxReason:
-		return inventory.Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is %d", len(j.Reason),
-			maxReason)
 	case j.Timeout < 0:
 		return inventory.Errorf(inventory.KindInvalid, "the timeout is negative")
+	}
+
+	if err := CheckReason(j.Reason); err != nil {
+		return err
 	}
 
 	if err := v.checkAnsible(j.Ansible); err != nil {
@@ -288,6 +295,12 @@ func addrTargets(v Verb, r Request) ([]Target, error) {
 			Do("put them into addrs")
 	}
 
+	if len(r.Addrs) > maxAddrs {
+		return nil, inventory.
+			Errorf(inventory.KindInvalid, "the request has %d addresses, the limit is %d", len(r.Addrs), maxAddrs).
+			Do("split it into several requests")
+	}
+
 	// Two spellings of one address must count as a duplicate.
 	addrs := slices.Clone(r.Addrs)
 	for i, addr := range addrs {
@@ -319,6 +332,13 @@ func addrTargets(v Verb, r Request) ([]Target, error) {
 // expandRanges returns the addresses of the ranges, each once and without the
 // named ones.
 func expandRanges(ranges, named []string) ([]string, error) {
+	// Before they expand: many may be the same.
+	if len(ranges) > maxRanges {
+		return nil, inventory.
+			Errorf(inventory.KindInvalid, "the request has %d ranges, the limit is %d", len(ranges), maxRanges).
+			Do("split it into several requests")
+	}
+
 	seen := map[string]bool{}
 	for _, addr := range named {
 		seen[addr] = true
@@ -352,11 +372,27 @@ func expandRanges(ranges, named []string) ([]string, error) {
 	return addrs, nil
 }
 
-// CheckNames refuses an empty list, names outside the grammar that check holds,
-// and duplicates. kind names an element in messages.
+// CheckReason refuses a reason that is too long to keep with the records.
+func CheckReason(reason string) error {
+	if len(reason) > maxReason {
+		return inventory.
+			Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is %d", len(reason), maxReason).
+			Do("shorten it")
+	}
+
+	return nil
+}
+
+// CheckNames refuses an empty list, one of more than MaxNames, names outside the
+// grammar that check holds, and duplicates. kind names an element in messages.
 func CheckNames(kind string, names []string, check func(string) error) error {
 	if len(names) == 0 {
 		return inventory.Errorf(inventory.KindInvalid, "no %s is named", kind).Do("name at least one")
+	}
+
+	if len(names) > MaxNames {
+		return inventory.Errorf(inventory.KindInvalid, "%d times a %s is named, the limit is %d", len(names), kind, MaxNames).
+			Do("split the request")
 	}
 
 	seen := map[string]bool{}

@@ -98,6 +98,10 @@ func (ns *Nodes) Forget(ctx context.Context, c access.Caller, r ForgetRequest) (
 		return 0, err
 	}
 
+	if err := job.CheckReason(r.Reason); err != nil {
+		return 0, err
+	}
+
 	f := forgetting{ForgetRequest: r, caller: c, begun: time.Now(), left: r.Nodes}
 
 	record := access.Record{Action: "nodes.forget", Targets: r.Nodes, Reason: r.Reason}

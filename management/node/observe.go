@@ -20,7 +20,7 @@ import (
 
 // MaxNodes limits the growth of the inventory by gossip and events. At this number,
 // all records fit the quota of the store; see docs/operating/store.md.
-const MaxNodes = 10_000
+const MaxNodes = job.MaxNames
 
 // maxLogged is the number of nodes of one report that are logged one by one.
 const maxLogged = 50
