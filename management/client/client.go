@@ -426,6 +426,8 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		req.Header.Set("If-Match", c.match)
 	}
 
+	c.guardIdle(req, k)
+
 	res, err := c.exchange(req)
 	if err != nil {
 		return nil, err
@@ -469,6 +471,31 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	}
 
 	return nil, c.foreign(res, text)
+}
+
+// guardIdle prevents that a request meets the end of an idle connection: the daemon may
+// end one at any moment, and then it is unknown whether the request arrived.
+func (c *Client) guardIdle(req *http.Request, k call) {
+	switch {
+	case k.method == http.MethodGet || k.key != "":
+		// net/http repeats it over a new connection.
+	case k.repeatable() && c.match == "":
+		// So it does with this key, which is not sent.
+		req.Header["X-Idempotency-Key"] = nil
+	default:
+		c.http.CloseIdleConnections()
+	}
+}
+
+// repeatable reports whether the call has the same effect if it arrives twice: it says
+// how something is, or is to be.
+func (k call) repeatable() bool {
+	switch k.path {
+	case api.PathObservations, api.LegacyMonitorEvent, api.PathPing:
+		return true
+	}
+
+	return k.method == http.MethodPut || k.method == http.MethodPatch
 }
 
 // exchange sends the request, and reports it to the observer.
