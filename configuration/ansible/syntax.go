@@ -33,7 +33,8 @@ type SyntaxChecker struct {
 	passed map[syntaxKey]struct{}
 }
 
-type syntaxKey struct{ folder, playbook, bundledRoles string }
+// syntaxKey identifies a check of a playbook, or of files of variables.
+type syntaxKey struct{ folder, playbook, bundledRoles, vars string }
 
 // Check lets ansible-playbook parse a playbook in folder, an absolute path. A
 // playbook that is missing or does not parse is an error of kind invalid with
@@ -54,14 +55,14 @@ func (c *SyntaxChecker) Check(ctx context.Context, folder, playbook, bundledRole
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	key := syntaxKey{folder, playbook, bundledRoles}
+	key := syntaxKey{folder: folder, playbook: playbook, bundledRoles: bundledRoles}
 	if _, ok := c.passed[key]; ok {
 		return nil
 	}
 
 	hosts := map[string][]string{}
 	for _, g := range groups {
-		hosts[g] = []string{"syntax-check"}
+		hosts[g] = []string{checkedHost}
 	}
 
 	inv, err := listInventory(hosts)
@@ -73,28 +74,49 @@ func (c *SyntaxChecker) Check(ctx context.Context, folder, playbook, bundledRole
 		return err
 	}
 
+	c.pass(key)
+
+	return nil
+}
+
+// pass caches a check that passed.
+func (c *SyntaxChecker) pass(key syntaxKey) {
 	if c.passed == nil || len(c.passed) > maxPassed {
 		c.passed = map[syntaxKey]struct{}{}
 	}
 
 	c.passed[key] = struct{}{}
-
-	return nil
 }
 
 // parse runs ansible-playbook with an option that runs no task, and a configuration
 // of its own, so that the account's ansible.cfg has no effect. It returns the output.
 func (c *SyntaxChecker) parse(ctx context.Context, key syntaxKey, inv []byte, option string) ([]byte, error) {
-	command, err := lookPath(c.AnsiblePlaybook)
-	if err != nil {
-		return nil, err
-	}
-
 	dir, err := os.MkdirTemp(c.TempDir, "clusterm-check-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir) // a leftover is harmless
+
+	out, err := c.run(ctx, dir, key, inv, option, filepath.Join(key.folder, key.playbook))
+	if failed, ok := errors.AsType[*checkError](err); ok {
+		return nil, syntaxError(key, failed.message)
+	}
+
+	return out, err
+}
+
+// checkError is the message of an ansible-playbook that failed.
+type checkError struct{ message string }
+
+func (e *checkError) Error() string { return e.message }
+
+// run runs ansible-playbook with a configuration and an inventory in dir, and returns
+// its output. If it fails, the error is a checkError.
+func (c *SyntaxChecker) run(ctx context.Context, dir string, key syntaxKey, inv []byte, args ...string) ([]byte, error) {
+	command, err := lookPath(c.AnsiblePlaybook)
+	if err != nil {
+		return nil, err
+	}
 
 	settings := c.config(dir, key)
 	for name, content := range map[string][]byte{fileConfig: settings, fileInventory: inv} {
@@ -104,10 +126,7 @@ func (c *SyntaxChecker) parse(ctx context.Context, key syntaxKey, inv []byte, op
 	}
 
 	env := []string{"ANSIBLE_CONFIG=" + filepath.Join(dir, fileConfig)}
-	args := []string{
-		"-i", filepath.Join(dir, fileInventory),
-		option, filepath.Join(key.folder, key.playbook),
-	}
+	args = append([]string{"-i", filepath.Join(dir, fileInventory)}, args...)
 
 	out, err := runShort(ctx, key.folder, env, command, args...)
 	if err == nil {
@@ -118,12 +137,12 @@ func (c *SyntaxChecker) parse(ctx context.Context, key syntaxKey, inv []byte, op
 		return nil, ctx.Err()
 	}
 
-	return nil, syntaxError(key, out, err)
+	return nil, &checkError{checkMessage(key, out, err)}
 }
 
-// syntaxError reports Ansible's message without the path of the copy, which an
+// checkMessage returns Ansible's message without the path of the copy, which an
 // operator does not edit.
-func syntaxError(key syntaxKey, out []byte, err error) error {
+func checkMessage(key syntaxKey, out []byte, err error) string {
 	message := strings.TrimSpace(string(out))
 
 	var failed *commandError
@@ -132,8 +151,11 @@ func syntaxError(key syntaxKey, out []byte, err error) error {
 	}
 
 	message = strings.ReplaceAll(message, key.folder+"/", "")
-	message = firstBytes([]byte(cmp.Or(message, err.Error())), 2048)
 
+	return firstBytes([]byte(cmp.Or(message, err.Error())), 2048)
+}
+
+func syntaxError(key syntaxKey, message string) error {
 	remedy := "correct it and repeat the request"
 	if strings.Contains(message, vaultMissing) {
 		remedy = remedyVault

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,37 +30,52 @@ const (
 // the groups, for all hosts and for the hosts. A task, not the run, fails with other
 // encrypted files, and the syntax check loads those of roles and vars_files.
 func CheckEncrypted(folder string, groups, hosts []string) error {
-	usual := []string{
-		"all", "ungrouped", inventory.GroupPrepare, configuration.TargetsGroup, configuration.HelpersGroup,
-	}
-
-	var found []string
-	for dir, names := range map[string][]string{"group_vars": slices.Concat(usual, groups), "host_vars": hosts} {
-		for _, name := range names {
-			found = append(found, encryptedVars(folder, filepath.Join(dir, name))...)
-		}
-	}
-
+	found := slices.DeleteFunc(varsFiles(folder, groups, hosts), func(name string) bool {
+		return !isEncrypted(filepath.Join(folder, name))
+	})
 	if len(found) == 0 {
 		return nil
 	}
 
-	slices.Sort(found)
-	found = slices.Compact(found)
-
-	named := strings.Join(found[:min(len(found), maxNamedFiles)], ", ")
-	if more := len(found) - maxNamedFiles; more > 0 {
-		named += " and " + inventory.Count(more, "more file", "more files")
-	}
-
 	return inventory.Errorf(inventory.KindRefused,
-		"variables in the playbook folder are encrypted with Ansible Vault, and no password is configured: %s", named).
+		"variables in the playbook folder are encrypted with Ansible Vault, and no password is configured: %s",
+		named(found)).
 		Do(remedyVault)
 }
 
-// encryptedVars returns the encrypted files that Ansible loads for a name, such as
-// group_vars/all: the first one of a file or folder, and the file with each extension.
-func encryptedVars(folder, name string) []string {
+// named lists the first files, and counts the others.
+func named(files []string) string {
+	text := strings.Join(files[:min(len(files), maxNamedFiles)], ", ")
+	if more := len(files) - maxNamedFiles; more > 0 {
+		text += " and " + inventory.Count(more, "more file", "more files")
+	}
+
+	return text
+}
+
+// usualGroups are groups of every run.
+var usualGroups = []string{
+	"all", "ungrouped", inventory.GroupPrepare, configuration.TargetsGroup, configuration.HelpersGroup,
+}
+
+// varsFiles returns the files in group_vars and host_vars that a run loads for the
+// groups, for all hosts and for the hosts, sorted.
+func varsFiles(folder string, groups, hosts []string) []string {
+	var found []string
+	for dir, names := range map[string][]string{"group_vars": slices.Concat(usualGroups, groups), "host_vars": hosts} {
+		for _, name := range names {
+			found = append(found, varsFilesOf(folder, filepath.Join(dir, name))...)
+		}
+	}
+
+	slices.Sort(found)
+
+	return slices.Compact(found)
+}
+
+// varsFilesOf returns the files that Ansible loads for a name, such as group_vars/all:
+// the first one of a file or folder, and the file with each extension.
+func varsFilesOf(folder, name string) []string {
 	for _, extension := range []string{"", ".yml", ".yaml", ".json"} {
 		info, err := os.Stat(filepath.Join(folder, name+extension))
 
@@ -67,8 +83,8 @@ func encryptedVars(folder, name string) []string {
 		case err != nil:
 			continue
 		case info.IsDir() && extension == "":
-			return encryptedIn(folder, name, 0)
-		case info.Mode().IsRegular() && isEncrypted(filepath.Join(folder, name+extension)):
+			return varsFilesIn(folder, name, 0)
+		case info.Mode().IsRegular():
 			return []string{name + extension}
 		default:
 			return nil
@@ -78,9 +94,9 @@ func encryptedVars(folder, name string) []string {
 	return nil
 }
 
-// encryptedIn returns the encrypted files of variables in a folder and below it. A
-// link may lead back to a folder above.
-func encryptedIn(folder, dir string, depth int) (found []string) {
+// varsFilesIn returns the files of variables in a folder and below it. A link may lead
+// back to a folder above.
+func varsFilesIn(folder, dir string, depth int) (found []string) {
 	entries, err := os.ReadDir(filepath.Join(folder, dir))
 	if err != nil || depth > maxVarsDepth {
 		return nil // Ansible reports it
@@ -97,8 +113,8 @@ func encryptedIn(folder, dir string, depth int) (found []string) {
 		switch {
 		case err != nil:
 		case info.IsDir():
-			found = append(found, encryptedIn(folder, name, depth+1)...)
-		case isVarsFile(e.Name()) && info.Mode().IsRegular() && isEncrypted(filepath.Join(folder, name)):
+			found = append(found, varsFilesIn(folder, name, depth+1)...)
+		case isVarsFile(e.Name()) && info.Mode().IsRegular():
 			found = append(found, name)
 		}
 	}
@@ -123,7 +139,8 @@ func isEncrypted(path string) bool {
 	return err == nil && bytes.Equal(start, []byte(vaultMark))
 }
 
-// HostsWithVars returns the names for which the folder has variables in host_vars.
+// HostsWithVars returns the hosts for which the folder has variables in host_vars. Other
+// files there, such as a README, are of no host.
 func HostsWithVars(folder string) (names []string, err error) {
 	entries, err := fs.Glob(os.DirFS(folder), "host_vars/*")
 	for _, e := range entries {
@@ -132,7 +149,12 @@ func HostsWithVars(folder string) (names []string, err error) {
 			name = strings.TrimSuffix(name, filepath.Ext(name))
 		}
 
-		names = append(names, name)
+		_, notAddr := netip.ParseAddr(name)
+		isNode := strings.Contains(name, "-") && inventory.CheckName(name) == nil
+
+		if isNode || notAddr == nil {
+			names = append(names, name)
+		}
 	}
 
 	return names, err

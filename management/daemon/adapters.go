@@ -86,7 +86,7 @@ func (a adapters) CheckPlaybooks(ctx context.Context, config setting.Config) err
 		return err
 	}
 
-	if err := c.variables(); err != nil {
+	if err := c.variables(ctx); err != nil {
 		return err
 	}
 

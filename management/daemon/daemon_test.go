@@ -1057,9 +1057,17 @@ func TestPlaybooks(t *testing.T) {
 	s.must(err)
 	s.must(os.WriteFile(site, append(good, "# broken\n"...), 0o600))
 	checkError(t, ask(), inventory.KindInvalid, "site.yml does not parse", "is broken")
+
 	s.must(os.Remove(site))
 	checkError(t, ask(), inventory.KindInvalid, "site.yml")
 	s.must(os.WriteFile(site, good, 0o600))
+
+	// Variables that a run could not load.
+	vars := filepath.Join(s.dir, "playbooks", "host_vars")
+	s.must(os.Mkdir(vars, 0o700))
+	s.must(os.WriteFile(filepath.Join(vars, "a-1.yml"), []byte("broken"), 0o600))
+	checkError(t, ask(), inventory.KindInvalid, "variables of the playbook folder cannot be loaded", "are broken")
+	s.must(os.RemoveAll(vars))
 	s.must(ask())
 
 	if jobs, err := s.Jobs(s.ctx(), client.JobFilter{}); err != nil || len(jobs.Items) != 1 {

@@ -111,7 +111,7 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookRep
 
 	c.coverage()
 
-	if err := c.variables(); err != nil {
+	if err := c.variables(ctx); err != nil {
 		return PlaybookReport{}, err
 	}
 
@@ -138,6 +138,7 @@ type playbookCheck struct {
 	groups []string
 	syntax ansible.SyntaxChecker
 	open   bool // no vault password is configured
+	locked bool // a vault password cannot be read
 }
 
 // newPlaybookCheck copies the playbooks as for a job: those of the folder, or the
@@ -225,6 +226,8 @@ func (c *playbookCheck) passwords(ids []string) {
 		f, err := os.Open(configuration.VaultPath(id))
 		if err != nil {
 			c.add(SeverityWarning, "", fmt.Sprintf("a password of vault_ids cannot be read: %v", err), "check as root")
+			c.locked = true
+
 			continue
 		}
 
@@ -234,23 +237,29 @@ func (c *playbookCheck) passwords(ids []string) {
 	}
 }
 
-// variables reports variables that the manager refuses without a vault password, those
-// of every host.
-func (c *playbookCheck) variables() error {
-	if !c.open {
-		return nil
-	}
-
+// variables reports variables that the manager refuses: without their vault password, or
+// because they cannot be loaded. It checks those of every host.
+func (c *playbookCheck) variables(ctx context.Context) error {
 	hosts, err := ansible.HostsWithVars(c.dir)
 	if err != nil {
 		return err
 	}
 
-	if e, ok := errors.AsType[*inventory.Error](ansible.CheckEncrypted(c.dir, c.groups, hosts)); ok {
-		c.add(SeverityError, "", e.Message, e.Remedy)
+	if c.open {
+		err = ansible.CheckEncrypted(c.dir, c.groups, hosts)
 	}
 
-	return nil
+	// An unreadable password is a warning already, and says nothing about the files.
+	if err == nil && !c.locked {
+		err = c.syntax.CheckVars(ctx, c.dir, c.groups, hosts)
+	}
+
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
+		c.add(SeverityError, "", e.Message, strings.TrimSuffix(e.Remedy, " and repeat the request"))
+		return nil
+	}
+
+	return err
 }
 
 // playbooks checks each playbook that the manager runs.

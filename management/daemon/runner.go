@@ -221,7 +221,7 @@ func (r *runner) Plays(digest, playbook string) []configuration.Play {
 }
 
 // Parse refuses playbooks that are missing from the copy or do not parse, and a copy
-// with variables for the groups or the hosts that cannot be decrypted.
+// with variables for the groups or the hosts that cannot be loaded.
 func (r *runner) Parse(ctx context.Context, digest string, files, groups, hosts []string) error {
 	c := r.config()
 
@@ -244,10 +244,12 @@ func (r *runner) Parse(ctx context.Context, digest string, files, groups, hosts 
 
 	// The syntax check does not load these variables.
 	if len(c.VaultIDs) == 0 {
-		return ansible.CheckEncrypted(dir, groups, hosts)
+		if err := ansible.CheckEncrypted(dir, groups, hosts); err != nil {
+			return err
+		}
 	}
 
-	return nil
+	return syntax.CheckVars(ctx, dir, groups, hosts)
 }
 
 // Start starts a run, which outlives this process.

@@ -89,7 +89,7 @@ type Playbooks interface {
 	// Pin keeps a copy of the configured playbooks as they are now.
 	Pin(ctx context.Context) (digest string, err error)
 	// Parse refuses playbooks that are missing from the copy or do not parse, and a
-	// copy with variables for the groups or the hosts that cannot be decrypted.
+	// copy with variables for the groups or the hosts that cannot be loaded.
 	Parse(ctx context.Context, digest string, playbooks, groups, hosts []string) error
 	// Plays returns the plays of a playbook in the copy, as far as its text shows them.
 	Plays(digest, playbook string) []configuration.Play
