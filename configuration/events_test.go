@@ -229,21 +229,22 @@ func TestExplainJumpFailure(t *testing.T) {
 	}{
 		{
 			"ops@10.0.0.9", "Host key for 10.0.0.9" + strict + verification,
-			"the ssh host key of the jump host 10.0.0.9 has changed: another machine answers under its address, or it was " +
-				"installed anew; if that is expected, remove its old key as the account that clusterm runs as: " +
-				"ssh-keygen -R '10.0.0.9'", false, true, false,
+			"the ssh host key of the jump host 10.0.0.9 has changed: another machine answers under its address, or " +
+				"it was installed anew; if that is expected, remove its old key as the account that clusterm runs as" +
+				": ssh-keygen -R '10.0.0.9'", false, true, false,
 		},
 		{
 			"10.0.0.9:2222", "Host key for [10.0.0.9]:2222" + strict + verification,
 			"ssh-keygen -R '[10.0.0.9]:2222'", false, true, false,
 		},
 		{"[fd00::9]:22", "Host key for fd00::9" + strict, "jump host fd00::9 has changed", false, true, false},
-		{"Gate.example", "Host key for gate.example" + strict, "jump host Gate.example has changed", false, true, false},
+		{"Gate.example", "Host key for gate.example" + strict, "host Gate.example has changed", false, true, false},
 		{"10.0.0.9", "Host key for web-1" + strict, "the ssh host key of web-1 is not the one", true, false, false},
 		{"", "Host key for 10.0.0.9" + strict, "the ssh host key of 10.0.0.9 is not the one", true, false, false},
 		{
 			"ops@10.0.0.9", "ops@10.0.0.9: Permission denied (publickey).\r\nConnection closed by UNKNOWN port 65535",
-			"a user of the jump host 10.0.0.9 was denied (publickey; user ops): check the user in the jump", false, false, true,
+			"a user of the jump host 10.0.0.9 was denied (publickey; user ops): check the user in the jump",
+			false, false, true,
 		},
 		{"10.0.0.9", "root@10.0.0.1: Permission denied (publickey).", "root@10.0.0.1 was denied", false, false, false},
 		{
@@ -251,10 +252,10 @@ func TestExplainJumpFailure(t *testing.T) {
 			"no ssh connection to the jump host 10.0.0.9, port 22: connection refused", false, false, false,
 		},
 		{
-			"10.0.0.9", `Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached over ssh: ` +
-				"kex_exchange_identification: Connection closed by remote host\r\n",
-			"no ssh connection to 10.0.0.1 by the jump host 10.0.0.9: it was closed before the login (Connection closed by " +
-				"remote host); a ping of the node shows which", false, false, false,
+			"10.0.0.9", `Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached over ` +
+				"ssh: kex_exchange_identification: Connection closed by remote host\r\n",
+			"no ssh connection to 10.0.0.1 by the jump host 10.0.0.9: it was closed before the login (Connection " +
+				"closed by remote host); a ping of the node shows which", false, false, false,
 		},
 		{
 			"gate.example", "ssh: Could not resolve hostname gate.example: Name or service not known",
@@ -269,8 +270,9 @@ func TestExplainJumpFailure(t *testing.T) {
 			t.Errorf("%q: got %q, which lacks %q", c.message, got, c.want)
 		}
 
-		if AboutRecordedKey(got) != c.recorded || AboutJumpKey(got) != c.jumpKey || AboutJumpAccess(got) != c.jumpLogin ||
-			c.jumpKey && !AboutHostKey(got) || c.jumpLogin && !AboutAccess(got) {
+		if AboutRecordedKey(got) != c.recorded || AboutJumpKey(got) != c.jumpKey ||
+			AboutJumpAccess(got) != c.jumpLogin || c.jumpKey && !AboutHostKey(got) ||
+			c.jumpLogin && !AboutAccess(got) {
 			t.Errorf("%q is about the wrong host", got)
 		}
 

@@ -47,12 +47,14 @@ func TestCode(t *testing.T) {
 func TestRemedy(t *testing.T) {
 	const program = "clusterctl -u x"
 
+	one := "web-1"
+
 	for want, a := range map[string]inventory.Action{
 		"to list the nodes: clusterctl -u x nodes get":                 inventory.ListNodes(),
 		"to choose from the nodes: clusterctl -u x nodes get":          inventory.Submit(inventory.VerbCommission),
-		"to see its settings: clusterctl -u x nodes get web-1 -o long": inventory.SetConnection("web-1"),
-		"clusterctl -u x nodes commission web-1":                       inventory.Submit(inventory.VerbCommission, "web-1"),
-		"clusterctl -u x nodes trust web-1":                            inventory.TrustHostKey("web-1"),
+		"to see its settings: clusterctl -u x nodes get web-1 -o long": inventory.SetConnection(one),
+		"clusterctl -u x nodes commission web-1":                       inventory.Submit(inventory.VerbCommission, one),
+		"clusterctl -u x nodes trust web-1":                            inventory.TrustHostKey(one),
 		"clusterctl -u x discover 192.0.2.1":                           inventory.Discover("192.0.2.1"),
 		"clusterctl -u x job list":                                     inventory.ListJobs(),
 	} {

@@ -57,7 +57,14 @@ func TestSentencesFitTheTerminal(t *testing.T) {
 		Node: api.Node{Name: nodes[0], Addr: "192.0.2.1"}, Summary: long, Next: long,
 		Failures: failures, Findings: findings,
 	}
-	why := api.JobExplanation{Job: j, Summary: long, Steps: []string{long}, Next: long, Failures: failures, Findings: findings}
+	why := api.JobExplanation{
+		Job:      j,
+		Summary:  long,
+		Steps:    []string{long},
+		Next:     long,
+		Failures: failures,
+		Findings: findings,
+	}
 
 	const command = "clusterctl nodes clear host2-cc31d6b268d4 host3-0cd9833055b3 host4-74b65965837b"
 
@@ -78,7 +85,8 @@ func TestSentencesFitTheTerminal(t *testing.T) {
 			}
 		}
 
-		if !strings.HasPrefix(name, "job g") && !strings.HasPrefix(name, "job l") && !strings.Contains(text, command+"\n") {
+		if !strings.HasPrefix(name, "job g") && !strings.HasPrefix(name, "job l") &&
+			!strings.Contains(text, command+"\n") {
 			t.Errorf("%s: the command is not on one line:\n%s", name, text)
 		}
 

@@ -29,7 +29,17 @@ func TestHelpFits(t *testing.T) {
 		printHelp(&whole, template, c, 0)
 		printHelp(&folded, template, c, columns)
 
-		if a, b := strings.Fields(whole.String()), strings.Fields(folded.String()); strings.Join(a, " ") != strings.Join(b, " ") {
+		if a, b := strings.Fields(
+			whole.String(),
+		), strings.Fields(
+			folded.String(),
+		); strings.Join(
+			a,
+			" ",
+		) != strings.Join(
+			b,
+			" ",
+		) {
 			t.Errorf("%s: the words of the help change:\n%s", path, folded.String())
 		}
 
@@ -50,7 +60,8 @@ func TestHelpFits(t *testing.T) {
 func TestFoldHelp(t *testing.T) {
 	t.Parallel()
 
-	const help = "OPTIONS:\n   --config FILE, -c FILE  configuration FILE (default: none)\n\n   One sentence of prose here.\n"
+	const help = "OPTIONS:\n   --config FILE, -c FILE  configuration FILE (default: none)\n\n" +
+		"   One sentence of prose here.\n"
 
 	const want = "OPTIONS:\n   --config FILE, -c FILE  configuration FILE\n" +
 		"                           (default: none)\n\n   One sentence of prose here.\n"
@@ -74,8 +85,11 @@ func TestPrintPlaybooks(t *testing.T) {
 		Problems: []daemon.PlaybookProblem{
 			{Severity: "error", File: "cleanup.yml", Message: "it is missing", Remedy: "add it"},
 			{
-				Severity: "error", File: "rolling-upgrade.yml", Remedy: "correct it",
-				Message: "it does not parse:\nERROR! did not find the expected\x1b[2J key\n\n      nonsense: {{ b }}\n   ^ here\n",
+				Severity: "error",
+				File:     "rolling-upgrade.yml",
+				Remedy:   "correct it",
+				Message: "it does not parse:\nERROR! did not find the expected\x1b[2J key\n\n" +
+					"      nonsense: {{ b }}\n   ^ here\n",
 			},
 		},
 	}

@@ -118,7 +118,7 @@ func varsError(message string, files []string) error {
 		// The message goes on with the content.
 		message = "one of these files has no names of variables: " + named(files)
 	case strings.Contains(message, wrongPassword), strings.Contains(message, vaultMissing):
-		kind, remedy = inventory.KindRefused, "correct the passwords of vault_ids in the configuration file of the manager"
+		kind, remedy = inventory.KindRefused, "correct the passwords of vault_ids in the manager's configuration file"
 	}
 
 	return inventory.Errorf(kind, "the variables of the playbook folder cannot be loaded:\n%s", message).

@@ -47,8 +47,9 @@ func TestLiveCheckVars(t *testing.T) {
 			want: []string{"'group_vars/web.yml': line 2", "correct it"},
 		},
 		{
-			name: "a list", files: map[string]string{"group_vars/web.yml": "a: 1", "group_vars/all/x": "- the secret\n"},
-			want: []string{"no names of variables: group_vars/all/x, group_vars/web.yml"},
+			name:  "a list",
+			files: map[string]string{"group_vars/web.yml": "a: 1", "group_vars/all/x": "- the secret\n"},
+			want:  []string{"no names of variables: group_vars/all/x, group_vars/web.yml"},
 		},
 		{
 			name: "a host", files: map[string]string{"host_vars/web-1/a.yml": "a: [\n"},
@@ -73,8 +74,8 @@ func TestLiveCheckVars(t *testing.T) {
 
 			folder := writeVaultFolder(t, tt.files, mapping, value)
 			c := &SyntaxChecker{VaultIDs: tt.ids, TempDir: t.TempDir()}
-
 			err := c.CheckVars(t.Context(), folder, []string{"web"}, []string{"web-1", "web-3"})
+
 			if tt.want != nil {
 				tt.kind = cmp.Or(tt.kind, inventory.KindInvalid)
 			}
@@ -108,7 +109,8 @@ func TestCheckVarsRuns(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "ansible-playbook")
 
-	script := "#!/bin/sh\necho run >>" + dir + "/runs\n! [ -e " + dir + "/fails ] || { echo 'ERROR! no' >&2; exit 4; }\n"
+	script := "#!/bin/sh\necho run >>" + dir + "/runs\n" +
+		"! [ -e " + dir + "/fails ] || { echo 'ERROR! no' >&2; exit 4; }\n"
 	if err := writeProgram(program, script); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,12 @@ func (c *SyntaxChecker) Plays(
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	out, err := c.parse(ctx, syntaxKey{folder: folder, playbook: playbook, bundledRoles: bundledRoles}, inv, "--list-hosts")
+	out, err := c.parse(
+		ctx,
+		syntaxKey{folder: folder, playbook: playbook, bundledRoles: bundledRoles},
+		inv,
+		"--list-hosts",
+	)
 	if err != nil {
 		return nil, err
 	}

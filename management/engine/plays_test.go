@@ -171,7 +171,13 @@ func TestJumpHostFailure(t *testing.T) {
 	b.do(commission, "a b", master, "Complete")
 
 	jump := func(host string) {
-		_, err := b.PatchNode(t.Context(), "a-1", node.Patch{Connection: &configuration.Connection{Jump: host}}, "anna", nil)
+		_, err := b.PatchNode(
+			t.Context(),
+			"a-1",
+			node.Patch{Connection: &configuration.Connection{Jump: host}},
+			"anna",
+			nil,
+		)
 		b.must(err)
 	}
 	jump("ops@10.0.0.9")

@@ -196,7 +196,7 @@ func TestExplainNode(t *testing.T) {
 				put(v, uncleaned(inventory.VerbClear), "5", job.Errored)
 				a.LastError = "the cleanup failed"
 			}, has: []string{
-				"inspect the host, then clear it; if its cleanup.yml is at fault, correct that in the folder, and clean with",
+				"inspect the host, then clear it; if its cleanup.yml is at fault, correct that in the folder",
 				"[submit verb=clear nodes=a-1 submit verb=clear nodes=a-1 playbooks=current]",
 			}},
 		{name: "out of service, and a task of its cleanup failed",
@@ -572,7 +572,7 @@ func TestExplainToWhoCancelled(t *testing.T) {
 		job, why string // in the explanation of the job and of the node
 	}{
 		{"anna", ended, "it ended Cancelled: you cancelled it", "the last verb failed: not upgraded: you cancelled it"},
-		{"bob", ended, "it ended Cancelled: cancelled by anna", "the last verb failed: not upgraded: cancelled by anna"},
+		{"bob", ended, "it ended Cancelled: cancelled by anna", "verb failed: not upgraded: cancelled by anna"},
 		{"", ended, "cancelled by anna", "cancelled by anna"},
 		{"anna", queued, "it ended Cancelled: you cancelled it while it was queued", ""},
 		{"bob", queued, "cancelled by anna while it was queued", ""},
@@ -642,7 +642,8 @@ func TestExplainConnection(t *testing.T) {
 		},
 		{
 			"root@10.0.0.1: Permission denied (publickey).", "a-1 does not accept the credentials for ssh",
-			"it does not accept the credentials for ssh", "authorize the public key on the host", "set-connection nodes=a-1",
+			"it does not accept the credentials for ssh", "authorize the public key on the host",
+			"set-connection nodes=a-1",
 		},
 	} {
 		v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered")}
@@ -672,7 +673,16 @@ func TestExplainConnection(t *testing.T) {
 
 				actions := fmt.Sprint(found.Actions)
 				if found.Message != want || !strings.Contains(found.Remedy, c.remedy) || actions != "["+c.action+"]" {
-					t.Errorf("%s: %q, %q, %s; want %q, %q, %s", what, found.Message, found.Remedy, actions, want, c.remedy, c.action)
+					t.Errorf(
+						"%s: %q, %q, %s; want %q, %q, %s",
+						what,
+						found.Message,
+						found.Remedy,
+						actions,
+						want,
+						c.remedy,
+						c.action,
+					)
 				}
 
 				return

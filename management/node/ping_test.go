@@ -136,9 +136,9 @@ func TestPing(t *testing.T) {
 		"a-1 verified=true 1s",
 		"h-1 verified=false 0s | the ssh host key of the jump host gate.example has changed: another machine |  | " +
 			"[set-connection nodes=h-1]",
-		"i-1 verified=false 0s | no ssh connection to the jump host gate.example, port 22: connection refused | on the " +
-			"host of the manager, try ssh to the jump host, and from there to 127.0.0.1; see the logs of both sshd | " +
-			"[set-connection nodes=i-1]",
+		"i-1 verified=false 0s | no ssh connection to the jump host gate.example, port 22: connection refused | on " +
+			"the host of the manager, try ssh to the jump host, and from there to 127.0.0.1; see the logs of both " +
+			"sshd | [set-connection nodes=i-1]",
 	}
 	if got := strings.Join(lines[:8], "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
