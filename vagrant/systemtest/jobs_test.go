@@ -463,7 +463,8 @@ func TestCanary(t *testing.T) {
 	}
 	watchers := map[string]*process{"host1": watch("host1"), "host2": watch("host2")}
 	find := func(host string) string {
-		return w.sh(host, `grep -rlaF `+canary[:6]+`'`+canary[6:]+`' /etc /root /run /tmp /var 2>/dev/null |
+		w.write(host, "/root/canary/pattern", canary+"\n")
+		return w.sh(host, `grep -rlaFf /root/canary/pattern /etc /root /run /tmp /var 2>/dev/null |
 			grep -v ^/root/canary/ || true`).stdout
 	}
 
