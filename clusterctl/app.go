@@ -119,6 +119,7 @@ func (a *app) root() *cli.Command {
 			a.token(),
 			a.auth(),
 			a.secrets(),
+			a.gossipKey(),
 			a.health(),
 			a.version(),
 			a.supportBundle(),

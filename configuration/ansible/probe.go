@@ -248,7 +248,7 @@ func (p *Prober) login(
 		return configuration.Reach{}, nil
 	case ended && exit.ExitCode() != sshFailed && ctx.Err() == nil:
 		// Another status than ssh's own is that of the command, after a login.
-		return configuration.Reach{}, remoteError(exit.ExitCode(), stderr.String())
+		return configuration.Reach{}, scriptError(exit.ExitCode(), stderr.String())
 	case ctx.Err() != nil:
 		return configuration.Reach{Login: fmt.Sprintf("the login was not complete within %s", loginTimeout)}, nil
 	case !ended:
@@ -263,9 +263,9 @@ func (p *Prober) login(
 	}, nil
 }
 
-// remoteError returns the error of a command on a host, with the end of its messages in
+// scriptError returns the error of a command on a host, with the end of its messages in
 // one line of visible text.
-func remoteError(code int, stderr string) error {
+func scriptError(code int, stderr string) error {
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 
 	text := strings.Map(func(r rune) rune {

@@ -90,6 +90,8 @@ var Permissions = []Permission{
 	{Route{http.MethodGet, "/v1/config"}, readers, Whole},
 	{Route{http.MethodPatch, "/v1/config"}, admins, Whole},
 	{Route{http.MethodPost, "/v1/config/reload"}, admins, Whole},
+	{Route{http.MethodGet, "/v1/gossip-key"}, readers, Whole},
+	{Route{http.MethodPost, "/v1/gossip-key/rotate"}, admins, Whole},
 	{Route{http.MethodGet, "/v1/instances"}, readers, Within},
 	{Route{http.MethodGet, "/v1/watch"}, readers, Within},
 	{Route{http.MethodGet, "/v1/tokens"}, admins, Whole},

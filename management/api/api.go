@@ -113,6 +113,42 @@ type PingResult struct {
 	Actions         []Action `json:"actions,omitempty"`
 }
 
+// GossipKeyNever is the phase before the first rotation of the gossip key.
+const GossipKeyNever = "never"
+
+// GossipKey is the state of the newest rotation of the gossip key. Keys are shown as
+// fingerprints.
+type GossipKey struct {
+	// Phase is never, install, use, remove or done.
+	Phase   string     `json:"phase"`
+	Key     string     `json:"key,omitempty"`      // the new one
+	OldKeys []string   `json:"old_keys,omitempty"` // removed when the phase is done
+	Actor   string     `json:"actor,omitempty"`
+	Started *time.Time `json:"started,omitempty"`
+	Ended   *time.Time `json:"ended,omitempty"`
+	Round   *time.Time `json:"round,omitempty"` // when the members were last asked
+
+	Known     int `json:"known"`     // nodes that are, or were, members of the gossip
+	Confirmed int `json:"confirmed"` // nodes that accept the new key
+	Removed   int `json:"removed"`   // nodes that no longer accept the old one
+	// Laggards are the nodes and other members that the rotation waits for.
+	Laggards  []Laggard `json:"laggards"`
+	LockedOut []string  `json:"locked_out,omitempty"` // given up by an operator
+}
+
+// Laggard is a node, or another member of the gossip, that a rotation waits for.
+type Laggard struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
+// GossipKeyRotation begins a rotation of the gossip key, or lets the running one go on.
+type GossipKeyRotation struct {
+	// Force goes on without the nodes in LockOut, which must be all the laggards.
+	Force   bool     `json:"force,omitempty"`
+	LockOut []string `json:"lock_out,omitempty"`
+}
+
 // JobStatus is the status of a job.
 type JobStatus string
 

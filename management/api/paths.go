@@ -56,6 +56,9 @@ const (
 
 	PathScanHostKeys = PathHostKeys + "/scan" // POST: HostKeys, as the node shows them now
 
+	PathGossipKey       = "/v1/gossip-key"          // GET: GossipKey
+	PathRotateGossipKey = PathGossipKey + "/rotate" // POST GossipKeyRotation: 202 GossipKey
+
 	// Each of the three paths of variables has a history and an undo.
 	SuffixHistory = "/history" // GET: List[VarsChange], newest first
 	SuffixUndo    = "/undo"    // POST VarsUndo: Changed

@@ -153,6 +153,18 @@ func (c *Client) TrustHostKey(ctx context.Context, name string, t api.HostKeyTru
 // scanTime is the manager's limit for one scan of host keys.
 const scanTime = 30 * time.Second
 
+// GossipKey returns the state of the newest rotation of the gossip key.
+func (c *Client) GossipKey(ctx context.Context) (api.GossipKey, error) {
+	var out api.GossipKey
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathGossipKey}, &out)
+}
+
+// RotateGossipKey begins a rotation of the gossip key, or lets the running one go on.
+func (c *Client) RotateGossipKey(ctx context.Context, r api.GossipKeyRotation) (api.GossipKey, error) {
+	var out api.GossipKey
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathRotateGossipKey, in: r}, &out)
+}
+
 // Ping tries an ssh login on nodes, at most api.MaxPing, and returns the results in
 // their order. It changes nothing.
 func (c *Client) Ping(ctx context.Context, nodes ...string) (api.List[api.PingResult], error) {

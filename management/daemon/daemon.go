@@ -25,6 +25,7 @@ import (
 	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/node"
@@ -98,6 +99,7 @@ type Daemon struct {
 	tokens    *access.Tokens
 	secrets   *secrets
 	gossip    *gossip
+	gossipKey *gossipkey.Keeper
 	runner    *runner
 
 	certificates *pki.Keeper    // nil: no HTTPS
@@ -179,6 +181,11 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	}
 
 	d.identifyManager(ctx)
+
+	if err := d.openKeeper(); err != nil {
+		return err
+	}
+
 	d.wireUseCases()
 
 	// Before the API: its first answer carries the entity tag of this file.
@@ -188,6 +195,9 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	if err := d.startGossip(ctx); err != nil {
 		return err
 	}
+
+	d.gossipKey.Start(ctx)
+	d.onStop("rotation of the gossip key", func(context.Context) error { d.gossipKey.Stop(); return nil })
 
 	// After the gossip: a step that waits for hosts needs current observations.
 	d.engine.Start(ctx)
@@ -338,7 +348,7 @@ func (d *Daemon) wireUseCases() {
 	d.instruments.registry.MustRegister(metrics.Snapshot(d.snapshot))
 
 	api := server.New(server.Options{
-		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Ping: d.nodes, HostKeys: d.nodes,
+		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Ping: d.nodes, HostKeys: d.nodes, GossipKey: d.gossipKey,
 		Variables: d.variables, VarsPast: d.variables,
 		Explain: explain.New(d.store, d.settings.Explain), Settings: settingsAPI{d.settings, d.reload, d.former},
 		Health: d.health, Version: d.version, Logger: log, PlainHTTPRole: access.Role(d.file.PlainRole),

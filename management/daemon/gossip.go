@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/monitor"
@@ -42,7 +43,9 @@ type gossip struct {
 	source gossipSource // nil: none
 	agent  *serf.Agent  // the source, if it is the agent inside
 	remote *serf.Remote // the source, if it is an existing agent
-	key    string
+	key    string       // of the key file, at the start
+	// rotation returns the newest rotation of the key.
+	rotation func() gossipkey.Rotation
 
 	manager   manager // of the hosts that are being prepared
 	noManager error   // the reason why there is none
@@ -243,7 +246,7 @@ func (g *gossip) AgentVars() (map[string]any, error) {
 
 	return map[string]any{
 		"clusterm_binary":      g.executable,
-		"clusterm_gossip_key":  g.key,
+		"clusterm_gossip_key":  g.keys(),
 		"clusterm_gossip_join": peers,
 		"clusterm_gossip_port": port,
 		"clusterm_manager":     identity.vars(),

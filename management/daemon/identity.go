@@ -132,12 +132,12 @@ func readGossipKey(path string, create bool) (string, error) {
 			Do("check gossip.key_file")
 	}
 
-	key := strings.TrimSpace(string(data))
-	if err := serf.CheckKey(key); err != nil {
+	keys, err := serf.ParseKeys(string(data))
+	if err != nil {
 		return "", inventory.Errorf(inventory.KindInvalid, "%s holds no gossip key: %w", path, err)
 	}
 
-	return key, nil
+	return strings.Join(keys, "\n"), nil
 }
 
 // instanceFile contains the identity, in the data directory.

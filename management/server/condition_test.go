@@ -37,6 +37,7 @@ var tagged = map[string]bool{
 	"/v1/vars/groups/service-master/history": true,
 	"/v1/vars/nodes/a-1/history":             true,
 	"/v1/config":                             false,
+	api.PathGossipKey:                        false,
 	"/v1/nodes/a-1/explanation":              false,
 	"/v1/jobs/1/explanation":                 false,
 	api.PathVersion:                          false,

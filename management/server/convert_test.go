@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
@@ -85,6 +86,10 @@ var conversions = []conversion{
 			"Actions": "Actions of the domain, with their requests",
 			"Took":    "Took of the domain as text",
 		},
+	},
+	{
+		domain: gossipkey.Laggard{},
+		wire:   func(l any) any { return api.Laggard(l.(gossipkey.Laggard)) },
 	},
 	{
 		domain: node.HostKeys{},

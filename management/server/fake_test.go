@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/server"
@@ -459,6 +460,16 @@ func (m *fakeManager) TrustHostKey(
 	return m.View().Node(name)
 }
 
+func (m *fakeManager) Status() gossipkey.Status {
+	return gossipkey.Status{Known: 2, Key: "sha256:00", Rotation: gossipkey.Rotation{
+		Phase: gossipkey.PhaseRemove, Laggards: []gossipkey.Laggard{{Name: "a-1", Reason: "it does not answer"}},
+	}}
+}
+
+func (m *fakeManager) Rotate(_ context.Context, c access.Caller, r gossipkey.Request) (gossipkey.Status, error) {
+	return m.Status(), m.called("rotate force=%t lock_out=%v actor=%s", r.Force, r.LockOut, c.Principal)
+}
+
 // Ping answers for every known node but the second one of a request.
 func (m *fakeManager) Ping(_ context.Context, names []string) ([]node.PingResult, error) {
 	v := m.View()
@@ -780,6 +791,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Nodes:       m,
 		Ping:        m,
 		HostKeys:    m,
+		GossipKey:   m,
 		Variables:   fakeVariables{m},
 		VarsPast:    fakeVariables{m},
 		Explain:     fakeExplainer{m},

@@ -23,6 +23,7 @@ func (s *Server) versioned() []rest.Route {
 		s.settingRoutes(),
 		s.instanceRoutes(),
 		s.tokenRoutes(),
+		s.gossipKeyRoutes(),
 		s.watchRoutes(),
 	)
 

@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
 	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/server/legacy"
@@ -93,6 +94,12 @@ type HostKeeper interface {
 	// ScanHostKeys changes nothing. It may block for a minute, as TrustHostKey.
 	ScanHostKeys(ctx context.Context, name string) (node.HostKeys, error)
 	TrustHostKey(ctx context.Context, c access.Caller, name string, t node.Trust) (inventory.Node, error)
+}
+
+// GossipKeeper rotates the key of the gossip. It does not block for long.
+type GossipKeeper interface {
+	Status() gossipkey.Status
+	Rotate(ctx context.Context, c access.Caller, r gossipkey.Request) (gossipkey.Status, error)
 }
 
 // Variables sets and reads variables. Secrets are hidden in its results.
@@ -188,6 +195,7 @@ type Options struct {
 	Nodes     Nodes
 	Ping      Pinger
 	HostKeys  HostKeeper
+	GossipKey GossipKeeper
 	Variables Variables
 	VarsPast  VariableHistory
 	Explain   Explainer

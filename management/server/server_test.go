@@ -1336,6 +1336,16 @@ func pings(ctx context.Context, t *testing.T, c *client.Client) {
 		t.Errorf("%+v", second)
 	}
 
+	rotation := must[api.GossipKey](t)(c.GossipKey(ctx))
+	if rotation.Phase != "remove" || len(rotation.Laggards) != 1 || rotation.Laggards[0].Name != "a-1" {
+		t.Errorf("%+v", rotation)
+	}
+
+	again := must[api.GossipKey](t)(c.RotateGossipKey(ctx, api.GossipKeyRotation{Force: true, LockOut: []string{"a-1"}}))
+	if again.Phase != rotation.Phase {
+		t.Errorf("%+v", again)
+	}
+
 	keys := must[api.HostKeys](t)(c.ScanHostKeys(ctx, "a-1"))
 	if len(keys.Shown) != 1 || keys.Shown[0].Key != shownKey || !strings.HasPrefix(keys.Shown[0].Fingerprint, "SHA256:") {
 		t.Errorf("%+v", keys)

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/gossipkey"
+	"github.com/contiv/cluster/management/server/rest"
+)
+
+func (s *Server) gossipKeyRoutes() []rest.Route {
+	return []rest.Route{
+		{Method: http.MethodGet, Path: api.PathGossipKey, Serve: s.getGossipKey},
+		{Method: http.MethodPost, Path: api.PathRotateGossipKey, Serve: s.postRotateGossipKey},
+	}
+}
+
+func (s *Server) getGossipKey(w http.ResponseWriter, r *http.Request) error {
+	if _, _, err := s.read(w, r); err != nil {
+		return err
+	}
+
+	return rest.WriteTagged(w, r, 0, gossipKeyOf(s.GossipKey.Status()))
+}
+
+func (s *Server) postRotateGossipKey(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	var body api.GossipKeyRotation
+	if err := rest.ReadJSON(w, r, &body); err != nil {
+		return err
+	}
+
+	rest.Note(r, "nodes", body.LockOut)
+
+	status, err := s.GossipKey.Rotate(r.Context(), caller(r), gossipkey.Request{Force: body.Force, LockOut: body.LockOut})
+	if err != nil {
+		return err
+	}
+
+	rest.ShowRevision(w, s.State.View().Revision)
+
+	return rest.WriteJSON(w, http.StatusAccepted, gossipKeyOf(status))
+}
+
+// gossipKeyOf returns the wire form of the state of the gossip key. It contains
+// fingerprints, and no key.
+func gossipKeyOf(s gossipkey.Status) api.GossipKey {
+	out := api.GossipKey{
+		Phase: string(s.Phase), Key: s.Key, OldKeys: s.OldKeys, Actor: s.Actor,
+		Started: optionalTime(s.Started), Ended: optionalTime(s.Ended), Round: optionalTime(s.Round),
+		Known: s.Known, Confirmed: len(s.Confirmed), Removed: len(s.Removed), LockedOut: s.LockedOut,
+		Laggards: make([]api.Laggard, len(s.Laggards)),
+	}
+
+	if s.Phase == gossipkey.PhaseNone {
+		out.Phase = api.GossipKeyNever
+	}
+
+	for i, l := range s.Laggards {
+		out.Laggards[i] = api.Laggard(l)
+	}
+
+	return out
+}
