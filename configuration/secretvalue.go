@@ -106,6 +106,22 @@ func (s Secrets) Protects(name string, value any) bool {
 	return s.hides(name) || s.within(value)
 }
 
+// Protector returns Protects for many values of few names: it matches each name once. It
+// is not safe for concurrent use.
+func (s Secrets) Protector() func(name string, value any) bool {
+	hidden := map[string]bool{}
+
+	return func(name string, value any) bool {
+		hides, known := hidden[name]
+		if !known {
+			hides = s.hides(name)
+			hidden[name] = hides
+		}
+
+		return hides || s.within(value)
+	}
+}
+
 // within reports whether a part of the value is secret.
 func (s Secrets) within(value any) bool {
 	switch value := value.(type) {

@@ -372,6 +372,11 @@ func (d *Daemon) apply(c setting.Config) {
 		d.opts.Logger.SetLevel(level)
 	}
 
+	// secret_vars may have changed.
+	if d.secrets != nil {
+		d.secrets.noteChange()
+	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
 

@@ -126,7 +126,8 @@ type secrets struct {
 
 	stored *store.Store
 
-	rotating chan struct{} // full during a rotation, and during the encryption after the start
+	rotating chan struct{} // full during a rotation, and during the encryption of stored secrets
+	changed  chan struct{} // full when the patterns of secret names have changed
 }
 
 // openSecrets reads the key file. Without a usable key the daemon starts all the same:
@@ -134,6 +135,7 @@ type secrets struct {
 func (d *Daemon) openSecrets() *store.Secrets {
 	d.secrets = &secrets{
 		file: findKeyFile(d.file.Config), log: d.opts.Logger, rotating: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1),
 	}
 
 	ring, err := d.secrets.file.read()
@@ -204,8 +206,9 @@ func (s *secrets) errMissing(ring secret.Ring, named string) error {
 			"lost, run clusterctl secrets rotate --abandon, and set the secret variables anew")
 }
 
-// startSecrets encrypts what is stored in the clear or with a former key, and continues
-// a rotation. It does not block.
+// startSecrets encrypts what is stored in the clear or with a former key, now and after
+// each change of the patterns of secret names, and continues a rotation. It does not
+// block.
 func (d *Daemon) startSecrets(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
@@ -213,9 +216,24 @@ func (d *Daemon) startSecrets(ctx context.Context) {
 	go func() {
 		defer close(ended)
 
-		d.secrets.encryptStored(ctx)
+		for ctx.Err() == nil {
+			d.secrets.encryptStored(ctx)
+
+			select {
+			case <-ctx.Done():
+			case <-d.secrets.changed:
+			}
+		}
 	}()
 	d.onStop("encryption of secrets", func(context.Context) error { cancel(); <-ended; return nil })
+}
+
+// noteChange notes that the configuration has changed. It does not block.
+func (s *secrets) noteChange() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // noted before
+	}
 }
 
 // encryptStored brings the stored secrets up to date. It retries until it succeeds or
@@ -267,7 +285,7 @@ func (s *secrets) lock(ctx context.Context) error {
 func (s *secrets) unlock() { <-s.rotating }
 
 func (s *secrets) finishLocked(ctx context.Context) (written int, err error) {
-	written, err = s.stored.EncryptSecrets(ctx)
+	written, err = s.stored.EncryptOnce(ctx)
 	if err != nil {
 		return written, err
 	}

@@ -274,7 +274,7 @@ func TestRotation(t *testing.T) {
 }
 
 // TestPlainSecretsAreEncrypted makes a stored variable secret by the configuration: it
-// is encrypted at the next start.
+// is encrypted at once, and after a change of the file at the next start.
 func TestPlainSecretsAreEncrypted(t *testing.T) {
 	t.Parallel()
 
@@ -282,15 +282,23 @@ func TestPlainSecretsAreEncrypted(t *testing.T) {
 	s.must(second(s.Client.PatchVars(s.ctx(), client.ScopeGlobal, api.Vars{"pin": "1234"})))
 	s.must(second(s.Client.PatchConfig(s.ctx(), map[string]any{"secret_vars": []any{"pin"}})))
 
-	if status, err := s.Client.Secrets(s.ctx()); err != nil || status.Plain == 0 {
-		t.Errorf("before the restart: %+v, %v", status, err)
-	}
-
-	s.restart()
 	s.encrypted()
 
-	if got := s.value("pin"); got != "1234" {
-		t.Errorf("it is %v", got)
+	s.must(second(s.Client.PatchVars(s.ctx(), client.ScopeGlobal, api.Vars{"code": "5678"})))
+	s.must(second(s.Client.PatchConfig(s.ctx(), map[string]any{"secret_vars": nil})))
+	s.down()
+	s.write("secret_vars: [pin, code]")
+	s.up()
+	s.encrypted()
+
+	if s.value("pin") != "1234" || s.value("code") != "5678" {
+		t.Errorf("they are %v and %v", s.value("pin"), s.value("code"))
+	}
+
+	s.down()
+
+	if etcd := filepath.Join(s.dir, "d", "etcd"); !s.inFolder(etcd, "sealed") {
+		t.Error("nothing in the store is encrypted")
 	}
 }
 

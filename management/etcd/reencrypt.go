@@ -4,6 +4,8 @@ package etcd
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -25,6 +27,8 @@ import (
 type secretsRecord struct {
 	Key      string `json:"key"`
 	Rotating bool   `json:"rotating,omitempty"` // former keys go once nothing needs them
+	// Patterns identifies the patterns of names whose values are all encrypted with Key.
+	Patterns string `json:"patterns,omitempty"`
 }
 
 func (s *Store) secretsKey() string { return s.key("/x/secrets") }
@@ -32,17 +36,23 @@ func (s *Store) secretsKey() string { return s.key("/x/secrets") }
 // SecretsKey returns the id of the key that encrypts the secrets of the store, "" if it
 // has none yet, and whether a rotation to it is under way. It reads by quorum.
 func (s *Store) SecretsKey(ctx context.Context) (id string, rotating bool, err error) {
+	record, _, err := s.secretsRecord(ctx)
+	return record.Key, record.Rotating, err
+}
+
+// secretsRecord returns the record and its revision; both are zero without one.
+func (s *Store) secretsRecord(ctx context.Context) (secretsRecord, int64, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 
 	resp, err := s.client.Get(ctx, s.secretsKey())
 	if err != nil || len(resp.Kvs) == 0 {
-		return "", false, s.failure(ctx, err)
+		return secretsRecord{}, 0, s.failure(ctx, err)
 	}
 
 	record, err := decode[secretsRecord](resp.Kvs[0].Value)
 
-	return record.Key, record.Rotating, err
+	return record, resp.Kvs[0].ModRevision, err
 }
 
 // NoteSecretsKey stores the id of the key that encrypts the secrets from now on. It is
@@ -50,22 +60,9 @@ func (s *Store) SecretsKey(ctx context.Context) (id string, rotating bool, err e
 func (s *Store) NoteSecretsKey(ctx context.Context, before, id string, rotating bool) error {
 	key := s.secretsKey()
 
-	bounded, cancel := s.bounded(ctx)
-	defer cancel()
-
-	resp, err := s.client.Get(bounded, key)
+	old, revision, err := s.secretsRecord(ctx)
 	if err != nil {
-		return s.failure(bounded, err)
-	}
-
-	var old secretsRecord
-
-	revision := int64(0)
-	if len(resp.Kvs) > 0 {
-		revision = resp.Kvs[0].ModRevision
-		if old, err = decode[secretsRecord](resp.Kvs[0].Value); err != nil {
-			return err
-		}
+		return err
 	}
 
 	if old.Key != before {
@@ -73,7 +70,7 @@ func (s *Store) NoteSecretsKey(ctx context.Context, before, id string, rotating 
 			old.Key).Do("copy its key file to this host, and restart clusterm")
 	}
 
-	write, err := put(key, secretsRecord{id, rotating})
+	write, err := put(key, secretsRecord{Key: id, Rotating: rotating})
 	if err != nil {
 		return err
 	}
@@ -81,6 +78,46 @@ func (s *Store) NoteSecretsKey(ctx context.Context, before, id string, rotating 
 	_, err = s.commit(ctx, etcd.Ops{If: []clientv3.Cmp{atRevision(key, revision)}, Then: []clientv3.Op{write}})
 
 	return err
+}
+
+// EncryptOnce calls EncryptSecrets, unless an earlier call was complete for the same
+// key and patterns. Since then every write has encrypted its secrets. A change of the
+// patterns requires another call.
+func (s *Store) EncryptOnce(ctx context.Context) (written int, err error) {
+	// Writes under way may have used other patterns.
+	s.secrets.Use(s.secrets.Ring(), s.secrets.Problem())
+
+	patterns := s.secrets.patternsID()
+
+	record, revision, err := s.secretsRecord(ctx)
+	if err != nil || record.Key == s.secrets.Ring().Active() && record.Patterns == patterns && !record.Rotating {
+		return 0, err
+	}
+
+	if written, err = s.EncryptSecrets(ctx); err != nil || s.secrets.patternsID() != patterns {
+		return written, err
+	}
+
+	record.Patterns = patterns
+
+	write, err := put(s.secretsKey(), record)
+	if err != nil {
+		return written, err
+	}
+
+	_, err = s.commit(ctx, etcd.Ops{
+		If: []clientv3.Cmp{atRevision(s.secretsKey(), revision)}, Then: []clientv3.Op{write},
+	})
+
+	return written, err
+}
+
+// patternsID identifies the patterns of secret names.
+func (s *Secrets) patternsID() string {
+	patterns := *s.patterns.Load()
+	sum := sha256.Sum256([]byte(strings.Join(patterns(), "\n")))
+
+	return hex.EncodeToString(sum[:8])
 }
 
 // Secrets returns the encryption of this store.
@@ -396,9 +433,13 @@ func countInputs(s *Secrets, id string, kv *mvccpb.KeyValue) (StoredSecrets, err
 
 	found.add(s.countVars(nil, "", record.Extra))
 
+	protects := (*s.patterns.Load())().Protector()
+
 	for _, vars := range record.Vars {
 		for name, v := range vars {
-			found.add(s.countVars(nil, "", configuration.Vars{name: v.Value}))
+			if form, _ := formOf(v.Value); form == "" && protects(name, v.Value) {
+				found.Plain++
+			}
 		}
 	}
 

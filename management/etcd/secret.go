@@ -398,13 +398,14 @@ func (c *sharedSecrets) add(d document) (any, error) {
 // secrets, which is empty if they have none.
 func (s *Secrets) sealInputs(id string, in job.Inputs) (job.Inputs, secret.Box, error) {
 	shared := sharedSecrets{numbers: map[string]int{}}
+	protects := (*s.patterns.Load())().Protector()
 
 	stored, err := convertInputs(in, func(name string, value any) (any, error) {
 		if form, done, err := storeUnknown(placeInputs(id).With(name), value, true); done || err != nil {
 			return form, err
 		}
 
-		if !s.protects(name, value) {
+		if !protects(name, value) {
 			return storePlain(value), nil
 		}
 

@@ -324,6 +324,45 @@ func TestEncryptSecrets(t *testing.T) {
 	}
 }
 
+// TestEncryptOnce encrypts what is stored in the clear when the key or the patterns have
+// changed, and reads no record otherwise.
+func TestEncryptOnce(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	ctx := within(t, patience)
+	storeSecrets(t, s)
+	must(t, s.NoteSecretsKey(ctx, "", testKey.ID(), false))
+
+	_, err := s.PutVars(ctx, 0, state.ScopeNode("a-1"), configuration.Vars{"pin": canary}, variable.Change{})
+	must(t, err)
+
+	encrypt := func(what string, want int) {
+		t.Helper()
+
+		if written, err := s.EncryptOnce(ctx); err != nil || written != want {
+			t.Errorf("%s: %d records, %v", what, written, err)
+		}
+	}
+	encrypt("the first time", 0)
+
+	s.secrets.UsePatterns(func() configuration.Secrets { return append(configuration.DefaultSecrets(), "pin") })
+	encrypt("with another pattern", 1)
+	checkSecrets(t, s)
+
+	// What is stored in the clear by somebody else is not looked for again.
+	op, err := put(s.variablesKey(state.ScopeNode("b-2")), variablesRecord{configuration.Vars{"pin": canary}})
+	must(t, err)
+	_, err = s.client.Do(ctx, op)
+	must(t, err)
+	encrypt("again", 0)
+
+	now := secret.NewKey()
+	s.secrets.Use(secret.NewRing(testKey).With(now), nil)
+	must(t, s.NoteSecretsKey(ctx, testKey.ID(), now.ID(), true))
+	encrypt("with another key", 6)
+}
+
 // TestNewKey encrypts all secrets with a new key. They are readable at any time, and the
 // former key is needed no more.
 func TestNewKey(t *testing.T) {

@@ -43,7 +43,7 @@ func IdempotencyKey(r *http.Request, client string, body any) (*Key, error) {
 	}
 
 	return &Key{
-		ID:      digest(client, r.Method, r.URL.EscapedPath(), key),
+		ID: digest(client, r.Method, r.URL.EscapedPath(), key),
 		// The key, which is not stored, keeps others from guessing secrets in the body.
 		Request: digest(key, string(request)),
 	}, nil
