@@ -80,5 +80,8 @@ func verify(tokens map[string]Token, token string, now time.Time) (Identity, err
 var errInvalidToken = inventory.Errorf(inventory.KindUnauthenticated, "the bearer token is unknown or revoked").
 	Do("ask an admin for a new token")
 
+var errExpired = inventory.Errorf(inventory.KindUnauthenticated, "the credential has expired").
+	Do("ask an admin for a new one")
+
 // credentialOf returns the credential of the token with the id.
 func credentialOf(id string) string { return "token:" + id }

@@ -317,7 +317,7 @@ func until(ctx context.Context, expires time.Time) context.Context {
 		return ctx
 	}
 
-	limited, release := context.WithDeadlineCause(ctx, expires, errInvalidToken)
+	limited, release := context.WithDeadlineCause(ctx, expires, errExpired)
 	context.AfterFunc(limited, release)
 
 	return limited

@@ -210,6 +210,15 @@ func TestGateOverHTTPS(t *testing.T) {
 		transport.CloseIdleConnections()
 	}
 
+	// Streams end with the certificate.
+	id, err := s.remote("viewer").WhoAmI(s.ctx())
+	s.must(err)
+
+	if id.Principal != "certificate:rack1" || id.Credential != "certificate" || id.Expires == nil ||
+		time.Until(*id.Expires) > time.Hour {
+		t.Errorf("the identity of a certificate: %+v", id)
+	}
+
 	if opened < len(access.Permissions) {
 		t.Errorf("only %d allowed pairs were tried", opened)
 	}

@@ -93,6 +93,13 @@ func (c *replica) apply(t *testing.T, ch state.Change) {
 			}
 		}
 	case state.ChangeJobs:
+		was, ok := c.jobs[ch.Name]
+		gone := ok && ch.Job == nil
+
+		if gone != (ch.WasJob != nil) || gone && !reflect.DeepEqual(was, *ch.WasJob) {
+			t.Fatalf("revision %d: job %s was %+v, but the change has %+v", ch.Revision, ch.Name, was, ch.WasJob)
+		}
+
 		delete(c.jobs, ch.Name)
 
 		if ch.Job != nil {

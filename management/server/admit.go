@@ -141,7 +141,7 @@ func (s *Server) connected(r *http.Request, p peer) (access.Identity, error) {
 
 		return access.Identity{
 			Principal: "certificate:" + name, Role: role,
-			Credential: "certificate:" + c.SerialNumber.Text(16), Issuer: c.Issuer.CommonName,
+			Credential: "certificate:" + c.SerialNumber.Text(16), Issuer: c.Issuer.CommonName, Expires: c.NotAfter,
 		}, nil
 	default:
 		return access.Identity{}, inventory.Errorf(inventory.KindUnauthenticated, "the request has no credentials").
