@@ -59,7 +59,7 @@ func isLabelPrefix(s string) bool {
 var nodeFields = []string{
 	"name", "label", "serial", "addr", "status", "prev_status", "state", "prev_state", "group", "residue", "playbooks",
 	"applied", "last_error", "job", "verb", "before", "labels", "seen", "duplicates", "host_keys", "entries",
-	"created", "updated", "revision", "connection", "addr_rivals",
+	"created", "updated", "revision", "connection", "addr_rivals", "announced_from",
 }
 
 // Relabel returns a copy of the node with the patch applied to its labels: a value

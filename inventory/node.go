@@ -50,6 +50,9 @@ type Node struct {
 	Seen map[string]bool
 	// Duplicates are the addresses of other live members with the same identity.
 	Duplicates []string
+	// AnnouncedFrom is the address of its member in the gossip, if that announces an
+	// address other than its own. Only the ssh host key can tell who is at Addr.
+	AnnouncedFrom string
 	// HostKeys are the ssh host keys recorded at the first contact, each in the
 	// format of known_hosts without the host field ("ssh-ed25519 AAAA…").
 	HostKeys []string
@@ -281,6 +284,7 @@ type Observation struct {
 	Alive    bool
 	Joined   bool     // the observer's previous report, if any, was not alive
 	Others   []string // addresses of other live members with the same identity
+	From     string   // address of its member in the gossip, if that is not Addr
 }
 
 // ObserverPost is the observer of all reports without an observer identity (plain
@@ -333,7 +337,7 @@ func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry,
 		return m, &e, true
 	}
 
-	changed = m.Addr != n.Addr || !maps.Equal(m.Seen, n.Seen) || !slices.Equal(m.Duplicates, n.Duplicates)
+	changed = m.Addr != n.Addr || m.AnnouncedFrom != n.AnnouncedFrom || !maps.Equal(m.Seen, n.Seen) || !slices.Equal(m.Duplicates, n.Duplicates)
 	if changed {
 		m.Updated = at
 	}
@@ -382,6 +386,11 @@ func (n *Node) apply(o Observation) {
 
 	if o.Alive {
 		n.Addr = o.Addr
+	}
+
+	// Other observers do not know the gossip.
+	if o.Alive && o.Observer == ObserverGossip {
+		n.AnnouncedFrom = o.From
 	}
 
 	switch {

@@ -15,6 +15,10 @@ type Sighting struct {
 	Serial string
 	Addr   string // the management address of the node; see inventory.CheckAddr
 
+	// From is the IP address of its member in the gossip, if that is not Addr: the
+	// member announces an address that is not its own, or a host name.
+	From string
+
 	// Alive is true if at least one live member claims this identity. A sink
 	// creates no node for a sighting that is not alive.
 	Alive bool
@@ -53,7 +57,7 @@ func (s Sighting) OtherClaimants() []string {
 // same compares everything but Joined.
 func (s Sighting) same(o Sighting) bool {
 	return s.Label == o.Label && s.Serial == o.Serial && s.Addr == o.Addr &&
-		s.Alive == o.Alive && s.Duplicate == o.Duplicate && slices.Equal(s.Others, o.Others)
+		s.From == o.From && s.Alive == o.Alive && s.Duplicate == o.Duplicate && slices.Equal(s.Others, o.Others)
 }
 
 // Report is a set of sightings, sorted by name, at most one per node.

@@ -5,6 +5,7 @@ package monitor
 import (
 	"cmp"
 	"maps"
+	"net/netip"
 	"slices"
 )
 
@@ -265,12 +266,29 @@ func (n *node) update() {
 	}
 
 	n.holder = holder.Name
-	n.view = Sighting{Label: holder.id.Label, Serial: holder.id.Serial, Addr: holder.id.Addr, Alive: true}
+	n.view = Sighting{
+		Label: holder.id.Label, Serial: holder.id.Serial, Addr: holder.id.Addr, From: foreign(holder), Alive: true,
+	}
 
 	n.view.Duplicate, n.view.Others = claimants(live)
 	if !wasAlive {
 		n.rises++
 	}
+}
+
+// foreign returns the IP address of a member that announces another address, or "".
+func foreign(r *record) string {
+	place, err := netip.ParseAddrPort(r.Addr)
+	if err != nil {
+		return ""
+	}
+
+	from := place.Addr().Unmap()
+	if own, err := netip.ParseAddr(r.id.Addr); err == nil && own.Unmap() == from {
+		return ""
+	}
+
+	return from.String()
 }
 
 // claimants reports whether live members of one node are at more than one place,

@@ -56,6 +56,10 @@ func nodeNote(n *api.Node) string {
 		notes = append(notes, "also claimed by "+List(n.Duplicates))
 	}
 
+	if n.AnnouncedFrom != "" && len(n.HostKeys) == 0 {
+		notes = append(notes, "announced by a member at "+Line(n.AnnouncedFrom))
+	}
+
 	if len(n.AddrRivals) > 0 {
 		notes = append(notes, "address also of "+List(n.AddrRivals))
 	}
@@ -173,7 +177,8 @@ func (p *Printer) Node(n api.Node) {
 		{"Name", Line(n.Name)},
 		{"Label", Line(n.Label)},
 		{"Serial", Line(n.Serial)},
-		{"Address", Line(n.Addr) + withPrefix(", also of ", List(n.AddrRivals))},
+		{"Address", Line(n.Addr) + withPrefix(", also of ", List(n.AddrRivals)) +
+			withPrefix(", announced by a member at ", Line(n.AnnouncedFrom))},
 		{"Status", withPrevious(p.Paint.Status(n.Status), string(n.Status), string(n.PrevStatus))},
 		{"Verified", verified(n)},
 		{"State", withPrevious(p.Paint.State(n.State), string(n.State), string(n.PrevState))},

@@ -42,6 +42,9 @@ type Node struct {
 	Labels     map[string]string `json:"labels,omitempty"`     // set by operators; no verb changes them
 	Seen       map[string]bool   `json:"seen,omitempty"`       // by observer: its latest report
 	Duplicates []string          `json:"duplicates,omitempty"` // addresses of further live hosts with this identity
+	// AnnouncedFrom is the address of its member in the gossip, if that announces an
+	// address other than its own.
+	AnnouncedFrom string `json:"announced_from,omitempty"`
 	// AddrRivals are the other nodes under the same address, port and jump host that
 	// are Discovered or carry configuration. Ansible could not reach one of them for
 	// sure. Only the answers about a single node have them.
@@ -101,5 +104,6 @@ type Group struct {
 func (n Node) Check(t inventory.Transition) error {
 	return t.Check(inventory.Node{
 		Name: n.Name, Addr: n.Addr, Status: n.Status, State: n.State, Job: n.Job, Duplicates: n.Duplicates,
+		AnnouncedFrom: n.AnnouncedFrom, HostKeys: n.HostKeys,
 	})
 }

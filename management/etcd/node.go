@@ -39,6 +39,7 @@ type nodeRecord struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 	Seen       map[string]bool   `json:"seen,omitempty"`
 	Duplicates []string          `json:"duplicates,omitempty"`
+	From       string            `json:"announced_from,omitempty"`
 	HostKeys   []string          `json:"host_keys,omitempty"`
 	Entries    uint64            `json:"entries"`
 	Created    time.Time         `json:"created"`
@@ -77,6 +78,7 @@ func newNodeRecord(n inventory.Node) nodeRecord {
 		Labels:     n.Labels,
 		Seen:       n.Seen,
 		Duplicates: n.Duplicates,
+		From:       n.AnnouncedFrom,
 		HostKeys:   n.HostKeys,
 		Entries:    n.Entries,
 		Created:    n.Created,
@@ -106,11 +108,13 @@ func (r *nodeRecord) node(revision int64) *inventory.Node {
 		Labels:     r.Labels,
 		Seen:       r.Seen,
 		Duplicates: r.Duplicates,
-		HostKeys:   r.HostKeys,
-		Entries:    r.Entries,
-		Created:    r.Created,
-		Updated:    r.Updated,
-		Revision:   revision,
+
+		AnnouncedFrom: r.From,
+		HostKeys:      r.HostKeys,
+		Entries:       r.Entries,
+		Created:       r.Created,
+		Updated:       r.Updated,
+		Revision:      revision,
 	}
 }
 

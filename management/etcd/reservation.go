@@ -172,6 +172,7 @@ func (s *Store) keepReservation(n inventory.Node) inventory.Node {
 
 	m := stored.Clone()
 	m.Addr, m.State, m.PrevState, m.Seen, m.Duplicates = n.Addr, n.State, n.PrevState, n.Seen, n.Duplicates
+	m.AnnouncedFrom = n.AnnouncedFrom
 	m.HostKeys, m.Labels, m.Entries, m.Updated = n.HostKeys, n.Labels, n.Entries, n.Updated
 
 	return m

@@ -30,7 +30,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	// The order is the order of importance: the first finding is the summary of
 	// a node that is not in service.
 	for _, find := range []func(){
-		e.holder, e.quarantine, e.duplicates, e.sharedAddr, e.unseen, e.otherJobs, e.rule, e.decommissioned,
+		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.unseen, e.otherJobs, e.rule, e.decommissioned,
 		e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration, e.idle,
 		e.contradiction,
 	} {
@@ -122,6 +122,19 @@ func (e *nodeExplainer) duplicates() {
 	hosts := append([]string{e.Node.Addr}, e.Node.Duplicates...)
 	e.add(finding(AboutDuplicates, "several live hosts claim to be it: %s", join(hosts)).on(hosts...).
 		do("give each host a serial number of its own, and restart its agent"))
+}
+
+// foreignAddr reports an address that is not that of the node's member in the gossip.
+func (e *nodeExplainer) foreignAddr() {
+	n := e.Node
+	if n.AnnouncedFrom == "" || len(n.HostKeys) > 0 {
+		return
+	}
+
+	e.add(finding(AboutAddress, "a member of the gossip at %s announces it at %s, and no ssh host key shows that it is there",
+		n.AnnouncedFrom, n.Addr).on(n.Name).
+		do("make sure that the host at %s is this node, then trust its key", n.Addr).
+		with(inventory.TrustHostKey(n.Name)))
 }
 
 // sharedAddr reports other nodes with the address of this one.

@@ -225,7 +225,7 @@ func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
 	for i, m := range r.Sightings {
 		observations[i] = inventory.Observation{
 			Label: m.Label, Serial: m.Serial, Addr: m.Addr, Alive: m.Alive, Joined: m.Joined,
-			Others: m.OtherClaimants(),
+			Others: m.OtherClaimants(), From: m.From,
 		}
 	}
 

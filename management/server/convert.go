@@ -41,6 +41,7 @@ func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 		Group: n.Group, Residue: n.Residue, Applied: n.Applied, Playbooks: n.Playbooks, LastError: n.LastError,
 		Job: n.Job, Verb: n.Verb, Before: beforeOf(n.Before),
 		Labels: n.Labels, Seen: n.Seen, Duplicates: n.Duplicates, HostKeys: n.HostKeys,
+		AnnouncedFrom: n.AnnouncedFrom,
 		Entries: n.Entries, Created: n.Created, Updated: n.Updated,
 		Connection: connectionOf(c), Revision: n.Revision,
 	}
