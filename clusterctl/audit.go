@@ -23,9 +23,9 @@ func (a *app) audit() *cli.Command {
 	c := a.leaf(leaf{
 		name:  "audit",
 		usage: "print the audit trail: who did what, from where, and what was refused",
-		about: "One line for each change, refusal and decision of the manager, the oldest first; by default the newest " +
-			strconv.Itoa(auditTail) + ". The filters exclude each other's entries: all of them must hold. It needs the " +
-			"role admin. With several instances it shows the trail of the one that answers.\n" +
+		about: "One line for each change, refusal and decision of the manager, the oldest first: by default the " +
+			"newest " + strconv.Itoa(auditTail) + ". Of several filters, all must hold. It needs the role admin. " +
+			"With several instances it shows the trail of the one that answers.\n" +
 			"-o jsonl exports the entries as they are stored, one per line and with their hashes; " +
 			"`clusterm audit verify --export FILE` checks such a file on any host.",
 		formats: []string{print.FormatWide, print.FormatJSON, print.FormatYAML, print.FormatLines},
@@ -42,7 +42,10 @@ func (a *app) audit() *cli.Command {
 			},
 			&cli.StringFlag{Name: "job", Usage: "only entries about the job `NUMBER`"},
 			&cli.StringFlag{Name: "request", Usage: "only entries of the request `ID`, which -v and errors show"},
-			&cli.StringFlag{Name: "tail", Usage: "the newest `NUMBER` of entries (default: " + strconv.Itoa(auditTail) + ")"},
+			&cli.StringFlag{
+				Name:  "tail",
+				Usage: "the newest `NUMBER` of entries (default: " + strconv.Itoa(auditTail) + ")",
+			},
 		},
 		examples: []string{
 			"clusterctl audit",
@@ -53,9 +56,10 @@ func (a *app) audit() *cli.Command {
 		run: showAudit,
 	})
 	c.Commands = []*cli.Command{a.leaf(leaf{
-		name:    "verify",
-		usage:   "check the chain of the audit trail; change nothing",
-		about:   "Exit code 1 if an entry is missing or was changed. Keep the last number and hash on another host: the chain alone cannot show entries that were cut off at its end.",
+		name:  "verify",
+		usage: "check the chain of the audit trail; change nothing",
+		about: "Exit code 1 if an entry is missing or was changed. Keep the last number and hash on another host: " +
+			"the chain alone cannot show entries that were cut off at its end.",
 		formats: []string{print.FormatJSON, print.FormatYAML},
 		examples: []string{
 			"clusterctl audit verify",

@@ -34,7 +34,10 @@ func auditCommand() *cli.Command {
 			&cli.StringFlag{Name: "who", Usage: "entries of this `NAME`"},
 			&cli.StringFlag{Name: "verb", Usage: "entries of this `VERB`, such as jobs or jobs.cancel"},
 			&cli.StringFlag{Name: "node", Usage: "entries about this `NODE`, address, job or level of variables"},
-			&cli.StringFlag{Name: "result", Usage: "entries with this `RESULT`: done, failed, or a kind such as forbidden"},
+			&cli.StringFlag{
+				Name:  "result",
+				Usage: "entries with this `RESULT`: done, failed, or a kind such as forbidden",
+			},
 			&cli.StringFlag{Name: "job", Usage: "entries about the job `NUMBER`"},
 			&cli.StringFlag{Name: "request", Usage: "entries of the request `ID`"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON lines"},

@@ -4,6 +4,7 @@ package audit
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -619,4 +620,31 @@ func TestAge(t *testing.T) {
 			t.Errorf("the trail has the files %v", files)
 		}
 	})
+}
+
+// BenchmarkEntry compares what the caller of a mutation and a reporting monitor wait for.
+func BenchmarkEntry(b *testing.B) {
+	logger, _ := logtest.NewNullLogger()
+
+	for name, add := range map[string]func(*Log, context.Context, Entry) error{
+		"mutation": (*Log).Append, "observation": (*Log).Defer,
+	} {
+		b.Run(name, func(b *testing.B) {
+			l, err := Open(Options{Dir: b.TempDir(), Instance: "one", Keep: 1000, KeepFor: time.Hour, Logger: logger})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer l.Close()
+
+			for b.Loop() {
+				if err := add(
+					l,
+					b.Context(),
+					Entry{Time: noon, Who: "monitor:rack", Verb: "nodes.observe"},
+				); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

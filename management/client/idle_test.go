@@ -34,6 +34,7 @@ func TestClosedIdleConnection(t *testing.T) {
 			closed <- struct{}{}
 		}
 	}
+
 	srv.Start()
 	defer srv.Close()
 

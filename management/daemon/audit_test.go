@@ -93,7 +93,8 @@ func TestAuditOrigin(t *testing.T) {
 	}
 
 	e := one(client.AuditFilter{Request: refused.Request})
-	if e.Verb != "nodes.patch" || e.Result != "not-found" || e.Via != "socket" || e.From != fmt.Sprint("uid ", os.Getuid()) ||
+	if e.Verb != "nodes.patch" || e.Result != "not-found" || e.Via != "socket" ||
+		e.From != fmt.Sprint("uid ", os.Getuid()) ||
 		!slices.Equal(e.Targets, []string{"nosuch-1"}) {
 		t.Errorf("%+v", e)
 	}

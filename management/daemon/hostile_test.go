@@ -70,40 +70,67 @@ type hostileField struct {
 	plain []string
 }
 
+// inJob is a field of a job, with the rest of its body.
+func inJob(body string) hostileField {
+	return hostileField{method: "POST", path: "/v1/jobs", body: "{" + body + "}"}
+}
+
+// inNode is a field of a change of node-1.
+func inNode(body string, plain ...string) hostileField {
+	return hostileField{method: "PATCH", path: "/v1/nodes/node-1", body: "{" + body + "}", plain: plain}
+}
+
+func inPath(path string) hostileField { return hostileField{method: "GET", path: path} }
+
+// inEvent is a field of a report of the first generation, of which one part is %s.
+func inEvent(name, label, serial, addr string) hostileField {
+	node := fmt.Sprintf(`{"label":%s,"serial":%s,"addr":%s}`, label, serial, addr)
+	body := `{"monitor_event":{"name":` + name + `,"nodes":[` + node + `]}}`
+
+	return hostileField{method: "POST", path: api.LegacyMonitorEvent, body: body}
+}
+
+// member is a valid report about one node.
+const member = `{"Node-Label":"x","Node-Serial":"1","Node-Mgmt-Address":"10.0.0.9"}`
+
 var hostileFields = map[string]hostileField{
-	"a node of a job":       {method: "POST", path: "/v1/jobs", body: `{"verb":"commission","nodes":[%s]}`},
-	"a node of an upgrade":  {method: "POST", path: "/v1/jobs", body: `{"verb":"maintenance","nodes":["node-1",%s]}`},
-	"the verb":              {method: "POST", path: "/v1/jobs", body: `{"verb":%s,"nodes":["node-1"]}`},
-	"the group":             {method: "POST", path: "/v1/jobs", body: `{"verb":"commission","nodes":["node-1"],"group":%s}`},
-	"an address":            {method: "POST", path: "/v1/jobs", body: `{"verb":"discover","addrs":[%s]}`},
-	"a range":               {method: "POST", path: "/v1/jobs", body: `{"verb":"discover","ranges":[%s]}`},
-	"on_failure":            {method: "POST", path: "/v1/jobs", body: `{"verb":"commission","nodes":["node-1"],"on_failure":%s}`},
-	"a batch size":          {method: "POST", path: "/v1/jobs", body: `{"verb":"apply","nodes":["node-1"],"serial":%s}`},
-	"playbooks of a job":    {method: "POST", path: "/v1/jobs", body: `{"verb":"decommission","nodes":["node-1"],"playbooks":%s}`},
-	"a timeout":             {method: "POST", path: "/v1/jobs", body: `{"verb":"commission","nodes":["node-1"],"timeout":%s}`},
-	"a tag":                 {method: "POST", path: "/v1/jobs", body: `{"verb":"apply","nodes":["node-1"],"tags":[%s]}`},
-	"a skipped tag":         {method: "POST", path: "/v1/jobs", body: `{"verb":"apply","nodes":["node-1"],"skip_tags":[%s]}`},
-	"variables of a job":    {method: "POST", path: "/v1/jobs", body: `{"verb":"apply","nodes":["node-1"],"extra_vars":%s}`},
-	"a variable of a job":   {method: "POST", path: "/v1/jobs", body: `{"verb":"apply","nodes":["node-1"],"extra_vars":{%s:1}}`},
-	"an id to cancel":       {method: "POST", path: "/v1/jobs/%s/cancel"},
-	"an id to retry":        {method: "POST", path: "/v1/jobs/%s/retry", body: `{}`},
-	"an id of a log":        {method: "GET", path: "/v1/jobs/%s/log"},
-	"an id":                 {method: "GET", path: "/v1/jobs/%s"},
-	"a name":                {method: "GET", path: "/v1/nodes/%s"},
-	"a name to explain":     {method: "GET", path: "/v1/nodes/%s/explanation"},
-	"a name of a history":   {method: "GET", path: "/v1/nodes/%s/history"},
-	"a name to change":      {method: "PATCH", path: "/v1/nodes/%s", body: `{"labels":{"rack":"r1"}}`},
-	"a name to forget":      {method: "POST", path: "/v1/forget", body: `{"nodes":[%s],"force":true}`},
-	"a name to ping":        {method: "POST", path: "/v1/ping", body: `{"nodes":[%s]}`},
-	"the key of a label":    {method: "PATCH", path: "/v1/nodes/node-1", body: `{"labels":{%s:"r1"}}`, plain: []string{"a slash"}},
-	"a label":               {method: "PATCH", path: "/v1/nodes/node-1", body: `{"labels":{"rack":%s}}`},
-	"the user":              {method: "PATCH", path: "/v1/nodes/node-1", body: `{"connection":{"user":%s}}`},
-	"the key file":          {method: "PATCH", path: "/v1/nodes/node-1", body: `{"connection":{"key_file":%s}}`, plain: []string{"an absolute path"}},
-	"become_user":           {method: "PATCH", path: "/v1/nodes/node-1", body: `{"connection":{"become_user":%s}}`},
-	"the jump host":         {method: "PATCH", path: "/v1/nodes/node-1", body: `{"connection":{"jump":%s}}`},
-	"python":                {method: "PATCH", path: "/v1/nodes/node-1", body: `{"connection":{"python":%s}}`, plain: []string{"an absolute path"}},
-	"an observer":           {method: "POST", path: "/v1/observations", body: `{"observer":%s,"observations":[]}`},
-	"a range of a report":   {method: "POST", path: "/v1/observations", body: `{"observer":"rack","full":true,"after":%s,"observations":[]}`},
+	"a node of a job":      inJob(`"verb":"commission","nodes":[%s]`),
+	"a node of an upgrade": inJob(`"verb":"maintenance","nodes":["node-1",%s]`),
+	"the verb":             inJob(`"verb":%s,"nodes":["node-1"]`),
+	"the group":            inJob(`"verb":"commission","nodes":["node-1"],"group":%s`),
+	"an address":           inJob(`"verb":"discover","addrs":[%s]`),
+	"a range":              inJob(`"verb":"discover","ranges":[%s]`),
+	"on_failure":           inJob(`"verb":"commission","nodes":["node-1"],"on_failure":%s`),
+	"a batch size":         inJob(`"verb":"apply","nodes":["node-1"],"serial":%s`),
+	"playbooks of a job":   inJob(`"verb":"decommission","nodes":["node-1"],"playbooks":%s`),
+	"a timeout":            inJob(`"verb":"commission","nodes":["node-1"],"timeout":%s`),
+	"a tag":                inJob(`"verb":"apply","nodes":["node-1"],"tags":[%s]`),
+	"a skipped tag":        inJob(`"verb":"apply","nodes":["node-1"],"skip_tags":[%s]`),
+	"variables of a job":   inJob(`"verb":"apply","nodes":["node-1"],"extra_vars":%s`),
+	"a variable of a job":  inJob(`"verb":"apply","nodes":["node-1"],"extra_vars":{%s:1}`),
+	"an id to cancel":      {method: "POST", path: "/v1/jobs/%s/cancel"},
+	"an id to retry":       {method: "POST", path: "/v1/jobs/%s/retry", body: `{}`},
+	"an id of a log":       inPath("/v1/jobs/%s/log"),
+	"an id":                inPath("/v1/jobs/%s"),
+	"a name":               inPath("/v1/nodes/%s"),
+	"a name to explain":    inPath("/v1/nodes/%s/explanation"),
+	"a name of a history":  inPath("/v1/nodes/%s/history"),
+	"a name to change":     {method: "PATCH", path: "/v1/nodes/%s", body: `{"labels":{"rack":"r1"}}`},
+	"a name to forget":     {method: "POST", path: "/v1/forget", body: `{"nodes":[%s],"force":true}`},
+	"a name to ping":       {method: "POST", path: "/v1/ping", body: `{"nodes":[%s]}`},
+	"the key of a label":   inNode(`"labels":{%s:"r1"}`, "a slash"),
+	"a label":              inNode(`"labels":{"rack":%s}`),
+	"the user":             inNode(`"connection":{"user":%s}`),
+	"the key file":         inNode(`"connection":{"key_file":%s}`, "an absolute path"),
+	"become_user":          inNode(`"connection":{"become_user":%s}`),
+	"the jump host":        inNode(`"connection":{"jump":%s}`),
+	"python":               inNode(`"connection":{"python":%s}`, "an absolute path"),
+	"an observer":          {method: "POST", path: "/v1/observations", body: `{"observer":%s,"observations":[]}`},
+	"a range of a report": {
+		method: "POST",
+		path:   "/v1/observations",
+		body:   `{"observer":"rack","full":true,"after":%s,"observations":[]}`,
+	},
 	"the name of a token":   {method: "POST", path: "/v1/tokens", body: `{"role":"viewer","expires":"1h","name":%s}`},
 	"the role of a token":   {method: "POST", path: "/v1/tokens", body: `{"role":%s,"expires":"1h"}`},
 	"the expiry of a token": {method: "POST", path: "/v1/tokens", body: `{"role":"viewer","expires":%s}`},
@@ -116,30 +143,48 @@ var hostileFields = map[string]hostileField{
 	"a node of variables":   {method: "PUT", path: "/v1/vars/nodes/%s", body: `{"a":1}`},
 	"a variable's name":     {method: "PUT", path: "/v1/vars/global", body: `{%s:1}`},
 	"a variable":            {method: "PUT", path: "/v1/vars/global", body: `{"hostile":%s}`, data: true},
-	"a nested variable":     {method: "PATCH", path: "/v1/vars/nodes/node-1", body: `{"hostile":[{"a":%s}]}`, data: true},
-	"an idempotency key":    {method: "POST", path: "/v1/jobs", body: `{"verb":"commission","nodes":["nope-1"]}`, header: api.HeaderIdempotencyKey},
-	"a selector":            {method: "GET", path: "/v1/nodes?selector=%s", plain: []string{"a selector", "a slash"}},
-	"an order":              {method: "GET", path: "/v1/nodes?sort=%s"},
-	"fields":                {method: "GET", path: "/v1/nodes?fields=%s"},
-	"a page":                {method: "GET", path: "/v1/nodes?continue=%s"},
-	"a position":            {method: "GET", path: "/v1/jobs/1/log?offset=%s"},
-	"a time":                {method: "GET", path: "/v1/audit?since=%s"},
-	"watched kinds":         {method: "GET", path: "/v1/watch?kinds=%s"},
-	"a path":                {method: "GET", path: "/v1/%s"},
+	"a nested variable": {
+		method: "PATCH",
+		path:   "/v1/vars/nodes/node-1",
+		body:   `{"hostile":[{"a":%s}]}`,
+		data:   true,
+	},
+	"an idempotency key": {
+		method: "POST",
+		path:   "/v1/jobs",
+		body:   `{"verb":"commission","nodes":["nope-1"]}`,
+		header: api.HeaderIdempotencyKey,
+	},
+	"a selector":    {method: "GET", path: "/v1/nodes?selector=%s", plain: []string{"a selector", "a slash"}},
+	"an order":      inPath("/v1/nodes?sort=%s"),
+	"fields":        inPath("/v1/nodes?fields=%s"),
+	"a page":        inPath("/v1/nodes?continue=%s"),
+	"a position":    inPath("/v1/jobs/1/log?offset=%s"),
+	"a time":        inPath("/v1/audit?since=%s"),
+	"watched kinds": inPath("/v1/watch?kinds=%s"),
+	"a path":        inPath("/v1/%s"),
 
-	"a node, formerly":       {method: "POST", path: api.LegacyCommission, body: `{"nodes":[%s]}`},
-	"a group, formerly":      {method: "POST", path: api.LegacyCommission, body: `{"nodes":["node-1"],"host_group":%s}`},
-	"an address, formerly":   {method: "POST", path: api.LegacyDiscover, body: `{"addrs":[%s]}`},
-	"variables, formerly":    {method: "POST", path: api.LegacySetGlobals, body: `{"extra_vars":{%s:1}}`},
-	"a name, formerly":       {method: "GET", path: "/info/node/%s"},
-	"a job, formerly":        {method: "GET", path: "/info/job/%s"},
-	"an event":               {method: "POST", path: api.LegacyMonitorEvent, body: `{"monitor_event":{"name":%s,"nodes":[{"label":"x","serial":"1","addr":"10.0.0.9"}]}}`},
-	"a reported label":       {method: "POST", path: api.LegacyMonitorEvent, body: `{"monitor_event":{"name":"discovered","nodes":[{"label":%s,"serial":"1","addr":"10.0.0.9"}]}}`},
-	"a reported serial":      {method: "POST", path: api.LegacyMonitorEvent, body: `{"monitor_event":{"name":"discovered","nodes":[{"label":"x","serial":%s,"addr":"10.0.0.9"}]}}`},
-	"a reported address":     {method: "POST", path: api.LegacyMonitorEvent, body: `{"monitor_event":{"name":"discovered","nodes":[{"label":"x","serial":"1","addr":%s}]}}`},
-	"a reported path":        {method: "POST", path: "/monitor/discovered/%s", body: `{"Node-Label":"x","Node-Serial":"1","Node-Mgmt-Address":"10.0.0.9"}`},
-	"an event in the path":   {method: "POST", path: "/monitor/event/%s", body: `[{"Node-Label":"x","Node-Serial":"1","Node-Mgmt-Address":"10.0.0.9"}]`},
-	"the settings, formerly": {method: "POST", path: api.LegacyConfig, body: `{"config":{"ansible":{"playbook_location":%s}}}`},
+	"a node, formerly": {method: "POST", path: api.LegacyCommission, body: `{"nodes":[%s]}`},
+	"a group, formerly": {
+		method: "POST",
+		path:   api.LegacyCommission,
+		body:   `{"nodes":["node-1"],"host_group":%s}`,
+	},
+	"an address, formerly": {method: "POST", path: api.LegacyDiscover, body: `{"addrs":[%s]}`},
+	"variables, formerly":  {method: "POST", path: api.LegacySetGlobals, body: `{"extra_vars":{%s:1}}`},
+	"a name, formerly":     inPath("/info/node/%s"),
+	"a job, formerly":      inPath("/info/job/%s"),
+	"an event":             inEvent("%s", `"x"`, `"1"`, `"10.0.0.9"`),
+	"a reported label":     inEvent(`"discovered"`, `%s`, `"1"`, `"10.0.0.9"`),
+	"a reported serial":    inEvent(`"discovered"`, `"x"`, `%s`, `"10.0.0.9"`),
+	"a reported address":   inEvent(`"discovered"`, `"x"`, `"1"`, `%s`),
+	"a reported path":      {method: "POST", path: "/monitor/discovered/%s", body: member},
+	"an event in the path": {method: "POST", path: "/monitor/event/%s", body: "[" + member + "]"},
+	"the settings, formerly": {
+		method: "POST",
+		path:   api.LegacyConfig,
+		body:   `{"config":{"ansible":{"playbook_location":%s}}}`,
+	},
 }
 
 // recordingAnsible writes a program that keeps the arguments and the inventory of each
@@ -183,7 +228,10 @@ func hostileManager(t *testing.T) (s *site, kept string) {
 
 	for i, serial := range []string{"1", "10"} {
 		body := fmt.Sprintf(
-			`{"monitor_event":{"name":"discovered","nodes":[{"label":"node","serial":%q,"addr":"10.0.0.%d"}]}}`, serial, i+1)
+			`{"monitor_event":{"name":"discovered","nodes":[{"label":"node","serial":%q,"addr":"10.0.0.%d"}]}}`,
+			serial,
+			i+1,
+		)
 		if status, text := s.post(api.LegacyMonitorEvent, body); status != http.StatusOK {
 			t.Fatal(status, text)
 		}
@@ -245,8 +293,8 @@ func TestHostileRequests(t *testing.T) {
 			huge := len(text) > 64<<10
 
 			// net/http refuses such a header itself, as does any proxy.
-			inPath := strings.Contains(f.path, "%s")
-			if f.header != "" && (huge || !isClean(text) || strings.Contains(text, "\n")) || inPath && huge {
+			withPath := strings.Contains(f.path, "%s")
+			if f.header != "" && (huge || !isClean(text) || strings.Contains(text, "\n")) || withPath && huge {
 				continue
 			}
 
@@ -406,7 +454,8 @@ func (s *site) runHostile(texts map[string]string, kept string) {
 		}
 
 		// The value is on one line, so that it cannot be a key or an entry of its own.
-		if found++; !strings.Contains(line, "!unsafe") || strings.ContainsFunc(strings.TrimSpace(line), unicode.IsControl) {
+		if found++; !strings.Contains(line, "!unsafe") ||
+			strings.ContainsFunc(strings.TrimSpace(line), unicode.IsControl) {
 			s.t.Errorf("the inventory has %q", line)
 		}
 	}
@@ -436,7 +485,7 @@ func TestInvalidUTF8(t *testing.T) {
 		{"GET", "/v1/nodes/%ff", ""},
 		{"GET", "/v1/nodes?selector=%ff", ""},
 		{"GET", "/info/node/%ff", ""},
-		{"POST", "/monitor/discovered/%ff", `{"Node-Label":"x","Node-Serial":"1","Node-Mgmt-Address":"10.0.0.9"}`},
+		{"POST", "/monitor/discovered/%ff", member},
 	} {
 		req, err := http.NewRequestWithContext(s.ctx(), c.method, s.url+c.path, strings.NewReader(c.body))
 		s.must(err)
@@ -494,7 +543,9 @@ func TestNamesMatchWhole(t *testing.T) {
 	_, err = s.Client.SetVars(s.ctx(), client.ScopeNode("node-1"), api.Vars{"a": "1"})
 	s.must(err)
 
-	if j := s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"node-1"}}); j.Status != api.Complete {
+	if j := s.runJob(
+		api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"node-1"}},
+	); j.Status != api.Complete {
 		t.Fatalf("%+v", j)
 	}
 
@@ -515,7 +566,9 @@ func TestNamesMatchWhole(t *testing.T) {
 		t.Errorf("ansible-playbook got node-10: %s", limits)
 	}
 
-	if j := s.runJob(api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"node-1"}}); j.Status != api.Complete {
+	if j := s.runJob(
+		api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"node-1"}},
+	); j.Status != api.Complete {
 		t.Fatalf("%+v", j)
 	}
 
@@ -528,7 +581,10 @@ func TestNamesMatchWhole(t *testing.T) {
 
 	// And a prefix of a name is no name.
 	for _, name := range []string{"node", "node-", "node-1", "node-10 ", "node-1*", "NODE-10"} {
-		if status, text := s.get("/v1/nodes/" + url.PathEscape(name)); status != http.StatusNotFound && status != http.StatusBadRequest {
+		if status, text := s.get(
+			"/v1/nodes/" + url.PathEscape(name),
+		); status != http.StatusNotFound &&
+			status != http.StatusBadRequest {
 			t.Errorf("%q: %d %s", name, status, text)
 		}
 	}
@@ -553,6 +609,8 @@ func TestRequestLengths(t *testing.T) {
 	}
 	long := func(n int) string { return strconv.Quote(strings.Repeat("a", n)) }
 
+	labels := strings.ReplaceAll(many(65, "l%d"), ",", `:"x",`)
+
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -560,18 +618,18 @@ func TestRequestLengths(t *testing.T) {
 	}{
 		{"POST", "/v1/jobs", `{"verb":"commission","nodes":[` + many(10_001, "n-%d") + `]}`, 400, "10000"},
 		{"POST", "/v1/jobs", `{"verb":"commission","nodes":["` + strings.Repeat("n-1", 50) + `"]}`, 400, "127"},
-		{"POST", "/v1/jobs", `{"verb":"commission","nodes":["node-1"],"group":` + long(64) + `}`, 404, "service-master"},
+		{"POST", "/v1/jobs", `{"verb":"commission","nodes":["node-1"],"group":` + long(64) + `}`, 404, "the groups"},
 		{"POST", "/v1/jobs", `{"verb":"discover","addrs":[` + many(1025, "h%d.example") + `]}`, 400, "1024"},
 		{"POST", "/v1/jobs", `{"verb":"discover","addrs":["` + strings.Repeat("a.", 200) + `a"]}`, 400, "253"},
 		{"POST", "/v1/jobs", `{"verb":"discover","ranges":[` + many(65, "10.0.%d.0/24") + `]}`, 400, "64"},
 		{"POST", "/v1/jobs", `{"verb":"discover","ranges":["10.0.0.0/16"]}`, 400, "1024"},
 		{"POST", "/v1/jobs", `{"verb":"commission","nodes":["node-1"],"reason":` + long(1025) + `}`, 413, "1024"},
 		{"POST", "/v1/jobs", `{"verb":"apply","nodes":["node-1"],"tags":[` + many(51, "t%d") + `]}`, 400, "50"},
-		{"POST", "/v1/jobs", `{"verb":"apply","nodes":["node-1"],"extra_vars":{"a":` + long(300<<10) + `}}`, 400, "262144"},
+		{"POST", "/v1/jobs", `{"verb":"apply","nodes":["a-1"],"extra_vars":{"a":` + long(300<<10) + `}}`, 400, "262144"},
 		{"POST", "/v1/forget", `{"nodes":["node-1"],"force":true,"reason":` + long(1025) + `}`, 413, "1024"},
 		{"POST", "/v1/forget", `{"nodes":[` + many(10_001, "n-%d") + `],"force":true}`, 400, "10000"},
 		{"POST", "/v1/ping", `{"nodes":[` + many(65, "n-%d") + `]}`, 400, "64"},
-		{"PATCH", "/v1/nodes/node-1", `{"labels":{` + strings.ReplaceAll(many(65, "l%d"), ",", `:"x",`) + `:"x"}}`, 400, "64"},
+		{"PATCH", "/v1/nodes/node-1", `{"labels":{` + labels + `:"x"}}`, 400, "64"},
 		{"PATCH", "/v1/nodes/node-1", `{"labels":{"a":` + long(64) + `}}`, 400, "63"},
 		{"PATCH", "/v1/nodes/node-1", `{"labels":{` + long(64) + `:"a"}}`, 400, "63"},
 		{"PUT", "/v1/vars/global", `{"a":` + long(300<<10) + `}`, 400, "262144"},

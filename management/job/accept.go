@@ -391,7 +391,8 @@ func CheckNames(kind string, names []string, check func(string) error) error {
 	}
 
 	if len(names) > MaxNames {
-		return inventory.Errorf(inventory.KindInvalid, "%d times a %s is named, the limit is %d", len(names), kind, MaxNames).
+		return inventory.
+			Errorf(inventory.KindInvalid, "%d times a %s is named, the limit is %d", len(names), kind, MaxNames).
 			Do("split the request")
 	}
 

@@ -309,7 +309,9 @@ func (f *auditFollower) write(entries []audit.Entry) error {
 		}
 
 		shown := auditEntryOf(e)
-		if err := f.out.Write("entry", int64(e.Seq), api.AuditEvent{Entry: &shown}); err != nil { //nolint:gosec // from 1
+		id := int64(e.Seq) //nolint:gosec // it counts from 1
+
+		if err := f.out.Write("entry", id, api.AuditEvent{Entry: &shown}); err != nil {
 			return err
 		}
 	}

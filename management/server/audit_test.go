@@ -53,8 +53,16 @@ func addEntries(t *testing.T, l *audit.Log, from, to int) {
 
 	for i := from; i <= to; i++ {
 		e := audit.Entry{
-			Time: auditNoon.Add(time.Duration(i) * time.Minute), Who: "root", Verb: "nodes.patch",
-			Targets: []string{fmt.Sprint("node", i)}, Result: audit.Done, From: "uid 0", Via: "socket", Request: fmt.Sprint("r", i),
+			Time: auditNoon.Add(time.Duration(i) * time.Minute),
+			Who:  "root",
+			Verb: "nodes.patch",
+			Targets: []string{
+				fmt.Sprint("node", i),
+			},
+			Result:  audit.Done,
+			From:    "uid 0",
+			Via:     "socket",
+			Request: fmt.Sprint("r", i),
 		}
 		if i%3 == 0 {
 			e.Who, e.Verb, e.Result, e.Error = "anonymous", "requests.refuse", "forbidden", "not <permitted> & \"so\""
@@ -182,6 +190,7 @@ func TestAuditIsFollowed(t *testing.T) {
 
 	// Each request comes over a connection of its own, which the test can break.
 	transport := &breakable{RoundTripper: dialing(s.socket)}
+
 	c, err := client.New(client.Options{
 		URL: s.url, HTTPClient: &http.Client{Transport: transport}, Timeout: time.Second, Patience: patience,
 	})

@@ -41,7 +41,9 @@ type besieged struct {
 func besiege(t *testing.T, adjust ...func(*server.Options)) *besieged {
 	t.Helper()
 
-	k, err := pki.Open(pki.Options{Dir: filepath.Join(t.TempDir(), "pki"), Names: func() []string { return []string{"127.0.0.1"} }})
+	k, err := pki.Open(
+		pki.Options{Dir: filepath.Join(t.TempDir(), "pki"), Names: func() []string { return []string{"127.0.0.1"} }},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +315,9 @@ func TestHugeBody(t *testing.T) {
 			{"GET /v1/nodes", b.credentials(way), 200},
 			{"POST /v1/jobs", "Host: 127.0.0.1\r\nAuthorization: Bearer wrong\r\n", 401},
 		} {
-			for _, header := range []string{fmt.Sprintf("Content-Length: %d\r\n\r\n", size), "Transfer-Encoding: chunked\r\n\r\n"} {
+			announced := fmt.Sprintf("Content-Length: %d\r\n\r\n", size)
+
+			for _, header := range []string{announced, "Transfer-Encoding: chunked\r\n\r\n"} {
 				all.Go(func() {
 					conn, err := b.dial(way)
 					if err != nil {
@@ -377,7 +381,7 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 
-	return int64(m.HeapInuse + m.StackInuse) //nolint:gosec // less than the memory of any machine
+	return int64(m.HeapInuse + m.StackInuse)
 }
 
 // idleConns is how many idle connections the test opens: 10 000, or as many as the
@@ -405,7 +409,7 @@ func idleConns(t *testing.T) int {
 		t.Skipf("only %d files may be open", limit.Cur)
 	}
 
-	return int(min(most, limit.Cur-others)) //nolint:gosec // at most 10 000
+	return int(min(most, limit.Cur-others))
 }
 
 // TestIdleConnections opens very many connections that send nothing, or nothing after

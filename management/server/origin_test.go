@@ -54,7 +54,16 @@ func TestRequestID(t *testing.T) {
 	for _, sent := range []string{
 		"3f2504e0-4f89-11d3-9a0c-0305e82c3301", "a", "build.42_x", strings.Repeat("x", api.MaxRequestID),
 	} {
-		if res, _ := s.ask(t, "GET", "/v1/nodes", "", api.HeaderRequestID, sent); res.Header.Get(api.HeaderRequestID) != sent {
+		if res, _ := s.ask(
+			t,
+			"GET",
+			"/v1/nodes",
+			"",
+			api.HeaderRequestID,
+			sent,
+		); res.Header.Get(
+			api.HeaderRequestID,
+		) != sent {
 			t.Errorf("%q became %q", sent, res.Header.Get(api.HeaderRequestID))
 		}
 	}

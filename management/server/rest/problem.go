@@ -39,6 +39,7 @@ func (router *Router) showable(r *http.Request, err error) *inventory.Error {
 	if ok && e.Shown {
 		router.options.Logger.WithFields(logrus.Fields{"path": loggablePath(r), "request": RequestID(r)}).
 			WithError(err).Error("request failed")
+
 		return e
 	}
 
