@@ -264,36 +264,62 @@ func ReservedNames(hosts []Host) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// hostVars returns the mapping of a host's variables.
-func hostVars(h Host) (*yaml.Node, error) {
-	values := map[string]*yaml.Node{}
+// HostVars are the variables of one host in an inventory, without those of a
+// request.
+type HostVars struct {
+	Data      map[string]any // never templates
+	Templates map[string]any // trusted: of the configuration file, maybe templates
+}
 
-	set := func(name string, v any, trusted bool) error {
-		n, err := data(v, trusted)
-		if err != nil {
-			return fmt.Errorf("variable %q %w", name, err)
-		}
-
-		values[name] = n
-
-		return nil
+// InventoryVars returns the variables that Inventory writes for the host. It refuses
+// a host as CheckHosts does.
+func (h Host) InventoryVars() (HostVars, error) {
+	var errs []error
+	for _, problem := range h.problems() {
+		errs = append(errs, fmt.Errorf("host %q: %s", h.Name, problem))
 	}
 
+	return h.inventoryVars(), invalid(errs)
+}
+
+func (h Host) inventoryVars() HostVars {
+	out := HostVars{Data: managerVars(h), Templates: map[string]any{}}
+
 	for name, v := range h.Vars {
-		// ExtraVars writes these; Ansible gives them the highest precedence.
-		if v.Origin == OriginRequest {
+		// The manager's variables replace those of the same name.
+		if _, reserved := out.Data[name]; reserved {
 			continue
 		}
 
-		if err := set(name, v.Value, v.Trusted); err != nil {
-			return nil, err
+		switch {
+		case v.Origin == OriginRequest:
+			// ExtraVars writes these; Ansible gives them the highest precedence.
+		case v.Trusted:
+			out.Templates[name] = v.Value
+		default:
+			out.Data[name] = v.Value
 		}
 	}
 
-	// The manager's variables replace those of the same name.
-	for name, v := range managerVars(h) {
-		if err := set(name, v, false); err != nil {
-			return nil, err
+	return out
+}
+
+// hostVars returns the mapping of a host's variables.
+func hostVars(h Host) (*yaml.Node, error) {
+	vars := h.inventoryVars()
+	values := map[string]*yaml.Node{}
+
+	for _, part := range []struct {
+		vars    map[string]any
+		trusted bool
+	}{{vars.Data, false}, {vars.Templates, true}} {
+		for name, v := range part.vars {
+			n, err := data(v, part.trusted)
+			if err != nil {
+				return nil, fmt.Errorf("variable %q %w", name, err)
+			}
+
+			values[name] = n
 		}
 	}
 

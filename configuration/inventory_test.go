@@ -93,6 +93,40 @@ func TestEveryCharacterSurvives(t *testing.T) {
 	}
 }
 
+// TestInventoryVars: the parts are those that Inventory marks, and nothing else.
+func TestInventoryVars(t *testing.T) {
+	h := Host{Name: "a-1", Addr: "10.0.0.1", Role: RolePeer, Extra: map[string]any{"clusterm_state": "Discovered"},
+		Vars: map[string]Var{
+			"data":      {Value: "{{ x }}", Origin: OriginNode},
+			"template":  {Value: "{{ y }}", Origin: OriginConfig, Trusted: true},
+			"asked":     {Value: 1, Origin: OriginRequest},
+			"also_data": {Value: []any{"z"}, Origin: OriginGlobal},
+		}}
+
+	got, err := h.InventoryVars()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if want := map[string]any{"template": "{{ y }}"}; !reflect.DeepEqual(got.Templates, want) {
+		t.Errorf("templates %v, want %v", got.Templates, want)
+	}
+
+	for name, want := range map[string]any{
+		"data": "{{ x }}", "also_data": []any{"z"}, "asked": nil, "clusterm_state": "Discovered",
+		"node_name": "a-1", "ansible_host": "10.0.0.1", "template": nil,
+	} {
+		if !reflect.DeepEqual(got.Data[name], want) {
+			t.Errorf("%s is %v, want %v", name, got.Data[name], want)
+		}
+	}
+
+	h.Addr = "{{ x }}"
+	if _, err := h.InventoryVars(); err == nil {
+		t.Error("a template was accepted as address")
+	}
+}
+
 func TestExtraVars(t *testing.T) {
 	b, err := ExtraVars(Vars{"b": "{{ x }}", "a": map[string]any{"{{ k }}": []any{"v", 1}}})
 

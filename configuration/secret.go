@@ -112,6 +112,56 @@ func (s Secrets) HideMerged(vars map[string]Var) map[string]Var {
 	return out
 }
 
+// OmitMerged returns merged variables without their secrets, and the sorted paths
+// of the secrets, such as db.password or users[0].token.
+func (s Secrets) OmitMerged(vars map[string]Var) (kept map[string]Var, omitted []string) {
+	kept = make(map[string]Var, len(vars))
+
+	for name, v := range vars {
+		if s.hides(name) {
+			omitted = append(omitted, name)
+			continue
+		}
+
+		v.Value = s.omit(name, v.Value, &omitted)
+		kept[name] = v
+	}
+
+	slices.Sort(omitted)
+
+	return kept, omitted
+}
+
+// omit returns a value without its secrets and adds their paths to omitted. It
+// copies lists and maps only. path is that of the value.
+func (s Secrets) omit(path string, value any, omitted *[]string) any {
+	switch value := value.(type) {
+	case Vars:
+		return s.omit(path, map[string]any(value), omitted)
+	case map[string]any:
+		out := make(map[string]any, len(value))
+
+		for name, e := range value {
+			if at := path + "." + name; s.hides(name) {
+				*omitted = append(*omitted, at)
+			} else {
+				out[name] = s.omit(at, e, omitted)
+			}
+		}
+
+		return out
+	case []any:
+		out := make([]any, len(value))
+		for i, e := range value {
+			out[i] = s.omit(fmt.Sprintf("%s[%d]", path, i), e, omitted)
+		}
+
+		return out
+	}
+
+	return value
+}
+
 // Restore replaces Hidden in given by the values in set, so that a client can
 // write back the variables that it has read. Hidden without a value in set is
 // refused with an error of kind invalid; stored, it would become the secret.

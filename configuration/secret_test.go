@@ -4,6 +4,7 @@ package configuration
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,5 +126,34 @@ func TestSecretsCheck(t *testing.T) {
 		if err := (Secrets{"ok", bad}).Check(); inventory.KindOf(err) != inventory.KindInvalid {
 			t.Errorf("%q: %v", bad, err)
 		}
+	}
+}
+
+func TestOmitMerged(t *testing.T) {
+	vars := map[string]Var{
+		"db_password": {Value: "s3cret", Origin: OriginNode},
+		"db": {Value: map[string]any{"host": "h", "Password": "s3cret", "users": []any{
+			map[string]any{"name": "n", "token": "s3cret"}, "plain",
+		}}, Origin: OriginGlobal, Trusted: true},
+		"motd": {Value: "hello", Origin: OriginConfig},
+	}
+
+	kept, omitted := DefaultSecrets().OmitMerged(vars)
+
+	want := map[string]Var{
+		"db": {Value: map[string]any{"host": "h", "users": []any{map[string]any{"name": "n"}, "plain"}},
+			Origin: OriginGlobal, Trusted: true},
+		"motd": {Value: "hello", Origin: OriginConfig},
+	}
+	if !reflect.DeepEqual(kept, want) {
+		t.Errorf("kept %v, want %v", kept, want)
+	}
+
+	if paths := []string{"db.Password", "db.users[0].token", "db_password"}; !slices.Equal(omitted, paths) {
+		t.Errorf("omitted %v, want %v", omitted, paths)
+	}
+
+	if inner := vars["db"].Value.(map[string]any); inner["Password"] != "s3cret" {
+		t.Error("the variables themselves changed")
 	}
 }

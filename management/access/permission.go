@@ -56,6 +56,7 @@ var Permissions = []Permission{
 	{Route{http.MethodGet, "/v1/nodes/{name}/explanation"}, readers, Within},
 	{Route{http.MethodPut, "/v1/nodes/{name}/host-keys"}, operators, Within},
 	{Route{http.MethodPost, "/v1/nodes/{name}/host-keys/scan"}, operators, Within},
+	{Route{http.MethodGet, "/v1/inventory"}, readers, Within},
 	{Route{http.MethodPost, "/v1/forget"}, operators, Within},
 	{Route{http.MethodPost, "/v1/ping"}, operators, Within},
 	{Route{http.MethodPost, "/v1/observations"}, reporters, Whole},

@@ -344,9 +344,12 @@ func (c *Client) try(ctx context.Context, k call, out any) error {
 	}
 
 	// Lists of nodes are the only answers large enough to decode in parallel.
-	if list, ok := out.(*api.List[api.Node]); ok {
+	switch list := out.(type) {
+	case *api.List[api.Node]:
 		err = decodeList(body, list)
-	} else {
+	case *api.List[api.InventoryHost]:
+		err = decodeList(body, list)
+	default:
 		err = decode(bytes.NewReader(body), out)
 	}
 

@@ -36,11 +36,11 @@ type NodeFilter struct {
 	Continue string
 }
 
-// Nodes returns nodes, or a page of them.
-func (c *Client) Nodes(ctx context.Context, f NodeFilter) (api.List[api.Node], error) {
+// query returns the query parameters of the filter.
+func (f NodeFilter) query() (url.Values, error) {
 	q, err := paged(f.Sort, f.Limit, f.Continue)
 	if err != nil {
-		return api.List[api.Node]{}, err
+		return nil, err
 	}
 
 	q["name"] = f.Names
@@ -58,9 +58,31 @@ func (c *Client) Nodes(ctx context.Context, f NodeFilter) (api.List[api.Node], e
 		q.Set("selector", f.Selector)
 	}
 
+	return q, nil
+}
+
+// Nodes returns nodes, or a page of them.
+func (c *Client) Nodes(ctx context.Context, f NodeFilter) (api.List[api.Node], error) {
 	var out api.List[api.Node]
 
+	q, err := f.query()
+	if err != nil {
+		return out, err
+	}
+
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathNodes, query: q}, &out)
+}
+
+// Inventory returns nodes as hosts of an Ansible inventory, or a page of them.
+func (c *Client) Inventory(ctx context.Context, f NodeFilter) (api.List[api.InventoryHost], error) {
+	var out api.List[api.InventoryHost]
+
+	q, err := f.query()
+	if err != nil {
+		return out, err
+	}
+
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathInventory, query: q}, &out)
 }
 
 // EachNode yields the nodes page by page, with Limit or 1 000 nodes per page. A

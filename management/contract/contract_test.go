@@ -275,6 +275,8 @@ var types = map[string]any{
 	"GossipKey":         api.GossipKey{},
 	"Laggard":           api.Laggard{},
 	"GossipKeyRotation": api.GossipKeyRotation{},
+	"InventoryHost":     api.InventoryHost{},
+	"InventoryList":     api.List[api.InventoryHost]{},
 }
 
 // untyped lists the schemas without a struct.

@@ -619,12 +619,10 @@ func peers(v *state.View, settings Settings, j job.Job, run job.Run) []configura
 			continue
 		}
 
-		h := configuration.Host{
-			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Group: n.Group,
-			Role: configuration.RolePeer, Commissioned: true, Vars: settings.Merge(v, n.Group, n.Name),
-			Connection: settings.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys, Labels: n.Labels,
-			HostCAs: settings.HostCAs,
-		}
+		h := settings.Host(v, n)
+		h.Commissioned = true
+		h.HostCAs = settings.HostCAs
+
 		if helper {
 			h.Role = configuration.RoleHelper
 		}

@@ -20,6 +20,8 @@ var tagged = map[string]bool{
 	"/v1/nodes":                              true,
 	"/v1/nodes?fields=name":                  true,
 	"/v1/nodes?selector=rack":                true,
+	"/v1/inventory":                          true,
+	"/v1/inventory?fields=name":              true,
 	"/v1/jobs":                               true,
 	"/v1/nodes/a-1/history":                  true,
 	"/v1/groups":                             true,

@@ -22,7 +22,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 	return []rest.Route{
 		{
 			Method: http.MethodGet, Path: api.PathNodes, Serve: s.getNodes,
-			Query: listQuery("name", "status", "state", "group", "selector"),
+			Query: listQuery(nodeQuery...),
 		},
 		{Method: http.MethodGet, Path: api.PathNode, Serve: s.getNode},
 		{Method: http.MethodPatch, Path: api.PathNode, Serve: s.patchNode, Conditional: true},
@@ -64,6 +64,9 @@ var historyListing = rest.Listing[inventory.HistoryEntry]{
 	},
 }
 
+// nodeQuery are the query parameters of a nodeFilter.
+var nodeQuery = []string{"name", "status", "state", "group", "selector"}
+
 // nodeFilter selects nodes of a list. Empty fields accept every node.
 type nodeFilter struct {
 	names    []string
@@ -77,6 +80,23 @@ type nodeFilter struct {
 func (f nodeFilter) accepts(n *inventory.Node) bool {
 	return emptyOrContains(f.names, n.Name) && emptyOrContains(f.statuses, n.Status) &&
 		emptyOrContains(f.states, n.State) && emptyOrContains(f.groups, n.Group) && f.selector.Matches(n)
+}
+
+// of returns the selected nodes of the view. The whole list is passed on as it is: the
+// cache recognizes it.
+func (f nodeFilter) of(v *state.View) []*inventory.Node {
+	if f.all {
+		return v.Nodes
+	}
+
+	var nodes []*inventory.Node
+	for _, n := range v.Nodes {
+		if f.accepts(n) {
+			nodes = append(nodes, n)
+		}
+	}
+
+	return nodes
 }
 
 // emptyOrContains reports whether the list is empty or contains the value.
@@ -167,18 +187,7 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	// The whole list is passed on as it is: the cache recognizes it.
-	nodes := v.Nodes
-	if !filter.all {
-		nodes = nil
-		for _, n := range v.Nodes {
-			if filter.accepts(n) {
-				nodes = append(nodes, n)
-			}
-		}
-	}
-
-	at := snapshotOf(v)
+	nodes, at := filter.of(v), snapshotOf(v)
 	// The cache holds complete nodes, so a choice of fields cannot use it.
 	if q.Has("fields") {
 		return rest.WriteList(w, r, q, nodeListing, rest.Contents[*inventory.Node, api.Node]{

@@ -17,6 +17,7 @@ func (s *Server) routes() []rest.Route { return append(s.versioned(), s.legacy()
 func (s *Server) versioned() []rest.Route {
 	routes := slices.Concat(
 		s.nodeRoutes(),
+		s.inventoryRoutes(),
 		s.jobRoutes(),
 		s.logRoutes(),
 		s.variableRoutes(),

@@ -288,6 +288,12 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	expect(t, "name", a.Name, "a-1")
 	expect(t, "node revision", a.Revision, 7)
 	expect(t, "connection", a.Connection, &api.Connection{User: "admin", Port: 2222})
+
+	hosts := must[api.List[api.InventoryHost]](t)(c.Inventory(ctx, client.NodeFilter{Names: []string{"a-1"}}))
+	expect(t, "hosts", len(hosts.Items), 1)
+	expect(t, "user", hosts.Items[0].Vars["ansible_user"], any("admin"))
+	expect(t, "port", hosts.Items[0].Vars["port"], any(json.Number("8080")))
+
 	some := must[api.List[api.Node]](t)(c.Nodes(ctx, client.NodeFilter{
 		Names: []string{
 			"bb-1",

@@ -304,17 +304,30 @@ func resume(token string, query uint64, fields int) ([]string, error) {
 func WriteList[T, W any](
 	w http.ResponseWriter, r *http.Request, q url.Values, l Listing[T], c Contents[T, W],
 ) error {
+	return WriteShown(w, r, q, l, c, func(item T) (W, error) { return c.Show(item), nil })
+}
+
+// WriteShown is WriteList with show in place of Contents.Show. The first error of
+// show is the answer.
+func WriteShown[T, W any](
+	w http.ResponseWriter, r *http.Request, q url.Values, l Listing[T], c Contents[T, W], show func(T) (W, error),
+) error {
 	pick, err := picker[W](q)
 	if err != nil {
 		return err
 	}
 
 	if pick == nil {
-		return writePage(w, r, q, l, c, func(item T) (W, error) { return c.Show(item), nil })
+		return writePage(w, r, q, l, c, show)
 	}
 
 	return writePage(w, r, q, l, c, func(item T) (json.RawMessage, error) {
-		return pick(reflect.ValueOf(c.Show(item)))
+		shown, err := show(item)
+		if err != nil {
+			return nil, err
+		}
+
+		return pick(reflect.ValueOf(shown))
 	})
 }
 

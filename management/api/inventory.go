@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// InventoryHost is a node as a host of an Ansible inventory. It contains no secrets.
+type InventoryHost struct {
+	Name  string `json:"name"`
+	Group string `json:"group,omitempty"` // as in Node
+
+	// Vars are data: a reader has to mark all text in them as unsafe, so that Ansible
+	// never takes it for a template. They are the variables of the node, node_name and
+	// its like, clusterm_status, clusterm_state, and ansible_host and its like.
+	Vars Vars `json:"vars"`
+	// Templates are variables of the configuration file, which may be templates.
+	Templates Vars `json:"templates,omitempty"`
+	// Omitted are the paths of the secrets that Vars and Templates lack.
+	Omitted []string `json:"omitted,omitempty"`
+	// HostKeys are the ssh host keys of the node, in the format of known_hosts without
+	// the name. ssh looks them up under the name of the node.
+	HostKeys []string `json:"host_keys,omitempty"`
+}
+
+// UnmarshalJSON keeps the literals of numbers, as json.Number.
+func (h *InventoryHost) UnmarshalJSON(data []byte) error {
+	type plain InventoryHost
+
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+
+	return d.Decode((*plain)(h))
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/variable"
+)
+
+func (s *Server) inventoryRoutes() []rest.Route {
+	return []rest.Route{
+		{Method: http.MethodGet, Path: api.PathInventory, Serve: s.getInventory, Query: listQuery(nodeQuery...)},
+	}
+}
+
+func (s *Server) getInventory(w http.ResponseWriter, r *http.Request) error {
+	v, q, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+
+	filter, err := s.nodeFilterOf(v, q)
+	if err != nil {
+		return err
+	}
+
+	merger, at := s.Variables.Merger(v), snapshotOf(v)
+
+	// Settings of the configuration file have no part in the revision of the view.
+	settings, err := merger.Settings()
+	if err != nil {
+		return err
+	}
+
+	contents := rest.Contents[*inventory.Node, api.InventoryHost]{
+		At: at, Items: filter.of(v),
+		Tag: "W/" + rest.Tag(at.Revision, fmt.Appendf(settings, "%t", at.Stale)),
+	}
+
+	return rest.WriteShown(w, r, q, nodeListing, contents, func(n *inventory.Node) (api.InventoryHost, error) {
+		h, err := merger.Inventory(n)
+		return inventoryHostOf(n, h), err
+	})
+}
+
+// inventoryHostOf returns the wire form of a node in the inventory.
+func inventoryHostOf(n *inventory.Node, h variable.InventoryHost) api.InventoryHost {
+	return api.InventoryHost{
+		Name: n.Name, Group: n.Group, Vars: h.Data, Templates: h.Templates, Omitted: h.Omitted, HostKeys: n.HostKeys,
+	}
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package variable
+
+import (
+	"encoding/json"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Host returns a node as a host of an inventory on which no play acts, with its
+// merged variables and its connection.
+func (s Settings) Host(v *state.View, n *inventory.Node) configuration.Host {
+	return configuration.Host{
+		Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Group: n.Group,
+		Role: configuration.RolePeer, Commissioned: n.Commissioned(), Vars: s.Merge(v, n.Group, n.Name),
+		Connection: s.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys, Labels: n.Labels,
+	}
+}
+
+// InventoryHost is a node in an inventory for another Ansible than the manager's.
+type InventoryHost struct {
+	configuration.HostVars
+
+	// Omitted are the paths of the secrets that HostVars lack, sorted.
+	Omitted []string
+}
+
+// Inventory returns the node with the variables of a job, and clusterm_status and
+// clusterm_state. Secrets are left out: a placeholder could become a password. Errors
+// are those of configuration.CheckHosts.
+func (m Merger) Inventory(n *inventory.Node) (InventoryHost, error) {
+	h := m.settings.Host(m.view, n)
+	h.Extra = map[string]any{"clusterm_status": string(n.Status), "clusterm_state": string(n.State)}
+
+	var (
+		out InventoryHost
+		err error
+	)
+
+	h.Vars, out.Omitted = m.settings.Secrets.OmitMerged(h.Vars)
+	out.HostVars, err = h.InventoryVars()
+
+	return out, err
+}
+
+// Settings returns everything in the settings that variables and connections depend
+// on, as JSON, to detect a change. It contains secrets. The view has its revision for
+// the rest.
+func (m Merger) Settings() ([]byte, error) {
+	s := m.settings
+
+	return json.Marshal([]any{s.Vars, s.Secrets, s.Connection, s.Connections})
+}
