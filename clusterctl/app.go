@@ -116,6 +116,7 @@ func (a *app) root() *cli.Command {
 			a.logout(),
 			a.context(),
 			a.instance(),
+			a.inventory(),
 			a.token(),
 			a.auth(),
 			a.secrets(),

@@ -181,6 +181,7 @@ var mayImport = map[string][]string{
 		"clusterctl/contexts",
 		"clusterctl/exit",
 		"clusterctl/follow",
+		"clusterctl/hosts",
 		"clusterctl/print",
 		"inventory",
 		"configuration",
@@ -192,6 +193,7 @@ var mayImport = map[string][]string{
 	"clusterctl/print":    {"clusterctl/exit", "inventory", "management/api"},
 	"clusterctl/follow":   {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},
 	"clusterctl/bundle":   {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},
+	"clusterctl/hosts":    {"inventory", "inventory/localfile", "management/api"},
 	"cmd/clusterctl":      {"clusterctl", "management/api"},
 	"cmd/clusterm": {
 		"clusterctl/print", // text for people fits the terminal

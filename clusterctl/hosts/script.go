@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosts
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// The names that Ansible gives to the group of all hosts, and to the group of the
+// hosts that are in no other group.
+const (
+	groupAll       = "all"
+	groupUngrouped = "ungrouped"
+)
+
+// The JSON of an inventory script gives keys with this prefix a meaning. Objects of
+// the one key unsafeKey are text that is never a template.
+const (
+	reservedPrefix = "__ansible_"
+	unsafeKey      = "__ansible_unsafe"
+)
+
+type group struct {
+	Hosts    []string `json:"hosts,omitempty"`
+	Children []string `json:"children,omitempty"`
+}
+
+// List returns the answer of an inventory script to --list: the groups of the hosts,
+// and the variables of all. File is that of KnownHosts, or empty. Text from the API is
+// marked as unsafe; a variable that the format cannot express is an error of kind
+// invalid.
+func List(all []api.InventoryHost, file string) ([]byte, error) {
+	vars := make(map[string]map[string]any, len(all))
+	members := map[string][]string{}
+
+	for _, h := range all {
+		v, err := hostVars(h, file)
+		if err != nil {
+			return nil, err
+		}
+
+		vars[h.Name] = v
+
+		name := h.Group
+		if name == "" {
+			name = groupUngrouped
+		}
+
+		members[name] = append(members[name], h.Name)
+	}
+
+	answer := map[string]any{
+		"_meta":  map[string]any{"hostvars": vars},
+		groupAll: group{Children: slices.Sorted(maps.Keys(members))},
+	}
+	for name, hosts := range members {
+		answer[name] = group{Hosts: hosts}
+	}
+
+	return lines(answer)
+}
+
+// Host returns the answer of an inventory script to --host, in the manner of List.
+func Host(h api.InventoryHost, file string) ([]byte, error) {
+	vars, err := hostVars(h, file)
+	if err != nil {
+		return nil, err
+	}
+
+	return lines(vars)
+}
+
+func lines(answer any) ([]byte, error) {
+	b, err := json.Marshal(answer)
+	return append(b, '\n'), err
+}
+
+// hostVars returns the variables of a host, with unsafe text marked.
+func hostVars(h api.InventoryHost, file string) (map[string]any, error) {
+	vars := make(map[string]any, len(h.Vars)+len(h.Templates)+1)
+
+	for _, part := range []struct {
+		vars api.Vars
+		text func(string) any
+	}{
+		{h.Vars, func(s string) any { return map[string]string{unsafeKey: s} }},
+		{h.Templates, func(s string) any { return s }},
+	} {
+		for name, value := range part.vars {
+			if name == sshArgs && file != "" {
+				value = fmt.Sprint(value, " ", strings.Join(knownHostsArgs(file), " "))
+			}
+
+			marked, err := mark(value, part.text)
+			if err != nil {
+				return nil, inventory.Errorf(inventory.KindInvalid, "the variable %s of %s %w", name, h.Name, err).
+					Do("rename the key; clusterctl vars get --node %s --merged shows who sets it", api.ShellQuote(h.Name))
+			}
+
+			vars[name] = marked
+		}
+	}
+
+	if file != "" {
+		vars["ansible_host_key_checking"] = true
+	}
+
+	return vars, nil
+}
+
+// mark returns a value with all text in it, except keys, replaced by that of text.
+// Ansible evaluates no keys.
+func mark(value any, text func(string) any) (any, error) {
+	var err error
+
+	switch value := value.(type) {
+	case string:
+		return text(value), nil
+	case []any:
+		out := make([]any, len(value))
+		for i, e := range value {
+			if out[i], err = mark(e, text); err != nil {
+				return nil, err
+			}
+		}
+
+		return out, nil
+	case map[string]any:
+		out := make(map[string]any, len(value))
+		for k, e := range value {
+			if strings.HasPrefix(k, reservedPrefix) {
+				return nil, fmt.Errorf("has the key %q, which has a meaning of its own in an Ansible inventory", k)
+			}
+
+			if out[k], err = mark(e, text); err != nil {
+				return nil, err
+			}
+		}
+
+		return out, nil
+	}
+
+	return value, nil
+}
