@@ -92,6 +92,7 @@ lab-test: lab-deps ## the lab's own test
 .PHONY: system
 system: deps lab-deps build bin/nfpm ## the tests with the real Ansible, and on real hosts of the lab
 	CLUSTERM_LAB=1 go test -count=1 ./ansible ./configuration/ansible ./management/metrics
+	CLUSTERM_LAB=1 go test -count=1 -run TestScripts/inventory ./cmd/clusterctl
 	CLUSTERM_LAB=1 go test -count=1 -run 'TestLive|TestExisting' ./monitor/serf ./management/daemon
 	CLUSTERM_LAB=1 go test -count=1 -timeout 60m -v ./vagrant/systemtest/ | tee bin/systemtest.log
 
@@ -128,6 +129,10 @@ docs: ## regenerate the references and tables in docs/
 .PHONY: man
 man: bin/clusterctl ## generate clusterctl's manual pages in bin/man/
 	bin/clusterctl man bin/man
+
+.PHONY: collection
+collection: ## build the Ansible collection in dist/
+	ansible-galaxy collection build ansible/collection --output-path dist --force
 
 .PHONY: deb
 deb: build bin/nfpm ## build the Debian package in dist/

@@ -98,6 +98,13 @@ func TestScripts(t *testing.T) {
 		Dir:           "testdata",
 		UpdateScripts: os.Getenv("UPDATE_GOLDEN") != "",
 		Setup:         setUpScript,
+		Condition: func(name string) (bool, error) {
+			if name != "lab" {
+				return false, fmt.Errorf("unknown condition %s", name)
+			}
+
+			return os.Getenv("CLUSTERM_LAB") == "1", nil
+		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"discover":  cmdDiscover,
 			"disappear": cmdDisappear,
@@ -152,6 +159,12 @@ func setUpScript(e *testscript.Env) error {
 	e.Setenv("CLUSTERM_URL", "unix://"+p.socket())
 	e.Setenv("SOCKET", p.socket())
 	e.Setenv("DAEMON", d.socket()) // without the proxy, during an outage
+	collection, err := filepath.Abs("../../ansible/collection")
+	if err != nil {
+		return err
+	}
+
+	e.Setenv("COLLECTION", collection)
 	e.Setenv("TZ", "UTC")
 	e.Setenv("TERM", "xterm")
 	e.Setenv("GORACE", "atexit_sleep_ms=0") // without it, every program takes one second longer under -race

@@ -223,7 +223,10 @@ class Manager:
 
     def context(self, host, port):
         if not self.pin:
-            context = ssl.create_default_context(cafile=self.ca_file)
+            try:
+                context = ssl.create_default_context(cafile=self.ca_file)
+            except OSError as e:
+                fail("cannot read the CAs in %s: %s" % (self.ca_file, e), "write PEM to it")
         else:
             context = ssl.create_default_context(cadata=pinned_ca(host, port, self.pin, self.timeout))
             # The pinned CA may be signed by another one.
@@ -365,6 +368,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         for key, value in variables.items():
             self.inventory.set_variable(name, key, wrap_var(value))
 
+        if any(self.get_option(option) for option in ("compose", "groups", "keyed_groups")):
+            self.construct(name)
+
+    def construct(self, name):
+        """Adds the host to the groups, and the variables, of the options of Constructable."""
         strict, every = self.get_option("strict"), self.inventory.get_host(name).get_vars()
         self._set_composite_vars(self.get_option("compose"), every, name, strict=strict)
         every = self.inventory.get_host(name).get_vars()
