@@ -50,7 +50,7 @@ func (a *app) token() *cli.Command {
 				examples: []string{
 					"clusterctl token create --role operator --name pipeline --expires 168h > pipeline.token",
 					"clusterctl token create --role operator --scope-group service-worker > workers.token",
-					"clusterctl token create --role viewer --scope-selector 'rack in (r1,r2)'",
+					"clusterctl token create --role viewer --scope-selector rack=r1",
 					"clusterctl token create --role viewer -o json",
 				},
 				run: tokenCreate,

@@ -405,7 +405,7 @@ func TestCredentialFiles(t *testing.T) {
 		"readable token": {Manager{TokenFile: put("open", "geheim", 0o640)}, "may read the token"},
 		"missing token":  {Manager{TokenFile: filepath.Join(dir, "none")}, "cannot be read"},
 		"empty token":    {Manager{TokenFile: put("empty", " \n", 0o600)}, "is empty"},
-		"long token":     {Manager{TokenFile: put("long", strings.Repeat("geheim", 1000), 0o600)}, "larger than"},
+		"long token":     {Manager{TokenFile: put("long", strings.Repeat("geheim", 3000), 0o600)}, "larger than"},
 		"two tokens":     {Manager{TokenFile: put("two", "geheim geheim", 0o600)}, "malformed"},
 		"a folder":       {Manager{TokenFile: dir}, "token"},
 		"readable key":   {Manager{CertFile: put("key", "geheim", 0o604)}, "may read the private key"},
