@@ -28,7 +28,9 @@ func TestSecretIsNotShown(t *testing.T) {
 	} {
 		var texts []string
 
-		for _, value := range []any{s, &s, []any{s}, Vars{"x": s}, map[string]Var{"x": {Value: s}}, struct{ S any }{s}} {
+		for _, value := range []any{
+			s, &s, []any{s}, Vars{"x": s}, map[string]Var{"x": {Value: s}}, struct{ S any }{s},
+		} {
 			j, err := json.Marshal(value)
 			y, yerr := yaml.Marshal(value)
 
@@ -79,8 +81,9 @@ func TestSecretReachesAnsible(t *testing.T) {
 		}
 	}
 
-	if got := DefaultSecrets().Values(Vars{"pin": NewSecret([]any{canary})}); !reflect.DeepEqual(got, []string{canary}) {
-		t.Errorf("the output hides %v", got)
+	hidden := DefaultSecrets().Values(Vars{"pin": NewSecret([]any{canary})})
+	if !reflect.DeepEqual(hidden, []string{canary}) {
+		t.Errorf("the output hides %v", hidden)
 	}
 
 	for _, s := range []Secret{LockedSecret("place", "box", "its key is missing"), SourcedSecret()} {
