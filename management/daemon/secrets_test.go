@@ -257,6 +257,9 @@ func TestRotation(t *testing.T) {
 	}
 
 	for killedAfter := range steps {
+		// As a rotation does, once the encryption of the start is over.
+		s.must(s.secrets.lock(s.ctx()))
+
 		named := s.ring().Active()
 		ring := s.ring().With(secret.NewKey())
 
@@ -264,6 +267,7 @@ func TestRotation(t *testing.T) {
 			s.must(step(ring, named))
 		}
 
+		s.secrets.unlock()
 		s.restart()
 		s.encrypted()
 
