@@ -68,7 +68,8 @@ const gossipKeyPoll = time.Second
 func rotateGossipKey(ctx context.Context, c *call) error {
 	wait, err := time.ParseDuration(c.String("wait"))
 	if err != nil || wait <= 0 {
-		return exit.Usagef("--wait: %q is not a duration", c.String("wait")).Try("write a number and a unit, such as 5m")
+		return exit.Usagef("--wait: %q is not a duration", c.String("wait")).
+			Try("write a number and a unit, such as 5m")
 	}
 
 	request := api.GossipKeyRotation{Force: c.Bool("force")}
@@ -122,7 +123,8 @@ func (c *call) confirmLockOut(ctx context.Context) ([]string, error) {
 		return names, nil
 	case !c.atTerminal():
 		return nil, exit.Usagef("gossip-key rotate --force locks out %s and needs a confirmation, which takes a terminal",
-			strings.Join(names, ", ")).Try("to confirm it here: add --yes")
+			strings.Join(names, ", ")).
+			Try("to confirm it here: add --yes")
 	}
 
 	return names, c.confirm(ctx, "lock "+strings.Join(names, ", ")+" out of the gossip")

@@ -27,11 +27,18 @@ func (a *app) nodesTrust() *cli.Command {
 			"host itself. With --host-key or --fingerprint nothing is asked, and another key is refused. The change " +
 			"is in the history of the node. A node that a job holds keeps its key.",
 		flags: []cli.Flag{
-			&cli.StringFlag{Name: "host-key", Usage: "the public `KEY` that the node must show, as 'ssh-ed25519 AAAA…'"},
+			&cli.StringFlag{
+				Name:  "host-key",
+				Usage: "the public `KEY` that the node must show, as 'ssh-ed25519 AAAA…'",
+			},
 			&cli.StringFlag{Name: "fingerprint", Usage: "the `FINGERPRINT` that the node must show, as SHA256:…"},
 			&cli.StringFlag{Name: "reason", Usage: "the `REASON` for the history"},
 			selectorFlag(),
-			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "record whatever key the nodes show, without a question"},
+			&cli.BoolFlag{
+				Name:    "yes",
+				Aliases: []string{"y"},
+				Usage:   "record whatever key the nodes show, without a question",
+			},
 		},
 		formats: tableFormats,
 		examples: []string{

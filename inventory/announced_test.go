@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ func TestAnnouncedFrom(t *testing.T) {
 	commission, _ := TransitionOf(VerbCommission)
 
 	err := commission.Check(n)
-	if e, ok := err.(*Error); !ok || e.Kind != KindRefused || !strings.Contains(e.Message, "10.0.0.66") ||
+	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != KindRefused || !strings.Contains(e.Message, "10.0.0.66") ||
 		!slices.ContainsFunc(e.Actions, TrustHostKey("a-1").Equal) {
 		t.Fatalf("it is believed: %v", err)
 	}

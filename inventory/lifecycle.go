@@ -327,8 +327,13 @@ func (t Transition) Check(n Node) error {
 			About(n.Name)
 	case t.NeedsDiscover && n.AnnouncedFrom != "" && len(n.HostKeys) == 0:
 		// Any member of the gossip could have the manager configure any host.
-		return Errorf(KindRefused, "%s is announced at %s by a member at %s, and no ssh host key shows that it is there",
-			n.Name, n.Addr, n.AnnouncedFrom).
+		return Errorf(
+			KindRefused,
+			"%s is announced at %s by a member at %s, and no ssh host key shows that it is there",
+			n.Name,
+			n.Addr,
+			n.AnnouncedFrom,
+		).
 			Do("make sure that the host at %s is this node, then trust its key", n.Addr).
 			With(TrustHostKey(n.Name)).
 			About(n.Name)

@@ -337,7 +337,8 @@ func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry,
 		return m, &e, true
 	}
 
-	changed = m.Addr != n.Addr || m.AnnouncedFrom != n.AnnouncedFrom || !maps.Equal(m.Seen, n.Seen) || !slices.Equal(m.Duplicates, n.Duplicates)
+	changed = m.Addr != n.Addr || m.AnnouncedFrom != n.AnnouncedFrom || !maps.Equal(m.Seen, n.Seen) ||
+		!slices.Equal(m.Duplicates, n.Duplicates)
 	if changed {
 		m.Updated = at
 	}

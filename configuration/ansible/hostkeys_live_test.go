@@ -56,7 +56,13 @@ func TestHostCALive(t *testing.T) {
 		return h
 	}
 	hosts := []configuration.Host{
-		with(liveAddrs[0], s.ca), with(liveAddrs[1], s.ca), with(liveAddrs[0], otherKey(t)), with(liveAddrs[0], s.hostKey),
+		with(
+			liveAddrs[0],
+			s.ca,
+		),
+		with(liveAddrs[1], s.ca),
+		with(liveAddrs[0], otherKey(t)),
+		with(liveAddrs[0], s.hostKey),
 	}
 
 	for i, r := range (&Prober{Dir: t.TempDir()}).Probe(t.Context(), hosts) {

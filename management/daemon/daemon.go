@@ -348,14 +348,28 @@ func (d *Daemon) wireUseCases() {
 	d.instruments.registry.MustRegister(metrics.Snapshot(d.snapshot))
 
 	api := server.New(server.Options{
-		State: d.store, Jobs: d.engine, Logs: d.engine, Nodes: d.nodes, Ping: d.nodes, HostKeys: d.nodes, GossipKey: d.gossipKey,
-		Variables: d.variables, VarsPast: d.variables,
-		Explain: explain.New(d.store, d.settings.Explain), Settings: settingsAPI{d.settings, d.reload, d.former},
-		Health: d.health, Version: d.version, Logger: log, PlainHTTPRole: access.Role(d.file.PlainRole),
-		CertificateRole: certificateRole, Tokens: d.tokens, Audit: d.audit,
-		Secrets: d.secrets,
-		Trail:   d.trail,
-		Metrics: d.instruments.handler(), Registerer: d.instruments.registry,
+		State:           d.store,
+		Jobs:            d.engine,
+		Logs:            d.engine,
+		Nodes:           d.nodes,
+		Ping:            d.nodes,
+		HostKeys:        d.nodes,
+		GossipKey:       d.gossipKey,
+		Variables:       d.variables,
+		VarsPast:        d.variables,
+		Explain:         explain.New(d.store, d.settings.Explain),
+		Settings:        settingsAPI{d.settings, d.reload, d.former},
+		Health:          d.health,
+		Version:         d.version,
+		Logger:          log,
+		PlainHTTPRole:   access.Role(d.file.PlainRole),
+		CertificateRole: certificateRole,
+		Tokens:          d.tokens,
+		Metrics:         d.instruments.handler(),
+		Registerer:      d.instruments.registry,
+		Audit:           d.audit,
+		Secrets:         d.secrets,
+		Trail:           d.trail,
 	})
 
 	d.mu.Lock()

@@ -131,10 +131,16 @@ func (e *nodeExplainer) foreignAddr() {
 		return
 	}
 
-	e.add(finding(AboutAddress, "a member of the gossip at %s announces it at %s, and no ssh host key shows that it is there",
-		n.AnnouncedFrom, n.Addr).on(n.Name).
-		do("make sure that the host at %s is this node, then trust its key", n.Addr).
-		with(inventory.TrustHostKey(n.Name)))
+	e.add(
+		finding(
+			AboutAddress,
+			"a member of the gossip at %s announces it at %s, and no ssh host key shows that it is there",
+			n.AnnouncedFrom,
+			n.Addr,
+		).on(n.Name).
+			do("make sure that the host at %s is this node, then trust its key", n.Addr).
+			with(inventory.TrustHostKey(n.Name)),
+	)
 }
 
 // sharedAddr reports other nodes with the address of this one.

@@ -235,8 +235,14 @@ func (k *Keeper) giveUp(nodes []string) error {
 		}
 
 		if len(unnamed) > 0 {
-			return inventory.Errorf(inventory.KindRefused, "%s would be locked out, and not all of them are named",
-				strings.Join(unnamed, ", ")).Do("compare the laggards of the rotation, and name them all").About(unnamed...)
+			return inventory.Errorf(
+				inventory.KindRefused,
+				"%s would be locked out, and not all of them are named",
+				strings.Join(
+					unnamed,
+					", ",
+				),
+			).Do("compare the laggards of the rotation, and name them all").About(unnamed...)
 		}
 
 		// A name that the rotation does not wait for is most likely a mistake.
@@ -450,7 +456,8 @@ func (k *Keeper) advance(ctx context.Context, r Rotation, next Phase, blocked, w
 		return store()
 	}
 
-	k.Logger.WithFields(logrus.Fields{"phase": next, "key": Fingerprint(r.New)}).Info("the rotation of the gossip key goes on")
+	k.Logger.WithFields(logrus.Fields{"phase": next, "key": Fingerprint(r.New)}).
+		Info("the rotation of the gossip key goes on")
 
 	record := access.Record{Action: "gossip-key." + string(next), Reason: "rotation begun by " + r.Actor}
 

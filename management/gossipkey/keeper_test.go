@@ -25,6 +25,8 @@ import (
 
 const oldKey, newKey = "b2xk", "bmV3"
 
+const unreached = "it is not in the gossip, and not reached over ssh: "
+
 var errCrash = errors.New("the manager was killed")
 
 // host is a host of the gossip: its keyring, the key that encrypts first.
@@ -304,7 +306,8 @@ func TestRotate(t *testing.T) {
 		actions = append(actions, r.Action+" by "+r.Principal)
 	}
 
-	const want = "gossip-key.rotate by ann, gossip-key.use by clusterm, gossip-key.remove by clusterm, gossip-key.done by clusterm"
+	const want = "gossip-key.rotate by ann, gossip-key.use by clusterm, gossip-key.remove by clusterm, " +
+		"gossip-key.done by clusterm"
 	if got := strings.Join(actions, ", "); got != want {
 		t.Errorf("audit: %s", got)
 	}
@@ -322,7 +325,7 @@ func TestRotateWaits(t *testing.T) {
 	}{
 		"dead": {
 			prepare: func(s *site) { s.hosts["dead-1"] = &host{keys: []string{oldKey}} },
-			phase:   PhaseRemove, laggard: "dead-1: it is not in the gossip, and not reached over ssh: no route to the host",
+			phase:   PhaseRemove, laggard: "dead-1: " + unreached + "no route to the host",
 			mend: func(s *site) { s.hosts["dead-1"].ssh = true },
 		},
 		"dead, and back": {
@@ -337,7 +340,7 @@ func TestRotateWaits(t *testing.T) {
 		},
 		"unverified": {
 			prepare: func(s *site) { s.hosts["unverified-1"] = &host{keys: []string{oldKey}, ssh: true} },
-			phase:   PhaseRemove, laggard: "unverified-1: it is not in the gossip, and not reached over ssh: its ssh host key is not known",
+			phase:   PhaseRemove, laggard: "unverified-1: " + unreached + "its ssh host key is not known",
 			mend: func(s *site) { s.hosts["unverified-1"].live = true },
 		},
 		"full disk": {
@@ -416,7 +419,12 @@ func TestRotateForce(t *testing.T) {
 	s.hosts["dead-1"], s.hosts["dead-2"] = &host{keys: []string{oldKey}}, &host{keys: []string{oldKey}}
 	k := s.boot()
 
-	if _, err := s.rotate(k, Request{Force: true, LockOut: []string{"dead-1"}}); inventory.KindOf(err) != inventory.KindRefused {
+	if _, err := s.rotate(
+		k,
+		Request{Force: true, LockOut: []string{"dead-1"}},
+	); inventory.KindOf(
+		err,
+	) != inventory.KindRefused {
 		t.Errorf("without a rotation: %v", err)
 	}
 

@@ -153,7 +153,11 @@ func (as answers) note(nodes []*inventory.Node, confirmed map[string]time.Time, 
 }
 
 // unconfirmed returns the nodes that are not in confirmed, and were not given up.
-func (r Rotation) unconfirmed(nodes []*inventory.Node, confirmed map[string]time.Time, why func(string) string) []Laggard {
+func (r Rotation) unconfirmed(
+	nodes []*inventory.Node,
+	confirmed map[string]time.Time,
+	why func(string) string,
+) []Laggard {
 	var all []Laggard
 	for _, n := range nodes {
 		if _, ok := confirmed[n.Name]; !ok && !slices.Contains(r.LockedOut, n.Name) {

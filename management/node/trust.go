@@ -41,7 +41,12 @@ func (t Trust) check() error {
 	case t.Key != "" && t.Fingerprint != "":
 		return inventory.Errorf(inventory.KindInvalid, "both key and fingerprint are given").Do("give one of them")
 	case len(t.Reason) > maxReason:
-		return inventory.Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is %d", len(t.Reason), maxReason)
+		return inventory.Errorf(
+			inventory.KindTooLarge,
+			"the reason has %d bytes, the limit is %d",
+			len(t.Reason),
+			maxReason,
+		)
 	case t.Key != "":
 		_, err := configuration.ParseHostKey(t.Key)
 		return err
@@ -89,7 +94,9 @@ func (ns *Nodes) ScanHostKeys(ctx context.Context, name string) (HostKeys, error
 	shown, err := ns.prober.HostKeys(ctx, h)
 	if err != nil {
 		return HostKeys{}, inventory.Errorf(inventory.KindUnavailable, "%s does not show its ssh host key: %w", name, err).
-			Do("check the host, its address and the port of its sshd").With(inventory.SetConnection(name)).About(name)
+			Do("check the host, its address and the port of its sshd").
+			With(inventory.SetConnection(name)).
+			About(name)
 	}
 
 	return HostKeys{Node: n.Name, Addr: n.Addr, Recorded: n.HostKeys, Shown: shown}, nil

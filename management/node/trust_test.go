@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -56,18 +57,45 @@ func TestTrustHostKey(t *testing.T) {
 		kind  inventory.Kind // of the error; empty: the key is recorded
 		text  string         // in the error, or in the history
 	}{
-		"fingerprint": {node: "a-1", trust: Trust{Fingerprint: fingerprint, Reason: "new disk"}, text: "in place of ssh-ed25519 "},
-		"key":         {node: "a-1", trust: Trust{Key: newKey + " root@a"}, text: fingerprint},
-		"first":       {node: "b-1", trust: Trust{Key: newKey}, text: fingerprint},
-		"another":     {node: "a-1", trust: Trust{Fingerprint: other}, kind: inventory.KindRefused, text: fingerprint},
-		"held":        {node: "d-1", trust: Trust{Fingerprint: fingerprint}, kind: inventory.KindRefused, text: "job 7"},
-		"silent":      {node: "e-1", trust: Trust{Fingerprint: fingerprint}, kind: inventory.KindUnavailable, text: "refuses"},
-		"hostile":     {node: "g-1", trust: Trust{Fingerprint: fingerprint}, kind: inventory.KindInvalid, text: "address"},
-		"unknown":     {node: "z-1", trust: Trust{Fingerprint: fingerprint}, kind: inventory.KindNotFound, text: "z-1"},
-		"nothing":     {node: "a-1", kind: inventory.KindInvalid, text: "no ssh host key"},
-		"both":        {node: "a-1", trust: Trust{Key: newKey, Fingerprint: fingerprint}, kind: inventory.KindInvalid, text: "one of them"},
-		"malformed":   {node: "a-1", trust: Trust{Key: "ssh-ed25519 {{ x }}"}, kind: inventory.KindInvalid, text: "public key"},
-		"no print":    {node: "a-1", trust: Trust{Fingerprint: "MD5:00"}, kind: inventory.KindInvalid, text: "fingerprint"},
+		"fingerprint": {
+			node: "a-1", trust: Trust{Fingerprint: fingerprint, Reason: "new disk"},
+			text: "in place of ssh-ed25519 ",
+		},
+		"key":   {node: "a-1", trust: Trust{Key: newKey + " root@a"}, text: fingerprint},
+		"first": {node: "b-1", trust: Trust{Key: newKey}, text: fingerprint},
+		"another": {
+			node: "a-1", trust: Trust{Fingerprint: other},
+			kind: inventory.KindRefused, text: fingerprint,
+		},
+		"held": {
+			node: "d-1", trust: Trust{Fingerprint: fingerprint},
+			kind: inventory.KindRefused, text: "job 7",
+		},
+		"silent": {
+			node: "e-1", trust: Trust{Fingerprint: fingerprint},
+			kind: inventory.KindUnavailable, text: "refuses",
+		},
+		"hostile": {
+			node: "g-1", trust: Trust{Fingerprint: fingerprint},
+			kind: inventory.KindInvalid, text: "address",
+		},
+		"unknown": {
+			node: "z-1", trust: Trust{Fingerprint: fingerprint},
+			kind: inventory.KindNotFound, text: "z-1",
+		},
+		"nothing": {node: "a-1", kind: inventory.KindInvalid, text: "no ssh host key"},
+		"both": {
+			node: "a-1", trust: Trust{Key: newKey, Fingerprint: fingerprint},
+			kind: inventory.KindInvalid, text: "one of them",
+		},
+		"malformed": {
+			node: "a-1", trust: Trust{Key: "ssh-ed25519 {{ x }}"},
+			kind: inventory.KindInvalid, text: "public key",
+		},
+		"no print": {
+			node: "a-1", trust: Trust{Fingerprint: "MD5:00"},
+			kind: inventory.KindInvalid, text: "fingerprint",
+		},
 		"long": {
 			node: "a-1", trust: Trust{Fingerprint: fingerprint, Reason: strings.Repeat("x", maxReason+1)},
 			kind: inventory.KindTooLarge, text: "limit",
@@ -85,7 +113,8 @@ func TestTrustHostKey(t *testing.T) {
 
 			n, err := ns.TrustHostKey(t.Context(), access.Caller{Principal: "ann"}, c.node, c.trust)
 			if c.kind != "" {
-				if inventory.KindOf(err) != c.kind || !strings.Contains(errorText(err), c.text) || len(store.writes) > 0 {
+				if inventory.KindOf(err) != c.kind || !strings.Contains(errorText(err), c.text) ||
+					len(store.writes) > 0 {
 					t.Errorf("%v, want %s with %q; writes %v", err, c.kind, c.text, store.writes)
 				}
 
@@ -116,7 +145,7 @@ func errorText(err error) string {
 	}
 
 	text := err.Error()
-	if e, ok := err.(*inventory.Error); ok {
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
 		text += " " + e.Remedy
 	}
 

@@ -42,7 +42,7 @@ func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 		Job: n.Job, Verb: n.Verb, Before: beforeOf(n.Before),
 		Labels: n.Labels, Seen: n.Seen, Duplicates: n.Duplicates, HostKeys: n.HostKeys,
 		AnnouncedFrom: n.AnnouncedFrom,
-		Entries: n.Entries, Created: n.Created, Updated: n.Updated,
+		Entries:       n.Entries, Created: n.Created, Updated: n.Updated,
 		Connection: connectionOf(c), Revision: n.Revision,
 	}
 }

@@ -443,7 +443,14 @@ func (m *fakeManager) TrustHostKey(
 		return inventory.Node{}, err
 	}
 
-	err := m.called("trust %s key=%q fingerprint=%q reason=%q actor=%s", name, t.Key, t.Fingerprint, t.Reason, c.Principal)
+	err := m.called(
+		"trust %s key=%q fingerprint=%q reason=%q actor=%s",
+		name,
+		t.Key,
+		t.Fingerprint,
+		t.Reason,
+		c.Principal,
+	)
 	if err != nil {
 		return inventory.Node{}, err
 	}

@@ -37,7 +37,11 @@ func (s *Server) postRotateGossipKey(w http.ResponseWriter, r *http.Request) err
 
 	rest.Note(r, "nodes", body.LockOut)
 
-	status, err := s.GossipKey.Rotate(r.Context(), caller(r), gossipkey.Request{Force: body.Force, LockOut: body.LockOut})
+	status, err := s.GossipKey.Rotate(
+		r.Context(),
+		caller(r),
+		gossipkey.Request{Force: body.Force, LockOut: body.LockOut},
+	)
 	if err != nil {
 		return err
 	}

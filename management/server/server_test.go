@@ -1347,13 +1347,18 @@ func pings(ctx context.Context, t *testing.T, c *client.Client) {
 		t.Errorf("%+v", rotation)
 	}
 
-	again := must[api.GossipKey](t)(c.RotateGossipKey(ctx, api.GossipKeyRotation{Force: true, LockOut: []string{"a-1"}}))
+	again := must[api.GossipKey](
+		t,
+	)(
+		c.RotateGossipKey(ctx, api.GossipKeyRotation{Force: true, LockOut: []string{"a-1"}}),
+	)
 	if again.Phase != rotation.Phase {
 		t.Errorf("%+v", again)
 	}
 
 	keys := must[api.HostKeys](t)(c.ScanHostKeys(ctx, "a-1"))
-	if len(keys.Shown) != 1 || keys.Shown[0].Key != shownKey || !strings.HasPrefix(keys.Shown[0].Fingerprint, "SHA256:") {
+	if len(keys.Shown) != 1 || keys.Shown[0].Key != shownKey ||
+		!strings.HasPrefix(keys.Shown[0].Fingerprint, "SHA256:") {
 		t.Errorf("%+v", keys)
 	}
 

@@ -147,6 +147,13 @@ func TestKeyringDamage(t *testing.T) {
 	file, rotated := GenerateKey(), GenerateKey()
 	changed := GenerateKey()
 
+	writing := func(text string) func(string) error {
+		return func(dir string) error { return os.WriteFile(filepath.Join(dir, keyringFile), []byte(text), 0o600) }
+	}
+	removing := func(file string) func(string) error {
+		return func(dir string) error { return os.Remove(filepath.Join(dir, file)) }
+	}
+
 	for name, c := range map[string]struct {
 		damage func(dir string) error
 		file   string
@@ -155,18 +162,18 @@ func TestKeyringDamage(t *testing.T) {
 	}{
 		"none": {want: []string{rotated}},
 		"torn": {
-			damage: func(dir string) error { return os.WriteFile(filepath.Join(dir, keyringFile), []byte(`["a`), 0o600) },
+			damage: writing(`["a`),
 			want:   []string{rotated}, warns: true,
 		},
 		"empty": {
-			damage: func(dir string) error { return os.WriteFile(filepath.Join(dir, keyringFile), nil, 0o600) },
+			damage: writing(""),
 			want:   []string{rotated}, warns: true,
 		},
-		"removed":   {damage: func(dir string) error { return os.Remove(filepath.Join(dir, keyringFile)) }, want: []string{file}},
+		"removed":   {damage: removing(keyringFile), want: []string{file}},
 		"new file":  {file: changed, want: []string{changed}},
 		"both keys": {file: changed + "\n" + rotated, want: []string{changed, rotated}},
 		"no state": {
-			damage: func(dir string) error { return os.Remove(filepath.Join(dir, stateFile)) },
+			damage: removing(stateFile),
 			want:   []string{rotated, file},
 		},
 	} {

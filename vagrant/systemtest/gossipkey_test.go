@@ -36,7 +36,10 @@ func TestRotateGossipKey(t *testing.T) {
 	}
 
 	keys := func(host, file string) []string {
-		return strings.FieldsFunc(w.sh(host, "cat "+file).stdout, func(r rune) bool { return strings.ContainsRune("[]\", \n", r) })
+		return strings.FieldsFunc(
+			w.sh(host, "cat "+file).stdout,
+			func(r rune) bool { return strings.ContainsRune("[]\", \n", r) },
+		)
 	}
 
 	const agentRing = "/var/lib/clusterm-agent/keyring.json"
@@ -88,7 +91,12 @@ func TestRotateGossipKey(t *testing.T) {
 	}
 
 	for _, secret := range []string{old, ring[0]} {
-		if out := w.sh("host1", "journalctl -u clusterm --no-pager | grep -cF "+secret+" || true").stdout; strings.TrimSpace(out) != "0" {
+		if out := w.sh(
+			"host1",
+			"journalctl -u clusterm --no-pager | grep -cF "+secret+" || true",
+		).stdout; strings.TrimSpace(
+			out,
+		) != "0" {
 			t.Errorf("a key is in the log: %s", out)
 		}
 	}

@@ -3,8 +3,10 @@
 package systemtest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -178,7 +180,19 @@ const hostilePlaybook = `
           {{ node_name }} {{ node_addr }} {{ note }}
     - name: Show a name
       ansible.builtin.debug: {msg: "I am {{ node_name }}"}
+    - name: Read what the host says
+      ansible.builtin.command: cat /root/says
+      register: said
+      changed_when: false
+      failed_when: false
+    - name: Show what the host says
+      ansible.builtin.debug: {msg: "{{ said.stdout }} {{ ansible_local }} {{ ansible_hostname }}"}
 `
+
+// hostileText runs a command where it is evaluated, as a template or by a shell, and
+// disturbs a terminal. %s is the file that the command makes.
+const hostileText = "{{ lookup('pipe', 'touch %[1]s') }} {%% for x in lookup('file', '/etc/shadow') %%}x{%% endfor %%} " +
+	"$(touch %[1]s) `touch %[1]s` ; touch %[1]s # ' \" \n\r\x1b[2J\x1b]0;evil\a \u202e\u2066 \xff\xfe\xc3("
 
 // TestHostileHost: the interpreter and the facts of a host claim other names, addresses and
 // variables, and write escape sequences. Neither other hosts nor terminals receive them.
@@ -194,7 +208,20 @@ func TestHostileHost(t *testing.T) {
 		"install -m 755 /root/python $p")
 	w.write("host3", "/etc/ansible/facts.d/node.fact", `{"node_name": "evil", "node_addr": "6.6.6.6", "note": "evil"}`)
 
+	// Three megabytes in one line, after the text that is made to be evaluated.
+	w.write("host3", "/root/says", fmt.Sprintf(hostileText, "/root/pwned")+strings.Repeat("x", 3<<20))
+	w.write("host3", "/etc/ansible/facts.d/text.fact", `{"text": "{{ lookup('pipe', 'touch /root/pwned') }}"}`)
+	w.sh("host1", "touch /root/mark")
+
 	j := w.commission(master, "host2", "host3")
+
+	// Nothing ran on the controller, and nothing was written outside of the manager's own
+	// folders.
+	written := w.sh("host1", "find / -xdev -newer /root/mark -type f -not -path '/proc/*' -not -path '/sys/*' "+
+		"-not -path '/run/*' -not -path '/var/log/*' -not -path '"+dataDir+"/*'").stdout
+	if written != "" {
+		t.Errorf("the job has written on the controller:\n%s", written)
+	}
 
 	lines := func(note string) string {
 		return w.name("host2") + " " + addr("host2") + note + "\n" + w.name("host3") + " " + addr("host3") + note + "\n"
@@ -223,12 +250,90 @@ func TestHostileHost(t *testing.T) {
 		"nodes history " + w.name("host3"),
 	} {
 		out := w.sh("host1", "script -qec 'clusterctl "+command+"' /dev/null").stdout
-		if strings.Contains(out, "\x1b[2J") || strings.ContainsAny(out, "\a\u009b\u009d") || out == "" {
+		if strings.Contains(out, "\x1b[2J") || strings.ContainsAny(out, "\a\u009b\u009d\u202e\u2066") || out == "" {
 			t.Errorf("clusterctl %s prints escape sequences of the host: %.2000q", command, out)
 		}
 	}
 
-	if out := w.ctl("job", "logs", j.ID).stdout; !strings.Contains(out, "\x1b]0;evil") {
+	out := w.ctl("job", "logs", j.ID).stdout
+	if !strings.Contains(out, "\x1b]0;evil") {
 		t.Error("the log lacks the warning: the host was not hostile")
 	}
+
+	if !strings.Contains(out, "lookup('pipe', 'touch /root/pwned')") {
+		t.Error("the log lacks the text of the host: the host was not hostile")
+	}
+}
+
+// TestHostileMember: a holder of the gossip key announces other hosts' addresses, text
+// that is made to be evaluated, and the end of others. It is held up, and nobody else.
+func TestHostileMember(t *testing.T) {
+	w := newWorld(t, setup{testPlaybooks: true, hosts: 4, serf: "host4"})
+	w.commission(master, "host2")
+
+	thief := w.name("host4")
+	announce := func(tag, value string) {
+		w.sh("host4", "serf tags -set "+tag+"='"+strings.ReplaceAll(value, "'", `'\''`)+"'")
+	}
+
+	refused := func(words ...string) {
+		t.Helper()
+		await(t, 30*time.Second, "the thief is held up", func() (bool, string) {
+			r := w.tryCtl("nodes", "commission", thief, "-g", worker, "--no-wait")
+			for _, word := range words {
+				if r.code != 5 || !strings.Contains(r.stderr, word) {
+					return false, r.String()
+				}
+			}
+
+			return true, ""
+		})
+	}
+
+	// The address of a node in service, and one outside the cluster.
+	announce("NodeAddr", addr("host2"))
+	refused("announced at "+addr("host2"), "by a member at "+addr("host4"))
+	announce("NodeAddr", "10.77.0.99")
+	refused("announced at 10.77.0.99", "nodes trust "+thief)
+	announce("NodeAddr", "host2.example")
+	refused("announced at host2.example")
+
+	// Text in tags: the member is no node then.
+	before := len(w.nodes())
+	announce("NodeLabel", fmt.Sprintf(hostileText, "/root/pwned"))
+	announce("NodeSerial", "$(touch /root/pwned)")
+	announce("NodeAddr", "-oProxyCommand=touch /root/pwned")
+
+	// It says that others have left: they object, and stay.
+	for _, host := range []string{"host1", "host2", "host3"} {
+		w.try("host4", "serf force-leave $(serf members | grep -o '^"+w.name(host)+"[^ ]*')")
+	}
+
+	w.awaitState(inventory.Discovered, "host1", "host2", "host3")
+	w.wantNode("host2", inventory.Allocated, master)
+
+	if now := len(w.nodes()); now != before {
+		t.Errorf("there are %d nodes, before %d", now, before)
+	}
+
+	if w.hasFile("host1", "/root/pwned") {
+		t.Error("a tag was evaluated on the controller")
+	}
+
+	out := w.sh("host1", "script -qec 'clusterctl nodes get -o wide' /dev/null; journalctl -u clusterm --no-pager -o cat").stdout
+	if strings.Contains(out, "\x1b[2J") || strings.ContainsAny(out, "\a\u202e") {
+		t.Errorf("escape sequences of a tag reach a terminal: %.2000q", out)
+	}
+
+	// The others go on, and the thief may return to what it is.
+	w.do("nodes", "maintenance", w.name("host2"))
+	announce("NodeLabel", strings.TrimSuffix(thief, "-"+w.serial("host4")))
+	announce("NodeSerial", w.serial("host4"))
+	announce("NodeAddr", addr("host4"))
+	w.awaitState(inventory.Discovered, "host4")
+	await(t, 30*time.Second, "its own address counts again", func() (bool, string) {
+		n := w.node("host4")
+		return n.Addr == addr("host4") && n.AnnouncedFrom == "", fmt.Sprint(n)
+	})
+	w.commission(worker, "host4")
 }
