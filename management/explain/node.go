@@ -30,8 +30,8 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	// The order is the order of importance: the first finding is the summary of
 	// a node that is not in service.
 	for _, find := range []func(){
-		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.unseen, e.otherJobs, e.rule, e.decommissioned,
-		e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration, e.idle,
+		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.unseen, e.otherJobs, e.rule,
+		e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration, e.idle,
 		e.contradiction,
 	} {
 		find()

@@ -21,7 +21,7 @@ func giveHostKeys(targets []Target, given map[string][]string) error {
 
 		switch {
 		case i < 0:
-			return inventory.Errorf(inventory.KindInvalid, "host_keys has a key of %q, which is no address of the request",
+			return inventory.Errorf(inventory.KindInvalid, "host_keys has a key of %q, no address of the request",
 				inventory.Shorten(addr, 100)).
 				Do("add the address, or leave the key out")
 		case len(given[addr]) == 0:

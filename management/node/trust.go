@@ -93,7 +93,9 @@ func (ns *Nodes) ScanHostKeys(ctx context.Context, name string) (HostKeys, error
 
 	shown, err := ns.prober.HostKeys(ctx, h)
 	if err != nil {
-		return HostKeys{}, inventory.Errorf(inventory.KindUnavailable, "%s does not show its ssh host key: %w", name, err).
+		silent := inventory.Errorf(inventory.KindUnavailable, "%s does not show its ssh host key: %w", name, err)
+
+		return HostKeys{}, silent.
 			Do("check the host, its address and the port of its sshd").
 			With(inventory.SetConnection(name)).
 			About(name)

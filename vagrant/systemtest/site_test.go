@@ -191,7 +191,8 @@ const hostilePlaybook = `
 
 // hostileText runs a command where it is evaluated, as a template or by a shell, and
 // disturbs a terminal. %s is the file that the command makes.
-const hostileText = "{{ lookup('pipe', 'touch %[1]s') }} {%% for x in lookup('file', '/etc/shadow') %%}x{%% endfor %%} " +
+const hostileText = "{{ lookup('pipe', 'touch %[1]s') }} " +
+	"{%% for x in lookup('file', '/etc/shadow') %%}x{%% endfor %%} " +
 	"$(touch %[1]s) `touch %[1]s` ; touch %[1]s # ' \" \n\r\x1b[2J\x1b]0;evil\a \u202e\u2066 \xff\xfe\xc3("
 
 // TestHostileHost: the interpreter and the facts of a host claim other names, addresses and
@@ -320,7 +321,8 @@ func TestHostileMember(t *testing.T) {
 		t.Error("a tag was evaluated on the controller")
 	}
 
-	out := w.sh("host1", "script -qec 'clusterctl nodes get -o wide' /dev/null; journalctl -u clusterm --no-pager -o cat").stdout
+	out := w.sh("host1", "script -qec 'clusterctl nodes get -o wide' /dev/null; "+
+		"journalctl -u clusterm --no-pager -o cat").stdout
 	if strings.Contains(out, "\x1b[2J") || strings.ContainsAny(out, "\a\u202e") {
 		t.Errorf("escape sequences of a tag reach a terminal: %.2000q", out)
 	}
