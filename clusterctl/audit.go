@@ -20,14 +20,19 @@ import (
 const auditTail = 50
 
 func (a *app) audit() *cli.Command {
-	c := a.leaf(leaf{
+	return a.leaf(leaf{
 		name:  "audit",
+		args:  "[verify]",
+		max:   1,
 		usage: "print the audit trail: who did what, from where, and what was refused",
 		about: "One line for each change, refusal and decision of the manager, the oldest first: by default the " +
 			"newest " + strconv.Itoa(auditTail) + ". Of several filters, all must hold. It needs the role admin. " +
 			"With several instances it shows the trail of the one that answers.\n" +
 			"-o jsonl exports the entries as they are stored, one per line and with their hashes; " +
-			"`clusterm audit verify --export FILE` checks such a file on any host.",
+			"`clusterm audit verify --export FILE` checks such a file on any host.\n" +
+			"With the word verify, the manager checks the chain of its trail, and changes nothing: exit code 1 if an " +
+			"entry is missing or was changed. Keep the last number and hash on another host: the chain alone cannot " +
+			"show entries that were cut off at its end.",
 		formats: []string{print.FormatWide, print.FormatJSON, print.FormatYAML, print.FormatLines},
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "wait for new entries, until Ctrl-C"},
@@ -52,22 +57,10 @@ func (a *app) audit() *cli.Command {
 			"clusterctl audit -f --result failed",
 			"clusterctl audit --since 24h --node web-1-AB12",
 			"clusterctl audit --since 720h -o jsonl > audit.jsonl",
+			"clusterctl audit verify",
 		},
 		run: showAudit,
 	})
-	c.Commands = []*cli.Command{a.leaf(leaf{
-		name:  "verify",
-		usage: "check the chain of the audit trail; change nothing",
-		about: "Exit code 1 if an entry is missing or was changed. Keep the last number and hash on another host: " +
-			"the chain alone cannot show entries that were cut off at its end.",
-		formats: []string{print.FormatJSON, print.FormatYAML},
-		examples: []string{
-			"clusterctl audit verify",
-		},
-		run: verifyAudit,
-	})}
-
-	return c
 }
 
 // auditFilter reads the filters of the command line.
@@ -108,6 +101,10 @@ func auditNumber(c *call, f client.AuditFilter) (int, error) {
 }
 
 func showAudit(ctx context.Context, c *call) error {
+	if len(c.args) > 0 {
+		return verifyAudit(ctx, c)
+	}
+
 	f, err := auditFilter(c)
 	if err != nil {
 		return err
@@ -167,6 +164,21 @@ func (f writerFunc) Write(p []byte) (int, error) {
 }
 
 func verifyAudit(ctx context.Context, c *call) error {
+	if c.args[0] != "verify" {
+		return exit.Usagef("audit cannot %s", c.args[0]).Try("the only word is verify; filters are options: --node %s",
+			api.ShellQuote(c.args[0]))
+	}
+
+	// It checks the whole trail.
+	for _, name := range c.LocalFlagNames() {
+		return exit.Usagef("audit verify takes no --%s", name).
+			Try("it checks the whole trail: %s audit verify", c.self())
+	}
+
+	if c.format == print.FormatLines {
+		return exit.Usagef("audit verify cannot print jsonl").Try("use -o json")
+	}
+
 	r, err := c.manager.VerifyAudit(ctx)
 	if err != nil {
 		return err

@@ -564,6 +564,7 @@ var completions = withVerbs(map[string]positional{
 		func(j api.Job) bool { return j.Status.Ended() && j.Status != api.Complete },
 		"last",
 	),
+	"audit":          func(context.Context, *completer, string) []candidate { return words("verify") },
 	"login":          nil,
 	"context use":    func(context.Context, *completer, string) []candidate { return words(contextNames()...) },
 	"context remove": func(context.Context, *completer, string) []candidate { return words(contextNames()[1:]...) },

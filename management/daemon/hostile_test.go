@@ -625,7 +625,7 @@ func TestRequestLengths(t *testing.T) {
 		{"POST", "/v1/jobs", `{"verb":"discover","ranges":["10.0.0.0/16"]}`, 400, "1024"},
 		{"POST", "/v1/jobs", `{"verb":"commission","nodes":["node-1"],"reason":` + long(1025) + `}`, 413, "1024"},
 		{"POST", "/v1/jobs", `{"verb":"apply","nodes":["node-1"],"tags":[` + many(51, "t%d") + `]}`, 400, "50"},
-		{"POST", "/v1/jobs", `{"verb":"apply","nodes":["a-1"],"extra_vars":{"a":` + long(300<<10) + `}}`, 400, "262144"},
+		{"POST", "/v1/jobs", `{"verb":"apply","nodes":["a-1"],"extra_vars":{"a":` + long(3e5) + `}}`, 400, "262144"},
 		{"POST", "/v1/forget", `{"nodes":["node-1"],"force":true,"reason":` + long(1025) + `}`, 413, "1024"},
 		{"POST", "/v1/forget", `{"nodes":[` + many(10_001, "n-%d") + `],"force":true}`, 400, "10000"},
 		{"POST", "/v1/ping", `{"nodes":[` + many(65, "n-%d") + `]}`, 400, "64"},
