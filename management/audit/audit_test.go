@@ -383,8 +383,8 @@ func TestDeferredEntries(t *testing.T) {
 		expect := func(when string, entries, syncs int) {
 			t.Helper()
 
-			if got := len(read(t, dir, Filter{})); got != entries || l.syncs != syncs {
-				t.Errorf("%s: %d entries with %d syncs, want %d with %d", when, got, l.syncs, entries, syncs)
+			if got := len(read(t, dir, Filter{})); got != entries || int(l.syncs.Load()) != syncs {
+				t.Errorf("%s: %d entries with %d syncs, want %d with %d", when, got, l.syncs.Load(), entries, syncs)
 			}
 		}
 

@@ -69,7 +69,8 @@ type Log struct {
 	begun time.Time // when the first entry of the file was made
 	seq   uint64    // of the last entry
 	prev  string    // its hash
-	syncs int       // for tests
+
+	syncs atomic.Int64 // for tests
 }
 
 // item is an entry to write, or with mark only a place in the queue.
@@ -440,7 +441,7 @@ func (l *Log) write(entries []Entry) error {
 
 	_, err := l.file.Write(text)
 	if err == nil {
-		l.syncs++
+		l.syncs.Add(1)
 		err = l.file.Sync()
 	}
 

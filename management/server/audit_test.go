@@ -192,7 +192,7 @@ func TestAuditIsFollowed(t *testing.T) {
 	transport := &breakable{RoundTripper: dialing(s.socket)}
 
 	c, err := client.New(client.Options{
-		URL: s.url, HTTPClient: &http.Client{Transport: transport}, Timeout: time.Second, Patience: patience,
+		URL: s.url, HTTPClient: &http.Client{Transport: transport}, Timeout: 10 * time.Second, Patience: patience,
 	})
 	if err != nil {
 		t.Fatal(err)
