@@ -24,9 +24,10 @@ func (a *app) gossipKey() *cli.Command {
 				name:  "rotate",
 				usage: "replace the gossip key on all members, without an interruption",
 				about: "The manager installs a new key on every member, then uses it, and removes the old one " +
-					"only after every known node has confirmed the new one. A node that the gossip does not reach gets it " +
-					"over ssh. Until then the old key is accepted as well, and gossip-key status lists the laggards. The " +
-					"rotation goes on after a restart of the manager; a second rotate waits for the running one.\n" +
+					"only after every known node has confirmed the new one. A node that the gossip does not reach " +
+					"gets it over ssh. Until then the old key is accepted as well, and gossip-key status lists " +
+					"the laggards. The rotation goes on after a restart of the manager; a second rotate waits " +
+					"for the running one.\n" +
 					"--force removes the old key without the laggards: they are locked out of the gossip until a " +
 					"discover prepares them anew. The command names them and asks.",
 				flags: []cli.Flag{

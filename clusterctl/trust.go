@@ -23,9 +23,9 @@ func (a *app) nodesTrust() *cli.Command {
 		selects: true,
 		names:   true,
 		usage:   "record the ssh host key that nodes show now, after a legitimate change",
-		about: "The manager asks the host for its keys, and you compare the fingerprint with that of ssh-keygen -l on " +
-			"the host itself. With --host-key or --fingerprint nothing is asked, and another key is refused. The change " +
-			"is in the history of the node. A node that a job holds keeps its key.",
+		about: "The manager asks the host for its keys, and you compare the fingerprint with that of ssh-keygen -l " +
+			"on the host itself. With --host-key or --fingerprint nothing is asked, and another key is refused. The " +
+			"change is in the history of the node. A node that a job holds keeps its key.",
 		flags: []cli.Flag{
 			&cli.StringFlag{
 				Name:  "host-key",

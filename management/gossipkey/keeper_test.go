@@ -477,8 +477,8 @@ func TestRotateCrash(t *testing.T) {
 		s.crash = crash
 
 		k := s.boot()
-		_, err := s.rotate(k, Request{})
 
+		_, err := s.rotate(k, Request{})
 		if err == nil {
 			err = k.Round(t.Context())
 		}
