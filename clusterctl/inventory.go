@@ -21,9 +21,9 @@ func (a *app) inventory() *cli.Command {
 		name:  "inventory",
 		usage: "print the nodes as an inventory for your own Ansible",
 		about: "The hosts have the groups, the connection and the variables that a run of the manager gives them, " +
-			"without secrets. A node without a group is in the group ungrouped. Text from the API is never a template. " +
-			"Make a script once, and use it with any program of Ansible.\nThe manager knows nothing of such runs: they " +
-			"hold no node and leave no history.",
+			"without secrets. A node without a group is in the group ungrouped. Text from the API is never a " +
+			"template. Make a script once, and use it with any program of Ansible.\nThe manager knows nothing of " +
+			"such runs: they hold no node and leave no history.",
 		selects: true,
 		formats: []string{print.FormatJSON},
 		flags: []cli.Flag{
@@ -32,8 +32,8 @@ func (a *app) inventory() *cli.Command {
 			&cli.BoolFlag{Name: "script", Usage: "print an inventory script with the other options in it"},
 			&cli.StringFlag{
 				Name: "known-hosts",
-				Usage: "write the recorded ssh host keys to this `FILE`, and have ssh check them there; other lines stay " +
-					"(--script: beside the script by default)",
+				Usage: "write the recorded ssh host keys to this `FILE`, and have ssh check them there; other lines " +
+					"stay (--script: beside the script by default)",
 			},
 			selectorFlag(),
 			groupFilterFlag(),

@@ -46,7 +46,11 @@ func CheckFile(file string) (string, error) {
 // knownHostsArgs are the options of ssh that make it use the file and no other.
 func knownHostsArgs(file string) []string {
 	// ssh adds the key of a first contact in a form that KnownHosts can replace.
-	return []string{"-o", "UserKnownHostsFile=" + file, "-o", "GlobalKnownHostsFile=/dev/null", "-o", "HashKnownHosts=no"}
+	return []string{
+		"-o", "UserKnownHostsFile=" + file,
+		"-o", "GlobalKnownHostsFile=/dev/null",
+		"-o", "HashKnownHosts=no",
+	}
 }
 
 // KnownHosts writes the recorded keys of the hosts to the file, in place of other keys

@@ -101,7 +101,8 @@ func hostVars(h api.InventoryHost, file string) (map[string]any, error) {
 			marked, err := mark(value, part.text)
 			if err != nil {
 				return nil, inventory.Errorf(inventory.KindInvalid, "the variable %s of %s %w", name, h.Name, err).
-					Do("rename the key; clusterctl vars get --node %s --merged shows who sets it", api.ShellQuote(h.Name))
+					Do("rename the key; to see who sets it: clusterctl vars get --node %s --merged",
+						api.ShellQuote(h.Name))
 			}
 
 			vars[name] = marked

@@ -159,6 +159,7 @@ func setUpScript(e *testscript.Env) error {
 	e.Setenv("CLUSTERM_URL", "unix://"+p.socket())
 	e.Setenv("SOCKET", p.socket())
 	e.Setenv("DAEMON", d.socket()) // without the proxy, during an outage
+
 	collection, err := filepath.Abs("../../ansible/collection")
 	if err != nil {
 		return err

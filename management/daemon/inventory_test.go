@@ -99,11 +99,12 @@ func TestLiveInventoryPlugin(t *testing.T) {
 	s.must(err)
 
 	pin := client.Fingerprint(ca)
+	digits := strings.ToUpper(strings.TrimPrefix(pin, "sha256:"))
 	a.write("token", token.Token+"\n")
 
 	for _, c := range []struct{ options, want string }{
 		{"ca_fingerprint: " + pin + "\ntoken_file: " + a.path("token"), `"a-1"`},
-		{"ca_fingerprint: '" + strings.ToUpper(strings.TrimPrefix(pin, "sha256:")) + "'\ntoken_file: " + a.path("token"), `"a-1"`},
+		{"ca_fingerprint: '" + digits + "'\ntoken_file: " + a.path("token"), `"a-1"`},
 		{"ca_file: " + filepath.Join(s.pkiDir(), "ca.pem") + "\ntoken_file: " + a.path("token"), `"a-1"`},
 		{"ca_fingerprint: sha256:" + strings.Repeat("0", 64) + "\ntoken_file: " + a.path("token"), "has another CA"},
 		{"ca_fingerprint: sha256:12\ntoken_file: " + a.path("token"), "is not a fingerprint"},
@@ -138,7 +139,8 @@ func TestLiveInventoryOfManyNodes(t *testing.T) {
 		r := api.Report{Observer: fmt.Sprintf("rack%d", part)}
 		for i := part; i < part+api.MaxObservations; i++ {
 			r.Observations = append(r.Observations, api.Observation{
-				Label: "n", Serial: fmt.Sprintf("%05d", i), Addr: fmt.Sprintf("10.1.%d.%d", i/250, i%250+1), Alive: true,
+				Label: "n", Serial: fmt.Sprintf("%05d", i),
+				Addr: fmt.Sprintf("10.1.%d.%d", i/250, i%250+1), Alive: true,
 			})
 		}
 
@@ -146,7 +148,8 @@ func TestLiveInventoryOfManyNodes(t *testing.T) {
 		s.must(err)
 	}
 
-	_, err := s.PatchVars(s.ctx(), client.ScopeGlobal, api.Vars{"motd": "hello", "dns": []string{"10.0.0.1", "10.0.0.2"}})
+	vars := api.Vars{"motd": "hello", "dns": []string{"10.0.0.1", "10.0.0.2"}}
+	_, err := s.PatchVars(s.ctx(), client.ScopeGlobal, vars)
 	s.must(err)
 
 	begun := time.Now()

@@ -29,8 +29,10 @@ func TestInventory(t *testing.T) {
 		Variables: map[state.Scope]configuration.Vars{
 			state.ScopeGlobal:                  {"motd": "global", "only": "{{ global }}", "api_token": "s3cret"},
 			state.ScopeGroup("service-worker"): {"motd": "group"},
-			state.ScopeNode("web-1"):           {"motd": "node", "db": map[string]any{"password": "s3cret", "host": "h"}},
-			state.ScopeNode("web-10"):          {"motd": "another node"},
+			state.ScopeNode("web-1"): {
+				"motd": "node", "db": map[string]any{"password": "s3cret", "host": "h"},
+			},
+			state.ScopeNode("web-10"): {"motd": "another node"},
 		},
 		Connections: map[string]configuration.Connection{"web-1": {Port: 2222}, "web-10": {Port: 23}},
 	}
@@ -60,7 +62,8 @@ func TestInventory(t *testing.T) {
 	}
 
 	for name, want := range map[string]any{
-		"motd": "node", "only": "{{ global }}", "ansible_user": "admin", "ansible_port": 2222, "node_commissioned": false,
+		"motd": "node", "only": "{{ global }}", "node_commissioned": false,
+		"ansible_user": "admin", "ansible_port": 2222,
 		"clusterm_status": "Quarantined", "clusterm_state": "Disappeared", "node_group": "service-worker",
 		"ansible_ssh_common_args": "-o HostKeyAlias=web-1 -o StrictHostKeyChecking=accept-new -o ProxyJump=gate",
 	} {

@@ -11,8 +11,13 @@ import (
 // TestOwnAnsible: a stock Ansible of the operator reaches the nodes by script and by
 // plugin, with the recorded host keys, and refuses a host with another key. A killed
 // manager is a clear error, and no host is taken for another one.
-func TestOwnAnsible(t *testing.T) {
-	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
+func TestOwnAnsible(t *testing.T) { testOwnAnsible(t, "") }
+
+// TestOwnAnsibleDebian13 has a newer Ansible, with other rules about templates.
+func TestOwnAnsibleDebian13(t *testing.T) { testOwnAnsible(t, "trixie") }
+
+func testOwnAnsible(t *testing.T, suite string) {
+	w := newWorld(t, setup{testPlaybooks: true, hosts: 3, suite: suite})
 	w.commission(master, "host2")
 	w.ctl("vars", "set", "--global", "motd={{ lookup('pipe', 'touch /root/evaluated') }}")
 
