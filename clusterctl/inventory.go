@@ -22,8 +22,9 @@ func (a *app) inventory() *cli.Command {
 		usage: "print the nodes as an inventory for your own Ansible",
 		about: "The hosts have the groups, the connection and the variables that a run of the manager gives them, " +
 			"without secrets. A node without a group is in the group ungrouped. Text from the API is never a " +
-			"template. Make a script once, and use it with any program of Ansible.\nThe manager knows nothing of " +
-			"such runs: they hold no node and leave no history.",
+			"template. Make a script once, and use it with any program of Ansible: chmod +x nodes.sh, then " +
+			"ansible -i ./nodes.sh all -m ping.\nThe manager knows nothing of such runs: they hold no node and leave " +
+			"no history.",
 		selects: true,
 		formats: []string{print.FormatJSON},
 		flags: []cli.Flag{
@@ -39,8 +40,7 @@ func (a *app) inventory() *cli.Command {
 			groupFilterFlag(),
 		},
 		examples: []string{
-			"clusterctl inventory --script > nodes.sh && chmod +x nodes.sh",
-			"ansible -i ./nodes.sh service-worker -m ping",
+			"clusterctl inventory --script > nodes.sh",
 			"clusterctl inventory --script -l status=Allocated,rack=r1 > rack1.sh",
 			"clusterctl inventory --list --known-hosts /srv/play/known_hosts",
 			"clusterctl inventory --host web-1-AB12",

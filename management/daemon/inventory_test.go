@@ -219,8 +219,8 @@ func (a controller) run(program string, args ...string) string {
 
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir, "LC_ALL=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1", "ANSIBLE_NOCOLOR=1",
-		"ANSIBLE_CONFIG=" + a.path("ansible.cfg"), "ANSIBLE_COLLECTIONS_PATHS=" + a.dir,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir, "LC_ALL=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1",
+		"ANSIBLE_NOCOLOR=1", "ANSIBLE_CONFIG=" + a.path("ansible.cfg"), "ANSIBLE_COLLECTIONS_PATHS=" + a.dir,
 	}
 
 	out, err := cmd.CombinedOutput()
