@@ -47,7 +47,7 @@ var verbHelps = map[inventory.Verb]verbHelp{
 			"clusterctl discover -f hosts.txt",
 			"clusterctl discover fd00::11 -e '{\"agent_interface\": \"eth1\"}'",
 			"clusterctl discover 192.168.2.11 --take-over --reason 'its manager is gone'",
-			"clusterctl discover 192.168.2.11 --host-key '192.168.2.11=ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI…'",
+			"clusterctl discover 192.168.2.11 --host-key \"192.168.2.11=ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI…\"",
 			"clusterctl discover 192.168.2.11 192.168.2.12 --known-hosts site_known_hosts",
 		},
 		flags: func() []cli.Flag { return []cli.Flag{knownHostsFlag()} },

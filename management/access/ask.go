@@ -19,8 +19,11 @@ type Question struct {
 }
 
 // Questions lists what a caller may ask for, in the order of the documentation: the
-// verbs that change no status first.
-var Questions = slices.Concat([]Question{
+// requests without a job first.
+var Questions = append(requests, jobQuestions()...)
+
+// requests are the questions about requests without a job.
+var requests = []Question{
 	{"get", Route{http.MethodGet, "/v1/nodes/{name}"}, "read the record"},
 	{"history", Route{http.MethodGet, "/v1/nodes/{name}/history"}, "read the history"},
 	{"explain", Route{http.MethodGet, "/v1/nodes/{name}/explanation"}, "read why it is as it is"},
@@ -29,14 +32,15 @@ var Questions = slices.Concat([]Question{
 	{"get-vars", Route{http.MethodGet, "/v1/vars/nodes/{name}"}, "read the variables"},
 	{"set-vars", Route{http.MethodPatch, "/v1/vars/nodes/{name}"}, "change the variables"},
 	{"forget", Route{http.MethodPost, "/v1/forget"}, "remove the record"},
-}, jobQuestions())
+}
 
-// jobQuestions returns the verbs of jobs on nodes.
+// jobQuestions returns the verbs of jobs on nodes, unless a request has the same name.
 func jobQuestions() []Question {
 	var all []Question
 
 	for _, t := range inventory.Lifecycle {
-		if t.ChangesStatus() && !t.TakesAddrs && t.Verb != inventory.VerbForget {
+		named := slices.ContainsFunc(requests, func(q Question) bool { return q.Verb == string(t.Verb) })
+		if t.ChangesStatus() && !t.TakesAddrs && !named {
 			all = append(all, Question{string(t.Verb), Route{http.MethodPost, "/v1/jobs"}, t.Meaning})
 		}
 	}

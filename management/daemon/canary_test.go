@@ -256,6 +256,7 @@ func (s *site) checkAnswers() {
 
 	params := strings.NewReplacer(
 		"/vars/groups/{name}", "/vars/groups/"+inventory.GroupMaster, "{name}", "a-1", "{id}", "1", "{job}", "1",
+		"/can-i", "/can-i?verb=get&node=a-1",
 	)
 	answered := 0
 

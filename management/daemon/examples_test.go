@@ -326,6 +326,9 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 	case "conflict":
 		err = inventory.Errorf(inventory.KindConflict, "it was changed by somebody else meanwhile").
 			Do("read it again and repeat")
+	case "busy":
+		err = inventory.Errorf(inventory.KindBusy, "root has 64 requests open already").
+			Do("wait until one of them has ended, or let an admin raise max_requests in the configuration")
 	case "unavailable":
 		err = inventory.Errorf(inventory.KindUnavailable, "the store does not answer: %w", context.DeadlineExceeded).
 			Do("see the log of clusterm and the state of etcd")

@@ -140,7 +140,7 @@ test -e gossip.key || { echo 'it has no agent of clusterm' >&2; exit 1; }
 cat >gossip.key.new
 test -s gossip.key.new
 mv gossip.key.new gossip.key
-systemctl try-restart clusterm-agent.service`
+systemctl try-restart clusterm-agent`
 
 // PushKeys replaces the keys of the agent on a host.
 func (p keyPusher) PushKeys(ctx context.Context, h configuration.Host, keys []string) error {

@@ -122,6 +122,9 @@ func (j Job) verb() Verb {
 // TakesAddrs reports whether the targets of the job are addresses, not nodes.
 func (j Job) TakesAddrs() bool { return j.verb().Row.TakesAddrs }
 
+// ChoosesGroup reports whether the rules suggest a group for a request without one.
+func (v Verb) ChoosesGroup() bool { return v.defaultGroup }
+
 // refuseField returns the error for a field the verb does not accept.
 func (v Verb) refuseField(f inventory.Field) error {
 	var owners []string

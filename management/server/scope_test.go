@@ -97,6 +97,7 @@ func fillScoped(m *fakeManager) {
 // node, and GROUP for that of a group.
 var scopedBodies = map[string]string{
 	"PATCH /v1/nodes/{name}":                   `{"labels":{"a":"b"}}`,
+	"PUT /v1/nodes/{name}/host-keys":           `{"fingerprint":"` + configuration.Fingerprint(shownKey) + `"}`,
 	"POST /v1/forget":                          `{"nodes":["NODE"],"force":true,"reason":"x"}`,
 	"POST /v1/ping":                            `{"nodes":["NODE"]}`,
 	"POST /v1/jobs":                            `{"verb":"update","nodes":["NODE"]}`,
@@ -174,6 +175,7 @@ func scopedServer(
 		r.Host = "localhost"
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-Request-Id", "one-of-all") // problems repeat it
 
 		w := httptest.NewRecorder()
 		if strings.HasPrefix(path, api.PathWatch) {
@@ -428,7 +430,9 @@ func TestScopedWatch(t *testing.T) {
 func TestScopedUseCases(t *testing.T) {
 	t.Parallel()
 
-	whole := []string{"Tokens", "PlainHTTPRole", "CertificateRole", "Registerer"}
+	whole := []string{
+		"Tokens", "PlainHTTPRole", "CertificateRole", "Registerer", "Audit", "Trail", "Secrets", "GossipKey",
+	}
 
 	m := newFakeManager()
 	o := m.options(newFakeSettings())

@@ -196,7 +196,7 @@ func (s confinedJobs) Submit(ctx context.Context, c access.Caller, r job.Request
 	}
 
 	// The default is a group of the whole configuration.
-	if r.Verb == inventory.VerbCommission && r.Group == "" && !s.bounds.AllowsGroup("") {
+	if v, err := job.VerbOf(r.Verb); err == nil && v.ChoosesGroup() && r.Group == "" && !s.bounds.AllowsGroup("") {
 		return job.Job{}, inventory.Errorf(inventory.KindInvalid, "the request names no group").
 			Do("name one of the groups of the scope")
 	}
