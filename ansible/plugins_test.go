@@ -133,6 +133,12 @@ type event struct {
 	Action     string
 	Host       string
 	Changed    bool
+	Executed   bool
+	Foreseen   bool
+	Diff       string
+	Unjudged   bool
+	Unselected bool
+	Path       string
 	Ignored    bool
 	Item       string
 	Message    string
@@ -142,11 +148,11 @@ type event struct {
 	Unfinished []string
 }
 
-// play runs a playbook of testdata with the callback plugin.
-func play(t *testing.T, playbook string) (events []event, raw string) {
+// play runs a playbook of testdata with the callback plugin, and further arguments.
+func play(t *testing.T, playbook string, args ...string) (events []event, raw string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events")
-	cmd := command(t, "ansible-playbook", "-i", "testdata/hosts.yml", filepath.Join("testdata", playbook))
+	cmd := command(t, "ansible-playbook", append([]string{"-i", "testdata/hosts.yml", filepath.Join("testdata", playbook)}, args...)...)
 	cmd.Env = append(cmd.Env, "CLUSTERM_EVENTS="+path, "ANSIBLE_CALLBACKS_ENABLED=clusterm_events",
 		"ANSIBLE_CALLBACK_PLUGINS="+filepath.Join(playbooks(t), filepath.FromSlash(ansible.CallbackDir)))
 
@@ -292,5 +298,68 @@ func TestEventsOfARunThatStopsEarly(t *testing.T) {
 	// The last play of host one never began.
 	if want := []string{"one", "three"}; !slices.Equal(last.Unfinished, want) {
 		t.Errorf("unfinished: got %v, want %v in\n%s", last.Unfinished, want, raw)
+	}
+}
+
+// TestEventsOfACheck: a check reports what would change, with its difference, and what it cannot judge.
+func TestEventsOfACheck(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	for name, content := range map[string]string{"a": "new a\n", "b": "by hand\n"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o644); err != nil { //nolint:gosec // as the task
+			t.Fatal(err)
+		}
+	}
+
+	events, raw := play(t, "check.yml", "--check", "--diff", "-e", "folder="+folder)
+
+	var found []string
+
+	for _, e := range events {
+		if e.Host == "" {
+			continue
+		}
+
+		line := e.Event + " " + e.Task
+		for word, set := range map[string]bool{" foreseen": e.Foreseen, " unjudged": e.Unjudged, " executed": e.Executed} {
+			if set {
+				line += word
+			}
+		}
+
+		if (e.Path != "") != (e.Foreseen || e.Unjudged || e.Executed) {
+			t.Errorf("%s has the path %q", line, e.Path)
+		}
+
+		found = append(found, line)
+	}
+
+	want := []string{
+		"ok Differs foreseen", "ok Hidden foreseen", "skipped Not judged unjudged", "ok Judged by what it creates",
+		"skipped Not judged in a loop unjudged", "skipped Skipped for its condition", "skipped Skipped without items",
+		"ok Executed executed",
+	}
+	if !slices.Equal(found, want) {
+		t.Fatalf("got %q, want %q in\n%s", found, want, raw)
+	}
+
+	for _, e := range events {
+		switch {
+		case e.Task == "Differs" && e.Host != "":
+			if !strings.Contains(e.Diff, "\n-by hand\n+new b") || strings.Contains(e.Diff, "new a") {
+				t.Errorf("the difference is %q", e.Diff)
+			}
+
+			if e.Path != "testdata/check.yml:8" {
+				t.Errorf("the path is %q", e.Path)
+			}
+		case e.Task == "Hidden" && e.Host != "" && e.Diff != "the result is hidden by no_log":
+			t.Errorf("the hidden difference is %q", e.Diff)
+		}
+	}
+
+	if strings.Contains(raw, "hunter2") {
+		t.Error("the events contain a secret")
 	}
 }

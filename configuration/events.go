@@ -38,7 +38,14 @@ type Event struct {
 	// Unselected: none of the chosen tags selects the task. It runs all the same, as one with the tag always does.
 	Unselected bool `json:"unselected,omitempty"`
 	// Executed: the task runs in spite of a check, because it has check_mode: false.
-	Executed bool             `json:"executed,omitempty"`
+	Executed bool `json:"executed,omitempty"`
+	// Foreseen: in a check, the task would change Host. Diff is the difference, in the format of diff -u, if the module
+	// reports one.
+	Foreseen bool   `json:"foreseen,omitempty"`
+	Diff     string `json:"diff,omitempty"`
+	// Unjudged: the task was skipped because the run is a check, at least in part.
+	Unjudged bool             `json:"unjudged,omitempty"`
+	Path     string           `json:"path,omitempty"`    // FILE:LINE of a task worth a look, in the playbooks
 	Ignored  bool             `json:"ignored,omitempty"` // the playbook ignores the failure
 	Item     string           `json:"item,omitempty"`    // of a loop; JSON unless it is a string
 	Message  string           `json:"message,omitempty"`
@@ -170,7 +177,10 @@ type HostResult struct {
 	// Selected: there is a result of a task that the chosen tags select.
 	Selected bool `json:"selected,omitempty"`
 	// Executed counts the tasks that a check executed, and that changed the host or failed.
-	Executed   int    `json:"executed,omitempty"`
+	Executed int `json:"executed,omitempty"`
+	// Foreseen counts the tasks that would change the host, and Unjudged those that a check cannot judge.
+	Foreseen   int    `json:"foreseen,omitempty"`
+	Unjudged   int    `json:"unjudged,omitempty"`
 	Unfinished bool   `json:"unfinished,omitempty"` // the run stopped before the host had all its plays
 	Final      bool   `json:"final,omitempty"`      // the counts are Ansible's, at the end of the run
 	Task       string `json:"task,omitempty"`       // the last one with a failure that is not ignored
@@ -255,6 +265,14 @@ func (r *HostResult) add(e Event) {
 
 	if e.Executed && (e.Changed || e.Event == EventFailed) {
 		r.Executed++
+	}
+
+	if e.Foreseen {
+		r.Foreseen++
+	}
+
+	if e.Unjudged {
+		r.Unjudged++
 	}
 
 	switch e.Event {

@@ -281,3 +281,24 @@ func TestExplainJumpFailure(t *testing.T) {
 		}
 	}
 }
+
+// TestSummarizeCheck counts what a check found, apart from what it executed.
+func TestSummarizeCheck(t *testing.T) {
+	t.Parallel()
+
+	var s EventStream
+
+	got := Summarize(s.Write([]byte(`{"event":"ok","host":"a","changed":true,"foreseen":true,"diff":"-x\n+y"}
+{"event":"ok","host":"a","changed":true,"foreseen":true,"unjudged":true}
+{"event":"ok","host":"a","changed":true,"executed":true}
+{"event":"skipped","host":"a","unjudged":true}
+{"event":"skipped","host":"a"}
+`)))["a"]
+
+	want := HostResult{
+		Host: "a", Begun: true, Selected: true, OK: 3, Changed: 3, Skipped: 2, Executed: 1, Foreseen: 2, Unjudged: 2,
+	}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}

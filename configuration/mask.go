@@ -219,6 +219,38 @@ func (m *EventMask) flush() error {
 	return err
 }
 
+// maskDiff masks a difference. Where a changed line has a secret, neighbours may have its former value, which nothing
+// here knows: all changed lines around it are hidden.
+func (m *EventMask) maskDiff(text string) string {
+	lines := strings.Split(text, "\n")
+	// A backslash begins the remark that a file has no newline at its end.
+	changed := func(line string) bool { return line != "" && strings.ContainsRune(`-+\`, rune(line[0])) }
+	header := func(line string) bool { return strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "+++ ") }
+
+	for from := 0; from < len(lines); {
+		to := from + 1
+		for changed(lines[from]) && !header(lines[from]) && to < len(lines) && changed(lines[to]) {
+			to++
+		}
+
+		part := strings.Join(lines[from:to], "\n")
+		secret := m.mask.MaskText(part) != part
+
+		for i := from; i < to; i++ {
+			switch {
+			case secret && to-from > 1:
+				lines[i] = lines[i][:1] + Hidden
+			case secret:
+				lines[i] = m.mask.MaskText(lines[i])
+			}
+		}
+
+		from = to
+	}
+
+	return strings.Join(lines, "\n")
+}
+
 func (m *EventMask) maskLine(line []byte) []byte {
 	masked := m.mask.MaskText(string(line))
 	if masked == string(line) {
@@ -234,6 +266,10 @@ func (m *EventMask) maskLine(line []byte) []byte {
 		if text, ok := event[field].(string); ok {
 			event[field] = m.mask.MaskText(text)
 		}
+	}
+
+	if text, ok := event["diff"].(string); ok {
+		event["diff"] = m.maskDiff(text)
 	}
 
 	var out bytes.Buffer

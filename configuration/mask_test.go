@@ -88,3 +88,31 @@ func TestEventMask(t *testing.T) {
 		}
 	}
 }
+
+// TestEventMaskDiff: a difference shows neither a secret nor the value in its place.
+func TestEventMaskDiff(t *testing.T) {
+	t.Parallel()
+
+	diff := "--- before: /etc/a\n+++ after: /etc/a\n@@ -1,3 +1,3 @@\n name=x\n-port=1\n+port=2\n same\n" +
+		"-password=former\n\\ No newline at end of file\n+password=hunter2\n"
+
+	line, err := json.Marshal(Event{Event: EventOK, Host: "a", Foreseen: true, Diff: diff})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var out strings.Builder
+
+	m := NewEventMask(&out, []string{"hunter2"})
+	if _, err := m.Write(append(line, '\n')); err != nil {
+		t.Fatal(err)
+	}
+
+	e, ok := ParseEvent([]byte(out.String()))
+	want := "--- before: /etc/a\n+++ after: /etc/a\n@@ -1,3 +1,3 @@\n name=x\n-port=1\n+port=2\n same\n" +
+		"-(hidden)\n\\(hidden)\n+(hidden)\n"
+
+	if !ok || e.Diff != want || !e.Foreseen {
+		t.Errorf("%q", out.String())
+	}
+}

@@ -164,6 +164,83 @@ class Cause(unittest.TestCase):
         self.assertEqual(events.cause(result(msg="a\udcffb")), "a?b")
 
 
+class Check(unittest.TestCase):
+    def task(self, check_mode=True, no_log=False):
+        return types.SimpleNamespace(check_mode=check_mode, no_log=no_log, get_path=lambda: os.getcwd() + "/site.yml:7")
+
+    def setUp(self):
+        self.arguments, events.context.CLIARGS = events.context.CLIARGS, {"check": True}
+
+    def tearDown(self):
+        events.context.CLIARGS = self.arguments
+
+    def test_foreseen(self):
+        self.assertTrue(events.foreseen(self.task(), {"changed": True}))
+        self.assertFalse(events.foreseen(self.task(), {}))
+        self.assertFalse(events.foreseen(self.task(check_mode=False), {"changed": True}))
+        events.context.CLIARGS = {"check": False}
+        self.assertFalse(events.foreseen(self.task(), {"changed": True}))
+
+    def test_unjudged(self):
+        for want, values in (
+            (True, {"msg": "Command would have run if not in check mode"}),
+            (True, {"msg": "remote module (x) does not support check mode"}),
+            (True, {"results": [{"skipped": True, "skip_reason": "x"}, {"skipped": True}]}),
+            (True, {"censored": "hidden"}),
+            (False, {"skip_reason": "Conditional result was False"}),
+            (False, {"skipped_reason": "No items in the list", "results": []}),
+            (False, {"results": [{"skipped": True, "false_condition": "x"}]}),
+        ):
+            self.assertEqual(events.unjudged(self.task(), values, True), want, values)
+        self.assertTrue(events.unjudged(self.task(), {"results": [{"changed": True}, {"skipped": True}]}))
+        self.assertFalse(events.unjudged(self.task(), {"results": [{"changed": True}]}))
+        self.assertFalse(events.unjudged(self.task(), {"censored": "hidden"}))
+        self.assertFalse(events.unjudged(self.task(check_mode=False), {}, True))
+        events.context.CLIARGS = {"check": False}
+        self.assertFalse(events.unjudged(self.task(), {}, True))
+
+    def test_lines_are_whole(self):
+        self.assertEqual(events.whole_lines("a\n\x1b[31m-b\x1b[0m\n", 100), "a\n-b")
+        self.assertEqual(events.whole_lines("aa\nbb\ncc", 6), "aa\nbb\n…")
+        self.assertEqual(events.whole_lines("+" + "x" * 2000, 100), "+(a line of 2001 characters)")
+
+    def test_place(self):
+        self.assertEqual(events.place(self.task()), "site.yml:7")
+        self.assertEqual(
+            events.place(types.SimpleNamespace(get_path=lambda: "/elsewhere/roles/etcd/tasks/main.yml:3")),
+            "roles/etcd/tasks/main.yml:3",
+        )
+        self.assertEqual(events.place(types.SimpleNamespace(get_path=lambda: None)), "")
+
+    def difference(self, plugin, no_log=False, **values):
+        return plugin.difference(
+            types.SimpleNamespace(
+                result=values, task=self.task(no_log=no_log), host=types.SimpleNamespace(get_name=lambda: "a")
+            )
+        )
+
+    def test_difference(self):
+        plugin = events.CallbackModule()
+        diff = {"before": "one\ntwo\n", "after": "one\n2\n", "before_header": "/etc/a"}
+        text = self.difference(plugin, changed=True, diff=[diff])
+        self.assertIn("--- before: /etc/a", text)
+        self.assertIn("\n-two\n+2", text)
+        items = [{"changed": True, "diff": diff}, {"changed": False, "diff": diff}, {"changed": True, "censored": "x"}]
+        self.assertEqual(self.difference(plugin, changed=True, results=items), text)
+        items[0]["_ansible_no_log"] = True
+        self.assertEqual(self.difference(plugin, changed=True, results=items), events.HIDDEN)
+        self.assertEqual(self.difference(plugin, no_log=True, changed=True, diff=[diff]), events.HIDDEN)
+        self.assertEqual(self.difference(plugin, changed=True), "")
+
+    def test_the_differences_of_a_host_are_bounded(self):
+        plugin = events.CallbackModule()
+        diff = {"before": "", "after": "a line\n" * 10000}
+        sizes = [len(self.difference(plugin, changed=True, diff=[diff]).encode()) for _ in range(20)]
+        self.assertLessEqual(max(sizes), events.DIFF_BYTES + 16)
+        self.assertLessEqual(sum(sizes), events.HOST_DIFF_BYTES + 20 * 16)
+        self.assertGreater(sum(sizes), events.HOST_DIFF_BYTES // 2)
+
+
 class File(unittest.TestCase):
     def plugin(self, path):
         os.environ["CLUSTERM_EVENTS"] = path

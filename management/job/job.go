@@ -110,6 +110,8 @@ type HostResult struct {
 	Done        bool   // the play reached its end without a failure
 	Selected    bool   // a task acted that the job's tags select
 	Executed    int    // tasks that a check executed, with a change or a failure
+	Foreseen    int    // tasks that would change the host, found by a check
+	Unjudged    int    // tasks that a check cannot judge
 	Task        string // the task that failed
 	Message     string
 }

@@ -21,6 +21,8 @@ DOCUMENTATION = """
       - An event never contains the arguments or the whole result of a task. The event of a failure contains its message
         and the end of its output; for a task with C(no_log), neither.
       - The event of a task has C(unselected) if only its tag C(always) lets it run, and C(executed) if it runs in a check.
+      - In a check, it has C(foreseen) if the task would change the host, with the C(diff) as far as the module reports
+        one, and C(unjudged) if the task was skipped because of the check. The texts of a host have a limit.
       - An error of the file ends the events, but never the run.
       - In a run with the limit C(job_targets), a play whose own C(hosts) names C(job_helpers) acts on that group as
         well. Every other play stays within the limit. The run ends if that cannot be ensured.
@@ -32,8 +34,12 @@ MESSAGE_BYTES = 4096
 HEADLINE_BYTES = 240
 HEADLINE_LINES = 3
 ITEM_BYTES = 256
+DIFF_BYTES = 16 << 10  # of one task on one host
+DIFF_LINE_BYTES = 1024
+HOST_DIFF_BYTES = 128 << 10  # of all tasks on one host
 OUTPUT_LINES = 20  # of stdout and of stderr, in a message
 CUT = "…"
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 HIDDEN = "the result is hidden by no_log"
 TARGETS = "job_targets"
 HELPERS = "job_helpers"
@@ -104,6 +110,53 @@ def executed(task):
     """Report whether the run is a check, and the task is executed all the same."""
     # An expression is not evaluated here, so it counts as executed.
     return bool(context.CLIARGS.get("check")) and getattr(task, "check_mode", True) is not True
+
+
+def foreseen(task, values):
+    """Report whether the run is a check, and the task would change the host."""
+    return bool(context.CLIARGS.get("check") and values.get("changed") and not executed(task))
+
+
+def unjudged(task, values, skipped=False):
+    """Report whether the run is a check, and the task was skipped because of that, wholly or in part.
+
+    skipped: the task was skipped as a whole. Only the results of its items say so themselves.
+
+    A module that does not support check mode skips itself, and a command without
+    C(creates) or C(removes) does. Ansible gives a reason when it skips a task
+    for its condition. no_log hides that reason, so such a task counts as unjudged.
+    """
+    if not context.CLIARGS.get("check") or executed(task):
+        return False
+    items = [item for item in values.get("results") or () if isinstance(item, dict) and item.get("skipped")]
+    reasons = ("skip_reason", "skipped_reason", "false_condition")
+    return any(not any(name in part for name in reasons) for part in items or [values] * skipped)
+
+
+def whole_lines(text, limit):
+    """Return the first lines of text within limit bytes. A line is never cut: a part of a secret could not be masked."""
+    lines, size = [], 0
+    for line in COLOUR.sub("", str(text)).splitlines():
+        if len(line.encode("utf-8", "replace")) > DIFF_LINE_BYTES:
+            line = "%s(a line of %d characters)" % (line[:1], len(line))
+        size += len(line.encode("utf-8", "replace")) + 1
+        if size > limit:
+            lines.append(CUT)
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def place(task):
+    """Return the file and line of a task, relative to the folder of playbooks or to that of the bundled roles."""
+    path, _, line = str(task.get_path() or "").rpartition(":")
+    if not path:
+        return ""
+    relative = os.path.relpath(path, os.getcwd())
+    if relative.startswith(".."):
+        at = path.rfind("/roles/")
+        relative = path[at + 1:] if at >= 0 else os.path.basename(path)
+    return shorten("%s:%s" % (relative, line), ITEM_BYTES)
 
 
 def cause(result):
@@ -240,6 +293,7 @@ class CallbackModule(CallbackBase):
         self.batch = []  # hosts of the current batch of the current play
         self.abandoned = False  # Ansible has given up the current play
         self.warned = False
+        self.diff_bytes = {}  # host: bytes of its differences so far
         path = os.environ.get("CLUSTERM_EVENTS")
         if path:
             try:
@@ -282,7 +336,26 @@ class CallbackModule(CallbackBase):
         if start is not None:
             fields["seconds"] = round(time.monotonic() - start, 3)
         fields.update(unselected=unselected(task), executed=executed(task))
+        if fields.get("foreseen") or fields.get("unjudged") or fields["executed"] or event == "failed":
+            fields["path"] = place(task)
         self.emit(event, host=host, **self.task_fields(task), **fields)
+
+    def difference(self, result):
+        """Return the differences that a check foresees, as far as the module reports them and the host has room."""
+        values = attribute(result, "result")
+        if is_hidden(result, values):
+            return HIDDEN
+        texts = []
+        for part in values.get("results") or [values]:
+            if not isinstance(part, dict) or not part.get("changed") or not part.get("diff"):
+                continue
+            hidden = "censored" in part or part.get("_ansible_no_log")
+            texts.append(HIDDEN if hidden else self._get_diff(part["diff"]))
+        host = attribute(result, "host").get_name()
+        left = HOST_DIFF_BYTES - self.diff_bytes.get(host, 0)
+        text = whole_lines("\n".join(str(t).rstrip("\n") for t in texts), min(DIFF_BYTES, left))
+        self.diff_bytes[host] = self.diff_bytes.get(host, 0) + len(text.encode("utf-8", "replace"))
+        return text
 
     # Callbacks of the run and its plays.
 
@@ -361,11 +434,20 @@ class CallbackModule(CallbackBase):
 
     @never_fails
     def v2_runner_on_ok(self, result):
-        self.report("ok", result, changed=bool(attribute(result, "result").get("changed")))
+        task, values = attribute(result, "task"), attribute(result, "result")
+        would = foreseen(task, values)
+        self.report(
+            "ok",
+            result,
+            changed=bool(values.get("changed")),
+            foreseen=would,
+            unjudged=unjudged(task, values),
+            diff=self.difference(result) if would else "",
+        )
 
     @never_fails
     def v2_runner_on_skipped(self, result):
-        self.report("skipped", result)
+        self.report("skipped", result, unjudged=unjudged(attribute(result, "task"), attribute(result, "result"), True))
 
     @never_fails
     def v2_runner_on_failed(self, result, ignore_errors=False):
