@@ -14,6 +14,8 @@ type Play struct {
 	Hosts []string // the patterns, as written
 	// Unknown: the play is behind an import that only Ansible can resolve.
 	Unknown bool
+	// Executed are the tasks that run even in check mode. Only an Outline has them.
+	Executed []Executed
 }
 
 // Match is the answer of a play's text to the question of whether it acts on a host.
@@ -115,4 +117,20 @@ func matchIf(matched bool) Match {
 	}
 
 	return No
+}
+
+// Outline is what the text of a playbook shows about a run in check mode.
+type Outline struct {
+	Missing bool // the folder has no such playbook
+	Plays   []Play
+}
+
+// Executed is a task that runs even in check mode, because it has check_mode: false.
+type Executed struct {
+	Name string
+	Path string // FILE:LINE, in the folder of playbooks or in that of the bundled roles
+	// Reads: the task declares that it changes nothing (changed_when: false).
+	Reads bool
+	// Dynamic: in place of a task, an include that only Ansible can resolve.
+	Dynamic bool
 }

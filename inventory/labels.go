@@ -58,7 +58,7 @@ func isLabelPrefix(s string) bool {
 // including the connection and the rivals, which the API adds to the record.
 var nodeFields = []string{
 	"name", "label", "serial", "addr", "status", "prev_status", "state", "prev_state", "group", "residue", "playbooks",
-	"applied", "last_error", "job", "verb", "before", "labels", "seen", "duplicates", "host_keys", "entries",
+	"applied", "last_error", "verification", "job", "verb", "before", "labels", "seen", "duplicates", "host_keys", "entries",
 	"created", "updated", "revision", "connection", "addr_rivals", "announced_from",
 }
 

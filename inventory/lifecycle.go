@@ -17,7 +17,7 @@ const (
 	Unallocated     Status = "Unallocated"     // ready to be commissioned
 	Provisioning    Status = "Provisioning"    // being configured by a commission
 	Allocated       Status = "Allocated"       // commissioned, in service
-	Maintenance     Status = "Maintenance"     // being updated, or configured or upgraded in place
+	Maintenance     Status = "Maintenance"     // being updated, verified, or configured or upgraded in place
 	Decommissioning Status = "Decommissioning" // being decommissioned, cleared or forgotten
 	Decommissioned  Status = "Decommissioned"  // configuration removed; may be commissioned again
 	Quarantined     Status = "Quarantined"     // possibly unclean, or another host under this name
@@ -32,7 +32,7 @@ var Statuses = []struct {
 	{Unallocated, "ready to be commissioned", false},
 	{Provisioning, "being configured by a commission", true},
 	{Allocated, "commissioned, in service", false},
-	{Maintenance, "being updated (provisioned again), or configured or upgraded in place", true},
+	{Maintenance, "being updated (provisioned again), verified, or configured or upgraded in place", true},
 	{Decommissioning, "being decommissioned, cleared or forgotten", true},
 	{Decommissioned, "configuration removed; may be commissioned again", false},
 	{Quarantined, "possibly unclean, or another host under this name; fenced until an operator clears it", false},
@@ -104,6 +104,7 @@ const (
 	VerbUpdate       Verb = "update"       // provision a node again, optionally in another group
 	VerbApply        Verb = "apply"        // configure a node again in place
 	VerbMaintenance  Verb = "maintenance"  // upgrade a node in place
+	VerbVerify       Verb = "verify"       // compare a node with the configuration that it should carry
 	VerbDecommission Verb = "decommission" // take a node out of service and clean it, best effort
 	VerbClear        Verb = "clear"        // clean a quarantined node and trust it again
 	VerbForget       Verb = "forget"       // remove the record of a node, leaving a tombstone
@@ -154,6 +155,7 @@ const (
 	FieldCheck       Field = "check"
 	FieldTags        Field = "tags"
 	FieldSkipTags    Field = "skip_tags"
+	FieldStrict      Field = "strict"
 )
 
 // The options of verbs that can take their nodes batch by batch.
@@ -245,6 +247,20 @@ var Lifecycle = []Transition{
 		Options: optionsInPlace,
 		Meaning: "upgrade nodes in place",
 		Failure: "Allocated, with `last_error` set and the applied configuration unknown; nothing is cleaned up",
+	},
+	{
+		Verb: VerbVerify, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
+		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true,
+		Options: []Option{
+			{FieldExtraVars, "variables for this verification only"},
+			optionSerial,
+			{FieldMaxFailures, "the number of nodes without a verdict with which the next batch still begins (default: 0)"},
+			{FieldPlaybooks, "the playbooks to compare with: current for the configured folder (default: those that" +
+				" configured each node)"},
+			{FieldStrict, "take a node with tasks that check mode cannot judge for unknown, not for clean"},
+		},
+		Meaning: "compare nodes in service with the configuration that they should carry, and change nothing",
+		Failure: "Allocated, as before; the verdict is unknown",
 	},
 	{
 		Verb: VerbDecommission, From: []Status{Allocated, Quarantined}, Through: Decommissioning,

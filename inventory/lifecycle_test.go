@@ -27,6 +27,7 @@ var table = []struct {
 	{VerbUpdate, "Allocated", Maintenance, Allocated, Unallocated, Quarantined, true, false},
 	{VerbApply, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true},
 	{VerbMaintenance, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true},
+	{VerbVerify, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true},
 	{
 		VerbDecommission, "Allocated Quarantined",
 		Decommissioning, Decommissioned, Decommissioned, Decommissioned, false, false,

@@ -35,6 +35,9 @@ type Node struct {
 	Playbooks map[string]string
 	// LastError is the error of the last verb. The next verb clears it.
 	LastError string
+	// Verification is the last verdict on a node in service, or nil. A verb that may have changed the host
+	// clears it.
+	Verification *Verdict
 
 	Job  string // id of the job that holds the node
 	Verb Verb   // the verb of that job
@@ -135,6 +138,11 @@ func (n Node) Clone() Node {
 	n.Labels = maps.Clone(n.Labels)
 	n.Playbooks = maps.Clone(n.Playbooks)
 	n.Seen = maps.Clone(n.Seen)
+
+	if n.Verification != nil {
+		v := *n.Verification
+		n.Verification = &v
+	}
 
 	if n.Before != nil {
 		b := *n.Before
@@ -238,8 +246,11 @@ type Outcome struct {
 	Residue   []string
 	// AsBefore: the job has left the node as it was. All other fields are those of the job alone.
 	AsBefore bool
-	Error    string // becomes LastError
-	Reason   string
+	// Untouched: no task of the job may have changed the host.
+	Untouched bool
+	Verdict   *Verdict // of a verification; nil: the job has none
+	Error     string   // becomes LastError
+	Reason    string
 }
 
 // Release ends the verb with the outcome and frees the node of its job.
@@ -251,6 +262,14 @@ func (n Node) Release(o Outcome, t Trigger) (Node, HistoryEntry) {
 	} else {
 		m.PrevStatus, m.Status = n.Status, o.Status
 		m.Group, m.Applied, m.Playbooks, m.Residue, m.LastError = o.Group, o.Applied, o.Playbooks, o.Residue, o.Error
+	}
+
+	switch {
+	case o.Verdict != nil:
+		v := *o.Verdict
+		m.Verification = &v
+	case !o.AsBefore && !o.Untouched, m.Status != Allocated:
+		m.Verification = nil
 	}
 
 	m.Job, m.Verb, m.Before = "", "", nil

@@ -275,6 +275,7 @@ func TestClone(t *testing.T) {
 	n.Duplicates, n.HostKeys, n.Before.Residue = []string{"a"}, []string{"k"}, []string{"r"}
 	n.Labels = map[string]string{"l": "v"}
 	n.Playbooks = map[string]string{"g": "d"}
+	n.Verification = &Verdict{Result: Clean}
 
 	want, err := json.Marshal(n)
 	if err != nil {
@@ -285,6 +286,7 @@ func TestClone(t *testing.T) {
 	m.Residue[0], m.Duplicates[0], m.HostKeys[0] = "x", "x", "x"
 	m.Before.Residue[0], m.Before.Status = "x", "x"
 	m.Labels["l"], m.Playbooks["g"], m.Seen["gossip"] = "x", "x", false
+	m.Verification.Result = Drifted
 
 	if got, _ := json.Marshal(n); string(got) != string(want) {
 		t.Errorf("changing the copy changed the original to %s", got)
@@ -298,8 +300,8 @@ func TestClone(t *testing.T) {
 		}
 	}
 
-	if references != 7 {
-		t.Errorf("Node has %d reference fields, want 7: add the new one to Clone and to this test", references)
+	if references != 8 {
+		t.Errorf("Node has %d reference fields, want 8: add the new one to Clone and to this test", references)
 	}
 }
 
@@ -314,5 +316,53 @@ func TestFirstGenerationAddressChange(t *testing.T) {
 
 	if m, _, changed := n.Observe(moved, noon); !changed || m.Addr != "fd00::9" || m.Name != n.Name {
 		t.Errorf("got changed %v, node %+v", changed, m)
+	}
+}
+
+// TestReleaseVerification: a verdict stays until a job may have changed the host.
+func TestReleaseVerification(t *testing.T) {
+	t.Parallel()
+
+	verified := nodeIn(Maintenance, Discovered)
+	verified.Verification = &Verdict{Result: Clean, Job: "1"}
+	verified.Before = &Before{Status: Allocated, LastError: "an earlier failure", Applied: "1"}
+
+	drifted := &Verdict{Result: Drifted, Job: "2"}
+
+	for name, tt := range map[string]struct {
+		outcome Outcome
+		want    *Verdict
+	}{
+		"another verdict":      {Outcome{AsBefore: true, Verdict: drifted}, drifted},
+		"a check":              {Outcome{AsBefore: true}, verified.Verification},
+		"nothing was touched":  {Outcome{Status: Allocated, Untouched: true}, verified.Verification},
+		"configured again":     {Outcome{Status: Allocated}, nil},
+		"out of service as is": {Outcome{Status: Quarantined, Untouched: true}, nil},
+	} {
+		n, _ := verified.Release(tt.outcome, Trigger{Time: noon})
+		if !reflect.DeepEqual(n.Verification, tt.want) {
+			t.Errorf("%s: got %+v", name, n.Verification)
+		}
+
+		if tt.outcome.AsBefore && (n.LastError != "an earlier failure" || n.Applied != "1" || n.Status != Allocated) {
+			t.Errorf("%s: the record is %+v", name, n)
+		}
+	}
+}
+
+func TestVerdictInWords(t *testing.T) {
+	t.Parallel()
+
+	for want, v := range map[string]Verdict{
+		"clean": {Result: Clean},
+		"clean: 1 task not judged by check mode; 2 tasks executed in spite of check mode": {
+			Result: Clean, Unjudged: 1, Executed: 2,
+		},
+		"drifted: 3 tasks would change; verify.yml: x": {Result: Drifted, Differences: 3, Reason: "verify.yml: x"},
+		"unknown: unreachable":                         {Result: Unverified, Reason: "unreachable"},
+	} {
+		if got := v.Describe(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

@@ -20,12 +20,13 @@ const maxImports = 20
 // imported playbooks included. A part that only Ansible can resolve, such as an
 // import with a template, is an unknown play.
 func (s *Store) Plays(digest, playbook string) []configuration.Play {
-	return plays(os.DirFS(s.Path(digest)), playbook, 0)
+	return plays(os.DirFS(s.Path(digest)), playbook, nil, 0)
 }
 
 var unknown = []configuration.Play{{Unknown: true}}
 
-func plays(src fs.FS, file string, depth int) []configuration.Play {
+// plays returns the plays of a file. o collects the tasks of each, unless it is nil.
+func plays(src fs.FS, file string, o *outliner, depth int) []configuration.Play {
 	data, err := fs.ReadFile(src, file)
 	if err != nil || depth > maxImports {
 		return unknown
@@ -49,9 +50,11 @@ func plays(src fs.FS, file string, depth int) []configuration.Play {
 				continue
 			}
 
-			found = append(found, plays(src, name, depth+1)...)
+			found = append(found, plays(src, name, o, depth+1)...)
 		case entry["hosts"] != nil:
-			found = append(found, play(entry["hosts"]))
+			p := play(entry["hosts"])
+			p.Executed = o.play(file, entry)
+			found = append(found, p)
 		default:
 			found = append(found, unknown...)
 		}

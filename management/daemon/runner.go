@@ -220,6 +220,12 @@ func (r *runner) Plays(digest, playbook string) []configuration.Play {
 	return r.playbooks.Plays(digest, playbook)
 }
 
+// Outline returns what the text of a playbook in the copy shows about a run in check
+// mode.
+func (r *runner) Outline(digest, playbook string) configuration.Outline {
+	return r.playbooks.Outline(digest, playbook, r.bundledDir(bundled.RolesDir))
+}
+
 // Parse refuses playbooks that are missing from the copy or do not parse, and a copy
 // with variables for the groups or the hosts that cannot be loaded.
 func (r *runner) Parse(ctx context.Context, digest string, files, groups, hosts []string) error {

@@ -28,8 +28,13 @@ func (e *Engine) recall(ctx context.Context, v *state.View, j *job.Job) []string
 func (e *Engine) cleanWarnings(j job.Job, unknown []string) []string {
 	var warnings []string
 	if len(unknown) > 0 {
-		warnings = append(warnings,
-			job.ShortList(unknown)+": cleaned with today's playbooks; what configured it is not recorded")
+		done := "cleaned"
+		if verb, err := job.VerbOf(j.Verb); err == nil && verb.Verifies {
+			done = "verified"
+		}
+
+		warnings = append(warnings, fmt.Sprintf(
+			"%s: %s with today's playbooks; what configured it is not recorded", job.ShortList(unknown), done))
 	}
 
 	type cleanup struct{ digest, group string }

@@ -146,7 +146,7 @@ func headline(j job.Job, step job.Step) string {
 		line += " (" + step.Playbook + ")"
 	}
 
-	if options := j.Ansible.String(); options != "" {
+	if options := j.AnsibleOf(step.Phase).String(); options != "" {
 		line += ", " + options
 	}
 

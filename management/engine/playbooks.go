@@ -93,6 +93,8 @@ type Playbooks interface {
 	Parse(ctx context.Context, digest string, playbooks, groups, hosts []string) error
 	// Plays returns the plays of a playbook in the copy, as far as its text shows them.
 	Plays(digest, playbook string) []configuration.Play
+	// Outline returns what the text of a playbook shows about a run in check mode.
+	Outline(digest, playbook string) configuration.Outline
 	// Kept reports whether the copy with that digest is on this host, undamaged.
 	Kept(ctx context.Context, digest string) bool
 	// Prune removes the remains of runs, and copies, except those that keep

@@ -52,6 +52,8 @@ type scriptedPlaybooks struct {
 	lost   bool        // no tree is kept
 	gone   []string    // trees that are not kept
 	hosts  []string    // of the only play of every playbook
+	// outlines are those of playbooks that are not empty, by digest and file.
+	outlines map[[2]string]configuration.Outline
 }
 
 // scriptedRun is one run of a scripted playbook.
@@ -105,6 +107,8 @@ func newPlaybooks() *scriptedPlaybooks {
 		scripts: map[string]func(*scriptedRun){},
 		runs:    map[string]*scriptedRun{},
 		pinned:  "tree-1",
+
+		outlines: map[[2]string]configuration.Outline{},
 	}
 }
 
@@ -136,6 +140,13 @@ func (p *scriptedPlaybooks) Plays(string, string) []configuration.Play {
 	defer p.mu.Unlock()
 
 	return []configuration.Play{{Hosts: p.hosts}}
+}
+
+func (p *scriptedPlaybooks) Outline(digest, playbook string) configuration.Outline {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	return p.outlines[[2]string{digest, playbook}]
 }
 
 func (p *scriptedPlaybooks) Parse(_ context.Context, digest string, playbooks, groups, hosts []string) error {

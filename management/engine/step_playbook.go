@@ -408,10 +408,15 @@ func hostResults(
 
 		// A host without a play is neither configured nor cleaned, whatever the exit
 		// status.
-		if r.Done && !touched && !j.TakesAddrs() {
+		// verify.yml need not check every group.
+		if r.Done && !touched && !j.TakesAddrs() && run.Phase != job.PhaseVerify {
 			aim, remedy := "cleaned", "; add a play for that, and clean with the playbooks of today"
-			if run.Phase.Configures() {
+
+			switch {
+			case run.Phase.Configures():
 				aim, remedy = "configured", ""
+			case run.Phase.Verifies():
+				aim, remedy = "verified", ""
 			}
 
 			r.Done = false
@@ -496,7 +501,7 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 
 	spec := RunSpec{
 		ID: id, PlaybookDigest: cmp.Or(run.PlaybookDigest, j.PlaybookDigest), Playbook: run.Playbook,
-		Extra: in.Extra, Ansible: j.Ansible, Deadline: j.Deadline, Lease: now.Add(settings.Lease),
+		Extra: in.Extra, Ansible: j.AnsibleOf(run.Phase), Deadline: j.Deadline, Lease: now.Add(settings.Lease),
 	}
 
 	// Those that configured a node may have been removed from this host since.

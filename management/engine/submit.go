@@ -189,7 +189,8 @@ func (e *Engine) preparePlaybooks(
 			return "", err
 		}
 
-		if err := e.playbooks.Parse(ctx, pinned, verb.Playbooks, settings.Groups.Names(), j.Names()); err != nil {
+		files := e.playbooksOf(verb, pinned)
+		if err := e.playbooks.Parse(ctx, pinned, files, settings.Groups.Names(), j.Names()); err != nil {
 			return "", err
 		}
 
@@ -205,6 +206,18 @@ func (e *Engine) preparePlaybooks(
 	}
 
 	return pinned, nil
+}
+
+// playbooksOf returns the files in the copy that the verb runs.
+func (e *Engine) playbooksOf(verb job.Verb, digest string) []string {
+	files := slices.Clone(verb.Playbooks)
+	for _, file := range verb.Optional {
+		if !e.playbooks.Outline(digest, file).Missing {
+			files = append(files, file)
+		}
+	}
+
+	return files
 }
 
 // checkPlays refuses a job whose playbook configures a group without a play for it:
@@ -255,17 +268,27 @@ func describePlays(plays []configuration.Play) string {
 	return "its plays have the hosts " + job.ShortList(hosts)
 }
 
-// checkOwn refuses a job if the playbooks that configured the nodes cannot clean
-// them.
+// checkOwn refuses a job if the playbooks that configured the nodes cannot clean or
+// verify them.
 func (e *Engine) checkOwn(ctx context.Context, settings Settings, j job.Job, digest string, nodes []string) error {
 	if kept, err := e.keepPlaybooks(ctx, digest); !kept {
 		return errPlaybooksGone(j, digest, nodes, err)
 	}
 
-	err := e.playbooks.Parse(ctx, digest, []string{job.PlaybookCleanup}, settings.Groups.Names(), nodes)
+	verb, err := job.VerbOf(j.Verb)
+	if err != nil {
+		return err
+	}
+
+	files, aim := []string{job.PlaybookCleanup}, "clean"
+	if verb.Verifies {
+		files, aim = e.playbooksOf(verb, digest), "verify"
+	}
+
+	err = e.playbooks.Parse(ctx, digest, files, settings.Groups.Names(), nodes)
 	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Kind == inventory.KindInvalid {
 		return cleanWithCurrent(j, nodes, inventory.Errorf(inventory.KindRefused,
-			"the playbooks that configured %s cannot clean: %s", job.ShortList(nodes), e.Message))
+			"the playbooks that configured %s cannot %s: %s", job.ShortList(nodes), aim, e.Message))
 	}
 
 	return err
@@ -292,7 +315,7 @@ func errPlaybooksGone(j job.Job, digest string, nodes []string, err error) error
 // cleanWithCurrent adds the remedies for nodes without the playbooks that
 // configured them.
 func cleanWithCurrent(j job.Job, nodes []string, e *inventory.Error) error {
-	return e.Do("restore the folder as it was, or clean with the playbooks of today").
+	return e.Do("restore the folder as it was, or choose the playbooks of today").
 		With(inventory.Submit(j.Verb, j.Names()...).Joining(j.Group).Cleaning(job.PlaybooksCurrent)).
 		About(nodes...)
 }
@@ -338,6 +361,7 @@ func (e *Engine) accept(
 
 		j.Actor, j.PlaybookDigest, j.Accepted = c.Principal, digest, time.Now()
 		j.Warnings = append(j.Warnings, e.cleanWarnings(j, unknown)...)
+		e.describeVerification(&j)
 
 		accepted, err = e.store.Accept(ctx, v.Seq, j, in, c.Key)
 

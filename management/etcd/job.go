@@ -42,6 +42,8 @@ type jobRecord struct {
 	Warnings       []string                 `json:"warnings,omitempty"`
 	PlaybookDigest string                   `json:"playbook_digest,omitempty"`
 	Playbooks      string                   `json:"playbooks,omitempty"`
+	Strict         bool                     `json:"strict,omitempty"`
+	WithoutVerify  []string                 `json:"without_verify,omitempty"`
 	Ansible        ansibleRecord            `json:"ansible,omitzero"`
 	Timeout        time.Duration            `json:"timeout"` // nanoseconds
 	Instance       string                   `json:"instance,omitempty"`
@@ -111,6 +113,8 @@ type hostResultRecord struct {
 	Done        bool   `json:"done,omitempty"`
 	Selected    bool   `json:"selected,omitempty"`
 	Executed    int    `json:"executed,omitempty"`
+	Foreseen    int    `json:"foreseen,omitempty"`
+	Unjudged    int    `json:"unjudged,omitempty"`
 	Task        string `json:"task,omitempty"`
 	Message     string `json:"message,omitempty"`
 }
@@ -123,6 +127,8 @@ type outcomeRecord struct {
 	Playbooks map[string]string `json:"playbooks,omitempty"`
 	Residue   []string          `json:"residue,omitempty"`
 	AsBefore  bool              `json:"as_before,omitempty"`
+	Untouched bool              `json:"untouched,omitempty"`
+	Verdict   *verdictRecord    `json:"verdict,omitempty"`
 	Error     string            `json:"error,omitempty"`
 	Reason    string            `json:"reason,omitempty"`
 }
@@ -131,8 +137,36 @@ func newTargetRecord(t job.Target) targetRecord             { return targetRecor
 func (r targetRecord) target() job.Target                   { return job.Target(r) }
 func newHostResultRecord(h job.HostResult) hostResultRecord { return hostResultRecord(h) }
 func (r hostResultRecord) hostResult() job.HostResult       { return job.HostResult(r) }
-func newOutcomeRecord(o inventory.Outcome) outcomeRecord    { return outcomeRecord(o) }
-func (r outcomeRecord) outcome() inventory.Outcome          { return inventory.Outcome(r) }
+
+func newOutcomeRecord(o inventory.Outcome) outcomeRecord {
+	return outcomeRecord{
+		Status:    o.Status,
+		Group:     o.Group,
+		Applied:   o.Applied,
+		Playbooks: o.Playbooks,
+		Residue:   o.Residue,
+		AsBefore:  o.AsBefore,
+		Untouched: o.Untouched,
+		Verdict:   (*verdictRecord)(o.Verdict),
+		Error:     o.Error,
+		Reason:    o.Reason,
+	}
+}
+
+func (r outcomeRecord) outcome() inventory.Outcome {
+	return inventory.Outcome{
+		Status:    r.Status,
+		Group:     r.Group,
+		Applied:   r.Applied,
+		Playbooks: r.Playbooks,
+		Residue:   r.Residue,
+		AsBefore:  r.AsBefore,
+		Untouched: r.Untouched,
+		Verdict:   (*inventory.Verdict)(r.Verdict),
+		Error:     r.Error,
+		Reason:    r.Reason,
+	}
+}
 
 func newRunRecord(r job.Run) runRecord {
 	return runRecord{
@@ -199,6 +233,8 @@ func newJobRecord(j job.Job) jobRecord {
 		Warnings:       j.Warnings,
 		PlaybookDigest: j.PlaybookDigest,
 		Playbooks:      j.Playbooks,
+		Strict:         j.Strict,
+		WithoutVerify:  j.WithoutVerify,
 		Ansible:        ansibleRecord(j.Ansible),
 		Timeout:        j.Timeout,
 
@@ -239,6 +275,8 @@ func (r *jobRecord) job(revision int64) job.Job {
 		Warnings:       r.Warnings,
 		PlaybookDigest: r.PlaybookDigest,
 		Playbooks:      r.Playbooks,
+		Strict:         r.Strict,
+		WithoutVerify:  r.WithoutVerify,
 		Ansible:        configuration.AnsibleOptions(r.Ansible),
 		Timeout:        r.Timeout,
 

@@ -20,30 +20,42 @@ import (
 
 // nodeRecord is a node, or its reservation by a job (Before is set).
 type nodeRecord struct {
-	Name       string            `json:"name"`
-	Label      string            `json:"label"`
-	Serial     string            `json:"serial"`
-	Addr       string            `json:"addr"`
-	Status     inventory.Status  `json:"status"`
-	PrevStatus inventory.Status  `json:"prev_status,omitempty"`
-	State      inventory.State   `json:"state"`
-	PrevState  inventory.State   `json:"prev_state,omitempty"`
-	Group      string            `json:"group,omitempty"`
-	Residue    []string          `json:"residue,omitempty"`
-	Applied    string            `json:"applied,omitempty"`
-	Playbooks  map[string]string `json:"playbooks,omitempty"`
-	LastError  string            `json:"last_error,omitempty"`
-	Job        string            `json:"job,omitempty"`
-	Verb       inventory.Verb    `json:"verb,omitempty"`
-	Before     *beforeRecord     `json:"before,omitempty"`
-	Labels     map[string]string `json:"labels,omitempty"`
-	Seen       map[string]bool   `json:"seen,omitempty"`
-	Duplicates []string          `json:"duplicates,omitempty"`
-	From       string            `json:"announced_from,omitempty"`
-	HostKeys   []string          `json:"host_keys,omitempty"`
-	Entries    uint64            `json:"entries"`
-	Created    time.Time         `json:"created"`
-	Updated    time.Time         `json:"updated"`
+	Name         string            `json:"name"`
+	Label        string            `json:"label"`
+	Serial       string            `json:"serial"`
+	Addr         string            `json:"addr"`
+	Status       inventory.Status  `json:"status"`
+	PrevStatus   inventory.Status  `json:"prev_status,omitempty"`
+	State        inventory.State   `json:"state"`
+	PrevState    inventory.State   `json:"prev_state,omitempty"`
+	Group        string            `json:"group,omitempty"`
+	Residue      []string          `json:"residue,omitempty"`
+	Applied      string            `json:"applied,omitempty"`
+	Playbooks    map[string]string `json:"playbooks,omitempty"`
+	LastError    string            `json:"last_error,omitempty"`
+	Verification *verdictRecord    `json:"verification,omitempty"`
+	Job          string            `json:"job,omitempty"`
+	Verb         inventory.Verb    `json:"verb,omitempty"`
+	Before       *beforeRecord     `json:"before,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Seen         map[string]bool   `json:"seen,omitempty"`
+	Duplicates   []string          `json:"duplicates,omitempty"`
+	From         string            `json:"announced_from,omitempty"`
+	HostKeys     []string          `json:"host_keys,omitempty"`
+	Entries      uint64            `json:"entries"`
+	Created      time.Time         `json:"created"`
+	Updated      time.Time         `json:"updated"`
+}
+
+// verdictRecord is the result of a verification of a node.
+type verdictRecord struct {
+	Result      inventory.VerdictResult `json:"result"`
+	Time        time.Time               `json:"time"`
+	Job         string                  `json:"job"`
+	Differences int                     `json:"differences,omitempty"`
+	Unjudged    int                     `json:"unjudged,omitempty"`
+	Executed    int                     `json:"executed,omitempty"`
+	Reason      string                  `json:"reason,omitempty"`
 }
 
 // beforeRecord holds the fields of a node that its reservation replaced.
@@ -59,56 +71,57 @@ type beforeRecord struct {
 
 func newNodeRecord(n inventory.Node) nodeRecord {
 	return nodeRecord{
-		Name:       n.Name,
-		Label:      n.Label,
-		Serial:     n.Serial,
-		Addr:       n.Addr,
-		Status:     n.Status,
-		PrevStatus: n.PrevStatus,
-		State:      n.State,
-		PrevState:  n.PrevState,
-		Group:      n.Group,
-		Residue:    n.Residue,
-		Applied:    n.Applied,
-		Playbooks:  n.Playbooks,
-		LastError:  n.LastError,
-		Job:        n.Job,
-		Verb:       n.Verb,
-		Before:     (*beforeRecord)(n.Before),
-		Labels:     n.Labels,
-		Seen:       n.Seen,
-		Duplicates: n.Duplicates,
-		From:       n.AnnouncedFrom,
-		HostKeys:   n.HostKeys,
-		Entries:    n.Entries,
-		Created:    n.Created,
-		Updated:    n.Updated,
+		Name:         n.Name,
+		Label:        n.Label,
+		Serial:       n.Serial,
+		Addr:         n.Addr,
+		Status:       n.Status,
+		PrevStatus:   n.PrevStatus,
+		State:        n.State,
+		PrevState:    n.PrevState,
+		Group:        n.Group,
+		Residue:      n.Residue,
+		Applied:      n.Applied,
+		Playbooks:    n.Playbooks,
+		LastError:    n.LastError,
+		Verification: (*verdictRecord)(n.Verification),
+		Job:          n.Job,
+		Verb:         n.Verb,
+		Before:       (*beforeRecord)(n.Before),
+		Labels:       n.Labels,
+		Seen:         n.Seen,
+		Duplicates:   n.Duplicates,
+		From:         n.AnnouncedFrom,
+		HostKeys:     n.HostKeys,
+		Entries:      n.Entries,
+		Created:      n.Created,
+		Updated:      n.Updated,
 	}
 }
 
 // node returns the domain's node. It shares maps and slices with the record.
 func (r *nodeRecord) node(revision int64) *inventory.Node {
 	return &inventory.Node{
-		Name:       r.Name,
-		Label:      r.Label,
-		Serial:     r.Serial,
-		Addr:       r.Addr,
-		Status:     r.Status,
-		PrevStatus: r.PrevStatus,
-		State:      r.State,
-		PrevState:  r.PrevState,
-		Group:      r.Group,
-		Residue:    r.Residue,
-		Applied:    r.Applied,
-		Playbooks:  r.Playbooks,
-		LastError:  r.LastError,
-		Job:        r.Job,
-		Verb:       r.Verb,
-		Before:     (*inventory.Before)(r.Before),
-		Labels:     r.Labels,
-		Seen:       r.Seen,
-		Duplicates: r.Duplicates,
-
+		Name:          r.Name,
+		Label:         r.Label,
+		Serial:        r.Serial,
+		Addr:          r.Addr,
+		Status:        r.Status,
+		PrevStatus:    r.PrevStatus,
+		State:         r.State,
+		PrevState:     r.PrevState,
+		Group:         r.Group,
+		Residue:       r.Residue,
+		Applied:       r.Applied,
+		Playbooks:     r.Playbooks,
+		LastError:     r.LastError,
+		Verification:  (*inventory.Verdict)(r.Verification),
+		Job:           r.Job,
+		Verb:          r.Verb,
+		Before:        (*inventory.Before)(r.Before),
+		Labels:        r.Labels,
+		Seen:          r.Seen,
+		Duplicates:    r.Duplicates,
 		AnnouncedFrom: r.From,
 		HostKeys:      r.HostKeys,
 		Entries:       r.Entries,

@@ -47,7 +47,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 	j := Job{
 		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Serial: r.Serial,
 		MaxFailures: r.MaxFailures, Force: r.Force, TakeOver: r.TakeOver, Reason: r.Reason,
-		Playbooks: r.Playbooks, Ansible: r.Ansible, Timeout: r.Timeout,
+		Playbooks: r.Playbooks, Strict: r.Strict, Ansible: r.Ansible, Timeout: r.Timeout,
 	}
 	if err := v.checkOptions(j); err != nil {
 		return Job{}, err
@@ -165,7 +165,7 @@ func (j Job) projectNode(n inventory.Node, row inventory.Transition, target Targ
 	}
 
 	n.Status, n.Group = row.Success, target.Group
-	if target.Group != "" && !j.Ansible.Check {
+	if target.Group != "" && !j.Ansible.Check && !j.verb().Verifies {
 		n.Playbooks = maps.Clone(n.Playbooks)
 		if n.Playbooks == nil {
 			n.Playbooks = map[string]string{}
@@ -225,7 +225,9 @@ func (v Verb) checkOptions(j Job) error {
 		return v.refuseField(inventory.FieldPlaybooks)
 	case j.Playbooks != "" && j.Playbooks != PlaybooksCurrent:
 		return inventory.Errorf(inventory.KindInvalid, "playbooks is %q", j.Playbooks).
-			Do("use %q, or leave it out to clean each node with the playbooks that configured it", PlaybooksCurrent)
+			Do("use %q, or leave it out for the playbooks that configured each node", PlaybooksCurrent)
+	case j.Strict && !v.Row.Accepts(inventory.FieldStrict):
+		return v.refuseField(inventory.FieldStrict)
 	case j.Force && !v.Row.Accepts(inventory.FieldForce):
 		return v.refuseField(inventory.FieldForce)
 	case j.Force && j.Reason == "":

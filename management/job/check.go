@@ -4,6 +4,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
@@ -13,7 +14,7 @@ import (
 // check leaves the node as it was, and the result of some tasks is no configuration
 // of a job.
 func (p *planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcome {
-	o.AsBefore = p.Ansible.Check && !p.executedOn(t.Name)
+	o.AsBefore = p.verb().Verifies || p.Ansible.Check && !p.executedOn(t.Name)
 
 	switch {
 	case o.AsBefore:
@@ -26,8 +27,16 @@ func (p *planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcom
 	}
 
 	o.Playbooks = p.playbooksAfter(t, o)
+	o.Untouched = !p.mayHaveChanged(t.Name)
 
 	return o
+}
+
+// mayHaveChanged reports whether a run of the job may have changed the host.
+func (p *planner) mayHaveChanged(host string) bool {
+	return slices.ContainsFunc(p.Runs, func(r Run) bool {
+		return !r.NotBegun && !r.Phase.Verifies() && r.Results[host].mayHaveChanged()
+	})
 }
 
 // executedOn reports whether a task of a check was executed on the host, because it

@@ -38,6 +38,7 @@ const (
 	CauseInterrupted Cause = "interrupted" // the runner died or got a signal without a cancel, e.g. at a shutdown
 	// CausePrecondition: the job, or its next batch, was no longer legal when its turn came.
 	CausePrecondition Cause = "precondition"
+	CauseDrifted      Cause = "drifted"  // verify: a node differs from its configuration
 	CauseAbsent       Cause = "absent"   // discover: an address never appeared
 	CauseInternal     Cause = "internal" // a fault of the manager
 )
@@ -55,10 +56,15 @@ const (
 	PhaseUndo      Phase = "undo"      // cleanup.yml, or discover-undo.yml, after a failure
 	PhaseAppear    Phase = "appear"    // wait until the hosts of a discover are observed
 	PhaseProbe     Phase = "probe"     // try to reach the hosts of a discover by ssh
+	PhaseVerify    Phase = "verify"    // verify.yml
+	PhaseDrift     Phase = "drift"     // site.yml in check mode, with differences
 )
 
 // Configures reports whether a run of the phase puts a configuration on its hosts.
 func (p Phase) Configures() bool { return p == PhaseConfigure || p == PhaseApply || p == PhaseUpgrade }
+
+// Verifies reports whether a run of the phase compares its hosts with their configuration, and changes nothing.
+func (p Phase) Verifies() bool { return p == PhaseVerify || p == PhaseDrift }
 
 // The values of Job.OnFailure: the nodes that a failed commission cleans.
 const (
@@ -193,11 +199,15 @@ type Job struct {
 	Warnings    []string
 	// PlaybookDigest is the digest of the configured folder at the acceptance.
 	PlaybookDigest string
-	// Playbooks is PlaybooksCurrent, or empty: each node is cleaned with the
-	// playbooks that configured it.
+	// Playbooks is PlaybooksCurrent, or empty: each node is cleaned, or verified, with
+	// the playbooks that configured it.
 	Playbooks string
-	Ansible   configuration.AnsibleOptions
-	Timeout   time.Duration
+	// Strict: a node with tasks that check mode cannot judge is unknown, not clean.
+	Strict bool
+	// WithoutVerify are the digests of those playbooks of a verification that have no verify.yml.
+	WithoutVerify []string
+	Ansible       configuration.AnsibleOptions
+	Timeout       time.Duration
 
 	Instance string // the instance that runs the job
 	Accepted time.Time
@@ -275,6 +285,16 @@ func (j Job) Phase() Phase {
 	return j.LastRun().Phase
 }
 
+// AnsibleOf returns the options of ansible-playbook for a run of the phase.
+func (j Job) AnsibleOf(p Phase) configuration.AnsibleOptions {
+	o := j.Ansible
+	if p == PhaseDrift {
+		o.Check, o.Diff = true, true
+	}
+
+	return o
+}
+
 // Cancels reports whether the job's cancel applies to the run. The first request
 // ends the verb's own phases, the second the failure path as well.
 func (j Job) Cancels(run Run) bool {
@@ -318,6 +338,7 @@ type Request struct {
 	Serial      string
 	MaxFailures int    // failed targets with which the next batch still begins
 	Playbooks   string // PlaybooksCurrent, or empty
+	Strict      bool   // verify, see Job
 	Ansible     configuration.AnsibleOptions
 	Timeout     time.Duration // 0: the configured default
 	Force       bool

@@ -1005,5 +1005,5 @@ func checkOutcome(j Job, s Step, target Target, o inventory.Outcome) error {
 
 func playbooksOf(verb inventory.Verb) []string {
 	v, _ := VerbOf(verb)
-	return v.Playbooks
+	return slices.Concat(v.Playbooks, v.Optional)
 }

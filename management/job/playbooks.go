@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// CleansWith returns the digest of the playbooks that clean the target of the
-// group: those that configured it, unless the request asks for the current ones
+// CleansWith returns the digest of the playbooks that clean or verify the target of
+// the group: those that configured it, unless the request asks for the current ones
 // or there is no record.
 func (j Job) CleansWith(t Target, group string) string {
 	if own := t.Playbooks[group]; own != "" && j.Playbooks != PlaybooksCurrent {
@@ -25,6 +25,16 @@ func (j Job) CleansOf(t Target) []string {
 	}
 
 	return carried(t)
+}
+
+// OwnGroups returns the groups for which the job runs the playbooks that configured
+// the target.
+func (j Job) OwnGroups(t Target) []string {
+	if j.verb().Verifies {
+		return []string{t.FromGroup}
+	}
+
+	return j.CleansOf(t)
 }
 
 // Recall completes the targets that are without the playbooks that configured
@@ -44,7 +54,7 @@ func (s Snapshot) Recall(j *Job, kept func(digest string) bool) (unknown []strin
 			continue
 		}
 
-		for _, group := range j.CleansOf(*t) {
+		for _, group := range j.OwnGroups(*t) {
 			if t.Playbooks[group] != "" || !slices.Contains(n.Carries(), group) {
 				continue
 			}
@@ -74,19 +84,25 @@ func (s Snapshot) Recall(j *Job, kept func(digest string) bool) (unknown []strin
 }
 
 // Own returns the targets by the digest of playbooks other than the job's with
-// which the job will clean them. others reports whether the job also runs its own
+// which the job will clean or verify them. others reports whether the job also runs its own
 // playbooks.
 func (j Job) Own() (targets map[string][]string, others bool) {
 	v := j.verb()
 	targets = map[string][]string{}
-	others = !v.Cleans || len(v.Playbooks) > 1
+	uses := v.Cleans || v.Verifies
+	others = !uses || v.Cleans && len(v.Playbooks) > 1
 
 	for _, t := range j.Targets {
-		for _, group := range carried(t) {
+		groups := carried(t)
+		if v.Verifies {
+			groups = j.OwnGroups(t)
+		}
+
+		for _, group := range groups {
 			digest := j.CleansWith(t, group)
 
 			switch {
-			case !v.Cleans:
+			case !uses:
 			case digest == j.PlaybookDigest:
 				others = true
 			case !slices.Contains(targets[digest], t.Name):

@@ -32,7 +32,13 @@ func (j Job) TargetResult(name string) TargetResult {
 			continue
 		}
 
-		result.Changed += res.Changed
+		// A comparison changes nothing: it counts what it foresees.
+		if r.Phase.Verifies() {
+			result.Changed += res.Foreseen
+		} else {
+			result.Changed += res.Changed
+		}
+
 		appeared = appeared || r.Kind == StepAppear && res.Done
 
 		if t, _ := j.Target(name); r.Kind == StepProbe && t.Skips(res) {

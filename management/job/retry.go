@@ -270,7 +270,7 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 	request := Request{
 		Verb: again.Verb, Nodes: again.Names, Group: again.Group, OnFailure: old.OnFailure,
 		Serial: old.Serial, MaxFailures: old.MaxFailures, Timeout: cmp.Or(r.Timeout, old.Timeout),
-		Playbooks: cmp.Or(r.Playbooks, old.Playbooks), Ansible: old.Ansible,
+		Playbooks: cmp.Or(r.Playbooks, old.Playbooks), Strict: old.Strict, Ansible: old.Ansible,
 		Force: old.Force, TakeOver: old.TakeOver, Reason: old.Reason,
 	}
 	if row.TakesAddrs {

@@ -56,7 +56,7 @@ type Rules interface {
 // Plan returns the next step of a Running job. It decides from the record and the
 // rules alone, so any instance can continue the job. Every run in j.Runs must have ended.
 func Plan(j Job, now time.Time, rules Rules) Step {
-	p := planner{Job: j, rules: rules}
+	p := planner{Job: j, rules: rules, now: now}
 
 	switch {
 	case j.Cancel > 0:
@@ -81,6 +81,7 @@ type planner struct {
 	Job
 	row         inventory.Transition
 	rules       Rules
+	now         time.Time
 	stop        Cause // set if the verb's own phases must not go on
 	stopMessage string
 }
@@ -287,6 +288,11 @@ func (p *planner) end(cause Cause, message string, outcomes map[string]inventory
 	for name, o := range outcomes {
 		t, _ := p.Target(name)
 		outcomes[name] = p.ansibleOutcome(t, o)
+	}
+
+	if p.verb().Verifies {
+		cause, s.Message = p.describeVerdicts(cause, message, outcomes)
+		s.Cause, s.Note = cause, describeUnjudged(p.Targets, outcomes)
 	}
 
 	if p.Ansible.Check {

@@ -35,6 +35,8 @@ type Verb struct {
 	Row inventory.Transition
 	// Playbooks are the files the verb may run. All must parse at acceptance.
 	Playbooks []string
+	// Optional are further files. Those that a folder has must parse.
+	Optional []string
 
 	// Joins: the targets enter a group, so the group's needs must be met.
 	Joins bool
@@ -51,6 +53,9 @@ type Verb struct {
 	// Cleans: the job cleans its targets of the configuration that they carry, with
 	// the playbooks that configured them.
 	Cleans bool
+	// Verifies: the job compares its targets with their configuration, by the
+	// playbooks that configured them. It leaves them as they were, with a verdict.
+	Verifies bool
 	// GroupAtClaim: a node enters its new group when the job claims it, not
 	// only when the job succeeds.
 	GroupAtClaim bool

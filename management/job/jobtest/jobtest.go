@@ -117,8 +117,9 @@ func Planned(verb inventory.Verb, group string, targets ...string) job.Job {
 }
 
 // Record adds how the step's run ended: "exit host=result…", where a result is
-// done, failed, unreachable, begun, none, changed (done with changes) or half-way
-// (failed after changes). Hosts that are not named are done
+// done, failed, unreachable, begun, none, changed (done with changes), half-way
+// (failed after changes), differs, unjudged or executed (done in check mode), or
+// differs-failed. Hosts that are not named are done
 // after a run that is, and untouched after any other.
 func Record(j *job.Job, s job.Step, exit string) {
 	f := strings.Fields(exit)
@@ -158,6 +159,12 @@ func Record(j *job.Job, s job.Step, exit string) {
 				Begun: true, Unreachable: true, Message: "no ssh connection to a, port 22: connection refused",
 			},
 			"changed":  {Begun: true, Done: true, Changed: 3},
+			"differs":  {Begun: true, Done: true, Foreseen: 2},
+			"unjudged": {Begun: true, Done: true, Unjudged: 1},
+			"executed": {Begun: true, Done: true, Changed: 1, Executed: 1},
+			"differs-failed": {
+				Begun: true, Foreseen: 1, Failed: 1, Task: "Install", Message: "no such package",
+			},
 			"half-way": {Begun: true, Changed: 1, Failed: 1, Task: "Install", Message: "no such package"},
 		}[how]
 	}

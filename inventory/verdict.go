@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"strings"
+	"time"
+)
+
+// VerdictResult is the result of a verification in one word.
+type VerdictResult string
+
+// The results of a verification.
+const (
+	Clean      VerdictResult = "clean"   // the node carries what its playbooks configure
+	Drifted    VerdictResult = "drifted" // it differs from that
+	Unverified VerdictResult = "unknown" // the verification could not tell
+)
+
+// Verdict is the result of a verification of a node.
+type Verdict struct {
+	Result VerdictResult
+	Time   time.Time
+	Job    string // the id of the verification
+	// Differences are the tasks that would change the node, Unjudged those that check mode cannot judge, and Executed
+	// those that ran all the same and reported a change or a failure.
+	Differences int
+	Unjudged    int
+	Executed    int
+	Reason      string // a check of verify.yml that failed, or why the result is unknown; mostly empty
+}
+
+// Describe returns the verdict in words without its time, such as "drifted: 3 tasks would change".
+func (v Verdict) Describe() string {
+	if detail := v.Detail(); detail != "" {
+		return string(v.Result) + ": " + detail
+	}
+
+	return string(v.Result)
+}
+
+// Detail returns what led to the result, such as "3 tasks would change"; mostly empty if it is Clean.
+func (v Verdict) Detail() string {
+	var parts []string
+	if v.Differences > 0 {
+		parts = append(parts, Count(v.Differences, "task", "tasks")+" would change")
+	}
+
+	if v.Reason != "" {
+		parts = append(parts, v.Reason)
+	}
+
+	if v.Unjudged > 0 {
+		parts = append(parts, Count(v.Unjudged, "task", "tasks")+" not judged by check mode")
+	}
+
+	if v.Executed > 0 {
+		parts = append(parts, Count(v.Executed, "task", "tasks")+" executed in spite of check mode")
+	}
+
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+func init() {
+	// Verify compares nodes in service with their configuration: verify.yml, if the
+	// playbooks have one, and what site.yml would change. Each node gets a verdict.
+	register(Verb{
+		Name:       inventory.VerbVerify,
+		Playbooks:  []string{PlaybookSite},
+		Optional:   []string{PlaybookVerify},
+		Helps:      true,
+		Verifies:   true,
+		GroupAfter: func(_ Job, n inventory.Node) string { return n.Group },
+		plan:       (*planner).verify,
+	})
+}
+
+// verifyAttempts limits how often an interrupted comparison is started again. It
+// changes nothing, so it may be repeated.
+const verifyAttempts = 2
+
+func (p *planner) verify() Step {
+	for _, part := range []struct {
+		phase    Phase
+		playbook string
+		wanted   func(Target) bool
+	}{
+		{PhaseVerify, PlaybookVerify, func(t Target) bool { return !p.lacksVerify(t) }},
+		{PhaseDrift, PlaybookSite, p.reached},
+	} {
+		due := func(t Target) bool { return part.wanted(t) && p.compares(part.phase, t) }
+
+		step := p.runOf(p.own, part.phase, part.playbook, newGroup, due)
+		if p.stop == "" && len(step.Hosts) > 0 {
+			return step
+		}
+	}
+
+	cause, message := p.failure(p.brokenComparison())
+
+	// A stop after the last comparison changes nothing.
+	if p.brokenComparison() == nil && !slices.ContainsFunc(p.Targets, p.uncompared) {
+		cause, message = "", ""
+	}
+
+	return p.end(cause, message, p.each(func(t Target) inventory.Outcome { return p.verdictOf(t, message) }))
+}
+
+// lacksVerify reports whether the playbooks of the target have no verify.yml.
+func (p *planner) lacksVerify(t Target) bool {
+	return slices.Contains(p.WithoutVerify, p.CleansWith(t, t.Group))
+}
+
+// reached reports whether no run of the job found the host unreachable.
+func (p *planner) reached(t Target) bool {
+	return !slices.ContainsFunc(p.Runs, func(r Run) bool { return r.Results[t.Name].Unreachable })
+}
+
+// compares reports whether the phase is still to run on the target: for the first
+// time, or after an interruption.
+func (p *planner) compares(phase Phase, t Target) bool {
+	runs := p.attempts(phase, t, t.Group)
+	if len(runs) == 0 {
+		return true
+	}
+
+	return runs[len(runs)-1].Exit == string(CauseInterrupted) && len(runs) < verifyAttempts
+}
+
+// uncompared reports whether site.yml was never compared with a host that could be
+// reached.
+func (p *planner) uncompared(t Target) bool {
+	return p.lastOn(PhaseDrift, t) == nil && p.reached(t)
+}
+
+// lastOn returns the last run of the phase on the target, or nil.
+func (p *planner) lastOn(phase Phase, t Target) *Run {
+	runs := p.attempts(phase, t, t.Group)
+	if len(runs) == 0 {
+		return nil
+	}
+
+	return runs[len(runs)-1]
+}
+
+// brokenComparison returns a run that broke off, and was not repeated, or nil.
+func (p *planner) brokenComparison() *Run {
+	for _, t := range p.Targets {
+		for _, phase := range []Phase{PhaseVerify, PhaseDrift} {
+			if r := p.lastOn(phase, t); r != nil && !done(r) && !failedOn(r) {
+				return r
+			}
+		}
+	}
+
+	return nil
+}
+
+// verdictOf returns the outcome of a target: as it was, with a verdict. why is the
+// reason of a job that was stopped.
+func (p *planner) verdictOf(t Target, why string) inventory.Outcome {
+	o := inventory.Outcome{Status: p.row.Success, Group: t.FromGroup}
+
+	verified, compared := p.lastOn(PhaseVerify, t), p.lastOn(PhaseDrift, t)
+	if verified == nil && compared == nil {
+		// An earlier verdict is as good as it was.
+		o.Error = "not verified: " + why
+		o.Reason = o.Error
+
+		return o
+	}
+
+	v := verdict{Verdict: inventory.Verdict{Job: p.ID, Time: p.now, Result: inventory.Clean}}
+	if verified != nil {
+		v.verify(p, verified, verified.Results[t.Name])
+	}
+
+	switch {
+	case compared != nil:
+		v.compare(p, compared, compared.Results[t.Name])
+	case p.reached(t):
+		v.unknown("not compared: " + why)
+	}
+
+	if p.Strict && v.Result == inventory.Clean && v.Unjudged > 0 {
+		v.unknown("strict")
+	}
+
+	o.Verdict, o.Reason = &v.Verdict, v.Describe()
+	if v.Result != inventory.Clean {
+		o.Error = o.Reason
+	}
+
+	return o
+}
+
+// verdict is a verdict in the making.
+type verdict struct{ inventory.Verdict }
+
+// verify adds the result of verify.yml. A failed task of it is a difference.
+func (v *verdict) verify(p *planner, r *Run, res HostResult) {
+	v.Executed += res.Changed
+
+	switch {
+	case res.Failed > 0:
+		v.Result = inventory.Drifted
+		v.because(PlaybookVerify + ": " + describe(res))
+	case !res.Done:
+		v.unknown(p.incomplete(r, res))
+	}
+}
+
+// compare adds the result of site.yml in check mode.
+func (v *verdict) compare(p *planner, r *Run, res HostResult) {
+	v.Differences, v.Unjudged = res.Foreseen, res.Unjudged
+	v.Executed += res.Executed
+
+	if v.Differences > 0 {
+		v.Result = inventory.Drifted
+	}
+
+	if !res.Done {
+		v.unknown(p.incomplete(r, res))
+	}
+}
+
+// unknown records that a part of the node was not judged. What is known to differ
+// stays.
+func (v *verdict) unknown(why string) {
+	if v.Result == inventory.Clean {
+		v.Result = inventory.Unverified
+	}
+
+	v.because(why)
+}
+
+func (v *verdict) because(why string) {
+	if v.Reason != "" {
+		why = v.Reason + "; " + why
+	}
+
+	v.Reason = why
+}
+
+// incomplete returns why a run did not judge the host to the end.
+func (p *planner) incomplete(r *Run, res HostResult) string {
+	where := r.Playbook
+	if r.Phase == PhaseDrift {
+		where += " in check mode"
+	}
+
+	if !failedOn(r) && !done(r) && !res.Bad() {
+		_, why := p.failure(r)
+		return where + " broke off: " + why
+	}
+
+	return where + ": " + describe(res)
+}
+
+// drifted reports whether the outcome is a verdict that the node differs.
+func drifted(o inventory.Outcome) bool {
+	return o.Verdict != nil && o.Verdict.Result == inventory.Drifted
+}
+
+// describeVerdicts returns the cause and the message of a verification that ends with
+// the outcomes. A stop keeps its cause.
+func (p *planner) describeVerdicts(
+	cause Cause, message string, outcomes map[string]inventory.Outcome,
+) (Cause, string) {
+	var differ, unknown []string
+
+	clean := 0
+
+	for _, t := range p.Targets {
+		o, ok := outcomes[t.Name]
+
+		switch {
+		case !ok:
+		case o.Verdict == nil:
+			unknown = append(unknown, t.Name+" ("+o.Error+")")
+		case o.Verdict.Result == inventory.Clean:
+			clean++
+		case drifted(o):
+			differ = append(differ, t.Name+" ("+o.Verdict.Detail()+")")
+		default:
+			unknown = append(unknown, t.Name+" ("+o.Verdict.Detail()+")")
+		}
+	}
+
+	of := " of " + inventory.Count(len(p.Targets), "node", "nodes")
+
+	var parts []string
+	if len(differ) > 0 {
+		parts = append(parts, fmt.Sprintf("%d%s drifted: %s", len(differ), of, strings.Join(shorten(differ), "; ")))
+	}
+
+	if len(unknown) > 0 {
+		parts = append(parts, fmt.Sprintf("%d%s unknown: %s", len(unknown), of, strings.Join(shorten(unknown), "; ")))
+	}
+
+	if len(parts) == 0 {
+		parts = append(parts, inventory.Count(clean, "node", "nodes")+" verified clean")
+	}
+
+	text := strings.Join(parts, "; ")
+
+	switch {
+	case cause != "" && cause != CauseFailed && cause != CauseDrifted:
+		return cause, message + "; " + text
+	case len(differ) > 0:
+		return CauseDrifted, text
+	case len(unknown) > 0:
+		return CauseFailed, text
+	}
+
+	return "", text
+}
+
+// describeUnjudged returns a note on the tasks that check mode did not judge, or that
+// were executed all the same.
+func describeUnjudged(targets []Target, outcomes map[string]inventory.Outcome) string {
+	var parts []string
+	for _, t := range targets {
+		v := outcomes[t.Name].Verdict
+		if v != nil && v.Result == inventory.Clean && v.Unjudged+v.Executed > 0 {
+			parts = append(parts, t.Name+": "+v.Detail())
+		}
+	}
+
+	return strings.Join(shorten(parts), "; ")
+}

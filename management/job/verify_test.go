@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/contiv/cluster/inventory"
+	. "github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
+)
+
+func TestPlanVerify(t *testing.T) {
+	t.Parallel()
+
+	two := []string{"a Allocated service-worker", "b Allocated service-worker"}
+	verify := func(change ...func(*Job)) Job {
+		j := jobtest.Planned(inventory.VerbVerify, "", two...)
+		for _, c := range change {
+			c(&j)
+		}
+
+		return j
+	}
+
+	for name, tt := range map[string]struct {
+		job   Job
+		story string
+	}{
+		"clean": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> done
+			drift site.yml a:service-worker b:service-worker
+			> done
+			cancel
+			Complete
+			reason: 2 nodes verified clean
+			a: Allocated service-worker 3
+			b: Allocated service-worker 3`},
+		"without verify.yml": {verify(func(j *Job) { j.PlaybookDigest, j.WithoutVerify = "x", []string{"x"} }), `
+			drift site.yml a:service-worker b:service-worker
+			> done
+			Complete
+			reason: 2 nodes verified clean`},
+		"site.yml would change something": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> done
+			drift site.yml a:service-worker b:service-worker
+			> done b=differs
+			Errored drifted
+			reason: 1 of 2 nodes drifted: b (2 tasks would change)
+			a: Allocated service-worker 3
+			b: Allocated service-worker 3 | drifted: 2 tasks would change`},
+		"verify.yml fails": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> failed a=failed b=done
+			drift site.yml a:service-worker b:service-worker
+			> failed a=differs b=unreachable
+			Errored drifted
+			reason: 1 of 2 nodes drifted: a (2 tasks would change; verify.yml: task "Install": no such package); 1 of 2 nodes unknown: b (site.yml in check mode: unreachable: timed out)
+			a: Allocated service-worker 3 | drifted: 2 tasks would change; verify.yml: task "Install": no such package
+			b: Allocated service-worker 3 | unknown: site.yml in check mode: unreachable: timed out`},
+		"an unreachable host is tried once": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> failed a=unreachable b=done
+			drift site.yml b:service-worker
+			> done
+			Errored failed
+			reason: 1 of 2 nodes unknown: a (verify.yml: unreachable: timed out)
+			a: Allocated service-worker 3 | unknown: verify.yml: unreachable: timed out
+			b: Allocated service-worker 3`},
+		"a failure in check mode is no verdict, a difference before it is": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> done
+			drift site.yml a:service-worker b:service-worker
+			> failed a=failed b=differs-failed
+			Errored drifted
+			a: Allocated service-worker 3 | unknown: site.yml in check mode: task "Install": no such package
+			b: Allocated service-worker 3 | drifted: 1 task would change; site.yml in check mode: task "Install": no such package`},
+		"what check mode cannot judge": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> done
+			drift site.yml a:service-worker b:service-worker
+			> done a=unjudged b=executed
+			Complete
+			reason: 2 nodes verified clean
+			a: Allocated service-worker 3
+			b: Allocated service-worker 3`},
+		"what check mode cannot judge is unknown under strict": {verify(func(j *Job) { j.Strict = true }), `
+			verify verify.yml a:service-worker b:service-worker
+			> done
+			drift site.yml a:service-worker b:service-worker
+			> done a=unjudged b=executed
+			Errored failed
+			reason: 1 of 2 nodes unknown: a (strict; 1 task not judged by check mode)
+			b: Allocated service-worker 3`},
+		"a cancel keeps what is known": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> failed a=failed b=done
+			drift site.yml a:service-worker b:service-worker
+			cancel
+			> cancelled a=differs b=begun
+			Cancelled cancelled
+			a: Allocated service-worker 3 | drifted: 2 tasks would change; verify.yml: task "Install": no such package
+			b: Allocated service-worker 3 | unknown: site.yml in check mode broke off: cancelled by anna`},
+		"a cancel before the first run leaves the earlier verdict": {verify(), `
+			cancel
+			Cancelled cancelled
+			a: Allocated service-worker 3 | not verified: cancelled by anna
+			b: Allocated service-worker 3 | not verified: cancelled by anna`},
+		"a cancel between the runs": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			cancel
+			> done
+			Cancelled cancelled
+			a: Allocated service-worker 3 | unknown: not compared: cancelled by anna`},
+		"an interrupted run is repeated": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> interrupted
+			verify verify.yml a:service-worker b:service-worker
+			> done
+			drift site.yml a:service-worker b:service-worker
+			> interrupted
+			drift site.yml a:service-worker b:service-worker
+			> done
+			Complete
+			reason: 2 nodes verified clean`},
+		"an interrupted run is repeated once": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> done
+			drift site.yml a:service-worker b:service-worker
+			> interrupted
+			drift site.yml a:service-worker b:service-worker
+			> interrupted
+			Errored interrupted`},
+		"drift is no failure that stops the batches": {verify(func(j *Job) { j.Serial = "1" }), `
+			verify verify.yml a:service-worker
+			> failed a=failed
+			drift site.yml a:service-worker
+			> done
+			verify verify.yml b:service-worker
+			> done
+			drift site.yml b:service-worker
+			> done b=differs
+			Errored drifted
+			reason: 2 of 2 nodes drifted: a (verify.yml: task "Install": no such package); b (2 tasks would change)`},
+		"a node without a verdict stops them": {verify(func(j *Job) { j.Serial = "1" }), `
+			verify verify.yml a:service-worker
+			> failed a=unreachable
+			Errored failed
+			reason: 2 of 2 nodes unknown: a (verify.yml: unreachable: timed out); b (not begun: 1 node failed and max_failures is 0)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tell(t, tt.job, nobodyMinds, tt.story)
+		})
+	}
+}
+
+// TestVerdict: a verification leaves the record as it was, but for the verdict, and a
+// job that may have changed the host clears the verdict.
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+
+	j := jobtest.Planned(inventory.VerbVerify, "", "a Allocated service-worker", "b Allocated service-worker")
+	jobtest.Record(&j, Plan(j, jobtest.Noon, nobodyMinds), "done a=changed")
+	jobtest.Record(&j, Plan(j, jobtest.Noon, nobodyMinds), "done b=unjudged")
+
+	end := Plan(j, jobtest.Noon, nobodyMinds)
+	o := end.Outcomes["a"]
+
+	want := inventory.Verdict{Result: inventory.Clean, Time: jobtest.Noon, Job: "5", Executed: 3}
+	if !o.AsBefore || *o.Verdict != want {
+		t.Errorf("%+v, verdict %+v", o, o.Verdict)
+	}
+
+	const note = "a: 3 tasks executed in spite of check mode; b: 1 task not judged by check mode"
+	if end.Note != note {
+		t.Errorf("the note is %q", end.Note)
+	}
+
+	for exit, untouched := range map[string]bool{
+		"done": false, "failed a=failed": false, "failed a=closed": true, "never": true, "interrupted": true,
+	} {
+		apply := jobtest.Planned(inventory.VerbApply, "", "a Allocated service-worker")
+		jobtest.Record(&apply, Plan(apply, jobtest.Noon, nobodyMinds), exit)
+
+		if o := Plan(apply, jobtest.Noon, nobodyMinds).Outcomes["a"]; o.Untouched != untouched {
+			t.Errorf("apply that ends %s: %+v", exit, o)
+		}
+	}
+}
+
+// TestVerifyWithOwnPlaybooks: each node is compared with the playbooks that configured
+// it, unless the request wants those of today.
+func TestVerifyWithOwnPlaybooks(t *testing.T) {
+	t.Parallel()
+
+	j := configuredBy(inventory.VerbVerify, "", "a Allocated service-worker v1", "b Allocated service-worker v2")
+	j.WithoutVerify = []string{"v2"}
+
+	steps, _ := walk(t, j, "done", "done", "done")
+	if want := []string{
+		"verify verify.yml a:service-worker with v1",
+		"drift site.yml a:service-worker with v1",
+		"drift site.yml b:service-worker with v2",
+	}; !slices.Equal(steps, want) {
+		t.Errorf("%q", steps)
+	}
+
+	targets, others := j.Own()
+	if others || !slices.Equal(targets["v1"], []string{"a"}) || !slices.Equal(targets["v2"], []string{"b"}) {
+		t.Errorf("%v, and others: %v", targets, others)
+	}
+
+	j.Playbooks = PlaybooksCurrent
+
+	steps, _ = walk(t, j, "done", "done")
+	if want := []string{
+		"verify verify.yml a:service-worker b:service-worker with new",
+		"drift site.yml a:service-worker b:service-worker with new",
+	}; !slices.Equal(steps, want) {
+		t.Errorf("%q", steps)
+	}
+
+	if targets, others := j.Own(); !others || len(targets) > 0 {
+		t.Errorf("%v, and others: %v", targets, others)
+	}
+}
