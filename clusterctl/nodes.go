@@ -26,6 +26,7 @@ func (a *app) nodes() *cli.Command {
 			a.verbs(takesNodes),
 			[]*cli.Command{
 				a.nodesExplain(),
+				a.nodesDiff(),
 				a.nodesHistory(),
 				a.nodesPing(),
 				a.nodesTrust(),

@@ -91,6 +91,20 @@ var verbHelps = map[inventory.Verb]verbHelp{
 			"clusterctl nodes maintenance web-1-AB12 --check --diff",
 		},
 	},
+	inventory.VerbVerify: {
+		about: "The job runs verify.yml, if the playbooks have one, and compares what site.yml would change " +
+			"(ansible-playbook --check --diff), with the playbooks that configured each node and the variables of " +
+			"now. It changes nothing and leaves the nodes in service. Each node gets a verdict: clean, drifted, or " +
+			"unknown where the job could not tell; nodes diff shows the findings. The exit code is 3 unless all " +
+			"are clean. The job names tasks with check_mode: false beforehand, because they are executed, and " +
+			"counts those that check mode cannot judge.",
+		examples: []string{
+			"clusterctl nodes verify web-1-AB12",
+			"clusterctl nodes verify -l group=service-worker --serial 25% --yes",
+			"clusterctl nodes verify web-1-AB12 --strict",
+			"clusterctl nodes verify web-1-AB12 --playbooks current",
+		},
+	},
 	inventory.VerbDecommission: {
 		about: "A dead host is decommissioned, too; its record then keeps the uncleaned group as residue.\n" +
 			"Each node is cleaned with the playbooks that configured it, even if the folder has changed since.",
@@ -153,6 +167,7 @@ var fieldFlags = map[inventory.Field]func(meaning string) cli.Flag{
 	inventory.FieldSkipTags: func(meaning string) cli.Flag {
 		return &cli.StringSliceFlag{Name: "skip-tags", Usage: valueName(meaning, "tags")}
 	},
+	inventory.FieldStrict: func(meaning string) cli.Flag { return &cli.BoolFlag{Name: "strict", Usage: meaning} },
 	inventory.FieldPlaybooks: func(meaning string) cli.Flag {
 		return &cli.StringFlag{Name: "playbooks", Usage: valueName(meaning, "playbooks")}
 	},
@@ -292,6 +307,7 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 		OnFailure: c.String("on-failure"),
 		Serial:    c.String("serial"),
 		Playbooks: c.String("playbooks"),
+		Strict:    c.Bool("strict"),
 		Force:     c.Bool("force"),
 		TakeOver:  c.Bool("take-over"),
 		Reason:    c.String("reason"),

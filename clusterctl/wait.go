@@ -5,10 +5,13 @@ package clusterctl
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/follow"
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -120,7 +123,7 @@ func (c *call) showResult(j api.Job) error {
 
 		switch {
 		case j.Message == "":
-		case j.Check: // the sentence is the result
+		case j.Check, j.Verb.Verifies(): // the sentence is the result
 			c.say("%s", print.JobMessage(j))
 		default:
 			c.say("warning: %s", print.JobMessage(j))
@@ -141,6 +144,10 @@ func (c *call) showResult(j api.Job) error {
 	}
 
 	failed := exit.Errorf(exit.JobFailed, "job %s (%s) is %s%s%s", j.ID, j.Verb, j.Status, after, message)
+	if commands := c.differencesOf(j); commands != "" {
+		return failed.Try("%s", commands)
+	}
+
 	// A job that never ran has no output.
 	if len(j.Runs) == 0 && j.LogBytes == 0 {
 		return failed.Try("to see the cause and a remedy: %s job why %s", c.self(), j.ID)
@@ -150,4 +157,23 @@ func (c *call) showResult(j api.Job) error {
 		"to see the cause and a remedy: %[1]s job why %[2]s\nto read the output:            %[1]s job logs %[2]s",
 		c.self(), j.ID,
 	)
+}
+
+// differencesOf returns the commands that show what a verification found, for the first
+// few nodes that drifted.
+func (c *call) differencesOf(j api.Job) string {
+	const most = 3
+
+	if j.Cause != api.CauseDrifted {
+		return ""
+	}
+
+	var commands []string
+	for _, h := range j.Hosts {
+		if strings.HasPrefix(h.Error, string(inventory.Drifted)) && len(commands) < most {
+			commands = append(commands, fmt.Sprintf("to see the differences: %s nodes diff %s", c.self(), h.Host))
+		}
+	}
+
+	return strings.Join(commands, "\n")
 }

@@ -128,6 +128,9 @@ type Transition struct {
 	Dirty         Status
 	NeedsDiscover bool // legal only for a Discovered node
 	KeepsService  bool // the node serves while the job runs
+	// Verifies: the job compares its nodes with their configuration, by the playbooks that configured them. It leaves
+	// them as they were, with a verdict.
+	Verifies bool
 
 	// TakesAddrs: a request names addresses of hosts instead of nodes.
 	TakesAddrs bool
@@ -250,7 +253,7 @@ var Lifecycle = []Transition{
 	},
 	{
 		Verb: VerbVerify, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
-		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true,
+		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true, Verifies: true,
 		Options: []Option{
 			{FieldExtraVars, "variables for this verification only"},
 			optionSerial,
@@ -292,6 +295,12 @@ var Lifecycle = []Transition{
 
 // ChangesStatus reports whether the verb moves nodes through the lifecycle.
 func (t Transition) ChangesStatus() bool { return t.Through != "" }
+
+// Verifies reports whether a job of the verb changes nothing, and gives its nodes a verdict.
+func (v Verb) Verifies() bool {
+	row, _ := TransitionOf(v)
+	return row.Verifies
+}
 
 // Interrupts reports whether the verb takes nodes out of service until it
 // succeeds.

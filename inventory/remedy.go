@@ -16,6 +16,7 @@ type ActionName string
 const (
 	ActionListNodes     ActionName = "list-nodes"
 	ActionSubmit        ActionName = "submit"
+	ActionShowDiff      ActionName = "show-difference"
 	ActionForgetNodes   ActionName = "forget-nodes"
 	ActionTrustHostKey  ActionName = "trust-host-key"
 	ActionSetConnection ActionName = "set-connection"
@@ -44,6 +45,7 @@ var Actions = []struct {
 		ActionSubmit,
 		"submit a job: verb with nodes or addrs, group and playbooks; without nodes, the operator names them",
 	},
+	{ActionShowDiff, "show what the last verification of a node found"},
 	{ActionForgetNodes, "remove the records of nodes; without nodes, the operator names them"},
 	{ActionTrustHostKey, "compare the ssh host key that a node shows with the recorded one, and record it"},
 	{ActionSetConnection, "change the ssh parameters of nodes; the operator enters them"},
@@ -94,6 +96,10 @@ func Submit(v Verb, nodes ...string) Action { return Action{Name: ActionSubmit, 
 func Discover(addrs ...string) Action {
 	return Action{Name: ActionSubmit, Verb: VerbDiscover, Addrs: addrs}
 }
+
+// ShowDifference returns the action that shows what the last verification of a node
+// found.
+func ShowDifference(node string) Action { return Action{Name: ActionShowDiff, Nodes: []string{node}} }
 
 // Joining returns a with the group that its nodes are to join.
 func (a Action) Joining(group string) Action {
@@ -247,7 +253,7 @@ func (a Action) combines(b Action) bool {
 	}
 
 	// These requests concern a single node.
-	single := a.Name == ActionTrustHostKey || a.Name == ActionSetConnection
+	single := a.Name == ActionTrustHostKey || a.Name == ActionSetConnection || a.Name == ActionShowDiff
 	if single && !slices.Equal(a.Nodes, b.Nodes) {
 		return false
 	}

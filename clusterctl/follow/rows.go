@@ -180,6 +180,11 @@ func (t *tracker) bar() string {
 func (r *rows) hostRow(h *host, width int) string {
 	name := print.Pad(print.Line(h.name), r.tracker.width)
 	left := fmt.Sprintf("  %s  ok %-3d changed %-3d ", name, h.ok, h.changed)
+
+	if h.foreseen > 0 {
+		left = fmt.Sprintf("  %s  ok %-3d differs %-3d ", name, h.ok, h.foreseen)
+	}
+
 	room := max(width-runewidth.StringWidth(left), 0)
 
 	left = print.Clip(left, width)

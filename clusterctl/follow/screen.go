@@ -114,6 +114,8 @@ func eventResult(e api.Event, p print.Paint) (string, func(string) string) {
 	switch {
 	case e.Host == "", itemDone, e.Event == eventSkipped:
 		return "", nil
+	case e.Event == eventOK && e.Foreseen:
+		return "differs", p.Changed
 	case e.Event == eventOK && e.Changed:
 		return "changed", p.Changed
 	case e.Event == eventOK:

@@ -37,6 +37,7 @@ type tracker struct {
 type host struct {
 	name        string
 	ok, changed int
+	foreseen    int    // tasks that would change the host, in a check
 	task        string // the running task, or the last one
 	failure     string // empty unless the host failed in the current run
 	finished    bool   // with the running task
@@ -111,7 +112,11 @@ func (h *host) add(e api.Event) {
 		return
 	case e.Event == eventOK, e.Ignored:
 		h.ok++
-		if e.Changed {
+
+		switch {
+		case e.Foreseen:
+			h.foreseen++
+		case e.Changed:
 			h.changed++
 		}
 	case e.Event == eventFailed, e.Event == eventUnreachable:

@@ -15,8 +15,11 @@ import (
 func (p *Printer) NodeExplanation(e api.NodeExplanation, program string) {
 	n := e.Node
 
-	// No job checks a node in service again yet.
-	inService := p.Paint.Good("yes") + ", never verified"
+	inService := p.Paint.Good("yes") + "; not verified since it was last configured"
+	if n.Verification != nil {
+		inService = p.Paint.Good("yes") + "; " + p.verdict(n.Verification)
+	}
+
 	if !e.Ready {
 		inService = p.Paint.Bad("no: ") + Line(LocalTimes(e.Summary))
 	}

@@ -159,6 +159,7 @@ func (p *Printer) jobFields(j api.Job) []Field {
 		{"Helpers", List(j.Helpers)},
 		{"Group", Line(j.Group)},
 		{"Playbooks", Line(j.Playbooks)},
+		{"Strict", yesIf(j.Strict)},
 		{"Check", checkOf(j)},
 		{"Diff", yesIf(j.Diff)},
 		{"Tags", List(j.Tags)},
@@ -329,7 +330,7 @@ func (p *Printer) run(j api.Job, r api.Run) {
 		}
 	}
 
-	p.Rows([]string{"HOST", "OK", "CHANGED", "FAILED", "UNREACHABLE", "FAILED TASK", "MESSAGE"}, rows)
+	p.Rows([]string{"HOST", "OK", changedHeader(j), "FAILED", "UNREACHABLE", "FAILED TASK", "MESSAGE"}, rows)
 }
 
 // resultHost returns the host of a result, marked if the request does not name it.
@@ -398,6 +399,8 @@ func (p *Printer) Summary(j api.Job) {
 		switch {
 		case h.OK && j.Check:
 			result = p.Paint.Good("checked")
+		case j.Verb.Verifies():
+			result = p.verifyResult(h)
 		case h.OK && len(j.Tags)+len(j.SkipTags) > 0:
 			result = p.Paint.Changed("done in part")
 		case h.OK:
@@ -427,9 +430,23 @@ func (p *Printer) Summary(j api.Job) {
 		append(rows, p.helperRows(j, counts)...))
 }
 
+// verifyResult returns the result of a verification of a host.
+func (p *Printer) verifyResult(h api.HostSummary) string {
+	result, _, _ := strings.Cut(h.Error, ":")
+
+	switch {
+	case h.OK:
+		return p.Paint.Good(string(inventory.Clean))
+	case result == string(inventory.Drifted):
+		return p.Paint.Bad(result)
+	}
+
+	return p.Paint.Changed(string(inventory.Unverified))
+}
+
 // changedHeader is the header of the numbers of changed tasks.
 func changedHeader(j api.Job) string {
-	if j.Check {
+	if j.Check || j.Verb.Verifies() {
 		return "WOULD CHANGE"
 	}
 

@@ -30,6 +30,7 @@ var NodeColumns = Columns[api.Node]{
 	ageColumn(func(n *api.Node) time.Time { return n.Created }),
 	{Name: "labels", Wide: true, Cell: func(_ Paint, n *api.Node) string { return LabelLine(n.Labels) }},
 	numberColumn("applied", func(n *api.Node) string { return n.Applied }).wide(),
+	{Name: "verified", Wide: true, Cell: nodeVerdict},
 	textColumn("previous", func(n *api.Node) string { return string(n.PrevStatus) }).wide(),
 	{Name: "seen-by", Wide: true, Cell: nodeSeenBy},
 	timeColumn("created", func(n *api.Node) time.Time { return n.Created }).wide(),
@@ -180,7 +181,7 @@ func (p *Printer) Node(n api.Node) {
 		{"Address", Line(n.Addr) + withPrefix(", also of ", List(n.AddrRivals)) +
 			withPrefix(", announced by a member at ", Line(n.AnnouncedFrom))},
 		{"Status", withPrevious(p.Paint.Status(n.Status), string(n.Status), string(n.PrevStatus))},
-		{"Verified", verified(n)},
+		{"Verified", p.verified(n)},
 		{"State", withPrevious(p.Paint.State(n.State), string(n.State), string(n.PrevState))},
 		{"Group", Line(n.Group)},
 		{"Applied by job", Line(n.Applied)},
@@ -205,14 +206,13 @@ func (p *Printer) Node(n api.Node) {
 	p.Fields(fields)
 }
 
-// verified returns the time of the last check of a node in service. Nothing checks
-// one again after its job yet.
-func verified(n api.Node) string {
-	if n.Status != inventory.Allocated {
-		return ""
+// verified returns the last verdict on a node in service.
+func (p *Printer) verified(n api.Node) string {
+	if n.Verification == nil && n.Status == inventory.Allocated {
+		return "not since it was last configured"
 	}
 
-	return "never, since it is in service"
+	return p.verdict(n.Verification)
 }
 
 func withPrevious(shown, now, previous string) string {

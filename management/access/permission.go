@@ -54,6 +54,7 @@ var Permissions = []Permission{
 	{Route{http.MethodPatch, "/v1/nodes/{name}"}, operators, Within},
 	{Route{http.MethodGet, "/v1/nodes/{name}/history"}, readers, Within},
 	{Route{http.MethodGet, "/v1/nodes/{name}/explanation"}, readers, Within},
+	{Route{http.MethodGet, "/v1/nodes/{name}/diff"}, readers, Within},
 	{Route{http.MethodPut, "/v1/nodes/{name}/host-keys"}, operators, Within},
 	{Route{http.MethodPost, "/v1/nodes/{name}/host-keys/scan"}, operators, Within},
 	{Route{http.MethodGet, "/v1/inventory"}, readers, Within},

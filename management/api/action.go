@@ -95,6 +95,8 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodPost, PathJobs, encode(JobRequest{
 			Verb: a.Verb, Nodes: a.Nodes, Addrs: a.Addrs, Group: a.Group, Playbooks: a.Playbooks, Force: a.Force,
 		})
+	case inventory.ActionShowDiff:
+		return http.MethodGet, pathOf(PathDifference, a.Nodes...), nil
 	case inventory.ActionForgetNodes:
 		return http.MethodPost, PathForget, encode(Forget{Nodes: append([]string{}, a.Nodes...), Force: a.Force})
 	case inventory.ActionTrustHostKey:

@@ -173,9 +173,13 @@ const (
 	OnFailureFailed = "failed" // only the nodes that failed
 )
 
+// CauseDrifted is the Cause of a verification that found a node that differs from its
+// configuration.
+const CauseDrifted = "drifted"
+
 // JobRequest is a request for a job.
 type JobRequest struct {
-	// Verb is commission, decommission, update, apply, maintenance, clear, discover, or
+	// Verb is commission, decommission, update, apply, maintenance, verify, clear, discover, or
 	// forget, which also removes the agent.
 	Verb  inventory.Verb `json:"verb"`
 	Nodes []string       `json:"nodes,omitempty"` // every verb except discover
@@ -187,14 +191,16 @@ type JobRequest struct {
 	// ExtraVars is an object, or a string with one as JSON or YAML.
 	ExtraVars json.RawMessage `json:"extra_vars,omitempty"`
 	OnFailure string          `json:"on_failure,omitempty"` // commission: batch or failed
-	// Serial is the size of a batch for update, apply and maintenance: a number of
+	// Serial is the size of a batch for update, apply, maintenance and verify: a number of
 	// nodes, or a share such as 25%. Empty: all nodes at once.
 	Serial string `json:"serial,omitempty"`
 	// MaxFailures is the number of failed nodes with which the next batch still begins.
 	MaxFailures int `json:"max_failures,omitempty"`
-	// Playbooks is "current" to clean with the configured folder, or empty: each
-	// node is cleaned with the playbooks that configured it.
+	// Playbooks is "current" to clean, or to verify, with the configured folder, or
+	// empty: with the playbooks that configured each node.
 	Playbooks string `json:"playbooks,omitempty"`
+	// Strict makes a node with tasks that check mode cannot judge unknown: verify.
+	Strict bool `json:"strict,omitempty"`
 	// Check (--check) changes nothing, and reports what would change. Tags and
 	// SkipTags (--tags, --skip-tags) choose the tasks. All three: apply and maintenance.
 	Check    bool     `json:"check,omitempty"`
@@ -222,7 +228,7 @@ type Job struct {
 	// Message is the result, or the problems so far; empty after a plain success.
 	Message string `json:"message,omitempty"`
 	// Cause is the kind of failure: failed, cancelled, deadline, interrupted,
-	// precondition, absent, internal.
+	// precondition, absent, drifted, internal.
 	Cause string `json:"cause,omitempty"`
 
 	Nodes     []string `json:"nodes,omitempty"`
@@ -236,6 +242,7 @@ type Job struct {
 	MaxFailures int    `json:"max_failures,omitempty"`
 
 	Playbooks string `json:"playbooks,omitempty"` // current, or empty; see JobRequest
+	Strict    bool   `json:"strict,omitempty"`    // see JobRequest
 	// Options of ansible-playbook, see JobRequest. After a check, the counts of
 	// changes are those of the changes that a run would make.
 	Check     bool     `json:"check,omitempty"`
@@ -310,6 +317,11 @@ type HostResult struct {
 	Unreachable bool   `json:"unreachable,omitempty"`
 	Task        string `json:"task,omitempty"`    // the failed task
 	Message     string `json:"message,omitempty"` // the reason
+	// Of a check: tasks that would change the host, that it cannot judge, and that it
+	// executed all the same, with a change or a failure.
+	Foreseen int `json:"foreseen,omitempty"`
+	Unjudged int `json:"unjudged,omitempty"`
+	Executed int `json:"executed,omitempty"`
 }
 
 // HostSummary is the result of a job for one host.
@@ -317,7 +329,7 @@ type HostSummary struct {
 	Host    string           `json:"host"`             // node name; address of a host without one
 	Status  inventory.Status `json:"status,omitempty"` // empty if the job never touched the node
 	OK      bool             `json:"ok"`               // the verb succeeded
-	Changed int              `json:"changed"`          // tasks with changes, in all runs
+	Changed int              `json:"changed"`          // tasks with changes, in all runs; of a verification: foreseen
 	Error   string           `json:"error,omitempty"`
 }
 
@@ -343,7 +355,7 @@ type Retry struct {
 // Finding is one reason for the current situation.
 type Finding struct {
 	// About is the subject: job, queue, quarantine, tombstone, state, duplicates, address,
-	// host-key, observers, access, failure, refusal, residue, rule, applied, idle.
+	// host-key, observers, access, failure, refusal, residue, rule, applied, drift, idle.
 	About   string     `json:"about"`
 	Job     string     `json:"job,omitempty"`   // the id of the job concerned
 	Nodes   []string   `json:"nodes,omitempty"` // the nodes and addresses concerned

@@ -48,6 +48,8 @@ func command(a inventory.Action) []string {
 		return listNodes
 	case inventory.ActionSubmit:
 		return submitCommand(a)
+	case inventory.ActionShowDiff:
+		return append([]string{"nodes", "diff"}, a.Nodes...)
 	case inventory.ActionForgetNodes:
 		if len(a.Nodes) == 0 {
 			return listNodes

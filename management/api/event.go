@@ -21,6 +21,14 @@ type Event struct {
 	Action  string `json:"action,omitempty"` // the module
 	Host    string `json:"host,omitempty"`
 	Changed bool   `json:"changed,omitempty"`
+	// Of a check: the task would change Host, with the difference if the module reports
+	// one; was skipped because of the check; or was executed all the same.
+	Foreseen bool   `json:"foreseen,omitempty"`
+	Diff     string `json:"diff,omitempty"`
+	Unjudged bool   `json:"unjudged,omitempty"`
+	Executed bool   `json:"executed,omitempty"`
+	Path     string `json:"path,omitempty"` // FILE:LINE of a task worth a look, in the playbooks
+
 	Ignored bool   `json:"ignored,omitempty"` // the failure is ignored
 	Item    string `json:"item,omitempty"`    // of a loop; JSON unless it is a string
 	Message string `json:"message,omitempty"`

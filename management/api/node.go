@@ -34,6 +34,9 @@ type Node struct {
 	Playbooks map[string]string `json:"playbooks,omitempty"`
 	// LastError is the reason for the last failed verb; the next verb clears it.
 	LastError string `json:"last_error,omitempty"`
+	// Verification is the last verdict on a node in service; absent if there is none
+	// since its last configuration.
+	Verification *Verdict `json:"verification,omitempty"`
 
 	Job    string         `json:"job,omitempty"`    // the job that holds the node
 	Verb   inventory.Verb `json:"verb,omitempty"`   // the verb of that job
@@ -61,6 +64,52 @@ type Node struct {
 	Connection *Connection `json:"connection,omitempty"`
 	// Revision is the store's revision of the record.
 	Revision int64 `json:"revision"`
+}
+
+// Verdict is the result of a verification of a node.
+type Verdict struct {
+	// Result is clean, drifted or unknown.
+	Result inventory.VerdictResult `json:"result"`
+	Time   time.Time               `json:"time"`
+	Job    string                  `json:"job"` // the verification
+	// Differences are the tasks that would change the node, Unjudged those that check
+	// mode cannot judge, and Executed those that ran all the same and reported a change
+	// or a failure.
+	Differences int    `json:"differences,omitempty"`
+	Unjudged    int    `json:"unjudged,omitempty"`
+	Executed    int    `json:"executed,omitempty"`
+	Reason      string `json:"reason,omitempty"` // a failed check of verify.yml, or why the result is unknown
+	Summary     string `json:"summary"`          // all of this in words
+}
+
+// Difference is what the last verification of a node found, task by task.
+type Difference struct {
+	Node         string        `json:"node"`
+	Verification Verdict       `json:"verification"`
+	Tasks        []TaskFinding `json:"tasks"` // in the order of the runs
+	// Truncated: the events of the job reached their limit, so findings are missing.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// The kinds of finding of a verification.
+const (
+	FindingDiffers  = "differs"  // the task would change the node
+	FindingFailed   = "failed"   // a check of verify.yml failed, or a task failed in check mode
+	FindingUnjudged = "unjudged" // check mode skipped the task, at least in part
+	FindingExecuted = "executed" // the task ran, and reported a change
+)
+
+// TaskFinding is what a verification found about one task on a node.
+type TaskFinding struct {
+	Kind     string `json:"kind"`
+	Playbook string `json:"playbook"`
+	Play     string `json:"play,omitempty"`
+	Role     string `json:"role,omitempty"`
+	Task     string `json:"task"`
+	Action   string `json:"action,omitempty"`  // the module
+	Path     string `json:"path,omitempty"`    // FILE:LINE, in the playbooks
+	Message  string `json:"message,omitempty"` // of a failure
+	Diff     string `json:"diff,omitempty"`    // in the format of diff -u; secrets are hidden
 }
 
 // Before is the part of a node that a reservation changes.

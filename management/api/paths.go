@@ -25,6 +25,7 @@ const (
 	PathExplain    = "/v1/nodes/{name}/explanation" // GET: NodeExplanation
 	PathHostKeys   = "/v1/nodes/{name}/host-keys"   // PUT HostKeyTrust: Node
 	PathInventory  = "/v1/inventory"                // GET, filters of PathNodes: List[InventoryHost]
+	PathDifference = "/v1/nodes/{name}/diff"        // GET: Difference
 	PathForget     = "/v1/forget"                   // POST Forget: Changed
 	PathPing       = "/v1/ping"                     // POST Ping: List[PingResult], in the order of the names
 	PathGroups     = "/v1/groups"                   // GET: List[Group], in configuration order

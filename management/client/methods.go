@@ -147,6 +147,12 @@ func (c *Client) Explain(ctx context.Context, name string) (api.NodeExplanation,
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathExplain, params: []string{name}}, &out)
 }
 
+// Difference returns what the last verification of a node found, task by task.
+func (c *Client) Difference(ctx context.Context, name string) (api.Difference, error) {
+	var out api.Difference
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathDifference, params: []string{name}}, &out)
+}
+
 // Forget removes the records of nodes.
 func (c *Client) Forget(ctx context.Context, f api.Forget) (api.Changed, error) {
 	var out api.Changed

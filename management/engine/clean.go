@@ -29,7 +29,7 @@ func (e *Engine) cleanWarnings(j job.Job, unknown []string) []string {
 	var warnings []string
 	if len(unknown) > 0 {
 		done := "cleaned"
-		if verb, err := job.VerbOf(j.Verb); err == nil && verb.Verifies {
+		if verb, err := job.VerbOf(j.Verb); err == nil && verb.Row.Verifies {
 			done = "verified"
 		}
 

@@ -281,7 +281,7 @@ func (e *Engine) checkOwn(ctx context.Context, settings Settings, j job.Job, dig
 	}
 
 	files, aim := []string{job.PlaybookCleanup}, "clean"
-	if verb.Verifies {
+	if verb.Row.Verifies {
 		files, aim = e.playbooksOf(verb, digest), "verify"
 	}
 

@@ -16,7 +16,7 @@ import (
 // playbooks have no verify.yml, and names the tasks that run in spite of check mode.
 func (e *Engine) describeVerification(j *job.Job) {
 	verb, err := job.VerbOf(j.Verb)
-	if err != nil || !verb.Verifies {
+	if err != nil || !verb.Row.Verifies {
 		return
 	}
 

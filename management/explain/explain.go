@@ -33,6 +33,7 @@ const (
 	AboutResidue    About = "residue"    // configuration that could not be removed
 	AboutRule       About = "rule"       // the node's group lacks a provider
 	AboutApplied    About = "applied"    // the configuration of the node is unknown
+	AboutDrift      About = "drift"      // the node differs from its configuration, or that is unknown
 	AboutIdle       About = "idle"       // no operator has commissioned the node
 )
 

@@ -103,7 +103,7 @@ func TestExplainNode(t *testing.T) {
 		has     []string // parts of findings, remedies, failures, next
 	}{
 		{name: "in service", nodes: []string{"a m Allocated Discovered"}, ready: true,
-			summary: "it is in service; that was never verified",
+			summary: "it is in service; not verified since it was last configured",
 			set:     func(_ *state.View, a *inventory.Node) { a.Applied = "1" }, has: []string{
 				"nothing, until an operator",
 			}},
@@ -221,7 +221,7 @@ func TestExplainNode(t *testing.T) {
 				"submit verb=commission nodes=a-1 group=service-master playbooks=current",
 			}},
 		{name: "its host key changed", nodes: []string{"a m Allocated Discovered"}, about: "failure host-key applied",
-			ready: true, summary: "it is in service; that was never verified",
+			ready: true, summary: "it is in service; not verified since it was last configured",
 			set: func(_ *state.View, a *inventory.Node) {
 				a.LastError = "the ssh host key of a-1 is not the one recorded at the first contact"
 			},
@@ -287,7 +287,7 @@ func TestExplainNode(t *testing.T) {
 				put(v, j, "8", job.Running)
 			}, has: []string{"job 8 prepares its host", "when every address has appeared"}},
 		{name: "in service, and helping", nodes: []string{"a m Allocated Discovered", "b m Provisioning Discovered"},
-			about: "job", ready: true, summary: "it is in service; that was never verified",
+			about: "job", ready: true, summary: "it is in service; not verified since it was last configured",
 			set: func(v *state.View, a *inventory.Node) {
 				a.Applied = "1"
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "b-1 Unallocated -")

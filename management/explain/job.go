@@ -78,7 +78,7 @@ func (e *jobExplainer) ended() {
 	case j.Status == job.Complete && j.Message == "":
 		e.Summary = "it succeeded"
 		return
-	case j.Status == job.Complete && j.Ansible.Check:
+	case j.Status == job.Complete && (j.Ansible.Check || j.Verb.Verifies()):
 		e.Summary = "it is complete: " + strings.Join(nonEmpty(j.Message, j.Note), "; ")
 		return
 	case j.Status == job.Complete:
@@ -93,6 +93,11 @@ func (e *jobExplainer) ended() {
 			do("correct the cause that it names, then retry it").
 			with(inventory.RetryJob(j.ID, false)))
 
+		return
+	}
+
+	if j.Cause == job.CauseDrifted {
+		e.drifted()
 		return
 	}
 

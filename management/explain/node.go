@@ -31,14 +31,14 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	// a node that is not in service.
 	for _, find := range []func(){
 		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.unseen, e.otherJobs, e.rule,
-		e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration, e.idle,
+		e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration,
+		e.verification, e.idle,
 		e.contradiction,
 	} {
 		find()
 	}
 
-	// No job checks a service after its configuration so far.
-	e.Summary = "it is in service; that was never verified"
+	e.Summary = e.inService()
 	if !e.Ready && len(e.Findings) > 0 {
 		e.Summary = e.Findings[0].Message
 	}

@@ -165,7 +165,7 @@ func (j Job) projectNode(n inventory.Node, row inventory.Transition, target Targ
 	}
 
 	n.Status, n.Group = row.Success, target.Group
-	if target.Group != "" && !j.Ansible.Check && !j.verb().Verifies {
+	if target.Group != "" && !j.Ansible.Check && !j.verb().Row.Verifies {
 		n.Playbooks = maps.Clone(n.Playbooks)
 		if n.Playbooks == nil {
 			n.Playbooks = map[string]string{}

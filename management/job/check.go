@@ -14,7 +14,7 @@ import (
 // check leaves the node as it was, and the result of some tasks is no configuration
 // of a job.
 func (p *planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcome {
-	o.AsBefore = p.verb().Verifies || p.Ansible.Check && !p.executedOn(t.Name)
+	o.AsBefore = p.verb().Row.Verifies || p.Ansible.Check && !p.executedOn(t.Name)
 
 	switch {
 	case o.AsBefore:

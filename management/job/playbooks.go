@@ -30,7 +30,7 @@ func (j Job) CleansOf(t Target) []string {
 // OwnGroups returns the groups for which the job runs the playbooks that configured
 // the target.
 func (j Job) OwnGroups(t Target) []string {
-	if j.verb().Verifies {
+	if j.verb().Row.Verifies {
 		return []string{t.FromGroup}
 	}
 
@@ -89,12 +89,12 @@ func (s Snapshot) Recall(j *Job, kept func(digest string) bool) (unknown []strin
 func (j Job) Own() (targets map[string][]string, others bool) {
 	v := j.verb()
 	targets = map[string][]string{}
-	uses := v.Cleans || v.Verifies
+	uses := v.Cleans || v.Row.Verifies
 	others = !uses || v.Cleans && len(v.Playbooks) > 1
 
 	for _, t := range j.Targets {
 		groups := carried(t)
-		if v.Verifies {
+		if v.Row.Verifies {
 			groups = j.OwnGroups(t)
 		}
 

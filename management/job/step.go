@@ -290,7 +290,7 @@ func (p *planner) end(cause Cause, message string, outcomes map[string]inventory
 		outcomes[name] = p.ansibleOutcome(t, o)
 	}
 
-	if p.verb().Verifies {
+	if p.verb().Row.Verifies {
 		cause, s.Message = p.describeVerdicts(cause, message, outcomes)
 		s.Cause, s.Note = cause, describeUnjudged(p.Targets, outcomes)
 	}

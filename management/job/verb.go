@@ -53,9 +53,6 @@ type Verb struct {
 	// Cleans: the job cleans its targets of the configuration that they carry, with
 	// the playbooks that configured them.
 	Cleans bool
-	// Verifies: the job compares its targets with their configuration, by the
-	// playbooks that configured them. It leaves them as they were, with a verdict.
-	Verifies bool
 	// GroupAtClaim: a node enters its new group when the job claims it, not
 	// only when the job succeeds.
 	GroupAtClaim bool

@@ -18,7 +18,6 @@ func init() {
 		Playbooks:  []string{PlaybookSite},
 		Optional:   []string{PlaybookVerify},
 		Helps:      true,
-		Verifies:   true,
 		GroupAfter: func(_ Job, n inventory.Node) string { return n.Group },
 		plan:       (*planner).verify,
 	})

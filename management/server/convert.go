@@ -39,11 +39,22 @@ func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 		Name: n.Name, Label: n.Label, Serial: n.Serial, Addr: n.Addr,
 		Status: n.Status, PrevStatus: n.PrevStatus, State: n.State, PrevState: n.PrevState,
 		Group: n.Group, Residue: n.Residue, Applied: n.Applied, Playbooks: n.Playbooks, LastError: n.LastError,
-		Job: n.Job, Verb: n.Verb, Before: beforeOf(n.Before),
+		Verification: verdictOf(n.Verification), Job: n.Job, Verb: n.Verb, Before: beforeOf(n.Before),
 		Labels: n.Labels, Seen: n.Seen, Duplicates: n.Duplicates, HostKeys: n.HostKeys,
 		AnnouncedFrom: n.AnnouncedFrom,
 		Entries:       n.Entries, Created: n.Created, Updated: n.Updated,
 		Connection: connectionOf(c), Revision: n.Revision,
+	}
+}
+
+func verdictOf(v *inventory.Verdict) *api.Verdict {
+	if v == nil {
+		return nil
+	}
+
+	return &api.Verdict{
+		Result: v.Result, Time: v.Time, Job: v.Job, Differences: v.Differences, Unjudged: v.Unjudged,
+		Executed: v.Executed, Reason: v.Reason, Summary: v.Describe(),
 	}
 }
 
@@ -144,6 +155,7 @@ func jobOf(j job.Job) api.Job {
 		Serial:         j.Serial,
 		MaxFailures:    j.MaxFailures,
 		Playbooks:      j.Playbooks,
+		Strict:         j.Strict,
 		Check:          j.Ansible.Check,
 		Diff:           j.Ansible.Diff,
 		Tags:           j.Ansible.Tags,
@@ -237,6 +249,7 @@ func runOf(r job.Run) api.Run {
 			out.Results = append(out.Results, api.HostResult{
 				Host: host, Helper: i >= len(r.Hosts), OK: res.OK, Changed: res.Changed, Failed: res.Failed,
 				Unreachable: res.Unreachable, Task: res.Task, Message: res.Message,
+				Foreseen: res.Foreseen, Unjudged: res.Unjudged, Executed: res.Executed,
 			})
 		}
 	}

@@ -35,6 +35,35 @@ func (s *Server) getNodeExplanation(w http.ResponseWriter, r *http.Request) erro
 	return rest.WriteTagged(w, r, e.Node.Revision, out)
 }
 
+func (s *Server) getDifference(w http.ResponseWriter, r *http.Request) error {
+	v, _, name, err := s.readOne(w, r, "name")
+	if err != nil {
+		return err
+	}
+
+	n, err := v.Node(name)
+	if err != nil {
+		return err
+	}
+
+	found, err := s.Logs.Difference(r.Context(), v, name)
+	if err != nil {
+		return err
+	}
+
+	out := api.Difference{
+		Node: found.Node, Verification: *verdictOf(&found.Verdict), Tasks: []api.TaskFinding{}, Truncated: found.Truncated,
+	}
+	for _, f := range found.Tasks {
+		out.Tasks = append(out.Tasks, api.TaskFinding{
+			Kind: string(f.Kind), Playbook: f.Playbook, Play: f.Play, Role: f.Role, Task: f.Task, Action: f.Action,
+			Path: f.Path, Message: f.Message, Diff: f.Diff,
+		})
+	}
+
+	return rest.WriteTagged(w, r, n.Revision, out)
+}
+
 func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request) error {
 	v, _, ref, err := s.readOne(w, r, "id")
 	if err != nil {

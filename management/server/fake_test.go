@@ -661,6 +661,22 @@ func (m *fakeManager) write(job string, s job.Stream, data string) {
 	m.wake()
 }
 
+func (m *fakeManager) Difference(_ context.Context, v *state.View, name string) (job.Difference, error) {
+	n, err := v.Node(name)
+	if err != nil {
+		return job.Difference{}, err
+	}
+
+	if n.Verification == nil {
+		return job.Difference{}, inventory.Errorf(inventory.KindNotFound, "%s was not verified", name).
+			With(inventory.Submit(inventory.VerbVerify, name))
+	}
+
+	return job.Difference{Node: name, Verdict: *n.Verification, Tasks: []job.TaskFinding{
+		{Kind: job.FindingDiffers, Playbook: "site.yml", Task: "Write", Path: "site.yml:3", Diff: "-x\n+y"},
+	}}, nil
+}
+
 func (m *fakeManager) LogSize(_ context.Context, job string, s job.Stream) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -28,6 +28,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 		{Method: http.MethodPatch, Path: api.PathNode, Serve: s.patchNode, Conditional: true},
 		{Method: http.MethodGet, Path: api.PathHistory, Serve: s.getHistory, Query: listQuery()},
 		{Method: http.MethodGet, Path: api.PathExplain, Serve: s.getNodeExplanation},
+		{Method: http.MethodGet, Path: api.PathDifference, Serve: s.getDifference},
 		{Method: http.MethodPost, Path: api.PathForget, Serve: s.postForget, Idempotent: true},
 		{Method: http.MethodPost, Path: api.PathPing, Serve: s.postPing},
 		{Method: http.MethodPost, Path: api.PathScanHostKeys, Serve: s.postScanHostKeys},

@@ -67,6 +67,8 @@ type Logs interface {
 	// job has ended. emit may block, and must not keep data.
 	Log(ctx context.Context, id string, s job.Stream, offset int64, follow bool,
 		emit func(offset int64, data []byte) error) error
+	// Difference returns what the last verification of the node found.
+	Difference(ctx context.Context, v *state.View, name string) (job.Difference, error)
 }
 
 // Nodes observes, changes and forgets nodes.

@@ -306,6 +306,26 @@ func (s confinedLogs) Log(ctx context.Context, id string, stream job.Stream, off
 	return s.whole.Logs.Log(ctx, id, stream, offset, follow, emit)
 }
 
+func (s confinedLogs) Difference(ctx context.Context, _ *state.View, name string) (job.Difference, error) {
+	p := s.part()
+	if _, err := p.View.Node(name); err != nil {
+		return job.Difference{}, err
+	}
+
+	// Its job may be one of several nodes, and the findings are those of this one.
+	found, err := s.whole.Logs.Difference(ctx, p.Whole(), name)
+	if err != nil {
+		return found, s.hide(err)
+	}
+
+	found.Verdict.Reason = p.Text(found.Verdict.Reason)
+	for i, f := range found.Tasks {
+		found.Tasks[i].Message, found.Tasks[i].Diff = p.Text(f.Message), p.Text(f.Diff)
+	}
+
+	return found, nil
+}
+
 type confinedNodes struct{ *confined }
 
 func (s confinedNodes) Observe(context.Context, string, []inventory.Observation) error {

@@ -161,18 +161,37 @@ func (p *Part) Names(names []string) []string {
 // Show returns a record within the part, without the names of other nodes in its texts.
 func (p *Part) Show(n *inventory.Node) *inventory.Node {
 	text := p.Text(n.LastError)
-	if text == n.LastError && n.Before == nil {
+	verdict := p.verdict(n.Verification)
+
+	if text == n.LastError && verdict == n.Verification && n.Before == nil {
 		return n
 	}
 
 	shown := *n
-	shown.LastError = text
+	shown.LastError, shown.Verification = text, verdict
 
 	if n.Before != nil {
 		before := *n.Before
 		before.LastError = p.Text(before.LastError)
 		shown.Before = &before
 	}
+
+	return &shown
+}
+
+// verdict returns a verdict without the names of other nodes; itself if it has none.
+func (p *Part) verdict(v *inventory.Verdict) *inventory.Verdict {
+	if v == nil {
+		return nil
+	}
+
+	text := p.Text(v.Reason)
+	if text == v.Reason {
+		return v
+	}
+
+	shown := *v
+	shown.Reason = text
 
 	return &shown
 }

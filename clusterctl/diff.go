@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/print"
+)
+
+func (a *app) nodesDiff() *cli.Command {
+	return a.leaf(leaf{
+		name:  "diff",
+		args:  "NAME",
+		min:   1,
+		max:   1,
+		names: true,
+		usage: "show what the last verification of a node found, task by task",
+		about: "For each task that would change the node, it shows the file and line in the playbooks and the " +
+			"difference, if the module reports one: - is what the node has, + what the playbooks want. It also shows " +
+			"failed checks of verify.yml, tasks that check mode cannot judge, and tasks that were executed all the " +
+			"same. Secrets are hidden. nodes verify makes a new verification; nodes apply configures the node again.",
+		formats:  namelessFormats,
+		examples: []string{"clusterctl nodes diff web-1-AB12", "clusterctl nodes diff web-1-AB12 -o json"},
+		run: func(ctx context.Context, c *call) error {
+			d, err := c.manager.Difference(ctx, c.args[0])
+			if err != nil {
+				return err
+			}
+
+			return c.show(print.Answer{Wire: d, Table: func(p *print.Printer) { p.Difference(d) }})
+		},
+	})
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Difference returns what the last verification of the node found, from the events of
+// its job. It is KindNotFound if there is none, or if the job is no longer kept.
+func (e *Engine) Difference(ctx context.Context, v *state.View, name string) (job.Difference, error) {
+	n, err := v.Node(name)
+	if err != nil {
+		return job.Difference{}, err
+	}
+
+	if n.Verification == nil {
+		return job.Difference{}, inventory.Errorf(inventory.KindNotFound,
+			"%s was not verified since its last configuration", name).
+			Do("verify it").With(inventory.Submit(inventory.VerbVerify, name)).About(name)
+	}
+
+	j, err := v.Job(n.Verification.Job)
+	if inventory.KindOf(err) == inventory.KindNotFound {
+		return job.Difference{}, inventory.Errorf(inventory.KindNotFound,
+			"the findings about %s are no longer kept: they belong to job %s, which has expired",
+			name, n.Verification.Job).
+			Do("verify it again").With(inventory.Submit(inventory.VerbVerify, name)).About(name)
+	}
+
+	if err != nil {
+		return job.Difference{}, err
+	}
+
+	found := job.Difference{Node: name, Verdict: *n.Verification}
+	for _, i := range j.Comparisons(name) {
+		if err := e.readFindings(ctx, j, i, &found); err != nil {
+			return job.Difference{}, err
+		}
+	}
+
+	return found, nil
+}
+
+// readFindings adds the findings in the events of one run.
+func (e *Engine) readFindings(ctx context.Context, j job.Job, index int, found *job.Difference) error {
+	run := j.Runs[index]
+	offset, end := run.Events, int64(-1)
+
+	if index+1 < len(j.Runs) {
+		end = j.Runs[index+1].Events
+	}
+
+	var stream configuration.EventStream
+
+	for end < 0 || offset < end {
+		data, err := e.store.ReadLog(ctx, j.ID, job.StreamEvents, offset)
+		if err != nil || len(data) == 0 {
+			return err
+		}
+
+		if end >= 0 {
+			data = data[:min(int64(len(data)), end-offset)]
+		}
+
+		offset += int64(len(data))
+
+		for _, event := range stream.Write(data) {
+			found.Add(run, event)
+		}
+	}
+
+	return nil
+}

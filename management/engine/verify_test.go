@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	. "github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/job"
+)
+
+// foresees ends with differences on the hosts of label b, with their events.
+func foresees(r *scriptedRun) {
+	results := map[string]job.HostResult{}
+	for _, h := range r.acted() {
+		results[h] = job.HostResult{Begun: true, Done: true, OK: 2, Unjudged: 1}
+		r.says(job.StreamEvents, `{"event":"skipped","host":"%s","task":"Command","unjudged":true}`+"\n", h)
+
+		if h == "b-1" {
+			results[h] = job.HostResult{Begun: true, Done: true, OK: 2, Changed: 1, Foreseen: 1}
+			r.says(job.StreamEvents, `{"event":"ok","host":"b-1","task":"Write","changed":true,"foreseen":true,`+
+				`"path":"site.yml:3","diff":"-x\n+y"}`+"\n")
+		}
+	}
+
+	r.ends(RunExit{}, results)
+}
+
+// TestVerify: each node is compared with the playbooks that configured it, and gets a
+// verdict; the rest of its record stays.
+func TestVerify(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.see("a b")
+	b.do(commission, "a", master, "Complete")
+	b.books.configure("tree-2")
+	b.do(commission, "b", worker, "Complete")
+
+	b.books.on(job.PlaybookSite, failsOn("b-1"))
+	b.do(apply, "b", "", "Errored failed")
+
+	b.books.mu.Lock()
+	b.books.pinned = "tree-3"
+	b.books.outlines[[2]string{"tree-1", job.PlaybookVerify}] = configuration.Outline{Missing: true}
+	b.books.outlines[[2]string{"tree-2", job.PlaybookSite}] = configuration.Outline{Plays: []configuration.Play{
+		{Hosts: []string{worker}, Executed: []configuration.Executed{
+			{Name: "Risky", Path: "site.yml:9"},
+			{Name: "Read", Path: "site.yml:12", Reads: true},
+			{Name: "the role x", Path: "site.yml:15", Dynamic: true},
+		}},
+		{Hosts: []string{master}, Executed: []configuration.Executed{{Name: "Elsewhere", Path: "site.yml:20"}}},
+	}}
+	b.books.mu.Unlock()
+	b.books.on(job.PlaybookSite, foresees)
+	b.books.on(job.PlaybookVerify, resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true, OK: 3}))
+
+	record := func(name string) inventory.Node {
+		n := b.node(name)
+		n.Verification, n.Revision, n.Entries, n.Updated = nil, 0, 0, n.Created
+
+		return n
+	}
+	before := []inventory.Node{record("a-1"), record("b-1")}
+	_, err := b.Difference(t.Context(), b.View(), "a-1")
+	b.refused(err, inventory.KindNotFound, "a-1 was not verified", "submit verb=verify nodes=a-1")
+
+	runs := len(b.books.started())
+	j := b.ask(inventory.VerbVerify, "a b", "")
+
+	if want := []string{
+		"a-1: the playbooks have no verify.yml, so only site.yml is compared",
+		"executed in spite of check mode, because of check_mode: false: Risky (site.yml:9)",
+		"may have further such tasks, which only Ansible can resolve: the role x (site.yml:15)",
+	}; !reflect.DeepEqual(j.Warnings, want) || !strings.HasSuffix(j.Note, "(changed_when: false): Read (site.yml:12)") {
+		t.Errorf("warnings %q, note %q", j.Warnings, j.Note)
+	}
+
+	j = b.end(j.ID, "Errored drifted")
+	if j.Message != "1 of 2 nodes drifted: b-1 (1 task would change)" ||
+		j.Note != "a-1: 1 task not judged by check mode" {
+		t.Errorf("%q, note %q", j.Message, j.Note)
+	}
+
+	var got []string
+	for _, s := range b.books.started()[runs:] {
+		got = append(got, strings.TrimSpace(s.PlaybookDigest+" "+s.Playbook+" "+s.Ansible.String()))
+	}
+
+	if want := []string{
+		"tree-2 verify.yml", "tree-1 site.yml check; diff", "tree-2 site.yml check; diff",
+	}; !reflect.DeepEqual(got, want) {
+		t.Errorf("the runs are %q", got)
+	}
+
+	if after := []inventory.Node{record("a-1"), record("b-1")}; !reflect.DeepEqual(after, before) {
+		t.Errorf("the records are\n%+v, were\n%+v", after, before)
+	}
+
+	if v := b.node("a-1").Verification; v.Result != inventory.Clean || v.Job != j.ID || v.Unjudged != 1 {
+		t.Errorf("%+v", v)
+	}
+
+	found, err := b.Difference(t.Context(), b.View(), "b-1")
+	b.must(err)
+
+	if want := []job.TaskFinding{
+		{Kind: job.FindingUnjudged, Playbook: "site.yml", Task: "Command"},
+		{Kind: job.FindingDiffers, Playbook: "site.yml", Task: "Write", Path: "site.yml:3", Diff: "-x\n+y"},
+	}; !reflect.DeepEqual(found.Tasks, want) || found.Verdict.Result != inventory.Drifted || found.Truncated {
+		t.Errorf("%+v", found)
+	}
+
+	if e, err := b.Explain(t.Context(), b.View(), "b-1"); err != nil ||
+		!strings.Contains(e.Summary, "drifted: 1 task would change") {
+		t.Errorf("%q, %v", e.Summary, err)
+	}
+
+	// The next configuration ends the verdict.
+	b.books.on(job.PlaybookSite, succeeds)
+	b.do(apply, "b", "", "Complete")
+
+	if v := b.node("b-1").Verification; v != nil {
+		t.Errorf("after apply: %+v", v)
+	}
+
+	b.must(b.store.DropJobs(t.Context(), []string{j.ID}))
+	_, err = b.Difference(t.Context(), b.View(), "a-1")
+	b.refused(err, inventory.KindNotFound, "job "+j.ID+", which has expired", "submit verb=verify nodes=a-1")
+}
+
+// TestVerifyWithoutPlaybooks: a verification needs the playbooks of the node, and names
+// the way out.
+func TestVerifyWithoutPlaybooks(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.see("a")
+	b.do(commission, "a", master, "Complete")
+
+	b.books.mu.Lock()
+	b.books.pinned, b.books.gone = "tree-2", []string{"tree-1"}
+	b.books.mu.Unlock()
+
+	request := job.Request{Verb: inventory.VerbVerify, Nodes: names("a")}
+	_, err := b.Submit(t.Context(), request)
+	b.refused(err, inventory.KindRefused, "missing or damaged", "submit verb=verify nodes=a-1", "playbooks=current")
+
+	request.Playbooks = job.PlaybooksCurrent
+	j, err := b.Submit(t.Context(), request)
+	b.must(err)
+	b.end(j.ID, "Complete")
+
+	_, err = b.Submit(t.Context(), job.Request{Verb: apply, Nodes: names("a"), Strict: true})
+	b.refused(err, inventory.KindInvalid, "apply does not accept strict", "verify")
+}
