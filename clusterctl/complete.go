@@ -547,6 +547,7 @@ var completions = withVerbs(map[string]positional{
 	"nodes get":     anyNodes,
 	"nodes watch":   anyNodes,
 	"nodes explain": oneNode,
+	"nodes diff":    oneNode,
 	"nodes wait":    anyNodes,
 	"nodes history": oneNode,
 	"nodes ping":    anyNodes,

@@ -74,7 +74,7 @@ func (p *Printer) verdict(v *api.Verdict) string {
 		return ""
 	}
 
-	text := Line(v.Summary)
+	text := Line(v.Describe())
 
 	switch v.Result {
 	case inventory.Clean:

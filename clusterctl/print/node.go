@@ -208,11 +208,16 @@ func (p *Printer) Node(n api.Node) {
 
 // verified returns the last verdict on a node in service.
 func (p *Printer) verified(n api.Node) string {
-	if n.Verification == nil && n.Status == inventory.Allocated {
+	v := n.Verification
+
+	switch {
+	case v != nil:
+		return fmt.Sprintf("%s (job %s, %s)", p.verdict(v), Line(v.Job), Time(v.Time))
+	case n.Status == inventory.Allocated:
 		return "not since it was last configured"
 	}
 
-	return p.verdict(n.Verification)
+	return ""
 }
 
 func withPrevious(shown, now, previous string) string {

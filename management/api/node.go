@@ -79,8 +79,10 @@ type Verdict struct {
 	Unjudged    int    `json:"unjudged,omitempty"`
 	Executed    int    `json:"executed,omitempty"`
 	Reason      string `json:"reason,omitempty"` // a failed check of verify.yml, or why the result is unknown
-	Summary     string `json:"summary"`          // all of this in words
 }
+
+// Describe returns the verdict in words, such as "drifted: 3 tasks would change".
+func (v Verdict) Describe() string { return inventory.Verdict(v).Describe() }
 
 // Difference is what the last verification of a node found, task by task.
 type Difference struct {

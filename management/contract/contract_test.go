@@ -283,6 +283,9 @@ var types = map[string]any{
 	"GossipKeyRotation": api.GossipKeyRotation{},
 	"InventoryHost":     api.InventoryHost{},
 	"InventoryList":     api.List[api.InventoryHost]{},
+	"Verdict":           api.Verdict{},
+	"Difference":        api.Difference{},
+	"TaskFinding":       api.TaskFinding{},
 }
 
 // untyped lists the schemas without a struct.

@@ -41,6 +41,7 @@ var tagged = map[string]bool{
 	"/v1/config":                             false,
 	api.PathGossipKey:                        false,
 	"/v1/nodes/a-1/explanation":              false,
+	"/v1/nodes/a-1/diff":                     false,
 	"/v1/jobs/1/explanation":                 false,
 	api.PathVersion:                          false,
 	api.PathOpenAPI:                          false,

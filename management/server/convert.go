@@ -52,10 +52,9 @@ func verdictOf(v *inventory.Verdict) *api.Verdict {
 		return nil
 	}
 
-	return &api.Verdict{
-		Result: v.Result, Time: v.Time, Job: v.Job, Differences: v.Differences, Unjudged: v.Unjudged,
-		Executed: v.Executed, Reason: v.Reason, Summary: v.Describe(),
-	}
+	wire := api.Verdict(*v)
+
+	return &wire
 }
 
 func beforeOf(b *inventory.Before) *api.Before {

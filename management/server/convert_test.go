@@ -162,7 +162,6 @@ var conversions = []conversion{
 			"Begun":    "used only to decide on a cleanup",
 			"Done":     "used only to decide on the outcome of the job",
 			"Selected": "used only to decide on the outcome of the job",
-			"Executed": "used only to decide on the outcome of the job",
 		},
 		added: map[string]string{
 			"Host":   "the key of the domain's map",
@@ -173,12 +172,13 @@ var conversions = []conversion{
 		domain: job.Job{},
 		wire:   func(j any) any { return jobOf(j.(job.Job)) },
 		internal: map[string]string{
-			"Targets":  "Nodes or Addrs name them",
-			"Ansible":  "its fields are on the wire: TestAnsibleOptions",
-			"Timeout":  "Deadline is the time that counts",
-			"Runs":     "left out of lists; wholeJob adds them",
-			"Outcomes": "progress of the store's own transaction",
-			"LogBytes": "left out of lists; wholeJob adds the current size",
+			"WithoutVerify": "a warning names them",
+			"Targets":       "Nodes or Addrs name them",
+			"Ansible":       "its fields are on the wire: TestAnsibleOptions",
+			"Timeout":       "Deadline is the time that counts",
+			"Runs":          "left out of lists; wholeJob adds them",
+			"Outcomes":      "progress of the store's own transaction",
+			"LogBytes":      "left out of lists; wholeJob adds the current size",
 		},
 		added: map[string]string{
 			"Check":      "Ansible of the domain",

@@ -667,12 +667,9 @@ func (m *fakeManager) Difference(_ context.Context, v *state.View, name string) 
 		return job.Difference{}, err
 	}
 
-	if n.Verification == nil {
-		return job.Difference{}, inventory.Errorf(inventory.KindNotFound, "%s was not verified", name).
-			With(inventory.Submit(inventory.VerbVerify, name))
-	}
+	verdict := inventory.Verdict{Result: inventory.Drifted, Time: time.Unix(1e9, 0), Job: "1", Differences: 1}
 
-	return job.Difference{Node: name, Verdict: *n.Verification, Tasks: []job.TaskFinding{
+	return job.Difference{Node: n.Name, Verdict: verdict, Tasks: []job.TaskFinding{
 		{Kind: job.FindingDiffers, Playbook: "site.yml", Task: "Write", Path: "site.yml:3", Diff: "-x\n+y"},
 	}}, nil
 }

@@ -465,6 +465,12 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	expectActor()
 	why := must[api.JobExplanation](t)(c.ExplainJob(ctx, "2"))
 	expect(t, "why", why.Summary, "it is queued: place 1 of 1 in the queue, and its turn has come")
+	difference := must[api.Difference](t)(c.Difference(ctx, "a-1"))
+	expect(t, "difference", difference.Tasks, []api.TaskFinding{
+		{Kind: api.FindingDiffers, Playbook: "site.yml", Task: "Write", Path: "site.yml:3", Diff: "-x\n+y"},
+	})
+	expect(t, "verdict", difference.Verification.Describe(), "drifted: 1 task would change")
+
 	explained := must[api.NodeExplanation](t)(c.Explain(ctx, "a-1"))
 	expect(
 		t,
