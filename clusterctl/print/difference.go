@@ -51,7 +51,7 @@ func (p *Printer) finding(f api.TaskFinding) {
 
 	where := f.Path
 	if where == "" {
-		where = strings.Trim(f.Playbook+", role "+f.Role, ", role ")
+		where = f.Playbook + withPrefix(", role ", f.Role)
 	}
 
 	p.gap()

@@ -315,7 +315,12 @@ func errPlaybooksGone(j job.Job, digest string, nodes []string, err error) error
 // cleanWithCurrent adds the remedies for nodes without the playbooks that
 // configured them.
 func cleanWithCurrent(j job.Job, nodes []string, e *inventory.Error) error {
-	return e.Do("restore the folder as it was, or choose the playbooks of today").
+	aim := "clean"
+	if j.Verb.Verifies() {
+		aim = "compare"
+	}
+
+	return e.Do("restore the folder as it was, or %s with the playbooks of today", aim).
 		With(inventory.Submit(j.Verb, j.Names()...).Joining(j.Group).Cleaning(job.PlaybooksCurrent)).
 		About(nodes...)
 }
