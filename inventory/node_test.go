@@ -355,7 +355,7 @@ func TestVerdictInWords(t *testing.T) {
 
 	for want, v := range map[string]Verdict{
 		"clean": {Result: Clean},
-		"clean: 1 task not judged by check mode; 2 tasks executed in spite of check mode": {
+		"clean: 1 task not judged by check mode; 2 tasks executed for real": {
 			Result: Clean, Unjudged: 1, Executed: 2,
 		},
 		"drifted: 3 tasks would change; verify.yml: x": {Result: Drifted, Differences: 3, Reason: "verify.yml: x"},

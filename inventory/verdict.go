@@ -55,7 +55,7 @@ func (v Verdict) Detail() string {
 	}
 
 	if v.Executed > 0 {
-		parts = append(parts, Count(v.Executed, "task", "tasks")+" executed in spite of check mode")
+		parts = append(parts, Count(v.Executed, "task", "tasks")+" executed for real")
 	}
 
 	return strings.Join(parts, "; ")

@@ -325,12 +325,24 @@ func (p *Printer) run(j api.Job, r api.Run) {
 			fmt.Sprint(h.Changed),
 			fmt.Sprint(h.Failed),
 			yesIf(h.Unreachable),
+			positive(h.Foreseen),
+			positive(h.Unjudged),
+			positive(h.Executed),
 			Line(h.Task),
 			Line(h.Message),
 		}
 	}
 
-	p.Rows([]string{"HOST", "OK", changedHeader(j), "FAILED", "UNREACHABLE", "FAILED TASK", "MESSAGE"}, rows)
+	// A check reports changes that it did not make.
+	changes := "CHANGED"
+	if j.Check || j.Verb.Verifies() {
+		changes = "REPORTED CHANGES"
+	}
+
+	p.Rows([]string{
+		"HOST", "OK", changes, "FAILED", "UNREACHABLE", "WOULD CHANGE", "NOT JUDGED", "EXECUTED", "FAILED TASK",
+		"MESSAGE",
+	}, rows)
 }
 
 // resultHost returns the host of a result, marked if the request does not name it.

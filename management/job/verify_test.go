@@ -175,7 +175,7 @@ func TestVerdict(t *testing.T) {
 		t.Errorf("%+v, verdict %+v", o, o.Verdict)
 	}
 
-	const note = "a: 3 tasks executed in spite of check mode; b: 1 task not judged by check mode"
+	const note = "a: 3 tasks executed for real; b: 1 task not judged by check mode"
 	if end.Note != note {
 		t.Errorf("the note is %q", end.Note)
 	}
