@@ -152,7 +152,10 @@ type event struct {
 func play(t *testing.T, playbook string, args ...string) (events []event, raw string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events")
-	cmd := command(t, "ansible-playbook", append([]string{"-i", "testdata/hosts.yml", filepath.Join("testdata", playbook)}, args...)...)
+	cmd := command(
+		t,
+		"ansible-playbook",
+		append([]string{"-i", "testdata/hosts.yml", filepath.Join("testdata", playbook)}, args...)...)
 	cmd.Env = append(cmd.Env, "CLUSTERM_EVENTS="+path, "ANSIBLE_CALLBACKS_ENABLED=clusterm_events",
 		"ANSIBLE_CALLBACK_PLUGINS="+filepath.Join(playbooks(t), filepath.FromSlash(ansible.CallbackDir)))
 
@@ -307,7 +310,11 @@ func TestEventsOfACheck(t *testing.T) {
 
 	folder := t.TempDir()
 	for name, content := range map[string]string{"a": "new a\n", "b": "by hand\n"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o644); err != nil { //nolint:gosec // as the task
+		if err := os.WriteFile(
+			filepath.Join(folder, name),
+			[]byte(content),
+			0o644,
+		); err != nil { //nolint:gosec // as the task
 			t.Fatal(err)
 		}
 	}

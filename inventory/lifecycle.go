@@ -257,7 +257,10 @@ var Lifecycle = []Transition{
 		Options: []Option{
 			{FieldExtraVars, "variables for this verification only"},
 			optionSerial,
-			{FieldMaxFailures, "the number of nodes without a verdict with which the next batch still begins (default: 0)"},
+			{
+				FieldMaxFailures,
+				"the number of nodes without a verdict with which the next batch still begins (default: 0)",
+			},
 			{FieldPlaybooks, "the playbooks to compare with: current for the configured folder (default: those that" +
 				" configured each node)"},
 			{FieldStrict, "take a node with tasks that check mode cannot judge for unknown, not for clean"},

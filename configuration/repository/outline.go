@@ -111,6 +111,7 @@ func (o *outliner) task(at place, n *yaml.Node, runs bool) {
 	}
 
 	o.left--
+
 	runs = executes(task, runs)
 	if task["block"] != nil {
 		at.depth++ // an alias may contain itself
@@ -129,7 +130,13 @@ func (o *outliner) task(at place, n *yaml.Node, runs bool) {
 		o.file(at, n, fileOf(value), runs && action == "import_tasks")
 	case "import_role", "include_role":
 		parts := fields(value)
-		o.role(at, n, scalar(parts["name"]), cmp.Or(scalar(parts["tasks_from"]), "main"), runs && action == "import_role")
+		o.role(
+			at,
+			n,
+			scalar(parts["name"]),
+			cmp.Or(scalar(parts["tasks_from"]), "main"),
+			runs && action == "import_role",
+		)
 	default:
 		if runs {
 			o.add(at, n, cmp.Or(scalar(task["name"]), action), task)

@@ -66,7 +66,9 @@ func (e *Engine) describeVerification(j *job.Job) {
 	}
 
 	if len(read) > 0 {
-		j.Note = "executed in spite of check mode, and declared to change nothing (changed_when: false): " + listed(read)
+		j.Note = "executed in spite of check mode, and declared to change nothing (changed_when: false): " + listed(
+			read,
+		)
 	}
 }
 

@@ -52,7 +52,10 @@ func (s *Server) getDifference(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	out := api.Difference{
-		Node: found.Node, Verification: *verdictOf(&found.Verdict), Tasks: []api.TaskFinding{}, Truncated: found.Truncated,
+		Node:         found.Node,
+		Verification: *verdictOf(&found.Verdict),
+		Tasks:        []api.TaskFinding{},
+		Truncated:    found.Truncated,
 	}
 	for _, f := range found.Tasks {
 		out.Tasks = append(out.Tasks, api.TaskFinding{

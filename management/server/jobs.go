@@ -139,10 +139,22 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	j, err := s.Jobs.Submit(r.Context(), c, job.Request{
-		Verb: body.Verb, Nodes: body.Nodes, Addrs: body.Addrs, Ranges: body.Ranges, Group: body.Group, Extra: extra,
-		OnFailure: body.OnFailure, Serial: body.Serial, MaxFailures: body.MaxFailures,
-		Playbooks: body.Playbooks, Strict: body.Strict, Timeout: time.Duration(body.Timeout), Force: body.Force,
-		TakeOver: body.TakeOver, HostKeys: body.HostKeys, Reason: body.Reason,
+		Verb:        body.Verb,
+		Nodes:       body.Nodes,
+		Addrs:       body.Addrs,
+		Ranges:      body.Ranges,
+		Group:       body.Group,
+		Extra:       extra,
+		OnFailure:   body.OnFailure,
+		Serial:      body.Serial,
+		MaxFailures: body.MaxFailures,
+		Playbooks:   body.Playbooks,
+		Strict:      body.Strict,
+		Timeout:     time.Duration(body.Timeout),
+		Force:       body.Force,
+		TakeOver:    body.TakeOver,
+		HostKeys:    body.HostKeys,
+		Reason:      body.Reason,
 		Ansible: configuration.AnsibleOptions{
 			Check: body.Check, Diff: body.Diff, Tags: body.Tags, SkipTags: body.SkipTags, Verbosity: body.Verbosity,
 		},
