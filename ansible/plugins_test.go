@@ -314,7 +314,7 @@ func TestEventsOfACheck(t *testing.T) {
 			filepath.Join(folder, name),
 			[]byte(content),
 			0o644,
-		); err != nil { //nolint:gosec // as the task
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -329,9 +329,12 @@ func TestEventsOfACheck(t *testing.T) {
 		}
 
 		line := e.Event + " " + e.Task
-		for word, set := range map[string]bool{" foreseen": e.Foreseen, " unjudged": e.Unjudged, " executed": e.Executed} {
-			if set {
-				line += word
+		for _, mark := range []struct {
+			word string
+			set  bool
+		}{{" foreseen", e.Foreseen}, {" unjudged", e.Unjudged}, {" executed", e.Executed}} {
+			if mark.set {
+				line += mark.word
 			}
 		}
 

@@ -21,7 +21,8 @@ func TestPartialRunsKeepService(t *testing.T) {
 
 	for _, row := range inventory.Lifecycle {
 		// A verification runs everything, and changes nothing anyway.
-		stays := !row.Verifies && row.KeepsService && row.Success == inventory.Allocated && row.Failed == inventory.Allocated &&
+		stays := !row.Verifies && row.KeepsService && row.Success == inventory.Allocated &&
+			row.Failed == inventory.Allocated &&
 			row.Dirty == inventory.Allocated && len(row.From) == 1 &&
 			row.From[0] == inventory.Allocated
 
