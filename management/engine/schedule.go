@@ -141,6 +141,8 @@ func (e *Engine) claim(ctx context.Context, v *state.View, j job.Job) error {
 	now := time.Now()
 	j.Status, j.Instance, j.Started, j.Deadline = job.Running, e.self.Node, now, now.Add(j.Timeout)
 
+	j.WithoutVerify = e.withoutVerify(ctx, j)
+
 	writes, err := reserve(v, j, now)
 	if err != nil {
 		return err

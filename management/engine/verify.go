@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,17 +21,7 @@ func (e *Engine) describeVerification(j *job.Job) {
 		return
 	}
 
-	nodes := map[string][]job.Target{} // by the digest of their playbooks
-
-	var digests []string
-	for _, t := range j.Targets {
-		digest := j.CleansWith(t, t.FromGroup)
-		if nodes[digest] == nil {
-			digests = append(digests, digest)
-		}
-
-		nodes[digest] = append(nodes[digest], t)
-	}
+	digests, nodes := byPlaybooks(*j)
 
 	var run, read, dynamic []string
 
@@ -70,6 +61,44 @@ func (e *Engine) describeVerification(j *job.Job) {
 			read,
 		)
 	}
+}
+
+// byPlaybooks returns the targets by the digest of the playbooks that verify them, and
+// the digests in the order of the targets.
+func byPlaybooks(j job.Job) (digests []string, nodes map[string][]job.Target) {
+	nodes = map[string][]job.Target{}
+
+	for _, t := range j.Targets {
+		digest := j.CleansWith(t, t.FromGroup)
+		if nodes[digest] == nil {
+			digests = append(digests, digest)
+		}
+
+		nodes[digest] = append(nodes[digest], t)
+	}
+
+	return digests, nodes
+}
+
+// withoutVerify returns the digests of the playbooks without a verify.yml, for a job
+// whose turn has come: a job ahead may have configured a node with others.
+func (e *Engine) withoutVerify(ctx context.Context, j job.Job) []string {
+	if !j.Verb.Verifies() {
+		return nil
+	}
+
+	without := slices.Clone(j.WithoutVerify)
+
+	digests, _ := byPlaybooks(j)
+	for _, digest := range digests {
+		// Another instance may not have the copy, which is no evidence.
+		missing := !slices.Contains(without, digest) && e.playbooks.Outline(digest, job.PlaybookVerify).Missing
+		if missing && e.playbooks.Kept(ctx, digest) {
+			without = append(without, digest)
+		}
+	}
+
+	return without
 }
 
 // executedOn returns the tasks that run in spite of check mode in the plays for one of

@@ -158,3 +158,33 @@ func TestVerifyWithoutPlaybooks(t *testing.T) {
 	_, err = b.Submit(t.Context(), job.Request{Verb: apply, Nodes: names("a"), Strict: true})
 	b.refused(err, inventory.KindInvalid, "apply does not accept strict", "verify")
 }
+
+// TestVerifyBehindAnotherJob: a job ahead configures the node with playbooks that have no
+// verify.yml.
+func TestVerifyBehindAnotherJob(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.see("a")
+	b.do(commission, "a", master, "Complete")
+
+	b.books.mu.Lock()
+	b.books.pinned = "tree-2"
+	b.books.outlines[[2]string{"tree-2", job.PlaybookVerify}] = configuration.Outline{Missing: true}
+	b.books.mu.Unlock()
+
+	g := newGate()
+	b.books.on(job.PlaybookSite, g.script)
+	ahead := b.ask(apply, "a", "")
+	run := b.begun(g)
+
+	verify := b.ask(inventory.VerbVerify, "a", "")
+	b.books.on(job.PlaybookSite, resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true}))
+	succeeds(run)
+	b.end(ahead.ID, "Complete")
+
+	j := b.end(verify.ID, "Complete")
+	if got := phases(j); got != "drift:done" || j.Runs[0].PlaybookDigest != "tree-2" {
+		t.Errorf("%s with %s", got, j.Runs[0].PlaybookDigest)
+	}
+}
