@@ -60,6 +60,20 @@ var fields = []field{
 
 		return s, nil
 	}},
+	{"verification", func(n *inventory.Node) string {
+		if n.Verification == nil {
+			return ""
+		}
+
+		return string(n.Verification.Result)
+	}, func(s string) (string, error) {
+		switch r := inventory.VerdictResult(s); r {
+		case inventory.Clean, inventory.Drifted, inventory.Unverified:
+			return s, nil
+		}
+
+		return "", fmt.Errorf("%q is not a verdict: clean, drifted or unknown", s)
+	}},
 }
 
 // Fields returns the names of the selectable fields.

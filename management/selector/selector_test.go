@@ -22,6 +22,9 @@ var nodes = []inventory.Node{
 		Status: inventory.Allocated,
 		State:  inventory.Discovered,
 		Group:  "service-master",
+
+		Verification: &inventory.Verdict{Result: inventory.Drifted},
+
 		Labels: map[string]string{"rack": "r1", "example.com/zone": "x", "slot": "7", "empty": ""},
 	},
 	{
@@ -77,6 +80,8 @@ func TestMatches(t *testing.T) {
 		"!group":                             {"c-3", longName},
 		"job=12,verb=commission":             {"b-2"},
 		"!job":                               {"a-1", "c-3", longName},
+		"verification=drifted":               {"a-1"},
+		"!verification":                      {"b-2", "c-3", longName},
 		"rack=r1":                            {"a-1"},
 		"rack in (r1,r2)":                    {"a-1", "b-2"},
 		"rack!=r1":                           {"b-2", "c-3", longName},
@@ -125,6 +130,7 @@ func TestRefused(t *testing.T) {
 		"state=gone":                 `"gone" is not a state; the states are Unknown, Discovered, Disappeared`,
 		"group=service-wroker":       `there is no group "service-wroker"`,
 		"verb=comission":             `"comission" is not a verb of a job`,
+		"verification=dirty":         `"dirty" is not a verdict: clean, drifted or unknown`,
 		"job=last":                   "give the number of a job",
 		"status=":                    "write status or !status",
 		"status>5":                   "use =, !=, in or notin",
