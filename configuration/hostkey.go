@@ -3,6 +3,7 @@
 package configuration
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -38,7 +39,8 @@ func ParseHostKey(text string) (string, error) {
 		return "", errHostKey(text)
 	}
 
-	if n := uint64(binary.BigEndian.Uint32(blob)); n > uint64(len(blob)-4) || string(blob[4:4+n]) != words[0] {
+	kind, rest := []byte(words[0]), blob[4:]
+	if int64(binary.BigEndian.Uint32(blob)) != int64(len(kind)) || !bytes.HasPrefix(rest, kind) {
 		return "", errHostKey(text)
 	}
 

@@ -161,7 +161,8 @@ func TestRestoreMarked(t *testing.T) {
 		t.Errorf("%#v", got)
 	}
 
-	if _, err := Secrets(nil).Restore(Vars{"x": NewSecret(Hidden)}, set); inventory.KindOf(err) != inventory.KindInvalid {
+	_, err = Secrets(nil).Restore(Vars{"x": NewSecret(Hidden)}, set)
+	if inventory.KindOf(err) != inventory.KindInvalid {
 		t.Errorf("a mark of nothing: %v", err)
 	}
 }

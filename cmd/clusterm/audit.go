@@ -25,8 +25,8 @@ func auditCommand() *cli.Command {
 		UsageText: "clusterm audit --since 24h\n" +
 			"clusterm audit --node web-1 --verb nodes --json\n" +
 			"clusterm audit verify",
-		Description: "One line for each entry, the oldest first: time, who, verb, targets, job, and the error if it was " +
-			"refused. With --json the entries are JSON lines with their hashes, to export. Run it as root on the " +
+		Description: "One line for each entry, the oldest first: time, who, verb, targets, job, and the error if it " +
+			"was refused. With --json the entries are JSON lines with their hashes, to export. Run it as root on the " +
 			"manager's host; the daemon need not run. docs/operating/security.md explains the trail.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Usage: "entries since `TIME`: an age such as 24h, or 2026-01-02T15:04:05Z"},

@@ -110,6 +110,7 @@ func (e *Engine) recordAppearance(
 	for _, addr := range slices.Sorted(maps.Keys(seen)) {
 		name := seen[addr]
 		given, _ := j.Target(addr)
+
 		if verified := slices.Concat(given.HostKeys, keys[addr]); len(verified) > 0 {
 			named[name] = verified
 		}

@@ -27,13 +27,27 @@ func (o Options) within(bounds access.Bounds) Options {
 	b := &confined{whole: o, bounds: bounds}
 
 	return Options{
-		State: confinedState{b}, Jobs: confinedJobs{b}, Logs: confinedLogs{b}, Nodes: confinedNodes{b},
-		Ping: confinedPing{b}, HostKeys: confinedKeys{b}, Variables: confinedVars{b}, VarsPast: confinedVars{b}, Explain: confinedExplain{b},
-		Settings: confinedSettings{b},
-		Health:   b.health, Version: o.Version,
-		Metrics: http.NotFoundHandler(),
-		Logger:  o.Logger, HeaderTime: o.HeaderTime, BodyTime: o.BodyTime, IdleTime: o.IdleTime,
-		Stall: o.Stall, StreamGrace: o.StreamGrace, Heartbeat: o.Heartbeat, Watches: o.Watches,
+		State:       confinedState{b},
+		Jobs:        confinedJobs{b},
+		Logs:        confinedLogs{b},
+		Nodes:       confinedNodes{b},
+		Ping:        confinedPing{b},
+		HostKeys:    confinedKeys{b},
+		Variables:   confinedVars{b},
+		VarsPast:    confinedVars{b},
+		Explain:     confinedExplain{b},
+		Settings:    confinedSettings{b},
+		Health:      b.health,
+		Version:     o.Version,
+		Metrics:     http.NotFoundHandler(),
+		Logger:      o.Logger,
+		HeaderTime:  o.HeaderTime,
+		BodyTime:    o.BodyTime,
+		IdleTime:    o.IdleTime,
+		Stall:       o.Stall,
+		StreamGrace: o.StreamGrace,
+		Heartbeat:   o.Heartbeat,
+		Watches:     o.Watches,
 	}
 }
 
