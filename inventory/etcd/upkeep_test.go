@@ -239,9 +239,17 @@ func TestUpkeepOfACrowdedStore(t *testing.T) {
 		return c.Spaces(ctx)[0]
 	}
 
-	for s := c.Spaces(ctx)[0]; s.Share() < WarnShare; s = c.Spaces(ctx)[0] {
-		if _, err := c.Put(ctx, "/t/key", strings.Repeat("x", mib/8)); err != nil {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+
+	// etcd counts a write at its next commit. Faster writes would pass the quota unseen.
+	for s := c.Spaces(ctx)[0]; s.Share() < WarnShare; {
+		if _, err := c.Put(ctx, "/t/key", strings.Repeat("x", mib/2)); err != nil {
 			t.Fatal(err)
+		}
+
+		for before := s.File; s.File == before; s = c.Spaces(ctx)[0] {
+			<-tick.C
 		}
 	}
 
@@ -257,8 +265,10 @@ func TestUpkeepOfACrowdedStore(t *testing.T) {
 		t.Errorf("under load the upkeep did %v", done)
 	}
 
-	// etcd counts the pages as free at its next commit.
+	// etcd counts the pages as free at its next commit, which needs a write.
 	for c.Spaces(ctx)[0].Free() < crowdedFree {
+		<-tick.C
+
 		if _, err := c.Put(ctx, "/t/key", "x"); err != nil {
 			t.Fatal(err)
 		}

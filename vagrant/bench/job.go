@@ -148,16 +148,11 @@ func (b *bench) jobOn(ctx context.Context, extra string, hosts, lines int, throu
 		return err
 	}
 
-	j, err := run(inventory.VerbMaintenance, "")
-	if err != nil {
-		return err
-	}
-
-	// The baseline repeats the run of that job without the manager's plugin.
-	model := filepath.Join(w.dir, "data/runs", j.ID+"-0")
-
+	// The baseline repeats the run of a job without the manager's plugin.
 	keep := filepath.Join(b.dir, "model")
-	if err := errors.Join(os.RemoveAll(keep), copyRun(model, keep)); err != nil {
+
+	model, err := w.copyModel(ctx, nodes, keep)
+	if err != nil {
 		return err
 	}
 
@@ -203,6 +198,45 @@ func (w *world) reportHosts(ctx context.Context, hosts int, addr func(int) strin
 	w.http = w.overSocket()
 
 	return w.event(ctx, "discovered", 0, hosts, addr)
+}
+
+// copyModel runs a job, copies the input of its run before the end of the run removes
+// it, and returns the folder of the run.
+func (w *world) copyModel(ctx context.Context, nodes []string, to string) (model string, err error) {
+	j, err := w.Submit(ctx, api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: nodes})
+	if err != nil {
+		return "", err
+	}
+
+	model = filepath.Join(w.dir, "data/runs", j.ID+"-0")
+
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+
+	for {
+		err := errors.Join(os.RemoveAll(to), copyRun(model, to))
+		if err == nil {
+			break
+		}
+
+		now, jobErr := w.Job(ctx, j.ID)
+		if jobErr != nil || now.Ended != nil {
+			return "", errors.Join(err, jobErr)
+		}
+
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-tick.C:
+		}
+	}
+
+	j, err = w.WaitJob(ctx, j.ID)
+	if err == nil && j.Status != api.Complete {
+		err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
+	}
+
+	return model, err
 }
 
 // copyRun copies the input files of a run.
