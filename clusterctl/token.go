@@ -5,6 +5,7 @@ package clusterctl
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -46,10 +48,11 @@ func (a *app) token() *cli.Command {
 						Usage: "only the nodes that match `SELECTOR`, e.g. rack=r1",
 					},
 					&cli.StringFlag{Name: "expires", Value: "720h", Usage: "`TIME` to the end of the token"},
+					&cli.StringFlag{Name: "save", Usage: "write the token to a new `FILE` for you only, not to stdout"},
 				},
 				examples: []string{
-					"clusterctl token create --role operator --name pipeline --expires 168h > pipeline.token",
-					"clusterctl token create --role operator --scope-group service-worker > workers.token",
+					"clusterctl token create --role operator --name pipeline --expires 168h --save pipeline.token",
+					"clusterctl token create --role operator --scope-group service-worker --save workers.token",
 					"clusterctl token create --role viewer --scope-selector rack=r1",
 					"clusterctl token create --role viewer -o json",
 				},
@@ -91,7 +94,7 @@ func tokenCreate(ctx context.Context, c *call) error {
 		request.Scope = &api.Scope{Groups: c.StringSlice("scope-group"), Selector: c.String("scope-selector")}
 	}
 
-	made, err := c.manager.CreateToken(ctx, request)
+	made, err := createToken(ctx, c, request)
 	if err != nil {
 		return err
 	}
@@ -104,10 +107,49 @@ func tokenCreate(ctx context.Context, c *call) error {
 	c.say("the token %s of the role %s%s expires at %s; it is not shown again",
 		made.Record.Name, made.Record.Role, scope, made.Record.Expires.Format("2006-01-02 15:04:05 MST"))
 
+	if c.IsSet("save") {
+		c.say("it is in %s", c.String("save"))
+		return nil
+	}
+
 	// A table is for people: only the token itself goes to a file.
 	whole := func(p *print.Printer) { p.Printf("%s\n", made.Token) }
 
 	return c.show(print.Answer{Wire: made, Names: []string{made.Record.ID}, Table: whole, Long: whole})
+}
+
+// createToken creates a token, and saves it if --save asks for that. The file comes
+// first, so that no token is made that cannot be saved.
+func createToken(ctx context.Context, c *call, r api.TokenRequest) (made api.NewToken, err error) {
+	if !c.IsSet("save") {
+		return c.manager.CreateToken(ctx, r)
+	}
+
+	path := c.String("save")
+
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return made, inventory.Errorf(inventory.KindInvalid, "the token cannot be saved: %w", err).
+			Do("name a file that does not exist yet, in a folder where you may write")
+	}
+
+	if made, err = c.manager.CreateToken(ctx, r); err == nil {
+		_, err = file.WriteString(made.Token + "\n")
+	}
+
+	if err = errors.Join(err, file.Close()); err == nil {
+		return made, nil
+	}
+
+	_ = os.Remove(path)
+
+	// It may have been made.
+	if made.Record.ID != "" {
+		_, revokeErr := c.manager.RevokeToken(ctx, made.Record.ID)
+		err = errors.Join(err, revokeErr)
+	}
+
+	return made, err
 }
 
 func tokenList(ctx context.Context, c *call) error {

@@ -118,7 +118,7 @@ func (s Secrets) OmitMerged(vars map[string]Var) (kept map[string]Var, omitted [
 	kept = make(map[string]Var, len(vars))
 
 	for name, v := range vars {
-		if s.hides(name) {
+		if s.omits(name, v.Value) {
 			omitted = append(omitted, name)
 			continue
 		}
@@ -132,6 +132,12 @@ func (s Secrets) OmitMerged(vars map[string]Var) (kept map[string]Var, omitted [
 	return kept, omitted
 }
 
+// omits reports whether a variable is secret, by its name or because it is marked.
+func (s Secrets) omits(name string, value any) bool {
+	_, marked := value.(Secret)
+	return marked || s.hides(name)
+}
+
 // omit returns a value without its secrets and adds their paths to omitted. It
 // copies lists and maps only. path is that of the value.
 func (s Secrets) omit(path string, value any, omitted *[]string) any {
@@ -142,7 +148,7 @@ func (s Secrets) omit(path string, value any, omitted *[]string) any {
 		out := make(map[string]any, len(value))
 
 		for name, e := range value {
-			if at := path + "." + name; s.hides(name) {
+			if at := path + "." + name; s.omits(name, e) {
 				*omitted = append(*omitted, at)
 			} else {
 				out[name] = s.omit(at, e, omitted)

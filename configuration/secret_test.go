@@ -132,6 +132,7 @@ func TestSecretsCheck(t *testing.T) {
 func TestOmitMerged(t *testing.T) {
 	vars := map[string]Var{
 		"db_password": {Value: "s3cret", Origin: OriginNode},
+		"pin":         {Value: NewSecret("1234"), Origin: OriginNode}, // marked
 		"db": {Value: map[string]any{"host": "h", "Password": "s3cret", "users": []any{
 			map[string]any{"name": "n", "token": "s3cret"}, "plain",
 		}}, Origin: OriginGlobal, Trusted: true},
@@ -149,7 +150,7 @@ func TestOmitMerged(t *testing.T) {
 		t.Errorf("kept %v, want %v", kept, want)
 	}
 
-	if paths := []string{"db.Password", "db.users[0].token", "db_password"}; !slices.Equal(omitted, paths) {
+	if paths := []string{"db.Password", "db.users[0].token", "db_password", "pin"}; !slices.Equal(omitted, paths) {
 		t.Errorf("omitted %v, want %v", omitted, paths)
 	}
 
