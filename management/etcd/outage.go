@@ -66,13 +66,12 @@ func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFun
 	ctx, cancel := etcd.Bounded(ctx)
 	ctx, away := context.WithCancelCause(ctx)
 
-	// etcd may be just back, or slow for a moment.
 	giveUp := func() {
 		if s.outage().ctx.Err() != nil {
 			away(errAway)
 		}
 	}
-	stop := context.AfterFunc(s.outage().ctx, func() { time.AfterFunc(s.view.probeEvery, giveUp) })
+	stop := context.AfterFunc(s.outage().ctx, func() { time.AfterFunc(s.view.probeGrace, giveUp) })
 
 	return ctx, func() { stop(); away(nil); cancel() }
 }

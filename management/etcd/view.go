@@ -35,7 +35,11 @@ type view struct {
 	secrets *Secrets
 
 	staleAfter time.Duration
-	probeEvery time.Duration
+
+	// A write that etcd does not answer fails after these three together, at the latest.
+	probeEvery   time.Duration
+	probeTimeout time.Duration
+	probeGrace   time.Duration // for an etcd that is just back, or slow for a moment
 
 	mu          sync.Mutex
 	nodes       map[string]*inventory.Node // as stored, with reservations; each record is immutable
@@ -72,7 +76,8 @@ type view struct {
 
 func (v *view) init(client *etcd.Client, log logrus.FieldLogger, staleAfter time.Duration) {
 	v.client, v.log, v.changed = client, log, make(chan struct{})
-	v.staleAfter, v.probeEvery, v.outage = staleAfter, staleAfter/3, newOutage()
+	v.staleAfter, v.outage = staleAfter, newOutage()
+	v.probeEvery, v.probeTimeout, v.probeGrace = staleAfter/6, staleAfter/3, staleAfter/8
 	v.reset()
 }
 
@@ -250,7 +255,7 @@ func (v *view) isStale() bool { return time.Since(v.confirmed) > v.staleAfter }
 
 // probe confirms the view if it has reached the newest revision, read by quorum.
 func (v *view) probe(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, v.probeEvery)
+	ctx, cancel := context.WithTimeout(ctx, v.probeTimeout)
 	defer cancel()
 
 	begun := time.Now()

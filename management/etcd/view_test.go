@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus/hooks/test"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -191,5 +192,18 @@ func TestSnapshotsShare(t *testing.T) {
 
 	if v.current().Nodes[51] != before.Nodes[51] {
 		t.Error("a record under the key of another node was applied")
+	}
+}
+
+// TestOutageBound: a write during an outage is refused within two seconds, as documented,
+// the first one included.
+func TestOutageBound(t *testing.T) {
+	t.Parallel()
+
+	var v view
+	v.init(&etcd.Client{}, silent(), StaleAfter)
+
+	if bound := v.probeEvery + v.probeTimeout + v.probeGrace; bound > 2*time.Second {
+		t.Errorf("it is refused within %s", bound)
 	}
 }
