@@ -112,18 +112,18 @@ func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 	}
 
 	if err := s.prepare(); err != nil {
-		return nil, notBegun(err)
+		return nil, notBegun(errors.Join(err, removeSecrets(s.Dir)))
 	}
 
 	alive, err := os.OpenFile(filepath.Join(s.Dir, fileAlive), os.O_RDWR, 0)
 	if err != nil {
-		return nil, notBegun(err)
+		return nil, notBegun(errors.Join(err, removeSecrets(s.Dir)))
 	}
 	defer alive.Close() // the runner has its own copy
 
 	shake, err := newHandshake()
 	if err != nil {
-		return nil, notBegun(err)
+		return nil, notBegun(errors.Join(err, removeSecrets(s.Dir)))
 	}
 	defer shake.close()
 

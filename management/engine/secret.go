@@ -16,7 +16,12 @@ import (
 // Each source is asked once. A secret that is not available fails the run, unless only
 // the variables of a peer have it: those lose it.
 func (e *Engine) resolveSecrets(ctx context.Context, spec *RunSpec) error {
-	known := map[string]configuration.Secret{}
+	type answer struct {
+		secret configuration.Secret
+		err    error
+	}
+
+	known := map[string]answer{}
 
 	resolve := func(name string, value any) (any, error) {
 		secret, ok := value.(configuration.Secret)
@@ -24,16 +29,14 @@ func (e *Engine) resolveSecrets(ctx context.Context, spec *RunSpec) error {
 			return value, checkKnown(name, value)
 		}
 
-		if _, asked := known[name]; !asked {
+		a, asked := known[name]
+		if !asked {
 			text, err := e.askSource(ctx, name)
-			if err != nil {
-				return nil, err
-			}
-
-			known[name] = configuration.NewSecret(text)
+			a = answer{configuration.NewSecret(text), err}
+			known[name] = a
 		}
 
-		return known[name], nil
+		return a.secret, a.err
 	}
 
 	for i, h := range spec.Hosts {

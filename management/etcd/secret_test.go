@@ -372,6 +372,9 @@ func TestNewKey(t *testing.T) {
 	ctx := within(t, patience)
 	storeSecrets(t, s)
 
+	before, err := s.VarsHistory(ctx, state.ScopeGlobal)
+	must(t, err)
+
 	now := secret.NewKey()
 	s.secrets.Use(secret.NewRing(testKey).With(now), nil)
 	checkSecrets(t, s)
@@ -385,6 +388,12 @@ func TestNewKey(t *testing.T) {
 
 	if found.Boxes[testKey.ID()] != 0 || found.Boxes[now.ID()] != 11 {
 		t.Errorf("%+v", found)
+	}
+
+	// An undo goes back to the revision of a change.
+	after, err := s.VarsHistory(ctx, state.ScopeGlobal)
+	if err != nil || len(after) != 1 || after[0].Revision != before[0].Revision {
+		t.Errorf("%+v, before %+v, %v", after, before, err)
 	}
 
 	checkSecrets(t, openWith(t, s, NewSecrets(secret.NewRing(now), nil)))

@@ -174,7 +174,8 @@ func (s *Store) VarsHistory(ctx context.Context, scope state.Scope) ([]variable.
 			return nil, err
 		}
 
-		history[i] = s.secrets.openChange(scope, record.change(kv.ModRevision))
+		// A new key of the secrets writes the record again.
+		history[i] = s.secrets.openChange(scope, record.change(kv.CreateRevision))
 	}
 
 	return history, nil

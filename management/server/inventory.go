@@ -3,6 +3,7 @@
 package server
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
 
@@ -11,6 +12,10 @@ import (
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/variable"
 )
+
+// tagSalt keeps a tag from telling whether a guess of the settings, which have secrets,
+// is right.
+var tagSalt = rand.Text()
 
 func (s *Server) inventoryRoutes() []rest.Route {
 	return []rest.Route{
@@ -39,7 +44,7 @@ func (s *Server) getInventory(w http.ResponseWriter, r *http.Request) error {
 
 	contents := rest.Contents[*inventory.Node, api.InventoryHost]{
 		At: at, Items: filter.of(v),
-		Tag: "W/" + rest.Tag(at.Revision, fmt.Appendf(settings, "%t", at.Stale)),
+		Tag: "W/" + rest.Tag(at.Revision, fmt.Appendf(settings, "%t %s", at.Stale, tagSalt)),
 	}
 
 	return rest.WriteShown(w, r, q, nodeListing, contents, func(n *inventory.Node) (api.InventoryHost, error) {

@@ -450,3 +450,25 @@ func TestScopedUseCases(t *testing.T) {
 		}
 	}
 }
+
+// TestScopeKeepsGroup: a job must not bring a node into a group in which it would leave
+// the scope, whether that names groups or selects by them.
+func TestScopeKeepsGroup(t *testing.T) {
+	t.Parallel()
+
+	for _, scope := range []access.Scope{
+		{Groups: []string{inventory.GroupWorker}},
+		{Selector: "group=" + inventory.GroupWorker},
+	} {
+		s, send := scopedServer(t, scope)
+
+		for group, want := range map[string]bool{inventory.GroupMaster: false, inventory.GroupWorker: true} {
+			before := s.manager.View()
+			w := send(http.MethodPost, "/v1/jobs", `{"verb":"update","nodes":["`+inside+`"],"group":"`+group+`"}`)
+
+			if allowed := w.Code < 300; allowed != want || !allowed && s.manager.View() != before {
+				t.Errorf("%s, into %s: %d %s", scope, group, w.Code, w.Body)
+			}
+		}
+	}
+}

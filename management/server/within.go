@@ -215,9 +215,34 @@ func (s confinedJobs) Submit(ctx context.Context, c access.Caller, r job.Request
 			Do("name one of the groups of the scope")
 	}
 
-	j, err := s.whole.Jobs.Submit(ctx, s.require(c, hasNodes(r.Nodes)), r)
+	j, err := s.whole.Jobs.Submit(ctx, s.require(c, s.mayJoin(r.Nodes, r.Group)), r)
 
 	return s.part().Job(j), s.hide(err)
+}
+
+// mayJoin refuses names that are of no node within the bounds, and a group in which a
+// node would leave them.
+func (b *confined) mayJoin(names []string, group string) func(*state.Part) error {
+	return func(p *state.Part) error {
+		if err := hasNodes(names)(p); err != nil || group == "" {
+			return err
+		}
+
+		for _, name := range names {
+			n, err := p.View.Node(name)
+			if err != nil {
+				return err
+			}
+
+			if n.Group = group; !b.bounds.Contains(&n) {
+				return inventory.Errorf(inventory.KindForbidden, "in %s, %s would leave the scope", group, name).
+					Do("ask a caller without a scope to do that").
+					About(name)
+			}
+		}
+
+		return nil
+	}
 }
 
 // hasJob returns an error like that for an unknown job if the reference selects one
@@ -263,7 +288,7 @@ func (s confinedJobs) Retry(ctx context.Context, c access.Caller, id string, r j
 			return err
 		}
 
-		return hasNodes(names)(p)
+		return s.mayJoin(names, old.Group)(p)
 	}), id, r)
 
 	return s.part().Job(j), s.hide(err)

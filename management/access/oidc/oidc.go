@@ -187,6 +187,14 @@ func (v *Verifier) identify(t *oidc.IDToken) (access.Identity, error) {
 			"the claims of the token cannot be read: %w", err)
 	}
 
+	// An issuer may let people write any address.
+	verified, stated := claims["email_verified"]
+	if slices.Contains([]string{v.options.NameClaim, v.options.Claim}, "email") && stated && verified != true {
+		return access.Identity{}, inventory.Errorf(inventory.KindUnauthenticated,
+			"the issuer has not verified the email of the token").
+			Do("verify the address with the issuer, or choose other claims in the oidc section")
+	}
+
 	names := valuesOf(claims, v.options.NameClaim)
 	if len(names) != 1 || !isName(names[0]) {
 		return access.Identity{}, inventory.Errorf(inventory.KindUnauthenticated,

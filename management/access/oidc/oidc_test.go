@@ -322,6 +322,7 @@ func TestRefusedTokens(t *testing.T) {
 		},
 		"malformed":     {"a.b.c", invalid, "not valid"},
 		"empty":         {"", invalid, "not valid"},
+		"unverified":    {with(map[string]any{"email_verified": false}), invalid, "has not verified the email"},
 		"no name":       {with(map[string]any{"email": nil}), invalid, "email"},
 		"two names":     {with(map[string]any{"email": []string{"a", "b"}}), invalid, "email"},
 		"escapes":       {with(map[string]any{"email": "a\x1b[31m"}), invalid, "email"},
