@@ -355,10 +355,6 @@ func succeeds(r *scriptedRun) {
 	results := map[string]job.HostResult{}
 	for _, h := range r.acted() {
 		results[h] = job.HostResult{Begun: true, Done: true, OK: 2, Changed: 1}
-
-		if r.spec.Ansible.Check {
-			results[h] = job.HostResult{Begun: true, Done: true, OK: 2}
-		}
 	}
 
 	r.says(job.StreamText, "%s ran on %s\n", r.spec.Playbook, strings.Join(r.acted(), ", "))
