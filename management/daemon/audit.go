@@ -57,6 +57,8 @@ func (a auditor) Record(ctx context.Context, r access.Record) {
 		log.WithField("lost", err.Error()).Error("the audit trail has no entry for this")
 	case r.Err != nil:
 		log.Warn("mutation refused")
+	case r.Deferred: // who reports a change of state logs that itself
+		log.Debug("mutation")
 	default:
 		log.Info("mutation")
 	}

@@ -36,7 +36,8 @@ func (e *Engine) schedule(ctx context.Context) {
 		// Take the channel first: a change during the work must wake the wait.
 		changed := e.state.Changed()
 
-		if e.members.Leads() {
+		// Most changes are reports, and most of the time there is nothing to run.
+		if e.members.Leads() && e.state.Narrow().Busy() {
 			e.resume(ctx)
 
 			if e.advance(ctx) {

@@ -489,17 +489,40 @@ func (v *view) current() *state.View {
 
 	nodeName := func(n *inventory.Node) string { return n.Name }
 	v.nodeList = replaceChanged(v.nodeList, v.changedNodes, strings.Compare, nodeName, v.effective)
+	v.snapshot = v.with(v.nodeList)
 
+	return v.snapshot
+}
+
+// narrow returns the newest snapshot with the named nodes only. It leaves the list of all
+// nodes as it is, because its copy is the largest part of a change.
+func (v *view) narrow(names []string) *state.View {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	nodes := make([]*inventory.Node, 0, len(names))
+
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if n, ok := v.effective(name); ok {
+			nodes = append(nodes, n)
+		}
+	}
+
+	return v.with(nodes)
+}
+
+// with returns a snapshot that lists the nodes. The caller holds the lock.
+func (v *view) with(nodes []*inventory.Node) *state.View {
 	jobID := func(j job.Job) string { return j.ID }
 	storedJob := func(id string) (job.Job, bool) { j, ok := v.jobs[id]; return j, ok }
 	v.jobList = replaceChanged(v.jobList, v.changedJobs, compareIDs, jobID, storedJob)
 
-	v.snapshot = &state.View{
+	return &state.View{
 		Snapshot: job.Snapshot{
-			Nodes: v.nodeList, Jobs: v.jobList, Seq: v.seq, Unreadable: v.unreadable.share(),
+			Nodes: nodes, Jobs: v.jobList, Seq: v.seq, Unreadable: v.unreadable.share(),
 		},
 		Revision:    v.revision,
-		Stale:       stale,
+		Stale:       v.isStale(),
 		Generation:  v.generation,
 		Variables:   v.variables.share(),
 		VariablesAt: v.variablesAt.share(),
@@ -511,8 +534,6 @@ func (v *view) current() *state.View {
 			return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
 		}),
 	}
-
-	return v.snapshot
 }
 
 // replaceChanged returns a copy of the sorted list with the changed keys inserted,

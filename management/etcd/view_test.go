@@ -124,8 +124,23 @@ func TestIncrementalSnapshots(t *testing.T) {
 			}
 		}
 
+		// A narrow view shows the same, whether it comes before the whole one or after it.
+		names := []string{"n-7", "n-1", "n-7", "n-30"}
+		narrow := v.narrow(names)
 		got := v.current()
+
+		if r.IntN(2) == 0 {
+			narrow = v.narrow(names)
+		}
+
 		nodes, jobs := rebuilt(v)
+
+		of := slices.DeleteFunc(slices.Clone(got.Nodes), func(n *inventory.Node) bool {
+			return !slices.Contains(names, n.Name)
+		})
+		if !reflect.DeepEqual(narrow.Nodes, of) || !reflect.DeepEqual(narrow.Jobs, got.Jobs) {
+			t.Fatalf("round %d: narrow %+v %v, want %+v %v", round, narrow.Nodes, narrow.Jobs, of, got.Jobs)
+		}
 
 		shown := []inventory.Node(nil)
 		for _, n := range got.Nodes {

@@ -22,6 +22,7 @@ import (
 type fixed struct{ view *state.View }
 
 func (f fixed) View() *state.View                 { return f.view }
+func (f fixed) Narrow(...string) *state.View      { return f.view }
 func (f fixed) Changed() <-chan struct{}          { return nil }
 func (f fixed) Wait(context.Context, int64) error { return nil }
 func (f fixed) Sync(context.Context) error        { return nil }

@@ -45,6 +45,8 @@ func (m *memory) View() *state.View {
 	return v
 }
 
+func (m *memory) Narrow(...string) *state.View { return m.View() }
+
 func (m *memory) PutNodes(_ context.Context, writes []state.NodeWrite) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -98,7 +98,7 @@ func (ns *Nodes) Observe(ctx context.Context, observer string, observations []in
 	record := access.Record{Action: "nodes.observe", Targets: targets, Deferred: true}
 
 	return access.Audited(ctx, ns.audit, caller, record, func(*access.Record) error {
-		return state.RetryConflict(ctx, ns.state, func(v *state.View) error {
+		return state.RetryConflict(ctx, reported{ns.state, targets}, func(v *state.View) error {
 			r := report{view: v, accepted: map[string]inventory.Observation{}}
 			for i, o := range observations {
 				err := r.check(o)
@@ -114,6 +114,26 @@ func (ns *Nodes) Observe(ctx context.Context, observer string, observations []in
 			return PutNodes(ctx, ns.store, ns.record(v, observations))
 		})
 	})
+}
+
+// reported reads the nodes of a report. Only a report of a node that is not known yet
+// needs the others, since their number is bounded.
+type reported struct {
+	state.Reader
+	names []string
+}
+
+// View returns the newest view of the nodes.
+func (r reported) View() *state.View {
+	v := r.Narrow(r.names...)
+
+	for _, name := range r.names {
+		if _, known := v.Lookup(name); !known {
+			return r.Reader.View()
+		}
+	}
+
+	return v
 }
 
 func observerPrincipal(observer string) string { return "monitor:" + observer }

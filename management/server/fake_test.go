@@ -838,5 +838,6 @@ func (f fakeSecrets) Rotate(ctx context.Context, _ access.Caller, abandon bool) 
 	return f.Status(ctx)
 }
 
-// Changed completes state.Reader, which preconditions need.
-func (m *fakeManager) Changed() <-chan struct{} { return nil }
+// Changed and Narrow complete state.Reader, which preconditions need.
+func (m *fakeManager) Changed() <-chan struct{}     { return nil }
+func (m *fakeManager) Narrow(...string) *state.View { return m.View() }
