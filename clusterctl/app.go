@@ -120,6 +120,7 @@ func (a *app) root() *cli.Command {
 			a.token(),
 			a.auth(),
 			a.secrets(),
+			a.notification(),
 			a.gossipKey(),
 			a.health(),
 			a.version(),

@@ -106,6 +106,11 @@ var Permissions = []Permission{
 	{Route{http.MethodGet, "/v1/audit/export"}, admins, Whole},
 	{Route{http.MethodGet, "/v1/audit/verification"}, admins, Whole},
 
+	{Route{http.MethodGet, "/v1/notifications"}, readers, Whole},
+	{Route{http.MethodGet, "/v1/notifications/{name}/deliveries"}, readers, Whole},
+	{Route{http.MethodPost, "/v1/notifications/{name}/test"}, admins, Whole},
+	{Route{http.MethodPost, "/v1/notifications/{name}/retry"}, operators, Whole},
+
 	{Route{http.MethodGet, "/v1/auth/whoami"}, everyone, Within},
 	{Route{http.MethodGet, "/v1/auth/can-i"}, everyone, Within},
 	{Route{http.MethodGet, "/v1/health"}, everyone, Within},

@@ -46,15 +46,21 @@ const (
 	PathSecrets    = "/v1/secrets"                  // GET: Secrets
 	PathRotate     = PathSecrets + "/rotate"        // POST SecretsRotation: Secrets
 	PathToken      = PathTokens + "/{id}"           // DELETE: Changed; an id or a name
-	PathAudit      = "/v1/audit"                    // GET ?since=…&who=…&tail=N: AuditList; ?follow=true: AuditEvents
-	PathAuditLines = "/v1/audit/export"             // GET: one AuditEntry per line
-	PathAuditCheck = "/v1/audit/verification"       // GET: AuditReport
-	PathWhoAmI     = "/v1/auth/whoami"              // GET: Identity
-	PathCanI       = "/v1/auth/can-i"               // GET ?verb=…&node=…: Permission
-	PathWatch      = "/v1/watch"                    // GET ?kinds=…&name=…&selector=…&since=REVISION: Change events
-	PathHealth     = "/v1/health"                   // GET: Health, 200 if ok, else 503
-	PathVersion    = "/v1/version"                  // GET: Version
-	PathMetrics    = "/metrics"                     // GET, Prometheus text format
+
+	PathNotifications    = "/v1/notifications"                      // GET: Notifications
+	PathDeliveries       = PathNotifications + "/{name}/deliveries" // GET ?status=dead: Deliveries
+	PathTestNotification = PathNotifications + "/{name}/test"       // POST: Notification, once the target accepted a test
+	PathRetryDeliveries  = PathNotifications + "/{name}/retry"      // POST: Notification, with dead deliveries pending again
+
+	PathAudit      = "/v1/audit"              // GET ?since=…&who=…&tail=N: AuditList; ?follow=true: AuditEvents
+	PathAuditLines = "/v1/audit/export"       // GET: one AuditEntry per line
+	PathAuditCheck = "/v1/audit/verification" // GET: AuditReport
+	PathWhoAmI     = "/v1/auth/whoami"        // GET: Identity
+	PathCanI       = "/v1/auth/can-i"         // GET ?verb=…&node=…: Permission
+	PathWatch      = "/v1/watch"              // GET ?kinds=…&name=…&selector=…&since=REVISION: Change events
+	PathHealth     = "/v1/health"             // GET: Health, 200 if ok, else 503
+	PathVersion    = "/v1/version"            // GET: Version
+	PathMetrics    = "/metrics"               // GET, Prometheus text format
 
 	PathScanHostKeys = PathHostKeys + "/scan" // POST: HostKeys, as the node shows them now
 

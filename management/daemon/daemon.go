@@ -29,6 +29,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/pki"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/setting"
@@ -100,6 +101,8 @@ type Daemon struct {
 	secrets   *secrets
 	gossip    *gossip
 	gossipKey *gossipkey.Keeper
+	notifier  *notify.Notifier
+	targets   targets
 	runner    *runner
 
 	certificates *pki.Keeper    // nil: no HTTPS
@@ -206,6 +209,8 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.background(ctx, "watch of the monitors", func(ctx context.Context) {
 		d.nodes.WatchMonitors(ctx, d.member.Leads)
 	})
+
+	d.background(ctx, "notifications", d.notifier.Run)
 
 	d.tokens.Start(ctx)
 	d.onStop("tokens", func(context.Context) error { d.tokens.Stop(); return nil })
@@ -347,6 +352,8 @@ func (d *Daemon) wireUseCases() {
 
 	d.instruments.registry.MustRegister(metrics.Snapshot(d.snapshot))
 
+	d.wireNotifier()
+
 	api := server.New(server.Options{
 		State:           d.store,
 		Jobs:            d.engine,
@@ -369,6 +376,7 @@ func (d *Daemon) wireUseCases() {
 		Registerer:      d.instruments.registry,
 		Audit:           d.audit,
 		Secrets:         d.secrets,
+		Notifier:        d.notifier,
 		Trail:           d.trail,
 	})
 
@@ -385,6 +393,8 @@ func (d *Daemon) apply(c setting.Config) {
 	if level, err := logrus.ParseLevel(c.LogLevel); err == nil {
 		d.opts.Logger.SetLevel(level)
 	}
+
+	d.targets.set(c)
 
 	// secret_vars may have changed.
 	if d.secrets != nil {

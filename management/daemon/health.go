@@ -62,6 +62,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	check("secrets", d.store.Secrets().Problem())
 	check("instance", d.alive())
 	check("ansible", errors.Join(d.runner.checkVersion(ctx), unsafe))
+	check("notifications", d.targets.problem())
 	check("disk", checkFreeSpace(d.file.DataDir, minFreeSpace))
 
 	if d.certificates != nil {

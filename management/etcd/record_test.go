@@ -82,6 +82,14 @@ func TestRecordsMatchDomain(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newOwnerRecord, ownerRecord.owner, nil)
 	})
+	t.Run("delivery", func(t *testing.T) {
+		t.Parallel()
+		checkRecord(t, newDeliveryRecord, deliveryRecord.delivery, nil)
+	})
+	t.Run("position", func(t *testing.T) {
+		t.Parallel()
+		checkRecord(t, newPositionRecord, positionRecord.position, nil)
+	})
 	t.Run("result", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newResultRecord, func(r resultRecord) access.Result { return r.result(0) }, revision)

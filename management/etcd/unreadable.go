@@ -42,6 +42,8 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"x/results":     decodes[resultRecord],
 	"x/inputs":      func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeInputs(kv)) },
 	"x/secrets":     decodes[secretsRecord],
+	"x/deliveries":  decodes[deliveryRecord],
+	"x/notified":    decodes[positionRecord],
 	"x/log":         func(_ string, kv *mvccpb.KeyValue) error { return errorOf(expand(kv.Value)) },
 	"x/tail":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
 }

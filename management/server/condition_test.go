@@ -50,8 +50,8 @@ var tagged = map[string]bool{
 }
 
 // TestEveryReadIsTagged expects a tag on every read under /v1 except streams, the audit
-// trail, which grows with every refusal, and health, permissions and the state of the
-// secrets, which must not be cached.
+// trail, which grows with every refusal, and health, permissions, deliveries and the state
+// of the secrets, which must not be cached.
 func TestEveryReadIsTagged(t *testing.T) {
 	t.Parallel()
 	c := must[*contract.Contract](t)(contract.Load())
@@ -59,7 +59,7 @@ func TestEveryReadIsTagged(t *testing.T) {
 	examples := map[string]bool{
 		api.PathLog: true, api.PathEvents: true, api.PathWatch: true, api.PathHealth: true, api.PathSecrets: true,
 		api.PathAudit: true, api.PathAuditLines: true, api.PathAuditCheck: true,
-		api.PathWhoAmI: true, api.PathCanI: true,
+		api.PathNotifications: true, api.PathDeliveries: true, api.PathWhoAmI: true, api.PathCanI: true,
 	}
 	for path := range tagged {
 		if o := c.Operation("GET", strings.Split(path, "?")[0]); o != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
@@ -805,6 +806,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 	return server.Options{
 		Tokens:      access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups),
 		Secrets:     fakeSecrets{},
+		Notifier:    fakeNotifier{},
 		State:       m,
 		Jobs:        m,
 		Logs:        m,
@@ -818,6 +820,37 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Settings:    config,
 		StreamGrace: 100 * time.Millisecond,
 	}
+}
+
+// fakeNotifier has the target chat, with a delivery that it refused.
+type fakeNotifier struct{}
+
+func (fakeNotifier) Status(context.Context) ([]notify.TargetStatus, error) {
+	return []notify.TargetStatus{{
+		Name: "chat", To: "https://chat.example.com", Events: []notify.Kind{notify.KindHealth}, Dead: 1,
+	}}, nil
+}
+
+func (f fakeNotifier) List(_ context.Context, target string) ([]notify.Delivery, error) {
+	if target != "chat" {
+		return nil, inventory.Errorf(inventory.KindNotFound, "there is no notification target %q", target).
+			Do("the targets are chat")
+	}
+
+	return []notify.Delivery{{
+		ID: "chat/1-health", Target: "chat", Status: notify.Dead, Created: time.Unix(1, 0), Attempts: 1,
+		Event: notify.Event{ID: "1-health", Kind: notify.KindHealth, Time: time.Unix(1, 0), Summary: "degraded"},
+	}}, nil
+}
+
+func (f fakeNotifier) Test(ctx context.Context, _ access.Caller, target string) error {
+	_, err := f.List(ctx, target)
+	return err
+}
+
+func (f fakeNotifier) Retry(ctx context.Context, _ access.Caller, target string) (int, error) {
+	_, err := f.List(ctx, target)
+	return 1, err
 }
 
 // fakeSecrets has one key. A rotation that abandons it is refused.

@@ -432,6 +432,7 @@ func TestScopedUseCases(t *testing.T) {
 
 	whole := []string{
 		"Tokens", "PlainHTTPRole", "CertificateRole", "Registerer", "Audit", "Trail", "Secrets", "GossipKey",
+		"Notifier",
 	}
 
 	m := newFakeManager()

@@ -214,6 +214,7 @@ type Options struct {
 	CertificateRole func(*x509.Certificate) (name string, role access.Role, err error)
 	Tokens          Tokens
 	Secrets         Secrets
+	Notifier        Notifier
 	// Audit receives the records of requests that no use case decides on. With nil
 	// there are none.
 	Audit access.Auditor

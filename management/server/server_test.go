@@ -390,6 +390,29 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	}
 
 	must[api.Secrets](t)(c.RotateSecrets(ctx, false))
+
+	if l := must[api.Notifications](t)(c.Notifications(ctx)); len(l.Items) != 1 || l.Items[0].Dead != 1 {
+		t.Errorf("the targets are %+v", l)
+	}
+
+	if l := must[api.Deliveries](t)(c.Deliveries(ctx, "chat", "dead")); len(l.Items) != 1 {
+		t.Errorf("the dead deliveries are %+v", l)
+	}
+
+	if l := must[api.Deliveries](t)(c.Deliveries(ctx, "chat", "pending")); len(l.Items) != 0 {
+		t.Errorf("the pending deliveries are %+v", l)
+	}
+
+	if _, err := c.Deliveries(ctx, "chat", "lost"); inventory.KindOf(err) != inventory.KindInvalid {
+		t.Errorf("a status that does not exist gave %v", err)
+	}
+
+	if _, err := c.TestNotification(ctx, "phone"); inventory.KindOf(err) != inventory.KindNotFound {
+		t.Errorf("a test of an unknown target gave %v", err)
+	}
+
+	must[api.Notification](t)(c.TestNotification(ctx, "chat"))
+	must[api.Notification](t)(c.RetryDeliveries(ctx, "chat"))
 	must[api.Changed](t)(c.PatchSecretVars(ctx, client.ScopeGlobal, api.Vars{"pin": "1234"}, "pin"))
 
 	if _, err := c.RotateSecrets(ctx, true); inventory.KindOf(err) != inventory.KindRefused {

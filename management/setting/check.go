@@ -35,6 +35,7 @@ func (c *Config) Check() error {
 		c.checkConnections,
 		c.checkNumbers,
 		c.checkDurations,
+		c.checkNotifications,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {

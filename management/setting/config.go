@@ -55,10 +55,13 @@ type Config struct {
 	Jobs     Jobs                                `yaml:"jobs"`
 	MaxBody  int64                               `yaml:"max_body"` // bytes
 	// MaxRequests and MaxStreams bound what each caller has open at once.
-	MaxRequests int    `yaml:"max_requests"`
-	MaxStreams  int    `yaml:"max_streams"`
-	Audit       Audit  `yaml:"audit"`
-	LogLevel    string `yaml:"log_level"`
+	MaxRequests int   `yaml:"max_requests"`
+	MaxStreams  int   `yaml:"max_streams"`
+	Audit       Audit `yaml:"audit"`
+
+	Notifications []Notification `yaml:"notifications"`
+
+	LogLevel string `yaml:"log_level"`
 }
 
 // SSH holds the ssh parameters of the site.
@@ -202,10 +205,11 @@ func Default() Config {
 		},
 		MaxBody: 1 << 20,
 
-		MaxRequests: 64,
-		MaxStreams:  64,
-		Audit:       Audit{Keep: 100_000, KeepFor: Duration(365 * 24 * time.Hour)},
-		LogLevel:    "info",
+		MaxRequests:   64,
+		MaxStreams:    64,
+		Audit:         Audit{Keep: 100_000, KeepFor: Duration(365 * 24 * time.Hour)},
+		Notifications: []Notification{},
+		LogLevel:      "info",
 	}
 }
 

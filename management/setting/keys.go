@@ -52,7 +52,7 @@ var startKeys = []string{
 
 // programKeys are the keys that may name a program to execute as root, or decide about one. Only the file
 // sets them, so that a right to change settings is no right to run programs.
-var programKeys = []string{"ansible_playbook", "accept_vulnerable_ansible", "vault_ids", "secrets.sources"}
+var programKeys = []string{"ansible_playbook", "accept_vulnerable_ansible", "vault_ids", "secrets.sources", "notifications"}
 
 // isFileKey reports whether only the file sets the key.
 func isFileKey(key string) bool { return isStartKey(key) || slices.Contains(programKeys, key) }
@@ -145,6 +145,8 @@ func values(c Config, named map[string]bool, overlay map[string]any, own monitor
 			v.Value = c.SecretVars.HideVars(c.Vars)
 		case "secrets.sources":
 			v.Value = c.Secrets.hideArguments()
+		case "notifications":
+			v.Value = hideURLs(c.Notifications)
 		}
 
 		out[e.key] = v

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"context"
+	"time"
+)
+
+// Status is the position of a delivery in its life.
+type Status string
+
+// The statuses of a delivery.
+const (
+	Pending   Status = "pending"
+	Delivered Status = "delivered"
+	// Dead: the target refused it for good, or did not accept it in time. Retry makes it
+	// pending again.
+	Dead Status = "dead"
+)
+
+// Delivery is one event on its way to one target.
+type Delivery struct {
+	ID       string // of the event, and the target: unique
+	Target   string
+	Event    Event
+	Status   Status
+	Created  time.Time
+	Attempts int
+	Last     time.Time // of the last attempt
+	Error    string    // of the last attempt; empty: none
+}
+
+// Position is how far the records were turned into events.
+type Position struct {
+	// Revision is the last one whose changes are in deliveries; 0: begin now.
+	Revision int64
+	// Degraded is the last health that was told.
+	Degraded bool
+}
+
+// Store keeps deliveries, and the position. Errors are those of package state.
+type Store interface {
+	// FollowChanges calls emit with the changes of nodes and jobs after the revision, all
+	// of one revision at a time and with its number, until ctx ends or emit fails. It is
+	// KindExpired if some of them are no longer kept.
+	FollowChanges(ctx context.Context, after int64, emit func(revision int64, list []Change) error) error
+	// Position returns the zero value if there is none.
+	Position(ctx context.Context) (Position, error)
+	// Enqueue adds the deliveries and sets the position, or does neither. It replaces
+	// no delivery that exists.
+	Enqueue(ctx context.Context, p Position, list []Delivery) error
+	// Deliveries returns all deliveries, the oldest first.
+	Deliveries(ctx context.Context) ([]Delivery, error)
+	PutDelivery(ctx context.Context, d Delivery) error
+	// DeleteDeliveries removes the deliveries with the ids.
+	DeleteDeliveries(ctx context.Context, ids []string) error
+	// Head returns the newest revision.
+	Head(ctx context.Context) (int64, error)
+}

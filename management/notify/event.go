@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// Kind is the kind of an event.
+type Kind string
+
+// The kinds of event.
+const (
+	KindNodeNew          Kind = "node.new"          // a node is known for the first time
+	KindNodeStatus       Kind = "node.status"       // it settled in another status
+	KindNodeState        Kind = "node.state"        // it appeared or disappeared
+	KindNodeVerification Kind = "node.verification" // a verification had another result than before
+	KindNodeForgotten    Kind = "node.forgotten"
+	KindJobEnded         Kind = "job.ended"
+	KindJobFailed        Kind = "job.failed" // a job ended otherwise than Complete
+	KindHealth           Kind = "health"     // the manager became degraded, or well again
+	KindGap              Kind = "gap"        // events were missed; see Notifier
+	KindTest             Kind = "test"       // somebody tests a target
+)
+
+// Kinds are the kinds of event that a target can choose. Each target gets gaps and its
+// tests.
+var Kinds = []Kind{
+	KindNodeNew, KindNodeStatus, KindNodeState, KindNodeVerification, KindNodeForgotten,
+	KindJobEnded, KindJobFailed, KindHealth,
+}
+
+// Event is something that happened. Its JSON is the body of a webhook in the format
+// json.
+type Event struct {
+	// ID is the same for the same event, also after a restart.
+	ID   string    `json:"id"`
+	Kind Kind      `json:"kind"`
+	Time time.Time `json:"time"`
+	// Manager is the name of the manager's node.
+	Manager string `json:"manager"`
+	// Summary is one line for people.
+	Summary string `json:"summary"`
+	Node    string `json:"node,omitempty"`
+	Group   string `json:"group,omitempty"` // of the node
+	From    string `json:"from,omitempty"`  // the status, state or result before
+	To      string `json:"to,omitempty"`    // the new one
+	// Job is the id of the job that ended, or that changed the node.
+	Job    string   `json:"job,omitempty"`
+	Verb   string   `json:"verb,omitempty"`   // of the job
+	Nodes  []string `json:"nodes,omitempty"`  // of the job, at most 50
+	Detail string   `json:"detail,omitempty"` // why; without secrets
+}
+
+// happening is an event with the node that it is about, for selectors; nil: none.
+type happening struct {
+	Event
+
+	node *inventory.Node
+}
+
+// The limits of what an event contains.
+const (
+	maxNodes  = 50
+	maxDetail = 1000 // bytes
+)
+
+// Change is the change of one record of the store: of a node, or of a job. A side that
+// does not exist is nil.
+type Change struct {
+	Revision      int64
+	Node, WasNode *inventory.Node
+	Job, WasJob   *job.Job
+}
+
+// events returns what the change means.
+func events(c Change) []happening {
+	var list []happening
+
+	switch {
+	case c.Job != nil:
+		list = jobEvents(c.WasJob, c.Job)
+	case c.Node != nil || c.WasNode != nil:
+		list = nodeEvents(c.WasNode, c.Node)
+	}
+
+	for i := range list {
+		list[i].ID = strings.Join([]string{
+			strconv.FormatInt(c.Revision, 10), string(list[i].Kind), cmp.Or(list[i].Node, list[i].Job),
+		}, "-")
+		list[i].Detail = oneLine(list[i].Detail)
+	}
+
+	return list
+}
+
+func jobEvents(was, is *job.Job) []happening {
+	if !is.Status.Ended() || was != nil && was.Status.Ended() {
+		return nil
+	}
+
+	names := is.Names()
+	e := Event{
+		Kind: KindJobEnded, Time: is.Ended, Job: is.ID, Verb: string(is.Verb), Nodes: names, To: string(is.Status),
+		Detail: is.Message,
+	}
+
+	what := inventory.Count(len(names), "node", "nodes")
+	if len(names) == 1 {
+		what = names[0]
+	}
+
+	e.Summary = fmt.Sprintf("job %s (%s of %s) is %s", is.ID, is.Verb, what, is.Status)
+	if len(names) > maxNodes {
+		e.Nodes = names[:maxNodes]
+	}
+
+	if is.Status == job.Complete {
+		return []happening{{Event: e}}
+	}
+
+	failed := e
+	failed.Kind = KindJobFailed
+
+	return []happening{{Event: e}, {Event: failed}}
+}
+
+func nodeEvents(was, is *inventory.Node) []happening {
+	if is == nil {
+		return []happening{{node: was, Event: Event{
+			Kind: KindNodeForgotten, Time: was.Updated, Node: was.Name, From: string(was.Status),
+			Summary: was.Name + " was forgotten",
+		}}}
+	}
+
+	about := happening{node: is, Event: Event{Time: is.Updated, Node: is.Name, Group: is.Group}}
+
+	if was == nil {
+		about.Kind, about.To = KindNodeNew, string(is.Status)
+		about.Summary = fmt.Sprintf("%s is new, at %s, and %s", is.Name, is.Addr, is.Status)
+
+		return []happening{about}
+	}
+
+	var list []happening
+
+	if from, to := settled(was), settled(is); from != to {
+		e := about
+		e.Kind, e.From, e.To, e.Job = KindNodeStatus, string(from), string(to), was.Job
+		e.Summary, e.Detail = fmt.Sprintf("%s is %s, and was %s", is.Name, to, from), is.LastError
+		list = append(list, e)
+	}
+
+	if was.State != is.State {
+		e := about
+		e.Kind, e.From, e.To = KindNodeState, string(was.State), string(is.State)
+		e.Summary = fmt.Sprintf("%s is %s", is.Name, is.State)
+		list = append(list, e)
+	}
+
+	// A verb that changes the host withdraws the verdict, which is no news.
+	if from, to := resultOf(was), resultOf(is); from != to && to != "" {
+		e := about
+		e.Kind, e.From, e.To, e.Job = KindNodeVerification, string(from), string(to), is.Verification.Job
+		e.Summary, e.Detail = fmt.Sprintf("%s is %s", is.Name, to), is.Verification.Detail()
+		list = append(list, e)
+	}
+
+	return list
+}
+
+// settled returns the last status that was not the work of a job in progress. So the
+// reservation of a job, which may be withdrawn, is no event.
+func settled(n *inventory.Node) inventory.Status {
+	if n.Before != nil {
+		return n.Before.Status
+	}
+
+	return n.Status
+}
+
+func resultOf(n *inventory.Node) inventory.VerdictResult {
+	if n.Verification == nil {
+		return ""
+	}
+
+	return n.Verification.Result
+}
+
+// oneLine bounds a text and removes what would reach a terminal, or end a line.
+func oneLine(text string) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029' || isDirection(r):
+			return -1
+		default:
+			return r
+		}
+	}, text)
+
+	return inventory.Shorten(clean, maxDetail)
+}
+
+// isDirection reports whether the rune changes the direction of text, so that it shows
+// something else than it says.
+func isDirection(r rune) bool {
+	return r == '\u200e' || r == '\u200f' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+}
+
+// wants reports whether the target asked for the event.
+func (t Target) wants(e happening) bool {
+	if e.Kind == KindGap || e.Kind == KindTest {
+		return true
+	}
+
+	if !slices.Contains(t.Events, e.Kind) {
+		return false
+	}
+
+	// A failed job is told once, as failed, to who wants both.
+	if e.Kind == KindJobEnded && e.To != string(job.Complete) && slices.Contains(t.Events, KindJobFailed) {
+		return false
+	}
+
+	return e.node == nil || t.Matches == nil || t.Matches(e.node)
+}

@@ -1,0 +1,665 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+)
+
+// The times of deliveries.
+const (
+	giveUpAfter  = 24 * time.Hour     // a delivery is Dead that nobody accepted for so long
+	keepFor      = 7 * 24 * time.Hour // ended deliveries
+	minDelay     = 2 * time.Second    // after the first failure of a target
+	maxDelay     = 10 * time.Minute   // between attempts
+	leadInterval = 2 * time.Second    // between looks whether this instance leads
+	healthEvery  = 15 * time.Second   // between looks at the health
+	healthSteady = 2                  // looks with the same result before it is told
+	sweepEvery   = time.Minute        // between removals of old deliveries
+	writeTime    = 30 * time.Second   // of one write to the store
+)
+
+// lastWriteTime bounds the write of a result, which a stop of the manager waits for.
+const lastWriteTime = 5 * time.Second
+
+// The numbers of deliveries.
+const (
+	keepEnded  = 1000 // ended deliveries of a target
+	maxPending = 1000 // pending deliveries of a target; the oldest beyond them are Dead
+)
+
+// Options are the dependencies of a Notifier.
+type Options struct {
+	Store Store
+	// Targets returns the targets of the configuration, with the longest time of an
+	// attempt. They may change at any time.
+	Targets func() []Target
+	Timeout time.Duration // of one attempt; 0: 10 s
+	// Leads reports whether this instance leads; only the leader delivers.
+	Leads func() bool
+	// Health returns what is wrong with the manager; empty: nothing.
+	Health  func(ctx context.Context) []string
+	Manager string // the name of the manager's node
+	Audit   access.Auditor
+	Logger  logrus.FieldLogger
+}
+
+// Notifier tells targets what happens. All methods may be called at once.
+type Notifier struct {
+	Options
+
+	mu    sync.Mutex
+	queue map[string]Delivery // by id; of the leader
+	woken chan struct{}       // closed when queue changes
+	fails map[string]failing  // by target
+
+	moving   sync.Mutex // held during a write of the position
+	position Position   // as stored
+	seen     int64      // the revision up to which all changes are in deliveries
+	newest   time.Time  // the creation of the newest delivery
+}
+
+// failing is a target that accepts nothing.
+type failing struct {
+	count int
+	next  time.Time
+}
+
+// New returns a Notifier that does nothing before Run.
+func New(o Options) *Notifier {
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+
+	return &Notifier{Options: o, queue: map[string]Delivery{}, woken: make(chan struct{}), fails: map[string]failing{}}
+}
+
+// Run delivers while this instance leads, until ctx ends.
+func (n *Notifier) Run(ctx context.Context) {
+	tick := time.NewTicker(leadInterval)
+	defer tick.Stop()
+
+	for {
+		if n.Leads() && len(n.Targets()) > 0 {
+			n.serve(ctx)
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// serve delivers until this instance no longer leads or the store fails. Run begins again
+// then.
+func (n *Notifier) serve(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	if err := n.begin(ctx); err != nil {
+		if ctx.Err() == nil {
+			n.Logger.WithError(err).Warn("notifications wait for the store")
+		}
+
+		return
+	}
+
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer cancel()
+
+	parts.Go(func() {
+		defer cancel()
+		n.follow(ctx)
+	})
+	parts.Go(func() { n.watchHealth(ctx) })
+	parts.Go(func() { n.deliver(ctx) })
+	parts.Go(func() { n.sweep(ctx) })
+
+	tick := time.NewTicker(leadInterval)
+	defer tick.Stop()
+
+	for n.Leads() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// begin reads the queue and the position. The first start begins with what happens now.
+func (n *Notifier) begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+
+	list, err := n.Store.Deliveries(ctx)
+	if err != nil {
+		return err
+	}
+
+	position, err := n.Store.Position(ctx)
+	if err != nil {
+		return err
+	}
+
+	if position.Revision == 0 {
+		if position.Revision, err = n.Store.Head(ctx); err != nil {
+			return err
+		}
+
+		if err := n.Store.Enqueue(ctx, position, nil); err != nil {
+			return err
+		}
+	}
+
+	n.moving.Lock()
+	n.position, n.seen = position, position.Revision
+	n.moving.Unlock()
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.fails = map[string]failing{}
+	n.queue = make(map[string]Delivery, len(list))
+
+	for _, d := range list {
+		n.queue[d.ID] = d
+	}
+
+	return nil
+}
+
+// follow turns changes into deliveries until ctx ends or the store fails.
+func (n *Notifier) follow(ctx context.Context) {
+	for {
+		err := n.followOnce(ctx)
+		if inventory.KindOf(err) == inventory.KindExpired {
+			err = n.reportGap(ctx)
+		}
+
+		if err != nil {
+			if ctx.Err() == nil {
+				n.Logger.WithError(err).Warn("notifications wait for the store")
+			}
+
+			return
+		}
+	}
+}
+
+// followOnce turns the changes after the position into deliveries until ctx ends or the
+// store fails.
+func (n *Notifier) followOnce(ctx context.Context) error {
+	n.moving.Lock()
+	after := n.position.Revision
+	n.moving.Unlock()
+
+	return n.Store.FollowChanges(ctx, after, func(revision int64, list []Change) error {
+		var happened []happening
+		for _, c := range list {
+			happened = append(happened, events(c)...)
+		}
+
+		return n.enqueue(ctx, happened, func(p *Position) { p.Revision = revision })
+	})
+}
+
+// reportGap tells every target that events are missing, and goes on with what happens
+// now.
+func (n *Notifier) reportGap(ctx context.Context) error {
+	head, err := n.Store.Head(ctx)
+	if err != nil {
+		return err
+	}
+
+	e := Event{
+		ID: fmt.Sprintf("%d-%s", head, KindGap), Kind: KindGap, Time: time.Now(),
+		Summary: "events were missed, because the manager was away for too long; look at nodes and jobs",
+	}
+
+	return n.enqueue(ctx, []happening{{Event: e}}, func(p *Position) { p.Revision = head })
+}
+
+// watchHealth tells that the manager became degraded, or well again, once that lasts.
+func (n *Notifier) watchHealth(ctx context.Context) {
+	tick := time.NewTicker(healthEvery)
+	defer tick.Stop()
+
+	for same := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+
+		problems := n.Health(ctx)
+		degraded := len(problems) > 0
+
+		n.moving.Lock()
+		told := n.position.Degraded
+		n.moving.Unlock()
+
+		if degraded == told {
+			same = 0
+			continue
+		}
+
+		if same++; same < healthSteady {
+			continue
+		}
+
+		now := time.Now()
+		e := Event{
+			ID: string(KindHealth) + "-" + strconv.FormatInt(now.UnixNano(), 10), Kind: KindHealth, Time: now,
+			From: "degraded", To: "ok", Summary: "the manager is well again",
+		}
+
+		if degraded {
+			e.From, e.To, e.Summary = "ok", "degraded", "the manager is degraded"
+			e.Detail = oneLine(strings.Join(problems, "; "))
+		}
+
+		if err := n.enqueue(ctx, []happening{{Event: e}}, func(p *Position) { p.Degraded = degraded }); err == nil {
+			same = 0
+		}
+	}
+}
+
+// enqueue stores the deliveries of the events together with the new position. Where
+// nobody wants the events, a revision is stored later; see savePosition.
+func (n *Notifier) enqueue(ctx context.Context, happened []happening, move func(*Position)) error {
+	n.moving.Lock()
+	defer n.moving.Unlock()
+
+	next := n.position
+	next.Revision = n.seen
+	move(&next)
+
+	var list []Delivery
+
+	for _, e := range happened {
+		e.Manager = n.Manager
+
+		for _, t := range n.Targets() {
+			if t.wants(e) {
+				list = append(list, Delivery{
+					ID: t.Name + "/" + e.ID, Target: t.Name, Event: e.Event, Status: Pending, Created: n.created(),
+				})
+			}
+		}
+	}
+
+	if len(list) == 0 && next.Degraded == n.position.Degraded {
+		n.seen = next.Revision
+		return nil
+	}
+
+	return n.store(ctx, next, list)
+}
+
+// created returns the time of a new delivery, which is after that of the one before: it
+// orders them. The caller holds the lock moving.
+func (n *Notifier) created() time.Time {
+	now := time.Now()
+	if !now.After(n.newest) {
+		now = n.newest.Add(time.Nanosecond)
+	}
+
+	n.newest = now
+
+	return now
+}
+
+// store stores a position with deliveries. The caller holds the lock moving.
+func (n *Notifier) store(ctx context.Context, next Position, list []Delivery) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+
+	if err := n.Store.Enqueue(ctx, next, list); err != nil {
+		return err
+	}
+
+	n.position, n.seen = next, next.Revision
+	n.add(list)
+
+	return nil
+}
+
+// savePosition stores the revision up to which nobody wanted an event, so that a restart
+// need not read those changes, which the store forgets after a while.
+func (n *Notifier) savePosition(ctx context.Context) error {
+	n.moving.Lock()
+	defer n.moving.Unlock()
+
+	if n.seen == n.position.Revision {
+		return nil
+	}
+
+	next := n.position
+	next.Revision = n.seen
+
+	return n.store(ctx, next, nil)
+}
+
+// add puts deliveries into the queue that are not in it, and wakes the delivery.
+func (n *Notifier) add(list []Delivery) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	for _, d := range list {
+		if _, known := n.queue[d.ID]; !known {
+			n.queue[d.ID] = d
+		}
+	}
+
+	n.wake()
+}
+
+// wake wakes the delivery. The caller holds the lock.
+func (n *Notifier) wake() {
+	close(n.woken)
+	n.woken = make(chan struct{})
+}
+
+// deliver sends what is pending, each target in order and beside the others, until ctx
+// ends.
+func (n *Notifier) deliver(ctx context.Context) {
+	var (
+		busy    = map[string]bool{}
+		ended   = make(chan string)
+		sending sync.WaitGroup
+	)
+
+	defer sending.Wait()
+
+	for {
+		due, woken, next := n.due(time.Now(), busy)
+
+		for _, attempt := range due {
+			busy[attempt.target.Name] = true
+
+			sending.Go(func() {
+				n.attempt(ctx, attempt)
+
+				select {
+				case ended <- attempt.target.Name:
+				case <-ctx.Done():
+				}
+			})
+		}
+
+		wait := time.NewTimer(time.Until(next))
+
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		case name := <-ended:
+			delete(busy, name)
+		case <-woken:
+		case <-wait.C:
+		}
+
+		wait.Stop()
+	}
+}
+
+// attempt is a delivery to try now.
+type attempt struct {
+	target   Target
+	delivery Delivery
+}
+
+// due returns the oldest pending delivery of each target that is neither busy nor
+// waiting after a failure, the channel that wakes, and the time of the next look.
+func (n *Notifier) due(now time.Time, busy map[string]bool) (list []attempt, woken <-chan struct{}, next time.Time) {
+	targets := n.Targets()
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	next = now.Add(maxDelay)
+
+	for _, t := range targets {
+		if busy[t.Name] {
+			continue
+		}
+
+		pending := n.pending(t.Name)
+		if len(pending) == 0 {
+			continue
+		}
+
+		if f, failed := n.fails[t.Name]; failed && f.next.After(now) {
+			if f.next.Before(next) {
+				next = f.next
+			}
+
+			continue
+		}
+
+		list = append(list, attempt{t, pending[0]})
+	}
+
+	return list, n.woken, next
+}
+
+// pending returns the pending deliveries of a target, the oldest first. The caller holds
+// the lock.
+func (n *Notifier) pending(target string) []Delivery {
+	var list []Delivery
+
+	for _, d := range n.queue {
+		if d.Target == target && d.Status == Pending {
+			list = append(list, d)
+		}
+	}
+
+	slices.SortFunc(list, byAge)
+
+	return list
+}
+
+// byAge orders deliveries by their creation.
+func byAge(a, b Delivery) int {
+	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+}
+
+// attempt tries a delivery once, and stores the result.
+func (n *Notifier) attempt(ctx context.Context, a attempt) {
+	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
+	defer cancel()
+
+	now := time.Now()
+	err := a.target.Sender.Send(bounded, a.delivery.Event, now)
+
+	if err != nil && ctx.Err() != nil {
+		return // the next leader repeats it
+	}
+
+	d := a.delivery
+	d.Attempts, d.Last, d.Status, d.Error = d.Attempts+1, now, Delivered, ""
+
+	log := n.Logger.WithFields(logrus.Fields{"target": d.Target, "event": d.Event.ID})
+
+	if err != nil {
+		d.Status, d.Error = Pending, oneLine(err.Error())
+
+		if IsPermanent(err) || now.Sub(d.Created) > giveUpAfter {
+			d.Status = Dead
+			log.WithError(err).Error("a notification is given up")
+		} else {
+			log.WithError(err).Warn("a notification was not accepted; it is tried again")
+		}
+	}
+
+	n.note(d, err, now)
+
+	// What was accepted is stored, even if the manager stops now.
+	write, done := context.WithTimeout(context.WithoutCancel(ctx), lastWriteTime)
+	defer done()
+
+	if err := n.Store.PutDelivery(write, d); err != nil && ctx.Err() == nil {
+		log.WithError(err).Warn("the result of a notification cannot be stored; it may be sent again after a restart")
+	}
+}
+
+// note keeps the result of an attempt in the queue, and when the target is tried again.
+func (n *Notifier) note(d Delivery, err error, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.queue[d.ID] = d
+
+	if err == nil || d.Status == Dead && IsPermanent(err) {
+		delete(n.fails, d.Target)
+		return
+	}
+
+	f := n.fails[d.Target]
+	f.count++
+	f.next = now.Add(delay(f.count))
+	n.fails[d.Target] = f
+}
+
+// delay returns the time before the next attempt after so many failures.
+func delay(failures int) time.Duration {
+	b := &backoff.ExponentialBackOff{
+		InitialInterval: minDelay, Multiplier: 2, MaxInterval: maxDelay, RandomizationFactor: 0.2,
+	}
+	b.Reset()
+
+	var d time.Duration
+	for range min(failures, 16) {
+		d = b.NextBackOff()
+	}
+
+	return d
+}
+
+// sweep removes old deliveries, ends those beyond the limits, and stores the position,
+// until ctx ends.
+func (n *Notifier) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+
+	for {
+		if err := errors.Join(n.savePosition(ctx), n.sweepOnce(ctx, time.Now())); err != nil && ctx.Err() == nil {
+			n.Logger.WithError(err).Warn("old notifications cannot be removed; retrying")
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (n *Notifier) sweepOnce(ctx context.Context, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+
+	stored, err := n.Store.Deliveries(ctx)
+	if err != nil {
+		return err
+	}
+
+	n.takeRetries(stored)
+
+	remove, end := n.old(now)
+	if err := n.Store.DeleteDeliveries(ctx, remove); err != nil {
+		return err
+	}
+
+	n.mu.Lock()
+	for _, id := range remove {
+		delete(n.queue, id)
+	}
+	n.mu.Unlock()
+
+	for _, d := range end {
+		if err := n.Store.PutDelivery(ctx, d); err != nil {
+			return err
+		}
+
+		n.mu.Lock()
+		n.queue[d.ID] = d
+		n.mu.Unlock()
+	}
+
+	return nil
+}
+
+// takeRetries takes over what another instance made pending again.
+func (n *Notifier) takeRetries(stored []Delivery) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	for _, d := range stored {
+		if d.Status == Pending && n.queue[d.ID].Status == Dead {
+			n.queue[d.ID] = d
+			n.wake()
+		}
+	}
+}
+
+// old returns the deliveries to remove, and those to end because too many are pending
+// or their target is no longer configured.
+func (n *Notifier) old(now time.Time) (remove []string, end []Delivery) {
+	configured := map[string]bool{}
+	for _, t := range n.Targets() {
+		configured[t.Name] = true
+	}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	all := map[string][]Delivery{}
+	for _, d := range n.queue {
+		all[d.Target] = append(all[d.Target], d)
+	}
+
+	for target, list := range all {
+		// The newest first.
+		slices.SortFunc(list, func(a, b Delivery) int { return byAge(b, a) })
+
+		pending, ended := 0, 0
+
+		for _, d := range list {
+			if d.Status != Pending {
+				if ended++; ended > keepEnded || now.Sub(d.Created) > keepFor {
+					remove = append(remove, d.ID)
+				}
+
+				continue
+			}
+
+			switch pending++; {
+			case !configured[target]:
+				d.Status, d.Error = Dead, "the target is no longer configured"
+				end = append(end, d)
+			case pending > maxPending:
+				d.Status, d.Error = Dead, fmt.Sprintf("more than %d newer ones were pending", maxPending)
+				end = append(end, d)
+			}
+		}
+	}
+
+	return remove, end
+}

@@ -1,0 +1,665 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notify_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/notify"
+)
+
+// memory is a store in memory with a feed of changes.
+type memory struct {
+	mu       sync.Mutex
+	position notify.Position
+	all      map[string]notify.Delivery
+	changes  []notify.Change
+	news     chan struct{}
+	floor    int64 // changes up to it are gone
+}
+
+func newMemory() *memory {
+	return &memory{all: map[string]notify.Delivery{}, news: make(chan struct{})}
+}
+
+func (m *memory) add(changes ...notify.Change) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	m.changes = append(m.changes, changes...)
+	close(m.news)
+	m.news = make(chan struct{})
+}
+
+func (m *memory) FollowChanges(
+	ctx context.Context, after int64, emit func(int64, []notify.Change) error,
+) error {
+	for {
+		m.mu.Lock()
+		news, floor := m.news, m.floor
+
+		var next []notify.Change
+		for _, c := range m.changes {
+			if c.Revision > after {
+				next = append(next, c)
+			}
+		}
+		m.mu.Unlock()
+
+		if after < floor {
+			return inventory.Errorf(inventory.KindExpired, "revision %d is gone", after)
+		}
+
+		for _, c := range next {
+			if err := emit(c.Revision, []notify.Change{c}); err != nil {
+				return err
+			}
+
+			after = c.Revision
+		}
+
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-news:
+		}
+	}
+}
+
+func (m *memory) Position(context.Context) (notify.Position, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	return m.position, nil
+}
+
+func (m *memory) Enqueue(_ context.Context, p notify.Position, list []notify.Delivery) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	for _, d := range list {
+		if _, known := m.all[d.ID]; !known {
+			m.all[d.ID] = d
+		}
+	}
+
+	m.position = p
+
+	return nil
+}
+
+func (m *memory) Deliveries(context.Context) ([]notify.Delivery, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	return slices.SortedFunc(maps.Values(m.all), func(a, b notify.Delivery) int {
+		return a.Created.Compare(b.Created)
+	}), nil
+}
+
+func (m *memory) PutDelivery(_ context.Context, d notify.Delivery) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	m.all[d.ID] = d
+
+	return nil
+}
+
+func (m *memory) DeleteDeliveries(_ context.Context, ids []string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	for _, id := range ids {
+		delete(m.all, id)
+	}
+
+	return nil
+}
+
+func (m *memory) Head(context.Context) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	head := int64(1)
+	if n := len(m.changes); n > 0 {
+		head = m.changes[n-1].Revision
+	}
+
+	return head, nil
+}
+
+// age makes a delivery older.
+func (m *memory) age(id string, by time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	d := m.all[id]
+	d.Created = d.Created.Add(-by)
+	m.all[id] = d
+}
+
+// receiver is a sender that keeps what it accepts.
+type receiver struct {
+	mu   sync.Mutex
+	got  []string // ids
+	fail func(attempt int) error
+	n    int
+}
+
+func (*receiver) Describe() string { return "test" }
+
+func (r *receiver) Send(_ context.Context, e notify.Event, _ time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	r.n++
+	if r.fail != nil {
+		if err := r.fail(r.n); err != nil {
+			return err
+		}
+	}
+
+	r.got = append(r.got, e.ID)
+
+	return nil
+}
+
+func (r *receiver) ids() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return slices.Clone(r.got)
+}
+
+type noAudit struct{}
+
+func (noAudit) Record(context.Context, access.Record) {}
+
+// bench is a notifier with one target on a store.
+type bench struct {
+	*notify.Notifier
+
+	store    *memory
+	target   notify.Target
+	problems atomic.Pointer[string]
+}
+
+func newBench(store *memory, target notify.Target) *bench {
+	b := &bench{store: store, target: target}
+	log, _ := test.NewNullLogger()
+	b.Notifier = notify.New(notify.Options{
+		Store: store, Targets: func() []notify.Target { return []notify.Target{b.target} },
+		Leads: func() bool { return true }, Health: func(context.Context) []string {
+			if p := b.problems.Load(); p != nil {
+				return []string{*p}
+			}
+
+			return nil
+		},
+		Manager: "m-1", Audit: noAudit{}, Logger: log,
+	})
+
+	return b
+}
+
+// run runs the notifier until the returned function is called.
+func (b *bench) run(t *testing.T) (stop func()) {
+	t.Helper()
+
+	ctx, cancel := context.WithCancel(t.Context())
+
+	var running sync.WaitGroup
+	running.Go(func() { b.Run(ctx) })
+
+	return func() { cancel(); running.Wait() }
+}
+
+func nodeChange(revision int64, from, to inventory.Status) notify.Change {
+	was := &inventory.Node{Name: "n-1", Status: from, State: inventory.Discovered, Labels: map[string]string{"rack": "a"}}
+	is := was.Clone()
+	is.Status = to
+
+	return notify.Change{Revision: revision, WasNode: was, Node: &is}
+}
+
+var everything = notify.Kinds
+
+// TestDelivered: each event reaches the target once and in order, over a restart as well.
+func TestDelivered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, r := newMemory(), &receiver{}
+		store.add(nodeChange(2, inventory.Unallocated, inventory.Allocated)) // before the first start
+
+		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
+		stop := b.run(t)
+
+		synctest.Wait()
+		store.add(nodeChange(3, inventory.Allocated, inventory.Quarantined))
+		store.add(nodeChange(4, inventory.Quarantined, inventory.Unallocated))
+		synctest.Wait()
+		stop()
+
+		// While nobody runs.
+		store.add(nodeChange(5, inventory.Unallocated, inventory.Decommissioned))
+
+		stop = newBench(store, b.target).run(t)
+		synctest.Wait()
+		stop()
+
+		want := []string{"3-node.status-n-1", "4-node.status-n-1", "5-node.status-n-1"}
+		if got := r.ids(); !slices.Equal(got, want) {
+			t.Errorf("delivered %v, want %v", got, want)
+		}
+	})
+}
+
+// TestReceiverThatIsDown: a target that fails is tried again, ever more slowly, and gets
+// everything in order. One that fails for a day loses the delivery, which a retry brings
+// back.
+func TestReceiverThatIsDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		r := &receiver{fail: func(attempt int) error {
+			if attempt <= 5 {
+				return errors.New("answered 500")
+			}
+
+			return nil
+		}}
+		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
+
+		stop := b.run(t)
+		defer func() { stop() }()
+
+		synctest.Wait()
+		store.add(nodeChange(2, inventory.Unallocated, inventory.Allocated))
+		store.add(nodeChange(3, inventory.Allocated, inventory.Quarantined))
+		synctest.Wait()
+
+		if got := r.ids(); got != nil {
+			t.Fatalf("delivered %v at once", got)
+		}
+
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+
+		if got := r.ids(); !slices.Equal(got, []string{"2-node.status-n-1", "3-node.status-n-1"}) {
+			t.Fatalf("delivered %v after the target came back", got)
+		}
+
+		// Now it fails until the delivery is a day old.
+		r.mu.Lock()
+		r.fail = func(int) error { return errors.New("answered 500") }
+		r.mu.Unlock()
+
+		store.add(nodeChange(4, inventory.Quarantined, inventory.Unallocated))
+		synctest.Wait()
+		store.age("a/4-node.status-n-1", 24*time.Hour)
+
+		stop() // the next leader reads the age
+		stop = b.run(t)
+
+		time.Sleep(time.Minute)
+		synctest.Wait()
+
+		list, _ := b.List(t.Context(), "a")
+		if !slices.ContainsFunc(list, func(d notify.Delivery) bool {
+			return d.Status == notify.Dead && d.Error == "answered 500" && d.Attempts > 1
+		}) {
+			t.Fatalf("after a day: %+v", list)
+		}
+
+		r.mu.Lock()
+		r.fail = nil
+		r.mu.Unlock()
+
+		if n, err := b.Retry(t.Context(), access.Caller{}, "a"); n != 1 || err != nil {
+			t.Fatalf("retry: %d, %v", n, err)
+		}
+
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+
+		if got := r.ids(); len(got) != 3 {
+			t.Errorf("delivered %v after the retry", got)
+		}
+	})
+}
+
+// TestRefusedForGood: a delivery that the target refuses for good does not delay the
+// next one.
+func TestRefusedForGood(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		r := &receiver{fail: func(attempt int) error {
+			if attempt == 1 {
+				return notify.Permanent(errors.New("answered 404"))
+			}
+
+			return nil
+		}}
+		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
+
+		defer b.run(t)()
+
+		synctest.Wait()
+		store.add(nodeChange(2, inventory.Unallocated, inventory.Allocated))
+		store.add(nodeChange(3, inventory.Allocated, inventory.Quarantined))
+		synctest.Wait()
+
+		if got := r.ids(); !slices.Equal(got, []string{"3-node.status-n-1"}) {
+			t.Errorf("delivered %v", got)
+		}
+
+		if s, err := b.Status(t.Context()); err != nil || s[0].Dead != 1 || s[0].Delivered != 1 || s[0].Pending != 0 {
+			t.Errorf("status %+v, %v", s, err)
+		}
+	})
+}
+
+// TestGap: a target learns that events are missing.
+func TestGap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, r := newMemory(), &receiver{}
+		store.position, store.floor = notify.Position{Revision: 2}, 5
+		store.changes = []notify.Change{nodeChange(9, inventory.Unallocated, inventory.Allocated)}
+
+		defer newBench(store, notify.Target{Name: "a", Events: everything, Sender: r}).run(t)()
+
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		store.add(nodeChange(10, inventory.Allocated, inventory.Quarantined))
+		synctest.Wait()
+
+		if got := r.ids(); !slices.Equal(got, []string{"9-gap", "10-node.status-n-1"}) {
+			t.Errorf("delivered %v", got)
+		}
+	})
+}
+
+// TestHealthIsTold: a lasting change of the health is told once each way, and a short one
+// is not.
+func TestHealthIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, r := newMemory(), &receiver{}
+		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
+		full := "disk: full"
+
+		defer b.run(t)()
+
+		synctest.Wait()
+
+		b.problems.Store(&full)
+		time.Sleep(16 * time.Second)
+		b.problems.Store(nil)
+		time.Sleep(5 * time.Minute)
+
+		if got := r.ids(); got != nil {
+			t.Fatalf("a short problem gave %v", got)
+		}
+
+		b.problems.Store(&full)
+		time.Sleep(5 * time.Minute)
+		b.problems.Store(nil)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+
+		list, _ := b.List(t.Context(), "a")
+		if len(list) != 2 || list[0].Event.Detail != "disk: full" || list[1].Event.To != "ok" {
+			t.Errorf("the deliveries are %+v", list)
+		}
+	})
+}
+
+// TestLimits: too many pending deliveries end, the oldest first. Ended ones go after a
+// week, and beyond a number.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		down := &receiver{fail: func(int) error { return errors.New("down") }}
+		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: down})
+
+		put := func(id string, status notify.Status, age time.Duration) {
+			store.all[id] = notify.Delivery{ID: id, Target: "a", Status: status, Created: time.Now().Add(-age)}
+		}
+		for i := range 1100 {
+			put(fmt.Sprintf("pending-%d", i), notify.Pending, time.Hour+time.Duration(i)*time.Second)
+			put(fmt.Sprintf("delivered-%d", i), notify.Delivered, 2*time.Hour+time.Duration(i)*time.Second)
+		}
+
+		put("old", notify.Dead, 8*24*time.Hour)
+		put("of-another", notify.Pending, time.Hour)
+
+		other := store.all["of-another"]
+		other.Target = "b"
+		store.all["of-another"] = other
+
+		defer b.run(t)()
+
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+
+		s, _ := b.Status(t.Context())
+		if s[0].Pending != 1000 || s[0].Delivered+s[0].Dead != 1000 {
+			t.Errorf("%d pending, %d delivered, %d dead", s[0].Pending, s[0].Delivered, s[0].Dead)
+		}
+
+		if _, kept := store.all["old"]; kept || store.all["pending-1099"].Status != notify.Dead {
+			t.Errorf("the oldest are %+v and %+v", store.all["old"], store.all["pending-1099"])
+		}
+
+		if d := store.all["of-another"]; d.Status != notify.Dead {
+			t.Errorf("the delivery to a target that is gone is %+v", d)
+		}
+	})
+}
+
+// TestChosen: a target gets the kinds and the nodes that it asks for.
+func TestChosen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, r := newMemory(), &receiver{}
+		target := notify.Target{
+			Name: "a", Events: []notify.Kind{notify.KindNodeStatus, notify.KindJobFailed, notify.KindJobEnded}, Sender: r,
+			Matches: func(n *inventory.Node) bool { return n.Labels["rack"] == "a" },
+		}
+
+		defer newBench(store, target).run(t)()
+
+		synctest.Wait()
+
+		other := nodeChange(2, inventory.Unallocated, inventory.Allocated)
+		other.Node.Labels = map[string]string{"rack": "b"}
+		gone := nodeChange(3, inventory.Allocated, inventory.Allocated)
+		gone.Node.State = inventory.Disappeared
+
+		// A reservation that is withdrawn is no event, nor is one that is committed.
+		held := nodeChange(5, inventory.Unallocated, inventory.Provisioning)
+		held.Node.Before = &inventory.Before{Status: inventory.Unallocated}
+		done := notify.Change{Revision: 6, WasNode: held.Node, Node: nodeChange(6, "", inventory.Allocated).Node}
+
+		running := &job.Job{ID: "7", Verb: inventory.VerbCommission, Status: job.Running}
+		failed := &job.Job{
+			ID: "7", Verb: inventory.VerbCommission, Status: job.Errored, Message: "a\nb\x1b[31m\u202e",
+			Targets: []job.Target{{Name: "n-1"}},
+		}
+
+		store.add(other, gone, held, done,
+			notify.Change{Revision: 7, Job: running}, notify.Change{Revision: 8, WasJob: running, Job: failed},
+			notify.Change{Revision: 9, WasJob: failed, Job: failed})
+		synctest.Wait()
+
+		if got := r.ids(); !slices.Equal(got, []string{"6-node.status-n-1", "8-job.failed-7"}) {
+			t.Errorf("delivered %v", got)
+		}
+
+		if detail := store.all["a/8-job.failed-7"].Event.Detail; detail != "a b[31m" {
+			t.Errorf("the detail is %q", detail)
+		}
+	})
+}
+
+// TestWebhook: a request is signed, in the format of the target, and a redirect is not
+// followed.
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+
+	secret := []byte(strings.Repeat("s", notify.MinSecret))
+	verifier, err := webhooks.NewWebhookRaw(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var bodies []string
+
+	status := http.StatusOK
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if err := verifier.Verify(body, r.Header); err != nil {
+			t.Errorf("the signature of %s: %v", body, err)
+		}
+
+		bodies = append(bodies, string(body))
+
+		if status >= 300 && status < 400 {
+			w.Header().Set("Location", "/elsewhere")
+		}
+
+		w.WriteHeader(status)
+	}))
+	defer receiver.Close()
+
+	e := notify.Event{
+		ID: "1-test", Kind: notify.KindTest, Time: time.Unix(1, 0), Manager: "m-1",
+		Summary: `<!channel> "n-1" & {job}`, Job: "7",
+	}
+
+	for _, format := range notify.Formats() {
+		w, err := notify.NewWebhook(notify.WebhookOptions{URL: receiver.URL + "/hook", Format: format, Secret: secret})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := w.Send(t.Context(), e, time.Now()); err != nil {
+			t.Errorf("%s: %v", format, err)
+		}
+
+		if last := bodies[len(bodies)-1]; !json.Valid([]byte(last)) {
+			t.Errorf("%s: the body is no JSON: %s", format, last)
+		}
+
+		if strings.Contains(w.Describe(), "hook") {
+			t.Errorf("%s shows the path of the URL", w.Describe())
+		}
+	}
+
+	slack := bodies[slices.Index(notify.Formats(), "slack")]
+
+	var said struct{ Text string }
+	if err := json.Unmarshal([]byte(slack), &said); err != nil || said.Text != `*m-1* &lt;!channel&gt; "n-1" &amp; {job}` {
+		t.Errorf("slack gets %q, %v", said.Text, err)
+	}
+
+	w, err := notify.NewWebhook(notify.WebhookOptions{URL: receiver.URL, Format: notify.FormatJSON, Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for code, permanent := range map[int]bool{
+		302: true, 308: true, 400: true, 404: true, 410: true, 408: false, 429: false, 500: false, 503: false,
+	} {
+		status, bodies = code, nil
+
+		err := w.Send(t.Context(), e, time.Now())
+		if err == nil || notify.IsPermanent(err) != permanent || !strings.Contains(err.Error(), fmt.Sprint(code)) {
+			t.Errorf("%d: %v, permanent %t", code, err, notify.IsPermanent(err))
+		}
+
+		if len(bodies) != 1 {
+			t.Errorf("%d: %d requests", code, len(bodies))
+		}
+	}
+}
+
+// TestSlowReceiver: an attempt ends at its deadline, and without the URL in the error.
+func TestSlowReceiver(t *testing.T) {
+	t.Parallel()
+
+	release := make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+
+	defer receiver.Close()
+	defer close(release)
+
+	w, err := notify.NewWebhook(notify.WebhookOptions{URL: receiver.URL + "/secret-path", Format: notify.FormatJSON})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+
+	err = w.Send(ctx, notify.Event{ID: "1"}, time.Now())
+	if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "secret-path") || notify.IsPermanent(err) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestRefusedParameters: what cannot work is refused before it is used, and no secret is
+// in the error.
+func TestRefusedParameters(t *testing.T) {
+	t.Parallel()
+
+	for _, url := range []string{"", "chat", "ftp://chat", "https://", "https://a:b@chat", "file:///etc/passwd", "http://[::1"} {
+		if _, err := notify.NewWebhook(notify.WebhookOptions{URL: url, Format: "json"}); err == nil {
+			t.Errorf("%q is accepted", url)
+		}
+	}
+
+	_, err := notify.NewWebhook(notify.WebhookOptions{URL: "http://chat", Format: "json", Secret: []byte("hunter2")})
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a short secret gave %v", err)
+	}
+
+	for _, o := range []notify.MailOptions{
+		{},
+		{Relay: "mail", From: "a@b.c", To: []string{"a@b.c"}},
+		{Relay: "mail:99999", From: "a@b.c", To: []string{"a@b.c"}},
+		{Relay: "mail:25", From: "a", To: []string{"a@b.c"}},
+		{Relay: "mail:25", From: "a@b.c"},
+		{Relay: "mail:25", From: "a@b.c", To: []string{"a@b.c\r\nBcc: x@y.z"}},
+		{Relay: "mail:25", From: "a@b.c", To: []string{"a@b.c"}, PlainText: true, User: "u"},
+	} {
+		if _, err := notify.NewMail(o); err == nil {
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+}

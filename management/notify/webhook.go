@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// maxAnswer bounds what is read of an answer, in bytes.
+const maxAnswer = 4 << 10
+
+// Webhook posts events to a URL.
+type Webhook struct {
+	name   string
+	url    string
+	format string
+	signer *webhooks.Webhook // nil: not signed
+	client *http.Client
+}
+
+// WebhookOptions are the parameters of a Webhook.
+type WebhookOptions struct {
+	// URL is http or https. It may be a secret itself.
+	URL    string
+	Format string // see Formats
+	// Secret signs each request; empty: none. It is the text of the file that both sides
+	// have, of at least MinSecret bytes.
+	Secret []byte
+	TLS    *tls.Config // nil: the CAs of the host
+}
+
+// MinSecret is the least length of a secret that signs webhooks, in bytes.
+const MinSecret = 24
+
+// NewWebhook returns a sender. It is KindInvalid for a URL that is none, and a secret
+// that is too short. The error names no secret.
+func NewWebhook(o WebhookOptions) (*Webhook, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the URL is not one such as https://chat.example.com/hooks/1").
+			Do("write an http or https URL, without an account in it")
+	}
+
+	if err := CheckFormat(o.Format); err != nil {
+		return nil, err
+	}
+
+	w := &Webhook{name: u.Scheme + "://" + u.Host, url: o.URL, format: o.Format}
+
+	if len(o.Secret) > 0 {
+		if len(o.Secret) < MinSecret {
+			return nil, inventory.Errorf(inventory.KindInvalid, "the secret has %d bytes", len(o.Secret)).
+				Do("use one of at least %d bytes, for example from: openssl rand -base64 32", MinSecret)
+		}
+
+		if w.signer, err = webhooks.NewWebhookRaw(o.Secret); err != nil {
+			return nil, inventory.Errorf(inventory.KindInvalid, "the secret cannot be used: %w", err)
+		}
+	}
+
+	w.client = &http.Client{
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
+			ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxAnswer * 4,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+
+	return w, nil
+}
+
+// Describe returns scheme and host; the path of a chat's URL is a secret.
+func (w *Webhook) Describe() string { return w.name }
+
+// Send posts the event, and returns when the receiver has answered.
+func (w *Webhook) Send(ctx context.Context, e Event, attempt time.Time) error {
+	body, err := render(w.format, e)
+	if err != nil {
+		return Permanent(err)
+	}
+
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
+	if err != nil {
+		return Permanent(errors.New("the URL cannot be used"))
+	}
+
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "clusterm")
+	req.Header.Set(webhooks.HeaderWebhookID, e.ID)
+	req.Header.Set(webhooks.HeaderWebhookTimestamp, fmt.Sprint(attempt.Unix()))
+
+	if w.signer != nil {
+		signature, err := w.signer.Sign(e.ID, attempt, body)
+		if err != nil {
+			return Permanent(err)
+		}
+
+		req.Header.Set(webhooks.HeaderWebhookSignature, signature)
+	}
+
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return w.withoutURL(err)
+	}
+
+	defer func() { _ = resp.Body.Close() }()
+
+	// An answer that is read to its end lets the connection be used again.
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+
+	return w.judge(resp.StatusCode)
+}
+
+// withoutURL returns an error of the client without the URL.
+func (w *Webhook) withoutURL(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+
+	return fmt.Errorf("%s: %w", w.name, err)
+}
+
+// judge returns the meaning of a status.
+func (w *Webhook) judge(status int) error {
+	said := fmt.Errorf("%s answered %d %s", w.name, status, http.StatusText(status))
+
+	switch {
+	case status >= 200 && status < 300:
+		return nil
+	case status >= 300 && status < 400:
+		return Permanent(fmt.Errorf("%w; redirects are not followed: configure the final URL", said))
+	case status == http.StatusRequestTimeout || status == http.StatusTooEarly || status == http.StatusTooManyRequests:
+		return said
+	case status >= 400 && status < 500:
+		return Permanent(said)
+	default:
+		return said
+	}
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/server/rest"
+)
+
+// Notifier tells targets what happens; see notify.Notifier.
+type Notifier interface {
+	Status(ctx context.Context) ([]notify.TargetStatus, error)
+	// List returns the deliveries of a target, the oldest first, or KindNotFound.
+	List(ctx context.Context, target string) ([]notify.Delivery, error)
+	// Test sends a test event to a target at once. It is KindRefused if the target did
+	// not accept it.
+	Test(ctx context.Context, c access.Caller, target string) error
+	// Retry makes the dead deliveries of a target pending again.
+	Retry(ctx context.Context, c access.Caller, target string) (count int, err error)
+}
+
+func (s *Server) notificationRoutes() []rest.Route {
+	return []rest.Route{
+		{Method: http.MethodGet, Path: api.PathNotifications, Serve: s.getNotifications},
+		{Method: http.MethodGet, Path: api.PathDeliveries, Serve: s.getDeliveries, Query: []string{"status"}},
+		{Method: http.MethodPost, Path: api.PathTestNotification, Serve: s.testNotification},
+		{Method: http.MethodPost, Path: api.PathRetryDeliveries, Serve: s.retryDeliveries},
+	}
+}
+
+func (s *Server) getNotifications(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	list, err := s.notifications(r.Context())
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, api.Notifications{Items: list})
+}
+
+func (s *Server) notifications(ctx context.Context) ([]api.Notification, error) {
+	targets, err := s.Notifier.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	list := make([]api.Notification, len(targets))
+
+	for i, t := range targets {
+		list[i] = api.Notification{
+			Name: t.Name, To: t.To, Events: make([]string, len(t.Events)),
+			Pending: t.Pending, Delivered: t.Delivered, Dead: t.Dead,
+		}
+
+		for j, kind := range t.Events {
+			list[i].Events[j] = string(kind)
+		}
+
+		if t.Last != nil {
+			last := deliveryOf(*t.Last)
+			list[i].Last = &last
+		}
+	}
+
+	return list, nil
+}
+
+// notification answers with one target as it is now.
+func (s *Server) notification(w http.ResponseWriter, r *http.Request, name string) error {
+	list, err := s.notifications(r.Context())
+	if err != nil {
+		return err
+	}
+
+	i := slices.IndexFunc(list, func(n api.Notification) bool { return n.Name == name })
+	if i < 0 {
+		return inventory.Errorf(inventory.KindNotFound, "the target %s was removed meanwhile", name)
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, list[i])
+}
+
+func (s *Server) getDeliveries(w http.ResponseWriter, r *http.Request) error {
+	name, err := rest.Param(r, "name")
+	if err != nil {
+		return err
+	}
+
+	values, err := rest.Query(r)
+	if err != nil {
+		return err
+	}
+
+	status, err := rest.Single(values, "status")
+	if err != nil {
+		return err
+	}
+
+	known := []notify.Status{notify.Pending, notify.Delivered, notify.Dead}
+	if status != "" && !slices.Contains(known, notify.Status(status)) {
+		return inventory.Errorf(inventory.KindInvalid, "the query parameter status is %q", status).
+			Do("write pending, delivered or dead")
+	}
+
+	list, err := s.Notifier.List(r.Context(), name)
+	if err != nil {
+		return err
+	}
+
+	items := []api.Delivery{}
+
+	for _, d := range list {
+		if status == "" || d.Status == notify.Status(status) {
+			items = append(items, deliveryOf(d))
+		}
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, api.Deliveries{Items: items})
+}
+
+func (s *Server) testNotification(w http.ResponseWriter, r *http.Request) error {
+	name, err := noBody(w, r)
+	if err != nil {
+		return err
+	}
+
+	if err := s.Notifier.Test(r.Context(), caller(r), name); err != nil {
+		return err
+	}
+
+	return s.notification(w, r, name)
+}
+
+func (s *Server) retryDeliveries(w http.ResponseWriter, r *http.Request) error {
+	name, err := noBody(w, r)
+	if err != nil {
+		return err
+	}
+
+	if _, err := s.Notifier.Retry(r.Context(), caller(r), name); err != nil {
+		return err
+	}
+
+	return s.notification(w, r, name)
+}
+
+// noBody returns the name in the path of a request without a body or a query.
+func noBody(w http.ResponseWriter, r *http.Request) (string, error) {
+	if err := rest.NoQuery(r); err != nil {
+		return "", err
+	}
+
+	if err := rest.ReadEmpty(w, r); err != nil {
+		return "", err
+	}
+
+	return rest.Param(r, "name")
+}
+
+func deliveryOf(d notify.Delivery) api.Delivery {
+	e := d.Event
+	out := api.Delivery{
+		ID: d.ID, Target: d.Target, Status: string(d.Status), Created: d.Created, Attempts: d.Attempts, Error: d.Error,
+		Event: api.NotifiedEvent{
+			ID: e.ID, Kind: string(e.Kind), Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node,
+			Group: e.Group, From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
+		},
+	}
+
+	if d.Last != (time.Time{}) {
+		out.Last = &d.Last
+	}
+
+	return out
+}
