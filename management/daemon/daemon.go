@@ -331,7 +331,7 @@ func (d *Daemon) wireUseCases() {
 		Logger:   log,
 	})
 	d.variables = variable.New(variable.Options{
-		State: d.store, Store: d.store, Settings: d.settings.Variables, Audit: d.audit,
+		State: d.store, Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.noteChange,
 	})
 	d.engine = engine.New(engine.Options{
 		State: d.store, Store: countingStore{d.store, d.instruments}, Runner: d.runner, Playbooks: d.runner,

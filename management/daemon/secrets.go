@@ -105,7 +105,15 @@ func (f keyFile) read() (secret.Ring, error) {
 	return ring, nil
 }
 
-func (f keyFile) write(ring secret.Ring) error { return localfile.Replace(f.path, ring.Encode()) }
+// write replaces the file by one that read accepts.
+func (f keyFile) write(ring secret.Ring) error {
+	content := ring.Encode()
+	if _, err := secret.Parse(content); err != nil {
+		return err
+	}
+
+	return localfile.Replace(f.path, content)
+}
 
 // setAside renames a file that is not usable now: a backup may explain it later.
 func (f keyFile) setAside() error {
@@ -127,7 +135,7 @@ type secrets struct {
 	stored *store.Store
 
 	rotating chan struct{} // full during a rotation, and during the encryption of stored secrets
-	changed  chan struct{} // full when the patterns of secret names have changed
+	changed  chan struct{} // full when the names of secrets have changed
 }
 
 // openSecrets reads the key file. Without a usable key the daemon starts all the same:
@@ -207,8 +215,8 @@ func (s *secrets) errMissing(ring secret.Ring, named string) error {
 }
 
 // startSecrets encrypts what is stored in the clear or with a former key, now and after
-// each change of the patterns of secret names, and continues a rotation. It does not
-// block.
+// each change of the patterns or marks of secret names, and continues a rotation. It does
+// not block.
 func (d *Daemon) startSecrets(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
@@ -228,7 +236,7 @@ func (d *Daemon) startSecrets(ctx context.Context) {
 	d.onStop("encryption of secrets", func(context.Context) error { cancel(); <-ended; return nil })
 }
 
-// noteChange notes that the configuration has changed. It does not block.
+// noteChange notes that other names may be secret. It does not block.
 func (s *secrets) noteChange() {
 	select {
 	case s.changed <- struct{}{}:
@@ -304,10 +312,8 @@ func (s *secrets) finishLocked(ctx context.Context) (written int, err error) {
 		return written, err
 	}
 
-	for _, id := range ring.IDs()[1:] {
-		if found.Boxes[id] > 0 {
-			return written, fmt.Errorf("%d secrets are still encrypted with key %s", found.Boxes[id], id)
-		}
+	if err := needsFormer(ring, found); err != nil {
+		return written, err
 	}
 
 	if err := s.file.write(ring.OnlyActive()); err != nil {
@@ -317,6 +323,34 @@ func (s *secrets) finishLocked(ctx context.Context) (written int, err error) {
 	at.Use(ring.OnlyActive(), nil)
 
 	return written, s.stored.NoteSecretsKey(ctx, named, ring.Active(), false)
+}
+
+// needsFormer returns the error for stored secrets that need a former key of the ring, or
+// may need it.
+func needsFormer(ring secret.Ring, found store.StoredSecrets) error {
+	for _, id := range ring.IDs()[1:] {
+		if found.Boxes[id] > 0 {
+			return fmt.Errorf("%d secrets are still encrypted with key %s", found.Boxes[id], id)
+		}
+	}
+
+	if len(found.Damaged) == 0 || len(ring.IDs()) == 1 {
+		return nil
+	}
+
+	return inventory.Errorf(inventory.KindUnavailable, "%d records that may need it cannot be decoded: %s",
+		len(found.Damaged), nameSome(found.Damaged)).
+		Do("restore the data directory from a backup, or remove each of them with clusterm store remove KEY; then " +
+			"repeat the rotation")
+}
+
+// nameSome returns the first names of a list.
+func nameSome(names []string) string {
+	if len(names) > maxUnreadable {
+		names = append(slices.Clone(names[:maxUnreadable]), "and others")
+	}
+
+	return strings.Join(names, ", ")
 }
 
 // Rotate makes a new key, encrypts every secret with it, and removes the former keys.
@@ -380,15 +414,27 @@ func (s *secrets) rotate(ctx context.Context, abandon bool) error {
 	}
 
 	if _, err := s.finishLocked(ctx); err != nil {
-		return inventory.Errorf(inventory.KindUnavailable,
-			"the rotation has begun and is not complete, so the former key is kept: %w", err).
-			Do("repeat it; a restart of clusterm continues it as well")
+		return errUnfinished(err)
 	}
 
 	return nil
 }
 
-// begin makes a new key the one that encrypts.
+// errUnfinished returns the error for a rotation that has made its key.
+func errUnfinished(err error) error {
+	unfinished := inventory.Errorf(inventory.KindUnavailable,
+		"the rotation has begun and is not complete, so the former key is kept: %w", err).
+		Do("repeat it; a restart of clusterm continues it as well")
+
+	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Remedy != "" {
+		unfinished.Message = "the rotation has begun and is not complete, so the former key is kept: " + e.Message
+		unfinished.Remedy = e.Remedy
+	}
+
+	return unfinished
+}
+
+// begin makes a new key the one that encrypts. named is that of the store.
 func (s *secrets) begin(ctx context.Context, named string) error {
 	at := s.stored.Secrets()
 	if at.Problem() != nil {
@@ -398,7 +444,11 @@ func (s *secrets) begin(ctx context.Context, named string) error {
 		}
 	}
 
-	ring := at.Ring().With(secret.NewKey())
+	// A key that the store does not name yet is that of a rotation it did not accept.
+	ring := at.Ring()
+	if at.Problem() != nil || ring.Active() == named {
+		ring = ring.With(secret.NewKey())
+	}
 
 	// First the file: a crash from here on leaves both keys in it.
 	if err := s.file.write(ring); err != nil {
@@ -408,7 +458,11 @@ func (s *secrets) begin(ctx context.Context, named string) error {
 
 	at.Use(ring, nil)
 
-	return s.stored.NoteSecretsKey(ctx, named, ring.Active(), true)
+	if err := s.stored.NoteSecretsKey(ctx, named, ring.Active(), true); err != nil {
+		return errUnfinished(err)
+	}
+
+	return nil
 }
 
 // Status returns the state of the stored secrets. It reads all records that may have

@@ -27,7 +27,8 @@ import (
 type secretsRecord struct {
 	Key      string `json:"key"`
 	Rotating bool   `json:"rotating,omitempty"` // former keys go once nothing needs them
-	// Patterns identifies the patterns of names whose values are all encrypted with Key.
+	// Patterns identifies the names, patterns and marks, whose values are all encrypted with
+	// Key.
 	Patterns string `json:"patterns,omitempty"`
 }
 
@@ -80,21 +81,21 @@ func (s *Store) NoteSecretsKey(ctx context.Context, before, id string, rotating 
 	return err
 }
 
-// EncryptOnce calls EncryptSecrets, unless an earlier call was complete for the same
-// key and patterns. Since then every write has encrypted its secrets. A change of the
-// patterns requires another call.
+// EncryptOnce calls EncryptSecrets, unless an earlier call was complete for the same key,
+// patterns and marked variables. Since then every write has encrypted its secrets. A
+// change of the patterns, or another mark, requires another call.
 func (s *Store) EncryptOnce(ctx context.Context) (written int, err error) {
 	// Writes under way may have used other patterns.
 	s.secrets.Use(s.secrets.Ring(), s.secrets.Problem())
 
-	patterns := s.secrets.patternsID()
+	patterns := s.secretNamesID()
 
 	record, revision, err := s.secretsRecord(ctx)
 	if err != nil || record.Key == s.secrets.Ring().Active() && record.Patterns == patterns && !record.Rotating {
 		return 0, err
 	}
 
-	if written, err = s.EncryptSecrets(ctx); err != nil || s.secrets.patternsID() != patterns {
+	if written, err = s.EncryptSecrets(ctx); err != nil || s.secretNamesID() != patterns {
 		return written, err
 	}
 
@@ -112,10 +113,24 @@ func (s *Store) EncryptOnce(ctx context.Context) (written int, err error) {
 	return written, err
 }
 
-// patternsID identifies the patterns of secret names.
-func (s *Secrets) patternsID() string {
-	patterns := *s.patterns.Load()
-	sum := sha256.Sum256([]byte(strings.Join(patterns(), "\n")))
+// secretNamesID identifies the patterns of secret names, and the variables that are
+// marked.
+func (s *Store) secretNamesID() string {
+	patterns := *s.secrets.patterns.Load()
+
+	var names []string
+	for _, vars := range s.View().Variables {
+		for name, value := range vars {
+			if _, marked := value.(configuration.Secret); marked {
+				names = append(names, name)
+			}
+		}
+	}
+
+	slices.Sort(names)
+
+	text := strings.Join(patterns(), "\n") + "\x00" + strings.Join(slices.Compact(names), "\n")
+	sum := sha256.Sum256([]byte(text))
 
 	return hex.EncodeToString(sum[:8])
 }
@@ -141,6 +156,7 @@ type StoredSecrets struct {
 	Boxes      map[string]int // that can be read, by the id of their key
 	Plain      int            // values that are to be encrypted, and are not
 	Unreadable []string       // what cannot be decrypted: variables with their scope, and jobs; sorted
+	Damaged    []string       // the keys of records that cannot be decoded; also in Unreadable; sorted
 }
 
 // outdated reports whether a secret that can be read is not encrypted with the key that
@@ -164,14 +180,33 @@ func (c *StoredSecrets) add(more StoredSecrets) {
 	c.Unreadable = append(c.Unreadable, more.Unreadable...)
 }
 
+// addBox counts a secret. err is the result of its decryption, name its variable or job.
+func (c *StoredSecrets) addBox(box secret.Box, err error, name string) {
+	if err != nil {
+		c.Unreadable = append(c.Unreadable, name)
+		return
+	}
+
+	c.Boxes[box.KeyID()]++
+}
+
 // protectedRecord is a kind of record with secrets.
 type protectedRecord struct {
 	prefix string // below the prefix of the store
 	// count counts the secrets of a record. name is its key after the prefix.
-	count func(s *Secrets, name string, kv *mvccpb.KeyValue) (StoredSecrets, error)
-	// encrypt returns the record anew.
-	encrypt func(s *Secrets, name string, kv *mvccpb.KeyValue) ([]byte, error)
+	count func(s marking, name string, kv *mvccpb.KeyValue) (StoredSecrets, error)
+	// encrypt returns the record anew, with the marked variables secret.
+	encrypt func(s marking, name string, kv *mvccpb.KeyValue) ([]byte, error)
 }
+
+// marking is the encryption of a store where some variables are marked as secret.
+type marking struct {
+	*Secrets
+
+	marked func(name string) bool
+}
+
+func (s *Store) marking() marking { return marking{s.secrets, s.View().Marked()} }
 
 var protectedRecords = []protectedRecord{
 	{"/v/vars/", countVariables, encryptVariables},
@@ -188,18 +223,21 @@ const scanPage = 16
 func (s *Store) CountSecrets(ctx context.Context) (StoredSecrets, error) {
 	total := StoredSecrets{Boxes: map[string]int{}}
 
+	secrets := s.marking()
 	err := s.eachProtected(ctx, func(kind protectedRecord, name string, kv *mvccpb.KeyValue) error {
-		found, err := kind.count(s.secrets, name, kv)
+		found, err := kind.count(secrets, name, kv)
 		total.add(found)
 
 		// The health names records that cannot be decoded.
 		if err != nil {
 			total.Unreadable = append(total.Unreadable, s.below(string(kv.Key)))
+			total.Damaged = append(total.Damaged, s.below(string(kv.Key)))
 		}
 
 		return nil
 	})
 
+	slices.Sort(total.Damaged)
 	slices.Sort(total.Unreadable)
 	total.Unreadable = slices.Compact(total.Unreadable)
 
@@ -269,8 +307,9 @@ func (s *Store) EncryptSecrets(ctx context.Context) (written int, err error) {
 }
 
 func (s *Store) encryptPass(ctx context.Context) (written, conflicts int, err error) {
+	secrets := s.marking()
 	err = s.eachProtected(ctx, func(kind protectedRecord, name string, kv *mvccpb.KeyValue) error {
-		done, err := s.encryptRecord(ctx, kind, name, kv)
+		done, err := s.encryptRecord(ctx, secrets, kind, name, kv)
 		if done {
 			written++
 		}
@@ -288,16 +327,16 @@ func (s *Store) encryptPass(ctx context.Context) (written, conflicts int, err er
 
 // encryptRecord writes a record anew, if its secrets need that.
 func (s *Store) encryptRecord(
-	ctx context.Context, kind protectedRecord, name string, kv *mvccpb.KeyValue,
+	ctx context.Context, secrets marking, kind protectedRecord, name string, kv *mvccpb.KeyValue,
 ) (written bool, err error) {
 	defer s.secrets.hold()()
 
-	found, err := kind.count(s.secrets, name, kv)
+	found, err := kind.count(secrets, name, kv)
 	if err != nil || !found.outdated(s.secrets.Ring()) {
 		return false, nil
 	}
 
-	value, err := kind.encrypt(s.secrets, name, kv)
+	value, err := kind.encrypt(secrets, name, kv)
 	if err != nil {
 		return false, fmt.Errorf("encrypt the secrets in %s: %w", s.below(string(kv.Key)), err)
 	}
@@ -311,24 +350,19 @@ func (s *Store) encryptRecord(
 }
 
 // countVars counts the secrets among stored variables. where names their place.
-func (s *Secrets) countVars(at secret.Place, where string, stored configuration.Vars) StoredSecrets {
+func (s marking) countVars(at secret.Place, where string, stored configuration.Vars) StoredSecrets {
 	found := StoredSecrets{Boxes: map[string]int{}}
 
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
-		form, content := formOf(stored[name])
+		if place, box := boxOf(at.With(name), stored[name]); box != "" {
+			found.addBox(box, s.open(place, box, &document{}), name+" ("+where+")")
+			continue
+		}
 
-		switch form {
-		case formSealed:
-			box, _ := content.(string)
-			if err := s.open(at.With(name), secret.Box(box), &document{}); err != nil {
-				found.Unreadable = append(found.Unreadable, name+" ("+where+")")
-				continue
-			}
-
-			found.Boxes[secret.Box(box).KeyID()]++
-		case formSource, formShared, formLost:
+		switch form, _ := formOf(stored[name]); form {
+		case formSealed, formFormer, formSource, formShared, formLost:
 		default:
-			if s.protects(name, stored[name]) {
+			if s.marked(name) || s.protects(name, stored[name]) {
 				found.Plain++
 			}
 		}
@@ -337,19 +371,19 @@ func (s *Secrets) countVars(at secret.Place, where string, stored configuration.
 	return found
 }
 
-func countVariables(s *Secrets, scope string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
+func countVariables(s marking, scope string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
 	record, err := decode[variablesRecord](kv.Value)
 	return s.countVars(placeVars(state.Scope(scope)), scope, record.Vars), err
 }
 
-func encryptVariables(s *Secrets, scope string, kv *mvccpb.KeyValue) ([]byte, error) {
+func encryptVariables(s marking, scope string, kv *mvccpb.KeyValue) ([]byte, error) {
 	record, err := decode[variablesRecord](kv.Value)
 	if err != nil {
 		return nil, err
 	}
 
 	at := placeVars(state.Scope(scope))
-	if record.Vars, err = s.sealVars(at, s.openVars(at, record.Vars), false); err != nil {
+	if record.Vars, err = s.sealVars(at, s.openVars(at, record.Vars).Mark(s.marked), false); err != nil {
 		return nil, err
 	}
 
@@ -361,7 +395,7 @@ func historyScope(name string) state.Scope {
 	return state.Scope(name[:max(0, strings.LastIndexByte(name, '/'))])
 }
 
-func countHistory(s *Secrets, name string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
+func countHistory(s marking, name string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
 	record, err := decode[variablesChangeRecord](kv.Value)
 	if err != nil {
 		return StoredSecrets{}, err
@@ -376,7 +410,7 @@ func countHistory(s *Secrets, name string, kv *mvccpb.KeyValue) (StoredSecrets, 
 	return found, nil
 }
 
-func encryptHistory(s *Secrets, name string, kv *mvccpb.KeyValue) ([]byte, error) {
+func encryptHistory(s marking, name string, kv *mvccpb.KeyValue) ([]byte, error) {
 	record, err := decode[variablesChangeRecord](kv.Value)
 	if err != nil {
 		return nil, err
@@ -384,28 +418,34 @@ func encryptHistory(s *Secrets, name string, kv *mvccpb.KeyValue) ([]byte, error
 
 	scope := historyScope(name)
 
-	change, err := s.sealChange(scope, s.openChange(scope, record.change(0)))
-	if err != nil {
+	change, _ := s.openChange(scope, record.change(0)).Mark(s.marked)
+	if change, err = s.sealChange(scope, change); err != nil {
 		return nil, err
 	}
 
 	return json.Marshal(newVariablesChangeRecord(change))
 }
 
-func countOverlay(s *Secrets, _ string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
+func countOverlay(s marking, _ string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
 	record, err := decode[overlayRecord](kv.Value)
 	vars, _ := record.Keys[overlayVars].(map[string]any)
 
 	return s.countVars(placeOverlay(), "config", vars), err
 }
 
-func encryptOverlay(s *Secrets, _ string, kv *mvccpb.KeyValue) ([]byte, error) {
+func encryptOverlay(s marking, _ string, kv *mvccpb.KeyValue) ([]byte, error) {
 	record, err := decode[overlayRecord](kv.Value)
 	if err != nil {
 		return nil, err
 	}
 
-	overlay, err := s.sealOverlay(s.openOverlay(record.overlay()))
+	overlay, err := convertOverlay(s.openOverlay(record.overlay()),
+		func(vars configuration.Vars) (configuration.Vars, error) { return vars.Mark(s.marked), nil })
+	if err != nil {
+		return nil, err
+	}
+
+	overlay, err = s.sealOverlay(overlay)
 	if err != nil {
 		return nil, err
 	}
@@ -413,7 +453,7 @@ func encryptOverlay(s *Secrets, _ string, kv *mvccpb.KeyValue) ([]byte, error) {
 	return json.Marshal(newOverlayRecord(overlay))
 }
 
-func countInputs(s *Secrets, id string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
+func countInputs(s marking, id string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
 	record, err := decodeInputs(kv)
 	if err != nil {
 		return StoredSecrets{}, err
@@ -422,13 +462,13 @@ func countInputs(s *Secrets, id string, kv *mvccpb.KeyValue) (StoredSecrets, err
 	found := StoredSecrets{Boxes: map[string]int{}}
 
 	if record.Sealed != "" {
+		err := s.open(placeInputs(id), record.Sealed, &[]document{})
+		found.addBox(record.Sealed, err, "job "+id)
+
 		// A job without its secrets is left as it is.
-		if err := s.open(placeInputs(id), record.Sealed, &[]document{}); err != nil {
-			found.Unreadable = append(found.Unreadable, "job "+id)
+		if err != nil {
 			return found, nil
 		}
-
-		found.Boxes[record.Sealed.KeyID()]++
 	}
 
 	found.add(s.countVars(nil, "", record.Extra))
@@ -437,7 +477,7 @@ func countInputs(s *Secrets, id string, kv *mvccpb.KeyValue) (StoredSecrets, err
 
 	for _, vars := range record.Vars {
 		for name, v := range vars {
-			if form, _ := formOf(v.Value); form == "" && protects(name, v.Value) {
+			if form, _ := formOf(v.Value); form == "" && (s.marked(name) || protects(name, v.Value)) {
 				found.Plain++
 			}
 		}
@@ -446,13 +486,24 @@ func countInputs(s *Secrets, id string, kv *mvccpb.KeyValue) (StoredSecrets, err
 	return found, nil
 }
 
-func encryptInputs(s *Secrets, id string, kv *mvccpb.KeyValue) ([]byte, error) {
+func encryptInputs(s marking, id string, kv *mvccpb.KeyValue) ([]byte, error) {
 	record, err := decodeInputs(kv)
 	if err != nil {
 		return nil, err
 	}
 
-	stored, box, err := s.sealInputs(id, s.openInputs(id, record.inputs(), record.Sealed))
+	in, err := convertInputs(s.openInputs(id, record.inputs(), record.Sealed), func(name string, value any) (any, error) {
+		if value != nil && s.marked(name) {
+			return configuration.NewSecret(value), nil
+		}
+
+		return value, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	stored, box, err := s.sealInputs(id, in)
 	if err != nil {
 		return nil, err
 	}

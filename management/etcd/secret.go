@@ -70,6 +70,7 @@ func (s *Secrets) hold() (release func()) {
 const (
 	formSealed = "$sealed" // the box of the value
 	formShared = "$shared" // the number of the value among the secrets of a job
+	formFormer = "$former" // the box of the variable, in the history of a change that nobody could read
 	formSource = "$source" // a source outside has the value
 	formLost   = "$lost"   // the value could not be read when this record was written
 	formPlain  = "$plain"
@@ -148,8 +149,8 @@ func errCannotSeal(name string, problem error) error {
 }
 
 // sealVars returns the variables of a place as they are stored. A secret that cannot be
-// read is stored as it is at its own place, and refused at another one, unless lose is
-// set: then it is stored as lost.
+// read is stored as it is at its own place and in the history of that, and refused at
+// another one, unless lose is set: then it is stored as lost.
 func (s *Secrets) sealVars(at secret.Place, vars configuration.Vars, lose bool) (configuration.Vars, error) {
 	if vars == nil {
 		return nil, nil
@@ -232,6 +233,8 @@ func storeUnknown(at secret.Place, value any, lose bool) (stored any, done bool,
 		return nil, false, nil
 	case place == at.String() && box != "":
 		return map[string]any{formSealed: box}, true, nil
+	case place == formerPlace(at).String() && box != "":
+		return map[string]any{formFormer: box}, true, nil
 	case lose:
 		return map[string]any{formLost: true}, true, nil
 	}
@@ -266,18 +269,20 @@ func (s *Secrets) openVars(at secret.Place, stored configuration.Vars) configura
 }
 
 func (s *Secrets) openValue(at secret.Place, stored any) any {
-	form, content := formOf(stored)
-
-	switch form {
-	case formSealed:
-		box, _ := content.(string)
-
+	if place, box := boxOf(at, stored); box != "" {
 		var d document
-		if err := s.open(at, secret.Box(box), &d); err != nil {
-			return configuration.LockedSecret(at.String(), box, err.Error())
+		if err := s.open(place, box, &d); err != nil {
+			return configuration.LockedSecret(place.String(), string(box), err.Error())
 		}
 
 		return d.value()
+	}
+
+	form, content := formOf(stored)
+
+	switch form {
+	case formSealed, formFormer:
+		return configuration.LockedSecret(at.String(), "", errLost)
 	case formSource:
 		return configuration.SourcedSecret()
 	case formLost:
@@ -287,6 +292,22 @@ func (s *Secrets) openValue(at secret.Place, stored any) any {
 	}
 
 	return stored
+}
+
+// boxOf returns the box of a stored value, and the place where it opens; "" for a value
+// without one.
+func boxOf(at secret.Place, stored any) (secret.Place, secret.Box) {
+	form, content := formOf(stored)
+	box, _ := content.(string)
+
+	switch form {
+	case formSealed:
+		return at, secret.Box(box)
+	case formFormer:
+		return formerPlace(at), secret.Box(box)
+	}
+
+	return nil, ""
 }
 
 // open decrypts a box into a document.
@@ -305,6 +326,16 @@ func placeVars(scope state.Scope) secret.Place { return secret.Place{"vars", str
 
 func placeHistory(scope state.Scope, seq uint64) secret.Place {
 	return secret.Place{"vars-history", string(scope), strconv.FormatUint(seq, 10)}
+}
+
+// formerPlace returns the place of the variable whose change has a value at a place of
+// the history; for other places one where nothing is.
+func formerPlace(at secret.Place) secret.Place {
+	if len(at) != 5 || at[0] != "vars-history" {
+		return secret.Place{"none"}
+	}
+
+	return placeVars(state.Scope(at[1])).With(at[4])
 }
 
 func placeOverlay() secret.Place { return secret.Place{"overlay", overlayVars} }

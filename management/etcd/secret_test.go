@@ -363,6 +363,71 @@ func TestEncryptOnce(t *testing.T) {
 	encrypt("with another key", 6)
 }
 
+// TestMarkedPast marks a variable that was in the clear: the transaction encrypts the
+// history of its scope, and the next EncryptOnce all other records.
+func TestMarkedPast(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	ctx := within(t, patience)
+	must(t, s.NoteSecretsKey(ctx, "", testKey.ID(), false))
+
+	plain, marked := configuration.Vars{"pin": canary}, configuration.Vars{"pin": configuration.NewSecret(canary)}
+	write := func(scope state.Scope, vars configuration.Vars) {
+		t.Helper()
+
+		_, err := s.PutVars(ctx, 0, scope, vars, variable.Change{Action: variable.ActionSet, After: vars})
+		must(t, err)
+	}
+
+	write(state.ScopeGlobal, plain)
+	write(state.ScopeNode("a-1"), plain)
+
+	_, err := s.PutOverlay(ctx, 0, map[string]any{"vars": map[string]any(plain)})
+	must(t, err)
+
+	in := job.Inputs{
+		Vars: map[string]map[string]configuration.Var{
+			"a-1": {"pin": {Value: canary, Origin: configuration.OriginNode}},
+		},
+		Extra: plain,
+	}
+	_, err = s.Accept(ctx, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in, nil)
+	must(t, err)
+
+	if written, err := s.EncryptOnce(ctx); err != nil || written != 0 {
+		t.Errorf("before the mark: %d records, %v", written, err)
+	}
+
+	write(state.ScopeGlobal, marked)
+
+	for _, key := range []string{s.variablesKey(state.ScopeGlobal), s.variablesHistoryPrefix(state.ScopeGlobal)} {
+		resp, err := s.client.Get(ctx, key, clientv3.WithPrefix())
+		must(t, err)
+
+		for _, kv := range resp.Kvs {
+			if bytes.Contains(kv.Value, []byte(canary)) {
+				t.Errorf("at once: %s is %s", kv.Key, kv.Value)
+			}
+		}
+	}
+
+	if written, err := s.EncryptOnce(ctx); err != nil || written != 4 {
+		t.Errorf("after the mark: %d records, %v", written, err)
+	}
+
+	if stored := values(t, s); bytes.Contains(stored, []byte(canary)) {
+		t.Errorf("in etcd: %s", stored)
+	}
+
+	kept, err := s.Inputs(ctx, "1")
+	must(t, err)
+
+	if !reflect.DeepEqual(kept.Extra, marked) || !reflect.DeepEqual(s.View().Vars(state.ScopeNode("a-1")), marked) {
+		t.Errorf("the values have changed: %v, %v", kept.Extra, s.View().Vars(state.ScopeNode("a-1")))
+	}
+}
+
 // TestNewKey encrypts all secrets with a new key. They are readable at any time, and the
 // former key is needed no more.
 func TestNewKey(t *testing.T) {

@@ -4,8 +4,10 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/configuration"
@@ -141,20 +143,50 @@ func (s *Store) recordOps(ctx context.Context, scope state.Scope, c variable.Cha
 	ops := etcd.Ops{If: []clientv3.Cmp{atRevision(key, 0)}, Then: []clientv3.Op{entry}}
 
 	bytes, kept := len(entry.ValueBytes()), 1
-	for i := len(resp.Kvs) - 1; i >= 0; i-- {
-		bytes += len(resp.Kvs[i].Value)
+	for _, kv := range slices.Backward(resp.Kvs) {
+		bytes += len(kv.Value)
 		kept++
 
 		if kept > variable.HistoryLimit || bytes > variable.HistoryBytes {
 			// The end of a range is exclusive.
-			past := clientv3.WithRange(string(resp.Kvs[i].Key) + "\x00")
+			past := clientv3.WithRange(string(kv.Key) + "\x00")
 			ops.Then = append(ops.Then, clientv3.OpDelete(prefix, past))
 
 			break
 		}
+
+		marked, err := s.markOps(scope, kv, c)
+		if err != nil {
+			return etcd.Ops{}, err
+		}
+
+		ops.Add(marked)
 	}
 
 	return ops, nil
+}
+
+// markOps returns the operations that encrypt in an older change what is secret in c; none
+// if nothing there is in the clear.
+func (s *Store) markOps(scope state.Scope, older *mvccpb.KeyValue, c variable.Change) (etcd.Ops, error) {
+	record, err := decode[variablesChangeRecord](older.Value)
+	if err != nil {
+		return etcd.Ops{}, err
+	}
+
+	change, clear := s.secrets.openChange(scope, record.change(0)).Mark(c.Secrets())
+	if !clear {
+		return etcd.Ops{}, nil
+	}
+
+	if change, err = s.secrets.sealChange(scope, change); err != nil {
+		return etcd.Ops{}, err
+	}
+
+	key := string(older.Key)
+	write, err := put(key, newVariablesChangeRecord(change))
+
+	return etcd.Ops{If: []clientv3.Cmp{atRevision(key, older.ModRevision)}, Then: []clientv3.Op{write}}, err
 }
 
 // VarsHistory returns the recorded changes of a scope, oldest first.

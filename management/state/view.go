@@ -51,6 +51,22 @@ func (v *View) Busy() bool {
 // Vars returns the variables of the scope, or nil.
 func (v *View) Vars(s Scope) configuration.Vars { return v.Variables[s] }
 
+// Marked returns a function that reports whether a variable of that name is marked as
+// secret in a scope. It remains secret there and in all others until it is removed.
+func (v *View) Marked() func(name string) bool {
+	marked := map[string]bool{}
+
+	for _, vars := range v.Variables {
+		for name, value := range vars {
+			if _, secret := value.(configuration.Secret); secret {
+				marked[name] = true
+			}
+		}
+	}
+
+	return func(name string) bool { return marked[name] }
+}
+
 // Connection returns the ssh parameters set for the node, or nil.
 func (v *View) Connection(node string) *configuration.Connection {
 	c, ok := v.Connections[node]

@@ -69,6 +69,33 @@ func newChange(old, now configuration.Vars) Change {
 // Empty reports whether no variable changed.
 func (c Change) Empty() bool { return len(c.Before) == 0 && len(c.After) == 0 }
 
+// Secrets returns a function that reports whether the change has a secret of that name.
+func (c Change) Secrets() func(name string) bool {
+	return func(name string) bool {
+		_, before := c.Before[name].(configuration.Secret)
+		_, after := c.After[name].(configuration.Secret)
+
+		return before || after
+	}
+}
+
+// Mark returns the change with the named variables secret, and reports whether one of
+// them was not.
+func (c Change) Mark(secret func(name string) bool) (Change, bool) {
+	clear := false
+
+	for _, vars := range []configuration.Vars{c.Before, c.After} {
+		for name, value := range vars {
+			_, marked := value.(configuration.Secret)
+			clear = clear || value != nil && !marked && secret(name)
+		}
+	}
+
+	c.Before, c.After = c.Before.Mark(secret), c.After.Mark(secret)
+
+	return c, clear
+}
+
 // revert returns the variables without the change.
 func (c Change) revert(vars configuration.Vars) configuration.Vars {
 	out := configuration.Vars{}
@@ -103,7 +130,8 @@ func stateAt(vars configuration.Vars, history []Change, revision int64) (configu
 
 // History returns the recorded changes of the scope, oldest first, secrets hidden.
 func (vs *Variables) History(ctx context.Context, scope state.Scope) ([]Change, error) {
-	if err := vs.checkScope(vs.state.View(), scope); err != nil {
+	v := vs.state.View()
+	if err := vs.checkScope(v, scope); err != nil {
 		return nil, err
 	}
 
@@ -112,8 +140,10 @@ func (vs *Variables) History(ctx context.Context, scope state.Scope) ([]Change, 
 		return nil, err
 	}
 
-	secrets := vs.settings().Secrets
+	secrets, isMarked := vs.settings().Secrets, v.Marked()
 	for i := range history {
+		// The store may not yet have encrypted what another scope has marked.
+		history[i], _ = history[i].Mark(isMarked)
 		history[i].Before = secrets.HideVars(history[i].Before)
 		history[i].After = secrets.HideVars(history[i].After)
 	}
@@ -122,7 +152,7 @@ func (vs *Variables) History(ctx context.Context, scope state.Scope) ([]Change, 
 }
 
 // Undo sets the variables of the scope to their values as of the revision, secrets
-// included. If they have these values already, it changes nothing.
+// included. What is secret now remains so. If they have these values already, it changes nothing.
 func (vs *Variables) Undo(ctx context.Context, c access.Caller, scope state.Scope, to int64) (Changed, error) {
 	return vs.change(
 		ctx,
@@ -141,7 +171,9 @@ func (vs *Variables) Undo(ctx context.Context, c access.Caller, scope state.Scop
 				return nil, err
 			}
 
-			return stateAt(old, history, to)
+			vars, err := stateAt(old, history, to)
+
+			return vars.Mark(v.Marked()), err
 		},
 	)
 }

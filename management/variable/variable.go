@@ -31,6 +31,9 @@ type Options struct {
 	Store    Store
 	Settings func() Settings
 	Audit    access.Auditor
+	// Marked is called after a change with a secret, which may be one of that name in other
+	// scopes as well. It must not block. It may be nil.
+	Marked func()
 }
 
 // Variables sets and reads variables. All methods may be called at once.
@@ -39,11 +42,17 @@ type Variables struct {
 	store    Store
 	settings func() Settings
 	audit    access.Auditor
+	marked   func()
 }
 
 // New returns the variables use case.
 func New(o Options) *Variables {
-	return &Variables{state: o.State, store: o.Store, settings: o.Settings, audit: o.Audit}
+	vs := &Variables{state: o.State, store: o.Store, settings: o.Settings, audit: o.Audit, marked: o.Marked}
+	if vs.marked == nil {
+		vs.marked = func() {}
+	}
+
+	return vs
 }
 
 // Changed is the result of a change of variables.
@@ -96,7 +105,7 @@ func (vs *Variables) give(
 				return nil, err
 			}
 
-			return apply(old, restored.Mark(marked(v))), nil
+			return apply(old, restored.Mark(v.Marked())), nil
 		},
 	)
 	if err != nil {
@@ -108,20 +117,6 @@ func (vs *Variables) give(
 	}
 
 	return out, nil
-}
-
-// marked returns a function that reports whether a variable of that name was marked as
-// secret in any scope. It remains secret there and in all others until it is removed.
-func marked(v *state.View) func(name string) bool {
-	return func(name string) bool {
-		for _, vars := range v.Variables {
-			if _, secret := vars[name].(configuration.Secret); secret {
-				return true
-			}
-		}
-
-		return false
-	}
 }
 
 // change replaces the variables of a scope by those that decide returns for a view,
@@ -163,13 +158,29 @@ func (vs *Variables) change(
 				return nil
 			}
 
-			out.Revision, err = vs.store.PutVars(ctx, v.Revision, scope, vars, made)
+			if out.Revision, err = vs.store.PutVars(ctx, v.Revision, scope, vars, made); err != nil {
+				return err
+			}
 
-			return err
+			if hasSecret(made.After) {
+				vs.marked()
+			}
+
+			return nil
 		})
 	})
 
 	return out, err
+}
+
+func hasSecret(vars configuration.Vars) bool {
+	for _, value := range vars {
+		if _, secret := value.(configuration.Secret); secret {
+			return true
+		}
+	}
+
+	return false
 }
 
 func (vs *Variables) checkScope(v *state.View, scope state.Scope) error {
@@ -202,7 +213,7 @@ func (vs *Variables) Get(scope state.Scope) (configuration.Vars, error) {
 		return nil, err
 	}
 
-	return vs.settings().Secrets.HideVars(v.Vars(scope)), nil
+	return vs.settings().Secrets.HideVars(v.Vars(scope).Mark(v.Marked())), nil
 }
 
 // Merged returns a node's variables as a job would get them now, without those
