@@ -47,7 +47,7 @@ func auditCommand() *cli.Command {
 	}
 }
 
-func printAudit(_ context.Context, c *cli.Command) error {
+func printAudit(ctx context.Context, c *cli.Command) error {
 	if word := c.Args().First(); word != "" {
 		return usageError{fmt.Errorf("there is no command \"audit %s\"", word)}
 	}
@@ -66,7 +66,7 @@ func printAudit(_ context.Context, c *cli.Command) error {
 
 	out := c.Root().Writer
 
-	return daemon.ReadAudit(auditConfig(c), audit.Filter{
+	return daemon.ReadAudit(ctx, auditConfig(c), audit.Filter{
 		Since: since, Until: until, Who: c.String("who"), Verb: c.String("verb"), Target: c.String("node"),
 		Result: c.String("result"), Job: c.String("job"), Request: c.String("request"),
 	}, func(e audit.Entry) error {
@@ -152,8 +152,8 @@ func auditVerifyCommand() *cli.Command {
 				Usage: "check a `FILE` instead, on any host: the output of clusterctl audit -o jsonl",
 			},
 		},
-		Action: func(_ context.Context, c *cli.Command) error {
-			r, err := verifyAudit(c)
+		Action: func(ctx context.Context, c *cli.Command) error {
+			r, err := verifyAudit(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -163,10 +163,10 @@ func auditVerifyCommand() *cli.Command {
 	}
 }
 
-func verifyAudit(c *cli.Command) (audit.Report, error) {
+func verifyAudit(ctx context.Context, c *cli.Command) (audit.Report, error) {
 	path := c.String("export")
 	if path == "" {
-		return daemon.VerifyAudit(auditConfig(c))
+		return daemon.VerifyAudit(ctx, auditConfig(c))
 	}
 
 	f, err := os.Open(path)
@@ -175,7 +175,7 @@ func verifyAudit(c *cli.Command) (audit.Report, error) {
 	}
 	defer f.Close()
 
-	return audit.VerifyExport(f)
+	return audit.VerifyExport(ctx, f)
 }
 
 // printReport prints the result of a check, and returns an error about a damaged trail.

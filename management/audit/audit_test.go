@@ -5,6 +5,7 @@ package audit
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -61,7 +62,7 @@ func fill(t *testing.T, l *Log, n int) {
 func verified(t *testing.T, dir string) Report {
 	t.Helper()
 
-	r, err := Verify(dir)
+	r, err := Verify(t.Context(), dir)
 	must(t, err)
 
 	return r
@@ -123,7 +124,7 @@ func TestConcurrentEntries(t *testing.T) {
 	must(t, l.Close())
 
 	seen := map[string]bool{}
-	must(t, Read(dir, Filter{}, func(e Entry) error { seen[e.Job] = true; return nil }))
+	must(t, Read(t.Context(), dir, Filter{}, func(e Entry) error { seen[e.Job] = true; return nil }))
 
 	if r := verified(t, dir); r.Entries != 50 || len(r.Problems) > 0 || len(seen) != 50 {
 		t.Errorf("%+v, %d seen", r, len(seen))
@@ -270,7 +271,7 @@ func TestFailedWrite(t *testing.T) {
 
 	var actions []string
 
-	must(t, Read(dir, Filter{}, func(e Entry) error { actions = append(actions, e.Verb+e.Reason); return nil }))
+	must(t, Read(t.Context(), dir, Filter{}, func(e Entry) error { actions = append(actions, e.Verb+e.Reason); return nil }))
 
 	want := []string{
 		"jobs.submit.commission", VerbLost + "1 entries were dropped before this one", "jobs.submit.commission",
@@ -304,6 +305,47 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+// TestReadEnds reads a trail under a context that has ended: every way to read it ends.
+func TestReadEnds(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	l := open(t, dir)
+	fill(t, l, 5)
+	must(t, l.Close())
+
+	l = open(t, dir) // it reads the entries from its files
+
+	ctx, cancel := context.WithCancel(t.Context())
+	seen := 0
+
+	err := Read(ctx, dir, Filter{}, func(Entry) error {
+		seen++
+		cancel()
+
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || seen != 1 {
+		t.Errorf("a read under way: %v after %d entries", err, seen)
+	}
+
+	export := strings.NewReader(strings.Repeat("{}\n", 10))
+
+	for what, read := range map[string]func() error{
+		"no entry is selected": func() error { return Read(ctx, dir, Filter{Who: "nobody"}, nil) },
+		"the newest":           func() error { _, err := Newest(ctx, dir, Filter{Who: "nobody"}, 3); return err },
+		"a check":              func() error { _, err := Verify(ctx, dir); return err },
+		"a check of an export": func() error { _, err := VerifyExport(ctx, export); return err },
+		"a follower":           func() error { _, _, err := l.After(ctx, 0); return err },
+	} {
+		if err := read(); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+
+	must(t, l.Close())
+}
+
 // TestRead selects entries, and cleans hostile text.
 func TestRead(t *testing.T) {
 	t.Parallel()
@@ -326,7 +368,7 @@ func TestRead(t *testing.T) {
 		0: {Verb: "job"},
 	} {
 		got := 0
-		must(t, Read(dir, f, func(e Entry) error {
+		must(t, Read(t.Context(), dir, f, func(e Entry) error {
 			got++
 
 			if e.Who != "root" && e.Who != "eve\ufffd\ufffd[2J\ufffd" {
@@ -353,7 +395,7 @@ func bubble(t *testing.T) (*Log, string) {
 
 func read(t *testing.T, dir string, f Filter) (all []Entry) {
 	t.Helper()
-	must(t, Read(dir, f, func(e Entry) error { all = append(all, e); return nil }))
+	must(t, Read(t.Context(), dir, f, func(e Entry) error { all = append(all, e); return nil }))
 
 	return all
 }
@@ -495,7 +537,7 @@ func TestFollow(t *testing.T) {
 		t.Helper()
 
 		for {
-			list, more, err := l.After(from)
+			list, more, err := l.After(t.Context(), from)
 			must(t, err)
 
 			if len(list) == 0 {
@@ -542,7 +584,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("%d entries", len(got))
 	}
 
-	newest, err := l.Newest(Filter{Who: "root"}, 3)
+	newest, err := l.Newest(t.Context(), Filter{Who: "root"}, 3)
 	if must(t, err); len(newest) != 3 || newest[0].Seq != 5 || newest[2].Seq != 7 {
 		t.Errorf("the newest ones are %+v", newest)
 	}
@@ -566,7 +608,7 @@ func TestExport(t *testing.T) {
 	check := func(lines ...string) Report {
 		t.Helper()
 
-		r, err := VerifyExport(strings.NewReader(strings.Join(lines, "\n")))
+		r, err := VerifyExport(t.Context(), strings.NewReader(strings.Join(lines, "\n")))
 		must(t, err)
 
 		return r

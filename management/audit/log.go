@@ -165,7 +165,7 @@ func (l *Log) resume() (removed int64, err error) {
 
 	// The first entry of a file names the last one of the file before.
 	if l.size == 0 && len(files) > 1 {
-		l.prev, err = lastHash(filepath.Join(l.Dir, files[len(files)-2].name))
+		l.prev, err = lastHash(context.Background(), filepath.Join(l.Dir, files[len(files)-2].name))
 	}
 
 	return removed, err
@@ -510,9 +510,9 @@ func (r *recent) add(entries []Entry) {
 }
 
 // After returns the entries after the one with the number, up to the last one that is
-// synced, and a channel that the next one closes. It does not block; it reads files
-// if the entries are not recent.
-func (l *Log) After(seq uint64) ([]Entry, <-chan struct{}, error) {
+// synced, and a channel that the next one closes. It does not wait for entries; it reads
+// files, until ctx ends, if the entries are not recent.
+func (l *Log) After(ctx context.Context, seq uint64) ([]Entry, <-chan struct{}, error) {
 	l.recent.mu.Lock()
 	kept, last, woken := l.recent.entries, l.recent.last, l.recent.woken
 	l.recent.mu.Unlock()
@@ -527,7 +527,7 @@ func (l *Log) After(seq uint64) ([]Entry, <-chan struct{}, error) {
 
 	var entries []Entry
 
-	err := l.Read(Filter{After: seq}, func(e Entry) error {
+	err := l.Read(ctx, Filter{After: seq}, func(e Entry) error {
 		// One call must not hold the whole trail.
 		if entries = append(entries, e); len(entries) >= recentLength {
 			return errEnough
@@ -558,10 +558,14 @@ var closed = func() <-chan struct{} {
 }()
 
 // Read calls emit with the selected entries, the oldest first; see the function Read.
-func (l *Log) Read(f Filter, emit func(Entry) error) error { return Read(l.Dir, f, emit) }
+func (l *Log) Read(ctx context.Context, f Filter, emit func(Entry) error) error {
+	return Read(ctx, l.Dir, f, emit)
+}
 
 // Newest returns the newest selected entries, the oldest first; see the function Newest.
-func (l *Log) Newest(f Filter, most int) ([]Entry, error) { return Newest(l.Dir, f, most) }
+func (l *Log) Newest(ctx context.Context, f Filter, most int) ([]Entry, error) {
+	return Newest(ctx, l.Dir, f, most)
+}
 
 // Verify checks the trail; see the function Verify.
-func (l *Log) Verify() (Report, error) { return Verify(l.Dir) }
+func (l *Log) Verify(ctx context.Context) (Report, error) { return Verify(ctx, l.Dir) }

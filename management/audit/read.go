@@ -5,6 +5,7 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -55,21 +56,25 @@ func filesIn(dir string) ([]named, error) {
 }
 
 // lines calls found with each line of a file, without its end, until found returns an
-// error.
-func lines(path string, found func(line []byte, complete bool) error) error {
+// error or ctx ends.
+func lines(ctx context.Context, path string, found func(line []byte, complete bool) error) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 
-	return linesOf(f, found)
+	return linesOf(ctx, f, found)
 }
 
-func linesOf(from io.Reader, found func(line []byte, complete bool) error) error {
+func linesOf(ctx context.Context, from io.Reader, found func(line []byte, complete bool) error) error {
 	r := bufio.NewReaderSize(from, 64<<10)
 
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+
 		var line []byte
 
 		part, err := r.ReadSlice('\n')
@@ -94,8 +99,8 @@ func linesOf(from io.Reader, found func(line []byte, complete bool) error) error
 	}
 }
 
-func lastHash(path string) (hash string, err error) {
-	err = lines(path, func(line []byte, _ bool) error {
+func lastHash(ctx context.Context, path string) (hash string, err error) {
+	err = lines(ctx, path, func(line []byte, _ bool) error {
 		if _, h, err := parseLine(line); err == nil {
 			hash = h
 		}
@@ -152,7 +157,8 @@ func (v *verification) report() Report {
 
 // Verify reads the whole trail and checks its chain. Entries that are appended meanwhile
 // may count. It reports an incomplete last line, which a running manager may just write.
-func Verify(dir string) (Report, error) {
+// It ends with ctx.
+func Verify(ctx context.Context, dir string) (Report, error) {
 	var v verification
 
 	files, err := filesIn(dir)
@@ -163,7 +169,7 @@ func Verify(dir string) (Report, error) {
 	for i, f := range files {
 		first := true
 
-		err := lines(filepath.Join(dir, f.name), func(line []byte, complete bool) error {
+		err := lines(ctx, filepath.Join(dir, f.name), func(line []byte, complete bool) error {
 			e, hash, err := parseLine(line)
 
 			switch {
@@ -199,13 +205,13 @@ func Verify(dir string) (Report, error) {
 
 // VerifyExport checks lines of Entry.Export, in their order. An export of selected
 // entries leaves some out, which it counts; it checks the hash of each entry then, and
-// the chain where two of them are neighbours.
-func VerifyExport(from io.Reader) (Report, error) {
+// the chain where two of them are neighbours. It ends with ctx.
+func VerifyExport(ctx context.Context, from io.Reader) (Report, error) {
 	var v verification
 
 	number := 0
 
-	err := linesOf(from, func(line []byte, _ bool) error {
+	err := linesOf(ctx, from, func(line []byte, _ bool) error {
 		number++
 
 		if len(bytes.TrimSpace(line)) == 0 {
@@ -266,8 +272,8 @@ func (f Filter) selects(e Entry) bool {
 func (f Filter) Selects(e Entry) bool { return f.selects(e) }
 
 // Read calls emit with the selected entries, the oldest first, until emit returns an
-// error. It skips damaged entries, which Verify reports.
-func Read(dir string, filter Filter, emit func(Entry) error) error {
+// error or ctx ends. It skips damaged entries, which Verify reports.
+func Read(ctx context.Context, dir string, filter Filter, emit func(Entry) error) error {
 	files, err := filesIn(dir)
 	if err != nil {
 		return err
@@ -279,7 +285,7 @@ func Read(dir string, filter Filter, emit func(Entry) error) error {
 			continue
 		}
 
-		if err := readFile(dir, f, filter, emit); err != nil {
+		if err := readFile(ctx, dir, f, filter, emit); err != nil {
 			return err
 		}
 	}
@@ -288,7 +294,8 @@ func Read(dir string, filter Filter, emit func(Entry) error) error {
 }
 
 // Newest returns the newest selected entries, at most the number, the oldest first.
-func Newest(dir string, filter Filter, most int) ([]Entry, error) {
+// It ends with ctx.
+func Newest(ctx context.Context, dir string, filter Filter, most int) ([]Entry, error) {
 	files, err := filesIn(dir)
 	if err != nil {
 		return nil, err
@@ -303,7 +310,7 @@ func Newest(dir string, filter Filter, most int) ([]Entry, error) {
 
 		var found []Entry
 
-		err := readFile(dir, files[i], filter, func(e Entry) error {
+		err := readFile(ctx, dir, files[i], filter, func(e Entry) error {
 			if found = append(found, e); len(found) > 2*most {
 				found = slices.Clone(found[len(found)-most:])
 			}
@@ -332,8 +339,8 @@ func isOlder(dir string, f named, since time.Time) bool {
 	return err == nil && st.ModTime().Before(since.Add(-time.Minute))
 }
 
-func readFile(dir string, f named, filter Filter, emit func(Entry) error) error {
-	err := lines(filepath.Join(dir, f.name), func(line []byte, complete bool) error {
+func readFile(ctx context.Context, dir string, f named, filter Filter, emit func(Entry) error) error {
+	err := lines(ctx, filepath.Join(dir, f.name), func(line []byte, complete bool) error {
 		e, _, err := parseLine(line)
 		if err != nil || !complete || !filter.selects(e) {
 			return nil

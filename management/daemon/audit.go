@@ -111,22 +111,25 @@ func (d *Daemon) openAudit() error {
 func auditDir(c setting.Config) string { return filepath.Join(c.DataDir, "audit") }
 
 // VerifyAudit checks the audit trail of the configuration in a file, with or without a
-// running daemon.
-func VerifyAudit(configPath string) (audit.Report, error) {
+// running daemon. It ends with ctx.
+func VerifyAudit(ctx context.Context, configPath string) (audit.Report, error) {
 	f, err := setting.Load(configPath, adapters{})
 	if err != nil {
 		return audit.Report{}, err
 	}
 
-	return audit.Verify(auditDir(f.Config))
+	return audit.Verify(ctx, auditDir(f.Config))
 }
 
-// ReadAudit calls emit with the selected entries of the audit trail, the oldest first.
-func ReadAudit(configPath string, filter audit.Filter, emit func(audit.Entry) error) error {
+// ReadAudit calls emit with the selected entries of the audit trail, the oldest first,
+// until ctx ends.
+func ReadAudit(
+	ctx context.Context, configPath string, filter audit.Filter, emit func(audit.Entry) error,
+) error {
 	f, err := setting.Load(configPath, adapters{})
 	if err != nil {
 		return err
 	}
 
-	return audit.Read(auditDir(f.Config), filter, emit)
+	return audit.Read(ctx, auditDir(f.Config), filter, emit)
 }

@@ -27,7 +27,7 @@ func TestAuditTrail(t *testing.T) {
 
 	entries := func(f audit.Filter) (found []string) {
 		t.Helper()
-		s.must(ReadAudit(s.file, f, func(e audit.Entry) error {
+		s.must(ReadAudit(s.ctx(), s.file, f, func(e audit.Entry) error {
 			found = append(found, strings.Join([]string{e.Verb, strings.Join(e.Targets, ","), e.Job, e.Result}, " "))
 
 			if e.Who == "" || e.Instance == "" || e.Time.IsZero() {
@@ -61,7 +61,7 @@ func TestAuditTrail(t *testing.T) {
 		t.Errorf("the refusal is %q", got)
 	}
 
-	r, err := VerifyAudit(s.file)
+	r, err := VerifyAudit(s.ctx(), s.file)
 	if err != nil || len(r.Problems) > 0 || r.Lost > 0 || r.Entries < uint64(before) || r.First != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -51,12 +51,36 @@ func (s *Server) readTrail(r *http.Request) (q auditQuery, values url.Values, er
 		return q, nil, err
 	}
 
-	if err := s.Trail.Sync(r.Context()); err != nil {
+	if err := s.inAuditTime(r.Context(), s.Trail.Sync); err != nil {
 		return q, nil, inventory.Errorf(inventory.KindUnavailable, "%w", err).
 			Do("check the disk of the manager").With(inventory.ShowHealth())
 	}
 
 	return q, values, nil
+}
+
+// inAuditTime reads the audit trail with a deadline.
+func (s *Server) inAuditTime(ctx context.Context, read func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.AuditTime)
+	defer cancel()
+
+	err := read(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return inventory.Errorf(inventory.KindUnavailable, "the audit trail was not read within %s", s.AuditTime).
+			Do("select a part of it with since and until, or check the disk of the manager")
+	}
+
+	return err
+}
+
+// newest returns the newest selected entries, the oldest first.
+func (s *Server) newest(ctx context.Context, f audit.Filter, most int) (entries []audit.Entry, err error) {
+	err = s.inAuditTime(ctx, func(ctx context.Context) error {
+		entries, err = s.Trail.Newest(ctx, f, most)
+		return err
+	})
+
+	return entries, err
 }
 
 // auditFilter returns the filter in a query.
@@ -155,7 +179,7 @@ func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
 	list := api.AuditList{Items: []api.AuditEntry{}}
 
 	if q.tail > 0 {
-		newest, err := s.Trail.Newest(q.filter, q.tail)
+		newest, err := s.newest(r.Context(), q.filter, q.tail)
 		if err != nil {
 			return err
 		}
@@ -171,16 +195,18 @@ func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
 		q.limit = api.MaxAuditPage
 	}
 
-	err = s.Trail.Read(q.filter, func(e audit.Entry) error {
-		// One more shows that there is another page.
-		if len(list.Items) == q.limit {
-			list.Continue = strconv.FormatUint(list.Items[q.limit-1].Seq, 10)
-			return errPageFull
-		}
+	err = s.inAuditTime(r.Context(), func(ctx context.Context) error {
+		return s.Trail.Read(ctx, q.filter, func(e audit.Entry) error {
+			// One more shows that there is another page.
+			if len(list.Items) == q.limit {
+				list.Continue = strconv.FormatUint(list.Items[q.limit-1].Seq, 10)
+				return errPageFull
+			}
 
-		list.Items = append(list.Items, auditEntryOf(e))
+			list.Items = append(list.Items, auditEntryOf(e))
 
-		return r.Context().Err()
+			return nil
+		})
 	})
 	if err != nil && !errors.Is(err, errPageFull) {
 		return err
@@ -203,14 +229,14 @@ func (s *Server) followAudit(w http.ResponseWriter, r *http.Request, q auditQuer
 	resumes := q.filter.After > 0
 
 	// What comes meanwhile is after it, and may be among the newest ones, too.
-	last, err := s.Trail.Newest(audit.Filter{}, 1)
+	last, err := s.newest(r.Context(), audit.Filter{}, 1)
 	if err != nil {
 		return err
 	}
 
 	var first []audit.Entry
 	if q.tail > 0 {
-		if first, err = s.Trail.Newest(q.filter, q.tail); err != nil {
+		if first, err = s.newest(r.Context(), q.filter, q.tail); err != nil {
 			return err
 		}
 	}
@@ -265,7 +291,15 @@ func (f *auditFollower) follow(ctx context.Context) error {
 	defer heartbeat.Stop()
 
 	for ctx.Err() == nil {
-		entries, woken, err := f.Trail.After(f.after)
+		var (
+			entries []audit.Entry
+			woken   <-chan struct{}
+		)
+
+		err := f.inAuditTime(ctx, func(ctx context.Context) (err error) {
+			entries, woken, err = f.Trail.After(ctx, f.after)
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -333,7 +367,7 @@ func (s *Server) getAuditLines(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 
-	return s.Trail.Read(q.filter, func(e audit.Entry) error {
+	return s.Trail.Read(r.Context(), q.filter, func(e audit.Entry) error {
 		if s.draining.Err() != nil {
 			return s.draining.Err() // an export that is cut off must not look complete
 		}
@@ -350,7 +384,12 @@ func (s *Server) getAuditCheck(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	report, err := s.Trail.Verify()
+	var report audit.Report
+
+	err := s.inAuditTime(r.Context(), func(ctx context.Context) (err error) {
+		report, err = s.Trail.Verify(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func everyAudit(t *testing.T, c *client.Client) {
 		t.Error(err)
 	}
 
-	offline, err := audit.VerifyExport(&export)
+	offline, err := audit.VerifyExport(t.Context(), &export)
 	online := must[api.AuditReport](t)(c.VerifyAudit(ctx))
 
 	if err != nil || len(offline.Problems) > 0 || offline.Entries != 3 || offline.LastHash != online.LastHash ||
@@ -243,4 +243,39 @@ func (b *breakable) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 
 	return res, err
+}
+
+// slowTrail is a trail whose reads last until their context ends.
+type slowTrail struct{ *audit.Log }
+
+func (slowTrail) Read(ctx context.Context, _ audit.Filter, _ func(audit.Entry) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (slowTrail) Newest(ctx context.Context, _ audit.Filter, _ int) ([]audit.Entry, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (slowTrail) Verify(ctx context.Context) (audit.Report, error) {
+	<-ctx.Done()
+	return audit.Report{}, ctx.Err()
+}
+
+// TestAuditDeadline expects a read of the audit trail that takes long to end with an
+// error that says what to do.
+func TestAuditDeadline(t *testing.T) {
+	t.Parallel()
+
+	s := serve(t, func(o *server.Options) { o.Trail, o.AuditTime = slowTrail{openTrail(t, 1)}, 10*time.Millisecond })
+
+	for _, path := range []string{
+		api.PathAudit, api.PathAudit + "?tail=3", api.PathAudit + "?follow=true&tail=3", api.PathAuditCheck,
+	} {
+		status, text := s.request(t, http.MethodGet, path, "")
+		if status != http.StatusServiceUnavailable || !strings.Contains(text, "since and until") {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
 }

@@ -431,7 +431,7 @@ func TestScopedUseCases(t *testing.T) {
 	t.Parallel()
 
 	whole := []string{
-		"Tokens", "PlainHTTPRole", "CertificateRole", "Registerer", "Audit", "Trail", "Secrets", "GossipKey",
+		"AuditTime", "Tokens", "PlainHTTPRole", "CertificateRole", "Registerer", "Audit", "Trail", "Secrets", "GossipKey",
 		"Notifier",
 	}
 

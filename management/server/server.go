@@ -170,19 +170,19 @@ type Tokens interface {
 }
 
 // Trail reads the audit trail; see audit.Log. Its methods may block while they read
-// files.
+// files, until their context ends.
 type Trail interface {
 	// Sync returns once the other methods show every record that was made before.
 	Sync(ctx context.Context) error
 	// Read calls emit with the selected entries, the oldest first.
-	Read(f audit.Filter, emit func(audit.Entry) error) error
+	Read(ctx context.Context, f audit.Filter, emit func(audit.Entry) error) error
 	// Newest returns the newest selected entries, the oldest first.
-	Newest(f audit.Filter, most int) ([]audit.Entry, error)
+	Newest(ctx context.Context, f audit.Filter, most int) ([]audit.Entry, error)
 	// After returns the entries after a number, and a channel that the next one
 	// closes. It does not block for one.
-	After(seq uint64) ([]audit.Entry, <-chan struct{}, error)
+	After(ctx context.Context, seq uint64) ([]audit.Entry, <-chan struct{}, error)
 	// Verify checks the chain.
-	Verify() (audit.Report, error)
+	Verify(ctx context.Context) (audit.Report, error)
 }
 
 // DefaultBodyLimit is the initial size in bytes of the largest request body; see
@@ -236,6 +236,9 @@ type Options struct {
 	Stall time.Duration
 	// StreamGrace limits the last write of a stream when the server stops. 0 is 1 s.
 	StreamGrace time.Duration
+	// AuditTime limits one read of the audit trail for a page, a check or a follower. 0 is
+	// 1 min. An export lasts as long as its client reads.
+	AuditTime time.Duration
 	// Heartbeat is how often an idle watch receives a progress event. 0 is 10 s.
 	Heartbeat time.Duration
 	// Watches limits the number of open watches. 0 is 256.
@@ -300,6 +303,7 @@ func (o *Options) setDefaults() {
 	o.IdleTime = cmp.Or(o.IdleTime, 45*time.Second)
 	o.Stall = cmp.Or(o.Stall, 30*time.Second)
 	o.StreamGrace = cmp.Or(o.StreamGrace, time.Second)
+	o.AuditTime = cmp.Or(o.AuditTime, time.Minute)
 	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
 	o.Watches = cmp.Or(o.Watches, 256)
 
