@@ -100,18 +100,23 @@ func writeInventory(ctx context.Context, c *call) error {
 // printInventory prints the hosts, or the one with the name.
 func (c *call) printInventory(ctx context.Context, all []api.InventoryHost, name, file string) error {
 	var (
-		answer []byte
-		err    error
+		answer  []byte
+		omitted []error
+		err     error
 	)
 
 	if name != "" {
-		answer, err = hosts.Host(all[0], file)
+		answer, omitted, err = hosts.Host(all[0], file)
 	} else {
-		answer, err = hosts.List(all, file)
+		answer, omitted, err = hosts.List(all, file)
 	}
 
 	if err != nil {
 		return err
+	}
+
+	for _, without := range omitted {
+		c.say("warning: %v", without)
 	}
 
 	if file != "" {

@@ -34,27 +34,44 @@ func TestMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	got, err := Host(h, "")
+	got, omitted, err := Host(h, "")
 
 	want := `{"big":12345678901234567890,"e":1.10,"t":true,` +
 		`"x":[{"__ansible_unsafe":"{{ a }}"},{"k {{ b }}":{"__ansible_unsafe":"{% c %}"},"n":null}],` +
 		`"x2":["{{ d }}"]}` + "\n"
-	if err != nil || string(got) != want {
-		t.Errorf("got %s, %v; want %s", got, err, want)
+	if err != nil || string(got) != want || len(omitted) > 0 {
+		t.Errorf("got %s, %v, %v; want %s", got, omitted, err, want)
 	}
 
 	for _, part := range []string{"vars", "templates"} {
 		for _, key := range []string{"__ansible_unsafe", "__ansible_vault", "__ansible_other"} {
 			var bad api.InventoryHost
 
-			text := fmt.Sprintf(`{"name": "a-1", %q: {"x": [{%q: "y"}]}}`, part, key)
+			text := fmt.Sprintf(`{"name": "bad-1", %q: {"x": [{%q: "y"}], "kept": 1}}`, part, key)
 			if err := json.Unmarshal([]byte(text), &bad); err != nil {
 				t.Fatal(err)
 			}
 
-			got, err := List([]api.InventoryHost{bad}, "")
-			if inventory.KindOf(err) != inventory.KindInvalid || got != nil {
-				t.Errorf("%s was accepted in %s: %s, %v", key, part, got, err)
+			// A hostile or broken value of one host takes the inventory from no other.
+			got, omitted, err := List([]api.InventoryHost{bad, h}, "")
+
+			var answer struct {
+				Meta struct {
+					Hostvars map[string]map[string]any `json:"hostvars"`
+				} `json:"_meta"`
+			}
+			if err != nil || json.Unmarshal(got, &answer) != nil {
+				t.Fatalf("%s in %s: %s, %v", key, part, got, err)
+			}
+
+			vars := answer.Meta.Hostvars
+			if fmt.Sprint(vars[bad.Name]) != "map[kept:1]" || len(vars[h.Name]) != 5 {
+				t.Errorf("%s in %s: %s", key, part, got)
+			}
+
+			if len(omitted) != 1 || inventory.KindOf(omitted[0]) != inventory.KindInvalid ||
+				!strings.Contains(omitted[0].Error(), "the variable x of bad-1 is left out") {
+				t.Errorf("%s in %s: left out %v", key, part, omitted)
 			}
 		}
 	}

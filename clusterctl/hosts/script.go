@@ -34,19 +34,15 @@ type group struct {
 
 // List returns the answer of an inventory script to --list: the groups of the hosts,
 // and the variables of all. File is that of KnownHosts, or empty. Text from the API is
-// marked as unsafe; a variable that the format cannot express is an error of kind
-// invalid.
-func List(all []api.InventoryHost, file string) ([]byte, error) {
+// marked as unsafe. A variable of a host that the format cannot express is left out, and
+// an error of kind invalid in omitted.
+func List(all []api.InventoryHost, file string) (answer []byte, omitted []error, err error) {
 	vars := make(map[string]map[string]any, len(all))
 	members := map[string][]string{}
 
 	for _, h := range all {
-		v, err := hostVars(h, file)
-		if err != nil {
-			return nil, err
-		}
-
-		vars[h.Name] = v
+		v, without := hostVars(h, file)
+		vars[h.Name], omitted = v, append(omitted, without...)
 
 		name := h.Group
 		if name == "" {
@@ -56,25 +52,25 @@ func List(all []api.InventoryHost, file string) ([]byte, error) {
 		members[name] = append(members[name], h.Name)
 	}
 
-	answer := map[string]any{
+	groups := map[string]any{
 		"_meta":  map[string]any{"hostvars": vars},
 		groupAll: group{Children: slices.Sorted(maps.Keys(members))},
 	}
 	for name, hosts := range members {
-		answer[name] = group{Hosts: hosts}
+		groups[name] = group{Hosts: hosts}
 	}
 
-	return lines(answer)
+	answer, err = lines(groups)
+
+	return answer, omitted, err
 }
 
 // Host returns the answer of an inventory script to --host, in the manner of List.
-func Host(h api.InventoryHost, file string) ([]byte, error) {
-	vars, err := hostVars(h, file)
-	if err != nil {
-		return nil, err
-	}
+func Host(h api.InventoryHost, file string) (answer []byte, omitted []error, err error) {
+	vars, omitted := hostVars(h, file)
+	answer, err = lines(vars)
 
-	return lines(vars)
+	return answer, omitted, err
 }
 
 func lines(answer any) ([]byte, error) {
@@ -82,9 +78,10 @@ func lines(answer any) ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// hostVars returns the variables of a host, with unsafe text marked.
-func hostVars(h api.InventoryHost, file string) (map[string]any, error) {
-	vars := make(map[string]any, len(h.Vars)+len(h.Templates)+1)
+// hostVars returns the variables of a host, with unsafe text marked, and an error for each
+// that it has left out.
+func hostVars(h api.InventoryHost, file string) (vars map[string]any, omitted []error) {
+	vars = make(map[string]any, len(h.Vars)+len(h.Templates)+1)
 
 	for _, part := range []struct {
 		vars api.Vars
@@ -93,16 +90,20 @@ func hostVars(h api.InventoryHost, file string) (map[string]any, error) {
 		{h.Vars, func(s string) any { return map[string]string{unsafeKey: s} }},
 		{h.Templates, func(s string) any { return s }},
 	} {
-		for name, value := range part.vars {
+		for _, name := range slices.Sorted(maps.Keys(part.vars)) {
+			value := part.vars[name]
 			if name == sshArgs && file != "" {
 				value = fmt.Sprint(value, " ", strings.Join(knownHostsArgs(file), " "))
 			}
 
 			marked, err := mark(value, part.text)
 			if err != nil {
-				return nil, inventory.Errorf(inventory.KindInvalid, "the variable %s of %s %w", name, h.Name, err).
+				omitted = append(omitted, inventory.Errorf(inventory.KindInvalid,
+					"the variable %s of %s is left out: it %w", name, h.Name, err).
 					Do("rename the key; to see who sets it: clusterctl vars get --node %s --merged",
-						api.ShellQuote(h.Name))
+						api.ShellQuote(h.Name)))
+
+				continue
 			}
 
 			vars[name] = marked
@@ -113,7 +114,7 @@ func hostVars(h api.InventoryHost, file string) (map[string]any, error) {
 		vars["ansible_host_key_checking"] = true
 	}
 
-	return vars, nil
+	return vars, omitted
 }
 
 // mark returns a value with all text in it, except keys, replaced by that of text.
