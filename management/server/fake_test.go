@@ -670,9 +670,19 @@ func (m *fakeManager) Difference(_ context.Context, v *state.View, name string) 
 
 	verdict := inventory.Verdict{Result: inventory.Drifted, Time: time.Unix(1e9, 0), Job: "1", Differences: 1}
 
-	return job.Difference{Node: n.Name, Verdict: verdict, Tasks: []job.TaskFinding{
-		{Kind: job.FindingDiffers, Playbook: "site.yml", Task: "Write", Path: "site.yml:3", Diff: "-x\n+y"},
-	}}, nil
+	finding := job.TaskFinding{
+		Kind: job.FindingDiffers, Playbook: "site.yml", Task: "Write", Path: "site.yml:3", Diff: "-x\n+y",
+	}
+
+	// A task may be named for another node.
+	for _, other := range v.Nodes {
+		if other.Name != name {
+			finding.Play, finding.Role, finding.Task = "for "+other.Name, other.Name, "Write_"+other.Name+".conf"
+			finding.Path, finding.Message = other.Name+".yml:3", "asked "+other.Name
+		}
+	}
+
+	return job.Difference{Node: n.Name, Verdict: verdict, Tasks: []job.TaskFinding{finding}}, nil
 }
 
 func (m *fakeManager) LogSize(_ context.Context, job string, s job.Stream) (int64, error) {

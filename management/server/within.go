@@ -359,7 +359,10 @@ func (s confinedLogs) Difference(ctx context.Context, _ *state.View, name string
 
 	found.Verdict.Reason = p.Text(found.Verdict.Reason)
 	for i, f := range found.Tasks {
-		found.Tasks[i].Message, found.Tasks[i].Diff = p.Text(f.Message), p.Text(f.Diff)
+		found.Tasks[i] = job.TaskFinding{
+			Kind: f.Kind, Action: f.Action, Playbook: p.Text(f.Playbook), Play: p.Text(f.Play), Role: p.Text(f.Role),
+			Task: p.Text(f.Task), Path: p.Text(f.Path), Message: p.Text(f.Message), Diff: p.Text(f.Diff),
+		}
 	}
 
 	return found, nil

@@ -30,6 +30,8 @@ type Part struct {
 
 	whole  *View
 	bounds Bounds
+	names  map[string]bool // of all nodes, also of forgotten ones: whether it is hidden
+	length int             // of the longest of the names
 }
 
 // HiddenNode stands in a text for the name of a node outside of the part.
@@ -43,7 +45,7 @@ func NewPart(v *View, b Bounds) *Part {
 		Variables: map[Scope]configuration.Vars{}, VariablesAt: map[Scope]int64{},
 		Connections: map[string]configuration.Connection{},
 	}
-	p := &Part{View: within, whole: v, bounds: b}
+	p := &Part{View: within, whole: v, bounds: b, names: map[string]bool{}}
 
 	for _, n := range v.Nodes {
 		if !b.Contains(n) {
@@ -57,7 +59,8 @@ func NewPart(v *View, b Bounds) *Part {
 		}
 	}
 
-	// The nodes must be complete before a text is compared with them.
+	p.nameAll()
+
 	for i, n := range within.Nodes {
 		within.Nodes[i] = p.Show(n)
 	}
@@ -112,20 +115,37 @@ func (p *Part) HasJob(j *job.Job) bool {
 	return !j.TakesAddrs() && !slices.ContainsFunc(j.Targets, outside)
 }
 
-// hides reports whether the name is that of a node outside of the part, or of one that
-// was forgotten.
-func (p *Part) hides(name string) bool {
-	if job.Find(p.Nodes, name) != nil {
-		return false
+// nameAll fills the names. The nodes of the part must be complete.
+func (p *Part) nameAll() {
+	for name := range p.whole.Tombstones {
+		p.names[name] = true
 	}
 
-	_, forgotten := p.whole.Tombstones[name]
+	for key := range p.whole.Unreadable {
+		if _, name, _ := strings.Cut(strings.TrimPrefix(key, "v/"), "/"); p.whole.UnreadableNode(name) != nil {
+			p.names[name] = true
+		}
+	}
 
-	return forgotten || job.Find(p.whole.Nodes, name) != nil || p.whole.UnreadableNode(name) != nil
+	for _, n := range p.whole.Nodes {
+		p.names[n.Name] = true
+	}
+
+	for _, n := range p.Nodes {
+		p.names[n.Name] = false
+	}
+
+	for name := range p.names {
+		p.length = max(p.length, len(name))
+	}
 }
 
-// nodeName matches what may be the name of a node in a text.
-var nodeName = regexp.MustCompile(`[A-Za-z0-9][A-Za-z0-9._-]*-[A-Za-z0-9._-]*[A-Za-z0-9]`)
+// hides reports whether the name is that of a node outside of the part, or of one that
+// was forgotten.
+func (p *Part) hides(name string) bool { return p.names[name] }
+
+// nodeWord matches what may contain names of nodes in a text.
+var nodeWord = regexp.MustCompile(`[A-Za-z0-9._-]*-[A-Za-z0-9._-]*`)
 
 // Text returns the text without the names of nodes outside of the part.
 func (p *Part) Text(text string) string {
@@ -134,13 +154,56 @@ func (p *Part) Text(text string) string {
 		return text
 	}
 
-	return nodeName.ReplaceAllStringFunc(text, func(name string) string {
-		if p.hides(name) {
-			return HiddenNode
+	return nodeWord.ReplaceAllStringFunc(text, p.word)
+}
+
+// word returns a word without the names of nodes outside of the part. A name is whole
+// between characters that are neither letters nor digits; of several the longest counts.
+func (p *Part) word(word string) string {
+	var shown strings.Builder
+
+	for word != "" {
+		name := word[:1]
+		if isAlphanumeric(word[0]) {
+			name = p.nameAt(word)
 		}
 
-		return name
-	})
+		word = word[len(name):]
+
+		if p.hides(name) {
+			name = HiddenNode
+		}
+
+		shown.WriteString(name)
+	}
+
+	return shown.String()
+}
+
+// nameAt returns the longest name of a node that a word begins with, or the letters and
+// digits that it begins with.
+func (p *Part) nameAt(word string) string {
+	first, longest := 0, 0
+
+	for end := 1; end <= len(word) && (end <= p.length || first == 0); end++ {
+		if !isAlphanumeric(word[end-1]) || end < len(word) && isAlphanumeric(word[end]) {
+			continue
+		}
+
+		if first == 0 {
+			first = end
+		}
+
+		if _, known := p.names[word[:end]]; known {
+			longest = end
+		}
+	}
+
+	return word[:max(first, longest)]
+}
+
+func isAlphanumeric(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 // Texts returns the texts without the names of nodes outside of the part.

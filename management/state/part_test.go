@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// shownNodes are bounds that contain the nodes of these names.
+type shownNodes []string
+
+func (s shownNodes) Contains(n *inventory.Node) bool {
+	return n != nil && strings.Contains(" "+strings.Join(s, " ")+" ", " "+n.Name+" ")
+}
+
+func (s shownNodes) ContainsTarget(_ job.Target, n *inventory.Node) bool { return s.Contains(n) }
+func (shownNodes) OwnsGroup(string) bool                                 { return false }
+
+// TestPartText cuts the names of nodes outside of the part from texts, whatever stands
+// beside them, and cuts no other word.
+func TestPartText(t *testing.T) {
+	t.Parallel()
+
+	view := &View{Tombstones: map[string]inventory.Tombstone{"former-1": {}}}
+	for _, name := range []string{"a.b-1", "node-1", "node-1-2", "node-10", "web-1"} {
+		view.Nodes = append(view.Nodes, &inventory.Node{Name: name})
+	}
+
+	p := NewPart(view, shownNodes{"node-1-2", "node-10"})
+
+	for text, want := range map[string]string{
+		"node-1":                       "X",
+		"node-1 failed":                "X failed",
+		"to node-1.":                   "to X.",
+		"node-1.example.com":           "X.example.com",
+		"www.node-1":                   "www.X",
+		"my_node-1_old":                "my_X_old",
+		"backup-node-1-log":            "backup-X-log",
+		"a.b-1.node-1_web-1-former-1":  "X.X_X-X",
+		"/etc/node-1.d/web-1.conf":     "/etc/X.d/X.conf",
+		"node-1web-1":                  "node-1web-1",
+		"node-10 node-1-2 node-19":     "node-10 node-1-2 node-19",
+		"node-10.d/node-1-2_node-1-22": "node-10.d/node-1-2_X-22",
+		"xnode-1 node-1x node-1é":      "xnode-1 node-1x Xé",
+		"--node-1--":                   "--X--",
+		"-":                            "-",
+		"a - b":                        "a - b",
+	} {
+		if got := p.Text(text); got != strings.ReplaceAll(want, "X", HiddenNode) {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	}
+
+	// A text may be hostile: it takes time in proportion to its length.
+	long := strings.Repeat("a-", 1<<19) + "node-1"
+	if got := p.Text(long); strings.Contains(got, "node-1") {
+		t.Error("a name at the end of a long word is not cut")
+	}
+}
