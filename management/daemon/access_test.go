@@ -59,6 +59,44 @@ func (s *site) scoped(scope *api.Scope) *client.Client {
 	return c
 }
 
+// TestScopedDefaultGroup commissions without a group within a scope that selects by it: the
+// rules choose the group as for everybody, and one outside the scope is refused.
+func TestScopedDefaultGroup(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.report("a b")
+
+	r := api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}
+
+	// There is no master, so the default is one.
+	for _, selector := range []string{"group!=service-master", "!group"} {
+		_, err := s.scoped(&api.Scope{Selector: selector}).Submit(s.ctx(), r)
+		checkError(t, err, inventory.KindForbidden, "in service-master, a-1 would leave the scope")
+	}
+
+	jobs, err := s.Client.Jobs(s.ctx(), client.JobFilter{})
+	s.must(err)
+
+	if jobs.Total != 0 || s.status("a-1") != "Unallocated" {
+		t.Fatalf("a refusal has left %+v", jobs.Items)
+	}
+
+	if j := s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"b-1"}}); j.Status != api.Complete {
+		t.Fatalf("%+v", j)
+	}
+
+	c := s.scoped(&api.Scope{Selector: "group!=service-master"})
+	j, err := c.Submit(s.ctx(), r)
+	s.must(err)
+
+	j, err = c.WaitJob(s.ctx(), j.ID)
+	s.must(err)
+
+	if j.Status != api.Complete || j.Group != inventory.GroupWorker {
+		t.Errorf("%+v", j)
+	}
+}
+
 // TestScopedOperator takes a node through its life as an operator who sees it alone.
 func TestScopedOperator(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 	// The job runs after those ahead, so the default group depends on their success.
 	nodes := s.project(0)
 	if v.defaultGroup && j.Group == "" {
-		j.Group = groups.Default(nodes)
+		j.Group = s.DefaultGroup(groups)
 		j.Note = fmt.Sprintf("no group was named: %s is taken", j.Group)
 	}
 
@@ -96,6 +96,9 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 
 	return j, s.checkProjected(nodes, groups, &j)
 }
+
+// DefaultGroup returns the group of a commission that names none, if it is accepted now.
+func (s Snapshot) DefaultGroup(groups inventory.Groups) string { return groups.Default(s.project(0)) }
 
 // checkProjected checks the job against the projected nodes. A refusal that
 // does not hold for the nodes as they are now names the jobs it depends on.

@@ -209,13 +209,21 @@ func (s confinedJobs) Submit(ctx context.Context, c access.Caller, r job.Request
 		return job.Job{}, err
 	}
 
-	// The default is a group of the whole configuration.
-	if v, err := job.VerbOf(r.Verb); err == nil && v.ChoosesGroup() && r.Group == "" && !s.bounds.AllowsGroup("") {
-		return job.Job{}, inventory.Errorf(inventory.KindInvalid, "the request names no group").
-			Do("name one of the groups of the scope")
+	group := func(*state.Part) string { return r.Group }
+
+	if v, err := job.VerbOf(r.Verb); err == nil && v.ChoosesGroup() && r.Group == "" {
+		// The default is a group of the whole configuration.
+		if !s.bounds.AllowsGroup("") {
+			return job.Job{}, inventory.Errorf(inventory.KindInvalid, "the request names no group").
+				Do("name one of the groups of the scope")
+		}
+
+		group = func(p *state.Part) string { return p.Whole().DefaultGroup(s.whole.Settings.Groups()) }
 	}
 
-	j, err := s.whole.Jobs.Submit(ctx, s.require(c, s.mayJoin(r.Nodes, r.Group)), r)
+	j, err := s.whole.Jobs.Submit(ctx, s.require(c, func(p *state.Part) error {
+		return s.mayJoin(r.Nodes, group(p))(p)
+	}), r)
 
 	return s.part().Job(j), s.hide(err)
 }
