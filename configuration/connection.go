@@ -15,8 +15,12 @@ import (
 // not set: the layer below applies, and below all layers the defaults of ssh
 // and Ansible (the account clusterm runs as, port 22, no become).
 type Connection struct {
-	User       string `json:"user,omitempty" yaml:"user,omitempty"`
-	KeyFile    string `json:"key_file,omitempty" yaml:"key_file,omitempty"` // absolute path on the manager
+	User    string `json:"user,omitempty" yaml:"user,omitempty"`
+	KeyFile string `json:"key_file,omitempty" yaml:"key_file,omitempty"` // absolute path on the manager
+	// FormerKeyFile is offered after KeyFile while a rotation of the key runs. Operators
+	// cannot set it.
+	FormerKeyFile string `json:"former_key_file,omitempty" yaml:"-"`
+
 	Port       int    `json:"port,omitempty" yaml:"port,omitempty"`
 	Become     *bool  `json:"become,omitempty" yaml:"become,omitempty"`
 	BecomeUser string `json:"become_user,omitempty" yaml:"become_user,omitempty"`
@@ -50,6 +54,10 @@ func (c Connection) Check() error {
 		add("connection: key_file %q is not an absolute path of letters, digits and ._/@+=,-", c.KeyFile)
 	}
 
+	if c.FormerKeyFile != "" && !filePath().MatchString(c.FormerKeyFile) {
+		add("connection: the former key_file %q is not an absolute path of letters, digits and ._/@+=,-", c.FormerKeyFile)
+	}
+
 	if c.Port < 0 || c.Port > 65535 {
 		add("connection: port %d is not between 1 and 65535", c.Port)
 	}
@@ -77,7 +85,15 @@ func (c Connection) Over(base Connection) Connection {
 		become = base.Become
 	}
 
+	// The former key belongs to its key.
+	former := c.FormerKeyFile
+	if c.KeyFile == "" {
+		former = base.FormerKeyFile
+	}
+
 	return Connection{
+		FormerKeyFile: former,
+
 		User:       cmp.Or(c.User, base.User),
 		KeyFile:    cmp.Or(c.KeyFile, base.KeyFile),
 		Port:       cmp.Or(c.Port, base.Port),

@@ -390,6 +390,10 @@ func SSHArgs(h Host) []string {
 		args = append(args, "-o", "IdentitiesOnly=yes")
 	}
 
+	if h.Connection.FormerKeyFile != "" {
+		args = append(args, "-o", "IdentityFile="+h.Connection.FormerKeyFile)
+	}
+
 	if h.Connection.Jump != "" {
 		if j, err := ParseJump(h.Connection.Jump); err == nil {
 			args = append(args, "-o", "ProxyJump="+j.String())

@@ -56,14 +56,11 @@ func (p *Prober) HostKeys(ctx context.Context, h configuration.Host) ([]string, 
 
 // keysOfType returns the key of one of the types that the host proves to have.
 func (p *Prober) keysOfType(ctx context.Context, h configuration.Host, types string) ([]string, error) {
-	p.once.Do(p.makeSlots)
-
-	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
-	case <-ctx.Done():
-		return nil, errors.New(noAttempt(ctx).Login)
+	release, err := p.slot(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 
 	dir, remove, err := p.makeDir(h)
 	if err != nil {
@@ -74,7 +71,7 @@ func (p *Prober) keysOfType(ctx context.Context, h configuration.Host, types str
 	args := append([]string{
 		"-o", "HostKeyAlgorithms=" + types, "-o", "PreferredAuthentications=none", "-o", "PubkeyAuthentication=no",
 	}, loginArgs(dir, h)...)
-	login, _ := p.login(ctx, h, append(args, "--", h.Addr, "true"), nil)
+	login, _ := p.login(ctx, h, append(args, "--", h.Addr, "true"), nil, nil)
 
 	// The login is denied, but ssh has recorded the key before.
 	b, err := os.ReadFile(filepath.Join(dir, fileKnownHosts))

@@ -48,14 +48,22 @@ type Prober struct {
 	slots chan struct{} // bounds the logins of all calls together
 }
 
-func (p *Prober) makeSlots() { p.slots = make(chan struct{}, logins) }
+// slot waits for a turn to log in. The caller must call release.
+func (p *Prober) slot(ctx context.Context) (release func(), err error) {
+	p.once.Do(func() { p.slots = make(chan struct{}, logins) })
+
+	select {
+	case p.slots <- struct{}{}:
+		return func() { <-p.slots }, nil
+	case <-ctx.Done():
+		return nil, errors.New(noAttempt(ctx).Login)
+	}
+}
 
 // Probe tries a connection to the ssh port and then a login on each host, and
 // returns a result for each, in order. It blocks until all have answered or have
 // run into a timeout, or ctx ends.
 func (p *Prober) Probe(ctx context.Context, hosts []configuration.Host) []configuration.Reach {
-	p.once.Do(p.makeSlots)
-
 	results := make([]configuration.Reach, len(hosts))
 	next := make(chan int)
 
@@ -95,12 +103,11 @@ func (p *Prober) probe(ctx context.Context, h configuration.Host) configuration.
 
 	queued := time.Now()
 
-	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
-	case <-ctx.Done():
-		return noAttempt(ctx)
+	release, err := p.slot(ctx)
+	if err != nil {
+		return configuration.Reach{Login: err.Error()}
 	}
+	defer release()
 
 	began = began.Add(time.Since(queued))
 	r := p.probeLogin(ctx, h)
@@ -189,7 +196,7 @@ func (p *Prober) probeLogin(ctx context.Context, h configuration.Host) configura
 	}
 	defer remove()
 
-	r, _ := p.login(ctx, h, append(loginArgs(dir, h), "--", h.Addr, "true"), nil)
+	r, _ := p.login(ctx, h, append(loginArgs(dir, h), "--", h.Addr, "true"), nil, nil)
 
 	return r
 }
@@ -224,16 +231,16 @@ func (p *Prober) makeDir(h configuration.Host) (dir string, remove func(), err e
 
 // login runs ssh, within loginTimeout. failed is the error of the command after a login.
 func (p *Prober) login(
-	ctx context.Context, h configuration.Host, args []string, stdin io.Reader,
+	ctx context.Context, h configuration.Host, args []string, stdin io.Reader, stdout io.Writer,
 ) (r configuration.Reach, failed error) {
 	ctx, cancel := context.WithTimeout(ctx, loginTimeout)
 	defer cancel()
 
-	var stderr messages
+	stderr := beginning{limit: maxMessages}
 
 	//nolint:gosec // CheckHosts has checked every part of the arguments
 	cmd := exec.CommandContext(ctx, cmp.Or(p.SSH, "ssh"), args...)
-	cmd.Stdin, cmd.Stderr = stdin, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, &stderr
 	cmd.WaitDelay = time.Second
 
 	// ssh to a jump host is a child of ssh.
@@ -291,15 +298,16 @@ func loginArgs(dir string, h configuration.Host) []string {
 		"-o", "ControlMaster=no", "-o", "ControlPath=none", "-o", "NumberOfPasswordPrompts=0",
 		"-o", "ConnectTimeout=" + strconv.Itoa(int(loginTimeout.Seconds())/2),
 	}
-	args = append(args, configuration.SSHArgs(h)...)
 
 	c := h.Connection
-	if c.User != "" {
-		args = append(args, "-l", c.User)
-	}
-
+	// ssh offers keys in this order, the former one among the others last.
 	if c.KeyFile != "" {
 		args = append(args, "-i", c.KeyFile)
+	}
+
+	args = append(args, configuration.SSHArgs(h)...)
+	if c.User != "" {
+		args = append(args, "-l", c.User)
 	}
 
 	if c.Port != 0 {
@@ -326,14 +334,24 @@ func isSilent(stderr string) bool {
 	return strings.Contains(stderr, "connect failed:") || strings.Contains(stderr, "stdio forwarding failed")
 }
 
-// messages keeps the beginning of what ssh writes.
-type messages struct{ bytes.Buffer }
+// maxMessages bounds what is kept of the messages of ssh, in bytes.
+const maxMessages = 8 << 10
 
-func (b *messages) Write(data []byte) (int, error) {
-	const limit = 8 << 10
-	if room := limit - b.Len(); room > 0 {
-		b.Buffer.Write(data[:min(room, len(data))])
+// beginning keeps the beginning of what is written to it.
+type beginning struct {
+	bytes.Buffer
+
+	limit int
+	more  bool // something was dropped
+}
+
+func (b *beginning) Write(data []byte) (int, error) {
+	room := b.limit - b.Len()
+	if len(data) > room {
+		b.more = true
 	}
+
+	b.Buffer.Write(data[:min(max(room, 0), len(data))])
 
 	return len(data), nil
 }

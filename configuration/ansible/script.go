@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/contiv/cluster/configuration"
@@ -17,39 +18,55 @@ import (
 // is not. Script blocks until the script has ended or run into a timeout of some
 // seconds, or ctx ends.
 func (p *Prober) Script(ctx context.Context, h configuration.Host, script string, input []byte) error {
-	p.once.Do(p.makeSlots)
-
-	// A host that is down takes no slot from the others.
-	if h.Connection.Jump == "" {
-		if r := probePort(ctx, h); r.Port != "" {
-			return errors.New(r.Port)
-		}
-	}
-
-	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
-	case <-ctx.Done():
-		return errors.New(noAttempt(ctx).Login)
-	}
-
-	dir, remove, err := p.makeDir(h)
-	if err != nil {
-		return err
-	}
-	defer remove()
-
 	command := "sh -c " + quote(script)
-	if h.Connection.Become != nil && *h.Connection.Become {
+	if becomes(h) {
 		command = "sudo -n -u " + cmp.Or(h.Connection.BecomeUser, "root") + " " + command
 	}
 
-	r, failed := p.login(ctx, h, append(loginArgs(dir, h), "--", h.Addr, command), bytes.NewReader(input))
-	if !r.OK() {
-		return errors.New(r.Login)
+	_, err := p.command(ctx, h, command, input)
+
+	return err
+}
+
+// becomes reports whether the plays on a host become another account.
+func becomes(h configuration.Host) bool { return h.Connection.Become != nil && *h.Connection.Become }
+
+// maxOutput bounds the output of a command on a host, in bytes. It is larger than an
+// authorized_keys file with what the account's shell prints before.
+const maxOutput = configuration.MaxAuthorizedKeys + 64<<10
+
+// command runs a command line on a host, gives it input, and returns its output.
+func (p *Prober) command(ctx context.Context, h configuration.Host, line string, input []byte) ([]byte, error) {
+	// A host that is down takes no slot from the others.
+	if h.Connection.Jump == "" {
+		if r := probePort(ctx, h); r.Port != "" {
+			return nil, errors.New(r.Port)
+		}
 	}
 
-	return failed
+	release, err := p.slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+
+	dir, remove, err := p.makeDir(h)
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+
+	output := beginning{limit: maxOutput}
+	r, failed := p.login(ctx, h, append(loginArgs(dir, h), "--", h.Addr, line), bytes.NewReader(input), &output)
+
+	switch {
+	case !r.OK():
+		return nil, errors.New(r.Login)
+	case failed == nil && output.more:
+		return nil, fmt.Errorf("the host has answered with more than %d bytes", maxOutput)
+	}
+
+	return output.Bytes(), failed
 }
 
 // quote returns a word of the shell on the host.

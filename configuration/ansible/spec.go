@@ -477,11 +477,15 @@ func sshConfig(hosts []configuration.Host) []byte {
 	keys := map[string][]string{}
 	for _, h := range hosts {
 		j, err := configuration.ParseJump(h.Connection.Jump)
-		if err != nil || h.Connection.KeyFile == "" || slices.Contains(keys[j.Host], h.Connection.KeyFile) {
+		if err != nil {
 			continue
 		}
 
-		keys[j.Host] = append(keys[j.Host], h.Connection.KeyFile)
+		for _, key := range []string{h.Connection.KeyFile, h.Connection.FormerKeyFile} {
+			if key != "" && !slices.Contains(keys[j.Host], key) {
+				keys[j.Host] = append(keys[j.Host], key)
+			}
+		}
 	}
 
 	var b strings.Builder
