@@ -122,6 +122,7 @@ func (a *app) root() *cli.Command {
 			a.secrets(),
 			a.notification(),
 			a.gossipKey(),
+			a.sshKey(),
 			a.health(),
 			a.version(),
 			a.supportBundle(),

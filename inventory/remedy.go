@@ -31,6 +31,8 @@ const (
 	ActionShowSettings  ActionName = "show-settings"
 	ActionSetSetting    ActionName = "set-setting"
 	ActionUnsetSetting  ActionName = "unset-setting"
+	ActionShowSSHKey    ActionName = "show-ssh-key"
+	ActionCancelSSHKey  ActionName = "cancel-ssh-key"
 	ActionShowHealth    ActionName = "show-health"
 	ActionShowVersion   ActionName = "show-version"
 )
@@ -64,6 +66,8 @@ var Actions = []struct {
 	{ActionShowSettings, "show the settings whose key begins with key; without key, all"},
 	{ActionSetSetting, "set the setting key to value"},
 	{ActionUnsetSetting, "remove the value of the setting key that was set at run time"},
+	{ActionShowSSHKey, "show the rotation of the manager's ssh key"},
+	{ActionCancelSSHKey, "take the running rotation of the manager's ssh key back"},
 	{ActionShowHealth, "show the health of the manager"},
 	{ActionShowVersion, "show the version of the manager"},
 }
@@ -183,6 +187,13 @@ func SetSetting(key, value string) Action {
 // UnsetSetting returns the action that removes the value of one setting that was
 // set at run time.
 func UnsetSetting(key string) Action { return Action{Name: ActionUnsetSetting, Key: key} }
+
+// ShowSSHKey returns the action that shows the rotation of the manager's ssh key.
+func ShowSSHKey() Action { return Action{Name: ActionShowSSHKey} }
+
+// CancelSSHKey returns the action that takes the running rotation of the manager's ssh
+// key back.
+func CancelSSHKey() Action { return Action{Name: ActionCancelSSHKey} }
 
 // ShowHealth returns the action that shows the health of the manager.
 func ShowHealth() Action { return Action{Name: ActionShowHealth} }

@@ -133,6 +133,10 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodPatch, PathConfig, encode(map[string]string{a.Key: a.Value})
 	case inventory.ActionUnsetSetting:
 		return http.MethodPatch, PathConfig, encode(map[string]*string{a.Key: nil})
+	case inventory.ActionShowSSHKey:
+		return http.MethodGet, PathSSHKey, nil
+	case inventory.ActionCancelSSHKey:
+		return http.MethodPost, PathCancelSSHKey, nil
 	case inventory.ActionShowHealth:
 		return http.MethodGet, PathHealth, nil
 	case inventory.ActionShowVersion:

@@ -149,6 +149,49 @@ type GossipKeyRotation struct {
 	LockOut []string `json:"lock_out,omitempty"`
 }
 
+// SSHKeyNever is the phase before the first rotation of the manager's ssh key.
+const SSHKeyNever = "never"
+
+// SSHKey is the state of the newest rotation of the manager's ssh key, or the key in use
+// if there was none. It has no private key.
+type SSHKey struct {
+	// Phase is never, install, use, remove or done.
+	Phase string      `json:"phase"`
+	Key   *SSHKeyFile `json:"key,omitempty"` // the new one, or the one in use
+	Old   *SSHKeyFile `json:"old,omitempty"` // the one that it replaces
+	// Reverts marks a rotation that takes a cancelled one back.
+	Reverts bool       `json:"reverts,omitempty"`
+	Actor   string     `json:"actor,omitempty"`
+	Started *time.Time `json:"started,omitempty"`
+	Ended   *time.Time `json:"ended,omitempty"`
+	Problem string     `json:"problem,omitempty"` // why the manager cannot go on
+
+	Known     int `json:"known"`     // nodes that use the key
+	Confirmed int `json:"confirmed"` // nodes that accept the new key
+	Removed   int `json:"removed"`   // nodes that no longer accept the old one
+	// Laggards are the nodes that the rotation waits for.
+	Laggards  []Laggard `json:"laggards"`
+	LockedOut []string  `json:"locked_out,omitempty"` // given up by an operator
+	OwnKeys   []string  `json:"own_keys,omitempty"`   // nodes with another key, which stays
+}
+
+// SSHKeyFile is an ssh key of the manager.
+type SSHKeyFile struct {
+	Path        string `json:"path"`       // of the private half, on the host of the manager
+	PublicKey   string `json:"public_key"` // as "ssh-ed25519 AAAA…"
+	Fingerprint string `json:"fingerprint"`
+	// Generated keys were made by a rotation, which also removes them.
+	Generated bool `json:"generated,omitempty"`
+}
+
+// SSHKeyRotation begins a rotation of the manager's ssh key, or gives nodes up.
+type SSHKeyRotation struct {
+	To string `json:"to,omitempty"` // the file of the new key, on the host of the manager; "": it is generated
+	// Force goes on without the nodes in LockOut, which must be all the laggards.
+	Force   bool     `json:"force,omitempty"`
+	LockOut []string `json:"lock_out,omitempty"`
+}
+
 // JobStatus is the status of a job.
 type JobStatus string
 
@@ -355,7 +398,7 @@ type Retry struct {
 // Finding is one reason for the current situation.
 type Finding struct {
 	// About is the subject: job, queue, quarantine, tombstone, state, duplicates, address,
-	// host-key, observers, access, failure, refusal, residue, rule, applied, drift, idle.
+	// host-key, observers, access, failure, refusal, residue, rule, applied, drift, ssh-key, idle.
 	About   string     `json:"about"`
 	Job     string     `json:"job,omitempty"`   // the id of the job concerned
 	Nodes   []string   `json:"nodes,omitempty"` // the nodes and addresses concerned

@@ -103,6 +103,10 @@ func command(a inventory.Action) []string {
 		return []string{"config", "set", a.Key + "=" + a.Value}
 	case inventory.ActionUnsetSetting:
 		return []string{"config", "unset", a.Key}
+	case inventory.ActionShowSSHKey:
+		return []string{"ssh-key", "status"}
+	case inventory.ActionCancelSSHKey:
+		return []string{"ssh-key", "cancel"}
 	case inventory.ActionShowHealth:
 		return []string{"health"}
 	case inventory.ActionShowVersion:

@@ -67,6 +67,10 @@ const (
 	PathGossipKey       = "/v1/gossip-key"          // GET: GossipKey
 	PathRotateGossipKey = PathGossipKey + "/rotate" // POST GossipKeyRotation: 202 GossipKey
 
+	PathSSHKey       = "/v1/ssh-key"          // GET: SSHKey
+	PathRotateSSHKey = PathSSHKey + "/rotate" // POST SSHKeyRotation: 202 SSHKey
+	PathCancelSSHKey = PathSSHKey + "/cancel" // POST: 202 SSHKey
+
 	// Each of the three paths of variables has a history and an undo.
 	SuffixHistory = "/history" // GET: List[VarsChange], newest first
 	SuffixUndo    = "/undo"    // POST VarsUndo: Changed

@@ -187,6 +187,24 @@ func (c *Client) GossipKey(ctx context.Context) (api.GossipKey, error) {
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathGossipKey}, &out)
 }
 
+// SSHKey returns the state of the newest rotation of the manager's ssh key.
+func (c *Client) SSHKey(ctx context.Context) (api.SSHKey, error) {
+	var out api.SSHKey
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathSSHKey}, &out)
+}
+
+// RotateSSHKey begins a rotation of the manager's ssh key, or gives nodes up.
+func (c *Client) RotateSSHKey(ctx context.Context, r api.SSHKeyRotation) (api.SSHKey, error) {
+	var out api.SSHKey
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathRotateSSHKey, in: r}, &out)
+}
+
+// CancelSSHKey takes the running rotation of the manager's ssh key back.
+func (c *Client) CancelSSHKey(ctx context.Context) (api.SSHKey, error) {
+	var out api.SSHKey
+	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathCancelSSHKey}, &out)
+}
+
 // RotateGossipKey begins a rotation of the gossip key, or lets the running one go on.
 func (c *Client) RotateGossipKey(ctx context.Context, r api.GossipKeyRotation) (api.GossipKey, error) {
 	var out api.GossipKey

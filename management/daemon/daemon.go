@@ -33,6 +33,7 @@ import (
 	"github.com/contiv/cluster/management/pki"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/monitor"
@@ -103,6 +104,7 @@ type Daemon struct {
 	gossipKey *gossipkey.Keeper
 	notifier  *notify.Notifier
 	targets   targets
+	sshKey    *sshkey.Keeper
 	runner    *runner
 
 	certificates *pki.Keeper    // nil: no HTTPS
@@ -189,6 +191,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return err
 	}
 
+	d.openSSHKey()
 	d.wireUseCases()
 
 	// Before the API: its first answer carries the entity tag of this file.
@@ -201,6 +204,8 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 
 	d.gossipKey.Start(ctx)
 	d.onStop("rotation of the gossip key", func(context.Context) error { d.gossipKey.Stop(); return nil })
+
+	d.startSSHKey(ctx)
 
 	// After the gossip: a step that waits for hosts needs current observations.
 	d.engine.Start(ctx)
@@ -362,9 +367,10 @@ func (d *Daemon) wireUseCases() {
 		Ping:            d.nodes,
 		HostKeys:        d.nodes,
 		GossipKey:       d.gossipKey,
+		SSHKey:          d.sshKey,
 		Variables:       d.variables,
 		VarsPast:        d.variables,
-		Explain:         explain.New(d.store, d.settings.Explain),
+		Explain:         explain.New(d.store, d.explainSettings),
 		Settings:        settingsAPI{d.settings, d.reload, d.former},
 		Health:          d.health,
 		Version:         d.version,

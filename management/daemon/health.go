@@ -90,6 +90,10 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 			strings.Join(keys, ", "), strings.Join(keys, " ")))
 	}
 
+	if warning := d.sshKeyWarning(); warning != "" {
+		h.Warnings = append(h.Warnings, warning)
+	}
+
 	if d.file.PlainHTTP != "" && access.Role(d.file.PlainRole) == access.RoleAdmin {
 		h.Warnings = append(h.Warnings, "plain_http_role is admin, so every program on this host controls all nodes; "+
 			"set it to viewer or operator in the configuration file, and restart clusterm")

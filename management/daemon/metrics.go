@@ -217,6 +217,7 @@ func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string
 	emit("clusterm_view_revision", float64(v.Revision))
 	emit("clusterm_view_staleness_seconds", d.store.Staleness().Seconds())
 	emit("clusterm_view_stale", gaugeOf(v.Stale))
+	emit("clusterm_ssh_key_laggards", float64(len(d.sshKey.Laggards())))
 	d.etcdMetrics(emit)
 	d.gossipMetrics(emit)
 

@@ -61,10 +61,10 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		State:      d.store,
 		Store:      d.store,
 		Adapters:   adapters{tempDir(d.file.DataDir)},
-		Membership: d.gossip,
-		Apply:      d.apply,
-		Audit:      d.audit,
-		Logger:     d.opts.Logger,
+		Membership: d.gossip, KeyRotation: d.keyRotation,
+		Apply:  d.apply,
+		Audit:  d.audit,
+		Logger: d.opts.Logger,
 	})
 
 	d.secrets.stored, d.secrets.config, d.secrets.audit = d.store, d.settings.Current, d.audit

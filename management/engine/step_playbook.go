@@ -590,6 +590,10 @@ func target(
 		HostKeys:     t.HostKeys, HostCAs: settings.HostCAs,
 	}
 
+	// The key is that of today: nodes no longer accept one that was rotated meanwhile.
+	now := settings.Connect(v, cmp.Or(t.Group, t.FromGroup), t.Node())
+	h.Connection.KeyFile, h.Connection.FormerKeyFile = now.KeyFile, now.FormerKeyFile
+
 	n, known := v.Lookup(t.Node())
 	if !known {
 		return h

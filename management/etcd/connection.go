@@ -11,13 +11,14 @@ import (
 
 // connectionRecord holds the ssh parameters of a node.
 type connectionRecord struct {
-	User       string `json:"user,omitempty"`
-	KeyFile    string `json:"key_file,omitempty"`
-	Port       int    `json:"port,omitempty"`
-	Become     *bool  `json:"become,omitempty"`
-	BecomeUser string `json:"become_user,omitempty"`
-	Jump       string `json:"jump,omitempty"`
-	Python     string `json:"python,omitempty"`
+	User          string `json:"user,omitempty"`
+	KeyFile       string `json:"key_file,omitempty"`
+	FormerKeyFile string `json:"former_key_file,omitempty"` // in the inputs of a job only
+	Port          int    `json:"port,omitempty"`
+	Become        *bool  `json:"become,omitempty"`
+	BecomeUser    string `json:"become_user,omitempty"`
+	Jump          string `json:"jump,omitempty"`
+	Python        string `json:"python,omitempty"`
 }
 
 func newConnectionRecord(c configuration.Connection) connectionRecord { return connectionRecord(c) }

@@ -66,6 +66,10 @@ func TestRecordsMatchDomain(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newFileRecord, fileRecord.digest, nil)
 	})
+	t.Run("rotation of the ssh key", func(t *testing.T) {
+		t.Parallel()
+		checkRecord(t, newSSHKeyRecord, sshKeyRecord.rotation, nil)
+	})
 	t.Run("job", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newJobRecord, func(r jobRecord) job.Job { return r.job(0) }, revision)
@@ -180,6 +184,7 @@ func TestRecordsHaveJSONNames(t *testing.T) {
 		nodeRecord{}, beforeRecord{}, historyRecord{}, tombstoneRecord{}, connectionRecord{}, variablesRecord{},
 		overlayRecord{}, fileRecord{}, jobRecord{}, targetRecord{}, runRecord{}, hostResultRecord{},
 		outcomeRecord{}, inputsRecord{}, instanceRecord{}, ownerRecord{}, resultRecord{},
+		sshKeyRecord{}, sshKeyOfTwo{},
 	} {
 		for field := range reflect.TypeOf(record).Fields() {
 			if name := field.Tag.Get("json"); name == "" || name[0] == ',' || name == "-" {

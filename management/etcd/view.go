@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -50,7 +51,8 @@ type view struct {
 	tombstones  copyOnWrite[string, inventory.Tombstone]
 	tokens      copyOnWrite[string, access.Token]
 	tokenUses   copyOnWrite[string, time.Time]
-	overlay     map[string]any // replaced as a whole
+	sshKey      map[string]sshkey.Rotation // immutable values
+	overlay     map[string]any             // replaced as a whole
 	files       map[string]string
 	configAt    int64 // the newest revision of the overlay and the files
 	instances   map[string]state.Instance
@@ -89,6 +91,7 @@ func (v *view) reset() {
 	v.connections = copyOnWrite[string, configuration.Connection]{}
 	v.tombstones = copyOnWrite[string, inventory.Tombstone]{}
 	v.tokens, v.tokenUses = copyOnWrite[string, access.Token]{}, copyOnWrite[string, time.Time]{}
+	v.sshKey = map[string]sshkey.Rotation{}
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.instances = map[string]state.Instance{}
 	v.seq, v.generation = 0, 0
@@ -330,6 +333,8 @@ func (v *view) apply(e *clientv3.Event) {
 		err = update(v.tokens.writable(), name, deleted, e.Kv, tokenRecord.token)
 	case "token-uses":
 		err = update(v.tokenUses.writable(), name, deleted, e.Kv, tokenUseRecord.time)
+	case "ssh-key":
+		err = update(v.sshKey, name, deleted, e.Kv, sshKeyRecord.rotation)
 	case "overlay":
 		err = v.applyOverlay(deleted, e.Kv)
 	case "files":

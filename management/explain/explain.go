@@ -27,6 +27,7 @@ const (
 	AboutDuplicates About = "duplicates" // several live hosts claim to be the node
 	AboutAddress    About = "address"    // another node has the same address
 	AboutHostKey    About = "host-key"   // ssh does not accept the host's key
+	AboutSSHKey     About = "ssh-key"    // a rotation of the manager's ssh key waits for the node
 	AboutAccess     About = "access"     // the host does not accept the manager's credentials
 	AboutFailure    About = "failure"    // a task, or the whole job, failed
 	AboutRefusal    About = "refusal"    // the precondition of a job failed, so it was not begun
@@ -105,6 +106,9 @@ type Facts struct {
 	Reader   string // the principal that asks; empty: unknown
 	// Connect returns the ssh parameters of a node as they are now.
 	Connect func(v *state.View, group, node string) configuration.Connection
+	// KeyLaggard returns why, and since when, a rotation of the manager's ssh key waits for
+	// a node; ok is false if none does. nil: none is known.
+	KeyLaggard func(node string) (reason string, since time.Time, ok bool)
 }
 
 // NodeExplanation answers why a node is, or is not, in service.
@@ -147,6 +151,8 @@ type Settings struct {
 	JobLimit int // jobs that run at a time
 	// Connect merges the ssh parameters of site, group and node.
 	Connect func(v *state.View, group, node string) configuration.Connection
+	// KeyLaggard is that of Facts.
+	KeyLaggard func(node string) (reason string, since time.Time, ok bool)
 }
 
 // Explainer answers why a node or a job is as it is.
@@ -189,7 +195,7 @@ func (e *Explainer) facts(v *state.View, reader string) Facts {
 
 	return Facts{
 		View: v, Groups: settings.Groups, JobLimit: settings.JobLimit, Now: time.Now(), Reader: reader,
-		Connect: settings.Connect,
+		Connect: settings.Connect, KeyLaggard: settings.KeyLaggard,
 	}
 }
 

@@ -32,7 +32,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	for _, find := range []func(){
 		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.unseen, e.otherJobs, e.rule,
 		e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration,
-		e.verification, e.idle,
+		e.verification, e.idle, e.keyLaggard,
 		e.contradiction,
 	} {
 		find()
@@ -175,6 +175,23 @@ func (e *nodeExplainer) unseen() {
 		on(n.Name).since(e.StateSince).
 		do("see 'systemctl status clusterm-agent' on %s, or prepare the host again", n.Addr).
 		with(inventory.Discover(n.Addr)))
+}
+
+// keyLaggard reports that a rotation of the manager's ssh key waits for the node.
+func (e *nodeExplainer) keyLaggard() {
+	if e.KeyLaggard == nil {
+		return
+	}
+
+	reason, since, waits := e.KeyLaggard(e.Node.Name)
+	if !waits {
+		return
+	}
+
+	e.add(finding(AboutSSHKey, "the rotation of the manager's ssh key waits for it: %s", reason).
+		on(e.Node.Name).since(since).
+		do("until then the old key stays valid; see the rotation").
+		with(inventory.ShowSSHKey()))
 }
 
 // contradiction reports that observers do not agree on whether the node is alive.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor"
 )
@@ -77,9 +77,7 @@ type Options struct {
 // Keeper carries rotations out. All methods may be called at once.
 type Keeper struct {
 	Options
-	kick chan struct{}
-	stop context.CancelFunc
-	done chan struct{}
+	*rotation.Loop
 
 	mu     sync.Mutex
 	record Rotation
@@ -96,24 +94,11 @@ func New(o Options) (*Keeper, error) {
 		return nil, err
 	}
 
-	return &Keeper{
-		Options: o, record: record, kick: make(chan struct{}, 1),
-		tried: map[string]time.Time{}, why: map[string]string{},
-	}, nil
-}
+	k := &Keeper{Options: o, record: record, tried: map[string]time.Time{}, why: map[string]string{}}
+	due := func() bool { return k.Rotation().Phase.Running() }
+	k.Loop = rotation.NewLoop(o.Every, due, k.Round, o.Logger, "gossip key")
 
-// Start carries on with a rotation, in the background, until Stop.
-func (k *Keeper) Start(ctx context.Context) {
-	ctx, k.stop = context.WithCancel(context.WithoutCancel(ctx))
-	k.done = make(chan struct{})
-
-	go k.run(ctx)
-}
-
-// Stop ends the background work. The next process goes on.
-func (k *Keeper) Stop() {
-	k.stop()
-	<-k.done
+	return k, nil
 }
 
 // Rotation returns the record of the newest rotation.
@@ -179,10 +164,7 @@ func (k *Keeper) Rotate(ctx context.Context, c access.Caller, r Request) (Status
 		return Status{}, err
 	}
 
-	select {
-	case k.kick <- struct{}{}:
-	default: // a round is due already
-	}
+	k.Kick()
 
 	return k.Status(), nil
 }
@@ -227,33 +209,8 @@ func (k *Keeper) giveUp(nodes []string) error {
 				Do("begin one without force, and give nodes up when it waits for them")
 		}
 
-		var unnamed []string
-		for _, l := range r.Laggards {
-			if !slices.Contains(nodes, l.Name) {
-				unnamed = append(unnamed, l.Name)
-			}
-		}
-
-		if len(unnamed) > 0 {
-			return inventory.Errorf(
-				inventory.KindRefused,
-				"%s would be locked out, and not all of them are named",
-				strings.Join(
-					unnamed,
-					", ",
-				),
-			).Do("compare the laggards of the rotation, and name them all").About(unnamed...)
-		}
-
-		// A name that the rotation does not wait for is most likely a mistake.
-		isLaggard := func(node string) bool {
-			return slices.ContainsFunc(r.Laggards, func(l Laggard) bool { return l.Name == node })
-		}
-		for _, node := range nodes {
-			if !isLaggard(node) {
-				return inventory.Errorf(inventory.KindInvalid, "the rotation does not wait for %q",
-					inventory.Shorten(node, 100)).Do("name the laggards only")
-			}
+		if err := rotation.CheckLockOut(r.Laggards, nodes); err != nil {
+			return err
 		}
 
 		r.LockedOut = slices.Concat(r.LockedOut, nodes)
@@ -281,39 +238,6 @@ func (k *Keeper) change(apply func(*Rotation) error) error {
 	k.record = changed
 
 	return nil
-}
-
-func (k *Keeper) run(ctx context.Context) {
-	defer close(k.done)
-
-	tick := time.NewTicker(k.Every)
-	defer tick.Stop()
-
-	failure := ""
-
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.kick:
-		case <-tick.C:
-		}
-
-		if !k.Rotation().Phase.Running() {
-			continue
-		}
-
-		err := k.Round(ctx)
-
-		// The same failure would be logged at every round.
-		switch {
-		case err == nil || ctx.Err() != nil:
-			failure = ""
-		case err.Error() != failure:
-			failure = err.Error()
-			k.Logger.WithError(err).Warn("the rotation of the gossip key is held up")
-		}
-	}
 }
 
 // Round carries the running rotation on, as far as the members let it. It may be
@@ -367,7 +291,7 @@ func (k *Keeper) step(ctx context.Context, r Rotation) error {
 		return err
 	}
 
-	pending = merge(pending, answers(used).pending(r.LockedOut))
+	pending = rotation.Merge(pending, answers(used).pending(r.LockedOut))
 	waiting := k.waiting(r, nodes, r.Confirmed, installed)
 
 	if r.Phase == PhaseUse {
@@ -375,7 +299,7 @@ func (k *Keeper) step(ctx context.Context, r Rotation) error {
 	}
 
 	// The old key stays until every known node has the new one.
-	if blocked := merge(pending, waiting); len(blocked) > 0 {
+	if blocked := rotation.Merge(pending, waiting); len(blocked) > 0 {
 		return k.advance(ctx, r, PhaseRemove, blocked, nil)
 	}
 
@@ -384,7 +308,7 @@ func (k *Keeper) step(ctx context.Context, r Rotation) error {
 
 // remove removes the old keys from all members, and from the absent nodes over ssh.
 func (k *Keeper) remove(ctx context.Context, ring Ring, r Rotation, nodes []*inventory.Node) error {
-	var pending []Laggard
+	var pending []rotation.Laggard
 
 	removed := answers{}
 	for _, old := range r.Old {
@@ -393,7 +317,7 @@ func (k *Keeper) remove(ctx context.Context, ring Ring, r Rotation, nodes []*inv
 			return err
 		}
 
-		pending = merge(pending, answers(as).pending(r.LockedOut))
+		pending = rotation.Merge(pending, answers(as).pending(r.LockedOut))
 		removed = append(removed, as...)
 	}
 
@@ -401,7 +325,7 @@ func (k *Keeper) remove(ctx context.Context, ring Ring, r Rotation, nodes []*inv
 	k.pushAbsent(ctx, r, absent, r.Removed, []string{r.New})
 
 	waiting := k.waiting(r, nodes, r.Removed, removed)
-	if blocked := merge(pending, waiting); len(blocked) > 0 {
+	if blocked := rotation.Merge(pending, waiting); len(blocked) > 0 {
 		return k.advance(ctx, r, PhaseRemove, blocked, nil)
 	}
 
@@ -413,7 +337,7 @@ func (k *Keeper) remove(ctx context.Context, ring Ring, r Rotation, nodes []*inv
 }
 
 // waiting returns the nodes that have not confirmed, each with the reason.
-func (k *Keeper) waiting(r Rotation, nodes []*inventory.Node, confirmed map[string]time.Time, as answers) []Laggard {
+func (k *Keeper) waiting(r Rotation, nodes []*inventory.Node, confirmed map[string]time.Time, as answers) []rotation.Laggard {
 	return r.unconfirmed(nodes, confirmed, func(node string) string {
 		problem, live := as.of(node)
 
@@ -434,11 +358,11 @@ func (k *Keeper) waiting(r Rotation, nodes []*inventory.Node, confirmed map[stri
 
 // advance stores the progress, and the next phase unless blocked names members. The
 // others in waiting do not hold the phase up.
-func (k *Keeper) advance(ctx context.Context, r Rotation, next Phase, blocked, waiting []Laggard) error {
+func (k *Keeper) advance(ctx context.Context, r Rotation, next Phase, blocked, waiting []rotation.Laggard) error {
 	store := func() error {
 		return k.change(func(now *Rotation) error {
 			now.Confirmed, now.Removed = r.Confirmed, r.Removed
-			now.Laggards, now.Round = merge(blocked, waiting), time.Now()
+			now.Laggards, now.Round = rotation.Merge(blocked, waiting), time.Now()
 
 			if len(blocked) == 0 {
 				now.Phase = next

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -50,14 +51,8 @@ type Rotation struct {
 	// LockedOut nodes are not waited for: an operator gave them up.
 	LockedOut []string `json:"locked_out,omitempty"`
 	// Laggards are what the rotation waits for, as of the last round.
-	Laggards []Laggard `json:"laggards,omitempty"`
-	Round    time.Time `json:"round,omitzero"` // the end of the last round
-}
-
-// Laggard is a node, or another member of the gossip, that a rotation waits for.
-type Laggard struct {
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
+	Laggards []rotation.Laggard `json:"laggards,omitempty"`
+	Round    time.Time          `json:"round,omitzero"` // the end of the last round
 }
 
 // Fingerprint identifies a gossip key without revealing it.
@@ -123,11 +118,11 @@ func name(a monitor.KeyAnswer) string {
 }
 
 // pending returns the live members that have not confirmed, and were not given up.
-func (as answers) pending(lockedOut []string) []Laggard {
-	var all []Laggard
+func (as answers) pending(lockedOut []string) []rotation.Laggard {
+	var all []rotation.Laggard
 	for _, a := range as {
 		if a.Problem != "" && !slices.Contains(lockedOut, name(a)) {
-			all = append(all, Laggard{Name: name(a), Reason: a.Problem})
+			all = append(all, rotation.Laggard{Name: name(a), Reason: a.Problem})
 		}
 	}
 
@@ -157,31 +152,12 @@ func (r Rotation) unconfirmed(
 	nodes []*inventory.Node,
 	confirmed map[string]time.Time,
 	why func(string) string,
-) []Laggard {
-	var all []Laggard
+) []rotation.Laggard {
+	var all []rotation.Laggard
 	for _, n := range nodes {
 		if _, ok := confirmed[n.Name]; !ok && !slices.Contains(r.LockedOut, n.Name) {
-			all = append(all, Laggard{Name: n.Name, Reason: why(n.Name)})
+			all = append(all, rotation.Laggard{Name: n.Name, Reason: why(n.Name)})
 		}
-	}
-
-	return all
-}
-
-// merge returns the laggards of both lists, each name once, sorted.
-func merge(lists ...[]Laggard) []Laggard {
-	byName := map[string]Laggard{}
-	for _, list := range lists {
-		for _, l := range list {
-			if _, found := byName[l.Name]; !found {
-				byName[l.Name] = l
-			}
-		}
-	}
-
-	all := make([]Laggard, 0, len(byName))
-	for _, key := range slices.Sorted(maps.Keys(byName)) {
-		all = append(all, byName[key])
 	}
 
 	return all

@@ -332,6 +332,16 @@ var Table = []Room{
 			},
 		},
 	},
+	{
+		"The ssh key",
+		[]Metric{
+			{
+				Name:    "clusterm_ssh_key_laggards",
+				Type:    Gauge,
+				Meaning: "nodes that a rotation of the manager's ssh key waits for; 0 without one",
+			},
+		},
+	},
 }
 
 // exponential returns n bucket bounds, each factor times the previous one.

@@ -40,6 +40,7 @@ var tagged = map[string]bool{
 	"/v1/vars/nodes/a-1/history":             true,
 	"/v1/config":                             false,
 	api.PathGossipKey:                        false,
+	api.PathSSHKey:                           false,
 	"/v1/nodes/a-1/explanation":              false,
 	"/v1/nodes/a-1/diff":                     false,
 	"/v1/jobs/1/explanation":                 false,

@@ -22,7 +22,9 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -470,12 +472,30 @@ func (m *fakeManager) TrustHostKey(
 
 func (m *fakeManager) Status() gossipkey.Status {
 	return gossipkey.Status{Known: 2, Key: "sha256:00", Rotation: gossipkey.Rotation{
-		Phase: gossipkey.PhaseRemove, Laggards: []gossipkey.Laggard{{Name: "a-1", Reason: "it does not answer"}},
+		Phase: gossipkey.PhaseRemove, Laggards: []rotation.Laggard{{Name: "a-1", Reason: "it does not answer"}},
 	}}
 }
 
 func (m *fakeManager) Rotate(_ context.Context, c access.Caller, r gossipkey.Request) (gossipkey.Status, error) {
 	return m.Status(), m.called("rotate force=%t lock_out=%v actor=%s", r.Force, r.LockOut, c.Principal)
+}
+
+// fakeSSHKey has a rotation that waits for one node.
+type fakeSSHKey struct{ *fakeManager }
+
+func (m fakeSSHKey) Status() sshkey.Status {
+	return sshkey.Status{Known: 2, OwnKeys: []string{"c-1"}, Rotation: sshkey.Rotation{
+		Phase: sshkey.PhaseRemove, New: sshkey.Key{Path: "/k", Public: shownKey, Generated: true},
+		Confirmed: []string{"b-1"}, Started: time.Unix(0, 0),
+	}, Laggards: []rotation.Laggard{{Name: "a-1", Reason: "it does not answer"}}}
+}
+
+func (m fakeSSHKey) Rotate(_ context.Context, c access.Caller, r sshkey.Request) (sshkey.Status, error) {
+	return m.Status(), m.called("rotate to=%q force=%t lock_out=%v actor=%s", r.To, r.Force, r.LockOut, c.Principal)
+}
+
+func (m fakeSSHKey) Cancel(_ context.Context, c access.Caller) (sshkey.Status, error) {
+	return m.Status(), m.called("cancel ssh key actor=%s", c.Principal)
 }
 
 // Ping answers for every known node but the second one of a request.
@@ -824,6 +844,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Ping:        m,
 		HostKeys:    m,
 		GossipKey:   m,
+		SSHKey:      fakeSSHKey{m},
 		Variables:   fakeVariables{m},
 		VarsPast:    fakeVariables{m},
 		Explain:     fakeExplainer{m},

@@ -25,6 +25,7 @@ func (s *Server) versioned() []rest.Route {
 		s.instanceRoutes(),
 		s.tokenRoutes(),
 		s.gossipKeyRoutes(),
+		s.sshKeyRoutes(),
 		s.watchRoutes(),
 	)
 

@@ -431,8 +431,17 @@ func TestScopedUseCases(t *testing.T) {
 	t.Parallel()
 
 	whole := []string{
-		"AuditTime", "Tokens", "PlainHTTPRole", "CertificateRole", "Registerer", "Audit", "Trail", "Secrets", "GossipKey",
+		"Audit",
+		"AuditTime",
+		"CertificateRole",
+		"GossipKey",
 		"Notifier",
+		"PlainHTTPRole",
+		"Registerer",
+		"SSHKey",
+		"Secrets",
+		"Tokens",
+		"Trail",
 	}
 
 	m := newFakeManager()

@@ -29,6 +29,7 @@ import (
 	"github.com/contiv/cluster/management/server/legacy"
 	"github.com/contiv/cluster/management/server/nodelist"
 	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -102,6 +103,13 @@ type HostKeeper interface {
 type GossipKeeper interface {
 	Status() gossipkey.Status
 	Rotate(ctx context.Context, c access.Caller, r gossipkey.Request) (gossipkey.Status, error)
+}
+
+// SSHKeeper rotates the ssh key of the manager. It does not block for long.
+type SSHKeeper interface {
+	Status() sshkey.Status
+	Rotate(ctx context.Context, c access.Caller, r sshkey.Request) (sshkey.Status, error)
+	Cancel(ctx context.Context, c access.Caller) (sshkey.Status, error)
 }
 
 // Variables sets and reads variables. Secrets are hidden in its results.
@@ -198,6 +206,7 @@ type Options struct {
 	Ping      Pinger
 	HostKeys  HostKeeper
 	GossipKey GossipKeeper
+	SSHKey    SSHKeeper
 	Variables Variables
 	VarsPast  VariableHistory
 	Explain   Explainer

@@ -1385,6 +1385,15 @@ func pings(ctx context.Context, t *testing.T, c *client.Client) {
 		t.Errorf("%+v", again)
 	}
 
+	key := must[api.SSHKey](t)(c.SSHKey(ctx))
+	if key.Phase != "remove" || key.Key.PublicKey != shownKey || !key.Key.Generated || key.Old != nil ||
+		key.Confirmed != 1 || key.Laggards[0].Name != "a-1" || !slices.Equal(key.OwnKeys, []string{"c-1"}) {
+		t.Errorf("%+v", key)
+	}
+
+	must[api.SSHKey](t)(c.RotateSSHKey(ctx, api.SSHKeyRotation{To: "/k2"}))
+	must[api.SSHKey](t)(c.CancelSSHKey(ctx))
+
 	keys := must[api.HostKeys](t)(c.ScanHostKeys(ctx, "a-1"))
 	if len(keys.Shown) != 1 || keys.Shown[0].Key != shownKey ||
 		!strings.HasPrefix(keys.Shown[0].Fingerprint, "SHA256:") {

@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/monitor"
@@ -58,6 +59,8 @@ type Options struct {
 	Store      Store
 	Adapters   Adapters
 	Membership Membership
+	// KeyRotation returns the running rotation of the ssh key, or nil. It must not block.
+	KeyRotation func() *variable.KeyRotation
 	// Apply puts a changed configuration into force outside the use cases, e.g.
 	// the log level. It must not block or call Settings.
 	Apply  func(Config)
@@ -73,6 +76,7 @@ type Settings struct {
 	store      Store
 	adapters   Adapters
 	membership Membership
+	rotation   func() *variable.KeyRotation
 	applyHook  func(Config)
 	audit      access.Auditor
 	log        logrus.FieldLogger
@@ -98,7 +102,7 @@ type refusal struct {
 func New(o Options) *Settings {
 	return &Settings{
 		path: o.Path, node: o.Node, state: o.State, store: o.Store, adapters: o.Adapters, membership: o.Membership,
-		applyHook: o.Apply, audit: o.Audit, log: o.Logger,
+		rotation: o.KeyRotation, applyHook: o.Apply, audit: o.Audit, log: o.Logger,
 		note: fileNote{changed: make(chan struct{}, 1)},
 		file: o.File, current: o.File.Config,
 	}
@@ -439,7 +443,7 @@ func (s *Settings) Groups() inventory.Groups { return s.Current().Groups }
 func (s *Settings) Engine() engine.Settings {
 	c, refused := s.inForce()
 	out := engine.Settings{
-		Settings:   c.variables(),
+		Settings:   s.variables(c),
 		JobLimit:   c.Jobs.Limit,
 		Timeout:    time.Duration(c.Jobs.Timeout),
 		Appear:     time.Duration(c.Jobs.Appear),
@@ -457,13 +461,18 @@ func (s *Settings) Engine() engine.Settings {
 }
 
 // Variables returns the settings of the variables.
-func (s *Settings) Variables() variable.Settings { return s.Current().variables() }
+func (s *Settings) Variables() variable.Settings { return s.variables(s.Current()) }
 
-func (c Config) variables() variable.Settings {
-	return variable.Settings{
+func (s *Settings) variables(c Config) variable.Settings {
+	out := variable.Settings{
 		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Sources: slices.Sorted(maps.Keys(c.Secrets.Sources)),
 		Connection: c.SSH.Connection, Connections: c.GroupSSH,
 	}
+	if s.rotation != nil {
+		out.Rotation = s.rotation()
+	}
+
+	return out
 }
 
 // Nodes returns the settings of the nodes.
@@ -472,8 +481,37 @@ func (s *Settings) Nodes() node.Settings {
 
 	return node.Settings{
 		Groups: c.Groups, Own: s.membership.Own(), MonitorTimeout: time.Duration(c.MonitorTimeout),
-		Connect: c.variables().Connect, HostCAs: c.hostCAs(),
+		Connect: s.variables(c).Connect, HostCAs: c.hostCAs(),
 	}
+}
+
+// SSHKey returns the settings of the site's ssh key.
+func (s *Settings) SSHKey() sshkey.Settings {
+	c := s.Current()
+	vars := s.variables(c)
+
+	s.mu.Lock()
+	_, runTime := s.overlay[keySSHKeyFile]
+	s.mu.Unlock()
+
+	return sshkey.Settings{
+		KeyFile: c.SSH.KeyFile, RunTime: runTime, Connect: vars.Connect, OwnKey: vars.OwnKey, HostCAs: c.hostCAs(),
+	}
+}
+
+// keySSHKeyFile is the key of the site's ssh key.
+const keySSHKeyFile = "ssh.key_file"
+
+// UseSSHKey puts the site's ssh key into force as a rotation wants it.
+func (s *Settings) UseSSHKey(ctx context.Context, k sshkey.Key) error {
+	patch := map[string]any{keySSHKeyFile: nil}
+	if k.RunTime {
+		patch[keySSHKeyFile] = k.Setting
+	}
+
+	_, err := s.Patch(ctx, access.Caller{Principal: access.Manager}, patch)
+
+	return err
 }
 
 // hostCAs returns the keys of the CAs for host certificates, without comments.
@@ -491,5 +529,5 @@ func (c Config) hostCAs() []string {
 // Explain returns the settings of the explanations.
 func (s *Settings) Explain() explain.Settings {
 	c := s.Current()
-	return explain.Settings{Groups: c.Groups, JobLimit: c.Jobs.Limit, Connect: c.variables().Connect}
+	return explain.Settings{Groups: c.Groups, JobLimit: c.Jobs.Limit, Connect: s.variables(c).Connect}
 }

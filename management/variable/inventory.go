@@ -52,5 +52,5 @@ func (m Merger) Inventory(n *inventory.Node) (InventoryHost, error) {
 func (m Merger) Settings() ([]byte, error) {
 	s := m.settings
 
-	return json.Marshal([]any{s.Vars, s.Secrets, s.Connection, s.Connections})
+	return json.Marshal([]any{s.Vars, s.Secrets, s.Connection, s.Connections, s.Rotation})
 }

@@ -19,6 +19,14 @@ type Settings struct {
 	Sources     []string                            // names of variables with a source outside, sorted
 	Connection  configuration.Connection            // of the site
 	Connections map[string]configuration.Connection // by group
+	Rotation    *KeyRotation                        // of the site's ssh key; nil: none is running
+}
+
+// KeyRotation is a rotation of the site's ssh key that has begun to use the new one.
+type KeyRotation struct {
+	Setting string // the value of ssh.key_file for the new key; "": ssh finds it by itself
+	KeyFile string // the new key
+	Former  string // the old key, which some nodes still need
 }
 
 // Merge returns the variables of a node in a group, each with its origin. An
@@ -54,12 +62,23 @@ func (s Settings) sourced() configuration.Vars {
 
 // Connect returns the ssh parameters of a node in a group.
 func (s Settings) Connect(v *state.View, group, node string) configuration.Connection {
-	c := s.Connections[group].Over(s.Connection)
+	site := s.Connection
+	if r := s.Rotation; r != nil && site.KeyFile == r.Setting {
+		site.KeyFile, site.FormerKeyFile = r.KeyFile, r.Former
+	}
+
+	c := s.Connections[group].Over(site)
 	if own := v.Connection(node); own != nil {
 		c = own.Over(c)
 	}
 
 	return c
+}
+
+// OwnKey reports whether a node in a group has an ssh key other than the site's.
+func (s Settings) OwnKey(v *state.View, group, node string) bool {
+	own := v.Connection(node)
+	return s.Connections[group].KeyFile != "" || own != nil && own.KeyFile != ""
 }
 
 // TemplateWarning warns about a value that looks like a template. Values from

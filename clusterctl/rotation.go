@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/management/api"
+)
+
+// rotationPoll is the time between two looks at a running rotation.
+const rotationPoll = time.Second
+
+// rotationFlags returns the flags of a command that rotates a key.
+func rotationFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "force", Usage: "lock the laggards of the running rotation out"},
+		&cli.StringFlag{Name: "wait", Value: "2m", Usage: "how long to wait for the end: a `DURATION`"},
+		&cli.BoolFlag{Name: "no-wait", Usage: "begin the rotation, and do not wait"},
+		yesFlag(),
+	}
+}
+
+// rotationWait returns how long to wait for the end of a rotation; 0: not at all.
+func (c *call) rotationWait() (time.Duration, error) {
+	wait, err := time.ParseDuration(c.String("wait"))
+	if err != nil || wait <= 0 {
+		return 0, exit.Usagef("--wait: %q is not a duration", c.String("wait")).
+			Try("write a number and a unit, such as 5m")
+	}
+
+	if c.Bool("no-wait") {
+		return 0, nil
+	}
+
+	return wait, nil
+}
+
+// confirmLockOut names the laggards that would be locked out, and asks. command is the
+// one that locks out, and of what.
+func (c *call) confirmLockOut(
+	ctx context.Context, laggards []api.Laggard, command, of string,
+) ([]string, error) {
+	var names []string
+	for _, l := range laggards {
+		names = append(names, l.Name)
+		c.say("%s will be locked out: %s", l.Name, l.Reason)
+	}
+
+	switch {
+	case len(names) == 0:
+		return nil, nil // the manager has the reason to refuse
+	case c.Bool("yes"):
+		return names, nil
+	case !c.atTerminal():
+		return nil, exit.Usagef("%s locks out %s and needs a confirmation, which takes a terminal",
+			command, strings.Join(names, ", ")).
+			Try("to confirm it here: add --yes")
+	}
+
+	return names, c.confirm(ctx, "lock "+strings.Join(names, ", ")+" "+of)
+}
+
+// rotationSeen is the progress of a rotation.
+type rotationSeen struct {
+	phase            string
+	confirmed, known int
+}
+
+// awaitRotation waits for the end of a rotation, for a bounded time, and reports its
+// phases.
+func awaitRotation[S any](
+	ctx context.Context, c *call, state S, limit time.Duration,
+	get func(context.Context) (S, error), look func(S) rotationSeen,
+) (S, error) {
+	if limit == 0 {
+		return state, nil
+	}
+
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+
+	tick := time.NewTicker(rotationPoll)
+	defer tick.Stop()
+
+	for shown := ""; ; {
+		seen := look(state)
+		if seen.phase == "done" {
+			return state, nil
+		}
+
+		if seen.phase != shown {
+			shown = seen.phase
+			c.say("phase %s: %d of %d nodes have confirmed the new key", seen.phase, seen.confirmed, seen.known)
+		}
+
+		select {
+		case <-ctx.Done():
+			return state, context.Cause(ctx)
+		case <-within.Done():
+			return state, nil
+		case <-tick.C:
+		}
+
+		next, err := get(within)
+
+		switch {
+		case err == nil:
+			state = next
+		case ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded):
+			return state, nil
+		default:
+			return state, err
+		}
+	}
+}

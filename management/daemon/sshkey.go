@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+
+	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/sshkey"
+	"github.com/contiv/cluster/management/variable"
+)
+
+// openSSHKey makes the keeper of the manager's ssh key.
+func (d *Daemon) openSSHKey() {
+	// ssh finds keys in the home of the account, whatever HOME is.
+	home := os.Getenv("HOME")
+	if me, err := user.Current(); err == nil {
+		home = cmp.Or(me.HomeDir, home)
+	}
+
+	d.sshKey = sshkey.New(sshkey.Options{
+		State: d.store, Records: d.store, Hosts: &ansible.Prober{Dir: d.runner.temp},
+		Settings: d.settings.SSHKey, Switch: d.settings.UseSSHKey, Leads: d.member.Leads,
+		Dir: filepath.Join(d.file.DataDir, "ssh"), Home: home, Comment: cmp.Or("clusterm@"+d.node.Name(), "clusterm"),
+		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "ssh key"),
+	})
+}
+
+// startSSHKey goes on with a rotation of an earlier process.
+func (d *Daemon) startSSHKey(ctx context.Context) {
+	d.sshKey.Start(ctx)
+	d.onStop("rotation of the ssh key", func(context.Context) error { d.sshKey.Stop(); return nil })
+	d.sshKey.Kick()
+}
+
+// keyRotation returns what connections have to know of a rotation of the ssh key.
+func (d *Daemon) keyRotation() *variable.KeyRotation {
+	r, _ := d.store.SSHKeyRotation()
+
+	setting, path, former, ok := r.Former()
+	if !ok {
+		return nil
+	}
+
+	return &variable.KeyRotation{Setting: setting, KeyFile: path, Former: former}
+}
+
+// sshKeyWarning returns the warning about an unfinished rotation, or "".
+func (d *Daemon) sshKeyWarning() string {
+	if !d.sshKey.Rotation().Phase.Running() {
+		return ""
+	}
+
+	s := d.sshKey.Status()
+
+	switch {
+	case s.Problem != "":
+		return "the rotation of the ssh key is held up: " + s.Problem + "; see clusterctl ssh-key status"
+	case len(s.Laggards) == 0:
+		return ""
+	}
+
+	first := s.Laggards[0]
+
+	return fmt.Sprintf("the rotation of the ssh key waits for %s, such as %s (%s); until then the old key stays "+
+		"valid; see clusterctl ssh-key status", inventory.Count(len(s.Laggards), "node", "nodes"),
+		first.Name, inventory.Shorten(first.Reason, 200))
+}
+
+// explainSettings returns the settings of the explanations.
+func (d *Daemon) explainSettings() explain.Settings {
+	s := d.settings.Explain()
+	s.KeyLaggard = d.sshKey.Why
+
+	return s
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sshkey rotates the ssh key with which the manager logs in to nodes.
+//
+// The public half of the new key is put beside the old one on every node, and counts
+// only after a login with the new key alone. Then the manager uses the new key, offers
+// the old one after it, and takes the old one away from the nodes that have confirmed,
+// each by itself. The old private key is removed after the last one.
+//
+// A rotation is an operation of its own, and no job: a job holds its nodes and has a
+// deadline, and a rotation waits for weeks for a node that is away while other jobs run.
+// Its record is in the store, written after each step and read before it, and each step
+// may be repeated, so that a rotation goes on after a crash at any point. The leader
+// carries it out. The record has no private key: those stay in their files.
+package sshkey
+
+import (
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/management/rotation"
+)
+
+// Phase is the position of a rotation.
+type Phase string
+
+// The phases of a rotation, in order.
+const (
+	PhaseNone    Phase = ""        // there was none yet
+	PhaseInstall Phase = "install" // the nodes accept both keys, and the manager uses the old one
+	PhaseUse     Phase = "use"     // the manager begins to use the new one
+	PhaseRemove  Phase = "remove"  // the nodes that have confirmed no longer accept the old one
+	PhaseDone    Phase = "done"
+)
+
+// Running reports whether a rotation is to go on.
+func (p Phase) Running() bool { return p == PhaseInstall || p == PhaseUse || p == PhaseRemove }
+
+// Key is an ssh key of the manager.
+type Key struct {
+	Path   string // of the private half, on the host of the manager
+	Public string // in the form of configuration.Host.HostKeys
+	// Generated keys were made by a rotation, and are the manager's to remove.
+	Generated bool
+	// Setting is the value of ssh.key_file under which the key is used, and RunTime
+	// whether it was set at run time. Without a value, ssh finds the key by itself.
+	Setting string
+	RunTime bool
+}
+
+// Rotation is the record of the newest rotation.
+type Rotation struct {
+	Number   int // counts the rotations
+	Phase    Phase
+	New, Old Key
+	// Reverts marks a rotation that takes a cancelled one back.
+	Reverts bool
+	Actor   string
+	Started time.Time
+	Ended   time.Time // zero: not yet
+
+	// Confirmed nodes accept the new key, and Removed ones no longer the old one. Both
+	// are sorted.
+	Confirmed []string
+	Removed   []string
+	// LockedOut nodes are not waited for: an operator gave them up.
+	LockedOut []string
+}
+
+// has reports whether a sorted list contains a name.
+func has(names []string, name string) bool {
+	_, found := slices.BinarySearch(names, name)
+	return found
+}
+
+// with returns the sorted list with more names.
+func with(names, more []string) []string {
+	all := slices.Concat(names, more)
+	slices.Sort(all)
+
+	return slices.Compact(all)
+}
+
+// Former returns the key that is offered after the one in use, and the setting and the
+// path of that one. ok is false if one key suffices.
+func (r Rotation) Former() (setting, path, former string, ok bool) {
+	if r.Phase != PhaseUse && r.Phase != PhaseRemove {
+		return "", "", "", false
+	}
+
+	return r.New.Setting, r.New.Path, r.Old.Path, true
+}
+
+// Status is the state of the manager's ssh key.
+type Status struct {
+	Rotation
+
+	Problem  string // why the last round could not go on; empty: it could
+	Known    int    // nodes that use the key
+	Laggards []rotation.Laggard
+	OwnKeys  []string // nodes with a key of their own, which stays
+}

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sshkey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/state"
+)
+
+const (
+	// roundTime bounds one round.
+	roundTime = 3 * time.Minute
+
+	// batch is the number of nodes between two writes of the record, and visits of these
+	// are at once.
+	batch  = 128
+	visits = 32
+
+	// A node on which an attempt failed is tried again after retryFirst, and later after
+	// up to retryMost; at once when its state changes.
+	retryFirst = 10 * time.Second
+	retryMost  = 5 * time.Minute
+)
+
+// Round carries the running rotation on, as far as the nodes let it. It may be repeated,
+// and interrupted at any point.
+func (k *Keeper) Round(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, roundTime)
+	defer cancel()
+
+	for {
+		r := k.Rotation()
+		if !r.Phase.Running() {
+			return nil
+		}
+
+		goesOn, err := k.step(ctx, r)
+		k.note(r, err)
+
+		if err != nil || !goesOn || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// note remembers why the rotation cannot go on.
+func (k *Keeper) note(r Rotation, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	k.forget(r)
+
+	if k.problem = ""; err != nil {
+		k.problem = err.Error()
+	}
+}
+
+// forget drops what belongs to an earlier rotation. The caller holds the lock.
+func (k *Keeper) forget(r Rotation) {
+	if k.number != r.Number {
+		k.number, k.problem, k.attempts = r.Number, "", map[string]attempt{}
+	}
+}
+
+// step carries out a part of the phase. goesOn reports whether another step is due at
+// once.
+func (k *Keeper) step(ctx context.Context, r Rotation) (goesOn bool, err error) {
+	settings := k.Settings()
+
+	if r.Phase == PhaseUse {
+		return true, k.use(ctx, r, settings)
+	}
+
+	// Without the new key, the removal of the old one would be an end of all access.
+	if r.Phase == PhaseRemove && settings.KeyFile != r.New.Setting {
+		return false, errChanged(settings.KeyFile, r.New)
+	}
+
+	known, _ := k.nodes(k.State.View())
+	due, left := k.due(r, known)
+
+	if len(due) > 0 {
+		err := k.visit(ctx, r, due)
+		return true, err
+	}
+
+	confirmed := slices.ContainsFunc(known, func(n *inventory.Node) bool { return has(r.Confirmed, n.Name) })
+
+	switch {
+	// A laggard does not hold the others up. If no node at all has confirmed, there is
+	// another cause.
+	case r.Phase == PhaseInstall && (confirmed || left == 0):
+		return true, k.advance(ctx, r, PhaseUse)
+	case r.Phase == PhaseRemove && left == 0:
+		return false, k.finish(ctx, r)
+	}
+
+	return false, nil
+}
+
+func errChanged(setting string, key Key) error {
+	changed := inventory.Errorf(inventory.KindPrecondition,
+		"ssh.key_file was changed to %q during the rotation to %q", setting, key.Setting)
+	if key.RunTime {
+		return changed.Do("set it back").With(inventory.SetSetting("ssh.key_file", key.Setting))
+	}
+
+	return changed.Do("set it back").With(inventory.UnsetSetting("ssh.key_file"))
+}
+
+// use makes the manager use the new key.
+func (k *Keeper) use(ctx context.Context, r Rotation, settings Settings) error {
+	switch settings.KeyFile {
+	case r.New.Setting: // a repetition, or a cancelled rotation that never got here
+	case r.Old.Setting:
+		if err := k.Switch(ctx, r.New); err != nil {
+			return fmt.Errorf("ssh.key_file cannot be set: %w", err)
+		}
+	default:
+		return errChanged(settings.KeyFile, r.New)
+	}
+
+	return k.advance(ctx, r, PhaseRemove)
+}
+
+// finish removes the old key from the host of the manager.
+func (k *Keeper) finish(ctx context.Context, r Rotation) error {
+	if r.Old.Generated {
+		if err := remove(r.Old.Path); err != nil {
+			return fmt.Errorf("the old ssh key cannot be removed: %w", err)
+		}
+	}
+
+	return k.advance(ctx, r, PhaseDone)
+}
+
+// advance stores the next phase.
+func (k *Keeper) advance(ctx context.Context, r Rotation, next Phase) error {
+	k.Logger.WithFields(logrus.Fields{"phase": next, "key": configuration.Fingerprint(r.New.Public)}).
+		Info("the rotation of the ssh key goes on")
+
+	record := access.Record{
+		Action: "ssh-key." + string(next), Reason: "rotation begun by " + r.Actor, Targets: r.LockedOut,
+	}
+
+	return access.Audited(ctx, k.Audit, access.Caller{Principal: access.Manager}, record,
+		func(*access.Record) error {
+			return k.progress(ctx, r, func(now *Rotation) {
+				if now.Phase = next; next == PhaseDone {
+					now.Ended = k.Now()
+				}
+			})
+		})
+}
+
+// progress changes the record, unless another rotation or phase has begun.
+func (k *Keeper) progress(ctx context.Context, r Rotation, apply func(*Rotation)) error {
+	return k.change(ctx, func(now *Rotation) error {
+		if now.Number == r.Number && now.Phase == r.Phase {
+			apply(now)
+		}
+
+		return nil
+	})
+}
+
+// due returns a batch of the nodes to visit now, those whose last attempt is longest ago
+// first, and the number of all that are left.
+func (k *Keeper) due(r Rotation, known []*inventory.Node) (due []*inventory.Node, left int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	k.forget(r)
+
+	now := k.Now()
+
+	for _, n := range known {
+		if r.isDone(n.Name) {
+			continue
+		}
+
+		left++
+
+		if last, tried := k.attempts[n.Name]; !tried || last.due(now, n.State) {
+			due = append(due, n)
+		}
+	}
+
+	slices.SortStableFunc(due, func(a, b *inventory.Node) int {
+		return k.attempts[a.Name].at.Compare(k.attempts[b.Name].at)
+	})
+
+	return due[:min(len(due), batch)], left
+}
+
+// due reports whether a node is to be tried again.
+func (a attempt) due(now time.Time, state inventory.State) bool {
+	delay := retryMost
+	if a.failures < 6 {
+		delay = min(retryFirst<<a.failures, retryMost)
+	}
+
+	return a.why == "" || a.state != state || !now.Before(a.at.Add(delay))
+}
+
+// visit carries the rotation on on the nodes, and records those that it succeeded on.
+func (k *Keeper) visit(ctx context.Context, r Rotation, due []*inventory.Node) error {
+	results := make([]result, len(due))
+	turns := make(chan struct{}, visits)
+
+	var visiting sync.WaitGroup
+	for i, n := range due {
+		visiting.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+
+			results[i] = k.visitNode(ctx, r, n)
+		})
+	}
+
+	visiting.Wait()
+
+	// What was interrupted is no fault of the node.
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+
+	var confirmed, removed []string
+
+	k.mu.Lock()
+
+	for i, n := range due {
+		now, last := attempt{at: k.Now(), state: n.State}, k.attempts[n.Name]
+		if err := results[i].err; err != nil {
+			now.why = err.Error()
+			if !results[i].held {
+				now.failures = last.failures + 1
+			}
+		}
+
+		k.attempts[n.Name] = now
+
+		if results[i].confirmed {
+			confirmed = append(confirmed, n.Name)
+		}
+
+		if results[i].removed {
+			removed = append(removed, n.Name)
+		}
+	}
+
+	k.mu.Unlock()
+
+	if len(confirmed)+len(removed) == 0 {
+		return nil
+	}
+
+	return k.progress(ctx, r, func(now *Rotation) {
+		now.Confirmed, now.Removed = with(now.Confirmed, confirmed), with(now.Removed, removed)
+	})
+}
+
+// result is that of one visit.
+type result struct {
+	confirmed bool // the node accepts the new key
+	removed   bool // and no longer the old one
+	held      bool // a job holds the node
+	err       error
+}
+
+// visitNode carries the rotation on on one node.
+func (k *Keeper) visitNode(ctx context.Context, r Rotation, n *inventory.Node) (done result) {
+	v := k.State.View()
+
+	if j := holdersOf(v).of(n); j != "" {
+		done.held, done.err = true, fmt.Errorf("job %s holds it", j)
+		return done
+	}
+
+	h, err := k.host(v, n)
+	if err != nil {
+		done.err = err
+		return done
+	}
+
+	if !has(r.Confirmed, n.Name) {
+		if done.err = k.confirm(ctx, r, h); done.err != nil {
+			return done
+		}
+
+		done.confirmed = true
+	}
+
+	if r.Phase == PhaseRemove {
+		done.err = k.revoke(ctx, r, h)
+		done.removed = done.err == nil
+	}
+
+	return done
+}
+
+// host returns the host of a node, without a key.
+func (k *Keeper) host(v *state.View, n *inventory.Node) (configuration.Host, error) {
+	settings := k.Settings()
+	h := configuration.Host{
+		Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Role: configuration.RoleTarget,
+		Connection: settings.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys, HostCAs: settings.HostCAs,
+	}
+
+	// Another machine could confirm in the place of the node.
+	if len(h.HostKeys)+len(h.HostCAs) == 0 {
+		return h, errors.New("its ssh host key is not recorded, so another machine could answer for it")
+	}
+
+	return h, configuration.CheckHosts([]configuration.Host{h})
+}
+
+// keyed returns the host with the key, and the one that is offered after it.
+func keyed(h configuration.Host, key, former string) configuration.Host {
+	h.Connection.KeyFile, h.Connection.FormerKeyFile = key, former
+	return h
+}
+
+// probe tries a login with one key alone.
+func (k *Keeper) probe(ctx context.Context, h configuration.Host, key Key) configuration.Reach {
+	return k.Hosts.Probe(ctx, []configuration.Host{keyed(h, key.Path, "")})[0]
+}
+
+// confirm makes a host accept the new key beside the old one, and returns nil after a
+// login with the new one alone.
+func (k *Keeper) confirm(ctx context.Context, r Rotation, h configuration.Host) error {
+	reach := k.probe(ctx, h, r.New)
+	if reach.OK() {
+		return nil
+	}
+
+	if !configuration.AboutAccess(reach.Reason()) {
+		return errors.New(reach.Reason())
+	}
+
+	err := k.Hosts.EditAuthorizedKeys(ctx, keyed(h, r.New.Path, r.Old.Path), func(file []byte) ([]byte, error) {
+		return configuration.AuthorizeKey(file, r.New.Public, r.Old.Public, k.Comment)
+	})
+	if err != nil {
+		return err
+	}
+
+	if reach = k.probe(ctx, h, r.New); !reach.OK() {
+		return fmt.Errorf("the new key was put on it, and does not log in: %s", reach.Reason())
+	}
+
+	return nil
+}
+
+// revoke takes the old key away from a host, by a login with the new one alone, and
+// returns nil after a login with the old one was denied.
+func (k *Keeper) revoke(ctx context.Context, r Rotation, h configuration.Host) error {
+	edit := func() error {
+		return k.Hosts.EditAuthorizedKeys(ctx, keyed(h, r.New.Path, ""), func(file []byte) ([]byte, error) {
+			return configuration.RevokeKey(file, r.Old.Public), nil
+		})
+	}
+
+	err := edit()
+	if err != nil && configuration.AboutAccess(err.Error()) {
+		// It has lost the new key, as after a new installation.
+		if err = k.confirm(ctx, r, h); err == nil {
+			err = edit()
+		}
+	}
+
+	if err != nil {
+		return err
+	}
+
+	if reach := k.probe(ctx, h, r.New); !reach.OK() {
+		return fmt.Errorf("the new key does not log in: %s", reach.Reason())
+	}
+
+	switch reach := k.probe(ctx, h, r.Old); {
+	case reach.OK():
+		return errors.New("it still accepts the old key, which another file or command than its authorized_keys lets in")
+	case !configuration.AboutAccess(reach.Reason()):
+		return errors.New(reach.Reason())
+	}
+
+	return nil
+}
