@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/monitor/serf"
 	"github.com/contiv/cluster/monitor/serf/serftest"
 )
@@ -188,5 +189,24 @@ func TestOpenGossipKey(t *testing.T) {
 	isWarning := func(e *logrus.Entry) bool { return strings.Contains(e.Message, key+" is readable by other users") }
 	if !slices.ContainsFunc(entries.AllEntries(), isWarning) {
 		t.Error("no warning about a readable key")
+	}
+}
+
+// TestKeysOfExistingAgent: hosts get the key that the gossip has now, even if the key
+// file of an existing agent still has that of several rotations ago.
+func TestKeysOfExistingAgent(t *testing.T) {
+	t.Parallel()
+
+	first, second, third, set := serf.GenerateKey(), serf.GenerateKey(), serf.GenerateKey(), serf.GenerateKey()
+	r := gossipkey.Rotation{
+		Phase: gossipkey.PhaseDone, New: third, Old: []string{second},
+		Replaced: []string{gossipkey.Fingerprint(first), gossipkey.Fingerprint(second)},
+	}
+
+	for file, want := range map[string]string{first: third, second: third, third: third, set: set} {
+		g := gossip{key: file, rotation: func() gossipkey.Rotation { return r }}
+		if got := g.keys(); got != want {
+			t.Errorf("with the key file %s, a host gets %s, want %s", file, got, want)
+		}
 	}
 }

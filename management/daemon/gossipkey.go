@@ -8,7 +8,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/contiv/cluster/configuration"
@@ -84,7 +83,7 @@ func (g *gossip) keys() string {
 	// The key file of an existing agent does not follow a rotation.
 	if g.rotation != nil {
 		r := g.rotation()
-		if first, _, _ := strings.Cut(g.key, "\n"); slices.Contains(r.Old, first) {
+		if first, _, _ := strings.Cut(g.key, "\n"); r.Supersedes(first) {
 			return strings.Join(r.Keys(), "\n")
 		}
 	}

@@ -130,7 +130,7 @@ func (k *Keeper) Status() Status {
 	}
 
 	// The keys themselves stay here.
-	s.New, s.Old = "", nil
+	s.New, s.Old, s.Replaced = "", nil, nil
 
 	return s
 }
@@ -194,6 +194,7 @@ func (k *Keeper) begin(ctx context.Context, actor string) error {
 
 		*r = Rotation{
 			Phase: PhaseInstall, New: k.Generate(), Old: old, Actor: actor, Started: time.Now(),
+			Replaced:  replace(r.Replaced, old),
 			Confirmed: map[string]time.Time{}, Removed: map[string]time.Time{},
 		}
 

@@ -136,7 +136,7 @@ func (s *site) checkRemoval() {
 	}
 
 	for name, h := range s.hosts {
-		if !slices.Contains(h.keys, newKey) && !slices.Contains(r.LockedOut, name) {
+		if !slices.Contains(h.keys, r.New) && !slices.Contains(r.LockedOut, name) {
 			s.t.Errorf("the old key is removed, and %s has only %v", name, h.keys)
 		}
 	}
@@ -533,5 +533,44 @@ func TestKeysWhileRotating(t *testing.T) {
 		if got := strings.Join(r.Keys(), " "); got != want {
 			t.Errorf("%s: %s, want %s", phase, got, want)
 		}
+	}
+}
+
+// TestSupersedes: a key file that still has the first key is recognized after several
+// rotations, and by the next process.
+func TestSupersedes(t *testing.T) {
+	t.Parallel()
+
+	s := newSite(t)
+
+	made := []string{oldKey}
+
+	for range 3 {
+		k := s.boot()
+		k.Generate = func() string { return newKey + strings.Repeat("x", len(made)) }
+
+		if _, err := s.rotate(k, Request{}); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := k.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		made = append(made, k.Rotation().New)
+
+		for i, key := range made {
+			if got, want := k.Rotation().Supersedes(key), i < len(made)-1; got != want {
+				t.Errorf("after %d rotations, key %d is superseded: %t", len(made)-1, i, got)
+			}
+		}
+	}
+
+	if strings.Contains(string(s.saved), `"`+oldKey+`"`) {
+		t.Error("the record has a key that was replaced long ago")
+	}
+
+	if r := s.boot().Rotation(); !r.Supersedes(oldKey) || len(replace(r.Replaced, make([]string, 2*maxReplaced))) != maxReplaced {
+		t.Errorf("the next process has %v", r.Replaced)
 	}
 }

@@ -48,6 +48,9 @@ type Rotation struct {
 	// Confirmed nodes accept the new key, and Removed ones no longer the old one.
 	Confirmed map[string]time.Time `json:"confirmed"`
 	Removed   map[string]time.Time `json:"removed"`
+	// Replaced are the fingerprints of the keys that this and earlier rotations replace,
+	// the newest last.
+	Replaced []string `json:"replaced,omitempty"`
 	// LockedOut nodes are not waited for: an operator gave them up.
 	LockedOut []string `json:"locked_out,omitempty"`
 	// Laggards are what the rotation waits for, as of the last round.
@@ -60,6 +63,22 @@ func Fingerprint(key string) string {
 	sum := sha256.Sum256([]byte(strings.TrimSpace(key)))
 	return "sha256:" + hex.EncodeToString(sum[:8])
 }
+
+// maxReplaced bounds the replaced keys that a record remembers.
+const maxReplaced = 256
+
+// replace returns the fingerprints of the replaced keys with those of more keys.
+func replace(replaced, keys []string) []string {
+	all := slices.Clone(replaced)
+	for _, key := range keys {
+		all = append(all, Fingerprint(key))
+	}
+
+	return all[max(0, len(all)-maxReplaced):]
+}
+
+// Supersedes reports whether a rotation has replaced a key, or is about to.
+func (r Rotation) Supersedes(key string) bool { return slices.Contains(r.Replaced, Fingerprint(key)) }
 
 // Keys returns the keys for a member that joins now, the one that encrypts first.
 func (r Rotation) Keys() []string {
@@ -78,6 +97,7 @@ func (r Rotation) Keys() []string {
 
 func (r Rotation) clone() Rotation {
 	r.Old, r.LockedOut, r.Laggards = slices.Clone(r.Old), slices.Clone(r.LockedOut), slices.Clone(r.Laggards)
+	r.Replaced = slices.Clone(r.Replaced)
 	r.Confirmed, r.Removed = maps.Clone(r.Confirmed), maps.Clone(r.Removed)
 
 	return r
