@@ -286,7 +286,7 @@ func (k *Keeper) Cancel(ctx context.Context, c access.Caller) (Status, error) {
 		switch {
 		case !now.Phase.Running():
 			return inventory.Errorf(inventory.KindRefused, "no rotation of the ssh key is running").
-				Do("rotate once more to replace the key").With(inventory.ShowSSHKey())
+				Do("to replace the key, rotate it").With(inventory.ShowSSHKey())
 		case now.Reverts:
 			return inventory.Errorf(inventory.KindRefused, "the rotation of the ssh key is being taken back already").
 				Do("follow it").With(inventory.ShowSSHKey())
@@ -352,24 +352,27 @@ func (k *Keeper) begin(now *Rotation, to, actor string) error {
 			With(inventory.ShowSSHKey(), inventory.CancelSSHKey())
 	}
 
+	next := Rotation{
+		Number: now.Number + 1, Phase: PhaseInstall, Actor: actor, Started: k.Now(),
+		New: Key{Path: to, Setting: to, RunTime: true},
+	}
+
+	var err error
+	if to != "" {
+		if next.New.Public, err = readKey(to); err != nil {
+			return err
+		}
+	}
+
 	old, err := k.current(*now)
 	if err != nil {
 		return err
 	}
 
-	next := Rotation{
-		Number: now.Number + 1, Phase: PhaseInstall, Old: old, Actor: actor, Started: k.Now(),
-		New: Key{Path: to, Setting: to, RunTime: true},
-	}
-
-	if to != "" {
-		next.New.Public, err = readKey(to)
-	} else {
-		err = k.generate(&next, now.New.Path, now.Old.Path, old.Path)
-	}
-
-	if err != nil {
-		return err
+	if next.Old = old; to == "" {
+		if err := k.generate(&next, now.New.Path, now.Old.Path, old.Path); err != nil {
+			return err
+		}
 	}
 
 	if next.New.Public == old.Public {
