@@ -29,6 +29,8 @@ type Node struct {
 	// Applied is the id of the job that configured the node; empty if nothing is
 	// applied, or if a failure left that unknown.
 	Applied string
+	// Configured is what that job applied; nil if that is unknown, or was not recorded.
+	Configured *Configured
 	// Playbooks are the digests of the playbooks that configured the node, by each
 	// group that it carries. A group without an entry was configured before there
 	// was a record of it.
@@ -139,6 +141,8 @@ func (n Node) Clone() Node {
 	n.Playbooks = maps.Clone(n.Playbooks)
 	n.Seen = maps.Clone(n.Seen)
 
+	n.Configured = n.Configured.Clone()
+
 	if n.Verification != nil {
 		v := *n.Verification
 		n.Verification = &v
@@ -239,11 +243,12 @@ func (n Node) Unreserved() Node {
 
 // Outcome is the result of a verb for one node.
 type Outcome struct {
-	Status    Status
-	Group     string
-	Applied   string
-	Playbooks map[string]string
-	Residue   []string
+	Status     Status
+	Group      string
+	Applied    string
+	Configured *Configured // what the job applied; nil: nothing
+	Playbooks  map[string]string
+	Residue    []string
 	// AsBefore: the job has left the node as it was. All other fields are those of the job alone.
 	AsBefore bool
 	// Untouched: no task of the job may have changed the host.
@@ -263,6 +268,8 @@ func (n Node) Release(o Outcome, t Trigger) (Node, HistoryEntry) {
 		m.PrevStatus, m.Status = n.Status, o.Status
 		m.Group, m.Applied, m.Playbooks, m.Residue, m.LastError = o.Group, o.Applied, o.Playbooks, o.Residue, o.Error
 	}
+
+	m.Configured = n.configuredAfter(o, m.Applied)
 
 	switch {
 	case o.Verdict != nil:

@@ -276,6 +276,7 @@ func TestClone(t *testing.T) {
 	n.Labels = map[string]string{"l": "v"}
 	n.Playbooks = map[string]string{"g": "d"}
 	n.Verification = &Verdict{Result: Clean}
+	n.Configured = &Configured{Extra: []string{"e"}}
 
 	want, err := json.Marshal(n)
 	if err != nil {
@@ -287,6 +288,7 @@ func TestClone(t *testing.T) {
 	m.Before.Residue[0], m.Before.Status = "x", "x"
 	m.Labels["l"], m.Playbooks["g"], m.Seen["gossip"] = "x", "x", false
 	m.Verification.Result = Drifted
+	m.Configured.Extra[0], m.Configured.Group = "x", "x"
 
 	if got, _ := json.Marshal(n); string(got) != string(want) {
 		t.Errorf("changing the copy changed the original to %s", got)
@@ -300,8 +302,8 @@ func TestClone(t *testing.T) {
 		}
 	}
 
-	if references != 8 {
-		t.Errorf("Node has %d reference fields, want 8: add the new one to Clone and to this test", references)
+	if references != 9 {
+		t.Errorf("Node has %d reference fields, want 9: add the new one to Clone and to this test", references)
 	}
 }
 

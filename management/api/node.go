@@ -29,6 +29,9 @@ type Node struct {
 	// Applied is the id of the job that configured the node; empty if it is
 	// unknown or the node carries no configuration.
 	Applied string `json:"applied,omitempty"`
+	// Configured is what that job applied; absent if that is unknown, or was not
+	// recorded.
+	Configured *Configured `json:"configured,omitempty"`
 	// Playbooks are the digests of the playbooks that configured the node, by group.
 	// They clean the node, too.
 	Playbooks map[string]string `json:"playbooks,omitempty"`
@@ -64,6 +67,27 @@ type Node struct {
 	Connection *Connection `json:"connection,omitempty"`
 	// Revision is the store's revision of the record.
 	Revision int64 `json:"revision"`
+}
+
+// Configuration identifies what a node is, or would be, configured with. An absent
+// field is not known, or does not apply.
+type Configuration struct {
+	Playbooks string `json:"playbooks,omitempty"` // the digest of the playbooks
+	Commit    string `json:"commit,omitempty"`    // of their git repository
+	Group     string `json:"group,omitempty"`
+	// Variables is a keyed hash of the merged variables, secrets included.
+	Variables string `json:"variables,omitempty"`
+	Image     string `json:"image,omitempty"` // of the operating system
+}
+
+// Configured is the configuration that a verb has applied to a node.
+type Configured struct {
+	Configuration
+
+	Time time.Time `json:"time"`
+	// ExtraVars are names of variables that only the request of that verb had set, at
+	// most 16.
+	ExtraVars []string `json:"extra_vars,omitempty"`
 }
 
 // Verdict is the result of a verification of a node.

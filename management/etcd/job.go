@@ -121,16 +121,17 @@ type hostResultRecord struct {
 
 // outcomeRecord is the result of the job for one node.
 type outcomeRecord struct {
-	Status    inventory.Status  `json:"status"`
-	Group     string            `json:"group,omitempty"`
-	Applied   string            `json:"applied,omitempty"`
-	Playbooks map[string]string `json:"playbooks,omitempty"`
-	Residue   []string          `json:"residue,omitempty"`
-	AsBefore  bool              `json:"as_before,omitempty"`
-	Untouched bool              `json:"untouched,omitempty"`
-	Verdict   *verdictRecord    `json:"verdict,omitempty"`
-	Error     string            `json:"error,omitempty"`
-	Reason    string            `json:"reason,omitempty"`
+	Status     inventory.Status  `json:"status"`
+	Group      string            `json:"group,omitempty"`
+	Applied    string            `json:"applied,omitempty"`
+	Configured *configuredRecord `json:"configured,omitempty"`
+	Playbooks  map[string]string `json:"playbooks,omitempty"`
+	Residue    []string          `json:"residue,omitempty"`
+	AsBefore   bool              `json:"as_before,omitempty"`
+	Untouched  bool              `json:"untouched,omitempty"`
+	Verdict    *verdictRecord    `json:"verdict,omitempty"`
+	Error      string            `json:"error,omitempty"`
+	Reason     string            `json:"reason,omitempty"`
 }
 
 func newTargetRecord(t job.Target) targetRecord             { return targetRecord(t) }
@@ -140,31 +141,33 @@ func (r hostResultRecord) hostResult() job.HostResult       { return job.HostRes
 
 func newOutcomeRecord(o inventory.Outcome) outcomeRecord {
 	return outcomeRecord{
-		Status:    o.Status,
-		Group:     o.Group,
-		Applied:   o.Applied,
-		Playbooks: o.Playbooks,
-		Residue:   o.Residue,
-		AsBefore:  o.AsBefore,
-		Untouched: o.Untouched,
-		Verdict:   (*verdictRecord)(o.Verdict),
-		Error:     o.Error,
-		Reason:    o.Reason,
+		Status:     o.Status,
+		Group:      o.Group,
+		Applied:    o.Applied,
+		Configured: newConfiguredRecord(o.Configured),
+		Playbooks:  o.Playbooks,
+		Residue:    o.Residue,
+		AsBefore:   o.AsBefore,
+		Untouched:  o.Untouched,
+		Verdict:    (*verdictRecord)(o.Verdict),
+		Error:      o.Error,
+		Reason:     o.Reason,
 	}
 }
 
 func (r outcomeRecord) outcome() inventory.Outcome {
 	return inventory.Outcome{
-		Status:    r.Status,
-		Group:     r.Group,
-		Applied:   r.Applied,
-		Playbooks: r.Playbooks,
-		Residue:   r.Residue,
-		AsBefore:  r.AsBefore,
-		Untouched: r.Untouched,
-		Verdict:   (*inventory.Verdict)(r.Verdict),
-		Error:     r.Error,
-		Reason:    r.Reason,
+		Status:     r.Status,
+		Group:      r.Group,
+		Applied:    r.Applied,
+		Configured: r.Configured.configured(),
+		Playbooks:  r.Playbooks,
+		Residue:    r.Residue,
+		AsBefore:   r.AsBefore,
+		Untouched:  r.Untouched,
+		Verdict:    (*inventory.Verdict)(r.Verdict),
+		Error:      r.Error,
+		Reason:     r.Reason,
 	}
 }
 

@@ -31,6 +31,7 @@ type nodeRecord struct {
 	Group        string            `json:"group,omitempty"`
 	Residue      []string          `json:"residue,omitempty"`
 	Applied      string            `json:"applied,omitempty"`
+	Configured   *configuredRecord `json:"configured,omitempty"`
 	Playbooks    map[string]string `json:"playbooks,omitempty"`
 	LastError    string            `json:"last_error,omitempty"`
 	Verification *verdictRecord    `json:"verification,omitempty"`
@@ -58,6 +59,41 @@ type verdictRecord struct {
 	Reason      string                  `json:"reason,omitempty"`
 }
 
+// configuredRecord is the configuration that a job applied to a node.
+type configuredRecord struct {
+	Playbooks string    `json:"playbooks,omitempty"`
+	Commit    string    `json:"commit,omitempty"`
+	Group     string    `json:"group,omitempty"`
+	Variables string    `json:"variables,omitempty"`
+	Image     string    `json:"image,omitempty"`
+	Time      time.Time `json:"time"`
+	Extra     []string  `json:"extra,omitempty"`
+}
+
+func newConfiguredRecord(c *inventory.Configured) *configuredRecord {
+	if c == nil {
+		return nil
+	}
+
+	return &configuredRecord{
+		Playbooks: c.Playbooks, Commit: c.Commit, Group: c.Group, Variables: c.Variables, Image: c.Image,
+		Time: c.Time, Extra: c.Extra,
+	}
+}
+
+func (r *configuredRecord) configured() *inventory.Configured {
+	if r == nil {
+		return nil
+	}
+
+	return &inventory.Configured{
+		Configuration: inventory.Configuration{
+			Playbooks: r.Playbooks, Commit: r.Commit, Group: r.Group, Variables: r.Variables, Image: r.Image,
+		},
+		Time: r.Time, Extra: r.Extra,
+	}
+}
+
 // beforeRecord holds the fields of a node that its reservation replaced.
 type beforeRecord struct {
 	Status     inventory.Status `json:"status"`
@@ -82,6 +118,7 @@ func newNodeRecord(n inventory.Node) nodeRecord {
 		Group:        n.Group,
 		Residue:      n.Residue,
 		Applied:      n.Applied,
+		Configured:   newConfiguredRecord(n.Configured),
 		Playbooks:    n.Playbooks,
 		LastError:    n.LastError,
 		Verification: (*verdictRecord)(n.Verification),
@@ -113,6 +150,7 @@ func (r *nodeRecord) node(revision int64) *inventory.Node {
 		Group:         r.Group,
 		Residue:       r.Residue,
 		Applied:       r.Applied,
+		Configured:    r.Configured.configured(),
 		Playbooks:     r.Playbooks,
 		LastError:     r.LastError,
 		Verification:  (*inventory.Verdict)(r.Verification),

@@ -40,10 +40,12 @@ var conversions = []conversion{
 		domain: inventory.Node{},
 		wire:   func(n any) any { return nodeWith(n.(inventory.Node), nil) },
 		internal: map[string]string{
-			"Before": "a type of its own: see the next row",
+			"Before":     "a type of its own: see the next row",
+			"Configured": "a type of its own: TestConfigured",
 		},
 		added: map[string]string{
 			"Before":     "a type of its own: see the next row",
+			"Configured": "a type of its own: TestConfigured",
 			"Connection": "a record of its own",
 			"AddrRivals": "other records of the view: TestAddrRivals",
 		},
@@ -397,4 +399,26 @@ func equalOnWire(t *testing.T, domain, wire reflect.Value) bool {
 	}
 
 	return texts[0] == texts[1]
+}
+
+// TestConfigured converts what was applied to a node.
+func TestConfigured(t *testing.T) {
+	t.Parallel()
+
+	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	encoded, err := json.Marshal(configuredOf(&inventory.Configured{
+		Configuration: inventory.Configuration{
+			Playbooks: "p", Commit: "c", Group: "g", Variables: "v", Image: "i",
+		},
+		Time: at, Extra: []string{"e"},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want := `{"playbooks":"p","commit":"c","group":"g","variables":"v","image":"i",` +
+		`"time":"2026-01-02T12:00:00Z","extra_vars":["e"]}`
+	if string(encoded) != want || configuredOf(nil) != nil {
+		t.Errorf("got  %s\nwant %s", encoded, want)
+	}
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"slices"
+	"time"
+)
+
+// Configuration identifies what a node is, or would be, configured with. An empty
+// field is not known, or does not apply.
+type Configuration struct {
+	Playbooks string // the digest of the playbooks
+	Commit    string // the commit of their git repository; empty: a folder
+	Group     string // the host group
+	// Variables is a keyed hash of the merged variables, secrets included. Equal
+	// variables have equal hashes; nobody can read a value from one.
+	Variables string
+	Image     string // of the operating system
+}
+
+// Configured is the configuration that a verb has applied to a node.
+type Configured struct {
+	Configuration
+
+	Time time.Time
+	// Extra are names of variables that only the request of the verb had set, sorted,
+	// at most MaxExtraNames. Configuration.Variables covers their values.
+	Extra []string
+}
+
+// MaxExtraNames bounds Configured.Extra.
+const MaxExtraNames = 16
+
+// Part is one part of a Configuration.
+type Part string
+
+// The parts of a Configuration.
+const (
+	PartPlaybooks Part = "playbooks"
+	PartGroup     Part = "group"
+	PartVariables Part = "variables"
+	PartImage     Part = "image"
+)
+
+// Parts lists every part with its meaning.
+var Parts = []struct {
+	Part    Part
+	Meaning string
+}{
+	{PartPlaybooks, "the playbooks, by their content"},
+	{PartGroup, "the host group"},
+	{PartVariables, "the merged variables, secrets included"},
+	{PartImage, "the image of the operating system"},
+}
+
+// Differs returns the parts in which both configurations are known and differ. A
+// commit with the same playbooks is no difference.
+func (c Configuration) Differs(from Configuration) []Part {
+	playbooks, other := c.Playbooks, from.Playbooks
+	if playbooks == "" || other == "" {
+		playbooks, other = c.Commit, from.Commit
+	}
+
+	var parts []Part
+	for _, pair := range []struct {
+		part    Part
+		one, to string
+	}{
+		{PartPlaybooks, playbooks, other},
+		{PartGroup, c.Group, from.Group},
+		{PartVariables, c.Variables, from.Variables},
+		{PartImage, c.Image, from.Image},
+	} {
+		if pair.one != "" && pair.to != "" && pair.one != pair.to {
+			parts = append(parts, pair.part)
+		}
+	}
+
+	return parts
+}
+
+// Clone returns a deep copy, or nil for nil.
+func (c *Configured) Clone() *Configured {
+	if c == nil {
+		return nil
+	}
+
+	m := *c
+	m.Extra = slices.Clone(c.Extra)
+
+	return &m
+}
+
+// configuredAfter returns the configuration on the node after a verb with the
+// outcome. It is known as long as the job that applied it is.
+func (n Node) configuredAfter(o Outcome, applied string) *Configured {
+	switch {
+	case o.Configured != nil:
+		return o.Configured.Clone()
+	case applied != "" && applied == n.Applied:
+		return n.Configured.Clone()
+	}
+
+	return nil
+}
