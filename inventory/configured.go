@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -13,8 +14,9 @@ type Configuration struct {
 	Playbooks string // the digest of the playbooks
 	Commit    string // the commit of their git repository; empty: a folder
 	Group     string // the host group
-	// Variables is a keyed hash of the merged variables, secrets included. Equal
-	// variables have equal hashes; nobody can read a value from one.
+	// Variables is a keyed hash of the merged variables, secrets included: the id of
+	// the key, a hyphen, and the hash. Equal variables have equal hashes with a key;
+	// nobody can read a value from one.
 	Variables string
 	Image     string // of the operating system
 }
@@ -24,8 +26,9 @@ type Configured struct {
 	Configuration
 
 	Time time.Time
-	// Extra are names of variables that only the request of the verb had set, sorted,
-	// at most MaxExtraNames. Configuration.Variables covers their values.
+	// Extra are names of variables that the request of the verb had set, sorted, at
+	// most MaxExtraNames. Configuration.Variables covers their values, and nothing
+	// keeps them for the next verb.
 	Extra []string
 }
 
@@ -55,7 +58,8 @@ var Parts = []struct {
 }
 
 // Differs returns the parts in which both configurations are known and differ. A
-// commit with the same playbooks is no difference.
+// commit with the same playbooks is no difference, and hashes of variables with two
+// keys cannot be compared.
 func (c Configuration) Differs(from Configuration) []Part {
 	playbooks, other := c.Playbooks, from.Playbooks
 	if playbooks == "" || other == "" {
@@ -69,7 +73,7 @@ func (c Configuration) Differs(from Configuration) []Part {
 	}{
 		{PartPlaybooks, playbooks, other},
 		{PartGroup, c.Group, from.Group},
-		{PartVariables, c.Variables, from.Variables},
+		{PartVariables, c.Variables, from.comparable(c).Variables},
 		{PartImage, c.Image, from.Image},
 	} {
 		if pair.one != "" && pair.to != "" && pair.one != pair.to {
@@ -78,6 +82,29 @@ func (c Configuration) Differs(from Configuration) []Part {
 	}
 
 	return parts
+}
+
+// comparable returns c without a hash that was made with another key than that of other.
+func (c Configuration) comparable(other Configuration) Configuration {
+	key, _, _ := strings.Cut(c.Variables, "-")
+	if !strings.HasPrefix(other.Variables, key+"-") {
+		c.Variables = ""
+	}
+
+	return c
+}
+
+// Complete reports whether playbooks, group and variables of both are known and can be
+// compared.
+func (c Configuration) Complete(with Configuration) bool {
+	with = with.comparable(c)
+	for _, one := range []Configuration{c, with} {
+		if one.Playbooks == "" && one.Commit == "" || one.Group == "" || one.Variables == "" {
+			return false
+		}
+	}
+
+	return true
 }
 
 // Clone returns a deep copy, or nil for nil.

@@ -11,7 +11,7 @@ import (
 func TestDiffers(t *testing.T) {
 	t.Parallel()
 
-	whole := Configuration{Playbooks: "p", Commit: "c", Group: "g", Variables: "v", Image: "i"}
+	whole := Configuration{Playbooks: "p", Commit: "c", Group: "g", Variables: "k-v", Image: "i"}
 	change := func(f func(*Configuration)) Configuration {
 		c := whole
 		f(&c)
@@ -29,12 +29,13 @@ func TestDiffers(t *testing.T) {
 		"a commit without a digest": {
 			change(func(c *Configuration) { c.Playbooks, c.Commit = "", "x" }), []Part{PartPlaybooks},
 		},
-		"group":     {change(func(c *Configuration) { c.Group = "x" }), []Part{PartGroup}},
-		"variables": {change(func(c *Configuration) { c.Variables = "x" }), []Part{PartVariables}},
-		"image":     {change(func(c *Configuration) { c.Image = "x" }), []Part{PartImage}},
-		"unknown":   {Configuration{}, nil},
+		"group":       {change(func(c *Configuration) { c.Group = "x" }), []Part{PartGroup}},
+		"variables":   {change(func(c *Configuration) { c.Variables = "k-x" }), []Part{PartVariables}},
+		"another key": {change(func(c *Configuration) { c.Variables = "l-v" }), nil},
+		"image":       {change(func(c *Configuration) { c.Image = "x" }), []Part{PartImage}},
+		"unknown":     {Configuration{}, nil},
 		"all": {
-			Configuration{Playbooks: "x", Group: "x", Variables: "x", Image: "x"},
+			Configuration{Playbooks: "x", Group: "x", Variables: "k-x", Image: "x"},
 			[]Part{PartPlaybooks, PartGroup, PartVariables, PartImage},
 		},
 	} {
@@ -44,6 +45,29 @@ func TestDiffers(t *testing.T) {
 
 		if got := tt.other.Differs(whole); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s, the other way: got %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// TestComplete: only known parts that can be compared show that nothing differs.
+func TestComplete(t *testing.T) {
+	t.Parallel()
+
+	whole := Configuration{Playbooks: "p", Group: "g", Variables: "k-v"}
+	for name, tt := range map[string]struct {
+		other Configuration
+		want  bool
+	}{
+		"the same":         {whole, true},
+		"another":          {Configuration{Commit: "c", Group: "h", Variables: "k-w", Image: "i"}, true},
+		"no playbooks":     {Configuration{Group: "g", Variables: "k-v"}, false},
+		"no group":         {Configuration{Playbooks: "p", Variables: "k-v"}, false},
+		"no variables":     {Configuration{Playbooks: "p", Group: "g"}, false},
+		"of another key":   {Configuration{Playbooks: "p", Group: "g", Variables: "l-v"}, false},
+		"nothing is known": {Configuration{}, false},
+	} {
+		if whole.Complete(tt.other) != tt.want || tt.other.Complete(whole) != tt.want {
+			t.Errorf("%s: want %v", name, tt.want)
 		}
 	}
 }

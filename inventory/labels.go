@@ -60,6 +60,7 @@ var nodeFields = []string{
 	"name", "label", "serial", "addr", "status", "prev_status", "state", "prev_state", "group", "residue",
 	"playbooks", "applied", "last_error", "verification", "job", "verb", "before", "labels", "seen", "duplicates",
 	"host_keys", "entries", "created", "updated", "revision", "connection", "addr_rivals", "announced_from",
+	"configured", "desired", "outdated", "differs",
 }
 
 // Relabel returns a copy of the node with the patch applied to its labels: a value

@@ -85,8 +85,8 @@ type Configured struct {
 	Configuration
 
 	Time time.Time `json:"time"`
-	// ExtraVars are names of variables that only the request of that verb had set, at
-	// most 16.
+	// ExtraVars are names of variables that the request of that verb had set, at most
+	// 16. Nothing keeps them for the next verb.
 	ExtraVars []string `json:"extra_vars,omitempty"`
 }
 

@@ -169,6 +169,13 @@ func (s *secrets) settleKey(ctx context.Context) {
 	}
 
 	at.Use(ring, err)
+
+	// Without a key, only the comparison of variables is missing. It is tried again.
+	if err == nil {
+		if err := s.stored.EnsureChecksumKey(ctx); err != nil {
+			s.log.WithError(err).Warn("the key of the checksums of variables could not be made")
+		}
+	}
 }
 
 // settle returns the keys to use, and why they cannot encrypt.
@@ -293,6 +300,10 @@ func (s *secrets) lock(ctx context.Context) error {
 func (s *secrets) unlock() { <-s.rotating }
 
 func (s *secrets) finishLocked(ctx context.Context) (written int, err error) {
+	if err := s.stored.EnsureChecksumKey(ctx); err != nil {
+		return 0, err
+	}
+
 	written, err = s.stored.EncryptOnce(ctx)
 	if err != nil {
 		return written, err

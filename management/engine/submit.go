@@ -366,6 +366,7 @@ func (e *Engine) accept(
 
 		j.Actor, j.PlaybookDigest, j.Accepted = c.Principal, digest, time.Now()
 		j.Warnings = append(j.Warnings, e.cleanWarnings(j, unknown)...)
+		identifyInputs(v.ChecksumKey, &j, in)
 		e.describeVerification(&j)
 
 		accepted, err = e.store.Accept(ctx, v.Seq, j, in, c.Key)
@@ -393,6 +394,24 @@ func inputs(v *state.View, settings Settings, j job.Job, r job.Request) job.Inpu
 	in.Extra = r.Extra.Mark(func(name string) bool { return secretAnywhere(in.Vars, name) })
 
 	return in
+}
+
+// identifyInputs records the checksum of the variables of each target, and the names of
+// those of the request.
+func identifyInputs(key configuration.ChecksumKey, j *job.Job, in job.Inputs) {
+	if j.TakesAddrs() {
+		return
+	}
+
+	names := slices.Sorted(maps.Keys(in.Extra))
+	j.ExtraNames = names[:min(len(names), inventory.MaxExtraNames)]
+
+	for i := range j.Targets {
+		t := &j.Targets[i]
+
+		// Without a key, or with a secret that cannot be read, it is unknown.
+		t.Variables, _ = key.Checksum(in.Vars[t.Name], in.Extra)
+	}
 }
 
 // secretAnywhere reports whether the variable is marked as secret for one of the hosts.

@@ -44,6 +44,7 @@ type jobRecord struct {
 	Playbooks      string                   `json:"playbooks,omitempty"`
 	Strict         bool                     `json:"strict,omitempty"`
 	WithoutVerify  []string                 `json:"without_verify,omitempty"`
+	ExtraNames     []string                 `json:"extra_names,omitempty"`
 	Ansible        ansibleRecord            `json:"ansible,omitzero"`
 	Timeout        time.Duration            `json:"timeout"` // nanoseconds
 	Instance       string                   `json:"instance,omitempty"`
@@ -79,6 +80,7 @@ type targetRecord struct {
 	Residue   []string          `json:"residue,omitempty"`
 	Applied   string            `json:"applied,omitempty"`
 	Playbooks map[string]string `json:"playbooks,omitempty"`
+	Variables string            `json:"variables,omitempty"`
 	Ranged    bool              `json:"ranged,omitempty"`
 	HostKeys  []string          `json:"host_keys,omitempty"`
 }
@@ -238,6 +240,7 @@ func newJobRecord(j job.Job) jobRecord {
 		Playbooks:      j.Playbooks,
 		Strict:         j.Strict,
 		WithoutVerify:  j.WithoutVerify,
+		ExtraNames:     j.ExtraNames,
 		Ansible:        ansibleRecord(j.Ansible),
 		Timeout:        j.Timeout,
 
@@ -280,6 +283,7 @@ func (r *jobRecord) job(revision int64) job.Job {
 		Playbooks:      r.Playbooks,
 		Strict:         r.Strict,
 		WithoutVerify:  r.WithoutVerify,
+		ExtraNames:     r.ExtraNames,
 		Ansible:        configuration.AnsibleOptions(r.Ansible),
 		Timeout:        r.Timeout,
 

@@ -213,6 +213,7 @@ var protectedRecords = []protectedRecord{
 	{"/x/vars/", countHistory, encryptHistory},
 	{"/v/overlay", countOverlay, encryptOverlay},
 	{"/x/inputs/", countInputs, encryptInputs},
+	{"/v/checksum", countChecksumKey, encryptChecksumKey},
 }
 
 // scanPage is the number of records that are read at a time. Those of large jobs have

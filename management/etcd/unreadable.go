@@ -29,6 +29,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/nodes":       func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodeNode(name, kv)) },
 	"v/jobs":        func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodeJob(name, kv)) },
 	"v/vars":        decodes[variablesRecord],
+	"v/checksum":    decodes[variablesRecord],
 	"v/connections": decodes[connectionRecord],
 	"v/tombstones":  decodes[tombstoneRecord],
 	"v/overlay":     decodes[overlayRecord],

@@ -54,6 +54,7 @@ type view struct {
 	sshKey      map[string]sshkey.Rotation // immutable values
 	overlay     map[string]any             // replaced as a whole
 	files       map[string]string
+	checksumKey configuration.ChecksumKey
 	configAt    int64 // the newest revision of the overlay and the files
 	instances   map[string]state.Instance
 	seq         uint64
@@ -95,6 +96,7 @@ func (v *view) reset() {
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.instances = map[string]state.Instance{}
 	v.seq, v.generation = 0, 0
+	v.checksumKey = configuration.ChecksumKey{}
 	v.unreadable = copyOnWrite[string, string]{}
 
 	v.reserved = map[string]map[string]bool{}
@@ -341,6 +343,8 @@ func (v *view) apply(e *clientv3.Event) {
 		v.markChanged(state.ChangeConfig, "", 0)
 		v.configAt = max(v.configAt, e.Kv.ModRevision)
 		err = update(v.files, name, deleted, e.Kv, fileRecord.digest)
+	case "checksum":
+		err = v.applyChecksumKey(deleted, e.Kv)
 	case "instances":
 		err = update(v.instances, name, deleted, e.Kv, instanceRecord.instance)
 	case "seq":
@@ -531,6 +535,7 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 		Generation:  v.generation,
 		Variables:   v.variables.share(),
 		VariablesAt: v.variablesAt.share(),
+		ChecksumKey: v.checksumKey,
 		ConfigAt:    v.configAt,
 		Connections: v.connections.share(),
 		Tombstones:  v.tombstones.share(),

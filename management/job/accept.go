@@ -461,6 +461,7 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 		*target = Target{
 			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, From: n.Status, FromGroup: n.Group,
 			Residue: slices.Clone(n.Residue), Applied: n.Applied, Playbooks: playbooks,
+			Variables: target.Variables,
 		}
 		if v.GroupAfter != nil {
 			target.Group = v.GroupAfter(*j, *n)

@@ -26,10 +26,33 @@ func (p *planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcom
 		o.Applied = ""
 	}
 
+	if o.Applied == p.ID {
+		o.Configured = p.configured(t, o.Group)
+	}
+
 	o.Playbooks = p.playbooksAfter(t, o)
 	o.Untouched = !p.mayHaveChanged(t.Name)
 
 	return o
+}
+
+// configured returns the configuration that the job has applied to the target.
+func (p *planner) configured(t Target, group string) *inventory.Configured {
+	c := inventory.Configured{
+		Configuration: inventory.Configuration{
+			Playbooks: p.PlaybookDigest, Group: group, Variables: t.Variables,
+		},
+		Time: p.now, Extra: p.ExtraNames,
+	}
+
+	// In batches, other targets may have been configured long after this one.
+	for _, r := range p.Runs {
+		if r.Phase.Configures() && slices.Contains(r.Hosts, t.Name) && !r.Ended.IsZero() {
+			c.Time = r.Ended
+		}
+	}
+
+	return &c
 }
 
 // mayHaveChanged reports whether a run of the job may have changed the host.

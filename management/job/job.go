@@ -90,6 +90,9 @@ type Target struct {
 	// Playbooks are the digests of the playbooks that had configured the node, by
 	// each group that it carried.
 	Playbooks map[string]string
+	// Variables is the checksum of the variables with which the job configures the
+	// node, those of the request included; empty: unknown.
+	Variables string
 	Ranged    bool // discover: an address of a range, skipped if it is silent
 	// HostKeys are the ssh host keys that the request gave for the address, in the form
 	// of inventory.Node.HostKeys.
@@ -206,8 +209,11 @@ type Job struct {
 	Strict bool
 	// WithoutVerify are the digests of those playbooks of a verification that have no verify.yml.
 	WithoutVerify []string
-	Ansible       configuration.AnsibleOptions
-	Timeout       time.Duration
+	// ExtraNames are the names of the variables of the request, sorted, at most
+	// inventory.MaxExtraNames.
+	ExtraNames []string
+	Ansible    configuration.AnsibleOptions
+	Timeout    time.Duration
 
 	Instance string // the instance that runs the job
 	Accepted time.Time

@@ -27,6 +27,8 @@ type View struct {
 	Variables map[Scope]configuration.Vars
 	// VariablesAt are the revisions at which the variables were set.
 	VariablesAt map[Scope]int64
+	// ChecksumKey is the key of the checksums of variables; zero: none can be made.
+	ChecksumKey configuration.ChecksumKey
 	// Connections are the ssh parameters set for single nodes.
 	Connections map[string]configuration.Connection
 	// Tombstones are the tombstones of forgotten nodes by name.

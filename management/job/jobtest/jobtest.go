@@ -130,6 +130,7 @@ func Record(j *job.Job, s job.Step, exit string) {
 		Playbook: s.Playbook,
 		Hosts:    s.Hosts,
 		Groups:   s.Groups,
+		Ended:    Noon,
 		Exit:     f[0],
 		Results:  map[string]job.HostResult{},
 	}
