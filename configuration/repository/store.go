@@ -119,6 +119,22 @@ func (s *Store) KeepDir(ctx context.Context, dir string) (digest string, err err
 	return s.keep(ctx, source{root.FS(), s.Roles})
 }
 
+// DigestDir returns the digest that KeepDir would return now, and copies nothing.
+func (s *Store) DigestDir(ctx context.Context, dir string) (string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", inventory.Errorf(inventory.KindInvalid, "the playbook folder cannot be read: %w", err)
+	}
+	defer root.Close()
+
+	lines, err := s.walk(ctx, source{root.FS(), s.Roles}, nil)
+	if err != nil {
+		return "", err
+	}
+
+	return digestOf(lines), nil
+}
+
 // Keep copies the playbooks in src and returns the digest of their content.
 // Playbooks that are kept already are not copied again. The copy omits .git and
 // the files that Python and Ansible leave behind (__pycache__, *.pyc, *.retry),

@@ -63,9 +63,21 @@ func (s Scope) Check(groups inventory.Groups) error {
 		}
 	}
 
-	_, err := selector.Parse(s.Selector, exists)
+	_, err := parseScope(s.Selector, exists)
 
 	return err
+}
+
+// parseScope parses the selector of a scope. Whether a node is outdated is no bound of a
+// scope: a change of variables would move it.
+func parseScope(text string, checkGroup func(string) error) (selector.Selector, error) {
+	parsed, err := selector.Parse(text, checkGroup)
+	if err == nil && parsed.Judges() {
+		err = inventory.Errorf(inventory.KindInvalid, "the selector of a scope depends on outdated").
+			Do("use labels, or fields that a change of variables or playbooks does not touch")
+	}
+
+	return parsed, err
 }
 
 // CheckRole returns KindInvalid unless a credential of the role can have the scope.
@@ -91,7 +103,7 @@ type Bounds struct {
 // Bounds returns the bounds of the scope, or KindForbidden if its selector is not
 // valid any more. A group that was removed from the configuration has no nodes.
 func (s Scope) Bounds() (Bounds, error) {
-	parsed, err := selector.Parse(s.Selector, func(string) error { return nil })
+	parsed, err := parseScope(s.Selector, func(string) error { return nil })
 	if err != nil {
 		return Bounds{}, inventory.Errorf(inventory.KindForbidden, "the scope of the credential is not valid: %w", err).
 			Do("ask an admin for a new token")

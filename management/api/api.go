@@ -589,6 +589,10 @@ type Health struct {
 	Stale    bool              `json:"stale,omitempty"`
 	Nodes    int               `json:"nodes"`
 	Jobs     map[JobStatus]int `json:"jobs,omitempty"` // Queued and Running only
+	// Outdated are the nodes that would be configured with something else now, and
+	// Unknown the Allocated ones of which that is not known.
+	Outdated int `json:"outdated,omitempty"`
+	Unknown  int `json:"unknown,omitempty"`
 }
 
 // Version lists the versions of the daemon and its dependencies.

@@ -32,6 +32,14 @@ type Node struct {
 	// Configured is what that job applied; absent if that is unknown, or was not
 	// recorded.
 	Configured *Configured `json:"configured,omitempty"`
+	// Desired is what a node in service would be configured with now; absent if that is
+	// what was applied.
+	Desired *Configuration `json:"desired,omitempty"`
+	// Outdated reports whether these differ; absent if that is not known, or if the node
+	// is not in service.
+	Outdated *bool `json:"outdated,omitempty"`
+	// Differs are the parts that differ: playbooks, group, variables or image.
+	Differs []inventory.Part `json:"differs,omitempty"`
 	// Playbooks are the digests of the playbooks that configured the node, by group.
 	// They clean the node, too.
 	Playbooks map[string]string `json:"playbooks,omitempty"`

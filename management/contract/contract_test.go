@@ -291,6 +291,7 @@ var types = map[string]any{
 	"SSHKeyRotation":    api.SSHKeyRotation{},
 	"InventoryHost":     api.InventoryHost{},
 	"InventoryList":     api.List[api.InventoryHost]{},
+	"Configuration":     api.Configuration{},
 	"Configured":        api.Configured{},
 	"Verdict":           api.Verdict{},
 	"Difference":        api.Difference{},

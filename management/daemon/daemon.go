@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
 	"github.com/contiv/cluster/management/cluster"
+	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/explain"
@@ -64,6 +65,9 @@ type Options struct {
 	// looks at its size (negative: none); 0: as usual. For tests.
 	Quota       int64
 	UpkeepEvery time.Duration
+	// PlaybooksEvery is the time between two looks at the folder of playbooks; 0: as
+	// usual. For tests.
+	PlaybooksEvery time.Duration
 	// Timing of the gossip; zero: timing for a LAN. For tests.
 	Timing serf.Timing
 	// Certificates has the lifetimes and the clock of the certificates; zero: as
@@ -106,6 +110,8 @@ type Daemon struct {
 	targets   targets
 	sshKey    *sshkey.Keeper
 	runner    *runner
+	playbooks *playbookNote
+	desired   *desired.Source
 
 	certificates *pki.Keeper    // nil: no HTTPS
 	issuer       *oidc.Verifier // nil: no tokens of an issuer
@@ -143,7 +149,7 @@ func New(o Options) (*Daemon, error) {
 
 	// health and shutdownAPI derive their timeouts from it.
 	o.StaleAfter = cmp.Or(o.StaleAfter, store.StaleAfter)
-	d := &Daemon{opts: o, file: file, failed: make(chan error, 4)}
+	d := &Daemon{opts: o, file: file, failed: make(chan error, 4), playbooks: newPlaybookNote()}
 	d.apply(file.Config)
 
 	return d, nil
@@ -193,6 +199,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 
 	d.openSSHKey()
 	d.wireUseCases()
+	d.startPlaybooks(ctx)
 
 	// Before the API: its first answer carries the entity tag of this file.
 	d.settings.Start(ctx, d.identity.ID)
@@ -338,6 +345,7 @@ func (d *Daemon) wireUseCases() {
 	d.variables = variable.New(variable.Options{
 		State: d.store, Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.noteChange,
 	})
+	d.desired = desired.New(d.identity.ID, d.settings.Variables)
 	d.engine = engine.New(engine.Options{
 		State: d.store, Store: countingStore{d.store, d.instruments}, Runner: d.runner, Playbooks: d.runner,
 		Prober: d.runner.prober, Sources: d.secrets, Settings: d.settings.Engine, Self: d.identity,
@@ -371,6 +379,8 @@ func (d *Daemon) wireUseCases() {
 		Variables:       d.variables,
 		VarsPast:        d.variables,
 		Explain:         explain.New(d.store, d.explainSettings),
+		Explain:         explain.New(d.store, d.desired, d.settings.Explain),
+		Desired:         d.desired,
 		Settings:        settingsAPI{d.settings, d.reload, d.former},
 		Health:          d.health,
 		Version:         d.version,
@@ -401,6 +411,8 @@ func (d *Daemon) apply(c setting.Config) {
 	}
 
 	d.targets.set(c)
+	// The folder may have changed.
+	d.playbooks.request()
 
 	// secret_vars may have changed.
 	if d.secrets != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/state"
 )
 
 // healthTimeout limits all checks of one health report.
@@ -105,6 +106,10 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 		check("gossip", d.gossip.Err())
 	}
 
+	counts := d.desired.Of(v).Count(v.Nodes)
+	h.Outdated, h.Unknown = counts.Outdated, counts.Unknown
+	h.Warnings = append(h.Warnings, playbookWarnings(v, d.identity.ID)...)
+
 	for _, j := range v.Jobs {
 		if !j.Status.Ended() {
 			h.Jobs[api.JobStatus(j.Status)]++
@@ -112,6 +117,26 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	}
 
 	return h
+}
+
+// playbookWarnings reports playbooks that this instance cannot read, and instances with
+// others: which nodes are outdated depends on the instance then.
+func playbookWarnings(v *state.View, self string) (warnings []string) {
+	own := v.Playbooks[self]
+	if own.Problem != "" {
+		warnings = append(warnings, "it is not known which nodes are outdated, because the playbooks of this instance "+
+			"cannot be read: "+own.Problem)
+	}
+
+	for _, in := range v.Instances {
+		other, noted := v.Playbooks[in.ID]
+		if noted && in.ID != self && own.Digest != "" && other.Digest != "" && own.Digest != other.Digest {
+			warnings = append(warnings, fmt.Sprintf("the instance on %s has other playbooks than this one, so the same "+
+				"job configures a node differently there; give both the same folder", in.Node))
+		}
+	}
+
+	return warnings
 }
 
 // maxUnreadable is the number of unreadable records that the health names.

@@ -213,6 +213,10 @@ func (s countingStore) Finish(ctx context.Context, j job.Job, writes []state.Nod
 func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string)) {
 	v := d.store.View()
 	nodeMetrics(v, emit)
+
+	counts := d.desired.Of(v).Count(v.Nodes)
+	emit("clusterm_nodes_outdated", float64(counts.Outdated))
+	emit("clusterm_nodes_configuration_unknown", float64(counts.Unknown))
 	jobMetrics(v, d.settings.Current().Jobs.Forks, time.Now(), emit)
 	emit("clusterm_view_revision", float64(v.Revision))
 	emit("clusterm_view_staleness_seconds", d.store.Staleness().Seconds())

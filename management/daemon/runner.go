@@ -49,6 +49,8 @@ type runner struct {
 
 	probing chan struct{} // full while ansible-playbook is probed
 
+	pinned func(digest string) // receives each digest that Pin returns; may be nil
+
 	mu      sync.Mutex
 	mine    map[string]bool // ids of the runs that this process has started or adopted
 	checked time.Time
@@ -186,6 +188,15 @@ func (r *runner) Version(ctx context.Context) (string, error) {
 
 // Pin keeps a copy of the configured playbooks as they are now.
 func (r *runner) Pin(ctx context.Context) (digest string, err error) {
+	digest, err = r.pin(ctx)
+	if err == nil && r.pinned != nil {
+		r.pinned(digest)
+	}
+
+	return digest, err
+}
+
+func (r *runner) pin(ctx context.Context) (digest string, err error) {
 	if dir := r.config().Playbooks; dir != "" {
 		// Playbooks run as root.
 		resolved, err := repository.CheckOwned(dir)

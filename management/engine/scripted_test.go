@@ -546,7 +546,7 @@ func (b *bench) up() {
 		State: b.store, Store: b.store, Audit: audit,
 		Settings: func() variable.Settings { return settings().Settings },
 	})
-	b.explainer = explain.New(b.store, func() explain.Settings {
+	b.explainer = explain.New(b.store, nil, func() explain.Settings {
 		return explain.Settings{Groups: settings().Groups, JobLimit: settings().JobLimit}
 	})
 	b.Hasten()

@@ -78,6 +78,10 @@ func TestRecordsMatchDomain(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newInputsRecord, inputsRecord.inputs, nil)
 	})
+	t.Run("playbooks", func(t *testing.T) {
+		t.Parallel()
+		checkRecord(t, newPlaybooksRecord, playbooksRecord.playbooks, nil)
+	})
 	t.Run("instance", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newInstanceRecord, instanceRecord.instance, nil)

@@ -34,6 +34,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/tombstones":  decodes[tombstoneRecord],
 	"v/overlay":     decodes[overlayRecord],
 	"v/files":       decodes[fileRecord],
+	"v/playbooks":   decodes[playbooksRecord],
 	"v/instances":   decodes[instanceRecord],
 	"v/holder":      decodes[instanceRecord],
 	"v/owners":      decodes[ownerRecord],

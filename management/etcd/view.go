@@ -55,6 +55,7 @@ type view struct {
 	overlay     map[string]any             // replaced as a whole
 	files       map[string]string
 	checksumKey configuration.ChecksumKey
+	playbooks   copyOnWrite[string, state.Playbooks]
 	configAt    int64 // the newest revision of the overlay and the files
 	instances   map[string]state.Instance
 	seq         uint64
@@ -96,7 +97,7 @@ func (v *view) reset() {
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.instances = map[string]state.Instance{}
 	v.seq, v.generation = 0, 0
-	v.checksumKey = configuration.ChecksumKey{}
+	v.checksumKey, v.playbooks = configuration.ChecksumKey{}, copyOnWrite[string, state.Playbooks]{}
 	v.unreadable = copyOnWrite[string, string]{}
 
 	v.reserved = map[string]map[string]bool{}
@@ -343,6 +344,8 @@ func (v *view) apply(e *clientv3.Event) {
 		v.markChanged(state.ChangeConfig, "", 0)
 		v.configAt = max(v.configAt, e.Kv.ModRevision)
 		err = update(v.files, name, deleted, e.Kv, fileRecord.digest)
+	case "playbooks":
+		err = update(v.playbooks.writable(), name, deleted, e.Kv, playbooksRecord.playbooks)
 	case "checksum":
 		err = v.applyChecksumKey(deleted, e.Kv)
 	case "instances":
@@ -536,6 +539,7 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 		Variables:   v.variables.share(),
 		VariablesAt: v.variablesAt.share(),
 		ChecksumKey: v.checksumKey,
+		Playbooks:   v.playbooks.share(),
 		ConfigAt:    v.configAt,
 		Connections: v.connections.share(),
 		Tombstones:  v.tombstones.share(),

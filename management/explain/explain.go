@@ -9,8 +9,10 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 // About is the subject of a Finding: one word that clients can act on.
@@ -35,6 +37,7 @@ const (
 	AboutRule       About = "rule"       // the node's group lacks a provider
 	AboutApplied    About = "applied"    // the configuration of the node is unknown
 	AboutDrift      About = "drift"      // the node differs from its configuration, or that is unknown
+	AboutOutdated   About = "outdated"   // the node would be configured with something else now
 	AboutIdle       About = "idle"       // no operator has commissioned the node
 )
 
@@ -109,6 +112,12 @@ type Facts struct {
 	// KeyLaggard returns why, and since when, a rotation of the manager's ssh key waits for
 	// a node; ok is false if none does. nil: none is known.
 	KeyLaggard func(node string) (reason string, since time.Time, ok bool)
+	// Judgement compares the explained node with what it would be configured with now.
+	Judgement desired.Judgement
+	// Playbooks are those that would configure it.
+	Playbooks state.Playbooks
+	// Changes are the recorded changes of its variables, if it is outdated by them.
+	Changes map[state.Scope][]variable.Change
 }
 
 // NodeExplanation answers why a node is, or is not, in service.
@@ -143,6 +152,7 @@ type JobExplanation struct {
 type History interface {
 	// History returns the newest entries of a node, oldest first.
 	History(ctx context.Context, node string, limit int) ([]inventory.HistoryEntry, error)
+	VariableHistory
 }
 
 // Settings is the part of the configuration that explanations depend on.
@@ -158,11 +168,12 @@ type Settings struct {
 // Explainer answers why a node or a job is as it is.
 type Explainer struct {
 	history  History
+	desired  Desired // may be nil
 	settings func() Settings
 }
 
-// New returns an explainer.
-func New(h History, settings func() Settings) *Explainer { return &Explainer{h, settings} }
+// New returns an explainer. Without d it does not tell whether a node is outdated.
+func New(h History, d Desired, settings func() Settings) *Explainer { return &Explainer{h, d, settings} }
 
 // Node answers the reader, a principal, why a node is, or is not, in service.
 func (e *Explainer) Node(ctx context.Context, v *state.View, name, reader string) (NodeExplanation, error) {
@@ -182,7 +193,17 @@ func (e *Explainer) Node(ctx context.Context, v *state.View, name, reader string
 		return NodeExplanation{}, err
 	}
 
-	return ExplainNode(e.facts(v, reader), n, history), nil
+	facts := e.facts(v, reader)
+	if e.desired != nil {
+		now := e.desired.Of(v)
+
+		facts.Judgement, facts.Playbooks = now.Judge(&n), now.Playbooks()
+		if facts.Changes, err = e.changesFor(ctx, facts.Judgement, n); err != nil {
+			return NodeExplanation{}, err
+		}
+	}
+
+	return ExplainNode(facts, n, history), nil
 }
 
 // Job answers the reader, a principal, why a job is as it is.

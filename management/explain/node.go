@@ -32,7 +32,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	for _, find := range []func(){
 		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.unseen, e.otherJobs, e.rule,
 		e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration,
-		e.verification, e.idle, e.keyLaggard,
+		e.verification, e.outdated, e.notRecorded, e.idle, e.keyLaggard,
 		e.contradiction,
 	} {
 		find()

@@ -10,18 +10,24 @@ import (
 	"github.com/contiv/cluster/management/job"
 )
 
-// inService describes a node that serves, with the result of its last verification.
+// inService describes a node that serves: whether it is outdated, and the result of its
+// last verification.
 func (e *nodeExplainer) inService() string {
+	text := "it is in service; "
+	if now := currency(e.Judgement); now != "" {
+		text += now + "; "
+	}
+
 	v := e.Node.Verification
 
 	switch {
 	case v == nil:
-		return "it is in service; not verified since it was last configured"
+		return text + "not verified since it was last configured"
 	case v.Result == inventory.Clean:
-		return fmt.Sprintf("it is in service; verified clean %s ago", age(e.Now.Sub(v.Time)))
+		return text + fmt.Sprintf("verified clean %s ago", age(e.Now.Sub(v.Time)))
 	}
 
-	return fmt.Sprintf("it is in service; %s (%s ago)", v.Describe(), age(e.Now.Sub(v.Time)))
+	return text + fmt.Sprintf("%s (%s ago)", v.Describe(), age(e.Now.Sub(v.Time)))
 }
 
 // verification reports a node that differs from its configuration, and one about which

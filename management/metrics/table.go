@@ -108,6 +108,16 @@ var Table = []Room{
 				Type:    Gauge,
 				Meaning: "nodes with configuration that no cleanup has removed yet (`residue`)",
 			},
+			{
+				Name:    "clusterm_nodes_outdated",
+				Type:    Gauge,
+				Meaning: "nodes that would be configured with something else now than what was applied to them",
+			},
+			{
+				Name:    "clusterm_nodes_configuration_unknown",
+				Type:    Gauge,
+				Meaning: "nodes in `Allocated` of which it is not known whether they are outdated",
+			},
 			{Name: "clusterm_nodes_duplicated", Type: Gauge, Meaning: "nodes with several live hosts of one identity"},
 		},
 	},

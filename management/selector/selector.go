@@ -28,7 +28,8 @@ const MaxBytes = 8 << 10
 // field is a selectable field of a node. An empty value counts as absent: "!job"
 // selects nodes without a job.
 type field struct {
-	name  string
+	name string
+	// value returns the value in the record; nil: it depends on more, see Judging.
 	value func(*inventory.Node) string
 	// parse normalizes or refuses a value; nil accepts any value.
 	parse func(string) (string, error)
@@ -74,6 +75,13 @@ var fields = []field{
 
 		return "", fmt.Errorf("%q is not a verdict: clean, drifted or unknown", s)
 	}},
+	{"outdated", nil, func(s string) (string, error) {
+		if s != "true" && s != "false" {
+			return "", fmt.Errorf("outdated is true or false, or absent where that is not known, and not %q", s)
+		}
+
+		return s, nil
+	}},
 }
 
 // Fields returns the names of the selectable fields.
@@ -87,7 +95,10 @@ func Fields() []string {
 }
 
 // Selector selects nodes. The zero value selects all.
-type Selector struct{ all []requirement }
+type Selector struct {
+	all      []requirement
+	outdated func(*inventory.Node) string
+}
 
 type requirement struct {
 	key    string
@@ -243,10 +254,28 @@ var remedies = func() map[string]string {
 	}
 }()
 
-// Matches reports whether the selector selects the node.
+// Judges reports whether the selection depends on whether a node is outdated, which its
+// record does not show.
+func (s Selector) Judges() bool {
+	return slices.ContainsFunc(s.all, func(r requirement) bool { return r.field != nil && r.field.value == nil })
+}
+
+// Judging returns a selector for which outdated returns true or false of a node, or ""
+// where that is not known.
+func (s Selector) Judging(outdated func(*inventory.Node) string) Selector {
+	s.outdated = outdated
+	return s
+}
+
+// Matches reports whether the selector selects the node. One that Judges selects none
+// before Judging.
 func (s Selector) Matches(n *inventory.Node) bool {
+	if s.outdated == nil && s.Judges() {
+		return false
+	}
+
 	for i := range s.all {
-		if !s.all[i].matches(n) {
+		if !s.all[i].matches(n, s.outdated) {
 			return false
 		}
 	}
@@ -255,13 +284,18 @@ func (s Selector) Matches(n *inventory.Node) bool {
 }
 
 // matches follows Kubernetes: an absent value differs from every value.
-func (r *requirement) matches(n *inventory.Node) bool {
+func (r *requirement) matches(n *inventory.Node, outdated func(*inventory.Node) string) bool {
 	value, has := "", false
-	if r.field != nil {
+
+	switch {
+	case r.field == nil:
+		value, has = n.Labels[r.key]
+	case r.field.value == nil:
+		value = outdated(n)
+		has = value != ""
+	default:
 		value = r.field.value(n)
 		has = value != ""
-	} else {
-		value, has = n.Labels[r.key]
 	}
 
 	switch r.op {

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
@@ -19,20 +20,44 @@ import (
 	"github.com/contiv/cluster/management/variable"
 )
 
-// nodeOf returns the wire form of a node with the connection settings of the view.
-func nodeOf(v *state.View, n inventory.Node) api.Node {
-	return nodeWith(n, v.Connection(n.Name))
+// nodeForms makes the wire form of nodes: a record with what depends on other records.
+type nodeForms struct {
+	view    *state.View
+	desired *desired.Configurations
 }
 
-// oneNodeOf returns the wire form of a node in an answer about it alone.
-func oneNodeOf(v *state.View, n inventory.Node) api.Node {
-	out := nodeOf(v, n)
-	out.AddrRivals = v.AddrRivals(n.Name)[n.Name]
+// forms returns the wire forms of the view's nodes.
+func (s *Server) forms(v *state.View) nodeForms { return nodeForms{v, s.Desired.Of(v)} }
+
+// of returns the wire form of a node.
+func (f nodeForms) of(n inventory.Node) api.Node { return f.with(n, f.view.Connection(n.Name)) }
+
+// one returns the wire form of a node in an answer about it alone.
+func (f nodeForms) one(n inventory.Node) api.Node {
+	out := f.of(n)
+	out.AddrRivals = f.view.AddrRivals(n.Name)[n.Name]
 
 	return out
 }
 
-// nodeWith returns the wire form of a node. It shares slices and maps with the
+// with returns the wire form of a node with its connection settings.
+func (f nodeForms) with(n inventory.Node, c *configuration.Connection) api.Node {
+	out := nodeWith(n, c)
+
+	judged := f.desired.Judge(&n)
+	if judged.Known {
+		out.Outdated, out.Differs = &judged.Outdated, judged.Differs
+	}
+
+	// What was applied is on the wire already.
+	if judged.InService && (n.Configured == nil || judged.Desired != n.Configured.Configuration) {
+		out.Desired = (*api.Configuration)(&judged.Desired)
+	}
+
+	return out
+}
+
+// nodeWith returns the wire form of a record. It shares slices and maps with the
 // record, which is copy-on-write.
 func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 	return api.Node{

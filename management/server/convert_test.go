@@ -48,6 +48,9 @@ var conversions = []conversion{
 			"Configured": "a type of its own: TestConfigured",
 			"Connection": "a record of its own",
 			"AddrRivals": "other records of the view: TestAddrRivals",
+			"Desired":    "variables and playbooks of the view: TestDesired",
+			"Outdated":   "variables and playbooks of the view: TestDesired",
+			"Differs":    "variables and playbooks of the view: TestDesired",
 		},
 	},
 	{
@@ -175,6 +178,7 @@ var conversions = []conversion{
 		domain: job.Job{},
 		wire:   func(j any) any { return jobOf(j.(job.Job)) },
 		internal: map[string]string{
+			"ExtraNames":    "the inputs of the job have them",
 			"WithoutVerify": "a warning names them",
 			"Targets":       "Nodes or Addrs name them",
 			"Ansible":       "its fields are on the wire: TestAnsibleOptions",

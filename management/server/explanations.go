@@ -21,7 +21,7 @@ func (s *Server) getNodeExplanation(w http.ResponseWriter, r *http.Request) erro
 	}
 
 	out := api.NodeExplanation{
-		Node: nodeOf(v, e.Node), Ready: e.Ready, Summary: e.Summary,
+		Node: s.forms(v).of(e.Node), Ready: e.Ready, Summary: e.Summary,
 		StatusSince: optionalTime(e.StatusSince), StatusBy: e.StatusBy, StateSince: optionalTime(e.StateSince),
 		Rule: e.Rule, Failures: failuresOf(e.Failures), Findings: findingsOf(e.Findings), Next: e.Next,
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
@@ -848,6 +849,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Variables:   fakeVariables{m},
 		VarsPast:    fakeVariables{m},
 		Explain:     fakeExplainer{m},
+		Desired:     desired.New("i", func() variable.Settings { return variable.Settings{Groups: inventory.DefaultGroups()} }),
 		Settings:    config,
 		StreamGrace: 100 * time.Millisecond,
 	}

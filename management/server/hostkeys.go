@@ -66,7 +66,7 @@ func (s *Server) putHostKeys(w http.ResponseWriter, r *http.Request) error {
 	rest.ShowRevision(w, v.Revision)
 	w.Header().Set("ETag", rest.RecordTag(n.Revision))
 
-	return rest.WriteJSON(w, http.StatusOK, oneNodeOf(v, n))
+	return rest.WriteJSON(w, http.StatusOK, s.forms(v).one(n))
 }
 
 // hostKeysOf returns the wire form of the host keys of a node.

@@ -173,6 +173,9 @@ func (s *Server) parseSelector(v *state.View, q url.Values) (string, selector.Se
 	}
 
 	parsed, err := selector.Parse(text, checkGroup)
+	if err == nil && parsed.Judges() {
+		parsed = parsed.Judging(s.Desired.Of(v).Word)
+	}
 
 	return text, parsed, err
 }
@@ -189,10 +192,12 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	nodes, at := filter.of(v), snapshotOf(v)
+	forms := s.forms(v)
+
 	// The cache holds complete nodes, so a choice of fields cannot use it.
 	if q.Has("fields") {
 		return rest.WriteList(w, r, q, nodeListing, rest.Contents[*inventory.Node, api.Node]{
-			At: at, Tag: at.Tag(), Items: nodes, Show: func(n *inventory.Node) api.Node { return nodeOf(v, *n) },
+			At: at, Tag: at.Tag(), Items: nodes, Show: func(n *inventory.Node) api.Node { return forms.of(*n) },
 		})
 	}
 
@@ -209,26 +214,30 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 }
 
 // nodeEncoder encodes nodes for /v1.
-type nodeEncoder struct{ view *state.View }
+type nodeEncoder struct{ nodeForms }
 
 // Encode returns the wire form of a node.
 func (e nodeEncoder) Encode(n *inventory.Node) ([]byte, error) {
-	b, err := rest.EncodeJSON(nodeOf(e.view, *n))
+	b, err := rest.EncodeJSON(e.of(*n))
 	return bytes.TrimSuffix(b, []byte("\n")), err
 }
 
-// Alike compares the connection settings, the only part outside the record.
+// Alike compares the connection settings and the desired configurations, the only parts
+// outside the record.
 func (e nodeEncoder) Alike(older nodeEncoder) func(*inventory.Node) bool {
-	switch {
-	case older.view == nil:
+	if older.view == nil {
 		return func(*inventory.Node) bool { return false }
-	case state.SameMap(e.view.Connections, older.view.Connections):
-		return nil
+	}
+
+	judged := e.desired.Alike(older.desired)
+	if state.SameMap(e.view.Connections, older.view.Connections) {
+		return judged
 	}
 
 	return func(n *inventory.Node) bool {
 		a, b := e.view.Connection(n.Name), older.view.Connection(n.Name)
-		return a == nil && b == nil || a != nil && b != nil && *a == *b
+
+		return (a == nil && b == nil || a != nil && b != nil && *a == *b) && (judged == nil || judged(n))
 	}
 }
 
@@ -236,7 +245,7 @@ func (e nodeEncoder) Alike(older nodeEncoder) func(*inventory.Node) bool {
 func (s *Server) writeNodes(
 	w http.ResponseWriter, v *state.View, nodes []*inventory.Node, list api.List[api.Node],
 ) error {
-	texts, err := s.nodes.Of(v, nodes, nodeEncoder{v})
+	texts, err := s.nodes.Of(v, nodes, nodeEncoder{s.forms(v)})
 	if err != nil {
 		return err
 	}
@@ -265,7 +274,7 @@ func (s *Server) getNode(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	return rest.WriteTagged(w, r, n.Revision, oneNodeOf(v, n))
+	return rest.WriteTagged(w, r, n.Revision, s.forms(v).one(n))
 }
 
 func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
@@ -306,7 +315,7 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 	rest.ShowRevision(w, v.Revision)
 	w.Header().Set("ETag", rest.RecordTag(n.Revision))
 
-	return rest.WriteJSON(w, http.StatusOK, oneNodeOf(v, n))
+	return rest.WriteJSON(w, http.StatusOK, s.forms(v).one(n))
 }
 
 func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {

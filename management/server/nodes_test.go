@@ -11,17 +11,24 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/server/nodelist/nodelisttest"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
+
+// noDesired has configurations of the default groups only.
+func noDesired() *desired.Source {
+	return desired.New("i", func() variable.Settings { return variable.Settings{Groups: inventory.DefaultGroups()} })
+}
 
 // TestWriteNodes expects a list that is joined from cached nodes to be the same,
 // byte for byte, as the list encoded as a whole.
 func TestWriteNodes(t *testing.T) {
 	t.Parallel()
 
-	s := &Server{}
+	s := &Server{Options: Options{Desired: noDesired()}}
 
 	nodelisttest.Rounds(func(round nodelisttest.Round) {
 		v := round.View
@@ -33,7 +40,7 @@ func TestWriteNodes(t *testing.T) {
 		}
 
 		for _, n := range round.Nodes {
-			list.Items = append(list.Items, nodeOf(v, *n))
+			list.Items = append(list.Items, s.forms(v).of(*n))
 		}
 
 		want := httptest.NewRecorder()
@@ -50,7 +57,7 @@ func TestWriteNodes(t *testing.T) {
 
 // BenchmarkWriteNodes lists 10 000 nodes, of which one has changed.
 func BenchmarkWriteNodes(b *testing.B) {
-	s := &Server{}
+	s := &Server{Options: Options{Desired: noDesired()}}
 	v := &state.View{}
 
 	for i := range 10_000 {

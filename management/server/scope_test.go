@@ -311,7 +311,7 @@ func TestScopeCounts(t *testing.T) {
 		"/v1/groups":       `"total":1`,
 		"/v1/jobs?sort=id": `"total":3`, // 1, 4, 6
 		"/v1/instances":    `"total":0`,
-		"/v1/health":       `"nodes":1,"jobs":{"Queued":1}`,
+		"/v1/health":       `"nodes":1,"jobs":{"Queued":1},"unknown":1`,
 	} {
 		if w := send(http.MethodGet, path, ""); !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %s, want %s", path, w.Body, want)

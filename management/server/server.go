@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
+	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
@@ -142,6 +143,11 @@ type Explainer interface {
 	Job(v *state.View, j job.Job, reader string) explain.JobExplanation
 }
 
+// Desired has what nodes would be configured with now. It does not block.
+type Desired interface {
+	Of(v *state.View) *desired.Configurations
+}
+
 // Settings shows and changes the configuration.
 type Settings interface {
 	Config() api.Config
@@ -210,6 +216,7 @@ type Options struct {
 	Variables Variables
 	VarsPast  VariableHistory
 	Explain   Explainer
+	Desired   Desired
 	Settings  Settings
 	// Health returns the health of the daemon. It may block until ctx ends.
 	Health func(ctx context.Context) api.Health

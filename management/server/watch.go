@@ -185,6 +185,12 @@ func (s *Server) selectionOf(v *state.View, q url.Values) (selection, error) {
 		return selected, err
 	}
 
+	// A change of variables or playbooks is no event of a node.
+	if parsed.Judges() {
+		return selected, inventory.Errorf(inventory.KindInvalid, "a watch cannot select nodes by outdated").
+			Do("list the nodes with this selector, or watch all nodes")
+	}
+
 	selected.nodes.selector = parsed
 
 	// A filter for nodes implies the kind nodes, and excludes the others.
@@ -234,12 +240,14 @@ func (e *eventWriter) writeState(v *state.View) error {
 	}
 
 	if e.selected.has(api.WatchNodes) {
+		forms := e.forms(v)
+
 		for _, n := range v.Nodes {
 			if !e.selected.hasNode(n) {
 				continue
 			}
 
-			if err := put(api.WatchNodes, n.Name, nodeOf(v, *n)); err != nil {
+			if err := put(api.WatchNodes, n.Name, forms.of(*n)); err != nil {
 				return err
 			}
 		}
@@ -368,9 +376,15 @@ func (e *eventWriter) writeDropped() error {
 // writeChanges writes the selected changes. Only the last event of a revision
 // has an id: a client that resumes after an id has received whole revisions.
 func (e *eventWriter) writeChanges(list []state.Change) error {
+	if len(list) == 0 {
+		return nil
+	}
+
+	forms := e.forms(e.State.View())
+
 	var pending *api.Change
 	for i := range list {
-		next, err := e.eventOf(&list[i])
+		next, err := e.eventOf(forms, &list[i])
 		if err != nil {
 			return err
 		}
@@ -401,7 +415,7 @@ func (e *eventWriter) writeChanges(list []state.Change) error {
 }
 
 // eventOf returns the event of a change, or nil if the change is not selected.
-func (e *eventWriter) eventOf(c *state.Change) (*api.Change, error) {
+func (e *eventWriter) eventOf(forms nodeForms, c *state.Change) (*api.Change, error) {
 	kind := api.WatchKind(c.Kind)
 	if !e.selected.has(kind) {
 		return nil, nil
@@ -413,7 +427,7 @@ func (e *eventWriter) eventOf(c *state.Change) (*api.Change, error) {
 	case state.ChangeNodes:
 		switch {
 		case e.selected.hasNode(c.Node):
-			object = nodeWith(*c.Node, c.Connection)
+			object = forms.with(*c.Node, c.Connection)
 		case !e.selected.hasNode(c.Was):
 			return nil, nil
 		}

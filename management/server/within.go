@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
@@ -36,6 +37,7 @@ func (o Options) within(bounds access.Bounds) Options {
 		Variables:   confinedVars{b},
 		VarsPast:    confinedVars{b},
 		Explain:     confinedExplain{b},
+		Desired:     confinedDesired{b},
 		Settings:    confinedSettings{b},
 		Health:      b.health,
 		Version:     o.Version,
@@ -164,6 +166,9 @@ func errWhole(what string) error {
 func (b *confined) health(ctx context.Context) api.Health {
 	h, p := b.whole.Health(ctx), b.part()
 
+	counts := b.whole.Desired.Of(p.Whole()).Count(p.Nodes)
+
+	h.Outdated, h.Unknown = counts.Outdated, counts.Unknown
 	h.Nodes, h.Jobs = len(p.Nodes), map[api.JobStatus]int{}
 	for _, j := range p.Jobs {
 		if !j.Status.Ended() {
@@ -564,6 +569,14 @@ func (s confinedVars) Undo(
 }
 
 type confinedExplain struct{ *confined }
+
+// confinedDesired judges the nodes of a part by the whole view: the variables of others
+// are among their inputs, and only a keyed hash of them is shown.
+type confinedDesired struct{ *confined }
+
+func (s confinedDesired) Of(*state.View) *desired.Configurations {
+	return s.whole.Desired.Of(s.part().Whole())
+}
 
 func (s confinedExplain) Node(
 	ctx context.Context, _ *state.View, name, reader string,

@@ -29,6 +29,8 @@ type View struct {
 	VariablesAt map[Scope]int64
 	// ChecksumKey is the key of the checksums of variables; zero: none can be made.
 	ChecksumKey configuration.ChecksumKey
+	// Playbooks are the playbooks that each instance would run now, by its id.
+	Playbooks map[string]Playbooks
 	// Connections are the ssh parameters set for single nodes.
 	Connections map[string]configuration.Connection
 	// Tombstones are the tombstones of forgotten nodes by name.
@@ -124,6 +126,15 @@ type Instance struct {
 	API     []string // URLs of its API
 	Version string   // of clusterm
 	Started time.Time
+}
+
+// Playbooks are the playbooks that an instance would run now.
+type Playbooks struct {
+	Digest string // empty: they cannot be read, see Problem
+	Commit string // of their git repository; empty: a folder
+	Since  time.Time
+	// Problem is the reason why they cannot be read, or empty.
+	Problem string
 }
 
 // NodeWrite writes a node and adds to its history. The write is refused unless

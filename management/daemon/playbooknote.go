@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration/repository"
+	"github.com/contiv/cluster/management/state"
+)
+
+const (
+	// playbooksEvery is the time between two looks at the folder of playbooks.
+	playbooksEvery = 5 * time.Second
+	// playbooksTimeout bounds one look, and the write that follows.
+	playbooksTimeout = time.Minute
+)
+
+// playbookNote keeps the store informed about the playbooks that a job of this instance
+// would pin now: nodes with others are outdated.
+type playbookNote struct {
+	runner   *runner
+	instance string
+	store    interface {
+		View() *state.View
+		NotePlaybooks(ctx context.Context, instance string, p state.Playbooks) error
+	}
+	log    logrus.FieldLogger
+	due    chan struct{} // full while a look is due before its time
+
+	mu     sync.Mutex
+	dir    string // the folder of the stamp
+	stamp  string // of the folder when the digest was computed
+	digest string
+}
+
+// newPlaybookNote returns a note that takes requests. startPlaybooks completes it.
+func newPlaybookNote() *playbookNote { return &playbookNote{due: make(chan struct{}, 1)} }
+
+// startPlaybooks notes the playbooks now, and whenever they change.
+func (d *Daemon) startPlaybooks(ctx context.Context) {
+	p := d.playbooks
+	p.runner, p.instance, p.store, p.log = d.runner, d.identity.ID, d.store, d.opts.Logger
+	d.runner.pinned = p.notePin
+
+	// Before the API: without it, no node would be outdated at first.
+	p.look(ctx)
+	d.background(ctx, "look at the playbooks", func(ctx context.Context) {
+		p.run(ctx, cmp.Or(d.opts.PlaybooksEvery, playbooksEvery))
+	})
+}
+
+func (p *playbookNote) run(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.due:
+		case <-tick.C:
+		}
+
+		p.look(ctx)
+	}
+}
+
+// notePin takes a digest that a job has pinned: what it configures must not seem outdated
+// until the next look. It does not block.
+func (p *playbookNote) notePin(digest string) {
+	p.mu.Lock()
+	known := digest == p.digest || digest == p.runner.bundled
+	p.mu.Unlock()
+
+	if !known {
+		p.request()
+	}
+}
+
+// request asks for a look before its time. It does not block.
+func (p *playbookNote) request() {
+	select {
+	case p.due <- struct{}{}:
+	default: // a look is due already
+	}
+}
+
+// look reads the folder if it may have changed, and stores the result if it is new.
+func (p *playbookNote) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, playbooksTimeout)
+	defer cancel()
+
+	found := state.Playbooks{Since: time.Now().UTC()}
+
+	digest, err := p.read(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+
+	if found.Digest = digest; err != nil {
+		found.Problem = err.Error()
+	}
+
+	if err := p.store.NotePlaybooks(ctx, p.instance, found); err != nil && ctx.Err() == nil {
+		p.log.WithError(err).Debug("the playbooks of this instance could not be noted; retrying")
+	}
+}
+
+// read returns the digest of the playbooks. It reads the files only if the folder may
+// have changed since the last time.
+func (p *playbookNote) read(ctx context.Context) (string, error) {
+	configured := p.runner.config().Playbooks
+	if configured == "" {
+		return p.runner.bundled, nil
+	}
+
+	dir, err := repository.CheckOwned(configured)
+	if err != nil {
+		return "", err
+	}
+
+	stamp, err := p.runner.playbooks.Stamp(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+
+	p.mu.Lock()
+	known := p.dir == dir && p.stamp == stamp && p.digest != ""
+	digest := p.digest
+	p.mu.Unlock()
+
+	if known {
+		return digest, nil
+	}
+
+	// A change after the stamp shows at the next look.
+	if digest, err = p.runner.playbooks.DigestDir(ctx, dir); err != nil {
+		return "", err
+	}
+
+	p.mu.Lock()
+	p.dir, p.stamp, p.digest = dir, stamp, digest
+	p.mu.Unlock()
+
+	return digest, nil
+}

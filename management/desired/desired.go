@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package desired
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
+)
+
+// Source has the desired configurations of an instance. Its methods may be called at
+// once.
+type Source struct {
+	instance string
+	settings func() variable.Settings
+
+	mu   sync.Mutex
+	last *Configurations // of the newest inputs
+}
+
+// New returns the source of the instance with that id.
+func New(instance string, settings func() variable.Settings) *Source {
+	return &Source{instance: instance, settings: settings}
+}
+
+// Of returns the desired configurations of the view's nodes. Views with the same inputs
+// share them. The view must be a whole one: the variables of a part are incomplete.
+func (s *Source) Of(v *state.View) *Configurations {
+	next := inputs{
+		// The nodes of the view are no part of the inputs, and must not be held.
+		view:      &state.View{Variables: v.Variables},
+		settings:  s.settings(),
+		playbooks: v.Playbooks[s.instance],
+		key:       v.ChecksumKey,
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.last == nil || !s.last.same(next) {
+		s.last = newConfigurations(next)
+	}
+
+	return s.last
+}
+
+// inputs are everything that desired configurations depend on, the nodes apart.
+type inputs struct {
+	view      *state.View
+	settings  variable.Settings
+	playbooks state.Playbooks
+	key       configuration.ChecksumKey
+}
+
+func (i inputs) same(as inputs) bool {
+	merger := variable.NewMerger(i.view, i.settings)
+
+	return i.playbooks == as.playbooks && i.key == as.key &&
+		slices.Equal(i.settings.Groups.Names(), as.settings.Groups.Names()) &&
+		merger.Alike(variable.NewMerger(as.view, as.settings)) == nil
+}
+
+// Configurations are the desired configurations of all nodes, for inputs of one moment.
+// The methods may be called at once.
+type Configurations struct {
+	inputs
+
+	groups map[string]sums // of the configured groups
+	own    sync.Map        // place to checksum: of the nodes with variables of their own
+}
+
+// sums are the variables of a group with those of all nodes.
+type sums struct {
+	sums     configuration.Sums
+	checksum string // of a node without variables of its own; empty: unknown
+}
+
+// place is a node in a group.
+type place struct{ node, group string }
+
+func newConfigurations(in inputs) *Configurations {
+	c := &Configurations{inputs: in, groups: map[string]sums{}}
+	for _, name := range in.settings.Groups.Names() {
+		c.groups[name] = c.sumsOf(name)
+	}
+
+	return c
+}
+
+func (c *Configurations) sumsOf(group string) sums {
+	out := sums{sums: c.key.Sums(c.settings.Merge(c.view, group, ""))}
+	out.checksum, _ = out.sums.With(nil)
+
+	return out
+}
+
+// variables returns the checksum of the node's variables, or "" if it is unknown.
+func (c *Configurations) variables(n *inventory.Node) string {
+	group, known := c.groups[n.Group]
+	if !known {
+		// A group that was removed from the configuration may still have nodes.
+		group = c.sumsOf(n.Group)
+	}
+
+	vars := c.view.Vars(state.ScopeNode(n.Name))
+	if len(vars) == 0 {
+		return group.checksum
+	}
+
+	at := place{n.Name, n.Group}
+	if sum, ok := c.own.Load(at); ok {
+		text, _ := sum.(string)
+		return text
+	}
+
+	over := make(map[string]configuration.Var, len(vars))
+	for name, value := range vars {
+		over[name] = configuration.Var{Value: value, Origin: configuration.OriginNode}
+	}
+
+	sum, _ := group.sums.With(over)
+	c.own.Store(at, sum)
+
+	return sum
+}
+
+// Of returns what the node would be configured with now; false for a node that is not
+// in service.
+func (c *Configurations) Of(n *inventory.Node) (inventory.Configuration, bool) {
+	if !n.InService() || n.Group == "" {
+		return inventory.Configuration{}, false
+	}
+
+	return inventory.Configuration{
+		Playbooks: c.playbooks.Digest, Commit: c.playbooks.Commit, Group: n.Group, Variables: c.variables(n),
+	}, true
+}
+
+// Playbooks returns the playbooks that would configure a node now.
+func (c *Configurations) Playbooks() state.Playbooks { return c.playbooks }
+
+// Judgement compares what a node would be configured with now with what was applied.
+type Judgement struct {
+	// InService: the node has a desired configuration. Otherwise all else is zero.
+	InService bool
+	Desired   inventory.Configuration
+	// Known: it is known whether the node is outdated.
+	Known    bool
+	Outdated bool
+	Differs  []inventory.Part // the parts that differ, if it is outdated
+}
+
+// Judge compares the node with its desired configuration.
+func (c *Configurations) Judge(n *inventory.Node) Judgement {
+	want, inService := c.Of(n)
+	if !inService {
+		return Judgement{}
+	}
+
+	j := Judgement{InService: true, Desired: want}
+	if n.Configured == nil {
+		return j
+	}
+
+	// One known difference is enough. Without any, every part must be known.
+	j.Differs = want.Differs(n.Configured.Configuration)
+	j.Outdated = len(j.Differs) > 0
+	j.Known = j.Outdated || want.Complete(n.Configured.Configuration)
+
+	return j
+}
+
+// Word returns true or false for a node that is or is not outdated, and "" if that is not
+// known, or if the node is not in service.
+func (c *Configurations) Word(n *inventory.Node) string {
+	j := c.Judge(n)
+	if !j.Known {
+		return ""
+	}
+
+	return strconv.FormatBool(j.Outdated)
+}
+
+// Alike returns a function that reports whether older configurations give a node the
+// same judgement, or nil if they give it to every node.
+func (c *Configurations) Alike(older *Configurations) func(n *inventory.Node) bool {
+	switch {
+	case c == older:
+		return nil
+	case older == nil:
+		return func(*inventory.Node) bool { return false }
+	}
+
+	return func(n *inventory.Node) bool {
+		now, inService := c.Of(n)
+		before, was := older.Of(n)
+
+		return inService == was && now == before
+	}
+}
+
+// Counts are numbers of nodes.
+type Counts struct {
+	Outdated int
+	Unknown  int // Allocated nodes of which that is not known
+}
+
+// Count counts the nodes that are outdated.
+func (c *Configurations) Count(nodes []*inventory.Node) Counts {
+	var counts Counts
+	for _, n := range nodes {
+		switch j := c.Judge(n); {
+		case j.Outdated:
+			counts.Outdated++
+		case j.InService && !j.Known && n.Status == inventory.Allocated:
+			counts.Unknown++
+		}
+	}
+
+	return counts
+}

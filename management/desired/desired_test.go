@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package desired_test
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/desired"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
+)
+
+var key = configuration.NewChecksumKey()
+
+// world is a view with settings, both of which a test may replace.
+type world struct {
+	view     *state.View
+	settings variable.Settings
+	source   *desired.Source
+}
+
+// newWorld has one node of each group, and one without a group, configured as desired.
+func newWorld() *world {
+	w := &world{
+		view: &state.View{
+			ChecksumKey: key,
+			Playbooks:   map[string]state.Playbooks{"i": {Digest: "p"}, "other": {Digest: "x"}},
+			Variables: map[state.Scope]configuration.Vars{
+				state.ScopeGlobal:     {"a": "1", "db_password": "s"},
+				state.ScopeNode("w2"): {"a": "2"},
+			},
+		},
+		settings: variable.Settings{
+			Groups: inventory.DefaultGroups(), Vars: configuration.Vars{"file": "1"}, Sources: []string{"outside"},
+		},
+	}
+	w.source = desired.New("i", func() variable.Settings { return w.settings })
+	w.view.Nodes = []*inventory.Node{
+		{Name: "m1", Status: inventory.Allocated, Group: inventory.GroupMaster},
+		{Name: "u1", Status: inventory.Unallocated},
+		{Name: "w1", Status: inventory.Allocated, Group: inventory.GroupWorker},
+		{Name: "w2", Status: inventory.Allocated, Group: inventory.GroupWorker},
+	}
+
+	w.apply()
+
+	return w
+}
+
+// apply configures every node in service as desired.
+func (w *world) apply() {
+	now := w.source.Of(w.view)
+
+	for i, n := range w.view.Nodes {
+		m := n.Clone()
+		if want, ok := now.Of(n); ok {
+			m.Configured = &inventory.Configured{Configuration: want, Time: time.Unix(1, 0)}
+		}
+
+		w.view.Nodes[i] = &m
+	}
+}
+
+// change replaces the view by a changed copy.
+func (w *world) change(f func(v *state.View)) {
+	v := *w.view
+	v.Variables, v.Playbooks = maps.Clone(v.Variables), maps.Clone(v.Playbooks)
+	v.Nodes = slices.Clone(v.Nodes)
+	f(&v)
+	w.view = &v
+}
+
+// outdated returns the nodes that differ, with the parts, and those of which it is unknown.
+func (w *world) outdated() []string {
+	now := w.source.Of(w.view)
+
+	var out []string
+	for _, n := range w.view.Nodes {
+		switch j := now.Judge(n); {
+		case j.Outdated:
+			out = append(out, fmt.Sprint(n.Name, j.Differs))
+		case j.InService && !j.Known:
+			out = append(out, n.Name+"?")
+		}
+	}
+
+	return out
+}
+
+// TestOutdated changes one input after the other: exactly the nodes that it concerns are
+// outdated, and a node that was configured again is not.
+func TestOutdated(t *testing.T) {
+	t.Parallel()
+
+	set := func(s state.Scope, vars configuration.Vars) func(*world) {
+		return func(w *world) { w.change(func(v *state.View) { v.Variables[s] = vars }) }
+	}
+	node := func(name string, f func(*inventory.Node)) func(*world) {
+		return func(w *world) {
+			w.change(func(v *state.View) {
+				i := slices.IndexFunc(v.Nodes, func(n *inventory.Node) bool { return n.Name == name })
+				m := v.Nodes[i].Clone()
+				f(&m)
+				v.Nodes[i] = &m
+			})
+		}
+	}
+	playbooks := func(p state.Playbooks) func(*world) {
+		return func(w *world) { w.change(func(v *state.View) { v.Playbooks["i"] = p }) }
+	}
+
+	all := []string{"m1[variables]", "w1[variables]", "w2[variables]"}
+
+	for name, tt := range map[string]struct {
+		change func(*world)
+		want   []string
+	}{
+		"nothing": {func(*world) {}, nil},
+		"playbooks": {
+			playbooks(state.Playbooks{Digest: "q"}), []string{"m1[playbooks]", "w1[playbooks]", "w2[playbooks]"},
+		},
+		"only a commit":                {playbooks(state.Playbooks{Digest: "p", Commit: "c"}), nil},
+		"playbooks that are not known": {playbooks(state.Playbooks{Problem: "gone"}), []string{"m1?", "w1?", "w2?"}},
+		"playbooks of another instance": {
+			func(w *world) { w.change(func(v *state.View) { v.Playbooks["other"] = state.Playbooks{Digest: "y"} }) }, nil,
+		},
+		"globals": {set(state.ScopeGlobal, configuration.Vars{"a": "1", "db_password": "s", "b": "1"}), all},
+		"a global that a node replaces": {
+			set(state.ScopeGlobal, configuration.Vars{"a": "9", "db_password": "s"}), []string{"m1[variables]", "w1[variables]"},
+		},
+		"a secret":      {set(state.ScopeGlobal, configuration.Vars{"a": "1", "db_password": "t"}), all},
+		"the same anew": {set(state.ScopeGlobal, configuration.Vars{"a": "1", "db_password": "s"}), nil},
+		"only a mark": {
+			set(state.ScopeGlobal, configuration.Vars{"a": "1", "db_password": configuration.NewSecret("s")}), nil,
+		},
+		"a group": {
+			set(state.ScopeGroup(inventory.GroupWorker), configuration.Vars{"g": "1"}),
+			[]string{"w1[variables]", "w2[variables]"},
+		},
+		"a node": {set(state.ScopeNode("w1"), configuration.Vars{"n": "1"}), []string{"w1[variables]"}},
+		"a node without variables of its own any more": {set(state.ScopeNode("w2"), nil), []string{"w2[variables]"}},
+		"the file": {func(w *world) { w.settings.Vars = configuration.Vars{"file": "2"} }, all},
+		"a source": {func(w *world) { w.settings.Sources = nil }, all},
+		"another key": {
+			func(w *world) { w.change(func(v *state.View) { v.ChecksumKey = configuration.NewChecksumKey() }) },
+			[]string{"m1?", "w1?", "w2?"},
+		},
+		"no key": {
+			func(w *world) { w.change(func(v *state.View) { v.ChecksumKey = configuration.ChecksumKey{} }) },
+			[]string{"m1?", "w1?", "w2?"},
+		},
+		"a secret that is locked": {
+			set(state.ScopeGlobal, configuration.Vars{"a": "1", "db_password": configuration.LockedSecret("", "", "lost")}),
+			[]string{"m1?", "w1?", "w2?"},
+		},
+		"another group": {
+			node("w1", func(n *inventory.Node) { n.Group = inventory.GroupMaster }), []string{"w1[group]"},
+		},
+		"a group that is gone": {
+			func(w *world) { w.settings.Groups = nil }, nil,
+		},
+		"a record of an earlier version": {
+			node("w1", func(n *inventory.Node) { n.Configured = nil }), []string{"w1?"},
+		},
+		"out of service": {
+			node("w1", func(n *inventory.Node) { n.Status, n.Configured = inventory.Quarantined, nil }), nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorld()
+			if got := w.outdated(); got != nil {
+				t.Fatalf("at first: %v", got)
+			}
+
+			tt.change(w)
+
+			if got := w.outdated(); !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+
+			w.apply()
+
+			for _, got := range w.outdated() {
+				if got[len(got)-1] != '?' {
+					t.Errorf("configured again, and outdated: %s", got)
+				}
+			}
+		})
+	}
+}
+
+// TestShared: configurations are made anew only if an input has changed, and nodes whose
+// judgement stays are known.
+func TestShared(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld()
+	first := w.source.Of(w.view)
+
+	// The store shares the variables that have not changed.
+	same := *w.view
+	same.Revision++
+	same.Nodes = same.Nodes[:1]
+	same.Playbooks = map[string]state.Playbooks{"i": {Digest: "p"}}
+
+	if w.source.Of(&same) != first || first.Alike(first) != nil {
+		t.Error("the same inputs have other configurations")
+	}
+
+	w.change(func(v *state.View) { v.Variables[state.ScopeNode("w1")] = configuration.Vars{"x": "1"} })
+	third := w.source.Of(w.view)
+
+	if third == first {
+		t.Fatal("changed inputs have the same configurations")
+	}
+
+	alike := third.Alike(first)
+	for _, n := range w.view.Nodes {
+		if alike(n) != (n.Name != "w1") {
+			t.Errorf("%s is alike: %t", n.Name, alike(n))
+		}
+	}
+
+	if counts := third.Count(w.view.Nodes); counts != (desired.Counts{Outdated: 1}) {
+		t.Errorf("%+v", counts)
+	}
+}
+
+// BenchmarkJudge judges 10 000 nodes after a change of the globals; one in ten has
+// variables of its own.
+func BenchmarkJudge(b *testing.B) {
+	w := newWorld()
+	w.view.Nodes = nil
+
+	globals := configuration.Vars{}
+	for i := range 200 {
+		globals[fmt.Sprintf("v%03d", i)] = fmt.Sprintf("value %d", i)
+	}
+
+	w.view.Variables[state.ScopeGlobal] = globals
+
+	for i := range 10_000 {
+		name := fmt.Sprintf("n%05d", i)
+		w.view.Nodes = append(w.view.Nodes, &inventory.Node{
+			Name: name, Status: inventory.Allocated, Group: inventory.GroupWorker,
+		})
+
+		if i%10 == 0 {
+			w.view.Variables[state.ScopeNode(name)] = configuration.Vars{"own": name}
+		}
+	}
+
+	w.apply()
+
+	for b.Loop() {
+		w.change(func(v *state.View) {
+			vars := maps.Clone(globals)
+			vars["v000"] = time.Now().String()
+			v.Variables[state.ScopeGlobal] = vars
+		})
+
+		if c := w.source.Of(w.view).Count(w.view.Nodes); c.Outdated != 10_000 {
+			b.Fatalf("%+v", c)
+		}
+	}
+}
