@@ -82,6 +82,18 @@ var verbHelps = map[inventory.Verb]verbHelp{
 			"clusterctl nodes apply web-1-AB12 --tags config,certificates",
 		},
 	},
+	inventory.VerbReapply: {
+		about: "The job takes its nodes out of service, all at once unless --serial is given, cleans them with the " +
+			"playbooks that configured them (cleanup.yml), and configures them again in their own group (site.yml). " +
+			"Use it where nodes apply does not suffice, because something has to go first. After a failure a node " +
+			"stays Allocated, with the error in its record and its configuration unknown: correct the cause, and " +
+			"repeat it.",
+		examples: []string{
+			"clusterctl nodes reapply web-1-AB12",
+			"clusterctl nodes reapply -l outdated=true --serial 1 --max-failures 2",
+			"clusterctl nodes reapply web-1-AB12 --playbooks current",
+		},
+	},
 	inventory.VerbMaintenance: {
 		aliases: []string{"upgrade"},
 		about: "Its plain name is nodes upgrade. The job runs rolling-upgrade.yml. If it fails, the nodes stay in " +

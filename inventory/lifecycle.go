@@ -103,6 +103,7 @@ const (
 	VerbCommission   Verb = "commission"   // configure a node and bring it into service
 	VerbUpdate       Verb = "update"       // provision a node again, optionally in another group
 	VerbApply        Verb = "apply"        // configure a node again in place
+	VerbReapply      Verb = "reapply"      // clean a node and configure it again in its group
 	VerbMaintenance  Verb = "maintenance"  // upgrade a node in place
 	VerbVerify       Verb = "verify"       // compare a node with the configuration that it should carry
 	VerbDecommission Verb = "decommission" // take a node out of service and clean it, best effort
@@ -243,6 +244,18 @@ var Lifecycle = []Transition{
 		Options: optionsInPlace,
 		Meaning: "configure nodes again in place, without a cleanup first",
 		Failure: "Allocated, with `last_error` set and the applied configuration unknown; nothing is cleaned up",
+	},
+	{
+		Verb: VerbReapply, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
+		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true,
+		Options: []Option{
+			{FieldExtraVars, "variables for this run only"},
+			optionSerial, optionMaxFailures,
+			optionPlaybooks,
+		},
+		Meaning: "clean nodes and configure them again in their own group, with the playbooks and variables of now",
+		Failure: "Allocated, with `last_error` set; the applied configuration of nodes with a begun cleanup is unknown," +
+			" and they may not serve until reapply succeeds",
 	},
 	{
 		Verb: VerbMaintenance, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,

@@ -26,6 +26,7 @@ var table = []struct {
 	{VerbCommission, "Unallocated Decommissioned", Provisioning, Allocated, Unallocated, Quarantined, true, false},
 	{VerbUpdate, "Allocated", Maintenance, Allocated, Unallocated, Quarantined, true, false},
 	{VerbApply, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true},
+	{VerbReapply, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, false},
 	{VerbMaintenance, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true},
 	{VerbVerify, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true},
 	{

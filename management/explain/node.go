@@ -365,10 +365,12 @@ func (e *nodeExplainer) unknownConfiguration() {
 		return
 	}
 
-	// Only a verb on a node in service leaves that unknown. Its job may have expired.
+	// Only a verb that leaves a node in service leaves that unknown. Its job may have
+	// expired.
 	verb := inventory.VerbApply
 	if j := e.newestJob(n); j != nil {
-		if row, ok := inventory.TransitionOf(j.Verb); ok && row.KeepsService {
+		row, ok := inventory.TransitionOf(j.Verb)
+		if ok && row.Success == inventory.Allocated && row.Dirty == inventory.Allocated && !row.Verifies {
 			verb = j.Verb
 		}
 	}

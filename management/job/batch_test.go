@@ -152,7 +152,7 @@ func TestBatchesOfAnyJob(t *testing.T) {
 
 	for seed := range uint64(5_000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		verb := pick(r, inventory.VerbUpdate, inventory.VerbApply, inventory.VerbMaintenance)
+		verb := pick(r, inventory.VerbUpdate, inventory.VerbApply, inventory.VerbMaintenance, inventory.VerbReapply)
 		size, limit := pick(r, "1", "2", "3", "9", "1%", "34%", "50%", "100%"), r.IntN(4)
 
 		var targets []string
