@@ -15,11 +15,7 @@ import (
 func (p *Printer) NodeExplanation(e api.NodeExplanation, program string) {
 	n := e.Node
 
-	inService := p.Paint.Good("yes") + "; not verified since it was last configured"
-	if n.Verification != nil {
-		inService = p.Paint.Good("yes") + "; " + p.verdict(n.Verification)
-	}
-
+	inService := p.inService(n)
 	if !e.Ready {
 		inService = p.Paint.Bad("no: ") + Line(LocalTimes(e.Summary))
 	}
@@ -44,12 +40,33 @@ func (p *Printer) NodeExplanation(e api.NodeExplanation, program string) {
 		{"Jobs", strings.Join(jobs, "\n")},
 		{"Residue of", List(n.Residue)},
 		{"Duplicates", List(n.Duplicates)},
-		{"Applied by", withPrefix("job ", Line(n.Applied))},
+		{"Outdated", p.Paint.outdated(&n)},
+		{"Applied by", withPrefix("job ", Line(n.Applied)) + withPrefix(" at ", appliedAt(n))},
 		{"Host key", keys},
 		{"Next", Line(LocalTimes(e.Next))},
 	})
 	p.findings(e.Findings, program)
 	p.failures(e.Failures)
+}
+
+// inService describes a node that serves.
+func (p *Printer) inService(n api.Node) string {
+	text := p.Paint.Good("yes") + "; "
+
+	if n.Outdated != nil {
+		word := "up to date; "
+		if *n.Outdated {
+			word = p.Paint.Bad("outdated") + " (" + differing(&n) + "); "
+		}
+
+		text += word
+	}
+
+	if n.Verification == nil {
+		return text + "not verified since it was last configured"
+	}
+
+	return text + p.verdict(n.Verification)
 }
 
 func (p *Printer) statusWithOrigin(e api.NodeExplanation) string {

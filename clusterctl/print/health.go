@@ -61,6 +61,7 @@ func (p *Printer) Health(h api.Health) {
 		{"Revision", fmt.Sprint(h.Revision)},
 		{"Stale", yesIf(h.Stale)},
 		{"Nodes", fmt.Sprint(h.Nodes)},
+		{"Outdated", outdatedCount(h)},
 		{"Jobs", strings.Join(jobs, ", ")},
 	})
 
@@ -77,6 +78,17 @@ func (p *Printer) Health(h api.Health) {
 	}
 
 	p.Rows([]string{"CHECK", "RESULT"}, rows)
+}
+
+// outdatedCount returns the number of outdated nodes, and of those of which that is not
+// known.
+func outdatedCount(h api.Health) string {
+	text := fmt.Sprint(h.Outdated)
+	if h.Unknown > 0 {
+		text += fmt.Sprintf(" (not known of %d)", h.Unknown)
+	}
+
+	return text
 }
 
 func (p *Printer) goodIf(good bool, text string) string {

@@ -20,23 +20,27 @@ const (
 )
 
 // NodeColumns are the columns of a table of nodes.
-var NodeColumns = Columns[api.Node]{
-	textColumn("name", func(n *api.Node) string { return n.Name }),
-	textColumn("address", func(n *api.Node) string { return n.Addr }),
-	{Name: "status", Cell: func(p Paint, n *api.Node) string { return p.Status(n.Status) }},
-	{Name: "state", Cell: func(p Paint, n *api.Node) string { return p.State(n.State) }},
-	textColumn("group", func(n *api.Node) string { return n.Group }),
-	{Name: "job", Order: ByNumber(func(n *api.Node) string { return n.Job }), Cell: nodeJob},
-	ageColumn(func(n *api.Node) time.Time { return n.Created }),
-	{Name: "labels", Wide: true, Cell: func(_ Paint, n *api.Node) string { return LabelLine(n.Labels) }},
-	numberColumn("applied", func(n *api.Node) string { return n.Applied }).wide(),
-	{Name: "verified", Wide: true, Cell: nodeVerdict},
-	textColumn("previous", func(n *api.Node) string { return string(n.PrevStatus) }).wide(),
-	{Name: "seen-by", Wide: true, Cell: nodeSeenBy},
-	timeColumn("created", func(n *api.Node) time.Time { return n.Created }).wide(),
-	timeColumn("updated", func(n *api.Node) time.Time { return n.Updated }).wide(),
-	{Name: "note", Cell: func(_ Paint, n *api.Node) string { return nodeNote(n) }},
-}
+var NodeColumns = slices.Concat(
+	Columns[api.Node]{
+		textColumn("name", func(n *api.Node) string { return n.Name }),
+		textColumn("address", func(n *api.Node) string { return n.Addr }),
+		{Name: "status", Cell: func(p Paint, n *api.Node) string { return p.Status(n.Status) }},
+		{Name: "state", Cell: func(p Paint, n *api.Node) string { return p.State(n.State) }},
+		textColumn("group", func(n *api.Node) string { return n.Group }),
+		{Name: "job", Order: ByNumber(func(n *api.Node) string { return n.Job }), Cell: nodeJob},
+		ageColumn(func(n *api.Node) time.Time { return n.Created }),
+		{Name: "labels", Wide: true, Cell: func(_ Paint, n *api.Node) string { return LabelLine(n.Labels) }},
+	},
+	configurationColumns(),
+	Columns[api.Node]{
+		{Name: "verified", Wide: true, Cell: nodeVerdict},
+		textColumn("previous", func(n *api.Node) string { return string(n.PrevStatus) }).wide(),
+		{Name: "seen-by", Wide: true, Cell: nodeSeenBy},
+		timeColumn("created", func(n *api.Node) time.Time { return n.Created }).wide(),
+		timeColumn("updated", func(n *api.Node) time.Time { return n.Updated }).wide(),
+		{Name: "note", Cell: func(_ Paint, n *api.Node) string { return nodeNote(n) }},
+	},
+)
 
 func nodeSeenBy(_ Paint, n *api.Node) string { return strings.Join(observers(n, true), ",") }
 
@@ -184,7 +188,9 @@ func (p *Printer) Node(n api.Node) {
 		{"Verified", p.verified(n)},
 		{"State", withPrevious(p.Paint.State(n.State), string(n.State), string(n.PrevState))},
 		{"Group", Line(n.Group)},
-		{"Applied by job", Line(n.Applied)},
+	}
+	fields = append(fields, p.configuration(n)...)
+	fields = append(fields, []Field{
 		{"Playbooks", playbooks(n.Playbooks)},
 		{"Residue of", List(n.Residue)},
 		{"Last error", Text(n.LastError)},
@@ -195,7 +201,7 @@ func (p *Printer) Node(n api.Node) {
 		{"Observers", strings.Join(seen, "\n")},
 		{"Duplicates", List(n.Duplicates)},
 		{"Host keys", Text(strings.Join(n.HostKeys, "\n"))},
-	}
+	}...)
 	fields = append(fields, Connection(n.Connection)...)
 	fields = append(fields,
 		Field{"History entries", fmt.Sprint(n.Entries)},

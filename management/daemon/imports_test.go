@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"management/access":        {"inventory", "management/job", "management/selector", "management/state"},
 	"management/access/oidc":   {"inventory", "management/access"},
 	"management/variable":      {"inventory", "configuration", "management/access", "management/state"},
-	"management/desired":      {"inventory", "configuration", "management/state", "management/variable"},
+	"management/desired":       {"inventory", "configuration", "management/state", "management/variable"},
 	"management/node": {
 		"inventory",
 		"monitor",

@@ -30,8 +30,8 @@ type playbookNote struct {
 		View() *state.View
 		NotePlaybooks(ctx context.Context, instance string, p state.Playbooks) error
 	}
-	log    logrus.FieldLogger
-	due    chan struct{} // full while a look is due before its time
+	log logrus.FieldLogger
+	due chan struct{} // full while a look is due before its time
 
 	mu     sync.Mutex
 	dir    string // the folder of the stamp

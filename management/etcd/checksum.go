@@ -111,12 +111,12 @@ func (v *view) applyChecksumKey(deleted bool, kv *mvccpb.KeyValue) error {
 	return errorOf(decode[variablesRecord](kv.Value))
 }
 
-func countChecksumKey(s *Secrets, _ string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
+func countChecksumKey(s marking, _ string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
 	record, err := decode[variablesRecord](kv.Value)
 	return s.countVars(placeChecksum(), "of the checksums", record.Vars), err
 }
 
-func encryptChecksumKey(s *Secrets, _ string, kv *mvccpb.KeyValue) ([]byte, error) {
+func encryptChecksumKey(s marking, _ string, kv *mvccpb.KeyValue) ([]byte, error) {
 	record, err := decode[variablesRecord](kv.Value)
 	if err != nil {
 		return nil, err

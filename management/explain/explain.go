@@ -173,7 +173,9 @@ type Explainer struct {
 }
 
 // New returns an explainer. Without d it does not tell whether a node is outdated.
-func New(h History, d Desired, settings func() Settings) *Explainer { return &Explainer{h, d, settings} }
+func New(h History, d Desired, settings func() Settings) *Explainer {
+	return &Explainer{h, d, settings}
+}
 
 // Node answers the reader, a principal, why a node is, or is not, in service.
 func (e *Explainer) Node(ctx context.Context, v *state.View, name, reader string) (NodeExplanation, error) {

@@ -58,8 +58,8 @@ var conversions = []conversion{
 		wire:   func(b any) any { before := b.(inventory.Before); return *beforeOf(&before) },
 	},
 	{
-		domain: configuration.Connection{},
-		wire:   func(c any) any { connection := c.(configuration.Connection); return *connectionOf(&connection) },
+		domain:   configuration.Connection{},
+		wire:     func(c any) any { connection := c.(configuration.Connection); return *connectionOf(&connection) },
 		internal: map[string]string{"FormerKeyFile": "a rotation of the key sets it for the moment"},
 	},
 	{

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// shortDigest is the number of digits of a digest in a table.
+const shortDigest = 8
+
+// configurationColumns are the columns of what was applied to a node, and what it would
+// be configured with now.
+func configurationColumns() Columns[api.Node] {
+	return Columns[api.Node]{
+		numberColumn("applied", func(n *api.Node) string { return n.Applied }).wide(),
+		timeColumn("applied-at", func(n *api.Node) time.Time {
+			if n.Configured == nil {
+				return time.Time{}
+			}
+
+			return n.Configured.Time
+		}).wide(),
+		{Name: "configured", Wide: true, Cell: func(_ Paint, n *api.Node) string { return shortConfigured(n) }},
+		{Name: "desired", Wide: true, Cell: func(_ Paint, n *api.Node) string { return shortConfiguration(desiredOf(n)) }},
+		{Name: "outdated", Wide: true, Cell: func(p Paint, n *api.Node) string { return p.outdated(n) }},
+	}
+}
+
+// desiredOf returns what a node in service would be configured with now; nil otherwise.
+func desiredOf(n *api.Node) *api.Configuration {
+	switch {
+	case n.Desired != nil:
+		return n.Desired
+	case n.Configured != nil && n.Outdated != nil:
+		return &n.Configured.Configuration // the answer names only what differs
+	}
+
+	return nil
+}
+
+// shortConfigured returns what was applied to a node, in a short form.
+func shortConfigured(n *api.Node) string {
+	if n.Configured == nil {
+		return ""
+	}
+
+	return shortConfiguration(&n.Configured.Configuration)
+}
+
+// shortConfiguration returns the beginnings of the commit or the digest of the playbooks,
+// and of the hash of the variables.
+func shortConfiguration(c *api.Configuration) string {
+	if c == nil {
+		return ""
+	}
+
+	playbooks := c.Commit
+	if playbooks == "" {
+		playbooks = c.Playbooks
+	}
+
+	return Line(begin(playbooks) + "/" + begin(hashOf(c.Variables)))
+}
+
+// hashOf returns the hash of variables without the id of its key, which all nodes share.
+func hashOf(variables string) string {
+	_, hash, _ := strings.Cut(variables, "-")
+	return hash
+}
+
+func begin(digest string) string {
+	if digest == "" {
+		return "?"
+	}
+
+	return digest[:min(len(digest), shortDigest)]
+}
+
+// outdated returns whether a node in service is outdated, and by which parts.
+func (p Paint) outdated(n *api.Node) string {
+	switch {
+	case n.Outdated == nil && desiredOf(n) == nil:
+		return ""
+	case n.Outdated == nil:
+		return "unknown"
+	case !*n.Outdated:
+		return "no"
+	}
+
+	return p.Bad("yes") + " (" + differing(n) + ")"
+}
+
+// differing returns the parts by which a node is outdated.
+func differing(n *api.Node) string {
+	parts := make([]string, len(n.Differs))
+	for i, part := range n.Differs {
+		parts[i] = Line(string(part))
+	}
+
+	return strings.Join(parts, ", ")
+}
+
+// configuration returns the fields of a node about its configuration.
+func (p *Printer) configuration(n api.Node) []Field {
+	return []Field{
+		{"Outdated", p.Paint.outdated(&n)},
+		{"Applied by job", Line(n.Applied) + withPrefix(" at ", appliedAt(n))},
+		{"Applied", appliedText(n)},
+		{"Desired", desiredText(n)},
+	}
+}
+
+func appliedAt(n api.Node) string {
+	if n.Configured == nil {
+		return ""
+	}
+
+	return Time(n.Configured.Time)
+}
+
+// appliedText returns what was applied to a node, and why that is unknown.
+func appliedText(n api.Node) string {
+	switch c := n.Configured; {
+	case c != nil:
+		return configurationText(c.Configuration) +
+			withPrefix("\nvariables of the request only: ", List(c.ExtraVars))
+	case n.Status != inventory.Allocated:
+		return ""
+	case n.Applied == "":
+		return "unknown: the last job did not configure it to the end"
+	}
+
+	return "unknown: it was not recorded; nodes apply records it"
+}
+
+// desiredText returns what a node would be configured with now.
+func desiredText(n api.Node) string {
+	want := desiredOf(&n)
+
+	switch {
+	case want == nil:
+		return ""
+	case n.Desired == nil:
+		return "as applied"
+	}
+
+	return configurationText(*want)
+}
+
+// configurationText returns a configuration with a line for each part.
+func configurationText(c api.Configuration) string {
+	var lines []string
+	for _, part := range []struct{ name, value string }{
+		{"playbooks", c.Playbooks},
+		{"commit", c.Commit},
+		{"group", c.Group},
+		{"variables", c.Variables},
+		{"image", c.Image},
+	} {
+		if part.value != "" {
+			lines = append(lines, fmt.Sprintf("%s %s", part.name, Line(part.value)))
+		}
+	}
+
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/desired"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
+)
+
+// TestExplainOutdated: an explanation names what has changed since a node was configured,
+// with the time and the remedy. What cannot be known is no reason to call it outdated.
+func TestExplainOutdated(t *testing.T) {
+	t.Parallel()
+
+	applied := jobtest.Noon
+	later := applied.Add(2 * time.Minute)
+	changed := func(at time.Time, names ...string) variable.Change {
+		vars := configuration.Vars{}
+		for _, name := range names {
+			vars[name] = "x"
+		}
+
+		return variable.Change{Time: at, After: vars}
+	}
+	outdated := func(parts ...inventory.Part) desired.Judgement {
+		return desired.Judgement{
+			InService: true, Known: true, Outdated: true, Differs: parts,
+			Desired: inventory.Configuration{Playbooks: "p", Variables: "k-v"},
+		}
+	}
+	configured := &inventory.Configured{Time: applied}
+
+	const summary = "it is in service; "
+
+	for name, c := range map[string]struct {
+		facts          func(*Facts)
+		node           func(*inventory.Node)
+		summary, found string // found: the finding, with its remedy; empty: none
+		since          time.Time
+	}{
+		"up to date": {
+			facts:   func(f *Facts) { f.Judgement = desired.Judgement{InService: true, Known: true} },
+			summary: summary + "up to date; not verified",
+		},
+		"playbooks": {
+			facts: func(f *Facts) {
+				f.Judgement, f.Playbooks = outdated(inventory.PartPlaybooks), state.Playbooks{Since: later}
+			},
+			summary: summary + "outdated (playbooks); not verified",
+			found: "outdated: it is outdated: the playbooks are others than those that configured it, " +
+				"since 2026-01-02T12:02:00Z [submit verb=apply nodes=a-1]",
+			since: later,
+		},
+		"playbooks that are older than the node": {
+			facts: func(f *Facts) {
+				f.Judgement, f.Playbooks = outdated(inventory.PartPlaybooks), state.Playbooks{Since: applied.Add(-time.Hour)}
+			},
+			summary: summary + "outdated (playbooks)",
+			found: "outdated: it is outdated: the playbooks are others than those that configured it " +
+				"[submit verb=apply nodes=a-1]",
+		},
+		"variables": {
+			facts: func(f *Facts) {
+				f.Judgement = outdated(inventory.PartVariables)
+				f.Changes = map[state.Scope][]variable.Change{
+					state.ScopeGlobal:                       {changed(applied.Add(-time.Hour), "old"), changed(later.Add(time.Second), "b", "a")},
+					state.ScopeGroup(inventory.GroupMaster): {changed(later, "g")},
+				}
+			},
+			summary: summary + "outdated (variables)",
+			found: "outdated: it is outdated: variables have changed: a, b (global), g (group/service-master), " +
+				"since 2026-01-02T12:02:00Z [submit verb=apply nodes=a-1]",
+			since: later,
+		},
+		"a change while the job ran": {
+			facts: func(f *Facts) {
+				put(f.View, job.Job{Accepted: applied.Add(-10 * time.Minute)}, "3", job.Complete)
+				f.Judgement = outdated(inventory.PartVariables)
+				f.Changes = map[state.Scope][]variable.Change{
+					state.ScopeNode("a-1"): {changed(applied.Add(-time.Minute), "n")},
+				}
+			},
+			summary: summary + "outdated (variables)",
+			found: "outdated: it is outdated: variables have changed: n (node/a-1), since 2026-01-02T11:59:00Z " +
+				"[submit verb=apply nodes=a-1]",
+			since: applied.Add(-time.Minute),
+		},
+		"variables of the file": {
+			facts:   func(f *Facts) { f.Judgement = outdated(inventory.PartVariables) },
+			summary: summary + "outdated (variables)",
+			found: "outdated: it is outdated: variables have changed in the configuration of the manager " +
+				"[submit verb=apply nodes=a-1]",
+		},
+		"variables of the request": {
+			facts: func(f *Facts) { f.Judgement = outdated(inventory.PartVariables) },
+			node: func(n *inventory.Node) {
+				n.Configured = &inventory.Configured{Time: applied, Extra: []string{"x", "y"}}
+			},
+			summary: summary + "outdated (variables)",
+			found: "outdated: it is outdated: its variables are others than those that configured it; only the request of " +
+				"job 3 had set x, y [submit verb=apply nodes=a-1]",
+		},
+		"both": {
+			facts: func(f *Facts) {
+				f.Judgement = outdated(inventory.PartPlaybooks, inventory.PartVariables)
+			},
+			summary: summary + "outdated (playbooks, variables)",
+			found: "outdated: it is outdated: the playbooks are others than those that configured it; variables have changed " +
+				"in the configuration of the manager [submit verb=apply nodes=a-1]",
+		},
+		"a record of an earlier version": {
+			facts:   func(f *Facts) { f.Judgement = desired.Judgement{InService: true} },
+			node:    func(n *inventory.Node) { n.Configured = nil },
+			summary: summary + "not verified",
+			found: "applied: what job 3 applied to it was not recorded, so it is not known whether it is outdated " +
+				"[submit verb=apply nodes=a-1]",
+		},
+		"playbooks that cannot be read": {
+			facts:   func(f *Facts) { f.Judgement = desired.Judgement{InService: true} },
+			summary: summary + "not verified",
+			found: "applied: the playbooks of the manager cannot be read, so it is not known whether it is outdated " +
+				"[show-health]",
+		},
+		"locked secrets": {
+			facts: func(f *Facts) {
+				f.Judgement = desired.Judgement{InService: true, Desired: inventory.Configuration{Playbooks: "p"}}
+			},
+			summary: summary + "not verified",
+			found: "applied: its variables cannot be compared, because secrets are locked, so it is not known whether it is " +
+				"outdated [show-health]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered")}
+			n := v.Nodes[0]
+			n.Applied, n.Configured = "3", configured
+
+			if c.node != nil {
+				c.node(n)
+			}
+
+			f := facts(v)
+			c.facts(&f)
+
+			e := ExplainNode(f, *n, nil)
+			if !strings.HasPrefix(e.Summary, c.summary) || !e.Ready {
+				t.Errorf("summary %q, ready %t, want %q", e.Summary, e.Ready, c.summary)
+			}
+
+			found, since := "", time.Time{}
+			for _, one := range e.Findings {
+				found, since = fmt.Sprintf("%s: %s %s", one.About, one.Message, one.Actions), one.Since
+			}
+
+			if found != c.found || !since.Equal(c.since) || len(e.Findings) > 1 {
+				t.Errorf("found\n%s, since %s\nwant\n%s, since %s", found, since, c.found, c.since)
+			}
+		})
+	}
+}
+
+// TestExplainBrokenReapply: a node that a reapply has left is mended by another one.
+func TestExplainBrokenReapply(t *testing.T) {
+	t.Parallel()
+
+	v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered")}
+	put(v, jobtest.Planned(inventory.VerbReapply, "", "a-1 Allocated service-master"), "5", job.Errored)
+	put(v, jobtest.Planned(inventory.VerbVerify, "", "a-1 Allocated service-master"), "6", job.Errored)
+
+	for last, want := range map[int]string{1: "submit verb=reapply nodes=a-1", 2: "submit verb=apply nodes=a-1"} {
+		part := *v
+		part.Jobs = v.Jobs[:last]
+
+		found := ExplainNode(facts(&part), *v.Nodes[0], nil).Findings
+		if len(found) != 1 || fmt.Sprint(found[0].Actions) != "["+want+"]" {
+			t.Errorf("after %d jobs: %+v, want %s", last, found, want)
+		}
+	}
+}
