@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package systemtest
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// wantOutdated requires exactly the nodes of these hosts to be outdated.
+func (w *world) wantOutdated(when string, hosts ...string) {
+	w.t.Helper()
+
+	got := strings.Fields(w.ctl("nodes", "get", "-l", "outdated=true", "-o", "name").stdout)
+	if want := w.nodeNames(hosts...); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+		w.t.Errorf("%s: outdated are %v, want %v", when, got, want)
+	}
+}
+
+// awaitOutdated waits until exactly the nodes of these hosts are outdated: the folder of
+// playbooks is looked at every few seconds.
+func (w *world) awaitOutdated(hosts ...string) {
+	w.t.Helper()
+
+	want := slices.Sorted(slices.Values(w.nodeNames(hosts...)))
+
+	await(w.t, time.Minute, strings.Join(want, " ")+" are outdated", func() (bool, string) {
+		r := w.ctl("nodes", "get", "-l", "outdated=true", "-o", "name")
+		return slices.Equal(slices.Sorted(slices.Values(strings.Fields(r.stdout))), want), r.String()
+	})
+}
+
+// TestOutdated changes variables and playbooks: exactly the nodes concerned are outdated,
+// and apply and reapply mend them. A reapply survives the death of the manager; one whose
+// runner dies leaves the node in its group, with an unknown configuration.
+func TestOutdated(t *testing.T) {
+	w := newWorld(t, setup{hosts: 3, testPlaybooks: true})
+	w.commission(master, "host2")
+	w.commission(worker, "host3")
+	w.wantOutdated("after the commission")
+
+	if n := w.node("host3"); n.Outdated == nil || n.Configured == nil || n.Configured.Variables == "" {
+		t.Fatalf("the configuration is not known: %+v", n)
+	}
+
+	w.ctl("vars", "set", "--group", worker, "note=of-the-group")
+	w.wantOutdated("variables of a group", "host3")
+
+	var e api.NodeExplanation
+	if err := json.Unmarshal([]byte(w.ctl("nodes", "why", w.name("host3"), "-o", "json").stdout), &e); err != nil ||
+		!strings.HasPrefix(e.Summary, "it is in service; outdated (variables)") ||
+		!strings.Contains(e.Findings[0].Message, "note (group/service-worker), since ") {
+		t.Errorf("%+v, %v", e, err)
+	}
+
+	w.do("nodes", "apply", w.name("host3"))
+	w.wantOutdated("after apply")
+	w.sh("host3", "grep -q of-the-group /etc/systemtest")
+
+	w.ctl("vars", "set", "--node", w.name("host2"), "--secret", "note=a-secret")
+	w.wantOutdated("a secret of a node", "host2")
+	w.do("nodes", "apply", "-l", "outdated=true")
+	w.wantOutdated("after apply of what is outdated")
+
+	// The variables of a request are applied, and kept by nothing.
+	w.do("nodes", "apply", w.name("host3"), "-e", "note=of-the-request")
+	w.wantOutdated("variables of a request", "host3")
+
+	if n := w.node("host3"); !slices.Equal(n.Configured.ExtraVars, []string{"note"}) {
+		t.Errorf("%+v", n.Configured)
+	}
+
+	w.do("nodes", "apply", w.name("host3"), "--check")
+	w.wantOutdated("after a check", "host3")
+	w.do("nodes", "apply", w.name("host3"))
+	w.wantOutdated("after an apply without them")
+
+	w.sh("host1", "echo '# changed' >> "+testPlaybooks+"/site.yml")
+	w.awaitOutdated("host2", "host3")
+
+	w.sh("host3", "echo by hand > /etc/systemtest")
+
+	j := w.do("nodes", "reapply", w.name("host3"))
+	if len(j.Runs) != 2 || j.Runs[0].Playbook != "cleanup.yml" || j.Runs[1].Playbook != "site.yml" {
+		t.Errorf("the runs of a reapply: %+v", j.Runs)
+	}
+
+	w.wantOutdated("after reapply of one", "host2")
+	w.wantNode("host3", inventory.Allocated, worker)
+	w.sh("host3", "grep -q of-the-group /etc/systemtest")
+	w.do("nodes", "apply", w.name("host2"))
+	w.wantOutdated("after apply of the other")
+
+	w.killDuringReapply()
+}
+
+// killDuringReapply kills the manager in both steps of a reapply, which goes on, and then
+// the runner, which ends it.
+func (w *world) killDuringReapply() {
+	w.t.Helper()
+
+	w.ctl("vars", "set", "--node", w.name("host3"), "hold_cleanup=gate-1", "hold=gate-2")
+
+	id := w.submit("nodes", "reapply", w.name("host3"))
+	w.killDuring(id, "cleanup", "gate-1")
+	w.killDuring(id, "configure", "gate-2")
+
+	if j := w.awaitJob(id); j.Status != api.Complete {
+		w.t.Errorf("reapply after the death of the manager: %s: %s", j.Status, j.Message)
+	}
+
+	w.wantNode("host3", inventory.Allocated, worker)
+	w.wantOutdated("after a reapply that survived")
+
+	w.ctl("vars", "set", "--node", w.name("host3"), "hold_cleanup=gate-1", "hold=gate-3")
+
+	id = w.submit("nodes", "reapply", w.name("host3"))
+	w.awaitPhase(id, "configure")
+	w.sh("host1", "kill -KILL $(pgrep -o -f '^"+runnerProcess+"')")
+
+	if j := w.awaitJob(id); j.Status != api.Errored {
+		w.t.Errorf("reapply without its runner: %s: %s", j.Status, j.Message)
+	}
+
+	w.wantNode("host3", inventory.Allocated, worker)
+
+	if n := w.node("host3"); n.Configured != nil || n.Applied != "" || n.Outdated != nil || n.LastError == "" {
+		w.t.Errorf("after a reapply that broke off: %+v", n)
+	}
+
+	w.release("gate-3", "host3")
+	w.do("nodes", "reapply", w.name("host3"))
+	w.wantOutdated("after the reapply was repeated")
+}
+
+// killDuring kills the manager while a job waits at a gate in the phase, and opens it.
+func (w *world) killDuring(id, phase, gate string) {
+	w.t.Helper()
+
+	w.awaitPhase(id, phase)
+	w.sh("host1", killDaemon)
+	w.awaitHealthy()
+	w.release(gate, "host3")
+}
