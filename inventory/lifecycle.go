@@ -98,6 +98,8 @@ type Verb string
 const (
 	VerbDiscovered   Verb = "discovered"   // the monitor sees the node, for the first time or again
 	VerbDisappeared  Verb = "disappeared"  // the monitor lost the node
+	VerbReturned     Verb = "returned"     // a policy decided on a node that is seen again
+	VerbQuarantine   Verb = "quarantine"   // a policy fenced a node: another host answers under its name
 	VerbTrust        Verb = "trust"        // an operator recorded another ssh host key
 	VerbDiscover     Verb = "discover"     // prepare hosts, by address, for discovery
 	VerbCommission   Verb = "commission"   // configure a node and bring it into service

@@ -62,6 +62,8 @@ type Node struct {
 	// format of known_hosts without the host field ("ssh-ed25519 AAAA…").
 	HostKeys []string
 
+	Presence Presence // the evidence on its absences
+
 	Entries uint64 // history entries so far, pruned ones included
 	Created time.Time
 	Updated time.Time
@@ -142,6 +144,7 @@ func (n Node) Clone() Node {
 	n.Seen = maps.Clone(n.Seen)
 
 	n.Configured = n.Configured.Clone()
+	n.Presence.Returns = slices.Clone(n.Presence.Returns)
 
 	if n.Verification != nil {
 		v := *n.Verification
@@ -336,6 +339,7 @@ func NewNode(o Observation, tomb *Tombstone, at time.Time) (Node, HistoryEntry) 
 	}
 
 	n.apply(o)
+	n.Presence.Since = at
 
 	return n, n.log(VerbDiscovered, "", trigger)
 }
@@ -384,6 +388,8 @@ func (n Node) Withdraw(observer, reason string, at time.Time) (m Node, entry *Hi
 	}
 
 	m.PrevState, m.Duplicates = n.State, nil
+	m.Presence.moved(n.State, m.State, at)
+
 	e := m.log(VerbDisappeared, n.Status, Trigger{
 		Actor: "monitor:" + observer, Job: n.Job, Reason: reason, Time: at,
 	})

@@ -43,6 +43,7 @@ type nodeRecord struct {
 	Duplicates   []string          `json:"duplicates,omitempty"`
 	From         string            `json:"announced_from,omitempty"`
 	HostKeys     []string          `json:"host_keys,omitempty"`
+	Presence     presenceRecord    `json:"presence,omitzero"`
 	Entries      uint64            `json:"entries"`
 	Created      time.Time         `json:"created"`
 	Updated      time.Time         `json:"updated"`
@@ -130,6 +131,7 @@ func newNodeRecord(n inventory.Node) nodeRecord {
 		Duplicates:   n.Duplicates,
 		From:         n.AnnouncedFrom,
 		HostKeys:     n.HostKeys,
+		Presence:     newPresenceRecord(n.Presence),
 		Entries:      n.Entries,
 		Created:      n.Created,
 		Updated:      n.Updated,
@@ -162,6 +164,7 @@ func (r *nodeRecord) node(revision int64) *inventory.Node {
 		Duplicates:    r.Duplicates,
 		AnnouncedFrom: r.From,
 		HostKeys:      r.HostKeys,
+		Presence:      r.Presence.presence(),
 		Entries:       r.Entries,
 		Created:       r.Created,
 		Updated:       r.Updated,

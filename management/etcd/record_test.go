@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
 
@@ -61,6 +62,11 @@ func TestRecordsMatchDomain(t *testing.T) {
 	t.Run("overlay", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newOverlayRecord, overlayRecord.overlay, nil)
+	})
+	t.Run("automation", func(t *testing.T) {
+		t.Parallel()
+		checkRecord(t, newAutomationRecord,
+			func(r automationRecord) state.Automation { return r.automation(0) }, revision)
 	})
 	t.Run("file", func(t *testing.T) {
 		t.Parallel()

@@ -33,6 +33,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/connections": decodes[connectionRecord],
 	"v/tombstones":  decodes[tombstoneRecord],
 	"v/overlay":     decodes[overlayRecord],
+	"v/automation":  decodes[automationRecord],
 	"v/files":       decodes[fileRecord],
 	"v/playbooks":   decodes[playbooksRecord],
 	"v/instances":   decodes[instanceRecord],

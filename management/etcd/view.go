@@ -53,6 +53,7 @@ type view struct {
 	tokenUses   copyOnWrite[string, time.Time]
 	sshKey      map[string]sshkey.Rotation // immutable values
 	overlay     map[string]any             // replaced as a whole
+	automation  state.Automation
 	files       map[string]string
 	checksumKey configuration.ChecksumKey
 	playbooks   copyOnWrite[string, state.Playbooks]
@@ -95,7 +96,7 @@ func (v *view) reset() {
 	v.tokens, v.tokenUses = copyOnWrite[string, access.Token]{}, copyOnWrite[string, time.Time]{}
 	v.sshKey = map[string]sshkey.Rotation{}
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
-	v.instances = map[string]state.Instance{}
+	v.instances, v.automation = map[string]state.Instance{}, state.Automation{}
 	v.seq, v.generation = 0, 0
 	v.checksumKey, v.playbooks = configuration.ChecksumKey{}, copyOnWrite[string, state.Playbooks]{}
 	v.unreadable = copyOnWrite[string, string]{}
@@ -340,6 +341,8 @@ func (v *view) apply(e *clientv3.Event) {
 		err = update(v.sshKey, name, deleted, e.Kv, sshKeyRecord.rotation)
 	case "overlay":
 		err = v.applyOverlay(deleted, e.Kv)
+	case "automation":
+		err = v.applyAutomation(deleted, e.Kv)
 	case "files":
 		v.markChanged(state.ChangeConfig, "", 0)
 		v.configAt = max(v.configAt, e.Kv.ModRevision)
@@ -480,6 +483,21 @@ func (v *view) applyOverlay(deleted bool, kv *mvccpb.KeyValue) error {
 	return err
 }
 
+// applyAutomation keeps the last readable record; noteUnreadable stops automation.
+func (v *view) applyAutomation(deleted bool, kv *mvccpb.KeyValue) error {
+	if deleted {
+		v.automation = state.Automation{}
+		return nil
+	}
+
+	record, err := decode[automationRecord](kv.Value)
+	if err == nil {
+		v.automation = record.automation(kv.ModRevision)
+	}
+
+	return err
+}
+
 // current returns the newest snapshot.
 func (v *view) current() *state.View {
 	v.mu.Lock()
@@ -544,6 +562,7 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 		Connections: v.connections.share(),
 		Tombstones:  v.tombstones.share(),
 		Overlay:     v.overlay,
+		Automation:  v.automation,
 		Instances: slices.SortedFunc(maps.Values(v.instances), func(a, b state.Instance) int {
 			return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
 		}),

@@ -37,6 +37,8 @@ type View struct {
 	Tombstones map[string]inventory.Tombstone
 	// Overlay are the configuration keys set at run time.
 	Overlay map[string]any
+	// Automation is what policies remember.
+	Automation Automation
 	// Instances are the live daemons, the oldest first.
 	Instances []Instance
 	// ConfigAt is the revision of the last change of the configuration, in the

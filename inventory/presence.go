@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"slices"
+	"time"
+)
+
+// MaxReturns is the number of returns that the record of a node keeps.
+const MaxReturns = 10
+
+// Presence is the evidence on the absences of a host.
+type Presence struct {
+	Since time.Time // of the state
+	Lost  time.Time // the start of the newest absence; zero: none
+	// Returns are the times of the newest returns, the oldest first; MaxReturns at most.
+	Returns []time.Time
+	// Handled is the newest return on which automation has decided.
+	Handled time.Time
+	// Boot is the boot id from before the newest absence; empty: unknown.
+	Boot string
+	// Away is the newest attempt over ssh in the newest absence: the second opinion.
+	Away Contact
+	// Back is the newest attempt over ssh while the host was Discovered.
+	Back Contact
+}
+
+// Contact is the result of one attempt to reach a host over ssh. The zero value is none.
+type Contact struct {
+	Time    time.Time
+	Reached bool
+	Reason  string // why the host was not reached
+	// Foreign: a host answered with another ssh host key than the recorded one.
+	Foreign bool
+	Boot    string    // the boot id of the kernel; empty: not read
+	Booted  time.Time // the time of the boot, by the uptime; zero: not read
+	Agent   time.Time // the start of the agent; zero: not read
+}
+
+// Returned returns the time of the newest return; zero: none.
+func (p Presence) Returned() time.Time {
+	if len(p.Returns) == 0 {
+		return time.Time{}
+	}
+
+	return p.Returns[len(p.Returns)-1]
+}
+
+// Pending reports whether automation has not decided on the newest return yet.
+func (p Presence) Pending() bool { return p.Returned().After(p.Handled) }
+
+// ReturnsSince counts the kept returns at and after the time.
+func (p Presence) ReturnsSince(at time.Time) int {
+	n := 0
+	for _, t := range p.Returns {
+		if !t.Before(at) {
+			n++
+		}
+	}
+
+	return n
+}
+
+// moved records that the state of the host changed from one to another.
+func (p *Presence) moved(from, to State, at time.Time) {
+	p.Since = at
+
+	switch {
+	case to == Disappeared:
+		// A boot id that was read since the last decision is the newest one.
+		if p.Back.Boot != "" {
+			p.Boot = p.Back.Boot
+		}
+
+		p.Lost, p.Away = at, Contact{}
+	case from == Disappeared && to == Discovered:
+		p.Returns = append(slices.Clone(p.Returns), at)
+		p.Returns = p.Returns[max(0, len(p.Returns)-MaxReturns):]
+	}
+}
+
+// Contacted returns the node with the result of an attempt to reach it over ssh.
+func (n Node) Contacted(c Contact) Node {
+	m := n.Clone()
+
+	if n.State == Disappeared {
+		m.Presence.Away = c
+		return m
+	}
+
+	// A failure does not erase the boot id of an earlier login in the same presence.
+	if c.Boot == "" && !m.Presence.Back.Time.Before(m.Presence.Returned()) {
+		c.Boot, c.Booted = m.Presence.Back.Boot, m.Presence.Back.Booted
+	}
+
+	m.Presence.Back = c
+
+	return m
+}
+
+// HandleReturn returns the node with the decision on its newest return in its history.
+func (n Node) HandleReturn(t Trigger) (Node, HistoryEntry) {
+	m, entry := n.Note(VerbReturned, t)
+	m.Presence.Handled = n.Presence.Returned()
+
+	return m, entry
+}
+
+// CheckQuarantine returns an error of KindRefused unless the node may be fenced: no job
+// holds it, and it is in service or may be commissioned.
+func (n Node) CheckQuarantine() error {
+	switch {
+	case n.Job != "" || n.Status.InProgress():
+		return Errorf(KindRefused, "%s is %s: job %s holds it", n.Name, n.Status, n.Job).About(n.Name)
+	case n.Status != Allocated && n.Status != Unallocated:
+		return Errorf(KindRefused, "%s is %s and cannot be quarantined", n.Name, n.Status).About(n.Name)
+	}
+
+	return nil
+}
+
+// Quarantine returns the node fenced, for the reason in the trigger. Check it with
+// CheckQuarantine before.
+func (n Node) Quarantine(t Trigger) (Node, HistoryEntry) {
+	m := n.Clone()
+	m.PrevStatus, m.Status = n.Status, Quarantined
+	m.LastError, m.Verification = t.Reason, nil
+	m.Presence.Handled = n.Presence.Returned()
+
+	return m, m.log(VerbQuarantine, n.Status, t)
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// MaxDecisions is the number of decisions that are kept.
+const MaxDecisions = 200
+
+// AllPolicies stands for every policy in Automation.Paused.
+const AllPolicies = "all"
+
+// Automation is what policies remember: the brake, what is paused, and the newest
+// decisions.
+type Automation struct {
+	Brake Brake
+	// Paused has the policies that decide nothing, or AllPolicies.
+	Paused map[string]Pause
+	// Decisions are the newest decisions, the oldest first.
+	Decisions []Decision
+	// Count is the number of decisions so far, dropped ones included.
+	Count uint64
+	// Revision is the store's revision of the record; 0: there is none.
+	Revision int64
+}
+
+// Brake stops automation while a large share of the nodes has vanished.
+type Brake struct {
+	On      bool
+	Since   time.Time
+	Until   time.Time // when it is released by itself; zero: never
+	Lost    []string  // nodes that vanished, by name; MaxBraked at most
+	Vanish  int       // the number of nodes that vanished
+	Visible int       // the number of nodes that were visible before
+	// Released is the time of the newest release. Absences from before it count no more.
+	Released   time.Time
+	ReleasedBy string
+	Reason     string // of the release
+}
+
+// MaxBraked is the number of nodes that a Brake names.
+const MaxBraked = 50
+
+// Pause is the reason for which a policy decides nothing.
+type Pause struct {
+	Since  time.Time
+	Actor  string
+	Reason string
+}
+
+// Action is what a policy decided to do.
+type Action string
+
+// The actions of policies.
+const (
+	ActionRecord     Action = "record"     // nothing: only the decision is recorded
+	ActionVerify     Action = "verify"     // verify the node
+	ActionRepair     Action = "repair"     // clean the node, and configure it for its group
+	ActionQuarantine Action = "quarantine" // fence the node
+	ActionYield      Action = "yield"      // cancel an automatic verification
+	ActionBrake      Action = "brake"      // stop automation
+	ActionRelease    Action = "release"    // go on with automation
+)
+
+// Phase is the progress of a decision.
+type Phase string
+
+// The phases of decisions.
+const (
+	PhaseDecided Phase = "decided" // recorded, and not carried out yet
+	PhaseDone    Phase = "done"    // carried out: its job is accepted, or it needs none
+	PhaseRefused Phase = "refused" // it could not be carried out, for the reason in Result
+)
+
+// Decision is one decision of a policy, recorded before it is carried out.
+type Decision struct {
+	ID       string // unique; the idempotency key of its action
+	Time     time.Time
+	Policy   string
+	Node     string // empty: it concerns all
+	Action   Action
+	Case     string   // what happened, in words
+	Evidence []string // the observations on which it was decided
+	// Prevent are the things that would have prevented it, in words.
+	Prevent []string
+	Cancel  string // ActionYield: the id of the job
+	Phase   Phase
+	Job     string // the id of the job that carries it out
+	Result  string // why it was refused, or a note
+}
+
+// IsPaused reports whether the policy decides nothing, and why.
+func (a Automation) IsPaused(policy string) (Pause, bool) {
+	for _, name := range []string{AllPolicies, policy} {
+		if p, ok := a.Paused[name]; ok {
+			return p, true
+		}
+	}
+
+	return Pause{}, false
+}
+
+// Find returns the decision, or nil.
+func (a Automation) Find(id string) *Decision {
+	for i := range a.Decisions {
+		if a.Decisions[i].ID == id {
+			return &a.Decisions[i]
+		}
+	}
+
+	return nil
+}
+
+// With returns the automation with further decisions. The oldest that were carried out
+// are dropped beyond MaxDecisions.
+func (a Automation) With(decisions ...Decision) Automation {
+	a.Decisions = slices.Concat(a.Decisions, decisions)
+	a.Count += uint64(len(decisions))
+
+	excess := len(a.Decisions) - MaxDecisions
+	a.Decisions = slices.DeleteFunc(a.Decisions, func(d Decision) bool {
+		if excess <= 0 || d.Phase == PhaseDecided {
+			return false
+		}
+
+		excess--
+
+		return true
+	})
+
+	return a
+}
+
+// Replace returns the automation with the decision in place of the one with its id.
+func (a Automation) Replace(d Decision) Automation {
+	a.Decisions = slices.Clone(a.Decisions)
+	if i := slices.IndexFunc(a.Decisions, func(o Decision) bool { return o.ID == d.ID }); i >= 0 {
+		a.Decisions[i] = d
+	}
+
+	return a
+}
+
+// Of returns the decisions on the node, the oldest first.
+func (a Automation) Of(node string) []Decision {
+	return slices.DeleteFunc(slices.Clone(a.Decisions), func(d Decision) bool { return d.Node != node })
+}
+
+// PolicyPrincipal returns the principal under which a policy acts.
+func PolicyPrincipal(policy string) string { return policyPrefix + policy }
+
+const policyPrefix = "policy:"
+
+// IsPolicy reports whether the principal is a policy.
+func IsPolicy(principal string) bool { return strings.HasPrefix(principal, policyPrefix) }
