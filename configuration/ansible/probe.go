@@ -71,7 +71,7 @@ func (p *Prober) Probe(ctx context.Context, hosts []configuration.Host) []config
 	for range min(probes, len(hosts)) {
 		workers.Go(func() {
 			for i := range next {
-				results[i] = p.probe(ctx, hosts[i])
+				results[i] = p.reach(ctx, hosts[i], "true", nil)
 			}
 		})
 	}
@@ -86,7 +86,12 @@ func (p *Prober) Probe(ctx context.Context, hosts []configuration.Host) []config
 	return results
 }
 
-func (p *Prober) probe(ctx context.Context, h configuration.Host) configuration.Reach {
+// reach tries the port of a host, and runs a command of the shell there after a login.
+// Its output goes to stdout unless that is nil.
+func (p *Prober) reach(
+	ctx context.Context, h configuration.Host, command string, stdout io.Writer,
+) configuration.Reach {
+
 	if ctx.Err() != nil {
 		return noAttempt(ctx)
 	}
@@ -110,7 +115,7 @@ func (p *Prober) probe(ctx context.Context, h configuration.Host) configuration.
 	defer release()
 
 	began = began.Add(time.Since(queued))
-	r := p.probeLogin(ctx, h)
+	r := p.probeLogin(ctx, h, command, stdout)
 	r.Took = time.Since(began)
 
 	return r
@@ -188,15 +193,17 @@ func explainDial(err error, port string) string {
 	return "no connection to port " + port + ": " + err.Error()
 }
 
-// probeLogin runs the command true on a host.
-func (p *Prober) probeLogin(ctx context.Context, h configuration.Host) configuration.Reach {
+// probeLogin runs a command on a host.
+func (p *Prober) probeLogin(
+	ctx context.Context, h configuration.Host, command string, stdout io.Writer,
+) configuration.Reach {
 	dir, remove, err := p.makeDir(h)
 	if err != nil {
 		return configuration.Reach{Login: noLogin + err.Error()}
 	}
 	defer remove()
 
-	r, _ := p.login(ctx, h, append(loginArgs(dir, h), "--", h.Addr, "true"), nil, nil)
+	r, _ := p.login(ctx, h, append(loginArgs(dir, h), "--", h.Addr, command), nil, stdout)
 
 	return r
 }
