@@ -61,6 +61,7 @@ var nodeFields = []string{
 	"playbooks", "applied", "last_error", "verification", "job", "verb", "before", "labels", "seen", "duplicates",
 	"host_keys", "entries", "created", "updated", "revision", "connection", "addr_rivals", "announced_from",
 	"configured", "desired", "outdated", "differs",
+	"presence",
 }
 
 // Relabel returns a copy of the node with the patch applied to its labels: a value

@@ -356,6 +356,7 @@ func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry,
 
 	if m.State != n.State {
 		m.PrevState = n.State
+		m.Presence.moved(n.State, m.State, at)
 
 		verb := VerbDiscovered
 		if m.State == Disappeared {

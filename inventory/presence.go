@@ -99,16 +99,17 @@ func (n Node) Contacted(c Contact) Node {
 	return m
 }
 
-// HandleReturn returns the node with the decision on its newest return in its history.
-func (n Node) HandleReturn(t Trigger) (Node, HistoryEntry) {
+// Decided returns the node with a decision of automation in its history. Returns up to the
+// time in the trigger are no longer pending.
+func (n Node) Decided(t Trigger) (Node, HistoryEntry) {
 	m, entry := n.Note(VerbReturned, t)
-	m.Presence.Handled = n.Presence.Returned()
+	m.Presence.Handled = t.Time
 
 	return m, entry
 }
 
 // CheckQuarantine returns an error of KindRefused unless the node may be fenced: no job
-// holds it, and it is in service or may be commissioned.
+// holds it, and it is Allocated or Unallocated.
 func (n Node) CheckQuarantine() error {
 	switch {
 	case n.Job != "" || n.Status.InProgress():
@@ -126,7 +127,7 @@ func (n Node) Quarantine(t Trigger) (Node, HistoryEntry) {
 	m := n.Clone()
 	m.PrevStatus, m.Status = n.Status, Quarantined
 	m.LastError, m.Verification = t.Reason, nil
-	m.Presence.Handled = n.Presence.Returned()
+	m.Presence.Handled = t.Time
 
 	return m, m.log(VerbQuarantine, n.Status, t)
 }

@@ -34,6 +34,8 @@ const (
 	ActionShowSSHKey    ActionName = "show-ssh-key"
 	ActionCancelSSHKey  ActionName = "cancel-ssh-key"
 	ActionShowHealth    ActionName = "show-health"
+	ActionListPolicies  ActionName = "list-policies"
+	ActionReleaseBrake  ActionName = "release-brake"
 	ActionShowVersion   ActionName = "show-version"
 )
 
@@ -69,6 +71,8 @@ var Actions = []struct {
 	{ActionShowSSHKey, "show the rotation of the manager's ssh key"},
 	{ActionCancelSSHKey, "take the running rotation of the manager's ssh key back"},
 	{ActionShowHealth, "show the health of the manager"},
+	{ActionListPolicies, "list the policies and what they decided"},
+	{ActionReleaseBrake, "release the brake of automation"},
 	{ActionShowVersion, "show the version of the manager"},
 }
 
@@ -141,6 +145,12 @@ func TrustHostKey(node string) Action {
 func SetConnection(node string) Action {
 	return Action{Name: ActionSetConnection, Nodes: []string{node}}
 }
+
+// ListPolicies returns the action that lists the policies.
+func ListPolicies() Action { return Action{Name: ActionListPolicies} }
+
+// ReleaseBrake returns the action that releases the brake of automation.
+func ReleaseBrake() Action { return Action{Name: ActionReleaseBrake} }
 
 // ListJobs returns the action that lists the jobs.
 func ListJobs() Action { return Action{Name: ActionListJobs} }

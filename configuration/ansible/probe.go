@@ -91,7 +91,6 @@ func (p *Prober) Probe(ctx context.Context, hosts []configuration.Host) []config
 func (p *Prober) reach(
 	ctx context.Context, h configuration.Host, command string, stdout io.Writer,
 ) configuration.Reach {
-
 	if ctx.Err() != nil {
 		return noAttempt(ctx)
 	}

@@ -139,6 +139,10 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodPost, PathCancelSSHKey, nil
 	case inventory.ActionShowHealth:
 		return http.MethodGet, PathHealth, nil
+	case inventory.ActionListPolicies:
+		return http.MethodGet, PathPolicies, nil
+	case inventory.ActionReleaseBrake:
+		return http.MethodPost, PathReleaseBrake, encode(PolicyControl{})
 	case inventory.ActionShowVersion:
 		return http.MethodGet, PathVersion, nil
 	}

@@ -107,6 +107,10 @@ func command(a inventory.Action) []string {
 		return []string{"ssh-key", "status"}
 	case inventory.ActionCancelSSHKey:
 		return []string{"ssh-key", "cancel"}
+	case inventory.ActionListPolicies:
+		return []string{"policy", "list"}
+	case inventory.ActionReleaseBrake:
+		return []string{"policy", "release"}
 	case inventory.ActionShowHealth:
 		return []string{"health"}
 	case inventory.ActionShowVersion:

@@ -181,6 +181,55 @@ func (c *Client) TrustHostKey(ctx context.Context, name string, t api.HostKeyTru
 // scanTime is the manager's limit for one scan of host keys.
 const scanTime = 30 * time.Second
 
+// Policies returns the state of automation.
+func (c *Client) Policies(ctx context.Context) (api.Policies, error) {
+	var out api.Policies
+	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathPolicies}, &out)
+}
+
+// Policy returns the state of one policy.
+func (c *Client) Policy(ctx context.Context, name string) (api.Policy, error) {
+	var out api.Policy
+
+	path, err := api.Path(api.PathPolicy, name)
+	if err != nil {
+		return out, err
+	}
+
+	return out, c.do(ctx, call{method: http.MethodGet, path: path}, &out)
+}
+
+// PausePolicy pauses a policy, or api.AllPolicies.
+func (c *Client) PausePolicy(ctx context.Context, name, reason string) (api.Policies, error) {
+	return c.controlPolicy(ctx, api.PathPausePolicy, name, reason)
+}
+
+// ResumePolicy ends the pause of a policy, or that of api.AllPolicies.
+func (c *Client) ResumePolicy(ctx context.Context, name, reason string) (api.Policies, error) {
+	return c.controlPolicy(ctx, api.PathResumePolicy, name, reason)
+}
+
+// ReleaseBrake lets automation go on after many nodes vanished.
+func (c *Client) ReleaseBrake(ctx context.Context, reason string) (api.Policies, error) {
+	return c.controlPolicy(ctx, api.PathReleaseBrake, "", reason)
+}
+
+func (c *Client) controlPolicy(ctx context.Context, pattern, name, reason string) (api.Policies, error) {
+	var out api.Policies
+
+	path := pattern
+	if name != "" {
+		var err error
+		if path, err = api.Path(pattern, name); err != nil {
+			return out, err
+		}
+	}
+
+	in := api.PolicyControl{Reason: reason}
+
+	return out, c.do(ctx, call{method: http.MethodPost, path: path, in: in}, &out)
+}
+
 // GossipKey returns the state of the newest rotation of the gossip key.
 func (c *Client) GossipKey(ctx context.Context) (api.GossipKey, error) {
 	var out api.GossipKey

@@ -32,6 +32,7 @@ import (
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/pki"
+	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/sshkey"
@@ -109,6 +110,7 @@ type Daemon struct {
 	notifier  *notify.Notifier
 	targets   targets
 	sshKey    *sshkey.Keeper
+	policies  *leader.Leader
 	runner    *runner
 	playbooks *playbookNote
 	desired   *desired.Source
@@ -223,6 +225,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	})
 
 	d.background(ctx, "notifications", d.notifier.Run)
+	d.background(ctx, "policies", d.policies.Run)
 
 	d.tokens.Start(ctx)
 	d.onStop("tokens", func(context.Context) error { d.tokens.Stop(); return nil })
@@ -352,6 +355,8 @@ func (d *Daemon) wireUseCases() {
 		Membership: d.member, Audit: d.audit, Logger: log,
 	})
 
+	d.policies = d.newPolicies()
+
 	d.tokens = access.NewTokens(
 		d.store,
 		d.store,
@@ -376,9 +381,10 @@ func (d *Daemon) wireUseCases() {
 		HostKeys:        d.nodes,
 		GossipKey:       d.gossipKey,
 		SSHKey:          d.sshKey,
+		Policies:        d.policies,
 		Variables:       d.variables,
 		VarsPast:        d.variables,
-		Explain:         explain.New(d.store, d.desired, d.explainSettings),
+		Explain:         explain.New(d.store, d.desired, d.explainSettings, d.policies),
 		Desired:         d.desired,
 		Settings:        settingsAPI{d.settings, d.reload, d.former},
 		Health:          d.health,

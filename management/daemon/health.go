@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -98,6 +99,10 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	if d.file.PlainHTTP != "" && access.Role(d.file.PlainRole) == access.RoleAdmin {
 		h.Warnings = append(h.Warnings, "plain_http_role is admin, so every program on this host controls all nodes; "+
 			"set it to viewer or operator in the configuration file, and restart clusterm")
+	}
+
+	if text := policy.Describe(v.Automation.Brake); text != "" {
+		h.Warnings = append(h.Warnings, text+": clusterctl policy release")
 	}
 
 	if d.gossip.off() {

@@ -22,6 +22,7 @@ import (
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
+	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -40,6 +41,8 @@ type instruments struct {
 
 	jobsEnded   *prometheus.CounterVec
 	jobDuration *prometheus.HistogramVec
+
+	decisions *prometheus.CounterVec
 
 	roundTrip  prometheus.Observer
 	unanswered prometheus.Counter
@@ -104,6 +107,7 @@ func newInstruments(v api.Version) *instruments {
 	m.truncated = counter("clusterm_runner_truncated_total")
 	m.jobsEnded = counter("clusterm_jobs_ended_total")
 	m.jobDuration = register(m, metrics.NewHistogram("clusterm_job_duration_seconds"))
+	m.decisions = counter("clusterm_policy_decisions_total")
 	m.roundTrip = register(m, metrics.NewHistogram("clusterm_etcd_round_trip_seconds")).WithLabelValues()
 	m.unanswered = counter("clusterm_etcd_unanswered_total").WithLabelValues()
 	m.upkeep = counter("clusterm_etcd_upkeep_total")
@@ -115,6 +119,10 @@ func newInstruments(v api.Version) *instruments {
 		for _, vec := range []*prometheus.CounterVec{m.bytes, m.lines, m.truncated} {
 			vec.WithLabelValues(string(s))
 		}
+	}
+
+	for _, action := range policy.Actions {
+		m.decisions.WithLabelValues(action.Policy, string(action.Action))
 	}
 
 	for _, cause := range runCauses {
@@ -218,6 +226,7 @@ func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string
 	emit("clusterm_nodes_outdated", float64(counts.Outdated))
 	emit("clusterm_nodes_configuration_unknown", float64(counts.Unknown))
 	jobMetrics(v, d.settings.Current().Jobs.Forks, time.Now(), emit)
+	policyMetrics(v, emit)
 	emit("clusterm_view_revision", float64(v.Revision))
 	emit("clusterm_view_staleness_seconds", d.store.Staleness().Seconds())
 	emit("clusterm_view_stale", gaugeOf(v.Stale))
@@ -239,6 +248,19 @@ func gaugeOf(b bool) float64 {
 	}
 
 	return 0
+}
+
+func policyMetrics(v *state.View, emit func(string, float64, ...string)) {
+	pending := 0
+
+	for _, n := range v.Nodes {
+		if n.State == inventory.Discovered && n.Presence.Pending() {
+			pending++
+		}
+	}
+
+	emit("clusterm_policy_pending_nodes", float64(pending))
+	emit("clusterm_policy_brake", gaugeOf(v.Automation.Brake.On))
 }
 
 func nodeMetrics(v *state.View, emit func(string, float64, ...string)) {

@@ -548,7 +548,7 @@ func (b *bench) up() {
 	})
 	b.explainer = explain.New(b.store, nil, func() explain.Settings {
 		return explain.Settings{Groups: settings().Groups, JobLimit: settings().JobLimit}
-	})
+	}, nil)
 	b.Hasten()
 	b.Start(b.t.Context())
 }

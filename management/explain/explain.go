@@ -39,6 +39,7 @@ const (
 	AboutDrift      About = "drift"      // the node differs from its configuration, or that is unknown
 	AboutOutdated   About = "outdated"   // the node would be configured with something else now
 	AboutIdle       About = "idle"       // no operator has commissioned the node
+	AboutReturn     About = "return"     // the node disappeared and appeared again
 )
 
 // Finding is one reason for the current situation: its subject and facts, the
@@ -118,6 +119,8 @@ type Facts struct {
 	Playbooks state.Playbooks
 	// Changes are the recorded changes of its variables, if it is outdated by them.
 	Changes map[state.Scope][]variable.Change
+	// Automation are the findings of the policies about the node.
+	Automation []Finding
 }
 
 // NodeExplanation answers why a node is, or is not, in service.
@@ -165,16 +168,24 @@ type Settings struct {
 	KeyLaggard func(node string) (reason string, since time.Time, ok bool)
 }
 
-// Explainer answers why a node or a job is as it is.
-type Explainer struct {
-	history  History
-	desired  Desired // may be nil
-	settings func() Settings
+// Automation explains what the manager decides about nodes by itself.
+type Automation interface {
+	// Explain returns findings about a node.
+	Explain(v *state.View, n inventory.Node) []Finding
 }
 
-// New returns an explainer. Without d it does not tell whether a node is outdated.
-func New(h History, d Desired, settings func() Settings) *Explainer {
-	return &Explainer{h, d, settings}
+// Explainer answers why a node or a job is as it is.
+type Explainer struct {
+	history    History
+	desired    Desired // may be nil
+	settings   func() Settings
+	automation Automation
+}
+
+// New returns an explainer. Without d it does not tell whether a node is outdated. a may
+// be nil.
+func New(h History, d Desired, settings func() Settings, a Automation) *Explainer {
+	return &Explainer{h, d, settings, a}
 }
 
 // Node answers the reader, a principal, why a node is, or is not, in service.
@@ -203,6 +214,10 @@ func (e *Explainer) Node(ctx context.Context, v *state.View, name, reader string
 		if facts.Changes, err = e.changesFor(ctx, facts.Judgement, n); err != nil {
 			return NodeExplanation{}, err
 		}
+	}
+
+	if e.automation != nil {
+		facts.Automation = e.automation.Explain(v, n)
 	}
 
 	return ExplainNode(facts, n, history), nil

@@ -153,6 +153,28 @@ var Table = []Room{
 		},
 	},
 	{
+		"Policies",
+		[]Metric{
+			{
+				Name:   "clusterm_policy_decisions_total",
+				Type:   Counter,
+				Labels: []string{"policy", "action"},
+				Meaning: "decisions that this daemon took by itself, by policy and action: `verify`, `repair`, " +
+					"`quarantine`, `yield`, and `brake` and `release` of the brake",
+			},
+			{
+				Name:    "clusterm_policy_brake",
+				Type:    Gauge,
+				Meaning: "1 while the brake holds automation, because many nodes vanished at once; else 0",
+			},
+			{
+				Name:    "clusterm_policy_pending_nodes",
+				Type:    Gauge,
+				Meaning: "nodes that disappeared and appeared again, and that no policy has decided on",
+			},
+		},
+	},
+	{
 		"Runner",
 		[]Metric{
 			{

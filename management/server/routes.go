@@ -26,6 +26,7 @@ func (s *Server) versioned() []rest.Route {
 		s.tokenRoutes(),
 		s.gossipKeyRoutes(),
 		s.sshKeyRoutes(),
+		s.policyRoutes(),
 		s.watchRoutes(),
 	)
 

@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/server/legacy"
 	"github.com/contiv/cluster/management/server/nodelist"
 	"github.com/contiv/cluster/management/server/rest"
@@ -111,6 +112,16 @@ type SSHKeeper interface {
 	Status() sshkey.Status
 	Rotate(ctx context.Context, c access.Caller, r sshkey.Request) (sshkey.Status, error)
 	Cancel(ctx context.Context, c access.Caller) (sshkey.Status, error)
+}
+
+// Policies has the state of automation, and lets operators stop and release it. Its
+// changes return when they are stored.
+type Policies interface {
+	Status() leader.Status
+	// name is that of a policy, or state.AllPolicies.
+	Pause(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error)
+	Resume(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error)
+	Release(ctx context.Context, c access.Caller, reason string) (leader.Status, error)
 }
 
 // Variables sets and reads variables. Secrets are hidden in its results.
@@ -213,6 +224,7 @@ type Options struct {
 	HostKeys  HostKeeper
 	GossipKey GossipKeeper
 	SSHKey    SSHKeeper
+	Policies  Policies
 	Variables Variables
 	VarsPast  VariableHistory
 	Explain   Explainer

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/policy"
 )
 
 // Check refuses invalid values. It reads nothing outside c, and leaves the
@@ -33,6 +34,7 @@ func (c *Config) Check() error {
 		c.checkVars,
 		c.checkSecrets,
 		c.checkConnections,
+		c.checkPolicies,
 		c.checkNumbers,
 		c.checkDurations,
 		c.checkNotifications,
@@ -294,6 +296,20 @@ func (c *Config) checkConnections() error {
 	return nil
 }
 
+func (c *Config) checkPolicies() error {
+	for _, group := range slices.Sorted(maps.Keys(c.Policies.OnReturn)) {
+		if _, err := c.Groups.Get(group); err != nil {
+			return invalid("policies.on_return", "%w", err)
+		}
+
+		if mode := c.Policies.OnReturn[group]; !slices.Contains(policy.Modes, mode) {
+			return invalid("policies.on_return", "%s: %q is not one of %v", group, mode, policy.Modes)
+		}
+	}
+
+	return nil
+}
+
 func (c *Config) checkNumbers() error {
 	for _, n := range []struct {
 		key              string
@@ -304,6 +320,10 @@ func (c *Config) checkNumbers() error {
 		{"jobs.keep", int64(c.Jobs.Keep), 1, 100_000},
 		{"jobs.keep_bytes", c.Jobs.KeepBytes, 1 << 20, 1 << 40},
 		{"jobs.output_limit", c.Jobs.OutputLimit, 64 << 10, 1 << 30},
+		{"policies.jobs", int64(c.Policies.Jobs), 1, 100},
+		{"policies.rate", int64(c.Policies.Rate), 1, 100},
+		{"policies.brake.share", int64(c.Policies.Brake.Share), 1, 100},
+		{"policies.brake.minimum", int64(c.Policies.Brake.Minimum), 1, 10_000},
 		{"audit.keep", int64(c.Audit.Keep), 1000, 10_000_000},
 		{"max_body", c.MaxBody, 1 << 10, 1 << 30},
 		{"max_requests", int64(c.MaxRequests), 2, 10_000},
@@ -330,6 +350,9 @@ func (c *Config) checkDurations() error {
 		{"jobs.appear", c.Jobs.Appear, time.Second, time.Hour},
 		{"jobs.runner_lease", c.Jobs.RunnerLease, 10 * time.Second, day},
 		{"jobs.keep_for", c.Jobs.KeepFor, time.Hour, 100 * 365 * day},
+		{"policies.settle", c.Policies.Settle, time.Second, day},
+		{"policies.brake.within", c.Policies.Brake.Within, 10 * time.Second, day},
+		{"policies.brake.release_after", c.Policies.Brake.ReleaseAfter, 0, 30 * day},
 		{"audit.keep_for", c.Audit.KeepFor, day, 100 * 365 * day},
 	} {
 		if v := time.Duration(d.value); v < d.low || v > d.high {

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -53,6 +54,7 @@ type Config struct {
 	SSH      SSH                                 `yaml:"ssh"`
 	GroupSSH map[string]configuration.Connection `yaml:"group_ssh"`
 	Jobs     Jobs                                `yaml:"jobs"`
+	Policies Policies                            `yaml:"policies"`
 	MaxBody  int64                               `yaml:"max_body"` // bytes
 	// MaxRequests and MaxStreams bound what each caller has open at once.
 	MaxRequests int   `yaml:"max_requests"`
@@ -166,6 +168,24 @@ type Jobs struct {
 	OutputLimit int64    `yaml:"output_limit"` // bytes per stream of one job
 }
 
+// Policies say what the manager does by itself.
+type Policies struct {
+	// OnReturn is the mode of groups for nodes in service that return.
+	OnReturn map[string]policy.Mode `yaml:"on_return"`
+	Settle   Duration               `yaml:"settle"`
+	Jobs     int                    `yaml:"jobs"` // automatic ones at a time
+	Rate     int                    `yaml:"rate"` // automatic jobs within policy.RateWindow
+	Brake    Brake                  `yaml:"brake"`
+}
+
+// Brake says when automation stops.
+type Brake struct {
+	Share        int      `yaml:"share"` // percent of the visible nodes
+	Minimum      int      `yaml:"minimum"`
+	Within       Duration `yaml:"within"`
+	ReleaseAfter Duration `yaml:"release_after"` // 0: never
+}
+
 // Audit bounds the audit trail.
 type Audit struct {
 	Keep    int      `yaml:"keep"` // entries
@@ -202,6 +222,12 @@ func Default() Config {
 			Limit: 4, Timeout: Duration(time.Hour), Forks: 50, Appear: Duration(2 * time.Minute),
 			RunnerLease: Duration(10 * time.Minute), Keep: 1000, KeepFor: Duration(30 * 24 * time.Hour),
 			KeepBytes: 256 << 20, OutputLimit: 16 << 20,
+		},
+		Policies: Policies{
+			OnReturn: map[string]policy.Mode{}, Settle: Duration(time.Minute), Jobs: 2, Rate: 20,
+			Brake: Brake{
+				Share: 30, Minimum: 3, Within: Duration(5 * time.Minute), ReleaseAfter: Duration(time.Hour),
+			},
 		},
 		MaxBody: 1 << 20,
 

@@ -22,6 +22,8 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
@@ -530,4 +532,22 @@ func (c Config) hostCAs() []string {
 func (s *Settings) Explain() explain.Settings {
 	c := s.Current()
 	return explain.Settings{Groups: c.Groups, JobLimit: c.Jobs.Limit, Connect: s.variables(c).Connect}
+}
+
+// Policies returns the settings of the policies.
+func (s *Settings) Policies() leader.Settings {
+	c, refused := s.inForce()
+	p := c.Policies
+
+	return leader.Settings{
+		Settings: policy.Settings{
+			OnReturn: p.OnReturn, Settle: time.Duration(p.Settle), Jobs: p.Jobs, Rate: p.Rate,
+			Brake: policy.BrakeSettings{
+				Share: p.Brake.Share, Minimum: p.Brake.Minimum, Within: time.Duration(p.Brake.Within),
+				ReleaseAfter: time.Duration(p.Brake.ReleaseAfter),
+			},
+			Groups: c.Groups, Limit: c.Jobs.Limit,
+		},
+		Incomplete: refused, Connect: s.variables(c).Connect, HostCAs: c.hostCAs(),
+	}
 }

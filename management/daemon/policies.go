@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/policy/leader"
+	"github.com/contiv/cluster/management/state"
+)
+
+// newPolicies makes what the manager decides by itself.
+func (d *Daemon) newPolicies() *leader.Leader {
+	return leader.New(leader.Options{
+		State: d.store, Store: d.store, Jobs: d.engine, Prober: d.runner.pinger, Settings: d.settings.Policies,
+		Leads: d.member.Leads, Policies: policy.All(), Audit: d.audit,
+		Logger: d.opts.Logger.WithField("part", "policies"),
+		Count: func(name string, action state.Action) {
+			d.instruments.decisions.WithLabelValues(name, string(action)).Inc()
+		},
+		Halted: d.noteBrake,
+	})
+}
+
+// noteBrake shows the state of the brake to the supervisor and in the log.
+func (d *Daemon) noteBrake(text string) {
+	if text == "" {
+		d.opts.Logger.Info("automation goes on")
+		d.status(serving)
+
+		return
+	}
+
+	d.opts.Logger.Warn(text)
+	d.status(serving + "; " + text)
+}

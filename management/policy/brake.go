@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/state"
+)
+
+// BrakeSettings say when automation stops.
+type BrakeSettings struct {
+	Share   int // of the visible nodes, in percent
+	Minimum int // nodes
+	Within  time.Duration
+	// ReleaseAfter is when the brake is released by itself; 0: never.
+	ReleaseAfter time.Duration
+}
+
+// BrakeName stands for the brake among the policies.
+const BrakeName = "brake"
+
+// Brake returns the brake as it is to be now, and the decision that changes it, or nil.
+func Brake(w World) (state.Brake, *state.Decision) {
+	b, s := w.View.Automation.Brake, w.Settings.Brake
+
+	if b.On {
+		if b.Until.IsZero() || w.Now.Before(b.Until) {
+			return b, nil
+		}
+
+		reason := "the configured time is over (policies.brake.release_after)"
+
+		return Release(b, w.Now, state.PolicyPrincipal(BrakeName), reason)
+	}
+
+	lost, visible := w.vanished()
+	if len(lost) < s.Minimum || len(lost)*100 < s.Share*visible {
+		return b, nil
+	}
+
+	b = state.Brake{
+		On: true, Since: w.Now, Lost: lost[:min(len(lost), state.MaxBraked)], Vanish: len(lost), Visible: visible,
+		Released: b.Released, ReleasedBy: b.ReleasedBy, Reason: b.Reason,
+	}
+	if s.ReleaseAfter > 0 {
+		b.Until = w.Now.Add(s.ReleaseAfter)
+	}
+
+	return b, &state.Decision{
+		ID: fmt.Sprintf("brake/%d", w.Now.UnixNano()), Time: w.Now, Policy: BrakeName, Action: state.ActionBrake,
+		Case: "many nodes vanished at once, which is a fault of the network: automation stops",
+		Evidence: []string{
+			fmt.Sprintf("%d of %d nodes vanished within %s", len(lost), visible, short(s.Within)),
+			"among them " + strings.Join(lost[:min(len(lost), 10)], ", "),
+		},
+		Prevent: []string{
+			fmt.Sprintf("fewer than %d nodes, or less than %d %% of them (policies.brake)", s.Minimum, s.Share),
+		},
+		Phase: state.PhaseDone,
+	}
+}
+
+// Release returns the brake after its release, and the decision.
+func Release(b state.Brake, now time.Time, by, reason string) (state.Brake, *state.Decision) {
+	since := b.Since
+	b.On, b.Until, b.Released, b.ReleasedBy, b.Reason = false, time.Time{}, now, by, reason
+
+	return b, &state.Decision{
+		ID: fmt.Sprintf("release/%d", now.UnixNano()), Time: now, Policy: BrakeName, Action: state.ActionRelease,
+		Case:     "automation goes on" + because(reason),
+		Evidence: []string{"the brake held since " + stamp(since), "released by " + by},
+		Phase:    state.PhaseDone,
+	}
+}
+
+// vanished returns the nodes that were lost within the time of the brake, and the number
+// of those that were visible in it. Absences from before a release do not count again.
+func (w World) vanished() (lost []string, visible int) {
+	from := w.Now.Add(-w.Settings.Brake.Within)
+	if released := w.View.Automation.Brake.Released; released.After(from) {
+		from = released
+	}
+
+	for _, n := range w.View.Nodes {
+		gone := n.Presence.Lost.After(from)
+		if gone {
+			lost = append(lost, n.Name)
+		}
+
+		if gone || n.State == inventory.Discovered {
+			visible++
+		}
+	}
+
+	slices.Sort(lost)
+
+	return lost, visible
+}
+
+// Describe returns the state of the brake in words: which nodes, when, and what releases
+// it. It is empty while the brake is off.
+func Describe(b state.Brake) string {
+	if !b.On {
+		return ""
+	}
+
+	names := b.Lost[:min(len(b.Lost), 5)]
+
+	more := ""
+	if left := b.Vanish - len(names); left > 0 {
+		more = fmt.Sprintf(" and %d more", left)
+	}
+
+	until := "an operator releases it"
+	if !b.Until.IsZero() {
+		until = "it releases itself at " + stamp(b.Until) + ", or an operator does"
+	}
+
+	return fmt.Sprintf("automation is stopped since %s, because %d of %d nodes vanished at once (%s%s); %s",
+		stamp(b.Since), b.Vanish, b.Visible, strings.Join(names, ", "), more, until)
+}

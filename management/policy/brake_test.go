@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/state"
+)
+
+func fleet(n int) []*inventory.Node {
+	nodes := make([]*inventory.Node, n)
+	for i := range nodes {
+		nodes[i] = member(fmt.Sprintf("n-%02d", i), noon.Add(-time.Hour))
+	}
+
+	return nodes
+}
+
+func TestBrake(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		nodes, lost int
+		over        time.Duration // from the first loss to the last
+		on          bool
+	}{
+		{40, 11, 0, false},
+		{40, 12, 0, true}, // 30 %
+		{40, 30, 0, true},
+		{40, 40, 0, true},
+		{3, 2, 0, false}, // below the minimum
+		{3, 3, 0, true},
+		{40, 20, time.Hour, false}, // one after the other
+	} {
+		nodes := fleet(c.nodes)
+		for i := range c.lost {
+			seen(nodes[i], false, noon.Add(c.over*time.Duration(i)/time.Duration(c.lost)))
+		}
+
+		w := world(nodes...)
+		w.Now = noon.Add(c.over).Add(time.Minute)
+
+		b, d := policy.Brake(w)
+		if b.On != c.on || (d != nil) != c.on {
+			t.Errorf("%d of %d over %s: %+v", c.lost, c.nodes, c.over, b)
+		}
+
+		if c.on && (b.Vanish != c.lost || b.Visible != c.nodes || !b.Until.Equal(w.Now.Add(time.Hour))) {
+			t.Errorf("%d of %d: %+v", c.lost, c.nodes, b)
+		}
+	}
+}
+
+// TestBrakeHolds: the brake stays on when the nodes return, is released at its time or by
+// an operator, and does not count the same absences again.
+func TestBrakeHolds(t *testing.T) {
+	t.Parallel()
+
+	nodes := fleet(10)
+	for i := range 5 {
+		seen(nodes[i], false, noon)
+	}
+
+	w := world(nodes...)
+	w.Now = noon.Add(10 * time.Second)
+	w.View.Automation.Brake, _ = policy.Brake(w)
+
+	text := policy.Describe(w.View.Automation.Brake)
+	for _, part := range []string{"5 of 10 nodes", "n-00, n-01, n-02, n-03, n-04)", "releases itself at"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q lacks %q", text, part)
+		}
+	}
+
+	for i := range 5 {
+		seen(nodes[i], true, noon.Add(time.Minute))
+	}
+
+	w.Now = noon.Add(30 * time.Minute)
+	if b, d := policy.Brake(w); !b.On || d != nil {
+		t.Errorf("released too early: %+v", b)
+	}
+
+	w.Now = noon.Add(70 * time.Minute)
+	if b, d := policy.Brake(w); b.On || d == nil || d.Action != state.ActionRelease || b.ReleasedBy != "policy:brake" {
+		t.Errorf("not released: %+v", b)
+	}
+
+	// A release by an operator, right after the fault.
+	w.Now = noon.Add(20 * time.Second)
+	w.View.Automation.Brake, _ = policy.Release(w.View.Automation.Brake, w.Now, "ann", "the switch is back")
+	w.Now = noon.Add(time.Minute)
+
+	if b, d := policy.Brake(w); b.On || d != nil || policy.Describe(b) != "" {
+		t.Errorf("it is on again for the same absences: %+v", b)
+	}
+
+	for i := range 4 {
+		seen(nodes[i], false, noon.Add(2*time.Minute))
+	}
+
+	w.Now = noon.Add(3 * time.Minute)
+	if b, _ := policy.Brake(w); !b.On || b.Vanish != 4 {
+		t.Errorf("a second fault: %+v", b)
+	}
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"context"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/state"
+)
+
+const (
+	// questions is the number of hosts that are asked at a time, and askTime bounds each
+	// question.
+	questions = 8
+	askTime   = time.Minute
+
+	// The shortest time between two questions to a host: one that returned, one that is
+	// silent, and one whose boot id is not known.
+	askReturned = 20 * time.Second
+	askSilent   = 5 * time.Minute
+	askQuiet    = 10 * time.Minute
+)
+
+// ask reaches the nodes over ssh, as many at a time as there is room for. It does not
+// block: the answers are stored in the records of the nodes.
+func (l *Leader) ask(ctx context.Context, settings Settings, names []string) {
+	v, now := l.State.View(), time.Now()
+
+	for _, name := range names {
+		n, ok := v.Lookup(name)
+		if !ok || !l.begin(n, now) {
+			continue
+		}
+
+		select {
+		case l.slots <- struct{}{}:
+		default: // the next round asks the others
+			l.end(name, false)
+			return
+		}
+
+		host := configuration.Host{
+			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Role: configuration.RoleTarget,
+			Connection: settings.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys, HostCAs: settings.HostCAs,
+		}
+
+		l.tasks.Go(func() {
+			defer func() { <-l.slots }()
+			defer l.wake()
+
+			err := l.question(ctx, host)
+			l.end(name, true)
+
+			if err != nil && ctx.Err() == nil {
+				l.Logger.WithError(err).WithField("node", name).Warn("the answer of a host could not be stored")
+			}
+		})
+	}
+}
+
+// begin reports whether a node may be asked now, and notes that it is.
+func (l *Leader) begin(n inventory.Node, now time.Time) bool {
+	wait := askQuiet
+
+	switch {
+	case n.State == inventory.Disappeared:
+		wait = askSilent
+	case n.Presence.Pending():
+		wait = askReturned
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	last := l.asked[n.Name]
+	if l.asking[n.Name] || last.After(n.Presence.Since) && now.Before(last.Add(wait)) {
+		return false
+	}
+
+	l.asking[n.Name] = true
+
+	return true
+}
+
+// end notes that a node is asked no more.
+func (l *Leader) end(name string, asked bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	delete(l.asking, name)
+
+	if asked {
+		l.asked[name] = time.Now()
+	}
+}
+
+// wake lets the next round begin.
+func (l *Leader) wake() {
+	select {
+	case l.kick <- struct{}{}:
+	default: // it is due already
+	}
+}
+
+// question reaches a host and stores what it answers.
+func (l *Leader) question(ctx context.Context, h configuration.Host) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+
+	c := contact(time.Now(), func() (configuration.Vitals, configuration.Reach) {
+		// The address comes from the network, and becomes an argument of ssh.
+		if err := configuration.CheckHosts([]configuration.Host{h}); err != nil {
+			return configuration.Vitals{}, configuration.Reach{Login: err.Error()}
+		}
+
+		return l.Prober.Vitals(ctx, h)
+	})
+
+	return state.RetryConflict(ctx, l.State, func(v *state.View) error {
+		n, ok := v.Lookup(h.Name)
+		// An answer from before the newest change of the state proves nothing about it.
+		if !ok || n.Presence.Since.After(c.Time) || !isNews(n, c) {
+			return nil
+		}
+
+		return node.PutNodes(ctx, l.Store, []state.NodeWrite{{Node: n.Contacted(c)}})
+	})
+}
+
+// contact asks a host, and returns its answer as the record of a node keeps it.
+func contact(at time.Time, ask func() (configuration.Vitals, configuration.Reach)) inventory.Contact {
+	vitals, reach := ask()
+	answered := time.Now()
+
+	c := inventory.Contact{Time: at, Reached: reach.OK(), Reason: inventory.Shorten(reach.Reason(), maxResult)}
+	c.Foreign = configuration.AboutRecordedKey(reach.Reason())
+
+	if !c.Reached {
+		return c
+	}
+
+	c.Boot = vitals.Boot
+	if vitals.Uptime > 0 {
+		c.Booted = answered.Add(-vitals.Uptime)
+	}
+
+	if vitals.Agent > 0 {
+		c.Agent = answered.Add(-vitals.Agent)
+	}
+
+	return c
+}
+
+// isNews reports whether the answer of a host is worth a write.
+func isNews(n inventory.Node, c inventory.Contact) bool {
+	last := n.Presence.Back
+
+	switch {
+	case n.State == inventory.Disappeared:
+		last = n.Presence.Away
+	case !n.Presence.Pending():
+		return c.Reached && c.Boot != last.Boot
+	case last.Time.Before(n.Presence.Returned()):
+		return true
+	}
+
+	return last.Time.IsZero() || last.Reached != c.Reached || last.Reason != c.Reason || last.Foreign != c.Foreign
+}

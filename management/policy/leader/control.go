@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Status is the state of automation.
+type Status struct {
+	Brake     state.Brake
+	Problem   string // the brake in words; empty: it is off
+	Paused    *state.Pause
+	Policies  []PolicyStatus
+	Decisions []state.Decision // the newest first
+}
+
+// PolicyStatus is the state of one policy.
+type PolicyStatus struct {
+	Name      string
+	About     string
+	Paused    *state.Pause
+	Halted    string // why it does not act now, in words; may be empty
+	Pending   int    // nodes that returned and are not decided on
+	Decisions []state.Decision
+}
+
+// Status returns the state of automation as the view shows it.
+func (l *Leader) Status() Status {
+	v, settings := l.State.View(), l.Settings()
+	a := v.Automation
+
+	s := Status{
+		Brake: a.Brake, Problem: policy.Describe(a.Brake), Paused: pauseOf(a, state.AllPolicies),
+		Decisions: newestFirst(a.Decisions),
+	}
+
+	for _, p := range l.Policies {
+		of := slices.DeleteFunc(slices.Clone(a.Decisions), func(d state.Decision) bool { return d.Policy != p.Name() })
+		status := PolicyStatus{
+			Name: p.Name(), About: p.About(settings.Settings), Paused: pauseOf(a, p.Name()),
+			Halted: policy.Halted(a, p.Name()), Decisions: newestFirst(of),
+		}
+
+		for _, n := range v.Nodes {
+			if n.State == inventory.Discovered && n.Presence.Pending() {
+				status.Pending++
+			}
+		}
+
+		s.Policies = append(s.Policies, status)
+	}
+
+	return s
+}
+
+func pauseOf(a state.Automation, name string) *state.Pause {
+	if p, ok := a.Paused[name]; ok {
+		return &p
+	}
+
+	return nil
+}
+
+func newestFirst(decisions []state.Decision) []state.Decision {
+	out := slices.Clone(decisions)
+	slices.Reverse(out)
+
+	return out
+}
+
+// check refuses the name of a policy that does not exist.
+func (l *Leader) check(name string) error {
+	if name == state.AllPolicies || slices.ContainsFunc(l.Policies, func(p policy.Policy) bool { return p.Name() == name }) {
+		return nil
+	}
+
+	return inventory.Errorf(inventory.KindNotFound, "there is no policy %q", inventory.Shorten(name, 100)).
+		Do("list the policies").With(inventory.ListPolicies())
+}
+
+// Pause stops a policy, or state.AllPolicies, until Resume. What it decided before and
+// has not begun is held back as well.
+func (l *Leader) Pause(ctx context.Context, c access.Caller, name, reason string) (Status, error) {
+	return l.control(ctx, c, "policies.pause", name, reason, func(a *state.Automation) error {
+		if _, paused := a.Paused[name]; !paused {
+			a.Paused = maps.Clone(a.Paused)
+			if a.Paused == nil {
+				a.Paused = map[string]state.Pause{}
+			}
+
+			a.Paused[name] = state.Pause{Since: time.Now(), Actor: c.Principal, Reason: reason}
+		}
+
+		return nil
+	})
+}
+
+// Resume ends a pause. A policy that is not paused stays as it is.
+func (l *Leader) Resume(ctx context.Context, c access.Caller, name, reason string) (Status, error) {
+	return l.control(ctx, c, "policies.resume", name, reason, func(a *state.Automation) error {
+		a.Paused = maps.Clone(a.Paused)
+		delete(a.Paused, name)
+
+		return nil
+	})
+}
+
+// Release releases the brake. It is KindRefused while the brake is off.
+func (l *Leader) Release(ctx context.Context, c access.Caller, reason string) (Status, error) {
+	return l.control(ctx, c, "policies.release", state.AllPolicies, reason, func(a *state.Automation) error {
+		if !a.Brake.On {
+			return inventory.Errorf(inventory.KindRefused, "the brake is off: nothing holds automation").
+				Do("list the policies").With(inventory.ListPolicies())
+		}
+
+		brake, d := policy.Release(a.Brake, time.Now(), c.Principal, reason)
+		a.Brake = brake
+		*a = a.With(*d)
+
+		return nil
+	})
+}
+
+// control carries out a change of an operator.
+func (l *Leader) control(
+	ctx context.Context, c access.Caller, action, name, reason string, change func(*state.Automation) error,
+) (Status, error) {
+	if err := l.check(name); err != nil {
+		return Status{}, err
+	}
+
+	if err := job.CheckReason(reason); err != nil {
+		return Status{}, err
+	}
+
+	record := access.Record{Action: action, Targets: []string{name}, Reason: reason}
+	err := access.Audited(ctx, l.Audit, c, record, func(*access.Record) error {
+		return state.RetryConflict(ctx, l.State, func(v *state.View) error {
+			v, err := c.Precondition.Check(ctx, l.State, v)
+			if err != nil {
+				return err
+			}
+
+			a := v.Automation
+			if err := change(&a); err != nil {
+				return err
+			}
+
+			return l.Store.PutAutomation(ctx, a)
+		})
+	})
+	if err != nil {
+		return Status{}, err
+	}
+
+	l.wake()
+
+	return l.Status(), nil
+}

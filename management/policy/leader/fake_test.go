@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/state"
+)
+
+const (
+	bootA = "0b1d9b5e-33f1-4c52-9d8a-3f0d6f2a7c11"
+	bootB = "f7a0c1d2-1111-2222-3333-444455556666"
+)
+
+var errCrash = errors.New("the manager was killed")
+
+// site is a fleet with its manager: store, job engine and hosts in memory.
+type site struct {
+	t *testing.T
+
+	mu       sync.Mutex
+	view     *state.View
+	changed  chan struct{}
+	results  map[string]string // jobs by idempotency key
+	boots    map[string]string // by node; "": ssh does not reach it
+	foreign  map[string]bool
+	settings Settings
+	trail    []access.Record
+	leads    bool
+	verdict  inventory.VerdictResult // of every verification
+	takes    time.Duration           // each job
+	busiest  int                     // automatic jobs at a time
+
+	ops   int
+	crash int  // the operation that fails, and all after it; 0: never
+	late  bool // it takes effect before it fails
+}
+
+func newSite(t *testing.T, nodes int) *site {
+	s := &site{
+		t: t, changed: make(chan struct{}), results: map[string]string{}, boots: map[string]string{},
+		foreign: map[string]bool{}, leads: true, verdict: inventory.Clean, takes: 20 * time.Second,
+		settings: Settings{
+			Settings: policy.Settings{
+				Settle: time.Minute, Jobs: 2, Rate: 20, Groups: inventory.DefaultGroups(), Limit: 4,
+				Brake: policy.BrakeSettings{Share: 30, Minimum: 3, Within: 5 * time.Minute, ReleaseAfter: 24 * time.Hour},
+			},
+			Connect: func(*state.View, string, string) configuration.Connection { return configuration.Connection{} },
+		},
+	}
+
+	var all []*inventory.Node
+
+	for i := range nodes {
+		n, _ := inventory.NewNode(inventory.Observation{
+			Observer: inventory.ObserverGossip, Label: "n", Serial: fmt.Sprintf("%03d", i), Addr: "192.0.2.1", Alive: true,
+		}, nil, time.Now())
+		n.Status, n.Group, n.Applied, n.Revision = inventory.Allocated, "service-worker", "0", 1
+		n.HostKeys = []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFirst"}
+		s.boots[n.Name] = bootA
+		all = append(all, &n)
+	}
+
+	s.view = &state.View{Snapshot: job.Snapshot{Nodes: all}, Revision: 1}
+
+	return s
+}
+
+func name(i int) string { return fmt.Sprintf("n-%03d", i) }
+
+// leader returns a new manager of the site.
+func (s *site) leader() *Leader {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+
+	return New(Options{
+		State: s, Store: s, Jobs: s, Prober: s, Policies: policy.All(), Audit: s, Logger: log,
+		Settings: func() Settings { s.mu.Lock(); defer s.mu.Unlock(); return s.settings },
+		Leads:    func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.leads },
+	})
+}
+
+// run runs a manager for the time.
+func (s *site) run(l *Leader, d time.Duration) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), d)
+	defer cancel()
+
+	l.Run(ctx)
+}
+
+// operate counts an operation, and carries it out unless the manager is dead.
+func (s *site) operate(effect func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.ops++
+
+	dead := s.crash > 0 && s.ops >= s.crash
+	if dead && !(s.late && s.ops == s.crash) {
+		return errCrash
+	}
+
+	err := effect()
+	if dead {
+		return errCrash
+	}
+
+	return err
+}
+
+// publish makes the next view from a changed copy. The caller holds the lock.
+func (s *site) publish(change func(*state.View)) {
+	v := *s.view
+	v.Nodes, v.Jobs = slices.Clone(v.Nodes), slices.Clone(v.Jobs)
+	v.Revision++
+	change(&v)
+	s.view = &v
+
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *site) View() *state.View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.view
+}
+
+func (s *site) Narrow(...string) *state.View { return s.View() }
+
+func (s *site) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.changed
+}
+
+func (s *site) Wait(context.Context, int64) error { return nil }
+func (s *site) Sync(context.Context) error        { return nil }
+
+func (s *site) Record(_ context.Context, r access.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.trail = append(s.trail, r)
+}
+
+func (s *site) PutAutomation(_ context.Context, a state.Automation) error {
+	return s.operate(func() error {
+		if a.Revision != s.view.Automation.Revision {
+			return inventory.Errorf(inventory.KindConflict, "changed")
+		}
+
+		s.publish(func(v *state.View) { a.Revision = v.Revision; v.Automation = a })
+
+		return nil
+	})
+}
+
+func (s *site) PutNodes(_ context.Context, writes []state.NodeWrite) (conflicts []string, err error) {
+	err = s.operate(func() error {
+		s.publish(func(v *state.View) {
+			for _, w := range writes {
+				i := slices.IndexFunc(v.Nodes, func(n *inventory.Node) bool { return n.Name == w.Node.Name })
+				if v.Nodes[i].Revision != w.Node.Revision {
+					conflicts = append(conflicts, w.Node.Name)
+					continue
+				}
+
+				w.Node.Revision = v.Revision
+				v.Nodes[i] = &w.Node
+			}
+		})
+
+		return nil
+	})
+
+	return conflicts, err
+}
+
+func (s *site) Submit(_ context.Context, c access.Caller, r job.Request) (accepted job.Job, err error) {
+	err = s.operate(func() error {
+		if id, done := s.results[c.Key.ID]; done {
+			accepted, err = s.view.Job(id)
+			return err
+		}
+
+		s.publish(func(v *state.View) {
+			accepted = job.Job{
+				ID: strconv.Itoa(len(v.Jobs) + 1), Verb: r.Verb, Actor: c.Principal, Status: job.Running,
+				Reason: r.Reason, Targets: []job.Target{{Name: r.Nodes[0]}},
+			}
+			v.Jobs = append(v.Jobs, accepted)
+			s.results[c.Key.ID] = accepted.ID
+			s.busiest = max(s.busiest, automatic(v.Jobs))
+		})
+
+		id := accepted.ID
+		time.AfterFunc(s.takes, func() { s.finish(id) })
+
+		return nil
+	})
+
+	return accepted, err
+}
+
+func automatic(jobs []job.Job) int {
+	n := 0
+	for _, j := range jobs {
+		if !j.Status.Ended() && state.IsPolicy(j.Actor) {
+			n++
+		}
+	}
+
+	return n
+}
+
+// finish ends a job.
+func (s *site) finish(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.publish(func(v *state.View) {
+		i, _ := strconv.Atoi(id)
+
+		j := &v.Jobs[i-1]
+		if j.Status.Ended() {
+			return
+		}
+
+		j.Status, j.Ended = job.Complete, time.Now()
+
+		for k, n := range v.Nodes {
+			if _, target := j.Target(n.Name); target && j.Verb == inventory.VerbVerify {
+				m := n.Clone()
+				m.Verification = &inventory.Verdict{Result: s.verdict, Job: id, Time: time.Now(), Differences: 1}
+				m.Revision = v.Revision
+				v.Nodes[k] = &m
+			}
+		}
+	})
+}
+
+func (s *site) Cancel(_ context.Context, _ access.Caller, id string) (cancelled job.Job, err error) {
+	err = s.operate(func() error {
+		s.publish(func(v *state.View) {
+			i, _ := strconv.Atoi(id)
+			v.Jobs[i-1].Cancel++
+			v.Jobs[i-1].Status = job.Cancelled
+			cancelled = v.Jobs[i-1]
+		})
+
+		return nil
+	})
+
+	return cancelled, err
+}
+
+func (s *site) Vitals(_ context.Context, h configuration.Host) (configuration.Vitals, configuration.Reach) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	switch {
+	case s.foreign[h.Name]:
+		text := "the ssh host key of it is not the one recorded at the first contact"
+		return configuration.Vitals{}, configuration.Reach{Login: text}
+	case s.boots[h.Name] == "":
+		return configuration.Vitals{}, configuration.Reach{Port: "no route to the host", Silent: true}
+	}
+
+	return configuration.Vitals{Boot: s.boots[h.Name], Uptime: 1000 * time.Hour, Agent: 999 * time.Hour},
+		configuration.Reach{}
+}
+
+// see makes the gossip see nodes, or lose them.
+func (s *site) see(alive bool, nodes ...int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.publish(func(v *state.View) {
+		for _, i := range nodes {
+			m, _, _ := v.Nodes[i].Observe(inventory.Observation{
+				Observer: inventory.ObserverGossip, Label: "n", Serial: v.Nodes[i].Serial, Addr: "192.0.2.1", Alive: alive,
+			}, time.Now())
+			m.Revision = v.Revision
+			v.Nodes[i] = &m
+		}
+	})
+}
+
+// revive ends a crash: the next manager works.
+func (s *site) revive() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.crash = 0
+}
+
+// jobs returns the jobs as VERB NODE, in the order of their acceptance.
+func (s *site) jobs() string {
+	var out []string
+	for _, j := range s.View().Jobs {
+		out = append(out, string(j.Verb)+" "+j.Targets[0].Name)
+	}
+
+	return strings.Join(out, ", ")
+}
+
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+
+	return all
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/state"
+)
+
+const (
+	// pace is the shortest time between two rounds, and retry the longest.
+	pace  = time.Second
+	retry = 30 * time.Second
+	// actTime bounds one step of a decision, such as the acceptance of a job.
+	actTime = 2 * time.Minute
+	// forget is the age at which a decision that could not be carried out is given up:
+	// half the time for which its idempotency key is kept.
+	forget = access.ResultAge / 2
+)
+
+// Store keeps what policies remember. A write returns once the view shows it.
+type Store interface {
+	node.Putter
+	// PutAutomation stores the record if it is still at a.Revision, or returns
+	// KindConflict.
+	PutAutomation(ctx context.Context, a state.Automation) error
+}
+
+// Jobs accepts and cancels jobs.
+type Jobs interface {
+	Submit(ctx context.Context, c access.Caller, r job.Request) (job.Job, error)
+	Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error)
+}
+
+// Prober reads the signs of life of hosts over ssh. It blocks for some seconds at most.
+type Prober interface {
+	Vitals(ctx context.Context, h configuration.Host) (configuration.Vitals, configuration.Reach)
+}
+
+// Settings is the part of the configuration that the leader depends on.
+type Settings struct {
+	policy.Settings
+	// Incomplete is the reason why these are not the settings that the operator chose,
+	// or nil. Until then nothing is decided.
+	Incomplete error
+	// Connect and HostCAs are those of node.Settings.
+	Connect func(v *state.View, group, node string) configuration.Connection
+	HostCAs []string
+}
+
+// Options are the dependencies of a Leader.
+type Options struct {
+	State    state.Reader
+	Store    Store
+	Jobs     Jobs
+	Prober   Prober
+	Settings func() Settings
+	Leads    func() bool // whether this instance decides now
+	Policies []policy.Policy
+	Audit    access.Auditor
+	Logger   logrus.FieldLogger
+	// Count is called for each decision. It may be nil.
+	Count func(policy string, action state.Action)
+	// Halted is called with the state of the brake in words when it changes, and with ""
+	// when it is released. It may be nil.
+	Halted func(text string)
+}
+
+// Leader decides and acts while its instance leads. All methods may be called at once.
+type Leader struct {
+	Options
+
+	kick chan struct{}
+
+	mu     sync.Mutex
+	asking map[string]bool      // nodes that are being asked
+	asked  map[string]time.Time // when each was asked last
+	tasks  sync.WaitGroup
+	slots  chan struct{} // bounds the questions at a time
+}
+
+// New returns a leader. Run makes it decide.
+func New(o Options) *Leader {
+	return &Leader{
+		Options: o, kick: make(chan struct{}, 1),
+		asking: map[string]bool{}, asked: map[string]time.Time{}, slots: make(chan struct{}, questions),
+	}
+}
+
+// Run decides at every change of the view, and when something becomes due, until ctx ends.
+func (l *Leader) Run(ctx context.Context) {
+	defer l.tasks.Wait()
+
+	braked := ""
+
+	for {
+		// Take the channel first: a change during the round must wake the wait.
+		changed := l.State.Changed()
+		next := l.round(ctx)
+
+		if text := policy.Describe(l.State.View().Automation.Brake); text != braked && l.Halted != nil {
+			braked = text
+			l.Halted(text)
+		}
+
+		if !l.await(ctx, changed, next) {
+			return
+		}
+	}
+}
+
+// await waits for the next round. It reports false at the end of ctx.
+func (l *Leader) await(ctx context.Context, changed <-chan struct{}, next time.Time) bool {
+	now := time.Now()
+
+	pause := time.NewTimer(pace)
+	defer pause.Stop()
+
+	select {
+	case <-ctx.Done():
+		return false
+	case <-pause.C:
+	}
+
+	wait := retry
+	if !next.IsZero() {
+		wait = min(wait, max(0, next.Sub(now)-pace))
+	}
+
+	due := time.NewTimer(wait)
+	defer due.Stop()
+
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changed:
+	case <-l.kick:
+	case <-due.C:
+	}
+
+	return true
+}
+
+// round decides once, and carries out what is decided. It returns when the next round is
+// due at the latest; zero: at the next change.
+func (l *Leader) round(ctx context.Context) time.Time {
+	settings := l.Settings()
+	v := l.State.View()
+
+	// An old view, or a record that cannot be read, is no ground for a decision.
+	if !l.Leads() || v.Stale || settings.Incomplete != nil || v.Unreadable[automationKey] != "" {
+		return time.Time{}
+	}
+
+	next, err := l.decide(ctx, settings)
+	if err == nil {
+		err = l.carryOut(ctx, settings)
+	}
+
+	if err != nil && ctx.Err() == nil && inventory.KindOf(err) != inventory.KindConflict {
+		l.Logger.WithError(err).Warn("a decision could not be recorded or carried out; retrying")
+	}
+
+	return next
+}
+
+// automationKey is the key of the record of the policies among unreadable records.
+const automationKey = "v/automation"
+
+// decide records what the policies decide, the brake first.
+func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time, err error) {
+	w := policy.World{View: l.State.View(), Settings: settings.Settings, Now: time.Now()}
+
+	brake, d := policy.Brake(w)
+	if d != nil {
+		a := w.View.Automation
+		a.Brake = brake
+
+		if err := l.record(ctx, a, *d); err != nil {
+			return time.Time{}, err
+		}
+
+		w.View = l.State.View()
+	}
+
+	if until := w.View.Automation.Brake.Until; !until.IsZero() {
+		next = until
+	}
+
+	for _, p := range l.Policies {
+		w.View = l.State.View()
+
+		plan := policy.Decide(p, w)
+		if !plan.Next.IsZero() && (next.IsZero() || plan.Next.Before(next)) {
+			next = plan.Next
+		}
+
+		if len(plan.Decisions) > 0 {
+			if err := l.record(ctx, w.View.Automation, plan.Decisions...); err != nil {
+				return next, err
+			}
+		}
+
+		if err := l.leave(ctx, p, plan.Notes); err != nil {
+			return next, err
+		}
+
+		l.ask(ctx, settings, plan.Ask)
+	}
+
+	return next, nil
+}
+
+// record stores decisions, with the brake and the pauses of a, before anything is done.
+func (l *Leader) record(ctx context.Context, a state.Automation, decisions ...state.Decision) error {
+	if err := l.Store.PutAutomation(ctx, a.With(decisions...)); err != nil {
+		return err
+	}
+
+	for _, d := range decisions {
+		l.Logger.WithFields(logrus.Fields{"policy": d.Policy, "node": d.Node, "action": d.Action, "id": d.ID}).
+			Info("decided: " + d.Case)
+
+		if l.Count != nil {
+			l.Count(d.Policy, d.Action)
+		}
+
+		r := access.Record{Action: "policies.decide." + string(d.Action), Targets: targets(d), Reason: policy.Sentence(d)}
+		_ = access.Audited(ctx, l.Audit, principal(d.Policy), r, func(*access.Record) error { return nil })
+	}
+
+	return nil
+}
+
+func principal(policy string) access.Caller {
+	return access.Caller{Principal: state.PolicyPrincipal(policy)}
+}
+
+func targets(d state.Decision) []string {
+	if d.Node == "" {
+		return nil
+	}
+
+	return []string{d.Node}
+}
+
+// leave notes in the histories of nodes that the policy leaves them as they are.
+func (l *Leader) leave(ctx context.Context, p policy.Policy, notes map[string]string) error {
+	if len(notes) == 0 {
+		return nil
+	}
+
+	names := slices.Sorted(maps.Keys(notes))
+	caller := principal(p.Name())
+	record := access.Record{Action: "policies.decide." + string(state.ActionRecord), Targets: names, Deferred: true}
+
+	return access.Audited(ctx, l.Audit, caller, record, func(*access.Record) error {
+		return state.RetryConflict(ctx, l.State, func(v *state.View) error {
+			var writes []state.NodeWrite
+
+			for _, name := range names {
+				n, ok := v.Lookup(name)
+				if !ok || !n.Presence.Pending() {
+					continue
+				}
+
+				writes = append(writes, mark(n, caller.Principal, notes[name], time.Now()))
+			}
+
+			return node.PutNodes(ctx, l.Store, writes)
+		})
+	})
+}
+
+// mark returns the write that notes a decision in the history of a node.
+func mark(n inventory.Node, actor, reason string, at time.Time) state.NodeWrite {
+	m, entry := n.Decided(inventory.Trigger{Actor: actor, Reason: reason, Time: at})
+
+	return state.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{entry}}
+}
+
+// Explain returns the findings of all policies about a node.
+func (l *Leader) Explain(v *state.View, n inventory.Node) []explain.Finding {
+	w := policy.World{View: v, Settings: l.Settings().Settings, Now: time.Now()}
+
+	var findings []explain.Finding
+	for _, p := range l.Policies {
+		findings = append(findings, p.Explain(w, n)...)
+	}
+
+	return findings
+}

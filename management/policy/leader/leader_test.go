@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/state"
+)
+
+// TestReturn: one node is cut off and returns. It is verified once, and everything is
+// recorded.
+func TestReturn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 5)
+		l := s.leader()
+		s.run(l, 2*time.Minute) // the boot ids become known
+
+		if n := s.View().Nodes[3]; n.Presence.Back.Boot != bootA {
+			t.Fatalf("the boot id was not read: %+v", n.Presence)
+		}
+
+		s.boots[name(3)] = ""
+		s.see(false, 3)
+		s.run(l, time.Minute)
+
+		if away := s.View().Nodes[3].Presence.Away; away.Time.IsZero() || away.Reached {
+			t.Errorf("no second opinion: %+v", away)
+		}
+
+		s.boots[name(3)] = bootA
+		s.see(true, 3)
+		s.run(l, 50*time.Second)
+
+		if s.jobs() != "" {
+			t.Errorf("it did not settle: %s", s.jobs())
+		}
+
+		s.run(l, 10*time.Minute)
+
+		if s.jobs() != "verify "+name(3) {
+			t.Errorf("jobs: %s", s.jobs())
+		}
+
+		d := s.View().Automation.Decisions[0]
+		if d.Case != string(policy.CaseNetwork) || d.Phase != state.PhaseDone || d.Job != "1" || d.Node != name(3) {
+			t.Errorf("%+v", d)
+		}
+
+		j := s.View().Jobs[0]
+		if j.Actor != "policy:returns" || !strings.Contains(j.Reason, string(policy.CaseNetwork)) {
+			t.Errorf("%+v", j)
+		}
+
+		decided := func(r access.Record) bool {
+			return r.Action == "policies.decide.verify" && r.Principal == "policy:returns" &&
+				slices.Equal(r.Targets, []string{name(3)}) && strings.Contains(r.Reason, "boot id is 0b1d9b5e as before")
+		}
+		if !slices.ContainsFunc(s.trail, decided) {
+			t.Errorf("no audit record: %+v", s.trail)
+		}
+
+		if findings := l.Explain(s.View(), *s.View().Nodes[3]); len(findings) != 1 || findings[0].Job != "1" {
+			t.Errorf("%+v", findings)
+		}
+	})
+}
+
+// TestNetworkFault: 30 of 40 nodes vanish and return. Nothing is done until the brake is
+// released; then the work is limited.
+func TestNetworkFault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 40)
+		s.settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeRepair}
+		l := s.leader()
+		s.run(l, 2*time.Minute)
+
+		s.see(false, upTo(30)...)
+		s.run(l, time.Minute)
+
+		status := l.Status()
+		if !status.Brake.On || status.Brake.Vanish != 30 || !strings.Contains(status.Problem, "30 of 40 nodes vanished") {
+			t.Fatalf("%+v", status)
+		}
+
+		s.see(true, upTo(30)...)
+
+		// Another leader keeps the brake.
+		l = s.leader()
+		s.run(l, 2*time.Hour)
+
+		if s.jobs() != "" {
+			t.Fatalf("the brake does not hold: %s", s.jobs())
+		}
+
+		// People can always act, and are made room for.
+		if _, err := l.Release(t.Context(), access.Caller{Principal: "ann"}, "the switch is back"); err != nil {
+			t.Fatal(err)
+		}
+
+		s.run(l, 9*time.Minute)
+
+		if n := len(s.View().Jobs); n != 20 || s.busiest > 2 {
+			t.Errorf("%d jobs within the window, %d at a time", n, s.busiest)
+		}
+
+		s.run(l, 30*time.Minute)
+
+		if n := len(s.View().Jobs); n != 30 {
+			t.Errorf("%d jobs, want one for each of 30 nodes", n)
+		}
+
+		if _, err := l.Release(t.Context(), access.Caller{Principal: "ann"}, ""); inventory.KindOf(err) !=
+			inventory.KindRefused {
+			t.Errorf("released twice: %v", err)
+		}
+	})
+}
+
+// TestBrakeReleasesItself: at the configured time, without a change of the view.
+func TestBrakeReleasesItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 4)
+		s.settings.Brake.ReleaseAfter = 30 * time.Minute
+		l := s.leader()
+
+		s.see(false, 0, 1, 2)
+		s.run(l, 29*time.Minute)
+
+		if !s.View().Automation.Brake.On {
+			t.Fatal("the brake is off")
+		}
+
+		s.run(l, 2*time.Minute)
+
+		if b := s.View().Automation.Brake; b.On || b.ReleasedBy != "policy:brake" {
+			t.Errorf("%+v", b)
+		}
+	})
+}
+
+// TestDriftIsRepaired in the mode verify-and-repair, once.
+func TestDriftIsRepaired(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 5)
+		s.verdict = inventory.Drifted
+		s.settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeVerifyAndRepair}
+		l := s.leader()
+
+		s.see(false, 2)
+		s.run(l, time.Minute)
+		s.see(true, 2)
+		s.run(l, time.Hour)
+
+		if want := "verify " + name(2) + ", update " + name(2); s.jobs() != want {
+			t.Errorf("jobs %s, want %s", s.jobs(), want)
+		}
+	})
+}
+
+// TestForeignHost: a node whose host shows another ssh host key is fenced, and nothing is
+// run on that host.
+func TestForeignHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 5)
+		l := s.leader()
+
+		s.see(false, 2)
+		s.foreign[name(2)] = true
+		s.see(true, 2)
+		s.run(l, 10*time.Minute)
+
+		n := s.View().Nodes[2]
+		if n.Status != inventory.Quarantined || !strings.Contains(n.LastError, "another host answers under its name") ||
+			s.jobs() != "" {
+			t.Errorf("%s, %q, jobs %q", n.Status, n.LastError, s.jobs())
+		}
+	})
+}
+
+// TestYields: a verification ends for the job of a person.
+func TestYields(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 5)
+		s.takes = time.Hour
+		l := s.leader()
+
+		s.see(false, 2)
+		s.run(l, time.Minute)
+		s.see(true, 2)
+		s.run(l, 2*time.Minute)
+
+		s.mu.Lock()
+		s.publish(func(v *state.View) {
+			v.Jobs = append(v.Jobs, job.Job{
+				ID: "2", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "ann", Targets: []job.Target{{Name: name(2)}},
+			})
+		})
+		s.mu.Unlock()
+		s.run(l, 10*time.Second)
+
+		if j := s.View().Jobs[0]; j.Status != job.Cancelled || j.Cancel != 1 {
+			t.Errorf("%+v", j)
+		}
+	})
+}
+
+// TestPauseAndResume: a pause holds what is decided later, and survives another leader.
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ann := access.Caller{Principal: "ann"}
+		s := newSite(t, 5)
+		l := s.leader()
+
+		for _, name := range []string{"", "nightly", "brake"} {
+			if _, err := l.Pause(t.Context(), ann, name, ""); inventory.KindOf(err) != inventory.KindNotFound {
+				t.Errorf("pause %q: %v", name, err)
+			}
+		}
+
+		if _, err := l.Pause(t.Context(), ann, "returns", "a move"); err != nil {
+			t.Fatal(err)
+		}
+
+		s.see(false, 2)
+		s.run(l, time.Minute)
+		s.see(true, 2)
+
+		l = s.leader()
+		s.run(l, time.Hour)
+
+		status := l.Status().Policies[0]
+		if s.jobs() != "" || status.Pending != 1 || !strings.Contains(status.Halted, "ann paused it") ||
+			!strings.Contains(status.Halted, "a move") {
+			t.Errorf("jobs %q, %+v", s.jobs(), status)
+		}
+
+		if _, err := l.Resume(t.Context(), ann, "returns", ""); err != nil {
+			t.Fatal(err)
+		}
+
+		s.run(l, 10*time.Minute)
+
+		if s.jobs() != "verify "+name(2) {
+			t.Errorf("jobs %q", s.jobs())
+		}
+	})
+}
+
+// TestFollowerDecidesNothing, nor does a leader with a stale view or a record of policies
+// that it cannot read.
+func TestFollowerDecidesNothing(t *testing.T) {
+	t.Parallel()
+
+	for _, change := range []func(*site){
+		func(s *site) { s.leads = false },
+		func(s *site) { s.settings.Incomplete = errCrash },
+		func(s *site) { s.publish(func(v *state.View) { v.Stale = true }) },
+		func(s *site) {
+			s.publish(func(v *state.View) { v.Unreadable = map[string]string{automationKey: "damaged"} })
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t, 5)
+			s.see(false, 2)
+			s.see(true, 2)
+			change(s)
+			s.run(s.leader(), time.Hour)
+
+			if s.ops > 0 {
+				t.Errorf("%d operations", s.ops)
+			}
+		})
+	}
+}
+
+// TestKilledAnywhere kills the manager at each of its operations, before and after the
+// operation took effect. The next one neither loses a decision nor does it twice.
+func TestKilledAnywhere(t *testing.T) {
+	t.Parallel()
+
+	for _, late := range []bool{false, true} {
+		for crash := 1; ; crash++ {
+			reached := false
+
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 5)
+				s.verdict = inventory.Drifted
+				s.settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeVerifyAndRepair}
+				s.crash, s.late = crash, late
+
+				s.see(false, 2)
+				s.run(s.leader(), time.Minute)
+				s.see(true, 2)
+				s.run(s.leader(), 3*time.Minute)
+
+				reached = s.ops >= crash
+
+				s.revive()
+				s.run(s.leader(), time.Hour)
+
+				if want := "verify " + name(2) + ", update " + name(2); s.jobs() != want {
+					t.Errorf("killed at operation %d (late %t): jobs %q, want %q", crash, late, s.jobs(), want)
+				}
+
+				for _, d := range s.View().Automation.Decisions {
+					if d.Phase != state.PhaseDone || d.Job == "" {
+						t.Errorf("killed at operation %d (late %t): %+v", crash, late, d)
+					}
+				}
+			})
+
+			if !reached {
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Policy decides from a World. Its methods are pure.
+type Policy interface {
+	// Name is one word: the policy acts as the principal policy:NAME.
+	Name() string
+	// About describes in one sentence what the policy does under the settings.
+	About(s Settings) string
+	// Decide returns what is due now.
+	Decide(w World) Plan
+	// Explain returns the findings about a node.
+	Explain(w World, n inventory.Node) []explain.Finding
+}
+
+// All returns every policy.
+func All() []Policy { return []Policy{Returns{}} }
+
+// Actions lists the actions of each policy, and those of the brake.
+var Actions = []struct {
+	Policy string
+	Action state.Action
+}{
+	{Returns{}.Name(), state.ActionVerify},
+	{Returns{}.Name(), state.ActionRepair},
+	{Returns{}.Name(), state.ActionQuarantine},
+	{Returns{}.Name(), state.ActionYield},
+	{BrakeName, state.ActionBrake},
+	{BrakeName, state.ActionRelease},
+}
+
+// World is everything that a policy decides from. Its memory is in View.Automation and
+// in the records of the nodes.
+type World struct {
+	View     *state.View
+	Settings Settings
+	Now      time.Time
+}
+
+// Plan is what a policy wants at one time.
+type Plan struct {
+	// Decisions are new, in the order of their importance.
+	Decisions []state.Decision
+	// Notes are decisions to leave nodes as they are, by node: only their histories get
+	// an entry with the reason.
+	Notes map[string]string
+	// Ask are the nodes to be reached over ssh, the most urgent first. Each answer is
+	// stored in the record of its node.
+	Ask []string
+	// Next is when to decide again without a change of the view; zero: never.
+	Next time.Time
+}
+
+// at notes a time at which something may become due.
+func (p *Plan) at(t time.Time) {
+	if p.Next.IsZero() || t.Before(p.Next) {
+		p.Next = t
+	}
+}
+
+// Settings is the part of the configuration that policies depend on.
+type Settings struct {
+	// OnReturn is the mode of each group for nodes that return; DefaultMode without an
+	// entry.
+	OnReturn map[string]Mode
+	// Settle is how long a node that returned has to stay before anything is done.
+	Settle time.Duration
+	Jobs   int // automatic jobs at a time
+	Rate   int // automatic jobs within RateWindow
+	Brake  BrakeSettings
+	Groups inventory.Groups
+	Limit  int // jobs that run at a time, those of people included
+	// Outdated returns in words how the desired configuration of a node differs from
+	// the applied one, or "". It may be nil.
+	Outdated func(v *state.View, n *inventory.Node) string
+}
+
+// RateWindow is the time in which Settings.Rate jobs may begin.
+const RateWindow = 10 * time.Minute
+
+// Halted returns why the policy may not act, in words, or "".
+func Halted(a state.Automation, policy string) string {
+	if a.Brake.On {
+		return "the brake holds automation since " + stamp(a.Brake.Since)
+	}
+
+	if p, paused := a.IsPaused(policy); paused {
+		return fmt.Sprintf("%s paused it on %s%s", p.Actor, stamp(p.Since), because(p.Reason))
+	}
+
+	return ""
+}
+
+// Decide returns the plan of a policy as far as it may act now: a policy that is halted
+// asks nothing and only makes room for people.
+func Decide(p Policy, w World) Plan {
+	plan := p.Decide(w)
+
+	if Halted(w.View.Automation, p.Name()) != "" {
+		plan.Ask, plan.Notes = nil, nil
+		plan.Decisions = slices.DeleteFunc(plan.Decisions, func(d state.Decision) bool {
+			return d.Action != state.ActionYield
+		})
+	}
+
+	return plan
+}
+
+// capacity returns the number of automatic jobs that may begin now, and why there are
+// no more.
+func (w World) capacity() (free int, reason string, next time.Time) {
+	active := 0
+
+	for _, j := range w.View.Jobs {
+		if !j.Status.Ended() && state.IsPolicy(j.Actor) {
+			active++
+		}
+	}
+
+	recent := 0
+	oldest := w.Now
+
+	for _, d := range w.View.Automation.Decisions {
+		if d.Action != state.ActionVerify && d.Action != state.ActionRepair {
+			continue
+		}
+
+		// Its job is not in the view yet.
+		if d.Phase == state.PhaseDecided {
+			active++
+		}
+
+		if begun := d.Time; begun.After(w.Now.Add(-RateWindow)) {
+			recent++
+
+			if begun.Before(oldest) {
+				oldest = begun
+			}
+		}
+	}
+
+	byJobs, byRate := w.Settings.Jobs-active, w.Settings.Rate-recent
+	if byRate < byJobs {
+		return max(byRate, 0), fmt.Sprintf("%d automatic jobs began within %s, which is the limit (policies.rate)",
+			recent, short(RateWindow)), oldest.Add(RateWindow)
+	}
+
+	return max(byJobs, 0), fmt.Sprintf("%s at work, which is the limit (policies.jobs)",
+		inventory.Count(active, "automatic job is", "automatic jobs are")), time.Time{}
+}
+
+// yields returns the decisions to cancel jobs of the policy: those that a person's job
+// waits for, verifications of hosts that are gone, and queued jobs under the brake.
+func (w World) yields(policy string) []state.Decision {
+	var decisions []state.Decision
+
+	for _, j := range w.View.Jobs {
+		if j.Status.Ended() || j.Actor != state.PolicyPrincipal(policy) || j.Cancel > 0 {
+			continue
+		}
+
+		reason := w.preempted(j)
+		id := "yield/" + j.ID
+
+		if reason == "" || w.View.Automation.Find(id) != nil {
+			continue
+		}
+
+		decisions = append(decisions, state.Decision{
+			ID: id, Time: w.Now, Policy: policy, Node: strings.Join(j.Names(), ","), Action: state.ActionYield,
+			Case: reason, Evidence: []string{fmt.Sprintf("job %s (%s) is %s", j.ID, j.Verb, j.Status)},
+			Cancel: j.ID, Phase: state.PhaseDecided,
+		})
+	}
+
+	return decisions
+}
+
+// preempted returns why an automatic job is to be cancelled, or "". A job that may have
+// changed a host goes on.
+func (w World) preempted(j job.Job) string {
+	if j.Status == job.Running && j.Verb != inventory.VerbVerify {
+		return ""
+	}
+
+	for _, t := range j.Targets {
+		if n, ok := w.View.Lookup(t.Name); ok && n.State == inventory.Disappeared {
+			return t.Name + " disappeared again"
+		}
+	}
+
+	if j.Status == job.Queued && w.View.Automation.Brake.On {
+		return "the brake stopped automation"
+	}
+
+	for _, k := range w.View.Jobs {
+		if k.Status != job.Queued || state.IsPolicy(k.Actor) {
+			continue
+		}
+
+		turn := job.TurnOf(w.View.Snapshot, w.Settings.Groups, w.Settings.Limit, k)
+		if slices.Contains(turn.WaitsFor, j.ID) {
+			return fmt.Sprintf("job %s of %s waits for it", k.ID, job.OrSomebody(k.Actor))
+		}
+	}
+
+	return ""
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+
+	return ": " + reason
+}
+
+// stamp returns a time in words.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// short returns a duration without zero units at its end.
+func short(d time.Duration) string {
+	text := d.Round(time.Second).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+
+	return text
+}
+
+// Permits reports whether the mode of the node's group still allows the decision.
+func (s Settings) Permits(d state.Decision, v *state.View) bool {
+	n, known := v.Lookup(d.Node)
+	if !known {
+		return false
+	}
+
+	switch mode := s.modeOf(n.Group); d.Action {
+	case state.ActionVerify:
+		return mode == ModeVerify || mode == ModeVerifyAndRepair
+	case state.ActionRepair:
+		return mode == ModeVerifyAndRepair || mode == ModeRepair
+	}
+
+	return true
+}

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Mode is what is done with a node in service that returns.
+type Mode string
+
+// The modes.
+const (
+	ModeRecord          Mode = "record"            // nothing: only the state changes
+	ModeVerify          Mode = "verify"            // verify it
+	ModeVerifyAndRepair Mode = "verify-and-repair" // verify it, and repair it if it has drifted
+	ModeRepair          Mode = "repair"            // clean it, and configure it for its group
+
+	DefaultMode = ModeVerify
+)
+
+// Modes lists every mode.
+var Modes = []Mode{ModeRecord, ModeVerify, ModeVerifyAndRepair, ModeRepair}
+
+const (
+	// secondOpinion is the time between the loss of a node and the first attempt to
+	// reach it over ssh. Attempts go on for opinionFor.
+	secondOpinion = 15 * time.Second
+	opinionFor    = time.Hour
+	// flapWindow is the time in which returns of a node count together.
+	flapWindow = time.Hour
+	// maxBackoff is the longest delay before a node that returned is acted on.
+	maxBackoff = time.Hour
+	// repairWithin is how old a verification may be whose result leads to a repair.
+	repairWithin = 24 * time.Hour
+	// maxNotes bounds the nodes of one plan without an action.
+	maxNotes = 500
+)
+
+// Returns is the policy on nodes that disappeared and are seen again.
+type Returns struct{}
+
+var _ Policy = Returns{}
+
+// Name implements Policy.
+func (Returns) Name() string { return "returns" }
+
+// About implements Policy.
+func (Returns) About(s Settings) string {
+	groups := make([]string, 0, len(s.OnReturn))
+	for group, mode := range s.OnReturn {
+		groups = append(groups, group+" "+string(mode))
+	}
+
+	slices.Sort(groups)
+
+	return strings.Join(append([]string{"nodes in service that return: " + string(DefaultMode)}, groups...), ", ")
+}
+
+// modeOf returns the mode of a group.
+func (s Settings) modeOf(group string) Mode { return cmp.Or(s.OnReturn[group], DefaultMode) }
+
+// stage is what is to be done with one node now.
+type stage int
+
+const (
+	stageNone stage = iota
+	stageAsk        // reach it over ssh
+	stageWait       // for the time, or for a change
+	stageNote       // leave it as it is
+	stageAct
+)
+
+// outlook is the judgement of one node.
+type outlook struct {
+	stage    stage
+	text     string    // what is waited for, or why the node is left as it is
+	until    time.Time // the end of the wait, if it is a time
+	ask      bool      // also reach it over ssh
+	decision state.Decision
+}
+
+// Decide implements Policy.
+func (r Returns) Decide(w World) Plan {
+	plan := Plan{Decisions: w.yields(r.Name()), Notes: map[string]string{}}
+	served := w.served()
+
+	var due, first, later []outlookOf
+
+	for _, n := range w.View.Nodes {
+		o := r.judge(w, n, served[n.Name])
+
+		if !o.until.IsZero() {
+			plan.at(o.until)
+		}
+
+		if o.ask && n.Presence.Pending() {
+			first = append(first, outlookOf{o, n})
+		} else if o.ask {
+			later = append(later, outlookOf{o, n})
+		}
+
+		switch o.stage {
+		case stageNote:
+			if len(plan.Notes) < maxNotes {
+				plan.Notes[n.Name] = o.text
+			}
+		case stageAct:
+			due = append(due, outlookOf{o, n})
+		}
+	}
+
+	slices.SortStableFunc(due, byReturn)
+	slices.SortStableFunc(first, byReturn)
+
+	for _, o := range slices.Concat(first, later) {
+		plan.Ask = append(plan.Ask, o.node.Name)
+	}
+
+	free, _, next := w.capacity()
+
+	for _, o := range due {
+		needsJob := o.decision.Action != state.ActionQuarantine
+		if needsJob && free == 0 {
+			if !next.IsZero() {
+				plan.at(next)
+			}
+
+			continue
+		}
+
+		if needsJob {
+			free--
+		}
+
+		plan.Decisions = append(plan.Decisions, o.decision)
+	}
+
+	return plan
+}
+
+// outlookOf is the outlook of a node.
+type outlookOf struct {
+	outlook
+	node *inventory.Node
+}
+
+func byReturn(a, b outlookOf) int {
+	return cmp.Or(a.node.Presence.Returned().Compare(b.node.Presence.Returned()),
+		strings.Compare(a.node.Name, b.node.Name))
+}
+
+// served returns the newest job that completed on each node: it left the node configured
+// or verified.
+func (w World) served() map[string]*job.Job {
+	served := map[string]*job.Job{}
+
+	for i := range w.View.Jobs {
+		j := &w.View.Jobs[i]
+
+		row, known := inventory.TransitionOf(j.Verb)
+		if !known || row.Success != inventory.Allocated || !j.Status.Ended() {
+			continue
+		}
+
+		for _, t := range j.Targets {
+			completed := j.Status == job.Complete || row.Verifies && j.Outcomes[t.Name].Verdict != nil
+			if old := served[t.Name]; completed && (old == nil || old.Ended.Before(j.Ended)) {
+				served[t.Name] = j
+			}
+		}
+	}
+
+	return served
+}
+
+// judge tells what is to be done with a node. served is the newest job that completed on
+// it, or nil.
+func (r Returns) judge(w World, n *inventory.Node, served *job.Job) outlook {
+	switch {
+	case n.State == inventory.Disappeared:
+		return w.away(n)
+	case n.State != inventory.Discovered:
+		return outlook{}
+	case !n.Presence.Pending():
+		return r.settled(w, n)
+	}
+
+	return r.returned(w, n, served)
+}
+
+// away asks for a second opinion about a silent node in service.
+func (w World) away(n *inventory.Node) outlook {
+	lost := n.Presence.Lost
+	if n.Status != inventory.Allocated || lost.IsZero() || w.Settings.modeOf(n.Group) == ModeRecord {
+		return outlook{}
+	}
+
+	due := lost.Add(secondOpinion)
+	if w.Now.Before(due) {
+		return outlook{until: due}
+	}
+
+	return outlook{ask: !n.Presence.Away.Reached && w.Now.Before(lost.Add(opinionFor))}
+}
+
+// settled judges a present node whose return has been decided on: a verification may have
+// found it drifted, and the boot id may not be known yet.
+func (r Returns) settled(w World, n *inventory.Node) outlook {
+	mode := w.Settings.modeOf(n.Group)
+	if n.Status != inventory.Allocated || n.Job != "" || mode == ModeRecord {
+		return outlook{}
+	}
+
+	if d, ok := r.drifted(w, n, mode); ok {
+		return outlook{stage: stageAct, decision: d}
+	}
+
+	// A node that was just configured or seen is left alone.
+	quiet := later(n.Updated, n.Presence.Since).Add(w.Settings.Settle)
+
+	switch {
+	case n.Presence.Back.Boot != "":
+		return outlook{}
+	case w.Now.Before(quiet):
+		return outlook{until: quiet}
+	}
+
+	return outlook{ask: true}
+}
+
+// drifted returns the decision to repair a node that an automatic verification found
+// drifted.
+func (r Returns) drifted(w World, n *inventory.Node, mode Mode) (state.Decision, bool) {
+	v := n.Verification
+	if mode != ModeVerifyAndRepair || v == nil || v.Result != inventory.Drifted ||
+		v.Time.Before(w.Now.Add(-repairWithin)) {
+		return state.Decision{}, false
+	}
+
+	for _, d := range w.View.Automation.Of(n.Name) {
+		if d.Policy != r.Name() || d.Action != state.ActionVerify || d.Job != v.Job {
+			continue
+		}
+
+		id := strings.TrimSuffix(d.ID, "/"+string(state.ActionVerify)) + "/" + string(state.ActionRepair)
+		if w.View.Automation.Find(id) != nil {
+			return state.Decision{}, false
+		}
+
+		return state.Decision{
+			ID: id, Time: w.Now, Policy: r.Name(), Node: n.Name, Action: state.ActionRepair, Case: d.Case,
+			Evidence: append(slices.Clone(d.Evidence), fmt.Sprintf("job %s found it %s: %s", v.Job, v.Result, v.Detail())),
+			Prevent:  prevents(n, ModeVerify, ModeRecord), Phase: state.PhaseDecided,
+		}, true
+	}
+
+	return state.Decision{}, false
+}
+
+// returned judges a node whose return has not been decided on.
+func (r Returns) returned(w World, n *inventory.Node, served *job.Job) outlook {
+	p, mode := n.Presence, w.Settings.modeOf(n.Group)
+	returned := p.Returned()
+	guarded := n.Status == inventory.Unallocated && len(n.HostKeys) > 0
+
+	switch {
+	case n.Job != "":
+		return outlook{stage: stageWait, text: "job " + n.Job + " holds it"}
+	case n.Status != inventory.Allocated && !guarded:
+		return outlook{stage: stageNote, text: fmt.Sprintf("it returned, and stays %s", n.Status)}
+	case n.Status == inventory.Allocated && mode == ModeRecord:
+		return outlook{stage: stageNote, text: "it returned; nothing is done, because on_return of " + n.Group +
+			" is " + string(mode)}
+	case served != nil && served.Ended.After(returned):
+		return outlook{stage: stageNote, text: fmt.Sprintf("it returned, and job %s (%s of %s) completed on it since",
+			served.ID, served.Verb, job.OrSomebody(served.Actor))}
+	case len(n.Duplicates) > 0:
+		return outlook{stage: stageWait, text: "several live hosts claim to be it: " +
+			job.ShortList(append([]string{n.Addr}, n.Duplicates...))}
+	}
+
+	if due, why := w.due(p); w.Now.Before(due) {
+		return outlook{stage: stageWait, text: why, until: due}
+	}
+
+	switch {
+	case p.Back.Time.Before(returned):
+		return outlook{stage: stageAsk, ask: true, text: "ssh is asked what happened to it"}
+	case p.Back.Foreign:
+		return outlook{stage: stageAct, decision: r.quarantine(w, n)}
+	case !p.Back.Reached:
+		return outlook{stage: stageWait, ask: true, text: "ssh does not reach it yet" + because(p.Back.Reason)}
+	case guarded:
+		return outlook{stage: stageNote, text: "it returned with its recorded ssh host key, and stays " + string(n.Status)}
+	}
+
+	if waiting := w.wanted(n.Name); waiting != "" {
+		return outlook{stage: stageWait, text: waiting}
+	}
+
+	return r.act(w, n, mode)
+}
+
+// act returns the decision on a node in service whose evidence is complete.
+func (r Returns) act(w World, n *inventory.Node, mode Mode) outlook {
+	action, weaker := state.ActionVerify, []Mode{ModeRecord}
+	if mode == ModeRepair {
+		action, weaker = state.ActionRepair, []Mode{ModeVerify, ModeRecord}
+	}
+
+	d := r.decision(w, n, action)
+	d.Prevent = prevents(n, weaker...)
+
+	if outdated := w.Settings.Outdated; outdated != nil {
+		if text := outdated(w.View, n); text != "" {
+			d.Evidence = append(d.Evidence, "its desired configuration is not the applied one: "+text)
+		}
+	}
+
+	// A former process recorded it, and has not marked the node yet.
+	if w.View.Automation.Find(d.ID) != nil {
+		return outlook{stage: stageWait, text: "the decision is being carried out"}
+	}
+
+	return outlook{stage: stageAct, decision: d}
+}
+
+// quarantine returns the decision to fence a node whose host shows another host key.
+func (r Returns) quarantine(w World, n *inventory.Node) state.Decision {
+	d := r.decision(w, n, state.ActionQuarantine)
+	d.Case = "another host answers under its name"
+	d.Evidence = append(d.Evidence, "ssh: "+n.Presence.Back.Reason)
+	d.Prevent = []string{"trust in the new ssh host key, by an operator, before the node returned"}
+
+	return d
+}
+
+// decision returns a decision on the newest return of a node.
+func (r Returns) decision(w World, n *inventory.Node, action state.Action) state.Decision {
+	c, evidence := CaseOf(n.Presence)
+
+	return state.Decision{
+		ID:   fmt.Sprintf("%s/%s/%d/%s", r.Name(), n.Name, n.Presence.Returned().UnixNano(), action),
+		Time: w.Now, Policy: r.Name(), Node: n.Name, Action: action, Case: string(c), Evidence: evidence,
+		Phase: state.PhaseDecided,
+	}
+}
+
+// prevents names what would have prevented a decision on the node.
+func prevents(n *inventory.Node, modes ...Mode) []string {
+	words := make([]string, len(modes))
+	for i, m := range modes {
+		words[i] = string(m)
+	}
+
+	return []string{
+		fmt.Sprintf("policies.on_return of %s set to %s", n.Group, strings.Join(words, " or ")),
+		"a pause of the policy", "a verification or another job of an operator on the node since its return",
+	}
+}
+
+// due returns when a node that returned is acted on, and why then: each further return
+// within flapWindow doubles the delay.
+func (w World) due(p inventory.Presence) (time.Time, string) {
+	returned := p.Returned()
+	times := max(p.ReturnsSince(returned.Add(-flapWindow)), 1)
+
+	delay := w.Settings.Settle
+	for range times - 1 {
+		delay = min(2*delay, max(maxBackoff, w.Settings.Settle))
+	}
+
+	due := returned.Add(delay)
+	if times == 1 {
+		return due, fmt.Sprintf("it returned at %s; next step not before %s (policies.settle)", stamp(returned), stamp(due))
+	}
+
+	first := p.Returns[len(p.Returns)-times]
+
+	return due, fmt.Sprintf("it returned %d times in %s; next step not before %s",
+		times, short(returned.Sub(first)), stamp(due))
+}
+
+// wanted returns the job of a person that waits for the node, in words, or "".
+func (w World) wanted(name string) string {
+	for _, j := range w.View.Jobs {
+		if _, target := j.Target(name); target && !j.Status.Ended() {
+			return fmt.Sprintf("job %s (%s) of %s is due on it first", j.ID, j.Verb, job.OrSomebody(j.Actor))
+		}
+	}
+
+	return ""
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+
+	return b
+}
