@@ -123,6 +123,7 @@ func (a *app) root() *cli.Command {
 			a.notification(),
 			a.gossipKey(),
 			a.sshKey(),
+			a.policy(),
 			a.health(),
 			a.version(),
 			a.supportBundle(),

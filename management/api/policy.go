@@ -19,8 +19,8 @@ type Policies struct {
 
 // Brake stops automation while many nodes have vanished at once.
 type Brake struct {
-	On      bool       `json:"on"`
-	Message string     `json:"message,omitempty"` // why it is on, and what releases it
+	Engaged bool       `json:"engaged"`
+	Message string     `json:"message,omitempty"` // why it is engaged, and what releases it
 	Since   *time.Time `json:"since,omitempty"`
 	Until   *time.Time `json:"until,omitempty"` // when it releases itself
 	// Lost are nodes that vanished, 50 at most; Vanished is their number, out of Visible.

@@ -41,6 +41,8 @@ var tagged = map[string]bool{
 	"/v1/config":                             false,
 	api.PathGossipKey:                        false,
 	api.PathSSHKey:                           false,
+	api.PathPolicies:                         false,
+	"/v1/policies/returns":                   false,
 	"/v1/nodes/a-1/explanation":              false,
 	"/v1/nodes/a-1/diff":                     false,
 	"/v1/jobs/1/explanation":                 false,

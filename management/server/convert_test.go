@@ -42,6 +42,7 @@ var conversions = []conversion{
 		internal: map[string]string{
 			"Before":     "a type of its own: see the next row",
 			"Configured": "a type of its own: TestConfigured",
+			"Presence":   "evidence for policies, in the explanation in words",
 		},
 		added: map[string]string{
 			"Before":     "a type of its own: see the next row",
@@ -92,6 +93,17 @@ var conversions = []conversion{
 			"Actions": "Actions of the domain, with their requests",
 			"Took":    "Took of the domain as text",
 		},
+	},
+	{
+		domain: state.Decision{},
+		wire:   func(d any) any { return decisionOf(d.(state.Decision)) },
+		internal: map[string]string{
+			"Cancel": "Job, once it is carried out",
+		},
+	},
+	{
+		domain: state.Pause{},
+		wire:   func(p any) any { pause := p.(state.Pause); return *pauseOf(&pause) },
 	},
 	{
 		domain: rotation.Laggard{},

@@ -24,6 +24,7 @@ import (
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/rotation"
+	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
@@ -477,6 +478,38 @@ func (m *fakeManager) Status() gossipkey.Status {
 	}}
 }
 
+// fakePolicies has a policy, and a decision of it.
+type fakePolicies struct{ m *fakeManager }
+
+func (fakePolicies) Status() leader.Status {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	d := state.Decision{
+		ID: "returns/a-1/1/verify", Time: at, Policy: "returns", Node: "a-1", Action: state.ActionVerify,
+		Case: "the host was rebooted", Evidence: []string{"its boot id changed"}, Phase: state.PhaseDone, Job: "1",
+	}
+
+	return leader.Status{
+		Brake: state.Brake{On: true, Since: at, Lost: []string{"a-1"}, Vanish: 3, Visible: 4}, Problem: "nodes vanished",
+		Policies: []leader.PolicyStatus{{
+			Name: "returns", About: "verifies", Paused: &state.Pause{Since: at, Actor: "ann", Reason: "a move"},
+			Halted: "ann paused it", Pending: 2, Decisions: []state.Decision{d},
+		}},
+		Decisions: []state.Decision{d},
+	}
+}
+
+func (p fakePolicies) Pause(_ context.Context, c access.Caller, name, reason string) (leader.Status, error) {
+	return p.Status(), p.m.called("pause %s reason=%s actor=%s", name, reason, c.Principal)
+}
+
+func (p fakePolicies) Resume(_ context.Context, c access.Caller, name, reason string) (leader.Status, error) {
+	return p.Status(), p.m.called("resume %s reason=%s actor=%s", name, reason, c.Principal)
+}
+
+func (p fakePolicies) Release(_ context.Context, c access.Caller, reason string) (leader.Status, error) {
+	return p.Status(), p.m.called("release reason=%s actor=%s", reason, c.Principal)
+}
+
 func (m *fakeManager) Rotate(_ context.Context, c access.Caller, r gossipkey.Request) (gossipkey.Status, error) {
 	return m.Status(), m.called("rotate force=%t lock_out=%v actor=%s", r.Force, r.LockOut, c.Principal)
 }
@@ -846,6 +879,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		HostKeys:    m,
 		GossipKey:   m,
 		SSHKey:      fakeSSHKey{m},
+		Policies:    fakePolicies{m},
 		Variables:   fakeVariables{m},
 		VarsPast:    fakeVariables{m},
 		Explain:     fakeExplainer{m},

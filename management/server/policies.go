@@ -117,7 +117,7 @@ func policiesOf(s leader.Status) api.Policies {
 
 func brakeOf(b state.Brake, message string) api.Brake {
 	return api.Brake{
-		On: b.On, Message: message, Since: optionalTime(b.Since), Until: optionalTime(b.Until), Lost: b.Lost,
+		Engaged: b.On, Message: message, Since: optionalTime(b.Since), Until: optionalTime(b.Until), Lost: b.Lost,
 		Vanished: b.Vanish, Visible: b.Visible, Released: optionalTime(b.Released), ReleasedBy: b.ReleasedBy,
 		Reason: b.Reason,
 	}

@@ -442,6 +442,8 @@ func TestScopedUseCases(t *testing.T) {
 		"Secrets",
 		"Tokens",
 		"Trail",
+		"Tokens", "PlainHTTPRole", "CertificateRole", "Registerer", "Audit", "Trail", "Secrets", "GossipKey",
+		"Policies",
 	}
 
 	m := newFakeManager()

@@ -808,6 +808,8 @@ func TestLinearizable(t *testing.T) {
 			path = strings.ReplaceAll(path, "{id}", "1")
 		case strings.HasPrefix(path, "/v1/vars/groups"):
 			path = strings.ReplaceAll(path, "{name}", inventory.GroupMaster)
+		case strings.HasPrefix(path, "/v1/policies"):
+			path = strings.ReplaceAll(path, "{name}", "returns")
 		default:
 			path = strings.ReplaceAll(path, "{name}", "a-1")
 		}
@@ -1393,6 +1395,23 @@ func pings(ctx context.Context, t *testing.T, c *client.Client) {
 
 	must[api.SSHKey](t)(c.RotateSSHKey(ctx, api.SSHKeyRotation{To: "/k2"}))
 	must[api.SSHKey](t)(c.CancelSSHKey(ctx))
+	policies := must[api.Policies](t)(c.Policies(ctx))
+	if !policies.Brake.Engaged || policies.Brake.Vanished != 3 || len(policies.Policies) != 1 ||
+		policies.Policies[0].Paused.Actor != "ann" || policies.Decisions[0].Evidence[0] != "its boot id changed" {
+		t.Errorf("%+v", policies)
+	}
+
+	if p := must[api.Policy](t)(c.Policy(ctx, "returns")); p.Pending != 2 || len(p.Decisions) != 1 {
+		t.Errorf("%+v", p)
+	}
+
+	if _, err := c.Policy(ctx, "nightly"); inventory.KindOf(err) != inventory.KindNotFound {
+		t.Error(err)
+	}
+
+	must[api.Policies](t)(c.PausePolicy(ctx, api.AllPolicies, "a move"))
+	must[api.Policies](t)(c.ResumePolicy(ctx, "returns", ""))
+	must[api.Policies](t)(c.ReleaseBrake(ctx, "repaired"))
 
 	keys := must[api.HostKeys](t)(c.ScanHostKeys(ctx, "a-1"))
 	if len(keys.Shown) != 1 || keys.Shown[0].Key != shownKey ||

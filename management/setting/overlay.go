@@ -117,6 +117,8 @@ func (c *Config) set(key string, value any) error {
 		c.SSH.HostCA = nil
 	case "group_ssh":
 		c.GroupSSH = nil
+	case "policies.on_return":
+		c.Policies.OnReturn = nil
 	}
 
 	// The decoder of the file checks the value: types and keys have one definition.

@@ -40,11 +40,21 @@ var settable = map[string]any{
 	"jobs.keep_for":     "24h",
 	"jobs.keep_bytes":   1 << 21,
 	"jobs.output_limit": 1 << 17,
-	"max_body":          4096,
-	"monitor_timeout":   "10m",
-	"max_requests":      100,
-	"max_streams":       20,
-	"log_level":         "debug",
+
+	"policies.on_return":           map[string]any{"service-worker": "repair"},
+	"policies.settle":              "2m",
+	"policies.jobs":                4,
+	"policies.rate":                40,
+	"policies.brake.share":         50,
+	"policies.brake.minimum":       9,
+	"policies.brake.within":        "1m",
+	"policies.brake.release_after": "0s",
+
+	"max_body":        4096,
+	"monitor_timeout": "10m",
+	"max_requests":    100,
+	"max_streams":     20,
+	"log_level":       "debug",
 }
 
 // noOverlay is a store without an overlay.
@@ -63,6 +73,7 @@ func TestOverlay(t *testing.T) {
 	file.SSH.Become = &no
 	file.Vars = map[string]any{"file": "x"}
 	file.GroupSSH["service-master"] = file.SSH.Connection
+	file.Policies.OnReturn["service-master"] = "record"
 
 	before := fmt.Sprintf("%+v", entries(file))
 	unchanged := func() bool { return fmt.Sprintf("%+v", entries(file)) == before && !no }
@@ -122,7 +133,7 @@ func TestOverlay(t *testing.T) {
 	}
 
 	// Maps are replaced, not merged.
-	if c.Vars["file"] != nil || len(c.GroupSSH) != 1 || c.GroupSSH["service-worker"].User != "worker" {
+	if len(c.Policies.OnReturn) != 1 || c.Vars["file"] != nil || len(c.GroupSSH) != 1 || c.GroupSSH["service-worker"].User != "worker" {
 		t.Errorf("vars %v, group_ssh %v", c.Vars, c.GroupSSH)
 	}
 

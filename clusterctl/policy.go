@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
+)
+
+func (a *app) policy() *cli.Command {
+	reason := func() []cli.Flag {
+		return []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "the `REASON` for the audit trail"}}
+	}
+
+	return &cli.Command{
+		Name: "policy", Usage: "show what the manager decides by itself, and stop it",
+		Commands: []*cli.Command{
+			a.leaf(leaf{
+				name: "list", usage: "list the policies, the brake and the newest decisions", formats: namelessFormats,
+				about: "The brake stops all policies while many nodes have vanished at once, which is a fault of " +
+					"the network. People can always act.",
+				examples: []string{"clusterctl policy list", "clusterctl policy list -o json"},
+				run: func(ctx context.Context, c *call) error {
+					return c.showPolicies(c.manager.Policies(ctx))
+				},
+			}),
+			a.leaf(leaf{
+				name: "show", args: "NAME", min: 1, max: 1, formats: namelessFormats,
+				usage: "show a policy, and its decisions with their evidence",
+				about: "Each decision has what happened, the observations on which it was decided, its job, and " +
+					"what would have prevented it.",
+				examples: []string{"clusterctl policy show returns", "clusterctl policy show returns -o json"},
+				run: func(ctx context.Context, c *call) error {
+					state, err := c.manager.Policy(ctx, c.args[0])
+					if err != nil {
+						return err
+					}
+
+					show := func(p *print.Printer) { p.Policy(state) }
+
+					return c.show(print.Answer{Wire: state, Table: show, Long: show})
+				},
+			}),
+			a.leaf(leaf{
+				name: "pause", args: "NAME", min: 1, max: 1, flags: reason(), formats: namelessFormats,
+				usage: "let a policy do nothing, or all of them",
+				about: "The name all pauses every policy. Jobs that run go on; what is decided and not begun waits.",
+				examples: []string{
+					"clusterctl policy pause returns --reason 'the rack moves'",
+					"clusterctl policy pause all --reason 'an audit'",
+				},
+				run: func(ctx context.Context, c *call) error {
+					return c.showPolicies(c.manager.PausePolicy(ctx, c.args[0], c.String("reason")))
+				},
+			}),
+			a.leaf(leaf{
+				name: "resume", args: "NAME", min: 1, max: 1, flags: reason(), formats: namelessFormats,
+				usage:    "end the pause of a policy, or that of all",
+				about:    "A policy goes on only when neither itself nor all of them are paused.",
+				examples: []string{"clusterctl policy resume returns", "clusterctl policy resume all"},
+				run: func(ctx context.Context, c *call) error {
+					return c.showPolicies(c.manager.ResumePolicy(ctx, c.args[0], c.String("reason")))
+				},
+			}),
+			a.leaf(leaf{
+				name: "release", flags: reason(), formats: namelessFormats,
+				usage: "release the brake, after many nodes vanished at once",
+				about: "The policies go on with the nodes that have returned, within their limits. Nodes that vanished " +
+					"before the release do not set the brake off again.",
+				examples: []string{"clusterctl policy release --reason 'the switch is replaced'"},
+				run: func(ctx context.Context, c *call) error {
+					return c.showPolicies(c.manager.ReleaseBrake(ctx, c.String("reason")))
+				},
+			}),
+		},
+	}
+}
+
+// showPolicies prints the state of automation, unless the request failed.
+func (c *call) showPolicies(state api.Policies, err error) error {
+	if err != nil {
+		return err
+	}
+
+	show := func(p *print.Printer) { p.Policies(state) }
+
+	return c.show(print.Answer{Wire: state, Table: show, Long: show})
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/contiv/cluster/management/api"
+)
+
+// shownDecisions is the number of decisions in the list of policies.
+const shownDecisions = 10
+
+// Policies prints the state of automation.
+func (p *Printer) Policies(s api.Policies) {
+	brake := "off"
+	if s.Brake.Engaged {
+		brake = "on: " + Line(s.Brake.Message)
+	} else if s.Brake.Released != nil {
+		brake = fmt.Sprintf("off, released on %s by %s", timeOf(s.Brake.Released), Line(s.Brake.ReleasedBy))
+	}
+
+	p.Fields([]Field{
+		{"Brake", p.goodIf(!s.Brake.Engaged, brake)},
+		{"All policies", pause(s.Paused)},
+	})
+	p.gap()
+
+	rows := make([][]string, len(s.Policies))
+	for i, policy := range s.Policies {
+		rows[i] = []string{
+			Line(policy.Name), policyState(policy), fmt.Sprint(policy.Pending), Line(policy.About),
+		}
+	}
+
+	p.Rows([]string{"POLICY", "STATE", "PENDING", "WHAT IT DOES"}, rows)
+
+	if len(s.Decisions) == 0 {
+		return
+	}
+
+	p.gap()
+
+	rows = nil
+	for _, d := range s.Decisions[:min(len(s.Decisions), shownDecisions)] {
+		rows = append(rows, []string{
+			Time(d.Time), Line(d.Policy), Line(d.Node), Line(d.Action), Line(d.Phase), Line(d.Job), Line(d.Case),
+		})
+	}
+
+	p.Rows([]string{"TIME", "POLICY", "NODE", "ACTION", "PHASE", "JOB", "WHAT HAPPENED"}, rows)
+}
+
+func policyState(s api.Policy) string {
+	switch {
+	case s.Paused != nil:
+		return "paused"
+	case s.Halted != "":
+		return "halted"
+	}
+
+	return "active"
+}
+
+// pause describes a pause.
+func pause(s *api.PolicyPause) string {
+	if s == nil {
+		return "active"
+	}
+
+	text := fmt.Sprintf("paused since %s by %s", Time(s.Since), Line(s.Actor))
+	if s.Reason != "" {
+		text += ": " + Line(s.Reason)
+	}
+
+	return text
+}
+
+// Policy prints one policy and its decisions.
+func (p *Printer) Policy(s api.Policy) {
+	p.Fields([]Field{
+		{"Policy", Line(s.Name)},
+		{"What it does", Line(s.About)},
+		{"State", pause(s.Paused)},
+		{"Halted", Line(s.Halted)},
+		{"Pending nodes", fmt.Sprint(s.Pending)},
+	})
+
+	for _, d := range s.Decisions {
+		p.gap()
+		p.Fields([]Field{
+			{"Decided", Time(d.Time)},
+			{"Node", Line(d.Node)},
+			{"Action", Line(d.Action)},
+			{"What happened", Line(d.Case)},
+			{"Evidence", lines(d.Evidence)},
+			{"Prevented by", lines(d.Prevent)},
+			{"Phase", Line(d.Phase)},
+			{"Job", Line(cmp.Or(d.Job, "none"))},
+			{"Result", Line(d.Result)},
+		})
+	}
+}
+
+// lines returns texts one below the other.
+func lines(texts []string) string {
+	shown := make([]string, len(texts))
+	for i, t := range texts {
+		shown[i] = Line(t)
+	}
+
+	return strings.Join(shown, "\n")
+}
