@@ -213,7 +213,7 @@ func (w World) away(n *inventory.Node) outlook {
 }
 
 // settled judges a present node whose return has been decided on: a verification may have
-// found it drifted, and the boot id may not be known yet.
+// found it drifted.
 func (r Returns) settled(w World, n *inventory.Node) outlook {
 	mode := w.Settings.modeOf(n.Group)
 	if n.Status != inventory.Allocated || n.Job != "" || mode == ModeRecord {
@@ -224,17 +224,7 @@ func (r Returns) settled(w World, n *inventory.Node) outlook {
 		return outlook{stage: stageAct, decision: d}
 	}
 
-	// A node that was just configured or seen is left alone.
-	quiet := later(n.Updated, n.Presence.Since).Add(w.Settings.Settle)
-
-	switch {
-	case n.Presence.Back.Boot != "":
-		return outlook{}
-	case w.Now.Before(quiet):
-		return outlook{until: quiet}
-	}
-
-	return outlook{ask: true}
+	return outlook{}
 }
 
 // drifted returns the decision to repair a node that an automatic verification found
@@ -399,12 +389,4 @@ func (w World) wanted(name string) string {
 	}
 
 	return ""
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-
-	return b
 }

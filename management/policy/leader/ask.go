@@ -18,11 +18,10 @@ const (
 	questions = 8
 	askTime   = time.Minute
 
-	// The shortest time between two questions to a host: one that returned, one that is
-	// silent, and one whose boot id is not known.
+	// The shortest time between two questions to a host: one that returned, and one that
+	// is silent.
 	askReturned = 20 * time.Second
 	askSilent   = 5 * time.Minute
-	askQuiet    = 10 * time.Minute
 )
 
 // ask reaches the nodes over ssh, as many at a time as there is room for. It does not
@@ -64,13 +63,9 @@ func (l *Leader) ask(ctx context.Context, settings Settings, names []string) {
 
 // begin reports whether a node may be asked now, and notes that it is.
 func (l *Leader) begin(n inventory.Node, now time.Time) bool {
-	wait := askQuiet
-
-	switch {
-	case n.State == inventory.Disappeared:
+	wait := askReturned
+	if n.State == inventory.Disappeared {
 		wait = askSilent
-	case n.Presence.Pending():
-		wait = askReturned
 	}
 
 	l.mu.Lock()
@@ -162,8 +157,6 @@ func isNews(n inventory.Node, c inventory.Contact) bool {
 	switch {
 	case n.State == inventory.Disappeared:
 		last = n.Presence.Away
-	case !n.Presence.Pending():
-		return c.Reached && c.Boot != last.Boot
 	case last.Time.Before(n.Presence.Returned()):
 		return true
 	}
