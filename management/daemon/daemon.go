@@ -342,8 +342,11 @@ func (d *Daemon) wireUseCases() {
 		Store:    d.store,
 		Prober:   d.runner.pinger,
 		Settings: d.settings.Nodes,
-		Audit:    d.audit,
-		Logger:   log,
+		Yield: func(ctx context.Context, who string, nodes []string) error {
+			return d.policies.Yield(ctx, who, nodes)
+		},
+		Audit:  d.audit,
+		Logger: log,
 	})
 	d.variables = variable.New(variable.Options{
 		State: d.store, Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.noteChange,

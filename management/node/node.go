@@ -50,8 +50,11 @@ type Options struct {
 	Store    Store
 	Prober   Prober
 	Settings func() Settings
-	Audit    access.Auditor
-	Logger   logrus.FieldLogger
+	// Yield makes room for a change of nodes: it ends what the manager does on them by
+	// itself and may be interrupted. It may block for some seconds. nil: nothing does.
+	Yield  func(ctx context.Context, who string, nodes []string) error
+	Audit  access.Auditor
+	Logger logrus.FieldLogger
 }
 
 // Nodes carries out the use cases. All methods may be called at once.
@@ -60,6 +63,7 @@ type Nodes struct {
 	store    Store
 	prober   Prober
 	settings func() Settings
+	yield    func(ctx context.Context, who string, nodes []string) error
 	audit    access.Auditor
 	log      logrus.FieldLogger
 	monitors monitors
@@ -67,7 +71,12 @@ type Nodes struct {
 
 // New returns the node use cases.
 func New(o Options) *Nodes {
+	if o.Yield == nil {
+		o.Yield = func(context.Context, string, []string) error { return nil }
+	}
+
 	return &Nodes{
+		yield: o.Yield,
 		state: o.State, store: o.Store, prober: o.Prober, settings: o.Settings, audit: o.Audit, log: o.Logger,
 		monitors: monitors{silent: map[string]int{}},
 	}
@@ -106,6 +115,10 @@ func (ns *Nodes) Forget(ctx context.Context, c access.Caller, r ForgetRequest) (
 
 	record := access.Record{Action: "nodes.forget", Targets: r.Nodes, Reason: r.Reason}
 	err = access.Audited(ctx, ns.audit, c, record, func(*access.Record) error {
+		if err := ns.yield(ctx, c.Principal, r.Nodes); err != nil {
+			return err
+		}
+
 		return state.RetryConflict(ctx, ns.state, func(v *state.View) error {
 			// After a success, a retry would find no node to forget.
 			result, err := c.Replay(ctx, ns.store, ns.state)
@@ -243,6 +256,12 @@ func (ns *Nodes) Patch(ctx context.Context, c access.Caller, name string, p Patc
 
 	record := access.Record{Action: "nodes.patch", Targets: []string{name}}
 	err := access.Audited(ctx, ns.audit, c, record, func(*access.Record) error {
+		if p.ForgetHostKey {
+			if err := ns.yield(ctx, c.Principal, []string{name}); err != nil {
+				return err
+			}
+		}
+
 		return state.RetryConflict(ctx, ns.state, func(v *state.View) error {
 			v, err := c.Precondition.Check(ctx, ns.state, v)
 			if err != nil {

@@ -127,6 +127,10 @@ func (ns *Nodes) TrustHostKey(ctx context.Context, c access.Caller, name string,
 				Do("find out which machine answers at %s; nothing was changed", keys.Addr).About(name)
 		}
 
+		if err := ns.yield(ctx, c.Principal, []string{name}); err != nil {
+			return err
+		}
+
 		record.Reason = trustReason(keys.Shown[i], keys.Recorded, t.Reason)
 		trusted, err = ns.recordHostKey(ctx, c, keys, keys.Shown[i], record.Reason)
 

@@ -172,27 +172,36 @@ func (w World) yields(policy string) []state.Decision {
 			continue
 		}
 
-		reason := w.preempted(j)
-		id := "yield/" + j.ID
-
-		if reason == "" || w.View.Automation.Find(id) != nil {
-			continue
+		d := YieldOf(j, w.preempted(j), w.Now)
+		if d.Case != "" && w.View.Automation.Find(d.ID) == nil {
+			decisions = append(decisions, d)
 		}
-
-		decisions = append(decisions, state.Decision{
-			ID: id, Time: w.Now, Policy: policy, Node: strings.Join(j.Names(), ","), Action: state.ActionYield,
-			Case: reason, Evidence: []string{fmt.Sprintf("job %s (%s) is %s", j.ID, j.Verb, j.Status)},
-			Cancel: j.ID, Phase: state.PhaseDecided,
-		})
 	}
 
 	return decisions
 }
 
+// YieldOf returns the decision to cancel a job of a policy, for the reason in words.
+func YieldOf(j job.Job, reason string, now time.Time) state.Decision {
+	return state.Decision{
+		ID: "yield/" + j.ID, Time: now, Policy: strings.TrimPrefix(j.Actor, state.PolicyPrincipal("")),
+		Node: strings.Join(j.Names(), ","), Action: state.ActionYield, Case: reason,
+		Evidence: []string{fmt.Sprintf("job %s (%s) is %s", j.ID, j.Verb, j.Status)},
+		Cancel:   j.ID, Phase: state.PhaseDecided,
+	}
+}
+
+// Yields reports whether a job may be cancelled to make room for a person: it is one of a
+// policy, and has changed no host.
+func Yields(j job.Job) bool {
+	return !j.Status.Ended() && state.IsPolicy(j.Actor) &&
+		(j.Status == job.Queued || j.Verb == inventory.VerbVerify)
+}
+
 // preempted returns why an automatic job is to be cancelled, or "". A job that may have
 // changed a host goes on.
 func (w World) preempted(j job.Job) string {
-	if j.Status == job.Running && j.Verb != inventory.VerbVerify {
+	if !Yields(j) {
 		return ""
 	}
 

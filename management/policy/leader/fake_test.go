@@ -306,6 +306,18 @@ func (s *site) see(alive bool, nodes ...int) {
 	})
 }
 
+// hold makes a job hold a node.
+func (s *site) hold(i int, id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.publish(func(v *state.View) {
+		m := v.Nodes[i].Clone()
+		m.Job, m.Revision = id, v.Revision
+		v.Nodes[i] = &m
+	})
+}
+
 // revive ends a crash: the next manager works.
 func (s *site) revive() {
 	s.mu.Lock()

@@ -3,6 +3,7 @@
 package leader
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -229,6 +230,48 @@ func TestYields(t *testing.T) {
 			t.Errorf("%+v", j)
 		}
 	})
+}
+
+// TestYieldsToAChange: a change that needs a free node ends the verification first, and a
+// repair not at all.
+func TestYieldsToAChange(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		mode policy.Mode
+		want job.Status
+		took time.Duration
+	}{{policy.ModeVerify, job.Cancelled, 2 * time.Second}, {policy.ModeRepair, job.Running, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t, 5)
+			s.takes = 10 * time.Hour
+			s.settings.OnReturn = map[string]policy.Mode{"service-worker": c.mode}
+			l := s.leader()
+
+			s.see(false, 2)
+			s.run(l, time.Minute)
+			s.see(true, 2)
+			s.run(l, 2*time.Minute)
+			s.hold(2, "1")
+
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+
+			go func() { defer close(ended); l.Run(ctx) }()
+
+			begun := time.Now()
+			if err := l.Yield(ctx, "ann", []string{name(1), name(2)}); err != nil {
+				t.Error(err)
+			}
+
+			if took := time.Since(begun); took > c.took || s.View().Jobs[0].Status != c.want {
+				t.Errorf("%s: job %s after %s", c.mode, s.View().Jobs[0].Status, took)
+			}
+
+			cancel()
+			<-ended
+		})
+	}
 }
 
 // TestPauseAndResume: a pause holds what is decided later, and survives another leader.
