@@ -67,8 +67,10 @@ func (a *app) policy() *cli.Command {
 				},
 			}),
 			a.leaf(leaf{
-				name: "release", flags: reason(), formats: namelessFormats,
-				usage: "release the brake, after many nodes vanished at once",
+				name:    "release",
+				flags:   reason(),
+				formats: namelessFormats,
+				usage:   "release the brake, after many nodes vanished at once",
 				about: "The policies go on with the nodes that have returned, within their limits. Nodes that vanished " +
 					"before the release do not set the brake off again.",
 				examples: []string{"clusterctl policy release --reason 'the switch is replaced'"},

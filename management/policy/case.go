@@ -21,9 +21,12 @@ const (
 	CaseUnknown  Case = "what happened to the host is not known" // no evidence
 )
 
-// bootSlack is how far the time of a boot, or of the start of the agent, may lie before
-// the loss of the node: the gossip takes some seconds to notice.
-const bootSlack = time.Minute
+// bootSlack is how far the time of a boot may lie before the loss of the node, and
+// agentSlack the start of the agent: the gossip takes some seconds to notice.
+const (
+	bootSlack  = time.Minute
+	agentSlack = 10 * time.Second
+)
 
 // CaseOf tells what happened to a host in its newest absence, with the evidence. It needs
 // the answer of the host after its return.
@@ -54,14 +57,17 @@ func CaseOf(p inventory.Presence) (Case, []string) {
 		evidence = append(evidence, "its agent started at "+stamp(back.Agent))
 	}
 
-	restarted := back.Agent.After(p.Lost.Add(-bootSlack))
+	unreached := !p.Away.Time.IsZero() && !p.Away.Reached
+	restarted := back.Agent.After(p.Lost.Add(-agentSlack))
 
 	switch {
 	case rebooted == unknown:
 		return CaseUnknown, evidence
+	case unreached: // more than the agent was gone, whatever became of it
+		return CaseNetwork, evidence
 	case restarted:
 		return CaseAgent, evidence
-	case !back.Agent.IsZero(), !p.Away.Time.IsZero() && !p.Away.Reached:
+	case !back.Agent.IsZero():
 		return CaseNetwork, evidence
 	case p.Away.Reached:
 		return CaseAgent, evidence

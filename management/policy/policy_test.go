@@ -135,6 +135,12 @@ func TestCase(t *testing.T) {
 		{"ssh reached it, and the agent is old", func(p *inventory.Presence) {
 			p.Away = inventory.Contact{Time: noon.Add(time.Minute), Reached: true}
 		}, policy.CaseNetwork, "its agent started at 2026-03-01 11:00:00"},
+		{"ssh did not reach it, and the agent is young", func(p *inventory.Presence) {
+			p.Back.Agent = noon.Add(-time.Second)
+			p.Away = inventory.Contact{Time: noon.Add(time.Minute), Reason: "no route"}
+		}, policy.CaseNetwork, "either: no route"},
+		{"the agent started a while before", func(p *inventory.Presence) { p.Back.Agent = noon.Add(-40 * time.Second) },
+			policy.CaseNetwork, "its agent started"},
 		{"no evidence on the agent", func(p *inventory.Presence) { p.Back.Agent = time.Time{} },
 			policy.CaseRunning, "as before"},
 		{"it tells nothing", func(p *inventory.Presence) {

@@ -247,9 +247,18 @@ func (r Returns) drifted(w World, n *inventory.Node, mode Mode) (state.Decision,
 		}
 
 		return state.Decision{
-			ID: id, Time: w.Now, Policy: r.Name(), Node: n.Name, Action: state.ActionRepair, Case: d.Case,
-			Evidence: append(slices.Clone(d.Evidence), fmt.Sprintf("job %s found it %s: %s", v.Job, v.Result, v.Detail())),
-			Prevent:  prevents(n, ModeVerify, ModeRecord), Phase: state.PhaseDecided,
+			ID:     id,
+			Time:   w.Now,
+			Policy: r.Name(),
+			Node:   n.Name,
+			Action: state.ActionRepair,
+			Case:   d.Case,
+			Evidence: append(
+				slices.Clone(d.Evidence),
+				fmt.Sprintf("job %s found it %s: %s", v.Job, v.Result, v.Detail()),
+			),
+			Prevent: prevents(n, ModeVerify, ModeRecord),
+			Phase:   state.PhaseDecided,
 		}, true
 	}
 
@@ -290,7 +299,10 @@ func (r Returns) returned(w World, n *inventory.Node, served *job.Job) outlook {
 	case !p.Back.Reached:
 		return outlook{stage: stageWait, ask: true, text: "ssh does not reach it yet" + because(p.Back.Reason)}
 	case guarded:
-		return outlook{stage: stageNote, text: "it returned with its recorded ssh host key, and stays " + string(n.Status)}
+		return outlook{
+			stage: stageNote,
+			text:  "it returned with its recorded ssh host key, and stays " + string(n.Status),
+		}
 	}
 
 	if waiting := w.wanted(n.Name); waiting != "" {
@@ -371,7 +383,11 @@ func (w World) due(p inventory.Presence) (time.Time, string) {
 
 	due := returned.Add(delay)
 	if times == 1 {
-		return due, fmt.Sprintf("it returned at %s; next step not before %s (policies.settle)", stamp(returned), stamp(due))
+		return due, fmt.Sprintf(
+			"it returned at %s; next step not before %s (policies.settle)",
+			stamp(returned),
+			stamp(due),
+		)
 	}
 
 	first := p.Returns[len(p.Returns)-times]

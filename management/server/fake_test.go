@@ -489,7 +489,14 @@ func (fakePolicies) Status() leader.Status {
 	}
 
 	return leader.Status{
-		Brake: state.Brake{On: true, Since: at, Lost: []string{"a-1"}, Vanish: 3, Visible: 4}, Problem: "nodes vanished",
+		Brake: state.Brake{
+			On:      true,
+			Since:   at,
+			Lost:    []string{"a-1"},
+			Vanish:  3,
+			Visible: 4,
+		},
+		Problem: "nodes vanished",
 		Policies: []leader.PolicyStatus{{
 			Name: "returns", About: "verifies", Paused: &state.Pause{Since: at, Actor: "ann", Reason: "a move"},
 			Halted: "ann paused it", Pending: 2, Decisions: []state.Decision{d},

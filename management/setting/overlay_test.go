@@ -133,7 +133,8 @@ func TestOverlay(t *testing.T) {
 	}
 
 	// Maps are replaced, not merged.
-	if len(c.Policies.OnReturn) != 1 || c.Vars["file"] != nil || len(c.GroupSSH) != 1 || c.GroupSSH["service-worker"].User != "worker" {
+	if len(c.Policies.OnReturn) != 1 || c.Vars["file"] != nil || len(c.GroupSSH) != 1 ||
+		c.GroupSSH["service-worker"].User != "worker" {
 		t.Errorf("vars %v, group_ssh %v", c.Vars, c.GroupSSH)
 	}
 

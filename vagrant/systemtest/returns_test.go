@@ -97,7 +97,14 @@ func TestReturns(t *testing.T) {
 		d, j := w.awaitDecision("host4", 1)
 		// A host of the lab has the uptime of the machine below it: from here on the manager
 		// knows its boot id.
-		wantDecision(t, d, "verify", "only the agent stopped", "while the observers did not see it", "its agent started at")
+		wantDecision(
+			t,
+			d,
+			"verify",
+			"only the agent stopped",
+			"while the observers did not see it",
+			"its agent started at",
+		)
 		w.wantVerification(j, "host4", inventory.Clean)
 	})
 

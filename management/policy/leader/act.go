@@ -166,8 +166,11 @@ func (l *Leader) quarantine(ctx context.Context, d state.Decision) error {
 			}
 
 			fenced, entry := n.Quarantine(inventory.Trigger{
-				Actor: state.PolicyPrincipal(d.Policy), Reason: inventory.Shorten(d.Case+": "+n.Presence.Back.Reason, maxReason),
-				Time: d.Time,
+				Actor: state.PolicyPrincipal(
+					d.Policy,
+				),
+				Reason: inventory.Shorten(d.Case+": "+n.Presence.Back.Reason, maxReason),
+				Time:   d.Time,
 			})
 
 			return node.PutNodes(ctx, l.Store, []state.NodeWrite{

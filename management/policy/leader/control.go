@@ -80,7 +80,8 @@ func newestFirst(decisions []state.Decision) []state.Decision {
 
 // check refuses the name of a policy that does not exist.
 func (l *Leader) check(name string) error {
-	if name == state.AllPolicies || slices.ContainsFunc(l.Policies, func(p policy.Policy) bool { return p.Name() == name }) {
+	if name == state.AllPolicies ||
+		slices.ContainsFunc(l.Policies, func(p policy.Policy) bool { return p.Name() == name }) {
 		return nil
 	}
 

@@ -59,8 +59,17 @@ func newSite(t *testing.T, nodes int) *site {
 		foreign: map[string]bool{}, leads: true, verdict: inventory.Clean, takes: 20 * time.Second,
 		settings: Settings{
 			Settings: policy.Settings{
-				Settle: time.Minute, Jobs: 2, Rate: 20, Groups: inventory.DefaultGroups(), Limit: 4,
-				Brake: policy.BrakeSettings{Share: 30, Minimum: 3, Within: 5 * time.Minute, ReleaseAfter: 24 * time.Hour},
+				Settle: time.Minute,
+				Jobs:   2,
+				Rate:   20,
+				Groups: inventory.DefaultGroups(),
+				Limit:  4,
+				Brake: policy.BrakeSettings{
+					Share:        30,
+					Minimum:      3,
+					Within:       5 * time.Minute,
+					ReleaseAfter: 24 * time.Hour,
+				},
 			},
 			Connect: func(*state.View, string, string) configuration.Connection { return configuration.Connection{} },
 		},
@@ -70,7 +79,11 @@ func newSite(t *testing.T, nodes int) *site {
 
 	for i := range nodes {
 		n, _ := inventory.NewNode(inventory.Observation{
-			Observer: inventory.ObserverGossip, Label: "n", Serial: fmt.Sprintf("%03d", i), Addr: "192.0.2.1", Alive: true,
+			Observer: inventory.ObserverGossip,
+			Label:    "n",
+			Serial:   fmt.Sprintf("%03d", i),
+			Addr:     "192.0.2.1",
+			Alive:    true,
 		}, nil, time.Now())
 		n.Status, n.Group, n.Applied, n.Revision = inventory.Allocated, "service-worker", "0", 1
 		n.HostKeys = []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFirst"}
@@ -298,7 +311,11 @@ func (s *site) see(alive bool, nodes ...int) {
 	s.publish(func(v *state.View) {
 		for _, i := range nodes {
 			m, _, _ := v.Nodes[i].Observe(inventory.Observation{
-				Observer: inventory.ObserverGossip, Label: "n", Serial: v.Nodes[i].Serial, Addr: "192.0.2.1", Alive: alive,
+				Observer: inventory.ObserverGossip,
+				Label:    "n",
+				Serial:   v.Nodes[i].Serial,
+				Addr:     "192.0.2.1",
+				Alive:    alive,
 			}, time.Now())
 			m.Revision = v.Revision
 			v.Nodes[i] = &m

@@ -239,7 +239,11 @@ func (l *Leader) record(ctx context.Context, a state.Automation, decisions ...st
 			l.Count(d.Policy, d.Action)
 		}
 
-		r := access.Record{Action: "policies.decide." + string(d.Action), Targets: targets(d), Reason: policy.Sentence(d)}
+		r := access.Record{
+			Action:  "policies.decide." + string(d.Action),
+			Targets: targets(d),
+			Reason:  policy.Sentence(d),
+		}
 		_ = access.Audited(ctx, l.Audit, principal(d.Policy), r, func(*access.Record) error { return nil })
 	}
 

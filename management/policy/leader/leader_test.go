@@ -102,7 +102,8 @@ func TestNetworkFault(t *testing.T) {
 		s.run(l, time.Minute)
 
 		status := l.Status()
-		if !status.Brake.On || status.Brake.Vanish != 30 || !strings.Contains(status.Problem, "30 of 40 nodes vanished") {
+		if !status.Brake.On || status.Brake.Vanish != 30 ||
+			!strings.Contains(status.Problem, "30 of 40 nodes vanished") {
 			t.Fatalf("%+v", status)
 		}
 
@@ -220,7 +221,11 @@ func TestYields(t *testing.T) {
 		s.mu.Lock()
 		s.publish(func(v *state.View) {
 			v.Jobs = append(v.Jobs, job.Job{
-				ID: "2", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "ann", Targets: []job.Target{{Name: name(2)}},
+				ID:      "2",
+				Verb:    inventory.VerbUpdate,
+				Status:  job.Queued,
+				Actor:   "ann",
+				Targets: []job.Target{{Name: name(2)}},
 			})
 		})
 		s.mu.Unlock()
