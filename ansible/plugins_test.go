@@ -144,8 +144,15 @@ type event struct {
 	Message    string
 	Seconds    float64
 	Hosts      []string
-	Stats      map[string]map[string]int
+	Stats      map[string]stats
 	Unfinished []string
+	Lost       int
+}
+
+type stats struct {
+	OK, Changed, Failures, Unreachable, Skipped, Rescued, Ignored int
+	Judged, Foreseen, Unjudged, Executed                          int
+	Doubt                                                         string
 }
 
 // play runs a playbook of testdata with the callback plugin, and further arguments.
@@ -280,7 +287,7 @@ func TestEvents(t *testing.T) {
 	}
 
 	last := events[len(events)-1]
-	if last.Event != "stats" || last.Stats["two"]["failures"] != 1 || last.Stats["one"]["ignored"] != 5 {
+	if last.Event != "stats" || last.Stats["two"].Failures != 1 || last.Stats["one"].Ignored != 5 {
 		t.Errorf("stats: %+v", last)
 	}
 
@@ -294,7 +301,7 @@ func TestEventsOfARunThatStopsEarly(t *testing.T) {
 	events, raw := play(t, "stops-early.yml")
 
 	last := events[len(events)-1]
-	if last.Stats["two"]["failures"] != 1 || last.Stats["three"]["failures"] != 0 {
+	if last.Stats["two"].Failures != 1 || last.Stats["three"].Failures != 0 {
 		t.Errorf("stats: %+v", last)
 	}
 
@@ -369,7 +376,76 @@ func TestEventsOfACheck(t *testing.T) {
 		}
 	}
 
+	if got, want := events[len(events)-1].Stats["one"], (stats{
+		OK: 4, Changed: 3, Skipped: 4, Judged: 3, Foreseen: 2, Unjudged: 2, Executed: 1,
+	}); got != want {
+		t.Errorf("the counts are %+v, want %+v", got, want)
+	}
+
 	if strings.Contains(raw, "hunter2") {
 		t.Error("the events contain a secret")
+	}
+}
+
+// TestEventsOfABlindCheck: the last event of a check says what the check could not see on
+// each host.
+func TestEventsOfABlindCheck(t *testing.T) {
+	t.Parallel()
+
+	events, raw := play(t, "blind.yml", "--check", "--diff", "-e", "folder="+t.TempDir())
+	got := events[len(events)-1].Stats
+
+	for host, want := range map[string]stats{
+		"guarded": {Unjudged: 9},
+		"ignores": {Doubt: `task "Cannot judge" failed, which the playbook ignores: `},
+		"excuses": {Unjudged: 1},
+		"rescues": {Doubt: `task "Cannot judge" failed, which the playbook rescues: `},
+		"probes":  {Judged: 1, Executed: 1},
+		"items":   {Foreseen: 1, Doubt: `task "One differs, one fails" failed, which the playbook ignores: `},
+		"ends":    {Judged: 1, Doubt: "a check skips what follows testdata/blind.yml:"},
+		"goes_on": {Judged: 1},
+		"nothing": {},
+		"dark":    {Doubt: `task "Knock" did not reach its host, which the playbook ignores: `},
+		"scripts": {Unjudged: 3},
+	} {
+		s, ok := got[host]
+		if !ok {
+			t.Errorf("%s has no counts in\n%s", host, raw)
+			continue
+		}
+
+		seen := stats{
+			Judged: s.Judged, Foreseen: s.Foreseen, Unjudged: s.Unjudged, Executed: s.Executed,
+			Doubt: s.Doubt[:min(len(s.Doubt), len(want.Doubt))],
+		}
+		if seen != want || (s.Doubt == "") != (want.Doubt == "") || s.Failures+s.Unreachable > 0 {
+			t.Errorf("%s: got %+v, want %+v", host, s, want)
+		}
+	}
+
+	for _, e := range events {
+		if e.Host == "guarded" && e.Unjudged == strings.HasPrefix(e.Task, "Guarded") ||
+			e.Host != "guarded" || e.Task == "Keep it" {
+			continue
+		}
+
+		t.Errorf("%s %s: unjudged %t", e.Event, e.Task, e.Unjudged)
+	}
+}
+
+// TestEventsOfChecksInARun: tasks with check_mode: true foresee differences although the
+// run is no check, and a success of any other judges its host.
+func TestEventsOfChecksInARun(t *testing.T) {
+	t.Parallel()
+
+	events, raw := play(t, "checks.yml", "-e", "folder="+t.TempDir())
+
+	want := stats{OK: 3, Changed: 1, Judged: 3, Foreseen: 1, Skipped: 1, Unjudged: 1}
+	if got := events[len(events)-1].Stats["one"]; got != want {
+		t.Errorf("got %+v, want %+v in\n%s", got, want, raw)
+	}
+
+	if got := events[len(events)-1].Stats["two"]; got.Doubt == "" || got.Failures > 0 {
+		t.Errorf("two: %+v", got)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"math"
 	"time"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 // EventKind is the kind of an event of a run.
@@ -39,11 +41,12 @@ type Event struct {
 	Unselected bool `json:"unselected,omitempty"`
 	// Executed: the task runs in spite of a check, because it has check_mode: false.
 	Executed bool `json:"executed,omitempty"`
-	// Foreseen: in a check, the task would change Host. Diff is the difference, in the format of diff -u, if the module
-	// reports one.
+	// Foreseen: in check mode, the task would change Host. Diff is the difference, in the format of diff -u, if the
+	// module reports one.
 	Foreseen bool   `json:"foreseen,omitempty"`
 	Diff     string `json:"diff,omitempty"`
-	// Unjudged: the task was skipped because the run is a check, at least in part.
+	// Unjudged: check mode kept the task from being judged, at least in part: the module or a condition skipped it, or
+	// the playbook ignores its failure in check mode.
 	Unjudged bool             `json:"unjudged,omitempty"`
 	Path     string           `json:"path,omitempty"`    // FILE:LINE of a task worth a look, in the playbooks
 	Ignored  bool             `json:"ignored,omitempty"` // the playbook ignores the failure
@@ -55,7 +58,13 @@ type Event struct {
 	// Unfinished hosts have not failed, but have not had all their plays: the run
 	// stopped early because of other hosts.
 	Unfinished []string `json:"unfinished,omitempty"`
+	// Lost is the number of events that could not be written.
+	Lost int `json:"lost,omitempty"`
 }
+
+// EventTruncated marks the place where the events of a run reached their limit. The
+// runner writes it.
+const EventTruncated EventKind = "truncated"
 
 // Stats are Ansible's counts of task results on a host.
 type Stats struct {
@@ -66,6 +75,12 @@ type Stats struct {
 	Skipped     int `json:"skipped,omitempty"`
 	Rescued     int `json:"rescued,omitempty"`
 	Ignored     int `json:"ignored,omitempty"`
+	// What the callback plugin counted, whatever became of the events: see HostResult.
+	Judged   int    `json:"judged,omitempty"`
+	Foreseen int    `json:"foreseen,omitempty"`
+	Unjudged int    `json:"unjudged,omitempty"`
+	Executed int    `json:"executed,omitempty"`
+	Doubt    string `json:"doubt,omitempty"`
 }
 
 // UnmarshalJSON accepts a time in RFC 3339 or in seconds since the epoch, and
@@ -179,8 +194,12 @@ type HostResult struct {
 	// Executed counts the tasks that a check executed, and that changed the host or failed.
 	Executed int `json:"executed,omitempty"`
 	// Foreseen counts the tasks that would change the host, and Unjudged those that a check cannot judge.
-	Foreseen   int    `json:"foreseen,omitempty"`
-	Unjudged   int    `json:"unjudged,omitempty"`
+	Foreseen int `json:"foreseen,omitempty"`
+	Unjudged int `json:"unjudged,omitempty"`
+	// Judged counts the tasks that compared the host with what they want. It is known at the end only.
+	Judged int `json:"judged,omitempty"`
+	// Doubt is why the host may differ although nothing failed on it; mostly empty.
+	Doubt      string `json:"doubt,omitempty"`
 	Unfinished bool   `json:"unfinished,omitempty"` // the run stopped before the host had all its plays
 	Final      bool   `json:"final,omitempty"`      // the counts are Ansible's, at the end of the run
 	Task       string `json:"task,omitempty"`       // the last one with a failure that is not ignored
@@ -197,8 +216,10 @@ func (r HostResult) Good() bool {
 // Summary accumulates the events of a run into results by host. The zero value
 // is ready to use; it is not safe for concurrent use.
 type Summary struct {
-	hosts   map[string]*HostResult
-	playing []string // hosts of the current play
+	hosts     map[string]*HostResult
+	playing   []string // hosts of the current play
+	truncated bool     // events are missing
+	lost      int      // events that could not be written
 }
 
 func (s *Summary) host(name string) *HostResult {
@@ -231,6 +252,8 @@ func (s *Summary) Add(e Event) {
 		}
 	case EventStats:
 		s.addStats(e)
+	case EventTruncated:
+		s.truncated = true
 	}
 
 	if e.Host != "" {
@@ -240,6 +263,8 @@ func (s *Summary) Add(e Event) {
 
 // addStats replaces the counts by Ansible's.
 func (s *Summary) addStats(e Event) {
+	s.lost += e.Lost
+
 	for _, name := range e.Unfinished {
 		s.host(name).Unfinished = true
 	}
@@ -248,6 +273,9 @@ func (s *Summary) addStats(e Event) {
 		h := s.host(name)
 		h.OK, h.Changed, h.Skipped, h.Ignored = st.OK, st.Changed, st.Skipped, st.Ignored
 		h.Failed, h.Unreachable = st.Failures, st.Unreachable
+
+		// The events may have been cut, and the counts at the end are whole.
+		h.Judged, h.Foreseen, h.Unjudged, h.Executed, h.Doubt = st.Judged, st.Foreseen, st.Unjudged, st.Executed, st.Doubt
 		h.Begun = h.Begun || st != Stats{}
 		h.Final = true
 
@@ -263,7 +291,7 @@ func (r *HostResult) add(e Event) {
 	r.Begun = true
 	r.Selected = r.Selected || !e.Unselected
 
-	if e.Executed && (e.Changed || e.Event == EventFailed) {
+	if e.Executed && (e.Changed || e.Event == EventFailed && e.Item == "") {
 		r.Executed++
 	}
 
@@ -313,10 +341,26 @@ func (r *HostResult) addFailure(e Event) {
 func (s *Summary) Results() map[string]HostResult {
 	results := make(map[string]HostResult, len(s.hosts))
 	for name, h := range s.hosts {
-		results[name] = *h
+		result := *h
+		result.Doubt = s.doubt(result)
+		results[name] = result
 	}
 
 	return results
+}
+
+// doubt returns why a host may differ although nothing failed on it.
+func (s *Summary) doubt(r HostResult) string {
+	switch {
+	case r.Doubt != "":
+		return r.Doubt
+	case s.lost > 0:
+		return inventory.Count(s.lost, "event", "events") + " of the run could not be written"
+	case !r.Final && s.truncated:
+		return "the events of the run exceeded their limit, and its end is not among those that were kept"
+	}
+
+	return ""
 }
 
 // Summarize returns the results of events, by host.

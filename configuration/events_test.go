@@ -302,3 +302,42 @@ func TestSummarizeCheck(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
+
+// TestSummarizeCut: the last event has the counts of a run whose other events were cut,
+// and events that are missing altogether cast doubt on the result.
+func TestSummarizeCut(t *testing.T) {
+	t.Parallel()
+
+	const (
+		cut  = `{"event":"truncated","message":"the limit is reached"}` + "\n"
+		ok   = `{"event":"ok","host":"a"}` + "\n"
+		last = `{"event":"stats","stats":{"a":{"ok":9,"changed":3,"judged":5,"foreseen":2,"unjudged":1,"executed":1}}}` +
+			"\n"
+	)
+
+	for name, tt := range map[string]struct {
+		events, doubt string
+		judged        int
+	}{
+		"the end is kept": {ok + cut + last, "", 5},
+		"the end is cut":  {ok + cut, "the events of the run exceeded their limit, and its end is not among those that were kept", 0},
+		"events are lost": {ok + `{"event":"stats","lost":2,"stats":{"a":{"ok":1,"judged":1}}}` + "\n",
+			"2 events of the run could not be written", 1},
+		"a failure is ignored": {ok + `{"event":"stats","stats":{"a":{"ok":1,"judged":1,"doubt":"why"}}}` + "\n", "why", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var s EventStream
+
+			got := Summarize(s.Write([]byte(tt.events)))["a"]
+			if got.Doubt != tt.doubt || got.Judged != tt.judged {
+				t.Errorf("%+v", got)
+			}
+
+			if strings.HasSuffix(tt.events, last) && (got.Foreseen != 2 || got.Unjudged != 1 || got.Executed != 1) {
+				t.Errorf("the counts are %+v", got)
+			}
+		})
+	}
+}

@@ -272,6 +272,14 @@ func (m *EventMask) maskLine(line []byte) []byte {
 		event["diff"] = m.maskDiff(text)
 	}
 
+	hosts, _ := event["stats"].(map[string]any)
+	for _, host := range hosts {
+		counts, _ := host.(map[string]any)
+		if text, ok := counts["doubt"].(string); ok {
+			counts["doubt"] = m.mask.MaskText(text)
+		}
+	}
+
 	var out bytes.Buffer
 
 	encoder := json.NewEncoder(&out)

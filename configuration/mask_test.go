@@ -63,6 +63,7 @@ func TestEventMask(t *testing.T) {
 	t.Parallel()
 
 	const lines = `{"event":"ok","host":"failed-1","changed":true}` + "\n" +
+		`{"event":"stats","stats":{"failed-1":{"ok":1,"doubt":"it failed"}}}` + "\n" +
 		`{"event":"failed","host":"failed-1","message":"login as \"failed\" <a>","item":"x"}` + "\n" + "failed\n"
 
 	for size := 1; size <= len(lines); size++ {
@@ -82,8 +83,9 @@ func TestEventMask(t *testing.T) {
 		var stream EventStream
 
 		events := stream.Write([]byte(out.String()))
-		if len(events) != 2 || !events[0].Changed || events[0].Host != "failed-1" || events[1].Event != EventFailed ||
-			events[1].Message != `login as "(hidden)" <a>` || !strings.HasSuffix(out.String(), "\n(hidden)\n") {
+		if len(events) != 3 || !events[0].Changed || events[0].Host != "failed-1" || events[2].Event != EventFailed ||
+			events[1].Stats["failed-1"] != (Stats{OK: 1, Doubt: "it (hidden)"}) ||
+			events[2].Message != `login as "(hidden)" <a>` || !strings.HasSuffix(out.String(), "\n(hidden)\n") {
 			t.Fatalf("writes of %d bytes: %q", size, out.String())
 		}
 	}

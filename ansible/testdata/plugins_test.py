@@ -178,8 +178,9 @@ class Check(unittest.TestCase):
         self.assertTrue(events.foreseen(self.task(), {"changed": True}))
         self.assertFalse(events.foreseen(self.task(), {}))
         self.assertFalse(events.foreseen(self.task(check_mode=False), {"changed": True}))
-        events.context.CLIARGS = {"check": False}
-        self.assertFalse(events.foreseen(self.task(), {"changed": True}))
+        items = [{"failed": True, "changed": True}, {"changed": True}]
+        self.assertTrue(events.foreseen(self.task(), {"results": items}))
+        self.assertFalse(events.foreseen(self.task(), {"results": items[:1]}))
 
     def test_unjudged(self):
         for want, values in (
@@ -189,6 +190,7 @@ class Check(unittest.TestCase):
             (True, {"censored": "hidden"}),
             (False, {"skip_reason": "Conditional result was False"}),
             (False, {"skipped_reason": "No items in the list", "results": []}),
+            (False, {"msg": "/x exists, matching creates option"}),
             (False, {"results": [{"skipped": True, "false_condition": "x"}]}),
         ):
             self.assertEqual(events.unjudged(self.task(), values, True), want, values)
@@ -196,8 +198,38 @@ class Check(unittest.TestCase):
         self.assertFalse(events.unjudged(self.task(), {"results": [{"changed": True}]}))
         self.assertFalse(events.unjudged(self.task(), {"censored": "hidden"}))
         self.assertFalse(events.unjudged(self.task(check_mode=False), {}, True))
-        events.context.CLIARGS = {"check": False}
-        self.assertFalse(events.unjudged(self.task(), {}, True))
+
+    def test_judges(self):
+        for check, action, want in (
+            (True, "ansible.builtin.copy", True),
+            (True, "community.general.ini_file", True),
+            (True, "assert", False),
+            (False, "ansible.legacy.assert", True),
+            (False, "command", True),
+            (False, "set_fact", False),
+            (False, "ansible.builtin.service_facts", False),
+            (False, "x.y.thing_info", False),
+        ):
+            events.context.CLIARGS = {"check": check}
+            task = self.task()
+            task.action = action
+            self.assertEqual(events.judges(task), want, action)
+        events.context.CLIARGS = {"check": True}
+        task.action, task.check_mode = "copy", False
+        self.assertFalse(events.judges(task))
+
+    def test_names(self):
+        names = events.CheckModeNames()
+        names.learn({"c": "{{ b }}", "a": "{{ not ansible_check_mode }}", "b": ["{{ a | bool }}"], "d": "a", "groups": "{{ a }}"})
+        self.assertEqual(names.names, {"ansible_check_mode", "a", "b", "c"})
+        self.assertTrue(names.mentions(["x == 1", "c and y"]))
+        self.assertFalse(names.mentions(["cc", 1, None, True]))
+
+    def test_lost_events_are_counted(self):
+        plugin = events.CallbackModule()
+        plugin.events, plugin._display = 1, types.SimpleNamespace(warning=lambda text: None)
+        plugin.v2_runner_on_ok(None)
+        self.assertEqual(plugin.lost, 1)
 
     def test_lines_are_whole(self):
         self.assertEqual(events.whole_lines("a\n\x1b[31m-b\x1b[0m\n", 100), "a\n-b")

@@ -21,8 +21,8 @@ type Event struct {
 	Action  string `json:"action,omitempty"` // the module
 	Host    string `json:"host,omitempty"`
 	Changed bool   `json:"changed,omitempty"`
-	// Of a check: the task would change Host, with the difference if the module reports
-	// one; was skipped because of the check; or was executed all the same.
+	// In check mode: the task would change Host, with the difference if the module reports
+	// one; check mode kept it from being judged; or it was executed all the same.
 	Foreseen bool   `json:"foreseen,omitempty"`
 	Diff     string `json:"diff,omitempty"`
 	Unjudged bool   `json:"unjudged,omitempty"`
@@ -38,7 +38,7 @@ type Event struct {
 	Stats   map[string]HostStat `json:"stats,omitempty"` // by host, at the end of a run
 }
 
-// HostStat holds Ansible's counts of task results on one host.
+// HostStat holds Ansible's counts of task results on one host, and those of HostResult.
 type HostStat struct {
 	OK          int `json:"ok,omitempty"`
 	Changed     int `json:"changed,omitempty"`
@@ -47,6 +47,12 @@ type HostStat struct {
 	Skipped     int `json:"skipped,omitempty"`
 	Rescued     int `json:"rescued,omitempty"`
 	Ignored     int `json:"ignored,omitempty"`
+
+	Judged   int    `json:"judged,omitempty"`
+	Foreseen int    `json:"foreseen,omitempty"`
+	Unjudged int    `json:"unjudged,omitempty"`
+	Executed int    `json:"executed,omitempty"`
+	Doubt    string `json:"doubt,omitempty"`
 }
 
 // EventUnreadable is the Event for a malformed line; Message holds the line.

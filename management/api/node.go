@@ -129,7 +129,7 @@ type Difference struct {
 const (
 	FindingDiffers  = "differs"  // the task would change the node
 	FindingFailed   = "failed"   // a check of verify.yml failed, or a task failed in check mode
-	FindingUnjudged = "unjudged" // check mode skipped the task, at least in part
+	FindingUnjudged = "unjudged" // check mode kept the task from being judged, at least in part
 	FindingExecuted = "executed" // the task ran, and reported a change
 )
 

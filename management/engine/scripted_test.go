@@ -354,7 +354,7 @@ func (r *scriptedRun) HostKeys() (map[string][]string, error) {
 func succeeds(r *scriptedRun) {
 	results := map[string]job.HostResult{}
 	for _, h := range r.acted() {
-		results[h] = job.HostResult{Begun: true, Done: true, OK: 2, Changed: 1}
+		results[h] = job.HostResult{Begun: true, Done: true, OK: 2, Changed: 1, Judged: 2}
 	}
 
 	r.says(job.StreamText, "%s ran on %s\n", r.spec.Playbook, strings.Join(r.acted(), ", "))

@@ -403,6 +403,10 @@ func hostResults(
 		// The exit status of ansible-playbook decides, because the summary of a host
 		// may be cut off.
 		if succeeded && r.Failed == 0 && !r.Unreachable {
+			if !r.Done && touched {
+				r.Doubt = cmp.Or(r.Doubt, "the events of the run lack its result")
+			}
+
 			r.Done = true
 		}
 

@@ -17,11 +17,11 @@ import (
 func foresees(r *scriptedRun) {
 	results := map[string]job.HostResult{}
 	for _, h := range r.acted() {
-		results[h] = job.HostResult{Begun: true, Done: true, OK: 2, Unjudged: 1}
+		results[h] = job.HostResult{Begun: true, Done: true, OK: 2, Judged: 2, Unjudged: 1}
 		r.says(job.StreamEvents, `{"event":"skipped","host":"%s","task":"Command","unjudged":true}`+"\n", h)
 
 		if h == "b-1" {
-			results[h] = job.HostResult{Begun: true, Done: true, OK: 2, Changed: 1, Foreseen: 1}
+			results[h] = job.HostResult{Begun: true, Done: true, OK: 2, Judged: 2, Changed: 1, Foreseen: 1}
 			r.says(job.StreamEvents, `{"event":"ok","host":"b-1","task":"Write","changed":true,"foreseen":true,`+
 				`"path":"site.yml:3","diff":"-x\n+y"}`+"\n")
 		}
@@ -57,7 +57,7 @@ func TestVerify(t *testing.T) {
 	}}
 	b.books.mu.Unlock()
 	b.books.on(job.PlaybookSite, foresees)
-	b.books.on(job.PlaybookVerify, resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true, OK: 3}))
+	b.books.on(job.PlaybookVerify, resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true, OK: 3, Judged: 3}))
 
 	record := func(name string) inventory.Node {
 		n := b.node(name)
@@ -179,12 +179,65 @@ func TestVerifyBehindAnotherJob(t *testing.T) {
 	run := b.begun(g)
 
 	verify := b.ask(inventory.VerbVerify, "a", "")
-	b.books.on(job.PlaybookSite, resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true}))
+	b.books.on(job.PlaybookSite, resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true, Judged: 1}))
 	succeeds(run)
 	b.end(ahead.ID, "Complete")
 
 	j := b.end(verify.ID, "Complete")
 	if got := phases(j); got != "drift:done" || j.Runs[0].PlaybookDigest != "tree-2" {
 		t.Errorf("%s with %s", got, j.Runs[0].PlaybookDigest)
+	}
+}
+
+// TestVerifyWithoutResult: an exit status without the counts of the host is no verdict,
+// because the events that lack them may have had differences.
+func TestVerifyWithoutResult(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.see("a")
+	b.do(commission, "a", master, "Complete")
+
+	b.books.on(job.PlaybookVerify, resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true, Judged: 1}))
+	b.books.on(job.PlaybookSite, resultsOn(RunExit{}, job.HostResult{Begun: true, OK: 3}))
+
+	j := b.do(inventory.VerbVerify, "a", "", "Errored failed")
+	if want := "unknown: a-1 (site.yml in check mode: the events of the run lack its result)"; !strings.Contains(j.Message, want) {
+		t.Errorf("%q", j.Message)
+	}
+}
+
+// TestDifferenceOfToleratedFailures: nodes diff shows a failure that the playbook ignores
+// or rescues, unless the task was executed in spite of check mode.
+func TestDifferenceOfToleratedFailures(t *testing.T) {
+	t.Parallel()
+
+	found := job.Difference{Node: "a-1"}
+	run := job.Run{Playbook: job.PlaybookSite, Phase: job.PhaseDrift, Results: map[string]job.HostResult{"a-1": {Done: true}}}
+
+	for _, e := range []configuration.Event{
+		{Event: configuration.EventFailed, Host: "a-1", Task: "ignored", Ignored: true},
+		{Event: configuration.EventFailed, Host: "a-1", Task: "rescued"},
+		{Event: configuration.EventFailed, Host: "a-1", Task: "probe", Ignored: true, Executed: true},
+		{Event: configuration.EventFailed, Host: "a-1", Task: "excused", Ignored: true, Unjudged: true},
+		{Event: configuration.EventUnreachable, Host: "a-1", Task: "silent", Ignored: true, Executed: true},
+	} {
+		found.Add(run, e)
+	}
+
+	var got []string
+	for _, f := range found.Tasks {
+		got = append(got, string(f.Kind)+" "+f.Task)
+	}
+
+	want := []string{"failed ignored", "failed rescued", "unjudged excused", "failed silent"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+
+	found.Add(run, configuration.Event{Event: configuration.EventStats, Lost: 1})
+
+	if !found.Truncated {
+		t.Error("the lost event is not shown")
 	}
 }

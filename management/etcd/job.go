@@ -117,6 +117,8 @@ type hostResultRecord struct {
 	Executed    int    `json:"executed,omitempty"`
 	Foreseen    int    `json:"foreseen,omitempty"`
 	Unjudged    int    `json:"unjudged,omitempty"`
+	Judged      int    `json:"judged,omitempty"`
+	Doubt       string `json:"doubt,omitempty"`
 	Task        string `json:"task,omitempty"`
 	Message     string `json:"message,omitempty"`
 }

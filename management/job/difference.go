@@ -16,7 +16,7 @@ type FindingKind string
 const (
 	FindingDiffers  FindingKind = "differs"  // the task would change the node
 	FindingFailed   FindingKind = "failed"   // a check of verify.yml failed, or a task failed in check mode
-	FindingUnjudged FindingKind = "unjudged" // check mode skipped the task, at least in part
+	FindingUnjudged FindingKind = "unjudged" // check mode kept the task from being judged, at least in part
 	FindingExecuted FindingKind = "executed" // the task ran, and reported a change
 )
 
@@ -47,7 +47,7 @@ const maxFindings = 1000
 
 // Add adds what an event of the run says about the node.
 func (d *Difference) Add(r Run, e configuration.Event) {
-	if e.Event == "truncated" {
+	if e.Event == configuration.EventTruncated || e.Lost > 0 {
 		d.Truncated = true
 	}
 
@@ -58,15 +58,19 @@ func (d *Difference) Add(r Run, e configuration.Event) {
 	failed := e.Event == configuration.EventUnreachable || e.Event == configuration.EventFailed && e.Item == ""
 	res := r.Results[d.Node]
 
+	// The playbook may live with the failure. Then it counts unless the task gave the playbook what it gets without
+	// a check, too.
+	tolerated := e.Ignored || res.Failed == 0 && !res.Unreachable
+	counts := e.Event == configuration.EventUnreachable || !e.Unjudged && !(tolerated && e.Executed)
+
 	for _, found := range []struct {
 		kind FindingKind
 		is   bool
 	}{
-		// The playbook may have rescued the failure of a host that succeeded.
-		{FindingFailed, failed && !e.Ignored && (res.Failed > 0 || res.Unreachable)},
+		{FindingFailed, failed && counts},
 		{FindingDiffers, e.Foreseen},
 		{FindingUnjudged, e.Unjudged},
-		{FindingExecuted, e.Changed && (e.Executed || r.Phase == PhaseVerify)},
+		{FindingExecuted, e.Changed && (e.Executed || r.Phase == PhaseVerify && !e.Foreseen)},
 	} {
 		if found.is {
 			d.add(found.kind, r, e)

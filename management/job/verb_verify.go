@@ -130,7 +130,11 @@ func (p *planner) verdictOf(t Target, why string) inventory.Outcome {
 		v.unknown("not compared: " + why)
 	}
 
-	if p.Strict && v.Result == inventory.Clean && v.Unjudged > 0 {
+	switch {
+	case v.Result != inventory.Clean:
+	case v.judged == 0:
+		v.unknown("no task judged the node")
+	case p.Strict && v.Unjudged > 0:
 		v.unknown("strict")
 	}
 
@@ -143,11 +147,17 @@ func (p *planner) verdictOf(t Target, why string) inventory.Outcome {
 }
 
 // verdict is a verdict in the making.
-type verdict struct{ inventory.Verdict }
+type verdict struct {
+	inventory.Verdict
 
-// verify adds the result of verify.yml. A failed task of it is a difference.
+	judged int // tasks
+}
+
+// verify adds the result of verify.yml. A failed task of it is a difference. A task of
+// it may have check_mode: true.
 func (v *verdict) verify(p *planner, r *Run, res HostResult) {
-	v.Executed += res.Changed
+	v.Executed += max(res.Changed-res.Foreseen, 0)
+	v.count(res)
 
 	switch {
 	case res.Failed > 0:
@@ -155,20 +165,32 @@ func (v *verdict) verify(p *planner, r *Run, res HostResult) {
 		v.because(PlaybookVerify + ": " + describe(res))
 	case !res.Done:
 		v.unknown(p.incomplete(r, res))
+	case res.Doubt != "":
+		v.unknown(where(r) + ": " + res.Doubt)
 	}
 }
 
 // compare adds the result of site.yml in check mode.
 func (v *verdict) compare(p *planner, r *Run, res HostResult) {
-	v.Differences, v.Unjudged = res.Foreseen, res.Unjudged
 	v.Executed += res.Executed
+	v.count(res)
 
-	if v.Differences > 0 {
-		v.Result = inventory.Drifted
-	}
-
-	if !res.Done {
+	switch {
+	case !res.Done:
 		v.unknown(p.incomplete(r, res))
+	case res.Doubt != "":
+		v.unknown(where(r) + ": " + res.Doubt)
+	}
+}
+
+// count adds the tasks of a run.
+func (v *verdict) count(res HostResult) {
+	v.Differences += res.Foreseen
+	v.Unjudged += res.Unjudged
+	v.judged += res.Judged
+
+	if res.Foreseen > 0 {
+		v.Result = inventory.Drifted
 	}
 }
 
@@ -192,17 +214,21 @@ func (v *verdict) because(why string) {
 
 // incomplete returns why a run did not judge the host to the end.
 func (p *planner) incomplete(r *Run, res HostResult) string {
-	where := r.Playbook
-	if r.Phase == PhaseDrift {
-		where += " in check mode"
-	}
-
 	if !failedOn(r) && !done(r) && !res.Bad() {
 		_, why := p.failure(r)
-		return where + " broke off: " + why
+		return where(r) + " broke off: " + why
 	}
 
-	return where + ": " + describe(res)
+	return where(r) + ": " + describe(res)
+}
+
+// where returns the playbook of a run, and how it ran.
+func where(r *Run) string {
+	if r.Phase == PhaseDrift {
+		return r.Playbook + " in check mode"
+	}
+
+	return r.Playbook
 }
 
 // drifted reports whether the outcome is a verdict that the node differs.

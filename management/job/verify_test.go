@@ -95,6 +95,32 @@ func TestPlanVerify(t *testing.T) {
 			Errored failed
 			reason: 1 of 2 nodes unknown: a (strict; 1 task not judged by check mode)
 			b: Allocated service-worker 3`},
+		"a node that no task judged is not clean": {verify(func(j *Job) { j.PlaybookDigest, j.WithoutVerify = "x", []string{"x"} }), `
+			drift site.yml a:service-worker b:service-worker
+			> done a=skipped
+			Errored failed
+			reason: 1 of 2 nodes unknown: a (no task judged the node; 3 tasks not judged by check mode)`},
+		"verify.yml alone judges": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> done
+			drift site.yml a:service-worker b:service-worker
+			> done a=skipped
+			Complete
+			reason: 2 nodes verified clean`},
+		"a failure that a playbook ignores": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> done a=doubtful
+			drift site.yml a:service-worker b:service-worker
+			> done b=doubtful
+			Errored failed
+			reason: 2 of 2 nodes unknown: a (verify.yml: task "Start" failed, which the playbook ignores: x); b (site.yml in check mode: task "Start" failed, which the playbook ignores: x)`},
+		"a task of verify.yml in check mode": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> done a=differs
+			drift site.yml a:service-worker b:service-worker
+			> done
+			Errored drifted
+			reason: 1 of 2 nodes drifted: a (2 tasks would change)`},
 		"a cancel keeps what is known": {verify(), `
 			verify verify.yml a:service-worker b:service-worker
 			> failed a=failed b=done

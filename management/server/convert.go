@@ -283,6 +283,7 @@ func runOf(r job.Run) api.Run {
 				Host: host, Helper: i >= len(r.Hosts), OK: res.OK, Changed: res.Changed, Failed: res.Failed,
 				Unreachable: res.Unreachable, Task: res.Task, Message: res.Message,
 				Foreseen: res.Foreseen, Unjudged: res.Unjudged, Executed: res.Executed,
+				Judged: res.Judged, Doubt: res.Doubt,
 			})
 		}
 	}

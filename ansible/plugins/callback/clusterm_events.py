@@ -11,6 +11,7 @@ import time
 
 from ansible import context
 from ansible.plugins.callback import CallbackBase
+from ansible.template import Templar
 
 DOCUMENTATION = """
     name: clusterm_events
@@ -21,8 +22,10 @@ DOCUMENTATION = """
       - An event never contains the arguments or the whole result of a task. The event of a failure contains its message
         and the end of its output; for a task with C(no_log), neither.
       - The event of a task has C(unselected) if only its tag C(always) lets it run, and C(executed) if it runs in a check.
-      - In a check, it has C(foreseen) if the task would change the host, with the C(diff) as far as the module reports
-        one, and C(unjudged) if the task was skipped because of the check. The texts of a host have a limit.
+      - In check mode, it has C(foreseen) if the task would change the host, with the C(diff) as far as the module
+        reports one, and C(unjudged) if check mode kept the task from being judged. The texts of a host have a limit.
+      - The last event has what the run says about each host, so that it does not depend on the events before. C(judged)
+        counts the tasks that compared the host with what they want; C(doubt) is why the host may differ all the same.
       - An error of the file ends the events, but never the run.
       - In a run with the limit C(job_targets), a play whose own C(hosts) names C(job_helpers) acts on that group as
         well. Every other play stays within the limit. The run ends if that cannot be ensured.
@@ -44,6 +47,21 @@ HIDDEN = "the result is hidden by no_log"
 TARGETS = "job_targets"
 HELPERS = "job_helpers"
 FACTS = ("gather_facts", "ansible.builtin.gather_facts", "ansible.legacy.gather_facts")
+OWN_COLLECTIONS = ("ansible.builtin.", "ansible.legacy.")
+CHECK_MODE = "ansible_check_mode"
+# Actions that say nothing about a host's configuration. NO_CHANGE says something where a run is not a check.
+NEUTRAL = {
+    "add_host", "debug", "gather_facts", "getent", "group_by", "import_role", "import_tasks", "include", "include_role",
+    "include_tasks", "include_vars", "meta", "package_facts", "pause", "ping", "service_facts", "set_fact", "set_stats",
+    "setup", "validate_argument_spec", "wait_for_connection",
+}
+NO_CHANGE = {"assert", "fail", "fetch", "find", "slurp", "stat", "uri", "wait_for"}
+ENDS = ("end_play", "end_batch", "end_host", "end_role")
+DOUBT_BYTES = 300
+MAGIC = {
+    "environment", "group_names", "groups", "hostvars", "inventory_dir", "inventory_file", "inventory_hostname",
+    "inventory_hostname_short", "omit", "play_hosts", "playbook_dir", "role_names", "vars",
+}
 EXIT_LIMIT = 97  # exit status of a run whose limit cannot be ensured
 
 
@@ -112,13 +130,22 @@ def executed(task):
     return bool(context.CLIARGS.get("check")) and getattr(task, "check_mode", True) is not True
 
 
+def checks(task):
+    """Report whether the task runs in check mode: because the run is a check, or by its own check_mode."""
+    return getattr(task, "check_mode", False) is True
+
+
 def foreseen(task, values):
-    """Report whether the run is a check, and the task would change the host."""
-    return bool(context.CLIARGS.get("check") and values.get("changed") and not executed(task))
+    """Report whether the task runs in check mode, and would change the host."""
+    if not checks(task):
+        return False
+    items = [item for item in values.get("results") or () if isinstance(item, dict)]
+    # A loop with a failed item has the changes of the others.
+    return bool(values.get("changed") or any(item.get("changed") and not item.get("failed") for item in items))
 
 
 def unjudged(task, values, skipped=False):
-    """Report whether the run is a check, and the task was skipped because of that, wholly or in part.
+    """Report whether the task was skipped because it runs in check mode, wholly or in part.
 
     skipped: the task was skipped as a whole. Only the results of its items say so themselves.
 
@@ -126,11 +153,101 @@ def unjudged(task, values, skipped=False):
     C(creates) or C(removes) does. Ansible gives a reason when it skips a task
     for its condition. no_log hides that reason, so such a task counts as unjudged.
     """
-    if not context.CLIARGS.get("check") or executed(task):
+    if not checks(task):
         return False
     items = [item for item in values.get("results") or () if isinstance(item, dict) and item.get("skipped")]
-    reasons = ("skip_reason", "skipped_reason", "false_condition")
-    return any(not any(name in part for name in reasons) for part in items or [values] * skipped)
+    return any(not explained(part) for part in items or [values] * skipped)
+
+
+def explained(values):
+    """Report whether the result says that the task would be skipped without check mode, too."""
+    if any(name in values for name in ("skip_reason", "skipped_reason", "false_condition")):
+        return True
+    return bool(re.search("matching (creates|removes) option", str(values.get("msg", ""))))
+
+
+def module(task):
+    """Return the module of a task, without the collection of Ansible itself."""
+    for collection in OWN_COLLECTIONS:
+        if task.action.startswith(collection):
+            return task.action[len(collection):]
+    return task.action
+
+
+def judges(task):
+    """Report whether a success of the task says that the host is as the task wants it."""
+    name = module(task)
+    if name in NEUTRAL or name.endswith(("_facts", "_info")):
+        return False
+    if not context.CLIARGS.get("check"):
+        return True
+    return name not in NO_CHANGE and not executed(task)
+
+
+def is_template(value):
+    """Report whether the value of a variable has a template in it."""
+    if isinstance(value, str):
+        return "{{" in value or "{%" in value
+    if isinstance(value, dict):
+        return any(is_template(v) for v in value.values())
+    return isinstance(value, (list, tuple)) and any(is_template(v) for v in value)
+
+
+class CheckModeNames:
+    """Knows which expressions of a play depend on whether the run is a check.
+
+    A task may be skipped by its condition because of the check alone. Besides
+    ansible_check_mode itself, an expression may use a variable that does.
+    """
+
+    def __init__(self):
+        self.names = {CHECK_MODE}
+        self.pattern = None
+
+    def mentions(self, value):
+        """Report whether an expression, or one of a list or dictionary of them, uses one of the names."""
+        if isinstance(value, str):
+            if self.pattern is None:
+                self.pattern = re.compile(r"\b(?:%s)\b" % "|".join(map(re.escape, sorted(self.names))))
+            return bool(self.pattern.search(value))
+        if isinstance(value, dict):
+            return any(self.mentions(v) for v in value.values())
+        return isinstance(value, (list, tuple)) and any(self.mentions(v) for v in value)
+
+    def learn(self, values):
+        """Add the variables among values that use one of the names."""
+        # The variables of Ansible itself are no expressions, and some are large.
+        texts = {
+            name: value for name, value in values.items()
+            if name not in MAGIC and not name.startswith("ansible_") and is_template(value)
+        }
+        while True:
+            found = {name for name, value in texts.items() if name not in self.names and self.mentions(value)}
+            if not found:
+                return
+            self.names |= found
+            self.pattern = None
+
+
+class Judgement:
+    """What a run says about one host: counts of tasks, and why the host may differ in spite of them."""
+
+    def __init__(self):
+        self.counts = {"judged": 0, "foreseen": 0, "unjudged": 0, "executed": 0}
+        self.doubt = ""
+        self.failure = ""  # in a failure that the playbook may still rescue
+
+    def add(self, name, is_so):
+        self.counts[name] += bool(is_so)
+
+    def fields(self, counts):
+        """Return what is not zero. counts are Ansible's of the host."""
+        found = {name: count for name, count in self.counts.items() if count}
+        rescued = not counts.get("failures") and not counts.get("unreachable")
+        doubt = self.doubt or (rescued and self.failure)
+        if doubt:
+            found["doubt"] = shorten(doubt, DOUBT_BYTES)
+        return found
 
 
 def whole_lines(text, limit):
@@ -200,6 +317,7 @@ def never_fails(method):
         try:
             method(self, *args, **kwargs)
         except Exception as error:  # pylint: disable=broad-except
+            self.lost += 1
             self.warn(error)
 
     return guarded
@@ -294,6 +412,12 @@ class CallbackModule(CallbackBase):
         self.abandoned = False  # Ansible has given up the current play
         self.warned = False
         self.diff_bytes = {}  # host: bytes of its differences so far
+        self.judgements = {}  # host: Judgement
+        self.lost = 0  # events
+        self.names = CheckModeNames()
+        self.raw = {}  # task: as the playbook has it, in a check
+        self.facts = {}  # facts that depend on the check, as the playbook has them
+        self.ends = {}  # task that ends the play because of the check: hosts for which it may
         path = os.environ.get("CLUSTERM_EVENTS")
         if path:
             try:
@@ -330,12 +454,65 @@ class CallbackModule(CallbackBase):
             "action": task.action,
         }
 
+    def judgement(self, host):
+        return self.judgements.setdefault(host, Judgement())
+
+    def guarded(self, result, skipped=False):
+        """Report whether the task was skipped, or its result changed, only because the run is a check."""
+        task = self.raw.get(attribute(result, "task")._uuid)
+        if task is None:
+            return False
+        if not skipped:
+            return self.names.mentions(task.changed_when)
+        if self.names.mentions(task.loop):
+            return True
+        return self.names.mentions(task.when) and self.would_run(task, attribute(result, "host"))
+
+    def would_run(self, task, host):
+        """Report whether the conditions of a task hold for a run that is no check, as far as they can be evaluated."""
+        try:
+            manager = self.play.get_variable_manager()
+            values = manager.get_vars(play=self.play, host=host, task=task)
+            values.update(self.facts)
+            values[CHECK_MODE] = False
+            return bool(task.evaluate_conditional(Templar(loader=manager._loader, variables=values), values))
+        except Exception:  # pylint: disable=broad-except
+            return True  # it uses the item of a loop, or a result that a check lacks
+
+    def doubts(self, result, ignored, what):
+        """Note a failure that the playbook ignores, or may rescue."""
+        task, judgement = attribute(result, "task"), self.judgement(attribute(result, "host").get_name())
+        headline = cause(result).split("\n", 1)[0]
+        text = "task \"%s\" %s, which the playbook %s: %s" % (
+            (task.name or task.action).strip(), what, "ignores" if ignored else "rescues", headline)
+        if ignored:
+            judgement.doubt = judgement.doubt or text
+        else:
+            judgement.failure = judgement.failure or text
+
+    def unjudged_failure(self, result, ignored):
+        """Report whether the playbook ignores the failure because the run is a check. Any other one is noted."""
+        task = attribute(result, "task")
+        if executed(task):
+            return False  # it is what the playbook gets without a check, too
+        raw = self.raw.get(task._uuid)
+        if ignored and raw is not None and self.names.mentions(raw.ignore_errors):
+            return True
+        self.doubts(result, ignored, "failed")
+        return False
+
     def report(self, event, result, **fields):
         host, task = attribute(result, "host").get_name(), attribute(result, "task")
         start = self.started.get((host, task._uuid))
         if start is not None:
             fields["seconds"] = round(time.monotonic() - start, 3)
         fields.update(unselected=unselected(task), executed=executed(task))
+        if not fields.get("item"):
+            judgement = self.judgement(host)
+            judgement.add("foreseen", fields.get("foreseen"))
+            judgement.add("unjudged", fields.get("unjudged"))
+            judgement.add("executed", fields["executed"] and (fields.get("changed") or event == "failed"))
+            judgement.add("judged", event == "ok" and not fields.get("unjudged") and judges(task))
         if fields.get("foreseen") or fields.get("unjudged") or fields["executed"] or event == "failed":
             fields["path"] = place(task)
         self.emit(event, host=host, **self.task_fields(task), **fields)
@@ -381,6 +558,13 @@ class CallbackModule(CallbackBase):
         every = names.get("ansible_play_hosts_all") or ()
         self.batch = [host for host in names.get("ansible_play_batch") or () if host in every]
         self.batches.setdefault(play._uuid, []).extend(self.batch)
+        self.play_ended()
+        if context.CLIARGS.get("check"):
+            self.raw.clear()
+            self.names.learn(names)
+            manager = play.get_variable_manager()
+            for host in self.batch:
+                self.names.learn(manager.get_vars(play=play, host=manager._inventory.get_host(host)))
         self.emit("play", play=play.get_name(), hosts=self.batch)
 
     @never_fails
@@ -405,6 +589,29 @@ class CallbackModule(CallbackBase):
 
     def task_begins(self, task):
         self.emit("task", **self.task_fields(task))
+        if not context.CLIARGS.get("check"):
+            return
+        self.learn(task)
+        if module(task) == "meta" and task.args.get("_raw_params") in ENDS and self.names.mentions(task.when):
+            self.ends.setdefault(task._uuid, (task, set(self.batch)))
+
+    def learn(self, task):
+        """Remember a task as the playbook has it, and the variables that it makes depend on the check."""
+        if task._uuid in self.raw:
+            return
+        self.raw[task._uuid] = task
+        self.names.learn(task.get_vars())
+        if module(task) == "set_fact":
+            self.names.learn(task.args)
+            self.facts.update((name, value) for name, value in task.args.items() if name in self.names.names)
+
+    def play_ended(self):
+        """Note the hosts whose play a task has ended because the run is a check."""
+        for task, hosts in self.ends.values():
+            for host in hosts:
+                judgement = self.judgement(host)
+                judgement.doubt = judgement.doubt or "a check skips what follows %s" % place(task)
+        self.ends.clear()
 
     @never_fails
     def v2_playbook_on_task_start(self, task, is_conditional):
@@ -420,53 +627,66 @@ class CallbackModule(CallbackBase):
 
     @never_fails
     def v2_playbook_on_stats(self, stats):
+        self.play_ended()
         hosts = {}
         for host in stats.processed:
-            hosts[host] = {name: count for name, count in stats.summarize(host).items() if count}
+            counts = {name: count for name, count in stats.summarize(host).items() if count}
+            hosts[host] = {**counts, **self.judgement(host).fields(counts)}
         bad = [host for host, counts in hosts.items() if counts.get("failures") or counts.get("unreachable")]
-        self.emit("stats", stats=hosts, unfinished=self.unfinished(bad))
+        self.emit("stats", stats=hosts, unfinished=self.unfinished(bad), lost=self.lost)
 
     # Callbacks of tasks on hosts.
 
     @never_fails
     def v2_runner_on_start(self, host, task):
         self.started[(host.get_name(), task._uuid)] = time.monotonic()
+        if context.CLIARGS.get("check"):
+            self.learn(task)
 
     @never_fails
     def v2_runner_on_ok(self, result):
         task, values = attribute(result, "task"), attribute(result, "result")
         would = foreseen(task, values)
+        if module(task) == "include_vars" and task._uuid in self.raw:
+            self.names.learn(values.get("ansible_facts") or {})
         self.report(
             "ok",
             result,
             changed=bool(values.get("changed")),
             foreseen=would,
-            unjudged=unjudged(task, values),
+            unjudged=unjudged(task, values) or self.guarded(result),
             diff=self.difference(result) if would else "",
         )
 
     @never_fails
     def v2_runner_on_skipped(self, result):
-        self.report("skipped", result, unjudged=unjudged(attribute(result, "task"), attribute(result, "result"), True))
+        task, values = attribute(result, "task"), attribute(result, "result")
+        if task._uuid in self.ends:  # the play goes on, for this host or for all
+            hosts = self.ends[task._uuid][1]
+            hosts -= {attribute(result, "host").get_name()} if task.args.get("_raw_params") == "end_host" else set(hosts)
+        self.report("skipped", result, unjudged=unjudged(task, values, True) or self.guarded(result, True))
 
     @never_fails
     def v2_runner_on_failed(self, result, ignore_errors=False):
+        task, values = attribute(result, "task"), attribute(result, "result")
+        would = bool(values.get("results")) and foreseen(task, values)
         self.report(
             "failed",
             result,
-            changed=bool(attribute(result, "result").get("changed")),
+            changed=bool(values.get("changed")),
             ignored=bool(ignore_errors),
+            foreseen=would,
+            unjudged=self.unjudged_failure(result, bool(ignore_errors)),
+            diff=self.difference(result) if would else "",
             message=cause(result),
         )
 
     @never_fails
     def v2_runner_on_unreachable(self, result):
-        self.report(
-            "unreachable",
-            result,
-            ignored=bool(getattr(attribute(result, "task"), "ignore_unreachable", False)),
-            message=cause(result),
-        )
+        ignored = bool(getattr(attribute(result, "task"), "ignore_unreachable", False))
+        if ignored:
+            self.doubts(result, True, "did not reach its host")
+        self.report("unreachable", result, ignored=ignored, message=cause(result))
 
     @never_fails
     def v2_runner_item_on_failed(self, result):

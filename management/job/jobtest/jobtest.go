@@ -118,8 +118,8 @@ func Planned(verb inventory.Verb, group string, targets ...string) job.Job {
 
 // Record adds how the step's run ended: "exit host=result…", where a result is
 // done, failed, unreachable, begun, none, changed (done with changes), half-way
-// (failed after changes), differs, unjudged or executed (done in check mode), or
-// differs-failed. Hosts that are not named are done
+// (failed after changes), differs, unjudged, executed, skipped (nothing judged) or doubtful
+// (done in check mode), or differs-failed. Hosts that are not named are done
 // after a run that is, and untouched after any other.
 func Record(j *job.Job, s job.Step, exit string) {
 	f := strings.Fields(exit)
@@ -145,7 +145,7 @@ func Record(j *job.Job, s job.Step, exit string) {
 
 	for _, h := range s.Hosts {
 		if f[0] == job.ExitDone {
-			r.Results[h] = job.HostResult{Begun: true, Done: true}
+			r.Results[h] = job.HostResult{Begun: true, Done: true, Judged: 5}
 		}
 	}
 
@@ -153,16 +153,18 @@ func Record(j *job.Job, s job.Step, exit string) {
 		host, how, _ := strings.Cut(pair, "=")
 		r.Results[host] = map[string]job.HostResult{
 			"done": {
-				Begun: true, Done: true,
+				Begun: true, Done: true, Judged: 5,
 			}, "failed": {Begun: true, Failed: 1, Task: "Install", Message: "no such package\nat all"},
 			"unreachable": {Begun: true, Unreachable: true, Message: "timed out"}, "begun": {Begun: true}, "none": {},
 			"closed": {
 				Begun: true, Unreachable: true, Message: "no ssh connection to a, port 22: connection refused",
 			},
-			"changed":  {Begun: true, Done: true, Changed: 3},
-			"differs":  {Begun: true, Done: true, Foreseen: 2},
-			"unjudged": {Begun: true, Done: true, Unjudged: 1},
-			"executed": {Begun: true, Done: true, Changed: 1, Executed: 1},
+			"changed":  {Begun: true, Done: true, Judged: 5, Changed: 3},
+			"differs":  {Begun: true, Done: true, Judged: 5, Foreseen: 2},
+			"unjudged": {Begun: true, Done: true, Judged: 5, Unjudged: 1},
+			"executed": {Begun: true, Done: true, Judged: 5, Changed: 1, Executed: 1},
+			"skipped":  {Begun: true, Done: true, Unjudged: 3},
+			"doubtful": {Begun: true, Done: true, Judged: 5, Doubt: `task "Start" failed, which the playbook ignores: x`},
 			"differs-failed": {
 				Begun: true, Foreseen: 1, Failed: 1, Task: "Install", Message: "no such package",
 			},
