@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -41,6 +42,7 @@ func (s *Store) Outline(digest, playbook, bundledRoles string) configuration.Out
 // outliner collects the tasks of plays that run even in check mode.
 type outliner struct {
 	src, bundled fs.FS
+	dir          string // of the playbook
 	found        []configuration.Executed
 	seen         map[string]bool // files that were read
 	left         int             // tasks that may still be looked at
@@ -61,15 +63,40 @@ func (at place) in(file string) place {
 	return at
 }
 
+// mode is whether tasks respect check mode.
+type mode int
+
+const (
+	respects mode = iota
+	perhaps       // check_mode is an expression, which only Ansible can evaluate
+	ignores
+)
+
+// modeOf returns the mode of a play, role, block or task.
+func modeOf(entry map[string]*yaml.Node, inherited mode) mode {
+	value := entry["check_mode"]
+
+	switch {
+	case value == nil || value.ShortTag() == "!!null":
+		return inherited
+	case strings.Contains(value.Value, "{"):
+		return perhaps
+	case slices.Contains([]string{"y", "yes", "on", "1", "true", "t"}, strings.ToLower(value.Value)):
+		return respects
+	}
+
+	return ignores
+}
+
 // play returns the tasks of a play that run even in check mode.
 func (o *outliner) play(file string, play map[string]*yaml.Node) []configuration.Executed {
 	if o == nil {
 		return nil
 	}
 
-	o.found, o.seen, o.left = nil, map[string]bool{}, maxTasks
+	o.found, o.seen, o.left, o.dir = nil, map[string]bool{}, maxTasks, path.Dir(file)
 	at := place{fs: o.src, path: file, name: file}
-	runs := executes(play, false)
+	runs := modeOf(play, respects)
 
 	for _, section := range []string{"pre_tasks", "tasks", "post_tasks", "handlers"} {
 		o.tasks(at, play[section], runs)
@@ -77,24 +104,29 @@ func (o *outliner) play(file string, play map[string]*yaml.Node) []configuration
 
 	o.roles(at, play["roles"], runs)
 
+	if o.left <= 0 || len(o.found) >= maxExecuted {
+		cut := configuration.Executed{Name: "tasks beyond the first ones of " + file, Path: file, Dynamic: true}
+		o.found = append(o.found, cut)
+	}
+
 	return o.found
 }
 
-// executes reports whether a play, role, block or task runs even in check mode. An
-// expression counts: only Ansible can evaluate it.
-func executes(entry map[string]*yaml.Node, inherited bool) bool {
-	mode := entry["check_mode"]
-	if mode == nil {
-		return inherited
+// imported returns the play behind an import that only Ansible can resolve.
+func (o *outliner) imported(file string, n *yaml.Node) []configuration.Play {
+	if o == nil {
+		return unknown
 	}
 
-	var value bool
+	found := configuration.Executed{
+		Name: "the playbook " + n.Value, Path: fmt.Sprintf("%s:%d", file, n.Line), Dynamic: true,
+	}
 
-	return mode.Decode(&value) != nil || !value
+	return []configuration.Play{{Unknown: true, Executed: []configuration.Executed{found}}}
 }
 
 // tasks adds those of a list of tasks.
-func (o *outliner) tasks(at place, list *yaml.Node, runs bool) {
+func (o *outliner) tasks(at place, list *yaml.Node, runs mode) {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return
 	}
@@ -104,7 +136,7 @@ func (o *outliner) tasks(at place, list *yaml.Node, runs bool) {
 	}
 }
 
-func (o *outliner) task(at place, n *yaml.Node, runs bool) {
+func (o *outliner) task(at place, n *yaml.Node, runs mode) {
 	task := fields(n)
 	if len(task) == 0 || o.left <= 0 || at.depth > maxIncludes {
 		return
@@ -112,7 +144,9 @@ func (o *outliner) task(at place, n *yaml.Node, runs bool) {
 
 	o.left--
 
-	runs = executes(task, runs)
+	inherited := runs
+	runs = modeOf(task, runs)
+
 	if task["block"] != nil {
 		at.depth++ // an alias may contain itself
 
@@ -125,56 +159,95 @@ func (o *outliner) task(at place, n *yaml.Node, runs bool) {
 
 	action, value := actionOf(task)
 
+	args := arguments(value)
+	maps.Copy(args, fields(task["args"]))
+
+	// The tasks of an include have what it applies to them and what its block has, not
+	// what it has itself.
+	if strings.HasPrefix(action, "include") {
+		runs = modeOf(fields(args["apply"]), inherited)
+	}
+
 	switch action {
 	case "import_tasks", "include_tasks", "include":
-		o.file(at, n, fileOf(value), runs && action == "import_tasks")
+		o.file(at, n, scalar(cmp.Or(args["file"], args[""])), runs)
 	case "import_role", "include_role":
-		parts := fields(value)
-		o.role(
-			at,
-			n,
-			scalar(parts["name"]),
-			cmp.Or(scalar(parts["tasks_from"]), "main"),
-			runs && action == "import_role",
-		)
+		o.role(at, n, scalar(args["name"]), cmp.Or(scalar(args["tasks_from"]), "main"), runs)
 	default:
-		if runs {
-			o.add(at, n, cmp.Or(scalar(task["name"]), action), task)
+		o.module(at, n, action, task, runs)
+	}
+}
+
+// module adds a task that runs a module.
+func (o *outliner) module(at place, n *yaml.Node, action string, task map[string]*yaml.Node, runs mode) {
+	name := cmp.Or(scalar(task["name"]), action)
+
+	switch {
+	case runs == ignores:
+		o.add(configuration.Executed{Name: name, Path: position(at, n), Reads: reads(task)})
+	case runs == perhaps:
+		o.dynamic(at, n, name+", whose check_mode is an expression")
+	case strings.HasPrefix(action, "{"):
+		o.dynamic(at, n, name+", whose module is an expression")
+	default:
+		// Code of the folder need not respect check mode.
+		if plugin := o.actionPlugin(at, action); plugin != "" {
+			o.add(configuration.Executed{Name: "the action plugin " + action, Path: plugin, Dynamic: true})
 		}
 	}
 }
 
-func (o *outliner) add(at place, n *yaml.Node, name string, task map[string]*yaml.Node) {
-	if len(o.found) >= maxExecuted {
-		return
+// actionPlugin returns the file of the folder that carries out the action on the
+// manager, or "".
+func (o *outliner) actionPlugin(at place, action string) string {
+	files := []string{path.Join(o.dir, "action_plugins", action+".py"), path.Join("action_plugins", action+".py")}
+	if parts := strings.Split(action, "."); len(parts) == 3 {
+		files = []string{path.Join(collections, parts[0], parts[1], "plugins/action", parts[2]+".py")}
 	}
 
-	changes := true
-	reads := task["changed_when"] != nil && task["changed_when"].Decode(&changes) == nil && !changes
-	found := configuration.Executed{Name: name, Path: fmt.Sprintf("%s:%d", at.name, n.Line), Reads: reads}
-
-	if !slices.Contains(o.found, found) {
-		o.found = append(o.found, found)
+	for _, file := range files {
+		if _, err := fs.Stat(o.src, file); err == nil {
+			return file
+		}
 	}
+
+	if role, _, _ := strings.Cut(at.path, "/"); at.role {
+		file := path.Join(role, "action_plugins", action+".py")
+		if _, err := fs.Stat(at.fs, file); err == nil {
+			return at.in(file).name
+		}
+	}
+
+	return ""
 }
 
-// dynamic adds an include that only Ansible can resolve.
-func (o *outliner) dynamic(at place, n *yaml.Node, what string) {
-	found := configuration.Executed{Name: what, Path: fmt.Sprintf("%s:%d", at.name, n.Line), Dynamic: true}
+// reads reports whether a task declares that it changes nothing.
+func reads(task map[string]*yaml.Node) bool {
+	return slices.Contains([]string{"false", "no", "off"}, strings.ToLower(scalar(task["changed_when"])))
+}
+
+func position(at place, n *yaml.Node) string { return fmt.Sprintf("%s:%d", at.name, n.Line) }
+
+func (o *outliner) add(found configuration.Executed) {
 	if len(o.found) < maxExecuted && !slices.Contains(o.found, found) {
 		o.found = append(o.found, found)
 	}
 }
 
+// dynamic adds what only Ansible can resolve.
+func (o *outliner) dynamic(at place, n *yaml.Node, what string) {
+	o.add(configuration.Executed{Name: what, Path: position(at, n), Dynamic: true})
+}
+
 // file adds the tasks of an included file. Its path is relative to the file that
-// includes it, in a role to the folder tasks.
-func (o *outliner) file(at place, n *yaml.Node, name string, runs bool) {
+// includes it, in a role to the folder tasks, else to the playbook.
+func (o *outliner) file(at place, n *yaml.Node, name string, runs mode) {
 	if name == "" || strings.Contains(name, "{") || path.IsAbs(name) || at.depth > maxIncludes {
 		o.dynamic(at, n, name)
 		return
 	}
 
-	for _, dir := range []string{path.Dir(at.path), tasksDir(at)} {
+	for _, dir := range []string{path.Dir(at.path), o.tasksDir(at)} {
 		if next := at.in(path.Join(dir, name)); o.read(next, runs) {
 			return
 		}
@@ -183,9 +256,9 @@ func (o *outliner) file(at place, n *yaml.Node, name string, runs bool) {
 	o.dynamic(at, n, name)
 }
 
-func tasksDir(at place) string {
+func (o *outliner) tasksDir(at place) string {
 	if !at.role {
-		return "."
+		return o.dir
 	}
 
 	role, _, _ := strings.Cut(at.path, "/")
@@ -194,7 +267,7 @@ func tasksDir(at place) string {
 }
 
 // read adds the tasks of a file, and reports whether it exists.
-func (o *outliner) read(at place, runs bool) bool {
+func (o *outliner) read(at place, runs mode) bool {
 	key := fmt.Sprint(at.name, runs)
 	if o.seen[key] {
 		return true
@@ -208,7 +281,15 @@ func (o *outliner) read(at place, runs bool) bool {
 	o.seen[key] = true
 
 	var list yaml.Node
-	if yaml.Unmarshal(data, &list) != nil || len(list.Content) == 0 {
+
+	err = yaml.Unmarshal(data, &list)
+	if err == nil && len(list.Content) == 0 {
+		return true
+	}
+
+	// It may be encrypted.
+	if err != nil || resolve(list.Content[0]).Kind != yaml.SequenceNode {
+		o.dynamic(at, &yaml.Node{Line: 1}, at.name)
 		return true
 	}
 
@@ -218,7 +299,7 @@ func (o *outliner) read(at place, runs bool) bool {
 }
 
 // roles adds the tasks of the roles of a play, or of the dependencies of a role.
-func (o *outliner) roles(at place, list *yaml.Node, runs bool) {
+func (o *outliner) roles(at place, list *yaml.Node, runs mode) {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return
 	}
@@ -232,58 +313,98 @@ func (o *outliner) roles(at place, list *yaml.Node, runs bool) {
 			name = n.Value
 		}
 
-		o.role(at, n, name, "main", executes(entry, runs))
+		o.role(at, n, name, "main", modeOf(entry, runs))
 	}
+}
+
+// collections is the folder of the collections that a folder of playbooks brings.
+const collections = "collections/ansible_collections"
+
+// roleFolder is a folder of roles, under the name that a person knows it by.
+type roleFolder struct {
+	fs   fs.FS
+	name string
+}
+
+// roleFolders returns the folders that may have the role, and its name there: that of
+// its collection, those of the playbook, and the one of the bundled roles.
+func (o *outliner) roleFolders(role string) (folders []roleFolder, name string) {
+	names := []string{path.Join(o.dir, "roles"), "roles"}
+
+	if parts := strings.Split(role, "."); len(parts) == 3 {
+		names, role = []string{path.Join(collections, parts[0], parts[1], "roles")}, parts[2]
+	}
+
+	for _, name := range names {
+		if within, err := fs.Sub(o.src, name); err == nil {
+			folders = append(folders, roleFolder{within, name})
+		}
+	}
+
+	return append(folders, roleFolder{o.bundled, "roles"}), role
 }
 
 // role adds the tasks and handlers of a role: of the folder of playbooks, or a bundled
 // one.
-func (o *outliner) role(at place, n *yaml.Node, name, from string, runs bool) {
-	if !fs.ValidPath(name) || strings.ContainsAny(name, "{/") || at.depth > maxIncludes {
+func (o *outliner) role(at place, n *yaml.Node, name, from string, runs mode) {
+	if !fs.ValidPath(name) || strings.ContainsAny(name+from, "{") || strings.Contains(name, "/") ||
+		at.depth > maxIncludes {
 		o.dynamic(at, n, "the role "+name)
 		return
 	}
 
 	key := fmt.Sprint(name, "/", from, runs)
-
-	within, err := fs.Sub(o.src, "roles")
-	if err != nil || o.seen[key] {
+	if o.seen[key] {
 		return
 	}
 
 	o.seen[key] = true
 
-	for _, folder := range []fs.FS{within, o.bundled} {
-		if _, err := fs.Stat(folder, name); err != nil {
+	folders, short := o.roleFolders(name)
+	for _, folder := range folders {
+		if _, err := fs.Stat(folder.fs, short); err != nil {
 			continue
 		}
 
-		in := place{fs: folder, role: true, depth: at.depth}
-		file := func(parts ...string) place {
-			next := in
-			next.path = path.Join(append([]string{name}, parts...)...)
-			next.name, next.depth = "roles/"+next.path, in.depth+1
-
-			return next
+		in := place{fs: folder.fs, path: short, name: path.Join(folder.name, short), role: true, depth: at.depth}
+		if !o.roleIn(in, from, runs) && from != "main" {
+			o.dynamic(at, n, "the file "+from+" of the role "+name)
 		}
-
-		if data, err := fs.ReadFile(folder, path.Join(name, "meta", "main.yml")); err == nil {
-			var meta yaml.Node
-			if yaml.Unmarshal(data, &meta) == nil && len(meta.Content) > 0 {
-				o.roles(file("meta", "main.yml"), fields(meta.Content[0])["dependencies"], runs)
-			}
-		}
-
-		if !o.read(file("tasks", from), runs) && !o.read(file("tasks", from+".yml"), runs) {
-			o.read(file("tasks", from+".yaml"), runs)
-		}
-
-		o.read(file("handlers", "main.yml"), runs)
 
 		return
 	}
 
 	o.dynamic(at, n, "the role "+name)
+}
+
+// roleIn adds the role at a place, and reports whether it has the file of tasks.
+func (o *outliner) roleIn(in place, from string, runs mode) bool {
+	anyOf := func(folder, name string, read func(place) bool) bool {
+		for _, suffix := range []string{"", ".yml", ".yaml", ".json"} {
+			if read(in.in(path.Join(in.path, folder, name+suffix))) {
+				return true
+			}
+		}
+
+		return false
+	}
+
+	anyOf("meta", "main", func(at place) bool {
+		data, err := fs.ReadFile(at.fs, at.path)
+
+		var meta yaml.Node
+		if err == nil && yaml.Unmarshal(data, &meta) == nil && len(meta.Content) > 0 {
+			o.roles(at, fields(meta.Content[0])["dependencies"], runs)
+		}
+
+		return err == nil
+	})
+
+	read := func(at place) bool { return o.read(at, runs) }
+	found := anyOf("tasks", from, read)
+	anyOf("handlers", "main", read)
+
+	return found
 }
 
 // keywords are the keys of a task that name no module and may come before it.
@@ -292,7 +413,7 @@ var keywords = []string{
 	"become", "become_user", "become_method", "delegate_to", "delegate_facts", "run_once", "environment", "notify",
 	"listen", "until", "retries", "delay", "ignore_errors", "ignore_unreachable", "no_log", "diff", "async", "poll",
 	"args", "any_errors_fatal", "throttle", "timeout", "connection", "remote_user", "port", "collections",
-	"module_defaults", "debugger", "become_exe", "become_flags", "with_items", "local_action", "first_available_file",
+	"module_defaults", "debugger", "become_exe", "become_flags", "first_available_file",
 }
 
 // actionOf returns the module of a task without the collection of Ansible itself, and
@@ -301,6 +422,16 @@ func actionOf(task map[string]*yaml.Node) (string, *yaml.Node) {
 	for key, value := range task {
 		if slices.Contains(keywords, key) || strings.HasPrefix(key, "with_") {
 			continue
+		}
+
+		// The older forms name the module in the value.
+		if key == "action" || key == "local_action" {
+			key = scalar(fields(value)["module"])
+
+			if value.Kind == yaml.ScalarNode {
+				module, rest, _ := strings.Cut(strings.TrimSpace(value.Value), " ")
+				key, value = module, &yaml.Node{Kind: yaml.ScalarNode, Value: rest, Line: value.Line}
+			}
 		}
 
 		for _, collection := range []string{"ansible.builtin.", "ansible.legacy."} {
@@ -313,13 +444,29 @@ func actionOf(task map[string]*yaml.Node) (string, *yaml.Node) {
 	return "", nil
 }
 
-// fileOf returns the file of an include: its value, or the argument file.
-func fileOf(value *yaml.Node) string {
-	if value != nil && value.Kind == yaml.MappingNode {
-		return scalar(fields(value)["file"])
+// arguments returns those of an include: a mapping, or a text such as "name=x", whose
+// part without a name is the value of the empty key.
+func arguments(value *yaml.Node) map[string]*yaml.Node {
+	args := map[string]*yaml.Node{}
+
+	switch {
+	case value == nil:
+	case value.Kind == yaml.MappingNode:
+		return fields(value)
+	case strings.Contains(value.Value, "{"):
+		args[""], args["name"] = value, value
+	default:
+		for _, word := range strings.Fields(value.Value) {
+			name, text, named := strings.Cut(word, "=")
+			if !named {
+				name, text = "", word
+			}
+
+			args[name] = &yaml.Node{Kind: yaml.ScalarNode, Value: strings.Trim(text, `"'`), Line: value.Line}
+		}
 	}
 
-	return scalar(value)
+	return args
 }
 
 func scalar(n *yaml.Node) string {

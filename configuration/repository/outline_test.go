@@ -92,8 +92,9 @@ func TestOutline(t *testing.T) {
 
 	want := []string{
 		"a: runs (site.yml:6)",
-		"a: shell (site.yml:9) reads",
+		"a: shell, whose check_mode is an expression (site.yml:9) dynamic",
 		"a: in a block (site.yml:16)",
+		"a: more (more.yml:1)",
 		"a: part (parts/more.yml:1)",
 		"a: {{ which }}.yml (site.yml:23) dynamic",
 		"a: the role company.collection.role (site.yml:24) dynamic",
@@ -102,6 +103,7 @@ func TestOutline(t *testing.T) {
 		"a: other (roles/own/tasks/other.yml:1)",
 		"a: the role missing (site.yml:25) dynamic",
 		"b: handle (site.yml:29)",
+		"c: tasks beyond the first ones of parts/loop.yml (parts/loop.yml) dynamic",
 	}
 
 	outline := store.Outline(digest, "site.yml", bundled)
@@ -111,5 +113,58 @@ func TestOutline(t *testing.T) {
 
 	if outline.Missing || !store.Outline(digest, "verify.yml", bundled).Missing {
 		t.Error("the outline does not tell a missing playbook")
+	}
+}
+
+// TestOutlineNamesWhatIsUnknown: what only Ansible can resolve is named, and never taken
+// for tasks that respect check mode.
+func TestOutlineNamesWhatIsUnknown(t *testing.T) {
+	t.Parallel()
+
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+
+	store := &Store{Dir: filepath.Join(t.TempDir(), "playbooks")}
+	digest, err := store.Keep(t.Context(), fstest.MapFS{
+		"site.yml": file(`
+- hosts: a
+  tasks:
+    - include_tasks: secret.yml
+    - include_tasks: missing.yml
+    - include_role: {name: known, tasks_from: "{{ part }}"}
+    - include_role: {name: known, tasks_from: missing}
+    - own: {}
+    - own: {}
+    - site.tools.other: {}
+    - include_role: {name: "../elsewhere"}
+    - &loop {<<: *loop, command: x, check_mode: false}
+    - {name: any, action: "{{ what }}"}
+    - include_role: {name: known}
+- import_playbook: "{{ which }}.yml"
+- import_playbook: missing.yml
+`),
+		"secret.yml":                           file("$ANSIBLE_VAULT;1.1;AES256\n6162\n"),
+		"roles/known/tasks/main.yml":           file("- inside: {}\n"),
+		"roles/known/action_plugins/inside.py": file(""),
+		"action_plugins/own.py":                file(""),
+		"collections/ansible_collections/site/tools/plugins/action/other.py": file(""),
+	})
+	must(t, err)
+
+	want := []string{
+		"a: secret.yml (secret.yml:1) dynamic",
+		"a: missing.yml (site.yml:5) dynamic",
+		"a: the role known (site.yml:6) dynamic",
+		"a: the file missing of the role known (site.yml:7) dynamic",
+		"a: the action plugin own (action_plugins/own.py) dynamic",
+		"a: the action plugin site.tools.other (" + collections + "/site/tools/plugins/action/other.py) dynamic",
+		"a: the role ../elsewhere (site.yml:11) dynamic",
+		"a: command (site.yml:12)",
+		"a: any, whose module is an expression (site.yml:13) dynamic",
+		"a: the action plugin inside (roles/known/action_plugins/inside.py) dynamic",
+		": the playbook {{ which }}.yml (site.yml:15) dynamic",
+		": the playbook missing.yml (site.yml:16) dynamic",
+	}
+	if got := executed(store.Outline(digest, "site.yml", t.TempDir())); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

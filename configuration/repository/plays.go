@@ -46,11 +46,16 @@ func plays(src fs.FS, file string, o *outliner, depth int) []configuration.Play 
 			// Paths are relative to the playbook that imports.
 			name := path.Join(path.Dir(file), strings.Trim(imported.Value, `"'`))
 			if imported.Kind != yaml.ScalarNode || strings.Contains(name, "{") || path.IsAbs(imported.Value) {
-				found = append(found, unknown...)
+				found = append(found, o.imported(file, imported)...)
 				continue
 			}
 
-			found = append(found, plays(src, name, o, depth+1)...)
+			next := plays(src, name, o, depth+1)
+			if len(next) == 1 && next[0].Unknown && next[0].Executed == nil {
+				next = o.imported(file, imported)
+			}
+
+			found = append(found, next...)
 		case entry["hosts"] != nil:
 			p := play(entry["hosts"])
 			p.Executed = o.play(file, entry)
@@ -63,13 +68,46 @@ func plays(src fs.FS, file string, o *outliner, depth int) []configuration.Play 
 	return found
 }
 
-// fields returns the values of a mapping by key.
+// fields returns the values of a mapping by key, with those that it merges by <<. Of
+// anything else it is empty.
 func fields(n *yaml.Node) map[string]*yaml.Node {
-	n = resolve(n)
+	// An anchor may merge itself.
+	left := 100
+
+	return merged(n, &left)
+}
+
+// merged is fields with a bound for the merges.
+func merged(n *yaml.Node, left *int) map[string]*yaml.Node {
 	out := map[string]*yaml.Node{}
+	if *left--; n == nil || *left < 0 {
+		return out
+	}
+
+	n = resolve(n)
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if key := n.Content[i].Value; key != "<<" {
+			out[key] = resolve(n.Content[i+1])
+		}
+	}
 
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		out[n.Content[i].Value] = resolve(n.Content[i+1])
+		if n.Content[i].Value != "<<" {
+			continue
+		}
+
+		sources := []*yaml.Node{resolve(n.Content[i+1])}
+		if sources[0].Kind == yaml.SequenceNode {
+			sources = sources[0].Content
+		}
+
+		for _, source := range sources {
+			for key, value := range merged(source, left) {
+				if _, ok := out[key]; !ok {
+					out[key] = value
+				}
+			}
+		}
 	}
 
 	return out
