@@ -317,8 +317,14 @@ func (p *Printer) run(j api.Job, r api.Run) {
 		return
 	}
 
+	compares := j.Check || j.Verb.Verifies()
 	rows := make([][]string, len(r.Results))
+
 	for i, h := range r.Results {
+		if !compares {
+			h.Judged, h.Doubt = 0, ""
+		}
+
 		rows[i] = []string{
 			resultHost(h),
 			fmt.Sprint(h.OK),
@@ -328,20 +334,22 @@ func (p *Printer) run(j api.Job, r api.Run) {
 			positive(h.Foreseen),
 			positive(h.Unjudged),
 			positive(h.Executed),
+			positive(h.Judged),
 			Line(h.Task),
 			Line(h.Message),
+			Line(h.Doubt),
 		}
 	}
 
 	// A check reports changes that it did not make.
 	changes := "CHANGED"
-	if j.Check || j.Verb.Verifies() {
+	if compares {
 		changes = "REPORTED CHANGES"
 	}
 
 	p.Rows([]string{
-		"HOST", "OK", changes, "FAILED", "UNREACHABLE", "WOULD CHANGE", "NOT JUDGED", "EXECUTED", "FAILED TASK",
-		"MESSAGE",
+		"HOST", "OK", changes, "FAILED", "UNREACHABLE", "WOULD CHANGE", "NOT JUDGED", "EXECUTED", "JUDGED",
+		"FAILED TASK", "MESSAGE", "DOUBT",
 	}, rows)
 }
 

@@ -3,10 +3,7 @@
 package client
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"io"
 	"iter"
 	"net/http"
@@ -14,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -134,23 +130,11 @@ func (c *Client) FollowAudit(ctx context.Context, o AuditOptions) iter.Seq2[api.
 	return func(yield func(api.AuditEntry, error) bool) {
 		f := &auditFollower{c: c, o: o, patience: c.patience()}
 
-		for {
-			err := f.connection(ctx, func(e api.AuditEntry) bool { return yield(e, nil) })
-
-			switch {
-			case errors.Is(err, errEnded):
-				return
-			case ctx.Err() != nil:
-				yield(api.AuditEntry{}, ctx.Err())
-				return
-			case inventory.KindOf(err) == inventory.KindUnavailable && o.Lost != nil:
-				o.Lost(err)
-			}
-
-			if err = f.patience.wait(ctx, err); err != nil {
-				yield(api.AuditEntry{}, err)
-				return
-			}
+		err := c.reconnect(ctx, f.patience, o.Lost, func() error {
+			return f.connection(ctx, func(e api.AuditEntry) bool { return yield(e, nil) })
+		})
+		if err != nil {
+			yield(api.AuditEntry{}, err)
 		}
 	}
 }
@@ -175,56 +159,19 @@ func (f *auditFollower) connection(ctx context.Context, yield func(api.AuditEntr
 		q.Set("tail", strconv.Itoa(f.o.Tail))
 	}
 
-	res, err := f.c.open(ctx, call{method: http.MethodGet, path: api.PathAudit, query: q})
-	if err != nil {
-		return err
-	}
-
-	if !isType(res, api.TypeEventStream) {
-		return f.c.notStream(res)
-	}
-
-	if f.o.Found != nil {
-		f.o.Found()
-	}
-
-	// Signs of life arrive more often than this.
-	idle := time.AfterFunc(f.c.opt.Timeout, func() { _ = res.Body.Close() })
-	defer func() {
-		idle.Stop()
-		_ = res.Body.Close()
-	}()
-
-	events := bufio.NewScanner(res.Body)
-	events.Buffer(make([]byte, 0, 64<<10), maxEvent)
-
-	for {
-		idle.Reset(f.c.opt.Timeout)
-
-		data, _, err := nextEvent(events)
-		if !idle.Stop() {
-			err = context.DeadlineExceeded
-		}
-
-		if err != nil {
-			return f.c.explain(ctx, err)
-		}
-
+	return f.c.readEvents(ctx, api.PathAudit, q, f.o.Found, func(data []byte, _ int64) error {
 		f.patience.reset()
 
-		var event api.AuditEvent
-		if err := json.Unmarshal(data, &event); err != nil {
-			return inventory.Errorf(inventory.KindUnavailable, "%s sent a malformed entry: %w", f.c.where, err).
-				Do("use the same version of clusterm and its client")
-		}
-
-		if event.Entry == nil {
-			continue
+		event, err := decodeEvent[api.AuditEvent](f.c, data)
+		if err != nil || event.Entry == nil {
+			return err
 		}
 
 		f.after = event.Entry.Seq
 		if !yield(*event.Entry) {
 			return errEnded
 		}
-	}
+
+		return nil
+	})
 }

@@ -3,17 +3,10 @@
 package client
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"io"
 	"iter"
-	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -53,41 +46,21 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[api.Change
 		w := &watch{c: c, o: o, after: o.Since, known: map[subject]bool{}}
 
 		p := c.patience()
-		for {
-			err := w.connection(ctx, func(change api.Change) bool {
+
+		err := c.reconnect(ctx, p, o.Lost, func() error {
+			return w.resume(ctx, func(change api.Change) bool {
 				if w.synced {
 					p.reset()
 				}
 
 				return yield(change, nil)
 			})
-			switch {
-			case errors.Is(err, errEnded):
-				return
-			case ctx.Err() != nil:
-				yield(api.Change{}, ctx.Err())
-				return
-			case inventory.KindOf(err) == inventory.KindExpired && w.after > 0 && o.Since == 0:
-				// Too late to resume: start over and compare with the known objects.
-				w.after = 0
-				continue
-			case inventory.KindOf(err) == inventory.KindUnavailable && o.Lost != nil:
-				o.Lost(err)
-			}
-
-			if err = p.wait(ctx, err); err != nil {
-				yield(api.Change{}, err)
-				return
-			}
+		})
+		if err != nil {
+			yield(api.Change{}, err)
 		}
 	}
 }
-
-// errEnded marks the end of the caller's loop.
-var errEnded = errors.New("ended")
-
-// maxEvent is the maximum length of a line of a watch, in bytes.
-const maxEvent = 64 << 20
 
 // subject identifies a watched object.
 type subject struct {
@@ -102,6 +75,19 @@ type watch struct {
 	after  int64            // revision to resume after; 0: start over
 	known  map[subject]bool // the objects that the caller has
 	synced bool             // this connection has reached ChangeSync
+}
+
+// resume watches until the connection ends. If it is too late to resume, it starts over
+// and compares with the known objects.
+func (w *watch) resume(ctx context.Context, yield func(api.Change) bool) error {
+	for {
+		err := w.connection(ctx, yield)
+		if inventory.KindOf(err) != inventory.KindExpired || w.after == 0 || w.o.Since != 0 || ctx.Err() != nil {
+			return err
+		}
+
+		w.after = 0
+	}
 }
 
 // connection watches until the connection ends.
@@ -124,50 +110,18 @@ func (w *watch) connection(ctx context.Context, yield func(api.Change) bool) err
 		fresh = map[subject]bool{}
 	}
 
-	res, err := w.c.open(ctx, call{method: http.MethodGet, path: api.PathWatch, query: q})
-	if err != nil {
-		return err
-	}
-
-	if !isType(res, api.TypeEventStream) {
-		return w.c.notStream(res)
-	}
-
-	// Progress events arrive more often than this, even on an idle watch.
-	idle := time.AfterFunc(w.c.opt.Timeout, func() { _ = res.Body.Close() })
-	defer func() {
-		idle.Stop()
-		_ = res.Body.Close()
-	}()
-	events := bufio.NewScanner(res.Body)
-	events.Buffer(make([]byte, 0, 64<<10), maxEvent)
-
-	for {
-		idle.Reset(w.c.opt.Timeout)
-
-		data, id, err := nextEvent(events)
-		if !idle.Stop() {
-			err = context.DeadlineExceeded
+	return w.c.readEvents(ctx, api.PathWatch, q, nil, func(data []byte, id int64) error {
+		change, err := decodeEvent[api.Change](w.c, data)
+		if err == nil {
+			err = w.take(change, &fresh, yield)
 		}
 
-		if err != nil {
-			return w.c.explain(ctx, err)
-		}
-
-		var change api.Change
-		if err := json.Unmarshal(data, &change); err != nil {
-			return inventory.Errorf(inventory.KindUnavailable, "%s sent a malformed change: %w", w.c.where, err).
-				Do("use the same version of clusterm and its client")
-		}
-
-		if err := w.take(change, &fresh, yield); err != nil {
-			return err
-		}
-
-		if id > 0 {
+		if err == nil && id > 0 {
 			w.after = id
 		}
-	}
+
+		return err
+	})
 }
 
 // take records a change and yields it.
@@ -215,34 +169,4 @@ func (w *watch) take(change api.Change, fresh *map[subject]bool, yield func(api.
 	}
 
 	return nil
-}
-
-// nextEvent reads a server-sent event: its data, and its id or 0.
-func nextEvent(lines *bufio.Scanner) (data []byte, id int64, err error) {
-	for lines.Scan() {
-		line := lines.Bytes()
-		if len(line) == 0 && data != nil {
-			return data, id, nil
-		}
-
-		field, value, _ := bytes.Cut(line, []byte(":"))
-
-		value = bytes.TrimPrefix(value, []byte(" "))
-		switch string(field) {
-		case "data":
-			if data != nil {
-				data = append(data, '\n')
-			}
-
-			data = append(data, value...)
-		case "id":
-			id, _ = strconv.ParseInt(string(value), 10, 64)
-		}
-	}
-
-	if err = lines.Err(); err == nil {
-		err = io.ErrUnexpectedEOF // a watch never ends by itself
-	}
-
-	return nil, 0, err
 }
