@@ -31,7 +31,7 @@ func (p *Prober) HostKeys(ctx context.Context, h configuration.Host) ([]string, 
 
 	// The port first: its failures have a plain reason.
 	if h.Connection.Jump == "" {
-		if r := probePort(ctx, h); r.Port != "" {
+		if r := p.probePort(ctx, h); r.Port != "" {
 			return nil, errors.New(r.Port)
 		}
 	}

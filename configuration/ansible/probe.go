@@ -44,6 +44,8 @@ type Prober struct {
 	Dir string // for temporary files; made if it is missing
 	SSH string // path or name of ssh; empty: ssh in PATH
 
+	patience time.Duration // in place of portTimeout and loginTimeout; 0: those
+
 	once  sync.Once
 	slots chan struct{} // bounds the logins of all calls together
 }
@@ -99,7 +101,7 @@ func (p *Prober) reach(
 
 	// Behind a jump host, only ssh reaches the port.
 	if h.Connection.Jump == "" {
-		if r := probePort(ctx, h); r.Port != "" {
+		if r := p.probePort(ctx, h); r.Port != "" {
 			r.Took = time.Since(began)
 			return r
 		}
@@ -131,10 +133,11 @@ func noAttempt(ctx context.Context) configuration.Reach {
 }
 
 // probePort connects to the ssh port of a host and reads the version of the server.
-func probePort(ctx context.Context, h configuration.Host) configuration.Reach {
+func (p *Prober) probePort(ctx context.Context, h configuration.Host) configuration.Reach {
 	port := strconv.Itoa(cmp.Or(h.Connection.Port, 22))
 
-	dialer := net.Dialer{Timeout: portTimeout}
+	timeout := cmp.Or(p.patience, portTimeout)
+	dialer := net.Dialer{Timeout: timeout}
 
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(h.Addr, port))
 	if err != nil {
@@ -145,7 +148,7 @@ func probePort(ctx context.Context, h configuration.Host) configuration.Reach {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 
-	_ = conn.SetReadDeadline(time.Now().Add(portTimeout))
+	_ = conn.SetReadDeadline(time.Now().Add(timeout))
 
 	var banner []byte
 	for buffer := make([]byte, 512); len(banner) < maxBanner; {
@@ -239,7 +242,7 @@ func (p *Prober) makeDir(h configuration.Host) (dir string, remove func(), err e
 func (p *Prober) login(
 	ctx context.Context, h configuration.Host, args []string, stdin io.Reader, stdout io.Writer,
 ) (r configuration.Reach, failed error) {
-	ctx, cancel := context.WithTimeout(ctx, loginTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.patience, loginTimeout))
 	defer cancel()
 
 	stderr := beginning{limit: maxMessages}
@@ -257,7 +260,8 @@ func (p *Prober) login(
 
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay):
+		// It succeeded, even if a child of it still has the pipes, or this machine was too busy to read them.
 		return configuration.Reach{}, nil
 	case ended && exit.ExitCode() != sshFailed && ctx.Err() == nil:
 		// Another status than ssh's own is that of the command, after a login.

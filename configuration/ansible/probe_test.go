@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/contiv/cluster/configuration"
 )
 
@@ -94,7 +96,7 @@ func TestProbePort(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			r := probePort(t.Context(), host(tt.port))
+			r := (&Prober{}).probePort(t.Context(), host(tt.port))
 			if tt.want == "" && r.Port != "" || !strings.Contains(r.Port, tt.want) || r.Silent != tt.silent {
 				t.Errorf("%+v", r)
 			}
@@ -174,7 +176,7 @@ func TestProbeMany(t *testing.T) {
 		hosts = append(hosts, host([]int{good, bad}[i%2]))
 	}
 
-	p := &Prober{Dir: t.TempDir(), SSH: "/bin/true"}
+	p := &Prober{Dir: t.TempDir(), SSH: "/bin/true", patience: patience}
 	for i, r := range p.Probe(t.Context(), hosts) {
 		if r.OK() != (i%2 == 0) {
 			t.Fatalf("host %d: %+v", i, r)
@@ -188,5 +190,31 @@ func TestProbeMany(t *testing.T) {
 		if r.OK() {
 			t.Fatalf("host %d: %+v", i, r)
 		}
+	}
+}
+
+// TestProbeOfALogin: a login that succeeded counts, although a child of ssh outlives it
+// with its pipes.
+func TestProbeOfALogin(t *testing.T) {
+	t.Parallel()
+
+	end := filepath.Join(t.TempDir(), "end")
+	if err := unix.Mkfifo(end, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	// The child waits until the test opens the FIFO and closes it.
+	p := &Prober{Dir: t.TempDir(), SSH: fakeSSH(t, "read line <"+end+" &\nexit 0"), patience: patience}
+	r := p.Probe(t.Context(), []configuration.Host{host(serve(t, "SSH-2.0-test\r\n"))})[0]
+
+	f, err := os.OpenFile(end, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	f.Close()
+
+	if !r.OK() {
+		t.Errorf("%+v", r)
 	}
 }

@@ -39,7 +39,7 @@ const maxOutput = configuration.MaxAuthorizedKeys + 64<<10
 func (p *Prober) command(ctx context.Context, h configuration.Host, line string, input []byte) ([]byte, error) {
 	// A host that is down takes no slot from the others.
 	if h.Connection.Jump == "" {
-		if r := probePort(ctx, h); r.Port != "" {
+		if r := p.probePort(ctx, h); r.Port != "" {
 			return nil, errors.New(r.Port)
 		}
 	}

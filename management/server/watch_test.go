@@ -307,32 +307,42 @@ func TestWatchLimit(t *testing.T) {
 }
 
 // big returns a node with a large record.
-func big(i int) inventory.Node {
+func big(i, size int) inventory.Node {
 	n := *aNode("a")
-	n.LastError = fmt.Sprint(i, strings.Repeat("x", 8<<10))
+	n.LastError = fmt.Sprint(i, strings.Repeat("x", size))
 
 	return n
 }
+
+// bigSize and bigCount are nodes that are more, in bytes, than the buffers of a
+// connection hold, in few changes.
+const (
+	bigSize  = 128 << 10
+	bigCount = 100
+)
+
+// patient is a server that neither gives up a client nor breaks a silence, however long a
+// busy machine stands still.
+func patient(o *server.Options) { o.Stall, o.Heartbeat = time.Hour, time.Hour }
 
 // TestSlowReaderIsDropped expects a slow reader to receive every event up to a
 // dropped event, without delaying others.
 func TestSlowReaderIsDropped(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serve(t, patient)
 	s.manager.feed = state.NewFeed(10, 20, 1<<20)
 	slow, quick := s.watch(t, "?kinds=nodes"), s.watch(t, "?kinds=nodes")
 	quick.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
 
-	const changes = 1300 // 10 MB: more than fits into the connection
-	for i := range changes {
-		rev := s.manager.put(big(i))
+	for i := range bigCount {
+		rev := s.manager.put(big(i, bigSize))
 		quick.wants(fmt.Sprintf("%d put nodes a-1 %d", rev, rev))
 	}
 
 	slow.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
 
 	revision := 10
-	for revision < 10+changes {
+	for revision < 10+bigCount {
 		got := slow.next()
 		if want := fmt.Sprintf("%d put nodes a-1 %d", revision+1, revision+1); got == want {
 			revision++
@@ -355,7 +365,7 @@ func TestStalledReaderIsCutOff(t *testing.T) {
 
 	w := s.watch(t, "?kinds=nodes")
 	for i := range 2000 {
-		s.manager.put(big(i))
+		s.manager.put(big(i, 8<<10))
 	}
 
 	s.gauge(t, "clusterm_http_watches", 0) // while it is not read
@@ -402,23 +412,41 @@ func (s *site) gauge(t *testing.T, name string, want float64) {
 // stalled one.
 func TestShutdownEndsWatches(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(o *server.Options) { o.Stall = time.Hour })
-	w, stalled := s.watch(t, "?kinds=nodes"), s.watch(t, "?kinds=nodes")
-	w.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
 
-	for i := range 1300 {
-		rev := s.manager.put(big(i))
-		w.wants(fmt.Sprintf("%d put nodes a-1 %d", rev, rev))
-	}
+	t.Run("idle", func(t *testing.T) {
+		t.Parallel()
 
-	if err := s.Shutdown(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
+		s := serve(t, patient, func(o *server.Options) { o.StreamGrace = time.Hour })
+		w := s.watch(t, "?kinds=nodes")
+		w.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
 
-	expect(t, "a watch", w.next(), "end")
+		if err := s.Shutdown(testCtx(t)); err != nil {
+			t.Fatal(err)
+		}
 
-	for got := stalled.next(); got != "broken" && got != "end"; got = stalled.next() {
-	}
+		expect(t, "a watch", w.next(), "end")
+	})
+
+	// The server waits for a client that does not read, but not for long.
+	t.Run("stalled", func(t *testing.T) {
+		t.Parallel()
+
+		s := serve(t, patient)
+		w, stalled := s.watch(t, "?kinds=nodes"), s.watch(t, "?kinds=nodes")
+		w.wants("- put nodes a-1 10", "- put nodes bb-1 10", "- put nodes ccc-1 10", "10 sync 10")
+
+		for i := range bigCount {
+			rev := s.manager.put(big(i, bigSize))
+			w.wants(fmt.Sprintf("%d put nodes a-1 %d", rev, rev))
+		}
+
+		if err := s.Shutdown(testCtx(t)); err != nil {
+			t.Fatal(err)
+		}
+
+		for got := stalled.next(); got != "broken" && got != "end"; got = stalled.next() {
+		}
+	})
 }
 
 // breaker forwards connections to a socket, and breaks each after some bytes.
