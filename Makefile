@@ -109,8 +109,8 @@ demo-down: ## remove the demo's hosts
 	$(LABCTL) down
 
 .PHONY: bench
-bench: ## measure clusterm against its building blocks; BENCH=list,cli: single rows; BENCH_JSON=FILE (job: root and the lab)
-	if [[ -z "$(BENCH)" || "$(BENCH)" == *job* || "$(BENCH)" == all ]]; then $(LABCTL) install; fi
+bench: ## measure clusterm against its building blocks; BENCH=list,cli: single rows; BENCH_JSON=FILE (job, verify: root and the lab)
+	if [[ -z "$(BENCH)" || "$(BENCH)" == *job* || "$(BENCH)" == *verify* || "$(BENCH)" == all ]]; then $(LABCTL) install; fi
 	mkdir -p bin
 	go run ./vagrant/bench -rows "$(BENCH)" -json "$(BENCH_JSON)"
 

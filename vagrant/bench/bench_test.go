@@ -180,6 +180,10 @@ func TestRowsWithJobs(t *testing.T) {
 		t.Error(err)
 	}
 
+	if err := b.verifyOn(t.Context(), "ansible_playbook: "+script+"\n", 2); err != nil {
+		t.Error(err)
+	}
+
 	var measured []string
 	for _, r := range b.out.Rows {
 		measured = append(measured, r.Name)
@@ -189,7 +193,9 @@ func TestRowsWithJobs(t *testing.T) {
 		}
 	}
 
-	want := []string{"log read, 4 followers and a stalled one", "job, 2 hosts, 4 lines", "job, 2 hosts, 4 lines"}
+	want := []string{"log read, 4 followers and a stalled one", "job, 2 hosts, 4 lines", "job, 2 hosts, 4 lines",
+		"verification, 2 hosts",
+	}
 	if !slices.Equal(measured, want) {
 		t.Errorf("the rows are %q, want %q", measured, want)
 	}

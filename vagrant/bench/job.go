@@ -44,7 +44,24 @@ const labPlay = `- hosts: %s
 
 // job compares jobs with plain ansible-playbook. The manager and the baselines run on
 // this machine, in the lab's network.
-func job(ctx context.Context, b *bench) (err error) {
+func job(ctx context.Context, b *bench) error {
+	return inLab(ctx, func(key string) error {
+		for _, lines := range []int{10, 10_000} {
+			for _, hosts := range []int{1, labHosts} {
+				extra := "ssh: {user: root, key_file: " + key + "}\n"
+				if err := b.jobOn(ctx, extra, hosts, lines, labTool, "run"); err != nil {
+					return err
+				}
+			}
+		}
+
+		return nil
+	})
+}
+
+// inLab boots the lab's hosts, calls do with the key file that they accept, and removes
+// them.
+func inLab(ctx context.Context, do func(key string) error) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("the lab needs root")
 	}
@@ -86,15 +103,7 @@ func job(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 
-	for _, lines := range []int{10, 10_000} {
-		for _, hosts := range []int{1, labHosts} {
-			if err := b.jobOn(ctx, "ssh: {user: root, key_file: "+key+"}\n", hosts, lines, labTool, "run"); err != nil {
-				return err
-			}
-		}
-	}
-
-	return nil
+	return do(key)
 }
 
 // jobOn measures jobs on the first hosts. extra is added to the configuration of
@@ -120,50 +129,29 @@ func (b *bench) jobOn(ctx context.Context, extra string, hosts, lines int, throu
 	}
 	defer w.discard()
 
-	addr := func(i int) string { return fmt.Sprintf("10.77.0.%d", 11+i) }
-	if err := w.reportHosts(ctx, hosts, addr); err != nil {
+	nodes, err := w.reportLab(ctx, hosts)
+	if err != nil {
 		return err
 	}
 
-	var nodes []string
-	for i := range hosts {
-		nodes = append(nodes, name(i))
-	}
-
-	run := func(verb inventory.Verb, group string) (api.Job, error) {
-		j, err := w.Submit(ctx, api.JobRequest{Verb: verb, Nodes: nodes, Group: group})
-		if err != nil {
-			return j, err
-		}
-
-		if j, err = w.WaitJob(ctx, j.ID); err == nil && j.Status != api.Complete {
-			err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
-		}
-
-		return j, err
-	}
-
 	// The commission records host keys and checks the syntax, outside the measurement.
-	if _, err := run(inventory.VerbCommission, "service-master"); err != nil {
+	if _, err := w.seconds(ctx, inventory.VerbCommission, "service-master", nodes); err != nil {
 		return err
 	}
 
 	// The baseline repeats the run of a job without the manager's plugin.
 	keep := filepath.Join(b.dir, "model")
 
-	model, err := w.copyModel(ctx, nodes, keep)
+	models, err := w.copyModels(ctx, inventory.VerbMaintenance, nodes, keep)
 	if err != nil {
 		return err
 	}
 
-	product := func(context.Context) (float64, error) {
-		j, err := run(inventory.VerbMaintenance, "")
-		if err != nil || j.Started == nil || j.Ended == nil {
-			return 0, errors.Join(err, errors.New("the job has no times"))
-		}
-
-		// From the claim to the end: waiting in the queue is not part of the run.
-		return j.Ended.Sub(*j.Started).Seconds(), nil
+	product := func(ctx context.Context) (float64, error) {
+		return w.seconds(ctx, inventory.VerbMaintenance, "", nodes)
+	}
+	plain := func(ctx context.Context, defaults bool) (float64, error) {
+		return b.plain(ctx, models, defaults, through)
 	}
 
 	title := fmt.Sprintf("job, %d hosts, %d lines", hosts, lines)
@@ -175,7 +163,7 @@ func (b *bench) jobOn(ctx context.Context, extra string, hosts, lines int, throu
 		rounds:   3,
 		floor:    atMost(1.03, 0.3, "<= 1.03 x + 0.3 s"),
 		product:  product,
-		baseline: func(ctx context.Context) (float64, error) { return b.plain(ctx, keep, model, false, through) },
+		baseline: func(ctx context.Context) (float64, error) { return plain(ctx, false) },
 	})
 	if err != nil || hosts == 1 {
 		return err
@@ -188,8 +176,39 @@ func (b *bench) jobOn(ctx context.Context, extra string, hosts, lines int, throu
 		rounds:   3,
 		floor:    atMost(0.25, 0, "<= 0.25 x"),
 		product:  product,
-		baseline: func(ctx context.Context) (float64, error) { return b.plain(ctx, keep, model, true, through) },
+		baseline: func(ctx context.Context) (float64, error) { return plain(ctx, true) },
 	})
+}
+
+// seconds runs a job and returns the seconds from its claim to its end: waiting in the
+// queue is not part of it.
+func (w *world) seconds(ctx context.Context, verb inventory.Verb, group string, nodes []string) (float64, error) {
+	j, err := w.Submit(ctx, api.JobRequest{Verb: verb, Nodes: nodes, Group: group})
+	if err != nil {
+		return 0, err
+	}
+
+	j, err = w.WaitJob(ctx, j.ID)
+
+	switch {
+	case err != nil:
+		return 0, err
+	case j.Status != api.Complete:
+		return 0, fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
+	case j.Started == nil || j.Ended == nil:
+		return 0, errors.New("the job has no times")
+	}
+
+	return j.Ended.Sub(*j.Started).Seconds(), nil
+}
+
+// reportLab reports the first hosts of the lab as discovered, and returns their nodes.
+func (w *world) reportLab(ctx context.Context, hosts int) (nodes []string, err error) {
+	for i := range hosts {
+		nodes = append(nodes, name(i))
+	}
+
+	return nodes, w.reportHosts(ctx, hosts, func(i int) string { return fmt.Sprintf("10.77.0.%d", 11+i) })
 }
 
 // reportHosts reports the lab's hosts as discovered, over the Unix socket.
@@ -200,43 +219,49 @@ func (w *world) reportHosts(ctx context.Context, hosts int, addr func(int) strin
 	return w.event(ctx, "discovered", 0, hosts, addr)
 }
 
-// copyModel runs a job, copies the input of its run before the end of the run removes
-// it, and returns the folder of the run.
-func (w *world) copyModel(ctx context.Context, nodes []string, to string) (model string, err error) {
-	j, err := w.Submit(ctx, api.JobRequest{Verb: inventory.VerbMaintenance, Nodes: nodes})
-	if err != nil {
-		return "", err
-	}
+// model is the input of a run of a job: its folder, and a copy.
+type model struct{ dir, kept string }
 
-	model = filepath.Join(w.dir, "data/runs", j.ID+"-0")
+// copyModels runs a job, and copies the input of each of its runs before the end of the
+// run removes it.
+func (w *world) copyModels(ctx context.Context, verb inventory.Verb, nodes []string, to string) ([]model, error) {
+	j, err := w.Submit(ctx, api.JobRequest{Verb: verb, Nodes: nodes})
+	if err != nil {
+		return nil, err
+	}
 
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 
-	for {
-		err := errors.Join(os.RemoveAll(to), copyRun(model, to))
-		if err == nil {
-			break
+	for models := []model(nil); ; {
+		next := fmt.Sprint("-", len(models))
+
+		m := model{filepath.Join(w.dir, "data/runs", j.ID+next), to + next}
+		if err = errors.Join(os.RemoveAll(m.kept), copyRun(m.dir, m.kept)); err == nil {
+			models = append(models, m)
+			continue
 		}
 
 		now, jobErr := w.Job(ctx, j.ID)
-		if jobErr != nil || now.Ended != nil {
-			return "", errors.Join(err, jobErr)
+		if jobErr != nil {
+			return nil, errors.Join(err, jobErr)
+		}
+
+		if now.Ended != nil && now.Status == api.Complete && len(now.Runs) == len(models) {
+			return models, nil
+		}
+
+		if now.Ended != nil {
+			return nil, fmt.Errorf("job %s is %s (%s), and the input of %d runs is kept: %w",
+				now.ID, now.Status, now.Message, len(models), err)
 		}
 
 		select {
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return nil, ctx.Err()
 		case <-tick.C:
 		}
 	}
-
-	j, err = w.WaitJob(ctx, j.ID)
-	if err == nil && j.Status != api.Complete {
-		err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
-	}
-
-	return model, err
 }
 
 // copyRun copies the input files of a run.
@@ -260,17 +285,43 @@ func copyRun(from, to string) error {
 	return nil
 }
 
-// plain runs ansible-playbook with the input of a copied run and returns the seconds it
-// took. It uses a directory of its own, so that it opens its own connections, and none
-// of the manager's plugins.
-func (b *bench) plain(ctx context.Context, keep, model string, defaults bool, through []string) (float64, error) {
+// plain runs ansible-playbook with the input of copied runs, one after the other, and
+// returns the seconds they took. They share connections of their own, and use none of
+// the manager's plugins.
+func (b *bench) plain(ctx context.Context, models []model, defaults bool, through []string) (float64, error) {
+	// No run starts with open connections of another side. Paths of sockets must be
+	// short.
+	sockets, err := os.MkdirTemp("/tmp", "cp")
+	if err != nil {
+		return 0, err
+	}
+	defer closeConnections(sockets)
+
+	var all float64
+
+	for _, m := range models {
+		took, err := b.plainRun(ctx, m, sockets, defaults, through)
+		if err != nil {
+			return 0, err
+		}
+
+		all += took
+	}
+
+	return all, nil
+}
+
+// plainRun runs ansible-playbook with the input of one run.
+func (b *bench) plainRun(
+	ctx context.Context, m model, sockets string, defaults bool, through []string,
+) (float64, error) {
 	dir, err := os.MkdirTemp(b.dir, "plain")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
 
-	if err := copyRun(keep, dir); err != nil {
+	if err := copyRun(m.kept, dir); err != nil {
 		return 0, err
 	}
 
@@ -284,7 +335,7 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool, th
 		}
 
 		var out strings.Builder
-		for line := range strings.Lines(strings.ReplaceAll(string(text), model, dir)) {
+		for line := range strings.Lines(strings.ReplaceAll(string(text), m.dir, dir)) {
 			dropped := slices.ContainsFunc(drop, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
 			if !dropped {
 				out.WriteString(line)
@@ -326,14 +377,6 @@ func (b *bench) plain(ctx context.Context, keep, model string, defaults bool, th
 			return 0, err
 		}
 	}
-
-	// No run starts with open connections of another one. Paths of sockets must be
-	// short.
-	sockets, err := os.MkdirTemp("/tmp", "cp")
-	if err != nil {
-		return 0, err
-	}
-	defer closeConnections(sockets)
 
 	command := slices.Concat(through, []string{
 		"env", "ANSIBLE_CONFIG=" + config, "ANSIBLE_SSH_CONTROL_PATH_DIR=" + sockets, spec.Path,

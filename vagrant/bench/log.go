@@ -76,7 +76,7 @@ func reportRun(path string, hosts []string) error {
 		events = append(events, map[string]any{
 			"event": "ok", "host": host, "play": "bench", "task": "print", "action": "debug",
 		})
-		stats[host] = map[string]int{"ok": 1}
+		stats[host] = map[string]int{"ok": 1, "judged": 1}
 	}
 
 	events = append(events, map[string]any{"event": "stats", "stats": stats})

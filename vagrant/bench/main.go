@@ -51,6 +51,7 @@ var groups = []group{
 	{"cli", "clusterctl nodes get", cli},
 	{"memory", "memory of daemon and etcd", memory},
 	{"job", "jobs on lab hosts against plain ansible-playbook", job},
+	{"verify", "verifications of lab hosts against plain ansible-playbook", verify},
 }
 
 func main() { os.Exit(run()) }
