@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 )
 
 // resolveSecrets replaces the secrets in a run that come from outside by their values.
@@ -98,4 +99,41 @@ func (e *Engine) askSource(ctx context.Context, name string) (string, error) {
 	}
 
 	return text, nil
+}
+
+// formerSecrets returns the texts of the secrets with which the hosts of a run were
+// configured: a difference shows what a file has now. Those of a job that is no longer
+// kept are unknown.
+func (e *Engine) formerSecrets(
+	ctx context.Context, j job.Job, run job.Run, secrets configuration.Secrets,
+) (texts []string) {
+	hosts := map[string][]string{}
+
+	for _, name := range run.Hosts {
+		if t, ok := j.Target(name); ok && t.Applied != "" {
+			hosts[t.Applied] = append(hosts[t.Applied], name)
+		}
+	}
+
+	for _, id := range slices.Sorted(maps.Keys(hosts)) {
+		var in job.Inputs
+
+		err := e.retryUnavailable(ctx, func() (err error) {
+			in, err = e.store.Inputs(ctx, id)
+			return err
+		})
+		if err != nil {
+			continue
+		}
+
+		texts = append(texts, secrets.Values(in.Extra)...)
+
+		for _, name := range hosts[id] {
+			for variable, v := range in.Vars[name] {
+				texts = append(texts, secrets.Values(map[string]any{variable: v.Value})...)
+			}
+		}
+	}
+
+	return texts
 }

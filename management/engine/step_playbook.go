@@ -559,6 +559,12 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 
 	spec.Secrets = secretsOf(settings.Secrets, spec)
 
+	if spec.Ansible.Diff {
+		spec.Secrets = append(spec.Secrets, e.formerSecrets(ctx, j, run, settings.Secrets)...)
+		slices.Sort(spec.Secrets)
+		spec.Secrets = slices.Compact(spec.Secrets)
+	}
+
 	return spec, nil
 }
 

@@ -241,3 +241,39 @@ func TestDifferenceOfToleratedFailures(t *testing.T) {
 		t.Error("the lost event is not shown")
 	}
 }
+
+// TestVerifyHidesFormerSecrets: a verification hides the secrets with which its nodes were
+// configured, besides those of now.
+func TestVerifyHidesFormerSecrets(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.set(func(s *Settings) { s.Secrets = configuration.DefaultSecrets() })
+	b.see("a b")
+
+	for _, c := range []struct{ node, secret string }{{"a", "of-a"}, {"b", "of-b"}} {
+		j, err := b.Submit(t.Context(), job.Request{
+			Verb: commission, Nodes: names(c.node), Group: master, Extra: configuration.Vars{"db_password": c.secret},
+		})
+		b.must(err)
+		b.end(j.ID, "Complete")
+	}
+
+	begun := len(b.books.started())
+	j, err := b.Submit(t.Context(), job.Request{
+		Verb: inventory.VerbVerify, Nodes: names("a"), Extra: configuration.Vars{"db_password": "of-now"},
+	})
+	b.must(err)
+	b.end(j.ID, "Complete")
+
+	for _, s := range b.books.started()[begun:] {
+		want := []string{"of-now"}
+		if s.Ansible.Diff {
+			want = []string{"of-a", "of-now"}
+		}
+
+		if !reflect.DeepEqual(s.Secrets, want) {
+			t.Errorf("%s hides %q, want %q", s.Playbook, s.Secrets, want)
+		}
+	}
+}
