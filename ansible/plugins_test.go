@@ -387,7 +387,7 @@ func TestEventsOfACheck(t *testing.T) {
 	}
 }
 
-// TestEventsOfABlindCheck: the last event of a check says what the check could not see on
+// TestEventsOfABlindCheck: the last event of a check names the blind spots of the check on
 // each host.
 func TestEventsOfABlindCheck(t *testing.T) {
 	t.Parallel()

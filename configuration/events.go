@@ -75,7 +75,7 @@ type Stats struct {
 	Skipped     int `json:"skipped,omitempty"`
 	Rescued     int `json:"rescued,omitempty"`
 	Ignored     int `json:"ignored,omitempty"`
-	// What the callback plugin counted, whatever became of the events: see HostResult.
+	// The counts of the callback plugin, which do not depend on other events: see HostResult.
 	Judged   int    `json:"judged,omitempty"`
 	Foreseen int    `json:"foreseen,omitempty"`
 	Unjudged int    `json:"unjudged,omitempty"`
@@ -196,7 +196,7 @@ type HostResult struct {
 	// Foreseen counts the tasks that would change the host, and Unjudged those that a check cannot judge.
 	Foreseen int `json:"foreseen,omitempty"`
 	Unjudged int `json:"unjudged,omitempty"`
-	// Judged counts the tasks that compared the host with what they want. It is known at the end only.
+	// Judged counts the tasks that compared the host with their aim. It is known at the end only.
 	Judged int `json:"judged,omitempty"`
 	// Doubt is why the host may differ although nothing failed on it; mostly empty.
 	Doubt      string `json:"doubt,omitempty"`
@@ -275,7 +275,8 @@ func (s *Summary) addStats(e Event) {
 		h.Failed, h.Unreachable = st.Failures, st.Unreachable
 
 		// The events may have been cut, and the counts at the end are whole.
-		h.Judged, h.Foreseen, h.Unjudged, h.Executed, h.Doubt = st.Judged, st.Foreseen, st.Unjudged, st.Executed, st.Doubt
+		h.Foreseen, h.Unjudged, h.Executed = st.Foreseen, st.Unjudged, st.Executed
+		h.Judged, h.Doubt = st.Judged, st.Doubt
 		h.Begun = h.Begun || st != Stats{}
 		h.Final = true
 

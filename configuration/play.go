@@ -131,7 +131,7 @@ type Executed struct {
 	Path string // FILE:LINE, in the folder of playbooks or in that of the bundled roles
 	// Reads: the task declares that it changes nothing (changed_when: false).
 	Reads bool
-	// Dynamic: in place of a task, something that only Ansible can resolve, such as an include whose name is a template,
-	// or that need not respect check mode, such as an action plugin of the folder.
+	// Dynamic: in place of a task, something that only Ansible can resolve, such as an include whose name is a
+	// template, or that need not respect check mode, such as an action plugin of the folder.
 	Dynamic bool
 }

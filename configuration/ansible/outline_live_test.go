@@ -107,16 +107,18 @@ var outlineFiles = map[string]string{
 	"roles/imported/tasks/main.yml":  "- {name: Run in an imported role, command: 'true'}\n",
 	"roles/imported/meta/main.yml":   "dependencies: [needed]\n",
 	"roles/needed/tasks/main.yml":    "- {name: Run needed, command: 'true'}\n",
-	"roles/listed/tasks/main.yml":    "- {name: Run listed, command: 'true', notify: Run listed handler, changed_when: true}\n",
+	"roles/listed/tasks/main.yml": "- {name: Run listed, command: 'true', changed_when: true, " +
+		"notify: Run listed handler}\n",
 	"roles/listed/handlers/main.yml": "- {name: Run listed handler, command: 'true'}\n",
 	"roles/plain/tasks/main.yml":     "- {name: checked role, command: 'true'}\n",
 	"roles/dynamic/tasks/main.yml":   "- {name: Run dynamic role, command: 'true', check_mode: false}\n",
 	"action_plugins/own.py":          "",
-	"collections/ansible_collections/site/tools/roles/role/tasks/main.yml": "- {name: Run collected, command: 'true', check_mode: false}\n",
+	"collections/ansible_collections/site/tools/roles/role/tasks/main.yml": "" +
+		"- {name: Run collected, command: 'true', check_mode: false}\n",
 }
 
 // TestLiveOutline: the outline of playbooks names the tasks that the real Ansible executes
-// in spite of check mode, and what it cannot know.
+// in spite of check mode, and its own limits.
 func TestLiveOutline(t *testing.T) {
 	t.Parallel()
 	needAnsible(t)
@@ -162,7 +164,7 @@ func TestLiveOutline(t *testing.T) {
 		}
 	}
 
-	// What only Ansible can resolve.
+	// Only Ansible can resolve these.
 	for _, name := range []string{"Run dynamic", "Run dynamic role", "maybe"} {
 		if executed[name] == "" {
 			t.Errorf("%s was not executed", name)
@@ -189,5 +191,4 @@ func TestLiveOutline(t *testing.T) {
 	if !slices.Equal(dynamic, want) {
 		t.Errorf("what cannot be known is %q", dynamic)
 	}
-
 }

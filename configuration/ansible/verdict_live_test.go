@@ -28,7 +28,7 @@ const cutPlays = `
       loop: "{{ range(0, 40) | list }}"
 `
 
-// TestLiveCut: the result of a check counts what it found, although the events of that
+// TestLiveCut: the result of a check counts its findings, although the events of these
 // are left out.
 func TestLiveCut(t *testing.T) {
 	t.Parallel()

@@ -162,8 +162,7 @@ func (o *outliner) task(at place, n *yaml.Node, runs mode) {
 	args := arguments(value)
 	maps.Copy(args, fields(task["args"]))
 
-	// The tasks of an include have what it applies to them and what its block has, not
-	// what it has itself.
+	// The tasks of an include inherit from its apply and from its block, not from itself.
 	if strings.HasPrefix(action, "include") {
 		runs = modeOf(fields(args["apply"]), inherited)
 	}
@@ -234,7 +233,7 @@ func (o *outliner) add(found configuration.Executed) {
 	}
 }
 
-// dynamic adds what only Ansible can resolve.
+// dynamic adds a part that only Ansible can resolve.
 func (o *outliner) dynamic(at place, n *yaml.Node, what string) {
 	o.add(configuration.Executed{Name: what, Path: position(at, n), Dynamic: true})
 }

@@ -116,9 +116,9 @@ func TestOutline(t *testing.T) {
 	}
 }
 
-// TestOutlineNamesWhatIsUnknown: what only Ansible can resolve is named, and never taken
+// TestOutlineNamesTheUnknown: a part that only Ansible can resolve is named, and never taken
 // for tasks that respect check mode.
-func TestOutlineNamesWhatIsUnknown(t *testing.T) {
+func TestOutlineNamesTheUnknown(t *testing.T) {
 	t.Parallel()
 
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }

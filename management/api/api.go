@@ -365,7 +365,7 @@ type HostResult struct {
 	Foreseen int `json:"foreseen,omitempty"`
 	Unjudged int `json:"unjudged,omitempty"`
 	Executed int `json:"executed,omitempty"`
-	// Judged counts the tasks that compared the host with what they want. Doubt is why the
+	// Judged counts the tasks that compared the host with their aim. Doubt is why the
 	// host may differ although nothing failed on it, such as a failure that the playbook
 	// ignores.
 	Judged int    `json:"judged,omitempty"`

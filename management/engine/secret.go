@@ -102,7 +102,7 @@ func (e *Engine) askSource(ctx context.Context, name string) (string, error) {
 }
 
 // formerSecrets returns the texts of the secrets with which the hosts of a run were
-// configured: a difference shows what a file has now. Those of a job that is no longer
+// configured: a difference shows the present content of a file. Those of a job that is no longer
 // kept are unknown.
 func (e *Engine) formerSecrets(
 	ctx context.Context, j job.Job, run job.Run, secrets configuration.Secrets,

@@ -58,8 +58,8 @@ func (d *Difference) Add(r Run, e configuration.Event) {
 	failed := e.Event == configuration.EventUnreachable || e.Event == configuration.EventFailed && e.Item == ""
 	res := r.Results[d.Node]
 
-	// The playbook may live with the failure. Then it counts unless the task gave the playbook what it gets without
-	// a check, too.
+	// The playbook may live with the failure. Then it counts unless the task is executed in spite of the check, and
+	// so fails in any run.
 	tolerated := e.Ignored || res.Failed == 0 && !res.Unreachable
 	counts := e.Event == configuration.EventUnreachable || !e.Unjudged && !(tolerated && e.Executed)
 

@@ -121,7 +121,7 @@ type HostResult struct {
 	Executed    int    // tasks that a check executed, with a change or a failure
 	Foreseen    int    // tasks that would change the host, found by a check
 	Unjudged    int    // tasks that a check cannot judge
-	Judged      int    // tasks that compared the host with what they want
+	Judged      int    // tasks that compared the host with their aim
 	Doubt       string // why the host may differ although nothing failed on it
 	Task        string // the task that failed
 	Message     string

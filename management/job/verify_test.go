@@ -95,7 +95,9 @@ func TestPlanVerify(t *testing.T) {
 			Errored failed
 			reason: 1 of 2 nodes unknown: a (strict; 1 task not judged by check mode)
 			b: Allocated service-worker 3`},
-		"a node that no task judged is not clean": {verify(func(j *Job) { j.PlaybookDigest, j.WithoutVerify = "x", []string{"x"} }), `
+		"a node that no task judged is not clean": {verify(func(j *Job) {
+			j.PlaybookDigest, j.WithoutVerify = "x", []string{"x"}
+		}), `
 			drift site.yml a:service-worker b:service-worker
 			> done a=skipped
 			Errored failed

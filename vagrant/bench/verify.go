@@ -41,7 +41,7 @@ const (
 `
 )
 
-// verify compares verifications with what they run, by plain ansible-playbook.
+// verify compares verifications with plain runs of the same playbooks.
 func verify(ctx context.Context, b *bench) error {
 	return inLab(ctx, func(key string) error {
 		return b.verifyOn(ctx, "ssh: {user: root, key_file: "+key+"}\n", labHosts, labTool, "run")

@@ -113,7 +113,8 @@ func TestVerifyChecks(t *testing.T) {
 	// Each pair is one verification: of the master, and of the worker.
 	for _, c := range []struct{ master, worker defect }{
 		{
-			defect{"sed -i s/" + master + "/other/ /etc/clusterm/node.json", "/etc/clusterm/node.json is missing, or is not as",
+			defect{"sed -i s/" + master + "/other/ /etc/clusterm/node.json",
+				"/etc/clusterm/node.json is missing, or is not as",
 				"sed -i s/other/" + master + "/ /etc/clusterm/node.json"},
 			defect{"mv /etc/update-motd.d/80-clusterm /root/", "/etc/update-motd.d/80-clusterm is missing",
 				"mv /root/80-clusterm /etc/update-motd.d/"},
@@ -123,12 +124,15 @@ func TestVerifyChecks(t *testing.T) {
 			defect{"sysctl -q -w net.ipv4.tcp_keepalive_time=601", "net.ipv4.tcp_keepalive_time is 601",
 				"sysctl -q -w net.ipv4.tcp_keepalive_time=600"},
 		}, {
-			defect{"systemctl disable -q clusterm-agent", "clusterm-agent.service does not run, or will not after a reboot",
+			defect{"systemctl disable -q clusterm-agent",
+				"clusterm-agent.service does not run, or will not after a reboot",
 				"systemctl enable -q clusterm-agent"},
-			defect{"echo '# x' >>/etc/sysctl.d/60-clusterm.conf", "/etc/sysctl.d/60-clusterm.conf is missing, or is not as",
+			defect{"echo '# x' >>/etc/sysctl.d/60-clusterm.conf",
+				"/etc/sysctl.d/60-clusterm.conf is missing, or is not as",
 				"sed -i '$d' /etc/sysctl.d/60-clusterm.conf"},
 		}, {
-			defect{"systemctl disable -q " + member, member + ".service is not enabled", "systemctl enable -q " + member},
+			defect{"systemctl disable -q " + member,
+				member + ".service is not enabled", "systemctl enable -q " + member},
 			defect{"systemctl stop " + gateway, gateway + ".service is inactive", "systemctl start " + gateway},
 		}, {
 			defect{"sed -i s/ETCD_HEARTBEAT_INTERVAL=100/ETCD_HEARTBEAT_INTERVAL=101/ /etc/clusterm/etcd.env",
@@ -141,12 +145,15 @@ func TestVerifyChecks(t *testing.T) {
 		}, {
 			defect{"systemd-run -q --unit=" + gateway + " sleep 1000", gateway + ".service is active, but a " + master,
 				"systemctl stop " + gateway},
-			defect{"echo '# x' >>/etc/systemd/system/" + gateway + ".service", gateway + ".service is not enabled, or systemd has not loaded",
+			defect{"echo '# x' >>/etc/systemd/system/" + gateway + ".service",
+				gateway + ".service is not enabled, or systemd has not loaded",
 				"sed -i '$d' /etc/systemd/system/" + gateway + ".service; systemctl daemon-reload"},
 		}, {
-			defect{"iptables -A INPUT -p tcp --dport 2380 -j REJECT", "does not accept connections on " + addr("host2") + ", port 2380",
+			defect{"iptables -A INPUT -p tcp --dport 2380 -j REJECT",
+				"does not accept connections on " + addr("host2") + ", port 2380",
 				"iptables -D INPUT -p tcp --dport 2380 -j REJECT"},
-			defect{"iptables -A OUTPUT -p tcp -d " + addr("host2") + " --dport 2379 -j REJECT", "the etcd cluster does not answer through it",
+			defect{"iptables -A OUTPUT -p tcp -d " + addr("host2") + " --dport 2379 -j REJECT",
+				"the etcd cluster does not answer through it",
 				"iptables -D OUTPUT -p tcp -d " + addr("host2") + " --dport 2379 -j REJECT"},
 		},
 	} {
@@ -234,9 +241,9 @@ func (w *world) installStub(host string) {
 	w.sh(host, "chmod -R a+rX /root/stub && dpkg-deb --build --root-owner-group /root/stub /root/stub.deb")
 }
 
-// TestVerifyDrift: what differs on a host with playbooks of its own is reported as drift
-// with its difference, without a secret, and mended by an apply; a task that runs in spite of check mode is named before
-// the run.
+// TestVerifyDrift: a difference on a host with playbooks of its own is reported as drift
+// with its difference, without a secret, and mended by an apply; a task that runs in spite
+// of check mode is named before the run.
 func TestVerifyDrift(t *testing.T) {
 	w := newWorld(t, setup{hosts: 2, config: "playbooks: " + testPlaybooks})
 	w.installStub("host2")
@@ -323,7 +330,10 @@ func TestVerifyKilled(t *testing.T) {
 		{"the store and the manager", []string{killEtcd + "; " + killDaemon}, inventory.Clean},
 		{"the runner", []string{killRunner}, inventory.Clean},
 		{"the runner twice", []string{killRunner, killRunner}, inventory.Unverified},
-		{"the runner and the manager, then the runner", []string{killRunner + "; " + killDaemon, killRunner}, inventory.Unverified},
+		{
+			"the runner and the manager, then the runner",
+			[]string{killRunner + "; " + killDaemon, killRunner}, inventory.Unverified,
+		},
 	} {
 		w.sh("host2", "rm -f /run/held /run/go; touch /run/hold")
 

@@ -25,7 +25,7 @@ DOCUMENTATION = """
       - In check mode, it has C(foreseen) if the task would change the host, with the C(diff) as far as the module
         reports one, and C(unjudged) if check mode kept the task from being judged. The texts of a host have a limit.
       - The last event has what the run says about each host, so that it does not depend on the events before. C(judged)
-        counts the tasks that compared the host with what they want; C(doubt) is why the host may differ all the same.
+        counts the tasks that compared the host with their aim; C(doubt) is why the host may differ all the same.
       - An error of the file ends the events, but never the run.
       - In a run with the limit C(job_targets), a play whose own C(hosts) names C(job_helpers) acts on that group as
         well. Every other play stays within the limit. The run ends if that cannot be ensured.

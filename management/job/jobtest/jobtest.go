@@ -164,7 +164,9 @@ func Record(j *job.Job, s job.Step, exit string) {
 			"unjudged": {Begun: true, Done: true, Judged: 5, Unjudged: 1},
 			"executed": {Begun: true, Done: true, Judged: 5, Changed: 1, Executed: 1},
 			"skipped":  {Begun: true, Done: true, Unjudged: 3},
-			"doubtful": {Begun: true, Done: true, Judged: 5, Doubt: `task "Start" failed, which the playbook ignores: x`},
+			"doubtful": {
+				Begun: true, Done: true, Judged: 5, Doubt: `task "Start" failed, which the playbook ignores: x`,
+			},
 			"differs-failed": {
 				Begun: true, Foreseen: 1, Failed: 1, Task: "Install", Message: "no such package",
 			},
