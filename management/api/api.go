@@ -261,6 +261,15 @@ type JobRequest struct {
 	// must show one of them.
 	HostKeys map[string][]string `json:"host_keys,omitempty"`
 	Reason   string              `json:"reason,omitempty"`
+	// Expect makes the request conditional: if a node is not as expected, or will not be
+	// after the jobs ahead, the request fails with KindPrecondition.
+	Expect map[string]Expected `json:"expect,omitempty"`
+}
+
+// Expected is what a request for a job expects of a node.
+type Expected struct {
+	Status inventory.Status `json:"status"`
+	Group  string           `json:"group,omitempty"` // empty: no group
 }
 
 // Job is one job on the wire.

@@ -237,6 +237,7 @@ var types = map[string]any{
 	"Reported":          api.Reported{},
 	"Refusal":           api.Refusal{},
 	"JobRequest":        api.JobRequest{},
+	"Expected":          api.Expected{},
 	"Job":               api.Job{},
 	"JobList":           api.List[api.Job]{},
 	"Run":               api.Run{},

@@ -85,6 +85,10 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 
 	// The job runs after those ahead, so the default group depends on their success.
 	nodes := s.project(0)
+	if err := s.checkExpected(nodes, r); err != nil {
+		return Job{}, err
+	}
+
 	if v.defaultGroup && j.Group == "" {
 		j.Group = s.DefaultGroup(groups)
 		j.Note = fmt.Sprintf("no group was named: %s is taken", j.Group)

@@ -355,6 +355,8 @@ type Request struct {
 	// at the first contact, and that one counts.
 	HostKeys map[string][]string
 	Reason   string // the operator's
+	// Expect holds what the request expects of its nodes, by name. Empty: anything.
+	Expect map[string]Expected
 }
 
 // Stream is one of the two logs of a job.

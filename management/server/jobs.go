@@ -155,6 +155,7 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 		TakeOver:    body.TakeOver,
 		HostKeys:    body.HostKeys,
 		Reason:      body.Reason,
+		Expect:      expectedFrom(body.Expect),
 		Ansible: configuration.AnsibleOptions{
 			Check: body.Check, Diff: body.Diff, Tags: body.Tags, SkipTags: body.SkipTags, Verbosity: body.Verbosity,
 		},
@@ -166,6 +167,16 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 	showReplayed(w, r, c)
 
 	return s.writeAccepted(w, r, j)
+}
+
+// expectedFrom returns what a request expects of its nodes.
+func expectedFrom(expect map[string]api.Expected) map[string]job.Expected {
+	out := make(map[string]job.Expected, len(expect))
+	for name, e := range expect {
+		out[name] = job.Expected(e)
+	}
+
+	return out
 }
 
 // writeAccepted answers with an accepted job.
