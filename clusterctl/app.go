@@ -112,6 +112,7 @@ func (a *app) root() *cli.Command {
 			a.vars(),
 			a.global(),
 			a.config(),
+			a.fleet(),
 			a.login(),
 			a.logout(),
 			a.context(),

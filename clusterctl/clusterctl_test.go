@@ -38,6 +38,8 @@ func TestImports(t *testing.T) {
 		"clusterctl/hosts",
 		"clusterctl/bundle",
 		"clusterctl/contexts",
+		"clusterctl/fleet",
+		"management/selector", // pure: which node is in which group of a fleet file
 		"inventory/localfile", // the file with the contexts: replaced as a whole
 		"inventory/yamlfile",  // read strictly
 		"management/client",
@@ -105,6 +107,10 @@ func TestExamples(t *testing.T) {
 		}
 	}
 
+	if err := os.WriteFile(filepath.Join(dir, "fleet.yaml"), []byte("fleet: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
 	t.Setenv("CLUSTERM_URL", "unix://"+filepath.Join(dir, "missing"))
 	t.Setenv("XDG_CONFIG_HOME", dir)
 
@@ -144,7 +150,7 @@ func TestExamples(t *testing.T) {
 	for _, e := range examples {
 		want := exit.Unreachable
 		if strings.Contains(e, "--client") || strings.Contains(e, " completion ") || strings.Contains(e, " --script") ||
-			strings.HasPrefix(e, "clusterctl logout") || strings.HasPrefix(e, "clusterctl context ") {
+			strings.HasPrefix(e, "clusterctl fleet schema") || strings.HasPrefix(e, "clusterctl logout") || strings.HasPrefix(e, "clusterctl context ") {
 			want = exit.Done
 		}
 

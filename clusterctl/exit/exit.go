@@ -23,6 +23,7 @@ const (
 	NotFound    = 4
 	Refused     = 5
 	Unreachable = 6
+	Differs     = 7
 	Interrupted = 130
 )
 
@@ -38,6 +39,7 @@ var Codes = []struct {
 	{NotFound, "a named object does not exist, or no node matches the selector"},
 	{Refused, "refused by a rule, a status, a state or a missing permission; nothing was changed"},
 	{Unreachable, "the manager or its store is unreachable"},
+	{Differs, "fleet diff: the manager differs from the file"},
 	{Interrupted, "interrupted by Ctrl-C; a job that was being followed continues"},
 }
 

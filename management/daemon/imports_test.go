@@ -217,6 +217,7 @@ var mayImport = map[string][]string{
 		"clusterctl/bundle",
 		"clusterctl/contexts",
 		"clusterctl/exit",
+		"clusterctl/fleet",
 		"clusterctl/follow",
 		"clusterctl/hosts",
 		"clusterctl/print",
@@ -231,6 +232,15 @@ var mayImport = map[string][]string{
 	"clusterctl/follow":   {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},
 	"clusterctl/bundle":   {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},
 	"clusterctl/hosts":    {"inventory", "inventory/localfile", "management/api"},
+	"clusterctl/fleet": {
+		"clusterctl/exit",
+		"clusterctl/print",
+		"inventory",
+		"configuration",
+		"management/api",
+		"management/client",
+		"management/selector",
+	},
 	"cmd/clusterctl":      {"clusterctl", "management/api"},
 	"cmd/clusterm": {
 		"clusterctl/print", // text for people fits the terminal
@@ -295,6 +305,7 @@ var homes = []struct {
 	{
 		"github.com/cenkalti/backoff",
 		[]string{
+			"clusterctl/fleet",
 			"clusterctl/follow",
 			"inventory/etcd",
 			"management/client",

@@ -254,6 +254,16 @@ var remedies = func() map[string]string {
 	}
 }()
 
+// Keys returns the fields and labels that the selector compares, in its order.
+func (s Selector) Keys() []string {
+	keys := make([]string, len(s.all))
+	for i, r := range s.all {
+		keys[i] = r.key
+	}
+
+	return keys
+}
+
 // Judges reports whether the selection depends on whether a node is outdated, which its
 // record does not show.
 func (s Selector) Judges() bool {

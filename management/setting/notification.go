@@ -165,6 +165,10 @@ func (n Notification) Matcher(groups inventory.Groups) (func(*inventory.Node) bo
 		return nil, err
 	}
 
+	if s.Judges() {
+		return nil, errors.New("outdated is not in the record of a node; leave it out")
+	}
+
 	return s.Matches, nil
 }
 

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// Stdin is the name of the file that stands for stdin.
+const Stdin = "-"
+
+// maxSecret bounds the value of a secret, in bytes.
+const maxSecret = 64 << 10
+
+// Sources reads the files at a path: one file, or the files *.yaml, *.yml and *.json of
+// a folder in the order of their names. stdin is read for the path Stdin. Together
+// they have at most MaxBytes. Errors are of KindInvalid.
+func Sources(path string, stdin func() ([]byte, error)) ([]Source, error) {
+	if path == Stdin {
+		data, err := stdin()
+		return []Source{{"stdin", data}}, err
+	}
+
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+
+	if !info.IsDir() {
+		data, err := readBounded(path, MaxBytes)
+		return []Source{{path, data}}, err
+	}
+
+	// In the order of the names.
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+
+	var (
+		sources []Source
+		left    = MaxBytes
+	)
+
+	for _, e := range entries {
+		isFleet := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name()))
+		if !isFleet || strings.HasPrefix(e.Name(), ".") || e.IsDir() {
+			continue
+		}
+
+		name := filepath.Join(path, e.Name())
+
+		data, err := readBounded(name, left)
+		if err != nil {
+			return nil, err
+		}
+
+		left -= len(data)
+		sources = append(sources, Source{name, data})
+	}
+
+	if len(sources) == 0 {
+		return nil, inventory.Errorf(inventory.KindInvalid, "%s has no file *.yaml, *.yml or *.json", path).
+			Do("name a fleet file, or a folder with some")
+	}
+
+	return sources, nil
+}
+
+func unreadable(err error) error {
+	return inventory.Errorf(inventory.KindInvalid, "cannot read the fleet file: %w", err).
+		Do("give a file, a folder of files, or - for stdin")
+}
+
+// readBounded reads a regular file of at most limit bytes.
+func readBounded(path string, limit int) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	defer f.Close()
+
+	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err != nil {
+		return nil, unreadable(err)
+	}
+
+	if len(data) > limit {
+		return nil, inventory.Errorf(inventory.KindInvalid, "%s: more than %d bytes", path, limit).
+			Do("split the fleet, or give the right file")
+	}
+
+	return data, nil
+}
+
+// SecretValue reads a secret from its source. A relative path begins at the folder of
+// the file at the place.
+func SecretValue(s Secret, at Place) (string, error) {
+	if s.Env != "" {
+		value, set := os.LookupEnv(s.Env)
+		if !set || value == "" {
+			return "", fmt.Errorf("the environment variable %s of the secret is not set", s.Env)
+		}
+
+		return value, nil
+	}
+
+	path := s.File
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(at.File), path)
+	}
+
+	data, err := readBounded(path, maxSecret)
+	if err != nil {
+		return "", fmt.Errorf("the file of the secret: %s", strings.TrimPrefix(err.Error(), "cannot read the fleet file: "))
+	}
+
+	value := strings.TrimRight(string(data), "\r\n")
+	if value == "" {
+		return "", fmt.Errorf("the file of the secret, %s, is empty", path)
+	}
+
+	return value, nil
+}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/selector"
+)
+
+// selectMembers adds the nodes that the selectors of groups match, with the labels that
+// they have after the plan. The group of a node by name overrides them.
+func (c *comparison) selectMembers() {
+	parsed := map[string]selector.Selector{}
+
+	for _, group := range c.doc.sortedGroups() {
+		s, err := selector.Parse(c.doc.Selectors[group].Selector, func(string) error { return nil })
+		if err != nil {
+			c.problem(c.doc.Selectors[group].At, "%s", err)
+			return
+		}
+
+		parsed[group] = s
+	}
+
+	labels := c.labelsAfter()
+
+	for _, n := range c.has.Nodes {
+		if _, named := c.members[n.Name]; named {
+			continue
+		}
+
+		node := inventory.Node{Name: n.Name, Label: n.Label, Serial: n.Serial, Addr: n.Addr, Labels: labels(n)}
+
+		for _, group := range c.doc.sortedGroups() {
+			if !parsed[group].Matches(&node) {
+				continue
+			}
+
+			at := c.doc.Selectors[group].At
+
+			if other, twice := c.members[n.Name]; twice {
+				c.problem(at, "the selector matches %s, and so does that of the group %s (%s); "+
+					"name its group in the section nodes", n.Name, other.Group, other.At)
+
+				break
+			}
+
+			c.members[n.Name] = Member{group, at}
+		}
+	}
+}
+
+// labelsAfter returns a function that returns the labels of a node after the plan.
+func (c *comparison) labelsAfter() func(api.Node) map[string]string {
+	wanted := map[string]map[string]any{}
+
+	for _, w := range c.doc.Wants {
+		if w.Level == LevelNode && w.Part == PartLabels {
+			if wanted[w.Name] == nil {
+				wanted[w.Name] = map[string]any{}
+			}
+
+			wanted[w.Name][w.Key] = w.Value
+		}
+	}
+
+	_, whole := c.doc.Sections["nodes"]
+
+	return func(n api.Node) map[string]string {
+		out := map[string]string{}
+
+		for key, value := range n.Labels {
+			if _, named := wanted[n.Name][key]; named || c.Prune && whole {
+				continue
+			}
+
+			out[key] = value
+		}
+
+		for key, value := range wanted[n.Name] {
+			if text, ok := value.(string); ok {
+				out[key] = text
+			}
+		}
+
+		return out
+	}
+}
+
+// target returns the group that the node is to be in, or NoGroup. ok is false if
+// the node stays where it is.
+func (c *comparison) target(n api.Node) (group string, ok bool) {
+	if m, member := c.members[n.Name]; member {
+		return m.Group, true
+	}
+
+	_, whole := c.doc.Sections["nodes"]
+
+	return NoGroup, c.Prune && whole && !c.doc.names(n.Name) && serving(n).Status == inventory.Allocated
+}
+
+// serving returns the node as it is again after a job that leaves it in service.
+func serving(n api.Node) api.Node {
+	if row, held := inventory.TransitionOf(n.Verb); held && row.KeepsService && n.Status == row.Through {
+		n.Status = inventory.Allocated
+	}
+
+	return n
+}
+
+// verbFor returns the verb that brings the node into the group, or "" if none is needed.
+func verbFor(n api.Node, group string) inventory.Verb {
+	switch n = serving(n); {
+	case group == NoGroup && n.Status == inventory.Allocated:
+		return inventory.VerbDecommission
+	case group == NoGroup, n.Status == inventory.Allocated && n.Group == group:
+		return ""
+	case n.Status == inventory.Allocated:
+		return inventory.VerbUpdate
+	}
+
+	return inventory.VerbCommission
+}
+
+// planMoves plans the jobs, in an order in which the rules of the groups allow each.
+func (c *comparison) planMoves() {
+	var moves []Move
+
+	add := func(verb inventory.Verb, group, node string) {
+		i := slices.IndexFunc(moves, func(m Move) bool { return m.Verb == verb && m.Group == group })
+		if i < 0 {
+			i = len(moves)
+			moves = append(moves, Move{Verb: verb, Group: group})
+		}
+
+		moves[i].Nodes = append(moves[i].Nodes, node)
+	}
+
+	for _, n := range c.has.Nodes {
+		group, ok := c.target(n)
+		if !ok || c.waits(n, group) {
+			continue
+		}
+
+		verb := verbFor(n, group)
+		if verb == "" {
+			continue
+		}
+
+		if err := checkMove(n, verb); err != nil {
+			c.plan.Obstacles = append(c.plan.Obstacles, inWords(err))
+			continue
+		}
+
+		// Nodes that leave do so group by group: those that need others first.
+		key := group
+		if verb == inventory.VerbDecommission {
+			key = n.Group
+		}
+
+		add(verb, key, n.Name)
+	}
+
+	c.order(moves)
+}
+
+// checkMove returns the reason why the manager would refuse the verb for the node.
+func checkMove(n api.Node, verb inventory.Verb) error {
+	row, _ := inventory.TransitionOf(verb)
+	return n.Check(row)
+}
+
+// inWords returns an error with its remedy.
+func inWords(err error) string {
+	e, ok := errors.AsType[*inventory.Error](err)
+	if !ok || e.Remedy == "" {
+		return err.Error()
+	}
+
+	return e.Message + "; " + e.Remedy
+}
+
+// waits reports whether a job that has not ended decides about the node, and adds it to
+// the plan. A job that leaves the node in service, and where it is to be, does not.
+func (c *comparison) waits(n api.Node, group string) bool {
+	found := false
+
+	for _, j := range c.has.Jobs {
+		row, _ := inventory.TransitionOf(j.Verb)
+		if !slices.Contains(j.Nodes, n.Name) || row.KeepsService && verbFor(n, group) == "" {
+			continue
+		}
+
+		found = true
+
+		i := slices.IndexFunc(c.plan.Waits, func(w Wait) bool { return w.Job == j.ID })
+		if i < 0 {
+			i = len(c.plan.Waits)
+			c.plan.Waits = append(c.plan.Waits, Wait{Job: j.ID, Verb: j.Verb, record: j})
+		}
+
+		c.plan.Waits[i].Nodes = append(c.plan.Waits[i].Nodes, n.Name)
+	}
+
+	return found
+}
+
+// rulesAfter returns the groups with the rules that hold after the plan.
+func (c *comparison) rulesAfter() inventory.Groups {
+	needs := map[string]string{}
+	for _, g := range c.has.Config.rules() {
+		needs[g.Name] = g.Needs
+	}
+
+	for _, change := range c.plan.Changes {
+		if change.Part == PartRules && change.Key == "needs" {
+			needs[change.Name], _ = change.After.(string)
+		}
+	}
+
+	var groups inventory.Groups
+	for _, name := range c.groups {
+		groups = append(groups, inventory.Group{Name: name, Needs: needs[name]})
+	}
+
+	return groups
+}
+
+// depth returns how many groups a group needs, one after the other.
+func depth(groups inventory.Groups, name string) int {
+	for n := range len(groups) {
+		i := slices.IndexFunc(groups, func(g inventory.Group) bool { return g.Name == name })
+		if i < 0 || groups[i].Needs == "" {
+			return n
+		}
+
+		name = groups[i].Needs
+	}
+
+	return len(groups)
+}
+
+// order adds the jobs to the plan: first those that enter, the needed groups first, then
+// those that leave, the needed groups last; where the rules allow another order only,
+// that one.
+func (c *comparison) order(moves []Move) {
+	groups := c.rulesAfter()
+	rank := []inventory.Verb{inventory.VerbCommission, inventory.VerbUpdate, inventory.VerbDecommission}
+
+	slices.SortStableFunc(moves, func(a, b Move) int {
+		deeper := depth(groups, a.Group) - depth(groups, b.Group)
+		if a.Verb == inventory.VerbDecommission {
+			deeper = -deeper
+		}
+
+		return cmp.Or(slices.Index(rank, a.Verb)-slices.Index(rank, b.Verb), deeper, strings.Compare(a.Group, b.Group))
+	})
+
+	nodes := c.simulated()
+
+	for len(moves) > 0 {
+		next := slices.IndexFunc(moves, func(m Move) bool { return allowed(groups, nodes, m) == nil })
+
+		// The jobs that are to end first decide what the rules allow.
+		if next < 0 && len(c.plan.Waits) > 0 {
+			next = 0
+		}
+
+		if next < 0 {
+			for _, m := range moves {
+				err := allowed(groups, nodes, m)
+				c.plan.Obstacles = append(c.plan.Obstacles, fmt.Sprintf("%s: %s", m.Verb, inWords(err)))
+			}
+
+			return
+		}
+
+		m := moves[next]
+		moves = slices.Delete(moves, next, next+1)
+		settle(nodes, m)
+
+		if m.Verb == inventory.VerbDecommission {
+			m.Group = ""
+		}
+
+		c.plan.Jobs = append(c.plan.Jobs, m)
+	}
+}
+
+// simulated returns the nodes for the rules of the groups.
+func (c *comparison) simulated() []*inventory.Node {
+	nodes := make([]*inventory.Node, len(c.has.Nodes))
+	for i, n := range c.has.Nodes {
+		nodes[i] = &inventory.Node{Name: n.Name, Group: n.Group, Status: n.Status, State: n.State, Verb: n.Verb}
+	}
+
+	return nodes
+}
+
+// allowed returns the rule that forbids the job on the nodes, as the manager checks it.
+func allowed(groups inventory.Groups, nodes []*inventory.Node, m Move) error {
+	if m.Verb != inventory.VerbCommission {
+		if err := groups.CheckLeave(nodes, m.Nodes); err != nil {
+			return err
+		}
+	}
+
+	if m.Verb == inventory.VerbDecommission {
+		return nil
+	}
+
+	return groups.CheckJoin(nodes, m.Nodes, m.Group)
+}
+
+// settle applies the success of a job to the nodes.
+func settle(nodes []*inventory.Node, m Move) {
+	moved := map[string]bool{}
+	for _, name := range m.Nodes {
+		moved[name] = true
+	}
+
+	for _, n := range nodes {
+		if !moved[n.Name] {
+			continue
+		}
+
+		n.Status, n.Group = inventory.Allocated, m.Group
+		if m.Verb == inventory.VerbDecommission {
+			n.Status, n.Group = inventory.Decommissioned, ""
+		}
+	}
+}
+
+// groupsAfter returns the group of each node after the plan.
+func (c *comparison) groupsAfter() map[string]string {
+	after := map[string]string{}
+	for _, n := range c.has.Nodes {
+		after[n.Name] = n.Group
+	}
+
+	for _, m := range c.plan.Jobs {
+		for _, name := range m.Nodes {
+			after[name] = m.Group
+		}
+	}
+
+	return after
+}

@@ -1,0 +1,572 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// Options control a comparison.
+type Options struct {
+	// Prune removes what the sections of the file do not name.
+	Prune bool
+	// IgnoreMissing leaves out the nodes and secrets of the file that the manager does
+	// not have, instead of refusing the file.
+	IgnoreMissing bool
+	// RewriteSecrets writes secrets with a source even where the manager has one.
+	RewriteSecrets bool
+	// Value returns the value of a secret from its source.
+	Value func(Secret, Place) (string, error)
+}
+
+// The actions of a change.
+const (
+	ActionAdd    = "add"
+	ActionChange = "change"
+	ActionRemove = "remove"
+)
+
+// Change is one value that differs.
+type Change struct {
+	Cell
+	Action string `json:"action"`
+	Before any    `json:"before,omitempty"`
+	After  any    `json:"after,omitempty"`
+	// Late: it comes after the jobs, because they need the value.
+	Late bool `json:"late,omitempty"`
+
+	value any // as sent to the manager; After without its secrets
+}
+
+// Move is a job that brings nodes into a group or out of service.
+type Move struct {
+	Verb  inventory.Verb `json:"verb"`
+	Group string         `json:"group,omitempty"`
+	Nodes []string       `json:"nodes"`
+}
+
+// Wait is a job that has to end before the next steps of its nodes can be decided.
+type Wait struct {
+	Job   string         `json:"job"`
+	Verb  inventory.Verb `json:"verb"`
+	Nodes []string       `json:"nodes"`
+
+	record api.Job
+}
+
+// Plan is the difference between a file and a manager, as steps in order.
+type Plan struct {
+	Differs bool     `json:"differs"`
+	Changes []Change `json:"changes,omitempty"`
+	Jobs    []Move   `json:"jobs,omitempty"`
+	Waits   []Wait   `json:"waits,omitempty"`
+	// Obstacles are the reasons why a job would be refused now.
+	Obstacles []string `json:"obstacles,omitempty"`
+	// Skipped are the parts of the file that IgnoreMissing leaves out.
+	Skipped []string `json:"skipped,omitempty"`
+
+	nodes  map[string]api.Node // as they were compared
+	groups []string            // after the plan, in order
+}
+
+// Leaving returns the nodes that the plan takes out of service for good.
+func (p *Plan) Leaving() []string {
+	var names []string
+	for _, m := range p.Jobs {
+		if m.Verb == inventory.VerbDecommission {
+			names = append(names, m.Nodes...)
+		}
+	}
+
+	return names
+}
+
+// comparison is the state of one Compare.
+type comparison struct {
+	Options
+	doc      *Document
+	has      *Snapshot
+	cells    map[Cell]any
+	groups   []string // after the plan
+	members  map[string]Member
+	skipped  map[string]bool // nodes of the file that do not exist
+	problems []Problem
+	plan     *Plan
+}
+
+// Compare returns the plan from the manager to the document. An error lists the
+// problems of the document on this manager with their positions, and is of KindInvalid.
+func Compare(d *Document, s *Snapshot, o Options) (*Plan, error) {
+	c := &comparison{
+		Options: o, doc: d, has: s, cells: s.Cells(), members: map[string]Member{}, skipped: map[string]bool{},
+		plan: &Plan{nodes: map[string]api.Node{}},
+	}
+
+	for _, n := range s.Nodes {
+		c.plan.nodes[n.Name] = n
+	}
+
+	c.checkNames()
+	c.findMembers()
+	c.compareWants()
+	c.compareOrder()
+
+	if o.Prune {
+		c.prune()
+	}
+
+	c.planMoves()
+	c.checkRemovedGroups()
+
+	if err := asError(c.problems); err != nil {
+		return nil, err
+	}
+
+	c.plan.groups = c.groups
+	slices.SortStableFunc(c.plan.Changes, func(a, b Change) int { return compareCells(a.Cell, b.Cell) })
+	c.plan.Differs = len(c.plan.Changes)+len(c.plan.Jobs)+len(c.plan.Waits)+len(c.plan.Obstacles) > 0
+
+	return c.plan, nil
+}
+
+func (c *comparison) problem(at Place, format string, args ...any) {
+	c.problems = append(c.problems, Problem{at, fmt.Sprintf(format, args...)})
+}
+
+// checkNames finds the nodes of the file that do not exist, and decides which groups
+// there are after the plan.
+func (c *comparison) checkNames() {
+	for _, name := range c.doc.Nodes {
+		if _, exists := c.has.node(name); exists {
+			continue
+		}
+
+		c.skipped[name] = true
+
+		if c.IgnoreMissing {
+			c.plan.Skipped = append(c.plan.Skipped, "node "+name)
+			continue
+		}
+
+		// A comparison with every name takes time, and only some problems are shown.
+		hint := ""
+		if len(c.problems) < maxProblems {
+			hint = nearest(name, c.has.nodeNames())
+		}
+
+		c.problem(c.doc.Places["node "+name], "there is no node %s%s", name, hint)
+	}
+
+	c.groups = c.has.Config.names()
+	named := slices.DeleteFunc(slices.Clone(c.doc.Groups), func(name string) bool {
+		return name == inventory.GroupPrepare
+	})
+
+	if section, present := c.doc.Sections["groups"]; c.Prune && present {
+		c.groups = slices.DeleteFunc(c.groups, func(name string) bool { return !slices.Contains(named, name) })
+
+		if len(named) == 0 {
+			c.problem(section, "the section names no group, and a manager needs one; leave out the section or --prune")
+		}
+	}
+
+	for _, name := range named {
+		if !slices.Contains(c.groups, name) {
+			c.groups = append(c.groups, name)
+		}
+	}
+
+	// A file that names every group decides on their order.
+	if len(named) == len(c.groups) {
+		c.groups = named
+	}
+}
+
+// findMembers decides which node is to be in which group: by its name, else by the
+// selectors.
+func (c *comparison) findMembers() {
+	for _, name := range slices.Sorted(maps.Keys(c.doc.Members)) {
+		m := c.doc.Members[name]
+		if c.skipped[name] {
+			continue
+		}
+
+		if m.Group != NoGroup && !slices.Contains(c.groups, m.Group) {
+			c.problem(m.At, "there is no group %s%s", m.Group, nearest(m.Group, c.groups))
+		}
+
+		c.members[name] = m
+	}
+
+	c.selectMembers()
+}
+
+// compareWants compares every value of the file.
+func (c *comparison) compareWants() {
+	for _, w := range c.doc.Wants {
+		switch {
+		case w.Level == LevelNode && c.skipped[w.Name]:
+		case w.Part == PartSettings:
+			c.compareSetting(w)
+		case w.Part == PartSecrets:
+			c.compareSecret(w)
+		case w.Part == PartVars:
+			c.compareVar(w)
+		default:
+			c.compareValue(w)
+		}
+	}
+}
+
+// change adds a change.
+func (c *comparison) change(at Cell, before, after any) {
+	action := ActionChange
+
+	switch {
+	case before == nil:
+		action = ActionAdd
+	case after == nil:
+		action = ActionRemove
+	}
+
+	c.plan.Changes = append(c.plan.Changes, Change{Cell: at, Action: action, Before: before, After: after, value: after})
+}
+
+// permitted reports whether the caller can see the cell at all. If not, a value of the
+// file is a problem.
+func (c *comparison) permitted(w Want) bool {
+	hidden := w.Level == LevelManager || w.Part == PartConnection && w.Level == LevelGroup
+	if !c.has.Partial || !hidden {
+		return true
+	}
+
+	c.problem(w.At, "%s concerns the whole manager, and your scope is %s", w.Cell, c.has.Scope)
+
+	return false
+}
+
+func (c *comparison) compareValue(w Want) {
+	if !c.permitted(w) {
+		return
+	}
+
+	has, isSet := c.cells[w.Cell]
+
+	switch {
+	case isZero(w.Value):
+		if isSet {
+			c.change(w.Cell, has, nil)
+			// An empty value overrides the configuration file of the manager.
+			c.plan.Changes[len(c.plan.Changes)-1].value = w.Value
+		}
+	case !isSet || !reflect.DeepEqual(has, w.Value):
+		if c.has.Partial && w.Level == LevelGroup && (w.Part == PartGroup || w.Part == PartRules) {
+			c.problem(w.At, "%s is to be set, which concerns the whole manager, and your scope is %s", w.Cell, c.has.Scope)
+			return
+		}
+
+		c.change(w.Cell, has, w.Value)
+	}
+}
+
+func (c *comparison) compareSetting(w Want) {
+	if !c.permitted(w) {
+		return
+	}
+
+	setting, exists := c.has.Config.Settings[w.Key]
+
+	switch {
+	case w.Key == settingGroups, w.Key == settingGroupSSH:
+		c.problem(w.At, "%s is no key of settings; write it in the section groups", w.Key)
+	case isConnection(w.Key):
+		c.problem(w.At, "%s is no key of settings; write %s in the section connection", w.Key,
+			strings.TrimPrefix(w.Key, settingSSH))
+	case !exists:
+		c.problem(w.At, "there is no setting %q%s", w.Key, c.nearestSetting(w.Key))
+	case !setting.Settable:
+		c.problem(w.At, "%s belongs to the configuration file of the manager", w.Key)
+	case w.Value == nil:
+		if setting.Origin == originOverlay {
+			c.change(w.Cell, setting.Value, nil)
+		}
+	case !sameSetting(setting.Value, w.Value):
+		if path := hidesWithin(w.Key, setting.Value, w.Value); path != "" {
+			c.problem(w.At, "%s is a secret; a fleet file holds no secrets", path)
+			return
+		}
+
+		if c.missing(w, keepsHidden(w.Key, setting.Value, w.Value)) {
+			return
+		}
+
+		c.change(w.Cell, setting.Value, w.Value)
+	}
+}
+
+// nearestSetting suggests a setting: a similar one, or those below the key.
+func (c *comparison) nearestSetting(key string) string {
+	var known, below []string
+	for name, s := range c.has.Config.Settings {
+		if s.Settable {
+			known = append(known, name)
+		}
+
+		if strings.HasPrefix(name, key+".") {
+			below = append(below, name)
+		}
+	}
+
+	if len(below) > 0 {
+		return "; write its keys with dots: " + slices.Min(below)
+	}
+
+	slices.Sort(known)
+
+	return nearest(key, known)
+}
+
+// missing handles a secret that the file keeps, and that the manager does not have. It
+// reports whether there is one.
+func (c *comparison) missing(w Want, path string) bool {
+	if path == "" {
+		return false
+	}
+
+	if c.IgnoreMissing {
+		c.plan.Skipped = append(c.plan.Skipped, fmt.Sprintf("%s: %s", w.Where(), path))
+		return true
+	}
+
+	c.problem(w.At, "%s keeps a secret that is not set on this manager: %s; give its source, {file: PATH} or {env: NAME}",
+		w.Where(), path)
+
+	return true
+}
+
+func (c *comparison) compareSecret(w Want) {
+	if !c.permitted(w) {
+		return
+	}
+
+	plain := w.Cell
+	plain.Part = PartVars
+
+	has, hidden := c.cells[w.Cell]
+	was, shown := c.cells[plain]
+
+	switch source, given := w.Value.(Secret); {
+	case w.Value == nil:
+		if hidden {
+			c.change(w.Cell, has, nil)
+		} else if shown {
+			c.change(plain, was, nil)
+		}
+	case !given: // keep
+		if !hidden && !shown {
+			c.missing(w, w.Key)
+		}
+	case !hidden || c.RewriteSecrets:
+		value, err := c.Value(source, w.At)
+		if err != nil {
+			c.problem(w.At, "%s", err)
+			return
+		}
+
+		before := any(nil)
+		if hidden || shown {
+			before = configuration.Hidden
+		}
+
+		c.change(w.Cell, before, configuration.Hidden)
+		c.plan.Changes[len(c.plan.Changes)-1].value = value
+	}
+}
+
+func (c *comparison) compareVar(w Want) {
+	if !c.permitted(w) {
+		return
+	}
+
+	secret := w.Cell
+	secret.Part = PartSecrets
+
+	has, isSet := c.cells[w.Cell]
+	if hidden, isSecret := c.cells[secret]; isSecret {
+		// The text of the manager's answers keeps a secret, as in the API.
+		if w.Value != configuration.Hidden && w.Value != nil {
+			c.problem(w.At, "%s is a secret on this manager; write it under secrets", w.Key)
+		} else if w.Value == nil {
+			c.change(secret, hidden, nil)
+		}
+
+		return
+	}
+
+	if path := c.plainSecret(w); path != "" {
+		c.problem(w.At, "%s is a secret by its name (%s); write it under secrets", path, settingSecrets)
+		return
+	}
+
+	switch {
+	case w.Value == nil:
+		if isSet && has != nil {
+			c.change(w.Cell, has, nil)
+		}
+	case isSet && reflect.DeepEqual(has, w.Value):
+	default:
+		if path := hidesWithin(w.Key, has, w.Value); path != "" {
+			c.problem(w.At, "%s is a secret on this manager; keep it with the text %s", path, configuration.Hidden)
+			return
+		}
+
+		if !c.missing(w, keepsHidden(w.Key, has, w.Value)) {
+			c.change(w.Cell, has, w.Value)
+		}
+	}
+}
+
+// plainSecret returns the path of a value of the file that the manager would hide, or
+// "". It could not be compared with the next file.
+func (c *comparison) plainSecret(w Want) string {
+	var patterns configuration.Secrets
+
+	list, _ := c.has.Config.Settings[settingSecrets].Value.([]any)
+	for _, p := range list {
+		patterns = append(patterns, fmt.Sprint(p))
+	}
+
+	hidden := patterns.HideVars(configuration.Vars{w.Key: w.Value})[w.Key]
+
+	return hidesWithin(w.Key, hidden, w.Value)
+}
+
+// compareOrder compares the order of the groups that there are before and after.
+func (c *comparison) compareOrder() {
+	before := c.has.Config.names()
+	if c.has.Partial {
+		return
+	}
+
+	common := func(list, other []string) []any {
+		var out []any
+		for _, name := range list {
+			if slices.Contains(other, name) {
+				out = append(out, name)
+			}
+		}
+
+		return out
+	}
+
+	was, will := common(before, c.groups), common(c.groups, before)
+	if !reflect.DeepEqual(was, will) {
+		c.change(Cell{Level: LevelManager, Part: PartGroup}, was, will)
+	}
+}
+
+// prune adds the removal of every value that the sections of the file do not name.
+func (c *comparison) prune() {
+	named := map[Cell]bool{}
+	for _, w := range c.doc.Wants {
+		named[w.Cell] = true
+
+		// Either section names the variable.
+		if other := w.Cell; other.Part == PartVars {
+			other.Part = PartSecrets
+			named[other] = true
+		} else if other.Part == PartSecrets {
+			other.Part = PartVars
+			named[other] = true
+		}
+	}
+
+	for cell, value := range c.cells {
+		if named[cell] || !c.prunes(cell) {
+			continue
+		}
+
+		c.change(cell, value, nil)
+
+		// The jobs need the group, and the settings of a node that they clean.
+		last := &c.plan.Changes[len(c.plan.Changes)-1]
+		last.Late = c.removesGroup(cell) || cell.Level == LevelNode && !c.doc.names(cell.Name)
+	}
+}
+
+// removesGroup reports whether the cell belongs to a group that the plan removes.
+func (c *comparison) removesGroup(cell Cell) bool {
+	return cell.Level == LevelGroup && cell.Name != inventory.GroupPrepare && !slices.Contains(c.groups, cell.Name)
+}
+
+// prunes reports whether the file is complete about the section of the cell.
+func (c *comparison) prunes(cell Cell) bool {
+	section := cell.Part
+
+	switch cell.Level {
+	case LevelGroup:
+		// Variables of a group that is gone cannot be changed.
+		known := cell.Name == inventory.GroupPrepare || slices.Contains(c.has.Config.names(), cell.Name)
+		if !known || c.has.Partial && cell.Part != PartVars && cell.Part != PartSecrets {
+			return false
+		}
+
+		section = "groups"
+	case LevelNode:
+		section = "nodes"
+	default:
+		// What the configuration file of the manager sets is not the file's to remove.
+		key := cell.Key
+		if cell.Part == PartConnection {
+			key = settingSSH + key
+		}
+
+		if cell.Part == PartSettings || cell.Part == PartConnection {
+			if c.has.Config.Settings[key].Origin != originOverlay {
+				return false
+			}
+		}
+
+		if section == PartSecrets {
+			section = PartVars
+		}
+	}
+
+	_, present := c.doc.Sections[section]
+	if _, secrets := c.doc.Sections[PartSecrets]; section == PartVars && secrets {
+		present = true
+	}
+
+	return present
+}
+
+// checkRemovedGroups refuses to remove a group that a node is in afterwards.
+func (c *comparison) checkRemovedGroups() {
+	after := c.groupsAfter()
+
+	for _, name := range c.has.Config.names() {
+		if slices.Contains(c.groups, name) {
+			continue
+		}
+
+		var users []string
+		for _, n := range c.has.Nodes {
+			if after[n.Name] == name {
+				users = append(users, n.Name)
+			}
+		}
+
+		if len(users) > 0 {
+			c.problem(c.doc.Sections["groups"], "the group %s is not in the file, and is in use by %s; "+
+				"move the nodes to another group, or keep the group", name, strings.Join(inventory.ShortenAll(users, 5, inventory.MaxLabel*2), ", "))
+		}
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"encoding/json"
+	"reflect"
+)
+
+// ruleAbout describes the rules of a group.
+var ruleAbout = map[string]string{
+	"needs": "The group that has to have a commissioned node before a node joins this one, and as long as one is in it.",
+}
+
+// Schema returns the JSON schema (draft 2020-12) of a fleet file, for editors. It is
+// generated from the types of the grammar.
+func Schema() ([]byte, error) {
+	root := schemaOf(reflect.TypeFor[File]())
+	root.set("required", []string{"fleet"}, false)
+
+	schema := &Mapping{}
+	schema.set("$schema", "https://json-schema.org/draft/2020-12/schema", false)
+	schema.set("$id", "urn:clusterm:fleet:1", false)
+	schema.set("title", "Fleet file of clusterm", false)
+
+	for _, key := range root.keys {
+		schema.set(key, root.values[key], false)
+	}
+
+	out, err := json.MarshalIndent(schema, "", "  ")
+
+	return append(out, '\n'), err
+}
+
+// schemaOf returns the schema of a type.
+func schemaOf(t reflect.Type) *Mapping {
+	t = deref(t)
+	out := &Mapping{}
+
+	switch {
+	case t == reflect.TypeFor[Secret]():
+		out.set("oneOf", []any{map[string]any{"const": Keep}, structSchema(t, 1)}, false)
+	case t.Kind() == reflect.Struct:
+		return structSchema(t, 0)
+	case t.Kind() == reflect.Map:
+		out.set("type", []string{"object", "null"}, false)
+		out.set("additionalProperties", nullable(schemaOf(t.Elem())), false)
+	case t.Kind() == reflect.Interface: // any value
+	case t.Kind() == reflect.Bool:
+		out.set("type", "boolean", false)
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
+		out.set("type", "integer", false)
+	case t.Kind() == reflect.Slice:
+		out.set("type", "array", false)
+		out.set("items", schemaOf(t.Elem()), false)
+	default:
+		out.set("type", "string", false)
+	}
+
+	return out
+}
+
+// nullable allows null besides a type: it removes a value, or stands for an empty mapping.
+func nullable(m *Mapping) *Mapping {
+	switch kind := m.values["type"].(type) {
+	case string:
+		m.values["type"] = []string{kind, "null"}
+	case nil:
+		if options, ok := m.values["oneOf"].([]any); ok {
+			m.values["oneOf"] = append(options, map[string]any{"type": "null"})
+		}
+	}
+
+	return m
+}
+
+// structSchema returns the schema of a mapping with known keys, of which exactly the given
+// number is set; 0 for any.
+func structSchema(t reflect.Type, count int) *Mapping {
+	properties := &Mapping{}
+
+	for _, f := range fieldsOf(t) {
+		part := nullable(schemaOf(f.typ))
+
+		about := f.about
+		if about == "" {
+			about = ruleAbout[f.name]
+		}
+
+		if about != "" {
+			part.set("description", about, false)
+		}
+
+		if t == reflect.TypeFor[File]() && f.name == "fleet" {
+			part = &Mapping{}
+			part.set("const", Version, false)
+			part.set("description", about, false)
+		}
+
+		properties.set(f.name, part, false)
+	}
+
+	out := &Mapping{}
+	out.set("type", "object", false)
+
+	if t == reflect.TypeFor[Group]() || t == reflect.TypeFor[Node]() {
+		out.set("type", []string{"object", "null"}, false)
+	}
+
+	if count > 0 {
+		out.set("minProperties", count, false)
+		out.set("maxProperties", count, false)
+	}
+
+	out.set("properties", properties, false)
+	out.set("additionalProperties", false, false)
+
+	return out
+}

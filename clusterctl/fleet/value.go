@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"reflect"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/management/api"
+)
+
+// normal returns a value of JSON in the normal form of configuration.Vars.
+func normal(v any) (any, error) {
+	data, err := json.Marshal(map[string]any{"value": v})
+	if err != nil {
+		return nil, err
+	}
+
+	vars, err := configuration.ParseJSONVars(data)
+
+	return vars["value"], err
+}
+
+// connectionOf returns the connection with the settings in values. nil values are not set.
+func connectionOf(values map[string]any) (api.Connection, error) {
+	var c api.Connection
+
+	data, err := json.Marshal(values)
+	if err != nil {
+		return c, err
+	}
+
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+
+	return c, dec.Decode(&c)
+}
+
+// sameSetting reports whether two values of a setting mean the same: the manager writes
+// 1h as 1h0m0s, and an empty list as null.
+func sameSetting(a, b any) bool {
+	if reflect.DeepEqual(a, b) || isZero(a) && isZero(b) {
+		return true
+	}
+
+	s, isText := a.(string)
+	t, isText2 := b.(string)
+
+	if !isText || !isText2 {
+		return false
+	}
+
+	d, err := time.ParseDuration(s)
+	e, err2 := time.ParseDuration(t)
+
+	return err == nil && err2 == nil && d == e
+}
+
+// isZero reports whether a value is the same as none: nil, "", 0 or an empty list or
+// mapping.
+func isZero(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case int64:
+		return v == 0
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+
+	return false
+}
+
+// sameAsRead reports whether a value that was read twice, perhaps by different ways, is
+// the same: 1.50 and 1.5 are.
+func sameAsRead(a, b any) bool { return reflect.DeepEqual(exact(a), exact(b)) }
+
+// exact replaces the numbers in a value by one spelling.
+func exact(v any) any {
+	switch v := v.(type) {
+	case int64, float64, json.Number:
+		text := fmt.Sprint(v)
+		if f, _, err := big.ParseFloat(text, 10, 256, big.ToNearestEven); err == nil {
+			return json.Number(f.Text('g', 60))
+		}
+
+		return json.Number(text)
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, e := range v {
+			out[key] = exact(e)
+		}
+
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = exact(e)
+		}
+
+		return out
+	}
+
+	return v
+}
+
+// hidesWithin returns the path of a secret in the manager's value for which the file has a value
+// of its own, or "". The two cannot be compared.
+func hidesWithin(path string, has, want any) string {
+	if has == configuration.Hidden && want != configuration.Hidden {
+		return path
+	}
+
+	switch has := has.(type) {
+	case map[string]any:
+		wanted, _ := want.(map[string]any)
+		for key, w := range wanted {
+			if found := hidesWithin(path+"."+key, has[key], w); found != "" {
+				return found
+			}
+		}
+	case []any:
+		wanted, _ := want.([]any)
+		for i := range min(len(has), len(wanted)) {
+			if found := hidesWithin(fmt.Sprintf("%s[%d]", path, i), has[i], wanted[i]); found != "" {
+				return found
+			}
+		}
+	}
+
+	return ""
+}
+
+// keepsHidden returns the path at which a file keeps a secret that the manager does not
+// have, or "".
+func keepsHidden(path string, has, want any) string {
+	switch want := want.(type) {
+	case string:
+		if want == configuration.Hidden && has == nil {
+			return path
+		}
+	case map[string]any:
+		set, _ := has.(map[string]any)
+		for key, w := range want {
+			if found := keepsHidden(path+"."+key, set[key], w); found != "" {
+				return found
+			}
+		}
+	case []any:
+		set, _ := has.([]any)
+		for i, w := range want {
+			var h any
+			if i < len(set) {
+				h = set[i]
+			}
+
+			if found := keepsHidden(fmt.Sprintf("%s[%d]", path, i), h, w); found != "" {
+				return found
+			}
+		}
+	}
+
+	return ""
+}

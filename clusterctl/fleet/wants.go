@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/selector"
+)
+
+// document turns the merged elements into a document, and checks every name in it.
+func (r *reader) document(root *element) (*Document, error) {
+	d := &Document{
+		Members: map[string]Member{}, Selectors: map[string]Selected{}, Sections: map[string]Place{},
+		Places: map[string]Place{},
+	}
+
+	for _, section := range root.keys {
+		if section != "fleet" {
+			d.Sections[section] = root.parts[section].at
+		}
+	}
+
+	r.level(d, Cell{Level: LevelManager}, root)
+
+	if groups := root.parts["groups"]; groups != nil {
+		for _, name := range groups.keys {
+			r.group(d, name, groups.parts[name])
+		}
+	}
+
+	if nodes := root.parts["nodes"]; nodes != nil {
+		for _, name := range nodes.keys {
+			r.node(d, name, nodes.parts[name])
+		}
+	}
+
+	return d, asError(r.problems)
+}
+
+// refuse adds the problem of a value, if there is one.
+func (r *reader) refuse(at Place, err error) {
+	if err != nil {
+		r.problems = append(r.problems, Problem{at, strings.ReplaceAll(err.Error(), "\n", "; ")})
+	}
+}
+
+// level reads the parts that the manager, a group and a node have alike.
+func (r *reader) level(d *Document, base Cell, e *element) {
+	for _, part := range []string{PartSettings, PartLabels, PartConnection, PartVars, PartSecrets} {
+		section := e.parts[part]
+		if section == nil {
+			continue
+		}
+
+		for _, key := range section.keys {
+			v := section.parts[key]
+
+			c := base
+			c.Part, c.Key = part, key
+			r.refuse(v.at, checkCell(c, v))
+
+			if part == PartVars && e.parts[PartSecrets] != nil && e.parts[PartSecrets].parts[key] != nil {
+				r.refuse(v.at, fmt.Errorf("%s is in vars and in secrets", key))
+			}
+
+			want := Want{c, v.value, v.at}
+			if v.null {
+				want.Value = nil
+			}
+
+			d.Wants = append(d.Wants, want)
+		}
+	}
+}
+
+// checkCell refuses a key or a value that no manager accepts.
+func checkCell(c Cell, v *element) error {
+	switch c.Part {
+	case PartVars, PartSecrets:
+		// A name that is refused today can still be removed.
+		if v.null {
+			return nil
+		}
+
+		value := v.value
+		if c.Part == PartSecrets {
+			value = ""
+		}
+
+		return configuration.CheckVars(configuration.Vars{c.Key: value})
+	case PartLabels:
+		if v.null {
+			return nil
+		}
+
+		text, _ := v.value.(string)
+		if err := inventory.CheckLabelKey(c.Key); err != nil {
+			return err
+		}
+
+		return inventory.CheckLabelValue(text)
+	case PartConnection:
+		return checkConnection(c.Key, v.value)
+	}
+
+	return nil
+}
+
+// checkConnection refuses a setting that is not safe as an argument of ssh.
+func checkConnection(key string, value any) error {
+	if value == nil {
+		return nil
+	}
+
+	connection, err := connectionOf(map[string]any{key: value})
+	if err != nil {
+		return err
+	}
+
+	return configuration.Connection(connection).Check()
+}
+
+func (r *reader) group(d *Document, name string, e *element) {
+	r.refuse(e.at, inventory.CheckGroup(name))
+	d.Groups = append(d.Groups, name)
+	d.Places["group "+name] = e.at
+
+	base := Cell{Level: LevelGroup, Name: name}
+	d.Wants = append(d.Wants, Want{Cell{base.Level, base.Name, PartGroup, ""}, true, e.at})
+
+	for _, f := range fieldsOf(reflect.TypeFor[inventory.Group]()) {
+		if rule := e.parts[f.name]; rule != nil {
+			d.Wants = append(d.Wants, Want{Cell{base.Level, base.Name, PartRules, f.name}, rule.tree(), rule.at})
+		}
+	}
+
+	r.level(d, base, e)
+
+	if text := e.parts["selector"]; text != nil && !text.null {
+		s, _ := text.value.(string)
+		r.refuse(text.at, checkSelector(s))
+		d.Selectors[name] = Selected{s, text.at}
+	}
+}
+
+// tree returns the value of an element with its parts.
+func (e *element) tree() any {
+	if e.parts == nil || e.null {
+		return e.value
+	}
+
+	out := map[string]any{}
+	for key, part := range e.parts {
+		out[key] = part.tree()
+	}
+
+	return out
+}
+
+// stableFields are the fields of a node that no step of a plan changes.
+var stableFields = []string{"name", "label", "serial", "addr"}
+
+// checkSelector refuses a selector that is empty, or that depends on what the plan changes.
+func checkSelector(text string) error {
+	if strings.TrimSpace(text) == "" {
+		return fmt.Errorf("the selector is empty; leave it out, or write a condition such as rack=r1")
+	}
+
+	parsed, err := selector.Parse(text, func(string) error { return nil })
+	if err != nil {
+		return err
+	}
+
+	for _, key := range parsed.Keys() {
+		if slices.Contains(selector.Fields(), key) && !slices.Contains(stableFields, key) {
+			return fmt.Errorf("the selector depends on the %s of nodes, which jobs change; use labels or the fields %s",
+				key, strings.Join(stableFields, ", "))
+		}
+	}
+
+	return nil
+}
+
+func (r *reader) node(d *Document, name string, e *element) {
+	r.refuse(e.at, inventory.CheckName(name))
+	d.Nodes = append(d.Nodes, name)
+	d.Places["node "+name] = e.at
+
+	r.level(d, Cell{Level: LevelNode, Name: name}, e)
+
+	if group := e.parts["group"]; group != nil && !group.null {
+		text, _ := group.value.(string)
+		if text != NoGroup {
+			r.refuse(group.at, inventory.CheckGroup(text))
+		}
+
+		d.Members[name] = Member{text, group.at}
+	}
+}
