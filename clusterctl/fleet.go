@@ -339,12 +339,15 @@ func (c *call) stepFailed(steps []fleet.Step, err error) error {
 	}
 
 	for _, s := range steps {
-		if s.Result == fleet.StepFailed {
+		switch {
+		case s.Result == fleet.StepFailed && s.Job != "":
 			message = s.Title + ": " + message
-
-			if s.Job != "" {
-				remedy += fmt.Sprintf("to see the cause and a remedy: %s job why %s\n", c.self(), s.Job)
-			}
+			remedy += fmt.Sprintf("to see the cause and a remedy: %s job why %s\n", c.self(), s.Job)
+		case s.Result == fleet.StepFailed:
+			message = s.Title + ": " + message
+		case s.Result == fleet.StepInterrupted && s.Job != "":
+			message = fmt.Sprintf("detached; job %s continues, and the steps after it are not done", s.Job)
+			remedy += fmt.Sprintf("to cancel it: %s job cancel %s\n", c.self(), s.Job)
 		}
 	}
 
@@ -367,7 +370,7 @@ func printPlan(p *print.Printer, plan *fleet.Plan) {
 	if len(plan.Changes) > 0 {
 		rows := make([][]string, len(plan.Changes))
 		for i, c := range plan.Changes {
-			rows[i] = []string{c.Action, print.Line(c.Where()), print.Line(c.Item()), planValue(c.Before), planValue(c.After)}
+			rows[i] = []string{c.Action, print.Line(c.Where()), print.Line(c.Item()), planValue(c, c.Before), planValue(c, c.After)}
 		}
 
 		p.Rows([]string{"CHANGE", "WHERE", "WHAT", "FROM", "TO"}, rows)
@@ -391,9 +394,10 @@ func printPlan(p *print.Printer, plan *fleet.Plan) {
 	}
 }
 
-// planValue returns a value in a table; nothing for none.
-func planValue(v any) string {
-	if v == nil {
+// planValue returns a value of a change in a table; nothing for none, and for a group
+// that exists.
+func planValue(c fleet.Change, v any) string {
+	if v == nil || c.Level == fleet.LevelGroup && c.Part == fleet.PartGroup {
 		return ""
 	}
 

@@ -72,8 +72,8 @@ func Read(sources ...Source) (*Document, error) {
 		}
 	}
 
-	if err := asError(r.problems); err != nil {
-		return nil, err
+	if r.full {
+		return nil, asError(r.problems)
 	}
 
 	return r.document(merged)

@@ -42,6 +42,10 @@ func (p *Plan) Run(ctx context.Context, o RunOptions) ([]Step, error) {
 
 		if err := p.carryOut(ctx, o, s); err != nil {
 			s.Result, s.Error = StepFailed, exit.Message(err)
+			if ctx.Err() != nil {
+				s.Result = StepInterrupted
+			}
+
 			o.Each(*s)
 
 			return steps, err

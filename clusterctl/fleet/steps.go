@@ -11,9 +11,10 @@ import (
 
 // The results of a step.
 const (
-	StepDone    = "done"
-	StepFailed  = "failed"
-	StepPending = "not done"
+	StepDone        = "done"
+	StepFailed      = "failed"
+	StepInterrupted = "interrupted" // its job, if it has one, continues
+	StepPending     = "not done"
 )
 
 // Step is one request of a plan. It is carried out as a whole or not at all.

@@ -40,7 +40,11 @@ func (r *reader) document(root *element) (*Document, error) {
 		}
 	}
 
-	return d, asError(r.problems)
+	if err := asError(r.problems); err != nil {
+		return nil, err
+	}
+
+	return d, nil
 }
 
 // refuse adds the problem of a value, if there is one.
