@@ -351,8 +351,20 @@ func (c *call) stepFailed(steps []fleet.Step, err error) error {
 		}
 	}
 
-	return exit.Errorf(exit.Code(err), "%s", message).
-		Try("%sto go on from here: %s fleet apply -f %s", remedy, c.self(), api.ShellQuote(c.String("file")))
+	return exit.Errorf(exit.Code(err), "%s", message).Try("%sto go on from here: %s", remedy, c.fleetAgain())
+}
+
+// fleetAgain returns the command that applies the same file again.
+func (c *call) fleetAgain() string {
+	command := c.self() + " fleet apply -f " + api.ShellQuote(c.String("file"))
+
+	for _, flag := range []string{"prune", "ignore-missing", "secrets"} {
+		if c.Bool(flag) {
+			command += " --" + flag
+		}
+	}
+
+	return command
 }
 
 // sayOutdated names the way that changed variables reach the nodes in service.

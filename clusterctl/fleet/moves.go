@@ -212,22 +212,22 @@ func (c *comparison) waits(n api.Node, group string) bool {
 	return found
 }
 
-// rulesAfter returns the groups with the rules that hold after the plan.
-func (c *comparison) rulesAfter() inventory.Groups {
-	needs := map[string]string{}
-	for _, g := range c.has.Config.rules() {
-		needs[g.Name] = g.Needs
-	}
+// rulesDuring returns the groups with the rules that hold while the jobs run: those of
+// groups that the plan removes still do.
+func (c *comparison) rulesDuring() inventory.Groups {
+	groups := c.has.Config.rules()
 
-	for _, change := range c.plan.Changes {
-		if change.Part == PartRules && change.Key == "needs" {
-			needs[change.Name], _ = change.After.(string)
+	for _, name := range c.groups {
+		if !slices.Contains(c.has.Config.names(), name) {
+			groups = append(groups, inventory.Group{Name: name})
 		}
 	}
 
-	var groups inventory.Groups
-	for _, name := range c.groups {
-		groups = append(groups, inventory.Group{Name: name, Needs: needs[name]})
+	for _, change := range c.plan.Changes {
+		i := slices.IndexFunc(groups, func(g inventory.Group) bool { return g.Name == change.Name })
+		if i >= 0 && change.Part == PartRules && change.Key == "needs" && !change.Late {
+			groups[i].Needs, _ = change.After.(string)
+		}
 	}
 
 	return groups
@@ -251,7 +251,7 @@ func depth(groups inventory.Groups, name string) int {
 // those that leave, the needed groups last; where the rules allow another order only,
 // that one.
 func (c *comparison) order(moves []Move) {
-	groups := c.rulesAfter()
+	groups := c.rulesDuring()
 	rank := []inventory.Verb{inventory.VerbCommission, inventory.VerbUpdate, inventory.VerbDecommission}
 
 	slices.SortStableFunc(moves, func(a, b Move) int {

@@ -261,7 +261,7 @@ func (c *comparison) compareValue(w Want) {
 	has, isSet := c.cells[w.Cell]
 
 	switch {
-	case isZero(w.Value):
+	case absent(w.Cell, w.Value):
 		if isSet {
 			c.change(w.Cell, has, nil)
 			// An empty value overrides the configuration file of the manager.

@@ -157,12 +157,10 @@ func (r *request) pending(has func(Change) any) ([]Change, error) {
 
 	for _, c := range r.changes {
 		now := has(c)
-		if isZero(now) {
-			now = nil
-		}
 
 		same := func(v any) bool {
-			return sameAsRead(now, v) || isZero(now) && isZero(v) || c.Part == PartSettings && sameSetting(now, v)
+			return sameAsRead(now, v) || absent(c.Cell, now) && absent(c.Cell, v) ||
+				c.Part == PartSettings && sameSetting(now, v)
 		}
 
 		// A secret shows no value, so it is written again if in doubt.
@@ -182,7 +180,7 @@ func (r *request) pending(has func(Change) any) ([]Change, error) {
 
 // inBrief returns a value in words.
 func inBrief(v any) string {
-	if isZero(v) {
+	if v == nil {
 		return "not set"
 	}
 

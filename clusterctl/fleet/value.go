@@ -80,6 +80,16 @@ func isZero(v any) bool {
 	return false
 }
 
+// absent reports whether the value of a cell stands for none. An empty text is a value of
+// a variable and of a label, and not set anywhere else.
+func absent(c Cell, v any) bool {
+	if c.Part == PartVars || c.Part == PartSecrets || c.Part == PartLabels {
+		return v == nil
+	}
+
+	return isZero(v)
+}
+
 // sameAsRead reports whether a value that was read twice, perhaps by different ways, is
 // the same: 1.50 and 1.5 are.
 func sameAsRead(a, b any) bool { return reflect.DeepEqual(exact(a), exact(b)) }

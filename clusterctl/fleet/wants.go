@@ -136,6 +136,24 @@ func (r *reader) group(d *Document, name string, e *element) {
 	d.Places["group "+name] = e.at
 
 	base := Cell{Level: LevelGroup, Name: name}
+
+	// No node is in the group of the hosts that are being prepared.
+	if name == inventory.GroupPrepare {
+		r.level(d, base, e)
+
+		for key, part := range e.parts {
+			if !slices.Contains([]string{PartVars, PartSecrets, PartConnection}, key) {
+				r.refuse(part.at, fmt.Errorf("%s has no %s; it is the group of hosts that are being prepared", name, key))
+			}
+		}
+
+		return
+	}
+
+	if name == NoGroup {
+		r.refuse(e.at, fmt.Errorf("a group cannot have the name %s, which takes a node out of service", name))
+	}
+
 	d.Wants = append(d.Wants, Want{Cell{base.Level, base.Name, PartGroup, ""}, true, e.at})
 
 	for _, f := range fieldsOf(reflect.TypeFor[inventory.Group]()) {
