@@ -55,7 +55,7 @@ func compare(t *testing.T, data string, s *fleet.Snapshot, o fleet.Options) *fle
 
 // manager returns a snapshot of a manager with the default groups. Each node is
 // "name group status state".
-func manager(t *testing.T, nodes ...string) *fleet.Snapshot {
+func manager(t testing.TB, nodes ...string) *fleet.Snapshot {
 	t.Helper()
 
 	s := &fleet.Snapshot{

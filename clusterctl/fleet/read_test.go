@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/clusterctl/fleet"
+	"github.com/contiv/cluster/inventory"
+)
+
+// bomb returns a file whose aliases multiply to more values than memory holds.
+func bomb() string {
+	var b strings.Builder
+
+	b.WriteString("fleet: 1\nvars:\n  a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n")
+
+	for i := range 12 {
+		fmt.Fprintf(&b, "  a%d: &a%d [", i+1, i+1)
+		b.WriteString(strings.Repeat(fmt.Sprintf("*a%d, ", i), 10))
+		b.WriteString("]\n")
+	}
+
+	return b.String()
+}
+
+func TestReadRefuses(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct{ name, file, says string }{
+		{"no YAML", "fleet: 1\nvars: {a: [}\n", "f.yaml:1:1: did not find expected"},
+		{"a tab", "fleet: 1\nvars:\n\ta: 1\n", "f.yaml:3:1: found character that cannot start any token"},
+		{"not UTF-8", "fleet: 1\nvars: {a: \xff}\n", "f.yaml:1:1: the file is not UTF-8 text"},
+		{"a raw control character", "fleet: 1\nvars: {a: \x01}\n", "control characters are not allowed"},
+		{"empty", "", "f.yaml:1:1: the file is empty; begin it with fleet: 1"},
+		{"only a comment", "# nothing\n", "f.yaml:1:1: the file is empty"},
+		{"no mapping", "- fleet\n", "f.yaml:1:1: a mapping belongs here, not a list"},
+		{"no version", "nodes: {}\n", "f.yaml:1:1: the key fleet is missing"},
+		{"another version", "fleet: 2\n", "f.yaml:1:1: the version of the format is 1"},
+		{"two documents", "fleet: 1\n---\nfleet: 1\n", "the file has more than one document"},
+		{"an unknown key", "fleet: 1\nnodes:\n  a-1:\n    lables: {}\n", "f.yaml:4:5: unknown key \"lables\"; did you mean labels?"},
+		{"an unknown key of a connection", "fleet: 1\nconnection: {usr: a}\n", "f.yaml:2:14: unknown key \"usr\"; did you mean user?"},
+		{"two entries for one node", "fleet: 1\nnodes:\n  a-1: {}\n  b-1: {}\n  a-1: {group: x}\n",
+			"f.yaml:5:3: \"a-1\" is given twice; first at line 3"},
+		{"a key that is no text", "fleet: 1\nvars: {1: a}\n", "f.yaml:2:8: the key 1 is not text; put it in quotes"},
+		{"a key that is a list", "fleet: 1\nvars: {[a]: b}\n", "f.yaml:2:8: a key has to be text, not a list"},
+		{"a control character in a name", "fleet: 1\ngroups: {\"a\\x1b\": {}}\n", "f.yaml:2:10: the key \"a\\x1b\" has a control character"},
+		{"a control character in a group", "fleet: 1\nnodes: {a-1: {group: \"a\\n\"}}\n", "f.yaml:2:22: \"a\\n\" has a control character"},
+		{"the name of a node", "fleet: 1\nnodes: {../etc: {}}\n", "f.yaml:2:9: \"../etc\" is not a node name"},
+		{"the name of a group", "fleet: 1\ngroups: {a b: {}}\n", "f.yaml:2:10: \"a b\" is not a group name"},
+		{"the group none", "fleet: 1\ngroups: {none: {}}\n", "f.yaml:2:10: a group cannot have the name none"},
+		{"a member of the hosts being prepared", "fleet: 1\ngroups: {cluster-node: {selector: a=b}}\n", "f.yaml:2:25: cluster-node has no selector"},
+		{"a label of another type", "fleet: 1\nnodes: {a-1: {labels: {rack: 12}}}\n",
+			"f.yaml:2:30: text belongs here, not the number 12; put it in quotes"},
+		{"a connection of another type", "fleet: 1\nconnection: {become: \"yes\"}\n",
+			"f.yaml:2:22: true or false belongs here, not the text \"yes\""},
+		{"a port out of range", "fleet: 1\nconnection: {port: 70000}\n", "f.yaml:2:14: connection: port 70000 is not between"},
+		{"a rule of another type", "fleet: 1\ngroups: {a: {needs: [b]}}\n", "f.yaml:2:21: text belongs here, not a list"},
+		{"a list of groups", "fleet: 1\ngroups: [a]\n", "f.yaml:2:9: a mapping belongs here, not a list"},
+		{"a variable that is reserved", "fleet: 1\nvars: {ansible_host: a}\n", "f.yaml:2:8: variable \"ansible_host\""},
+		{"a variable that is no value", "fleet: 1\nvars: {a: .nan}\n", "f.yaml:2:11: .nan is not a finite number"},
+		{"a tag", "fleet: 1\nvars: {a: !!binary aGk=}\n", "f.yaml:2:11: the tag !!binary is not supported"},
+		{"a secret in the file", "fleet: 1\nsecrets: {a: s3cr3t}\n", "f.yaml:2:14: a secret is keep, or the source of its value"},
+		{"a secret with two sources", "fleet: 1\nsecrets: {a: {file: x, env: y}}\n", "f.yaml:2:14: a secret has one source"},
+		{"a variable and a secret", "fleet: 1\nvars: {a: 1}\nsecrets: {a: keep}\n", "f.yaml:2:8: a is in vars and in secrets"},
+		{"a selector that is none", "fleet: 1\ngroups: {a: {selector: 'a in'}}\n", "f.yaml:2:14: the selector \"a in\" is malformed"},
+		{"an empty selector", "fleet: 1\ngroups: {a: {selector: ' '}}\n", "f.yaml:2:14: the selector is empty"},
+		{"a selector of what changes", "fleet: 1\ngroups: {a: {selector: group=b}}\n", "f.yaml:2:14: the selector depends on the group of nodes"},
+		{"a merge key", "fleet: 1\nnodes:\n  a-1: &a {}\n  b-1: {<<: *a}\n", "f.yaml:4:9: merge keys (<<) are not supported"},
+		{"an unknown alias", "fleet: 1\nvars: {a: *b}\n", "unknown anchor 'b' referenced"},
+		{"aliases that multiply", bomb(), "(aliases multiply them)"},
+		{"an alias in itself", "fleet: 1\nvars: {a: &a [*a]}\n", "nested more than"},
+		{"a mapping in itself", "fleet: 1\nnodes: &a\n  b-1: *a\n", "f.yaml:3:3: unknown key \"b-1\""},
+		{"too deep", "fleet: 1\nvars: {a: " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "}\n", "nested more than"},
+		{"too long", "fleet: 1\n# " + strings.Repeat("x", fleet.MaxBytes), "f.yaml:1:1: more than 16 MiB"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			d, err := fleet.Read(fleet.Source{Name: "f.yaml", Data: []byte(tt.file)})
+			if d != nil || inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%v: %q (%s), want %q", d, err, inventory.KindOf(err), tt.says)
+			}
+		})
+	}
+}
+
+// TestReadMany checks that an error lists a bounded number of problems, by position.
+func TestReadMany(t *testing.T) {
+	t.Parallel()
+
+	var b strings.Builder
+
+	b.WriteString("fleet: 1\nnodes:\n")
+
+	for i := range 30 {
+		fmt.Fprintf(&b, "  n-%d: {x: 1}\n", i)
+	}
+
+	_, err := fleet.Read(fleet.Source{Name: "f", Data: []byte(b.String())})
+	if lines := strings.Split(err.Error(), "\n"); len(lines) < 21 || !strings.HasPrefix(lines[0], "f:3:9: ") ||
+		!strings.HasPrefix(lines[20], "and 10 more") {
+		t.Error(err)
+	}
+}
+
+// TestReadMerges checks that each value may be in one file only, and that the position of
+// the other one is named.
+func TestReadMerges(t *testing.T) {
+	t.Parallel()
+
+	a := fleet.Source{Name: "a.yaml", Data: []byte("fleet: 1\nvars: {x: 1}\nnodes: {a-1: {labels: {r: a}}}\ngroups: {g: {}}\n")}
+	b := fleet.Source{Name: "b.yaml", Data: []byte("fleet: 1\nvars: {y: 2}\nnodes: {b-1: {}}\ngroups: {h: {}}\n")}
+
+	d, err := fleet.Read(a, b)
+	if err != nil || len(d.Nodes) != 2 || len(d.Groups) != 2 || len(d.Wants) != 5 {
+		t.Fatalf("%+v: %v", d, err)
+	}
+
+	b.Data = append(b.Data, "secrets: {x: keep}\n"...)
+	c := fleet.Source{Name: "c.yaml", Data: []byte("fleet: 1\nnodes:\n  a-1: {labels: {s: b}}\nvars: {x: 1}\n")}
+
+	_, err = fleet.Read(a, b, c)
+	for _, text := range []string{
+		`a.yaml:2:8: x is in vars and in secrets`,
+		`c.yaml:3:3: the node "a-1" is given twice; first at a.yaml:3:9`,
+		`c.yaml:4:8: the variable "x" is given twice; first at a.yaml:2:8`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v lacks %q", err, text)
+		}
+	}
+}
+
+func TestSources(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+
+	for name, data := range map[string]string{"b.yml": "b", "a.yaml": "a", "c.json": "c", "d.txt": "d", ".e.yaml": "e"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	sources, err := fleet.Sources(dir, nil)
+	if err != nil || len(sources) != 3 || filepath.Base(sources[0].Name) != "a.yaml" || string(sources[2].Data) != "c" {
+		t.Errorf("%v: %v", sources, err)
+	}
+
+	for _, path := range []string{filepath.Join(dir, "none"), t.TempDir()} {
+		if _, err := fleet.Sources(path, nil); inventory.KindOf(err) != inventory.KindInvalid {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+
+	value, err := fleet.SecretValue(fleet.Secret{File: "b.yml"}, fleet.Place{File: filepath.Join(dir, "a.yaml")})
+	if err != nil || value != "b" {
+		t.Errorf("%q: %v", value, err)
+	}
+
+	for _, s := range []fleet.Secret{{File: "none"}, {Env: "CLUSTERCTL_NO_SUCH_VARIABLE"}} {
+		if _, err := fleet.SecretValue(s, fleet.Place{File: filepath.Join(dir, "a.yaml")}); err == nil {
+			t.Errorf("%v: no error", s)
+		}
+	}
+}
+
+// FuzzRead checks that no text makes the reader panic, or take long.
+func FuzzRead(f *testing.F) {
+	f.Add("fleet: 1\nnodes: {a-1: {group: x, labels: {r: a}, vars: {a: [1, {b: null}]}, secrets: {s: {file: x}}}}\n")
+	f.Add("fleet: 1\nvars: &a {a: &b [*b, *a]}\ngroups: *a\n")
+	f.Add("fleet: 1\nnodes: &n {a: *n}\nsettings: {a.b: !!float 1}\n")
+	f.Add(bomb())
+
+	s := manager(f, "a-1 m Allocated Discovered")
+
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := fleet.Read(fleet.Source{Name: "f", Data: []byte(text)})
+		if (d == nil) == (err == nil) {
+			t.Fatalf("%v, %v", d, err)
+		}
+
+		if err != nil {
+			if inventory.KindOf(err) != inventory.KindInvalid {
+				t.Errorf("%v: %s", err, inventory.KindOf(err))
+			}
+
+			return
+		}
+
+		if _, err := fleet.Compare(d, s, fleet.Options{Prune: true, IgnoreMissing: true, Value: fleet.SecretValue}); err != nil &&
+			inventory.KindOf(err) != inventory.KindInvalid {
+			t.Error(err)
+		}
+	})
+}

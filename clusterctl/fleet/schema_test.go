@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet_test
+
+import (
+	"bytes"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/clusterctl/fleet"
+	"github.com/contiv/cluster/clusterctl/print"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/fleet.schema.json")
+
+const schemaDocument = "../../docs/fleet.schema.json"
+
+// TestSchemaDocument compares the published schema with the types of the grammar. With
+// -update it rewrites the file.
+func TestSchemaDocument(t *testing.T) {
+	t.Parallel()
+
+	want, err := fleet.Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if *update {
+		if err := os.WriteFile(schemaDocument, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if got, err := os.ReadFile(schemaDocument); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s does not match the types (%v); to rewrite it: make docs", schemaDocument, err)
+	}
+}
+
+// schema compiles the schema.
+func schema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+
+	text, err := fleet.Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("fleet.json", doc); err != nil {
+		t.Fatal(err)
+	}
+
+	s, err := c.Compile("fleet.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return s
+}
+
+// TestSchemaAccepts checks that the schema and the reader agree: about random exports,
+// and about files with one mistake each.
+func TestSchemaAccepts(t *testing.T) {
+	t.Parallel()
+	s := schema(t)
+
+	for seed := range uint64(50) {
+		data := text(t, randomSnapshot(rand.New(rand.NewPCG(seed, 2))), print.FormatJSON)
+
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := s.Validate(doc); err != nil {
+			t.Fatalf("%v\n%s", err, data)
+		}
+	}
+
+	for _, tt := range []struct {
+		file  string
+		right bool
+	}{
+		{"fleet: 1", true},
+		{"{fleet: 1, nodes: {a-1: }, groups: {g: {needs: h, selector: a=b, vars: {x: }}}}", true},
+		{"{fleet: 1, connection: {user: a, port: 22, become: true}, settings: {jobs.limit: }}", true},
+		{"{fleet: 1, nodes: {a-1: {labels: {a: b, c: }, secrets: {d: keep, e: {file: f}, g: {env: H}, i: }}}}", true},
+		{"{}", false},
+		{"fleet: 2", false},
+		{"{fleet: 1, node: {}}", false},
+		{"{fleet: 1, nodes: []}", false},
+		{"{fleet: 1, nodes: {a-1: {grup: a}}}", false},
+		{"{fleet: 1, nodes: {a-1: {group: 1}}}", false},
+		{"{fleet: 1, nodes: {a-1: {labels: {a: 1}}}}", false},
+		{"{fleet: 1, groups: {g: {neds: h}}}", false},
+		{"{fleet: 1, groups: {g: {name: h}}}", false},
+		{"{fleet: 1, groups: {g: {needs: [h]}}}", false},
+		{"{fleet: 1, connection: {port: high}}", false},
+		{"{fleet: 1, secrets: {a: abc}}", false},
+		{"{fleet: 1, secrets: {a: {file: b, env: c}}}", false},
+		{"{fleet: 1, secrets: {a: {}}}", false},
+	} {
+		var doc any
+		if err := yaml.Unmarshal([]byte(tt.file), &doc); err != nil {
+			t.Fatal(err)
+		}
+
+		valid := s.Validate(doc)
+		_, err := fleet.Read(fleet.Source{Name: "f", Data: []byte(tt.file)})
+
+		if (valid == nil) != tt.right || (err == nil) != tt.right {
+			t.Errorf("%s: schema: %v; reader: %v; want right: %v", tt.file, valid, err, tt.right)
+		}
+	}
+}
+
+// TestSchemaDescribes requires a description of every key, so that an editor shows it.
+func TestSchemaDescribes(t *testing.T) {
+	t.Parallel()
+
+	text, err := fleet.Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// The settings of a connection have the names of the settings ssh.NAME.
+	for _, key := range []string{"settings", "groups", "nodes", "needs", "selector", "labels", "secrets", "file", "env"} {
+		_, after, found := strings.Cut(string(text), `"`+key+`": {`)
+		if !found || !strings.Contains(after[:min(len(after), 1500)], `"description"`) {
+			t.Errorf("%s has no description", key)
+		}
+	}
+}
