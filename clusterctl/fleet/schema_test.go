@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/fleet"
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/configuration"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/fleet.schema.json")
@@ -139,6 +140,48 @@ func TestSchemaDescribes(t *testing.T) {
 		_, after, found := strings.Cut(string(text), `"`+key+`": {`)
 		if !found || !strings.Contains(after[:min(len(after), 1500)], `"description"`) {
 			t.Errorf("%s has no description", key)
+		}
+	}
+}
+
+// TestDocumentedFile checks the example of the guide: the schema and the reader accept
+// it, and it means what its comments say.
+func TestDocumentedFile(t *testing.T) {
+	t.Parallel()
+
+	guide, err := os.ReadFile("../../docs/operating/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, after, _ := strings.Cut(string(guide), "```yaml\n")
+	example, _, _ := strings.Cut(after, "```")
+
+	var doc any
+	if err := yaml.Unmarshal([]byte(example), &doc); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := schema(t).Validate(doc); err != nil {
+		t.Error(err)
+	}
+
+	s := manager(t, "web-1-AB12 - Unallocated Discovered", "web-2-CD34 - Unallocated Discovered",
+		"web-3-EF56 w Allocated Discovered", "web-4-GH78 m Allocated Discovered")
+	s.Vars["global"] = configuration.Vars{"registry_token": configuration.Hidden}
+
+	plan := compare(t, example, s, fleet.Options{
+		Value: func(fleet.Secret, fleet.Place) (string, error) { return "value", nil },
+	})
+
+	const want = "commission service-master web-1-AB12; commission service-worker web-2-CD34; decommission  web-3-EF56"
+	if got := jobs(plan); got != want || len(plan.Obstacles) > 0 {
+		t.Errorf("jobs %q, want %q; obstacles %v", got, want, plan.Obstacles)
+	}
+
+	for _, c := range plan.Changes {
+		if c.Part == fleet.PartSecrets && (c.Key != "db_password" || c.After != configuration.Hidden) {
+			t.Errorf("secret %s: %v", c.Key, c.After)
 		}
 	}
 }
