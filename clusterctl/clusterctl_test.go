@@ -150,7 +150,10 @@ func TestExamples(t *testing.T) {
 	for _, e := range examples {
 		want := exit.Unreachable
 		if strings.Contains(e, "--client") || strings.Contains(e, " completion ") || strings.Contains(e, " --script") ||
-			strings.HasPrefix(e, "clusterctl fleet schema") || strings.HasPrefix(e, "clusterctl logout") || strings.HasPrefix(e, "clusterctl context ") {
+			strings.HasPrefix(
+				e,
+				"clusterctl fleet schema",
+			) || strings.HasPrefix(e, "clusterctl logout") || strings.HasPrefix(e, "clusterctl context ") {
 			want = exit.Done
 		}
 

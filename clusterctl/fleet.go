@@ -30,8 +30,8 @@ func (a *app) fleet() *cli.Command {
 			a.leaf(leaf{
 				name:  "export",
 				usage: "print the fleet file of the manager",
-				about: "Secrets are not part of it: each is marked as one to keep. A caller with a scope gets the part " +
-					"within it. A node that a job holds, or that is Quarantined, has no group in the file.",
+				about: "Secrets are not part of it: each is marked as one to keep. A caller with a scope gets the " +
+					"part within it. A node that a job holds, or that is Quarantined, has no group in the file.",
 				formats:  []string{print.FormatJSON, print.FormatYAML},
 				examples: []string{"clusterctl fleet export > fleet.yaml", "clusterctl fleet export -o json"},
 				run:      fleetExport,
@@ -53,11 +53,12 @@ func (a *app) fleet() *cli.Command {
 			a.leaf(leaf{
 				name:  "apply",
 				usage: "bring the manager to the state of a fleet file",
-				about: "It shows the difference and asks. Then it changes settings, variables, labels and connections, and " +
-					"submits the jobs, one after the other: a node that enters a group is commissioned, one that changes " +
-					"it is updated, one whose group is none is decommissioned. The first failure ends it, with a list of " +
-					"the steps done and not done; a repeat goes on. What somebody else changed since the difference was " +
-					"made is refused, by name.\nWithout a terminal, or with the file from stdin, it needs --yes.",
+				about: "It shows the difference and asks. Then it changes settings, variables, labels and " +
+					"connections, and submits the jobs, one after the other: a node that enters a group is " +
+					"commissioned, one that changes it is updated, one whose group is none is decommissioned. The " +
+					"first failure ends it, with a list of the steps done and not done; a repeat goes on. What " +
+					"somebody else changed since the difference was made is refused, by name.\n" +
+					"Without a terminal, or with the file from stdin, it needs --yes.",
 				flags: append(fleetFlags(), yesFlag(), &cli.StringFlag{
 					Name:  "reason",
 					Usage: "the `REASON` for the history (default: fleet apply)",
@@ -97,8 +98,8 @@ func fleetFlags() []cli.Flag {
 		},
 		&cli.BoolFlag{
 			Name: "prune",
-			Usage: "also remove what the sections of the file do not name, and decommission the nodes in service that " +
-				"it does not name; no node is forgotten",
+			Usage: "also remove what the sections of the file do not name, and decommission the nodes in service " +
+				"that it does not name; no node is forgotten",
 		},
 		&cli.BoolFlag{Name: "ignore-missing", Usage: "leave out nodes and secrets that the manager does not have"},
 		&cli.BoolFlag{Name: "secrets", Usage: "write secrets with a source even where the manager has a value"},
@@ -382,7 +383,13 @@ func printPlan(p *print.Printer, plan *fleet.Plan) {
 	if len(plan.Changes) > 0 {
 		rows := make([][]string, len(plan.Changes))
 		for i, c := range plan.Changes {
-			rows[i] = []string{c.Action, print.Line(c.Where()), print.Line(c.Item()), planValue(c, c.Before), planValue(c, c.After)}
+			rows[i] = []string{
+				c.Action,
+				print.Line(c.Where()),
+				print.Line(c.Item()),
+				planValue(c, c.Before),
+				planValue(c, c.After),
+			}
 		}
 
 		p.Rows([]string{"CHANGE", "WHERE", "WHAT", "FROM", "TO"}, rows)

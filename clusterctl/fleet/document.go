@@ -21,39 +21,39 @@ const NoGroup = "none"
 // reader, the schema and the export follow them. What a file does not name is left
 // alone.
 type File struct {
-	Fleet      int               `json:"fleet" about:"The version of the format: 1."`
-	Settings   map[string]any    `json:"settings,omitempty" about:"Settings of run time by dotted key, as in clusterctl config get. null removes one that was set at run time."`
-	Connection *api.Connection   `json:"connection,omitempty" about:"How to reach every node over ssh, below the settings of its group and its own."`
-	Vars       map[string]any    `json:"vars,omitempty" about:"Variables of every node. null removes one."`
-	Secrets    map[string]Secret `json:"secrets,omitempty" about:"Secret variables of every node."`
-	Groups     map[string]Group  `json:"groups,omitempty" about:"The host groups, with their rules."`
-	Nodes      map[string]Node   `json:"nodes,omitempty" about:"The nodes, by name."`
+	Fleet      int               `json:"fleet"`
+	Settings   map[string]any    `json:"settings,omitempty"`
+	Connection *api.Connection   `json:"connection,omitempty"`
+	Vars       map[string]any    `json:"vars,omitempty"`
+	Secrets    map[string]Secret `json:"secrets,omitempty"`
+	Groups     map[string]Group  `json:"groups,omitempty"`
+	Nodes      map[string]Node   `json:"nodes,omitempty"`
 }
 
 // Group is a group in a fleet file, besides the fields of inventory.Group that are its
 // rules.
 type Group struct {
 	Rule       inventory.Group   `json:",inline"`
-	Selector   string            `json:"selector,omitempty" about:"The nodes of the group, by labels and by the fields name, label, serial and addr: rack in (r1,r2). The group in nodes overrides it."`
-	Connection *api.Connection   `json:"connection,omitempty" about:"How to reach the nodes of the group over ssh."`
-	Vars       map[string]any    `json:"vars,omitempty" about:"Variables of the group. null removes one."`
-	Secrets    map[string]Secret `json:"secrets,omitempty" about:"Secret variables of the group."`
+	Selector   string            `json:"selector,omitempty"`
+	Connection *api.Connection   `json:"connection,omitempty"`
+	Vars       map[string]any    `json:"vars,omitempty"`
+	Secrets    map[string]Secret `json:"secrets,omitempty"`
 }
 
 // Node is a node in a fleet file.
 type Node struct {
-	Group      string            `json:"group,omitempty" about:"The group of the node; none to take it out of service."`
-	Labels     map[string]string `json:"labels,omitempty" about:"Labels of the node. null removes one."`
-	Connection *api.Connection   `json:"connection,omitempty" about:"How to reach the node over ssh."`
-	Vars       map[string]any    `json:"vars,omitempty" about:"Variables of the node. null removes one."`
-	Secrets    map[string]Secret `json:"secrets,omitempty" about:"Secret variables of the node."`
+	Group      string            `json:"group,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Connection *api.Connection   `json:"connection,omitempty"`
+	Vars       map[string]any    `json:"vars,omitempty"`
+	Secrets    map[string]Secret `json:"secrets,omitempty"`
 }
 
 // Secret is a secret variable in a fleet file: the word keep, or the source of its
 // value on the host of clusterctl.
 type Secret struct {
-	File string `json:"file,omitempty" about:"The file with the value, without a newline at its end; a relative path begins at the folder of the fleet file."`
-	Env  string `json:"env,omitempty" about:"The environment variable with the value."`
+	File string `json:"file,omitempty"`
+	Env  string `json:"env,omitempty"`
 }
 
 // Keep is the secret that stays as it is.
@@ -107,7 +107,11 @@ func (c Cell) Item() string {
 	}
 
 	words := map[string]string{
-		PartConnection: "connection", PartVars: "variable", PartSecrets: "secret", PartLabels: "label", PartRules: "rule",
+		PartConnection: "connection",
+		PartVars:       "variable",
+		PartSecrets:    "secret",
+		PartLabels:     "label",
+		PartRules:      "rule",
 	}
 
 	return words[c.Part] + " " + c.Key

@@ -119,7 +119,10 @@ func SecretValue(s Secret, at Place) (string, error) {
 
 	data, err := readBounded(path, maxSecret)
 	if err != nil {
-		return "", fmt.Errorf("the file of the secret: %s", strings.TrimPrefix(err.Error(), "cannot read the fleet file: "))
+		return "", fmt.Errorf(
+			"the file of the secret: %s",
+			strings.TrimPrefix(err.Error(), "cannot read the fleet file: "),
+		)
 	}
 
 	value := strings.TrimRight(string(data), "\r\n")

@@ -228,7 +228,11 @@ func TestPruneNamesSections(t *testing.T) {
 	}
 
 	_, err := fleet.Compare(read(t, "fleet: 1\ngroups: {service-master: {}}\n"), s, fleet.Options{Prune: true})
-	if err == nil || !strings.Contains(err.Error(), "fleet.yaml:2:1: the group service-worker is not in the file, and is in use by b") {
+	if err == nil ||
+		!strings.Contains(
+			err.Error(),
+			"fleet.yaml:2:1: the group service-worker is not in the file, and is in use by b",
+		) {
 		t.Errorf("a group in use: %v", err)
 	}
 
@@ -267,9 +271,49 @@ func TestExportIsNoDifference(t *testing.T) {
 
 // words are texts that YAML reads as something else if they are not quoted, and others.
 var words = []string{
-	"", "yes", "no", "on", "off", "null", "~", "012", "0x1f", "1:30", "1e3", "1_000", "08", "-", "- a", "a: b", "#a", " a",
-	"a ", "{a}", "[a]", "a\nb", "a\tb\x1b", "2026-01-02", "<<", "=", "!x", "&a", "*a", "%a", "@a", "`a", "|", ">", "ü\u202e",
-	"true", "12", "1.5", "(hidden) ", "{{ x }}", "\u0085", "\ufeffx", strings.Repeat("long ", 50),
+	"",
+	"yes",
+	"no",
+	"on",
+	"off",
+	"null",
+	"~",
+	"012",
+	"0x1f",
+	"1:30",
+	"1e3",
+	"1_000",
+	"08",
+	"-",
+	"- a",
+	"a: b",
+	"#a",
+	" a",
+	"a ",
+	"{a}",
+	"[a]",
+	"a\nb",
+	"a\tb\x1b",
+	"2026-01-02",
+	"<<",
+	"=",
+	"!x",
+	"&a",
+	"*a",
+	"%a",
+	"@a",
+	"`a",
+	"|",
+	">",
+	"ü\u202e",
+	"true",
+	"12",
+	"1.5",
+	"(hidden) ",
+	"{{ x }}",
+	"\u0085",
+	"\ufeffx",
+	strings.Repeat("long ", 50),
 }
 
 func randomValue(r *rand.Rand, depth int) any {
@@ -369,7 +413,11 @@ func randomSnapshot(r *rand.Rand) *fleet.Snapshot {
 	}
 
 	for i := range r.IntN(6) {
-		n := api.Node{Name: fmt.Sprintf("%dn-%d", i, i), Status: inventory.Statuses[r.IntN(7)].Status, State: inventory.Discovered}
+		n := api.Node{
+			Name:   fmt.Sprintf("%dn-%d", i, i),
+			Status: inventory.Statuses[r.IntN(7)].Status,
+			State:  inventory.Discovered,
+		}
 		if n.Status != inventory.Unallocated && n.Status != inventory.Decommissioned {
 			n.Group = fmt.Sprint(s.Config.Groups[r.IntN(len(s.Config.Groups))]["name"])
 		}

@@ -14,6 +14,18 @@ import (
 	"github.com/contiv/cluster/management/selector"
 )
 
+// row returns the row of the verb in the lifecycle table.
+func (m Move) row() inventory.Transition {
+	row, _ := inventory.TransitionOf(m.Verb)
+	return row
+}
+
+// leaves reports whether the nodes are out of service afterwards.
+func (m Move) leaves() bool { return m.row().Success != inventory.Allocated }
+
+// serves reports whether the nodes are in service before.
+func (m Move) serves() bool { return slices.Contains(m.row().From, inventory.Allocated) }
+
 // selectMembers adds the nodes that the selectors of groups match, with the labels that
 // they have after the plan. The group of a node by name overrides them.
 func (c *comparison) selectMembers() {
@@ -161,7 +173,7 @@ func (c *comparison) planMoves() {
 
 		// Nodes that leave do so group by group: those that need others first.
 		key := group
-		if verb == inventory.VerbDecommission {
+		if group == NoGroup {
 			key = n.Group
 		}
 
@@ -256,7 +268,7 @@ func (c *comparison) order(moves []Move) {
 
 	slices.SortStableFunc(moves, func(a, b Move) int {
 		deeper := depth(groups, a.Group) - depth(groups, b.Group)
-		if a.Verb == inventory.VerbDecommission {
+		if a.leaves() {
 			deeper = -deeper
 		}
 
@@ -286,7 +298,7 @@ func (c *comparison) order(moves []Move) {
 		moves = slices.Delete(moves, next, next+1)
 		settle(nodes, m)
 
-		if m.Verb == inventory.VerbDecommission {
+		if m.leaves() {
 			m.Group = ""
 		}
 
@@ -306,13 +318,13 @@ func (c *comparison) simulated() []*inventory.Node {
 
 // allowed returns the rule that forbids the job on the nodes, as the manager checks it.
 func allowed(groups inventory.Groups, nodes []*inventory.Node, m Move) error {
-	if m.Verb != inventory.VerbCommission {
+	if m.serves() {
 		if err := groups.CheckLeave(nodes, m.Nodes); err != nil {
 			return err
 		}
 	}
 
-	if m.Verb == inventory.VerbDecommission {
+	if m.leaves() {
 		return nil
 	}
 
@@ -331,9 +343,9 @@ func settle(nodes []*inventory.Node, m Move) {
 			continue
 		}
 
-		n.Status, n.Group = inventory.Allocated, m.Group
-		if m.Verb == inventory.VerbDecommission {
-			n.Status, n.Group = inventory.Decommissioned, ""
+		n.Status, n.Group = m.row().Success, m.Group
+		if m.leaves() {
+			n.Group = ""
 		}
 	}
 }

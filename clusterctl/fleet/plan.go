@@ -81,7 +81,7 @@ type Plan struct {
 func (p *Plan) Leaving() []string {
 	var names []string
 	for _, m := range p.Jobs {
-		if m.Verb == inventory.VerbDecommission {
+		if m.leaves() {
 			names = append(names, m.Nodes...)
 		}
 	}
@@ -237,7 +237,10 @@ func (c *comparison) change(at Cell, before, after any) {
 		action = ActionRemove
 	}
 
-	c.plan.Changes = append(c.plan.Changes, Change{Cell: at, Action: action, Before: before, After: after, value: after})
+	c.plan.Changes = append(
+		c.plan.Changes,
+		Change{Cell: at, Action: action, Before: before, After: after, value: after},
+	)
 }
 
 // permitted reports whether the caller can see the cell at all. If not, a value of the
@@ -269,7 +272,13 @@ func (c *comparison) compareValue(w Want) {
 		}
 	case !isSet || !reflect.DeepEqual(has, w.Value):
 		if c.has.Partial && w.Level == LevelGroup && (w.Part == PartGroup || w.Part == PartRules) {
-			c.problem(w.At, "%s is to be set, which concerns the whole manager, and your scope is %s", w.Cell, c.has.Scope)
+			c.problem(
+				w.At,
+				"%s is to be set, which concerns the whole manager, and your scope is %s",
+				w.Cell,
+				c.has.Scope,
+			)
+
 			return
 		}
 
@@ -346,8 +355,12 @@ func (c *comparison) missing(w Want, path string) bool {
 		return true
 	}
 
-	c.problem(w.At, "%s keeps a secret that is not set on this manager: %s; give its source, {file: PATH} or {env: NAME}",
-		w.Where(), path)
+	c.problem(
+		w.At,
+		"%s keeps a secret that is not set on this manager: %s; give its source, {file: PATH} or {env: NAME}",
+		w.Where(),
+		path,
+	)
 
 	return true
 }
@@ -370,6 +383,7 @@ func (c *comparison) compareSecret(w Want) {
 		} else if shown {
 			c.change(plain, was, nil)
 		}
+
 	case !given: // keep
 		if !hidden && !shown {
 			c.missing(w, w.Key)
@@ -566,7 +580,7 @@ func (c *comparison) checkRemovedGroups() {
 
 		if len(users) > 0 {
 			c.problem(c.doc.Sections["groups"], "the group %s is not in the file, and is in use by %s; "+
-				"move the nodes to another group, or keep the group", name, strings.Join(inventory.ShortenAll(users, 5, inventory.MaxLabel*2), ", "))
+				"move the nodes to another group, or keep the group", name, shortList(users))
 		}
 	}
 }

@@ -42,40 +42,85 @@ func TestReadRefuses(t *testing.T) {
 		{"no version", "nodes: {}\n", "f.yaml:1:1: the key fleet is missing"},
 		{"another version", "fleet: 2\n", "f.yaml:1:1: the version of the format is 1"},
 		{"two documents", "fleet: 1\n---\nfleet: 1\n", "the file has more than one document"},
-		{"an unknown key", "fleet: 1\nnodes:\n  a-1:\n    lables: {}\n", "f.yaml:4:5: unknown key \"lables\"; did you mean labels?"},
-		{"an unknown key of a connection", "fleet: 1\nconnection: {usr: a}\n", "f.yaml:2:14: unknown key \"usr\"; did you mean user?"},
+		{
+			"an unknown key", "fleet: 1\nnodes:\n  a-1:\n    lables: {}\n",
+			"f.yaml:4:5: unknown key \"lables\"; did you mean labels?",
+		},
+		{
+			"an unknown key of a connection", "fleet: 1\nconnection: {usr: a}\n",
+			"f.yaml:2:14: unknown key \"usr\"; did you mean user?",
+		},
 		{"two entries for one node", "fleet: 1\nnodes:\n  a-1: {}\n  b-1: {}\n  a-1: {group: x}\n",
 			"f.yaml:5:3: \"a-1\" is given twice; first at line 3"},
 		{"a key that is no text", "fleet: 1\nvars: {1: a}\n", "f.yaml:2:8: the key 1 is not text; put it in quotes"},
 		{"a key that is a list", "fleet: 1\nvars: {[a]: b}\n", "f.yaml:2:8: a key has to be text, not a list"},
-		{"a control character in a name", "fleet: 1\ngroups: {\"a\\x1b\": {}}\n", "f.yaml:2:10: the key \"a\\x1b\" has a control character"},
-		{"a control character in a group", "fleet: 1\nnodes: {a-1: {group: \"a\\n\"}}\n", "f.yaml:2:22: \"a\\n\" has a control character"},
+		{
+			"a control character in a name", "fleet: 1\ngroups: {\"a\\x1b\": {}}\n",
+			"f.yaml:2:10: the key \"a\\x1b\" has a control character",
+		},
+		{
+			"a control character in a group", "fleet: 1\nnodes: {a-1: {group: \"a\\n\"}}\n",
+			"f.yaml:2:22: \"a\\n\" has a control character",
+		},
 		{"the name of a node", "fleet: 1\nnodes: {../etc: {}}\n", "f.yaml:2:9: \"../etc\" is not a node name"},
 		{"the name of a group", "fleet: 1\ngroups: {a b: {}}\n", "f.yaml:2:10: \"a b\" is not a group name"},
 		{"the group none", "fleet: 1\ngroups: {none: {}}\n", "f.yaml:2:10: a group cannot have the name none"},
-		{"a member of the hosts being prepared", "fleet: 1\ngroups: {cluster-node: {selector: a=b}}\n", "f.yaml:2:25: cluster-node has no selector"},
+		{
+			"a member of the hosts being prepared", "fleet: 1\ngroups: {cluster-node: {selector: a=b}}\n",
+			"f.yaml:2:25: cluster-node has no selector",
+		},
 		{"a label of another type", "fleet: 1\nnodes: {a-1: {labels: {rack: 12}}}\n",
 			"f.yaml:2:30: text belongs here, not the number 12; put it in quotes"},
 		{"a connection of another type", "fleet: 1\nconnection: {become: \"yes\"}\n",
 			"f.yaml:2:22: true or false belongs here, not the text \"yes\""},
-		{"a port out of range", "fleet: 1\nconnection: {port: 70000}\n", "f.yaml:2:14: connection: port 70000 is not between"},
-		{"a rule of another type", "fleet: 1\ngroups: {a: {needs: [b]}}\n", "f.yaml:2:21: text belongs here, not a list"},
+		{
+			"a port out of range", "fleet: 1\nconnection: {port: 70000}\n",
+			"f.yaml:2:14: connection: port 70000 is not between",
+		},
+		{
+			"a rule of another type", "fleet: 1\ngroups: {a: {needs: [b]}}\n",
+			"f.yaml:2:21: text belongs here, not a list",
+		},
 		{"a list of groups", "fleet: 1\ngroups: [a]\n", "f.yaml:2:9: a mapping belongs here, not a list"},
-		{"a variable that is reserved", "fleet: 1\nvars: {ansible_host: a}\n", "f.yaml:2:8: variable \"ansible_host\""},
+		{
+			"a variable that is reserved", "fleet: 1\nvars: {ansible_host: a}\n",
+			"f.yaml:2:8: variable \"ansible_host\"",
+		},
 		{"a variable that is no value", "fleet: 1\nvars: {a: .nan}\n", "f.yaml:2:11: .nan is not a finite number"},
 		{"a tag", "fleet: 1\nvars: {a: !!binary aGk=}\n", "f.yaml:2:11: the tag !!binary is not supported"},
-		{"a secret in the file", "fleet: 1\nsecrets: {a: s3cr3t}\n", "f.yaml:2:14: a secret is keep, or the source of its value"},
-		{"a secret with two sources", "fleet: 1\nsecrets: {a: {file: x, env: y}}\n", "f.yaml:2:14: a secret has one source"},
-		{"a variable and a secret", "fleet: 1\nvars: {a: 1}\nsecrets: {a: keep}\n", "f.yaml:2:8: a is in vars and in secrets"},
-		{"a selector that is none", "fleet: 1\ngroups: {a: {selector: 'a in'}}\n", "f.yaml:2:14: the selector \"a in\" is malformed"},
+		{
+			"a secret in the file", "fleet: 1\nsecrets: {a: s3cr3t}\n",
+			"f.yaml:2:14: a secret is keep, or the source of its value",
+		},
+		{
+			"a secret with two sources", "fleet: 1\nsecrets: {a: {file: x, env: y}}\n",
+			"f.yaml:2:14: a secret has one source",
+		},
+		{
+			"a variable and a secret", "fleet: 1\nvars: {a: 1}\nsecrets: {a: keep}\n",
+			"f.yaml:2:8: a is in vars and in secrets",
+		},
+		{
+			"a selector that is none", "fleet: 1\ngroups: {a: {selector: 'a in'}}\n",
+			"f.yaml:2:14: the selector \"a in\" is malformed",
+		},
 		{"an empty selector", "fleet: 1\ngroups: {a: {selector: ' '}}\n", "f.yaml:2:14: the selector is empty"},
-		{"a selector of what changes", "fleet: 1\ngroups: {a: {selector: group=b}}\n", "f.yaml:2:14: the selector depends on the group of nodes"},
-		{"a merge key", "fleet: 1\nnodes:\n  a-1: &a {}\n  b-1: {<<: *a}\n", "f.yaml:4:9: merge keys (<<) are not supported"},
+		{
+			"a selector of what changes", "fleet: 1\ngroups: {a: {selector: group=b}}\n",
+			"f.yaml:2:14: the selector depends on the group of nodes",
+		},
+		{
+			"a merge key", "fleet: 1\nnodes:\n  a-1: &a {}\n  b-1: {<<: *a}\n",
+			"f.yaml:4:9: merge keys (<<) are not supported",
+		},
 		{"an unknown alias", "fleet: 1\nvars: {a: *b}\n", "unknown anchor 'b' referenced"},
 		{"aliases that multiply", bomb(), "(aliases multiply them)"},
 		{"an alias in itself", "fleet: 1\nvars: {a: &a [*a]}\n", "nested more than"},
 		{"a mapping in itself", "fleet: 1\nnodes: &a\n  b-1: *a\n", "f.yaml:3:3: unknown key \"b-1\""},
-		{"too deep", "fleet: 1\nvars: {a: " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "}\n", "nested more than"},
+		{
+			"too deep", "fleet: 1\nvars: {a: " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "}\n",
+			"nested more than",
+		},
 		{"too long", "fleet: 1\n# " + strings.Repeat("x", fleet.MaxBytes), "f.yaml:1:1: more than 16 MiB"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -113,7 +158,10 @@ func TestReadMany(t *testing.T) {
 func TestReadMerges(t *testing.T) {
 	t.Parallel()
 
-	a := fleet.Source{Name: "a.yaml", Data: []byte("fleet: 1\nvars: {x: 1}\nnodes: {a-1: {labels: {r: a}}}\ngroups: {g: {}}\n")}
+	a := fleet.Source{
+		Name: "a.yaml",
+		Data: []byte("fleet: 1\nvars: {x: 1}\nnodes: {a-1: {labels: {r: a}}}\ngroups: {g: {}}\n"),
+	}
 	b := fleet.Source{Name: "b.yaml", Data: []byte("fleet: 1\nvars: {y: 2}\nnodes: {b-1: {}}\ngroups: {h: {}}\n")}
 
 	d, err := fleet.Read(a, b)
@@ -140,7 +188,8 @@ func TestSources(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 
-	for name, data := range map[string]string{"b.yml": "b", "a.yaml": "a", "c.json": "c", "d.txt": "d", ".e.yaml": "e"} {
+	files := map[string]string{"b.yml": "b", "a.yaml": "a", "c.json": "c", "d.txt": "d", ".e.yaml": "e"}
+	for name, data := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +241,11 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 
-		if _, err := fleet.Compare(d, s, fleet.Options{Prune: true, IgnoreMissing: true, Value: fleet.SecretValue}); err != nil &&
+		if _, err := fleet.Compare(
+			d,
+			s,
+			fleet.Options{Prune: true, IgnoreMissing: true, Value: fleet.SecretValue},
+		); err != nil &&
 			inventory.KindOf(err) != inventory.KindInvalid {
 			t.Error(err)
 		}

@@ -7,9 +7,31 @@ import (
 	"reflect"
 )
 
-// ruleAbout describes the rules of a group.
-var ruleAbout = map[string]string{
-	"needs": "The group that has to have a commissioned node before a node joins this one, and as long as one is in it.",
+// abouts describes the keys of the grammar, by type and key, for the schema.
+var abouts = map[string]string{
+	"File.fleet": "The version of the format: 1.",
+	"File.settings": "Settings of run time by dotted key, as in clusterctl config get. null removes one that was " +
+		"set at run time.",
+	"File.connection": "How to reach every node over ssh, below the settings of its group and its own.",
+	"File.vars":       "Variables of every node. null removes one.",
+	"File.secrets":    "Secret variables of every node.",
+	"File.groups":     "The host groups, with their rules.",
+	"File.nodes":      "The nodes, by name.",
+	"Group.selector": "The nodes of the group, by labels and by the fields name, label, serial and addr: rack in " +
+		"(r1,r2). The group in nodes overrides it.",
+	"Group.connection": "How to reach the nodes of the group over ssh.",
+	"Group.vars":       "Variables of the group. null removes one.",
+	"Group.secrets":    "Secret variables of the group.",
+	"Node.group":       "The group of the node; none to take it out of service.",
+	"Node.labels":      "Labels of the node. null removes one.",
+	"Node.connection":  "How to reach the node over ssh.",
+	"Node.vars":        "Variables of the node. null removes one.",
+	"Node.secrets":     "Secret variables of the node.",
+	"Secret.file": "The file with the value, without a newline at its end; a relative path begins at the folder " +
+		"of the fleet file.",
+	"Secret.env": "The environment variable with the value.",
+	"Group.needs": "The group that must have a commissioned node before a node joins this one, and as long as " +
+		"one is in it.",
 }
 
 // Schema returns the JSON schema (draft 2020-12) of a fleet file, for editors. It is
@@ -82,11 +104,7 @@ func structSchema(t reflect.Type, count int) *Mapping {
 	for _, f := range fieldsOf(t) {
 		part := nullable(schemaOf(f.typ))
 
-		about := f.about
-		if about == "" {
-			about = ruleAbout[f.name]
-		}
-
+		about := abouts[t.Name()+"."+f.name]
 		if about != "" {
 			part.set("description", about, false)
 		}

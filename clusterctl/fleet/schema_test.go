@@ -136,7 +136,7 @@ func TestSchemaDescribes(t *testing.T) {
 	}
 
 	// The settings of a connection have the names of the settings ssh.NAME.
-	for _, key := range []string{"settings", "groups", "nodes", "needs", "selector", "labels", "secrets", "file", "env"} {
+	for _, key := range strings.Fields("settings groups nodes needs selector labels secrets file env") {
 		_, after, found := strings.Cut(string(text), `"`+key+`": {`)
 		if !found || !strings.Contains(after[:min(len(after), 1500)], `"description"`) {
 			t.Errorf("%s has no description", key)

@@ -11,9 +11,8 @@ import (
 
 // field is a key of a mapping in a fleet file.
 type field struct {
-	name  string
-	about string
-	typ   reflect.Type
+	name string
+	typ  reflect.Type
 }
 
 // fieldsOf returns the keys of a struct of the grammar, in order. Those of
@@ -35,7 +34,7 @@ func fieldsOf(t reflect.Type) []field {
 			continue
 		}
 
-		all = append(all, field{name, f.Tag.Get("about"), f.Type})
+		all = append(all, field{name, f.Type})
 	}
 
 	return all

@@ -103,10 +103,11 @@ func checkCell(c Cell, v *element) error {
 			return nil
 		}
 
-		text, _ := v.value.(string)
 		if err := inventory.CheckLabelKey(c.Key); err != nil {
 			return err
 		}
+
+		text, _ := v.value.(string)
 
 		return inventory.CheckLabelValue(text)
 	case PartConnection:
@@ -143,7 +144,10 @@ func (r *reader) group(d *Document, name string, e *element) {
 
 		for key, part := range e.parts {
 			if !slices.Contains([]string{PartVars, PartSecrets, PartConnection}, key) {
-				r.refuse(part.at, fmt.Errorf("%s has no %s; it is the group of hosts that are being prepared", name, key))
+				r.refuse(
+					part.at,
+					fmt.Errorf("%s has no %s; it is the group of hosts that are being prepared", name, key),
+				)
 			}
 		}
 
