@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// TestPending checks which changes are left to make, and which somebody else has made
+// meanwhile.
+func TestPending(t *testing.T) {
+	t.Parallel()
+
+	variable := Cell{LevelGroup, "g", PartVars, "v"}
+	secret := Cell{LevelManager, "", PartSecrets, "s"}
+
+	for _, tt := range []struct {
+		name   string
+		change Change
+		now    any
+		again  bool
+		left   int
+		says   string
+	}{
+		{"as it was", Change{Cell: variable, Before: "a", After: "b"}, "a", false, 1, ""},
+		{"already done", Change{Cell: variable, Before: "a", After: "b"}, "b", false, 0, ""},
+		{"changed by somebody else", Change{Cell: variable, Before: "a", After: "b"}, "c", false, 0,
+			"group g: variable v was changed meanwhile: it was a when the difference was made, and is c now"},
+		{"removed by somebody else", Change{Cell: variable, Before: "a", After: "b"}, nil, false, 0, "and is not set now"},
+		{"set by somebody else", Change{Cell: variable, After: "b"}, "", false, 0, "it was not set when"},
+		{"a number in another spelling", Change{Cell: variable, Before: json.Number("1.50"), After: "b"}, 1.5, false, 1, ""},
+		{"a removal that is done", Change{Cell: variable, Before: "a"}, nil, false, 0, ""},
+		{"an empty text is no removal", Change{Cell: variable, Before: "a"}, "", false, 0, "was changed meanwhile"},
+		{"a setting in another spelling", Change{Cell: Cell{LevelManager, "", PartSettings, "jobs.timeout"}, Before: "1h0m0s",
+			After: "2h"}, "2h0m0s", false, 0, ""},
+		{"a secret that is not set", Change{Cell: secret, After: "(hidden)", value: "x"}, nil, false, 1, ""},
+		{"a secret of somebody else", Change{Cell: secret, After: "(hidden)", value: "x"}, "(hidden)", false, 0,
+			"was changed meanwhile"},
+		{"a secret after a lost answer", Change{Cell: secret, After: "(hidden)", value: "x"}, "(hidden)", true, 1, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			r := &request{changes: []Change{tt.change}, again: tt.again}
+
+			left, err := r.pending(func(Change) any { return tt.now })
+			if len(left) != tt.left || (err == nil) != (tt.says == "") {
+				t.Fatalf("%v left, %v", left, err)
+			}
+
+			if err != nil && (!strings.Contains(err.Error(), tt.says) ||
+				inventory.KindOf(err) != inventory.KindPrecondition) {
+				t.Errorf("%v, want %q", err, tt.says)
+			}
+		})
+	}
+}
+
+// TestPatch checks that a change of groups keeps what others have changed in other
+// groups, and rules that this program does not know.
+func TestPatch(t *testing.T) {
+	t.Parallel()
+
+	now := Config{
+		Groups: []map[string]any{
+			{"name": "new-of-others"}, {"name": "b", "needs": "a", "on_return": "repair"}, {"name": "a"}, {"name": "old"},
+		},
+		GroupSSH: map[string]map[string]any{"a": {"user": "root"}, "b": {"port": int64(1), "user": "x"}},
+	}
+
+	group := func(name, part, key string, value any) Change {
+		return Change{Cell: Cell{LevelGroup, name, part, key}, After: value, value: value}
+	}
+
+	got := now.patch([]Change{
+		group("old", PartGroup, "", nil), group("c", PartGroup, "", true), group("c", PartRules, "needs", "b"),
+		group("b", PartRules, "needs", nil), group("b", PartConnection, "port", int64(2)),
+		group("b", PartConnection, "user", nil), group("a", PartConnection, "user", nil),
+		{Cell: Cell{LevelManager, "", PartSettings, "jobs.limit"}, value: int64(3)},
+		{Cell: Cell{LevelManager, "", PartConnection, "user"}, value: "admin"},
+	}, []string{"a", "b", "c"})
+
+	want := map[string]any{
+		"jobs.limit": int64(3),
+		"ssh.user":   "admin",
+		"group_ssh":  map[string]map[string]any{"b": {"port": int64(2)}},
+		"groups": []map[string]any{
+			{"name": "a"}, {"name": "b", "on_return": "repair"}, {"name": "c", "needs": "b"}, {"name": "new-of-others"},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
