@@ -294,7 +294,7 @@ type fleetResult struct {
 	Steps []fleet.Step `json:"steps"`
 }
 
-// runPlan carries the plan out, and shows what was done.
+// runPlan carries the plan out, and shows the results of its steps.
 func (c *call) runPlan(ctx context.Context, plan *fleet.Plan) error {
 	reason := c.String("reason")
 	if reason == "" {
@@ -423,7 +423,7 @@ func planValue(c fleet.Change, v any) string {
 	return print.Scalar(v)
 }
 
-// printSteps prints what was done.
+// printSteps prints the results of steps.
 func printSteps(p *print.Printer, steps []fleet.Step) {
 	rows := make([][]string, len(steps))
 	for i, s := range steps {

@@ -18,8 +18,8 @@ const Version = 1
 const NoGroup = "none"
 
 // File is the form of a fleet file. Its types, tags and order are the grammar: the
-// reader, the schema and the export follow them. What a file does not name is left
-// alone.
+// reader, the schema and the export follow them. Values that a file does not name stay
+// as they are.
 type File struct {
 	Fleet      int               `json:"fleet"`
 	Settings   map[string]any    `json:"settings,omitempty"`
@@ -157,7 +157,7 @@ type Want struct {
 	At    Place
 }
 
-// Member is what a file says about the group of a node.
+// Member is the group of a node in a file.
 type Member struct {
 	Group string // or NoGroup
 	At    Place
@@ -169,7 +169,7 @@ type Selected struct {
 	At       Place
 }
 
-// Document is what one or more files say, without a look at a manager.
+// Document is the content of one or more files, before the comparison with a manager.
 type Document struct {
 	Wants     []Want // in the order of the files
 	Groups    []string

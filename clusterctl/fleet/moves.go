@@ -280,7 +280,7 @@ func (c *comparison) order(moves []Move) {
 	for len(moves) > 0 {
 		next := slices.IndexFunc(moves, func(m Move) bool { return allowed(groups, nodes, m) == nil })
 
-		// The jobs that are to end first decide what the rules allow.
+		// The rules depend on the jobs that are to end first.
 		if next < 0 && len(c.plan.Waits) > 0 {
 			next = 0
 		}

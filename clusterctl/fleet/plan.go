@@ -16,7 +16,7 @@ import (
 
 // Options control a comparison.
 type Options struct {
-	// Prune removes what the sections of the file do not name.
+	// Prune removes the values that the sections of the file do not name.
 	Prune bool
 	// IgnoreMissing leaves out the nodes and secrets of the file that the manager does
 	// not have, instead of refusing the file.
@@ -537,7 +537,7 @@ func (c *comparison) prunes(cell Cell) bool {
 	case LevelNode:
 		section = "nodes"
 	default:
-		// What the configuration file of the manager sets is not the file's to remove.
+		// Values of the configuration file of the manager are not the fleet file's to remove.
 		key := cell.Key
 		if cell.Part == PartConnection {
 			key = settingSSH + key

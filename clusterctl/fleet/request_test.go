@@ -61,7 +61,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// TestPatch checks that a change of groups keeps what others have changed in other
+// TestPatch checks that a change of groups keeps changes of others in other
 // groups, and rules that this program does not know.
 func TestPatch(t *testing.T) {
 	t.Parallel()

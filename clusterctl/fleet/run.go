@@ -18,7 +18,7 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-// RunOptions are what Run needs besides the plan.
+// RunOptions are the parameters of Run.
 type RunOptions struct {
 	Manager *client.Client
 	// Follow waits for the end of a job, and returns its last record.
@@ -86,7 +86,7 @@ type request struct {
 }
 
 // repeat repeats an attempt while the record changes in other places, and while the
-// manager does not answer. Each attempt reads again what it writes.
+// manager does not answer. Each attempt reads the record again.
 func (r *request) repeat(ctx context.Context, attempt func(context.Context) error) error {
 	delays := backoff.NewExponentialBackOff()
 	delays.InitialInterval, delays.MaxInterval = 100*time.Millisecond, 5*time.Second

@@ -145,7 +145,7 @@ func TestSchemaDescribes(t *testing.T) {
 }
 
 // TestDocumentedFile checks the example of the guide: the schema and the reader accept
-// it, and it means what its comments say.
+// it, and its plan is as its comments describe it.
 func TestDocumentedFile(t *testing.T) {
 	t.Parallel()
 

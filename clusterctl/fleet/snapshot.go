@@ -24,7 +24,7 @@ const (
 	settingSecrets  = "secret_vars"
 )
 
-// Snapshot is what a manager has, as far as the caller may see it.
+// Snapshot is the state of a manager, as far as the caller may see it.
 type Snapshot struct {
 	Config Config
 	// Partial is set for a caller with a scope: the settings, the connection and the

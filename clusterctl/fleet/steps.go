@@ -29,7 +29,7 @@ type Step struct {
 	move    *Move
 }
 
-// stepKind is what a step writes.
+// stepKind is the kind of record that a step writes.
 type stepKind int
 
 const (
@@ -39,8 +39,8 @@ const (
 	stepJob
 )
 
-// Steps returns the requests that carry the plan out, in order: what the jobs need, the
-// jobs, and what they needed until then.
+// Steps returns the requests that carry the plan out, in order: the changes that the jobs
+// need, the jobs, and the removals that had to wait for them.
 func (p *Plan) Steps() []Step {
 	steps := p.changeSteps(false)
 

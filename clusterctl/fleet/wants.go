@@ -192,7 +192,7 @@ func (e *element) tree() any {
 // stableFields are the fields of a node that no step of a plan changes.
 var stableFields = []string{"name", "label", "serial", "addr"}
 
-// checkSelector refuses a selector that is empty, or that depends on what the plan changes.
+// checkSelector refuses a selector that is empty, or that depends on values that jobs change.
 func checkSelector(text string) error {
 	if strings.TrimSpace(text) == "" {
 		return fmt.Errorf("the selector is empty; leave it out, or write a condition such as rack=r1")

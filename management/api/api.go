@@ -266,7 +266,7 @@ type JobRequest struct {
 	Expect map[string]Expected `json:"expect,omitempty"`
 }
 
-// Expected is what a request for a job expects of a node.
+// Expected is the condition of a request for a job on a node.
 type Expected struct {
 	Status inventory.Status `json:"status"`
 	Group  string           `json:"group,omitempty"` // empty: no group

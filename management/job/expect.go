@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Expected is what a request expects of a node when its job begins, if every job
-// ahead succeeds.
+// Expected is the condition of a request on a node: its status and group once every job
+// ahead has succeeded.
 type Expected struct {
 	Status inventory.Status
 	Group  string // empty: no group

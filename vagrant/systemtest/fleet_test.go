@@ -13,8 +13,8 @@ import (
 )
 
 // TestFleetFile: a fleet file commissions nodes, moves one between groups, and changes a
-// variable and a label. A killed manager does not end the apply, what somebody else did
-// meanwhile is refused by name, and a repeat finishes what a killed clusterctl began.
+// variable and a label. A killed manager does not end the apply, a node that somebody else
+// moved meanwhile is refused by name, and a repeat finishes after a killed clusterctl.
 func TestFleetFile(t *testing.T) {
 	w := newWorld(t, setup{testPlaybooks: true})
 	host2, host3, host4 := w.name("host2"), w.name("host3"), w.name("host4")
