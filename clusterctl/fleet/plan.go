@@ -270,7 +270,7 @@ func (c *comparison) compareValue(w Want) {
 			// An empty value overrides the configuration file of the manager.
 			c.plan.Changes[len(c.plan.Changes)-1].value = w.Value
 		}
-	case !isSet || !reflect.DeepEqual(has, w.Value):
+	case !isSet || !same(w.Cell, has, w.Value):
 		if c.has.Partial && w.Level == LevelGroup && (w.Part == PartGroup || w.Part == PartRules) {
 			c.problem(
 				w.At,

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 )
 
 // TestPending checks which changes are left to make, and which somebody else has made
@@ -95,5 +96,60 @@ func TestPatch(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// TestRulesFollowTheirTypes checks that a rule of any type, as a group may get one, is
+// read, described and compared without code of its own.
+func TestRulesFollowTheirTypes(t *testing.T) {
+	t.Parallel()
+
+	type rules struct {
+		Needs  string            `json:"needs"`
+		Settle api.Duration      `json:"settle,omitempty"`
+		Modes  map[string]string `json:"modes"`
+		Hosts  []string          `json:"hosts"`
+		Brake  *struct {
+			Share int  `json:"share"`
+			On    bool `json:"on"`
+		} `json:"brake"`
+		Name string `json:"-"`
+	}
+
+	typ := reflect.TypeFor[rules]()
+	readAs := func(text string) (any, []Problem) {
+		r := &reader{file: "f"}
+
+		e := r.structure(r.parse(Source{"f", []byte(text)}), typ, 1)
+
+		return e.tree(), r.problems
+	}
+
+	got, problems := readAs("{needs: a, settle: 1m, modes: {x: y}, hosts: [h], brake: {share: 3, on: true}}")
+	want := map[string]any{
+		"needs": "a", "settle": "1m", "modes": map[string]any{"x": "y"}, "hosts": []any{"h"},
+		"brake": map[string]any{"share": int64(3), "on": true},
+	}
+
+	if !reflect.DeepEqual(got, want) || len(problems) > 0 {
+		t.Errorf("%v: %v", got, problems)
+	}
+
+	for _, wrong := range []string{
+		"{settle: 1}", "{modes: [x]}", "{hosts: h}", "{brake: {share: x}}", "{brake: {shar: 1}}", "{name: x}",
+	} {
+		if _, problems := readAs(wrong); len(problems) != 1 {
+			t.Errorf("%s: %v", wrong, problems)
+		}
+	}
+
+	schema, err := json.Marshal(schemaOf(typ))
+	if err != nil || !strings.Contains(string(schema), `"settle":{"type":["string","null"]}`) ||
+		!strings.Contains(string(schema), `"hosts":{"type":["array","null"],"items":{"type":"string"}}`) {
+		t.Errorf("%s: %v", schema, err)
+	}
+
+	if !same(Cell{LevelGroup, "g", PartRules, "settle"}, "1m0s", "1m") {
+		t.Error("1m differs from 1m0s")
 	}
 }

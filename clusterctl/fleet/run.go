@@ -158,17 +158,16 @@ func (r *request) pending(has func(Change) any) ([]Change, error) {
 	for _, c := range r.changes {
 		now := has(c)
 
-		same := func(v any) bool {
-			return sameAsRead(now, v) || absent(c.Cell, now) && absent(c.Cell, v) ||
-				c.Part == PartSettings && sameSetting(now, v)
+		as := func(v any) bool {
+			return sameAsRead(now, v) || absent(c.Cell, now) && absent(c.Cell, v) || same(c.Cell, now, v)
 		}
 
 		// A secret shows no value, so it is written again if in doubt.
 		secret := c.Part == PartSecrets && c.value != nil
 
 		switch {
-		case !secret && same(c.After):
-		case same(c.Before), secret && r.again:
+		case !secret && as(c.After):
+		case as(c.Before), secret && r.again:
 			left = append(left, c)
 		default:
 			return nil, r.changedMeanwhile(c, now)

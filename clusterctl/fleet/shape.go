@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"encoding"
 	"reflect"
 	"strings"
 
@@ -50,10 +51,15 @@ func namesOf(fields []field) []string {
 	return names
 }
 
-// deref returns the type that a pointer leads to.
+// deref returns the type that a pointer leads to. A type with a form as text, such as a
+// duration, is text.
 func deref(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return reflect.TypeFor[string]()
 	}
 
 	return t

@@ -41,6 +41,15 @@ func connectionOf(values map[string]any) (api.Connection, error) {
 	return c, dec.Decode(&c)
 }
 
+// same reports whether two values of a cell mean the same.
+func same(c Cell, a, b any) bool {
+	if c.Part == PartSettings || c.Part == PartRules {
+		return sameSetting(a, b)
+	}
+
+	return reflect.DeepEqual(a, b)
+}
+
 // sameSetting reports whether two values of a setting mean the same: the manager writes
 // 1h as 1h0m0s, and an empty list as null.
 func sameSetting(a, b any) bool {
