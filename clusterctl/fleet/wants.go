@@ -128,7 +128,10 @@ func checkConnection(key string, value any) error {
 		return err
 	}
 
-	return configuration.Connection(connection).Check()
+	return configuration.Connection{
+		User: connection.User, KeyFile: connection.KeyFile, Port: connection.Port, Become: connection.Become,
+		BecomeUser: connection.BecomeUser, Jump: connection.Jump, Python: connection.Python,
+	}.Check()
 }
 
 func (r *reader) group(d *Document, name string, e *element) {
