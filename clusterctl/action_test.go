@@ -41,9 +41,17 @@ func actionSamples() []inventory.Action {
 		case inventory.ActionRetryJob:
 			samples = append(samples, inventory.RetryJob("5", false),
 				inventory.RetryJob("5", true).Cleaning("current").Within(2*time.Hour))
+		case inventory.ActionMakePlan:
+			samples = append(samples, inventory.Submit(inventory.VerbApply, "web-1", "web-2").Planned(),
+				inventory.Submit(inventory.VerbForget, "web-1").Planned(), inventory.Discover("10.0.0.1").Planned())
 		default:
 			samples = append(samples, inventory.Action{
-				Name: row.Name, Nodes: []string{"web-1"}, Job: "5", Key: "jobs.timeout", Value: "2h0m0s",
+				Name:  row.Name,
+				Nodes: []string{"web-1"},
+				Job:   "5",
+				Plan:  "3f9a1c20-7b1e44d2",
+				Key:   "jobs.timeout",
+				Value: "2h0m0s",
 			})
 		}
 	}

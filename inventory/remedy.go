@@ -28,6 +28,9 @@ const (
 	ActionFollowLog     ActionName = "follow-log"
 	ActionCancelJob     ActionName = "cancel-job"
 	ActionRetryJob      ActionName = "retry-job"
+	ActionMakePlan      ActionName = "make-plan"
+	ActionListPlans     ActionName = "list-plans"
+	ActionShowPlan      ActionName = "show-plan"
 	ActionShowSettings  ActionName = "show-settings"
 	ActionSetSetting    ActionName = "set-setting"
 	ActionUnsetSetting  ActionName = "unset-setting"
@@ -65,6 +68,9 @@ var Actions = []struct {
 		"submit a job again, with the playbooks and variables of today; failed: only for the nodes that did not " +
 			"succeed; nodes: only for these; playbooks: of its cleanup; timeout: its time limit",
 	},
+	{ActionMakePlan, "plan a job, and do nothing: verb with nodes or addrs, and group"},
+	{ActionListPlans, "list the plans"},
+	{ActionShowPlan, "show a plan"},
 	{ActionShowSettings, "show the settings whose key begins with key; without key, all"},
 	{ActionSetSetting, "set the setting key to value"},
 	{ActionUnsetSetting, "remove the value of the setting key that was set at run time"},
@@ -87,6 +93,7 @@ type Action struct {
 	// Playbooks is "current" for a cleanup with the configured folder.
 	Playbooks string
 	Job       string // the id
+	Plan      string // the id
 	Failed    bool   // only the nodes on which the job did not succeed
 	Force     bool
 	Timeout   time.Duration // of a job to submit again; 0: as before
@@ -179,6 +186,18 @@ func RetryJob(id string, failed bool) Action {
 	return Action{Name: ActionRetryJob, Job: id, Failed: failed}
 }
 
+// Planned returns the action that plans the job of a, which submits one.
+func (a Action) Planned() Action {
+	a.Name = ActionMakePlan
+	return a
+}
+
+// ListPlans returns the action that lists the plans.
+func ListPlans() Action { return Action{Name: ActionListPlans} }
+
+// ShowPlan returns the action that shows a plan.
+func ShowPlan(id string) Action { return Action{Name: ActionShowPlan, Plan: id} }
+
 // On returns a for the named nodes only.
 func (a Action) On(nodes ...string) Action {
 	a.Nodes = nodes
@@ -221,6 +240,7 @@ func (a Action) String() string {
 		{"group", a.Group},
 		{"playbooks", a.Playbooks},
 		{"job", a.Job},
+		{"plan", a.Plan},
 		{"key", a.Key},
 		{"value", a.Value},
 	} {

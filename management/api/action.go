@@ -21,6 +21,7 @@ type Action struct {
 	Group     string         `json:"group,omitempty"`
 	Playbooks string         `json:"playbooks,omitempty"`
 	Job       string         `json:"job,omitempty"`
+	Plan      string         `json:"plan,omitempty"`
 	Failed    bool           `json:"failed,omitempty"`
 	Force     bool           `json:"force,omitempty"`
 	Timeout   Duration       `json:"timeout,omitempty"`
@@ -46,6 +47,7 @@ func ActionsOf(actions []inventory.Action) []Action {
 			Group:     a.Group,
 			Playbooks: a.Playbooks,
 			Job:       a.Job,
+			Plan:      a.Plan,
 			Failed:    a.Failed,
 			Force:     a.Force,
 			Timeout:   Duration(a.Timeout),
@@ -73,6 +75,7 @@ func RestoreActions(actions []Action) []inventory.Action {
 			Group:     a.Group,
 			Playbooks: a.Playbooks,
 			Job:       a.Job,
+			Plan:      a.Plan,
 			Failed:    a.Failed,
 			Force:     a.Force,
 			Timeout:   time.Duration(a.Timeout),
@@ -125,6 +128,16 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodPost, pathOf(PathRetry, a.Job), encode(Retry{
 			Failed: a.Failed, Nodes: a.Nodes, Playbooks: a.Playbooks, Timeout: Duration(a.Timeout),
 		})
+
+	// Plans
+	case inventory.ActionMakePlan:
+		return http.MethodPost, PathPlans, encode(JobRequest{
+			Verb: a.Verb, Nodes: a.Nodes, Addrs: a.Addrs, Group: a.Group, Playbooks: a.Playbooks,
+		})
+	case inventory.ActionListPlans:
+		return http.MethodGet, PathPlans, nil
+	case inventory.ActionShowPlan:
+		return http.MethodGet, pathOf(PathPlan, a.Plan), nil
 
 	// The manager
 	case inventory.ActionShowSettings:

@@ -31,8 +31,18 @@ func TestShellQuote(t *testing.T) {
 func TestActionRoundTrip(t *testing.T) {
 	for _, row := range inventory.Actions {
 		a := inventory.Action{
-			Name: row.Name, Verb: inventory.VerbUpdate, Nodes: []string{"web-1"}, Addrs: []string{"10.0.0.1"},
-			Group: "g", Job: "5", Timeout: 2 * time.Hour, Failed: true, Force: true, Key: "k", Value: "v",
+			Name:    row.Name,
+			Verb:    inventory.VerbUpdate,
+			Nodes:   []string{"web-1"},
+			Addrs:   []string{"10.0.0.1"},
+			Group:   "g",
+			Job:     "5",
+			Plan:    "3f9a1c20-7b1e44d2",
+			Timeout: 2 * time.Hour,
+			Failed:  true,
+			Force:   true,
+			Key:     "k",
+			Value:   "v",
 		}
 
 		text, err := json.Marshal(api.ActionsOf([]inventory.Action{a}))

@@ -92,6 +92,14 @@ func command(a inventory.Action) []string {
 
 		return words
 
+	// Plans
+	case inventory.ActionMakePlan:
+		return append(submitCommand(a), "--plan")
+	case inventory.ActionListPlans:
+		return []string{"plan", "list"}
+	case inventory.ActionShowPlan:
+		return []string{"plan", "show", a.Plan}
+
 	// The manager
 	case inventory.ActionShowSettings:
 		if a.Key == "" {

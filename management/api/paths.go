@@ -33,6 +33,9 @@ const (
 	PathJob        = "/v1/jobs/{id}"                // GET ?wait=30s&after=REVISION&vars=false: Job
 	PathCancel     = "/v1/jobs/{id}/cancel"         // POST: Job
 	PathRetry      = "/v1/jobs/{id}/retry"          // POST Retry: 202 Job
+	PathPlans      = "/v1/plans"                    // GET: List[Plan]; POST JobRequest: 201 Plan
+	PathPlan       = "/v1/plans/{id}"               // GET ?vars=false: Plan; DELETE: Changed
+	PathApplyPlan  = "/v1/plans/{id}/apply"         // POST: 202 Job
 	PathExplainJob = "/v1/jobs/{id}/explanation"    // GET: JobExplanation; id, "active" or "last"
 	PathLog        = "/v1/jobs/{id}/log"            // GET ?offset=N&follow=true: the output
 	PathEvents     = "/v1/jobs/{id}/events"         // GET ?offset=N&follow=true: one Event per line

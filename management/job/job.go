@@ -199,6 +199,8 @@ type Job struct {
 	Actor       string
 	Note        string // a choice that the manager made
 	RetryOf     string // the job that this one repeats
+	Plan        string // the id of the plan that this job carries out
+	PlannedBy   string // the principal that made the plan
 	// Differences describe how the job differs from the one that it repeats.
 	Differences []string
 	Warnings    []string

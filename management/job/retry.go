@@ -448,7 +448,7 @@ func DifferentInputs(old, again Job, then, now Inputs) []string {
 			differences = append(differences, fmt.Sprintf("%s: group %s now, %s then", t.Name, t.Group, was.Group))
 		}
 
-		for _, key := range differentKeys(then.Vars[t.Name], now.Vars[t.Name]) {
+		for _, key := range DifferentKeys(then.Vars[t.Name], now.Vars[t.Name]) {
 			changed[key] = true
 		}
 	}
@@ -463,8 +463,8 @@ func DifferentInputs(old, again Job, then, now Inputs) []string {
 // shortDigest is enough of a digest for a person to tell two apart.
 func shortDigest(digest string) string { return digest[:min(len(digest), 12)] }
 
-// differentKeys returns the keys with other values, or in one map only.
-func differentKeys(then, now map[string]configuration.Var) []string {
+// DifferentKeys returns the keys with other values, or in one map only.
+func DifferentKeys(then, now map[string]configuration.Var) []string {
 	var keys []string
 	for key, v := range now {
 		if old, ok := then[key]; !ok || !reflect.DeepEqual(v.Value, old.Value) {

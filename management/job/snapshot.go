@@ -50,6 +50,9 @@ func (s Snapshot) UnreadableNode(name string) error {
 // its nodes then, because its playbook may still run.
 func (s Snapshot) UnreadableJob(id string) error { return s.unreadable("v/jobs/" + id) }
 
+// UnreadablePlan returns an error if the record of the plan cannot be read.
+func (s Snapshot) UnreadablePlan(id string) error { return s.unreadable("v/plans/" + id) }
+
 // inputKinds are the beginnings of the keys of records that every job depends on. A
 // job must not run with a part of its variables.
 var inputKinds = []string{"v/vars/", "v/connections/", "v/overlay", "v/seq"}
@@ -59,7 +62,7 @@ func (s Snapshot) unreadableInputs() error { return s.unreadableOf(inputKinds) }
 
 // fileKinds are the beginnings of the keys of records that name runs, and copies of
 // playbooks.
-var fileKinds = []string{"v/nodes/", "v/jobs/", "v/tombstones/"}
+var fileKinds = []string{"v/nodes/", "v/jobs/", "v/plans/", "v/tombstones/"}
 
 // UnreadableFiles returns an error if a record that names runs or copies of playbooks
 // cannot be read: any of them may be in use.

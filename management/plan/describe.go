@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// Rule is a rule of the groups that the job was judged by, and that it meets.
+type Rule struct {
+	// Group needs a node of the group Needs in service.
+	Group string
+	Needs string
+	// Joins: targets enter Group. Otherwise targets leave Needs.
+	Joins bool
+	// Left is the number of nodes that provide Needs, without the targets that the job
+	// takes first.
+	Left int
+	// Dependents is the number of nodes of Group that stay in service.
+	Dependents int
+}
+
+// Service is what a job takes out of service in one group.
+type Service struct {
+	Group  string
+	Nodes  []string // in the order of the job
+	AtOnce int      // the largest number of them at a time
+	Before int      // the nodes of the group in service
+	// NeededBy are the groups that need it.
+	NeededBy []string
+}
+
+// rules returns the rules that the verb of the job was judged by. nodes are sorted by
+// name.
+func rules(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []Rule {
+	verb, err := job.VerbOf(j.Verb)
+	if err != nil {
+		return nil
+	}
+
+	first := names(j.Batches()[0])
+
+	var found []Rule
+
+	add := func(g inventory.Group, joins bool) {
+		r := Rule{Group: g.Name, Needs: g.Needs, Joins: joins}
+
+		for _, n := range nodes {
+			if slices.Contains(first, n.Name) {
+				continue
+			}
+
+			if n.Group == g.Needs && serves(n) {
+				r.Left++
+			}
+
+			if n.Group == g.Name && n.InService() {
+				r.Dependents++
+			}
+		}
+
+		found = append(found, r)
+	}
+
+	for _, g := range groups {
+		joins := func(t job.Target) bool { return t.Group == g.Name }
+		leaves := func(t job.Target) bool { return t.FromGroup == g.Needs && t.From == inventory.Allocated }
+
+		switch {
+		case g.Needs == "":
+		case verb.Joins && slices.ContainsFunc(j.Targets, joins):
+			add(g, true)
+		case verb.Leaves && slices.ContainsFunc(j.Targets, leaves):
+			add(g, false)
+		}
+	}
+
+	return found
+}
+
+// service returns what the job takes out of service, by group.
+func service(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []Service {
+	verb, err := job.VerbOf(j.Verb)
+	if err != nil || !verb.Leaves && !verb.Row.Interrupts() {
+		return nil
+	}
+
+	var found []Service
+	for _, g := range groups {
+		s := Service{Group: g.Name}
+
+		for _, batch := range j.Batches() {
+			taken := names(slices.DeleteFunc(slices.Clone(batch), func(t job.Target) bool {
+				return t.FromGroup != g.Name || t.From != inventory.Allocated
+			}))
+			s.Nodes = append(s.Nodes, taken...)
+			s.AtOnce = max(s.AtOnce, len(taken))
+		}
+
+		if len(s.Nodes) == 0 {
+			continue
+		}
+
+		for _, n := range nodes {
+			if n.Group == g.Name && n.Commissioned() {
+				s.Before++
+			}
+		}
+
+		for _, dependent := range groups {
+			if dependent.Needs == g.Name {
+				s.NeededBy = append(s.NeededBy, dependent.Name)
+			}
+		}
+
+		found = append(found, s)
+	}
+
+	return found
+}
+
+// serves reports whether the node provides its group.
+func serves(n *inventory.Node) bool { return n.Commissioned() && n.State == inventory.Discovered }
+
+func names(targets []job.Target) []string {
+	list := make([]string, len(targets))
+	for i, t := range targets {
+		list[i] = t.Name
+	}
+
+	return list
+}
+
+// Expected is how long a job may take, measured by earlier ones.
+type Expected struct {
+	// Jobs is the number of jobs that were measured; 0: the time is not known.
+	Jobs int
+	// Median, Shortest and Longest are the times for one node.
+	Median, Shortest, Longest time.Duration
+	// Total is the median for all nodes of the job.
+	Total time.Duration
+}
+
+// measured bounds the jobs that are measured, the newest ones.
+const measured = 50
+
+// Expect measures the kept jobs that did the same as j would, and succeeded: the time
+// from start to end, divided by the number of nodes.
+func Expect(jobs []job.Job, j job.Job) Expected {
+	var times []time.Duration
+
+	for _, old := range slices.Backward(jobs) {
+		alike := old.Verb == j.Verb && old.Ansible.Check == j.Ansible.Check && old.Force == j.Force &&
+			slices.Equal(old.Ansible.Tags, j.Ansible.Tags) && slices.Equal(old.Ansible.SkipTags, j.Ansible.SkipTags)
+		finished := old.Status == job.Complete && !old.Started.IsZero() && len(old.Targets) > 0
+
+		if alike && finished {
+			times = append(times, old.Ended.Sub(old.Started)/time.Duration(len(old.Targets)))
+		}
+
+		if len(times) == measured {
+			break
+		}
+	}
+
+	if len(times) == 0 {
+		return Expected{}
+	}
+
+	slices.Sort(times)
+
+	// Of an even number, the median lies between the two in the middle.
+	median := (times[(len(times)-1)/2] + times[len(times)/2]) / 2
+
+	return Expected{
+		Jobs: len(times), Median: median, Shortest: times[0], Longest: times[len(times)-1],
+		Total: median * time.Duration(len(j.Targets)),
+	}
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// CheckOpen refuses a plan that was applied, or has expired.
+func (p Plan) CheckOpen(now time.Time) error {
+	if p.Applied != "" {
+		return AlreadyApplied(p.ID, p.Applied)
+	}
+
+	if now.Before(p.Expires) {
+		return nil
+	}
+
+	return p.anew(inventory.Errorf(inventory.KindRefused,
+		"plan %s has expired at %s", p.ID, p.Expires.UTC().Format(time.RFC3339)))
+}
+
+// AlreadyApplied returns the error for a plan that a job carries out.
+func AlreadyApplied(id, by string) error {
+	return inventory.Errorf(inventory.KindRefused, "plan %s was applied already, as job %s", id, by).
+		Do("a plan is applied once; see the job").With(inventory.ShowJob(by))
+}
+
+// Unknown returns the error for the id of a plan that is not kept. jobs are those that
+// are kept: one of them may have carried it out.
+func Unknown(id string, jobs []job.Job) error {
+	for _, j := range slices.Backward(jobs) {
+		if j.Plan == id {
+			return AlreadyApplied(id, j.ID)
+		}
+	}
+
+	return inventory.Errorf(inventory.KindNotFound, "there is no plan %s; it may have expired or was deleted", id).
+		Do("list the plans, or make a new one").With(inventory.ListPlans())
+}
+
+// explained is the number of differences that a refusal names.
+const explained = 12
+
+// Refuse returns the error for a plan that the world does not fit any more, or nil if
+// there is no difference.
+func (p Plan) Refuse(differences []Difference) error {
+	if len(differences) == 0 {
+		return nil
+	}
+
+	var texts, nodes []string
+	for i, d := range differences {
+		if i < explained {
+			texts = append(texts, d.Text)
+		}
+
+		if d.Node != "" && !slices.Contains(nodes, d.Node) {
+			nodes = append(nodes, d.Node)
+		}
+	}
+
+	if more := len(differences) - explained; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more differences", more))
+	}
+
+	return p.anew(inventory.Errorf(inventory.KindRefused,
+		"plan %s does not fit any more: %s", p.ID, strings.Join(texts, "; ")).About(nodes...))
+}
+
+// Illegal returns the error for a plan whose job is not legal any more, for the reason
+// err, which is about nodes or a group. Other errors stay as they are.
+func (p Plan) Illegal(err error) error {
+	e, ok := errors.AsType[*inventory.Error](err)
+	if !ok || e.Kind != inventory.KindNotFound && (e.Kind != inventory.KindRefused || len(e.Nodes) == 0) {
+		return err
+	}
+
+	return p.anew(inventory.Errorf(inventory.KindRefused, "plan %s does not fit any more: %s", p.ID, e.Message).
+		About(e.Nodes...))
+}
+
+// anew adds the remedy to make the plan once more.
+func (p Plan) anew(e *inventory.Error) error {
+	e = e.Do("nothing was done; make a new plan with the same options")
+
+	if actions := job.Anew(p.Job, p.Job.Names()); len(actions) > 0 {
+		for i := range actions {
+			actions[i] = actions[i].Planned()
+		}
+
+		return e.With(actions...)
+	}
+
+	return e.With(inventory.ShowPlan(p.ID))
+}
