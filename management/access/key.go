@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -31,6 +32,7 @@ type Key struct {
 type Result struct {
 	Request string
 	Job     string // the job that was made or changed
+	Plan    string // the plan that was made
 	Time    time.Time
 	// Revision is the revision of the transaction; it is not stored.
 	Revision int64
@@ -89,4 +91,23 @@ func (c Caller) ReplayJob(ctx context.Context, results Results, r state.Reader) 
 	}
 
 	return &j, nil
+}
+
+// ReplayPlan returns the plan that the caller's mutation made, as it is now, or nil if
+// the mutation was not carried out yet.
+func (c Caller) ReplayPlan(ctx context.Context, results Results, r state.Reader) (*plan.Plan, error) {
+	result, err := c.Replay(ctx, results, r)
+	if result == nil || err != nil {
+		return nil, err
+	}
+
+	p, ok := plan.Find(r.View().Plans, result.Plan)
+	if !ok {
+		return nil, inventory.Errorf(inventory.KindExpired,
+			"the request was carried out, as plan %s, which is no longer kept", result.Plan).
+			Do("list the plans that are kept; to make another one, make a new Idempotency-Key").
+			With(inventory.ListPlans())
+	}
+
+	return &p, nil
 }

@@ -72,7 +72,7 @@ func (s *Store) Inputs(ctx context.Context, id string) (in job.Inputs, err error
 	}
 
 	if len(resp.Kvs) == 0 {
-		return in, inventory.Errorf(inventory.KindNotFound, "the inputs of job %s are no longer stored", id)
+		return in, inventory.Errorf(inventory.KindNotFound, "the inputs of %s are no longer stored", ownerOfInputs(id))
 	}
 
 	record, err := decodeInputs(resp.Kvs[0])

@@ -38,6 +38,8 @@ type jobRecord struct {
 	Actor          string                   `json:"actor,omitempty"`
 	Note           string                   `json:"note,omitempty"`
 	RetryOf        string                   `json:"retry_of,omitempty"`
+	Plan           string                   `json:"plan,omitempty"`
+	PlannedBy      string                   `json:"planned_by,omitempty"`
 	Differences    []string                 `json:"differences,omitempty"`
 	Warnings       []string                 `json:"warnings,omitempty"`
 	PlaybookDigest string                   `json:"playbook_digest,omitempty"`
@@ -236,6 +238,8 @@ func newJobRecord(j job.Job) jobRecord {
 		Actor:          j.Actor,
 		Note:           j.Note,
 		RetryOf:        j.RetryOf,
+		Plan:           j.Plan,
+		PlannedBy:      j.PlannedBy,
 		Differences:    j.Differences,
 		Warnings:       j.Warnings,
 		PlaybookDigest: j.PlaybookDigest,
@@ -279,6 +283,8 @@ func (r *jobRecord) job(revision int64) job.Job {
 		Actor:          r.Actor,
 		Note:           r.Note,
 		RetryOf:        r.RetryOf,
+		Plan:           r.Plan,
+		PlannedBy:      r.PlannedBy,
 		Differences:    r.Differences,
 		Warnings:       r.Warnings,
 		PlaybookDigest: r.PlaybookDigest,
@@ -357,18 +363,35 @@ func decodeJob(id string, kv *mvccpb.KeyValue) (job.Job, error) {
 func (s *Store) Accept(
 	ctx context.Context, seq uint64, j job.Job, in job.Inputs, key *access.Key,
 ) (job.Job, error) {
-	j.ID = strconv.FormatUint(seq+1, 10)
+	defer s.secrets.hold()()
 
-	record, err := s.putJob(j)
+	j, ops, err := s.acceptOps(seq, j, in)
 	if err != nil {
 		return j, err
 	}
 
-	defer s.secrets.hold()()
+	if err := s.addResult(&ops, key, j.ID); err != nil {
+		return j, err
+	}
+
+	j.Revision, err = s.commit(ctx, ops)
+
+	return j, err
+}
+
+// acceptOps returns the job with its number, and the operations that store it with its
+// inputs. The caller holds the secrets until it has committed.
+func (s *Store) acceptOps(seq uint64, j job.Job, in job.Inputs) (job.Job, etcd.Ops, error) {
+	j.ID = strconv.FormatUint(seq+1, 10)
+
+	record, err := s.putJob(j)
+	if err != nil {
+		return j, etcd.Ops{}, err
+	}
 
 	inputs, err := s.putInputs(j.ID, in)
 	if err != nil {
-		return j, err
+		return j, etcd.Ops{}, err
 	}
 
 	// Two requests decided on the same queue must not both be accepted.
@@ -377,17 +400,10 @@ func (s *Store) Accept(
 		newest = atRevision(s.seqKey(), 0)
 	}
 
-	ops := etcd.Ops{
+	return j, etcd.Ops{
 		If:   []clientv3.Cmp{newest},
 		Then: []clientv3.Op{clientv3.OpPut(s.seqKey(), j.ID), record, inputs},
-	}
-	if err := s.addResult(&ops, key, j.ID); err != nil {
-		return j, err
-	}
-
-	j.Revision, err = s.commit(ctx, ops)
-
-	return j, err
+	}, nil
 }
 
 // PutJob stores the job if it is still at j.Revision.

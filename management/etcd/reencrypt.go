@@ -464,7 +464,7 @@ func countInputs(s marking, id string, kv *mvccpb.KeyValue) (StoredSecrets, erro
 
 	if record.Sealed != "" {
 		err := s.open(placeInputs(id), record.Sealed, &[]document{})
-		found.addBox(record.Sealed, err, "job "+id)
+		found.addBox(record.Sealed, err, ownerOfInputs(id))
 
 		// A job without its secrets is left as it is.
 		if err != nil {

@@ -16,15 +16,16 @@ import (
 type resultRecord struct {
 	Request string    `json:"request"`
 	Job     string    `json:"job,omitempty"`
+	Plan    string    `json:"plan,omitempty"`
 	Time    time.Time `json:"time"`
 }
 
 func newResultRecord(r access.Result) resultRecord {
-	return resultRecord{Request: r.Request, Job: r.Job, Time: r.Time}
+	return resultRecord{Request: r.Request, Job: r.Job, Plan: r.Plan, Time: r.Time}
 }
 
 func (r resultRecord) result(revision int64) access.Result {
-	return access.Result{Request: r.Request, Job: r.Job, Time: r.Time, Revision: revision}
+	return access.Result{Request: r.Request, Job: r.Job, Plan: r.Plan, Time: r.Time, Revision: revision}
 }
 
 func (s *Store) resultKey(id string) string { return s.key("/x/results/%s", id) }
@@ -32,12 +33,16 @@ func (s *Store) resultKey(id string) string { return s.key("/x/results/%s", id) 
 // addResult adds the result of a mutation to its transaction, on condition that no
 // result is stored under the key yet.
 func (s *Store) addResult(ops *etcd.Ops, key *access.Key, job string) error {
+	return s.addResultOf(ops, key, access.Result{Job: job})
+}
+
+func (s *Store) addResultOf(ops *etcd.Ops, key *access.Key, result access.Result) error {
 	if key == nil {
 		return nil
 	}
 
 	path := s.resultKey(key.ID)
-	result := access.Result{Request: key.Request, Job: job, Time: time.Now()}
+	result.Request, result.Time = key.Request, time.Now()
 	record, err := put(path, newResultRecord(result))
 	ops.Add(etcd.Ops{If: []clientv3.Cmp{atRevision(path, 0)}, Then: []clientv3.Op{record}})
 

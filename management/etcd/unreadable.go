@@ -31,6 +31,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/vars":        decodes[variablesRecord],
 	"v/checksum":    decodes[variablesRecord],
 	"v/connections": decodes[connectionRecord],
+	"v/plans":       func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodePlan(name, kv)) },
 	"v/tombstones":  decodes[tombstoneRecord],
 	"v/overlay":     decodes[overlayRecord],
 	"v/automation":  decodes[automationRecord],
@@ -201,6 +202,8 @@ func repairs(ctx context.Context, client *etcd.Client, key string) ([]etcd.Ops, 
 		return []etcd.Ops{{Then: []clientv3.Op{tombstone}}}, err
 	case kind == "jobs":
 		return s.removeJob(ctx, name)
+	case kind == "plans":
+		return []etcd.Ops{{Then: s.dropPlanOps(name)}}, nil
 	}
 
 	return []etcd.Ops{{Then: []clientv3.Op{clientv3.OpDelete(full)}}}, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 )
@@ -54,6 +55,8 @@ type view struct {
 	sshKey      map[string]sshkey.Rotation // immutable values
 	overlay     map[string]any             // replaced as a whole
 	automation  state.Automation
+	plans       map[string]plan.Plan
+	planList    []plan.Plan // of plans, the oldest first; nil after a change
 	files       map[string]string
 	checksumKey configuration.ChecksumKey
 	playbooks   copyOnWrite[string, state.Playbooks]
@@ -95,6 +98,7 @@ func (v *view) reset() {
 	v.tombstones = copyOnWrite[string, inventory.Tombstone]{}
 	v.tokens, v.tokenUses = copyOnWrite[string, access.Token]{}, copyOnWrite[string, time.Time]{}
 	v.sshKey = map[string]sshkey.Rotation{}
+	v.plans, v.planList = map[string]plan.Plan{}, nil
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.instances, v.automation = map[string]state.Instance{}, state.Automation{}
 	v.seq, v.generation = 0, 0
@@ -339,6 +343,8 @@ func (v *view) apply(e *clientv3.Event) {
 		err = update(v.tokenUses.writable(), name, deleted, e.Kv, tokenUseRecord.time)
 	case "ssh-key":
 		err = update(v.sshKey, name, deleted, e.Kv, sshKeyRecord.rotation)
+	case "plans":
+		err = v.applyPlan(name, deleted, e.Kv)
 	case "overlay":
 		err = v.applyOverlay(deleted, e.Kv)
 	case "automation":
@@ -561,6 +567,7 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 		ConfigAt:    v.configAt,
 		Connections: v.connections.share(),
 		Tombstones:  v.tombstones.share(),
+		Plans:       v.sortedPlans(),
 		Overlay:     v.overlay,
 		Automation:  v.automation,
 		Instances: slices.SortedFunc(maps.Values(v.instances), func(a, b state.Instance) int {

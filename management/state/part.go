@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
 )
 
 // Bounds select the part of a view that a caller may see.
@@ -68,6 +69,12 @@ func NewPart(v *View, b Bounds) *Part {
 	for i := range v.Jobs {
 		if p.HasJob(&v.Jobs[i]) {
 			within.Jobs = append(within.Jobs, p.Job(v.Jobs[i]))
+		}
+	}
+
+	for i := range v.Plans {
+		if p.HasJob(&v.Plans[i].Job) {
+			within.Plans = append(within.Plans, p.Plan(v.Plans[i]))
 		}
 	}
 
@@ -285,6 +292,38 @@ func (p *Part) Job(j job.Job) job.Job {
 	j.Runs = runs
 
 	return j
+}
+
+// Plan returns a plan whose targets all belong to the part, without the names of other
+// nodes and without the numbers of nodes in groups that do not.
+func (p *Part) Plan(whole plan.Plan) plan.Plan {
+	whole.Job = p.Job(whole.Job)
+	whole.Helpers, whole.Waits = p.Names(whole.Helpers), p.Text(whole.Waits)
+
+	shown := func(id string) bool {
+		return slices.ContainsFunc(p.Jobs, func(j job.Job) bool { return j.ID == id })
+	}
+	whole.Ahead = slices.DeleteFunc(slices.Clone(whole.Ahead), func(id string) bool { return !shown(id) })
+
+	whole.Rules, whole.Service = slices.Clone(whole.Rules), slices.Clone(whole.Service)
+
+	for i, r := range whole.Rules {
+		if !p.bounds.OwnsGroup(r.Needs) {
+			whole.Rules[i].Left = 0
+		}
+
+		if !p.bounds.OwnsGroup(r.Group) {
+			whole.Rules[i].Dependents = 0
+		}
+	}
+
+	for i, s := range whole.Service {
+		if !p.bounds.OwnsGroup(s.Group) {
+			whole.Service[i].Before = 0
+		}
+	}
+
+	return whole
 }
 
 // Changes returns the changes that the part shows. A node that leaves the part is gone.

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
 )
 
 // View is everything that is read often, as of one revision of the store. It is
@@ -35,6 +36,8 @@ type View struct {
 	Connections map[string]configuration.Connection
 	// Tombstones are the tombstones of forgotten nodes by name.
 	Tombstones map[string]inventory.Tombstone
+	// Plans are the stored plans, the oldest first.
+	Plans []plan.Plan
 	// Overlay are the configuration keys set at run time.
 	Overlay map[string]any
 	// Automation is what policies remember.
