@@ -72,7 +72,7 @@ type ruleRecord struct {
 	Dependents int    `json:"dependents,omitempty"`
 }
 
-// serviceRecord is what a planned job takes out of service in one group.
+// serviceRecord lists the nodes that a planned job takes out of service in one group.
 type serviceRecord struct {
 	Group    string   `json:"group"`
 	Nodes    []string `json:"nodes"`

@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Again returns the request that asks for exactly this job, with what its acceptance
-// has chosen. extra are the variables of its request.
+// Again returns the request for exactly this job, with the choices of its acceptance.
+// extra are the variables of its request.
 func (j Job) Again(extra configuration.Vars) Request {
 	r := Request{
 		Verb: j.Verb, Nodes: j.Names(), Group: j.Group, Extra: extra, OnFailure: j.OnFailure, Serial: j.Serial,

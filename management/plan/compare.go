@@ -23,8 +23,8 @@ type Difference struct {
 }
 
 // Compare returns the differences between the world of a plan with its inputs, and the
-// one in which it is to be applied. Those of a node follow its place in the plan. What
-// the jobs of then.Ahead, or the plan's own check, have done since was expected.
+// one in which it is to be applied. The effects of the jobs ahead of the plan, and of its
+// own check, were expected and are no differences.
 func Compare(p Plan, then job.Inputs, now World, inputs job.Inputs) []Difference {
 	c := comparison{plan: p, now: now}
 
@@ -55,7 +55,7 @@ func (c *comparison) add(node, format string, args ...any) {
 	c.found = append(c.found, Difference{node, fmt.Sprintf(format, args...)})
 }
 
-// targets compares the targets, and what the job would find and leave on each.
+// targets compares the targets, and the condition of each before and after the job.
 func (c *comparison) targets() {
 	planned, found := byName(c.plan.Job.Targets), byName(c.now.Job.Targets)
 
@@ -106,7 +106,7 @@ func byName(targets []job.Target) map[string]job.Target {
 	return found
 }
 
-// configured compares what has configured the target.
+// configured compares the jobs and the playbooks that have configured the target.
 func (c *comparison) configured(then, now job.Target) {
 	expected := slices.Contains(c.plan.Ahead, now.Applied)
 

@@ -24,7 +24,7 @@ type Rule struct {
 	Dependents int
 }
 
-// Service is what a job takes out of service in one group.
+// Service lists the nodes that a job takes out of service in one group.
 type Service struct {
 	Group  string
 	Nodes  []string // in the order of the job
@@ -82,7 +82,7 @@ func rules(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []Rule {
 	return found
 }
 
-// service returns what the job takes out of service, by group.
+// service returns the interruptions of service by the job, by group.
 func service(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []Service {
 	verb, err := job.VerbOf(j.Verb)
 	if err != nil || !verb.Leaves && !verb.Row.Interrupts() {

@@ -28,7 +28,7 @@ type Plan struct {
 	Rules    []Rule
 	Service  []Service
 	Expected Expected
-	// Check is the id of the job that checks what Ansible would change; empty: none.
+	// Check is the id of the job that checks the playbook against the nodes; empty: none.
 	Check string
 
 	Applied   string // the id of the job that carries it out; empty: none yet
@@ -78,7 +78,7 @@ func NewWorld(s job.Snapshot, j job.Job, groups inventory.Groups, hostCAs []stri
 	return w
 }
 
-// Describe completes a plan by what people want to know before they apply it. limit is
+// Describe completes a plan with the facts for a decision about it. limit is
 // the number of jobs that may run at a time.
 func (p *Plan) Describe(s job.Snapshot, limit int) {
 	next := p.Job
@@ -128,7 +128,7 @@ func Find(plans []Plan, id string) (Plan, bool) {
 	return plans[i], true
 }
 
-// Foreseen is what the check of a plan found.
+// Foreseen has the findings of the check of a plan.
 type Foreseen struct {
 	Job       job.Job
 	Nodes     []job.Difference // with findings, in the order of the plan

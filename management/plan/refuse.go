@@ -75,8 +75,8 @@ func (p Plan) Refuse(differences []Difference) error {
 		"plan %s does not fit any more: %s", p.ID, strings.Join(texts, "; ")).About(nodes...))
 }
 
-// Illegal returns the error for a plan whose job is not legal any more, for the reason
-// err, which is about nodes or a group. Other errors stay as they are.
+// Illegal returns the error for a plan with a job that is not legal any more, for the
+// reason err, which is about nodes or a group. Other errors stay as they are.
 func (p Plan) Illegal(err error) error {
 	e, ok := errors.AsType[*inventory.Error](err)
 	if !ok || e.Kind != inventory.KindNotFound && (e.Kind != inventory.KindRefused || len(e.Nodes) == 0) {

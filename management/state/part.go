@@ -294,8 +294,8 @@ func (p *Part) Job(j job.Job) job.Job {
 	return j
 }
 
-// Plan returns a plan whose targets all belong to the part, without the names of other
-// nodes and without the numbers of nodes in groups that do not.
+// Plan returns a plan that belongs to the part with all targets, without the names of
+// other nodes and without the numbers of nodes in groups that do not.
 func (p *Part) Plan(whole plan.Plan) plan.Plan {
 	whole.Job = p.Job(whole.Job)
 	whole.Helpers, whole.Waits = p.Names(whole.Helpers), p.Text(whole.Waits)
