@@ -226,6 +226,11 @@ func (r *runner) Kept(ctx context.Context, digest string) bool {
 	return r.playbooks.Intact(ctx, digest)
 }
 
+// Changed returns the names of the files that differ between two copies, sorted.
+func (r *runner) Changed(ctx context.Context, then, now string) ([]string, error) {
+	return r.playbooks.Changed(ctx, then, now)
+}
+
 // Plays returns the plays of a playbook in the copy, as far as its text shows them.
 func (r *runner) Plays(digest, playbook string) []configuration.Play {
 	return r.playbooks.Plays(digest, playbook)

@@ -8,6 +8,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -49,6 +50,11 @@ func (e *Engine) Difference(ctx context.Context, v *state.View, name string) (jo
 
 // readFindings adds the findings in the events of one run.
 func (e *Engine) readFindings(ctx context.Context, j job.Job, index int, found *job.Difference) error {
+	return e.eachEvent(ctx, j, index, func(event configuration.Event) { found.Add(j.Runs[index], event) })
+}
+
+// eachEvent calls visit for the events of one run.
+func (e *Engine) eachEvent(ctx context.Context, j job.Job, index int, visit func(configuration.Event)) error {
 	run := j.Runs[index]
 	offset, end := run.Events, int64(-1)
 
@@ -71,9 +77,57 @@ func (e *Engine) readFindings(ctx context.Context, j job.Job, index int, found *
 		offset += int64(len(data))
 
 		for _, event := range stream.Write(data) {
-			found.Add(run, event)
+			visit(event)
 		}
 	}
 
 	return nil
+}
+
+// Foreseen returns the findings of the check of a plan so far, or nil without a check. It
+// is KindNotFound if the job of the check is no longer kept.
+func (e *Engine) Foreseen(ctx context.Context, v *state.View, p plan.Plan) (*plan.Foreseen, error) {
+	if p.Check == "" {
+		return nil, nil
+	}
+
+	j, err := v.Job(p.Check)
+	if err != nil {
+		return nil, err
+	}
+
+	found := make([]job.Difference, len(j.Targets))
+	at := make(map[string]*job.Difference, len(j.Targets))
+
+	for i, t := range j.Targets {
+		found[i].Node = t.Name
+		at[t.Name] = &found[i]
+	}
+
+	out := plan.Foreseen{Job: j}
+
+	for i, run := range j.Runs {
+		err := e.eachEvent(ctx, j, i, func(event configuration.Event) {
+			out.Truncated = out.Truncated || event.Event == "truncated"
+
+			if d := at[event.Host]; d != nil {
+				d.Add(run, event)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	left := plan.MaxForeseen
+	for _, d := range found {
+		out.Truncated = out.Truncated || d.Truncated || len(d.Tasks) > left
+		d.Tasks = d.Tasks[:min(len(d.Tasks), left)]
+
+		if left -= len(d.Tasks); len(d.Tasks) > 0 {
+			out.Nodes = append(out.Nodes, d)
+		}
+	}
+
+	return &out, nil
 }

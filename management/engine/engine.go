@@ -23,6 +23,7 @@ import (
 // shows it.
 type Store interface {
 	JobStore
+	PlanStore
 	LogStore
 	Archive
 	node.Putter
@@ -85,8 +86,10 @@ type Settings struct {
 	Appear     time.Duration // discover: how long a host may take to appear
 	Lease      time.Duration // how long a runner goes on without the daemon
 	Retention  job.Retention
-	EventLimit int64  // bytes of events kept of one job
-	Own        string // name of the manager's own node; empty: it has none
+	PlanFor    time.Duration // how long a plan can be applied
+	PlanLimit  int           // plans at a time that can be applied
+	EventLimit int64         // bytes of events kept of one job
+	Own        string        // name of the manager's own node; empty: it has none
 	// Incomplete is the reason why these are not the settings that the operator
 	// chose, or nil. Until then no job is accepted, and none expires.
 	Incomplete error
@@ -205,7 +208,12 @@ func (e *Engine) Inputs(ctx context.Context, id string) (job.Inputs, error) {
 		return job.Inputs{}, err
 	}
 
-	// Inputs leave the engine for people. Runs read them from the store.
+	return e.hidden(in), nil
+}
+
+// hidden returns the inputs without their secrets. Inputs leave the engine for people:
+// runs read them from the store.
+func (e *Engine) hidden(in job.Inputs) job.Inputs {
 	secrets := e.settings().Secrets
 	in.Extra = secrets.HideVars(in.Extra)
 
@@ -216,7 +224,7 @@ func (e *Engine) Inputs(ctx context.Context, id string) (job.Inputs, error) {
 		in.Vars = hideAll(secrets, hidden)
 	}
 
-	return in, nil
+	return in
 }
 
 // decideItself carries out a decision of the manager and leaves its audit record.

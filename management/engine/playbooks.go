@@ -97,6 +97,9 @@ type Playbooks interface {
 	Outline(digest, playbook string) configuration.Outline
 	// Kept reports whether the copy with that digest is on this host, undamaged.
 	Kept(ctx context.Context, digest string) bool
+	// Changed returns the names of the files that differ between two copies, sorted. It is
+	// KindNotFound if one is not on this host.
+	Changed(ctx context.Context, then, now string) ([]string, error)
 	// Prune removes the remains of runs, and copies, except those that keep
 	// returns. It calls keep after it has listed them, so that a run started
 	// meanwhile is not touched.

@@ -36,7 +36,7 @@ func (e *Engine) retain(ctx context.Context) {
 	}
 }
 
-// Prune removes jobs outside the retention, stored results, and the files of both. It
+// Prune removes jobs outside the retention, plans that have expired, stored results, and the files of both. It
 // only deletes, so it works in a full store. Under incomplete settings it keeps all
 // jobs: the operator may have chosen to keep more.
 func (e *Engine) Prune(ctx context.Context) error {
@@ -57,6 +57,10 @@ func (e *Engine) Prune(ctx context.Context) error {
 		}
 	}
 
+	if err := e.expirePlans(ctx, now); err != nil {
+		return err
+	}
+
 	if err := e.store.DropResults(ctx, now.Add(-access.ResultAge), access.ResultLimit); err != nil {
 		return err
 	}
@@ -71,7 +75,7 @@ func (e *Engine) Prune(ctx context.Context) error {
 
 // inUse returns the runs of jobs that have not ended, and the playbooks of all
 // jobs, because an ended job can be retried, and those that configured a node,
-// because they clean it.
+// because they clean it, and those of plans that can be applied.
 func (e *Engine) inUse() (runs, digests []string) {
 	v := e.state.View()
 	kept := map[string]bool{}
@@ -84,6 +88,12 @@ func (e *Engine) inUse() (runs, digests []string) {
 
 	for _, t := range v.Tombstones {
 		for _, digest := range t.Playbooks {
+			kept[digest] = true
+		}
+	}
+
+	for _, p := range v.Plans {
+		for _, digest := range p.InUse(time.Now()) {
 			kept[digest] = true
 		}
 	}

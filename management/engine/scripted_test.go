@@ -52,6 +52,8 @@ type scriptedPlaybooks struct {
 	lost   bool        // no tree is kept
 	gone   []string    // trees that are not kept
 	hosts  []string    // of the only play of every playbook
+	// changed are the files that differ between any two trees.
+	changed []string
 	// outlines are those of playbooks that are not empty, by digest and file.
 	outlines map[[2]string]configuration.Outline
 }
@@ -133,6 +135,13 @@ func (p *scriptedPlaybooks) Kept(_ context.Context, digest string) bool {
 	defer p.mu.Unlock()
 
 	return !p.lost && digest != "" && (!slices.Contains(p.gone, digest) || p.pinned == digest)
+}
+
+func (p *scriptedPlaybooks) Changed(context.Context, string, string) ([]string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	return p.changed, nil
 }
 
 func (p *scriptedPlaybooks) Plays(string, string) []configuration.Play {

@@ -59,15 +59,11 @@ func (e *Engine) queue(
 	ctx context.Context, c access.Caller, settings Settings, r job.Request,
 	digest func(context.Context) (string, error), pin func(*state.View, *job.Job) (job.Inputs, error),
 ) (job.Job, error) {
-	// Requests are judged in the order of their arrival: the first one that needs
-	// a folder parses it for seconds, and those behind it must not overtake it.
-	// Go serves blocked senders first come, first served.
-	select {
-	case e.accepting <- struct{}{}:
-		defer func() { <-e.accepting }()
-	case <-ctx.Done():
-		return job.Job{}, ctx.Err()
+	release, err := e.enter(ctx)
+	if err != nil {
+		return job.Job{}, err
 	}
+	defer release()
 
 	// Take the view before the look-up, see access.Caller.Replay.
 	v := e.state.View()
@@ -75,29 +71,51 @@ func (e *Engine) queue(
 		return orZero(j), err
 	}
 
-	v, err := c.Precondition.Check(ctx, e.state, v)
-	if err != nil {
-		return job.Job{}, err
-	}
-
-	if err := settings.refuse(); err != nil {
-		return job.Job{}, err
-	}
-
-	// Refuse a wrong request before the playbooks are copied and parsed.
-	r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
-
-	j, err := e.checkRequest(ctx, v, settings, r)
-	if err != nil {
-		return job.Job{}, err
-	}
-
-	pinned, err := e.preparePlaybooks(ctx, settings, j, digest)
+	pinned, err := e.prepare(ctx, c, v, settings, &r, digest)
 	if err != nil {
 		return job.Job{}, err
 	}
 
 	return e.accept(ctx, c, settings, r, pinned, pin)
+}
+
+// enter blocks until the request is the next one to be judged. Requests are judged in
+// the order of their arrival: the first one that needs a folder parses it for seconds,
+// and those behind it must not overtake it.
+func (e *Engine) enter(ctx context.Context) (release func(), err error) {
+	// Go serves blocked senders first come, first served.
+	select {
+	case e.accepting <- struct{}{}:
+		return func() { <-e.accepting }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// prepare refuses a request that is wrong, completes it, and returns the digest of its
+// playbooks once they can run.
+func (e *Engine) prepare(
+	ctx context.Context, c access.Caller, v *state.View, settings Settings, r *job.Request,
+	digest func(context.Context) (string, error),
+) (string, error) {
+	v, err := c.Precondition.Check(ctx, e.state, v)
+	if err != nil {
+		return "", err
+	}
+
+	if err := settings.refuse(); err != nil {
+		return "", err
+	}
+
+	// Refuse a wrong request before the playbooks are copied and parsed.
+	r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
+
+	j, err := e.checkRequest(ctx, v, settings, *r)
+	if err != nil {
+		return "", err
+	}
+
+	return e.preparePlaybooks(ctx, settings, j, digest)
 }
 
 // refuse returns the error for a job under incomplete settings, or nil: it would run
@@ -344,30 +362,10 @@ func (e *Engine) accept(
 			return err
 		}
 
-		j, err := acceptRequest(v, settings, r)
+		j, in, err := e.judge(ctx, c, v, settings, r, digest, pin)
 		if err != nil {
 			return err
 		}
-
-		unknown := e.recall(ctx, v, &j)
-
-		in, err := pin(v, &j)
-		if err != nil {
-			return err
-		}
-
-		if err := checkReadable(in); err != nil {
-			return err
-		}
-
-		for _, path := range configuration.LooksLikeTemplate(r.Extra) {
-			j.Warnings = append(j.Warnings, variable.TemplateWarning(path))
-		}
-
-		j.Actor, j.PlaybookDigest, j.Accepted = c.Principal, digest, time.Now()
-		j.Warnings = append(j.Warnings, e.cleanWarnings(j, unknown)...)
-		identifyInputs(v.ChecksumKey, &j, in)
-		e.describeVerification(&j)
 
 		accepted, err = e.store.Accept(ctx, v.Seq, j, in, c.Key)
 
@@ -375,6 +373,40 @@ func (e *Engine) accept(
 	})
 
 	return accepted, err
+}
+
+// judge returns the job of a request as it is to be accepted on the view, with its
+// inputs.
+func (e *Engine) judge(
+	ctx context.Context, c access.Caller, v *state.View, settings Settings, r job.Request, digest string,
+	pin func(*state.View, *job.Job) (job.Inputs, error),
+) (job.Job, job.Inputs, error) {
+	j, err := acceptRequest(v, settings, r)
+	if err != nil {
+		return job.Job{}, job.Inputs{}, err
+	}
+
+	unknown := e.recall(ctx, v, &j)
+
+	in, err := pin(v, &j)
+	if err != nil {
+		return job.Job{}, job.Inputs{}, err
+	}
+
+	if err := checkReadable(in); err != nil {
+		return job.Job{}, job.Inputs{}, err
+	}
+
+	for _, path := range configuration.LooksLikeTemplate(r.Extra) {
+		j.Warnings = append(j.Warnings, variable.TemplateWarning(path))
+	}
+
+	j.Actor, j.PlaybookDigest, j.Accepted = c.Principal, digest, time.Now()
+	j.Warnings = append(j.Warnings, e.cleanWarnings(j, unknown)...)
+	identifyInputs(v.ChecksumKey, &j, in)
+	e.describeVerification(&j)
+
+	return j, in, nil
 }
 
 // inputs collects the inputs of a job as they are now.
@@ -452,12 +484,13 @@ func hideAll(
 	return hidden
 }
 
-func orZero(j *job.Job) job.Job {
-	if j == nil {
-		return job.Job{}
+func orZero[T any](v *T) T {
+	if v == nil {
+		var zero T
+		return zero
 	}
 
-	return *j
+	return *v
 }
 
 // Cancel asks a job to end. A Queued job ends at once; a Running one takes its

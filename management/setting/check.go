@@ -324,6 +324,7 @@ func (c *Config) checkNumbers() error {
 		{"policies.rate", int64(c.Policies.Rate), 1, 100},
 		{"policies.brake.share", int64(c.Policies.Brake.Share), 1, 100},
 		{"policies.brake.minimum", int64(c.Policies.Brake.Minimum), 1, 10_000},
+		{"jobs.plans", int64(c.Jobs.Plans), 1, 1000},
 		{"audit.keep", int64(c.Audit.Keep), 1000, 10_000_000},
 		{"max_body", c.MaxBody, 1 << 10, 1 << 30},
 		{"max_requests", int64(c.MaxRequests), 2, 10_000},
@@ -353,6 +354,7 @@ func (c *Config) checkDurations() error {
 		{"policies.settle", c.Policies.Settle, time.Second, day},
 		{"policies.brake.within", c.Policies.Brake.Within, 10 * time.Second, day},
 		{"policies.brake.release_after", c.Policies.Brake.ReleaseAfter, 0, 30 * day},
+		{"jobs.plan_for", c.Jobs.PlanFor, time.Minute, 30 * day},
 		{"audit.keep_for", c.Audit.KeepFor, day, 100 * 365 * day},
 	} {
 		if v := time.Duration(d.value); v < d.low || v > d.high {

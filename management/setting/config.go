@@ -166,6 +166,8 @@ type Jobs struct {
 	KeepFor     Duration `yaml:"keep_for"`
 	KeepBytes   int64    `yaml:"keep_bytes"`   // of all logs
 	OutputLimit int64    `yaml:"output_limit"` // bytes per stream of one job
+	PlanFor     Duration `yaml:"plan_for"`     // how long a plan can be applied
+	Plans       int      `yaml:"plans"`        // that can be applied at a time
 }
 
 // Policies say what the manager does by itself.
@@ -221,7 +223,7 @@ func Default() Config {
 		Jobs: Jobs{
 			Limit: 4, Timeout: Duration(time.Hour), Forks: 50, Appear: Duration(2 * time.Minute),
 			RunnerLease: Duration(10 * time.Minute), Keep: 1000, KeepFor: Duration(30 * 24 * time.Hour),
-			KeepBytes: 256 << 20, OutputLimit: 16 << 20,
+			KeepBytes: 256 << 20, OutputLimit: 16 << 20, PlanFor: Duration(24 * time.Hour), Plans: 100,
 		},
 		Policies: Policies{
 			OnReturn: map[string]policy.Mode{}, Settle: Duration(time.Minute), Jobs: 2, Rate: 20,

@@ -40,6 +40,8 @@ var settable = map[string]any{
 	"jobs.keep_for":     "24h",
 	"jobs.keep_bytes":   1 << 21,
 	"jobs.output_limit": 1 << 17,
+	"jobs.plan_for":     "2h",
+	"jobs.plans":        7,
 
 	"policies.on_return":           map[string]any{"service-worker": "repair"},
 	"policies.settle":              "2m",

@@ -451,6 +451,8 @@ func (s *Settings) Engine() engine.Settings {
 		Appear:     time.Duration(c.Jobs.Appear),
 		Lease:      time.Duration(c.Jobs.RunnerLease),
 		Retention:  job.Retention{Count: c.Jobs.Keep, Age: time.Duration(c.Jobs.KeepFor), Bytes: c.Jobs.KeepBytes},
+		PlanFor:    time.Duration(c.Jobs.PlanFor),
+		PlanLimit:  c.Jobs.Plans,
 		EventLimit: c.Jobs.OutputLimit,
 		Own:        s.membership.Own(),
 		Manager:    s.membership.Manager(),

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/state"
+)
+
+// PlanStore keeps plans. A write returns once the view shows it.
+type PlanStore interface {
+	// AddPlan stores a plan with the inputs of its job, and accepts check with the same
+	// inputs under the number seq+1, unless it is nil. The plan then names it.
+	AddPlan(ctx context.Context, seq uint64, p plan.Plan, in job.Inputs, check *job.Job, key *access.Key) (
+		plan.Plan, error)
+	// AcceptPlan accepts j, the job of p, and stores p as applied. It is KindConflict if
+	// any record of the view was changed after the revision.
+	AcceptPlan(ctx context.Context, revision int64, seq uint64, p plan.Plan, j job.Job, in job.Inputs,
+		key *access.Key) (job.Job, error)
+	// PlanInputs returns the inputs of the job of a plan, or KindNotFound.
+	PlanInputs(ctx context.Context, id string) (job.Inputs, error)
+	// DropPlans removes plans with their inputs.
+	DropPlans(ctx context.Context, ids []string) error
+}
+
+// Plan decides about a request as Submit does, and stores the result as a plan. Nothing
+// is done, unless the request asks for a check: then a job checks at once which changes
+// Ansible foresees, and the plan is that of the job without the check.
+func (e *Engine) Plan(ctx context.Context, c access.Caller, r job.Request) (plan.Plan, error) {
+	record := access.Record{
+		Action: "plans.create." + string(r.Verb), Targets: slices.Concat(r.Nodes, r.Addrs, r.Ranges), Reason: r.Reason,
+	}
+
+	var made plan.Plan
+
+	err := access.Audited(ctx, e.audit, c, record, func(record *access.Record) (err error) {
+		if made, err = e.makePlan(ctx, c, r); err == nil {
+			record.Job, record.Targets = made.Check, slices.Concat([]string{made.ID}, record.Targets)
+		}
+
+		return err
+	})
+
+	return made, err
+}
+
+func (e *Engine) makePlan(ctx context.Context, c access.Caller, r job.Request) (plan.Plan, error) {
+	release, err := e.enter(ctx)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	defer release()
+
+	settings, v := e.settings(), e.state.View()
+	if p, err := c.ReplayPlan(ctx, e.store, e.state); p != nil || err != nil {
+		return orZero(p), err
+	}
+
+	if err := e.mayPlan(v, settings); err != nil {
+		return plan.Plan{}, err
+	}
+
+	pinned, err := e.prepare(ctx, c, v, settings, &r, e.playbooks.Pin)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+
+	var made plan.Plan
+
+	err = e.retryConflict(ctx, func(v *state.View) error {
+		if p, err := c.ReplayPlan(ctx, e.store, e.state); p != nil || err != nil {
+			made = orZero(p)
+			return err
+		}
+
+		v, err := c.Precondition.Check(ctx, e.state, v)
+		if err != nil {
+			return err
+		}
+
+		made, err = e.addPlan(ctx, c, v, settings, r, pinned)
+
+		return err
+	})
+
+	return made, err
+}
+
+// mayPlan refuses a plan if there are too many, or if the manager does not know its
+// identity, which is a part of the plan.
+func (e *Engine) mayPlan(v *state.View, settings Settings) error {
+	now := time.Now()
+
+	open := 0
+	for _, p := range v.Plans {
+		if p.Open(now) {
+			open++
+		}
+	}
+
+	if open >= settings.PlanLimit {
+		return inventory.Errorf(inventory.KindRefused, "%s kept that can be applied, which is the limit (jobs.plans)",
+			inventory.Count(open, "plan is", "plans are")).
+			Do("delete some that are not needed, or wait until they expire").With(inventory.ListPlans())
+	}
+
+	if settings.Manager == "" {
+		return inventory.Errorf(inventory.KindUnavailable, "the identity of the manager is not known yet").
+			Do("try again; the health shows the cause").With(inventory.ShowHealth())
+	}
+
+	return nil
+}
+
+// addPlan decides on the view and stores the plan.
+func (e *Engine) addPlan(
+	ctx context.Context, c access.Caller, v *state.View, settings Settings, r job.Request, pinned string,
+) (plan.Plan, error) {
+	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
+
+	j, in, err := e.judge(ctx, c, v, settings, r, pinned, pin)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+
+	var check *job.Job
+
+	if r.Ansible.Check {
+		checked := j
+		checked.Ansible.Diff = true
+		check, j.Ansible.Check = &checked, false
+	}
+
+	now := time.Now()
+	p := plan.Plan{
+		ID: plan.NewID(settings.Manager), Manager: settings.Manager, Actor: c.Principal,
+		Created: now, Expires: now.Add(settings.PlanFor),
+		World: plan.NewWorld(v.Snapshot, j, settings.Groups, settings.HostCAs),
+	}
+	p.Describe(v.Snapshot, settings.JobLimit)
+
+	return e.store.AddPlan(ctx, v.Seq, p, in, check, c.Key)
+}
+
+// ApplyPlan submits the job of a plan: the same nodes, playbooks, variables and options.
+// It refuses if the world has changed since the plan was made, and names the changes. The
+// comparison and the acceptance are one: no change comes between them. A plan is applied
+// once.
+func (e *Engine) ApplyPlan(ctx context.Context, c access.Caller, id string) (job.Job, error) {
+	record := access.Record{Action: "plans.apply", Targets: []string{id}}
+
+	return e.audited(ctx, c, record, func(record *access.Record) (job.Job, error) {
+		return e.applyPlan(ctx, c, id, record)
+	})
+}
+
+func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, record *access.Record) (job.Job, error) {
+	release, err := e.enter(ctx)
+	if err != nil {
+		return job.Job{}, err
+	}
+	defer release()
+
+	settings, v := e.settings(), e.state.View()
+	if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
+		return orZero(j), err
+	}
+
+	if v, err = c.Precondition.Check(ctx, e.state, v); err != nil {
+		return job.Job{}, err
+	}
+
+	p, err := openPlan(v, settings, id)
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	record.Targets = slices.Concat([]string{p.ID}, p.Job.Names())
+	record.Reason = p.Job.Reason
+
+	then, err := e.store.PlanInputs(ctx, id)
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	if err := settings.refuse(); err != nil {
+		return job.Job{}, err
+	}
+
+	changed, err := e.comparePlaybooks(ctx, settings, p)
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	var accepted job.Job
+
+	err = e.retryConflict(ctx, func(v *state.View) error {
+		if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
+			accepted = orZero(j)
+			return err
+		}
+
+		v, err := c.Precondition.Check(ctx, e.state, v)
+		if err != nil {
+			return err
+		}
+
+		accepted, err = e.acceptPlan(ctx, c, v, id, then, changed)
+
+		return err
+	})
+
+	return accepted, err
+}
+
+// openPlan returns the plan of that id, or refuses one that cannot be applied.
+func openPlan(v *state.View, settings Settings, id string) (plan.Plan, error) {
+	p, err := planOf(v, settings.Manager, id)
+	if err == nil {
+		err = p.CheckOpen(time.Now())
+	}
+
+	return p, err
+}
+
+// FindPlan returns the plan of the view with that id. It refuses an id of another
+// manager, and is KindNotFound for one that is not kept.
+func (e *Engine) FindPlan(v *state.View, id string) (plan.Plan, error) {
+	return planOf(v, e.settings().Manager, id)
+}
+
+// planOf returns the plan of that id. manager is the identity of this manager.
+func planOf(v *state.View, manager, id string) (plan.Plan, error) {
+	if err := plan.CheckID(id, manager); err != nil {
+		return plan.Plan{}, err
+	}
+
+	p, ok := plan.Find(v.Plans, id)
+	if !ok {
+		return p, cmp.Or(v.UnreadablePlan(id), plan.Unknown(id, v.Jobs))
+	}
+
+	return p, nil
+}
+
+// acceptPlan compares the plan with the view, and accepts its job on it.
+func (e *Engine) acceptPlan(
+	ctx context.Context, c access.Caller, v *state.View, id string, then job.Inputs, changed []plan.Difference,
+) (job.Job, error) {
+	// A change of the settings after v is a change of the view, unless it is in a file.
+	settings := e.settings()
+	if err := settings.refuse(); err != nil {
+		return job.Job{}, err
+	}
+
+	p, err := openPlan(v, settings, id)
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	r := p.Job.Again(then.Extra)
+	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
+
+	j, now, err := e.judge(ctx, c, v, settings, r, p.Job.PlaybookDigest, pin)
+	if err != nil {
+		return job.Job{}, p.Illegal(err)
+	}
+
+	world := plan.NewWorld(v.Snapshot, j, settings.Groups, settings.HostCAs)
+	if err := p.Refuse(slices.Concat(changed, plan.Compare(p, then, world, now))); err != nil {
+		return job.Job{}, err
+	}
+
+	j.Plan, j.PlannedBy, j.Note = p.ID, p.Actor, p.Job.Note
+	p.AppliedBy, p.AppliedAt = c.Principal, j.Accepted
+
+	return e.store.AcceptPlan(ctx, v.Revision, v.Seq, p, j, now, c.Key)
+}
+
+// comparePlaybooks returns how the playbooks of today differ from those of the plan, as
+// far as its job runs them. Those of the plan can be run once it returns none.
+func (e *Engine) comparePlaybooks(ctx context.Context, settings Settings, p plan.Plan) ([]plan.Difference, error) {
+	planned, j := p.Job.PlaybookDigest, p.Job
+	j.PlaybookDigest = "" // as at the acceptance: the copies that nodes carry are their own
+
+	digest := func(ctx context.Context) (string, error) { return planned, nil }
+	if _, needed := j.Own(); needed && !j.Force {
+		now, err := e.playbooks.Pin(ctx)
+		if err != nil {
+			return nil, err
+		}
+
+		if now != planned {
+			return []plan.Difference{{Text: e.describeChanged(ctx, planned, now)}}, nil
+		}
+	}
+
+	_, err := e.preparePlaybooks(ctx, settings, j, digest)
+
+	return nil, err
+}
+
+// describeChanged names the files that differ between the playbooks of two digests.
+func (e *Engine) describeChanged(ctx context.Context, then, now string) string {
+	text := fmt.Sprintf("the playbooks have changed (digest %s now, and %s then)", shorten(now), shorten(then))
+
+	// Another instance may have made the plan, and has the copy.
+	files, err := e.playbooks.Changed(ctx, then, now)
+	if err != nil || len(files) == 0 {
+		return text
+	}
+
+	return text + ": " + job.ShortList(files)
+}
+
+// shorten returns enough of a digest for a person to tell two apart.
+func shorten(digest string) string { return digest[:min(len(digest), 12)] }
+
+// DeletePlan removes a plan, and returns a revision of the store without it. Its job, if
+// it was applied, goes on.
+func (e *Engine) DeletePlan(ctx context.Context, c access.Caller, id string) (revision int64, err error) {
+	record := access.Record{Action: "plans.delete", Targets: []string{id}}
+	err = access.Audited(ctx, e.audit, c, record, func(*access.Record) error {
+		v, err := c.Precondition.Check(ctx, e.state, e.state.View())
+		if err != nil {
+			return err
+		}
+
+		if _, err := e.FindPlan(v, id); err != nil {
+			return err
+		}
+
+		return e.store.DropPlans(ctx, []string{id})
+	})
+
+	return e.state.View().Revision, err
+}
+
+// PlanInputs returns the inputs of the job of a plan, secrets hidden.
+func (e *Engine) PlanInputs(ctx context.Context, id string) (job.Inputs, error) {
+	in, err := e.store.PlanInputs(ctx, id)
+	if err != nil {
+		return job.Inputs{}, err
+	}
+
+	return e.hidden(in), nil
+}
+
+// expirePlans removes the plans that are over.
+func (e *Engine) expirePlans(ctx context.Context, now time.Time) error {
+	expired := plan.Expired(e.state.View().Plans, now)
+	if len(expired) == 0 {
+		return nil
+	}
+
+	record := access.Record{Action: "plans.expire", Targets: expired, Reason: "their time is over (jobs.plan_for)"}
+
+	return e.decideItself(ctx, record, func() error { return e.store.DropPlans(ctx, expired) })
+}

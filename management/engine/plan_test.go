@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	. "github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/state"
+)
+
+// planner is a bench whose manager has an identity and makes plans.
+func planner(t *testing.T, change ...func(*bench)) *bench {
+	t.Helper()
+
+	return newBench(t, append(change, func(b *bench) {
+		b.settings.Manager, b.settings.PlanFor, b.settings.PlanLimit = "3f9a1c207b1e44d2", time.Hour, 10
+	})...)
+}
+
+func (b *bench) plan(r job.Request) plan.Plan {
+	b.t.Helper()
+
+	p, err := b.Engine.Plan(b.within(patience), anna(), r)
+	b.must(err)
+
+	return p
+}
+
+func (b *bench) applyPlan(id string) (job.Job, error) {
+	b.t.Helper()
+
+	return b.Engine.ApplyPlan(b.within(patience), access.Caller{Principal: "ben"}, id)
+}
+
+// pin changes what the folder of playbooks has from now on.
+func (b *bench) pin(tree string, changed ...string) {
+	b.books.mu.Lock()
+	defer b.books.mu.Unlock()
+	b.books.pinned, b.books.changed = tree, changed
+}
+
+// TestPlanAndApply: a plan does nothing, and applying it does what it says, once.
+func TestPlanAndApply(t *testing.T) {
+	t.Parallel()
+	b := planner(t)
+	b.see("a b c")
+	b.do(commission, "a", master, "Complete")
+	b.do(commission, "b c", worker, "Complete")
+
+	_, _, err := b.SetVars(t.Context(), state.ScopeGlobal, configuration.Vars{"db_password": "s3cret"}, "anna", nil)
+	b.must(err)
+	b.set(func(s *Settings) { s.Secrets = configuration.DefaultSecrets() })
+
+	jobs, nodes := len(b.View().Jobs), records(b.View())
+	b.audit.take()
+
+	p := b.plan(job.Request{
+		Verb: update, Nodes: names("c b"), Serial: "1", Extra: configuration.Vars{"release": "2"}, Reason: "why not",
+	})
+
+	if len(b.View().Jobs) != jobs || !reflect.DeepEqual(records(b.View()), nodes) {
+		t.Error("the plan has done something")
+	}
+
+	if got := b.audit.take(); !slices.Equal(got, []string{"anna plans.create.update " + p.ID + ",c-1,b-1"}) {
+		t.Errorf("the audit has %q", got)
+	}
+
+	// What it shows.
+	wantService := []plan.Service{{Group: worker, Nodes: []string{"c-1", "b-1"}, AtOnce: 1, Before: 2}}
+	if !slices.Equal(p.Job.Names(), []string{"c-1", "b-1"}) || p.Job.PlaybookDigest != "tree-1" ||
+		!reflect.DeepEqual(p.Service, wantService) || len(p.Rules) != 1 || p.Rules[0].Left != 1 || p.Waits != "" ||
+		p.Expected.Jobs != 0 || p.Actor != "anna" || !p.Open(time.Now()) || p.Applied != "" {
+		t.Errorf("%+v", p)
+	}
+
+	in, err := b.Engine.PlanInputs(t.Context(), p.ID)
+	b.must(err)
+
+	if got := fmt.Sprint(in.Vars["b-1"]["db_password"], in.Extra); got != "{(hidden) global false} map[release:2]" {
+		t.Errorf("the inputs are %s", got)
+	}
+
+	// A restart is between a plan and its application.
+	b.restart()
+
+	j, err := b.applyPlan(p.ID)
+	b.must(err)
+	j = b.end(j.ID, "Complete")
+
+	if j.Plan != p.ID || j.PlannedBy != "anna" || j.Actor != "ben" || j.Serial != "1" || j.Reason != "why not" ||
+		!slices.Equal(j.Names(), p.Job.Names()) || j.PlaybookDigest != "tree-1" || j.Timeout != p.Job.Timeout {
+		t.Errorf("%+v", j)
+	}
+
+	specs := b.books.started()
+	if got := specs[len(specs)-1]; got.Extra["release"] != "2" || got.Hosts[0].Vars["db_password"].Value == nil {
+		t.Errorf("the last run is %+v", got)
+	}
+
+	applied, _ := plan.Find(b.View().Plans, p.ID)
+	if applied.Applied != j.ID || applied.AppliedBy != "ben" || applied.AppliedAt.IsZero() || applied.Open(time.Now()) {
+		t.Errorf("%+v", applied)
+	}
+
+	_, err = b.applyPlan(p.ID)
+	b.refused(err, inventory.KindRefused, "was applied already, as job "+j.ID, "show-job job="+j.ID)
+
+	// The next plan knows how long it takes.
+	if next := b.plan(
+		job.Request{Verb: update, Nodes: names("b")},
+	); next.Expected.Jobs != 1 ||
+		next.Expected.Total == 0 {
+		t.Errorf("%+v", next.Expected)
+	}
+
+	// The job remembers its plan, when that is gone.
+	_, err = b.Engine.DeletePlan(t.Context(), anna(), p.ID)
+	b.must(err)
+	_, err = b.applyPlan(p.ID)
+	b.refused(err, inventory.KindRefused, "was applied already, as job "+j.ID)
+}
+
+// TestPlanRefusesChange: after each change of the world the plan is refused, and the
+// refusal names it.
+func TestPlanRefusesChange(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		change func(b *bench)
+		words  []string
+	}{
+		"a variable": {func(b *bench) {
+			_, _, err := b.SetVars(b.t.Context(), state.ScopeNode("b-1"), configuration.Vars{"port": "2"}, "anna", nil)
+			b.must(err)
+		}, []string{"b-1: variables changed: port"}},
+		"a variable of the configuration": {func(b *bench) {
+			b.set(func(s *Settings) { s.Vars = configuration.Vars{"site": "x"} })
+		}, []string{"a-1: variables changed: site", "b-1: variables changed: site"}},
+		"ssh parameters": {func(b *bench) {
+			c := configuration.Connection{Port: 2222, User: "x"}
+			_, err := b.PatchNode(b.t.Context(), "a-1", node.Patch{Connection: &c}, "anna", nil)
+			b.must(err)
+		}, []string{"a-1: ssh parameters changed: user, port"}},
+		"the playbooks": {func(b *bench) { b.pin("tree-2", "site.yml", "roles/web/main.yml") },
+			[]string{"the playbooks have changed (digest tree-2 now, and tree-1 then): site.yml, roles/web/main.yml"}},
+		"a node is lost": {func(b *bench) { b.lose("b") },
+			[]string{"b-1 is Disappeared, and apply needs it Discovered"}},
+		"a node is out of service": {func(b *bench) { b.do(decommission, "b", "", "Complete") },
+			[]string{"b-1 is Decommissioned; apply takes nodes that are Allocated"}},
+		"a node is in another group": {func(b *bench) { b.do(update, "b", worker, "Complete") },
+			[]string{
+				"b-1: its group is service-worker now, and was service-master", "b-1: job 2 has configured it since",
+			}},
+		"a node was configured": {func(b *bench) { b.do(apply, "b", "", "Complete") },
+			[]string{"b-1: job 2 has configured it since"}},
+		"a node was configured in part": {func(b *bench) {
+			b.books.on(job.PlaybookSite, failsOn("b-1"))
+			b.do(apply, "b", "", "Errored failed")
+		}, []string{"b-1: its configuration is not known any more, and was that of job 1"}},
+		"a job is ahead": {func(b *bench) {
+			g := newGate()
+			b.books.on(job.PlaybookUpgrade, g.script)
+			b.ask(maintenance, "b", "")
+			b.begun(g)
+		}, []string{"job 2 has come before it"}},
+		"a rule": {func(b *bench) {
+			b.set(func(s *Settings) {
+				s.Groups = inventory.Groups{{Name: master}, {Name: worker}}
+			})
+		}, []string{"the rule of group service-worker, which needed service-master, does not apply any more"}},
+		"a CA for host certificates": {func(b *bench) { b.set(func(s *Settings) { s.HostCAs = []string{"x"} }) },
+			[]string{"the setting ssh.host_ca was changed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := planner(t)
+			b.see("a b")
+			b.do(commission, "a b", master, "Complete")
+
+			p := b.plan(job.Request{Verb: apply, Nodes: names("a b")})
+			c.change(b)
+
+			jobs := len(b.View().Jobs)
+			_, err := b.applyPlan(p.ID)
+			b.refused(err, inventory.KindRefused, append(c.words, "plan "+p.ID+" does not fit any more",
+				"make a new plan", "make-plan verb=apply nodes=a-1,b-1")...)
+
+			if len(b.View().Jobs) != jobs {
+				t.Error("a job was accepted")
+			}
+		})
+	}
+}
+
+// TestPlanExpectedChange: what was ahead when the plan was made does not refuse it.
+func TestPlanExpectedChange(t *testing.T) {
+	t.Parallel()
+	b := planner(t)
+	b.see("a b")
+	b.do(commission, "a b", master, "Complete")
+
+	g := newGate()
+	b.books.on(job.PlaybookUpgrade, g.script)
+	ahead := b.ask(maintenance, "a", "")
+	b.begun(g)
+
+	p := b.plan(job.Request{Verb: apply, Nodes: names("a b")})
+	if !slices.Equal(p.Ahead, []string{ahead.ID}) || p.Waits != "a-1 needed by job 2" {
+		t.Errorf("ahead %v, waits %q", p.Ahead, p.Waits)
+	}
+
+	g.open <- succeeds
+	b.end(ahead.ID, "Complete")
+
+	// Somebody else may do what they like to other nodes.
+	b.see("c")
+	b.do(commission, "c", master, "Complete")
+
+	j, err := b.applyPlan(p.ID)
+	b.must(err)
+	b.end(j.ID, "Complete")
+}
+
+// TestPlanCheck: a plan with a check has what Ansible foresees, and can be applied after
+// it.
+func TestPlanCheck(t *testing.T) {
+	t.Parallel()
+	b := planner(t)
+	b.see("a")
+	b.do(commission, "a", master, "Complete")
+
+	g := newGate()
+	b.books.on(job.PlaybookSite, g.script)
+
+	p := b.plan(job.Request{Verb: apply, Nodes: names("a"), Ansible: configuration.AnsibleOptions{Check: true}})
+	run := b.begun(g)
+
+	if p.Check == "" || p.Job.Ansible.Check || !run.spec.Ansible.Check || !run.spec.Ansible.Diff {
+		t.Fatalf("%+v checks with %+v", p, run.spec.Ansible)
+	}
+
+	g.open <- func(r *scriptedRun) {
+		r.says(job.StreamEvents, "%s\n", `{"event":"ok","host":"a-1","task":"Write","path":"site.yml:3",`+
+			`"changed":true,"foreseen":true,"diff":"-x\n+y"}`)
+		resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true, Changed: 1, Foreseen: 1})(r)
+	}
+	b.end(p.Check, "Complete")
+
+	found, err := b.Engine.Foreseen(t.Context(), b.View(), p)
+	b.must(err)
+
+	if len(found.Nodes) != 1 || len(found.Nodes[0].Tasks) != 1 || found.Nodes[0].Tasks[0].Diff != "-x\n+y" ||
+		found.Truncated || found.Job.Status != job.Complete {
+		t.Errorf("%+v", found)
+	}
+
+	b.books.on(job.PlaybookSite, succeeds)
+	j, err := b.applyPlan(p.ID)
+	b.must(err)
+
+	if j = b.end(j.ID, "Complete"); j.Ansible.Check || j.Ansible.Diff {
+		t.Errorf("%+v", j.Ansible)
+	}
+}
+
+// TestPlanOnce: of two who apply a plan at once, on two instances, one gets a job, and
+// the other the refusal that names it. A request that is repeated gets its own job.
+func TestPlanOnce(t *testing.T) {
+	t.Parallel()
+	b := planner(t)
+	b.see("a")
+	b.do(commission, "a", master, "Complete")
+
+	p := b.plan(job.Request{Verb: apply, Nodes: names("a")})
+
+	other := New(Options{
+		State: b.store, Store: b.store, Runner: b.books, Playbooks: b.books, Prober: &b.prober,
+		Settings: func() Settings { b.mu.Lock(); defer b.mu.Unlock(); return b.settings },
+		Audit:    &b.audit, Logger: silent(),
+	})
+
+	var (
+		all  sync.WaitGroup
+		mu   sync.Mutex
+		ids  []string
+		errs []error
+	)
+
+	key := access.Key{ID: "k", Request: "r"}
+
+	for i, e := range []*Engine{b.Engine, other, b.Engine, other} {
+		all.Go(func() {
+			c := access.Caller{Principal: "ben"}
+			if i < 2 {
+				own := key
+				c.Key = &own
+			}
+
+			j, err := e.ApplyPlan(b.within(patience), c, p.ID)
+
+			mu.Lock()
+			defer mu.Unlock()
+
+			if err != nil {
+				errs = append(errs, err)
+			} else {
+				ids = append(ids, j.ID)
+			}
+		})
+	}
+
+	all.Wait()
+
+	// The two with the key are one request.
+	slices.Sort(ids)
+
+	if ids = slices.Compact(ids); len(ids) != 1 || len(b.View().Jobs) != 2 || len(errs) < 2 {
+		t.Fatalf("jobs %v, errors %v", ids, errs)
+	}
+
+	for _, err := range errs {
+		b.refused(err, inventory.KindRefused, "was applied already, as job 2")
+	}
+
+	b.end("2", "Complete")
+}
+
+// between changes the world after a plan was compared, and before its job is stored.
+type between struct {
+	Store
+	once   sync.Once
+	change func()
+}
+
+func (s *between) AcceptPlan(
+	ctx context.Context, revision int64, seq uint64, p plan.Plan, j job.Job, in job.Inputs, key *access.Key,
+) (job.Job, error) {
+	s.once.Do(s.change)
+	return s.Store.AcceptPlan(ctx, revision, seq, p, j, in, key)
+}
+
+// TestPlanNoGap: a change between the comparison and the acceptance is found as well.
+func TestPlanNoGap(t *testing.T) {
+	t.Parallel()
+
+	var b *bench
+
+	change := func() {
+		_, _, err := b.SetVars(b.t.Context(), state.ScopeGroup(master), configuration.Vars{"late": "1"}, "anna", nil)
+		b.must(err)
+	}
+	b = planner(t, func(b *bench) {
+		b.wrap = func(s Store) Store { return &between{Store: s, change: change} }
+	})
+	b.see("a")
+	b.do(commission, "a", master, "Complete")
+
+	p := b.plan(job.Request{Verb: apply, Nodes: names("a")})
+	_, err := b.applyPlan(p.ID)
+	b.refused(err, inventory.KindRefused, "a-1: variables changed: late")
+
+	if len(b.View().Jobs) != 1 {
+		t.Error("a job was accepted")
+	}
+}
+
+// TestPlanOfAnother: the id of another manager, of none, and of no plan are refused.
+func TestPlanOfAnother(t *testing.T) {
+	t.Parallel()
+	b := planner(t)
+
+	_, err := b.applyPlan("0a0b0c0d-7b1e44d2")
+	b.refused(err, inventory.KindRefused, "plan 0a0b0c0d-7b1e44d2 is of another manager", "3f9a1c20", "list-plans")
+
+	for _, id := range []string{"", "7", "../x", "3f9a1c20-7b1e44d", "3F9A1C20-7B1E44D2", strings.Repeat("x", 1000)} {
+		_, err = b.applyPlan(id)
+		b.refused(err, inventory.KindNotFound, "is not the id of a plan")
+	}
+
+	_, err = b.applyPlan("3f9a1c20-7b1e44d2")
+	b.refused(err, inventory.KindNotFound, "there is no plan 3f9a1c20-7b1e44d2; it may have expired or was deleted")
+	_, err = b.Engine.DeletePlan(t.Context(), anna(), "3f9a1c20-7b1e44d2")
+	b.refused(err, inventory.KindNotFound, "there is no plan")
+}
+
+// TestPlanExpires: a plan keeps its playbooks until it expires; then it is refused, and
+// removed with its inputs.
+func TestPlanExpires(t *testing.T) {
+	t.Parallel()
+	b := planner(t)
+	b.see("a")
+	b.do(commission, "a", master, "Complete")
+	b.pin("tree-2")
+
+	p := b.plan(job.Request{Verb: apply, Nodes: names("a")})
+	b.must(b.Prune(t.Context()))
+
+	if kept := b.books.kept[1]; !slices.Equal(kept, []string{"tree-1", "tree-2"}) {
+		t.Errorf("the playbooks kept are %v", kept)
+	}
+
+	// The limit counts plans that can be applied.
+	b.set(func(s *Settings) { s.PlanLimit, s.PlanFor = 1, time.Nanosecond })
+	_, err := b.Engine.Plan(t.Context(), anna(), job.Request{Verb: apply, Nodes: names("a")})
+	b.refused(err, inventory.KindRefused, "1 plan is kept that can be applied", "jobs.plans", "list-plans")
+	b.set(func(s *Settings) { s.PlanLimit = 2 })
+
+	over := b.plan(job.Request{Verb: apply, Nodes: names("a")})
+	_, err = b.applyPlan(over.ID)
+	b.refused(err, inventory.KindRefused, "plan "+over.ID+" has expired at", "make-plan verb=apply nodes=a-1")
+
+	b.audit.take()
+	b.must(b.Prune(t.Context()))
+
+	if got := b.audit.take(); !slices.Equal(got, []string{"clusterm plans.expire " + over.ID}) {
+		t.Errorf("the audit has %q", got)
+	}
+
+	if plans := b.View().Plans; len(plans) != 1 || plans[0].ID != p.ID {
+		t.Errorf("%+v", plans)
+	}
+
+	_, err = b.Engine.PlanInputs(t.Context(), over.ID)
+	b.refused(err, inventory.KindNotFound, "the inputs of plan "+over.ID)
+
+	// Without its plan nothing needs the tree.
+	_, err = b.Engine.DeletePlan(t.Context(), anna(), p.ID)
+	b.must(err)
+	b.must(b.Prune(t.Context()))
+
+	if kept := b.books.kept[1]; !slices.Equal(kept, []string{"tree-1"}) {
+		t.Errorf("the playbooks kept are %v", kept)
+	}
+}
+
+// TestPlanOfEveryVerb: each verb can be planned where it is legal, and is refused as its
+// job is where it is not.
+func TestPlanOfEveryVerb(t *testing.T) {
+	t.Parallel()
+	b := planner(t)
+	b.see("a b q u v")
+	b.do(commission, "a b", master, "Complete")
+	b.books.on(job.PlaybookSite, failsOn("q-1"))
+	b.books.on(job.PlaybookCleanup, failsOn("q-1"))
+	b.do(commission, "q", master, "Errored failed")
+	b.books.on(job.PlaybookSite, succeeds)
+	b.books.on(job.PlaybookCleanup, succeeds)
+	b.set(func(s *Settings) { s.PlanLimit = 100 })
+
+	requests := map[inventory.Verb]job.Request{
+		commission:   {Nodes: names("u")},
+		discover:     {Addrs: []string{"10.9.0.1"}, Ranges: []string{"10.9.0.2-10.9.0.3"}},
+		clearing:     {Nodes: names("q")},
+		forget:       {Nodes: names("v")},
+		decommission: {Nodes: names("b")},
+	}
+
+	for _, row := range inventory.Lifecycle {
+		r, ok := requests[row.Verb]
+		if !ok {
+			r = job.Request{Nodes: names("a")}
+		}
+
+		r.Verb = row.Verb
+		p := b.plan(r)
+
+		j, err := b.applyPlan(p.ID)
+		if err != nil {
+			t.Errorf("%s: %v", row.Verb, err)
+			continue
+		}
+
+		if !slices.Equal(j.Names(), p.Job.Names()) || j.Group != p.Job.Group || j.Verb != row.Verb {
+			t.Errorf("%s: %+v, planned %+v", row.Verb, j, p.Job)
+		}
+
+		if row.TakesAddrs {
+			_, err = b.Cancel(t.Context(), j.ID, "anna", nil, nil)
+			b.must(err)
+		}
+
+		b.until("the end", func(v *state.View) bool { j, _ := v.Job(j.ID); return j.Status.Ended() })
+
+		r.Nodes = slices.DeleteFunc([]string{"z-9"}, func(string) bool { return row.TakesAddrs })
+		if _, err = b.Engine.Plan(t.Context(), anna(), r); !row.TakesAddrs {
+			b.refused(err, inventory.KindNotFound, "no such node: z-9")
+		}
+	}
+}
