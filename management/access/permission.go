@@ -72,6 +72,12 @@ var Permissions = []Permission{
 	{Route{http.MethodGet, "/v1/jobs/{id}/log"}, readers, Within},
 	{Route{http.MethodGet, "/v1/jobs/{id}/events"}, readers, Within},
 
+	{Route{http.MethodGet, "/v1/plans"}, readers, Within},
+	{Route{http.MethodPost, "/v1/plans"}, operators, Within},
+	{Route{http.MethodGet, "/v1/plans/{id}"}, readers, Within},
+	{Route{http.MethodDelete, "/v1/plans/{id}"}, operators, Within},
+	{Route{http.MethodPost, "/v1/plans/{id}/apply"}, operators, Within},
+
 	{Route{http.MethodGet, "/v1/vars/global"}, readers, Whole},
 	{Route{http.MethodPut, "/v1/vars/global"}, operators, Whole},
 	{Route{http.MethodPatch, "/v1/vars/global"}, operators, Whole},

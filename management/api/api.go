@@ -308,6 +308,9 @@ type Job struct {
 	Reason   string `json:"reason,omitempty"`    // the operator's reason
 	Actor    string `json:"actor,omitempty"`
 	RetryOf  string `json:"retry_of,omitempty"` // the job that this one retries
+	// Plan is the plan that it carries out, and PlannedBy the maker of that plan.
+	Plan      string `json:"plan,omitempty"`
+	PlannedBy string `json:"planned_by,omitempty"`
 	// Differences describe how it differs from that job: playbooks, names of
 	// variables, groups, and nodes left out.
 	Differences []string `json:"differences,omitempty"`

@@ -86,6 +86,34 @@ func (s *site) commissionLeaking(extra map[string]any) api.Job {
 	return j
 }
 
+// planLeaking makes a plan with secrets of every kind. The refusal to apply it after a
+// change of one shows no value.
+func (s *site) planLeaking() (id string) {
+	s.t.Helper()
+
+	p, err := s.Client.Plan(s.ctx(), api.JobRequest{
+		Verb: inventory.VerbCommission, Nodes: []string{"a-1"},
+		ExtraVars: []byte(`{"request_password": "` + canary + `-planned", "pin": "` + canary + `-planned-pin"}`),
+	})
+	s.must(err)
+
+	answer, err := json.Marshal(p)
+	s.must(err)
+	s.check("the answer with the plan", answer)
+
+	patch := api.Vars{"global_password": canary + "-since"}
+	s.must(second(s.Client.PatchSecretVars(s.ctx(), client.ScopeGlobal, patch)))
+
+	_, err = s.Client.ApplyPlan(s.ctx(), p.ID)
+	if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "global_password") {
+		s.t.Errorf("the plan was not refused: %v", err)
+	}
+
+	s.check("the refusal of the plan", []byte(fmt.Sprint(err)))
+
+	return p.ID
+}
+
 // TestCanary runs a job with secrets of every kind, from every place, and with playbooks
 // that show them. The secrets are found nowhere but in the files that Ansible reads, and
 // not even there after the run.
@@ -118,7 +146,7 @@ func TestCanary(t *testing.T) {
 	s.release(gate)
 	s.must(second(s.Client.WaitJob(s.ctx(), again.ID)))
 
-	s.checkAnswers()
+	s.checkAnswers(s.planLeaking())
 	s.checkBundle()
 	s.check("the crash output", stacks())
 	s.check("the log", []byte(s.log.String()))
@@ -251,10 +279,11 @@ func (s *site) checkRunFiles(id string) {
 }
 
 // checkAnswers reads every GET route, as root on the socket.
-func (s *site) checkAnswers() {
+func (s *site) checkAnswers(plan string) {
 	s.t.Helper()
 
 	params := strings.NewReplacer(
+		"/plans/{id}", "/plans/"+plan,
 		"/vars/groups/{name}", "/vars/groups/"+inventory.GroupMaster, "{name}", "a-1", "{id}", "1", "{job}", "1",
 		"/can-i", "/can-i?verb=get&node=a-1",
 	)

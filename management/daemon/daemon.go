@@ -378,6 +378,8 @@ func (d *Daemon) wireUseCases() {
 	api := server.New(server.Options{
 		State:           d.store,
 		Jobs:            d.engine,
+		Plans:           d.engine,
+		PlanReader:      d.engine,
 		Logs:            d.engine,
 		Nodes:           d.nodes,
 		Ping:            d.nodes,

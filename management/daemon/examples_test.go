@@ -77,6 +77,9 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// documentedPlan is the id of a plan in the document.
+const documentedPlan = "3f9a1c20-7b1e44d2"
+
 func changes(o openapi.Operation, c openapi.Case) bool {
 	return o.Method != http.MethodGet && o.Path != api.LegacyNodes && (c.Status == "" || c.Status[0] == '2')
 }
@@ -88,6 +91,7 @@ type world struct {
 	plain *strings.Replacer // what differs from machine to machine
 
 	gate    string // where the running job waits
+	plan    string // the id of a plan that can be applied
 	running string
 }
 
@@ -225,7 +229,13 @@ func newWorld(t *testing.T) *world {
 			Verb: inventory.VerbMaintenance, Nodes: []string{"host5-9c1e"}, Reason: "new kernel",
 		})
 	s.must(err)
-	w.gate, w.running = fifo, running.ID
+
+	planned, err := s.Plan(s.ctx(), api.JobRequest{
+		Verb: inventory.VerbCommission, Nodes: []string{"host4-6d21"}, Group: inventory.GroupWorker,
+	})
+	s.must(err)
+
+	w.gate, w.running, w.plan = fifo, running.ID, planned.ID
 
 	return w
 }
@@ -245,7 +255,10 @@ func (w *world) example(o openapi.Operation, c openapi.Case, answers map[int]str
 		body = bytes.Repeat([]byte(" "), c.Size)
 	}
 
-	req, err := http.NewRequestWithContext(w.ctx(), o.Method, "http://localhost"+c.Path, bytes.NewReader(body))
+	// The ids of plans are random.
+	path := strings.Replace(c.Path, documentedPlan, w.plan, 1)
+
+	req, err := http.NewRequestWithContext(w.ctx(), o.Method, "http://localhost"+path, bytes.NewReader(body))
 	w.must(err)
 
 	if len(body) > 0 {
@@ -480,6 +493,8 @@ var vague = []struct {
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME"},
 	{regexp.MustCompile(`\b[0-9a-f]{16,64}\b`), "DIGEST"},
+	{regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{8}\b`), "PLAN"},
+	{regexp.MustCompile(`\bbegin with [0-9a-f]{8}\b`), "begin with MANAGER"},
 	{regexp.MustCompile(`"seq":\d+`), "NUMBER"},
 	{regexp.MustCompile(`\b(incident|grep) [0-9a-f]{8}\b`), "$1 NUMBER"},
 	{regexp.MustCompile(`(\b(?:revision|after|at)\b|"revision":|id:) ?\d+\b`), "$1 NUMBER"},

@@ -39,6 +39,8 @@ var tagged = map[string]bool{
 	"/v1/vars/groups/service-master/history": true,
 	"/v1/vars/nodes/a-1/history":             true,
 	"/v1/config":                             false,
+	"/v1/plans":                              true,
+	"/v1/plans/3f9a1c20-00000001":            false,
 	api.PathGossipKey:                        false,
 	api.PathSSHKey:                           false,
 	api.PathPolicies:                         false,
@@ -85,6 +87,12 @@ func TestTags(t *testing.T) {
 		t,
 	)(
 		s.client(t).Submit(testCtx(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
+	)
+
+	must[api.Plan](
+		t,
+	)(
+		s.client(t).Plan(testCtx(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
 	)
 
 	asIs := map[string]bool{

@@ -199,6 +199,8 @@ func jobOf(j job.Job) api.Job {
 		Reason:         j.Reason,
 		Actor:          j.Actor,
 		RetryOf:        j.RetryOf,
+		Plan:           j.Plan,
+		PlannedBy:      j.PlannedBy,
 		Differences:    j.Differences,
 		Instance:       j.Instance,
 		Note:           j.Note,

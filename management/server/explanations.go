@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
@@ -54,17 +55,23 @@ func (s *Server) getDifference(w http.ResponseWriter, r *http.Request) error {
 	out := api.Difference{
 		Node:         found.Node,
 		Verification: *verdictOf(&found.Verdict),
-		Tasks:        []api.TaskFinding{},
+		Tasks:        taskFindingsOf(found.Tasks),
 		Truncated:    found.Truncated,
-	}
-	for _, f := range found.Tasks {
-		out.Tasks = append(out.Tasks, api.TaskFinding{
-			Kind: string(f.Kind), Playbook: f.Playbook, Play: f.Play, Role: f.Role, Task: f.Task, Action: f.Action,
-			Path: f.Path, Message: f.Message, Diff: f.Diff,
-		})
 	}
 
 	return rest.WriteTagged(w, r, n.Revision, out)
+}
+
+func taskFindingsOf(findings []job.TaskFinding) []api.TaskFinding {
+	out := make([]api.TaskFinding, len(findings))
+	for i, f := range findings {
+		out[i] = api.TaskFinding{
+			Kind: string(f.Kind), Playbook: f.Playbook, Play: f.Play, Role: f.Role, Task: f.Task, Action: f.Action,
+			Path: f.Path, Message: f.Message, Diff: f.Diff,
+		}
+	}
+
+	return out
 }
 
 func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request) error {

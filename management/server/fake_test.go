@@ -23,8 +23,8 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
-	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/policy/leader"
+	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
@@ -880,6 +880,8 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Notifier:    fakeNotifier{},
 		State:       m,
 		Jobs:        m,
+		Plans:       m,
+		PlanReader:  m,
 		Logs:        m,
 		Nodes:       m,
 		Ping:        m,

@@ -10,11 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/server/legacy"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 )
@@ -116,50 +114,12 @@ func parseJobStatus(text string) (job.Status, error) {
 }
 
 func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
-	var body api.JobRequest
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
-	rest.Note(r, "verb", body.Verb)
-	rest.Note(r, "nodes", slices.Concat(body.Nodes, body.Addrs, body.Ranges))
-
-	extra, err := legacy.ExtraVars(body.ExtraVars, configuration.ParseVars)
+	request, c, err := s.jobRequest(w, r)
 	if err != nil {
 		return err
 	}
 
-	c := caller(r)
-	if c.Key, err = idempotencyKey(r, body); err != nil {
-		return err
-	}
-
-	j, err := s.Jobs.Submit(r.Context(), c, job.Request{
-		Verb:        body.Verb,
-		Nodes:       body.Nodes,
-		Addrs:       body.Addrs,
-		Ranges:      body.Ranges,
-		Group:       body.Group,
-		Extra:       extra,
-		OnFailure:   body.OnFailure,
-		Serial:      body.Serial,
-		MaxFailures: body.MaxFailures,
-		Playbooks:   body.Playbooks,
-		Strict:      body.Strict,
-		Timeout:     time.Duration(body.Timeout),
-		Force:       body.Force,
-		TakeOver:    body.TakeOver,
-		HostKeys:    body.HostKeys,
-		Reason:      body.Reason,
-		Expect:      expectedFrom(body.Expect),
-		Ansible: configuration.AnsibleOptions{
-			Check: body.Check, Diff: body.Diff, Tags: body.Tags, SkipTags: body.SkipTags, Verbosity: body.Verbosity,
-		},
-	})
+	j, err := s.Jobs.Submit(r.Context(), c, request)
 	if err != nil {
 		return err
 	}

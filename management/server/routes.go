@@ -19,6 +19,7 @@ func (s *Server) versioned() []rest.Route {
 		s.nodeRoutes(),
 		s.inventoryRoutes(),
 		s.jobRoutes(),
+		s.planRoutes(),
 		s.logRoutes(),
 		s.variableRoutes(),
 		s.settingRoutes(),

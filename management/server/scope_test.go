@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
 )
@@ -83,6 +85,14 @@ func fillScoped(m *fakeManager) {
 		v.Connections = map[string]configuration.Connection{inside: {User: "a"}, outside: {User: "hidden"}}
 		v.Tombstones = map[string]inventory.Tombstone{"former-1": {Name: "former-1"}}
 		v.Unreadable = map[string]string{"v/nodes/broken-1": "damaged"}
+		v.Plans = []plan.Plan{
+			{
+				ID: planID(1), Manager: fakeIdentity, Expires: time.Now().Add(time.Hour), Helpers: []string{outside},
+				World: plan.World{Job: jobs[0], Ahead: []string{"2", "4"}}, Waits: outside + " needed by job 2",
+			},
+			{ID: planID(2), Manager: fakeIdentity, World: plan.World{Job: jobs[1]}, Expires: time.Now().Add(time.Hour)},
+			{ID: planID(3), Manager: fakeIdentity, World: plan.World{Job: jobs[2]}, Expires: time.Now().Add(time.Hour)},
+		}
 		v.Instances = []state.Instance{{Identity: cluster.Identity{ID: "hidden", Node: outside}}}
 	})
 
@@ -102,6 +112,7 @@ var scopedBodies = map[string]string{
 	"POST /v1/ping":                            `{"nodes":["NODE"]}`,
 	"POST /v1/jobs":                            `{"verb":"update","nodes":["NODE"]}`,
 	"POST /v1/jobs/{id}/retry":                 `{}`,
+	"POST /v1/plans":                           `{"verb":"update","nodes":["NODE"]}`,
 	"PUT /v1/vars/groups/{name}":               `{"a":1}`,
 	"PATCH /v1/vars/groups/{name}":             `{"a":1}`,
 	"POST /v1/vars/groups/{name}/undo":         `{"to":5}`,
@@ -138,6 +149,10 @@ var scopedBodies = map[string]string{
 func named(text, node, group, id string) string {
 	if strings.Contains(text, "/vars/groups/") {
 		text = strings.ReplaceAll(text, "{name}", group)
+	}
+
+	if n, err := strconv.Atoi(id); err == nil && strings.Contains(text, "/plans/") {
+		text = strings.ReplaceAll(text, "{id}", planID(n))
 	}
 
 	return strings.NewReplacer("{name}", node, "{id}", id, "{job}", id, "NODE", node, "GROUP", group).Replace(text)
@@ -243,7 +258,8 @@ func TestScopeHidesNodes(t *testing.T) {
 				absent, absentBody := ask(nobody, "service-nobody", "7")
 
 				// The answers may repeat the words of the request.
-				same := strings.NewReplacer(nobody, outside, "service-nobody", group, `\"7\"`, `\"2\"`, `"7"`, `"2"`).
+				same := strings.NewReplacer(nobody, outside, "service-nobody", group, planID(7), planID(2),
+					`\"7\"`, `\"2\"`, `"7"`, `"2"`).
 					Replace(absentBody)
 				if hidden != absent || hiddenBody != absentBody && hiddenBody != same {
 					t.Errorf("%s: outside %d %s\nabsent %d %s", request, hidden, hiddenBody, absent, absentBody)
@@ -310,6 +326,7 @@ func TestScopeCounts(t *testing.T) {
 		"/v1/nodes":        `"total":1`,
 		"/v1/groups":       `"total":1`,
 		"/v1/jobs?sort=id": `"total":3`, // 1, 4, 6
+		"/v1/plans":        `"total":1`,
 		"/v1/instances":    `"total":0`,
 		"/v1/health":       `"nodes":1,"jobs":{"Queued":1},"unknown":1`,
 	} {

@@ -218,6 +218,7 @@ const DefaultBodyLimit = 1 << 20
 type Options struct {
 	State     State
 	Jobs      Jobs
+	Plans     Plans
 	Logs      Logs
 	Nodes     Nodes
 	Ping      Pinger
@@ -230,6 +231,8 @@ type Options struct {
 	Explain   Explainer
 	Desired   Desired
 	Settings  Settings
+	// PlanReader reads the plans that Plans makes.
+	PlanReader PlanReader
 	// Health returns the health of the daemon. It may block until ctx ends.
 	Health func(ctx context.Context) api.Health
 	// Version returns the running versions. It may block until ctx ends.

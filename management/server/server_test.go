@@ -486,6 +486,9 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	)
 	expect(t, "place", retried.Position, 1)
 	expectActor()
+	everyPlanRoute(t, s, c)
+	expectActor()
+
 	why := must[api.JobExplanation](t)(c.ExplainJob(ctx, "2"))
 	expect(t, "why", why.Summary, "it is queued: place 1 of 1 in the queue, and its turn has come")
 	difference := must[api.Difference](t)(c.Difference(ctx, "a-1"))
@@ -797,6 +800,12 @@ func TestLinearizable(t *testing.T) {
 		s.client(t).Submit(testCtx(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
 	)
 
+	must[api.Plan](
+		t,
+	)(
+		s.client(t).Plan(testCtx(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
+	)
+
 	for _, route := range s.Routes() {
 		path := route.Path
 		if !slices.Contains(route.Query, "consistency") || path == api.PathWatch {
@@ -806,6 +815,8 @@ func TestLinearizable(t *testing.T) {
 		switch {
 		case strings.HasPrefix(path, "/v1/jobs"):
 			path = strings.ReplaceAll(path, "{id}", "1")
+		case strings.HasPrefix(path, "/v1/plans"):
+			path = strings.ReplaceAll(path, "{id}", planID(1))
 		case strings.HasPrefix(path, "/v1/vars/groups"):
 			path = strings.ReplaceAll(path, "{name}", inventory.GroupMaster)
 		case strings.HasPrefix(path, "/v1/policies"):

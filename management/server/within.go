@@ -30,6 +30,8 @@ func (o Options) within(bounds access.Bounds) Options {
 	return Options{
 		State:       confinedState{b},
 		Jobs:        confinedJobs{b},
+		Plans:       confinedPlans{b},
+		PlanReader:  confinedPlans{b},
 		Logs:        confinedLogs{b},
 		Nodes:       confinedNodes{b},
 		Ping:        confinedPing{b},
@@ -206,31 +208,45 @@ func (s confinedState) Changes(revision int64, limit int) (state.Changes, error)
 type confinedJobs struct{ *confined }
 
 func (s confinedJobs) Submit(ctx context.Context, c access.Caller, r job.Request) (job.Job, error) {
-	if len(r.Addrs)+len(r.Ranges) > 0 {
-		return job.Job{}, errWhole("a host that is no node yet is in no scope")
-	}
-
-	if err := s.allowGroup(r.Group); err != nil {
+	if err := s.mayAsk(r); err != nil {
 		return job.Job{}, err
 	}
 
-	group := func(*state.Part) string { return r.Group }
-
-	if v, err := job.VerbOf(r.Verb); err == nil && v.ChoosesGroup() && r.Group == "" {
-		// The default is a group of the whole configuration.
-		if !s.bounds.AllowsGroup("") {
-			return job.Job{}, inventory.Errorf(inventory.KindInvalid, "the request names no group").
-				Do("name one of the groups of the scope")
-		}
-
-		group = func(p *state.Part) string { return p.Whole().DefaultGroup(s.whole.Settings.Groups()) }
-	}
-
-	j, err := s.whole.Jobs.Submit(ctx, s.require(c, func(p *state.Part) error {
-		return s.mayJoin(r.Nodes, group(p))(p)
-	}), r)
+	j, err := s.whole.Jobs.Submit(ctx, s.require(c, s.mayRequest(r)), r)
 
 	return s.part().Job(j), s.hide(err)
+}
+
+// mayAsk refuses a request, for a job or a plan of one, that concerns more than the
+// bounds whichever nodes it names.
+func (b *confined) mayAsk(r job.Request) error {
+	if len(r.Addrs)+len(r.Ranges) > 0 {
+		return errWhole("a host that is no node yet is in no scope")
+	}
+
+	if err := b.allowGroup(r.Group); err != nil {
+		return err
+	}
+
+	// The default is a group of the whole configuration.
+	if v, err := job.VerbOf(r.Verb); err == nil && v.ChoosesGroup() && r.Group == "" && !b.bounds.AllowsGroup("") {
+		return inventory.Errorf(inventory.KindInvalid, "the request names no group").
+			Do("name one of the groups of the scope")
+	}
+
+	return nil
+}
+
+// mayRequest is mayJoin for the group of a request, or the one that it gets by default.
+func (b *confined) mayRequest(r job.Request) func(*state.Part) error {
+	return func(p *state.Part) error {
+		group := r.Group
+		if v, err := job.VerbOf(r.Verb); err == nil && v.ChoosesGroup() && group == "" {
+			group = p.Whole().DefaultGroup(b.whole.Settings.Groups())
+		}
+
+		return b.mayJoin(r.Nodes, group)(p)
+	}
 }
 
 // mayJoin refuses names that are of no node within the bounds, and a group in which a

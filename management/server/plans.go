@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/server/legacy"
+	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Plans makes, applies and deletes plans.
+type Plans interface {
+	// Plan decides about a request as Jobs.Submit does, and stores the result as a plan.
+	Plan(ctx context.Context, c access.Caller, r job.Request) (plan.Plan, error)
+	// ApplyPlan submits the job of a plan, or refuses if the world has changed since.
+	ApplyPlan(ctx context.Context, c access.Caller, id string) (job.Job, error)
+	DeletePlan(ctx context.Context, c access.Caller, id string) (revision int64, err error)
+}
+
+// PlanReader reads plans.
+type PlanReader interface {
+	// FindPlan returns the plan of the view with that id, or KindNotFound. It refuses the
+	// id of another manager.
+	FindPlan(v *state.View, id string) (plan.Plan, error)
+	// PlanInputs returns the inputs of the job of a plan, secrets hidden.
+	PlanInputs(ctx context.Context, id string) (job.Inputs, error)
+	// Foreseen returns the findings of the check of a plan so far; nil without a check.
+	Foreseen(ctx context.Context, v *state.View, p plan.Plan) (*plan.Foreseen, error)
+}
+
+func (s *Server) planRoutes() []rest.Route {
+	return []rest.Route{
+		{Method: http.MethodGet, Path: api.PathPlans, Serve: s.getPlans, Query: listQuery()},
+		{Method: http.MethodPost, Path: api.PathPlans, Serve: s.postPlan, Idempotent: true},
+		{Method: http.MethodGet, Path: api.PathPlan, Serve: s.getPlan, Query: []string{"vars"}},
+		{Method: http.MethodDelete, Path: api.PathPlan, Serve: s.deletePlan},
+		{Method: http.MethodPost, Path: api.PathApplyPlan, Serve: s.postApplyPlan, Idempotent: true},
+	}
+}
+
+var planListing = rest.Listing[*plan.Plan]{
+	Key: "id", Default: "-created",
+	Fields: map[string]func(*plan.Plan) string{
+		"id":      func(p *plan.Plan) string { return p.ID },
+		"verb":    func(p *plan.Plan) string { return string(p.Job.Verb) },
+		"actor":   func(p *plan.Plan) string { return p.Actor },
+		"created": func(p *plan.Plan) string { return rest.SortTime(p.Created) },
+		"expires": func(p *plan.Plan) string { return rest.SortTime(p.Expires) },
+	},
+}
+
+func (s *Server) getPlans(w http.ResponseWriter, r *http.Request) error {
+	v, q, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+
+	found := make([]*plan.Plan, len(v.Plans))
+	for i := range v.Plans {
+		found[i] = &v.Plans[i]
+	}
+
+	now, at := time.Now(), snapshotOf(v)
+
+	return rest.WriteList(w, r, q, planListing, rest.Contents[*plan.Plan, api.Plan]{
+		At: at, Tag: at.Tag(), Items: found, Show: func(p *plan.Plan) api.Plan { return planOf(*p, now) },
+	})
+}
+
+func (s *Server) postPlan(w http.ResponseWriter, r *http.Request) error {
+	request, c, err := s.jobRequest(w, r)
+	if err != nil {
+		return err
+	}
+
+	made, err := s.Plans.Plan(r.Context(), c, request)
+	if err != nil {
+		return err
+	}
+
+	rest.Note(r, "plan", made.ID)
+	showReplayed(w, r, c)
+
+	location, err := api.Path(api.PathPlan, made.ID)
+	if err != nil {
+		return err
+	}
+
+	w.Header().Set("Location", location)
+	rest.ShowRevision(w, made.Revision)
+
+	out, err := s.wholePlan(r.Context(), s.State.View(), made, true)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteJSON(w, http.StatusCreated, out)
+}
+
+func (s *Server) getPlan(w http.ResponseWriter, r *http.Request) error {
+	v, q, id, err := s.readOne(w, r, "id")
+	if err != nil {
+		return err
+	}
+
+	withVars, err := rest.Bool(q, "vars", true)
+	if err != nil {
+		return err
+	}
+
+	p, err := s.PlanReader.FindPlan(v, id)
+	if err != nil {
+		return err
+	}
+
+	out, err := s.wholePlan(r.Context(), v, p, withVars)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteTagged(w, r, p.Revision, out)
+}
+
+func (s *Server) deletePlan(w http.ResponseWriter, r *http.Request) error {
+	id, err := changeOne(r, "id")
+	if err != nil {
+		return err
+	}
+
+	rest.Note(r, "plan", id)
+
+	revision, err := s.Plans.DeletePlan(r.Context(), caller(r), id)
+	if err != nil {
+		return err
+	}
+
+	s.awaitView(w, r, revision)
+
+	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: revision})
+}
+
+func (s *Server) postApplyPlan(w http.ResponseWriter, r *http.Request) error {
+	id, err := changeOne(r, "id")
+	if err != nil {
+		return err
+	}
+
+	if err := rest.ReadEmpty(w, r); err != nil {
+		return err
+	}
+
+	rest.Note(r, "plan", id)
+
+	c := caller(r)
+	if c.Key, err = idempotencyKey(r, nil); err != nil {
+		return err
+	}
+
+	j, err := s.Plans.ApplyPlan(r.Context(), c, id)
+	if err != nil {
+		return err
+	}
+
+	showReplayed(w, r, c)
+
+	return s.writeAccepted(w, r, j)
+}
+
+// jobRequest reads the request for a job, or for a plan of one, with its caller.
+func (s *Server) jobRequest(w http.ResponseWriter, r *http.Request) (job.Request, access.Caller, error) {
+	c := caller(r)
+
+	if err := rest.NoQuery(r); err != nil {
+		return job.Request{}, c, err
+	}
+
+	var body api.JobRequest
+	if err := rest.ReadJSON(w, r, &body); err != nil {
+		return job.Request{}, c, err
+	}
+
+	rest.Note(r, "verb", body.Verb)
+	rest.Note(r, "nodes", slices.Concat(body.Nodes, body.Addrs, body.Ranges))
+
+	extra, err := legacy.ExtraVars(body.ExtraVars, configuration.ParseVars)
+	if err != nil {
+		return job.Request{}, c, err
+	}
+
+	if c.Key, err = idempotencyKey(r, body); err != nil {
+		return job.Request{}, c, err
+	}
+
+	return job.Request{
+		Verb:        body.Verb,
+		Nodes:       body.Nodes,
+		Addrs:       body.Addrs,
+		Ranges:      body.Ranges,
+		Group:       body.Group,
+		Extra:       extra,
+		OnFailure:   body.OnFailure,
+		Serial:      body.Serial,
+		MaxFailures: body.MaxFailures,
+		Playbooks:   body.Playbooks,
+		Strict:      body.Strict,
+		Timeout:     time.Duration(body.Timeout),
+		Force:       body.Force,
+		TakeOver:    body.TakeOver,
+		HostKeys:    body.HostKeys,
+		Reason:      body.Reason,
+		Expect:      expectedFrom(body.Expect),
+		Ansible: configuration.AnsibleOptions{
+			Check: body.Check, Diff: body.Diff, Tags: body.Tags, SkipTags: body.SkipTags, Verbosity: body.Verbosity,
+		},
+	}, c, nil
+}
+
+// requestOf returns the wire form of a request, without its variables.
+func requestOf(r job.Request) api.JobRequest {
+	return api.JobRequest{
+		Verb:        r.Verb,
+		Nodes:       r.Nodes,
+		Addrs:       r.Addrs,
+		Ranges:      r.Ranges,
+		Group:       r.Group,
+		OnFailure:   r.OnFailure,
+		Serial:      r.Serial,
+		MaxFailures: r.MaxFailures,
+		Playbooks:   r.Playbooks,
+		Strict:      r.Strict,
+		Check:       r.Ansible.Check,
+		Tags:        r.Ansible.Tags,
+		SkipTags:    r.Ansible.SkipTags,
+		Diff:        r.Ansible.Diff,
+		Verbosity:   r.Ansible.Verbosity,
+		Timeout:     api.Duration(r.Timeout),
+		Force:       r.Force,
+		TakeOver:    r.TakeOver,
+		HostKeys:    r.HostKeys,
+		Reason:      r.Reason,
+	}
+}
+
+// planOf returns the wire form of a plan in a list.
+func planOf(p plan.Plan, now time.Time) api.Plan {
+	out := api.Plan{
+		ID: p.ID, Manager: p.Manager, Status: api.PlanOpen, Actor: p.Actor, Created: p.Created, Expires: p.Expires,
+		Job: p.Applied, AppliedBy: p.AppliedBy, Applied: optionalTime(p.AppliedAt),
+		Request: requestOf(p.Job.Again(nil)), PlaybookDigest: p.Job.PlaybookDigest, Note: p.Job.Note,
+		Helpers: p.Helpers, Ahead: p.Ahead, Waits: p.Waits, Warnings: p.Job.Warnings,
+		Revision: p.Revision,
+	}
+
+	switch {
+	case p.Applied != "":
+		out.Status = api.PlanApplied
+	case !p.Open(now):
+		out.Status = api.PlanExpired
+	}
+
+	for _, r := range p.Rules {
+		out.Rules = append(out.Rules, api.PlanRule(r))
+	}
+
+	for _, s := range p.Service {
+		out.Service = append(out.Service, api.PlanService(s))
+	}
+
+	if e := p.Expected; e.Jobs > 0 {
+		out.Expected = &api.PlanTime{
+			Jobs: e.Jobs, Median: api.Duration(e.Median), Shortest: api.Duration(e.Shortest),
+			Longest: api.Duration(e.Longest), Total: api.Duration(e.Total),
+		}
+	}
+
+	return out
+}
+
+// wholePlan returns the wire form of a single plan.
+func (s *Server) wholePlan(ctx context.Context, v *state.View, p plan.Plan, withVars bool) (api.Plan, error) {
+	out := planOf(p, time.Now())
+	out.Targets = planTargets(p)
+
+	if withVars {
+		in, err := s.PlanReader.PlanInputs(ctx, p.ID)
+		if err != nil {
+			return out, err
+		}
+
+		out.Vars = pinnedVars(p.Job, in)
+	}
+
+	if p.Check == "" {
+		return out, nil
+	}
+
+	found, err := s.PlanReader.Foreseen(ctx, v, p)
+
+	// The retention of jobs may be shorter than that of plans.
+	if inventory.KindOf(err) == inventory.KindNotFound {
+		out.Check = &api.PlanCheck{Job: p.Check, Message: "the job is no longer kept, nor is what it found"}
+		return out, nil
+	}
+
+	if err != nil {
+		return out, err
+	}
+
+	out.Check = checkOf(found)
+
+	return out, nil
+}
+
+// planTargets returns the targets of a plan as they would be found and left.
+func planTargets(p plan.Plan) []api.PlanTarget {
+	row, _ := inventory.TransitionOf(p.Job.Verb)
+
+	states := make(map[string]inventory.State, len(p.Nodes))
+	for _, n := range p.Nodes {
+		states[n.Name] = n.State
+	}
+
+	targets := make([]api.PlanTarget, 0, len(p.Job.Targets))
+
+	for i, batch := range p.Job.Batches() {
+		for _, t := range batch {
+			out := api.PlanTarget{
+				Name: t.Name, Addr: t.Addr, State: states[t.Name], Batch: i + 1,
+				Status: t.From, StatusAfter: row.Success, Group: t.FromGroup, GroupAfter: t.Group,
+				Residue: t.Residue, Applied: t.Applied, Playbooks: t.Playbooks,
+			}
+			if row.TakesAddrs {
+				out.Node, out.State = t.Node(), states[t.Node()]
+			}
+
+			targets = append(targets, out)
+		}
+	}
+
+	return targets
+}
+
+// checkOf returns the wire form of the findings of a check.
+func checkOf(found *plan.Foreseen) *api.PlanCheck {
+	out := &api.PlanCheck{
+		Job: found.Job.ID, Status: api.JobStatus(found.Job.Status), Message: found.Job.Message,
+		Truncated: found.Truncated,
+	}
+	for _, d := range found.Nodes {
+		out.Nodes = append(out.Nodes, api.PlanFindings{Node: d.Node, Tasks: taskFindingsOf(d.Tasks)})
+	}
+
+	return out
+}

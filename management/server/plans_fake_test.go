@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/state"
+)
+
+// fakeIdentity is the identity of the fake manager, which is a part of its plans.
+const fakeIdentity = "3f9a1c207b1e44d2"
+
+// planID returns the id of the nth plan of the fake manager.
+func planID(n int) string { return fmt.Sprintf("3f9a1c20-%08d", n) }
+
+// Plan stores a plan of any request on known nodes.
+func (m *fakeManager) Plan(ctx context.Context, c access.Caller, r job.Request) (plan.Plan, error) {
+	if err := m.called("plan %s %v group=%q check=%t actor=%s", r.Verb, r.Nodes, r.Group, r.Ansible.Check,
+		c.Principal); err != nil {
+		return plan.Plan{}, err
+	}
+
+	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+		return plan.Plan{}, err
+	}
+
+	if missing := m.View().Missing(r.Nodes); len(missing) > 0 {
+		return plan.Plan{}, m.View().MissingNodes(missing)
+	}
+
+	now := time.Now()
+	p := plan.Plan{
+		Manager: fakeIdentity,
+		Actor:   c.Principal,
+		Created: now,
+		Expires: now.Add(time.Hour),
+		World: plan.World{Job: job.Job{
+			Verb: r.Verb, Group: r.Group, Serial: r.Serial, PlaybookDigest: "d1", Warnings: []string{"careful"},
+		}, Ahead: []string{"1"}},
+		Expected: plan.Expected{
+			Jobs:     3,
+			Median:   time.Minute,
+			Shortest: time.Second,
+			Longest:  time.Hour,
+			Total:    time.Minute,
+		},
+		Rules: []plan.Rule{{Group: "service-worker", Needs: "service-master", Joins: true, Left: 1, Dependents: 4}},
+		Service: []plan.Service{
+			{Group: "service-worker", Nodes: r.Nodes, AtOnce: 1, Before: 5, NeededBy: []string{"x"}},
+		},
+	}
+
+	for _, name := range r.Nodes {
+		n, _ := m.View().Node(name)
+		p.Job.Targets = append(p.Job.Targets, job.Target{
+			Name: name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, From: n.Status, Group: r.Group,
+		})
+		p.Nodes = append(p.Nodes, plan.Node{Name: name, State: n.State})
+	}
+
+	if r.Ansible.Check {
+		p.Check = "1"
+	}
+
+	p.Revision = m.change(func(v *state.View) {
+		p.ID = planID(len(v.Plans) + 1)
+		p.Revision = v.Revision
+		v.Plans = append(append([]plan.Plan{}, v.Plans...), p)
+	})
+
+	return p, nil
+}
+
+func (m *fakeManager) FindPlan(v *state.View, id string) (plan.Plan, error) {
+	if err := plan.CheckID(id, fakeIdentity); err != nil {
+		return plan.Plan{}, err
+	}
+
+	p, ok := plan.Find(v.Plans, id)
+	if !ok {
+		return p, plan.Unknown(id, v.Jobs)
+	}
+
+	return p, nil
+}
+
+func (m *fakeManager) ApplyPlan(ctx context.Context, c access.Caller, id string) (job.Job, error) {
+	if err := m.called("apply plan %s actor=%s", id, c.Principal); err != nil {
+		return job.Job{}, err
+	}
+
+	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+		return job.Job{}, err
+	}
+
+	p, err := m.FindPlan(m.View(), id)
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	if c.Key != nil {
+		m.mu.Lock()
+		d, ok := m.results[c.Key.ID]
+		m.mu.Unlock()
+
+		if c.Key.Replayed = ok; ok {
+			return m.View().Job(d.Job)
+		}
+	}
+
+	if err := p.CheckOpen(time.Now()); err != nil {
+		return job.Job{}, err
+	}
+
+	var j job.Job
+
+	m.change(func(v *state.View) {
+		j = p.Job
+		j.ID, j.Status, j.Plan, j.PlannedBy, j.Actor = strconv.Itoa(len(v.Jobs)+1), job.Queued, id, p.Actor, c.Principal
+		j.Accepted, j.Revision = time.Unix(1700000000, 0).UTC(), v.Revision
+		v.Jobs = append(v.Jobs, j)
+
+		plans := append([]plan.Plan{}, v.Plans...)
+		for i := range plans {
+			if plans[i].ID == id {
+				plans[i].Applied, plans[i].AppliedBy, plans[i].AppliedAt = j.ID, c.Principal, time.Now()
+			}
+		}
+
+		v.Plans = plans
+	})
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if c.Key != nil {
+		m.results[c.Key.ID] = access.Result{Request: c.Key.Request, Job: j.ID}
+	}
+
+	return j, nil
+}
+
+func (m *fakeManager) DeletePlan(ctx context.Context, c access.Caller, id string) (int64, error) {
+	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+		return 0, err
+	}
+
+	if _, err := m.FindPlan(m.View(), id); err != nil {
+		return 0, err
+	}
+
+	return m.change(func(v *state.View) {
+		var left []plan.Plan
+		for _, p := range v.Plans {
+			if p.ID != id {
+				left = append(left, p)
+			}
+		}
+
+		v.Plans = left
+	}), nil
+}
+
+func (m *fakeManager) PlanInputs(_ context.Context, id string) (job.Inputs, error) {
+	p, err := m.FindPlan(m.View(), id)
+	in := job.Inputs{Extra: configuration.Vars{"release": "2"}, Vars: map[string]map[string]configuration.Var{}}
+
+	for _, t := range p.Job.Targets {
+		in.Vars[t.Name] = map[string]configuration.Var{"motd": {Value: "hello", Origin: configuration.OriginGlobal}}
+	}
+
+	return in, err
+}
+
+func (m *fakeManager) Foreseen(_ context.Context, v *state.View, p plan.Plan) (*plan.Foreseen, error) {
+	if p.Check == "" {
+		return nil, nil
+	}
+
+	j, err := v.Job(p.Check)
+	if err != nil {
+		return nil, err
+	}
+
+	var nodes []job.Difference
+	for _, t := range p.Job.Targets {
+		nodes = append(nodes, job.Difference{Node: t.Name, Tasks: []job.TaskFinding{
+			{Kind: job.FindingDiffers, Playbook: "site.yml", Task: "Write", Diff: "-bb-1\n+ccc-1"},
+		}})
+	}
+
+	return &plan.Foreseen{Job: j, Nodes: nodes}, nil
+}
