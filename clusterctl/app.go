@@ -107,6 +107,8 @@ func (a *app) root() *cli.Command {
 		Flags:           rootFlags(),
 		Commands: slices.Concat([]*cli.Command{a.nodes()}, a.verbs(takesAddrs), []*cli.Command{
 			a.job(),
+			a.plan(),
+			a.apply(),
 			a.events(),
 			a.audit(),
 			a.vars(),

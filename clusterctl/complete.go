@@ -356,6 +356,8 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 			names = print.InstanceColumns.Names()
 		case strings.HasPrefix(c.path, "token"):
 			names = print.TokenColumns.Names()
+		case strings.HasPrefix(c.path, "plan"):
+			names = print.PlanColumns.Names()
 		}
 
 		out := words(names...)
@@ -375,6 +377,8 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		return c.selector(ctx, current)
 	case "context":
 		return words(contextNames()...)
+	case "plan":
+		return planIDs(ctx, c, current)
 	case "ca-file", "token-file":
 		return files(current)
 	case "extra-vars":
@@ -569,6 +573,8 @@ var completions = withVerbs(map[string]positional{
 	"login":          nil,
 	"context use":    func(context.Context, *completer, string) []candidate { return words(contextNames()...) },
 	"context remove": func(context.Context, *completer, string) []candidate { return words(contextNames()[1:]...) },
+	"plan show":      planIDs,
+	"plan delete":    planIDs,
 	"token revoke":   tokenNames,
 	"auth can-i":     verbThenNode,
 	"vars get":       varKeys,
@@ -679,6 +685,25 @@ func jobsThat(keep func(api.Job) bool, aliases ...string) positional {
 
 		return append(out, words(aliases...)...)
 	}
+}
+
+// planIDs completes plans, newest first.
+func planIDs(ctx context.Context, c *completer, _ string) []candidate {
+	if c.manager == nil {
+		return nil
+	}
+
+	plans, err := c.manager.Plans(ctx)
+	if err != nil {
+		return nil
+	}
+
+	var out []candidate
+	for _, p := range plans.Items {
+		out = append(out, candidate{p.ID, print.PlanTitle(p)})
+	}
+
+	return out
 }
 
 // varKeys completes the variables that are set at the chosen level.

@@ -234,7 +234,7 @@ func (a *app) verb(row inventory.Transition) *cli.Command {
 	}
 
 	// The common parts of the help follow the description of the verb.
-	l.about = strings.TrimSpace(strings.Join(about, "\n") + "\n\n" + waitHelp)
+	l.about = strings.TrimSpace(strings.Join(about, "\n") + "\n\n" + waitHelp + "\n" + planHelpOf(row))
 	l.flags = append(l.flags, jobFlags()...)
 
 	if len(l.examples) == 0 {
@@ -260,6 +260,7 @@ func jobFlags() []cli.Flag {
 		},
 		&cli.StringFlag{Name: "reason", Usage: "the `REASON` for the history"},
 		&cli.BoolFlag{Name: "no-wait", Usage: "print the id of the job, and do not wait"},
+		planFlag(),
 	}
 }
 
@@ -297,13 +298,19 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 	}
 
 	// The operator confirms names, so that a selector cannot surprise.
-	if takesNodes(row) {
+	if takesNodes(row) && !c.Bool("plan") {
 		var warn func(context.Context)
 		if row.Interrupts() {
 			warn = func(ctx context.Context) { c.warnOfInterruption(ctx, row) }
 		}
 
 		if err := c.choose(ctx, string(row.Verb), warn); err != nil {
+			return err
+		}
+	}
+
+	if takesNodes(row) && c.Bool("plan") && c.hasSelector() {
+		if err := c.resolveSelector(ctx); err != nil {
 			return err
 		}
 	}
@@ -359,6 +366,10 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 
 	if r.Timeout, err = c.timeout(); err != nil {
 		return err
+	}
+
+	if c.Bool("plan") {
+		return c.makePlan(ctx, r)
 	}
 
 	j, err := c.manager.Submit(ctx, r)

@@ -153,6 +153,7 @@ func (p *Printer) jobFields(j api.Job) []Field {
 		{"Message", Text(forReader(j, j.Message))},
 		{"Wait reason", waitReason},
 		{"Retry of", Line(j.RetryOf)},
+		{"Plan", ofPlan(j)},
 		{"Differs in", List(j.Differences)},
 		{"Nodes", List(j.Nodes)},
 		{"Addresses", List(j.Addrs)},
@@ -175,6 +176,15 @@ func (p *Printer) jobFields(j api.Job) []Field {
 		{"Ended", timeOf(j.Ended)},
 		{"Duration", Elapsed(j.Started, j.Ended)},
 	}
+}
+
+// ofPlan describes the plan that a job carries out.
+func ofPlan(j api.Job) string {
+	if j.Plan == "" {
+		return ""
+	}
+
+	return Line(j.Plan) + ", made by " + Line(j.PlannedBy)
 }
 
 // jobStatus returns the status of a job with its phase and cause.

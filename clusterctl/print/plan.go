@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// PlanColumns are the columns of a table of plans.
+var PlanColumns = Columns[api.Plan]{
+	textColumn("id", func(p *api.Plan) string { return p.ID }),
+	textColumn("status", func(p *api.Plan) string { return string(p.Status) }),
+	textColumn("verb", func(p *api.Plan) string { return string(p.Request.Verb) }),
+	{Name: "nodes", Cell: func(_ Paint, p *api.Plan) string { return List(planned(*p)) }},
+	textColumn("group", func(p *api.Plan) string { return p.Request.Group }),
+	textColumn("actor", func(p *api.Plan) string { return p.Actor }),
+	ageColumn(func(p *api.Plan) time.Time { return p.Created }),
+	timeColumn("expires", func(p *api.Plan) time.Time { return p.Expires }),
+	numberColumn("job", func(p *api.Plan) string { return p.Job }),
+	timeColumn("created", func(p *api.Plan) time.Time { return p.Created }).wide(),
+	textColumn("applied-by", func(p *api.Plan) string { return p.AppliedBy }).wide(),
+	textColumn("reason", func(p *api.Plan) string { return p.Request.Reason }).wide(),
+}
+
+// planned returns the nodes of a plan, or the addresses of a discover.
+func planned(p api.Plan) []string {
+	return slices.Concat(p.Request.Nodes, p.Request.Addrs, p.Request.Ranges)
+}
+
+// PlanTitle describes a plan in a few words.
+func PlanTitle(p api.Plan) string {
+	return Clip(string(p.Request.Verb)+" of "+List(planned(p)), 50) + ": " + Line(string(p.Status))
+}
+
+// Plan prints one plan.
+func (p *Printer) Plan(plan api.Plan) {
+	r := plan.Request
+
+	p.Fields([]Field{
+		{"Plan", Line(plan.ID)},
+		{"Status", planStatus(plan)},
+		{"Made by", Line(plan.Actor) + ", " + Time(plan.Created)},
+		{"Verb", Line(string(r.Verb))},
+		{"Group", Line(r.Group)},
+		{"Note", Text(plan.Note)},
+		{"Playbooks", Line(plan.PlaybookDigest)},
+		{"Cleaned with", Line(r.Playbooks)},
+		{"Batches of", Line(r.Serial)},
+		{"Max failures", positive(r.MaxFailures)},
+		{"On failure", Line(r.OnFailure)},
+		{"Strict", yesIf(r.Strict)},
+		{"Force", yesIf(r.Force)},
+		{"Take over", yesIf(r.TakeOver)},
+		{"Tags", List(r.Tags)},
+		{"Skip tags", List(r.SkipTags)},
+		{"Diff", yesIf(r.Diff)},
+		{"Ansible verbosity", positive(r.Verbosity)},
+		{"Time limit", Duration(time.Duration(r.Timeout))},
+		{"Reason", Text(r.Reason)},
+		{"Begins", begins(plan)},
+		{"Helpers", List(plan.Helpers)},
+		{"Expected", expected(plan)},
+		{"Warnings", Text(strings.Join(plan.Warnings, "\n"))},
+	})
+
+	p.planTargets(plan)
+	p.planEffects(plan)
+	p.planVars(plan.Vars)
+	p.planCheck(plan.Check)
+}
+
+func planStatus(plan api.Plan) string {
+	switch plan.Status {
+	case api.PlanApplied:
+		return fmt.Sprintf(
+			"%s as job %s by %s, %s",
+			plan.Status,
+			Line(plan.Job),
+			Line(plan.AppliedBy),
+			timeOf(plan.Applied),
+		)
+	case api.PlanOpen:
+		return fmt.Sprintf("%s, until %s", plan.Status, Time(plan.Expires))
+	}
+
+	return Line(string(plan.Status))
+}
+
+// begins describes when the job would begin.
+func begins(plan api.Plan) string {
+	switch {
+	case plan.Waits != "":
+		return "later: " + Line(plan.Waits)
+	case len(plan.Ahead) > 0:
+		return "after job " + List(plan.Ahead)
+	}
+
+	return "at once"
+}
+
+// expected describes how long the job may take.
+func expected(plan api.Plan) string {
+	e := plan.Expected
+	if e == nil {
+		return fmt.Sprintf("not known: no %s that succeeded is kept", Line(string(plan.Request.Verb)))
+	}
+
+	return fmt.Sprintf("about %s: %s for one node (%s to %s, in %s)", Duration(time.Duration(e.Total)),
+		Duration(time.Duration(e.Median)), Duration(time.Duration(e.Shortest)), Duration(time.Duration(e.Longest)),
+		inventory.Count(e.Jobs, "earlier job", "earlier jobs"))
+}
+
+func (p *Printer) planTargets(plan api.Plan) {
+	if len(plan.Targets) == 0 {
+		return
+	}
+
+	rows := make([][]string, len(plan.Targets))
+	for i, t := range plan.Targets {
+		batch := ""
+		if plan.Request.Serial != "" {
+			batch = fmt.Sprint(t.Batch)
+		}
+
+		removed := t.Status != "" && t.StatusAfter == "" // only such a verb has no status after it
+		after := string(t.StatusAfter)
+
+		if removed {
+			after = "removed"
+		}
+
+		var configured []string
+		for _, group := range slices.Sorted(maps.Keys(t.Playbooks)) {
+			configured = append(configured, fmt.Sprintf("%s (%s)", short(t.Playbooks[group]), group))
+		}
+
+		rows[i] = []string{
+			Line(t.Name), batch, Line(t.Node), Line(string(t.State)),
+			fromTo(string(t.Status), after), fromTo(t.Group, t.GroupAfter),
+			Line(t.Addr), List(t.Residue), List(configured),
+		}
+	}
+
+	p.gap()
+	p.Rows([]string{"TARGET", "BATCH", "NODE", "STATE", "STATUS", "GROUP", "ADDRESS", "RESIDUE", "CONFIGURED BY"}, rows)
+}
+
+// short is enough of a digest for a person to tell two apart.
+func short(digest string) string { return Line(digest[:min(len(digest), 12)]) }
+
+// fromTo describes a change, or the value that stays.
+func fromTo(from, to string) string {
+	if from == to {
+		return Line(from)
+	}
+
+	return Line(cmp.Or(from, "none") + " → " + cmp.Or(to, "none"))
+}
+
+// planEffects prints the interruptions of service, and the rules that were judged.
+func (p *Printer) planEffects(plan api.Plan) {
+	var lines []string
+
+	for _, s := range plan.Service {
+		line := fmt.Sprintf("out of service: %s of group %s (%s)",
+			inventory.Count(len(s.Nodes), "node", "nodes"), Line(s.Group), List(s.Nodes))
+		if s.AtOnce < len(s.Nodes) {
+			line += fmt.Sprintf(", %d at a time", s.AtOnce)
+		}
+
+		if s.Before > 0 {
+			line += fmt.Sprintf("; %d in service now", s.Before)
+		}
+
+		if len(s.NeededBy) > 0 {
+			line += "; needed by " + List(s.NeededBy)
+		}
+
+		lines = append(lines, line)
+	}
+
+	for _, r := range plan.Rules {
+		line := fmt.Sprintf("rule met: %s needs %s", Line(r.Group), Line(r.Needs))
+
+		switch {
+		case r.Joins && r.Left > 0:
+			line += fmt.Sprintf("; %s in service for those who join", inventory.Count(r.Left, "node is", "nodes are"))
+		case !r.Joins && r.Left > 0:
+			line += fmt.Sprintf(
+				"; %s in service for %d",
+				inventory.Count(r.Left, "node stays", "nodes stay"),
+				r.Dependents,
+			)
+		case !r.Joins && r.Dependents == 0:
+			line += "; no node of the first stays in service"
+		}
+
+		lines = append(lines, line)
+	}
+
+	if len(lines) > 0 {
+		p.gap()
+		p.Printf("%s\n", p.fold(strings.Join(lines, "\n"), 0))
+	}
+}
+
+// planVars prints variables with their origin; those that all hosts have alike once.
+func (p *Printer) planVars(vars map[string]api.MergedVars) {
+	hosts := slices.Sorted(maps.Keys(vars))
+	if len(hosts) == 0 {
+		return
+	}
+
+	common := api.MergedVars{}
+
+	for key, v := range vars[hosts[0]] {
+		same := func(host string) bool {
+			other, ok := vars[host][key]
+			return ok && reflect.DeepEqual(v, other)
+		}
+		if len(hosts) > 1 && !slices.ContainsFunc(hosts, func(host string) bool { return !same(host) }) {
+			common[key] = v
+		}
+	}
+
+	var rows [][]string
+
+	add := func(host string, of api.MergedVars, left api.MergedVars) {
+		for _, key := range slices.Sorted(maps.Keys(of)) {
+			if _, out := left[key]; !out {
+				rows = append(rows, []string{Line(host), Line(key), Scalar(of[key].Value), Line(of[key].Origin)})
+			}
+		}
+	}
+
+	add(fmt.Sprintf("all %d", len(hosts)), common, nil)
+
+	for _, host := range hosts {
+		add(host, vars[host], common)
+	}
+
+	if len(rows) > 0 {
+		p.gap()
+		p.Rows([]string{"HOST", "VARIABLE", "VALUE", "ORIGIN"}, rows)
+	}
+}
+
+// planCheck prints the findings of the check of a plan.
+func (p *Printer) planCheck(check *api.PlanCheck) {
+	if check == nil {
+		return
+	}
+
+	status := ""
+	if check.Status != "" {
+		status = " (" + p.Paint.Job(check.Status) + ")"
+	}
+
+	p.Fields([]Field{{"Check", "job " + Line(check.Job) + status}, {"Result", Text(check.Message)}})
+
+	for _, n := range check.Nodes {
+		p.gap()
+		p.Printf("%s:\n", Line(n.Node))
+
+		for _, f := range n.Tasks {
+			p.finding(f)
+		}
+	}
+
+	if check.Truncated {
+		p.gap()
+		p.Printf(
+			"Findings are missing: there are more than a plan shows, or the events of the job reached their limit.\n",
+		)
+	}
+}
