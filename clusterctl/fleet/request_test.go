@@ -19,6 +19,7 @@ func TestPending(t *testing.T) {
 
 	variable := Cell{LevelGroup, "g", PartVars, "v"}
 	secret := Cell{LevelManager, "", PartSecrets, "s"}
+	timeout := Cell{LevelManager, "", PartSettings, "jobs.timeout"}
 
 	for _, tt := range []struct {
 		name   string
@@ -32,13 +33,12 @@ func TestPending(t *testing.T) {
 		{"already done", Change{Cell: variable, Before: "a", After: "b"}, "b", false, 0, ""},
 		{"changed by somebody else", Change{Cell: variable, Before: "a", After: "b"}, "c", false, 0,
 			"group g: variable v was changed meanwhile: it was a when the difference was made, and is c now"},
-		{"removed by somebody else", Change{Cell: variable, Before: "a", After: "b"}, nil, false, 0, "and is not set now"},
+		{"removed by somebody else", Change{Cell: variable, Before: "a", After: "b"}, nil, false, 0, "is not set now"},
 		{"set by somebody else", Change{Cell: variable, After: "b"}, "", false, 0, "it was not set when"},
-		{"a number in another spelling", Change{Cell: variable, Before: json.Number("1.50"), After: "b"}, 1.5, false, 1, ""},
+		{"another spelling", Change{Cell: variable, Before: json.Number("1.50"), After: "b"}, 1.5, false, 1, ""},
 		{"a removal that is done", Change{Cell: variable, Before: "a"}, nil, false, 0, ""},
 		{"an empty text is no removal", Change{Cell: variable, Before: "a"}, "", false, 0, "was changed meanwhile"},
-		{"a setting in another spelling", Change{Cell: Cell{LevelManager, "", PartSettings, "jobs.timeout"}, Before: "1h0m0s",
-			After: "2h"}, "2h0m0s", false, 0, ""},
+		{"a setting in another spelling", Change{Cell: timeout, Before: "1h0m0s", After: "2h"}, "2h0m0s", false, 0, ""},
 		{"a secret that is not set", Change{Cell: secret, After: "(hidden)", value: "x"}, nil, false, 1, ""},
 		{"a secret of somebody else", Change{Cell: secret, After: "(hidden)", value: "x"}, "(hidden)", false, 0,
 			"was changed meanwhile"},
@@ -69,7 +69,10 @@ func TestPatch(t *testing.T) {
 
 	now := Config{
 		Groups: []map[string]any{
-			{"name": "new-of-others"}, {"name": "b", "needs": "a", "on_return": "repair"}, {"name": "a"}, {"name": "old"},
+			{"name": "new-of-others"},
+			{"name": "b", "needs": "a", "on_return": "repair"},
+			{"name": "a"},
+			{"name": "old"},
 		},
 		GroupSSH: map[string]map[string]any{"a": {"user": "root"}, "b": {"port": int64(1), "user": "x"}},
 	}
