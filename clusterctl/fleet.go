@@ -209,7 +209,7 @@ func fleetApply(ctx context.Context, c *call) error {
 		return c.show(print.Answer{Wire: fleetResult{Plan: plan, Steps: []fleet.Step{}}})
 	}
 
-	if err := c.showPlan(plan); err != nil {
+	if err := c.showDifference(plan); err != nil {
 		return err
 	}
 
@@ -248,9 +248,9 @@ func (c *call) fleetReady(ctx context.Context, d *fleet.Document) (*fleet.Plan, 
 	}
 }
 
-// showPlan prints the plan before the question. Other formats than the table have it in
+// showDifference prints the plan before the question. Other formats than the table have it in
 // the result.
-func (c *call) showPlan(plan *fleet.Plan) error {
+func (c *call) showDifference(plan *fleet.Plan) error {
 	answer := print.Answer{Table: func(p *print.Printer) { printPlan(p, plan) }}
 	if c.format == print.FormatTable {
 		return c.show(answer)

@@ -68,6 +68,9 @@ var mayImport = map[string][]string{
 	"management/access/oidc": {"inventory", "management/access"},
 	"management/variable":    {"inventory", "configuration", "management/access", "management/state"},
 	"management/desired":     {"inventory", "configuration", "management/state", "management/variable"},
+	"configuration/repository/git": {
+		"inventory", "inventory/localfile", "configuration", "configuration/source",
+	},
 	"management/node": {
 		"inventory",
 		"monitor",
@@ -215,6 +218,7 @@ var mayImport = map[string][]string{
 		"monitor/serf",
 		"configuration/ansible",
 		"configuration/repository",
+		"configuration/repository/git",
 		"configuration/source",
 		"management/etcd",
 		"management/api",
@@ -327,8 +331,12 @@ var homes = []struct {
 	},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
 	{"github.com/coreos/go-oidc/", []string{"management/access/oidc"}, "one home per dependency"},
-	{"golang.org/x/crypto/ssh", []string{"management/sshkey"}, "one home per dependency"},
-	{"golang.org/x/crypto/chacha20poly1305", []string{"management/secret"}, "one home per dependency"},
+	{
+		"golang.org/x/crypto/",
+		[]string{"management/secret", "management/sshkey", "configuration/repository/git"},
+		"who encrypts, who makes ssh keys, and who logs in to fetch and checks signatures",
+	},
+	{"github.com/go-git/", []string{"configuration/repository/git"}, "one home per dependency"},
 	{
 		"github.com/prometheus/",
 		[]string{"management/metrics", "management/server", "management/daemon"},

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/go-git/go-billy/v5"
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// localRemote is a repository in a folder of this host. It is read directly: neither
+// git nor a hook runs.
+type localRemote struct {
+	store   *filesystem.Storage
+	maxSize int64
+}
+
+func openLocal(path string, maxSize int64) (remote, error) {
+	dir := path
+	if info, err := os.Stat(filepath.Join(path, ".git")); err == nil && info.IsDir() {
+		dir = filepath.Join(path, ".git")
+	}
+
+	for _, part := range []string{"HEAD", "objects"} {
+		if _, err := os.Stat(filepath.Join(dir, part)); err != nil {
+			return nil, inventory.Errorf(inventory.KindUnavailable, "%s is not a git repository: %w", path, err).
+				Do("give the path of a bare repository, or of a clone")
+		}
+	}
+
+	return &localRemote{newStorage(dir), maxSize}, nil
+}
+
+// newStorage opens the git folder dir.
+func newStorage(dir string) *filesystem.Storage {
+	return filesystem.NewStorageWithOptions(
+		plainFiles{osfs.New(dir)}, cache.NewObjectLRU(32*cache.MiByte), filesystem.Options{KeepDescriptors: true},
+	)
+}
+
+// plainFiles opens regular files only: the owner of a local repository is not trusted,
+// and a pipe would block.
+type plainFiles struct{ billy.Filesystem }
+
+// Open opens a file for reading.
+func (p plainFiles) Open(name string) (billy.File, error) {
+	return p.OpenFile(name, os.O_RDONLY, 0)
+}
+
+// OpenFile opens a file.
+func (p plainFiles) OpenFile(name string, flag int, mode os.FileMode) (billy.File, error) {
+	if info, err := p.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
+
+	return p.Filesystem.OpenFile(name, flag, mode)
+}
+
+func (r *localRemote) references(context.Context) (references, error) {
+	refs := references{named: map[string]plumbing.Hash{}}
+
+	all, err := r.store.IterReferences()
+	if err != nil {
+		return refs, err
+	}
+
+	err = all.ForEach(func(ref *plumbing.Reference) error {
+		if ref.Type() == plumbing.HashReference {
+			refs.named[ref.Name().String()] = ref.Hash()
+		}
+
+		return nil
+	})
+	if err != nil {
+		return refs, err
+	}
+
+	if head, err := r.store.Reference(plumbing.HEAD); err == nil {
+		refs.head, refs.branch = head.Hash(), head.Target().String()
+		if head.Type() == plumbing.SymbolicReference {
+			refs.head = refs.named[refs.branch]
+		}
+	}
+
+	return refs, nil
+}
+
+func (r *localRemote) pack(ctx context.Context, want plumbing.Hash, m *mirrored) (io.ReadCloser, error) {
+	c := copier{ctx: ctx, from: r.store, have: m, seen: map[plumbing.Hash]bool{}, maxSize: r.maxSize}
+	if err := c.collect(want); err != nil {
+		return nil, err
+	}
+
+	reader, writer := io.Pipe()
+
+	// It ends when the pack is read, or the reader closed.
+	go func() {
+		_, err := packfile.NewEncoder(writer, r.store, false).Encode(c.found, 0)
+		writer.CloseWithError(err)
+	}()
+
+	return reader, nil
+}
+
+func (r *localRemote) close() { _ = r.store.Close() } // it was only read
+
+// maxObjects bounds the objects of one fetch.
+const maxObjects = 5_000_000
+
+// maxNesting bounds the recursion into folders. A commit in use has a lower bound.
+const maxNesting = 1000
+
+// copier finds the objects that a commit leads to and a mirror lacks. A commit or a tree
+// that the mirror has is complete in it.
+type copier struct {
+	ctx     context.Context //nolint:containedctx // it lives for one call
+	from    *filesystem.Storage
+	have    *mirrored
+	seen    map[plumbing.Hash]bool
+	found   []plumbing.Hash
+	maxSize int64
+}
+
+// collect finds the objects of a commit, or of an annotated tag.
+func (c *copier) collect(want plumbing.Hash) error {
+	queue := []plumbing.Hash{want}
+
+	for len(queue) > 0 {
+		hash := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+
+		if c.known(hash) {
+			continue
+		}
+
+		if err := c.add(hash); err != nil {
+			return err
+		}
+
+		if tag, err := object.GetTag(c.from, hash); err == nil {
+			queue = append(queue, tag.Target)
+			continue
+		}
+
+		commit, err := object.GetCommit(c.from, hash)
+		if err != nil {
+			return fmt.Errorf("the object %s cannot be read: %w", hash, err)
+		}
+
+		queue = append(queue, commit.ParentHashes...)
+
+		if err := c.tree(commit.TreeHash, 0); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (c *copier) known(hash plumbing.Hash) bool { return c.seen[hash] || c.have.has(hash) }
+
+func (c *copier) add(hash plumbing.Hash) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+
+	size, err := c.from.EncodedObjectSize(hash)
+
+	switch {
+	case err != nil:
+		return fmt.Errorf("the object %s cannot be read: %w", hash, err)
+	case size > c.maxSize:
+		return errObject(hash.String(), size, c.maxSize)
+	case len(c.found) >= maxObjects:
+		return inventory.Errorf(inventory.KindTooLarge, "it has more than %d objects", maxObjects).
+			Do("use a repository for the playbooks alone")
+	}
+
+	c.seen[hash], c.found = true, append(c.found, hash)
+
+	return nil
+}
+
+func (c *copier) tree(hash plumbing.Hash, depth int) error {
+	if c.known(hash) {
+		return nil
+	}
+
+	if depth > maxNesting {
+		return errors.New("its folders are nested too deeply")
+	}
+
+	if err := c.add(hash); err != nil {
+		return err
+	}
+
+	tree, err := object.GetTree(c.from, hash)
+	if err != nil {
+		return fmt.Errorf("the tree %s cannot be read: %w", hash, err)
+	}
+
+	for _, e := range tree.Entries {
+		switch {
+		case e.Mode == filemode.Dir:
+			err = c.tree(e.Hash, depth+1)
+		case e.Mode == filemode.Submodule || c.known(e.Hash):
+		default:
+			err = c.add(e.Hash)
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}

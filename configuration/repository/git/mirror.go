@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	gittransport "github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/localfile"
+)
+
+// Mirror is a bare copy of a repository in Dir, which it makes. Several processes may
+// use it, one at a time: each method waits for its turn until its context ends. A Mirror
+// itself must not be used by two goroutines at once.
+type Mirror struct {
+	Dir     string
+	Options Options
+}
+
+// The bounds of a mirror.
+const (
+	// maxPacks is the number of fetches after which the mirror is fetched anew, as one pack.
+	maxPacks = 100
+	maxHaves = 64 // commits that are offered to a server
+)
+
+// seenRef is the commit that was fetched last.
+const seenRef plumbing.ReferenceName = "refs/clusterm/seen"
+
+// Fetch fetches what is new, and returns the commit that Options name. It checks the
+// signature of the commit, and nothing else of it. It blocks for Limits.Time at most.
+//
+// A repository that cannot be reached is KindUnavailable. One that cannot be used, e.g.
+// because it is empty, too large, or lacks the branch, is KindRefused or KindInvalid.
+func (m *Mirror) Fetch(ctx context.Context) (configuration.Commit, error) {
+	bounded, cancel := context.WithTimeout(ctx, m.Options.Limits.Time)
+	defer cancel()
+
+	var c configuration.Commit
+
+	err := m.within(bounded, func(store *mirrored) (err error) {
+		c, err = m.fetch(bounded, store)
+		return err
+	})
+
+	if ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
+		return c, inventory.Errorf(inventory.KindUnavailable, "%s was not fetched within %s", m.shown(),
+			m.Options.Limits.Time).Do("check the network, or raise repository.limits.time")
+	}
+
+	return c, err
+}
+
+// shown returns the repository as messages name it.
+func (m *Mirror) shown() string { return "the repository " + m.Options.URL }
+
+func (m *Mirror) fetch(ctx context.Context, store *mirrored) (configuration.Commit, error) {
+	// A commit never changes.
+	if want := plumbing.NewHash(m.Options.Commit); m.Options.Commit != "" && store.has(want) {
+		return m.commit(store, want)
+	}
+
+	b := newBudget(m.Options.Limits.Fetch)
+
+	hash, err := m.bring(ctx, store, b)
+
+	switch e, known := errors.AsType[*inventory.Error](err); {
+	case err == nil:
+	case b.spent():
+		return configuration.Commit{}, inventory.Errorf(inventory.KindTooLarge,
+			"%s sends more than %d bytes", m.shown(), b.limit).
+			Do("raise repository.limits.fetch, or use a repository for the playbooks alone")
+	case known:
+		return configuration.Commit{}, e
+	case errors.Is(err, errDamaged):
+		return configuration.Commit{}, err
+	default:
+		return configuration.Commit{}, m.unreachable(err)
+	}
+
+	return m.commit(store, hash)
+}
+
+// unreachable returns the error for a repository that does not answer as it should.
+func (m *Mirror) unreachable(err error) error {
+	switch {
+	case errors.Is(err, gittransport.ErrEmptyRemoteRepository):
+		return inventory.Errorf(inventory.KindRefused, "%s is empty", m.shown()).Do("push a commit with the playbooks")
+	case errors.Is(err, gittransport.ErrAuthenticationRequired), errors.Is(err, gittransport.ErrAuthorizationFailed):
+		return inventory.Errorf(inventory.KindRefused, "%s demands other credentials", m.shown()).
+			Do("check repository.credential_file")
+	case errors.Is(err, gittransport.ErrRepositoryNotFound):
+		return inventory.Errorf(inventory.KindRefused, "%s does not exist", m.shown()).
+			Do("check the URL, and that its server lets the manager read it")
+	}
+
+	return inventory.Errorf(inventory.KindUnavailable, "%s cannot be fetched: %s", m.shown(), plain(err.Error(), 500)).
+		Do("check the URL, the network and the server")
+}
+
+// bring fetches what is missing, and returns the object that Options name.
+func (m *Mirror) bring(ctx context.Context, store *mirrored, b *budget) (plumbing.Hash, error) {
+	r, err := m.open(ctx, b)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	defer r.close()
+
+	refs, err := r.references(ctx)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+
+	b.raise(m.Options.Limits.Fetch)
+
+	want, err := m.choose(refs)
+	if err != nil || store.has(want) {
+		return want, err
+	}
+
+	pack, err := r.pack(ctx, want, store)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	defer pack.Close()
+
+	if err := m.receive(ctx, store, pack, b); err != nil {
+		return plumbing.ZeroHash, err
+	}
+
+	if !store.has(want) {
+		return plumbing.ZeroHash, fmt.Errorf("the server did not send %s", want)
+	}
+
+	return want, nil
+}
+
+// choose returns the object to fetch.
+func (m *Mirror) choose(refs references) (plumbing.Hash, error) {
+	o := m.Options
+
+	if o.Commit != "" {
+		return plumbing.NewHash(o.Commit), nil
+	}
+
+	if len(refs.named) == 0 {
+		return plumbing.ZeroHash, gittransport.ErrEmptyRemoteRepository
+	}
+
+	name := refs.branch
+
+	switch {
+	case o.Branch != "":
+		name = "refs/heads/" + o.Branch
+	case o.Tag != "":
+		name = "refs/tags/" + o.Tag
+	case !refs.head.IsZero():
+		return refs.head, nil
+	}
+
+	if hash, ok := refs.named[name]; ok {
+		return hash, nil
+	}
+
+	return plumbing.ZeroHash, inventory.Errorf(inventory.KindRefused, "%s has no %s; %s", m.shown(),
+		strings.TrimPrefix(o.reference(), "the "), describe(refs)).
+		Do("push it, or correct the section repository of the configuration file")
+}
+
+// describe names the branches of a repository.
+func describe(refs references) string {
+	var names []string
+
+	for _, full := range slices.Sorted(maps.Keys(refs.named)) {
+		if name, ok := strings.CutPrefix(full, "refs/heads/"); ok {
+			names = append(names, plain(name, 60))
+		}
+	}
+
+	switch {
+	case len(names) == 0:
+		return "it has no branch"
+	case len(names) > 10:
+		names = append(names[:10], "and others")
+	}
+
+	return "its branches are " + strings.Join(names, ", ")
+}
+
+// commit returns the commit behind an object: itself, or that of an annotated tag. It
+// becomes the newest one of the mirror.
+func (m *Mirror) commit(store *mirrored, hash plumbing.Hash) (configuration.Commit, error) {
+	const maxTags = 10
+
+	for range maxTags {
+		tag, err := object.GetTag(store.Storage, hash)
+		if err != nil {
+			break
+		}
+
+		hash = tag.Target
+	}
+
+	c, err := object.GetCommit(store.Storage, hash)
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		// Another object than a commit can be read.
+		if _, err := store.EncodedObject(plumbing.AnyObject, hash); err != nil {
+			return configuration.Commit{}, damaged(err)
+		}
+
+		return configuration.Commit{}, inventory.Errorf(inventory.KindRefused, "%s is no commit", m.Options.reference()).
+			Do("name a branch, a tag of a commit, or a commit")
+	}
+
+	if err != nil {
+		return configuration.Commit{}, damaged(err)
+	}
+
+	if err := m.verify(c); err != nil {
+		return configuration.Commit{}, err
+	}
+
+	return commitOf(c), damaged(store.SetReference(plumbing.NewHashReference(seenRef, c.Hash)))
+}
+
+// commitOf returns what is shown of a commit.
+func commitOf(c *object.Commit) configuration.Commit {
+	subject, _, _ := strings.Cut(c.Message, "\n")
+
+	return configuration.Commit{
+		Hash: c.Hash.String(), Author: plain(c.Author.Name, 100), Subject: plain(subject, 200),
+		Time: c.Committer.When.UTC(),
+	}
+}
+
+// receive checks a pack and adds it to the mirror.
+func (m *Mirror) receive(ctx context.Context, store *mirrored, pack io.Reader, b *budget) error {
+	file, err := os.CreateTemp(m.Dir, "incoming-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+
+	// A local repository has no other counter.
+	if _, err := io.Copy(file, b.reader(contextReader{ctx, pack})); err != nil {
+		return err
+	}
+
+	if err := m.checkPack(ctx, file); err != nil {
+		return err
+	}
+
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+
+	if err := packfile.WritePackfileToObjectStorage(store.Storage, contextReader{ctx, file}); err != nil {
+		return fmt.Errorf("the pack cannot be stored: %w", err)
+	}
+
+	return nil
+}
+
+// contextReader reads until a context ends.
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // it lives for one call
+	r   io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+
+	return r.r.Read(p)
+}
+
+// checkPack refuses a pack with too many or too large objects. It reads the pack as a
+// stream, so that an object that expands takes no memory.
+func (m *Mirror) checkPack(ctx context.Context, file *os.File) error {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+
+	scanner := packfile.NewScanner(file)
+
+	_, count, err := scanner.Header()
+	if err != nil {
+		return fmt.Errorf("the server sent no pack: %w", err)
+	}
+
+	if count > maxObjects {
+		return inventory.Errorf(inventory.KindTooLarge, "%s has more than %d objects", m.shown(), maxObjects).
+			Do("use a repository for the playbooks alone")
+	}
+
+	for range count {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+
+		if err := m.checkObject(scanner); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (m *Mirror) checkObject(scanner *packfile.Scanner) error {
+	header, err := scanner.NextObjectHeader()
+	if err != nil {
+		return fmt.Errorf("the pack is damaged: %w", err)
+	}
+
+	limit := m.Options.Limits.Size
+	if header.Length > limit {
+		return errObject("", header.Length, limit)
+	}
+
+	start := &deltaHeader{}
+
+	n, _, err := scanner.NextObject(start)
+
+	switch {
+	case err != nil:
+		return fmt.Errorf("the pack is damaged: %w", err)
+	case n != header.Length:
+		return errors.New("the pack is damaged: an object is shorter than its header says")
+	case !header.Type.IsDelta():
+		return nil
+	}
+
+	// A short delta may describe a long object.
+	if size := start.target(); size < 0 || size > limit {
+		return errObject("", size, limit)
+	}
+
+	return nil
+}
+
+func errObject(hash string, size, limit int64) error {
+	return inventory.Errorf(inventory.KindTooLarge, "the object %sof the repository has %d bytes, the limit is %d",
+		strings.TrimPrefix(hash+" ", " "), size, limit).
+		Do("raise repository.limits.size, or remove large files from its history")
+}
+
+// deltaHeader keeps the beginning of a delta: the sizes of its base and of the object.
+type deltaHeader struct{ start []byte }
+
+func (d *deltaHeader) Write(p []byte) (int, error) {
+	const twoNumbers = 20
+
+	d.start = append(d.start, p[:min(len(p), twoNumbers-len(d.start))]...)
+
+	return len(p), nil
+}
+
+// target returns the size of the object, or -1 if the header is damaged.
+func (d *deltaHeader) target() int64 {
+	rest, size := d.start, int64(-1)
+
+	for range 2 {
+		if size, rest = number(rest); size < 0 {
+			return -1
+		}
+	}
+
+	return size
+}
+
+// number reads a number of seven bits per byte, the lowest first.
+func number(b []byte) (n int64, rest []byte) {
+	for i, c := range b {
+		if 7*i > 56 {
+			return -1, nil
+		}
+
+		n |= int64(c&0x7f) << (7 * i)
+
+		if c&0x80 == 0 {
+			return n, b[i+1:]
+		}
+	}
+
+	return -1, nil
+}
+
+// mirrored is the opened storage of a mirror.
+type mirrored struct{ *filesystem.Storage }
+
+func (s *mirrored) has(hash plumbing.Hash) bool { return s.HasEncodedObject(hash) == nil }
+
+// haves returns commits of the mirror, the newest first.
+func (s *mirrored) haves() []plumbing.Hash {
+	ref, err := s.Reference(seenRef)
+	if err != nil || !s.has(ref.Hash()) {
+		return nil
+	}
+
+	found, seen := []plumbing.Hash{ref.Hash()}, map[plumbing.Hash]bool{ref.Hash(): true}
+
+	for i := 0; i < len(found) && len(found) < maxHaves; i++ {
+		c, err := object.GetCommit(s.Storage, found[i])
+		if err != nil {
+			break
+		}
+
+		for _, parent := range c.ParentHashes {
+			if !seen[parent] && s.has(parent) {
+				seen[parent], found = true, append(found, parent)
+			}
+		}
+	}
+
+	return found
+}
+
+// errDamaged marks errors of the mirror itself.
+var errDamaged = errors.New("the mirror is damaged")
+
+func damaged(err error) error {
+	if err == nil {
+		return nil
+	}
+
+	return fmt.Errorf("%w: %w", errDamaged, err)
+}
+
+// within runs f on the opened mirror, while nobody else uses it. A damaged mirror is
+// removed, and f runs again on an empty one.
+func (m *Mirror) within(ctx context.Context, f func(*mirrored) error) error {
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	err = m.use(f)
+	if !errors.Is(err, errDamaged) || ctx.Err() != nil {
+		return err
+	}
+
+	if err := m.clear(); err != nil {
+		return err
+	}
+
+	return m.use(f)
+}
+
+func (m *Mirror) use(f func(*mirrored) error) error {
+	if err := m.prepare(); err != nil {
+		return err
+	}
+
+	store := newStorage(m.gitDir())
+	defer store.Close()
+
+	return f(&mirrored{store})
+}
+
+func (m *Mirror) gitDir() string { return filepath.Join(m.Dir, "mirror.git") }
+
+// clear removes the content of the mirror.
+func (m *Mirror) clear() error { return os.RemoveAll(m.gitDir()) }
+
+// prepare makes the mirror, and removes what an interrupted fetch has left.
+func (m *Mirror) prepare() error {
+	for _, pattern := range []string{
+		filepath.Join(m.Dir, "incoming-*"), filepath.Join(m.gitDir(), "objects", "pack", "tmp_pack_*"),
+	} {
+		// The pattern is valid.
+		left, _ := filepath.Glob(pattern)
+		for _, file := range left {
+			if err := os.Remove(file); err != nil {
+				return err
+			}
+		}
+	}
+
+	packs, err := filepath.Glob(filepath.Join(m.gitDir(), "objects", "pack", "*.pack"))
+	if err != nil {
+		return err
+	}
+
+	if len(packs) > maxPacks {
+		if err := m.clear(); err != nil {
+			return err
+		}
+	}
+
+	if _, err := os.Stat(filepath.Join(m.gitDir(), "HEAD")); err == nil {
+		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+
+	return m.initialize()
+}
+
+// initialize makes an empty mirror. The file HEAD comes last: without it, the mirror is
+// made again.
+func (m *Mirror) initialize() error {
+	if err := os.MkdirAll(m.gitDir(), 0o700); err != nil {
+		return err
+	}
+
+	if err := newStorage(m.gitDir()).Init(); err != nil {
+		return err
+	}
+
+	return localfile.Replace(filepath.Join(m.gitDir(), "HEAD"), []byte("ref: "+seenRef.String()+"\n"))
+}

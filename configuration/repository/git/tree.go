@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package git
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// The bounds of a path in a tree.
+const (
+	maxDepth  = 64
+	maxName   = 255
+	maxPath   = 1024
+	maxTarget = 1024 // bytes of a link
+)
+
+// Tree calls use with the playbooks of a commit of the mirror, while nobody else uses the
+// mirror. A tree with a path, a link or a size that may harm is KindRefused, with the
+// name of the file. A commit that the mirror lacks is KindNotFound.
+func (m *Mirror) Tree(ctx context.Context, commit string, use func(fs.FS) error) error {
+	return m.within(ctx, func(store *mirrored) error {
+		c, err := object.GetCommit(store.Storage, plumbing.NewHash(commit))
+		if errors.Is(err, plumbing.ErrObjectNotFound) {
+			return inventory.Errorf(inventory.KindNotFound, "the commit %s is not in the mirror of %s",
+				commit, m.Options.URL).Do("name a commit that the log of the repository lists")
+		}
+
+		if err != nil {
+			return damaged(err)
+		}
+
+		root, err := m.folder(store, c)
+		if err != nil {
+			return err
+		}
+
+		t := &tree{
+			store: store, entries: map[string]*entry{}, limits: m.Options.Limits,
+			bytesLeft: m.Options.Limits.Size, time: c.Committer.When,
+		}
+		if err := t.add(ctx, root, ".", 0); err != nil {
+			return err
+		}
+
+		if err := t.check(); err != nil {
+			return err
+		}
+
+		return use(t)
+	})
+}
+
+// folder returns the hash of the configured folder in a commit.
+func (m *Mirror) folder(store *mirrored, c *object.Commit) (plumbing.Hash, error) {
+	if m.Options.Folder == "" {
+		return c.TreeHash, nil
+	}
+
+	root, err := object.GetTree(store.Storage, c.TreeHash)
+	if err != nil {
+		return plumbing.ZeroHash, damaged(err)
+	}
+
+	e, err := root.FindEntry(m.Options.Folder)
+	if err != nil || e.Mode != filemode.Dir {
+		return plumbing.ZeroHash, inventory.Errorf(inventory.KindRefused, "commit %s has no folder %s",
+			short(c.Hash), m.Options.Folder).Do("push it, or correct repository.folder in the configuration file")
+	}
+
+	return e.Hash, nil
+}
+
+func short(h plumbing.Hash) string { return h.String()[:12] }
+
+// tree is the file system of a commit.
+type tree struct {
+	store     *mirrored
+	entries   map[string]*entry // by path; "." is the root
+	limits    Limits
+	bytesLeft int64
+	time      time.Time
+}
+
+var (
+	_ fs.ReadDirFS  = (*tree)(nil)
+	_ fs.StatFS     = (*tree)(nil)
+	_ fs.ReadLinkFS = (*tree)(nil)
+)
+
+// entry is a file, a folder or a link. It implements fs.FileInfo and fs.DirEntry.
+type entry struct {
+	name     string
+	mode     fs.FileMode
+	size     int64
+	hash     plumbing.Hash
+	target   string // of a link
+	children []fs.DirEntry
+	time     time.Time
+}
+
+func (e *entry) Name() string               { return e.name }
+func (e *entry) Size() int64                { return e.size }
+func (e *entry) Mode() fs.FileMode          { return e.mode }
+func (e *entry) ModTime() time.Time         { return e.time }
+func (e *entry) IsDir() bool                { return e.mode.IsDir() }
+func (e *entry) Sys() any                   { return nil }
+func (e *entry) Type() fs.FileMode          { return e.mode.Type() }
+func (e *entry) Info() (fs.FileInfo, error) { return e, nil }
+
+// add adds a folder with all below it.
+func (t *tree) add(ctx context.Context, hash plumbing.Hash, at string, depth int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
+	if depth > maxDepth {
+		return refusef("the folders of %s are nested too deeply", path.Dir(at))
+	}
+
+	content, err := object.GetTree(t.store.Storage, hash)
+	if err != nil {
+		return damaged(err)
+	}
+
+	dir := &entry{name: path.Base(at), mode: fs.ModeDir | 0o755, time: t.time}
+	t.entries[at] = dir
+
+	for _, e := range content.Entries {
+		if err := t.entry(ctx, dir, at, e, depth); err != nil {
+			return err
+		}
+	}
+
+	slices.SortFunc(dir.children, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+
+	return nil
+}
+
+func (t *tree) entry(ctx context.Context, dir *entry, at string, e object.TreeEntry, depth int) error {
+	full := path.Join(at, e.Name)
+
+	// Before anything is joined: a name such as .. would disappear.
+	if err := checkName(e.Name); err != nil {
+		return refusef("%q in %s: %w", inventory.Shorten(e.Name, 100), at, err)
+	}
+
+	if len(full) > maxPath {
+		return refusef("the path %s… is longer than %d bytes", full[:100], maxPath)
+	}
+
+	if t.entries[full] != nil {
+		return refusef("%s is twice in its folder", full)
+	}
+
+	if len(t.entries) > t.limits.Files {
+		return refusef("it has more than %d files and folders (repository.limits.files)", t.limits.Files)
+	}
+
+	err := t.insert(ctx, full, e, depth)
+	if added := t.entries[full]; err == nil && added != nil {
+		dir.children = append(dir.children, added)
+	}
+
+	return err
+}
+
+func (t *tree) insert(ctx context.Context, full string, e object.TreeEntry, depth int) error {
+	added := &entry{name: e.Name, hash: e.Hash, time: t.time}
+
+	switch e.Mode {
+	case filemode.Dir:
+		return t.add(ctx, e.Hash, full, depth+1)
+	case filemode.Regular, filemode.Deprecated:
+		added.mode = 0o644
+	case filemode.Executable:
+		added.mode = 0o755
+	case filemode.Symlink:
+		added.mode = fs.ModeSymlink | 0o777
+	case filemode.Submodule:
+		return refusef("%s is a submodule, and submodules are not fetched; put its files into the repository", full)
+	default:
+		return refusef("%s has the unknown mode %o", full, uint32(e.Mode))
+	}
+
+	size, err := t.store.EncodedObjectSize(e.Hash)
+	if err != nil {
+		return damaged(err)
+	}
+
+	if t.bytesLeft -= size; t.bytesLeft < 0 {
+		return refusef("its files have more than %d bytes, at %s (repository.limits.size)", t.limits.Size, full)
+	}
+
+	added.size = size
+	t.entries[full] = added
+
+	if added.mode.Type() == fs.ModeSymlink {
+		return t.link(full, added)
+	}
+
+	return nil
+}
+
+// link reads a link, and refuses one that leads out of the tree.
+func (t *tree) link(full string, e *entry) error {
+	if e.size > maxTarget {
+		return refusef("the target of the link %s is longer than %d bytes", full, maxTarget)
+	}
+
+	content, err := t.read(e)
+	if err != nil {
+		return err
+	}
+
+	e.target = string(content)
+
+	if !printable(e.target) || e.target == "" {
+		return refusef("the link %s has the target %q", full, e.target)
+	}
+
+	// Each step counts: a way out and back in would depend on names outside.
+	at := path.Dir(full)
+	for _, part := range strings.Split(e.target, "/") {
+		switch {
+		case path.IsAbs(e.target), part == ".." && at == ".":
+			return refusef("the link %s points to %s, out of the folder of playbooks", full, e.target)
+		case part == "..":
+			at = path.Dir(at)
+		default:
+			at = path.Join(at, part)
+		}
+	}
+
+	return nil
+}
+
+// read returns the content of a file or a link.
+func (t *tree) read(e *entry) ([]byte, error) {
+	r, err := t.blob(e)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+
+	content, err := io.ReadAll(r)
+	if err != nil {
+		return nil, damaged(err)
+	}
+
+	return content, nil
+}
+
+func (t *tree) blob(e *entry) (io.ReadCloser, error) {
+	blob, err := object.GetBlob(t.store.Storage, e.hash)
+	if err != nil {
+		return nil, damaged(err)
+	}
+
+	r, err := blob.Reader()
+	if err != nil {
+		return nil, damaged(err)
+	}
+
+	return r, nil
+}
+
+// pointer is the beginning of a file whose content is in Git LFS.
+const pointer = "version https://git-lfs.github.com/spec/"
+
+// requirements are the files by which ansible-galaxy would install what is missing.
+var requirements = []string{
+	"requirements.yml", "requirements.yaml", "roles/requirements.yml", "roles/requirements.yaml",
+	"collections/requirements.yml", "collections/requirements.yaml",
+}
+
+// check refuses trees that are not complete.
+func (t *tree) check() error {
+	for _, name := range requirements {
+		if t.entries[name] != nil {
+			return inventory.Errorf(inventory.KindRefused,
+				"%s: the manager installs no roles and collections when it runs playbooks", name).
+				Do("put them into the repository (ansible-galaxy install -r %s with -p roles or collections), "+
+					"and remove %[1]s from it", name)
+		}
+	}
+
+	for full, e := range t.entries {
+		const longest = 1024 // bytes of a pointer
+
+		if !e.mode.IsRegular() || e.size > longest || e.size < int64(len(pointer)) {
+			continue
+		}
+
+		content, err := t.read(e)
+		if err != nil {
+			return err
+		}
+
+		if bytes.HasPrefix(content, []byte(pointer)) {
+			return refusef("%s is kept in Git LFS, which is not fetched; put the file itself into the repository", full)
+		}
+	}
+
+	return nil
+}
+
+func refusef(format string, args ...any) error {
+	return inventory.Errorf(inventory.KindRefused, "the commit cannot be used: "+format, args...).
+		Do("correct it with another commit")
+}
+
+// checkPath refuses a relative path with a part that checkName refuses.
+func checkPath(name string) error {
+	for _, part := range strings.Split(name, "/") {
+		if err := checkName(part); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// checkName refuses the name of a file that could lead elsewhere, or harm a terminal.
+func checkName(name string) error {
+	lower := strings.ToLower(name)
+
+	switch {
+	case name == "" || name == "." || name == "..":
+		return errors.New("it is not the name of a file")
+	case strings.Contains(name, "/"):
+		return errors.New("the name contains a slash")
+	case len(name) > maxName:
+		return fmt.Errorf("the name is longer than %d bytes", maxName)
+	case !printable(name):
+		return errors.New("the name has control characters or is not UTF-8")
+	case lower == ".git", strings.HasPrefix(lower, "git~"), strings.HasPrefix(lower, ".git "), lower == ".git.":
+		return errors.New("the name is reserved for git")
+	}
+
+	return nil
+}
+
+// Open opens a file or a folder.
+func (t *tree) Open(name string) (fs.File, error) {
+	e, err := t.find("open", name)
+	if err != nil {
+		return nil, err
+	}
+
+	if !e.mode.IsRegular() {
+		return &opened{entry: e}, nil
+	}
+
+	r, err := t.blob(e)
+	if err != nil {
+		return nil, err
+	}
+
+	return &opened{e, r}, nil
+}
+
+func (t *tree) find(op, name string) (*entry, error) {
+	if e := t.entries[name]; e != nil && fs.ValidPath(name) {
+		return e, nil
+	}
+
+	return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+}
+
+// ReadDir lists a folder.
+func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
+	e, err := t.find("readdir", name)
+	if err != nil {
+		return nil, err
+	}
+
+	if !e.IsDir() {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errors.New("not a folder")}
+	}
+
+	return e.children, nil
+}
+
+// Stat does not follow links.
+func (t *tree) Stat(name string) (fs.FileInfo, error) { return t.find("stat", name) }
+
+// Lstat is Stat.
+func (t *tree) Lstat(name string) (fs.FileInfo, error) { return t.find("lstat", name) }
+
+// ReadLink returns the target of a link.
+func (t *tree) ReadLink(name string) (string, error) {
+	e, err := t.find("readlink", name)
+	if err != nil {
+		return "", err
+	}
+
+	if e.mode.Type() != fs.ModeSymlink {
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: errors.New("not a link")}
+	}
+
+	return e.target, nil
+}
+
+// opened is an open file.
+type opened struct {
+	*entry
+
+	content io.ReadCloser // nil: it is not a file
+}
+
+func (f *opened) Stat() (fs.FileInfo, error) { return f.entry, nil }
+
+func (f *opened) Read(p []byte) (int, error) {
+	if f.content == nil {
+		return 0, &fs.PathError{Op: "read", Path: f.name, Err: errors.New("not a file")}
+	}
+
+	return f.content.Read(p)
+}
+
+func (f *opened) Close() error {
+	if f.content == nil {
+		return nil
+	}
+
+	return f.content.Close()
+}
