@@ -127,6 +127,7 @@ func (a *app) root() *cli.Command {
 			a.gossipKey(),
 			a.sshKey(),
 			a.policy(),
+			a.repo(),
 			a.health(),
 			a.version(),
 			a.supportBundle(),

@@ -571,6 +571,7 @@ var completions = withVerbs(map[string]positional{
 	),
 	"audit":          func(context.Context, *completer, string) []candidate { return words("verify") },
 	"login":          nil,
+	"repo diff":      commits,
 	"context use":    func(context.Context, *completer, string) []candidate { return words(contextNames()...) },
 	"context remove": func(context.Context, *completer, string) []candidate { return words(contextNames()[1:]...) },
 	"plan show":      planIDs,
@@ -620,6 +621,27 @@ func tokenNames(ctx context.Context, c *completer, _ string) []candidate {
 	var out []candidate
 	for _, t := range tokens.Items {
 		out = append(out, candidate{t.Name, t.Role})
+	}
+
+	return out
+}
+
+// commits completes the commits of the repository of playbooks, the newest first.
+func commits(ctx context.Context, c *completer, _ string) []candidate {
+	if c.manager == nil {
+		return nil
+	}
+
+	log, err := c.manager.RepositoryLog(ctx, api.RepositoryLogQuery{All: true})
+	if err != nil {
+		return nil
+	}
+
+	const short = 12
+
+	var out []candidate
+	for _, commit := range log.Commits {
+		out = append(out, candidate{commit.Hash[:min(len(commit.Hash), short)], commit.Subject})
 	}
 
 	return out

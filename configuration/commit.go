@@ -12,3 +12,18 @@ type Commit struct {
 	Subject string // the first line of its message
 	Time    time.Time
 }
+
+// The kinds of a FileChange.
+const (
+	FileAdded   = "added"
+	FileRemoved = "removed"
+	FileChanged = "changed"
+)
+
+// FileChange is the difference of one file. Path and Text are untrusted.
+type FileChange struct {
+	Path string
+	Kind string // FileAdded, FileRemoved or FileChanged
+	Text string // unified; empty: see Note
+	Note string // why there is no text, e.g. that of a binary file
+}

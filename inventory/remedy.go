@@ -40,6 +40,9 @@ const (
 	ActionListPolicies  ActionName = "list-policies"
 	ActionReleaseBrake  ActionName = "release-brake"
 	ActionShowVersion   ActionName = "show-version"
+	ActionShowRepo      ActionName = "show-repository"
+	ActionSyncRepo      ActionName = "sync-repository"
+	ActionLogRepo       ActionName = "log-repository"
 )
 
 // Actions lists every action with its meaning, in the order of the documentation.
@@ -80,6 +83,9 @@ var Actions = []struct {
 	{ActionListPolicies, "list the policies and what they decided"},
 	{ActionReleaseBrake, "release the brake of automation"},
 	{ActionShowVersion, "show the version of the manager"},
+	{ActionShowRepo, "show the state of the repository of playbooks"},
+	{ActionSyncRepo, "fetch the repository of playbooks now"},
+	{ActionLogRepo, "list the commits of the repository of playbooks"},
 }
 
 // Action is one operation that a remedy recommends, with its arguments. Each
@@ -229,6 +235,15 @@ func ShowHealth() Action { return Action{Name: ActionShowHealth} }
 
 // ShowVersion returns the action that shows the version of the manager.
 func ShowVersion() Action { return Action{Name: ActionShowVersion} }
+
+// ShowRepository returns the action that shows the state of the repository of playbooks.
+func ShowRepository() Action { return Action{Name: ActionShowRepo} }
+
+// SyncRepository returns the action that fetches the repository of playbooks now.
+func SyncRepository() Action { return Action{Name: ActionSyncRepo} }
+
+// LogRepository returns the action that lists the commits of the repository of playbooks.
+func LogRepository() Action { return Action{Name: ActionLogRepo} }
 
 // String returns the name and the arguments of the action, for logs and tests.
 func (a Action) String() string {

@@ -41,6 +41,7 @@ var JobColumns = Columns[api.Job]{
 	},
 	textColumn("cause", func(j *api.Job) string { return j.Cause }).wide(),
 	numberColumn("retry-of", func(j *api.Job) string { return j.RetryOf }).wide(),
+	textColumn("commit", func(j *api.Job) string { return shortHash(j.Commit) }).wide(),
 	textColumn("instance", func(j *api.Job) string { return j.Instance }).wide(),
 	{Name: "message", Cell: jobMessage},
 }
@@ -258,6 +259,7 @@ func jobDetails(j api.Job) []Field {
 		{"Deadline", timeOf(j.Deadline)},
 		{"Instance", Line(j.Instance)},
 		{"Playbook digest", Line(j.PlaybookDigest)},
+		{"Commit", Line(j.Commit)},
 		{"Output", output},
 		{"Revision", fmt.Sprint(j.Revision)},
 	}

@@ -45,6 +45,9 @@ const manifestName = ".clusterm-manifest"
 // content.
 const rolesName = ".clusterm-roles"
 
+// Internal reports whether a path in a copy is no part of the playbooks.
+func Internal(path string) bool { return path == manifestName }
+
 // Store keeps copies of folders of playbooks, each in a directory named for the
 // digest of its content. Its methods may be called concurrently; only one
 // process may use Dir.
@@ -133,6 +136,12 @@ func (s *Store) DigestDir(ctx context.Context, dir string) (string, error) {
 	}
 
 	return digestOf(lines), nil
+}
+
+// KeepTree keeps a copy of a file system together with the roles of the store, as KeepDir
+// does of a directory: the same content has the same digest.
+func (s *Store) KeepTree(ctx context.Context, tree fs.FS) (digest string, err error) {
+	return s.keep(ctx, source{tree, s.Roles})
 }
 
 // Keep copies the playbooks in src and returns the digest of their content.

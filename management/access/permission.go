@@ -108,6 +108,11 @@ var Permissions = []Permission{
 	{Route{http.MethodPost, "/v1/policies/{name}/pause"}, operators, Whole},
 	{Route{http.MethodPost, "/v1/policies/{name}/resume"}, operators, Whole},
 	{Route{http.MethodPost, "/v1/brake/release"}, operators, Whole},
+	// The state names nodes. The files of playbooks concern all of them.
+	{Route{http.MethodGet, "/v1/repository"}, readers, Within},
+	{Route{http.MethodPost, "/v1/repository/sync"}, operators, Whole},
+	{Route{http.MethodGet, "/v1/repository/log"}, readers, Whole},
+	{Route{http.MethodGet, "/v1/repository/diff"}, readers, Whole},
 	{Route{http.MethodGet, "/v1/instances"}, readers, Within},
 	{Route{http.MethodGet, "/v1/watch"}, readers, Within},
 	{Route{http.MethodGet, "/v1/tokens"}, admins, Whole},

@@ -158,6 +158,12 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodPost, PathReleaseBrake, encode(PolicyControl{})
 	case inventory.ActionShowVersion:
 		return http.MethodGet, PathVersion, nil
+	case inventory.ActionShowRepo:
+		return http.MethodGet, PathRepository, nil
+	case inventory.ActionSyncRepo:
+		return http.MethodPost, PathSyncRepository, nil
+	case inventory.ActionLogRepo:
+		return http.MethodGet, PathRepositoryLog, nil
 	}
 
 	return "", "", nil

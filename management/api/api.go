@@ -332,6 +332,7 @@ type Job struct {
 	CancelBy       string `json:"cancel_by,omitempty"`        // the user of the first cancel request
 	CancelledByYou bool   `json:"cancelled_by_you,omitempty"` // the reader was that user; lists omit it
 	PlaybookDigest string `json:"playbook_digest,omitempty"`  // digest of the pinned playbooks
+	Commit         string `json:"commit,omitempty"`           // of the git repository that the playbooks come from
 	LogBytes       int64  `json:"log_bytes,omitempty"`        // bytes of output so far
 
 	// Lists omit the following fields.

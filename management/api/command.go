@@ -123,6 +123,12 @@ func command(a inventory.Action) []string {
 		return []string{"health"}
 	case inventory.ActionShowVersion:
 		return []string{"version"}
+	case inventory.ActionShowRepo:
+		return []string{"repo", "status"}
+	case inventory.ActionSyncRepo:
+		return []string{"repo", "sync"}
+	case inventory.ActionLogRepo:
+		return []string{"repo", "log"}
 	}
 
 	return nil

@@ -70,14 +70,18 @@ const (
 	PathGossipKey       = "/v1/gossip-key"          // GET: GossipKey
 	PathRotateGossipKey = PathGossipKey + "/rotate" // POST GossipKeyRotation: 202 GossipKey
 
-	PathSSHKey       = "/v1/ssh-key"            // GET: SSHKey
-	PathRotateSSHKey = PathSSHKey + "/rotate"   // POST SSHKeyRotation: 202 SSHKey
-	PathCancelSSHKey = PathSSHKey + "/cancel"   // POST: 202 SSHKey
-	PathPolicies     = "/v1/policies"           // GET: Policies
-	PathPolicy       = PathPolicies + "/{name}" // GET: Policy, with its newest decisions
-	PathPausePolicy  = PathPolicy + "/pause"    // POST PolicyControl: Policies; name "all": every policy
-	PathResumePolicy = PathPolicy + "/resume"   // the same
-	PathReleaseBrake = "/v1/brake/release"      // POST PolicyControl: Policies
+	PathSSHKey         = "/v1/ssh-key"            // GET: SSHKey
+	PathRotateSSHKey   = PathSSHKey + "/rotate"   // POST SSHKeyRotation: 202 SSHKey
+	PathCancelSSHKey   = PathSSHKey + "/cancel"   // POST: 202 SSHKey
+	PathPolicies       = "/v1/policies"           // GET: Policies
+	PathPolicy         = PathPolicies + "/{name}" // GET: Policy, with its newest decisions
+	PathPausePolicy    = PathPolicy + "/pause"    // POST PolicyControl: Policies; name "all": every policy
+	PathResumePolicy   = PathPolicy + "/resume"   // the same
+	PathReleaseBrake   = "/v1/brake/release"      // POST PolicyControl: Policies
+	PathRepository     = "/v1/repository"         // GET: Repository
+	PathSyncRepository = PathRepository + "/sync" // POST: Repository
+	PathRepositoryLog  = PathRepository + "/log"  // GET ?limit=…&all=true: RepositoryLog
+	PathRepositoryDiff = PathRepository + "/diff" // GET ?node=… or ?from=…&to=…: RepositoryDiff
 
 	// Each of the three paths of variables has a history and an undo.
 	SuffixHistory = "/history" // GET: List[VarsChange], newest first

@@ -43,8 +43,12 @@ type adapters struct {
 	temp string // folder for temporary files, made if it is missing; "": that of the system
 }
 
-// CheckSections refuses invalid values of the sections gossip and etcd.
-func (adapters) CheckSections(gossip setting.Gossip, section setting.Etcd) error {
+// CheckSections refuses invalid values of the sections gossip, etcd and repository.
+func (adapters) CheckSections(gossip setting.Gossip, section setting.Etcd, r setting.Repository) error {
+	if err := checkRepositorySection(r); err != nil {
+		return err
+	}
+
 	if err := serf.SourceConfig(gossip).Check(); err != nil {
 		return err
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/pki"
 	"github.com/contiv/cluster/management/policy/leader"
+	"github.com/contiv/cluster/management/repository"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/sshkey"
@@ -114,6 +115,8 @@ type Daemon struct {
 	runner    *runner
 	playbooks *playbookNote
 	desired   *desired.Source
+
+	repository *repository.Keeper
 
 	certificates *pki.Keeper    // nil: no HTTPS
 	issuer       *oidc.Verifier // nil: no tokens of an issuer
@@ -200,6 +203,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	}
 
 	d.openSSHKey()
+	d.openRepository()
 	d.wireUseCases()
 	d.startPlaybooks(ctx)
 
@@ -219,6 +223,9 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	// After the gossip: a step that waits for hosts needs current observations.
 	d.engine.Start(ctx)
 	d.onStop("jobs", func(context.Context) error { d.engine.Stop(); return nil })
+
+	d.repository.Start(ctx)
+	d.onStop("repository", func(context.Context) error { d.repository.Stop(); return nil })
 
 	d.background(ctx, "watch of the monitors", func(ctx context.Context) {
 		d.nodes.WatchMonitors(ctx, d.member.Leads)
@@ -387,6 +394,7 @@ func (d *Daemon) wireUseCases() {
 		GossipKey:       d.gossipKey,
 		SSHKey:          d.sshKey,
 		Policies:        d.policies,
+		Repository:      d.repository,
 		Variables:       d.variables,
 		VarsPast:        d.variables,
 		Explain:         explain.New(d.store, d.desired, d.explainSettings, d.policies),
@@ -427,6 +435,10 @@ func (d *Daemon) apply(c setting.Config) {
 	// secret_vars may have changed.
 	if d.secrets != nil {
 		d.secrets.noteChange()
+	}
+
+	if d.repository != nil {
+		d.repository.Kick()
 	}
 
 	d.mu.Lock()

@@ -76,6 +76,15 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 		check("certificate", problem)
 	}
 
+	if d.settings.Current().Repository.Used() {
+		warning, problem := d.repository.Problem()
+		if warning != "" {
+			h.Warnings = append(h.Warnings, warning)
+		}
+
+		check("repository", problem)
+	}
+
 	invalid := d.settings.Problem()
 	check("configuration", invalid)
 

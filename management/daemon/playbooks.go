@@ -99,7 +99,17 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookRep
 		folder = f.Playbooks
 	}
 
-	c, done, err := newPlaybookCheck(ctx, f.Config, folder, "")
+	var (
+		c    *playbookCheck
+		done func()
+	)
+
+	if folder == "" && f.Repository.Used() {
+		c, done, err = newRepositoryCheck(ctx, f.Config, "")
+	} else {
+		c, done, err = newPlaybookCheck(ctx, f.Config, folder, "")
+	}
+
 	if err != nil {
 		return PlaybookReport{}, err
 	}
@@ -146,6 +156,20 @@ type playbookCheck struct {
 func newPlaybookCheck(
 	ctx context.Context, config setting.Config, folder, temp string,
 ) (c *playbookCheck, done func(), err error) {
+	return keepAndCheck(ctx, config, folder, temp, func(store *repository.Store) (string, error) {
+		if folder == "" {
+			return store.Keep(ctx, bundled.FS())
+		}
+
+		return store.KeepDir(ctx, folder)
+	})
+}
+
+// keepAndCheck begins a check of the playbooks that keep adds to a store below temp,
+// until done is called. shown is their place in messages.
+func keepAndCheck(
+	ctx context.Context, config setting.Config, shown, temp string, keep func(*repository.Store) (string, error),
+) (c *playbookCheck, done func(), err error) {
 	if temp != "" {
 		if err := os.MkdirAll(temp, 0o700); err != nil {
 			return nil, nil, err
@@ -163,24 +187,26 @@ func newPlaybookCheck(
 		}
 	}()
 
-	store := repository.Store{Dir: filepath.Join(temp, "kept")}
+	store := &repository.Store{Dir: filepath.Join(temp, "kept")}
 	if store.Roles, err = fs.Sub(bundled.FS(), bundled.RolesDir); err != nil {
 		return nil, nil, err
 	}
 
-	digest := ""
-	if folder == "" {
-		digest, err = store.Keep(ctx, bundled.FS())
-	} else {
-		digest, err = store.KeepDir(ctx, folder)
-	}
-
+	digest, err := keep(store)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	c = &playbookCheck{
-		report: PlaybookReport{Folder: folder, Problems: []PlaybookProblem{}},
+	c = checkOf(config, store, digest, temp)
+	c.report.Folder = shown
+
+	return c, remove, nil
+}
+
+// checkOf begins a check of kept playbooks.
+func checkOf(config setting.Config, store *repository.Store, digest, temp string) *playbookCheck {
+	c := &playbookCheck{
+		report: PlaybookReport{Problems: []PlaybookProblem{}},
 		dir:    store.Path(digest), roles: store.RolesPath(digest), open: len(config.VaultIDs) == 0,
 		syntax: ansible.SyntaxChecker{AnsiblePlaybook: config.Ansible, TempDir: temp},
 	}
@@ -192,11 +218,21 @@ func newPlaybookCheck(
 
 	c.groups = append(c.groups, inventory.GroupPrepare)
 
-	return c, remove, nil
+	return c
 }
 
 // err returns the first error that was found in the folder, or nil.
 func (c *playbookCheck) err(folder string) error {
+	e := c.first()
+	if e == nil {
+		return nil
+	}
+
+	return e.Do("%s; to check the folder: clusterm playbooks check %s", e.Remedy, folder)
+}
+
+// first returns the first error that was found, or nil.
+func (c *playbookCheck) first() *inventory.Error {
 	isError := func(p PlaybookProblem) bool { return p.Severity == SeverityError }
 
 	at := slices.IndexFunc(c.report.Problems, isError)
@@ -212,8 +248,7 @@ func (c *playbookCheck) err(folder string) error {
 		message = p.File + ": " + message
 	}
 
-	return inventory.Errorf(inventory.KindInvalid, "%s", message).
-		Do("%s; to check the folder: clusterm playbooks check %s", p.Remedy, folder)
+	return inventory.Errorf(inventory.KindInvalid, "%s", message).Do("%s", p.Remedy)
 }
 
 func (c *playbookCheck) add(severity, file, message, remedy string) {

@@ -44,6 +44,7 @@ type runner struct {
 	runs        string          // folder of run directories
 	temp        string          // emptied at the start
 	bundled     string          // digest of the playbooks in the binary
+	repository  pinner          // the configured git repository
 	instruments *instruments
 	log         logrus.FieldLogger
 
@@ -64,6 +65,13 @@ var (
 	_ engine.Playbooks = (*runner)(nil)
 	_ engine.Runner    = (*runner)(nil)
 )
+
+// pinner knows the commit in use of the configured repository.
+type pinner interface {
+	Pin(ctx context.Context) (digest string, err error)
+	InUse() string
+	CommitOf(digest string) string
+}
 
 // runnerOptions are the dependencies of a runner.
 type runnerOptions struct {
@@ -197,6 +205,10 @@ func (r *runner) Pin(ctx context.Context) (digest string, err error) {
 }
 
 func (r *runner) pin(ctx context.Context) (digest string, err error) {
+	if r.config().Repository.Used() {
+		return r.repository.Pin(ctx)
+	}
+
 	if dir := r.config().Playbooks; dir != "" {
 		// Playbooks run as root.
 		resolved, err := repository.CheckOwned(dir)
@@ -210,6 +222,10 @@ func (r *runner) pin(ctx context.Context) (digest string, err error) {
 
 	return r.keepBundled(ctx)
 }
+
+// CommitOf returns the commit of the playbooks with a digest, or "" if they come from
+// elsewhere.
+func (r *runner) CommitOf(digest string) string { return r.repository.CommitOf(digest) }
 
 // keepBundled keeps a copy of the playbooks in the binary. A copy that was edited is
 // replaced.
@@ -370,7 +386,7 @@ func (r *runner) Prune(ctx context.Context, keep func() (runs, digests []string)
 	entries, err := os.ReadDir(r.runs)
 	runs, digests := keep()
 
-	_, pruneErr := r.playbooks.Prune(append(digests, r.bundled), keepUnused)
+	_, pruneErr := r.playbooks.Prune(append(digests, r.bundled, r.repository.InUse()), keepUnused)
 	errs := []error{err, pruneErr}
 
 	for _, e := range entries {

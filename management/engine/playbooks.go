@@ -88,6 +88,9 @@ type Runner interface {
 type Playbooks interface {
 	// Pin keeps a copy of the configured playbooks as they are now.
 	Pin(ctx context.Context) (digest string, err error)
+	// CommitOf returns the commit of the git repository that the playbooks with a digest
+	// come from, or "" if they come from elsewhere. It does not block.
+	CommitOf(digest string) string
 	// Parse refuses playbooks that are missing from the copy or do not parse, and a
 	// copy with variables for the groups or the hosts that cannot be loaded.
 	Parse(ctx context.Context, digest string, playbooks, groups, hosts []string) error

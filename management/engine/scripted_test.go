@@ -130,6 +130,15 @@ func (p *scriptedPlaybooks) Pin(context.Context) (string, error) {
 	return p.pinned, p.pin
 }
 
+// CommitOf returns a commit for digests that begin with git.
+func (p *scriptedPlaybooks) CommitOf(digest string) string {
+	if commit, ok := strings.CutPrefix(digest, "git-"); ok {
+		return commit
+	}
+
+	return ""
+}
+
 func (p *scriptedPlaybooks) Kept(_ context.Context, digest string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -402,6 +402,7 @@ func (e *Engine) judge(
 	}
 
 	j.Actor, j.PlaybookDigest, j.Accepted = c.Principal, digest, time.Now()
+	j.Commit = e.playbooks.CommitOf(digest)
 	j.Warnings = append(j.Warnings, e.cleanWarnings(j, unknown)...)
 	identifyInputs(v.ChecksumKey, &j, in)
 	e.describeVerification(&j)

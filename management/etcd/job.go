@@ -43,6 +43,7 @@ type jobRecord struct {
 	Differences    []string                 `json:"differences,omitempty"`
 	Warnings       []string                 `json:"warnings,omitempty"`
 	PlaybookDigest string                   `json:"playbook_digest,omitempty"`
+	Commit         string                   `json:"commit,omitempty"`
 	Playbooks      string                   `json:"playbooks,omitempty"`
 	Strict         bool                     `json:"strict,omitempty"`
 	WithoutVerify  []string                 `json:"without_verify,omitempty"`
@@ -243,6 +244,7 @@ func newJobRecord(j job.Job) jobRecord {
 		Differences:    j.Differences,
 		Warnings:       j.Warnings,
 		PlaybookDigest: j.PlaybookDigest,
+		Commit:         j.Commit,
 		Playbooks:      j.Playbooks,
 		Strict:         j.Strict,
 		WithoutVerify:  j.WithoutVerify,
@@ -288,6 +290,7 @@ func (r *jobRecord) job(revision int64) job.Job {
 		Differences:    r.Differences,
 		Warnings:       r.Warnings,
 		PlaybookDigest: r.PlaybookDigest,
+		Commit:         r.Commit,
 		Playbooks:      r.Playbooks,
 		Strict:         r.Strict,
 		WithoutVerify:  r.WithoutVerify,

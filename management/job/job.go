@@ -206,6 +206,9 @@ type Job struct {
 	Warnings    []string
 	// PlaybookDigest is the digest of the configured folder at the acceptance.
 	PlaybookDigest string
+	// Commit is the commit of the git repository that PlaybookDigest comes from; empty: it
+	// comes from elsewhere.
+	Commit string
 	// Playbooks is PlaybooksCurrent, or empty: each node is cleaned, or verified, with
 	// the playbooks that configured it.
 	Playbooks string

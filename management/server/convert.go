@@ -213,6 +213,7 @@ func jobOf(j job.Job) api.Job {
 		Cancel:         j.Cancel,
 		CancelBy:       j.CancelBy,
 		PlaybookDigest: j.PlaybookDigest,
+		Commit:         j.Commit,
 		Revision:       j.Revision,
 	}
 	if j.TakesAddrs() {

@@ -889,6 +889,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		GossipKey:   m,
 		SSHKey:      fakeSSHKey{m},
 		Policies:    fakePolicies{m},
+		Repository:  fakeRepository{},
 		Variables:   fakeVariables{m},
 		VarsPast:    fakeVariables{m},
 		Explain:     fakeExplainer{m},

@@ -28,6 +28,7 @@ func (s *Server) versioned() []rest.Route {
 		s.gossipKeyRoutes(),
 		s.sshKeyRoutes(),
 		s.policyRoutes(),
+		s.repositoryRoutes(),
 		s.watchRoutes(),
 	)
 

@@ -216,21 +216,22 @@ const DefaultBodyLimit = 1 << 20
 
 // Options are the use cases and limits of a Server.
 type Options struct {
-	State     State
-	Jobs      Jobs
-	Plans     Plans
-	Logs      Logs
-	Nodes     Nodes
-	Ping      Pinger
-	HostKeys  HostKeeper
-	GossipKey GossipKeeper
-	SSHKey    SSHKeeper
-	Policies  Policies
-	Variables Variables
-	VarsPast  VariableHistory
-	Explain   Explainer
-	Desired   Desired
-	Settings  Settings
+	State      State
+	Jobs       Jobs
+	Plans      Plans
+	Logs       Logs
+	Nodes      Nodes
+	Ping       Pinger
+	HostKeys   HostKeeper
+	GossipKey  GossipKeeper
+	SSHKey     SSHKeeper
+	Repository Repository
+	Policies   Policies
+	Variables  Variables
+	VarsPast   VariableHistory
+	Explain    Explainer
+	Desired    Desired
+	Settings   Settings
 	// PlanReader reads the plans that Plans makes.
 	PlanReader PlanReader
 	// Health returns the health of the daemon. It may block until ctx ends.

@@ -1423,6 +1423,7 @@ func pings(ctx context.Context, t *testing.T, c *client.Client) {
 	must[api.Policies](t)(c.PausePolicy(ctx, api.AllPolicies, "a move"))
 	must[api.Policies](t)(c.ResumePolicy(ctx, "returns", ""))
 	must[api.Policies](t)(c.ReleaseBrake(ctx, "repaired"))
+	repositoryMethods(t, c)
 
 	keys := must[api.HostKeys](t)(c.ScanHostKeys(ctx, "a-1"))
 	if len(keys.Shown) != 1 || keys.Shown[0].Key != shownKey ||

@@ -36,6 +36,7 @@ func (o Options) within(bounds access.Bounds) Options {
 		Nodes:       confinedNodes{b},
 		Ping:        confinedPing{b},
 		HostKeys:    confinedKeys{b},
+		Repository:  confinedRepository{b},
 		Variables:   confinedVars{b},
 		VarsPast:    confinedVars{b},
 		Explain:     confinedExplain{b},

@@ -33,6 +33,7 @@ func (c *Config) Check() error {
 		c.checkGroups,
 		c.checkVars,
 		c.checkSecrets,
+		c.checkRepository,
 		c.checkConnections,
 		c.checkPolicies,
 		c.checkNumbers,
@@ -326,6 +327,9 @@ func (c *Config) checkNumbers() error {
 		{"policies.brake.minimum", int64(c.Policies.Brake.Minimum), 1, 10_000},
 		{"jobs.plans", int64(c.Jobs.Plans), 1, 1000},
 		{"audit.keep", int64(c.Audit.Keep), 1000, 10_000_000},
+		{"repository.limits.fetch", c.Repository.Limits.Fetch, 64 << 10, 16 << 30},
+		{"repository.limits.size", c.Repository.Limits.Size, 64 << 10, 64 << 20},
+		{"repository.limits.files", int64(c.Repository.Limits.Files), 1, 10_000},
 		{"max_body", c.MaxBody, 1 << 10, 1 << 30},
 		{"max_requests", int64(c.MaxRequests), 2, 10_000},
 		{"max_streams", int64(c.MaxStreams), 2, 256},
@@ -355,6 +359,8 @@ func (c *Config) checkDurations() error {
 		{"policies.brake.within", c.Policies.Brake.Within, 10 * time.Second, day},
 		{"policies.brake.release_after", c.Policies.Brake.ReleaseAfter, 0, 30 * day},
 		{"jobs.plan_for", c.Jobs.PlanFor, time.Minute, 30 * day},
+		{"repository.interval", c.Repository.Interval, 10 * time.Second, 7 * day},
+		{"repository.limits.time", c.Repository.Limits.Time, time.Second, time.Hour},
 		{"audit.keep_for", c.Audit.KeepFor, day, 100 * 365 * day},
 	} {
 		if v := time.Duration(d.value); v < d.low || v > d.high {

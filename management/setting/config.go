@@ -42,6 +42,7 @@ type Config struct {
 	Etcd           Etcd             `yaml:"etcd"`
 	Groups         inventory.Groups `yaml:"groups"`
 	Playbooks      string           `yaml:"playbooks"`
+	Repository     Repository       `yaml:"repository"`
 	Ansible        string           `yaml:"ansible_playbook"`
 	// AcceptVulnerable runs jobs with an ansible-playbook that evaluates text of hosts.
 	AcceptVulnerable bool               `yaml:"accept_vulnerable_ansible"`
@@ -213,6 +214,7 @@ func Default() Config {
 		MonitorTimeout: Duration(5 * time.Minute),
 		Etcd:           Etcd{Endpoints: []string{}, Prefix: DefaultPrefix},
 		Groups:         inventory.DefaultGroups(),
+		Repository:     defaultRepository(),
 		Ansible:        "ansible-playbook",
 		VaultIDs:       []string{},
 		Vars:           configuration.Vars{},

@@ -23,9 +23,9 @@ import (
 // Adapters checks the values that only their adapters understand. Errors are of
 // inventory.KindInvalid and begin with the key.
 type Adapters interface {
-	// CheckSections refuses invalid values of the sections gossip and etcd. It
-	// reads no file.
-	CheckSections(Gossip, Etcd) error
+	// CheckSections refuses invalid values of the sections gossip, etcd and repository.
+	// It reads no file.
+	CheckSections(Gossip, Etcd, Repository) error
 	// CheckAnsible runs the ansible-playbook to get its version, and refuses one
 	// that is missing or too old. It blocks until then.
 	CheckAnsible(ctx context.Context, path string) error
@@ -34,6 +34,9 @@ type Adapters interface {
 	// CheckPlaybooks refuses a configuration whose folder of playbooks jobs could not
 	// use, e.g. because one does not parse. It runs Ansible and blocks until then.
 	CheckPlaybooks(ctx context.Context, c Config) error
+	// CheckRepository fetches the configured repository, and refuses one whose playbooks
+	// jobs could not use.
+	CheckRepository(ctx context.Context, c Config) error
 	// CheckOwned refuses a file that is missing, or that others than root may change.
 	CheckOwned(path string) error
 }
@@ -96,7 +99,7 @@ func (f *File) check(adapters Adapters) error {
 		return err
 	}
 
-	return adapters.CheckSections(f.Gossip, f.Etcd)
+	return adapters.CheckSections(f.Gossip, f.Etcd, f.Repository)
 }
 
 // walk calls found with the dotted key of each entry of the mapping.
@@ -143,6 +146,10 @@ func (c *Config) CheckHost(ctx context.Context, old Config, adapters Adapters) e
 	}
 
 	if err := c.checkFiles(old, adapters); err != nil {
+		return err
+	}
+
+	if err := c.repositoryProblem(ctx, old, adapters); err != nil {
 		return err
 	}
 

@@ -18,7 +18,7 @@ import (
 // anyAdapters accept every section and read no file.
 type anyAdapters struct{ Adapters }
 
-func (anyAdapters) CheckSections(Gossip, Etcd) error { return nil }
+func (anyAdapters) CheckSections(Gossip, Etcd, Repository) error { return nil }
 
 // FuzzFile expects a configuration file to be refused as invalid with its name, or to
 // pass the checks, whatever it contains.

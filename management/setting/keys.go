@@ -54,8 +54,14 @@ var startKeys = []string{
 // sets them, so that a right to change settings is no right to run programs.
 var programKeys = []string{"ansible_playbook", "accept_vulnerable_ansible", "vault_ids", "secrets.sources", "notifications"}
 
+// programSections are sections of such keys. What comes from a repository runs as root.
+var programSections = []string{"repository"}
+
 // isFileKey reports whether only the file sets the key.
-func isFileKey(key string) bool { return isStartKey(key) || slices.Contains(programKeys, key) }
+func isFileKey(key string) bool {
+	top, _, _ := strings.Cut(key, ".")
+	return isStartKey(key) || slices.Contains(programKeys, key) || slices.Contains(programSections, top)
+}
 
 // isStartKey reports whether only a restart changes the key.
 func isStartKey(key string) bool {

@@ -282,7 +282,8 @@ func (r *httpsRemote) close() {
 func about(key string, err error) error {
 	e, ok := errors.AsType[*inventory.Error](err)
 	if !ok {
-		return inventory.Errorf(inventory.KindInvalid, "repository.%s: %w", key, err).Do("correct the configuration file")
+		return inventory.Errorf(inventory.KindInvalid, "repository.%s: %w", key, err).
+			Do("correct the configuration file")
 	}
 
 	out := *e

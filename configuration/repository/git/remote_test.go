@@ -265,7 +265,10 @@ func TestSSH(t *testing.T) {
 		return write(t, knownhosts.Line([]string{knownhosts.Normalize(addr)}, key)+"\n")
 	}
 	good := Options{
-		URL: "ssh://git@" + addr + r.dir, KeyFile: keyFile, KnownHostsFile: known(host.PublicKey()), Limits: DefaultLimits,
+		URL:            "ssh://git@" + addr + r.dir,
+		KeyFile:        keyFile,
+		KnownHostsFile: known(host.PublicKey()),
+		Limits:         DefaultLimits,
 	}
 
 	fetchTwice(t, r, &Mirror{Dir: t.TempDir(), Options: good})

@@ -227,7 +227,10 @@ func parseSSHSignature(text string) (sshSignature, error) {
 
 	blob, ok := bytes.CutPrefix(block.Bytes, []byte(sshMagic))
 	if !ok {
-		return s, fmt.Errorf("the signature is damaged: %s", base64.StdEncoding.EncodeToString(blob[:min(len(blob), 6)]))
+		return s, fmt.Errorf(
+			"the signature is damaged: %s",
+			base64.StdEncoding.EncodeToString(blob[:min(len(blob), 6)]),
+		)
 	}
 
 	if err := ssh.Unmarshal(blob, &s); err != nil {

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/contiv/cluster/management/api"
+)
+
+// Repository prints the state of the git repository of playbooks.
+func (p *Printer) Repository(r api.Repository) {
+	if r.URL == "" {
+		p.Printf("no repository: the playbooks come from the folder of the setting playbooks, or from clusterm\n")
+	} else {
+		p.repository(r)
+	}
+
+	if len(r.Nodes) == 0 {
+		return
+	}
+
+	p.gap()
+
+	rows := make([][]string, len(r.Nodes))
+	for i, n := range r.Nodes {
+		carries, current := "digest "+shortHash(n.PlaybookDigest), ""
+		if n.Commit != "" {
+			carries = shortHash(n.Commit)
+		}
+
+		if r.InUse != nil {
+			current = map[bool]string{true: "in use", false: p.Paint.Changed("other")}[n.Current]
+		}
+
+		rows[i] = []string{Line(n.Name), Line(n.Group), carries, current}
+	}
+
+	p.Rows([]string{"NODE", "GROUP", "PLAYBOOKS", ""}, rows)
+}
+
+func (p *Printer) repository(r api.Repository) {
+	fields := []Field{{"URL", Line(r.URL)}, {"Uses", Line(r.Reference)}, {"Folder", Line(r.Folder)}}
+
+	if r.InUse != nil {
+		fields = append(fields,
+			Field{"In use", commitLine(r.InUse.Commit)},
+			Field{"Since", timeOf(&r.InUse.Since)},
+			Field{"Playbook digest", Line(r.InUse.PlaybookDigest)},
+		)
+	} else {
+		fields = append(fields, Field{"In use", p.Paint.Bad("none: no job is accepted")})
+	}
+
+	if r.Newest != nil && (r.InUse == nil || r.Newest.Hash != r.InUse.Hash) {
+		fields = append(fields, Field{"Newest", commitLine(*r.Newest)})
+	}
+
+	if bad := r.Refused; bad != nil {
+		fields = append(fields,
+			Field{"Refused", p.Paint.Bad(commitLine(bad.Commit))},
+			Field{"Refused because", Text(bad.Reason + withPrefix("; ", bad.Remedy))},
+		)
+	}
+
+	if r.Rewritten != "" {
+		fields = append(fields, Field{"History", p.Paint.Changed(
+			"rewritten: the commit in use does not descend from the former one, " + shortHash(r.Rewritten))})
+	}
+
+	fields = append(fields, Field{"Fetched", timeOf(r.Fetched)})
+
+	if r.Error != "" {
+		fields = append(fields, Field{"Failing since", timeOf(r.Failing)}, Field{"Error", p.Paint.Bad(Text(r.Error))})
+	}
+
+	p.Fields(append(fields, Field{"Next fetch", timeOf(r.NextFetch)}))
+}
+
+// shortHash returns the first digits of a hash.
+func shortHash(hash string) string { return Line(hash[:min(len(hash), 12)]) }
+
+func commitLine(c api.Commit) string {
+	return fmt.Sprintf("%s %s (%s, %s)", shortHash(c.Hash), Line(c.Subject), Line(c.Author), timeOf(&c.Time))
+}
+
+// RepositoryLog prints commits, the newest first.
+func (p *Printer) RepositoryLog(log api.RepositoryLog) {
+	if len(log.Commits) == 0 {
+		p.Printf("every fetched commit is carried by a node; for all commits: clusterctl repo log --all\n")
+		return
+	}
+
+	rows := make([][]string, len(log.Commits))
+	for i, c := range log.Commits {
+		var marks []string
+
+		if c.InUse {
+			marks = append(marks, p.Paint.Good("in use"))
+		}
+
+		if c.Refused {
+			marks = append(marks, p.Paint.Bad("refused"))
+		}
+
+		if len(c.Nodes) > 0 {
+			marks = append(marks, List(c.Nodes))
+		}
+
+		rows[i] = []string{shortHash(c.Hash), timeOf(&c.Time), Line(c.Author), strings.Join(marks, ", "), Line(c.Subject)}
+	}
+
+	p.Rows([]string{"COMMIT", "TIME", "AUTHOR", "USED", "SUBJECT"}, rows)
+
+	if log.More {
+		p.Printf("older commits are left out; raise --limit\n")
+	}
+}
+
+// RepositoryDiff prints the difference between two sets of playbooks.
+func (p *Printer) RepositoryDiff(d api.RepositoryDiff) {
+	p.Printf("from %s\nto   %s\n", diffSide(d.From), diffSide(d.To))
+
+	if len(d.Files) == 0 {
+		p.Printf("they do not differ\n")
+		return
+	}
+
+	for _, f := range d.Files {
+		p.gap()
+		p.Printf("%s: %s%s\n", Line(f.Change), Line(f.Path), withPrefix("; ", Line(f.Note)))
+
+		if f.Text == "" {
+			continue
+		}
+
+		for line := range strings.SplitSeq(strings.TrimSuffix(Text(f.Text), "\n"), "\n") {
+			switch {
+			case strings.HasPrefix(line, "+"):
+				line = p.Paint.Good(line)
+			case strings.HasPrefix(line, "-"):
+				line = p.Paint.Bad(line)
+			}
+
+			p.Printf("  %s\n", line)
+		}
+	}
+
+	if d.More {
+		p.gap()
+		p.Printf("The difference is longer: some files or texts are left out.\n")
+	}
+}
+
+func diffSide(s api.DiffSide) string {
+	if s.Commit == "" {
+		return "the playbooks with the digest " + shortHash(s.PlaybookDigest)
+	}
+
+	return "commit " + shortHash(s.Commit)
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
+)
+
+func (a *app) repo() *cli.Command {
+	return &cli.Command{
+		Name: "repo", Usage: "see and fetch the git repository of playbooks",
+		Commands: []*cli.Command{a.repoStatus(), a.repoSync(), a.repoLog(), a.repoDiff()},
+	}
+}
+
+func (a *app) repoStatus() *cli.Command {
+	return a.leaf(leaf{
+		name:  "status",
+		usage: "show the commit in use, the last fetch, and what each node runs",
+		about: "The commit in use is the one that new jobs pin. A newer commit that was refused is shown with the " +
+			"reason. Nodes that were configured with a local folder, or with the bundled playbooks, are shown with " +
+			"the digest of those.",
+		formats:  namelessFormats,
+		examples: []string{"clusterctl repo status", "clusterctl repo status -o json"},
+		run: func(ctx context.Context, c *call) error {
+			state, err := c.manager.Repository(ctx)
+			if err != nil {
+				return err
+			}
+
+			return c.showRepository(state)
+		},
+	})
+}
+
+func (c *call) showRepository(state api.Repository) error {
+	show := func(p *print.Printer) { p.Repository(state) }
+	return c.show(print.Answer{Wire: state, Table: show, Long: show})
+}
+
+func (a *app) repoSync() *cli.Command {
+	return a.leaf(leaf{
+		name:  "sync",
+		usage: "fetch the repository now, and use its newest commit",
+		about: "The manager does this by itself at each interval. It checks the commit first: one that does not " +
+			"parse, or lacks a play for a group with nodes, is refused, and the former one stays in use. No node is " +
+			"changed: nodes with other playbooks become outdated.",
+		formats:  namelessFormats,
+		examples: []string{"clusterctl repo sync"},
+		run: func(ctx context.Context, c *call) error {
+			state, err := c.manager.SyncRepository(ctx)
+			if err != nil {
+				return err
+			}
+
+			return c.showRepository(state)
+		},
+	})
+}
+
+func (a *app) repoLog() *cli.Command {
+	return a.leaf(leaf{
+		name:  "log",
+		usage: "list the commits that nodes do not carry yet, the newest first",
+		about: "The list ends at the commits that nodes carry. --all goes back to the first commit.",
+		flags: []cli.Flag{
+			&cli.StringFlag{Name: "limit", Value: "50", Usage: "list `N` commits at most, up to 200"},
+			&cli.BoolFlag{Name: "all", Usage: "list older commits as well"},
+		},
+		formats:  namelessFormats,
+		examples: []string{"clusterctl repo log", "clusterctl repo log --all --limit 10"},
+		run: func(ctx context.Context, c *call) error {
+			limit, err := strconv.Atoi(c.String("limit"))
+			if err != nil || limit < 1 {
+				return exit.Usagef("--limit: %q is not a number of commits", c.String("limit")).Try("write one such as 10")
+			}
+
+			log, err := c.manager.RepositoryLog(ctx, api.RepositoryLogQuery{Limit: limit, All: c.Bool("all")})
+			if err != nil {
+				return err
+			}
+
+			return c.show(print.Answer{Wire: log, Table: func(p *print.Printer) { p.RepositoryLog(log) }})
+		},
+	})
+}
+
+func (a *app) repoDiff() *cli.Command {
+	return a.leaf(leaf{
+		name:  "diff",
+		args:  "[FROM [TO]]",
+		max:   2,
+		usage: "show what differs between two commits, or between a node and the commit in use",
+		about: "FROM and TO are hashes of commits, or the first digits of them. Without them, it compares the commit " +
+			"in use with the newest one. With --node it compares the playbooks that configured the node with the " +
+			"commit in use, or with the commit given.",
+		flags:   []cli.Flag{&cli.StringFlag{Name: "node", Usage: "compare what the node `NAME` carries"}},
+		formats: namelessFormats,
+		examples: []string{
+			"clusterctl repo diff",
+			"clusterctl repo diff 3f2a91c 8d04be7",
+			"clusterctl repo diff --node web-1-AB12",
+		},
+		run: repoDiff,
+	})
+}
+
+func repoDiff(ctx context.Context, c *call) error {
+	q := api.RepositoryDiffQuery{Node: c.String("node")}
+
+	switch {
+	case q.Node != "" && len(c.args) > 1:
+		return exit.Usagef("--node takes the place of one commit, and two are given").Try("leave one of them out")
+	case q.Node != "" && len(c.args) == 1:
+		q.To = c.args[0]
+	default:
+		for i, to := range []*string{&q.From, &q.To} {
+			if i < len(c.args) {
+				*to = c.args[i]
+			}
+		}
+	}
+
+	d, err := c.manager.RepositoryDiff(ctx, q)
+	if err != nil {
+		return err
+	}
+
+	return c.show(print.Answer{Wire: d, Table: func(p *print.Printer) { p.RepositoryDiff(d) }})
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	kept "github.com/contiv/cluster/configuration/repository"
+	"github.com/contiv/cluster/configuration/repository/git"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/repository"
+	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/state"
+)
+
+// checkRepositorySection refuses invalid values of the section repository. It reads
+// nothing.
+func checkRepositorySection(r setting.Repository) error {
+	if !r.Used() {
+		return nil
+	}
+
+	if err := git.CheckURL(r.URL); err != nil {
+		return keyed("repository.url", err)
+	}
+
+	for _, ref := range []struct{ key, name string }{{"branch", r.Branch}, {"tag", r.Tag}} {
+		if ref.name == "" {
+			continue
+		}
+
+		if err := git.CheckRef(ref.name); err != nil {
+			return keyed("repository."+ref.key, err)
+		}
+	}
+
+	if r.Commit != "" && !git.IsCommit(r.Commit) {
+		return inventory.Errorf(inventory.KindInvalid, "repository.commit: %q is not the full hash of a commit", r.Commit).
+			Do("write its 40 hexadecimal digits, as git rev-parse prints them")
+	}
+
+	if err := git.CheckFolder(r.Folder); err != nil {
+		return keyed("repository.folder", err)
+	}
+
+	for _, file := range []struct{ key, path string }{{"key_file", r.KeyFile}, {"known_hosts_file", r.KnownHostsFile}} {
+		if git.UsesSSH(r.URL) && file.path == "" {
+			return inventory.Errorf(inventory.KindInvalid, "repository.%s: it is empty, and the URL is one of ssh", file.key).
+				Do("name the file")
+		}
+	}
+
+	if r.CredentialFile != "" && !git.UsesHTTPS(r.URL) {
+		return inventory.Errorf(inventory.KindInvalid, "repository.credential_file: only https uses credentials").
+			Do("remove it, or write an https URL")
+	}
+
+	return nil
+}
+
+// keyed returns an error with the key that it is about.
+func keyed(key string, err error) error {
+	e, ok := errors.AsType[*inventory.Error](err)
+	if !ok {
+		return err
+	}
+
+	out := *e
+	out.Message = key + ": " + e.Message
+
+	return &out
+}
+
+// mirrorOf returns the mirror of the configured repository, in a folder of its own below
+// dir.
+func mirrorOf(r setting.Repository, dir string) *git.Mirror {
+	sum := sha256.Sum256([]byte(r.URL))
+
+	return &git.Mirror{
+		Dir: filepath.Join(dir, hex.EncodeToString(sum[:8])),
+		Options: git.Options{
+			URL: r.URL, Branch: r.Branch, Tag: r.Tag, Commit: r.Commit, Folder: r.Folder, KeyFile: r.KeyFile,
+			KnownHostsFile: r.KnownHostsFile, CredentialFile: r.CredentialFile, CAFile: r.CAFile, SignedBy: r.SignedBy,
+			Limits: git.Limits{
+				Fetch: r.Limits.Fetch, Size: r.Limits.Size, Files: r.Limits.Files, Time: time.Duration(r.Limits.Time),
+			},
+		},
+	}
+}
+
+// referenceOf describes what is used of a repository.
+func referenceOf(r setting.Repository) string {
+	switch {
+	case r.Commit != "":
+		return "commit " + r.Commit
+	case r.Tag != "":
+		return "tag " + r.Tag
+	case r.Branch != "":
+		return "branch " + r.Branch
+	}
+
+	return "default branch"
+}
+
+// CheckRepository fetches the configured repository, and refuses one whose newest commit
+// `clusterm playbooks check` would find an error in.
+func (a adapters) CheckRepository(ctx context.Context, config setting.Config) error {
+	c, done, err := newRepositoryCheck(ctx, config, a.temp)
+	if err != nil {
+		return err
+	}
+	defer done()
+
+	if err := c.playbooks(ctx, c.parse); err != nil {
+		return err
+	}
+
+	if err := c.variables(ctx); err != nil {
+		return err
+	}
+
+	if e := c.first(); e != nil {
+		return e
+	}
+
+	return nil
+}
+
+// newRepositoryCheck fetches the configured repository for a check, below temp until done
+// is called.
+func newRepositoryCheck(
+	ctx context.Context, config setting.Config, temp string,
+) (c *playbookCheck, done func(), err error) {
+	if err := git.CheckKeys(config.Repository.SignedBy); err != nil {
+		return nil, nil, err
+	}
+
+	shown := config.Repository.URL + ", " + referenceOf(config.Repository)
+
+	return keepAndCheck(ctx, config, shown, temp, func(store *kept.Store) (string, error) {
+		mirror := mirrorOf(config.Repository, store.Dir+"-mirror")
+
+		commit, err := mirror.Fetch(ctx)
+		if err != nil {
+			return "", err
+		}
+
+		return keepCommit(ctx, mirror, store, commit.Hash)
+	})
+}
+
+// keepCommit keeps the playbooks of a fetched commit.
+func keepCommit(ctx context.Context, m *git.Mirror, store *kept.Store, commit string) (digest string, err error) {
+	err = m.Tree(ctx, commit, func(tree fs.FS) error {
+		digest, err = store.KeepTree(ctx, tree)
+		return err
+	})
+
+	return digest, err
+}
+
+// gitSource implements repository.Source.
+type gitSource struct {
+	config func() setting.Config
+	view   func() *state.View
+	runner *runner
+	dir    string // of the mirrors
+}
+
+func (s gitSource) mirror() *git.Mirror { return mirrorOf(s.config().Repository, s.dir) }
+
+// Fetch returns the commit that the configuration names now.
+func (s gitSource) Fetch(ctx context.Context) (configuration.Commit, error) {
+	m := s.mirror()
+	s.sweep(filepath.Base(m.Dir))
+
+	return m.Fetch(ctx)
+}
+
+// sweep removes mirrors of former repositories.
+func (s gitSource) sweep(keep string) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return
+	}
+
+	for _, e := range entries {
+		if e.Name() != keep {
+			// A leftover costs space only.
+			_ = os.RemoveAll(filepath.Join(s.dir, e.Name()))
+		}
+	}
+}
+
+// Keep checks the playbooks of a fetched commit, and keeps them.
+func (s gitSource) Keep(ctx context.Context, commit string) (digest string, err error) {
+	digest, err = keepCommit(ctx, s.mirror(), s.runner.playbooks, commit)
+	if err != nil {
+		return "", err
+	}
+
+	// Without Ansible, a commit cannot be judged.
+	if err := s.runner.checkVersion(ctx); err != nil {
+		return "", inventory.Errorf(inventory.KindUnavailable, "the commit cannot be checked: %w", err)
+	}
+
+	return digest, s.check(ctx, digest)
+}
+
+// check refuses kept playbooks that jobs could not use.
+func (s gitSource) check(ctx context.Context, digest string) error {
+	c := checkOf(s.config(), s.runner.playbooks, digest, s.runner.temp)
+
+	if err := c.playbooks(ctx, c.parse); err != nil {
+		return err
+	}
+
+	if err := c.variables(ctx); err != nil {
+		return err
+	}
+
+	if e := c.first(); e != nil {
+		return e
+	}
+
+	return s.covers(digest)
+}
+
+// covers refuses playbooks without a play for a node that is configured: it could not be
+// configured any more.
+func (s gitSource) covers(digest string) error {
+	plays := s.runner.playbooks.Plays(digest, job.PlaybookSite)
+
+	var idle, groups []string
+
+	for _, n := range s.view().Nodes {
+		acts := func(p configuration.Play) bool { return p.Matches(n.Name, n.Group) != configuration.No }
+		if n.Group == "" || slices.ContainsFunc(plays, acts) {
+			continue
+		}
+
+		idle = append(idle, n.Name)
+
+		if !slices.Contains(groups, n.Group) {
+			groups = append(groups, n.Group)
+		}
+	}
+
+	if len(idle) == 0 {
+		return nil
+	}
+
+	return inventory.Errorf(inventory.KindRefused, "no play of %s is for the group %s of %s", job.PlaybookSite,
+		strings.Join(groups, " and "), job.ShortList(idle)).
+		Do("add a play for the group, or decommission its nodes first").About(idle...)
+}
+
+// Kept reports whether the playbooks with the digest are on this host, undamaged.
+func (s gitSource) Kept(ctx context.Context, digest string) bool {
+	return s.runner.playbooks.Intact(ctx, digest)
+}
+
+// Descends reports whether old leads to the commit.
+func (s gitSource) Descends(ctx context.Context, commit, old string) (bool, error) {
+	return s.mirror().Descends(ctx, commit, old)
+}
+
+// Log returns the commits that lead to the commit to and to none of since.
+func (s gitSource) Log(
+	ctx context.Context, to string, since []string, limit int,
+) ([]configuration.Commit, bool, error) {
+	return s.mirror().Log(ctx, to, since, limit)
+}
+
+// Lookup returns the fetched commit whose hash begins with the text.
+func (s gitSource) Lookup(ctx context.Context, prefix string) (configuration.Commit, bool, error) {
+	return s.mirror().Lookup(ctx, prefix)
+}
+
+// diffTimeout bounds a comparison.
+const diffTimeout = time.Minute
+
+// Diff compares two sets of playbooks.
+func (s gitSource) Diff(ctx context.Context, old, changed repository.Side) (repository.Difference, error) {
+	ctx, cancel := context.WithTimeout(ctx, diffTimeout)
+	defer cancel()
+
+	d := repository.Difference{Old: old, New: changed}
+
+	before, err := s.folder(ctx, &d.Old)
+	if err != nil {
+		return d, err
+	}
+
+	after, err := s.folder(ctx, &d.New)
+	if err != nil {
+		return d, err
+	}
+
+	d.Files, d.More, err = git.Diff(ctx, before, after, kept.Internal)
+
+	return d, err
+}
+
+// folder returns the playbooks of a side. Those of a commit that was never in use are
+// kept for a while.
+func (s gitSource) folder(ctx context.Context, side *repository.Side) (fs.FS, error) {
+	if side.Digest != "" && s.Kept(ctx, side.Digest) {
+		return os.DirFS(s.runner.playbooks.Path(side.Digest)), nil
+	}
+
+	if side.Commit == "" {
+		return nil, inventory.Errorf(inventory.KindRefused, "the playbooks with the digest %s are missing or damaged on "+
+			"this host", side.Digest[:min(len(side.Digest), 12)]).Do("compare two commits")
+	}
+
+	digest, err := keepCommit(ctx, s.mirror(), s.runner.playbooks, side.Commit)
+	side.Digest = cmp.Or(side.Digest, digest)
+
+	return os.DirFS(s.runner.playbooks.Path(digest)), err
+}
+
+// openRepository makes the keeper of the repository.
+func (d *Daemon) openRepository() {
+	d.repository = repository.New(repository.Options{
+		State: d.store, Records: d.store, Leads: d.member.Leads, Settings: d.repositorySettings,
+		Source: gitSource{
+			config: d.settings.Current, view: d.store.View, runner: d.runner,
+			dir: filepath.Join(d.file.DataDir, "repositories"),
+		},
+		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "repository"),
+	})
+	d.runner.repository = d.repository
+}
+
+// repositorySettings returns the configuration of the repository.
+func (d *Daemon) repositorySettings() repository.Settings {
+	r := d.settings.Current().Repository
+
+	return repository.Settings{
+		Used: r.Used(), URL: r.URL, Reference: referenceOf(r), Folder: r.Folder, OnMove: r.OnMove,
+		Interval: time.Duration(r.Interval),
+		Source:   fmt.Sprintf("%s %s %s", r.URL, referenceOf(r), r.Folder),
+	}
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/repository"
+	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Repository knows and fetches the git repository of playbooks.
+type Repository interface {
+	// Status does not block. It lists the nodes of the view.
+	Status(v *state.View) repository.Status
+	// Sync fetches now. The error is the reason why the newest commit is not in use. It
+	// may take minutes, as Log and Diff.
+	Sync(ctx context.Context, c access.Caller) error
+	Log(ctx context.Context, v *state.View, limit int, all bool) (repository.Log, error)
+	Diff(ctx context.Context, v *state.View, r repository.DiffRequest) (repository.Difference, error)
+}
+
+// The parameters of the routes.
+const (
+	paramLimit = "limit"
+	paramAll   = "all"
+	paramNode  = "node"
+	paramFrom  = "from"
+	paramTo    = "to"
+)
+
+// defaultLog is the number of commits of a log without a limit.
+const defaultLog = 50
+
+func (s *Server) repositoryRoutes() []rest.Route {
+	return []rest.Route{
+		{Method: http.MethodGet, Path: api.PathRepository, Serve: s.getRepository},
+		{Method: http.MethodPost, Path: api.PathSyncRepository, Serve: s.syncRepository},
+		{
+			Method: http.MethodGet, Path: api.PathRepositoryLog, Serve: s.getRepositoryLog,
+			Query: []string{paramLimit, paramAll},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathRepositoryDiff, Serve: s.getRepositoryDiff,
+			Query: []string{paramNode, paramFrom, paramTo},
+		},
+	}
+}
+
+func (s *Server) getRepository(w http.ResponseWriter, r *http.Request) error {
+	v, _, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteTagged(w, r, 0, repositoryOf(s.Repository.Status(v)))
+}
+
+func (s *Server) syncRepository(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	if err := rest.ReadEmpty(w, r); err != nil {
+		return err
+	}
+
+	if err := s.Repository.Sync(r.Context(), caller(r)); err != nil {
+		return err
+	}
+
+	rest.ShowRevision(w, s.State.View().Revision)
+
+	return rest.WriteJSON(w, http.StatusOK, repositoryOf(s.Repository.Status(s.State.View())))
+}
+
+func (s *Server) getRepositoryLog(w http.ResponseWriter, r *http.Request) error {
+	v, q, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+
+	limit, given, err := rest.Number(q, paramLimit)
+
+	switch {
+	case err != nil:
+		return err
+	case !given:
+		limit = defaultLog
+	case limit < 1 || limit > repository.MaxLog:
+		return inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %d", paramLimit, limit).
+			Do("write a number from 1 to %d", repository.MaxLog)
+	}
+
+	all, err := rest.Bool(q, paramAll, false)
+	if err != nil {
+		return err
+	}
+
+	log, err := s.Repository.Log(r.Context(), v, int(limit), all)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteTagged(w, r, 0, logOf(s.Repository.Status(v), log))
+}
+
+func (s *Server) getRepositoryDiff(w http.ResponseWriter, r *http.Request) error {
+	v, q, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+
+	var request repository.DiffRequest
+
+	for name, value := range map[string]*string{
+		paramNode: &request.Node, paramFrom: &request.From, paramTo: &request.To,
+	} {
+		if *value, err = rest.Single(q, name); err != nil {
+			return err
+		}
+	}
+
+	if request.Node != "" && request.From != "" {
+		return inventory.Errorf(inventory.KindInvalid, "node and from exclude each other").Do("give one of them")
+	}
+
+	d, err := s.Repository.Diff(r.Context(), v, request)
+	if err != nil {
+		return err
+	}
+
+	out := api.RepositoryDiff{
+		From: sideOf(d.Old), To: sideOf(d.New), Files: make([]api.FileChange, len(d.Files)), More: d.More,
+	}
+	for i, f := range d.Files {
+		out.Files[i] = api.FileChange{Path: f.Path, Change: f.Kind, Text: f.Text, Note: f.Note}
+	}
+
+	return rest.WriteTagged(w, r, 0, out)
+}
+
+func sideOf(s repository.Side) api.DiffSide {
+	return api.DiffSide{Commit: s.Commit, PlaybookDigest: s.Digest}
+}
+
+func commitOf(c configuration.Commit) api.Commit { return api.Commit(c) }
+
+// repositoryOf returns the wire form of the state of the repository.
+func repositoryOf(s repository.Status) api.Repository {
+	out := api.Repository{
+		URL: s.URL, Reference: s.Reference, Folder: s.Folder, OnMove: s.OnMove, Fetched: optionalTime(s.Fetched),
+		NextFetch: optionalTime(s.Next), Nodes: make([]api.NodePlaybooks, len(s.Nodes)),
+	}
+	for i, n := range s.Nodes {
+		out.Nodes[i] = api.NodePlaybooks{
+			Name: n.Name, Group: n.Group, PlaybookDigest: n.Digest, Commit: n.Commit, Current: n.Current,
+		}
+	}
+
+	if !s.Used {
+		return api.Repository{Nodes: out.Nodes}
+	}
+
+	if s.Seen.Hash != "" {
+		newest := commitOf(s.Seen)
+		out.Newest = &newest
+	}
+
+	if s.Failure != nil {
+		out.Error, out.Failing = s.Failure.Error(), optionalTime(s.Failing)
+	}
+
+	// A record about another repository says nothing about this one.
+	if !s.Current {
+		return out
+	}
+
+	out.Rewritten = s.Rewritten
+
+	if s.InUse != nil {
+		out.InUse = &api.CommitInUse{
+			Commit: commitOf(s.InUse.Commit), PlaybookDigest: s.InUse.Digest, Since: s.InUse.Since,
+		}
+	}
+
+	if bad := s.Bad; bad != nil {
+		out.Refused = &api.RefusedCommit{
+			Commit: commitOf(bad.Commit), Reason: bad.Reason, Remedy: bad.Remedy, At: bad.Time,
+		}
+	}
+
+	return out
+}
+
+// logOf returns the wire form of a log, with what is in use where.
+func logOf(s repository.Status, log repository.Log) api.RepositoryLog {
+	out := api.RepositoryLog{Commits: make([]api.LogCommit, len(log.Commits)), Since: log.Since, More: log.More}
+
+	for i, c := range log.Commits {
+		line := api.LogCommit{
+			Commit: commitOf(c), InUse: s.Current && s.InUse != nil && s.InUse.Hash == c.Hash,
+			Refused: s.Current && s.Bad != nil && s.Bad.Hash == c.Hash,
+		}
+
+		for _, n := range s.Nodes {
+			if n.Commit == c.Hash && !slices.Contains(line.Nodes, n.Name) {
+				line.Nodes = append(line.Nodes, n.Name)
+			}
+		}
+
+		out.Commits[i] = line
+	}
+
+	return out
+}
+
+// confinedRepository shows the state of the repository with the nodes of a scope.
+type confinedRepository struct{ *confined }
+
+// Status lists the nodes of the view, which is confined.
+func (r confinedRepository) Status(v *state.View) repository.Status {
+	s := r.whole.Repository.Status(v)
+	if s.Bad == nil {
+		return s
+	}
+
+	// The reason may name nodes.
+	bad, p := *s.Bad, r.part()
+	bad.Reason, bad.Remedy = p.Text(bad.Reason), p.Text(bad.Remedy)
+	s.Bad = &bad
+
+	return s
+}
+
+// Sync is not for a caller with a scope.
+func (confinedRepository) Sync(context.Context, access.Caller) error { return errWhole("repository") }
+
+// Log is not for a caller with a scope.
+func (confinedRepository) Log(context.Context, *state.View, int, bool) (repository.Log, error) {
+	return repository.Log{}, errWhole("repository")
+}
+
+// Diff is not for a caller with a scope.
+func (confinedRepository) Diff(
+	context.Context, *state.View, repository.DiffRequest,
+) (repository.Difference, error) {
+	return repository.Difference{}, errWhole("repository")
+}
