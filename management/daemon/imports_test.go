@@ -274,8 +274,10 @@ var mayImport = map[string][]string{
 	"cmd/clusterm/processtest": {},
 	"ansible":                  {},
 	".ci/textmeasure":          {},
-	"vagrant/bench":            {"inventory", "management/api", "management/client"},
-	"vagrant/systemtest":       {"inventory", "management/api", "management/client"},
+	"vagrant/bench": {
+		"configuration/repository/git", "inventory", "management/api", "management/client",
+	},
+	"vagrant/systemtest": {"inventory", "management/api", "management/client"},
 }
 
 // homes lists the only packages that may import paths with the prefix.

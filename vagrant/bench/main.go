@@ -48,6 +48,7 @@ var groups = []group{
 	{"watch", "from an event to a watch", watch},
 	{"log", "output of a job", logs},
 	{"start", "start with all nodes in the store", start},
+	{"fetch", "the fetch of a repository of playbooks in which one file has changed", fetches},
 	{"cli", "clusterctl nodes get", cli},
 	{"memory", "memory of daemon and etcd", memory},
 	{"job", "jobs on lab hosts against plain ansible-playbook", job},

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package systemtest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// servedRepo is the bare repository on host1.
+const servedRepo = "/srv/playbooks.git"
+
+// playbookRepo is a clone on this machine, whose bare repository is copied to host1.
+type playbookRepo struct {
+	w           *world
+	clone, bare string
+}
+
+func (w *world) newRepo() *playbookRepo {
+	w.t.Helper()
+
+	dir := w.t.TempDir()
+	r := &playbookRepo{w: w, clone: filepath.Join(dir, "clone"), bare: filepath.Join(dir, "bare.git")}
+
+	if err := os.CopyFS(r.clone, os.DirFS("testdata/playbooks")); err != nil {
+		w.t.Fatal(err)
+	}
+
+	r.git("init", "--quiet", "--initial-branch=main")
+	r.git("init", "--quiet", "--bare", "--initial-branch=main", r.bare)
+
+	return r
+}
+
+// git runs git in the clone, and returns its output.
+func (r *playbookRepo) git(args ...string) string {
+	r.w.t.Helper()
+
+	cmd := exec.CommandContext(r.w.t.Context(), "git", append([]string{
+		"-C", r.clone, "-c", "user.name=A. Uthor", "-c", "user.email=a@example.com",
+	}, args...)...)
+
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.w.t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+
+	return strings.TrimSpace(string(out))
+}
+
+func (r *playbookRepo) write(name, content string) {
+	r.w.t.Helper()
+
+	path := filepath.Join(r.clone, name)
+
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(content), 0o644) //nolint:gosec // as git writes it
+	}
+
+	if err != nil {
+		r.w.t.Fatal(err)
+	}
+}
+
+// push commits everything, and puts the repository on host1.
+func (r *playbookRepo) push(message string, amend ...string) string {
+	r.w.t.Helper()
+
+	r.git("add", "--all")
+	r.git(append([]string{"commit", "--quiet", "--allow-empty", "--message", message}, amend...)...)
+	r.git("push", "--quiet", "--force", r.bare, "main")
+	r.serve()
+
+	return r.git("rev-parse", "HEAD")
+}
+
+func (r *playbookRepo) serve() {
+	r.w.t.Helper()
+
+	r.w.sh("host1", "rm -rf "+servedRepo)
+	r.w.labDo("cp", r.bare, "host1:"+servedRepo)
+}
+
+func (w *world) repository() api.Repository {
+	w.t.Helper()
+	return decode[api.Repository](w, w.ctl("repo", "status", "-o", "json"))
+}
+
+// sync fetches, and expects the commit in use.
+func (w *world) sync(commit string) api.Repository {
+	w.t.Helper()
+
+	r := decode[api.Repository](w, w.ctl("repo", "sync", "-o", "json"))
+	if r.InUse == nil || r.InUse.Hash != commit {
+		w.t.Fatalf("%+v is in use, want %s", r.InUse, commit)
+	}
+
+	return r
+}
+
+// TestRepository: nodes are configured by a commit with the roles and collections that
+// it brings; a bad commit, a force-push, a deleted branch and kill -9 change nothing that
+// they should not.
+func TestRepository(t *testing.T) {
+	w := newWorld(t, setup{
+		hosts: 3, config: "repository: {url: " + servedRepo + ", branch: main, interval: 10s}\n",
+	})
+
+	// Without a commit, no job is accepted.
+	w.awaitState(inventory.Discovered, "host2", "host3")
+	w.wantRefused(exitRefused, []string{"no commit of " + servedRepo, "is not a git repository"},
+		"nodes", "commission", w.name("host2"), "-g", master)
+
+	repo := w.newRepo()
+	repo.write("roles/own/tasks/main.yml", "- ansible.builtin.copy: {dest: /etc/own-role, content: \"role\\n\", mode: \"0644\"}\n")
+	repo.write("collections/ansible_collections/site/own/roles/stamp/tasks/main.yml",
+		"- ansible.builtin.copy: {dest: /etc/own-collection, content: \"collection\\n\", mode: \"0644\"}\n")
+
+	site, err := os.ReadFile("testdata/playbooks/site.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	own := string(site) + `
+- name: Roles and collections of the repository
+  hosts: service-master:service-worker:&job_targets
+  gather_facts: false
+  roles:
+    - role: own
+    - role: site.own.stamp
+`
+	repo.write("site.yml", own)
+	first := repo.push("first")
+	w.sync(first)
+
+	j := w.commission(master, "host2")
+	if j.Commit != first {
+		t.Errorf("the job has the commit %q, want %s", j.Commit, first)
+	}
+
+	w.sh("host2", "grep -q role /etc/own-role && grep -q collection /etc/own-collection")
+
+	// The leader finds a new commit by itself. It concerns the node that an older one configured.
+	repo.write("files/motd", "hello\n")
+	second := repo.push("second")
+	await(t, time.Minute, "the second commit is in use", func() (bool, string) {
+		r := w.repository()
+		return r.InUse.Hash == second, fmt.Sprintf("%+v", r)
+	})
+
+	w.commission(worker, "host3")
+
+	for _, n := range w.repository().Nodes {
+		if isNew := n.Name == w.name("host3"); n.Current != isNew || (n.Commit == second) != isNew {
+			t.Errorf("%+v", n)
+		}
+	}
+
+	diff := w.ctl("repo", "diff", "--node", w.name("host2")).stdout
+	if !strings.Contains(diff, "added: files/motd") || !strings.Contains(diff, "+hello") {
+		t.Errorf("the difference is\n%s", diff)
+	}
+
+	w.refusedCommits(repo, own, second)
+	w.survivedRepository(repo)
+}
+
+// exitRefused is the exit code of a refusal.
+const exitRefused = 5
+
+// refusedCommits pushes commits that are not used, and then a good one.
+func (w *world) refusedCommits(repo *playbookRepo, site, inUse string) {
+	w.t.Helper()
+
+	for _, bad := range []struct{ site, reason string }{
+		{"- hosts: all\n  tasks: nonsense\n", "site.yml does not parse"},
+		{"- hosts: service-worker\n", "no play of site.yml is for the group service-master"},
+	} {
+		repo.write("site.yml", bad.site)
+		commit := repo.push("bad")
+		r := w.tryCtl("repo", "sync")
+
+		if r.code == 0 || !strings.Contains(r.stderr, bad.reason) || !strings.Contains(r.stderr, commit[:12]) {
+			w.t.Errorf("sync: %d\n%s", r.code, r.stderr)
+		}
+
+		if r := w.repository(); r.InUse.Hash != inUse || r.Refused == nil || r.Refused.Hash != commit {
+			w.t.Errorf("%s: %+v", bad.reason, r)
+		}
+
+		if r := w.tryCtl("health"); r.code == 0 || !strings.Contains(r.stdout+r.stderr, bad.reason) {
+			w.t.Errorf("health: %d\n%s%s", r.code, r.stdout, r.stderr)
+		}
+	}
+
+	repo.write("site.yml", site)
+	w.sync(repo.push("mended"))
+	w.awaitHealthy()
+}
+
+// survivedRepository: a force-push, kill -9 during fetches, and a deleted branch.
+func (w *world) survivedRepository(repo *playbookRepo) {
+	w.t.Helper()
+
+	former := w.repository().InUse.Hash
+	forced := repo.push("forced", "--amend")
+
+	if r := w.sync(forced); r.Rewritten != former {
+		w.t.Errorf("the force-push is not shown: %+v", r)
+	}
+
+	last := forced
+
+	for i := range 5 {
+		repo.write("files/motd", fmt.Sprintf("hello %d\n", i))
+		last = repo.push(fmt.Sprint("killed ", i))
+
+		w.sh("host1", fmt.Sprintf(`pid=$(systemctl show -p MainPID --value clusterm)
+			clusterctl repo sync >/dev/null 2>&1 &
+			sleep 0.%d; kill -9 $pid; wait; systemctl reset-failed clusterm; systemctl start clusterm`, i))
+		w.awaitHealthy()
+		w.sync(last)
+	}
+
+	repo.git("push", "--quiet", repo.bare, "main:other")
+	repo.git("push", "--quiet", repo.bare, ":main")
+	repo.serve()
+
+	if r := w.tryCtl("repo", "sync"); r.code == 0 || !strings.Contains(r.stderr, "has no branch main; its branches are other") {
+		w.t.Errorf("sync: %d\n%s", r.code, r.stderr)
+	}
+
+	text := w.ctl("repo", "status").stdout
+	if !strings.Contains(text, "has no branch main") || !strings.Contains(text, last[:12]) {
+		w.t.Errorf("the status is\n%s", text)
+	}
+
+	// What is in use stays in use, and the first node is cleaned with what configured it.
+	w.do("nodes", "apply", w.name("host2"))
+	w.do("nodes", "decommission", w.name("host3"))
+	w.do("nodes", "decommission", w.name("host2"))
+	w.wantNode("host2", inventory.Decommissioned, "")
+}
