@@ -79,7 +79,8 @@ func (a *app) repoLog() *cli.Command {
 		run: func(ctx context.Context, c *call) error {
 			limit, err := strconv.Atoi(c.String("limit"))
 			if err != nil || limit < 1 {
-				return exit.Usagef("--limit: %q is not a number of commits", c.String("limit")).Try("write one such as 10")
+				return exit.Usagef("--limit: %q is not a number of commits", c.String("limit")).
+					Try("write one such as 10")
 			}
 
 			log, err := c.manager.RepositoryLog(ctx, api.RepositoryLogQuery{Limit: limit, All: c.Bool("all")})

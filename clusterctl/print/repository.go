@@ -108,7 +108,13 @@ func (p *Printer) RepositoryLog(log api.RepositoryLog) {
 			marks = append(marks, List(c.Nodes))
 		}
 
-		rows[i] = []string{shortHash(c.Hash), timeOf(&c.Time), Line(c.Author), strings.Join(marks, ", "), Line(c.Subject)}
+		rows[i] = []string{
+			shortHash(c.Hash),
+			timeOf(&c.Time),
+			Line(c.Author),
+			strings.Join(marks, ", "),
+			Line(c.Subject),
+		}
 	}
 
 	p.Rows([]string{"COMMIT", "TIME", "AUTHOR", "USED", "SUBJECT"}, rows)

@@ -113,6 +113,7 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookRep
 	if err != nil {
 		return PlaybookReport{}, err
 	}
+
 	defer done()
 
 	if err := c.playbooks(ctx, c.plays); err != nil {

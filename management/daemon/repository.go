@@ -48,7 +48,7 @@ func checkRepositorySection(r setting.Repository) error {
 	}
 
 	if r.Commit != "" && !git.IsCommit(r.Commit) {
-		return inventory.Errorf(inventory.KindInvalid, "repository.commit: %q is not the full hash of a commit", r.Commit).
+		return inventory.Errorf(inventory.KindInvalid, "repository.commit: %q is no full hash of a commit", r.Commit).
 			Do("write its 40 hexadecimal digits, as git rev-parse prints them")
 	}
 
@@ -58,8 +58,8 @@ func checkRepositorySection(r setting.Repository) error {
 
 	for _, file := range []struct{ key, path string }{{"key_file", r.KeyFile}, {"known_hosts_file", r.KnownHostsFile}} {
 		if git.UsesSSH(r.URL) && file.path == "" {
-			return inventory.Errorf(inventory.KindInvalid, "repository.%s: it is empty, and the URL is one of ssh", file.key).
-				Do("name the file")
+			missing := inventory.Errorf(inventory.KindInvalid, "repository.%s: it is empty", file.key)
+			return missing.Do("name the file: the URL is one of ssh")
 		}
 	}
 
@@ -323,8 +323,10 @@ func (s gitSource) folder(ctx context.Context, side *repository.Side) (fs.FS, er
 	}
 
 	if side.Commit == "" {
-		return nil, inventory.Errorf(inventory.KindRefused, "the playbooks with the digest %s are missing or damaged on "+
-			"this host", side.Digest[:min(len(side.Digest), 12)]).Do("compare two commits")
+		gone := inventory.Errorf(inventory.KindRefused, "the playbooks with the digest %s are missing or damaged",
+			side.Digest[:min(len(side.Digest), 12)])
+
+		return nil, gone.Do("compare two commits")
 	}
 
 	digest, err := keepCommit(ctx, s.mirror(), s.runner.playbooks, side.Commit)

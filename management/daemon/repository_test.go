@@ -224,8 +224,11 @@ func TestRepository(t *testing.T) {
 		t.Errorf("after a restart: %+v", r)
 	}
 
-	if j := s.runJob(api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"a-1"}}); j.Status != api.Complete ||
-		j.Commit != second || j.Runs[0].PlaybookDigest != r.Nodes[0].PlaybookDigest {
+	if j := s.runJob(
+		api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"a-1"}},
+	); j.Status != api.Complete ||
+		j.Commit != second ||
+		j.Runs[0].PlaybookDigest != r.Nodes[0].PlaybookDigest {
 		t.Errorf("the cleanup: %+v", j)
 	}
 }
@@ -241,7 +244,7 @@ func (s *site) refusals(c *clone, inUse string) {
 	for _, bad := range []struct{ name, file, text, reason string }{
 		{"does not parse", "site.yml", "broken\n", "site.yml does not parse"},
 		{"without site.yml", "site.yml", "", "site.yml: it is missing"},
-		{"no play", "site.yml", "- hosts: service-worker\n", "no play of site.yml is for the group service-master of a-1"},
+		{"no play", "site.yml", "- hosts: service-worker\n", "is for the group service-master of a-1"},
 		{"variables", "group_vars/service-worker.yml", "broken\n", "variables of the playbook folder cannot be loaded"},
 		{"requirements", "requirements.yml", "[]\n", "requirements.yml: the manager installs no roles"},
 	} {

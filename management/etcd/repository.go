@@ -67,8 +67,11 @@ func newRepositoryRecord(r repository.Record) repositoryRecord {
 
 func (r repositoryRecord) record() repository.Record {
 	return repository.Record{
-		Source: r.Source, InUse: convertPointer(r.InUse, useRecord.use), Bad: convertPointer(r.Bad, refusalRecord.refusal),
-		Rewritten: r.Rewritten, Past: convertSlice(r.Past, useRecord.use),
+		Source:    r.Source,
+		InUse:     convertPointer(r.InUse, useRecord.use),
+		Bad:       convertPointer(r.Bad, refusalRecord.refusal),
+		Rewritten: r.Rewritten,
+		Past:      convertSlice(r.Past, useRecord.use),
 	}
 }
 

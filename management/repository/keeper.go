@@ -423,7 +423,13 @@ func (k *Keeper) reject(ctx context.Context, record Record, commit configuration
 	}
 
 	const longest = 2000
-	refusal.Reason, refusal.Remedy = inventory.Shorten(refusal.Reason, longest), inventory.Shorten(refusal.Remedy, longest)
+	refusal.Reason, refusal.Remedy = inventory.Shorten(
+		refusal.Reason,
+		longest,
+	), inventory.Shorten(
+		refusal.Remedy,
+		longest,
+	)
 
 	record = record.clone()
 	record.Bad = &refusal
@@ -437,7 +443,8 @@ func (k *Keeper) reject(ctx context.Context, record Record, commit configuration
 
 // err returns the reason of a refusal.
 func (r *Refusal) err() error {
-	return inventory.Errorf(inventory.KindRefused, "commit %s is refused: %s", short(r.Hash), r.Reason).Do("%s", r.Remedy)
+	return inventory.Errorf(inventory.KindRefused, "commit %s is refused: %s", short(r.Hash), r.Reason).
+		Do("%s", r.Remedy)
 }
 
 // short returns the beginning of a hash or a digest.

@@ -183,6 +183,7 @@ func newKeeper(t *testing.T) *testKeeper {
 		},
 		Audit: k.trail, Logger: log,
 	})
+
 	return k
 }
 
@@ -263,12 +264,18 @@ func TestUse(t *testing.T) {
 	inUse(1)
 
 	want := []string{
-		Principal + " repository.use 1111111 true", "alice repository.sync here true", "alice repository.sync here true",
-		Principal + " repository.use 2222222 false", "alice repository.sync here false",
-		Principal + " repository.use 2222222 true", "alice repository.sync here true",
-		Principal + " repository.use 1111111 true", "alice repository.sync here true",
+		Principal + " repository.use 1111111 true",
+		"alice repository.sync here true",
+		"alice repository.sync here true",
+		Principal + " repository.use 2222222 false",
 		"alice repository.sync here false",
-		Principal + " repository.use 3333333 false", "alice repository.sync here false",
+		Principal + " repository.use 2222222 true",
+		"alice repository.sync here true",
+		Principal + " repository.use 1111111 true",
+		"alice repository.sync here true",
+		"alice repository.sync here false",
+		Principal + " repository.use 3333333 false",
+		"alice repository.sync here false",
 	}
 	if got := k.trail.lines(); !slices.Equal(got, want) {
 		t.Errorf("the trail is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -142,5 +142,4 @@ func TestScopedRepository(t *testing.T) {
 	if w := send(http.MethodPost, api.PathSyncRepository, ""); w.Code != http.StatusForbidden {
 		t.Errorf("sync: %d %s", w.Code, w.Body)
 	}
-
 }

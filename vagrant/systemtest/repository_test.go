@@ -63,7 +63,7 @@ func (r *playbookRepo) write(name, content string) {
 
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
-		err = os.WriteFile(path, []byte(content), 0o644) //nolint:gosec // as git writes it
+		err = os.WriteFile(path, []byte(content), 0o644)
 	}
 
 	if err != nil {
@@ -121,7 +121,10 @@ func TestRepository(t *testing.T) {
 		"nodes", "commission", w.name("host2"), "-g", master)
 
 	repo := w.newRepo()
-	repo.write("roles/own/tasks/main.yml", "- ansible.builtin.copy: {dest: /etc/own-role, content: \"role\\n\", mode: \"0644\"}\n")
+	repo.write(
+		"roles/own/tasks/main.yml",
+		"- ansible.builtin.copy: {dest: /etc/own-role, content: \"role\\n\", mode: \"0644\"}\n",
+	)
 	repo.write("collections/ansible_collections/site/own/roles/stamp/tasks/main.yml",
 		"- ansible.builtin.copy: {dest: /etc/own-collection, content: \"collection\\n\", mode: \"0644\"}\n")
 
@@ -235,7 +238,11 @@ func (w *world) survivedRepository(repo *playbookRepo) {
 	repo.git("push", "--quiet", repo.bare, ":main")
 	repo.serve()
 
-	if r := w.tryCtl("repo", "sync"); r.code == 0 || !strings.Contains(r.stderr, "has no branch main; its branches are other") {
+	if r := w.tryCtl(
+		"repo",
+		"sync",
+	); r.code == 0 ||
+		!strings.Contains(r.stderr, "has no branch main; its branches are other") {
 		w.t.Errorf("sync: %d\n%s", r.code, r.stderr)
 	}
 

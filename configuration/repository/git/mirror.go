@@ -224,8 +224,9 @@ func (m *Mirror) commit(store *mirrored, hash plumbing.Hash) (configuration.Comm
 			return configuration.Commit{}, damaged(err)
 		}
 
-		return configuration.Commit{}, inventory.Errorf(inventory.KindRefused, "%s is no commit", m.Options.reference()).
-			Do("name a branch, a tag of a commit, or a commit")
+		none := inventory.Errorf(inventory.KindRefused, "%s is no commit", m.Options.reference())
+
+		return configuration.Commit{}, none.Do("name a branch, a tag of a commit, or a commit")
 	}
 
 	if err != nil {

@@ -126,7 +126,7 @@ func TestHTTPS(t *testing.T) {
 		err    string
 	}{
 		{"no credentials", func(o *Options) { o.CredentialFile = "" }, "demands other credentials"},
-		{"wrong password", func(o *Options) { o.CredentialFile = write(t, "robot:other") }, "demands other credentials"},
+		{"wrong password", func(o *Options) { o.CredentialFile = write(t, "robot:other") }, "demands other"},
 		{"missing file", func(o *Options) { o.CredentialFile = "/nonexistent" }, "repository.credential_file: "},
 		{"unknown CA", func(o *Options) { o.CAFile = "" }, "certificate"},
 		{"no CA", func(o *Options) { o.CAFile = write(t, "x") }, "repository.ca_file: "},
