@@ -88,7 +88,7 @@ func commitLine(c api.Commit) string {
 // RepositoryLog prints commits, the newest first.
 func (p *Printer) RepositoryLog(log api.RepositoryLog) {
 	if len(log.Commits) == 0 {
-		p.Printf("every fetched commit is carried by a node; for all commits: clusterctl repo log --all\n")
+		p.Printf("no commit is newer than those that nodes carry\n")
 		return
 	}
 

@@ -302,6 +302,7 @@ func (s *site) checkAnswers(plan string) {
 		case code == http.StatusOK:
 			answered++
 		case strings.HasSuffix(p.Path, "/diff") && code == http.StatusNotFound: // a-1 is not in service
+		case p.Path == api.PathRepositoryDiff && code == http.StatusConflict: // it has no repository
 		default:
 			s.t.Errorf("%s: %d %s", path, code, text)
 		}

@@ -93,11 +93,12 @@ type Log struct {
 }
 
 // Log returns the commits between those that nodes carry and the newest one, at most
-// limit. With all it begins at the first commit of the repository.
+// limit. With all it begins at the first commit of the repository. Without a repository it
+// is empty.
 func (k *Keeper) Log(ctx context.Context, v *state.View, limit int, all bool) (Log, error) {
 	s := k.Status(v)
 	if !s.Used {
-		return Log{}, errUnused()
+		return Log{}, nil
 	}
 
 	to := s.Seen.Hash
@@ -176,6 +177,10 @@ func (k *Keeper) oldSide(ctx context.Context, v *state.View, s Status, r DiffReq
 		from := r.From
 
 		if from == "" {
+			if !s.Used {
+				return Side{}, errUnused()
+			}
+
 			if s.InUse == nil || !s.Current {
 				return Side{}, k.noCommit(s.Record, s.Settings)
 			}

@@ -155,7 +155,7 @@ func CheckRef(name string) error {
 	if len(name) > 200 || !refPattern.MatchString(name) || strings.Contains(name, "..") ||
 		strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".") {
 		return inventory.Errorf(inventory.KindInvalid, "%q is not the name of a branch or a tag",
-			inventory.Shorten(name, 100)).Do("write it as in: git branch --list")
+			inventory.Shorten(name, 100)).Do("write the name alone, such as main or release/1.2")
 	}
 
 	return nil
