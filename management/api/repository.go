@@ -8,9 +8,9 @@ import "time"
 // untrusted.
 type Repository struct {
 	URL       string `json:"url"`                 // empty: the playbooks do not come from a repository
-	Reference string `json:"reference,omitempty"` // what is used: a branch, a tag or a commit
+	Reference string `json:"reference,omitempty"` // the branch, the tag or the commit in use
 	Folder    string `json:"folder,omitempty"`    // with the playbooks
-	OnMove    string `json:"on_move,omitempty"`   // what a new commit does to nodes
+	OnMove    string `json:"on_move,omitempty"`   // the effect of a new commit on nodes
 
 	InUse *CommitInUse `json:"in_use,omitempty"` // absent: no commit was good so far
 	// Newest is the commit that the reference had at the last fetch of this process.
@@ -103,8 +103,8 @@ type FileChange struct {
 	Note   string `json:"note,omitempty"` // why there is no text
 }
 
-// RepositoryDiffQuery selects what to compare. An empty From is the commit in use, or
-// what the node carries; an empty To is the newest commit, or for a node the one in use.
+// RepositoryDiffQuery selects two commits. An empty From is the commit in use, or
+// that of the node; an empty To is the newest commit, or for a node the one in use.
 type RepositoryDiffQuery struct{ Node, From, To string }
 
 // RepositoryLogQuery selects commits. A zero Limit is 50.

@@ -101,7 +101,7 @@ func mirrorOf(r setting.Repository, dir string) *git.Mirror {
 	}
 }
 
-// referenceOf describes what is used of a repository.
+// referenceOf describes the selected branch, tag or commit.
 func referenceOf(r setting.Repository) string {
 	switch {
 	case r.Commit != "":
@@ -115,8 +115,8 @@ func referenceOf(r setting.Repository) string {
 	return "default branch"
 }
 
-// CheckRepository fetches the configured repository, and refuses one whose newest commit
-// `clusterm playbooks check` would find an error in.
+// CheckRepository fetches the configured repository, and refuses a newest commit with
+// an error that `clusterm playbooks check` would find.
 func (a adapters) CheckRepository(ctx context.Context, config setting.Config) error {
 	c, done, err := newRepositoryCheck(ctx, config, a.temp)
 	if err != nil {
@@ -285,7 +285,7 @@ func (s gitSource) Log(
 	return s.mirror().Log(ctx, to, since, limit)
 }
 
-// Lookup returns the fetched commit whose hash begins with the text.
+// Lookup returns the fetched commit with a hash that begins with the text.
 func (s gitSource) Lookup(ctx context.Context, prefix string) (configuration.Commit, bool, error) {
 	return s.mirror().Lookup(ctx, prefix)
 }

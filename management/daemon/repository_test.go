@@ -107,7 +107,7 @@ func (c *clone) orphan(hash plumbing.Hash) plumbing.Hash {
 	return hash
 }
 
-// send copies what a commit leads to into the bare repository, whose branch then has it.
+// send copies a commit with its objects into the bare repository, and moves the branch.
 func (c *clone) send(hash plumbing.Hash) {
 	c.s.t.Helper()
 
@@ -168,7 +168,7 @@ func (s *site) sync(want string) api.Repository {
 }
 
 // TestRepository: commits come into use, or are refused and reported; jobs pin them, and
-// nodes are cleaned with what configured them.
+// nodes are cleaned with the playbooks that configured them.
 func TestRepository(t *testing.T) {
 	t.Parallel()
 
@@ -273,7 +273,7 @@ func (s *site) refusals(c *clone, inUse string) {
 		c.put("site.yml", string(site))
 	}
 
-	// Back to what is in use, in content: a commit of its own.
+	// Back to the commit in use, in content: a commit of its own.
 	good := c.push("mended", false)
 	if r := s.sync(good); r.Refused != nil {
 		t.Errorf("%+v", r.Refused)
@@ -415,7 +415,7 @@ func TestRepositorySettings(t *testing.T) {
 	checkError(t, err, inventory.KindRefused, "no repository of playbooks is configured")
 }
 
-// TestRepositoryAudit: what the watch does by itself is on record, once.
+// TestRepositoryAudit: decisions of the watch are on record, once.
 func TestRepositoryAudit(t *testing.T) {
 	t.Parallel()
 

@@ -75,7 +75,7 @@ func (r repositoryRecord) record() repository.Record {
 	}
 }
 
-// convertPointer converts what is pointed to. It returns nil for nil.
+// convertPointer converts a pointer. It returns nil for nil.
 func convertPointer[A, B any](from *A, convert func(A) B) *B {
 	if from == nil {
 		return nil

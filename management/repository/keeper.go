@@ -18,7 +18,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// Principal is the principal of what the watch of the repository does by itself.
+// Principal is the principal of the watch of the repository.
 const Principal = "policy:repository"
 
 // Source is the configured repository. Its methods block for minutes at most.
@@ -35,7 +35,7 @@ type Source interface {
 	// Log returns the commits that lead to the commit to and to none of since, the newest
 	// first, and whether there are more than limit.
 	Log(ctx context.Context, to string, since []string, limit int) ([]configuration.Commit, bool, error)
-	// Lookup returns the fetched commit whose hash begins with the text.
+	// Lookup returns the fetched commit with a hash that begins with the text.
 	Lookup(ctx context.Context, prefix string) (configuration.Commit, bool, error)
 	// Diff compares two sets of playbooks.
 	Diff(ctx context.Context, old, changed Side) (Difference, error)
@@ -85,7 +85,7 @@ type Keeper struct {
 	next    time.Time
 	failure error // of the last fetch
 	failing time.Time
-	kept    string // the source whose commit in use this process has checked
+	kept    string // the source of the commit in use that this process has checked
 }
 
 // New returns a Keeper.

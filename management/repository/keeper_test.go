@@ -31,7 +31,7 @@ type fixedState struct {
 
 func (s fixedState) View() *state.View { return s.view }
 
-// scripted is a repository whose newest commit the test sets, and the store of its record.
+// scripted is a repository with a newest commit of the test, and the store of its record.
 type scripted struct {
 	mu      sync.Mutex
 	newest  string
@@ -418,7 +418,7 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// TestSides: what a difference compares.
+// TestSides: the sides of a difference.
 func TestSides(t *testing.T) {
 	t.Parallel()
 

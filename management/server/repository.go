@@ -200,7 +200,7 @@ func repositoryOf(s repository.Status) api.Repository {
 	return out
 }
 
-// logOf returns the wire form of a log, with what is in use where.
+// logOf returns the wire form of a log, with the nodes that carry each commit.
 func logOf(s repository.Status, log repository.Log) api.RepositoryLog {
 	out := api.RepositoryLog{Commits: make([]api.LogCommit, len(log.Commits)), Since: log.Since, More: log.More}
 

@@ -30,7 +30,7 @@ type Repository struct {
 	Limits   RepositoryLimits `yaml:"limits"`
 }
 
-// RepositoryLimits bound what is fetched.
+// RepositoryLimits bound a fetch.
 type RepositoryLimits struct {
 	Fetch int64    `yaml:"fetch"` // bytes on the wire
 	Size  int64    `yaml:"size"`  // bytes of the files of one commit

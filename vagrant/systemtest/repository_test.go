@@ -18,7 +18,7 @@ import (
 // servedRepo is the bare repository on host1.
 const servedRepo = "/srv/playbooks.git"
 
-// playbookRepo is a clone on this machine, whose bare repository is copied to host1.
+// playbookRepo is a clone on this machine, with a bare repository that is copied to host1.
 type playbookRepo struct {
 	w           *world
 	clone, bare string
@@ -235,7 +235,7 @@ func (w *world) survivedRepository(repo *playbookRepo) {
 	}
 
 	repo.git("push", "--quiet", repo.bare, "main:other")
-	repo.git("push", "--quiet", repo.bare, ":main")
+	repo.git("--git-dir", repo.bare, "update-ref", "-d", "refs/heads/main")
 	repo.serve()
 
 	if r := w.tryCtl(
@@ -251,7 +251,7 @@ func (w *world) survivedRepository(repo *playbookRepo) {
 		w.t.Errorf("the status is\n%s", text)
 	}
 
-	// What is in use stays in use, and the first node is cleaned with what configured it.
+	// The commit in use stays in use, and nodes are cleaned with those that configured them.
 	w.do("nodes", "apply", w.name("host2"))
 	w.do("nodes", "decommission", w.name("host3"))
 	w.do("nodes", "decommission", w.name("host2"))

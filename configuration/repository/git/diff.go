@@ -26,7 +26,7 @@ import (
 // The bounds of a difference.
 const (
 	maxChanges  = 1000
-	maxCompared = 256 << 10 // bytes of a file whose text is shown
+	maxCompared = 256 << 10 // bytes of a file with its text
 	maxShown    = 1 << 20   // bytes of all texts
 	contextSize = 3         // lines around a change
 )

@@ -253,7 +253,7 @@ func TestFetch(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 
-	// A second fetch brings what is new only.
+	// A second fetch brings new objects only.
 	changed := playbooks()
 	changed["site.yml"] = text("- hosts: others\n")
 	second := r.push("main", changed)

@@ -105,7 +105,7 @@ func (m *Mirror) Descends(ctx context.Context, commit, old string) (bool, error)
 	return found, err
 }
 
-// Lookup returns the commit of the mirror whose hash begins with the text, if there is
+// Lookup returns the commit of the mirror with a hash that begins so, if there is
 // exactly one among the newest.
 func (m *Mirror) Lookup(ctx context.Context, prefix string) (configuration.Commit, bool, error) {
 	var found []configuration.Commit

@@ -43,7 +43,7 @@ const (
 // seenRef is the commit that was fetched last.
 const seenRef plumbing.ReferenceName = "refs/clusterm/seen"
 
-// Fetch fetches what is new, and returns the commit that Options name. It checks the
+// Fetch fetches new objects, and returns the commit that Options name. It checks the
 // signature of the commit, and nothing else of it. It blocks for Limits.Time at most.
 //
 // A repository that cannot be reached is KindUnavailable. One that cannot be used, e.g.
@@ -114,7 +114,7 @@ func (m *Mirror) unreachable(err error) error {
 		Do("check the URL, the network and the server")
 }
 
-// bring fetches what is missing, and returns the object that Options name.
+// bring fetches missing objects, and returns the object that Options name.
 func (m *Mirror) bring(ctx context.Context, store *mirrored, b *budget) (plumbing.Hash, error) {
 	r, err := m.open(ctx, b)
 	if err != nil {
@@ -240,7 +240,7 @@ func (m *Mirror) commit(store *mirrored, hash plumbing.Hash) (configuration.Comm
 	return commitOf(c), damaged(store.SetReference(plumbing.NewHashReference(seenRef, c.Hash)))
 }
 
-// commitOf returns what is shown of a commit.
+// commitOf returns the domain form of a commit.
 func commitOf(c *object.Commit) configuration.Commit {
 	subject, _, _ := strings.Cut(c.Message, "\n")
 
@@ -482,7 +482,7 @@ func (m *Mirror) gitDir() string { return filepath.Join(m.Dir, "mirror.git") }
 // clear removes the content of the mirror.
 func (m *Mirror) clear() error { return os.RemoveAll(m.gitDir()) }
 
-// prepare makes the mirror, and removes what an interrupted fetch has left.
+// prepare makes the mirror, and removes the remains of an interrupted fetch.
 func (m *Mirror) prepare() error {
 	for _, pattern := range []string{
 		filepath.Join(m.Dir, "incoming-*"), filepath.Join(m.gitDir(), "objects", "pack", "tmp_pack_*"),

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Options select what to fetch, and how. One of Branch, Tag and Commit may be set; none
+// Options select the source, and the way to it. One of Branch, Tag and Commit may be set; none
 // of them is the default branch of the repository.
 type Options struct {
 	URL    string
@@ -175,7 +175,7 @@ func CheckFolder(folder string) error {
 	return nil
 }
 
-// reference describes what is fetched.
+// reference describes the selected branch, tag or commit.
 func (o Options) reference() string {
 	switch {
 	case o.Commit != "":

@@ -26,7 +26,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// references are what a repository advertises.
+// references are the branches and tags that a repository advertises.
 type references struct {
 	named  map[string]plumbing.Hash // by full name; an annotated tag by its own object
 	head   plumbing.Hash            // zero: the repository has no default branch
@@ -36,8 +36,8 @@ type references struct {
 // remote is an open connection to a repository.
 type remote interface {
 	references(ctx context.Context) (references, error)
-	// pack returns a pack with the object and all that it leads to, but what the mirror
-	// has. The caller closes it.
+	// pack returns a pack with the object and all that it leads to, without the objects of
+	// the mirror. The caller closes it.
 	pack(ctx context.Context, want plumbing.Hash, m *mirrored) (io.ReadCloser, error)
 	close()
 }

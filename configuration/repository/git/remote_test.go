@@ -47,7 +47,7 @@ func write(t *testing.T, content string) string {
 	return path
 }
 
-// fetchTwice fetches a repository, and then what is new.
+// fetchTwice fetches a repository, and then its news.
 func fetchTwice(t *testing.T, r *testRepo, m *Mirror) {
 	t.Helper()
 

@@ -151,7 +151,7 @@ type sshSignature struct {
 	Signature     []byte
 }
 
-// signedData is what a signature covers, without the magic.
+// signedData is the text under a signature, without the magic.
 type signedData struct {
 	Namespace     string
 	Reserved      string

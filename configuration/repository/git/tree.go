@@ -279,10 +279,10 @@ func (t *tree) blob(e *entry) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// pointer is the beginning of a file whose content is in Git LFS.
+// pointer is the beginning of a file with its content in Git LFS.
 const pointer = "version https://git-lfs.github.com/spec/"
 
-// requirements are the files by which ansible-galaxy would install what is missing.
+// requirements are the files by which ansible-galaxy would install missing roles.
 var requirements = []string{
 	"requirements.yml", "requirements.yaml", "roles/requirements.yml", "roles/requirements.yaml",
 	"collections/requirements.yml", "collections/requirements.yaml",
