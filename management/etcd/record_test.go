@@ -59,6 +59,10 @@ func TestRecordsMatchDomain(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newTokenRecord, tokenRecord.token, map[string]string{"Used": "a record of its own"})
 	})
+	t.Run("repository", func(t *testing.T) {
+		t.Parallel()
+		checkRecord(t, newRepositoryRecord, repositoryRecord.record, nil)
+	})
 	t.Run("overlay", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newOverlayRecord, overlayRecord.overlay, nil)
