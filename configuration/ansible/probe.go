@@ -25,10 +25,8 @@ import (
 
 // Limits of a probe.
 const (
-	// probes is the number of hosts that are probed at a time, and logins of these
-	// the number of ssh processes.
+	// probes is the number of hosts that are probed at a time; see logins.
 	probes = 128
-	logins = 16
 
 	// portTimeout bounds the connection and the greeting of the server, each.
 	portTimeout = 3 * time.Second
@@ -45,21 +43,33 @@ type Prober struct {
 	SSH string // path or name of ssh; empty: ssh in PATH
 
 	patience time.Duration // in place of portTimeout and loginTimeout; 0: those
+	party    string        // "": its logins are not bounded apart from those of all
 
 	once  sync.Once
-	slots chan struct{} // bounds the logins of all calls together
+	turns *turns // of all calls together
 }
 
-// slot waits for a turn to log in. The caller must call release.
-func (p *Prober) slot(ctx context.Context) (release func(), err error) {
-	p.once.Do(func() { p.slots = make(chan struct{}, logins) })
+// For returns a Prober for a party, such as a caller. It shares the logins of p with
+// those for other parties, fairly: no party keeps another from its turn.
+func (p *Prober) For(party string) *Prober {
+	return &Prober{Dir: p.Dir, SSH: p.SSH, patience: p.patience, party: party, turns: p.pool()}
+}
 
-	select {
-	case p.slots <- struct{}{}:
-		return func() { <-p.slots }, nil
-	case <-ctx.Done():
-		return nil, errors.New(noAttempt(ctx).Login)
-	}
+// pool returns the turns to log in.
+func (p *Prober) pool() *turns {
+	p.once.Do(func() {
+		if p.turns == nil {
+			p.turns = newTurns()
+		}
+	})
+
+	return p.turns
+}
+
+// slot waits for a turn to log in. The caller must call release. The error is of kind
+// busy if too many logins of the party wait.
+func (p *Prober) slot(ctx context.Context) (release func(), err error) {
+	return p.pool().take(ctx, p.party)
 }
 
 // Probe tries a connection to the ssh port and then a login on each host, and

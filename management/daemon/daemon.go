@@ -347,7 +347,7 @@ func (d *Daemon) wireUseCases() {
 	d.nodes = node.New(node.Options{
 		State:    d.store,
 		Store:    d.store,
-		Prober:   d.runner.pinger,
+		Prober:   func(caller string) node.Prober { return d.runner.pinger.For(caller) },
 		Settings: d.settings.Nodes,
 		Yield: func(ctx context.Context, who string, nodes []string) error {
 			return d.policies.Yield(ctx, who, nodes)

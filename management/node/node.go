@@ -46,9 +46,10 @@ type Settings struct {
 
 // Options are the dependencies of Nodes.
 type Options struct {
-	State    state.Reader
-	Store    Store
-	Prober   Prober
+	State state.Reader
+	Store Store
+	// Prober returns the Prober for a caller, which other callers do not delay.
+	Prober   func(caller string) Prober
 	Settings func() Settings
 	// Yield makes room for a change of nodes: it ends what the manager does on them by
 	// itself and may be interrupted. It may block for some seconds. nil: nothing does.
@@ -61,7 +62,7 @@ type Options struct {
 type Nodes struct {
 	state    state.Reader
 	store    Store
-	prober   Prober
+	prober   func(caller string) Prober
 	settings func() Settings
 	yield    func(ctx context.Context, who string, nodes []string) error
 	audit    access.Auditor

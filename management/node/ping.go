@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -55,7 +56,7 @@ func (r PingResult) failed(err *inventory.Error) PingResult {
 // Ping tries a login on each node with its connection settings and its recorded host
 // key, and returns the results in the order of the names. It changes nothing, on the
 // nodes or in their records, and jobs do not prevent it.
-func (ns *Nodes) Ping(ctx context.Context, names []string) ([]PingResult, error) {
+func (ns *Nodes) Ping(ctx context.Context, c access.Caller, names []string) ([]PingResult, error) {
 	if err := job.CheckNames("node", names, inventory.CheckName); err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (ns *Nodes) Ping(ctx context.Context, names []string) ([]PingResult, error)
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
 
-	for i, reach := range ns.prober.Probe(ctx, hosts) {
+	for i, reach := range ns.prober(c.Principal).Probe(ctx, hosts) {
 		r := &results[asked[i]]
 		r.Took, r.Answered = reach.Took, reach.OK()
 		r.HostKeyVerified = r.Answered && len(hosts[i].HostKeys)+len(hosts[i].HostCAs) > 0

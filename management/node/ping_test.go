@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -83,7 +84,7 @@ func pinged(p Prober) *Nodes {
 		node("i", nil),
 	}}}
 
-	return New(Options{State: fixedView{view: v}, Prober: p, Settings: func() Settings {
+	return New(Options{State: fixedView{view: v}, Prober: func(string) Prober { return p }, Settings: func() Settings {
 		return Settings{Connect: func(_ *state.View, group, node string) configuration.Connection {
 			c := configuration.Connection{User: group + "-" + node}
 			if node == "h-1" || node == "i-1" {
@@ -108,7 +109,7 @@ func TestPing(t *testing.T) {
 		"i-1": {Login: "no ssh connection to the jump host gate.example, port 22: connection refused"},
 	}}
 
-	results, err := pinged(p).Ping(t.Context(), []string{"f-1", "e-1", "d-1", "c-1", "b-1", "a-1", "h-1", "i-1", "g-1"})
+	results, err := pinged(p).Ping(t.Context(), access.Caller{}, []string{"f-1", "e-1", "d-1", "c-1", "b-1", "a-1", "h-1", "i-1", "g-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +182,7 @@ func TestPingRefusals(t *testing.T) {
 
 			p := &reaches{}
 
-			_, err := pinged(p).Ping(t.Context(), tt.nodes)
+			_, err := pinged(p).Ping(t.Context(), access.Caller{}, tt.nodes)
 			if inventory.KindOf(err) != tt.kind || !strings.Contains(fmt.Sprint(err), tt.text) || len(p.asked) > 0 {
 				t.Errorf("%v; asked %v", err, p.asked)
 			}

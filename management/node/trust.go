@@ -69,8 +69,8 @@ func (t Trust) wanted() string {
 
 // ScanHostKeys asks the host of a node for its ssh host keys, with the connection
 // settings of the node. It changes nothing, and blocks until the host has answered
-// or run into a timeout.
-func (ns *Nodes) ScanHostKeys(ctx context.Context, name string) (HostKeys, error) {
+// or run into a timeout. It is KindBusy if the caller has too many logins under way.
+func (ns *Nodes) ScanHostKeys(ctx context.Context, c access.Caller, name string) (HostKeys, error) {
 	v := ns.state.View()
 
 	n, err := v.Node(name)
@@ -91,7 +91,11 @@ func (ns *Nodes) ScanHostKeys(ctx context.Context, name string) (HostKeys, error
 	ctx, cancel := context.WithTimeout(ctx, scanTime)
 	defer cancel()
 
-	shown, err := ns.prober.HostKeys(ctx, h)
+	shown, err := ns.prober(c.Principal).HostKeys(ctx, h)
+	if inventory.KindOf(err) == inventory.KindBusy {
+		return HostKeys{}, err
+	}
+
 	if err != nil {
 		silent := inventory.Errorf(inventory.KindUnavailable, "%s does not show its ssh host key: %w", name, err)
 
@@ -115,7 +119,7 @@ func (ns *Nodes) TrustHostKey(ctx context.Context, c access.Caller, name string,
 
 	record := access.Record{Action: "nodes.trust", Targets: []string{name}, Reason: t.Reason}
 	err := access.Audited(ctx, ns.audit, c, record, func(record *access.Record) error {
-		keys, err := ns.ScanHostKeys(ctx, name)
+		keys, err := ns.ScanHostKeys(ctx, c, name)
 		if err != nil {
 			return err
 		}

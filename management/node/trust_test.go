@@ -168,3 +168,29 @@ func TestTrustHostKeyRace(t *testing.T) {
 		}
 	}
 }
+
+// busyProber has no turn for any caller.
+type busyProber struct{ Prober }
+
+func (busyProber) HostKeys(context.Context, configuration.Host) ([]string, error) {
+	return nil, inventory.Errorf(inventory.KindBusy, "too many logins wait")
+}
+
+// TestScanBusy: a caller with too many logins under way learns that, and not that the
+// host is silent.
+func TestScanBusy(t *testing.T) {
+	t.Parallel()
+
+	var callers []string
+
+	ns := pinged(nil)
+	ns.prober = func(caller string) Prober {
+		callers = append(callers, caller)
+		return busyProber{}
+	}
+
+	_, err := ns.ScanHostKeys(t.Context(), access.Caller{Principal: "ann"}, "a-1")
+	if inventory.KindOf(err) != inventory.KindBusy || len(callers) != 1 || callers[0] != "ann" {
+		t.Errorf("%v for %v", err, callers)
+	}
+}

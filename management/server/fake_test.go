@@ -432,7 +432,7 @@ func (m *fakeManager) Cancel(ctx context.Context, c access.Caller, id string) (j
 // shownKey is the ssh host key that every node of the fake shows.
 const shownKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV"
 
-func (m *fakeManager) ScanHostKeys(_ context.Context, name string) (node.HostKeys, error) {
+func (m *fakeManager) ScanHostKeys(_ context.Context, _ access.Caller, name string) (node.HostKeys, error) {
 	n, err := m.View().Node(name)
 	if err != nil {
 		return node.HostKeys{}, err
@@ -540,7 +540,7 @@ func (m fakeSSHKey) Cancel(_ context.Context, c access.Caller) (sshkey.Status, e
 }
 
 // Ping answers for every known node but the second one of a request.
-func (m *fakeManager) Ping(_ context.Context, names []string) ([]node.PingResult, error) {
+func (m *fakeManager) Ping(_ context.Context, _ access.Caller, names []string) ([]node.PingResult, error) {
 	v := m.View()
 	if missing := v.Missing(names); len(missing) > 0 {
 		return nil, v.MissingNodes(missing)

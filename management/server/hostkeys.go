@@ -24,7 +24,7 @@ func (s *Server) postScanHostKeys(w http.ResponseWriter, r *http.Request) error 
 
 	rest.Note(r, "nodes", []string{name})
 
-	keys, err := s.HostKeys.ScanHostKeys(r.Context(), name)
+	keys, err := s.HostKeys.ScanHostKeys(r.Context(), caller(r), name)
 	if err != nil {
 		return err
 	}

@@ -381,7 +381,7 @@ func (s *Server) postPing(w http.ResponseWriter, r *http.Request) error {
 
 	rest.Note(r, "nodes", body.Nodes)
 
-	results, err := s.Ping.Ping(r.Context(), body.Nodes)
+	results, err := s.Ping.Ping(r.Context(), caller(r), body.Nodes)
 	if err != nil {
 		return err
 	}

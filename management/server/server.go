@@ -91,13 +91,13 @@ type Nodes interface {
 
 // Pinger tries logins on nodes and changes nothing. It may block for minutes.
 type Pinger interface {
-	Ping(ctx context.Context, names []string) ([]node.PingResult, error)
+	Ping(ctx context.Context, c access.Caller, names []string) ([]node.PingResult, error)
 }
 
 // HostKeeper compares and records ssh host keys of nodes.
 type HostKeeper interface {
 	// ScanHostKeys changes nothing. It may block for a minute, as TrustHostKey.
-	ScanHostKeys(ctx context.Context, name string) (node.HostKeys, error)
+	ScanHostKeys(ctx context.Context, c access.Caller, name string) (node.HostKeys, error)
 	TrustHostKey(ctx context.Context, c access.Caller, name string, t node.Trust) (inventory.Node, error)
 }
 

@@ -432,12 +432,12 @@ func (s confinedNodes) Patch(
 
 type confinedKeys struct{ *confined }
 
-func (s confinedKeys) ScanHostKeys(ctx context.Context, name string) (node.HostKeys, error) {
+func (s confinedKeys) ScanHostKeys(ctx context.Context, c access.Caller, name string) (node.HostKeys, error) {
 	if _, err := s.part().View.Node(name); err != nil {
 		return node.HostKeys{}, err
 	}
 
-	keys, err := s.whole.HostKeys.ScanHostKeys(ctx, name)
+	keys, err := s.whole.HostKeys.ScanHostKeys(ctx, c, name)
 
 	return keys, s.hide(err)
 }
@@ -496,13 +496,13 @@ func (s confinedNodes) History(ctx context.Context, name string, limit int) ([]i
 
 type confinedPing struct{ *confined }
 
-func (s confinedPing) Ping(ctx context.Context, names []string) ([]node.PingResult, error) {
+func (s confinedPing) Ping(ctx context.Context, c access.Caller, names []string) ([]node.PingResult, error) {
 	p := s.part()
 	if err := hasNodes(names)(p); err != nil {
 		return nil, err
 	}
 
-	results, err := s.whole.Ping.Ping(ctx, names)
+	results, err := s.whole.Ping.Ping(ctx, c, names)
 	for i, r := range results {
 		results[i].Message, results[i].Remedy = p.Text(r.Message), p.Text(r.Remedy)
 		results[i].Actions = actionsWithin(p, r.Actions)
