@@ -55,10 +55,8 @@ func yesFlag() cli.Flag {
 // about several nodes or about a node with an abbreviated name. warn prints the
 // consequences, also if there is no question; it may be nil.
 func (c *call) choose(ctx context.Context, verb string, warn func(context.Context)) error {
-	if c.hasSelector() {
-		if err := c.resolveSelector(ctx); err != nil {
-			return err
-		}
+	if err := c.selectNodes(ctx); err != nil {
+		return err
 	}
 
 	if warn == nil {
@@ -143,6 +141,19 @@ func (c *call) confirm(ctx context.Context, question string) error {
 	return exit.Errorf(exit.Failed, "not confirmed; nothing was changed").Try("answer y, or add --yes")
 }
 
+// approve asks a question, unless --yes has the answer. refusal is the error without a
+// terminal.
+func (c *call) approve(ctx context.Context, question string, refusal error) error {
+	switch {
+	case c.Bool("yes"):
+		return nil
+	case !c.atTerminal():
+		return refusal
+	}
+
+	return c.confirm(ctx, question)
+}
+
 // atTerminal reports whether a person types the commands and reads the answers.
 func (a *app) atTerminal() bool { return isTerminal(a.Stdin) && a.outTTY && a.errTTY }
 
@@ -206,6 +217,34 @@ func wholeName(word string, nodes []api.Node) (string, error) {
 	}
 
 	return "", exit.Usagef("%q fits %d nodes: %s", word, len(matches), list).Try("give more of the name")
+}
+
+// selectNodes resolves --selector, if it is given, to c.args.
+func (c *call) selectNodes(ctx context.Context) error {
+	if !c.hasSelector() {
+		return nil
+	}
+
+	return c.resolveSelector(ctx)
+}
+
+// selectEach resolves --selector to c.args, each node once, in the order of the command
+// line.
+func (c *call) selectEach(ctx context.Context) error {
+	if err := c.selectNodes(ctx); err != nil {
+		return err
+	}
+
+	var names []string
+	for _, name := range c.args {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+
+	c.args = names
+
+	return nil
 }
 
 // resolveSelector replaces c.args by the names of the nodes that match.

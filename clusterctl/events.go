@@ -169,10 +169,8 @@ func waitNodes(ctx context.Context, c *call) error {
 		}
 	}
 
-	if c.hasSelector() {
-		if err := c.resolveSelector(ctx); err != nil {
-			return err
-		}
+	if err := c.selectNodes(ctx); err != nil {
+		return err
 	}
 
 	var texts []string

@@ -293,16 +293,11 @@ func (c *call) chooseJob(ctx context.Context) error {
 	c.args[0] = j.ID
 	name := short(c.FullName())
 
-	switch {
-	case c.Bool("yes"):
-		return nil
-	case !c.atTerminal():
-		return exit.Usagef("%s needs the number of a job, or a confirmation, which takes a terminal", name).
-			Try("now it is job %[1]s, %[2]s: %[3]s %[1]s\nto confirm any job here: add --yes",
-				j.ID, print.Title(j), c.FullName())
-	}
+	refusal := exit.Usagef("%s needs the number of a job, or a confirmation, which takes a terminal", name).
+		Try("now it is job %[1]s, %[2]s: %[3]s %[1]s\nto confirm any job here: add --yes",
+			j.ID, print.Title(j), c.FullName())
 
-	return c.confirm(ctx, fmt.Sprintf("%s %s, %s", strings.TrimPrefix(name, "job "), "job "+j.ID, print.Title(j)))
+	return c.approve(ctx, fmt.Sprintf("%s %s, %s", strings.TrimPrefix(name, "job "), "job "+j.ID, print.Title(j)), refusal)
 }
 
 func listJobs(ctx context.Context, c *call) error {

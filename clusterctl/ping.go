@@ -39,10 +39,8 @@ func (a *app) nodesPing() *cli.Command {
 }
 
 func pingNodes(ctx context.Context, c *call) error {
-	if c.hasSelector() {
-		if err := c.resolveSelector(ctx); err != nil {
-			return err
-		}
+	if err := c.selectEach(ctx); err != nil {
+		return err
 	}
 
 	layout, err := print.PingColumns.Layout(nil, nil, c.format)
@@ -50,16 +48,8 @@ func pingNodes(ctx context.Context, c *call) error {
 		return err
 	}
 
-	// Each node once, in the order of the command line.
-	var names []string
-	for _, name := range c.args {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-
 	all := api.List[api.PingResult]{Items: []api.PingResult{}}
-	for chunk := range slices.Chunk(names, api.MaxPing) {
+	for chunk := range slices.Chunk(c.args, api.MaxPing) {
 		part, err := c.manager.Ping(ctx, chunk...)
 		if err != nil {
 			return err
@@ -70,7 +60,7 @@ func pingNodes(ctx context.Context, c *call) error {
 	}
 
 	answer := print.Answer{
-		Wire: all, Names: names, Stale: all.Stale,
+		Wire: all, Names: c.args, Stale: all.Stale,
 		Table: func(p *print.Printer) { layout.Print(p, all.Items) },
 		Long: func(p *print.Printer) {
 			for _, r := range all.Items {

@@ -53,18 +53,15 @@ func (c *call) confirmLockOut(
 		c.say("%s will be locked out: %s", l.Name, l.Reason)
 	}
 
-	switch {
-	case len(names) == 0:
+	if len(names) == 0 {
 		return nil, nil // the manager has the reason to refuse
-	case c.Bool("yes"):
-		return names, nil
-	case !c.atTerminal():
-		return nil, exit.Usagef("%s locks out %s and needs a confirmation, which takes a terminal",
-			command, strings.Join(names, ", ")).
-			Try("to confirm it here: add --yes")
 	}
 
-	return names, c.confirm(ctx, "lock "+strings.Join(names, ", ")+" "+of)
+	all := strings.Join(names, ", ")
+	refusal := exit.Usagef("%s locks out %s and needs a confirmation, which takes a terminal", command, all).
+		Try("to confirm it here: add --yes")
+
+	return names, c.approve(ctx, "lock "+all+" "+of, refusal)
 }
 
 // rotationSeen is the progress of a rotation.

@@ -51,10 +51,8 @@ func (a *app) nodesTrust() *cli.Command {
 }
 
 func trustNodes(ctx context.Context, c *call) error {
-	if c.hasSelector() {
-		if err := c.resolveSelector(ctx); err != nil {
-			return err
-		}
+	if err := c.selectEach(ctx); err != nil {
+		return err
 	}
 
 	given := api.HostKeyTrust{
@@ -112,19 +110,13 @@ func (c *call) compareHostKey(ctx context.Context, name string) (string, error) 
 	c.say("  recorded: %s", fingerprints(keys.Recorded))
 	c.say("  shown:    %s", fingerprints(keys.Shown))
 
-	switch {
-	case c.Bool("yes"):
-	case !c.atTerminal():
-		return "", exit.Errorf(exit.Failed, "the ssh host key of %s was not compared; nothing was changed", keys.Node).
-			Try("if it is the right one: %s nodes trust %s --fingerprint %s",
-				c.self(), keys.Node, keys.Shown[0].Fingerprint)
-	default:
-		if err := c.confirm(ctx, "record "+fingerprints(keys.Shown[:1])+" for "+keys.Node); err != nil {
-			return "", err
-		}
-	}
+	refusal := exit.Errorf(exit.Failed, "the ssh host key of %s was not compared; nothing was changed", keys.Node).
+		Try("if it is the right one: %s nodes trust %s --fingerprint %s",
+			c.self(), keys.Node, keys.Shown[0].Fingerprint)
 
-	return keys.Shown[0].Fingerprint, nil
+	err = c.approve(ctx, "record "+fingerprints(keys.Shown[:1])+" for "+keys.Node, refusal)
+
+	return keys.Shown[0].Fingerprint, err
 }
 
 // trustNode records the key. Without one it returns the node as it is.
