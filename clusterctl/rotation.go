@@ -43,7 +43,7 @@ func (c *call) rotationWait() (time.Duration, error) {
 }
 
 // confirmLockOut names the laggards that would be locked out, and asks. command is the
-// one that locks out, and of what.
+// one that locks out, and of names the loss in the question.
 func (c *call) confirmLockOut(
 	ctx context.Context, laggards []api.Laggard, command, of string,
 ) ([]string, error) {

@@ -54,8 +54,13 @@ func TestAuthorizedKeys(t *testing.T) {
 		"no authority": {`command="cert-authority" ` + formerKey + "\n", "", added},
 		"prefix":       {strings.TrimSuffix(formerKey, "V") + "W\n", "", ""},
 		"another type": {strings.Replace(formerKey, "ssh-ed25519", "ssh-rsa", 1) + "\n", "", ""},
-		"there":        {freshKey + " mine\n" + formerKey + "\n", freshKey + " mine\n" + formerKey + "\n", freshKey + " mine\n"},
-		"bytes":        {"\x00\xff\xfe\n" + formerKey + "\n", "\x00\xff\xfe\n" + formerKey + "\n" + added, "\x00\xff\xfe\n" + added},
+		"there": {
+			freshKey + " mine\n" + formerKey + "\n", freshKey + " mine\n" + formerKey + "\n", freshKey + " mine\n",
+		},
+		"bytes": {
+			"\x00\xff\xfe\n" + formerKey + "\n", "\x00\xff\xfe\n" + formerKey + "\n" + added,
+			"\x00\xff\xfe\n" + added,
+		},
 	} {
 		beside, err := AuthorizeKey([]byte(c.file), freshKey, formerKey, "clusterm")
 		if err != nil {
@@ -101,7 +106,13 @@ func TestAuthorizeKeyErrors(t *testing.T) {
 		"with option": {nil, "restrict " + freshKey, "c", inventory.KindInvalid},
 		"comment":     {nil, freshKey, "c\n" + otherUser, inventory.KindInvalid},
 	} {
-		if got, err := AuthorizeKey(c.file, c.key, formerKey, c.comment); inventory.KindOf(err) != c.kind || got != nil {
+		if got, err := AuthorizeKey(
+			c.file,
+			c.key,
+			formerKey,
+			c.comment,
+		); inventory.KindOf(err) != c.kind ||
+			got != nil {
 			t.Errorf("%s: %.100q, %v", name, got, err)
 		}
 	}
@@ -111,7 +122,8 @@ func TestAuthorizeKeyErrors(t *testing.T) {
 func FuzzAuthorizedKeys(f *testing.F) {
 	for _, seed := range []string{
 		"", formerKey, formerKey + "\r\n", "# c\n\n" + otherUser + " x\n" + `from="a b\"",restrict ` + formerKey + " c",
-		"cert-authority " + formerKey + "\n" + freshKey, `command="` + "\n" + formerKey, "\x00\n" + formerKey + "\x00\n",
+		"cert-authority " + formerKey + "\n" + freshKey, `command="` + "\n" + formerKey,
+		"\x00\n" + formerKey + "\x00\n",
 		"environment=\"A=" + formerKey + "\" " + otherUser + "=\n", freshKey + "\n" + freshKey,
 	} {
 		f.Add([]byte(seed))
@@ -139,7 +151,8 @@ func FuzzAuthorizedKeys(f *testing.F) {
 
 		// An undo restores the file, but for the end of a last line without one.
 		restored := RevokeKey(beside, freshKey)
-		if !Authorizes(file, freshKey) && strings.TrimSuffix(string(restored), "\n") != strings.TrimSuffix(string(file), "\n") {
+		if !Authorizes(file, freshKey) &&
+			strings.TrimSuffix(string(restored), "\n") != strings.TrimSuffix(string(file), "\n") {
 			t.Fatalf("%q became %q", file, restored)
 		}
 

@@ -55,7 +55,10 @@ func (c Connection) Check() error {
 	}
 
 	if c.FormerKeyFile != "" && !filePath().MatchString(c.FormerKeyFile) {
-		add("connection: the former key_file %q is not an absolute path of letters, digits and ._/@+=,-", c.FormerKeyFile)
+		add(
+			"connection: the former key_file %q is not an absolute path of letters, digits and ._/@+=,-",
+			c.FormerKeyFile,
+		)
 	}
 
 	if c.Port < 0 || c.Port > 65535 {

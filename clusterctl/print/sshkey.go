@@ -40,7 +40,7 @@ func (p *Printer) SSHKey(k api.SSHKey) {
 	p.Fields(append(fields, Field{"Own key", List(k.OwnKeys)}))
 }
 
-// formerKey returns the fingerprint of the old key, and what becomes of its file.
+// formerKey returns the fingerprint of the old key, and the fate of its file.
 func formerKey(k api.SSHKey) string {
 	switch {
 	case k.Old == nil:
@@ -54,7 +54,7 @@ func formerKey(k api.SSHKey) string {
 	return Line(k.Old.Fingerprint + " in " + k.Old.Path + ", which is yours to remove")
 }
 
-// startedBy returns who began the rotation, and for what.
+// startedBy returns the actor and the purpose of the rotation.
 func startedBy(k api.SSHKey) string {
 	if k.Reverts {
 		return Line(k.Actor + ", to take a rotation back")

@@ -38,7 +38,7 @@ type keysFile struct {
 }
 
 // EditAuthorizedKeys replaces the authorized_keys file of the account that h connects to
-// by what edit makes of it; a missing file has no content. The file keeps its owner and
+// by the result of edit; a missing file has no content. The file keeps its owner and
 // its mode. One outside the home of the account is edited as root, if the connection
 // becomes root. Nothing is written if the content stays the same, and nothing if it
 // changes meanwhile: then the error says so. EditAuthorizedKeys blocks as Script does.

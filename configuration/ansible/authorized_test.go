@@ -217,7 +217,9 @@ func TestParseKeys(t *testing.T) {
 		}
 	}
 
-	file, err := parseKeys([]byte("Welcome\r\nclusterm-authorized-keys present /a b\nx\nclusterm-authorized-keys absent /c\n"))
+	file, err := parseKeys(
+		[]byte("Welcome\r\nclusterm-authorized-keys present /a b\nx\nclusterm-authorized-keys absent /c\n"),
+	)
 	if err != nil || file.path != "/a b" || !bytes.HasPrefix(file.content, []byte("x\nclusterm")) {
 		t.Errorf("%+v, %v", file, err)
 	}

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Finds the authorized_keys file of this account, and prints it if it is in its home.
 # $1: the command that makes root, or empty.
 set -e

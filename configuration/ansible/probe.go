@@ -354,10 +354,10 @@ func isSilent(stderr string) bool {
 	return strings.Contains(stderr, "connect failed:") || strings.Contains(stderr, "stdio forwarding failed")
 }
 
-// maxMessages bounds what is kept of the messages of ssh, in bytes.
+// maxMessages bounds the kept messages of ssh, in bytes.
 const maxMessages = 8 << 10
 
-// beginning keeps the beginning of what is written to it.
+// beginning is a writer that keeps the beginning.
 type beginning struct {
 	bytes.Buffer
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Prints the authorized_keys file $1.
 set -e
 if [ -e "$1" ]; then

@@ -32,7 +32,7 @@ func (p *Prober) Script(ctx context.Context, h configuration.Host, script string
 func becomes(h configuration.Host) bool { return h.Connection.Become != nil && *h.Connection.Become }
 
 // maxOutput bounds the output of a command on a host, in bytes. It is larger than an
-// authorized_keys file with what the account's shell prints before.
+// authorized_keys file with the greetings of the account's shell.
 const maxOutput = configuration.MaxAuthorizedKeys + 64<<10
 
 // command runs a command line on a host, gives it input, and returns its output.

@@ -100,6 +100,7 @@ func (t *turns) abandon(w *waiter) {
 	if i >= 0 {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
 	}
+
 	t.mu.Unlock()
 
 	if i < 0 {
@@ -107,7 +108,7 @@ func (t *turns) abandon(w *waiter) {
 	}
 }
 
-// grant gives free turns to those who are next. The caller holds the lock.
+// grant gives free turns to the next waiters. The caller holds the lock.
 func (t *turns) grant() {
 	for t.free > 0 {
 		next := -1

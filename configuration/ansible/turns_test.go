@@ -78,7 +78,7 @@ func TestTurns(t *testing.T) {
 			t.Errorf("a wait that ended: %s", got)
 		}
 
-		turns.held["slow"]++ // what this test has released twice is held again
+		turns.held["slow"]++ // the end releases it again
 		turns.free--
 
 		end()

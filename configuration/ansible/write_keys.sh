@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Replaces the authorized_keys file $1 by the input, unless it has changed.
 # $2: the digest of the former content, or absent. $3: the digest of the new content.
 # $4: the mode of a new file.

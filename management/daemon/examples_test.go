@@ -369,11 +369,22 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 		defer func() { w.must(os.WriteFile(w.file, text, 0o600)) }()
 	case "silent":
 		return w.sendTo(server.Options{
-			Ping: node.New(node.Options{State: w.store, Prober: func(string) node.Prober { return silence{} }, Settings: w.settings.Nodes}), Jobs: w.engine,
+			Ping: node.New(
+				node.Options{
+					State:    w.store,
+					Prober:   func(string) node.Prober { return silence{} },
+					Settings: w.settings.Nodes,
+				},
+			),
+			Jobs: w.engine,
 		}, req)
 	case "shown":
 		return w.sendTo(server.Options{HostKeys: node.New(node.Options{
-			State: w.store, Store: w.store, Prober: func(string) node.Prober { return aHost{} }, Settings: w.settings.Nodes, Audit: w.audit,
+			State:    w.store,
+			Store:    w.store,
+			Prober:   func(string) node.Prober { return aHost{} },
+			Settings: w.settings.Nodes,
+			Audit:    w.audit,
 		})}, req)
 	case "":
 	default:

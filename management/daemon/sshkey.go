@@ -40,7 +40,7 @@ func (d *Daemon) startSSHKey(ctx context.Context) {
 	d.sshKey.Kick()
 }
 
-// keyRotation returns what connections have to know of a rotation of the ssh key.
+// keyRotation returns the part of a rotation of the ssh key that connections need, or nil.
 func (d *Daemon) keyRotation() *variable.KeyRotation {
 	r, _ := d.store.SSHKeyRotation()
 

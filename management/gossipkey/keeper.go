@@ -338,7 +338,12 @@ func (k *Keeper) remove(ctx context.Context, ring Ring, r Rotation, nodes []*inv
 }
 
 // waiting returns the nodes that have not confirmed, each with the reason.
-func (k *Keeper) waiting(r Rotation, nodes []*inventory.Node, confirmed map[string]time.Time, as answers) []rotation.Laggard {
+func (k *Keeper) waiting(
+	r Rotation,
+	nodes []*inventory.Node,
+	confirmed map[string]time.Time,
+	as answers,
+) []rotation.Laggard {
 	return r.unconfirmed(nodes, confirmed, func(node string) string {
 		problem, live := as.of(node)
 

@@ -570,7 +570,9 @@ func TestSupersedes(t *testing.T) {
 		t.Error("the record has a key that was replaced long ago")
 	}
 
-	if r := s.boot().Rotation(); !r.Supersedes(oldKey) || len(replace(r.Replaced, make([]string, 2*maxReplaced))) != maxReplaced {
+	if r := s.boot().
+		Rotation(); !r.Supersedes(oldKey) ||
+		len(replace(r.Replaced, make([]string, 2*maxReplaced))) != maxReplaced {
 		t.Errorf("the next process has %v", r.Replaced)
 	}
 }

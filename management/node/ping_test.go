@@ -109,7 +109,9 @@ func TestPing(t *testing.T) {
 		"i-1": {Login: "no ssh connection to the jump host gate.example, port 22: connection refused"},
 	}}
 
-	results, err := pinged(p).Ping(t.Context(), access.Caller{}, []string{"f-1", "e-1", "d-1", "c-1", "b-1", "a-1", "h-1", "i-1", "g-1"})
+	results, err := pinged(
+		p,
+	).Ping(t.Context(), access.Caller{}, []string{"f-1", "e-1", "d-1", "c-1", "b-1", "a-1", "h-1", "i-1", "g-1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rotation is what rotations of keys have in common: laggards, giving them up,
+// Package rotation is the common part of rotations of keys: laggards, giving them up,
 // and rounds in the background.
 package rotation
 

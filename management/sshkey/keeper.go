@@ -27,7 +27,7 @@ type Hosts interface {
 	// Probe tries a login on each host, and changes nothing.
 	Probe(ctx context.Context, hosts []configuration.Host) []configuration.Reach
 	// EditAuthorizedKeys replaces the authorized_keys file of the account that h connects
-	// to by what edit makes of it.
+	// to by the result of edit.
 	EditAuthorizedKeys(ctx context.Context, h configuration.Host, edit func([]byte) ([]byte, error)) error
 }
 
@@ -307,7 +307,8 @@ func (k *Keeper) act(
 ) (Status, error) {
 	err := access.Audited(ctx, k.Audit, c, record, func(*access.Record) error {
 		if !k.Leads() {
-			return inventory.Errorf(inventory.KindUnavailable, "this instance does not lead, and the leader has the keys").
+			return inventory.Errorf(inventory.KindUnavailable,
+				"this instance does not lead, and the leader has the keys").
 				Do("ask again soon").With(inventory.ShowHealth())
 		}
 
@@ -447,7 +448,8 @@ func (k *Keeper) giveUp(v *state.View, now *Rotation, nodes []string) error {
 	// The job would lose its connection.
 	for _, n := range known {
 		if j := held.of(n); j != "" && slices.Contains(nodes, n.Name) {
-			return inventory.Errorf(inventory.KindRefused, "%s is held by job %s, which still uses the old key", n.Name, j).
+			return inventory.Errorf(inventory.KindRefused,
+				"%s is held by job %s, which still uses the old key", n.Name, j).
 				Do("wait for the job").With(inventory.WaitForJob(j)).About(n.Name)
 		}
 	}

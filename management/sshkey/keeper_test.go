@@ -50,7 +50,7 @@ type site struct {
 	old   string // the path of the first key
 	clock time.Time
 
-	mu    sync.Mutex // guards what follows: visits are parallel
+	mu    sync.Mutex // guards the rest: visits are parallel
 	hosts map[string]*host
 	jobs  []job.Job
 	ops   int
@@ -109,7 +109,10 @@ func (s *site) login(h configuration.Host) string {
 	}
 
 	for _, path := range []string{h.Connection.KeyFile, h.Connection.FormerKeyFile} {
-		if public, err := readKey(path); err == nil && (configuration.Authorizes(to.file, public) || public == to.also) {
+		if public, err := readKey(
+			path,
+		); err == nil &&
+			(configuration.Authorizes(to.file, public) || public == to.also) {
 			return ""
 		}
 	}
@@ -234,8 +237,10 @@ func (s *site) boot() *Keeper {
 		Settings: func() Settings {
 			return Settings{
 				KeyFile: s.keyFile, RunTime: s.runTime,
-				Connect: func(*state.View, string, string) configuration.Connection { return configuration.Connection{} },
-				OwnKey:  func(_ *state.View, _, node string) bool { return s.hosts[node].own },
+				Connect: func(*state.View, string, string) configuration.Connection {
+					return configuration.Connection{}
+				},
+				OwnKey: func(_ *state.View, _, node string) bool { return s.hosts[node].own },
 			}
 		},
 	})
@@ -415,9 +420,11 @@ func TestLaggards(t *testing.T) {
 	}
 
 	status := s.round(k)
-	if want := "away-1: it is Disappeared: no route to the host; held-1: job 7 holds it; helper-1: job 8 holds it; " +
-		"twice-1: it still accepts the old key, which another file or command than its authorized_keys lets in; " +
-		"unverified-1: its ssh host key is not recorded, so another machine could answer for it"; waits(status) != want {
+
+	want := "away-1: it is Disappeared: no route to the host; held-1: job 7 holds it; helper-1: job 8 holds it; " +
+		"twice-1: it still accepts the old key, by another file or command than its authorized_keys; " +
+		"unverified-1: its ssh host key is not recorded, so another machine could answer for it"
+	if waits(status) != want {
 		t.Errorf("it waits for\n%s, want\n%s", waits(status), want)
 	}
 
@@ -435,7 +442,7 @@ func TestLaggards(t *testing.T) {
 		t.Error("a-1 is no laggard")
 	}
 
-	// A second rotation has to wait, and names what to do.
+	// A second rotation has to wait, and names the remedies.
 	err := s.rotate(k, Request{})
 	if e, ok := errors.AsType[*inventory.Error](err); !ok || e.Kind != inventory.KindRefused || len(e.Actions) != 2 {
 		t.Errorf("a second rotation: %v", err)
@@ -614,7 +621,7 @@ func TestChangedSetting(t *testing.T) {
 	}
 }
 
-// TestKeys: which keys a rotation takes, and which it refuses without a trace.
+// TestKeys: the keys that a rotation takes, and those that it refuses without a trace.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 
@@ -623,7 +630,10 @@ func TestKeys(t *testing.T) {
 
 	write := func(name, content string, mode os.FileMode) string {
 		path := filepath.Join(s.dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), mode)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte(content), mode),
+		); err != nil {
 			t.Fatal(err)
 		}
 

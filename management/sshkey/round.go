@@ -66,7 +66,7 @@ func (k *Keeper) note(r Rotation, err error) {
 	}
 }
 
-// forget drops what belongs to an earlier rotation. The caller holds the lock.
+// forget drops the memory of an earlier rotation. The caller holds the lock.
 func (k *Keeper) forget(r Rotation) {
 	if k.number != r.Number {
 		k.number, k.problem, k.attempts = r.Number, "", map[string]attempt{}
@@ -231,7 +231,7 @@ func (k *Keeper) visit(ctx context.Context, r Rotation, due []*inventory.Node) e
 
 	visiting.Wait()
 
-	// What was interrupted is no fault of the node.
+	// An interrupted visit is no fault of the node.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -390,7 +390,7 @@ func (k *Keeper) revoke(ctx context.Context, r Rotation, h configuration.Host) e
 
 	switch reach := k.probe(ctx, h, r.Old); {
 	case reach.OK():
-		return errors.New("it still accepts the old key, which another file or command than its authorized_keys lets in")
+		return errors.New("it still accepts the old key, by another file or command than its authorized_keys")
 	case !configuration.AboutAccess(reach.Reason()):
 		return errors.New(reach.Reason())
 	}

@@ -61,7 +61,9 @@ func TestSSHKeyRotate(t *testing.T) {
 
 	await(t, 2*time.Minute, "the rotation waits for two nodes", func() (bool, string) {
 		now := status()
-		return now.Removed == 2 && len(now.Laggards) == 2 && strings.Contains(now.Laggards[0].Reason, "Read-only"),
+		waits := now.Removed == 2 && len(now.Laggards) == 2
+
+		return waits && strings.Contains(now.Laggards[0].Reason, "Read-only"),
 			fmt.Sprintf("%s: %d, %v", now.Phase, now.Removed, now.Laggards)
 	})
 
@@ -71,7 +73,14 @@ func TestSSHKeyRotate(t *testing.T) {
 		}
 	}
 
-	if out := w.ctl("nodes", "explain", w.name(away)).stdout; !strings.Contains(out, "rotation of the manager's ssh key") {
+	if out := w.ctl(
+		"nodes",
+		"explain",
+		w.name(away),
+	).stdout; !strings.Contains(
+		out,
+		"rotation of the manager's ssh key",
+	) {
 		t.Errorf("the explanation of a laggard: %s", out)
 	}
 
