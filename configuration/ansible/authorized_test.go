@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/contiv/cluster/configuration"
@@ -67,6 +68,11 @@ func writeFile(t *testing.T, path, content string, mode os.FileMode) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
+	// A process that another test starts meanwhile would keep the file open for writing,
+	// and a script that is open for writing does not run.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 
 	if err := os.WriteFile(path, []byte(content), mode); err != nil {
 		t.Fatal(err)
@@ -132,8 +138,12 @@ func TestEditAuthorizedKeysMissing(t *testing.T) {
 	t.Parallel()
 
 	a := newAccount(t, "%h/.ssh/authorized_keys")
-	if err := a.authorize(t); err != nil || !strings.HasSuffix(read(t, a.file), " "+nextKey+" next\n") {
-		t.Fatalf("%v: %q", err, read(t, a.file))
+	if err := a.authorize(t); err != nil {
+		t.Fatal(err)
+	}
+
+	if got := read(t, a.file); !strings.HasSuffix(got, " "+nextKey+" next\n") {
+		t.Errorf("%q", got)
 	}
 
 	for path, want := range map[string]os.FileMode{a.file: 0o600, filepath.Dir(a.file): 0o700} {

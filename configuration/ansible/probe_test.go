@@ -54,9 +54,7 @@ func fakeSSH(t *testing.T, script string) (path string) {
 	t.Helper()
 
 	path = filepath.Join(t.TempDir(), "ssh")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, path, "#!/bin/sh\n"+script+"\n", 0o700)
 
 	return path
 }

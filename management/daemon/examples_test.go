@@ -37,7 +37,9 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/openapi"
+	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/sshkey"
 )
 
 var update = flag.Bool("update", false, "write the answers of the examples in openapi.yaml anew")
@@ -386,6 +388,8 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 			Settings: w.settings.Nodes,
 			Audit:    w.audit,
 		})}, req)
+	case "waits":
+		return w.sendTo(server.Options{SSHKey: waitingKey{}}, req)
 	case "":
 	default:
 		w.t.Fatalf("there is no fault %q", fault)
@@ -478,6 +482,22 @@ type aHost struct{ silence }
 
 func (aHost) HostKeys(context.Context, configuration.Host) ([]string, error) {
 	return []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV"}, nil
+}
+
+// waitingKey is a rotation of the ssh key that waits for one node.
+type waitingKey struct{ server.SSHKeeper }
+
+func (waitingKey) Status() sshkey.Status {
+	keys, _ := aHost{}.HostKeys(context.Background(), configuration.Host{})
+
+	return sshkey.Status{
+		Known:    4,
+		Laggards: []rotation.Laggard{{Name: "host8-71b3", Reason: "it is Disappeared: no route to the host"}},
+		Rotation: sshkey.Rotation{
+			Phase: sshkey.PhaseRemove, Actor: "ann", Confirmed: make([]string, 3), Removed: make([]string, 3),
+			New: sshkey.Key{Path: "/var/lib/clusterm/ssh/id_ed25519-1", Public: keys[0], Generated: true},
+		},
+	}
 }
 
 // silence reaches no host.
