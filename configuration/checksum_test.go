@@ -21,8 +21,8 @@ func checksumOf(t *testing.T, k ChecksumKey, vars map[string]Var, request Vars) 
 	return sum
 }
 
-// TestChecksum groups sets of variables by what reaches a host: those of a group have one
-// checksum, and no two groups share it.
+// TestChecksum groups sets of variables by their effect on a host: those of a group have
+// one checksum, and no two groups share it.
 func TestChecksum(t *testing.T) {
 	t.Parallel()
 
@@ -109,7 +109,7 @@ func TestChecksumOver(t *testing.T) {
 	}
 }
 
-// TestChecksumHides: neither a checksum nor a key shows what it is made of, and two keys
+// TestChecksumHides: neither a checksum nor a key shows its content, and two keys
 // have nothing in common.
 func TestChecksumHides(t *testing.T) {
 	t.Parallel()

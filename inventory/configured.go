@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Configuration identifies what a node is, or would be, configured with. An empty
+// Configuration identifies the configuration of a node, applied or desired. An empty
 // field is not known, or does not apply.
 type Configuration struct {
 	Playbooks string // the digest of the playbooks

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestDiffers compares configurations part by part: what is not known differs from nothing.
+// TestDiffers compares configurations part by part: an unknown part differs from nothing.
 func TestDiffers(t *testing.T) {
 	t.Parallel()
 

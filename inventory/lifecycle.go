@@ -256,8 +256,8 @@ var Lifecycle = []Transition{
 			optionPlaybooks,
 		},
 		Meaning: "clean nodes and configure them again in their own group, with the playbooks and variables of now",
-		Failure: "Allocated, with `last_error` set; the applied configuration of nodes with a begun cleanup is unknown," +
-			" and they may not serve until reapply succeeds",
+		Failure: "Allocated, with `last_error` set; the applied configuration of nodes with a begun cleanup is" +
+			" unknown, and they may not serve until reapply succeeds",
 	},
 	{
 		Verb: VerbMaintenance, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,

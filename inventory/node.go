@@ -29,7 +29,7 @@ type Node struct {
 	// Applied is the id of the job that configured the node; empty if nothing is
 	// applied, or if a failure left that unknown.
 	Applied string
-	// Configured is what that job applied; nil if that is unknown, or was not recorded.
+	// Configured is the configuration of that job; nil if it is unknown, or not recorded.
 	Configured *Configured
 	// Playbooks are the digests of the playbooks that configured the node, by each
 	// group that it carries. A group without an entry was configured before there
@@ -249,7 +249,7 @@ type Outcome struct {
 	Status     Status
 	Group      string
 	Applied    string
-	Configured *Configured // what the job applied; nil: nothing
+	Configured *Configured // by the job; nil: not at all
 	Playbooks  map[string]string
 	Residue    []string
 	// AsBefore: the job has left the node as it was. All other fields are those of the job alone.

@@ -14,8 +14,7 @@ import (
 // shortDigest is the number of digits of a digest in a table.
 const shortDigest = 8
 
-// configurationColumns are the columns of what was applied to a node, and what it would
-// be configured with now.
+// configurationColumns are the columns of the applied and of the desired configuration.
 func configurationColumns() Columns[api.Node] {
 	return Columns[api.Node]{
 		numberColumn("applied", func(n *api.Node) string { return n.Applied }).wide(),
@@ -32,19 +31,19 @@ func configurationColumns() Columns[api.Node] {
 	}
 }
 
-// desiredOf returns what a node in service would be configured with now; nil otherwise.
+// desiredOf returns the desired configuration of a node in service; nil otherwise.
 func desiredOf(n *api.Node) *api.Configuration {
 	switch {
 	case n.Desired != nil:
 		return n.Desired
 	case n.Configured != nil && n.Outdated != nil:
-		return &n.Configured.Configuration // the answer names only what differs
+		return &n.Configured.Configuration // the answer has only a different one
 	}
 
 	return nil
 }
 
-// shortConfigured returns what was applied to a node, in a short form.
+// shortConfigured returns the applied configuration in a short form.
 func shortConfigured(n *api.Node) string {
 	if n.Configured == nil {
 		return ""
@@ -124,7 +123,7 @@ func appliedAt(n api.Node) string {
 	return Time(n.Configured.Time)
 }
 
-// appliedText returns what was applied to a node, and why that is unknown.
+// appliedText returns the applied configuration, or why it is unknown.
 func appliedText(n api.Node) string {
 	switch c := n.Configured; {
 	case c != nil:
@@ -139,7 +138,7 @@ func appliedText(n api.Node) string {
 	return "unknown: it was not recorded; nodes apply records it"
 }
 
-// desiredText returns what a node would be configured with now.
+// desiredText returns the desired configuration.
 func desiredText(n api.Node) string {
 	want := desiredOf(&n)
 

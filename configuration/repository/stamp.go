@@ -15,8 +15,8 @@ import (
 )
 
 // Stamp returns a text that differs after any change of a file in the directory, without
-// reading the files: it covers what the file system says about each. Equal stamps mean
-// an equal DigestDir.
+// reading the files: it covers the metadata of each. Equal stamps mean an equal
+// DigestDir.
 func (s *Store) Stamp(ctx context.Context, dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -607,7 +607,7 @@ type Health struct {
 	Stale    bool              `json:"stale,omitempty"`
 	Nodes    int               `json:"nodes"`
 	Jobs     map[JobStatus]int `json:"jobs,omitempty"` // Queued and Running only
-	// Outdated are the nodes that would be configured with something else now, and
+	// Outdated are the nodes with another desired configuration than the applied one, and
 	// Unknown the Allocated ones of which that is not known.
 	Outdated int `json:"outdated,omitempty"`
 	Unknown  int `json:"unknown,omitempty"`

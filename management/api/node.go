@@ -29,11 +29,11 @@ type Node struct {
 	// Applied is the id of the job that configured the node; empty if it is
 	// unknown or the node carries no configuration.
 	Applied string `json:"applied,omitempty"`
-	// Configured is what that job applied; absent if that is unknown, or was not
+	// Configured is the configuration of that job; absent if it is unknown, or was not
 	// recorded.
 	Configured *Configured `json:"configured,omitempty"`
-	// Desired is what a node in service would be configured with now; absent if that is
-	// what was applied.
+	// Desired is the configuration that a verb would apply now; absent if it is the
+	// applied one, or if the node is not in service.
 	Desired *Configuration `json:"desired,omitempty"`
 	// Outdated reports whether these differ; absent if that is not known, or if the node
 	// is not in service.
@@ -77,7 +77,7 @@ type Node struct {
 	Revision int64 `json:"revision"`
 }
 
-// Configuration identifies what a node is, or would be, configured with. An absent
+// Configuration identifies the configuration of a node, applied or desired. An absent
 // field is not known, or does not apply.
 type Configuration struct {
 	Playbooks string `json:"playbooks,omitempty"` // the digest of the playbooks

@@ -71,8 +71,8 @@ func (p *playbookNote) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// notePin takes a digest that a job has pinned: what it configures must not seem outdated
-// until the next look. It does not block.
+// notePin takes a digest that a job has pinned: its nodes must not seem outdated until
+// the next look. It does not block.
 func (p *playbookNote) notePin(digest string) {
 	p.mu.Lock()
 	known := digest == p.digest || digest == p.runner.bundled

@@ -129,8 +129,8 @@ func (c *Configurations) variables(n *inventory.Node) string {
 	return sum
 }
 
-// Of returns what the node would be configured with now; false for a node that is not
-// in service.
+// Of returns the desired configuration of the node; false for a node that is not in
+// service.
 func (c *Configurations) Of(n *inventory.Node) (inventory.Configuration, bool) {
 	if !n.InService() || n.Group == "" {
 		return inventory.Configuration{}, false
@@ -144,7 +144,7 @@ func (c *Configurations) Of(n *inventory.Node) (inventory.Configuration, bool) {
 // Playbooks returns the playbooks that would configure a node now.
 func (c *Configurations) Playbooks() state.Playbooks { return c.playbooks }
 
-// Judgement compares what a node would be configured with now with what was applied.
+// Judgement compares the desired configuration of a node with the applied one.
 type Judgement struct {
 	// InService: the node has a desired configuration. Otherwise all else is zero.
 	InService bool

@@ -129,11 +129,14 @@ func TestOutdated(t *testing.T) {
 		"only a commit":                {playbooks(state.Playbooks{Digest: "p", Commit: "c"}), nil},
 		"playbooks that are not known": {playbooks(state.Playbooks{Problem: "gone"}), []string{"m1?", "w1?", "w2?"}},
 		"playbooks of another instance": {
-			func(w *world) { w.change(func(v *state.View) { v.Playbooks["other"] = state.Playbooks{Digest: "y"} }) }, nil,
+			func(w *world) {
+				w.change(func(v *state.View) { v.Playbooks["other"] = state.Playbooks{Digest: "y"} })
+			}, nil,
 		},
 		"globals": {set(state.ScopeGlobal, configuration.Vars{"a": "1", "db_password": "s", "b": "1"}), all},
 		"a global that a node replaces": {
-			set(state.ScopeGlobal, configuration.Vars{"a": "9", "db_password": "s"}), []string{"m1[variables]", "w1[variables]"},
+			set(state.ScopeGlobal, configuration.Vars{"a": "9", "db_password": "s"}),
+			[]string{"m1[variables]", "w1[variables]"},
 		},
 		"a secret":      {set(state.ScopeGlobal, configuration.Vars{"a": "1", "db_password": "t"}), all},
 		"the same anew": {set(state.ScopeGlobal, configuration.Vars{"a": "1", "db_password": "s"}), nil},
@@ -157,7 +160,9 @@ func TestOutdated(t *testing.T) {
 			[]string{"m1?", "w1?", "w2?"},
 		},
 		"a secret that is locked": {
-			set(state.ScopeGlobal, configuration.Vars{"a": "1", "db_password": configuration.LockedSecret("", "", "lost")}),
+			set(state.ScopeGlobal, configuration.Vars{
+				"a": "1", "db_password": configuration.LockedSecret("", "", "lost"),
+			}),
 			[]string{"m1?", "w1?", "w2?"},
 		},
 		"another group": {

@@ -101,6 +101,7 @@ func (s *Secrets) openChecksumKey(kv *mvccpb.KeyValue) (configuration.ChecksumKe
 // applyChecksumKey takes the key of a record. The caller holds the lock.
 func (v *view) applyChecksumKey(deleted bool, kv *mvccpb.KeyValue) error {
 	v.checksumKey = configuration.ChecksumKey{}
+
 	if deleted {
 		return nil
 	}

@@ -113,7 +113,7 @@ type Facts struct {
 	// KeyLaggard returns why, and since when, a rotation of the manager's ssh key waits for
 	// a node; ok is false if none does. nil: none is known.
 	KeyLaggard func(node string) (reason string, since time.Time, ok bool)
-	// Judgement compares the explained node with what it would be configured with now.
+	// Judgement compares the explained node with its desired configuration.
 	Judgement desired.Judgement
 	// Playbooks are those that would configure it.
 	Playbooks state.Playbooks

@@ -17,7 +17,7 @@ import (
 	"github.com/contiv/cluster/management/variable"
 )
 
-// Desired has what nodes would be configured with now. It does not block.
+// Desired has the desired configurations of nodes. It does not block.
 type Desired interface {
 	Of(v *state.View) *desired.Configurations
 }
@@ -56,8 +56,7 @@ func scopesOf(n inventory.Node) []state.Scope {
 	return []state.Scope{state.ScopeGlobal, state.ScopeGroup(n.Group), state.ScopeNode(n.Name)}
 }
 
-// outdated reports a node that would be configured with something else now than what was
-// applied to it.
+// outdated reports a node with another desired configuration than the applied one.
 func (e *nodeExplainer) outdated() {
 	n := e.Node
 	if !e.Judgement.Outdated {
@@ -71,6 +70,7 @@ func (e *nodeExplainer) outdated() {
 
 	add := func(text string, at time.Time) {
 		reasons = append(reasons, text)
+
 		if !at.IsZero() && (since.IsZero() || at.Before(since)) {
 			since = at
 		}

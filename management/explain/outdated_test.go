@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/cluster/management/variable"
 )
 
-// TestExplainOutdated: an explanation names what has changed since a node was configured,
-// with the time and the remedy. What cannot be known is no reason to call it outdated.
+// TestExplainOutdated: an explanation names the changes since a node was configured, with
+// their time and the remedy. An unknown configuration is no reason to call it outdated.
 func TestExplainOutdated(t *testing.T) {
 	t.Parallel()
 
@@ -63,7 +63,8 @@ func TestExplainOutdated(t *testing.T) {
 		},
 		"playbooks that are older than the node": {
 			facts: func(f *Facts) {
-				f.Judgement, f.Playbooks = outdated(inventory.PartPlaybooks), state.Playbooks{Since: applied.Add(-time.Hour)}
+				f.Judgement = outdated(inventory.PartPlaybooks)
+				f.Playbooks = state.Playbooks{Since: applied.Add(-time.Hour)}
 			},
 			summary: summary + "outdated (playbooks)",
 			found: "outdated: it is outdated: the playbooks are others than those that configured it " +
@@ -73,7 +74,9 @@ func TestExplainOutdated(t *testing.T) {
 			facts: func(f *Facts) {
 				f.Judgement = outdated(inventory.PartVariables)
 				f.Changes = map[state.Scope][]variable.Change{
-					state.ScopeGlobal:                       {changed(applied.Add(-time.Hour), "old"), changed(later.Add(time.Second), "b", "a")},
+					state.ScopeGlobal: {
+						changed(applied.Add(-time.Hour), "old"), changed(later.Add(time.Second), "b", "a"),
+					},
 					state.ScopeGroup(inventory.GroupMaster): {changed(later, "g")},
 				}
 			},
@@ -107,16 +110,16 @@ func TestExplainOutdated(t *testing.T) {
 				n.Configured = &inventory.Configured{Time: applied, Extra: []string{"x", "y"}}
 			},
 			summary: summary + "outdated (variables)",
-			found: "outdated: it is outdated: its variables are others than those that configured it; only the request of " +
-				"job 3 had set x, y [submit verb=apply nodes=a-1]",
+			found: "outdated: it is outdated: its variables are others than those that configured it; " +
+				"only the request of job 3 had set x, y [submit verb=apply nodes=a-1]",
 		},
 		"both": {
 			facts: func(f *Facts) {
 				f.Judgement = outdated(inventory.PartPlaybooks, inventory.PartVariables)
 			},
 			summary: summary + "outdated (playbooks, variables)",
-			found: "outdated: it is outdated: the playbooks are others than those that configured it; variables have changed " +
-				"in the configuration of the manager [submit verb=apply nodes=a-1]",
+			found: "outdated: it is outdated: the playbooks are others than those that configured it; " +
+				"variables have changed in the configuration of the manager [submit verb=apply nodes=a-1]",
 		},
 		"a record of an earlier version": {
 			facts:   func(f *Facts) { f.Judgement = desired.Judgement{InService: true} },
@@ -136,8 +139,8 @@ func TestExplainOutdated(t *testing.T) {
 				f.Judgement = desired.Judgement{InService: true, Desired: inventory.Configuration{Playbooks: "p"}}
 			},
 			summary: summary + "not verified",
-			found: "applied: its variables cannot be compared, because secrets are locked, so it is not known whether it is " +
-				"outdated [show-health]",
+			found: "applied: its variables cannot be compared, because secrets are locked, " +
+				"so it is not known whether it is outdated [show-health]",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,8 +47,8 @@ func configuringJob(v inventory.Verb) Job {
 	return j
 }
 
-// TestConfigured: every verb that configures nodes records with what, on each node that
-// it has configured to the end.
+// TestConfigured: every verb that configures nodes records the configuration, on each node
+// that it has configured to the end.
 func TestConfigured(t *testing.T) {
 	t.Parallel()
 

@@ -40,7 +40,7 @@ func TestReapply(t *testing.T) {
 			Errored failed
 			reason: cleanup.yml failed on b: task "Install": no such package
 			a: Allocated service-worker 5
-			b: Allocated service-worker | perhaps cleaned in part, and not configured again: task "Install": no such package`},
+			b: Allocated service-worker | the cleanup broke off: task "Install": no such package`},
 		{"a host that cannot be reached keeps what it has", of(two...), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker b:service-worker
 			> failed a=done b=closed
@@ -53,8 +53,8 @@ func TestReapply(t *testing.T) {
 			cleanup cleanup.yml a:service-worker b:service-worker
 			> failed a=failed b=failed
 			Errored failed
-			a: Allocated service-worker | perhaps cleaned in part, and not configured again: task "Install": no such package
-			b: Allocated service-worker | perhaps cleaned in part, and not configured again: task "Install": no such package`},
+			a: Allocated service-worker | the cleanup broke off: task "Install": no such package
+			b: Allocated service-worker | the cleanup broke off: task "Install": no such package`},
 		{"the configuration of one host fails", of(two...), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker b:service-worker
 			> done
@@ -74,7 +74,7 @@ func TestReapply(t *testing.T) {
 			cancel
 			> cancelled a=begun b=none
 			Cancelled cancelled
-			a: Allocated service-worker | perhaps cleaned in part, and not configured again: cancelled by anna
+			a: Allocated service-worker | the cleanup broke off: cancelled by anna
 			b: Allocated service-worker 3 | not configured again: cancelled by anna`},
 		{"cancelled after the cleanup", of(two...), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker b:service-worker
@@ -120,7 +120,7 @@ func TestReapply(t *testing.T) {
 			> failed b=failed
 			Errored failed
 			a: Allocated service-worker | cleaned, and not configured to the end: task "Install": no such package
-			b: Allocated service-worker | perhaps cleaned in part, and not configured again: task "Install": no such package
+			b: Allocated service-worker | the cleanup broke off: task "Install": no such package
 			c: Allocated service-worker 3 | not begun: 2 nodes failed and max_failures is 1`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -147,7 +147,9 @@ func TestReapplyCleansWithItsOwn(t *testing.T) {
 		return "done"
 	})
 
-	want := []string{"v1 cleanup.yml a", "v2 cleanup.yml b", j.PlaybookDigest + " site.yml a", j.PlaybookDigest + " site.yml b"}
+	want := []string{
+		"v1 cleanup.yml a", "v2 cleanup.yml b", j.PlaybookDigest + " site.yml a", j.PlaybookDigest + " site.yml b",
+	}
 	if len(got) != len(want) {
 		t.Fatalf("%q", got)
 	}

@@ -76,7 +76,7 @@ func (p *planner) reapplied(t Target, configured *Run, why string) inventory.Out
 
 		return o
 	case !cleanup.succeeded(t.Name):
-		o.Error = "perhaps cleaned in part, and not configured again: " + hostFailure(cleanup, t.Name, why)
+		o.Error = "the cleanup broke off: " + hostFailure(cleanup, t.Name, why)
 	case configured == nil || configured.NotBegun || !slices.Contains(configured.Hosts, t.Name):
 		o.Error = "cleaned, and not configured again: " + why
 	default:

@@ -20,7 +20,7 @@ import (
 	"github.com/contiv/cluster/management/variable"
 )
 
-// nodeForms makes the wire form of nodes: a record with what depends on other records.
+// nodeForms makes the wire form of nodes: a record with fields that depend on others.
 type nodeForms struct {
 	view    *state.View
 	desired *desired.Configurations
@@ -49,7 +49,7 @@ func (f nodeForms) with(n inventory.Node, c *configuration.Connection) api.Node 
 		out.Outdated, out.Differs = &judged.Outdated, judged.Differs
 	}
 
-	// What was applied is on the wire already.
+	// The applied configuration is on the wire already.
 	if judged.InService && (n.Configured == nil || judged.Desired != n.Configured.Configuration) {
 		out.Desired = (*api.Configuration)(&judged.Desired)
 	}

@@ -417,11 +417,12 @@ func equalOnWire(t *testing.T, domain, wire reflect.Value) bool {
 	return texts[0] == texts[1]
 }
 
-// TestConfigured converts what was applied to a node.
+// TestConfigured converts the applied configuration of a node.
 func TestConfigured(t *testing.T) {
 	t.Parallel()
 
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
 	encoded, err := json.Marshal(configuredOf(&inventory.Configured{
 		Configuration: inventory.Configuration{
 			Playbooks: "p", Commit: "c", Group: "g", Variables: "v", Image: "i",

@@ -894,6 +894,21 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		VarsPast:    fakeVariables{m},
 		Explain:     fakeExplainer{m},
 		Desired:     desired.New("i", func() variable.Settings { return variable.Settings{Groups: inventory.DefaultGroups()} }),
+		Tokens:    access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups),
+		Secrets:   fakeSecrets{},
+		State:     m,
+		Jobs:      m,
+		Logs:      m,
+		Nodes:     m,
+		Ping:      m,
+		HostKeys:  m,
+		GossipKey: m,
+		Variables: fakeVariables{m},
+		VarsPast:  fakeVariables{m},
+		Explain:   fakeExplainer{m},
+		Desired: desired.New("i", func() variable.Settings {
+			return variable.Settings{Groups: inventory.DefaultGroups()}
+		}),
 		Settings:    config,
 		StreamGrace: 100 * time.Millisecond,
 	}

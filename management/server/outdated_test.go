@@ -19,7 +19,7 @@ import (
 )
 
 // configureAll puts the nodes a-1 and bb-1 into service. a-1 was configured as is desired
-// now; what was applied to bb-1 is not known. ccc-1 is not in service.
+// now; the configuration of bb-1 is not known. ccc-1 is not in service.
 func configureAll(t *testing.T, s *site) {
 	t.Helper()
 
@@ -52,7 +52,7 @@ func configureAll(t *testing.T, s *site) {
 	})
 }
 
-// TestDesired changes what nodes would be configured with: lists, single nodes and
+// TestDesired changes the desired configuration: lists, single nodes and
 // selectors show it at once, and an unknown configuration is not outdated.
 func TestDesired(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func TestDesired(t *testing.T) {
 	}
 }
 
-// TestDesiredWithinScope: a caller with a scope sees of its nodes what others see. A
+// TestDesiredWithinScope: a caller with a scope sees the same of its nodes as others. A
 // scope cannot depend on it.
 func TestDesiredWithinScope(t *testing.T) {
 	t.Parallel()

@@ -154,7 +154,7 @@ type Explainer interface {
 	Job(v *state.View, j job.Job, reader string) explain.JobExplanation
 }
 
-// Desired has what nodes would be configured with now. It does not block.
+// Desired has the desired configurations of nodes. It does not block.
 type Desired interface {
 	Of(v *state.View) *desired.Configurations
 }

@@ -173,6 +173,7 @@ func (b *confined) health(ctx context.Context) api.Health {
 
 	h.Outdated, h.Unknown = counts.Outdated, counts.Unknown
 	h.Nodes, h.Jobs = len(p.Nodes), map[api.JobStatus]int{}
+
 	for _, j := range p.Jobs {
 		if !j.Status.Ended() {
 			h.Jobs[api.JobStatus(j.Status)]++

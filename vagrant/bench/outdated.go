@@ -125,7 +125,7 @@ func (w *world) changePlaybooks(ctx context.Context) error {
 	return err
 }
 
-// allocate puts all nodes into service in the records, configured with what is desired.
+// allocate puts all nodes into service in the records, as is desired.
 func (w *world) allocate(ctx context.Context, count int) error {
 	err := w.rewrite(ctx, count, func(record map[string]any) {
 		record["status"], record["group"] = inventory.Allocated, inventory.GroupMaster

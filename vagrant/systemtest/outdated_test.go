@@ -18,7 +18,9 @@ func (w *world) wantOutdated(when string, hosts ...string) {
 	w.t.Helper()
 
 	got := strings.Fields(w.ctl("nodes", "get", "-l", "outdated=true", "-o", "name").stdout)
-	if want := w.nodeNames(hosts...); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+	slices.Sort(got)
+
+	if want := slices.Sorted(slices.Values(w.nodeNames(hosts...))); !slices.Equal(got, want) {
 		w.t.Errorf("%s: outdated are %v, want %v", when, got, want)
 	}
 }
