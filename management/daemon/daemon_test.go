@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -669,9 +670,13 @@ func TestFirstGenerationLife(t *testing.T) {
 		_, log := s.get("/info/logs/" + job.ID)
 		job.Revision = 0
 
+		// A pointer has another value after the restart.
+		shown, err := json.Marshal(nodes.Items)
+		s.must(err)
+
 		return fmt.Sprintf(
-			"%+v\n%+v\n%v %v\n%+v\n%v\n%s",
-			nodes.Items,
+			"%s\n%+v\n%v %v\n%+v\n%v\n%s",
+			shown,
 			job.Runs,
 			globals,
 			group,

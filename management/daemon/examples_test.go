@@ -381,7 +381,7 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 			Jobs: w.engine,
 		}, req)
 	case "shown":
-		return w.sendTo(server.Options{HostKeys: node.New(node.Options{
+		return w.sendTo(server.Options{Desired: w.desired, HostKeys: node.New(node.Options{
 			State:    w.store,
 			Store:    w.store,
 			Prober:   func(string) node.Prober { return aHost{} },

@@ -55,7 +55,7 @@ func TestOutdated(t *testing.T) {
 	w.wantOutdated("variables of a group", "host3")
 
 	var e api.NodeExplanation
-	if err := json.Unmarshal([]byte(w.ctl("nodes", "why", w.name("host3"), "-o", "json").stdout), &e); err != nil ||
+	if err := json.Unmarshal([]byte(w.ctl("nodes", "explain", w.name("host3"), "-o", "json").stdout), &e); err != nil ||
 		!strings.HasPrefix(e.Summary, "it is in service; outdated (variables)") ||
 		!strings.Contains(e.Findings[0].Message, "note (group/service-worker), since ") {
 		t.Errorf("%+v, %v", e, err)
