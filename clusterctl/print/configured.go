@@ -26,7 +26,9 @@ func configurationColumns() Columns[api.Node] {
 			return n.Configured.Time
 		}).wide(),
 		{Name: "configured", Wide: true, Cell: func(_ Paint, n *api.Node) string { return shortConfigured(n) }},
-		{Name: "desired", Wide: true, Cell: func(_ Paint, n *api.Node) string { return shortConfiguration(desiredOf(n)) }},
+		{Name: "desired", Wide: true, Cell: func(_ Paint, n *api.Node) string {
+			return shortConfiguration(desiredOf(n))
+		}},
 		{Name: "outdated", Wide: true, Cell: func(p Paint, n *api.Node) string { return p.outdated(n) }},
 	}
 }

@@ -523,6 +523,7 @@ var vague = []struct {
 	as   string
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME"},
+	{regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{32}\b`), "CHECKSUM"},
 	{regexp.MustCompile(`\b[0-9a-f]{16,64}\b`), "DIGEST"},
 	{regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{8}\b`), "PLAN"},
 	{regexp.MustCompile(`\bbegin with [0-9a-f]{8}\b`), "begin with MANAGER"},

@@ -98,7 +98,8 @@ func TestOutdated(t *testing.T) {
 	run(api.JobRequest{Verb: inventory.VerbApply, Nodes: a})
 	s.eventually("applied with the folder of now", func() bool { return len(s.outdated()) == 0 })
 
-	if n, err = s.Node(s.ctx(), "a-1"); err != nil || n.Configured == nil || time.Since(n.Configured.Time) > time.Minute {
+	n, err = s.Node(s.ctx(), "a-1")
+	if err != nil || n.Configured == nil || time.Since(n.Configured.Time) > time.Minute {
 		t.Errorf("%+v, %v", n, err)
 	}
 }

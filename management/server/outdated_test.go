@@ -149,7 +149,9 @@ func TestDesiredWithinScope(t *testing.T) {
 		}
 	})
 
-	whole, err := json.Marshal(must[api.List[api.Node]](t)(s.client(t).Nodes(testCtx(t), client.NodeFilter{Selector: "outdated=true"})))
+	filter := client.NodeFilter{Selector: "outdated=true"}
+
+	whole, err := json.Marshal(must[api.List[api.Node]](t)(s.client(t).Nodes(testCtx(t), filter)))
 	if err != nil || strings.Count(string(whole), `"outdated":true`) < 2 {
 		t.Fatalf("the whole: %s, %v", whole, err)
 	}
