@@ -146,7 +146,8 @@ func playbookWarnings(v *state.View, self string) (warnings []string) {
 		other, noted := v.Playbooks[in.ID]
 		if noted && in.ID != self && own.Digest != "" && other.Digest != "" && own.Digest != other.Digest {
 			warnings = append(warnings, fmt.Sprintf(
-				"the instance on %s has other playbooks than this one, so the same job configures a node differently there; give both the same folder", in.Node))
+				"the instance on %s has other playbooks than this one, so the same job configures a node differently "+
+					"there; give both the same folder", in.Node))
 		}
 	}
 
