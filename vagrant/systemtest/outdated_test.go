@@ -13,14 +13,28 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
+// outdatedNodes returns the names of the outdated nodes, sorted.
+func (w *world) outdatedNodes() []string {
+	w.t.Helper()
+
+	var names []string
+	for name, n := range w.nodes() {
+		if n.Outdated != nil && *n.Outdated {
+			names = append(names, name)
+		}
+	}
+
+	slices.Sort(names)
+
+	return names
+}
+
 // wantOutdated requires exactly the nodes of these hosts to be outdated.
 func (w *world) wantOutdated(when string, hosts ...string) {
 	w.t.Helper()
 
-	got := strings.Fields(w.ctl("nodes", "get", "-l", "outdated=true", "-o", "name").stdout)
-	slices.Sort(got)
-
-	if want := slices.Sorted(slices.Values(w.nodeNames(hosts...))); !slices.Equal(got, want) {
+	want := slices.Sorted(slices.Values(w.nodeNames(hosts...)))
+	if got := w.outdatedNodes(); !slices.Equal(got, want) {
 		w.t.Errorf("%s: outdated are %v, want %v", when, got, want)
 	}
 }
@@ -33,8 +47,8 @@ func (w *world) awaitOutdated(hosts ...string) {
 	want := slices.Sorted(slices.Values(w.nodeNames(hosts...)))
 
 	await(w.t, time.Minute, strings.Join(want, " ")+" are outdated", func() (bool, string) {
-		r := w.ctl("nodes", "get", "-l", "outdated=true", "-o", "name")
-		return slices.Equal(slices.Sorted(slices.Values(strings.Fields(r.stdout))), want), r.String()
+		got := w.outdatedNodes()
+		return slices.Equal(got, want), strings.Join(got, " ")
 	})
 }
 
