@@ -146,7 +146,7 @@ func TestVerifyChecks(t *testing.T) {
 			defect{"systemd-run -q --unit=" + gateway + " sleep 1000", gateway + ".service is active, but a " + master,
 				"systemctl stop " + gateway},
 			defect{"echo '# x' >>/etc/systemd/system/" + gateway + ".service",
-				gateway + ".service is not enabled, or systemd has not loaded",
+				gateway + ".service is missing, or is not as",
 				"sed -i '$d' /etc/systemd/system/" + gateway + ".service; systemctl daemon-reload"},
 		}, {
 			defect{"iptables -A INPUT -p tcp --dport 2380 -j REJECT",
