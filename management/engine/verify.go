@@ -53,7 +53,8 @@ func (e *Engine) describeVerification(j *job.Job) {
 	}
 
 	if len(dynamic) > 0 {
-		j.Warnings = append(j.Warnings, "cannot be known to respect check mode, because only Ansible can resolve them: "+listed(dynamic))
+		j.Warnings = append(j.Warnings,
+			"cannot be known to respect check mode, because only Ansible can resolve them: "+listed(dynamic))
 	}
 
 	if len(read) > 0 {

@@ -202,7 +202,9 @@ func TestVerifyWithoutResult(t *testing.T) {
 	b.books.on(job.PlaybookSite, resultsOn(RunExit{}, job.HostResult{Begun: true, OK: 3}))
 
 	j := b.do(inventory.VerbVerify, "a", "", "Errored failed")
-	if want := "unknown: a-1 (site.yml in check mode: the events of the run lack its result)"; !strings.Contains(j.Message, want) {
+
+	const want = "unknown: a-1 (site.yml in check mode: the events of the run lack its result)"
+	if !strings.Contains(j.Message, want) {
 		t.Errorf("%q", j.Message)
 	}
 }
@@ -213,7 +215,9 @@ func TestDifferenceOfToleratedFailures(t *testing.T) {
 	t.Parallel()
 
 	found := job.Difference{Node: "a-1"}
-	run := job.Run{Playbook: job.PlaybookSite, Phase: job.PhaseDrift, Results: map[string]job.HostResult{"a-1": {Done: true}}}
+	run := job.Run{
+		Playbook: job.PlaybookSite, Phase: job.PhaseDrift, Results: map[string]job.HostResult{"a-1": {Done: true}},
+	}
 
 	for _, e := range []configuration.Event{
 		{Event: configuration.EventFailed, Host: "a-1", Task: "ignored", Ignored: true},

@@ -340,7 +340,9 @@ func TestVerifyKilled(t *testing.T) {
 		id := w.submit("nodes", "verify", w.name("host2"))
 
 		for _, end := range c.ends {
-			await(t, time.Minute, "the run is held", func() (bool, string) { return w.hasFile("host2", "/run/held"), "" })
+			await(t, time.Minute, "the run is held", func() (bool, string) {
+				return w.hasFile("host2", "/run/held"), ""
+			})
 			w.sh("host2", "rm /run/held")
 
 			if n := w.node("host2"); n.Status != inventory.Maintenance || n.Group != master {
