@@ -577,6 +577,9 @@ var completions = withVerbs(map[string]positional{
 	"plan show":      planIDs,
 	"plan delete":    planIDs,
 	"token revoke":   tokenNames,
+	"policy show":    policyNames,
+	"policy pause":   policyNamesAndAll,
+	"policy resume":  policyNamesAndAll,
 	"auth can-i":     verbThenNode,
 	"vars get":       varKeys,
 	"vars unset":     varKeys,
@@ -605,6 +608,30 @@ func withVerbs(m map[string]positional) map[string]positional {
 	}
 
 	return m
+}
+
+// policyNames completes the names of policies.
+func policyNames(ctx context.Context, c *completer, _ string) []candidate {
+	if c.manager == nil {
+		return nil
+	}
+
+	state, err := c.manager.Policies(ctx)
+	if err != nil {
+		return nil
+	}
+
+	var out []candidate
+	for _, p := range state.Policies {
+		out = append(out, candidate{p.Name, p.About})
+	}
+
+	return out
+}
+
+// policyNamesAndAll completes the names of policies, or all of them.
+func policyNamesAndAll(ctx context.Context, c *completer, current string) []candidate {
+	return append(policyNames(ctx, c, current), candidate{api.AllPolicies, "every policy"})
 }
 
 // tokenNames completes the names of tokens.

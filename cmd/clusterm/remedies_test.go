@@ -265,7 +265,9 @@ var units = []string{"clusterm", "clusterm-agent", "clusterm-monitor"}
 
 // checkUnit returns the defect of a call of systemctl or journalctl, or "".
 func checkUnit(words []string) string {
-	verbs := []string{"start", "stop", "restart", "try-restart", "reload", "status", "enable", "disable", "kill", "-u"}
+	verbs := []string{
+		"start", "stop", "restart", "try-restart", "reload", "status", "show", "enable", "disable", "kill", "-u",
+	}
 	if !slices.Contains(verbs, words[1]) {
 		if words[0] == "journalctl" {
 			return "" // a sentence about the program

@@ -15,7 +15,7 @@ import (
 // readVitals prints the boot id, the uptime in seconds, and the start of the agent in
 // microseconds of the uptime. It needs no privilege.
 const readVitals = "cat /proc/sys/kernel/random/boot_id /proc/uptime; " +
-	"systemctl show --property=ActiveEnterTimestampMonotonic --value clusterm-agent.service 2>/dev/null; true"
+	"systemctl show --property=ActiveEnterTimestampMonotonic --value clusterm-agent 2>/dev/null; true"
 
 // maxVitals is the size of the output of readVitals that is read, in bytes.
 const maxVitals = 4 << 10
