@@ -20,8 +20,8 @@ const readVitals = "cat /proc/sys/kernel/random/boot_id /proc/uptime; " +
 // maxVitals is the size of the output of readVitals that is read, in bytes.
 const maxVitals = 4 << 10
 
-// Vitals logs in to a host, as Probe does, and reads its signs of life. What the host
-// does not tell, or tells in another form, is missing in them.
+// Vitals logs in to a host, as Probe does, and reads its signs of life. Values that are
+// missing, or in another form, stay zero.
 func (p *Prober) Vitals(ctx context.Context, h configuration.Host) (configuration.Vitals, configuration.Reach) {
 	out := beginning{limit: maxVitals}
 

@@ -20,7 +20,7 @@ type Policies struct {
 // Brake stops automation while many nodes have vanished at once.
 type Brake struct {
 	Engaged bool       `json:"engaged"`
-	Message string     `json:"message,omitempty"` // why it is engaged, and what releases it
+	Message string     `json:"message,omitempty"` // the reason, and the ways of a release
 	Since   *time.Time `json:"since,omitempty"`
 	Until   *time.Time `json:"until,omitempty"` // when it releases itself
 	// Lost are nodes that vanished, 50 at most; Vanished is their number, out of Visible.
@@ -57,9 +57,9 @@ type Decision struct {
 	Policy   string    `json:"policy"`
 	Node     string    `json:"node,omitempty"`
 	Action   string    `json:"action"`
-	Case     string    `json:"case"`              // what happened
+	Case     string    `json:"case"`              // the event
 	Evidence []string  `json:"evidence"`          // on which it was decided
-	Prevent  []string  `json:"prevent,omitempty"` // what would have prevented it
+	Prevent  []string  `json:"prevent,omitempty"` // conditions that would have prevented it
 	Phase    string    `json:"phase"`             // decided, done or refused
 	Job      string    `json:"job,omitempty"`
 	Result   string    `json:"result,omitempty"` // why it was refused

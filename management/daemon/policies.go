@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// newPolicies makes what the manager decides by itself.
+// newPolicies makes the automation of the manager.
 func (d *Daemon) newPolicies() *leader.Leader {
 	return leader.New(leader.Options{
 		State: d.store, Store: d.store, Jobs: d.engine, Prober: d.runner.pinger, Settings: d.settings.Policies,

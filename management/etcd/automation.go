@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// automationRecord is what policies remember.
+// automationRecord is the memory of the policies.
 type automationRecord struct {
 	Brake     brakeRecord            `json:"brake"`
 	Paused    map[string]pauseRecord `json:"paused,omitempty"`
@@ -77,7 +77,7 @@ func (r automationRecord) automation(revision int64) state.Automation {
 
 func (s *Store) automationKey() string { return s.key("/v/automation") }
 
-// PutAutomation stores what policies remember, if it is still at a.Revision. Else it is
+// PutAutomation stores the memory of the policies, if it is still at a.Revision. Else it is
 // KindConflict and changes nothing.
 func (s *Store) PutAutomation(ctx context.Context, a state.Automation) error {
 	op, err := put(s.automationKey(), newAutomationRecord(a))

@@ -168,7 +168,7 @@ type Settings struct {
 	KeyLaggard func(node string) (reason string, since time.Time, ok bool)
 }
 
-// Automation explains what the manager decides about nodes by itself.
+// Automation explains the decisions of the manager itself.
 type Automation interface {
 	// Explain returns findings about a node.
 	Explain(v *state.View, n inventory.Node) []Finding

@@ -39,6 +39,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	}
 
 	e.Findings = append(e.Findings, f.Automation...)
+
 	e.Summary = e.inService()
 	if !e.Ready && len(e.Findings) > 0 {
 		e.Summary = e.Findings[0].Message

@@ -102,8 +102,8 @@ func (w World) vanished() (lost []string, visible int) {
 	return lost, visible
 }
 
-// Describe returns the state of the brake in words: which nodes, when, and what releases
-// it. It is empty while the brake is off.
+// Describe returns the state of the brake in words: its nodes, its time and its
+// release. It is empty while the brake is off.
 func Describe(b state.Brake) string {
 	if !b.On {
 		return ""

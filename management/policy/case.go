@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Case is what happened to a host while it was away, as far as the evidence tells.
+// Case is the event behind the absence of a host, as far as the evidence tells.
 type Case string
 
 // The cases.
@@ -28,7 +28,7 @@ const (
 	agentSlack = 10 * time.Second
 )
 
-// CaseOf tells what happened to a host in its newest absence, with the evidence. It needs
+// CaseOf returns the case of the newest absence of a host, with the evidence. It needs
 // the answer of the host after its return.
 func CaseOf(p inventory.Presence) (Case, []string) {
 	returned := p.Returned()
@@ -63,7 +63,7 @@ func CaseOf(p inventory.Presence) (Case, []string) {
 	switch {
 	case rebooted == unknown:
 		return CaseUnknown, evidence
-	case unreached: // more than the agent was gone, whatever became of it
+	case unreached: // more than the agent was gone
 		return CaseNetwork, evidence
 	case restarted:
 		return CaseAgent, evidence

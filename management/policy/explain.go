@@ -46,7 +46,7 @@ func (r Returns) Explain(w World, n inventory.Node) []explain.Finding {
 	return findings
 }
 
-// waiting returns what the policy waits for before it acts on a node that returned.
+// waiting returns the condition for the next step on a node that returned.
 func (r Returns) waiting(w World, n *inventory.Node) string {
 	o := r.judge(w, n, w.served()[n.Name])
 	if o.stage == stageNone || o.stage == stageNote {

@@ -18,9 +18,9 @@ import (
 type Policy interface {
 	// Name is one word: the policy acts as the principal policy:NAME.
 	Name() string
-	// About describes in one sentence what the policy does under the settings.
+	// About describes the policy under the settings in one sentence.
 	About(s Settings) string
-	// Decide returns what is due now.
+	// Decide returns the plan for now.
 	Decide(w World) Plan
 	// Explain returns the findings about a node.
 	Explain(w World, n inventory.Node) []explain.Finding
@@ -50,7 +50,7 @@ type World struct {
 	Now      time.Time
 }
 
-// Plan is what a policy wants at one time.
+// Plan is the result of a policy at one time.
 type Plan struct {
 	// Decisions are new, in the order of their importance.
 	Decisions []state.Decision

@@ -120,7 +120,8 @@ func TestCase(t *testing.T) {
 		{"unknown boot id, booted just before the gossip noticed", func(p *inventory.Presence) {
 			p.Boot, p.Back.Booted = "", noon.Add(-10*time.Second)
 		}, policy.CaseRebooted, "by its uptime"},
-		{"unknown boot id, old uptime", func(p *inventory.Presence) { p.Boot = "" }, policy.CaseNetwork, "by its uptime"},
+		{"unknown boot id, old uptime", func(p *inventory.Presence) { p.Boot = "" },
+			policy.CaseNetwork, "by its uptime"},
 		{"the agent is young", func(p *inventory.Presence) { p.Back.Agent = noon.Add(2 * time.Minute) },
 			policy.CaseAgent, "its agent started at"},
 		{"ssh reached it meanwhile", func(p *inventory.Presence) {
@@ -159,7 +160,7 @@ func TestCase(t *testing.T) {
 	}
 }
 
-// TestReturned is the table of nodes that returned: what is done with each.
+// TestReturned is the table of nodes that returned, with the action on each.
 func TestReturned(t *testing.T) {
 	t.Parallel()
 
@@ -182,7 +183,8 @@ func TestReturned(t *testing.T) {
 		{"by default", nil, "verify b-1", "", false},
 		{"verify-and-repair", mode(policy.ModeVerifyAndRepair), "verify b-1", "", false},
 		{"repair", mode(policy.ModeRepair), "repair b-1", "", false},
-		{"record", mode(policy.ModeRecord), "", "nothing is done, because on_return of service-worker is record", false},
+		{"record", mode(policy.ModeRecord),
+			"", "nothing is done, because on_return of service-worker is record", false},
 		{"Decommissioned", with(func(n *inventory.Node) { n.Status, n.Group = inventory.Decommissioned, "" }),
 			"", "it returned, and stays Decommissioned", false},
 		{"Quarantined by its tombstone", with(func(n *inventory.Node) { n.Status = inventory.Quarantined }),
@@ -197,8 +199,10 @@ func TestReturned(t *testing.T) {
 			n.Presence.Back.Foreign, n.Presence.Back.Reached = true, false
 		}), "quarantine b-1", "", false},
 		// Gossip is no authority: a rogue member must not fence a node.
-		{"two hosts claim to be it", with(func(n *inventory.Node) { n.Duplicates = []string{"192.0.2.9"} }), "", "", false},
-		{"held by a job", with(func(n *inventory.Node) { n.Status, n.Job = inventory.Maintenance, "7" }), "", "", false},
+		{"two hosts claim to be it", with(func(n *inventory.Node) { n.Duplicates = []string{"192.0.2.9"} }),
+			"", "", false},
+		{"held by a job", with(func(n *inventory.Node) { n.Status, n.Job = inventory.Maintenance, "7" }),
+			"", "", false},
 		{"ssh does not reach it", with(func(n *inventory.Node) { n.Presence.Back.Reached = false }), "", "", true},
 		{"not asked yet", with(func(n *inventory.Node) { n.Presence.Back = inventory.Contact{} }), "", "", true},
 		{"too early", func(w *policy.World, _ *inventory.Node) { w.Now = noon.Add(2*time.Minute + 30*time.Second) },
@@ -210,7 +214,8 @@ func TestReturned(t *testing.T) {
 		{"all paused", func(w *policy.World, _ *inventory.Node) {
 			w.View.Automation.Paused = map[string]state.Pause{state.AllPolicies: {}}
 		}, "", "", false},
-		{"the brake is on", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Brake.On = true }, "", "", false},
+		{"the brake is on", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Brake.On = true },
+			"", "", false},
 		{"a person verified it since", func(w *policy.World, _ *inventory.Node) {
 			w.View.Jobs = []job.Job{{
 				ID: "3", Verb: inventory.VerbVerify, Status: job.Complete, Actor: "root",
@@ -219,7 +224,8 @@ func TestReturned(t *testing.T) {
 		}, "", "job 3 (verify of root) completed on it since", false},
 		{"a person verified it before", func(w *policy.World, _ *inventory.Node) {
 			w.View.Jobs = []job.Job{{
-				ID: "3", Verb: inventory.VerbVerify, Status: job.Complete, Ended: noon, Targets: []job.Target{{Name: "b-1"}},
+				ID: "3", Verb: inventory.VerbVerify, Status: job.Complete, Ended: noon,
+				Targets: []job.Target{{Name: "b-1"}},
 			}}
 		}, "verify b-1", "", false},
 		{"a person's job failed since", func(w *policy.World, _ *inventory.Node) {
@@ -230,7 +236,8 @@ func TestReturned(t *testing.T) {
 		}, "verify b-1", "", false},
 		{"a person's job is queued", func(w *policy.World, _ *inventory.Node) {
 			w.View.Jobs = []job.Job{{
-				ID: "3", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "root", Targets: []job.Target{{Name: "b-1"}},
+				ID: "3", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "root",
+				Targets: []job.Target{{Name: "b-1"}},
 			}}
 		}, "", "", false},
 	} {
@@ -483,7 +490,8 @@ func TestYield(t *testing.T) {
 		want  string
 	}{
 		{"nobody waits", []job.Job{automatic(inventory.VerbVerify, job.Running)}, false, false, ""},
-		{"a person waits", []job.Job{automatic(inventory.VerbVerify, job.Running), person("b-1")}, false, false, "yield b-1"},
+		{"a person waits", []job.Job{automatic(inventory.VerbVerify, job.Running), person("b-1")},
+			false, false, "yield b-1"},
 		{"a person waits for a queued one", []job.Job{automatic(inventory.VerbVerify, job.Queued), person("b-1")},
 			false, false, "yield b-1"},
 		{"a person waits, under the brake", []job.Job{automatic(inventory.VerbVerify, job.Running), person("b-1")},

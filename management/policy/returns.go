@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// Mode is what is done with a node in service that returns.
+// Mode selects the action on a node in service that returns.
 type Mode string
 
 // The modes.
@@ -68,7 +68,7 @@ func (Returns) About(s Settings) string {
 // modeOf returns the mode of a group.
 func (s Settings) modeOf(group string) Mode { return cmp.Or(s.OnReturn[group], DefaultMode) }
 
-// stage is what is to be done with one node now.
+// stage is the next step on one node.
 type stage int
 
 const (
@@ -82,7 +82,7 @@ const (
 // outlook is the judgement of one node.
 type outlook struct {
 	stage    stage
-	text     string    // what is waited for, or why the node is left as it is
+	text     string    // the condition of a wait, or the reason of a note
 	until    time.Time // the end of the wait, if it is a time
 	ask      bool      // also reach it over ssh
 	decision state.Decision
@@ -182,7 +182,7 @@ func (w World) served() map[string]*job.Job {
 	return served
 }
 
-// judge tells what is to be done with a node. served is the newest job that completed on
+// judge returns the outlook of a node. served is the newest job that completed on
 // it, or nil.
 func (r Returns) judge(w World, n *inventory.Node, served *job.Job) outlook {
 	switch {
@@ -357,7 +357,7 @@ func (r Returns) decision(w World, n *inventory.Node, action state.Action) state
 	}
 }
 
-// prevents names what would have prevented a decision on the node.
+// prevents names the conditions that would have prevented a decision on the node.
 func prevents(n *inventory.Node, modes ...Mode) []string {
 	words := make([]string, len(modes))
 	for i, m := range modes {

@@ -171,7 +171,7 @@ type Jobs struct {
 	Plans       int      `yaml:"plans"`        // that can be applied at a time
 }
 
-// Policies say what the manager does by itself.
+// Policies configure the automation of the manager.
 type Policies struct {
 	// OnReturn is the mode of groups for nodes in service that return.
 	OnReturn map[string]policy.Mode `yaml:"on_return"`

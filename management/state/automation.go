@@ -14,7 +14,7 @@ const MaxDecisions = 200
 // AllPolicies stands for every policy in Automation.Paused.
 const AllPolicies = "all"
 
-// Automation is what policies remember: the brake, what is paused, and the newest
+// Automation is the memory of the policies: the brake, the pauses, and the newest
 // decisions.
 type Automation struct {
 	Brake Brake
@@ -52,7 +52,7 @@ type Pause struct {
 	Reason string
 }
 
-// Action is what a policy decided to do.
+// Action is the action of a decision.
 type Action string
 
 // The actions of policies.
@@ -83,9 +83,9 @@ type Decision struct {
 	Policy   string
 	Node     string // empty: it concerns all
 	Action   Action
-	Case     string   // what happened, in words
+	Case     string   // the event, in words
 	Evidence []string // the observations on which it was decided
-	// Prevent are the things that would have prevented it, in words.
+	// Prevent are the conditions that would have prevented it, in words.
 	Prevent []string
 	Cancel  string // ActionYield: the id of the job
 	Phase   Phase

@@ -40,7 +40,7 @@ type View struct {
 	Plans []plan.Plan
 	// Overlay are the configuration keys set at run time.
 	Overlay map[string]any
-	// Automation is what policies remember.
+	// Automation is the memory of the policies.
 	Automation Automation
 	// Instances are the live daemons, the oldest first.
 	Instances []Instance

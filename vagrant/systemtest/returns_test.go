@@ -49,7 +49,7 @@ func (w *world) awaitDecision(host string, n int) (d api.Decision, j api.Job) {
 	return d, w.awaitJob(d.Job)
 }
 
-// wantDecision requires what a decision says about a host.
+// wantDecision requires action, case and evidence of a decision.
 func wantDecision(t *testing.T, d api.Decision, action, happened string, evidence ...string) {
 	t.Helper()
 

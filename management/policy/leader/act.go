@@ -27,7 +27,7 @@ func (l *Leader) carryOut(ctx context.Context, settings Settings) error {
 			continue
 		}
 
-		// The brake and a pause hold back what is decided; people are still made room for.
+		// The brake and a pause hold decisions back; people are still made room for.
 		halted := policy.Halted(l.State.View().Automation, d.Policy) != ""
 		if halted && d.Action != state.ActionYield {
 			continue

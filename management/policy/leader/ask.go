@@ -101,7 +101,7 @@ func (l *Leader) wake() {
 	}
 }
 
-// question reaches a host and stores what it answers.
+// question reaches a host and stores its answer.
 func (l *Leader) question(ctx context.Context, h configuration.Host) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()

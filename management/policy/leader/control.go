@@ -89,8 +89,8 @@ func (l *Leader) check(name string) error {
 		Do("list the policies").With(inventory.ListPolicies())
 }
 
-// Pause stops a policy, or state.AllPolicies, until Resume. What it decided before and
-// has not begun is held back as well.
+// Pause stops a policy, or state.AllPolicies, until Resume. Decisions that
+// have not begun are held back as well.
 func (l *Leader) Pause(ctx context.Context, c access.Caller, name, reason string) (Status, error) {
 	return l.control(ctx, c, "policies.pause", name, reason, func(a *state.Automation) error {
 		if _, paused := a.Paused[name]; !paused {
@@ -145,6 +145,7 @@ func (l *Leader) control(
 	}
 
 	record := access.Record{Action: action, Targets: []string{name}, Reason: reason}
+
 	err := access.Audited(ctx, l.Audit, c, record, func(*access.Record) error {
 		return state.RetryConflict(ctx, l.State, func(v *state.View) error {
 			v, err := c.Precondition.Check(ctx, l.State, v)

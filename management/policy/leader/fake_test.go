@@ -131,6 +131,7 @@ func (s *site) operate(effect func() error) error {
 	}
 
 	err := effect()
+
 	if dead {
 		return errCrash
 	}

@@ -32,7 +32,7 @@ const (
 	forget = access.ResultAge / 2
 )
 
-// Store keeps what policies remember. A write returns once the view shows it.
+// Store keeps the memory of the policies. A write returns once the view shows it.
 type Store interface {
 	node.Putter
 	// PutAutomation stores the record if it is still at a.Revision, or returns
@@ -155,7 +155,7 @@ func (l *Leader) await(ctx context.Context, changed <-chan struct{}, next time.T
 	return true
 }
 
-// round decides once, and carries out what is decided. It returns when the next round is
+// round decides once, and carries the decisions out. It returns when the next round is
 // due at the latest; zero: at the next change.
 func (l *Leader) round(ctx context.Context) time.Time {
 	settings := l.Settings()
@@ -181,7 +181,7 @@ func (l *Leader) round(ctx context.Context) time.Time {
 // automationKey is the key of the record of the policies among unreadable records.
 const automationKey = "v/automation"
 
-// decide records what the policies decide, the brake first.
+// decide records the decisions of the policies, the brake first.
 func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time, err error) {
 	w := policy.World{View: l.State.View(), Settings: settings.Settings, Now: time.Now()}
 

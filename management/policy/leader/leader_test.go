@@ -265,6 +265,7 @@ func TestYieldsToAChange(t *testing.T) {
 			go func() { defer close(ended); l.Run(ctx) }()
 
 			begun := time.Now()
+
 			if err := l.Yield(ctx, "ann", []string{name(1), name(2)}); err != nil {
 				t.Error(err)
 			}
@@ -279,7 +280,7 @@ func TestYieldsToAChange(t *testing.T) {
 	}
 }
 
-// TestPauseAndResume: a pause holds what is decided later, and survives another leader.
+// TestPauseAndResume: a pause holds later decisions, and survives another leader.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
