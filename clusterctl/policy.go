@@ -71,8 +71,8 @@ func (a *app) policy() *cli.Command {
 				flags:   reason(),
 				formats: namelessFormats,
 				usage:   "release the brake, after many nodes vanished at once",
-				about: "The policies go on with the nodes that have returned, within their limits. Nodes that vanished " +
-					"before the release do not set the brake off again.",
+				about: "The policies go on with the nodes that have returned, within their limits. Nodes that " +
+					"vanished before the release do not set the brake off again.",
 				examples: []string{"clusterctl policy release --reason 'the switch is replaced'"},
 				run: func(ctx context.Context, c *call) error {
 					return c.showPolicies(c.manager.ReleaseBrake(ctx, c.String("reason")))
