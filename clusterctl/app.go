@@ -121,6 +121,7 @@ func (a *app) root() *cli.Command {
 			a.instance(),
 			a.inventory(),
 			a.token(),
+			a.certificate(),
 			a.auth(),
 			a.secrets(),
 			a.notification(),

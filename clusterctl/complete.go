@@ -580,6 +580,9 @@ var completions = withVerbs(map[string]positional{
 	"policy show":    policyNames,
 	"policy pause":   policyNamesAndAll,
 	"policy resume":  policyNamesAndAll,
+
+	"certificate revoke": certificateNames,
+
 	"auth can-i":     verbThenNode,
 	"vars get":       varKeys,
 	"vars unset":     varKeys,

@@ -30,15 +30,29 @@ var TokenColumns = Columns[api.Token]{
 	textColumn("role", func(t *api.Token) string { return t.Role }),
 	textColumn("scope", func(t *api.Token) string { return t.Scope.String() }),
 	timeColumn("expires", func(t *api.Token) time.Time { return t.Expires }),
-	timeColumn("used", func(t *api.Token) time.Time {
-		if t.Used == nil {
-			return time.Time{}
-		}
-
-		return *t.Used
-	}),
+	timeColumn("used", func(t *api.Token) time.Time { return timeOrZero(t.Used) }),
 	timeColumn("created", func(t *api.Token) time.Time { return t.Created }).wide(),
 	textColumn("by", func(t *api.Token) string { return t.CreatedBy }).wide(),
+}
+
+// CertificateColumns are the columns of a table of client certificates.
+var CertificateColumns = Columns[api.Certificate]{
+	textColumn("serial", func(c *api.Certificate) string { return c.Serial }),
+	textColumn("name", func(c *api.Certificate) string { return c.Name }),
+	textColumn("role", func(c *api.Certificate) string { return c.Role }),
+	textColumn("scope", func(c *api.Certificate) string { return c.Scope.String() }),
+	timeColumn("expires", func(c *api.Certificate) time.Time { return timeOrZero(c.Expires) }),
+	timeColumn("revoked", func(c *api.Certificate) time.Time { return timeOrZero(c.Revoked) }),
+	timeColumn("issued", func(c *api.Certificate) time.Time { return timeOrZero(c.Issued) }).wide(),
+	textColumn("by", func(c *api.Certificate) string { return c.RevokedBy }).wide(),
+}
+
+func timeOrZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+
+	return *t
 }
 
 // Health prints the health of the manager.

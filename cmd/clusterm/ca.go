@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -75,19 +76,31 @@ func caIssueCommand(config cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name:      "issue",
 		Usage:     "write a client certificate and its key to a new file",
-		UsageText: "clusterm ca issue --role ROLE [--days N] NAME FILE",
-		Description: "NAME is recorded with each request. Such a certificate cannot be revoked: prefer a token or " +
-			"few days. A certificate for the monitor on rack1:\n\n" +
-			"   clusterm ca issue --role monitor rack1 rack1.pem",
+		UsageText: "clusterm ca issue --role ROLE [--days N] [--scope-group GROUP] [--scope-selector SELECTOR] NAME FILE",
+		Description: "NAME is recorded with each request. clusterctl certificate list shows the certificate, and " +
+			"clusterctl certificate revoke NAME ends it. A scope limits a viewer or an operator to some nodes, like " +
+			"that of a token. A certificate for the monitor on rack1, and one for its operator:\n\n" +
+			"   clusterm ca issue --role monitor rack1 rack1.pem\n" +
+			"   clusterm ca issue --role operator --scope-selector rack=r1 ann ann.pem",
 		Flags: []cli.Flag{
 			config,
 			&cli.StringFlag{Name: "role", Usage: "the `ROLE`: viewer, monitor, operator or admin", Required: true},
 			&cli.IntFlag{Name: "days", Value: 90, Usage: "the lifetime in days, 1 to 825"},
+			&cli.StringSliceFlag{Name: "scope-group", Usage: "only the nodes of this `GROUP`; may be repeated"},
+			&cli.StringFlag{Name: "scope-selector", Usage: "only the nodes that match `SELECTOR`, e.g. rack=r1"},
 		},
 		Action: func(_ context.Context, c *cli.Command) error {
 			days, name, path := c.Int("days"), c.Args().Get(0), c.Args().Get(1)
+			grant := daemon.Grant{
+				Name: name, Role: c.String("role"), Groups: c.StringSlice("scope-group"), Selector: c.String("scope-selector"),
+			}
+
+			// An empty flag, as of an unset variable, must not be every node.
+			noScope := len(grant.Groups) == 0 && grant.Selector == "" || slices.Contains(grant.Groups, "")
 
 			switch {
+			case noScope && (c.IsSet("scope-group") || c.IsSet("scope-selector")):
+				return usageError{errors.New("the scope is empty and would be every node")}
 			case c.Args().Len() != 2:
 				return usageError{errors.New("ca issue needs a name and a file")}
 			case days < 1 || days > 825:
@@ -104,7 +117,7 @@ func caIssueCommand(config cli.Flag) *cli.Command {
 				return err
 			}
 
-			content, err := ca.Issue(name, c.String("role"), time.Duration(days)*24*time.Hour)
+			content, err := ca.Issue(grant, time.Duration(days)*24*time.Hour)
 			if err != nil {
 				return err
 			}

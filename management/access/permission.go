@@ -118,6 +118,8 @@ var Permissions = []Permission{
 	{Route{http.MethodGet, "/v1/tokens"}, admins, Whole},
 	{Route{http.MethodPost, "/v1/tokens"}, admins, Whole},
 	{Route{http.MethodDelete, "/v1/tokens/{id}"}, admins, Whole},
+	{Route{http.MethodGet, "/v1/certificates"}, admins, Whole},
+	{Route{http.MethodDelete, "/v1/certificates/{id}"}, admins, Whole},
 	{Route{http.MethodGet, "/v1/secrets"}, readers, Whole},
 	{Route{http.MethodPost, "/v1/secrets/rotate"}, admins, Whole},
 

@@ -42,11 +42,16 @@ func (s Scope) String() string {
 // Check returns an error if a group does not exist or is named twice, or the
 // selector is malformed.
 func (s Scope) Check(groups inventory.Groups) error {
-	exists := func(group string) error {
+	return s.check(func(group string) error {
 		_, err := groups.Get(group)
 		return err
-	}
+	})
+}
 
+// CheckForm is Check without a look whether the groups exist.
+func (s Scope) CheckForm() error { return s.check(inventory.CheckGroup) }
+
+func (s Scope) check(exists func(group string) error) error {
 	if len(s.Groups) > maxScopeGroups {
 		return inventory.Errorf(inventory.KindTooLarge, "the scope has %d groups, the limit is %d",
 			len(s.Groups), maxScopeGroups).Do("use a selector, or several tokens")

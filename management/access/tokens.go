@@ -62,14 +62,15 @@ type Tokens struct {
 	writer TokenWriter
 	audit  Auditor
 	groups func() inventory.Groups
-	issuer Verifier    // of other tokens; nil: none
-	uses   chan string // ids to note
+	issuer Verifier      // of other tokens; nil: none
+	certs  *Certificates // nil: none
+	uses   chan string   // ids to note
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 
 	mu     sync.Mutex
 	noted  map[string]time.Time                             // the last note by id
-	served map[string]map[*context.CancelCauseFunc]struct{} // open requests by id
+	served map[string]map[*context.CancelCauseFunc]struct{} // open requests by credential
 }
 
 // NewTokens returns the use cases of tokens. groups returns the configured groups, which
@@ -90,6 +91,10 @@ type Verifier interface {
 // Trust accepts the tokens of an issuer beside those of the manager. Call it before the
 // first request.
 func (t *Tokens) Trust(issuer Verifier) { t.issuer = issuer }
+
+// WatchCertificates ends the open requests of revoked certificates, too. Call it before
+// the first request.
+func (t *Tokens) WatchCertificates(c *Certificates) { t.certs = c }
 
 // Start begins to note uses, and to end the requests of revoked tokens.
 func (t *Tokens) Start(ctx context.Context) {
@@ -273,42 +278,59 @@ func (t *Tokens) noteUses(ctx context.Context) {
 }
 
 // Follow returns a context that ends when the credential behind the identity expires,
-// or its token is revoked. Without either it is ctx itself.
+// or is revoked. Without either it is ctx itself.
 func (t *Tokens) Follow(ctx context.Context, id Identity) context.Context {
-	tokenID, isToken := strings.CutPrefix(id.Credential, credentialOf(""))
-	if !isToken {
+	if !t.revocable(id.Credential) {
 		return until(ctx, id.Expires)
 	}
 
 	followed, cancel := context.WithCancelCause(ctx)
 
 	t.mu.Lock()
-	if t.served[tokenID] == nil {
-		t.served[tokenID] = map[*context.CancelCauseFunc]struct{}{}
+	if t.served[id.Credential] == nil {
+		t.served[id.Credential] = map[*context.CancelCauseFunc]struct{}{}
 	}
 
-	t.served[tokenID][&cancel] = struct{}{}
+	t.served[id.Credential][&cancel] = struct{}{}
 	t.mu.Unlock()
 
 	context.AfterFunc(followed, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 
-		delete(t.served[tokenID], &cancel)
+		delete(t.served[id.Credential], &cancel)
 
-		if len(t.served[tokenID]) == 0 {
-			delete(t.served, tokenID)
+		if len(t.served[id.Credential]) == 0 {
+			delete(t.served, id.Credential)
 		}
 	})
 
-	// The token may have been revoked since it was verified.
-	token, ok := t.store.Tokens()[tokenID]
-	if !ok {
-		cancel(errInvalidToken)
+	// It may have been revoked since it was verified.
+	if err := t.revoked(id.Credential); err != nil {
+		cancel(err)
 		return followed
 	}
 
-	return until(followed, token.Expires)
+	return until(followed, id.Expires)
+}
+
+// revocable reports whether a credential is a token of the manager, or a certificate.
+func (t *Tokens) revocable(credential string) bool {
+	return strings.HasPrefix(credential, credentialOf("")) ||
+		t.certs != nil && strings.HasPrefix(credential, certificateCredential(""))
+}
+
+// revoked returns the error for a credential that was revoked, or nil.
+func (t *Tokens) revoked(credential string) error {
+	if serial, ok := strings.CutPrefix(credential, certificateCredential("")); ok {
+		return t.certs.Check(serial)
+	}
+
+	if _, ok := t.store.Tokens()[strings.TrimPrefix(credential, credentialOf(""))]; !ok {
+		return errInvalidToken
+	}
+
+	return nil
 }
 
 // until returns a context that ends with its credential; the zero time: never.
@@ -323,31 +345,36 @@ func until(ctx context.Context, expires time.Time) context.Context {
 	return limited
 }
 
-// endRevoked ends the open requests of tokens that no longer exist, until ctx ends.
+// endRevoked ends the open requests of credentials that are revoked, until ctx ends.
 func (t *Tokens) endRevoked(ctx context.Context) {
 	for {
 		// Taken before the look, so that no change in between is missed.
 		changed := t.store.Changed()
-		tokens := t.store.Tokens()
 
-		var revoked []context.CancelCauseFunc
+		type ending struct {
+			cancel context.CancelCauseFunc
+			cause  error
+		}
+
+		var endings []ending
 
 		t.mu.Lock()
-		for id, open := range t.served {
-			if _, ok := tokens[id]; ok {
+		for credential, open := range t.served {
+			err := t.revoked(credential)
+			if err == nil {
 				continue
 			}
 
 			for cancel := range open {
-				revoked = append(revoked, *cancel)
+				endings = append(endings, ending{*cancel, err})
 			}
 		}
 
 		t.mu.Unlock()
 
 		// Without the lock, which the end of a request takes.
-		for _, cancel := range revoked {
-			cancel(errInvalidToken)
+		for _, e := range endings {
+			e.cancel(e.cause)
 		}
 
 		select {

@@ -519,6 +519,19 @@ type Token struct {
 	Used      *time.Time `json:"used,omitempty"` // to the minute; nil: never
 }
 
+// Certificate is a client certificate that the CA of the manager has issued, or one that is
+// revoked.
+type Certificate struct {
+	Serial    string     `json:"serial"`         // in hexadecimal digits
+	Name      string     `json:"name,omitempty"` // empty: unknown
+	Role      string     `json:"role,omitempty"`
+	Scope     *Scope     `json:"scope,omitempty"` // nil: every node
+	Issued    *time.Time `json:"issued,omitempty"`
+	Expires   *time.Time `json:"expires,omitempty"`
+	Revoked   *time.Time `json:"revoked,omitempty"` // nil: it is not
+	RevokedBy string     `json:"revoked_by,omitempty"`
+}
+
 // Scope limits a credential to the nodes of the groups, to those that match the
 // selector, or to those that meet both.
 type Scope struct {

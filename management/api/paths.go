@@ -55,15 +55,17 @@ const (
 	PathTestNotification = PathNotifications + "/{name}/test"       // POST: Notification, once the target accepted a test
 	PathRetryDeliveries  = PathNotifications + "/{name}/retry"      // POST: Notification, with dead deliveries pending again
 
-	PathAudit      = "/v1/audit"              // GET ?since=…&who=…&tail=N: AuditList; ?follow=true: AuditEvents
-	PathAuditLines = "/v1/audit/export"       // GET: one AuditEntry per line
-	PathAuditCheck = "/v1/audit/verification" // GET: AuditReport
-	PathWhoAmI     = "/v1/auth/whoami"        // GET: Identity
-	PathCanI       = "/v1/auth/can-i"         // GET ?verb=…&node=…: Permission
-	PathWatch      = "/v1/watch"              // GET ?kinds=…&name=…&selector=…&since=REVISION: Change events
-	PathHealth     = "/v1/health"             // GET: Health, 200 if ok, else 503
-	PathVersion    = "/v1/version"            // GET: Version
-	PathMetrics    = "/metrics"               // GET, Prometheus text format
+	PathAudit        = "/v1/audit"                // GET ?since=…&who=…&tail=N: AuditList; ?follow=true: AuditEvents
+	PathAuditLines   = "/v1/audit/export"         // GET: one AuditEntry per line
+	PathAuditCheck   = "/v1/audit/verification"   // GET: AuditReport
+	PathWhoAmI       = "/v1/auth/whoami"          // GET: Identity
+	PathCanI         = "/v1/auth/can-i"           // GET ?verb=…&node=…: Permission
+	PathWatch        = "/v1/watch"                // GET ?kinds=…&name=…&selector=…&since=REVISION: Change events
+	PathHealth       = "/v1/health"               // GET: Health, 200 if ok, else 503
+	PathVersion      = "/v1/version"              // GET: Version
+	PathMetrics      = "/metrics"                 // GET, Prometheus text format
+	PathCertificates = "/v1/certificates"         // GET: List[Certificate]
+	PathCertificate  = PathCertificates + "/{id}" // DELETE: Changed; a name, a serial number, or serial:HEX
 
 	PathScanHostKeys = PathHostKeys + "/scan" // POST: HostKeys, as the node shows them now
 

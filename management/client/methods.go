@@ -657,6 +657,19 @@ func (c *Client) RevokeToken(ctx context.Context, ref string) (api.Changed, erro
 	return out, c.do(ctx, call{method: http.MethodDelete, path: api.PathToken, params: []string{ref}}, &out)
 }
 
+// Certificates returns the client certificates that the manager has issued, and those that
+// are revoked.
+func (c *Client) Certificates(ctx context.Context, page ...Page) (api.List[api.Certificate], error) {
+	return listed[api.Certificate](ctx, c, api.PathCertificates, page)
+}
+
+// RevokeCertificate refuses the certificates with the name or serial number from now on,
+// and ends their open requests. serial:HEX names one that the manager has not issued.
+func (c *Client) RevokeCertificate(ctx context.Context, ref string) (api.Changed, error) {
+	var out api.Changed
+	return out, c.do(ctx, call{method: http.MethodDelete, path: api.PathCertificate, params: []string{ref}}, &out)
+}
+
 // Health returns the health of the daemon. A degraded daemon is not an error.
 func (c *Client) Health(ctx context.Context) (api.Health, error) {
 	var out api.Health

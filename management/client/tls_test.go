@@ -60,7 +60,8 @@ func answerVersion(w http.ResponseWriter, r *http.Request) {
 
 	peer := ""
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		peer, _, _ = pki.Role(r.TLS.PeerCertificates[0], time.Now())
+		g, _ := pki.GrantOf(r.TLS.PeerCertificates[0], time.Now())
+		peer = g.Name
 	}
 
 	fmt.Fprintf(w, `{"version":%q,"commit":%q}`, r.Header.Get("Authorization"), peer)
@@ -316,7 +317,7 @@ func TestClientCertificate(t *testing.T) {
 	issue := func(ca string) {
 		t.Helper()
 
-		content, err := pki.IssueClient(ca, "rack1", "monitor", time.Hour)
+		content, err := pki.IssueClient(ca, pki.Grant{Name: "rack1", Role: "monitor"}, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}

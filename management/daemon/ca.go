@@ -12,6 +12,9 @@ import (
 	"github.com/contiv/cluster/management/setting"
 )
 
+// Grant is what a client certificate gives to its holder.
+type Grant = pki.Grant
+
 // CA is the CA of a configuration, beside its daemon or without it.
 type CA struct {
 	dir  string
@@ -38,11 +41,63 @@ func (c CA) Fingerprint() string { return pki.Fingerprint(c.cert) }
 // PEM returns the certificate of the CA.
 func (c CA) PEM() []byte { return pki.EncodeCertificate(c.cert) }
 
-// Issue makes a client certificate, and returns it with its key in PEM.
-func (c CA) Issue(name, role string, life time.Duration) ([]byte, error) {
-	if _, err := access.ParseRole(role); err != nil {
+// Issue makes a client certificate, and returns it with its key in PEM. The groups of a
+// scope need not exist yet.
+func (c CA) Issue(g Grant, life time.Duration) ([]byte, error) {
+	parsed, err := access.ParseRole(g.Role)
+	if err != nil {
 		return nil, err
 	}
 
-	return pki.IssueClient(c.dir, name, role, life)
+	scope := access.Scope{Groups: g.Groups, Selector: g.Selector}
+
+	if err := scope.CheckRole(parsed); err != nil {
+		return nil, err
+	}
+
+	if err := scope.CheckForm(); err != nil {
+		return nil, err
+	}
+
+	return pki.IssueClient(c.dir, g, life)
+}
+
+// issuedCertificates returns the client certificates that the CA has issued.
+func (d *Daemon) issuedCertificates() ([]access.Certificate, error) {
+	issued, err := pki.Issued(filepath.Join(d.file.DataDir, pkiDir))
+	if err != nil {
+		return nil, err
+	}
+
+	var all []access.Certificate
+
+	for _, c := range issued {
+		// One that has expired keeps its place in the list.
+		grant, err := pki.GrantOf(c, c.NotBefore)
+		if err != nil {
+			return nil, err
+		}
+
+		all = append(all, certificateOf(c, grant))
+	}
+
+	return all, nil
+}
+
+func certificateOf(c *x509.Certificate, g pki.Grant) access.Certificate {
+	return access.Certificate{
+		Serial: pki.Serial(c), Name: g.Name, Role: access.Role(g.Role),
+		Scope:  access.Scope{Groups: g.Groups, Selector: g.Selector},
+		Issued: pki.IssuedAt(c), Expires: c.NotAfter,
+	}
+}
+
+// certifiedCaller returns the identity behind a client certificate.
+func (d *Daemon) certifiedCaller(c *x509.Certificate) (access.Identity, error) {
+	grant, err := pki.GrantOf(c, time.Now())
+	if err != nil {
+		return access.Identity{}, err
+	}
+
+	return d.clients.Identity(certificateOf(c, grant), c.Issuer.CommonName)
 }

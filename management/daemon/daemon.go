@@ -105,6 +105,7 @@ type Daemon struct {
 	audit     access.Auditor
 	trail     *audit.Log
 	tokens    *access.Tokens
+	clients   *access.Certificates // of clients
 	secrets   *secrets
 	gossip    *gossip
 	gossipKey *gossipkey.Keeper
@@ -374,6 +375,9 @@ func (d *Daemon) wireUseCases() {
 		func() inventory.Groups { return d.settings.Current().Groups },
 	)
 
+	d.clients = access.NewCertificates(d.store, d.audit, d.issuedCertificates)
+	d.tokens.WatchCertificates(d.clients)
+
 	if d.issuer != nil {
 		d.tokens.Trust(d.issuer)
 	}
@@ -404,7 +408,8 @@ func (d *Daemon) wireUseCases() {
 		Version:         d.version,
 		Logger:          log,
 		PlainHTTPRole:   access.Role(d.file.PlainRole),
-		CertificateRole: certificateRole,
+		CertifiedCaller: d.certifiedCaller,
+		Certificates:    d.clients,
 		Tokens:          d.tokens,
 		Metrics:         d.instruments.handler(),
 		Registerer:      d.instruments.registry,

@@ -71,11 +71,16 @@ func (s *site) expiredToken() string {
 	return token
 }
 
-// certificate returns a client certificate of the CA in the folder.
+// certificate returns a client certificate of the CA in the folder, under the name rack1.
 func (s *site) certificate(dir, role string, life time.Duration) tls.Certificate {
 	s.t.Helper()
+	return s.certificateFor(dir, pki.Grant{Name: "rack1", Role: role}, life)
+}
 
-	text, err := pki.IssueClient(dir, "rack1", role, life)
+func (s *site) certificateFor(dir string, g pki.Grant, life time.Duration) tls.Certificate {
+	s.t.Helper()
+
+	text, err := pki.IssueClient(dir, g, life)
 	s.must(err)
 	pair, err := tls.X509KeyPair(text, text)
 	s.must(err)
@@ -95,8 +100,13 @@ func (s *site) credentials(i issuer) []credential {
 	_, err = pki.Open(pki.Options{Dir: foreign, Names: func() []string { return []string{"localhost"} }})
 	s.must(err)
 
+	gone := s.certificateFor(s.pkiDir(), pki.Grant{Name: "gone", Role: "admin"}, time.Hour)
+	_, err = s.RevokeCertificate(s.ctx(), "gone")
+	s.must(err)
+
 	expired := s.certificate(s.pkiDir(), "admin", time.Nanosecond)
-	scope := &api.Scope{Groups: []string{inventory.GroupWorker}}
+	workers := []string{inventory.GroupWorker}
+	scope := &api.Scope{Groups: workers}
 
 	all := []credential{
 		{what: "no credentials", refused: 401},
@@ -109,6 +119,15 @@ func (s *site) credentials(i issuer) []credential {
 		{what: "a token without a role", token: "Bearer " + i.token(s.t, "clusterm", "staff"), refused: 403},
 		{what: "a certificate of another CA", cert: s.certificate(foreign, "admin", time.Hour)},
 		{what: "an expired certificate", cert: expired},
+		{what: "a revoked certificate", cert: gone, refused: 401},
+		{
+			what: "a certificate with a broken scope", refused: 403,
+			cert: s.certificateFor(s.pkiDir(), pki.Grant{Name: "ann", Role: "viewer", Selector: "rack in"}, time.Hour),
+		},
+		{
+			what: "a certificate of an admin with a scope", refused: 403,
+			cert: s.certificateFor(s.pkiDir(), pki.Grant{Name: "ann", Role: "admin", Groups: workers}, time.Hour),
+		},
 		{what: "a certificate of no role", cert: s.certificate(s.pkiDir(), "king", time.Hour), refused: 403},
 		{
 			what: "a token of an issuer", token: "Bearer " + i.token(s.t, "clusterm", "sre"),
@@ -136,6 +155,9 @@ func (s *site) credentials(i issuer) []credential {
 		token := s.tokenFor(api.TokenRequest{Role: string(r), Scope: scope})
 		all = append(all, credential{
 			what: "a scoped token of " + string(r), token: "Bearer " + token, allowed: within(r), refused: 403,
+		}, credential{
+			what: "a scoped certificate of " + string(r), allowed: within(r), refused: 403,
+			cert: s.certificateFor(s.pkiDir(), pki.Grant{Name: "ann", Role: string(r), Groups: workers}, time.Hour),
 		})
 	}
 

@@ -242,7 +242,7 @@ func TestMonitorHTTPS(t *testing.T) {
 	s.must(os.WriteFile(caFile, ca.PEM(), 0o644))
 
 	issue := func(ca CA, role string, life time.Duration) string {
-		content, err := ca.Issue("rack1", role, life)
+		content, err := ca.Issue(Grant{Name: "rack1", Role: role}, life)
 		s.must(err)
 
 		path := filepath.Join(t.TempDir(), "rack1.pem")

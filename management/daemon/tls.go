@@ -4,16 +4,12 @@ package daemon
 
 import (
 	"context"
-	"crypto/x509"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
-	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/pki"
 )
 
@@ -52,21 +48,6 @@ func (d *Daemon) openCertificates() (err error) {
 	d.onStop("certificates", func(context.Context) error { cancel(); <-ended; return nil })
 
 	return nil
-}
-
-// certificateRole returns the name and the role in a client certificate.
-func certificateRole(c *x509.Certificate) (string, access.Role, error) {
-	name, text, err := pki.Role(c, time.Now())
-	if err != nil {
-		return "", "", err
-	}
-
-	role, err := access.ParseRole(text)
-	if err != nil {
-		return "", "", inventory.Errorf(inventory.KindForbidden, "the client certificate: %w", err)
-	}
-
-	return name, role, nil
 }
 
 // logCertificates logs the result of a refresh.

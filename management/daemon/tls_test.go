@@ -52,7 +52,7 @@ func (s *site) remote(role string) *client.Client {
 
 	o := client.Options{URL: s.secureURL(), Trust: client.Trust{Fingerprint: client.Fingerprint(ca)}, Patience: -1}
 	if role != "" {
-		content, err := pki.IssueClient(s.pkiDir(), "rack1", role, time.Hour)
+		content, err := pki.IssueClient(s.pkiDir(), pki.Grant{Name: "rack1", Role: role}, time.Hour)
 		s.must(err)
 
 		o.Trust.CertFile = filepath.Join(s.t.TempDir(), "client.pem")
@@ -209,7 +209,7 @@ func TestProfiles(t *testing.T) {
 
 	s := secureSite(t)
 	admin := filepath.Join(t.TempDir(), "admin.pem")
-	content, err := pki.IssueClient(s.pkiDir(), "root", "admin", time.Hour)
+	content, err := pki.IssueClient(s.pkiDir(), pki.Grant{Name: "root", Role: "admin"}, time.Hour)
 	s.must(err)
 	s.must(os.WriteFile(admin, content, 0o600))
 

@@ -53,10 +53,11 @@ type view struct {
 	tokens      copyOnWrite[string, access.Token]
 	tokenUses   copyOnWrite[string, time.Time]
 	sshKey      map[string]sshkey.Rotation // immutable values
-	overlay     map[string]any             // replaced as a whole
 	automation  state.Automation
 	plans       map[string]plan.Plan
 	planList    []plan.Plan // of plans, the oldest first; nil after a change
+	revocations copyOnWrite[string, access.Revocation]
+	overlay     map[string]any // replaced as a whole
 	files       map[string]string
 	checksumKey configuration.ChecksumKey
 	playbooks   copyOnWrite[string, state.Playbooks]
@@ -99,6 +100,7 @@ func (v *view) reset() {
 	v.tokens, v.tokenUses = copyOnWrite[string, access.Token]{}, copyOnWrite[string, time.Time]{}
 	v.sshKey = map[string]sshkey.Rotation{}
 	v.plans, v.planList = map[string]plan.Plan{}, nil
+	v.revocations = copyOnWrite[string, access.Revocation]{}
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.instances, v.automation = map[string]state.Instance{}, state.Automation{}
 	v.seq, v.generation = 0, 0
@@ -345,6 +347,11 @@ func (v *view) apply(e *clientv3.Event) {
 		err = update(v.sshKey, name, deleted, e.Kv, sshKeyRecord.rotation)
 	case "plans":
 		err = v.applyPlan(name, deleted, e.Kv)
+	case "revocations":
+		err = update(v.revocations.writable(), name, deleted, e.Kv, revocationRecord.revocation)
+		if err != nil {
+			v.revocations.writable()[name] = access.Revocation{Serial: name} // it still revokes
+		}
 	case "overlay":
 		err = v.applyOverlay(deleted, e.Kv)
 	case "automation":

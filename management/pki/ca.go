@@ -15,10 +15,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"net"
-	"net/url"
 	"time"
-
-	"github.com/contiv/cluster/inventory"
 )
 
 // backdate makes a new certificate valid for clients with a clock behind this
@@ -86,12 +83,12 @@ func newServer(ca *pair, names []string, now time.Time, life time.Duration) (*pa
 	return newLeaf(ca, t, now, life)
 }
 
-// newClient makes a client certificate with a name and a role.
-func newClient(ca *pair, name, role string, now time.Time, life time.Duration) (*pair, error) {
+// newClient makes a client certificate.
+func newClient(ca *pair, g Grant, now time.Time, life time.Duration) (*pair, error) {
 	return newLeaf(ca, &x509.Certificate{
-		Subject:     pkix.Name{CommonName: name},
+		Subject:     pkix.Name{CommonName: g.Name},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		URIs:        []*url.URL{{Scheme: roleScheme, Opaque: rolePrefix + role}},
+		URIs:        g.uris(),
 	}, now, life)
 }
 
@@ -213,58 +210,4 @@ func due(c *x509.Certificate, now time.Time) bool {
 	life := c.NotAfter.Sub(c.NotBefore.Add(backdate))
 
 	return now.Before(c.NotBefore) || now.After(c.NotAfter.Add(-life/3))
-}
-
-// Role returns the name and the role in a client certificate that the handshake
-// has verified. It returns KindUnauthenticated for a certificate that has expired
-// since, and KindForbidden for one without exactly one role.
-func Role(c *x509.Certificate, now time.Time) (name, role string, err error) {
-	if now.After(c.NotAfter) || now.Before(c.NotBefore) {
-		return "", "", inventory.Errorf(inventory.KindUnauthenticated,
-			"the client certificate is valid from %s to %s only", c.NotBefore.UTC().Format(time.RFC3339),
-			c.NotAfter.UTC().Format(time.RFC3339)).Do("renew the certificate, and check the clock of the client")
-	}
-
-	for _, u := range c.URIs {
-		r, ok := roleOf(u)
-		if !ok {
-			continue
-		}
-
-		if role != "" {
-			return "", "", errRole("has several roles")
-		}
-
-		role = r
-	}
-
-	if role == "" {
-		return "", "", errRole("has no role")
-	}
-
-	if inventory.CheckObserver(c.Subject.CommonName) != nil {
-		return "", "", errRole("has no valid name: its subject needs a common name of letters, digits, dots, " +
-			"underscores and hyphens")
-	}
-
-	return c.Subject.CommonName, role, nil
-}
-
-func errRole(problem string) error {
-	return inventory.Errorf(inventory.KindForbidden, "the client certificate %s", problem).
-		Do("use a certificate with one URI %s:%sROLE among its subject alternative names", roleScheme, rolePrefix)
-}
-
-// The URI of a role: clusterm:role:monitor.
-const (
-	roleScheme = "clusterm"
-	rolePrefix = "role:"
-)
-
-func roleOf(u *url.URL) (string, bool) {
-	if u.Scheme != roleScheme || len(u.Opaque) <= len(rolePrefix) || u.Opaque[:len(rolePrefix)] != rolePrefix {
-		return "", false
-	}
-
-	return u.Opaque[len(rolePrefix):], true
 }

@@ -278,26 +278,6 @@ func (o Options) names() []string {
 	return slices.Compact(names)
 }
 
-// IssueClient makes a client certificate with the CA in the folder, and returns
-// certificate and key in PEM. The caller has checked the role.
-func IssueClient(dir, name, role string, life time.Duration) ([]byte, error) {
-	if err := inventory.CheckObserver(name); err != nil {
-		return nil, err
-	}
-
-	ca, err := readCA(dir)
-	if err != nil {
-		return nil, err
-	}
-
-	client, err := newClient(ca, name, role, time.Now(), life)
-	if err != nil {
-		return nil, err
-	}
-
-	return client.encode(ca.cert)
-}
-
 // ReadCA reads the certificate of the CA in the folder. It returns KindNotFound if
 // there is none yet.
 func ReadCA(dir string) (*x509.Certificate, error) {

@@ -188,8 +188,8 @@ func listener(t *testing.T, k *Keeper) *httptest.Server {
 			return
 		}
 
-		name, role, err := Role(r.TLS.PeerCertificates[0], k.options.Now())
-		fmt.Fprintf(w, "%s %s %v", name, role, err)
+		g, err := GrantOf(r.TLS.PeerCertificates[0], k.options.Now())
+		fmt.Fprintf(w, "%s %s %v", g.Name, g.Role, err)
 	}))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	inner := s.Listener
@@ -533,7 +533,7 @@ func TestClientCertificates(t *testing.T) {
 	k := open(t, o)
 	s := listener(t, k)
 
-	issued, err := IssueClient(o.Dir, "rack1", "monitor", 24*time.Hour)
+	issued, err := IssueClient(o.Dir, Grant{Name: "rack1", Role: "monitor"}, 24*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -552,7 +552,7 @@ func TestClientCertificates(t *testing.T) {
 
 	otherCA, _ := foreign(t, time.Hour)
 
-	other, err := newClient(otherCA, "rack1", "admin", time.Now(), time.Hour)
+	other, err := newClient(otherCA, Grant{Name: "rack1", Role: "admin"}, time.Now(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -589,31 +589,42 @@ func TestClientCertificates(t *testing.T) {
 		t.Errorf("an expired certificate: %q", answer)
 	}
 
-	if _, err := IssueClient(
-		o.Dir,
-		"not a name",
-		"monitor",
-		time.Hour,
-	); inventory.KindOf(
-		err,
-	) != inventory.KindInvalid {
+	_, err = IssueClient(o.Dir, Grant{Name: "not a name", Role: "monitor"}, time.Hour)
+	if inventory.KindOf(err) != inventory.KindInvalid {
 		t.Errorf("an invalid name: %v", err)
+	}
+
+	known, err := Issued(o.Dir)
+	if err != nil || len(known) != 1 || !bytes.Equal(known[0].Raw, own.Certificate[0]) {
+		t.Errorf("issued: %v, %v", known, err)
 	}
 }
 
-func TestRole(t *testing.T) {
+func TestGrantOf(t *testing.T) {
 	t.Parallel()
 
 	for _, c := range []struct {
 		uris []string
-		want string // the role, or part of the error
+		want string // role, groups and selector, or part of the error
 	}{
-		{[]string{"clusterm:role:monitor"}, "monitor"},
-		{[]string{"spiffe://site/host", "clusterm:role:viewer"}, "viewer"},
+		{[]string{"clusterm:role:monitor"}, "monitor [] "},
+		{[]string{"spiffe://site/host", "clusterm:role:viewer"}, "viewer [] "},
 		{nil, "has no role"},
-		{[]string{"clusterm:role:"}, "has no role"},
-		{[]string{"clusterm:roles:admin", "other:role:admin"}, "has no role"},
+		{[]string{"other:role:admin", "CLUSTERMX:role:admin"}, "has no role"},
+		{[]string{"clusterm:role:"}, "malformed URI"},
 		{[]string{"clusterm:role:viewer", "clusterm:role:admin"}, "has several roles"},
+		{[]string{"clusterm:role:viewer", "clusterm:group:a", "clusterm:group:b"}, "viewer [a b] "},
+		{[]string{"clusterm:role:viewer", "clusterm:selector:rack%20in%20(r1,r2)"}, "viewer [] rack in (r1,r2)"},
+		{[]string{"clusterm:role:viewer", "clusterm:selector:a", "clusterm:selector:b"}, "several selectors"},
+
+		// What is not understood may be a limit.
+		{[]string{"clusterm:roles:admin", "clusterm:role:admin"}, "has an unknown URI"},
+		{[]string{"clusterm:role:viewer", "clusterm:scope:a"}, "has an unknown URI"},
+		{[]string{"clusterm:role:viewer", "clusterm://group/a"}, "malformed URI"},
+		{[]string{"clusterm:role:viewer", "clusterm:selector:rack?=r1"}, "malformed URI"},
+		{[]string{"clusterm:role:viewer", "clusterm:selector:rack#r1"}, "malformed URI"},
+		{[]string{"clusterm:role:viewer", "clusterm:group:"}, "malformed URI"},
+		{[]string{"clusterm:role:viewer", "clusterm"}, "viewer [] "},
 	} {
 		cert := &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
 		cert.Subject.CommonName = "rack1"
@@ -627,9 +638,22 @@ func TestRole(t *testing.T) {
 			cert.URIs = append(cert.URIs, u)
 		}
 
-		_, role, err := Role(cert, time.Now())
-		if role != c.want && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%q: %q, %v", c.uris, role, err)
+		g, err := GrantOf(cert, time.Now())
+
+		got := fmt.Sprint(g.Role, " ", g.Groups, " ", g.Selector)
+		if err != nil {
+			got = err.Error()
+		}
+
+		if got != c.want && (err == nil || !strings.Contains(got, c.want)) {
+			t.Errorf("%q: %q, want %q", c.uris, got, c.want)
+		}
+
+		if again := (Grant{Role: g.Role, Groups: g.Groups, Selector: g.Selector}); err == nil {
+			cert.URIs = again.uris()
+			if back, err := GrantOf(cert, time.Now()); err != nil || fmt.Sprint(back) != fmt.Sprint(g) {
+				t.Errorf("%q: written again it is %+v, %v", c.uris, back, err)
+			}
 		}
 	}
 
@@ -637,7 +661,7 @@ func TestRole(t *testing.T) {
 		NotAfter: time.Now().Add(time.Hour),
 		URIs:     []*url.URL{{Scheme: "clusterm", Opaque: "role:viewer"}},
 	}
-	if _, _, err := Role(unnamed, time.Now()); inventory.KindOf(err) != inventory.KindForbidden {
+	if _, err := GrantOf(unnamed, time.Now()); inventory.KindOf(err) != inventory.KindForbidden {
 		t.Errorf("without a name: %v", err)
 	}
 }

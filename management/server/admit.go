@@ -116,8 +116,8 @@ func (s *Server) authenticate(r *http.Request) (access.Identity, error) {
 }
 
 // connected returns the identity of a caller without a bearer token: the account
-// at the other end of the Unix socket, the configured role of plain HTTP, or the
-// role in a client certificate.
+// at the other end of the Unix socket, the configured role of plain HTTP, or that of a
+// client certificate.
 func (s *Server) connected(r *http.Request, p peer) (access.Identity, error) {
 	switch {
 	case p.on == onSocket && isOwner(p.uid):
@@ -131,18 +131,8 @@ func (s *Server) connected(r *http.Request, p peer) (access.Identity, error) {
 		return access.Identity{
 			Principal: "http:" + p.name, Role: s.PlainHTTPRole, Credential: access.CredentialPlainHTTP,
 		}, nil
-	case p.on == onTLS && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && s.CertificateRole != nil:
-		c := r.TLS.PeerCertificates[0]
-
-		name, role, err := s.CertificateRole(c)
-		if err != nil {
-			return access.Identity{}, err
-		}
-
-		return access.Identity{
-			Principal: "certificate:" + name, Role: role,
-			Credential: "certificate:" + c.SerialNumber.Text(16), Issuer: c.Issuer.CommonName, Expires: c.NotAfter,
-		}, nil
+	case p.on == onTLS && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && s.CertifiedCaller != nil:
+		return s.CertifiedCaller(r.TLS.PeerCertificates[0])
 	default:
 		return access.Identity{}, inventory.Errorf(inventory.KindUnauthenticated, "the request has no credentials").
 			Do("send a token, as Authorization: Bearer TOKEN")

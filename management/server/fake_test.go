@@ -737,7 +737,7 @@ func (m *fakeManager) Difference(_ context.Context, v *state.View, name string) 
 
 	// A task may be named for another node.
 	for _, other := range v.Nodes {
-		if other.Name != name {
+		if name != other.Name && other.Name == outside {
 			finding.Play, finding.Role, finding.Task = "for "+other.Name, other.Name, "Write_"+other.Name+".conf"
 			finding.Path, finding.Message = other.Name+".yml:3", "asked "+other.Name
 		}
@@ -875,37 +875,42 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 	store := newFakeTokens()
 
 	return server.Options{
-		Tokens:      access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups),
-		Secrets:     fakeSecrets{},
-		Notifier:    fakeNotifier{},
-		State:       m,
-		Jobs:        m,
-		Plans:       m,
-		PlanReader:  m,
-		Logs:        m,
-		Nodes:       m,
-		Ping:        m,
-		HostKeys:    m,
-		GossipKey:   m,
-		SSHKey:      fakeSSHKey{m},
-		Policies:    fakePolicies{m},
-		Repository:  fakeRepository{},
-		Variables:   fakeVariables{m},
-		VarsPast:    fakeVariables{m},
-		Explain:     fakeExplainer{m},
-		Desired:     desired.New("i", func() variable.Settings { return variable.Settings{Groups: inventory.DefaultGroups()} }),
-		Tokens:    access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups),
-		Secrets:   fakeSecrets{},
-		State:     m,
-		Jobs:      m,
-		Logs:      m,
-		Nodes:     m,
-		Ping:      m,
-		HostKeys:  m,
-		GossipKey: m,
-		Variables: fakeVariables{m},
-		VarsPast:  fakeVariables{m},
-		Explain:   fakeExplainer{m},
+		Notifier: fakeNotifier{},
+		Tokens:   access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups),
+		Secrets:  fakeSecrets{},
+
+		Certificates: access.NewCertificates(fakeRevocations{}, noAudit{}, func() ([]access.Certificate, error) {
+			return []access.Certificate{{Serial: "1a", Name: "rack1", Role: access.RoleMonitor}}, nil
+		}),
+
+		State:      m,
+		Jobs:       m,
+		Plans:      m,
+		PlanReader: m,
+		Logs:       m,
+		Nodes:      m,
+		Ping:       m,
+		HostKeys:   m,
+		GossipKey:  m,
+		SSHKey:     fakeSSHKey{m},
+		Policies:   fakePolicies{m},
+		Repository: fakeRepository{},
+		Variables:  fakeVariables{m},
+		VarsPast:   fakeVariables{m},
+		Explain:    fakeExplainer{m},
+		Desired:    desired.New("i", func() variable.Settings { return variable.Settings{Groups: inventory.DefaultGroups()} }),
+		Tokens:     access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups),
+		Secrets:    fakeSecrets{},
+		State:      m,
+		Jobs:       m,
+		Logs:       m,
+		Nodes:      m,
+		Ping:       m,
+		HostKeys:   m,
+		GossipKey:  m,
+		Variables:  fakeVariables{m},
+		VarsPast:   fakeVariables{m},
+		Explain:    fakeExplainer{m},
 		Desired: desired.New("i", func() variable.Settings {
 			return variable.Settings{Groups: inventory.DefaultGroups()}
 		}),
@@ -943,6 +948,16 @@ func (f fakeNotifier) Test(ctx context.Context, _ access.Caller, target string) 
 func (f fakeNotifier) Retry(ctx context.Context, _ access.Caller, target string) (int, error) {
 	_, err := f.List(ctx, target)
 	return 1, err
+}
+
+// fakeRevocations are the revoked certificates. One goroutine may use them at a time.
+type fakeRevocations map[string]access.Revocation
+
+func (f fakeRevocations) Revocations() map[string]access.Revocation { return f }
+
+func (f fakeRevocations) AddRevocation(_ context.Context, r access.Revocation, _ []string) (int64, error) {
+	f[r.Serial] = r
+	return 1, nil
 }
 
 // fakeSecrets has one key. A rotation that abandons it is refused.

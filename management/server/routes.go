@@ -25,6 +25,7 @@ func (s *Server) versioned() []rest.Route {
 		s.settingRoutes(),
 		s.instanceRoutes(),
 		s.tokenRoutes(),
+		s.certificateRoutes(),
 		s.gossipKeyRoutes(),
 		s.sshKeyRoutes(),
 		s.policyRoutes(),

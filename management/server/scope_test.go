@@ -450,17 +450,17 @@ func TestScopedUseCases(t *testing.T) {
 	whole := []string{
 		"Audit",
 		"AuditTime",
-		"CertificateRole",
+		"Certificates",
+		"CertifiedCaller",
 		"GossipKey",
 		"Notifier",
 		"PlainHTTPRole",
+		"Policies",
 		"Registerer",
 		"SSHKey",
 		"Secrets",
 		"Tokens",
 		"Trail",
-		"Tokens", "PlainHTTPRole", "CertificateRole", "Registerer", "Audit", "Trail", "Secrets", "GossipKey",
-		"Policies",
 	}
 
 	m := newFakeManager()

@@ -241,12 +241,14 @@ type Options struct {
 	// PlainHTTPRole is the role of every request over plain HTTP. Empty: every such
 	// request is denied.
 	PlainHTTPRole access.Role
-	// CertificateRole returns the name and the role in a client certificate that the
+	// CertifiedCaller returns the identity behind a client certificate that the
 	// handshake verified, or refuses it. With nil no certificate is a credential.
-	CertificateRole func(*x509.Certificate) (name string, role access.Role, err error)
-	Tokens          Tokens
-	Secrets         Secrets
-	Notifier        Notifier
+	CertifiedCaller func(*x509.Certificate) (access.Identity, error)
+	// Certificates are the known client certificates. With nil the routes refuse.
+	Certificates Certificates
+	Tokens       Tokens
+	Secrets      Secrets
+	Notifier     Notifier
 	// Audit receives the records of requests that no use case decides on. With nil
 	// there are none.
 	Audit access.Auditor

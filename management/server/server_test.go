@@ -379,6 +379,14 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	made := must[api.NewToken](t)(c.CreateToken(ctx, api.TokenRequest{Role: "viewer", Name: "ci"}))
 	expect(t, "tokens", must[api.List[api.Token]](t)(c.Tokens(ctx)).Items, []api.Token{made.Record})
 	must[api.Changed](t)(c.RevokeToken(ctx, "ci"))
+
+	must[api.Changed](t)(c.RevokeCertificate(ctx, "serial:2B"))
+
+	certs := must[api.List[api.Certificate]](t)(c.Certificates(ctx)).Items
+	if len(certs) != 2 || certs[0].Serial != "2b" || certs[0].Revoked == nil || certs[1].Name != "rack1" {
+		t.Errorf("certificates: %+v", certs)
+	}
+
 	everyAudit(t, c)
 
 	expect(t, "the caller", must[api.Identity](t)(c.WhoAmI(ctx)).Role, "admin")

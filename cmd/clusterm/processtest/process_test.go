@@ -133,6 +133,8 @@ func TestCommands(t *testing.T) {
 		{"playbooks check -o yaml", 2, "", "text or json"},
 		{"playbooks check -c " + bad, 1, "", "key nonsense not found"},
 		{"monitor --help", 0, "clusterm ca issue --role monitor", ""},
+		{"ca issue --role viewer --scope-group= ann f", 2, "", "the scope is empty and would be every node"},
+		{"ca issue --role viewer --scope-selector= ann f", 2, "", "the scope is empty and would be every node"},
 		{"monitor --example", 0, "report_to:", ""},
 		{"monitor --check -c " + watch, 0, "", "ok: " + watch},
 		{"monitor --check -c " + bad, 1, "", "line 2: key nonsense not found"},

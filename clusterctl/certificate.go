@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/print"
+)
+
+func (a *app) certificate() *cli.Command {
+	return &cli.Command{
+		Name: "certificate", Usage: "list and revoke client certificates",
+		Commands: []*cli.Command{
+			a.leaf(leaf{
+				name:  "list",
+				usage: "list the client certificates that were issued or revoked",
+				about: "`clusterm ca issue` on the manager's host makes a certificate. One of a site's own CA is " +
+					"listed once it is revoked. Some time after it has expired, a certificate leaves the list.",
+				formats: tableFormats,
+				flags:   columnFlags(print.CertificateColumns.Names()),
+				examples: []string{
+					"clusterctl certificate list",
+					"clusterctl certificate list --sort expires",
+				},
+				run: certificateList,
+			}),
+			a.leaf(leaf{
+				name:  "revoke",
+				args:  "CERTIFICATE…",
+				min:   1,
+				max:   -1,
+				usage: "revoke client certificates, by name or serial number",
+				about: "A name stands for all certificates with that name; one that is issued later is valid. The " +
+					"certificate is refused at once, on open connections as well, and its open streams end. A " +
+					"revocation is for good. Write serial:HEX for a certificate of a site's own CA.",
+				examples: []string{
+					"clusterctl certificate revoke rack1",
+					"clusterctl certificate revoke serial:5a2b64cc0f19",
+				},
+				run: certificateRevoke,
+			}),
+		},
+	}
+}
+
+func certificateList(ctx context.Context, c *call) error {
+	layout, err := layoutOf(c, print.CertificateColumns)
+	if err != nil {
+		return err
+	}
+
+	l, err := c.manager.Certificates(ctx)
+	if err != nil {
+		return err
+	}
+
+	layout.Sort(l.Items)
+
+	answer := print.Answer{
+		Wire: l, Stale: l.Stale,
+		Table: func(p *print.Printer) { layout.Print(p, l.Items) },
+		Long:  func(p *print.Printer) { layout.Everything(print.CertificateColumns).Print(p, l.Items) },
+	}
+	for _, known := range l.Items {
+		answer.Names = append(answer.Names, known.Serial)
+	}
+
+	return c.show(answer)
+}
+
+func certificateRevoke(ctx context.Context, c *call) error {
+	for _, ref := range c.args {
+		if _, err := c.manager.RevokeCertificate(ctx, ref); err != nil {
+			return err
+		}
+
+		c.say("the certificate %s is revoked", ref)
+	}
+
+	return nil
+}
+
+// certificateNames completes the names of certificates that are not revoked.
+func certificateNames(ctx context.Context, c *completer, _ string) []candidate {
+	if c.manager == nil {
+		return nil
+	}
+
+	known, err := c.manager.Certificates(ctx)
+	if err != nil {
+		return nil
+	}
+
+	var out []candidate
+
+	for _, known := range known.Items {
+		if known.Revoked == nil {
+			out = append(out, candidate{known.Name, known.Role})
+		}
+	}
+
+	return out
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"context"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// MaxRevocations bounds the revoked certificates. Those that have expired make room.
+const MaxRevocations = 10_000
+
+// maxSerial bounds a serial number, in hexadecimal digits (RFC 5280 section 4.1.2.2).
+const maxSerial = 40
+
+// SerialPrefix begins a reference to a certificate that another CA has issued.
+const SerialPrefix = "serial:"
+
+// Certificate is a client certificate that the manager knows: one that its CA has issued,
+// or one that is revoked.
+type Certificate struct {
+	Serial  string // in lower-case hexadecimal digits
+	Name    string // the principal is "certificate:NAME"; empty: unknown
+	Role    Role
+	Scope   Scope
+	Issued  time.Time // zero: unknown, as of another CA
+	Expires time.Time // zero: unknown
+	// Revoked is the time of the revocation; zero: none.
+	Revoked   time.Time
+	RevokedBy string
+}
+
+// Revocation is the record of a revoked certificate.
+type Revocation struct {
+	Serial  string
+	Name    string    // empty: unknown
+	Expires time.Time // zero: unknown
+	Time    time.Time
+	By      string
+}
+
+// RevocationStore keeps revocations. Its methods may be called concurrently.
+type RevocationStore interface {
+	// Revocations returns the revocations of the newest view by serial number. It does
+	// not block, and the map must not be modified.
+	Revocations() map[string]Revocation
+	// AddRevocation stores a revocation and removes others. It returns once the view
+	// shows that.
+	AddRevocation(ctx context.Context, r Revocation, remove []string) (revision int64, err error)
+}
+
+// Certificates lists, revokes and checks client certificates. Its methods may be called
+// concurrently.
+type Certificates struct {
+	store  RevocationStore
+	audit  Auditor
+	issued func() ([]Certificate, error)
+}
+
+// NewCertificates returns the use cases of client certificates. issued returns those that
+// the CA of the manager has issued.
+func NewCertificates(store RevocationStore, audit Auditor, issued func() ([]Certificate, error)) *Certificates {
+	return &Certificates{store: store, audit: audit, issued: issued}
+}
+
+// Check returns KindUnauthenticated for a revoked certificate. It reads the view only.
+func (c *Certificates) Check(serial string) error {
+	if _, revoked := c.store.Revocations()[serial]; revoked {
+		return errRevokedCertificate
+	}
+
+	return nil
+}
+
+var errRevokedCertificate = inventory.Errorf(inventory.KindUnauthenticated, "the client certificate is revoked").
+	Do("ask an admin for a new one")
+
+// certificateCredential returns the credential of the certificate with the serial number.
+func certificateCredential(serial string) string { return "certificate:" + serial }
+
+// Identity returns the identity behind a certificate that the handshake has verified, or
+// refuses it.
+func (c *Certificates) Identity(known Certificate, issuer string) (Identity, error) {
+	if _, err := ParseRole(string(known.Role)); err != nil {
+		return Identity{}, inventory.Errorf(inventory.KindForbidden, "the client certificate: %w", err)
+	}
+
+	// A scope that does not hold must not become every node.
+	_, err := known.Scope.Bounds()
+	if err == nil {
+		err = known.Scope.CheckRole(known.Role)
+	}
+
+	if err != nil {
+		return Identity{}, inventory.Errorf(inventory.KindForbidden, "the scope of the client certificate: %w", err).
+			Do("issue a new one with another scope")
+	}
+
+	if err := c.Check(known.Serial); err != nil {
+		return Identity{}, err
+	}
+
+	return Identity{
+		Principal: "certificate:" + known.Name, Role: known.Role, Scope: known.Scope,
+		Credential: certificateCredential(known.Serial), Issuer: issuer, Expires: known.Expires,
+	}, nil
+}
+
+// List returns the certificates that were issued or revoked, by serial number.
+func (c *Certificates) List() ([]Certificate, error) {
+	all, err := c.issued()
+	if err != nil {
+		return nil, err
+	}
+
+	revoked := c.store.Revocations()
+	known := map[string]bool{}
+
+	for i, issued := range all {
+		r := revoked[issued.Serial]
+		all[i].Revoked, all[i].RevokedBy = r.Time, r.By
+		known[issued.Serial] = true
+	}
+
+	for serial, r := range revoked {
+		if !known[serial] {
+			all = append(all, Certificate{
+				Serial: serial, Name: r.Name, Expires: r.Expires, Revoked: r.Time, RevokedBy: r.By,
+			})
+		}
+	}
+
+	slices.SortFunc(all, func(a, b Certificate) int { return strings.Compare(a.Serial, b.Serial) })
+
+	return all, nil
+}
+
+// Revoke refuses from now on the certificate with a serial number, or all with a name,
+// and ends their open requests. ref names one that the manager has issued, or with
+// SerialPrefix any. One that is revoked already stays so.
+func (c *Certificates) Revoke(ctx context.Context, caller Caller, ref string) (revision int64, err error) {
+	record := Record{Action: "certificates.revoke", Targets: []string{ref}}
+	err = Audited(ctx, c.audit, caller, record, func(record *Record) error {
+		named, err := c.find(ref)
+		if err != nil {
+			return err
+		}
+
+		record.Targets = nil
+
+		for _, known := range named {
+			record.Targets = append(record.Targets, known.Serial)
+
+			if _, done := c.store.Revocations()[known.Serial]; done {
+				continue
+			}
+
+			if revision, err = c.add(ctx, caller, known); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	})
+
+	return revision, err
+}
+
+// find returns the certificates that a reference names.
+func (c *Certificates) find(ref string) ([]Certificate, error) {
+	serial, bySerial := strings.CutPrefix(ref, SerialPrefix)
+	if bySerial {
+		var err error
+		if serial, err = normalSerial(serial); err != nil {
+			return nil, err
+		}
+	}
+
+	all, err := c.List()
+	if err != nil && !bySerial {
+		return nil, err
+	}
+
+	named := slices.DeleteFunc(all, func(known Certificate) bool {
+		return known.Serial != serial && (bySerial || known.Name != ref)
+	})
+
+	switch {
+	case len(named) > 0:
+		return named, nil
+	case bySerial:
+		return []Certificate{{Serial: serial}}, nil
+	}
+
+	return nil, inventory.Errorf(inventory.KindNotFound, "there is no certificate %q", ref).
+		Do("list the certificates: name and serial number are accepted; for one of another CA write %sHEX, as the "+
+			"audit trail shows it", SerialPrefix)
+}
+
+// normalSerial returns a serial number as Certificate has it. It accepts the output of
+// openssl x509 -serial.
+func normalSerial(text string) (string, error) {
+	serial := strings.TrimLeft(strings.ToLower(strings.ReplaceAll(text, ":", "")), "0")
+
+	even := serial
+	if len(even)%2 == 1 {
+		even = "0" + even
+	}
+
+	if _, err := hex.DecodeString(even); err != nil || serial == "" || len(serial) > maxSerial {
+		return "", inventory.Errorf(inventory.KindInvalid, "%q is not a serial number", text).
+			Do("write 1 to %d hexadecimal digits", maxSerial)
+	}
+
+	return serial, nil
+}
+
+func (c *Certificates) add(ctx context.Context, caller Caller, known Certificate) (int64, error) {
+	now := time.Now().UTC().Truncate(time.Second)
+	revoked := c.store.Revocations()
+
+	var expired []string
+
+	if len(revoked) >= MaxRevocations {
+		for serial, r := range revoked {
+			// One transaction has room for some.
+			if !r.Expires.IsZero() && now.After(r.Expires) && len(expired) < 100 {
+				expired = append(expired, serial)
+			}
+		}
+
+		if len(expired) == 0 {
+			return 0, inventory.Errorf(inventory.KindRefused, "%d certificates are revoked, and that is the limit",
+				len(revoked)).Do("use a new CA: remove it from tls.client_ca_file, or the folder pki in data_dir")
+		}
+	}
+
+	return c.store.AddRevocation(ctx, Revocation{
+		Serial: known.Serial, Name: known.Name, Expires: known.Expires, Time: now, By: caller.Principal,
+	}, expired)
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// revocations is a store of revocations for one goroutine.
+type revocations map[string]Revocation
+
+func (r revocations) Revocations() map[string]Revocation { return r }
+
+func (r revocations) AddRevocation(_ context.Context, made Revocation, remove []string) (int64, error) {
+	r[made.Serial] = made
+	for _, serial := range remove {
+		delete(r, serial)
+	}
+
+	return int64(len(r)), nil
+}
+
+// silentAudit drops records.
+type silentAudit struct{}
+
+func (silentAudit) Record(context.Context, Record) {}
+
+// certificates returns use cases that know some certificates.
+func certificates(store revocations) *Certificates {
+	return NewCertificates(store, silentAudit{}, func() ([]Certificate, error) {
+		return []Certificate{
+			{Serial: "a1", Name: "rack1", Role: RoleMonitor},
+			{Serial: "a2", Name: "rack1", Role: RoleMonitor},
+			{Serial: "a3", Name: "rack10", Role: RoleMonitor},
+			{Serial: "a4", Name: "a1", Role: RoleViewer},
+		}, nil
+	})
+}
+
+// TestRevokeCertificate revokes by name, by serial number, and one of another CA.
+func TestRevokeCertificate(t *testing.T) {
+	t.Parallel()
+
+	for ref, want := range map[string]string{
+		"rack1":                   "a1 a2",
+		"rack10":                  "a3",
+		"a3":                      "a3",
+		"a1":                      "a1 a4", // a serial number and a name
+		"serial:a1":               "a1",
+		"serial:A2":               "a2",
+		"serial:00:A2":            "a2",
+		"serial:0f":               "f",
+		"serial:5a2b64cc0f19":     "5a2b64cc0f19",
+		"rack":                    "not-found",
+		"5a2b64cc0f19":            "not-found", // perhaps a name with an error in it
+		"":                        "not-found",
+		"serial:":                 "invalid",
+		"serial:0":                "invalid",
+		"serial:xyz":              "invalid",
+		"serial:../tokens/x":      "invalid",
+		"serial:a\n":              "invalid",
+		"serial:" + long("a", 41): "invalid",
+	} {
+		store := revocations{}
+		c := certificates(store)
+
+		_, err := c.Revoke(t.Context(), Caller{Principal: "root"}, ref)
+
+		got := strings.Join(slices.Sorted(maps.Keys(store)), " ")
+		if err != nil {
+			got += string(inventory.KindOf(err))
+		}
+
+		if got != want {
+			t.Errorf("%q revokes %q, want %q: %v", ref, got, want, err)
+		}
+
+		for serial := range store {
+			if err := c.Check(serial); inventory.KindOf(err) != inventory.KindUnauthenticated {
+				t.Errorf("%q: %s is not refused: %v", ref, serial, err)
+			}
+		}
+
+		if err := c.Check("ff"); err != nil {
+			t.Errorf("another certificate: %v", err)
+		}
+	}
+}
+
+func long(text string, count int) string { return strings.Repeat(text, count) }
+
+// TestRevocationLimit fills the store of revocations: those that have expired make room.
+func TestRevocationLimit(t *testing.T) {
+	t.Parallel()
+
+	store := revocations{}
+	for i := range MaxRevocations {
+		serial := fmt.Sprintf("f%x", i)
+		store[serial] = Revocation{Serial: serial}
+	}
+
+	c := certificates(store)
+
+	_, err := c.Revoke(t.Context(), Caller{}, "rack10")
+	if inventory.KindOf(err) != inventory.KindRefused || c.Check("a3") != nil {
+		t.Errorf("beyond the limit: %v", err)
+	}
+
+	store["f0"] = Revocation{Serial: "f0", Expires: time.Now().Add(-time.Hour)}
+
+	_, err = c.Revoke(t.Context(), Caller{}, "rack10")
+	if err != nil || c.Check("a3") == nil || c.Check("f0") != nil || c.Check("f1") == nil {
+		t.Errorf("with one that has expired: %v", err)
+	}
+}
+
+// TestRevokeWithoutList revokes by serial number although the issued certificates cannot
+// be read.
+func TestRevokeWithoutList(t *testing.T) {
+	t.Parallel()
+
+	c := NewCertificates(revocations{}, silentAudit{}, func() ([]Certificate, error) { return nil, errors.New("disk") })
+
+	if _, err := c.Revoke(t.Context(), Caller{}, "rack1"); err == nil {
+		t.Error("a name was found")
+	}
+
+	if _, err := c.Revoke(t.Context(), Caller{}, "serial:a1"); err != nil || c.Check("a1") == nil {
+		t.Errorf("by its number: %v", err)
+	}
+}
