@@ -44,6 +44,7 @@ require (
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	github.com/wneessen/go-mail v0.7.2
 	github.com/sergi/go-diff v1.3.2-0.20230802210424-5b0b94c5c0d3
+	github.com/creack/pty v1.1.24
 	go.etcd.io/bbolt v1.5.0
 )
 

@@ -6,22 +6,18 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"strings"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/clusterctl/contexts"
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/client"
 )
-
-// maxToken bounds the size of a token, in bytes.
-const maxToken = 16 << 10
 
 func (a *app) login() *cli.Command {
 	return a.leaf(leaf{
@@ -183,14 +179,18 @@ func (c *call) warnOfNewCA(entry contexts.Context) {
 // token reads the token from the file, from stdin, or from a terminal without echo.
 // It is never an argument, which other accounts of this host could see.
 func (c *call) token(ctx context.Context) (string, error) {
-	var text []byte
-	var err error
+	var (
+		text string
+		err  error
+	)
 
 	switch name := c.String("token-file"); {
 	case name == "-":
-		text, err = c.readStdin(ctx)
+		var all []byte
+		all, err = c.readStdin(ctx)
+		text = string(all)
 	case name != "":
-		text, err = readToken(name)
+		return client.ReadToken(name)
 	case c.atTerminal():
 		text, err = c.typeToken(ctx)
 	default:
@@ -203,80 +203,50 @@ func (c *call) token(ctx context.Context) (string, error) {
 	}
 
 	if err != nil {
-		if _, ok := err.(*exit.Error); ok { //nolint:errorlint // made by readToken, and not wrapped
-			return "", err
-		}
-
 		return "", exit.Usagef("cannot read the token: %v", err)
 	}
 
-	token := strings.TrimSpace(string(text))
-	if token == "" || len(token) > maxToken {
-		return "", exit.Usagef("the token is empty, or longer than %d bytes", maxToken).
+	token := strings.TrimSpace(text)
+	if token == "" || len(token) > client.MaxToken {
+		return "", exit.Usagef("the token is empty, or longer than %d bytes", client.MaxToken).
 			Try("an admin makes one on the manager's host: clusterctl token create --role operator")
 	}
 
 	return token, nil
 }
 
-// readToken reads a file that only its owner may read. A pipe has no other readers.
-func readToken(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-
-	if info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
-		return nil, exit.Usagef("others than the owner may read the token in %s", name).
-			Try("chmod 600 %s; if others had access to it, revoke the token", name)
-	}
-
-	return io.ReadAll(io.LimitReader(f, maxToken+1))
-}
-
 // typeToken reads a line from the terminal without echo.
-func (c *call) typeToken(ctx context.Context) ([]byte, error) {
+func (c *call) typeToken(ctx context.Context) (string, error) {
 	f, ok := c.Stdin.(*os.File)
 	if !ok {
-		return nil, os.ErrInvalid
+		return "", os.ErrInvalid
 	}
 
-	state, err := term.GetState(int(f.Fd()))
+	// Before the question: what is typed at once must not show.
+	show, err := hideTyping(int(f.Fd()))
+	if err != nil {
+		return "", err
+	}
+	defer show()
+
+	fmt.Fprint(c.Stderr, "token: ")
+	defer fmt.Fprintln(c.Stderr)
+
+	return c.readLine(ctx)
+}
+
+// hideTyping ends the echo of a terminal until show is called.
+func hideTyping(fd int) (show func(), err error) {
+	was, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
 		return nil, err
 	}
 
-	fmt.Fprint(c.Stderr, "token: ")
+	hidden := *was
+	hidden.Lflag &^= unix.ECHO
+	hidden.Lflag |= unix.ICANON | unix.ISIG
 
-	type result struct {
-		text []byte
-		err  error
-	}
-
-	typed := make(chan result, 1)
-	go func() {
-		text, err := term.ReadPassword(int(f.Fd()))
-		typed <- result{text, err}
-	}()
-
-	select {
-	case r := <-typed:
-		fmt.Fprintln(c.Stderr)
-		return r.text, r.err
-	case <-ctx.Done():
-		// The read goes on until the process ends, so it cannot restore the echo.
-		_ = term.Restore(int(f.Fd()), state)
-
-		fmt.Fprintln(c.Stderr)
-
-		return nil, context.Cause(ctx)
-	}
+	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, was) }, unix.IoctlSetTermios(fd, unix.TCSETS, &hidden)
 }
 
 func (a *app) logout() *cli.Command {

@@ -113,7 +113,7 @@ func TestLogin(t *testing.T) {
 	m.ctl(exit.Usage, "", pinned, "the token needs a terminal", "--token-file")
 	m.ctl(exit.Usage, "", pinned+" --token-file -", "the token is empty")
 	m.ctl(exit.Usage, "two words", pinned+" --token-file -", "the token is malformed")
-	m.ctl(exit.Usage, "", pinned+" --token-file "+m.home+"/none", "cannot read the token")
+	m.ctl(exit.Usage, "", pinned+" --token-file "+m.home+"/none", "the token cannot be read")
 	m.ctl(exit.Usage, "", pinned+" --ca-file x", "exclude each other")
 	m.ctl(exit.Usage, "", "login http://127.0.0.1:9007", "https://HOST:PORT")
 	m.ctl(exit.Usage, "", pinned+" --context local --token-file "+file, "the manager on this host")

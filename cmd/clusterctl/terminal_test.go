@@ -11,8 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
-	"golang.org/x/sys/unix"
 )
 
 // terminal is a program on a terminal of 24 rows and 80 columns.
@@ -27,17 +27,17 @@ type terminal struct {
 // onTerminal starts the program with the terminal as stdout and stderr and, for
 // typing, as stdin.
 func onTerminal(ts *testscript.TestScript, c *exec.Cmd, typing bool) *terminal {
-	size := unix.Winsize{Row: 24, Col: 80}
-	if ts.Getenv("TERMINAL_SIZE") == "unknown" {
-		size = unix.Winsize{}
-	}
-
-	master, slave, err := openTerminal(size)
+	master, slave, err := pty.Open()
 	if err != nil {
 		ts.Fatalf("no terminal: %v", err)
 	}
 
 	ts.Defer(func() { _ = master.Close() })
+
+	if ts.Getenv("TERMINAL_SIZE") != "unknown" {
+		ts.Check(pty.Setsize(master, &pty.Winsize{Rows: 24, Cols: 80}))
+	}
+
 	t := &terminal{ts: ts, cmd: c, master: master, over: make(chan struct{})}
 
 	c.Stdout, c.Stderr = slave, slave
@@ -137,32 +137,4 @@ func cmdTab(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(t.shows(regexp.MustCompile("ready> ")))
 	t.types(strings.ReplaceAll(args[1], `\t`, "\t"))
 	ts.Check(t.shows(regexp.MustCompile(args[2])))
-}
-
-func openTerminal(size unix.Winsize) (master, slave *os.File, err error) {
-	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	master = os.NewFile(uintptr(fd), "/dev/ptmx")
-	if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size)
-	}
-
-	var n uint32
-	if err == nil {
-		n, err = unix.IoctlGetUint32(fd, unix.TIOCGPTN)
-	}
-
-	if err == nil {
-		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-
-	if err != nil {
-		_ = master.Close()
-		return nil, nil, err
-	}
-
-	return master, slave, nil
 }

@@ -337,6 +337,7 @@ var homes = []struct {
 		"these packages retry; the pure ones leave time to their callers",
 	},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
+	{"github.com/creack/pty", nil, "only tests need a terminal"},
 	{"github.com/coreos/go-oidc/", []string{"management/access/oidc"}, "one home per dependency"},
 	{
 		"golang.org/x/crypto/",

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/clusterctl"
@@ -492,7 +493,7 @@ func (f faults) command(args ...string) string {
 func (f faults) paste(c failure, line string, appears bool) string {
 	f.t.Helper()
 
-	master, slave, err := openTerminal()
+	master, slave, err := pty.Open()
 	f.must(err)
 
 	defer master.Close()
@@ -547,30 +548,4 @@ func (s *site) awaitAppear() {
 
 		return jobs.Items[0].Phase == string(job.PhaseAppear)
 	})
-}
-
-// openTerminal returns both ends of a terminal.
-func openTerminal() (master, slave *os.File, err error) {
-	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	master = os.NewFile(uintptr(fd), "/dev/ptmx")
-
-	number, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-
-	if err == nil {
-		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-
-	if err != nil {
-		_ = master.Close()
-		return nil, nil, err
-	}
-
-	return master, slave, nil
 }
