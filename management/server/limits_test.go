@@ -33,6 +33,7 @@ import (
 type besieged struct {
 	*site
 	tls   string // the address of HTTPS
+	stats string // that of the metrics
 	roots *x509.CertPool
 	token string // for HTTPS
 }
@@ -53,11 +54,19 @@ func besiege(t *testing.T, adjust ...func(*server.Options)) *besieged {
 		t.Fatal(err)
 	}
 
-	b := &besieged{site: serve(t, adjust...), tls: l.Addr().String(), roots: x509.NewCertPool()}
+	stats, err := server.ListenMetrics("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	b := &besieged{
+		site: serve(t, adjust...), tls: l.Addr().String(), stats: stats.Addr().String(), roots: x509.NewCertPool(),
+	}
 	b.roots.AddCert(k.CA())
 
 	// Until Shutdown, which the site owns.
 	go func() { _ = b.Serve(l) }()
+	go func() { _ = b.Serve(stats) }()
 
 	root := access.Identity{Principal: "root", Role: access.RoleAdmin, Credential: access.CredentialSocket}
 
@@ -71,7 +80,7 @@ func besiege(t *testing.T, adjust ...func(*server.Options)) *besieged {
 	return b
 }
 
-// ways are the kinds of listeners.
+// ways are the kinds of listeners of the API.
 var ways = []string{"plain", "socket", "https"}
 
 // dial opens a connection; over HTTPS with its handshake.
@@ -100,6 +109,8 @@ func (b *besieged) dialRaw(way string) (c net.Conn, err error) {
 		c, err = net.Dial("unix", b.socket)
 	case "https":
 		c, err = net.Dial("tcp", b.tls)
+	case "metrics":
+		c, err = net.Dial("tcp", b.stats)
 	default:
 		c, err = net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
 	}
@@ -205,8 +216,9 @@ func TestSlowloris(t *testing.T) {
 
 	var all sync.WaitGroup
 
-	for _, way := range ways {
+	for _, way := range append(slices.Clone(ways), "metrics") {
 		for _, request := range []struct{ line, headers string }{
+			{"GET /metrics", b.credentials(way)},
 			{"POST /v1/jobs", b.credentials(way)},
 			{"PUT /v1/vars/global", b.credentials(way)},
 			{"GET /v1/nodes", b.credentials(way)},
