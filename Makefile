@@ -38,7 +38,7 @@ check: lint unit ## the linters and the unit tests: what to run before a commit
 
 .PHONY: test
 test: ## every test of the project, and where the time went
-	.ci/stages deps lint race lab-test system
+	.ci/stages deps lint race reproducible sbom lab-test system
 
 .PHONY: unit
 unit: ## the tests that need neither root, Ansible nor the lab
