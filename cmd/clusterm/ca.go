@@ -76,7 +76,8 @@ func caIssueCommand(config cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name:      "issue",
 		Usage:     "write a client certificate and its key to a new file",
-		UsageText: "clusterm ca issue --role ROLE [--days N] [--scope-group GROUP] [--scope-selector SELECTOR] NAME FILE",
+		UsageText: "clusterm ca issue --role ROLE [--days N] [--scope-group GROUP] [--scope-selector SELECTOR] " +
+			"NAME FILE",
 		Description: "NAME is recorded with each request. clusterctl certificate list shows the certificate, and " +
 			"clusterctl certificate revoke NAME ends it. A scope limits a viewer or an operator to some nodes, like " +
 			"that of a token. A certificate for the monitor on rack1, and one for its operator:\n\n" +
@@ -92,7 +93,8 @@ func caIssueCommand(config cli.Flag) *cli.Command {
 		Action: func(_ context.Context, c *cli.Command) error {
 			days, name, path := c.Int("days"), c.Args().Get(0), c.Args().Get(1)
 			grant := daemon.Grant{
-				Name: name, Role: c.String("role"), Groups: c.StringSlice("scope-group"), Selector: c.String("scope-selector"),
+				Name: name, Role: c.String("role"), Groups: c.StringSlice("scope-group"),
+				Selector: c.String("scope-selector"),
 			}
 
 			// An empty flag, as of an unset variable, must not be every node.

@@ -271,7 +271,10 @@ func TestFailedWrite(t *testing.T) {
 
 	var actions []string
 
-	must(t, Read(t.Context(), dir, Filter{}, func(e Entry) error { actions = append(actions, e.Verb+e.Reason); return nil }))
+	must(t, Read(t.Context(), dir, Filter{}, func(e Entry) error {
+		actions = append(actions, e.Verb+e.Reason)
+		return nil
+	}))
 
 	want := []string{
 		"jobs.submit.commission", VerbLost + "1 entries were dropped before this one", "jobs.submit.commission",

@@ -280,6 +280,8 @@ var types = map[string]any{
 	"NotifiedEvent":     api.NotifiedEvent{},
 	"Token":             api.Token{},
 	"TokenList":         api.List[api.Token]{},
+		"Certificate":       api.Certificate{},
+		"CertificateList":   api.List[api.Certificate]{},
 	"TokenRequest":      api.TokenRequest{},
 	"NewToken":          api.NewToken{},
 	"InstanceList":      api.List[api.Instance]{},

@@ -493,7 +493,9 @@ func encryptInputs(s marking, id string, kv *mvccpb.KeyValue) ([]byte, error) {
 		return nil, err
 	}
 
-	in, err := convertInputs(s.openInputs(id, record.inputs(), record.Sealed), func(name string, value any) (any, error) {
+	opened := s.openInputs(id, record.inputs(), record.Sealed)
+
+	in, err := convertInputs(opened, func(name string, value any) (any, error) {
 		if value != nil && s.marked(name) {
 			return configuration.NewSecret(value), nil
 		}

@@ -174,8 +174,8 @@ func (s *Store) markOps(scope state.Scope, older *mvccpb.KeyValue, c variable.Ch
 		return etcd.Ops{}, err
 	}
 
-	change, clear := s.secrets.openChange(scope, record.change(0)).Mark(c.Secrets())
-	if !clear {
+	change, wasClear := s.secrets.openChange(scope, record.change(0)).Mark(c.Secrets())
+	if !wasClear {
 		return etcd.Ops{}, nil
 	}
 

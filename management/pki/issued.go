@@ -76,7 +76,7 @@ func keepIssued(dir string, c *x509.Certificate, now time.Time) error {
 	}
 
 	if valid >= maxIssued {
-		return inventory.Errorf(inventory.KindRefused, "%d client certificates are valid, and that is the limit", valid).
+		return inventory.Errorf(inventory.KindRefused, "%d client certificates are valid, which is the limit", valid).
 			Do("use tokens instead, or wait until some have expired")
 	}
 

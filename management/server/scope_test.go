@@ -461,6 +461,8 @@ func TestScopedUseCases(t *testing.T) {
 		"Secrets",
 		"Tokens",
 		"Trail",
+		"AuditTime", "Tokens", "PlainHTTPRole", "CertifiedCaller", "Certificates", "Registerer", "Audit", "Trail",
+		"Secrets", "GossipKey",
 	}
 
 	m := newFakeManager()

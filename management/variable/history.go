@@ -82,18 +82,18 @@ func (c Change) Secrets() func(name string) bool {
 // Mark returns the change with the named variables secret, and reports whether one of
 // them was not.
 func (c Change) Mark(secret func(name string) bool) (Change, bool) {
-	clear := false
+	wasClear := false
 
 	for _, vars := range []configuration.Vars{c.Before, c.After} {
 		for name, value := range vars {
 			_, marked := value.(configuration.Secret)
-			clear = clear || value != nil && !marked && secret(name)
+			wasClear = wasClear || value != nil && !marked && secret(name)
 		}
 	}
 
 	c.Before, c.After = c.Before.Mark(secret), c.After.Mark(secret)
 
-	return c, clear
+	return c, wasClear
 }
 
 // revert returns the variables without the change.

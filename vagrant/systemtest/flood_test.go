@@ -40,8 +40,9 @@ const floodPlaybook = `
 func (w *world) peaks() map[string]int {
 	w.t.Helper()
 
-	out := w.sh("host1", `for p in $(pgrep -x clusterm); do `+
-		`echo "$(awk '/VmHWM/ {print $2}' /proc/$p/status) $(tr '\0' ' ' < /proc/$p/cmdline | cut -d' ' -f2)"; done`).stdout
+	out := w.sh("host1", `for p in $(pgrep -x clusterm); do echo `+
+		`"$(awk '/VmHWM/ {print $2}' /proc/$p/status) $(tr '\0' ' ' < /proc/$p/cmdline | cut -d' ' -f2)"; `+
+		`done`).stdout
 	peaks := map[string]int{}
 
 	for line := range strings.Lines(out) {
