@@ -74,8 +74,8 @@ func caCommand(config cli.Flag) *cli.Command {
 
 func caIssueCommand(config cli.Flag) *cli.Command {
 	return &cli.Command{
-		Name:      "issue",
-		Usage:     "write a client certificate and its key to a new file",
+		Name:  "issue",
+		Usage: "write a client certificate and its key to a new file",
 		UsageText: "clusterm ca issue --role ROLE [--days N] [--scope-group GROUP] [--scope-selector SELECTOR] " +
 			"NAME FILE",
 		Description: "NAME is recorded with each request. clusterctl certificate list shows the certificate, and " +
