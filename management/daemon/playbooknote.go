@@ -105,6 +105,8 @@ func (p *playbookNote) look(ctx context.Context) {
 
 	if found.Digest = digest; err != nil {
 		found.Problem = err.Error()
+	} else if p.runner.config().Repository.Used() {
+		found.Commit = p.runner.CommitOf(digest)
 	}
 
 	if err := p.store.NotePlaybooks(ctx, p.instance, found); err != nil && ctx.Err() == nil {
@@ -115,12 +117,16 @@ func (p *playbookNote) look(ctx context.Context) {
 // read returns the digest of the playbooks. It reads the files only if the folder may
 // have changed since the last time.
 func (p *playbookNote) read(ctx context.Context) (string, error) {
-	configured := p.runner.config().Playbooks
-	if configured == "" {
+	config := p.runner.config()
+
+	switch {
+	case config.Repository.Used():
+		return p.runner.repository.Pin(ctx)
+	case config.Playbooks == "":
 		return p.runner.bundled, nil
 	}
 
-	dir, err := repository.CheckOwned(configured)
+	dir, err := repository.CheckOwned(config.Playbooks)
 	if err != nil {
 		return "", err
 	}

@@ -3,6 +3,9 @@
 package daemon
 
 import (
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/state"
@@ -11,7 +14,7 @@ import (
 // newPolicies makes the automation of the manager.
 func (d *Daemon) newPolicies() *leader.Leader {
 	return leader.New(leader.Options{
-		State: d.store, Store: d.store, Jobs: d.engine, Prober: d.runner.pinger, Settings: d.settings.Policies,
+		State: d.store, Store: d.store, Jobs: d.engine, Prober: d.runner.pinger, Settings: d.policySettings,
 		Leads: d.member.Leads, Policies: policy.All(), Audit: d.audit,
 		Logger: d.opts.Logger.WithField("part", "policies"),
 		Count: func(name string, action state.Action) {
@@ -19,6 +22,21 @@ func (d *Daemon) newPolicies() *leader.Leader {
 		},
 		Halted: d.noteBrake,
 	})
+}
+
+// policySettings returns the settings of the policies, with what is outdated.
+func (d *Daemon) policySettings() leader.Settings {
+	s := d.settings.Policies()
+	s.Outdated = func(v *state.View, n *inventory.Node) string {
+		var parts []string
+		for _, part := range d.desired.Of(v).Judge(n).Differs {
+			parts = append(parts, string(part))
+		}
+
+		return strings.Join(parts, ", ")
+	}
+
+	return s
 }
 
 // noteBrake shows the state of the brake to the supervisor and in the log.

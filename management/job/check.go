@@ -40,7 +40,7 @@ func (p *planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcom
 func (p *planner) configured(t Target, group string) *inventory.Configured {
 	c := inventory.Configured{
 		Configuration: inventory.Configuration{
-			Playbooks: p.PlaybookDigest, Group: group, Variables: t.Variables,
+			Playbooks: p.PlaybookDigest, Commit: p.Commit, Group: group, Variables: t.Variables,
 		},
 		Time: p.now, Extra: p.ExtraNames,
 	}

@@ -117,7 +117,7 @@ func request(d state.Decision) job.Request {
 }
 
 // repairVerb cleans a node and configures it for its group.
-const repairVerb = inventory.VerbUpdate
+const repairVerb = inventory.VerbReapply
 
 // keyOf returns the idempotency key of a decision.
 func keyOf(d state.Decision) *access.Key {

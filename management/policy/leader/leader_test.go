@@ -178,7 +178,7 @@ func TestDriftIsRepaired(t *testing.T) {
 		s.see(true, 2)
 		s.run(l, time.Hour)
 
-		if want := "verify " + name(2) + ", update " + name(2); s.jobs() != want {
+		if want := "verify " + name(2) + ", reapply " + name(2); s.jobs() != want {
 			t.Errorf("jobs %s, want %s", s.jobs(), want)
 		}
 	})
@@ -222,7 +222,7 @@ func TestYields(t *testing.T) {
 		s.publish(func(v *state.View) {
 			v.Jobs = append(v.Jobs, job.Job{
 				ID:      "2",
-				Verb:    inventory.VerbUpdate,
+				Verb:    inventory.VerbReapply,
 				Status:  job.Queued,
 				Actor:   "ann",
 				Targets: []job.Target{{Name: name(2)}},
@@ -375,7 +375,7 @@ func TestKilledAnywhere(t *testing.T) {
 				s.revive()
 				s.run(s.leader(), time.Hour)
 
-				if want := "verify " + name(2) + ", update " + name(2); s.jobs() != want {
+				if want := "verify " + name(2) + ", reapply " + name(2); s.jobs() != want {
 					t.Errorf("killed at operation %d (late %t): jobs %q, want %q", crash, late, s.jobs(), want)
 				}
 
