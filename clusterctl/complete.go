@@ -582,6 +582,9 @@ var completions = withVerbs(map[string]positional{
 	"policy resume":  policyNamesAndAll,
 
 	"certificate revoke": certificateNames,
+	"notification log":   notificationNames,
+	"notification test":  notificationNames,
+	"notification retry": notificationNames,
 
 	"auth can-i":     verbThenNode,
 	"vars get":       varKeys,
@@ -635,6 +638,25 @@ func policyNames(ctx context.Context, c *completer, _ string) []candidate {
 // policyNamesAndAll completes the names of policies, or all of them.
 func policyNamesAndAll(ctx context.Context, c *completer, current string) []candidate {
 	return append(policyNames(ctx, c, current), candidate{api.AllPolicies, "every policy"})
+}
+
+// notificationNames completes the names of targets of notifications.
+func notificationNames(ctx context.Context, c *completer, _ string) []candidate {
+	if c.manager == nil {
+		return nil
+	}
+
+	targets, err := c.manager.Notifications(ctx)
+	if err != nil {
+		return nil
+	}
+
+	var out []candidate
+	for _, t := range targets.Items {
+		out = append(out, candidate{t.Name, t.To})
+	}
+
+	return out
 }
 
 // tokenNames completes the names of tokens.

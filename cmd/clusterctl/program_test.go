@@ -148,6 +148,9 @@ var masks = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), constant("YYYY-MM-DDThh:mm:ssZ")},
 	{regexp.MustCompile(`([Rr]evision"?:? +)\d+`), func(m []string) string { return m[1] + "N" }},
 	{regexp.MustCompile(`\b[0-9a-f]{12,}\b`), constant("DIGEST")},
+	// Of the variables, with a key that each manager has of its own.
+	{regexp.MustCompile(`\b[0-9a-f]{8}-DIGEST\b`), constant("KEY-DIGEST")},
+	{regexp.MustCompile(`\b[0-9a-f]{8}/[0-9a-f]{8}\b`), constant("PLAYBOOK/VARIABLE")},
 	// Twice, for durations in neighbouring columns: a match takes the spaces of the next.
 	{duration, sameWidth},
 	{duration, sameWidth},

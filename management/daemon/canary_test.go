@@ -48,6 +48,8 @@ func leakingSite(t *testing.T) *site {
 	s.write("ansible_playbook: "+playbook, fmt.Sprintf(
 		"secrets: {sources: {from_file: {file: %s}, from_command: {command: [%s, %s-argument]}}}",
 		file, command, canary,
+	), fmt.Sprintf(
+		"notifications: [{name: chat, events: [job.failed, node.status], url: 'http://127.0.0.1:1/%s'}]", canary,
 	))
 	s.up()
 	t.Cleanup(s.down)
@@ -283,7 +285,8 @@ func (s *site) checkAnswers(plan string) {
 	s.t.Helper()
 
 	params := strings.NewReplacer(
-		"/plans/{id}", "/plans/"+plan,
+		"/plans/{id}", "/plans/"+plan, "/policies/{name}", "/policies/returns",
+		"/notifications/{name}", "/notifications/chat",
 		"/vars/groups/{name}", "/vars/groups/"+inventory.GroupMaster, "{name}", "a-1", "{id}", "1", "{job}", "1",
 		"/can-i", "/can-i?verb=get&node=a-1",
 	)

@@ -36,6 +36,7 @@ import (
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/server"
@@ -388,6 +389,8 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 			Settings: w.settings.Nodes,
 			Audit:    w.audit,
 		})}, req)
+	case "told":
+		return w.sendTo(server.Options{Notifier: chat{}}, req)
 	case "waits":
 		return w.sendTo(server.Options{SSHKey: waitingKey{}}, req)
 	case "":
@@ -483,6 +486,34 @@ type aHost struct{ silence }
 func (aHost) HostKeys(context.Context, configuration.Host) ([]string, error) {
 	return []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV"}, nil
 }
+
+// chat is a notifier with one target.
+type chat struct{}
+
+func (chat) Status(context.Context) ([]notify.TargetStatus, error) {
+	return []notify.TargetStatus{{
+		Name: "chat", To: "https://chat.example.com", Delivered: 12,
+		Events: []notify.Kind{notify.KindNodeStatus, notify.KindJobFailed, notify.KindHealth},
+	}}, nil
+}
+
+func (chat) List(context.Context, string) ([]notify.Delivery, error) {
+	at := time.Date(2026, 11, 20, 16, 47, 31, 0, time.UTC)
+
+	return []notify.Delivery{{
+		ID: "chat/4711-job.failed-12", Target: "chat", Status: notify.Dead, Created: at, Attempts: 1, Last: at,
+		Error: "https://chat.example.com answered 404 Not Found",
+		Event: notify.Event{
+			ID: "4711-job.failed-12", Kind: notify.KindJobFailed, Time: at, Manager: "host1-35a0",
+			Summary: "job 12 (commission of host3-35a0) is Errored", To: "Errored", Job: "12", Verb: "commission",
+			Nodes: []string{"host3-35a0"}, Detail: "a task failed on host3-35a0",
+		},
+	}}, nil
+}
+
+func (chat) Test(context.Context, access.Caller, string) error { return nil }
+
+func (chat) Retry(context.Context, access.Caller, string) (int, error) { return 1, nil }
 
 // waitingKey is a rotation of the ssh key that waits for one node.
 type waitingKey struct{ server.SSHKeeper }

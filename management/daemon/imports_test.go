@@ -107,6 +107,7 @@ var mayImport = map[string][]string{
 		"management/state",
 	},
 	"management/repository": {"inventory", "configuration", "management/access", "management/state"},
+	"management/notify":     {"inventory", "management/access", "management/job"},
 	"management/engine": {
 		"inventory",
 		"configuration",
@@ -133,6 +134,8 @@ var mayImport = map[string][]string{
 		"management/sshkey",
 		"management/state",
 		"management/variable",
+		"management/notify",
+		"management/selector",
 	},
 	"management/etcd": {
 		"inventory",
@@ -149,6 +152,7 @@ var mayImport = map[string][]string{
 		"management/sshkey",
 		"management/state",
 		"management/variable",
+		"management/notify",
 	},
 	// The HTTP kit contains no use case, so that every API family can use it.
 	"management/server/rest":     {"inventory", "management/api"},
@@ -192,6 +196,7 @@ var mayImport = map[string][]string{
 		"management/server/rest",
 		"management/state",
 		"management/variable",
+		"management/notify",
 	},
 	"management/daemon": {
 		"ansible",
@@ -228,6 +233,7 @@ var mayImport = map[string][]string{
 		"management/api",
 		"management/metrics",
 		"management/server",
+		"management/notify",
 	},
 	"clusterctl": {
 		"clusterctl/bundle",
@@ -328,6 +334,7 @@ var homes = []struct {
 			"inventory/etcd",
 			"management/client",
 			"management/engine",
+			"management/notify",
 			"management/repository",
 			"management/setting",
 			"management/state",
@@ -344,6 +351,8 @@ var homes = []struct {
 		[]string{"management/secret", "management/sshkey", "configuration/repository/git"},
 		"who encrypts, who makes ssh keys, and who logs in to fetch and checks signatures",
 	},
+	{"github.com/standard-webhooks/", []string{"management/notify"}, "one home per dependency"},
+	{"github.com/wneessen/go-mail", []string{"management/notify"}, "one home per dependency"},
 	{"github.com/go-git/", []string{"configuration/repository/git"}, "one home per dependency"},
 	{
 		"github.com/prometheus/",
@@ -373,7 +382,8 @@ var homes = []struct {
 			"monitor/report",
 			"management/audit",
 			"management/engine",
-			"management/gossipkey", "management/node", "management/policy/leader", "management/repository",
+			"management/gossipkey", "management/node", "management/notify", "management/policy/leader",
+			"management/repository",
 			"management/rotation", "management/setting", "management/sshkey",
 			"management/etcd",
 			"management/server",

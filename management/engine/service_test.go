@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -532,8 +533,8 @@ func TestFirstGenerationRestart(t *testing.T) {
 	b.restart()
 
 	after := b.View()
-	if fmt.Sprintf("%+v", records(after)) != fmt.Sprintf("%+v", records(before)) ||
-		fmt.Sprintf("%+v", after.Jobs) != fmt.Sprintf("%+v", before.Jobs) ||
+	if !reflect.DeepEqual(records(after), records(before)) ||
+		!reflect.DeepEqual(after.Jobs, before.Jobs) ||
 		fmt.Sprint(after.Variables) != fmt.Sprint(before.Variables) ||
 		b.log("1", job.StreamText) != log {
 		t.Errorf("it was\n%+v\nand is\n%+v", before, after)

@@ -195,7 +195,7 @@ func YieldOf(j job.Job, reason string, now time.Time) state.Decision {
 // policy, and has changed no host.
 func Yields(j job.Job) bool {
 	return !j.Status.Ended() && state.IsPolicy(j.Actor) &&
-		(j.Status == job.Queued || j.Verb == inventory.VerbVerify)
+		(j.Status == job.Queued || j.Verb.Verifies())
 }
 
 // preempted returns why an automatic job is to be cancelled, or "". A job that may have
