@@ -122,6 +122,7 @@ func notificationLog(ctx context.Context, c *call) error {
 }
 
 func notificationTest(ctx context.Context, c *call) error {
+	// The first refusal ends the command, as its exit code.
 	for _, target := range slices.Compact(c.Args().Slice()) {
 		n, err := c.manager.TestNotification(ctx, target)
 		if err != nil {

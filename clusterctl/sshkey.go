@@ -24,7 +24,8 @@ func (a *app) sshKey() *cli.Command {
 				usage: "replace the manager's ssh key on all nodes, without an interruption",
 				about: "The manager makes a new key, or takes the one of --to, puts its public half beside the old " +
 					"one on every node, and tries a login with the new one alone. Then it uses the new key, and " +
-					"takes the old one away from every node that has confirmed. Nodes that are away or held by a job are " +
+					"takes the old one away from every node that has confirmed. Nodes that are away or held by a " +
+					"job are " +
 					"laggards: until they return and follow, the old key stays valid, and ssh-key status lists them. " +
 					"The rotation goes on after a restart of the manager. Nodes with a key_file of their own, or of " +
 					"their group, keep it.\n" +
@@ -59,7 +60,8 @@ func (a *app) sshKey() *cli.Command {
 				name:  "cancel",
 				usage: "take the running rotation back, so that the old key stays",
 				about: "Every node accepts the old key again, the manager uses it again, and the new one is " +
-					"taken away from the nodes. That is a rotation in the other direction, which waits for the same laggards.",
+					"taken away from the nodes. That is a rotation in the other direction, which waits for the same " +
+					"laggards.",
 				formats:  namelessFormats,
 				examples: []string{"clusterctl ssh-key cancel"},
 				run: func(ctx context.Context, c *call) error {

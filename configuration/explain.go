@@ -147,7 +147,7 @@ func explainJump(message string, h Host) string {
 		return fmt.Sprintf("the name of the jump host %s cannot be resolved: %s", j.Host, lower(m[2]))
 	}
 
-	// Ansible does not show what the ssh to the jump host has written.
+	// Ansible does not show the messages of the ssh to the jump host.
 	if m := closed().FindStringSubmatch(message); m != nil {
 		remedy := "check both"
 		if h.Label != "" {

@@ -39,7 +39,7 @@ func (v Verdict) Describe() string {
 	return string(v.Result)
 }
 
-// Detail returns what led to the result, such as "3 tasks would change"; mostly empty if it is Clean.
+// Detail returns the reasons of the result, such as "3 tasks would change"; mostly empty if it is Clean.
 func (v Verdict) Detail() string {
 	var parts []string
 	if v.Differences > 0 {

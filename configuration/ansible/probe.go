@@ -132,7 +132,7 @@ func (p *Prober) reach(
 	return r
 }
 
-// noAttempt returns the result for a host whose turn never came.
+// noAttempt returns the result for a host without a turn.
 func noAttempt(ctx context.Context) configuration.Reach {
 	reason := "the probe was stopped before its turn"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

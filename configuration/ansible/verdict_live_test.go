@@ -49,7 +49,8 @@ func TestLiveCut(t *testing.T) {
 	}
 
 	got := summary(t, run)["web-1"]
-	if !got.Good() || got.Foreseen != 1 || got.Unjudged != 1 || got.Executed != 1 || got.Judged != 1 || got.Doubt != "" {
+	if !got.Good() || got.Foreseen != 1 || got.Unjudged != 1 || got.Executed != 1 || got.Judged != 1 ||
+		got.Doubt != "" {
 		t.Errorf("%+v\n%s", got, read(t, run.Output()))
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package source reads the values of secrets from outside: from a file, or from the
-// output of a command. The caller has checked who can change the file or the program.
+// output of a command. The caller has checked the owner of the file or the program.
 package source
 
 import (

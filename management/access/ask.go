@@ -18,7 +18,7 @@ type Question struct {
 	Meaning string
 }
 
-// Questions lists what a caller may ask for, in the order of the documentation: the
+// Questions lists the questions that a caller may ask, in the order of the documentation: the
 // requests without a job first.
 var Questions = append(requests, jobQuestions()...)
 

@@ -133,7 +133,7 @@ const (
 	FindingExecuted = "executed" // the task ran, and reported a change
 )
 
-// TaskFinding is what a verification found about one task on a node.
+// TaskFinding is the finding of a verification about one task on a node.
 type TaskFinding struct {
 	Kind     string `json:"kind"`
 	Playbook string `json:"playbook"`

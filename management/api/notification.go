@@ -14,7 +14,7 @@ type Deliveries struct {
 	Items []Delivery `json:"items"`
 }
 
-// Notification is a target that is told what happens.
+// Notification is a receiver of events.
 type Notification struct {
 	Name   string   `json:"name"`
 	To     string   `json:"to"`     // where it sends to, without secrets

@@ -52,8 +52,8 @@ const (
 
 	PathNotifications    = "/v1/notifications"                      // GET: Notifications
 	PathDeliveries       = PathNotifications + "/{name}/deliveries" // GET ?status=dead: Deliveries
-	PathTestNotification = PathNotifications + "/{name}/test"       // POST: Notification, once the target accepted a test
-	PathRetryDeliveries  = PathNotifications + "/{name}/retry"      // POST: Notification, with dead deliveries pending again
+	PathTestNotification = PathNotifications + "/{name}/test"       // POST: Notification, once it accepted a test
+	PathRetryDeliveries  = PathNotifications + "/{name}/retry"      // POST: Notification; dead ones are pending again
 
 	PathAudit        = "/v1/audit"                // GET ?since=…&who=…&tail=N: AuditList; ?follow=true: AuditEvents
 	PathAuditLines   = "/v1/audit/export"         // GET: one AuditEntry per line

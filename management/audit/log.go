@@ -374,7 +374,7 @@ func (l *Log) endFloods(before, now time.Time) []item {
 	return items
 }
 
-// commit writes a batch, and tells the result to those who wait for it.
+// commit writes a batch, and gives the result to the callers that wait for it.
 func (l *Log) commit(batch []item) {
 	entries := make([]Entry, 0, len(batch))
 	for _, it := range batch {

@@ -147,7 +147,7 @@ func (c *Client) Explain(ctx context.Context, name string) (api.NodeExplanation,
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathExplain, params: []string{name}}, &out)
 }
 
-// Difference returns what the last verification of a node found, task by task.
+// Difference returns the findings of the last verification of a node, task by task.
 func (c *Client) Difference(ctx context.Context, name string) (api.Difference, error) {
 	var out api.Difference
 	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathDifference, params: []string{name}}, &out)

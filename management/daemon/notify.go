@@ -37,6 +37,7 @@ func (t *targets) set(c setting.Config) {
 	errs := map[string]error{}
 
 	for _, n := range c.Notifications {
+		// A file may be missing now, and there at the next reload.
 		sender, err := senderOf(n)
 		if err != nil {
 			errs[n.Name], sender = err, unusable{err}
@@ -155,6 +156,7 @@ func receiverTLS(path string) (*tls.Config, error) {
 		return nil, err
 	}
 
+	// The CAs of the host do not count for a receiver with CAs of its own.
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(content) {
 		return nil, inventory.Errorf(inventory.KindInvalid, "%s holds no certificate", path).
@@ -177,6 +179,7 @@ func (d *Daemon) wireNotifier() {
 func (d *Daemon) complaints(ctx context.Context) []string {
 	var list []string
 
+	// A target that is down is no reason to notify others.
 	checks := d.health(ctx).Checks
 	for _, part := range slices.Sorted(maps.Keys(checks)) {
 		if said := checks[part]; said != "ok" && part != "notifications" {

@@ -24,7 +24,7 @@ func (d *Daemon) newPolicies() *leader.Leader {
 	})
 }
 
-// policySettings returns the settings of the policies, with what is outdated.
+// policySettings returns the settings of the policies, with the outdated parts of nodes.
 func (d *Daemon) policySettings() leader.Settings {
 	s := d.settings.Policies()
 	s.Outdated = func(v *state.View, n *inventory.Node) string {

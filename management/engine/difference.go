@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// Difference returns what the last verification of the node found, from the events of
+// Difference returns the findings of the last verification of the node, from the events of
 // its job. It is KindNotFound if there is none, or if the job is no longer kept.
 func (e *Engine) Difference(ctx context.Context, v *state.View, name string) (job.Difference, error) {
 	n, err := v.Node(name)

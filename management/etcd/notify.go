@@ -141,6 +141,7 @@ func (s *Store) Enqueue(ctx context.Context, p notify.Position, list []notify.De
 
 // addDeliveries adds deliveries that do not exist yet, and leaves the others.
 func (s *Store) addDeliveries(ctx context.Context, list []notify.Delivery) error {
+	// Each delivery has its own condition, so a repetition finds its first part.
 	var ops etcd.Ops
 
 	for _, d := range list {
@@ -176,6 +177,7 @@ func (s *Store) Deliveries(ctx context.Context) ([]notify.Delivery, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 
+	// In the order of their creation, which an attempt does not change.
 	oldestFirst := clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)
 
 	resp, err := s.client.Get(ctx, s.deliveryKey(""), clientv3.WithPrefix(), oldestFirst)
@@ -216,6 +218,7 @@ func (s *Store) PutDelivery(ctx context.Context, d notify.Delivery) error {
 // DeleteDeliveries removes deliveries.
 func (s *Store) DeleteDeliveries(ctx context.Context, ids []string) error {
 	for chunk := range slices.Chunk(ids, etcd.MaxOps) {
+		// A delivery that is gone already is no error.
 		var drop []clientv3.Op
 		for _, id := range chunk {
 			drop = append(drop, clientv3.OpDelete(s.deliveryKey(id)))
@@ -258,7 +261,11 @@ func (s *Store) FollowChanges(
 
 			switch err := resp.Err(); {
 			case errors.Is(err, rpctypes.ErrCompacted):
-				return inventory.Errorf(inventory.KindExpired, "the changes after revision %d are no longer kept", after)
+				return inventory.Errorf(
+					inventory.KindExpired,
+					"the changes after revision %d are no longer kept",
+					after,
+				)
 			case err != nil:
 				return etcd.Error(err)
 			}
@@ -273,6 +280,7 @@ func (s *Store) FollowChanges(
 // emitChanges calls emit once for each revision of the events.
 func (s *Store) emitChanges(all []*clientv3.Event, emit func(int64, []notify.Change) error) error {
 	for len(all) > 0 {
+		// A revision is told as a whole, or a restart would split it.
 		revision := all[0].Kv.ModRevision
 		end := slices.IndexFunc(all, func(e *clientv3.Event) bool { return e.Kv.ModRevision != revision })
 
@@ -313,6 +321,7 @@ func (s *Store) changeOf(e *clientv3.Event) (c notify.Change, known bool, err er
 	kind, name, _ := strings.Cut(strings.TrimPrefix(string(e.Kv.Key), s.client.Prefix+"/v/"), "/")
 	c.Revision = e.Kv.ModRevision
 
+	// Etcd adds the record before; see FollowChanges.
 	is, was := e.Kv, e.PrevKv
 	if e.Type == mvccpb.Event_DELETE {
 		is = nil

@@ -92,7 +92,7 @@ func formOf(value any) (form string, content any) {
 	return "", nil
 }
 
-// document is what is encrypted: a value, and whether it is secret whatever its name.
+// document is the encrypted content: a value, and whether it is secret whatever its name.
 type document struct {
 	Name   string `json:"name,omitempty"` // of the variable, where the place lacks it
 	Value  any    `json:"value"`

@@ -543,6 +543,7 @@ func (v *view) narrow(names []string) *state.View {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
+	// A name that is not known is left out, as in the whole view.
 	nodes := make([]*inventory.Node, 0, len(names))
 
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {

@@ -53,7 +53,7 @@ type Rotation struct {
 	Replaced []string `json:"replaced,omitempty"`
 	// LockedOut nodes are not waited for: an operator gave them up.
 	LockedOut []string `json:"locked_out,omitempty"`
-	// Laggards are what the rotation waits for, as of the last round.
+	// Laggards are the members that the rotation waits for, as of the last round.
 	Laggards []rotation.Laggard `json:"laggards,omitempty"`
 	Round    time.Time          `json:"round,omitzero"` // the end of the last round
 }

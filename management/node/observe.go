@@ -125,6 +125,7 @@ type reported struct {
 
 // View returns the newest view of the nodes.
 func (r reported) View() *state.View {
+	// A report names few nodes of many.
 	v := r.Narrow(r.names...)
 
 	for _, name := range r.names {

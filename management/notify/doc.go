@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notify tells people and programs outside of the manager what happens: nodes
+// Package notify tells people and programs outside of the manager of events: nodes
 // that enter or leave a status, appear, disappear or drift, jobs that end, and the
 // health of the manager.
 //

@@ -67,7 +67,7 @@ type happening struct {
 	node *inventory.Node
 }
 
-// The limits of what an event contains.
+// The limits of an event.
 const (
 	maxNodes  = 50
 	maxDetail = 1000 // bytes
@@ -81,10 +81,11 @@ type Change struct {
 	Job, WasJob   *job.Job
 }
 
-// events returns what the change means.
+// events returns the events in a change.
 func events(c Change) []happening {
 	var list []happening
 
+	// A change is about one record, of a job or of a node. The removal of a job is no event.
 	switch {
 	case c.Job != nil:
 		list = jobEvents(c.WasJob, c.Job)
@@ -113,6 +114,7 @@ func jobEvents(was, is *job.Job) []happening {
 		Detail: is.Message,
 	}
 
+	// A single node is named in the summary.
 	what := inventory.Count(len(names), "node", "nodes")
 	if len(names) == 1 {
 		what = names[0]
@@ -127,6 +129,7 @@ func jobEvents(was, is *job.Job) []happening {
 		return []happening{{Event: e}}
 	}
 
+	// Both kinds exist, so that a target can choose failures alone.
 	failed := e
 	failed.Kind = KindJobFailed
 
@@ -134,6 +137,7 @@ func jobEvents(was, is *job.Job) []happening {
 }
 
 func nodeEvents(was, is *inventory.Node) []happening {
+	// The node was forgotten.
 	if is == nil {
 		return []happening{{node: was, Event: Event{
 			Kind: KindNodeForgotten, Time: was.Updated, Node: was.Name, From: string(was.Status),
@@ -143,6 +147,7 @@ func nodeEvents(was, is *inventory.Node) []happening {
 
 	about := happening{node: is, Event: Event{Time: is.Updated, Node: is.Name, Group: is.Group}}
 
+	// The node was discovered.
 	if was == nil {
 		about.Kind, about.To = KindNodeNew, string(is.Status)
 		about.Summary = fmt.Sprintf("%s is new, at %s, and %s", is.Name, is.Addr, is.Status)
@@ -195,8 +200,9 @@ func resultOf(n *inventory.Node) inventory.VerdictResult {
 	return n.Verification.Result
 }
 
-// oneLine bounds a text and removes what would reach a terminal, or end a line.
+// oneLine bounds a text and removes control characters and ends of lines.
 func oneLine(text string) string {
+	// Spaces keep the words of several lines apart.
 	clean := strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
@@ -211,8 +217,8 @@ func oneLine(text string) string {
 	return inventory.Shorten(clean, maxDetail)
 }
 
-// isDirection reports whether the rune changes the direction of text, so that it shows
-// something else than it says.
+// isDirection reports whether the rune changes the direction of text, and so hides its
+// order.
 func isDirection(r rune) bool {
 	return r == '\u200e' || r == '\u200f' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
 }
@@ -227,7 +233,7 @@ func (t Target) wants(e happening) bool {
 		return false
 	}
 
-	// A failed job is told once, as failed, to who wants both.
+	// A failed job comes once, as failed, where both kinds are asked for.
 	if e.Kind == KindJobEnded && e.To != string(job.Complete) && slices.Contains(t.Events, KindJobFailed) {
 		return false
 	}

@@ -26,7 +26,7 @@ type format struct {
 	// Body is a document of maps, lists and texts. In each text, {summary}, {detail},
 	// {kind}, {time}, {node}, {job} and {manager} are replaced.
 	Body any `yaml:"body"`
-	// Escape replaces texts in what is inserted, as the system demands it.
+	// Escape replaces the markup of the system in inserted values.
 	Escape map[string]string `yaml:"escape"`
 }
 
@@ -58,6 +58,7 @@ func CheckFormat(name string) error {
 // render returns the body of a webhook. Values are inserted into a document, and never
 // into its text, so that none of them can change its structure.
 func render(name string, e Event) ([]byte, error) {
+	// The format json is the event itself.
 	f, known := formats[name]
 	if !known {
 		return json.Marshal(e)
@@ -69,10 +70,23 @@ func render(name string, e Event) ([]byte, error) {
 	}
 
 	values := []string{
-		"{summary}", e.Summary, "{detail}", detail, "{kind}", string(e.Kind), "{time}", e.Time.UTC().Format(time.RFC3339),
-		"{node}", e.Node, "{job}", e.Job, "{manager}", e.Manager,
+		"{summary}",
+		e.Summary,
+		"{detail}",
+		detail,
+		"{kind}",
+		string(e.Kind),
+		"{time}",
+		e.Time.UTC().Format(time.RFC3339),
+		"{node}",
+		e.Node,
+		"{job}",
+		e.Job,
+		"{manager}",
+		e.Manager,
 	}
 
+	// The order does not matter: no text to escape is the beginning of another.
 	var pairs []string
 	for from, to := range f.Escape {
 		pairs = append(pairs, from, to)
@@ -88,6 +102,7 @@ func render(name string, e Event) ([]byte, error) {
 
 // fill returns the document with its texts replaced.
 func fill(document any, values *strings.Replacer) any {
+	// Numbers and truth values stay as they are.
 	switch d := document.(type) {
 	case string:
 		return values.Replace(d)

@@ -54,6 +54,7 @@ func NewMail(o MailOptions) (*Mail, error) {
 	}
 
 	m := &Mail{relay: o.Relay, from: o.From, to: o.To, host: host}
+	// The addresses are those of each message.
 	if _, err := m.message(Event{}); err != nil {
 		return nil, err
 	}
@@ -63,6 +64,7 @@ func NewMail(o MailOptions) (*Mail, error) {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 
+	// The certificate has to be for the relay.
 	config.ServerName = host
 	m.settings = []mail.Option{mail.WithPort(port), mail.WithTLSConfig(config), mail.WithTimeout(time.Minute)}
 
@@ -113,6 +115,7 @@ func (m *Mail) message(e Event) (*mail.Msg, error) {
 		text += "\n" + e.Detail + "\n"
 	}
 
+	// The rows are aligned for people, and easy to filter by.
 	for _, row := range []struct{ name, value string }{
 		{"manager", e.Manager}, {"event", string(e.Kind)}, {"time", e.Time.UTC().Format(time.RFC3339)},
 		{"node", e.Node}, {"group", e.Group}, {"job", e.Job}, {"verb", e.Verb}, {"nodes", strings.Join(e.Nodes, " ")},
@@ -123,6 +126,7 @@ func (m *Mail) message(e Event) (*mail.Msg, error) {
 	}
 
 	msg.Subject("[" + e.Manager + "] " + e.Summary)
+	// A repetition has the same id, so that a mailbox can drop it.
 	msg.SetMessageIDWithValue(strings.Map(idRune, e.ID) + "@" + "clusterm." + strings.Map(idRune, e.Manager))
 	msg.SetDateWithValue(e.Time)
 	msg.SetBodyString(mail.TypeTextPlain, text+"\n")
@@ -130,7 +134,7 @@ func (m *Mail) message(e Event) (*mail.Msg, error) {
 	return msg, nil
 }
 
-// idRune replaces what a message id may not contain.
+// idRune replaces a rune that a message id may not contain.
 func idRune(r rune) rune {
 	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_' {
 		return r
@@ -146,6 +150,7 @@ func (m *Mail) Send(ctx context.Context, e Event, _ time.Time) error {
 		return Permanent(err)
 	}
 
+	// Each message has a connection of its own: there are few.
 	client, err := mail.NewClient(m.host, m.settings...)
 	if err != nil {
 		return Permanent(err)

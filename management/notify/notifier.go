@@ -51,14 +51,14 @@ type Options struct {
 	Timeout time.Duration // of one attempt; 0: 10 s
 	// Leads reports whether this instance leads; only the leader delivers.
 	Leads func() bool
-	// Health returns what is wrong with the manager; empty: nothing.
+	// Health returns the problems of the manager; empty: none.
 	Health  func(ctx context.Context) []string
 	Manager string // the name of the manager's node
 	Audit   access.Auditor
 	Logger  logrus.FieldLogger
 }
 
-// Notifier tells targets what happens. All methods may be called at once.
+// Notifier brings events to targets. All methods may be called at once.
 type Notifier struct {
 	Options
 
@@ -142,7 +142,7 @@ func (n *Notifier) serve(ctx context.Context) {
 	}
 }
 
-// begin reads the queue and the position. The first start begins with what happens now.
+// begin reads the queue and the position. The first start begins with the next event.
 func (n *Notifier) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
@@ -152,6 +152,7 @@ func (n *Notifier) begin(ctx context.Context) error {
 		return err
 	}
 
+	// The position is stored with deliveries, so it is never ahead of them.
 	position, err := n.Store.Position(ctx)
 	if err != nil {
 		return err
@@ -167,6 +168,7 @@ func (n *Notifier) begin(ctx context.Context) error {
 		}
 	}
 
+	// Nothing else runs yet.
 	n.moving.Lock()
 	n.position, n.seen = position, position.Revision
 	n.moving.Unlock()
@@ -219,8 +221,7 @@ func (n *Notifier) followOnce(ctx context.Context) error {
 	})
 }
 
-// reportGap tells every target that events are missing, and goes on with what happens
-// now.
+// reportGap tells every target that events are missing, and goes on from now.
 func (n *Notifier) reportGap(ctx context.Context) error {
 	head, err := n.Store.Head(ctx)
 	if err != nil {
@@ -247,6 +248,7 @@ func (n *Notifier) watchHealth(ctx context.Context) {
 		case <-tick.C:
 		}
 
+		// A problem that passes within two looks is not worth a message.
 		problems := n.Health(ctx)
 		degraded := len(problems) > 0
 
@@ -286,6 +288,7 @@ func (n *Notifier) enqueue(ctx context.Context, happened []happening, move func(
 	n.moving.Lock()
 	defer n.moving.Unlock()
 
+	// Events without a taker may have moved the position meanwhile.
 	next := n.position
 	next.Revision = n.seen
 	move(&next)
@@ -376,7 +379,7 @@ func (n *Notifier) wake() {
 	n.woken = make(chan struct{})
 }
 
-// deliver sends what is pending, each target in order and beside the others, until ctx
+// deliver sends the pending events, each target in order and beside the others, until ctx
 // ends.
 func (n *Notifier) deliver(ctx context.Context) {
 	var (
@@ -482,6 +485,7 @@ func byAge(a, b Delivery) int {
 
 // attempt tries a delivery once, and stores the result.
 func (n *Notifier) attempt(ctx context.Context, a attempt) {
+	// A receiver that does not answer must not hold its queue for ever.
 	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
 
@@ -492,6 +496,7 @@ func (n *Notifier) attempt(ctx context.Context, a attempt) {
 		return // the next leader repeats it
 	}
 
+	// A success of an earlier attempt whose answer was lost cannot be known.
 	d := a.delivery
 	d.Attempts, d.Last, d.Status, d.Error = d.Attempts+1, now, Delivered, ""
 
@@ -510,7 +515,7 @@ func (n *Notifier) attempt(ctx context.Context, a attempt) {
 
 	n.note(d, err, now)
 
-	// What was accepted is stored, even if the manager stops now.
+	// A result is stored, even if the manager stops now.
 	write, done := context.WithTimeout(context.WithoutCancel(ctx), lastWriteTime)
 	defer done()
 
@@ -531,6 +536,7 @@ func (n *Notifier) note(d Delivery, err error, now time.Time) {
 		return
 	}
 
+	// Its other deliveries wait as well: they would fail in the same way.
 	f := n.fails[d.Target]
 	f.count++
 	f.next = now.Add(delay(f.count))
@@ -544,6 +550,7 @@ func delay(failures int) time.Duration {
 	}
 	b.Reset()
 
+	// The library has no state to resume from, so the delays are counted again.
 	var d time.Duration
 	for range min(failures, 16) {
 		d = b.NextBackOff()
@@ -582,6 +589,7 @@ func (n *Notifier) sweepOnce(ctx context.Context, now time.Time) error {
 
 	n.takeRetries(stored)
 
+	// Removed in the store first: a failure leaves both as they are.
 	remove, end := n.old(now)
 	if err := n.Store.DeleteDeliveries(ctx, remove); err != nil {
 		return err
@@ -591,6 +599,7 @@ func (n *Notifier) sweepOnce(ctx context.Context, now time.Time) error {
 	for _, id := range remove {
 		delete(n.queue, id)
 	}
+
 	n.mu.Unlock()
 
 	for _, d := range end {
@@ -606,7 +615,7 @@ func (n *Notifier) sweepOnce(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// takeRetries takes over what another instance made pending again.
+// takeRetries takes over deliveries that another instance made pending again.
 func (n *Notifier) takeRetries(stored []Delivery) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -622,6 +631,7 @@ func (n *Notifier) takeRetries(stored []Delivery) {
 // old returns the deliveries to remove, and those to end because too many are pending
 // or their target is no longer configured.
 func (n *Notifier) old(now time.Time) (remove []string, end []Delivery) {
+	// A target without an entry gets nothing any more.
 	configured := map[string]bool{}
 	for _, t := range n.Targets() {
 		configured[t.Name] = true

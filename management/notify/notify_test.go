@@ -65,6 +65,7 @@ func (m *memory) FollowChanges(
 				next = append(next, c)
 			}
 		}
+
 		m.mu.Unlock()
 
 		if after < floor {
@@ -237,7 +238,12 @@ func (b *bench) run(t *testing.T) (stop func()) {
 }
 
 func nodeChange(revision int64, from, to inventory.Status) notify.Change {
-	was := &inventory.Node{Name: "n-1", Status: from, State: inventory.Discovered, Labels: map[string]string{"rack": "a"}}
+	was := &inventory.Node{
+		Name:   "n-1",
+		Status: from,
+		State:  inventory.Discovered,
+		Labels: map[string]string{"rack": "a"},
+	}
 	is := was.Clone()
 	is.Status = to
 
@@ -488,7 +494,9 @@ func TestChosen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, r := newMemory(), &receiver{}
 		target := notify.Target{
-			Name: "a", Events: []notify.Kind{notify.KindNodeStatus, notify.KindJobFailed, notify.KindJobEnded}, Sender: r,
+			Name:    "a",
+			Events:  []notify.Kind{notify.KindNodeStatus, notify.KindJobFailed, notify.KindJobEnded},
+			Sender:  r,
 			Matches: func(n *inventory.Node) bool { return n.Labels["rack"] == "a" },
 		}
 
@@ -533,6 +541,7 @@ func TestWebhook(t *testing.T) {
 	t.Parallel()
 
 	secret := []byte(strings.Repeat("s", notify.MinSecret))
+
 	verifier, err := webhooks.NewWebhookRaw(secret)
 	if err != nil {
 		t.Fatal(err)
@@ -541,6 +550,7 @@ func TestWebhook(t *testing.T) {
 	var bodies []string
 
 	status := http.StatusOK
+
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if err := verifier.Verify(body, r.Header); err != nil {
@@ -584,7 +594,11 @@ func TestWebhook(t *testing.T) {
 	slack := bodies[slices.Index(notify.Formats(), "slack")]
 
 	var said struct{ Text string }
-	if err := json.Unmarshal([]byte(slack), &said); err != nil || said.Text != `*m-1* &lt;!channel&gt; "n-1" &amp; {job}` {
+	if err := json.Unmarshal(
+		[]byte(slack),
+		&said,
+	); err != nil ||
+		said.Text != `*m-1* &lt;!channel&gt; "n-1" &amp; {job}` {
 		t.Errorf("slack gets %q, %v", said.Text, err)
 	}
 
@@ -628,7 +642,8 @@ func TestSlowReceiver(t *testing.T) {
 	defer cancel()
 
 	err = w.Send(ctx, notify.Event{ID: "1"}, time.Now())
-	if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "secret-path") || notify.IsPermanent(err) {
+	if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "secret-path") ||
+		notify.IsPermanent(err) {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -638,7 +653,9 @@ func TestSlowReceiver(t *testing.T) {
 func TestRefusedParameters(t *testing.T) {
 	t.Parallel()
 
-	for _, url := range []string{"", "chat", "ftp://chat", "https://", "https://a:b@chat", "file:///etc/passwd", "http://[::1"} {
+	for _, url := range []string{
+		"", "chat", "ftp://chat", "https://", "https://a:b@chat", "file:///etc/passwd", "http://[::1",
+	} {
 		if _, err := notify.NewWebhook(notify.WebhookOptions{URL: url, Format: "json"}); err == nil {
 			t.Errorf("%q is accepted", url)
 		}

@@ -36,6 +36,7 @@ func (n *Notifier) Status(ctx context.Context) ([]TargetStatus, error) {
 	for _, t := range n.Targets() {
 		s := TargetStatus{Name: t.Name, To: t.Sender.Describe(), Events: t.Events}
 
+		// Few targets, and a bounded number of deliveries of each.
 		for _, d := range stored {
 			if d.Target != t.Name {
 				continue
@@ -85,6 +86,7 @@ func (n *Notifier) target(name string) (Target, error) {
 		names = append(names, t.Name)
 	}
 
+	// The remedy names the others, if there are any.
 	refused := inventory.Errorf(inventory.KindNotFound, "there is no notification target %q", name)
 	if len(names) == 0 {
 		return Target{}, refused.Do("configure it under notifications in the configuration file")
@@ -104,6 +106,7 @@ func (n *Notifier) Test(ctx context.Context, c access.Caller, name string) error
 			return err
 		}
 
+		// A test is not queued: its answer is the point.
 		now := time.Now()
 		e := Event{
 			ID: fmt.Sprintf("%s-%d", KindTest, now.UnixNano()), Kind: KindTest, Time: now, Manager: n.Manager,
@@ -137,6 +140,7 @@ func (n *Notifier) Retry(ctx context.Context, c access.Caller, name string) (cou
 				continue
 			}
 
+			// It has a day again. Another instance that leads finds it at its next look.
 			d.Status, d.Created = Pending, time.Now()
 			if err := n.Store.PutDelivery(ctx, d); err != nil {
 				return err

@@ -18,7 +18,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// maxAnswer bounds what is read of an answer, in bytes.
+// maxAnswer bounds the part of an answer that is read, in bytes.
 const maxAnswer = 4 << 10
 
 // Webhook posts events to a URL.
@@ -49,10 +49,11 @@ const MinSecret = 24
 func NewWebhook(o WebhookOptions) (*Webhook, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the URL is not one such as https://chat.example.com/hooks/1").
+		return nil, inventory.Errorf(inventory.KindInvalid, "it is not a URL such as https://chat.example.com/hooks/1").
 			Do("write an http or https URL, without an account in it")
 	}
 
+	// The URL is in no error, because its path may be a secret.
 	if err := CheckFormat(o.Format); err != nil {
 		return nil, err
 	}
@@ -70,6 +71,7 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 		}
 	}
 
+	// A client of its own: another one follows redirects.
 	w.client = &http.Client{
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
@@ -96,11 +98,13 @@ func (w *Webhook) Send(ctx context.Context, e Event, attempt time.Time) error {
 		return Permanent(errors.New("the URL cannot be used"))
 	}
 
+	// The receiver recognizes a repetition by the id.
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "clusterm")
 	req.Header.Set(webhooks.HeaderWebhookID, e.ID)
 	req.Header.Set(webhooks.HeaderWebhookTimestamp, fmt.Sprint(attempt.Unix()))
 
+	// The time is signed as well, against a replay.
 	if w.signer != nil {
 		signature, err := w.signer.Sign(e.ID, attempt, body)
 		if err != nil {

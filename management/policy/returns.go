@@ -265,7 +265,7 @@ func (r Returns) drifted(w World, n *inventory.Node, mode Mode) (state.Decision,
 	return state.Decision{}, false
 }
 
-// returned judges a node whose return has not been decided on.
+// returned judges a node after a return, before the decision on it.
 func (r Returns) returned(w World, n *inventory.Node, served *job.Job) outlook {
 	p, mode := n.Presence, w.Settings.modeOf(n.Group)
 	returned := p.Returned()
@@ -312,7 +312,7 @@ func (r Returns) returned(w World, n *inventory.Node, served *job.Job) outlook {
 	return r.act(w, n, mode)
 }
 
-// act returns the decision on a node in service whose evidence is complete.
+// act returns the decision on a node in service, once its evidence is complete.
 func (r Returns) act(w World, n *inventory.Node, mode Mode) outlook {
 	action, weaker := state.ActionVerify, []Mode{ModeRecord}
 	if mode == ModeRepair {
@@ -336,7 +336,7 @@ func (r Returns) act(w World, n *inventory.Node, mode Mode) outlook {
 	return outlook{stage: stageAct, decision: d}
 }
 
-// quarantine returns the decision to fence a node whose host shows another host key.
+// quarantine returns the decision to fence a node with another host key.
 func (r Returns) quarantine(w World, n *inventory.Node) state.Decision {
 	d := r.decision(w, n, state.ActionQuarantine)
 	d.Case = "another host answers under its name"

@@ -28,7 +28,7 @@ func (s *Server) auditRoutes() []rest.Route {
 	}
 }
 
-// auditQuery is what a request selects of the audit trail.
+// auditQuery is the part of the audit trail that a request selects.
 type auditQuery struct {
 	filter audit.Filter
 	tail   int // the newest entries only; 0: from the oldest one on

@@ -83,6 +83,7 @@ func (s *Server) notification(w http.ResponseWriter, r *http.Request, name strin
 		return err
 	}
 
+	// A reload may have removed it since.
 	i := slices.IndexFunc(list, func(n api.Notification) bool { return n.Name == name })
 	if i < 0 {
 		return inventory.Errorf(inventory.KindNotFound, "the target %s was removed meanwhile", name)
@@ -118,6 +119,7 @@ func (s *Server) getDeliveries(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
+	// An empty list, and not null.
 	items := []api.Delivery{}
 
 	for _, d := range list {

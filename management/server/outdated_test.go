@@ -157,7 +157,8 @@ func TestDesiredWithinScope(t *testing.T) {
 	}
 
 	w := send(http.MethodGet, "/v1/nodes?selector=outdated%3Dtrue", "")
-	if !strings.Contains(w.Body.String(), `"total":1`) || !strings.Contains(w.Body.String(), `"differs":["playbooks"]`) {
+	if !strings.Contains(w.Body.String(), `"total":1`) ||
+		!strings.Contains(w.Body.String(), `"differs":["playbooks"]`) {
 		t.Errorf("the part: %s", w.Body)
 	}
 

@@ -1414,6 +1414,7 @@ func pings(ctx context.Context, t *testing.T, c *client.Client) {
 
 	must[api.SSHKey](t)(c.RotateSSHKey(ctx, api.SSHKeyRotation{To: "/k2"}))
 	must[api.SSHKey](t)(c.CancelSSHKey(ctx))
+
 	policies := must[api.Policies](t)(c.Policies(ctx))
 	if !policies.Brake.Engaged || policies.Brake.Vanished != 3 || len(policies.Policies) != 1 ||
 		policies.Policies[0].Paused.Actor != "ann" || policies.Decisions[0].Evidence[0] != "its boot id changed" {

@@ -159,7 +159,7 @@ func (b *confined) allowGroup(group string) error {
 	return err
 }
 
-// errWhole refuses what concerns the manager as a whole.
+// errWhole refuses a request that concerns the manager as a whole.
 func errWhole(what string) error {
 	return inventory.Errorf(inventory.KindForbidden, "%s: this concerns the whole manager", what).
 		Do("repeat the request with a credential without a scope")

@@ -212,7 +212,7 @@ func TestLoadRefuses(t *testing.T) {
 		"jobs: {keep: 0}\n":                                         "jobs.keep:",
 		"jobs: {keep_bytes: 1}\n":                                   "jobs.keep_bytes:",
 		"jobs: {output_limit: 1}\n":                                 "jobs.output_limit:",
-		"jobs: {plan_for: 1s}\n":                                    "jobs.plan_for: 1s is not within 1m0s and 720h0m0s",
+		"jobs: {plan_for: 1s}\n":                                    "jobs.plan_for: 1s is not within 1m0s and 720",
 		"jobs: {plans: 0}\n":                                        "jobs.plans:",
 		"jobs: {timeout: 0s}\n":                                     "jobs.timeout:",
 		"jobs: {appear: 2h}\n":                                      "jobs.appear: 2h0m0s is not within 1s and 1h0m0s",

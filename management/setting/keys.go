@@ -52,7 +52,13 @@ var startKeys = []string{
 
 // programKeys are the keys that may name a program to execute as root, or decide about one. Only the file
 // sets them, so that a right to change settings is no right to run programs.
-var programKeys = []string{"ansible_playbook", "accept_vulnerable_ansible", "vault_ids", "secrets.sources", "notifications"}
+var programKeys = []string{
+	"ansible_playbook",
+	"accept_vulnerable_ansible",
+	"vault_ids",
+	"secrets.sources",
+	"notifications",
+}
 
 // programSections are sections of such keys. What comes from a repository runs as root.
 var programSections = []string{"repository"}

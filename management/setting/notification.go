@@ -98,6 +98,7 @@ func (n Notification) check(groups inventory.Groups) error {
 		}
 	}
 
+	// A target is one of the three.
 	ways := 0
 	for _, given := range []bool{n.URL != "", n.URLFile != "", n.Mail != nil} {
 		if given {
@@ -116,6 +117,7 @@ func (n Notification) check(groups inventory.Groups) error {
 		}
 	}
 
+	// A URL in a file is checked when that is read.
 	if n.URL != "" {
 		if _, err := notify.NewWebhook(notify.WebhookOptions{URL: n.URL, Format: notify.FormatJSON}); err != nil {
 			return fmt.Errorf("url: %w", err)
@@ -139,6 +141,7 @@ func (n Notification) checkMail() error {
 		return fmt.Errorf("mail.password_file: %q is not an absolute path", m.PasswordFile)
 	}
 
+	// The password is read when the target is made.
 	_, err := notify.NewMail(notify.MailOptions{
 		Relay: m.Relay, From: m.From, To: m.To, PlainText: m.TLS == "off", User: m.User,
 	})

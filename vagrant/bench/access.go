@@ -55,7 +55,7 @@ func (w *world) remote(ctx context.Context, port int) (base, token string, c *ht
 	return base, created.Token, c, nil
 }
 
-// accessed measures what TLS and a token cost: the same requests over HTTPS with a token,
+// accessed measures the cost of TLS and a token: the same requests over HTTPS with a token,
 // and over the Unix socket, both on connections that are kept.
 func accessed(ctx context.Context, b *bench) error {
 	port, err := freePort()

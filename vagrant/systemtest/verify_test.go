@@ -91,7 +91,7 @@ func TestVerify(t *testing.T) {
 
 	var e api.NodeExplanation
 	if err := json.Unmarshal([]byte(w.ctl("nodes", "explain", w.name("host2"), "-o", "json").stdout), &e); err != nil ||
-		!strings.HasPrefix(e.Summary, "it is in service; verified clean ") {
+		!strings.HasPrefix(e.Summary, "it is in service; up to date; verified clean ") {
 		t.Errorf("%q, %v", e.Summary, err)
 	}
 }
@@ -363,7 +363,8 @@ func TestVerifyKilled(t *testing.T) {
 			t.Errorf("%s: the verdict is %+v; %s: %s", c.name, v, j.Status, j.Message)
 		}
 
-		if c.result != inventory.Clean && (v == nil || !strings.Contains(v.Reason, "site.yml in check mode broke off")) {
+		if c.result != inventory.Clean &&
+			(v == nil || !strings.Contains(v.Reason, "site.yml in check mode broke off")) {
 			t.Errorf("%s: the verdict is %+v", c.name, v)
 		}
 
