@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// hook is a receiver of webhooks. It answers 500 as long as it is down.
+type hook struct {
+	*httptest.Server
+
+	mu     sync.Mutex
+	down   bool
+	tries  int
+	events []api.NotifiedEvent
+	got    chan struct{} // has room for every event of a test
+}
+
+func newHook(t *testing.T, secret string) *hook {
+	t.Helper()
+
+	verifier, err := webhooks.NewWebhookRaw([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	h := &hook{down: true, got: make(chan struct{}, 100)}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if err := verifier.Verify(body, r.Header); err != nil {
+			t.Errorf("the signature: %v", err)
+		}
+
+		var e api.NotifiedEvent
+		if err := json.Unmarshal(body, &e); err != nil {
+			t.Errorf("the body %s: %v", body, err)
+		}
+
+		h.mu.Lock()
+		defer h.mu.Unlock()
+
+		if h.tries++; h.down {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+
+		h.events = append(h.events, e)
+		h.got <- struct{}{}
+	}))
+	t.Cleanup(h.Close)
+
+	return h
+}
+
+// TestNotifications: an event reaches a receiver that was down, over a restart of the
+// daemon as well, signed and once. A reload takes over another secret file.
+func TestNotifications(t *testing.T) {
+	t.Parallel()
+
+	const secret = "a-secret-of-enough-bytes-for-a-test"
+
+	h := newHook(t, secret)
+	s := prepare(t)
+	file := filepath.Join(s.dir, "secret")
+	settings := fmt.Sprintf("notifications: [{name: hook, events: [node.new, node.state], url: '%s/secret-path', "+
+		"secret_file: %s}]", h.URL, file)
+
+	// Without its secret, a target is named by the health and keeps its deliveries.
+	s.write(settings)
+	s.up()
+
+	if problem := s.health(t.Context()).Checks["notifications"]; !strings.Contains(problem, file) {
+		t.Errorf("the check says %q", problem)
+	}
+
+	s.must(os.WriteFile(file, []byte(secret+"\n"), 0o600))
+	s.must(second(s.Client.ReloadConfig(s.ctx())))
+	s.eventually("the notifier follows the store", func() bool {
+		p, err := s.store.Position(s.ctx())
+		return err == nil && p.Revision > 0
+	})
+	s.report("a")
+	s.eventually("a first attempt", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+
+		return h.tries > 0
+	})
+
+	// The daemon stops before the receiver is back.
+	s.down()
+
+	h.mu.Lock()
+	h.down = false
+	h.mu.Unlock()
+
+	s.up()
+	t.Cleanup(s.down)
+	<-h.got
+	s.report("b")
+	<-h.got
+
+	h.mu.Lock()
+	var said []string
+	for _, e := range h.events {
+		said = append(said, string(e.Kind)+" "+e.Node)
+	}
+	h.mu.Unlock()
+
+	if want := []string{"node.new a-1", "node.new b-1"}; !slices.Equal(said, want) {
+		t.Errorf("the receiver got %q", said)
+	}
+
+	n, err := s.Client.TestNotification(s.ctx(), "hook")
+	s.must(err)
+
+	if strings.Contains(n.To, "secret-path") || n.Delivered != 2 || n.Dead != 0 {
+		t.Errorf("the target is %+v", n)
+	}
+
+	c, err := s.Client.Config(s.ctx())
+	s.must(err)
+
+	if text := fmt.Sprint(c); strings.Contains(text, "secret-path") {
+		t.Errorf("the configuration shows the URL: %s", text)
+	}
+
+	if _, err := s.Client.TestNotification(s.ctx(), "nobody"); inventory.KindOf(err) != inventory.KindNotFound {
+		t.Errorf("a test of an unknown target: %v", err)
+	}
+}
