@@ -116,11 +116,14 @@ func TestNotifications(t *testing.T) {
 	s.report("b")
 	<-h.got
 
-	h.mu.Lock()
 	var said []string
+
+	h.mu.Lock()
+
 	for _, e := range h.events {
 		said = append(said, string(e.Kind)+" "+e.Node)
 	}
+
 	h.mu.Unlock()
 
 	if want := []string{"node.new a-1", "node.new b-1"}; !slices.Equal(said, want) {
