@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
 
 # Finds the authorized_keys file of this account, and prints it if it is in its home.
 # $1: the command that makes root, or empty.

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
 
 # Prints the authorized_keys file $1.
 set -e

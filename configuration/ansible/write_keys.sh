@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
 
 # Replaces the authorized_keys file $1 by the input, unless it has changed.
 # $2: the digest of the former content, or absent. $3: the digest of the new content.
@@ -14,7 +15,7 @@ fail() { echo "$1" >&2; exit 1; }
 [ ! -e "$file" ] || file=$(readlink -f "$file")
 
 dir=${file%/*}
-[ -d "$dir" ] || mkdir -p -m 700 "$dir"
+mkdir -p "$dir"
 temp=$(mktemp "$file.XXXXXX")
 trap 'rm -f "$temp"' EXIT
 
