@@ -78,11 +78,15 @@ func TestTurns(t *testing.T) {
 			t.Errorf("a wait that ended: %s", got)
 		}
 
+		turns.mu.Lock()
 		turns.held["slow"]++ // the end releases it again
 		turns.free--
+		turns.mu.Unlock()
 
 		end()
 		synctest.Wait()
+		turns.mu.Lock()
+		defer turns.mu.Unlock()
 
 		if turns.free != logins-(logins-share) || len(turns.waiting) > 0 || turns.held["slow"] != 0 {
 			t.Errorf("afterwards: %d free, %v held, %d wait", turns.free, turns.held, len(turns.waiting))
