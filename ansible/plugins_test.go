@@ -396,7 +396,7 @@ func TestEventsOfABlindCheck(t *testing.T) {
 	got := events[len(events)-1].Stats
 
 	for host, want := range map[string]stats{
-		"guarded": {Unjudged: 9},
+		"guarded": {Unjudged: 10},
 		"ignores": {Doubt: `task "Cannot judge" failed, which the playbook ignores: `},
 		"excuses": {Unjudged: 1},
 		"rescues": {Doubt: `task "Cannot judge" failed, which the playbook rescues: `},

@@ -255,7 +255,7 @@ func (r *runner) Plays(digest, playbook string) []configuration.Play {
 // Outline returns what the text of a playbook in the copy shows about a run in check
 // mode.
 func (r *runner) Outline(digest, playbook string) configuration.Outline {
-	return r.playbooks.Outline(digest, playbook, r.bundledDir(bundled.RolesDir))
+	return r.playbooks.Outline(digest, playbook, r.rolesOf(digest))
 }
 
 // Parse refuses playbooks that are missing from the copy or do not parse, and a copy

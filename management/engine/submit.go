@@ -424,7 +424,9 @@ func inputs(v *state.View, settings Settings, j job.Job, r job.Request) job.Inpu
 		in.Connections[t.Name] = settings.Connect(v, group, t.Node())
 	}
 
-	in.Extra = r.Extra.Mark(func(name string) bool { return secretAnywhere(in.Vars, name) })
+	// A variable that is secret somewhere is secret in a request as well.
+	marked := v.Marked()
+	in.Extra = r.Extra.Mark(func(name string) bool { return marked(name) || secretAnywhere(in.Vars, name) })
 
 	return in
 }

@@ -389,14 +389,19 @@ func (s confinedLogs) Difference(ctx context.Context, _ *state.View, name string
 	}
 
 	found.Verdict.Reason = p.Text(found.Verdict.Reason)
-	for i, f := range found.Tasks {
-		found.Tasks[i] = job.TaskFinding{
+	cutFindings(p, found.Tasks)
+
+	return found, nil
+}
+
+// cutFindings cuts the names of nodes outside of the part from findings.
+func cutFindings(p *state.Part, tasks []job.TaskFinding) {
+	for i, f := range tasks {
+		tasks[i] = job.TaskFinding{
 			Kind: f.Kind, Action: f.Action, Playbook: p.Text(f.Playbook), Play: p.Text(f.Play), Role: p.Text(f.Role),
 			Task: p.Text(f.Task), Path: p.Text(f.Path), Message: p.Text(f.Message), Diff: p.Text(f.Diff),
 		}
 	}
-
-	return found, nil
 }
 
 type confinedNodes struct{ *confined }

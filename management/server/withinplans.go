@@ -81,9 +81,7 @@ func (s confinedPlans) Foreseen(ctx context.Context, _ *state.View, planned plan
 	found.Job = p.Job(found.Job)
 
 	for _, d := range found.Nodes {
-		for i, f := range d.Tasks {
-			d.Tasks[i].Message, d.Tasks[i].Diff = p.Text(f.Message), p.Text(f.Diff)
-		}
+		cutFindings(p, d.Tasks)
 	}
 
 	return found, nil

@@ -285,11 +285,17 @@ func (p *Part) Job(j job.Job) job.Job {
 			}
 
 			result.Message, result.Task = p.Text(result.Message), p.Text(result.Task)
+			result.Doubt = p.Text(result.Doubt)
 			runs[i].Results[host] = result
 		}
 	}
 
-	j.Runs = runs
+	j.Runs, j.Outcomes = runs, maps.Clone(j.Outcomes)
+
+	for host, o := range j.Outcomes {
+		o.Error, o.Reason, o.Verdict = p.Text(o.Error), p.Text(o.Reason), p.verdict(o.Verdict)
+		j.Outcomes[host] = o
+	}
 
 	return j
 }

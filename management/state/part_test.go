@@ -3,6 +3,7 @@
 package state
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -59,5 +60,45 @@ func TestPartText(t *testing.T) {
 	long := strings.Repeat("a-", 1<<19) + "node-1"
 	if got := p.Text(long); strings.Contains(got, "node-1") {
 		t.Error("a name at the end of a long word is not cut")
+	}
+}
+
+// TestPartJob fills every text of a job with the name of a node outside of the part, and
+// finds it nowhere.
+func TestPartJob(t *testing.T) {
+	t.Parallel()
+
+	view := &View{}
+	for _, name := range []string{"node-1", "web-1"} {
+		view.Nodes = append(view.Nodes, &inventory.Node{Name: name})
+	}
+
+	const said = "as web-1 says"
+
+	whole := job.Job{
+		ID: "1", Targets: []job.Target{{Name: "node-1"}}, Helpers: []string{"web-1"},
+		Message: said, Note: said, Reason: said, Warnings: []string{said}, Differences: []string{said},
+		Runs: []job.Run{{
+			Message: said,
+			Results: map[string]job.HostResult{
+				"node-1": {Task: said, Message: said, Doubt: said}, "web-1": {Message: said},
+			},
+		}},
+		Outcomes: map[string]inventory.Outcome{
+			"node-1": {Error: said, Reason: said, Verdict: &inventory.Verdict{Reason: said}},
+		},
+	}
+
+	shown, err := json.Marshal(NewPart(view, shownNodes{"node-1"}).Job(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if strings.Contains(string(shown), "web-1") || !strings.Contains(string(shown), HiddenNode) {
+		t.Errorf("the job shows %s", shown)
+	}
+
+	if whole.Outcomes["node-1"].Error != said || whole.Runs[0].Results["node-1"].Doubt != said {
+		t.Error("the job itself was changed")
 	}
 }

@@ -234,11 +234,14 @@ func (vs *Variables) Merger(v *state.View) Merger { return NewMerger(v, vs.setti
 
 // Hide returns the changes with the secrets in variables hidden.
 func (vs *Variables) Hide(changes []state.Change) []state.Change {
+	// A value that was set before it was marked is as secret as in the history.
+	marked := vs.state.View().Marked()
+
 	// The feed shares its changes with other watchers.
 	changes = slices.Clone(changes)
 	for i, c := range changes {
 		if c.Vars != nil {
-			changes[i].Vars = vs.settings().Secrets.HideVars(c.Vars)
+			changes[i].Vars = vs.settings().Secrets.HideVars(c.Vars.Mark(marked))
 		}
 	}
 

@@ -463,7 +463,7 @@ class CallbackModule(CallbackBase):
         if task is None:
             return False
         if not skipped:
-            return self.names.mentions(task.changed_when)
+            return self.names.mentions(task.changed_when) or self.names.mentions(task.failed_when)
         if self.names.mentions(task.loop):
             return True
         return self.names.mentions(task.when) and self.would_run(task, attribute(result, "host"))
