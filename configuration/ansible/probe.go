@@ -322,7 +322,8 @@ func loginArgs(dir string, h configuration.Host) []string {
 	c := h.Connection
 	// ssh offers keys in this order, the former one among the others last.
 	if c.KeyFile != "" {
-		args = append(args, "-i", c.KeyFile)
+		// Unlike -i, it leaves the usual keys of the account out also where the file is gone.
+		args = append(args, "-o", "IdentityFile="+c.KeyFile)
 	}
 
 	args = append(args, configuration.SSHArgs(h)...)

@@ -134,7 +134,7 @@ func TestProbeLogin(t *testing.T) {
 		{
 			"the recorded key", known,
 			`case "$*" in
-			*"-i /root/.ssh/id -o HostKeyAlias=a-1 -o StrictHostKeyChecking=yes"*"-l admin -p "*) ;;
+			*"-o IdentityFile=/root/.ssh/id -o HostKeyAlias=a-1 -o StrictHostKeyChecking=yes"*"-l admin -p "*) ;;
 			*) exit 255 ;;
 			esac
 			for a; do

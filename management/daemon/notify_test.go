@@ -130,6 +130,12 @@ func TestNotifications(t *testing.T) {
 		t.Errorf("the receiver got %q", said)
 	}
 
+	// The receiver has it before the answer, and the answer before the result is stored.
+	s.eventually("both results are stored", func() bool {
+		list, err := s.Client.Deliveries(s.ctx(), "hook", "delivered")
+		return err == nil && len(list.Items) == 2
+	})
+
 	n, err := s.Client.TestNotification(s.ctx(), "hook")
 	s.must(err)
 

@@ -60,6 +60,21 @@ func readKey(path string) (public string, err error) {
 	return configuration.ParseHostKey(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
 }
 
+// present refuses a key whose private half is not on this host, or is another one by now.
+func present(key Key) error {
+	public, err := readKey(key.Path)
+
+	switch {
+	case err != nil:
+		return err
+	case public != key.Public:
+		return inventory.Errorf(inventory.KindPrecondition, "%s holds another ssh key than that of the rotation", key.Path).
+			Do("bring the former file back")
+	}
+
+	return nil
+}
+
 // readPrivate reads a regular file that only its owner can read.
 func readPrivate(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)

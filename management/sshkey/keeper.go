@@ -292,6 +292,12 @@ func (k *Keeper) Cancel(ctx context.Context, c access.Caller) (Status, error) {
 				Do("follow it").With(inventory.ShowSSHKey())
 		}
 
+		// The nodes must not accept a key again that nobody has, or that was deleted for a reason.
+		if err := present(now.Old); err != nil {
+			return inventory.Errorf(inventory.KindRefused, "the rotation cannot be taken back: %w", err).
+				Do("bring the file back, or let the rotation go on").With(inventory.ShowSSHKey())
+		}
+
 		*now = Rotation{
 			Number: now.Number + 1, Phase: PhaseInstall, New: now.Old, Old: now.New, Reverts: true,
 			Actor: c.Principal, Started: k.Now(),

@@ -78,6 +78,12 @@ func (k *Keeper) forget(r Rotation) {
 func (k *Keeper) step(ctx context.Context, r Rotation) (goesOn bool, err error) {
 	settings := k.Settings()
 
+	// A login without the new key proves nothing about it, and the next step may be to
+	// take the old one away.
+	if err := present(r.New); err != nil {
+		return false, err
+	}
+
 	if r.Phase == PhaseUse {
 		return true, k.use(ctx, r, settings)
 	}
