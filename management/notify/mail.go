@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ type Mail struct {
 	to       []string
 	host     string
 	settings []mail.Option
+	implicit *tls.Config // of a relay that speaks TLS at once; nil: another
 }
 
 // MailOptions are the parameters of a Mail.
@@ -74,7 +76,9 @@ func NewMail(o MailOptions) (*Mail, error) {
 	case o.PlainText:
 		m.settings = append(m.settings, mail.WithTLSPolicy(mail.NoTLS))
 	case port == implicitTLS:
-		m.settings = append(m.settings, mail.WithSSL())
+		// The connection is encrypted already, so there is nothing to begin.
+		m.implicit = config
+		m.settings = append(m.settings, mail.WithTLSPolicy(mail.TLSOpportunistic))
 	default:
 		m.settings = append(m.settings, mail.WithTLSPolicy(mail.TLSMandatory))
 	}
@@ -151,12 +155,19 @@ func (m *Mail) Send(ctx context.Context, e Event, _ time.Time) error {
 	}
 
 	// Each message has a connection of its own: there are few.
-	client, err := mail.NewClient(m.host, m.settings...)
+	client, err := mail.NewClient(m.host, append(slices.Clip(m.settings), mail.WithDialContextFunc(m.dial(ctx)))...)
 	if err != nil {
 		return Permanent(err)
 	}
 
-	err = client.DialAndSendWithContext(ctx, msg)
+	if err := client.DialWithContext(ctx); err != nil {
+		return err
+	}
+
+	// Once the relay has the message, the end of the connection does not matter.
+	defer func() { _ = client.Close() }()
+
+	err = client.Send(msg)
 	if refused, ok := errors.AsType[*mail.SendError](err); ok && !refused.IsTemp() {
 		// A relay that is away has not refused anything.
 		switch refused.Reason {
@@ -166,4 +177,31 @@ func (m *Mail) Send(ctx context.Context, e Event, _ time.Time) error {
 	}
 
 	return err
+}
+
+// dial returns a dialer for one message: the deadline of the attempt holds for the whole
+// dialogue, or a relay that falls silent would hold it for ever.
+func (m *Mail) dial(attempt context.Context) mail.DialContextFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var (
+			conn net.Conn
+			err  error
+		)
+
+		if m.implicit != nil {
+			conn, err = (&tls.Dialer{Config: m.implicit}).DialContext(ctx, network, addr)
+		} else {
+			conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+		}
+
+		if err != nil {
+			return nil, err
+		}
+
+		if deadline, ok := attempt.Deadline(); ok {
+			_ = conn.SetDeadline(deadline)
+		}
+
+		return conn, nil
+	}
 }

@@ -4,6 +4,7 @@ package notify_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"strings"
@@ -144,5 +145,25 @@ func TestMailRefused(t *testing.T) {
 
 	if err := strict.Send(t.Context(), notify.Event{ID: "1"}, time.Now()); err == nil {
 		t.Error("a mail went to a relay without TLS")
+	}
+}
+
+// TestSilentRelay: a relay that accepts the connection and says nothing holds an attempt
+// no longer than its deadline.
+func TestSilentRelay(t *testing.T) {
+	t.Parallel()
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+
+	err = mailTo(t, l.Addr().String(), "ops@example.com").Send(ctx, notify.Event{ID: "1"}, time.Now())
+	if err == nil || notify.IsPermanent(err) {
+		t.Errorf("a silent relay: %v, permanent %t", err, notify.IsPermanent(err))
 	}
 }

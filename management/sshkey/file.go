@@ -68,7 +68,8 @@ func present(key Key) error {
 	case err != nil:
 		return err
 	case public != key.Public:
-		return inventory.Errorf(inventory.KindPrecondition, "%s holds another ssh key than that of the rotation", key.Path).
+		return inventory.
+			Errorf(inventory.KindPrecondition, "%s holds another ssh key than that of the rotation", key.Path).
 			Do("bring the former file back")
 	}
 

@@ -3,6 +3,7 @@
 package systemtest
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -223,16 +224,37 @@ func TestRefusedByStateOrRule(t *testing.T) {
 // wantUnchanged requires that f changes no node and no job.
 func (w *world) wantUnchanged(f func()) {
 	w.t.Helper()
-	nodes, jobs := w.ctl("nodes", "get", "-o", "json").stdout, w.ctl("job", "list", "-o", "json").stdout
+	nodes, jobs := w.records("nodes", "get"), w.records("job", "list")
+
 	f()
 
-	if now := w.ctl("nodes", "get", "-o", "json").stdout; now != nodes {
+	if now := w.records("nodes", "get"); now != nodes {
 		w.t.Errorf("nodes changed: %s", difference(nodes, now))
 	}
 
-	if now := w.ctl("job", "list", "-o", "json").stdout; now != jobs {
+	if now := w.records("job", "list"); now != jobs {
 		w.t.Errorf("jobs changed: %s", difference(jobs, now))
 	}
+}
+
+// records returns a list as JSON, without the parts that follow from another record: the
+// revision of the whole, and how nodes compare with the folder of playbooks.
+func (w *world) records(args ...string) string {
+	w.t.Helper()
+
+	list := decode[struct{ Items []map[string]any }](w, w.ctl(append(args, "-o", "json")...))
+	for _, item := range list.Items {
+		for _, derived := range []string{"desired", "outdated", "differs"} {
+			delete(item, derived)
+		}
+	}
+
+	text, err := json.MarshalIndent(list.Items, "", "  ")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+
+	return string(text)
 }
 
 // difference lists the lines that only one of the texts has.

@@ -79,6 +79,7 @@ func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decisio
 
 	switch d.Action {
 	case state.ActionYield:
+		caller.Precondition = stillYields(d.Cancel)
 		_, err := l.Jobs.Cancel(ctx, caller, d.Cancel)
 
 		return d.Cancel, err
@@ -100,6 +101,18 @@ func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decisio
 	}
 
 	return "", inventory.Errorf(inventory.KindRefused, "this version cannot carry out %q", d.Action)
+}
+
+// stillYields is the precondition of a cancel: a repair may have begun since the
+// decision, and that goes on.
+func stillYields(id string) access.Precondition {
+	return func(v *state.View) error {
+		if j, err := v.Job(id); err == nil && !policy.Yields(j) {
+			return inventory.Errorf(inventory.KindPrecondition, "job %s may have changed its hosts by now, or has ended", id)
+		}
+
+		return nil
+	}
 }
 
 // request returns the job that carries a decision out.

@@ -273,8 +273,12 @@ func (s *site) finish(id string) {
 	})
 }
 
-func (s *site) Cancel(_ context.Context, _ access.Caller, id string) (cancelled job.Job, err error) {
+func (s *site) Cancel(_ context.Context, c access.Caller, id string) (cancelled job.Job, err error) {
 	err = s.operate(func() error {
+		if err := c.Precondition(s.view); err != nil {
+			return err
+		}
+
 		s.publish(func(v *state.View) {
 			i, _ := strconv.Atoi(id)
 			v.Jobs[i-1].Cancel++
