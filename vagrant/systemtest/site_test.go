@@ -277,8 +277,14 @@ func TestHostileMember(t *testing.T) {
 		w.sh("host4", "serf tags -set "+tag+"='"+strings.ReplaceAll(value, "'", `'\''`)+"'")
 	}
 
-	refused := func(words ...string) {
+	refused := func(at string, words ...string) {
 		t.Helper()
+
+		// Before the manager has heard of it, it would commission the thief as what it was.
+		await(t, 30*time.Second, "the thief is known at "+at, func() (bool, string) {
+			n := w.node("host4")
+			return n.Addr == at && n.AnnouncedFrom != "", fmt.Sprintf("%s, announced from %q", n.Addr, n.AnnouncedFrom)
+		})
 		await(t, 30*time.Second, "the thief is held up", func() (bool, string) {
 			r := w.tryCtl("nodes", "commission", thief, "-g", worker, "--no-wait")
 			for _, word := range words {
@@ -293,11 +299,11 @@ func TestHostileMember(t *testing.T) {
 
 	// The address of a node in service, and one outside the cluster.
 	announce("NodeAddr", addr("host2"))
-	refused("announced at "+addr("host2"), "by a member at "+addr("host4"))
+	refused(addr("host2"), "announced at "+addr("host2"), "by a member at "+addr("host4"))
 	announce("NodeAddr", "10.77.0.99")
-	refused("announced at 10.77.0.99", "nodes trust "+thief)
+	refused("10.77.0.99", "announced at 10.77.0.99", "nodes trust "+thief)
 	announce("NodeAddr", "host2.example")
-	refused("announced at host2.example")
+	refused("host2.example", "announced at host2.example")
 
 	// Text in tags: the member is no node then.
 	before := len(w.nodes())
