@@ -108,7 +108,11 @@ func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decisio
 func stillYields(id string) access.Precondition {
 	return func(v *state.View) error {
 		if j, err := v.Job(id); err == nil && !policy.Yields(j) {
-			return inventory.Errorf(inventory.KindPrecondition, "job %s may have changed its hosts by now, or has ended", id)
+			return inventory.Errorf(
+				inventory.KindPrecondition,
+				"job %s may have changed its hosts by now, or has ended",
+				id,
+			)
 		}
 
 		return nil
