@@ -60,13 +60,17 @@ type Router struct {
 	options   Options
 	routes    []Route
 	mux       *mux.Router
+	literal   map[string]http.Handler // of the paths without a variable
 	bodyLimit atomic.Int64
 }
 
 // NewRouter returns a router that serves the routes. Paths are matched as they
 // were sent: no redirects, and an escaped slash is part of a name.
 func NewRouter(o Options, routes []Route) *Router {
-	router := &Router{options: o, routes: routes, mux: mux.NewRouter().SkipClean(true).UseEncodedPath()}
+	router := &Router{
+		options: o, routes: routes,
+		mux: mux.NewRouter().SkipClean(true).UseEncodedPath(), literal: map[string]http.Handler{},
+	}
 	router.SetBodyLimit(o.BodyLimit)
 
 	byPath := map[string][]Route{}
@@ -82,7 +86,12 @@ func NewRouter(o Options, routes []Route) *Router {
 		}
 
 		delete(byPath, rt.Path)
-		router.mux.Path(rt.Path).Handler(router.methods(methods))
+
+		if handler := router.methods(methods); strings.Contains(rt.Path, "{") {
+			router.mux.Path(rt.Path).Handler(handler)
+		} else {
+			router.literal[rt.Path] = handler
+		}
 	}
 
 	router.mux.NotFoundHandler = http.HandlerFunc(router.notFound)
@@ -96,8 +105,16 @@ func (router *Router) Routes() []Route { return router.routes }
 // SetBodyLimit sets the size in bytes of the largest body of later requests.
 func (router *Router) SetBodyLimit(bytes int64) { router.bodyLimit.Store(bytes) }
 
-// ServeHTTP answers one request.
-func (router *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) { router.mux.ServeHTTP(w, r) }
+// ServeHTTP answers one request. A path without variables wins over a pattern that matches
+// it as well.
+func (router *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if handler, ok := router.literal[r.URL.EscapedPath()]; ok {
+		handler.ServeHTTP(w, r)
+		return
+	}
+
+	router.mux.ServeHTTP(w, r)
+}
 
 // methods serves the methods of one path.
 func (router *Router) methods(routes []Route) http.Handler {
