@@ -252,6 +252,10 @@ func (s *Store) PutNodes(ctx context.Context, writes []state.NodeWrite) (conflic
 
 	// A slot is free as soon as a chunk is written, so a slow one holds up no other.
 	chunks := pack(parts, 0)
+	if len(chunks) == 1 {
+		return s.putChunk(ctx, writes, chunks[0])
+	}
+
 	conflicting, errs := make([][]string, len(chunks)), make([]error, len(chunks))
 	slots := make(chan struct{}, parallelChunks)
 
