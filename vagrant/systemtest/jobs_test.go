@@ -86,10 +86,7 @@ func TestCancel(t *testing.T) {
 	w.awaitLog(id, holdTask)
 	w.ctl("job", "cancel", id)
 	w.awaitPhase(id, "undo")
-	await(t, time.Minute, "the cleanup waits", func() (bool, string) {
-		log := w.ctl("job", "logs", id).stdout
-		return strings.Count(log, holdTask) == 2, log
-	})
+	w.awaitLogs(id, holdTask, 2)
 	w.ctl("job", "cancel", id)
 	j = w.awaitJob(id)
 	w.wantNoJobProcesses()

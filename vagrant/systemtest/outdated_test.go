@@ -137,7 +137,9 @@ func (w *world) killDuringReapply() {
 	w.ctl("vars", "set", "--node", w.name("host3"), "hold_cleanup=gate-1", "hold=gate-3")
 
 	id = w.submit("nodes", "reapply", w.name("host3"))
-	w.awaitPhase(id, "configure")
+
+	// Once in the cleanup, whose gate is open, and once in the play whose runner is meant.
+	w.awaitLogs(id, holdTask, 2)
 	w.sh("host1", "kill -KILL $(pgrep -o -f '^"+runnerProcess+"')")
 
 	if j := w.awaitJob(id); j.Status != api.Errored {

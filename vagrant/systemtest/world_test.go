@@ -553,9 +553,15 @@ func (w *world) awaitPhase(id, phase string) {
 // awaitLog waits until the text is in a job's output.
 func (w *world) awaitLog(id, text string) {
 	w.t.Helper()
-	await(w.t, time.Minute, fmt.Sprintf("job %s prints %q", id, text), func() (bool, string) {
+	w.awaitLogs(id, text, 1)
+}
+
+// awaitLogs waits until the text is that many times in a job's output.
+func (w *world) awaitLogs(id, text string, times int) {
+	w.t.Helper()
+	await(w.t, time.Minute, fmt.Sprintf("job %s prints %q %d times", id, text, times), func() (bool, string) {
 		out := w.ctl("job", "logs", id).stdout
-		return strings.Contains(out, text), out
+		return strings.Count(out, text) >= times, out
 	})
 }
 
