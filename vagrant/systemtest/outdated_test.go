@@ -124,8 +124,8 @@ func (w *world) killDuringReapply() {
 	w.ctl("vars", "set", "--node", w.name("host3"), "hold_cleanup=gate-1", "hold=gate-2")
 
 	id := w.submit("nodes", "reapply", w.name("host3"))
-	w.killDuring(id, "cleanup", "gate-1")
-	w.killDuring(id, "configure", "gate-2")
+	w.killAtGate(id, "gate-1", 1)
+	w.killAtGate(id, "gate-2", 2)
 
 	if j := w.awaitJob(id); j.Status != api.Complete {
 		w.t.Errorf("reapply after the death of the manager: %s: %s", j.Status, j.Message)
@@ -157,11 +157,12 @@ func (w *world) killDuringReapply() {
 	w.wantOutdated("after the reapply was repeated")
 }
 
-// killDuring kills the manager while a job waits at a gate in the phase, and opens it.
-func (w *world) killDuring(id, phase, gate string) {
+// killAtGate kills the manager while a job waits at its nth gate, and opens it. A run that
+// has not begun yet would be given up.
+func (w *world) killAtGate(id, gate string, nth int) {
 	w.t.Helper()
 
-	w.awaitPhase(id, phase)
+	w.awaitLogs(id, holdTask, nth)
 	w.sh("host1", killDaemon)
 	w.awaitHealthy()
 	w.release(gate, "host3")
