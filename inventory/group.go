@@ -25,6 +25,8 @@ type Group struct {
 	// before one is commissioned, that group must have a commissioned, Discovered
 	// node outside the request. Empty means no rule.
 	Needs string `json:"needs,omitempty" yaml:"needs,omitempty"`
+	// Budget limits how many of its nodes are out of service at a time.
+	Budget Budget `json:"budget,omitzero" yaml:"budget,omitempty"`
 }
 
 // Groups lists the host groups available to commission, in configured order.
@@ -55,6 +57,10 @@ func (gs Groups) Check() error {
 			return Errorf(KindInvalid, "the group name %q is reserved", g.Name)
 		case g.Needs == g.Name:
 			return Errorf(KindInvalid, "group %s needs itself", g.Name)
+		}
+
+		if err := g.Budget.Check(); err != nil {
+			return Errorf(KindInvalid, "the budget of group %s: %w", g.Name, err)
 		}
 
 		seen[g.Name] = true

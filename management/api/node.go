@@ -180,6 +180,18 @@ type Group struct {
 	// outside the request before a node joins this group, and as long as a node
 	// of this group is in service. Empty: no rule.
 	Needs string `json:"needs,omitempty"`
+	// Budget limits how many of its nodes are out of service at a time; nil: no limit.
+	Budget *Budget `json:"budget,omitempty"`
+}
+
+// Budget limits how many nodes of a group are out of service at a time.
+type Budget struct {
+	// MinAvailable is the number of nodes that stay available; 0: no limit.
+	MinAvailable int `json:"min_available,omitempty"`
+	// MaxUnavailable is a number of nodes, such as "2", or a share, such as "25%".
+	MaxUnavailable string `json:"max_unavailable,omitempty"`
+	// Per is the key of a label: MaxUnavailable holds for each value of it.
+	Per string `json:"per,omitempty"`
 }
 
 // Check returns the reason that the transition is refused for the node, or nil

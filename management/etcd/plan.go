@@ -59,8 +59,9 @@ type plannedRecord struct {
 
 // planGroupRecord is a group with its rule.
 type planGroupRecord struct {
-	Name  string `json:"name"`
-	Needs string `json:"needs,omitempty"`
+	Name   string           `json:"name"`
+	Needs  string           `json:"needs,omitempty"`
+	Budget inventory.Budget `json:"budget,omitzero"`
 }
 
 // ruleRecord is a rule that a planned job was judged by.

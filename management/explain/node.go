@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
@@ -244,12 +245,26 @@ func (e *nodeExplainer) rule() {
 	n := e.Node
 
 	g, err := e.Groups.Get(n.Group)
-	if err != nil || g.Needs == "" || !n.InService() {
+	if err != nil || !n.InService() {
 		return
 	}
 
-	// The rule is shown even if it is met.
-	e.Rule = fmt.Sprintf("a %s needs a commissioned, Discovered %s", g.Name, g.Needs)
+	// The rules are shown even if they are met.
+	var rules []string
+	if g.Needs != "" {
+		rules = append(rules, fmt.Sprintf("a %s needs a commissioned, Discovered %s", g.Name, g.Needs))
+	}
+
+	if use := g.BudgetUse(e.View.Nodes); use != "" {
+		rules = append(rules, fmt.Sprintf("the budget of %s is %s", g.Name, use))
+	}
+
+	e.Rule = strings.Join(rules, "; ")
+
+	if g.Needs == "" {
+		return
+	}
+
 	if e.Groups.CheckJoin(e.View.Nodes, []string{n.Name}, g.Name) == nil {
 		return
 	}

@@ -479,9 +479,17 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 	return v.checkBatches(nodes, groups, *j)
 }
 
-// checkGroups checks the rules of the groups that the targets leave and enter.
+// checkGroups checks the rules of the groups that the targets leave and enter, and their
+// budgets.
 func (v Verb) checkGroups(nodes []*inventory.Node, groups inventory.Groups, j Job) error {
 	batch := j.Names()
+
+	if !v.Row.Verifies && !j.Ansible.Check {
+		if err := groups.CheckBudgets(nodes, batch); err != nil {
+			return err
+		}
+	}
+
 	if v.Leaves {
 		if err := groups.CheckLeave(nodes, batch); err != nil {
 			return err

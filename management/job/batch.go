@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
@@ -40,15 +39,10 @@ func batchSize(serial string, targets int) (int, error) {
 		return max(targets, 1), nil
 	}
 
-	number, isShare := strings.CutSuffix(serial, "%")
-	n, err := strconv.Atoi(number)
-
-	switch {
-	case err != nil || n < 1 || isShare && n > 100 || number != strconv.Itoa(n):
+	n, err := inventory.Amount(serial).Of(targets)
+	if err != nil {
 		return 0, inventory.Errorf(inventory.KindInvalid, "serial is %q", serial).
 			Do("write the number of nodes in a batch, such as 2, or their share from 1%% to 100%%, such as 25%%")
-	case isShare:
-		return max(targets*n/100, 1), nil
 	}
 
 	return n, nil
@@ -240,7 +234,7 @@ func summarize(failed []Step) (Cause, string) {
 // checkBatches checks the rules of the groups for one batch after the other, each
 // on the nodes after the success of those before it.
 func (v Verb) checkBatches(nodes []*inventory.Node, groups inventory.Groups, j Job) error {
-	if j.Serial == "" || !v.Leaves && !v.Joins {
+	if j.Serial == "" || !v.Leaves && !v.Joins && !groups.Budgeted() {
 		return v.checkGroups(nodes, groups, j)
 	}
 

@@ -213,6 +213,22 @@ func (c *comparison) rules() {
 			c.add("", "group %s needs %s now, and needed %s", group, orNone(is), orNone(was))
 		}
 	}
+
+	c.budgets(touched)
+}
+
+// budgets compares the budgets of the groups that the targets enter or leave. A group
+// that is gone has another rule, too.
+func (c *comparison) budgets(touched map[string]bool) {
+	for _, was := range c.plan.Groups {
+		is, err := c.now.Groups.Get(was.Name)
+		if err != nil || !touched[was.Name] || is.Budget == was.Budget {
+			continue
+		}
+
+		c.add("", "the budget of group %s is %s now, and was %s",
+			was.Name, orNone(is.Budget.String()), orNone(was.Budget.String()))
+	}
 }
 
 // needs returns the rules of the groups that matter.

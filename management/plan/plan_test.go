@@ -125,6 +125,8 @@ func TestCompare(t *testing.T) {
 			[]string{"group worker needs other now, and needed master"}},
 		"a rule more": {func(w *World, _ job.Inputs) { w.Groups[0].Needs = "other" },
 			[]string{"group master needs other now, and needed none"}},
+		"a budget": {func(w *World, _ job.Inputs) { w.Groups[1].Budget.MinAvailable = 2 },
+			[]string{"the budget of group worker is min_available 2 now, and was none"}},
 		"a group more": {func(w *World, _ job.Inputs) {
 			w.Groups = append(w.Groups, inventory.Group{Name: "new"})
 		}, nil},

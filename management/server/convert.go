@@ -139,7 +139,14 @@ func varsChangeOf(c variable.Change) api.VarsChange {
 	}
 }
 
-func groupOf(g inventory.Group) api.Group { return api.Group{Name: g.Name, Needs: g.Needs} }
+func groupOf(g inventory.Group) api.Group {
+	group := api.Group{Name: g.Name, Needs: g.Needs}
+	if b := g.Budget; b != (inventory.Budget{}) {
+		group.Budget = &api.Budget{MinAvailable: b.MinAvailable, MaxUnavailable: string(b.MaxUnavailable), Per: b.Per}
+	}
+
+	return group
+}
 
 // tokenOf returns the wire form of a token.
 func tokenOf(t access.Token) api.Token {

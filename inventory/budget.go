@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Budget limits how many nodes of a group are out of service at the same time. It holds
+// for every verb but a verification, which leaves nodes in service. The zero value is no
+// limit.
+type Budget struct {
+	// MinAvailable is the number of nodes of the group that stay available.
+	MinAvailable int `json:"min_available,omitempty" yaml:"min_available,omitempty"`
+	// MaxUnavailable limits the nodes that are unavailable at a time. Empty: no limit.
+	MaxUnavailable Amount `json:"max_unavailable,omitempty" yaml:"max_unavailable,omitempty"`
+	// Per is the key of a label. MaxUnavailable then holds among the nodes with the same
+	// value of it, such as those of one rack, and among those without the label.
+	Per string `json:"per,omitempty" yaml:"per,omitempty"`
+}
+
+// Check validates the budget. It returns an error of KindInvalid.
+func (b Budget) Check() error {
+	if b.MinAvailable < 0 {
+		return Errorf(KindInvalid, "min_available is %d", b.MinAvailable).
+			Do("write the number of nodes that stay available, 1 or more, or leave it out")
+	}
+
+	if b.MaxUnavailable != "" {
+		if _, err := b.MaxUnavailable.Of(1); err != nil {
+			return Errorf(KindInvalid, "max_unavailable is %q", string(b.MaxUnavailable)).
+				Do("write a number of nodes from 1, or their share from 1%% to 100%%, such as 25%%; " +
+					"with 0, no node could ever be taken out of service")
+		}
+	}
+
+	if b.Per == "" {
+		return nil
+	}
+
+	if b.MaxUnavailable == "" {
+		return Errorf(KindInvalid, "per is %q without max_unavailable", b.Per).
+			Do("say with max_unavailable how many nodes of one %s may be unavailable", b.Per)
+	}
+
+	return CheckLabelKey(b.Per)
+}
+
+// String returns the limits for people, such as "min_available 2". It is empty without
+// a limit.
+func (b Budget) String() string {
+	var limits []string
+	if b.MinAvailable > 0 {
+		limits = append(limits, fmt.Sprintf("min_available %d", b.MinAvailable))
+	}
+
+	if b.MaxUnavailable != "" {
+		limit := fmt.Sprintf("max_unavailable %s", b.MaxUnavailable)
+		if b.Per != "" {
+			limit += " per " + b.Per
+		}
+
+		limits = append(limits, limit)
+	}
+
+	return strings.Join(limits, ", ")
+}
+
+// Amount is a number of nodes, such as "2", or a share of them, such as "25%". In JSON a
+// number is accepted as well.
+type Amount string
+
+// UnmarshalJSON reads a text or a number.
+func (a *Amount) UnmarshalJSON(data []byte) error {
+	if number, err := strconv.Atoi(string(data)); err == nil {
+		*a = Amount(strconv.Itoa(number))
+		return nil
+	}
+
+	return json.Unmarshal(data, (*string)(a))
+}
+
+// Of returns the number of nodes that the amount is, of so many. A share is rounded
+// down, but is at least one node. It is an error of KindInvalid unless the amount is at
+// least 1, or a share from 1% to 100%.
+func (a Amount) Of(nodes int) (int, error) {
+	number, isShare := strings.CutSuffix(string(a), "%")
+
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || isShare && n > 100 || number != strconv.Itoa(n) {
+		return 0, Errorf(KindInvalid, "%q is no number of nodes, and no share of them", string(a)).
+			Do("write a number from 1, such as 2, or a share from 1%% to 100%%, such as 25%%")
+	}
+
+	if isShare {
+		return max(nodes*n/100, 1), nil
+	}
+
+	return n, nil
+}
+
+// Budgeted reports whether a group has a budget.
+func (gs Groups) Budgeted() bool {
+	return slices.ContainsFunc(gs, func(g Group) bool { return g.Budget != Budget{} })
+}
+
+// CheckBudgets returns an error of KindRefused if the budget of a group does not allow
+// that these nodes go out of service now. Those that are unavailable already count as
+// such, and may be taken.
+func (gs Groups) CheckBudgets(nodes []*Node, take []string) error {
+	taken := set(take)
+
+	for _, g := range gs {
+		if g.Budget == (Budget{}) {
+			continue
+		}
+
+		u := usageOf(g, nodes, taken)
+		if err := u.checkMin(); err != nil {
+			return err
+		}
+
+		if err := u.checkMax(); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// BudgetUse returns the budget of the group for people, with the nodes that are
+// unavailable. It is empty without a budget.
+func (g Group) BudgetUse(nodes []*Node) string {
+	if g.Budget == (Budget{}) {
+		return ""
+	}
+
+	u := usageOf(g, nodes, nil)
+	text := fmt.Sprintf(
+		"%s, and %d of %s unavailable",
+		g.Budget,
+		len(u.down),
+		Count(len(u.members), "node is", "nodes are"),
+	)
+
+	if len(u.down) > 0 {
+		text += ": " + shorten(u.users())
+	}
+
+	return text
+}
+
+// usage is what uses up the budget of a group.
+type usage struct {
+	group   Group
+	members []*Node
+	down    []*Node // unavailable members
+	leaving []*Node // available members that are to be taken
+}
+
+func usageOf(g Group, nodes []*Node, taken map[string]bool) usage {
+	u := usage{group: g}
+
+	for _, n := range nodes {
+		if n.Group != g.Name || !n.member() {
+			continue
+		}
+
+		u.members = append(u.members, n)
+
+		switch {
+		case !n.Available():
+			u.down = append(u.down, n)
+		case taken[n.Name]:
+			u.leaving = append(u.leaving, n)
+		}
+	}
+
+	return u
+}
+
+// Available reports whether the node counts as available for the budget of its group: it
+// is in service and Discovered, and no job works on it, except for a verification.
+func (n Node) Available() bool {
+	verified := n.Verb.Verifies() && n.Commissioned()
+	return n.State == Discovered && (n.Status == Allocated || verified)
+}
+
+// member reports whether the node counts for the budget of its group. One that is being
+// commissioned has not served yet.
+func (n Node) member() bool {
+	return n.Status == Allocated || n.Status == Maintenance || n.Status == Decommissioning
+}
+
+// checkMin checks the number of nodes that stay available.
+func (u usage) checkMin() error {
+	b := u.group.Budget
+	available := len(u.members) - len(u.down)
+
+	if len(u.leaving) == 0 || available-len(u.leaving) >= b.MinAvailable {
+		return nil
+	}
+
+	return u.refuse(fmt.Sprintf("%s must keep %s available (min_available), and %d of %d would be",
+		u.group.Name, Count(b.MinAvailable, "node", "nodes"), available-len(u.leaving), len(u.members)),
+		available-b.MinAvailable)
+}
+
+// checkMax checks the number of unavailable nodes, per value of the label if there is
+// one.
+func (u usage) checkMax() error {
+	b := u.group.Budget
+	if b.MaxUnavailable == "" || len(u.leaving) == 0 {
+		return nil
+	}
+
+	for _, part := range u.parts() {
+		limit, err := b.MaxUnavailable.Of(len(part.members))
+		if err != nil {
+			return err
+		}
+
+		if len(part.leaving) == 0 || len(part.down)+len(part.leaving) <= limit {
+			continue
+		}
+
+		where := u.group.Name
+		if b.Per != "" {
+			where = fmt.Sprintf("%s with %s %q", u.group.Name, b.Per, part.leaving[0].Labels[b.Per])
+		}
+
+		return part.refuse(
+			fmt.Sprintf(
+				"at most %s of %s may be unavailable (max_unavailable %s), and %d of %d would be",
+				Count(
+					limit,
+					"node",
+					"nodes",
+				),
+				where,
+				b.MaxUnavailable,
+				len(part.down)+len(part.leaving),
+				len(part.members),
+			),
+			limit-len(part.down),
+		)
+	}
+
+	return nil
+}
+
+// parts returns the usage for each value of the label of the budget, in their order.
+func (u usage) parts() []usage {
+	if u.group.Budget.Per == "" {
+		return []usage{u}
+	}
+
+	var values []string
+	for _, n := range u.leaving {
+		values = append(values, n.Labels[u.group.Budget.Per])
+	}
+
+	slices.Sort(values)
+
+	var list []usage
+	for _, value := range slices.Compact(values) {
+		of := func(all []*Node) []*Node {
+			return slices.DeleteFunc(slices.Clone(all), func(n *Node) bool {
+				return n.Labels[u.group.Budget.Per] != value
+			})
+		}
+
+		list = append(list, usage{group: u.group, members: of(u.members), down: of(u.down), leaving: of(u.leaving)})
+	}
+
+	return list
+}
+
+// refuse returns the refusal, with what uses the budget up. left is the number of nodes
+// that may be taken now.
+func (u usage) refuse(why string, left int) error {
+	text := fmt.Sprintf("the budget of its group does not allow to take %s now: %s", shorten(namesOf(u.leaving)), why)
+	if len(u.down) > 0 {
+		text += "; unavailable already: " + shorten(u.users())
+	}
+
+	e := Errorf(KindRefused, "%s", text).About(append(namesOf(u.leaving), namesOf(u.down)...)...)
+
+	switch {
+	case left > 0:
+		return e.Do("take %s at a time (serial)", Count(left, "node", "nodes"))
+	case len(u.down) > 0:
+		return e.Do("wait until %s available again, or bring it back", are(u.down))
+	}
+
+	return e.Do("add a node to the group, or change its budget")
+}
+
+// users returns the unavailable nodes, each with the reason.
+func (u usage) users() []string {
+	users := make([]string, len(u.down))
+	for i, n := range u.down {
+		users[i] = n.Name + " (" + n.unavailability() + ")"
+	}
+
+	return users
+}
+
+// unavailability returns why the node is unavailable.
+func (n Node) unavailability() string {
+	why := string(n.Status)
+	if n.State != Discovered {
+		why = string(n.State)
+	}
+
+	if n.Job != "" {
+		why += ", job " + n.Job
+	}
+
+	return why
+}
+
+func are(nodes []*Node) string {
+	names := namesOf(nodes)
+	if len(names) == 1 {
+		return names[0] + " is"
+	}
+
+	return shorten(names) + " are"
+}
+
+func namesOf(nodes []*Node) []string {
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		names[i] = n.Name
+	}
+
+	return names
+}

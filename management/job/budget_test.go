@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job_test
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	. "github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
+)
+
+var budgeted = inventory.Groups{
+	{Name: inventory.GroupMaster, Budget: inventory.Budget{MinAvailable: 1}},
+	{
+		Name:   inventory.GroupWorker,
+		Needs:  inventory.GroupMaster,
+		Budget: inventory.Budget{MaxUnavailable: "2", Per: "rack"},
+	},
+}
+
+// TestBudgetAtAcceptance: what a budget can never allow is refused; batches help, a
+// check and a verification need none.
+func TestBudgetAtAcceptance(t *testing.T) {
+	t.Parallel()
+
+	v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered", "c w Allocated Discovered")
+	both := jobtest.Names("a b")
+	check := configuration.AnsibleOptions{Check: true}
+
+	for _, tt := range []struct {
+		name string
+		req  Request
+		want string
+	}{
+		{"both masters at once", Request{Verb: inventory.VerbApply, Nodes: both}, "must keep 1 node available"},
+		{"in batches", Request{Verb: inventory.VerbApply, Nodes: both, Serial: "1"}, ""},
+		{"a verification", Request{Verb: inventory.VerbVerify, Nodes: both}, ""},
+		{"a check", Request{Verb: inventory.VerbApply, Nodes: both, Ansible: check}, ""},
+		{"maintenance", Request{Verb: inventory.VerbMaintenance, Nodes: both}, "take 1 node at a time (serial)"},
+		{"reapply in batches", Request{Verb: inventory.VerbReapply, Nodes: both, Serial: "50%"}, ""},
+		{"the fleet is decommissioned", Request{Verb: inventory.VerbDecommission, Nodes: jobtest.Names("a b c")},
+			"min_available"},
+	} {
+		_, err := Accept(*v, budgeted, tt.req)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// TestBudgetsHold lets random jobs run, end and fail, and nodes come and go: no claim
+// takes more out of service than the budgets allow, and every job that waits begins in
+// the end.
+func TestBudgetsHold(t *testing.T) {
+	t.Parallel()
+
+	claims, waits := 0, 0
+
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered", "c m Allocated Discovered",
+			"d w Allocated Discovered", "e w Allocated Discovered", "f w Allocated Discovered",
+			"g w Allocated Discovered", "h w Allocated Discovered", "i w Allocated Discovered")
+
+		for i, n := range v.Nodes {
+			n.Labels = map[string]string{"rack": strconv.Itoa(i % 2)}
+		}
+
+		for range 200 {
+			switch r.IntN(5) {
+			case 0, 1:
+				submitRandom(r, v)
+			case 2:
+				n := v.Nodes[r.IntN(len(v.Nodes))]
+				n.State = []inventory.State{inventory.Discovered, inventory.Disappeared}[r.IntN(2)]
+			case 3:
+				endRandom(r, v)
+			}
+
+			for i := range v.Jobs {
+				if v.Jobs[i].Status != Queued {
+					continue
+				}
+
+				turn := TurnOf(*v, budgeted, 4, v.Jobs[i])
+
+				switch {
+				case turn.Err != nil:
+					v.Jobs[i].Status, v.Jobs[i].Ended = Errored, jobtest.Noon
+				case turn.Claim:
+					claims++
+					v.Jobs[i] = turn.Job
+					v.Jobs[i].Status = Running
+
+					before := unavailable(v)
+					hold(v, turn.Job)
+					checkBudgetsHold(t, seed, v, before, turn.Job)
+				default:
+					waits++
+				}
+			}
+		}
+	}
+
+	if claims < 1000 || waits < 1000 {
+		t.Errorf("the jobs were claimed %d times, and waited %d times", claims, waits)
+	}
+}
+
+// TestBudgetBeforeBatch: a node that is lost while a job runs keeps the next batch from
+// its begin.
+func TestBudgetBeforeBatch(t *testing.T) {
+	t.Parallel()
+
+	v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered", "c m Allocated Discovered")
+
+	j, err := Accept(*v, budgeted, Request{Verb: inventory.VerbApply, Nodes: jobtest.Names("a b"), Serial: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	j.ID, j.Status = "1", Running
+	hold(v, j)
+
+	rules := RulesOf(j, v.Nodes, budgeted)
+	if err := rules.MayBegin(j.Batches()[0]); err != nil {
+		t.Errorf("with c: %v", err)
+	}
+
+	v.Nodes[2].State = inventory.Disappeared
+
+	if err := rules.MayBegin(j.Batches()[0]); err != nil {
+		t.Errorf("with b, whose batch has not begun: %v", err)
+	}
+
+	jobtest.Record(
+		&j,
+		Step{Kind: StepPlaybook, Phase: PhaseApply, Hosts: jobtest.Names("a"), Groups: []string{inventory.GroupMaster}},
+		"failed a-1=failed",
+	)
+	v.Nodes[0].State = inventory.Disappeared
+
+	err = RulesOf(j, v.Nodes, budgeted).MayBegin(j.Batches()[1])
+	if err == nil || !strings.Contains(err.Error(), "unavailable already: a-1 (Disappeared), c-1 (Disappeared)") {
+		t.Errorf("with neither: %v", err)
+	}
+}
+
+func submitRandom(r *rand.Rand, v *Snapshot) {
+	verbs := []inventory.Verb{
+		inventory.VerbApply,
+		inventory.VerbMaintenance,
+		inventory.VerbUpdate,
+		inventory.VerbReapply,
+	}
+	req := Request{Verb: verbs[r.IntN(len(verbs))]}
+
+	for _, n := range v.Nodes {
+		if r.IntN(4) == 0 {
+			req.Nodes = append(req.Nodes, n.Name)
+		}
+	}
+
+	j, err := Accept(*v, budgeted, req)
+	if err != nil {
+		return
+	}
+
+	v.Seq++
+	j.ID = strconv.FormatUint(v.Seq, 10)
+	v.Jobs = append(v.Jobs, j)
+}
+
+// hold takes the nodes of a claimed job, as the store does.
+func hold(v *Snapshot, j Job) {
+	for _, t := range j.Targets {
+		n := inventory.Node{}
+		for i := range v.Nodes {
+			if v.Nodes[i].Name == t.Name {
+				n = v.Nodes[i].Clone()
+				n.Status, n.Job, n.Verb = inventory.Maintenance, j.ID, j.Verb
+				v.Nodes[i] = &n
+			}
+		}
+	}
+}
+
+func endRandom(r *rand.Rand, v *Snapshot) {
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
+		if j.Status != Running || r.IntN(2) == 0 {
+			continue
+		}
+
+		j.Status, j.Ended = Complete, jobtest.Noon
+		for k, n := range v.Nodes {
+			if n.Job == j.ID {
+				free := n.Clone()
+				free.Status, free.Job, free.Verb = inventory.Allocated, "", ""
+				v.Nodes[k] = &free
+			}
+		}
+	}
+}
+
+func unavailable(v *Snapshot) map[string]bool {
+	down := map[string]bool{}
+	for _, n := range v.Nodes {
+		down[n.Name] = n.State != inventory.Discovered || n.Status != inventory.Allocated
+	}
+
+	return down
+}
+
+// checkBudgetsHold counts by itself: a claim that takes an available node leaves a
+// master, and at most two workers of a rack unavailable.
+func checkBudgetsHold(t *testing.T, seed uint64, v *Snapshot, before map[string]bool, j Job) {
+	t.Helper()
+
+	masters := 0
+	racks := map[string]int{}
+
+	for _, n := range v.Nodes {
+		down := n.State != inventory.Discovered || n.Status != inventory.Allocated
+
+		switch {
+		case n.Group == inventory.GroupMaster && !down:
+			masters++
+		case n.Group == inventory.GroupWorker && down:
+			racks[n.Labels["rack"]]++
+		}
+	}
+
+	for _, target := range j.Targets {
+		n := Find(v.Nodes, target.Name)
+		if before[n.Name] {
+			continue
+		}
+
+		if n.Group == inventory.GroupMaster && masters < 1 {
+			t.Fatalf("seed %d: %s of %v leaves no master", seed, j.Verb, j.Names())
+		}
+
+		if rack := n.Labels["rack"]; n.Group == inventory.GroupWorker && racks[rack] > 2 {
+			t.Fatalf(
+				"seed %d: %s of %v leaves %d workers of rack %s unavailable",
+				seed,
+				j.Verb,
+				j.Names(),
+				racks[rack],
+				rack,
+			)
+		}
+	}
+}
