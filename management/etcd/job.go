@@ -392,6 +392,8 @@ func (s *Store) acceptOps(seq uint64, j job.Job, in job.Inputs) (job.Job, etcd.O
 		return j, etcd.Ops{}, err
 	}
 
+	in, marks := s.markInputs(in)
+
 	inputs, err := s.putInputs(j.ID, in)
 	if err != nil {
 		return j, etcd.Ops{}, err
@@ -404,7 +406,7 @@ func (s *Store) acceptOps(seq uint64, j job.Job, in job.Inputs) (job.Job, etcd.O
 	}
 
 	return j, etcd.Ops{
-		If:   []clientv3.Cmp{newest},
+		If:   []clientv3.Cmp{newest, marks},
 		Then: []clientv3.Op{clientv3.OpPut(s.seqKey(), j.ID), record, inputs},
 	}, nil
 }

@@ -236,13 +236,15 @@ func (s *Store) AddPlan(
 		return p, err
 	}
 
+	in, marks := s.markInputs(in)
+
 	inputs, err := s.putInputs(planInputs+p.ID, in)
 	if err != nil {
 		return p, err
 	}
 
 	ops.Add(etcd.Ops{
-		If:   []clientv3.Cmp{atRevision(s.planKey(p.ID), 0)},
+		If:   []clientv3.Cmp{atRevision(s.planKey(p.ID), 0), marks},
 		Then: []clientv3.Op{record, inputs},
 	})
 

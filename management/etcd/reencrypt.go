@@ -27,9 +27,10 @@ import (
 type secretsRecord struct {
 	Key      string `json:"key"`
 	Rotating bool   `json:"rotating,omitempty"` // former keys go once nothing needs them
-	// Patterns identifies the names, patterns and marks, whose values are all encrypted with
-	// Key.
-	Patterns string `json:"patterns,omitempty"`
+	// Everything that is secret by these patterns, or by the marks up to a revision, is
+	// encrypted with Key.
+	Patterns string `json:"patterns,omitempty"` // their checksum
+	Marks    int64  `json:"marks,omitempty"`
 }
 
 func (s *Store) secretsKey() string { return s.key("/x/secrets") }
@@ -82,24 +83,33 @@ func (s *Store) NoteSecretsKey(ctx context.Context, before, id string, rotating 
 }
 
 // EncryptOnce calls EncryptSecrets, unless an earlier call was complete for the same key,
-// patterns and marked variables. Since then every write has encrypted its secrets. A
-// change of the patterns, or another mark, requires another call.
+// patterns and marks. Since then every write has encrypted its secrets. A change of the
+// patterns, or a mark, requires another call.
 func (s *Store) EncryptOnce(ctx context.Context) (written int, err error) {
 	// Writes under way may have used other patterns.
 	s.secrets.Use(s.secrets.Ring(), s.secrets.Problem())
 
-	patterns := s.secretNamesID()
-
-	record, revision, err := s.secretsRecord(ctx)
-	if err != nil || record.Key == s.secrets.Ring().Active() && record.Patterns == patterns && !record.Rotating {
+	marks, err := s.markedSince(ctx)
+	if err != nil {
 		return 0, err
 	}
 
-	if written, err = s.EncryptSecrets(ctx); err != nil || s.secretNamesID() != patterns {
-		return written, err
+	record, revision, err := s.secretsRecord(ctx)
+	if err != nil {
+		return 0, err
 	}
 
-	record.Patterns = patterns
+	before := record
+	record.Key, record.Patterns, record.Marks = s.secrets.Ring().Active(), s.secrets.patternsID(), marks
+
+	if record == before && !record.Rotating {
+		return 0, nil
+	}
+
+	written, err = s.EncryptSecrets(ctx)
+	if err != nil || record.Key != before.Key || s.secrets.patternsID() != record.Patterns {
+		return written, err
+	}
 
 	write, err := put(s.secretsKey(), record)
 	if err != nil {
@@ -113,24 +123,10 @@ func (s *Store) EncryptOnce(ctx context.Context) (written int, err error) {
 	return written, err
 }
 
-// secretNamesID identifies the patterns of secret names, and the variables that are
-// marked.
-func (s *Store) secretNamesID() string {
-	patterns := *s.secrets.patterns.Load()
-
-	var names []string
-	for _, vars := range s.View().Variables {
-		for name, value := range vars {
-			if _, marked := value.(configuration.Secret); marked {
-				names = append(names, name)
-			}
-		}
-	}
-
-	slices.Sort(names)
-
-	text := strings.Join(patterns(), "\n") + "\x00" + strings.Join(slices.Compact(names), "\n")
-	sum := sha256.Sum256([]byte(text))
+// patternsID identifies the patterns of secret names.
+func (s *Secrets) patternsID() string {
+	patterns := *s.patterns.Load()
+	sum := sha256.Sum256([]byte(strings.Join(patterns(), "\n")))
 
 	return hex.EncodeToString(sum[:8])
 }
@@ -440,13 +436,7 @@ func encryptOverlay(s marking, _ string, kv *mvccpb.KeyValue) ([]byte, error) {
 		return nil, err
 	}
 
-	overlay, err := convertOverlay(s.openOverlay(record.overlay()),
-		func(vars configuration.Vars) (configuration.Vars, error) { return vars.Mark(s.marked), nil })
-	if err != nil {
-		return nil, err
-	}
-
-	overlay, err = s.sealOverlay(overlay)
+	overlay, err := s.sealOverlay(markedOverlay(s.openOverlay(record.overlay()), s.marked))
 	if err != nil {
 		return nil, err
 	}
@@ -495,18 +485,7 @@ func encryptInputs(s marking, id string, kv *mvccpb.KeyValue) ([]byte, error) {
 
 	opened := s.openInputs(id, record.inputs(), record.Sealed)
 
-	in, err := convertInputs(opened, func(name string, value any) (any, error) {
-		if value != nil && s.marked(name) {
-			return configuration.NewSecret(value), nil
-		}
-
-		return value, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	stored, box, err := s.sealInputs(id, in)
+	stored, box, err := s.sealInputs(id, markedInputs(opened, s.marked))
 	if err != nil {
 		return nil, err
 	}

@@ -25,8 +25,8 @@ import (
 func (s *Store) generationKey() string { return s.key("/v/generation") }
 
 // jobOps is the number of conditions that commitJob and Claim add to a chunk: the job,
-// the generation, and up to two of the fence. Finish adds fewer conditions, and three
-// operations.
+// the generation, and up to two of the fence. Finish adds fewer conditions, and up to
+// four operations.
 const jobOps = 4
 
 // Claim reserves the nodes and makes the job Running, or does neither. It is
@@ -68,8 +68,12 @@ func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite)
 		return j, err
 	}
 
-	chunks := pack(parts, jobOps)
+	chunks, unmark := pack(parts, jobOps), s.unmarkOps(writes)
 	last := len(chunks) - 1
+
+	for i := range chunks {
+		chunks[i].Then = append(chunks[i].Then, unmark...)
+	}
 
 	if _, err := s.commitChunks(ctx, chunks[:last]); err != nil {
 		return j, err

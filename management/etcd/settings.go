@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -32,7 +33,7 @@ func (s *Store) overlayKey() string             { return s.key("/v/overlay") }
 func (s *Store) fileKey(instance string) string { return s.key("/v/files/%s", instance) }
 
 // PutOverlay replaces the configuration keys set at run time. It is KindConflict if
-// they changed after the revision; 0 skips that check.
+// they, or the marks of secret variables, changed after the revision; 0 skips that check.
 func (s *Store) PutOverlay(ctx context.Context, revision int64, overlay map[string]any) (int64, error) {
 	// An empty overlay is stored as well: its revision dates the removal of the
 	// last key, which is a change of the configuration.
@@ -42,7 +43,10 @@ func (s *Store) PutOverlay(ctx context.Context, revision int64, overlay map[stri
 
 	defer s.secrets.hold()()
 
-	stored, err := s.secrets.sealOverlay(overlay)
+	v := s.View()
+	marks := s.sameMarks(cmp.Or(revision, v.Revision))
+
+	stored, err := s.secrets.sealOverlay(markedOverlay(overlay, v.Marked()))
 	if err != nil {
 		return 0, err
 	}
@@ -52,7 +56,12 @@ func (s *Store) PutOverlay(ctx context.Context, revision int64, overlay map[stri
 		return 0, err
 	}
 
-	return s.commitUnchanged(ctx, s.overlayKey(), revision, op)
+	ops := etcd.Ops{If: []clientv3.Cmp{marks}, Then: []clientv3.Op{op}}
+	if revision > 0 {
+		ops.If = append(ops.If, unchanged(s.overlayKey(), revision))
+	}
+
+	return s.commit(ctx, ops)
 }
 
 // NoteFile stores the digest of an instance's configuration file. A new digest is a

@@ -67,7 +67,7 @@ func (s *Store) Forget(
 
 	// The result goes into the last chunk: a retry after a partial failure must
 	// not find the request carried out.
-	chunks := pack(parts, jobOps)
+	chunks, unmark := pack(parts, jobOps), s.unmarkOps(writes)
 	if err := s.addResult(&chunks[len(chunks)-1], key, ""); err != nil {
 		return 0, err
 	}
@@ -77,7 +77,7 @@ func (s *Store) Forget(
 
 	var revision int64
 	for _, ops := range chunks {
-		ops.Then = append(ops.Then, clientv3.OpPut(s.generationKey(), "forget"))
+		ops.Then = append(append(ops.Then, clientv3.OpPut(s.generationKey(), "forget")), unmark...)
 		if revision, err = s.commit(ctx, ops); err != nil {
 			return 0, err
 		}

@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -86,16 +87,18 @@ func (s *Store) PutVars(
 		}
 	}
 
-	if c.Empty() {
-		return s.commitUnchanged(ctx, key, revision, write)
-	}
-
-	ops, err := s.recordOps(ctx, scope, c)
-	if err != nil {
-		return 0, err
-	}
-
+	ops := s.markOps(cmp.Or(revision, s.View().Revision), scope, vars)
 	ops.Then = append(ops.Then, write)
+
+	if !c.Empty() {
+		recorded, err := s.recordOps(ctx, scope, c)
+		if err != nil {
+			return 0, err
+		}
+
+		ops.Add(recorded)
+	}
+
 	if revision > 0 {
 		ops.If = append(ops.If, unchanged(key, revision))
 	}
@@ -155,7 +158,7 @@ func (s *Store) recordOps(ctx context.Context, scope state.Scope, c variable.Cha
 			break
 		}
 
-		marked, err := s.markOps(scope, kv, c)
+		marked, err := s.hideOps(scope, kv, c)
 		if err != nil {
 			return etcd.Ops{}, err
 		}
@@ -166,9 +169,9 @@ func (s *Store) recordOps(ctx context.Context, scope state.Scope, c variable.Cha
 	return ops, nil
 }
 
-// markOps returns the operations that encrypt in an older change what is secret in c; none
+// hideOps returns the operations that encrypt in an older change what is secret in c; none
 // if nothing there is in the clear.
-func (s *Store) markOps(scope state.Scope, older *mvccpb.KeyValue, c variable.Change) (etcd.Ops, error) {
+func (s *Store) hideOps(scope state.Scope, older *mvccpb.KeyValue, c variable.Change) (etcd.Ops, error) {
 	record, err := decode[variablesChangeRecord](older.Value)
 	if err != nil {
 		return etcd.Ops{}, err
