@@ -3,6 +3,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"sync"
 
@@ -21,7 +22,14 @@ type scopes struct {
 	whole *Server
 
 	mu      sync.Mutex
-	servers map[string]map[access.Route]rest.Handler // by scope
+	servers map[scopeKey]map[access.Route]rest.Handler
+}
+
+// scopeKey identifies a scope. No other one has the same.
+type scopeKey struct{ groups, selector string }
+
+func keyOf(scope access.Scope) scopeKey {
+	return scopeKey{fmt.Sprintf("%q", scope.Groups), scope.Selector}
 }
 
 // dispatch serves a route within the scope of the caller.
@@ -43,7 +51,7 @@ func (s *scopes) dispatch(rt rest.Route) rest.Handler {
 
 // of returns the handlers of the server within a scope, by route.
 func (s *scopes) of(scope access.Scope) (map[access.Route]rest.Handler, error) {
-	key := scope.String()
+	key := keyOf(scope)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,6 +4,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -501,5 +502,54 @@ func TestScopeKeepsGroup(t *testing.T) {
 				t.Errorf("%s, into %s: %d %s", scope, group, w.Code, w.Body)
 			}
 		}
+	}
+}
+
+// TestScopesApart has two scopes with the same text, as a damaged record may: none gets
+// the answers of the other.
+func TestScopesApart(t *testing.T) {
+	t.Parallel()
+
+	store := newFakeTokens()
+	tokens := access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups)
+	s := serve(t, func(o *server.Options) { o.Tokens = tokens })
+	fillScoped(s.manager)
+
+	scope := access.Scope{Groups: []string{inventory.GroupWorker}, Selector: "rack=r1"}
+	other := access.Scope{Groups: []string{inventory.GroupWorker + ", selector rack=r1"}}
+
+	if scope.String() != other.String() {
+		t.Fatalf("%q and %q", scope, other)
+	}
+
+	total := func(name string, scope access.Scope) int {
+		record, token, err := tokens.Create(t.Context(), access.Caller{}, access.Identity{Role: access.RoleAdmin},
+			access.TokenRequest{Name: name, Role: access.RoleOperator})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_, _ = store.change(func() {
+			record.Scope = scope
+			store.tokens[record.ID] = record
+		})
+
+		r := httptest.NewRequestWithContext(server.OnTLS(testCtx(t)), http.MethodGet, api.PathNodes, nil)
+		r.Host = "localhost"
+		r.Header.Set("Authorization", "Bearer "+token)
+
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+
+		var l api.List[api.Node]
+		if err := json.Unmarshal(w.Body.Bytes(), &l); w.Code != http.StatusOK || err != nil {
+			t.Fatalf("%d %s %v", w.Code, w.Body, err)
+		}
+
+		return l.Total
+	}
+
+	if a, b := total("a", scope), total("b", other); a != 1 || b != 0 {
+		t.Errorf("the scopes have %d and %d nodes, want 1 and 0", a, b)
 	}
 }

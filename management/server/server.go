@@ -314,7 +314,7 @@ func New(o Options) *Server {
 		panic(err) // a fault of the code: no default is safe
 	}
 
-	scoped := &scopes{whole: s, servers: map[string]map[access.Route]rest.Handler{}}
+	scoped := &scopes{whole: s, servers: map[scopeKey]map[access.Route]rest.Handler{}}
 	for i, rt := range routes {
 		rt.Serve = scoped.dispatch(rt)
 		routes[i].Serve = s.bound(rt)
