@@ -73,8 +73,13 @@ func certificateList(ctx context.Context, c *call) error {
 
 func certificateRevoke(ctx context.Context, c *call) error {
 	for _, ref := range c.args {
-		if _, err := c.manager.RevokeCertificate(ctx, ref); err != nil {
+		done, err := c.manager.RevokeCertificate(ctx, ref)
+		if err != nil {
 			return err
+		}
+
+		for _, w := range done.Warnings {
+			c.say("warning: %s", w)
 		}
 
 		c.say("the certificate %s is revoked", ref)

@@ -5,6 +5,7 @@ package access
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -59,12 +60,15 @@ type RevocationStore interface {
 type Certificates struct {
 	store  RevocationStore
 	audit  Auditor
-	issued func() ([]Certificate, error)
+	issued IssuedFunc
 }
 
-// NewCertificates returns the use cases of client certificates. issued returns those that
-// the CA of the manager has issued.
-func NewCertificates(store RevocationStore, audit Auditor, issued func() ([]Certificate, error)) *Certificates {
+// IssuedFunc returns the certificates that the CA of the manager has issued, and the
+// reasons why some of them cannot be read.
+type IssuedFunc func() (all []Certificate, damaged []error, err error)
+
+// NewCertificates returns the use cases of client certificates.
+func NewCertificates(store RevocationStore, audit Auditor, issued IssuedFunc) *Certificates {
 	return &Certificates{store: store, audit: audit, issued: issued}
 }
 
@@ -90,8 +94,8 @@ func (c *Certificates) Identity(known Certificate, issuer string) (Identity, err
 		return Identity{}, inventory.Errorf(inventory.KindForbidden, "the client certificate: %w", err)
 	}
 
-	// A scope that does not hold must not become every node.
-	_, err := known.Scope.Bounds()
+	// A scope that does not hold must not become every node. Another CA has not checked it.
+	err := known.Scope.CheckForm()
 	if err == nil {
 		err = known.Scope.CheckRole(known.Role)
 	}
@@ -111,11 +115,18 @@ func (c *Certificates) Identity(known Certificate, issuer string) (Identity, err
 	}, nil
 }
 
-// List returns the certificates that were issued or revoked, by serial number.
+// List returns the certificates that were issued or revoked, by serial number, without
+// those that cannot be read.
 func (c *Certificates) List() ([]Certificate, error) {
-	all, err := c.issued()
+	all, _, err := c.list()
+	return all, err
+}
+
+// list returns List, and the reasons why some certificates cannot be read.
+func (c *Certificates) list() (all []Certificate, damaged []error, err error) {
+	all, damaged, err = c.issued()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	revoked := c.store.Revocations()
@@ -137,16 +148,21 @@ func (c *Certificates) List() ([]Certificate, error) {
 
 	slices.SortFunc(all, func(a, b Certificate) int { return strings.Compare(a.Serial, b.Serial) })
 
-	return all, nil
+	return all, damaged, nil
 }
 
 // Revoke refuses from now on the certificate with a serial number, or all with a name,
 // and ends their open requests. ref names one that the manager has issued, or with
-// SerialPrefix any. One that is revoked already stays so.
-func (c *Certificates) Revoke(ctx context.Context, caller Caller, ref string) (revision int64, err error) {
+// SerialPrefix any. One that is revoked already stays so. A warning names a certificate
+// that cannot be read and may have the name.
+func (c *Certificates) Revoke(
+	ctx context.Context, caller Caller, ref string,
+) (revision int64, warnings []string, err error) {
 	record := Record{Action: "certificates.revoke", Targets: []string{ref}}
 	err = Audited(ctx, c.audit, caller, record, func(record *Record) error {
-		named, err := c.find(ref)
+		named, damaged, err := c.find(ref)
+		warnings = damagedWarnings(damaged)
+
 		if err != nil {
 			return err
 		}
@@ -168,36 +184,54 @@ func (c *Certificates) Revoke(ctx context.Context, caller Caller, ref string) (r
 		return nil
 	})
 
-	return revision, err
+	return revision, warnings, err
 }
 
-// find returns the certificates that a reference names.
-func (c *Certificates) find(ref string) ([]Certificate, error) {
+// damagedWarnings returns warnings about certificates that a name does not reach.
+func damagedWarnings(damaged []error) (warnings []string) {
+	for _, err := range damaged {
+		warnings = append(warnings, "another certificate may have that name, and is not revoked: "+err.Error()+
+			"; revoke it by its serial number, which is the name of the file")
+	}
+
+	return warnings
+}
+
+// find returns the certificates that a reference names. damaged are the reasons why
+// others cannot be read that may have the name.
+func (c *Certificates) find(ref string) (named []Certificate, damaged []error, err error) {
 	serial, bySerial := strings.CutPrefix(ref, SerialPrefix)
 	if bySerial {
-		var err error
 		if serial, err = normalSerial(serial); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 
-	all, err := c.List()
+	all, damaged, err := c.list()
 	if err != nil && !bySerial {
-		return nil, err
+		return nil, nil, err
 	}
 
-	named := slices.DeleteFunc(all, func(known Certificate) bool {
+	named = slices.DeleteFunc(all, func(known Certificate) bool {
 		return known.Serial != serial && (bySerial || known.Name != ref)
 	})
 
 	switch {
-	case len(named) > 0:
-		return named, nil
+	case bySerial && len(named) == 0:
+		return []Certificate{{Serial: serial}}, nil, nil
 	case bySerial:
-		return []Certificate{{Serial: serial}}, nil
+		return named, nil, nil
+	case len(named) > 0:
+		return named, damaged, nil
 	}
 
-	return nil, inventory.Errorf(inventory.KindNotFound, "there is no certificate %q", ref).
+	missing := inventory.Errorf(inventory.KindNotFound, "there is no certificate %q", ref)
+	if len(damaged) > 0 {
+		missing = inventory.Errorf(inventory.KindNotFound, "there is no certificate %q, or it cannot be read: %w", ref,
+			errors.Join(damaged...))
+	}
+
+	return nil, nil, missing.
 		Do("list the certificates: name and serial number are accepted; for one of another CA write %sHEX, as the "+
 			"audit trail shows it", SerialPrefix)
 }

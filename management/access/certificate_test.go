@@ -36,13 +36,13 @@ func (silentAudit) Record(context.Context, Record) {}
 
 // certificates returns use cases that know some certificates.
 func certificates(store revocations) *Certificates {
-	return NewCertificates(store, silentAudit{}, func() ([]Certificate, error) {
+	return NewCertificates(store, silentAudit{}, func() ([]Certificate, []error, error) {
 		return []Certificate{
 			{Serial: "a1", Name: "rack1", Role: RoleMonitor},
 			{Serial: "a2", Name: "rack1", Role: RoleMonitor},
 			{Serial: "a3", Name: "rack10", Role: RoleMonitor},
 			{Serial: "a4", Name: "a1", Role: RoleViewer},
-		}, nil
+		}, nil, nil
 	})
 }
 
@@ -73,7 +73,7 @@ func TestRevokeCertificate(t *testing.T) {
 		store := revocations{}
 		c := certificates(store)
 
-		_, err := c.Revoke(t.Context(), Caller{Principal: "root"}, ref)
+		_, _, err := c.Revoke(t.Context(), Caller{Principal: "root"}, ref)
 
 		got := strings.Join(slices.Sorted(maps.Keys(store)), " ")
 		if err != nil {
@@ -110,14 +110,14 @@ func TestRevocationLimit(t *testing.T) {
 
 	c := certificates(store)
 
-	_, err := c.Revoke(t.Context(), Caller{}, "rack10")
+	_, _, err := c.Revoke(t.Context(), Caller{}, "rack10")
 	if inventory.KindOf(err) != inventory.KindRefused || c.Check("a3") != nil {
 		t.Errorf("beyond the limit: %v", err)
 	}
 
 	store["f0"] = Revocation{Serial: "f0", Expires: time.Now().Add(-time.Hour)}
 
-	_, err = c.Revoke(t.Context(), Caller{}, "rack10")
+	_, _, err = c.Revoke(t.Context(), Caller{}, "rack10")
 	if err != nil || c.Check("a3") == nil || c.Check("f0") != nil || c.Check("f1") == nil {
 		t.Errorf("with one that has expired: %v", err)
 	}
@@ -128,13 +128,79 @@ func TestRevocationLimit(t *testing.T) {
 func TestRevokeWithoutList(t *testing.T) {
 	t.Parallel()
 
-	c := NewCertificates(revocations{}, silentAudit{}, func() ([]Certificate, error) { return nil, errors.New("disk") })
+	c := NewCertificates(revocations{}, silentAudit{}, func() ([]Certificate, []error, error) {
+		return nil, nil, errors.New("disk")
+	})
 
-	if _, err := c.Revoke(t.Context(), Caller{}, "rack1"); err == nil {
+	if _, _, err := c.Revoke(t.Context(), Caller{}, "rack1"); err == nil {
 		t.Error("a name was found")
 	}
 
-	if _, err := c.Revoke(t.Context(), Caller{}, "serial:a1"); err != nil || c.Check("a1") == nil {
+	if _, _, err := c.Revoke(t.Context(), Caller{}, "serial:a1"); err != nil || c.Check("a1") == nil {
 		t.Errorf("by its number: %v", err)
+	}
+}
+
+// TestRevokeBesideDamage revokes by name although another certificate, which may have that
+// name, cannot be read: a warning says so.
+func TestRevokeBesideDamage(t *testing.T) {
+	t.Parallel()
+
+	c := NewCertificates(revocations{}, silentAudit{}, func() ([]Certificate, []error, error) {
+		return []Certificate{{Serial: "a1", Name: "rack1"}}, []error{errors.New("a2.pem is damaged")}, nil
+	})
+
+	_, warnings, err := c.Revoke(t.Context(), Caller{}, "rack1")
+	if err != nil || c.Check("a1") == nil || !strings.Contains(fmt.Sprint(warnings), "a2.pem") {
+		t.Errorf("by name: %q, %v", warnings, err)
+	}
+
+	_, _, err = c.Revoke(t.Context(), Caller{}, "rack2")
+	if inventory.KindOf(err) != inventory.KindNotFound || !strings.Contains(err.Error(), "a2.pem") {
+		t.Errorf("an unknown name: %v", err)
+	}
+
+	_, warnings, err = c.Revoke(t.Context(), Caller{}, "serial:a2")
+	if err != nil || c.Check("a2") == nil || warnings != nil {
+		t.Errorf("by its number: %q, %v", warnings, err)
+	}
+
+	if all, err := c.List(); err != nil || len(all) != 2 {
+		t.Errorf("the list: %v, %v", all, err)
+	}
+}
+
+// TestScopeOfCertificate refuses a certificate of another CA whose scope has a form that
+// no credential of the manager may have.
+func TestScopeOfCertificate(t *testing.T) {
+	t.Parallel()
+
+	many := make([]string, maxScopeGroups+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("g%d", i)
+	}
+
+	for what, tt := range map[string]struct {
+		scope Scope
+		role  Role
+		want  bool
+	}{
+		"none":                {Scope{}, RoleOperator, true},
+		"a group":             {Scope{Groups: []string{"g"}, Selector: "rack=r1"}, RoleOperator, true},
+		"a comma in a group":  {Scope{Groups: []string{"g,h"}}, RoleOperator, false},
+		"a group of two":      {Scope{Groups: []string{"g, selector rack=r1"}}, RoleOperator, false},
+		"a control character": {Scope{Groups: []string{"g\n"}}, RoleOperator, false},
+		"a group twice":       {Scope{Groups: []string{"g", "g"}}, RoleOperator, false},
+		"too many groups":     {Scope{Groups: many}, RoleOperator, false},
+		"a bad selector":      {Scope{Selector: "rack in ("}, RoleViewer, false},
+		"a moving selector":   {Scope{Selector: "outdated=true"}, RoleViewer, false},
+		"an admin":            {Scope{Groups: []string{"g"}}, RoleAdmin, false},
+	} {
+		known := Certificate{Serial: "f", Name: "ann", Role: tt.role, Scope: tt.scope}
+
+		_, err := certificates(revocations{}).Identity(known, "Site CA")
+		if tt.want != (err == nil) || !tt.want && inventory.KindOf(err) != inventory.KindForbidden {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"crypto/x509"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -62,26 +63,35 @@ func (c CA) Issue(g Grant, life time.Duration) ([]byte, error) {
 	return pki.IssueClient(c.dir, g, life)
 }
 
-// issuedCertificates returns the client certificates that the CA has issued.
-func (d *Daemon) issuedCertificates() ([]access.Certificate, error) {
-	issued, err := pki.Issued(filepath.Join(d.file.DataDir, pkiDir))
+// issuedCertificates returns the client certificates that the CA has issued, and why
+// others cannot be read.
+func (d *Daemon) issuedCertificates() (all []access.Certificate, damaged []error, err error) {
+	issued, damaged, err := pki.Issued(filepath.Join(d.file.DataDir, pkiDir))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-
-	var all []access.Certificate
 
 	for _, c := range issued {
-		// One that has expired keeps its place in the list.
-		grant, err := pki.GrantOf(c, c.NotBefore)
-		if err != nil {
-			return nil, err
-		}
-
-		all = append(all, certificateOf(c, grant))
+		all = append(all, certificateOf(c.Certificate, c.Grant))
 	}
 
-	return all, nil
+	return all, damaged, nil
+}
+
+// issuedWarnings reports the issued certificates that cannot be read: revoked by name,
+// they stay valid.
+func (d *Daemon) issuedWarnings() (warnings []string) {
+	_, damaged, err := d.issuedCertificates()
+	if err != nil {
+		damaged = append(damaged, err)
+	}
+
+	for _, err := range damaged[:min(len(damaged), maxUnreadable)] {
+		warnings = append(warnings, fmt.Sprintf("the list of client certificates is not complete: %v; restore the file "+
+			"from a backup, or remove it", err))
+	}
+
+	return warnings
 }
 
 func certificateOf(c *x509.Certificate, g pki.Grant) access.Certificate {

@@ -5,6 +5,8 @@ package daemon
 import (
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -146,18 +148,71 @@ func TestRevokedCertificate(t *testing.T) {
 	checkError(t, err, inventory.KindNotFound, "rack2")
 
 	// A damaged record revokes as well.
-	issued, err := pki.Issued(s.pkiDir())
+	issued, _, err := pki.Issued(s.pkiDir())
 	s.must(err)
 
 	serial := ""
 
 	for _, c := range issued {
 		if c.Subject.CommonName == "rack10" {
-			serial = pki.Serial(c)
+			serial = pki.Serial(c.Certificate)
 		}
 	}
 
 	s.must(s.clients.Check(serial))
 	s.must(second(s.etcd.Put(s.ctx(), s.etcd.Prefix+"/v/revocations/"+serial, "{damaged")))
 	s.eventually("the damaged record revokes", func() bool { return s.clients.Check(serial) != nil })
+}
+
+// TestOddCertificates puts files that are no certificates among the issued ones: the list
+// and a revocation by name work with the others, and the health names each file.
+func TestOddCertificates(t *testing.T) {
+	t.Parallel()
+
+	s := secureSite(t)
+	s.holder(pki.Grant{Name: "rack1", Role: "viewer"})
+	s.holder(pki.Grant{Name: "rack2", Role: "viewer"})
+
+	issued, _, err := pki.Issued(s.pkiDir())
+	s.must(err)
+
+	// One without a role, as of a CA that somebody has used by hand.
+	keys, err := os.ReadFile(filepath.Join(s.pkiDir(), "server.pem"))
+	s.must(err)
+
+	at := func(name string) string { return filepath.Join(s.pkiDir(), "issued", name) }
+	s.must(os.WriteFile(at("0a.pem"), []byte("not PEM"), 0o600))
+	s.must(os.WriteFile(at("0b.pem"), keys, 0o600))
+	s.must(os.Mkdir(at("0c.pem"), 0o700))
+	s.must(syscall.Mkfifo(at("0d.pem"), 0o600))
+	s.must(os.WriteFile(at("notes.txt"), nil, 0o600))
+
+	list, err := s.Certificates(s.ctx())
+	s.must(err)
+
+	if list.Total != len(issued) || len(issued) != 2 {
+		t.Errorf("the list: %+v", list.Items)
+	}
+
+	done, err := s.RevokeCertificate(s.ctx(), "rack1")
+	s.must(err)
+
+	health, err := s.Health(s.ctx())
+	s.must(err)
+
+	for _, warnings := range [][]string{done.Warnings, health.Warnings} {
+		text := strings.Join(warnings, "\n")
+		for _, name := range []string{"0a.pem", "0b.pem", "0c.pem", "0d.pem"} {
+			if !strings.Contains(text, name) {
+				t.Errorf("no warning names %s: %s", name, text)
+			}
+		}
+
+		if strings.Contains(text, "notes.txt") {
+			t.Errorf("a warning about another file: %s", text)
+		}
+	}
+
+	// The CA still issues.
+	s.holder(pki.Grant{Name: "rack3", Role: "viewer"})
 }

@@ -74,6 +74,8 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 		}
 
 		check("certificate", problem)
+
+		h.Warnings = append(h.Warnings, d.issuedWarnings()...)
 	}
 
 	if d.settings.Current().Repository.Used() {

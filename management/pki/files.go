@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -188,7 +189,8 @@ func readPair(path string) (*pair, error) {
 func readPrivate(path string) ([]byte, error) { return readFile(path, true) }
 
 func readFile(path string, private bool) ([]byte, error) {
-	f, err := os.Open(path)
+	// A pipe must not hang.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -57,12 +57,12 @@ func keepIssued(dir string, c *x509.Certificate, now time.Time) error {
 		return inventory.Errorf(inventory.KindUnavailable, "the issued certificate cannot be recorded: %w", err)
 	}
 
-	issued, err := Issued(dir)
+	issued, damaged, err := Issued(dir)
 	if err != nil {
 		return err
 	}
 
-	valid := 0
+	valid := len(damaged) // perhaps
 
 	for _, old := range issued {
 		if now.Before(old.NotAfter) {
@@ -70,7 +70,7 @@ func keepIssued(dir string, c *x509.Certificate, now time.Time) error {
 			continue
 		}
 
-		if err := os.Remove(filepath.Join(folder, Serial(old)+".pem")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(issuedPath(dir, old.Certificate)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return inventory.Errorf(inventory.KindUnavailable, "an expired certificate cannot be removed: %w", err)
 		}
 	}
@@ -80,49 +80,70 @@ func keepIssued(dir string, c *x509.Certificate, now time.Time) error {
 			Do("use tokens instead, or wait until some have expired")
 	}
 
-	if err := localfile.Replace(filepath.Join(folder, Serial(c)+".pem"), EncodeCertificate(c)); err != nil {
+	if err := localfile.Replace(issuedPath(dir, c), EncodeCertificate(c)); err != nil {
 		return inventory.Errorf(inventory.KindUnavailable, "the issued certificate cannot be recorded: %w", err)
 	}
 
 	return nil
 }
 
+// IssuedCertificate is a client certificate that the CA has issued.
+type IssuedCertificate struct {
+	*x509.Certificate
+
+	Grant Grant
+}
+
 // Issued returns the client certificates that the CA in the folder has issued, by serial
-// number. Those that have expired may be missing.
-func Issued(dir string) ([]*x509.Certificate, error) {
+// number. Those that have expired may be missing. damaged has an error for each file that
+// holds none; it names the file.
+func Issued(dir string) (issued []IssuedCertificate, damaged []error, err error) {
 	folder := issuedDir(dir)
 
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 
 	if err != nil {
-		return nil, inventory.Errorf(inventory.KindUnavailable, "the issued certificates cannot be read: %w", err)
+		return nil, nil, inventory.Errorf(inventory.KindUnavailable, "the issued certificates cannot be read: %w", err)
 	}
-
-	var issued []*x509.Certificate
 
 	for _, entry := range entries {
 		if filepath.Ext(entry.Name()) != ".pem" {
 			continue
 		}
 
-		cert, err := readCertificate(filepath.Join(folder, entry.Name()))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // another process has removed it
-		}
+		path := filepath.Join(folder, entry.Name())
 
-		if err != nil {
-			return nil, inventory.Errorf(inventory.KindUnavailable, "the issued certificate %s is damaged: %w",
-				filepath.Join(folder, entry.Name()), err).Do("restore it from a backup, or remove it")
-		}
+		made, err := readIssued(path)
 
-		issued = append(issued, cert)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // another process has removed it
+		case err != nil:
+			damaged = append(damaged, fmt.Errorf("%s is damaged: %w", path, err))
+		default:
+			issued = append(issued, made)
+		}
 	}
 
-	return issued, nil
+	return issued, damaged, nil
 }
+
+func readIssued(path string) (made IssuedCertificate, err error) {
+	if made.Certificate, err = readCertificate(path); err != nil {
+		return made, err
+	}
+
+	// One that has expired is still one that was issued.
+	if made.Grant, err = GrantOf(made.Certificate, made.NotBefore); err != nil {
+		return made, errors.New("it gives no role")
+	}
+
+	return made, nil
+}
+
+func issuedPath(dir string, c *x509.Certificate) string { return filepath.Join(issuedDir(dir), Serial(c)+".pem") }
 
 func readCertificate(path string) (*x509.Certificate, error) {
 	content, err := readFile(path, false)
@@ -132,7 +153,7 @@ func readCertificate(path string) (*x509.Certificate, error) {
 
 	block, _ := pem.Decode(content)
 	if block == nil || block.Type != typeCertificate {
-		return nil, fmt.Errorf("%s holds no certificate", path)
+		return nil, errors.New("it holds no certificate")
 	}
 
 	return x509.ParseCertificate(block.Bytes)

@@ -594,7 +594,7 @@ func TestClientCertificates(t *testing.T) {
 		t.Errorf("an invalid name: %v", err)
 	}
 
-	known, err := Issued(o.Dir)
+	known, _, err := Issued(o.Dir)
 	if err != nil || len(known) != 1 || !bytes.Equal(known[0].Raw, own.Certificate[0]) {
 		t.Errorf("issued: %v, %v", known, err)
 	}

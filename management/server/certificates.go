@@ -15,7 +15,7 @@ import (
 // Certificates lists and revokes client certificates; see access.Certificates.
 type Certificates interface {
 	List() ([]access.Certificate, error)
-	Revoke(ctx context.Context, c access.Caller, ref string) (revision int64, err error)
+	Revoke(ctx context.Context, c access.Caller, ref string) (revision int64, warnings []string, err error)
 }
 
 func (s *Server) certificateRoutes() []rest.Route {
@@ -83,14 +83,14 @@ func (s *Server) deleteCertificate(w http.ResponseWriter, r *http.Request) error
 		return errNoCertificates
 	}
 
-	revision, err := s.Certificates.Revoke(r.Context(), caller(r), ref)
+	revision, warnings, err := s.Certificates.Revoke(r.Context(), caller(r), ref)
 	if err != nil {
 		return err
 	}
 
 	s.awaitView(w, r, revision)
 
-	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: revision})
+	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: revision, Warnings: warnings})
 }
 
 // certificateOf returns the wire form of a client certificate.

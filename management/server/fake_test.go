@@ -879,8 +879,8 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Tokens:   access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups),
 		Secrets:  fakeSecrets{},
 
-		Certificates: access.NewCertificates(fakeRevocations{}, noAudit{}, func() ([]access.Certificate, error) {
-			return []access.Certificate{{Serial: "1a", Name: "rack1", Role: access.RoleMonitor}}, nil
+		Certificates: access.NewCertificates(fakeRevocations{}, noAudit{}, func() ([]access.Certificate, []error, error) {
+			return []access.Certificate{{Serial: "1a", Name: "rack1", Role: access.RoleMonitor}}, nil, nil
 		}),
 
 		State:      m,
