@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
 )
 
 func (a *app) certificate() *cli.Command {
@@ -47,28 +48,8 @@ func (a *app) certificate() *cli.Command {
 }
 
 func certificateList(ctx context.Context, c *call) error {
-	layout, err := layoutOf(c, print.CertificateColumns)
-	if err != nil {
-		return err
-	}
-
-	l, err := c.manager.Certificates(ctx)
-	if err != nil {
-		return err
-	}
-
-	layout.Sort(l.Items)
-
-	answer := print.Answer{
-		Wire: l, Stale: l.Stale,
-		Table: func(p *print.Printer) { layout.Print(p, l.Items) },
-		Long:  func(p *print.Printer) { layout.Everything(print.CertificateColumns).Print(p, l.Items) },
-	}
-	for _, known := range l.Items {
-		answer.Names = append(answer.Names, known.Serial)
-	}
-
-	return c.show(answer)
+	load := func() (listing[api.Certificate], error) { return listingOf(c.manager.Certificates(ctx)) }
+	return showList(c, print.CertificateColumns, load, func(known api.Certificate) string { return known.Serial })
 }
 
 func certificateRevoke(ctx context.Context, c *call) error {

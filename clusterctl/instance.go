@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
 )
 
 // highlyAvailable is the least number of instances that tolerates the loss of one.
@@ -35,34 +36,23 @@ func (a *app) instance() *cli.Command {
 }
 
 func instanceList(ctx context.Context, c *call) error {
-	layout, err := layoutOf(c, print.InstanceColumns)
-	if err != nil {
-		return err
+	load := func() (listing[api.Instance], error) {
+		l, err := c.manager.Instances(ctx)
+		if err != nil {
+			return listing[api.Instance]{}, err
+		}
+
+		// etcd needs a majority of its members.
+		switch n := len(l.Items); {
+		case n == 1:
+			c.say("warning: a single instance is not highly available: while its host is down, nothing is managed")
+		case n < highlyAvailable:
+			c.say("warning: %d instances are not highly available: tolerating the loss of one takes %d", n,
+				highlyAvailable)
+		}
+
+		return listingOf(l, nil)
 	}
 
-	l, err := c.manager.Instances(ctx)
-	if err != nil {
-		return err
-	}
-
-	// etcd needs a majority of its members.
-	switch n := len(l.Items); {
-	case n == 1:
-		c.say("warning: a single instance is not highly available: while its host is down, nothing is managed")
-	case n < highlyAvailable:
-		c.say("warning: %d instances are not highly available: tolerating the loss of one takes %d", n, highlyAvailable)
-	}
-
-	layout.Sort(l.Items)
-
-	answer := print.Answer{
-		Wire: l, Stale: l.Stale,
-		Table: func(p *print.Printer) { layout.Print(p, l.Items) },
-		Long:  func(p *print.Printer) { layout.Everything(print.InstanceColumns).Print(p, l.Items) },
-	}
-	for _, in := range l.Items {
-		answer.Names = append(answer.Names, in.ID)
-	}
-
-	return c.show(answer)
+	return showList(c, print.InstanceColumns, load, func(in api.Instance) string { return in.ID })
 }

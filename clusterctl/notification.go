@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
 )
 
 func (a *app) notification() *cli.Command {
@@ -72,53 +73,21 @@ func (a *app) notification() *cli.Command {
 }
 
 func notificationList(ctx context.Context, c *call) error {
-	layout, err := layoutOf(c, print.NotificationColumns)
-	if err != nil {
-		return err
+	load := func() (listing[api.Notification], error) {
+		l, err := c.manager.Notifications(ctx)
+		return listing[api.Notification]{answer: l, items: l.Items}, err
 	}
 
-	l, err := c.manager.Notifications(ctx)
-	if err != nil {
-		return err
-	}
-
-	layout.Sort(l.Items)
-
-	answer := print.Answer{
-		Wire:  l,
-		Table: func(p *print.Printer) { layout.Print(p, l.Items) },
-		Long:  func(p *print.Printer) { layout.Everything(print.NotificationColumns).Print(p, l.Items) },
-	}
-	for _, n := range l.Items {
-		answer.Names = append(answer.Names, n.Name)
-	}
-
-	return c.show(answer)
+	return showList(c, print.NotificationColumns, load, func(n api.Notification) string { return n.Name })
 }
 
 func notificationLog(ctx context.Context, c *call) error {
-	layout, err := layoutOf(c, print.DeliveryColumns)
-	if err != nil {
-		return err
+	load := func() (listing[api.Delivery], error) {
+		l, err := c.manager.Deliveries(ctx, c.Args().First(), c.String("status"))
+		return listing[api.Delivery]{answer: l, items: l.Items}, err
 	}
 
-	l, err := c.manager.Deliveries(ctx, c.Args().First(), c.String("status"))
-	if err != nil {
-		return err
-	}
-
-	layout.Sort(l.Items)
-
-	answer := print.Answer{
-		Wire:  l,
-		Table: func(p *print.Printer) { layout.Print(p, l.Items) },
-		Long:  func(p *print.Printer) { layout.Everything(print.DeliveryColumns).Print(p, l.Items) },
-	}
-	for _, d := range l.Items {
-		answer.Names = append(answer.Names, d.ID)
-	}
-
-	return c.show(answer)
+	return showList(c, print.DeliveryColumns, load, func(d api.Delivery) string { return d.ID })
 }
 
 func notificationTest(ctx context.Context, c *call) error {

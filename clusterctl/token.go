@@ -153,28 +153,8 @@ func createToken(ctx context.Context, c *call, r api.TokenRequest) (made api.New
 }
 
 func tokenList(ctx context.Context, c *call) error {
-	layout, err := layoutOf(c, print.TokenColumns)
-	if err != nil {
-		return err
-	}
-
-	l, err := c.manager.Tokens(ctx)
-	if err != nil {
-		return err
-	}
-
-	layout.Sort(l.Items)
-
-	answer := print.Answer{
-		Wire: l, Stale: l.Stale,
-		Table: func(p *print.Printer) { layout.Print(p, l.Items) },
-		Long:  func(p *print.Printer) { layout.Everything(print.TokenColumns).Print(p, l.Items) },
-	}
-	for _, token := range l.Items {
-		answer.Names = append(answer.Names, token.ID)
-	}
-
-	return c.show(answer)
+	load := func() (listing[api.Token], error) { return listingOf(c.manager.Tokens(ctx)) }
+	return showList(c, print.TokenColumns, load, func(t api.Token) string { return t.ID })
 }
 
 func tokenRevoke(ctx context.Context, c *call) error {
