@@ -56,7 +56,7 @@ func (a auditor) Record(ctx context.Context, r access.Record) {
 	case err != nil:
 		log.WithField("lost", err.Error()).Error("the audit trail has no entry for this")
 	case r.Err != nil:
-		log.Warn("mutation refused")
+		log.Warn("refused")
 	case r.Deferred: // who reports a change of state logs that itself
 		log.Debug("mutation")
 	default:
