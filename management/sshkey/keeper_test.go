@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -39,8 +41,9 @@ type host struct {
 	also  string // a key that another file accepts
 	own   bool   // it has a key of its own
 	job   string
-	noKey bool // its ssh host key is not recorded
-	gone  bool // Disappeared
+	noKey bool          // its ssh host key is not recorded
+	gone  bool          // Disappeared
+	slow  time.Duration // of each operation
 }
 
 // site is a manager with its hosts. It fails everything from the operation crash on.
@@ -95,9 +98,21 @@ func (s *site) operate() error {
 }
 
 // login returns why a login on a host fails, or "".
-func (s *site) login(h configuration.Host) string {
+func (s *site) login(ctx context.Context, h configuration.Host) string {
 	if s.operate() != nil {
 		return errCrash.Error()
+	}
+
+	s.mu.Lock()
+	slow := s.hosts[h.Name].slow
+	s.mu.Unlock()
+
+	if slow > 0 {
+		select {
+		case <-ctx.Done():
+			return "the probe was stopped"
+		case <-time.After(slow):
+		}
 	}
 
 	s.mu.Lock()
@@ -120,19 +135,19 @@ func (s *site) login(h configuration.Host) string {
 	return denied
 }
 
-func (s *site) Probe(_ context.Context, hosts []configuration.Host) []configuration.Reach {
+func (s *site) Probe(ctx context.Context, hosts []configuration.Host) []configuration.Reach {
 	reaches := make([]configuration.Reach, len(hosts))
 	for i, h := range hosts {
-		reaches[i].Login = s.login(h)
+		reaches[i].Login = s.login(ctx, h)
 	}
 
 	return reaches
 }
 
 func (s *site) EditAuthorizedKeys(
-	_ context.Context, h configuration.Host, edit func([]byte) ([]byte, error),
+	ctx context.Context, h configuration.Host, edit func([]byte) ([]byte, error),
 ) error {
-	if reason := s.login(h); reason != "" {
+	if reason := s.login(ctx, h); reason != "" {
 		return errors.New(reason)
 	}
 
@@ -456,6 +471,50 @@ func TestLaggards(t *testing.T) {
 	if status = s.round(k); status.Phase != PhaseDone {
 		t.Errorf("%s: %s", status.Phase, waits(status))
 	}
+}
+
+// TestSlowLogins: a round ends before all nodes have answered, and keeps the results of
+// those that have.
+func TestSlowLogins(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, "quick-1", "stuck-1")
+		s.hosts["stuck-1"].slow = 2 * roundTime
+		k := s.boot()
+
+		if err := s.rotate(k, Request{}); err != nil {
+			t.Fatal(err)
+		}
+
+		if got := s.round(k); !slices.Equal(got.Confirmed, []string{"quick-1"}) || got.Problem != "" ||
+			waits(got) != "stuck-1: it was not tried yet" {
+			t.Errorf("%+v: %s", got, waits(got))
+		}
+	})
+
+	synctest.Test(t, func(t *testing.T) {
+		var names []string
+		for i := range 3 * visits {
+			names = append(names, fmt.Sprintf("n-%d", i))
+		}
+
+		s := newSite(t, names...)
+		for _, h := range s.hosts {
+			h.slow = roundTime / 4
+		}
+
+		k := s.boot()
+		if err := s.rotate(k, Request{}); err != nil {
+			t.Fatal(err)
+		}
+
+		for rounds := 1; s.round(k).Phase != PhaseDone; rounds++ {
+			if rounds == 10 {
+				t.Fatalf("after %d rounds: %+v", rounds, k.Status())
+			}
+		}
+	})
 }
 
 // TestNoneConfirms: the manager keeps its key while no node at all accepts the new one.

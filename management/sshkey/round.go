@@ -19,11 +19,12 @@ import (
 )
 
 const (
-	// roundTime bounds one round.
+	// roundTime bounds one round, and keepTime the write of results after its end.
 	roundTime = 3 * time.Minute
+	keepTime  = 10 * time.Second
 
-	// batch is the number of nodes between two writes of the record, and visits of these
-	// are at once.
+	// batch is the number of nodes between two looks at the phase, and visits of these are
+	// at once.
 	batch  = 128
 	visits = 32
 
@@ -220,49 +221,86 @@ func (a attempt) due(now time.Time, state inventory.State) bool {
 	return a.why == "" || a.state != state || !now.Before(a.at.Add(delay))
 }
 
-// visit carries the rotation on on the nodes, and records those that it succeeded on.
+// visit carries the rotation on on the nodes. Each result is kept as it comes, so that
+// slow nodes, or the end of the round, cost no other node its result.
 func (k *Keeper) visit(ctx context.Context, r Rotation, due []*inventory.Node) error {
-	results := make([]result, len(due))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	// No visit waits for a write of the record.
+	results := make(chan result, len(due))
 	turns := make(chan struct{}, visits)
 
 	var visiting sync.WaitGroup
-	for i, n := range due {
+	for _, n := range due {
 		visiting.Go(func() {
-			turns <- struct{}{}
+			select {
+			case turns <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+
 			defer func() { <-turns }()
 
-			results[i] = k.visitNode(ctx, r, n)
+			results <- k.visitNode(ctx, r, n)
 		})
 	}
 
-	visiting.Wait()
+	go func() {
+		visiting.Wait()
+		close(results)
+	}()
 
-	// An interrupted visit is no fault of the node.
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	var failed error
+
+	for first := range results {
+		err := k.keep(ctx, r, append(waiting(results), first))
+		if failed == nil && err != nil {
+			failed = err
+
+			cancel()
+		}
 	}
 
+	return failed
+}
+
+// waiting returns the results that nobody has taken yet.
+func waiting(results <-chan result) (all []result) {
+	for {
+		select {
+		case done, open := <-results:
+			if !open {
+				return all
+			}
+
+			all = append(all, done)
+		default:
+			return all
+		}
+	}
+}
+
+// keep remembers the results of visits, and records what succeeded.
+func (k *Keeper) keep(ctx context.Context, r Rotation, results []result) error {
 	var confirmed, removed []string
 
 	k.mu.Lock()
 
-	for i, n := range due {
-		now, last := attempt{at: k.Now(), state: n.State}, k.attempts[n.Name]
-		if err := results[i].err; err != nil {
-			now.why = err.Error()
-			if !results[i].held {
-				now.failures = last.failures + 1
-			}
+	for _, done := range results {
+		name := done.node.Name
+
+		if done.confirmed {
+			confirmed = append(confirmed, name)
 		}
 
-		k.attempts[n.Name] = now
-
-		if results[i].confirmed {
-			confirmed = append(confirmed, n.Name)
+		if done.removed {
+			removed = append(removed, name)
 		}
 
-		if results[i].removed {
-			removed = append(removed, n.Name)
+		// An interrupted visit is no fault of the node.
+		if k.number == r.Number && (done.err == nil || ctx.Err() == nil) {
+			k.attempts[name] = done.attempt(k.Now(), k.attempts[name])
 		}
 	}
 
@@ -272,6 +310,10 @@ func (k *Keeper) visit(ctx context.Context, r Rotation, due []*inventory.Node) e
 		return nil
 	}
 
+	// The end of the round must not cost the last results.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	defer cancel()
+
 	return k.progress(ctx, r, func(now *Rotation) {
 		now.Confirmed, now.Removed = with(now.Confirmed, confirmed), with(now.Removed, removed)
 	})
@@ -279,14 +321,30 @@ func (k *Keeper) visit(ctx context.Context, r Rotation, due []*inventory.Node) e
 
 // result is that of one visit.
 type result struct {
+	node      *inventory.Node
 	confirmed bool // the node accepts the new key
 	removed   bool // and no longer the old one
 	held      bool // a job holds the node
 	err       error
 }
 
+// attempt returns the attempt that the result ends. last is the one before it.
+func (r result) attempt(at time.Time, last attempt) attempt {
+	now := attempt{at: at, state: r.node.State}
+	if r.err == nil {
+		return now
+	}
+
+	if now.why = r.err.Error(); !r.held {
+		now.failures = last.failures + 1
+	}
+
+	return now
+}
+
 // visitNode carries the rotation on on one node.
-func (k *Keeper) visitNode(ctx context.Context, r Rotation, n *inventory.Node) (done result) {
+func (k *Keeper) visitNode(ctx context.Context, r Rotation, n *inventory.Node) result {
+	done := result{node: n}
 	v := k.State.View()
 
 	if j := holdersOf(v).of(n); j != "" {
