@@ -287,6 +287,19 @@ func (s *site) accepts(name string, keys ...Key) (out []bool) {
 	return out
 }
 
+// reaches reports whether a host accepts a key that the manager offers to it.
+func (s *site) reaches(k *Keeper, name string) bool {
+	offered := []string{s.keyFile}
+	if setting, path, former, ok := k.Rotation().Former(); ok && setting == s.keyFile {
+		offered = []string{path, former}
+	}
+
+	return slices.ContainsFunc(offered, func(path string) bool {
+		public, _ := readKey(path)
+		return configuration.Authorizes(s.hosts[name].file, public)
+	})
+}
+
 func waits(s Status) string {
 	var names []string
 	for _, l := range s.Laggards {
@@ -375,20 +388,7 @@ func TestCrash(t *testing.T) {
 		crashed := s.ops >= crash
 
 		for name := range s.hosts {
-			r := k.Rotation()
-
-			offered := []string{s.keyFile}
-			if _, _, former, ok := r.Former(); ok {
-				offered = append(offered, former)
-			}
-
-			reaches := false
-			for _, path := range offered {
-				public, _ := readKey(path)
-				reaches = reaches || configuration.Authorizes(s.hosts[name].file, public)
-			}
-
-			if !reaches {
+			if !s.reaches(k, name) {
 				t.Fatalf("killed at operation %d, the manager cannot log in to %s: %q", crash, name, s.hosts[name].file)
 			}
 		}
@@ -627,6 +627,12 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	for name := range s.hosts {
+		if !s.reaches(k, name) {
+			t.Errorf("after the cancel, the manager cannot log in to %s", name)
+		}
+	}
+
 	if err := cancel(); inventory.KindOf(err) != inventory.KindRefused {
 		t.Errorf("twice: %v", err)
 	}
@@ -645,6 +651,43 @@ func TestCancel(t *testing.T) {
 	for name := range s.hosts {
 		if got := s.accepts(name, status.New, made); !slices.Equal(got, []bool{true, false}) {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestCrashedCancel cancels a rotation after each of its operations, and kills the
+// manager soon after that. No host is ever without a key that the manager offers.
+func TestCrashedCancel(t *testing.T) {
+	t.Parallel()
+
+	for at := 2; ; at++ {
+		for crash := at; crash < at+4; crash++ {
+			s := newSite(t, "a-1", "away-1", "b-1")
+			s.hosts["away-1"].up = false
+			k := s.boot()
+
+			if err := s.rotate(k, Request{}); err != nil {
+				t.Fatal(err)
+			}
+
+			s.crash = at
+			if k.Round(t.Context()) == nil && s.ops < at {
+				return
+			}
+
+			s.crash = crash
+			k = s.boot()
+
+			if _, err := k.Cancel(t.Context(), access.Caller{Principal: "ann"}); err == nil {
+				_ = k.Round(t.Context())
+			}
+
+			for name := range s.hosts {
+				if !s.reaches(k, name) {
+					t.Fatalf("cancelled at operation %d and killed at %d, the manager cannot log in to %s",
+						at, crash, name)
+				}
+			}
 		}
 	}
 }

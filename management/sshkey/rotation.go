@@ -84,11 +84,15 @@ func with(names, more []string) []string {
 // Former returns the key that is offered after the one in use, and the setting and the
 // path of that one. ok is false if one key suffices.
 func (r Rotation) Former() (setting, path, former string, ok bool) {
-	if r.Phase != PhaseUse && r.Phase != PhaseRemove {
-		return "", "", "", false
+	switch {
+	case r.Phase == PhaseUse, r.Phase == PhaseRemove:
+		return r.New.Setting, r.New.Path, r.Old.Path, true
+	case r.Phase == PhaseInstall && r.Reverts:
+		// The manager may use the key that is taken back, and some nodes never accepted that.
+		return r.Old.Setting, r.Old.Path, r.New.Path, true
 	}
 
-	return r.New.Setting, r.New.Path, r.Old.Path, true
+	return "", "", "", false
 }
 
 // Status is the state of the manager's ssh key.
