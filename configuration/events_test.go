@@ -202,6 +202,12 @@ func TestExplainFailure(t *testing.T) {
 		t.Errorf("AboutAccess misjudges %q", got)
 	}
 
+	for addr, want := range map[string]bool{"10.0.0.1": true, "10.0.0.11": false, "0.0.0.1": false, "": false} {
+		if got := ExplainFailure(denied, hostNamed("web-1")); DeniedBy(Host{Addr: addr}, got) != want {
+			t.Errorf("%q is by %q: not %t", got, addr, want)
+		}
+	}
+
 	if got := ExplainFailure(changed, hostNamed("")); !AboutHostKey(got) || strings.Contains(got, trust) {
 		t.Errorf("the remedy for an address is one for nodes: %q", got)
 	}
@@ -268,6 +274,10 @@ func TestExplainJumpFailure(t *testing.T) {
 		got := ExplainFailure(c.message, h)
 		if !strings.Contains(got, c.want) {
 			t.Errorf("%q: got %q, which lacks %q", c.message, got, c.want)
+		}
+
+		if byHost := strings.Contains(got, "as root@10.0.0.1 was denied"); DeniedBy(h, got) != byHost {
+			t.Errorf("%q: denied by the host behind the jump host: %t", got, !byHost)
 		}
 
 		if AboutRecordedKey(got) != c.recorded || AboutJumpKey(got) != c.jumpKey ||

@@ -55,6 +55,16 @@ func AboutAccess(message string) bool { return strings.Contains(message, accessD
 // a jump host did not accept.
 func AboutJumpAccess(message string) bool { return strings.Contains(message, jumpDenied) }
 
+// DeniedBy reports whether a message of ExplainFailure says that the host itself did not
+// accept the credentials, and no host on the way to it.
+func DeniedBy(h Host, message string) bool {
+	_, after, found := strings.Cut(message, accessDenied)
+	account, _, denied := strings.Cut(after, " was denied ")
+	at := strings.LastIndexByte(account, '@')
+
+	return found && denied && at >= 0 && !AboutJumpAccess(message) && strings.EqualFold(account[at+1:], h.Addr)
+}
+
 // notConnected begins every message about a connection that was never made.
 const notConnected = "no ssh connection to "
 

@@ -61,6 +61,9 @@ type Host struct {
 	// a certificate of one of them for its Addr; without HostCAs, its key is accepted
 	// at the first contact.
 	HostCAs []string `json:"host_cas,omitempty"`
+	// JumpKeyFile is offered to the jump host of a probe, in place of the keys of the
+	// connection. It is no part of a run.
+	JumpKeyFile string `json:"-"`
 }
 
 // certified reports whether ssh checks the certificate of the host.
@@ -133,6 +136,7 @@ func (h Host) problems() []string {
 	addError(checkHostName(h.Name))
 	addError(inventory.CheckAddr(h.Addr))
 	addError(h.Connection.Check())
+	addError(Connection{KeyFile: h.JumpKeyFile}.Check())
 
 	if h.Group != "" {
 		addError(inventory.CheckGroup(h.Group))

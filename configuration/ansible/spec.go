@@ -481,7 +481,12 @@ func sshConfig(hosts []configuration.Host) []byte {
 			continue
 		}
 
-		for _, key := range []string{h.Connection.KeyFile, h.Connection.FormerKeyFile} {
+		offered := []string{h.Connection.KeyFile, h.Connection.FormerKeyFile}
+		if h.JumpKeyFile != "" {
+			offered = []string{h.JumpKeyFile}
+		}
+
+		for _, key := range offered {
 			if key != "" && !slices.Contains(keys[j.Host], key) {
 				keys[j.Host] = append(keys[j.Host], key)
 			}

@@ -30,6 +30,7 @@ import (
 const (
 	someHostKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV"
 	denied      = "ssh access as root@127.0.0.1 was denied (publickey): check it"
+	jumpDenied  = "ssh access as a user of the jump host gate-1 was denied (publickey; user root): check it"
 )
 
 var errCrash = errors.New("the manager was killed")
@@ -44,6 +45,7 @@ type host struct {
 	noKey bool          // its ssh host key is not recorded
 	gone  bool          // Disappeared
 	slow  time.Duration // of each operation
+	jump  string        // the host by which ssh reaches it
 }
 
 // site is a manager with its hosts. It fails everything from the operation crash on.
@@ -123,16 +125,32 @@ func (s *site) login(ctx context.Context, h configuration.Host) string {
 		return "no route to the host"
 	}
 
-	for _, path := range []string{h.Connection.KeyFile, h.Connection.FormerKeyFile} {
-		if public, err := readKey(
-			path,
-		); err == nil &&
-			(configuration.Authorizes(to.file, public) || public == to.also) {
-			return ""
+	offered := []string{h.Connection.KeyFile, h.Connection.FormerKeyFile}
+
+	if to.jump != "" {
+		forJump := offered
+		if h.JumpKeyFile != "" {
+			forJump = []string{h.JumpKeyFile}
+		}
+
+		if !s.hosts[to.jump].accepts(forJump) {
+			return jumpDenied
 		}
 	}
 
-	return denied
+	if !to.accepts(offered) {
+		return denied
+	}
+
+	return ""
+}
+
+// accepts reports whether the host accepts one of the keys with these paths.
+func (h *host) accepts(paths []string) bool {
+	return slices.ContainsFunc(paths, func(path string) bool {
+		public, err := readKey(path)
+		return err == nil && (configuration.Authorizes(h.file, public) || public == h.also)
+	})
 }
 
 func (s *site) Probe(ctx context.Context, hosts []configuration.Host) []configuration.Reach {
@@ -515,6 +533,42 @@ func TestSlowLogins(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestJumpHost: a jump host that denies a key says nothing about the node behind it.
+func TestJumpHost(t *testing.T) {
+	t.Parallel()
+
+	s := newSite(t, "behind-1", "gate-1")
+	s.hosts["behind-1"].jump = "gate-1"
+	s.hosts["behind-1"].also, _ = readKey(s.old)
+	k := s.boot()
+
+	if err := s.rotate(k, Request{}); err != nil {
+		t.Fatal(err)
+	}
+
+	s.round(k)
+
+	// The jump host no longer accepts the old key, and the node does.
+	status := s.round(k)
+	if status.Phase != PhaseRemove || !slices.Equal(status.Removed, []string{"gate-1"}) ||
+		!strings.Contains(waits(status), "behind-1: it still accepts the old key") {
+		t.Fatalf("%+v: %s", status, waits(status))
+	}
+
+	gate := s.hosts["gate-1"].file
+	s.hosts["gate-1"].file = nil
+
+	if status = s.round(k); status.Phase != PhaseRemove || !strings.Contains(waits(status), jumpDenied) {
+		t.Fatalf("%+v: %s", status, waits(status))
+	}
+
+	s.hosts["gate-1"].file, s.hosts["behind-1"].also = gate, ""
+
+	if status = s.round(k); status.Phase != PhaseDone {
+		t.Errorf("%+v: %s", status, waits(status))
+	}
 }
 
 // TestNoneConfirms: the manager keeps its key while no node at all accepts the new one.

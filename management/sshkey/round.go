@@ -409,7 +409,7 @@ func (k *Keeper) confirm(ctx context.Context, r Rotation, h configuration.Host) 
 		return nil
 	}
 
-	if !configuration.AboutAccess(reach.Reason()) {
+	if !configuration.DeniedBy(h, reach.Reason()) {
 		return errors.New(reach.Reason())
 	}
 
@@ -437,7 +437,7 @@ func (k *Keeper) revoke(ctx context.Context, r Rotation, h configuration.Host) e
 	}
 
 	err := edit()
-	if err != nil && configuration.AboutAccess(err.Error()) {
+	if err != nil && configuration.DeniedBy(h, err.Error()) {
 		// It has lost the new key, as after a new installation.
 		if err = k.confirm(ctx, r, h); err == nil {
 			err = edit()
@@ -452,11 +452,14 @@ func (k *Keeper) revoke(ctx context.Context, r Rotation, h configuration.Host) e
 		return fmt.Errorf("the new key does not log in: %s", reach.Reason())
 	}
 
+	// A jump host may be a node, which no longer accepts the old key.
+	h.JumpKeyFile = r.New.Path
+
 	switch reach := k.probe(ctx, h, r.Old); {
 	case reach.OK():
 		return errors.New("it still accepts the old key, by another file or command than its authorized_keys")
-	case !configuration.AboutAccess(reach.Reason()):
-		return errors.New(reach.Reason())
+	case !configuration.DeniedBy(h, reach.Reason()):
+		return fmt.Errorf("it is not known whether it still accepts the old key: %s", reach.Reason())
 	}
 
 	return nil
