@@ -30,7 +30,7 @@ func (a *app) sshKey() *cli.Command {
 					"The rotation goes on after a restart of the manager. Nodes with a key_file of their own, or of " +
 					"their group, keep it.\n" +
 					"--force ends the rotation without the laggards: the manager can no longer log in to them. The " +
-					"command names them and asks.",
+					"command names them and asks. It is refused while no node has confirmed the new key.",
 				flags:   append([]cli.Flag{to}, rotationFlags()...),
 				formats: namelessFormats,
 				examples: []string{

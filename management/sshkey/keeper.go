@@ -449,6 +449,10 @@ func (k *Keeper) giveUp(v *state.View, now *Rotation, nodes []string) error {
 		return err
 	}
 
+	if err := now.locksAllOut(known, k.Settings().KeyFile); err != nil {
+		return err
+	}
+
 	held := holdersOf(v)
 
 	// The job would lose its connection.

@@ -655,6 +655,86 @@ func TestForce(t *testing.T) {
 	}
 }
 
+// TestForceAll: the manager does not lock itself out of every node, by an order or
+// because the node that had confirmed is gone.
+func TestForceAll(t *testing.T) {
+	t.Parallel()
+
+	s := newSite(t, "a-1", "b-1")
+	s.hosts["a-1"].up, s.hosts["b-1"].up = false, false
+	k := s.boot()
+
+	if err := s.rotate(k, Request{}); err != nil {
+		t.Fatal(err)
+	}
+
+	s.round(k)
+
+	force := func(names ...string) error { return s.rotate(k, Request{Force: true, LockOut: names}) }
+
+	err := force("a-1", "b-1")
+	if e, ok := errors.AsType[*inventory.Error](err); !ok || e.Kind != inventory.KindRefused || len(e.Actions) != 2 ||
+		!strings.Contains(err.Error(), "no node has confirmed the new key") {
+		t.Errorf("force of all: %v", err)
+	}
+
+	s.hosts["a-1"].up = true
+	s.crash = s.ops + 5 // a-1 confirms, and no more
+
+	_ = k.Round(t.Context())
+	s.crash = 0
+
+	if got := k.Rotation(); got.Phase != PhaseInstall || !slices.Equal(got.Confirmed, []string{"a-1"}) {
+		t.Fatalf("%+v", got)
+	}
+
+	if err := force("b-1"); err != nil {
+		t.Fatal(err)
+	}
+
+	gone := s.hosts["a-1"]
+	delete(s.hosts, "a-1")
+
+	if err := k.Round(t.Context()); inventory.KindOf(err) != inventory.KindRefused || s.keyFile != s.old {
+		t.Errorf("without the node that had confirmed: %v with %s", err, s.keyFile)
+	}
+
+	s.hosts["a-1"] = gone
+	if status := s.round(k); status.Phase != PhaseDone || !exists(s.old) {
+		t.Errorf("%+v", status)
+	}
+}
+
+// TestForceBack: a rotation that is taken back before the switch ends with the key in
+// use, so it may end without every node.
+func TestForceBack(t *testing.T) {
+	t.Parallel()
+
+	s := newSite(t, "dead-1")
+	s.hosts["dead-1"].up = false
+	k := s.boot()
+
+	if err := s.rotate(k, Request{}); err != nil {
+		t.Fatal(err)
+	}
+
+	s.round(k)
+
+	if _, err := k.Cancel(t.Context(), access.Caller{Principal: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+
+	s.round(k)
+
+	if err := s.rotate(k, Request{Force: true, LockOut: []string{"dead-1"}}); err != nil {
+		t.Fatal(err)
+	}
+
+	if status := s.round(k); status.Phase != PhaseDone || s.keyFile != s.old {
+		t.Errorf("%+v with %s", status, s.keyFile)
+	}
+}
+
 // TestCancel takes a rotation back that has begun to remove the old key.
 func TestCancel(t *testing.T) {
 	t.Parallel()

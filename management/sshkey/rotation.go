@@ -18,6 +18,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/rotation"
 )
 
@@ -79,6 +80,30 @@ func with(names, more []string) []string {
 	slices.Sort(all)
 
 	return slices.Compact(all)
+}
+
+// confirmedBy reports whether one of the nodes has confirmed.
+func (r Rotation) confirmedBy(known []*inventory.Node) bool {
+	return slices.ContainsFunc(known, func(n *inventory.Node) bool { return has(r.Confirmed, n.Name) })
+}
+
+// locksAllOut refuses to go on without the laggards if the manager could then log in to
+// none of the nodes. inUse is the setting of the key in use.
+func (r Rotation) locksAllOut(known []*inventory.Node, inUse string) error {
+	// A rotation that is taken back before the switch keeps the key in use.
+	keeps := r.Phase == PhaseInstall && inUse == r.New.Setting
+	if keeps || len(known) == 0 || r.confirmedBy(known) {
+		return nil
+	}
+
+	refused := inventory.Errorf(inventory.KindRefused,
+		"no node has confirmed the new key, so the manager could log in to none of them any more")
+	if r.Reverts {
+		return refused.Do("bring a node back, or forget those that are gone").With(inventory.ShowSSHKey())
+	}
+
+	return refused.Do("bring a node back, forget those that are gone, or take the rotation back").
+		With(inventory.ShowSSHKey(), inventory.CancelSSHKey())
 }
 
 // Former returns the key that is offered after the one in use, and the setting and the

@@ -102,12 +102,14 @@ func (k *Keeper) step(ctx context.Context, r Rotation) (goesOn bool, err error) 
 		return true, err
 	}
 
-	confirmed := slices.ContainsFunc(known, func(n *inventory.Node) bool { return has(r.Confirmed, n.Name) })
-
 	switch {
 	// A laggard does not hold the others up. If no node at all has confirmed, there is
 	// another cause.
-	case r.Phase == PhaseInstall && (confirmed || left == 0):
+	case r.Phase == PhaseInstall && (r.confirmedBy(known) || left == 0):
+		if err := r.locksAllOut(known, settings.KeyFile); err != nil {
+			return false, err
+		}
+
 		return true, k.advance(ctx, r, PhaseUse)
 	case r.Phase == PhaseRemove && left == 0:
 		return false, k.finish(ctx, r)
