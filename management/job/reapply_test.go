@@ -3,6 +3,8 @@
 package job_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
@@ -106,6 +108,24 @@ func TestReapply(t *testing.T) {
 			> interrupted a=begun
 			Errored interrupted
 			a: Allocated service-worker | cleaned, and not configured to the end: site.yml ended with status 0`},
+		{"the cleanup is interrupted, and repeated", of(two...), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> interrupted a=begun
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> done
+			configure site.yml a:service-worker b:service-worker
+			> done
+			Complete
+			a: Allocated service-worker 5
+			b: Allocated service-worker 5`},
+		{"the cleanup is interrupted twice", of(two...), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> interrupted a=begun
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> interrupted a=begun
+			Errored interrupted
+			a: Allocated service-worker | the cleanup broke off: cleanup.yml ended with status 0
+			b: Allocated service-worker 3 | not configured again: cleanup.yml ended with status 0`},
 		{"ansible-playbook does not start", of(two[0]), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker
 			> never
@@ -127,6 +147,45 @@ func TestReapply(t *testing.T) {
 			t.Parallel()
 			tell(t, tt.job, tt.rules, tt.story)
 		})
+	}
+}
+
+// TestReapplyBrokenCleanup: a cleanup that breaks off leaves no node clean that others
+// than its playbooks have cleaned, and begins none.
+func TestReapplyBrokenCleanup(t *testing.T) {
+	t.Parallel()
+
+	for _, exit := range []string{"interrupted", "internal"} {
+		j := configuredBy(inventory.VerbReapply, "",
+			"a Allocated service-worker v1", "b Allocated service-worker v2", "c Allocated service-worker v3")
+
+		var got []string
+
+		step := finishAll(t, j, func(s Step) string {
+			got = append(got, s.PlaybookDigest+" "+s.Playbook+" "+strings.Join(s.Hosts, " "))
+
+			if s.PlaybookDigest == "v2" {
+				return exit + " b=begun"
+			}
+
+			return "done"
+		})
+
+		want := []string{"v1 cleanup.yml a", "v2 cleanup.yml b", j.PlaybookDigest + " site.yml a"}
+		if exit == "interrupted" {
+			want = slices.Insert(want, 2, want[1])
+		}
+
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", exit, got, want)
+		}
+
+		a, b, c := step.Outcomes["a"], step.Outcomes["b"], step.Outcomes["c"]
+		if step.Status != Errored || string(step.Cause) != exit || a.Applied != j.ID || a.Error != "" ||
+			b.Applied != "" || !strings.HasPrefix(b.Error, "the cleanup broke off: ") ||
+			c.Applied != "3" || !strings.HasPrefix(c.Error, "not configured again: ") {
+			t.Errorf("%s: %+v", exit, step)
+		}
 	}
 }
 

@@ -175,6 +175,16 @@ func (p *planner) attempts(phase Phase, t Target, group string) []*Run {
 	return runs
 }
 
+// lastOf returns the last of the attempts, or nil.
+func (p *planner) lastOf(phase Phase, t Target, group string) *Run {
+	runs := p.attempts(phase, t, group)
+	if len(runs) == 0 {
+		return nil
+	}
+
+	return runs[len(runs)-1]
+}
+
 // cleaned reports whether a run of the phase has cleaned the target of the group.
 func (p *planner) cleaned(phase Phase, t Target, group string) bool {
 	return slices.ContainsFunc(p.attempts(phase, t, group), func(r *Run) bool { return r.succeeded(t.Name) })

@@ -24,14 +24,12 @@ func init() {
 }
 
 func (p *planner) reapply() Step {
-	cleaned, configured := p.worstCleanup(), p.last(PhaseConfigure)
+	cleaned, configured := p.worstReapplyCleanup(), p.last(PhaseConfigure)
 
-	// The failure of one host takes no other out of service: each that was cleaned is
-	// configured again. Only a stop, or a run that broke off, ends the job.
-	onlyHosts := cleaned == nil || done(cleaned) || failedOn(cleaned)
-	if p.stop == "" && configured == nil && onlyHosts {
-		step := p.clean(PhaseCleanup, func(t Target) []string { return []string{t.FromGroup} })
-		if len(step.Hosts) > 0 {
+	// What happens to one host takes no other out of service: each that was cleaned is
+	// configured again, even if the cleanup of others broke off. Only a stop ends the job.
+	if p.stop == "" && configured == nil {
+		if step := p.cleanToReapply(); len(step.Hosts) > 0 {
 			return step
 		}
 
@@ -56,6 +54,39 @@ func (p *planner) reapply() Step {
 	}))
 }
 
+// cleanToReapply returns the next cleanup. An interrupted one is repeated, because it may
+// have left its hosts half clean. After one that broke off for good, no other begins.
+func (p *planner) cleanToReapply() Step {
+	interrupted := func(t Target) bool {
+		runs := p.attempts(PhaseCleanup, t, t.FromGroup)
+
+		return len(runs) > 0 && len(runs) < undoAttempts && runs[len(runs)-1].Exit == string(CauseInterrupted)
+	}
+
+	brokeOff := slices.ContainsFunc(p.Targets, func(t Target) bool {
+		r := p.lastOf(PhaseCleanup, t, t.FromGroup)
+		return r != nil && !done(r) && !failedOn(r) && !interrupted(t)
+	})
+
+	due := func(t Target) bool {
+		return interrupted(t) || !brokeOff && p.lastOf(PhaseCleanup, t, t.FromGroup) == nil
+	}
+
+	return p.runOf(p.own, PhaseCleanup, PlaybookCleanup, formerGroup, due)
+}
+
+// worstReapplyCleanup returns the first cleanup that was not repeated and failed, else
+// the last one.
+func (p *planner) worstReapplyCleanup() *Run {
+	for _, t := range p.Targets {
+		if r := p.lastOf(PhaseCleanup, t, t.FromGroup); r != nil && !done(r) {
+			return r
+		}
+	}
+
+	return p.last(PhaseCleanup)
+}
+
 // reapplied returns the outcome of a target. why is the failure of the job.
 func (p *planner) reapplied(t Target, configured *Run, why string) inventory.Outcome {
 	if configured != nil && configured.succeeded(t.Name) {
@@ -63,19 +94,14 @@ func (p *planner) reapplied(t Target, configured *Run, why string) inventory.Out
 	}
 
 	o := inventory.Outcome{Status: p.row.Failed, Group: t.FromGroup, Applied: t.Applied, Reason: why}
-
-	var cleanup *Run
-	if runs := p.attempts(PhaseCleanup, t, t.FromGroup); len(runs) > 0 {
-		cleanup = runs[len(runs)-1]
-	}
+	cleanup, isClean := p.lastOf(PhaseCleanup, t, t.FromGroup), p.cleaned(PhaseCleanup, t, t.FromGroup)
 
 	switch {
-	case cleanup == nil || cleanup.NotBegun,
-		!cleanup.succeeded(t.Name) && !cleanup.Results[t.Name].mayHaveChanged():
+	case !isClean && !p.mayHaveChanged(t.Name):
 		o.Error = hostFailure(cleanup, t.Name, "not configured again: "+why)
 
 		return o
-	case !cleanup.succeeded(t.Name):
+	case !isClean:
 		o.Error = "the cleanup broke off: " + hostFailure(cleanup, t.Name, why)
 	case configured == nil || configured.NotBegun || !slices.Contains(configured.Hosts, t.Name):
 		o.Error = "cleaned, and not configured again: " + why

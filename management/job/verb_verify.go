@@ -82,14 +82,7 @@ func (p *planner) uncompared(t Target) bool {
 }
 
 // lastOn returns the last run of the phase on the target, or nil.
-func (p *planner) lastOn(phase Phase, t Target) *Run {
-	runs := p.attempts(phase, t, t.Group)
-	if len(runs) == 0 {
-		return nil
-	}
-
-	return runs[len(runs)-1]
-}
+func (p *planner) lastOn(phase Phase, t Target) *Run { return p.lastOf(phase, t, t.Group) }
 
 // brokenComparison returns a run that broke off, and was not repeated, or nil.
 func (p *planner) brokenComparison() *Run {
