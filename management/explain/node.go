@@ -384,17 +384,20 @@ func (e *nodeExplainer) unknownConfiguration() {
 
 	// Only a verb that leaves a node in service leaves that unknown. Its job may have
 	// expired.
-	verb := inventory.VerbApply
-	if j := e.newestJob(n); j != nil {
+	verb, why := inventory.VerbApply, "a job broke off on it"
+
+	if j := e.lastToChange(n); j != nil {
 		row, ok := inventory.TransitionOf(j.Verb)
 		if ok && row.Success == inventory.Allocated && row.Dirty == inventory.Allocated && !row.Verifies {
 			verb = j.Verb
 		}
-	}
 
-	why := "a job broke off on it"
-	if j := e.newestJob(n); j != nil && j.Ansible.Partial() && j.Outcomes[n.Name].Error == "" {
-		why = fmt.Sprintf("job %s ran only a part of the tasks on it (%s)", j.ID, j.Ansible.Selection())
+		switch {
+		case j.Ansible.Check || j.Verb.Verifies():
+			why = fmt.Sprintf("job %s executed tasks on it in spite of check mode", j.ID)
+		case j.Ansible.Partial() && j.Outcomes[n.Name].Error == "":
+			why = fmt.Sprintf("job %s ran only a part of the tasks on it (%s)", j.ID, j.Ansible.Selection())
+		}
 	}
 
 	e.add(finding(AboutApplied, "%s: its configuration is unknown", why).on(n.Name).
@@ -435,6 +438,17 @@ func helps(j job.Job, n inventory.Node) bool {
 func (f Facts) newestJob(n inventory.Node) *job.Job {
 	for _, j := range slices.Backward(f.View.Jobs) {
 		if _, ok := j.Target(n.Name); ok {
+			return &j
+		}
+	}
+
+	return nil
+}
+
+// lastToChange returns the newest job that may have changed the node's host, or nil.
+func (f Facts) lastToChange(n inventory.Node) *job.Job {
+	for _, j := range slices.Backward(f.View.Jobs) {
+		if o, ended := j.Outcomes[n.Name]; ended && !o.AsBefore && !o.Untouched {
 			return &j
 		}
 	}

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,21 +175,48 @@ func TestExplainOutdated(t *testing.T) {
 	}
 }
 
-// TestExplainBrokenReapply: a node that a reapply has left is mended by another one.
-func TestExplainBrokenReapply(t *testing.T) {
+// TestExplainUnknownConfiguration: the reason is the job that left it unknown, whatever
+// came after it.
+func TestExplainUnknownConfiguration(t *testing.T) {
 	t.Parallel()
 
-	v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered")}
-	put(v, jobtest.Planned(inventory.VerbReapply, "", "a-1 Allocated service-master"), "5", job.Errored)
-	put(v, jobtest.Planned(inventory.VerbVerify, "", "a-1 Allocated service-master"), "6", job.Errored)
+	ended := func(id string, verb inventory.Verb, o inventory.Outcome) job.Job {
+		return job.Job{
+			ID: id, Verb: verb, Status: job.Errored, Targets: []job.Target{{Name: "a-1"}},
+			Outcomes: map[string]inventory.Outcome{"a-1": o},
+		}
+	}
 
-	for last, want := range map[int]string{1: "submit verb=reapply nodes=a-1", 2: "submit verb=apply nodes=a-1"} {
-		part := *v
-		part.Jobs = v.Jobs[:last]
+	check := ended("7", inventory.VerbApply, inventory.Outcome{})
+	check.Ansible.Check = true
 
-		found := ExplainNode(facts(&part), *v.Nodes[0], nil).Findings
-		if len(found) != 1 || fmt.Sprint(found[0].Actions) != "["+want+"]" {
-			t.Errorf("after %d jobs: %+v, want %s", last, found, want)
+	part := ended("7", inventory.VerbApply, inventory.Outcome{})
+	part.Ansible.Tags = []string{"web"}
+
+	for _, c := range []struct {
+		job  job.Job
+		want string
+		verb inventory.Verb
+	}{
+		{ended("7", inventory.VerbVerify, inventory.Outcome{}), "job 7 executed tasks on it in spite of check mode",
+			inventory.VerbApply},
+		{check, "job 7 executed tasks on it in spite of check mode", inventory.VerbApply},
+		{part, "job 7 ran only a part of the tasks on it (tags web)", inventory.VerbApply},
+		{ended("7", inventory.VerbReapply, inventory.Outcome{Error: "x"}), "a job broke off on it",
+			inventory.VerbReapply},
+	} {
+		v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered")}
+		v.Jobs = []job.Job{
+			c.job, ended("8", inventory.VerbVerify, inventory.Outcome{AsBefore: true}),
+			ended("9", inventory.VerbUpdate, inventory.Outcome{Untouched: true}),
+		}
+
+		found := ExplainNode(facts(v), *v.Nodes[0], nil).Findings
+
+		at := slices.IndexFunc(found, func(f Finding) bool { return f.About == AboutApplied })
+		if at < 0 || found[at].Message != c.want+": its configuration is unknown" ||
+			fmt.Sprint(found[at].Actions) != fmt.Sprintf("[submit verb=%s nodes=a-1]", c.verb) {
+			t.Errorf("%s: %+v", c.want, found)
 		}
 	}
 }

@@ -14,12 +14,18 @@ import (
 // check leaves the node as it was, and the result of some tasks is no configuration
 // of a job.
 func (p *planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcome {
-	o.AsBefore = p.verb().Row.Verifies || p.Ansible.Check && !p.executedOn(t.Name)
+	verifies := p.verb().Row.Verifies
+	o.AsBefore = verifies && !p.verificationChanged(t.Name) || p.Ansible.Check && !p.executedOn(t.Name)
 
 	switch {
-	case o.AsBefore:
+	case o.AsBefore, verifies:
 		o.Status, o.Group, o.Residue = t.From, t.FromGroup, t.Residue
 		o.Applied, o.Playbooks = t.Applied, t.Playbooks
+
+		// A part of site.yml was applied, perhaps with other variables.
+		if !o.AsBefore {
+			o.Applied = ""
+		}
 
 		return o
 	case p.Ansible.Check, p.Ansible.Partial() && o.Applied == p.ID:
@@ -72,6 +78,19 @@ func (p *planner) executedOn(host string) bool {
 	}
 
 	return false
+}
+
+// verificationChanged reports whether a task of site.yml was executed on the host, and has
+// reported a change.
+func (p *planner) verificationChanged(host string) bool {
+	return slices.ContainsFunc(p.Runs, func(r Run) bool {
+		res := r.Results[host]
+
+		// The changes of a task that failed may be counted among those foreseen.
+		changed := res.Changed > res.Foreseen || res.Changed > 0 && res.Failed > 0
+
+		return r.Phase == PhaseDrift && res.Executed > 0 && changed
+	})
 }
 
 // describeCheck returns the message of a check that succeeded, and a note with the

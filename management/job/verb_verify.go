@@ -123,6 +123,10 @@ func (p *planner) verdictOf(t Target, why string) inventory.Outcome {
 		v.unknown("not compared: " + why)
 	}
 
+	if p.verificationChanged(t.Name) {
+		v.unknown(PlaybookSite + " changed it in spite of check mode")
+	}
+
 	switch {
 	case v.Result != inventory.Clean:
 	case v.judged == 0:

@@ -82,16 +82,25 @@ func TestPlanVerify(t *testing.T) {
 			verify verify.yml a:service-worker b:service-worker
 			> done
 			drift site.yml a:service-worker b:service-worker
-			> done a=unjudged b=executed
+			> done a=unjudged b=probed
 			Complete
 			reason: 2 nodes verified clean
 			a: Allocated service-worker 3
 			b: Allocated service-worker 3`},
+		"a task that is executed, and changes the node": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> done
+			drift site.yml a:service-worker b:service-worker
+			> done b=executed
+			Errored failed
+			reason: 1 of 2 nodes unknown: b (site.yml changed it in spite of check mode; 1 task executed for real)
+			a: Allocated service-worker 3
+			b: Allocated service-worker | unknown: site.yml changed it in spite of check mode; 1 task executed for real`},
 		"what check mode cannot judge is unknown under strict": {verify(func(j *Job) { j.Strict = true }), `
 			verify verify.yml a:service-worker b:service-worker
 			> done
 			drift site.yml a:service-worker b:service-worker
-			> done a=unjudged b=executed
+			> done a=unjudged b=probed
 			Errored failed
 			reason: 1 of 2 nodes unknown: a (strict; 1 task not judged by check mode)
 			b: Allocated service-worker 3`},
@@ -216,6 +225,39 @@ func TestVerdict(t *testing.T) {
 
 		if o := Plan(apply, jobtest.Noon, nobodyMinds).Outcomes["a"]; o.Untouched != untouched {
 			t.Errorf("apply that ends %s: %+v", exit, o)
+		}
+	}
+}
+
+// TestVerificationThatChanged: after a verification that executed a part of site.yml, the
+// applied configuration is unknown, and the node keeps everything else.
+func TestVerificationThatChanged(t *testing.T) {
+	t.Parallel()
+
+	for exit, known := range map[string]bool{
+		"done a=executed": false, "done a=probed": true, "done a=differs": true, "failed a=executed-failed": false,
+		"interrupted a=executed": false,
+	} {
+		j := configuredBy(inventory.VerbVerify, "", "a Allocated service-worker v1")
+		j.Targets[0].Residue = []string{"service-master"}
+
+		step := finishAll(t, j, func(s Step) string {
+			if s.Phase == PhaseDrift {
+				return exit
+			}
+
+			return "done"
+		})
+
+		o := step.Outcomes["a"]
+		if o.AsBefore != known || (o.Applied == "3") != known || o.Status != inventory.Allocated ||
+			o.Group != "service-worker" || o.Playbooks["service-worker"] != "v1" ||
+			!slices.Equal(o.Residue, []string{"service-master"}) {
+			t.Errorf("%s: %+v", exit, o)
+		}
+
+		if !known && (o.Verdict.Result == inventory.Clean || o.Error != o.Verdict.Describe()) {
+			t.Errorf("%s: %+v", exit, o.Verdict)
 		}
 	}
 }

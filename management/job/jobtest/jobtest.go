@@ -163,7 +163,11 @@ func Record(j *job.Job, s job.Step, exit string) {
 			"differs":  {Begun: true, Done: true, Judged: 5, Foreseen: 2},
 			"unjudged": {Begun: true, Done: true, Judged: 5, Unjudged: 1},
 			"executed": {Begun: true, Done: true, Judged: 5, Changed: 1, Executed: 1},
-			"skipped":  {Begun: true, Done: true, Unjudged: 3},
+			"probed":   {Begun: true, Done: true, Judged: 5, Executed: 1}, // its failure is ignored
+			"executed-failed": {
+				Begun: true, Changed: 1, Executed: 1, Foreseen: 1, Failed: 1, Task: "Install", Message: "no such package",
+			},
+			"skipped": {Begun: true, Done: true, Unjudged: 3},
 			"doubtful": {
 				Begun: true, Done: true, Judged: 5, Doubt: `task "Start" failed, which the playbook ignores: x`,
 			},
