@@ -5,6 +5,8 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -17,7 +19,10 @@ import (
 const (
 	// playbooksEvery is the time between two looks at the folder of playbooks.
 	playbooksEvery = 5 * time.Second
-	// playbooksTimeout bounds one look, and the write that follows.
+	// playbooksPatience is how long a look waits for the folder, before it says that the
+	// playbooks are not known.
+	playbooksPatience = 20 * time.Second
+	// playbooksTimeout bounds the write that follows.
 	playbooksTimeout = time.Minute
 )
 
@@ -33,10 +38,22 @@ type playbookNote struct {
 	log logrus.FieldLogger
 	due chan struct{} // full while a look is due before its time
 
+	source func(ctx context.Context) (digest string, err error) // reads the folder
+
+	// Of a read that a look has given up, and the folder that it reads. Only look uses them.
+	pending chan playbookRead
+	folder  string
+
 	mu     sync.Mutex
 	dir    string // the folder of the stamp
 	stamp  string // of the folder when the digest was computed
 	digest string
+}
+
+// playbookRead is the result of reading the folder.
+type playbookRead struct {
+	digest string
+	err    error
 }
 
 // newPlaybookNote returns a note that takes requests. startPlaybooks completes it.
@@ -46,6 +63,7 @@ func newPlaybookNote() *playbookNote { return &playbookNote{due: make(chan struc
 func (d *Daemon) startPlaybooks(ctx context.Context) {
 	p := d.playbooks
 	p.runner, p.instance, p.store, p.log = d.runner, d.identity.ID, d.store, d.opts.Logger
+	p.source = p.read
 	d.runner.pinned = p.notePin
 
 	// Before the API: without it, no node would be outdated at first.
@@ -93,12 +111,9 @@ func (p *playbookNote) request() {
 
 // look reads the folder if it may have changed, and stores the result if it is new.
 func (p *playbookNote) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, playbooksTimeout)
-	defer cancel()
-
 	found := state.Playbooks{Since: time.Now().UTC()}
 
-	digest, err := p.read(ctx)
+	digest, err := p.await(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -109,8 +124,46 @@ func (p *playbookNote) look(ctx context.Context) {
 		found.Commit = p.runner.CommitOf(digest)
 	}
 
+	ctx, cancel := context.WithTimeout(ctx, playbooksTimeout)
+	defer cancel()
+
 	if err := p.store.NotePlaybooks(ctx, p.instance, found); err != nil && ctx.Err() == nil {
 		p.log.WithError(err).Debug("the playbooks of this instance could not be noted; retrying")
+	}
+}
+
+// await returns the digest of the playbooks, or an error after playbooksPatience. The read
+// goes on then, and a later look has its result: nothing can end a read of a network
+// folder that does not answer.
+func (p *playbookNote) await(ctx context.Context) (string, error) {
+	patience := time.NewTimer(playbooksPatience)
+	defer patience.Stop()
+
+	for {
+		folder := p.runner.config().Playbooks
+		if p.pending == nil || p.folder != folder {
+			ended := make(chan playbookRead, 1)
+			p.pending, p.folder = ended, folder
+
+			go func() {
+				digest, err := p.source(ctx)
+				ended <- playbookRead{digest, err}
+			}()
+		}
+
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-patience.C:
+			return "", fmt.Errorf("the folder did not answer within %s", playbooksPatience)
+		case found := <-p.pending:
+			p.pending = nil
+
+			// The look that began the read may have been stopped.
+			if !errors.Is(found.err, context.Canceled) {
+				return found.digest, found.err
+			}
+		}
 	}
 }
 

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/state"
+)
+
+// noted keeps the newest note of the playbooks.
+type noted struct{ last state.Playbooks }
+
+func (n *noted) View() *state.View { return &state.View{} }
+
+func (n *noted) NotePlaybooks(_ context.Context, _ string, p state.Playbooks) error {
+	n.last = p
+	return nil
+}
+
+// TestHungPlaybooks: a folder that does not answer makes the playbooks unknown after a
+// bounded time, with the reason, and they are known again as soon as it answers.
+func TestHungPlaybooks(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		log := logrus.New()
+		log.SetOutput(io.Discard)
+
+		var (
+			reads atomic.Int32
+			hangs atomic.Bool
+
+			answers, folder = make(chan struct{}), ""
+		)
+
+		store := &noted{}
+
+		p := newPlaybookNote()
+		p.runner = &runner{config: func() setting.Config { return setting.Config{Playbooks: folder} }}
+		p.store, p.log = store, log
+		p.source = func(ctx context.Context) (string, error) {
+			if reads.Add(1); hangs.Load() {
+				<-answers
+			}
+
+			return "new", ctx.Err()
+		}
+
+		p.look(t.Context())
+
+		if store.last.Digest != "new" {
+			t.Fatalf("%+v", store.last)
+		}
+
+		hangs.Store(true)
+		began := time.Now()
+
+		for range 3 {
+			p.look(t.Context())
+
+			if store.last.Digest != "" || !strings.Contains(store.last.Problem, "did not answer") {
+				t.Fatalf("%+v", store.last)
+			}
+		}
+
+		if took := time.Since(began); took > 3*playbooksPatience || reads.Load() != 2 {
+			t.Errorf("three looks took %s, with %d reads", took, reads.Load())
+		}
+
+		// The end of the manager does not wait for the folder.
+		stopped, stop := context.WithCancelCause(t.Context())
+		stop(errors.New("the end"))
+		p.look(stopped)
+
+		// Another folder is read at once.
+		folder = "/other"
+		hangs.Store(false)
+		p.look(t.Context())
+
+		if store.last.Digest != "new" || reads.Load() != 3 {
+			t.Errorf("%+v after %d reads", store.last, reads.Load())
+		}
+
+		folder = ""
+		hangs.Store(true)
+		p.look(t.Context())
+
+		hangs.Store(false)
+		close(answers)
+		p.look(t.Context())
+
+		if store.last.Digest != "new" || store.last.Problem != "" {
+			t.Errorf("%+v", store.last)
+		}
+	})
+}
+
+// TestInterruptedPlaybooks: a read that ended with the look that began it is repeated.
+func TestInterruptedPlaybooks(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		store := &noted{}
+
+		p := newPlaybookNote()
+		p.runner = &runner{config: func() setting.Config { return setting.Config{} }}
+		p.store, p.log = store, logrus.New()
+		p.source = func(ctx context.Context) (string, error) {
+			select {
+			case <-ctx.Done():
+				return "", ctx.Err()
+			case <-time.After(time.Second):
+				return "new", nil
+			}
+		}
+
+		stopped, stop := context.WithCancel(t.Context())
+		go p.look(stopped)
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+
+		if store.last != (state.Playbooks{}) {
+			t.Errorf("%+v", store.last)
+		}
+
+		p.look(t.Context())
+
+		if store.last.Digest != "new" || store.last.Problem != "" {
+			t.Errorf("%+v", store.last)
+		}
+	})
+}
