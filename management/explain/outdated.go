@@ -144,15 +144,14 @@ func (e *nodeExplainer) changedVariables() (string, time.Time) {
 		}
 	}
 
-	text := "variables have changed"
+	text := "its variables are others than those that configured it"
 
 	switch {
 	case len(parts) > 0:
-		text += ": " + strings.Join(parts, ", ") + ", since " + stamp(since)
+		text = "variables have changed: " + strings.Join(parts, ", ") + ", since " + stamp(since)
 	case len(applied.Extra) == 0:
-		text += " in the configuration of the manager"
-	default:
-		text = "its variables are others than those that configured it"
+		// Variables of the configuration file have no history, and histories are bounded.
+		text += ", and no change of them is recorded since " + stamp(from)
 	}
 
 	if len(applied.Extra) > 0 {

@@ -102,8 +102,8 @@ func TestExplainOutdated(t *testing.T) {
 		"variables of the file": {
 			facts:   func(f *Facts) { f.Judgement = outdated(inventory.PartVariables) },
 			summary: summary + "outdated (variables)",
-			found: "outdated: it is outdated: variables have changed in the configuration of the manager " +
-				"[submit verb=apply nodes=a-1]",
+			found: "outdated: it is outdated: its variables are others than those that configured it, " +
+				"and no change of them is recorded since 2026-01-02T12:00:00Z [submit verb=apply nodes=a-1]",
 		},
 		"variables of the request": {
 			facts: func(f *Facts) { f.Judgement = outdated(inventory.PartVariables) },
@@ -120,7 +120,8 @@ func TestExplainOutdated(t *testing.T) {
 			},
 			summary: summary + "outdated (playbooks, variables)",
 			found: "outdated: it is outdated: the playbooks are others than those that configured it; " +
-				"variables have changed in the configuration of the manager [submit verb=apply nodes=a-1]",
+				"its variables are others than those that configured it, and no change of them is recorded since " +
+				"2026-01-02T12:00:00Z [submit verb=apply nodes=a-1]",
 		},
 		"a record of an earlier version": {
 			facts:   func(f *Facts) { f.Judgement = desired.Judgement{InService: true} },
