@@ -125,7 +125,8 @@ type Outline struct {
 	Plays   []Play
 }
 
-// Executed is a task that runs even in check mode, because it has check_mode: false.
+// Executed is a task that runs even in check mode, because it has check_mode: false, or
+// something else that does.
 type Executed struct {
 	Name string
 	Path string // FILE:LINE, in the folder of playbooks or in that of the bundled roles
@@ -134,4 +135,6 @@ type Executed struct {
 	// Dynamic: in place of a task, something that only Ansible can resolve, such as an include whose name is a
 	// template, or that need not respect check mode, such as an action plugin of the folder.
 	Dynamic bool
+	// Manager: in place of a task, a lookup that acts on the host of the manager when its expression is evaluated.
+	Manager bool
 }

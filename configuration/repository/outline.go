@@ -46,6 +46,7 @@ type outliner struct {
 	found        []configuration.Executed
 	seen         map[string]bool // files that were read
 	left         int             // tasks that may still be looked at
+	unread       int             // bytes of variables and templates that may still be searched
 }
 
 // place is a file of tasks: in a file system that has it at path, under the name that
@@ -95,6 +96,7 @@ func (o *outliner) play(file string, play map[string]*yaml.Node) []configuration
 	}
 
 	o.found, o.seen, o.left, o.dir = nil, map[string]bool{}, maxTasks, path.Dir(file)
+	o.unread = maxLookupBytes
 	at := place{fs: o.src, path: file, name: file}
 	runs := modeOf(play, respects)
 
@@ -103,6 +105,13 @@ func (o *outliner) play(file string, play map[string]*yaml.Node) []configuration
 	}
 
 	o.roles(at, play["roles"], runs)
+	o.playLookups(at, play)
+
+	if o.unread < 0 {
+		o.found = append(o.found, configuration.Executed{
+			Name: "lookups in the variables and templates of " + file, Path: file, Dynamic: true,
+		})
+	}
 
 	if o.left <= 0 || len(o.found) >= maxExecuted {
 		cut := configuration.Executed{Name: "tasks beyond the first ones of " + file, Path: file, Dynamic: true}
@@ -278,6 +287,7 @@ func (o *outliner) read(at place, runs mode) bool {
 	}
 
 	o.seen[key] = true
+	o.fileLookups(at)
 
 	var list yaml.Node
 
@@ -402,6 +412,7 @@ func (o *outliner) roleIn(in place, from string, runs mode) bool {
 	read := func(at place) bool { return o.read(at, runs) }
 	found := anyOf("tasks", from, read)
 	anyOf("handlers", "main", read)
+	o.folderLookups(in, "defaults", "vars", "templates")
 
 	return found
 }

@@ -28,6 +28,10 @@ func executed(o configuration.Outline) []string {
 				line += " dynamic"
 			}
 
+			if task.Manager {
+				line += " manager"
+			}
+
 			lines = append(lines, line)
 		}
 	}

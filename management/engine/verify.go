@@ -23,7 +23,7 @@ func (e *Engine) describeVerification(j *job.Job) {
 
 	digests, nodes := byPlaybooks(*j)
 
-	var run, read, dynamic []string
+	var run, read, dynamic, manager []string
 
 	j.WithoutVerify = nil
 	for _, digest := range digests {
@@ -39,6 +39,8 @@ func (e *Engine) describeVerification(j *job.Job) {
 			switch {
 			case task.Dynamic:
 				dynamic = add(dynamic, text)
+			case task.Manager:
+				manager = add(manager, text)
 			case task.Reads:
 				read = add(read, text)
 			default:
@@ -50,6 +52,11 @@ func (e *Engine) describeVerification(j *job.Job) {
 	if len(run) > 0 {
 		j.Warnings = append(j.Warnings,
 			"executed in spite of check mode, because of check_mode: false: "+listed(run))
+	}
+
+	if len(manager) > 0 {
+		j.Warnings = append(j.Warnings,
+			"acts on the host of the manager in spite of check mode, when its expression is evaluated: "+listed(manager))
 	}
 
 	if len(dynamic) > 0 {

@@ -52,6 +52,7 @@ func TestVerify(t *testing.T) {
 			{Name: "Risky", Path: "site.yml:9"},
 			{Name: "Read", Path: "site.yml:12", Reads: true},
 			{Name: "the role x", Path: "site.yml:15", Dynamic: true},
+			{Name: "the lookup pipe", Path: "site.yml:17", Manager: true},
 		}},
 		{Hosts: []string{master}, Executed: []configuration.Executed{{Name: "Elsewhere", Path: "site.yml:20"}}},
 	}}
@@ -75,6 +76,8 @@ func TestVerify(t *testing.T) {
 	if want := []string{
 		"a-1: the playbooks have no verify.yml, so only site.yml is compared",
 		"executed in spite of check mode, because of check_mode: false: Risky (site.yml:9)",
+		"acts on the host of the manager in spite of check mode, when its expression is evaluated: the lookup pipe " +
+			"(site.yml:17)",
 		"cannot be known to respect check mode, because only Ansible can resolve them: the role x (site.yml:15)",
 	}; !reflect.DeepEqual(j.Warnings, want) || !strings.HasSuffix(j.Note, "(changed_when: false): Read (site.yml:12)") {
 		t.Errorf("warnings %q, note %q", j.Warnings, j.Note)
