@@ -325,7 +325,7 @@ func TestReferences(t *testing.T) {
 		{name: "commit", o: Options{Commit: branch}, commit: branch},
 		{name: "gone", o: Options{Branch: "gone"}, err: "has no branch gone; its branches are feature/x, main"},
 		{name: "no tag", o: Options{Tag: "v2"}, err: "has no tag v2"},
-		{name: "blob", o: Options{Tag: "blob"}, err: "cannot be read"},
+		{name: "blob", o: Options{Tag: "blob"}, err: "cannot be read as a commit"},
 		{name: "no commit", o: Options{Commit: strings.Repeat("ab", 20)}, err: "cannot be fetched"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -666,5 +666,136 @@ func TestTreeFS(t *testing.T) {
 	err = m.Tree(t.Context(), strings.Repeat("3", 40), func(fs.FS) error { return nil })
 	if inventory.KindOf(err) != inventory.KindNotFound {
 		t.Errorf("a missing commit: %v", err)
+	}
+}
+
+// TestBrokenTree: a commit that lacks an object is refused, known by its hash, and does not
+// pass for a damaged mirror.
+func TestBrokenTree(t *testing.T) {
+	t.Parallel()
+
+	r := newRepo(t)
+	m := r.mirror()
+
+	r.push("main", playbooks())
+
+	_, err := m.Fetch(t.Context())
+	must(t, err)
+
+	broken := playbooks()
+	broken["lost"] = text("an object that disappears")
+	commit := r.push("main", broken)
+	hash := plumbing.ComputeHash(plumbing.BlobObject, []byte(broken["lost"].text)).String()
+	must(t, os.Remove(filepath.Join(r.dir, "objects", hash[:2], hash[2:])))
+
+	c, err := m.Fetch(t.Context())
+	if c.Hash != commit || inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), hash) {
+		t.Errorf("got %+v, %v", c, err)
+	}
+
+	// A tree that no git can read.
+	tree := r.write(plumbing.TreeObject, []byte("100644 site.yml"))
+	o := r.store.NewEncodedObject()
+	at := object.Signature{Name: "n", Email: "e", When: time.Unix(1, 0)}
+	must(t, (&object.Commit{Author: at, Committer: at, TreeHash: tree}).Encode(o))
+
+	unreadable, err := r.store.SetEncodedObject(o)
+	must(t, err)
+
+	commit = r.set("refs/heads/main", unreadable)
+
+	c, err = m.Fetch(t.Context())
+	if c.Hash != commit || inventory.KindOf(err) != inventory.KindRefused {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
+// TestMirrorIsFetchedAnew: a mirror that lost an object is fetched anew; a commit that has none
+// of it in the repository either is refused.
+func TestMirrorIsFetchedAnew(t *testing.T) {
+	t.Parallel()
+
+	r := newRepo(t)
+	commit := r.push("main", playbooks())
+	m := r.mirror()
+
+	damage := func() {
+		t.Helper()
+
+		_, err := m.Fetch(t.Context())
+		must(t, err)
+
+		packs, err := filepath.Glob(filepath.Join(m.gitDir(), "objects/pack/*.pack"))
+		must(t, err)
+
+		for _, pack := range packs {
+			must(t, os.Chmod(pack, 0o600))
+			content, err := os.ReadFile(pack)
+			must(t, err)
+
+			for i := 20; i < len(content); i++ {
+				content[i] ^= 0xff
+			}
+
+			must(t, os.WriteFile(pack, content, 0o600))
+		}
+	}
+
+	damage()
+
+	if got, err := files(t, m, commit); err != nil || len(got) != len(playbooks()) {
+		t.Errorf("got %q, %v", got, err)
+	}
+
+	damage()
+
+	hash := plumbing.ComputeHash(plumbing.BlobObject, []byte("[]\n")).String()
+	must(t, os.Remove(filepath.Join(r.dir, "objects", hash[:2], hash[2:])))
+
+	_, err := files(t, m, commit)
+	if inventory.KindOf(err) != inventory.KindRefused {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestLocalMemory: the objects of a local repository are not in memory together.
+func TestLocalMemory(t *testing.T) {
+	t.Parallel()
+
+	r := newRepo(t)
+	r.push("main", playbooks())
+
+	remote, err := openLocal(r.dir, DefaultLimits.Size)
+	must(t, err)
+	defer remote.close()
+
+	local, ok := remote.(*localRemote)
+	if !ok {
+		t.Fatalf("got %T", remote)
+	}
+
+	refs, err := remote.references(t.Context())
+	must(t, err)
+
+	c := copier{
+		ctx: t.Context(), from: local.store, have: &mirrored{newStorage(t.TempDir())},
+		seen: map[plumbing.Hash]*lazyObject{}, maxSize: DefaultLimits.Size,
+	}
+	must(t, c.collect(refs.head))
+
+	for _, hash := range c.found {
+		o, err := lazyStore{local.store, c.seen}.EncodedObject(plumbing.AnyObject, hash)
+		must(t, err)
+
+		whole, err := local.store.EncodedObject(plumbing.AnyObject, hash)
+		must(t, err)
+
+		if o.Type() != whole.Type() || o.Size() != whole.Size() || o.Hash() != whole.Hash() {
+			t.Errorf("%s: %s of %d bytes, want %s of %d", hash, o.Type(), o.Size(), whole.Type(), whole.Size())
+		}
+
+		if _, loaded := o.(*plumbing.MemoryObject); loaded {
+			t.Errorf("%s is in memory", hash)
+		}
 	}
 }

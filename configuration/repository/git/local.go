@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/go-git/go-billy/v5"
 	"github.com/go-git/go-billy/v5/osfs"
@@ -100,7 +101,7 @@ func (r *localRemote) references(context.Context) (references, error) {
 }
 
 func (r *localRemote) pack(ctx context.Context, want plumbing.Hash, m *mirrored) (io.ReadCloser, error) {
-	c := copier{ctx: ctx, from: r.store, have: m, seen: map[plumbing.Hash]bool{}, maxSize: r.maxSize}
+	c := copier{ctx: ctx, from: r.store, have: m, seen: map[plumbing.Hash]*lazyObject{}, maxSize: r.maxSize}
 	if err := c.collect(want); err != nil {
 		return nil, err
 	}
@@ -109,11 +110,52 @@ func (r *localRemote) pack(ctx context.Context, want plumbing.Hash, m *mirrored)
 
 	// It ends when the pack is read, or the reader closed.
 	go func() {
-		_, err := packfile.NewEncoder(writer, r.store, false).Encode(c.found, 0)
+		_, err := packfile.NewEncoder(writer, lazyStore{r.store, c.seen}, false).Encode(c.found, 0)
 		writer.CloseWithError(err)
 	}()
 
 	return reader, nil
+}
+
+// lazyStore has the objects of a pack. The encoder takes all of them before it writes the
+// first one, so their content must not be in memory.
+type lazyStore struct {
+	*filesystem.Storage
+
+	objects map[plumbing.Hash]*lazyObject
+}
+
+// EncodedObject returns an object that is read when it is written.
+func (s lazyStore) EncodedObject(_ plumbing.ObjectType, hash plumbing.Hash) (plumbing.EncodedObject, error) {
+	if o := s.objects[hash]; o != nil {
+		return o, nil
+	}
+
+	return nil, plumbing.ErrObjectNotFound
+}
+
+// lazyObject is an object of a storage without its content.
+type lazyObject struct {
+	plumbing.EncodedObject // nil: it cannot be written
+
+	from *filesystem.Storage
+	hash plumbing.Hash
+	kind plumbing.ObjectType
+	size int64
+}
+
+func (o *lazyObject) Hash() plumbing.Hash       { return o.hash }
+func (o *lazyObject) Type() plumbing.ObjectType { return o.kind }
+func (o *lazyObject) Size() int64               { return o.size }
+
+// Reader reads the content from the storage.
+func (o *lazyObject) Reader() (io.ReadCloser, error) {
+	content, err := o.from.EncodedObject(o.kind, o.hash)
+	if err != nil {
+		return nil, err
+	}
+
+	return content.Reader()
 }
 
 func (r *localRemote) close() { _ = r.store.Close() } // it was only read
@@ -130,13 +172,17 @@ type copier struct {
 	ctx     context.Context //nolint:containedctx // it lives for one call
 	from    *filesystem.Storage
 	have    *mirrored
-	seen    map[plumbing.Hash]bool
+	seen    map[plumbing.Hash]*lazyObject
 	found   []plumbing.Hash
 	maxSize int64
 }
 
 // collect finds the objects of a commit, or of an annotated tag.
 func (c *copier) collect(want plumbing.Hash) error {
+	if _, err := c.from.EncodedObjectSize(want); err != nil {
+		return fmt.Errorf("the object %s cannot be read: %w", want, err)
+	}
+
 	queue := []plumbing.Hash{want}
 
 	for len(queue) > 0 {
@@ -147,18 +193,24 @@ func (c *copier) collect(want plumbing.Hash) error {
 			continue
 		}
 
-		if err := c.add(hash); err != nil {
+		if err := c.add(hash, plumbing.CommitObject); err != nil {
 			return err
 		}
 
 		if tag, err := object.GetTag(c.from, hash); err == nil {
+			c.seen[hash].kind = plumbing.TagObject
 			queue = append(queue, tag.Target)
 			continue
 		}
 
 		commit, err := object.GetCommit(c.from, hash)
-		if err != nil {
-			return fmt.Errorf("the object %s cannot be read: %w", hash, err)
+
+		switch {
+		case err == nil:
+		case hash == want && errors.Is(err, plumbing.ErrObjectNotFound):
+			return fmt.Errorf("the object %s cannot be read as a commit: %w", hash, err)
+		default:
+			return errUnreadable("object", hash, err)
 		}
 
 		queue = append(queue, commit.ParentHashes...)
@@ -171,9 +223,20 @@ func (c *copier) collect(want plumbing.Hash) error {
 	return nil
 }
 
-func (c *copier) known(hash plumbing.Hash) bool { return c.seen[hash] || c.have.has(hash) }
+// errUnreadable returns the error for an object of a local repository that is missing or
+// damaged, unless its file cannot be read.
+func errUnreadable(kind string, hash plumbing.Hash, err error) error {
+	if _, local := errors.AsType[syscall.Errno](err); local {
+		return fmt.Errorf("the %s %s cannot be read: %w", kind, hash, err)
+	}
 
-func (c *copier) add(hash plumbing.Hash) error {
+	return inventory.Errorf(inventory.KindRefused, "the %s %s of the repository cannot be read: %s", kind, hash,
+		plain(err.Error(), 200)).Do("check the repository with git fsck, and push the commit anew")
+}
+
+func (c *copier) known(hash plumbing.Hash) bool { return c.seen[hash] != nil || c.have.has(hash) }
+
+func (c *copier) add(hash plumbing.Hash, kind plumbing.ObjectType) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
@@ -182,7 +245,7 @@ func (c *copier) add(hash plumbing.Hash) error {
 
 	switch {
 	case err != nil:
-		return fmt.Errorf("the object %s cannot be read: %w", hash, err)
+		return errUnreadable("object", hash, err)
 	case size > c.maxSize:
 		return errObject(hash.String(), size, c.maxSize)
 	case len(c.found) >= maxObjects:
@@ -190,7 +253,8 @@ func (c *copier) add(hash plumbing.Hash) error {
 			Do("use a repository for the playbooks alone")
 	}
 
-	c.seen[hash], c.found = true, append(c.found, hash)
+	c.seen[hash] = &lazyObject{from: c.from, hash: hash, kind: kind, size: size}
+	c.found = append(c.found, hash)
 
 	return nil
 }
@@ -204,13 +268,13 @@ func (c *copier) tree(hash plumbing.Hash, depth int) error {
 		return errors.New("its folders are nested too deeply")
 	}
 
-	if err := c.add(hash); err != nil {
+	if err := c.add(hash, plumbing.TreeObject); err != nil {
 		return err
 	}
 
 	tree, err := object.GetTree(c.from, hash)
 	if err != nil {
-		return fmt.Errorf("the tree %s cannot be read: %w", hash, err)
+		return errUnreadable("tree", hash, err)
 	}
 
 	for _, e := range tree.Entries {
@@ -219,7 +283,7 @@ func (c *copier) tree(hash plumbing.Hash, depth int) error {
 			err = c.tree(e.Hash, depth+1)
 		case e.Mode == filemode.Submodule || c.known(e.Hash):
 		default:
-			err = c.add(e.Hash)
+			err = c.add(e.Hash, plumbing.BlobObject)
 		}
 
 		if err != nil {

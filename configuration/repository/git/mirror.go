@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
@@ -43,11 +44,12 @@ const (
 // seenRef is the commit that was fetched last.
 const seenRef plumbing.ReferenceName = "refs/clusterm/seen"
 
-// Fetch fetches new objects, and returns the commit that Options name. It checks the
-// signature of the commit, and nothing else of it. It blocks for Limits.Time at most.
+// Fetch fetches new objects, and returns the commit that Options name. It does not check
+// the commit, see Tree. It blocks for Limits.Time at most.
 //
 // A repository that cannot be reached is KindUnavailable. One that cannot be used, e.g.
-// because it is empty, too large, or lacks the branch, is KindRefused or KindInvalid.
+// because it is empty, too large, or lacks the branch, is KindRefused, KindInvalid or
+// KindTooLarge. If that is due to one commit, its hash is returned with the error.
 func (m *Mirror) Fetch(ctx context.Context) (configuration.Commit, error) {
 	bounded, cancel := context.WithTimeout(ctx, m.Options.Limits.Time)
 	defer cancel()
@@ -64,7 +66,25 @@ func (m *Mirror) Fetch(ctx context.Context) (configuration.Commit, error) {
 			m.Options.Limits.Time).Do("check the network, or raise repository.limits.time")
 	}
 
+	if errors.Is(err, errDamaged) {
+		return c, m.broken(err)
+	}
+
 	return c, err
+}
+
+// broken returns the error for objects that are damaged although they have just been
+// fetched: they are so in the repository, unless this host cannot write them.
+func (m *Mirror) broken(err error) error {
+	reason := plain(err.Error(), 300)
+
+	if _, local := errors.AsType[syscall.Errno](err); local {
+		return inventory.Errorf(inventory.KindUnavailable, "the copy of %s cannot be used: %s", m.shown(), reason).
+			Do("check the free space and the permissions of %s", m.Dir)
+	}
+
+	return inventory.Errorf(inventory.KindRefused, "%s has a damaged or missing object: %s", m.shown(), reason).
+		Do("check it there with git fsck, and push the commit anew")
 }
 
 // shown returns the repository as messages name it.
@@ -80,16 +100,21 @@ func (m *Mirror) fetch(ctx context.Context, store *mirrored) (configuration.Comm
 
 	hash, err := m.bring(ctx, store, b)
 
+	var c configuration.Commit
+	if !hash.IsZero() {
+		c.Hash = hash.String()
+	}
+
 	switch e, known := errors.AsType[*inventory.Error](err); {
 	case err == nil:
 	case b.spent():
-		return configuration.Commit{}, inventory.Errorf(inventory.KindTooLarge,
+		return c, inventory.Errorf(inventory.KindTooLarge,
 			"%s sends more than %d bytes", m.shown(), b.limit).
 			Do("raise repository.limits.fetch, or use a repository for the playbooks alone")
 	case known:
-		return configuration.Commit{}, e
+		return c, e
 	case errors.Is(err, errDamaged):
-		return configuration.Commit{}, err
+		return c, err
 	default:
 		return configuration.Commit{}, m.unreachable(err)
 	}
@@ -114,7 +139,8 @@ func (m *Mirror) unreachable(err error) error {
 		Do("check the URL, the network and the server")
 }
 
-// bring fetches missing objects, and returns the object that Options name.
+// bring fetches missing objects, and returns the object that Options name, as soon as it
+// is known also with an error.
 func (m *Mirror) bring(ctx context.Context, store *mirrored, b *budget) (plumbing.Hash, error) {
 	r, err := m.open(ctx, b)
 	if err != nil {
@@ -136,16 +162,16 @@ func (m *Mirror) bring(ctx context.Context, store *mirrored, b *budget) (plumbin
 
 	pack, err := r.pack(ctx, want, store)
 	if err != nil {
-		return plumbing.ZeroHash, err
+		return want, err
 	}
 	defer pack.Close()
 
 	if err := m.receive(ctx, store, pack, b); err != nil {
-		return plumbing.ZeroHash, err
+		return want, err
 	}
 
 	if !store.has(want) {
-		return plumbing.ZeroHash, fmt.Errorf("the server did not send %s", want)
+		return want, fmt.Errorf("the server did not send %s", want)
 	}
 
 	return want, nil
@@ -217,11 +243,13 @@ func (m *Mirror) commit(store *mirrored, hash plumbing.Hash) (configuration.Comm
 		hash = tag.Target
 	}
 
+	known := configuration.Commit{Hash: hash.String()}
+
 	c, err := object.GetCommit(store.Storage, hash)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		// Another object than a commit can be read.
 		if _, err := store.EncodedObject(plumbing.AnyObject, hash); err != nil {
-			return configuration.Commit{}, damaged(err)
+			return known, damaged(err)
 		}
 
 		none := inventory.Errorf(inventory.KindRefused, "%s is no commit", m.Options.reference())
@@ -230,11 +258,7 @@ func (m *Mirror) commit(store *mirrored, hash plumbing.Hash) (configuration.Comm
 	}
 
 	if err != nil {
-		return configuration.Commit{}, damaged(err)
-	}
-
-	if err := m.verify(c); err != nil {
-		return configuration.Commit{}, err
+		return known, damaged(err)
 	}
 
 	return commitOf(c), damaged(store.SetReference(plumbing.NewHashReference(seenRef, c.Hash)))

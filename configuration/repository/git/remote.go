@@ -278,6 +278,15 @@ func (r *httpsRemote) close() {
 	r.client.CloseIdleConnections()
 }
 
+// errorMessage returns the text of an error without its remedy.
+func errorMessage(err error) string {
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
+		return e.Message
+	}
+
+	return err.Error()
+}
+
 // about returns an error with the key of the configuration that it is about.
 func about(key string, err error) error {
 	e, ok := errors.AsType[*inventory.Error](err)

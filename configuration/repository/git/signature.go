@@ -7,11 +7,13 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -34,7 +36,8 @@ func (m *Mirror) verify(c *object.Commit) error {
 	// Keys that cannot be read must not pass for keys that did not sign.
 	keys, err := readKeys(m.Options.SignedBy)
 	if err != nil {
-		return err
+		return inventory.Errorf(inventory.KindUnavailable, "the signature of commit %s cannot be checked: %s",
+			short(c.Hash), errorMessage(err)).Do("correct the files of repository.signed_by")
 	}
 
 	unsigned := inventory.Errorf(inventory.KindRefused, "commit %s is not signed by a key of repository.signed_by",
@@ -71,6 +74,35 @@ type keyring struct {
 func CheckKeys(files []string) error {
 	_, err := readKeys(files)
 	return err
+}
+
+// KeysDigest identifies the keys in files, whatever their order and comments. It is empty
+// without files. It reads the files.
+func KeysDigest(files []string) (string, error) {
+	if len(files) == 0 {
+		return "", nil
+	}
+
+	keys, err := readKeys(files)
+	if err != nil {
+		return "", err
+	}
+
+	sums := make([]string, 0, len(keys.openPGP)+len(keys.ssh))
+
+	for _, armored := range keys.openPGP {
+		sum := sha256.Sum256([]byte(strings.TrimSpace(armored)))
+		sums = append(sums, hex.EncodeToString(sum[:]))
+	}
+
+	for _, key := range keys.ssh {
+		sums = append(sums, ssh.FingerprintSHA256(key))
+	}
+
+	slices.Sort(sums)
+	sum := sha256.Sum256([]byte(strings.Join(slices.Compact(sums), "\n")))
+
+	return hex.EncodeToString(sum[:8]), nil
 }
 
 func readKeys(files []string) (keyring, error) {

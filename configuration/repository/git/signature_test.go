@@ -7,12 +7,15 @@ import (
 	"crypto/rand"
 	"crypto/sha512"
 	"encoding/pem"
+	"strings"
 	"testing"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 // signSSH signs a commit as git does with gpg.format=ssh.
@@ -101,12 +104,20 @@ func TestSignatures(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRepo(t)
-			r.push("main", playbooks(), c.sign)
+			commit := r.push("main", playbooks(), c.sign)
 
 			m := r.mirror()
 			m.Options.SignedBy = keys
 
-			_, err := m.Fetch(t.Context())
+			// The commit is known, so that its refusal can be reported.
+			got, err := m.Fetch(t.Context())
+			must(t, err)
+
+			if got.Hash != commit {
+				t.Errorf("got %+v", got)
+			}
+
+			_, err = files(t, m, commit)
 			expect(t, err, c.err)
 		})
 	}
@@ -118,13 +129,58 @@ func TestSignatures(t *testing.T) {
 		expect(t, CheckKeys(append([]string{file}, keys...)), "repository.signed_by: ")
 
 		r := newRepo(t)
-		r.push("main", playbooks(), signSSH(t, sshSigner, "git"))
+		commit := r.push("main", playbooks(), signSSH(t, sshSigner, "git"))
 
 		m := r.mirror()
 		m.Options.SignedBy = []string{file}
 
-		if _, err := m.Fetch(t.Context()); err == nil {
-			t.Errorf("%s: the commit was accepted", name)
+		_, err := m.Fetch(t.Context())
+		must(t, err)
+
+		// It is no verdict about the commit.
+		if _, err := files(t, m, commit); inventory.KindOf(err) != inventory.KindUnavailable {
+			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestKeysDigest: the digest is that of the keys, not of their files.
+func TestKeysDigest(t *testing.T) {
+	t.Parallel()
+
+	a, _ := sshKey(t)
+	b, _ := sshKey(t)
+	line := func(key ssh.Signer, comment string) string {
+		return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey()))) + " " + comment + "\n"
+	}
+	digest := func(texts ...string) string {
+		var files []string
+		for _, text := range texts {
+			files = append(files, write(t, text))
+		}
+
+		d, err := KeysDigest(files)
+		must(t, err)
+
+		return d
+	}
+
+	both := digest(line(a, "a"), line(b, "b"))
+	if again := digest("# the team\n" + line(b, "") + line(a, "c") + line(a, "")); again != both {
+		t.Errorf("the same keys have the digests %s and %s", both, again)
+	}
+
+	for name, other := range map[string]string{"one key": digest(line(a, "")), "no key": digest()} {
+		if other == both {
+			t.Errorf("%s has the digest of two", name)
+		}
+	}
+
+	if digest() != "" {
+		t.Error("no files have a digest")
+	}
+
+	if d, err := KeysDigest([]string{"/nonexistent"}); err == nil {
+		t.Errorf("a missing file has the digest %q", d)
 	}
 }

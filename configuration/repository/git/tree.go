@@ -30,39 +30,85 @@ const (
 )
 
 // Tree calls use with the playbooks of a commit of the mirror, while nobody else uses the
-// mirror. A tree with a path, a link or a size that may harm is KindRefused, with the
-// name of the file. A commit that the mirror lacks is KindNotFound.
+// mirror. A commit without a signature that Options demand, and a tree with a path, a link
+// or a size that may harm, are KindRefused, with the name of the file. A commit that the
+// mirror lacks is KindNotFound. A damaged mirror is fetched anew, for Limits.Time at most.
 func (m *Mirror) Tree(ctx context.Context, commit string, use func(fs.FS) error) error {
-	return m.within(ctx, func(store *mirrored) error {
-		c, err := object.GetCommit(store.Storage, plumbing.NewHash(commit))
-		if errors.Is(err, plumbing.ErrObjectNotFound) {
-			return inventory.Errorf(inventory.KindNotFound, "the commit %s is not in the mirror of %s",
-				commit, m.Options.URL).Do("name a commit that the log of the repository lists")
+	return m.trees(ctx, []string{commit}, true, func(trees []fs.FS) error { return use(trees[0]) })
+}
+
+// Trees is Tree for several commits, to read and not to run them: it checks no signature.
+func (m *Mirror) Trees(ctx context.Context, commits []string, use func([]fs.FS) error) error {
+	return m.trees(ctx, commits, false, use)
+}
+
+func (m *Mirror) trees(ctx context.Context, commits []string, signed bool, use func([]fs.FS) error) error {
+	empty := false
+
+	err := m.within(ctx, func(store *mirrored) error {
+		if empty {
+			bounded, cancel := context.WithTimeout(ctx, m.Options.Limits.Time)
+			defer cancel()
+
+			if _, err := m.fetch(bounded, store); err != nil {
+				return err
+			}
 		}
 
-		if err != nil {
-			return damaged(err)
+		// If it runs again, the mirror was damaged.
+		empty = true
+
+		trees := make([]fs.FS, len(commits))
+
+		for i, commit := range commits {
+			var err error
+			if trees[i], err = m.tree(ctx, store, commit, signed); err != nil {
+				return err
+			}
 		}
 
-		root, err := m.folder(store, c)
-		if err != nil {
-			return err
-		}
-
-		t := &tree{
-			store: store, entries: map[string]*entry{}, limits: m.Options.Limits,
-			bytesLeft: m.Options.Limits.Size, time: c.Committer.When,
-		}
-		if err := t.add(ctx, root, ".", 0); err != nil {
-			return err
-		}
-
-		if err := t.check(); err != nil {
-			return err
-		}
-
-		return use(t)
+		return use(trees)
 	})
+
+	if errors.Is(err, errDamaged) {
+		return m.broken(err)
+	}
+
+	return err
+}
+
+// tree returns the playbooks of a commit.
+func (m *Mirror) tree(ctx context.Context, store *mirrored, commit string, signed bool) (fs.FS, error) {
+	c, err := object.GetCommit(store.Storage, plumbing.NewHash(commit))
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return nil, inventory.Errorf(inventory.KindNotFound, "the commit %s is not in the mirror of %s",
+			commit, m.Options.URL).Do("name a commit that the log of the repository lists")
+	}
+
+	if err != nil {
+		return nil, damaged(err)
+	}
+
+	if signed {
+		if err := m.verify(c); err != nil {
+			return nil, err
+		}
+	}
+
+	root, err := m.folder(store, c)
+	if err != nil {
+		return nil, err
+	}
+
+	t := &tree{
+		store: store, entries: map[string]*entry{}, limits: m.Options.Limits,
+		bytesLeft: m.Options.Limits.Size, time: c.Committer.When,
+	}
+	if err := t.add(ctx, root, ".", 0); err != nil {
+		return nil, err
+	}
+
+	return t, t.check()
 }
 
 // folder returns the hash of the configured folder in a commit.
