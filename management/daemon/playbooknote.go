@@ -174,7 +174,7 @@ func (p *playbookNote) read(ctx context.Context) (string, error) {
 
 	switch {
 	case config.Repository.Used():
-		return p.runner.repository.Pin(ctx)
+		return p.runner.repository.Current(ctx)
 	case config.Playbooks == "":
 		return p.runner.bundled, nil
 	}

@@ -162,7 +162,8 @@ func newRepositoryCheck(
 	})
 }
 
-// keepCommit keeps the playbooks of a fetched commit.
+// keepCommit keeps the playbooks of a fetched commit, if it has a signature where one is
+// demanded.
 func keepCommit(ctx context.Context, m *git.Mirror, store *kept.Store, commit string) (digest string, err error) {
 	err = m.Tree(ctx, commit, func(tree fs.FS) error {
 		digest, err = store.KeepTree(ctx, tree)
@@ -218,6 +219,17 @@ func (s gitSource) Keep(ctx context.Context, commit string) (digest string, err 
 	}
 
 	return digest, s.check(ctx, digest)
+}
+
+// Restore keeps the playbooks of a commit that was in use. Whoever uses them compares their
+// digest, so a key that signs no more is no reason to refuse them.
+func (s gitSource) Restore(ctx context.Context, commit string) (digest string, err error) {
+	err = s.mirror().Trees(ctx, []string{commit}, func(trees []fs.FS) error {
+		digest, err = s.runner.playbooks.KeepTree(ctx, trees[0])
+		return err
+	})
+
+	return digest, err
 }
 
 // check refuses kept playbooks that jobs could not use.
@@ -355,6 +367,23 @@ func (d *Daemon) repositorySettings() repository.Settings {
 	return repository.Settings{
 		Used: r.Used(), URL: r.URL, Reference: referenceOf(r), Folder: r.Folder, OnMove: r.OnMove,
 		Interval: time.Duration(r.Interval),
-		Source:   fmt.Sprintf("%s %s %s", r.URL, referenceOf(r), r.Folder),
+		Source:   sourceOf(r),
 	}
+}
+
+// sourceOf identifies the repository with all that decides which of its commits are good: a
+// commit in use is judged again when it changes. It reads the files with keys.
+func sourceOf(r setting.Repository) string {
+	source := fmt.Sprintf("%s %s %s", r.URL, referenceOf(r), r.Folder)
+
+	keys, err := git.KeysDigest(r.SignedBy)
+	if err != nil {
+		keys = "unreadable"
+	}
+
+	if keys != "" {
+		source += " signed by " + keys
+	}
+
+	return source
 }

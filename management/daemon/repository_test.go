@@ -3,6 +3,8 @@
 package daemon
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	gitconfig "github.com/go-git/go-git/v5/config"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -452,5 +455,97 @@ func TestRepositoryAudit(t *testing.T) {
 
 	if found[bad] != string(inventory.KindRefused) || found[good] != "done" {
 		t.Errorf("the audit trail has %v", found)
+	}
+}
+
+// TestRepositoryKeys: a list of keys that comes later holds for the commit in use.
+func TestRepositoryKeys(t *testing.T) {
+	t.Parallel()
+
+	s := prepare(t)
+	c := s.newClone()
+	first := c.push("first", false)
+	s.write(c.section("")...)
+	s.up()
+	t.Cleanup(s.down)
+	s.report("a")
+	s.sync(first)
+
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	s.must(err)
+	key, err := ssh.NewPublicKey(public)
+	s.must(err)
+
+	keys := filepath.Join(s.dir, "keys")
+	s.must(os.WriteFile(keys, ssh.MarshalAuthorizedKey(key), 0o600))
+
+	// A reload refuses it. A restart does not look at the repository first.
+	s.write(c.section(", signed_by: [" + keys + "]")...)
+	_, err = s.ReloadConfig(s.ctx())
+	checkError(t, err, inventory.KindRefused, "has no signature")
+	s.restart()
+
+	_, err = s.Client.SyncRepository(s.ctx())
+	checkError(t, err, inventory.KindRefused, "commit "+first[:12]+" is refused", "has no signature")
+
+	_, err = s.Client.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+	checkError(t, err, inventory.KindRefused, "no commit of "+c.bare+" is in use yet", "has no signature")
+
+	if r := s.repository(); r.InUse != nil || r.Refused == nil || r.Refused.Hash != first {
+		t.Errorf("%+v", r)
+	}
+
+	s.write(c.section("")...)
+	_, err = s.ReloadConfig(s.ctx())
+	s.must(err)
+	s.sync(first)
+
+	// A stop writes what is left of the audit trail.
+	s.restart()
+
+	refusals := 0
+
+	s.must(ReadAudit(t.Context(), s.file, audit.Filter{Verb: "repository.use"}, func(e audit.Entry) error {
+		if e.Who == repository.Principal && e.Targets[0] == first && e.Result == string(inventory.KindRefused) {
+			refusals++
+		}
+
+		return nil
+	}))
+
+	if refusals == 0 {
+		t.Error("the refusal is not in the audit trail")
+	}
+}
+
+// TestRepositoryRestores: playbooks that are gone from this host come back from the mirror
+// for the cleanup of a node, even when the repository is gone.
+func TestRepositoryRestores(t *testing.T) {
+	t.Parallel()
+
+	s := prepare(t)
+	c := s.newClone()
+	first := c.push("first", false)
+	s.write(c.section("")...)
+	s.up()
+	t.Cleanup(s.down)
+	s.report("a")
+	s.sync(first)
+
+	j := s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+	if j.Status != api.Complete || j.Commit != first {
+		t.Fatalf("%+v", j)
+	}
+
+	c.put("files/new", "new\n")
+	second := c.push("second", false)
+	s.sync(second)
+
+	s.must(os.RemoveAll(c.bare))
+	s.must(os.RemoveAll(s.runner.playbooks.Path(j.PlaybookDigest)))
+
+	cleanup := s.runJob(api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"a-1"}})
+	if cleanup.Status != api.Complete || cleanup.Runs[0].PlaybookDigest != j.PlaybookDigest {
+		t.Errorf("the cleanup: %+v", cleanup)
 	}
 }

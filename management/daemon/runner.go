@@ -69,6 +69,9 @@ var (
 // pinner knows the commit in use of the configured repository.
 type pinner interface {
 	Pin(ctx context.Context) (digest string, err error)
+	// Current reads the record alone.
+	Current(ctx context.Context) (digest string, err error)
+	Restore(ctx context.Context, digest string) (bool, error)
 	InUse() string
 	CommitOf(digest string) string
 }
@@ -235,6 +238,20 @@ func (r *runner) keepBundled(ctx context.Context) (digest string, err error) {
 	}
 
 	return r.playbooks.Keep(ctx, bundled.FS())
+}
+
+// Restore makes the copy with that digest again, from the repository or the folder, and
+// reports whether one of them has it.
+func (r *runner) Restore(ctx context.Context, digest string) (bool, error) {
+	if r.config().Repository.Used() {
+		if restored, err := r.repository.Restore(ctx, digest); restored || err != nil {
+			return restored, err
+		}
+	}
+
+	now, err := r.Pin(ctx)
+
+	return err == nil && now == digest, err
 }
 
 // Kept reports whether the copy with that digest is on this host, undamaged.

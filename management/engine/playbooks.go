@@ -100,6 +100,9 @@ type Playbooks interface {
 	Outline(digest, playbook string) configuration.Outline
 	// Kept reports whether the copy with that digest is on this host, undamaged.
 	Kept(ctx context.Context, digest string) bool
+	// Restore makes the copy with that digest again, if the configured playbooks, or a
+	// commit of their repository, have it, and reports whether it did. It may fetch.
+	Restore(ctx context.Context, digest string) (bool, error)
 	// Changed returns the names of the files that differ between two copies, sorted. It is
 	// KindNotFound if one is not on this host.
 	Changed(ctx context.Context, then, now string) ([]string, error)

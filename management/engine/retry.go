@@ -118,16 +118,13 @@ func (e *Engine) checkKept(ctx context.Context, old job.Job, names []string) err
 }
 
 // keepPlaybooks reports whether the playbooks with that digest are on this host.
-// If they are not, it copies the configured folder as it is now: the same
-// content has the same digest.
+// If they are not, it restores them, if that is possible.
 func (e *Engine) keepPlaybooks(ctx context.Context, digest string) (bool, error) {
 	if e.playbooks.Kept(ctx, digest) {
 		return true, nil
 	}
 
-	now, err := e.playbooks.Pin(ctx)
-
-	return err == nil && now == digest, err
+	return e.playbooks.Restore(ctx, digest)
 }
 
 // pinnedInputs returns the old job's variables with the ssh parameters of now. It

@@ -146,6 +146,13 @@ func (p *scriptedPlaybooks) Kept(_ context.Context, digest string) bool {
 	return !p.lost && digest != "" && (!slices.Contains(p.gone, digest) || p.pinned == digest)
 }
 
+// Restore has the playbooks of today.
+func (p *scriptedPlaybooks) Restore(ctx context.Context, digest string) (bool, error) {
+	now, err := p.Pin(ctx)
+
+	return err == nil && now == digest, err
+}
+
 func (p *scriptedPlaybooks) Changed(context.Context, string, string) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,11 +23,15 @@ const Principal = "policy:repository"
 
 // Source is the configured repository. Its methods block for minutes at most.
 type Source interface {
-	// Fetch returns the commit that the configuration names now.
+	// Fetch returns the commit that the configuration names now. With an error that is due
+	// to one commit, it returns the hash of that.
 	Fetch(ctx context.Context) (configuration.Commit, error)
 	// Keep checks the playbooks of a fetched commit, and keeps them. A commit that cannot be
 	// used is KindRefused or KindInvalid; KindNotFound if it has to be fetched first.
 	Keep(ctx context.Context, commit string) (digest string, err error)
+	// Restore keeps the playbooks of a commit that was judged before, and does not judge it
+	// again. It is KindNotFound as Keep is.
+	Restore(ctx context.Context, commit string) (digest string, err error)
 	// Kept reports whether the playbooks with the digest are on this host, undamaged.
 	Kept(ctx context.Context, digest string) bool
 	// Descends reports whether old leads to the commit.
@@ -51,7 +55,7 @@ type Records interface {
 // Settings is the configuration of the repository.
 type Settings struct {
 	Used      bool
-	Source    string // identifies URL, reference and folder
+	Source    string // identifies URL, reference, folder, and how a commit is judged
 	URL       string
 	Reference string // for people: "branch main"
 	Folder    string
@@ -78,15 +82,24 @@ type Keeper struct {
 	stop context.CancelFunc
 	done chan struct{}
 
+	logged string // the failure that was logged last; of the watch alone
+
 	mu      sync.Mutex
 	record  Record
 	seen    configuration.Commit
 	fetched time.Time // the end of the last fetch that succeeded
 	next    time.Time
-	failure error // of the last fetch
+	failure error // of the last attempt, unless it is the refusal of a commit
 	failing time.Time
-	kept    string // the source of the commit in use that this process has checked
+	down    bool     // the last fetch failed
+	moved   bool     // the record has another commit in use than before
+	kept    string   // the source of the commit in use that this process has checked
+	local   localUse // of the commit in use
 }
+
+// localUse is the digest that this version of clusterm gives to playbooks with another
+// digest on record.
+type localUse struct{ recorded, digest string }
 
 // New returns a Keeper.
 func New(o Options) *Keeper {
@@ -150,8 +163,8 @@ func (k *Keeper) run(ctx context.Context) {
 		case <-timer.C:
 		}
 
-		now := k.Settings()
-		if kicked && now == settings {
+		now, moved := k.Settings(), k.takeMoved()
+		if kicked && now == settings && !moved {
 			continue
 		}
 
@@ -159,7 +172,8 @@ func (k *Keeper) run(ctx context.Context) {
 			settings, wait = now, delays(now.Interval)
 		}
 
-		if err := k.watch(ctx, settings); err == nil {
+		// A bad commit must not delay the one that mends it.
+		if k.watch(ctx, settings); !k.isDown() {
 			wait.Reset()
 		}
 
@@ -173,23 +187,56 @@ func (k *Keeper) run(ctx context.Context) {
 	}
 }
 
-// watch looks at the repository once, if this is the duty of this instance. It logs a
-// failure that is new.
-func (k *Keeper) watch(ctx context.Context, settings Settings) error {
-	if !settings.Used || !k.Leads() {
-		return nil
+// takeMoved reports whether another commit came into use since the last call.
+func (k *Keeper) takeMoved() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	moved := k.moved
+	k.moved = false
+
+	return moved
+}
+
+func (k *Keeper) isDown() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	return k.down
+}
+
+// watch looks at the repository once: the leader for a new commit, another instance for
+// the playbooks in use. It logs a failure that is new.
+func (k *Keeper) watch(ctx context.Context, settings Settings) {
+	if !settings.Used {
+		return
 	}
 
-	before := k.problem()
-
-	err := k.sync(ctx, false)
-	if err == nil || ctx.Err() != nil {
-		return nil
+	var err error
+	if k.Leads() {
+		err = k.sync(ctx, false)
+	} else {
+		err = k.follow(ctx, settings)
 	}
 
-	if before == nil || before.Error() != err.Error() {
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		k.logged = ""
+	case k.logged != err.Error():
+		k.logged = err.Error()
 		k.Logger.WithError(err).Warn("the repository of playbooks has no new commit to use; the one in use stays")
 	}
+}
+
+// follow brings the commit in use to this host before a job needs it.
+func (k *Keeper) follow(ctx context.Context, settings Settings) error {
+	record, err := k.load(ctx)
+	if err == nil && record.Source == settings.Source && record.InUse != nil {
+		_, err = k.bring(ctx, *record.InUse)
+	}
+
+	k.noteResult(ctx, err)
 
 	return err
 }
@@ -233,6 +280,11 @@ func errUnused() error {
 		Do("set repository.url in the configuration file, and reload clusterm: systemctl reload clusterm")
 }
 
+// verdict is the refusal of a commit.
+type verdict struct{ error }
+
+func (v verdict) Unwrap() error { return v.error }
+
 // sync fetches, checks, and puts the newest commit into use. forced: a commit that was
 // refused is checked again.
 func (k *Keeper) sync(ctx context.Context, forced bool) error {
@@ -243,13 +295,18 @@ func (k *Keeper) sync(ctx context.Context, forced bool) error {
 		return ctx.Err()
 	}
 
+	err := k.advance(ctx, forced)
+	k.noteResult(ctx, err)
+
+	return err
+}
+
+func (k *Keeper) advance(ctx context.Context, forced bool) error {
 	settings := k.Settings()
 
-	commit, err := k.Source.Fetch(ctx)
-	k.note(ctx, commit, err)
-
-	if err != nil {
-		return err
+	commit, fault := k.fetch(ctx)
+	if fault != nil && (commit.Hash == "" || !isVerdict(fault)) {
+		return fault
 	}
 
 	record, err := k.load(ctx)
@@ -261,7 +318,7 @@ func (k *Keeper) sync(ctx context.Context, forced bool) error {
 		record = Record{Source: settings.Source, Past: record.known()}
 	}
 
-	if k.current(ctx, record, commit) {
+	if fault == nil && k.current(ctx, record, commit) {
 		return k.forgive(ctx, record)
 	}
 
@@ -269,7 +326,7 @@ func (k *Keeper) sync(ctx context.Context, forced bool) error {
 		return bad.err()
 	}
 
-	return k.change(ctx, record, commit)
+	return k.change(ctx, record, commit, fault)
 }
 
 // known returns all commits of the record.
@@ -303,32 +360,61 @@ func (k *Keeper) forgive(ctx context.Context, record Record) error {
 	return k.save(ctx, record)
 }
 
-// note keeps the result of a fetch.
-func (k *Keeper) note(ctx context.Context, commit configuration.Commit, err error) {
+// fetch fetches, and keeps the result.
+func (k *Keeper) fetch(ctx context.Context) (configuration.Commit, error) {
+	commit, err := k.Source.Fetch(ctx)
+	if ctx.Err() != nil {
+		return configuration.Commit{}, ctx.Err() // the caller gave up
+	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	switch {
-	case err == nil:
-		k.seen, k.fetched, k.failure = commit, time.Now(), nil
-	case ctx.Err() != nil: // the caller gave up
-	default:
-		if k.failure == nil {
-			k.failing = time.Now()
-		}
-
-		k.failure = err
+	if commit.Hash != "" {
+		k.seen = commit
 	}
+
+	if k.down = err != nil; !k.down {
+		k.fetched = time.Now()
+	}
+
+	return commit, err
 }
 
-// change puts a commit into use, or refuses it. Both leave an audit record.
-func (k *Keeper) change(ctx context.Context, record Record, commit configuration.Commit) error {
+// noteResult keeps the reason why the newest commit is not in use, unless it is on record
+// as the refusal of that.
+func (k *Keeper) noteResult(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // the caller gave up
+	}
+
+	if _, refused := errors.AsType[verdict](err); refused {
+		err = nil
+	}
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if err != nil && k.failure == nil {
+		k.failing = time.Now()
+	}
+
+	k.failure = err
+}
+
+// change puts a commit into use, or refuses it. Both leave an audit record. fault is the
+// reason to refuse it that is known already.
+func (k *Keeper) change(ctx context.Context, record Record, commit configuration.Commit, fault error) error {
 	audit := access.Record{Action: "repository.use", Targets: []string{commit.Hash}}
 	if record.InUse != nil {
 		audit.Reason = "the commit in use was " + record.InUse.Hash
 	}
 
-	digest, err := k.Source.Keep(ctx, commit.Hash)
+	digest, err := "", fault
+	if fault == nil {
+		digest, err = k.Source.Keep(ctx, commit.Hash)
+	}
+
 	if err != nil && !isVerdict(err) {
 		return err
 	}
@@ -423,13 +509,8 @@ func (k *Keeper) reject(ctx context.Context, record Record, commit configuration
 	}
 
 	const longest = 2000
-	refusal.Reason, refusal.Remedy = inventory.Shorten(
-		refusal.Reason,
-		longest,
-	), inventory.Shorten(
-		refusal.Remedy,
-		longest,
-	)
+	refusal.Reason = inventory.Shorten(refusal.Reason, longest)
+	refusal.Remedy = inventory.Shorten(refusal.Remedy, longest)
 
 	record = record.clone()
 	record.Bad = &refusal
@@ -443,8 +524,8 @@ func (k *Keeper) reject(ctx context.Context, record Record, commit configuration
 
 // err returns the reason of a refusal.
 func (r *Refusal) err() error {
-	return inventory.Errorf(inventory.KindRefused, "commit %s is refused: %s", short(r.Hash), r.Reason).
-		Do("%s", r.Remedy)
+	return verdict{inventory.Errorf(inventory.KindRefused, "commit %s is refused: %s", short(r.Hash), r.Reason).
+		Do("%s", r.Remedy)}
 }
 
 // short returns the beginning of a hash or a digest.
@@ -459,6 +540,10 @@ func (k *Keeper) load(ctx context.Context) (Record, error) {
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
+	if record.inUse() != k.record.inUse() {
+		k.moved = true
+	}
 
 	k.record = record
 
@@ -480,40 +565,116 @@ func (k *Keeper) save(ctx context.Context, record Record) error {
 }
 
 // Pin returns the digest of the playbooks in use, which are then on this host. It refuses
-// if no commit is in use.
+// if no commit is in use. It may fetch.
 func (k *Keeper) Pin(ctx context.Context) (digest string, err error) {
-	settings := k.Settings()
-
-	record, err := k.load(ctx)
+	use, err := k.use(ctx)
 	if err != nil {
 		return "", err
 	}
 
-	if record.Source != settings.Source || record.InUse == nil {
-		return "", k.noCommit(record, settings)
+	return k.bring(ctx, use)
+}
+
+// Current returns the digest that Pin would return, as far as it is known without the
+// playbooks: it reads the record alone. It refuses if no commit is in use.
+func (k *Keeper) Current(ctx context.Context) (digest string, err error) {
+	use, err := k.use(ctx)
+	if err != nil {
+		return "", err
 	}
 
-	use := record.InUse
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	// The playbooks of another commit have to be brought here.
+	if k.moved {
+		k.Kick()
+	}
+
+	if k.local.recorded == use.Digest {
+		return k.local.digest, nil
+	}
+
+	return use.Digest, nil
+}
+
+// use returns the commit in use.
+func (k *Keeper) use(ctx context.Context) (Use, error) {
+	settings := k.Settings()
+
+	record, err := k.load(ctx)
+	if err != nil {
+		return Use{}, err
+	}
+
+	if record.Source != settings.Source || record.InUse == nil {
+		// The keys that sign may have changed on disk.
+		k.Kick()
+
+		return Use{}, k.noCommit(record, settings)
+	}
+
+	return *record.InUse, nil
+}
+
+// bring brings the playbooks of the commit in use to this host, and returns their digest.
+func (k *Keeper) bring(ctx context.Context, use Use) (digest string, err error) {
 	if k.Source.Kept(ctx, use.Digest) {
 		return use.Digest, nil
 	}
 
 	// Another instance fetched it, or the copy was damaged.
-	digest, err = k.Source.Keep(ctx, use.Hash)
-	if inventory.KindOf(err) == inventory.KindNotFound {
-		if _, err := k.Source.Fetch(ctx); err != nil {
-			return "", err
-		}
-
-		digest, err = k.Source.Keep(ctx, use.Hash)
+	if digest, err = k.keepFetched(ctx, use.Hash, k.Source.Keep); err != nil {
+		return "", err
 	}
 
-	if err == nil && digest != use.Digest {
+	if digest != use.Digest {
 		// It belongs to another version of clusterm. The next sync puts it on record.
 		k.check("")
+
+		k.mu.Lock()
+		k.local = localUse{use.Digest, digest}
+		k.mu.Unlock()
 	}
 
-	return digest, err
+	return digest, nil
+}
+
+// keepFetched keeps the playbooks of a commit, which is fetched if that is necessary.
+func (k *Keeper) keepFetched(
+	ctx context.Context, commit string, keep func(context.Context, string) (string, error),
+) (digest string, err error) {
+	digest, err = keep(ctx, commit)
+	if inventory.KindOf(err) != inventory.KindNotFound {
+		return digest, err
+	}
+
+	// The newest commit may be a bad one.
+	if _, err := k.fetch(ctx); err != nil && !isVerdict(err) {
+		return "", err
+	}
+
+	return keep(ctx, commit)
+}
+
+// Restore brings playbooks back to this host that the commit in use or a former one had,
+// and reports whether it did. It may fetch.
+func (k *Keeper) Restore(ctx context.Context, digest string) (bool, error) {
+	k.mu.Lock()
+	use, found := k.record.ByDigest(digest)
+	k.mu.Unlock()
+
+	if !found || !k.Settings().Used {
+		return false, nil
+	}
+
+	got, err := k.keepFetched(ctx, use.Hash, k.Source.Restore)
+	if err != nil && (isVerdict(err) || inventory.KindOf(err) == inventory.KindNotFound) {
+		// The repository of today does not have it.
+		return false, nil
+	}
+
+	return err == nil && got == digest, err
 }
 
 // noCommit returns the error for a repository without a commit in use.
@@ -575,7 +736,7 @@ func (k *Keeper) Problem() (warning string, problem error) {
 	case record.Bad != nil:
 		return "", record.Bad.err()
 	case failure != nil:
-		return "the repository of playbooks has not been fetched since " + failing.UTC().Format(time.RFC3339) +
+		return "the repository of playbooks could not be followed since " + failing.UTC().Format(time.RFC3339) +
 			"; commit " + short(record.InUse.Hash) + " stays in use: " + failure.Error(), nil
 	}
 

@@ -33,15 +33,17 @@ func (s fixedState) View() *state.View { return s.view }
 
 // scripted is a repository with a newest commit of the test, and the store of its record.
 type scripted struct {
-	mu      sync.Mutex
-	newest  string
-	err     error            // of a fetch
-	bad     map[string]error // of Keep
-	gone    bool             // no playbooks are kept
-	fetches []time.Time
-	record  Record
-	saves   int
-	refused error // of SaveRepository
+	mu       sync.Mutex
+	newest   string
+	err      error            // of a fetch
+	bad      map[string]error // of Keep
+	gone     bool             // no playbooks are kept
+	fetches  []time.Time
+	restored []string // the commits of Restore
+	kept     int      // calls of Keep
+	record   Record
+	saves    int
+	refused  error // of SaveRepository
 }
 
 func hash(n int) string { return strings.Repeat(fmt.Sprint(n), 40)[:40] }
@@ -67,8 +69,22 @@ func (s *scripted) Keep(_ context.Context, commit string) (string, error) {
 	defer s.mu.Unlock()
 
 	s.gone = false
+	s.kept++
 
 	return "digest of " + commit[:1], s.bad[commit]
+}
+
+func (s *scripted) Restore(_ context.Context, commit string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.restored = append(s.restored, commit)
+
+	if len(s.fetches) == 0 {
+		return "", inventory.Errorf(inventory.KindNotFound, "not fetched")
+	}
+
+	return "digest of " + commit[:1], nil
 }
 
 func (s *scripted) Kept(context.Context, string) bool {
@@ -231,7 +247,7 @@ func TestUse(t *testing.T) {
 	}
 
 	// The watch does not check the same commit again, an operator does.
-	if err := k.watch(t.Context(), k.now); err == nil || k.script.saves != 2 {
+	if err := k.sync(t.Context(), false); err == nil || k.script.saves != 2 {
 		t.Errorf("%v, %d writes", err, k.script.saves)
 	}
 
@@ -465,5 +481,257 @@ func TestSides(t *testing.T) {
 	log, err := k.Log(t.Context(), v, 10, false)
 	if err != nil || len(log.Commits) != 1 || !slices.Equal(log.Since, []string{hash(1)}) {
 		t.Errorf("the log is %+v, %v", log, err)
+	}
+}
+
+// TestJudgedAgain: with other keys, the commit in use is not used before it is judged
+// again.
+func TestJudgedAgain(t *testing.T) {
+	t.Parallel()
+
+	k := newKeeper(t)
+	if err := k.Sync(t.Context(), operator); err != nil {
+		t.Fatal(err)
+	}
+
+	k.now.Source = "here main signed by 1"
+
+	if _, err := k.Pin(t.Context()); inventory.KindOf(err) != inventory.KindRefused {
+		t.Errorf("a commit that nobody has judged is pinned: %v", err)
+	}
+
+	if len(k.kick) != 1 {
+		t.Error("the watch is not asked to judge it")
+	}
+
+	unsigned := inventory.Errorf(inventory.KindRefused, "it has no signature").Do("sign it")
+	k.script.bad[hash(1)] = unsigned
+
+	if err := k.Sync(t.Context(), operator); err == nil || !strings.Contains(err.Error(), "no signature") {
+		t.Errorf("the error is %v", err)
+	}
+
+	if r := k.script.record; r.InUse != nil || r.Bad == nil || r.Bad.Hash != hash(1) || len(r.Past) != 1 {
+		t.Errorf("%+v", r)
+	}
+
+	if got := k.CommitOf("digest of 1"); got != hash(1) {
+		t.Errorf("the commit of a node is %q", got)
+	}
+
+	delete(k.script.bad, hash(1))
+
+	if err := k.Sync(t.Context(), operator); err != nil {
+		t.Fatal(err)
+	}
+
+	if digest, err := k.Pin(t.Context()); digest != "digest of 1" || err != nil {
+		t.Errorf("%q, %v", digest, err)
+	}
+}
+
+// TestFaultOfCommit: a commit that cannot be fetched is refused and reported, once.
+func TestFaultOfCommit(t *testing.T) {
+	t.Parallel()
+
+	k := newKeeper(t)
+	if err := k.Sync(t.Context(), operator); err != nil {
+		t.Fatal(err)
+	}
+
+	k.script.newest, k.script.err = hash(2), inventory.Errorf(inventory.KindTooLarge, "an object is too large")
+
+	for range 2 {
+		if err := k.sync(t.Context(), false); err == nil || !strings.Contains(err.Error(), "is too large") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+
+	if r := k.script.record; r.InUse.Hash != hash(1) || r.Bad == nil || r.Bad.Hash != hash(2) {
+		t.Errorf("%+v", r)
+	}
+
+	if s := k.Status(k.State.View()); s.Seen.Hash != hash(2) || s.Failure != nil {
+		t.Errorf("the state is %+v", s)
+	}
+
+	want := []string{
+		Principal + " repository.use 1111111 true", "alice repository.sync here true",
+		Principal + " repository.use 2222222 false",
+	}
+	if got := k.trail.lines(); !slices.Equal(got, want) {
+		t.Errorf("the trail is\n%s", strings.Join(got, "\n"))
+	}
+}
+
+// TestKeepFails: what keeps the newest commit out of use is shown, whatever it is.
+func TestKeepFails(t *testing.T) {
+	t.Parallel()
+
+	k := newKeeper(t)
+	if err := k.Sync(t.Context(), operator); err != nil {
+		t.Fatal(err)
+	}
+
+	k.script.newest, k.script.bad[hash(2)] = hash(2), inventory.Errorf(inventory.KindUnavailable, "the disk is full")
+
+	if err := k.sync(t.Context(), false); err == nil {
+		t.Fatal("the commit is kept")
+	}
+
+	if s := k.Status(k.State.View()); s.Failure == nil || s.Failing.IsZero() || s.Seen.Hash != hash(2) {
+		t.Errorf("the state is %+v", s)
+	}
+
+	if warning, problem := k.Problem(); !strings.Contains(warning, "the disk is full") || problem != nil {
+		t.Errorf("the health is %q, %v", warning, problem)
+	}
+
+	delete(k.script.bad, hash(2))
+	k.script.refused = errors.New("no store")
+
+	if err := k.sync(t.Context(), false); err == nil {
+		t.Fatal("the commit is on record")
+	}
+
+	if s := k.Status(k.State.View()); s.Failure == nil || !strings.Contains(s.Failure.Error(), "no store") {
+		t.Errorf("the state is %+v", s)
+	}
+
+	k.script.refused = nil
+
+	if err := k.sync(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+
+	if s := k.Status(k.State.View()); s.Failure != nil {
+		t.Errorf("the state is %+v", s)
+	}
+}
+
+// TestMended: a bad commit, and a host that cannot judge one, do not delay the commit that
+// mends it.
+func TestMended(t *testing.T) {
+	t.Parallel()
+
+	for name, fault := range map[string]error{
+		"bad": refused, "not judged": inventory.Errorf(inventory.KindUnavailable, "no Ansible"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeeper(t)
+				k.script.newest, k.script.bad[hash(2)] = hash(2), fault
+
+				k.Start(t.Context())
+				defer k.Stop()
+
+				time.Sleep(24 * time.Hour)
+				k.script.set(func() { k.script.newest = hash(3) })
+				time.Sleep(time.Minute + 10*time.Second)
+				synctest.Wait()
+
+				if digest, err := k.Pin(t.Context()); digest != "digest of 3" || err != nil {
+					t.Errorf("after more than the interval, %q is in use, %v", digest, err)
+				}
+			})
+		})
+	}
+}
+
+// TestCurrent: the commit in use is known without a fetch and without its playbooks.
+func TestCurrent(t *testing.T) {
+	t.Parallel()
+
+	k := newKeeper(t)
+
+	if _, err := k.Current(t.Context()); inventory.KindOf(err) != inventory.KindRefused {
+		t.Errorf("without a commit: %v", err)
+	}
+
+	k.script.record = Record{Source: "here main", InUse: &Use{
+		Commit: configuration.Commit{Hash: hash(4)}, Digest: "digest of another version",
+	}}
+	k.script.gone = true
+
+	if digest, err := k.Current(t.Context()); digest != "digest of another version" || err != nil {
+		t.Errorf("%q, %v", digest, err)
+	}
+
+	if len(k.script.fetches) != 0 || k.script.kept != 0 {
+		t.Errorf("%d fetches, %d copies", len(k.script.fetches), k.script.kept)
+	}
+
+	// This version of clusterm keeps other roles with the playbooks.
+	if digest, err := k.Pin(t.Context()); digest != "digest of 4" || err != nil {
+		t.Errorf("%q, %v", digest, err)
+	}
+
+	if digest, err := k.Current(t.Context()); digest != "digest of 4" || err != nil {
+		t.Errorf("%q, %v", digest, err)
+	}
+}
+
+// TestFollow: an instance that does not lead has the playbooks in use before a job needs
+// them.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		k.leads = false
+		k.now.Interval = 24 * time.Hour
+
+		k.Start(t.Context())
+		defer k.Stop()
+
+		synctest.Wait()
+		k.script.set(func() {
+			k.script.gone = true
+			k.script.record = Record{Source: "here main", InUse: &Use{
+				Commit: configuration.Commit{Hash: hash(4)}, Digest: "digest of 4",
+			}}
+		})
+
+		for range 2 {
+			if _, err := k.Current(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			synctest.Wait()
+
+			if k.script.gone || k.script.kept != 1 || len(k.script.fetches) != 0 {
+				t.Errorf("%d copies, %d fetches", k.script.kept, len(k.script.fetches))
+			}
+		}
+	})
+}
+
+// TestRestore: the playbooks of a commit on record come back, and those of no other.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+
+	k := newKeeper(t)
+	k.script.record = Record{Source: "here main", InUse: &Use{
+		Commit: configuration.Commit{Hash: hash(4)}, Digest: "digest of 4",
+	}, Past: []Use{
+		{Commit: configuration.Commit{Hash: hash(3)}, Digest: "digest of 3"},
+		{Commit: configuration.Commit{Hash: hash(2)}, Digest: "of another folder"},
+	}}
+
+	if _, err := k.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	for digest, want := range map[string]bool{
+		"digest of 3": true, "digest of 4": true, "of another folder": false, "of no commit": false,
+	} {
+		if got, err := k.Restore(t.Context(), digest); got != want || err != nil {
+			t.Errorf("%s: %v, %v", digest, got, err)
+		}
+	}
+
+	// The mirror was empty.
+	if len(k.script.fetches) != 1 || k.script.kept != 0 {
+		t.Errorf("%d fetches, %d judgements", len(k.script.fetches), k.script.kept)
 	}
 }

@@ -76,6 +76,15 @@ func (r Record) use(next Use, rewritten string, carried func(digest string) bool
 	return r
 }
 
+// inUse identifies the commit in use.
+func (r Record) inUse() string {
+	if r.InUse == nil {
+		return ""
+	}
+
+	return r.Source + " " + r.InUse.Hash + " " + r.InUse.Digest
+}
+
 // ByDigest returns the newest use of the playbooks with the digest.
 func (r Record) ByDigest(digest string) (Use, bool) {
 	return r.find(func(u Use) bool { return u.Digest == digest })

@@ -22,7 +22,7 @@ type Status struct {
 	Seen    configuration.Commit
 	Fetched time.Time // zero: not since the start
 	Next    time.Time
-	Failure error // of the last fetch
+	Failure error // of the last attempt, unless it is the refusal of a commit
 	Failing time.Time
 	Nodes   []NodeUse
 }
