@@ -45,8 +45,9 @@ const manifestName = ".clusterm-manifest"
 // content.
 const rolesName = ".clusterm-roles"
 
-// Internal reports whether a path in a copy is no part of the playbooks.
-func Internal(path string) bool { return path == manifestName }
+// Internal reports whether an entry of a copy, or of a folder to copy, is no part of the
+// playbooks.
+func Internal(path string, d fs.DirEntry) bool { return path == rolesName || omitted(d) }
 
 // Store keeps copies of folders of playbooks, each in a directory named for the
 // digest of its content. Its methods may be called concurrently; only one

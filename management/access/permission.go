@@ -108,11 +108,12 @@ var Permissions = []Permission{
 	{Route{http.MethodPost, "/v1/policies/{name}/pause"}, operators, Whole},
 	{Route{http.MethodPost, "/v1/policies/{name}/resume"}, operators, Whole},
 	{Route{http.MethodPost, "/v1/brake/release"}, operators, Whole},
-	// The state names nodes. The files of playbooks concern all of them.
+	// The state names nodes. The files of playbooks concern all of them, and may contain what
+	// variables show to nobody.
 	{Route{http.MethodGet, "/v1/repository"}, readers, Within},
 	{Route{http.MethodPost, "/v1/repository/sync"}, operators, Whole},
 	{Route{http.MethodGet, "/v1/repository/log"}, readers, Whole},
-	{Route{http.MethodGet, "/v1/repository/diff"}, readers, Whole},
+	{Route{http.MethodGet, "/v1/repository/diff"}, operators, Whole},
 	{Route{http.MethodGet, "/v1/instances"}, readers, Within},
 	{Route{http.MethodGet, "/v1/watch"}, readers, Within},
 	{Route{http.MethodGet, "/v1/tokens"}, admins, Whole},

@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -305,46 +304,56 @@ func (s gitSource) Lookup(ctx context.Context, prefix string) (configuration.Com
 // diffTimeout bounds a comparison.
 const diffTimeout = time.Minute
 
-// Diff compares two sets of playbooks.
+// Diff compares two sets of playbooks. It keeps nothing.
 func (s gitSource) Diff(ctx context.Context, old, changed repository.Side) (repository.Difference, error) {
 	ctx, cancel := context.WithTimeout(ctx, diffTimeout)
 	defer cancel()
 
 	d := repository.Difference{Old: old, New: changed}
 
-	before, err := s.folder(ctx, &d.Old)
-	if err != nil {
-		return d, err
-	}
-
-	after, err := s.folder(ctx, &d.New)
-	if err != nil {
-		return d, err
-	}
-
-	d.Files, d.More, err = git.Diff(ctx, before, after, kept.Internal)
+	err := s.folders(ctx, []repository.Side{old, changed}, func(trees []fs.FS) (err error) {
+		d.Files, d.More, err = git.Diff(ctx, trees[0], trees[1], kept.Internal)
+		return err
+	})
 
 	return d, err
 }
 
-// folder returns the playbooks of a side. Those of a commit that was never in use are
-// kept for a while.
-func (s gitSource) folder(ctx context.Context, side *repository.Side) (fs.FS, error) {
-	if side.Digest != "" && s.Kept(ctx, side.Digest) {
-		return os.DirFS(s.runner.playbooks.Path(side.Digest)), nil
+// folders calls use with the playbooks of each side: the copy of this host, or the commit
+// in the mirror.
+func (s gitSource) folders(ctx context.Context, sides []repository.Side, use func([]fs.FS) error) error {
+	folders := make([]fs.FS, len(sides))
+
+	var (
+		commits []string
+		at      []int // of each commit in folders
+	)
+
+	for i, side := range sides {
+		switch {
+		case side.Digest != "" && s.Kept(ctx, side.Digest):
+			folders[i] = os.DirFS(s.runner.playbooks.Path(side.Digest))
+		case side.Commit == "":
+			gone := inventory.Errorf(inventory.KindRefused, "the playbooks with the digest %s are missing or damaged",
+				side.Digest[:min(len(side.Digest), 12)])
+
+			return gone.Do("compare two commits")
+		default:
+			commits, at = append(commits, side.Commit), append(at, i)
+		}
 	}
 
-	if side.Commit == "" {
-		gone := inventory.Errorf(inventory.KindRefused, "the playbooks with the digest %s are missing or damaged",
-			side.Digest[:min(len(side.Digest), 12)])
-
-		return nil, gone.Do("compare two commits")
+	if len(commits) == 0 {
+		return use(folders)
 	}
 
-	digest, err := keepCommit(ctx, s.mirror(), s.runner.playbooks, side.Commit)
-	side.Digest = cmp.Or(side.Digest, digest)
+	return s.mirror().Trees(ctx, commits, func(trees []fs.FS) error {
+		for i, tree := range trees {
+			folders[at[i]] = tree
+		}
 
-	return os.DirFS(s.runner.playbooks.Path(digest)), err
+		return use(folders)
+	})
 }
 
 // openRepository makes the keeper of the repository.

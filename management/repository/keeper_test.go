@@ -735,3 +735,38 @@ func TestRestore(t *testing.T) {
 		t.Errorf("%d fetches, %d judgements", len(k.script.fetches), k.script.kept)
 	}
 }
+
+// TestDiffBeforeFetch: before the first fetch, the newest commit is the one on record.
+func TestDiffBeforeFetch(t *testing.T) {
+	t.Parallel()
+
+	k := newKeeper(t)
+	k.script.record = Record{Source: "here main", InUse: &Use{
+		Commit: configuration.Commit{Hash: hash(4)}, Digest: "digest of 4",
+	}}
+
+	for want, bad := range map[string]*Refusal{
+		hash(4): nil, hash(9): {Commit: configuration.Commit{Hash: hash(9)}},
+	} {
+		k.script.record.Bad = bad
+
+		if _, err := k.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		d, err := k.Diff(t.Context(), k.State.View(), DiffRequest{})
+		if err != nil || d.Old.Commit != hash(4) || d.New.Commit != want {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+
+	k.script.record = Record{}
+	if _, err := k.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	_, err := k.Diff(t.Context(), k.State.View(), DiffRequest{From: hash(9)})
+	if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "no commit of here is in use") {
+		t.Errorf("without a commit: %v", err)
+	}
+}

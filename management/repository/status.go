@@ -56,6 +56,23 @@ func (k *Keeper) Status(v *state.View) Status {
 // Source returns the source that the record is about.
 func (s Status) Source() string { return s.Record.Source }
 
+// newest returns the newest commit of the repository that is known, or "". After a start,
+// and on an instance that does not lead, it is on record only.
+func (s Status) newest() string {
+	switch {
+	case s.Seen.Hash != "":
+		return s.Seen.Hash
+	case !s.Current:
+		return ""
+	case s.Bad != nil:
+		return s.Bad.Hash
+	case s.InUse != nil:
+		return s.InUse.Hash
+	}
+
+	return ""
+}
+
 // nodes lists the playbooks of each node, by group.
 func (s Status) nodes(v *state.View) []NodeUse {
 	uses := []NodeUse{}
@@ -101,10 +118,7 @@ func (k *Keeper) Log(ctx context.Context, v *state.View, limit int, all bool) (L
 		return Log{}, nil
 	}
 
-	to := s.Seen.Hash
-	if to == "" && s.InUse != nil {
-		to = s.InUse.Hash
-	}
+	to := s.newest()
 
 	var out Log
 
@@ -161,7 +175,11 @@ func (k *Keeper) Diff(ctx context.Context, v *state.View, r DiffRequest) (Differ
 	case r.Node != "" && s.InUse != nil && s.Current:
 		to = s.InUse.Hash
 	default:
-		to = s.Seen.Hash
+		to = s.newest()
+	}
+
+	if to == "" {
+		return Difference{}, k.noCommit(s.Record, s.Settings)
 	}
 
 	changed, err := k.side(ctx, s, to)

@@ -5,8 +5,10 @@ package git
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -33,9 +35,9 @@ const (
 
 // Diff compares two file systems, and returns the files that differ, sorted by their
 // paths. more reports that files or texts were left out. skip leaves files and folders
-// out. It follows no link.
+// out. It follows no link, and keeps no file in memory that is too long to show.
 func Diff(
-	ctx context.Context, old, changed fs.FS, skip func(path string) bool,
+	ctx context.Context, old, changed fs.FS, skip func(path string, d fs.DirEntry) bool,
 ) (changes []configuration.FileChange, more bool, err error) {
 	before, err := list(old, skip)
 	if err != nil {
@@ -91,23 +93,27 @@ func Diff(
 // version is one side of a file.
 type version struct {
 	mode    fs.FileMode // zero: there is no file
-	content []byte      // of a link: its target
+	size    int64
+	content []byte            // of a link: its target; nil if size is over maxCompared
+	sum     [sha256.Size]byte // of the content, if that is nil
 }
 
 func (v version) equal(other version) bool {
-	return v.mode == other.mode && bytes.Equal(v.content, other.content)
+	return v.mode == other.mode && v.size == other.size && v.sum == other.sum && bytes.Equal(v.content, other.content)
 }
 
-func list(src fs.FS, skip func(string) bool) (map[string]fs.FileMode, error) {
+func list(src fs.FS, skip func(string, fs.DirEntry) bool) (map[string]fs.FileMode, error) {
 	files := map[string]fs.FileMode{}
 
 	err := fs.WalkDir(src, ".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case path != "." && skip(path) && d.IsDir():
+		case path == ".":
+			return nil
+		case skip(path, d) && d.IsDir():
 			return fs.SkipDir
-		case d.IsDir() || skip(path):
+		case d.IsDir() || skip(path, d):
 			return nil
 		}
 
@@ -143,9 +149,9 @@ func readVersion(src fs.FS, path string, mode fs.FileMode) (version, error) {
 	case mode.Type() == fs.ModeSymlink:
 		var target string
 		target, err = fs.ReadLink(src, path)
-		v.mode, v.content = fs.ModeSymlink, []byte(target)
+		v.mode, v.content, v.size = fs.ModeSymlink, []byte(target), int64(len(target))
 	case mode.IsRegular():
-		v.content, err = fs.ReadFile(src, path)
+		err = v.read(src, path)
 	default:
 		err = errors.New("it is neither a file nor a link")
 	}
@@ -155,6 +161,32 @@ func readVersion(src fs.FS, path string, mode fs.FileMode) (version, error) {
 	}
 
 	return v, nil
+}
+
+// read takes the content of a file: all of it, or the sum of one that is too long.
+func (v *version) read(src fs.FS, path string) error {
+	f, err := src.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+
+	start, err := io.ReadAll(io.LimitReader(f, maxCompared+1))
+	v.size = int64(len(start))
+
+	if err != nil || v.size <= maxCompared {
+		v.content = start
+		return err
+	}
+
+	hash := sha256.New()
+	hash.Write(start) // a hash takes everything
+
+	rest, err := io.Copy(hash, f)
+	v.size += rest
+	hash.Sum(v.sum[:0])
+
+	return err
 }
 
 // compare describes the difference of two versions that are not equal.
@@ -169,10 +201,10 @@ func compare(path string, a, b version) configuration.FileChange {
 	}
 
 	switch {
-	case len(a.content) > maxCompared || len(b.content) > maxCompared:
-		change.Note = fmt.Sprintf("%d and %d bytes: too long to compare", len(a.content), len(b.content))
+	case a.size > maxCompared || b.size > maxCompared:
+		change.Note = fmt.Sprintf("%d and %d bytes: too long to compare", a.size, b.size)
 	case !isText(a.content) || !isText(b.content):
-		change.Note = fmt.Sprintf("binary: %d and %d bytes", len(a.content), len(b.content))
+		change.Note = fmt.Sprintf("binary: %d and %d bytes", a.size, b.size)
 	default:
 		change.Text = unified(path, a, b)
 	}
