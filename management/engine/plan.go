@@ -313,6 +313,11 @@ func (e *Engine) comparePlaybooks(ctx context.Context, settings Settings, p plan
 func (e *Engine) describeChanged(ctx context.Context, then, now string) string {
 	text := fmt.Sprintf("the playbooks have changed (digest %s now, and %s then)", shorten(now), shorten(then))
 
+	before, after := e.playbooks.CommitOf(then), e.playbooks.CommitOf(now)
+	if before != "" || after != "" {
+		text = fmt.Sprintf("the playbooks have changed (%s now, and %s then)", nameOf(now, after), nameOf(then, before))
+	}
+
 	// Another instance may have made the plan, and has the copy.
 	files, err := e.playbooks.Changed(ctx, then, now)
 	if err != nil || len(files) == 0 {
@@ -320,6 +325,15 @@ func (e *Engine) describeChanged(ctx context.Context, then, now string) string {
 	}
 
 	return text + ": " + job.ShortList(files)
+}
+
+// nameOf names playbooks by their commit, or by their digest if they come from elsewhere.
+func nameOf(digest, commit string) string {
+	if commit == "" {
+		return "digest " + shorten(digest)
+	}
+
+	return "commit " + shorten(commit)
 }
 
 // shorten returns enough of a digest for a person to tell two apart.

@@ -158,6 +158,8 @@ func TestPlanRefusesChange(t *testing.T) {
 		}, []string{"a-1: ssh parameters changed: user, port"}},
 		"the playbooks": {func(b *bench) { b.pin("tree-2", "site.yml", "roles/web/main.yml") },
 			[]string{"the playbooks have changed (digest tree-2 now, and tree-1 then): site.yml, roles/web/main.yml"}},
+		"a commit": {func(b *bench) { b.pin("git-0123456789abcdef", "site.yml") },
+			[]string{"the playbooks have changed (commit 0123456789ab now, and digest tree-1 then): site.yml"}},
 		"a node is lost": {func(b *bench) { b.lose("b") },
 			[]string{"b-1 is Disappeared, and apply needs it Discovered"}},
 		"a node is out of service": {func(b *bench) { b.do(decommission, "b", "", "Complete") },
